@@ -1,0 +1,28 @@
+# Everything comes from Debian packages, except onnx-ml.proto, which the PyPI package onnx carries.
+find_package(Threads REQUIRED)
+find_package(TBB REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+# Debian's dnnl package config asks for OpenCL, which the CPU path does not use: take the library as it is.
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h REQUIRED)
+add_library(DNNL::dnnl SHARED IMPORTED)
+set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE})
+find_path(XXHASH_INCLUDE xxhash.h REQUIRED)
+
+set(LLVM_DIR "/usr/lib/llvm-19/lib/cmake/llvm" CACHE PATH "LLVM 19's CMake package")
+find_package(LLVM 19.1 REQUIRED CONFIG)
+llvm_map_components_to_libnames(TESSERA_LLVM_LIBRARIES core support irreader orcjit passes native nvptxcodegen nvptxdesc nvptxinfo bitreader linker)
+
+find_package(Protobuf REQUIRED)
+
+if(NOT TESSERA_PYTHON)
+  find_program(TESSERA_PYTHON python3 PATHS ${CMAKE_SOURCE_DIR}/build/venv/bin NO_DEFAULT_PATH)
+  find_program(TESSERA_PYTHON python3 REQUIRED)
+endif()
+execute_process(COMMAND ${TESSERA_PYTHON} -c "import onnx, os; print(os.path.dirname(onnx.__file__))"
+                OUTPUT_VARIABLE ONNX_PYTHON_DIR OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(NOT EXISTS "${ONNX_PYTHON_DIR}/onnx-ml.proto")
+  message(FATAL_ERROR "the Python package onnx was not found by ${TESSERA_PYTHON}; run tools/setup, or set TESSERA_PYTHON to a Python that has it")
+endif()

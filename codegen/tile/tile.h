@@ -1,0 +1,147 @@
+// Tile IR: blocked programs on tiles, a small Triton. A kernel is run by a grid of independent programs; a program computes on
+// tiles (arrays of a static power-of-two or vector-sized shape, or scalars). Threads, shared memory and barriers do not exist
+// here. docs/tile-ir.md has the grammar and the meaning of each operation; interpret() defines it executably.
+//
+//   tile.kernel @g4(%x: ptr<f16>, %y: ptr<f16>, %rows: i64, %cols: i64) config(warps: 4) {
+//     %p = program_id 0                                  : i64
+//     %acc0 = const 0                                    : tile<[64], f32>
+//     %acc = for %i = 0 to %cols step 64 carry(%a = %acc0) {
+//       %r = range 64                                    : tile<[64], i64>
+//       %c = add(%r, %i)                                 : tile<[64], i64>      // scalars broadcast to tiles
+//       %in = lt(%c, %cols)                              : tile<[64], bool>
+//       ...
+//       %v = load %x[%o] mask=%in other=0                : tile<[64], f16>
+//       %f = cast(%v)                                    : tile<[64], f32>
+//       %s = add(%a, %f)                                 : tile<[64], f32>
+//       yield %s
+//     }
+//     %m = reduce.sum(%acc) axis=0                       : f32
+//     store %y[%p] = %m
+//   }
+#pragma once
+#include "graph/ops/scalar.h"
+#include "graph/support/result.h"
+#include <map>
+
+namespace tessera::tile {
+
+struct Type {
+  enum class Kind : uint8_t { Data, Pointer };
+  Kind kind = Kind::Data;
+  DType dtype = DType::F32;   // element; of a pointer: what it points to
+  std::vector<int> shape;     // empty: a scalar
+  [[nodiscard]] bool is_tile() const { return !shape.empty(); }
+  [[nodiscard]] int64_t count() const { int64_t n = 1; for (int d : shape) n *= d; return n; }
+  [[nodiscard]] std::string str() const;
+  bool operator==(const Type&) const = default;
+};
+
+using ValueId = int32_t; // SSA value of a kernel, dense
+using OpId = int32_t;
+
+enum class OpKind : uint8_t {
+  Const,       // dtype literal, scalar or splat
+  ProgramId,   // attribute axis (0..2): i64
+  Range,       // 0..n-1 : tile<[n], i64>
+  ExpandDims,  // attribute axis: inserts a dimension of size 1
+  Broadcast,   // to a tile shape (scalar to tile, or dimensions of size 1)
+  Scalar,      // pointwise ScalarOp `scalar`; scalar operands broadcast to the tile operands' shape; Cast takes its dtype from the result
+  Load,        // pointer, offset (elements; scalar or tile), optional mask, optional other (default 0)
+  Store,       // pointer, offset, value, optional mask
+  Reduce,      // attribute axis, ReduceKind; with an index operand for arg kinds (value tile, index tile) -> (value, index)
+  Scan,        // inclusive, attribute axis, ReduceKind
+  Dot,         // tile<[m,k]> x tile<[k,n]> + tile<[m,n]>
+  For,         // from, to, step, carried...; region with induction value and carried block arguments; yields as many
+  If,          // scalar bool condition; regions then, else; results by yield
+  Scratch,     // program-private memory: attribute dtype, operand count (elements, i64) -> pointer; contents undefined
+  AtomicAdd,   // pointer, offset, value, optional mask
+  ReportIndex, // operands: bool tile "bad" (true where an index is out of bounds); attribute site: tells the launch that site failed
+  Yield,
+  Count_,
+};
+
+struct Op {
+  OpKind kind = OpKind::Const;
+  ScalarOp scalar = ScalarOp::Add;
+  ReduceKind reduce = ReduceKind::Sum;
+  bool select_last = false;
+  int axis = 0;                         // ProgramId, Reduce, Scan, ExpandDims
+  int site = 0;                         // ReportIndex
+  double f = 0;                         // Const of float dtype
+  int64_t i = 0;                        // Const of integer dtype
+  std::vector<ValueId> operands;        // Load: ptr, offset, [mask, [other]] ; Store: ptr, offset, value, [mask]
+  std::vector<ValueId> results;
+  std::vector<std::vector<OpId>> regions; // For: 1, If: 2
+  std::vector<std::vector<ValueId>> region_args; // For: {induction, carried...}
+  bool contiguous_hint = false;         // the scheduler knows that consecutive elements are consecutive in memory
+};
+
+struct Param { std::string name; Type type; ValueId value = -1; bool written = false; int64_t alignment = 64; /* bytes, of pointers */ };
+
+class Kernel {
+public:
+  std::string name;
+  std::vector<Param> params;
+  std::map<std::string, int64_t> config;           // warps, stages ...: what a tuner may vary
+  std::vector<OpId> body;
+
+  [[nodiscard]] const Op& op(OpId id) const { return ops_[static_cast<size_t>(id)]; }
+  [[nodiscard]] Op& op(OpId id) { return ops_[static_cast<size_t>(id)]; }
+  [[nodiscard]] const Type& type(ValueId id) const { return types_[static_cast<size_t>(id)]; }
+  [[nodiscard]] int value_count() const { return static_cast<int>(types_.size()); }
+  [[nodiscard]] int op_count() const { return static_cast<int>(ops_.size()); }
+  ValueId new_value(Type type) { types_.push_back(std::move(type)); return static_cast<ValueId>(types_.size()) - 1; }
+  OpId new_op(Op op) { ops_.push_back(std::move(op)); return static_cast<OpId>(ops_.size()) - 1; }
+
+private:
+  std::vector<Op> ops_;
+  std::vector<Type> types_;
+};
+
+// Appends operations at an insertion point, inferring result types; equal pure operations of a block are reused.
+class Builder {
+public:
+  explicit Builder(Kernel& kernel);
+  ValueId param(std::string name, Type type, bool written = false);
+  ValueId const_f(DType dtype, double v);
+  ValueId const_i(DType dtype, int64_t v);
+  ValueId program_id(int axis);
+  ValueId range(int n);
+  ValueId expand_dims(ValueId v, int axis);
+  ValueId broadcast(ValueId v, std::vector<int> shape);
+  ValueId scalar(ScalarOp op, std::span<const ValueId> args);
+  ValueId cast(ValueId v, DType dtype);
+  ValueId load(ValueId ptr, ValueId offset, ValueId mask = -1, ValueId other = -1);
+  void store(ValueId ptr, ValueId offset, ValueId value, ValueId mask = -1);
+  ValueId reduce(ReduceKind kind, ValueId v, int axis);
+  std::pair<ValueId, ValueId> reduce_arg(ReduceKind kind, ValueId v, ValueId index, int axis, bool select_last);
+  ValueId scan(ReduceKind kind, ValueId v, int axis);
+  ValueId dot(ValueId a, ValueId b, ValueId acc);
+  ValueId scratch(DType dtype, ValueId count);
+  void atomic_add(ValueId ptr, ValueId offset, ValueId value, ValueId mask = -1);
+  void report_index(ValueId bad, int site);
+  // body(induction, carried) returns the next carried values; yields the final ones.
+  std::vector<ValueId> for_loop(ValueId from, ValueId to, ValueId step, std::vector<ValueId> carried,
+                                const std::function<std::vector<ValueId>(ValueId, std::span<const ValueId>)>& body);
+  std::vector<ValueId> if_else(ValueId condition, const std::function<std::vector<ValueId>()>& then_body,
+                               const std::function<std::vector<ValueId>()>& else_body);
+  [[nodiscard]] Kernel& kernel() { return kernel_; }
+
+private:
+  ValueId emit(Op op, Type type);
+  Kernel& kernel_;
+  std::vector<std::vector<OpId>*> blocks_;
+  std::vector<std::unordered_multimap<uint64_t, OpId>> seen_;
+};
+
+[[nodiscard]] std::string print(const Kernel& kernel);
+[[nodiscard]] Result<Kernel> parse(std::string_view text, const std::string& file = "<text>");
+[[nodiscard]] Status verify(const Kernel& kernel);
+
+// Reference meaning. args: pointers as byte spans, scalars as int64 or double, in parameter order.
+struct Argument { std::span<std::byte> bytes; ScalarValue scalar; };
+struct InterpretResult { std::vector<int> reported_sites; };
+// Runs programs [0, grid). Out-of-bounds access of a pointer argument is an error, named by parameter and offset.
+[[nodiscard]] Result<InterpretResult> interpret(const Kernel& kernel, std::span<const Argument> args, int64_t grid);
+
+} // namespace tessera::tile

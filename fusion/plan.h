@@ -1,0 +1,105 @@
+// FusionPlan: which nodes became one kernel, which became library calls with which epilogue, which run on the host, and the
+// reason for every edge.
+#pragma once
+#include "fusion/loop_nest.h"
+#include <map>
+
+namespace tessera {
+
+// Every reason an edge (producer value -> consumer) can end with; the table in ledger.cpp gives the stable code ("FUS-001"),
+// whether it means fused, and one line of explanation. docs/fusion.md is generated from it.
+enum class FusionReason : uint8_t {
+  // fused
+  ViewFolded,               // a view vanished into an index expression
+  Inlined,                  // a cheap producer was recomputed in its consumer
+  PointwiseIntoPointwise,
+  ProducerIntoReduction,    // prologue of a reduction
+  ReductionIntoConsumer,    // reduction, then the same rows: softmax, norms
+  SiblingSharesInput,       // horizontal: reads what the group reads
+  EpilogueOfLibrary,        // bias, activation, residual attached to a product or convolution
+  OperandOfLibraryFolded,   // a transpose or slice became strides of a library operand or result
+  // not fused
+  OperandOfLibrary,         // the library reads its operand from memory
+  ResultOfLibrary,          // the library has no such epilogue
+  HostOperator,             // producer or consumer runs by reference on the host
+  DifferentDomain,          // iteration spaces do not match
+  DifferentReduction,       // reductions over different axes
+  WouldCycle,
+  RecomputeTooDear,         // recomputing costs more than the bytes saved
+  TooManyBuffers,           // the kernel would exceed operand or register limits
+  ManyConsumers,            // written once, read by several kernels
+  GraphOutput,              // must be written; consumers in other kernels read it
+  DataDependent,            // sizes known only at run time
+  NoGain,
+  Disabled,                 // by option
+  Count_,
+};
+struct FusionReasonInfo { FusionReason reason; std::string_view code, name; bool fused; std::string_view summary; };
+[[nodiscard]] const FusionReasonInfo& info(FusionReason reason);
+
+struct LedgerEntry {
+  NodeId producer, consumer;
+  ValueId value;
+  FusionReason reason = FusionReason::NoGain;
+  SymExpr bytes_saved;      // 0 when not fused
+  std::string detail;       // numbers and names, for people: "oneDNN matmul takes no where()"
+};
+
+// ---- library calls
+// Epilogue steps a library can apply to each result element x, in order.
+struct Epilogue {
+  enum class Kind : uint8_t { Bias /* x + operand[channel] */, Eltwise, BinaryAdd, BinaryMul, BinarySub, BinaryDiv, BinaryMax, BinaryMin };
+  Kind kind = Kind::Bias;
+  std::string eltwise;      // relu, gelu_erf, gelu_tanh, swish, logistic, tanh, hardswish, hardsigmoid, clip, linear, ...
+  double alpha = 0, beta = 0;
+  ValueId operand;          // Bias and Binary*
+  std::vector<SymExpr> strides; // Binary*: element stride per result dimension, 0 where broadcast; with `offset`
+  SymExpr offset;
+};
+// How a library operand lies in the buffer of `value`: element strides per logical dimension of the call's operand, and offset.
+struct OperandView {
+  ValueId value;
+  SymShape shape;           // logical dims as the call sees them
+  std::vector<SymExpr> strides;
+  SymExpr offset;
+};
+struct LibraryCall {
+  enum class Kind : uint8_t { Matmul, Conv, Pool };
+  Kind kind = Kind::Matmul;
+  NodeId node;                     // the structured node
+  std::vector<OperandView> operands; // matmul: a [..., M, K], b [..., K, N]; conv: x, w; pool: x
+  OperandView result;
+  std::vector<Epilogue> epilogue;
+  std::vector<NodeId> sources;     // structured node and what was attached
+};
+
+// ---- plan
+struct Group {
+  enum class Kind : uint8_t { Kernel, Library, Host, Alias /* an output that is a view or input as it is */ };
+  Kind kind = Kind::Kernel;
+  std::string name;                // "k3_add_layer_norm", unique
+  LoopNest nest;                   // Kernel
+  LibraryCall call;                // Library
+  NodeId node;                     // Host
+  std::vector<ValueId> reads, writes;
+  SymExpr bytes_read, bytes_written;   // what it moves
+  SymExpr bytes_unfused;               // what its operators would move one by one
+};
+struct FusionPlan {
+  std::vector<Group> groups;       // in execution order
+  std::vector<LedgerEntry> ledger; // every value -> node edge of the graph, in node order
+};
+
+struct FusionOptions {
+  bool enabled = true;             // false: one kernel per operator, for comparison
+  bool strict_rounding = false;
+  int max_buffers = 24;
+  // What the device's libraries offer; asked with a candidate call whose epilogue has just been extended. Empty: nothing.
+  std::function<bool(const Graph&, const LibraryCall&, std::string* why_not)> library_accepts;
+};
+// Plans the whole graph. The graph must be decomposed to primitives. Deterministic. May add axis symbols to the environment.
+[[nodiscard]] Result<FusionPlan> plan_fusion(Graph& graph, const FusionOptions& options);
+[[nodiscard]] std::string print(const Graph& graph, const FusionPlan& plan); // groups, nests and ledger
+[[nodiscard]] Status verify(const Graph& graph, const FusionPlan& plan);     // every value defined before read, each store once
+
+} // namespace tessera

@@ -1,0 +1,167 @@
+// An operator is defined once: one OpDef says what it takes, what it yields, what it means, how it is called elsewhere,
+// what its plain reference computes and which inputs are worth testing. Everything else derives from the record.
+//
+// Two levels share the table:
+//   primitives    lower-case, the set that fusion and the libraries know: pointwise, reductions, indexing, structured
+//   composites    what models contain (Softmax, Gelu, LayerNormalization, Conv with auto_pad ...), defined by decomposition
+// The importer finds a record by ONNX name, domain and opset; the pass `decompose` replaces composites.
+#pragma once
+#include "graph/ir/graph.h"
+#include "graph/ops/scalar.h"
+#include <functional>
+
+namespace tessera {
+
+// ---- how an operator is written elsewhere
+struct OnnxName {
+  std::string_view op_type;        // "Softmax"
+  std::string_view domain = "";    // default domain
+  int since = 1, until = 1 << 30;  // opset versions this record is right for, inclusive (behaviour by version: Node::opset)
+};
+
+// ---- attributes
+enum class AttrKind : uint8_t { Int, Float, String, Ints, Floats, Strings, Type, Dims, Tensor, Graph };
+struct AttrDef {
+  std::string_view name;
+  AttrKind kind;
+  bool required = false;
+  std::optional<Attribute> fallback = {}; // put in by add_node when absent, if there is one
+};
+
+// ---- operand and result dtypes: constraint sets; the error text is made from their own summaries
+enum class TypeSet : uint8_t { Any, Float, Integer, Signed, Numeric, NumericOrBool, Bool, Index /* i32, i64 */, SameAsFirst };
+struct OperandDef {
+  std::string_view name;
+  TypeSet types = TypeSet::Any;
+  bool optional = false;
+  bool variadic = false; // the last one only: zero or more
+};
+
+// ---- inference
+// Given the graph (environment, operand types, contents) and the node; yields one type per result and, where it can, contents.
+struct InferContext {
+  Graph& graph;
+  const Node& node;                                     // operands, attributes, opset, location
+  int result_count;                                     // how many results are wanted
+  std::vector<TensorType> results;                      // to fill
+  std::vector<std::optional<std::vector<SymExpr>>> contents; // to fill, optional
+
+  [[nodiscard]] bool has(int operand) const;            // given and not left out
+  [[nodiscard]] const TensorType& type(int operand) const;
+  [[nodiscard]] const SymShape& shape(int operand) const { return type(operand).shape; }
+  [[nodiscard]] ShapeEnv& env() const { return graph.env(); }
+  // Integer contents of an operand that must be known when compiling (axes, shapes, repeats): constant or symbolic. Error
+  // UnsupportedFeature "... depends on run-time data" when they are not.
+  [[nodiscard]] Result<std::vector<SymExpr>> known(int operand) const;
+  [[nodiscard]] Result<Ints> known_ints(int operand) const;
+  // An axis attribute or value brought into [0, rank). Error BadAttribute.
+  [[nodiscard]] Result<int64_t> axis(int64_t a, int rank) const;
+  [[nodiscard]] Diagnostic error(ErrorCode code, std::string message) const; // with location
+};
+using InferFn = std::function<Status(InferContext&)>;
+
+// ---- the one meaning
+// Pointwise: builds the result from operands already loaded at the broadcast index and cast to their compute dtype.
+using PointwiseFn = std::function<Result<ScalarId>(ScalarDag&, std::span<const ScalarId> operands, const Node&, const Graph&)>;
+// Indexing: builds result `r`'s element at `at` (one i64 node per result dimension) out of dag.load(operand, ...).
+using IndexingFn = std::function<Result<ScalarId>(ScalarDag&, int result, std::span<const ScalarId> at, const Node&, const Graph&)>;
+struct Pointwise { PointwiseFn body; };
+struct Indexing {
+  IndexingFn body;
+  bool view = false; // one load at a pure index: never worth a kernel of its own
+};
+// Attributes: axes (Ints, sorted, non-negative), keepdims (Int).
+struct Reduction { ReduceKind kind; };
+// Structured operators are run by a library, a generated kernel of their own, or their reference on the host.
+enum class Structured : uint8_t { Constant /* weight or literal */, Matmul, Conv, Pool, Other };
+struct StructuredOp { Structured kind = Structured::Other; };
+// Rewrites a node by simpler ones appended to the graph; yields one value per result asked for.
+using DecomposeFn = std::function<Result<std::vector<ValueId>>(Graph&, const Node&, int result_count)>;
+struct Decomposition { DecomposeFn rewrite; };
+using Meaning = std::variant<StructuredOp, Pointwise, Indexing, Reduction, Decomposition>;
+
+// ---- reference: plain loops over concrete tensors; independent of the meaning. operands may hold undefined tensors where
+// an optional one is left out. Slow and obvious.
+struct ReferenceContext {
+  const Node& node;                      // attributes, opset
+  std::vector<Tensor> operands;
+  std::vector<TensorType> result_types;  // dtype always right; the shape may hold symbols: compute sizes from operands
+  int result_count = 1;
+  std::vector<Tensor> results;           // to fill
+  // Contents of SymShape attributes for these sizes (attributes "dims" of primitives).
+  std::function<Result<int64_t>(const SymExpr&)> eval;
+  [[nodiscard]] Result<Dims> dims(std::string_view attribute) const;
+  [[nodiscard]] Diagnostic error(ErrorCode code, std::string message) const;
+};
+using ReferenceFn = std::function<Status(ReferenceContext&)>;
+
+// ---- samples: what every test over operators runs
+struct Sample {
+  std::vector<Tensor> operands;          // undefined tensor = left out
+  Attributes attributes;
+  int result_count = 1;
+  int opset = 0;
+  double tolerance = 1e-5;               // ||out-ref|| / ||ref||
+};
+struct ErrorSample { Sample sample; ErrorCode code; std::string_view message_part; };
+
+struct OpDef {
+  std::string_view name;
+  std::string_view summary;              // one line
+  std::vector<OnnxName> onnx;
+  std::vector<std::string_view> aten;
+  std::vector<OperandDef> operands;
+  std::vector<AttrDef> attributes;
+  int min_results = 1, max_results = 1;
+  InferFn infer;                         // may be empty: pointwise, reductions (derived), composites (inferred by decomposing)
+  Meaning meaning;
+  ReferenceFn reference;                 // may be empty for composites: then the reference evaluates the decomposition
+  std::function<std::vector<Sample>()> samples;
+  std::function<std::vector<ErrorSample>()> error_samples;
+  bool side_effect = false;              // random numbers: never folded, merged or removed as common
+  bool data_dependent_shape = false;     // result sizes are known only when it has run (NonZero): inference makes fresh symbols
+
+  [[nodiscard]] bool is_composite() const { return std::holds_alternative<Decomposition>(meaning); }
+  [[nodiscard]] const Pointwise* pointwise() const { return std::get_if<Pointwise>(&meaning); }
+  [[nodiscard]] const Indexing* indexing() const { return std::get_if<Indexing>(&meaning); }
+  [[nodiscard]] const Reduction* reduction() const { return std::get_if<Reduction>(&meaning); }
+  [[nodiscard]] const StructuredOp* structured() const { return std::get_if<StructuredOp>(&meaning); }
+};
+
+// The table. Definitions are registered by functions listed in table.cpp (no static constructors).
+class OpTable {
+public:
+  static const OpTable& get();
+  [[nodiscard]] const OpDef* find(std::string_view name) const;
+  // nullptr when there is no such operator; `known_elsewhere` tells whether another opset of it is defined.
+  [[nodiscard]] const OpDef* find_onnx(std::string_view op_type, std::string_view domain, int opset, bool* known_elsewhere = nullptr) const;
+  [[nodiscard]] const OpDef* find_aten(std::string_view name) const;
+  [[nodiscard]] const std::vector<std::unique_ptr<OpDef>>& all() const { return defs_; } // sorted by name
+  void add(OpDef def); // used by the registering functions; a second record of a name is a bug
+
+private:
+  OpTable();
+  std::vector<std::unique_ptr<OpDef>> defs_;
+  std::unordered_map<std::string_view, const OpDef*> by_name_;
+};
+// Registering functions, one per file of ops/.
+void register_constant_ops(OpTable&);      // constant, weight, iota, shape-like composites
+void register_pointwise_ops(OpTable&);     // add ... erf, comparisons, logic, cast, select
+void register_activation_ops(OpTable&);    // Relu, Gelu, Selu, HardSwish, Softmax family composites
+void register_reduction_ops(OpTable&);
+void register_indexing_ops(OpTable&);      // reshape ... gather, concat, pad, and their ONNX composites
+void register_norm_ops(OpTable&);          // LayerNormalization, BatchNormalization ...
+void register_matmul_ops(OpTable&);        // matmul, Gemm, Einsum, quantised products, attention composites
+void register_conv_ops(OpTable&);          // conv, pooling, Resize ...
+void register_sort_scan_ops(OpTable&);     // TopK, CumSum, NonZero, Unique, Scatter, NMS ...
+void register_recurrent_ops(OpTable&);     // RNN, LSTM, GRU
+void register_quant_ops(OpTable&);         // QuantizeLinear ...
+void register_misc_ops(OpTable&);          // losses, windows, DFT, random, Det ...
+
+// Runs `infer` (or derives it): fills results and contents, checks operand count, dtypes and attributes against the record.
+[[nodiscard]] Status infer_node(InferContext& context);
+// Symbolic contents from the meaning: interprets a pointwise, indexing or reduction body over the contents of the operands when
+// all of them are known and small (<= 1024 elements); nullopt otherwise.
+[[nodiscard]] std::optional<std::vector<SymExpr>> infer_contents(const Graph& graph, const Node& node, const TensorType& result);
+
+} // namespace tessera

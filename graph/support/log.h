@@ -1,0 +1,28 @@
+// Channels of the log: TESSERA_LOG=fusion,guards,recompiles,output_code,passes,cache,memory,perf (or "all"). Written to
+// standard error through spdlog, which is private to log.cpp. A disabled channel costs one relaxed load.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+// Every channel; log.cpp's table gives its name and one line of help.
+enum class LogChannel { Fusion, Guards, Recompiles, OutputCode, Passes, Cache, Memory, Perf, Count_ };
+
+[[nodiscard]] bool log_enabled(LogChannel channel);
+void log_write(LogChannel channel, const std::string& text);
+// Replaces the sink, for embedders: called with channel name and text, from any thread. nullptr restores stderr.
+using LogSink = void (*)(void* user, std::string_view channel, std::string_view text);
+void set_log_sink(LogSink sink, void* user);
+// Enables channels as the environment variable would ("fusion,guards"); returns the first unknown name or "".
+std::string set_log_channels(std::string_view names);
+// TESSERA_DUMP_DIR: when set, write_dump("003-cse.graph", text) puts a file there; otherwise nothing happens.
+[[nodiscard]] bool dump_enabled();
+void write_dump(const std::string& file_name, std::string_view text);
+
+} // namespace tessera
+
+#define TESSERA_LOGF(channel, text)                                                                                    \
+  do {                                                                                                                 \
+    if (::tessera::log_enabled(channel)) [[unlikely]] ::tessera::log_write(channel, (text));                           \
+  } while (0)

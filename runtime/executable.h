@@ -1,0 +1,114 @@
+// Executable: what a compile yields and all that is needed to run. Immutable, shared between executors and threads.
+//
+// It is a list of steps over buffers. Sizes, offsets and grids are SymExprs over the symbols of the model's input dimensions;
+// an Executor evaluates them once per distinct shape ("shape plan") and then only launches.
+#pragma once
+#include "graph/support/tensor.h"
+#include "graph/sym/env.h"
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace tessera {
+
+using BufferId = int32_t;
+
+struct BufferInfo {
+  enum class Kind : uint8_t { Input, Output, Constant, Temporary };
+  std::string name;          // of the graph value
+  Kind kind = Kind::Temporary;
+  DType dtype = DType::F32;
+  SymShape shape;
+  int constant = -1;         // Constant: index into Executable::constants
+  int first_step = 0, last_step = 0; // lifetime over steps, inclusive (outputs live to the end)
+  BufferId in_place_of = -1; // Temporary or Output that may take over that buffer's memory (its last reader writes this one elementwise)
+  bool dynamic = false;      // its size has symbols that a host step defines: allocated when that step has run
+};
+
+// Host kernel ABI. `buffers` in parameter order, `sizes` the i64 parameters; runs programs [begin, end). `scratch` has scratch_bytes
+// for the calling thread, 64-byte aligned. A bounds violation stores site + 1 into *error (any one of them wins).
+using HostKernelFn = void (*)(void* const* buffers, const int64_t* sizes, int64_t begin, int64_t end, void* scratch, int32_t* error);
+
+struct KernelLaunch {
+  std::string name;                  // group name, for traces and errors
+  std::string symbol;                // in the object
+  int object = -1;                   // index into Executable::objects
+  HostKernelFn function = nullptr;   // linked; nullptr in an executable that has only been deserialized
+  std::vector<BufferId> buffers;
+  std::vector<bool> written;
+  std::vector<SymExpr> sizes;
+  SymExpr grid;
+  SymExpr work_per_program;
+  SymExpr scratch_bytes;
+  std::vector<std::string> report_sites;
+};
+
+// ---- library calls, in the terms of runtime/library/
+struct EpilogueStep {
+  enum class Kind : uint8_t { Bias, Eltwise, BinaryAdd, BinaryMul, BinarySub, BinaryDiv, BinaryMax, BinaryMin };
+  Kind kind = Kind::Bias;
+  std::string eltwise;
+  double alpha = 0, beta = 0;
+  BufferId operand = -1;
+  std::vector<SymExpr> strides; // elements, per result dimension
+  SymExpr offset;
+};
+struct StridedOperand { BufferId buffer = -1; SymShape shape; std::vector<SymExpr> strides; SymExpr offset; };
+struct MatmulCall { StridedOperand a, b, c; std::vector<EpilogueStep> epilogue; }; // c[..., m, n] = a[..., m, k] b[..., k, n]; batch strides 0 where broadcast
+struct ConvCall {               // logical NCHW (or NCW, NCDHW) dims with any strides: channels-last is a stride order
+  StridedOperand x, w, y;
+  std::vector<int64_t> strides, pads_begin, pads_end, dilations;
+  int64_t groups = 1;
+  bool transposed = false;
+  std::vector<int64_t> output_padding;
+  std::vector<EpilogueStep> epilogue;
+};
+struct PoolCall {
+  enum class Kind : uint8_t { Max, Average, AverageIncludePad } kind = Kind::Max;
+  StridedOperand x, y;
+  std::vector<int64_t> kernel, strides, pads_begin, pads_end, dilations;
+  std::vector<EpilogueStep> epilogue;
+};
+struct LibraryStep {
+  std::string name;
+  std::variant<MatmulCall, ConvCall, PoolCall> call;
+};
+
+// An operator that no device supports, run by its reference: counted and reported, never silent.
+struct HostStep {
+  std::string name, op, reason;      // node, operator, why it runs here
+  std::vector<BufferId> inputs, outputs; // -1 where left out
+  // Runs it on tensors; `symbols` binds the sizes known so far. Built by the compile driver from the operator's record.
+  std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>&, const std::unordered_map<uint64_t, int64_t>&)> run;
+  // Sizes that are known only now: result r's dimension d binds `symbol`.
+  struct Defines { SymExpr symbol; int result, dim; };
+  std::vector<Defines> defines;
+};
+// output buffer = view of source (an input, a constant or another output given out as it is): a copy.
+struct CopyStep { std::string name; BufferId source, target; };
+
+using Step = std::variant<KernelLaunch, LibraryStep, HostStep, CopyStep>;
+
+struct Constant {
+  std::string name;
+  Tensor value;                      // may view a mapped file
+};
+
+struct Binding { std::string name; BufferId buffer; };
+// Input dims: symbol (bound by the call), expression or constant (checked).
+struct Executable {
+  std::string model_name;
+  std::vector<BufferInfo> buffers;
+  std::vector<Step> steps;
+  std::vector<Constant> constants;
+  std::vector<Binding> inputs, outputs;
+  std::shared_ptr<ShapeEnv> env;     // symbols and guards
+  std::vector<std::vector<char>> objects; // machine code, for serializing
+  std::shared_ptr<const void> code;  // keeps linked code alive
+  std::string target;                // "cpu x86-64 avx512"; an executable for another machine is refused
+  int host_steps = 0;
+};
+
+} // namespace tessera

@@ -1,0 +1,66 @@
+// Executor: runs an Executable. One per thread or stream of requests; the Executable is shared.
+#pragma once
+#include "runtime/executable.h"
+#include <map>
+
+namespace tessera {
+
+// Thread pool shared by executors: oneTBB arena of `threads` workers. Libraries run single-threaded inside its tasks.
+class ThreadPool {
+public:
+  static std::shared_ptr<ThreadPool> create(int threads = 0); // 0: all cores this process may use
+  virtual ~ThreadPool() = default;
+  [[nodiscard]] virtual int threads() const = 0;
+  // Calls body(begin, end, worker) over [0, n) in chunks of at least `grain`; returns when all is done. worker < threads().
+  virtual void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t, int)>& body) = 0;
+};
+
+// What happens when an Assumed guard does not hold: compile another variant (`compile`), or go to the next variant that fits.
+// The runtime never needs LLVM: compiling is this function.
+struct GuardMiss {
+  std::string guard;                 // its text
+  std::string reason, where;
+  std::map<std::string, int64_t> sizes; // symbol -> value of this call
+};
+using RecompileFn = std::function<Result<std::shared_ptr<const Executable>>(const std::map<std::string, Dims>& input_shapes, const GuardMiss&)>;
+
+struct ExecutorOptions {
+  std::shared_ptr<ThreadPool> pool;  // created when empty
+  RecompileFn recompile;             // empty: a guard miss with no fitting variant is an error
+  size_t memory_limit = 0;           // bytes of arena; 0 = none
+  bool poison = false;               // fill arena and outputs with NaN patterns before each run (tests)
+  bool profile = false;              // per-step times
+};
+
+struct StepProfile { std::string name; double ms = 0; int64_t bytes = 0; };
+struct RunStats {
+  double total_ms = 0, plan_ms = 0;  // plan: shape plan of a new shape, library primitives included
+  int variant = 0;                   // which executable ran
+  bool new_shape = false;
+  int recompiles = 0;                // during this call
+  double recompile_ms = 0;
+  std::vector<GuardMiss> misses;
+  int64_t arena_bytes = 0;
+  std::vector<StepProfile> steps;    // when profiling
+};
+
+class Executor {
+public:
+  // `variants`: tried in order; the last one should be generic. Weights are prepacked lazily and shared by executors of the
+  // same executable.
+  [[nodiscard]] static Result<std::unique_ptr<Executor>> create(std::vector<std::shared_ptr<const Executable>> variants, ExecutorOptions options = {});
+  virtual ~Executor() = default;
+  // Inputs by name. Outputs are fresh tensors (in model order) unless given in `outputs` (dtype and dims must fit).
+  // Errors: UnknownInput, MissingInput, BadInput (dtype, rank, dimension), GuardFailed, OutOfMemory, DeviceError.
+  // The executor stays usable after any error.
+  [[nodiscard]] virtual Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats = nullptr,
+                                                        std::vector<Tensor>* outputs = nullptr) = 0;
+  [[nodiscard]] virtual const std::vector<std::shared_ptr<const Executable>>& variants() const = 0;
+  [[nodiscard]] virtual int64_t arena_bytes() const = 0;   // planned for the last shape
+};
+
+// Files written by `tessera compile`. Weights that came from the model's own files are referred to by path, offset and hash of
+// the header, or embedded when `embed_weights`. Errors: FileError, CorruptFile.
+[[nodiscard]] Status save_executable(const Executable& executable, const std::string& path, bool embed_weights);
+
+} // namespace tessera
