@@ -7,6 +7,7 @@
 #include "graph/sym/env.h"
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -46,30 +47,30 @@ struct KernelLaunch {
 };
 
 // ---- library calls, in the terms of runtime/library/
-struct EpilogueStep {
-  enum class Kind : uint8_t { Bias, Eltwise, BinaryAdd, BinaryMul, BinarySub, BinaryDiv, BinaryMax, BinaryMin };
-  Kind kind = Kind::Bias;
-  std::string eltwise;
-  double alpha = 0, beta = 0;
-  BufferId operand = -1;
-  std::vector<SymExpr> strides; // elements, per result dimension
-  SymExpr offset;
+struct StridedOperand { BufferId buffer = -1; SymShape shape; std::vector<SymExpr> strides; SymExpr offset; }; // elements
+// What is done to a block of the result while it is still in cache: a generated kernel over a box of the result's index space.
+// The library computes the box [begin, begin + count) of its result, then calls the kernel with those numbers bound to the
+// symbols below, which its sizes and grid mention. Any pointwise function of the result and of anything computed before.
+struct EpilogueKernel {
+  KernelLaunch kernel;
+  std::vector<SymExpr> begin, count; // one symbol per dimension of the call's result
 };
-struct StridedOperand { BufferId buffer = -1; SymShape shape; std::vector<SymExpr> strides; SymExpr offset; };
-struct MatmulCall { StridedOperand a, b, c; std::vector<EpilogueStep> epilogue; }; // c[..., m, n] = a[..., m, k] b[..., k, n]; batch strides 0 where broadcast
-struct ConvCall {               // logical NCHW (or NCW, NCDHW) dims with any strides: channels-last is a stride order
+struct MatmulCall { StridedOperand a, b, c; std::optional<EpilogueKernel> epilogue; }; // c[..., m, n] = a[..., m, k] b[..., k, n]; batch strides 0 where broadcast; f32
+// Logical dims [N, C, spatial...] of x and y, [O, C/groups, kernel...] of w (transposed: [C, O/groups, ...]); strides say how they
+// lie: channels-last is a stride order. f32.
+struct ConvCall {
   StridedOperand x, w, y;
   std::vector<int64_t> strides, pads_begin, pads_end, dilations;
   int64_t groups = 1;
   bool transposed = false;
   std::vector<int64_t> output_padding;
-  std::vector<EpilogueStep> epilogue;
+  std::optional<EpilogueKernel> epilogue;
 };
 struct PoolCall {
   enum class Kind : uint8_t { Max, Average, AverageIncludePad } kind = Kind::Max;
   StridedOperand x, y;
   std::vector<int64_t> kernel, strides, pads_begin, pads_end, dilations;
-  std::vector<EpilogueStep> epilogue;
+  std::optional<EpilogueKernel> epilogue;
 };
 struct LibraryStep {
   std::string name;

@@ -1,0 +1,108 @@
+// Tile IR to LLVM IR for one host core. Private to codegen/llvm.
+//
+// The idea. A tile becomes a list of parts: LLVM vectors of one natural width (16 lanes with 512-bit vectors), so that masks,
+// math calls and legalization always meet a width the machine has. Integer tiles that are affine in the lane (base + stride *
+// lane) and masks that are true for a prefix of the lanes are kept as such and turned into vectors only when somebody needs
+// the elements: that is how a load knows that it is contiguous.
+#pragma once
+#include "codegen/llvm/host_compiler.h"
+#include "codegen/tile/tile.h"
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+
+namespace tessera::host {
+
+// What a tile-IR value has become.
+struct Val {
+  tile::Type type;
+  std::vector<llvm::Value*> parts;   // elements; empty while only one of the forms below is known
+  llvm::Value* splat = nullptr;      // every element is this scalar (scalars themselves: this)
+  llvm::Value* base = nullptr;       // affine: element l is base + stride * l (i64)
+  llvm::Value* stride = nullptr;
+  llvm::Value* prefix = nullptr;     // bool tile: lane l is true iff l < prefix (i64)
+};
+
+class Emitter {
+public:
+  Emitter(llvm::Module& module, const tile::Kernel& kernel, const HostTarget& target);
+  // Emits the function `symbol` with the ABI of HostKernelFn. Error CodegenError for what the host cannot do.
+  Status emit(const std::string& symbol);
+
+private:
+  using Value = llvm::Value;
+  // emit.cpp: structure
+  Status block(const std::vector<tile::OpId>& ops);
+  Status operation(const tile::Op& op);
+  Status loop(const tile::Op& op);
+  Status branch(const tile::Op& op);
+  Status scalar_op(const tile::Op& op);
+  void broadcast(const tile::Op& op);
+  void expand_dims(const tile::Op& op);
+  Status reduce(const tile::Op& op);
+  Status scan(const tile::Op& op);
+  void dot(const tile::Op& op);
+  [[nodiscard]] Diagnostic error(const std::string& what) const;
+
+  // parts and forms
+  [[nodiscard]] int lanes(const tile::Type& type) const;                 // lanes of one part
+  [[nodiscard]] int part_count(const tile::Type& type) const;
+  llvm::Type* element_type(DType dtype);                                 // in registers: bool i1, bf16 i16
+  llvm::Type* memory_type(DType dtype);                                  // bool i8
+  llvm::Type* part_type(const tile::Type& type);
+  const std::vector<Value*>& parts(tile::ValueId id);                    // materializes
+  Value* scalar(tile::ValueId id);                                       // of a scalar value
+  Value* splat_of(tile::ValueId id);                                     // scalar, or splat of a tile, or nullptr
+  void define(tile::ValueId id, std::vector<Value*> parts);
+  void define_scalar(tile::ValueId id, Value* value);
+  std::vector<Value*> prefix_parts(Value* count, const tile::Type& type);
+  Value* lane_iota(int lanes, int start);                                // <lanes x i64> start, start+1, ...
+  Value* join(const std::vector<Value*>& parts);                         // one long vector
+  std::vector<Value*> split(Value* whole, int lanes);
+  Value* any(const std::vector<Value*>& mask_parts);                     // i1
+  Value* any_of(tile::ValueId mask);
+
+  // emit_arith.cpp: one scalar operation on values of one LLVM type (scalar or part)
+  Result<Value*> arith(ScalarOp op, DType result, DType argument, std::span<Value* const> args);
+  Value* cast(Value* v, DType from, DType to);
+  Value* min_max(bool max, DType dtype, Value* a, Value* b);
+  Value* combine(ReduceKind kind, DType dtype, Value* a, Value* b);
+  Value* arg_better(ReduceKind kind, bool select_last, DType dtype, Value* v, Value* i, Value* best_v, Value* best_i);
+  Value* constant_like(Value* like, double v);                           // float splat of the type of `like`
+  Value* integer_like(Value* like, int64_t v);
+  Value* to_bool_type(Value* like);
+
+  // emit_math.cpp
+  Result<Value*> math(ScalarOp op, DType dtype, std::span<Value* const> args);
+  Value* exp_f32(Value* x);
+  Value* expm1_like_tanh_f32(Value* x);
+  Value* erf_f32(Value* x);
+  Value* polynomial(Value* x, std::span<const double> coefficients);     // Horner, highest first
+  Value* fma(Value* a, Value* b, Value* c);
+  Result<Value*> library_call(const char* name, DType dtype, std::span<Value* const> args);
+
+  // emit_memory.cpp
+  Status load(const tile::Op& op);
+  Status store(const tile::Op& op);
+  Status atomic_add(const tile::Op& op);
+  void report_index(const tile::Op& op);
+  Value* address(tile::ValueId pointer, Value* offset);
+  Value* guarded_address(Value* address, Value* condition);              // a harmless address where the condition is false
+
+  llvm::LLVMContext& ctx_;
+  llvm::Module& module_;
+  const tile::Kernel& kernel_;
+  HostTarget target_;
+  int width_;                                    // lanes of a full part
+  llvm::IRBuilder<> b_;
+  llvm::Function* fn_ = nullptr;
+  std::vector<Val> values_;
+  Value* program_ = nullptr;
+  Value* scratch_base_ = nullptr;
+  Value* scratch_used_ = nullptr;                // bytes handed out in this program
+  Value* error_ = nullptr;
+  Value* dummy_ = nullptr;                       // 64 readable and writable bytes
+  std::vector<tile::ValueId> yielded_;           // operands of the last Yield
+};
+
+} // namespace tessera::host
