@@ -99,10 +99,15 @@ public:
 
   // Nodes that read each value (a node once per operand position), indexed by value; outputs are not in it.
   [[nodiscard]] std::vector<std::vector<NodeId>> users() const;
-  void replace_all_uses(ValueId from, ValueId to); // operands and outputs
+  void replace_all_uses(ValueId from, ValueId to); // operands and outputs; one sweep over the graph: many at once below
+  // The same for many values in one sweep: `by_value[v]` replaces v where it is valid; chains are followed. Shorter than
+  // value_count() is fine.
+  void replace_uses(const std::vector<ValueId>& by_value);
   void remove_node(NodeId id);                     // its results must be unused
   // Rebuilds without removed nodes and unused values, sorted topologically, ids renumbered in order.
   void compact();
+  // A copy with an environment of its own (copies of a Graph share it), subgraphs included.
+  [[nodiscard]] Graph clone() const;
   // Simplifies every shape and symbolic attribute by what the environment has learnt.
   void simplify_shapes();
 
@@ -119,10 +124,11 @@ private:
 // yields, names unique. Error Internal with the node. Run after every pass in debug builds and on request.
 [[nodiscard]] Status verify(const Graph& graph);
 
-// Text form (docs/graph-ir.md). Weights are printed by name, type and content hash unless `with_data`; a graph printed
-// without data parses to one whose weights have no data (fine for the golden tests of passes).
+// Text form (docs/graph-ir.md). Large constants are printed as weights: by name, type and content hash unless `with_data`; a
+// graph printed without data parses to one whose weights have no data (fine for the golden tests of passes).
 //   graph @main(%x: f16[b, s, 768], %r: f16[b, s, 768]) -> (%y: f16[b, s, 768]) where b in [1, ?], s in [1, 512] {
-//     %g = weight "encoder.norm.weight" : f16[768]
+//     %encoder.norm.weight = weight #5d3c… : f16[768]
+//     %two = constant {2} : f16[]
 //     %z = add(%x, %r) : f16[b, s, 768]   // Add_12
 //     %t = transpose(%z) perm=[0, 2, 1] : f16[b, 768, s]
 //   }

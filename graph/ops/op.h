@@ -9,6 +9,7 @@
 #include "graph/ir/graph.h"
 #include "graph/ops/scalar.h"
 #include <functional>
+#include <unordered_map>
 
 namespace tessera {
 
@@ -61,7 +62,8 @@ struct InferContext {
 using InferFn = std::function<Status(InferContext&)>;
 
 // ---- the one meaning
-// Pointwise: builds the result from operands already loaded at the broadcast index and cast to their compute dtype.
+// Pointwise: builds the result from operands already loaded at the broadcast index and cast to their compute dtype; -1 stands
+// for an optional operand that is left out.
 using PointwiseFn = std::function<Result<ScalarId>(ScalarDag&, std::span<const ScalarId> operands, const Node&, const Graph&)>;
 // Indexing: builds result `r`'s element at `at` (one i64 node per result dimension) out of dag.load(operand, ...).
 using IndexingFn = std::function<Result<ScalarId>(ScalarDag&, int result, std::span<const ScalarId> at, const Node&, const Graph&)>;
@@ -72,6 +74,9 @@ struct Indexing {
 };
 // Attributes: axes (Ints, sorted, non-negative), keepdims (Int).
 struct Reduction { ReduceKind kind; };
+// There is one operator for literals and weights, `constant`, with the attributes value (Tensor; its dtype and dims are the
+// result's type even when it has no data, as in graphs printed without) and hash (String, optional: content hash of a weight
+// whose data was not printed). The text form calls large constants `weight`. Its inference is derived.
 // Structured operators are run by a library, a generated kernel of their own, or their reference on the host.
 enum class Structured : uint8_t { Constant /* weight or literal */, Matmul, Conv, Pool, Other };
 struct StructuredOp { Structured kind = Structured::Other; };
@@ -143,6 +148,8 @@ private:
   OpTable();
   std::vector<std::unique_ptr<OpDef>> defs_;
   std::unordered_map<std::string_view, const OpDef*> by_name_;
+  std::unordered_map<std::string_view, std::vector<const OpDef*>> by_onnx_; // by op_type; the names of a record tell the rest
+  std::unordered_map<std::string_view, const OpDef*> by_aten_;
 };
 // Registering functions, one per file of ops/.
 void register_constant_ops(OpTable&);      // constant, weight, iota, shape-like composites
@@ -158,10 +165,28 @@ void register_recurrent_ops(OpTable&);     // RNN, LSTM, GRU
 void register_quant_ops(OpTable&);         // QuantizeLinear ...
 void register_misc_ops(OpTable&);          // losses, windows, DFT, random, Det ...
 
+// Fills in the fallbacks of attributes that are absent, turns Ints into Dims where the record says Dims, and checks names and
+// kinds against the record. Error BadAttribute.
+[[nodiscard]] Status complete_attributes(const OpDef& op, Attributes& attributes);
+[[nodiscard]] std::string_view summary(TypeSet set);       // "a floating-point type"
+[[nodiscard]] bool admits(TypeSet set, DType dtype);       // SameAsFirst admits every dtype by itself
+[[nodiscard]] std::string_view name(AttrKind kind);        // "ints"
+[[nodiscard]] AttrKind kind_of(const Attribute& attribute);
+// The dtype a pointwise result is stored in: bool when the body yields bool; the storage dtype of the first operand that is not
+// bool when the body yields that operand's compute dtype; else the body's own.
+[[nodiscard]] DType pointwise_dtype(DType body, std::span<const DType> operands);
+// The body of a pointwise node over loads of its operands; load i has the index `at(i)` and its operand's storage dtype.
+[[nodiscard]] Result<ScalarId> build_pointwise(const Graph& graph, const Node& node, ScalarDag& dag,
+                                               const std::function<std::vector<ScalarId>(int operand)>& at);
+// A graph of this node's operands alone, sharing the environment: constants stay constants, other operands become inputs with
+// their contents. `node` gets the operands of that graph. Inference and evaluation of composites run decompositions in one.
+[[nodiscard]] Graph scratch_graph(const Graph& graph, const Node& node, Node& copy);
+
 // Runs `infer` (or derives it): fills results and contents, checks operand count, dtypes and attributes against the record.
 [[nodiscard]] Status infer_node(InferContext& context);
 // Symbolic contents from the meaning: interprets a pointwise, indexing or reduction body over the contents of the operands when
 // all of them are known and small (<= 1024 elements); nullopt otherwise.
-[[nodiscard]] std::optional<std::vector<SymExpr>> infer_contents(const Graph& graph, const Node& node, const TensorType& result);
+[[nodiscard]] std::optional<std::vector<SymExpr>> infer_contents(const Graph& graph, const Node& node, const TensorType& result,
+                                                                 int result_index = 0);
 
 } // namespace tessera
