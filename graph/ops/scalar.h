@@ -23,6 +23,7 @@
 #include "graph/support/dtype.h"
 #include "graph/sym/expr.h"
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
