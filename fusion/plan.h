@@ -70,6 +70,9 @@ struct LibraryCall {
   std::vector<OperandView> operands; // matmul: a [..., M, K], b [..., K, N]; conv: x, w; pool: x
   OperandView result;
   std::vector<Epilogue> epilogue;
+  // Instead of `epilogue`: any pointwise nest over the result's index space that loads `result.value` at its own point; the
+  // device runs it as a generated kernel on each block of the result while that is in cache.
+  std::optional<LoopNest> epilogue_nest;
   std::vector<NodeId> sources;     // structured node and what was attached
 };
 
@@ -94,6 +97,10 @@ struct FusionOptions {
   bool enabled = true;             // false: one kernel per operator, for comparison
   bool strict_rounding = false;
   int max_buffers = 24;
+  // Epilogues are generated (LibraryCall::epilogue_nest) instead of matched against what the library offers.
+  bool generated_epilogues = false;
+  // Whether the device can generate code for this node; false makes it a Host group. Empty: everything with a nest.
+  std::function<bool(const Graph&, NodeId, std::string* why_not)> device_supports;
   // What the device's libraries offer; asked with a candidate call whose epilogue has just been extended. Empty: nothing.
   std::function<bool(const Graph&, const LibraryCall&, std::string* why_not)> library_accepts;
 };

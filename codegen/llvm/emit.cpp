@@ -65,14 +65,13 @@ std::vector<llvm::Value*> Emitter::prefix_parts(Value* count, const tile::Type& 
   return out;
 }
 
-const std::vector<llvm::Value*>& Emitter::parts(tile::ValueId id) {
+std::vector<llvm::Value*> Emitter::parts(tile::ValueId id) {
   auto& v = values_[static_cast<size_t>(id)];
   if (!v.parts.empty()) return v.parts;
   int w = lanes(v.type), n = part_count(v.type);
-  // Forms are turned into vectors where they are first needed; the builder may stand in a nested block, so the result is
-  // not kept unless it is used only from here on. Recomputing is left to the optimizer, which merges equal expressions.
-  static thread_local std::vector<Value*> made;
-  made.clear();
+  // A form is turned into vectors at each use and not kept: the builder may stand in a nested block that does not dominate
+  // later uses. The optimizer merges equal expressions.
+  std::vector<Value*> made;
   if (v.splat) {
     if (!v.type.is_tile()) made = {v.splat};
     else made.assign(static_cast<size_t>(n), b_.CreateVectorSplat(static_cast<unsigned>(w), v.splat));

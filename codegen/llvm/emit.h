@@ -50,7 +50,7 @@ private:
   llvm::Type* element_type(DType dtype);                                 // in registers: bool i1, bf16 i16
   llvm::Type* memory_type(DType dtype);                                  // bool i8
   llvm::Type* part_type(const tile::Type& type);
-  const std::vector<Value*>& parts(tile::ValueId id);                    // materializes
+  std::vector<Value*> parts(tile::ValueId id);                           // materializes
   Value* scalar(tile::ValueId id);                                       // of a scalar value
   Value* splat_of(tile::ValueId id);                                     // scalar, or splat of a tile, or nullptr
   void define(tile::ValueId id, std::vector<Value*> parts);
@@ -70,13 +70,13 @@ private:
   Value* arg_better(ReduceKind kind, bool select_last, DType dtype, Value* v, Value* i, Value* best_v, Value* best_i);
   Value* constant_like(Value* like, double v);                           // float splat of the type of `like`
   Value* integer_like(Value* like, int64_t v);
-  Value* to_bool_type(Value* like);
 
   // emit_math.cpp
   Result<Value*> math(ScalarOp op, DType dtype, std::span<Value* const> args);
   Value* exp_f32(Value* x);
-  Value* expm1_like_tanh_f32(Value* x);
+  Value* tanh_f32(Value* x);
   Value* erf_f32(Value* x);
+  Value* sigmoid(Value* x, DType dtype);
   Value* polynomial(Value* x, std::span<const double> coefficients);     // Horner, highest first
   Value* fma(Value* a, Value* b, Value* c);
   Result<Value*> library_call(const char* name, DType dtype, std::span<Value* const> args);

@@ -1,0 +1,33 @@
+// Object cache on disk: machine code by hash of the kernel's text and the compiler's version. Safe for several processes: entries
+// are written to a temporary file and renamed; a damaged entry is reported, recompiled and replaced.
+#pragma once
+#include "graph/support/hash.h"
+#include "graph/support/result.h"
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+class ObjectCache {
+public:
+  // An empty directory name stands for TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera. `enabled` false:
+  // find() never finds and store() does nothing.
+  ObjectCache(std::string directory, bool enabled);
+
+  [[nodiscard]] std::optional<std::vector<char>> find(const Hash128& key);
+  void store(const Hash128& key, const std::vector<char>& object);
+  // What went wrong with the cache itself; each kind once. Never an error of the compile.
+  [[nodiscard]] std::vector<std::string> warnings() const;
+  [[nodiscard]] const std::string& directory() const { return directory_; }
+
+private:
+  void warn(std::string text);
+  std::string directory_;
+  bool enabled_;
+  mutable std::mutex mutex_;
+  std::vector<std::string> warnings_;
+};
+
+} // namespace tessera

@@ -1,0 +1,177 @@
+// Pointwise operations on one LLVM value, scalar or vector alike.
+#include "codegen/llvm/emit.h"
+#include "graph/support/check.h"
+#include <llvm/IR/Intrinsics.h>
+
+namespace tessera::host {
+
+using llvm::Intrinsic::ID;
+
+static llvm::Type* like(llvm::Type* element, llvm::Type* shape) {
+  if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(shape)) return llvm::FixedVectorType::get(element, v->getNumElements());
+  return element;
+}
+
+llvm::Value* Emitter::constant_like(Value* l, double v) { return llvm::ConstantFP::get(l->getType(), v); }
+llvm::Value* Emitter::integer_like(Value* l, int64_t v) { return llvm::ConstantInt::get(l->getType(), static_cast<uint64_t>(v), true); }
+
+llvm::Value* Emitter::cast(Value* v, DType from, DType to) {
+  if (from == to) return v;
+  auto* target = like(element_type(to), v->getType());
+  bool from_signed = info(from).kind == DTypeKind::Signed;
+  // bf16 lives in i16: through f32.
+  if (from == DType::BF16) {
+    auto* wide = b_.CreateShl(b_.CreateZExt(v, like(b_.getInt32Ty(), v->getType())), integer_like(b_.CreateZExt(v, like(b_.getInt32Ty(), v->getType())), 16));
+    return cast(b_.CreateBitCast(wide, like(b_.getFloatTy(), v->getType())), DType::F32, to);
+  }
+  if (to == DType::BF16) {
+    auto* f = cast(v, from, DType::F32);
+    auto* bits = b_.CreateBitCast(f, like(b_.getInt32Ty(), v->getType()));
+    auto* odd = b_.CreateAnd(b_.CreateLShr(bits, integer_like(bits, 16)), integer_like(bits, 1));
+    auto* rounded = b_.CreateLShr(b_.CreateAdd(bits, b_.CreateAdd(odd, integer_like(bits, 0x7fff))), integer_like(bits, 16));
+    auto* quiet = b_.CreateOr(b_.CreateLShr(bits, integer_like(bits, 16)), integer_like(bits, 0x40));
+    auto* r = b_.CreateSelect(b_.CreateFCmpUNO(f, f), quiet, rounded);
+    return b_.CreateTrunc(r, target);
+  }
+  if (to == DType::Bool) return is_float(from) ? b_.CreateFCmpUNE(v, constant_like(v, 0)) : b_.CreateICmpNE(v, integer_like(v, 0));
+  if (is_float(from) && is_float(to)) {
+    if (from == DType::F64 && to == DType::F16) v = b_.CreateFPTrunc(v, target); // LLVM rounds once
+    else if (info(from).bits < info(to).bits) v = b_.CreateFPExt(v, target);
+    else v = b_.CreateFPTrunc(v, target);
+    return v;
+  }
+  if (is_float(from)) { // truncate, saturate, NaN -> 0
+    ID id = info(to).kind == DTypeKind::Signed ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
+    return b_.CreateIntrinsic(id, {target, v->getType()}, {v});
+  }
+  if (is_float(to)) return from_signed ? b_.CreateSIToFP(v, target) : b_.CreateUIToFP(v, target);
+  return from_signed ? b_.CreateSExtOrTrunc(v, target) : b_.CreateZExtOrTrunc(v, target);
+}
+
+llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* c) {
+  if (is_float(dtype)) { // NaN on either side stays: c wins the comparison when it is NaN, a by the second select
+    auto* m = b_.CreateSelect(max ? b_.CreateFCmpOGT(a, c) : b_.CreateFCmpOLT(a, c), a, c);
+    return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, m);
+  }
+  bool is_signed = info(dtype).kind == DTypeKind::Signed;
+  auto* cmp = is_signed ? (max ? b_.CreateICmpSGT(a, c) : b_.CreateICmpSLT(a, c)) : (max ? b_.CreateICmpUGT(a, c) : b_.CreateICmpULT(a, c));
+  return b_.CreateSelect(cmp, a, c);
+}
+
+llvm::Value* Emitter::combine(ReduceKind kind, DType dtype, Value* a, Value* c) {
+  bool f = is_float(dtype);
+  switch (kind) {
+  case ReduceKind::Sum: return f ? b_.CreateFAdd(a, c) : b_.CreateAdd(a, c);
+  case ReduceKind::Prod: return f ? b_.CreateFMul(a, c) : b_.CreateMul(a, c);
+  case ReduceKind::Max: return min_max(true, dtype, a, c);
+  case ReduceKind::Min: return min_max(false, dtype, a, c);
+  case ReduceKind::Any: return b_.CreateOr(a, c);
+  case ReduceKind::All: return b_.CreateAnd(a, c);
+  default: TESSERA_UNREACHABLE("combine of an arg reduction");
+  }
+}
+
+llvm::Value* Emitter::arg_better(ReduceKind kind, bool select_last, DType dtype, Value* v, Value* i, Value* best, Value* best_i) {
+  bool max = kind == ReduceKind::ArgMax;
+  Value *wins, *ties;
+  if (is_float(dtype)) {
+    auto* vn = b_.CreateFCmpUNO(v, v);
+    auto* bn = b_.CreateFCmpUNO(best, best);
+    wins = b_.CreateOr(max ? b_.CreateFCmpOGT(v, best) : b_.CreateFCmpOLT(v, best), b_.CreateAnd(vn, b_.CreateNot(bn)));
+    ties = b_.CreateOr(b_.CreateFCmpOEQ(v, best), b_.CreateAnd(vn, bn));
+  } else {
+    bool s = info(dtype).kind == DTypeKind::Signed;
+    wins = s ? (max ? b_.CreateICmpSGT(v, best) : b_.CreateICmpSLT(v, best)) : (max ? b_.CreateICmpUGT(v, best) : b_.CreateICmpULT(v, best));
+    ties = b_.CreateICmpEQ(v, best);
+  }
+  return b_.CreateOr(wins, b_.CreateAnd(ties, select_last ? b_.CreateICmpSGT(i, best_i) : b_.CreateICmpSLT(i, best_i)));
+}
+
+Result<llvm::Value*> Emitter::arith(ScalarOp op, DType result, DType argument, std::span<Value* const> a) {
+  bool f = is_float(argument), s = info(argument).kind == DTypeKind::Signed, boolean = argument == DType::Bool;
+  auto bits = static_cast<int64_t>(info(argument).bits);
+  switch (op) {
+  case ScalarOp::Cast: return cast(a[0], argument, result);
+  case ScalarOp::Neg: return f ? b_.CreateFNeg(a[0]) : b_.CreateNeg(a[0]);
+  case ScalarOp::Abs:
+    if (f) return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a[0]);
+    if (!s) return a[0];
+    return b_.CreateSelect(b_.CreateICmpSLT(a[0], integer_like(a[0], 0)), b_.CreateNeg(a[0]), a[0]);
+  case ScalarOp::Sign:
+    if (f) { // NaN stays NaN
+      auto* one = b_.CreateSelect(b_.CreateFCmpOGT(a[0], constant_like(a[0], 0)), constant_like(a[0], 1), a[0]);
+      auto* signed_one = b_.CreateSelect(b_.CreateFCmpOLT(a[0], constant_like(a[0], 0)), constant_like(a[0], -1), one);
+      return b_.CreateSelect(b_.CreateFCmpOEQ(a[0], constant_like(a[0], 0)), constant_like(a[0], 0), signed_one);
+    } else {
+      auto* zero = integer_like(a[0], 0);
+      auto* positive = b_.CreateSelect(b_.CreateICmpNE(a[0], zero), integer_like(a[0], 1), zero);
+      return s ? b_.CreateSelect(b_.CreateICmpSLT(a[0], zero), integer_like(a[0], -1), positive) : positive;
+    }
+  case ScalarOp::Floor: return f ? b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, a[0]) : a[0];
+  case ScalarOp::Ceil: return f ? b_.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, a[0]) : a[0];
+  case ScalarOp::Round: return f ? b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, a[0]) : a[0];
+  case ScalarOp::Trunc: return f ? b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, a[0]) : a[0];
+  case ScalarOp::Sqrt: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]);
+  case ScalarOp::Rsqrt: return b_.CreateFDiv(constant_like(a[0], 1), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]));
+  case ScalarOp::Reciprocal: return b_.CreateFDiv(constant_like(a[0], 1), a[0]);
+  case ScalarOp::IsNan: return f ? b_.CreateFCmpUNO(a[0], a[0]) : b_.CreateICmpNE(a[0], a[0]);
+  case ScalarOp::IsInf:
+    if (!f) return b_.CreateICmpNE(a[0], a[0]);
+    return b_.CreateFCmpOEQ(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a[0]), llvm::ConstantFP::getInfinity(a[0]->getType()));
+  case ScalarOp::Not: return b_.CreateNot(a[0]); // bitwise; of bool the logical one
+  case ScalarOp::Add: return f ? b_.CreateFAdd(a[0], a[1]) : boolean ? b_.CreateOr(a[0], a[1]) : b_.CreateAdd(a[0], a[1]);
+  case ScalarOp::Sub: return f ? b_.CreateFSub(a[0], a[1]) : b_.CreateSub(a[0], a[1]);
+  case ScalarOp::Mul: return f ? b_.CreateFMul(a[0], a[1]) : boolean ? b_.CreateAnd(a[0], a[1]) : b_.CreateMul(a[0], a[1]);
+  case ScalarOp::Div:
+  case ScalarOp::Mod:
+  case ScalarOp::Fmod: {
+    if (f) {
+      if (op == ScalarOp::Div) return b_.CreateFDiv(a[0], a[1]);
+      return math(op, argument, a);
+    }
+    // Division by zero yields 0 and lowest / -1 wraps: the divisor is replaced by 1 where it would trap.
+    auto* zero = integer_like(a[0], 0);
+    auto* by_zero = b_.CreateICmpEQ(a[1], zero);
+    Value* minus_one = s ? b_.CreateICmpEQ(a[1], integer_like(a[0], -1)) : nullptr;
+    auto* traps = s ? b_.CreateOr(by_zero, minus_one) : by_zero;
+    auto* divisor = b_.CreateSelect(traps, integer_like(a[0], 1), a[1]);
+    if (op == ScalarOp::Div) {
+      auto* q = s ? b_.CreateSDiv(a[0], divisor) : b_.CreateUDiv(a[0], divisor);
+      if (s) q = b_.CreateSelect(minus_one, b_.CreateNeg(a[0]), q);
+      return b_.CreateSelect(by_zero, zero, q);
+    }
+    auto* r = s ? b_.CreateSRem(a[0], divisor) : b_.CreateURem(a[0], divisor);
+    if (s && op == ScalarOp::Mod) { // sign of the divisor
+      auto* differs = b_.CreateICmpSLT(b_.CreateXor(r, a[1]), zero);
+      r = b_.CreateSelect(b_.CreateAnd(b_.CreateICmpNE(r, zero), differs), b_.CreateAdd(r, a[1]), r);
+    }
+    return b_.CreateSelect(traps, zero, r);
+  }
+  case ScalarOp::Min: return boolean ? b_.CreateAnd(a[0], a[1]) : min_max(false, argument, a[0], a[1]);
+  case ScalarOp::Max: return boolean ? b_.CreateOr(a[0], a[1]) : min_max(true, argument, a[0], a[1]);
+  case ScalarOp::And: return b_.CreateAnd(a[0], a[1]);
+  case ScalarOp::Or: return b_.CreateOr(a[0], a[1]);
+  case ScalarOp::Xor: return b_.CreateXor(a[0], a[1]);
+  case ScalarOp::Shl:
+  case ScalarOp::Shr: {
+    auto* width = integer_like(a[0], bits);
+    auto* fits = b_.CreateICmpULT(a[1], width);
+    auto* by = b_.CreateSelect(fits, a[1], integer_like(a[0], op == ScalarOp::Shr && s ? bits - 1 : 0));
+    auto* r = op == ScalarOp::Shl ? b_.CreateShl(a[0], by) : s ? b_.CreateAShr(a[0], by) : b_.CreateLShr(a[0], by);
+    return op == ScalarOp::Shr && s ? r : b_.CreateSelect(fits, r, integer_like(a[0], 0));
+  }
+  case ScalarOp::Eq: return f ? b_.CreateFCmpOEQ(a[0], a[1]) : b_.CreateICmpEQ(a[0], a[1]);
+  case ScalarOp::Ne: return f ? b_.CreateFCmpUNE(a[0], a[1]) : b_.CreateICmpNE(a[0], a[1]);
+  case ScalarOp::Lt: return f ? b_.CreateFCmpOLT(a[0], a[1]) : s ? b_.CreateICmpSLT(a[0], a[1]) : b_.CreateICmpULT(a[0], a[1]);
+  case ScalarOp::Le: return f ? b_.CreateFCmpOLE(a[0], a[1]) : s ? b_.CreateICmpSLE(a[0], a[1]) : b_.CreateICmpULE(a[0], a[1]);
+  case ScalarOp::Gt: return f ? b_.CreateFCmpOGT(a[0], a[1]) : s ? b_.CreateICmpSGT(a[0], a[1]) : b_.CreateICmpUGT(a[0], a[1]);
+  case ScalarOp::Ge: return f ? b_.CreateFCmpOGE(a[0], a[1]) : s ? b_.CreateICmpSGE(a[0], a[1]) : b_.CreateICmpUGE(a[0], a[1]);
+  case ScalarOp::Select: return b_.CreateSelect(a[0], a[1], a[2]);
+  case ScalarOp::Fma: return f ? fma(a[0], a[1], a[2]) : b_.CreateAdd(b_.CreateMul(a[0], a[1]), a[2]);
+  default: break;
+  }
+  if (!f) return error("operation " + std::string(info(op).name) + " on " + std::string(name(argument)));
+  return math(op, argument, a);
+}
+
+} // namespace tessera::host

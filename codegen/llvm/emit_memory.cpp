@@ -1,0 +1,184 @@
+// Loads and stores: scalar, contiguous, contiguous with mask, gather and scatter; chosen by the form of the offset.
+#include "codegen/llvm/emit.h"
+#include "graph/support/check.h"
+#include <llvm/IR/Intrinsics.h>
+
+namespace tessera::host {
+
+using llvm::FixedVectorType;
+
+llvm::Value* Emitter::address(tile::ValueId pointer, Value* offset) {
+  return b_.CreateGEP(memory_type(kernel_.type(pointer).dtype), scalar(pointer), offset);
+}
+
+llvm::Value* Emitter::guarded_address(Value* address, Value* condition) { return b_.CreateSelect(condition, address, dummy_); }
+
+static bool is_constant(llvm::Value* v, int64_t value) {
+  auto* c = llvm::dyn_cast_or_null<llvm::ConstantInt>(v);
+  return c && c->getSExtValue() == value;
+}
+
+Status Emitter::load(const tile::Op& op) {
+  auto pointer = op.operands[0], offset = op.operands[1];
+  tile::ValueId mask = op.operands.size() > 2 ? op.operands[2] : -1;
+  tile::ValueId other = op.operands.size() > 3 ? op.operands[3] : -1;
+  const auto& rt = kernel_.type(op.results[0]);
+  auto* memory = memory_type(rt.dtype);
+  if (!memory) return error("load of " + std::string(name(rt.dtype)));
+  auto align = llvm::Align(static_cast<uint64_t>(std::max(1, info(rt.dtype).bits / 8)));
+  bool boolean = rt.dtype == DType::Bool;
+  auto to_register = [&](Value* v) { return boolean ? b_.CreateICmpNE(v, integer_like(v, 0)) : v; };
+  auto& off = values_[static_cast<size_t>(offset)];
+  bool masked = mask >= 0;
+
+  // One address for all lanes: a scalar load.
+  Value* uniform = off.splat ? off.splat : is_constant(off.stride, 0) ? off.base : nullptr;
+  if (uniform && (!masked || splat_of(mask) || rt.is_tile())) {
+    auto* at = address(pointer, uniform);
+    Value* v = nullptr;
+    if (!masked) {
+      define_scalar(op.results[0], to_register(b_.CreateAlignedLoad(memory, at, align)));
+      return {};
+    }
+    auto* some = any_of(mask);
+    v = to_register(b_.CreateAlignedLoad(memory, guarded_address(at, some), align));
+    if (auto* m = splat_of(mask)) {
+      Value* fallback = other >= 0 ? splat_of(other) : llvm::Constant::getNullValue(v->getType());
+      if (fallback) {
+        define_scalar(op.results[0], b_.CreateSelect(m, v, fallback));
+        return {};
+      }
+    }
+    std::vector<Value*> out, masks = parts(mask), others;
+    if (other >= 0) others = parts(other);
+    for (size_t p = 0; p < masks.size(); ++p) {
+      auto* wide = b_.CreateVectorSplat(static_cast<unsigned>(lanes(rt)), v);
+      Value* o = other >= 0 ? others[p] : llvm::Constant::getNullValue(wide->getType());
+      out.push_back(b_.CreateSelect(masks[p], wide, o));
+    }
+    define(op.results[0], std::move(out));
+    return {};
+  }
+  TESSERA_CHECK(rt.is_tile(), "scalar load at a tile of offsets in kernel " + kernel_.name);
+
+  int w = lanes(rt), n = part_count(rt);
+  auto* part = FixedVectorType::get(memory, static_cast<unsigned>(w));
+  std::vector<Value*> masks, others, out;
+  if (masked) masks = parts(mask);
+  if (other >= 0) others = parts(other);
+  auto fallback = [&](int p) -> Value* {
+    if (other < 0) return llvm::Constant::getNullValue(part);
+    Value* o = others[static_cast<size_t>(p)];
+    return boolean ? b_.CreateZExt(o, part) : o;
+  };
+  if (is_constant(off.stride, 1)) {
+    auto* start = address(pointer, off.base);
+    for (int p = 0; p < n; ++p) {
+      auto* at = p == 0 ? start : b_.CreateConstGEP1_64(memory, start, static_cast<uint64_t>(p * w));
+      Value* v = masked ? static_cast<Value*>(b_.CreateMaskedLoad(part, at, align, masks[static_cast<size_t>(p)], fallback(p)))
+                        : b_.CreateAlignedLoad(part, at, align);
+      out.push_back(to_register(v));
+    }
+  } else {
+    auto offsets = parts(offset);
+    for (int p = 0; p < n; ++p) {
+      auto* at = address(pointer, offsets[static_cast<size_t>(p)]);
+      auto* all = llvm::Constant::getAllOnesValue(FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(w)));
+      out.push_back(to_register(b_.CreateMaskedGather(part, at, align, masked ? masks[static_cast<size_t>(p)] : all, fallback(p))));
+    }
+  }
+  define(op.results[0], std::move(out));
+  return {};
+}
+
+Status Emitter::store(const tile::Op& op) {
+  auto pointer = op.operands[0], offset = op.operands[1], value = op.operands[2];
+  tile::ValueId mask = op.operands.size() > 3 ? op.operands[3] : -1;
+  DType dtype = kernel_.type(pointer).dtype;
+  auto* memory = memory_type(dtype);
+  if (!memory) return error("store of " + std::string(name(dtype)));
+  auto align = llvm::Align(static_cast<uint64_t>(std::max(1, info(dtype).bits / 8)));
+  bool boolean = dtype == DType::Bool;
+  auto& off = values_[static_cast<size_t>(offset)];
+  const auto& ot = kernel_.type(offset);
+  const auto& vt = kernel_.type(value);
+  if (!ot.is_tile() && !vt.is_tile()) {
+    Value* v = scalar(value);
+    if (boolean) v = b_.CreateZExt(v, memory);
+    Value* at = address(pointer, scalar(offset));
+    if (mask >= 0) at = guarded_address(at, scalar(mask));
+    b_.CreateAlignedStore(v, at, align);
+    return {};
+  }
+  tile::Type shape = ot.is_tile() ? ot : vt;
+  shape.dtype = dtype;
+  int w = lanes(shape), n = part_count(shape);
+  std::vector<Value*> values, masks;
+  if (auto* s = splat_of(value)) values.assign(static_cast<size_t>(n), b_.CreateVectorSplat(static_cast<unsigned>(w), s));
+  else values = parts(value);
+  if (mask >= 0) {
+    if (auto* m = splat_of(mask)) masks.assign(static_cast<size_t>(n), b_.CreateVectorSplat(static_cast<unsigned>(w), m));
+    else masks = parts(mask);
+  }
+  if (boolean)
+    for (auto*& v : values) v = b_.CreateZExt(v, FixedVectorType::get(memory, static_cast<unsigned>(w)));
+  if (is_constant(off.stride, 1)) {
+    auto* start = address(pointer, off.base);
+    for (int p = 0; p < n; ++p) {
+      auto* at = p == 0 ? start : b_.CreateConstGEP1_64(memory, start, static_cast<uint64_t>(p * w));
+      if (mask >= 0) b_.CreateMaskedStore(values[static_cast<size_t>(p)], at, align, masks[static_cast<size_t>(p)]);
+      else b_.CreateAlignedStore(values[static_cast<size_t>(p)], at, align);
+    }
+    return {};
+  }
+  auto offsets = parts(offset);
+  for (int p = 0; p < n; ++p) {
+    auto* at = address(pointer, offsets[static_cast<size_t>(p)]);
+    b_.CreateMaskedScatter(values[static_cast<size_t>(p)], at, align, mask >= 0 ? masks[static_cast<size_t>(p)] : nullptr);
+  }
+  return {};
+}
+
+Status Emitter::atomic_add(const tile::Op& op) {
+  auto pointer = op.operands[0], offset = op.operands[1], value = op.operands[2];
+  tile::ValueId mask = op.operands.size() > 3 ? op.operands[3] : -1;
+  DType dtype = kernel_.type(pointer).dtype;
+  if (dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::Bool) return error("atomic add on " + std::string(name(dtype)));
+  auto kind = is_float(dtype) ? llvm::AtomicRMWInst::FAdd : llvm::AtomicRMWInst::Add;
+  const auto& ot = kernel_.type(offset);
+  auto align = llvm::Align(static_cast<uint64_t>(info(dtype).bits / 8));
+  auto one = [&](Value* at, Value* v, Value* m) {
+    if (m) at = guarded_address(at, m);
+    b_.CreateAtomicRMW(kind, at, v, align, llvm::AtomicOrdering::Monotonic);
+  };
+  if (!ot.is_tile()) {
+    one(address(pointer, scalar(offset)), scalar(value), mask >= 0 ? scalar(mask) : nullptr);
+    return {};
+  }
+  int w = lanes(ot), n = part_count(ot);
+  auto offsets = parts(offset);
+  std::vector<Value*> values = parts(value), masks;
+  if (mask >= 0) masks = parts(mask);
+  for (int p = 0; p < n; ++p)
+    for (int l = 0; l < w; ++l) {
+      auto lane = static_cast<uint64_t>(l);
+      auto q = static_cast<size_t>(p);
+      one(address(pointer, b_.CreateExtractElement(offsets[q], lane)), b_.CreateExtractElement(values[q], lane),
+          mask >= 0 ? b_.CreateExtractElement(masks[q], lane) : nullptr);
+    }
+  return {};
+}
+
+void Emitter::report_index(const tile::Op& op) {
+  auto* bad = any_of(op.operands[0]);
+  auto* report = llvm::BasicBlock::Create(ctx_, "bad_index", fn_);
+  auto* go_on = llvm::BasicBlock::Create(ctx_, "index_checked", fn_);
+  b_.CreateCondBr(bad, report, go_on);
+  b_.SetInsertPoint(report);
+  auto* store = b_.CreateAlignedStore(b_.getInt32(static_cast<uint32_t>(op.site + 1)), error_, llvm::Align(4));
+  store->setAtomic(llvm::AtomicOrdering::Monotonic);
+  b_.CreateBr(go_on);
+  b_.SetInsertPoint(go_on);
+}
+
+} // namespace tessera::host

@@ -1,0 +1,78 @@
+// Linking objects into the process by LLVM's ORC.
+#include "codegen/llvm/host_compiler.h"
+#include <dlfcn.h>
+#include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/TargetSelect.h>
+#include <mutex>
+#include <unordered_map>
+
+namespace tessera {
+
+struct HostModule::Impl {
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  std::unordered_map<std::string, HostKernelFn> functions;
+};
+
+HostModule::HostModule() : impl_(std::make_unique<Impl>()) {}
+HostModule::~HostModule() = default;
+
+HostKernelFn HostModule::find(const std::string& symbol) const {
+  auto it = impl_->functions.find(symbol);
+  return it == impl_->functions.end() ? nullptr : it->second;
+}
+
+namespace {
+
+// Symbols that kernels may call and that the process may not export: glibc's vector math, opened once.
+class VectorMath : public llvm::orc::DefinitionGenerator {
+public:
+  llvm::Error tryToGenerate(llvm::orc::LookupState&, llvm::orc::LookupKind, llvm::orc::JITDylib& dylib, llvm::orc::JITDylibLookupFlags,
+                            const llvm::orc::SymbolLookupSet& wanted) override {
+    static void* mvec = dlopen("libmvec.so.1", RTLD_NOW | RTLD_LOCAL);
+    static void* libm = dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL);
+    llvm::orc::SymbolMap found;
+    for (const auto& [name, flags] : wanted) {
+      std::string symbol = (*name).str();
+      void* address = mvec ? dlsym(mvec, symbol.c_str()) : nullptr;
+      if (!address && libm) address = dlsym(libm, symbol.c_str());
+      if (!address) address = dlsym(RTLD_DEFAULT, symbol.c_str());
+      if (address) found[name] = {llvm::orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
+    }
+    return found.empty() ? llvm::Error::success() : dylib.define(llvm::orc::absoluteSymbols(std::move(found)));
+  }
+};
+
+} // namespace
+
+Result<std::shared_ptr<HostModule>> HostModule::load(std::span<const CompiledObject> objects) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+  auto failed = [](llvm::Error e) { return Diagnostic(ErrorCode::CodegenError, "linking kernels: " + llvm::toString(std::move(e))); };
+  std::shared_ptr<HostModule> module(new HostModule());
+  auto jit = llvm::orc::LLJITBuilder().create();
+  if (!jit) return failed(jit.takeError());
+  module->impl_->jit = std::move(*jit);
+  auto& lljit = *module->impl_->jit;
+  // A damaged object must not write to standard error on its own: the caller gets the error.
+  lljit.getExecutionSession().setErrorReporter([](llvm::Error e) { llvm::consumeError(std::move(e)); });
+  lljit.getMainJITDylib().addGenerator(std::make_unique<VectorMath>());
+  for (const auto& o : objects) {
+    auto buffer = llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(o.object.data(), o.object.size()), o.symbol);
+    if (auto e = lljit.addObjectFile(std::move(buffer))) return failed(std::move(e));
+  }
+  llvm::orc::SymbolLookupSet all;
+  for (const auto& o : objects) all.add(lljit.mangleAndIntern(o.symbol));
+  auto addresses = lljit.getExecutionSession().lookup(
+      {{&lljit.getMainJITDylib(), llvm::orc::JITDylibLookupFlags::MatchAllSymbols}}, std::move(all));
+  if (!addresses) return failed(addresses.takeError());
+  for (const auto& o : objects)
+    module->impl_->functions[o.symbol] = (*addresses)[lljit.mangleAndIntern(o.symbol)].getAddress().toPtr<HostKernelFn>();
+  return module;
+}
+
+} // namespace tessera
