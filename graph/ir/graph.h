@@ -112,6 +112,7 @@ public:
   void simplify_shapes();
 
 private:
+  void set_env(std::shared_ptr<ShapeEnv> env); // copies subgraphs and gives them the same
   std::string name_;
   std::shared_ptr<ShapeEnv> env_;
   std::vector<Node> nodes_;

@@ -1,0 +1,152 @@
+#include "graph/ir/graph.h"
+#include "graph/ops/op.h"
+#include <algorithm>
+#include <unordered_map>
+
+namespace tessera {
+
+std::string TensorType::str() const { return std::string(tessera::name(dtype)) + tessera::str(shape); }
+
+ValueId Graph::add_input(std::string name, TensorType type) {
+  Value v;
+  v.type = std::move(type);
+  v.name = std::move(name);
+  values_.push_back(std::move(v));
+  ValueId id{value_count() - 1};
+  inputs_.push_back(id);
+  return id;
+}
+
+void Graph::add_output(std::string name, ValueId value) { outputs_.push_back({std::move(name), value}); }
+
+ValueId Graph::add_constant(Tensor value, std::string name) {
+  const OpDef* op = OpTable::get().find("constant");
+  TESSERA_CHECK(op != nullptr, "the operator 'constant' is not defined");
+  Attributes attributes;
+  attributes.set("value", std::move(value));
+  auto node = add_node(*op, {}, std::move(attributes), {}, {std::move(name)});
+  TESSERA_CHECK(node.ok(), node.error().str());
+  return this->node(*node).results[0];
+}
+
+Result<NodeId> Graph::add_node(const OpDef& op, std::vector<ValueId> operands, Attributes attributes, Location location,
+                               std::vector<std::string> result_names, int opset) {
+  Node n;
+  n.op = &op;
+  while (!operands.empty() && !operands.back().valid()) operands.pop_back(); // left out at the end: one spelling only
+  n.operands = std::move(operands);
+  n.attributes = std::move(attributes);
+  n.location = std::move(location);
+  n.opset = opset;
+  for (ValueId v : n.operands)
+    TESSERA_CHECK(v.index < value_count(), "operand of '" + std::string(op.name) + "' is not a value of this graph");
+  if (auto status = complete_attributes(op, n.attributes); !status.ok()) return std::move(status).take_error().at(n.location);
+  InferContext context{*this, n, static_cast<int>(result_names.size()), {}, {}};
+  if (auto status = infer_node(context); !status.ok()) return std::move(status).take_error().at(n.location);
+
+  NodeId id{node_count()};
+  for (size_t i = 0; i < result_names.size(); ++i) {
+    Value v;
+    v.type = std::move(context.results[i]);
+    v.name = std::move(result_names[i]);
+    v.producer = id;
+    v.result = static_cast<int>(i);
+    v.contents = std::move(context.contents[i]);
+    values_.push_back(std::move(v));
+    n.results.push_back(ValueId{value_count() - 1});
+  }
+  nodes_.push_back(std::move(n));
+  return id;
+}
+
+Result<ValueId> Graph::apply(std::string_view op, std::vector<ValueId> operands, Attributes attributes, Location location) {
+  const OpDef* def = OpTable::get().find(op);
+  TESSERA_CHECK(def != nullptr, "no operator is called '" + std::string(op) + "'");
+  TESSERA_ASSIGN(NodeId id, add_node(*def, std::move(operands), std::move(attributes), std::move(location)));
+  return node(id).results[0];
+}
+
+const Tensor* Graph::constant(ValueId id) const {
+  const Node* n = id.valid() ? producer(id) : nullptr;
+  if (n == nullptr || n->removed) return nullptr;
+  const StructuredOp* structured = n->op->structured();
+  if (structured == nullptr || structured->kind != Structured::Constant) return nullptr;
+  auto* tensor = n->attributes.get<Tensor>("value");
+  return tensor != nullptr && tensor->defined() ? tensor : nullptr;
+}
+
+// Depth-first from each node in the order they were added, operands first: nodes that passes appended come right before
+// their first user, everything else stays where it was.
+std::vector<NodeId> Graph::order() const {
+  std::vector<NodeId> out;
+  out.reserve(nodes_.size());
+  enum : uint8_t { New, Open, Done };
+  std::vector<uint8_t> state(nodes_.size(), New);
+  struct Frame { int32_t node; size_t next; };
+  std::vector<Frame> stack;
+  for (int32_t start = 0; start < node_count(); ++start) {
+    if (nodes_[static_cast<size_t>(start)].removed || state[static_cast<size_t>(start)] != New) continue;
+    stack.push_back({start, 0});
+    state[static_cast<size_t>(start)] = Open;
+    while (!stack.empty()) {
+      Frame& top = stack.back();
+      const Node& n = nodes_[static_cast<size_t>(top.node)];
+      int32_t below = -1;
+      while (top.next < n.operands.size() && below < 0) {
+        ValueId v = n.operands[top.next++];
+        if (!v.valid()) continue;
+        NodeId p = value(v).producer;
+        // An open producer closes a cycle; verify() reports it as a use before the definition.
+        if (p.valid() && !node(p).removed && state[static_cast<size_t>(p.index)] == New) below = p.index;
+      }
+      if (below >= 0) {
+        state[static_cast<size_t>(below)] = Open;
+        stack.push_back({below, 0});
+      } else {
+        state[static_cast<size_t>(top.node)] = Done;
+        out.push_back(NodeId{top.node});
+        stack.pop_back();
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<std::vector<NodeId>> Graph::users() const {
+  std::vector<std::vector<NodeId>> out(values_.size());
+  for (int32_t i = 0; i < node_count(); ++i) {
+    const Node& n = nodes_[static_cast<size_t>(i)];
+    if (n.removed) continue;
+    for (ValueId v : n.operands)
+      if (v.valid()) out[static_cast<size_t>(v.index)].push_back(NodeId{i});
+  }
+  return out;
+}
+
+void Graph::replace_all_uses(ValueId from, ValueId to) {
+  for (Node& n : nodes_)
+    if (!n.removed) std::replace(n.operands.begin(), n.operands.end(), from, to);
+  for (Output& o : outputs_)
+    if (o.value == from) o.value = to;
+}
+
+void Graph::replace_uses(const std::vector<ValueId>& by_value) {
+  size_t steps = 0;
+  auto final_value = [&](ValueId v) {
+    steps = 0;
+    while (v.valid() && static_cast<size_t>(v.index) < by_value.size() && by_value[static_cast<size_t>(v.index)].valid()) {
+      v = by_value[static_cast<size_t>(v.index)];
+      TESSERA_CHECK(++steps <= by_value.size(), "replace_uses: the replacements form a cycle");
+    }
+    return v;
+  };
+  for (Node& n : nodes_) {
+    if (n.removed) continue;
+    for (ValueId& v : n.operands) v = final_value(v);
+  }
+  for (Output& o : outputs_) o.value = final_value(o.value);
+}
+
+void Graph::remove_node(NodeId id) { node(id).removed = true; }
+
+} // namespace tessera
