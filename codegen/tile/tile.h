@@ -55,8 +55,8 @@ enum class OpKind : uint8_t {
   If,          // scalar bool condition; regions then, else; results by yield
   Scratch,     // program-private memory: attribute dtype, operand count (elements, i64) -> pointer; contents undefined
   AtomicAdd,   // pointer, offset, value, optional mask
-  ReportIndex, // operands: bool tile "bad" (true where an index is out of bounds); attribute site: tells the launch that site failed
-  Yield,
+  ReportIndex, // operands: bool tile or scalar "bad" (true where an index is out of bounds); attribute site: tells the launch that site failed
+  Yield,       // ends every region, also one that yields nothing
   Count_,
 };
 
@@ -78,6 +78,9 @@ struct Op {
 
 struct Param { std::string name; Type type; ValueId value = -1; bool written = false; int64_t alignment = 64; /* bytes, of pointers */ };
 
+// Beside a tile offset, the mask, other and value of a Load or Store may be scalars or tiles of the offset's shape; a scalar
+// Load or Store may have a scalar mask. `lt(add(range, a), b)` is a prefix of the tile wherever it stands, as mask or as value:
+// a lowering need not form the i64 tile for it. contiguous_hint is true only where the offset is add(range, scalar).
 class Kernel {
 public:
   std::string name;
@@ -98,7 +101,8 @@ private:
   std::vector<Type> types_;
 };
 
-// Appends operations at an insertion point, inferring result types; equal pure operations of a block are reused.
+// Appends operations at an insertion point, inferring result types; equal pure operations of a block, and of those around it,
+// are reused.
 class Builder {
 public:
   explicit Builder(Kernel& kernel);

@@ -1,0 +1,84 @@
+#include "codegen/tile/rules.h"
+
+namespace tessera::tile {
+namespace {
+
+class Verifier {
+public:
+  explicit Verifier(const Kernel& k) : k_(k), defined_(static_cast<size_t>(k.value_count())), seen_(static_cast<size_t>(k.op_count())) {}
+
+  Status run() {
+    if (k_.name.empty()) return error("a kernel needs a name");
+    for (const Param& p : k_.params) {
+      if (p.value < 0 || p.value >= k_.value_count()) return error("parameter '" + p.name + "' has no value");
+      TESSERA_TRY(check_type(p.type));
+      if (p.type.is_tile()) return error("parameter '" + p.name + "' is a tile");
+      if (k_.type(p.value) != p.type) return error("parameter '" + p.name + "' and its value differ in type");
+      TESSERA_TRY(define(p.value));
+      if (p.written && p.type.kind != Type::Kind::Pointer) return error("parameter '" + p.name + "' is written but no pointer");
+    }
+    return block(k_.body, 0);
+  }
+
+private:
+  Diagnostic error(const std::string& message) const {
+    return {ErrorCode::Internal, "tile kernel '" + k_.name + "': " + message};
+  }
+  Status define(ValueId v) {
+    if (v < 0 || v >= k_.value_count()) return error("value id out of range");
+    if (defined_[static_cast<size_t>(v)] != 0) return error("value " + std::to_string(v) + " is defined twice");
+    defined_[static_cast<size_t>(v)] = 1;
+    scope_.push_back(v);
+    return {};
+  }
+  Status check_written(const Op& op) const {
+    if (op.kind != OpKind::Store && op.kind != OpKind::AtomicAdd) return {};
+    for (const Param& p : k_.params)
+      if (p.value == op.operands[0] && !p.written) return error("parameter '" + p.name + "' is stored to but not marked written");
+    return {};
+  }
+  Status block(const std::vector<OpId>& ops, int depth) {
+    if (depth > kMaxDepth) return error("regions are nested too deeply");
+    size_t outer = scope_.size();
+    for (size_t i = 0; i < ops.size(); ++i) {
+      OpId id = ops[i];
+      if (id < 0 || id >= k_.op_count()) return error("operation id out of range");
+      if (seen_[static_cast<size_t>(id)]) return error("operation " + std::to_string(id) + " stands in two places");
+      seen_[static_cast<size_t>(id)] = true;
+      const Op& op = k_.op(id);
+      for (ValueId v : op.operands)
+        if (v < 0 || v >= k_.value_count() || defined_[static_cast<size_t>(v)] != 1)
+          return error("operand of " + std::string(op_name(op.kind)) + " is not defined before it");
+      for (ValueId v : op.results)
+        if (v < 0 || v >= k_.value_count()) return error("value id out of range");
+      if (op.kind == OpKind::Yield && (depth == 0 || i + 1 != ops.size())) return error("yield stands only at the end of a region");
+      for (size_t r = 0; r < op.regions.size(); ++r) {
+        size_t mark = scope_.size();
+        if (r < op.region_args.size())
+          for (ValueId v : op.region_args[r]) TESSERA_TRY(define(v));
+        TESSERA_TRY(block(op.regions[r], depth + 1));
+        leave(mark);
+      }
+      if (Status ok = check_op(k_, op); !ok.ok()) return error(std::string(op_name(op.kind)) + ": " + ok.error().message);
+      TESSERA_TRY(check_written(op));
+      for (ValueId v : op.results) TESSERA_TRY(define(v));
+    }
+    leave(outer);
+    return {};
+  }
+  // Values of a region that ended are no longer visible; 2 keeps a second definition an error.
+  void leave(size_t mark) {
+    for (; scope_.size() > mark; scope_.pop_back()) defined_[static_cast<size_t>(scope_.back())] = 2;
+  }
+
+  const Kernel& k_;
+  std::vector<char> defined_; // 0 not yet, 1 visible, 2 out of scope
+  std::vector<bool> seen_;
+  std::vector<ValueId> scope_;
+};
+
+} // namespace
+
+Status verify(const Kernel& kernel) { return Verifier(kernel).run(); }
+
+} // namespace tessera::tile
