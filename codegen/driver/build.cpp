@@ -1,0 +1,302 @@
+#include "codegen/driver/build.h"
+#include "graph/reference/evaluator.h"
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+
+namespace tessera {
+
+BoxedNest box_epilogue(Graph& graph, const LoopNest& nest) {
+  BoxedNest out;
+  out.nest.name = nest.name;
+  out.nest.loads = nest.loads;
+  out.nest.sources = nest.sources;
+  out.nest.axes = nest.axes;
+  std::unordered_map<uint64_t, SymExpr> moved;
+  for (size_t d = 0; d < nest.axes.size(); ++d) {
+    auto begin = graph.env().create_symbol("box_begin" + std::to_string(d));
+    auto count = graph.env().create_symbol("box_count" + std::to_string(d), {0, kSymMax});
+    auto axis = graph.env().create_symbol("box_axis" + std::to_string(d));
+    graph.env().set_axis(axis, count);
+    out.begin.push_back(begin);
+    out.count.push_back(count);
+    moved.emplace(nest.axes[d].var.symbol_id(), begin + axis);
+    out.nest.axes[d].var = axis;
+    out.nest.axes[d].extent = count;
+  }
+  std::unordered_map<ScalarId, ScalarId> done;
+  auto leaf = [&](ScalarDag& into, const ScalarNode& node, std::span<const ScalarId>) -> ScalarId {
+    if (node.op != ScalarOp::Index) return -1;
+    auto e = node.sym.substitute(moved);
+    return node.dtype == DType::Bool ? into.condition(e) : into.index(e);
+  };
+  for (const auto& s : nest.stores) {
+    Store t = s;
+    for (auto& i : t.index) i = out.nest.dag.import(nest.dag, i, leaf, done);
+    t.scalar = out.nest.dag.import(nest.dag, s.scalar, leaf, done);
+    out.nest.stores.push_back(std::move(t));
+  }
+  return out;
+}
+
+namespace {
+
+class Builder {
+public:
+  explicit Builder(const BuildInput& input) : in_(input), graph_(*input.graph), exe_(std::make_shared<Executable>()) {}
+
+  Result<std::shared_ptr<Executable>> run() {
+    exe_->model_name = graph_.name();
+    exe_->env = graph_.shared_env();
+    exe_->target = in_.target;
+    exe_->code = in_.kernels.module;
+    for (const auto& o : in_.kernels.objects) exe_->objects.push_back(o.object);
+    for (auto v : graph_.inputs()) {
+      exe_->inputs.push_back({graph_.value(v).name, buffer(v)});
+      for (const auto& d : graph_.type(v).shape)
+        for (const auto& s : d.symbols()) bound_.insert(s.symbol_id());
+    }
+    std::map<ValueId, std::string> output_name; // a value given out several times: the first output owns the buffer
+    for (const auto& o : graph_.outputs()) output_name.try_emplace(o.value, o.name);
+    for (auto& [v, name] : output_name) output_values_.insert(v);
+    for (size_t g = 0; g < in_.plan.groups.size(); ++g) TESSERA_TRY(step(g));
+    for (const auto& o : graph_.outputs()) {
+      auto b = buffer(o.value);
+      auto& info = exe_->buffers[static_cast<size_t>(b)];
+      if (info.kind == BufferInfo::Kind::Output && given_.insert(o.value).second) {
+        info.name = o.name;
+        exe_->outputs.push_back({o.name, b});
+        continue;
+      }
+      // An input, a constant, or a value that is another output too: a copy.
+      auto copy = static_cast<BufferId>(exe_->buffers.size());
+      BufferInfo target = info;
+      target.kind = BufferInfo::Kind::Output;
+      target.constant = -1;
+      target.name = o.name;
+      target.in_place_of = -1;
+      exe_->buffers.push_back(target);
+      exe_->steps.emplace_back(CopyStep{"copy " + o.name, b, copy});
+      exe_->outputs.push_back({o.name, copy});
+    }
+    lifetimes();
+    return exe_;
+  }
+
+private:
+  BufferId buffer(ValueId value) {
+    if (!value.valid()) return -1;
+    auto [it, fresh] = by_value_.try_emplace(value, static_cast<BufferId>(exe_->buffers.size()));
+    if (!fresh) return it->second;
+    const auto& v = graph_.value(value);
+    BufferInfo b;
+    b.name = v.name.empty() ? "%" + std::to_string(value.index) : v.name;
+    b.dtype = v.type.dtype;
+    b.shape = v.type.shape;
+    if (const Tensor* t = graph_.constant(value)) {
+      b.kind = BufferInfo::Kind::Constant;
+      b.constant = static_cast<int>(exe_->constants.size());
+      exe_->constants.push_back({b.name, *t});
+    } else if (!v.producer.valid()) {
+      b.kind = BufferInfo::Kind::Input;
+    } else if (output_values_.count(value)) {
+      b.kind = BufferInfo::Kind::Output;
+    }
+    exe_->buffers.push_back(std::move(b));
+    return it->second;
+  }
+
+  KernelLaunch launch(const std::string& name, int kernel) {
+    const auto& k = in_.kernels.kernels[static_cast<size_t>(kernel)];
+    KernelLaunch l;
+    l.name = name;
+    l.symbol = k.symbol;
+    l.object = k.object;
+    l.function = k.function;
+    for (auto v : k.scheduled.buffers) l.buffers.push_back(buffer(v));
+    l.written = k.scheduled.buffer_written;
+    l.sizes = k.scheduled.sizes;
+    l.grid = k.scheduled.grid;
+    l.work_per_program = k.scheduled.work_per_program;
+    l.scratch_bytes = k.scheduled.scratch_bytes;
+    l.report_sites = k.scheduled.report_sites;
+    return l;
+  }
+
+  StridedOperand operand(const OperandView& v) { return {buffer(v.value), v.shape, v.strides, v.offset}; }
+
+  Status step(size_t index) {
+    const auto& group = in_.plan.groups[index];
+    switch (group.kind) {
+    case Group::Kind::Kernel:
+      exe_->steps.emplace_back(launch(group.name, in_.kernel_of_group[index]));
+      in_place(group.nest);
+      return {};
+    case Group::Kind::Library: return library(group, index);
+    case Group::Kind::Host: return host(group);
+    case Group::Kind::Alias: return {}; // the output loop makes a copy
+    }
+    return {};
+  }
+
+  // A store may take over the memory of an operand that is read nowhere but at the point that is written, elementwise, when
+  // the sizes of their elements agree. Whether the operand is dead afterwards is seen when lifetimes are known.
+  void in_place(const LoopNest& nest) {
+    std::vector<bool> taken(nest.loads.size(), false);
+    for (const auto& store : nest.stores) {
+      if (store.per_row) continue;
+      for (size_t l = 0; l < nest.loads.size(); ++l) {
+        if (taken[l]) continue;
+        const auto &from = graph_.type(nest.loads[l]), &to = graph_.type(store.value);
+        if (info(from.dtype).bits != info(to.dtype).bits || from.shape != to.shape) continue;
+        bool same_point = true, read = false;
+        for (int n = 0; n < nest.dag.size(); ++n) {
+          const auto& node = nest.dag[n];
+          if (node.op != ScalarOp::Load || node.operand != static_cast<int>(l)) continue;
+          read = true;
+          same_point = same_point && !node.masked && node.args == store.index;
+        }
+        if (!read || !same_point) continue;
+        taken[l] = true;
+        exe_->buffers[static_cast<size_t>(buffer(store.value))].in_place_of = buffer(nest.loads[l]);
+        break;
+      }
+    }
+  }
+
+  Status library(const Group& group, size_t index) {
+    const auto& call = group.call;
+    const auto& attributes = graph_.node(call.node).attributes;
+    LibraryStep step;
+    step.name = group.name;
+    std::optional<EpilogueKernel> epilogue;
+    auto result = operand(call.result);
+    if (call.epilogue_nest) {
+      const auto& box = in_.boxes[index];
+      epilogue = EpilogueKernel{launch(group.name + ".epilogue", in_.kernel_of_group[index]), box.begin, box.count};
+      in_place(*call.epilogue_nest);
+    }
+    if (call.kind == LibraryCall::Kind::Matmul) {
+      step.call = MatmulCall{operand(call.operands[0]), operand(call.operands[1]), result, std::move(epilogue)};
+    } else if (call.kind == LibraryCall::Kind::Conv) {
+      ConvCall c;
+      c.x = operand(call.operands[0]);
+      c.w = operand(call.operands[1]);
+      c.y = result;
+      c.strides = attributes.ints("strides");
+      c.pads_begin = attributes.ints("pads_begin");
+      c.pads_end = attributes.ints("pads_end");
+      c.dilations = attributes.ints("dilations");
+      c.groups = attributes.i("groups", 1);
+      c.transposed = graph_.node(call.node).op->name == std::string_view("conv_transpose");
+      c.output_padding = attributes.ints("output_padding");
+      c.epilogue = std::move(epilogue);
+      step.call = std::move(c);
+    } else {
+      PoolCall c;
+      auto mode = attributes.s("mode");
+      c.kind = mode == "max" ? PoolCall::Kind::Max : mode == "average" ? PoolCall::Kind::Average : PoolCall::Kind::AverageIncludePad;
+      c.x = operand(call.operands[0]);
+      c.y = result;
+      c.kernel = attributes.ints("kernel");
+      c.strides = attributes.ints("strides");
+      c.pads_begin = attributes.ints("pads_begin");
+      c.pads_end = attributes.ints("pads_end");
+      c.dilations = attributes.ints("dilations");
+      c.epilogue = std::move(epilogue);
+      step.call = std::move(c);
+    }
+    exe_->steps.emplace_back(std::move(step));
+    return {};
+  }
+
+  Status host(const Group& group) {
+    const auto& node = graph_.node(group.node);
+    HostStep step;
+    step.name = node.location.node.empty() ? group.name : node.location.node;
+    step.op = std::string(node.op->name);
+    if (auto it = in_.host_reasons.find(group.node); it != in_.host_reasons.end()) step.reason = it->second;
+    for (auto v : node.operands) step.inputs.push_back(buffer(v));
+    for (size_t r = 0; r < node.results.size(); ++r) {
+      auto v = node.results[r];
+      step.outputs.push_back(buffer(v));
+      if (!v.valid()) continue;
+      const auto& shape = graph_.type(v).shape;
+      for (size_t d = 0; d < shape.size(); ++d)
+        if (shape[d].is_symbol() && bound_.insert(shape[d].symbol_id()).second) {
+          step.defines.push_back({shape[d], static_cast<int>(r), static_cast<int>(d)});
+          late_.insert(shape[d].symbol_id());
+        }
+    }
+    auto graph = in_.graph;
+    auto id = group.node;
+    step.run = [graph, id](const std::vector<Tensor>& operands, const std::unordered_map<uint64_t, int64_t>& symbols) {
+      return evaluate_node(*graph, graph->node(id), operands, symbols);
+    };
+    exe_->steps.emplace_back(std::move(step));
+    ++exe_->host_steps;
+    return {};
+  }
+
+  void lifetimes() {
+    int last = static_cast<int>(exe_->steps.size());
+    for (auto& b : exe_->buffers) {
+      b.first_step = b.kind == BufferInfo::Kind::Input || b.kind == BufferInfo::Kind::Constant ? 0 : last;
+      b.last_step = b.kind == BufferInfo::Kind::Temporary ? -1 : last;
+      for (const auto& d : b.shape)
+        for (const auto& s : d.symbols()) b.dynamic = b.dynamic || late_.count(s.symbol_id());
+    }
+    for (int s = 0; s < last; ++s) {
+      auto use = [&](BufferId id) {
+        if (id < 0) return;
+        auto& b = exe_->buffers[static_cast<size_t>(id)];
+        b.first_step = std::min(b.first_step, s);
+        if (b.kind == BufferInfo::Kind::Temporary) b.last_step = std::max(b.last_step, s);
+      };
+      auto kernel = [&](const KernelLaunch& k) { for (auto b : k.buffers) use(b); };
+      std::visit([&](const auto& step) {
+        using T = std::decay_t<decltype(step)>;
+        if constexpr (std::is_same_v<T, KernelLaunch>) kernel(step);
+        else if constexpr (std::is_same_v<T, HostStep>) {
+          for (auto b : step.inputs) use(b);
+          for (auto b : step.outputs) use(b);
+        } else if constexpr (std::is_same_v<T, CopyStep>) {
+          use(step.source);
+          use(step.target);
+        } else {
+          std::visit([&](const auto& call) {
+            if constexpr (requires { call.a; }) {
+              use(call.a.buffer);
+              use(call.b.buffer);
+              use(call.c.buffer);
+            } else {
+              use(call.x.buffer);
+              if constexpr (requires { call.w; }) use(call.w.buffer);
+              use(call.y.buffer);
+            }
+            if (call.epilogue) kernel(call.epilogue->kernel);
+          }, step.call);
+        }
+      }, exe_->steps[static_cast<size_t>(s)]);
+    }
+    for (auto& b : exe_->buffers) {
+      if (b.last_step < 0) { b.first_step = 0; b.last_step = -1; } // nobody uses it
+      if (b.in_place_of < 0) continue;
+      const auto& from = exe_->buffers[static_cast<size_t>(b.in_place_of)];
+      if (from.kind != BufferInfo::Kind::Temporary || from.last_step != b.first_step || from.dynamic != b.dynamic) b.in_place_of = -1;
+    }
+  }
+
+  const BuildInput& in_;
+  Graph& graph_;
+  std::shared_ptr<Executable> exe_;
+  std::map<ValueId, BufferId> by_value_;
+  std::set<ValueId> output_values_, given_;
+  std::unordered_set<uint64_t> bound_, late_;
+};
+
+} // namespace
+
+Result<std::shared_ptr<Executable>> build_executable(const BuildInput& input) { return Builder(input).run(); }
+
+} // namespace tessera

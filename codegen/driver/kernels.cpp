@@ -1,0 +1,119 @@
+#include "codegen/driver/kernels.h"
+#include "graph/support/log.h"
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+namespace tessera {
+
+bool host_code_takes(DType dtype) {
+  switch (dtype) {
+  case DType::Bool: case DType::I8: case DType::I16: case DType::I32: case DType::I64:
+  case DType::U8: case DType::U16: case DType::U32: case DType::U64:
+  case DType::F16: case DType::BF16: case DType::F32: case DType::F64: return true;
+  default: return false;
+  }
+}
+
+static double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const KernelRequest> requests, const DeviceTraits& device,
+                                      const HostTarget& target, ObjectCache& cache, const CompileOptions& options) {
+  auto start = std::chrono::steady_clock::now();
+  LinkedKernels out;
+  std::string version = host_compiler_version(target);
+  uint64_t seed = hash128(version).lo;
+
+  // Schedule everything; one object for each distinct text.
+  std::map<Hash128, int> by_text;
+  std::vector<std::pair<Hash128, const tile::Kernel*>> distinct;
+  out.kernels.reserve(requests.size());
+  for (const auto& request : requests) {
+    CheckContext context("kernel " + request.name);
+    KernelReport report;
+    report.name = request.name;
+    report.schedule = choose_schedule(graph, *request.nest, device);
+    TESSERA_ASSIGN(auto scheduled, lower_to_tiles(graph, *request.nest, report.schedule, device, "kernel"));
+    std::string text = tile::print(scheduled.kernel);
+    Hash128 key = hash128(text, seed);
+    scheduled.kernel.name = "tsr_" + key.hex();
+    LinkedKernel linked;
+    linked.symbol = scheduled.kernel.name;
+    linked.scheduled = std::move(scheduled);
+    out.kernels.push_back(std::move(linked));
+    auto [it, fresh] = by_text.try_emplace(key, static_cast<int>(distinct.size()));
+    if (fresh) distinct.emplace_back(key, nullptr);
+    out.kernels.back().object = it->second;
+    if (options.keep_texts) report.tile_text = tile::print(out.kernels.back().scheduled.kernel);
+    if (dump_enabled()) write_dump(request.name + ".tile", text);
+    out.reports.push_back(std::move(report));
+  }
+  for (const auto& k : out.kernels)
+    if (!distinct[static_cast<size_t>(k.object)].second) distinct[static_cast<size_t>(k.object)].second = &k.scheduled.kernel;
+
+  struct Made { std::optional<Diagnostic> error; CompiledObject object; bool cached = false; double ms = 0; };
+  std::vector<Made> made(distinct.size());
+  auto make = [&](size_t i) {
+    auto began = std::chrono::steady_clock::now();
+    const auto& [key, kernel] = distinct[i];
+    auto& m = made[i];
+    bool want_ir = options.keep_texts || dump_enabled();
+    if (!want_ir) {
+      if (auto bytes = cache.find(key)) {
+        m.object = {kernel->name, std::move(*bytes), ""};
+        m.cached = true;
+      }
+    }
+    if (!m.cached) {
+      auto compiled = compile_host_kernel(*kernel, target, want_ir);
+      if (!compiled) {
+        m.error = compiled.error();
+        return;
+      }
+      m.object = std::move(*compiled);
+      cache.store(key, m.object.object);
+    }
+    m.ms = ms_since(began);
+  };
+  tbb::task_arena arena(options.threads > 0 ? options.threads : tbb::task_arena::automatic);
+  arena.execute([&] { tbb::parallel_for(size_t{0}, distinct.size(), make); });
+  for (auto& m : made) {
+    if (m.error) return std::move(*m.error);
+    (m.cached ? out.hits : out.misses)++;
+    out.objects.push_back(std::move(m.object));
+  }
+  for (size_t i = 0; i < out.kernels.size(); ++i) {
+    auto object = static_cast<size_t>(out.kernels[i].object);
+    out.reports[i].from_cache = made[object].cached;
+    out.reports[i].compile_ms = made[object].ms;
+    if (options.keep_texts) out.reports[i].llvm_text = out.objects[object].llvm_ir;
+    if (dump_enabled()) write_dump(requests[i].name + ".ll", out.objects[object].llvm_ir);
+    TESSERA_LOGF(LogChannel::OutputCode, requests[i].name + " (" + std::string(name(out.reports[i].schedule.kind)) + ": " + out.reports[i].schedule.why + ")\n" +
+                                             tile::print(out.kernels[i].scheduled.kernel));
+  }
+  out.codegen_ms = ms_since(start);
+  start = std::chrono::steady_clock::now();
+  auto module = HostModule::load(out.objects);
+  if (!module && out.hits > 0) {
+    // A cached object that passes its checksum and still does not link was made by something else: compile all anew, once.
+    for (size_t i = 0; i < distinct.size(); ++i) {
+      TESSERA_ASSIGN(out.objects[i], compile_host_kernel(*distinct[i].second, target, false));
+      cache.store(distinct[i].first, out.objects[i].object);
+    }
+    module = HostModule::load(out.objects);
+  }
+  if (!module) return module.error();
+  out.module = *module;
+  for (auto& k : out.kernels) {
+    k.function = out.module->find(k.symbol);
+    TESSERA_CHECK(k.function != nullptr, "kernel " + k.symbol + " was not linked");
+  }
+  out.link_ms = ms_since(start);
+  return out;
+}
+
+} // namespace tessera
