@@ -184,6 +184,7 @@ void register_misc_ops(OpTable&);          // losses, windows, DFT, random, Det 
 
 // Runs `infer` (or derives it): fills results and contents, checks operand count, dtypes and attributes against the record.
 [[nodiscard]] Status infer_node(InferContext& context);
+inline constexpr int64_t kContentsLimit = 1024; // elements of a tensor whose contents are followed
 // Symbolic contents from the meaning: interprets a pointwise, indexing or reduction body over the contents of the operands when
 // all of them are known and small (<= 1024 elements); nullopt otherwise.
 [[nodiscard]] std::optional<std::vector<SymExpr>> infer_contents(const Graph& graph, const Node& node, const TensorType& result,
