@@ -71,7 +71,7 @@ Sample sample(std::vector<Tensor> operands, Attributes attributes, int opset) {
   return s;
 }
 
-std::vector<Sample> unary_samples(std::initializer_list<DType> dtypes, Domain domain, const Attributes& attributes,
+std::vector<Sample> unary_samples(const std::vector<DType>& dtypes, Domain domain, const Attributes& attributes,
                                   int opset) {
   static const Dims shapes[] = {{}, {1}, {0, 3}, {7}, {3, 5}, {2, 1, 4}, {5, 17, 3}};
   std::vector<Sample> out;
@@ -82,8 +82,8 @@ std::vector<Sample> unary_samples(std::initializer_list<DType> dtypes, Domain do
   return out;
 }
 
-std::vector<Sample> binary_samples(std::initializer_list<DType> dtypes, Domain a, Domain b,
-                                   const Attributes& attributes, int opset) {
+std::vector<Sample> binary_samples(const std::vector<DType>& dtypes, Domain a, Domain b, const Attributes& attributes,
+                                   int opset) {
   static const std::pair<Dims, Dims> shapes[] = {{{}, {}},         {{3, 5}, {3, 5}},     {{4, 1}, {1, 3}},
                                                  {{2, 3, 4}, {4}}, {{}, {2, 2}},         {{0, 3}, {1, 3}},
                                                  {{1}, {7}},       {{3, 17, 5}, {17, 1}}};

@@ -25,10 +25,10 @@ namespace tessera::ops {
 struct Domain {
   double lo = -2, hi = 2;
 };
-[[nodiscard]] std::vector<Sample> unary_samples(std::initializer_list<DType> dtypes, Domain domain = {},
+[[nodiscard]] std::vector<Sample> unary_samples(const std::vector<DType>& dtypes, Domain domain = {},
                                                 const Attributes& attributes = {}, int opset = 0);
 // Two tensors of each dtype: equal shapes, broadcasting both ways, scalar, empty.
-[[nodiscard]] std::vector<Sample> binary_samples(std::initializer_list<DType> dtypes, Domain a = {}, Domain b = {},
+[[nodiscard]] std::vector<Sample> binary_samples(const std::vector<DType>& dtypes, Domain a = {}, Domain b = {},
                                                  const Attributes& attributes = {}, int opset = 0);
 // An error sample.
 [[nodiscard]] ErrorSample wrong(std::vector<Tensor> operands, Attributes attributes, ErrorCode code,

@@ -11,7 +11,8 @@ namespace tessera {
 
 using Dims = std::vector<int64_t>;
 
-// Product of dims; error SizeOverflow when it exceeds 2^62 elements or a dimension is negative.
+// Product of dims; error SizeOverflow when it exceeds 2^55 elements (so that bytes of any dtype fit 62 bits) or a dimension is
+// negative. A zero anywhere makes it 0, whatever the others are.
 [[nodiscard]] Result<int64_t> element_count(std::span<const int64_t> dims);
 
 // Bytes with an owner: heap block, mapped file region or borrowed memory. The owner keeps the memory alive.
@@ -34,7 +35,8 @@ public:
   template <class T>
   static Tensor of(DType dtype, Dims dims, std::span<const T> values);
 
-  [[nodiscard]] bool defined() const { return data_ != nullptr || strings_ != nullptr || count_ == 0; }
+  // A default-constructed tensor is undefined; one of no elements is not (it has a dimension of 0).
+  [[nodiscard]] bool defined() const { return data_ != nullptr || strings_ != nullptr || !dims_.empty(); }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] const Dims& dims() const { return dims_; }
   [[nodiscard]] int64_t count() const { return count_; }
@@ -56,6 +58,8 @@ public:
   void set_i64(int64_t i, int64_t v);
   // Same data, other dims of the same count.
   [[nodiscard]] Tensor reshaped(Dims dims) const;
+  // Same bits, other dtype of the same width: what read_npy() yields for types that numpy does not have.
+  [[nodiscard]] Tensor reinterpreted(DType dtype) const;
 
 private:
   DType dtype_ = DType::F32;
@@ -66,9 +70,11 @@ private:
   std::shared_ptr<const std::vector<std::string>> strings_;
 };
 
-// .npy files (version 1 to 3, C order; Fortran order is transposed on reading). bf16, fp8 and 4-bit types are stored as raw
-// unsigned integers with the dtype given by the caller.
+// .npy files (version 1 to 3, either byte order; Fortran order is transposed on reading). bf16 and fp8 are stored as raw unsigned
+// integers; 4-bit and 2-bit types as one unsigned byte an element. `as` names the dtype that such a file holds, and otherwise
+// changes nothing: a file of another type keeps its own.
 [[nodiscard]] Result<Tensor> read_npy(const std::string& path);
+[[nodiscard]] Result<Tensor> read_npy(const std::string& path, DType as);
 [[nodiscard]] Status write_npy(const std::string& path, const Tensor& tensor);
 
 struct Comparison {

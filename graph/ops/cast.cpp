@@ -1,0 +1,274 @@
+// Conversions between dtypes: cast (a scalar operator), and what only the host does: conversions that do not saturate,
+// that round scales in a chosen direction, and reinterpretation of bits.
+#include "graph/ops/build.h"
+#include <cmath>
+
+namespace tessera {
+
+namespace {
+using namespace ops;
+
+bool is_number(DType d) { return is_float(d) || is_integer(d) || d == DType::Bool; }
+
+Status infer_cast(InferContext& c) {
+  DType to = std::get<DType>(*c.node.attributes.find("to"));
+  if (!is_number(to))
+    return c.error(ErrorCode::UnsupportedType, "conversion to " + std::string(name(to)) + " is not supported");
+  return set_result(c, to, c.shape(0));
+}
+
+// Float to integer: truncated, saturated, NaN is 0.
+int64_t to_integer(double x, DType d) {
+  const DTypeInfo& t = info(d);
+  if (std::isnan(x)) return 0;
+  x = std::trunc(x);
+  bool is_signed = t.kind == DTypeKind::Signed;
+  double lo = is_signed ? -std::ldexp(1.0, t.bits - 1) : 0.0;
+  double over = std::ldexp(1.0, is_signed ? t.bits - 1 : t.bits); // first value above the range
+  if (x <= lo) return is_signed ? static_cast<int64_t>(lo) : 0;
+  if (x >= over) {
+    if (t.bits == 64) return is_signed ? std::numeric_limits<int64_t>::max() : -1;
+    return static_cast<int64_t>(over) - 1;
+  }
+  if (d == DType::U64) return static_cast<int64_t>(static_cast<uint64_t>(x));
+  return static_cast<int64_t>(x);
+}
+
+Result<Tensor> convert(const Tensor& x, DType to) {
+  TESSERA_ASSIGN(Tensor y, Tensor::create(to, x.dims()));
+  DTypeKind from = info(x.dtype()).kind;
+  for (int64_t i = 0; i < x.count(); ++i) {
+    if (from == DTypeKind::Float) {
+      double v = x.get_f64(i);
+      if (to == DType::Bool)
+        y.set_i64(i, v != 0);
+      else if (is_float(to))
+        y.set_f64(i, v);
+      else
+        y.set_i64(i, to_integer(v, to));
+    } else {
+      int64_t v = x.get_i64(i);
+      if (to == DType::Bool)
+        y.set_i64(i, v != 0);
+      else if (!is_float(to))
+        y.set_i64(i, v);
+      else if (from == DTypeKind::Unsigned)
+        y.set_f64(i, static_cast<double>(static_cast<uint64_t>(v)));
+      else
+        y.set_f64(i, static_cast<double>(v));
+    }
+  }
+  return y;
+}
+
+// The E8M0 code (an exponent, 255 is NaN) of a scale, rounded as asked for: "up" away from 0, "down" towards 0,
+// "nearest".
+uint8_t to_e8m0(double x, const std::string& mode, bool saturate) {
+  if (std::isnan(x)) return 255;
+  x = std::fabs(x);
+  if (std::isinf(x)) return saturate ? 254 : 255;
+  if (x == 0) return 0;
+  int e = 0;
+  double m = std::frexp(x, &e); // x = m * 2^e, m in [0.5, 1)
+  int code = e - 1 + 127;
+  bool up = mode == "up" ? m > 0.5 : mode == "nearest" ? m >= 0.75 : false;
+  code += up ? 1 : 0;
+  if (code > 254) return saturate ? 254 : 255;
+  return static_cast<uint8_t>(std::max(code, 0));
+}
+
+OpDef cast_record() {
+  OpDef def;
+  def.name = "cast";
+  def.summary = "x in another dtype: floats to integers truncate and saturate, integers wrap, floats round to even";
+  def.aten = {"_to_copy"};
+  def.operands = {{"x", TypeSet::NumericOrBool}};
+  def.attributes = {{"to", AttrKind::Type, true}};
+  def.infer = infer_cast;
+  def.meaning = Pointwise{[](ScalarDag& d, std::span<const ScalarId> a, const Node& n, const Graph&) {
+    DType to = std::get<DType>(*n.attributes.find("to"));
+    // Eight bits and less round visibly wherever the value goes next; 16-bit floats round where they are stored.
+    if (is_float(to) && info(to).bits <= 8) return Result<ScalarId>(d.cast(d.cast(a[0], to), DType::F32));
+    return Result<ScalarId>(d.cast(a[0], compute_dtype(to)));
+  }};
+  def.reference = [](ReferenceContext& c) -> Status {
+    TESSERA_ASSIGN(Tensor y, convert(c.operands[0], c.result_types[0].dtype));
+    c.results = {y};
+    return {};
+  };
+  def.samples = [] {
+    std::vector<Sample> out;
+    std::initializer_list<DType> types = {DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64, DType::I32,
+                                          DType::I16, DType::I8,  DType::U8,  DType::U32,  DType::U64, DType::Bool};
+    uint64_t seed = 1;
+    for (DType from : types)
+      for (DType to : types) {
+        Sample s = sample({random(from, {3, 7}, seed++, -300, 300)}, {{"to", to}});
+        s.tolerance = std::max(s.tolerance, tolerance(to));
+        out.push_back(std::move(s));
+      }
+    Tensor edges = floats({8}, {NAN, INFINITY, -INFINITY, 1e30, -1e30, -0.5, 255.5, 2147483648.0});
+    for (DType to : {DType::I8, DType::U8, DType::I32, DType::I64, DType::U64, DType::Bool})
+      out.push_back(sample({edges}, {{"to", to}}));
+    for (DType small : {DType::F8E4M3FN, DType::F8E5M2, DType::F8E4M3FNUZ, DType::F8E5M2FNUZ}) {
+      out.push_back(sample({random(DType::F32, {4, 9}, seed++, -20, 20)}, {{"to", small}}));
+      out.push_back(sample({random(small, {4, 9}, seed++, -20, 20)}, {{"to", DType::F32}}));
+    }
+    out.push_back(sample({random(DType::F32, {}, 9)}, {{"to", DType::F16}}));
+    out.push_back(sample({random(DType::F32, {0, 2}, 9)}, {{"to", DType::I32}}));
+    for (Sample& s : out) s.tolerance = std::max(s.tolerance, tolerance(std::get<DType>(*s.attributes.find("to"))));
+    return out;
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {2})}, {}, ErrorCode::BadAttribute, "to"),
+        wrong({random(DType::F32, {2})}, {{"to", DType::C64}}, ErrorCode::UnsupportedType, "c64"),
+    };
+  };
+  return def;
+}
+
+OpDef cast_special_record() {
+  OpDef def;
+  def.name = "cast_special";
+  def.summary = "conversion to an 8-bit or smaller float that does not saturate, or rounds a scale in a direction";
+  def.operands = {{"x", TypeSet::NumericOrBool}};
+  def.attributes = {{"to", AttrKind::Type, true},
+                    {"saturate", AttrKind::Int, false, int64_t{1}},
+                    {"round_mode", AttrKind::String, false, std::string("up")}};
+  def.infer = infer_cast;
+  def.meaning = StructuredOp{};
+  def.reference = [](ReferenceContext& c) -> Status {
+    const Tensor& x = c.operands[0];
+    DType to = c.result_types[0].dtype;
+    bool saturate = c.node.attributes.i("saturate", 1) != 0;
+    std::string mode = c.node.attributes.s("round_mode", "up");
+    if (!is_float(to) || info(to).bits != 8) {
+      TESSERA_ASSIGN(Tensor y, convert(x, to));
+      c.results = {y};
+      return {};
+    }
+    TESSERA_ASSIGN(Tensor y, Tensor::create(to, x.dims()));
+    for (int64_t i = 0; i < x.count(); ++i) {
+      double v = is_float(x.dtype()) ? x.get_f64(i) : static_cast<double>(x.get_i64(i));
+      uint8_t bits =
+          to == DType::F8E8M0 ? to_e8m0(v, mode, saturate) : f32_to_small_float(to, static_cast<float>(v), saturate);
+      y.mutable_as<uint8_t>()[static_cast<size_t>(i)] = bits;
+    }
+    c.results = {y};
+    return {};
+  };
+  def.samples = [] {
+    std::vector<Sample> out;
+    for (DType d : {DType::F8E4M3FN, DType::F8E5M2, DType::F8E8M0})
+      out.push_back(sample({random(DType::F32, {3, 4}, 5, 0.1, 600)}, {{"to", d}, {"saturate", int64_t{0}}}));
+    return out;
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{wrong({random(DType::F32, {2})}, {}, ErrorCode::BadAttribute, "to")};
+  };
+  return def;
+}
+
+// ONNX Cast and CastLike, the dtype found: `cast` unless an attribute asks for what it does not do.
+Result<std::vector<ValueId>> cast_onnx(B& b, DType to) {
+  bool small = is_float(to) && info(to).bits == 8;
+  bool special = small && (b.attr().i("saturate", 1) == 0 || to == DType::F8E8M0);
+  std::string mode = b.attr().s("round_mode", "up");
+  if (mode != "up" && mode != "down" && mode != "nearest")
+    b.fail(ErrorCode::BadAttribute, "round_mode '" + mode + "' is none of up, down, nearest");
+  if (special)
+    return b.done(
+        b.op("cast_special", {b.in(0)}, {{"to", to}, {"saturate", b.attr().i("saturate", 1)}, {"round_mode", mode}}));
+  return b.done(b.op("cast", {b.in(0)}, {{"to", to}}));
+}
+
+void register_onnx_casts(OpTable& table) {
+  std::vector<AttrDef> options = {{"saturate", AttrKind::Int, false, int64_t{1}},
+                                  {"round_mode", AttrKind::String, false, std::string("up")}};
+  OpDef cast;
+  cast.name = "Cast";
+  cast.summary = "conversion to the dtype of attribute `to`";
+  cast.onnx = {{"Cast"}};
+  cast.operands = {{"x", TypeSet::NumericOrBool}};
+  cast.attributes = options;
+  cast.attributes.push_back({"to", AttrKind::Type, true});
+  cast.meaning = Decomposition{[](Graph& g, const Node& n, int) {
+    B b(g, n);
+    return cast_onnx(b, std::get<DType>(*n.attributes.find("to")));
+  }};
+  cast.reference = [](ReferenceContext& c) -> Status {
+    TESSERA_ASSIGN(Tensor y, convert(c.operands[0], c.result_types[0].dtype));
+    c.results = {y};
+    return {};
+  };
+  cast.samples = [] {
+    return std::vector<Sample>{sample({random(DType::F32, {3, 4}, 1, -9, 9)}, {{"to", DType::I32}}, 13),
+                               sample({random(DType::I64, {5}, 1, -9, 9)}, {{"to", DType::Bool}}, 13),
+                               sample({random(DType::F16, {2, 3}, 1)}, {{"to", DType::F8E4M3FN}}, 19)};
+  };
+  cast.error_samples = [] {
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {2})}, {{"to", DType::String}}, ErrorCode::UnsupportedType, "string", 13)};
+  };
+  table.add(std::move(cast));
+
+  OpDef like;
+  like.name = "CastLike";
+  like.summary = "conversion to the second operand's dtype";
+  like.onnx = {{"CastLike"}};
+  like.operands = {{"x", TypeSet::NumericOrBool}, {"target_type", TypeSet::Any}};
+  like.attributes = options;
+  like.meaning = Decomposition{[](Graph& g, const Node& n, int) {
+    B b(g, n);
+    return cast_onnx(b, b.dtype(b.in(1)));
+  }};
+  like.samples = [] {
+    return std::vector<Sample>{sample({random(DType::F32, {3, 4}, 1, -9, 9), vec({1})}, {}, 15),
+                               sample({random(DType::I64, {5}, 1, -9, 9), random(DType::F32, {0})}, {}, 15)};
+  };
+  table.add(std::move(like));
+
+  OpDef bits;
+  bits.name = "bitcast";
+  bits.summary = "the same bits read as another dtype of the same width";
+  bits.onnx = {{"BitCast"}};
+  bits.aten = {"view.dtype"};
+  bits.operands = {{"x", TypeSet::NumericOrBool}};
+  bits.attributes = {{"to", AttrKind::Type, true}};
+  bits.infer = [](InferContext& c) -> Status {
+    DType from = c.type(0).dtype, to = std::get<DType>(*c.node.attributes.find("to"));
+    if (!is_number(to) || info(from).bits != info(to).bits)
+      return c.error(ErrorCode::TypeMismatch, "bits of " + std::string(name(from)) + " cannot be read as " +
+                                                  std::string(name(to)) + ": the widths differ");
+    return set_result(c, to, c.shape(0));
+  };
+  bits.meaning = StructuredOp{};
+  bits.reference = [](ReferenceContext& c) -> Status {
+    const Tensor& x = c.operands[0];
+    TESSERA_ASSIGN(Tensor y, Tensor::create(c.result_types[0].dtype, x.dims()));
+    if (x.bytes() != 0) std::memcpy(y.mutable_data(), x.data(), x.bytes());
+    c.results = {y};
+    return {};
+  };
+  bits.samples = [] {
+    return std::vector<Sample>{sample({random(DType::F32, {3, 4})}, {{"to", DType::I32}}, 26),
+                               sample({random(DType::U8, {5}, 2, 0, 255)}, {{"to", DType::I8}}, 26)};
+  };
+  bits.error_samples = [] {
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {2})}, {{"to", DType::I64}}, ErrorCode::TypeMismatch, "widths differ", 26)};
+  };
+  table.add(std::move(bits));
+}
+
+} // namespace
+
+void register_cast_ops(OpTable& table);
+void register_cast_ops(OpTable& table) {
+  table.add(cast_record());
+  table.add(cast_special_record());
+  register_onnx_casts(table);
+}
+
+} // namespace tessera
