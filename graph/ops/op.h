@@ -72,7 +72,7 @@ struct Indexing {
   IndexingFn body;
   bool view = false; // one load at a pure index: never worth a kernel of its own
 };
-// Attributes: axes (Ints, sorted, non-negative), keepdims (Int).
+// Attributes: axes (Ints, sorted, non-negative), keepdims (Int); ArgMax and ArgMin also select_last (Int).
 struct Reduction { ReduceKind kind; };
 // There is one operator for literals and weights, `constant`, with the attributes value (Tensor; its dtype and dims are the
 // result's type even when it has no data, as in graphs printed without) and hash (String, optional: content hash of a weight
