@@ -56,7 +56,9 @@ struct Epilogue {
   std::vector<SymExpr> strides; // Binary*: element stride per result dimension, 0 where broadcast; with `offset`
   SymExpr offset;
 };
-// How a library operand lies in the buffer of `value`: element strides per logical dimension of the call's operand, and offset.
+// How a library operand or result lies in the buffer of `value`: element strides per logical dimension of the call, 0 where
+// broadcast, and offset. Batch dimensions of a product may be more than the node's: a head dimension is split where an operand
+// repeats along part of it.
 struct OperandView {
   ValueId value;
   SymShape shape;           // logical dims as the call sees them
@@ -70,8 +72,10 @@ struct LibraryCall {
   std::vector<OperandView> operands; // matmul: a [..., M, K], b [..., K, N]; conv: x, w; pool: x
   OperandView result;
   std::vector<Epilogue> epilogue;
-  // Instead of `epilogue`: any pointwise nest over the result's index space that loads `result.value` at its own point; the
-  // device runs it as a generated kernel on each block of the result while that is in cache.
+  // Instead of `epilogue`, and what the planner makes: any pointwise nest over the result's index space, with exactly one
+  // outer axis per dimension of `result`, in order, so that a box of the result is a box of axes. It loads the node's own value
+  // (result.value) at its own point and stores what the group writes; the device runs it as a generated kernel on each block of
+  // the result while that is in cache. The raw value is memory for others only when it is among the group's `writes`.
   std::optional<LoopNest> epilogue_nest;
   std::vector<NodeId> sources;     // structured node and what was attached
 };

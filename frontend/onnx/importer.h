@@ -15,8 +15,19 @@ struct ImportOptions {
   bool allow_missing_weights = false; // graph-only files: weights without data (explain, golden tests)
 };
 
-struct ModelInfo { int64_t ir_version = 0; std::map<std::string, int64_t> opsets; std::string producer; int functions = 0; int nodes = 0; };
-struct ImportedModel { Graph graph; ModelInfo info; std::string path; };
+struct ModelInfo {
+  int64_t ir_version = 0;
+  std::map<std::string, int64_t> opsets; // domain -> version, "" is the default domain
+  std::string producer;                  // name and version
+  int functions = 0;                     // local functions in the file
+  int nodes = 0;                         // after they were inlined
+};
+struct ImportedModel {
+  Graph graph;
+  ModelInfo info;
+  std::string path;
+  std::vector<std::string> warnings; // what the model says of itself and is not so, without being an error
+};
 
 // Reads a model file. External data is memory-mapped; a tensor whose layout allows is a view of the map. Local functions are
 // inlined. Every diagnostic names file and node. Errors: FileError, MalformedModel, BadWeights, UnsupportedOp, ...

@@ -145,6 +145,16 @@ ValueId B::ints(const Ints& values) {
   return ok() ? constant(Tensor::of<int64_t>(DType::I64, {static_cast<int64_t>(values.size())}, values)) : ValueId{};
 }
 
+ValueId B::dims(const SymShape& sizes) {
+  Ints values;
+  for (const SymExpr& e : sizes) {
+    auto v = e.as_const();
+    if (!v) return op("dims_constant", {}, {{"values", sizes}, {"shape", Ints{static_cast<int64_t>(sizes.size())}}});
+    values.push_back(*v);
+  }
+  return ints(values);
+}
+
 ValueId B::size(const SymExpr& e, DType dtype) {
   if (auto v = e.as_const()) return is_float(dtype) ? scalar(dtype, static_cast<double>(*v)) : scalar_i(dtype, *v);
   return cast(op("dims_constant", {}, {{"values", SymShape{e}}, {"shape", Ints{}}}), dtype);

@@ -70,6 +70,11 @@ public:
   }
   [[nodiscard]] Result<std::vector<ValueId>> done(ValueId v) { return done(std::vector<ValueId>{v}); }
   [[nodiscard]] Result<std::vector<ValueId>> done(std::vector<ValueId> vs);
+  // The first error, where there was one and nothing more can be built.
+  [[nodiscard]] Result<std::vector<ValueId>> failed() const {
+    TESSERA_CHECK(error_.has_value(), "nothing failed");
+    return *error_;
+  }
 
   // -- any operator by name
   ValueId op(std::string_view name, std::vector<ValueId> operands, Attributes attributes = {});
@@ -84,6 +89,7 @@ public:
   ValueId scalar_i(DType dtype, int64_t v);
   ValueId like(ValueId x, double v) { return scalar(dtype(x), v); }
   ValueId ints(const Ints& values); // i64 vector
+  ValueId dims(const SymShape& sizes); // i64 vector: a constant, or dims_constant when symbolic
   // A size as a scalar of `dtype`: a constant, or dims_constant when symbolic.
   ValueId size(const SymExpr& e, DType dtype);
 

@@ -40,5 +40,14 @@ struct DTypeInfo {
 // Any 8-bit or 4-bit float format to f32 and back (saturating as ONNX's Cast does when `saturate`).
 [[nodiscard]] float small_float_to_f32(DType d, uint8_t bits);
 [[nodiscard]] uint8_t f32_to_small_float(DType d, float x, bool saturate = true);
+// The same from f64, rounded once: f64 -> f32 -> f16 could round twice.
+[[nodiscard]] uint16_t f64_to_f16(double x);
+[[nodiscard]] uint16_t f64_to_bf16(double x);
+[[nodiscard]] uint8_t f64_to_small_float(DType d, double x, bool saturate = true);
+// F8E8M0 has neither sign nor mantissa; ONNX lets the user choose how values between powers of two round.
+enum class E8M0Rounding : uint8_t { Nearest, Up, Down };
+[[nodiscard]] uint8_t f64_to_e8m0(double x, E8M0Rounding rounding, bool saturate = true);
+// f64 to i64 towards zero, saturating; NaN is 0.
+[[nodiscard]] int64_t f64_to_i64(double x);
 
 } // namespace tessera

@@ -20,7 +20,7 @@ def package_dir():
 class Builder:
     def __init__(self): self.nodes, self.weights, self.count = [], [], 0
     def weight(self, name, array):
-        self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), name)); return name
+        self.weights.append(numpy_helper.from_array(array if array.ndim == 0 else np.ascontiguousarray(array), name)); return name
     def op(self, kind, *inputs, **attributes):
         self.count += 1
         out = f"{kind.lower()}_{self.count}"
