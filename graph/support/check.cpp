@@ -1,0 +1,27 @@
+#include "graph/support/check.h"
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+namespace tessera {
+namespace {
+std::vector<std::string>& contexts() {
+  thread_local std::vector<std::string> stack;
+  return stack;
+}
+} // namespace
+
+void check_failed(const char* condition, const char* file, int line, const std::string& what) {
+  std::fprintf(stderr, "tessera: internal error: %s\n  check: %s\n  at %s:%d\n", what.c_str(), condition, file, line);
+  const auto& stack = contexts();
+  for (auto it = stack.rbegin(); it != stack.rend(); ++it) std::fprintf(stderr, "  while: %s\n", it->c_str());
+  std::fprintf(stderr,
+               "This is a bug in Tessera. Please report it with the model; TESSERA_DUMP_DIR=DIR saves each stage.\n");
+  std::fflush(stderr);
+  std::abort();
+}
+
+CheckContext::CheckContext(std::string what) { contexts().push_back(std::move(what)); }
+CheckContext::~CheckContext() { contexts().pop_back(); }
+
+} // namespace tessera

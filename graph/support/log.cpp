@@ -1,0 +1,120 @@
+#include "graph/support/log.h"
+#include "graph/support/check.h"
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+namespace tessera {
+namespace {
+struct ChannelInfo {
+  LogChannel channel;
+  std::string_view name, help;
+};
+constexpr std::array kChannels = {
+    ChannelInfo{LogChannel::Fusion, "fusion", "what was fused, what was not, and why"},
+    ChannelInfo{LogChannel::Guards, "guards", "guards as they are added and as they are checked"},
+    ChannelInfo{LogChannel::Recompiles, "recompiles", "guard misses, and what they compiled or ran"},
+    ChannelInfo{LogChannel::OutputCode, "output_code", "tile kernels and the LLVM IR made of them"},
+    ChannelInfo{LogChannel::Passes, "passes", "graph passes: what changed, time"},
+    ChannelInfo{LogChannel::Cache, "cache", "hits, misses and writes of the kernel cache"},
+    ChannelInfo{LogChannel::Memory, "memory", "the arena's plan, allocations"},
+    ChannelInfo{LogChannel::Perf, "perf", "times of compile stages and of steps"},
+};
+static_assert(kChannels.size() == static_cast<size_t>(LogChannel::Count_));
+
+struct Logger {
+  std::atomic<uint32_t> enabled{0};
+  std::mutex mutex; // of the sink
+  LogSink sink = nullptr;
+  void* user = nullptr;
+  spdlog::logger stderr_logger{"tessera", std::make_shared<spdlog::sinks::stderr_sink_mt>()};
+  std::string dump_dir;
+  std::string unknown; // of the environment variable
+
+  Logger() {
+    stderr_logger.set_pattern("[%H:%M:%S.%e] %v");
+    stderr_logger.set_level(spdlog::level::trace);
+    if (const char* dir = std::getenv("TESSERA_DUMP_DIR")) dump_dir = dir;
+    if (const char* names = std::getenv("TESSERA_LOG")) unknown = enable(names);
+    if (!unknown.empty()) {
+      std::string known;
+      for (const ChannelInfo& c : kChannels) known += (known.empty() ? "" : ", ") + std::string(c.name);
+      stderr_logger.warn("TESSERA_LOG: unknown channel '{}'; channels are {}, all", unknown, known);
+    }
+  }
+
+  std::string enable(std::string_view names) {
+    uint32_t mask = 0;
+    std::string bad;
+    while (!names.empty()) {
+      size_t comma = names.find(',');
+      std::string_view one = names.substr(0, comma);
+      names.remove_prefix(comma == std::string_view::npos ? names.size() : comma + 1);
+      while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
+      while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
+      if (one.empty()) continue;
+      uint32_t bit = one == "all" ? (1u << kChannels.size()) - 1 : 0;
+      for (const ChannelInfo& c : kChannels)
+        if (c.name == one) bit = 1u << static_cast<unsigned>(c.channel);
+      if (bit == 0 && bad.empty()) bad = one;
+      mask |= bit;
+    }
+    enabled.store(mask, std::memory_order_relaxed);
+    return bad;
+  }
+};
+
+// Never destroyed: threads may still log while the process ends.
+Logger& logger() {
+  static Logger* const instance = new Logger;
+  return *instance;
+}
+} // namespace
+
+bool log_enabled(LogChannel channel) {
+  return (logger().enabled.load(std::memory_order_relaxed) >> static_cast<unsigned>(channel)) & 1;
+}
+
+void log_write(LogChannel channel, const std::string& text) {
+  Logger& log = logger();
+  std::string_view name = kChannels[static_cast<size_t>(channel)].name;
+  std::lock_guard lock(log.mutex);
+  if (log.sink)
+    log.sink(log.user, name, text);
+  else
+    log.stderr_logger.info("{}: {}", name, text);
+}
+
+void set_log_sink(LogSink sink, void* user) {
+  Logger& log = logger();
+  std::lock_guard lock(log.mutex);
+  log.sink = sink;
+  log.user = user;
+}
+
+std::string set_log_channels(std::string_view names) { return logger().enable(names); }
+
+bool dump_enabled() { return !logger().dump_dir.empty(); }
+
+void write_dump(const std::string& file_name, std::string_view text) {
+  Logger& log = logger();
+  if (log.dump_dir.empty()) return;
+  std::string safe = file_name;
+  for (char& c : safe)
+    if (c == '/' || c == '\\' || static_cast<unsigned char>(c) < ' ') c = '_';
+  std::filesystem::path path = std::filesystem::path(log.dump_dir) / safe;
+  std::error_code ec;
+  std::filesystem::create_directories(log.dump_dir, ec);
+  std::ofstream out(path, std::ios::binary);
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  out.close();
+  // A dump is a help for debugging: that it failed is said, and the work goes on.
+  if (!out) log.stderr_logger.warn("TESSERA_DUMP_DIR: cannot write {}{}", path.string(), ec ? ": " + ec.message() : "");
+}
+
+} // namespace tessera
