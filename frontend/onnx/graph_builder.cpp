@@ -1,0 +1,278 @@
+#include "frontend/onnx/graph_builder.h"
+#include <algorithm>
+
+namespace tessera::onnx {
+
+std::string GraphUnderWay::unique(std::string name) {
+  if (name.empty() || names.insert(name).second) return name;
+  for (int i = 1;; ++i) {
+    std::string candidate = name + "_" + std::to_string(i);
+    if (names.insert(candidate).second) return candidate;
+  }
+}
+
+GraphBuilder::GraphBuilder(const ParsedModel& parsed, const ImportOptions& options, WeightLoader& weights,
+                           std::string file, ImportedModel& out)
+    : parsed_(parsed), options_(options), weights_(weights), file_(std::move(file)), out_(out),
+      dimensions_(out.graph.env(), options, file_) {}
+
+Location GraphBuilder::model_location() const {
+  Location where;
+  where.file = file_;
+  return where;
+}
+
+Status GraphBuilder::build() {
+  const proto::ModelProto& model = *parsed_.model;
+  if (model.ir_version() < kOldestIrVersion)
+    return Diagnostic(model.has_ir_version() ? ErrorCode::UnsupportedFeature : ErrorCode::MalformedModel,
+                      model_location(),
+                      model.has_ir_version() ? "has IR version " + std::to_string(model.ir_version()) +
+                                                   "; the oldest supported one is " + std::to_string(kOldestIrVersion)
+                                             : "has no IR version: it is no ONNX model");
+  if (model.ir_version() > proto::IR_VERSION)
+    return Diagnostic(ErrorCode::UnsupportedFeature, model_location(),
+                      "has IR version " + std::to_string(model.ir_version()) + "; the newest known one is " +
+                          std::to_string(proto::IR_VERSION));
+  if (!model.has_graph()) return Diagnostic(ErrorCode::MalformedModel, model_location(), "has no graph");
+  TESSERA_ASSIGN(opsets_, read_opsets(model.opset_import(), file_, "the model"));
+  TESSERA_TRY(functions_.read(model, file_));
+  out_.info.ir_version = model.ir_version();
+  out_.info.opsets.insert(opsets_.begin(), opsets_.end());
+  out_.info.producer = model.producer_name() + (model.producer_version().empty() ? "" : " " + model.producer_version());
+  out_.info.functions = model.functions_size();
+
+  GraphUnderWay main{out_.graph, {}, {}};
+  Scope scope{main, nullptr, &opsets_, nullptr, ""};
+  for (const auto& v : model.graph().value_info()) scope.declared.emplace(v.name(), &v);
+  TESSERA_TRY(build_inputs(scope));
+  TESSERA_TRY(add_initializers(scope, model.graph(), true));
+  TESSERA_TRY(add_nodes(scope, model.graph().node()));
+  TESSERA_TRY(build_outputs(scope));
+  if (!out_.graph.env().substitutions().empty()) out_.graph.simplify_shapes();
+  return {};
+}
+
+Status GraphBuilder::build_inputs(Scope& scope) {
+  const auto& graph = parsed_.model->graph();
+  std::unordered_set<std::string_view> weights, seen;
+  for (const auto& t : graph.initializer()) weights.insert(t.name());
+  for (const auto& t : graph.sparse_initializer()) weights.insert(t.values().name());
+  for (const auto& v : graph.input()) {
+    if (v.name().empty()) return Diagnostic(ErrorCode::MalformedModel, model_location(), "an input has no name");
+    if (!seen.insert(v.name()).second)
+      return Diagnostic(ErrorCode::MalformedModel, model_location(), "two inputs are called '" + v.name() + "'");
+    if (!weights.contains(v.name())) inputs_.push_back(&v);
+  }
+  TESSERA_TRY(dimensions_.read_options(graph, inputs_));
+  for (const auto* v : inputs_) {
+    TESSERA_ASSIGN(TensorType type, dimensions_.input_type(*v, true, model_location()));
+    ValueId id = scope.into.graph.add_input(scope.into.unique(v->name()), std::move(type));
+    scope.values.emplace(v->name(), id);
+  }
+  return {};
+}
+
+Status GraphBuilder::add_initializers(Scope& scope, const proto::GraphProto& graph, bool main) {
+  auto place = [&](const std::string& name, const char* kind) {
+    Location where = model_location();
+    where.op = kind;
+    where.output = name;
+    return where;
+  };
+  auto add = [&](const std::string& name, Tensor tensor, const Location& where) -> Status {
+    if (name.empty()) return Diagnostic(ErrorCode::MalformedModel, where, "an initializer has no name");
+    auto [it, fresh] = scope.values.emplace(name, ValueId{});
+    if (!fresh) return Diagnostic(ErrorCode::MalformedModel, where, "'" + name + "' is defined twice");
+    it->second = scope.into.graph.add_constant(std::move(tensor), scope.into.unique(scope.prefix + name));
+    return {};
+  };
+  for (int i = 0; i < graph.initializer_size(); ++i) {
+    const auto& t = graph.initializer(i);
+    Location where = place(t.name(), "initializer");
+    TESSERA_ASSIGN(Tensor tensor,
+                   weights_.load(t, where, main ? parsed_.raw[static_cast<size_t>(i)] : std::string_view()));
+    TESSERA_TRY(add(t.name(), std::move(tensor), where));
+  }
+  for (const auto& t : graph.sparse_initializer()) {
+    Location where = place(t.values().name(), "sparse initializer");
+    TESSERA_ASSIGN(Tensor tensor, weights_.load_sparse(t, where));
+    TESSERA_TRY(add(t.values().name(), std::move(tensor), where));
+  }
+  return {};
+}
+
+Status GraphBuilder::add_nodes(Scope& scope, const Nodes& nodes) {
+  TESSERA_ASSIGN(std::vector<int> order, topological_order(nodes, file_, scope.prefix));
+  for (int i : order) TESSERA_TRY(add_node(scope, nodes[i]));
+  return {};
+}
+
+Status GraphBuilder::add_node(Scope& scope, const proto::NodeProto& node) {
+  Location where = locate(node, file_, scope.prefix);
+  if (node.op_type().empty()) return Diagnostic(ErrorCode::MalformedModel, where, "has no operator type");
+  if (where.output.empty()) return Diagnostic(ErrorCode::MalformedModel, where, "defines no output");
+  if (++out_.info.nodes > kMaxNodes)
+    return Diagnostic(ErrorCode::UnsupportedFeature, where,
+                      "the model has more than " + std::to_string(kMaxNodes) + " nodes once its functions are inlined");
+  TESSERA_ASSIGN(BoundAttributes attributes, bind_attributes(node, scope, scope.function, where));
+  if (const auto* function = functions_.find(node)) return inline_call(scope, node, *function, attributes, where);
+  if (canonical_domain(node.domain()).empty()) {
+    // Spellings of ONNX rather than operators: a literal, and a choice that is already made.
+    if (node.op_type() == "Constant") {
+      TESSERA_ASSIGN(Tensor value, constant_value(attributes, weights_, where));
+      if (node.input_size() != 0 || node.output_size() != 1)
+        return Diagnostic(ErrorCode::MalformedModel, where, "a constant takes nothing and yields one value");
+      ValueId id =
+          scope.into.graph.add_constant(std::move(value), scope.into.unique(name_of_result(scope, node.output(0))));
+      return define(scope, node.output(0), id, where);
+    }
+    if (node.op_type() == "If") {
+      TESSERA_ASSIGN(bool done, inline_branch(scope, node, attributes, where));
+      if (done) return {};
+    }
+  }
+  return add_operator(scope, node, attributes, std::move(where));
+}
+
+Status GraphBuilder::add_operator(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                                  Location where) {
+  std::string_view domain = canonical_domain(node.domain());
+  auto version = scope.opsets->find(domain);
+  if (version == scope.opsets->end())
+    return Diagnostic(ErrorCode::MalformedModel, where,
+                      domain.empty() ? "uses an operator of the default domain, and no opset of that is imported"
+                                     : "uses an operator of domain '" + std::string(domain) +
+                                           "', and no opset of that is imported");
+  int opset = static_cast<int>(version->second);
+  bool known_elsewhere = false;
+  const OpDef* op = OpTable::get().find_onnx(node.op_type(), domain, opset, &known_elsewhere);
+  if (op == nullptr) {
+    Diagnostic d(ErrorCode::UnsupportedOp, where,
+                 "operator '" + full_op_name(domain, node.op_type()) + "' of opset " + std::to_string(opset) +
+                     " is not supported");
+    if (known_elsewhere)
+      d.note("it is supported in another opset version");
+    else if (!domain.empty() &&
+             std::none_of(OpTable::get().all().begin(), OpTable::get().all().end(), [&](const auto& def) {
+               return std::any_of(def->onnx.begin(), def->onnx.end(),
+                                  [&](const OnnxName& n) { return n.domain == domain; });
+             }))
+      d.note("no operator of domain '" + std::string(domain) +
+             "' is known, and the model has no function of that name");
+    return d;
+  }
+  TESSERA_ASSIGN(std::vector<ValueId> operands, operands_of(scope, node, where));
+  std::vector<ValueId> captured;
+  TESSERA_ASSIGN(Attributes values, operator_attributes(*op, node, attributes, scope, captured, where));
+  operands.insert(operands.end(), captured.begin(), captured.end());
+
+  int results = node.output_size();
+  while (node.output(results - 1).empty()) --results; // add_node() has seen one that is not
+  std::vector<std::string> names;
+  for (int i = 0; i < results; ++i)
+    names.push_back(node.output(i).empty() ? "" : scope.into.unique(name_of_result(scope, node.output(i))));
+  TESSERA_ASSIGN(NodeId id, scope.into.graph.add_node(*op, std::move(operands), std::move(values), where,
+                                                      std::move(names), opset));
+  for (int i = 0; i < results; ++i) {
+    if (node.output(i).empty()) continue;
+    TESSERA_TRY(define(scope, node.output(i), scope.into.graph.node(id).results[static_cast<size_t>(i)], where));
+  }
+  return {};
+}
+
+Result<Attributes> GraphBuilder::operator_attributes(const OpDef& op, const proto::NodeProto& node,
+                                                     const BoundAttributes& attributes, const Scope& scope,
+                                                     std::vector<ValueId>& captured, const Location& where) {
+  Attributes out;
+  std::map<std::string_view, std::vector<ValueId>> captured_by; // by name of the attribute
+  for (const auto& [name, bound] : attributes) {
+    auto def =
+        std::find_if(op.attributes.begin(), op.attributes.end(), [n = name](const AttrDef& d) { return d.name == n; });
+    if (def == op.attributes.end()) {
+      std::string known;
+      for (const auto& d : op.attributes) known += (known.empty() ? "" : ", ") + std::string(d.name);
+      return Diagnostic(ErrorCode::BadAttribute, where,
+                        "operator '" + node.op_type() + "' has no attribute '" + std::string(name) + "'")
+          .note(known.empty() ? "it has no attributes" : "it has " + known);
+    }
+    if (def->kind != AttrKind::Graph) {
+      TESSERA_ASSIGN(auto value, convert_attribute(*bound.value, def->kind, weights_, where));
+      if (value) out.set(name, std::move(*value));
+      continue;
+    }
+    if (bound.value->type() != proto::AttributeProto::GRAPH) return wrong_attribute_type(*bound.value, "GRAPH", where);
+    if (&bound.scope->into != &scope.into)
+      return Diagnostic(ErrorCode::UnsupportedFeature, where,
+                        "subgraph '" + std::string(name) +
+                            "' is given by a call outside of the subgraph that the node is in");
+    TESSERA_ASSIGN(auto graph,
+                   subgraph(*bound.scope, scope.into, bound.value->g(),
+                            (where.node.empty() ? where.output : where.node) + "/", captured_by[name], where));
+    out.set(name, std::move(graph));
+  }
+  Ints counts;
+  for (const auto& [name, values] : captured_by) {
+    counts.push_back(static_cast<int64_t>(values.size()));
+    captured.insert(captured.end(), values.begin(), values.end());
+  }
+  bool has_captures =
+      std::any_of(op.attributes.begin(), op.attributes.end(), [](const AttrDef& d) { return d.name == "captures"; });
+  if (has_captures)
+    out.set("captures", std::move(counts));
+  else if (!captured.empty())
+    return Diagnostic(ErrorCode::UnsupportedFeature, where,
+                      "a subgraph of operator '" + node.op_type() + "' reads values of the graph around it");
+  return out;
+}
+
+Result<std::vector<ValueId>> GraphBuilder::operands_of(const Scope& scope, const proto::NodeProto& node,
+                                                       const Location& where) {
+  std::vector<ValueId> out;
+  for (const auto& input : node.input()) {
+    if (input.empty()) {
+      out.push_back({});
+      continue;
+    }
+    TESSERA_ASSIGN(ValueId id, lookup(scope, input, where));
+    out.push_back(id);
+  }
+  while (!out.empty() && !out.back().valid()) out.pop_back();
+  return out;
+}
+
+Status GraphBuilder::define(Scope& scope, const std::string& name, ValueId value, const Location& where) {
+  if (!scope.values.emplace(name, value).second)
+    return Diagnostic(ErrorCode::MalformedModel, where,
+                      "defines '" + name + "', which is an input or initializer already");
+  if (auto it = scope.declared.find(name); it != scope.declared.end() && value.valid())
+    TESSERA_TRY(dimensions_.meet(scope.into.graph.value(value).type, *it->second, false, where, out_.warnings));
+  return {};
+}
+
+std::string GraphBuilder::name_of_result(const Scope& scope, const std::string& name) const {
+  auto it = scope.result_names.find(name);
+  return it != scope.result_names.end() ? it->second : scope.prefix + name;
+}
+
+Status GraphBuilder::build_outputs(const Scope& scope) {
+  const auto& graph = parsed_.model->graph();
+  if (graph.output_size() == 0)
+    return Diagnostic(ErrorCode::MalformedModel, model_location(), "the graph has no outputs");
+  std::unordered_set<std::string_view> seen;
+  for (const auto& v : graph.output()) {
+    if (!seen.insert(v.name()).second)
+      return Diagnostic(ErrorCode::MalformedModel, model_location(), "two outputs are called '" + v.name() + "'");
+    const ValueId* id = find_value(scope, v.name());
+    if (id == nullptr || !id->valid())
+      return Diagnostic(ErrorCode::MalformedModel, model_location(),
+                        "output '" + v.name() + "' is not defined by any node");
+    Location where = model_location();
+    if (const Node* producer = out_.graph.producer(*id)) where = producer->location;
+    TESSERA_TRY(dimensions_.meet(out_.graph.value(*id).type, v, true, where, out_.warnings));
+    out_.graph.add_output(v.name(), *id);
+  }
+  return {};
+}
+
+} // namespace tessera::onnx

@@ -1,0 +1,91 @@
+// GraphProto to Graph: names to values, nodes to operators of the table, functions and decided branches inlined.
+//
+// Names live in scopes. The body of a function is a scope without an outside; a subgraph (of If, Loop, Scan) sees the
+// names around it. A subgraph that becomes a Graph of its own cannot point at values of another Graph: each outer value
+// that it reads becomes an input of it, after its own inputs, and an operand of the node, after its own operands. The
+// attribute "captures" of the node says how many each subgraph took, in the order of the attributes' names.
+#pragma once
+#include "frontend/onnx/attributes.h"
+#include "frontend/onnx/functions.h"
+#include "frontend/onnx/opsets.h"
+#include "frontend/onnx/types.h"
+#include <unordered_map>
+#include <unordered_set>
+
+namespace tessera::onnx {
+
+// Inlined functions may call each other, and subgraphs nest: bounds on what a small file may ask for.
+inline constexpr int kMaxNesting = 100;
+inline constexpr int kMaxNodes = 1'000'000;
+
+// A Graph under construction. Its values have unique names.
+struct GraphUnderWay {
+  Graph& graph;
+  std::unordered_set<std::string> names;
+  std::vector<ValueId> captured; // values of the outer graph, one for each input after the subgraph's own
+
+  std::string unique(std::string name);
+};
+
+// Where names mean values.
+struct Scope {
+  GraphUnderWay& into;
+  const Scope* outer = nullptr; // lexically around it
+  const Opsets* opsets = nullptr;
+  const std::map<std::string_view, BoundAttribute>* function = nullptr; // attributes of the call being inlined
+  std::string prefix;                                                   // of node and value names: "call/"
+  mutable std::unordered_map<std::string_view, ValueId> values = {};    // mutable: captures are added as they are found
+  std::unordered_map<std::string_view, std::string> result_names =
+      {}; // of an inlined body: what its results are called outside
+  std::unordered_map<std::string_view, const proto::ValueInfoProto*> declared = {};
+};
+
+class GraphBuilder {
+public:
+  GraphBuilder(const ParsedModel& parsed, const ImportOptions& options, WeightLoader& weights, std::string file,
+               ImportedModel& out);
+  // The main graph, into the model given.
+  [[nodiscard]] Status build();
+
+private:
+  // -- graph_builder.cpp
+  Status build_inputs(Scope& scope);
+  Status build_outputs(const Scope& scope);
+  Status add_initializers(Scope& scope, const proto::GraphProto& graph, bool main);
+  Status add_nodes(Scope& scope, const Nodes& nodes);
+  Status add_node(Scope& scope, const proto::NodeProto& node);
+  Status add_operator(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes, Location where);
+  Result<Attributes> operator_attributes(const OpDef& op, const proto::NodeProto& node,
+                                         const BoundAttributes& attributes, const Scope& scope,
+                                         std::vector<ValueId>& captured, const Location& where);
+  Result<std::vector<ValueId>> operands_of(const Scope& scope, const proto::NodeProto& node, const Location& where);
+  Status define(Scope& scope, const std::string& name, ValueId value, const Location& where);
+  [[nodiscard]] std::string name_of_result(const Scope& scope, const std::string& name) const;
+  [[nodiscard]] Location model_location() const;
+
+  // -- inline.cpp
+  Status inline_call(Scope& scope, const proto::NodeProto& node, const proto::FunctionProto& function,
+                     const BoundAttributes& attributes, const Location& where);
+  Result<bool> inline_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                             const Location& where);
+  Result<std::shared_ptr<Graph>> subgraph(const Scope& around, GraphUnderWay& outer, const proto::GraphProto& graph,
+                                          const std::string& prefix, std::vector<ValueId>& captured,
+                                          const Location& where);
+  Result<ValueId> lookup(const Scope& scope, const std::string& name, const Location& where);
+  const ValueId* find_value(const Scope& scope, std::string_view name);
+  Status enter(const Location& where);
+
+  const ParsedModel& parsed_;
+  const ImportOptions& options_;
+  WeightLoader& weights_;
+  std::string file_;
+  ImportedModel& out_;
+  FunctionTable functions_;
+  Opsets opsets_;
+  DimensionTable dimensions_;
+  std::vector<const proto::ValueInfoProto*> inputs_; // that are no weights
+  std::vector<const proto::FunctionProto*> calls_;   // being inlined
+  int nesting_ = 0;
+};
+
+} // namespace tessera::onnx

@@ -1,0 +1,176 @@
+// Calls of local functions, branches that are already decided, and subgraphs that stay.
+#include "frontend/onnx/graph_builder.h"
+#include <algorithm>
+
+namespace tessera::onnx {
+
+namespace {
+
+// Counts how deep functions and subgraphs are in each other while it lives.
+struct Nesting {
+  int& depth;
+  explicit Nesting(int& d) : depth(d) { ++depth; }
+  ~Nesting() { --depth; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+};
+
+std::string body_prefix(const Location& where) { return (where.node.empty() ? where.output : where.node) + "/"; }
+
+std::string function_name(const proto::FunctionProto& f) { return full_op_name(f.domain(), f.name()); }
+
+} // namespace
+
+Status GraphBuilder::enter(const Location& where) {
+  if (nesting_ < kMaxNesting) return {};
+  return Diagnostic(ErrorCode::UnsupportedFeature, where,
+                    "functions and subgraphs are nested deeper than " + std::to_string(kMaxNesting) + " levels");
+}
+
+const ValueId* GraphBuilder::find_value(const Scope& scope, std::string_view name) {
+  if (auto it = scope.values.find(name); it != scope.values.end()) return &it->second;
+  if (scope.outer == nullptr) return nullptr;
+  const ValueId* found = find_value(*scope.outer, name);
+  if (found == nullptr || &scope.outer->into == &scope.into || !found->valid()) return found;
+  // A value of another Graph: a literal is repeated, anything else becomes an input here and an operand there.
+  Graph& inner = scope.into.graph;
+  const Graph& around = scope.outer->into.graph;
+  ValueId id;
+  if (const Tensor* literal = around.constant(*found)) {
+    id = inner.add_constant(*literal, scope.into.unique(std::string(name)));
+  } else {
+    id = inner.add_input(scope.into.unique(std::string(name)), around.type(*found));
+    inner.value(id).contents = around.value(*found).contents;
+    scope.into.captured.push_back(*found);
+  }
+  return &scope.values.emplace(name, id).first->second;
+}
+
+Result<ValueId> GraphBuilder::lookup(const Scope& scope, const std::string& name, const Location& where) {
+  if (const ValueId* id = find_value(scope, name)) return *id;
+  return Diagnostic(ErrorCode::MalformedModel, where, "reads '" + name + "', which nothing defines");
+}
+
+Status GraphBuilder::inline_call(Scope& scope, const proto::NodeProto& node, const proto::FunctionProto& function,
+                                 const BoundAttributes& attributes, const Location& where) {
+  std::string shown = "function '" + function_name(function) + "'";
+  if (std::find(calls_.begin(), calls_.end(), &function) != calls_.end())
+    return Diagnostic(ErrorCode::MalformedModel, where, shown + " calls itself");
+  TESSERA_TRY(enter(where));
+  Nesting nesting(nesting_);
+  if (node.input_size() > function.input_size() || node.output_size() > function.output_size())
+    return Diagnostic(ErrorCode::MalformedModel, where,
+                      shown + " takes " + std::to_string(function.input_size()) + " and yields " +
+                          std::to_string(function.output_size()) + " values, and is called with " +
+                          std::to_string(node.input_size()) + " for " + std::to_string(node.output_size()));
+
+  std::map<std::string_view, BoundAttribute> given;
+  Scope body{scope.into, nullptr, &functions_.opsets(function), &given, body_prefix(where)};
+  for (const auto& a : function.attribute_proto()) given[a.name()] = {&a, &body};
+  for (const auto& [name, bound] : attributes) {
+    bool known = given.contains(name) || std::find(function.attribute().begin(), function.attribute().end(), name) !=
+                                             function.attribute().end();
+    if (!known)
+      return Diagnostic(ErrorCode::BadAttribute, where, shown + " has no attribute '" + std::string(name) + "'");
+    given[name] = bound;
+  }
+  for (int i = 0; i < function.input_size(); ++i) {
+    ValueId id;
+    if (i < node.input_size() && !node.input(i).empty()) {
+      TESSERA_ASSIGN(id, lookup(scope, node.input(i), where));
+    }
+    body.values.emplace(function.input(i), id);
+  }
+  for (int i = 0; i < node.output_size(); ++i)
+    if (!node.output(i).empty()) body.result_names[function.output(i)] = name_of_result(scope, node.output(i));
+
+  calls_.push_back(&function);
+  Status status = add_nodes(body, function.node());
+  calls_.pop_back();
+  if (!status.ok()) return std::move(status).take_error().note("in " + shown + ", called by " + where.str());
+  for (int i = 0; i < node.output_size(); ++i) {
+    if (node.output(i).empty()) continue;
+    const ValueId* id = find_value(body, function.output(i));
+    if (id == nullptr)
+      return Diagnostic(ErrorCode::MalformedModel, where,
+                        shown + " does not define its output '" + function.output(i) + "'");
+    TESSERA_TRY(define(scope, node.output(i), *id, where));
+  }
+  return {};
+}
+
+Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                                         const Location& where) {
+  if (node.input_size() != 1) return false; // the operator's record says what is wrong
+  TESSERA_ASSIGN(ValueId condition, lookup(scope, node.input(0), where));
+  if (!condition.valid()) return false;
+  Graph& graph = scope.into.graph;
+  std::optional<int64_t> decided;
+  if (const Tensor* literal = graph.constant(condition);
+      literal != nullptr && literal->dtype() == DType::Bool && literal->count() == 1)
+    decided = literal->get_i64(0);
+  else if (const auto& contents = graph.value(condition).contents; contents && contents->size() == 1)
+    decided = graph.env().simplify(contents->front()).as_const();
+  if (!decided) return false;
+
+  std::string_view wanted = *decided != 0 ? "then_branch" : "else_branch";
+  auto it = std::find_if(attributes.begin(), attributes.end(), [&](const auto& a) { return a.first == wanted; });
+  if (it == attributes.end())
+    return Diagnostic(ErrorCode::BadAttribute, where, "attribute '" + std::string(wanted) + "' is missing");
+  const BoundAttribute& bound = it->second;
+  if (bound.value->type() != proto::AttributeProto::GRAPH) return wrong_attribute_type(*bound.value, "GRAPH", where);
+  if (&bound.scope->into != &scope.into) return false;
+  const auto& branch = bound.value->g();
+  if (branch.input_size() != 0 || branch.output_size() != node.output_size())
+    return Diagnostic(ErrorCode::MalformedModel, where,
+                      "subgraph '" + std::string(wanted) + "' has " + std::to_string(branch.input_size()) +
+                          " inputs and " + std::to_string(branch.output_size()) + " outputs; none and " +
+                          std::to_string(node.output_size()) + " are expected");
+  TESSERA_TRY(enter(where));
+  Nesting nesting(nesting_);
+  Scope body{scope.into, bound.scope, bound.scope->opsets, bound.scope->function, body_prefix(where)};
+  for (int i = 0; i < node.output_size(); ++i)
+    if (!node.output(i).empty()) body.result_names[branch.output(i).name()] = name_of_result(scope, node.output(i));
+  TESSERA_TRY(add_initializers(body, branch, false));
+  TESSERA_TRY(add_nodes(body, branch.node()));
+  for (int i = 0; i < node.output_size(); ++i) {
+    if (node.output(i).empty()) continue;
+    TESSERA_ASSIGN(ValueId id, lookup(body, branch.output(i).name(), where));
+    TESSERA_TRY(define(scope, node.output(i), id, where));
+  }
+  return true;
+}
+
+Result<std::shared_ptr<Graph>> GraphBuilder::subgraph(const Scope& around, GraphUnderWay& outer,
+                                                      const proto::GraphProto& graph, const std::string& prefix,
+                                                      std::vector<ValueId>& captured, const Location& where) {
+  TESSERA_TRY(enter(where));
+  Nesting nesting(nesting_);
+  auto out =
+      std::make_shared<Graph>(identifier(graph.name().empty() ? "body" : graph.name()), outer.graph.shared_env());
+  GraphUnderWay inner{*out, {}, {}};
+  Scope body{inner, &around, around.opsets, around.function, prefix};
+  for (const auto& v : graph.value_info()) body.declared.emplace(v.name(), &v);
+  std::unordered_set<std::string_view> weights;
+  for (const auto& t : graph.initializer()) weights.insert(t.name());
+  for (const auto& v : graph.input()) {
+    if (weights.contains(v.name())) continue;
+    TESSERA_ASSIGN(TensorType type, dimensions_.input_type(v, false, where));
+    ValueId id = out->add_input(inner.unique(v.name()), std::move(type));
+    if (v.name().empty() || !body.values.emplace(v.name(), id).second)
+      return Diagnostic(ErrorCode::MalformedModel, where,
+                        "subgraph input '" + v.name() + "' has no name, or that of another");
+  }
+  TESSERA_TRY(add_initializers(body, graph, false));
+  TESSERA_TRY(add_nodes(body, graph.node()));
+  for (const auto& v : graph.output()) {
+    TESSERA_ASSIGN(ValueId id, lookup(body, v.name(), where));
+    if (!id.valid())
+      return Diagnostic(ErrorCode::MalformedModel, where, "subgraph output '" + v.name() + "' is left out");
+    out->add_output(v.name(), id);
+  }
+  captured = std::move(inner.captured);
+  return out;
+}
+
+} // namespace tessera::onnx

@@ -1,0 +1,27 @@
+// Versions of operator sets and of the file format that are understood.
+#pragma once
+#include "frontend/onnx/model_proto.h"
+#include "graph/support/result.h"
+#include <map>
+#include <string>
+
+namespace tessera::onnx {
+
+inline constexpr int64_t kOldestIrVersion = 3;
+inline constexpr int64_t kOldestOpset = 7, kNewestOpset = 28; // of the default domain
+
+using Opsets = std::map<std::string, int64_t, std::less<>>; // domain -> version; "" is the default domain
+
+// "ai.onnx" is another name of the default domain "".
+[[nodiscard]] inline std::string_view canonical_domain(std::string_view domain) {
+  return domain == "ai.onnx" ? "" : domain;
+}
+// "Foo", or "com.example.Foo".
+[[nodiscard]] std::string full_op_name(std::string_view domain, std::string_view op_type);
+
+// Reads opset imports and checks their versions. `of`: what imports them ("the model", "function 'f'"). Errors:
+// MalformedModel (twice, with different versions), UnsupportedFeature (a version that is too old or not known yet).
+[[nodiscard]] Result<Opsets> read_opsets(const google::protobuf::RepeatedPtrField<proto::OperatorSetIdProto>& imports,
+                                         const std::string& file, const std::string& of);
+
+} // namespace tessera::onnx

@@ -1,0 +1,24 @@
+// Topological order of a graph's nodes, and the names that they define and need.
+#pragma once
+#include "frontend/onnx/model_proto.h"
+#include "graph/support/result.h"
+#include <string_view>
+#include <vector>
+
+namespace tessera::onnx {
+
+using Nodes = google::protobuf::RepeatedPtrField<proto::NodeProto>;
+
+// Place of a node: file, its name (after `prefix`), operator, first output.
+[[nodiscard]] Location locate(const proto::NodeProto& node, const std::string& file, const std::string& prefix = "");
+
+// Indices of `nodes` such that producers come before their users, and otherwise as they stand in the file: a sorted
+// graph keeps its order. Names that no node here defines are left to the caller. Near-linear; not recursive over nodes.
+// Errors, MalformedModel: a cycle (its nodes are named), a value that two nodes define.
+[[nodiscard]] Result<std::vector<int>> topological_order(const Nodes& nodes, const std::string& file,
+                                                         const std::string& prefix);
+
+// Names that a subgraph reads from the graphs around it, in the order of their first use, each once.
+[[nodiscard]] std::vector<std::string_view> free_names(const proto::GraphProto& graph);
+
+} // namespace tessera::onnx

@@ -1,0 +1,244 @@
+#include "frontend/onnx/types.h"
+#include "frontend/onnx/weights.h"
+#include <algorithm>
+#include <array>
+#include <set>
+
+namespace tessera::onnx {
+
+namespace {
+
+const char* kind_name(const proto::TypeProto& type) {
+  switch (type.value_case()) {
+  case proto::TypeProto::kTensorType: return "tensor";
+  case proto::TypeProto::kSequenceType: return "sequence";
+  case proto::TypeProto::kMapType: return "map";
+  case proto::TypeProto::kOptionalType: return "optional";
+  case proto::TypeProto::kSparseTensorType: return "sparse tensor";
+  case proto::TypeProto::kOpaqueType: return "opaque value";
+  case proto::TypeProto::VALUE_NOT_SET: break;
+  }
+  return "value without a type";
+}
+
+std::string shown_dims(const proto::TensorShapeProto& shape) {
+  std::string out = "[";
+  for (int i = 0; i < shape.dim_size(); ++i) {
+    const auto& d = shape.dim(i);
+    if (i > 0) out += ", ";
+    out += d.has_dim_value() ? std::to_string(d.dim_value()) : d.dim_param().empty() ? "?" : d.dim_param();
+  }
+  return out + "]";
+}
+
+} // namespace
+
+std::string identifier(std::string_view name) {
+  std::string out;
+  for (char c : name) {
+    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    out += plain ? c : '_';
+  }
+  if (out.empty() || (out[0] >= '0' && out[0] <= '9')) out.insert(out.begin(), '_');
+  // Words of the text forms.
+  static constexpr std::array<std::string_view, 16> kWords = {"floordiv", "mod", "min",   "max",   "eq",  "ne",
+                                                              "lt",       "le",  "and",   "or",    "not", "select",
+                                                              "div",      "in",  "where", "assume"};
+  if (std::find(kWords.begin(), kWords.end(), out) != kWords.end()) out += '_';
+  return out;
+}
+
+Status DimensionTable::read_options(const proto::GraphProto& graph,
+                                    const std::vector<const proto::ValueInfoProto*>& inputs) {
+  Location where;
+  where.file = file_;
+  auto size_ok = [](int64_t v) { return v >= 0 && v <= kSymMax; };
+  std::set<std::string, std::less<>> names;
+  for (const auto* input : inputs)
+    for (const auto& d : input->type().tensor_type().shape().dim())
+      if (!d.dim_param().empty()) names.insert(d.dim_param());
+  auto known = [&names] {
+    std::string out;
+    for (const auto& n : names) out += (out.empty() ? "" : ", ") + n;
+    return out.empty() ? std::string("the model has no named dimensions") : "the model's dimensions are " + out;
+  };
+  for (const auto& [name, value] : options_.dim_values) {
+    auto it =
+        std::find_if(names.begin(), names.end(), [&](const auto& n) { return n == name || identifier(n) == name; });
+    if (it == names.end())
+      return Diagnostic(ErrorCode::UnknownInput, where, "no dimension is called '" + name + "'").note(known());
+    if (!size_ok(value))
+      return Diagnostic(ErrorCode::BadInput, where, "dimension '" + name + "' cannot be " + std::to_string(value));
+    given_[*it] = value;
+  }
+  for (const auto& [name, dims] : options_.input_shapes) {
+    auto it = std::find_if(inputs.begin(), inputs.end(), [&](const auto* v) { return v->name() == name; });
+    if (it == inputs.end()) {
+      std::string all;
+      for (const auto* v : inputs) all += (all.empty() ? "" : ", ") + v->name();
+      bool weight = std::any_of(graph.initializer().begin(), graph.initializer().end(),
+                                [&](const auto& t) { return t.name() == name; });
+      return Diagnostic(ErrorCode::UnknownInput, where,
+                        "no input is called '" + name + "'" + (weight ? ": it is a weight of the model" : ""))
+          .note("the model's inputs are " + all);
+    }
+    const auto& type = (*it)->type().tensor_type();
+    for (int64_t d : dims)
+      if (d != -1 && !size_ok(d))
+        return Diagnostic(ErrorCode::BadInput, where,
+                          "a dimension of input '" + name + "' cannot be " + std::to_string(d));
+    if (!type.has_shape()) continue; // the rank comes from the options
+    if (static_cast<int>(dims.size()) != type.shape().dim_size())
+      return Diagnostic(ErrorCode::BadInput, where,
+                        "input '" + name + "' has " + std::to_string(type.shape().dim_size()) + " dimensions " +
+                            shown_dims(type.shape()) + ", and " + std::to_string(dims.size()) + " sizes are given");
+    for (size_t i = 0; i < dims.size(); ++i) {
+      const auto& d = type.shape().dim(static_cast<int>(i));
+      if (dims[i] == -1) continue;
+      if (d.has_dim_value() && d.dim_value() >= 0 && d.dim_value() != dims[i])
+        return Diagnostic(ErrorCode::BadInput, where,
+                          "dimension " + std::to_string(i) + " of input '" + name + "' is " +
+                              std::to_string(d.dim_value()) + " in the model, and " + std::to_string(dims[i]) +
+                              " is given");
+      if (d.dim_param().empty()) continue; // input_type() reads it
+      auto [at, fresh] = given_.emplace(d.dim_param(), dims[i]);
+      if (!fresh && at->second != dims[i])
+        return Diagnostic(ErrorCode::BadInput, where,
+                          "dimension '" + d.dim_param() + "' is given two sizes: " + std::to_string(at->second) +
+                              " and, by input '" + name + "', " + std::to_string(dims[i]));
+    }
+  }
+  return {};
+}
+
+Result<SymExpr> DimensionTable::dimension(const proto::TensorShapeProto_Dimension& dim, const std::string& input,
+                                          int position, std::optional<int64_t> given, bool of_model,
+                                          const Location& where) {
+  // -1 is how some exporters write a dimension that is not known.
+  if (dim.has_dim_value() && dim.dim_value() != -1) {
+    int64_t v = dim.dim_value();
+    if (v < 0)
+      return Diagnostic(ErrorCode::ShapeMismatch, where,
+                        "dimension " + std::to_string(position) + " of '" + input +
+                            "' is negative: " + std::to_string(v));
+    if (v > kSymMax)
+      return Diagnostic(ErrorCode::SizeOverflow, where,
+                        "dimension " + std::to_string(position) + " of '" + input +
+                            "' is beyond the address space: " + std::to_string(v));
+    return SymExpr(v);
+  }
+  const std::string& name = dim.dim_param();
+  if (!name.empty()) {
+    if (auto it = named_.find(name); it != named_.end()) return it->second;
+    if (auto it = given_.find(name); it != given_.end()) return named_.emplace(name, SymExpr(it->second)).first->second;
+  } else if (given) {
+    return SymExpr(*given);
+  }
+  std::string base = name.empty() ? input + "_d" + std::to_string(position) : name;
+  // Two names that differ only in what identifier() drops are two dimensions.
+  std::string plain = identifier(base);
+  SymExpr symbol = env_.find(plain) ? env_.create_symbol(plain) : env_.named_symbol(plain, {0, kSymMax});
+  if (of_model) input_symbols_.insert(symbol.symbol_id());
+  for (const std::string& key : {base, symbol.symbol_name()}) {
+    auto hint = options_.dim_hints.find(key);
+    if (hint == options_.dim_hints.end()) continue;
+    env_.set_hint(symbol, hint->second);
+    break;
+  }
+  if (!name.empty()) named_.emplace(name, symbol);
+  return symbol;
+}
+
+Result<TensorType> DimensionTable::input_type(const proto::ValueInfoProto& value, bool of_model,
+                                              const Location& where) {
+  const auto& type = value.type();
+  std::string what = "input '" + value.name() + "'";
+  if (type.value_case() == proto::TypeProto::VALUE_NOT_SET)
+    return Diagnostic(ErrorCode::MalformedModel, where, what + " has no type");
+  if (!type.has_tensor_type())
+    return Diagnostic(ErrorCode::UnsupportedType, where,
+                      what + " is a " + kind_name(type) + "; only tensors are supported");
+  TensorType out;
+  TESSERA_ASSIGN(out.dtype, element_type(type.tensor_type().elem_type(), where, what));
+  auto given = options_.input_shapes.find(value.name());
+  const Dims* dims = !of_model || given == options_.input_shapes.end() ? nullptr : &given->second;
+  auto size_at = [&](int i) -> std::optional<int64_t> {
+    if (dims == nullptr || (*dims)[static_cast<size_t>(i)] < 0) return std::nullopt;
+    return (*dims)[static_cast<size_t>(i)];
+  };
+  proto::TensorShapeProto shape = type.tensor_type().shape();
+  if (!type.tensor_type().has_shape()) {
+    if (dims == nullptr)
+      return Diagnostic(ErrorCode::UnsupportedFeature, where, what + " has no shape: not even its rank is known")
+          .note("give its sizes: --shape " + value.name() + "=1x128");
+    for (size_t i = 0; i < dims->size(); ++i) shape.add_dim();
+  }
+  if (shape.dim_size() > kMaxRank)
+    return Diagnostic(ErrorCode::UnsupportedFeature, where,
+                      what + " has " + std::to_string(shape.dim_size()) + " dimensions; at most " +
+                          std::to_string(kMaxRank) + " are supported");
+  Dims constants;
+  for (int i = 0; i < shape.dim_size(); ++i) {
+    TESSERA_ASSIGN(SymExpr d, dimension(shape.dim(i), value.name(), i, size_at(i), of_model, where));
+    if (auto c = d.as_const()) constants.push_back(*c);
+    out.shape.push_back(std::move(d));
+  }
+  if (!element_count(constants).ok())
+    return Diagnostic(ErrorCode::SizeOverflow, where,
+                      what + " of shape " + shown_dims(shape) + " has more elements than can be addressed");
+  return out;
+}
+
+bool DimensionTable::of_inputs(const SymExpr& e) const {
+  auto symbols = e.symbols();
+  return std::all_of(symbols.begin(), symbols.end(),
+                     [this](const SymExpr& s) { return input_symbols_.contains(s.symbol_id()); });
+}
+
+Status DimensionTable::meet(TensorType& inferred, const proto::ValueInfoProto& declared, bool strict,
+                            const Location& where, std::vector<std::string>& warnings) {
+  const auto& type = declared.type();
+  std::string what = "'" + declared.name() + "'";
+  if (type.value_case() == proto::TypeProto::VALUE_NOT_SET) return {};
+  if (!type.has_tensor_type())
+    return Diagnostic(ErrorCode::TypeMismatch, where,
+                      what + " is declared as " + kind_name(type) + ", and it is a tensor");
+  int elem = type.tensor_type().elem_type();
+  if (elem != proto::TensorProto_DataType_UNDEFINED && dtype_from_onnx(elem) != inferred.dtype)
+    return Diagnostic(ErrorCode::TypeMismatch, where,
+                      what + " is declared as " + onnx_type_name(elem) + ", and it is " +
+                          std::string(name(inferred.dtype)));
+  if (!type.tensor_type().has_shape()) return {};
+  const auto& shape = type.tensor_type().shape();
+  auto contradiction = [&]() -> Status {
+    Diagnostic d(ErrorCode::ShapeMismatch, where,
+                 what + " is declared as " + shown_dims(shape) + ", and its shape is " + str(inferred.shape));
+    if (strict) return d;
+    warnings.push_back(where.str() + ": " + d.message);
+    return {};
+  };
+  if (shape.dim_size() != inferred.rank()) return contradiction();
+  for (int i = 0; i < shape.dim_size(); ++i) {
+    const auto& d = shape.dim(i);
+    SymExpr& dim = inferred.shape[static_cast<size_t>(i)];
+    auto constant = dim.as_const();
+    bool has_value = d.has_dim_value() && d.dim_value() >= 0 && d.dim_value() <= kSymMax;
+    if (constant) {
+      if (has_value && *constant != d.dim_value()) return contradiction();
+      continue;
+    }
+    if (of_inputs(dim)) continue; // follows from the inputs: the declaration can say nothing new
+    std::optional<SymExpr> size;
+    if (has_value)
+      size = SymExpr(d.dim_value());
+    else if (auto it = named_.find(d.dim_param()); !d.dim_param().empty() && it != named_.end())
+      size = it->second;
+    if (!size) continue;
+    TESSERA_TRY(
+        env_.require_equal(dim, *size, "the model declares dimension " + std::to_string(i) + " of " + what, where));
+    dim = env_.simplify(dim);
+  }
+  return {};
+}
+
+} // namespace tessera::onnx

@@ -1,0 +1,51 @@
+// TensorProto to Tensor: raw, typed and external data of every element type.
+#pragma once
+#include "frontend/onnx/mapped_file.h"
+#include "frontend/onnx/model_proto.h"
+#include "graph/support/tensor.h"
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tessera::onnx {
+
+// More dimensions than any operator takes; also bounds what per-dimension loops cost.
+inline constexpr int kMaxRank = 64;
+// A sparse tensor is made dense; a few bytes of a file may ask for no more than this.
+inline constexpr int64_t kMaxDenseBytes = int64_t{1} << 31;
+
+[[nodiscard]] std::string onnx_type_name(int data_type); // "FLOAT8E8M0", or "type 99"
+// Error UnsupportedType for numbers that are no element type of ours.
+[[nodiscard]] Result<DType> element_type(int data_type, const Location& where, const std::string& what);
+
+// Where weights come from. External files are mapped once and shared by their tensors.
+class WeightLoader {
+public:
+  // `directory` holds the model; external data may lie in it, or beside the file that `model_path` is a link to.
+  // `model_file` is the map that `raw` views of load() point into, when they do.
+  WeightLoader(std::string directory, const std::string& model_path, std::shared_ptr<const MappedFile> model_file,
+               bool allow_missing);
+
+  // Views the file where the data is aligned to the element size, copies it once where not. `raw`: raw_data that is not
+  // in the message. Errors: BadWeights, UnsupportedType, SizeOverflow, OutOfMemory; all name the tensor.
+  Result<Tensor> load(const proto::TensorProto& tensor, const Location& where, std::string_view raw = {});
+  Result<Tensor> load_sparse(const proto::SparseTensorProto& tensor, const Location& where);
+
+private:
+  struct External {
+    std::shared_ptr<const MappedFile> file; // nullptr: missing, and that is allowed
+  };
+  Result<External> open_external(const std::string& location, const Location& where, const std::string& what);
+  Result<Tensor> from_external(const proto::TensorProto& tensor, DType dtype, Dims dims, int64_t bytes,
+                               const Location& where, const std::string& what);
+  Result<Tensor> from_raw(DType dtype, Dims dims, std::string_view raw, const std::shared_ptr<const MappedFile>& owner);
+
+  std::string directory_;
+  std::vector<std::string> roots_; // real paths that external files may lie under, each ending with '/'
+  std::shared_ptr<const MappedFile> model_file_;
+  bool allow_missing_;
+  std::map<std::string, External> files_; // by location as the model writes it
+};
+
+} // namespace tessera::onnx
