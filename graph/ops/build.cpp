@@ -307,17 +307,25 @@ ScalarId IndexMath::select(ScalarId c, ScalarId a, ScalarId b) const {
   return d.op(ScalarOp::Select, c, a, b);
 }
 
+// Dimensions of size 1 are left out of both: their index is 0.
 ScalarId IndexMath::linear(std::span<const ScalarId> at, std::span<const SymExpr> shape) const {
-  ScalarId r = sym(0);
-  for (size_t i = 0; i < shape.size(); ++i) r = add(mul(r, sym(shape[i])), at[i]);
-  return r;
+  std::optional<ScalarId> r;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i].is_const(1)) continue;
+    r = r ? add(mul(*r, sym(shape[i])), at[i]) : at[i];
+  }
+  return r ? *r : sym(0);
 }
 
 std::vector<ScalarId> IndexMath::delinear(ScalarId position, std::span<const SymExpr> shape) const {
   std::vector<ScalarId> at(shape.size());
+  size_t first = 0; // the outermost dimension that is not 1 takes what is left
+  while (first < shape.size() && shape[first].is_const(1)) ++first;
   for (size_t k = shape.size(); k-- > 0;) {
-    if (k == 0) {
-      at[0] = position;
+    if (shape[k].is_const(1)) {
+      at[k] = sym(0);
+    } else if (k == first) {
+      at[k] = position;
     } else {
       at[k] = mod(position, sym(shape[k]));
       position = div(position, sym(shape[k]));

@@ -88,7 +88,7 @@ public:
   ValueId scalar(DType dtype, double v);
   ValueId scalar_i(DType dtype, int64_t v);
   ValueId like(ValueId x, double v) { return scalar(dtype(x), v); }
-  ValueId ints(const Ints& values); // i64 vector
+  ValueId ints(const Ints& values);    // i64 vector
   ValueId dims(const SymShape& sizes); // i64 vector: a constant, or dims_constant when symbolic
   // A size as a scalar of `dtype`: a constant, or dims_constant when symbolic.
   ValueId size(const SymExpr& e, DType dtype);
