@@ -2,6 +2,7 @@
 #include "graph/support/log.h"
 #include <chrono>
 #include <mutex>
+#include <set>
 
 namespace tessera {
 
@@ -14,6 +15,7 @@ struct Session::Impl {
   std::vector<std::shared_ptr<Variant>> variants;
   std::shared_ptr<Variant> generic;
   std::unique_ptr<Executor> executor;
+  std::set<std::map<std::string, int64_t>> decided; // sizes that specialize() has seen
 
   // Imports anew (a graph is consumed by its compile) and compiles. `sizes` are those of the call that asks, by symbol;
   // `specialized` puts the requested guards on them.
@@ -48,15 +50,49 @@ struct Session::Impl {
     return variant;
   }
 
+  // Called by an executor whose variants all missed an assumption (a broadcast that was taken for equal sizes).
   Result<std::shared_ptr<const Executable>> recompile(const GuardMiss& miss) {
     std::lock_guard lock(mutex);
-    bool specialized = !options.specialize.empty() && static_cast<int>(variants.size()) < options.max_variants;
-    if (!specialized && !options.specialize.empty() && !generic) {
-      TESSERA_ASSIGN(generic, make({}, false));
-      return generic->compiled.executable;
-    }
-    TESSERA_ASSIGN(auto variant, make(miss.sizes, specialized));
+    TESSERA_ASSIGN(auto variant, make(miss.sizes, false));
     return variant->compiled.executable;
+  }
+
+  // With specialization asked for: sees to it that shapes met for the first time have a variant that fits them. Reports what
+  // missed; the executor's own check at each call then picks the variant.
+  Status specialize(const std::map<std::string, Tensor>& inputs, std::vector<GuardMiss>& misses, bool& compiled) {
+    std::map<std::string, int64_t> sizes;
+    for (const auto& b : generic->compiled.executable->inputs) {
+      auto it = inputs.find(b.name);
+      if (it == inputs.end()) return {}; // the executor will say so
+      const auto& shape = generic->compiled.executable->buffers[static_cast<size_t>(b.buffer)].shape;
+      for (size_t d = 0; d < shape.size() && d < it->second.dims().size(); ++d)
+        if (shape[d].is_symbol()) sizes.emplace(shape[d].symbol_name(), it->second.dims()[d]);
+    }
+    if (!decided.insert(sizes).second) return {};
+    std::lock_guard lock(mutex);
+    int specialized = 0;
+    for (const auto& v : variants) {
+      if (v == generic) continue;
+      ++specialized;
+      const Guard* missed = nullptr;
+      const auto& env = *v->compiled.executable->env;
+      std::unordered_map<uint64_t, int64_t> values;
+      for (const auto& [name, size] : sizes)
+        if (auto symbol = env.find(name)) values.emplace(symbol->symbol_id(), size);
+      for (const auto& g : env.guards()) {
+        auto holds = g.condition.eval(values);
+        if (holds.ok() && *holds == 0) { missed = &g; break; }
+      }
+      if (!missed) return {};
+      misses.push_back({missed->condition.str(), missed->reason, missed->where.str(), sizes});
+    }
+    if (options.on_miss == SessionOptions::OnMiss::Generic && specialized > 0) return {};
+    if (specialized >= options.max_variants) return {};
+    TESSERA_ASSIGN(auto variant, make(sizes, true));
+    compiled = true;
+    TESSERA_LOGF(LogChannel::Recompiles, "variant " + variant->label + " compiled in " + std::to_string(variant->compiled.report.total_ms) + " ms" +
+                                             (misses.empty() ? ": first call" : ": guard " + misses.back().guard + " missed"));
+    return {};
   }
 };
 
@@ -85,10 +121,9 @@ Result<std::unique_ptr<Executor>> Session::new_executor() {
   };
   std::vector<std::shared_ptr<const Executable>> executables;
   std::lock_guard lock(impl_->mutex);
-  bool want_specialized = !impl_->options.specialize.empty() && impl_->options.on_miss == SessionOptions::OnMiss::Compile;
   for (auto& v : impl_->variants)
     if (v != impl_->generic) executables.push_back(v->compiled.executable);
-  if (!want_specialized || executables.empty()) executables.push_back(impl_->generic->compiled.executable);
+  executables.push_back(impl_->generic->compiled.executable);
   return Executor::create(std::move(executables), std::move(options));
 }
 
@@ -102,7 +137,25 @@ static std::vector<IoInfo> infos(const Executable& e, const std::vector<Binding>
 }
 std::vector<IoInfo> Session::inputs() const { return infos(*impl_->generic->compiled.executable, impl_->generic->compiled.executable->inputs); }
 std::vector<IoInfo> Session::outputs() const { return infos(*impl_->generic->compiled.executable, impl_->generic->compiled.executable->outputs); }
-Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& inputs, RunStats* stats) { return impl_->executor->run(inputs, stats); }
+
+Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& inputs, RunStats* stats) {
+  if (impl_->options.specialize.empty()) return impl_->executor->run(inputs, stats);
+  std::vector<GuardMiss> misses;
+  bool compiled = false;
+  auto start = std::chrono::steady_clock::now();
+  TESSERA_TRY(impl_->specialize(inputs, misses, compiled));
+  if (compiled) {
+    TESSERA_ASSIGN(impl_->executor, new_executor());
+  }
+  double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  auto result = impl_->executor->run(inputs, stats);
+  if (stats && compiled) {
+    stats->recompiles += 1;
+    stats->recompile_ms += ms;
+    if (stats->misses.empty()) stats->misses = std::move(misses);
+  }
+  return result;
+}
 const std::vector<std::shared_ptr<Variant>>& Session::variants() const { return impl_->variants; }
 const onnx::ModelInfo& Session::model_info() const { return impl_->info; }
 double Session::import_ms() const { return impl_->import_ms; }

@@ -25,8 +25,9 @@ Status legalize_for_host(Graph& graph) {
     auto operands = node.operands;
     for (size_t i = 0; i < operands.size(); ++i) {
       bool packed_weight = i == 1 && graph.constant(operands[i]) != nullptr;
-      if (!packed_weight && is_half(graph.type(operands[i]).dtype))
+      if (!packed_weight && is_half(graph.type(operands[i]).dtype)) {
         TESSERA_ASSIGN(operands[i], graph.apply("cast", {operands[i]}, {{"to", DType::F32}}, node.location));
+      }
     }
     TESSERA_ASSIGN(auto wide, graph.add_node(*node.op, operands, node.attributes, node.location));
     TESSERA_ASSIGN(auto back, graph.apply("cast", {graph.node(wide).results[0]}, {{"to", dtype}}, node.location));

@@ -107,7 +107,7 @@ Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& n
   Graph& graph = scope.into.graph;
   std::optional<int64_t> decided;
   if (const Tensor* literal = graph.constant(condition);
-      literal != nullptr && literal->dtype() == DType::Bool && literal->count() == 1)
+      literal != nullptr && literal->dtype() == DType::Bool && literal->count() == 1 && literal->data() != nullptr)
     decided = literal->get_i64(0);
   else if (const auto& contents = graph.value(condition).contents; contents && contents->size() == 1)
     decided = graph.env().simplify(contents->front()).as_const();

@@ -282,7 +282,9 @@ Result<Tensor> WeightLoader::load_sparse(const proto::SparseTensorProto& sparse,
   if (*counted > kMaxDenseBytes / element)
     return Diagnostic(ErrorCode::UnsupportedFeature, where,
                       what + " would take more than " + std::to_string(kMaxDenseBytes >> 30) + " GiB when made dense");
-  if (!values.defined() || !indices.defined()) return bad(where, what, "has no data");
+  if (values.data() == nullptr || indices.data() == nullptr) {
+    if (entries != 0) return bad(where, what, "has no data");
+  }
   if (values.dims().size() != 1) return bad(where, what, "has values that are no vector");
   bool linear = indices.dims().size() == 1;
   if (indices.dtype() != DType::I64 || indices.count() != (linear ? entries : entries * rank) ||
