@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Check the include edges between folders (docs/architecture.md), that LLVM and protobuf headers stay where they belong, and
+that every source folder has a README.
+
+    include_edges.py SOURCE_DIRECTORY
+"""
+import os, re, sys
+
+MAY = {
+    "graph/support": {"graph/support"},
+    "graph/sym": {"graph/support", "graph/sym"},
+    "graph": {"graph"},
+    "frontend": {"graph", "frontend"},
+    "fusion": {"graph", "fusion"},
+    "runtime": {"graph/support", "graph/sym", "runtime"},
+    "codegen": {"graph", "fusion", "runtime", "codegen"},
+    "api": {"graph", "frontend", "fusion", "codegen", "runtime", "api"},
+    "tools": {"graph", "frontend", "fusion", "codegen", "runtime", "api", "tools"},
+}
+ONLY_IN = {r"llvm/": "codegen/llvm", r"google/protobuf|tessera_onnx\.pb\.h": "frontend/onnx", r"oneapi/dnnl|dnnl\.h": "runtime/library", r"spdlog/": "graph/support"}
+
+def main():
+    root = sys.argv[1]
+    problems, files = [], 0
+    for top in sorted({m.split("/")[0] for m in MAY}):
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            rel = os.path.relpath(folder, root)
+            sources = [n for n in names if n.endswith((".h", ".cpp"))]
+            if sources and "README.md" not in names: problems.append(f"{rel}: no README.md")
+            rule = next(MAY[m] for m in sorted(MAY, key=len, reverse=True) if (rel + "/").startswith(m + "/"))
+            for n in sources:
+                files += 1
+                for line, text in enumerate(open(os.path.join(folder, n), encoding="utf-8"), 1):
+                    where = f"{rel}/{n}:{line}"
+                    m = re.match(r'\s*#include\s*"([^"]+)"', text)
+                    if m and "/" in m[1] and not any(m[1].startswith(r + "/") for r in rule) and m[1].split("/")[0] in {x.split("/")[0] for x in MAY}:
+                        problems.append(f"{where}: {rel} may not include {m[1]}")
+                    for pattern, owner in ONLY_IN.items():
+                        if re.match(r'\s*#include\s*[<"](' + pattern + ")", text) and not (rel + "/").startswith(owner + "/"): problems.append(f"{where}: {text.strip()} belongs to {owner}")
+    print("\n".join(problems) or f"{files} files, include edges as documented")
+    sys.exit(1 if problems else 0)
+
+if __name__ == "__main__": main()
