@@ -72,7 +72,7 @@ const Tensor* Graph::constant(ValueId id) const {
   const StructuredOp* structured = n->op->structured();
   if (structured == nullptr || structured->kind != Structured::Constant) return nullptr;
   auto* tensor = n->attributes.get<Tensor>("value");
-  return tensor != nullptr && tensor->defined() ? tensor : nullptr;
+  return tensor != nullptr && has_data(*tensor) ? tensor : nullptr;
 }
 
 // Depth-first from each node in the order they were added, operands first: nodes that passes appended come right before

@@ -29,6 +29,11 @@ struct NodeId {
   auto operator<=>(const NodeId&) const = default;
 };
 
+// False for the weights of a graph whose text was written without data: such a tensor has a dtype and dims only.
+[[nodiscard]] inline bool has_data(const Tensor& t) {
+  return t.data() != nullptr || t.dtype() == DType::String || (t.count() == 0 && !t.dims().empty());
+}
+
 struct TensorType {
   DType dtype = DType::F32;
   SymShape shape;
@@ -85,7 +90,7 @@ public:
   [[nodiscard]] Value& value(ValueId id) { return values_[static_cast<size_t>(id.index)]; }
   [[nodiscard]] const TensorType& type(ValueId id) const { return value(id).type; }
   [[nodiscard]] const Node* producer(ValueId id) const { auto p = value(id).producer; return p.valid() ? &node(p) : nullptr; }
-  // The tensor when the value is a constant or weight, else nullptr.
+  // The tensor when the value is a constant or weight that has its data, else nullptr.
   [[nodiscard]] const Tensor* constant(ValueId id) const;
 
   [[nodiscard]] int node_count() const { return static_cast<int>(nodes_.size()); }   // with removed ones

@@ -45,7 +45,7 @@ std::string real(double v) {
 std::string type(const TensorType& t) { return t.str(); }
 
 std::string literal(const Tensor& t, int64_t limit) {
-  if (!t.defined() || t.count() > limit) return "";
+  if (!has_data(t) || t.count() > limit) return "";
   DTypeKind kind = info(t.dtype()).kind;
   if (kind == DTypeKind::Complex) return "";
   std::string out = "{";
@@ -111,9 +111,9 @@ std::string tensor_type(const Tensor& t) {
 
 // {1, 2}, {hex "00ff"}, {#hash}; {?} where the data is not there.
 std::string tensor_data(const Tensor& t, bool with_data) {
-  if (!t.defined()) return "{?}";
-  bool text = t.dtype() == DType::String;
-  if (std::string out = literal(t, text && with_data ? t.count() : kLiteralElements); !out.empty()) return out;
+  if (!has_data(t)) return "{?}";
+  bool strings = t.dtype() == DType::String; // always in full: they have no bytes to stand for them
+  if (std::string out = literal(t, strings ? t.count() : kLiteralElements); !out.empty()) return out;
   if (with_data || t.count() <= kLiteralElements) return "{hex " + quote(hex(t)) + "}";
   return "{#" + content_hash(t) + "}";
 }
@@ -178,7 +178,7 @@ private:
   }
 
   std::string print_constant(const Node& n, const Tensor& t) {
-    if (!t.defined()) {
+    if (!has_data(t)) {
       std::string hash = n.attributes.s("hash");
       return "weight" + (hash.empty() ? "" : " #" + hash);
     }

@@ -127,7 +127,7 @@ Status infer_constant(InferContext& c) {
   if (tensor == nullptr) return c.error(ErrorCode::BadAttribute, "attribute 'value' of 'constant' is missing");
   c.results[0] = {tensor->dtype(), SymShape(tensor->dims().begin(), tensor->dims().end())};
   bool integral = is_integer(tensor->dtype()) || tensor->dtype() == DType::Bool;
-  if (integral && tensor->defined() && tensor->count() <= kContentsLimit) {
+  if (integral && has_data(*tensor) && tensor->count() <= kContentsLimit) {
     std::vector<SymExpr> contents;
     contents.reserve(static_cast<size_t>(tensor->count()));
     for (int64_t i = 0; i < tensor->count(); ++i) contents.emplace_back(tensor->get_i64(i));

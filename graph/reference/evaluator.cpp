@@ -76,7 +76,7 @@ Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node, 
                   "evaluate_node: operand " + std::to_string(i) + " of '" + std::string(op.name) + "' was not given");
   if (op.structured() && op.structured()->kind == Structured::Constant) {
     const Tensor* value = node.attributes.get<Tensor>("value");
-    if (value == nullptr || !value->defined())
+    if (value == nullptr || !has_data(*value))
       return Diagnostic(ErrorCode::BadWeights, node.location,
                         "the weight '" + (node.results.empty() ? "" : graph.value(node.results[0]).name) +
                             "' has no data: the graph's text was written without");
