@@ -36,7 +36,7 @@ public:
   static Tensor of(DType dtype, Dims dims, std::span<const T> values);
 
   // A default-constructed tensor is undefined; one of no elements is not (it has a dimension of 0).
-  [[nodiscard]] bool defined() const { return data_ != nullptr || strings_ != nullptr || !dims_.empty(); }
+  [[nodiscard]] bool defined() const { return data_ != nullptr || strings_ != nullptr || (count_ == 0 && !dims_.empty()); }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] const Dims& dims() const { return dims_; }
   [[nodiscard]] int64_t count() const { return count_; }
