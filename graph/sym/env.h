@@ -11,10 +11,19 @@
 // assumption goes. Without hints a dynamic dimension is taken to be different from 1 and equal to what it meets.
 #pragma once
 #include "graph/sym/expr.h"
-#include <limits>
 #include <map>
+#include <mutex>
+#include <unordered_set>
 
 namespace tessera {
+
+//
+// Loop axes are symbols too. set_axis(var, extent) says 0 <= var < extent, where the extent is an expression: with i < b, j < s,
+// k < 768 the environment knows that floordiv(i*s*768 + j*768 + k, 768) is i*s + j and that mod(i*s + j, s) is j. An axis
+// whose extent can be 0 has no points then, so nothing that is said about it can be wrong.
+//
+// Facts are about the symbols that an environment has been told of; any other symbol is any integer.
+// Reading (const) is safe from several threads. Results are memoized until a fact changes.
 
 inline constexpr int64_t kSymMax = int64_t{1} << 40; // upper bound of an unbounded dimension
 
@@ -41,6 +50,8 @@ public:
   // Registers an existing symbol (loop axes) with facts, or narrows those it has.
   void set_range(const SymExpr& symbol, SymRange range);
   void set_divisor(const SymExpr& symbol, int64_t divisor);
+  // 0 <= var < extent. `var` need not be one of this environment's symbols and does not become one (symbols(), str()).
+  void set_axis(const SymExpr& var, const SymExpr& extent);
   [[nodiscard]] const std::vector<SymExpr>& symbols() const { return order_; } // in creation order
   [[nodiscard]] std::optional<SymExpr> find(std::string_view name) const;
 
@@ -76,12 +87,40 @@ public:
   [[nodiscard]] std::string str() const; // "b in [0, ?], s in [1, 512] div 8; assume eq(s86, s10)"
 
 private:
-  struct Facts { SymRange range; int64_t divisor = 1; std::optional<int64_t> hint; };
+  struct Facts {
+    SymRange range;
+    int64_t divisor = 1;
+    std::optional<int64_t> hint;
+    std::optional<SymExpr> extent; // of an axis
+  };
+  // What was computed under the present facts. Copies of an environment start with an empty one.
+  struct Memo {
+    Memo() = default;
+    Memo(const Memo&) {}
+    Memo& operator=(const Memo&) { clear(); return *this; }
+    void clear() { simplified.clear(); ranges.clear(); newest = 0; }
+    std::recursive_mutex mutex;
+    std::unordered_map<const SymNode*, SymExpr> simplified;
+    std::unordered_map<const SymNode*, SymRange> ranges;
+    uint64_t newest = 0; // highest symbol id that was asked about: facts about newer symbols invalidate nothing
+  };
+  struct Reasoner; // bounds.cpp, simplify.cpp: the algorithms
+
+  Facts& facts_of(const SymExpr& symbol); // for changing them: forgets what was computed
+  void narrow(const SymExpr& symbol, SymRange range);
+  void learn(const SymExpr& condition);
+  void learn_equal(const SymExpr& difference);
+  void learn_bound(const SymExpr& e, SymRange range);
+  void replace(const SymExpr& symbol, const SymExpr& by);
+
   std::vector<SymExpr> order_;
   std::map<std::string, SymExpr, std::less<>> by_name_;
   std::unordered_map<uint64_t, Facts> facts_;
   std::unordered_map<uint64_t, SymExpr> substitution_;
+  std::unordered_map<SymExpr, SymRange> bounds_; // of sums without their constant, from guards
+  std::unordered_set<SymExpr> holds_;            // conditions, from guards
   std::vector<Guard> guards_;
+  mutable Memo memo_;
 };
 
 } // namespace tessera

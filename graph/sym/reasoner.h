@@ -1,0 +1,33 @@
+// The algorithms behind ShapeEnv. Private to graph/sym. Callers hold the memo's lock.
+#pragma once
+#include "graph/sym/env.h"
+#include "graph/sym/node.h"
+
+namespace tessera {
+
+struct ShapeEnv::Reasoner {
+  const ShapeEnv& env;
+
+  // -- simplify.cpp
+  [[nodiscard]] SymExpr simplify(const SymExpr& e, int steps = 0);
+  [[nodiscard]] int64_t divisor(const SymExpr& e);
+
+  // -- bounds.cpp: of simplified expressions
+  [[nodiscard]] SymRange range(const SymExpr& e);
+  [[nodiscard]] bool positive(const SymExpr& e) { return range(e).lo > 0; }
+  [[nodiscard]] bool within(const SymExpr& e, const SymExpr& extent); // 0 <= e < extent
+
+private:
+  SymExpr local(const SymExpr& e);
+  SymExpr local_sum(const SymExpr& e);
+  SymExpr local_product(const SymExpr& e);
+  SymExpr local_division(const SymExpr& e);
+  SymExpr local_extremum(const SymExpr& e);
+  SymExpr local_comparison(const SymExpr& e);
+  SymRange interval(const SymExpr& e);
+  int64_t bound(const SymExpr& e, bool upper, int budget);
+  std::optional<int64_t> bound_without(const SymExpr& e, const SymExpr& atom, bool upper, int budget);
+  const Facts* facts(const SymExpr& symbol) const;
+};
+
+} // namespace tessera
