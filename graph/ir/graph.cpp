@@ -56,6 +56,11 @@ Result<NodeId> Graph::add_node(const OpDef& op, std::vector<ValueId> operands, A
     n.results.push_back(ValueId{value_count() - 1});
   }
   nodes_.push_back(std::move(n));
+  const Node& added = node(id);
+  for (size_t r = 0; r < added.results.size(); ++r) {
+    Value& v = value(added.results[r]);
+    if (!v.contents) v.contents = infer_contents(*this, added, v.type, static_cast<int>(r));
+  }
   return id;
 }
 

@@ -194,7 +194,8 @@ Status infer_node(InferContext& c) {
   TESSERA_CHECK(static_cast<int>(c.results.size()) >= c.result_count, "inference of '" + std::string(op.name) + "' lost results");
   for (size_t r = 0; r < c.results.size(); ++r) {
     TESSERA_TRY(check_result(c, r));
-    if (!c.contents[r]) c.contents[r] = infer_contents(c.graph, c.node, c.results[r], static_cast<int>(r));
+    bool stands = r < c.node.results.size() && c.node.results[r].valid(); // bodies ask for the types of the node's results
+    if (!c.contents[r] && stands) c.contents[r] = infer_contents(c.graph, c.node, c.results[r], static_cast<int>(r));
   }
   return {};
 }

@@ -182,11 +182,11 @@ void register_misc_ops(OpTable&);          // losses, windows, DFT, random, Det 
 // their contents. `node` gets the operands of that graph. Inference and evaluation of composites run decompositions in one.
 [[nodiscard]] Graph scratch_graph(const Graph& graph, const Node& node, Node& copy);
 
-// Runs `infer` (or derives it): fills results and contents, checks operand count, dtypes and attributes against the record.
+// Runs `infer` (or derives it): fills results, and contents where the record does or the node has its results already; checks operand count, dtypes and attributes against the record.
 [[nodiscard]] Status infer_node(InferContext& context);
 inline constexpr int64_t kContentsLimit = 1024; // elements of a tensor whose contents are followed
 // Symbolic contents from the meaning: interprets a pointwise, indexing or reduction body over the contents of the operands when
-// all of them are known and small (<= 1024 elements); nullopt otherwise.
+// all of them are known and small (<= 1024 elements); nullopt otherwise. The node's results must be in the graph.
 [[nodiscard]] std::optional<std::vector<SymExpr>> infer_contents(const Graph& graph, const Node& node, const TensorType& result,
                                                                  int result_index = 0);
 
