@@ -8,7 +8,7 @@ if(MOLD_PROGRAM)
 endif()
 
 add_library(tessera_flags INTERFACE)
-target_compile_options(tessera_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers -ffp-contract=off)
+target_compile_options(tessera_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers -Wno-maybe-uninitialized -ffp-contract=off)
 target_include_directories(tessera_flags INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
 if(TESSERA_SANITIZE)
   add_compile_options(-fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
