@@ -1,0 +1,34 @@
+// Cost model: bytes as expressions, and estimates of them for decisions.
+//
+// Decisions compare numbers, so symbols take representative sizes: the hint of the call that led to this compilation, else 128,
+// clamped to what is known of the symbol. The same graph thus always gets the same plan.
+#pragma once
+#include "fusion/loop_nest.h"
+
+namespace tessera::fusion {
+
+// A vector instruction on one element costs as much time as this many bytes from memory: a core does about 16 element
+// operations in the time in which 4 bytes arrive.
+inline constexpr double kBytesPerInstruction = 0.25;
+inline constexpr double kRepresentativeSize = 128;
+
+[[nodiscard]] SymExpr byte_count(DType dtype, const SymExpr& elements);
+[[nodiscard]] SymExpr byte_count(const Graph& graph, ValueId value);
+
+class Estimator {
+public:
+  explicit Estimator(const ShapeEnv& env) : env_(env) {}
+  [[nodiscard]] double operator()(const SymExpr& e);
+
+private:
+  const ShapeEnv& env_;
+  std::unordered_map<const SymNode*, double> done_;
+};
+
+// Bytes of `nest.loads[k]` that the nest reads: all of the value, or as many elements as there are points that differ in its
+// index where those are fewer (slices, gathers).
+[[nodiscard]] std::vector<SymExpr> bytes_read(const Graph& graph, const LoopNest& nest, Estimator& estimate);
+// What a node moves when it runs by itself. A view that only renames positions moves nothing.
+[[nodiscard]] SymExpr bytes_alone(const Graph& graph, NodeId node);
+
+} // namespace tessera::fusion

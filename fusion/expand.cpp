@@ -1,0 +1,332 @@
+#include "fusion/expand.h"
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::fusion {
+
+std::optional<ScalarNode> literal_of(const Graph& graph, ValueId value) {
+  const Tensor* t = graph.constant(value);
+  constexpr int64_t kMaxSplat = 16;
+  if (!t || t->count() < 1 || t->count() > kMaxSplat || t->data() == nullptr) return std::nullopt;
+  ScalarNode node;
+  node.op = ScalarOp::Const;
+  node.dtype = compute_dtype(t->dtype());
+  switch (info(t->dtype()).kind) {
+  case DTypeKind::Float:
+    node.f = t->get_f64(0);
+    if (node.f != node.f) return std::nullopt; // a NaN is not equal to itself: leave it in memory
+    for (int64_t i = 1; i < t->count(); ++i)
+      if (t->get_f64(i) != node.f || std::signbit(t->get_f64(i)) != std::signbit(node.f)) return std::nullopt;
+    return node;
+  case DTypeKind::Bool:
+  case DTypeKind::Signed:
+  case DTypeKind::Unsigned:
+    node.i = t->get_i64(0);
+    for (int64_t i = 1; i < t->count(); ++i)
+      if (t->get_i64(i) != node.i) return std::nullopt;
+    return node;
+  default: return std::nullopt;
+  }
+}
+
+bool known_contents(const Graph& graph, ValueId value) {
+  const auto& contents = graph.value(value).contents;
+  return contents && contents->size() <= kMaxKnownElements;
+}
+
+// ---- bodies of single operators
+
+Result<const NodeBody*> NodeBodies::get(ValueId value) {
+  auto it = done_.find(value);
+  if (it == done_.end()) {
+    const Value& v = graph_.value(value);
+    TESSERA_ASSIGN(NodeBody made, make(graph_.node(v.producer), v.result));
+    it = done_.emplace(value, std::make_unique<NodeBody>(std::move(made))).first;
+  }
+  return static_cast<const NodeBody*>(it->second.get());
+}
+
+namespace {
+
+double cost_of(const NodeBody& body) {
+  double cost = 0;
+  ScalarId roots[] = {body.root};
+  auto need = reachable(body.dag, roots);
+  for (ScalarId id = 0; id < body.dag.size(); ++id) {
+    const ScalarNode& node = body.dag[id];
+    if (!need[static_cast<size_t>(id)] || node.op == ScalarOp::Load || node.op == ScalarOp::Const) continue;
+    if (node.op == ScalarOp::Index && node.dtype != DType::Bool) continue; // addresses are strength-reduced
+    cost += info(node.op).cost;
+  }
+  return cost;
+}
+
+// The index with which an operand of shape `from` is read along a result of shape `to` indexed by `at`.
+std::vector<ScalarId> broadcast_index(ScalarDag& dag, const SymShape& from, std::span<const SymExpr> at, const ShapeEnv& env) {
+  std::vector<ScalarId> index;
+  size_t skip = at.size() - from.size();
+  for (size_t d = 0; d < from.size(); ++d)
+    index.push_back(dag.index(env.known_equal(from[d], 1) ? SymExpr(0) : at[skip + d]));
+  return index;
+}
+
+} // namespace
+
+Result<NodeBody> NodeBodies::make(const Node& node, int result) const {
+  NodeBody out;
+  ShapeEnv& env = pool_.env();
+  auto axes_of = [&](const SymShape& shape, const std::function<AxisRole(size_t)>& role) {
+    std::vector<SymExpr> at;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      SymExpr extent = env.simplify(shape[d]);
+      if (extent.is_const(1)) {
+        at.emplace_back(0);
+        continue;
+      }
+      SymExpr var = pool_.axis(static_cast<int>(d), extent);
+      out.axes.push_back({var, extent, role(d)});
+      at.push_back(var);
+    }
+    return at;
+  };
+  auto outer = [](size_t) { return AxisRole::Outer; };
+  auto operand_loads = [&](std::span<const SymExpr> at) {
+    std::vector<ScalarId> loads;
+    for (size_t k = 0; k < node.operands.size(); ++k) {
+      if (!node.operands[k].valid()) {
+        loads.push_back(-1);
+        continue;
+      }
+      const TensorType& type = graph_.type(node.operands[k]);
+      loads.push_back(out.dag.load(static_cast<int>(k), compute_dtype(type.dtype), broadcast_index(out.dag, type.shape, at, env)));
+    }
+    return loads;
+  };
+  const TensorType& type = graph_.type(node.results[static_cast<size_t>(result)]);
+  if (const auto* pointwise = node.op->pointwise()) {
+    out.at = axes_of(type.shape, outer);
+    for (ValueId operand : node.operands)
+      if (operand.valid() && graph_.type(operand).rank() > type.rank())
+        return Diagnostic(ErrorCode::Internal, node.location, "an operand has more dimensions than the result");
+    auto loads = operand_loads(out.at);
+    TESSERA_ASSIGN(out.root, pointwise->body(out.dag, loads, node, graph_));
+  } else if (const auto* indexing = node.op->indexing()) {
+    out.at = axes_of(type.shape, outer);
+    std::vector<ScalarId> at;
+    for (const auto& e : out.at) at.push_back(out.dag.index(e));
+    TESSERA_ASSIGN(out.root, indexing->body(out.dag, result, at, node, graph_));
+  } else if (const auto* reduction = node.op->reduction()) {
+    const SymShape& shape = graph_.type(node.operands[0]).shape;
+    Ints over = node.attributes.ints("axes");
+    auto reduced = [&](size_t d) { return std::find(over.begin(), over.end(), static_cast<int64_t>(d)) != over.end(); };
+    auto at = axes_of(shape, [&](size_t d) { return reduced(d) ? AxisRole::Row : AxisRole::Outer; });
+    std::stable_sort(out.axes.begin(), out.axes.end(), [](const Axis& a, const Axis& b) { return a.role < b.role; });
+    bool keep = node.attributes.i("keepdims", 1) != 0;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (!reduced(d)) out.at.push_back(at[d]);
+      else if (keep) out.at.emplace_back(0);
+    }
+    ScalarId x = operand_loads(at)[0];
+    out.root = out.dag.reduce(reduction->kind, x, node.attributes.i("select_last_index", node.attributes.i("select_last", 0)) != 0);
+  } else {
+    return Diagnostic(ErrorCode::UnsupportedFeature, node.location, "operator '" + std::string(node.op->name) + "' has no loops");
+  }
+  out.cost = cost_of(out);
+  return out;
+}
+
+// ---- expansion
+
+ScalarId Expander::zero(DType dtype) {
+  return is_float(dtype) ? nest_.dag.constant_f(dtype, 0) : nest_.dag.constant_i(dtype, 0);
+}
+
+ScalarId Expander::both(ScalarId a, ScalarId b) {
+  if (a < 0) return b;
+  if (b < 0) return a;
+  auto x = nest_.dag.as_sym(a), y = nest_.dag.as_sym(b);
+  if (x && y) return nest_.dag.condition(pool_.env().simplify(sym_and(*x, *y)));
+  return nest_.dag.op(ScalarOp::And, a, b);
+}
+
+// Rounds to the storage dtype and back. f16 and bf16 only when every operator has to round as if it were alone; smaller
+// floats always: a quantisation is meant by them.
+ScalarId Expander::rounded(ScalarId scalar, ValueId value) {
+  DType storage = graph_.type(value).dtype;
+  DType compute = compute_dtype(storage);
+  if (nest_.dag[scalar].dtype != compute) scalar = nest_.dag.cast(scalar, compute);
+  bool rounds = is_float(storage) && storage != compute && (strict_ || info(storage).bits < 16);
+  return rounds ? nest_.dag.cast(nest_.dag.cast(scalar, storage), compute) : scalar;
+}
+
+std::optional<ScalarId> Expander::known(ValueId value, std::span<const ScalarId> at) {
+  if (!known_contents(graph_, value)) return std::nullopt;
+  const auto& contents = *graph_.value(value).contents;
+  const TensorType& type = graph_.type(value);
+  if (!is_integer(type.dtype) && type.dtype != DType::Bool) return std::nullopt;
+  std::vector<SymExpr> syms;
+  for (ScalarId i : at) {
+    auto e = nest_.dag.as_sym(i);
+    if (!e) return std::nullopt;
+    syms.push_back(*e);
+  }
+  auto strides = contiguous_strides(type.shape);
+  SymExpr flat;
+  for (size_t d = 0; d < syms.size(); ++d) flat += syms[d] * strides[d];
+  flat = pool_.env().simplify(flat);
+  auto range = pool_.env().range(flat);
+  auto last = static_cast<int64_t>(contents.size()) - 1;
+  if (contents.empty() || range.hi < 0 || range.lo > last) return std::nullopt;
+  SymExpr picked = contents.back(); // positions out of range are masked by whoever asks
+  for (int64_t i = last - 1; i >= std::max<int64_t>(range.lo, 0); --i)
+    picked = sym_select(sym_eq(flat, SymExpr(i)), contents[static_cast<size_t>(i)], picked);
+  picked = pool_.env().simplify(picked);
+  if (type.dtype == DType::Bool) return nest_.dag.condition(picked);
+  ScalarId id = nest_.dag.index(picked);
+  return type.dtype == DType::I64 ? id : nest_.dag.cast(id, type.dtype);
+}
+
+Result<ScalarId> Expander::element(ValueId value, std::span<const ScalarId> at, ScalarId predicate) {
+  if (predicate >= 0) {
+    if (auto p = nest_.dag.as_sym(predicate)) {
+      if (p->is_const(0)) return zero(compute_dtype(graph_.type(value).dtype));
+      if (p->is_const()) predicate = -1;
+    }
+  }
+  auto masked = [&](ScalarId scalar) {
+    return predicate < 0 ? scalar : nest_.dag.op(ScalarOp::Select, predicate, scalar, zero(nest_.dag[scalar].dtype));
+  };
+  if (auto literal = literal_of(graph_, value)) return masked(nest_.dag.add(std::move(*literal)));
+  if (auto id = known(value, at)) return masked(*id);
+  if (!is_virtual_(value)) {
+    int slot = load_slot(nest_, value);
+    return nest_.dag.load(slot, compute_dtype(graph_.type(value).dtype), {at.begin(), at.end()}, predicate);
+  }
+  std::vector<ScalarId> key{value.index, predicate};
+  key.insert(key.end(), at.begin(), at.end());
+  if (auto it = memo_.find(key); it != memo_.end()) return it->second;
+  TESSERA_ASSIGN(ScalarId scalar, body(value, at, predicate));
+  bool zero_already = nest_.dag[scalar].op == ScalarOp::Load && nest_.dag[scalar].masked;
+  if (!zero_already) scalar = masked(scalar);
+  memo_.emplace(std::move(key), scalar);
+  return scalar;
+}
+
+Result<ScalarId> Expander::body(ValueId value, std::span<const ScalarId> at, ScalarId predicate) {
+  NodeId id = graph_.value(value).producer;
+  const Node& node = graph_.node(id);
+  if (seen_.insert(id.index).second) nest_.sources.push_back(id);
+  TESSERA_ASSIGN(const NodeBody* body, bodies_.get(value));
+  Substitution axes;
+  std::unordered_map<uint64_t, ScalarId> data;
+  for (size_t d = 0; d < at.size(); ++d) {
+    if (!body->at[d].is_symbol()) continue;
+    uint64_t symbol = body->at[d].symbol_id();
+    if (auto e = nest_.dag.as_sym(at[d])) axes.emplace(symbol, *e);
+    else data.emplace(symbol, at[d]);
+  }
+  TESSERA_ASSIGN(ScalarId scalar, copy(node, *body, axes, data, predicate));
+  // A view moves elements as they are; anything else has a result of its own.
+  const auto* indexing = node.op->indexing();
+  return indexing ? scalar : rounded(scalar, value);
+}
+
+Result<ScalarId> Expander::copy(const Node& node, const NodeBody& body, const Substitution& axes,
+                                const std::unordered_map<uint64_t, ScalarId>& data, ScalarId predicate) {
+  ScalarId roots[] = {body.root};
+  std::vector<bool> need = reachable(body.dag, roots);
+  std::vector<ScalarId> to(static_cast<size_t>(body.dag.size()), -1);
+  ScalarDag& dag = nest_.dag;
+  for (ScalarId id = 0; id < body.dag.size(); ++id) {
+    if (!need[static_cast<size_t>(id)]) continue;
+    const ScalarNode& old = body.dag[id];
+    ScalarId& out = to[static_cast<size_t>(id)];
+    if (old.op == ScalarOp::Index) {
+      bool has_data = false;
+      if (!data.empty())
+        for (const auto& s : old.sym.symbols()) has_data |= data.contains(s.symbol_id());
+      if (has_data) {
+        std::unordered_map<uint64_t, ScalarId> leaves = data;
+        for (const auto& [symbol, e] : axes) leaves.emplace(symbol, dag.index(e));
+        out = index_of_data(dag, old.sym, leaves, old.dtype == DType::Bool);
+      } else {
+        SymExpr e = rewrite(old.sym, axes, pool_.env());
+        out = old.dtype == DType::Bool ? dag.condition(e) : dag.index(e);
+      }
+      continue;
+    }
+    std::vector<ScalarId> args;
+    for (ScalarId a : old.args) args.push_back(to[static_cast<size_t>(a)]);
+    if (old.op == ScalarOp::Load) {
+      ScalarId p = predicate;
+      if (old.masked) {
+        p = both(predicate, args.back());
+        args.pop_back();
+      }
+      TESSERA_ASSIGN(out, element(node.operands[static_cast<size_t>(old.operand)], args, p));
+      continue;
+    }
+    if (old.op == ScalarOp::CheckBounds && predicate >= 0) { // what is not read must not be reported
+      args[0] = dag.op(ScalarOp::Select, predicate, args[0], dag.index(SymExpr(0)));
+      args[1] = dag.op(ScalarOp::Select, predicate, args[1], dag.index(SymExpr(1)));
+    }
+    ScalarNode fresh = old;
+    fresh.args = std::move(args);
+    if (fresh.op == ScalarOp::Cast) {
+      // A cast to a small float computes on in f32; where it has to round, `rounded` or the store does it.
+      fresh.dtype = compute_dtype(fresh.dtype);
+      if (dag[fresh.args[0]].dtype == fresh.dtype) {
+        out = fresh.args[0];
+        continue;
+      }
+    }
+    out = dag.add(std::move(fresh));
+  }
+  return to[static_cast<size_t>(body.root)];
+}
+
+Result<LoopNest> Expander::nest(ValueId value) {
+  nest_ = LoopNest{};
+  memo_.clear();
+  seen_.clear();
+  const Value& v = graph_.value(value);
+  const Node& node = graph_.node(v.producer);
+  TESSERA_ASSIGN(const NodeBody* body, bodies_.get(value));
+  nest_.axes = body->axes;
+  nest_.name = node.location.node.empty() ? std::string(node.op->name) : node.location.node;
+  Store store;
+  store.value = value;
+  for (const auto& e : body->at) store.index.push_back(nest_.dag.index(e));
+  ScalarId scalar = -1;
+  if (auto id = known(value, store.index); id && !node.op->reduction()) {
+    scalar = *id;
+  } else {
+    TESSERA_ASSIGN(scalar, copy(node, *body, {}, {}, -1));
+  }
+  store.scalar = node.op->indexing() ? scalar : rounded(scalar, value);
+  store.per_row = node.op->reduction() != nullptr;
+  nest_.stores.push_back(std::move(store));
+  nest_.sources.push_back(v.producer); // after what was written out into it
+  return std::move(nest_);
+}
+
+std::optional<Expander::Access> Expander::access(ValueId value, std::span<const SymExpr> at) {
+  nest_ = LoopNest{};
+  memo_.clear();
+  seen_.clear();
+  std::vector<ScalarId> index;
+  for (const auto& e : at) index.push_back(nest_.dag.index(e));
+  auto scalar = element(value, index, -1);
+  if (!scalar) return std::nullopt;
+  const ScalarNode& node = nest_.dag[*scalar];
+  if (node.op != ScalarOp::Load || node.masked) return std::nullopt;
+  Access out{nest_.loads[static_cast<size_t>(node.operand)], {}};
+  for (ScalarId a : node.args) {
+    auto e = nest_.dag.as_sym(a);
+    if (!e) return std::nullopt;
+    out.index.push_back(*e);
+  }
+  return out;
+}
+
+} // namespace tessera::fusion

@@ -1,0 +1,215 @@
+#include "fusion/library.h"
+#include <algorithm>
+
+namespace tessera::fusion {
+
+std::optional<LibraryCall::Kind> library_kind(const Node& node) {
+  const auto* structured = node.op->structured();
+  if (!structured) return std::nullopt;
+  switch (structured->kind) {
+  case Structured::Matmul: return LibraryCall::Kind::Matmul;
+  case Structured::Conv: return LibraryCall::Kind::Conv;
+  case Structured::Pool: return LibraryCall::Kind::Pool;
+  case Structured::Constant:
+  case Structured::Other: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+LibraryCalls::Operand LibraryCalls::operand(ValueId value, const std::vector<SymExpr>& at,
+                                            const std::function<bool(ValueId)>& through) {
+  Operand out{value, at, {}};
+  if (through(value)) {
+    Expander expander(graph_, pool_, bodies_, through, false);
+    if (auto access = expander.access(value, at)) {
+      out.value = access->value;
+      out.index = access->index;
+    }
+  }
+  return out;
+}
+
+// Strides of `value` along dims when the position in its buffer is linear in them.
+std::optional<OperandView> LibraryCalls::view(ValueId value, const std::vector<SymExpr>& index, const std::vector<Dim>& dims) const {
+  const ShapeEnv& env = pool_.env();
+  auto strides = contiguous_strides(graph_.type(value).shape);
+  SymExpr flat;
+  for (size_t d = 0; d < index.size(); ++d) flat += index[d] * strides[d];
+  flat = env.simplify(flat);
+  OperandView out{value, {}, {}, {}};
+  for (const auto& dim : dims) {
+    auto linear = flat.linear_in(dim.var);
+    if (!linear) return std::nullopt;
+    out.shape.push_back(dim.extent);
+    out.strides.push_back(linear->first);
+    flat = linear->second;
+  }
+  for (const auto& dim : dims) {
+    if (flat.contains(dim.var)) return std::nullopt;
+    for (const auto& stride : out.strides)
+      if (stride.contains(dim.var)) return std::nullopt;
+  }
+  out.offset = env.simplify(flat);
+  return out;
+}
+
+CallDraft LibraryCalls::draft(NodeId id, const std::function<bool(ValueId)>& through) {
+  const Node& node = graph_.node(id);
+  const ShapeEnv& env = pool_.env();
+  CallDraft out;
+  LibraryCall& call = out.call;
+  call.kind = *library_kind(node);
+  call.node = id;
+  call.sources = {id};
+  ValueId result = node.results[0];
+  const SymShape& shape = graph_.type(result).shape;
+  size_t rank = shape.size();
+  bool product = call.kind == LibraryCall::Kind::Matmul;
+
+  // Dimensions of the result, then of what only operands have: the inner dimension of a product, those of a convolution's operands.
+  std::vector<Dim> dims;
+  for (size_t d = 0; d < rank; ++d) {
+    SymExpr extent = env.simplify(shape[d]);
+    dims.push_back({pool_.axis(static_cast<int>(d), extent), extent});
+  }
+  auto extra = [&](const SymExpr& size) {
+    SymExpr extent = env.simplify(size);
+    dims.push_back({pool_.axis(static_cast<int>(dims.size()), extent), extent});
+    return dims.size() - 1;
+  };
+  std::vector<Operand> operands;
+  auto add_operand = [&](ValueId value, const std::vector<size_t>& use) {
+    const SymShape& own = graph_.type(value).shape;
+    std::vector<SymExpr> at;
+    for (size_t d = 0; d < own.size(); ++d) {
+      size_t dim = use[use.size() - own.size() + d];
+      at.push_back(env.known_equal(own[d], 1) && !env.known_equal(dims[dim].extent, 1) ? SymExpr(0) : dims[dim].var);
+    }
+    Operand o = operand(value, at, through);
+    o.dims = use;
+    operands.push_back(std::move(o));
+  };
+  std::vector<size_t> batch;
+  if (product) {
+    for (size_t d = 0; d + 2 < rank; ++d) batch.push_back(d);
+    size_t k = extra(graph_.type(node.operands[0]).shape.back());
+    auto a = batch, b = batch;
+    a.insert(a.end(), {rank - 2, k});
+    b.insert(b.end(), {k, rank - 1});
+    add_operand(node.operands[0], a);
+    add_operand(node.operands[1], b);
+  } else {
+    size_t count = call.kind == LibraryCall::Kind::Pool ? 1 : 2;
+    for (size_t o = 0; o < count; ++o) {
+      std::vector<size_t> use;
+      for (const auto& size : graph_.type(node.operands[o]).shape) use.push_back(extra(size));
+      add_operand(node.operands[o], use);
+    }
+  }
+
+  // A batch dimension that an operand divides (heads that share keys and values) is split for the whole call.
+  std::vector<std::vector<Dim>> parts; // of each dimension
+  for (const auto& dim : dims) parts.push_back({dim});
+  Substitution map;
+  std::unordered_set<uint64_t> taken;
+  for (const auto& dim : dims) taken.insert(dim.var.symbol_id());
+  for (int round = 0; product && round < 8; ++round) {
+    std::vector<Axis> axes;
+    std::vector<std::pair<size_t, size_t>> where;
+    for (size_t d : batch)
+      for (size_t p = 0; p < parts[d].size(); ++p) {
+        axes.push_back({parts[d][p].var, parts[d][p].extent, AxisRole::Outer});
+        where.emplace_back(d, p);
+      }
+    std::vector<SymExpr> indices;
+    for (const auto& o : operands) indices.insert(indices.end(), o.index.begin(), o.index.end());
+    auto split = find_split(indices, axes, env);
+    if (!split) break;
+    auto [d, p] = where[static_cast<size_t>(split->axis)];
+    SymExpr quotient = *exact_quotient(axes[static_cast<size_t>(split->axis)].extent, split->divisor, env);
+    Dim outer{pool_.fresh(quotient, taken), quotient};
+    taken.insert(outer.var.symbol_id());
+    Dim inner{pool_.fresh(split->divisor, taken), split->divisor};
+    taken.insert(inner.var.symbol_id());
+    Substitution step{{parts[d][p].var.symbol_id(), outer.var * split->divisor + inner.var}};
+    parts[d][p] = outer;
+    parts[d].insert(parts[d].begin() + static_cast<std::ptrdiff_t>(p) + 1, inner);
+    for (auto& o : operands)
+      for (auto& e : o.index) e = rewrite(e, step, env);
+    for (auto& [symbol, e] : map) e = rewrite(e, step, env);
+    map.merge(step);
+  }
+
+  for (size_t k = 0; k < operands.size(); ++k) {
+    auto& o = operands[k];
+    std::vector<Dim> own;
+    for (size_t d : o.dims) own.insert(own.end(), parts[d].begin(), parts[d].end());
+    auto folded = view(o.value, o.index, own);
+    if (!folded) { // read as it is, from a buffer of its own
+      std::vector<SymExpr> at;
+      const SymShape& shape_k = graph_.type(node.operands[k]).shape;
+      for (size_t d = 0; d < shape_k.size(); ++d) {
+        const Dim& dim = dims[o.dims[o.dims.size() - shape_k.size() + d]];
+        bool repeated = env.known_equal(shape_k[d], 1) && !env.known_equal(dim.extent, 1);
+        at.push_back(repeated ? SymExpr(0) : rewrite(dim.var, map, env));
+      }
+      folded = view(node.operands[k], at, own);
+    }
+    TESSERA_CHECK(folded.has_value(), "an operand in memory is linear in its own dimensions");
+    call.operands.push_back(std::move(*folded));
+  }
+
+  // The result in the call's dimensions, and the nest that consumers will be appended to.
+  std::vector<Dim> own;
+  for (size_t d = 0; d < rank; ++d) own.insert(own.end(), parts[d].begin(), parts[d].end());
+  std::vector<SymExpr> at;
+  for (size_t d = 0; d < rank; ++d) at.push_back(env.known_equal(dims[d].extent, 1) ? SymExpr(0) : rewrite(dims[d].var, map, env));
+  auto plain = view(result, at, own);
+  TESSERA_CHECK(plain.has_value(), "a result is linear in its own dimensions");
+  call.result = std::move(*plain);
+  LoopNest& nest = out.epilogue;
+  nest.name = node.location.node.empty() ? std::string(node.op->name) : node.location.node;
+  for (const auto& dim : own) {
+    out.result_axes.push_back(dim.var);
+    if (!env.known_equal(dim.extent, 1)) nest.axes.push_back({dim.var, dim.extent, AxisRole::Outer});
+  }
+  nest.loads = {result};
+  std::vector<ScalarId> index;
+  for (const auto& e : at) index.push_back(nest.dag.index(e));
+  nest.stores.push_back({result, index, nest.dag.load(0, compute_dtype(graph_.type(result).dtype), index), false});
+  nest.sources = {id};
+  return out;
+}
+
+LibraryCall LibraryCalls::finish(const CallDraft& draft, const std::function<bool(ValueId)>& kept) const {
+  const ShapeEnv& env = pool_.env();
+  LibraryCall call = draft.call;
+  ValueId raw = call.result.value;
+  LoopNest nest = draft.epilogue;
+  call.sources = nest.sources;
+  bool raw_kept = kept(raw);
+  std::erase_if(nest.stores, [&](const Store& s) { return s.value == raw || !kept(s.value); });
+  if (nest.stores.empty()) return call;
+  normalize(nest, env);
+  std::vector<Dim> dims;
+  for (size_t d = 0; d < draft.result_axes.size(); ++d) dims.push_back({draft.result_axes[d], call.result.shape[d]});
+  if (!raw_kept && nest.stores.size() == 1 && nest.dag[nest.stores[0].scalar].op == ScalarOp::Load &&
+      graph_.type(raw).dtype == graph_.type(nest.stores[0].value).dtype) {
+    const Store& store = nest.stores[0];
+    const ScalarNode& load = nest.dag[store.scalar];
+    bool of_raw = nest.loads[static_cast<size_t>(load.operand)] == raw && !load.masked;
+    std::vector<SymExpr> index;
+    for (ScalarId i : store.index) index.push_back(*nest.dag.as_sym(i));
+    if (auto view = of_raw ? this->view(store.value, index, dims) : std::nullopt) {
+      call.result = std::move(*view);
+      return call;
+    }
+  }
+  std::vector<Axis> axes; // one per dimension, those of one point too
+  for (const auto& dim : dims) axes.push_back({dim.var, dim.extent, AxisRole::Outer});
+  nest.axes = std::move(axes);
+  call.epilogue_nest = std::move(nest);
+  return call;
+}
+
+} // namespace tessera::fusion

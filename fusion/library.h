@@ -1,0 +1,45 @@
+// Library calls: products, convolutions and pooling with their operands as strided views of memory, and the nest that is run on
+// their result.
+#pragma once
+#include "fusion/expand.h"
+#include "fusion/plan.h"
+
+namespace tessera::fusion {
+
+// Which kind of library call a node is; nullopt when it is none.
+[[nodiscard]] std::optional<LibraryCall::Kind> library_kind(const Node& node);
+
+// A call as the planner works on it: the axes of its result stay fixed, while consumers are appended to `epilogue`.
+struct CallDraft {
+  LibraryCall call;
+  std::vector<SymExpr> result_axes; // one symbol per dimension of the result; of dimensions of 1 too
+  LoopNest epilogue;                // at first: loads the result and stores it where it is
+};
+
+class LibraryCalls {
+public:
+  LibraryCalls(const Graph& graph, AxisPool& pool, NodeBodies& bodies) : graph_(graph), pool_(pool), bodies_(bodies) {}
+  // `through(v)`: whether view v may be looked through to what it views. Operands that stay nonlinear are read as they are.
+  [[nodiscard]] CallDraft draft(NodeId node, const std::function<bool(ValueId)>& through);
+  // The call with `kept` stores only. A nest that does nothing but move elements to linear positions becomes strides of the
+  // result; one that stores nothing disappears.
+  [[nodiscard]] LibraryCall finish(const CallDraft& draft, const std::function<bool(ValueId)>& kept) const;
+
+private:
+  struct Dim {
+    SymExpr var, extent;
+  };
+  struct Operand {
+    ValueId value;
+    std::vector<SymExpr> index; // into value's dimensions
+    std::vector<size_t> dims;   // of the call, in the operand's order
+  };
+  [[nodiscard]] Operand operand(ValueId value, const std::vector<SymExpr>& at, const std::function<bool(ValueId)>& through);
+  [[nodiscard]] std::optional<OperandView> view(ValueId value, const std::vector<SymExpr>& index, const std::vector<Dim>& dims) const;
+
+  const Graph& graph_;
+  AxisPool& pool_;
+  NodeBodies& bodies_;
+};
+
+} // namespace tessera::fusion

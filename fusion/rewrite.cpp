@@ -1,0 +1,167 @@
+#include "fusion/rewrite.h"
+#include <algorithm>
+
+namespace tessera::fusion {
+
+std::vector<bool> reachable(const ScalarDag& dag, std::span<const ScalarId> roots) {
+  std::vector<bool> need(static_cast<size_t>(dag.size()));
+  for (ScalarId r : roots) need[static_cast<size_t>(r)] = true;
+  for (ScalarId id = dag.size() - 1; id >= 0; --id) // arguments precede their users
+    if (need[static_cast<size_t>(id)])
+      for (ScalarId a : dag[id].args) need[static_cast<size_t>(a)] = true;
+  return need;
+}
+
+std::vector<ScalarId> copy_dag(const ScalarDag& from, std::span<const ScalarId> roots, ScalarDag& into, const Substitution& axes,
+                               const ShapeEnv& env, const LoadRewrite& load) {
+  std::vector<bool> need = reachable(from, roots);
+  std::vector<ScalarId> to(static_cast<size_t>(from.size()), -1);
+  std::vector<ScalarId> args;
+  for (ScalarId id = 0; id < from.size(); ++id) {
+    if (!need[static_cast<size_t>(id)]) continue;
+    const ScalarNode& node = from[id];
+    args.clear();
+    for (ScalarId a : node.args) args.push_back(to[static_cast<size_t>(a)]);
+    ScalarId& out = to[static_cast<size_t>(id)];
+    if (node.op == ScalarOp::Index) {
+      SymExpr e = rewrite(node.sym, axes, env);
+      out = node.dtype == DType::Bool ? into.condition(e) : into.index(e);
+      continue;
+    }
+    if (node.op == ScalarOp::Load && load) out = load(into, node, id, args);
+    if (out >= 0) continue;
+    ScalarNode copy = node;
+    copy.args = args;
+    out = into.add(std::move(copy));
+  }
+  return to;
+}
+
+namespace {
+
+struct DataIndex {
+  ScalarDag& dag;
+  const std::unordered_map<uint64_t, ScalarId>& data;
+  std::unordered_map<const SymNode*, ScalarId> done;
+
+  [[nodiscard]] bool has_data(const SymExpr& e) const {
+    for (const auto& s : e.symbols())
+      if (data.contains(s.symbol_id())) return true;
+    return false;
+  }
+  ScalarId as(ScalarId id, DType dtype) {
+    if (dag[id].dtype == dtype) return id;
+    if (dtype == DType::Bool) return dag.op(ScalarOp::Ne, id, dag.constant_i(dag[id].dtype, 0));
+    return dag.cast(id, dtype);
+  }
+  ScalarId number(const SymExpr& e) { return as(visit(e), DType::I64); }
+  ScalarId truth(const SymExpr& e) { return as(visit(e), DType::Bool); }
+  ScalarId fold(ScalarOp op, std::span<const SymExpr> args, bool logical) {
+    ScalarId r = logical ? truth(args[0]) : number(args[0]);
+    for (size_t i = 1; i < args.size(); ++i) r = dag.op(op, r, logical ? truth(args[i]) : number(args[i]));
+    return r;
+  }
+  ScalarId visit(const SymExpr& e) {
+    if (auto it = done.find(e.node()); it != done.end()) return it->second;
+    ScalarId r = make(e);
+    done.emplace(e.node(), r);
+    return r;
+  }
+  ScalarId make(const SymExpr& e) {
+    if (e.is_symbol()) {
+      auto it = data.find(e.symbol_id());
+      return it == data.end() ? dag.index(e) : it->second;
+    }
+    if (!has_data(e)) return dag.index(e);
+    auto a = e.args();
+    switch (e.op()) {
+    case SymOp::Add: return fold(ScalarOp::Add, a, false);
+    case SymOp::Mul: return fold(ScalarOp::Mul, a, false);
+    case SymOp::Min: return fold(ScalarOp::Min, a, false);
+    case SymOp::Max: return fold(ScalarOp::Max, a, false);
+    case SymOp::And: return fold(ScalarOp::And, a, true);
+    case SymOp::Or: return fold(ScalarOp::Or, a, true);
+    case SymOp::Not: return dag.op(ScalarOp::Not, truth(a[0]));
+    case SymOp::Eq: return fold(ScalarOp::Eq, a, false);
+    case SymOp::Ne: return fold(ScalarOp::Ne, a, false);
+    case SymOp::Lt: return fold(ScalarOp::Lt, a, false);
+    case SymOp::Le: return fold(ScalarOp::Le, a, false);
+    case SymOp::Mod: return dag.op(ScalarOp::Mod, number(a[0]), number(a[1]));
+    case SymOp::FloorDiv: { // scalar division truncates: take the remainder off first
+      ScalarId x = number(a[0]), y = number(a[1]);
+      return dag.op(ScalarOp::Div, dag.op(ScalarOp::Sub, x, dag.op(ScalarOp::Mod, x, y)), y);
+    }
+    case SymOp::Select: return dag.op(ScalarOp::Select, truth(a[0]), number(a[1]), number(a[2]));
+    case SymOp::Const:
+    case SymOp::Symbol: break;
+    }
+    TESSERA_UNREACHABLE("index_of_data: " + e.str());
+  }
+};
+
+} // namespace
+
+ScalarId index_of_data(ScalarDag& dag, const SymExpr& e, const std::unordered_map<uint64_t, ScalarId>& data, bool condition) {
+  DataIndex visitor{dag, data, {}};
+  return condition ? visitor.truth(e) : visitor.number(e);
+}
+
+std::vector<ScalarId> store_roots(const LoopNest& nest) {
+  std::vector<ScalarId> roots;
+  for (const auto& store : nest.stores) {
+    roots.push_back(store.scalar);
+    roots.insert(roots.end(), store.index.begin(), store.index.end());
+  }
+  return roots;
+}
+
+int load_slot(LoopNest& nest, ValueId value) {
+  auto it = std::find(nest.loads.begin(), nest.loads.end(), value);
+  if (it != nest.loads.end()) return static_cast<int>(it - nest.loads.begin());
+  nest.loads.push_back(value);
+  return static_cast<int>(nest.loads.size()) - 1;
+}
+
+void reindex(LoopNest& nest, std::vector<Axis> axes, const Substitution& map, const ShapeEnv& env) {
+  ScalarDag dag;
+  auto to = copy_dag(nest.dag, store_roots(nest), dag, map, env, nullptr);
+  for (auto& store : nest.stores) {
+    store.scalar = to[static_cast<size_t>(store.scalar)];
+    for (auto& i : store.index) i = to[static_cast<size_t>(i)];
+  }
+  nest.dag = std::move(dag);
+  nest.axes = std::move(axes);
+}
+
+void split_axes(LoopNest& nest, AxisPool& pool) {
+  const ShapeEnv& env = pool.env();
+  for (int round = 0; round < 32; ++round) { // each split shrinks an axis; the bound is for divisors that never simplify away
+    std::vector<SymExpr> indices;
+    auto need = reachable(nest.dag, store_roots(nest));
+    for (ScalarId id = 0; id < nest.dag.size(); ++id)
+      if (need[static_cast<size_t>(id)] && nest.dag[id].op == ScalarOp::Index) indices.push_back(nest.dag[id].sym);
+    auto split = find_split(indices, nest.axes, env);
+    if (!split) return;
+    std::unordered_set<uint64_t> taken;
+    for (const auto& axis : nest.axes) taken.insert(axis.var.symbol_id());
+    std::vector<Axis> axes;
+    Substitution map;
+    for (size_t i = 0; i < nest.axes.size(); ++i) {
+      const Axis& axis = nest.axes[i];
+      if (static_cast<int>(i) != split->axis) {
+        axes.push_back(axis);
+        continue;
+      }
+      SymExpr quotient = *exact_quotient(axis.extent, split->divisor, env);
+      Axis outer{pool.fresh(quotient, taken), quotient, axis.role};
+      taken.insert(outer.var.symbol_id());
+      Axis inner{pool.fresh(split->divisor, taken), split->divisor, axis.role};
+      map[axis.var.symbol_id()] = outer.var * split->divisor + inner.var;
+      axes.push_back(outer);
+      axes.push_back(inner);
+    }
+    reindex(nest, std::move(axes), map, env);
+  }
+}
+
+} // namespace tessera::fusion
