@@ -34,6 +34,9 @@ struct ScheduledKernel {
   Schedule schedule;
   std::vector<ValueId> buffers;          // graph values, in parameter order
   std::vector<bool> buffer_written;
+  // Per buffer, the read buffers whose memory a written one may take over: read only where the same program has yet to write,
+  // with elements of the same size. Two outputs must not take the same one.
+  std::vector<std::vector<int>> may_overwrite;
   std::vector<SymExpr> sizes;            // i64 parameters after the buffers, as expressions over graph symbols
   SymExpr grid;                          // programs
   SymExpr work_per_program;              // elements, for grain size
@@ -41,7 +44,14 @@ struct ScheduledKernel {
   std::vector<std::string> report_sites; // ReportIndex site -> what to tell ("gather index out of range at node Gather_3")
 };
 
-// Analytic choice, then lowering. Works for every verified nest; never fails for a shape.
+// Schedule::config, what a tuner may vary:
+//   axis            the axis that tiles run along, counted after collapsing (domain.h); -1 when there is none
+//   vector, unroll  lanes of the narrow tile, and how many of them make the full one; powers of two
+//   program_bytes   what one program moves, roughly
+//   exact_division  1: x / s stays a division when s comes from the row's reductions (strict rounding); 0: x * (1 / s)
+//
+// Analytic choice, then lowering. A schedule without "axis" is chosen anew. Works for every verified nest; never fails for a shape. Errors:
+// UnsupportedType for packed, complex and string elements, CodegenError for a schedule that does not fit the nest.
 [[nodiscard]] Schedule choose_schedule(const Graph& graph, const LoopNest& nest, const DeviceTraits& device);
 [[nodiscard]] Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest, const Schedule& schedule,
                                                      const DeviceTraits& device, const std::string& name);

@@ -1,0 +1,183 @@
+// The analytic choice: which axis the tile runs along, how wide, how much a program takes. Instant; a tuner may replace the
+// numbers in Schedule::config.
+#include "codegen/schedule/choose.h"
+#include <algorithm>
+#include <bit>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kUnknownExtent = 256; // an extent of which nothing is known
+constexpr double kGatherShare = 0.7;    // cost of a gathered lane, in contiguous vector loads
+
+class Chooser {
+public:
+  Chooser(const Graph& graph, const LoopNest& nest, const Domain& d, const DeviceTraits& device)
+      : graph_(graph), nest_(nest), d_(d), device_(device) {}
+
+  Schedule run() {
+    Schedule s;
+    int vector = std::max(1, std::min(64, device_.vector_bytes / element_bytes()));
+    int best = -1, strided = 0;
+    double best_cost = 0;
+    for (size_t i = 0; i < d_.axes.size(); ++i) {
+      int off = 0;
+      double cost = axis_cost(i, vector, &off);
+      // Later axes win ties: they are inner in the buffers.
+      if (best < 0 || cost <= best_cost) {
+        best = static_cast<int>(i);
+        best_cost = cost;
+        strided = off;
+      }
+    }
+    bool row = best >= 0 && d_.axes[static_cast<size_t>(best)].role == AxisRole::Row;
+    s.kind = !d_.reduces ? ScheduleKind::Flat : row ? ScheduleKind::RowLoop : ScheduleKind::ColumnLoop;
+    int unroll = pick_unroll();
+    // A short axis is one tile, narrower where it must be.
+    int64_t lanes = int64_t{vector} * unroll;
+    std::optional<int64_t> extent;
+    if (best >= 0) extent = d_.env.simplify(d_.axes[static_cast<size_t>(best)].extent).as_const();
+    if (extent && *extent >= 1) {
+      while (unroll > 1 && int64_t{vector} * unroll > *extent) unroll /= 2;
+      while (vector > 1 && vector / 2 >= *extent) vector /= 2;
+      lanes = int64_t{vector} * unroll;
+    }
+    s.config["axis"] = best;
+    s.config["vector"] = vector;
+    s.config["unroll"] = unroll;
+    s.config["program_bytes"] = dear() ? 16 << 10 : 64 << 10;
+    s.config["exact_division"] = 0;
+    explain(s, best, lanes, strided);
+    return s;
+  }
+
+private:
+  int64_t extent_guess(const SymExpr& e) const {
+    if (auto c = d_.env.simplify(e).as_const()) return std::max<int64_t>(1, *c);
+    if (auto h = graph_.env().hint(e)) return std::max<int64_t>(1, *h);
+    return std::min(kUnknownExtent, std::max<int64_t>(1, d_.env.range(e).hi));
+  }
+
+  // Bytes of the widest element that is computed with; indices of gathers do not count.
+  int element_bytes() const {
+    std::vector<char> value(d_.live.size());
+    int bytes = 1;
+    for (const Store& s : nest_.stores) value[static_cast<size_t>(s.scalar)] = 1;
+    for (ScalarId id = nest_.dag.size() - 1; id >= 0; --id) {
+      if (!value[static_cast<size_t>(id)]) continue;
+      const ScalarNode& n = nest_.dag[id];
+      if (n.op != ScalarOp::Index && n.op != ScalarOp::Const) bytes = std::max(bytes, info(compute_dtype(n.dtype)).bits / 8);
+      if (n.op == ScalarOp::Load || n.op == ScalarOp::CheckBounds) continue;
+      for (ScalarId a : n.args) value[static_cast<size_t>(a)] = 1;
+    }
+    return bytes;
+  }
+
+  // Cycles for one vector of points with the tile along axis i, per useful lane.
+  double axis_cost(size_t i, int vector, int* strided) const {
+    const Axis& axis = d_.axes[i];
+    uint64_t bit = uint64_t{1} << i;
+    double cost = 0.5;
+    auto add = [&](const Access& a) {
+      double one = 0.1; // the same for all lanes
+      if (d_.access_deps(a) & bit) {
+        auto linear = a.offset.linear_in(axis.var);
+        bool contiguous = linear && linear->first.is_const(1);
+        for (const auto& [node, stride] : a.terms) contiguous = contiguous && !(d_.deps[static_cast<size_t>(node)] & bit);
+        bool uniform = linear && linear->first.is_const(0) && !contiguous && a.terms.empty();
+        one = contiguous ? 1 : uniform ? 0.5 : kGatherShare * vector;
+        *strided += !contiguous && !uniform;
+      }
+      cost += one;
+    };
+    for (size_t n = 0; n < d_.live.size(); ++n)
+      if (d_.live[n] && nest_.dag[static_cast<ScalarId>(n)].op == ScalarOp::Load) add(d_.loads[n]);
+    for (const Access& a : d_.stores) add(a);
+    int64_t extent = extent_guess(axis.extent), width = vector;
+    while (width > 1 && width / 2 >= extent) width /= 2; // narrow tiles cost what a full one does
+    double rounds = static_cast<double>((extent + width - 1) / width);
+    cost *= rounds * vector / static_cast<double>(extent);
+    if (axis.role == AxisRole::Row) { // each row ends with folds over the lanes
+      int folds = 0;
+      for (size_t n = 0; n < d_.live.size(); ++n)
+        folds += d_.live[n] && nest_.dag[static_cast<ScalarId>(n)].op == ScalarOp::Reduce;
+      cost += (20 + 15.0 * folds) * vector / static_cast<double>(extent_guess(d_.row_count()));
+    } else { // indices of the other axes are computed once a row
+      cost += 10.0 * vector / static_cast<double>(extent);
+    }
+    return cost;
+  }
+
+  bool dear() const {
+    int cost = 0;
+    for (size_t n = 0; n < d_.live.size(); ++n)
+      if (d_.live[n]) cost += std::max(0, info(nest_.dag[static_cast<ScalarId>(n)].op).cost);
+    return cost >= 16;
+  }
+
+  // As many vectors a step as leave the values alive at a time, and the temporaries of the dearest function, in 32 registers.
+  int pick_unroll() const {
+    std::vector<ScalarId> last_use(d_.live.size(), -1);
+    int dearest = 0;
+    for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
+      if (!d_.live[static_cast<size_t>(id)]) continue;
+      dearest = std::max(dearest, info(nest_.dag[id].op).cost);
+      for (ScalarId a : nest_.dag[id].args) last_use[static_cast<size_t>(a)] = id;
+    }
+    for (const Store& s : nest_.stores) last_use[static_cast<size_t>(s.scalar)] = nest_.dag.size();
+    int live = 0, most = 1;
+    std::vector<int> ends(d_.live.size() + 1);
+    for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
+      live -= ends[static_cast<size_t>(id)];
+      ScalarOp op = nest_.dag[id].op;
+      bool vector = d_.live[static_cast<size_t>(id)] && op != ScalarOp::Const && op != ScalarOp::Index && d_.deps[static_cast<size_t>(id)] != 0;
+      if (!vector || last_use[static_cast<size_t>(id)] < 0) continue;
+      most = std::max(most, ++live);
+      ++ends[static_cast<size_t>(std::min<ScalarId>(last_use[static_cast<size_t>(id)], nest_.dag.size()))];
+    }
+    int fit = std::clamp(32 / (most + (dearest >= 8 ? 4 : 1)), 1, std::max(1, device_.unroll));
+    return static_cast<int>(std::bit_floor(static_cast<unsigned>(fit)));
+  }
+
+  void explain(Schedule& s, int axis, int64_t lanes, int strided) const {
+    if (axis < 0) {
+      s.why = "a single point: scalars";
+      return;
+    }
+    const Axis& a = d_.axes[static_cast<size_t>(axis)];
+    s.why = "tiles of " + std::to_string(lanes) + " along an axis of " + d_.env.simplify(a.extent).str();
+    if (s.kind == ScheduleKind::RowLoop) s.why = "row of " + d_.env.simplify(d_.row_count()).str() + "; " + s.why;
+    if (s.kind == ScheduleKind::ColumnLoop) s.why = "the row is not contiguous, an outer axis is; " + s.why;
+    if (strided) s.why += "; " + std::to_string(strided) + (strided == 1 ? " access is" : " accesses are") + " strided or gathered";
+  }
+
+  const Graph& graph_;
+  const LoopNest& nest_;
+  const Domain& d_;
+  const DeviceTraits& device_;
+};
+
+} // namespace
+
+std::string_view name(ScheduleKind kind) {
+  switch (kind) {
+  case ScheduleKind::Flat: return "flat";
+  case ScheduleKind::RowLoop: return "row-loop";
+  case ScheduleKind::ColumnLoop: return "column-loop";
+  case ScheduleKind::Tiled2D: return "tiled-2d";
+  }
+  return "?";
+}
+
+Schedule choose_for(const Graph& graph, const LoopNest& nest, const Domain& domain, const DeviceTraits& device) {
+  return Chooser(graph, nest, domain, device).run();
+}
+Schedule choose_schedule(const Graph& graph, const LoopNest& nest, const DeviceTraits& device) {
+  Result<Domain> domain = make_domain(graph, nest);
+  if (domain.ok()) return choose_for(graph, nest, *domain, device);
+  Schedule s; // lower_to_tiles reports the same error
+  s.why = domain.error().message;
+  return s;
+}
+
+} // namespace tessera

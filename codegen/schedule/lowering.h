@@ -1,0 +1,134 @@
+// Lowering of one nest, private to the folder.
+//
+// The idea. A program is a nest of scopes: the program itself, a loop over outer points, a tile of the tile axis, a round of
+// the loop over the row. Binding an axis opens a scope. A value is emitted in the scope where it is first asked for and is
+// forgotten when that scope ends; before a loop opens, hoist() asks for everything that does not depend on what the loop
+// binds. So each value stands as far out as its axes allow, and no later pass has to prove that a load may move.
+//
+//   Flat        outer points x tiles of an outer axis: values, then stores
+//   RowLoop     outer points x rounds (stages.h) x tiles along the last loop over the row; folds end in scalars
+//   ColumnLoop  outer points x tiles of an outer axis x rounds x single row points; folds are tiles
+// A range is walked in up to three phases: steps of the full tile, of one vector, and one masked vector for the rest, so
+// that no access but the last is masked.
+#pragma once
+#include "codegen/schedule/choose.h"
+#include "codegen/schedule/sizes.h"
+#include "codegen/schedule/stages.h"
+
+namespace tessera {
+
+class Lowering {
+public:
+  Lowering(const Graph& graph, const LoopNest& nest, const Domain& domain, const Schedule& schedule, const std::string& name);
+  ScheduledKernel run();
+
+private:
+  using V = tile::ValueId;
+  using Values = std::vector<V>;
+  struct Phase { int lanes; V from, to; std::optional<int64_t> only; bool masked; }; // only: a single step at that base
+  // A range of an axis; `extent` is known when it is the whole one.
+  struct Range { V from, to; SymExpr extent; bool whole; };
+
+  // lower.cpp: programs and loops
+  void program();
+  void program_sizes();
+  void outer_points(V block);
+  void decode(V point);
+  void row_points();
+  void inner(V column_block);
+  void flat_body();
+  void rounds();
+  void row_round(size_t s);
+  void column_round(size_t s);
+  Values row_axes_loop(size_t k, Values carried, const std::function<Values(Values)>& innermost);
+  [[nodiscard]] std::vector<Phase> phases(const Range& range);
+  Values walk(const Phase& phase, const SymExpr& axis, V end, Values carried, const std::function<Values(Values)>& body);
+  Values loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body);
+  Values round_body(size_t s, Values accumulators);
+
+  // reduce.cpp: folding
+  [[nodiscard]] bool is_arg(ScalarId r) const;
+  Values identities(const Stage& stage, int lanes);
+  Values accumulate(ScalarId r, std::span<const V> acc);
+  void finish(const Stage& stage, const std::vector<Values>& groups);
+  V better(ScalarId r, V v, V i, V best, V best_i);
+  V fold_value(ScalarId r);
+
+  // values.cpp: scalar DAG to tile operations
+  V value(ScalarId id);
+  V compute(ScalarId id);
+  void prepare(ScalarId root);
+  // An earlier round than the current one has put it into scratch.
+  [[nodiscard]] bool is_kept_before(ScalarId id) const {
+    return round_ > d_.stage[static_cast<size_t>(id)] && scratch_[static_cast<size_t>(id)] >= 0;
+  }
+  [[nodiscard]] bool depends(ScalarId id, ScalarId on) const;
+  V load(ScalarId id);
+  V check_bounds(ScalarId id);
+  V divide(ScalarId id);
+  V kept(ScalarId id);
+  void keep(ScalarId id);
+  void store(size_t index, V value);
+  V scratch_offset();
+  V offset_of(const Access& a);
+  V both(V a, V b); // conjunction of masks, -1 is true
+  void hoist(uint64_t axes);
+  [[nodiscard]] bool divides_by_row_scalar(ScalarId id) const;
+  void mark_needs();
+  int site(ScalarId id);
+
+  bool is_tile(V v) { return b_.kernel().type(v).is_tile(); }
+  V splat(V v, int lanes) { return is_tile(v) ? v : b_.broadcast(v, {lanes}); }
+  V op(ScalarOp o, V x, V y) { return sizes_.op(o, x, y); }
+  [[nodiscard]] const ScalarNode& node(ScalarId id) const { return nest_.dag[id]; }
+  [[nodiscard]] const Axis& axis(size_t i) const { return d_.axes[i]; }
+  template <class F>
+  auto scoped(F&& f) {
+    size_t mark = log_.size();
+    struct Leave {
+      Lowering& l;
+      size_t mark;
+      ~Leave() {
+        for (; l.log_.size() > mark; l.log_.pop_back()) l.memo_[l.log_.back()] = -1;
+      }
+    } leave{*this, mark};
+    return f();
+  }
+  void remember(size_t slot, V v) {
+    memo_[slot] = v;
+    log_.push_back(slot);
+  }
+  void overwritable();
+
+  const Graph& graph_;
+  const LoopNest& nest_;
+  const Domain& d_;
+  const Schedule& schedule_;
+  ScheduledKernel out_;
+  tile::Builder b_;
+  SizeEmitter sizes_;
+  Stages stages_;
+
+  Values pointers_;                 // by buffer
+  std::vector<V> memo_;             // by ScalarId; then reciprocals by ScalarId of the divisor
+  std::vector<size_t> log_;         // slots in order of remembering
+  std::vector<V> scratch_;          // by ScalarId, pointers of kept values
+  V mask_ = -1;                     // of the current tile
+  V row_nonempty_ = -1;             // scalar; -1 when the row always has points
+  int round_ = -1;                  // of the row loops being emitted; -1 outside
+  int known_ = 0;                   // rounds whose reductions are known
+  int tile_axis_ = -1;              // index of axis
+  int vector_ = 1, wide_ = 1;       // lanes of the narrow and of the full tile
+  bool exact_division_ = false, preparing_ = false;
+  std::vector<size_t> prefix_, row_axes_; // outer axes flattened into a point; row axes, the tile axis last
+  int middle_ = -1;                 // outer axis with a loop of its own
+  SymExpr columns_, middle_rows_, points_; // per program
+  SymExpr column_blocks_, middle_blocks_, point_blocks_;
+  std::vector<char> outside_;       // by ScalarId: needed also where the row is empty
+  std::vector<char> always_;        // needed where no predicate holds
+  std::vector<std::vector<ScalarId>> predicates_; // any of these makes it needed
+  std::vector<int> sites_;          // of CheckBounds, -1 before
+  std::vector<int> reported_;       // round that reports
+};
+
+} // namespace tessera

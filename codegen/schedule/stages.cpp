@@ -1,0 +1,102 @@
+#include "codegen/schedule/stages.h"
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+// Above this a value is kept: a contiguous load costs 2, so reloading one operand and a cast or two stays below.
+constexpr int kDear = 5;
+constexpr int kLoadCost = 2, kGatherCost = 8;
+
+class Planner {
+public:
+  Planner(const LoopNest& nest, const Domain& d) : nest_(nest), d_(d), mark_(d.live.size()) { plan_.kept.assign(d.live.size(), 0); }
+
+  Stages run() {
+    int last = 0;
+    for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
+      if (!d_.live[at(id)] || nest_.dag[id].op != ScalarOp::Reduce) continue;
+      int s = d_.stage[at(id)] - 1;
+      stage(s).reduces.push_back(id);
+      last = std::max(last, s);
+    }
+    for (size_t i = 0; i < nest_.stores.size(); ++i) {
+      ScalarId v = nest_.stores[i].scalar;
+      bool varies = ((d_.deps[at(v)] | d_.axes_in(d_.stores[i].offset)) & d_.row_mask) != 0;
+      if (varies) stage(d_.stage[at(v)]).stores.push_back(i);
+      else plan_.row_stores.push_back(i);
+    }
+    for (size_t s = 1; s < plan_.stages.size(); ++s) decide(static_cast<int>(s));
+    for (ScalarId id = 0; id < nest_.dag.size(); ++id)
+      if (plan_.kept[at(id)]) stage(d_.stage[at(id)]).keeps.push_back(id);
+    return std::move(plan_);
+  }
+
+private:
+  static size_t at(ScalarId id) { return static_cast<size_t>(id); }
+  Stage& stage(int s) {
+    if (plan_.stages.size() <= static_cast<size_t>(s)) plan_.stages.resize(static_cast<size_t>(s) + 1);
+    return plan_.stages[static_cast<size_t>(s)];
+  }
+
+  // Walks what round s computes itself, and keeps the dear values of earlier rounds that it meets.
+  void decide(int s) {
+    std::vector<ScalarId> open;
+    for (ScalarId r : plan_.stages[static_cast<size_t>(s)].reduces) open.push_back(nest_.dag[r].args[0]);
+    for (size_t i : plan_.stages[static_cast<size_t>(s)].stores) open.push_back(nest_.stores[i].scalar);
+    std::vector<char> seen(d_.live.size());
+    while (!open.empty()) {
+      ScalarId id = open.back();
+      open.pop_back();
+      if (!d_.live[at(id)] || seen[at(id)] || !d_.row_varying(id) || plan_.kept[at(id)]) continue;
+      seen[at(id)] = 1;
+      if (d_.stage[at(id)] < s) {
+        // Rounds that compute nothing themselves never ran this value: it is computed at its own round only if kept.
+        loads_ = 0;
+        std::fill(mark_.begin(), mark_.end(), 0);
+        if (cost(id) > kDear || loads_ > 1) plan_.kept[at(id)] = 1;
+        continue;
+      }
+      for (ScalarId a : nest_.dag[id].args) open.push_back(a);
+    }
+  }
+
+  // What computing `root` again costs, each node once; kept values are a load.
+  int cost(ScalarId root) {
+    int sum = 0;
+    std::vector<ScalarId> open{root};
+    while (!open.empty()) {
+      ScalarId id = open.back();
+      open.pop_back();
+      if (!d_.live[at(id)] || mark_[at(id)] || !d_.row_varying(id)) continue;
+      mark_[at(id)] = 1;
+      const ScalarNode& n = nest_.dag[id];
+      if (plan_.kept[at(id)]) {
+        sum += kLoadCost;
+        continue;
+      }
+      if (n.op == ScalarOp::Load) {
+        ++loads_;
+        bool gather = false;
+        for (const auto& [node, stride] : d_.loads[at(id)].terms) gather = gather || d_.row_varying(node);
+        sum += gather ? kGatherCost : kLoadCost;
+      } else {
+        sum += info(n.op).cost;
+      }
+      for (ScalarId a : n.args) open.push_back(a);
+    }
+    return sum;
+  }
+
+  const LoopNest& nest_;
+  const Domain& d_;
+  Stages plan_;
+  std::vector<char> mark_;
+  int loads_ = 0;
+};
+
+} // namespace
+
+Stages plan_stages(const LoopNest& nest, const Domain& domain) { return Planner(nest, domain).run(); }
+
+} // namespace tessera

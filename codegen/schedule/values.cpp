@@ -1,0 +1,233 @@
+// The scalar DAG as tile operations: where a value is emitted, loads and stores with their masks, values kept in scratch.
+#include "codegen/schedule/lowering.h"
+#include <algorithm>
+#include <array>
+
+namespace tessera {
+
+using tile::ValueId;
+
+// Where each node is needed: also when the row is empty, and under which predicates.
+void Lowering::mark_needs() {
+  size_t n = d_.live.size();
+  outside_.assign(n, 0);
+  always_.assign(n, 0);
+  predicates_.resize(n);
+  for (size_t i = 0; i < nest_.stores.size(); ++i) {
+    size_t v = static_cast<size_t>(nest_.stores[i].scalar);
+    always_[v] = 1;
+    if (((d_.deps[v] | d_.axes_in(d_.stores[i].offset)) & d_.row_mask) == 0) outside_[v] = 1;
+  }
+  for (size_t id = n; id-- > 0;) {
+    if (!d_.live[id]) continue;
+    const ScalarNode& x = node(static_cast<ScalarId>(id));
+    for (size_t k = 0; k < x.args.size(); ++k) {
+      size_t a = static_cast<size_t>(x.args[k]);
+      if (outside_[id] && x.op != ScalarOp::Reduce) outside_[a] = 1;
+      bool guarded = x.op == ScalarOp::Load && x.masked && k + 1 < x.args.size();
+      if (guarded) {
+        predicates_[a].push_back(x.args.back());
+        continue;
+      }
+      always_[a] = always_[a] || always_[id];
+      for (ScalarId p : predicates_[id])
+        if (std::find(predicates_[a].begin(), predicates_[a].end(), p) == predicates_[a].end()) predicates_[a].push_back(p);
+    }
+  }
+}
+
+void Lowering::hoist(uint64_t axes) {
+  for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
+    size_t i = static_cast<size_t>(id);
+    if (!d_.live[i]) continue;
+    ScalarOp o = node(id).op;
+    if (divides_by_row_scalar(id)) {
+      size_t by = static_cast<size_t>(node(id).args[1]), slot = d_.live.size() + by;
+      if (memo_[by] >= 0 && memo_[slot] < 0) remember(slot, b_.scalar(ScalarOp::Reciprocal, std::array{memo_[by]}));
+    }
+    if (memo_[i] >= 0 || (d_.deps[i] & ~axes) || d_.stage[i] > known_ || o == ScalarOp::Const || o == ScalarOp::Index) continue;
+    if (o == ScalarOp::Reduce) continue; // known from its round on
+    value(id);
+  }
+}
+
+// Nodes of a large DAG that `root` needs are computed in order first, so that recursion stays shallow.
+void Lowering::prepare(ScalarId root) {
+  std::vector<char> needed(static_cast<size_t>(root) + 1);
+  needed.back() = 1;
+  for (ScalarId id = root; id >= 0; --id) {
+    if (!needed[static_cast<size_t>(id)] || is_kept_before(id)) continue;
+    for (ScalarId a : node(id).args)
+      if (d_.live[static_cast<size_t>(a)] && memo_[static_cast<size_t>(a)] < 0) needed[static_cast<size_t>(a)] = 1;
+  }
+  for (ScalarId id = 0; id < root; ++id) {
+    size_t i = static_cast<size_t>(id);
+    if (needed[i] && memo_[i] < 0) remember(i, compute(id));
+  }
+}
+
+ValueId Lowering::value(ScalarId id) {
+  size_t i = static_cast<size_t>(id);
+  if (memo_[i] >= 0) return memo_[i];
+  constexpr int kLarge = 256;
+  if (nest_.dag.size() > kLarge && !preparing_) {
+    preparing_ = true;
+    prepare(id);
+    preparing_ = false;
+  }
+  V v = compute(id);
+  remember(i, v);
+  return v;
+}
+
+ValueId Lowering::compute(ScalarId id) {
+  const ScalarNode& n = node(id);
+  if (is_kept_before(id)) return kept(id);
+  switch (n.op) {
+  case ScalarOp::Const: return is_float(n.dtype) ? b_.const_f(n.dtype, n.f) : b_.const_i(n.dtype, n.i);
+  case ScalarOp::Index:
+    return n.dtype == DType::Bool ? sizes_.condition(d_.sym[static_cast<size_t>(id)]) : sizes_.number(d_.sym[static_cast<size_t>(id)]);
+  case ScalarOp::Load: return load(id);
+  case ScalarOp::CheckBounds: return check_bounds(id);
+  case ScalarOp::Reduce: TESSERA_UNREACHABLE("a reduction is used before its round");
+  case ScalarOp::Cast: return b_.cast(value(n.args[0]), n.dtype);
+  case ScalarOp::Div:
+    if (divides_by_row_scalar(id)) return divide(id);
+    break;
+  default: break;
+  }
+  Values args;
+  for (ScalarId a : n.args) args.push_back(value(a));
+  return b_.scalar(n.op, args);
+}
+
+// x / s with s a result of the row's reductions, x varying along the row: softmax, norms. One reciprocal per row replaces a
+// division per element; docs/schedules.md says what that costs in accuracy and how to turn it off.
+bool Lowering::divides_by_row_scalar(ScalarId id) const {
+  const ScalarNode& n = node(id);
+  return !exact_division_ && n.op == ScalarOp::Div && n.dtype == DType::F32 && d_.row_varying(id) && !d_.row_varying(n.args[1]) &&
+         d_.stage[static_cast<size_t>(n.args[1])] > 0;
+}
+ValueId Lowering::divide(ScalarId id) {
+  V x = value(node(id).args[0]), s = value(node(id).args[1]);
+  size_t slot = d_.live.size() + static_cast<size_t>(node(id).args[1]);
+  if (memo_[slot] < 0) remember(slot, b_.scalar(ScalarOp::Reciprocal, std::array{s}));
+  return b_.scalar(ScalarOp::Mul, std::array{x, memo_[slot]});
+}
+
+ValueId Lowering::both(V a, V b) {
+  if (a < 0) return b;
+  if (b < 0) return a;
+  return b_.scalar(ScalarOp::And, std::array{a, b});
+}
+
+ValueId Lowering::offset_of(const Access& a) {
+  V offset = sizes_.number(a.offset);
+  for (const auto& [term, stride] : a.terms) offset = op(ScalarOp::Add, offset, op(ScalarOp::Mul, value(term), sizes_.number(stride)));
+  return offset;
+}
+
+ValueId Lowering::load(ScalarId id) {
+  const ScalarNode& n = node(id);
+  const Access& a = d_.loads[static_cast<size_t>(id)];
+  V mask = -1, offset = offset_of(a);
+  if (row_nonempty_ >= 0 && round_ < 0 && !d_.row_varying(id) && !outside_[static_cast<size_t>(id)]) mask = row_nonempty_;
+  for (const auto& [term, stride] : a.terms) {
+    // A dimension that may be empty has no element for a bad index to fall back to.
+    if (node(term).op != ScalarOp::CheckBounds) continue;
+    ScalarId extent = node(term).args[1];
+    auto sym = nest_.dag.as_sym(extent);
+    if (!sym || d_.env.range(*sym).lo < 1) mask = both(mask, b_.scalar(ScalarOp::Lt, std::array{sizes_.constant(0), value(extent)}));
+  }
+  if (a.predicate >= 0) mask = both(mask, value(a.predicate));
+  if (mask_ >= 0 && (is_tile(offset) || (mask >= 0 && is_tile(mask)))) mask = both(mask_, mask);
+  if (mask >= 0 && is_tile(mask)) offset = splat(offset, sizes_.lanes());
+  V v = b_.load(pointers_[static_cast<size_t>(a.buffer)], offset, mask);
+  auto stride = sizes_.tile_stride(a.offset);
+  bool moving = std::any_of(a.terms.begin(), a.terms.end(), [&](const auto& t) { return is_tile(value(t.first)); });
+  b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint = is_tile(offset) && stride && stride->is_const(1) && !moving;
+  return b_.cast(v, n.dtype);
+}
+
+int Lowering::site(ScalarId id) {
+  int& s = sites_[static_cast<size_t>(id)];
+  if (s >= 0) return s;
+  s = static_cast<int>(out_.report_sites.size());
+  std::string text = "index out of range [0, ";
+  auto extent = nest_.dag.as_sym(node(id).args[1]);
+  text += (extent ? extent->str() : "extent") + ")";
+  for (ScalarId u = 0; u < nest_.dag.size(); ++u) {
+    if (node(u).op != ScalarOp::Load || std::find(node(u).args.begin(), node(u).args.end(), id) == node(u).args.end()) continue;
+    const std::string& buffer = graph_.value(nest_.loads[static_cast<size_t>(node(u).operand)]).name;
+    if (!buffer.empty()) text += " of '" + buffer + "'";
+    break;
+  }
+  for (size_t i = 0; i < nest_.sources.size(); ++i) {
+    const Location& where = graph_.node(nest_.sources[i]).location;
+    if (!where.node.empty()) text += (text.find(" in ") == std::string::npos ? " in " : ", ") + where.node;
+  }
+  out_.report_sites.push_back(std::move(text));
+  return s;
+}
+
+bool Lowering::depends(ScalarId id, ScalarId on) const {
+  if (id <= on) return id == on;
+  std::vector<char> reached(static_cast<size_t>(id) + 1);
+  reached.back() = 1;
+  for (ScalarId x = id; x > on; --x)
+    if (reached[static_cast<size_t>(x)])
+      for (ScalarId a : node(x).args) reached[static_cast<size_t>(a)] = 1;
+  return reached[static_cast<size_t>(on)];
+}
+
+ValueId Lowering::check_bounds(ScalarId id) {
+  const ScalarNode& n = node(id);
+  V i = value(n.args[0]), extent = value(n.args[1]), zero = sizes_.constant(0);
+  V bad = b_.scalar(ScalarOp::Or, std::array{b_.scalar(ScalarOp::Lt, std::array{i, zero}), b_.scalar(ScalarOp::Ge, std::array{i, extent})});
+  int& round = reported_[static_cast<size_t>(id)];
+  if (round == -2) round = round_;
+  if (round == round_) { // a later round that computes it again need not tell again
+    V where = -1;
+    const auto& under = predicates_[static_cast<size_t>(id)];
+    bool always = always_[static_cast<size_t>(id)] || std::any_of(under.begin(), under.end(), [&](ScalarId p) { return depends(p, id); });
+    if (!always)
+      for (ScalarId p : under)
+        where = where < 0 ? value(p) : b_.scalar(ScalarOp::Or, std::array{where, value(p)});
+    if (row_nonempty_ >= 0 && round_ < 0 && !d_.row_varying(id) && !outside_[static_cast<size_t>(id)]) where = both(where, row_nonempty_);
+    if (mask_ >= 0 && (is_tile(bad) || (where >= 0 && is_tile(where)))) where = both(mask_, where);
+    b_.report_index(both(bad, where), site(id));
+  }
+  return b_.scalar(ScalarOp::Select, std::array{bad, zero, i});
+}
+
+// Kept values lie in row order with the tile axis last; where the tile runs across rows, a tile per row point.
+ValueId Lowering::scratch_offset() {
+  SymExpr at = 0;
+  for (size_t i : row_axes_) at = at * axis(i).extent + axis(i).var;
+  if (schedule_.kind == ScheduleKind::RowLoop) return sizes_.number(at);
+  return op(ScalarOp::Add, b_.range(sizes_.lanes()), op(ScalarOp::Mul, sizes_.number(at), sizes_.constant(wide_)));
+}
+ValueId Lowering::kept(ScalarId id) {
+  bool row = schedule_.kind == ScheduleKind::RowLoop;
+  V v = b_.load(scratch_[static_cast<size_t>(id)], scratch_offset(), row ? mask_ : -1);
+  b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint = true;
+  return v;
+}
+void Lowering::keep(ScalarId id) {
+  bool row = schedule_.kind == ScheduleKind::RowLoop;
+  b_.store(scratch_[static_cast<size_t>(id)], scratch_offset(), value(id), row ? mask_ : -1);
+  b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint = true;
+}
+
+void Lowering::store(size_t index, V v) {
+  const Access& a = d_.stores[index];
+  DType dtype = graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).dtype;
+  v = b_.cast(v, dtype);
+  V offset = offset_of(a);
+  if (is_tile(v)) offset = splat(offset, sizes_.lanes());
+  b_.store(pointers_[static_cast<size_t>(a.buffer)], offset, v, is_tile(offset) ? mask_ : -1);
+  auto stride = sizes_.tile_stride(a.offset);
+  b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint = is_tile(offset) && stride && stride->is_const(1);
+}
+
+} // namespace tessera
