@@ -33,6 +33,9 @@ llvm::Value* Emitter::cast(Value* v, DType from, DType to) {
     auto* r = b_.CreateSelect(b_.CreateFCmpUNO(f, f), quiet, rounded);
     return b_.CreateTrunc(r, target);
   }
+  // Half to integer and back through f32, exact in this range: the saturation limits of integers are no half values.
+  if (from == DType::F16 && !is_float(to) && to != DType::Bool) return cast(cast(v, DType::F16, DType::F32), DType::F32, to);
+  if (to == DType::F16 && !is_float(from)) return cast(cast(v, from, DType::F32), DType::F32, to);
   if (to == DType::Bool) return is_float(from) ? b_.CreateFCmpUNE(v, constant_like(v, 0)) : b_.CreateICmpNE(v, integer_like(v, 0));
   if (is_float(from) && is_float(to)) {
     if (from == DType::F64 && to == DType::F16) v = b_.CreateFPTrunc(v, target); // LLVM rounds once
