@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Installs the build into a scratch prefix and builds and runs a project against it.
+#   run.sh BUILD_DIRECTORY SOURCE_DIRECTORY MODEL
+set -euo pipefail
+work=$1/install-test
+rm -rf "$work"
+cmake --install "$1" --prefix "$work/prefix" >/dev/null
+cmake -S "$2/tests/install" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS=-fuse-ld=mold >/dev/null
+cmake --build "$work/build"
+LD_LIBRARY_PATH=$(dirname "$(find "$work/prefix" -name libtessera.so | head -1)") "$work/build/embed" "$3"
