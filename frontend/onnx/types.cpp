@@ -10,15 +10,15 @@ namespace {
 
 const char* kind_name(const proto::TypeProto& type) {
   switch (type.value_case()) {
-  case proto::TypeProto::kTensorType: return "tensor";
-  case proto::TypeProto::kSequenceType: return "sequence";
-  case proto::TypeProto::kMapType: return "map";
-  case proto::TypeProto::kOptionalType: return "optional";
-  case proto::TypeProto::kSparseTensorType: return "sparse tensor";
-  case proto::TypeProto::kOpaqueType: return "opaque value";
+  case proto::TypeProto::kTensorType: return "a tensor";
+  case proto::TypeProto::kSequenceType: return "a sequence";
+  case proto::TypeProto::kMapType: return "a map";
+  case proto::TypeProto::kOptionalType: return "an optional";
+  case proto::TypeProto::kSparseTensorType: return "a sparse tensor";
+  case proto::TypeProto::kOpaqueType: return "an opaque value";
   case proto::TypeProto::VALUE_NOT_SET: break;
   }
-  return "value without a type";
+  return "a value without a type";
 }
 
 std::string shown_dims(const proto::TensorShapeProto& shape) {
@@ -157,7 +157,7 @@ Result<TensorType> DimensionTable::input_type(const proto::ValueInfoProto& value
     return Diagnostic(ErrorCode::MalformedModel, where, what + " has no type");
   if (!type.has_tensor_type())
     return Diagnostic(ErrorCode::UnsupportedType, where,
-                      what + " is a " + kind_name(type) + "; only tensors are supported");
+                      what + " is " + kind_name(type) + "; only tensors are supported");
   TensorType out;
   TESSERA_ASSIGN(out.dtype, element_type(type.tensor_type().elem_type(), where, what));
   auto given = options_.input_shapes.find(value.name());

@@ -18,6 +18,12 @@ Diagnostic bad(const Location& where, const std::string& what, const std::string
   return {ErrorCode::BadWeights, where, what + " " + message};
 }
 
+// A weight whose type is known and whose data is not there.
+Result<Tensor> without_data(DType dtype, Dims dims, int64_t bytes) {
+  if (bytes == 0) return Tensor::create(dtype, std::move(dims));
+  return Tensor::view(dtype, std::move(dims), {nullptr, nullptr, static_cast<size_t>(bytes)});
+}
+
 std::string quoted(const std::string& name) { return "tensor '" + name + "'"; }
 
 // The real path with a '/' at the end; empty where there is none.
@@ -208,7 +214,7 @@ Result<Tensor> WeightLoader::from_external(const proto::TensorProto& tensor, DTy
     return bad(where, what,
                "needs " + std::to_string(need) + " bytes, and its external data has " + std::to_string(*length));
   TESSERA_ASSIGN(External external, open_external(location, where, what));
-  if (external.file == nullptr) return Tensor::view(dtype, std::move(dims), {});
+  if (external.file == nullptr) return without_data(dtype, std::move(dims), bytes);
   auto all = external.file->bytes();
   if (offset > all.size() || need > all.size() - offset)
     return bad(where, what,
@@ -253,7 +259,7 @@ Result<Tensor> WeightLoader::load(const proto::TensorProto& tensor, const Locati
   bool packed = dtype != DType::String && info(dtype).bits < 8;
   int64_t want = packed ? bytes : count * field.per_element, have = entries_in(tensor, field.kind);
   if (have == 0 && want != 0) {
-    if (allow_missing_ && dtype != DType::String) return Tensor::view(dtype, std::move(dims), {});
+    if (allow_missing_ && dtype != DType::String) return without_data(dtype, std::move(dims), bytes);
     return bad(where, what,
                "has no data; " + std::to_string(count) + " elements of " + std::string(name(dtype)) +
                    " are expected as raw_data or " + field.name);
