@@ -1,0 +1,55 @@
+#include "runtime/guards.h"
+
+namespace tessera {
+
+Result<GuardSet> GuardSet::compile(const ShapeEnv& env, std::span<const SymExpr> slots) {
+  GuardSet set;
+  set.slots_.assign(slots.begin(), slots.end());
+  set.program_ = SymProgram(slots);
+  auto add = [&](Guard guard) -> Status {
+    int r = set.program_.add(guard.condition);
+    if (set.program_.has_unbound(r)) {
+      r = set.program_.add(guard.condition.substitute(env.substitutions()));
+      if (set.program_.has_unbound(r))
+        return Diagnostic(ErrorCode::Internal, guard.where, "guard " + guard.condition.str() + " is over a size that no input and no step defines");
+    }
+    set.guards_.push_back(std::move(guard));
+    set.registers_.push_back(r);
+    return {};
+  };
+  for (const auto& guard : env.guards()) TESSERA_TRY(add(guard));
+  // Facts come last: those that follow from a guard are then reported as that guard.
+  for (const auto& s : slots) {
+    auto range = env.range(s);
+    auto text = "what the model declares of '" + s.symbol_name() + "'";
+    if (range.lo > 0) TESSERA_TRY(add({sym_le(SymExpr(range.lo), s), GuardClass::Required, text, {}}));
+    if (range.hi < kSymMax) TESSERA_TRY(add({sym_le(s, SymExpr(range.hi)), GuardClass::Required, text, {}}));
+    if (auto d = env.divisor(s); d > 1) TESSERA_TRY(add({sym_eq(mod(s, SymExpr(d)), 0), GuardClass::Required, text, {}}));
+  }
+  return set;
+}
+
+int GuardSet::check(std::span<const int64_t> values, const std::vector<bool>& bound, SymProgram::State& state) const {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    state.value[i] = values[i];
+    state.fault[i] = bound[i] ? SymFault::None : SymFault::Unbound;
+  }
+  program_.run(state);
+  for (size_t g = 0; g < registers_.size(); ++g) {
+    auto r = static_cast<size_t>(registers_[g]);
+    if (state.fault[r] == SymFault::Unbound) continue;
+    // A condition that cannot be computed (overflow, division by zero) does not hold.
+    if (state.fault[r] != SymFault::None || state.value[r] == 0) return static_cast<int>(g);
+  }
+  return -1;
+}
+
+GuardMiss GuardSet::explain(int guard, std::span<const int64_t> values, const std::vector<bool>& bound) const {
+  const auto& g = guards_[static_cast<size_t>(guard)];
+  GuardMiss miss{g.condition.str(), g.reason, g.where.str(), {}};
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (bound[i]) miss.sizes.emplace(slots_[i].symbol_name(), values[i]);
+  return miss;
+}
+
+} // namespace tessera

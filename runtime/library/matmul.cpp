@@ -1,0 +1,315 @@
+// c = a b through dnnl_sgemm, one call per block of the result.
+//
+// A constant b is repacked once into panels of up to 384 columns ([K, width] each, dense): a panel stays in L2 while the rows pass by,
+// and narrow panels are faster than one wide strided matrix (docs/runtime.md has the numbers). Batch dimensions over which b does not
+// change are folded into the rows. Whatever sgemm cannot address (no unit stride) is packed into scratch by the task that needs it.
+#include "runtime/library/blocks.h"
+#include "runtime/library/call.h"
+#include "runtime/library/strided_copy.h"
+#include <algorithm>
+#include <cstring>
+#include <oneapi/dnnl/dnnl.h>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kColumnUnit = 48;            // columns that the sgemm kernel takes at a time
+constexpr int64_t kPanelUnits = 8;             // 384 columns
+constexpr int64_t kEpilogueBlock = 64 << 10;   // elements: 256 KB
+constexpr int64_t kRowsWithoutEpilogue = 512;
+
+// Widths of panels are whole units, as equal as can be; an even number of them, for two threads.
+struct Panels {
+  int64_t n = 0, units = 0, count = 0;
+  explicit Panels(int64_t columns) : n(columns), units((columns + kColumnUnit - 1) / kColumnUnit) {
+    count = std::max<int64_t>(1, (units + kPanelUnits - 1) / kPanelUnits);
+    if (count % 2 == 1 && units >= 4) ++count;
+  }
+  [[nodiscard]] int64_t begin(int64_t p) const { return std::min(n, units * p / count * kColumnUnit); }
+};
+
+// A matrix somewhere: row stride, column stride.
+struct Matrix { int64_t rs = 0, cs = 0; };
+
+// How sgemm takes a matrix: as it is ('N', unit column stride) or transposed ('T', unit row stride). 0: not at all.
+struct Address { char op = 0; int64_t ld = 0; };
+Address address(const Matrix& m, int64_t rows, int64_t columns) {
+  if ((m.cs == 1 || columns == 1) && (rows == 1 || m.rs >= columns)) return {'N', rows == 1 ? columns : m.rs};
+  if ((m.rs == 1 || rows == 1) && (columns == 1 || m.cs >= rows)) return {'T', columns == 1 ? rows : m.cs};
+  return {};
+}
+
+struct Task {
+  int64_t a = 0, b = 0, c = 0; // element offsets; b: into the packed weights when there are any
+  int64_t m = 0, n = 0;
+  int64_t b_stride = 0;        // packed: row stride of the panel
+};
+
+class MatmulPlan final : public LibraryPlan {
+public:
+  void run(const LibraryRun& r) const override {
+    struct Frame { const MatmulPlan* plan; const LibraryRun* run; const float *a, *b; float* c; } frame{};
+    frame.plan = this;
+    frame.run = &r;
+    frame.a = static_cast<const float*>(r.pointers[a_buffer]) + a_offset;
+    frame.b = packed ? reinterpret_cast<const float*>(packed->data()) : static_cast<const float*>(r.pointers[b_buffer]) + b_offset;
+    frame.c = static_cast<float*>(r.pointers[c_buffer]) + c_offset;
+    r.pool->parallel_for(static_cast<int64_t>(tasks.size()), grain, [&frame](int64_t begin, int64_t end, int worker) {
+      for (int64_t t = begin; t < end; ++t) {
+        frame.plan->block(frame.plan->tasks[static_cast<size_t>(t)], *frame.run, frame.a, frame.b, frame.c, worker);
+        frame.plan->finish(*frame.run, t, worker);
+      }
+    });
+  }
+
+  void block(const Task& t, const LibraryRun& r, const float* a, const float* b, float* c, int worker) const {
+    a += t.a;
+    b += t.b;
+    c += t.c;
+    auto* scratch = reinterpret_cast<float*>(r.worker_scratch[worker]);
+    Matrix ma = a_matrix, mb = packed ? Matrix{t.b_stride, 1} : b_matrix, mc = c_matrix;
+    auto pack = [&](const float*& p, Matrix& m, int64_t rows, int64_t columns, int64_t at) {
+      int64_t dims[] = {rows, columns}, to[] = {columns, 1}, from[] = {m.rs, m.cs};
+      strided_copy(scratch + at, p, dims, to, from);
+      p = scratch + at;
+      m = {columns, 1};
+    };
+    if (pack_a) pack(a, ma, t.m, k, 0);
+    if (pack_b) pack(b, mb, k, t.n, a_scratch);
+    float* out = c;
+    if (stage_c) {
+      out = scratch + a_scratch + b_scratch;
+      mc = {t.n, 1};
+    }
+    if (k == 0) {
+      for (int64_t i = 0; i < t.m; ++i)
+        for (int64_t j = 0; j < t.n; ++j) out[i * mc.rs + j * mc.cs] = 0;
+    } else {
+      auto status = gemm(t.m, t.n, a, ma, b, mb, out, mc);
+      if (status != dnnl_success) r.failure->store(static_cast<int>(status), std::memory_order_relaxed);
+    }
+    if (stage_c) {
+      int64_t dims[] = {t.m, t.n}, to[] = {c_matrix.rs, c_matrix.cs}, from[] = {t.n, 1};
+      strided_copy(c, out, dims, to, from);
+    }
+  }
+
+  dnnl_status_t gemm(int64_t m, int64_t n, const float* a, Matrix ma, const float* b, Matrix mb, float* c, Matrix mc) const {
+    auto result = address(mc, m, n);
+    if (result.op == 'T') { // the transposed product: c' = b' a'
+      auto left = address({mb.cs, mb.rs}, n, k), right = address({ma.cs, ma.rs}, k, m);
+      return dnnl_sgemm(left.op, right.op, n, m, k, 1.0f, b, left.ld, a, right.ld, 0.0f, c, result.ld);
+    }
+    auto left = address(ma, m, k), right = address(mb, k, n);
+    return dnnl_sgemm(left.op, right.op, m, n, k, 1.0f, a, left.ld, b, right.ld, 0.0f, c, result.ld);
+  }
+
+  std::vector<Task> tasks; // task t computes box t
+  int64_t grain = 1, k = 0;
+  BufferId a_buffer = -1, b_buffer = -1, c_buffer = -1;
+  int64_t a_offset = 0, b_offset = 0, c_offset = 0;
+  Matrix a_matrix, b_matrix, c_matrix;
+  std::shared_ptr<const PackedWeight> packed;
+  bool pack_a = false, pack_b = false, stage_c = false;
+  int64_t a_scratch = 0, b_scratch = 0; // floats
+};
+
+struct Batch { int64_t size, a, b, c; };
+
+// A part of packing is a stretch of rows of one panel, so that several threads work on one big weight.
+constexpr int64_t kPartRows = 1024;
+
+Result<std::shared_ptr<const PackedWeight>> want_panels(PackRequests& packs, const Operand& b, int64_t k, int64_t n, Matrix m) {
+  Panels panels(n);
+  PackRequests::Job job;
+  job.key = "panels " + std::to_string(b.offset) + " " + std::to_string(k) + "x" + std::to_string(n) + " " + std::to_string(m.rs) + "," + std::to_string(m.cs);
+  job.bytes = static_cast<size_t>(k * n) * sizeof(float);
+  int64_t stretches = (k + kPartRows - 1) / kPartRows;
+  job.parts = static_cast<int>(panels.count * stretches);
+  job.only_reader = b.sole_reader;
+  job.fill = [panels, k, m, stretches, offset = b.offset](std::byte* to, const std::byte* from, int part) {
+    int64_t p = part / stretches, row = part % stretches * kPartRows;
+    int64_t begin = panels.begin(p), width = panels.begin(p + 1) - begin;
+    int64_t dims[] = {std::min(kPartRows, k - row), width}, target[] = {width, 1}, source[] = {m.rs, m.cs};
+    strided_copy(reinterpret_cast<float*>(to) + begin * k + row * width,
+                 reinterpret_cast<const float*>(from) + offset + begin * m.cs + row * m.rs, dims, target, source);
+    return true;
+  };
+  return packs.want(*b.constant, std::move(job));
+}
+
+int64_t round64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+} // namespace
+
+Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, const Operand& a, const Operand& b, const Operand& c) {
+  auto contradiction = [&](const char* what) { return Diagnostic(ErrorCode::Internal, "product '" + context.name + "': " + what); };
+  size_t rank = c.shape.size();
+  if (rank < 2 || a.shape.size() < 2 || b.shape.size() < 2 || a.shape.size() > rank || b.shape.size() > rank) return contradiction("ranks of the operands");
+  int64_t m = c.shape[rank - 2], n = c.shape[rank - 1], k = a.shape.back();
+  if (a.shape[a.shape.size() - 2] != m || b.shape[b.shape.size() - 2] != k || b.shape.back() != n) return contradiction("inner sizes of the operands");
+
+  auto plan = std::make_unique<MatmulPlan>();
+  plan->rank = static_cast<int>(rank);
+  plan->k = k;
+  plan->a_buffer = a.buffer;
+  plan->b_buffer = b.buffer;
+  plan->c_buffer = c.buffer;
+  plan->a_offset = a.offset;
+  plan->b_offset = b.offset;
+  plan->c_offset = c.offset;
+  auto matrix = [](const Operand& o) { return Matrix{o.strides[o.strides.size() - 2], o.strides.back()}; };
+  Matrix ma = matrix(a), mb = matrix(b), mc = matrix(c);
+
+  std::vector<Batch> batch(rank - 2);
+  for (size_t d = 0; d + 2 < rank; ++d) {
+    auto stride = [&](const Operand& o) -> int64_t {
+      size_t missing = rank - o.shape.size();
+      if (d < missing) return 0;
+      return o.shape[d - missing] == 1 ? 0 : o.strides[d - missing];
+    };
+    for (const Operand* o : {&a, &b}) {
+      size_t missing = rank - o->shape.size();
+      if (d >= missing && o->shape[d - missing] != c.shape[d] && o->shape[d - missing] != 1) return contradiction("batch sizes of the operands");
+    }
+    batch[d] = {c.shape[d], stride(a), stride(b), c.shape[d] == 1 ? 0 : c.strides[d]};
+  }
+  if (m == 0 || n == 0 || std::any_of(batch.begin(), batch.end(), [](const Batch& d) { return d.size == 0; })) return std::unique_ptr<LibraryPlan>(std::move(plan));
+
+  // Fold the innermost batch dimensions into the rows where b stays the same and rows go on at the same distance.
+  size_t outer = batch.size();
+  int64_t rows = m;
+  for (; outer > 0; --outer) {
+    const auto& d = batch[outer - 1];
+    if (d.size == 1) continue;
+    if (d.b != 0) break;
+    if (rows == 1) {
+      ma.rs = d.a;
+      mc.rs = d.c;
+    } else if (d.a != rows * ma.rs || d.c != rows * mc.rs) {
+      break;
+    }
+    rows *= d.size;
+  }
+  plan->a_matrix = ma;
+  plan->b_matrix = mb;
+  plan->c_matrix = mc;
+
+  bool b_varies = std::any_of(batch.begin(), batch.end(), [](const Batch& d) { return d.b != 0; });
+  bool panels_wanted = b.constant && b.constant->defined() && !b_varies && k > 0;
+  Panels panels(n);
+  if (panels_wanted) {
+    TESSERA_ASSIGN(plan->packed, want_panels(*context.packs, b, k, n, mb));
+  }
+
+  // Columns: the panels, or pieces of about 384 when there are many columns and an epilogue or idle threads want smaller blocks.
+  int64_t outer_count = 1;
+  for (size_t d = 0; d < outer; ++d) outer_count *= batch[d].size;
+  std::vector<int64_t> column_cuts;
+  auto cut_columns = [&](int64_t pieces) {
+    column_cuts.clear();
+    int64_t units = (n + kColumnUnit - 1) / kColumnUnit;
+    for (int64_t p = 0; p <= pieces; ++p) column_cuts.push_back(std::min(n, units * p / pieces * kColumnUnit));
+  };
+  if (panels_wanted) {
+    for (int64_t p = 0; p <= panels.count; ++p) column_cuts.push_back(panels.begin(p));
+  } else {
+    int64_t units = (n + kColumnUnit - 1) / kColumnUnit, pieces = context.has_epilogue ? (units + kPanelUnits - 1) / kPanelUnits : 1;
+    int64_t blocks = outer_count * ((rows + 63) / 64);
+    if (blocks < context.threads && units > 1) pieces = std::max(pieces, std::min(units, static_cast<int64_t>(context.threads)));
+    cut_columns(pieces);
+  }
+  auto pieces = static_cast<int64_t>(column_cuts.size()) - 1;
+  int64_t width = 1;
+  for (int64_t p = 0; p < pieces; ++p) width = std::max(width, column_cuts[static_cast<size_t>(p) + 1] - column_cuts[static_cast<size_t>(p)]);
+
+  // Rows of a block. Smaller blocks where the tasks would not come out even, down to 32 rows.
+  std::vector<int64_t> row_dims;
+  for (size_t d = outer; d < batch.size(); ++d) row_dims.push_back(batch[d].size);
+  row_dims.push_back(m);
+  int64_t target = context.has_epilogue ? std::max<int64_t>(16, kEpilogueBlock / width) : kRowsWithoutEpilogue;
+  if (target > 48) target = target / 16 * 16;
+  auto uneven = [&](int64_t blocks) {
+    int64_t tasks = outer_count * pieces * blocks, rounds = (tasks + context.threads - 1) / context.threads;
+    return static_cast<double>(rounds * context.threads) / static_cast<double>(tasks);
+  };
+  auto blocks = cut_into_blocks(row_dims, target, 1);
+  while (target > 32 && uneven(static_cast<int64_t>(blocks.size())) > 1.1) {
+    target /= 2;
+    auto finer = cut_into_blocks(row_dims, target, 1);
+    if (uneven(static_cast<int64_t>(finer.size())) < uneven(static_cast<int64_t>(blocks.size()))) blocks = std::move(finer);
+  }
+
+  int64_t block_rows = 1;
+  for (const auto& b1 : blocks) block_rows = std::max(block_rows, b1.flat_count);
+  bool a_addressable = true, b_addressable = true;
+  for (const auto& block : blocks) {
+    a_addressable = a_addressable && address(ma, block.flat_count, std::max<int64_t>(k, 1)).op;
+    plan->stage_c = plan->stage_c || !address(mc, block.flat_count, width).op;
+  }
+  for (int64_t p = 0; p < pieces && !plan->packed; ++p)
+    b_addressable = b_addressable && address(mb, std::max<int64_t>(k, 1), column_cuts[static_cast<size_t>(p) + 1] - column_cuts[static_cast<size_t>(p)]).op;
+  // A last block of one row or column can be addressed more freely than others; what any block needs, all do.
+  for (const auto& block : blocks)
+    for (int64_t p = 0; p < pieces; ++p)
+      plan->stage_c = plan->stage_c || !address(mc, block.flat_count, column_cuts[static_cast<size_t>(p) + 1] - column_cuts[static_cast<size_t>(p)]).op;
+  plan->pack_a = !a_addressable;
+  plan->pack_b = !b_addressable;
+  auto floats = [](int64_t count) { return round64(count * 4) / 4; };
+  if (plan->pack_a) plan->a_scratch = floats(block_rows * k);
+  if (plan->pack_b) plan->b_scratch = floats(k * width);
+  plan->worker_scratch = (plan->a_scratch + plan->b_scratch + (plan->stage_c ? floats(block_rows * width) : 0)) * 4;
+
+  // Tasks: what is bigger, panels or rows, changes slowest, so that it is read once.
+  bool columns_first = n > rows;
+  std::vector<int64_t> index(outer, 0), begin(rank), count(rank);
+  auto emit = [&](const Block& block, int64_t p) {
+    int64_t c0 = column_cuts[static_cast<size_t>(p)], w = column_cuts[static_cast<size_t>(p) + 1] - c0;
+    Task t;
+    for (size_t d = 0; d < outer; ++d) {
+      t.a += index[d] * batch[d].a;
+      t.b += index[d] * batch[d].b;
+      t.c += index[d] * batch[d].c;
+      begin[d] = index[d];
+      count[d] = 1;
+    }
+    t.a += block.flat_begin * ma.rs;
+    t.c += block.flat_begin * mc.rs + c0 * mc.cs;
+    if (plan->packed) {
+      t.b = c0 * k;
+      t.b_stride = w;
+    } else {
+      t.b += c0 * mb.cs;
+    }
+    t.m = block.flat_count;
+    t.n = w;
+    for (size_t d = 0; d < row_dims.size(); ++d) {
+      begin[outer + d] = block.begin[d];
+      count[outer + d] = block.count[d];
+    }
+    begin[rank - 1] = c0;
+    count[rank - 1] = w;
+    plan->tasks.push_back(t);
+    plan->add_box(begin, count);
+  };
+  for (int64_t o = 0; o < outer_count; ++o) {
+    if (columns_first) {
+      for (int64_t p = 0; p < pieces; ++p)
+        for (const auto& block : blocks) emit(block, p);
+    } else {
+      for (const auto& block : blocks)
+        for (int64_t p = 0; p < pieces; ++p) emit(block, p);
+    }
+    for (size_t d = outer; d-- > 0;) {
+      if (++index[d] < batch[d].size) break;
+      index[d] = 0;
+    }
+  }
+  // A chunk is worth handing to another core from a few microseconds on: 100 GFLOP/s, or 10 GB/s of weights.
+  double us = std::max(2e-5 * static_cast<double>(block_rows) * static_cast<double>(width) * static_cast<double>(std::max<int64_t>(k, 1)),
+                       4e-4 * static_cast<double>(width) * static_cast<double>(std::max<int64_t>(k, 1)));
+  plan->grain = std::max<int64_t>(1, static_cast<int64_t>(3.0 / std::max(us, 1e-3)));
+  return std::unique_ptr<LibraryPlan>(std::move(plan));
+}
+
+} // namespace tessera

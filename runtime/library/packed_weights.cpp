@@ -1,0 +1,80 @@
+#include "runtime/library/packed_weights.h"
+#include <algorithm>
+#include <map>
+
+namespace tessera {
+namespace {
+struct Registry {
+  std::mutex mutex;
+  std::map<std::pair<const std::byte*, std::string>, std::weak_ptr<PackedWeight>> packs;
+};
+Registry& registry() {
+  static Registry r;
+  return r;
+}
+} // namespace
+
+Result<std::shared_ptr<const PackedWeight>> PackRequests::want(const Tensor& source, Job job) {
+  auto& all = registry();
+  std::shared_ptr<PackedWeight> found;
+  bool fresh = false;
+  {
+    std::lock_guard lock(all.mutex);
+    auto& entry = all.packs[{source.data(), job.key}];
+    found = entry.lock();
+    if (!found) {
+      found = std::make_shared<PackedWeight>();
+      TESSERA_ASSIGN(found->block_, allocate_bytes(job.bytes));
+      found->data_ = found->block_.get();
+      found->bytes_ = job.bytes;
+      found->source_ = source.owner();
+      entry = found;
+      fresh = true;
+      if (all.packs.size() % 256 == 0) std::erase_if(all.packs, [](const auto& e) { return e.second.expired(); });
+    }
+  }
+  std::lock_guard lock(mutex_);
+  if (fresh) mine_.push_back({found, source, std::move(job)});
+  else others_.push_back(found);
+  return std::shared_ptr<const PackedWeight>(found);
+}
+
+Status PackRequests::build(ThreadPool& pool) {
+  struct Part { size_t pending; int part; };
+  std::vector<Part> parts;
+  // Largest first would balance better; in order of asking keeps the pages that are resident at a time few and in file order.
+  std::vector<std::unique_ptr<std::atomic<int>>> left;
+  std::optional<MappedRegions> regions;
+  for (size_t i = 0; i < mine_.size(); ++i) {
+    left.push_back(std::make_unique<std::atomic<int>>(mine_[i].job.parts));
+    for (int p = 0; p < mine_[i].job.parts; ++p) parts.push_back({i, p});
+    built_bytes_ += static_cast<int64_t>(mine_[i].job.bytes);
+    if (mine_[i].job.only_reader && !regions) regions = MappedRegions::of_this_process();
+  }
+  auto body = [&](int64_t begin, int64_t end, int) {
+    for (int64_t k = begin; k < end; ++k) {
+      auto [i, p] = parts[static_cast<size_t>(k)];
+      auto& m = mine_[i];
+      if (!m.job.fill(m.pack->block_.get(), m.source.data(), p)) m.pack->state_.store(PackedWeight::Failed);
+      if (left[i]->fetch_sub(1) == 1 && m.job.only_reader) regions->release(m.source.data(), m.source.bytes());
+    }
+  };
+  pool.parallel_for(static_cast<int64_t>(parts.size()), 1, body);
+  bool failed = false;
+  for (auto& m : mine_) {
+    int building = PackedWeight::Building;
+    m.pack->state_.compare_exchange_strong(building, PackedWeight::Ready);
+    m.pack->state_.notify_all();
+    failed = failed || m.pack->state_.load() == PackedWeight::Failed;
+  }
+  mine_.clear();
+  for (auto& o : others_) {
+    o->state_.wait(PackedWeight::Building);
+    failed = failed || o->state_.load() == PackedWeight::Failed;
+  }
+  others_.clear();
+  if (failed) return Diagnostic(ErrorCode::DeviceError, "oneDNN could not reorder weights");
+  return {};
+}
+
+} // namespace tessera

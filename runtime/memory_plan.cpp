@@ -1,0 +1,234 @@
+#include "runtime/memory_plan.h"
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMaxArena = int64_t{1} << 56;
+constexpr size_t kGreedyLimit = 1536; // slots; above, only the near-linear placement
+
+int64_t aligned(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
+
+// Buffers that share memory by taking it over from each other.
+struct Slot { int64_t bytes = 0; int first = 0, last = 0; int64_t offset = 0; };
+
+int64_t place_by_size(std::vector<Slot>& slots) {
+  std::vector<size_t> order(slots.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    if (slots[a].bytes != slots[b].bytes) return slots[a].bytes > slots[b].bytes;
+    return slots[a].last - slots[a].first > slots[b].last - slots[b].first; // of equal size, the one that lives longer
+  });
+  std::vector<const Slot*> placed; // by offset
+  int64_t total = 0;
+  for (size_t i : order) {
+    auto& s = slots[i];
+    int64_t best = -1, best_gap = 0, end = 0;
+    for (const Slot* p : placed) {
+      if (p->last < s.first || s.last < p->first) continue;
+      int64_t gap = p->offset - end;
+      if (gap >= s.bytes && (best < 0 || gap < best_gap)) {
+        best = end;
+        best_gap = gap;
+      }
+      end = std::max(end, p->offset + p->bytes);
+    }
+    s.offset = best >= 0 ? best : end;
+    total = std::max(total, s.offset + s.bytes);
+    auto at = std::upper_bound(placed.begin(), placed.end(), &s, [](const Slot* a, const Slot* b) { return a->offset < b->offset; });
+    placed.insert(at, &s);
+  }
+  return total;
+}
+
+// Free ranges of an arena that grows at its end; both orders are kept so that every operation is logarithmic.
+class FreeList {
+public:
+  int64_t take(int64_t bytes) {
+    auto it = by_size_.lower_bound({bytes, -1});
+    if (it != by_size_.end()) {
+      auto [size, offset] = *it;
+      erase(offset, size);
+      if (size > bytes) insert(offset + bytes, size - bytes);
+      return offset;
+    }
+    // Nothing fits: grow, from the free range that touches the end when there is one.
+    int64_t offset = end_;
+    if (auto last = by_offset_.empty() ? by_offset_.end() : std::prev(by_offset_.end());
+        last != by_offset_.end() && last->first + last->second == end_) {
+      offset = last->first;
+      erase(last->first, last->second);
+    }
+    end_ = offset + bytes;
+    return offset;
+  }
+  void give(int64_t offset, int64_t bytes) {
+    if (bytes == 0) return;
+    auto next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.end() && offset + bytes == next->first) {
+      bytes += next->second;
+      erase(next->first, next->second);
+    }
+    auto after = by_offset_.lower_bound(offset);
+    if (after != by_offset_.begin()) {
+      auto before = std::prev(after);
+      if (before->first + before->second == offset) {
+        offset = before->first;
+        bytes += before->second;
+        erase(before->first, before->second);
+      }
+    }
+    insert(offset, bytes);
+  }
+  [[nodiscard]] int64_t end() const { return end_; }
+
+private:
+  void insert(int64_t offset, int64_t bytes) {
+    by_offset_.emplace(offset, bytes);
+    by_size_.emplace(bytes, offset);
+  }
+  void erase(int64_t offset, int64_t bytes) {
+    by_offset_.erase(offset);
+    by_size_.erase({bytes, offset});
+  }
+  std::map<int64_t, int64_t> by_offset_;
+  std::set<std::pair<int64_t, int64_t>> by_size_;
+  int64_t end_ = 0;
+};
+
+int64_t place_by_time(std::vector<Slot>& slots) {
+  std::vector<size_t> starts(slots.size()), ends;
+  std::iota(starts.begin(), starts.end(), size_t{0});
+  ends = starts;
+  std::stable_sort(starts.begin(), starts.end(), [&](size_t a, size_t b) {
+    return slots[a].first != slots[b].first ? slots[a].first < slots[b].first : slots[a].bytes > slots[b].bytes;
+  });
+  std::stable_sort(ends.begin(), ends.end(), [&](size_t a, size_t b) { return slots[a].last < slots[b].last; });
+  FreeList free;
+  size_t ended = 0;
+  for (size_t i : starts) {
+    for (; ended < ends.size() && slots[ends[ended]].last < slots[i].first; ++ended) free.give(slots[ends[ended]].offset, slots[ends[ended]].bytes);
+    slots[i].offset = slots[i].bytes == 0 ? 0 : free.take(slots[i].bytes);
+  }
+  return free.end();
+}
+
+int64_t most_live(const std::vector<Slot>& slots) {
+  std::map<int, int64_t> change;
+  for (const auto& s : slots) {
+    change[s.first] += s.bytes;
+    change[s.last + 1] -= s.bytes;
+  }
+  int64_t live = 0, most = 0;
+  for (auto [step, delta] : change) most = std::max(most, live += delta);
+  return most;
+}
+
+} // namespace
+
+Result<MemoryPlan> plan_memory(std::span<const PlannedBuffer> buffers) {
+  std::vector<int> slot_of(buffers.size(), -1);
+  std::vector<Slot> slots;
+  // A buffer follows the chain of those whose memory it takes over; only the first taker of each is granted it.
+  std::vector<size_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return buffers[a].first < buffers[b].first; });
+  std::vector<bool> taken(buffers.size(), false);
+  // Within one step a taker may be numbered before what it takes over: sources of the same step go first.
+  std::vector<size_t> chain;
+  auto assign = [&](size_t start) {
+    chain.clear();
+    for (size_t i = start; slot_of[i] < 0;) {
+      chain.push_back(i);
+      int from = buffers[i].in_place_of;
+      bool usable = from >= 0 && static_cast<size_t>(from) < buffers.size() && chain.size() <= buffers.size() &&
+                    buffers[static_cast<size_t>(from)].last == buffers[i].first && buffers[static_cast<size_t>(from)].first <= buffers[i].first;
+      if (!usable) break;
+      i = static_cast<size_t>(from);
+    }
+    for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
+      const auto& b = buffers[*it];
+      if (slot_of[*it] >= 0) continue; // a cycle of takers: broken where it was entered
+      auto from = static_cast<size_t>(b.in_place_of);
+      bool usable = b.in_place_of >= 0 && from < buffers.size() && slot_of[from] >= 0 && !taken[from] && buffers[from].last == b.first &&
+                    buffers[from].first <= b.first && slots[static_cast<size_t>(slot_of[from])].last == b.first;
+      if (usable) {
+        taken[from] = true;
+        slot_of[*it] = slot_of[from];
+        auto& s = slots[static_cast<size_t>(slot_of[from])];
+        s.bytes = std::max(s.bytes, aligned(b.bytes));
+        s.last = std::max(s.last, b.last);
+      } else {
+        slot_of[*it] = static_cast<int>(slots.size());
+        slots.push_back({aligned(b.bytes), b.first, b.last, 0});
+      }
+    }
+  };
+  int64_t sum = 0;
+  for (size_t i : order) {
+    if (buffers[i].bytes > kMaxArena - sum) return Diagnostic(ErrorCode::SizeOverflow, "the intermediate results of this shape exceed the address space");
+    sum += aligned(buffers[i].bytes);
+    assign(i);
+  }
+  MemoryPlan plan;
+  plan.lower_bound = most_live(slots);
+  plan.bytes = place_by_time(slots);
+  if (slots.size() <= kGreedyLimit && plan.bytes > plan.lower_bound) {
+    auto other = slots;
+    if (int64_t bytes = place_by_size(other); bytes < plan.bytes) {
+      plan.bytes = bytes;
+      slots = std::move(other);
+    }
+  }
+  plan.offsets.reserve(buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i) plan.offsets.push_back(slots[static_cast<size_t>(slot_of[i])].offset);
+  return plan;
+}
+
+std::vector<LiveBytes> symbolic_live_bytes(const Executable& executable) {
+  // Memory that is taken over counts once, for the whole chain of takers.
+  auto count = executable.buffers.size();
+  std::vector<int> last(count);
+  for (size_t i = 0; i < count; ++i) last[i] = executable.buffers[i].last_step;
+  auto is_taker = [&](const BufferInfo& b) { return b.in_place_of >= 0 && static_cast<size_t>(b.in_place_of) < count; };
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) { return executable.buffers[x].first_step > executable.buffers[y].first_step; });
+  for (size_t i : order)
+    if (const auto& b = executable.buffers[i]; is_taker(b) && b.kind == BufferInfo::Kind::Temporary)
+      last[static_cast<size_t>(b.in_place_of)] = std::max(last[static_cast<size_t>(b.in_place_of)], last[i]);
+  auto steps = static_cast<int>(executable.steps.size());
+  std::vector<std::vector<std::pair<int, SymExpr>>> change(executable.steps.size() + 1); // +bytes at the first step, -bytes after the last
+  for (size_t i = 0; i < count; ++i) {
+    const auto& b = executable.buffers[i];
+    if (b.kind != BufferInfo::Kind::Temporary || b.last_step < b.first_step || is_taker(b)) continue;
+    int64_t bits = info(b.dtype).bits;
+    SymExpr bytes = bits % 8 == 0 ? product(b.shape) * SymExpr(bits / 8) : ceildiv(product(b.shape) * SymExpr(bits), 8);
+    change[static_cast<size_t>(std::clamp(b.first_step, 0, steps))].emplace_back(1, bytes);
+    change[static_cast<size_t>(std::clamp(last[i] + 1, 0, steps))].emplace_back(-1, bytes);
+  }
+  std::vector<LiveBytes> live;
+  std::set<SymExpr> seen;
+  SymExpr now = 0;
+  for (size_t s = 0; s < executable.steps.size(); ++s) {
+    for (auto& [sign, bytes] : change[s]) now = sign > 0 ? now + bytes : now - bytes;
+    if (!now.is_const(0) && seen.insert(now).second) live.push_back({static_cast<int>(s), now});
+  }
+  // Of many candidates keep those that are not below another one for certain.
+  constexpr size_t kCompared = 48;
+  std::vector<LiveBytes> kept;
+  for (const auto& candidate : live) {
+    auto below = [&](const SymExpr& a, const SymExpr& b) { return executable.env && executable.env->prove(sym_le(a, b)).value_or(false); };
+    bool dominated = false;
+    for (const auto& k : kept) dominated = dominated || below(candidate.bytes, k.bytes);
+    if (dominated) continue;
+    std::erase_if(kept, [&](const LiveBytes& k) { return below(k.bytes, candidate.bytes); });
+    if (kept.size() < kCompared) kept.push_back(candidate);
+  }
+  return kept;
+}
+
+} // namespace tessera

@@ -1,0 +1,185 @@
+// The pool hands out chunks of one loop at a time. A region (one run of an executor) enters the oneTBB arena once and keeps its
+// workers at hand, so that a loop inside costs well under a microsecond to start: a helper spins on the region's epoch
+// for a while, then yields, then sleeps. Every worker first takes the chunks of its own share of [0, n): the same
+// rows fall to the same core in every loop, so what one kernel wrote is still in that core's cache when the next one reads it.
+// A worker that is done takes chunks of the others' shares; one that never arrives (busy elsewhere) is not waited for.
+#include "runtime/executor.h"
+#include "runtime/single_thread_openmp.h"
+#include <algorithm>
+#include <atomic>
+#include <oneapi/tbb/info.h>
+#include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/task_group.h>
+#include <sched.h>
+#include <thread>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace tessera {
+namespace {
+
+inline void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+using Body = std::function<void(int64_t, int64_t, int)>;
+
+// One loop in flight. Written by the owner while no helper is inside, read by helpers after they have entered.
+struct Region {
+  struct alignas(64) Share { std::atomic<int64_t> next{0}; int64_t end = 0; };
+
+  const Body* body = nullptr;
+  int64_t chunk = 1;
+  std::vector<Share> shares;
+  alignas(64) std::atomic<uint64_t> epoch{0}; // odd: a loop is open
+  alignas(64) std::atomic<int> inside{0};     // helpers that work on the open loop
+  alignas(64) std::atomic<int> asleep{0};
+  std::atomic<bool> closed{false};
+
+  explicit Region(int threads) : shares(static_cast<size_t>(threads)) {}
+
+  void work(int worker) {
+    auto n = shares.size();
+    for (size_t k = 0; k < n; ++k) {
+      auto& share = shares[(static_cast<size_t>(worker) + k) % n];
+      for (;;) {
+        if (share.next.load(std::memory_order_relaxed) >= share.end) break;
+        int64_t begin = share.next.fetch_add(chunk, std::memory_order_relaxed);
+        if (begin >= share.end) break;
+        (*body)(begin, std::min(begin + chunk, share.end), worker);
+      }
+    }
+  }
+
+  void helper(int worker);
+  void loop(int64_t n, int64_t grain, const Body& b);
+  void close() {
+    closed.store(true);
+    epoch.fetch_add(2);
+    epoch.notify_all();
+  }
+};
+
+struct Current { const void* pool = nullptr; Region* region = nullptr; int worker = 0; bool in_loop = false; };
+thread_local Current current;
+
+void Region::helper(int worker) {
+  SingleThreadOpenMP omp;
+  Current before = current;
+  current = {nullptr, this, worker, true};
+  uint64_t seen = 0;
+  while (!closed.load(std::memory_order_acquire)) {
+    uint64_t now = epoch.load(std::memory_order_acquire);
+    if ((now & 1) && now != seen) {
+      // Enter, then look again: the owner closes the loop first and then waits until nobody is inside.
+      inside.fetch_add(1);
+      if (epoch.load() == now) work(worker);
+      inside.fetch_sub(1, std::memory_order_release);
+      seen = now;
+      continue;
+    }
+    int spins = 0;
+    constexpr int kSpins = 4000, kYields = 200; // about 50 us of pauses on today's cores, then about as long of yields
+    while (epoch.load(std::memory_order_acquire) == now && spins < kSpins + kYields) {
+      if (spins++ < kSpins) relax();
+      else std::this_thread::yield();
+    }
+    if (spins >= kSpins + kYields) {
+      asleep.fetch_add(1);
+      epoch.wait(now);
+      asleep.fetch_sub(1);
+    }
+  }
+  current = before;
+}
+
+void Region::loop(int64_t n, int64_t grain, const Body& b) {
+  auto threads = static_cast<int64_t>(shares.size());
+  body = &b;
+  chunk = std::max(grain, (n + threads * 4 - 1) / (threads * 4));
+  int64_t chunks = (n + chunk - 1) / chunk, at = 0;
+  for (int64_t t = 0; t < threads; ++t) { // shares are whole numbers of chunks, as equal as can be
+    int64_t end = std::min(n, (chunks * (t + 1) / threads) * chunk);
+    shares[static_cast<size_t>(t)].next.store(at, std::memory_order_relaxed);
+    shares[static_cast<size_t>(t)].end = end;
+    at = end;
+  }
+  epoch.fetch_add(1);
+  if (asleep.load() > 0) epoch.notify_all();
+  current.in_loop = true;
+  work(0);
+  current.in_loop = false;
+  epoch.fetch_add(1);
+  while (inside.load() != 0) relax();
+}
+
+class TbbPool final : public ThreadPool {
+public:
+  explicit TbbPool(int threads) : threads_(threads), arena_(threads, 1) {}
+  [[nodiscard]] int threads() const override { return threads_; }
+
+  void parallel_for(int64_t n, int64_t grain, const Body& body) override {
+    if (n <= 0) return;
+    grain = std::max<int64_t>(grain, 1);
+    if (current.in_loop) return body(0, n, current.worker); // nested: the other workers are busy with the outer loop
+    if (threads_ == 1 || n <= grain) {
+      SingleThreadOpenMP omp;
+      current.in_loop = true;
+      body(0, n, 0);
+      current.in_loop = false;
+      return;
+    }
+    if (current.pool == this) return current.region->loop(n, grain, body);
+    region([&] { current.region->loop(n, grain, body); });
+  }
+
+  void region(const std::function<void()>& body) override {
+    SingleThreadOpenMP omp;
+    if (threads_ == 1 || current.pool == this || current.in_loop) return body();
+    arena_.execute([&] {
+      // execute() may run this on another thread of the arena when every slot is taken, hence a scope of its own. Isolated:
+      // while it waits for its helpers it must not become the helper of another executor's region.
+      SingleThreadOpenMP inner;
+      oneapi::tbb::this_task_arena::isolate([&] { run_region(body); });
+    });
+  }
+
+private:
+  void run_region(const std::function<void()>& body) {
+    thread_local std::unique_ptr<Region> spare; // a region is opened on every run: its memory is kept
+    auto region = std::move(spare);
+    if (!region || region->shares.size() != static_cast<size_t>(threads_)) region = std::make_unique<Region>(threads_);
+    region->closed.store(false);
+    {
+      oneapi::tbb::task_group helpers;
+      for (int w = 1; w < threads_; ++w) helpers.run([r = region.get(), w] { r->helper(w); });
+      Current before = current;
+      current = {this, region.get(), 0, false};
+      body();
+      current = before;
+      region->close();
+      helpers.wait();
+    }
+    spare = std::move(region);
+  }
+
+  int threads_;
+  oneapi::tbb::task_arena arena_;
+};
+
+int cores_of_this_process() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, oneapi::tbb::info::default_concurrency());
+}
+
+} // namespace
+
+std::shared_ptr<ThreadPool> ThreadPool::create(int threads) {
+  return std::make_shared<TbbPool>(std::clamp(threads > 0 ? threads : cores_of_this_process(), 1, 1024));
+}
+
+} // namespace tessera
