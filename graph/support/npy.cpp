@@ -199,11 +199,13 @@ Result<Tensor> read_npy(const std::string& path) {
   Header header;
   if (!HeaderParser(text).parse(header)) return corrupt("its header does not parse");
   std::optional<DType> dtype = dtype_of_descr(header.descr);
-  std::optional<size_t> chars = dtype ? std::nullopt : string_length(header.descr);
-  if (!dtype && !chars) return Diagnostic(ErrorCode::UnsupportedType, where, "elements of type '" + header.descr + "'");
+  const std::optional<size_t> length_of_string = string_length(header.descr);
+  const size_t chars = length_of_string.value_or(0);
+  if (!dtype && !length_of_string)
+    return Diagnostic(ErrorCode::UnsupportedType, where, "elements of type '" + header.descr + "'");
   auto count = element_count(header.shape);
   if (!count.ok()) return std::move(count).take_error().at(where);
-  const size_t size = dtype ? static_cast<size_t>(info(*dtype).bits) / 8 : *chars * (header.descr[1] == 'U' ? 4 : 1);
+  const size_t size = dtype ? static_cast<size_t>(info(*dtype).bits) / 8 : chars * (header.descr[1] == 'U' ? 4 : 1);
   const long start = std::ftell(file.f);
   const size_t have = st.st_size > start ? static_cast<size_t>(st.st_size - start) : 0;
   if (size > 0 && static_cast<size_t>(*count) > have / size)
@@ -236,7 +238,7 @@ Result<Tensor> read_npy(const std::string& path) {
       strings[i].assign(p, strnlen(p, size));
       continue;
     }
-    for (size_t k = 0; k < *chars; ++k) {
+    for (size_t k = 0; k < chars; ++k) {
       uint32_t c;
       std::memcpy(&c, data.data() + i * size + k * 4, 4);
       if (c == 0) break;
