@@ -1,0 +1,294 @@
+// Scans, sorting and reordering along an axis: CumSum, CumProd, TopK, ReverseSequence.
+#include "graph/ops/parts.h"
+#include <cmath>
+#include <numeric>
+
+namespace tessera {
+
+namespace {
+using namespace ops;
+
+Result<int64_t> concrete_axis(const ReferenceContext& c, int64_t axis, size_t rank) {
+  auto n = static_cast<int64_t>(rank);
+  if (axis < -n || axis >= n) return c.error(ErrorCode::BadAttribute, "axis " + std::to_string(axis) + " is outside of rank " + std::to_string(rank));
+  return axis < 0 ? axis + n : axis;
+}
+
+// Calls f(position of the line's first element) for each line along an axis; elements of a line are `stride` apart.
+template <class F>
+void each_line(const Dims& dims, size_t axis, F f) {
+  Dims strides = strides_of(dims), others = dims;
+  if (dims[axis] == 0) return;
+  others[axis] = 1;
+  for (Walk w(others); !w.done(); w.next()) f(offset(w.at(), strides));
+}
+
+// ---- scan
+Status infer_scan(InferContext& c) {
+  std::string kind = c.node.attributes.s("kind");
+  if (kind != "sum" && kind != "prod") return c.error(ErrorCode::BadAttribute, "unknown kind of scan '" + kind + "'");
+  int rank = c.type(0).rank();
+  if (!c.has(1)) {
+    TESSERA_TRY(c.axis(c.node.attributes.i("axis"), rank));
+  } else if (auto axis = c.known_ints(1); axis.ok()) {
+    if (axis->size() != 1) return c.error(ErrorCode::BadAttribute, "the axis of a scan must be one number");
+    TESSERA_TRY(c.axis((*axis)[0], rank));
+  }
+  return infer_same(c);
+}
+
+Status reference_scan(ReferenceContext& c) {
+  const Tensor& x = c.operands[0];
+  bool dynamic = c.operands.size() > 1 && c.node.operands.size() > 1 && c.node.operands[1].valid();
+  if (dynamic && c.operands[1].count() != 1) return c.error(ErrorCode::BadInput, "the axis of a scan must be one number");
+  TESSERA_ASSIGN(int64_t axis, concrete_axis(c, dynamic ? c.operands[1].get_i64(0) : c.node.attributes.i("axis"), x.dims().size()));
+  bool product = c.node.attributes.s("kind") == "prod", exclusive = c.node.attributes.i("exclusive") != 0,
+       reverse = c.node.attributes.i("reverse") != 0;
+  TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), x.dims()));
+  auto a = static_cast<size_t>(axis);
+  int64_t size = x.dims()[a], stride = strides_of(x.dims())[a];
+  by_kind(x.dtype(), [&](auto zero) {
+    using V = std::conditional_t<std::is_same_v<decltype(zero), double>, double, uint64_t>;
+    each_line(x.dims(), a, [&](int64_t base) {
+      V sum = product ? V(1) : V(0);
+      for (int64_t i = 0; i < size; ++i) {
+        int64_t at = base + (reverse ? size - 1 - i : i) * stride;
+        if (exclusive) set(out, at, sum);
+        V v = get<V>(x, at);
+        sum = product ? sum * v : sum + v;
+        if (!exclusive) set(out, at, sum);
+      }
+    });
+  });
+  c.results = {out};
+  return {};
+}
+
+OpDef scan_record() {
+  OpDef def;
+  def.name = "scan";
+  def.summary = "running sum or product along an axis, which is an attribute or, when only known at run time, an operand";
+  def.operands = {{"x", TypeSet::Numeric}, {"axis", TypeSet::Index, true}};
+  def.attributes = {{"kind", AttrKind::String, true},
+                    {"axis", AttrKind::Int, false, int64_t{0}},
+                    {"exclusive", AttrKind::Int, false, int64_t{0}},
+                    {"reverse", AttrKind::Int, false, int64_t{0}}};
+  def.infer = infer_scan;
+  def.meaning = StructuredOp{};
+  def.reference = reference_scan;
+  def.samples = [] {
+    std::vector<Sample> out;
+    uint64_t seed = 1;
+    for (const char* kind : {"sum", "prod"})
+      for (DType d : {DType::F32, DType::F64, DType::I32, DType::I64}) {
+        Attributes a = {{"kind", std::string(kind)}, {"axis", int64_t{1}}};
+        out.push_back(sample({random(d, {2, 5, 3}, seed++)}, a));
+        a.set("exclusive", int64_t{1});
+        a.set("reverse", int64_t{1});
+        out.push_back(sample({random(d, {2, 5, 3}, seed++), scalar(DType::I64, -1)}, a));
+      }
+    out.push_back(sample({random(DType::F32, {3, 0}, 5)}, {{"kind", std::string("sum")}, {"axis", int64_t{1}}}));
+    return out;
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {3})}, {{"kind", std::string("sum")}, {"axis", int64_t{1}}}, ErrorCode::BadAttribute, "axis"),
+        wrong({random(DType::F32, {3})}, {{"kind", std::string("mean")}}, ErrorCode::BadAttribute, "kind")};
+  };
+  return def;
+}
+
+OpDef cumulative_record(std::string_view name, std::string_view kind, int since, std::string_view aten) {
+  OpDef def;
+  def.name = name;
+  def.summary = "running value along an axis";
+  def.onnx = {{name, "", since}};
+  def.aten = {aten};
+  def.operands = {{"x", TypeSet::Numeric}, {"axis", TypeSet::Index}};
+  def.attributes = {{"exclusive", AttrKind::Int, false, int64_t{0}}, {"reverse", AttrKind::Int, false, int64_t{0}}};
+  def.meaning = Decomposition{[kind](Graph& g, const Node& n, int) -> Result<std::vector<ValueId>> {
+    B b(g, n);
+    Attributes a = {{"kind", std::string(kind)}, {"exclusive", b.attr().i("exclusive")}, {"reverse", b.attr().i("reverse")}};
+    InferContext c{g, n, 1, {}, {}};
+    auto axis = c.known_ints(1);
+    if (!axis.ok()) return b.done(b.op("scan", {b.in(0), b.in(1)}, a));
+    if (axis->size() != 1) b.fail(ErrorCode::BadAttribute, "the axis of a running sum must be one number");
+    if (!b.ok()) return b.done(ValueId{});
+    a.set("axis", b.axis((*axis)[0], b.rank(b.in(0))));
+    return b.done(b.op("scan", {b.in(0)}, a));
+  }};
+  def.samples = [] {
+    return std::vector<Sample>{sample({random(DType::F32, {2, 5}, 1), scalar(DType::I32, 1)}),
+                               sample({random(DType::F64, {2, 5}, 2), vec({-2})}, {{"exclusive", int64_t{1}}, {"reverse", int64_t{1}}})};
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{wrong({random(DType::F32, {2, 5}), scalar(DType::I64, 2)}, {}, ErrorCode::BadAttribute, "axis"),
+                                    wrong({random(DType::F32, {2, 5}), vec({0, 1})}, {}, ErrorCode::BadAttribute, "one number")};
+  };
+  return def;
+}
+
+// ---- topk
+Status infer_topk(InferContext& c) {
+  TESSERA_ASSIGN(int64_t axis, c.axis(c.node.attributes.i("axis", -1), c.type(0).rank()));
+  SymShape shape = c.shape(0);
+  SymExpr k;
+  if (c.has(1)) {
+    TESSERA_ASSIGN(SymShape size, known_or_fresh(c, 1, 1, "topk"));
+    k = size[0];
+  } else {
+    const int64_t* attribute = c.node.attributes.get<int64_t>("k");
+    if (attribute == nullptr) return c.error(ErrorCode::BadAttribute, "the number of elements of TopK is missing");
+    k = *attribute;
+  }
+  if (auto known = k.as_const(); known && *known < 0) return c.error(ErrorCode::BadAttribute, "TopK of " + std::to_string(*known) + " elements");
+  SymExpr& dim = shape[static_cast<size_t>(axis)];
+  if (k.is_const() || dim.is_const())
+    if (auto fits = c.env().prove(sym_le(k, dim)); fits && !*fits)
+      return c.error(ErrorCode::ShapeMismatch, "TopK of " + k.str() + " elements of a dimension of " + dim.str());
+  dim = k;
+  TESSERA_TRY(set_result(c, c.type(0).dtype, shape));
+  return c.result_count > 1 ? set_result(c, DType::I64, shape, 1) : Status();
+}
+
+Status reference_topk(ReferenceContext& c) {
+  const Tensor& x = c.operands[0];
+  TESSERA_ASSIGN(int64_t axis, concrete_axis(c, c.node.attributes.i("axis", -1), x.dims().size()));
+  auto a = static_cast<size_t>(axis);
+  bool given = c.operands.size() > 1 && c.node.operands.size() > 1 && c.node.operands[1].valid();
+  if (given && c.operands[1].count() != 1) return c.error(ErrorCode::BadInput, "K of TopK must be one number");
+  int64_t k = given ? c.operands[1].get_i64(0) : c.node.attributes.i("k"), size = x.dims()[a];
+  if (k < 0 || k > size) return c.error(ErrorCode::BadInput, "TopK of " + std::to_string(k) + " elements of a dimension of " + std::to_string(size));
+  Dims dims = x.dims();
+  dims[a] = k;
+  TESSERA_ASSIGN(Tensor indices, Tensor::create(DType::I64, dims));
+  bool largest = c.node.attributes.i("largest", 1) != 0;
+  int64_t stride = strides_of(x.dims())[a];
+  std::vector<int64_t> order(static_cast<size_t>(size));
+  Dims lines = dims;
+  lines[a] = k == 0 ? 0 : 1;
+  Dims from = strides_of(x.dims()), to = strides_of(dims);
+  by_kind(x.dtype(), [&](auto zero) {
+    using V = decltype(zero);
+    // NaN counts as larger than any number, as in a sort; equal elements keep their order.
+    auto less = [](V p, V q) { return p != p ? false : q != q ? true : p < q; };
+    for (Walk w(lines); !w.done(); w.next()) {
+      int64_t base = offset(w.at(), from), target = offset(w.at(), to);
+      std::iota(order.begin(), order.end(), int64_t{0});
+      std::stable_sort(order.begin(), order.end(), [&](int64_t p, int64_t q) {
+        V vp = get<V>(x, base + p * stride), vq = get<V>(x, base + q * stride);
+        return largest ? less(vq, vp) : less(vp, vq);
+      });
+      for (int64_t i = 0; i < k; ++i) indices.set_i64(target + i * to[a], order[static_cast<size_t>(i)]);
+    }
+  });
+  TESSERA_ASSIGN(Tensor values, take_at(x, dims, [&](const Dims& at) {
+                   Dims source = at;
+                   source[a] = indices.get_i64(offset(at, to));
+                   return offset(source, from);
+                 }));
+  c.results = {values, indices};
+  return {};
+}
+
+OpDef topk_record() {
+  OpDef def;
+  def.name = "topk";
+  def.summary = "the K largest or smallest elements along an axis, in order, and where they were";
+  def.onnx = {{"TopK"}};
+  def.aten = {"topk"};
+  def.operands = {{"X", TypeSet::Numeric}, {"K", TypeSet::Index, true}};
+  def.attributes = {{"axis", AttrKind::Int, false, int64_t{-1}},
+                    {"k", AttrKind::Int},
+                    {"largest", AttrKind::Int, false, int64_t{1}},
+                    {"sorted", AttrKind::Int, false, int64_t{1}}};
+  def.max_results = 2;
+  def.infer = infer_topk;
+  def.meaning = StructuredOp{};
+  def.reference = reference_topk;
+  def.data_dependent_shape = true;
+  def.samples = [] {
+    std::vector<Sample> out = {
+        sample({random(DType::F32, {3, 7}, 1), vec({3})}),
+        sample({random(DType::I32, {3, 7}, 2, -3, 3), vec({4})}, {{"largest", int64_t{0}}}),
+        sample({random(DType::F16, {4, 2, 3}, 3), vec({2})}, {{"axis", int64_t{0}}}),
+        sample({random(DType::F32, {3, 7}, 1)}, {{"k", int64_t{2}}}, 7),
+        sample({random(DType::U8, {3, 4}, 1, 0, 9), vec({0})}),
+    };
+    for (Sample& s : out) s.result_count = 2;
+    return out;
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {3, 7}), vec({8})}, {}, ErrorCode::ShapeMismatch, "TopK of 8"),
+        wrong({random(DType::F32, {3, 7}), vec({2})}, {{"axis", int64_t{2}}}, ErrorCode::BadAttribute, "axis"),
+        wrong({random(DType::F32, {3, 7})}, {}, ErrorCode::BadAttribute, "missing"),
+    };
+  };
+  return def;
+}
+
+// ---- ReverseSequence
+OpDef reverse_sequence_record() {
+  OpDef def;
+  def.name = "reverse_sequence";
+  def.summary = "the first sequence_lens[b] steps of each batch element in reverse order";
+  def.onnx = {{"ReverseSequence", "", 10}};
+  def.operands = {{"input", TypeSet::Any}, {"sequence_lens", TypeSet::Index}};
+  def.attributes = {{"batch_axis", AttrKind::Int, false, int64_t{1}}, {"time_axis", AttrKind::Int, false, int64_t{0}}};
+  def.infer = [](InferContext& c) -> Status {
+    int rank = c.type(0).rank();
+    if (rank < 2) return c.error(ErrorCode::ShapeMismatch, "ReverseSequence takes at least two dimensions, not " + str(c.shape(0)));
+    TESSERA_ASSIGN(int64_t batch, c.axis(c.node.attributes.i("batch_axis", 1), rank));
+    TESSERA_ASSIGN(int64_t time, c.axis(c.node.attributes.i("time_axis"), rank));
+    if (batch == time) return c.error(ErrorCode::BadAttribute, "batch_axis and time_axis are the same");
+    if (c.type(1).rank() != 1) return c.error(ErrorCode::ShapeMismatch, "sequence_lens must be a vector");
+    TESSERA_TRY(c.env().require_equal(c.shape(1)[0], c.shape(0)[static_cast<size_t>(batch)], "sequence_lens and batch", c.node.location));
+    return infer_same(c);
+  };
+  def.meaning = StructuredOp{};
+  def.reference = [](ReferenceContext& c) -> Status {
+    const Tensor& x = c.operands[0];
+    TESSERA_ASSIGN(int64_t batch, concrete_axis(c, c.node.attributes.i("batch_axis", 1), x.dims().size()));
+    TESSERA_ASSIGN(int64_t time, concrete_axis(c, c.node.attributes.i("time_axis"), x.dims().size()));
+    auto tb = static_cast<size_t>(batch), tt = static_cast<size_t>(time);
+    Dims lens = to_i64(c.operands[1]), strides = strides_of(x.dims());
+    for (int64_t n : lens)
+      if (n < 0 || n > x.dims()[tt]) return c.error(ErrorCode::BadInput, "a sequence of length " + std::to_string(n) + " in " + std::to_string(x.dims()[tt]) + " steps");
+    TESSERA_ASSIGN(Tensor out, take_at(x, x.dims(), [&](const Dims& at) {
+                     Dims source = at;
+                     int64_t n = lens[static_cast<size_t>(at[tb])];
+                     if (source[tt] < n) source[tt] = n - 1 - source[tt];
+                     return offset(source, strides);
+                   }));
+    c.results = {out};
+    return {};
+  };
+  def.samples = [] {
+    return std::vector<Sample>{
+        sample({random(DType::F32, {4, 3, 2}, 1), vec({4, 1, 2})}),
+        sample({random(DType::I32, {3, 5}, 1), vec({0, 3, 5})}, {{"batch_axis", int64_t{0}}, {"time_axis", int64_t{1}}}),
+    };
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {4, 3}), vec({4, 1})}, {}, ErrorCode::ShapeMismatch, ""),
+        wrong({random(DType::F32, {4, 3}), vec({1, 1, 1})}, {{"time_axis", int64_t{1}}}, ErrorCode::BadAttribute, "same"),
+    };
+  };
+  return def;
+}
+
+} // namespace
+
+void register_sort_scan_ops(OpTable& table) {
+  table.add(scan_record());
+  table.add(cumulative_record("CumSum", "sum", 11, "cumsum"));
+  table.add(cumulative_record("CumProd", "prod", 26, "cumprod"));
+  table.add(topk_record());
+  table.add(reverse_sequence_record());
+  register_scatter_ops(table);
+  register_select_ops(table);
+}
+
+} // namespace tessera
