@@ -17,8 +17,10 @@ Attributes::Attributes(std::initializer_list<std::pair<std::string, Attribute>> 
 
 void Attributes::set(std::string_view name, Attribute value) {
   auto it = position(items_, name);
-  if (it != items_.end() && it->first == name) it->second = std::move(value);
-  else items_.emplace(it, std::string(name), std::move(value));
+  if (it != items_.end() && it->first == name)
+    it->second = std::move(value);
+  else
+    items_.emplace(it, std::string(name), std::move(value));
 }
 
 void Attributes::erase(std::string_view name) {

@@ -40,7 +40,8 @@ Result<NodeId> Graph::add_node(const OpDef& op, std::vector<ValueId> operands, A
   n.opset = opset;
   for (ValueId v : n.operands)
     TESSERA_CHECK(v.index < value_count(), "operand of '" + std::string(op.name) + "' is not a value of this graph");
-  if (auto status = complete_attributes(op, n.attributes); !status.ok()) return std::move(status).take_error().at(n.location);
+  if (auto status = complete_attributes(op, n.attributes); !status.ok())
+    return std::move(status).take_error().at(n.location);
   InferContext context{*this, n, static_cast<int>(result_names.size()), {}, {}};
   if (auto status = infer_node(context); !status.ok()) return std::move(status).take_error().at(n.location);
 
@@ -64,7 +65,8 @@ Result<NodeId> Graph::add_node(const OpDef& op, std::vector<ValueId> operands, A
   return id;
 }
 
-Result<ValueId> Graph::apply(std::string_view op, std::vector<ValueId> operands, Attributes attributes, Location location) {
+Result<ValueId> Graph::apply(std::string_view op, std::vector<ValueId> operands, Attributes attributes,
+                             Location location) {
   const OpDef* def = OpTable::get().find(op);
   TESSERA_CHECK(def != nullptr, "no operator is called '" + std::string(op) + "'");
   TESSERA_ASSIGN(NodeId id, add_node(*def, std::move(operands), std::move(attributes), std::move(location)));
@@ -87,7 +89,10 @@ std::vector<NodeId> Graph::order() const {
   out.reserve(nodes_.size());
   enum : uint8_t { New, Open, Done };
   std::vector<uint8_t> state(nodes_.size(), New);
-  struct Frame { int32_t node; size_t next; };
+  struct Frame {
+    int32_t node;
+    size_t next;
+  };
   std::vector<Frame> stack;
   for (int32_t start = 0; start < node_count(); ++start) {
     if (nodes_[static_cast<size_t>(start)].removed || state[static_cast<size_t>(start)] != New) continue;
@@ -139,7 +144,8 @@ void Graph::replace_uses(const std::vector<ValueId>& by_value) {
   size_t steps = 0;
   auto final_value = [&](ValueId v) {
     steps = 0;
-    while (v.valid() && static_cast<size_t>(v.index) < by_value.size() && by_value[static_cast<size_t>(v.index)].valid()) {
+    while (v.valid() && static_cast<size_t>(v.index) < by_value.size() &&
+           by_value[static_cast<size_t>(v.index)].valid()) {
       v = by_value[static_cast<size_t>(v.index)];
       TESSERA_CHECK(++steps <= by_value.size(), "replace_uses: the replacements form a cycle");
     }

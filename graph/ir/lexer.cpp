@@ -26,10 +26,12 @@ void Lexer::advance() {
 
 void Lexer::skip() {
   while (!at_end()) {
-    if (space(now())) advance();
+    if (space(now()))
+      advance();
     else if (text_.substr(at_.offset, 2) == "//")
       while (!at_end() && now() != '\n') advance();
-    else return;
+    else
+      return;
   }
 }
 
@@ -121,9 +123,12 @@ Result<std::string> Lexer::string() {
     if (at_end()) return error("the string is not closed", start);
     char escape = now();
     advance();
-    if (escape == 'n') out += '\n';
-    else if (escape == 't') out += '\t';
-    else if (escape == '"' || escape == '\\') out += escape;
+    if (escape == 'n')
+      out += '\n';
+    else if (escape == 't')
+      out += '\t';
+    else if (escape == '"' || escape == '\\')
+      out += escape;
     else if (escape == 'x') {
       int value = 0;
       for (int i = 0; i < 2; ++i) {
@@ -162,7 +167,8 @@ Result<int64_t> Lexer::integer() {
   std::string_view written = text_.substr(start.offset, at_.offset - start.offset);
   int64_t value = 0;
   auto [end, code] = std::from_chars(written.data(), written.data() + written.size(), value);
-  if (code == std::errc::result_out_of_range) return error("'" + std::string(written) + "' does not fit 64 bits", start);
+  if (code == std::errc::result_out_of_range)
+    return error("'" + std::string(written) + "' does not fit 64 bits", start);
   if (code != std::errc() || end != written.data() + written.size()) {
     at_ = start;
     return error("expected an integer, found " + found(), start);
@@ -175,7 +181,8 @@ Result<std::string_view> Lexer::number() {
   size_t start = at_.offset;
   if (now() == '-' || now() == '+') advance();
   while (letter(now()) || digit(now()) || now() == '.' ||
-         ((now() == '-' || now() == '+') && at_.offset > start && (text_[at_.offset - 1] == 'e' || text_[at_.offset - 1] == 'E')))
+         ((now() == '-' || now() == '+') && at_.offset > start &&
+          (text_[at_.offset - 1] == 'e' || text_[at_.offset - 1] == 'E')))
     advance();
   if (at_.offset == start) return error("expected a number, found " + found());
   return text_.substr(start, at_.offset - start);
@@ -233,7 +240,8 @@ std::optional<double> parse_real(std::string_view text) {
 
 std::optional<int64_t> parse_integer(std::string_view text, DType dtype) {
   const DTypeInfo& d = info(dtype);
-  if (text == "true" || text == "false") return d.kind == DTypeKind::Bool ? std::optional<int64_t>(text == "true") : std::nullopt;
+  if (text == "true" || text == "false")
+    return d.kind == DTypeKind::Bool ? std::optional<int64_t>(text == "true") : std::nullopt;
   const char *begin = text.data(), *stop = text.data() + text.size();
   if (dtype == DType::U64) {
     uint64_t value = 0;

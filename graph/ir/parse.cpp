@@ -28,7 +28,7 @@ struct RawData {
   enum Kind { List, Hex, Hash, Missing } kind = Missing;
   std::vector<RawExpr> elements; // List: numbers as written
   std::vector<std::string> strings;
-  std::string text;              // Hex: digits; Hash: digits
+  std::string text; // Hex: digits; Hash: digits
   Position at;
 };
 
@@ -92,7 +92,8 @@ Result<SymExpr> Parser::resolve(const RawExpr& expr) {
   auto parsed = parse_sym(expr.text, [&](std::string_view name) -> Result<SymExpr> {
     auto it = symbols_.find(name);
     if (it != symbols_.end()) return it->second;
-    return Diagnostic(ErrorCode::ParseError, "symbol '" + std::string(name) + "' is not declared: give it a range after 'where'");
+    return Diagnostic(ErrorCode::ParseError,
+                      "symbol '" + std::string(name) + "' is not declared: give it a range after 'where'");
   });
   if (parsed.ok()) return parsed;
   return in_.error("in '" + std::string(expr.text) + "': " + parsed.error().message, expr.at);
@@ -141,7 +142,9 @@ std::string source_name(const std::string& key) {
   return key.starts_with('#') ? "" : key.starts_with("\"#") ? key.substr(1) : key;
 }
 
-std::string shown(const std::string& key) { return key.starts_with('#') ? "%" + key.substr(1) : "%" + source_name(key); }
+std::string shown(const std::string& key) {
+  return key.starts_with('#') ? "%" + key.substr(1) : "%" + source_name(key);
+}
 
 Result<ValueId> Parser::operand(const Values& values) {
   in_.skip();
@@ -187,7 +190,8 @@ Status Parser::where(Graph& graph) {
       TESSERA_TRY(where_symbol(graph, word, at));
       continue;
     }
-    if (word != "require" && word != "assume") return in_.error("expected 'in' and a range after '" + word + "', found " + in_.found());
+    if (word != "require" && word != "assume")
+      return in_.error("expected 'in' and a range after '" + word + "', found " + in_.found());
     Guard guard;
     guard.cls = word == "require" ? GuardClass::Required : GuardClass::Assumed;
     TESSERA_ASSIGN(RawExpr raw, raw_expr());
@@ -201,7 +205,8 @@ Status Parser::where(Graph& graph) {
 }
 
 Result<Graph> Parser::graph(const std::shared_ptr<ShapeEnv>& outer, int depth) {
-  if (depth > text::kMaxDepth) return in_.error("subgraphs are nested more than " + std::to_string(text::kMaxDepth) + " deep");
+  if (depth > text::kMaxDepth)
+    return in_.error("subgraphs are nested more than " + std::to_string(text::kMaxDepth) + " deep");
   if (!in_.eat_word("graph")) return in_.error("expected 'graph', found " + in_.found());
   TESSERA_TRY(in_.expect('@'));
   TESSERA_ASSIGN(std::string name, in_.name("the graph's name"));
@@ -259,8 +264,11 @@ Result<Graph> Parser::graph(const std::shared_ptr<ShapeEnv>& outer, int depth) {
     auto it = values.find(e.key);
     if (it == values.end()) return in_.error("output '" + shown(e.key) + "' is not defined", e.at);
     TESSERA_ASSIGN(TensorType type, resolve(e.type));
-    if (!types_match(graph.env(), type, graph.type(it->second), FreshSymbols(graph.env(), graph.env().symbols().size())))
-      return in_.error("output '" + shown(e.key) + "' is " + graph.type(it->second).str() + ", but " + type.str() + " is written", e.type.at);
+    if (!types_match(graph.env(), type, graph.type(it->second),
+                     FreshSymbols(graph.env(), graph.env().symbols().size())))
+      return in_.error("output '" + shown(e.key) + "' is " + graph.type(it->second).str() + ", but " + type.str() +
+                           " is written",
+                       e.type.at);
     graph.add_output(e.labelled ? e.label : source_name(e.key), it->second);
   }
   return graph;
@@ -318,13 +326,14 @@ Result<Tensor> Parser::tensor(const RawType& raw, const RawData& data) {
   if (data.kind == RawData::Hash || data.kind == RawData::Missing) {
     if (strings) return in_.error("a tensor of strings needs its data", raw.at);
     if (*count == 0) return Tensor::create(type.dtype, dims);
-    return Tensor::view(type.dtype, dims, Storage{nullptr, nullptr, static_cast<size_t>(byte_size(type.dtype, *count))});
+    return Tensor::view(type.dtype, dims,
+                        Storage{nullptr, nullptr, static_cast<size_t>(byte_size(type.dtype, *count))});
   }
   if (data.kind == RawData::Hex) {
     if (strings) return in_.error("a tensor of strings needs its strings", data.at);
     if (data.text.size() != 2 * static_cast<size_t>(byte_size(type.dtype, *count)))
-      return in_.error("expected " + std::to_string(2 * byte_size(type.dtype, *count)) + " hexadecimal digits for " + type.str() +
-                           ", found " + std::to_string(data.text.size()),
+      return in_.error("expected " + std::to_string(2 * byte_size(type.dtype, *count)) + " hexadecimal digits for " +
+                           type.str() + ", found " + std::to_string(data.text.size()),
                        data.at);
     TESSERA_ASSIGN(Tensor out, Tensor::create(type.dtype, dims, true));
     for (size_t i = 0; i < out.bytes(); ++i) {
@@ -336,8 +345,8 @@ Result<Tensor> Parser::tensor(const RawType& raw, const RawData& data) {
   }
   size_t given = data.elements.size() + data.strings.size();
   if (static_cast<int64_t>(given) != *count || (strings ? !data.elements.empty() : !data.strings.empty()))
-    return in_.error("expected " + std::to_string(*count) + (strings ? " strings" : " numbers") + " for " + type.str() + ", found " +
-                         std::to_string(strings ? data.strings.size() : data.elements.size()),
+    return in_.error("expected " + std::to_string(*count) + (strings ? " strings" : " numbers") + " for " + type.str() +
+                         ", found " + std::to_string(strings ? data.strings.size() : data.elements.size()),
                      data.at);
   if (strings) return Tensor::strings(dims, data.strings);
   if (info(type.dtype).kind == DTypeKind::Complex) return in_.error("complex data is written as hex", data.at);
@@ -440,7 +449,8 @@ Status Parser::attributes(const OpDef& op, Attributes& out, const std::shared_pt
     const AttrDef* def = nullptr;
     for (const AttrDef& d : op.attributes)
       if (d.name == attribute_name) def = &d;
-    if (def == nullptr) return in_.error("'" + std::string(op.name) + "' has no attribute '" + attribute_name + "'", at);
+    if (def == nullptr)
+      return in_.error("'" + std::string(op.name) + "' has no attribute '" + attribute_name + "'", at);
     if (out.has(attribute_name)) return in_.error("attribute '" + attribute_name + "' is given twice", at);
     TESSERA_TRY(in_.expect('='));
     TESSERA_ASSIGN(Attribute value, attribute(def->kind, env, depth));
@@ -513,7 +523,8 @@ Status Parser::node(Graph& graph, Values& values, int depth) {
   for (size_t i = 0; i < results.size(); ++i) {
     if (i > 0) TESSERA_TRY(in_.expect(','));
     RawType type;
-    if (in_.eat_word("_")) type.left_out = true;
+    if (in_.eat_word("_"))
+      type.left_out = true;
     else {
       TESSERA_ASSIGN(type, raw_type());
     }
@@ -530,7 +541,8 @@ Status Parser::node(Graph& graph, Values& values, int depth) {
   size_t symbols_before = graph.env().symbols().size();
   std::vector<std::string> names;
   for (const ResultName& r : results) names.push_back(source_name(r.key));
-  auto added = graph.add_node(*op, std::move(operands), std::move(attributes), location, std::move(names), static_cast<int>(opset));
+  auto added = graph.add_node(*op, std::move(operands), std::move(attributes), location, std::move(names),
+                              static_cast<int>(opset));
   if (!added.ok()) {
     Diagnostic d = std::move(added).take_error();
     if (d.location.node.empty()) d.location.op = op->name;
@@ -550,7 +562,9 @@ Status Parser::node(Graph& graph, Values& values, int depth) {
     }
     TESSERA_ASSIGN(TensorType type, resolve(types[i]));
     if (!types_match(graph.env(), type, graph.type(v), fresh))
-      return in_.error("'" + shown(results[i].key) + "' is " + graph.type(v).str() + ", but " + type.str() + " is written", types[i].at);
+      return in_.error("'" + shown(results[i].key) + "' is " + graph.type(v).str() + ", but " + type.str() +
+                           " is written",
+                       types[i].at);
     graph.value(v).type = std::move(type);
     values.emplace(results[i].key, v);
   }

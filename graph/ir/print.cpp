@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -22,11 +23,16 @@ std::string quote(std::string_view s) {
   std::string out = "\"";
   for (char c : s) {
     auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') out += {'\\', c};
-    else if (c == '\n') out += "\\n";
-    else if (c == '\t') out += "\\t";
-    else if (byte < 0x20 || byte == 0x7f) out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
-    else out += c;
+    if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else if (byte < 0x20 || byte == 0x7f)
+      out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    else
+      out += c;
   }
   return out + "\"";
 }
@@ -57,19 +63,25 @@ std::string literal(const Tensor& t, int64_t limit) {
     case DTypeKind::String: out += quote(t.string_values()[static_cast<size_t>(i)]); break;
     case DTypeKind::Float: {
       double v = t.get_f64(i);
-      again->set_f64(i, v);
+      again->set_f64(i, std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v); // what the parser makes of nan
       if (t.dtype() == DType::F32 && std::isfinite(v)) { // fewer digits: the shortest that give this f32
         char buffer[40];
-        out += real(std::strtod(std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, static_cast<float>(v)).ptr).c_str(), nullptr));
+        out += real(std::strtod(
+            std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, static_cast<float>(v)).ptr).c_str(),
+            nullptr));
       } else {
         out += real(v);
       }
       break;
     }
-    case DTypeKind::Bool: again->set_i64(i, t.get_i64(i)); out += t.get_i64(i) ? "true" : "false"; break;
+    case DTypeKind::Bool:
+      again->set_i64(i, t.get_i64(i));
+      out += t.get_i64(i) ? "true" : "false";
+      break;
     default:
       again->set_i64(i, t.get_i64(i));
-      out += t.dtype() == DType::U64 ? std::to_string(static_cast<uint64_t>(t.get_i64(i))) : std::to_string(t.get_i64(i));
+      out +=
+          t.dtype() == DType::U64 ? std::to_string(static_cast<uint64_t>(t.get_i64(i))) : std::to_string(t.get_i64(i));
     }
   }
   // NaNs with a payload, bools that are neither 0 nor 1: only hexadecimal digits keep them.
@@ -158,7 +170,8 @@ private:
     for (size_t i = 0; i < n.results.size(); ++i) out += (i ? ", " : "") + ref(n.results[i]);
     out += n.results.empty() ? "" : " = ";
     const Tensor* constant = nullptr;
-    if (n.op->structured() && n.op->structured()->kind == Structured::Constant) constant = n.attributes.get<Tensor>("value");
+    if (n.op->structured() && n.op->structured()->kind == Structured::Constant)
+      constant = n.attributes.get<Tensor>("value");
     if (constant != nullptr) {
       out += print_constant(n, *constant);
     } else {
@@ -201,8 +214,10 @@ private:
       for (ValueId v : n.results)
         if (v.valid()) collect(g.type(v).shape, used);
       for (const auto& [name, value] : n.attributes.items()) {
-        if (auto* dims = std::get_if<SymShape>(&value)) collect(*dims, used);
-        else if (auto* sub = std::get_if<std::shared_ptr<Graph>>(&value)) collect(**sub, used);
+        if (auto* dims = std::get_if<SymShape>(&value))
+          collect(*dims, used);
+        else if (auto* sub = std::get_if<std::shared_ptr<Graph>>(&value))
+          collect(**sub, used);
       }
     }
   }
@@ -249,11 +264,17 @@ std::string attribute(const Attribute& a, bool with_data, int indent) {
     std::string operator()(int64_t v) const { return std::to_string(v); }
     std::string operator()(double v) const { return real(v); }
     std::string operator()(const std::string& v) const { return quote(v); }
-    std::string operator()(const Ints& v) const { return list(v, [](int64_t i) { return std::to_string(i); }); }
+    std::string operator()(const Ints& v) const {
+      return list(v, [](int64_t i) { return std::to_string(i); });
+    }
     std::string operator()(const std::vector<double>& v) const { return list(v, real); }
-    std::string operator()(const std::vector<std::string>& v) const { return list(v, [](const std::string& s) { return quote(s); }); }
+    std::string operator()(const std::vector<std::string>& v) const {
+      return list(v, [](const std::string& s) { return quote(s); });
+    }
     std::string operator()(DType v) const { return std::string(name(v)); }
-    std::string operator()(const SymShape& v) const { return list(v, [](const SymExpr& e) { return e.str(); }); }
+    std::string operator()(const SymShape& v) const {
+      return list(v, [](const SymExpr& e) { return e.str(); });
+    }
     std::string operator()(const Tensor& v) const { return tensor_type(v) + tensor_data(v, with_data); }
     std::string operator()(const std::shared_ptr<Graph>& v) const { return graph(*v, with_data, indent, false); }
   };

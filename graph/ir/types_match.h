@@ -1,5 +1,5 @@
-// Comparing a type that stands in the IR with what inference yields now. An operator whose sizes depend on data makes fresh
-// symbols each time it is inferred; a dimension that speaks of one agrees with anything.
+// Comparing a type that stands in the IR with what inference yields now. An operator whose sizes depend on data makes
+// fresh symbols each time it is inferred; a dimension that speaks of one agrees with anything.
 #pragma once
 #include "graph/ir/graph.h"
 #include <unordered_set>
@@ -24,10 +24,12 @@ private:
   std::unordered_set<uint64_t> ids_;
 };
 
-[[nodiscard]] inline bool types_match(const ShapeEnv& env, const TensorType& stated, const TensorType& inferred, const FreshSymbols& fresh) {
+[[nodiscard]] inline bool types_match(const ShapeEnv& env, const TensorType& stated, const TensorType& inferred,
+                                      const FreshSymbols& fresh) {
   if (stated.dtype != inferred.dtype || stated.shape.size() != inferred.shape.size()) return false;
   for (size_t d = 0; d < stated.shape.size(); ++d)
-    if (stated.shape[d] != inferred.shape[d] && !fresh.in(inferred.shape[d]) && !env.known_equal(stated.shape[d], inferred.shape[d]))
+    if (stated.shape[d] != inferred.shape[d] && !fresh.in(inferred.shape[d]) &&
+        !env.known_equal(stated.shape[d], inferred.shape[d]))
       return false;
   return true;
 }

@@ -27,7 +27,8 @@ Status verify_node(Graph& graph, NodeId id, std::vector<bool>& defined, int dept
     ValueId v = n.operands[i];
     if (!v.valid()) continue;
     if (v.index >= graph.value_count())
-      return at_node(n, "operand " + std::to_string(i) + " is value " + std::to_string(v.index) + ", which does not exist");
+      return at_node(n, "operand " + std::to_string(i) + " is value " + std::to_string(v.index) +
+                            ", which does not exist");
     if (!defined[static_cast<size_t>(v.index)])
       return at_node(n, "operand " + std::to_string(i) + ", " + called(graph, v) + ", is used before its definition");
   }
@@ -57,7 +58,8 @@ Status verify_node(Graph& graph, NodeId id, std::vector<bool>& defined, int dept
     if (!n.results[r].valid()) continue;
     const TensorType& type = graph.type(n.results[r]);
     if (!types_match(graph.env(), type, context.results[r], fresh))
-      return at_node(n, "result " + std::to_string(r) + " has type " + type.str() + ", but inference yields " + context.results[r].str());
+      return at_node(n, "result " + std::to_string(r) + " has type " + type.str() + ", but inference yields " +
+                            context.results[r].str());
   }
   return {};
 }
@@ -66,7 +68,8 @@ Status verify_at(Graph& graph, int depth) {
   if (depth > 64) return Diagnostic(ErrorCode::Internal, "invalid graph: subgraphs are nested too deeply");
   std::vector<bool> defined(static_cast<size_t>(graph.value_count()), false);
   for (ValueId v : graph.inputs()) {
-    if (!v.valid() || v.index >= graph.value_count()) return Diagnostic(ErrorCode::Internal, "invalid graph: an input does not exist");
+    if (!v.valid() || v.index >= graph.value_count())
+      return Diagnostic(ErrorCode::Internal, "invalid graph: an input does not exist");
     if (defined[static_cast<size_t>(v.index)])
       return Diagnostic(ErrorCode::Internal, "invalid graph: input " + called(graph, v) + " is listed twice");
     if (graph.value(v).producer.valid())
@@ -76,17 +79,20 @@ Status verify_at(Graph& graph, int depth) {
   std::unordered_set<std::string_view> names;
   auto unique = [&](ValueId v) { return graph.value(v).name.empty() || names.insert(graph.value(v).name).second; };
   for (ValueId v : graph.inputs())
-    if (!unique(v)) return Diagnostic(ErrorCode::Internal, "invalid graph: two values are called '" + graph.value(v).name + "'");
+    if (!unique(v))
+      return Diagnostic(ErrorCode::Internal, "invalid graph: two values are called '" + graph.value(v).name + "'");
   for (NodeId id : graph.order()) {
     TESSERA_TRY(verify_node(graph, id, defined, depth));
     for (ValueId v : graph.node(id).results)
-      if (v.valid() && !unique(v)) return at_node(graph.node(id), "two values are called '" + graph.value(v).name + "'");
+      if (v.valid() && !unique(v))
+        return at_node(graph.node(id), "two values are called '" + graph.value(v).name + "'");
   }
   std::unordered_set<std::string_view> outputs;
   for (const Graph::Output& o : graph.outputs()) {
     if (!o.value.valid() || o.value.index >= graph.value_count() || !defined[static_cast<size_t>(o.value.index)])
       return Diagnostic(ErrorCode::Internal, "invalid graph: output '" + o.name + "' is not defined");
-    if (!outputs.insert(o.name).second) return Diagnostic(ErrorCode::Internal, "invalid graph: two outputs are called '" + o.name + "'");
+    if (!outputs.insert(o.name).second)
+      return Diagnostic(ErrorCode::Internal, "invalid graph: two outputs are called '" + o.name + "'");
   }
   return {};
 }

@@ -18,7 +18,7 @@ Status check_operands(const InferContext& c) {
     if (!op.operands[i].optional && !op.operands[i].variadic) least = i + 1;
   std::string called = "'" + std::string(op.name) + "'";
   if (given < least || (given > most && !variadic)) {
-    std::string wants = variadic ? "at least " + plural(least, "operand")
+    std::string wants = variadic        ? "at least " + plural(least, "operand")
                         : least == most ? plural(most, "operand")
                                         : std::to_string(least) + " to " + plural(most, "operand");
     return c.error(ErrorCode::MalformedModel, called + " takes " + wants + ", not " + std::to_string(given));
@@ -26,7 +26,8 @@ Status check_operands(const InferContext& c) {
   int first = -1;
   for (size_t i = 0; i < given; ++i) {
     const OperandDef& def = operand_def(op, i);
-    std::string label = "operand '" + std::string(def.name) + "'" + (def.variadic ? " " + std::to_string(i) : "") + " of " + called;
+    std::string label =
+        "operand '" + std::string(def.name) + "'" + (def.variadic ? " " + std::to_string(i) : "") + " of " + called;
     if (!c.has(static_cast<int>(i))) {
       if (!def.optional && !def.variadic) return c.error(ErrorCode::MalformedModel, label + " is missing");
       continue;
@@ -38,12 +39,13 @@ Status check_operands(const InferContext& c) {
                      label + " must be " + std::string(summary(def.types)) + ", not " + std::string(name(dtype)));
     if (def.types == TypeSet::SameAsFirst && dtype != c.type(first).dtype)
       return c.error(ErrorCode::TypeMismatch, label + " must be " + std::string(summary(def.types)) + " (" +
-                                                  std::string(name(c.type(first).dtype)) + "), not " + std::string(name(dtype)));
+                                                  std::string(name(c.type(first).dtype)) + "), not " +
+                                                  std::string(name(dtype)));
   }
   if (c.result_count < op.min_results || c.result_count > op.max_results) {
-    std::string yields = op.min_results == op.max_results
-                             ? plural(static_cast<size_t>(op.max_results), "result")
-                             : std::to_string(op.min_results) + " to " + plural(static_cast<size_t>(op.max_results), "result");
+    std::string yields = op.min_results == op.max_results ? plural(static_cast<size_t>(op.max_results), "result")
+                                                          : std::to_string(op.min_results) + " to " +
+                                                                plural(static_cast<size_t>(op.max_results), "result");
     return c.error(ErrorCode::MalformedModel, called + " yields " + yields + ", not " + std::to_string(c.result_count));
   }
   return {};
@@ -60,8 +62,9 @@ Status check_body(const InferContext& c, const ScalarDag& dag) {
     for (size_t i = from + 1; i < n.args.size(); ++i) {
       DType a = dag[n.args[from]].dtype, b = dag[n.args[i]].dtype;
       if (a != b)
-        return c.error(ErrorCode::TypeMismatch, "operands of '" + std::string(c.node.op->name) + "' must have one dtype, not " +
-                                                    std::string(name(a)) + " and " + std::string(name(b)));
+        return c.error(ErrorCode::TypeMismatch, "operands of '" + std::string(c.node.op->name) +
+                                                    "' must have one dtype, not " + std::string(name(a)) + " and " +
+                                                    std::string(name(b)));
     }
   }
   return {};
@@ -99,8 +102,8 @@ Status infer_reduction(InferContext& c) {
   for (size_t i = 0; i < axes.size(); ++i) {
     TESSERA_ASSIGN(int64_t axis, c.axis(axes[i], type.rank()));
     if (axis != axes[i] || (i > 0 && axes[i - 1] >= axes[i]))
-      return c.error(ErrorCode::BadAttribute, "axes of '" + std::string(c.node.op->name) +
-                                                  "' must be non-negative, sorted and distinct");
+      return c.error(ErrorCode::BadAttribute,
+                     "axes of '" + std::string(c.node.op->name) + "' must be non-negative, sorted and distinct");
   }
   ReduceKind kind = c.node.op->reduction()->kind;
   bool arg = kind == ReduceKind::ArgMax || kind == ReduceKind::ArgMin;
@@ -111,8 +114,8 @@ Status infer_reduction(InferContext& c) {
     if (next < axes.size() && axes[next] == static_cast<int64_t>(d)) {
       ++next;
       if (arg && type.shape[d].is_const(0))
-        return c.error(ErrorCode::ShapeMismatch, "'" + std::string(c.node.op->name) + "' over dimension " + std::to_string(d) +
-                                                     ", which is empty, has no result");
+        return c.error(ErrorCode::ShapeMismatch, "'" + std::string(c.node.op->name) + "' over dimension " +
+                                                     std::to_string(d) + ", which is empty, has no result");
       if (keep) shape.emplace_back(1);
     } else {
       shape.push_back(type.shape[d]);
@@ -143,15 +146,18 @@ Status infer_composite(InferContext& c) {
     Enter() { ++depth; }
     ~Enter() { --depth; }
   } enter;
-  if (depth > 32) return c.error(ErrorCode::Internal, "the decomposition of '" + std::string(c.node.op->name) + "' does not end");
+  if (depth > 32)
+    return c.error(ErrorCode::Internal, "the decomposition of '" + std::string(c.node.op->name) + "' does not end");
   Node copy;
   Graph scratch = scratch_graph(c.graph, c.node, copy);
   TESSERA_ASSIGN(auto values, std::get<Decomposition>(c.node.op->meaning).rewrite(scratch, copy, c.result_count));
   if (static_cast<int>(values.size()) < c.result_count)
-    return c.error(ErrorCode::Internal, "the decomposition of '" + std::string(c.node.op->name) + "' yields too few results");
+    return c.error(ErrorCode::Internal,
+                   "the decomposition of '" + std::string(c.node.op->name) + "' yields too few results");
   for (size_t r = 0; r < c.results.size(); ++r) {
     if (!values[r].valid())
-      return c.error(ErrorCode::UnsupportedFeature, "result " + std::to_string(r) + " of '" + std::string(c.node.op->name) +
+      return c.error(ErrorCode::UnsupportedFeature, "result " + std::to_string(r) + " of '" +
+                                                        std::string(c.node.op->name) +
                                                         "' is not available with these attributes");
     c.results[r] = scratch.type(values[r]);
     c.contents[r] = scratch.value(values[r]).contents;
@@ -185,16 +191,24 @@ Status infer_node(InferContext& c) {
   const OpDef& op = *c.node.op;
   c.results.resize(static_cast<size_t>(c.result_count));
   c.contents.resize(static_cast<size_t>(c.result_count));
-  if (op.infer) TESSERA_TRY(op.infer(c));
-  else if (op.pointwise()) TESSERA_TRY(infer_pointwise(c));
-  else if (op.reduction()) TESSERA_TRY(infer_reduction(c));
-  else if (op.is_composite()) TESSERA_TRY(infer_composite(c));
-  else if (op.structured() && op.structured()->kind == Structured::Constant) TESSERA_TRY(infer_constant(c));
-  else return c.error(ErrorCode::Internal, "the record of '" + std::string(op.name) + "' has no inference");
-  TESSERA_CHECK(static_cast<int>(c.results.size()) >= c.result_count, "inference of '" + std::string(op.name) + "' lost results");
+  if (op.infer)
+    TESSERA_TRY(op.infer(c));
+  else if (op.pointwise())
+    TESSERA_TRY(infer_pointwise(c));
+  else if (op.reduction())
+    TESSERA_TRY(infer_reduction(c));
+  else if (op.is_composite())
+    TESSERA_TRY(infer_composite(c));
+  else if (op.structured() && op.structured()->kind == Structured::Constant)
+    TESSERA_TRY(infer_constant(c));
+  else
+    return c.error(ErrorCode::Internal, "the record of '" + std::string(op.name) + "' has no inference");
+  TESSERA_CHECK(static_cast<int>(c.results.size()) >= c.result_count,
+                "inference of '" + std::string(op.name) + "' lost results");
   for (size_t r = 0; r < c.results.size(); ++r) {
     TESSERA_TRY(check_result(c, r));
-    bool stands = r < c.node.results.size() && c.node.results[r].valid(); // bodies ask for the types of the node's results
+    bool stands =
+        r < c.node.results.size() && c.node.results[r].valid(); // bodies ask for the types of the node's results
     if (!c.contents[r] && stands) c.contents[r] = infer_contents(c.graph, c.node, c.results[r], static_cast<int>(r));
   }
   return {};

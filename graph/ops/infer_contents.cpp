@@ -1,9 +1,9 @@
 // Shape arithmetic without per-operator code: the meaning that fusion and codegen use, interpreted over SymExpr.
 //
-// A tensor whose elements are known as expressions over sizes (Shape yields them) goes through Gather, Concat, Mul, Where,
-// ReduceProd ... by running the operator's own body, element by element, with SymExpr for numbers. Where both arguments are constant the
-// dtype's exact arithmetic is used; where they are symbolic, i32 and i64 are taken to be wide enough for the product of
-// sizes that the model computes in them.
+// A tensor whose elements are known as expressions over sizes (Shape yields them) goes through Gather, Concat, Mul,
+// Where, ReduceProd ... by running the operator's own body, element by element, with SymExpr for numbers. Where both
+// arguments are constant the dtype's exact arithmetic is used; where they are symbolic, i32 and i64 are taken to be
+// wide enough for the product of sizes that the model computes in them.
 #include "graph/ops/op.h"
 #include <algorithm>
 
@@ -41,7 +41,8 @@ public:
   // The element that `root` stands for. Values of nodes are kept: the DAG only grows. `flat(i)` gives the position in
   // operand i for loads without indices (pointwise bodies).
   Element evaluate(const ScalarDag& dag, ScalarId root, const std::function<int64_t(int)>& flat = {}) {
-    for (auto id = static_cast<ScalarId>(values_.size()); id <= root; ++id) values_.push_back(node_value(dag, id, flat));
+    for (auto id = static_cast<ScalarId>(values_.size()); id <= root; ++id)
+      values_.push_back(node_value(dag, id, flat));
     return values_[static_cast<size_t>(root)];
   }
   void forget() { values_.clear(); }
@@ -141,7 +142,8 @@ Element Interpreter::apply(ScalarOp op, DType result, DType argument, std::span<
   case ScalarOp::Le: return decided(sym_le(a[0], a[1]));
   case ScalarOp::Gt: return decided(sym_lt(a[1], a[0]));
   case ScalarOp::Ge: return decided(sym_le(a[1], a[0]));
-  case ScalarOp::Cast: return result == DType::Bool && argument != DType::Bool ? decided(sym_ne(a[0], 0)) : Element(a[0]);
+  case ScalarOp::Cast:
+    return result == DType::Bool && argument != DType::Bool ? decided(sym_ne(a[0], 0)) : Element(a[0]);
   default: break;
   }
   if (argument == DType::Bool) {
@@ -165,7 +167,8 @@ Element Interpreter::apply(ScalarOp op, DType result, DType argument, std::span<
   case ScalarOp::Sub: return a[0] - a[1];
   case ScalarOp::Mul: return a[0] * a[1];
   case ScalarOp::Fma: return a[0] * a[1] + a[2];
-  case ScalarOp::Div: // truncating: the floor where nothing is negative. A size of 0 as divisor is an error when evaluated.
+  case ScalarOp::Div: // truncating: the floor where nothing is negative. A size of 0 as divisor is an error when
+                      // evaluated.
     if (a[1].is_const(0)) return SymExpr(0);
     if (non_negative(a[0]) && non_negative(a[1])) return env_.simplify(floordiv(a[0], a[1]));
     return std::nullopt;
@@ -198,7 +201,8 @@ bool next_position(Dims& at, const Dims& dims) {
   return false;
 }
 
-std::optional<Contents> pointwise_contents(const Graph& graph, const Node& node, Interpreter& run, const Dims& dims, int64_t count) {
+std::optional<Contents> pointwise_contents(const Graph& graph, const Node& node, Interpreter& run, const Dims& dims,
+                                           int64_t count) {
   ScalarDag dag;
   auto body = build_pointwise(graph, node, dag, [](int) { return std::vector<ScalarId>(); });
   if (!body.ok()) return std::nullopt;
@@ -221,8 +225,8 @@ std::optional<Contents> pointwise_contents(const Graph& graph, const Node& node,
   return out;
 }
 
-std::optional<Contents> indexing_contents(const Graph& graph, const Node& node, Interpreter& run, int result, const Dims& dims,
-                                          int64_t count) {
+std::optional<Contents> indexing_contents(const Graph& graph, const Node& node, Interpreter& run, int result,
+                                          const Dims& dims, int64_t count) {
   ScalarDag dag;
   Contents out;
   Dims at(dims.size(), 0);
@@ -274,7 +278,8 @@ std::optional<Contents> reduction_contents(const Graph& graph, const Node& node,
 
 } // namespace
 
-std::optional<Contents> infer_contents(const Graph& graph, const Node& node, const TensorType& result, int result_index) {
+std::optional<Contents> infer_contents(const Graph& graph, const Node& node, const TensorType& result,
+                                       int result_index) {
   if (!followed(result.dtype)) return std::nullopt;
   const OpDef& op = *node.op;
   if (!op.pointwise() && !op.indexing() && !op.reduction()) return std::nullopt;

@@ -21,7 +21,7 @@ constexpr std::array<TypeSetRow, 9> kTypeSets = {{
     {TypeSet::SameAsFirst, "the dtype of the first operand"},
 }};
 
-constexpr std::array<std::string_view, 10> kAttrKinds = {"int",    "float",   "string", "ints",       "floats",
+constexpr std::array<std::string_view, 10> kAttrKinds = {"int",     "float", "string", "ints",   "floats",
                                                          "strings", "dtype", "dims",   "tensor", "graph"};
 
 bool is_constant(const OpDef& op) { return op.structured() && op.structured()->kind == Structured::Constant; }
@@ -59,7 +59,8 @@ bool admits(TypeSet set, DType dtype) {
 std::string_view name(AttrKind kind) { return kAttrKinds[static_cast<size_t>(kind)]; }
 
 AttrKind kind_of(const Attribute& attribute) {
-  static_assert(std::variant_size_v<Attribute> == kAttrKinds.size(), "one AttrKind for each alternative, in their order");
+  static_assert(std::variant_size_v<Attribute> == kAttrKinds.size(),
+                "one AttrKind for each alternative, in their order");
   return static_cast<AttrKind>(attribute.index());
 }
 
@@ -72,8 +73,9 @@ Status complete_attributes(const OpDef& op, Attributes& attributes) {
         attributes.set(def.name, *def.fallback);
         ++known;
       } else if (def.required) {
-        return Diagnostic(ErrorCode::BadAttribute, "attribute '" + std::string(def.name) + "' (" + std::string(name(def.kind)) +
-                                                       ") of '" + std::string(op.name) + "' is missing");
+        return Diagnostic(ErrorCode::BadAttribute, "attribute '" + std::string(def.name) + "' (" +
+                                                       std::string(name(def.kind)) + ") of '" + std::string(op.name) +
+                                                       "' is missing");
       }
       continue;
     }
@@ -103,20 +105,23 @@ Status complete_attributes(const OpDef& op, Attributes& attributes) {
 // ---- InferContext ---------------------------------------------------------------------------------------------------
 
 bool InferContext::has(int operand) const {
-  return operand >= 0 && operand < static_cast<int>(node.operands.size()) && node.operands[static_cast<size_t>(operand)].valid();
+  return operand >= 0 && operand < static_cast<int>(node.operands.size()) &&
+         node.operands[static_cast<size_t>(operand)].valid();
 }
 
 const TensorType& InferContext::type(int operand) const {
-  TESSERA_CHECK(has(operand), "inference of '" + std::string(node.op->name) + "' reads operand " + std::to_string(operand) +
-                                  ", which is left out");
+  TESSERA_CHECK(has(operand), "inference of '" + std::string(node.op->name) + "' reads operand " +
+                                  std::to_string(operand) + ", which is left out");
   return graph.type(node.operands[static_cast<size_t>(operand)]);
 }
 
 Result<std::vector<SymExpr>> InferContext::known(int operand) const {
   std::string label = "operand " + std::to_string(operand);
   const auto& defs = node.op->operands;
-  if (operand >= 0 && static_cast<size_t>(operand) < defs.size()) label = "operand '" + std::string(defs[static_cast<size_t>(operand)].name) + "'";
-  if (!has(operand)) return error(ErrorCode::MalformedModel, label + " of '" + std::string(node.op->name) + "' is missing");
+  if (operand >= 0 && static_cast<size_t>(operand) < defs.size())
+    label = "operand '" + std::string(defs[static_cast<size_t>(operand)].name) + "'";
+  if (!has(operand))
+    return error(ErrorCode::MalformedModel, label + " of '" + std::string(node.op->name) + "' is missing");
   ValueId id = node.operands[static_cast<size_t>(operand)];
   const Value& value = graph.value(id);
   if (!is_integer(value.type.dtype) && value.type.dtype != DType::Bool)
@@ -141,8 +146,9 @@ Result<Ints> InferContext::known_ints(int operand) const {
   for (const SymExpr& e : exprs) {
     auto value = env().simplify(e).as_const();
     if (!value)
-      return error(ErrorCode::UnsupportedFeature, "operand " + std::to_string(operand) + " of '" + std::string(node.op->name) +
-                                                      "' must be constant, but holds " + e.str());
+      return error(ErrorCode::UnsupportedFeature, "operand " + std::to_string(operand) + " of '" +
+                                                      std::string(node.op->name) + "' must be constant, but holds " +
+                                                      e.str());
     out.push_back(*value);
   }
   return out;
@@ -151,7 +157,8 @@ Result<Ints> InferContext::known_ints(int operand) const {
 Result<int64_t> InferContext::axis(int64_t a, int rank) const {
   if (a >= -rank && a < rank) return a < 0 ? a + rank : a;
   return error(ErrorCode::BadAttribute, "axis " + std::to_string(a) + " of '" + std::string(node.op->name) +
-                                            "' is not in [" + std::to_string(-rank) + ", " + std::to_string(rank) + ")");
+                                            "' is not in [" + std::to_string(-rank) + ", " + std::to_string(rank) +
+                                            ")");
 }
 
 Diagnostic InferContext::error(ErrorCode code, std::string message) const {
@@ -173,7 +180,8 @@ Result<ScalarId> build_pointwise(const Graph& graph, const Node& node, ScalarDag
   TESSERA_CHECK(pointwise != nullptr, "'" + std::string(node.op->name) + "' is not pointwise");
   // Left-out operands at the end are not stored in the node, but the body may look at them.
   size_t count = node.operands.size();
-  if (!node.op->operands.empty() && !node.op->operands.back().variadic) count = std::max(count, node.op->operands.size());
+  if (!node.op->operands.empty() && !node.op->operands.back().variadic)
+    count = std::max(count, node.op->operands.size());
   std::vector<ScalarId> loads(count, -1);
   for (size_t i = 0; i < node.operands.size(); ++i) {
     if (!node.operands[i].valid()) continue;

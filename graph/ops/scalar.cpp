@@ -76,7 +76,8 @@ constexpr std::array<ScalarOpInfo, kOps> kTable = {{
 }};
 // clang-format on
 
-constexpr std::array<std::string_view, 8> kReduceNames = {"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"};
+constexpr std::array<std::string_view, 8> kReduceNames = {"sum", "prod", "max",    "min",
+                                                          "any", "all",  "argmax", "argmin"};
 
 int64_t lowest_i64(DType dtype) {
   const DTypeInfo& d = info(dtype);
@@ -149,8 +150,6 @@ int64_t reduce_identity_i64(ReduceKind kind, DType dtype) {
   TESSERA_UNREACHABLE("argmax and argmin have no identity");
 }
 
-DType compute_dtype(DType storage) {
-  return is_float(storage) && info(storage).bits <= 16 ? DType::F32 : storage;
-}
+DType compute_dtype(DType storage) { return is_float(storage) && info(storage).bits <= 16 ? DType::F32 : storage; }
 
 } // namespace tessera

@@ -21,13 +21,12 @@ uint64_t hash_of(const ScalarNode& n) {
 // Literals by their bits: 0.0 is not -0.0, and NaN is itself.
 bool same(const ScalarNode& a, const ScalarNode& b) {
   return a.op == b.op && a.dtype == b.dtype && a.args == b.args && a.operand == b.operand && a.masked == b.masked &&
-         a.select_last == b.select_last && a.reduce == b.reduce && std::bit_cast<uint64_t>(a.f) == std::bit_cast<uint64_t>(b.f) &&
-         a.i == b.i && (a.op != ScalarOp::Index || a.sym == b.sym);
+         a.select_last == b.select_last && a.reduce == b.reduce &&
+         std::bit_cast<uint64_t>(a.f) == std::bit_cast<uint64_t>(b.f) && a.i == b.i &&
+         (a.op != ScalarOp::Index || a.sym == b.sym);
 }
 
-bool is_leaf(ScalarOp op) {
-  return op == ScalarOp::Const || op == ScalarOp::Index || op == ScalarOp::Load;
-}
+bool is_leaf(ScalarOp op) { return op == ScalarOp::Const || op == ScalarOp::Index || op == ScalarOp::Load; }
 
 // Index arithmetic that SymExpr can express exactly; nullopt where it cannot (truncating division of unknown sign).
 std::optional<SymExpr> fold_symbolic(ScalarOp op, DType argument, std::span<const SymExpr> a) {
@@ -205,7 +204,8 @@ ScalarId ScalarDag::add(ScalarNode n) {
       constant &= arg.op == ScalarOp::Const && arg.dtype == argument;
       symbolic &= (arg.op == ScalarOp::Const || arg.op == ScalarOp::Index) && arg.dtype == argument;
     }
-    symbolic &= (argument == DType::I64 || argument == DType::Bool) && (n.dtype == DType::I64 || n.dtype == DType::Bool);
+    symbolic &=
+        (argument == DType::I64 || argument == DType::Bool) && (n.dtype == DType::I64 || n.dtype == DType::Bool);
     if (constant) {
       std::vector<ScalarValue> values;
       for (ScalarId a : n.args) values.push_back({(*this)[a].f, (*this)[a].i});
@@ -219,8 +219,10 @@ ScalarId ScalarDag::add(ScalarNode n) {
       std::vector<SymExpr> values;
       for (ScalarId a : n.args) values.push_back(*as_sym(a));
       std::optional<SymExpr> folded;
-      if (n.op == ScalarOp::Cast) folded = n.dtype == DType::Bool ? sym_ne(values[0], 0) : values[0];
-      else folded = fold_symbolic(n.op, argument, values);
+      if (n.op == ScalarOp::Cast)
+        folded = n.dtype == DType::Bool ? sym_ne(values[0], 0) : values[0];
+      else
+        folded = fold_symbolic(n.op, argument, values);
       if (folded) return n.dtype == DType::I64 ? index(*folded) : condition(*folded);
     }
   }
@@ -261,9 +263,10 @@ std::string literal(const ScalarNode& n) {
 
 } // namespace
 
-ScalarId ScalarDag::import(const ScalarDag& other, ScalarId root,
-                           const std::function<ScalarId(ScalarDag&, const ScalarNode&, std::span<const ScalarId>)>& leaf,
-                           std::unordered_map<ScalarId, ScalarId>& done) {
+ScalarId
+ScalarDag::import(const ScalarDag& other, ScalarId root,
+                  const std::function<ScalarId(ScalarDag&, const ScalarNode&, std::span<const ScalarId>)>& leaf,
+                  std::unordered_map<ScalarId, ScalarId>& done) {
   // What is done already need not be visited again: marks stop there.
   std::vector<bool> marks(static_cast<size_t>(root) + 1, false);
   marks[static_cast<size_t>(root)] = true;

@@ -49,8 +49,9 @@ int64_t saturate(DType dtype, double x) {
   double lowest = is_signed ? -std::ldexp(1.0, d.bits - 1) : 0.0;
   double above = std::ldexp(1.0, is_signed ? d.bits - 1 : d.bits); // one more than the greatest, exact
   if (x <= lowest) return is_signed ? static_cast<int64_t>(lowest) : 0;
-  if (x >= above) return is_signed ? static_cast<int64_t>((uint64_t{1} << (d.bits - 1)) - 1)
-                                   : (d.bits >= 64 ? -1 : static_cast<int64_t>((uint64_t{1} << d.bits) - 1));
+  if (x >= above)
+    return is_signed ? static_cast<int64_t>((uint64_t{1} << (d.bits - 1)) - 1)
+                     : (d.bits >= 64 ? -1 : static_cast<int64_t>((uint64_t{1} << d.bits) - 1));
   return is_signed ? static_cast<int64_t>(x) : static_cast<int64_t>(static_cast<uint64_t>(x));
 }
 
@@ -164,7 +165,9 @@ uint64_t int_op(ScalarOp op, DType dtype, int64_t a, int64_t b, int64_t c) {
   default: break;
   }
   // What has no integer meaning of its own goes through f64: exp, sqrt, erf ... of integers.
-  auto real = [&](int64_t v) { return is_signed ? static_cast<double>(v) : static_cast<double>(static_cast<uint64_t>(v)); };
+  auto real = [&](int64_t v) {
+    return is_signed ? static_cast<double>(v) : static_cast<double>(static_cast<uint64_t>(v));
+  };
   return static_cast<uint64_t>(saturate(dtype, float_op<double>(op, real(a), real(b), real(c))));
 }
 
@@ -192,11 +195,14 @@ double integer_to_f64_odd(DType from, int64_t v) {
 
 ScalarValue cast_value(DType to, DType from, ScalarValue v) {
   ScalarValue r;
-  if (!is_float(to)) r.i = is_float(from) ? saturate(to, v.f) : wrap(to, static_cast<uint64_t>(v.i));
-  else if (is_float(from)) r.f = round_to(to, v.f);
+  if (!is_float(to))
+    r.i = is_float(from) ? saturate(to, v.f) : wrap(to, static_cast<uint64_t>(v.i));
+  else if (is_float(from))
+    r.f = round_to(to, v.f);
   else if (to == DType::F64)
     r.f = from == DType::U64 ? static_cast<double>(static_cast<uint64_t>(v.i)) : static_cast<double>(v.i);
-  else r.f = round_to(to, integer_to_f64_odd(from, v.i));
+  else
+    r.f = round_to(to, integer_to_f64_odd(from, v.i));
   return r;
 }
 
@@ -218,17 +224,22 @@ ScalarValue eval_scalar(ScalarOp op, DType result, DType argument, std::span<con
   case ScalarOp::Le:
   case ScalarOp::Gt:
   case ScalarOp::Ge:
-    if (is_float(argument)) r.i = compare_op(op, a.f, b.f);
-    else if (argument == DType::U64) r.i = compare_op(op, static_cast<uint64_t>(a.i), static_cast<uint64_t>(b.i));
-    else r.i = compare_op(op, a.i, b.i);
+    if (is_float(argument))
+      r.i = compare_op(op, a.f, b.f);
+    else if (argument == DType::U64)
+      r.i = compare_op(op, static_cast<uint64_t>(a.i), static_cast<uint64_t>(b.i));
+    else
+      r.i = compare_op(op, a.i, b.i);
     return r;
   default: break;
   }
-  if (result == DType::F64) r.f = float_op<double>(op, a.f, b.f, c.f);
+  if (result == DType::F64)
+    r.f = float_op<double>(op, a.f, b.f, c.f);
   else if (is_float(result))
     r.f = round_to(result, static_cast<double>(float_op<float>(op, static_cast<float>(a.f), static_cast<float>(b.f),
                                                                static_cast<float>(c.f))));
-  else r.i = wrap(result, int_op(op, result, a.i, b.i, c.i));
+  else
+    r.i = wrap(result, int_op(op, result, a.i, b.i, c.i));
   return r;
 }
 

@@ -4,7 +4,9 @@ namespace tessera {
 
 namespace {
 
-std::string dimension_of(const std::string& input, size_t d) { return "dimension " + std::to_string(d) + " of input '" + input + "'"; }
+std::string dimension_of(const std::string& input, size_t d) {
+  return "dimension " + std::to_string(d) + " of input '" + input + "'";
+}
 
 struct Dimension {
   SymExpr expr;
@@ -33,7 +35,8 @@ Result<bool> solve(const Dimension& d, SymValues& values) {
   return true;
 }
 
-// Whether an assumption of compiled code, not of the model, speaks of the symbol: its range may have been narrowed by it.
+// Whether an assumption of compiled code, not of the model, speaks of the symbol: its range may have been narrowed by
+// it.
 bool assumed_about(const ShapeEnv& env, const SymExpr& symbol) {
   for (const Guard& g : env.guards())
     if (g.cls == GuardClass::Assumed && g.condition.contains(symbol)) return true;
@@ -50,14 +53,15 @@ Result<SymValues> bind_symbols(const Graph& graph, const std::map<std::string, T
   for (ValueId id : graph.inputs()) {
     const Value& v = graph.value(id);
     auto it = inputs.find(v.name);
-    if (it == inputs.end()) return Diagnostic(ErrorCode::MissingInput, "input '" + v.name + "' (" + v.type.str() + ") was not given");
+    if (it == inputs.end())
+      return Diagnostic(ErrorCode::MissingInput, "input '" + v.name + "' (" + v.type.str() + ") was not given");
     const Tensor& t = it->second;
     if (t.dtype() != v.type.dtype)
-      return Diagnostic(ErrorCode::BadInput, "input '" + v.name + "' must be " + std::string(name(v.type.dtype)) + ", not " +
-                                                 std::string(name(t.dtype())));
+      return Diagnostic(ErrorCode::BadInput, "input '" + v.name + "' must be " + std::string(name(v.type.dtype)) +
+                                                 ", not " + std::string(name(t.dtype())));
     if (t.dims().size() != v.type.shape.size())
-      return Diagnostic(ErrorCode::BadInput, "input '" + v.name + "' must have rank " + std::to_string(v.type.rank()) + " (" +
-                                                 v.type.str() + "), not " + std::to_string(t.dims().size()));
+      return Diagnostic(ErrorCode::BadInput, "input '" + v.name + "' must have rank " + std::to_string(v.type.rank()) +
+                                                 " (" + v.type.str() + "), not " + std::to_string(t.dims().size()));
     for (size_t d = 0; d < t.dims().size(); ++d) {
       Dimension dim{v.type.shape[d], t.dims()[d], &v.name, d};
       if (!dim.expr.is_symbol()) {
@@ -65,10 +69,12 @@ Result<SymValues> bind_symbols(const Graph& graph, const std::map<std::string, T
         continue;
       }
       auto [bound_at, fresh] = values.emplace(dim.expr.symbol_id(), dim.value);
-      if (fresh) bound.emplace_back(dim.expr, dim);
+      if (fresh)
+        bound.emplace_back(dim.expr, dim);
       else if (bound_at->second != dim.value)
         return Diagnostic(ErrorCode::BadInput, dimension_of(v.name, d) + " is " + std::to_string(dim.value) + ", but " +
-                                                   dim.expr.str() + " is " + std::to_string(bound_at->second) + " elsewhere");
+                                                   dim.expr.str() + " is " + std::to_string(bound_at->second) +
+                                                   " elsewhere");
     }
   }
   // Expressions: each round binds what has become solvable; usually there is one round.
@@ -93,12 +99,14 @@ Result<SymValues> bind_symbols(const Graph& graph, const std::map<std::string, T
     if (assumed_about(env, symbol)) continue;
     SymRange range = env.range(symbol);
     if (d.value < range.lo || (range.hi < kSymMax && d.value > range.hi))
-      return Diagnostic(ErrorCode::BadInput, dimension_of(*d.input, d.index) + " (" + symbol.str() + ") is " + std::to_string(d.value) +
-                                                 ", which is not in [" + std::to_string(range.lo) + ", " +
+      return Diagnostic(ErrorCode::BadInput, dimension_of(*d.input, d.index) + " (" + symbol.str() + ") is " +
+                                                 std::to_string(d.value) + ", which is not in [" +
+                                                 std::to_string(range.lo) + ", " +
                                                  (range.hi < kSymMax ? std::to_string(range.hi) : "?") + "]");
     if (int64_t divisor = env.divisor(symbol); divisor > 1 && d.value % divisor != 0)
-      return Diagnostic(ErrorCode::BadInput, dimension_of(*d.input, d.index) + " (" + symbol.str() + ") is " + std::to_string(d.value) +
-                                                 ", which is not a multiple of " + std::to_string(divisor));
+      return Diagnostic(ErrorCode::BadInput, dimension_of(*d.input, d.index) + " (" + symbol.str() + ") is " +
+                                                 std::to_string(d.value) + ", which is not a multiple of " +
+                                                 std::to_string(divisor));
   }
   // Symbols that were found equal to an expression and are not an input's dimension themselves.
   for (const SymExpr& symbol : env.symbols()) {
@@ -111,8 +119,9 @@ Result<SymValues> bind_symbols(const Graph& graph, const std::map<std::string, T
     if (g.cls != GuardClass::Required) continue;
     auto holds = g.condition.eval(values);
     if (holds.ok() && *holds == 0)
-      return Diagnostic(ErrorCode::GuardFailed, g.where, "the inputs' sizes contradict " + g.condition.str() +
-                                                             (g.reason.empty() ? "" : ": " + g.reason));
+      return Diagnostic(ErrorCode::GuardFailed, g.where,
+                        "the inputs' sizes contradict " + g.condition.str() +
+                            (g.reason.empty() ? "" : ": " + g.reason));
   }
   return values;
 }

@@ -29,20 +29,22 @@ Result<int64_t> value_of(const ShapeEnv& env, const SymExpr& e, const SymValues&
 bool undefined(const Tensor& t) { return t.count() == 0 && t.dims().empty(); }
 
 // The composite as a graph of its own with its operands as constants, so that its decomposition sees concrete sizes.
-Result<std::vector<Tensor>> evaluate_decomposition(const Graph& graph, const Node& node, const std::vector<Tensor>& operands,
-                                                   const SymValues& symbols) {
+Result<std::vector<Tensor>> evaluate_decomposition(const Graph& graph, const Node& node,
+                                                   const std::vector<Tensor>& operands, const SymValues& symbols) {
   static thread_local int depth = 0;
   struct Enter {
     Enter() { ++depth; }
     ~Enter() { --depth; }
   } enter;
   if (depth > 32)
-    return Diagnostic(ErrorCode::Internal, node.location, "the decomposition of '" + std::string(node.op->name) + "' does not end");
+    return Diagnostic(ErrorCode::Internal, node.location,
+                      "the decomposition of '" + std::string(node.op->name) + "' does not end");
   Graph scratch("scratch");
   Node copy = node;
   copy.results.clear();
   for (size_t i = 0; i < copy.operands.size(); ++i)
-    if (copy.operands[i].valid()) copy.operands[i] = scratch.add_constant(operands[i], graph.value(node.operands[i]).name);
+    if (copy.operands[i].valid())
+      copy.operands[i] = scratch.add_constant(operands[i], graph.value(node.operands[i]).name);
   for (const auto& [name, attribute] : node.attributes.items()) {
     auto* dims = std::get_if<SymShape>(&attribute);
     if (dims == nullptr) continue;
@@ -53,7 +55,9 @@ Result<std::vector<Tensor>> evaluate_decomposition(const Graph& graph, const Nod
     }
     copy.attributes.set(name, std::move(concrete));
   }
-  TESSERA_ASSIGN(auto values, std::get<Decomposition>(node.op->meaning).rewrite(scratch, copy, static_cast<int>(node.results.size())));
+  TESSERA_ASSIGN(
+      auto values,
+      std::get<Decomposition>(node.op->meaning).rewrite(scratch, copy, static_cast<int>(node.results.size())));
   if (values.size() < node.results.size())
     return Diagnostic(ErrorCode::Internal, node.location,
                       "the decomposition of '" + std::string(node.op->name) + "' yields too few results");
@@ -84,7 +88,8 @@ Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node, 
   }
   if (!op.reference) {
     if (op.is_composite()) return evaluate_decomposition(graph, node, operands, symbols);
-    return Diagnostic(ErrorCode::UnsupportedOp, node.location, "'" + std::string(op.name) + "' has no reference implementation");
+    return Diagnostic(ErrorCode::UnsupportedOp, node.location,
+                      "'" + std::string(op.name) + "' has no reference implementation");
   }
   ReferenceContext context{node, std::move(operands), {}, static_cast<int>(node.results.size()), {}, {}};
   // References look at every operand of the record; those left out at the end are not stored in the node.
@@ -94,23 +99,26 @@ Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node, 
   context.eval = [&](const SymExpr& e) { return value_of(graph.env(), e, symbols); };
   if (auto status = op.reference(context); !status.ok()) return std::move(status).take_error().at(node.location);
   if (context.results.size() < node.results.size())
-    return Diagnostic(ErrorCode::Internal, node.location, "the reference of '" + std::string(op.name) + "' yields " +
-                                                              std::to_string(context.results.size()) + " results instead of " +
-                                                              std::to_string(node.results.size()));
+    return Diagnostic(ErrorCode::Internal, node.location,
+                      "the reference of '" + std::string(op.name) + "' yields " +
+                          std::to_string(context.results.size()) + " results instead of " +
+                          std::to_string(node.results.size()));
   return std::move(context.results);
 }
 
 namespace {
 
 // Do the results have the types that inference promised? Sizes that only running tells are bound here.
-Status check_results(const Graph& graph, const Node& node, const std::vector<Tensor>& results, bool check_dims, SymValues& symbols) {
+Status check_results(const Graph& graph, const Node& node, const std::vector<Tensor>& results, bool check_dims,
+                     SymValues& symbols) {
   for (size_t r = 0; r < node.results.size(); ++r) {
     if (!node.results[r].valid()) continue;
     const TensorType& type = graph.type(node.results[r]);
     const Tensor& t = results[r];
     auto wrong = [&](const std::string& what) {
-      return Diagnostic(ErrorCode::Internal, node.location, "result " + std::to_string(r) + " of '" + std::string(node.op->name) +
-                                                                "' was inferred to be " + type.str() + ", but its " + what);
+      return Diagnostic(ErrorCode::Internal, node.location,
+                        "result " + std::to_string(r) + " of '" + std::string(node.op->name) + "' was inferred to be " +
+                            type.str() + ", but its " + what);
     };
     if (t.dtype() != type.dtype) return wrong("dtype is " + std::string(name(t.dtype())));
     if (static_cast<int>(t.dims().size()) != type.rank()) return wrong("rank is " + std::to_string(t.dims().size()));
@@ -123,7 +131,8 @@ Status check_results(const Graph& graph, const Node& node, const std::vector<Ten
       }
       auto expected = value_of(graph.env(), e, symbols);
       if (expected.ok() && *expected != t.dims()[d])
-        return wrong("dimension " + std::to_string(d) + " is " + std::to_string(t.dims()[d]) + ", not " + std::to_string(*expected));
+        return wrong("dimension " + std::to_string(d) + " is " + std::to_string(t.dims()[d]) + ", not " +
+                     std::to_string(*expected));
     }
   }
   return {};
@@ -138,7 +147,8 @@ Result<std::vector<Tensor>> evaluate_graph(const Graph& graph, const std::map<st
     for (ValueId id : graph.inputs()) known |= graph.value(id).name == name;
     if (!known) return Diagnostic(ErrorCode::UnknownInput, "the graph has no input '" + name + "'");
   }
-  // Where an assumption of the compiler fails, shapes were inferred for other sizes; the references do not depend on them.
+  // Where an assumption of the compiler fails, shapes were inferred for other sizes; the references do not depend on
+  // them.
   bool check_dims = true;
   for (const Guard& g : graph.env().guards()) {
     auto holds = g.condition.eval(symbols);

@@ -9,15 +9,19 @@ namespace {
 
 ScalarValue element(const Tensor& t, int64_t i) {
   ScalarValue v;
-  if (is_float(t.dtype())) v.f = t.get_f64(i);
-  else v.i = t.get_i64(i);
+  if (is_float(t.dtype()))
+    v.f = t.get_f64(i);
+  else
+    v.i = t.get_i64(i);
   return v;
 }
 
 void store(Tensor& t, int64_t i, ScalarValue v, DType from) {
   v = eval_scalar(ScalarOp::Cast, t.dtype(), from, std::span(&v, 1));
-  if (is_float(t.dtype())) t.set_f64(i, v.f);
-  else t.set_i64(i, v.i);
+  if (is_float(t.dtype()))
+    t.set_f64(i, v.f);
+  else
+    t.set_i64(i, v.i);
 }
 
 bool next_position(Dims& at, const Dims& dims) {
@@ -35,11 +39,12 @@ public:
       : dag_(dag), operands_(operands), symbols_(symbols), values_(static_cast<size_t>(dag.size())) {}
 
   Result<ScalarValue> run(ScalarId root) {
-    // Forwards, not lazily: a branch that Select does not take may not fail, so loads outside of an operand there are noted
-    // and only count when the root needs them.
+    // Forwards, not lazily: a branch that Select does not take may not fail, so loads outside of an operand there are
+    // noted and only count when the root needs them.
     outside_.assign(values_.size(), false);
     for (ScalarId id = 0; id <= root; ++id) TESSERA_TRY(step(id));
-    if (outside_[static_cast<size_t>(root)]) return Diagnostic(ErrorCode::BadInput, "an index is outside of its operand");
+    if (outside_[static_cast<size_t>(root)])
+      return Diagnostic(ErrorCode::BadInput, "an index is outside of its operand");
     return values_[static_cast<size_t>(root)];
   }
 
@@ -90,11 +95,12 @@ private:
       }
     }
     if (n.operand < 0 || n.operand >= static_cast<int>(operands_.size()))
-      return Diagnostic(ErrorCode::Internal, "the body loads operand " + std::to_string(n.operand) + ", which is not there");
+      return Diagnostic(ErrorCode::Internal,
+                        "the body loads operand " + std::to_string(n.operand) + ", which is not there");
     const Tensor& t = operands_[static_cast<size_t>(n.operand)];
     if (rank != t.dims().size())
-      return Diagnostic(ErrorCode::Internal, "the body loads an operand of rank " + std::to_string(t.dims().size()) + " with " +
-                                                 std::to_string(rank) + " indices");
+      return Diagnostic(ErrorCode::Internal, "the body loads an operand of rank " + std::to_string(t.dims().size()) +
+                                                 " with " + std::to_string(rank) + " indices");
     int64_t position = 0;
     bool inside = true;
     for (size_t d = 0; d < rank; ++d) {
@@ -125,7 +131,8 @@ struct Axes {
   }
 };
 
-Status fill(const ScalarDag& dag, ScalarId root, const Axes& axes, const std::vector<Tensor>& operands, SymValues& values, Tensor& result) {
+Status fill(const ScalarDag& dag, ScalarId root, const Axes& axes, const std::vector<Tensor>& operands,
+            SymValues& values, Tensor& result) {
   Point point(dag, operands, values);
   Dims at(result.dims().size(), 0);
   for (int64_t i = 0; i < result.count(); ++i, next_position(at, result.dims())) {
@@ -144,8 +151,10 @@ Result<Tensor> pointwise(const Graph& graph, const Node& node, const std::vector
     if (od.size() > dims.size()) dims.insert(dims.begin(), od.size() - dims.size(), 1);
     for (size_t d = 0; d < od.size(); ++d) {
       int64_t& size = dims[dims.size() - od.size() + d];
-      if (size == 1) size = od[d];
-      else if (od[d] != 1 && od[d] != size) return Diagnostic(ErrorCode::BadInput, "operands cannot be broadcast");
+      if (size == 1)
+        size = od[d];
+      else if (od[d] != 1 && od[d] != size)
+        return Diagnostic(ErrorCode::BadInput, "operands cannot be broadcast");
     }
   }
   Axes axes(dims.size());
@@ -163,7 +172,8 @@ Result<Tensor> pointwise(const Graph& graph, const Node& node, const std::vector
   return result;
 }
 
-Result<Tensor> indexing(const Graph& graph, const Node& node, const std::vector<Tensor>& operands, SymValues& values, size_t r) {
+Result<Tensor> indexing(const Graph& graph, const Node& node, const std::vector<Tensor>& operands, SymValues& values,
+                        size_t r) {
   const TensorType& type = graph.type(node.results[r]);
   Dims dims;
   for (const SymExpr& e : type.shape) {
@@ -195,7 +205,9 @@ Result<Tensor> reduction(const Graph& graph, const Node& node, const Tensor& x) 
   std::vector<ScalarValue> folded(static_cast<size_t>(result.count()));
   std::vector<int64_t> where(folded.size(), 0), seen(folded.size(), 0);
   if (!arg)
-    for (auto& v : folded) v = is_float(compute) ? ScalarValue{reduce_identity_f64(kind, compute), 0} : ScalarValue{0, reduce_identity_i64(kind, compute)};
+    for (auto& v : folded)
+      v = is_float(compute) ? ScalarValue{reduce_identity_f64(kind, compute), 0}
+                            : ScalarValue{0, reduce_identity_i64(kind, compute)};
   Dims at(x.dims().size(), 0);
   for (int64_t i = 0; i < x.count(); ++i, next_position(at, x.dims())) {
     int64_t position = 0;
@@ -217,7 +229,8 @@ Result<Tensor> reduction(const Graph& graph, const Node& node, const Tensor& x) 
       bool old_nan = is_float(compute) && std::isnan(pair[0].f), new_nan = is_float(compute) && std::isnan(pair[1].f);
       bool better = new_nan && !old_nan, equal = new_nan && old_nan;
       if (!new_nan && !old_nan) {
-        better = eval_scalar(kind == ReduceKind::ArgMax ? ScalarOp::Lt : ScalarOp::Gt, DType::Bool, compute, pair).i != 0;
+        better =
+            eval_scalar(kind == ReduceKind::ArgMax ? ScalarOp::Lt : ScalarOp::Gt, DType::Bool, compute, pair).i != 0;
         equal = eval_scalar(ScalarOp::Eq, DType::Bool, compute, pair).i != 0;
       }
       if (rank == 0 || better || (equal && last)) {
@@ -230,8 +243,10 @@ Result<Tensor> reduction(const Graph& graph, const Node& node, const Tensor& x) 
   }
   for (int64_t i = 0; i < result.count(); ++i) {
     auto p = static_cast<size_t>(i);
-    if (arg) store(result, i, {0, where[p]}, DType::I64);
-    else store(result, i, folded[p], compute);
+    if (arg)
+      store(result, i, {0, where[p]}, DType::I64);
+    else
+      store(result, i, folded[p], compute);
   }
   return result;
 }
@@ -244,10 +259,12 @@ Result<std::vector<Tensor>> evaluate_meaning(const Graph& graph, const Node& nod
                                              const SymValues& symbols) {
   const OpDef& op = *node.op;
   if (!op.pointwise() && !op.indexing() && !op.reduction())
-    return Diagnostic(ErrorCode::UnsupportedFeature, node.location, "'" + std::string(op.name) + "' has no scalar meaning");
+    return Diagnostic(ErrorCode::UnsupportedFeature, node.location,
+                      "'" + std::string(op.name) + "' has no scalar meaning");
   for (ValueId v : node.operands)
     if (v.valid() && !scalar_dtype(graph.type(v).dtype))
-      return Diagnostic(ErrorCode::UnsupportedType, node.location, "scalar bodies do not work on " + graph.type(v).str());
+      return Diagnostic(ErrorCode::UnsupportedType, node.location,
+                        "scalar bodies do not work on " + graph.type(v).str());
   SymValues values = symbols;
   std::vector<Tensor> results;
   for (size_t r = 0; r < node.results.size(); ++r) {

@@ -117,17 +117,25 @@ TEST(VerifierTest, NamesTheNodeAndTheFault) {
   auto has = [](const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << text;
   };
-  EXPECT_TRUE(has(fault([](Chain& t) { t.g.value(t.b).type.dtype = DType::F16; }), "has type f16[2, 3], but inference yields f32[2, 3]"));
+  EXPECT_TRUE(has(fault([](Chain& t) { t.g.value(t.b).type.dtype = DType::F16; }),
+                  "has type f16[2, 3], but inference yields f32[2, 3]"));
   EXPECT_TRUE(has(fault([](Chain& t) { t.g.value(t.b).type.shape.pop_back(); }), "has type f32[2], but inference"));
-  EXPECT_TRUE(has(fault([](Chain& t) { t.g.node(t.g.value(t.a).producer).operands[0] = t.c; }), "is used before its definition"));
+  EXPECT_TRUE(has(fault([](Chain& t) { t.g.node(t.g.value(t.a).producer).operands[0] = t.c; }),
+                  "is used before its definition"));
   EXPECT_TRUE(has(fault([](Chain& t) { t.g.remove_node(t.g.value(t.a).producer); }), "is used before its definition"));
-  EXPECT_TRUE(has(fault([](Chain& t) { t.g.node(t.g.value(t.b).producer).operands[0] = ValueId{99}; }), "value 99, which does not exist"));
-  EXPECT_TRUE(has(fault([](Chain& t) { t.g.node(t.g.value(t.b).producer).operands.clear(); }), "takes 1 operand, not 0"));
-  EXPECT_TRUE(has(fault([](Chain& t) { t.g.node(t.g.value(t.b).producer).attributes.set("what", int64_t{1}); }), "'neg' has no attribute 'what'"));
-  EXPECT_TRUE(has(fault([](Chain& t) { t.g.value(t.b).producer = t.g.value(t.a).producer; }), "names another producer"));
-  EXPECT_TRUE(has(fault([](Chain& t) { t.g.value(t.b).name = t.g.value(t.c).name = "same"; }), "two values are called 'same'"));
+  EXPECT_TRUE(has(fault([](Chain& t) { t.g.node(t.g.value(t.b).producer).operands[0] = ValueId{99}; }),
+                  "value 99, which does not exist"));
+  EXPECT_TRUE(
+      has(fault([](Chain& t) { t.g.node(t.g.value(t.b).producer).operands.clear(); }), "takes 1 operand, not 0"));
+  EXPECT_TRUE(has(fault([](Chain& t) { t.g.node(t.g.value(t.b).producer).attributes.set("what", int64_t{1}); }),
+                  "'neg' has no attribute 'what'"));
+  EXPECT_TRUE(
+      has(fault([](Chain& t) { t.g.value(t.b).producer = t.g.value(t.a).producer; }), "names another producer"));
+  EXPECT_TRUE(
+      has(fault([](Chain& t) { t.g.value(t.b).name = t.g.value(t.c).name = "same"; }), "two values are called 'same'"));
   EXPECT_TRUE(has(fault([](Chain& t) { t.g.add_output("y", t.a); }), "two outputs are called 'y'"));
-  EXPECT_TRUE(has(fault([](Chain& t) { t.g.value(t.b).contents = std::vector<SymExpr>{1}; }), "contents of another size"));
+  EXPECT_TRUE(
+      has(fault([](Chain& t) { t.g.value(t.b).contents = std::vector<SymExpr>{1}; }), "contents of another size"));
 }
 
 } // namespace

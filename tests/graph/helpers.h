@@ -16,7 +16,8 @@ inline Tensor floats(Dims dims, std::vector<double> values, DType dtype = DType:
 }
 
 // Applies an operator; a failure is a failure of the test.
-inline ValueId must(Graph& g, std::string_view op, std::vector<ValueId> operands, Attributes attributes = {}, int opset = 0) {
+inline ValueId must(Graph& g, std::string_view op, std::vector<ValueId> operands, Attributes attributes = {},
+                    int opset = 0) {
   const OpDef* def = OpTable::get().find(op);
   EXPECT_NE(def, nullptr) << op;
   auto node = g.add_node(*def, std::move(operands), std::move(attributes), {}, {""}, opset);

@@ -38,8 +38,8 @@ TEST(ScalarTable, EveryOperatorIsNamedAndFound) {
     EXPECT_EQ(scalar_op_from_name(info(op).name), op) << info(op).name;
   }
   EXPECT_FALSE(scalar_op_from_name("nothing").has_value());
-  for (auto kind : {ReduceKind::Sum, ReduceKind::Prod, ReduceKind::Max, ReduceKind::Min, ReduceKind::Any, ReduceKind::All,
-                    ReduceKind::ArgMax, ReduceKind::ArgMin})
+  for (auto kind : {ReduceKind::Sum, ReduceKind::Prod, ReduceKind::Max, ReduceKind::Min, ReduceKind::Any,
+                    ReduceKind::All, ReduceKind::ArgMax, ReduceKind::ArgMin})
     EXPECT_EQ(reduce_kind_from_name(name(kind)), kind);
 }
 
@@ -143,7 +143,8 @@ TEST(ScalarDagTest, IndexArithmeticFoldsIntoOneNode) {
 TEST(ScalarDagTest, ConstantsFoldAndNothingElseDoes) {
   ScalarDag dag;
   ScalarId x = dag.load(0, DType::F32, {});
-  EXPECT_EQ(dag.op(ScalarOp::Add, dag.constant_f(DType::F32, 1), dag.constant_f(DType::F32, 2)), dag.constant_f(DType::F32, 3));
+  EXPECT_EQ(dag.op(ScalarOp::Add, dag.constant_f(DType::F32, 1), dag.constant_f(DType::F32, 2)),
+            dag.constant_f(DType::F32, 3));
   EXPECT_EQ(dag[dag.op(ScalarOp::Sub, x, x)].op, ScalarOp::Sub); // x - x is not 0
   EXPECT_EQ(dag[dag.op(ScalarOp::Mul, x, dag.constant_f(DType::F32, 1))].op, ScalarOp::Mul);
   ScalarId yes = dag.constant_i(DType::Bool, 1);
