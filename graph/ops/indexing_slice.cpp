@@ -77,6 +77,7 @@ Result<std::vector<ValueId>> decompose_slice(Graph& g, const Node& n, int) {
     } else {
       first = bound(b.env(), cut.starts[i], size, 0, size - 1);
       count = ceildiv(first - bound(b.env(), cut.ends[i], size, -1, size - 1), -step);
+      if (!b.env().prove(sym_lt(0, size)).value_or(false)) count = sym_min(count, size); // an empty dimension has no last
     }
     starts[k] = first;
     steps[k] = step;
