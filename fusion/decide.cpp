@@ -1,0 +1,234 @@
+#include "fusion/decide.h"
+#include <algorithm>
+
+namespace tessera::fusion {
+
+bool is_view(const Graph& graph, ValueId value) {
+  const Node* node = graph.producer(value);
+  return node && node->op->indexing() && node->op->indexing()->view;
+}
+
+namespace {
+
+// Limits of one expression: recursion while expanding it, and its size.
+constexpr int kMaxDepth = 48;
+constexpr double kMaxNodes = 400;
+
+class Decider {
+public:
+  Decider(const Graph& graph, const FusionOptions& options, AxisPool& pool, NodeBodies& bodies, Estimator& estimate)
+      : graph_(graph), options_(options), pool_(pool), bodies_(bodies), estimate_(estimate) {}
+
+  Result<Decisions> run() {
+    auto nodes = static_cast<size_t>(graph_.node_count()), values = static_cast<size_t>(graph_.value_count());
+    out_.order = graph_.order();
+    out_.place.assign(nodes, Place::Unneeded);
+    out_.host_reason.resize(nodes);
+    out_.pinned.assign(values, false);
+    out_.is_virtual.assign(values, false);
+    out_.too_dear.assign(values, false);
+    out_.sites.assign(values, 0);
+    TESSERA_TRY(places());
+    pin_for_hosts();
+    draft_calls();
+    count_sites();
+    for (NodeId id : out_.order)
+      if (place(id) == Place::Loops)
+        for (ValueId v : graph_.node(id).results)
+          if (v.valid()) TESSERA_TRY(choose(v));
+    return std::move(out_);
+  }
+
+private:
+  Place& place(NodeId id) { return out_.place[static_cast<size_t>(id.index)]; }
+  static size_t at(ValueId v) { return static_cast<size_t>(v.index); }
+
+  // Where a needed node runs. Backwards, so that what only known contents depend on is not needed at all.
+  Status places() {
+    std::vector<bool> wanted(out_.pinned.size(), false);
+    for (const auto& output : graph_.outputs()) wanted[at(output.value)] = true;
+    for (auto it = out_.order.rbegin(); it != out_.order.rend(); ++it) {
+      const Node& node = graph_.node(*it);
+      bool needed = node.op->side_effect;
+      for (ValueId v : node.results) needed = needed || (v.valid() && wanted[at(v)]);
+      if (!needed) continue;
+      const auto* structured = node.op->structured();
+      if (structured && structured->kind == Structured::Constant) {
+        place(*it) = Place::Constant;
+        continue;
+      }
+      TESSERA_TRY(place_one(*it, node));
+      bool known = std::all_of(node.results.begin(), node.results.end(), [&](ValueId v) { return !v.valid() || known_contents(graph_, v); });
+      if (known && place(*it) == Place::Loops) continue; // written from what is known: operands are not read
+      for (ValueId v : node.operands)
+        if (v.valid() && (place(*it) != Place::Loops || !known_contents(graph_, v))) wanted[at(v)] = true;
+    }
+    return {};
+  }
+
+  Status place_one(NodeId id, const Node& node) {
+    std::string& why = out_.host_reason[static_cast<size_t>(id.index)];
+    bool supported = !options_.device_supports || options_.device_supports(graph_, id, &why);
+    Place& where = place(id);
+    where = Place::Host;
+    if (node.op->is_composite()) {
+      why = "not decomposed to primitives";
+      return {};
+    }
+    if (!supported) {
+      if (why.empty()) why = "the device cannot run it";
+      return {};
+    }
+    if (node.op->side_effect || node.op->data_dependent_shape) {
+      why = node.op->side_effect ? "has a side effect" : "the size of its result is known only when it has run";
+      return {};
+    }
+    if (library_kind(node)) {
+      bool one = node.results[0].valid() && std::none_of(node.results.begin() + 1, node.results.end(), [](ValueId v) { return v.valid(); });
+      where = one ? Place::Library : Place::Host;
+      if (!one) why = "a library call has one result";
+      return {};
+    }
+    if (node.op->structured()) {
+      why = "no kernel is generated for it";
+      return {};
+    }
+    for (ValueId v : node.results) {
+      if (!v.valid()) continue;
+      if (auto body = bodies_.get(v); !body) {
+        why = body.error().message;
+        return {};
+      }
+    }
+    where = Place::Loops;
+    return {};
+  }
+
+  void pin_for_hosts() {
+    for (const auto& output : graph_.outputs()) out_.pinned[at(output.value)] = true;
+    for (NodeId id : out_.order)
+      if (place(id) == Place::Host)
+        for (ValueId v : graph_.node(id).operands)
+          if (v.valid()) out_.pinned[at(v)] = true;
+  }
+
+  void draft_calls() {
+    LibraryCalls calls(graph_, pool_, bodies_);
+    auto through = [&](ValueId v) {
+      if (!options_.enabled || !is_view(graph_, v) || out_.pinned[at(v)]) return false;
+      NodeId producer = graph_.value(v).producer;
+      return place(producer) == Place::Loops;
+    };
+    for (NodeId id : out_.order) {
+      if (place(id) != Place::Library) continue;
+      CallDraft draft = calls.draft(id, through);
+      std::string why;
+      if (options_.library_accepts && !options_.library_accepts(graph_, draft.call, &why)) {
+        draft = calls.draft(id, [](ValueId) { return false; }); // perhaps without strides
+        if (!options_.library_accepts(graph_, draft.call, &why)) {
+          place(id) = Place::Host;
+          out_.host_reason[static_cast<size_t>(id.index)] = why;
+          for (ValueId v : graph_.node(id).operands)
+            if (v.valid()) out_.pinned[at(v)] = true;
+          continue;
+        }
+      }
+      for (const auto& operand : draft.call.operands) out_.pinned[at(operand.value)] = true;
+      out_.calls.emplace(id.index, std::move(draft));
+    }
+  }
+
+  double points_of(const Node& node, size_t result) {
+    if (node.op->reduction()) return estimate_(graph_.type(node.operands[0]).count());
+    return estimate_(graph_.type(node.results[result]).count());
+  }
+
+  // How many consumers each value has and how many points they run over, views looked through. Backwards.
+  void count_sites() {
+    spread_.assign(out_.pinned.size(), 0);
+    for (auto it = out_.order.rbegin(); it != out_.order.rend(); ++it) {
+      if (place(*it) != Place::Loops) continue;
+      const Node& node = graph_.node(*it);
+      std::vector<ValueId> operands = node.operands;
+      std::sort(operands.begin(), operands.end());
+      operands.erase(std::unique(operands.begin(), operands.end()), operands.end());
+      for (size_t r = 0; r < node.results.size(); ++r) {
+        ValueId result = node.results[r];
+        if (!result.valid()) continue;
+        bool passes = is_view(graph_, result) && !out_.pinned[at(result)];
+        for (ValueId v : operands) {
+          if (!v.valid()) continue;
+          out_.sites[at(v)] = std::min(out_.sites[at(v)] + (passes ? out_.sites[at(result)] : 1), 1 << 20);
+          spread_[at(v)] += passes ? spread_[at(result)] : points_of(node, r);
+        }
+      }
+    }
+    chain_.resize(out_.pinned.size());
+  }
+
+  struct Chain {
+    double cost = 0;       // instructions per element, with everything that is written out into it
+    double leaf_bytes = 0; // memory that it reads
+    double nodes = 1;
+    int depth = 0;
+  };
+
+  Status choose(ValueId v) {
+    const Node& node = graph_.node(graph_.value(v).producer);
+    auto body = bodies_.get(v);
+    TESSERA_CHECK(body.ok(), "a node with loops has a body");
+    Chain& chain = chain_[at(v)];
+    chain.cost = (*body)->cost;
+    chain.nodes = (*body)->dag.size();
+    double size = estimate_(graph_.type(v).count());
+    bool known = known_contents(graph_, v);
+    for (ValueId o : node.operands) {
+      if (!o.valid() || known || known_contents(graph_, o)) continue;
+      const Chain& from = chain_[at(o)];
+      if (out_.is_virtual[at(o)]) {
+        chain.cost += from.cost;
+        chain.leaf_bytes += from.leaf_bytes;
+        chain.nodes += from.nodes;
+        chain.depth = std::max(chain.depth, from.depth + 1);
+      } else {
+        double per_element = info(graph_.type(o).dtype).bits / 8.0;
+        chain.leaf_bytes += std::min(estimate_(byte_count(graph_, o)), size * per_element);
+      }
+    }
+    bool memory = out_.pinned[at(v)] || node.op->reduction() || !options_.enabled;
+    if (!memory && !known) {
+      if (chain.depth >= kMaxDepth || chain.nodes > kMaxNodes) memory = true;
+      else if (!is_view(graph_, v)) memory = out_.too_dear[at(v)] = dear(v, chain, size);
+    }
+    out_.is_virtual[at(v)] = !memory;
+    if (memory) chain = Chain{};
+    return {};
+  }
+
+  // Whether writing v out in its readers costs more than storing it once.
+  bool dear(ValueId v, const Chain& chain, double size) {
+    int sites = out_.sites[at(v)];
+    double again = std::max(0.0, spread_[at(v)] - size) * chain.cost * kBytesPerInstruction;
+    if (sites <= 1 && spread_[at(v)] <= size) return false;
+    again += chain.leaf_bytes * std::max(0, sites - 1);
+    double bytes = estimate_(byte_count(graph_, v));
+    return again > bytes * (1 + sites);
+  }
+
+  const Graph& graph_;
+  const FusionOptions& options_;
+  AxisPool& pool_;
+  NodeBodies& bodies_;
+  Estimator& estimate_;
+  Decisions out_;
+  std::vector<double> spread_;
+  std::vector<Chain> chain_;
+};
+
+} // namespace
+
+Result<Decisions> decide(const Graph& graph, const FusionOptions& options, AxisPool& pool, NodeBodies& bodies, Estimator& estimate) {
+  return Decider(graph, options, pool, bodies, estimate).run();
+}
+
+} // namespace tessera::fusion

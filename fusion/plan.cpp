@@ -1,0 +1,393 @@
+#include "fusion/plan.h"
+#include "fusion/planner.h"
+#include "graph/support/log.h"
+#include <algorithm>
+
+namespace tessera {
+
+Result<FusionPlan> plan_fusion(Graph& graph, const FusionOptions& options) { return fusion::Planner(graph, options).run(); }
+
+namespace fusion {
+
+namespace {
+
+constexpr int kMaxScalarNodes = 1500;     // of a kernel: registers, and time to compile it
+constexpr double kFewRows = 8;            // a kernel of fewer rows leaves cores idle ...
+constexpr double kLongRow = 1 << 16;      // ... which matters when each row is long
+constexpr size_t kSiblings = 4;           // most recent readers of a value tried for horizontal merging
+constexpr int kSiblingDistance = 64;      // positions in the order
+
+size_t at(ValueId v) { return static_cast<size_t>(v.index); }
+size_t at(NodeId n) { return static_cast<size_t>(n.index); }
+
+} // namespace
+
+Result<FusionPlan> Planner::run() {
+  TESSERA_ASSIGN(d_, decide(graph_, options_, pool_, bodies_, estimate_));
+  defined_by_.assign(static_cast<size_t>(graph_.value_count()), -1);
+  readers_.resize(static_cast<size_t>(graph_.value_count()));
+  homes_.resize(static_cast<size_t>(graph_.node_count()));
+  TESSERA_TRY(make_units());
+  return emit();
+}
+
+// ---- units
+
+int Planner::find(int unit) const {
+  while (units_[static_cast<size_t>(unit)].parent >= 0) unit = units_[static_cast<size_t>(unit)].parent;
+  return unit;
+}
+
+int Planner::home(ValueId v) const {
+  int unit = defined_by_[at(v)];
+  return unit < 0 ? -1 : find(unit);
+}
+
+void Planner::successors(int unit, const std::function<void(int)>& f) {
+  for (ValueId v : units_[static_cast<size_t>(unit)].defines)
+    for (int reader : readers_[at(v)])
+      if (int r = find(reader); r != unit) f(r);
+}
+
+int Planner::add(Unit unit) {
+  int id = static_cast<int>(units_.size());
+  for (ValueId v : unit.defines) defined_by_[at(v)] = id;
+  for (ValueId v : unit.reads)
+    if (readers_[at(v)].empty() || readers_[at(v)].back() != id) readers_[at(v)].push_back(id);
+  units_.push_back(std::move(unit));
+  order_.append(id);
+  return id;
+}
+
+Status Planner::make_units() {
+  for (NodeId id : d_.order) {
+    const Node& node = graph_.node(id);
+    switch (d_.place[at(id)]) {
+    case Place::Unneeded:
+    case Place::Constant: break;
+    case Place::Host: {
+      Unit unit;
+      unit.kind = Group::Kind::Host;
+      unit.node = id;
+      for (ValueId v : node.operands)
+        if (v.valid()) unit.reads.push_back(v);
+      for (ValueId v : node.results)
+        if (v.valid()) unit.defines.push_back(v);
+      homes_[at(id)].push_back(add(std::move(unit)));
+      break;
+    }
+    case Place::Library: {
+      Unit unit;
+      unit.kind = Group::Kind::Library;
+      unit.node = id;
+      unit.draft = std::move(d_.calls.at(id.index));
+      for (const auto& operand : unit.draft->call.operands) unit.reads.push_back(operand.value);
+      unit.defines = {node.results[0]};
+      homes_[at(id)].push_back(add(std::move(unit)));
+      break;
+    }
+    case Place::Loops:
+      for (ValueId v : node.results)
+        if (v.valid() && !d_.is_virtual[at(v)]) TESSERA_TRY(make_stage(v));
+      break;
+    }
+  }
+  return {};
+}
+
+Status Planner::make_stage(ValueId value) {
+  Expander expander(graph_, pool_, bodies_, [&](ValueId v) { return static_cast<bool>(d_.is_virtual[at(v)]); }, options_.strict_rounding);
+  TESSERA_ASSIGN(LoopNest nest, expander.nest(value));
+  // Known contents read at an index that is data have to be in memory after all; they depend on nothing.
+  for (ValueId v : nest.loads)
+    if (graph_.producer(v) && !graph_.constant(v) && defined_by_[at(v)] < 0) {
+      if (!d_.is_virtual[at(v)] && d_.place[at(graph_.value(v).producer)] != Place::Unneeded)
+        return Diagnostic(ErrorCode::Internal, graph_.node(graph_.value(v).producer).location, "read before it is planned");
+      d_.is_virtual[at(v)] = false;
+      TESSERA_TRY(make_stage(v));
+    }
+  split_axes(nest, pool_);
+  normalize(nest, graph_.env());
+  Unit unit;
+  unit.reads = nest.loads;
+  unit.defines = {value};
+  unit.nest = std::move(nest);
+  int id = add(std::move(unit));
+  for (NodeId n : units_[static_cast<size_t>(id)].nest.sources) homes_[at(n)].push_back(id);
+  if (options_.enabled) merge_around(id);
+  return {};
+}
+
+// ---- merging
+
+// Merges a new unit with the units that make what it reads, dearest value first, then with units that read the same.
+void Planner::merge_around(int unit) {
+  struct Candidate {
+    double bytes;
+    int position, unit;
+    ValueId value;
+  };
+  std::vector<Candidate> producers;
+  for (ValueId v : units_[static_cast<size_t>(unit)].reads)
+    if (int from = home(v); from >= 0) producers.push_back({estimate_(byte_count(graph_, v)), order_.position(from), from, v});
+  std::stable_sort(producers.begin(), producers.end(), [](const Candidate& x, const Candidate& y) {
+    return x.bytes != y.bytes ? x.bytes > y.bytes : x.position > y.position;
+  });
+  for (const auto& c : producers) {
+    int from = find(c.unit), to = find(unit);
+    if (from == to) continue;
+    if (auto refusal = try_vertical(from, to)) refused_[{c.value.index, unit}] = std::move(*refusal);
+  }
+  std::vector<int> tried;
+  std::vector<ValueId> reads = units_[static_cast<size_t>(unit)].reads;
+  for (ValueId v : reads) {
+    const auto& readers = readers_[at(v)];
+    size_t count = 0;
+    for (size_t i = readers.size(); i-- > 0 && count < kSiblings;) {
+      int a = find(readers[i]), b = find(unit);
+      if (a == b) continue;
+      ++count;
+      if (std::find(tried.begin(), tried.end(), a) != tried.end()) continue;
+      tried.push_back(a);
+      if (try_horizontal(a, b)) continue;
+      for (ValueId w : reads)
+        if (std::any_of(readers_[at(w)].begin(), readers_[at(w)].end(), [&](int r) { return r != unit && find(r) == find(unit); }))
+          shared_[{w.index, unit}] = true;
+    }
+  }
+}
+
+bool Planner::read_elsewhere(ValueId v, int a, int b) const {
+  return std::any_of(readers_[at(v)].begin(), readers_[at(v)].end(), [&](int r) {
+    int u = find(r);
+    return u != a && u != b;
+  });
+}
+
+std::optional<Refusal> Planner::path_between(int a, int b) {
+  switch (order_.indirect_path(a, b)) {
+  case UnitOrder::Path::None: return std::nullopt;
+  case UnitOrder::Path::Exists: return Refusal{FusionReason::WouldCycle, "another step needs the one and is needed by the other"};
+  case UnitOrder::Path::TooFar: return Refusal{FusionReason::WouldCycle, "too far apart to tell"};
+  }
+  return std::nullopt;
+}
+
+std::optional<Refusal> Planner::fits(const LoopNest& a, const LoopNest& b, int ua, int ub) {
+  int nodes = a.dag.size() + b.dag.size();
+  if (nodes > kMaxScalarNodes) return Refusal{FusionReason::TooManyBuffers, std::to_string(nodes) + " operations"};
+  std::vector<ValueId> buffers;
+  auto count = [&](ValueId v) {
+    if (std::find(buffers.begin(), buffers.end(), v) == buffers.end()) buffers.push_back(v);
+  };
+  auto stores = [](const LoopNest& nest, ValueId v) {
+    return std::any_of(nest.stores.begin(), nest.stores.end(), [&](const Store& s) { return s.value == v; });
+  };
+  for (const LoopNest* nest : {&a, &b}) {
+    for (ValueId v : nest->loads)
+      if (!stores(a, v) && !stores(b, v)) count(v);
+    for (const auto& s : nest->stores)
+      if (d_.pinned[at(s.value)] || read_elsewhere(s.value, ua, ub) || readers_[at(s.value)].empty()) count(s.value);
+  }
+  if (static_cast<int>(buffers.size()) > options_.max_buffers)
+    return Refusal{FusionReason::TooManyBuffers, std::to_string(buffers.size()) + " buffers, " + std::to_string(options_.max_buffers) + " at most"};
+  return std::nullopt;
+}
+
+// A kernel with rows has one program a row: joining a wide pointwise nest to a few long rows would leave cores idle.
+std::optional<Refusal> Planner::keeps_parallelism(const LoopNest& a, const LoopNest& b) {
+  if (a.has_reduction() == b.has_reduction()) return std::nullopt;
+  const LoopNest& rows = a.has_reduction() ? a : b;
+  const LoopNest& wide = a.has_reduction() ? b : a;
+  double outer = estimate_(product(rows.extents(AxisRole::Outer))), row = estimate_(product(rows.extents(AxisRole::Row)));
+  if (outer >= kFewRows || row < kLongRow || estimate_(wide.points()) <= outer) return std::nullopt;
+  return Refusal{FusionReason::NoGain, "a kernel of " + std::to_string(static_cast<int64_t>(outer)) + " rows would leave cores idle"};
+}
+
+void Planner::contract(int a, int b, int kept) {
+  order_.merge(a, b, kept);
+  int gone = kept == a ? b : a;
+  Unit &into = units_[static_cast<size_t>(kept)], &from = units_[static_cast<size_t>(gone)];
+  into.defines.insert(into.defines.end(), from.defines.begin(), from.defines.end());
+  from.defines.clear();
+  from.nest = LoopNest{};
+  from.parent = kept;
+}
+
+std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
+  Unit &p = units_[static_cast<size_t>(producer)], &c = units_[static_cast<size_t>(consumer)];
+  if (p.kind == Group::Kind::Host || c.kind == Group::Kind::Host) return Refusal{FusionReason::HostOperator, "runs on the host"};
+  if (c.kind == Group::Kind::Library) return Refusal{FusionReason::ResultOfLibrary, "the reader already belongs to another call's result"};
+  if (p.kind == Group::Kind::Library) return try_library(producer, consumer);
+  if (auto r = fits(p.nest, c.nest, producer, consumer)) return r;
+  if (auto r = keeps_parallelism(p.nest, c.nest)) return r;
+  if (auto r = path_between(producer, consumer)) return r;
+  if (auto r = merger_.vertical(p.nest, c.nest, false)) return r;
+  contract(producer, consumer, producer);
+  return std::nullopt;
+}
+
+std::optional<Refusal> Planner::try_library(int producer, int consumer) {
+  Unit &p = units_[static_cast<size_t>(producer)], &c = units_[static_cast<size_t>(consumer)];
+  std::string op(graph_.node(p.node).op->name);
+  if (!options_.generated_epilogues && !options_.library_accepts) return Refusal{FusionReason::ResultOfLibrary, "no epilogues are offered"};
+  if (c.nest.has_reduction()) return Refusal{FusionReason::ResultOfLibrary, "a reduction needs whole rows of the result of " + op};
+  if (auto r = fits(p.draft->epilogue, c.nest, producer, consumer)) return r;
+  if (auto r = path_between(producer, consumer)) return r;
+  CallDraft draft = *p.draft;
+  if (auto r = merger_.vertical(draft.epilogue, c.nest, true)) return r;
+  if (options_.library_accepts) {
+    std::string why;
+    auto call = calls_.finish(draft, [&](ValueId v) { return d_.pinned[at(v)] || read_elsewhere(v, producer, consumer) || readers_[at(v)].empty(); });
+    if (!options_.library_accepts(graph_, call, &why)) return Refusal{FusionReason::ResultOfLibrary, why};
+  }
+  p.draft = std::move(draft);
+  contract(producer, consumer, producer);
+  return std::nullopt;
+}
+
+std::optional<Refusal> Planner::try_horizontal(int a, int b) {
+  Unit &x = units_[static_cast<size_t>(a)], &y = units_[static_cast<size_t>(b)];
+  Refusal no{FusionReason::NoGain, ""};
+  if (x.kind != Group::Kind::Kernel || y.kind != Group::Kind::Kernel) return no;
+  if (std::abs(order_.position(a) - order_.position(b)) > kSiblingDistance) return no;
+  // What is read once instead of twice has to be worth it.
+  double shared = 0, all = 0;
+  for (ValueId v : y.nest.loads) {
+    double bytes = estimate_(byte_count(graph_, v));
+    all += bytes;
+    if (std::find(x.nest.loads.begin(), x.nest.loads.end(), v) != x.nest.loads.end()) shared += bytes;
+  }
+  for (const auto& s : y.nest.stores) all += estimate_(byte_count(graph_, s.value));
+  if (shared * 8 < all) return no;
+  if (auto r = fits(x.nest, y.nest, a, b)) return r;
+  if (auto r = keeps_parallelism(x.nest, y.nest)) return r;
+  bool edge = false;
+  auto reads_from = [&](int from, int to) { successors(from, [&](int u) { edge = edge || u == to; }); };
+  reads_from(a, b);
+  reads_from(b, a);
+  if (edge) return no; // that was tried as producer and consumer
+  if (auto r = path_between(a, b)) return r;
+  if (auto r = merger_.horizontal(x.nest, y.nest)) return r;
+  contract(a, b, a);
+  return std::nullopt;
+}
+
+// ---- groups
+
+bool Planner::stored(ValueId v) const {
+  if (d_.pinned[at(v)] || readers_[at(v)].empty()) return true;
+  int from = home(v);
+  return std::any_of(readers_[at(v)].begin(), readers_[at(v)].end(), [&](int r) { return find(r) != from; });
+}
+
+// Outer axes in the order in which the first full store has them: the innermost axis is the one whose elements are neighbours.
+void Planner::order_axes(LoopNest& nest) const {
+  if (nest.has_reduction()) return;
+  auto strides = contiguous_strides(graph_.type(nest.stores[0].value).shape);
+  std::vector<std::pair<size_t, size_t>> key; // dimension, digit within it
+  for (const auto& axis : nest.axes) {
+    std::pair<size_t, size_t> where{strides.size(), 0};
+    for (size_t d = 0; d < strides.size(); ++d) {
+      auto e = nest.dag.as_sym(nest.stores[0].index[d]);
+      auto digits = e ? radix_of(*e, nest.axes, graph_.type(nest.stores[0].value).shape[d], graph_.env()) : std::nullopt;
+      if (!digits) return;
+      for (size_t k = 0; k < digits->size(); ++k)
+        if (nest.axes[static_cast<size_t>((*digits)[k])].var == axis.var) where = {d, k};
+    }
+    key.push_back(where);
+  }
+  std::vector<size_t> order(nest.axes.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) { return key[x] < key[y]; });
+  std::vector<Axis> axes;
+  for (size_t i : order) axes.push_back(nest.axes[i]);
+  nest.axes = std::move(axes);
+}
+
+void Planner::fill(Group& group, const LoopNest& nest) {
+  auto bytes = bytes_read(graph_, nest, estimate_);
+  for (size_t k = 0; k < nest.loads.size(); ++k) {
+    if (group.kind == Group::Kind::Library && nest.loads[k] == graph_.node(group.call.node).results[0]) continue;
+    group.reads.push_back(nest.loads[k]);
+    group.bytes_read += bytes[k];
+  }
+  for (const auto& s : nest.stores) group.writes.push_back(s.value);
+}
+
+std::string Planner::group_name(size_t number, const Group& group) const {
+  std::vector<NodeId> nodes = group.kind == Group::Kind::Kernel ? group.nest.sources : group.call.sources;
+  if (group.kind == Group::Kind::Host) nodes = {group.node};
+  std::vector<std::string_view> words;
+  size_t more = 0;
+  for (NodeId n : nodes) {
+    const Node& node = graph_.node(n);
+    if (node.op->indexing() && node.op->indexing()->view && nodes.size() > 1) continue;
+    if (std::find(words.begin(), words.end(), node.op->name) != words.end()) continue;
+    if (words.size() < 4) words.push_back(node.op->name);
+    else ++more;
+  }
+  if (words.empty() && !nodes.empty()) words.push_back(graph_.node(nodes[0]).op->name);
+  std::string name = (group.kind == Group::Kind::Kernel ? "k" : group.kind == Group::Kind::Library ? "c" : "h") + std::to_string(number);
+  for (auto w : words) name += "_" + std::string(w);
+  return more ? name + "_more" : name;
+}
+
+Result<FusionPlan> Planner::emit() {
+  FusionPlan plan;
+  auto by_index = [](NodeId x, NodeId y) { return x.index < y.index; };
+  for (int id : order_.order()) {
+    Unit& unit = units_[static_cast<size_t>(id)];
+    Group group;
+    group.kind = unit.kind;
+    std::vector<NodeId> sources;
+    if (unit.kind == Group::Kind::Kernel) {
+      group.nest = std::move(unit.nest);
+      std::erase_if(group.nest.stores, [&](const Store& s) { return !stored(s.value); });
+      order_axes(group.nest);
+      normalize(group.nest, graph_.env());
+      std::sort(group.nest.sources.begin(), group.nest.sources.end(), by_index);
+      fill(group, group.nest);
+      sources = group.nest.sources;
+    } else if (unit.kind == Group::Kind::Library) {
+      group.call = calls_.finish(*unit.draft, [&](ValueId v) { return stored(v); });
+      std::sort(group.call.sources.begin(), group.call.sources.end(), by_index);
+      for (const auto& operand : group.call.operands) {
+        group.reads.push_back(operand.value);
+        group.bytes_read += byte_count(graph_, operand.value);
+      }
+      ValueId raw = graph_.node(unit.node).results[0];
+      if (stored(raw) || group.call.result.value != raw) group.writes.push_back(group.call.result.value);
+      if (group.call.epilogue_nest) fill(group, *group.call.epilogue_nest);
+      else if (group.writes.empty()) group.writes.push_back(group.call.result.value);
+      sources = group.call.sources;
+    } else {
+      group.node = unit.node;
+      for (ValueId v : unit.reads) {
+        group.reads.push_back(v);
+        group.bytes_read += byte_count(graph_, v);
+      }
+      group.writes = unit.defines;
+      sources = {unit.node};
+    }
+    for (ValueId v : group.writes) group.bytes_written += byte_count(graph_, v);
+    for (NodeId n : sources) group.bytes_unfused += bytes_alone(graph_, n);
+    group.name = group_name(plan.groups.size(), group);
+    plan.groups.push_back(std::move(group));
+  }
+  for (const auto& output : graph_.outputs()) {
+    const Node* producer = graph_.producer(output.value);
+    if (producer && d_.place[at(graph_.value(output.value).producer)] != Place::Constant) continue;
+    Group group; // an input or constant that is given out as it is
+    group.kind = Group::Kind::Alias;
+    group.reads = group.writes = {output.value};
+    group.bytes_read = group.bytes_written = group.bytes_unfused = byte_count(graph_, output.value);
+    group.name = "a" + std::to_string(plan.groups.size()) + "_output";
+    plan.groups.push_back(std::move(group));
+  }
+  explain(plan);
+  return plan;
+}
+
+} // namespace fusion
+} // namespace tessera

@@ -1,0 +1,72 @@
+// The planner's state: units and how they were merged. plan.cpp makes and merges them, edges.cpp explains every edge.
+#pragma once
+#include "fusion/decide.h"
+#include "fusion/merge.h"
+#include "fusion/order.h"
+
+namespace tessera::fusion {
+
+// A kernel, library call or host operator to be.
+struct Unit {
+  Group::Kind kind = Group::Kind::Kernel;
+  NodeId node;                  // Library, Host
+  LoopNest nest;                // Kernel
+  std::optional<CallDraft> draft; // Library
+  std::vector<ValueId> reads;   // as it was made, before merging
+  std::vector<ValueId> defines; // of all that was merged into it
+  int parent = -1;              // merged into that unit
+};
+
+class Planner {
+public:
+  Planner(Graph& graph, const FusionOptions& options)
+      : graph_(graph), options_(options), pool_(graph.env()), bodies_(graph, pool_), estimate_(graph.env()), merger_(graph, pool_),
+        calls_(graph, pool_, bodies_), order_([this](int u, const std::function<void(int)>& f) { successors(u, f); }) {}
+  Result<FusionPlan> run();
+
+private:
+  // plan.cpp
+  Status make_units();
+  Status make_stage(ValueId value);
+  int add(Unit unit);
+  void merge_around(int unit);
+  [[nodiscard]] std::optional<Refusal> try_vertical(int producer, int consumer);
+  [[nodiscard]] std::optional<Refusal> try_library(int producer, int consumer);
+  [[nodiscard]] std::optional<Refusal> try_horizontal(int a, int b);
+  [[nodiscard]] std::optional<Refusal> path_between(int a, int b);
+  [[nodiscard]] std::optional<Refusal> fits(const LoopNest& a, const LoopNest& b, int ua, int ub);
+  [[nodiscard]] std::optional<Refusal> keeps_parallelism(const LoopNest& a, const LoopNest& b);
+  void contract(int a, int b, int kept);
+  void successors(int unit, const std::function<void(int)>& f);
+  [[nodiscard]] int find(int unit) const;
+  [[nodiscard]] int home(ValueId v) const; // unit that defines v in memory, -1 for inputs, constants and virtual values
+  [[nodiscard]] bool read_elsewhere(ValueId v, int a, int b) const;
+  [[nodiscard]] bool stored(ValueId v) const; // needs memory after all merging
+  Result<FusionPlan> emit();
+  void fill(Group& group, const LoopNest& nest);
+  void order_axes(LoopNest& nest) const;
+  [[nodiscard]] std::string group_name(size_t number, const Group& group) const;
+
+  // edges.cpp
+  void explain(FusionPlan& plan);
+  LedgerEntry explain_edge(NodeId consumer, ValueId value);
+  void explain_not_merged(LedgerEntry& entry, const std::vector<int>& homes, int from);
+
+  Graph& graph_;
+  const FusionOptions& options_;
+  AxisPool pool_;
+  NodeBodies bodies_;
+  Estimator estimate_;
+  Merger merger_;
+  LibraryCalls calls_;
+  UnitOrder order_;
+  Decisions d_;
+  std::vector<Unit> units_;
+  std::vector<int> defined_by_;                        // by value: unit as made, -1
+  std::vector<std::vector<int>> readers_;              // by value: units as made
+  std::vector<std::vector<int>> homes_;                // by node: units as made that contain it
+  std::map<std::pair<int32_t, int>, Refusal> refused_; // (value, reader as made) -> why it was not merged with its producer
+  std::map<std::pair<int32_t, int>, bool> shared_;     // (value, unit as made): read together with a sibling
+};
+
+} // namespace tessera::fusion

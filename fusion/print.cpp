@@ -1,0 +1,123 @@
+// Text of plans, and what must hold of every plan.
+#include "fusion/plan.h"
+#include "fusion/rewrite.h"
+#include <algorithm>
+
+namespace tessera {
+
+namespace {
+
+std::string value_text(const Graph& graph, ValueId v) {
+  const std::string& name = graph.value(v).name;
+  return name.empty() ? "#" + std::to_string(v.index) : name;
+}
+std::string list(const Graph& graph, const std::vector<ValueId>& values) {
+  std::string out;
+  for (ValueId v : values) out += (out.empty() ? "" : ", ") + value_text(graph, v);
+  return out;
+}
+std::string node_text(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  if (!node.location.node.empty()) return node.location.node;
+  for (ValueId v : node.results)
+    if (v.valid()) return std::string(node.op->name) + "(" + value_text(graph, v) + ")";
+  return std::string(node.op->name);
+}
+std::string sources(const Graph& graph, const std::vector<NodeId>& nodes) {
+  std::string out;
+  for (NodeId n : nodes) out += (out.empty() ? "" : ", ") + node_text(graph, n);
+  return out;
+}
+std::string view_text(const Graph& graph, const OperandView& view) {
+  std::string strides;
+  for (const auto& s : view.strides) strides += (strides.empty() ? "" : ", ") + s.str();
+  std::string out = value_text(graph, view.value) + " " + str(view.shape) + " strides [" + strides + "]";
+  return view.offset.is_const(0) ? out : out + " offset " + view.offset.str();
+}
+std::string indented(const std::string& text) {
+  std::string out;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    size_t end = std::min(text.find('\n', begin), text.size());
+    out += "  " + text.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return out;
+}
+std::string_view kind_text(Group::Kind kind) {
+  switch (kind) {
+  case Group::Kind::Kernel: return "kernel";
+  case Group::Kind::Library: return "library call";
+  case Group::Kind::Host: return "host operator";
+  case Group::Kind::Alias: return "alias";
+  }
+  return "";
+}
+
+} // namespace
+
+std::string print(const Graph& graph, const FusionPlan& plan) {
+  std::string out;
+  for (const auto& g : plan.groups) {
+    out += "group " + g.name + ": " + std::string(kind_text(g.kind)) + "\n";
+    out += "  reads " + list(graph, g.reads) + "; writes " + list(graph, g.writes) + "\n";
+    out += "  bytes " + (g.bytes_read + g.bytes_written).str() + ", operator by operator " + g.bytes_unfused.str() + "\n";
+    if (g.kind == Group::Kind::Kernel) {
+      out += "  from " + sources(graph, g.nest.sources) + "\n" + indented(print(graph, g.nest));
+    } else if (g.kind == Group::Kind::Library) {
+      out += "  from " + sources(graph, g.call.sources) + "\n";
+      for (const auto& operand : g.call.operands) out += "  operand " + view_text(graph, operand) + "\n";
+      out += "  result " + view_text(graph, g.call.result) + "\n";
+      if (g.call.epilogue_nest) out += "  epilogue\n" + indented(print(graph, *g.call.epilogue_nest));
+    } else if (g.kind == Group::Kind::Host) {
+      out += "  from " + node_text(graph, g.node) + "\n";
+    }
+  }
+  for (const auto& e : plan.ledger) {
+    const auto& why = info(e.reason);
+    out += "edge " + node_text(graph, e.producer) + " -> " + node_text(graph, e.consumer) + " " + (why.fused ? "fused" : "not fused") + " " +
+           std::string(why.code) + " " + std::string(why.name);
+    if (!e.bytes_saved.is_const(0)) out += ", saves " + e.bytes_saved.str();
+    out += e.detail.empty() ? "\n" : ": " + e.detail + "\n";
+  }
+  return out;
+}
+
+Status verify(const Graph& graph, const FusionPlan& plan) {
+  std::vector<bool> defined(static_cast<size_t>(graph.value_count()));
+  auto broken = [](const Group& g, const std::string& what) { return Diagnostic(ErrorCode::Internal, "plan: group " + g.name + " " + what); };
+  auto is_defined = [&](ValueId v) { return defined[static_cast<size_t>(v.index)]; };
+  for (ValueId v : graph.inputs()) defined[static_cast<size_t>(v.index)] = true;
+  for (NodeId id : graph.order()) {
+    const auto* structured = graph.node(id).op->structured();
+    if (structured && structured->kind == Structured::Constant)
+      for (ValueId v : graph.node(id).results)
+        if (v.valid()) defined[static_cast<size_t>(v.index)] = true;
+  }
+  for (const auto& g : plan.groups) {
+    for (ValueId v : g.reads)
+      if (!is_defined(v)) return broken(g, "reads " + value_text(graph, v) + " before it is written");
+    if (g.kind == Group::Kind::Alias) continue;
+    for (ValueId v : g.writes) {
+      if (is_defined(v)) return broken(g, "writes " + value_text(graph, v) + " again");
+      defined[static_cast<size_t>(v.index)] = true;
+    }
+    if (g.kind == Group::Kind::Kernel) {
+      TESSERA_TRY(verify(graph, g.nest));
+      for (ValueId v : g.nest.loads)
+        if (std::find(g.reads.begin(), g.reads.end(), v) == g.reads.end()) return broken(g, "loads what it does not read");
+    } else if (g.kind == Group::Kind::Library && g.call.epilogue_nest) {
+      const LoopNest& nest = *g.call.epilogue_nest;
+      TESSERA_TRY(verify(graph, nest));
+      if (nest.axes.size() != g.call.result.shape.size()) return broken(g, "has an epilogue over other dimensions than its result");
+      for (size_t d = 0; d < nest.axes.size(); ++d)
+        if (nest.axes[d].role != AxisRole::Outer || !(nest.axes[d].extent == g.call.result.shape[d]))
+          return broken(g, "has an epilogue over other points than its result");
+    }
+  }
+  for (const auto& o : graph.outputs())
+    if (!is_defined(o.value)) return Diagnostic(ErrorCode::Internal, "plan: output " + o.name + " is written by nobody");
+  return {};
+}
+
+} // namespace tessera
