@@ -7,8 +7,8 @@ namespace tessera {
 namespace {
 using namespace ops;
 
-// ---- elementwise. `build` works on an operand of at least f32 (constants such as 0.044715 are wrong in f16); the result is cast
-// back. `f` is the same in plain numbers.
+// ---- elementwise. `build` works on an operand of at least f32 (constants such as 0.044715 are wrong in f16); the
+// result is cast back. `f` is the same in plain numbers.
 struct Activation {
   std::string_view name, summary;
   std::vector<std::string_view> aten;
@@ -23,9 +23,7 @@ AttrDef number(std::string_view name, double fallback) { return {name, AttrKind:
 
 ValueId expm1(B& b, ValueId x) { return b.op1("expm1", x); }
 // log(1 + exp(x)), which neither overflows nor loses small values: max(x, 0) + log1p(exp(-|x|)).
-ValueId softplus(B& b, ValueId x) {
-  return b.add(b.max(x, 0.0), b.op1("log1p", b.exp(b.neg(b.abs(x)))));
-}
+ValueId softplus(B& b, ValueId x) { return b.add(b.max(x, 0.0), b.op1("log1p", b.exp(b.neg(b.abs(x))))); }
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
@@ -45,13 +43,23 @@ double gelu(double x, const Attributes& a) {
 std::vector<Activation> activations() {
   constexpr double selu_alpha = 1.67326319217681884765625, selu_gamma = 1.05070102214813232421875;
   return {
-      {"LeakyRelu", "x, or alpha * x below 0", {"leaky_relu"}, {number("alpha", 0.01)},
+      {"LeakyRelu",
+       "x, or alpha * x below 0",
+       {"leaky_relu"},
+       {number("alpha", 0.01)},
        [](B& b, ValueId x) { return b.select(b.lt(x, 0.0), b.mul(x, b.attr().f("alpha", 0.01)), x); },
-       [](double x, const Attributes& a) { return x < 0 ? a.f("alpha", 0.01) * x : x; }, {{}, {{"alpha", 0.3}}}},
-      {"Elu", "x, or alpha * (exp(x) - 1) below 0", {"elu"}, {number("alpha", 1)},
+       [](double x, const Attributes& a) { return x < 0 ? a.f("alpha", 0.01) * x : x; },
+       {{}, {{"alpha", 0.3}}}},
+      {"Elu",
+       "x, or alpha * (exp(x) - 1) below 0",
+       {"elu"},
+       {number("alpha", 1)},
        [](B& b, ValueId x) { return b.select(b.lt(x, 0.0), b.mul(expm1(b, x), b.attr().f("alpha", 1)), x); },
-       [](double x, const Attributes& a) { return x < 0 ? a.f("alpha", 1) * std::expm1(x) : x; }, {{}, {{"alpha", 2.0}}}},
-      {"Selu", "gamma * x, or gamma * alpha * (exp(x) - 1) at and below 0", {"selu"},
+       [](double x, const Attributes& a) { return x < 0 ? a.f("alpha", 1) * std::expm1(x) : x; },
+       {{}, {{"alpha", 2.0}}}},
+      {"Selu",
+       "gamma * x, or gamma * alpha * (exp(x) - 1) at and below 0",
+       {"selu"},
        {number("alpha", selu_alpha), number("gamma", selu_gamma)},
        [](B& b, ValueId x) {
          double alpha = b.attr().f("alpha", selu_alpha), gamma = b.attr().f("gamma", selu_gamma);
@@ -61,7 +69,10 @@ std::vector<Activation> activations() {
          return a.f("gamma", selu_gamma) * (x <= 0 ? a.f("alpha", selu_alpha) * std::expm1(x) : x);
        },
        {{}, {{"alpha", 2.0}, {"gamma", 3.0}}}},
-      {"Celu", "x, or alpha * (exp(x / alpha) - 1) below 0", {"celu"}, {number("alpha", 1)},
+      {"Celu",
+       "x, or alpha * (exp(x / alpha) - 1) below 0",
+       {"celu"},
+       {number("alpha", 1)},
        [](B& b, ValueId x) {
          double alpha = b.attr().f("alpha", 1);
          if (alpha == 0) b.fail(ErrorCode::BadAttribute, "alpha of Celu is 0");
@@ -72,40 +83,78 @@ std::vector<Activation> activations() {
          double k = a.f("alpha", 1);
          return std::max(0.0, x) + std::min(0.0, k * (std::exp(x / k) - 1));
        },
-       {{}, {{"alpha", 2.0}}}, 12},
-      {"Gelu", "x times the normal distribution's share below x, exact or by tanh", {"gelu"},
+       {{}, {{"alpha", 2.0}}},
+       12},
+      {"Gelu",
+       "x times the normal distribution's share below x, exact or by tanh",
+       {"gelu"},
        {{"approximate", AttrKind::String, false, std::string("none")}},
        [](B& b, ValueId x) {
          std::string how = b.attr().s("approximate", "none");
-         if (how != "none" && how != "tanh") b.fail(ErrorCode::BadAttribute, "approximate '" + how + "' is neither none nor tanh");
+         if (how != "none" && how != "tanh")
+           b.fail(ErrorCode::BadAttribute, "approximate '" + how + "' is neither none nor tanh");
          return gelu(b, x);
        },
-       gelu, {{}, {{"approximate", std::string("tanh")}}}, 20},
-      {"HardSigmoid", "alpha * x + beta kept within [0, 1]", {}, {number("alpha", 0.2), number("beta", 0.5)},
+       gelu,
+       {{}, {{"approximate", std::string("tanh")}}},
+       20},
+      {"HardSigmoid",
+       "alpha * x + beta kept within [0, 1]",
+       {},
+       {number("alpha", 0.2), number("beta", 0.5)},
        [](B& b, ValueId x) {
          ValueId y = b.add(b.mul(x, b.attr().f("alpha", 0.2)), b.attr().f("beta", 0.5));
          return b.min(b.max(y, 0.0), 1.0);
        },
        [](double x, const Attributes& a) { return std::clamp(a.f("alpha", 0.2) * x + a.f("beta", 0.5), 0.0, 1.0); },
        {{}, {{"alpha", 0.5}, {"beta", 0.6}}}},
-      {"HardSwish", "x * (x / 6 + 0.5 kept within [0, 1])", {"hardswish"}, {},
+      {"HardSwish",
+       "x * (x / 6 + 0.5 kept within [0, 1])",
+       {"hardswish"},
+       {},
        [](B& b, ValueId x) { return b.mul(x, b.min(b.max(b.add(b.mul(x, 1.0 / 6), 0.5), 0.0), 1.0)); },
-       [](double x, const Attributes&) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); }, {{}}, 14},
-      {"Swish", "x * sigmoid(alpha * x)", {"silu"}, {number("alpha", 1)},
+       [](double x, const Attributes&) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); },
+       {{}},
+       14},
+      {"Swish",
+       "x * sigmoid(alpha * x)",
+       {"silu"},
+       {number("alpha", 1)},
        [](B& b, ValueId x) {
          double alpha = b.attr().f("alpha", 1);
          return b.mul(x, b.sigmoid(alpha == 1 ? x : b.mul(x, alpha)));
        },
-       [](double x, const Attributes& a) { return x * logistic(a.f("alpha", 1) * x); }, {{}, {{"alpha", 1.702}}}, 24},
-      {"Mish", "x * tanh(log(1 + exp(x)))", {"mish"}, {}, [](B& b, ValueId x) { return b.mul(x, b.tanh(softplus(b, x))); },
-       [](double x, const Attributes&) { return x * std::tanh(softplus(x)); }, {{}}, 18},
-      {"Softplus", "log(1 + exp(x))", {"softplus"}, {}, [](B& b, ValueId x) { return softplus(b, x); },
+       [](double x, const Attributes& a) { return x * logistic(a.f("alpha", 1) * x); },
+       {{}, {{"alpha", 1.702}}},
+       24},
+      {"Mish",
+       "x * tanh(log(1 + exp(x)))",
+       {"mish"},
+       {},
+       [](B& b, ValueId x) { return b.mul(x, b.tanh(softplus(b, x))); },
+       [](double x, const Attributes&) { return x * std::tanh(softplus(x)); },
+       {{}},
+       18},
+      {"Softplus",
+       "log(1 + exp(x))",
+       {"softplus"},
+       {},
+       [](B& b, ValueId x) { return softplus(b, x); },
        [](double x, const Attributes&) { return softplus(x); }},
-      {"Softsign", "x / (1 + |x|)", {}, {}, [](B& b, ValueId x) { return b.div(x, b.add(b.abs(x), 1.0)); },
+      {"Softsign",
+       "x / (1 + |x|)",
+       {},
+       {},
+       [](B& b, ValueId x) { return b.div(x, b.add(b.abs(x), 1.0)); },
        [](double x, const Attributes&) { return x / (1 + std::fabs(x)); }},
-      {"ThresholdedRelu", "x above alpha, 0 elsewhere", {}, {number("alpha", 1)},
+      {"ThresholdedRelu",
+       "x above alpha, 0 elsewhere",
+       {},
+       {number("alpha", 1)},
        [](B& b, ValueId x) { return b.select(b.gt(x, b.attr().f("alpha", 1)), x, 0.0); },
-       [](double x, const Attributes& a) { return x > a.f("alpha", 1) ? x : 0; }, {{}, {{"alpha", 0.5}}}, 10},
+       [](double x, const Attributes& a) { return x > a.f("alpha", 1) ? x : 0; },
+       {{}, {{"alpha", 0.5}}},
+       10},
   };
 }
 
@@ -124,7 +173,8 @@ OpDef record(const Activation& row) {
   }};
   def.reference = [f = row.f](ReferenceContext& c) -> Status {
     const Attributes& a = c.node.attributes;
-    TESSERA_ASSIGN(Tensor y, zip<double>(c.operands[0].dtype(), [&](double x) { return f(x, a); }, c.operands[0]));
+    TESSERA_ASSIGN(Tensor y, zip<double>(
+                                 c.operands[0].dtype(), [&](double x) { return f(x, a); }, c.operands[0]));
     c.results = {y};
     return {};
   };
@@ -138,13 +188,15 @@ OpDef record(const Activation& row) {
     return out;
   };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({vec({1})}, {}, ErrorCode::TypeMismatch, "a floating-point type", 28),
-                                    wrong({floats({1}, {1})}, {{"no_such", int64_t{1}}}, ErrorCode::BadAttribute, "no_such", 28)};
+    return std::vector<ErrorSample>{
+        wrong({vec({1})}, {}, ErrorCode::TypeMismatch, "a floating-point type", 28),
+        wrong({floats({1}, {1})}, {{"no_such", int64_t{1}}}, ErrorCode::BadAttribute, "no_such", 28)};
   };
   return def;
 }
 
-OpDef composite(std::string_view name, std::string_view summary, std::vector<OperandDef> operands, DecomposeFn rewrite) {
+OpDef composite(std::string_view name, std::string_view summary, std::vector<OperandDef> operands,
+                DecomposeFn rewrite) {
   OpDef def;
   def.name = name;
   def.summary = summary;
@@ -162,7 +214,8 @@ void add_special(OpTable& table) {
   });
   relu.aten = {"relu"};
   relu.reference = [](ReferenceContext& c) -> Status {
-    TESSERA_ASSIGN(Tensor y, zip<double>(c.operands[0].dtype(), [](double x) { return x < 0 ? 0 : x; }, c.operands[0]));
+    TESSERA_ASSIGN(Tensor y, zip<double>(
+                                 c.operands[0].dtype(), [](double x) { return x < 0 ? 0 : x; }, c.operands[0]));
     c.results = {y};
     return {};
   };
@@ -175,18 +228,21 @@ void add_special(OpTable& table) {
 
   OpDef prelu = composite("PRelu", "x, or slope * x below 0; the slope broadcasts to x",
                           {{"x", TypeSet::Numeric}, {"slope", TypeSet::SameAsFirst}}, [](Graph& g, const Node& n, int) {
-    B b(g, n);
-    ValueId x = b.in(0), slope = b.in(1);
-    auto shape = b.env().broadcast(b.shape(x), b.shape(slope), n.location);
-    if (!shape.ok()) b.fail(shape.error());
-    else if (shape->size() != b.shape(x).size())
-      b.fail(ErrorCode::ShapeMismatch, "slope " + b.type(slope).str() + " does not broadcast to " + b.type(x).str());
-    return b.done(b.select(b.lt(x, 0.0), b.mul(x, slope), x));
-  });
+                            B b(g, n);
+                            ValueId x = b.in(0), slope = b.in(1);
+                            auto shape = b.env().broadcast(b.shape(x), b.shape(slope), n.location);
+                            if (!shape.ok())
+                              b.fail(shape.error());
+                            else if (shape->size() != b.shape(x).size())
+                              b.fail(ErrorCode::ShapeMismatch,
+                                     "slope " + b.type(slope).str() + " does not broadcast to " + b.type(x).str());
+                            return b.done(b.select(b.lt(x, 0.0), b.mul(x, slope), x));
+                          });
   prelu.aten = {"prelu"};
   prelu.reference = [](ReferenceContext& c) -> Status {
-    TESSERA_ASSIGN(Tensor y, zip<double>(c.operands[0].dtype(), [](double x, double s) { return x < 0 ? s * x : x; },
-                                         c.operands[0], c.operands[1]));
+    TESSERA_ASSIGN(Tensor y, zip<double>(
+                                 c.operands[0].dtype(), [](double x, double s) { return x < 0 ? s * x : x; },
+                                 c.operands[0], c.operands[1]));
     c.results = {y};
     return {};
   };
@@ -198,19 +254,20 @@ void add_special(OpTable& table) {
     return out;
   };
   prelu.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {4}), random(DType::F32, {3, 4})}, {}, ErrorCode::ShapeMismatch,
-                                          "does not broadcast to", 16)};
+    return std::vector<ErrorSample>{wrong({random(DType::F32, {4}), random(DType::F32, {3, 4})}, {},
+                                          ErrorCode::ShapeMismatch, "does not broadcast to", 16)};
   };
   table.add(std::move(prelu));
 
-  OpDef shrink = composite("Shrink", "x + bias below -lambd, x - bias above lambd, 0 between", {{"x", TypeSet::Numeric}},
-                           [](Graph& g, const Node& n, int) {
-    B b(g, n);
-    ValueId x = b.in(0), wide = is_float(b.dtype(x)) ? b.widen(x) : b.cast(x, DType::F64);
-    double bias = b.attr().f("bias"), lambd = b.attr().f("lambd", 0.5);
-    ValueId y = b.select(b.lt(wide, -lambd), b.add(wide, bias), b.select(b.gt(wide, lambd), b.sub(wide, bias), 0.0));
-    return b.done(b.cast(y, b.dtype(x)));
-  });
+  OpDef shrink = composite("Shrink", "x + bias below -lambd, x - bias above lambd, 0 between",
+                           {{"x", TypeSet::Numeric}}, [](Graph& g, const Node& n, int) {
+                             B b(g, n);
+                             ValueId x = b.in(0), wide = is_float(b.dtype(x)) ? b.widen(x) : b.cast(x, DType::F64);
+                             double bias = b.attr().f("bias"), lambd = b.attr().f("lambd", 0.5);
+                             ValueId y = b.select(b.lt(wide, -lambd), b.add(wide, bias),
+                                                  b.select(b.gt(wide, lambd), b.sub(wide, bias), 0.0));
+                             return b.done(b.cast(y, b.dtype(x)));
+                           });
   shrink.attributes = {number("bias", 0), number("lambd", 0.5)};
   shrink.reference = [](ReferenceContext& c) -> Status {
     double bias = c.node.attributes.f("bias"), lambd = c.node.attributes.f("lambd", 0.5);
@@ -226,24 +283,27 @@ void add_special(OpTable& table) {
   };
   table.add(std::move(shrink));
 
-  OpDef swiglu = composite("SwiGLU", "a * sigmoid(alpha * a) * b", {{"a", TypeSet::Float}, {"b", TypeSet::SameAsFirst}},
-                           [](Graph& g, const Node& n, int) {
-    B b(g, n);
-    SymShape s = b.shape(b.in(0)), t = b.shape(b.in(1));
-    if (s.size() != t.size())
-      b.fail(ErrorCode::ShapeMismatch, "gate " + b.type(b.in(0)).str() + " and value " + b.type(b.in(1)).str() + " differ in shape");
-    for (size_t k = 0; b.ok() && k < s.size(); ++k)
-      b.check(b.env().require_equal(s[k], t[k], "gate and value of SwiGLU have one shape", n.location));
-    double alpha = b.attr().f("alpha", 1);
-    ValueId a = b.widen(b.in(0)), v = b.widen(b.in(1));
-    ValueId gate = b.mul(a, b.sigmoid(alpha == 1 ? a : b.mul(a, alpha)));
-    return b.done(b.cast(b.mul(gate, v), b.dtype(b.in(0))));
-  });
+  OpDef swiglu =
+      composite("SwiGLU", "a * sigmoid(alpha * a) * b", {{"a", TypeSet::Float}, {"b", TypeSet::SameAsFirst}},
+                [](Graph& g, const Node& n, int) {
+                  B b(g, n);
+                  SymShape s = b.shape(b.in(0)), t = b.shape(b.in(1));
+                  if (s.size() != t.size())
+                    b.fail(ErrorCode::ShapeMismatch, "gate " + b.type(b.in(0)).str() + " and value " +
+                                                         b.type(b.in(1)).str() + " differ in shape");
+                  for (size_t k = 0; b.ok() && k < s.size(); ++k)
+                    b.check(b.env().require_equal(s[k], t[k], "gate and value of SwiGLU have one shape", n.location));
+                  double alpha = b.attr().f("alpha", 1);
+                  ValueId a = b.widen(b.in(0)), v = b.widen(b.in(1));
+                  ValueId gate = b.mul(a, b.sigmoid(alpha == 1 ? a : b.mul(a, alpha)));
+                  return b.done(b.cast(b.mul(gate, v), b.dtype(b.in(0))));
+                });
   swiglu.attributes = {number("alpha", 1)};
   swiglu.reference = [](ReferenceContext& c) -> Status {
     double alpha = c.node.attributes.f("alpha", 1);
-    TESSERA_ASSIGN(Tensor y, zip<double>(c.operands[0].dtype(), [=](double a, double b) { return a * logistic(alpha * a) * b; },
-                                         c.operands[0], c.operands[1]));
+    TESSERA_ASSIGN(Tensor y, zip<double>(
+                                 c.operands[0].dtype(), [=](double a, double b) { return a * logistic(alpha * a) * b; },
+                                 c.operands[0], c.operands[1]));
     c.results = {y};
     return {};
   };
@@ -252,8 +312,8 @@ void add_special(OpTable& table) {
                                sample({random(DType::F16, {7}, 1), random(DType::F16, {7}, 2)}, {{"alpha", 1.5}}, 28)};
   };
   swiglu.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {3}), random(DType::F32, {3, 1})}, {}, ErrorCode::ShapeMismatch,
-                                          "differ in shape", 28)};
+    return std::vector<ErrorSample>{wrong({random(DType::F32, {3}), random(DType::F32, {3, 1})}, {},
+                                          ErrorCode::ShapeMismatch, "differ in shape", 28)};
   };
   table.add(std::move(swiglu));
 }
@@ -290,16 +350,17 @@ Result<std::vector<ValueId>> decompose_softmax(Graph& g, const Node& n, SoftmaxK
   return b.done(b.cast(y, b.dtype(x)));
 }
 
-OpDef softmax_record(std::string_view name, std::string_view summary, std::vector<std::string_view> aten, SoftmaxKind kind) {
-  OpDef def = composite(name, summary, {{"x", TypeSet::Float}}, [kind](Graph& g, const Node& n, int) {
-    return decompose_softmax(g, n, kind);
-  });
+OpDef softmax_record(std::string_view name, std::string_view summary, std::vector<std::string_view> aten,
+                     SoftmaxKind kind) {
+  OpDef def = composite(name, summary, {{"x", TypeSet::Float}},
+                        [kind](Graph& g, const Node& n, int) { return decompose_softmax(g, n, kind); });
   def.aten = std::move(aten);
   def.attributes = {{"axis", AttrKind::Int}}; // its default changed with the opset
   def.infer = [](InferContext& c) -> Status {
     if (c.type(0).rank() == 0) return c.error(ErrorCode::ShapeMismatch, "a scalar has no axis");
     TESSERA_TRY(c.axis(c.node.attributes.i("axis", 0), c.type(0).rank()));
-    if (c.node.opset != 0 && c.node.opset < 13 && !c.node.attributes.has("axis")) TESSERA_TRY(c.axis(1, c.type(0).rank()));
+    if (c.node.opset != 0 && c.node.opset < 13 && !c.node.attributes.has("axis"))
+      TESSERA_TRY(c.axis(1, c.type(0).rank()));
     return infer_same(c);
   };
   def.reference = [kind](ReferenceContext& c) -> Status {
@@ -357,9 +418,12 @@ OpDef softmax_record(std::string_view name, std::string_view summary, std::vecto
 void register_activation_ops(OpTable& table) {
   for (const Activation& row : activations()) table.add(record(row));
   add_special(table);
-  table.add(softmax_record("Softmax", "exponentials divided by their sum along an axis", {"_softmax"}, SoftmaxKind::Softmax));
-  table.add(softmax_record("LogSoftmax", "logarithm of the softmax along an axis", {"_log_softmax"}, SoftmaxKind::LogSoftmax));
-  table.add(softmax_record("Hardmax", "1 at the first greatest element along an axis, 0 elsewhere", {}, SoftmaxKind::Hardmax));
+  table.add(
+      softmax_record("Softmax", "exponentials divided by their sum along an axis", {"_softmax"}, SoftmaxKind::Softmax));
+  table.add(softmax_record("LogSoftmax", "logarithm of the softmax along an axis", {"_log_softmax"},
+                           SoftmaxKind::LogSoftmax));
+  table.add(softmax_record("Hardmax", "1 at the first greatest element along an axis, 0 elsewhere", {},
+                           SoftmaxKind::Hardmax));
 }
 
 } // namespace tessera

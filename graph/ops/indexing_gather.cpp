@@ -1,5 +1,5 @@
-// Gathers: elements at positions that are data. Negative positions count from the end; one outside of the tensor is an error of
-// the input that the launch reports.
+// Gathers: elements at positions that are data. Negative positions count from the end; one outside of the tensor is an
+// error of the input that the launch reports.
 #include "graph/ops/build.h"
 
 namespace tessera {
@@ -10,7 +10,8 @@ using namespace ops;
 // A position from data brought into [0, n). Error BadInput.
 Result<int64_t> position(const ReferenceContext& c, int64_t i, int64_t n) {
   if (i < -n || i >= n)
-    return c.error(ErrorCode::BadInput, "index " + std::to_string(i) + " is outside of a dimension of size " + std::to_string(n));
+    return c.error(ErrorCode::BadInput,
+                   "index " + std::to_string(i) + " is outside of a dimension of size " + std::to_string(n));
   return i < 0 ? i + n : i;
 }
 
@@ -41,7 +42,8 @@ Status infer_gather(InferContext& c) {
 Result<ScalarId> gather_body(ScalarDag& d, int, std::span<const ScalarId> at, const Node& n, const Graph& g) {
   const SymShape& data = operand_type(g, n, 0).shape;
   size_t axis = axis_of(n, data.size()), q = operand_type(g, n, 1).shape.size();
-  std::vector<ScalarId> where(at.begin() + static_cast<std::ptrdiff_t>(axis), at.begin() + static_cast<std::ptrdiff_t>(axis + q));
+  std::vector<ScalarId> where(at.begin() + static_cast<std::ptrdiff_t>(axis),
+                              at.begin() + static_cast<std::ptrdiff_t>(axis + q));
   std::vector<ScalarId> from(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(axis));
   from.push_back(checked_index(d, load(d, g, n, 1, std::move(where)), data[axis]));
   from.insert(from.end(), at.begin() + static_cast<std::ptrdiff_t>(axis + q), at.end());
@@ -63,9 +65,9 @@ Status gather_reference(ReferenceContext& c) {
   }
   auto q = static_cast<int64_t>(picked.size());
   TESSERA_ASSIGN(Tensor y, take(x, dims, [&](int64_t i) {
-    int64_t in = i % inner, j = i / inner % q, out = i / inner / q;
-    return (out * n + picked[static_cast<size_t>(j)]) * inner + in;
-  }));
+                   int64_t in = i % inner, j = i / inner % q, out = i / inner / q;
+                   return (out * n + picked[static_cast<size_t>(j)]) * inner + in;
+                 }));
   c.results = {y};
   return {};
 }
@@ -73,7 +75,8 @@ Status gather_reference(ReferenceContext& c) {
 std::vector<Sample> gather_samples(int opset) {
   std::vector<Sample> out;
   for (DType d : {DType::F32, DType::F16, DType::I64, DType::Bool}) {
-    out.push_back(sample({random(d, {5, 4}, 1), integers(DType::I64, {2, 3}, {0, 4, -1, 2, -5, 1})}, {{"axis", int64_t{0}}}, opset));
+    out.push_back(sample({random(d, {5, 4}, 1), integers(DType::I64, {2, 3}, {0, 4, -1, 2, -5, 1})},
+                         {{"axis", int64_t{0}}}, opset));
     out.push_back(sample({random(d, {2, 3, 4}, 1), integers(DType::I32, {2}, {2, 0})}, {{"axis", int64_t{1}}}, opset));
     out.push_back(sample({random(d, {3, 4}, 1), scalar(DType::I64, 3)}, {{"axis", int64_t{1}}}, opset));
     out.push_back(sample({random(d, {3}, 1), random(DType::I64, {0, 2}, 1)}, {{"axis", int64_t{0}}}, opset));
@@ -100,11 +103,13 @@ OpDef gather() {
 
 // ---- gather_elements: result[at] = data[at with indices[at] at axis]
 OpDef gather_elements() {
-  OpDef def = primitive("gather_elements", "elements of data whose position along `axis` the operand of the same rank gives", {"gather"});
+  OpDef def = primitive("gather_elements",
+                        "elements of data whose position along `axis` the operand of the same rank gives", {"gather"});
   def.attributes = {{"axis", AttrKind::Int, false, int64_t{0}}};
   def.infer = [](InferContext& c) -> Status {
     if (c.type(0).rank() != c.type(1).rank())
-      return c.error(ErrorCode::ShapeMismatch, "data " + c.type(0).str() + " and indices " + c.type(1).str() + " differ in rank");
+      return c.error(ErrorCode::ShapeMismatch,
+                     "data " + c.type(0).str() + " and indices " + c.type(1).str() + " differ in rank");
     TESSERA_TRY(c.axis(c.node.attributes.i("axis"), c.type(0).rank()));
     return set_result(c, c.type(0).dtype, c.shape(1));
   };
@@ -135,16 +140,17 @@ OpDef gather_elements() {
   };
   def.samples = [] {
     return std::vector<Sample>{
-        sample({random(DType::F32, {3, 4}, 1), integers(DType::I64, {2, 4}, {0, 1, 2, -1, 2, 2, 0, -3})}, {{"axis", int64_t{0}}}),
+        sample({random(DType::F32, {3, 4}, 1), integers(DType::I64, {2, 4}, {0, 1, 2, -1, 2, 2, 0, -3})},
+               {{"axis", int64_t{0}}}),
         sample({random(DType::I32, {2, 3}, 1), integers(DType::I32, {2, 2}, {0, -1, 2, 1})}, {{"axis", int64_t{1}}}),
         sample({random(DType::F16, {3}, 1), integers(DType::I64, {5}, {0, 2, 1, 1, -2})}, {{"axis", int64_t{0}}}),
         sample({random(DType::F32, {3, 2}, 1), random(DType::I64, {0, 2}, 1)}, {{"axis", int64_t{0}}})};
   };
   def.error_samples = [] {
     Tensor x = random(DType::F32, {2, 3});
-    return std::vector<ErrorSample>{
-        wrong({x, vec({0})}, {}, ErrorCode::ShapeMismatch, "differ in rank"),
-        wrong({x, integers(DType::I64, {1, 1}, {2})}, {{"axis", int64_t{0}}}, ErrorCode::BadInput, "index 2 is outside")};
+    return std::vector<ErrorSample>{wrong({x, vec({0})}, {}, ErrorCode::ShapeMismatch, "differ in rank"),
+                                    wrong({x, integers(DType::I64, {1, 1}, {2})}, {{"axis", int64_t{0}}},
+                                          ErrorCode::BadInput, "index 2 is outside")};
   };
   return def;
 }
@@ -163,10 +169,10 @@ OpDef gather_nd() {
       return c.error(ErrorCode::BadAttribute, "batch_dims " + std::to_string(batch) + " is not in [0, " +
                                                   std::to_string(std::min(rank, q)) + ")");
     auto m = indices.back().as_const();
-    if (!m)
-      return c.error(ErrorCode::UnsupportedFeature, "the number of indexed dimensions depends on run-time data");
+    if (!m) return c.error(ErrorCode::UnsupportedFeature, "the number of indexed dimensions depends on run-time data");
     if (*m < 1 || *m > rank - batch)
-      return c.error(ErrorCode::ShapeMismatch, "indices of " + std::to_string(*m) + " components for data " + c.type(0).str());
+      return c.error(ErrorCode::ShapeMismatch,
+                     "indices of " + std::to_string(*m) + " components for data " + c.type(0).str());
     for (int64_t k = 0; k < batch; ++k)
       TESSERA_TRY(c.env().require_equal(data[static_cast<size_t>(k)], indices[static_cast<size_t>(k)],
                                         "batch dimensions of data and indices", c.node.location));
@@ -209,7 +215,8 @@ OpDef gather_nd() {
       }
       base.push_back(o);
     }
-    TESSERA_ASSIGN(Tensor y, take(x, dims, [&](int64_t i) { return base[static_cast<size_t>(i / inner)] + i % inner; }));
+    TESSERA_ASSIGN(Tensor y,
+                   take(x, dims, [&](int64_t i) { return base[static_cast<size_t>(i / inner)] + i % inner; }));
     c.results = {y};
     return {};
   };
@@ -217,15 +224,18 @@ OpDef gather_nd() {
     return std::vector<Sample>{
         sample({random(DType::F32, {2, 2}, 1), integers(DType::I64, {2, 2}, {0, 0, 1, -1})}),
         sample({random(DType::F16, {2, 3, 4}, 1), integers(DType::I64, {3, 1}, {1, 0, -1})}),
-        sample({random(DType::I32, {2, 3, 4}, 1), integers(DType::I64, {2, 1}, {2, 0})}, {{"batch_dims", int64_t{1}}}, 12),
-        sample({random(DType::F32, {2, 3, 4}, 1), integers(DType::I64, {2, 2, 2}, {2, 0, 1, 3, 0, -1, -2, 2})}, {{"batch_dims", int64_t{1}}}, 12)};
+        sample({random(DType::I32, {2, 3, 4}, 1), integers(DType::I64, {2, 1}, {2, 0})}, {{"batch_dims", int64_t{1}}},
+               12),
+        sample({random(DType::F32, {2, 3, 4}, 1), integers(DType::I64, {2, 2, 2}, {2, 0, 1, 3, 0, -1, -2, 2})},
+               {{"batch_dims", int64_t{1}}}, 12)};
   };
   def.error_samples = [] {
     Tensor x = random(DType::F32, {2, 3});
     return std::vector<ErrorSample>{
         wrong({x, integers(DType::I64, {1, 3}, {0, 0, 0})}, {}, ErrorCode::ShapeMismatch, "3 components"),
         wrong({x, integers(DType::I64, {1, 2}, {0, 3})}, {}, ErrorCode::BadInput, "index 3 is outside"),
-        wrong({x, integers(DType::I64, {1, 1}, {0})}, {{"batch_dims", int64_t{2}}}, ErrorCode::BadAttribute, "batch_dims 2")};
+        wrong({x, integers(DType::I64, {1, 1}, {0})}, {{"batch_dims", int64_t{2}}}, ErrorCode::BadAttribute,
+              "batch_dims 2")};
   };
   return def;
 }
@@ -251,10 +261,12 @@ OpDef onnx_gather(std::string_view name, std::string_view summary, std::string_v
   } else {
     def.samples = [] {
       return std::vector<Sample>{
-          sample({random(DType::F32, {3, 4}, 1), integers(DType::I64, {3, 2}, {0, 1, 2, -1, 3, 3})}, {{"axis", int64_t{-1}}}, 13)};
+          sample({random(DType::F32, {3, 4}, 1), integers(DType::I64, {3, 2}, {0, 1, 2, -1, 3, 3})},
+                 {{"axis", int64_t{-1}}}, 13)};
     };
     def.error_samples = [] {
-      return std::vector<ErrorSample>{wrong({random(DType::F32, {2, 3}), vec({0})}, {}, ErrorCode::ShapeMismatch, "differ in rank", 13)};
+      return std::vector<ErrorSample>{
+          wrong({random(DType::F32, {2, 3}), vec({0})}, {}, ErrorCode::ShapeMismatch, "differ in rank", 13)};
     };
   }
   return def;

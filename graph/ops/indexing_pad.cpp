@@ -19,8 +19,7 @@ Status infer_pad(InferContext& c) {
   SymShape begin = c.node.attributes.dims("pads_begin"), end = c.node.attributes.dims("pads_end"), shape = c.shape(0);
   std::string text = c.node.attributes.s("mode", "constant");
   auto mode = pad_mode(text);
-  if (!mode)
-    return c.error(ErrorCode::BadAttribute, "mode '" + text + "' is none of constant, reflect, edge, wrap");
+  if (!mode) return c.error(ErrorCode::BadAttribute, "mode '" + text + "' is none of constant, reflect, edge, wrap");
   if (begin.size() != shape.size() || end.size() != shape.size())
     return c.error(ErrorCode::BadAttribute, "pads need a begin and an end for every dimension of " + c.type(0).str());
   if (c.has(1) && c.type(1).rank() != 0)
@@ -28,12 +27,12 @@ Status infer_pad(InferContext& c) {
   for (size_t k = 0; k < shape.size(); ++k) {
     bool grows = !(begin[k].is_const(0) && end[k].is_const(0));
     if (*mode != PadMode::Constant && grows && shape[k].is_const(0))
-      return c.error(ErrorCode::ShapeMismatch, "nothing to repeat in dimension " + std::to_string(k) + " of " +
-                                                   c.type(0).str());
+      return c.error(ErrorCode::ShapeMismatch,
+                     "nothing to repeat in dimension " + std::to_string(k) + " of " + c.type(0).str());
     shape[k] = c.env().simplify(shape[k] + begin[k] + end[k]);
     if (shape[k].is_const() && shape[k].const_value() < 0)
-      return c.error(ErrorCode::ShapeMismatch, "padding leaves dimension " + std::to_string(k) + " of " +
-                                                   c.type(0).str() + " a negative size");
+      return c.error(ErrorCode::ShapeMismatch,
+                     "padding leaves dimension " + std::to_string(k) + " of " + c.type(0).str() + " a negative size");
   }
   return set_result(c, c.type(0).dtype, std::move(shape));
 }
@@ -105,8 +104,10 @@ Result<Tensor> pad_plain(const Tensor& x, const Dims& begin, const Dims& end, Pa
     }
     if (from < 0 && !value.defined()) continue;
     const Tensor& source = from < 0 ? value : x;
-    if (is_float(x.dtype())) y.set_f64(w.i(), source.get_f64(std::max<int64_t>(from, 0)));
-    else y.set_i64(w.i(), source.get_i64(std::max<int64_t>(from, 0)));
+    if (is_float(x.dtype()))
+      y.set_f64(w.i(), source.get_f64(std::max<int64_t>(from, 0)));
+    else
+      y.set_i64(w.i(), source.get_i64(std::max<int64_t>(from, 0)));
   }
   return y;
 }
@@ -126,7 +127,8 @@ OpDef pad_primitive() {
     TESSERA_ASSIGN(Dims begin, c.dims("pads_begin"));
     TESSERA_ASSIGN(Dims end, c.dims("pads_end"));
     Tensor value = c.operands.size() > 1 ? c.operands[1] : Tensor();
-    TESSERA_ASSIGN(Tensor y, pad_plain(c.operands[0], begin, end, *pad_mode(c.node.attributes.s("mode", "constant")), value));
+    TESSERA_ASSIGN(Tensor y,
+                   pad_plain(c.operands[0], begin, end, *pad_mode(c.node.attributes.s("mode", "constant")), value));
     c.results = {y};
     return {};
   };
@@ -134,8 +136,10 @@ OpDef pad_primitive() {
     std::vector<Sample> out;
     for (std::string mode : {"constant", "reflect", "edge", "wrap"})
       for (DType d : {DType::F32, DType::I64, DType::F16})
-        for (auto [dims, begin, end] : {std::tuple<Dims, SymShape, SymShape>{{4, 5}, {1, 2}, {3, 0}}, {{6}, {-1}, {2}},
-                                        {{3}, {5}, {7}}, {{2, 1, 3}, {0, 1, 1}, {0, 1, 0}}})
+        for (auto [dims, begin, end] : {std::tuple<Dims, SymShape, SymShape>{{4, 5}, {1, 2}, {3, 0}},
+                                        {{6}, {-1}, {2}},
+                                        {{3}, {5}, {7}},
+                                        {{2, 1, 3}, {0, 1, 1}, {0, 1, 0}}})
           out.push_back(sample({random(d, dims, 4)}, {{"pads_begin", begin}, {"pads_end", end}, {"mode", mode}}));
     out.push_back(sample({random(DType::F32, {2, 3}, 4), scalar(DType::F32, 7)},
                          {{"pads_begin", SymShape{1, 0}}, {"pads_end", SymShape{0, 2}}}));
@@ -146,7 +150,8 @@ OpDef pad_primitive() {
   def.error_samples = [] {
     Tensor x = random(DType::F32, {2});
     return std::vector<ErrorSample>{
-        wrong({x}, {{"pads_begin", SymShape{-1}}, {"pads_end", SymShape{-2}}}, ErrorCode::ShapeMismatch, "negative size"),
+        wrong({x}, {{"pads_begin", SymShape{-1}}, {"pads_end", SymShape{-2}}}, ErrorCode::ShapeMismatch,
+              "negative size"),
         wrong({x}, {{"pads_begin", SymShape{}}, {"pads_end", SymShape{}}}, ErrorCode::BadAttribute, "every dimension"),
         wrong({x}, {{"pads_begin", SymShape{1}}, {"pads_end", SymShape{1}}, {"mode", std::string("fold")}},
               ErrorCode::BadAttribute, "none of")};
@@ -175,7 +180,8 @@ Result<std::vector<ValueId>> decompose_pad(Graph& g, const Node& n, int) {
   }
   if (!b.ok()) return b.failed();
   if (pads.size() != 2 * axes.size()) {
-    b.fail(ErrorCode::ShapeMismatch, std::to_string(pads.size()) + " pads for " + std::to_string(axes.size()) + " axes");
+    b.fail(ErrorCode::ShapeMismatch,
+           std::to_string(pads.size()) + " pads for " + std::to_string(axes.size()) + " axes");
     return b.failed();
   }
   SymShape begin(static_cast<size_t>(rank), SymExpr(0)), end = begin;
@@ -195,9 +201,12 @@ OpDef pad_onnx() {
   def.name = "Pad";
   def.summary = "a tensor with elements added or cropped at the ends of its dimensions";
   def.onnx = {{"Pad", "", 2}};
-  def.operands = {{"data", TypeSet::NumericOrBool}, {"pads", TypeSet::Index, true}, {"constant_value", TypeSet::SameAsFirst, true},
+  def.operands = {{"data", TypeSet::NumericOrBool},
+                  {"pads", TypeSet::Index, true},
+                  {"constant_value", TypeSet::SameAsFirst, true},
                   {"axes", TypeSet::Index, true}};
-  def.attributes = {{"mode", AttrKind::String, false, std::string("constant")}, {"pads", AttrKind::Ints}, {"value", AttrKind::Float}};
+  def.attributes = {
+      {"mode", AttrKind::String, false, std::string("constant")}, {"pads", AttrKind::Ints}, {"value", AttrKind::Float}};
   def.meaning = Decomposition{decompose_pad};
   def.samples = [] {
     return std::vector<Sample>{

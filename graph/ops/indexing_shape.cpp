@@ -1,5 +1,5 @@
-// ONNX operators that change a tensor's shape and keep its elements' order, or repeat them: Reshape, Squeeze, Unsqueeze, Flatten,
-// Transpose, Expand, Tile.
+// ONNX operators that change a tensor's shape and keep its elements' order, or repeat them: Reshape, Squeeze,
+// Unsqueeze, Flatten, Transpose, Expand, Tile.
 #include "graph/ops/build.h"
 
 namespace tessera {
@@ -32,9 +32,10 @@ Result<std::vector<ValueId>> decompose_reshape(Graph& g, const Node& n, int) {
     if (!v) continue;
     if (*v == 0 && !allow_zero) {
       if (k >= in.size())
-        b.fail(ErrorCode::ShapeMismatch, "the shape copies dimension " + std::to_string(k) + ", which " + b.type(x).str() +
-                                             " does not have");
-      else want[k] = in[k];
+        b.fail(ErrorCode::ShapeMismatch,
+               "the shape copies dimension " + std::to_string(k) + ", which " + b.type(x).str() + " does not have");
+      else
+        want[k] = in[k];
     } else if (*v == -1) {
       if (rest >= 0) b.fail(ErrorCode::ShapeMismatch, "the shape " + str(SymShape(want)) + " has more than one -1");
       rest = static_cast<int>(k);
@@ -51,20 +52,22 @@ Result<std::vector<ValueId>> decompose_reshape(Graph& g, const Node& n, int) {
     others = b.env().simplify(others);
     auto c = count.as_const(), o = others.as_const();
     if ((o && *o == 0) || (c && o && *c % *o != 0)) {
-      b.fail(ErrorCode::ShapeMismatch, b.type(x).str() + " has " + count.str() + " elements and cannot become " +
-                                           str(SymShape(want)));
+      b.fail(ErrorCode::ShapeMismatch,
+             b.type(x).str() + " has " + count.str() + " elements and cannot become " + str(SymShape(want)));
       return b.failed();
     }
     SymExpr quotient = floordiv(count, others);
     if (!(quotient * others == count))
-      b.check(b.env().require(sym_eq(mod(count, others), 0), GuardClass::Required, "reshape divides without remainder", n.location));
+      b.check(b.env().require(sym_eq(mod(count, others), 0), GuardClass::Required, "reshape divides without remainder",
+                              n.location));
     want[static_cast<size_t>(rest)] = b.env().simplify(quotient);
   }
   return b.done(b.reshape(x, want));
 }
 
 OpDef reshape() {
-  OpDef def = composite("Reshape", "the same elements under another shape", {{"shape", TypeSet::Index}}, decompose_reshape);
+  OpDef def =
+      composite("Reshape", "the same elements under another shape", {{"shape", TypeSet::Index}}, decompose_reshape);
   def.onnx = {{"Reshape", "", 5}};
   def.attributes = {{"allowzero", AttrKind::Int, false, int64_t{0}}};
   def.reference = [](ReferenceContext& c) -> Status {
@@ -73,7 +76,8 @@ OpDef reshape() {
     int64_t known = 1;
     for (size_t k = 0; k < dims.size(); ++k) {
       if (dims[k] == 0 && c.node.attributes.i("allowzero", 0) == 0) {
-        if (k >= x.dims().size()) return c.error(ErrorCode::ShapeMismatch, "the shape copies a dimension that is not there");
+        if (k >= x.dims().size())
+          return c.error(ErrorCode::ShapeMismatch, "the shape copies a dimension that is not there");
         dims[k] = x.dims()[k];
       }
       if (dims[k] != -1) known *= dims[k];
@@ -88,7 +92,8 @@ OpDef reshape() {
   def.samples = [] {
     std::vector<Sample> out;
     for (DType d : {DType::F32, DType::I64, DType::F16})
-      for (const Tensor& shape : {vec({4, 6}), vec({0, -1}), vec({-1}), vec({2, 0, 2, 2}), vec({2, 3, 4}), vec({1, 0, -1, 2})})
+      for (const Tensor& shape :
+           {vec({4, 6}), vec({0, -1}), vec({-1}), vec({2, 0, 2, 2}), vec({2, 3, 4}), vec({1, 0, -1, 2})})
         out.push_back(sample({random(d, {2, 3, 4}, 1), shape}, {}, 13));
     out.push_back(sample({random(DType::F32, {0, 3}, 1), vec({3, 0})}, {{"allowzero", int64_t{1}}}, 14));
     out.push_back(sample({random(DType::F32, {1}, 1), vec({})}, {}, 13));
@@ -96,12 +101,11 @@ OpDef reshape() {
   };
   def.error_samples = [] {
     Tensor x = random(DType::F32, {2, 3});
-    return std::vector<ErrorSample>{
-        wrong({x, vec({-1, -1})}, {}, ErrorCode::ShapeMismatch, "more than one -1", 13),
-        wrong({x, vec({4, -1})}, {}, ErrorCode::ShapeMismatch, "cannot become", 13),
-        wrong({x, vec({5})}, {}, ErrorCode::ShapeMismatch, "cannot become", 13),
-        wrong({x, vec({6, 1, 0})}, {}, ErrorCode::ShapeMismatch, "does not have", 13),
-        wrong({x, vec({-2})}, {}, ErrorCode::ShapeMismatch, "negative size", 13)};
+    return std::vector<ErrorSample>{wrong({x, vec({-1, -1})}, {}, ErrorCode::ShapeMismatch, "more than one -1", 13),
+                                    wrong({x, vec({4, -1})}, {}, ErrorCode::ShapeMismatch, "cannot become", 13),
+                                    wrong({x, vec({5})}, {}, ErrorCode::ShapeMismatch, "cannot become", 13),
+                                    wrong({x, vec({6, 1, 0})}, {}, ErrorCode::ShapeMismatch, "does not have", 13),
+                                    wrong({x, vec({-2})}, {}, ErrorCode::ShapeMismatch, "negative size", 13)};
   };
   return def;
 }
@@ -124,7 +128,8 @@ Result<std::vector<ValueId>> decompose_squeeze(Graph& g, const Node& n, int) {
       const SymExpr& size = in[static_cast<size_t>(a)];
       if (size.is_const() && !size.is_const(1))
         b.fail(ErrorCode::ShapeMismatch, "dimension " + std::to_string(a) + " of " + b.type(x).str() + " is not 1");
-      else b.check(b.env().require_equal(size, 1, "squeeze removes dimensions of size 1", n.location));
+      else
+        b.check(b.env().require_equal(size, 1, "squeeze removes dimensions of size 1", n.location));
     }
   } else {
     for (size_t k = 0; k < in.size(); ++k)
@@ -170,20 +175,26 @@ void add_squeezes(OpTable& table) {
     const Tensor& x = c.operands[0];
     auto rank = static_cast<int64_t>(x.dims().size());
     std::optional<Ints> axes;
-    if (c.operands.size() > 1 && c.operands[1].defined()) axes = to_i64(c.operands[1]);
-    else if (c.node.attributes.has("axes")) axes = c.node.attributes.ints("axes");
+    if (c.operands.size() > 1 && c.operands[1].defined())
+      axes = to_i64(c.operands[1]);
+    else if (c.node.attributes.has("axes"))
+      axes = c.node.attributes.ints("axes");
     Dims dims;
     for (int64_t k = 0; k < rank; ++k) {
       int64_t size = x.dims()[static_cast<size_t>(k)];
-      bool out = axes ? std::any_of(axes->begin(), axes->end(), [&](int64_t a) { return a == k || a + rank == k; }) : size == 1;
-      if (!out) dims.push_back(size);
-      else if (size != 1) return c.error(ErrorCode::ShapeMismatch, "a dimension to remove is not 1");
+      bool out = axes ? std::any_of(axes->begin(), axes->end(), [&](int64_t a) { return a == k || a + rank == k; })
+                      : size == 1;
+      if (!out)
+        dims.push_back(size);
+      else if (size != 1)
+        return c.error(ErrorCode::ShapeMismatch, "a dimension to remove is not 1");
     }
     c.results = {x.reshaped(dims)};
     return {};
   };
   table.add(std::move(squeeze));
-  OpDef unsqueeze = with_axes(composite("Unsqueeze", "x with dimensions of size 1 put in", {}, decompose_unsqueeze), true);
+  OpDef unsqueeze =
+      with_axes(composite("Unsqueeze", "x with dimensions of size 1 put in", {}, decompose_unsqueeze), true);
   unsqueeze.aten = {"unsqueeze"};
   unsqueeze.error_samples = [] {
     Tensor x = random(DType::F32, {2});
@@ -196,19 +207,21 @@ void add_squeezes(OpTable& table) {
 
 // ---- Flatten: a matrix, the dimensions before `axis` and those from it on
 OpDef flatten() {
-  OpDef def = composite("Flatten", "a matrix of the dimensions before and from `axis` on", {}, [](Graph& g, const Node& n, int) {
-    B b(g, n);
-    SymShape in = b.shape(b.in(0));
-    auto rank = static_cast<int64_t>(in.size());
-    int64_t axis = b.attr().i("axis", 1);
-    if (axis < -rank || axis > rank)
-      b.fail(ErrorCode::BadAttribute, "axis " + std::to_string(axis) + " is not in [" + std::to_string(-rank) + ", " +
-                                          std::to_string(rank) + "]");
-    if (!b.ok()) return b.failed();
-    if (axis < 0) axis += rank;
-    std::span<const SymExpr> all(in);
-    return b.done(b.reshape(b.in(0), {product(all.first(static_cast<size_t>(axis))), product(all.subspan(static_cast<size_t>(axis)))}));
-  });
+  OpDef def = composite(
+      "Flatten", "a matrix of the dimensions before and from `axis` on", {}, [](Graph& g, const Node& n, int) {
+        B b(g, n);
+        SymShape in = b.shape(b.in(0));
+        auto rank = static_cast<int64_t>(in.size());
+        int64_t axis = b.attr().i("axis", 1);
+        if (axis < -rank || axis > rank)
+          b.fail(ErrorCode::BadAttribute, "axis " + std::to_string(axis) + " is not in [" + std::to_string(-rank) +
+                                              ", " + std::to_string(rank) + "]");
+        if (!b.ok()) return b.failed();
+        if (axis < 0) axis += rank;
+        std::span<const SymExpr> all(in);
+        return b.done(b.reshape(
+            b.in(0), {product(all.first(static_cast<size_t>(axis))), product(all.subspan(static_cast<size_t>(axis)))}));
+      });
   def.attributes = {{"axis", AttrKind::Int, false, int64_t{1}}};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
@@ -233,17 +246,19 @@ OpDef flatten() {
 }
 
 OpDef transpose() {
-  OpDef def = composite("Transpose", "dimensions reordered; reversed when no order is given", {}, [](Graph& g, const Node& n, int) {
-    B b(g, n);
-    Ints perm = b.attr().ints("perm");
-    int rank = b.rank(b.in(0));
-    if (!b.attr().has("perm"))
-      for (int k = rank; k-- > 0;) perm.push_back(k);
-    // The primitive names a wrong permutation; the identity is no operation.
-    bool identity = static_cast<int>(perm.size()) == rank;
-    for (size_t k = 0; identity && k < perm.size(); ++k) identity = perm[k] == static_cast<int64_t>(k);
-    return b.done(identity ? b.in(0) : b.op("transpose", {b.in(0)}, {{"perm", perm}}));
-  });
+  OpDef def = composite("Transpose", "dimensions reordered; reversed when no order is given", {},
+                        [](Graph& g, const Node& n, int) {
+                          B b(g, n);
+                          Ints perm = b.attr().ints("perm");
+                          int rank = b.rank(b.in(0));
+                          if (!b.attr().has("perm"))
+                            for (int k = rank; k-- > 0;) perm.push_back(k);
+                          // The primitive names a wrong permutation; the identity is no operation.
+                          bool identity = static_cast<int>(perm.size()) == rank;
+                          for (size_t k = 0; identity && k < perm.size(); ++k)
+                            identity = perm[k] == static_cast<int64_t>(k);
+                          return b.done(identity ? b.in(0) : b.op("transpose", {b.in(0)}, {{"perm", perm}}));
+                        });
   def.attributes = {{"perm", AttrKind::Ints}};
   def.samples = [] {
     return std::vector<Sample>{sample({random(DType::F32, {2, 3, 4}, 1)}, {}, 13),
@@ -259,15 +274,16 @@ OpDef transpose() {
 
 // ---- Expand: x broadcast with a shape, which may hold 1 where x does not
 OpDef expand() {
-  OpDef def = composite("Expand", "x broadcast with a shape", {{"shape", TypeSet::Index}}, [](Graph& g, const Node& n, int) {
-    B b(g, n);
-    std::vector<SymExpr> want = b.known(1);
-    if (!b.ok()) return b.failed();
-    auto shape = b.env().broadcast(b.shape(b.in(0)), want, n.location);
-    if (!shape.ok()) b.fail(shape.error());
-    if (!b.ok()) return b.failed();
-    return b.done(b.expand(b.in(0), *shape));
-  });
+  OpDef def =
+      composite("Expand", "x broadcast with a shape", {{"shape", TypeSet::Index}}, [](Graph& g, const Node& n, int) {
+        B b(g, n);
+        std::vector<SymExpr> want = b.known(1);
+        if (!b.ok()) return b.failed();
+        auto shape = b.env().broadcast(b.shape(b.in(0)), want, n.location);
+        if (!shape.ok()) b.fail(shape.error());
+        if (!b.ok()) return b.failed();
+        return b.done(b.expand(b.in(0), *shape));
+      });
   def.reference = [](ReferenceContext& c) -> Status {
     TESSERA_ASSIGN(Tensor like, Tensor::create(DType::Bool, to_i64(c.operands[1])));
     const Tensor* all[] = {&c.operands[0], &like};
@@ -292,35 +308,37 @@ OpDef expand() {
 
 // ---- Tile: [d] repeated r times is [r, d] expanded and flattened
 OpDef tile() {
-  OpDef def = composite("Tile", "x repeated along its dimensions", {{"repeats", TypeSet::Index}}, [](Graph& g, const Node& n, int) {
-    B b(g, n);
-    std::vector<SymExpr> repeats = b.known(1);
-    SymShape in = b.shape(b.in(0)), split, wide, out;
-    if (b.ok() && repeats.size() != in.size())
-      b.fail(ErrorCode::ShapeMismatch, std::to_string(repeats.size()) + " repeats for " + b.type(b.in(0)).str());
-    if (!b.ok()) return b.failed();
-    for (size_t k = 0; k < in.size(); ++k) {
-      if (repeats[k].is_const() && repeats[k].const_value() < 0) b.fail(ErrorCode::BadInput, "a negative number of repeats");
-      if (!repeats[k].is_const(1) && !in[k].is_const(1)) {
-        split.emplace_back(1);
-        wide.push_back(repeats[k]);
-      }
-      split.push_back(in[k]);
-      wide.push_back(in[k].is_const(1) ? repeats[k] : in[k]);
-      out.push_back(in[k] * repeats[k]);
-    }
-    return b.done(b.reshape(b.expand(b.reshape(b.in(0), split), wide), out));
-  });
+  OpDef def = composite(
+      "Tile", "x repeated along its dimensions", {{"repeats", TypeSet::Index}}, [](Graph& g, const Node& n, int) {
+        B b(g, n);
+        std::vector<SymExpr> repeats = b.known(1);
+        SymShape in = b.shape(b.in(0)), split, wide, out;
+        if (b.ok() && repeats.size() != in.size())
+          b.fail(ErrorCode::ShapeMismatch, std::to_string(repeats.size()) + " repeats for " + b.type(b.in(0)).str());
+        if (!b.ok()) return b.failed();
+        for (size_t k = 0; k < in.size(); ++k) {
+          if (repeats[k].is_const() && repeats[k].const_value() < 0)
+            b.fail(ErrorCode::BadInput, "a negative number of repeats");
+          if (!repeats[k].is_const(1) && !in[k].is_const(1)) {
+            split.emplace_back(1);
+            wide.push_back(repeats[k]);
+          }
+          split.push_back(in[k]);
+          wide.push_back(in[k].is_const(1) ? repeats[k] : in[k]);
+          out.push_back(in[k] * repeats[k]);
+        }
+        return b.done(b.reshape(b.expand(b.reshape(b.in(0), split), wide), out));
+      });
   def.onnx = {{"Tile", "", 6}};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
     Dims dims = x.dims(), stride = strides_of(x.dims());
     for (size_t k = 0; k < dims.size(); ++k) dims[k] *= c.operands[1].get_i64(static_cast<int64_t>(k));
     TESSERA_ASSIGN(Tensor y, take_at(x, dims, [&](const Dims& at) {
-      int64_t i = 0;
-      for (size_t k = 0; k < at.size(); ++k) i += at[k] % x.dims()[k] * stride[k];
-      return i;
-    }));
+                     int64_t i = 0;
+                     for (size_t k = 0; k < at.size(); ++k) i += at[k] % x.dims()[k] * stride[k];
+                     return i;
+                   }));
     c.results = {y};
     return {};
   };

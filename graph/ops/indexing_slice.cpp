@@ -8,8 +8,8 @@ namespace {
 using namespace ops;
 
 // ---- Slice
-// A bound brought into [lo, hi] of a dimension of size n, negative ones counted from the end; bounds may be symbolic, and then
-// their sign decides only where the environment knows it.
+// A bound brought into [lo, hi] of a dimension of size n, negative ones counted from the end; bounds may be symbolic,
+// and then their sign decides only where the environment knows it.
 SymExpr bound(const ShapeEnv& env, const SymExpr& e, const SymExpr& n, const SymExpr& lo, const SymExpr& hi) {
   if (auto v = e.as_const()) {
     if (*v >= kSymMax) return hi;
@@ -65,7 +65,8 @@ Result<std::vector<ValueId>> decompose_slice(Graph& g, const Node& n, int) {
     int64_t axis = b.axis(cut.axes[i], static_cast<int>(sizes.size()));
     int64_t step = cut.steps[i];
     if (step == 0) b.fail(ErrorCode::BadInput, "a step of Slice is 0");
-    if (std::find(seen.begin(), seen.end(), axis) != seen.end()) b.fail(ErrorCode::BadAttribute, "an axis is given twice");
+    if (std::find(seen.begin(), seen.end(), axis) != seen.end())
+      b.fail(ErrorCode::BadAttribute, "an axis is given twice");
     if (step < -kSymMax || step > kSymMax) step = step < 0 ? -kSymMax : kSymMax; // at most one element either way
     if (!b.ok()) return b.failed();
     seen.push_back(axis);
@@ -77,7 +78,8 @@ Result<std::vector<ValueId>> decompose_slice(Graph& g, const Node& n, int) {
     } else {
       first = bound(b.env(), cut.starts[i], size, 0, size - 1);
       count = ceildiv(first - bound(b.env(), cut.ends[i], size, -1, size - 1), -step);
-      if (!b.env().prove(sym_lt(0, size)).value_or(false)) count = sym_min(count, size); // an empty dimension has no last
+      if (!b.env().prove(sym_lt(0, size)).value_or(false))
+        count = sym_min(count, size); // an empty dimension has no last
     }
     starts[k] = first;
     steps[k] = step;
@@ -130,10 +132,10 @@ OpDef slice() {
       Dims dims = x.dims(), stride = strides_of(x.dims());
       dims[k] = static_cast<int64_t>(picked.size());
       TESSERA_ASSIGN(x, take_at(x, dims, [&](const Dims& at) {
-        Dims f = at;
-        f[k] = picked[static_cast<size_t>(at[k])];
-        return offset(f, stride);
-      }));
+                       Dims f = at;
+                       f[k] = picked[static_cast<size_t>(at[k])];
+                       return offset(f, stride);
+                     }));
     }
     c.results = {x};
     return {};
@@ -151,7 +153,8 @@ OpDef slice() {
         sample({x, vec({0}), vec({far}), vec({2}), vec({3})}, {}, 13),
         sample({x, vec({2}), vec({4}), vec({0}), vec({far})}, {}, 13),
         sample({random(DType::I64, {0, 3}, 1), vec({0}), vec({5})}, {}, 13),
-        sample({random(DType::F16, {4}, 1), integers(DType::I32, {1}, {-2}), integers(DType::I32, {1}, {100})}, {}, 13)};
+        sample({random(DType::F16, {4}, 1), integers(DType::I32, {1}, {-2}), integers(DType::I32, {1}, {100})}, {},
+               13)};
     return out;
   };
   def.error_samples = [] {
@@ -181,8 +184,8 @@ Result<std::vector<ValueId>> decompose_split(Graph& g, const Node& n, int result
   if (parts.empty() && !b.has(1)) {
     int64_t count = b.attr().i("num_outputs", result_count);
     if (count < 1 || count != result_count)
-      b.fail(ErrorCode::BadAttribute, "num_outputs is " + std::to_string(count) + ", the node has " +
-                                          std::to_string(result_count) + " outputs");
+      b.fail(ErrorCode::BadAttribute,
+             "num_outputs is " + std::to_string(count) + ", the node has " + std::to_string(result_count) + " outputs");
     if (!b.ok()) return b.failed();
     if (b.attr().has("num_outputs")) { // parts of equal size but for the last one, which takes what is left
       SymExpr chunk = ceildiv(size, count);
@@ -192,7 +195,9 @@ Result<std::vector<ValueId>> decompose_split(Graph& g, const Node& n, int result
       if (size.is_const() && size.const_value() % count != 0)
         b.fail(ErrorCode::ShapeMismatch, "dimension " + std::to_string(axis) + " of " + b.type(x).str() +
                                              " cannot be split into " + std::to_string(count) + " equal parts");
-      else b.check(b.env().require(sym_eq(mod(size, count), 0), GuardClass::Required, "split into equal parts", n.location));
+      else
+        b.check(
+            b.env().require(sym_eq(mod(size, count), 0), GuardClass::Required, "split into equal parts", n.location));
       parts.assign(static_cast<size_t>(count), b.env().simplify(floordiv(size, count)));
     }
   } else {
@@ -202,10 +207,13 @@ Result<std::vector<ValueId>> decompose_split(Graph& g, const Node& n, int result
       sum += p;
     }
     if (sum.is_const() && size.is_const() && !(sum == size))
-      b.fail(ErrorCode::ShapeMismatch, "the parts of Split add up to " + sum.str() + ", the dimension is " + size.str());
-    else if (b.ok()) b.check(b.env().require_equal(sum, size, "the parts of Split add up to the dimension", n.location));
+      b.fail(ErrorCode::ShapeMismatch,
+             "the parts of Split add up to " + sum.str() + ", the dimension is " + size.str());
+    else if (b.ok())
+      b.check(b.env().require_equal(sum, size, "the parts of Split add up to the dimension", n.location));
     if (static_cast<int>(parts.size()) != result_count)
-      b.fail(ErrorCode::ShapeMismatch, std::to_string(parts.size()) + " parts for " + std::to_string(result_count) + " outputs");
+      b.fail(ErrorCode::ShapeMismatch,
+             std::to_string(parts.size()) + " parts for " + std::to_string(result_count) + " outputs");
   }
   if (!b.ok()) return b.failed();
   std::vector<ValueId> results;
@@ -223,7 +231,8 @@ OpDef split() {
   def.summary = "a tensor cut into parts along an axis";
   def.onnx = {{"Split", "", 2}};
   def.operands = {{"input", TypeSet::NumericOrBool}, {"split", TypeSet::Index, true}};
-  def.attributes = {{"axis", AttrKind::Int, false, int64_t{0}}, {"split", AttrKind::Ints}, {"num_outputs", AttrKind::Int}};
+  def.attributes = {
+      {"axis", AttrKind::Int, false, int64_t{0}}, {"split", AttrKind::Ints}, {"num_outputs", AttrKind::Int}};
   def.min_results = 1;
   def.max_results = 1 << 20;
   def.meaning = Decomposition{decompose_split};
@@ -273,9 +282,9 @@ OpDef concat() {
   };
   def.error_samples = [] {
     Tensor x = random(DType::F32, {2, 3});
-    return std::vector<ErrorSample>{
-        wrong({x, random(DType::F32, {2, 4})}, {{"axis", int64_t{0}}}, ErrorCode::ShapeMismatch, "differ in dimension 1", 13),
-        wrong({x, x}, {{"axis", int64_t{2}}}, ErrorCode::BadAttribute, "axis", 13)};
+    return std::vector<ErrorSample>{wrong({x, random(DType::F32, {2, 4})}, {{"axis", int64_t{0}}},
+                                          ErrorCode::ShapeMismatch, "differ in dimension 1", 13),
+                                    wrong({x, x}, {{"axis", int64_t{2}}}, ErrorCode::BadAttribute, "axis", 13)};
   };
   return def;
 }
