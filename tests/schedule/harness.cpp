@@ -1,0 +1,192 @@
+#include "harness.h"
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+namespace tessera::test {
+namespace {
+
+std::unordered_map<uint64_t, int64_t> bind(const Graph& g, const Sizes& sizes) {
+  std::unordered_map<uint64_t, int64_t> by;
+  for (const auto& [name, value] : sizes)
+    if (auto s = g.env().find(name)) by[s->symbol_id()] = value;
+  return by;
+}
+
+Dims dims_of(const Graph& g, ValueId v, const std::unordered_map<uint64_t, int64_t>& by) {
+  Dims dims;
+  for (const SymExpr& e : g.type(v).shape) dims.push_back(e.eval(by).value());
+  return dims;
+}
+
+Tensor random_tensor(DType d, Dims dims, const RunOptions& o, std::mt19937_64& rng) {
+  Tensor t = Tensor::create(d, std::move(dims)).value();
+  std::uniform_real_distribution<double> real(-2, 2);
+  for (int64_t i = 0; i < t.count(); ++i) {
+    if (is_float(d)) {
+      double v = real(rng);
+      if (o.specials) {
+        uint64_t r = rng() % 40;
+        v = r == 0 ? std::nan("") : r == 1 ? HUGE_VAL : r < 20 ? -HUGE_VAL : std::floor(v);
+      }
+      t.set_f64(i, v);
+    } else if (d == DType::Bool) {
+      t.set_i64(i, static_cast<int64_t>(rng() % 2));
+    } else {
+      bool sign = info(d).kind == DTypeKind::Signed;
+      int64_t n = o.integer_limit;
+      t.set_i64(i, static_cast<int64_t>(rng() % static_cast<uint64_t>(sign ? 2 * n + 1 : n + 1)) - (sign ? n : 0));
+    }
+  }
+  return t;
+}
+
+} // namespace
+
+Problem problem(std::string_view declarations, std::string_view nest) {
+  Problem p;
+  std::istringstream lines{std::string(declarations)};
+  std::string line;
+  while (std::getline(lines, line)) {
+    size_t start = line.find_first_not_of(' '), colon = line.find(':'), open = line.find('['), close = line.rfind(']');
+    if (start == std::string::npos) continue;
+    TensorType type;
+    type.dtype = dtype_from_name(line.substr(colon + 2, open - colon - 2)).value();
+    std::string dims = line.substr(open + 1, close - open - 1), dim;
+    std::istringstream list(dims);
+    while (std::getline(list, dim, ','))
+      type.shape.push_back(parse_sym(dim, [&](std::string_view n) -> Result<SymExpr> { return p.graph.env().named_symbol(std::string(n)); }).value());
+    p.graph.add_input(line.substr(start, colon - start), type);
+  }
+  Result<LoopNest> parsed = parse_nest(p.graph, nest);
+  if (!parsed.ok()) {
+    ADD_FAILURE() << parsed.error().str() << nest;
+    std::abort();
+  }
+  p.nest = std::move(parsed).value();
+  return p;
+}
+
+std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k, const std::map<std::string, Tensor>& inputs,
+                                         const Sizes& sizes, std::vector<int>* sites) {
+  auto by = bind(p.graph, sizes);
+  std::map<std::string, Tensor> results;
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<tile::Argument> args;
+  for (size_t i = 0; i < k.buffers.size(); ++i) {
+    const std::string& name = p.graph.value(k.buffers[i]).name;
+    Tensor t;
+    if (k.buffer_written[i]) {
+      t = Tensor::create(p.graph.type(k.buffers[i]).dtype, dims_of(p.graph, k.buffers[i], by)).value();
+      if (t.bytes()) std::memset(t.mutable_data(), 0x5b, t.bytes()); // what is not written shows
+      results.emplace(name, t);
+    } else {
+      t = inputs.at(name);
+    }
+    args.push_back({{const_cast<std::byte*>(t.data()), t.bytes()}, {}});
+  }
+  for (const SymExpr& s : k.sizes) args.push_back({{}, {0, s.eval(by).value()}});
+  auto r = tile::interpret(k.kernel, args, k.grid.eval(by).value());
+  EXPECT_TRUE(r.ok()) << r.error().str() << tile::print(k.kernel);
+  if (r.ok() && sites) *sites = r->reported_sites;
+  return results;
+}
+
+void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOptions& options) {
+  std::mt19937_64 rng(7);
+  std::vector<ScheduledKernel> kernels;
+  for (int bytes : {64, 16})
+    for (int unroll : {1, 2}) {
+      DeviceTraits device;
+      device.vector_bytes = bytes;
+      device.unroll = unroll;
+      Schedule chosen = choose_schedule(p.graph, p.nest, device);
+      for (int64_t axis = -1; axis < 8; ++axis) {
+        Schedule s = chosen;
+        if (axis >= 0) {
+          s.config["axis"] = axis;
+          s.config["vector"] = bytes / 4;
+          s.config["unroll"] = unroll;
+          s.config["program_bytes"] = axis % 2 ? 1 << 10 : 64 << 10;
+          s.config["exact_division"] = axis % 2;
+        }
+        bool any = false;
+        for (ScheduleKind kind : {ScheduleKind::Flat, ScheduleKind::RowLoop, ScheduleKind::ColumnLoop}) {
+          if (axis >= 0) s.kind = kind;
+          auto k = lower_to_tiles(p.graph, p.nest, s, device, "test");
+          if (!k.ok() && axis >= 0) continue; // does not fit this kind
+          ASSERT_TRUE(k.ok()) << k.error().str();
+          any = true;
+          auto ok = tile::verify(k->kernel);
+          ASSERT_TRUE(ok.ok()) << ok.error().str() << tile::print(k->kernel);
+          std::string text = tile::print(k->kernel);
+          auto again = tile::parse(text);
+          ASSERT_TRUE(again.ok()) << again.error().str() << text;
+          ASSERT_EQ(tile::print(*again), text);
+          kernels.push_back(std::move(*k));
+          if (axis < 0) break;
+        }
+        if (!any) break;
+      }
+    }
+  ASSERT_GE(kernels.size(), 4u);
+  for (const Sizes& at : sizes) {
+    auto by = bind(p.graph, at);
+    std::vector<Tensor> loads;
+    std::map<std::string, Tensor> inputs;
+    for (ValueId v : p.nest.loads) {
+      const std::string& name = p.graph.value(v).name;
+      Tensor t = random_tensor(p.graph.type(v).dtype, dims_of(p.graph, v, by), options, rng);
+      if (auto it = options.given.find(name); it != options.given.end())
+        for (int64_t i = 0; i < t.count(); ++i) t.set_i64(i, it->second[static_cast<size_t>(i) % it->second.size()]);
+      inputs[name] = t;
+      loads.push_back(t);
+    }
+    auto expected = interpret(p.graph, p.nest, loads, by);
+    ASSERT_TRUE(expected.ok()) << expected.error().str();
+    for (const ScheduledKernel& k : kernels) {
+      std::vector<int> sites;
+      auto actual = run_kernel(p, k, inputs, at, &sites);
+      EXPECT_TRUE(sites.empty());
+      for (size_t i = 0; i < p.nest.stores.size(); ++i) {
+        const std::string& name = p.graph.value(p.nest.stores[i].value).name;
+        Comparison c = compare(actual.at(name), expected.value()[i], options.tolerance, options.tolerance);
+        std::string sizes_text;
+        for (const auto& [n, v] : at) sizes_text += n + "=" + std::to_string(v) + " ";
+        ASSERT_TRUE(c.same) << name << ": " << c.message << "\n" << sizes_text << k.schedule.why << "\n" << tile::print(k.kernel);
+      }
+    }
+  }
+}
+
+ScheduledKernel lower(const Problem& p, int unroll) {
+  DeviceTraits device;
+  device.unroll = unroll;
+  auto k = lower_to_tiles(p.graph, p.nest, choose_schedule(p.graph, p.nest, device), device, p.nest.name);
+  EXPECT_TRUE(k.ok()) << k.error().str();
+  return std::move(k).value();
+}
+
+void expect_golden(const std::string& name, const ScheduledKernel& k) {
+  std::string text = "// " + std::string(tessera::name(k.schedule.kind)) + ": " + k.schedule.why + "\n// grid " + k.grid.str() +
+                     "\n// work " + k.work_per_program.str() + ", scratch " + k.scratch_bytes.str() + " bytes\n";
+  for (size_t i = 0; i < k.sizes.size(); ++i) text += "// %n" + std::to_string(i) + " = " + k.sizes[i].str() + "\n";
+  text += tile::print(k.kernel);
+  std::string path = std::string(TESSERA_TEST_DIR) + "/golden/" + name + ".tile";
+  if (std::getenv("TESSERA_BLESS")) {
+    std::ofstream(path) << text;
+    return;
+  }
+  std::ifstream file(path);
+  ASSERT_TRUE(file.good()) << path;
+  std::stringstream expected;
+  expected << file.rdbuf();
+  EXPECT_EQ(text, expected.str());
+  auto parsed = tile::parse(expected.str(), path);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().str();
+}
+
+} // namespace tessera::test

@@ -1,0 +1,34 @@
+// Lowers nests given as text, in every way a schedule could run them, and compares what the tile kernels compute with what the
+// nest means.
+#pragma once
+#include "codegen/schedule/schedule.h"
+#include <gtest/gtest.h>
+
+namespace tessera::test {
+
+using Sizes = std::map<std::string, int64_t>;
+
+// Values by declaration ("x: f32[b, s]"), one a line, and a nest over them.
+struct Problem {
+  Graph graph;
+  LoopNest nest;
+};
+Problem problem(std::string_view declarations, std::string_view nest);
+
+struct RunOptions {
+  double tolerance = 2e-5;
+  int64_t integer_limit = 6;     // integer inputs are in [-limit, limit], unsigned and index ones in [0, limit]
+  bool specials = false;         // NaN, infinities and equal values among the float inputs
+  std::map<std::string, std::vector<int64_t>> given; // contents of integer inputs
+};
+// Every schedule that fits (each axis, two vector widths, two unrollings) against interpret(nest).
+void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOptions& options = {});
+// The kernel of the schedule that is chosen for a machine with 64-byte vectors.
+ScheduledKernel lower(const Problem& p, int unroll = 4);
+// Compares with tests/schedule/golden/NAME.tile; TESSERA_BLESS=1 writes it.
+void expect_golden(const std::string& name, const ScheduledKernel& kernel);
+// Runs one kernel; inputs by buffer name. Reported sites come back in *sites.
+std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k, const std::map<std::string, Tensor>& inputs,
+                                         const Sizes& sizes, std::vector<int>* sites = nullptr);
+
+} // namespace tessera::test

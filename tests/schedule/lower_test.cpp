@@ -1,0 +1,273 @@
+#include "nests.h"
+
+namespace tessera::test {
+namespace {
+
+TEST(Lower, Softmax) { expect_same(softmax(), two("b", "s")); }
+TEST(Lower, SoftmaxHalf) { expect_same(softmax("f16"), two("b", "s"), {.tolerance = 2e-3}); }
+TEST(Lower, SoftmaxBFloat) { expect_same(softmax("bf16"), two("b", "s"), {.tolerance = 1e-2}); }
+TEST(Lower, LayerNorm) { expect_same(layer_norm("50"), {{{"b", 2}, {"s", 3}}, {{"b", 0}, {"s", 3}}, {{"b", 1}, {"s", 1}}}, {.tolerance = 1e-4}); }
+TEST(Lower, LayerNormWide) { expect_same(layer_norm("768"), {{{"b", 1}, {"s", 2}}}, {.tolerance = 1e-4}); }
+TEST(Lower, LayerNormDynamicWidth) {
+  std::vector<Sizes> sizes;
+  for (int64_t w : {1, 2, 5, 16, 31, 64, 77, 130}) sizes.push_back({{"b", 2}, {"s", 3}, {"w", w}});
+  expect_same(layer_norm("w"), sizes, {.tolerance = 1e-3});
+}
+TEST(Lower, BiasGelu) { expect_same(bias_gelu(), {{{"b", 2}, {"s", 3}}, {{"b", 0}, {"s", 3}}, {{"b", 7}, {"s", 19}}}); }
+TEST(Lower, BiasGeluHalf) { expect_same(bias_gelu("f16"), {{{"b", 2}, {"s", 3}}}, {.tolerance = 2e-3}); }
+TEST(Lower, ColumnSum) { expect_same(column_sum(), two("n", "c")); }
+TEST(Lower, Rope) { expect_same(rope(), {{{"b", 2}, {"h", 3}, {"s", 5}}, {{"b", 1}, {"h", 1}, {"s", 1}}, {{"b", 1}, {"h", 0}, {"s", 4}}}); }
+
+TEST(Lower, Embedding) {
+  expect_same(embedding(), {{{"b", 2}, {"s", 3}}, {{"b", 0}, {"s", 3}}}, {.given = {{"ids", {3, 0, 29, 7}}}});
+  expect_same(embedding("v"), {{{"b", 2}, {"s", 3}, {"v", 12}}, {{"b", 0}, {"s", 3}, {"v", 0}}}, {.given = {{"ids", {3, 0, 11, 7}}}});
+}
+
+TEST(Lower, BadIndexIsReportedAndReadsNothing) {
+  for (const char* rows : {"30", "v"}) {
+    Problem p = embedding(rows);
+    ScheduledKernel k = lower(p);
+    ASSERT_EQ(k.report_sites.size(), 1u);
+    EXPECT_NE(k.report_sites[0].find("index out of range"), std::string::npos);
+    EXPECT_NE(k.report_sites[0].find("'table'"), std::string::npos);
+    int64_t v = rows[0] == 'v' ? 0 : 30; // an empty table has no row to fall back to
+    Tensor table = Tensor::create(DType::F32, {v, 48}, true).value();
+    for (int64_t bad : {int64_t{-1}, int64_t{30}, int64_t{1} << 40}) {
+      std::vector<int64_t> ids{v ? int64_t{2} : bad, bad};
+      std::vector<int> sites;
+      run_kernel(p, k, {{"ids", Tensor::of<int64_t>(DType::I64, {1, 2}, ids)}, {"table", table}}, {{"b", 1}, {"s", 2}, {"v", v}}, &sites);
+      ASSERT_FALSE(sites.empty());
+      EXPECT_EQ(sites[0], 0);
+    }
+  }
+}
+
+TEST(Lower, GatherAlongTheTile) {
+  expect_same(problem("x: f32[n, 20]\nids: i32[m]\ny: f32[n, m]", R"(
+    nest take outer(i0: n, i1: m) {
+      %0 = load ids[i1] : i32
+      %1 = cast %0 : i64
+      %2 = const 20 : i64
+      %3 = check_bounds %1, %2 : i64
+      %4 = load x[i0, %3] : f32
+      store y[i0, i1] = %4
+    })"), two("n", "m"), {.given = {{"ids", {3, 0, 19, 7, 7}}}});
+}
+
+// The check belongs to one branch of a concat: where the predicate is false no index is bad.
+TEST(Lower, ChecksUnderAPredicate) {
+  Problem p = problem("x: f32[10]\nids: i64[n]\ny: f32[n]", R"(
+    nest guarded outer(i0: n) {
+      %0 = load ids[i0] : i64
+      %1 = const 10 : i64
+      %2 = check_bounds %0, %1 : i64
+      %3 = index lt(i0, 3) : bool
+      %4 = load x[%2] if %3 : f32
+      store y[i0] = %4
+    })");
+  ScheduledKernel k = lower(p);
+  Tensor x = Tensor::create(DType::F32, {10}, true).value();
+  std::vector<int64_t> ids{0, 1, 2, 99, -7}, wrong{0, 1, 99, 0, 0};
+  std::vector<int> sites;
+  run_kernel(p, k, {{"x", x}, {"ids", Tensor::of<int64_t>(DType::I64, {5}, ids)}}, {{"n", 5}}, &sites);
+  EXPECT_TRUE(sites.empty());
+  run_kernel(p, k, {{"x", x}, {"ids", Tensor::of<int64_t>(DType::I64, {5}, wrong)}}, {{"n", 5}}, &sites);
+  EXPECT_FALSE(sites.empty());
+}
+
+TEST(Lower, ArgMaxTiesNanAndInfinities) {
+  for (const char* kind : {"argmax", "argmin", "argmax.last", "argmin.last"})
+    for (const char* t : {"f32", "i32", "u8", "bool", "f64"}) {
+      std::string dtype = t, op = kind;
+      Problem p = problem("x: " + dtype + "[b, s]\ny: i64[b]\nm: " + dtype + "[b]", "nest pick outer(i0: b) row(i1: s) { %0 = load x[i0, i1] : " + dtype +
+                              "\n %1 = reduce." + op + " %0 : i64\n store.row y[i0] = %1 }");
+      std::vector<Sizes> sizes;
+      for (const Sizes& s : two("b", "s"))
+        if (s.at("s") > 0) sizes.push_back(s);
+      expect_same(p, sizes, {.tolerance = 0, .integer_limit = 3, .specials = true});
+    }
+}
+
+TEST(Lower, ArgMaxOverTwoAxesCountsRowMajor) {
+  expect_same(problem("x: f32[n, c, h, w]\ny: i64[n, h]", R"(
+    nest pick2 outer(i0: n, i1: h) row(i2: c, i3: w) {
+      %0 = load x[i0, i2, i1, i3] : f32
+      %1 = reduce.argmax %0 : i64
+      store.row y[i0, i1] = %1
+    })"), {{{"n", 2}, {"c", 3}, {"h", 4}, {"w", 5}}, {{"n", 1}, {"c", 3}, {"h", 1}, {"w", 40}}}, {.tolerance = 0, .specials = true});
+}
+
+TEST(Lower, IntegerBoolAndWideReductions) {
+  for (auto [kind, dtype] : {std::pair{"sum", "i64"}, {"sum", "i32"}, {"prod", "i32"}, {"max", "i8"}, {"min", "u8"}, {"sum", "f64"}, {"prod", "f32"},
+                             {"any", "bool"}, {"all", "bool"}, {"max", "f64"}, {"min", "i64"}, {"sum", "u8"}}) {
+    std::string d = dtype, k = kind;
+    expect_same(problem("x: " + d + "[b, s]\ny: " + d + "[b]", "nest fold outer(i0: b) row(i1: s) { %0 = load x[i0, i1] : " + d + "\n %1 = reduce." + k +
+                            " %0 : " + d + "\n store.row y[i0] = %1 }"),
+                two("b", "s"), {.tolerance = 1e-5, .integer_limit = 2});
+  }
+}
+
+TEST(Lower, MaxKeepsNan) {
+  expect_same(problem("x: f32[b, s]\ny: f32[b]", R"(
+    nest nanmax outer(i0: b) row(i1: s) {
+      %0 = load x[i0, i1] : f32
+      %1 = reduce.max %0 : f32
+      store.row y[i0] = %1
+    })"), two("b", "s"), {.specials = true});
+}
+
+TEST(Lower, Transposes) {
+  expect_same(problem("x: f32[n, m]\ny: f32[m, n]", "nest t outer(i0: m, i1: n) { %0 = load x[i1, i0] : f32\n store y[i0, i1] = %0 }"), two("n", "m"));
+  expect_same(problem("x: f16[b, s, 4, 24]\ny: f16[b, 4, s, 24]", R"(
+    nest heads outer(i0: b, i1: 4, i2: s, i3: 24) {
+      %0 = load x[i0, i2, i1, i3] : f32
+      store y[i0, i1, i2, i3] = %0
+    })"), two("b", "s"));
+}
+
+TEST(Lower, SpatialMeans) {
+  const char* body = R"(
+      %1 = reduce.sum %0 : f32
+      store.row y[i0, i1] = %1
+    })";
+  std::vector<Sizes> sizes{{{"n", 2}, {"c", 3}, {"h", 7}, {"w", 7}}, {{"n", 1}, {"c", 70}, {"h", 2}, {"w", 3}}, {{"n", 1}, {"c", 2}, {"h", 0}, {"w", 5}}};
+  expect_same(problem("x: f32[n, c, h, w]\ny: f32[n, c]",
+                      std::string("nest nchw outer(i0: n, i1: c) row(i2: h, i3: w) { %0 = load x[i0, i1, i2, i3] : f32") + body), sizes);
+  expect_same(problem("x: f32[n, h, w, c]\ny: f32[n, c]",
+                      std::string("nest nhwc outer(i0: n, i1: c) row(i2: h, i3: w) { %0 = load x[i0, i2, i3, i1] : f32") + body), sizes);
+}
+
+TEST(Lower, ChannelSoftmaxOverAnOuterDimension) {
+  expect_same(problem("x: f32[n, c, p]\ny: f32[n, c, p]", R"(
+    nest channels outer(i0: n, i1: p) row(i2: c) {
+      %0 = load x[i0, i2, i1] : f32
+      %1 = reduce.max %0 : f32
+      %2 = sub %0, %1 : f32
+      %3 = exp %2 : f32
+      %4 = reduce.sum %3 : f32
+      %5 = div %3, %4 : f32
+      store y[i0, i2, i1] = %5
+    })"), {{{"n", 2}, {"c", 5}, {"p", 33}}, {{"n", 1}, {"c", 1}, {"p", 1}}, {{"n", 3}, {"c", 0}, {"p", 4}}});
+}
+
+TEST(Lower, WholeTensorAndScalars) {
+  expect_same(problem("x: f32[b, s]\ny: f32[]", R"(
+    nest total outer() row(i0: b, i1: s) {
+      %0 = load x[i0, i1] : f32
+      %1 = reduce.sum %0 : f32
+      store.row y[] = %1
+    })"), two("b", "s"), {.tolerance = 1e-4});
+  expect_same(problem("x: f32[]\ny: f32[]", "nest one outer() { %0 = load x[] : f32\n %1 = exp %0 : f32\n store y[] = %1 }"), {{}});
+  expect_same(problem("x: f32[1, 1]\ny: f32[1]", "nest fold1 outer(i0: 1) row(i1: 1) { %0 = load x[i0, i1] : f32\n %1 = reduce.sum %0 : f32\n store.row y[i0] = %1 }"), {{}});
+}
+
+TEST(Lower, ReshapesBecomeAxes) {
+  expect_same(problem("x: f32[b, s, 12]\ny: f32[b, 3, s, 4]", R"(
+    nest split outer(i0: b, i1: s, i2: 12) {
+      %0 = load x[i0, i1, i2] : f32
+      store y[i0, floordiv(i2, 4), i1, mod(i2, 4)] = %0
+    })"), two("b", "s"));
+  expect_same(problem("x: f32[n]\ny: f32[n]", R"(
+    nest wrap outer(i0: n) {
+      %0 = load x[mod(i0 * 7 + 3, n)] : f32
+      store y[i0] = %0
+    })"), {{{"n", 1}}, {{"n", 5}}, {{"n", 100}}, {{"n", 0}}});
+}
+
+TEST(Lower, IndexValuesAndMasks) {
+  expect_same(problem("x: f32[b, s, s]\ny: f32[b, s, s]", R"(
+    nest causal outer(i0: b, i1: s) row(i2: s) {
+      %0 = load x[i0, i1, i2] : f32
+      %1 = index le(i2, i1) : bool
+      %2 = const -inf : f32
+      %3 = select %1, %0, %2 : f32
+      %4 = reduce.max %3 : f32
+      %5 = sub %3, %4 : f32
+      %6 = exp %5 : f32
+      %7 = reduce.sum %6 : f32
+      %8 = div %6, %7 : f32
+      store y[i0, i1, i2] = %8
+    })"), two("b", "s"));
+  expect_same(problem("y: i64[n, m]\nz: f32[n, m]", R"(
+    nest iota outer(i0: n, i1: m) {
+      %0 = index max(i0 * 3 - i1, 2) + floordiv(i1 - 5, 3) + mod(i1 - 9, 4) : i64
+      %1 = index select(lt(i1, i0), i1, 7) : i64
+      %2 = cast %1 : f32
+      %3 = index eq(i0, i1) : bool
+      %4 = cast %3 : f32
+      %5 = add %2, %4 : f32
+      store y[i0, i1] = %0
+      store z[i0, i1] = %5
+    })"), two("n", "m"));
+}
+
+TEST(Lower, ValuesThatDoNotVaryAlongTheRow) {
+  expect_same(problem("x: f32[b]\nw: f32[s]\ny: f32[b, s]\nz: f32[b]", R"(
+    nest uniform outer(i0: b) row(i1: s) {
+      %0 = load x[i0] : f32
+      %1 = reduce.sum %0 : f32
+      %2 = load w[i1] : f32
+      %3 = mul %1, %2 : f32
+      %4 = reduce.max %3 : f32
+      store y[i0, i1] = %1
+      store.row z[i0] = %4
+    })"), two("b", "s"));
+}
+
+TEST(Lower, RowStoresWithoutReduction) {
+  expect_same(problem("x: f32[b]\ny: f32[b, s]\nz: f32[b]", R"(
+    nest rows outer(i0: b) row(i1: s) {
+      %0 = load x[i0] : f32
+      %1 = exp %0 : f32
+      store y[i0, i1] = %0
+      store.row z[i0] = %1
+    })"), two("b", "s"));
+}
+
+TEST(Lower, ChainsOfReductionsAndSeveralOutputs) {
+  expect_same(problem("x: f32[b, s]\nl: f32[b]\ny: f32[b, s]\nk: i64[b]", R"(
+    nest logsoftmax outer(i0: b) row(i1: s) {
+      %0 = load x[i0, i1] : f32
+      %1 = reduce.max %0 : f32
+      %2 = sub %0, %1 : f32
+      %3 = exp %2 : f32
+      %4 = reduce.sum %3 : f32
+      %5 = log %4 : f32
+      %6 = add %5, %1 : f32
+      %7 = sub %0, %6 : f32
+      %8 = reduce.argmax %7 : i64
+      store.row l[i0] = %6
+      store y[i0, i1] = %7
+      store.row k[i0] = %8
+    })"), {{{"b", 3}, {"s", 17}}, {{"b", 1}, {"s", 1}}, {{"b", 2}, {"s", 130}}}, {.tolerance = 1e-4});
+}
+
+TEST(Lower, ByteAndWideElements) {
+  for (const char* t : {"i8", "u8", "i16", "u16", "i64", "u32", "f64", "bool"}) {
+    std::string d = t, op = d == "bool" ? "xor" : "add";
+    expect_same(problem("x: " + d + "[n, m]\nw: " + d + "[m]\ny: " + d + "[n, m]", "nest e outer(i0: n, i1: m) { %0 = load x[i0, i1] : " + d +
+                            "\n %1 = load w[i1] : " + d + "\n %2 = " + op + " %0, %1 : " + d + "\n store y[i0, i1] = %2 }"),
+                two("n", "m"), {.tolerance = 0});
+  }
+}
+
+// The box of a library's epilogue: origins and counts are symbols, buffers are whole.
+TEST(Lower, BoxOfALargerBuffer) {
+  Problem p = problem("x: f32[n, m]\ny: f32[n, m]\nq: i64[r0, c0, rn, cn]", R"(
+    nest box outer(i0: rn, i1: cn) {
+      %0 = load x[r0 + i0, c0 + i1] : f32
+      %1 = exp %0 : f32
+      store y[r0 + i0, c0 + i1] = %1
+    })");
+  ScheduledKernel k = lower(p);
+  Tensor x = Tensor::create(DType::F32, {6, 50}, true).value();
+  auto y = run_kernel(p, k, {{"x", x}}, {{"n", 6}, {"m", 50}, {"r0", 2}, {"c0", 5}, {"rn", 3}, {"cn", 40}}).at("y");
+  for (int64_t i = 0; i < y.count(); ++i) {
+    int64_t r = i / 50, c = i % 50;
+    bool inside = r >= 2 && r < 5 && c >= 5 && c < 45;
+    EXPECT_EQ(y.get_f64(i) == 1.0, inside) << i;
+  }
+}
+
+} // namespace
+} // namespace tessera::test
