@@ -1,0 +1,24 @@
+// decompose: composite operators become what they are made of, until only primitives are left.
+#include "graph/passes/passes.h"
+
+namespace tessera::passes {
+
+Result<bool> decompose(Graph& graph, const PassOptions&) {
+  return Sweep(graph).run([&](NodeId id) -> Result<std::vector<ValueId>> {
+    if (!graph.node(id).op->is_composite()) return std::vector<ValueId>{};
+    const Node node = graph.node(id); // a copy: the rewrite appends
+    const int before = graph.node_count();
+    auto values = std::get<Decomposition>(node.op->meaning).rewrite(graph, node, static_cast<int>(node.results.size()));
+    if (!values.ok()) return std::move(values).take_error().at(node.location);
+    for (size_t r = 0; r < node.results.size(); ++r)
+      if (node.results[r].valid() && (r >= values->size() || !(*values)[r].valid()))
+        return Diagnostic(ErrorCode::Internal, node.location,
+                          "the decomposition of '" + std::string(node.op->name) + "' yields no result " +
+                              std::to_string(r));
+    for (int i = before; i < graph.node_count(); ++i)
+      if (Location& where = graph.node(NodeId{i}).location; where == Location{}) where = node.location;
+    return values;
+  });
+}
+
+} // namespace tessera::passes

@@ -1,0 +1,106 @@
+// Views of views, and views that change nothing.
+#include "graph/passes/passes.h"
+
+namespace tessera::passes {
+namespace {
+bool same_shape(const Graph& graph, ValueId a, ValueId b) {
+  const SymShape &x = graph.type(a).shape, &y = graph.type(b).shape;
+  if (x.size() != y.size()) return false;
+  for (size_t i = 0; i < x.size(); ++i)
+    if (!graph.env().known_equal(x[i], y[i])) return false;
+  return true;
+}
+
+Result<ValueId> transpose(Graph& graph, const Node node) {
+  Ints perm = node.attributes.ints("perm");
+  ValueId x = node.operands[0];
+  const Node* inner = graph.producer(x);
+  const bool composed = is_op(inner, "transpose");
+  if (composed) {
+    const Ints first = inner->attributes.ints("perm");
+    for (int64_t& p : perm) p = first[static_cast<size_t>(p)];
+    x = inner->operands[0];
+  }
+  bool identity = true;
+  for (size_t i = 0; i < perm.size(); ++i) identity &= perm[i] == static_cast<int64_t>(i);
+  if (identity) return x;
+  return composed ? emit(graph, node.location, "transpose", {x}, {{"perm", std::move(perm)}})
+                  : Result<ValueId>(ValueId{});
+}
+
+Result<ValueId> reshape(Graph& graph, const Node node) {
+  ValueId x = node.operands[0];
+  if (same_shape(graph, x, node.results[0])) return x;
+  const Node* inner = graph.producer(x);
+  if (!is_op(inner, "reshape")) return ValueId{};
+  x = inner->operands[0];
+  if (same_shape(graph, x, node.results[0])) return x;
+  return emit(graph, node.location, "reshape", {x}, node.attributes);
+}
+
+Result<ValueId> expand(Graph& graph, const Node node) {
+  ValueId x = node.operands[0];
+  if (same_shape(graph, x, node.results[0])) return x;
+  const Node* inner = graph.producer(x);
+  if (!is_op(inner, "expand")) return ValueId{};
+  return emit(graph, node.location, "expand", {inner->operands[0]}, node.attributes);
+}
+
+Result<ValueId> slice(Graph& graph, const Node node) {
+  const ValueId x = node.operands[0];
+  const SymShape starts = node.attributes.dims("starts");
+  const Ints steps = node.attributes.ints("steps");
+  const Node* inner = graph.producer(x);
+  if (!is_op(inner, "slice")) {
+    for (size_t k = 0; k < starts.size(); ++k)
+      if (!starts[k].is_const(0) || steps[k] != 1) return ValueId{};
+    return same_shape(graph, x, node.results[0]) ? x : ValueId{};
+  }
+  // A slice of a slice: both start and step relative to the inner one.
+  SymShape first = inner->attributes.dims("starts");
+  Ints step = inner->attributes.ints("steps");
+  for (size_t k = 0; k < first.size(); ++k) {
+    first[k] = graph.env().simplify(first[k] + starts[k] * step[k]);
+    if (__builtin_mul_overflow(step[k], steps[k], &step[k])) return ValueId{};
+  }
+  Attributes attributes = node.attributes;
+  attributes.set("starts", std::move(first));
+  attributes.set("steps", std::move(step));
+  return emit(graph, node.location, "slice", {inner->operands[0]}, std::move(attributes));
+}
+
+// concat of one, and of consecutive pieces of one tensor that make it whole again.
+Result<ValueId> concat(Graph& graph, const Node node) {
+  if (node.operands.size() == 1) return node.operands[0];
+  const int64_t axis = node.attributes.i("axis");
+  ValueId whole;
+  SymExpr at = 0;
+  for (ValueId v : node.operands) {
+    const Node* piece = graph.producer(v);
+    if (!is_op(piece, "slice") || (whole.valid() && piece->operands[0] != whole)) return ValueId{};
+    whole = piece->operands[0];
+    const SymShape starts = piece->attributes.dims("starts");
+    const Ints steps = piece->attributes.ints("steps");
+    const int64_t k = axis < 0 ? axis + static_cast<int64_t>(starts.size()) : axis;
+    for (size_t d = 0; d < starts.size(); ++d)
+      if (steps[d] != 1 || !graph.env().known_equal(starts[d], static_cast<int64_t>(d) == k ? at : SymExpr(0)))
+        return ValueId{};
+    at += graph.type(v).shape[static_cast<size_t>(k)];
+  }
+  return same_shape(graph, whole, node.results[0]) ? whole : ValueId{};
+}
+} // namespace
+
+Result<ValueId> simplify_view(Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  if (!node.op->indexing()) return ValueId{};
+  const std::string_view op = node.op->name;
+  if (op == "transpose") return transpose(graph, node);
+  if (op == "reshape") return reshape(graph, node);
+  if (op == "expand") return expand(graph, node);
+  if (op == "slice") return slice(graph, node);
+  if (op == "concat") return concat(graph, node);
+  return ValueId{};
+}
+
+} // namespace tessera::passes
