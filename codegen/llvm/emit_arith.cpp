@@ -2,6 +2,7 @@
 #include "codegen/llvm/emit.h"
 #include "graph/support/check.h"
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 namespace tessera::host {
 
@@ -53,6 +54,12 @@ llvm::Value* Emitter::cast(Value* v, DType from, DType to) {
 
 llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* c) {
   if (is_float(dtype)) { // NaN on either side stays: c wins the comparison when it is NaN, a by the second select
+    auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(a->getType());
+    if (vector && vector->getNumElements() == 16 && dtype == DType::F32 && target_.vector_bytes == 64) {
+      // The instruction itself, so that the two selects are not merged into a longer sequence.
+      auto id = max ? llvm::Intrinsic::x86_avx512_max_ps_512 : llvm::Intrinsic::x86_avx512_min_ps_512;
+      return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, b_.CreateIntrinsic(id, {}, {a, c, b_.getInt32(4)}));
+    }
     auto* m = b_.CreateSelect(max ? b_.CreateFCmpOGT(a, c) : b_.CreateFCmpOLT(a, c), a, c);
     return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, m);
   }

@@ -31,7 +31,9 @@ llvm::Value* Emitter::exp_f32(Value* x) {
   auto* hi = constant_like(x, 89.0);
   auto* clamped = b_.CreateSelect(b_.CreateFCmpOLT(x, lo), lo, x);
   clamped = b_.CreateSelect(b_.CreateFCmpOGT(clamped, hi), hi, clamped);
-  auto* n = b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, b_.CreateFMul(clamped, constant_like(x, 1.4426950408889634)));
+  // Adding 1.5 * 2^23 leaves the rounded integer in the low bits; taking it away again is the rounding.
+  auto* magic = constant_like(x, 12582912.0);
+  auto* n = b_.CreateFSub(fma(clamped, constant_like(x, 1.4426950408889634), magic), magic);
   auto* r = fma(n, constant_like(x, -0.693359375), clamped);
   r = fma(n, constant_like(x, 2.12194440e-4), r);
   static constexpr std::array<double, 6> c = {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1};
