@@ -170,8 +170,8 @@ Result<WeightLoader::External> WeightLoader::open_external(const std::string& lo
         .note("the model refers to weights in '" + location + "'; put that file beside the model");
   }
   std::string real = buffer;
-  bool inside =
-      std::any_of(roots_.begin(), roots_.end(), [&](const std::string& root) { return real.starts_with(root); });
+  bool inside = std::any_of(roots_.begin(), roots_.end(),
+                            [&](const std::string& root) { return (real + "/").starts_with(root); });
   if (!inside) return leaves("is a link to '" + real + "'");
   auto file = MappedFile::open(real, ErrorCode::BadWeights);
   if (!file.ok()) return bad(where, what, "has external data in '" + full + "', which " + file.error().message);

@@ -64,9 +64,9 @@ TEST(Functions, AttributesAreReferredTo) {
   auto given = call(f, {int_attribute("ax", 0)});
   ASSERT_TRUE(given.ok()) << given.error().str();
   EXPECT_EQ(axis(*given), 0);
-  auto left_out = call(f, {}); // then the operator's own default holds
+  auto left_out = call(f, {}); // then the node has none
   ASSERT_TRUE(left_out.ok()) << left_out.error().str();
-  EXPECT_EQ(axis(*left_out), -1);
+  EXPECT_EQ(axis(*left_out), -99);
   proto::FunctionProto with_default = f;
   with_default.clear_attribute();
   *with_default.add_attribute_proto() = int_attribute("ax", 1);
