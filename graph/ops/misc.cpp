@@ -1,0 +1,122 @@
+// Determinants and the few operators of ai.onnx.ml on tensors; and the files of losses, signals, random numbers and training.
+#include "graph/ops/parts.h"
+#include <cmath>
+
+namespace tessera {
+
+namespace {
+using namespace ops;
+
+OpDef det_record() {
+  OpDef def;
+  def.name = "det";
+  def.summary = "determinant of each matrix in the last two dimensions";
+  def.onnx = {{"Det", "", 11}};
+  def.operands = {{"X", TypeSet::Float}};
+  def.infer = [](InferContext& c) -> Status {
+    const SymShape x = c.shape(0);
+    if (x.size() < 2) return c.error(ErrorCode::ShapeMismatch, "Det takes matrices, not " + str(x));
+    TESSERA_TRY(c.env().require_equal(x.back(), x[x.size() - 2], "rows and columns of a determinant", c.node.location));
+    return set_result(c, c.type(0).dtype, SymShape(x.begin(), x.end() - 2));
+  };
+  def.meaning = StructuredOp{};
+  def.reference = [](ReferenceContext& c) -> Status {
+    const Tensor& x = c.operands[0];
+    int64_t n = x.dims().back();
+    TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), Dims(x.dims().begin(), x.dims().end() - 2)));
+    for (int64_t m = 0; m < out.count(); ++m) { // elimination with the largest pivot
+      std::vector<double> a(static_cast<size_t>(n * n));
+      auto at = [&](int64_t i, int64_t j) -> double& { return a[static_cast<size_t>(i * n + j)]; };
+      for (int64_t i = 0; i < n * n; ++i) a[static_cast<size_t>(i)] = x.get_f64(m * n * n + i);
+      double det = 1;
+      for (int64_t k = 0; k < n && det != 0; ++k) {
+        int64_t pivot = k;
+        for (int64_t i = k + 1; i < n; ++i)
+          if (std::fabs(at(i, k)) > std::fabs(at(pivot, k))) pivot = i;
+        if (pivot != k) {
+          for (int64_t j = 0; j < n; ++j) std::swap(at(k, j), at(pivot, j));
+          det = -det;
+        }
+        det *= at(k, k);
+        if (det == 0) break;
+        for (int64_t i = k + 1; i < n; ++i) {
+          double factor = at(i, k) / at(k, k);
+          for (int64_t j = k; j < n; ++j) at(i, j) -= factor * at(k, j);
+        }
+      }
+      out.set_f64(m, det);
+    }
+    c.results = {out};
+    return {};
+  };
+  def.samples = [] {
+    return std::vector<Sample>{sample({random(DType::F32, {3, 3}, 1)}), sample({random(DType::F64, {2, 4, 4}, 2)}),
+                               sample({random(DType::F32, {0, 0}, 2)}), sample({floats({2, 2}, {1, 2, 2, 4})})};
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{wrong({random(DType::F32, {3, 4})}, {}, ErrorCode::ShapeMismatch, ""),
+                                    wrong({random(DType::F32, {3})}, {}, ErrorCode::ShapeMismatch, "matrices")};
+  };
+  return def;
+}
+
+OpDef array_feature_extractor_record() {
+  OpDef def;
+  def.name = "ArrayFeatureExtractor";
+  def.summary = "columns of the last dimension by index";
+  def.onnx = {{"ArrayFeatureExtractor", "ai.onnx.ml", 1}};
+  def.operands = {{"X", TypeSet::Numeric}, {"Y", TypeSet::Index}};
+  def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
+    B b(g, n);
+    ValueId x = b.in(0);
+    if (b.rank(x) == 0) b.fail(ErrorCode::ShapeMismatch, "ArrayFeatureExtractor does not take a scalar");
+    if (b.rank(x) == 1) x = b.unsqueeze(x, {0});
+    ValueId columns = b.in(1);
+    if (b.ok()) columns = b.reshape(columns, {b.type(columns).count()});
+    return b.done(b.gather(x, columns, b.rank(x) - 1));
+  }};
+  def.samples = [] {
+    return std::vector<Sample>{sample({random(DType::F32, {3, 4}, 1), vec({0, 2})}), sample({random(DType::F32, {4}, 1), vec({3})})};
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{wrong({random(DType::F32, {}), vec({0})}, {}, ErrorCode::ShapeMismatch, "scalar")};
+  };
+  return def;
+}
+
+OpDef binarizer_record() {
+  OpDef def;
+  def.name = "Binarizer";
+  def.summary = "1 where x is above the threshold, else 0";
+  def.onnx = {{"Binarizer", "ai.onnx.ml", 1}};
+  def.operands = {{"X", TypeSet::Numeric}};
+  def.attributes = {{"threshold", AttrKind::Float, false, 0.0}};
+  def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
+    B b(g, n);
+    ValueId x = b.in(0);
+    // Compared as floats: the threshold need not be an integer where x is.
+    ValueId real = is_float(b.dtype(x)) ? x : b.cast(x, DType::F64);
+    return b.done(b.cast(b.gt(real, b.attr().f("threshold")), b.dtype(x)));
+  }};
+  def.samples = [] {
+    return std::vector<Sample>{sample({random(DType::F32, {3, 4}, 1)}, {{"threshold", 0.5}}), sample({random(DType::I32, {5}, 1)}, {{"threshold", 0.5}})};
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{wrong({random(DType::Bool, {3})}, {}, ErrorCode::TypeMismatch, "")};
+  };
+  return def;
+}
+
+} // namespace
+
+void register_misc_ops(OpTable& table) {
+  table.add(det_record());
+  table.add(array_feature_extractor_record());
+  table.add(binarizer_record());
+  register_loss_ops(table);
+  register_signal_ops(table);
+  register_random_ops(table);
+  register_training_ops(table);
+}
+
+} // namespace tessera

@@ -1,0 +1,298 @@
+// Regions and offsets that are data: RoiAlign, MaxRoiPool, DeformConv.
+#include "graph/ops/parts.h"
+#include <cmath>
+
+namespace tessera {
+
+namespace {
+using namespace ops;
+
+bool given(const ReferenceContext& c, size_t i) {
+  return i < c.operands.size() && i < c.node.operands.size() && c.node.operands[i].valid();
+}
+
+// ---- RoiAlign
+// The four pixels around (y, x) and their weights; all 0 beyond a pixel outside of the image.
+struct Corners {
+  int64_t at[4] = {0, 0, 0, 0};
+  double weight[4] = {0, 0, 0, 0};
+};
+
+Corners corners(double y, double x, int64_t height, int64_t width) {
+  Corners c;
+  if (!(y >= -1 && y <= static_cast<double>(height) && x >= -1 && x <= static_cast<double>(width))) return c;
+  auto split = [](double v, int64_t n, int64_t& low, int64_t& high, double& part) {
+    v = std::max(v, 0.0);
+    low = std::min(static_cast<int64_t>(v), n - 1);
+    high = std::min(low + 1, n - 1);
+    part = high == low ? 0 : v - static_cast<double>(low);
+  };
+  int64_t y0, y1, x0, x1;
+  double py, px;
+  split(y, height, y0, y1, py);
+  split(x, width, x0, x1, px);
+  c.at[0] = y0 * width + x0, c.weight[0] = (1 - py) * (1 - px);
+  c.at[1] = y0 * width + x1, c.weight[1] = (1 - py) * px;
+  c.at[2] = y1 * width + x0, c.weight[2] = py * (1 - px);
+  c.at[3] = y1 * width + x1, c.weight[3] = py * px;
+  return c;
+}
+
+Status reference_roi_align(ReferenceContext& c) {
+  const Tensor &x = c.operands[0], &rois = c.operands[1], &batches = c.operands[2];
+  const Attributes& a = c.node.attributes;
+  int64_t channels = x.dims()[1], height = x.dims()[2], width = x.dims()[3], count = rois.dims()[0];
+  int64_t oh = a.i("output_height", 1), ow = a.i("output_width", 1), ratio = a.i("sampling_ratio");
+  bool half = opset_of(c.node) >= 16 && a.s("coordinate_transformation_mode", "half_pixel") == "half_pixel", mean = a.s("mode", "avg") == "avg";
+  double scale = a.f("spatial_scale", 1), shift = half ? 0.5 : 0;
+  if (height == 0 || width == 0) return c.error(ErrorCode::BadInput, "RoiAlign of an empty image");
+  TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), {count, channels, oh, ow}));
+  for (int64_t r = 0; r < count; ++r) {
+    int64_t n = batches.get_i64(r);
+    if (n < 0 || n >= x.dims()[0]) return c.error(ErrorCode::BadInput, "a region of batch element " + std::to_string(n));
+    double x0 = rois.get_f64(r * 4) * scale - shift, y0 = rois.get_f64(r * 4 + 1) * scale - shift;
+    double rw = rois.get_f64(r * 4 + 2) * scale - shift - x0, rh = rois.get_f64(r * 4 + 3) * scale - shift - y0;
+    if (!half) { // regions are at least a pixel
+      rw = std::max(rw, 1.0);
+      rh = std::max(rh, 1.0);
+    }
+    if (!std::isfinite(x0) || !std::isfinite(y0) || !(std::fabs(rw) < 1e6) || !(std::fabs(rh) < 1e6)) return c.error(ErrorCode::BadInput, "a region of RoiAlign is not within reach");
+    double bh = rh / static_cast<double>(oh), bw = rw / static_cast<double>(ow);
+    int64_t gh = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bh)), gw = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bw));
+    double samples = static_cast<double>(std::max<int64_t>(std::max<int64_t>(gh, 0) * std::max<int64_t>(gw, 0), 1));
+    for (int64_t ch = 0; ch < channels; ++ch)
+      for (int64_t ph = 0; ph < oh; ++ph)
+        for (int64_t pw = 0; pw < ow; ++pw) {
+          double value = 0;
+          bool first = true;
+          for (int64_t iy = 0; iy < gh; ++iy)
+            for (int64_t ix = 0; ix < gw; ++ix) {
+              double yy = y0 + static_cast<double>(ph) * bh + (static_cast<double>(iy) + 0.5) * bh / static_cast<double>(gh);
+              double xx = x0 + static_cast<double>(pw) * bw + (static_cast<double>(ix) + 0.5) * bw / static_cast<double>(gw);
+              Corners q = corners(yy, xx, height, width);
+              for (int k = 0; k < 4; ++k) {
+                double v = q.weight[k] * x.get_f64((n * channels + ch) * height * width + q.at[k]);
+                if (mean) value += v;
+                else value = first ? v : std::max(value, v);
+                first = false;
+              }
+            }
+          out.set_f64(((r * channels + ch) * oh + ph) * ow + pw, mean ? value / samples : value);
+        }
+  }
+  c.results = {out};
+  return {};
+}
+
+OpDef roi_align_record() {
+  OpDef def;
+  def.name = "roi_align";
+  def.summary = "regions of an image pooled to one size by bilinear samples";
+  def.onnx = {{"RoiAlign", "", 10}};
+  def.operands = {{"X", TypeSet::Float}, {"rois", TypeSet::SameAsFirst}, {"batch_indices", TypeSet::Index}};
+  def.attributes = {{"coordinate_transformation_mode", AttrKind::String, false, std::string("half_pixel")},
+                    {"mode", AttrKind::String, false, std::string("avg")},
+                    {"output_height", AttrKind::Int, false, int64_t{1}},
+                    {"output_width", AttrKind::Int, false, int64_t{1}},
+                    {"sampling_ratio", AttrKind::Int, false, int64_t{0}},
+                    {"spatial_scale", AttrKind::Float, false, 1.0}};
+  def.infer = [](InferContext& c) -> Status {
+    const SymShape x = c.shape(0), r = c.shape(1), b = c.shape(2);
+    if (x.size() != 4 || r.size() != 2 || b.size() != 1) return c.error(ErrorCode::ShapeMismatch, "RoiAlign takes [N, C, H, W], [R, 4] and [R], not " + str(x) + ", " + str(r) + " and " + str(b));
+    TESSERA_TRY(c.env().require_equal(r[1], 4, "coordinates of a region", c.node.location));
+    TESSERA_TRY(c.env().require_equal(r[0], b[0], "regions and batch indices", c.node.location));
+    const Attributes& a = c.node.attributes;
+    std::string mode = a.s("mode", "avg"), coordinates = a.s("coordinate_transformation_mode", "half_pixel");
+    if (mode != "avg" && mode != "max") return c.error(ErrorCode::BadAttribute, "attribute 'mode' has the unknown value '" + mode + "'");
+    if (coordinates != "half_pixel" && coordinates != "output_half_pixel") return c.error(ErrorCode::BadAttribute, "attribute 'coordinate_transformation_mode' has the unknown value '" + coordinates + "'");
+    int64_t h = a.i("output_height", 1), w = a.i("output_width", 1), ratio = a.i("sampling_ratio");
+    if (h < 1 || w < 1 || ratio < 0 || ratio > 4096) return c.error(ErrorCode::BadAttribute, "sizes of RoiAlign must be positive");
+    return set_result(c, c.type(0).dtype, {r[0], x[1], h, w});
+  };
+  def.meaning = StructuredOp{};
+  def.reference = reference_roi_align;
+  def.samples = [] {
+    Tensor x = random(DType::F32, {2, 2, 6, 7}, 1), rois = floats({2, 4}, {0, 0, 4, 5, 1.5, 2, 6, 5.5}), batch = vec({1, 0});
+    Attributes a = {{"output_height", int64_t{2}}, {"output_width", int64_t{3}}};
+    std::vector<Sample> out = {sample({x, rois, batch}, a), sample({x, rois, batch}, a, 10)};
+    a.set("mode", std::string("max"));
+    a.set("sampling_ratio", int64_t{2});
+    a.set("spatial_scale", 0.5);
+    out.push_back(sample({x, rois, batch}, a));
+    return out;
+  };
+  def.error_samples = [] {
+    Tensor x = random(DType::F32, {2, 2, 6, 7});
+    return std::vector<ErrorSample>{wrong({x, random(DType::F32, {2, 5}), vec({0, 1})}, {}, ErrorCode::ShapeMismatch, ""),
+                                    wrong({x, random(DType::F32, {2, 4}), vec({0, 1})}, {{"output_height", int64_t{0}}}, ErrorCode::BadAttribute, "positive")};
+  };
+  return def;
+}
+
+// ---- MaxRoiPool
+OpDef max_roi_pool_record() {
+  OpDef def;
+  def.name = "max_roi_pool";
+  def.summary = "maximum of each cell of regions of an image";
+  def.onnx = {{"MaxRoiPool"}};
+  def.operands = {{"X", TypeSet::Float}, {"rois", TypeSet::SameAsFirst}};
+  def.attributes = {{"pooled_shape", AttrKind::Ints, true}, {"spatial_scale", AttrKind::Float, false, 1.0}};
+  def.infer = [](InferContext& c) -> Status {
+    const SymShape x = c.shape(0), r = c.shape(1);
+    Ints pooled = c.node.attributes.ints("pooled_shape");
+    if (x.size() != 4 || r.size() != 2) return c.error(ErrorCode::ShapeMismatch, "MaxRoiPool takes [N, C, H, W] and [R, 5], not " + str(x) + " and " + str(r));
+    TESSERA_TRY(c.env().require_equal(r[1], 5, "batch element and coordinates of a region", c.node.location));
+    if (pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1) return c.error(ErrorCode::BadAttribute, "attribute 'pooled_shape' must be two positive sizes");
+    return set_result(c, c.type(0).dtype, {r[0], x[1], pooled[0], pooled[1]});
+  };
+  def.meaning = StructuredOp{};
+  def.reference = [](ReferenceContext& c) -> Status {
+    const Tensor &x = c.operands[0], &rois = c.operands[1];
+    Ints pooled = c.node.attributes.ints("pooled_shape");
+    double scale = c.node.attributes.f("spatial_scale", 1);
+    int64_t channels = x.dims()[1], height = x.dims()[2], width = x.dims()[3], count = rois.dims()[0];
+    TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), {count, channels, pooled[0], pooled[1]}));
+    int64_t to = 0;
+    for (int64_t r = 0; r < count; ++r) {
+      int64_t at[5];
+      for (int k = 0; k < 5; ++k) {
+        double v = rois.get_f64(r * 5 + k) * (k == 0 ? 1 : scale);
+        if (!(std::fabs(v) < 1e9)) return c.error(ErrorCode::BadInput, "a region of MaxRoiPool is not within reach");
+        at[k] = static_cast<int64_t>(std::round(v));
+      }
+      if (at[0] < 0 || at[0] >= x.dims()[0]) return c.error(ErrorCode::BadInput, "a region of batch element " + std::to_string(at[0]));
+      auto cell = [](int64_t first, int64_t last, int64_t i, int64_t cells, int64_t limit) {
+        double size = static_cast<double>(std::max<int64_t>(last - first + 1, 1)) / static_cast<double>(cells);
+        auto begin = first + static_cast<int64_t>(std::floor(static_cast<double>(i) * size)), end = first + static_cast<int64_t>(std::ceil(static_cast<double>(i + 1) * size));
+        return std::pair(std::clamp<int64_t>(begin, 0, limit), std::clamp<int64_t>(end, 0, limit));
+      };
+      for (int64_t ch = 0; ch < channels; ++ch)
+        for (int64_t i = 0; i < pooled[0]; ++i)
+          for (int64_t j = 0; j < pooled[1]; ++j) {
+            auto [y0, y1] = cell(at[2], at[4], i, pooled[0], height);
+            auto [x0, x1] = cell(at[1], at[3], j, pooled[1], width);
+            double best = 0; // of an empty cell
+            bool first = true;
+            for (int64_t y = y0; y < y1; ++y)
+              for (int64_t p = x0; p < x1; ++p) {
+                double v = x.get_f64(((at[0] * channels + ch) * height + y) * width + p);
+                best = first ? v : std::max(best, v);
+                first = false;
+              }
+            out.set_f64(to++, best);
+          }
+    }
+    c.results = {out};
+    return {};
+  };
+  def.samples = [] {
+    return std::vector<Sample>{sample({random(DType::F32, {2, 2, 6, 7}, 1), floats({2, 5}, {0, 0, 0, 4, 5, 1, 2, 2, 6, 5})}, {{"pooled_shape", Ints{2, 3}}})};
+  };
+  def.error_samples = [] {
+    Tensor x = random(DType::F32, {2, 2, 6, 7});
+    return std::vector<ErrorSample>{wrong({x, random(DType::F32, {2, 4})}, {{"pooled_shape", Ints{2, 3}}}, ErrorCode::ShapeMismatch, ""),
+                                    wrong({x, random(DType::F32, {2, 5})}, {{"pooled_shape", Ints{2}}}, ErrorCode::BadAttribute, "pooled_shape")};
+  };
+  return def;
+}
+
+// ---- DeformConv: each tap of the kernel reads at an offset of its own, bilinearly, zero outside
+Status infer_deform_conv(InferContext& c) {
+  const SymShape x = c.shape(0), w = c.shape(1), o = c.shape(2);
+  if (x.size() != 4 || w.size() != 4 || o.size() != 4) return c.error(ErrorCode::UnsupportedFeature, "DeformConv is built for two spatial dimensions, not " + str(x));
+  TESSERA_ASSIGN(Window win, onnx_window(c.node, 2));
+  int64_t group = c.node.attributes.i("group", 1), offsets = c.node.attributes.i("offset_group", 1);
+  if (group < 1 || offsets < 1) return c.error(ErrorCode::BadAttribute, "groups of DeformConv must be positive");
+  auto same = [&](const SymExpr& a, const SymExpr& b, const char* what) { return c.env().require_equal(a, b, what, c.node.location); };
+  auto divides = [&](const SymExpr& a, int64_t b) { return c.env().require(sym_eq(mod(a, b), 0), GuardClass::Required, "groups divide the channels", c.node.location); };
+  TESSERA_TRY(same(x[1], w[1] * group, "channels of input and weight"));
+  TESSERA_TRY(divides(w[0], group));
+  TESSERA_TRY(divides(x[1], offsets));
+  TESSERA_ASSIGN(SymShape spatial, slide(c, std::span(x).subspan(2), std::span(w).subspan(2), win));
+  TESSERA_TRY(same(o[0], x[0], "batches of input and offsets"));
+  TESSERA_TRY(same(o[1], w[2] * w[3] * (2 * offsets), "offsets and taps of the kernel"));
+  for (size_t i = 0; i < 2; ++i) TESSERA_TRY(same(o[i + 2], spatial[i], "offsets and result"));
+  if (c.has(3)) {
+    if (c.type(3).rank() != 1) return c.error(ErrorCode::ShapeMismatch, "the bias of a convolution is a vector, not " + str(c.shape(3)));
+    TESSERA_TRY(same(c.shape(3)[0], w[0], "bias and channels of the result"));
+  }
+  if (c.has(4)) {
+    if (c.type(4).rank() != 4) return c.error(ErrorCode::ShapeMismatch, "the mask of DeformConv is " + str(c.shape(4)));
+    TESSERA_TRY(same(c.shape(4)[1], w[2] * w[3] * offsets, "mask and taps of the kernel"));
+    for (size_t i : {0, 2, 3}) TESSERA_TRY(same(c.shape(4)[i], o[i], "mask and offsets"));
+  }
+  return set_result(c, c.type(0).dtype, {x[0], w[0], spatial[0], spatial[1]});
+}
+
+Status reference_deform_conv(ReferenceContext& c) {
+  const Tensor &x = c.operands[0], &w = c.operands[1], &o = c.operands[2];
+  TESSERA_ASSIGN(Window win, onnx_window(c.node, 2));
+  int64_t group = c.node.attributes.i("group", 1), offset_group = c.node.attributes.i("offset_group", 1);
+  int64_t batch = x.dims()[0], channels = x.dims()[1], height = x.dims()[2], width = x.dims()[3], filters = w.dims()[0], per = w.dims()[1];
+  int64_t kh = w.dims()[2], kw = w.dims()[3], oh = o.dims()[2], ow = o.dims()[3], taps = kh * kw;
+  auto pixel = [&](int64_t plane, int64_t i, int64_t j) { return i < 0 || j < 0 || i >= height || j >= width ? 0.0 : x.get_f64((plane * height + i) * width + j); };
+  TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), {batch, filters, oh, ow}));
+  Walk at(out.dims());
+  for (; !at.done(); at.next()) {
+    int64_t n = at[0], f = at[1], g = f / std::max<int64_t>(filters / group, 1);
+    double sum = given(c, 3) ? c.operands[3].get_f64(f) : 0;
+    for (int64_t k = 0; k < per; ++k) {
+      int64_t ch = g * per + k, og = ch / std::max<int64_t>(channels / offset_group, 1);
+      for (int64_t t = 0; t < taps; ++t) {
+        auto moved = [&](int64_t axis) { return o.get_f64((((n * offset_group + og) * taps + t) * 2 + axis) * oh * ow + at[2] * ow + at[3]); };
+        double y = static_cast<double>(at[2] * win.strides[0] - win.pads_begin[0] + t / kw * win.dilations[0]) + moved(0);
+        double z = static_cast<double>(at[3] * win.strides[1] - win.pads_begin[1] + t % kw * win.dilations[1]) + moved(1);
+        if (!(y > -1 && y < static_cast<double>(height) && z > -1 && z < static_cast<double>(width))) continue;
+        auto i = static_cast<int64_t>(std::floor(y)), j = static_cast<int64_t>(std::floor(z));
+        double py = y - static_cast<double>(i), pz = z - static_cast<double>(j);
+        int64_t plane = n * channels + ch;
+        double v = (1 - py) * ((1 - pz) * pixel(plane, i, j) + pz * pixel(plane, i, j + 1)) + py * ((1 - pz) * pixel(plane, i + 1, j) + pz * pixel(plane, i + 1, j + 1));
+        if (given(c, 4)) v *= c.operands[4].get_f64(((n * offset_group + og) * taps + t) * oh * ow + at[2] * ow + at[3]);
+        sum += v * w.get_f64((f * per + k) * taps + t);
+      }
+    }
+    out.set_f64(at.i(), sum);
+  }
+  c.results = {out};
+  return {};
+}
+
+OpDef deform_conv_record() {
+  OpDef def;
+  def.name = "deform_conv";
+  def.summary = "convolution whose taps read at offsets";
+  def.onnx = {{"DeformConv", "", 19}};
+  def.operands = {{"X", TypeSet::Float}, {"W", TypeSet::SameAsFirst}, {"offset", TypeSet::SameAsFirst}, {"B", TypeSet::SameAsFirst, true}, {"mask", TypeSet::SameAsFirst, true}};
+  def.attributes = {{"dilations", AttrKind::Ints},
+                    {"group", AttrKind::Int, false, int64_t{1}},
+                    {"kernel_shape", AttrKind::Ints},
+                    {"offset_group", AttrKind::Int, false, int64_t{1}},
+                    {"pads", AttrKind::Ints},
+                    {"strides", AttrKind::Ints}};
+  def.infer = infer_deform_conv;
+  def.meaning = StructuredOp{};
+  def.reference = reference_deform_conv;
+  def.samples = [] {
+    auto r = [](Dims d, uint64_t seed) { return random(DType::F32, std::move(d), seed, -1, 1); };
+    return std::vector<Sample>{
+        sample({r({1, 2, 4, 4}, 1), r({3, 2, 2, 2}, 2), r({1, 8, 3, 3}, 3)}),
+        sample({r({1, 2, 4, 4}, 1), r({2, 1, 2, 2}, 2), r({1, 16, 5, 5}, 3), r({2}, 4), r({1, 8, 5, 5}, 5)}, {{"group", int64_t{2}}, {"offset_group", int64_t{2}}, {"pads", Ints{1, 1, 1, 1}}}),
+    };
+  };
+  def.error_samples = [] {
+    auto r = [](Dims d) { return random(DType::F32, std::move(d)); };
+    return std::vector<ErrorSample>{wrong({r({1, 2, 4, 4}), r({3, 2, 2, 2}), r({1, 6, 3, 3})}, {}, ErrorCode::ShapeMismatch, ""),
+                                    wrong({r({1, 2, 4}), r({3, 2, 2}), r({1, 6, 3})}, {}, ErrorCode::UnsupportedFeature, "two spatial")};
+  };
+  return def;
+}
+
+} // namespace
+
+void register_roi_ops(OpTable& table) {
+  table.add(roi_align_record());
+  table.add(max_roi_pool_record());
+  table.add(deform_conv_record());
+}
+
+} // namespace tessera

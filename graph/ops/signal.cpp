@@ -1,0 +1,359 @@
+// Signal processing: windows, Fourier transforms (by their definition: the reference), and mel weights.
+#include "graph/ops/parts.h"
+#include <cmath>
+#include <numbers>
+
+namespace tessera {
+
+namespace {
+using namespace ops;
+
+bool given(const ReferenceContext& c, size_t i) {
+  return i < c.operands.size() && i < c.node.operands.size() && c.node.operands[i].valid();
+}
+
+Result<int64_t> one_number(const ReferenceContext& c, size_t operand, int64_t least, const char* what) {
+  if (c.operands[operand].count() != 1) return c.error(ErrorCode::BadInput, std::string(what) + " must be one number");
+  int64_t v = c.operands[operand].get_i64(0);
+  if (v < least || v > (int64_t{1} << 40)) return c.error(ErrorCode::BadInput, std::string(what) + " is " + std::to_string(v));
+  return v;
+}
+
+// ---- windows: a - b cos(2 pi n / N) + c cos(4 pi n / N)
+OpDef window_record(std::string_view name, std::string_view onnx, double a, double b, double c2) {
+  OpDef def;
+  def.name = name;
+  def.summary = "a window of cosines";
+  def.onnx = {{onnx, "", 17}};
+  def.operands = {{"size", TypeSet::Index}};
+  def.attributes = {{"output_datatype", AttrKind::Int, false, int64_t{1}}, {"periodic", AttrKind::Int, false, int64_t{1}}};
+  def.infer = [](InferContext& c) -> Status {
+    TESSERA_ASSIGN(DType d, dtype_attribute(c.node, "output_datatype", DType::F32));
+    if (!is_float(d) && !is_integer(d)) return c.error(ErrorCode::UnsupportedType, "a window of type " + std::string(tessera::name(d)));
+    TESSERA_ASSIGN(SymShape shape, known_or_fresh(c, 0, 1, "window"));
+    return set_result(c, d, std::move(shape));
+  };
+  def.meaning = StructuredOp{};
+  def.reference = [a, b, c2](ReferenceContext& c) -> Status {
+    TESSERA_ASSIGN(int64_t size, one_number(c, 0, 0, "the size of a window"));
+    TESSERA_ASSIGN(Tensor out, Tensor::create(c.result_types[0].dtype, {size}));
+    int64_t period = c.node.attributes.i("periodic", 1) != 0 ? size : size - 1;
+    for (int64_t i = 0; i < size; ++i) {
+      double t = period == 0 ? 0.5 : static_cast<double>(i) / static_cast<double>(period); // one sample is the middle
+      double v = a - b * std::cos(2 * std::numbers::pi * t) + c2 * std::cos(4 * std::numbers::pi * t);
+      if (is_float(out.dtype())) out.set_f64(i, v);
+      else out.set_i64(i, static_cast<int64_t>(v));
+    }
+    c.results = {out};
+    return {};
+  };
+  def.data_dependent_shape = true;
+  def.samples = [] {
+    return std::vector<Sample>{sample({scalar(DType::I64, 10)}), sample({scalar(DType::I32, 7)}, {{"periodic", int64_t{0}}}),
+                               sample({scalar(DType::I64, 1)}, {{"periodic", int64_t{0}}}),
+                               sample({scalar(DType::I64, 5)}, {{"output_datatype", int64_t{info(DType::F64).onnx}}})};
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{wrong({vec({3, 4})}, {}, ErrorCode::BadAttribute, "elements"),
+                                    wrong({vec({3})}, {{"output_datatype", int64_t{8}}}, ErrorCode::UnsupportedType, "string"),
+                                    wrong({vec({-3})}, {}, ErrorCode::ShapeMismatch, "negative")};
+  };
+  return def;
+}
+
+// ---- Fourier transforms
+struct Complex {
+  double re = 0, im = 0;
+};
+
+// out[k] = sum x[n] exp(sign * 2 pi i k n / length). Angles are reduced in integers: exact for long signals.
+std::vector<Complex> transform(const std::vector<Complex>& x, int64_t length, int64_t bins, double sign) {
+  std::vector<Complex> out(static_cast<size_t>(bins)), roots(static_cast<size_t>(length));
+  for (int64_t i = 0; i < length; ++i) {
+    double angle = sign * 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(length);
+    roots[static_cast<size_t>(i)] = {std::cos(angle), std::sin(angle)};
+  }
+  auto n = std::min<int64_t>(static_cast<int64_t>(x.size()), length);
+  for (int64_t k = 0; k < bins; ++k) {
+    Complex& sum = out[static_cast<size_t>(k)];
+    for (int64_t i = 0, turn = 0; i < n; ++i) {
+      const Complex &v = x[static_cast<size_t>(i)], &r = roots[static_cast<size_t>(turn)];
+      sum.re += v.re * r.re - v.im * r.im;
+      sum.im += v.re * r.im + v.im * r.re;
+      turn = (turn + k) % length;
+    }
+  }
+  return out;
+}
+
+
+int default_axis(const Node& n) { return opset_of(n) >= 20 ? -2 : 1; }
+
+Status infer_dft(InferContext& c) {
+  const SymShape x = c.shape(0);
+  int rank = c.type(0).rank();
+  if (rank < 2 || !x.back().is_const() || (x.back().const_value() != 1 && x.back().const_value() != 2))
+    return c.error(ErrorCode::ShapeMismatch, "DFT takes [..., 1] (real) or [..., 2] (complex), not " + str(x));
+  bool inverse = c.node.attributes.i("inverse") != 0, onesided = c.node.attributes.i("onesided") != 0;
+  int64_t axis = c.node.attributes.i("axis", default_axis(c.node));
+  bool axis_known = true;
+  if (c.has(2)) {
+    auto operand = c.known_ints(2);
+    axis_known = operand.ok();
+    if (operand.ok() && operand->size() != 1) return c.error(ErrorCode::BadAttribute, "the axis of DFT must be one number");
+    if (operand.ok()) axis = (*operand)[0];
+  }
+  SymShape out = x;
+  bool real_result = inverse && onesided;
+  out.back() = real_result ? 1 : 2;
+  if (!axis_known) { // any of the signal's dimensions may change
+    for (size_t i = 0; i + 1 < out.size(); ++i) out[i] = c.env().create_symbol("dft");
+    return set_result(c, c.type(0).dtype, std::move(out));
+  }
+  TESSERA_ASSIGN(axis, c.axis(axis, rank));
+  if (axis == rank - 1) return c.error(ErrorCode::BadAttribute, "the last dimension of DFT holds real and imaginary part");
+  SymExpr& dim = out[static_cast<size_t>(axis)];
+  if (c.has(1)) {
+    TESSERA_ASSIGN(SymShape length, known_or_fresh(c, 1, 1, "dft_length"));
+    if (auto n = length[0].as_const(); n && *n < 1) return c.error(ErrorCode::BadAttribute, "dft_length is " + std::to_string(*n));
+    dim = length[0];
+  } else if (real_result) {
+    dim = (dim - 1) * 2;
+  }
+  if (onesided && !inverse) dim = floordiv(dim, 2) + 1;
+  return set_result(c, c.type(0).dtype, std::move(out));
+}
+
+Status reference_dft(ReferenceContext& c) {
+  const Tensor& x = c.operands[0];
+  auto rank = static_cast<int64_t>(x.dims().size());
+  int64_t axis = given(c, 2) ? c.operands[2].get_i64(0) : c.node.attributes.i("axis", default_axis(c.node));
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank - 1) return c.error(ErrorCode::BadInput, "the axis of DFT is " + std::to_string(axis));
+  auto a = static_cast<size_t>(axis);
+  bool inverse = c.node.attributes.i("inverse") != 0, onesided = c.node.attributes.i("onesided") != 0;
+  bool real_result = inverse && onesided;
+  int64_t size = x.dims()[a], parts = x.dims().back(), length = real_result ? 2 * (size - 1) : size;
+  if (given(c, 1)) {
+    TESSERA_ASSIGN(length, one_number(c, 1, 1, "dft_length"));
+  }
+  if (length < 1) return c.error(ErrorCode::BadInput, "a Fourier transform of " + std::to_string(length) + " elements");
+  int64_t bins = onesided && !inverse ? length / 2 + 1 : length;
+  Dims dims = x.dims(), lines = x.dims();
+  dims[a] = bins;
+  dims.back() = real_result ? 1 : 2;
+  TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), dims));
+  lines[a] = lines.back() = 1;
+  Dims from = strides_of(x.dims()), to = strides_of(dims);
+  for (Walk w(lines); !w.done(); w.next()) {
+    int64_t source = offset(w.at(), from), target = offset(w.at(), to);
+    std::vector<Complex> line(static_cast<size_t>(std::min(size, length)));
+    for (size_t i = 0; i < line.size(); ++i) {
+      int64_t at = source + static_cast<int64_t>(i) * from[a];
+      line[i] = {x.get_f64(at), parts == 2 ? x.get_f64(at + 1) : 0};
+    }
+    if (real_result) { // the other half of the spectrum mirrors this one
+      line.resize(static_cast<size_t>(length / 2 + 1));
+      line.front().im = 0;
+      if (length % 2 == 0) line.back().im = 0;
+      std::vector<Complex> whole(static_cast<size_t>(length));
+      for (int64_t i = 0; i < length; ++i) {
+        int64_t mirrored = i <= length / 2 ? i : length - i;
+        Complex v = line[static_cast<size_t>(mirrored)];
+        whole[static_cast<size_t>(i)] = {v.re, i == mirrored ? v.im : -v.im};
+      }
+      line = std::move(whole);
+    }
+    std::vector<Complex> spectrum = transform(line, length, bins, inverse ? 1 : -1);
+    double scale = inverse ? 1 / static_cast<double>(length) : 1;
+    for (int64_t k = 0; k < bins; ++k) {
+      out.set_f64(target + k * to[a], spectrum[static_cast<size_t>(k)].re * scale);
+      if (!real_result) out.set_f64(target + k * to[a] + 1, spectrum[static_cast<size_t>(k)].im * scale);
+    }
+  }
+  c.results = {out};
+  return {};
+}
+
+OpDef dft_record() {
+  OpDef def;
+  def.name = "dft";
+  def.summary = "discrete Fourier transform along an axis; the last dimension holds real and imaginary part";
+  def.onnx = {{"DFT", "", 17}};
+  def.operands = {{"input", TypeSet::Float}, {"dft_length", TypeSet::Index, true}, {"axis", TypeSet::Index, true}};
+  def.attributes = {{"axis", AttrKind::Int}, {"inverse", AttrKind::Int, false, int64_t{0}}, {"onesided", AttrKind::Int, false, int64_t{0}}};
+  def.infer = infer_dft;
+  def.meaning = StructuredOp{};
+  def.reference = reference_dft;
+  def.data_dependent_shape = true;
+  def.samples = [] {
+    Tensor none, x = random(DType::F32, {2, 6, 1}, 1), z = random(DType::F64, {2, 5, 3, 2}, 2);
+    return std::vector<Sample>{sample({x}), sample({x}, {{"onesided", int64_t{1}}}), sample({z, none, scalar(DType::I64, 1)}),
+                               sample({z, scalar(DType::I64, 7), scalar(DType::I64, -3)}, {{"inverse", int64_t{1}}}),
+                               sample({z, scalar(DType::I64, 4)}, {{"axis", int64_t{2}}}, 17),
+                               sample({z}, {{"inverse", int64_t{1}}, {"onesided", int64_t{1}}})};
+  };
+  def.error_samples = [] {
+    Tensor none;
+    return std::vector<ErrorSample>{wrong({random(DType::F32, {2, 6, 3})}, {}, ErrorCode::ShapeMismatch, "real"),
+                                    wrong({random(DType::F32, {2, 6, 1}), none, scalar(DType::I64, 2)}, {}, ErrorCode::BadAttribute, "last"),
+                                    wrong({random(DType::F32, {2, 6, 1}), scalar(DType::I64, 0)}, {}, ErrorCode::BadAttribute, "dft_length")};
+  };
+  return def;
+}
+
+// ---- STFT
+Status infer_stft(InferContext& c) {
+  const SymShape x = c.shape(0);
+  bool flat = x.size() == 2;
+  if (!flat && x.size() != 3) return c.error(ErrorCode::ShapeMismatch, "STFT takes [batch, length, 1 or 2], not " + str(x));
+  bool onesided = c.node.attributes.i("onesided", 1) != 0;
+  if (onesided && !flat && !x[2].is_const(1)) return c.error(ErrorCode::ShapeMismatch, "a one-sided STFT takes a real signal, not " + str(x));
+  SymExpr length = x[1];
+  if (c.has(3)) {
+    TESSERA_ASSIGN(SymShape l, known_or_fresh(c, 3, 1, "frame_length"));
+    length = l[0];
+  } else if (c.has(2)) {
+    if (c.type(2).rank() != 1) return c.error(ErrorCode::ShapeMismatch, "the window of STFT is a vector, not " + str(c.shape(2)));
+    length = c.shape(2)[0];
+  }
+  SymExpr frames;
+  auto step = c.known(1);
+  if (step.ok()) {
+    if (step->size() != 1) return c.error(ErrorCode::BadAttribute, "frame_step must be one number");
+    if (auto s = (*step)[0].as_const(); s && *s < 1) return c.error(ErrorCode::BadAttribute, "frame_step is " + std::to_string(*s));
+    frames = floordiv(x[1] - length, (*step)[0]) + 1;
+  } else {
+    frames = c.env().create_symbol("frames");
+  }
+  return set_result(c, c.type(0).dtype, {x[0], frames, onesided ? floordiv(length, 2) + 1 : length, 2});
+}
+
+Status reference_stft(ReferenceContext& c) {
+  const Tensor& x = c.operands[0];
+  int64_t batch = x.dims()[0], size = x.dims()[1], parts = x.dims().size() == 3 ? x.dims()[2] : 1;
+  TESSERA_ASSIGN(int64_t step, one_number(c, 1, 1, "frame_step"));
+  int64_t length = given(c, 2) ? c.operands[2].count() : size;
+  if (given(c, 3)) {
+    TESSERA_ASSIGN(length, one_number(c, 3, 1, "frame_length"));
+  }
+  if (length < 1 || length > size) return c.error(ErrorCode::BadInput, "frames of " + std::to_string(length) + " of a signal of " + std::to_string(size));
+  if (given(c, 2) && c.operands[2].count() != length) return c.error(ErrorCode::BadInput, "window and frame_length of STFT differ");
+  int64_t frames = (size - length) / step + 1, bins = c.node.attributes.i("onesided", 1) != 0 ? length / 2 + 1 : length;
+  TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), {batch, frames, bins, 2}));
+  std::vector<Complex> frame(static_cast<size_t>(length));
+  for (int64_t n = 0; n < batch; ++n)
+    for (int64_t f = 0; f < frames; ++f) {
+      for (int64_t i = 0; i < length; ++i) {
+        int64_t at = (n * size + f * step + i) * parts;
+        double w = given(c, 2) ? c.operands[2].get_f64(i) : 1;
+        frame[static_cast<size_t>(i)] = {w * x.get_f64(at), parts == 2 ? w * x.get_f64(at + 1) : 0};
+      }
+      std::vector<Complex> spectrum = transform(frame, length, bins, -1);
+      for (int64_t k = 0; k < bins; ++k) {
+        int64_t at = ((n * frames + f) * bins + k) * 2;
+        out.set_f64(at, spectrum[static_cast<size_t>(k)].re);
+        out.set_f64(at + 1, spectrum[static_cast<size_t>(k)].im);
+      }
+    }
+  c.results = {out};
+  return {};
+}
+
+OpDef stft_record() {
+  OpDef def;
+  def.name = "stft";
+  def.summary = "Fourier transforms of overlapping frames of a signal";
+  def.onnx = {{"STFT", "", 17}};
+  def.operands = {{"signal", TypeSet::Float}, {"frame_step", TypeSet::Index}, {"window", TypeSet::SameAsFirst, true}, {"frame_length", TypeSet::Index, true}};
+  def.attributes = {{"onesided", AttrKind::Int, false, int64_t{1}}};
+  def.infer = infer_stft;
+  def.meaning = StructuredOp{};
+  def.reference = reference_stft;
+  def.data_dependent_shape = true;
+  def.samples = [] {
+    Tensor none, x = random(DType::F32, {2, 20, 1}, 1);
+    return std::vector<Sample>{sample({x, scalar(DType::I64, 4), none, scalar(DType::I64, 8)}),
+                               sample({x, scalar(DType::I64, 3), random(DType::F32, {6}, 2)}),
+                               sample({random(DType::F32, {1, 12, 2}, 3), scalar(DType::I64, 4), none, scalar(DType::I64, 5)}, {{"onesided", int64_t{0}}})};
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{wrong({random(DType::F32, {20}), scalar(DType::I64, 4)}, {}, ErrorCode::ShapeMismatch, "batch"),
+                                    wrong({random(DType::F32, {1, 20, 1}), scalar(DType::I64, 0)}, {}, ErrorCode::BadAttribute, "frame_step")};
+  };
+  return def;
+}
+
+// ---- MelWeightMatrix
+Status reference_mel(ReferenceContext& c) {
+  TESSERA_ASSIGN(int64_t bands, one_number(c, 0, 0, "num_mel_bins"));
+  TESSERA_ASSIGN(int64_t length, one_number(c, 1, 1, "dft_length"));
+  TESSERA_ASSIGN(int64_t rate, one_number(c, 2, 1, "sample_rate"));
+  if (c.operands[3].count() != 1 || c.operands[4].count() != 1) return c.error(ErrorCode::BadInput, "the edges of mel bands must be one number each");
+  double low = c.operands[3].get_f64(0), high = c.operands[4].get_f64(0);
+  auto mel = [](double hz) { return 2595 * std::log10(1 + hz / 700); };
+  auto hertz = [](double m) { return 700 * (std::pow(10, m / 2595) - 1); };
+  int64_t bins = length / 2 + 1;
+  TESSERA_ASSIGN(Tensor out, Tensor::create(c.result_types[0].dtype, {bins, bands}, true));
+  std::vector<int64_t> edges;
+  double step = (mel(high) - mel(low)) / static_cast<double>(bands + 2);
+  for (int64_t i = 0; i < bands + 2; ++i) {
+    double edge = std::floor(static_cast<double>(length + 1) * hertz(mel(low) + step * static_cast<double>(i)) / static_cast<double>(rate));
+    if (!(edge >= 0 && edge < static_cast<double>(bins))) return c.error(ErrorCode::BadInput, "a mel band lies outside of the spectrum");
+    edges.push_back(static_cast<int64_t>(edge));
+  }
+  auto put = [&](int64_t bin, int64_t band, double v) {
+    if (is_float(out.dtype())) out.set_f64(bin * bands + band, v);
+    else out.set_i64(bin * bands + band, static_cast<int64_t>(v));
+  };
+  for (int64_t band = 0; band < bands; ++band) { // a triangle from edge to edge
+    auto b = static_cast<size_t>(band);
+    int64_t left = edges[b], centre = edges[b + 1], right = edges[b + 2];
+    if (left == centre) put(centre, band, 1);
+    for (int64_t i = left; i <= centre && left != centre; ++i) put(i, band, static_cast<double>(i - left) / static_cast<double>(centre - left));
+    for (int64_t i = centre; i < right; ++i) put(i, band, static_cast<double>(right - i) / static_cast<double>(right - centre));
+  }
+  c.results = {out};
+  return {};
+}
+
+OpDef mel_record() {
+  OpDef def;
+  def.name = "mel_weight_matrix";
+  def.summary = "weights that turn a spectrum into mel bands";
+  def.onnx = {{"MelWeightMatrix", "", 17}};
+  def.operands = {{"num_mel_bins", TypeSet::Index}, {"dft_length", TypeSet::Index}, {"sample_rate", TypeSet::Index},
+                  {"lower_edge_hertz", TypeSet::Float}, {"upper_edge_hertz", TypeSet::Float}};
+  def.attributes = {{"output_datatype", AttrKind::Int, false, int64_t{1}}};
+  def.infer = [](InferContext& c) -> Status {
+    TESSERA_ASSIGN(DType d, dtype_attribute(c.node, "output_datatype", DType::F32));
+    if (!is_float(d) && !is_integer(d)) return c.error(ErrorCode::UnsupportedType, "mel weights of type " + std::string(name(d)));
+    TESSERA_ASSIGN(SymShape bands, known_or_fresh(c, 0, 1, "bands"));
+    TESSERA_ASSIGN(SymShape length, known_or_fresh(c, 1, 1, "dft_length"));
+    return set_result(c, d, {floordiv(length[0], 2) + 1, bands[0]});
+  };
+  def.meaning = StructuredOp{};
+  def.reference = reference_mel;
+  def.data_dependent_shape = true;
+  def.samples = [] {
+    return std::vector<Sample>{sample({scalar(DType::I64, 8), scalar(DType::I64, 16), scalar(DType::I64, 8192), scalar(DType::F32, 0), scalar(DType::F32, 4096)})};
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{wrong({vec({8, 8}), scalar(DType::I64, 16), scalar(DType::I64, 8192), scalar(DType::F32, 0), scalar(DType::F32, 4096)}, {},
+                                          ErrorCode::BadAttribute, "elements")};
+  };
+  return def;
+}
+
+} // namespace
+
+void register_signal_ops(OpTable& table) {
+  table.add(window_record("hann_window", "HannWindow", 0.5, 0.5, 0));
+  table.add(window_record("hamming_window", "HammingWindow", 25.0 / 46, 21.0 / 46, 0));
+  table.add(window_record("blackman_window", "BlackmanWindow", 0.42, 0.5, 0.08));
+  table.add(dft_record());
+  table.add(stft_record());
+  table.add(mel_record());
+}
+
+} // namespace tessera
