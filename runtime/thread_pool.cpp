@@ -7,6 +7,7 @@
 #include "runtime/single_thread_openmp.h"
 #include <algorithm>
 #include <atomic>
+#include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/info.h>
 #include <oneapi/tbb/task_arena.h>
 #include <oneapi/tbb/task_group.h>
@@ -118,7 +119,9 @@ void Region::loop(int64_t n, int64_t grain, const Body& b) {
 
 class TbbPool final : public ThreadPool {
 public:
-  explicit TbbPool(int threads) : threads_(threads), arena_(threads, 1) {}
+  explicit TbbPool(int threads) : threads_(threads), arena_(threads, 1) {
+    if (threads > oneapi::tbb::info::default_concurrency()) more_than_cores_.emplace(oneapi::tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
+  }
   [[nodiscard]] int threads() const override { return threads_; }
 
   void parallel_for(int64_t n, int64_t grain, const Body& body) override {
@@ -167,6 +170,7 @@ private:
   }
 
   int threads_;
+  std::optional<oneapi::tbb::global_control> more_than_cores_;
   oneapi::tbb::task_arena arena_;
 };
 

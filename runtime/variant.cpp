@@ -1,0 +1,324 @@
+#include "runtime/variant.h"
+#include <algorithm>
+#include <set>
+
+namespace tessera {
+
+Result<std::unique_ptr<Variant>> Variant::create(std::shared_ptr<const Executable> executable) {
+  TESSERA_CHECK(executable != nullptr, "an executor needs an executable");
+  TESSERA_TRY(verify(*executable));
+  TESSERA_TRY(check_target(executable->target));
+  for (const auto& step : executable->steps) {
+    auto linked = [&](const KernelLaunch& k) -> Status {
+      if (k.function) return {};
+      return Diagnostic(ErrorCode::UnsupportedFeature, "kernel '" + k.name + "' is not linked").note("load_executable() takes the function that links");
+    };
+    if (const auto* k = std::get_if<KernelLaunch>(&step)) TESSERA_TRY(linked(*k));
+    if (const auto* h = std::get_if<HostStep>(&step); h && !h->run)
+      return Diagnostic(ErrorCode::UnsupportedFeature, "host step '" + h->name + "' (" + h->op + ") has no function").note("load_executable() takes the function that resolves host steps");
+    if (const auto* l = std::get_if<LibraryStep>(&step)) {
+      Status s;
+      std::visit([&](const auto& call) { if (call.epilogue) s = linked(call.epilogue->kernel); }, l->call);
+      TESSERA_TRY(std::move(s));
+    }
+  }
+  auto v = std::make_unique<Variant>();
+  v->exe = executable.get();
+  v->owner = std::move(executable);
+  TESSERA_TRY(v->number_symbols());
+  TESSERA_TRY(v->compile_inputs());
+  TESSERA_ASSIGN(v->guards, GuardSet::compile(*v->exe->env, v->slots));
+  TESSERA_TRY(v->compile_sizes());
+  TESSERA_TRY(v->check_buffers());
+  return v;
+}
+
+Status Variant::number_symbols() {
+  std::set<uint64_t> known;
+  auto add = [&](const SymExpr& s, int segment) {
+    if (!known.insert(s.symbol_id()).second) return;
+    slots.push_back(s);
+    slot_segment.push_back(segment);
+  };
+  // Symbols that an input dimension is, then those that can be solved for.
+  for (const auto& in : exe->inputs)
+    for (const auto& d : exe->buffers[static_cast<size_t>(in.buffer)].shape)
+      if (d.is_symbol()) add(d, 0);
+  for (const auto& in : exe->inputs)
+    for (const auto& d : exe->buffers[static_cast<size_t>(in.buffer)].shape)
+      if (auto symbols = d.symbols(); !d.is_symbol() && symbols.size() == 1) {
+        auto linear = d.linear_in(symbols[0]);
+        if (linear && linear->first.is_const() && linear->second.is_const() && !linear->first.is_const(0)) add(symbols[0], 0);
+      }
+  segment_begin = {0};
+  for (size_t s = 0; s < exe->steps.size(); ++s) {
+    const auto* h = std::get_if<HostStep>(&exe->steps[s]);
+    if (!h || h->defines.empty()) continue;
+    auto segment = static_cast<int>(segment_begin.size());
+    segment_begin.push_back(static_cast<int>(s) + 1);
+    for (const auto& d : h->defines) add(d.symbol, segment);
+  }
+  segment_begin.push_back(static_cast<int>(exe->steps.size()));
+  return {};
+}
+
+Status Variant::compile_inputs() {
+  input_program = SymProgram(slots);
+  std::unordered_map<uint64_t, int> slot_of;
+  for (size_t i = 0; i < slots.size(); ++i) slot_of.emplace(slots[i].symbol_id(), static_cast<int>(i));
+  std::vector<bool> binds(slots.size(), false);
+  for (const auto& in : exe->inputs) inputs.push_back({&in, {}});
+  auto dims_of = [&](const InputForm& form) -> const SymShape& { return exe->buffers[static_cast<size_t>(form.binding->buffer)].shape; };
+  for (auto& form : inputs)
+    for (const auto& d : dims_of(form)) {
+      DimForm dim;
+      if (auto c = d.as_const()) dim = {DimForm::Kind::Constant, *c, 0, -1, -1};
+      else if (d.is_symbol()) {
+        dim.kind = DimForm::Kind::Bind;
+        dim.slot = slot_of.at(d.symbol_id());
+        binds[static_cast<size_t>(dim.slot)] = true;
+      } else {
+        dim.kind = DimForm::Kind::Check;
+        dim.reg = input_program.add(d);
+        if (input_program.has_unbound(dim.reg))
+          return Diagnostic(ErrorCode::UnsupportedFeature, "input '" + form.binding->name + "': dimension " + d.str() + " cannot be solved for its symbols")
+              .note("give each of them as a dimension of its own");
+      }
+      form.dims.push_back(dim);
+    }
+  for (auto& form : inputs)
+    for (size_t i = 0; i < form.dims.size(); ++i) {
+      auto& dim = form.dims[i];
+      if (dim.kind != DimForm::Kind::Check) continue;
+      auto symbols = dims_of(form)[i].symbols();
+      if (symbols.size() != 1 || binds[static_cast<size_t>(slot_of.at(symbols[0].symbol_id()))]) continue;
+      auto linear = dims_of(form)[i].linear_in(symbols[0]);
+      if (!linear || !linear->first.is_const() || !linear->second.is_const()) continue;
+      dim.kind = DimForm::Kind::Solve;
+      dim.slot = slot_of.at(symbols[0].symbol_id());
+      dim.a = linear->first.const_value();
+      dim.b = linear->second.const_value();
+    }
+  return {};
+}
+
+namespace {
+KernelForm compile_kernel(SymProgram& program, const KernelLaunch& k) {
+  KernelForm form;
+  for (const auto& s : k.sizes) form.sizes.push_back(program.add(s));
+  form.grid = program.add(k.grid);
+  form.work = program.add(k.work_per_program);
+  form.scratch = program.add(k.scratch_bytes);
+  return form;
+}
+} // namespace
+
+Status Variant::compile_sizes() {
+  program = SymProgram(slots);
+  auto contradiction = [&](const std::string& what) { return Diagnostic(ErrorCode::Internal, "executable '" + exe->model_name + "': " + what); };
+  std::unordered_map<uint64_t, int> segment_of;
+  for (size_t i = 0; i < slots.size(); ++i) segment_of.emplace(slots[i].symbol_id(), slot_segment[i]);
+  for (const auto& b : exe->buffers) {
+    std::vector<int> dims;
+    int segment = 0;
+    for (const auto& d : b.shape) {
+      dims.push_back(program.add(d));
+      if (program.has_unbound(dims.back())) return contradiction("the size " + d.str() + " of '" + b.name + "' is defined by no input and no step");
+      for (const auto& s : d.symbols()) segment = std::max(segment, segment_of.at(s.symbol_id()));
+    }
+    buffer_dims.push_back(std::move(dims));
+    buffer_segment.push_back(segment);
+  }
+  auto operand = [&](const StridedOperand& o) {
+    OperandForm form;
+    form.buffer = o.buffer;
+    for (const auto& d : o.shape) form.shape.push_back(program.add(d));
+    for (const auto& s : o.strides) form.strides.push_back(program.add(s));
+    form.offset = program.add(o.offset);
+    return form;
+  };
+  for (const auto& step : exe->steps) {
+    StepForm form;
+    form.step = &step;
+    if (const auto* k = std::get_if<KernelLaunch>(&step)) {
+      form.kernel = compile_kernel(program, *k);
+      max_kernel_buffers = std::max(max_kernel_buffers, k->buffers.size());
+    }
+    if (const auto* l = std::get_if<LibraryStep>(&step)) {
+      const std::optional<EpilogueKernel>* epilogue = nullptr;
+      std::visit([&](const auto& call) {
+        if constexpr (requires { call.a; }) form.operands = {operand(call.a), operand(call.b), operand(call.c)};
+        else if constexpr (requires { call.w; }) form.operands = {operand(call.x), operand(call.w), operand(call.y)};
+        else form.operands = {operand(call.x), operand(call.y)};
+        epilogue = &call.epilogue;
+      }, l->call);
+      if (*epilogue) {
+        auto symbols = slots;
+        symbols.insert(symbols.end(), (*epilogue)->begin.begin(), (*epilogue)->begin.end());
+        symbols.insert(symbols.end(), (*epilogue)->count.begin(), (*epilogue)->count.end());
+        form.epilogue.emplace();
+        form.epilogue->source = &**epilogue;
+        form.epilogue->program = SymProgram(symbols);
+        form.epilogue->kernel = compile_kernel(form.epilogue->program, (*epilogue)->kernel);
+        max_kernel_buffers = std::max(max_kernel_buffers, (*epilogue)->kernel.buffers.size());
+      }
+    }
+    steps.push_back(std::move(form));
+  }
+  return {};
+}
+
+Status Variant::check_buffers() {
+  auto count = exe->buffers.size();
+  temporaries.resize(segment_begin.size() - 1);
+  constant_pointers.assign(count, nullptr);
+  std::vector<int> readers(exe->constants.size(), 0);
+  std::vector<bool> by_library(exe->constants.size(), true), from_host(count, false);
+  for (const auto& step : exe->steps) {
+    auto used = buffers_of(step);
+    bool library = std::holds_alternative<LibraryStep>(step);
+    std::vector<BufferId> operands;
+    for (size_t i = 0; i < used.read.size(); ++i) {
+      const auto& b = exe->buffers[static_cast<size_t>(used.read[i])];
+      if (b.kind != BufferInfo::Kind::Constant) continue;
+      ++readers[static_cast<size_t>(b.constant)];
+      if (!library || i > 1) by_library[static_cast<size_t>(b.constant)] = false; // beyond the operands: its epilogue reads it
+    }
+    if (std::holds_alternative<HostStep>(step))
+      for (auto b : used.written) from_host[static_cast<size_t>(b)] = true;
+  }
+  for (size_t c = 0; c < exe->constants.size(); ++c) sole_reader.push_back(readers[c] == 1 && by_library[c]);
+
+  // Taking over memory: the source must be ours, of the same segment, and dead after the step that writes the taker, and that step must not be
+  // a library call that reads it as an operand (other blocks may still read what this block overwrites).
+  in_place_of.assign(count, -1);
+  std::vector<std::set<BufferId>> library_operands(exe->steps.size());
+  for (size_t s = 0; s < exe->steps.size(); ++s)
+    for (const auto& o : steps[s].operands) library_operands[s].insert(o.buffer);
+  for (size_t i = 0; i < count; ++i) {
+    const auto& b = exe->buffers[i];
+    if (b.kind == BufferInfo::Kind::Constant) {
+      constant_pointers[i] = const_cast<std::byte*>(exe->constants[static_cast<size_t>(b.constant)].value.data());
+      continue;
+    }
+    if (b.kind != BufferInfo::Kind::Temporary || from_host[i] || b.last_step < b.first_step) continue;
+    // A temporary is placed in the segment where its size is known, at the earliest the one in which it is first used.
+    auto first_use = static_cast<int>(std::upper_bound(segment_begin.begin(), segment_begin.end() - 1, b.first_step) - segment_begin.begin()) - 1;
+    if (first_use < buffer_segment[i]) return Diagnostic(ErrorCode::Internal, "buffer '" + b.name + "' is used before its size is known");
+    temporaries[static_cast<size_t>(buffer_segment[i])].push_back(static_cast<BufferId>(i));
+    if (b.in_place_of < 0) continue;
+    auto from = static_cast<size_t>(b.in_place_of);
+    const auto& source = exe->buffers[from];
+    bool fits = source.kind == BufferInfo::Kind::Temporary && !from_host[from] && buffer_segment[from] == buffer_segment[i] && source.last_step == b.first_step;
+    if (fits && static_cast<size_t>(b.first_step) < steps.size()) {
+      const auto& form = steps[static_cast<size_t>(b.first_step)];
+      bool own_result = !form.operands.empty() && form.operands.back().buffer == b.in_place_of;
+      fits = own_result || !library_operands[static_cast<size_t>(b.first_step)].count(b.in_place_of);
+    }
+    if (fits) in_place_of[i] = b.in_place_of;
+  }
+  return {};
+}
+
+void Variant::prepare(CallState& call) const {
+  call.values.assign(slots.size(), 0);
+  call.bound.assign(slots.size(), false);
+  call.tensors.assign(inputs.size(), nullptr);
+  guards.prepare(call.guards);
+  input_program.prepare(call.inputs);
+  program.prepare(call.sizes);
+}
+
+std::string Variant::declared(const InputForm& input) const {
+  const auto& b = exe->buffers[static_cast<size_t>(input.binding->buffer)];
+  return std::string(name(b.dtype)) + str(b.shape);
+}
+
+namespace {
+std::string given_text(const Tensor& t) {
+  std::string s(name(t.dtype()));
+  s += '[';
+  for (size_t i = 0; i < t.dims().size(); ++i) s += (i ? ", " : "") + std::to_string(t.dims()[i]);
+  return s + ']';
+}
+} // namespace
+
+Status Variant::bind_dims(const InputForm& input, const Tensor& tensor, CallState& call) const {
+  auto bad = [&](const std::string& what) {
+    return Diagnostic(ErrorCode::BadInput, "input '" + input.binding->name + "': " + what + ", the model declares " + declared(input) + " and " + given_text(tensor) + " was given");
+  };
+  const auto& b = exe->buffers[static_cast<size_t>(input.binding->buffer)];
+  if (!tensor.defined()) return Diagnostic(ErrorCode::BadInput, "input '" + input.binding->name + "' is an undefined tensor");
+  if (tensor.dtype() != b.dtype) return bad("wrong type of elements");
+  if (tensor.dims().size() != b.shape.size()) return bad("wrong number of dimensions");
+  for (size_t d = 0; d < input.dims.size(); ++d) {
+    const auto& form = input.dims[d];
+    int64_t given = tensor.dims()[d], value = given;
+    switch (form.kind) {
+    case DimForm::Kind::Constant:
+      if (given != form.a) return bad("dimension " + std::to_string(d) + " must be " + std::to_string(form.a));
+      continue;
+    case DimForm::Kind::Check: continue; // when all symbols are bound
+    case DimForm::Kind::Solve: {
+      int64_t rest = 0;
+      if (__builtin_sub_overflow(given, form.b, &rest) || rest % form.a != 0) return bad("dimension " + std::to_string(d) + " must be " + b.shape[d].str());
+      value = rest / form.a;
+      break;
+    }
+    case DimForm::Kind::Bind: break;
+    }
+    auto slot = static_cast<size_t>(form.slot);
+    if (call.bound[slot] && call.values[slot] != value)
+      return bad("dimension " + std::to_string(d) + " must be " + b.shape[d].str() + ", where " + slots[slot].symbol_name() + " is " + std::to_string(call.values[slot]) + " by another dimension");
+    call.values[slot] = value;
+    call.bound[slot] = true;
+  }
+  return {};
+}
+
+Status Variant::bind(const std::map<std::string, Tensor>& given, CallState& call) const {
+  std::fill(call.bound.begin(), call.bound.end(), false);
+  size_t found = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    auto it = given.find(inputs[i].binding->name);
+    if (it == given.end()) {
+      Diagnostic d(ErrorCode::MissingInput, "input '" + inputs[i].binding->name + "' was not given");
+      d.note("the model declares it as " + declared(inputs[i]));
+      return d;
+    }
+    ++found;
+    call.tensors[i] = &it->second;
+    TESSERA_TRY(bind_dims(inputs[i], it->second, call));
+  }
+  if (found != given.size())
+    for (const auto& [key, tensor] : given)
+      if (std::none_of(inputs.begin(), inputs.end(), [&](const InputForm& f) { return f.binding->name == key; })) {
+        Diagnostic d(ErrorCode::UnknownInput, "the model has no input '" + key + "'");
+        std::string names;
+        for (const auto& f : inputs) names += (names.empty() ? "'" : ", '") + f.binding->name + "'";
+        d.note(names.empty() ? "it has no inputs" : "its inputs are " + names);
+        return d;
+      }
+  bool ran = false;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    for (size_t d = 0; d < inputs[i].dims.size(); ++d) {
+      const auto& form = inputs[i].dims[d];
+      if (form.kind != DimForm::Kind::Check) continue;
+      if (!std::exchange(ran, true)) {
+        for (size_t s = 0; s < slots.size(); ++s) {
+          call.inputs.value[s] = call.values[s];
+          call.inputs.fault[s] = call.bound[s] ? SymFault::None : SymFault::Unbound;
+        }
+        input_program.run(call.inputs);
+      }
+      auto r = static_cast<size_t>(form.reg);
+      if (call.inputs.fault[r] == SymFault::None && call.inputs.value[r] == call.tensors[i]->dims()[d]) continue;
+      const auto& e = exe->buffers[static_cast<size_t>(inputs[i].binding->buffer)].shape[d];
+      std::string must = call.inputs.fault[r] == SymFault::None ? std::to_string(call.inputs.value[r]) : "a size that " + std::string(describe(call.inputs.fault[r]));
+      return Diagnostic(ErrorCode::BadInput, "input '" + inputs[i].binding->name + "': dimension " + std::to_string(d) + " must be " + e.str() + " = " + must +
+                                                 ", the model declares " + declared(inputs[i]) + " and " + given_text(*call.tensors[i]) + " was given");
+    }
+  return {};
+}
+
+} // namespace tessera

@@ -1,0 +1,83 @@
+// Executables put together by hand, with plain C++ functions as kernels.
+#pragma once
+#include "runtime/executor.h"
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <random>
+
+namespace tessera::test {
+
+struct Builder {
+  std::shared_ptr<Executable> exe = std::make_shared<Executable>();
+  Builder() {
+    exe->model_name = "test";
+    exe->env = std::make_shared<ShapeEnv>();
+  }
+  SymExpr symbol(const std::string& name) { return exe->env->named_symbol(name); }
+  BufferId buffer(const std::string& name, SymShape shape, BufferInfo::Kind kind = BufferInfo::Kind::Temporary, DType dtype = DType::F32) {
+    BufferInfo b;
+    b.name = name;
+    b.kind = kind;
+    b.dtype = dtype;
+    b.shape = std::move(shape);
+    exe->buffers.push_back(b);
+    return static_cast<BufferId>(exe->buffers.size()) - 1;
+  }
+  BufferId input(const std::string& name, SymShape shape, DType dtype = DType::F32) {
+    auto b = buffer(name, std::move(shape), BufferInfo::Kind::Input, dtype);
+    exe->inputs.push_back({name, b});
+    return b;
+  }
+  BufferId output(const std::string& name, SymShape shape, DType dtype = DType::F32) {
+    auto b = buffer(name, std::move(shape), BufferInfo::Kind::Output, dtype);
+    exe->outputs.push_back({name, b});
+    return b;
+  }
+  BufferId constant(const std::string& name, Tensor value) {
+    SymShape shape;
+    for (auto d : value.dims()) shape.emplace_back(d);
+    auto b = buffer(name, shape, BufferInfo::Kind::Constant, value.dtype());
+    exe->buffers.back().constant = static_cast<int>(exe->constants.size());
+    exe->constants.push_back({name, std::move(value)});
+    return b;
+  }
+  static KernelLaunch launch(const std::string& name, HostKernelFn fn, std::vector<BufferId> read, std::vector<BufferId> written, std::vector<SymExpr> sizes, SymExpr grid, SymExpr work = 1) {
+    KernelLaunch k;
+    k.name = k.symbol = name;
+    k.function = fn;
+    for (auto b : read) {
+      k.buffers.push_back(b);
+      k.written.push_back(false);
+    }
+    for (auto b : written) {
+      k.buffers.push_back(b);
+      k.written.push_back(true);
+    }
+    k.sizes = std::move(sizes);
+    k.grid = std::move(grid);
+    k.work_per_program = std::move(work);
+    return k;
+  }
+  void kernel(const std::string& name, HostKernelFn fn, std::vector<BufferId> read, std::vector<BufferId> written, std::vector<SymExpr> sizes, SymExpr grid, SymExpr work = 1) {
+    exe->steps.emplace_back(launch(name, fn, std::move(read), std::move(written), std::move(sizes), std::move(grid), std::move(work)));
+  }
+  StridedOperand dense(BufferId b) { return {b, exe->buffers[static_cast<size_t>(b)].shape, contiguous_strides(exe->buffers[static_cast<size_t>(b)].shape), 0}; }
+  // Lifetimes of temporaries from the steps that use them.
+  std::shared_ptr<const Executable> done();
+};
+
+inline Tensor random_tensor(Dims dims, uint32_t seed) {
+  Tensor t = Tensor::create(DType::F32, std::move(dims)).value();
+  std::mt19937 rng(seed);
+  std::uniform_real_distribution<float> u(-1, 1);
+  for (auto& x : t.mutable_as<float>()) x = u(rng);
+  return t;
+}
+
+// y = 2 x + size[0], elementwise; one program an element.
+inline void twice_plus(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, int32_t*) {
+  for (int64_t i = begin; i < end; ++i) static_cast<float*>(b[1])[i] = 2 * static_cast<const float*>(b[0])[i] + static_cast<float>(s[0]);
+}
+
+} // namespace tessera::test
