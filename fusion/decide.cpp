@@ -171,7 +171,48 @@ private:
     double leaf_bytes = 0; // memory that it reads
     double nodes = 1;
     int depth = 0;
+    std::vector<ValueId> leaves; // memory that it reads, sorted
   };
+
+  // What o is read from: itself when it has memory.
+  [[nodiscard]] std::vector<ValueId> leaves_of(ValueId o) const {
+    if (out_.is_virtual[at(o)]) return chain_[at(o)].leaves;
+    bool literal = known_contents(graph_, o) || literal_of(graph_, o);
+    return literal ? std::vector<ValueId>{} : std::vector<ValueId>{o};
+  }
+  static std::vector<ValueId> united(const std::vector<ValueId>& a, const std::vector<ValueId>& b) {
+    std::vector<ValueId> out;
+    std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
+    return out;
+  }
+
+  // Gives memory to operands that read much, so that the expression of their consumer reads few enough buffers.
+  std::vector<ValueId> limit_leaves(const Node& node) {
+    auto limit = static_cast<size_t>(std::max(options_.max_buffers - 1, 1));
+    while (true) {
+      std::vector<ValueId> all;
+      ValueId most;
+      size_t count = 1;
+      for (ValueId o : node.operands) {
+        if (!o.valid()) continue;
+        auto leaves = leaves_of(o);
+        all = united(all, leaves);
+        if (leaves.size() > count) {
+          count = leaves.size();
+          most = o;
+        }
+      }
+      if (all.size() <= limit || !most.valid()) return all;
+      std::vector<ValueId> views; // memory goes to what they view
+      while (is_view(graph_, most) && out_.is_virtual[at(most)] && out_.is_virtual[at(graph_.producer(most)->operands[0])]) {
+        views.push_back(most);
+        most = graph_.producer(most)->operands[0];
+      }
+      out_.is_virtual[at(most)] = false;
+      chain_[at(most)] = Chain{};
+      for (ValueId view : views) chain_[at(view)].leaves = {most};
+    }
+  }
 
   Status choose(ValueId v) {
     const Node& node = graph_.node(graph_.value(v).producer);
@@ -182,6 +223,7 @@ private:
     chain.nodes = (*body)->dag.size();
     double size = estimate_(graph_.type(v).count());
     bool known = known_contents(graph_, v);
+    if (!known) chain.leaves = limit_leaves(node);
     for (ValueId o : node.operands) {
       if (!o.valid() || known || known_contents(graph_, o)) continue;
       const Chain& from = chain_[at(o)];

@@ -127,7 +127,10 @@ Result<NodeBody> NodeBodies::make(const Node& node, int result) const {
       else if (keep) out.at.emplace_back(0);
     }
     ScalarId x = operand_loads(at)[0];
-    out.root = out.dag.reduce(reduction->kind, x, node.attributes.i("select_last_index", node.attributes.i("select_last", 0)) != 0);
+    bool rows = std::any_of(out.axes.begin(), out.axes.end(), [](const Axis& a) { return a.role == AxisRole::Row; });
+    bool position = reduction->kind == ReduceKind::ArgMax || reduction->kind == ReduceKind::ArgMin;
+    if (rows) out.root = out.dag.reduce(reduction->kind, x, node.attributes.i("select_last", 0) != 0);
+    else out.root = position ? out.dag.index(SymExpr(0)) : x; // of single elements
   } else {
     return Diagnostic(ErrorCode::UnsupportedFeature, node.location, "operator '" + std::string(node.op->name) + "' has no loops");
   }
@@ -304,7 +307,7 @@ Result<LoopNest> Expander::nest(ValueId value) {
     TESSERA_ASSIGN(scalar, copy(node, *body, {}, {}, -1));
   }
   store.scalar = node.op->indexing() ? scalar : rounded(scalar, value);
-  store.per_row = node.op->reduction() != nullptr;
+  store.per_row = nest_.has_reduction();
   nest_.stores.push_back(std::move(store));
   nest_.sources.push_back(v.producer); // after what was written out into it
   return std::move(nest_);

@@ -1,0 +1,264 @@
+#include "tests/fusion/harness.h"
+#include <set>
+
+namespace tessera {
+
+Graph parsed(const std::string& text) {
+  auto g = parse_graph(text);
+  EXPECT_TRUE(g.ok()) << (g.ok() ? "" : g.error().str());
+  return g.ok() ? std::move(g).value() : Graph();
+}
+
+Tensor filled(DType dtype, Dims dims, uint64_t seed, int64_t int_limit) {
+  Tensor t = Tensor::create(dtype, std::move(dims)).value();
+  uint64_t state = seed * 0x9e3779b97f4a7c15ull + 1;
+  for (int64_t i = 0; i < t.count(); ++i) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    auto bits = static_cast<int64_t>(state >> 33);
+    if (is_float(dtype)) t.set_f64(i, static_cast<double>(bits % 4001) / 1000.0 - 2.0);
+    else t.set_i64(i, bits % int_limit);
+  }
+  return t;
+}
+
+Inputs inputs_for(const Graph& graph, const std::map<std::string, int64_t>& sizes, uint64_t seed, int64_t int_limit) {
+  Symbols bound;
+  for (const auto& [name, size] : sizes)
+    if (auto s = graph.env().find(name)) bound.emplace(s->symbol_id(), size);
+  Inputs out;
+  for (ValueId v : graph.inputs()) {
+    Dims dims;
+    for (const auto& d : graph.type(v).shape) dims.push_back(d.eval(bound).value());
+    out.emplace(graph.value(v).name, filled(graph.type(v).dtype, dims, ++seed, int_limit));
+  }
+  return out;
+}
+
+namespace {
+
+Result<Dims> evaluated(const SymShape& shape, const Symbols& symbols) {
+  Dims dims;
+  for (const auto& d : shape) {
+    TESSERA_ASSIGN(int64_t n, d.eval(symbols));
+    dims.push_back(n);
+  }
+  return dims;
+}
+
+// Position in a buffer of each element of a strided view, row-major over the view.
+Result<std::vector<int64_t>> positions(const OperandView& view, const Symbols& symbols, Dims& dims) {
+  TESSERA_ASSIGN(dims, evaluated(view.shape, symbols));
+  TESSERA_ASSIGN(Dims strides, evaluated(view.strides, symbols));
+  TESSERA_ASSIGN(int64_t offset, view.offset.eval(symbols));
+  TESSERA_ASSIGN(int64_t n, element_count(dims));
+  std::vector<int64_t> out;
+  Dims at(dims.size(), 0);
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t p = offset;
+    for (size_t d = 0; d < dims.size(); ++d) p += at[d] * strides[d];
+    out.push_back(p);
+    for (size_t d = dims.size(); d-- > 0;) {
+      if (++at[d] < dims[d]) break;
+      at[d] = 0;
+    }
+  }
+  return out;
+}
+
+void copy_element(Tensor& to, int64_t i, const Tensor& from, int64_t j) {
+  if (is_float(to.dtype())) to.set_f64(i, from.get_f64(j));
+  else to.set_i64(i, from.get_i64(j));
+}
+
+class Runner {
+public:
+  Runner(const Graph& graph, Symbols symbols) : graph_(graph), symbols_(std::move(symbols)) {}
+  std::map<ValueId, Tensor> values;
+
+  Result<Tensor> get(ValueId v) {
+    if (auto it = values.find(v); it != values.end()) return it->second;
+    if (const Tensor* t = graph_.constant(v)) return *t;
+    return Diagnostic(ErrorCode::Internal, "value " + graph_.value(v).name + " is read before it is written");
+  }
+
+  Status nest(const LoopNest& nest) {
+    std::vector<Tensor> loads;
+    for (ValueId v : nest.loads) {
+      TESSERA_ASSIGN(Tensor t, get(v));
+      loads.push_back(t);
+    }
+    TESSERA_ASSIGN(auto results, interpret(graph_, nest, loads, symbols_));
+    for (size_t i = 0; i < results.size(); ++i) values[nest.stores[i].value] = results[i];
+    return {};
+  }
+
+  Status call(const LibraryCall& call) {
+    std::vector<Tensor> operands;
+    for (const auto& view : call.operands) {
+      TESSERA_ASSIGN(Tensor from, get(view.value));
+      Dims dims;
+      TESSERA_ASSIGN(auto where, positions(view, symbols_, dims));
+      TESSERA_ASSIGN(Tensor t, Tensor::create(from.dtype(), dims));
+      for (size_t i = 0; i < where.size(); ++i) {
+        if (where[i] < 0 || where[i] >= from.count()) return Diagnostic(ErrorCode::Internal, "a strided operand leaves its buffer");
+        copy_element(t, static_cast<int64_t>(i), from, where[i]);
+      }
+      operands.push_back(t);
+    }
+    const Node& node = graph_.node(call.node);
+    Tensor raw;
+    if (call.kind == LibraryCall::Kind::Matmul) {
+      TESSERA_ASSIGN(Dims dims, evaluated(call.result.shape, symbols_));
+      TESSERA_ASSIGN(raw, multiply(operands[0], operands[1], dims));
+    } else {
+      TESSERA_ASSIGN(auto results, evaluate_node(graph_, node, operands, symbols_));
+      raw = results[0];
+    }
+    ValueId result = node.results[0];
+    Dims dims;
+    TESSERA_ASSIGN(auto where, positions(call.result, symbols_, dims));
+    TESSERA_ASSIGN(Dims out_dims, evaluated(graph_.type(call.result.value).shape, symbols_));
+    TESSERA_ASSIGN(Tensor out, Tensor::create(raw.dtype(), out_dims, true));
+    for (size_t i = 0; i < where.size(); ++i) copy_element(out, where[i], raw, static_cast<int64_t>(i));
+    values[call.result.value] = out;
+    if (call.epilogue_nest) {
+      EXPECT_EQ(call.result.value, result);
+      TESSERA_TRY(nest(*call.epilogue_nest));
+    }
+    return {};
+  }
+
+  Status host(NodeId id) {
+    const Node& node = graph_.node(id);
+    std::vector<Tensor> operands;
+    for (ValueId v : node.operands) {
+      if (!v.valid()) {
+        operands.emplace_back();
+        continue;
+      }
+      TESSERA_ASSIGN(Tensor t, get(v));
+      operands.push_back(t);
+    }
+    TESSERA_ASSIGN(auto results, evaluate_node(graph_, node, operands, symbols_));
+    for (size_t r = 0; r < results.size(); ++r) {
+      if (!node.results[r].valid()) continue;
+      values[node.results[r]] = results[r];
+      const SymShape& shape = graph_.type(node.results[r]).shape; // sizes that are known only now
+      for (size_t d = 0; d < shape.size(); ++d)
+        if (shape[d].is_symbol()) symbols_.emplace(shape[d].symbol_id(), results[r].dims()[d]);
+    }
+    return {};
+  }
+
+private:
+  static Result<Tensor> multiply(const Tensor& a, const Tensor& b, const Dims& dims) {
+    TESSERA_ASSIGN(Tensor c, Tensor::create(a.dtype(), dims));
+    size_t r = dims.size();
+    int64_t m = dims[r - 2], n = dims[r - 1], k = a.dims()[r - 1], batches = 1;
+    for (size_t d = 0; d + 2 < r; ++d) batches *= dims[d];
+    for (int64_t p = 0; p < batches * m * n; ++p) {
+      int64_t batch = p / (m * n), i = p / n % m, j = p % n;
+      double sum = 0;
+      for (int64_t q = 0; q < k; ++q) sum += a.get_f64((batch * m + i) * k + q) * b.get_f64((batch * k + q) * n + j);
+      c.set_f64(p, sum);
+    }
+    return c;
+  }
+  const Graph& graph_;
+  Symbols symbols_;
+};
+
+} // namespace
+
+Result<std::vector<Tensor>> run_plan(const Graph& graph, const FusionPlan& plan, const Inputs& inputs) {
+  TESSERA_ASSIGN(Symbols symbols, bind_symbols(graph, inputs));
+  Runner run(graph, symbols);
+  for (ValueId v : graph.inputs()) run.values[v] = inputs.at(graph.value(v).name);
+  for (const auto& g : plan.groups) {
+    switch (g.kind) {
+    case Group::Kind::Kernel: TESSERA_TRY(run.nest(g.nest)); break;
+    case Group::Kind::Library: TESSERA_TRY(run.call(g.call)); break;
+    case Group::Kind::Host: TESSERA_TRY(run.host(g.node)); break;
+    case Group::Kind::Alias: break;
+    }
+  }
+  std::vector<Tensor> out;
+  for (const auto& o : graph.outputs()) {
+    TESSERA_ASSIGN(Tensor t, run.get(o.value));
+    out.push_back(t);
+  }
+  return out;
+}
+
+FusionOptions generated() {
+  FusionOptions options;
+  options.generated_epilogues = true;
+  return options;
+}
+
+namespace {
+
+// Every edge between operators that are not constants has exactly one entry, in node order, with a reason that fits.
+void check_ledger(const Graph& graph, const FusionPlan& plan) {
+  std::set<std::pair<int32_t, int32_t>> entries;
+  int last = -1;
+  std::map<int32_t, int> position;
+  int p = 0;
+  for (NodeId id : graph.order()) position[id.index] = p++;
+  for (const auto& e : plan.ledger) {
+    EXPECT_TRUE(entries.emplace(e.value.index, e.consumer.index).second);
+    EXPECT_EQ(graph.value(e.value).producer, e.producer);
+    EXPECT_GE(position[e.consumer.index], last);
+    last = position[e.consumer.index];
+    if (!info(e.reason).fused) {
+      EXPECT_TRUE(e.bytes_saved.is_const(0)) << info(e.reason).name;
+    }
+  }
+  size_t edges = 0;
+  for (NodeId id : graph.order()) {
+    std::set<int32_t> seen;
+    for (ValueId v : graph.node(id).operands) {
+      if (!v.valid() || !graph.producer(v) || !seen.insert(v.index).second) continue;
+      const auto* structured = graph.producer(v)->op->structured();
+      if (structured && structured->kind == Structured::Constant) continue;
+      ++edges;
+      EXPECT_TRUE(entries.contains({v.index, id.index})) << "no entry for an edge of " << graph.value(v).name;
+    }
+  }
+  EXPECT_EQ(edges, plan.ledger.size());
+}
+
+} // namespace
+
+FusionPlan check_plan(Graph& graph, const std::vector<std::map<std::string, int64_t>>& sizes, const FusionOptions& options, double tolerance) {
+  auto plan = plan_fusion(graph, options);
+  EXPECT_TRUE(plan.ok()) << (plan.ok() ? "" : plan.error().str());
+  if (!plan.ok()) return {};
+  auto fine = verify(graph, *plan);
+  EXPECT_TRUE(fine.ok()) << (fine.ok() ? "" : fine.error().str()) << print(graph, *plan);
+  check_ledger(graph, *plan);
+  uint64_t seed = 1;
+  for (const auto& size : sizes) {
+    Inputs inputs = inputs_for(graph, size, seed += 100);
+    auto expected = evaluate_graph(graph, inputs);
+    auto actual = run_plan(graph, *plan, inputs);
+    EXPECT_TRUE(expected.ok()) << (expected.ok() ? "" : expected.error().str());
+    EXPECT_TRUE(actual.ok()) << (actual.ok() ? "" : actual.error().str()) << print(graph) << print(graph, *plan);
+    if (!expected.ok() || !actual.ok()) break;
+    for (size_t o = 0; o < expected->size(); ++o) {
+      auto c = compare((*actual)[o], (*expected)[o], tolerance, tolerance);
+      EXPECT_TRUE(c.same) << "output " << graph.outputs()[o].name << ": " << c.message << "\n" << print(graph) << print(graph, *plan);
+      if (!c.same) return std::move(*plan);
+    }
+  }
+  return std::move(*plan);
+}
+
+int count(const FusionPlan& plan, Group::Kind kind) {
+  return static_cast<int>(std::count_if(plan.groups.begin(), plan.groups.end(), [&](const Group& g) { return g.kind == kind; }));
+}
+int count_reason(const FusionPlan& plan, FusionReason reason) {
+  return static_cast<int>(std::count_if(plan.ledger.begin(), plan.ledger.end(), [&](const LedgerEntry& e) { return e.reason == reason; }));
+}
+
+} // namespace tessera
