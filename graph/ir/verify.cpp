@@ -22,20 +22,15 @@ std::string called(const Graph& graph, ValueId v) {
 
 Status verify_node(Graph& graph, NodeId id, std::vector<bool>& defined, int depth) {
   const Node& n = graph.node(id);
-  TESSERA_CHECK(n.op != nullptr, "a node without an operator");
   for (size_t i = 0; i < n.operands.size(); ++i) {
     ValueId v = n.operands[i];
     if (!v.valid()) continue;
-    if (v.index >= graph.value_count())
-      return at_node(n, "operand " + std::to_string(i) + " is value " + std::to_string(v.index) +
-                            ", which does not exist");
     if (!defined[static_cast<size_t>(v.index)])
       return at_node(n, "operand " + std::to_string(i) + ", " + called(graph, v) + ", is used before its definition");
   }
   for (size_t r = 0; r < n.results.size(); ++r) {
     ValueId v = n.results[r];
     if (!v.valid()) continue;
-    if (v.index >= graph.value_count()) return at_node(n, "result " + std::to_string(r) + " does not exist");
     const Value& value = graph.value(v);
     if (value.producer != id || value.result != static_cast<int>(r))
       return at_node(n, "result " + std::to_string(r) + ", " + called(graph, v) + ", names another producer");
@@ -64,7 +59,29 @@ Status verify_node(Graph& graph, NodeId id, std::vector<bool>& defined, int dept
   return {};
 }
 
+// Ids that point nowhere: found before anything follows them.
+Status verify_ids(const Graph& graph) {
+  for (int32_t i = 0; i < graph.node_count(); ++i) {
+    const Node& n = graph.node(NodeId{i});
+    if (n.removed) continue;
+    TESSERA_CHECK(n.op != nullptr, "a node without an operator");
+    for (size_t k = 0; k < n.operands.size(); ++k)
+      if (n.operands[k].index >= graph.value_count())
+        return at_node(n, "operand " + std::to_string(k) + " is value " + std::to_string(n.operands[k].index) +
+                              ", which does not exist");
+    for (size_t r = 0; r < n.results.size(); ++r)
+      if (n.results[r].index >= graph.value_count())
+        return at_node(n, "result " + std::to_string(r) + " does not exist");
+  }
+  for (int32_t i = 0; i < graph.value_count(); ++i)
+    if (graph.value(ValueId{i}).producer.index >= graph.node_count())
+      return Diagnostic(ErrorCode::Internal,
+                        "invalid graph: the producer of " + called(graph, ValueId{i}) + " does not exist");
+  return {};
+}
+
 Status verify_at(Graph& graph, int depth) {
+  TESSERA_TRY(verify_ids(graph));
   if (depth > 64) return Diagnostic(ErrorCode::Internal, "invalid graph: subgraphs are nested too deeply");
   std::vector<bool> defined(static_cast<size_t>(graph.value_count()), false);
   for (ValueId v : graph.inputs()) {

@@ -29,7 +29,7 @@ Status check_operands(const InferContext& c) {
     std::string label =
         "operand '" + std::string(def.name) + "'" + (def.variadic ? " " + std::to_string(i) : "") + " of " + called;
     if (!c.has(static_cast<int>(i))) {
-      if (!def.optional && !def.variadic) return c.error(ErrorCode::MalformedModel, label + " is missing");
+      if (!def.optional) return c.error(ErrorCode::MalformedModel, label + " is missing");
       continue;
     }
     DType dtype = c.type(static_cast<int>(i)).dtype;
