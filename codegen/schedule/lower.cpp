@@ -93,8 +93,7 @@ void Lowering::program() {
   }
   program_sizes();
 
-  if (d_.reduces && d_.env.range(d_.row_count()).lo < 1)
-    row_nonempty_ = b_.scalar(ScalarOp::Lt, std::array{sizes_.constant(0), sizes_.number(d_.env.simplify(d_.row_count()))});
+  row_may_be_empty_ = d_.reduces && d_.env.range(d_.row_count()).lo < 1;
   for (size_t i = 0; i < stages_.kept.size(); ++i) {
     if (!stages_.kept[i]) continue;
     DType dtype = node(static_cast<ScalarId>(i)).dtype;

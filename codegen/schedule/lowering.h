@@ -71,6 +71,8 @@ private:
   void store(size_t index, V value);
   V scratch_offset();
   V offset_of(const Access& a);
+  // The mask under which a value that only the row needs may be read ahead of the row: the row has points. -1 is true.
+  V row_has_points(ScalarId id);
   V both(V a, V b); // conjunction of masks, -1 is true
   void hoist(uint64_t axes);
   [[nodiscard]] bool divides_by_row_scalar(ScalarId id) const;
@@ -114,7 +116,7 @@ private:
   std::vector<size_t> log_;         // slots in order of remembering
   std::vector<V> scratch_;          // by ScalarId, pointers of kept values
   V mask_ = -1;                     // of the current tile
-  V row_nonempty_ = -1;             // scalar; -1 when the row always has points
+  bool row_may_be_empty_ = false;
   int round_ = -1;                  // of the row loops being emitted; -1 outside
   int known_ = 0;                   // rounds whose reductions are known
   int tile_axis_ = -1;              // index of axis

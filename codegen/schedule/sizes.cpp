@@ -21,6 +21,7 @@ tile::ValueId SizeEmitter::op(ScalarOp o, tile::ValueId x, tile::ValueId y) {
   auto cx = constant_of(x), cy = constant_of(y);
   if (o == ScalarOp::Add && cx == 0) return y;
   if (o == ScalarOp::Add && cy == 0) return x;
+  if (o == ScalarOp::Sub && cy == 0) return x;
   if (o == ScalarOp::Mul && cx == 1) return y;
   if (o == ScalarOp::Mul && cy == 1) return x;
   return b_.scalar(o, std::array{x, y});

@@ -25,7 +25,7 @@ public:
 
   [[nodiscard]] const std::vector<SymExpr>& sizes() const { return sizes_; } // of the i64 parameters made, in order
   tile::ValueId constant(int64_t v);
-  tile::ValueId op(ScalarOp o, tile::ValueId x, tile::ValueId y); // with the identities of + and *
+  tile::ValueId op(ScalarOp o, tile::ValueId x, tile::ValueId y); // with the identities of +, - and *
 
 private:
   [[nodiscard]] bool varies(const SymExpr& e) const; // with the tile axis

@@ -115,6 +115,10 @@ ValueId Lowering::divide(ScalarId id) {
   return b_.scalar(ScalarOp::Mul, std::array{x, memo_[slot]});
 }
 
+ValueId Lowering::row_has_points(ScalarId id) {
+  if (!row_may_be_empty_ || round_ >= 0 || d_.row_varying(id) || outside_[static_cast<size_t>(id)]) return -1;
+  return b_.scalar(ScalarOp::Lt, std::array{sizes_.constant(0), sizes_.number(d_.row_count())});
+}
 ValueId Lowering::both(V a, V b) {
   if (a < 0) return b;
   if (b < 0) return a;
@@ -130,8 +134,7 @@ ValueId Lowering::offset_of(const Access& a) {
 ValueId Lowering::load(ScalarId id) {
   const ScalarNode& n = node(id);
   const Access& a = d_.loads[static_cast<size_t>(id)];
-  V mask = -1, offset = offset_of(a);
-  if (row_nonempty_ >= 0 && round_ < 0 && !d_.row_varying(id) && !outside_[static_cast<size_t>(id)]) mask = row_nonempty_;
+  V offset = offset_of(a), mask = row_has_points(id);
   for (const auto& [term, stride] : a.terms) {
     // A dimension that may be empty has no element for a bad index to fall back to.
     if (node(term).op != ScalarOp::CheckBounds) continue;
@@ -193,7 +196,7 @@ ValueId Lowering::check_bounds(ScalarId id) {
     if (!always)
       for (ScalarId p : under)
         where = where < 0 ? value(p) : b_.scalar(ScalarOp::Or, std::array{where, value(p)});
-    if (row_nonempty_ >= 0 && round_ < 0 && !d_.row_varying(id) && !outside_[static_cast<size_t>(id)]) where = both(where, row_nonempty_);
+    where = both(where, row_has_points(id));
     if (mask_ >= 0 && (is_tile(bad) || (where >= 0 && is_tile(where)))) where = both(mask_, where);
     b_.report_index(both(bad, where), site(id));
   }

@@ -232,8 +232,7 @@ private:
     return punct(')');
   }
 
-  // "{ operations }". Closes the region with an empty yield when none is written. `results`: types that a yield of the
-  // region reports to its owner.
+  // "{ operations }". Closes the region with an empty yield when none is written.
   Status block(std::vector<OpId>& ops, const std::vector<std::pair<Token, ValueId>>* arguments, int depth) {
     if (depth > kMaxDepth) return error("regions are nested too deeply");
     TESSERA_TRY(punct('{'));
@@ -386,7 +385,11 @@ private:
   }
 
   Status access(Op& op, std::vector<OpId>& ops, bool store) {
+    Token at = token_;
     TESSERA_ASSIGN(ValueId ptr, value());
+    for (const Param& param : k_.params)
+      if (store && param.value == ptr && !param.written && param.type.kind == Type::Kind::Pointer)
+        return error_at(at, "parameter '" + param.name + "' is stored to but not marked written");
     TESSERA_TRY(punct('['));
     TESSERA_ASSIGN(ValueId offset, value_or(DType::I64, ops));
     TESSERA_TRY(punct(']'));

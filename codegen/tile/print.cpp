@@ -16,11 +16,13 @@ std::string Type::str() const {
 namespace {
 
 // Shortest text that reads back to the same number.
-std::string float_text(double v) {
+std::string float_text(DType dtype, double v) {
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
   char buffer[40];
-  auto end = std::to_chars(buffer, buffer + sizeof buffer, v).ptr;
+  // Narrower types hold floats, and round back to the same one what is read.
+  auto end = dtype == DType::F64 ? std::to_chars(buffer, buffer + sizeof buffer, v).ptr
+                                 : std::to_chars(buffer, buffer + sizeof buffer, static_cast<float>(v)).ptr;
   return {buffer, end};
 }
 
@@ -93,7 +95,7 @@ private:
     case OpKind::Const: {
       const Type& t = k_.type(op.results[0]);
       out_ += "const ";
-      if (is_float(t.dtype)) out_ += float_text(op.f);
+      if (is_float(t.dtype)) out_ += float_text(t.dtype, op.f);
       else if (t.dtype == DType::Bool) out_ += op.i ? "true" : "false";
       else if (t.dtype == DType::U64) out_ += std::to_string(static_cast<uint64_t>(op.i));
       else out_ += std::to_string(op.i);

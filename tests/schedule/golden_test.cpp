@@ -65,13 +65,17 @@ TEST(Choice, AxesOfOneContiguousArrayCollapse) {
   EXPECT_NE(k.schedule.why.find("64*b*h*s"), std::string::npos) << k.schedule.why;
   EXPECT_EQ(k.sizes.size(), 1u) << tile::print(k.kernel); // the count: whole vectors, no tail
   for (int i = 0; i < k.kernel.op_count(); ++i)
-    if (k.kernel.op(i).kind == tile::OpKind::Load) EXPECT_TRUE(k.kernel.op(i).contiguous_hint && k.kernel.op(i).operands.size() == 2);
+    if (k.kernel.op(i).kind == tile::OpKind::Load) {
+      EXPECT_TRUE(k.kernel.op(i).contiguous_hint && k.kernel.op(i).operands.size() == 2);
+    }
 }
 
 TEST(Choice, ConstantExtentsLeaveNoTail) {
   ScheduledKernel k = lower(layer_norm());
   for (int i = 0; i < k.kernel.op_count(); ++i)
-    if (k.kernel.op(i).kind == tile::OpKind::Store) EXPECT_EQ(k.kernel.op(i).operands.size(), 3u) << "masked store";
+    if (k.kernel.op(i).kind == tile::OpKind::Store) {
+      EXPECT_EQ(k.kernel.op(i).operands.size(), 3u) << "masked store";
+    }
 }
 
 TEST(Choice, OutputsMayTakeInputsThatEndWithThem) {
