@@ -209,7 +209,9 @@ OpDef one_hot() {
                   ValueId indices = b.cast(b.in(0), DType::I64);
                   SymExpr depth;
                   const Tensor* t = g.constant(b.in(1));
-                  if (t && is_float(t->dtype()) && t->count() == 1) {
+                  if (is_float(b.dtype(b.in(1))) && (!t || t->count() != 1)) {
+                    b.fail(ErrorCode::UnsupportedFeature, "operand 'depth' of 'OneHot' depends on run-time data");
+                  } else if (is_float(b.dtype(b.in(1)))) {
                     double v = t->get_f64(0);
                     if (!(v >= 0 && v <= static_cast<double>(kSymMax)))
                       b.fail(ErrorCode::BadInput, "depth of OneHot is out of range");
@@ -220,8 +222,11 @@ OpDef one_hot() {
                     if (b.ok() && v.size() != 1) b.fail(ErrorCode::ShapeMismatch, "depth of OneHot is not one number");
                     if (b.ok()) depth = v[0];
                   }
-                  if (b.type(b.in(2)).shape != SymShape{2})
+                  SymExpr values = b.dim(b.in(2), 0);
+                  if (b.rank(b.in(2)) != 1 || (values.is_const() && !values.is_const(2)))
                     b.fail(ErrorCode::ShapeMismatch, "values of OneHot are not two numbers");
+                  else
+                    b.check(b.env().require_equal(values, 2, "values of OneHot are two numbers", n.location));
                   int64_t axis = b.axis(b.attr().i("axis", -1), b.rank(indices) + 1);
                   if (!b.ok()) return b.failed();
                   // A negative index counts from the end; one outside of [-depth, depth) matches no position.

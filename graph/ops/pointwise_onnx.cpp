@@ -87,8 +87,8 @@ void add_pow(OpTable& table) {
     return out;
   };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{
-        wrong({random(DType::Bool, {2}), random(DType::F32, {2})}, {}, ErrorCode::TypeMismatch, "numeric", 15)};
+    return std::vector<ErrorSample>{wrong({random(DType::Bool, {2}), random(DType::F32, {2})}, {},
+                                          ErrorCode::TypeMismatch, "an integer or floating-point type", 15)};
   };
   table.add(std::move(def));
 }

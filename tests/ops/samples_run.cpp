@@ -14,7 +14,18 @@ bool is_known(const Tensor& t, Known known) {
   return false;
 }
 
-Result<SampleGraph> attempt(const OpDef& op, const Sample& sample, Sizes sizes, Known known) {
+// Whether dimension `d` of the tensor stands as a symbol.
+bool is_free(const Sample& sample, const Tensor& t, size_t d, Sizes sizes) {
+  if (t.dims()[d] <= 1) return false;
+  if (sizes == Sizes::Symbolic) return true;
+  const Tensor& first = sample.operands[0];
+  return sizes == Sizes::SymbolicBatch && d == 0 && t.dims().size() > 1 && first.defined() && !first.dims().empty() &&
+         first.dims()[0] == t.dims()[0];
+}
+
+} // namespace
+
+Result<SampleGraph> build(const OpDef& op, const Sample& sample, Sizes sizes, Known known) {
   SampleGraph g{Graph("sample"), {}, {}};
   std::vector<ValueId> operands;
   for (const Tensor& t : sample.operands) {
@@ -27,8 +38,9 @@ Result<SampleGraph> attempt(const OpDef& op, const Sample& sample, Sizes sizes, 
       continue;
     }
     TensorType type{t.dtype(), {}};
-    for (int64_t size : t.dims()) {
-      if (sizes == Sizes::Static || size <= 1) {
+    for (size_t d = 0; d < t.dims().size(); ++d) {
+      int64_t size = t.dims()[d];
+      if (!is_free(sample, t, d, sizes)) {
         type.shape.emplace_back(size);
         continue;
       }
@@ -44,13 +56,11 @@ Result<SampleGraph> attempt(const OpDef& op, const Sample& sample, Sizes sizes, 
   return g;
 }
 
-} // namespace
-
 Result<SampleGraph> build(const OpDef& op, const Sample& sample, Sizes sizes) {
-  auto g = attempt(op, sample, sizes, Known::Nothing);
+  auto g = build(op, sample, sizes, Known::Nothing);
   for (Known known : {Known::IntegersAndScalars, Known::Everything}) {
     if (g.ok() || g.error().code != ErrorCode::UnsupportedFeature) break;
-    g = attempt(op, sample, sizes, known);
+    g = build(op, sample, sizes, known);
   }
   return g;
 }
