@@ -74,7 +74,7 @@ SymExpr bytes_alone(const Graph& graph, NodeId id) {
   for (ValueId v : node.operands)
     if (v.valid()) read += byte_count(graph, v);
   const auto* indexing = node.op->indexing();
-  if (!indexing || !indexing->view) return read + written;
+  if (!indexing || !indexing->view || node.operands.empty()) return read + written;
   // A view that keeps the number of elements and moves none is free also by itself; others copy what they yield.
   const SymShape &from = graph.type(node.operands[0]).shape, &to = graph.type(node.results[0]).shape;
   bool in_order = product(from) == product(to);

@@ -5,7 +5,7 @@ namespace tessera::fusion {
 
 bool is_view(const Graph& graph, ValueId value) {
   const Node* node = graph.producer(value);
-  return node && node->op->indexing() && node->op->indexing()->view;
+  return node && !node->operands.empty() && node->op->indexing() && node->op->indexing()->view;
 }
 
 namespace {
@@ -49,14 +49,14 @@ private:
     for (const auto& output : graph_.outputs()) wanted[at(output.value)] = true;
     for (auto it = out_.order.rbegin(); it != out_.order.rend(); ++it) {
       const Node& node = graph_.node(*it);
-      bool needed = node.op->side_effect;
-      for (ValueId v : node.results) needed = needed || (v.valid() && wanted[at(v)]);
-      if (!needed) continue;
       const auto* structured = node.op->structured();
       if (structured && structured->kind == Structured::Constant) {
         place(*it) = Place::Constant;
         continue;
       }
+      bool needed = node.op->side_effect;
+      for (ValueId v : node.results) needed = needed || (v.valid() && wanted[at(v)]);
+      if (!needed) continue;
       TESSERA_TRY(place_one(*it, node));
       bool known = std::all_of(node.results.begin(), node.results.end(), [&](ValueId v) { return !v.valid() || known_contents(graph_, v); });
       if (known && place(*it) == Place::Loops) continue; // written from what is known: operands are not read

@@ -100,8 +100,8 @@ Status Planner::make_stage(ValueId value) {
   TESSERA_ASSIGN(LoopNest nest, expander.nest(value));
   // Known contents read at an index that is data have to be in memory after all; they depend on nothing.
   for (ValueId v : nest.loads)
-    if (graph_.producer(v) && !graph_.constant(v) && defined_by_[at(v)] < 0) {
-      if (!d_.is_virtual[at(v)] && d_.place[at(graph_.value(v).producer)] != Place::Unneeded)
+    if (graph_.producer(v) && defined_by_[at(v)] < 0 && d_.place[at(graph_.value(v).producer)] != Place::Constant) {
+      if (!known_contents(graph_, v))
         return Diagnostic(ErrorCode::Internal, graph_.node(graph_.value(v).producer).location, "read before it is planned");
       d_.is_virtual[at(v)] = false;
       TESSERA_TRY(make_stage(v));
