@@ -175,7 +175,12 @@ public:
       return finished();
     }
     bool dense = same_where_it_matters(x_.shape, x_.strides, channels_last(x_.shape));
-    TESSERA_ASSIGN(bool fine, attempt(!dense, false));
+    bool fine = false;
+    if (!call_.transposed && reads_nothing_but_pads()) {
+      TESSERA_ASSIGN(fine, attempt(true, true));
+    } else {
+      TESSERA_ASSIGN(fine, attempt(!dense, false));
+    }
     if (!fine) {
       TESSERA_ASSIGN(bool padded, attempt(true, true));
       if (!padded) return Diagnostic(ErrorCode::DeviceError, "convolution '" + context_.name + "': oneDNN has no implementation for its sizes");
@@ -205,6 +210,16 @@ private:
       if (!fits) return contradiction("spatial size " + std::to_string(out) + " of the result");
     }
     return {};
+  }
+
+  // Is there an output position whose whole window lies in the pads? Some of oneDNN's implementations compute it wrongly (1x1 with a pad of 1).
+  [[nodiscard]] bool reads_nothing_but_pads() const {
+    for (size_t d = 0; d < spatial_; ++d) {
+      int64_t reach = (w_.shape[d + 2] - 1) * call_.dilations[d] + 1;
+      int64_t last = (y_.shape[d + 2] - 1) * call_.strides[d] - call_.pads_begin[d];
+      if (call_.pads_begin[d] >= reach || last >= x_.shape[d + 2]) return true;
+    }
+    return false;
   }
 
   void begin() {
@@ -328,7 +343,7 @@ private:
         config.x[rank_ - 1] = cut.flat_count;
         config.y = config.x;
         config.y[1] = o;
-      } else if (!call_.transposed) {
+      } else if (!call_.transposed && cut.count[0] == 1) { // a block of several images has all rows of each
         int64_t s = call_.strides[row], from = cut.begin[1], to = from + cut.count[1], height = x_dims_[row + 2];
         int64_t reach = (w_.shape[row + 2] - 1) * call_.dilations[row] + 1;
         int64_t first = from * s - pads_begin_[row], last = (to - 1) * s - pads_begin_[row] + reach; // rows of x that it reads
