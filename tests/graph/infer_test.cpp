@@ -106,7 +106,8 @@ TEST(Inference, WrongAttributesAreNamed) {
             "attribute 'perm' of 'transpose' must be of kind ints, not int");
   EXPECT_EQ(message("transpose", {{"perm", Ints{1, 0}}, {"perms", int64_t{1}}}),
             "'transpose' has no attribute 'perms'");
-  EXPECT_NE(message("reduce_sum", {{"axes", Ints{5}}}).find("5"), std::string::npos);
+  EXPECT_EQ(message("reduce_sum", {{"axes", Ints{5}}}),
+            "attribute 'axes' is not an increasing list of dimensions of f32[2, 3]");
   int before = g.value_count();
   EXPECT_EQ(before, 1); // a refused node leaves nothing behind
 }
