@@ -1,0 +1,217 @@
+// Golden tests of passes, tests/graph/passes/*.txt: a line "// passes: cse,dce", a graph, a line "// expect:", the
+// graph that the passes make of it. TESSERA_BLESS=1 rewrites what is expected. Besides, for each: what the printer
+// writes is read back to the same text; running the passes again on their result changes nothing where the header says
+// "idempotent"; and both graphs compute the same for random inputs.
+#include "graph/ops/samples.h"
+#include "graph/passes/pass.h"
+#include "graph/reference/evaluator.h"
+#include "tests/graph/helpers.h"
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace tessera {
+namespace {
+
+struct Golden {
+  std::vector<std::string> passes;
+  std::map<std::string, std::string> options;
+  std::string header, input, expected;
+};
+
+std::vector<std::string> words(std::string text) {
+  std::replace(text.begin(), text.end(), ',', ' ');
+  std::istringstream in(text);
+  std::vector<std::string> out;
+  for (std::string w; in >> w;) out.push_back(w);
+  return out;
+}
+
+Golden read(const std::string& path) {
+  Golden g;
+  std::ifstream in(path);
+  enum { Header, Input, Expected } part = Header;
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("// expect:", 0) == 0)
+      part = Expected;
+    else if (part == Header && line.rfind("//", 0) == 0) {
+      g.header += line + "\n";
+      if (line.rfind("// passes:", 0) == 0) g.passes = words(line.substr(10));
+      if (line.rfind("// option:", 0) == 0) {
+        std::vector<std::string> w = words(line.substr(10));
+        EXPECT_EQ(w.size(), 2u) << line;
+        g.options[w[0]] = w[1];
+      }
+    } else {
+      if (part == Header) part = Input;
+      (part == Input ? g.input : g.expected) += line + "\n";
+    }
+  }
+  return g;
+}
+
+std::vector<std::string> golden_files() {
+  std::vector<std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(TESSERA_TEST_DIR) + "/passes"))
+    if (entry.path().extension() == ".txt") out.push_back(entry.path().stem().string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// Inputs of sizes within what the environment says; none when a guard does not hold for them.
+std::optional<std::map<std::string, Tensor>> random_inputs(const Graph& graph, int64_t size) {
+  SymValues sizes;
+  for (const SymExpr& s : graph.env().symbols()) {
+    SymRange r = graph.env().range(s);
+    int64_t d = graph.env().divisor(s), v = std::clamp(size++, r.lo, r.hi);
+    if (!graph.env().substitutions().contains(s.symbol_id())) sizes[s.symbol_id()] = (v + d - 1) / d * d;
+  }
+  for (const auto& [id, e] : graph.env().substitutions())
+    if (auto v = e.eval(sizes); v.ok()) sizes[id] = *v;
+  for (const Guard& guard : graph.env().guards())
+    if (auto holds = guard.condition.eval(sizes); !holds.ok() || *holds == 0) return std::nullopt;
+  std::map<std::string, Tensor> out;
+  uint64_t seed = 1;
+  for (ValueId id : graph.inputs()) {
+    Dims dims;
+    for (const SymExpr& e : graph.type(id).shape) dims.push_back(e.eval(sizes).value());
+    out[graph.value(id).name] = ops::random(graph.type(id).dtype, dims, seed++);
+  }
+  return out;
+}
+
+bool has_all_data(const Graph& graph) {
+  for (NodeId id : graph.order())
+    if (const Tensor* t = graph.node(id).attributes.get<Tensor>("value"); t && !has_data(*t)) return false;
+  return true;
+}
+
+class PassGolden : public testing::TestWithParam<std::string> {};
+
+TEST_P(PassGolden, Matches) {
+  const std::string path = std::string(TESSERA_TEST_DIR) + "/passes/" + GetParam() + ".txt";
+  const Golden golden = read(path);
+  ASSERT_FALSE(golden.input.empty());
+  auto input = parse_graph(golden.input, path);
+  ASSERT_TRUE(input.ok()) << input.error().str();
+  ASSERT_TRUE(verify(*input).ok()) << verify(*input).error().str();
+  Graph graph = input->clone();
+  PipelineOptions options;
+  options.passes = golden.passes;
+  options.verify = true;
+  options.options.values = golden.options;
+  auto stats = run_pipeline(graph, options);
+  ASSERT_TRUE(stats.ok()) << stats.error().str();
+  const std::string text = print(graph);
+  if (std::getenv("TESSERA_BLESS"))
+    std::ofstream(path) << golden.header << golden.input << "// expect:\n" << text;
+  else
+    EXPECT_EQ(text, golden.expected);
+
+  auto again = parse_graph(text, path);
+  ASSERT_TRUE(again.ok()) << again.error().str() << text;
+  EXPECT_EQ(print(*again), text);
+
+  if (golden.header.find("idempotent") != std::string::npos) {
+    auto second = run_pipeline(graph, options);
+    ASSERT_TRUE(second.ok()) << second.error().str();
+    EXPECT_EQ(print(graph), text);
+  }
+
+  if (!has_all_data(*input)) return;
+  int compared = 0;
+  for (int64_t size : {3, 7}) {
+    auto inputs = random_inputs(graph, size);
+    if (!inputs) continue;
+    auto before = evaluate_graph(*input, *inputs), after = evaluate_graph(graph, *inputs);
+    ASSERT_TRUE(before.ok()) << before.error().str();
+    ASSERT_TRUE(after.ok()) << after.error().str();
+    ASSERT_EQ(before->size(), after->size());
+    for (size_t i = 0; i < before->size(); ++i) {
+      Comparison c = compare((*after)[i], (*before)[i], 1e-5, 1e-6);
+      EXPECT_TRUE(c.same) << graph.outputs()[i].name << ": " << c.message;
+    }
+    ++compared;
+  }
+  EXPECT_GT(compared, 0) << "no sizes satisfy the guards of this test";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PassGolden, testing::ValuesIn(golden_files()),
+                         [](const auto& info) { return info.param; });
+
+constexpr const char* kSmall = R"(graph @main(%x: f32[n]) -> (%y: f32[n]) where n in [1, ?] {
+  %a = neg(%x) : f32[n]
+  %b = neg(%a) : f32[n]
+  %y = exp(%b) : f32[n]   // Exp_7
+}
+)";
+
+TEST(PassRunner, ReportsWhatItDid) {
+  Graph g = parsed(kSmall);
+  PipelineOptions options;
+  options.passes = {"cse", "simplify", "dce"};
+  auto stats = run_pipeline(g, options);
+  ASSERT_TRUE(stats.ok()) << stats.error().str();
+  ASSERT_EQ(stats->size(), 3u);
+  EXPECT_FALSE((*stats)[0].changed);
+  EXPECT_TRUE((*stats)[1].changed);
+  EXPECT_EQ((*stats)[2].nodes_after, 1);
+  EXPECT_EQ((*stats)[2].name, "dce");
+}
+
+TEST(PassRunner, DisablesAndRefuses) {
+  Graph g = parsed(kSmall);
+  PipelineOptions options;
+  options.passes = {"simplify", "dce"};
+  options.disabled = {"simplify"};
+  auto stats = run_pipeline(g, options);
+  ASSERT_TRUE(stats.ok());
+  EXPECT_EQ(stats->size(), 1u);
+  EXPECT_EQ(g.order().size(), 3u);
+  setenv("TESSERA_DISABLE_PASSES", "dce,simplify", 1);
+  stats = run_pipeline(g, options);
+  unsetenv("TESSERA_DISABLE_PASSES");
+  ASSERT_TRUE(stats.ok());
+  EXPECT_TRUE(stats->empty());
+  options.disabled = {"nothing"};
+  EXPECT_EQ(run_pipeline(g, options).error().code, ErrorCode::Usage);
+  options.disabled.clear();
+  options.passes = {"optimise"};
+  EXPECT_EQ(run_pipeline(g, options).error().code, ErrorCode::Usage);
+  options.passes = {"fold"};
+  options.options.values["fold.limit"] = "much";
+  auto bad = run_pipeline(g, options);
+  ASSERT_FALSE(bad.ok());
+  EXPECT_EQ(bad.error().message.rfind("failed in pass fold: ", 0), 0u) << bad.error().message;
+}
+
+TEST(PassRunner, TheTableAndThePipelineAgree) {
+  std::vector<std::string> names;
+  for (const PassDef& pass : graph_passes()) {
+    EXPECT_EQ(find_graph_pass(pass.name), &pass);
+    EXPECT_FALSE(pass.summary.empty());
+    names.emplace_back(pass.name);
+    EXPECT_NE(std::find(default_pipeline().begin(), default_pipeline().end(), pass.name), default_pipeline().end())
+        << pass.name;
+  }
+  for (const std::string& name : default_pipeline())
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+  EXPECT_EQ(find_graph_pass("nothing"), nullptr);
+}
+
+// Ten thousand nodes in a row: neither deep recursion nor time that grows with the square.
+TEST(PassRunner, LongChains) {
+  Graph g;
+  SymExpr n = g.env().create_symbol("n", {1, kSymMax});
+  ValueId v = g.add_input("x", {DType::F32, {n}});
+  for (int i = 0; i < 20000; ++i) v = must(g, i % 2 ? "neg" : "exp", {v});
+  g.add_output("y", v);
+  auto stats = run_pipeline(g, {});
+  ASSERT_TRUE(stats.ok()) << stats.error().str();
+  EXPECT_EQ(g.order().size(), 20000u);
+}
+
+} // namespace
+} // namespace tessera
