@@ -138,9 +138,15 @@ private:
     }
   }
 
-  double points_of(const Node& node, size_t result) {
-    if (node.op->reduction()) return estimate_(graph_.type(node.operands[0]).count());
-    return estimate_(graph_.type(node.results[result]).count());
+  // Points at which a node asks for elements of an operand; once per run of the innermost axis where the index ignores that.
+  double points_of(const Node& node, size_t result, ValueId operand) {
+    bool fold = node.op->reduction() != nullptr;
+    double points = estimate_(graph_.type(fold ? operand : node.results[result]).count());
+    auto body = bodies_.get(node.results[result]);
+    TESSERA_CHECK(body.ok(), "a node with loops has a body");
+    for (size_t k = 0; k < node.operands.size(); ++k)
+      if (node.operands[k] == operand && !(*body)->invariant[k]) return points;
+    return points / std::max(1.0, estimate_((*body)->innermost));
   }
 
   // How many consumers each value has and how many points they run over, views looked through. Backwards.
@@ -159,7 +165,7 @@ private:
         for (ValueId v : operands) {
           if (!v.valid()) continue;
           out_.sites[at(v)] = std::min(out_.sites[at(v)] + (passes ? out_.sites[at(result)] : 1), 1 << 20);
-          spread_[at(v)] += passes ? spread_[at(result)] : points_of(node, r);
+          spread_[at(v)] += passes ? spread_[at(result)] : points_of(node, r, v);
         }
       }
     }
@@ -250,8 +256,9 @@ private:
   // Whether writing v out in its readers costs more than storing it once.
   bool dear(ValueId v, const Chain& chain, double size) {
     int sites = out_.sites[at(v)];
-    double again = std::max(0.0, spread_[at(v)] - size) * chain.cost * kBytesPerInstruction;
     if (sites <= 1 && spread_[at(v)] <= size) return false;
+    double instead = std::max(0.0, chain.cost - info(ScalarOp::Load).cost); // a reader would have to load it
+    double again = std::max(0.0, spread_[at(v)] - size) * instead * kBytesPerInstruction;
     again += chain.leaf_bytes * std::max(0, sites - 1);
     double bytes = estimate_(byte_count(graph_, v));
     return again > bytes * (1 + sites);

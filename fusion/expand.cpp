@@ -48,17 +48,31 @@ Result<const NodeBody*> NodeBodies::get(ValueId value) {
 
 namespace {
 
-double cost_of(const NodeBody& body) {
-  double cost = 0;
+void measure(NodeBody& body, size_t operands, const ShapeEnv& env) {
+  constexpr double kSymbolic = 128; // run of an innermost axis of unknown size
   ScalarId roots[] = {body.root};
   auto need = reachable(body.dag, roots);
+  double run = 1;
+  SymExpr inner;
+  if (!body.axes.empty()) {
+    body.innermost = body.axes.back().extent;
+    inner = body.axes.back().var;
+    auto range = env.range(body.innermost);
+    run = std::clamp(kSymbolic, static_cast<double>(std::max<int64_t>(range.lo, 1)), static_cast<double>(std::max<int64_t>(range.hi, 1)));
+  }
+  body.invariant.assign(operands, !body.axes.empty());
+  std::vector<bool> varies(need.size());
   for (ScalarId id = 0; id < body.dag.size(); ++id) {
     const ScalarNode& node = body.dag[id];
-    if (!need[static_cast<size_t>(id)] || node.op == ScalarOp::Load || node.op == ScalarOp::Const) continue;
+    bool v = node.op == ScalarOp::Index && !body.axes.empty() && node.sym.contains(inner);
+    for (ScalarId a : node.args) v = v || varies[static_cast<size_t>(a)];
+    varies[static_cast<size_t>(id)] = v;
+    if (!need[static_cast<size_t>(id)]) continue;
+    if (node.op == ScalarOp::Load && v) body.invariant[static_cast<size_t>(node.operand)] = false;
+    if (node.op == ScalarOp::Load || node.op == ScalarOp::Const) continue;
     if (node.op == ScalarOp::Index && node.dtype != DType::Bool) continue; // addresses are strength-reduced
-    cost += info(node.op).cost;
+    body.cost += info(node.op).cost / (v ? 1 : run);
   }
-  return cost;
 }
 
 // The index with which an operand of shape `from` is read along a result of shape `to` indexed by `at`.
@@ -134,7 +148,7 @@ Result<NodeBody> NodeBodies::make(const Node& node, int result) const {
   } else {
     return Diagnostic(ErrorCode::UnsupportedFeature, node.location, "operator '" + std::string(node.op->name) + "' has no loops");
   }
-  out.cost = cost_of(out);
+  measure(out, node.operands.size(), env);
   return out;
 }
 

@@ -24,7 +24,10 @@ struct NodeBody {
   std::vector<Axis> axes;  // outer: dimensions of the result that are not 1; rows: those reduced over
   std::vector<SymExpr> at; // index of the result
   ScalarId root = -1;
-  double cost = 0;         // instructions per element, by scalar_op's table
+  // Instructions per element, by scalar_op's table. What does not depend on the innermost axis is done once per run of it.
+  double cost = 0;
+  std::vector<bool> invariant; // by operand: read at an index that does not depend on the innermost axis
+  SymExpr innermost = 1;       // its extent
 };
 
 class NodeBodies {
