@@ -64,8 +64,7 @@ Status infer_linear_attention(InferContext& c) {
 
 Status reference_linear_attention(ReferenceContext& c) {
   TESSERA_ASSIGN(Rule rule, rule_of(c.node));
-  auto given = [&](size_t i) { return i < c.operands.size() && i < c.node.operands.size() && c.node.operands[i].valid(); };
-  auto values = [&](size_t i) { return given(i) ? to_f64(c.operands[i]) : std::vector<double>(); };
+  auto values = [&](size_t i) { return given(c, i) ? to_f64(c.operands[i]) : std::vector<double>(); };
   int64_t qh = c.node.attributes.i("q_num_heads"), kh = c.node.attributes.i("kv_num_heads"), group = qh / kh;
   const Dims& qd = c.operands[0].dims();
   int64_t batch = qd[0], steps = qd[1], dk = qd[2] / qh, dv = c.operands[2].dims()[2] / kh;
@@ -73,7 +72,7 @@ Status reference_linear_attention(ReferenceContext& c) {
   double scale = c.node.attributes.f("scale");
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(dk));
   state.resize(static_cast<size_t>(batch * kh * dk * dv));
-  int64_t decay_width = given(4) ? c.operands[4].dims()[2] : 0, beta_width = given(5) ? c.operands[5].dims()[2] : 0;
+  int64_t decay_width = given(c, 4) ? c.operands[4].dims()[2] : 0, beta_width = given(c, 5) ? c.operands[5].dims()[2] : 0;
   TESSERA_ASSIGN(Tensor out, Tensor::create(c.operands[0].dtype(), {batch, steps, qh * dv}));
   for (int64_t n = 0; n < batch; ++n)
     for (int64_t h = 0; h < kh; ++h) {
@@ -104,7 +103,7 @@ Status reference_linear_attention(ReferenceContext& c) {
         }
       }
     }
-  TESSERA_ASSIGN(Tensor last, from_f64(given(3) ? c.operands[3].dtype() : out.dtype(), {batch, kh, dk, dv}, state));
+  TESSERA_ASSIGN(Tensor last, from_f64(given(c, 3) ? c.operands[3].dtype() : out.dtype(), {batch, kh, dk, dv}, state));
   c.results = {out, last};
   return {};
 }

@@ -180,7 +180,7 @@ Status reference_gemm(ReferenceContext& c) {
   bool ta = at.i("transA") != 0, tb = at.i("transB") != 0;
   int64_t m = a.dims()[ta ? 1 : 0], k = a.dims()[ta ? 0 : 1], n = b.dims()[tb ? 0 : 1];
   TESSERA_ASSIGN(Tensor out, Tensor::create(a.dtype(), {m, n}));
-  const Tensor* bias = c.operands.size() > 2 && c.operands[2].defined() ? &c.operands[2] : nullptr;
+  const Tensor* bias = given(c, 2) ? &c.operands[2] : nullptr;
   Dims sc = bias ? broadcast_strides(bias->dims(), {m, n}) : Dims{0, 0};
   by_kind(a.dtype(), [&](auto zero) {
     using V = decltype(zero);

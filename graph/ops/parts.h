@@ -24,6 +24,11 @@ namespace ops {
 // Version of the operator set a node was written in; nodes that Tessera makes itself are of the newest.
 [[nodiscard]] inline int opset_of(const Node& node) { return node.opset == 0 ? 1 << 20 : node.opset; }
 
+// Whether an optional operand was given to a reference.
+[[nodiscard]] inline bool given(const ReferenceContext& c, size_t operand) {
+  return operand < c.operands.size() && operand < c.node.operands.size() && c.node.operands[operand].valid();
+}
+
 // The dtype an ONNX dtype number in an Int attribute names; `fallback` where it is absent or 0. Error BadAttribute.
 [[nodiscard]] Result<DType> dtype_attribute(const Node& node, std::string_view name, DType fallback);
 

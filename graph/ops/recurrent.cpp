@@ -171,8 +171,7 @@ struct Layer {
 
 Status reference_recurrent(ReferenceContext& c, Cell cell) {
   const Attributes& at = c.node.attributes;
-  auto given = [&](size_t i) { return i < c.operands.size() && i < c.node.operands.size() && c.node.operands[i].valid(); };
-  auto values = [&](size_t i) { return given(i) ? to_f64(c.operands[i]) : std::vector<double>(); };
+  auto values = [&](size_t i) { return given(c, i) ? to_f64(c.operands[i]) : std::vector<double>(); };
   const Tensor& x = c.operands[0];
   bool batch_first = at.i("layout") == 1;
   int64_t steps = x.dims()[batch_first ? 1 : 0], batch = x.dims()[batch_first ? 0 : 1], input = x.dims()[2];
@@ -197,7 +196,7 @@ Status reference_recurrent(ReferenceContext& c, Cell cell) {
                 functions.data() + d * activations_of(cell)};
     bool reverse = direction == "reverse" || d == 1;
     for (int64_t n = 0; n < batch; ++n) {
-      int64_t length = given(4) ? c.operands[4].get_i64(n) : steps;
+      int64_t length = given(c, 4) ? c.operands[4].get_i64(n) : steps;
       if (length < 0 || length > steps) return c.error(ErrorCode::BadInput, "a sequence of length " + std::to_string(length) + " in " + std::to_string(steps) + " steps");
       int64_t at_state = (batch_first ? n * directions + d : d * batch + n) * hidden;
       std::vector<double> h(static_cast<size_t>(hidden)), state(static_cast<size_t>(hidden));

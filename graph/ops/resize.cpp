@@ -177,10 +177,7 @@ std::vector<Tap> taps(const Spec& s, const Axis& a, double x) {
 
 // ---- reference
 Result<std::vector<Axis>> axes_of(const ReferenceContext& c, const Spec& s) {
-  auto given = [&](int i) {
-    auto k = static_cast<size_t>(i);
-    return i >= 0 && k < c.operands.size() && k < c.node.operands.size() && c.node.operands[k].valid() && c.operands[k].count() > 0;
-  };
+  auto given = [&](int i) { return i >= 0 && ops::given(c, static_cast<size_t>(i)) && c.operands[static_cast<size_t>(i)].count() > 0; };
   const Dims& in = c.operands[0].dims();
   size_t n = s.axes.size();
   std::vector<Axis> out;

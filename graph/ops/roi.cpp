@@ -7,10 +7,6 @@ namespace tessera {
 namespace {
 using namespace ops;
 
-bool given(const ReferenceContext& c, size_t i) {
-  return i < c.operands.size() && i < c.node.operands.size() && c.node.operands[i].valid();
-}
-
 // ---- RoiAlign
 // The four pixels around (y, x) and their weights; all 0 beyond a pixel outside of the image.
 struct Corners {

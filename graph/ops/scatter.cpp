@@ -191,12 +191,12 @@ Status reference_tensor_scatter(ReferenceContext& c) {
   int64_t axis = c.node.attributes.i("axis", -2);
   if (axis < 0) axis += static_cast<int64_t>(cache.dims().size());
   auto a = static_cast<size_t>(axis);
-  bool circular = c.node.attributes.s("mode", "linear") == "circular", given = c.operands.size() > 2 && c.node.operands.size() > 2 && c.node.operands[2].valid();
+  bool circular = c.node.attributes.s("mode", "linear") == "circular", placed = given(c, 2);
   TESSERA_ASSIGN(Tensor out, copy_of(cache));
   Dims strides = strides_of(cache.dims());
   for (Walk w(step.dims()); !w.done(); w.next()) {
     Dims at = w.at();
-    at[a] += given ? c.operands[2].get_i64(at[0]) : 0;
+    at[a] += placed ? c.operands[2].get_i64(at[0]) : 0;
     if (circular && cache.dims()[a] > 0) at[a] = ((at[a] % cache.dims()[a]) + cache.dims()[a]) % cache.dims()[a];
     if (at[a] < 0 || at[a] >= cache.dims()[a]) return c.error(ErrorCode::BadInput, "TensorScatter writes at " + std::to_string(at[a]) + ", outside of its cache");
     update(out, offset(at, strides), step, w.i(), "none");

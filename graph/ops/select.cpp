@@ -8,10 +8,6 @@ namespace tessera {
 namespace {
 using namespace ops;
 
-bool given(const ReferenceContext& c, size_t i) {
-  return i < c.operands.size() && i < c.node.operands.size() && c.node.operands[i].valid();
-}
-
 SymExpr fresh(InferContext& c, std::string_view name, const SymExpr& most) {
   int64_t high = c.env().range(most).hi;
   return c.env().create_symbol(name, {0, std::clamp<int64_t>(high, 0, kSymMax)});

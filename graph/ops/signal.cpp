@@ -8,10 +8,6 @@ namespace tessera {
 namespace {
 using namespace ops;
 
-bool given(const ReferenceContext& c, size_t i) {
-  return i < c.operands.size() && i < c.node.operands.size() && c.node.operands[i].valid();
-}
-
 Result<int64_t> one_number(const ReferenceContext& c, size_t operand, int64_t least, const char* what) {
   if (c.operands[operand].count() != 1) return c.error(ErrorCode::BadInput, std::string(what) + " must be one number");
   int64_t v = c.operands[operand].get_i64(0);

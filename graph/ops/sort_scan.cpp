@@ -39,7 +39,7 @@ Status infer_scan(InferContext& c) {
 
 Status reference_scan(ReferenceContext& c) {
   const Tensor& x = c.operands[0];
-  bool dynamic = c.operands.size() > 1 && c.node.operands.size() > 1 && c.node.operands[1].valid();
+  bool dynamic = given(c, 1);
   if (dynamic && c.operands[1].count() != 1) return c.error(ErrorCode::BadInput, "the axis of a scan must be one number");
   TESSERA_ASSIGN(int64_t axis, concrete_axis(c, dynamic ? c.operands[1].get_i64(0) : c.node.attributes.i("axis"), x.dims().size()));
   bool product = c.node.attributes.s("kind") == "prod", exclusive = c.node.attributes.i("exclusive") != 0,
@@ -155,9 +155,9 @@ Status reference_topk(ReferenceContext& c) {
   const Tensor& x = c.operands[0];
   TESSERA_ASSIGN(int64_t axis, concrete_axis(c, c.node.attributes.i("axis", -1), x.dims().size()));
   auto a = static_cast<size_t>(axis);
-  bool given = c.operands.size() > 1 && c.node.operands.size() > 1 && c.node.operands[1].valid();
-  if (given && c.operands[1].count() != 1) return c.error(ErrorCode::BadInput, "K of TopK must be one number");
-  int64_t k = given ? c.operands[1].get_i64(0) : c.node.attributes.i("k"), size = x.dims()[a];
+  bool by_operand = given(c, 1);
+  if (by_operand && c.operands[1].count() != 1) return c.error(ErrorCode::BadInput, "K of TopK must be one number");
+  int64_t k = by_operand ? c.operands[1].get_i64(0) : c.node.attributes.i("k"), size = x.dims()[a];
   if (k < 0 || k > size) return c.error(ErrorCode::BadInput, "TopK of " + std::to_string(k) + " elements of a dimension of " + std::to_string(size));
   Dims dims = x.dims();
   dims[a] = k;

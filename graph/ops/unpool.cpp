@@ -6,10 +6,6 @@ namespace tessera {
 namespace {
 using namespace ops;
 
-bool given(const ReferenceContext& c, size_t i) {
-  return i < c.operands.size() && i < c.node.operands.size() && c.node.operands[i].valid();
-}
-
 // ---- MaxUnpool
 Result<Window> unpool_window(const Node& node, size_t rank, Ints& kernel) {
   kernel = node.attributes.ints("kernel_shape");
