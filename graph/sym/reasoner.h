@@ -23,6 +23,7 @@ private:
   SymExpr local_product(const SymExpr& e);
   SymExpr local_division(const SymExpr& e);
   SymExpr local_extremum(const SymExpr& e);
+  SymExpr any_of(const SymExpr& e);
   SymExpr local_comparison(const SymExpr& e);
   SymRange interval(const SymExpr& e);
   int64_t bound(const SymExpr& e, bool upper, int budget);

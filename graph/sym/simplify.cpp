@@ -198,10 +198,39 @@ SymExpr ShapeEnv::Reasoner::local_extremum(const SymExpr& e) {
       if (k < i) --i;
     }
   }
-  if (xs.size() == before) return e;
+  if (xs.size() == before) return e.op() == SymOp::Min ? any_of(e) : e;
   SymExpr r = xs[0];
   for (size_t i = 1; i < xs.size(); ++i) r = e.op() == SymOp::Min ? sym_min(r, xs[i]) : sym_max(r, xs[i]);
   return r;
+}
+
+// min(x + y, 1) with neither below 0 says whether one of them is above 0. Where y <= x, x alone says it; nor do factors
+// count: what exporters make of "the first element, if there is one".
+SymExpr ShapeEnv::Reasoner::any_of(const SymExpr& e) {
+  const bool first = e.args()[0].is_const(1);
+  if (!first && !e.args()[1].is_const(1)) return e;
+  std::vector<Term> ts = sym::terms(e.args()[first ? 1 : 0]);
+  if (ts.size() > 8) return e;
+  for (const Term& t : ts)
+    if (range(sym::term(t.coeff, t.mono)).lo < 0) return e;
+  bool changed = false;
+  for (Term& t : ts) {
+    if (t.coeff <= 1 || t.mono.is_const()) continue;
+    t.coeff = 1;
+    changed = true;
+  }
+  for (size_t k = 0; k < ts.size() && ts.size() > 1;) {
+    bool implied = false;
+    for (size_t j = 0; j < ts.size() && !implied; ++j)
+      implied =
+          j != k && range(simplify(sym::term(ts[k].coeff, ts[k].mono) - sym::term(ts[j].coeff, ts[j].mono))).hi <= 0;
+    changed |= implied;
+    if (implied)
+      ts.erase(ts.begin() + static_cast<std::ptrdiff_t>(k));
+    else
+      ++k;
+  }
+  return changed ? sym_min(*sym::sum(std::move(ts)), 1) : e;
 }
 
 SymExpr ShapeEnv::Reasoner::local_comparison(const SymExpr& e) {

@@ -85,6 +85,17 @@ TEST_F(ShapeEnvTest, MinimaAndSelectionsAreDecided) {
   EXPECT_EQ(env.simplify(sym_and(sym_lt(k, 768), sym_lt(j, 5))), sym_lt(j, 5));
 }
 
+TEST_F(ShapeEnvTest, WhetherAnythingIsThere) {
+  SymExpr n = env.create_symbol("n"), m = env.create_symbol("m");
+  SymExpr one = env.simplify(sym_min(n, 1)); // n may be 0
+  EXPECT_EQ(one, sym_min(n, 1));
+  EXPECT_EQ(env.simplify(sym_min(n + one, 1)), one);
+  EXPECT_EQ(env.simplify(n + one - sym_min(n + one, 1)), n);
+  EXPECT_EQ(env.simplify(sym_min(3 * n, 1)), one);
+  EXPECT_EQ(env.simplify(sym_min(n + m, 1)), sym_min(m + n, 1));
+  EXPECT_EQ(env.simplify(sym_min(n - m, 1)), sym_min(n - m, 1));
+}
+
 TEST_F(ShapeEnvTest, Divisors) {
   SymExpr n = env.create_symbol("n", {8, 4096}, 8);
   EXPECT_EQ(env.simplify(mod(n, 8)), SymExpr(0));
