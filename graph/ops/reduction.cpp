@@ -292,6 +292,8 @@ OpDef onnx_reduction(const OnnxReduction& row) {
       double r = f(v);
       if (is_float(y.dtype()))
         y.set_f64(i, r);
+      else if (y.dtype() == DType::Bool)
+        y.set_i64(i, r > 0);
       else
         y.set_i64(i, static_cast<int64_t>(std::isnan(r) ? 0 : std::clamp(r, -0x1p63, 0x1.fffffffffffffp62)));
     });
