@@ -2,7 +2,6 @@
 #include "codegen/driver/build.h"
 #include "codegen/driver/legalize.h"
 #include "graph/support/log.h"
-#include "runtime/library/support.h"
 #include <chrono>
 #include <thread>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 #include "codegen/driver/legalize.h"
 #include "codegen/driver/kernels.h"
 #include "graph/ops/op.h"
-#include "runtime/library/support.h"
+#include <map>
 
 namespace tessera {
 namespace {
@@ -13,10 +13,20 @@ bool is_product(const OpDef& op) {
   return s && (s->kind == Structured::Matmul || s->kind == Structured::Conv || s->kind == Structured::Pool);
 }
 
+Result<Tensor> widen(const Tensor& half) {
+  TESSERA_ASSIGN(auto out, Tensor::create(DType::F32, half.dims()));
+  auto from = half.as<uint16_t>();
+  auto to = out.mutable_as<float>();
+  bool f16 = half.dtype() == DType::F16;
+  for (size_t i = 0; i < from.size(); ++i) to[i] = f16 ? f16_to_f32(from[i]) : bf16_to_f32(from[i]);
+  return out;
+}
+
 } // namespace
 
 Status legalize_for_host(Graph& graph) {
   bool changed = false;
+  std::map<ValueId, ValueId> widened;
   for (auto id : graph.order()) {
     const Node node = graph.node(id);
     if (!is_product(*node.op) || node.operands.empty()) continue;
@@ -24,8 +34,15 @@ Status legalize_for_host(Graph& graph) {
     if (!is_half(dtype)) continue;
     auto operands = node.operands;
     for (size_t i = 0; i < operands.size(); ++i) {
-      bool packed_weight = i == 1 && graph.constant(operands[i]) != nullptr;
-      if (!packed_weight && is_half(graph.type(operands[i]).dtype)) {
+      if (!is_half(graph.type(operands[i]).dtype)) continue;
+      if (const Tensor* weight = graph.constant(operands[i])) {
+        auto& wide = widened[operands[i]];
+        if (!wide.valid()) {
+          TESSERA_ASSIGN(auto tensor, widen(*weight));
+          wide = graph.add_constant(std::move(tensor), graph.value(operands[i]).name + ".f32");
+        }
+        operands[i] = wide;
+      } else {
         TESSERA_ASSIGN(operands[i], graph.apply("cast", {operands[i]}, {{"to", DType::F32}}, node.location));
       }
     }
@@ -55,13 +72,16 @@ bool host_supports(const Graph& graph, NodeId id, std::string* why_not) {
       if (v.valid() && !host_code_takes(graph.type(v).dtype))
         return no("no generated code for element type " + std::string(name(graph.type(v).dtype)));
   if (!structured) return true;
-  auto type = [&](size_t i) -> const TensorType& { return graph.type(node.operands[i]); };
   switch (structured->kind) {
   case Structured::Matmul:
-    return library::matmul_takes(type(0).dtype, graph.constant(node.operands[1]) != nullptr, type(1).dtype, why_not);
   case Structured::Conv:
-    return library::conv_takes(type(0).dtype, graph.constant(node.operands[1]) != nullptr, type(1).dtype, type(0).rank() - 2, why_not);
-  case Structured::Pool: return library::pool_takes(type(0).dtype, type(0).rank() - 2, why_not);
+  case Structured::Pool:
+    for (auto v : node.operands)
+      if (graph.type(v).dtype != DType::F32) return no("the host libraries compute in f32, not in " + std::string(name(graph.type(v).dtype)));
+    if (structured->kind == Structured::Matmul) return true;
+    if (int spatial = graph.type(node.operands[0]).rank() - 2; spatial < 1 || spatial > 3) return no("the host libraries take 1 to 3 spatial dimensions, not " + std::to_string(spatial));
+    if (node.results.size() > 1 && node.results[1].valid()) return no("the host library yields no indices");
+    return true;
   default: return no("no host kernel for operator " + std::string(node.op->name));
   }
 }

@@ -5,7 +5,7 @@
 namespace tessera {
 
 // Products and convolutions in f16 and bf16 become f32 ones: operands are cast where they are produced (the cast vanishes into
-// the producing kernel), constant weights stay as they are and are widened when they are packed, results are cast back. f64 and
+// the producing kernel), constant weights are widened once, results are cast back. f64 and
 // integer ones are left to generated code or the reference.
 [[nodiscard]] Status legalize_for_host(Graph& graph);
 
