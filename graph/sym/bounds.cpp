@@ -10,6 +10,7 @@ namespace tessera {
 namespace {
 using sym::kHuge;
 using sym::saturate;
+using sym::Term;
 
 SymRange hull(std::initializer_list<__int128> values) {
   return {saturate(std::min(values)), saturate(std::max(values))};
@@ -207,6 +208,28 @@ std::optional<int64_t> ShapeEnv::Reasoner::bound_without(const SymExpr& e, const
   }
   default: return ends(range(atom));
   }
+}
+
+bool ShapeEnv::Reasoner::positive_where(const SymExpr& e, const SymExpr& divisor) {
+  if (positive(divisor)) return true;
+  const std::vector<Term> ts = sym::terms(divisor);
+  if (ts.size() != 1 || ts[0].coeff <= 0) return false;
+  std::vector<SymExpr> extents; // of the axes in e, those that are one product
+  for (const SymExpr& s : e.symbols())
+    if (const Facts* f = facts(s); f && f->extent) {
+      const SymExpr extent = simplify(*f->extent);
+      if (const std::vector<Term> xs = sym::terms(extent); xs.size() == 1 && !xs[0].mono.is_const())
+        extents.push_back(xs[0].mono);
+    }
+  for (const SymExpr& factor : sym::factors(ts[0].mono)) {
+    bool in_extent = std::any_of(extents.begin(), extents.end(), [&](const SymExpr& x) {
+      const auto fs = sym::factors(x);
+      return std::find(fs.begin(), fs.end(), factor) != fs.end();
+    });
+    // A factor of a positive product of sizes is positive when it cannot be negative.
+    if (!positive(factor) && !(in_extent && range(factor).lo >= 0)) return false;
+  }
+  return true;
 }
 
 bool ShapeEnv::Reasoner::within(const SymExpr& e, const SymExpr& extent) {

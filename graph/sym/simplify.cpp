@@ -99,7 +99,7 @@ SymExpr ShapeEnv::Reasoner::local_product(const SymExpr& e) {
 SymExpr ShapeEnv::Reasoner::local_division(const SymExpr& e) {
   const SymExpr &a = e.args()[0], &b = e.args()[1];
   const bool quotient = e.op() == SymOp::FloorDiv;
-  if (!positive(b) || a.node()->opaque || b.node()->opaque) return e;
+  if (!positive_where(a, b) || a.node()->opaque || b.node()->opaque) return e;
   if (within(a, b)) return quotient ? SymExpr(0) : a;
   if (quotient) {
     if (SymRange r = range(e); r.lo == r.hi) return r.lo;
@@ -152,7 +152,7 @@ SymExpr ShapeEnv::Reasoner::local_division(const SymExpr& e) {
     return x < y;
   });
   for (const SymExpr& g : candidates) {
-    if (!positive(g)) continue;
+    if (!positive_where(a, g)) continue;
     const Term tg = sym::terms(g)[0];
     std::vector<Term> x, r;
     for (const Term& t : ta) {
