@@ -1,5 +1,5 @@
-// The analytic choice: which axis the tile runs along, how wide, how much a program takes. Instant; a tuner may replace the
-// numbers in Schedule::config.
+// The analytic choice: which axis the tile runs along, how wide, how much a program takes. Instant; a tuner may replace
+// the numbers in Schedule::config.
 #include "codegen/schedule/choose.h"
 #include <algorithm>
 #include <bit>
@@ -66,7 +66,8 @@ private:
     for (ScalarId id = nest_.dag.size() - 1; id >= 0; --id) {
       if (!value[static_cast<size_t>(id)]) continue;
       const ScalarNode& n = nest_.dag[id];
-      if (n.op != ScalarOp::Index && n.op != ScalarOp::Const) bytes = std::max(bytes, info(compute_dtype(n.dtype)).bits / 8);
+      if (n.op != ScalarOp::Index && n.op != ScalarOp::Const)
+        bytes = std::max(bytes, info(compute_dtype(n.dtype)).bits / 8);
       if (n.op == ScalarOp::Load || n.op == ScalarOp::CheckBounds) continue;
       for (ScalarId a : n.args) value[static_cast<size_t>(a)] = 1;
     }
@@ -83,7 +84,8 @@ private:
       if (d_.access_deps(a) & bit) {
         auto linear = a.offset.linear_in(axis.var);
         bool contiguous = linear && linear->first.is_const(1);
-        for (const auto& [node, stride] : a.terms) contiguous = contiguous && !(d_.deps[static_cast<size_t>(node)] & bit);
+        for (const auto& [node, stride] : a.terms)
+          contiguous = contiguous && !(d_.deps[static_cast<size_t>(node)] & bit);
         bool uniform = linear && linear->first.is_const(0) && !contiguous && a.terms.empty();
         one = contiguous ? 1 : uniform ? 0.5 : kGatherShare * vector;
         *strided += !contiguous && !uniform;
@@ -115,7 +117,8 @@ private:
     return cost >= 16;
   }
 
-  // As many vectors a step as leave the values alive at a time, and the temporaries of the dearest function, in 32 registers.
+  // As many vectors a step as leave the values alive at a time, and the temporaries of the dearest function, in 32
+  // registers.
   int pick_unroll() const {
     std::vector<ScalarId> last_use(d_.live.size(), -1);
     int dearest = 0;
@@ -130,7 +133,8 @@ private:
     for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
       live -= ends[static_cast<size_t>(id)];
       ScalarOp op = nest_.dag[id].op;
-      bool vector = d_.live[static_cast<size_t>(id)] && op != ScalarOp::Const && op != ScalarOp::Index && d_.deps[static_cast<size_t>(id)] != 0;
+      bool vector = d_.live[static_cast<size_t>(id)] && op != ScalarOp::Const && op != ScalarOp::Index &&
+                    d_.deps[static_cast<size_t>(id)] != 0;
       if (!vector || last_use[static_cast<size_t>(id)] < 0) continue;
       most = std::max(most, ++live);
       ++ends[static_cast<size_t>(std::min<ScalarId>(last_use[static_cast<size_t>(id)], nest_.dag.size()))];
@@ -148,7 +152,9 @@ private:
     s.why = "tiles of " + std::to_string(lanes) + " along an axis of " + d_.env.simplify(a.extent).str();
     if (s.kind == ScheduleKind::RowLoop) s.why = "row of " + d_.env.simplify(d_.row_count()).str() + "; " + s.why;
     if (s.kind == ScheduleKind::ColumnLoop) s.why = "the row is not contiguous, an outer axis is; " + s.why;
-    if (strided) s.why += "; " + std::to_string(strided) + (strided == 1 ? " access is" : " accesses are") + " strided or gathered";
+    if (strided)
+      s.why +=
+          "; " + std::to_string(strided) + (strided == 1 ? " access is" : " accesses are") + " strided or gathered";
   }
 
   const Graph& graph_;

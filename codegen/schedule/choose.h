@@ -5,6 +5,7 @@
 
 namespace tessera {
 
-[[nodiscard]] Schedule choose_for(const Graph& graph, const LoopNest& nest, const Domain& domain, const DeviceTraits& device);
+[[nodiscard]] Schedule choose_for(const Graph& graph, const LoopNest& nest, const Domain& domain,
+                                  const DeviceTraits& device);
 
 } // namespace tessera

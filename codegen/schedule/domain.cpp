@@ -117,8 +117,10 @@ private:
   void linearise(Access& a, std::span<const ScalarId> index) {
     std::vector<SymExpr> strides = contiguous_strides(graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).shape);
     for (size_t i = 0; i < index.size(); ++i) {
-      if (auto s = nest_.dag.as_sym(index[i])) a.offset += *s * strides[i];
-      else a.terms.emplace_back(index[i], strides[i]);
+      if (auto s = nest_.dag.as_sym(index[i]))
+        a.offset += *s * strides[i];
+      else
+        a.terms.emplace_back(index[i], strides[i]);
     }
     a.offset = d_.env.simplify(a.offset);
   }
@@ -137,7 +139,8 @@ private:
 
   // Row axes without a reduction are ordinary axes, unless something is stored once per outer point.
   void roles() {
-    for (const Store& s : nest_.stores) d_.reduces = d_.reduces || (s.per_row && std::any_of(d_.axes.begin(), d_.axes.end(), is_row));
+    for (const Store& s : nest_.stores)
+      d_.reduces = d_.reduces || (s.per_row && std::any_of(d_.axes.begin(), d_.axes.end(), is_row));
     if (!d_.reduces)
       for (Axis& a : d_.axes) a.role = AxisRole::Outer;
   }
@@ -166,7 +169,8 @@ private:
     if ((e.op() == SymOp::FloorDiv || e.op() == SymOp::Mod) && e.args()[0] == a.var) {
       const SymExpr& k = e.args()[1];
       bool free = std::none_of(d_.axes.begin(), d_.axes.end(), [&](const Axis& x) { return k.contains(x.var); });
-      if (free && !k.is_const(1) && d_.env.range(k).lo >= 1 && d_.env.simplify(floordiv(a.extent, k) * k) == d_.env.simplify(a.extent))
+      if (free && !k.is_const(1) && d_.env.range(k).lo >= 1 &&
+          d_.env.simplify(floordiv(a.extent, k) * k) == d_.env.simplify(a.extent))
         return k;
     }
     for (const SymExpr& x : e.args())

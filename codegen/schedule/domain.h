@@ -1,38 +1,40 @@
 // Domain: a nest brought into the shape that schedules work on.
 //
-// The idea. What a schedule needs is not the index of each access but its offset: index expressions are linearised over the
-// row-major buffer into one SymExpr (plus data-dependent terms, for gathers). Then axes are made fewer and longer, because
-// long contiguous axes are what tiles want:
+// The idea. What a schedule needs is not the index of each access but its offset: index expressions are linearised over
+// the row-major buffer into one SymExpr (plus data-dependent terms, for gathers). Then axes are made fewer and longer,
+// because long contiguous axes are what tiles want:
 //   drop      an axis of extent 1 becomes the number 0
 //   split     an axis i that occurs as floordiv(i, k) and mod(i, k), with k dividing its extent, becomes i1*k + i0: the
 //             division by a reshape vanishes
-//   collapse  axes (a, b) become c when every expression sees them as a*extent(b) + b, scaled: stride(a) == stride(b)*extent(b)
-// Example: x[i0, i1, i2] + bias[i2] over [b, s, 768]: offsets (i0*s + i1)*768 + i2 and i2; i0 and i1 collapse, i2 stays.
+//   collapse  axes (a, b) become c when every expression sees them as a*extent(b) + b, scaled: stride(a) ==
+//   stride(b)*extent(b)
+// Example: x[i0, i1, i2] + bias[i2] over [b, s, 768]: offsets (i0*s + i1)*768 + i2 and i2; i0 and i1 collapse, i2
+// stays.
 #pragma once
 #include "fusion/loop_nest.h"
 
 namespace tessera {
 
 struct Access {
-  int buffer = -1;                                  // kernel parameter
-  SymExpr offset;                                   // elements, the part that is known as an expression
-  std::vector<std::pair<ScalarId, SymExpr>> terms;  // + value of a node * stride: data-dependent indices
-  ScalarId predicate = -1;                          // masked loads
+  int buffer = -1;                                 // kernel parameter
+  SymExpr offset;                                  // elements, the part that is known as an expression
+  std::vector<std::pair<ScalarId, SymExpr>> terms; // + value of a node * stride: data-dependent indices
+  ScalarId predicate = -1;                         // masked loads
 };
 
 struct Domain {
-  std::vector<Axis> axes;                 // outer ones first
-  ShapeEnv env;                           // facts about these axes and the sizes of the nest only: cheap to ask
-  std::vector<ValueId> buffers;           // parameters: loads in operand order, then stored values; each once
+  std::vector<Axis> axes;       // outer ones first
+  ShapeEnv env;                 // facts about these axes and the sizes of the nest only: cheap to ask
+  std::vector<ValueId> buffers; // parameters: loads in operand order, then stored values; each once
   std::vector<bool> written;
-  std::vector<char> live;                 // by ScalarId: the value is needed as such, not only inside an offset
-  std::vector<SymExpr> sym;               // by ScalarId: of live Index nodes, over the new axes
-  std::vector<Access> loads;              // by ScalarId: of live Load nodes
-  std::vector<Access> stores;             // by position in nest.stores
-  std::vector<uint64_t> deps;             // by ScalarId: axes a live value depends on, as bits; a Reduce ends row axes
-  std::vector<int> stage;                 // by ScalarId: how many rounds of reductions must be over before it is known
+  std::vector<char> live;     // by ScalarId: the value is needed as such, not only inside an offset
+  std::vector<SymExpr> sym;   // by ScalarId: of live Index nodes, over the new axes
+  std::vector<Access> loads;  // by ScalarId: of live Load nodes
+  std::vector<Access> stores; // by position in nest.stores
+  std::vector<uint64_t> deps; // by ScalarId: axes a live value depends on, as bits; a Reduce ends row axes
+  std::vector<int> stage;     // by ScalarId: how many rounds of reductions must be over before it is known
   uint64_t row_mask = 0;
-  bool reduces = false;                   // has a reduction, or stores once per outer point beside row axes
+  bool reduces = false; // has a reduction, or stores once per outer point beside row axes
 
   [[nodiscard]] uint64_t axes_in(const SymExpr& e) const;
   [[nodiscard]] uint64_t access_deps(const Access& a) const;

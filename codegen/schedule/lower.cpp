@@ -17,7 +17,8 @@ int64_t setting(const Schedule& s, const char* key, int64_t fallback) {
 
 } // namespace
 
-Lowering::Lowering(const Graph& graph, const LoopNest& nest, const Domain& domain, const Schedule& schedule, const std::string& name)
+Lowering::Lowering(const Graph& graph, const LoopNest& nest, const Domain& domain, const Schedule& schedule,
+                   const std::string& name)
     : graph_(graph), nest_(nest), d_(domain), schedule_(schedule), b_(out_.kernel), sizes_(b_, d_) {
   out_.kernel.name = identifier(name);
   out_.schedule = schedule;
@@ -58,20 +59,23 @@ void Lowering::program_sizes() {
   for (size_t i = 0; i < d_.live.size(); ++i)
     if (d_.live[i] && node(static_cast<ScalarId>(i)).op == ScalarOp::Load) count(d_.loads[i]);
   for (const Access& a : d_.stores) count(a);
-  int64_t target = std::max<int64_t>(wide_, setting(schedule_, "program_bytes", 64 << 10) / std::max<int64_t>(1, bytes));
+  int64_t target =
+      std::max<int64_t>(wide_, setting(schedule_, "program_bytes", 64 << 10) / std::max<int64_t>(1, bytes));
 
   SymExpr row = d_.reduces ? d_.row_count() : SymExpr(1), width = 1, taken = 1;
   columns_ = 1;
   if (schedule_.kind != ScheduleKind::RowLoop && tile_axis_ >= 0) {
     width = axis(static_cast<size_t>(tile_axis_)).extent;
-    columns_ = d_.reduces ? sym_max(1, floordiv(target, sym_max(1, row * wide_))) * wide_ : SymExpr((target + wide_ - 1) / wide_ * wide_);
+    columns_ = d_.reduces ? sym_max(1, floordiv(target, sym_max(1, row * wide_))) * wide_
+                          : SymExpr((target + wide_ - 1) / wide_ * wide_);
     taken = sym_min(columns_, width);
   }
   auto simple = [&](const SymExpr& e) { return d_.env.simplify(e); };
   column_blocks_ = simple(ceildiv(width, columns_));
   SymExpr middle = middle_ >= 0 ? axis(static_cast<size_t>(middle_)).extent : SymExpr(1), prefix = 1;
   for (size_t i : prefix_) prefix *= axis(i).extent;
-  middle_rows_ = middle_ < 0 ? SymExpr(1) : simple(sym_max(1, sym_min(middle, floordiv(target, sym_max(1, taken * row)))));
+  middle_rows_ =
+      middle_ < 0 ? SymExpr(1) : simple(sym_max(1, sym_min(middle, floordiv(target, sym_max(1, taken * row)))));
   middle_blocks_ = simple(ceildiv(middle, middle_rows_));
   points_ = prefix_.empty() ? SymExpr(1) : simple(sym_max(1, floordiv(target, sym_max(1, width * row * middle))));
   point_blocks_ = simple(ceildiv(prefix, points_));
@@ -187,8 +191,10 @@ void Lowering::inner(V column_block) {
   }
   for (const Phase& p : phases(range))
     walk(p, a.var, range.to, {}, [&](Values) -> Values {
-      if (d_.reduces) rounds();
-      else flat_body();
+      if (d_.reduces)
+        rounds();
+      else
+        flat_body();
       return {};
     });
 }
@@ -208,8 +214,10 @@ void Lowering::rounds() {
     known_ = static_cast<int>(s);
     hoist(outer);
     round_ = known_;
-    if (schedule_.kind == ScheduleKind::RowLoop) row_round(s);
-    else column_round(s);
+    if (schedule_.kind == ScheduleKind::RowLoop)
+      row_round(s);
+    else
+      column_round(s);
     round_ = -1;
     known_ = static_cast<int>(s) + 1;
   }
@@ -257,7 +265,8 @@ void Lowering::row_round(size_t s) {
   });
   std::vector<Values> groups;
   for (size_t g = 0; g < widths.size(); ++g)
-    groups.emplace_back(carried.begin() + static_cast<int64_t>(g * each), carried.begin() + static_cast<int64_t>((g + 1) * each));
+    groups.emplace_back(carried.begin() + static_cast<int64_t>(g * each),
+                        carried.begin() + static_cast<int64_t>((g + 1) * each));
   finish(stage, groups);
 }
 
@@ -295,7 +304,8 @@ std::vector<Lowering::Phase> Lowering::phases(const Range& range) {
     for (int lanes : {wide_, vector_}) {
       int64_t end = at + (*n - at) / lanes * lanes;
       if (end == at) continue;
-      list.push_back({lanes, sizes_.constant(at), sizes_.constant(end), end - at == lanes ? std::optional(at) : std::nullopt, false});
+      list.push_back({lanes, sizes_.constant(at), sizes_.constant(end),
+                      end - at == lanes ? std::optional(at) : std::nullopt, false});
       at = end;
     }
     if (at < *n) list.push_back({vector_, sizes_.constant(at), sizes_.constant(*n), at, true});
@@ -305,7 +315,8 @@ std::vector<Lowering::Phase> Lowering::phases(const Range& range) {
   int64_t divisor = d_.env.divisor(extent);
   V from = range.from, length = op(ScalarOp::Sub, range.to, range.from);
   auto whole_steps = [&](int lanes) { // both widths are powers of two
-    return divisor % lanes == 0 ? range.to : op(ScalarOp::Add, range.from, op(ScalarOp::And, length, sizes_.constant(-lanes)));
+    return divisor % lanes == 0 ? range.to
+                                : op(ScalarOp::Add, range.from, op(ScalarOp::And, length, sizes_.constant(-lanes)));
   };
   for (int lanes : {wide_, vector_}) {
     V to = whole_steps(lanes);
@@ -332,45 +343,53 @@ Lowering::Values Lowering::walk(const Phase& phase, const SymExpr& axis, V end, 
   return loop(phase.from, phase.to, phase.lanes, std::move(carried), step);
 }
 
-Lowering::Values Lowering::loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body) {
+Lowering::Values Lowering::loop(V from, V to, int64_t step, Values carried,
+                                const std::function<Values(V, Values)>& body) {
   return b_.for_loop(from, to, sizes_.constant(step), std::move(carried), [&](V i, std::span<const V> c) {
     return scoped([&] { return body(i, Values(c.begin(), c.end())); });
   });
 }
 
-// Which inputs an output may take the memory of: read only at the offset that the output writes, and by no round after it.
+// Which inputs an output may take the memory of: read only at the offset that the output writes, and by no round after
+// it.
 void Lowering::overwritable() {
   out_.may_overwrite.resize(d_.buffers.size());
   for (size_t s = 0; s < d_.stores.size(); ++s) {
     const Access& w = d_.stores[s];
     bool row = (d_.axes_in(w.offset) & d_.row_mask) != 0;
-    bool last = !row || d_.stage[static_cast<size_t>(nest_.stores[s].scalar)] + 1 == static_cast<int>(stages_.stages.size()) || !d_.reduces;
+    bool last = !row ||
+                d_.stage[static_cast<size_t>(nest_.stores[s].scalar)] + 1 == static_cast<int>(stages_.stages.size()) ||
+                !d_.reduces;
     if (!last) continue;
     for (size_t b = 0; b < d_.buffers.size(); ++b) {
       if (d_.written[b]) continue;
-      bool good = info(graph_.type(d_.buffers[b]).dtype).bits == info(graph_.type(d_.buffers[static_cast<size_t>(w.buffer)]).dtype).bits;
+      bool good = info(graph_.type(d_.buffers[b]).dtype).bits ==
+                  info(graph_.type(d_.buffers[static_cast<size_t>(w.buffer)]).dtype).bits;
       for (size_t i = 0; i < d_.live.size() && good; ++i)
-        if (d_.live[i] && node(static_cast<ScalarId>(i)).op == ScalarOp::Load && d_.loads[i].buffer == static_cast<int>(b))
+        if (d_.live[i] && node(static_cast<ScalarId>(i)).op == ScalarOp::Load &&
+            d_.loads[i].buffer == static_cast<int>(b))
           good = d_.loads[i].terms.empty() && d_.loads[i].offset == w.offset;
       if (good) out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(static_cast<int>(b));
     }
   }
 }
 
-Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest, const Schedule& schedule, const DeviceTraits& device,
-                                       const std::string& name) {
+Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest, const Schedule& schedule,
+                                       const DeviceTraits& device, const std::string& name) {
   CheckContext context("schedule of " + name);
   TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
   Schedule chosen = schedule.config.contains("axis") ? schedule : choose_for(graph, nest, domain, device);
-  int64_t axis = setting(chosen, "axis", -1), vector = setting(chosen, "vector", 1), unroll = setting(chosen, "unroll", 1);
+  int64_t axis = setting(chosen, "axis", -1), vector = setting(chosen, "vector", 1),
+          unroll = setting(chosen, "unroll", 1);
   auto power = [](int64_t n) { return n >= 1 && n <= 4096 && (n & (n - 1)) == 0; };
   bool in_range = axis >= 0 && axis < static_cast<int64_t>(domain.axes.size());
   bool row = in_range && domain.axes[static_cast<size_t>(axis)].role == AxisRole::Row;
   ScheduleKind want = !domain.reduces ? ScheduleKind::Flat : row ? ScheduleKind::RowLoop : ScheduleKind::ColumnLoop;
   if ((!in_range && !(axis == -1 && domain.axes.empty())) || !power(vector) || !power(unroll) || chosen.kind != want)
-    return Diagnostic(ErrorCode::CodegenError, "schedule '" + std::string(tessera::name(chosen.kind)) + "' with axis " + std::to_string(axis) +
-                                                   ", vector " + std::to_string(vector) + ", unroll " + std::to_string(unroll) +
-                                                   " does not fit kernel '" + name + "'");
+    return Diagnostic(ErrorCode::CodegenError, "schedule '" + std::string(tessera::name(chosen.kind)) + "' with axis " +
+                                                   std::to_string(axis) + ", vector " + std::to_string(vector) +
+                                                   ", unroll " + std::to_string(unroll) + " does not fit kernel '" +
+                                                   name + "'");
   return Lowering(graph, nest, domain, chosen, name).run();
 }
 

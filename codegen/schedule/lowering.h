@@ -1,15 +1,16 @@
 // Lowering of one nest, private to the folder.
 //
-// The idea. A program is a nest of scopes: the program itself, a loop over outer points, a tile of the tile axis, a round of
-// the loop over the row. Binding an axis opens a scope. A value is emitted in the scope where it is first asked for and is
-// forgotten when that scope ends; before a loop opens, hoist() asks for everything that does not depend on what the loop
-// binds. So each value stands as far out as its axes allow, and no later pass has to prove that a load may move.
+// The idea. A program is a nest of scopes: the program itself, a loop over outer points, a tile of the tile axis, a
+// round of the loop over the row. Binding an axis opens a scope. A value is emitted in the scope where it is first
+// asked for and is forgotten when that scope ends; before a loop opens, hoist() asks for everything that does not
+// depend on what the loop binds. So each value stands as far out as its axes allow, and no later pass has to prove that
+// a load may move.
 //
 //   Flat        outer points x tiles of an outer axis: values, then stores
 //   RowLoop     outer points x rounds (stages.h) x tiles along the last loop over the row; folds end in scalars
 //   ColumnLoop  outer points x tiles of an outer axis x rounds x single row points; folds are tiles
-// A range is walked in up to three phases: steps of the full tile, of one vector, and one masked vector for the rest, so
-// that no access but the last is masked.
+// A range is walked in up to three phases: steps of the full tile, of one vector, and one masked vector for the rest,
+// so that no access but the last is masked.
 #pragma once
 #include "codegen/schedule/choose.h"
 #include "codegen/schedule/sizes.h"
@@ -19,15 +20,25 @@ namespace tessera {
 
 class Lowering {
 public:
-  Lowering(const Graph& graph, const LoopNest& nest, const Domain& domain, const Schedule& schedule, const std::string& name);
+  Lowering(const Graph& graph, const LoopNest& nest, const Domain& domain, const Schedule& schedule,
+           const std::string& name);
   ScheduledKernel run();
 
 private:
   using V = tile::ValueId;
   using Values = std::vector<V>;
-  struct Phase { int lanes; V from, to; std::optional<int64_t> only; bool masked; }; // only: a single step at that base
+  struct Phase {
+    int lanes;
+    V from, to;
+    std::optional<int64_t> only;
+    bool masked;
+  }; // only: a single step at that base
   // A range of an axis; `extent` is known when it is the whole one.
-  struct Range { V from, to; SymExpr extent; bool whole; };
+  struct Range {
+    V from, to;
+    SymExpr extent;
+    bool whole;
+  };
 
   // lower.cpp: programs and loops
   void program();
@@ -42,7 +53,8 @@ private:
   void column_round(size_t s);
   Values row_axes_loop(size_t k, Values carried, const std::function<Values(Values)>& innermost);
   [[nodiscard]] std::vector<Phase> phases(const Range& range);
-  Values walk(const Phase& phase, const SymExpr& axis, V end, Values carried, const std::function<Values(Values)>& body);
+  Values walk(const Phase& phase, const SymExpr& axis, V end, Values carried,
+              const std::function<Values(Values)>& body);
   Values loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body);
   Values round_body(size_t s, Values accumulators);
 
@@ -111,26 +123,26 @@ private:
   SizeEmitter sizes_;
   Stages stages_;
 
-  Values pointers_;                 // by buffer
-  std::vector<V> memo_;             // by ScalarId; then reciprocals by ScalarId of the divisor
-  std::vector<size_t> log_;         // slots in order of remembering
-  std::vector<V> scratch_;          // by ScalarId, pointers of kept values
-  V mask_ = -1;                     // of the current tile
+  Values pointers_;         // by buffer
+  std::vector<V> memo_;     // by ScalarId; then reciprocals by ScalarId of the divisor
+  std::vector<size_t> log_; // slots in order of remembering
+  std::vector<V> scratch_;  // by ScalarId, pointers of kept values
+  V mask_ = -1;             // of the current tile
   bool row_may_be_empty_ = false;
-  int round_ = -1;                  // of the row loops being emitted; -1 outside
-  int known_ = 0;                   // rounds whose reductions are known
-  int tile_axis_ = -1;              // index of axis
-  int vector_ = 1, wide_ = 1;       // lanes of the narrow and of the full tile
+  int round_ = -1;            // of the row loops being emitted; -1 outside
+  int known_ = 0;             // rounds whose reductions are known
+  int tile_axis_ = -1;        // index of axis
+  int vector_ = 1, wide_ = 1; // lanes of the narrow and of the full tile
   bool exact_division_ = false, preparing_ = false;
-  std::vector<size_t> prefix_, row_axes_; // outer axes flattened into a point; row axes, the tile axis last
-  int middle_ = -1;                 // outer axis with a loop of its own
+  std::vector<size_t> prefix_, row_axes_;  // outer axes flattened into a point; row axes, the tile axis last
+  int middle_ = -1;                        // outer axis with a loop of its own
   SymExpr columns_, middle_rows_, points_; // per program
   SymExpr column_blocks_, middle_blocks_, point_blocks_;
-  std::vector<char> outside_;       // by ScalarId: needed also where the row is empty
-  std::vector<char> always_;        // needed where no predicate holds
+  std::vector<char> outside_;                     // by ScalarId: needed also where the row is empty
+  std::vector<char> always_;                      // needed where no predicate holds
   std::vector<std::vector<ScalarId>> predicates_; // any of these makes it needed
-  std::vector<int> sites_;          // of CheckBounds, -1 before
-  std::vector<int> reported_;       // round that reports
+  std::vector<int> sites_;                        // of CheckBounds, -1 before
+  std::vector<int> reported_;                     // round that reports
 };
 
 } // namespace tessera

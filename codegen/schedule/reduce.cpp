@@ -1,4 +1,5 @@
-// Folding in the loops over the row: accumulators, masked rests, positions of argmax and argmin, and the end of a round.
+// Folding in the loops over the row: accumulators, masked rests, positions of argmax and argmin, and the end of a
+// round.
 #include "codegen/schedule/lowering.h"
 #include <array>
 #include <limits>
@@ -44,7 +45,8 @@ Lowering::Values Lowering::identities(const Stage& stage, int lanes) {
     V v = is_float(d) ? b_.const_f(d, reduce_identity_f64(kind, d)) : b_.const_i(d, reduce_identity_i64(kind, d));
     list.push_back(b_.broadcast(v, {lanes}));
     if (is_arg(r))
-      list.push_back(b_.broadcast(sizes_.constant(node(r).select_last ? -1 : std::numeric_limits<int64_t>::max()), {lanes}));
+      list.push_back(
+          b_.broadcast(sizes_.constant(node(r).select_last ? -1 : std::numeric_limits<int64_t>::max()), {lanes}));
   }
   return list;
 }
@@ -56,7 +58,8 @@ Lowering::V Lowering::better(ScalarId r, V v, V i, V best, V best_i) {
   V wins = two(node(r).reduce == ReduceKind::ArgMax ? ScalarOp::Gt : ScalarOp::Lt, v, best);
   wins = two(ScalarOp::Or, wins, two(ScalarOp::And, two(ScalarOp::Eq, v, best), later));
   if (!is_float(b_.kernel().type(v).dtype)) return wins;
-  V first_nan = two(ScalarOp::Or, b_.scalar(ScalarOp::Not, std::array{b_.scalar(ScalarOp::IsNan, std::array{best})}), later);
+  V first_nan =
+      two(ScalarOp::Or, b_.scalar(ScalarOp::Not, std::array{b_.scalar(ScalarOp::IsNan, std::array{best})}), later);
   return two(ScalarOp::Or, wins, two(ScalarOp::And, b_.scalar(ScalarOp::IsNan, std::array{v}), first_nan));
 }
 
@@ -67,7 +70,8 @@ Lowering::Values Lowering::accumulate(ScalarId r, std::span<const V> acc) {
     // Lanes beyond the row must not enter; where the tile runs across rows they fold for nobody.
     if (mask_ >= 0 && schedule_.kind == ScheduleKind::RowLoop) {
       DType d = node(r).dtype;
-      V id = is_float(d) ? b_.const_f(d, reduce_identity_f64(node(r).reduce, d)) : b_.const_i(d, reduce_identity_i64(node(r).reduce, d));
+      V id = is_float(d) ? b_.const_f(d, reduce_identity_f64(node(r).reduce, d))
+                         : b_.const_i(d, reduce_identity_i64(node(r).reduce, d));
       v = b_.scalar(ScalarOp::Select, std::array{mask_, v, id});
     }
     return {b_.scalar(combine(node(r).reduce), std::array{acc[0], v})};
@@ -78,7 +82,8 @@ Lowering::Values Lowering::accumulate(ScalarId r, std::span<const V> acc) {
   V i = splat(sizes_.number(position), lanes);
   V wins = better(r, v, i, acc[0], acc[1]);
   if (mask_ >= 0 && schedule_.kind == ScheduleKind::RowLoop) wins = b_.scalar(ScalarOp::And, std::array{wins, mask_});
-  return {b_.scalar(ScalarOp::Select, std::array{wins, v, acc[0]}), b_.scalar(ScalarOp::Select, std::array{wins, i, acc[1]})};
+  return {b_.scalar(ScalarOp::Select, std::array{wins, v, acc[0]}),
+          b_.scalar(ScalarOp::Select, std::array{wins, i, acc[1]})};
 }
 
 // Results of a round: along the row, each set of accumulators is folded to a scalar and the scalars combined.
@@ -93,7 +98,8 @@ void Lowering::finish(const Stage& stage, const std::vector<Values>& groups) {
         v = v < 0 ? x : b_.scalar(combine(node(r).reduce), std::array{v, x});
         continue;
       }
-      auto [x, xi] = row ? b_.reduce_arg(node(r).reduce, g[at], g[at + 1], 0, node(r).select_last) : std::pair{g[at], g[at + 1]};
+      auto [x, xi] =
+          row ? b_.reduce_arg(node(r).reduce, g[at], g[at + 1], 0, node(r).select_last) : std::pair{g[at], g[at + 1]};
       if (v < 0) {
         v = x;
         i = xi;

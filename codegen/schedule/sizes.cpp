@@ -76,8 +76,10 @@ tile::ValueId SizeEmitter::generic(const SymExpr& e) {
     SymExpr fixed = e.op() == SymOp::Add ? 0 : 1;
     std::vector<SymExpr> moving;
     for (const SymExpr& a : args) {
-      if (has_axis(a)) moving.push_back(a);
-      else fixed = o == ScalarOp::Add ? fixed + a : fixed * a;
+      if (has_axis(a))
+        moving.push_back(a);
+      else
+        fixed = o == ScalarOp::Add ? fixed + a : fixed * a;
     }
     tile::ValueId sum = parameter(fixed);
     for (bool tiles : {false, true})
@@ -87,7 +89,8 @@ tile::ValueId SizeEmitter::generic(const SymExpr& e) {
   }
   case SymOp::FloorDiv: {
     tile::ValueId x = number(args[0]), y = number(args[1]);
-    if (d_.env.range(args[0].substitute({{lane_base_.symbol_id(), tile_axis_}})).lo >= 0 && d_.env.range(args[1]).lo >= 0)
+    if (d_.env.range(args[0].substitute({{lane_base_.symbol_id(), tile_axis_}})).lo >= 0 &&
+        d_.env.range(args[1]).lo >= 0)
       return op(ScalarOp::Div, x, y);
     return op(ScalarOp::Div, op(ScalarOp::Sub, x, op(ScalarOp::Mod, x, y)), y); // Div truncates: make it exact first
   }
@@ -95,24 +98,30 @@ tile::ValueId SizeEmitter::generic(const SymExpr& e) {
   case SymOp::Min:
   case SymOp::Max: {
     tile::ValueId x = number(args[0]);
-    for (size_t i = 1; i < args.size(); ++i) x = op(e.op() == SymOp::Min ? ScalarOp::Min : ScalarOp::Max, x, number(args[i]));
+    for (size_t i = 1; i < args.size(); ++i)
+      x = op(e.op() == SymOp::Min ? ScalarOp::Min : ScalarOp::Max, x, number(args[i]));
     return x;
   }
-  case SymOp::Select: return b_.scalar(ScalarOp::Select, std::array{condition(args[0]), number(args[1]), number(args[2])});
+  case SymOp::Select:
+    return b_.scalar(ScalarOp::Select, std::array{condition(args[0]), number(args[1]), number(args[2])});
   default: return b_.cast(condition(e), DType::I64);
   }
 }
 
 tile::ValueId SizeEmitter::compare(const SymExpr& e) {
   const SymExpr &l = e.args()[0], &r = e.args()[1];
-  ScalarOp o = e.op() == SymOp::Eq ? ScalarOp::Eq : e.op() == SymOp::Ne ? ScalarOp::Ne : e.op() == SymOp::Lt ? ScalarOp::Lt : ScalarOp::Le;
+  ScalarOp o = e.op() == SymOp::Eq   ? ScalarOp::Eq
+               : e.op() == SymOp::Ne ? ScalarOp::Ne
+               : e.op() == SymOp::Lt ? ScalarOp::Lt
+                                     : ScalarOp::Le;
   if (varies(e) && (o == ScalarOp::Lt || o == ScalarOp::Le)) {
     // Brought to "tile axis < scalar" where possible: that is a prefix of the lanes.
     auto d = (r - l).linear_in(tile_axis_);
     if (d && d->first.is_const(-1)) return b_.scalar(o, std::array{number(tile_axis_), number(d->second)});
     if (d && d->first.is_const(1)) { // t > -k  is  not t <= -k
       ScalarOp inverse = o == ScalarOp::Lt ? ScalarOp::Le : ScalarOp::Lt;
-      return b_.scalar(ScalarOp::Not, std::array{b_.scalar(inverse, std::array{number(tile_axis_), number(-d->second)})});
+      return b_.scalar(ScalarOp::Not,
+                       std::array{b_.scalar(inverse, std::array{number(tile_axis_), number(-d->second)})});
     }
   }
   return b_.scalar(o, std::array{number(l), number(r)});

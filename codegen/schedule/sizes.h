@@ -1,5 +1,6 @@
-// SymExprs as tile operations. What has no axis in it is computed on the host and arrives as an i64 parameter; the rest is
-// emitted, in scalars where it does not move with the tile axis, as `add(mul(range, stride), scalar)` where it is affine.
+// SymExprs as tile operations. What has no axis in it is computed on the host and arrives as an i64 parameter; the rest
+// is emitted, in scalars where it does not move with the tile axis, as `add(mul(range, stride), scalar)` where it is
+// affine.
 #pragma once
 #include "codegen/schedule/domain.h"
 #include "codegen/tile/tile.h"

@@ -10,7 +10,9 @@ constexpr int kLoadCost = 2, kGatherCost = 8;
 
 class Planner {
 public:
-  Planner(const LoopNest& nest, const Domain& d) : nest_(nest), d_(d), mark_(d.live.size()) { plan_.kept.assign(d.live.size(), 0); }
+  Planner(const LoopNest& nest, const Domain& d) : nest_(nest), d_(d), mark_(d.live.size()) {
+    plan_.kept.assign(d.live.size(), 0);
+  }
 
   Stages run() {
     int last = 0;
@@ -23,8 +25,10 @@ public:
     for (size_t i = 0; i < nest_.stores.size(); ++i) {
       ScalarId v = nest_.stores[i].scalar;
       bool varies = ((d_.deps[at(v)] | d_.axes_in(d_.stores[i].offset)) & d_.row_mask) != 0;
-      if (varies) stage(d_.stage[at(v)]).stores.push_back(i);
-      else plan_.row_stores.push_back(i);
+      if (varies)
+        stage(d_.stage[at(v)]).stores.push_back(i);
+      else
+        plan_.row_stores.push_back(i);
     }
     for (size_t s = 1; s < plan_.stages.size(); ++s) decide(static_cast<int>(s));
     for (ScalarId id = 0; id < nest_.dag.size(); ++id)

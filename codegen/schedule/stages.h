@@ -1,10 +1,12 @@
-// Stages: in which loop over the row each value of a reducing nest is computed, and which values are kept between loops.
+// Stages: in which loop over the row each value of a reducing nest is computed, and which values are kept between
+// loops.
 //
-// Round s of the row loops can use the reductions of rounds before it. A value of an earlier round that a later one needs is
-// either computed again from memory (a load and some arithmetic) or kept in scratch, program-private memory of one row. Kept
-// are values that are dear: more than one load, a gather, or elementary functions. Softmax: round 0 folds max(x); round 1
-// computes e = exp(x - m), keeps it and folds its sum; round 2 reads e and multiplies. Layer norm: round 0 keeps x + r and
-// folds it; round 1 folds the squared distance, round 2 stores; the distance itself is one subtraction from scratch.
+// Round s of the row loops can use the reductions of rounds before it. A value of an earlier round that a later one
+// needs is either computed again from memory (a load and some arithmetic) or kept in scratch, program-private memory of
+// one row. Kept are values that are dear: more than one load, a gather, or elementary functions. Softmax: round 0 folds
+// max(x); round 1 computes e = exp(x - m), keeps it and folds its sum; round 2 reads e and multiplies. Layer norm:
+// round 0 keeps x + r and folds it; round 1 folds the squared distance, round 2 stores; the distance itself is one
+// subtraction from scratch.
 #pragma once
 #include "codegen/schedule/domain.h"
 

@@ -1,4 +1,5 @@
-// The scalar DAG as tile operations: where a value is emitted, loads and stores with their masks, values kept in scratch.
+// The scalar DAG as tile operations: where a value is emitted, loads and stores with their masks, values kept in
+// scratch.
 #include "codegen/schedule/lowering.h"
 #include <algorithm>
 #include <array>
@@ -31,7 +32,8 @@ void Lowering::mark_needs() {
       }
       always_[a] = always_[a] || always_[id];
       for (ScalarId p : predicates_[id])
-        if (std::find(predicates_[a].begin(), predicates_[a].end(), p) == predicates_[a].end()) predicates_[a].push_back(p);
+        if (std::find(predicates_[a].begin(), predicates_[a].end(), p) == predicates_[a].end())
+          predicates_[a].push_back(p);
     }
   }
 }
@@ -45,7 +47,8 @@ void Lowering::hoist(uint64_t axes) {
       size_t by = static_cast<size_t>(node(id).args[1]), slot = d_.live.size() + by;
       if (memo_[by] >= 0 && memo_[slot] < 0) remember(slot, b_.scalar(ScalarOp::Reciprocal, std::array{memo_[by]}));
     }
-    if (memo_[i] >= 0 || (d_.deps[i] & ~axes) || d_.stage[i] > known_ || o == ScalarOp::Const || o == ScalarOp::Index) continue;
+    if (memo_[i] >= 0 || (d_.deps[i] & ~axes) || d_.stage[i] > known_ || o == ScalarOp::Const || o == ScalarOp::Index)
+      continue;
     if (o == ScalarOp::Reduce) continue; // known from its round on
     value(id);
   }
@@ -86,7 +89,8 @@ ValueId Lowering::compute(ScalarId id) {
   switch (n.op) {
   case ScalarOp::Const: return is_float(n.dtype) ? b_.const_f(n.dtype, n.f) : b_.const_i(n.dtype, n.i);
   case ScalarOp::Index:
-    return n.dtype == DType::Bool ? sizes_.condition(d_.sym[static_cast<size_t>(id)]) : sizes_.number(d_.sym[static_cast<size_t>(id)]);
+    return n.dtype == DType::Bool ? sizes_.condition(d_.sym[static_cast<size_t>(id)])
+                                  : sizes_.number(d_.sym[static_cast<size_t>(id)]);
   case ScalarOp::Load: return load(id);
   case ScalarOp::CheckBounds: return check_bounds(id);
   case ScalarOp::Reduce: TESSERA_UNREACHABLE("a reduction is used before its round");
@@ -101,12 +105,12 @@ ValueId Lowering::compute(ScalarId id) {
   return b_.scalar(n.op, args);
 }
 
-// x / s with s a result of the row's reductions, x varying along the row: softmax, norms. One reciprocal per row replaces a
-// division per element; docs/schedules.md says what that costs in accuracy and how to turn it off.
+// x / s with s a result of the row's reductions, x varying along the row: softmax, norms. One reciprocal per row
+// replaces a division per element; docs/schedules.md says what that costs in accuracy and how to turn it off.
 bool Lowering::divides_by_row_scalar(ScalarId id) const {
   const ScalarNode& n = node(id);
-  return !exact_division_ && n.op == ScalarOp::Div && n.dtype == DType::F32 && d_.row_varying(id) && !d_.row_varying(n.args[1]) &&
-         d_.stage[static_cast<size_t>(n.args[1])] > 0;
+  return !exact_division_ && n.op == ScalarOp::Div && n.dtype == DType::F32 && d_.row_varying(id) &&
+         !d_.row_varying(n.args[1]) && d_.stage[static_cast<size_t>(n.args[1])] > 0;
 }
 ValueId Lowering::divide(ScalarId id) {
   V x = value(node(id).args[0]), s = value(node(id).args[1]);
@@ -127,7 +131,8 @@ ValueId Lowering::both(V a, V b) {
 
 ValueId Lowering::offset_of(const Access& a) {
   V offset = sizes_.number(a.offset);
-  for (const auto& [term, stride] : a.terms) offset = op(ScalarOp::Add, offset, op(ScalarOp::Mul, value(term), sizes_.number(stride)));
+  for (const auto& [term, stride] : a.terms)
+    offset = op(ScalarOp::Add, offset, op(ScalarOp::Mul, value(term), sizes_.number(stride)));
   return offset;
 }
 
@@ -140,7 +145,8 @@ ValueId Lowering::load(ScalarId id) {
     if (node(term).op != ScalarOp::CheckBounds) continue;
     ScalarId extent = node(term).args[1];
     auto sym = nest_.dag.as_sym(extent);
-    if (!sym || d_.env.range(*sym).lo < 1) mask = both(mask, b_.scalar(ScalarOp::Lt, std::array{sizes_.constant(0), value(extent)}));
+    if (!sym || d_.env.range(*sym).lo < 1)
+      mask = both(mask, b_.scalar(ScalarOp::Lt, std::array{sizes_.constant(0), value(extent)}));
   }
   if (a.predicate >= 0) mask = both(mask, value(a.predicate));
   if (mask_ >= 0 && (is_tile(offset) || (mask >= 0 && is_tile(mask)))) mask = both(mask_, mask);
@@ -148,7 +154,8 @@ ValueId Lowering::load(ScalarId id) {
   V v = b_.load(pointers_[static_cast<size_t>(a.buffer)], offset, mask);
   auto stride = sizes_.tile_stride(a.offset);
   bool moving = std::any_of(a.terms.begin(), a.terms.end(), [&](const auto& t) { return is_tile(value(t.first)); });
-  b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint = is_tile(offset) && stride && stride->is_const(1) && !moving;
+  b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint =
+      is_tile(offset) && stride && stride->is_const(1) && !moving;
   return b_.cast(v, n.dtype);
 }
 
@@ -160,7 +167,8 @@ int Lowering::site(ScalarId id) {
   auto extent = nest_.dag.as_sym(node(id).args[1]);
   text += (extent ? extent->str() : "extent") + ")";
   for (ScalarId u = 0; u < nest_.dag.size(); ++u) {
-    if (node(u).op != ScalarOp::Load || std::find(node(u).args.begin(), node(u).args.end(), id) == node(u).args.end()) continue;
+    if (node(u).op != ScalarOp::Load || std::find(node(u).args.begin(), node(u).args.end(), id) == node(u).args.end())
+      continue;
     const std::string& buffer = graph_.value(nest_.loads[static_cast<size_t>(node(u).operand)]).name;
     if (!buffer.empty()) text += " of '" + buffer + "'";
     break;
@@ -186,16 +194,17 @@ bool Lowering::depends(ScalarId id, ScalarId on) const {
 ValueId Lowering::check_bounds(ScalarId id) {
   const ScalarNode& n = node(id);
   V i = value(n.args[0]), extent = value(n.args[1]), zero = sizes_.constant(0);
-  V bad = b_.scalar(ScalarOp::Or, std::array{b_.scalar(ScalarOp::Lt, std::array{i, zero}), b_.scalar(ScalarOp::Ge, std::array{i, extent})});
+  V bad = b_.scalar(ScalarOp::Or, std::array{b_.scalar(ScalarOp::Lt, std::array{i, zero}),
+                                             b_.scalar(ScalarOp::Ge, std::array{i, extent})});
   int& round = reported_[static_cast<size_t>(id)];
   if (round == -2) round = round_;
   if (round == round_) { // a later round that computes it again need not tell again
     V where = -1;
     const auto& under = predicates_[static_cast<size_t>(id)];
-    bool always = always_[static_cast<size_t>(id)] || std::any_of(under.begin(), under.end(), [&](ScalarId p) { return depends(p, id); });
+    bool always = always_[static_cast<size_t>(id)] ||
+                  std::any_of(under.begin(), under.end(), [&](ScalarId p) { return depends(p, id); });
     if (!always)
-      for (ScalarId p : under)
-        where = where < 0 ? value(p) : b_.scalar(ScalarOp::Or, std::array{where, value(p)});
+      for (ScalarId p : under) where = where < 0 ? value(p) : b_.scalar(ScalarOp::Or, std::array{where, value(p)});
     where = both(where, row_has_points(id));
     if (mask_ >= 0 && (is_tile(bad) || (where >= 0 && is_tile(where)))) where = both(mask_, where);
     b_.report_index(both(bad, where), site(id));

@@ -244,8 +244,9 @@ void Builder::report_index(ValueId bad, int site) {
   emit(std::move(op), {});
 }
 
-std::vector<ValueId> Builder::for_loop(ValueId from, ValueId to, ValueId step, std::vector<ValueId> carried,
-                                       const std::function<std::vector<ValueId>(ValueId, std::span<const ValueId>)>& body) {
+std::vector<ValueId>
+Builder::for_loop(ValueId from, ValueId to, ValueId step, std::vector<ValueId> carried,
+                  const std::function<std::vector<ValueId>(ValueId, std::span<const ValueId>)>& body) {
   Op op;
   op.kind = OpKind::For;
   op.operands = {from, to, step};

@@ -7,7 +7,7 @@
 namespace tessera::tile {
 namespace {
 
-constexpr uint64_t kMaxSteps = uint64_t{1} << 33;      // element operations of one call: no text can keep it busy for ever
+constexpr uint64_t kMaxSteps = uint64_t{1} << 33; // element operations of one call: no text can keep it busy for ever
 constexpr int64_t kMaxScratchBytes = int64_t{1} << 30; // of all scratch of a program
 
 template <class T>
@@ -17,7 +17,9 @@ T read_as(const std::byte* p) {
   return v;
 }
 template <class T>
-void write_as(std::byte* p, T v) { std::memcpy(p, &v, sizeof v); }
+void write_as(std::byte* p, T v) {
+  std::memcpy(p, &v, sizeof v);
+}
 
 ScalarValue read_element(DType d, const std::byte* p) {
   switch (d) {
@@ -72,7 +74,8 @@ struct Cell {
 
 class Interpreter {
 public:
-  Interpreter(const Kernel& k, std::span<const Argument> args) : k_(k), args_(args), cells_(static_cast<size_t>(k.value_count())) {}
+  Interpreter(const Kernel& k, std::span<const Argument> args)
+      : k_(k), args_(args), cells_(static_cast<size_t>(k.value_count())) {}
 
   Result<InterpretResult> run(int64_t grid) {
     if (args_.size() != k_.params.size())
@@ -123,7 +126,8 @@ private:
   }
   Status spend(int64_t n) {
     steps_ += static_cast<uint64_t>(n) + 1;
-    if (steps_ > kMaxSteps) return Diagnostic(ErrorCode::Cancelled, "tile kernel '" + k_.name + "': too many steps to interpret");
+    if (steps_ > kMaxSteps)
+      return Diagnostic(ErrorCode::Cancelled, "tile kernel '" + k_.name + "': too many steps to interpret");
     return {};
   }
 
@@ -136,7 +140,9 @@ private:
                    std::to_string(m.count) + " elements, program " + std::to_string(program_));
     return m.data + *index * (info(dtype).bits / 8);
   }
-  Memory& memory_of(const Op& op) { return memory_[static_cast<size_t>(cells_[static_cast<size_t>(op.operands[0])].memory)]; }
+  Memory& memory_of(const Op& op) {
+    return memory_[static_cast<size_t>(cells_[static_cast<size_t>(op.operands[0])].memory)];
+  }
 
   Status load(const Op& op) {
     DType dtype = k_.type(op.results[0]).dtype;
@@ -183,8 +189,10 @@ private:
     ScalarValue args[3];
     for (size_t i = 0; i < out.size(); ++i) {
       for (size_t a = 0; a < op.operands.size(); ++a) args[a] = at(op.operands[a], i);
-      if (op.scalar == ScalarOp::Select) out[i] = args[0].i ? args[1] : args[2];
-      else out[i] = eval_scalar(op.scalar, type.dtype, argument, {args, op.operands.size()});
+      if (op.scalar == ScalarOp::Select)
+        out[i] = args[0].i ? args[1] : args[2];
+      else
+        out[i] = eval_scalar(op.scalar, type.dtype, argument, {args, op.operands.size()});
     }
     cells_[static_cast<size_t>(op.results[0])].e = std::move(out);
     return {};
@@ -209,7 +217,8 @@ private:
       return op.reduce == ReduceKind::ArgMax ? v.f > best.f : v.f < best.f;
     }
     if (v.i == best.i) return later;
-    bool greater = info(dtype).kind == DTypeKind::Unsigned ? static_cast<uint64_t>(v.i) > static_cast<uint64_t>(best.i) : v.i > best.i;
+    bool greater = info(dtype).kind == DTypeKind::Unsigned ? static_cast<uint64_t>(v.i) > static_cast<uint64_t>(best.i)
+                                                           : v.i > best.i;
     return op.reduce == ReduceKind::ArgMax ? greater : !greater;
   }
   Status fold(const Op& op) {
@@ -251,7 +260,8 @@ private:
 
   Status dot(const Op& op) {
     const Type &a = k_.type(op.operands[0]), &c = k_.type(op.operands[2]);
-    size_t m = static_cast<size_t>(c.shape[0]), n = static_cast<size_t>(c.shape[1]), depth = static_cast<size_t>(a.shape[1]);
+    size_t m = static_cast<size_t>(c.shape[0]), n = static_cast<size_t>(c.shape[1]),
+           depth = static_cast<size_t>(a.shape[1]);
     auto& out = result(op);
     for (size_t i = 0; i < m; ++i)
       for (size_t j = 0; j < n; ++j) {
@@ -308,7 +318,8 @@ private:
   }
 
   Status step(const Op& op) {
-    TESSERA_TRY(spend(op.results.empty() ? (op.operands.size() > 1 ? k_.type(op.operands[1]).count() : 1) : k_.type(op.results[0]).count()));
+    TESSERA_TRY(spend(op.results.empty() ? (op.operands.size() > 1 ? k_.type(op.operands[1]).count() : 1)
+                                         : k_.type(op.results[0]).count()));
     switch (op.kind) {
     case OpKind::Const:
       for (ScalarValue& v : result(op)) v = {op.f, op.i};
@@ -350,7 +361,8 @@ private:
   }
   Status scratch(const Op& op) {
     int64_t count = e(op.operands[0])[0].i, size = info(k_.type(op.results[0]).dtype).bits / 8;
-    if (count < 0 || count > (kMaxScratchBytes - scratch_bytes_) / size) return error("scratch of " + std::to_string(count) + " elements");
+    if (count < 0 || count > (kMaxScratchBytes - scratch_bytes_) / size)
+      return error("scratch of " + std::to_string(count) + " elements");
     scratch_bytes_ += count * size;
     Memory m;
     m.name = "scratch";

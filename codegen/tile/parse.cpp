@@ -1,5 +1,5 @@
-// Recursive-descent reader of the text form (docs/tile-ir.md). Every operation is type-checked as it is read, so that an
-// error names its line; the nesting of regions is bounded, so that no text can exhaust the stack.
+// Recursive-descent reader of the text form (docs/tile-ir.md). Every operation is type-checked as it is read, so that
+// an error names its line; the nesting of regions is bounded, so that no text can exhaust the stack.
 #include "codegen/tile/rules.h"
 #include <charconv>
 #include <cmath>
@@ -99,7 +99,8 @@ public:
     if (is_ident("config")) TESSERA_TRY(config());
     TESSERA_TRY(block(k_.body, nullptr, 0));
     if (token_.kind != Token::Kind::End) return error("expected the end of the text");
-    if (Status ok = verify(k_); !ok.ok()) return Diagnostic(ErrorCode::ParseError, Location{.file = file_}, ok.error().message);
+    if (Status ok = verify(k_); !ok.ok())
+      return Diagnostic(ErrorCode::ParseError, Location{.file = file_}, ok.error().message);
     return std::move(k_);
   }
 
@@ -149,7 +150,8 @@ private:
   Result<int64_t> integer_in(int64_t lo, int64_t hi) {
     Token t = token_;
     TESSERA_ASSIGN(int64_t v, integer());
-    if (v < lo || v > hi) return error_at(t, "expected an integer from " + std::to_string(lo) + " to " + std::to_string(hi));
+    if (v < lo || v > hi)
+      return error_at(t, "expected an integer from " + std::to_string(lo) + " to " + std::to_string(hi));
     return v;
   }
   Result<int64_t> attribute(std::string_view word, int64_t lo, int64_t hi) {
@@ -194,7 +196,8 @@ private:
 
   Status define(const Token& t, ValueId v) {
     if (t.kind != Token::Kind::Value || t.text.empty()) return error_at(t, "expected '%name'");
-    if (!names_.emplace(std::string(t.text), v).second) return error_at(t, "'%" + std::string(t.text) + "' is defined twice");
+    if (!names_.emplace(std::string(t.text), v).second)
+      return error_at(t, "'%" + std::string(t.text) + "' is defined twice");
     scope_.emplace_back(t.text);
     return {};
   }
@@ -212,7 +215,9 @@ private:
       p.value = k_.new_value(p.type);
       TESSERA_TRY(define(t, p.value));
       p.written = accept_word("written");
-      if (is_ident("align")) { TESSERA_ASSIGN(p.alignment, attribute("align", 1, 4096)); }
+      if (is_ident("align")) {
+        TESSERA_ASSIGN(p.alignment, attribute("align", 1, 4096));
+      }
       k_.params.push_back(std::move(p));
       if (!accept(',')) break;
     }
@@ -263,7 +268,8 @@ private:
       auto it = names_.find(token_.text);
       if (it == names_.end()) return error("'%" + std::string(token_.text) + "' is not defined here");
       o.value = it->second;
-    } else if (token_.kind == Token::Kind::Number || is_ident("inf") || is_ident("nan") || is_ident("true") || is_ident("false")) {
+    } else if (token_.kind == Token::Kind::Number || is_ident("inf") || is_ident("nan") || is_ident("true") ||
+               is_ident("false")) {
       o.literal = token_.text;
     } else {
       return error("expected a value" + found());
@@ -324,7 +330,8 @@ private:
     if (ec != std::errc() || end != last) return error_at(t, "expected an integer, found '" + std::string(s) + "'");
     const DTypeInfo& d = info(dtype);
     bool fits = d.bits >= 64;
-    if (!fits && d.kind == DTypeKind::Signed) fits = op.i >= -(int64_t{1} << (d.bits - 1)) && op.i < (int64_t{1} << (d.bits - 1));
+    if (!fits && d.kind == DTypeKind::Signed)
+      fits = op.i >= -(int64_t{1} << (d.bits - 1)) && op.i < (int64_t{1} << (d.bits - 1));
     if (!fits && d.kind == DTypeKind::Unsigned) fits = op.i >= 0 && op.i < (int64_t{1} << d.bits);
     if (d.kind == DTypeKind::Bool) fits = op.i == 0 || op.i == 1;
     if (!fits) return error_at(t, "'" + std::string(s) + "' does not fit " + std::string(d.name));
@@ -359,7 +366,8 @@ private:
       return error_at(at, "range " + std::to_string(range_) + " yields 'tile<[" + std::to_string(range_) + "], i64>'");
     if (Status ok = check_op(k_, op); !ok.ok()) return error_at(at, ok.error().message);
     if (results.size() != op.results.size())
-      return error_at(at, "this operation has " + std::to_string(op.results.size()) + " results, " + std::to_string(results.size()) + " are named");
+      return error_at(at, "this operation has " + std::to_string(op.results.size()) + " results, " +
+                              std::to_string(results.size()) + " are named");
     for (size_t i = 0; i < results.size(); ++i) TESSERA_TRY(define(results[i], op.results[i]));
     ops.push_back(k_.new_op(std::move(op)));
     return {};
@@ -421,7 +429,8 @@ private:
     if (word == "const") {
       op.kind = OpKind::Const;
       literal_ = token_;
-      if (token_.kind != Token::Kind::Number && token_.kind != Token::Kind::Ident) return error("expected a number" + found());
+      if (token_.kind != Token::Kind::Number && token_.kind != Token::Kind::Ident)
+        return error("expected a number" + found());
       advance();
       return {};
     }

@@ -37,7 +37,8 @@ public:
       names_[static_cast<size_t>(p.value)] = "%" + p.name;
       out_ += (i ? ", %" : "%") + p.name + ": " + p.type.str();
       if (p.written) out_ += " written";
-      if (p.type.kind == Type::Kind::Pointer && p.alignment != Param{}.alignment) out_ += " align=" + std::to_string(p.alignment);
+      if (p.type.kind == Type::Kind::Pointer && p.alignment != Param{}.alignment)
+        out_ += " align=" + std::to_string(p.alignment);
     }
     out_ += ")";
     if (!k_.config.empty()) {
@@ -95,10 +96,14 @@ private:
     case OpKind::Const: {
       const Type& t = k_.type(op.results[0]);
       out_ += "const ";
-      if (is_float(t.dtype)) out_ += float_text(t.dtype, op.f);
-      else if (t.dtype == DType::Bool) out_ += op.i ? "true" : "false";
-      else if (t.dtype == DType::U64) out_ += std::to_string(static_cast<uint64_t>(op.i));
-      else out_ += std::to_string(op.i);
+      if (is_float(t.dtype))
+        out_ += float_text(t.dtype, op.f);
+      else if (t.dtype == DType::Bool)
+        out_ += op.i ? "true" : "false";
+      else if (t.dtype == DType::U64)
+        out_ += std::to_string(static_cast<uint64_t>(op.i));
+      else
+        out_ += std::to_string(op.i);
       break;
     }
     case OpKind::ProgramId: out_ += "program_id " + std::to_string(op.axis); break;
@@ -112,7 +117,8 @@ private:
       break;
     case OpKind::Store:
     case OpKind::AtomicAdd:
-      out_ += std::string(op_name(op.kind)) + " " + name(op.operands[0]) + "[" + name(op.operands[1]) + "] = " + name(op.operands[2]);
+      out_ += std::string(op_name(op.kind)) + " " + name(op.operands[0]) + "[" + name(op.operands[1]) +
+              "] = " + name(op.operands[2]);
       access(op, 3);
       break;
     case OpKind::Reduce:
@@ -123,8 +129,8 @@ private:
       break;
     case OpKind::Dot: out_ += "dot(" + args(op.operands) + ")"; break;
     case OpKind::For:
-      out_ += "for " + name(op.region_args[0][0]) + " = " + name(op.operands[0]) + " to " + name(op.operands[1]) + " step " +
-              name(op.operands[2]);
+      out_ += "for " + name(op.region_args[0][0]) + " = " + name(op.operands[0]) + " to " + name(op.operands[1]) +
+              " step " + name(op.operands[2]);
       if (!op.results.empty()) {
         out_ += " carry(";
         for (size_t i = 0; i < op.results.size(); ++i)
@@ -141,7 +147,9 @@ private:
       region(op, 1, depth);
       return;
     case OpKind::Scratch: out_ += "scratch " + name(op.operands[0]); break;
-    case OpKind::ReportIndex: out_ += "report_index " + name(op.operands[0]) + " site=" + std::to_string(op.site); break;
+    case OpKind::ReportIndex:
+      out_ += "report_index " + name(op.operands[0]) + " site=" + std::to_string(op.site);
+      break;
     case OpKind::Yield: out_ += "yield " + args(op.operands); break;
     case OpKind::Count_: TESSERA_UNREACHABLE("tile op kind");
     }

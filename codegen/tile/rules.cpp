@@ -6,8 +6,8 @@ namespace tessera::tile {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(OpKind::Count_)> kNames = {
-    "const", "program_id", "range",   "expand_dims", "broadcast", "scalar",     "load",         "store", "reduce",
-    "scan",  "dot",        "for",     "if",          "scratch",   "atomic_add", "report_index", "yield"};
+    "const", "program_id", "range", "expand_dims", "broadcast", "scalar",     "load",         "store", "reduce",
+    "scan",  "dot",        "for",   "if",          "scratch",   "atomic_add", "report_index", "yield"};
 
 Diagnostic bad(std::string message) { return {ErrorCode::Internal, std::move(message)}; }
 
@@ -115,7 +115,8 @@ Status check_yield(const Kernel& k, const Op& op, size_t region) {
   const Op* y = yield_of(k, op.regions[region]);
   if (!y) return bad("the region does not end with yield");
   if (y->operands.size() != op.results.size())
-    return bad("yield of " + std::to_string(y->operands.size()) + " values, expected " + std::to_string(op.results.size()));
+    return bad("yield of " + std::to_string(y->operands.size()) + " values, expected " +
+               std::to_string(op.results.size()));
   for (size_t i = 0; i < op.results.size(); ++i)
     if (k.type(y->operands[i]) != k.type(op.results[i]))
       return bad("yield of '" + k.type(y->operands[i]).str() + "', expected '" + k.type(op.results[i]).str() + "'");
@@ -188,7 +189,8 @@ Result<Type> scalar_result_type(ScalarOp op, std::span<const Type> operands) {
   if (is_leaf(op) || op == ScalarOp::Cast) return bad("not a pointwise operator");
   const ScalarOpInfo& s = info(op);
   if (static_cast<int>(operands.size()) != s.arity)
-    return bad(std::string(s.name) + " takes " + std::to_string(s.arity) + " operands, not " + std::to_string(operands.size()));
+    return bad(std::string(s.name) + " takes " + std::to_string(s.arity) + " operands, not " +
+               std::to_string(operands.size()));
   Type result;
   result.shape.clear();
   size_t first = op == ScalarOp::Select ? 1 : 0; // the condition has its own dtype
@@ -197,14 +199,16 @@ Result<Type> scalar_result_type(ScalarOp op, std::span<const Type> operands) {
     if (t.kind != Type::Kind::Data) return bad("a pointer is not an operand of " + std::string(s.name));
     if (i < first && t.dtype != DType::Bool) return bad("select's condition is bool, not '" + t.str() + "'");
     if (i >= first && t.dtype != operands[first].dtype)
-      return bad("operands of " + std::string(s.name) + " differ: '" + operands[first].str() + "' and '" + t.str() + "'");
+      return bad("operands of " + std::string(s.name) + " differ: '" + operands[first].str() + "' and '" + t.str() +
+                 "'");
     if (!t.is_tile()) continue;
     if (result.is_tile() && result.shape != t.shape) return bad("tile shapes differ: '" + t.str() + "'");
     result.shape = t.shape;
   }
   DType d = operands[first].dtype;
   if (op != ScalarOp::Select && compute_dtype(d) != d)
-    return bad("arithmetic on " + std::string(name(d)) + " needs a cast to " + std::string(name(compute_dtype(d))) + " first");
+    return bad("arithmetic on " + std::string(name(d)) + " needs a cast to " + std::string(name(compute_dtype(d))) +
+               " first");
   result.dtype = s.yields_bool ? DType::Bool : d;
   return result;
 }
@@ -236,7 +240,8 @@ Status check_op(const Kernel& k, const Op& op) {
   case OpKind::ExpandDims: {
     TESSERA_TRY(shape_of(1));
     Type t = k.type(op.operands[0]);
-    if (t.kind != Type::Kind::Data || op.axis < 0 || op.axis > static_cast<int>(t.shape.size())) return bad("axis is out of range");
+    if (t.kind != Type::Kind::Data || op.axis < 0 || op.axis > static_cast<int>(t.shape.size()))
+      return bad("axis is out of range");
     t.shape.insert(t.shape.begin() + op.axis, 1);
     if (result() != t) return bad("expand_dims here yields '" + t.str() + "'");
     return {};

@@ -5,7 +5,8 @@ namespace {
 
 class Verifier {
 public:
-  explicit Verifier(const Kernel& k) : k_(k), defined_(static_cast<size_t>(k.value_count())), seen_(static_cast<size_t>(k.op_count())) {}
+  explicit Verifier(const Kernel& k)
+      : k_(k), defined_(static_cast<size_t>(k.value_count())), seen_(static_cast<size_t>(k.op_count())) {}
 
   Status run() {
     if (k_.name.empty()) return error("a kernel needs a name");
@@ -15,7 +16,8 @@ public:
       if (p.type.is_tile()) return error("parameter '" + p.name + "' is a tile");
       if (k_.type(p.value) != p.type) return error("parameter '" + p.name + "' and its value differ in type");
       TESSERA_TRY(define(p.value));
-      if (p.written && p.type.kind != Type::Kind::Pointer) return error("parameter '" + p.name + "' is written but no pointer");
+      if (p.written && p.type.kind != Type::Kind::Pointer)
+        return error("parameter '" + p.name + "' is written but no pointer");
     }
     return block(k_.body, 0);
   }
@@ -34,7 +36,8 @@ private:
   Status check_written(const Op& op) const {
     if (op.kind != OpKind::Store && op.kind != OpKind::AtomicAdd) return {};
     for (const Param& p : k_.params)
-      if (p.value == op.operands[0] && !p.written) return error("parameter '" + p.name + "' is stored to but not marked written");
+      if (p.value == op.operands[0] && !p.written)
+        return error("parameter '" + p.name + "' is stored to but not marked written");
     return {};
   }
   Status block(const std::vector<OpId>& ops, int depth) {
@@ -51,7 +54,8 @@ private:
           return error("operand of " + std::string(op_name(op.kind)) + " is not defined before it");
       for (ValueId v : op.results)
         if (v < 0 || v >= k_.value_count()) return error("value id out of range");
-      if (op.kind == OpKind::Yield && (depth == 0 || i + 1 != ops.size())) return error("yield stands only at the end of a region");
+      if (op.kind == OpKind::Yield && (depth == 0 || i + 1 != ops.size()))
+        return error("yield stands only at the end of a region");
       for (size_t r = 0; r < op.regions.size(); ++r) {
         size_t mark = scope_.size();
         if (r < op.region_args.size())
@@ -59,7 +63,8 @@ private:
         TESSERA_TRY(block(op.regions[r], depth + 1));
         leave(mark);
       }
-      if (Status ok = check_op(k_, op); !ok.ok()) return error(std::string(op_name(op.kind)) + ": " + ok.error().message);
+      if (Status ok = check_op(k_, op); !ok.ok())
+        return error(std::string(op_name(op.kind)) + ": " + ok.error().message);
       TESSERA_TRY(check_written(op));
       for (ValueId v : op.results) TESSERA_TRY(define(v));
     }

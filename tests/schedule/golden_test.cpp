@@ -25,8 +25,8 @@ TEST(Choice, KindFollowsTheBuffers) {
 }
 
 TEST(Choice, DearValuesAreKeptAndCheapOnesReloaded) {
-  EXPECT_EQ(count(lower(softmax()), tile::OpKind::Scratch), 1);       // the exponential
-  EXPECT_EQ(count(lower(layer_norm()), tile::OpKind::Scratch), 1);    // x + r, two loads
+  EXPECT_EQ(count(lower(softmax()), tile::OpKind::Scratch), 1);    // the exponential
+  EXPECT_EQ(count(lower(layer_norm()), tile::OpKind::Scratch), 1); // x + r, two loads
   Problem reload = problem("x: f32[b, s]\ny: f32[b, s]", R"(
     nest centre outer(i0: b) row(i1: s) {
       %0 = load x[i0, i1] : f32
@@ -86,7 +86,9 @@ TEST(Choice, OutputsMayTakeInputsThatEndWithThem) {
         s += p.graph.value(k.buffers[b]).name + "<-" + p.graph.value(k.buffers[static_cast<size_t>(from)]).name + " ";
     return s;
   };
-  Problem gelu = bias_gelu(), ln = layer_norm(), move = problem("x: f32[n, m]\ny: f32[m, n]", "nest t outer(i0: m, i1: n) { %0 = load x[i1, i0] : f32\n store y[i0, i1] = %0 }");
+  Problem gelu = bias_gelu(), ln = layer_norm(),
+          move = problem("x: f32[n, m]\ny: f32[m, n]",
+                         "nest t outer(i0: m, i1: n) { %0 = load x[i1, i0] : f32\n store y[i0, i1] = %0 }");
   EXPECT_EQ(names(gelu, lower(gelu)), "y<-x ");
   EXPECT_EQ(names(ln, lower(ln)), "y<-x y<-r "); // z is stored while later rounds still have to come
   EXPECT_EQ(names(move, lower(move)), "");

@@ -58,7 +58,9 @@ Problem problem(std::string_view declarations, std::string_view nest) {
     std::string dims = line.substr(open + 1, close - open - 1), dim;
     std::istringstream list(dims);
     while (std::getline(list, dim, ','))
-      type.shape.push_back(parse_sym(dim, [&](std::string_view n) -> Result<SymExpr> { return p.graph.env().named_symbol(std::string(n)); }).value());
+      type.shape.push_back(parse_sym(dim, [&](std::string_view n) -> Result<SymExpr> {
+                             return p.graph.env().named_symbol(std::string(n));
+                           }).value());
     p.graph.add_input(line.substr(start, colon - start), type);
   }
   Result<LoopNest> parsed = parse_nest(p.graph, nest);
@@ -70,8 +72,9 @@ Problem problem(std::string_view declarations, std::string_view nest) {
   return p;
 }
 
-std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k, const std::map<std::string, Tensor>& inputs,
-                                         const Sizes& sizes, std::vector<int>* sites) {
+std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k,
+                                         const std::map<std::string, Tensor>& inputs, const Sizes& sizes,
+                                         std::vector<int>* sites) {
   auto by = bind(p.graph, sizes);
   std::map<std::string, Tensor> results;
   std::vector<std::vector<std::byte>> memory;
@@ -156,7 +159,9 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
         Comparison c = compare(actual.at(name), expected.value()[i], options.tolerance, options.tolerance);
         std::string sizes_text;
         for (const auto& [n, v] : at) sizes_text += n + "=" + std::to_string(v) + " ";
-        ASSERT_TRUE(c.same) << name << ": " << c.message << "\n" << sizes_text << k.schedule.why << "\n" << tile::print(k.kernel);
+        ASSERT_TRUE(c.same) << name << ": " << c.message << "\n"
+                            << sizes_text << k.schedule.why << "\n"
+                            << tile::print(k.kernel);
       }
     }
   }
@@ -171,8 +176,9 @@ ScheduledKernel lower(const Problem& p, int unroll) {
 }
 
 void expect_golden(const std::string& name, const ScheduledKernel& k) {
-  std::string text = "// " + std::string(tessera::name(k.schedule.kind)) + ": " + k.schedule.why + "\n// grid " + k.grid.str() +
-                     "\n// work " + k.work_per_program.str() + ", scratch " + k.scratch_bytes.str() + " bytes\n";
+  std::string text = "// " + std::string(tessera::name(k.schedule.kind)) + ": " + k.schedule.why + "\n// grid " +
+                     k.grid.str() + "\n// work " + k.work_per_program.str() + ", scratch " + k.scratch_bytes.str() +
+                     " bytes\n";
   for (size_t i = 0; i < k.sizes.size(); ++i) text += "// %n" + std::to_string(i) + " = " + k.sizes[i].str() + "\n";
   text += tile::print(k.kernel);
   std::string path = std::string(TESSERA_TEST_DIR) + "/golden/" + name + ".tile";

@@ -1,5 +1,5 @@
-// Lowers nests given as text, in every way a schedule could run them, and compares what the tile kernels compute with what the
-// nest means.
+// Lowers nests given as text, in every way a schedule could run them, and compares what the tile kernels compute with
+// what the nest means.
 #pragma once
 #include "codegen/schedule/schedule.h"
 #include <gtest/gtest.h>
@@ -17,8 +17,8 @@ Problem problem(std::string_view declarations, std::string_view nest);
 
 struct RunOptions {
   double tolerance = 2e-5;
-  int64_t integer_limit = 6;     // integer inputs are in [-limit, limit], unsigned and index ones in [0, limit]
-  bool specials = false;         // NaN, infinities and equal values among the float inputs
+  int64_t integer_limit = 6; // integer inputs are in [-limit, limit], unsigned and index ones in [0, limit]
+  bool specials = false;     // NaN, infinities and equal values among the float inputs
   std::map<std::string, std::vector<int64_t>> given; // contents of integer inputs
 };
 // Every schedule that fits (each axis, two vector widths, two unrollings) against interpret(nest).
@@ -28,7 +28,8 @@ ScheduledKernel lower(const Problem& p, int unroll = 4);
 // Compares with tests/schedule/golden/NAME.tile; TESSERA_BLESS=1 writes it.
 void expect_golden(const std::string& name, const ScheduledKernel& kernel);
 // Runs one kernel; inputs by buffer name. Reported sites come back in *sites.
-std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k, const std::map<std::string, Tensor>& inputs,
-                                         const Sizes& sizes, std::vector<int>* sites = nullptr);
+std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k,
+                                         const std::map<std::string, Tensor>& inputs, const Sizes& sizes,
+                                         std::vector<int>* sites = nullptr);
 
 } // namespace tessera::test

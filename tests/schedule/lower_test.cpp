@@ -6,7 +6,10 @@ namespace {
 TEST(Lower, Softmax) { expect_same(softmax(), two("b", "s")); }
 TEST(Lower, SoftmaxHalf) { expect_same(softmax("f16"), two("b", "s"), {.tolerance = 2e-3}); }
 TEST(Lower, SoftmaxBFloat) { expect_same(softmax("bf16"), two("b", "s"), {.tolerance = 1e-2}); }
-TEST(Lower, LayerNorm) { expect_same(layer_norm("50"), {{{"b", 2}, {"s", 3}}, {{"b", 0}, {"s", 3}}, {{"b", 1}, {"s", 1}}}, {.tolerance = 1e-4}); }
+TEST(Lower, LayerNorm) {
+  expect_same(layer_norm("50"), {{{"b", 2}, {"s", 3}}, {{"b", 0}, {"s", 3}}, {{"b", 1}, {"s", 1}}},
+              {.tolerance = 1e-4});
+}
 TEST(Lower, LayerNormWide) { expect_same(layer_norm("768"), {{{"b", 1}, {"s", 2}}}, {.tolerance = 1e-4}); }
 TEST(Lower, LayerNormDynamicWidth) {
   std::vector<Sizes> sizes;
@@ -16,11 +19,14 @@ TEST(Lower, LayerNormDynamicWidth) {
 TEST(Lower, BiasGelu) { expect_same(bias_gelu(), {{{"b", 2}, {"s", 3}}, {{"b", 0}, {"s", 3}}, {{"b", 7}, {"s", 19}}}); }
 TEST(Lower, BiasGeluHalf) { expect_same(bias_gelu("f16"), {{{"b", 2}, {"s", 3}}}, {.tolerance = 2e-3}); }
 TEST(Lower, ColumnSum) { expect_same(column_sum(), two("n", "c")); }
-TEST(Lower, Rope) { expect_same(rope(), {{{"b", 2}, {"h", 3}, {"s", 5}}, {{"b", 1}, {"h", 1}, {"s", 1}}, {{"b", 1}, {"h", 0}, {"s", 4}}}); }
+TEST(Lower, Rope) {
+  expect_same(rope(), {{{"b", 2}, {"h", 3}, {"s", 5}}, {{"b", 1}, {"h", 1}, {"s", 1}}, {{"b", 1}, {"h", 0}, {"s", 4}}});
+}
 
 TEST(Lower, Embedding) {
   expect_same(embedding(), {{{"b", 2}, {"s", 3}}, {{"b", 0}, {"s", 3}}}, {.given = {{"ids", {3, 0, 29, 7}}}});
-  expect_same(embedding("v"), {{{"b", 2}, {"s", 3}, {"v", 12}}, {{"b", 0}, {"s", 3}, {"v", 0}}}, {.given = {{"ids", {3, 0, 11, 7}}}});
+  expect_same(embedding("v"), {{{"b", 2}, {"s", 3}, {"v", 12}}, {{"b", 0}, {"s", 3}, {"v", 0}}},
+              {.given = {{"ids", {3, 0, 11, 7}}}});
 }
 
 TEST(Lower, BadIndexIsReportedAndReadsNothing) {
@@ -35,7 +41,8 @@ TEST(Lower, BadIndexIsReportedAndReadsNothing) {
     for (int64_t bad : {int64_t{-1}, int64_t{30}, int64_t{1} << 40}) {
       std::vector<int64_t> ids{v ? int64_t{2} : bad, bad};
       std::vector<int> sites;
-      run_kernel(p, k, {{"ids", Tensor::of<int64_t>(DType::I64, {1, 2}, ids)}, {"table", table}}, {{"b", 1}, {"s", 2}, {"v", v}}, &sites);
+      run_kernel(p, k, {{"ids", Tensor::of<int64_t>(DType::I64, {1, 2}, ids)}, {"table", table}},
+                 {{"b", 1}, {"s", 2}, {"v", v}}, &sites);
       ASSERT_FALSE(sites.empty());
       EXPECT_EQ(sites[0], 0);
     }
@@ -51,7 +58,8 @@ TEST(Lower, GatherAlongTheTile) {
       %3 = check_bounds %1, %2 : i64
       %4 = load x[i0, %3] : f32
       store y[i0, i1] = %4
-    })"), two("n", "m"), {.given = {{"ids", {3, 0, 19, 7, 7}}}});
+    })"),
+              two("n", "m"), {.given = {{"ids", {3, 0, 19, 7, 7}}}});
 }
 
 // The check belongs to one branch of a concat: where the predicate is false no index is bad.
@@ -79,8 +87,9 @@ TEST(Lower, ArgMaxTiesNanAndInfinities) {
   for (const char* kind : {"argmax", "argmin", "argmax.last", "argmin.last"})
     for (const char* t : {"f32", "i32", "u8", "bool", "f64"}) {
       std::string dtype = t, op = kind;
-      Problem p = problem("x: " + dtype + "[b, s]\ny: i64[b]\nm: " + dtype + "[b]", "nest pick outer(i0: b) row(i1: s) { %0 = load x[i0, i1] : " + dtype +
-                              "\n %1 = reduce." + op + " %0 : i64\n store.row y[i0] = %1 }");
+      Problem p = problem("x: " + dtype + "[b, s]\ny: i64[b]\nm: " + dtype + "[b]",
+                          "nest pick outer(i0: b) row(i1: s) { %0 = load x[i0, i1] : " + dtype + "\n %1 = reduce." +
+                              op + " %0 : i64\n store.row y[i0] = %1 }");
       std::vector<Sizes> sizes;
       for (const Sizes& s : two("b", "s"))
         if (s.at("s") > 0) sizes.push_back(s);
@@ -94,14 +103,27 @@ TEST(Lower, ArgMaxOverTwoAxesCountsRowMajor) {
       %0 = load x[i0, i2, i1, i3] : f32
       %1 = reduce.argmax %0 : i64
       store.row y[i0, i1] = %1
-    })"), {{{"n", 2}, {"c", 3}, {"h", 4}, {"w", 5}}, {{"n", 1}, {"c", 3}, {"h", 1}, {"w", 40}}}, {.tolerance = 0, .specials = true});
+    })"),
+              {{{"n", 2}, {"c", 3}, {"h", 4}, {"w", 5}}, {{"n", 1}, {"c", 3}, {"h", 1}, {"w", 40}}},
+              {.tolerance = 0, .specials = true});
 }
 
 TEST(Lower, IntegerBoolAndWideReductions) {
-  for (auto [kind, dtype] : {std::pair{"sum", "i64"}, {"sum", "i32"}, {"prod", "i32"}, {"max", "i8"}, {"min", "u8"}, {"sum", "f64"}, {"prod", "f32"},
-                             {"any", "bool"}, {"all", "bool"}, {"max", "f64"}, {"min", "i64"}, {"sum", "u8"}}) {
+  for (auto [kind, dtype] : {std::pair{"sum", "i64"},
+                             {"sum", "i32"},
+                             {"prod", "i32"},
+                             {"max", "i8"},
+                             {"min", "u8"},
+                             {"sum", "f64"},
+                             {"prod", "f32"},
+                             {"any", "bool"},
+                             {"all", "bool"},
+                             {"max", "f64"},
+                             {"min", "i64"},
+                             {"sum", "u8"}}) {
     std::string d = dtype, k = kind;
-    expect_same(problem("x: " + d + "[b, s]\ny: " + d + "[b]", "nest fold outer(i0: b) row(i1: s) { %0 = load x[i0, i1] : " + d + "\n %1 = reduce." + k +
+    expect_same(problem("x: " + d + "[b, s]\ny: " + d + "[b]",
+                        "nest fold outer(i0: b) row(i1: s) { %0 = load x[i0, i1] : " + d + "\n %1 = reduce." + k +
                             " %0 : " + d + "\n store.row y[i0] = %1 }"),
                 two("b", "s"), {.tolerance = 1e-5, .integer_limit = 2});
   }
@@ -113,16 +135,20 @@ TEST(Lower, MaxKeepsNan) {
       %0 = load x[i0, i1] : f32
       %1 = reduce.max %0 : f32
       store.row y[i0] = %1
-    })"), two("b", "s"), {.specials = true});
+    })"),
+              two("b", "s"), {.specials = true});
 }
 
 TEST(Lower, Transposes) {
-  expect_same(problem("x: f32[n, m]\ny: f32[m, n]", "nest t outer(i0: m, i1: n) { %0 = load x[i1, i0] : f32\n store y[i0, i1] = %0 }"), two("n", "m"));
+  expect_same(problem("x: f32[n, m]\ny: f32[m, n]",
+                      "nest t outer(i0: m, i1: n) { %0 = load x[i1, i0] : f32\n store y[i0, i1] = %0 }"),
+              two("n", "m"));
   expect_same(problem("x: f16[b, s, 4, 24]\ny: f16[b, 4, s, 24]", R"(
     nest heads outer(i0: b, i1: 4, i2: s, i3: 24) {
       %0 = load x[i0, i2, i1, i3] : f32
       store y[i0, i1, i2, i3] = %0
-    })"), two("b", "s"));
+    })"),
+              two("b", "s"));
 }
 
 TEST(Lower, SpatialMeans) {
@@ -130,11 +156,19 @@ TEST(Lower, SpatialMeans) {
       %1 = reduce.sum %0 : f32
       store.row y[i0, i1] = %1
     })";
-  std::vector<Sizes> sizes{{{"n", 2}, {"c", 3}, {"h", 7}, {"w", 7}}, {{"n", 1}, {"c", 70}, {"h", 2}, {"w", 3}}, {{"n", 1}, {"c", 2}, {"h", 0}, {"w", 5}}};
-  expect_same(problem("x: f32[n, c, h, w]\ny: f32[n, c]",
-                      std::string("nest nchw outer(i0: n, i1: c) row(i2: h, i3: w) { %0 = load x[i0, i1, i2, i3] : f32") + body), sizes);
-  expect_same(problem("x: f32[n, h, w, c]\ny: f32[n, c]",
-                      std::string("nest nhwc outer(i0: n, i1: c) row(i2: h, i3: w) { %0 = load x[i0, i2, i3, i1] : f32") + body), sizes);
+  std::vector<Sizes> sizes{{{"n", 2}, {"c", 3}, {"h", 7}, {"w", 7}},
+                           {{"n", 1}, {"c", 70}, {"h", 2}, {"w", 3}},
+                           {{"n", 1}, {"c", 2}, {"h", 0}, {"w", 5}}};
+  expect_same(
+      problem("x: f32[n, c, h, w]\ny: f32[n, c]",
+              std::string("nest nchw outer(i0: n, i1: c) row(i2: h, i3: w) { %0 = load x[i0, i1, i2, i3] : f32") +
+                  body),
+      sizes);
+  expect_same(
+      problem("x: f32[n, h, w, c]\ny: f32[n, c]",
+              std::string("nest nhwc outer(i0: n, i1: c) row(i2: h, i3: w) { %0 = load x[i0, i2, i3, i1] : f32") +
+                  body),
+      sizes);
 }
 
 TEST(Lower, ChannelSoftmaxOverAnOuterDimension) {
@@ -147,7 +181,8 @@ TEST(Lower, ChannelSoftmaxOverAnOuterDimension) {
       %4 = reduce.sum %3 : f32
       %5 = div %3, %4 : f32
       store y[i0, i2, i1] = %5
-    })"), {{{"n", 2}, {"c", 5}, {"p", 33}}, {{"n", 1}, {"c", 1}, {"p", 1}}, {{"n", 3}, {"c", 0}, {"p", 4}}});
+    })"),
+              {{{"n", 2}, {"c", 5}, {"p", 33}}, {{"n", 1}, {"c", 1}, {"p", 1}}, {{"n", 3}, {"c", 0}, {"p", 4}}});
 }
 
 TEST(Lower, WholeTensorAndScalars) {
@@ -156,9 +191,14 @@ TEST(Lower, WholeTensorAndScalars) {
       %0 = load x[i0, i1] : f32
       %1 = reduce.sum %0 : f32
       store.row y[] = %1
-    })"), two("b", "s"), {.tolerance = 1e-4});
-  expect_same(problem("x: f32[]\ny: f32[]", "nest one outer() { %0 = load x[] : f32\n %1 = exp %0 : f32\n store y[] = %1 }"), {{}});
-  expect_same(problem("x: f32[1, 1]\ny: f32[1]", "nest fold1 outer(i0: 1) row(i1: 1) { %0 = load x[i0, i1] : f32\n %1 = reduce.sum %0 : f32\n store.row y[i0] = %1 }"), {{}});
+    })"),
+              two("b", "s"), {.tolerance = 1e-4});
+  expect_same(
+      problem("x: f32[]\ny: f32[]", "nest one outer() { %0 = load x[] : f32\n %1 = exp %0 : f32\n store y[] = %1 }"),
+      {{}});
+  expect_same(problem("x: f32[1, 1]\ny: f32[1]", "nest fold1 outer(i0: 1) row(i1: 1) { %0 = load x[i0, i1] : f32\n %1 "
+                                                 "= reduce.sum %0 : f32\n store.row y[i0] = %1 }"),
+              {{}});
 }
 
 TEST(Lower, ReshapesBecomeAxes) {
@@ -166,12 +206,14 @@ TEST(Lower, ReshapesBecomeAxes) {
     nest split outer(i0: b, i1: s, i2: 12) {
       %0 = load x[i0, i1, i2] : f32
       store y[i0, floordiv(i2, 4), i1, mod(i2, 4)] = %0
-    })"), two("b", "s"));
+    })"),
+              two("b", "s"));
   expect_same(problem("x: f32[n]\ny: f32[n]", R"(
     nest wrap outer(i0: n) {
       %0 = load x[mod(i0 * 7 + 3, n)] : f32
       store y[i0] = %0
-    })"), {{{"n", 1}}, {{"n", 5}}, {{"n", 100}}, {{"n", 0}}});
+    })"),
+              {{{"n", 1}}, {{"n", 5}}, {{"n", 100}}, {{"n", 0}}});
 }
 
 TEST(Lower, IndexValuesAndMasks) {
@@ -187,7 +229,8 @@ TEST(Lower, IndexValuesAndMasks) {
       %7 = reduce.sum %6 : f32
       %8 = div %6, %7 : f32
       store y[i0, i1, i2] = %8
-    })"), two("b", "s"));
+    })"),
+              two("b", "s"));
   expect_same(problem("y: i64[n, m]\nz: f32[n, m]", R"(
     nest iota outer(i0: n, i1: m) {
       %0 = index max(i0 * 3 - i1, 2) + floordiv(i1 - 5, 3) + mod(i1 - 9, 4) : i64
@@ -198,7 +241,8 @@ TEST(Lower, IndexValuesAndMasks) {
       %5 = add %2, %4 : f32
       store y[i0, i1] = %0
       store z[i0, i1] = %5
-    })"), two("n", "m"));
+    })"),
+              two("n", "m"));
 }
 
 TEST(Lower, ValuesThatDoNotVaryAlongTheRow) {
@@ -211,7 +255,8 @@ TEST(Lower, ValuesThatDoNotVaryAlongTheRow) {
       %4 = reduce.max %3 : f32
       store y[i0, i1] = %1
       store.row z[i0] = %4
-    })"), two("b", "s"));
+    })"),
+              two("b", "s"));
 }
 
 TEST(Lower, RowStoresWithoutReduction) {
@@ -221,7 +266,8 @@ TEST(Lower, RowStoresWithoutReduction) {
       %1 = exp %0 : f32
       store y[i0, i1] = %0
       store.row z[i0] = %1
-    })"), two("b", "s"));
+    })"),
+              two("b", "s"));
 }
 
 TEST(Lower, ChainsOfReductionsAndSeveralOutputs) {
@@ -239,14 +285,16 @@ TEST(Lower, ChainsOfReductionsAndSeveralOutputs) {
       store.row l[i0] = %6
       store y[i0, i1] = %7
       store.row k[i0] = %8
-    })"), {{{"b", 3}, {"s", 17}}, {{"b", 1}, {"s", 1}}, {{"b", 2}, {"s", 130}}}, {.tolerance = 1e-4});
+    })"),
+              {{{"b", 3}, {"s", 17}}, {{"b", 1}, {"s", 1}}, {{"b", 2}, {"s", 130}}}, {.tolerance = 1e-4});
 }
 
 TEST(Lower, ByteAndWideElements) {
   for (const char* t : {"i8", "u8", "i16", "u16", "i64", "u32", "f64", "bool"}) {
     std::string d = t, op = d == "bool" ? "xor" : "add";
-    expect_same(problem("x: " + d + "[n, m]\nw: " + d + "[m]\ny: " + d + "[n, m]", "nest e outer(i0: n, i1: m) { %0 = load x[i0, i1] : " + d +
-                            "\n %1 = load w[i1] : " + d + "\n %2 = " + op + " %0, %1 : " + d + "\n store y[i0, i1] = %2 }"),
+    expect_same(problem("x: " + d + "[n, m]\nw: " + d + "[m]\ny: " + d + "[n, m]",
+                        "nest e outer(i0: n, i1: m) { %0 = load x[i0, i1] : " + d + "\n %1 = load w[i1] : " + d +
+                            "\n %2 = " + op + " %0, %1 : " + d + "\n store y[i0, i1] = %2 }"),
                 two("n", "m"), {.tolerance = 0});
   }
 }

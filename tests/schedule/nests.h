@@ -20,14 +20,15 @@ inline Problem softmax(const char* dtype = "f32") {
 // z = x + r; y = (z - mean) * rsqrt(var + eps) * g + b, means as sums times a constant of the width.
 inline Problem layer_norm(const char* width = "768", const char* dtype = "f32") {
   std::string w = width, t = dtype;
-  return problem("x: " + t + "[b, s, " + w + "]\nr: " + t + "[b, s, " + w + "]\ng: " + t + "[" + w + "]\nh: " + t + "[" + w + "]\nz: " + t +
-                     "[b, s, " + w + "]\ny: " + t + "[b, s, " + w + "]",
+  return problem("x: " + t + "[b, s, " + w + "]\nr: " + t + "[b, s, " + w + "]\ng: " + t + "[" + w + "]\nh: " + t +
+                     "[" + w + "]\nz: " + t + "[b, s, " + w + "]\ny: " + t + "[b, s, " + w + "]",
                  "nest layer_norm outer(i0: b, i1: s) row(i2: " + w + R"() {
       %0 = load x[i0, i1, i2] : f32
       %1 = load r[i0, i1, i2] : f32
       %2 = add %0, %1 : f32
       %3 = reduce.sum %2 : f32
-      %20 = index )" + w + R"( : i64
+      %20 = index )" +
+                     w + R"( : i64
       %21 = cast %20 : f32
       %5 = div %3, %21 : f32
       %6 = sub %2, %5 : f32
@@ -104,7 +105,16 @@ inline Problem embedding(const char* rows = "30") {
 }
 inline std::vector<Sizes> two(const char* a, const char* b) {
   std::vector<Sizes> list;
-  for (auto [x, y] : {std::pair<int64_t, int64_t>{1, 1}, {0, 3}, {3, 0}, {2, 7}, {3, 16}, {1, 33}, {5, 70}, {67, 2}, {17, 31}, {1, 300}})
+  for (auto [x, y] : {std::pair<int64_t, int64_t>{1, 1},
+                      {0, 3},
+                      {3, 0},
+                      {2, 7},
+                      {3, 16},
+                      {1, 33},
+                      {5, 70},
+                      {67, 2},
+                      {17, 31},
+                      {1, 300}})
     list.push_back({{a, x}, {b, y}});
   return list;
 }

@@ -1,5 +1,5 @@
-// Random nests: permuted, broadcast, shifted, strided and gathered accesses, chains of reductions, stores per point and per row, in
-// integers, so that every schedule must agree exactly with the nest.
+// Random nests: permuted, broadcast, shifted, strided and gathered accesses, chains of reductions, stores per point and
+// per row, in integers, so that every schedule must agree exactly with the nest.
 #include "nests.h"
 #include <random>
 
@@ -16,7 +16,8 @@ public:
     int outer = pick(4), row = pick(3);
     if (outer + row == 0) outer = 1;
     for (int i = 0; i < outer + row; ++i) {
-      Axis a{SymExpr::symbol("i" + std::to_string(i)), extents[static_cast<size_t>(pick(static_cast<int>(extents.size())))],
+      Axis a{SymExpr::symbol("i" + std::to_string(i)),
+             extents[static_cast<size_t>(pick(static_cast<int>(extents.size())))],
              i < outer ? AxisRole::Outer : AxisRole::Row};
       p_.graph.env().set_range(a.var, {0, std::max<int64_t>(0, p_.graph.env().range(a.extent).hi - 1)});
       p_.nest.axes.push_back(a);
@@ -44,7 +45,8 @@ private:
   }
 
   ScalarId load() {
-    // An axis a is read as a, a + 1 of a longer dimension, every second element, from the end, or split into two dimensions.
+    // An axis a is read as a, a + 1 of a longer dimension, every second element, from the end, or split into two
+    // dimensions.
     TensorType type{DType::I64, {}};
     std::vector<SymExpr> index;
     SymExpr one(1);
@@ -79,14 +81,21 @@ private:
     return dag().load(static_cast<int>(p_.nest.loads.size()) - 1, DType::I64, ids, predicate);
   }
   void step(bool row) {
-    constexpr ScalarOp kOps[] = {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::Max, ScalarOp::Div, ScalarOp::Mod};
+    constexpr ScalarOp kOps[] = {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul,
+                                 ScalarOp::Max, ScalarOp::Div, ScalarOp::Mod};
     constexpr ReduceKind kFolds[] = {ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min, ReduceKind::Prod};
     int what = pick(10);
-    if (row && what < 3) pool_.push_back(dag().reduce(kFolds[pick(4)], any()));
-    else if (what == 3) pool_.push_back(load());
-    else if (what == 4 && !p_.nest.axes.empty()) pool_.push_back(dag().index(p_.nest.axes[static_cast<size_t>(pick(static_cast<int>(p_.nest.axes.size())))].var * 2 - 3));
-    else if (what == 5) pool_.push_back(dag().op(ScalarOp::Select, dag().op(ScalarOp::Lt, any(), any()), any(), any()));
-    else pool_.push_back(dag().op(kOps[pick(6)], any(), any()));
+    if (row && what < 3)
+      pool_.push_back(dag().reduce(kFolds[pick(4)], any()));
+    else if (what == 3)
+      pool_.push_back(load());
+    else if (what == 4 && !p_.nest.axes.empty())
+      pool_.push_back(
+          dag().index(p_.nest.axes[static_cast<size_t>(pick(static_cast<int>(p_.nest.axes.size())))].var * 2 - 3));
+    else if (what == 5)
+      pool_.push_back(dag().op(ScalarOp::Select, dag().op(ScalarOp::Lt, any(), any()), any(), any()));
+    else
+      pool_.push_back(dag().op(kOps[pick(6)], any(), any()));
   }
   void add_store(const std::vector<size_t>& order, ScalarId value, bool per_row) {
     TensorType type{DType::I64, {}};

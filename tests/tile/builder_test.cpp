@@ -72,7 +72,8 @@ TEST(Builder, TypesAreInferred) {
 // ---- the verifier on kernels that no builder or parser makes
 TEST(Verify, RefusesBrokenKernels) {
   auto broken = [](const std::function<void(Kernel&)>& damage, std::string_view reason) {
-    Kernel k = read("tile.kernel @k(%x: ptr<f32> written, %n: i64) {\n%r = range 4 : tile<[4], i64>\n%v = load %x[%r] : tile<[4], f32>\nstore %x[%r] = %v\nfor %i = 0 to %n step 1 {\n%a = neg(%i) : i64\n}\n}");
+    Kernel k = read("tile.kernel @k(%x: ptr<f32> written, %n: i64) {\n%r = range 4 : tile<[4], i64>\n%v = load %x[%r] "
+                    ": tile<[4], f32>\nstore %x[%r] = %v\nfor %i = 0 to %n step 1 {\n%a = neg(%i) : i64\n}\n}");
     EXPECT_TRUE(verify(k).ok());
     damage(k);
     Status s = verify(k);
@@ -92,15 +93,18 @@ TEST(Verify, RefusesBrokenKernels) {
   broken([&](Kernel& k) { find(k, OpKind::For).regions[0].pop_back(); }, "does not end with yield");
   broken([&](Kernel& k) { find(k, OpKind::Store).operands[2] = k.params[1].value; }, "cannot store 'i64'");
   broken([](Kernel& k) { k.params[0].written = false; }, "not marked written");
-  broken([&](Kernel& k) { find(k, OpKind::Load).operands.push_back(find(k, OpKind::Range).results[0]); }, "a mask must be bool");
-  broken([&](Kernel& k) { // a value of the loop used after it
-    Op op;
-    op.kind = OpKind::Scalar;
-    op.scalar = ScalarOp::Neg;
-    op.operands = {find(k, OpKind::For).region_args[0][0]};
-    op.results = {k.new_value({Type::Kind::Data, DType::I64, {}})};
-    k.body.push_back(k.new_op(std::move(op)));
-  }, "not defined before it");
+  broken([&](Kernel& k) { find(k, OpKind::Load).operands.push_back(find(k, OpKind::Range).results[0]); },
+         "a mask must be bool");
+  broken(
+      [&](Kernel& k) { // a value of the loop used after it
+        Op op;
+        op.kind = OpKind::Scalar;
+        op.scalar = ScalarOp::Neg;
+        op.operands = {find(k, OpKind::For).region_args[0][0]};
+        op.results = {k.new_value({Type::Kind::Data, DType::I64, {}})};
+        k.body.push_back(k.new_op(std::move(op)));
+      },
+      "not defined before it");
 }
 
 } // namespace

@@ -19,10 +19,11 @@ inline Kernel read(std::string_view text) {
 struct Outcome {
   std::vector<std::vector<double>> arrays; // contents, in and out
   std::vector<int64_t> scalars;
-  std::string error;                       // empty when it ran
+  std::string error; // empty when it ran
   std::vector<int> sites;
 };
-inline Outcome run(const Kernel& k, std::vector<std::vector<double>> arrays, std::vector<int64_t> scalars = {}, int64_t grid = 1) {
+inline Outcome run(const Kernel& k, std::vector<std::vector<double>> arrays, std::vector<int64_t> scalars = {},
+                   int64_t grid = 1) {
   Outcome r;
   std::vector<Tensor> tensors;
   std::vector<Argument> args;
@@ -36,15 +37,19 @@ inline Outcome run(const Kernel& k, std::vector<std::vector<double>> arrays, std
     const auto& in = arrays[array++];
     Tensor t = Tensor::create(p.type.dtype, {static_cast<int64_t>(in.size())}).value();
     for (size_t i = 0; i < in.size(); ++i) {
-      if (is_float(p.type.dtype)) t.set_f64(static_cast<int64_t>(i), in[i]);
-      else t.set_i64(static_cast<int64_t>(i), static_cast<int64_t>(in[i]));
+      if (is_float(p.type.dtype))
+        t.set_f64(static_cast<int64_t>(i), in[i]);
+      else
+        t.set_i64(static_cast<int64_t>(i), static_cast<int64_t>(in[i]));
     }
     args.push_back({{t.mutable_data(), t.bytes()}, {}});
     tensors.push_back(t);
   }
   Result<InterpretResult> result = interpret(k, args, grid);
-  if (result.ok()) r.sites = result->reported_sites;
-  else r.error = result.error().message;
+  if (result.ok())
+    r.sites = result->reported_sites;
+  else
+    r.error = result.error().message;
   for (const Tensor& t : tensors) {
     r.arrays.emplace_back();
     for (int64_t i = 0; i < t.count(); ++i)

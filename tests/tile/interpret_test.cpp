@@ -9,13 +9,17 @@ using List = std::vector<double>;
 
 // Body over %x (f32, 8 elements) into %y; %r is range 8, %v the loaded tile.
 List tile8(const std::string& body, List x = {3, -1, 4, 1, -5, 9, 2, 6}, List y = List(8, 7)) {
-  Outcome r = run(read("tile.kernel @t(%x: ptr<f32>, %y: ptr<f32> written) {\n%r = range 8 : tile<[8], i64>\n%v = load %x[%r] : tile<[8], f32>\n" + body + "}"), {std::move(x), std::move(y)});
+  Outcome r = run(read("tile.kernel @t(%x: ptr<f32>, %y: ptr<f32> written) {\n%r = range 8 : tile<[8], i64>\n%v = load "
+                       "%x[%r] : tile<[8], f32>\n" +
+                       body + "}"),
+                  {std::move(x), std::move(y)});
   EXPECT_EQ(r.error, "");
   return r.arrays[1];
 }
 
 TEST(Interpret, ScalarsBroadcastToTiles) {
-  EXPECT_EQ(tile8("%c = const 10 : f32\n%s = add(%v, %c) : tile<[8], f32>\nstore %y[%r] = %s"), (List{13, 9, 14, 11, 5, 19, 12, 16}));
+  EXPECT_EQ(tile8("%c = const 10 : f32\n%s = add(%v, %c) : tile<[8], f32>\nstore %y[%r] = %s"),
+            (List{13, 9, 14, 11, 5, 19, 12, 16}));
   EXPECT_EQ(tile8("%c = const 10 : f32\nstore %y[%r] = %c"), List(8, 10));
 }
 TEST(Interpret, LiteralsTakeTheirNeighboursType) {
@@ -23,10 +27,12 @@ TEST(Interpret, LiteralsTakeTheirNeighboursType) {
 }
 TEST(Interpret, MasksLeaveOutOrGiveOther) {
   EXPECT_EQ(tile8("%m = lt(%r, 3) : tile<[8], bool>\nstore %y[%r] = %v mask=%m"), (List{3, -1, 4, 7, 7, 7, 7, 7}));
-  EXPECT_EQ(tile8("%m = lt(%r, 2) : tile<[8], bool>\n%w = load %x[%r] mask=%m other=-3 : tile<[8], f32>\nstore %y[%r] = %w"),
-            (List{3, -1, -3, -3, -3, -3, -3, -3}));
+  EXPECT_EQ(
+      tile8("%m = lt(%r, 2) : tile<[8], bool>\n%w = load %x[%r] mask=%m other=-3 : tile<[8], f32>\nstore %y[%r] = %w"),
+      (List{3, -1, -3, -3, -3, -3, -3, -3}));
   // A masked access may point anywhere.
-  EXPECT_EQ(tile8("%m = lt(%r, 1) : tile<[8], bool>\n%o = mul(%r, 1000) : tile<[8], i64>\n%w = load %x[%o] mask=%m : tile<[8], f32>\nstore %y[%r] = %w"),
+  EXPECT_EQ(tile8("%m = lt(%r, 1) : tile<[8], bool>\n%o = mul(%r, 1000) : tile<[8], i64>\n%w = load %x[%o] mask=%m : "
+                  "tile<[8], f32>\nstore %y[%r] = %w"),
             (List{3, 0, 0, 0, 0, 0, 0, 0}));
 }
 TEST(Interpret, Reductions) {
@@ -40,7 +46,8 @@ TEST(Interpret, Reductions) {
 }
 TEST(Interpret, ArgReductionsOrderTiesAndNan) {
   auto at = [](const std::string& kind, List x) {
-    return tile8("%m, %i = reduce." + kind + " : f32, i64\n%f = cast(%i) : f32\nstore %y[0] = %f\nstore %y[1] = %m", std::move(x));
+    return tile8("%m, %i = reduce." + kind + " : f32, i64\n%f = cast(%i) : f32\nstore %y[0] = %f\nstore %y[1] = %m",
+                 std::move(x));
   };
   EXPECT_EQ(at("argmax(%v, %r) axis=0", {1, 9, 3, 9, 0, 0, 0, 0})[0], 1);
   EXPECT_EQ(at("argmax(%v, %r) axis=0 last", {1, 9, 3, 9, 0, 0, 0, 0})[0], 3);
@@ -68,7 +75,8 @@ TEST(Interpret, TwoDimensions) {
     %t = reduce.sum(%v) axis=1 : tile<[2], f32>
     %k = add(%i, 3) : tile<[2], i64>
     store %y[%k] = %t
-  })"), {{1, 2, 3, 4, 5, 6}, List(5)});
+  })"),
+                  {{1, 2, 3, 4, 5, 6}, List(5)});
   EXPECT_EQ(r.error, "");
   EXPECT_EQ(r.arrays[1], (List{5, 7, 9, 6, 15}));
 }
@@ -82,7 +90,8 @@ TEST(Interpret, DotAccumulates) {
     %s = reduce.sum(%p) axis=0 : tile<[2], f32>
     %j = range 2 : tile<[2], i64>
     store %y[%j] = %s
-  })"), {{0}, List(2)});
+  })"),
+                  {{0}, List(2)});
   EXPECT_EQ(r.arrays[1], (List{62, 62}));
 }
 TEST(Interpret, LoopsCarryAndMaySwap) {
@@ -94,11 +103,14 @@ TEST(Interpret, LoopsCarryAndMaySwap) {
       yield %q, %s
     }
     store %y[0] = %a
-  })"), {{0}}, {10});
+  })"),
+                  {{0}}, {10});
   EXPECT_EQ(r.arrays[0][0], 55);
 }
 TEST(Interpret, EmptyLoopsKeepWhatTheyCarry) {
-  Outcome r = run(read("tile.kernel @t(%y: ptr<i64> written, %n: i64) {\n%a = const 4 : i64\n%b = for %i = 3 to %n step 2 carry(%c = %a) { yield %i }\nstore %y[0] = %b\n}"), {{0}}, {3});
+  Outcome r = run(read("tile.kernel @t(%y: ptr<i64> written, %n: i64) {\n%a = const 4 : i64\n%b = for %i = 3 to %n "
+                       "step 2 carry(%c = %a) { yield %i }\nstore %y[0] = %b\n}"),
+                  {{0}}, {3});
   EXPECT_EQ(r.arrays[0][0], 4);
 }
 TEST(Interpret, BranchesYield) {
@@ -126,7 +138,8 @@ TEST(Interpret, ProgramsScratchAndAtomics) {
     %v = load %s[2] : f32
     atomic_add %y[0] = %v
     store %y[%p] = %v mask=false
-  })"), {{100}}, {3}, 5);
+  })"),
+                  {{100}}, {3}, 5);
   EXPECT_EQ(r.error, "");
   EXPECT_EQ(r.arrays[0][0], 110);
 }
@@ -137,19 +150,22 @@ TEST(Interpret, StorageTypesRound) {
     store %y[0] = %h
     %b = lt(%v, 3) : bool
     store %z[0] = %b
-  })"), {{2.0004}, {0}, {0}});
+  })"),
+                  {{2.0004}, {0}, {0}});
   EXPECT_EQ(r.arrays[1][0], 2.0);
   EXPECT_EQ(r.arrays[2][0], 1.0);
 }
 TEST(Interpret, ReportsSites) {
-  Kernel k = read("tile.kernel @t(%n: i64) {\n%r = range 4 : tile<[4], i64>\n%b = lt(%n, %r) : tile<[4], bool>\nreport_index %b site=3\n}");
+  Kernel k = read("tile.kernel @t(%n: i64) {\n%r = range 4 : tile<[4], i64>\n%b = lt(%n, %r) : tile<[4], "
+                  "bool>\nreport_index %b site=3\n}");
   EXPECT_EQ(run(k, {}, {2}).sites, std::vector<int>{3});
   EXPECT_TRUE(run(k, {}, {3}).sites.empty());
 }
 
 // ---- errors while running
 TEST(InterpretErrors, AccessesAreChecked) {
-  Kernel k = read("tile.kernel @t(%x: ptr<f32>, %n: i64) {\n%r = range 4 : tile<[4], i64>\n%o = add(%r, %n) : tile<[4], i64>\n%v = load %x[%o] : tile<[4], f32>\n}");
+  Kernel k = read("tile.kernel @t(%x: ptr<f32>, %n: i64) {\n%r = range 4 : tile<[4], i64>\n%o = add(%r, %n) : "
+                  "tile<[4], i64>\n%v = load %x[%o] : tile<[4], f32>\n}");
   EXPECT_EQ(run(k, {List(4)}, {0}).error, "");
   EXPECT_NE(run(k, {List(4)}, {1}).error.find("load of 'x' at offset 4 of 4 elements"), std::string::npos);
   EXPECT_NE(run(k, {List(4)}, {-1}).error.find("offset -1"), std::string::npos);
@@ -159,9 +175,12 @@ TEST(InterpretErrors, ScratchMustBeWrittenFirst) {
   EXPECT_NE(run(k, {}).error.find("before it is written"), std::string::npos);
 }
 TEST(InterpretErrors, StepsAndMemoryAreBounded) {
-  EXPECT_NE(run(read("tile.kernel @t() { for %i = 0 to 5 step 0 { } }"), {}).error.find("step must be positive"), std::string::npos);
-  EXPECT_NE(run(read("tile.kernel @t() { %s = scratch 9000000000000000000 : ptr<f64>\n}"), {}).error.find("scratch of"), std::string::npos);
-  EXPECT_EQ(run(read("tile.kernel @t() { for %i = 9223372036854775800 to 9223372036854775807 step 100 { } }"), {}).error, "");
+  EXPECT_NE(run(read("tile.kernel @t() { for %i = 0 to 5 step 0 { } }"), {}).error.find("step must be positive"),
+            std::string::npos);
+  EXPECT_NE(run(read("tile.kernel @t() { %s = scratch 9000000000000000000 : ptr<f64>\n}"), {}).error.find("scratch of"),
+            std::string::npos);
+  EXPECT_EQ(
+      run(read("tile.kernel @t() { for %i = 9223372036854775800 to 9223372036854775807 step 100 { } }"), {}).error, "");
 }
 TEST(InterpretErrors, ArgumentsAreCounted) {
   Kernel k = read("tile.kernel @t(%n: i64) { }");

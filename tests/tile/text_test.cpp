@@ -5,7 +5,8 @@
 namespace tessera::tile::test {
 namespace {
 
-constexpr const char* kEverything = R"(tile.kernel @all(%x: ptr<f16> align=16, %y: ptr<f32> written, %z: ptr<i64> written, %n: i64, %f: f64) config(stages: 2, warps: 4) {
+constexpr const char* kEverything =
+    R"(tile.kernel @all(%x: ptr<f16> align=16, %y: ptr<f32> written, %z: ptr<i64> written, %n: i64, %f: f64) config(stages: 2, warps: 4) {
   %0 = program_id 0 : i64
   %1 = const 0 : i64
   %2 = const 8 : i64
@@ -53,20 +54,27 @@ TEST(Text, EverythingRoundTrips) {
 }
 
 TEST(Text, ConstantsKeepTheirBits) {
-  for (const char* line : {"const -0 : f32", "const nan : f32", "const inf : f64", "const 0.1 : f32", "const 0.1 : f64", "const 1e-45 : f32", "const 3.4028235e+38 : f32",
-                           "const -9223372036854775808 : i64", "const 18446744073709551615 : u64", "const true : bool", "const -128 : i8", "const 65504 : f16"}) {
+  for (const char* line :
+       {"const -0 : f32", "const nan : f32", "const inf : f64", "const 0.1 : f32", "const 0.1 : f64",
+        "const 1e-45 : f32", "const 3.4028235e+38 : f32", "const -9223372036854775808 : i64",
+        "const 18446744073709551615 : u64", "const true : bool", "const -128 : i8", "const 65504 : f16"}) {
     Kernel k = read(std::string("tile.kernel @c() {\n  %0 = ") + line + "\n}\n");
     EXPECT_NE(print(k).find(line), std::string::npos) << print(k);
   }
 }
 
 TEST(Text, CommentsAndLiteralsAreSugar) {
-  Kernel k = read("// a copy\ntile.kernel @c(%x: ptr<f32>, %y: ptr<f32> written) { // body\n%v = load %x[3] : f32\nstore %y[0] = %v\n}");
+  Kernel k = read("// a copy\ntile.kernel @c(%x: ptr<f32>, %y: ptr<f32> written) { // body\n%v = load %x[3] : "
+                  "f32\nstore %y[0] = %v\n}");
   EXPECT_NE(print(k).find("const 3 : i64"), std::string::npos);
 }
 
 // ---- errors: the text, then where and what
-struct BadText { const char* text; int line; const char* message; };
+struct BadText {
+  const char* text;
+  int line;
+  const char* message;
+};
 class TextErrors : public ::testing::TestWithParam<BadText> {};
 TEST_P(TextErrors, NameTheirPlace) {
   Result<Kernel> k = parse(GetParam().text, "bad.tile");
@@ -76,41 +84,47 @@ TEST_P(TextErrors, NameTheirPlace) {
   EXPECT_EQ(k.error().location.line, GetParam().line) << k.error().str();
   EXPECT_NE(k.error().message.find(GetParam().message), std::string::npos) << k.error().str();
 }
-INSTANTIATE_TEST_SUITE_P(All, TextErrors, ::testing::Values(
-    BadText{"", 1, "expected 'tile.kernel'"},
-    BadText{"tile.kernel", 1, "expected '@name'"},
-    BadText{"tile.kernel @k(%x: f31) { }", 1, "expected an element type, found 'f31'"},
-    BadText{"tile.kernel @k(%x: i4) { }", 1, "tiles of i4 do not exist"},
-    BadText{"tile.kernel @k(%x: tile<[4], f32>) { }", 1, "a pointer or a scalar"},
-    BadText{"tile.kernel @k(%x: i64, %x: i64) { }", 1, "'%x' is defined twice"},
-    BadText{"tile.kernel @k() {\n %a = const 1 : i64\n %a = const 2 : i64\n}", 3, "'%a' is defined twice"},
-    BadText{"tile.kernel @k() {\n %a = neg(%b) : i64\n}", 2, "'%b' is not defined here"},
-    BadText{"tile.kernel @k() {\n %a = frob(1) : i64\n}", 2, "'frob' is not an operation"},
-    BadText{"tile.kernel @k() {\n %a = const 300 : i8\n}", 2, "'300' does not fit i8"},
-    BadText{"tile.kernel @k() {\n %a = const x : f32\n}", 2, "expected a number"},
-    BadText{"tile.kernel @k() {\n %a = range 0 : tile<[0], i64>\n}", 2, "from 1 to 1048576"},
-    BadText{"tile.kernel @k() {\n %a = range 4 : tile<[8], i64>\n}", 2, "range 4 yields 'tile<[4], i64>'"},
-    BadText{"tile.kernel @k() {\n %a = const 0 : tile<[1048576, 2], f32>\n}", 2, "at most 1048576 elements"},
-    BadText{"tile.kernel @k() {\n %a = program_id 3 : i64\n}", 2, "from 0 to 2"},
-    BadText{"tile.kernel @k(%n: i64, %f: f32) {\n %a = add(%n, %f) : i64\n}", 2, "operands of add differ"},
-    BadText{"tile.kernel @k(%n: i64) {\n %a = add(%n) : i64\n}", 2, "add takes 2 operands, not 1"},
-    BadText{"tile.kernel @k(%n: i64) {\n %a = add(%n, %n) : f32\n}", 2, "add here yields 'i64'"},
-    BadText{"tile.kernel @k(%n: f16) {\n %a = add(%n, %n) : f16\n}", 2, "needs a cast to f32"},
-    BadText{"tile.kernel @k(%n: i64) {\n %a, %b = neg(%n) : i64\n}", 3, "expected ','"},
-    BadText{"tile.kernel @k(%n: i64) {\n neg(%n)\n}", 2, "one result expected"},
-    BadText{"tile.kernel @k(%n: i64) {\n %a = load %n[0] : i64\n}", 2, "is not a pointer"},
-    BadText{"tile.kernel @k(%x: ptr<f32>) {\n %a = load %x[0] : f16\n}", 2, "a load here yields 'f32'"},
-    BadText{"tile.kernel @k(%x: ptr<f32>, %f: f32) {\n %a = load %x[%f] : f32\n}", 2, "an offset must be i64 or i32"},
-    BadText{"tile.kernel @k(%x: ptr<f32>) {\n store %x[0] = 1\n}", 2, "not marked written"},
-    BadText{"tile.kernel @k(%n: i64) {\n %a = for %i = 0 to %n step 1 carry(%c = %n) {\n }\n}", 2, "yield of 0 values, expected 1"},
-    BadText{"tile.kernel @k(%n: i64) {\n for %i = 0 to %n step 1 {\n %a = neg(%i) : i64\n }\n %b = neg(%a) : i64\n}", 5, "'%a' is not defined here"},
-    BadText{"tile.kernel @k(%n: i64) {\n if %n {\n }\n}", 2, "a condition is a bool scalar"},
-    BadText{"tile.kernel @k(%n: i64) {\n yield %n\n}", 2, "yield outside of a region"},
-    BadText{"tile.kernel @k(%n: i64) {\n %r = range 4 : tile<[4], i64>\n %a = reduce.sum(%r) axis=1 : i64\n}", 3, "axis is out of range"},
-    BadText{"tile.kernel @k(%n: i64) {\n %a = reduce.sum(%n) axis=0 : i64\n}", 2, "only a tile can be folded"},
-    BadText{"tile.kernel @k(%n: i64) {\n %a = neg(%n) : i64\n", 3, "found the end of the text"},
-    BadText{"tile.kernel @k(%n: i64) { } extra", 1, "expected the end of the text"},
-    BadText{"tile.kernel @k(%n: i64) {\n $\n}", 2, "expected an operation, found '$'"}));
+INSTANTIATE_TEST_SUITE_P(
+    All, TextErrors,
+    ::testing::Values(
+        BadText{"", 1, "expected 'tile.kernel'"}, BadText{"tile.kernel", 1, "expected '@name'"},
+        BadText{"tile.kernel @k(%x: f31) { }", 1, "expected an element type, found 'f31'"},
+        BadText{"tile.kernel @k(%x: i4) { }", 1, "tiles of i4 do not exist"},
+        BadText{"tile.kernel @k(%x: tile<[4], f32>) { }", 1, "a pointer or a scalar"},
+        BadText{"tile.kernel @k(%x: i64, %x: i64) { }", 1, "'%x' is defined twice"},
+        BadText{"tile.kernel @k() {\n %a = const 1 : i64\n %a = const 2 : i64\n}", 3, "'%a' is defined twice"},
+        BadText{"tile.kernel @k() {\n %a = neg(%b) : i64\n}", 2, "'%b' is not defined here"},
+        BadText{"tile.kernel @k() {\n %a = frob(1) : i64\n}", 2, "'frob' is not an operation"},
+        BadText{"tile.kernel @k() {\n %a = const 300 : i8\n}", 2, "'300' does not fit i8"},
+        BadText{"tile.kernel @k() {\n %a = const x : f32\n}", 2, "expected a number"},
+        BadText{"tile.kernel @k() {\n %a = range 0 : tile<[0], i64>\n}", 2, "from 1 to 1048576"},
+        BadText{"tile.kernel @k() {\n %a = range 4 : tile<[8], i64>\n}", 2, "range 4 yields 'tile<[4], i64>'"},
+        BadText{"tile.kernel @k() {\n %a = const 0 : tile<[1048576, 2], f32>\n}", 2, "at most 1048576 elements"},
+        BadText{"tile.kernel @k() {\n %a = program_id 3 : i64\n}", 2, "from 0 to 2"},
+        BadText{"tile.kernel @k(%n: i64, %f: f32) {\n %a = add(%n, %f) : i64\n}", 2, "operands of add differ"},
+        BadText{"tile.kernel @k(%n: i64) {\n %a = add(%n) : i64\n}", 2, "add takes 2 operands, not 1"},
+        BadText{"tile.kernel @k(%n: i64) {\n %a = add(%n, %n) : f32\n}", 2, "add here yields 'i64'"},
+        BadText{"tile.kernel @k(%n: f16) {\n %a = add(%n, %n) : f16\n}", 2, "needs a cast to f32"},
+        BadText{"tile.kernel @k(%n: i64) {\n %a, %b = neg(%n) : i64\n}", 3, "expected ','"},
+        BadText{"tile.kernel @k(%n: i64) {\n neg(%n)\n}", 2, "one result expected"},
+        BadText{"tile.kernel @k(%n: i64) {\n %a = load %n[0] : i64\n}", 2, "is not a pointer"},
+        BadText{"tile.kernel @k(%x: ptr<f32>) {\n %a = load %x[0] : f16\n}", 2, "a load here yields 'f32'"},
+        BadText{"tile.kernel @k(%x: ptr<f32>, %f: f32) {\n %a = load %x[%f] : f32\n}", 2,
+                "an offset must be i64 or i32"},
+        BadText{"tile.kernel @k(%x: ptr<f32>) {\n store %x[0] = 1\n}", 2, "not marked written"},
+        BadText{"tile.kernel @k(%n: i64) {\n %a = for %i = 0 to %n step 1 carry(%c = %n) {\n }\n}", 2,
+                "yield of 0 values, expected 1"},
+        BadText{
+            "tile.kernel @k(%n: i64) {\n for %i = 0 to %n step 1 {\n %a = neg(%i) : i64\n }\n %b = neg(%a) : i64\n}", 5,
+            "'%a' is not defined here"},
+        BadText{"tile.kernel @k(%n: i64) {\n if %n {\n }\n}", 2, "a condition is a bool scalar"},
+        BadText{"tile.kernel @k(%n: i64) {\n yield %n\n}", 2, "yield outside of a region"},
+        BadText{"tile.kernel @k(%n: i64) {\n %r = range 4 : tile<[4], i64>\n %a = reduce.sum(%r) axis=1 : i64\n}", 3,
+                "axis is out of range"},
+        BadText{"tile.kernel @k(%n: i64) {\n %a = reduce.sum(%n) axis=0 : i64\n}", 2, "only a tile can be folded"},
+        BadText{"tile.kernel @k(%n: i64) {\n %a = neg(%n) : i64\n", 3, "found the end of the text"},
+        BadText{"tile.kernel @k(%n: i64) { } extra", 1, "expected the end of the text"},
+        BadText{"tile.kernel @k(%n: i64) {\n $\n}", 2, "expected an operation, found '$'"}));
 
 TEST(Text, DeepNestingIsAnError) {
   std::string text = "tile.kernel @k(%p: bool) {\n";
