@@ -81,6 +81,7 @@ struct LibraryStep {
 struct HostStep {
   std::string name, op, reason;      // node, operator, why it runs here
   std::vector<BufferId> inputs, outputs; // -1 where left out
+  std::string payload;               // what makes `run` again from a file; opaque to the runtime; empty: it cannot be saved
   // Runs it on tensors; `symbols` binds the sizes known so far. Built by the compile driver from the operator's record.
   std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>&, const std::unordered_map<uint64_t, int64_t>&)> run;
   // Sizes that are known only now: result r's dimension d binds `symbol`.

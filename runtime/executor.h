@@ -62,8 +62,20 @@ public:
   [[nodiscard]] virtual int64_t arena_bytes() const = 0;   // planned for the last shape
 };
 
-// Files written by `tessera compile`. Weights that came from the model's own files are referred to by path, offset and hash of
-// the header, or embedded when `embed_weights`. Errors: FileError, CorruptFile.
+// Files written by `tessera compile`: the plan as JSON (sizes and guards as text), machine code, and weights. Weights that a mapped file shows
+// (the model's own external data) are referred to by path, offset and a hash of samples, unless `embed_weights`. The file appears whole or not
+// at all. Errors: FileError (a full disk is named), UnsupportedFeature (a host step without payload cannot be made again).
 [[nodiscard]] Status save_executable(const Executable& executable, const std::string& path, bool embed_weights);
+
+// What loading needs from others. `link`: machine code to functions, found by symbol; `resolve`: the function of a host step from its op and payload.
+struct LinkedCode {
+  std::shared_ptr<const void> code; // keeps it alive
+  std::function<HostKernelFn(const std::string& symbol)> find;
+};
+using LinkFn = std::function<Result<LinkedCode>(const Executable&)>;
+using ResolveHostStepFn = std::function<Result<decltype(HostStep::run)>(const HostStep&)>;
+// Weights are mapped, not read. Errors: FileError, CorruptFile (damaged, truncated, of another version, weights that have changed), UnsupportedFeature
+// (made for another machine), and those of the functions. Without `link` the executable can be examined but not run.
+[[nodiscard]] Result<std::shared_ptr<Executable>> load_executable(const std::string& path, const LinkFn& link = {}, const ResolveHostStepFn& resolve = {});
 
 } // namespace tessera

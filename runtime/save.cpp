@@ -1,0 +1,253 @@
+#include "runtime/executor.h"
+#include "runtime/file_format.h"
+#include "runtime/mapped_file.h"
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tessera {
+namespace {
+using Json = nlohmann::json;
+
+// Symbols by name in the file; two of the same name are told apart by a suffix.
+class SymbolNames {
+public:
+  void add(const SymExpr& e) {
+    for (const auto& s : e.symbols()) {
+      if (!name_.emplace(s.symbol_id(), "").second) continue;
+      std::string name = s.symbol_name();
+      for (int i = 2; !used_.insert(name).second; ++i) name = s.symbol_name() + "_" + std::to_string(i);
+      name_[s.symbol_id()] = name;
+      if (name != s.symbol_name()) renamed_.emplace(s.symbol_id(), SymExpr::symbol(name));
+      order_.push_back(s);
+    }
+  }
+  std::string text(const SymExpr& e) {
+    add(e);
+    return renamed_.empty() ? e.str() : e.substitute(renamed_).str();
+  }
+  [[nodiscard]] const std::vector<SymExpr>& order() const { return order_; }
+  [[nodiscard]] const std::string& name(const SymExpr& s) const { return name_.at(s.symbol_id()); }
+
+private:
+  std::map<uint64_t, std::string> name_;
+  std::set<std::string> used_;
+  std::unordered_map<uint64_t, SymExpr> renamed_;
+  std::vector<SymExpr> order_;
+};
+
+class Writer {
+public:
+  explicit Writer(const Executable& e, bool embed) : e_(e), embed_(embed) {}
+
+  Status plan(Json& j) {
+    j["model"] = e_.model_name;
+    j["target"] = e_.target;
+    j["host_steps"] = e_.host_steps;
+    auto& buffers = j["buffers"] = Json::array();
+    for (const auto& b : e_.buffers)
+      buffers.push_back({{"name", b.name}, {"kind", static_cast<int>(b.kind)}, {"dtype", name(b.dtype)}, {"shape", list(b.shape)}, {"constant", b.constant},
+                         {"first", b.first_step}, {"last", b.last_step}, {"in_place_of", b.in_place_of}, {"dynamic", b.dynamic}});
+    auto& steps = j["steps"] = Json::array();
+    for (const auto& s : e_.steps) {
+      TESSERA_ASSIGN(auto json, step(s));
+      steps.push_back(std::move(json));
+    }
+    j["inputs"] = bindings(e_.inputs);
+    j["outputs"] = bindings(e_.outputs);
+    auto& guards = j["guards"] = Json::array();
+    auto bound = bound_symbols();
+    for (const auto& g : e_.env->guards())
+      guards.push_back({{"condition", names_.text(rewritten(g.condition, bound))}, {"required", g.cls == GuardClass::Required}, {"reason", g.reason},
+                        {"where", {g.where.file, g.where.node, g.where.op, g.where.output, g.where.line, g.where.column}}});
+    constants(j["constants"] = Json::array());
+    auto& symbols = j["symbols"] = Json::array();
+    for (const auto& s : names_.order()) {
+      auto range = e_.env->range(s);
+      symbols.push_back({names_.name(s), range.lo, range.hi, e_.env->divisor(s)});
+    }
+    return {};
+  }
+
+  struct Section { const std::byte* data; size_t bytes; };
+  std::vector<Section> sections; // objects, then weights; at aligned places one after the other
+
+private:
+  [[nodiscard]] std::set<uint64_t> bound_symbols() const {
+    std::set<uint64_t> bound;
+    for (const auto& in : e_.inputs)
+      for (const auto& d : e_.buffers[static_cast<size_t>(in.buffer)].shape)
+        for (const auto& s : d.symbols()) bound.insert(s.symbol_id());
+    for (const auto& step : e_.steps)
+      if (const auto* h = std::get_if<HostStep>(&step))
+        for (const auto& d : h->defines) bound.insert(d.symbol.symbol_id());
+    return bound;
+  }
+  // A guard over a symbol that was replaced by another one, as GuardSet reads it.
+  [[nodiscard]] SymExpr rewritten(const SymExpr& condition, const std::set<uint64_t>& bound) const {
+    for (const auto& s : condition.symbols())
+      if (!bound.count(s.symbol_id())) return condition.substitute(e_.env->substitutions());
+    return condition;
+  }
+  Json list(const std::vector<SymExpr>& v) {
+    Json j = Json::array();
+    for (const auto& e : v) j.push_back(names_.text(e));
+    return j;
+  }
+  static Json bindings(const std::vector<Binding>& v) {
+    Json j = Json::array();
+    for (const auto& b : v) j.push_back({{"name", b.name}, {"buffer", b.buffer}});
+    return j;
+  }
+  Json kernel(const KernelLaunch& k) {
+    return {{"name", k.name}, {"symbol", k.symbol}, {"object", k.object}, {"buffers", k.buffers}, {"written", k.written}, {"sizes", list(k.sizes)},
+            {"grid", names_.text(k.grid)}, {"work", names_.text(k.work_per_program)}, {"scratch", names_.text(k.scratch_bytes)}, {"sites", k.report_sites}};
+  }
+  Json operand(const StridedOperand& o) {
+    return {{"buffer", o.buffer}, {"shape", list(o.shape)}, {"strides", list(o.strides)}, {"offset", names_.text(o.offset)}};
+  }
+  Json epilogue(const std::optional<EpilogueKernel>& e) {
+    if (!e) return nullptr;
+    return {{"kernel", kernel(e->kernel)}, {"begin", list(e->begin)}, {"count", list(e->count)}};
+  }
+  Result<Json> step(const Step& step) {
+    if (const auto* k = std::get_if<KernelLaunch>(&step)) return Json{{"kernel", kernel(*k)}};
+    if (const auto* c = std::get_if<CopyStep>(&step)) return Json{{"copy", {{"name", c->name}, {"source", c->source}, {"target", c->target}}}};
+    if (const auto* h = std::get_if<HostStep>(&step)) {
+      if (h->payload.empty())
+        return Diagnostic(ErrorCode::UnsupportedFeature, "the executable cannot be saved: '" + h->name + "' (" + h->op + ") runs by its reference and left nothing to make it again from");
+      Json defines = Json::array();
+      for (const auto& d : h->defines) defines.push_back({names_.text(d.symbol), d.result, d.dim});
+      return Json{{"host", {{"name", h->name}, {"op", h->op}, {"reason", h->reason}, {"payload", h->payload}, {"inputs", h->inputs}, {"outputs", h->outputs}, {"defines", defines}}}};
+    }
+    const auto& l = std::get<LibraryStep>(step);
+    Json j{{"name", l.name}};
+    if (const auto* m = std::get_if<MatmulCall>(&l.call)) {
+      j.update({{"call", "matmul"}, {"a", operand(m->a)}, {"b", operand(m->b)}, {"c", operand(m->c)}, {"epilogue", epilogue(m->epilogue)}});
+    } else if (const auto* c = std::get_if<ConvCall>(&l.call)) {
+      j.update({{"call", "conv"}, {"x", operand(c->x)}, {"w", operand(c->w)}, {"y", operand(c->y)}, {"strides", c->strides}, {"pads_begin", c->pads_begin}, {"pads_end", c->pads_end},
+                {"dilations", c->dilations}, {"groups", c->groups}, {"transposed", c->transposed}, {"output_padding", c->output_padding}, {"epilogue", epilogue(c->epilogue)}});
+    } else {
+      const auto& p = std::get<PoolCall>(l.call);
+      j.update({{"call", "pool"}, {"kind", static_cast<int>(p.kind)}, {"x", operand(p.x)}, {"y", operand(p.y)}, {"kernel", p.kernel}, {"strides", p.strides},
+                {"pads_begin", p.pads_begin}, {"pads_end", p.pads_end}, {"dilations", p.dilations}, {"epilogue", epilogue(p.epilogue)}});
+    }
+    return Json{{"library", std::move(j)}};
+  }
+
+  void constants(Json& out) {
+    for (const auto& o : e_.objects) sections.push_back({reinterpret_cast<const std::byte*>(o.data()), o.size()});
+    auto regions = MappedRegions::of_this_process();
+    for (const auto& c : e_.constants) {
+      const auto& t = c.value;
+      Json j{{"name", c.name}, {"dtype", name(t.dtype())}, {"dims", t.dims()}};
+      if (t.dtype() == DType::String) {
+        j["strings"] = t.count() > 0 ? t.string_values() : std::vector<std::string>{};
+      } else {
+        auto hash = file::sample_hash(t.data(), t.bytes());
+        j["hash"] = {hash.lo, hash.hi};
+        auto place = embed_ ? std::nullopt : regions.find(t.data(), t.bytes());
+        if (place && ::access(place->path.c_str(), R_OK) == 0) { // a file that was deleted since is embedded
+          j["file"] = place->path;
+          j["offset"] = place->offset;
+        } else {
+          j["section"] = sections.size();
+          sections.push_back({t.data(), t.bytes()});
+        }
+      }
+      out.push_back(std::move(j));
+    }
+  }
+
+  const Executable& e_;
+  bool embed_;
+  SymbolNames names_;
+};
+
+// Writes a temporary file beside the target and renames it when all is on disk.
+class AtomicFile {
+public:
+  explicit AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".XXXXXX") {}
+  ~AtomicFile() {
+    if (fd_ >= 0) ::close(fd_);
+    if (fd_ >= 0) ::unlink(temporary_.c_str());
+  }
+  Status open() {
+    fd_ = ::mkstemp(temporary_.data());
+    return fd_ >= 0 ? Status() : failed("create");
+  }
+  Status write(const void* data, size_t bytes) {
+    const auto* p = static_cast<const char*>(data);
+    while (bytes > 0) {
+      auto n = ::write(fd_, p, std::min(bytes, size_t{1} << 30));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return failed("write");
+      p += n;
+      bytes -= static_cast<size_t>(n);
+    }
+    return {};
+  }
+  Status commit() {
+    mode_t mask = ::umask(0);
+    ::umask(mask);
+    if (::fchmod(fd_, 0666 & ~mask) != 0 || ::fsync(fd_) != 0) return failed("write");
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("rename to");
+    ::close(fd_);
+    fd_ = -1;
+    return {};
+  }
+
+private:
+  Status failed(const char* what) const {
+    Diagnostic d(ErrorCode::FileError, std::string("cannot ") + what + " '" + path_ + "': " + std::strerror(errno));
+    if (errno == ENOSPC || errno == EDQUOT) d.note("the disk is full; nothing was left behind");
+    return d;
+  }
+  std::string path_, temporary_;
+  int fd_ = -1;
+};
+
+} // namespace
+
+Status save_executable(const Executable& executable, const std::string& path, bool embed_weights) {
+  Writer writer(executable, embed_weights);
+  Json plan;
+  TESSERA_TRY(writer.plan(plan));
+  // Where sections lie depends on the length of the plan, which must not depend on them: they follow each other, each at a multiple of the alignment.
+  auto& sizes = plan["sections"] = Json::array();
+  for (const auto& s : writer.sections) sizes.push_back(s.bytes);
+  plan["objects"] = executable.objects.size();
+  // Names come from models: bytes that are no UTF-8 are replaced, which only changes how they print.
+  std::string text = plan.dump(-1, ' ', false, Json::error_handler_t::replace);
+  file::Header header;
+  std::memcpy(header.magic, file::kMagic, sizeof header.magic);
+  header.plan_bytes = text.size();
+  header.hash = hash128(text);
+  for (size_t i = 0; i < executable.objects.size(); ++i) {
+    auto h = hash128(writer.sections[i].data, writer.sections[i].bytes, header.hash.lo);
+    header.hash = {hash_combine(header.hash.lo, h.lo), hash_combine(header.hash.hi, h.hi)};
+  }
+  size_t at = file::aligned(sizeof header + text.size());
+  for (const auto& s : writer.sections) at = file::aligned(at + s.bytes);
+  header.file_bytes = at;
+
+  AtomicFile out(path);
+  TESSERA_TRY(out.open());
+  static constexpr char kZeros[file::kAlignment] = {};
+  TESSERA_TRY(out.write(&header, sizeof header));
+  TESSERA_TRY(out.write(text.data(), text.size()));
+  at = sizeof header + text.size();
+  TESSERA_TRY(out.write(kZeros, file::aligned(at) - at));
+  for (const auto& s : writer.sections) {
+    TESSERA_TRY(out.write(s.data, s.bytes));
+    TESSERA_TRY(out.write(kZeros, file::aligned(s.bytes) - s.bytes));
+  }
+  return out.commit();
+}
+
+} // namespace tessera
