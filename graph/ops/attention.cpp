@@ -16,9 +16,13 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // [b, s, h*d] as [b, h, s, d].
 ValueId split_heads(B& b, ValueId x, int64_t heads, const char* what) {
   if (!b.ok()) return {};
-  if (heads < 1) return b.fail(ErrorCode::BadAttribute, std::string("the number of heads of ") + what + " is " + std::to_string(heads)), ValueId{};
+  if (heads < 1)
+    return b.fail(ErrorCode::BadAttribute,
+                  std::string("the number of heads of ") + what + " is " + std::to_string(heads)),
+           ValueId{};
   SymShape s = b.shape(x);
-  b.check(b.env().require(sym_eq(mod(s[2], heads), 0), GuardClass::Required, std::string("heads divide the width of ") + what, b.node().location));
+  b.check(b.env().require(sym_eq(mod(s[2], heads), 0), GuardClass::Required,
+                          std::string("heads divide the width of ") + what, b.node().location));
   return b.transpose(b.reshape(x, {s[0], s[1], heads, floordiv(s[2], heads)}), {0, 2, 1, 3});
 }
 
@@ -44,7 +48,8 @@ public:
     if (result_count > 2) results.push_back(v_);
     if (result_count > 3) {
       int64_t mode = b_.attr().i("qk_matmul_output_mode");
-      if (mode < 0 || mode > 3) b_.fail(ErrorCode::BadAttribute, "attribute 'qk_matmul_output_mode' is " + std::to_string(mode));
+      if (mode < 0 || mode > 3)
+        b_.fail(ErrorCode::BadAttribute, "attribute 'qk_matmul_output_mode' is " + std::to_string(mode));
       ValueId shown = mode == 0 ? raw : mode == 1 ? capped : mode == 2 ? full(biased) : full(weights);
       results.push_back(b_.cast(mode < 2 ? ungroup(shown, b_.dim(k_, 2)) : shown, dtype));
     }
@@ -56,9 +61,10 @@ private:
     q_ = b_.in(0), k_ = b_.in(1), v_ = b_.in(2);
     int rank = b_.rank(q_);
     if (rank != b_.rank(k_) || rank != b_.rank(v_) || (rank != 3 && rank != 4))
-      b_.fail(ErrorCode::ShapeMismatch, "Attention takes Q, K and V of rank 3 or 4, not " + str(b_.shape(q_)) + ", " + str(b_.shape(k_)) +
-                                            " and " + str(b_.shape(v_)));
-    if (b_.has(4) != b_.has(5)) b_.fail(ErrorCode::MalformedModel, "past_key and past_value of Attention come together");
+      b_.fail(ErrorCode::ShapeMismatch, "Attention takes Q, K and V of rank 3 or 4, not " + str(b_.shape(q_)) + ", " +
+                                            str(b_.shape(k_)) + " and " + str(b_.shape(v_)));
+    if (b_.has(4) != b_.has(5))
+      b_.fail(ErrorCode::MalformedModel, "past_key and past_value of Attention come together");
     if (b_.has(6) && b_.has(4)) b_.fail(ErrorCode::MalformedModel, "nonpad_kv_seqlen of Attention excludes a past");
     flat_ = rank == 3;
     if (flat_) {
@@ -77,9 +83,12 @@ private:
     b_.check(b_.env().require_equal(b_.dim(v_, 1), kv_heads, "heads of K and V", b_.node().location));
     if (!b_.env().known_equal(heads, kv_heads)) {
       auto h = heads.as_const(), k = kv_heads.as_const();
-      if (!h || !k) b_.check(b_.env().require_equal(heads, kv_heads, "heads of Q and K", b_.node().location));
-      else if (*k == 0 || *h % *k != 0) b_.fail(ErrorCode::ShapeMismatch, std::to_string(*h) + " heads of Q share " + std::to_string(*k) + " of K");
-      else group_ = *h / *k;
+      if (!h || !k)
+        b_.check(b_.env().require_equal(heads, kv_heads, "heads of Q and K", b_.node().location));
+      else if (*k == 0 || *h % *k != 0)
+        b_.fail(ErrorCode::ShapeMismatch, std::to_string(*h) + " heads of Q share " + std::to_string(*k) + " of K");
+      else
+        group_ = *h / *k;
     }
     return b_.ok();
   }
@@ -104,8 +113,10 @@ private:
       q = b_.mul(q, b_.attr().f("scale"));
     } else {
       SymExpr width = b_.dim(q, 3);
-      if (auto d = width.as_const()) q = b_.mul(q, *d > 0 ? 1 / std::sqrt(static_cast<double>(*d)) : 1.0);
-      else q = b_.cast(b_.mul(b_.widen(q), b_.rsqrt(b_.size(width, compute_dtype(dtype)))), dtype);
+      if (auto d = width.as_const())
+        q = b_.mul(q, *d > 0 ? 1 / std::sqrt(static_cast<double>(*d)) : 1.0);
+      else
+        q = b_.cast(b_.mul(b_.widen(q), b_.rsqrt(b_.size(width, compute_dtype(dtype)))), dtype);
     }
     return b_.matmul(regroup(q), b_.transpose(k_, {0, 1, 3, 2}));
   }
@@ -135,8 +146,10 @@ private:
     if (causal || left >= 0 || right >= 0) {
       // The last query stands at the last key: past keys come before the first one.
       ValueId query = b_.iota({1, 1, queries, 1}, 2);
-      if (lengths.valid()) query = b_.add(query, b_.sub(lengths, b_.size(queries, DType::I64)));
-      else if (!offset_.is_const(0)) query = b_.add(query, b_.size(offset_, DType::I64));
+      if (lengths.valid())
+        query = b_.add(query, b_.sub(lengths, b_.size(queries, DType::I64)));
+      else if (!offset_.is_const(0))
+        query = b_.add(query, b_.size(offset_, DType::I64));
       if (causal) allow(b_.le(key, query));
       if (left >= 0) allow(b_.ge(key, b_.sub(query, b_.scalar_i(DType::I64, left))));
       if (right >= 0) allow(b_.le(key, b_.add(query, b_.scalar_i(DType::I64, right))));
@@ -153,9 +166,12 @@ private:
     ValueId m = b_.in(3);
     int rank = b_.rank(m);
     if (!b_.ok()) return {};
-    if (rank < 1 || rank > 4) return b_.fail(ErrorCode::ShapeMismatch, "the mask of Attention is " + str(b_.shape(m))), ValueId{};
-    if (b_.dtype(m) == DType::Bool) m = b_.select(m, b_.scalar(wide, 0), -kInfinity);
-    else m = b_.cast(m, wide);
+    if (rank < 1 || rank > 4)
+      return b_.fail(ErrorCode::ShapeMismatch, "the mask of Attention is " + str(b_.shape(m))), ValueId{};
+    if (b_.dtype(m) == DType::Bool)
+      m = b_.select(m, b_.scalar(wide, 0), -kInfinity);
+    else
+      m = b_.cast(m, wide);
     SymExpr given = b_.dim(m, rank - 1);
     auto shorter = b_.env().prove(sym_lt(given, keys));
     if (shorter && *shorter) {
@@ -199,7 +215,8 @@ std::vector<Sample> attention_samples() {
       sample({q, k, v, r({3, 4}, 6)}),
       sample({q, k, v, none, r({2, 4, 2, 8}, 8), r({2, 4, 2, 6}, 9)}, {{"is_causal", one}}),
       sample({q, k, v, none, none, none, vec({5, 3})}, {{"is_causal", one}}),
-      sample({r({2, 3, 32}, 1), r({2, 5, 16}, 2), r({2, 5, 12}, 3)}, {{"q_num_heads", int64_t{4}}, {"kv_num_heads", int64_t{2}}}),
+      sample({r({2, 3, 32}, 1), r({2, 5, 16}, 2), r({2, 5, 12}, 3)},
+             {{"q_num_heads", int64_t{4}}, {"kv_num_heads", int64_t{2}}}),
       sample({q, k, v}, {{"left_window_size", one}, {"right_window_size", one}}),
   };
   for (int64_t mode = 0; mode < 4; ++mode) {

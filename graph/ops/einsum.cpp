@@ -13,8 +13,8 @@ namespace tessera {
 namespace {
 using namespace ops;
 
-// Labels of one term: letters, and for the dimensions an ellipsis stands for '\x01', '\x02' ... counted from the right, so
-// that they align as broadcasting does.
+// Labels of one term: letters, and for the dimensions an ellipsis stands for '\x01', '\x02' ... counted from the right,
+// so that they align as broadcasting does.
 using Labels = std::string;
 bool is_ellipsis(char l) { return l < ' '; }
 constexpr int kMaxEllipsis = 24;
@@ -33,7 +33,9 @@ Result<Equation> parse(std::string_view text) {
   std::string s;
   for (char ch : text)
     if (ch != ' ') s.push_back(ch);
-  auto bad = [&](const std::string& why) { return Diagnostic(ErrorCode::BadAttribute, "equation '" + std::string(text) + "': " + why); };
+  auto bad = [&](const std::string& why) {
+    return Diagnostic(ErrorCode::BadAttribute, "equation '" + std::string(text) + "': " + why);
+  };
   for (size_t i = 0; i < s.size(); ++i) { // an ellipsis becomes one character
     if (s[i] != '.') continue;
     if (s.compare(i, 3, "...") != 0) return bad("a dot that is no part of '...'");
@@ -53,8 +55,10 @@ Result<Equation> parse(std::string_view text) {
   auto check = [&](const std::string& term) {
     int stars = 0;
     for (char ch : term) {
-      if (ch == '*') ++stars;
-      else if (!std::isalpha(static_cast<unsigned char>(ch))) return false;
+      if (ch == '*')
+        ++stars;
+      else if (!std::isalpha(static_cast<unsigned char>(ch)))
+        return false;
     }
     return stars <= 1;
   };
@@ -99,8 +103,10 @@ public:
     Ints axes;
     Labels kept;
     for (size_t i = 0; i < t.labels.size(); ++i)
-      if (needed.count(t.labels[i])) kept.push_back(t.labels[i]);
-      else axes.push_back(static_cast<int64_t>(i));
+      if (needed.count(t.labels[i]))
+        kept.push_back(t.labels[i]);
+      else
+        axes.push_back(static_cast<int64_t>(i));
     if (!axes.empty()) t.value = b_.sum(t.value, axes, false);
     t.labels = kept;
   }
@@ -126,8 +132,10 @@ public:
     Labels batch, rows, columns, contracted;
     for (char l : x.labels) {
       bool both = y.labels.find(l) != std::string::npos;
-      if (!both) (is_ellipsis(l) ? batch : rows).push_back(l);
-      else (later.count(l) ? batch : contracted).push_back(l);
+      if (!both)
+        (is_ellipsis(l) ? batch : rows).push_back(l);
+      else
+        (later.count(l) ? batch : contracted).push_back(l);
     }
     for (char l : y.labels)
       if (x.labels.find(l) == std::string::npos) (is_ellipsis(l) ? batch : columns).push_back(l);
@@ -148,7 +156,8 @@ public:
     a = b_.expand(a, sa);
     c = b_.expand(c, sc);
     auto size = [&](const SymShape& s, size_t from, size_t n) { return product(std::span(s).subspan(from, n)); };
-    SymShape batch_a(sa.begin(), sa.begin() + static_cast<int64_t>(batch.size())), batch_c(sc.begin(), sc.begin() + static_cast<int64_t>(batch.size()));
+    SymShape batch_a(sa.begin(), sa.begin() + static_cast<int64_t>(batch.size())),
+        batch_c(sc.begin(), sc.begin() + static_cast<int64_t>(batch.size()));
     SymExpr k = size(sa, batch.size() + rows.size(), contracted.size());
     SymShape ma = batch_a, mc = batch_c;
     ma.insert(ma.end(), {size(sa, batch.size(), rows.size()), k});
@@ -157,7 +166,8 @@ public:
     if (!b_.ok()) return x;
     SymShape out = b_.shape(z);
     out.resize(batch.size());
-    out.insert(out.end(), sa.begin() + static_cast<int64_t>(batch.size()), sa.begin() + static_cast<int64_t>(batch.size() + rows.size()));
+    out.insert(out.end(), sa.begin() + static_cast<int64_t>(batch.size()),
+               sa.begin() + static_cast<int64_t>(batch.size() + rows.size()));
     out.insert(out.end(), sc.begin() + static_cast<int64_t>(batch.size() + contracted.size()), sc.end());
     return {b_.reshape(z, out), batch + rows + columns};
   }
@@ -171,8 +181,12 @@ Result<std::vector<ValueId>> decompose_einsum(Graph& g, const Node& n, int) {
   auto parsed = parse(b.attr().s("equation"));
   if (!parsed.ok()) return std::move(parsed).take_error().at(n.location);
   Equation e = *parsed;
-  auto fail = [&](ErrorCode code, const std::string& what) { return Diagnostic(code, n.location, "equation '" + b.attr().s("equation") + "': " + what); };
-  if (static_cast<int>(e.inputs.size()) != b.operands()) return fail(ErrorCode::BadAttribute, std::to_string(e.inputs.size()) + " terms for " + std::to_string(b.operands()) + " operands");
+  auto fail = [&](ErrorCode code, const std::string& what) {
+    return Diagnostic(code, n.location, "equation '" + b.attr().s("equation") + "': " + what);
+  };
+  if (static_cast<int>(e.inputs.size()) != b.operands())
+    return fail(ErrorCode::BadAttribute,
+                std::to_string(e.inputs.size()) + " terms for " + std::to_string(b.operands()) + " operands");
   int widest = 0;
   std::vector<Term> terms;
   std::map<char, int> seen;
@@ -190,8 +204,10 @@ Result<std::vector<ValueId>> decompose_einsum(Graph& g, const Node& n, int) {
   if (e.output) {
     output = replace_star(*e.output, ellipsis_labels(widest));
     for (size_t i = 0; i < output.size(); ++i) {
-      if (!is_ellipsis(output[i]) && !seen.count(output[i])) return fail(ErrorCode::BadAttribute, "no operand has the label '" + output.substr(i, 1) + "'");
-      if (output.find(output[i], i + 1) != std::string::npos) return fail(ErrorCode::BadAttribute, "a label stands twice in the output");
+      if (!is_ellipsis(output[i]) && !seen.count(output[i]))
+        return fail(ErrorCode::BadAttribute, "no operand has the label '" + output.substr(i, 1) + "'");
+      if (output.find(output[i], i + 1) != std::string::npos)
+        return fail(ErrorCode::BadAttribute, "a label stands twice in the output");
     }
   } else { // what stands once, in alphabetical order, after the ellipsis
     output = ellipsis_labels(widest);

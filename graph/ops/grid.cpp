@@ -28,7 +28,7 @@ double cubic(double x) {
 
 struct Image {
   const Tensor& x;
-  int64_t base;   // of this channel
+  int64_t base;       // of this channel
   Dims dims, strides; // spatial
   Padding padding;
   bool corners;
@@ -37,7 +37,8 @@ struct Image {
   [[nodiscard]] double high(size_t d) const { return static_cast<double>(dims[d]) - (corners ? 1 : 0.5); }
 
   // Sum over the taps of dimensions d and on; `at` is the flat position so far.
-  [[nodiscard]] double sample(const std::vector<double>& coordinates, size_t d, int64_t at, const std::string& mode) const {
+  [[nodiscard]] double sample(const std::vector<double>& coordinates, size_t d, int64_t at,
+                              const std::string& mode) const {
     if (d == dims.size()) return x.get_f64(base + at);
     double c = coordinates[d];
     bool nearest = mode == "nearest", linear = mode == "linear";
@@ -45,7 +46,11 @@ struct Image {
     int taps = nearest ? 1 : linear ? 2 : 4;
     double sum = 0;
     for (int k = 0; k < taps; ++k) {
-      double i = first + k, weight = nearest ? 1 : linear ? 1 - std::fabs(c - i) : cubic(c - i), n = static_cast<double>(dims[d]);
+      double i = first + k,
+             weight = nearest  ? 1
+                      : linear ? 1 - std::fabs(c - i)
+                               : cubic(c - i),
+             n = static_cast<double>(dims[d]);
       if (i < 0 || i >= n) {
         if (padding == Padding::Zeros) continue;
         if (padding == Padding::Reflection) i = std::trunc(reflect(i, low(d), high(d)));
@@ -59,15 +64,19 @@ struct Image {
 
 Status infer_grid_sample(InferContext& c) {
   const SymShape x = c.shape(0), g = c.shape(1);
-  if (x.size() < 3 || g.size() != x.size()) return c.error(ErrorCode::ShapeMismatch, "GridSample takes [N, C, spatial...] and a grid of the same rank, not " + str(x) + " and " + str(g));
-  if (x.size() > 8) return c.error(ErrorCode::UnsupportedFeature, "GridSample over " + std::to_string(x.size() - 2) + " dimensions");
+  if (x.size() < 3 || g.size() != x.size())
+    return c.error(ErrorCode::ShapeMismatch,
+                   "GridSample takes [N, C, spatial...] and a grid of the same rank, not " + str(x) + " and " + str(g));
+  if (x.size() > 8)
+    return c.error(ErrorCode::UnsupportedFeature, "GridSample over " + std::to_string(x.size() - 2) + " dimensions");
   std::string mode = c.node.attributes.s("mode", "linear"), padding = c.node.attributes.s("padding_mode", "zeros");
   if (mode != "linear" && mode != "bilinear" && mode != "nearest" && mode != "cubic" && mode != "bicubic")
     return c.error(ErrorCode::BadAttribute, "attribute 'mode' has the unknown value '" + mode + "'");
   if (padding != "zeros" && padding != "border" && padding != "reflection")
     return c.error(ErrorCode::BadAttribute, "attribute 'padding_mode' has the unknown value '" + padding + "'");
   TESSERA_TRY(c.env().require_equal(g[0], x[0], "batches of image and grid", c.node.location));
-  TESSERA_TRY(c.env().require_equal(g.back(), static_cast<int64_t>(x.size() - 2), "coordinates of a grid", c.node.location));
+  TESSERA_TRY(
+      c.env().require_equal(g.back(), static_cast<int64_t>(x.size() - 2), "coordinates of a grid", c.node.location));
   SymShape out = {x[0], x[1]};
   out.insert(out.end(), g.begin() + 1, g.end() - 1);
   return set_result(c, c.type(0).dtype, std::move(out));
@@ -78,7 +87,13 @@ Status reference_grid_sample(ReferenceContext& c) {
   std::string mode = c.node.attributes.s("mode", "linear"), padding = c.node.attributes.s("padding_mode", "zeros");
   if (mode == "bilinear") mode = "linear";
   if (mode == "bicubic") mode = "cubic";
-  Image image{x, 0, Dims(x.dims().begin() + 2, x.dims().end()), {}, padding == "border" ? Padding::Border : padding == "zeros" ? Padding::Zeros : Padding::Reflection,
+  Image image{x,
+              0,
+              Dims(x.dims().begin() + 2, x.dims().end()),
+              {},
+              padding == "border"  ? Padding::Border
+              : padding == "zeros" ? Padding::Zeros
+                                   : Padding::Reflection,
               c.node.attributes.i("align_corners") != 0};
   image.strides = strides_of(image.dims);
   auto rank = static_cast<int64_t>(image.dims.size());
@@ -103,8 +118,10 @@ Status reference_grid_sample(ReferenceContext& c) {
         v = std::clamp(v, -1e15, 1e15);
         if (mode == "nearest") v = std::nearbyint(v);
         if (v < image.low(k) || v > image.high(k)) {
-          if (image.padding == Padding::Border) v = std::clamp(v, 0.0, std::max(size - 1, 0.0));
-          else if (image.padding == Padding::Reflection) v = reflect(v, image.low(k), image.high(k));
+          if (image.padding == Padding::Border)
+            v = std::clamp(v, 0.0, std::max(size - 1, 0.0));
+          else if (image.padding == Padding::Reflection)
+            v = reflect(v, image.low(k), image.high(k));
         }
         at[k] = v;
       }
@@ -121,7 +138,8 @@ OpDef grid_sample_record() {
   def.summary = "an image sampled at the coordinates of a grid, -1 to 1 along each dimension";
   def.onnx = {{"GridSample", "", 16}};
   def.operands = {{"X", TypeSet::Float}, {"grid", TypeSet::Float}};
-  def.attributes = {{"align_corners", AttrKind::Int, false, int64_t{0}}, {"mode", AttrKind::String, false, std::string("linear")},
+  def.attributes = {{"align_corners", AttrKind::Int, false, int64_t{0}},
+                    {"mode", AttrKind::String, false, std::string("linear")},
                     {"padding_mode", AttrKind::String, false, std::string("zeros")}};
   def.infer = infer_grid_sample;
   def.meaning = StructuredOp{};
@@ -131,16 +149,18 @@ OpDef grid_sample_record() {
     for (const char* mode : {"linear", "nearest", "cubic"})
       for (const char* padding : {"zeros", "border", "reflection"})
         for (int64_t corners : {0, 1})
-          out.push_back(sample({random(DType::F32, {1, 2, 4, 5}, 1), random(DType::F32, {1, 3, 2, 2}, 2, -1.4, 1.4)},
-                               {{"mode", std::string(mode)}, {"padding_mode", std::string(padding)}, {"align_corners", corners}}));
+          out.push_back(sample(
+              {random(DType::F32, {1, 2, 4, 5}, 1), random(DType::F32, {1, 3, 2, 2}, 2, -1.4, 1.4)},
+              {{"mode", std::string(mode)}, {"padding_mode", std::string(padding)}, {"align_corners", corners}}));
     out.push_back(sample({random(DType::F32, {1, 1, 2, 3, 4}, 1), random(DType::F32, {1, 2, 2, 2, 3}, 2, -1.2, 1.2)}));
     return out;
   };
   def.error_samples = [] {
     Tensor x = random(DType::F32, {1, 2, 4, 5});
-    return std::vector<ErrorSample>{wrong({x, random(DType::F32, {1, 3, 2})}, {}, ErrorCode::ShapeMismatch, "rank"),
-                                    wrong({x, random(DType::F32, {1, 3, 2, 3})}, {}, ErrorCode::ShapeMismatch, ""),
-                                    wrong({x, random(DType::F32, {1, 3, 2, 2})}, {{"mode", std::string("area")}}, ErrorCode::BadAttribute, "mode")};
+    return std::vector<ErrorSample>{
+        wrong({x, random(DType::F32, {1, 3, 2})}, {}, ErrorCode::ShapeMismatch, "rank"),
+        wrong({x, random(DType::F32, {1, 3, 2, 3})}, {}, ErrorCode::ShapeMismatch, ""),
+        wrong({x, random(DType::F32, {1, 3, 2, 2})}, {{"mode", std::string("area")}}, ErrorCode::BadAttribute, "mode")};
   };
   return def;
 }
@@ -156,7 +176,9 @@ OpDef affine_grid_record() {
   def.infer = [](InferContext& c) -> Status {
     const SymShape t = c.shape(0), s = c.shape(1);
     if (t.size() != 3 || s.size() != 1 || !s[0].is_const() || (!s[0].is_const(4) && !s[0].is_const(5)))
-      return c.error(ErrorCode::ShapeMismatch, "AffineGrid takes theta [N, 2, 3] or [N, 3, 4] and a size of 4 or 5 elements, not " + str(t) + " and " + str(s));
+      return c.error(ErrorCode::ShapeMismatch,
+                     "AffineGrid takes theta [N, 2, 3] or [N, 3, 4] and a size of 4 or 5 elements, not " + str(t) +
+                         " and " + str(s));
     int64_t rank = s[0].const_value() - 2;
     TESSERA_TRY(c.env().require_equal(t[1], rank, "rows of theta", c.node.location));
     TESSERA_TRY(c.env().require_equal(t[2], rank + 1, "columns of theta", c.node.location));
@@ -194,12 +216,14 @@ OpDef affine_grid_record() {
   };
   def.data_dependent_shape = true;
   def.samples = [] {
-    return std::vector<Sample>{sample({random(DType::F32, {2, 2, 3}, 1), vec({2, 3, 4, 5})}),
-                               sample({random(DType::F32, {1, 3, 4}, 1), vec({1, 1, 2, 3, 4})}, {{"align_corners", int64_t{1}}})};
+    return std::vector<Sample>{
+        sample({random(DType::F32, {2, 2, 3}, 1), vec({2, 3, 4, 5})}),
+        sample({random(DType::F32, {1, 3, 4}, 1), vec({1, 1, 2, 3, 4})}, {{"align_corners", int64_t{1}}})};
   };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {2, 2, 3}), vec({2, 3, 4})}, {}, ErrorCode::ShapeMismatch, "theta"),
-                                    wrong({random(DType::F32, {2, 3, 3}), vec({2, 3, 4, 5})}, {}, ErrorCode::ShapeMismatch, "")};
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {2, 2, 3}), vec({2, 3, 4})}, {}, ErrorCode::ShapeMismatch, "theta"),
+        wrong({random(DType::F32, {2, 3, 3}), vec({2, 3, 4, 5})}, {}, ErrorCode::ShapeMismatch, "")};
   };
   return def;
 }

@@ -27,14 +27,23 @@ Result<Rule> rule_of(const Node& n) {
 Status infer_linear_attention(InferContext& c) {
   TESSERA_ASSIGN(Rule rule, rule_of(c.node));
   int64_t qh = c.node.attributes.i("q_num_heads"), kh = c.node.attributes.i("kv_num_heads");
-  if (qh < 1 || kh < 1 || qh % kh != 0) return c.error(ErrorCode::BadAttribute, std::to_string(qh) + " heads of the query share " + std::to_string(kh) + " of the key");
+  if (qh < 1 || kh < 1 || qh % kh != 0)
+    return c.error(ErrorCode::BadAttribute,
+                   std::to_string(qh) + " heads of the query share " + std::to_string(kh) + " of the key");
   for (int i = 0; i < 3; ++i)
-    if (c.type(i).rank() != 3) return c.error(ErrorCode::ShapeMismatch, "LinearAttention takes [batch, time, heads * width], not " + str(c.shape(i)));
-  if (rule.gated != c.has(4)) return c.error(ErrorCode::MalformedModel, rule.gated ? "this update rule needs operand 'decay'" : "this update rule takes no operand 'decay'");
-  if (rule.delta != c.has(5)) return c.error(ErrorCode::MalformedModel, rule.delta ? "this update rule needs operand 'beta'" : "this update rule takes no operand 'beta'");
+    if (c.type(i).rank() != 3)
+      return c.error(ErrorCode::ShapeMismatch,
+                     "LinearAttention takes [batch, time, heads * width], not " + str(c.shape(i)));
+  if (rule.gated != c.has(4))
+    return c.error(ErrorCode::MalformedModel,
+                   rule.gated ? "this update rule needs operand 'decay'" : "this update rule takes no operand 'decay'");
+  if (rule.delta != c.has(5))
+    return c.error(ErrorCode::MalformedModel,
+                   rule.delta ? "this update rule needs operand 'beta'" : "this update rule takes no operand 'beta'");
   const SymShape q = c.shape(0), k = c.shape(1), v = c.shape(2);
   auto divides = [&](const SymExpr& width, int64_t heads) {
-    return c.env().require(sym_eq(mod(width, heads), 0), GuardClass::Required, "heads divide the width", c.node.location);
+    return c.env().require(sym_eq(mod(width, heads), 0), GuardClass::Required, "heads divide the width",
+                           c.node.location);
   };
   TESSERA_TRY(divides(q[2], qh));
   TESSERA_TRY(divides(v[2], kh));
@@ -42,21 +51,28 @@ Status infer_linear_attention(InferContext& c) {
   TESSERA_TRY(c.env().require_equal(k[2], dk * kh, "widths of query and key", c.node.location));
   for (int i = 1; i < 6; ++i) {
     if (i == 3 || !c.has(i)) continue;
-    if (c.type(i).rank() != 3) return c.error(ErrorCode::ShapeMismatch, "LinearAttention takes [batch, time, width], not " + str(c.shape(i)));
-    for (size_t d = 0; d < 2; ++d) TESSERA_TRY(c.env().require_equal(c.shape(i)[d], q[d], "batch and time", c.node.location));
+    if (c.type(i).rank() != 3)
+      return c.error(ErrorCode::ShapeMismatch, "LinearAttention takes [batch, time, width], not " + str(c.shape(i)));
+    for (size_t d = 0; d < 2; ++d)
+      TESSERA_TRY(c.env().require_equal(c.shape(i)[d], q[d], "batch and time", c.node.location));
   }
   auto one_of = [&](int i, std::initializer_list<SymExpr> widths) -> Status {
     if (!c.has(i)) return {};
     for (const SymExpr& w : widths)
       if (c.env().known_equal(c.shape(i)[2], w)) return {};
-    return c.error(ErrorCode::ShapeMismatch, "operand '" + std::string(c.node.op->operands[static_cast<size_t>(i)].name) + "' is " + str(c.shape(i)));
+    return c.error(ErrorCode::ShapeMismatch, "operand '" +
+                                                 std::string(c.node.op->operands[static_cast<size_t>(i)].name) +
+                                                 "' is " + str(c.shape(i)));
   };
   TESSERA_TRY(one_of(4, {kh, dk * kh}));
   TESSERA_TRY(one_of(5, {kh, 1}));
   SymShape state = {q[0], kh, dk, dv};
   if (c.has(3)) {
-    if (c.type(3).rank() != 4) return c.error(ErrorCode::ShapeMismatch, "operand 'past_state' must be " + str(state) + ", not " + str(c.shape(3)));
-    for (size_t d = 0; d < 4; ++d) TESSERA_TRY(c.env().require_equal(c.shape(3)[d], state[d], "past_state", c.node.location));
+    if (c.type(3).rank() != 4)
+      return c.error(ErrorCode::ShapeMismatch,
+                     "operand 'past_state' must be " + str(state) + ", not " + str(c.shape(3)));
+    for (size_t d = 0; d < 4; ++d)
+      TESSERA_TRY(c.env().require_equal(c.shape(3)[d], state[d], "past_state", c.node.location));
   }
   TESSERA_TRY(set_result(c, c.type(0).dtype, {q[0], q[1], dv * qh}));
   return c.result_count > 1 ? set_result(c, c.has(3) ? c.type(3).dtype : c.type(0).dtype, state, 1) : Status();
@@ -68,11 +84,13 @@ Status reference_linear_attention(ReferenceContext& c) {
   int64_t qh = c.node.attributes.i("q_num_heads"), kh = c.node.attributes.i("kv_num_heads"), group = qh / kh;
   const Dims& qd = c.operands[0].dims();
   int64_t batch = qd[0], steps = qd[1], dk = qd[2] / qh, dv = c.operands[2].dims()[2] / kh;
-  std::vector<double> q = values(0), k = values(1), v = values(2), state = values(3), decay = values(4), beta = values(5);
+  std::vector<double> q = values(0), k = values(1), v = values(2), state = values(3), decay = values(4),
+                      beta = values(5);
   double scale = c.node.attributes.f("scale");
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(dk));
   state.resize(static_cast<size_t>(batch * kh * dk * dv));
-  int64_t decay_width = given(c, 4) ? c.operands[4].dims()[2] : 0, beta_width = given(c, 5) ? c.operands[5].dims()[2] : 0;
+  int64_t decay_width = given(c, 4) ? c.operands[4].dims()[2] : 0,
+          beta_width = given(c, 5) ? c.operands[5].dims()[2] : 0;
   TESSERA_ASSIGN(Tensor out, Tensor::create(c.operands[0].dtype(), {batch, steps, qh * dv}));
   for (int64_t n = 0; n < batch; ++n)
     for (int64_t h = 0; h < kh; ++h) {
@@ -113,10 +131,17 @@ OpDef linear_attention_record() {
   def.name = "linear_attention";
   def.summary = "attention without softmax, as a recurrence over time on a state per head";
   def.onnx = {{"LinearAttention", "", 27}};
-  def.operands = {{"query", TypeSet::Float},          {"key", TypeSet::SameAsFirst},        {"value", TypeSet::SameAsFirst},
-                  {"past_state", TypeSet::Float, true}, {"decay", TypeSet::SameAsFirst, true}, {"beta", TypeSet::SameAsFirst, true}};
-  def.attributes = {{"chunk_size", AttrKind::Int, false, int64_t{64}}, {"kv_num_heads", AttrKind::Int, true}, {"q_num_heads", AttrKind::Int, true},
-                    {"scale", AttrKind::Float, false, 0.0},            {"update_rule", AttrKind::String, false, std::string("gated_delta")}};
+  def.operands = {{"query", TypeSet::Float},
+                  {"key", TypeSet::SameAsFirst},
+                  {"value", TypeSet::SameAsFirst},
+                  {"past_state", TypeSet::Float, true},
+                  {"decay", TypeSet::SameAsFirst, true},
+                  {"beta", TypeSet::SameAsFirst, true}};
+  def.attributes = {{"chunk_size", AttrKind::Int, false, int64_t{64}},
+                    {"kv_num_heads", AttrKind::Int, true},
+                    {"q_num_heads", AttrKind::Int, true},
+                    {"scale", AttrKind::Float, false, 0.0},
+                    {"update_rule", AttrKind::String, false, std::string("gated_delta")}};
   def.max_results = 2;
   def.infer = infer_linear_attention;
   def.meaning = StructuredOp{};
@@ -124,7 +149,9 @@ OpDef linear_attention_record() {
   def.samples = [] {
     auto r = [](Dims d, uint64_t seed) { return random(DType::F32, std::move(d), seed, -1, 0.5); };
     Tensor none;
-    auto a = [](const char* rule) { return Attributes{{"q_num_heads", int64_t{4}}, {"kv_num_heads", int64_t{2}}, {"update_rule", std::string(rule)}}; };
+    auto a = [](const char* rule) {
+      return Attributes{{"q_num_heads", int64_t{4}}, {"kv_num_heads", int64_t{2}}, {"update_rule", std::string(rule)}};
+    };
     Tensor q = r({2, 3, 16}, 1), k = r({2, 3, 8}, 2), v = r({2, 3, 6}, 3);
     std::vector<Sample> out = {
         sample({q, k, v}, a("linear")),
@@ -138,9 +165,14 @@ OpDef linear_attention_record() {
   def.error_samples = [] {
     Tensor q = random(DType::F32, {2, 3, 16}), k = random(DType::F32, {2, 3, 8});
     return std::vector<ErrorSample>{
-        wrong({q, k, k}, {{"q_num_heads", int64_t{4}}, {"kv_num_heads", int64_t{2}}}, ErrorCode::MalformedModel, "decay"),
-        wrong({q, k, k}, {{"q_num_heads", int64_t{4}}, {"kv_num_heads", int64_t{3}}, {"update_rule", std::string("linear")}}, ErrorCode::BadAttribute, "heads"),
-        wrong({q, k, k}, {{"q_num_heads", int64_t{4}}, {"kv_num_heads", int64_t{2}}, {"update_rule", std::string("none")}}, ErrorCode::BadAttribute, "update_rule")};
+        wrong({q, k, k}, {{"q_num_heads", int64_t{4}}, {"kv_num_heads", int64_t{2}}}, ErrorCode::MalformedModel,
+              "decay"),
+        wrong({q, k, k},
+              {{"q_num_heads", int64_t{4}}, {"kv_num_heads", int64_t{3}}, {"update_rule", std::string("linear")}},
+              ErrorCode::BadAttribute, "heads"),
+        wrong({q, k, k},
+              {{"q_num_heads", int64_t{4}}, {"kv_num_heads", int64_t{2}}, {"update_rule", std::string("none")}},
+              ErrorCode::BadAttribute, "update_rule")};
   };
   return def;
 }

@@ -1,5 +1,5 @@
-// Losses of classification. The loss of an element is picked by comparing the class with an iota, not by an index: a target that
-// is to be ignored may lie outside of the classes.
+// Losses of classification. The loss of an element is picked by comparing the class with an iota, not by an index: a
+// target that is to be ignored may lie outside of the classes.
 #include "graph/ops/parts.h"
 
 namespace tessera {
@@ -7,34 +7,38 @@ namespace tessera {
 namespace {
 using namespace ops;
 
-
 // -weight[target] * log_prob[target], reduced. log_prob is [N, C, d...], target [N, d...].
 ValueId pick(B& b, ValueId log_prob, ValueId target, ValueId weight) {
   int rank = b.rank(log_prob);
   if (b.ok() && (rank < 2 || b.rank(target) != rank - 1))
-    b.fail(ErrorCode::ShapeMismatch, "a loss takes scores [N, C, d...] and targets [N, d...], not " + str(b.shape(log_prob)) + " and " +
-                                         str(b.shape(target)));
+    b.fail(ErrorCode::ShapeMismatch, "a loss takes scores [N, C, d...] and targets [N, d...], not " +
+                                         str(b.shape(log_prob)) + " and " + str(b.shape(target)));
   std::string reduction = b.attr().s("reduction", "mean");
   if (reduction != "none" && reduction != "mean" && reduction != "sum")
     b.fail(ErrorCode::BadAttribute, "attribute 'reduction' has the unknown value '" + reduction + "'");
   if (!b.ok()) return {};
   SymShape shape = b.shape(log_prob), along(shape.size(), SymExpr(1));
   for (size_t i = 0, k = 0; i < shape.size(); ++i)
-    if (i != 1) b.check(b.env().require_equal(b.dim(target, static_cast<int64_t>(k++)), shape[i], "scores and targets", b.node().location));
+    if (i != 1)
+      b.check(b.env().require_equal(b.dim(target, static_cast<int64_t>(k++)), shape[i], "scores and targets",
+                                    b.node().location));
   along[1] = shape[1];
   ValueId classes = b.iota(along, 1), wanted = b.unsqueeze(b.cast(target, DType::I64), {1});
   ValueId hit = b.eq(wanted, classes);
   ValueId loss = b.neg(b.sum(b.select(hit, log_prob, 0.0), {1}, false));
   ValueId weights; // of each target; 1 without them
   if (weight.valid()) {
-    if (b.rank(weight) != 1) return b.fail(ErrorCode::ShapeMismatch, "weights of a loss are a vector, not " + str(b.shape(weight))), ValueId{};
+    if (b.rank(weight) != 1)
+      return b.fail(ErrorCode::ShapeMismatch, "weights of a loss are a vector, not " + str(b.shape(weight))), ValueId{};
     b.check(b.env().require_equal(b.dim(weight, 0), shape[1], "weights and classes", b.node().location));
     weights = b.sum(b.select(hit, b.reshape(b.cast(weight, b.dtype(log_prob)), along), 0.0), {1}, false);
   }
   if (b.attr().has("ignore_index")) {
     ValueId counts = b.ne(b.cast(target, DType::I64), b.scalar_i(DType::I64, b.attr().i("ignore_index")));
-    if (weights.valid()) weights = b.select(counts, weights, 0.0);
-    else weights = b.cast(counts, b.dtype(log_prob));
+    if (weights.valid())
+      weights = b.select(counts, weights, 0.0);
+    else
+      weights = b.cast(counts, b.dtype(log_prob));
     loss = b.select(counts, loss, 0.0);
   }
   if (weights.valid()) loss = b.mul(loss, weights);
@@ -101,7 +105,9 @@ OpDef cross_entropy_record() {
   def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
     B b(g, n);
     ValueId x = b.widen(b.in(0));
-    if (b.rank(x) < 2) b.fail(ErrorCode::ShapeMismatch, "a loss takes scores [N, C, d...] and targets [N, d...], not " + str(b.shape(x)));
+    if (b.rank(x) < 2)
+      b.fail(ErrorCode::ShapeMismatch,
+             "a loss takes scores [N, C, d...] and targets [N, d...], not " + str(b.shape(x)));
     if (!b.ok()) return b.done(ValueId{});
     ValueId centred = b.sub(x, b.reduce("reduce_max", x, {1}, true));
     ValueId log_prob = b.sub(centred, b.log(b.sum(b.exp(centred), {1}, true)));

@@ -1,5 +1,5 @@
-// Matrix products: the primitive matmul (batched, two matrices at the end of each operand), and ONNX's products in terms
-// of it: MatMul with its vectors, Gemm, and the integer and quantised ones.
+// Matrix products: the primitive matmul (batched, two matrices at the end of each operand), and ONNX's products in
+// terms of it: MatMul with its vectors, Gemm, and the integer and quantised ones.
 #include "graph/ops/parts.h"
 
 namespace tessera {
@@ -83,8 +83,8 @@ OpDef matmul_record() {
   def.samples = [] {
     std::vector<Sample> out;
     const std::pair<Dims, Dims> shapes[] = {
-        {{3, 4}, {4, 5}},       {{1, 1}, {1, 1}},       {{2, 3, 4}, {4, 5}},   {{2, 3, 4}, {2, 4, 1}}, {{3, 4}, {2, 4, 5}},
-        {{2, 1, 3, 4}, {5, 4, 2}}, {{0, 4}, {4, 5}},    {{3, 0}, {0, 5}},      {{17, 33}, {33, 9}},
+        {{3, 4}, {4, 5}},          {{1, 1}, {1, 1}}, {{2, 3, 4}, {4, 5}}, {{2, 3, 4}, {2, 4, 1}}, {{3, 4}, {2, 4, 5}},
+        {{2, 1, 3, 4}, {5, 4, 2}}, {{0, 4}, {4, 5}}, {{3, 0}, {0, 5}},    {{17, 33}, {33, 9}},
     };
     uint64_t seed = 1;
     for (DType d : {DType::F32, DType::F64, DType::F16, DType::BF16, DType::I32, DType::I64})
@@ -167,7 +167,8 @@ Result<std::vector<ValueId>> decompose_gemm(Graph& g, const Node& n, int) {
       auto have = from[from.size() - 1 - i].as_const(), want = to[1 - i].as_const();
       fits = !have || !want || *have == 1 || *have == *want;
     }
-    if (!fits) b.fail(ErrorCode::ShapeMismatch, "operand C of Gemm, " + str(from) + ", does not broadcast to " + str(to));
+    if (!fits)
+      b.fail(ErrorCode::ShapeMismatch, "operand C of Gemm, " + str(from) + ", does not broadcast to " + str(to));
     if (beta != 1) bias = b.mul(bias, beta);
     z = b.add(z, bias);
   }
@@ -188,7 +189,8 @@ Status reference_gemm(ReferenceContext& c) {
       for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < n; ++j) {
           V sum = 0;
-          for (int64_t p = 0; p < k; ++p) sum += get<V>(a, ta ? p * m + i : i * k + p) * get<V>(b, tb ? j * k + p : p * n + j);
+          for (int64_t p = 0; p < k; ++p)
+            sum += get<V>(a, ta ? p * m + i : i * k + p) * get<V>(b, tb ? j * k + p : p * n + j);
           sum *= static_cast<V>(at.f("alpha", 1));
           if (bias) sum += static_cast<V>(at.f("beta", 1)) * get<V>(*bias, i * sc[0] + j * sc[1]);
           set(out, i * n + j, sum);
@@ -220,7 +222,8 @@ OpDef gemm_record() {
         sample({r({4, 3}, 1), r({5, 4}, 2), r({3, 1}, 3)}, {{"transA", one}, {"transB", one}}),
         sample({r({3, 4}, 1), r({5, 4}, 2), r({}, 3)}, {{"transB", one}, {"alpha", 0.5}, {"beta", 0.25}}),
         sample({random(DType::I32, {3, 4}, 4), random(DType::I32, {4, 2}, 5), random(DType::I32, {1, 2}, 6)}),
-        sample({random(DType::F16, {3, 4}, 4), random(DType::F16, {4, 2}, 5), random(DType::F16, {2}, 6)}, {{"alpha", 2.0}}),
+        sample({random(DType::F16, {3, 4}, 4), random(DType::F16, {4, 2}, 5), random(DType::F16, {2}, 6)},
+               {{"alpha", 2.0}}),
     };
   };
   def.error_samples = [] {
@@ -251,7 +254,9 @@ OpDef matmul_integer_record() {
   def.name = "MatMulInteger";
   def.summary = "product of 8-bit integer matrices in i32, zero points taken off";
   def.onnx = {{"MatMulInteger", "", 10}};
-  def.operands = {{"A", TypeSet::Integer}, {"B", TypeSet::Integer}, {"a_zero_point", TypeSet::SameAsFirst, true},
+  def.operands = {{"A", TypeSet::Integer},
+                  {"B", TypeSet::Integer},
+                  {"a_zero_point", TypeSet::SameAsFirst, true},
                   {"b_zero_point", TypeSet::Integer, true}};
   def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
     B b(g, n);
@@ -264,8 +269,8 @@ OpDef matmul_integer_record() {
                                sample({a, b, random(DType::U8, {4}, 3, 0, 255), random(DType::I8, {2}, 4, -9, 9)})};
   };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {4, 3}), random(DType::I8, {3, 2})}, {}, ErrorCode::TypeMismatch,
-                                          "integer")};
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {4, 3}), random(DType::I8, {3, 2})}, {}, ErrorCode::TypeMismatch, "integer")};
   };
   return def;
 }
@@ -293,24 +298,25 @@ OpDef qlinear_matmul_record() {
   def.name = "QLinearMatMul";
   def.summary = "product of quantised matrices, quantised again";
   def.onnx = {{"QLinearMatMul", "", 10}};
-  def.operands = {{"a", TypeSet::Numeric},       {"a_scale", TypeSet::Float}, {"a_zero_point", TypeSet::Numeric},
-                  {"b", TypeSet::Numeric},       {"b_scale", TypeSet::Float}, {"b_zero_point", TypeSet::Numeric},
-                  {"y_scale", TypeSet::Float},   {"y_zero_point", TypeSet::Numeric}};
+  def.operands = {{"a", TypeSet::Numeric},     {"a_scale", TypeSet::Float},       {"a_zero_point", TypeSet::Numeric},
+                  {"b", TypeSet::Numeric},     {"b_scale", TypeSet::Float},       {"b_zero_point", TypeSet::Numeric},
+                  {"y_scale", TypeSet::Float}, {"y_zero_point", TypeSet::Numeric}};
   def.meaning = Decomposition{decompose_qlinear};
   def.samples = [] {
     Tensor a = random(DType::U8, {3, 4}, 1, 0, 255), b = random(DType::I8, {4, 2}, 2, -128, 127);
     auto f = [](double v) { return scalar(DType::F32, v); };
     return std::vector<Sample>{
         sample({a, f(0.02), scalar(DType::U8, 113), b, f(0.03), scalar(DType::I8, 4), f(0.1), scalar(DType::U8, 118)}),
-        sample({a, f(0.02), scalar(DType::U8, 113), b, floats({2}, {0.03, 0.05}), integers(DType::I8, {2}, {4, -4}), f(0.1),
-                scalar(DType::I8, 3)}),
+        sample({a, f(0.02), scalar(DType::U8, 113), b, floats({2}, {0.03, 0.05}), integers(DType::I8, {2}, {4, -4}),
+                f(0.1), scalar(DType::I8, 3)}),
     };
   };
   def.error_samples = [] {
     auto f = [](double v) { return scalar(DType::F32, v); };
-    return std::vector<ErrorSample>{wrong({random(DType::U8, {3, 4}), f(1), scalar(DType::U8, 0), random(DType::U8, {3, 4}), f(1),
-                                           scalar(DType::U8, 0), f(1), scalar(DType::U8, 0)},
-                                          {}, ErrorCode::ShapeMismatch, "")};
+    return std::vector<ErrorSample>{
+        wrong({random(DType::U8, {3, 4}), f(1), scalar(DType::U8, 0), random(DType::U8, {3, 4}), f(1),
+               scalar(DType::U8, 0), f(1), scalar(DType::U8, 0)},
+              {}, ErrorCode::ShapeMismatch, "")};
   };
   return def;
 }

@@ -1,4 +1,5 @@
-// Determinants and the few operators of ai.onnx.ml on tensors; and the files of losses, signals, random numbers and training.
+// Determinants and the few operators of ai.onnx.ml on tensors; and the files of losses, signals, random numbers and
+// training.
 #include "graph/ops/parts.h"
 #include <cmath>
 
@@ -76,7 +77,8 @@ OpDef array_feature_extractor_record() {
     return b.done(b.gather(x, columns, b.rank(x) - 1));
   }};
   def.samples = [] {
-    return std::vector<Sample>{sample({random(DType::F32, {3, 4}, 1), vec({0, 2})}), sample({random(DType::F32, {4}, 1), vec({3})})};
+    return std::vector<Sample>{sample({random(DType::F32, {3, 4}, 1), vec({0, 2})}),
+                               sample({random(DType::F32, {4}, 1), vec({3})})};
   };
   def.error_samples = [] {
     return std::vector<ErrorSample>{wrong({random(DType::F32, {}), vec({0})}, {}, ErrorCode::ShapeMismatch, "scalar")};
@@ -99,7 +101,8 @@ OpDef binarizer_record() {
     return b.done(b.cast(b.gt(real, b.attr().f("threshold")), b.dtype(x)));
   }};
   def.samples = [] {
-    return std::vector<Sample>{sample({random(DType::F32, {3, 4}, 1)}, {{"threshold", 0.5}}), sample({random(DType::I32, {5}, 1)}, {{"threshold", 0.5}})};
+    return std::vector<Sample>{sample({random(DType::F32, {3, 4}, 1)}, {{"threshold", 0.5}}),
+                               sample({random(DType::I32, {5}, 1)}, {{"threshold", 0.5}})};
   };
   def.error_samples = [] {
     return std::vector<ErrorSample>{wrong({random(DType::Bool, {3})}, {}, ErrorCode::TypeMismatch, "")};

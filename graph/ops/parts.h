@@ -4,20 +4,22 @@
 
 namespace tessera {
 
-void register_einsum_ops(OpTable&);          // einsum.cpp
-void register_attention_ops(OpTable&);       // attention.cpp
+void register_einsum_ops(OpTable&);           // einsum.cpp
+void register_attention_ops(OpTable&);        // attention.cpp
 void register_linear_attention_ops(OpTable&); // linear_attention.cpp
-void register_pool_ops(OpTable&);            // pool.cpp
-void register_unpool_ops(OpTable&);          // unpool.cpp: MaxUnpool, Col2Im
-void register_roi_ops(OpTable&);             // roi.cpp: RoiAlign, MaxRoiPool, DeformConv
-void register_resize_ops(OpTable&);          // resize.cpp
-void register_grid_ops(OpTable&);            // grid.cpp: GridSample, AffineGrid
-void register_scatter_ops(OpTable&);         // scatter.cpp
-void register_select_ops(OpTable&);          // select.cpp: NonZero, Unique, Compress, NonMaxSuppression
-void register_loss_ops(OpTable&);            // loss.cpp
-void register_signal_ops(OpTable&);          // signal.cpp: windows, DFT, STFT, MelWeightMatrix
-void register_random_ops(OpTable&);          // random.cpp
-void register_training_ops(OpTable&);        // training.cpp: Adagrad, Adam, Momentum
+void register_conv_onnx_ops(OpTable&);        // conv_onnx.cpp
+void register_pool_onnx_ops(OpTable&);        // pool_onnx.cpp
+void register_pool_ops(OpTable&);             // pool.cpp
+void register_unpool_ops(OpTable&);           // unpool.cpp: MaxUnpool, Col2Im
+void register_roi_ops(OpTable&);              // roi.cpp: RoiAlign, MaxRoiPool, DeformConv
+void register_resize_ops(OpTable&);           // resize.cpp
+void register_grid_ops(OpTable&);             // grid.cpp: GridSample, AffineGrid
+void register_scatter_ops(OpTable&);          // scatter.cpp
+void register_select_ops(OpTable&);           // select.cpp: NonZero, Unique, Compress, NonMaxSuppression
+void register_loss_ops(OpTable&);             // loss.cpp
+void register_signal_ops(OpTable&);           // signal.cpp: windows, DFT, STFT, MelWeightMatrix
+void register_random_ops(OpTable&);           // random.cpp
+void register_training_ops(OpTable&);         // training.cpp: Adagrad, Adam, Momentum
 
 namespace ops {
 
@@ -32,8 +34,8 @@ namespace ops {
 // The dtype an ONNX dtype number in an Int attribute names; `fallback` where it is absent or 0. Error BadAttribute.
 [[nodiscard]] Result<DType> dtype_attribute(const Node& node, std::string_view name, DType fallback);
 
-// Contents of an integer operand as dimensions where they are known when compiling; otherwise `count` fresh symbols (the
-// record says data_dependent_shape). Error BadAttribute when the number of known contents is not `count`.
+// Contents of an integer operand as dimensions where they are known when compiling; otherwise `count` fresh symbols
+// (the record says data_dependent_shape). Error BadAttribute when the number of known contents is not `count`.
 [[nodiscard]] Result<SymShape> known_or_fresh(InferContext& c, int operand, size_t count, std::string_view name);
 
 // ---- windows that slide over spatial dimensions: convolution and pooling
@@ -44,7 +46,8 @@ struct Window {
 // BadAttribute on a wrong count, a stride or dilation below 1, or values beyond any tensor's size.
 [[nodiscard]] Result<Window> onnx_window(const Node& node, int spatial);
 [[nodiscard]] Status check_window(const Node& node, const Window& window, size_t spatial);
-[[nodiscard]] Window window_of(const Attributes& attributes); // of a primitive: strides, pads_begin, pads_end, dilations
+[[nodiscard]] Window
+window_of(const Attributes& attributes); // of a primitive: strides, pads_begin, pads_end, dilations
 [[nodiscard]] Attributes window_attributes(const Window& window);
 
 // Size of a dilated kernel.

@@ -1,5 +1,4 @@
-// Pooling: the primitive pool, positions of maxima, and ONNX's pooling operators (and LRN, a pooling over channels) in terms
-// of them.
+// Pooling: the primitive pool, and the positions of maxima.
 #include "graph/ops/parts.h"
 #include <cmath>
 #include <limits>
@@ -23,9 +22,11 @@ Status infer_pool(InferContext& c) {
   Ints kernel = c.node.attributes.ints("kernel");
   if (x.size() < 3) return c.error(ErrorCode::ShapeMismatch, "pooling takes [N, C, spatial...], not " + str(x));
   if (kernel.size() != x.size() - 2)
-    return c.error(ErrorCode::BadAttribute, "a kernel of " + std::to_string(kernel.size()) + " dimensions on " + str(x));
+    return c.error(ErrorCode::BadAttribute,
+                   "a kernel of " + std::to_string(kernel.size()) + " dimensions on " + str(x));
   for (int64_t k : kernel)
-    if (k < 1 || k > (int64_t{1} << 40)) return c.error(ErrorCode::BadAttribute, "a kernel of size " + std::to_string(k));
+    if (k < 1 || k > (int64_t{1} << 40))
+      return c.error(ErrorCode::BadAttribute, "a kernel of size " + std::to_string(k));
   Window window = window_of(c.node.attributes);
   TESSERA_TRY(check_window(c.node, window, kernel.size()));
   SymShape sizes(kernel.begin(), kernel.end());
@@ -64,8 +65,10 @@ void each_covered(const Dims& x, const Dims& stride, const Walk& o, const Ints& 
 
 template <class V>
 V lowest_of(DType d) {
-  if constexpr (std::is_same_v<V, double>) return -std::numeric_limits<double>::infinity();
-  else return static_cast<V>(reduce_identity_i64(ReduceKind::Max, d));
+  if constexpr (std::is_same_v<V, double>)
+    return -std::numeric_limits<double>::infinity();
+  else
+    return static_cast<V>(reduce_identity_i64(ReduceKind::Max, d));
 }
 
 Status reference_pool(ReferenceContext& c) {
@@ -105,8 +108,8 @@ Status reference_pool(ReferenceContext& c) {
 }
 
 Attributes pool_attributes(std::string mode, Ints kernel, Ints strides, Ints begin, Ints end, Ints dilations) {
-  return {{"mode", std::move(mode)},      {"kernel", std::move(kernel)}, {"strides", std::move(strides)}, {"pads_begin", std::move(begin)},
-          {"pads_end", std::move(end)}, {"dilations", std::move(dilations)}};
+  return {{"mode", std::move(mode)},        {"kernel", std::move(kernel)}, {"strides", std::move(strides)},
+          {"pads_begin", std::move(begin)}, {"pads_end", std::move(end)},  {"dilations", std::move(dilations)}};
 }
 
 OpDef pool_record() {
@@ -132,10 +135,13 @@ OpDef pool_record() {
     for (const char* mode : {"max", "average", "average_include_pad"})
       for (DType d : {DType::F32, DType::F64, DType::F16, DType::BF16}) {
         out.push_back(sample({random(d, {2, 3, 7}, seed++)}, pool_attributes(mode, {3}, {2}, {1}, {1}, {1})));
-        out.push_back(sample({random(d, {1, 2, 6, 7}, seed++)}, pool_attributes(mode, {2, 3}, {1, 2}, {0, 1}, {1, 0}, {2, 1})));
-        out.push_back(sample({random(d, {1, 1, 4, 4, 5}, seed++)}, pool_attributes(mode, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {0, 0, 1}, {1, 1, 1})));
+        out.push_back(
+            sample({random(d, {1, 2, 6, 7}, seed++)}, pool_attributes(mode, {2, 3}, {1, 2}, {0, 1}, {1, 0}, {2, 1})));
+        out.push_back(sample({random(d, {1, 1, 4, 4, 5}, seed++)},
+                             pool_attributes(mode, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, {0, 0, 1}, {1, 1, 1})));
       }
-    out.push_back(sample({random(DType::I8, {1, 2, 6, 7}, 9, -100, 100)}, pool_attributes("max", {2, 2}, {1, 1}, {1, 0}, {0, 0}, {1, 1})));
+    out.push_back(sample({random(DType::I8, {1, 2, 6, 7}, 9, -100, 100)},
+                         pool_attributes("max", {2, 2}, {1, 1}, {1, 0}, {0, 0}, {1, 1})));
     out.push_back(sample({random(DType::F32, {0, 2, 6}, 9)}, pool_attributes("max", {2}, {1}, {0}, {0}, {1})));
     return out;
   };
@@ -145,7 +151,8 @@ OpDef pool_record() {
         wrong({x}, pool_attributes("max", {4, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}), ErrorCode::ShapeMismatch, ""),
         wrong({x}, pool_attributes("median", {2, 2}, {1, 1}, {0, 0}, {0, 0}, {1, 1}), ErrorCode::BadAttribute, "mode"),
         wrong({x}, pool_attributes("max", {2}, {1}, {0}, {0}, {1}), ErrorCode::BadAttribute, "kernel"),
-        wrong({random(DType::I8, {1, 2, 3, 3})}, pool_attributes("average", {2, 2}, {1, 1}, {0, 0}, {0, 0}, {1, 1}), ErrorCode::TypeMismatch, ""),
+        wrong({random(DType::I8, {1, 2, 3, 3})}, pool_attributes("average", {2, 2}, {1, 1}, {0, 0}, {0, 0}, {1, 1}),
+              ErrorCode::TypeMismatch, ""),
     };
   };
   return def;
@@ -154,7 +161,8 @@ OpDef pool_record() {
 OpDef max_pool_indices_record() {
   OpDef def;
   def.name = "max_pool_indices";
-  def.summary = "position in x of each window's maximum, spatial dimensions row-major or (storage_order 1) column-major";
+  def.summary =
+      "position in x of each window's maximum, spatial dimensions row-major or (storage_order 1) column-major";
   def.operands = {{"x", TypeSet::Numeric}};
   def.attributes = window_attribute_defs();
   def.attributes.push_back({"storage_order", AttrKind::Int, false, int64_t{0}});
@@ -210,331 +218,12 @@ OpDef max_pool_indices_record() {
   return def;
 }
 
-// ---- composites
-const std::vector<AttrDef>& onnx_attributes() {
-  static const std::vector<AttrDef> attributes = {{"auto_pad", AttrKind::String, false, std::string("NOTSET")},
-                                                  {"ceil_mode", AttrKind::Int, false, int64_t{0}},
-                                                  {"dilations", AttrKind::Ints},
-                                                  {"kernel_shape", AttrKind::Ints, true},
-                                                  {"pads", AttrKind::Ints},
-                                                  {"strides", AttrKind::Ints}};
-  return attributes;
-}
-
-// A pooling as a node asks for it: where the window is, and what must be padded explicitly because it depends on symbolic
-// sizes. `begin`, `end` are pads of all dimensions.
-struct Plan {
-  Ints kernel;
-  Window window;
-  SymShape begin, end;
-  Ints ceil_pads; // of the window's pads_end, what only ceil_mode added
-  [[nodiscard]] bool explicit_pads() const {
-    auto some = [](const SymExpr& e) { return !e.is_const(0); };
-    return std::any_of(begin.begin(), begin.end(), some) || std::any_of(end.begin(), end.end(), some);
-  }
-  [[nodiscard]] Attributes attributes(std::string mode) const {
-    Attributes a = window_attributes(window);
-    a.set("kernel", kernel);
-    a.set("mode", std::move(mode));
-    return a;
-  }
-};
-
-Result<Plan> plan_pool(B& b) {
-  SymShape x = b.shape(b.in(0));
-  if (x.size() < 3) return Diagnostic(ErrorCode::ShapeMismatch, b.node().location, "pooling takes [N, C, spatial...], not " + str(x));
-  Plan p;
-  p.kernel = b.attr().ints("kernel_shape");
-  if (p.kernel.size() != x.size() - 2)
-    return Diagnostic(ErrorCode::BadAttribute, b.node().location,
-                      "attribute 'kernel_shape' has " + std::to_string(p.kernel.size()) + " elements on " + str(x));
-  TESSERA_ASSIGN(p.window, onnx_window(b.node(), static_cast<int>(x.size()) - 2));
-  SymShape kernel(p.kernel.begin(), p.kernel.end());
-  auto sizes = std::span(x).subspan(2);
-  TESSERA_TRY(apply_auto_pad(b.node(), sizes, kernel, p.window, p.begin, p.end));
-  p.ceil_pads.assign(sizes.size(), 0);
-  for (size_t i = 0; i < sizes.size() && b.attr().i("ceil_mode") != 0; ++i) {
-    const Window& w = p.window;
-    // One more window where strides do not divide, unless it would start beyond the input and its first padding.
-    SymExpr padded = sizes[i] + p.begin[i] + p.end[i] + w.pads_begin[i] + w.pads_end[i];
-    SymExpr extent = reach(kernel[i], w.dilations[i]);
-    SymExpr count = ceildiv(padded - extent, w.strides[i]) + 1;
-    count = sym_select(sym_lt((count - 1) * w.strides[i], padded - w.pads_end[i] - p.end[i]), count, count - 1);
-    SymExpr extra = sym_max((count - 1) * w.strides[i] + extent - padded, 0);
-    if (auto known = b.env().simplify(extra).as_const()) {
-      p.ceil_pads[i] = *known;
-      p.window.pads_end[i] += *known;
-    } else {
-      p.end[i] += extra;
-    }
-  }
-  p.begin.insert(p.begin.begin(), 2, SymExpr(0));
-  p.end.insert(p.end.begin(), 2, SymExpr(0));
-  return p;
-}
-
-ValueId lowest(B& b, DType d) {
-  return is_float(d) ? b.scalar(d, -std::numeric_limits<double>::infinity()) : b.scalar_i(d, reduce_identity_i64(ReduceKind::Max, d));
-}
-
-Result<std::vector<ValueId>> decompose_max_pool(Graph& g, const Node& n, int result_count) {
-  B b(g, n);
-  TESSERA_ASSIGN(Plan p, plan_pool(b));
-  ValueId x = b.in(0);
-  bool indices = result_count > 1;
-  if (indices && p.explicit_pads())
-    return Diagnostic(ErrorCode::UnsupportedFeature, n.location, "positions of maxima with pads that depend on symbolic sizes");
-  ValueId y = b.op("pool", {p.explicit_pads() ? b.pad(x, p.begin, p.end, lowest(b, b.dtype(x))) : x}, p.attributes("max"));
-  if (!indices) return b.done(y);
-  Attributes a = p.attributes("max");
-  a.erase("mode");
-  a.set("storage_order", b.attr().i("storage_order"));
-  return b.done({y, b.op("max_pool_indices", {x}, std::move(a))});
-}
-
-// Mean over each window. A mean that leaves padding out is, where padding must be explicit, the mean with it divided by the
-// share of elements that are not padding.
-ValueId average(B& b, ValueId x, Plan p, bool include_pad) {
-  if (!p.explicit_pads()) {
-    bool ceil = std::any_of(p.ceil_pads.begin(), p.ceil_pads.end(), [](int64_t v) { return v > 0; });
-    if (!include_pad) return b.op("pool", {x}, p.attributes("average"));
-    if (!ceil) return b.op("pool", {x}, p.attributes("average_include_pad"));
-    // The zeros asked for count; those that ceil_mode adds do not.
-    SymShape begin(2, SymExpr(0)), end(2, SymExpr(0));
-    for (size_t i = 0; i < p.kernel.size(); ++i) {
-      begin.emplace_back(p.window.pads_begin[i]);
-      end.emplace_back(p.window.pads_end[i] - p.ceil_pads[i]);
-    }
-    p.window.pads_begin.assign(p.kernel.size(), 0);
-    p.window.pads_end = p.ceil_pads;
-    return b.op("pool", {b.pad(x, begin, end)}, p.attributes("average"));
-  }
-  SymShape ones_shape = b.shape(x);
-  ones_shape[0] = ones_shape[1] = 1;
-  ValueId ones = b.expand(b.like(x, 1), ones_shape);
-  if (include_pad) { // what auto_pad and pads ask for counts; window pads are made explicit for it
-    SymShape begin(2, SymExpr(0)), end(2, SymExpr(0));
-    for (size_t i = 0; i < p.kernel.size(); ++i) {
-      begin.emplace_back(p.window.pads_begin[i]);
-      end.emplace_back(p.window.pads_end[i] - p.ceil_pads[i]);
-    }
-    x = b.pad(x, begin, end);
-    ones = b.pad(ones, begin, end, b.like(ones, 1));
-    p.window.pads_begin.assign(p.kernel.size(), 0);
-    p.window.pads_end = p.ceil_pads;
-  }
-  ValueId sum = b.op("pool", {b.pad(x, p.begin, p.end)}, p.attributes("average_include_pad"));
-  ValueId share = b.op("pool", {b.pad(ones, p.begin, p.end)}, p.attributes("average_include_pad"));
-  return b.div(sum, share);
-}
-
-std::vector<Sample> pool_onnx_samples(const Attributes& more = {}) {
-  std::vector<Sample> out;
-  auto add = [&](Dims x, Attributes a) {
-    for (const auto& [name, value] : more.items()) a.set(name, value);
-    out.push_back(sample({random(DType::F32, std::move(x), out.size() + 1)}, std::move(a)));
-  };
-  std::string upper = "SAME_UPPER", lower = "SAME_LOWER";
-  add({1, 2, 8}, {{"kernel_shape", Ints{2}}});
-  add({1, 2, 7, 6}, {{"kernel_shape", Ints{3, 2}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 0, 1, 1}}});
-  add({1, 2, 7, 6}, {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"auto_pad", upper}});
-  add({1, 2, 7, 6}, {{"kernel_shape", Ints{3, 2}}, {"auto_pad", lower}});
-  add({1, 1, 4, 4}, {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"ceil_mode", int64_t{1}}});
-  add({1, 1, 5, 5}, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{3, 3}}, {"ceil_mode", int64_t{1}}, {"pads", Ints{1, 1, 1, 1}}});
-  return out;
-}
-
-std::vector<ErrorSample> pool_onnx_errors() {
-  Tensor x = random(DType::F32, {1, 2, 3, 3});
-  return {wrong({x}, {{"kernel_shape", Ints{2}}}, ErrorCode::BadAttribute, "kernel_shape"),
-          wrong({x}, {{"kernel_shape", Ints{4, 4}}}, ErrorCode::ShapeMismatch, ""),
-          wrong({x}, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{0, 1}}}, ErrorCode::BadAttribute, "strides"),
-          wrong({random(DType::F32, {3, 3})}, {{"kernel_shape", Ints{2}}}, ErrorCode::ShapeMismatch, "spatial")};
-}
-
-OpDef max_pool_record() {
-  OpDef def;
-  def.name = "MaxPool";
-  def.summary = "maximum of each window, and where it is";
-  def.onnx = {{"MaxPool"}};
-  def.operands = {{"X", TypeSet::Numeric}};
-  def.attributes = onnx_attributes();
-  def.attributes.push_back({"storage_order", AttrKind::Int, false, int64_t{0}});
-  def.max_results = 2;
-  def.meaning = Decomposition{decompose_max_pool};
-  def.samples = [] {
-    auto out = pool_onnx_samples();
-    for (Sample& s : out) s.result_count = 2;
-    return out;
-  };
-  def.error_samples = pool_onnx_errors;
-  return def;
-}
-
-OpDef average_pool_record() {
-  OpDef def;
-  def.name = "AveragePool";
-  def.summary = "mean of each window, padding counted or not";
-  def.onnx = {{"AveragePool"}};
-  def.operands = {{"X", TypeSet::Float}};
-  def.attributes = onnx_attributes();
-  def.attributes.push_back({"count_include_pad", AttrKind::Int, false, int64_t{0}});
-  def.meaning = Decomposition{[](Graph& g, const Node& n, int) -> Result<std::vector<ValueId>> {
-    B b(g, n);
-    TESSERA_ASSIGN(Plan p, plan_pool(b));
-    return b.done(average(b, b.in(0), std::move(p), b.attr().i("count_include_pad") != 0));
-  }};
-  def.samples = [] {
-    auto out = pool_onnx_samples();
-    for (Sample& s : pool_onnx_samples({{"count_include_pad", int64_t{1}}})) out.push_back(s);
-    return out;
-  };
-  def.error_samples = pool_onnx_errors;
-  return def;
-}
-
-// (sum |x|^p)^(1/p)
-ValueId power(B& b, ValueId x, int64_t p) {
-  ValueId a = b.abs(x);
-  return p == 1 ? a : p == 2 ? b.mul(x, x) : b.pow(a, static_cast<double>(p));
-}
-ValueId root(B& b, ValueId x, int64_t p) { return p == 1 ? x : p == 2 ? b.sqrt(x) : b.pow(x, 1.0 / static_cast<double>(p)); }
-
-bool check_p(B& b) {
-  if (b.attr().i("p", 2) < 1) b.fail(ErrorCode::BadAttribute, "attribute 'p' is " + std::to_string(b.attr().i("p", 2)));
-  return b.ok();
-}
-
-OpDef lp_pool_record() {
-  OpDef def;
-  def.name = "LpPool";
-  def.summary = "p-norm of each window";
-  def.onnx = {{"LpPool", "", 2}};
-  def.operands = {{"X", TypeSet::Float}};
-  def.attributes = onnx_attributes();
-  def.attributes.push_back({"p", AttrKind::Int, false, int64_t{2}});
-  def.meaning = Decomposition{[](Graph& g, const Node& n, int) -> Result<std::vector<ValueId>> {
-    B b(g, n);
-    int64_t p = b.attr().i("p", 2);
-    if (!check_p(b)) return b.done(ValueId{});
-    TESSERA_ASSIGN(Plan plan, plan_pool(b));
-    double taps = 1;
-    for (int64_t k : plan.kernel) taps *= static_cast<double>(k);
-    ValueId x = b.widen(b.in(0));
-    ValueId mean = b.op("pool", {b.pad(power(b, x, p), plan.begin, plan.end)}, plan.attributes("average_include_pad"));
-    return b.done(b.cast(root(b, b.mul(mean, taps), p), b.dtype(b.in(0))));
-  }};
-  def.samples = [] {
-    auto out = pool_onnx_samples();
-    for (Sample& s : pool_onnx_samples({{"p", int64_t{3}}})) out.push_back(s);
-    return out;
-  };
-  def.error_samples = [] {
-    auto out = pool_onnx_errors();
-    out.push_back(wrong({random(DType::F32, {1, 2, 3})}, {{"kernel_shape", Ints{2}}, {"p", int64_t{0}}}, ErrorCode::BadAttribute, "'p'"));
-    return out;
-  };
-  return def;
-}
-
-Ints spatial_axes(B& b, ValueId x) {
-  if (b.ok() && b.rank(x) < 3) b.fail(ErrorCode::ShapeMismatch, "pooling takes [N, C, spatial...], not " + str(b.shape(x)));
-  Ints axes;
-  for (int i = 2; i < b.rank(x); ++i) axes.push_back(i);
-  return axes;
-}
-
-OpDef global_record(std::string_view name, std::string_view summary, DecomposeFn rewrite) {
-  OpDef def;
-  def.name = name;
-  def.summary = summary;
-  def.onnx = {{name}};
-  def.operands = {{"X", TypeSet::Float}};
-  def.meaning = Decomposition{std::move(rewrite)};
-  def.samples = [] {
-    std::vector<Sample> out;
-    for (DType d : {DType::F32, DType::F16, DType::F64}) {
-      out.push_back(sample({random(d, {2, 3, 5}, 1)}));
-      out.push_back(sample({random(d, {1, 2, 4, 7}, 2)}));
-    }
-    return out;
-  };
-  def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {2, 3})}, {}, ErrorCode::ShapeMismatch, "spatial")};
-  };
-  return def;
-}
-
-OpDef lrn_record() {
-  OpDef def;
-  def.name = "LRN";
-  def.summary = "x / (bias + alpha * mean of squares over neighbouring channels) ^ beta";
-  def.onnx = {{"LRN"}};
-  def.operands = {{"X", TypeSet::Float}};
-  def.attributes = {{"alpha", AttrKind::Float, false, 1e-4},
-                    {"beta", AttrKind::Float, false, 0.75},
-                    {"bias", AttrKind::Float, false, 1.0},
-                    {"size", AttrKind::Int, true}};
-  def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
-    B b(g, n);
-    ValueId x = b.widen(b.in(0));
-    int64_t size = b.attr().i("size");
-    if (size < 1 || size > (1 << 20)) b.fail(ErrorCode::BadAttribute, "attribute 'size' is " + std::to_string(size));
-    if (b.ok() && b.rank(x) < 2) b.fail(ErrorCode::ShapeMismatch, "LRN takes [N, C, ...], not " + str(b.shape(x)));
-    if (!b.ok()) return b.done(ValueId{});
-    SymShape dims = b.shape(x);
-    SymExpr rest = product(std::span(dims).subspan(2));
-    ValueId squares = b.reshape(b.mul(x, x), {dims[0], 1, dims[1], rest});
-    ValueId mean = b.op("pool", {squares},
-                        pool_attributes("average_include_pad", {size, 1}, {1, 1}, {(size - 1) / 2, 0}, {size / 2, 0}, {1, 1}));
-    mean = b.reshape(mean, dims);
-    ValueId scale = b.add(b.mul(mean, b.attr().f("alpha", 1e-4)), b.attr().f("bias", 1));
-    return b.done(b.cast(b.div(x, b.pow(scale, b.attr().f("beta", 0.75))), b.dtype(b.in(0))));
-  }};
-  def.samples = [] {
-    return std::vector<Sample>{
-        sample({random(DType::F32, {2, 5, 3, 3}, 1)}, {{"size", int64_t{3}}}),
-        sample({random(DType::F32, {1, 4, 5}, 2)}, {{"size", int64_t{4}}, {"alpha", 0.2}, {"beta", 0.5}, {"bias", 2.0}}),
-    };
-  };
-  def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {2, 3, 4})}, {{"size", int64_t{0}}}, ErrorCode::BadAttribute, "size"),
-                                    wrong({random(DType::F32, {2})}, {{"size", int64_t{3}}}, ErrorCode::ShapeMismatch, "LRN")};
-  };
-  return def;
-}
-
 } // namespace
 
 void register_pool_ops(OpTable& table) {
   table.add(pool_record());
   table.add(max_pool_indices_record());
-  table.add(max_pool_record());
-  table.add(average_pool_record());
-  table.add(lp_pool_record());
-  table.add(lrn_record());
-  table.add(global_record("GlobalAveragePool", "mean over the spatial dimensions", [](Graph& g, const Node& n, int) {
-    B b(g, n);
-    ValueId x = b.in(0);
-    Ints axes = spatial_axes(b, x);
-    return b.done(b.cast(b.mean(b.widen(x), axes, true), b.dtype(x)));
-  }));
-  table.add(global_record("GlobalMaxPool", "maximum over the spatial dimensions", [](Graph& g, const Node& n, int) {
-    B b(g, n);
-    ValueId x = b.in(0);
-    Ints axes = spatial_axes(b, x);
-    return b.done(b.reduce("reduce_max", x, axes, true));
-  }));
-  OpDef lp = global_record("GlobalLpPool", "p-norm over the spatial dimensions", [](Graph& g, const Node& n, int) {
-    B b(g, n);
-    int64_t p = b.attr().i("p", 2);
-    if (!check_p(b)) return b.done(ValueId{});
-    Ints axes = spatial_axes(b, b.in(0));
-    return b.done(b.cast(root(b, b.sum(power(b, b.widen(b.in(0)), p), axes, true), p), b.dtype(b.in(0))));
-  });
-  lp.onnx = {{"GlobalLpPool", "", 2}};
-  lp.attributes = {{"p", AttrKind::Int, false, int64_t{2}}};
-  table.add(std::move(lp));
+  register_pool_onnx_ops(table);
 }
 
 } // namespace tessera

@@ -23,8 +23,11 @@ ValueId spread(B& b, ValueId v, ValueId x, const char* what) {
   if (!b.ok()) return {};
   auto a = static_cast<size_t>(axis);
   if (block == 0) {
-    if (shape.size() != 1) return b.fail(ErrorCode::ShapeMismatch, std::string(what) + " must be a scalar or a vector, not " + str(shape)), ValueId{};
-    if (!shape[0].is_const(1)) b.check(b.env().require_equal(shape[0], full[a], std::string(what) + " and its axis", b.node().location));
+    if (shape.size() != 1)
+      return b.fail(ErrorCode::ShapeMismatch, std::string(what) + " must be a scalar or a vector, not " + str(shape)),
+             ValueId{};
+    if (!shape[0].is_const(1))
+      b.check(b.env().require_equal(shape[0], full[a], std::string(what) + " and its axis", b.node().location));
     SymShape dims(full.size(), SymExpr(1));
     dims[a] = shape[0];
     return b.reshape(v, dims);
@@ -32,8 +35,11 @@ ValueId spread(B& b, ValueId v, ValueId x, const char* what) {
   if (block < 0 || block > (int64_t{1} << 40))
     return b.fail(ErrorCode::BadAttribute, "attribute 'block_size' is " + std::to_string(block)), ValueId{};
   if (shape.size() != full.size())
-    return b.fail(ErrorCode::ShapeMismatch, std::string(what) + " of blocks must have the rank of the input, not " + str(shape)), ValueId{};
-  b.check(b.env().require_equal(shape[a], ceildiv(full[a], block), std::string("blocks along the axis of ") + what, b.node().location));
+    return b.fail(ErrorCode::ShapeMismatch,
+                  std::string(what) + " of blocks must have the rank of the input, not " + str(shape)),
+           ValueId{};
+  b.check(b.env().require_equal(shape[a], ceildiv(full[a], block), std::string("blocks along the axis of ") + what,
+                                b.node().location));
   // Each element of it stands block_size times in a row; a last block may be shorter.
   SymShape repeated = shape;
   repeated.insert(repeated.begin() + axis + 1, SymExpr(block));
@@ -92,7 +98,8 @@ OpDef quantize_record() {
         sample({x, scalar(DType::F32, 0.05), scalar(DType::I8, -3)}),
         sample({x, random(DType::F32, {6}, 2, 0.02, 0.2), random(DType::U8, {6}, 3, 0, 255)}),
         sample({x, random(DType::F32, {3}, 2, 0.02, 0.2), random(DType::I16, {3}, 3, -5, 5)}, {{"axis", int64_t{-1}}}),
-        sample({x, random(DType::F32, {2, 3, 3}, 2, 0.02, 0.2)}, {{"block_size", int64_t{2}}, {"output_dtype", int64_t{info(DType::I8).onnx}}}),
+        sample({x, random(DType::F32, {2, 3, 3}, 2, 0.02, 0.2)},
+               {{"block_size", int64_t{2}}, {"output_dtype", int64_t{info(DType::I8).onnx}}}),
         sample({x, random(DType::F32, {2, 2, 3}, 2, 0.02, 0.2)}, {{"block_size", int64_t{4}}}),
         sample({x, scalar(DType::F32, 1.5), scalar(DType::I4, 1)}),
         sample({random(DType::F16, {4}, 5), scalar(DType::F16, 0.125), scalar(DType::U8, 7)}),
@@ -115,7 +122,8 @@ Result<std::vector<ValueId>> decompose_dequantize(Graph& g, const Node& n, int) 
   B b(g, n);
   ValueId x = b.in(0);
   DType from = b.dtype(x);
-  if (!is_quantized(from)) b.fail(ErrorCode::TypeMismatch, "operand 'x' of DequantizeLinear is " + std::string(name(from)));
+  if (!is_quantized(from))
+    b.fail(ErrorCode::TypeMismatch, "operand 'x' of DequantizeLinear is " + std::string(name(from)));
   DType fallback = b.dtype(b.in(1));
   if (is_float(fallback) && info(fallback).bits <= 8) fallback = DType::F32;
   TESSERA_ASSIGN(DType to, dtype_attribute(n, "output_dtype", fallback));
@@ -152,7 +160,8 @@ OpDef dequantize_record() {
     return std::vector<ErrorSample>{
         wrong({random(DType::I8, {2, 6}), random(DType::F32, {5})}, {}, ErrorCode::ShapeMismatch, ""),
         wrong({random(DType::F32, {2, 6}), scalar(DType::F32, 1)}, {}, ErrorCode::TypeMismatch, "f32"),
-        wrong({random(DType::I8, {2, 6}), random(DType::F32, {2, 2})}, {{"block_size", int64_t{2}}}, ErrorCode::ShapeMismatch, ""),
+        wrong({random(DType::I8, {2, 6}), random(DType::F32, {2, 2})}, {{"block_size", int64_t{2}}},
+              ErrorCode::ShapeMismatch, ""),
     };
   };
   return def;
@@ -164,7 +173,8 @@ Result<std::vector<ValueId>> decompose_dynamic(Graph& g, const Node& n, int) {
   Ints axes;
   for (int i = 0; i < b.rank(x); ++i) axes.push_back(i);
   // The range always holds 0, so that 0 has an exact code.
-  ValueId high = b.max(b.reduce("reduce_max", x, axes, false), 0.0), low = b.min(b.reduce("reduce_min", x, axes, false), 0.0);
+  ValueId high = b.max(b.reduce("reduce_max", x, axes, false), 0.0),
+          low = b.min(b.reduce("reduce_min", x, axes, false), 0.0);
   ValueId scale = b.div(b.sub(high, low), 255.0);
   ValueId safe = b.select(b.eq(scale, 0.0), 1.0, scale); // all zero: any scale will do, and 0 / 0 would not
   ValueId zero = b.op1("round", b.min(b.max(b.div(b.neg(low), safe), 0.0), 255.0));
@@ -182,7 +192,8 @@ OpDef dynamic_record() {
   def.meaning = Decomposition{decompose_dynamic};
   def.samples = [] {
     std::vector<Sample> out = {sample({random(DType::F32, {3, 4}, 1)}), sample({random(DType::F32, {7}, 2, 1, 3)}),
-                               sample({random(DType::F32, {2, 2, 2}, 3, -5, -1)}), sample({filled(DType::F32, {4}, 0)})};
+                               sample({random(DType::F32, {2, 2, 2}, 3, -5, -1)}),
+                               sample({filled(DType::F32, {4}, 0)})};
     for (Sample& s : out) s.result_count = 3;
     return out;
   };

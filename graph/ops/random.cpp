@@ -1,4 +1,5 @@
-// Random numbers. A seed gives the same numbers everywhere; without one a fixed seed is used, so that a run can be repeated.
+// Random numbers. A seed gives the same numbers everywhere; without one a fixed seed is used, so that a run can be
+// repeated.
 #include "graph/ops/parts.h"
 #include <bit>
 #include <cmath>
@@ -53,7 +54,8 @@ Status reference_random(ReferenceContext& c, Kind kind, bool like) {
   const Attributes& a = c.node.attributes;
   TESSERA_ASSIGN(Tensor out, Tensor::create(c.result_types[0].dtype, dims));
   for (int64_t i = 0; i < out.count(); ++i)
-    out.set_f64(i, kind == Kind::Uniform ? a.f("low") + g.uniform() * (a.f("high", 1) - a.f("low")) : a.f("mean") + g.normal() * a.f("scale", 1));
+    out.set_f64(i, kind == Kind::Uniform ? a.f("low") + g.uniform() * (a.f("high", 1) - a.f("low"))
+                                         : a.f("mean") + g.normal() * a.f("scale", 1));
   c.results = {out};
   return {};
 }
@@ -61,7 +63,8 @@ Status reference_random(ReferenceContext& c, Kind kind, bool like) {
 OpDef random_record(std::string_view name, std::string_view onnx, Kind kind, bool like) {
   OpDef def;
   def.name = name;
-  def.summary = kind == Kind::Uniform ? "numbers drawn from a uniform distribution" : "numbers drawn from a normal distribution";
+  def.summary =
+      kind == Kind::Uniform ? "numbers drawn from a uniform distribution" : "numbers drawn from a normal distribution";
   def.onnx = {{onnx}};
   if (like) def.operands = {{"input", TypeSet::NumericOrBool}};
   def.attributes = {{"dtype", AttrKind::Int, false, int64_t{0}}, {"seed", AttrKind::Float}};
@@ -86,7 +89,8 @@ OpDef random_record(std::string_view name, std::string_view onnx, Kind kind, boo
   def.error_samples = [like] {
     Attributes a = {{"dtype", int64_t{info(DType::I32).onnx}}};
     if (!like) a.set("shape", Ints{2});
-    return std::vector<ErrorSample>{wrong(like ? std::vector<Tensor>{random(DType::F32, {2})} : std::vector<Tensor>{}, a, ErrorCode::UnsupportedType, "i32")};
+    return std::vector<ErrorSample>{wrong(like ? std::vector<Tensor>{random(DType::F32, {2})} : std::vector<Tensor>{},
+                                          a, ErrorCode::UnsupportedType, "i32")};
   };
   return def;
 }
@@ -101,7 +105,8 @@ OpDef bernoulli_record() {
   def.attributes = {{"dtype", AttrKind::Int, false, int64_t{0}}, {"seed", AttrKind::Float}};
   def.infer = [](InferContext& c) -> Status {
     TESSERA_ASSIGN(DType d, dtype_attribute(c.node, "dtype", c.type(0).dtype));
-    if (!is_float(d) && !is_integer(d) && d != DType::Bool) return c.error(ErrorCode::UnsupportedType, "random numbers of type " + std::string(name(d)));
+    if (!is_float(d) && !is_integer(d) && d != DType::Bool)
+      return c.error(ErrorCode::UnsupportedType, "random numbers of type " + std::string(name(d)));
     return set_result(c, d, c.shape(0));
   };
   def.meaning = StructuredOp{};
@@ -110,19 +115,23 @@ OpDef bernoulli_record() {
     TESSERA_ASSIGN(Tensor out, Tensor::create(c.result_types[0].dtype, c.operands[0].dims()));
     for (int64_t i = 0; i < out.count(); ++i) {
       bool one = g.uniform() < c.operands[0].get_f64(i);
-      if (is_float(out.dtype())) out.set_f64(i, one ? 1 : 0);
-      else out.set_i64(i, one ? 1 : 0);
+      if (is_float(out.dtype()))
+        out.set_f64(i, one ? 1 : 0);
+      else
+        out.set_i64(i, one ? 1 : 0);
     }
     c.results = {out};
     return {};
   };
   def.side_effect = true;
   def.samples = [] {
-    return std::vector<Sample>{sample({random(DType::F32, {3, 4}, 1, 0, 1)}, {{"seed", 3.0}}),
-                               sample({random(DType::F32, {9}, 1, 0, 1)}, {{"dtype", int64_t{info(DType::Bool).onnx}}})};
+    return std::vector<Sample>{
+        sample({random(DType::F32, {3, 4}, 1, 0, 1)}, {{"seed", 3.0}}),
+        sample({random(DType::F32, {9}, 1, 0, 1)}, {{"dtype", int64_t{info(DType::Bool).onnx}}})};
   };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {2})}, {{"dtype", int64_t{8}}}, ErrorCode::UnsupportedType, "string")};
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {2})}, {{"dtype", int64_t{8}}}, ErrorCode::UnsupportedType, "string")};
   };
   return def;
 }
@@ -133,11 +142,15 @@ OpDef multinomial_record() {
   def.summary = "classes drawn with the unnormalised log-probabilities of each row";
   def.onnx = {{"Multinomial", "", 7}};
   def.operands = {{"input", TypeSet::Float}};
-  def.attributes = {{"dtype", AttrKind::Int, false, int64_t{6}}, {"sample_size", AttrKind::Int, false, int64_t{1}}, {"seed", AttrKind::Float}};
+  def.attributes = {{"dtype", AttrKind::Int, false, int64_t{6}},
+                    {"sample_size", AttrKind::Int, false, int64_t{1}},
+                    {"seed", AttrKind::Float}};
   def.infer = [](InferContext& c) -> Status {
     TESSERA_ASSIGN(DType d, dtype_attribute(c.node, "dtype", DType::I32));
-    if (d != DType::I32 && d != DType::I64) return c.error(ErrorCode::BadAttribute, "attribute 'dtype' must be i32 or i64");
-    if (c.type(0).rank() != 2) return c.error(ErrorCode::ShapeMismatch, "Multinomial takes [batch, classes], not " + str(c.shape(0)));
+    if (d != DType::I32 && d != DType::I64)
+      return c.error(ErrorCode::BadAttribute, "attribute 'dtype' must be i32 or i64");
+    if (c.type(0).rank() != 2)
+      return c.error(ErrorCode::ShapeMismatch, "Multinomial takes [batch, classes], not " + str(c.shape(0)));
     int64_t n = c.node.attributes.i("sample_size", 1);
     if (n < 0) return c.error(ErrorCode::BadAttribute, "attribute 'sample_size' is " + std::to_string(n));
     return set_result(c, d, {c.shape(0)[0], n});
@@ -164,10 +177,13 @@ OpDef multinomial_record() {
     return {};
   };
   def.side_effect = true;
-  def.samples = [] { return std::vector<Sample>{sample({random(DType::F32, {2, 4}, 1)}, {{"sample_size", int64_t{5}}, {"seed", 2.0}})}; };
+  def.samples = [] {
+    return std::vector<Sample>{sample({random(DType::F32, {2, 4}, 1)}, {{"sample_size", int64_t{5}}, {"seed", 2.0}})};
+  };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {4})}, {}, ErrorCode::ShapeMismatch, "classes"),
-                                    wrong({random(DType::F32, {2, 4})}, {{"dtype", int64_t{1}}}, ErrorCode::BadAttribute, "dtype")};
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {4})}, {}, ErrorCode::ShapeMismatch, "classes"),
+        wrong({random(DType::F32, {2, 4})}, {{"dtype", int64_t{1}}}, ErrorCode::BadAttribute, "dtype")};
   };
   return def;
 }

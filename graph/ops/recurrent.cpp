@@ -14,7 +14,7 @@ int activations_of(Cell cell) { return cell == Cell::Rnn ? 1 : cell == Cell::Gru
 // ---- activations, by the names that attributes use
 struct Activation {
   std::string_view name;
-  double alpha, beta;     // defaults
+  double alpha, beta; // defaults
   bool has_alpha, has_beta;
   double (*f)(double x, double alpha, double beta);
 };
@@ -29,7 +29,8 @@ const Activation kActivations[] = {
     {"HardSigmoid", 0.2, 0.5, true, true, [](double x, double a, double b) { return std::clamp(a * x + b, 0.0, 1.0); }},
     {"Elu", 1, 0, true, false, [](double x, double a, double) { return x >= 0 ? x : a * std::expm1(x); }},
     {"Softsign", 0, 0, false, false, [](double x, double, double) { return x / (1 + std::fabs(x)); }},
-    {"Softplus", 0, 0, false, false, [](double x, double, double) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }},
+    {"Softplus", 0, 0, false, false,
+     [](double x, double, double) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }},
 };
 
 struct Function {
@@ -39,7 +40,8 @@ struct Function {
 };
 
 bool same_name(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return std::tolower(x) == std::tolower(y); });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return std::tolower(x) == std::tolower(y); });
 }
 
 // The functions of every direction, in order. Lists of alpha and beta hold values for the activations that take one.
@@ -50,7 +52,9 @@ Result<std::vector<Function>> functions_of(const Node& node, Cell cell, int64_t 
   if (names.empty())
     for (size_t i = 0; i < all; ++i) names.emplace_back(cell == Cell::Rnn || i % per != 0 ? "Tanh" : "Sigmoid");
   if (names.size() < all)
-    return Diagnostic(ErrorCode::BadAttribute, node.location, "attribute 'activations' has " + std::to_string(names.size()) + " names, not " + std::to_string(all));
+    return Diagnostic(ErrorCode::BadAttribute, node.location,
+                      "attribute 'activations' has " + std::to_string(names.size()) + " names, not " +
+                          std::to_string(all));
   std::vector<double> alphas, betas;
   if (auto* v = node.attributes.get<std::vector<double>>("activation_alpha")) alphas = *v;
   if (auto* v = node.attributes.get<std::vector<double>>("activation_beta")) betas = *v;
@@ -60,7 +64,9 @@ Result<std::vector<Function>> functions_of(const Node& node, Cell cell, int64_t 
     Function f;
     for (const Activation& a : kActivations)
       if (same_name(a.name, names[i])) f.activation = &a;
-    if (!f.activation) return Diagnostic(ErrorCode::BadAttribute, node.location, "attribute 'activations' names an unknown function '" + names[i] + "'");
+    if (!f.activation)
+      return Diagnostic(ErrorCode::BadAttribute, node.location,
+                        "attribute 'activations' names an unknown function '" + names[i] + "'");
     f.alpha = f.activation->has_alpha && next_alpha < alphas.size() ? alphas[next_alpha++] : f.activation->alpha;
     f.beta = f.activation->has_beta && next_beta < betas.size() ? betas[next_beta++] : f.activation->beta;
     out.push_back(f);
@@ -72,25 +78,32 @@ Result<std::vector<Function>> functions_of(const Node& node, Cell cell, int64_t 
 Status infer_recurrent(InferContext& c, Cell cell) {
   const SymShape x = c.shape(0), w = c.shape(1), r = c.shape(2);
   if (x.size() != 3 || w.size() != 3 || r.size() != 3)
-    return c.error(ErrorCode::ShapeMismatch, "a recurrent layer takes X, W and R of rank 3, not " + str(x) + ", " + str(w) + " and " + str(r));
+    return c.error(ErrorCode::ShapeMismatch,
+                   "a recurrent layer takes X, W and R of rank 3, not " + str(x) + ", " + str(w) + " and " + str(r));
   std::string direction = c.node.attributes.s("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
     return c.error(ErrorCode::BadAttribute, "attribute 'direction' has the unknown value '" + direction + "'");
-  int64_t directions = direction == "bidirectional" ? 2 : 1, gates = gates_of(cell), layout = c.node.attributes.i("layout");
-  if (layout != 0 && layout != 1) return c.error(ErrorCode::BadAttribute, "attribute 'layout' is " + std::to_string(layout));
+  int64_t directions = direction == "bidirectional" ? 2 : 1, gates = gates_of(cell),
+          layout = c.node.attributes.i("layout");
+  if (layout != 0 && layout != 1)
+    return c.error(ErrorCode::BadAttribute, "attribute 'layout' is " + std::to_string(layout));
   TESSERA_TRY(functions_of(c.node, cell, directions));
   SymExpr steps = x[layout == 0 ? 0 : 1], batch = x[layout == 0 ? 1 : 0], hidden = r[2];
-  auto same = [&](const SymExpr& a, const SymExpr& b, const char* what) { return c.env().require_equal(a, b, what, c.node.location); };
+  auto same = [&](const SymExpr& a, const SymExpr& b, const char* what) {
+    return c.env().require_equal(a, b, what, c.node.location);
+  };
   TESSERA_TRY(same(w[0], directions, "directions of W"));
   TESSERA_TRY(same(r[0], directions, "directions of R"));
   TESSERA_TRY(same(w[1], hidden * gates, "gates of W"));
   TESSERA_TRY(same(r[1], hidden * gates, "gates of R"));
   TESSERA_TRY(same(w[2], x[2], "columns of W and of X"));
-  if (c.node.attributes.has("hidden_size")) TESSERA_TRY(same(hidden, c.node.attributes.i("hidden_size"), "hidden_size and R"));
+  if (c.node.attributes.has("hidden_size"))
+    TESSERA_TRY(same(hidden, c.node.attributes.i("hidden_size"), "hidden_size and R"));
   auto shaped = [&](int i, const SymShape& want, const char* what) -> Status {
     if (!c.has(i)) return {};
     const SymShape have = c.shape(i);
-    if (have.size() != want.size()) return c.error(ErrorCode::ShapeMismatch, std::string(what) + " must be " + str(want) + ", not " + str(have));
+    if (have.size() != want.size())
+      return c.error(ErrorCode::ShapeMismatch, std::string(what) + " must be " + str(want) + ", not " + str(have));
     for (size_t k = 0; k < want.size(); ++k) TESSERA_TRY(same(have[k], want[k], what));
     return {};
   };
@@ -103,7 +116,8 @@ Status infer_recurrent(InferContext& c, Cell cell) {
     TESSERA_TRY(shaped(7, {directions, hidden * 3}, "operand 'P'"));
   }
   DType d = c.type(0).dtype;
-  TESSERA_TRY(set_result(c, d, layout == 0 ? SymShape{steps, directions, batch, hidden} : SymShape{batch, steps, directions, hidden}));
+  TESSERA_TRY(set_result(
+      c, d, layout == 0 ? SymShape{steps, directions, batch, hidden} : SymShape{batch, steps, directions, hidden}));
   for (int i = 1; i < c.result_count; ++i) TESSERA_TRY(set_result(c, d, state, i));
   return {};
 }
@@ -154,7 +168,9 @@ struct Layer {
         next[j] = (1 - z[j]) * f[1](clipped(from_input(2, i, x) + past)) + z[j] * h[j];
       }
     } else { // gates i, o, f, c; peepholes i, o, f
-      auto peep = [&](int64_t gate, size_t j, double c) { return p ? p[gate * hidden + static_cast<int64_t>(j)] * c : 0.0; };
+      auto peep = [&](int64_t gate, size_t j, double c) {
+        return p ? p[gate * hidden + static_cast<int64_t>(j)] * c : 0.0;
+      };
       for (size_t j = 0; j < n; ++j) {
         auto u = static_cast<int64_t>(j);
         auto gate = [&](int64_t g) { return from_input(g, u, x) + from_state(g, u, h.data()); };
@@ -190,14 +206,23 @@ Status reference_recurrent(ReferenceContext& c, Cell cell) {
   TESSERA_ASSIGN(Tensor last_h, Tensor::create(x.dtype(), state_dims));
   TESSERA_ASSIGN(Tensor last_c, Tensor::create(x.dtype(), state_dims));
   for (int64_t d = 0; d < directions; ++d) {
-    Layer layer{cell, input, hidden, at.f("clip"), at.i("linear_before_reset") != 0, at.i("input_forget") != 0,
-                w.data() + d * gates * hidden * input, r.data() + d * gates * hidden * hidden,
-                b.empty() ? nullptr : b.data() + d * 2 * gates * hidden, p.empty() ? nullptr : p.data() + d * 3 * hidden,
+    Layer layer{cell,
+                input,
+                hidden,
+                at.f("clip"),
+                at.i("linear_before_reset") != 0,
+                at.i("input_forget") != 0,
+                w.data() + d * gates * hidden * input,
+                r.data() + d * gates * hidden * hidden,
+                b.empty() ? nullptr : b.data() + d * 2 * gates * hidden,
+                p.empty() ? nullptr : p.data() + d * 3 * hidden,
                 functions.data() + d * activations_of(cell)};
     bool reverse = direction == "reverse" || d == 1;
     for (int64_t n = 0; n < batch; ++n) {
       int64_t length = given(c, 4) ? c.operands[4].get_i64(n) : steps;
-      if (length < 0 || length > steps) return c.error(ErrorCode::BadInput, "a sequence of length " + std::to_string(length) + " in " + std::to_string(steps) + " steps");
+      if (length < 0 || length > steps)
+        return c.error(ErrorCode::BadInput,
+                       "a sequence of length " + std::to_string(length) + " in " + std::to_string(steps) + " steps");
       int64_t at_state = (batch_first ? n * directions + d : d * batch + n) * hidden;
       std::vector<double> h(static_cast<size_t>(hidden)), state(static_cast<size_t>(hidden));
       for (int64_t j = 0; j < hidden; ++j) {
@@ -232,9 +257,13 @@ OpDef recurrent_record(std::string_view name, std::string_view onnx, Cell cell, 
                   {"B", TypeSet::SameAsFirst, true},
                   {"sequence_lens", TypeSet::Index, true},
                   {"initial_h", TypeSet::SameAsFirst, true}};
-  def.attributes = {{"activation_alpha", AttrKind::Floats}, {"activation_beta", AttrKind::Floats}, {"activations", AttrKind::Strings},
-                    {"clip", AttrKind::Float, false, 0.0},  {"direction", AttrKind::String, false, std::string("forward")},
-                    {"hidden_size", AttrKind::Int},         {"layout", AttrKind::Int, false, int64_t{0}}};
+  def.attributes = {{"activation_alpha", AttrKind::Floats},
+                    {"activation_beta", AttrKind::Floats},
+                    {"activations", AttrKind::Strings},
+                    {"clip", AttrKind::Float, false, 0.0},
+                    {"direction", AttrKind::String, false, std::string("forward")},
+                    {"hidden_size", AttrKind::Int},
+                    {"layout", AttrKind::Int, false, int64_t{0}}};
   if (cell == Cell::Gru) def.attributes.push_back({"linear_before_reset", AttrKind::Int, false, int64_t{0}});
   if (cell == Cell::Lstm) {
     def.operands.push_back({"initial_c", TypeSet::SameAsFirst, true});
@@ -250,9 +279,11 @@ OpDef recurrent_record(std::string_view name, std::string_view onnx, Cell cell, 
     auto t = [](Dims d, uint64_t seed) { return random(DType::F32, std::move(d), seed, -1, 1); };
     std::vector<Sample> out = {
         sample({t({3, 2, 4}, 1), t({1, g * 5, 4}, 2), t({1, g * 5, 5}, 3)}),
-        sample({t({3, 2, 4}, 1), t({2, g * 5, 4}, 2), t({2, g * 5, 5}, 3), t({2, 2 * g * 5}, 4), integers(DType::I32, {2}, {3, 1}), t({2, 2, 5}, 5)},
+        sample({t({3, 2, 4}, 1), t({2, g * 5, 4}, 2), t({2, g * 5, 5}, 3), t({2, 2 * g * 5}, 4),
+                integers(DType::I32, {2}, {3, 1}), t({2, 2, 5}, 5)},
                {{"direction", std::string("bidirectional")}, {"hidden_size", int64_t{5}}}),
-        sample({t({2, 3, 4}, 1), t({1, g * 5, 4}, 2), t({1, g * 5, 5}, 3)}, {{"layout", int64_t{1}}, {"direction", std::string("reverse")}, {"clip", 0.5}}),
+        sample({t({2, 3, 4}, 1), t({1, g * 5, 4}, 2), t({1, g * 5, 5}, 3)},
+               {{"layout", int64_t{1}}, {"direction", std::string("reverse")}, {"clip", 0.5}}),
     };
     for (Sample& s : out) s.result_count = cell == Cell::Lstm ? 3 : 2;
     return out;
@@ -262,8 +293,10 @@ OpDef recurrent_record(std::string_view name, std::string_view onnx, Cell cell, 
     auto t = [](Dims d) { return random(DType::F32, std::move(d)); };
     return std::vector<ErrorSample>{
         wrong({t({3, 2, 4}), t({1, g * 5, 3}), t({1, g * 5, 5})}, {}, ErrorCode::ShapeMismatch, ""),
-        wrong({t({3, 2, 4}), t({1, g * 5, 4}), t({1, g * 5, 5})}, {{"direction", std::string("up")}}, ErrorCode::BadAttribute, "direction"),
-        wrong({t({3, 2, 4}), t({1, g * 5, 4}), t({1, g * 5, 5})}, {{"activations", std::vector<std::string>{"Cube", "Cube", "Cube"}}}, ErrorCode::BadAttribute, "Cube"),
+        wrong({t({3, 2, 4}), t({1, g * 5, 4}), t({1, g * 5, 5})}, {{"direction", std::string("up")}},
+              ErrorCode::BadAttribute, "direction"),
+        wrong({t({3, 2, 4}), t({1, g * 5, 4}), t({1, g * 5, 5})},
+              {{"activations", std::vector<std::string>{"Cube", "Cube", "Cube"}}}, ErrorCode::BadAttribute, "Cube"),
     };
   };
   return def;

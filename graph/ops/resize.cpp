@@ -1,5 +1,6 @@
-// Resize and Upsample. Resampling is separable: along each axis every output element is a weighted sum of a few input elements,
-// the taps; nearest has one, linear two, cubic four, and antialiasing widens the kernel by the factor of the reduction.
+// Resize and Upsample. Resampling is separable: along each axis every output element is a weighted sum of a few input
+// elements, the taps; nearest has one, linear two, cubic four, and antialiasing widens the kernel by the factor of the
+// reduction.
 #include "graph/ops/parts.h"
 #include <cmath>
 
@@ -15,7 +16,7 @@ struct Spec {
   bool exclude_outside = false, antialias = false;
   int roi = -1, scales = -1, sizes = -1; // operands
   Ints axes;
-  std::vector<double> fixed_scales;      // Upsample 7: an attribute
+  std::vector<double> fixed_scales; // Upsample 7: an attribute
 };
 
 Result<Spec> spec_of(const Node& n, int rank) {
@@ -30,7 +31,8 @@ Result<Spec> spec_of(const Node& n, int rank) {
     if (upsample && opset_of(n) < 9) {
       s.scales = -1;
       if (auto* v = a.get<std::vector<double>>("scales")) s.fixed_scales = *v;
-      if (s.fixed_scales.empty()) return Diagnostic(ErrorCode::BadAttribute, n.location, "attribute 'scales' of Upsample is missing");
+      if (s.fixed_scales.empty())
+        return Diagnostic(ErrorCode::BadAttribute, n.location, "attribute 'scales' of Upsample is missing");
     }
   } else {
     s.coordinates = a.s("coordinate_transformation_mode", "half_pixel");
@@ -43,20 +45,27 @@ Result<Spec> spec_of(const Node& n, int rank) {
   s.exclude_outside = a.i("exclude_outside") != 0;
   s.antialias = a.i("antialias") != 0;
   if (s.mode == "bilinear") s.mode = "linear";
-  auto among = [](const std::string& v, std::initializer_list<const char*> all) { return std::any_of(all.begin(), all.end(), [&](const char* x) { return v == x; }); };
+  auto among = [](const std::string& v, std::initializer_list<const char*> all) {
+    return std::any_of(all.begin(), all.end(), [&](const char* x) { return v == x; });
+  };
   auto bad = [&](const char* name, const std::string& v) {
-    return Diagnostic(ErrorCode::BadAttribute, n.location, std::string("attribute '") + name + "' has the unknown value '" + v + "'");
+    return Diagnostic(ErrorCode::BadAttribute, n.location,
+                      std::string("attribute '") + name + "' has the unknown value '" + v + "'");
   };
   if (!among(s.mode, {"nearest", "linear", "cubic"})) return bad("mode", s.mode);
-  if (!among(s.coordinates, {"asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "tf_crop_and_resize", "tf_half_pixel_for_nn"}))
+  if (!among(s.coordinates, {"asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+                             "tf_crop_and_resize", "tf_half_pixel_for_nn"}))
     return bad("coordinate_transformation_mode", s.coordinates);
-  if (!among(s.nearest, {"floor", "ceil", "round_prefer_floor", "round_prefer_ceil"})) return bad("nearest_mode", s.nearest);
+  if (!among(s.nearest, {"floor", "ceil", "round_prefer_floor", "round_prefer_ceil"}))
+    return bad("nearest_mode", s.nearest);
   if (!among(s.policy, {"stretch", "not_larger", "not_smaller"})) return bad("keep_aspect_ratio_policy", s.policy);
   s.axes = a.ints("axes");
   if (s.axes.empty())
     for (int i = 0; i < rank; ++i) s.axes.push_back(i);
   for (int64_t& axis : s.axes) {
-    if (axis < -rank || axis >= rank) return Diagnostic(ErrorCode::BadAttribute, n.location, "axis " + std::to_string(axis) + " is outside of rank " + std::to_string(rank));
+    if (axis < -rank || axis >= rank)
+      return Diagnostic(ErrorCode::BadAttribute, n.location,
+                        "axis " + std::to_string(axis) + " is outside of rank " + std::to_string(rank));
     if (axis < 0) axis += rank;
   }
   return s;
@@ -85,33 +94,43 @@ Status infer_resize(InferContext& c) {
   TESSERA_ASSIGN(Spec s, spec_of(c.node, c.type(0).rank()));
   std::vector<double> scales = s.fixed_scales;
   bool by_size = usable(c, s.sizes);
-  if (by_size && usable(c, s.scales)) return c.error(ErrorCode::MalformedModel, "Resize takes scales or sizes, not both");
-  if (!by_size && scales.empty() && !usable(c, s.scales)) return c.error(ErrorCode::MalformedModel, "Resize takes scales or sizes");
+  if (by_size && usable(c, s.scales))
+    return c.error(ErrorCode::MalformedModel, "Resize takes scales or sizes, not both");
+  if (!by_size && scales.empty() && !usable(c, s.scales))
+    return c.error(ErrorCode::MalformedModel, "Resize takes scales or sizes");
   if (by_size) {
     TESSERA_ASSIGN(SymShape sizes, known_or_fresh(c, s.sizes, s.axes.size(), "resize"));
-    bool constant = std::all_of(s.axes.begin(), s.axes.end(), [&](int64_t a) { return shape[static_cast<size_t>(a)].is_const(); }) &&
+    bool constant = std::all_of(s.axes.begin(), s.axes.end(),
+                                [&](int64_t a) { return shape[static_cast<size_t>(a)].is_const(); }) &&
                     std::all_of(sizes.begin(), sizes.end(), [](const SymExpr& e) { return e.is_const(); });
     double factor = 0;
     for (size_t i = 0; i < sizes.size() && s.policy != "stretch" && constant; ++i) {
-      double f = static_cast<double>(sizes[i].const_value()) / static_cast<double>(shape[static_cast<size_t>(s.axes[i])].const_value());
+      double f = static_cast<double>(sizes[i].const_value()) /
+                 static_cast<double>(shape[static_cast<size_t>(s.axes[i])].const_value());
       factor = i == 0 ? f : s.policy == "not_larger" ? std::min(factor, f) : std::max(factor, f);
     }
     for (size_t i = 0; i < sizes.size(); ++i) {
       SymExpr& dim = shape[static_cast<size_t>(s.axes[i])];
-      if (s.policy == "stretch") dim = sizes[i];
-      else if (!constant) dim = c.env().create_symbol("resize");
-      else if (valid_scale(factor)) dim = static_cast<int64_t>(std::floor(factor * static_cast<double>(dim.const_value()) + 0.5));
-      else return c.error(ErrorCode::ShapeMismatch, "Resize to " + str(sizes) + " cannot keep the aspect ratio");
+      if (s.policy == "stretch")
+        dim = sizes[i];
+      else if (!constant)
+        dim = c.env().create_symbol("resize");
+      else if (valid_scale(factor))
+        dim = static_cast<int64_t>(std::floor(factor * static_cast<double>(dim.const_value()) + 0.5));
+      else
+        return c.error(ErrorCode::ShapeMismatch, "Resize to " + str(sizes) + " cannot keep the aspect ratio");
     }
     return set_result(c, c.type(0).dtype, std::move(shape));
   }
   const Tensor* constant = scales.empty() ? c.graph.constant(c.node.operands[static_cast<size_t>(s.scales)]) : nullptr;
   if (constant && constant->data()) scales = to_f64(*constant);
   if (!scales.empty() && scales.size() != s.axes.size())
-    return c.error(ErrorCode::ShapeMismatch, std::to_string(scales.size()) + " scales for " + std::to_string(s.axes.size()) + " dimensions");
+    return c.error(ErrorCode::ShapeMismatch,
+                   std::to_string(scales.size()) + " scales for " + std::to_string(s.axes.size()) + " dimensions");
   for (size_t i = 0; i < s.axes.size(); ++i) {
     SymExpr& dim = shape[static_cast<size_t>(s.axes[i])];
-    if (!scales.empty() && !valid_scale(scales[i])) return c.error(ErrorCode::BadAttribute, "a scale of Resize is " + std::to_string(scales[i]));
+    if (!scales.empty() && !valid_scale(scales[i]))
+      return c.error(ErrorCode::BadAttribute, "a scale of Resize is " + std::to_string(scales[i]));
     std::optional<SymExpr> known = scales.empty() ? std::nullopt : scaled(dim, scales[i]);
     dim = known ? *known : c.env().create_symbol("resize");
   }
@@ -154,7 +173,10 @@ double cubic(double x, double a) { // Keys, 1981
 std::vector<Tap> taps(const Spec& s, const Axis& a, double x) {
   auto clamped = [&](double i) { return static_cast<int64_t>(std::clamp(i, 0.0, static_cast<double>(a.in - 1))); };
   if (s.mode == "nearest") {
-    double i = s.nearest == "floor" ? std::floor(x) : s.nearest == "ceil" ? std::ceil(x) : s.nearest == "round_prefer_ceil" ? std::floor(x + 0.5) : std::ceil(x - 0.5);
+    double i = s.nearest == "floor"               ? std::floor(x)
+               : s.nearest == "ceil"              ? std::ceil(x)
+               : s.nearest == "round_prefer_ceil" ? std::floor(x + 0.5)
+                                                  : std::ceil(x - 0.5);
     return {{clamped(i), 1}};
   }
   // base < x <= base + 1: of two neighbours at equal distance the left one counts as the nearer.
@@ -165,7 +187,8 @@ std::vector<Tap> taps(const Spec& s, const Axis& a, double x) {
   std::vector<Tap> out;
   double sum = 0;
   for (double k = first; k <= last; ++k) {
-    double d = (k - ratio) * shrink, w = s.mode == "linear" ? std::max(0.0, 1 - std::fabs(d)) : cubic(d, s.cubic_a), i = base + k;
+    double d = (k - ratio) * shrink, w = s.mode == "linear" ? std::max(0.0, 1 - std::fabs(d)) : cubic(d, s.cubic_a),
+           i = base + k;
     if (s.exclude_outside && (i < 0 || i >= static_cast<double>(a.in))) w = 0;
     out.push_back({clamped(i), w});
     sum += w;
@@ -177,19 +200,23 @@ std::vector<Tap> taps(const Spec& s, const Axis& a, double x) {
 
 // ---- reference
 Result<std::vector<Axis>> axes_of(const ReferenceContext& c, const Spec& s) {
-  auto given = [&](int i) { return i >= 0 && ops::given(c, static_cast<size_t>(i)) && c.operands[static_cast<size_t>(i)].count() > 0; };
+  auto given = [&](int i) {
+    return i >= 0 && ops::given(c, static_cast<size_t>(i)) && c.operands[static_cast<size_t>(i)].count() > 0;
+  };
   const Dims& in = c.operands[0].dims();
   size_t n = s.axes.size();
   std::vector<Axis> out;
   for (int64_t d : in) out.push_back({d, d, 1});
   if (given(s.sizes)) {
     const Tensor& sizes = c.operands[static_cast<size_t>(s.sizes)];
-    if (sizes.count() != static_cast<int64_t>(n)) return c.error(ErrorCode::BadInput, "sizes of Resize have a wrong number of elements");
+    if (sizes.count() != static_cast<int64_t>(n))
+      return c.error(ErrorCode::BadInput, "sizes of Resize have a wrong number of elements");
     double factor = 0;
     for (size_t i = 0; i < n; ++i) {
       Axis& a = out[static_cast<size_t>(s.axes[i])];
       a.out = sizes.get_i64(static_cast<int64_t>(i));
-      if (a.out < 0 || a.out > (int64_t{1} << 40)) return c.error(ErrorCode::BadInput, "a size of Resize is " + std::to_string(a.out));
+      if (a.out < 0 || a.out > (int64_t{1} << 40))
+        return c.error(ErrorCode::BadInput, "a size of Resize is " + std::to_string(a.out));
       a.scale = static_cast<double>(a.out) / static_cast<double>(a.in);
       factor = i == 0 ? a.scale : s.policy == "not_larger" ? std::min(factor, a.scale) : std::max(factor, a.scale);
     }
@@ -206,7 +233,8 @@ Result<std::vector<Axis>> axes_of(const ReferenceContext& c, const Spec& s) {
     if (scales.size() != n) return c.error(ErrorCode::BadInput, "scales of Resize have a wrong number of elements");
     for (size_t i = 0; i < n; ++i) {
       Axis& a = out[static_cast<size_t>(s.axes[i])];
-      if (!valid_scale(scales[i])) return c.error(ErrorCode::BadInput, "a scale of Resize is " + std::to_string(scales[i]));
+      if (!valid_scale(scales[i]))
+        return c.error(ErrorCode::BadInput, "a scale of Resize is " + std::to_string(scales[i]));
       a.scale = scales[i];
       a.out = static_cast<int64_t>(std::floor(static_cast<double>(a.in) * scales[i]));
     }
@@ -239,7 +267,8 @@ Status reference_resize(ReferenceContext& c) {
   if (s.mode == "nearest" && s.coordinates != "tf_crop_and_resize") { // elements move; any dtype
     std::vector<Dims> from(axes.size());
     for (size_t d = 0; d < axes.size(); ++d)
-      for (int64_t y = 0; y < axes[d].out && count > 0; ++y) from[d].push_back(taps(s, axes[d], source(s, axes[d], y))[0].index);
+      for (int64_t y = 0; y < axes[d].out && count > 0; ++y)
+        from[d].push_back(taps(s, axes[d], source(s, axes[d], y))[0].index);
     Dims strides = strides_of(x.dims());
     TESSERA_ASSIGN(Tensor out, take_at(x, dims, [&](const Dims& at) {
                      int64_t p = 0;
@@ -251,7 +280,8 @@ Status reference_resize(ReferenceContext& c) {
   }
   bool real = is_float(x.dtype());
   std::vector<double> values(static_cast<size_t>(x.count()));
-  for (int64_t i = 0; i < x.count(); ++i) values[static_cast<size_t>(i)] = real ? x.get_f64(i) : static_cast<double>(x.get_i64(i));
+  for (int64_t i = 0; i < x.count(); ++i)
+    values[static_cast<size_t>(i)] = real ? x.get_f64(i) : static_cast<double>(x.get_i64(i));
   Dims shape = x.dims();
   std::vector<std::vector<bool>> outside(axes.size());
   for (size_t d = 0; d < axes.size(); ++d) {
@@ -264,7 +294,8 @@ Status reference_resize(ReferenceContext& c) {
     std::vector<std::vector<Tap>> all;
     for (int64_t y = 0; y < a.out && count > 0; ++y) {
       double at = source(s, a, y);
-      outside[d][static_cast<size_t>(y)] = s.coordinates == "tf_crop_and_resize" && (at < 0 || at > static_cast<double>(a.in - 1));
+      outside[d][static_cast<size_t>(y)] =
+          s.coordinates == "tf_crop_and_resize" && (at < 0 || at > static_cast<double>(a.in - 1));
       all.push_back(taps(s, a, at));
     }
     std::vector<double> sampled(static_cast<size_t>(n));
@@ -273,7 +304,8 @@ Status reference_resize(ReferenceContext& c) {
       at[d] = 0;
       int64_t base = offset(at, from);
       double sum = 0;
-      for (const Tap& t : all[static_cast<size_t>(w[d])]) sum += t.weight * values[static_cast<size_t>(base + t.index * from[d])];
+      for (const Tap& t : all[static_cast<size_t>(w[d])])
+        sum += t.weight * values[static_cast<size_t>(base + t.index * from[d])];
       sampled[static_cast<size_t>(w.i())] = sum;
     }
     values = std::move(sampled);
@@ -284,8 +316,10 @@ Status reference_resize(ReferenceContext& c) {
     double v = values[static_cast<size_t>(w.i())];
     for (size_t d = 0; d < dims.size(); ++d)
       if (outside[d][static_cast<size_t>(w[d])]) v = s.extrapolation;
-    if (real) out.set_f64(w.i(), v);
-    else out.set_i64(w.i(), static_cast<int64_t>(std::clamp(v, -9.2e18, 9.2e18)));
+    if (real)
+      out.set_f64(w.i(), v);
+    else
+      out.set_i64(w.i(), static_cast<int64_t>(std::clamp(v, -9.2e18, 9.2e18)));
   }
   c.results = {out};
   return {};
@@ -297,18 +331,23 @@ std::vector<Sample> resize_samples() {
   Tensor x = random(DType::F32, {1, 2, 4, 5}, 1), none;
   std::vector<Sample> out;
   for (const char* mode : {"nearest", "linear", "cubic"}) {
-    for (const char* coordinates : {"half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"}) {
+    for (const char* coordinates :
+         {"half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"}) {
       Attributes a = {{"mode", std::string(mode)}, {"coordinate_transformation_mode", std::string(coordinates)}};
       out.push_back(sample({x, none, scales4(2, 1.5)}, a));
       out.push_back(sample({x, none, none, vec({1, 2, 3, 3})}, a));
     }
     out.push_back(sample({x, floats({8}, {0, 0, 0.2, 0.1, 1, 1, 0.9, 1.2}), none, vec({1, 2, 3, 4})},
-                         {{"mode", std::string(mode)}, {"coordinate_transformation_mode", std::string("tf_crop_and_resize")}, {"extrapolation_value", 5.0}}));
+                         {{"mode", std::string(mode)},
+                          {"coordinate_transformation_mode", std::string("tf_crop_and_resize")},
+                          {"extrapolation_value", 5.0}}));
   }
   out.push_back(sample({x, none, scales4(0.6, 0.6)}, {{"mode", std::string("cubic")}, {"antialias", int64_t{1}}}));
   out.push_back(sample({x, none, scales4(0.6, 0.6)}, {{"mode", std::string("linear")}, {"antialias", int64_t{1}}}));
-  out.push_back(sample({x, none, scales4(0.8, 0.8)}, {{"mode", std::string("cubic")}, {"exclude_outside", int64_t{1}}}));
-  out.push_back(sample({x, none, none, vec({7, 8})}, {{"axes", Ints{2, 3}}, {"keep_aspect_ratio_policy", std::string("not_larger")}}));
+  out.push_back(
+      sample({x, none, scales4(0.8, 0.8)}, {{"mode", std::string("cubic")}, {"exclude_outside", int64_t{1}}}));
+  out.push_back(sample({x, none, none, vec({7, 8})},
+                       {{"axes", Ints{2, 3}}, {"keep_aspect_ratio_policy", std::string("not_larger")}}));
   out.push_back(sample({random(DType::U8, {1, 1, 2, 2}, 1, 0, 255), none, scales4(2, 3)}));
   out.push_back(sample({x, scales4(2, 2)}, {}, 10));
   return out;
@@ -319,7 +358,10 @@ OpDef resize_record() {
   def.name = "resize";
   def.summary = "resampling to other sizes: nearest, linear, cubic";
   def.onnx = {{"Resize", "", 10}};
-  def.operands = {{"X", TypeSet::NumericOrBool}, {"roi", TypeSet::Float, true}, {"scales", TypeSet::Float, true}, {"sizes", TypeSet::Index, true}};
+  def.operands = {{"X", TypeSet::NumericOrBool},
+                  {"roi", TypeSet::Float, true},
+                  {"scales", TypeSet::Float, true},
+                  {"sizes", TypeSet::Index, true}};
   def.attributes = {{"antialias", AttrKind::Int, false, int64_t{0}},
                     {"axes", AttrKind::Ints},
                     {"coordinate_transformation_mode", AttrKind::String, false, std::string("half_pixel")},
@@ -336,11 +378,12 @@ OpDef resize_record() {
   def.samples = resize_samples;
   def.error_samples = [] {
     Tensor x = random(DType::F32, {1, 2, 4, 5}, 1), none;
-    return std::vector<ErrorSample>{wrong({x}, {}, ErrorCode::MalformedModel, "scales or sizes"),
-                                    wrong({x, none, scales4(2, 2), vec({1, 2, 3, 3})}, {}, ErrorCode::MalformedModel, "not both"),
-                                    wrong({x, none, floats({2}, {2, 2})}, {}, ErrorCode::ShapeMismatch, "scales"),
-                                    wrong({x, none, scales4(-1, 2)}, {}, ErrorCode::BadAttribute, "scale"),
-                                    wrong({x, none, scales4(2, 2)}, {{"mode", std::string("area")}}, ErrorCode::BadAttribute, "mode")};
+    return std::vector<ErrorSample>{
+        wrong({x}, {}, ErrorCode::MalformedModel, "scales or sizes"),
+        wrong({x, none, scales4(2, 2), vec({1, 2, 3, 3})}, {}, ErrorCode::MalformedModel, "not both"),
+        wrong({x, none, floats({2}, {2, 2})}, {}, ErrorCode::ShapeMismatch, "scales"),
+        wrong({x, none, scales4(-1, 2)}, {}, ErrorCode::BadAttribute, "scale"),
+        wrong({x, none, scales4(2, 2)}, {{"mode", std::string("area")}}, ErrorCode::BadAttribute, "mode")};
   };
   return def;
 }
@@ -358,7 +401,8 @@ OpDef upsample_record() {
   def.data_dependent_shape = true;
   def.samples = [] {
     Tensor x = random(DType::F32, {1, 2, 3, 2}, 1);
-    return std::vector<Sample>{sample({x, scales4(2, 3)}, {}, 9), sample({x, scales4(2, 1.5)}, {{"mode", std::string("linear")}}, 9),
+    return std::vector<Sample>{sample({x, scales4(2, 3)}, {}, 9),
+                               sample({x, scales4(2, 1.5)}, {{"mode", std::string("linear")}}, 9),
                                sample({x}, {{"scales", std::vector<double>{1, 1, 2, 2}}}, 7)};
   };
   def.error_samples = [] {

@@ -39,22 +39,28 @@ Status reference_roi_align(ReferenceContext& c) {
   const Attributes& a = c.node.attributes;
   int64_t channels = x.dims()[1], height = x.dims()[2], width = x.dims()[3], count = rois.dims()[0];
   int64_t oh = a.i("output_height", 1), ow = a.i("output_width", 1), ratio = a.i("sampling_ratio");
-  bool half = opset_of(c.node) >= 16 && a.s("coordinate_transformation_mode", "half_pixel") == "half_pixel", mean = a.s("mode", "avg") == "avg";
+  bool half = opset_of(c.node) >= 16 && a.s("coordinate_transformation_mode", "half_pixel") == "half_pixel",
+       mean = a.s("mode", "avg") == "avg";
   double scale = a.f("spatial_scale", 1), shift = half ? 0.5 : 0;
   if (height == 0 || width == 0) return c.error(ErrorCode::BadInput, "RoiAlign of an empty image");
   TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), {count, channels, oh, ow}));
   for (int64_t r = 0; r < count; ++r) {
     int64_t n = batches.get_i64(r);
-    if (n < 0 || n >= x.dims()[0]) return c.error(ErrorCode::BadInput, "a region of batch element " + std::to_string(n));
+    if (n < 0 || n >= x.dims()[0])
+      return c.error(ErrorCode::BadInput, "a region of batch element " + std::to_string(n));
     double x0 = rois.get_f64(r * 4) * scale - shift, y0 = rois.get_f64(r * 4 + 1) * scale - shift;
     double rw = rois.get_f64(r * 4 + 2) * scale - shift - x0, rh = rois.get_f64(r * 4 + 3) * scale - shift - y0;
     if (!half) { // regions are at least a pixel
       rw = std::max(rw, 1.0);
       rh = std::max(rh, 1.0);
     }
-    if (!std::isfinite(x0) || !std::isfinite(y0) || !(std::fabs(rw) < 1e6) || !(std::fabs(rh) < 1e6)) return c.error(ErrorCode::BadInput, "a region of RoiAlign is not within reach");
+    if (!std::isfinite(x0) || !std::isfinite(y0) || !(std::fabs(rw) < 1e6) || !(std::fabs(rh) < 1e6))
+      return c.error(ErrorCode::BadInput, "a region of RoiAlign is not within reach");
     double bh = rh / static_cast<double>(oh), bw = rw / static_cast<double>(ow);
-    int64_t gh = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bh)), gw = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bw));
+    int64_t gh = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bh)),
+            gw = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bw));
+    if (std::max<int64_t>(gh, 0) * std::max<int64_t>(gw, 0) > int64_t{1} << 24)
+      return c.error(ErrorCode::BadInput, "a region of RoiAlign is not within reach");
     double samples = static_cast<double>(std::max<int64_t>(std::max<int64_t>(gh, 0) * std::max<int64_t>(gw, 0), 1));
     for (int64_t ch = 0; ch < channels; ++ch)
       for (int64_t ph = 0; ph < oh; ++ph)
@@ -63,13 +69,17 @@ Status reference_roi_align(ReferenceContext& c) {
           bool first = true;
           for (int64_t iy = 0; iy < gh; ++iy)
             for (int64_t ix = 0; ix < gw; ++ix) {
-              double yy = y0 + static_cast<double>(ph) * bh + (static_cast<double>(iy) + 0.5) * bh / static_cast<double>(gh);
-              double xx = x0 + static_cast<double>(pw) * bw + (static_cast<double>(ix) + 0.5) * bw / static_cast<double>(gw);
+              double yy =
+                  y0 + static_cast<double>(ph) * bh + (static_cast<double>(iy) + 0.5) * bh / static_cast<double>(gh);
+              double xx =
+                  x0 + static_cast<double>(pw) * bw + (static_cast<double>(ix) + 0.5) * bw / static_cast<double>(gw);
               Corners q = corners(yy, xx, height, width);
               for (int k = 0; k < 4; ++k) {
                 double v = q.weight[k] * x.get_f64((n * channels + ch) * height * width + q.at[k]);
-                if (mean) value += v;
-                else value = first ? v : std::max(value, v);
+                if (mean)
+                  value += v;
+                else
+                  value = first ? v : std::max(value, v);
                 first = false;
               }
             }
@@ -94,21 +104,28 @@ OpDef roi_align_record() {
                     {"spatial_scale", AttrKind::Float, false, 1.0}};
   def.infer = [](InferContext& c) -> Status {
     const SymShape x = c.shape(0), r = c.shape(1), b = c.shape(2);
-    if (x.size() != 4 || r.size() != 2 || b.size() != 1) return c.error(ErrorCode::ShapeMismatch, "RoiAlign takes [N, C, H, W], [R, 4] and [R], not " + str(x) + ", " + str(r) + " and " + str(b));
+    if (x.size() != 4 || r.size() != 2 || b.size() != 1)
+      return c.error(ErrorCode::ShapeMismatch,
+                     "RoiAlign takes [N, C, H, W], [R, 4] and [R], not " + str(x) + ", " + str(r) + " and " + str(b));
     TESSERA_TRY(c.env().require_equal(r[1], 4, "coordinates of a region", c.node.location));
     TESSERA_TRY(c.env().require_equal(r[0], b[0], "regions and batch indices", c.node.location));
     const Attributes& a = c.node.attributes;
     std::string mode = a.s("mode", "avg"), coordinates = a.s("coordinate_transformation_mode", "half_pixel");
-    if (mode != "avg" && mode != "max") return c.error(ErrorCode::BadAttribute, "attribute 'mode' has the unknown value '" + mode + "'");
-    if (coordinates != "half_pixel" && coordinates != "output_half_pixel") return c.error(ErrorCode::BadAttribute, "attribute 'coordinate_transformation_mode' has the unknown value '" + coordinates + "'");
+    if (mode != "avg" && mode != "max")
+      return c.error(ErrorCode::BadAttribute, "attribute 'mode' has the unknown value '" + mode + "'");
+    if (coordinates != "half_pixel" && coordinates != "output_half_pixel")
+      return c.error(ErrorCode::BadAttribute,
+                     "attribute 'coordinate_transformation_mode' has the unknown value '" + coordinates + "'");
     int64_t h = a.i("output_height", 1), w = a.i("output_width", 1), ratio = a.i("sampling_ratio");
-    if (h < 1 || w < 1 || ratio < 0 || ratio > 4096) return c.error(ErrorCode::BadAttribute, "sizes of RoiAlign must be positive");
+    if (h < 1 || w < 1 || ratio < 0 || ratio > 4096)
+      return c.error(ErrorCode::BadAttribute, "sizes of RoiAlign must be positive");
     return set_result(c, c.type(0).dtype, {r[0], x[1], h, w});
   };
   def.meaning = StructuredOp{};
   def.reference = reference_roi_align;
   def.samples = [] {
-    Tensor x = random(DType::F32, {2, 2, 6, 7}, 1), rois = floats({2, 4}, {0, 0, 4, 5, 1.5, 2, 6, 5.5}), batch = vec({1, 0});
+    Tensor x = random(DType::F32, {2, 2, 6, 7}, 1), rois = floats({2, 4}, {0, 0, 4, 5, 1.5, 2, 6, 5.5}),
+           batch = vec({1, 0});
     Attributes a = {{"output_height", int64_t{2}}, {"output_width", int64_t{3}}};
     std::vector<Sample> out = {sample({x, rois, batch}, a), sample({x, rois, batch}, a, 10)};
     a.set("mode", std::string("max"));
@@ -119,8 +136,10 @@ OpDef roi_align_record() {
   };
   def.error_samples = [] {
     Tensor x = random(DType::F32, {2, 2, 6, 7});
-    return std::vector<ErrorSample>{wrong({x, random(DType::F32, {2, 5}), vec({0, 1})}, {}, ErrorCode::ShapeMismatch, ""),
-                                    wrong({x, random(DType::F32, {2, 4}), vec({0, 1})}, {{"output_height", int64_t{0}}}, ErrorCode::BadAttribute, "positive")};
+    return std::vector<ErrorSample>{
+        wrong({x, random(DType::F32, {2, 5}), vec({0, 1})}, {}, ErrorCode::ShapeMismatch, ""),
+        wrong({x, random(DType::F32, {2, 4}), vec({0, 1})}, {{"output_height", int64_t{0}}}, ErrorCode::BadAttribute,
+              "positive")};
   };
   return def;
 }
@@ -136,9 +155,12 @@ OpDef max_roi_pool_record() {
   def.infer = [](InferContext& c) -> Status {
     const SymShape x = c.shape(0), r = c.shape(1);
     Ints pooled = c.node.attributes.ints("pooled_shape");
-    if (x.size() != 4 || r.size() != 2) return c.error(ErrorCode::ShapeMismatch, "MaxRoiPool takes [N, C, H, W] and [R, 5], not " + str(x) + " and " + str(r));
+    if (x.size() != 4 || r.size() != 2)
+      return c.error(ErrorCode::ShapeMismatch,
+                     "MaxRoiPool takes [N, C, H, W] and [R, 5], not " + str(x) + " and " + str(r));
     TESSERA_TRY(c.env().require_equal(r[1], 5, "batch element and coordinates of a region", c.node.location));
-    if (pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1) return c.error(ErrorCode::BadAttribute, "attribute 'pooled_shape' must be two positive sizes");
+    if (pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1)
+      return c.error(ErrorCode::BadAttribute, "attribute 'pooled_shape' must be two positive sizes");
     return set_result(c, c.type(0).dtype, {r[0], x[1], pooled[0], pooled[1]});
   };
   def.meaning = StructuredOp{};
@@ -156,10 +178,12 @@ OpDef max_roi_pool_record() {
         if (!(std::fabs(v) < 1e9)) return c.error(ErrorCode::BadInput, "a region of MaxRoiPool is not within reach");
         at[k] = static_cast<int64_t>(std::round(v));
       }
-      if (at[0] < 0 || at[0] >= x.dims()[0]) return c.error(ErrorCode::BadInput, "a region of batch element " + std::to_string(at[0]));
+      if (at[0] < 0 || at[0] >= x.dims()[0])
+        return c.error(ErrorCode::BadInput, "a region of batch element " + std::to_string(at[0]));
       auto cell = [](int64_t first, int64_t last, int64_t i, int64_t cells, int64_t limit) {
         double size = static_cast<double>(std::max<int64_t>(last - first + 1, 1)) / static_cast<double>(cells);
-        auto begin = first + static_cast<int64_t>(std::floor(static_cast<double>(i) * size)), end = first + static_cast<int64_t>(std::ceil(static_cast<double>(i + 1) * size));
+        auto begin = first + static_cast<int64_t>(std::floor(static_cast<double>(i) * size)),
+             end = first + static_cast<int64_t>(std::ceil(static_cast<double>(i + 1) * size));
         return std::pair(std::clamp<int64_t>(begin, 0, limit), std::clamp<int64_t>(end, 0, limit));
       };
       for (int64_t ch = 0; ch < channels; ++ch)
@@ -182,12 +206,15 @@ OpDef max_roi_pool_record() {
     return {};
   };
   def.samples = [] {
-    return std::vector<Sample>{sample({random(DType::F32, {2, 2, 6, 7}, 1), floats({2, 5}, {0, 0, 0, 4, 5, 1, 2, 2, 6, 5})}, {{"pooled_shape", Ints{2, 3}}})};
+    return std::vector<Sample>{
+        sample({random(DType::F32, {2, 2, 6, 7}, 1), floats({2, 5}, {0, 0, 0, 4, 5, 1, 2, 2, 6, 5})},
+               {{"pooled_shape", Ints{2, 3}}})};
   };
   def.error_samples = [] {
     Tensor x = random(DType::F32, {2, 2, 6, 7});
-    return std::vector<ErrorSample>{wrong({x, random(DType::F32, {2, 4})}, {{"pooled_shape", Ints{2, 3}}}, ErrorCode::ShapeMismatch, ""),
-                                    wrong({x, random(DType::F32, {2, 5})}, {{"pooled_shape", Ints{2}}}, ErrorCode::BadAttribute, "pooled_shape")};
+    return std::vector<ErrorSample>{
+        wrong({x, random(DType::F32, {2, 4})}, {{"pooled_shape", Ints{2, 3}}}, ErrorCode::ShapeMismatch, ""),
+        wrong({x, random(DType::F32, {2, 5})}, {{"pooled_shape", Ints{2}}}, ErrorCode::BadAttribute, "pooled_shape")};
   };
   return def;
 }
@@ -195,12 +222,17 @@ OpDef max_roi_pool_record() {
 // ---- DeformConv: each tap of the kernel reads at an offset of its own, bilinearly, zero outside
 Status infer_deform_conv(InferContext& c) {
   const SymShape x = c.shape(0), w = c.shape(1), o = c.shape(2);
-  if (x.size() != 4 || w.size() != 4 || o.size() != 4) return c.error(ErrorCode::UnsupportedFeature, "DeformConv is built for two spatial dimensions, not " + str(x));
+  if (x.size() != 4 || w.size() != 4 || o.size() != 4)
+    return c.error(ErrorCode::UnsupportedFeature, "DeformConv is built for two spatial dimensions, not " + str(x));
   TESSERA_ASSIGN(Window win, onnx_window(c.node, 2));
   int64_t group = c.node.attributes.i("group", 1), offsets = c.node.attributes.i("offset_group", 1);
   if (group < 1 || offsets < 1) return c.error(ErrorCode::BadAttribute, "groups of DeformConv must be positive");
-  auto same = [&](const SymExpr& a, const SymExpr& b, const char* what) { return c.env().require_equal(a, b, what, c.node.location); };
-  auto divides = [&](const SymExpr& a, int64_t b) { return c.env().require(sym_eq(mod(a, b), 0), GuardClass::Required, "groups divide the channels", c.node.location); };
+  auto same = [&](const SymExpr& a, const SymExpr& b, const char* what) {
+    return c.env().require_equal(a, b, what, c.node.location);
+  };
+  auto divides = [&](const SymExpr& a, int64_t b) {
+    return c.env().require(sym_eq(mod(a, b), 0), GuardClass::Required, "groups divide the channels", c.node.location);
+  };
   TESSERA_TRY(same(x[1], w[1] * group, "channels of input and weight"));
   TESSERA_TRY(divides(w[0], group));
   TESSERA_TRY(divides(x[1], offsets));
@@ -209,7 +241,8 @@ Status infer_deform_conv(InferContext& c) {
   TESSERA_TRY(same(o[1], w[2] * w[3] * (2 * offsets), "offsets and taps of the kernel"));
   for (size_t i = 0; i < 2; ++i) TESSERA_TRY(same(o[i + 2], spatial[i], "offsets and result"));
   if (c.has(3)) {
-    if (c.type(3).rank() != 1) return c.error(ErrorCode::ShapeMismatch, "the bias of a convolution is a vector, not " + str(c.shape(3)));
+    if (c.type(3).rank() != 1)
+      return c.error(ErrorCode::ShapeMismatch, "the bias of a convolution is a vector, not " + str(c.shape(3)));
     TESSERA_TRY(same(c.shape(3)[0], w[0], "bias and channels of the result"));
   }
   if (c.has(4)) {
@@ -224,9 +257,12 @@ Status reference_deform_conv(ReferenceContext& c) {
   const Tensor &x = c.operands[0], &w = c.operands[1], &o = c.operands[2];
   TESSERA_ASSIGN(Window win, onnx_window(c.node, 2));
   int64_t group = c.node.attributes.i("group", 1), offset_group = c.node.attributes.i("offset_group", 1);
-  int64_t batch = x.dims()[0], channels = x.dims()[1], height = x.dims()[2], width = x.dims()[3], filters = w.dims()[0], per = w.dims()[1];
+  int64_t batch = x.dims()[0], channels = x.dims()[1], height = x.dims()[2], width = x.dims()[3], filters = w.dims()[0],
+          per = w.dims()[1];
   int64_t kh = w.dims()[2], kw = w.dims()[3], oh = o.dims()[2], ow = o.dims()[3], taps = kh * kw;
-  auto pixel = [&](int64_t plane, int64_t i, int64_t j) { return i < 0 || j < 0 || i >= height || j >= width ? 0.0 : x.get_f64((plane * height + i) * width + j); };
+  auto pixel = [&](int64_t plane, int64_t i, int64_t j) {
+    return i < 0 || j < 0 || i >= height || j >= width ? 0.0 : x.get_f64((plane * height + i) * width + j);
+  };
   TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), {batch, filters, oh, ow}));
   Walk at(out.dims());
   for (; !at.done(); at.next()) {
@@ -235,15 +271,21 @@ Status reference_deform_conv(ReferenceContext& c) {
     for (int64_t k = 0; k < per; ++k) {
       int64_t ch = g * per + k, og = ch / std::max<int64_t>(channels / offset_group, 1);
       for (int64_t t = 0; t < taps; ++t) {
-        auto moved = [&](int64_t axis) { return o.get_f64((((n * offset_group + og) * taps + t) * 2 + axis) * oh * ow + at[2] * ow + at[3]); };
-        double y = static_cast<double>(at[2] * win.strides[0] - win.pads_begin[0] + t / kw * win.dilations[0]) + moved(0);
-        double z = static_cast<double>(at[3] * win.strides[1] - win.pads_begin[1] + t % kw * win.dilations[1]) + moved(1);
+        auto moved = [&](int64_t axis) {
+          return o.get_f64((((n * offset_group + og) * taps + t) * 2 + axis) * oh * ow + at[2] * ow + at[3]);
+        };
+        double y =
+            static_cast<double>(at[2] * win.strides[0] - win.pads_begin[0] + t / kw * win.dilations[0]) + moved(0);
+        double z =
+            static_cast<double>(at[3] * win.strides[1] - win.pads_begin[1] + t % kw * win.dilations[1]) + moved(1);
         if (!(y > -1 && y < static_cast<double>(height) && z > -1 && z < static_cast<double>(width))) continue;
         auto i = static_cast<int64_t>(std::floor(y)), j = static_cast<int64_t>(std::floor(z));
         double py = y - static_cast<double>(i), pz = z - static_cast<double>(j);
         int64_t plane = n * channels + ch;
-        double v = (1 - py) * ((1 - pz) * pixel(plane, i, j) + pz * pixel(plane, i, j + 1)) + py * ((1 - pz) * pixel(plane, i + 1, j) + pz * pixel(plane, i + 1, j + 1));
-        if (given(c, 4)) v *= c.operands[4].get_f64(((n * offset_group + og) * taps + t) * oh * ow + at[2] * ow + at[3]);
+        double v = (1 - py) * ((1 - pz) * pixel(plane, i, j) + pz * pixel(plane, i, j + 1)) +
+                   py * ((1 - pz) * pixel(plane, i + 1, j) + pz * pixel(plane, i + 1, j + 1));
+        if (given(c, 4))
+          v *= c.operands[4].get_f64(((n * offset_group + og) * taps + t) * oh * ow + at[2] * ow + at[3]);
         sum += v * w.get_f64((f * per + k) * taps + t);
       }
     }
@@ -258,13 +300,14 @@ OpDef deform_conv_record() {
   def.name = "deform_conv";
   def.summary = "convolution whose taps read at offsets";
   def.onnx = {{"DeformConv", "", 19}};
-  def.operands = {{"X", TypeSet::Float}, {"W", TypeSet::SameAsFirst}, {"offset", TypeSet::SameAsFirst}, {"B", TypeSet::SameAsFirst, true}, {"mask", TypeSet::SameAsFirst, true}};
-  def.attributes = {{"dilations", AttrKind::Ints},
-                    {"group", AttrKind::Int, false, int64_t{1}},
-                    {"kernel_shape", AttrKind::Ints},
-                    {"offset_group", AttrKind::Int, false, int64_t{1}},
-                    {"pads", AttrKind::Ints},
-                    {"strides", AttrKind::Ints}};
+  def.operands = {{"X", TypeSet::Float},
+                  {"W", TypeSet::SameAsFirst},
+                  {"offset", TypeSet::SameAsFirst},
+                  {"B", TypeSet::SameAsFirst, true},
+                  {"mask", TypeSet::SameAsFirst, true}};
+  def.attributes = {{"dilations", AttrKind::Ints},    {"group", AttrKind::Int, false, int64_t{1}},
+                    {"kernel_shape", AttrKind::Ints}, {"offset_group", AttrKind::Int, false, int64_t{1}},
+                    {"pads", AttrKind::Ints},         {"strides", AttrKind::Ints}};
   def.infer = infer_deform_conv;
   def.meaning = StructuredOp{};
   def.reference = reference_deform_conv;
@@ -272,13 +315,15 @@ OpDef deform_conv_record() {
     auto r = [](Dims d, uint64_t seed) { return random(DType::F32, std::move(d), seed, -1, 1); };
     return std::vector<Sample>{
         sample({r({1, 2, 4, 4}, 1), r({3, 2, 2, 2}, 2), r({1, 8, 3, 3}, 3)}),
-        sample({r({1, 2, 4, 4}, 1), r({2, 1, 2, 2}, 2), r({1, 16, 5, 5}, 3), r({2}, 4), r({1, 8, 5, 5}, 5)}, {{"group", int64_t{2}}, {"offset_group", int64_t{2}}, {"pads", Ints{1, 1, 1, 1}}}),
+        sample({r({1, 2, 4, 4}, 1), r({2, 1, 2, 2}, 2), r({1, 16, 5, 5}, 3), r({2}, 4), r({1, 8, 5, 5}, 5)},
+               {{"group", int64_t{2}}, {"offset_group", int64_t{2}}, {"pads", Ints{1, 1, 1, 1}}}),
     };
   };
   def.error_samples = [] {
     auto r = [](Dims d) { return random(DType::F32, std::move(d)); };
-    return std::vector<ErrorSample>{wrong({r({1, 2, 4, 4}), r({3, 2, 2, 2}), r({1, 6, 3, 3})}, {}, ErrorCode::ShapeMismatch, ""),
-                                    wrong({r({1, 2, 4}), r({3, 2, 2}), r({1, 6, 3})}, {}, ErrorCode::UnsupportedFeature, "two spatial")};
+    return std::vector<ErrorSample>{
+        wrong({r({1, 2, 4, 4}), r({3, 2, 2, 2}), r({1, 6, 3, 3})}, {}, ErrorCode::ShapeMismatch, ""),
+        wrong({r({1, 2, 4}), r({3, 2, 2}), r({1, 6, 3})}, {}, ErrorCode::UnsupportedFeature, "two spatial")};
   };
   return def;
 }

@@ -11,7 +11,8 @@ Status check_reduction(const InferContext& c) {
   std::string r = c.node.attributes.s("reduction", "none");
   if (r != "none" && r != "add" && r != "mul" && r != "max" && r != "min")
     return c.error(ErrorCode::BadAttribute, "attribute 'reduction' has the unknown value '" + r + "'");
-  if (r != "none" && c.type(0).dtype == DType::Bool) return c.error(ErrorCode::UnsupportedType, "a reduction of bool in a scatter");
+  if (r != "none" && c.type(0).dtype == DType::Bool)
+    return c.error(ErrorCode::UnsupportedType, "a reduction of bool in a scatter");
   return {};
 }
 
@@ -28,10 +29,14 @@ void update(Tensor& out, int64_t at, const Tensor& updates, int64_t from, const 
       set(out, at, v);
     } else {
       bool nan = old != old || v != v;
-      if (reduction == "add") v = static_cast<V>(old + v);
-      else if (reduction == "mul") v = static_cast<V>(old * v);
-      else if (reduction == "max") v = nan ? static_cast<V>(old + v) : std::max(old, v);
-      else if (reduction == "min") v = nan ? static_cast<V>(old + v) : std::min(old, v);
+      if (reduction == "add")
+        v = static_cast<V>(old + v);
+      else if (reduction == "mul")
+        v = static_cast<V>(old * v);
+      else if (reduction == "max")
+        v = nan ? static_cast<V>(old + v) : std::max(old, v);
+      else if (reduction == "min")
+        v = nan ? static_cast<V>(old + v) : std::min(old, v);
       set(out, at, v);
     }
   });
@@ -39,7 +44,8 @@ void update(Tensor& out, int64_t at, const Tensor& updates, int64_t from, const 
 
 Result<int64_t> wrap(const ReferenceContext& c, int64_t index, int64_t size) {
   if (index < -size || index >= size)
-    return c.error(ErrorCode::BadInput, "index " + std::to_string(index) + " is outside of a dimension of " + std::to_string(size));
+    return c.error(ErrorCode::BadInput,
+                   "index " + std::to_string(index) + " is outside of a dimension of " + std::to_string(size));
   return index < 0 ? index + size : index;
 }
 
@@ -50,8 +56,8 @@ Status infer_scatter_elements(InferContext& c) {
   TESSERA_ASSIGN([[maybe_unused]] int64_t axis, c.axis(c.node.attributes.i("axis"), rank));
   const SymShape indices = c.shape(1), updates = c.shape(2);
   if (static_cast<int>(indices.size()) != rank || indices.size() != updates.size())
-    return c.error(ErrorCode::ShapeMismatch, "data, indices and updates of a scatter must be of one rank, not " + str(c.shape(0)) + ", " +
-                                                 str(indices) + " and " + str(updates));
+    return c.error(ErrorCode::ShapeMismatch, "data, indices and updates of a scatter must be of one rank, not " +
+                                                 str(c.shape(0)) + ", " + str(indices) + " and " + str(updates));
   for (size_t i = 0; i < indices.size(); ++i)
     TESSERA_TRY(c.env().require_equal(indices[i], updates[i], "indices and updates of a scatter", c.node.location));
   return infer_same(c);
@@ -82,7 +88,8 @@ OpDef scatter_elements_record() {
   def.summary = "data with updates written, or combined, at positions along an axis";
   def.onnx = {{"ScatterElements", "", 11}, {"Scatter", "", 9}};
   def.operands = {{"data", TypeSet::NumericOrBool}, {"indices", TypeSet::Index}, {"updates", TypeSet::SameAsFirst}};
-  def.attributes = {{"axis", AttrKind::Int, false, int64_t{0}}, {"reduction", AttrKind::String, false, std::string("none")}};
+  def.attributes = {{"axis", AttrKind::Int, false, int64_t{0}},
+                    {"reduction", AttrKind::String, false, std::string("none")}};
   def.infer = infer_scatter_elements;
   def.meaning = StructuredOp{};
   def.reference = reference_scatter_elements;
@@ -92,15 +99,19 @@ OpDef scatter_elements_record() {
     for (const char* r : {"none", "add", "mul", "max", "min"})
       for (DType d : {DType::F32, DType::I32})
         out.push_back(sample({random(d, {3, 4}, 1), indices, random(d, {2, 3}, 2)}, {{"reduction", std::string(r)}}));
-    out.push_back(sample({random(DType::F16, {1, 5}, 1), integers(DType::I32, {1, 2}, {1, 3}), random(DType::F16, {1, 2}, 2)}, {{"axis", int64_t{-1}}}));
+    out.push_back(
+        sample({random(DType::F16, {1, 5}, 1), integers(DType::I32, {1, 2}, {1, 3}), random(DType::F16, {1, 2}, 2)},
+               {{"axis", int64_t{-1}}}));
     return out;
   };
   def.error_samples = [] {
     return std::vector<ErrorSample>{
         wrong({random(DType::F32, {3, 4}), vec({1}), random(DType::F32, {1})}, {}, ErrorCode::ShapeMismatch, "rank"),
         wrong({random(DType::F32, {3}), vec({1}), random(DType::F32, {2})}, {}, ErrorCode::ShapeMismatch, ""),
-        wrong({random(DType::F32, {3}), vec({1}), random(DType::F32, {1})}, {{"reduction", std::string("mean")}}, ErrorCode::BadAttribute, "reduction"),
-        wrong({random(DType::F32, {3}), vec({1}), random(DType::F32, {1})}, {{"axis", int64_t{1}}}, ErrorCode::BadAttribute, "axis"),
+        wrong({random(DType::F32, {3}), vec({1}), random(DType::F32, {1})}, {{"reduction", std::string("mean")}},
+              ErrorCode::BadAttribute, "reduction"),
+        wrong({random(DType::F32, {3}), vec({1}), random(DType::F32, {1})}, {{"axis", int64_t{1}}},
+              ErrorCode::BadAttribute, "axis"),
     };
   };
   return def;
@@ -117,14 +128,17 @@ Status infer_scatter_nd(InferContext& c) {
     return c.error(ErrorCode::ShapeMismatch, "indices of " + std::to_string(*depth) + " dimensions into " + str(data));
   SymShape want(indices.begin(), indices.end() - 1);
   want.insert(want.end(), data.begin() + *depth, data.end());
-  if (want.size() != updates.size()) return c.error(ErrorCode::ShapeMismatch, "updates of ScatterND must be " + str(want) + ", not " + str(updates));
-  for (size_t i = 0; i < want.size(); ++i) TESSERA_TRY(c.env().require_equal(updates[i], want[i], "updates of ScatterND", c.node.location));
+  if (want.size() != updates.size())
+    return c.error(ErrorCode::ShapeMismatch, "updates of ScatterND must be " + str(want) + ", not " + str(updates));
+  for (size_t i = 0; i < want.size(); ++i)
+    TESSERA_TRY(c.env().require_equal(updates[i], want[i], "updates of ScatterND", c.node.location));
   return infer_same(c);
 }
 
 Status reference_scatter_nd(ReferenceContext& c) {
   const Tensor &data = c.operands[0], &indices = c.operands[1], &updates = c.operands[2];
-  int64_t depth = indices.dims().back(), block = 1, rows = depth == 0 ? updates.count() / std::max<int64_t>(data.count(), 1) : indices.count() / depth;
+  int64_t depth = indices.dims().back(), block = 1,
+          rows = depth == 0 ? updates.count() / std::max<int64_t>(data.count(), 1) : indices.count() / depth;
   for (size_t i = static_cast<size_t>(depth); i < data.dims().size(); ++i) block *= data.dims()[i];
   std::string reduction = c.node.attributes.s("reduction", "none");
   TESSERA_ASSIGN(Tensor out, copy_of(data));
@@ -155,15 +169,21 @@ OpDef scatter_nd_record() {
   def.samples = [] {
     std::vector<Sample> out;
     for (const char* r : {"none", "add", "mul", "max", "min"})
-      out.push_back(sample({random(DType::F32, {4, 3, 2}, 1), integers(DType::I64, {2, 1}, {0, -2}), random(DType::F32, {2, 3, 2}, 2)}, {{"reduction", std::string(r)}}));
-    out.push_back(sample({random(DType::I64, {8}, 1), integers(DType::I64, {4, 1}, {4, 3, 1, 7}), random(DType::I64, {4}, 2)}));
-    out.push_back(sample({random(DType::F32, {2, 3}, 1), integers(DType::I64, {2, 2}, {0, 1, 1, 2}), random(DType::F32, {2}, 2)}));
+      out.push_back(sample(
+          {random(DType::F32, {4, 3, 2}, 1), integers(DType::I64, {2, 1}, {0, -2}), random(DType::F32, {2, 3, 2}, 2)},
+          {{"reduction", std::string(r)}}));
+    out.push_back(
+        sample({random(DType::I64, {8}, 1), integers(DType::I64, {4, 1}, {4, 3, 1, 7}), random(DType::I64, {4}, 2)}));
+    out.push_back(sample(
+        {random(DType::F32, {2, 3}, 1), integers(DType::I64, {2, 2}, {0, 1, 1, 2}), random(DType::F32, {2}, 2)}));
     return out;
   };
   def.error_samples = [] {
     return std::vector<ErrorSample>{
-        wrong({random(DType::F32, {4}), integers(DType::I64, {2, 2}, {0, 1, 1, 0}), random(DType::F32, {2})}, {}, ErrorCode::ShapeMismatch, "dimensions"),
-        wrong({random(DType::F32, {4}), integers(DType::I64, {2, 1}, {0, 1}), random(DType::F32, {3})}, {}, ErrorCode::ShapeMismatch, ""),
+        wrong({random(DType::F32, {4}), integers(DType::I64, {2, 2}, {0, 1, 1, 0}), random(DType::F32, {2})}, {},
+              ErrorCode::ShapeMismatch, "dimensions"),
+        wrong({random(DType::F32, {4}), integers(DType::I64, {2, 1}, {0, 1}), random(DType::F32, {3})}, {},
+              ErrorCode::ShapeMismatch, ""),
     };
   };
   return def;
@@ -174,13 +194,17 @@ Status infer_tensor_scatter(InferContext& c) {
   const SymShape cache = c.shape(0), step = c.shape(1);
   TESSERA_ASSIGN(int64_t axis, c.axis(c.node.attributes.i("axis", -2), static_cast<int>(cache.size())));
   std::string mode = c.node.attributes.s("mode", "linear");
-  if (mode != "linear" && mode != "circular") return c.error(ErrorCode::BadAttribute, "attribute 'mode' has the unknown value '" + mode + "'");
+  if (mode != "linear" && mode != "circular")
+    return c.error(ErrorCode::BadAttribute, "attribute 'mode' has the unknown value '" + mode + "'");
   if (axis == 0) return c.error(ErrorCode::BadAttribute, "axis 0 of TensorScatter is the batch");
-  if (cache.size() != step.size()) return c.error(ErrorCode::ShapeMismatch, "cache and update of TensorScatter differ in rank");
+  if (cache.size() != step.size())
+    return c.error(ErrorCode::ShapeMismatch, "cache and update of TensorScatter differ in rank");
   for (size_t i = 0; i < cache.size(); ++i)
-    if (static_cast<int64_t>(i) != axis) TESSERA_TRY(c.env().require_equal(step[i], cache[i], "update and cache of TensorScatter", c.node.location));
+    if (static_cast<int64_t>(i) != axis)
+      TESSERA_TRY(c.env().require_equal(step[i], cache[i], "update and cache of TensorScatter", c.node.location));
   if (c.has(2)) {
-    if (c.type(2).rank() != 1) return c.error(ErrorCode::ShapeMismatch, "write_indices of TensorScatter must be a vector");
+    if (c.type(2).rank() != 1)
+      return c.error(ErrorCode::ShapeMismatch, "write_indices of TensorScatter must be a vector");
     TESSERA_TRY(c.env().require_equal(c.shape(2)[0], cache[0], "write_indices and batch", c.node.location));
   }
   return infer_same(c);
@@ -198,7 +222,9 @@ Status reference_tensor_scatter(ReferenceContext& c) {
     Dims at = w.at();
     at[a] += placed ? c.operands[2].get_i64(at[0]) : 0;
     if (circular && cache.dims()[a] > 0) at[a] = ((at[a] % cache.dims()[a]) + cache.dims()[a]) % cache.dims()[a];
-    if (at[a] < 0 || at[a] >= cache.dims()[a]) return c.error(ErrorCode::BadInput, "TensorScatter writes at " + std::to_string(at[a]) + ", outside of its cache");
+    if (at[a] < 0 || at[a] >= cache.dims()[a])
+      return c.error(ErrorCode::BadInput,
+                     "TensorScatter writes at " + std::to_string(at[a]) + ", outside of its cache");
     update(out, offset(at, strides), step, w.i(), "none");
   }
   c.results = {out};
@@ -210,8 +236,11 @@ OpDef tensor_scatter_record() {
   def.name = "tensor_scatter";
   def.summary = "a cache with an update written at each batch element's position";
   def.onnx = {{"TensorScatter", "", 24}};
-  def.operands = {{"past_cache", TypeSet::NumericOrBool}, {"update", TypeSet::SameAsFirst}, {"write_indices", TypeSet::Index, true}};
-  def.attributes = {{"axis", AttrKind::Int, false, int64_t{-2}}, {"mode", AttrKind::String, false, std::string("linear")}};
+  def.operands = {{"past_cache", TypeSet::NumericOrBool},
+                  {"update", TypeSet::SameAsFirst},
+                  {"write_indices", TypeSet::Index, true}};
+  def.attributes = {{"axis", AttrKind::Int, false, int64_t{-2}},
+                    {"mode", AttrKind::String, false, std::string("linear")}};
   def.infer = infer_tensor_scatter;
   def.meaning = StructuredOp{};
   def.reference = reference_tensor_scatter;

@@ -62,7 +62,8 @@ OpDef compress_record() {
   def.operands = {{"input", TypeSet::Any}, {"condition", TypeSet::Bool}};
   def.attributes = {{"axis", AttrKind::Int}};
   def.infer = [](InferContext& c) -> Status {
-    if (c.type(1).rank() != 1) return c.error(ErrorCode::ShapeMismatch, "the condition of Compress must be a vector, not " + str(c.shape(1)));
+    if (c.type(1).rank() != 1)
+      return c.error(ErrorCode::ShapeMismatch, "the condition of Compress must be a vector, not " + str(c.shape(1)));
     if (!c.node.attributes.has("axis")) return set_result(c, c.type(0).dtype, {fresh(c, "compress", c.shape(1)[0])});
     TESSERA_ASSIGN(int64_t axis, c.axis(c.node.attributes.i("axis"), c.type(0).rank()));
     SymShape shape = c.shape(0);
@@ -83,7 +84,9 @@ OpDef compress_record() {
     std::vector<int64_t> keep;
     for (int64_t i = 0; i < c.operands[1].count(); ++i) {
       if (c.operands[1].get_i64(i) == 0) continue;
-      if (i >= dims[axis]) return c.error(ErrorCode::BadInput, "the condition of Compress selects element " + std::to_string(i) + " of " + std::to_string(dims[axis]));
+      if (i >= dims[axis])
+        return c.error(ErrorCode::BadInput, "the condition of Compress selects element " + std::to_string(i) + " of " +
+                                                std::to_string(dims[axis]));
       keep.push_back(i);
     }
     Dims strides = strides_of(dims);
@@ -105,8 +108,9 @@ OpDef compress_record() {
   };
   def.error_samples = [] {
     Tensor x = random(DType::F32, {3, 4}, 1);
-    return std::vector<ErrorSample>{wrong({x, integers(DType::Bool, {1, 2}, {0, 1})}, {}, ErrorCode::ShapeMismatch, "vector"),
-                                    wrong({x, integers(DType::Bool, {2}, {0, 1})}, {{"axis", int64_t{2}}}, ErrorCode::BadAttribute, "axis")};
+    return std::vector<ErrorSample>{
+        wrong({x, integers(DType::Bool, {1, 2}, {0, 1})}, {}, ErrorCode::ShapeMismatch, "vector"),
+        wrong({x, integers(DType::Bool, {2}, {0, 1})}, {{"axis", int64_t{2}}}, ErrorCode::BadAttribute, "axis")};
   };
   return def;
 }
@@ -217,7 +221,8 @@ OpDef unique_record() {
     return out;
   };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {3})}, {{"axis", int64_t{1}}}, ErrorCode::BadAttribute, "axis")};
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {3})}, {{"axis", int64_t{1}}}, ErrorCode::BadAttribute, "axis")};
   };
   return def;
 }
@@ -229,7 +234,8 @@ struct Box {
 };
 
 Box box_at(const Tensor& boxes, int64_t i, bool centre) {
-  double a = boxes.get_f64(i * 4), b = boxes.get_f64(i * 4 + 1), p = boxes.get_f64(i * 4 + 2), q = boxes.get_f64(i * 4 + 3);
+  double a = boxes.get_f64(i * 4), b = boxes.get_f64(i * 4 + 1), p = boxes.get_f64(i * 4 + 2),
+         q = boxes.get_f64(i * 4 + 3);
   if (centre) return {b - q / 2, a - p / 2, b + q / 2, a + p / 2}; // x, y, width, height
   return {std::min(a, p), std::min(b, q), std::max(a, p), std::max(b, q)};
 }
@@ -243,7 +249,8 @@ double overlap(const Box& a, const Box& b) {
 Status reference_nms(ReferenceContext& c) {
   const Tensor &boxes = c.operands[0], &scores = c.operands[1];
   for (size_t i = 2; i < 5; ++i)
-    if (given(c, i) && c.operands[i].count() != 1) return c.error(ErrorCode::BadInput, "limits of NonMaxSuppression must be one number each");
+    if (given(c, i) && c.operands[i].count() != 1)
+      return c.error(ErrorCode::BadInput, "limits of NonMaxSuppression must be one number each");
   int64_t most = given(c, 2) ? c.operands[2].get_i64(0) : 0;
   double iou = given(c, 3) ? c.operands[3].get_f64(0) : 0;
   bool limited = given(c, 4);
@@ -258,7 +265,8 @@ Status reference_nms(ReferenceContext& c) {
       order.clear();
       for (int64_t i = 0; i < count; ++i)
         if (!limited || scores.get_f64(row + i) > least) order.push_back(i);
-      std::stable_sort(order.begin(), order.end(), [&](int64_t p, int64_t q) { return scores.get_f64(row + p) > scores.get_f64(row + q); });
+      std::stable_sort(order.begin(), order.end(),
+                       [&](int64_t p, int64_t q) { return scores.get_f64(row + p) > scores.get_f64(row + q); });
       std::vector<Box> kept;
       for (int64_t i : order) {
         if (static_cast<int64_t>(kept.size()) >= most) break;
@@ -278,13 +286,17 @@ OpDef nms_record() {
   def.name = "non_max_suppression";
   def.summary = "boxes that no better box of their class overlaps, as (batch, class, box)";
   def.onnx = {{"NonMaxSuppression", "", 10}};
-  def.operands = {{"boxes", TypeSet::Float}, {"scores", TypeSet::Float}, {"max_output_boxes_per_class", TypeSet::Index, true},
-                  {"iou_threshold", TypeSet::Float, true}, {"score_threshold", TypeSet::Float, true}};
+  def.operands = {{"boxes", TypeSet::Float},
+                  {"scores", TypeSet::Float},
+                  {"max_output_boxes_per_class", TypeSet::Index, true},
+                  {"iou_threshold", TypeSet::Float, true},
+                  {"score_threshold", TypeSet::Float, true}};
   def.attributes = {{"center_point_box", AttrKind::Int, false, int64_t{0}}};
   def.infer = [](InferContext& c) -> Status {
     const SymShape b = c.shape(0), s = c.shape(1);
     if (b.size() != 3 || s.size() != 3)
-      return c.error(ErrorCode::ShapeMismatch, "NonMaxSuppression takes boxes [N, B, 4] and scores [N, C, B], not " + str(b) + " and " + str(s));
+      return c.error(ErrorCode::ShapeMismatch,
+                     "NonMaxSuppression takes boxes [N, B, 4] and scores [N, C, B], not " + str(b) + " and " + str(s));
     TESSERA_TRY(c.env().require_equal(b[2], 4, "coordinates of a box", c.node.location));
     TESSERA_TRY(c.env().require_equal(b[0], s[0], "batches of boxes and scores", c.node.location));
     TESSERA_TRY(c.env().require_equal(b[1], s[2], "boxes and scores", c.node.location));

@@ -11,7 +11,8 @@ using namespace ops;
 Result<int64_t> one_number(const ReferenceContext& c, size_t operand, int64_t least, const char* what) {
   if (c.operands[operand].count() != 1) return c.error(ErrorCode::BadInput, std::string(what) + " must be one number");
   int64_t v = c.operands[operand].get_i64(0);
-  if (v < least || v > (int64_t{1} << 40)) return c.error(ErrorCode::BadInput, std::string(what) + " is " + std::to_string(v));
+  if (v < least || v > (int64_t{1} << 40))
+    return c.error(ErrorCode::BadInput, std::string(what) + " is " + std::to_string(v));
   return v;
 }
 
@@ -22,10 +23,12 @@ OpDef window_record(std::string_view name, std::string_view onnx, double a, doub
   def.summary = "a window of cosines";
   def.onnx = {{onnx, "", 17}};
   def.operands = {{"size", TypeSet::Index}};
-  def.attributes = {{"output_datatype", AttrKind::Int, false, int64_t{1}}, {"periodic", AttrKind::Int, false, int64_t{1}}};
+  def.attributes = {{"output_datatype", AttrKind::Int, false, int64_t{1}},
+                    {"periodic", AttrKind::Int, false, int64_t{1}}};
   def.infer = [](InferContext& c) -> Status {
     TESSERA_ASSIGN(DType d, dtype_attribute(c.node, "output_datatype", DType::F32));
-    if (!is_float(d) && !is_integer(d)) return c.error(ErrorCode::UnsupportedType, "a window of type " + std::string(tessera::name(d)));
+    if (!is_float(d) && !is_integer(d))
+      return c.error(ErrorCode::UnsupportedType, "a window of type " + std::string(tessera::name(d)));
     TESSERA_ASSIGN(SymShape shape, known_or_fresh(c, 0, 1, "window"));
     return set_result(c, d, std::move(shape));
   };
@@ -37,22 +40,26 @@ OpDef window_record(std::string_view name, std::string_view onnx, double a, doub
     for (int64_t i = 0; i < size; ++i) {
       double t = period == 0 ? 0.5 : static_cast<double>(i) / static_cast<double>(period); // one sample is the middle
       double v = a - b * std::cos(2 * std::numbers::pi * t) + c2 * std::cos(4 * std::numbers::pi * t);
-      if (is_float(out.dtype())) out.set_f64(i, v);
-      else out.set_i64(i, static_cast<int64_t>(v));
+      if (is_float(out.dtype()))
+        out.set_f64(i, v);
+      else
+        out.set_i64(i, static_cast<int64_t>(v));
     }
     c.results = {out};
     return {};
   };
   def.data_dependent_shape = true;
   def.samples = [] {
-    return std::vector<Sample>{sample({scalar(DType::I64, 10)}), sample({scalar(DType::I32, 7)}, {{"periodic", int64_t{0}}}),
+    return std::vector<Sample>{sample({scalar(DType::I64, 10)}),
+                               sample({scalar(DType::I32, 7)}, {{"periodic", int64_t{0}}}),
                                sample({scalar(DType::I64, 1)}, {{"periodic", int64_t{0}}}),
                                sample({scalar(DType::I64, 5)}, {{"output_datatype", int64_t{info(DType::F64).onnx}}})};
   };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({vec({3, 4})}, {}, ErrorCode::BadAttribute, "elements"),
-                                    wrong({vec({3})}, {{"output_datatype", int64_t{8}}}, ErrorCode::UnsupportedType, "string"),
-                                    wrong({vec({-3})}, {}, ErrorCode::ShapeMismatch, "negative")};
+    return std::vector<ErrorSample>{
+        wrong({vec({3, 4})}, {}, ErrorCode::BadAttribute, "elements"),
+        wrong({vec({3})}, {{"output_datatype", int64_t{8}}}, ErrorCode::UnsupportedType, "string"),
+        wrong({vec({-3})}, {}, ErrorCode::ShapeMismatch, "negative")};
   };
   return def;
 }
@@ -82,7 +89,6 @@ std::vector<Complex> transform(const std::vector<Complex>& x, int64_t length, in
   return out;
 }
 
-
 int default_axis(const Node& n) { return opset_of(n) >= 20 ? -2 : 1; }
 
 Status infer_dft(InferContext& c) {
@@ -96,7 +102,8 @@ Status infer_dft(InferContext& c) {
   if (c.has(2)) {
     auto operand = c.known_ints(2);
     axis_known = operand.ok();
-    if (operand.ok() && operand->size() != 1) return c.error(ErrorCode::BadAttribute, "the axis of DFT must be one number");
+    if (operand.ok() && operand->size() != 1)
+      return c.error(ErrorCode::BadAttribute, "the axis of DFT must be one number");
     if (operand.ok()) axis = (*operand)[0];
   }
   SymShape out = x;
@@ -107,11 +114,13 @@ Status infer_dft(InferContext& c) {
     return set_result(c, c.type(0).dtype, std::move(out));
   }
   TESSERA_ASSIGN(axis, c.axis(axis, rank));
-  if (axis == rank - 1) return c.error(ErrorCode::BadAttribute, "the last dimension of DFT holds real and imaginary part");
+  if (axis == rank - 1)
+    return c.error(ErrorCode::BadAttribute, "the last dimension of DFT holds real and imaginary part");
   SymExpr& dim = out[static_cast<size_t>(axis)];
   if (c.has(1)) {
     TESSERA_ASSIGN(SymShape length, known_or_fresh(c, 1, 1, "dft_length"));
-    if (auto n = length[0].as_const(); n && *n < 1) return c.error(ErrorCode::BadAttribute, "dft_length is " + std::to_string(*n));
+    if (auto n = length[0].as_const(); n && *n < 1)
+      return c.error(ErrorCode::BadAttribute, "dft_length is " + std::to_string(*n));
     dim = length[0];
   } else if (real_result) {
     dim = (dim - 1) * 2;
@@ -177,23 +186,28 @@ OpDef dft_record() {
   def.summary = "discrete Fourier transform along an axis; the last dimension holds real and imaginary part";
   def.onnx = {{"DFT", "", 17}};
   def.operands = {{"input", TypeSet::Float}, {"dft_length", TypeSet::Index, true}, {"axis", TypeSet::Index, true}};
-  def.attributes = {{"axis", AttrKind::Int}, {"inverse", AttrKind::Int, false, int64_t{0}}, {"onesided", AttrKind::Int, false, int64_t{0}}};
+  def.attributes = {{"axis", AttrKind::Int},
+                    {"inverse", AttrKind::Int, false, int64_t{0}},
+                    {"onesided", AttrKind::Int, false, int64_t{0}}};
   def.infer = infer_dft;
   def.meaning = StructuredOp{};
   def.reference = reference_dft;
   def.data_dependent_shape = true;
   def.samples = [] {
     Tensor none, x = random(DType::F32, {2, 6, 1}, 1), z = random(DType::F64, {2, 5, 3, 2}, 2);
-    return std::vector<Sample>{sample({x}), sample({x}, {{"onesided", int64_t{1}}}), sample({z, none, scalar(DType::I64, 1)}),
+    return std::vector<Sample>{sample({x}),
+                               sample({x}, {{"onesided", int64_t{1}}}),
+                               sample({z, none, scalar(DType::I64, 1)}),
                                sample({z, scalar(DType::I64, 7), scalar(DType::I64, -3)}, {{"inverse", int64_t{1}}}),
                                sample({z, scalar(DType::I64, 4)}, {{"axis", int64_t{2}}}, 17),
                                sample({z}, {{"inverse", int64_t{1}}, {"onesided", int64_t{1}}})};
   };
   def.error_samples = [] {
     Tensor none;
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {2, 6, 3})}, {}, ErrorCode::ShapeMismatch, "real"),
-                                    wrong({random(DType::F32, {2, 6, 1}), none, scalar(DType::I64, 2)}, {}, ErrorCode::BadAttribute, "last"),
-                                    wrong({random(DType::F32, {2, 6, 1}), scalar(DType::I64, 0)}, {}, ErrorCode::BadAttribute, "dft_length")};
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {2, 6, 3})}, {}, ErrorCode::ShapeMismatch, "real"),
+        wrong({random(DType::F32, {2, 6, 1}), none, scalar(DType::I64, 2)}, {}, ErrorCode::BadAttribute, "last"),
+        wrong({random(DType::F32, {2, 6, 1}), scalar(DType::I64, 0)}, {}, ErrorCode::BadAttribute, "dft_length")};
   };
   return def;
 }
@@ -202,22 +216,26 @@ OpDef dft_record() {
 Status infer_stft(InferContext& c) {
   const SymShape x = c.shape(0);
   bool flat = x.size() == 2;
-  if (!flat && x.size() != 3) return c.error(ErrorCode::ShapeMismatch, "STFT takes [batch, length, 1 or 2], not " + str(x));
+  if (!flat && x.size() != 3)
+    return c.error(ErrorCode::ShapeMismatch, "STFT takes [batch, length, 1 or 2], not " + str(x));
   bool onesided = c.node.attributes.i("onesided", 1) != 0;
-  if (onesided && !flat && !x[2].is_const(1)) return c.error(ErrorCode::ShapeMismatch, "a one-sided STFT takes a real signal, not " + str(x));
+  if (onesided && !flat && !x[2].is_const(1))
+    return c.error(ErrorCode::ShapeMismatch, "a one-sided STFT takes a real signal, not " + str(x));
   SymExpr length = x[1];
   if (c.has(3)) {
     TESSERA_ASSIGN(SymShape l, known_or_fresh(c, 3, 1, "frame_length"));
     length = l[0];
   } else if (c.has(2)) {
-    if (c.type(2).rank() != 1) return c.error(ErrorCode::ShapeMismatch, "the window of STFT is a vector, not " + str(c.shape(2)));
+    if (c.type(2).rank() != 1)
+      return c.error(ErrorCode::ShapeMismatch, "the window of STFT is a vector, not " + str(c.shape(2)));
     length = c.shape(2)[0];
   }
   SymExpr frames;
   auto step = c.known(1);
   if (step.ok()) {
     if (step->size() != 1) return c.error(ErrorCode::BadAttribute, "frame_step must be one number");
-    if (auto s = (*step)[0].as_const(); s && *s < 1) return c.error(ErrorCode::BadAttribute, "frame_step is " + std::to_string(*s));
+    if (auto s = (*step)[0].as_const(); s && *s < 1)
+      return c.error(ErrorCode::BadAttribute, "frame_step is " + std::to_string(*s));
     frames = floordiv(x[1] - length, (*step)[0]) + 1;
   } else {
     frames = c.env().create_symbol("frames");
@@ -233,8 +251,11 @@ Status reference_stft(ReferenceContext& c) {
   if (given(c, 3)) {
     TESSERA_ASSIGN(length, one_number(c, 3, 1, "frame_length"));
   }
-  if (length < 1 || length > size) return c.error(ErrorCode::BadInput, "frames of " + std::to_string(length) + " of a signal of " + std::to_string(size));
-  if (given(c, 2) && c.operands[2].count() != length) return c.error(ErrorCode::BadInput, "window and frame_length of STFT differ");
+  if (length < 1 || length > size)
+    return c.error(ErrorCode::BadInput,
+                   "frames of " + std::to_string(length) + " of a signal of " + std::to_string(size));
+  if (given(c, 2) && c.operands[2].count() != length)
+    return c.error(ErrorCode::BadInput, "window and frame_length of STFT differ");
   int64_t frames = (size - length) / step + 1, bins = c.node.attributes.i("onesided", 1) != 0 ? length / 2 + 1 : length;
   TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), {batch, frames, bins, 2}));
   std::vector<Complex> frame(static_cast<size_t>(length));
@@ -261,7 +282,10 @@ OpDef stft_record() {
   def.name = "stft";
   def.summary = "Fourier transforms of overlapping frames of a signal";
   def.onnx = {{"STFT", "", 17}};
-  def.operands = {{"signal", TypeSet::Float}, {"frame_step", TypeSet::Index}, {"window", TypeSet::SameAsFirst, true}, {"frame_length", TypeSet::Index, true}};
+  def.operands = {{"signal", TypeSet::Float},
+                  {"frame_step", TypeSet::Index},
+                  {"window", TypeSet::SameAsFirst, true},
+                  {"frame_length", TypeSet::Index, true}};
   def.attributes = {{"onesided", AttrKind::Int, false, int64_t{1}}};
   def.infer = infer_stft;
   def.meaning = StructuredOp{};
@@ -269,13 +293,16 @@ OpDef stft_record() {
   def.data_dependent_shape = true;
   def.samples = [] {
     Tensor none, x = random(DType::F32, {2, 20, 1}, 1);
-    return std::vector<Sample>{sample({x, scalar(DType::I64, 4), none, scalar(DType::I64, 8)}),
-                               sample({x, scalar(DType::I64, 3), random(DType::F32, {6}, 2)}),
-                               sample({random(DType::F32, {1, 12, 2}, 3), scalar(DType::I64, 4), none, scalar(DType::I64, 5)}, {{"onesided", int64_t{0}}})};
+    return std::vector<Sample>{
+        sample({x, scalar(DType::I64, 4), none, scalar(DType::I64, 8)}),
+        sample({x, scalar(DType::I64, 3), random(DType::F32, {6}, 2)}),
+        sample({random(DType::F32, {1, 12, 2}, 3), scalar(DType::I64, 4), none, scalar(DType::I64, 5)},
+               {{"onesided", int64_t{0}}})};
   };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {20}), scalar(DType::I64, 4)}, {}, ErrorCode::ShapeMismatch, "batch"),
-                                    wrong({random(DType::F32, {1, 20, 1}), scalar(DType::I64, 0)}, {}, ErrorCode::BadAttribute, "frame_step")};
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {20}), scalar(DType::I64, 4)}, {}, ErrorCode::ShapeMismatch, "batch"),
+        wrong({random(DType::F32, {1, 20, 1}), scalar(DType::I64, 0)}, {}, ErrorCode::BadAttribute, "frame_step")};
   };
   return def;
 }
@@ -285,7 +312,8 @@ Status reference_mel(ReferenceContext& c) {
   TESSERA_ASSIGN(int64_t bands, one_number(c, 0, 0, "num_mel_bins"));
   TESSERA_ASSIGN(int64_t length, one_number(c, 1, 1, "dft_length"));
   TESSERA_ASSIGN(int64_t rate, one_number(c, 2, 1, "sample_rate"));
-  if (c.operands[3].count() != 1 || c.operands[4].count() != 1) return c.error(ErrorCode::BadInput, "the edges of mel bands must be one number each");
+  if (c.operands[3].count() != 1 || c.operands[4].count() != 1)
+    return c.error(ErrorCode::BadInput, "the edges of mel bands must be one number each");
   double low = c.operands[3].get_f64(0), high = c.operands[4].get_f64(0);
   auto mel = [](double hz) { return 2595 * std::log10(1 + hz / 700); };
   auto hertz = [](double m) { return 700 * (std::pow(10, m / 2595) - 1); };
@@ -294,20 +322,26 @@ Status reference_mel(ReferenceContext& c) {
   std::vector<int64_t> edges;
   double step = (mel(high) - mel(low)) / static_cast<double>(bands + 2);
   for (int64_t i = 0; i < bands + 2; ++i) {
-    double edge = std::floor(static_cast<double>(length + 1) * hertz(mel(low) + step * static_cast<double>(i)) / static_cast<double>(rate));
-    if (!(edge >= 0 && edge < static_cast<double>(bins))) return c.error(ErrorCode::BadInput, "a mel band lies outside of the spectrum");
+    double edge = std::floor(static_cast<double>(length + 1) * hertz(mel(low) + step * static_cast<double>(i)) /
+                             static_cast<double>(rate));
+    if (!(edge >= 0 && edge < static_cast<double>(bins)))
+      return c.error(ErrorCode::BadInput, "a mel band lies outside of the spectrum");
     edges.push_back(static_cast<int64_t>(edge));
   }
   auto put = [&](int64_t bin, int64_t band, double v) {
-    if (is_float(out.dtype())) out.set_f64(bin * bands + band, v);
-    else out.set_i64(bin * bands + band, static_cast<int64_t>(v));
+    if (is_float(out.dtype()))
+      out.set_f64(bin * bands + band, v);
+    else
+      out.set_i64(bin * bands + band, static_cast<int64_t>(v));
   };
   for (int64_t band = 0; band < bands; ++band) { // a triangle from edge to edge
     auto b = static_cast<size_t>(band);
     int64_t left = edges[b], centre = edges[b + 1], right = edges[b + 2];
     if (left == centre) put(centre, band, 1);
-    for (int64_t i = left; i <= centre && left != centre; ++i) put(i, band, static_cast<double>(i - left) / static_cast<double>(centre - left));
-    for (int64_t i = centre; i < right; ++i) put(i, band, static_cast<double>(right - i) / static_cast<double>(right - centre));
+    for (int64_t i = left; i <= centre && left != centre; ++i)
+      put(i, band, static_cast<double>(i - left) / static_cast<double>(centre - left));
+    for (int64_t i = centre; i < right; ++i)
+      put(i, band, static_cast<double>(right - i) / static_cast<double>(right - centre));
   }
   c.results = {out};
   return {};
@@ -318,12 +352,16 @@ OpDef mel_record() {
   def.name = "mel_weight_matrix";
   def.summary = "weights that turn a spectrum into mel bands";
   def.onnx = {{"MelWeightMatrix", "", 17}};
-  def.operands = {{"num_mel_bins", TypeSet::Index}, {"dft_length", TypeSet::Index}, {"sample_rate", TypeSet::Index},
-                  {"lower_edge_hertz", TypeSet::Float}, {"upper_edge_hertz", TypeSet::Float}};
+  def.operands = {{"num_mel_bins", TypeSet::Index},
+                  {"dft_length", TypeSet::Index},
+                  {"sample_rate", TypeSet::Index},
+                  {"lower_edge_hertz", TypeSet::Float},
+                  {"upper_edge_hertz", TypeSet::Float}};
   def.attributes = {{"output_datatype", AttrKind::Int, false, int64_t{1}}};
   def.infer = [](InferContext& c) -> Status {
     TESSERA_ASSIGN(DType d, dtype_attribute(c.node, "output_datatype", DType::F32));
-    if (!is_float(d) && !is_integer(d)) return c.error(ErrorCode::UnsupportedType, "mel weights of type " + std::string(name(d)));
+    if (!is_float(d) && !is_integer(d))
+      return c.error(ErrorCode::UnsupportedType, "mel weights of type " + std::string(name(d)));
     TESSERA_ASSIGN(SymShape bands, known_or_fresh(c, 0, 1, "bands"));
     TESSERA_ASSIGN(SymShape length, known_or_fresh(c, 1, 1, "dft_length"));
     return set_result(c, d, {floordiv(length[0], 2) + 1, bands[0]});
@@ -332,11 +370,13 @@ OpDef mel_record() {
   def.reference = reference_mel;
   def.data_dependent_shape = true;
   def.samples = [] {
-    return std::vector<Sample>{sample({scalar(DType::I64, 8), scalar(DType::I64, 16), scalar(DType::I64, 8192), scalar(DType::F32, 0), scalar(DType::F32, 4096)})};
+    return std::vector<Sample>{sample({scalar(DType::I64, 8), scalar(DType::I64, 16), scalar(DType::I64, 8192),
+                                       scalar(DType::F32, 0), scalar(DType::F32, 4096)})};
   };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({vec({8, 8}), scalar(DType::I64, 16), scalar(DType::I64, 8192), scalar(DType::F32, 0), scalar(DType::F32, 4096)}, {},
-                                          ErrorCode::BadAttribute, "elements")};
+    return std::vector<ErrorSample>{wrong({vec({8, 8}), scalar(DType::I64, 16), scalar(DType::I64, 8192),
+                                           scalar(DType::F32, 0), scalar(DType::F32, 4096)},
+                                          {}, ErrorCode::BadAttribute, "elements")};
   };
   return def;
 }

@@ -10,7 +10,9 @@ using namespace ops;
 
 Result<int64_t> concrete_axis(const ReferenceContext& c, int64_t axis, size_t rank) {
   auto n = static_cast<int64_t>(rank);
-  if (axis < -n || axis >= n) return c.error(ErrorCode::BadAttribute, "axis " + std::to_string(axis) + " is outside of rank " + std::to_string(rank));
+  if (axis < -n || axis >= n)
+    return c.error(ErrorCode::BadAttribute,
+                   "axis " + std::to_string(axis) + " is outside of rank " + std::to_string(rank));
   return axis < 0 ? axis + n : axis;
 }
 
@@ -40,8 +42,10 @@ Status infer_scan(InferContext& c) {
 Status reference_scan(ReferenceContext& c) {
   const Tensor& x = c.operands[0];
   bool dynamic = given(c, 1);
-  if (dynamic && c.operands[1].count() != 1) return c.error(ErrorCode::BadInput, "the axis of a scan must be one number");
-  TESSERA_ASSIGN(int64_t axis, concrete_axis(c, dynamic ? c.operands[1].get_i64(0) : c.node.attributes.i("axis"), x.dims().size()));
+  if (dynamic && c.operands[1].count() != 1)
+    return c.error(ErrorCode::BadInput, "the axis of a scan must be one number");
+  TESSERA_ASSIGN(int64_t axis,
+                 concrete_axis(c, dynamic ? c.operands[1].get_i64(0) : c.node.attributes.i("axis"), x.dims().size()));
   bool product = c.node.attributes.s("kind") == "prod", exclusive = c.node.attributes.i("exclusive") != 0,
        reverse = c.node.attributes.i("reverse") != 0;
   TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), x.dims()));
@@ -67,7 +71,8 @@ Status reference_scan(ReferenceContext& c) {
 OpDef scan_record() {
   OpDef def;
   def.name = "scan";
-  def.summary = "running sum or product along an axis, which is an attribute or, when only known at run time, an operand";
+  def.summary =
+      "running sum or product along an axis, which is an attribute or, when only known at run time, an operand";
   def.operands = {{"x", TypeSet::Numeric}, {"axis", TypeSet::Index, true}};
   def.attributes = {{"kind", AttrKind::String, true},
                     {"axis", AttrKind::Int, false, int64_t{0}},
@@ -92,7 +97,8 @@ OpDef scan_record() {
   };
   def.error_samples = [] {
     return std::vector<ErrorSample>{
-        wrong({random(DType::F32, {3})}, {{"kind", std::string("sum")}, {"axis", int64_t{1}}}, ErrorCode::BadAttribute, "axis"),
+        wrong({random(DType::F32, {3})}, {{"kind", std::string("sum")}, {"axis", int64_t{1}}}, ErrorCode::BadAttribute,
+              "axis"),
         wrong({random(DType::F32, {3})}, {{"kind", std::string("mean")}}, ErrorCode::BadAttribute, "kind")};
   };
   return def;
@@ -108,7 +114,8 @@ OpDef cumulative_record(std::string_view name, std::string_view kind, int since,
   def.attributes = {{"exclusive", AttrKind::Int, false, int64_t{0}}, {"reverse", AttrKind::Int, false, int64_t{0}}};
   def.meaning = Decomposition{[kind](Graph& g, const Node& n, int) -> Result<std::vector<ValueId>> {
     B b(g, n);
-    Attributes a = {{"kind", std::string(kind)}, {"exclusive", b.attr().i("exclusive")}, {"reverse", b.attr().i("reverse")}};
+    Attributes a = {
+        {"kind", std::string(kind)}, {"exclusive", b.attr().i("exclusive")}, {"reverse", b.attr().i("reverse")}};
     InferContext c{g, n, 1, {}, {}};
     auto axis = c.known_ints(1);
     if (!axis.ok()) return b.done(b.op("scan", {b.in(0), b.in(1)}, a));
@@ -118,12 +125,14 @@ OpDef cumulative_record(std::string_view name, std::string_view kind, int since,
     return b.done(b.op("scan", {b.in(0)}, a));
   }};
   def.samples = [] {
-    return std::vector<Sample>{sample({random(DType::F32, {2, 5}, 1), scalar(DType::I32, 1)}),
-                               sample({random(DType::F64, {2, 5}, 2), vec({-2})}, {{"exclusive", int64_t{1}}, {"reverse", int64_t{1}}})};
+    return std::vector<Sample>{
+        sample({random(DType::F32, {2, 5}, 1), scalar(DType::I32, 1)}),
+        sample({random(DType::F64, {2, 5}, 2), vec({-2})}, {{"exclusive", int64_t{1}}, {"reverse", int64_t{1}}})};
   };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {2, 5}), scalar(DType::I64, 2)}, {}, ErrorCode::BadAttribute, "axis"),
-                                    wrong({random(DType::F32, {2, 5}), vec({0, 1})}, {}, ErrorCode::BadAttribute, "one number")};
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {2, 5}), scalar(DType::I64, 2)}, {}, ErrorCode::BadAttribute, "axis"),
+        wrong({random(DType::F32, {2, 5}), vec({0, 1})}, {}, ErrorCode::BadAttribute, "one number")};
   };
   return def;
 }
@@ -141,7 +150,8 @@ Status infer_topk(InferContext& c) {
     if (attribute == nullptr) return c.error(ErrorCode::BadAttribute, "the number of elements of TopK is missing");
     k = *attribute;
   }
-  if (auto known = k.as_const(); known && *known < 0) return c.error(ErrorCode::BadAttribute, "TopK of " + std::to_string(*known) + " elements");
+  if (auto known = k.as_const(); known && *known < 0)
+    return c.error(ErrorCode::BadAttribute, "TopK of " + std::to_string(*known) + " elements");
   SymExpr& dim = shape[static_cast<size_t>(axis)];
   if (k.is_const() || dim.is_const())
     if (auto fits = c.env().prove(sym_le(k, dim)); fits && !*fits)
@@ -158,7 +168,9 @@ Status reference_topk(ReferenceContext& c) {
   bool by_operand = given(c, 1);
   if (by_operand && c.operands[1].count() != 1) return c.error(ErrorCode::BadInput, "K of TopK must be one number");
   int64_t k = by_operand ? c.operands[1].get_i64(0) : c.node.attributes.i("k"), size = x.dims()[a];
-  if (k < 0 || k > size) return c.error(ErrorCode::BadInput, "TopK of " + std::to_string(k) + " elements of a dimension of " + std::to_string(size));
+  if (k < 0 || k > size)
+    return c.error(ErrorCode::BadInput,
+                   "TopK of " + std::to_string(k) + " elements of a dimension of " + std::to_string(size));
   Dims dims = x.dims();
   dims[a] = k;
   TESSERA_ASSIGN(Tensor indices, Tensor::create(DType::I64, dims));
@@ -238,12 +250,14 @@ OpDef reverse_sequence_record() {
   def.attributes = {{"batch_axis", AttrKind::Int, false, int64_t{1}}, {"time_axis", AttrKind::Int, false, int64_t{0}}};
   def.infer = [](InferContext& c) -> Status {
     int rank = c.type(0).rank();
-    if (rank < 2) return c.error(ErrorCode::ShapeMismatch, "ReverseSequence takes at least two dimensions, not " + str(c.shape(0)));
+    if (rank < 2)
+      return c.error(ErrorCode::ShapeMismatch, "ReverseSequence takes at least two dimensions, not " + str(c.shape(0)));
     TESSERA_ASSIGN(int64_t batch, c.axis(c.node.attributes.i("batch_axis", 1), rank));
     TESSERA_ASSIGN(int64_t time, c.axis(c.node.attributes.i("time_axis"), rank));
     if (batch == time) return c.error(ErrorCode::BadAttribute, "batch_axis and time_axis are the same");
     if (c.type(1).rank() != 1) return c.error(ErrorCode::ShapeMismatch, "sequence_lens must be a vector");
-    TESSERA_TRY(c.env().require_equal(c.shape(1)[0], c.shape(0)[static_cast<size_t>(batch)], "sequence_lens and batch", c.node.location));
+    TESSERA_TRY(c.env().require_equal(c.shape(1)[0], c.shape(0)[static_cast<size_t>(batch)], "sequence_lens and batch",
+                                      c.node.location));
     return infer_same(c);
   };
   def.meaning = StructuredOp{};
@@ -254,7 +268,9 @@ OpDef reverse_sequence_record() {
     auto tb = static_cast<size_t>(batch), tt = static_cast<size_t>(time);
     Dims lens = to_i64(c.operands[1]), strides = strides_of(x.dims());
     for (int64_t n : lens)
-      if (n < 0 || n > x.dims()[tt]) return c.error(ErrorCode::BadInput, "a sequence of length " + std::to_string(n) + " in " + std::to_string(x.dims()[tt]) + " steps");
+      if (n < 0 || n > x.dims()[tt])
+        return c.error(ErrorCode::BadInput,
+                       "a sequence of length " + std::to_string(n) + " in " + std::to_string(x.dims()[tt]) + " steps");
     TESSERA_ASSIGN(Tensor out, take_at(x, x.dims(), [&](const Dims& at) {
                      Dims source = at;
                      int64_t n = lens[static_cast<size_t>(at[tb])];
@@ -267,13 +283,15 @@ OpDef reverse_sequence_record() {
   def.samples = [] {
     return std::vector<Sample>{
         sample({random(DType::F32, {4, 3, 2}, 1), vec({4, 1, 2})}),
-        sample({random(DType::I32, {3, 5}, 1), vec({0, 3, 5})}, {{"batch_axis", int64_t{0}}, {"time_axis", int64_t{1}}}),
+        sample({random(DType::I32, {3, 5}, 1), vec({0, 3, 5})},
+               {{"batch_axis", int64_t{0}}, {"time_axis", int64_t{1}}}),
     };
   };
   def.error_samples = [] {
     return std::vector<ErrorSample>{
         wrong({random(DType::F32, {4, 3}), vec({4, 1})}, {}, ErrorCode::ShapeMismatch, ""),
-        wrong({random(DType::F32, {4, 3}), vec({1, 1, 1})}, {{"time_axis", int64_t{1}}}, ErrorCode::BadAttribute, "same"),
+        wrong({random(DType::F32, {4, 3}), vec({1, 1, 1})}, {{"time_axis", int64_t{1}}}, ErrorCode::BadAttribute,
+              "same"),
     };
   };
   return def;

@@ -1,5 +1,5 @@
-// One step of an optimiser: Adagrad, Adam, Momentum. Operands are the rate, the step count, then all tensors, all gradients, and
-// all accumulators of each kind; results are new tensors, then new accumulators.
+// One step of an optimiser: Adagrad, Adam, Momentum. Operands are the rate, the step count, then all tensors, all
+// gradients, and all accumulators of each kind; results are new tensors, then new accumulators.
 #include "graph/ops/parts.h"
 
 namespace tessera {
@@ -8,9 +8,11 @@ namespace {
 using namespace ops;
 
 // Updates one tensor: x, its gradient (regularised) and its accumulators to the new x and accumulators.
-using Step = std::function<std::vector<ValueId>(B&, ValueId rate, ValueId count, ValueId x, ValueId gradient, std::span<const ValueId> state)>;
+using Step = std::function<std::vector<ValueId>(B&, ValueId rate, ValueId count, ValueId x, ValueId gradient,
+                                                std::span<const ValueId> state)>;
 
-OpDef optimizer_record(std::string_view name, std::string_view summary, int accumulators, std::vector<AttrDef> attributes, Step step) {
+OpDef optimizer_record(std::string_view name, std::string_view summary, int accumulators,
+                       std::vector<AttrDef> attributes, Step step) {
   OpDef def;
   def.name = name;
   def.summary = summary;
@@ -22,7 +24,8 @@ OpDef optimizer_record(std::string_view name, std::string_view summary, int accu
     B b(g, n);
     int kinds = 2 + accumulators, tensors = b.operands() - 2;
     if (tensors % kinds != 0 || tensors == 0)
-      b.fail(ErrorCode::MalformedModel, std::to_string(tensors) + " tensors are not groups of " + std::to_string(kinds));
+      b.fail(ErrorCode::MalformedModel,
+             std::to_string(tensors) + " tensors are not groups of " + std::to_string(kinds));
     if (!b.ok()) return b.done(ValueId{});
     int count = tensors / kinds;
     std::vector<ValueId> results(static_cast<size_t>(count * (1 + accumulators)));
@@ -33,7 +36,8 @@ OpDef optimizer_record(std::string_view name, std::string_view summary, int accu
       std::vector<ValueId> state;
       for (int k = 0; k < accumulators; ++k) state.push_back(b.in(2 + (2 + k) * count + i));
       std::vector<ValueId> next = step(b, b.cast(b.in(0), d), b.cast(b.in(1), d), x, gradient, state);
-      for (int k = 0; k <= accumulators; ++k) results[static_cast<size_t>(k * count + i)] = next[static_cast<size_t>(k)];
+      for (int k = 0; k <= accumulators; ++k)
+        results[static_cast<size_t>(k * count + i)] = next[static_cast<size_t>(k)];
     }
     return b.done(std::move(results));
   }};
@@ -57,7 +61,8 @@ std::vector<Sample> optimizer_samples(int accumulators, const Attributes& a) {
 }
 
 std::vector<ErrorSample> optimizer_errors(const Attributes& a) {
-  return {wrong({scalar(DType::F32, 0.1), scalar(DType::I64, 0), random(DType::F32, {2})}, a, ErrorCode::MalformedModel, "groups")};
+  return {wrong({scalar(DType::F32, 0.1), scalar(DType::I64, 0), random(DType::F32, {2})}, a, ErrorCode::MalformedModel,
+                "groups")};
 }
 
 // base ^ count for a constant base.
@@ -66,7 +71,9 @@ ValueId to_power(B& b, double base, ValueId count) { return b.pow(b.like(count, 
 OpDef adagrad_record() {
   OpDef def = optimizer_record(
       "Adagrad", "one step of Adagrad", 1,
-      {{"decay_factor", AttrKind::Float, false, 0.0}, {"epsilon", AttrKind::Float, false, 1e-6}, {"norm_coefficient", AttrKind::Float, false, 0.0}},
+      {{"decay_factor", AttrKind::Float, false, 0.0},
+       {"epsilon", AttrKind::Float, false, 1e-6},
+       {"norm_coefficient", AttrKind::Float, false, 0.0}},
       [](B& b, ValueId rate, ValueId count, ValueId x, ValueId gradient, std::span<const ValueId> state) {
         ValueId r = b.div(rate, b.add(b.mul(count, b.attr().f("decay_factor")), 1.0));
         ValueId h = b.add(state[0], b.mul(gradient, gradient));
@@ -109,10 +116,14 @@ OpDef adam_record() {
 OpDef momentum_record() {
   OpDef def = optimizer_record(
       "Momentum", "one step of gradient descent with momentum, standard or Nesterov's", 1,
-      {{"alpha", AttrKind::Float, true}, {"beta", AttrKind::Float, true}, {"mode", AttrKind::String, true}, {"norm_coefficient", AttrKind::Float, true}},
+      {{"alpha", AttrKind::Float, true},
+       {"beta", AttrKind::Float, true},
+       {"mode", AttrKind::String, true},
+       {"norm_coefficient", AttrKind::Float, true}},
       [](B& b, ValueId rate, ValueId count, ValueId x, ValueId gradient, std::span<const ValueId> state) {
         std::string mode = b.attr().s("mode");
-        if (mode != "standard" && mode != "nesterov") b.fail(ErrorCode::BadAttribute, "attribute 'mode' has the unknown value '" + mode + "'");
+        if (mode != "standard" && mode != "nesterov")
+          b.fail(ErrorCode::BadAttribute, "attribute 'mode' has the unknown value '" + mode + "'");
         double alpha = b.attr().f("alpha"), beta = b.attr().f("beta");
         ValueId share = b.select(b.gt(count, 0.0), b.like(count, beta), 1.0);
         ValueId v = b.add(b.mul(state[0], alpha), b.mul(share, gradient));

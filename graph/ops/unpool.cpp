@@ -10,9 +10,11 @@ using namespace ops;
 Result<Window> unpool_window(const Node& node, size_t rank, Ints& kernel) {
   kernel = node.attributes.ints("kernel_shape");
   if (rank < 3 || kernel.size() != rank - 2)
-    return Diagnostic(ErrorCode::BadAttribute, node.location, "attribute 'kernel_shape' does not match an input of rank " + std::to_string(rank));
+    return Diagnostic(ErrorCode::BadAttribute, node.location,
+                      "attribute 'kernel_shape' does not match an input of rank " + std::to_string(rank));
   for (int64_t k : kernel)
-    if (k < 1 || k > (int64_t{1} << 40)) return Diagnostic(ErrorCode::BadAttribute, node.location, "a kernel of size " + std::to_string(k));
+    if (k < 1 || k > (int64_t{1} << 40))
+      return Diagnostic(ErrorCode::BadAttribute, node.location, "a kernel of size " + std::to_string(k));
   return onnx_window(node, static_cast<int>(kernel.size()));
 }
 
@@ -27,14 +29,18 @@ OpDef max_unpool_record() {
     const SymShape x = c.shape(0), i = c.shape(1);
     Ints kernel;
     TESSERA_ASSIGN(Window w, unpool_window(c.node, x.size(), kernel));
-    if (i.size() != x.size()) return c.error(ErrorCode::ShapeMismatch, "values and positions of MaxUnpool differ: " + str(x) + " and " + str(i));
-    for (size_t k = 0; k < x.size(); ++k) TESSERA_TRY(c.env().require_equal(i[k], x[k], "values and positions of MaxUnpool", c.node.location));
+    if (i.size() != x.size())
+      return c.error(ErrorCode::ShapeMismatch,
+                     "values and positions of MaxUnpool differ: " + str(x) + " and " + str(i));
+    for (size_t k = 0; k < x.size(); ++k)
+      TESSERA_TRY(c.env().require_equal(i[k], x[k], "values and positions of MaxUnpool", c.node.location));
     SymShape out = {x[0], x[1]};
     if (c.has(2)) {
       TESSERA_ASSIGN(out, known_or_fresh(c, 2, x.size(), "unpool"));
       return set_result(c, c.type(0).dtype, std::move(out));
     }
-    for (size_t k = 0; k < kernel.size(); ++k) out.push_back((x[k + 2] - 1) * w.strides[k] - (w.pads_begin[k] + w.pads_end[k]) + kernel[k]);
+    for (size_t k = 0; k < kernel.size(); ++k)
+      out.push_back((x[k + 2] - 1) * w.strides[k] - (w.pads_begin[k] + w.pads_end[k]) + kernel[k]);
     return set_result(c, c.type(0).dtype, std::move(out));
   };
   def.meaning = StructuredOp{};
@@ -47,14 +53,16 @@ OpDef max_unpool_record() {
     for (size_t k = 0; k < kernel.size(); ++k)
       natural.push_back((x.dims()[k + 2] - 1) * w.strides[k] - (w.pads_begin[k] + w.pads_end[k]) + kernel[k]);
     Dims dims = given(c, 2) ? to_i64(c.operands[2]) : natural;
-    if (dims.size() != natural.size()) return c.error(ErrorCode::BadInput, "output_shape of MaxUnpool has a wrong number of elements");
+    if (dims.size() != natural.size())
+      return c.error(ErrorCode::BadInput, "output_shape of MaxUnpool has a wrong number of elements");
     TESSERA_ASSIGN([[maybe_unused]] int64_t count, element_count(dims));
     TESSERA_ASSIGN(int64_t places, element_count(natural));
     TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), dims, true));
     Dims from = strides_of(natural), to = strides_of(dims);
     for (int64_t i = 0; i < x.count(); ++i) {
       int64_t position = c.operands[1].get_i64(i), at = 0;
-      if (position < 0 || position >= places) return c.error(ErrorCode::BadInput, "a position of MaxUnpool is " + std::to_string(position));
+      if (position < 0 || position >= places)
+        return c.error(ErrorCode::BadInput, "a position of MaxUnpool is " + std::to_string(position));
       bool inside = true;
       for (size_t k = 0; k < dims.size(); ++k) {
         int64_t p = position / from[k];
@@ -76,8 +84,9 @@ OpDef max_unpool_record() {
   };
   def.error_samples = [] {
     Tensor x = floats({1, 1, 2, 2}, {1, 2, 3, 4}), i = integers(DType::I64, {1, 1, 2, 1}, {5, 7});
-    return std::vector<ErrorSample>{wrong({x, i}, {{"kernel_shape", Ints{2, 2}}}, ErrorCode::ShapeMismatch, ""),
-                                    wrong({x, i}, {{"kernel_shape", Ints{2}}}, ErrorCode::BadAttribute, "kernel_shape")};
+    return std::vector<ErrorSample>{
+        wrong({x, i}, {{"kernel_shape", Ints{2, 2}}}, ErrorCode::ShapeMismatch, ""),
+        wrong({x, i}, {{"kernel_shape", Ints{2}}}, ErrorCode::BadAttribute, "kernel_shape")};
   };
   return def;
 }
@@ -93,15 +102,18 @@ OpDef col2im_record() {
   def.attributes = {{"dilations", AttrKind::Ints}, {"pads", AttrKind::Ints}, {"strides", AttrKind::Ints}};
   def.infer = [](InferContext& c) -> Status {
     const SymShape x = c.shape(0), n = c.shape(1);
-    if (x.size() != 3 || n.size() != 1 || !n[0].is_const()) return c.error(ErrorCode::ShapeMismatch, "Col2Im takes [N, C * block, blocks] and a shape, not " + str(x));
-    if (n[0].const_value() < 1 || n[0].const_value() > 16) return c.error(ErrorCode::ShapeMismatch, "an image of " + n[0].str() + " dimensions");
+    if (x.size() != 3 || n.size() != 1 || !n[0].is_const())
+      return c.error(ErrorCode::ShapeMismatch, "Col2Im takes [N, C * block, blocks] and a shape, not " + str(x));
+    if (n[0].const_value() < 1 || n[0].const_value() > 16)
+      return c.error(ErrorCode::ShapeMismatch, "an image of " + n[0].str() + " dimensions");
     auto rank = static_cast<size_t>(n[0].const_value());
     TESSERA_ASSIGN([[maybe_unused]] Window w, onnx_window(c.node, static_cast<int>(rank)));
     TESSERA_ASSIGN(SymShape image, known_or_fresh(c, 1, rank, "image"));
     SymExpr channels;
     if (auto block = c.known(2); block.ok()) {
       SymExpr area = product(*block);
-      if (area.is_const() && area.const_value() < 1) return c.error(ErrorCode::BadAttribute, "a block of " + area.str() + " elements");
+      if (area.is_const() && area.const_value() < 1)
+        return c.error(ErrorCode::BadAttribute, "a block of " + area.str() + " elements");
       channels = floordiv(x[1], area);
     } else {
       channels = c.env().create_symbol("channels");
@@ -114,16 +126,19 @@ OpDef col2im_record() {
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
     Dims image = to_i64(c.operands[1]), block = to_i64(c.operands[2]), blocks;
-    if (image.size() != block.size()) return c.error(ErrorCode::BadInput, "image_shape and block_shape of Col2Im differ in length");
+    if (image.size() != block.size())
+      return c.error(ErrorCode::BadInput, "image_shape and block_shape of Col2Im differ in length");
     TESSERA_ASSIGN(Window w, onnx_window(c.node, static_cast<int>(image.size())));
     for (size_t i = 0; i < image.size(); ++i) {
-      int64_t room = block[i] < 1 ? -1 : image[i] + w.pads_begin[i] + w.pads_end[i] - ((block[i] - 1) * w.dilations[i] + 1);
+      int64_t room =
+          block[i] < 1 ? -1 : image[i] + w.pads_begin[i] + w.pads_end[i] - ((block[i] - 1) * w.dilations[i] + 1);
       if (room < 0) return c.error(ErrorCode::BadInput, "the block of Col2Im does not fit its image");
       blocks.push_back(room / w.strides[i] + 1);
     }
     TESSERA_ASSIGN(int64_t area, element_count(block));
     TESSERA_ASSIGN(int64_t count, element_count(blocks));
-    if (x.dims()[1] % area != 0 || x.dims()[2] != count) return c.error(ErrorCode::BadInput, "the input of Col2Im does not hold " + std::to_string(count) + " blocks");
+    if (x.dims()[1] % area != 0 || x.dims()[2] != count)
+      return c.error(ErrorCode::BadInput, "the input of Col2Im does not hold " + std::to_string(count) + " blocks");
     int64_t channels = x.dims()[1] / area;
     Dims dims = {x.dims()[0], channels};
     dims.insert(dims.end(), image.begin(), image.end());
@@ -144,13 +159,16 @@ OpDef col2im_record() {
           }
           if (!inside) continue;
           int64_t from = (plane * area + k.i()) * count + b.i();
-          sums[static_cast<size_t>(plane * pixels + at)] += is_float(x.dtype()) ? x.get_f64(from) : static_cast<double>(x.get_i64(from));
+          sums[static_cast<size_t>(plane * pixels + at)] +=
+              is_float(x.dtype()) ? x.get_f64(from) : static_cast<double>(x.get_i64(from));
         }
     TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), dims));
     for (int64_t i = 0; i < size; ++i) {
       double v = sums[static_cast<size_t>(i)];
-      if (is_float(x.dtype())) out.set_f64(i, v);
-      else out.set_i64(i, static_cast<int64_t>(v));
+      if (is_float(x.dtype()))
+        out.set_f64(i, v);
+      else
+        out.set_i64(i, static_cast<int64_t>(v));
     }
     c.results = {out};
     return {};
@@ -164,8 +182,10 @@ OpDef col2im_record() {
     };
   };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {5, 5}), vec({5, 5}), vec({1, 5})}, {}, ErrorCode::ShapeMismatch, "Col2Im"),
-                                    wrong({random(DType::F32, {1, 5, 5}), vec({5, 5}), vec({1, 5})}, {{"strides", Ints{0, 1}}}, ErrorCode::BadAttribute, "strides")};
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {5, 5}), vec({5, 5}), vec({1, 5})}, {}, ErrorCode::ShapeMismatch, "Col2Im"),
+        wrong({random(DType::F32, {1, 5, 5}), vec({5, 5}), vec({1, 5})}, {{"strides", Ints{0, 1}}},
+              ErrorCode::BadAttribute, "strides")};
   };
   return def;
 }

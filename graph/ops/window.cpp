@@ -94,7 +94,8 @@ Status apply_auto_pad(const Node& node, std::span<const SymExpr> sizes, std::spa
   end.assign(sizes.size(), SymExpr(0));
   if (mode.empty() || mode == "NOTSET" || mode == "VALID") return {};
   if (mode != "SAME_UPPER" && mode != "SAME_LOWER")
-    return Diagnostic(ErrorCode::BadAttribute, node.location, "attribute 'auto_pad' has the unknown value '" + mode + "'");
+    return Diagnostic(ErrorCode::BadAttribute, node.location,
+                      "attribute 'auto_pad' has the unknown value '" + mode + "'");
   for (size_t i = 0; i < sizes.size(); ++i) {
     // As many windows as strides fit the input, rounded up; what they reach beyond it is padding.
     SymExpr windows = ceildiv(sizes[i], w.strides[i]);
