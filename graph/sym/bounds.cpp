@@ -233,9 +233,13 @@ bool ShapeEnv::Reasoner::positive_where(const SymExpr& e, const SymExpr& divisor
 }
 
 bool ShapeEnv::Reasoner::within(const SymExpr& e, const SymExpr& extent) {
-  if (range(e).lo < 0) return false;
-  SymExpr d = e - extent;
-  return range(d).hi < 0;
+  // Cheap refusals first, and only the ends that are asked about: this is what most of the time goes into.
+  if (interval(e).hi < 0 || interval(e).lo <= -kHuge) return false;
+  const SymExpr d = e - extent;
+  const SymRange r = interval(d);
+  if (r.lo >= 0) return false;
+  if (r.hi >= 0 && (env.bounds_.empty() ? bound(d, true, 12) : range(d).hi) >= 0) return false;
+  return range(e).lo >= 0;
 }
 
 } // namespace tessera
