@@ -136,7 +136,7 @@ Result<MemoryPlan> plan_memory(std::span<const PlannedBuffer> buffers) {
   std::vector<size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return buffers[a].first < buffers[b].first; });
-  std::vector<bool> taken(buffers.size(), false);
+  std::vector<bool> taken(buffers.size(), false), takes(buffers.size(), false);
   // Within one step a taker may be numbered before what it takes over: sources of the same step go first.
   std::vector<size_t> chain;
   auto assign = [&](size_t start) {
@@ -155,8 +155,11 @@ Result<MemoryPlan> plan_memory(std::span<const PlannedBuffer> buffers) {
       auto from = static_cast<size_t>(b.in_place_of);
       bool usable = b.in_place_of >= 0 && from < buffers.size() && slot_of[from] >= 0 && !taken[from] && buffers[from].last == b.first &&
                     buffers[from].first <= b.first && slots[static_cast<size_t>(slot_of[from])].last == b.first;
+      // One take-over per step: what takes over memory that was itself taken over in this very step would meet the first owner.
+      usable = usable && (buffers[from].first < b.first || !takes[from]);
       if (usable) {
         taken[from] = true;
+        takes[*it] = true;
         slot_of[*it] = slot_of[from];
         auto& s = slots[static_cast<size_t>(slot_of[from])];
         s.bytes = std::max(s.bytes, aligned(b.bytes));

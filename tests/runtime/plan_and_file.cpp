@@ -1,5 +1,6 @@
 // Arena plans over random lifetimes, symbol programs, saved executables and damaged files.
 #include "build_executable.h"
+#include "graph/support/hash.h"
 #include "runtime/memory_plan.h"
 #include "runtime/sym_program.h"
 #include <filesystem>
@@ -34,14 +35,14 @@ TEST(MemoryPlan, NothingThatLivesTogetherOverlapsAndTheArenaIsNearTheBound) {
     bound += static_cast<double>(plan->lower_bound);
     for (size_t i = 0; i < b.size(); ++i) {
       EXPECT_EQ(plan->offsets[i] % kArenaAlignment, 0);
-      if (b[i].bytes > 0) EXPECT_LE(plan->offsets[i] + b[i].bytes, plan->bytes);
+      if (b[i].bytes > 0) { EXPECT_LE(plan->offsets[i] + b[i].bytes, plan->bytes); }
       for (size_t j = 0; j < i; ++j) {
         bool together = b[i].first <= b[j].last && b[j].first <= b[i].last;
         bool apart = plan->offsets[i] + b[i].bytes <= plan->offsets[j] || plan->offsets[j] + b[j].bytes <= plan->offsets[i];
         // A taker and its source meet in one step only, and there they share on purpose.
         auto takes = [&](size_t x, size_t y) { return b[x].in_place_of == static_cast<int>(y) && b[y].last == b[x].first; };
-        bool shared = takes(i, j) || takes(j, i) || (b[i].in_place_of >= 0 && b[j].in_place_of >= 0 && plan->offsets[i] == plan->offsets[j]);
-        if (together && !shared && b[i].bytes > 0 && b[j].bytes > 0) ASSERT_TRUE(apart) << "seed " << seed << " buffers " << i << " and " << j;
+        bool shared = takes(i, j) || takes(j, i);
+        if (together && !shared && b[i].bytes > 0 && b[j].bytes > 0) { ASSERT_TRUE(apart) << "seed " << seed << " buffers " << i << " and " << j; }
       }
     }
   }
@@ -256,7 +257,8 @@ TEST_F(File, DamageIsAnErrorNeverACrash) {
     size_t where = rng() % weights_at;
     bad[where] = static_cast<char>(bad[where] ^ (1 << rng() % 8));
     auto got = code(bad);
-    if (where < weights_at - 64) EXPECT_TRUE(got == ErrorCode::CorruptFile || got == ErrorCode::Usage) << "byte " << where;
+    // A flipped bit is noticed, but for the padding between sections.
+    EXPECT_TRUE(got == ErrorCode::CorruptFile || got == ErrorCode::Usage) << "byte " << where;
   }
 }
 
