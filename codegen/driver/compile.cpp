@@ -74,7 +74,7 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
   HostTarget target = HostTarget::detect();
   DeviceTraits device = host_traits(target, options.threads);
   ObjectCache cache(options.cache_dir, options.cache);
-  BuildInput build{graph, report.plan, {}, {}, {}, host_reasons, "x86-64 " + device.name};
+  BuildInput build{graph, report.plan, {}, {}, {}, host_reasons, "cpu x86-64 " + device.name.substr(4)};
   build.kernel_of_group.assign(report.plan.groups.size(), -1);
   build.boxes.resize(report.plan.groups.size());
   std::vector<KernelRequest> requests;

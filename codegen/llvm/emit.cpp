@@ -90,6 +90,11 @@ std::vector<llvm::Value*> Emitter::parts(tile::ValueId id) {
   return made;
 }
 
+std::vector<llvm::Value*> Emitter::tile_parts(tile::ValueId id, int count, int lanes) {
+  if (auto* s = splat_of(id)) return std::vector<Value*>(static_cast<size_t>(count), b_.CreateVectorSplat(static_cast<unsigned>(lanes), s));
+  return parts(id);
+}
+
 llvm::Value* Emitter::scalar(tile::ValueId id) {
   auto& v = values_[static_cast<size_t>(id)];
   TESSERA_CHECK(v.splat != nullptr, "scalar expected in kernel " + kernel_.name);
@@ -413,10 +418,7 @@ Status Emitter::scalar_op(const tile::Op& op) {
   }
   int n = part_count(rt), w = lanes(rt);
   std::vector<std::vector<Value*>> args;
-  for (auto o : op.operands) {
-    if (auto* s = splat_of(o)) args.emplace_back(static_cast<size_t>(n), b_.CreateVectorSplat(static_cast<unsigned>(w), s));
-    else args.push_back(parts(o));
-  }
+  for (auto o : op.operands) args.push_back(tile_parts(o, n, w));
   std::vector<Value*> result_parts;
   for (int p = 0; p < n; ++p) {
     std::vector<Value*> a;

@@ -51,6 +51,7 @@ private:
   llvm::Type* memory_type(DType dtype);                                  // bool i8
   llvm::Type* part_type(const tile::Type& type);
   std::vector<Value*> parts(tile::ValueId id);                           // materializes
+  std::vector<Value*> tile_parts(tile::ValueId id, int count, int lanes); // the same, scalars broadcast
   Value* scalar(tile::ValueId id);                                       // of a scalar value
   Value* splat_of(tile::ValueId id);                                     // scalar, or splat of a tile, or nullptr
   void define(tile::ValueId id, std::vector<Value*> parts);

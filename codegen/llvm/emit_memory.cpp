@@ -49,8 +49,8 @@ Status Emitter::load(const tile::Op& op) {
         return {};
       }
     }
-    std::vector<Value*> out, masks = parts(mask), others;
-    if (other >= 0) others = parts(other);
+    std::vector<Value*> out, masks = tile_parts(mask, part_count(rt), lanes(rt)), others;
+    if (other >= 0) others = tile_parts(other, part_count(rt), lanes(rt));
     for (size_t p = 0; p < masks.size(); ++p) {
       auto* wide = b_.CreateVectorSplat(static_cast<unsigned>(lanes(rt)), v);
       Value* o = other >= 0 ? others[p] : llvm::Constant::getNullValue(wide->getType());
@@ -64,8 +64,8 @@ Status Emitter::load(const tile::Op& op) {
   int w = lanes(rt), n = part_count(rt);
   auto* part = FixedVectorType::get(memory, static_cast<unsigned>(w));
   std::vector<Value*> masks, others, out;
-  if (masked) masks = parts(mask);
-  if (other >= 0) others = parts(other);
+  if (masked) masks = tile_parts(mask, n, w);
+  if (other >= 0) others = tile_parts(other, n, w);
   auto fallback = [&](int p) -> Value* {
     if (other < 0) return llvm::Constant::getNullValue(part);
     Value* o = others[static_cast<size_t>(p)];
@@ -114,12 +114,8 @@ Status Emitter::store(const tile::Op& op) {
   shape.dtype = dtype;
   int w = lanes(shape), n = part_count(shape);
   std::vector<Value*> values, masks;
-  if (auto* s = splat_of(value)) values.assign(static_cast<size_t>(n), b_.CreateVectorSplat(static_cast<unsigned>(w), s));
-  else values = parts(value);
-  if (mask >= 0) {
-    if (auto* m = splat_of(mask)) masks.assign(static_cast<size_t>(n), b_.CreateVectorSplat(static_cast<unsigned>(w), m));
-    else masks = parts(mask);
-  }
+  values = tile_parts(value, n, w);
+  if (mask >= 0) masks = tile_parts(mask, n, w);
   if (boolean)
     for (auto*& v : values) v = b_.CreateZExt(v, FixedVectorType::get(memory, static_cast<unsigned>(w)));
   if (is_constant(off.stride, 1)) {
@@ -131,7 +127,7 @@ Status Emitter::store(const tile::Op& op) {
     }
     return {};
   }
-  auto offsets = parts(offset);
+  auto offsets = tile_parts(offset, n, w);
   for (int p = 0; p < n; ++p) {
     auto* at = address(pointer, offsets[static_cast<size_t>(p)]);
     b_.CreateMaskedScatter(values[static_cast<size_t>(p)], at, align, mask >= 0 ? masks[static_cast<size_t>(p)] : nullptr);
@@ -157,8 +153,8 @@ Status Emitter::atomic_add(const tile::Op& op) {
   }
   int w = lanes(ot), n = part_count(ot);
   auto offsets = parts(offset);
-  std::vector<Value*> values = parts(value), masks;
-  if (mask >= 0) masks = parts(mask);
+  std::vector<Value*> values = tile_parts(value, n, w), masks;
+  if (mask >= 0) masks = tile_parts(mask, n, w);
   for (int p = 0; p < n; ++p)
     for (int l = 0; l < w; ++l) {
       auto lane = static_cast<uint64_t>(l);
