@@ -1,0 +1,254 @@
+// tessera bench: how long a call takes, what starting costs, and how near the memory's ceiling the compiled part comes.
+#include "inputs.h"
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <unistd.h>
+
+namespace tessera::command {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+struct BenchOptions {
+  ModelOptions model;
+  std::vector<std::string> inputs;
+  double seconds = 2;
+  int warmup = 3, min_runs = 5;
+  uint64_t seed = 0;
+  bool no_cold = false, profile = false;
+};
+
+// The value below which a share of the sorted ones lies, between neighbours.
+double percentile(const std::vector<double>& sorted, double share) {
+  double at = share * static_cast<double>(sorted.size() - 1);
+  auto low = static_cast<size_t>(at);
+  size_t high = std::min(low + 1, sorted.size() - 1);
+  return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+}
+
+// Bytes read and written by a parallel copy between buffers larger than the caches, per second.
+Result<double> copy_bandwidth(ThreadPool& pool) {
+  constexpr int64_t kBytes = int64_t{256} << 20;
+  TESSERA_ASSIGN(auto from, allocate_bytes(kBytes, true));
+  TESSERA_ASSIGN(auto to, allocate_bytes(kBytes, true));
+  std::vector<double> times;
+  for (int i = 0; i < 7; ++i) {
+    auto start = Clock::now();
+    pool.parallel_for(kBytes, int64_t{1} << 20, [&](int64_t begin, int64_t end, int) {
+      std::memcpy(to.get() + begin, from.get() + begin, static_cast<size_t>(end - begin));
+    });
+    times.push_back(ms_since(start));
+  }
+  std::sort(times.begin(), times.end());
+  return 2.0 * kBytes / (times[times.size() / 2] / 1e3);
+}
+
+// A folder for an empty cache, removed at the end.
+struct EmptyFolder {
+  std::string path;
+  EmptyFolder() {
+    std::error_code error;
+    auto base = std::filesystem::temp_directory_path(error);
+    std::string pattern = (error ? std::filesystem::path("/tmp") : base) / "tessera-bench-XXXXXX";
+    if (::mkdtemp(pattern.data()) != nullptr) path = pattern;
+  }
+  ~EmptyFolder() {
+    std::error_code ignored; // nothing depends on it
+    if (!path.empty()) std::filesystem::remove_all(path, ignored);
+  }
+  EmptyFolder(const EmptyFolder&) = delete;
+  EmptyFolder& operator=(const EmptyFolder&) = delete;
+};
+
+// Multiply-adds of the products and convolutions, times two.
+double library_flops(const Compiled& c, const Sizes& sizes) {
+  const ShapeEnv& env = c.graph->env();
+  double total = 0;
+  for (const auto& g : c.report.plan.groups) {
+    if (g.kind != Group::Kind::Library || g.call.kind == LibraryCall::Kind::Pool || g.call.operands.size() < 2)
+      continue;
+    SymExpr per_result = 1;
+    const SymShape& b = g.call.operands[1].shape;
+    if (g.call.kind == LibraryCall::Kind::Matmul && b.size() >= 2)
+      per_result = b[b.size() - 2];
+    else
+      for (size_t d = 1; d < b.size(); ++d) per_result *= b[d]; // convolution: [out, in / groups, kernel ...]
+    if (auto n = evaluate(env, sizes, product(g.call.result.shape) * per_result))
+      total += 2.0 * static_cast<double>(*n);
+  }
+  return total;
+}
+
+Result<Json> bench(const BenchOptions& o) {
+  TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
+  TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
+  options.executor.profile = o.profile;
+  options.executor.pool = ThreadPool::create(o.model.threads);
+  Progress progress;
+  Json j;
+  j["model"] = o.model.model;
+  j["threads"] = options.executor.pool->threads();
+  if (!o.no_cold && options.compile.cache) {
+    progress.show("compiling from nothing");
+    EmptyFolder folder;
+    SessionOptions cold = options;
+    cold.compile.cache_dir = folder.path;
+    cold.compile.cache = !folder.path.empty();
+    auto start = Clock::now();
+    TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(cold)));
+    j["cold_start_ms"] = ms_since(start);
+  }
+  progress.show("compiling");
+  // The first one fills the cache, the second is a start that finds everything there.
+  { TESSERA_ASSIGN(auto filler, Session::open(o.model.model, options)); }
+  auto start = Clock::now();
+  TESSERA_ASSIGN(auto session, Session::open(o.model.model, options));
+  j["warm_start_ms"] = ms_since(start);
+  const Compiled& compiled = session->variants().front()->compiled;
+  const auto& r = compiled.report;
+  j["warm_start"] = {{"import_ms", r.import_ms},      {"passes_ms", r.passes_ms}, {"fusion_ms", r.fusion_ms},
+                     {"codegen_ms", r.codegen_ms},    {"link_ms", r.link_ms},     {"cache_hits", r.cache_hits},
+                     {"cache_misses", r.cache_misses}};
+
+  TESSERA_ASSIGN(Tensors tensors, read_inputs(*session, o.inputs));
+  std::vector<std::string> notes;
+  TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, tensors, shapes, notes));
+  TESSERA_TRY(make_inputs(*session, sizes, o.seed, tensors));
+  progress.clear();
+  for (const auto& n : notes) std::fprintf(stderr, "note: %s\n", printable(n).c_str());
+  j["sizes"] = sizes;
+
+  RunStats stats;
+  start = Clock::now();
+  TESSERA_TRY(session->run(tensors, &stats));
+  j["first_run_ms"] = ms_since(start); // plans the shape and prepacks weights
+  for (int i = 1; i < o.warmup; ++i) TESSERA_TRY(session->run(tensors, &stats));
+  std::vector<double> times;
+  std::map<std::string, std::pair<double, int64_t>> steps; // name -> summed ms, bytes
+  std::vector<std::string> step_order;
+  for (auto begin = Clock::now(); static_cast<int>(times.size()) < o.min_runs || ms_since(begin) < o.seconds * 1e3;) {
+    auto t = Clock::now();
+    TESSERA_TRY(session->run(tensors, &stats));
+    times.push_back(ms_since(t));
+    if (times.size() % 16 == 0) progress.show(std::to_string(times.size()) + " runs");
+    for (const auto& s : stats.steps) {
+      auto [it, fresh] = steps.try_emplace(s.name, 0.0, s.bytes);
+      if (fresh) step_order.push_back(s.name);
+      it->second.first += s.ms;
+    }
+  }
+  progress.clear();
+  std::sort(times.begin(), times.end());
+  double median = percentile(times, 0.5);
+  j["runs"] = times.size();
+  j["median_ms"] = median;
+  j["min_ms"] = times.front();
+  j["p90_ms"] = percentile(times, 0.9);
+  j["p99_ms"] = percentile(times, 0.99);
+  j["max_ms"] = times.back();
+  j["arena_bytes"] = stats.arena_bytes;
+
+  SymExpr bytes = 0;
+  for (const auto& g : r.plan.groups) bytes += g.bytes_read + g.bytes_written;
+  if (auto moved = evaluate(compiled.graph->env(), sizes, bytes)) {
+    progress.show("measuring the memory");
+    TESSERA_ASSIGN(double bandwidth, copy_bandwidth(*options.executor.pool));
+    progress.clear();
+    double floor_ms = static_cast<double>(*moved) / bandwidth * 1e3;
+    j["bytes_moved"] = *moved;
+    j["copy_bytes_per_second"] = bandwidth;
+    j["memory_floor_ms"] = floor_ms;
+    j["share_of_memory_ceiling"] = floor_ms / median;
+    double flops = library_flops(compiled, sizes);
+    j["library_flops"] = flops;
+    j["library_flops_per_second"] = flops / (median / 1e3);
+    if (o.profile) {
+      j["steps"] = Json::array();
+      for (const auto& name : step_order) {
+        auto [total, size] = steps[name];
+        double ms = total / static_cast<double>(times.size());
+        j["steps"].push_back(
+            {{"name", name},
+             {"ms", ms},
+             {"bytes", size},
+             {"share_of_copy_bandwidth", ms > 0 ? static_cast<double>(size) / bandwidth * 1e3 / ms : 0}});
+      }
+    }
+  }
+  return j;
+}
+
+std::string bench_text(const Json& j) {
+  auto ms = [&](const char* key) { return format_ms(j[key].get<double>()); };
+  std::string out = "median " + ms("median_ms") + "  (min " + ms("min_ms") + ", p90 " + ms("p90_ms") + ", p99 " +
+                    ms("p99_ms") + ", max " + ms("max_ms") + "; " + j["runs"].dump() + " runs, " + j["threads"].dump() +
+                    " threads)\n";
+  out += "start: ";
+  if (j.contains("cold_start_ms")) out += ms("cold_start_ms") + " from nothing, ";
+  out += ms("warm_start_ms") + " from the cache; first run " + ms("first_run_ms") + "\n";
+  out += "arena " + format_bytes(j["arena_bytes"].get<double>());
+  if (j.contains("bytes_moved")) {
+    out += "; moves " + format_bytes(j["bytes_moved"].get<double>()) + ", a copy of that takes " +
+           ms("memory_floor_ms") + ": " + format_number(100 * j["share_of_memory_ceiling"].get<double>(), 0) +
+           " % of the memory's ceiling";
+    if (double flops = j["library_flops_per_second"].get<double>(); flops > 0)
+      out += "; products and convolutions " + format_number(flops / 1e9, 1) + " GFLOP/s over the whole run";
+  }
+  out += "\n";
+  if (j.contains("steps")) {
+    std::vector<Json> steps = j["steps"];
+    std::stable_sort(steps.begin(), steps.end(), [](const Json& a, const Json& b) { return a["ms"] > b["ms"]; });
+    Table table({"step", "time", "share", "bytes", "of copy bandwidth"}, {1, 2, 3, 4});
+    for (const auto& s : steps)
+      table.add({s["name"].get<std::string>(), format_ms(s["ms"].get<double>()),
+                 format_number(100 * s["ms"].get<double>() / j["median_ms"].get<double>(), 1) + " %",
+                 format_bytes(s["bytes"].get<double>()),
+                 format_number(100 * s["share_of_copy_bandwidth"].get<double>(), 0) + " %"});
+    out += table.str("  ");
+  }
+  return out;
+}
+
+int run(const BenchOptions& o) {
+  auto report = bench(o);
+  if (!report.ok()) return fail(report.error(), o.model.json);
+  if (o.model.json != "-") std::fputs(printable(bench_text(*report)).c_str(), stdout);
+  return finish(kDone, o.model.json, *report);
+}
+
+} // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto options = std::make_shared<BenchOptions>();
+  auto* sub =
+      app.add_subcommand("bench", "measure a model: time of a call, of starting, share of the memory's ceiling");
+  add_model_options(*sub, options->model);
+  sub->add_option("--input", options->inputs, "NAME=FILE.npy (repeatable); inputs not given are made up")
+      ->allow_extra_args(false);
+  sub->add_option("--seconds", options->seconds, "measure for so long")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  sub->add_option("--warmup", options->warmup, "runs before measuring")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  sub->add_option("--min-runs", options->min_runs, "measured runs at least")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  sub->add_option("--seed", options->seed, "of made-up inputs")->capture_default_str();
+  sub->add_flag("--no-cold", options->no_cold, "leave the start with an empty cache out");
+  sub->add_flag("--profile", options->profile, "show each step's time and share of the copy bandwidth");
+  sub->footer("Examples:\n"
+              "  tessera bench model.onnx --shape batch=1 --shape seq=128 --threads 2\n"
+              "  tessera bench model.onnx --shape pixels=8x3x224x224 --profile --json bench.json");
+  sub->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+} // namespace tessera::command

@@ -1,0 +1,265 @@
+#include "command.h"
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <unistd.h>
+
+namespace tessera::command {
+
+namespace {
+
+Diagnostic usage(std::string message) { return {ErrorCode::Usage, std::move(message)}; }
+
+// Reads a whole decimal number.
+bool parse_int(std::string_view text, int64_t& out) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// "NAME=VALUE"; names may hold '=' and slashes themselves, values do not.
+Result<std::pair<std::string, std::string>> split_assignment(const std::string& text, const std::string& option,
+                                                             const std::string& example) {
+  auto at = text.rfind('=');
+  if (at == std::string::npos || at == 0 || at + 1 == text.size())
+    return usage(option + " '" + text + "' is not of the form " + example);
+  return std::pair(text.substr(0, at), text.substr(at + 1));
+}
+
+} // namespace
+
+void add_model_options(CLI::App& sub, ModelOptions& o) {
+  sub.add_option("MODEL", o.model, "ONNX model file")->required();
+  sub.add_option("--shape", o.shapes, "sizes: INPUT=1x128 of an input, or DIM=4 of a named dimension (repeatable)")
+      ->allow_extra_args(false);
+  sub.add_option("--device", o.device, "where to run")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  sub.add_option("--threads", o.threads, "worker threads, 0 for all cores")->check(CLI::NonNegativeNumber);
+  sub.add_flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison");
+  sub.add_flag("--strict-rounding", o.strict_rounding, "round f16 and bf16 after every operator");
+  sub.add_flag("--no-cache", o.no_cache, "neither read nor write compiled kernels on disk");
+  sub.add_option("--cache-dir", o.cache_dir,
+                 "folder of compiled kernels (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
+  sub.add_option("--disable-pass", o.disabled_passes,
+                 "leave a graph pass out, by name (repeatable; 'tessera opt --list' names them)")
+      ->allow_extra_args(false);
+  sub.add_option("--specialize", o.specialize, "make variants for sizes: DIM=exact or DIM=div:8 (repeatable)")
+      ->allow_extra_args(false);
+  sub.add_option("--on-miss", o.on_miss, "when no specialized variant fits: compile another, or run the generic one")
+      ->check(CLI::IsMember({"compile", "generic"}))
+      ->capture_default_str();
+  sub.add_option("--max-variants", o.max_variants, "specialized variants at most")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  sub.add_option("--json", o.json, "write the results to this file as JSON ('-': standard output)");
+}
+
+Result<std::vector<ShapeArgument>> parse_shapes(const std::vector<std::string>& texts) {
+  std::vector<ShapeArgument> out;
+  for (const auto& text : texts) {
+    TESSERA_ASSIGN(auto parts, split_assignment(text, "--shape", "NAME=1x128 or DIM=4"));
+    ShapeArgument argument{parts.first, {}};
+    std::string_view rest = parts.second;
+    for (bool more = true; more;) {
+      auto x = rest.find_first_of("xX,");
+      std::string_view number = rest.substr(0, x);
+      int64_t size = -1;
+      if (number != "?" && (!parse_int(number, size) || size < 0 || size > kSymMax))
+        return usage("--shape '" + text + "': '" + std::string(number) + "' is no size")
+            .note("sizes are numbers from 0, or ? for any, with x between: --shape input_ids=1x128");
+      argument.sizes.push_back(size);
+      more = x != std::string_view::npos;
+      rest = more ? rest.substr(x + 1) : std::string_view();
+    }
+    auto same = std::find_if(out.begin(), out.end(), [&](const auto& a) { return a.name == argument.name; });
+    if (same != out.end()) return usage("--shape names '" + argument.name + "' twice");
+    out.push_back(std::move(argument));
+  }
+  return out;
+}
+
+Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<ShapeArgument>& shapes) {
+  if (o.device == "cuda")
+    return Diagnostic(ErrorCode::UnsupportedFeature, "this build generates code for the CPU only")
+        .note("leave --device out, or say --device cpu");
+  SessionOptions out;
+  out.compile.threads = o.threads;
+  out.compile.fusion = !o.no_fusion;
+  out.compile.strict_rounding = o.strict_rounding;
+  out.compile.cache = !o.no_cache;
+  out.compile.cache_dir = o.cache_dir;
+  for (const auto& pass : o.disabled_passes)
+    if (find_graph_pass(pass) == nullptr)
+      return usage("no pass is called '" + pass + "'").note("'tessera opt --list' names them");
+  out.compile.disabled_passes = o.disabled_passes;
+  out.on_miss = o.on_miss == "generic" ? SessionOptions::OnMiss::Generic : SessionOptions::OnMiss::Compile;
+  out.max_variants = o.max_variants;
+  for (const auto& text : o.specialize) {
+    TESSERA_ASSIGN(auto parts, split_assignment(text, "--specialize", "DIM=exact or DIM=div:8"));
+    Specialization how;
+    if (parts.second.starts_with("div:")) {
+      how.kind = Specialization::Kind::Divisible;
+      if (!parse_int(std::string_view(parts.second).substr(4), how.divisor) || how.divisor < 2 || how.divisor > 1 << 20)
+        return usage("--specialize '" + text + "': the divisor is a number from 2 to 1048576");
+    } else if (parts.second != "exact") {
+      return usage("--specialize '" + text + "' is neither DIM=exact nor DIM=div:8");
+    }
+    out.specialize[parts.first] = how;
+  }
+  // Sizes only say what will be run: the compiled code stays good for every size. They do decide assumptions, and give
+  // inputs without a known rank theirs.
+  for (const auto& s : shapes) {
+    if (s.sizes.size() != 1)
+      out.import.input_shapes[s.name] = Dims(s.sizes.size(), -1);
+    else if (s.sizes[0] >= 0)
+      out.import.dim_hints[s.name] = s.sizes[0];
+  }
+  return out;
+}
+
+// ---- results
+Json to_json(const Diagnostic& d) {
+  Json j;
+  const auto& code = info(d.code);
+  j["id"] = code.id;
+  j["name"] = code.name;
+  j["message"] = d.message;
+  Json at;
+  if (!d.location.file.empty()) at["file"] = d.location.file;
+  if (!d.location.node.empty()) at["node"] = d.location.node;
+  if (!d.location.op.empty()) at["op"] = d.location.op;
+  if (!d.location.output.empty()) at["output"] = d.location.output;
+  if (d.location.line > 0) at["line"] = d.location.line, at["column"] = d.location.column;
+  if (!at.is_null()) j["location"] = at;
+  j["notes"] = d.notes;
+  j["exit_code"] = code.exit_code;
+  return j;
+}
+
+Json to_json(const RunStats& stats) {
+  Json j;
+  j["total_ms"] = stats.total_ms;
+  j["plan_ms"] = stats.plan_ms;
+  j["variant"] = stats.variant;
+  j["new_shape"] = stats.new_shape;
+  j["arena_bytes"] = stats.arena_bytes;
+  j["recompiles"] = stats.recompiles;
+  j["recompile_ms"] = stats.recompile_ms;
+  j["guard_misses"] = Json::array();
+  for (const auto& m : stats.misses)
+    j["guard_misses"].push_back({{"guard", m.guard}, {"reason", m.reason}, {"where", m.where}, {"sizes", m.sizes}});
+  return j;
+}
+
+Status write_json(const std::string& path, const Json& json) {
+  if (path.empty()) return {};
+  std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  bool to_stdout = path == "-";
+  FILE* f = to_stdout ? stdout : std::fopen(path.c_str(), "wb");
+  auto failed = [&] {
+    Location where;
+    where.file = path;
+    return Diagnostic(ErrorCode::FileError, std::move(where), std::string("cannot write: ") + std::strerror(errno));
+  };
+  if (f == nullptr) return failed();
+  bool good = std::fwrite(text.data(), 1, text.size(), f) == text.size() && std::fflush(f) == 0;
+  if (!to_stdout) good = std::fclose(f) == 0 && good;
+  if (!good) return failed();
+  return {};
+}
+
+int fail(const Diagnostic& d, const std::string& json_path) {
+  std::fputs(printable(d.str()).c_str(), stderr);
+  if (auto status = write_json(json_path, Json{{"error", to_json(d)}}); !status.ok())
+    std::fputs(printable(status.error().str()).c_str(), stderr);
+  return info(d.code).exit_code;
+}
+
+int finish(int code, const std::string& json_path, const Json& json) {
+  if (auto status = write_json(json_path, json); !status.ok()) return fail(status.error());
+  return code;
+}
+
+// ---- text
+std::string format_number(double v, int digits) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%.*f", digits, v);
+  return buffer;
+}
+
+std::string format_bytes(double bytes) {
+  static constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+  size_t unit = 0;
+  while (std::fabs(bytes) >= 999.5 && unit + 1 < std::size(kUnits)) bytes /= 1000, ++unit;
+  return format_number(bytes, unit == 0 || bytes >= 99.95 ? 0 : 1) + " " + kUnits[unit];
+}
+
+std::string format_ms(double ms) {
+  if (ms >= 1000) return format_number(ms / 1000, 2) + " s";
+  if (ms >= 1) return format_number(ms, 2) + " ms";
+  return format_number(ms * 1000, 1) + " us";
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    auto u = static_cast<unsigned char>(c);
+    if ((u < 32 && c != '\n' && c != '\t') || u == 127) {
+      char buffer[8];
+      std::snprintf(buffer, sizeof buffer, "\\x%02x", u);
+      out += buffer;
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+namespace {
+// Characters of UTF-8 text: continuation bytes take no column.
+size_t width(const std::string& s) {
+  return static_cast<size_t>(
+      std::count_if(s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+} // namespace
+
+std::string Table::str(const std::string& indent) const {
+  std::vector<size_t> widths;
+  for (const auto& row : rows_) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
+  }
+  std::string out;
+  for (const auto& row : rows_) {
+    std::string line = indent;
+    for (size_t i = 0; i < row.size(); ++i) {
+      std::string pad(widths[i] - width(row[i]), ' ');
+      bool right = std::find(right_.begin(), right_.end(), i) != right_.end();
+      line += (i > 0 ? "  " : "") + (right ? pad + row[i] : row[i] + pad);
+    }
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    out += line + "\n";
+  }
+  return out;
+}
+
+Progress::Progress() : terminal_(::isatty(STDERR_FILENO) != 0) {}
+
+void Progress::show(const std::string& text) {
+  if (!terminal_) return;
+  std::fprintf(stderr, "\r\033[K%s", text.substr(0, 110).c_str());
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+void Progress::clear() {
+  if (!shown_) return;
+  std::fputs("\r\033[K", stderr);
+  std::fflush(stderr);
+  shown_ = false;
+}
+
+} // namespace tessera::command

@@ -1,0 +1,95 @@
+// What the subcommands share: options of a model, exit codes, JSON, tables, progress.
+#pragma once
+#include "api/session.h"
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace tessera::command {
+
+using Json = nlohmann::ordered_json; // keys in the order in which they were written
+
+// A subcommand's work, run after the command line was read; returns the exit code.
+using Action = std::function<int()>;
+// Each adds one subcommand and sets `action` when that is chosen.
+void add_run(CLI::App& app, Action& action);
+void add_explain(CLI::App& app, Action& action);
+void add_compile(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
+void add_test(CLI::App& app, Action& action);
+void add_opt(CLI::App& app, Action& action);
+
+enum ExitCode : int { kDone = 0, kDiffers = 1, kUsage = 2, kUnsupported = 3, kBadInput = 4, kFailed = 5 };
+
+// ---- options that every subcommand with a model takes
+struct ModelOptions {
+  std::string model;
+  std::vector<std::string> shapes; // NAME=1x128, DIM=4
+  std::string device = "auto";
+  int threads = 0;
+  bool no_fusion = false, strict_rounding = false, no_cache = false;
+  std::string cache_dir;
+  std::vector<std::string> disabled_passes;
+  std::vector<std::string> specialize; // DIM=exact, DIM=div:8
+  std::string on_miss = "compile";
+  int max_variants = 8;
+  std::string json; // file, "-" for standard output
+};
+void add_model_options(CLI::App& sub, ModelOptions& options);
+
+// A --shape: sizes of an input, or of a named dimension (one number). -1 where free ("?").
+struct ShapeArgument {
+  std::string name;
+  Dims sizes;
+};
+[[nodiscard]] Result<std::vector<ShapeArgument>> parse_shapes(const std::vector<std::string>& texts);
+
+// Errors: Usage for texts that do not parse, UnsupportedFeature for a device that is not there.
+[[nodiscard]] Result<SessionOptions> session_options(const ModelOptions& options,
+                                                     const std::vector<ShapeArgument>& shapes);
+
+// ---- results
+[[nodiscard]] Json to_json(const Diagnostic& d);
+[[nodiscard]] Json to_json(const RunStats& stats);
+// Writes pretty-printed JSON with a newline; nothing when `path` is empty. Bytes that are no UTF-8 are replaced.
+[[nodiscard]] Status write_json(const std::string& path, const Json& json);
+// Prints the error, writes {"error": ...} where JSON was asked for, and returns its exit code.
+int fail(const Diagnostic& d, const std::string& json_path = "");
+// Where `to` is a value to write at the end: prints and returns the code of a failed write, else `code`.
+int finish(int code, const std::string& json_path, const Json& json);
+
+// ---- text
+[[nodiscard]] std::string format_bytes(double bytes);          // "12.6 MB", decimal units
+[[nodiscard]] std::string format_number(double v, int digits); // fixed
+[[nodiscard]] std::string format_ms(double ms);                // "1.23 ms", "45 us", "2.1 s"
+[[nodiscard]] std::string printable(std::string_view text);    // control characters of untrusted names shown as escapes
+// Columns padded to their widest cell; cells of columns named in `right` are aligned to the right.
+class Table {
+public:
+  explicit Table(std::vector<std::string> header, std::vector<size_t> right = {})
+      : rows_{std::move(header)}, right_(std::move(right)) {}
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  [[nodiscard]] bool empty() const { return rows_.size() == 1; }
+  [[nodiscard]] std::string str(const std::string& indent = "") const;
+
+private:
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<size_t> right_;
+};
+
+// One line on standard error that is rewritten; silent unless that is a terminal.
+class Progress {
+public:
+  Progress();
+  ~Progress() { clear(); }
+  void show(const std::string& text);
+  void clear();
+
+private:
+  bool terminal_;
+  bool shown_ = false;
+};
+
+} // namespace tessera::command

@@ -1,0 +1,68 @@
+// tessera compile: a model to an executable file.
+#include "command.h"
+#include <cstdio>
+#include <filesystem>
+
+namespace tessera::command {
+
+namespace {
+
+struct CompileCommand {
+  ModelOptions model;
+  std::string output, arch;
+  bool embed_weights = false;
+};
+
+int run(const CompileCommand& o) {
+  auto done = [&]() -> Result<Json> {
+    if (!o.arch.empty() && o.arch != "native")
+      return Diagnostic(ErrorCode::UnsupportedFeature,
+                        "code for architecture '" + o.arch +
+                            "' is not generated; this build compiles for the machine that it runs on");
+    TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
+    TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
+    Progress progress;
+    progress.show("compiling " + o.model.model);
+    TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(options)));
+    progress.clear();
+    const auto& compiled = session->variants().front()->compiled;
+    TESSERA_TRY(save_executable(*compiled.executable, o.output, o.embed_weights));
+    std::error_code ignored; // the size is for people
+    auto bytes = std::filesystem::file_size(o.output, ignored);
+    const auto& r = compiled.report;
+    Json j{{"model", o.model.model},
+           {"output", o.output},
+           {"target", compiled.executable->target},
+           {"bytes", ignored ? 0 : bytes},
+           {"kernels", r.kernels.size()},
+           {"import_ms", r.import_ms},
+           {"total_ms", r.import_ms + r.total_ms},
+           {"cache_hits", r.cache_hits},
+           {"cache_misses", r.cache_misses}};
+    if (o.model.json != "-")
+      std::printf("%s: %s for %s, compiled in %s\n", printable(o.output).c_str(),
+                  format_bytes(ignored ? 0 : static_cast<double>(bytes)).c_str(), compiled.executable->target.c_str(),
+                  format_ms(r.import_ms + r.total_ms).c_str());
+    return j;
+  }();
+  if (!done.ok()) return fail(done.error(), o.model.json);
+  return finish(kDone, o.model.json, *done);
+}
+
+} // namespace
+
+void add_compile(CLI::App& app, Action& action) {
+  auto options = std::make_shared<CompileCommand>();
+  auto* sub = app.add_subcommand("compile", "compile a model to an executable file");
+  add_model_options(*sub, options->model);
+  sub->add_option("-o,--output", options->output, "executable file to write")->required();
+  sub->add_option("--arch", options->arch, "architecture to compile for (native)");
+  sub->add_flag("--embed-weights", options->embed_weights,
+                "put the weights into the file instead of naming the model's own files");
+  sub->footer("Examples:\n"
+              "  tessera compile model.onnx -o model.tsr\n"
+              "  tessera compile model.onnx -o model.tsr --embed-weights --threads 4");
+  sub->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+} // namespace tessera::command

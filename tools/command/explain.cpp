@@ -1,0 +1,78 @@
+// tessera explain: what fused, what did not and why, in bytes.
+#include "explain.h"
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace tessera::command {
+
+namespace {
+
+struct ExplainOptions {
+  ModelOptions model;
+  std::string format = "text", output;
+  bool summary = false, tiles = false;
+};
+
+Status write_text(const std::string& path, const std::string& text) {
+  FILE* f = path.empty() ? stdout : std::fopen(path.c_str(), "wb");
+  bool good = f != nullptr && std::fwrite(text.data(), 1, text.size(), f) == text.size() && std::fflush(f) == 0;
+  int error = errno;
+  if (f != nullptr && f != stdout) good = std::fclose(f) == 0 && good;
+  if (good) return {};
+  Location where;
+  where.file = path;
+  return Diagnostic(ErrorCode::FileError, std::move(where), std::string("cannot write: ") + std::strerror(error));
+}
+
+int run(const ExplainOptions& o) {
+  auto report = [&]() -> Result<Json> {
+    TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
+    TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
+    options.import.allow_missing_weights = true; // a graph without its weights explains as well
+    options.compile.keep_texts = o.tiles;
+    Progress progress;
+    progress.show("compiling " + o.model.model);
+    TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(options)));
+    progress.clear();
+    std::vector<std::string> notes;
+    TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
+    for (const auto& n : notes) std::fprintf(stderr, "note: %s\n", printable(n).c_str());
+    return explain_json(*session, *session->variants().front(), o.model.model, sizes);
+  }();
+  if (!report.ok()) return fail(report.error(), o.model.json);
+  std::string text;
+  if (o.format == "json")
+    text = report->dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  else
+    text = printable(explain_text(*report, o.summary));
+  if (o.tiles && o.format == "text")
+    for (const char* which : {"kernels", "library_calls"})
+      for (const auto& k : (*report)[which])
+        if (k.contains("tile")) text += "\n" + k["tile"].get<std::string>();
+  if (o.model.json != "-")
+    if (auto status = write_text(o.output, text); !status.ok()) return fail(status.error(), "");
+  return finish(kDone, o.model.json, *report);
+}
+
+} // namespace
+
+void add_explain(CLI::App& app, Action& action) {
+  auto options = std::make_shared<ExplainOptions>();
+  auto* sub = app.add_subcommand("explain", "say what fused, what did not and why, in bytes");
+  add_model_options(*sub, options->model);
+  sub->add_option("--format", options->format, "of the report")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  sub->add_option("-o,--output", options->output, "write the report to this file");
+  sub->add_flag("--summary", options->summary, "counts, breaks and totals only");
+  sub->add_flag("--tiles", options->tiles, "with the text of each tile kernel");
+  sub->footer("Weights may be missing: a graph is enough.\n"
+              "Examples:\n"
+              "  tessera explain model.onnx --shape batch=8 --shape seq=128\n"
+              "  tessera explain model.onnx --summary\n"
+              "  tessera explain model.onnx --format json -o report.json");
+  sub->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+} // namespace tessera::command

@@ -1,0 +1,12 @@
+// The report of what a compile made of a model: as JSON, and as text from that JSON.
+#pragma once
+#include "inputs.h"
+
+namespace tessera::command {
+
+// Bytes are given as expressions and, where the sizes say it, as numbers.
+[[nodiscard]] Json explain_json(const Session& session, const Variant& variant, const std::string& path,
+                                const Sizes& sizes);
+[[nodiscard]] std::string explain_text(const Json& report, bool summary);
+
+} // namespace tessera::command

@@ -1,0 +1,238 @@
+#include "inputs.h"
+#include "graph/ops/op.h"
+#include "graph/support/hash.h"
+#include <algorithm>
+#include <cmath>
+#include <dirent.h>
+#include <numbers>
+#include <random>
+
+namespace tessera::command {
+
+namespace {
+
+constexpr int64_t kDefaultSize = 32;
+constexpr int64_t kLargestIndex = 100;
+
+std::string list_inputs(const Session& session) {
+  std::string out;
+  for (const auto& i : session.inputs()) out += (out.empty() ? "" : ", ") + i.name;
+  return "the model's inputs are " + (out.empty() ? "none" : out);
+}
+
+const IoInfo* find_io(const std::vector<IoInfo>& ios, const std::string& name) {
+  auto it = std::find_if(ios.begin(), ios.end(), [&](const IoInfo& i) { return i.name == name; });
+  return it == ios.end() ? nullptr : &*it;
+}
+
+const Graph& graph_of(const Session& session) { return *session.variants().front()->compiled.graph; }
+
+// Whether numbers computed from this value may go on to be indices unchanged in kind: integers of any operator but
+// structured ones.
+bool carries_index(const Graph& graph, const Node& n) {
+  return (n.op->pointwise() != nullptr || n.op->indexing() != nullptr) && !n.results.empty() && n.results[0].valid() &&
+         is_integer(graph.type(n.results[0]).dtype);
+}
+
+// The smallest extent that values of an input index into; nullopt when they index nothing.
+std::optional<int64_t> indexed_extent(const Graph& graph, ValueId input, const std::vector<std::vector<NodeId>>& users,
+                                      const Sizes& sizes) {
+  std::optional<int64_t> extent;
+  std::vector<bool> seen(static_cast<size_t>(graph.value_count()), false);
+  std::vector<ValueId> todo = {input};
+  while (!todo.empty()) {
+    ValueId v = todo.back();
+    todo.pop_back();
+    if (seen[static_cast<size_t>(v.index)]) continue;
+    seen[static_cast<size_t>(v.index)] = true;
+    for (NodeId id : users[static_cast<size_t>(v.index)]) {
+      const Node& n = graph.node(id);
+      bool is_table = !n.operands.empty() && n.operands[0] == v;
+      if (n.op->name.starts_with("gather") && !is_table && n.operands[0].valid()) {
+        const SymShape& table = graph.type(n.operands[0]).shape;
+        int64_t axis = n.attributes.i("axis");
+        if (axis < 0) axis += static_cast<int64_t>(table.size());
+        if (axis < 0 || axis >= static_cast<int64_t>(table.size())) continue;
+        if (auto size = evaluate(graph.env(), sizes, table[static_cast<size_t>(axis)]))
+          extent = std::min(extent.value_or(*size), *size);
+      } else if (carries_index(graph, n)) {
+        todo.push_back(n.results[0]);
+      }
+    }
+  }
+  return extent;
+}
+
+uint64_t name_seed(uint64_t seed, const std::string& name) { return hash128(name, seed).lo; }
+
+} // namespace
+
+std::optional<int64_t> evaluate(const ShapeEnv& env, const Sizes& sizes, const SymExpr& e) {
+  if (auto c = e.as_const()) return c;
+  std::unordered_map<uint64_t, int64_t> values;
+  for (const SymExpr& s : e.symbols()) {
+    auto it = sizes.find(s.symbol_name());
+    if (it == sizes.end() || env.find(s.symbol_name()) != s) return std::nullopt;
+    values.emplace(s.symbol_id(), it->second);
+  }
+  auto value = e.eval(values);
+  if (!value.ok()) return std::nullopt;
+  return *value;
+}
+
+Result<Tensors> read_inputs(const Session& session, const std::vector<std::string>& arguments) {
+  Tensors out;
+  auto ios = session.inputs();
+  for (const auto& text : arguments) {
+    // Input names may hold '='; the split is at the first one that leaves the name of an input.
+    const IoInfo* io = nullptr;
+    std::string path;
+    for (size_t at = text.find('='); at != std::string::npos && io == nullptr; at = text.find('=', at + 1)) {
+      io = find_io(ios, text.substr(0, at));
+      path = text.substr(at + 1);
+    }
+    if (io == nullptr && text.find('=') == std::string::npos)
+      return Diagnostic(ErrorCode::Usage, "--input '" + text + "' is not of the form NAME=FILE.npy");
+    if (io == nullptr)
+      return Diagnostic(ErrorCode::UnknownInput, "the model has no input '" + text.substr(0, text.find('=')) + "'")
+          .note(list_inputs(session));
+    TESSERA_ASSIGN(Tensor t, read_npy(path, io->dtype));
+    if (!out.emplace(io->name, std::move(t)).second)
+      return Diagnostic(ErrorCode::Usage, "--input gives '" + io->name + "' twice");
+  }
+  return out;
+}
+
+Result<Tensors> read_input_folder(const Session& session, const std::string& folder) {
+  Tensors out;
+  auto ios = session.inputs();
+  std::vector<std::string> names;
+  DIR* dir = ::opendir(folder.c_str());
+  if (dir == nullptr) return Diagnostic(ErrorCode::FileError, "cannot open the folder '" + folder + "'");
+  while (const dirent* entry = ::readdir(dir)) names.emplace_back(entry->d_name);
+  ::closedir(dir);
+  std::sort(names.begin(), names.end());
+  for (const auto& file : names) {
+    if (!file.ends_with(".npy")) continue;
+    std::string name = file.substr(0, file.size() - 4);
+    const IoInfo* io = find_io(ios, name);
+    if (io == nullptr)
+      return Diagnostic(ErrorCode::UnknownInput, "'" + folder + "/" + file + "' is named like no input of the model")
+          .note(list_inputs(session));
+    TESSERA_ASSIGN(Tensor t, read_npy(folder + "/" + file, io->dtype));
+    out.emplace(name, std::move(t));
+  }
+  return out;
+}
+
+Result<Sizes> choose_sizes(const Session& session, const Tensors& given, const std::vector<ShapeArgument>& shapes,
+                           std::vector<std::string>& notes) {
+  auto ios = session.inputs();
+  Sizes out;
+  auto bind = [&](const IoInfo& io, const Dims& dims) {
+    for (size_t d = 0; d < io.shape.size() && d < dims.size(); ++d)
+      if (io.shape[d].is_symbol() && dims[d] >= 0) out.emplace(io.shape[d].symbol_name(), dims[d]);
+  };
+  for (const auto& io : ios)
+    if (auto it = given.find(io.name); it != given.end()) bind(io, it->second.dims());
+
+  std::vector<std::string> symbols;
+  for (const auto& io : ios)
+    for (const auto& d : io.shape)
+      for (const auto& s : d.symbols())
+        if (std::find(symbols.begin(), symbols.end(), s.symbol_name()) == symbols.end())
+          symbols.push_back(s.symbol_name());
+  for (const auto& argument : shapes) {
+    if (const IoInfo* io = find_io(ios, argument.name); io != nullptr && given.contains(io->name))
+      continue; // the tensor says it
+    else if (io != nullptr) {
+      if (io->shape.size() != argument.sizes.size())
+        return Diagnostic(ErrorCode::BadInput, "input '" + io->name + "' is " + str(io->shape) +
+                                                   ", and --shape gives " + std::to_string(argument.sizes.size()) +
+                                                   " sizes");
+      for (size_t d = 0; d < io->shape.size(); ++d) {
+        auto fixed = io->shape[d].as_const();
+        if (fixed && argument.sizes[d] >= 0 && *fixed != argument.sizes[d])
+          return Diagnostic(ErrorCode::BadInput, "dimension " + std::to_string(d) + " of input '" + io->name +
+                                                     "' is always " + std::to_string(*fixed) + ", and --shape gives " +
+                                                     std::to_string(argument.sizes[d]));
+      }
+      bind(*io, argument.sizes);
+    } else if (argument.sizes.size() == 1 &&
+               std::find(symbols.begin(), symbols.end(), argument.name) != symbols.end()) {
+      if (argument.sizes[0] >= 0) out.emplace(argument.name, argument.sizes[0]);
+    } else {
+      std::string all;
+      for (const auto& s : symbols) all += (all.empty() ? "" : ", ") + s;
+      return Diagnostic(ErrorCode::UnknownInput, "neither an input nor a dimension is called '" + argument.name + "'")
+          .note(list_inputs(session))
+          .note(all.empty() ? "it has no symbolic dimensions" : "its symbolic dimensions are " + all);
+    }
+  }
+
+  const ShapeEnv& env = *session.variants().front()->compiled.executable->env;
+  std::string chosen;
+  for (const auto& name : symbols) {
+    if (out.contains(name)) continue;
+    bool first = std::any_of(ios.begin(), ios.end(), [&](const IoInfo& io) {
+      return io.shape.size() > 1 && io.shape[0].is_symbol() && io.shape[0].symbol_name() == name;
+    });
+    int64_t size = first ? 1 : kDefaultSize;
+    if (auto symbol = env.find(name)) {
+      auto range = env.range(*symbol);
+      int64_t divisor = std::max<int64_t>(1, env.divisor(*symbol));
+      size = std::clamp(size, range.lo, range.hi);
+      size = std::min((size + divisor - 1) / divisor * divisor, range.hi / divisor * divisor);
+    }
+    out.emplace(name, size);
+    chosen += (chosen.empty() ? "" : ", ") + name + "=" + std::to_string(size);
+  }
+  if (!chosen.empty())
+    notes.push_back("sizes not given, chosen: " + chosen + " (--shape " + chosen.substr(0, chosen.find('=')) +
+                    "=N changes them)");
+  return out;
+}
+
+Status make_inputs(const Session& session, const Sizes& sizes, uint64_t seed, Tensors& tensors) {
+  const Graph& graph = graph_of(session);
+  const ShapeEnv& env = *session.variants().front()->compiled.executable->env;
+  std::vector<std::vector<NodeId>> users;
+  for (const auto& io : session.inputs()) {
+    if (tensors.contains(io.name)) continue;
+    Dims dims;
+    for (const auto& d : io.shape) {
+      auto size = evaluate(env, sizes, d);
+      if (!size)
+        return Diagnostic(ErrorCode::BadInput,
+                          "the size " + d.str() + " of input '" + io.name + "' does not follow from those given");
+      dims.push_back(*size);
+    }
+    if (io.dtype == DType::String) {
+      TESSERA_ASSIGN(int64_t count, element_count(dims));
+      tensors[io.name] = Tensor::strings(dims, std::vector<std::string>(static_cast<size_t>(count)));
+      continue;
+    }
+    TESSERA_ASSIGN(Tensor t, Tensor::create(io.dtype, dims, true));
+    std::mt19937_64 rng(name_seed(seed, io.name));
+    auto kind = info(io.dtype).kind;
+    if (kind == DTypeKind::Float) {
+      // Box and Muller's transform: the library's distribution differs between implementations.
+      auto uniform = [&rng] { return (static_cast<double>(rng() >> 11) + 0.5) * 0x1p-53; };
+      for (int64_t i = 0; i < t.count(); ++i)
+        t.set_f64(i, std::sqrt(-2 * std::log(uniform())) * std::cos(2 * std::numbers::pi * uniform()));
+    } else if (kind == DTypeKind::Signed || kind == DTypeKind::Unsigned) {
+      if (users.empty()) users = graph.users();
+      auto input = std::find_if(graph.inputs().begin(), graph.inputs().end(),
+                                [&](ValueId v) { return graph.value(v).name == io.name; });
+      auto extent = input == graph.inputs().end() ? std::nullopt : indexed_extent(graph, *input, users, sizes);
+      auto limit = static_cast<uint64_t>(std::clamp<int64_t>(extent.value_or(1), 1, kLargestIndex));
+      for (int64_t i = 0; i < t.count(); ++i) t.set_i64(i, extent ? static_cast<int64_t>(rng() % limit) : 1);
+    } else if (kind == DTypeKind::Bool) {
+      for (int64_t i = 0; i < t.count(); ++i) t.set_i64(i, 1);
+    } // complex numbers stay 0
+    tensors[io.name] = std::move(t);
+  }
+  return {};
+}
+
+} // namespace tessera::command

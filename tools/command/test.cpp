@@ -1,0 +1,356 @@
+// tessera test: ONNX backend-test folders. Each is run in a process of its own, so that a crash or a hang is a result
+// as well.
+#include "inputs.h"
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <poll.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace tessera::command {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TestOptions {
+  std::vector<std::string> dirs;
+  std::string json, filter;
+  double rtol = 1e-3, atol = 1e-7;
+  int timeout = 60, jobs = 0;
+  bool list = false, verbose = false, no_cache = false;
+  std::string cache_dir;
+};
+
+enum class Outcome { Pass, Fail, Unsupported, Crash, Timeout };
+constexpr const char* kOutcomeNames[] = {"pass", "fail", "not supported", "crash", "timeout"};
+
+struct TestResult {
+  std::string name, folder;
+  Outcome outcome = Outcome::Crash;
+  std::string reason;  // one line
+  std::string subject; // of "not supported": the operator or type
+  double ms = 0;
+};
+
+// ---- one folder, in the child
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+Json outcome_json(Outcome outcome, const std::string& reason, const std::string& subject = "") {
+  return {{"outcome", static_cast<int>(outcome)}, {"reason", reason}, {"subject", subject}};
+}
+
+// What the code cannot do is "not supported"; every other error of a model that is known to be right is a failure.
+Json error_outcome(const Diagnostic& d) {
+  bool unsupported = info(d.code).exit_code == kUnsupported;
+  std::string subject =
+      d.code == ErrorCode::UnsupportedOp && !d.location.op.empty() ? d.location.op : std::string(info(d.code).name);
+  if (d.code != ErrorCode::UnsupportedOp && !d.location.op.empty()) subject = d.location.op + " (" + subject + ")";
+  return outcome_json(unsupported ? Outcome::Unsupported : Outcome::Fail, first_line(d.str()),
+                      unsupported ? subject : "");
+}
+
+// Files PREFIX_0.pb, PREFIX_1.pb ... of a data set.
+std::vector<std::string> numbered(const fs::path& folder, const std::string& prefix) {
+  std::vector<std::string> out;
+  for (int i = 0;; ++i) {
+    fs::path p = folder / (prefix + "_" + std::to_string(i) + ".pb");
+    if (!fs::exists(p)) return out;
+    out.push_back(p.string());
+  }
+}
+
+// The tolerance of a result: at least a little above the rounding of its type.
+double tolerance(DType d, double rtol) {
+  double epsilon = d == DType::F16                    ? 0x1p-10
+                   : d == DType::BF16                 ? 0x1p-7
+                   : is_float(d) && info(d).bits <= 8 ? 0x1p-2
+                                                      : 0;
+  return std::max(rtol, 2 * epsilon);
+}
+
+Result<Json> run_data_set(const TestOptions& o, Session& session, const fs::path& set) {
+  auto ios = session.inputs(), results = session.outputs();
+  Tensors tensors;
+  auto files = numbered(set, "input");
+  for (size_t i = 0; i < files.size(); ++i) {
+    std::string name;
+    TESSERA_ASSIGN(Tensor t, onnx::read_tensor_file(files[i], &name));
+    // By name where an input has it; the files of older tests have none and stand in the order of the inputs.
+    bool named = std::any_of(ios.begin(), ios.end(), [&](const IoInfo& io) { return io.name == name; });
+    if (!named && i >= ios.size())
+      return Diagnostic(ErrorCode::BadInput, "'" + files[i] + "' is for no input of the model");
+    tensors[named ? name : ios[i].name] = std::move(t);
+  }
+  TESSERA_ASSIGN(auto outputs, session.run(tensors));
+  auto expected_files = numbered(set, "output");
+  for (size_t i = 0; i < expected_files.size(); ++i) {
+    std::string name;
+    TESSERA_ASSIGN(Tensor expected, onnx::read_tensor_file(expected_files[i], &name));
+    auto named = std::find_if(results.begin(), results.end(), [&](const IoInfo& io) { return io.name == name; });
+    size_t at = named != results.end() ? static_cast<size_t>(named - results.begin()) : i;
+    if (at >= outputs.size()) return outcome_json(Outcome::Fail, "output " + std::to_string(i) + " is missing");
+    double rtol = tolerance(expected.dtype(), o.rtol);
+    Comparison c = compare(outputs[at], expected, rtol, std::max(o.atol, rtol > o.rtol ? rtol * 1e-2 : 0));
+    if (!c.same)
+      return outcome_json(Outcome::Fail,
+                          set.filename().string() + ": output '" + results[at].name + "': " + first_line(c.message));
+  }
+  return outcome_json(Outcome::Pass, "");
+}
+
+Json run_folder(const TestOptions& o, const std::string& folder) {
+  SessionOptions options;
+  options.compile.threads = 1;
+  options.compile.cache = !o.no_cache;
+  options.compile.cache_dir = o.cache_dir;
+  auto session = Session::open(folder + "/model.onnx", std::move(options));
+  if (!session.ok()) return error_outcome(session.error());
+  int sets = 0;
+  for (int i = 0;; ++i) {
+    fs::path set = fs::path(folder) / ("test_data_set_" + std::to_string(i));
+    if (!fs::is_directory(set)) break;
+    ++sets;
+    auto result = run_data_set(o, **session, set);
+    if (!result.ok()) return error_outcome(result.error());
+    if ((*result)["outcome"] != static_cast<int>(Outcome::Pass)) return *result;
+  }
+  if (sets == 0) return outcome_json(Outcome::Fail, "there is no test_data_set_0");
+  return outcome_json(Outcome::Pass, "");
+}
+
+// ---- children
+struct Child {
+  pid_t pid = -1;
+  int pipe = -1;
+  size_t index = 0;
+  std::string text; // what it has written
+  std::chrono::steady_clock::time_point started;
+};
+
+Result<Child> start(const TestOptions& o, const std::string& folder, size_t index) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return Diagnostic(ErrorCode::Internal, std::string("cannot make a pipe: ") + std::strerror(errno));
+  std::fflush(nullptr);
+  pid_t pid = ::fork();
+  if (pid < 0) {
+    ::close(ends[0]);
+    ::close(ends[1]);
+    return Diagnostic(ErrorCode::Internal, std::string("cannot start a process: ") + std::strerror(errno));
+  }
+  if (pid == 0) {
+    ::close(ends[0]);
+    // Reports of failed checks belong to the reason, not to the terminal.
+    ::dup2(ends[1], STDERR_FILENO);
+    std::string text = "\x01" + run_folder(o, folder).dump(-1, ' ', false, Json::error_handler_t::replace);
+    size_t done = 0;
+    while (done < text.size()) {
+      ssize_t n = ::write(ends[1], text.data() + done, text.size() - done);
+      if (n <= 0) ::_exit(1);
+      done += static_cast<size_t>(n);
+    }
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  Child c;
+  c.pid = pid;
+  c.pipe = ends[0];
+  c.index = index;
+  c.started = std::chrono::steady_clock::now();
+  return c;
+}
+
+// Reads what is there; true when the child has closed its end.
+bool drain(Child& c) {
+  char buffer[4096];
+  ssize_t n = ::read(c.pipe, buffer, sizeof buffer);
+  if (n < 0 && errno == EINTR) return false;
+  if (n <= 0) return true;
+  if (c.text.size() < size_t{1} << 20) c.text.append(buffer, static_cast<size_t>(n));
+  return false;
+}
+
+void reap(Child& c, TestResult& result, bool timed_out) {
+  if (timed_out) ::kill(c.pid, SIGKILL);
+  int status = 0;
+  while (::waitpid(c.pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  ::close(c.pipe);
+  result.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - c.started).count();
+  auto at = c.text.rfind('\x01');
+  if (timed_out) {
+    result.outcome = Outcome::Timeout;
+    result.reason = "no result in time";
+    return;
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || at == std::string::npos) {
+    result.outcome = Outcome::Crash;
+    result.reason = WIFSIGNALED(status) ? std::string("signal ") + ::strsignal(WTERMSIG(status)) : "ended early";
+    if (!c.text.empty()) result.reason += ": " + first_line(c.text);
+    return;
+  }
+  Json j = Json::parse(c.text.substr(at + 1), nullptr, false);
+  if (j.is_discarded()) {
+    result.reason = "wrote what does not parse";
+    return;
+  }
+  result.outcome = static_cast<Outcome>(j["outcome"].get<int>());
+  result.reason = j["reason"];
+  result.subject = j["subject"];
+}
+
+Status run_all(const TestOptions& o, std::vector<TestResult>& results) {
+  Progress progress;
+  size_t jobs = o.jobs > 0 ? static_cast<size_t>(o.jobs) : std::max(1u, std::thread::hardware_concurrency());
+  std::vector<Child> running;
+  size_t next = 0, done = 0;
+  while (done < results.size()) {
+    while (running.size() < jobs && next < results.size()) {
+      TESSERA_ASSIGN(Child c, start(o, results[next].folder, next));
+      running.push_back(std::move(c));
+      ++next;
+    }
+    std::vector<pollfd> polls;
+    for (const auto& c : running) polls.push_back({c.pipe, POLLIN, 0});
+    ::poll(polls.data(), polls.size(), 200);
+    for (size_t i = running.size(); i-- > 0;) {
+      Child& c = running[i];
+      bool closed = (polls[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && drain(c);
+      bool late = std::chrono::steady_clock::now() - c.started > std::chrono::seconds(o.timeout);
+      if (!closed && !late) continue;
+      reap(c, results[c.index], late && !closed);
+      ++done;
+      progress.show(std::to_string(done) + " of " + std::to_string(results.size()) + "  " + results[c.index].name);
+      running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  return {};
+}
+
+// ---- folders
+Result<std::vector<TestResult>> find_folders(const TestOptions& o) {
+  std::vector<TestResult> out;
+  for (const auto& dir : o.dirs) {
+    std::error_code error;
+    if (!fs::is_directory(dir, error)) return Diagnostic(ErrorCode::FileError, "'" + dir + "' is not a folder");
+    auto add = [&](const fs::path& folder) {
+      std::string path = folder.string();
+      while (path.size() > 1 && path.back() == '/') path.pop_back();
+      TestResult r;
+      r.folder = path;
+      r.name = fs::path(path).filename().string();
+      if (o.filter.empty() || path.find(o.filter) != std::string::npos) out.push_back(std::move(r));
+    };
+    size_t before = out.size();
+    bool any = fs::exists(dir + "/model.onnx");
+    if (any) add(dir);
+    for (auto it = fs::recursive_directory_iterator(dir, error); !error && it != fs::recursive_directory_iterator();
+         it.increment(error)) {
+      if (it->path().filename() != "model.onnx" || it->path().parent_path() == fs::path(dir)) continue;
+      add(it->path().parent_path());
+      any = true;
+    }
+    if (error) return Diagnostic(ErrorCode::FileError, "cannot read '" + dir + "': " + error.message());
+    if (!any)
+      return Diagnostic(ErrorCode::FileError, "'" + dir + "' holds no folder with a model.onnx")
+          .note("a test folder has model.onnx and test_data_set_0/input_0.pb, output_0.pb");
+    std::sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
+              [](const auto& a, const auto& b) { return a.folder < b.folder; });
+  }
+  return out;
+}
+
+int run(const TestOptions& o) {
+  auto folders = find_folders(o);
+  if (!folders.ok()) return fail(folders.error(), o.json);
+  std::vector<TestResult>& results = *folders;
+  if (o.list) {
+    for (const auto& r : results) std::printf("%s\n", r.folder.c_str());
+    return kDone;
+  }
+  if (auto status = run_all(o, results); !status.ok()) return fail(status.error(), o.json);
+
+  std::array<int, std::size(kOutcomeNames)> counts{};
+  std::map<std::string, int> unsupported;
+  Json json;
+  json["tests"] = Json::array();
+  std::string text;
+  for (const auto& r : results) {
+    ++counts[static_cast<size_t>(r.outcome)];
+    if (r.outcome == Outcome::Unsupported) ++unsupported[r.subject];
+    json["tests"].push_back({{"name", r.name},
+                             {"folder", r.folder},
+                             {"outcome", kOutcomeNames[static_cast<size_t>(r.outcome)]},
+                             {"reason", r.reason},
+                             {"subject", r.subject},
+                             {"ms", r.ms}});
+    bool bad = r.outcome != Outcome::Pass && r.outcome != Outcome::Unsupported;
+    if (bad || o.verbose)
+      text += std::string(kOutcomeNames[static_cast<size_t>(r.outcome)]) + "  " + r.name +
+              (r.reason.empty() ? "" : ": " + r.reason) + "\n";
+  }
+  std::vector<std::pair<std::string, int>> subjects(unsupported.begin(), unsupported.end());
+  std::stable_sort(subjects.begin(), subjects.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (!subjects.empty()) {
+    text += "not supported:\n";
+    Table table({"operator or type", "tests"}, {1});
+    for (const auto& [subject, n] : subjects) table.add({subject, std::to_string(n)});
+    text += table.str("  ");
+  }
+  for (size_t i = 0; i < counts.size(); ++i) {
+    text += (i > 0 ? ", " : "") + std::to_string(counts[i]) + " " + kOutcomeNames[i];
+    json["counts"][kOutcomeNames[i]] = counts[i];
+  }
+  json["not_supported"] = Json::object();
+  for (const auto& [subject, n] : subjects) json["not_supported"][subject] = n;
+  text += " of " + std::to_string(results.size()) + "\n";
+  if (o.json != "-") std::fputs(printable(text).c_str(), stdout);
+  bool bad = counts[static_cast<size_t>(Outcome::Fail)] + counts[static_cast<size_t>(Outcome::Crash)] +
+                 counts[static_cast<size_t>(Outcome::Timeout)] >
+             0;
+  return finish(bad ? kDiffers : kDone, o.json, json);
+}
+
+} // namespace
+
+void add_test(CLI::App& app, Action& action) {
+  auto options = std::make_shared<TestOptions>();
+  auto* sub = app.add_subcommand("test", "run ONNX backend-test folders");
+  sub->add_option("DIR", options->dirs,
+                  "folders that hold, at any depth, model.onnx with test_data_set_N/input_M.pb, output_M.pb")
+      ->required();
+  sub->add_option("--filter", options->filter, "only folders whose path has this text");
+  sub->add_flag("--list", options->list, "name the folders and run none");
+  sub->add_flag("-v,--verbose", options->verbose, "a line for each folder, not only for failures");
+  sub->add_option("--rtol", options->rtol, "relative tolerance; small float types get at least twice their rounding")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  sub->add_option("--atol", options->atol, "absolute tolerance")->check(CLI::NonNegativeNumber)->capture_default_str();
+  sub->add_option("--timeout", options->timeout, "seconds a folder may take")
+      ->check(CLI::Range(1, 86400))
+      ->capture_default_str();
+  sub->add_option("--jobs", options->jobs, "folders at a time, 0 for one a core")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  sub->add_flag("--no-cache", options->no_cache, "neither read nor write compiled kernels on disk");
+  sub->add_option("--cache-dir", options->cache_dir, "folder of compiled kernels");
+  sub->add_option("--json", options->json, "write the results to this file as JSON ('-': standard output)");
+  sub->footer("Each folder runs in a process of its own: a crash or a hang is reported and the rest goes on. Exit code "
+              "1 when one\n"
+              "failed, crashed or hung; what is not supported is counted by operator or type and is no failure.\n"
+              "Examples:\n"
+              "  tessera test backend-tests --json results.json\n"
+              "  tessera test backend-tests/node/test_softmax_axis_0 -v");
+  sub->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+} // namespace tessera::command
