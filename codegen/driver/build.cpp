@@ -130,7 +130,7 @@ private:
     switch (group.kind) {
     case Group::Kind::Kernel:
       exe_->steps.emplace_back(launch(group.name, in_.kernel_of_group[index]));
-      in_place(group.nest);
+      in_place(in_.kernel_of_group[index]);
       return {};
     case Group::Kind::Library: return library(group, index);
     case Group::Kind::Host: return host(group);
@@ -139,29 +139,18 @@ private:
     return {};
   }
 
-  // A store may take over the memory of an operand that is read nowhere but at the point that is written, elementwise, when
-  // the sizes of their elements agree. Whether the operand is dead afterwards is seen when lifetimes are known.
-  void in_place(const LoopNest& nest) {
-    std::vector<bool> taken(nest.loads.size(), false);
-    for (const auto& store : nest.stores) {
-      if (store.per_row) continue;
-      for (size_t l = 0; l < nest.loads.size(); ++l) {
-        if (taken[l]) continue;
-        const auto &from = graph_.type(nest.loads[l]), &to = graph_.type(store.value);
-        if (info(from.dtype).bits != info(to.dtype).bits || from.shape != to.shape) continue;
-        bool same_point = true, read = false;
-        for (int n = 0; n < nest.dag.size(); ++n) {
-          const auto& node = nest.dag[n];
-          if (node.op != ScalarOp::Load || node.operand != static_cast<int>(l)) continue;
-          read = true;
-          same_point = same_point && !node.masked && node.args == store.index;
-        }
-        if (!read || !same_point) continue;
-        taken[l] = true;
-        exe_->buffers[static_cast<size_t>(buffer(store.value))].in_place_of = buffer(nest.loads[l]);
+  // The schedule says which inputs a written buffer may take the memory of; whether one is dead afterwards is seen when
+  // lifetimes are known. No input is given to two outputs.
+  void in_place(int kernel) {
+    const auto& k = in_.kernels.kernels[static_cast<size_t>(kernel)].scheduled;
+    std::set<int> taken;
+    for (size_t w = 0; w < k.may_overwrite.size(); ++w)
+      for (int input : k.may_overwrite[w]) {
+        auto from = k.buffers[static_cast<size_t>(input)], to = k.buffers[w];
+        if (graph_.type(from).shape != graph_.type(to).shape || !taken.insert(input).second) continue;
+        exe_->buffers[static_cast<size_t>(buffer(to))].in_place_of = buffer(from);
         break;
       }
-    }
   }
 
   Status library(const Group& group, size_t index) {
@@ -174,7 +163,7 @@ private:
     if (call.epilogue_nest) {
       const auto& box = in_.boxes[index];
       epilogue = EpilogueKernel{launch(group.name + ".epilogue", in_.kernel_of_group[index]), box.begin, box.count};
-      in_place(*call.epilogue_nest);
+      in_place(in_.kernel_of_group[index]);
     }
     if (call.kind == LibraryCall::Kind::Matmul) {
       step.call = MatmulCall{operand(call.operands[0]), operand(call.operands[1]), result, std::move(epilogue)};

@@ -17,6 +17,13 @@ bool host_code_takes(DType dtype) {
   }
 }
 
+// The kernel's text without the names that a model gave its values: kernels of equal layers are equal.
+static std::string anonymous(tile::Kernel kernel) {
+  kernel.name = "kernel";
+  for (size_t i = 0; i < kernel.params.size(); ++i) kernel.params[i].name = "p" + std::to_string(i);
+  return tile::print(kernel);
+}
+
 static double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
@@ -37,9 +44,10 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     KernelReport report;
     report.name = request.name;
     report.schedule = choose_schedule(graph, *request.nest, device);
+    if (options.strict_rounding) report.schedule.config["exact_division"] = 1;
     TESSERA_ASSIGN(auto scheduled, lower_to_tiles(graph, *request.nest, report.schedule, device, "kernel"));
     std::string text = tile::print(scheduled.kernel);
-    Hash128 key = hash128(text, seed);
+    Hash128 key = hash128(anonymous(scheduled.kernel), seed);
     scheduled.kernel.name = "tsr_" + key.hex();
     LinkedKernel linked;
     linked.symbol = scheduled.kernel.name;
