@@ -23,7 +23,7 @@ Result<Spec> spec_of(const Node& n, int rank) {
   const Attributes& a = n.attributes;
   Spec s;
   s.mode = a.s("mode", "nearest");
-  bool upsample = n.op->name == "upsample";
+  bool upsample = n.op->name == "Upsample";
   if (upsample || opset_of(n) < 11) {
     s.coordinates = "asymmetric";
     s.nearest = "floor";
@@ -143,8 +143,8 @@ struct Tap {
   double weight;
 };
 struct Axis {
-  int64_t in, out;
-  double scale;
+  int64_t in = 1, out = 1;
+  double scale = 1;
   double roi_begin = 0, roi_end = 1;
 };
 
@@ -353,50 +353,164 @@ std::vector<Sample> resize_samples() {
   return out;
 }
 
+std::vector<AttrDef> resize_attributes() {
+  return {{"antialias", AttrKind::Int, false, int64_t{0}},
+          {"axes", AttrKind::Ints},
+          {"coordinate_transformation_mode", AttrKind::String, false, std::string("half_pixel")},
+          {"cubic_coeff_a", AttrKind::Float, false, -0.75},
+          {"exclude_outside", AttrKind::Int, false, int64_t{0}},
+          {"extrapolation_value", AttrKind::Float, false, 0.0},
+          {"keep_aspect_ratio_policy", AttrKind::String, false, std::string("stretch")},
+          {"mode", AttrKind::String, false, std::string("nearest")},
+          {"nearest_mode", AttrKind::String, false, std::string("round_prefer_floor")}};
+}
+
+std::vector<ErrorSample> resize_errors() {
+  Tensor x = random(DType::F32, {1, 2, 4, 5}, 1), none;
+  return {wrong({x}, {}, ErrorCode::MalformedModel, "scales or sizes"),
+          wrong({x, none, scales4(2, 2), vec({1, 2, 3, 3})}, {}, ErrorCode::MalformedModel, "not both"),
+          wrong({x, none, floats({2}, {2, 2})}, {}, ErrorCode::ShapeMismatch, "scales"),
+          wrong({x, none, scales4(-1, 2)}, {}, ErrorCode::BadAttribute, "scale"),
+          wrong({x, none, scales4(2, 2)}, {{"mode", std::string("area")}}, ErrorCode::BadAttribute, "mode")};
+}
+
+// The primitive, in the spelling of the newest version.
 OpDef resize_record() {
   OpDef def;
   def.name = "resize";
+  def.summary = "resampling where sizes or coordinates are data, or a tap's kernel is wide";
+  def.operands = {{"X", TypeSet::NumericOrBool},
+                  {"roi", TypeSet::Float, true},
+                  {"scales", TypeSet::Float, true},
+                  {"sizes", TypeSet::Index, true}};
+  def.attributes = resize_attributes();
+  def.infer = infer_resize;
+  def.meaning = StructuredOp{};
+  def.reference = reference_resize;
+  def.data_dependent_shape = true;
+  def.samples = [] {
+    std::vector<Sample> out = resize_samples();
+    std::erase_if(out, [](const Sample& s) { return s.opset != 0; });
+    return out;
+  };
+  def.error_samples = resize_errors;
+  return def;
+}
+
+// ---- decomposition: where sizes are known, taps are constants; each is a gather, weighted and added
+// Along each axis, its size, result and factor; nothing where one of them is not known when compiling.
+std::optional<std::vector<Axis>> known_axes(B& b, const Spec& s) {
+  SymShape shape = b.shape(b.in(0));
+  std::vector<Axis> out(shape.size());
+  auto sizes_given = [&](int i) { return i >= 0 && b.has(i) && !b.dim(b.in(i), 0).is_const(0); };
+  std::vector<double> scales = s.fixed_scales;
+  bool by_size = sizes_given(s.sizes);
+  Ints sizes;
+  if (by_size) {
+    if (s.policy != "stretch") return std::nullopt;
+    InferContext c{b.graph(), b.node(), 1, {}, {}};
+    auto known = c.known_ints(s.sizes);
+    if (!known.ok() || known->size() != s.axes.size()) return std::nullopt;
+    sizes = *known;
+  } else if (scales.empty()) {
+    const Tensor* t = sizes_given(s.scales) ? b.graph().constant(b.in(s.scales)) : nullptr;
+    if (!t || !t->data()) return std::nullopt;
+    scales = to_f64(*t);
+  }
+  for (size_t i = 0; i < s.axes.size(); ++i) {
+    auto axis = static_cast<size_t>(s.axes[i]);
+    Axis& a = out[axis];
+    if (!by_size && scales[i] == 1) continue; // whatever its size
+    auto in = shape[axis].as_const();
+    if (!in || *in < 1) return std::nullopt;
+    a.in = *in;
+    a.out = by_size ? sizes[i] : scaled(*in, scales[i])->const_value();
+    a.scale = by_size ? static_cast<double>(a.out) / static_cast<double>(a.in) : scales[i];
+    if (a.out < 1 || a.out > (1 << 24)) return std::nullopt;
+  }
+  return out;
+}
+
+ValueId resample(B& b, ValueId x, const Spec& s, const Axis& a, int64_t axis) {
+  std::vector<std::vector<Tap>> all;
+  for (int64_t y = 0; y < a.out; ++y) all.push_back(taps(s, a, source(s, a, y)));
+  SymShape along(static_cast<size_t>(b.rank(x)), SymExpr(1));
+  along[static_cast<size_t>(axis)] = a.out;
+  ValueId sum;
+  for (size_t k = 0; k < all[0].size(); ++k) {
+    Ints index;
+    std::vector<double> weight;
+    for (const auto& t : all) {
+      index.push_back(t[k].index);
+      weight.push_back(t[k].weight);
+    }
+    ValueId part = b.gather(x, b.ints(index), axis);
+    if (s.mode == "nearest") return part;
+    ValueId w = b.constant(Tensor::of<double>(b.dtype(x), {a.out}, weight));
+    part = b.mul(part, b.reshape(w, along));
+    sum = sum.valid() ? b.add(sum, part) : part;
+  }
+  return sum;
+}
+
+Result<std::vector<ValueId>> decompose_resize(Graph& g, const Node& n, int) {
+  B b(g, n);
+  ValueId x = b.in(0);
+  TESSERA_ASSIGN(Spec s, spec_of(n, b.rank(x)));
+  auto axes = s.antialias || s.coordinates == "tf_crop_and_resize" ? std::nullopt : known_axes(b, s);
+  DType d = b.dtype(x);
+  if (axes && (s.mode == "nearest" || is_float(d))) {
+    ValueId y = s.mode == "nearest" ? x : b.widen(x);
+    for (size_t i = 0; i < axes->size() && b.ok(); ++i) {
+      const Axis& a = (*axes)[i];
+      if (a.in != a.out || a.scale != 1) y = resample(b, y, s, a, static_cast<int64_t>(i));
+    }
+    return b.done(b.cast(y, d));
+  }
+  Attributes attributes;
+  for (const AttrDef& def : resize_attributes())
+    if (const Attribute* v = b.attr().find(def.name)) attributes.set(def.name, *v);
+  attributes.set("mode", s.mode);
+  attributes.set("coordinate_transformation_mode", s.coordinates);
+  attributes.set("nearest_mode", s.nearest);
+  auto operand = [&](int i) { return i >= 0 ? b.in(i) : ValueId{}; };
+  ValueId scales = operand(s.scales);
+  if (!s.fixed_scales.empty())
+    scales = b.constant(Tensor::of<double>(DType::F32, {static_cast<int64_t>(s.fixed_scales.size())}, s.fixed_scales));
+  ValueId y = b.op("resize", {x, operand(s.roi), scales, operand(s.sizes)}, std::move(attributes));
+  // Sizes that only running tells have names already: those of the node that this one replaces.
+  if (b.ok() && !n.results.empty() && n.results[0].valid()) g.value(y).type = g.type(n.results[0]);
+  return b.done(y);
+}
+
+OpDef resize_onnx_record() {
+  OpDef def;
+  def.name = "Resize";
   def.summary = "resampling to other sizes: nearest, linear, cubic";
   def.onnx = {{"Resize", "", 10}};
   def.operands = {{"X", TypeSet::NumericOrBool},
                   {"roi", TypeSet::Float, true},
                   {"scales", TypeSet::Float, true},
                   {"sizes", TypeSet::Index, true}};
-  def.attributes = {{"antialias", AttrKind::Int, false, int64_t{0}},
-                    {"axes", AttrKind::Ints},
-                    {"coordinate_transformation_mode", AttrKind::String, false, std::string("half_pixel")},
-                    {"cubic_coeff_a", AttrKind::Float, false, -0.75},
-                    {"exclude_outside", AttrKind::Int, false, int64_t{0}},
-                    {"extrapolation_value", AttrKind::Float, false, 0.0},
-                    {"keep_aspect_ratio_policy", AttrKind::String, false, std::string("stretch")},
-                    {"mode", AttrKind::String, false, std::string("nearest")},
-                    {"nearest_mode", AttrKind::String, false, std::string("round_prefer_floor")}};
+  def.attributes = resize_attributes();
   def.infer = infer_resize;
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_resize};
   def.reference = reference_resize;
   def.data_dependent_shape = true;
   def.samples = resize_samples;
-  def.error_samples = [] {
-    Tensor x = random(DType::F32, {1, 2, 4, 5}, 1), none;
-    return std::vector<ErrorSample>{
-        wrong({x}, {}, ErrorCode::MalformedModel, "scales or sizes"),
-        wrong({x, none, scales4(2, 2), vec({1, 2, 3, 3})}, {}, ErrorCode::MalformedModel, "not both"),
-        wrong({x, none, floats({2}, {2, 2})}, {}, ErrorCode::ShapeMismatch, "scales"),
-        wrong({x, none, scales4(-1, 2)}, {}, ErrorCode::BadAttribute, "scale"),
-        wrong({x, none, scales4(2, 2)}, {{"mode", std::string("area")}}, ErrorCode::BadAttribute, "mode")};
-  };
+  def.error_samples = resize_errors;
   return def;
 }
 
 OpDef upsample_record() {
   OpDef def;
-  def.name = "upsample";
+  def.name = "Upsample";
   def.summary = "repetition or linear interpolation by scales";
   def.onnx = {{"Upsample", "", 7, 9}};
   def.operands = {{"X", TypeSet::NumericOrBool}, {"scales", TypeSet::Float, true}};
   def.attributes = {{"mode", AttrKind::String, false, std::string("nearest")}, {"scales", AttrKind::Floats}};
   def.infer = infer_resize;
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_resize};
   def.reference = reference_resize;
   def.data_dependent_shape = true;
   def.samples = [] {
@@ -416,6 +530,7 @@ OpDef upsample_record() {
 
 void register_resize_ops(OpTable& table) {
   table.add(resize_record());
+  table.add(resize_onnx_record());
   table.add(upsample_record());
 }
 
