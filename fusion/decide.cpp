@@ -253,15 +253,26 @@ private:
     return {};
   }
 
-  // Whether writing v out in its readers costs more than storing it once.
+  // Whether writing v out in its readers moves more than storing it once. Where v is made from a library call's result that
+  // nothing else reads, storing v replaces storing that: it is done on the result while that is in cache.
   bool dear(ValueId v, const Chain& chain, double size) {
     int sites = out_.sites[at(v)];
     if (sites <= 1 && spread_[at(v)] <= size) return false;
+    double attached = 0;
+    if (options_.generated_epilogues || options_.library_accepts)
+      for (ValueId leaf : chain.leaves) {
+        const Node* producer = graph_.producer(leaf);
+        if (!producer || place(graph_.value(leaf).producer) != Place::Library || out_.sites[at(leaf)] > 1) continue;
+        double bytes = estimate_(byte_count(graph_, leaf));
+        if (estimate_(graph_.type(leaf).count()) == size) attached = std::max(attached, bytes);
+      }
     double instead = std::max(0.0, chain.cost - info(ScalarOp::Load).cost); // a reader would have to load it
     double again = std::max(0.0, spread_[at(v)] - size) * instead * kBytesPerInstruction;
-    again += chain.leaf_bytes * std::max(0, sites - 1);
     double bytes = estimate_(byte_count(graph_, v));
-    return again > bytes * (1 + sites);
+    double written_out = chain.leaf_bytes * std::max(sites, 1) + attached + again;
+    double stored = bytes * (1 + sites) + chain.leaf_bytes - attached;
+    constexpr double kMargin = 1.1; // readers in one kernel read once: do not store for little
+    return written_out > stored * (attached > 0 ? kMargin : 1);
   }
 
   const Graph& graph_;

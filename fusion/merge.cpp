@@ -142,8 +142,10 @@ void Merger::append(LoopNest& a, const LoopNest& b, Joint joint, bool keep_axes)
     for (auto it = joint.match.atoms.rbegin(); it != joint.match.atoms.rend(); ++it) {
       const Axis& axis = a.axes[static_cast<size_t>(it->a)];
       SymExpr w = weight.try_emplace(it->a, SymExpr(1)).first->second;
-      back[it->var.symbol_id()] = env.simplify(mod(floordiv(axis.var, w), it->extent));
+      SymExpr digit = floordiv(axis.var, w);
       weight[it->a] = w * it->extent;
+      bool outermost = env.known_equal(weight[it->a], axis.extent);
+      back[it->var.symbol_id()] = env.simplify(outermost ? digit : mod(digit, it->extent));
     }
     for (auto& [id, e] : map) e = env.simplify(e.substitute(back));
   } else if (!joint.match.a_unchanged) {

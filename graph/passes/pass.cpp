@@ -20,6 +20,7 @@ const std::vector<PassDef>& graph_passes() {
       {"cse", "merges nodes that compute the same", passes::cse},
       {"sink-transposes", "moves transposes behind pointwise operators where they meet others",
        passes::sink_transposes},
+      {"sink-views", "does pointwise operators of one tensor before its views", passes::sink_views},
       {"dce", "removes what no output depends on, renumbers", passes::dce},
   };
   return table;
@@ -35,6 +36,7 @@ const std::vector<std::string>& default_pipeline() {
       "simplify",
       "cse", // each makes work for the next
       "sink-transposes",
+      "sink-views",
       "simplify",
       "cse",
       "simplify-shapes",

@@ -13,6 +13,7 @@ namespace tessera::passes {
 [[nodiscard]] Result<bool> cse(Graph& graph, const PassOptions& options);
 [[nodiscard]] Result<bool> dce(Graph& graph, const PassOptions& options);
 [[nodiscard]] Result<bool> sink_transposes(Graph& graph, const PassOptions& options);
+[[nodiscard]] Result<bool> sink_views(Graph& graph, const PassOptions& options);
 
 // An integer option, such as "fold.limit"; error Usage when its text is no number.
 [[nodiscard]] Result<int64_t> option(const PassOptions& options, const std::string& name, int64_t fallback);
