@@ -39,15 +39,14 @@ Status infer_scan(InferContext& c) {
   return infer_same(c);
 }
 
-Status reference_scan(ReferenceContext& c) {
+Status reference_cumulative(ReferenceContext& c, bool product) {
   const Tensor& x = c.operands[0];
   bool dynamic = given(c, 1);
   if (dynamic && c.operands[1].count() != 1)
     return c.error(ErrorCode::BadInput, "the axis of a scan must be one number");
   TESSERA_ASSIGN(int64_t axis,
                  concrete_axis(c, dynamic ? c.operands[1].get_i64(0) : c.node.attributes.i("axis"), x.dims().size()));
-  bool product = c.node.attributes.s("kind") == "prod", exclusive = c.node.attributes.i("exclusive") != 0,
-       reverse = c.node.attributes.i("reverse") != 0;
+  bool exclusive = c.node.attributes.i("exclusive") != 0, reverse = c.node.attributes.i("reverse") != 0;
   TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), x.dims()));
   auto a = static_cast<size_t>(axis);
   int64_t size = x.dims()[a], stride = strides_of(x.dims())[a];
@@ -80,7 +79,7 @@ OpDef scan_record() {
                     {"reverse", AttrKind::Int, false, int64_t{0}}};
   def.infer = infer_scan;
   def.meaning = StructuredOp{};
-  def.reference = reference_scan;
+  def.reference = [](ReferenceContext& c) { return reference_cumulative(c, c.node.attributes.s("kind") == "prod"); };
   def.samples = [] {
     std::vector<Sample> out;
     uint64_t seed = 1;
@@ -104,6 +103,28 @@ OpDef scan_record() {
   return def;
 }
 
+// A running value as a fold: element i folds the elements j that stand before it. The work is quadratic in the size of
+// the axis, but it is a loop nest that fuses with its neighbours, where a scan is a step of its own.
+ValueId as_fold(B& b, ValueId x, int64_t axis, std::string_view kind, bool exclusive, bool reverse) {
+  if (!b.ok()) return {};
+  SymExpr n = b.dim(x, axis);
+  SymShape di(static_cast<size_t>(b.rank(x)) + 1, SymExpr(1)), dj = di;
+  di[static_cast<size_t>(axis)] = n;
+  dj[static_cast<size_t>(axis) + 1] = n;
+  ValueId i = b.iota(di, axis), j = b.iota(dj, axis + 1);
+  ValueId before = exclusive ? (reverse ? b.gt(j, i) : b.lt(j, i)) : (reverse ? b.ge(j, i) : b.le(j, i));
+  bool product = kind == "prod";
+  ValueId terms = b.select(before, b.unsqueeze(b.widen(x), {axis}), product ? 1.0 : 0.0);
+  return b.cast(b.reduce(product ? "reduce_prod" : "reduce_sum", terms, {axis + 1}, false), b.dtype(x));
+}
+
+// Attention over as many elements costs more; and integers fold to the same in any order. A scan, where the axis is
+// known to be longer, or of floats in unknown number.
+bool fold_pays(const B& b, ValueId x, int64_t axis) {
+  auto n = b.dim(x, axis).as_const();
+  return n ? *n <= 4096 : is_integer(b.dtype(x));
+}
+
 OpDef cumulative_record(std::string_view name, std::string_view kind, int since, std::string_view aten) {
   OpDef def;
   def.name = name;
@@ -121,13 +142,20 @@ OpDef cumulative_record(std::string_view name, std::string_view kind, int since,
     if (!axis.ok()) return b.done(b.op("scan", {b.in(0), b.in(1)}, a));
     if (axis->size() != 1) b.fail(ErrorCode::BadAttribute, "the axis of a running sum must be one number");
     if (!b.ok()) return b.done(ValueId{});
-    a.set("axis", b.axis((*axis)[0], b.rank(b.in(0))));
+    int64_t at = b.axis((*axis)[0], b.rank(b.in(0)));
+    if (b.ok() && fold_pays(b, b.in(0), at))
+      return b.done(as_fold(b, b.in(0), at, kind, a.i("exclusive") != 0, a.i("reverse") != 0));
+    a.set("axis", at);
     return b.done(b.op("scan", {b.in(0)}, a));
   }};
+  def.reference = [kind](ReferenceContext& c) { return reference_cumulative(c, kind == "prod"); };
   def.samples = [] {
     return std::vector<Sample>{
         sample({random(DType::F32, {2, 5}, 1), scalar(DType::I32, 1)}),
-        sample({random(DType::F64, {2, 5}, 2), vec({-2})}, {{"exclusive", int64_t{1}}, {"reverse", int64_t{1}}})};
+        sample({random(DType::F64, {2, 5}, 2), vec({-2})}, {{"exclusive", int64_t{1}}, {"reverse", int64_t{1}}}),
+        sample({random(DType::I64, {3, 2, 7}, 3), vec({2})}, {{"exclusive", int64_t{1}}}),
+        sample({random(DType::I32, {3, 4}, 4), vec({0})}, {{"reverse", int64_t{1}}}),
+        sample({random(DType::F16, {9}, 5), vec({0})})};
   };
   def.error_samples = [] {
     return std::vector<ErrorSample>{
