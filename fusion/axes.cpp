@@ -55,7 +55,8 @@ std::optional<std::vector<int>> radix_of(const SymExpr& index, const std::vector
   if (!rest.is_const(0) || digits.empty()) return std::nullopt;
   SymExpr weight = 1;
   while (!digits.empty()) { // from the innermost digit outwards, each stride is what lies inside of it
-    auto it = std::find_if(digits.begin(), digits.end(), [&](const Digit& d) { return env.known_equal(d.stride, weight); });
+    auto it =
+        std::find_if(digits.begin(), digits.end(), [&](const Digit& d) { return env.known_equal(d.stride, weight); });
     if (it == digits.end()) return std::nullopt;
     order.push_back(it->axis);
     weight = weight * axes[static_cast<size_t>(it->axis)].extent;
@@ -169,7 +170,8 @@ bool any_subexpression(const SymExpr& e, std::unordered_set<const SymNode*>& see
 
 } // namespace
 
-std::optional<AxisSplit> find_split(std::span<const SymExpr> indices, const std::vector<Axis>& axes, const ShapeEnv& env) {
+std::optional<AxisSplit> find_split(std::span<const SymExpr> indices, const std::vector<Axis>& axes,
+                                    const ShapeEnv& env) {
   std::optional<AxisSplit> found;
   std::unordered_set<const SymNode*> seen;
   auto consider = [&](const SymExpr& e) {

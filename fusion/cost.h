@@ -1,7 +1,7 @@
 // Cost model: bytes as expressions, and estimates of them for decisions.
 //
-// Decisions compare numbers, so symbols take representative sizes: the hint of the call that led to this compilation, else 128,
-// clamped to what is known of the symbol. The same graph thus always gets the same plan.
+// Decisions compare numbers, so symbols take representative sizes: the hint of the call that led to this compilation,
+// else 128, clamped to what is known of the symbol. The same graph thus always gets the same plan.
 #pragma once
 #include "fusion/loop_nest.h"
 
@@ -25,8 +25,8 @@ private:
   std::unordered_map<const SymNode*, double> done_;
 };
 
-// Bytes of `nest.loads[k]` that the nest reads: all of the value, or as many elements as there are points that differ in its
-// index where those are fewer (slices, gathers).
+// Bytes of `nest.loads[k]` that the nest reads: all of the value, or as many elements as there are points that differ
+// in its index where those are fewer (slices, gathers).
 [[nodiscard]] std::vector<SymExpr> bytes_read(const Graph& graph, const LoopNest& nest, Estimator& estimate);
 // What a node moves when it runs by itself. A view that only renames positions moves nothing.
 [[nodiscard]] SymExpr bytes_alone(const Graph& graph, NodeId node);

@@ -58,7 +58,8 @@ private:
       for (ValueId v : node.results) needed = needed || (v.valid() && wanted[at(v)]);
       if (!needed) continue;
       TESSERA_TRY(place_one(*it, node));
-      bool known = std::all_of(node.results.begin(), node.results.end(), [&](ValueId v) { return !v.valid() || known_contents(graph_, v); });
+      bool known = std::all_of(node.results.begin(), node.results.end(),
+                               [&](ValueId v) { return !v.valid() || known_contents(graph_, v); });
       if (known && place(*it) == Place::Loops) continue; // written from what is known: operands are not read
       for (ValueId v : node.operands)
         if (v.valid() && (place(*it) != Place::Loops || !known_contents(graph_, v))) wanted[at(v)] = true;
@@ -84,9 +85,14 @@ private:
       return {};
     }
     if (library_kind(node)) {
-      bool one = node.results[0].valid() && std::none_of(node.results.begin() + 1, node.results.end(), [](ValueId v) { return v.valid(); });
+      bool one = node.results[0].valid() &&
+                 std::none_of(node.results.begin() + 1, node.results.end(), [](ValueId v) { return v.valid(); });
       where = one ? Place::Library : Place::Host;
       if (!one) why = "a library call has one result";
+      return {};
+    }
+    if (const auto* s = node.op->structured(); s && s->kind == Structured::Scan && options_.device_supports) {
+      where = Place::Own;
       return {};
     }
     if (node.op->structured()) {
@@ -107,7 +113,7 @@ private:
   void pin_for_hosts() {
     for (const auto& output : graph_.outputs()) out_.pinned[at(output.value)] = true;
     for (NodeId id : out_.order)
-      if (place(id) == Place::Host)
+      if (place(id) == Place::Host || place(id) == Place::Own)
         for (ValueId v : graph_.node(id).operands)
           if (v.valid()) out_.pinned[at(v)] = true;
   }
@@ -138,7 +144,8 @@ private:
     }
   }
 
-  // Points at which a node asks for elements of an operand; once per run of the innermost axis where the index ignores that.
+  // Points at which a node asks for elements of an operand; once per run of the innermost axis where the index ignores
+  // that.
   double points_of(const Node& node, size_t result, ValueId operand) {
     bool fold = node.op->reduction() != nullptr;
     double points = estimate_(graph_.type(fold ? operand : node.results[result]).count());
@@ -210,7 +217,8 @@ private:
       }
       if (all.size() <= limit || !most.valid()) return all;
       std::vector<ValueId> views; // memory goes to what they view
-      while (is_view(graph_, most) && out_.is_virtual[at(most)] && out_.is_virtual[at(graph_.producer(most)->operands[0])]) {
+      while (is_view(graph_, most) && out_.is_virtual[at(most)] &&
+             out_.is_virtual[at(graph_.producer(most)->operands[0])]) {
         views.push_back(most);
         most = graph_.producer(most)->operands[0];
       }
@@ -245,16 +253,18 @@ private:
     }
     bool memory = out_.pinned[at(v)] || node.op->reduction() || !options_.enabled;
     if (!memory && !known) {
-      if (chain.depth >= kMaxDepth || chain.nodes > kMaxNodes) memory = true;
-      else if (!is_view(graph_, v)) memory = out_.too_dear[at(v)] = dear(v, chain, size);
+      if (chain.depth >= kMaxDepth || chain.nodes > kMaxNodes)
+        memory = true;
+      else if (!is_view(graph_, v))
+        memory = out_.too_dear[at(v)] = dear(v, chain, size);
     }
     out_.is_virtual[at(v)] = !memory;
     if (memory) chain = Chain{};
     return {};
   }
 
-  // Whether writing v out in its readers moves more than storing it once. Where v is made from a library call's result that
-  // nothing else reads, storing v replaces storing that: it is done on the result while that is in cache.
+  // Whether writing v out in its readers moves more than storing it once. Where v is made from a library call's result
+  // that nothing else reads, storing v replaces storing that: it is done on the result while that is in cache.
   bool dear(ValueId v, const Chain& chain, double size) {
     int sites = out_.sites[at(v)];
     if (sites <= 1 && spread_[at(v)] <= size) return false;
@@ -287,7 +297,8 @@ private:
 
 } // namespace
 
-Result<Decisions> decide(const Graph& graph, const FusionOptions& options, AxisPool& pool, NodeBodies& bodies, Estimator& estimate) {
+Result<Decisions> decide(const Graph& graph, const FusionOptions& options, AxisPool& pool, NodeBodies& bodies,
+                         Estimator& estimate) {
   return Decider(graph, options, pool, bodies, estimate).run();
 }
 

@@ -1,28 +1,29 @@
 // What is decided before any nest is made: which nodes run where, and which values have memory.
 //
-// A value has memory when something needs it there (an output of the graph, an operand of a library call or of a host operator, a
-// reduction) or when that is cheaper than writing its expression out in each reader. Everything else is virtual.
+// A value has memory when something needs it there (an output of the graph, an operand of a library call or of a host
+// operator, a reduction) or when that is cheaper than writing its expression out in each reader. Everything else is
+// virtual.
 #pragma once
 #include "fusion/cost.h"
 #include "fusion/library.h"
 
 namespace tessera::fusion {
 
-enum class Place : uint8_t { Unneeded, Constant, Loops, Library, Host };
+enum class Place : uint8_t { Unneeded, Constant, Loops, Library, Own, Host };
 
 struct Decisions {
   std::vector<NodeId> order;
-  std::vector<Place> place;              // by node
-  std::vector<std::string> host_reason;  // by node, of Host
-  std::vector<bool> pinned;              // by value: something needs it in memory
-  std::vector<bool> is_virtual;          // by value
-  std::vector<bool> too_dear;            // by value: stored because recomputing costs more
-  std::vector<int> sites;                // by value: consumers, views looked through
-  std::map<int32_t, CallDraft> calls;    // by node
+  std::vector<Place> place;             // by node
+  std::vector<std::string> host_reason; // by node, of Host
+  std::vector<bool> pinned;             // by value: something needs it in memory
+  std::vector<bool> is_virtual;         // by value
+  std::vector<bool> too_dear;           // by value: stored because recomputing costs more
+  std::vector<int> sites;               // by value: consumers, views looked through
+  std::map<int32_t, CallDraft> calls;   // by node
 };
 
-[[nodiscard]] Result<Decisions> decide(const Graph& graph, const FusionOptions& options, AxisPool& pool, NodeBodies& bodies,
-                                       Estimator& estimate);
+[[nodiscard]] Result<Decisions> decide(const Graph& graph, const FusionOptions& options, AxisPool& pool,
+                                       NodeBodies& bodies, Estimator& estimate);
 [[nodiscard]] bool is_view(const Graph& graph, ValueId value);
 
 } // namespace tessera::fusion

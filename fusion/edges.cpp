@@ -41,7 +41,9 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
     e.bytes_saved = bytes;
     bool written = !d_.is_virtual[at(value)] && stored(value);
     const auto& readers = homes_[at(consumer)];
-    bool first = !readers_[at(value)].empty() ? std::find(readers.begin(), readers.end(), readers_[at(value)][0]) != readers.end() : true;
+    bool first = !readers_[at(value)].empty()
+                     ? std::find(readers.begin(), readers.end(), readers_[at(value)][0]) != readers.end()
+                     : true;
     if (!written && first) e.bytes_saved += bytes;
     return e;
   };
@@ -52,7 +54,8 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
   };
   if (there == Place::Unneeded || here == Place::Unneeded || (there == Place::Loops && known_contents(graph_, value))) {
     e.reason = FusionReason::Inlined;
-    e.detail = there == Place::Unneeded ? "the consumer is not computed when running" : "its elements are known when compiling";
+    e.detail = there == Place::Unneeded ? "the consumer is not computed when running"
+                                        : "its elements are known when compiling";
     return e;
   }
   if (there == Place::Host || here == Place::Host) {
@@ -61,12 +64,16 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
     return kept(dynamic ? FusionReason::DataDependent : FusionReason::HostOperator,
                 std::string(graph_.node(host).op->name) + ": " + d_.host_reason[at(host)]);
   }
+  if (there == Place::Own || here == Place::Own)
+    return kept(FusionReason::OwnKernel,
+                std::string(graph_.node(there == Place::Own ? consumer : e.producer).op->name));
   bool view = is_view(graph_, value);
   if (there == Place::Library) {
     const auto& draft = units_[static_cast<size_t>(homes_[at(consumer)][0])].draft;
     bool direct = false;
     for (const auto& operand : draft->call.operands) direct = direct || operand.value == value;
-    if (!direct) return fused(FusionReason::OperandOfLibraryFolded, "strides of an operand of " + std::string(to.op->name));
+    if (!direct)
+      return fused(FusionReason::OperandOfLibraryFolded, "strides of an operand of " + std::string(to.op->name));
     return kept(FusionReason::OperandOfLibrary, std::string(to.op->name) + " reads its operand from memory");
   }
   // The consumer is loops.
@@ -79,7 +86,8 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
   // The value has a unit of its own. Where was the consumer put?
   std::vector<int> homes;
   for (int u : homes_[at(consumer)])
-    if (std::find(readers_[at(value)].begin(), readers_[at(value)].end(), u) != readers_[at(value)].end()) homes.push_back(u);
+    if (std::find(readers_[at(value)].begin(), readers_[at(value)].end(), u) != readers_[at(value)].end())
+      homes.push_back(u);
   int unit = home(value);
   if (homes.empty()) { // a view that only library operands look through
     bool looked_through = is_view(graph_, to.results[0]);
@@ -92,7 +100,8 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
     if (u.kind == Group::Kind::Library) {
       bool moved = to.op->indexing() && to.op->indexing()->view;
       return fused(moved ? FusionReason::OperandOfLibraryFolded : FusionReason::EpilogueOfLibrary,
-                   (moved ? "strides of the result of " : "on the result of ") + std::string(graph_.node(u.node).op->name));
+                   (moved ? "strides of the result of " : "on the result of ") +
+                       std::string(graph_.node(u.node).op->name));
     }
     if (from.op->reduction()) return fused(FusionReason::ReductionIntoConsumer);
     if (to.op->reduction()) return fused(FusionReason::ProducerIntoReduction);
@@ -122,13 +131,17 @@ void Planner::explain_not_merged(LedgerEntry& e, const std::vector<int>& homes, 
     e.detail = it->second.detail;
     if (d_.too_dear[at(e.value)] && e.reason == FusionReason::DifferentDomain) {
       e.reason = FusionReason::RecomputeTooDear;
-      e.detail = "stored once: recomputing it for " + std::to_string(d_.sites[at(e.value)]) + " consumers costs more; " + e.detail;
+      e.detail = "stored once: recomputing it for " + std::to_string(d_.sites[at(e.value)]) +
+                 " consumers costs more; " + e.detail;
     }
     return;
   }
-  bool output = std::any_of(graph_.outputs().begin(), graph_.outputs().end(), [&](const auto& o) { return o.value == e.value; });
-  if (unit.kind == Group::Kind::Library) e.reason = FusionReason::ResultOfLibrary;
-  else e.reason = output ? FusionReason::GraphOutput : FusionReason::ManyConsumers;
+  bool output =
+      std::any_of(graph_.outputs().begin(), graph_.outputs().end(), [&](const auto& o) { return o.value == e.value; });
+  if (unit.kind == Group::Kind::Library)
+    e.reason = FusionReason::ResultOfLibrary;
+  else
+    e.reason = output ? FusionReason::GraphOutput : FusionReason::ManyConsumers;
   e.detail = std::to_string(readers_[at(e.value)].size()) + " readers";
 }
 

@@ -58,7 +58,8 @@ void measure(NodeBody& body, size_t operands, const ShapeEnv& env) {
     body.innermost = body.axes.back().extent;
     inner = body.axes.back().var;
     auto range = env.range(body.innermost);
-    run = std::clamp(kSymbolic, static_cast<double>(std::max<int64_t>(range.lo, 1)), static_cast<double>(std::max<int64_t>(range.hi, 1)));
+    run = std::clamp(kSymbolic, static_cast<double>(std::max<int64_t>(range.lo, 1)),
+                     static_cast<double>(std::max<int64_t>(range.hi, 1)));
   }
   body.invariant.assign(operands, !body.axes.empty());
   std::vector<bool> varies(need.size());
@@ -76,7 +77,8 @@ void measure(NodeBody& body, size_t operands, const ShapeEnv& env) {
 }
 
 // The index with which an operand of shape `from` is read along a result of shape `to` indexed by `at`.
-std::vector<ScalarId> broadcast_index(ScalarDag& dag, const SymShape& from, std::span<const SymExpr> at, const ShapeEnv& env) {
+std::vector<ScalarId> broadcast_index(ScalarDag& dag, const SymShape& from, std::span<const SymExpr> at,
+                                      const ShapeEnv& env) {
   std::vector<ScalarId> index;
   size_t skip = at.size() - from.size();
   for (size_t d = 0; d < from.size(); ++d)
@@ -112,7 +114,8 @@ Result<NodeBody> NodeBodies::make(const Node& node, int result) const {
         continue;
       }
       const TensorType& type = graph_.type(node.operands[k]);
-      loads.push_back(out.dag.load(static_cast<int>(k), compute_dtype(type.dtype), broadcast_index(out.dag, type.shape, at, env)));
+      loads.push_back(
+          out.dag.load(static_cast<int>(k), compute_dtype(type.dtype), broadcast_index(out.dag, type.shape, at, env)));
     }
     return loads;
   };
@@ -137,16 +140,21 @@ Result<NodeBody> NodeBodies::make(const Node& node, int result) const {
     std::stable_sort(out.axes.begin(), out.axes.end(), [](const Axis& a, const Axis& b) { return a.role < b.role; });
     bool keep = node.attributes.i("keepdims", 1) != 0;
     for (size_t d = 0; d < shape.size(); ++d) {
-      if (!reduced(d)) out.at.push_back(at[d]);
-      else if (keep) out.at.emplace_back(0);
+      if (!reduced(d))
+        out.at.push_back(at[d]);
+      else if (keep)
+        out.at.emplace_back(0);
     }
     ScalarId x = operand_loads(at)[0];
     bool rows = std::any_of(out.axes.begin(), out.axes.end(), [](const Axis& a) { return a.role == AxisRole::Row; });
     bool position = reduction->kind == ReduceKind::ArgMax || reduction->kind == ReduceKind::ArgMin;
-    if (rows) out.root = out.dag.reduce(reduction->kind, x, node.attributes.i("select_last", 0) != 0);
-    else out.root = position ? out.dag.index(SymExpr(0)) : x; // of single elements
+    if (rows)
+      out.root = out.dag.reduce(reduction->kind, x, node.attributes.i("select_last", 0) != 0);
+    else
+      out.root = position ? out.dag.index(SymExpr(0)) : x; // of single elements
   } else {
-    return Diagnostic(ErrorCode::UnsupportedFeature, node.location, "operator '" + std::string(node.op->name) + "' has no loops");
+    return Diagnostic(ErrorCode::UnsupportedFeature, node.location,
+                      "operator '" + std::string(node.op->name) + "' has no loops");
   }
   measure(out, node.operands.size(), env);
   return out;
@@ -239,8 +247,10 @@ Result<ScalarId> Expander::body(ValueId value, std::span<const ScalarId> at, Sca
   for (size_t d = 0; d < at.size(); ++d) {
     if (!body->at[d].is_symbol()) continue;
     uint64_t symbol = body->at[d].symbol_id();
-    if (auto e = nest_.dag.as_sym(at[d])) axes.emplace(symbol, *e);
-    else data.emplace(symbol, at[d]);
+    if (auto e = nest_.dag.as_sym(at[d]))
+      axes.emplace(symbol, *e);
+    else
+      data.emplace(symbol, at[d]);
   }
   TESSERA_ASSIGN(ScalarId scalar, copy(node, *body, axes, data, predicate));
   // A view moves elements as they are; anything else has a result of its own.

@@ -1,12 +1,13 @@
 // Expander: makes the nest of one graph value, with producers that are not in memory written out in place of loads.
 //
-// A value that is "virtual" is a function from an index to a scalar: the body of its operator, whose loads are again elements of
-// values. Views, concat, pad, gather and pointwise operators are all of this form, so a load of a virtual value is replaced by
-// its body at that index, and so on down to memory. A reshape between two operators thus leaves nothing but the arithmetic
-// on indices, which the environment simplifies.
+// A value that is "virtual" is a function from an index to a scalar: the body of its operator, whose loads are again
+// elements of values. Views, concat, pad, gather and pointwise operators are all of this form, so a load of a virtual
+// value is replaced by its body at that index, and so on down to memory. A reshape between two operators thus leaves
+// nothing but the arithmetic on indices, which the environment simplifies.
 //
-// A load with a predicate (pad, concat) yields 0 where the predicate is false and reads nothing. Expanding its value keeps both
-// promises: every load and every bounds check within the body takes the predicate, and the body's result is selected against 0.
+// A load with a predicate (pad, concat) yields 0 where the predicate is false and reads nothing. Expanding its value
+// keeps both promises: every load and every bounds check within the body takes the predicate, and the body's result is
+// selected against 0.
 #pragma once
 #include "fusion/rewrite.h"
 
@@ -18,13 +19,15 @@ namespace tessera::fusion {
 inline constexpr size_t kMaxKnownElements = 8;
 [[nodiscard]] bool known_contents(const Graph& graph, ValueId value);
 
-// A result of a pointwise, indexing or reduction node as a function of its axes; loads are numbered by operand position.
+// A result of a pointwise, indexing or reduction node as a function of its axes; loads are numbered by operand
+// position.
 struct NodeBody {
   ScalarDag dag;
   std::vector<Axis> axes;  // outer: dimensions of the result that are not 1; rows: those reduced over
   std::vector<SymExpr> at; // index of the result
   ScalarId root = -1;
-  // Instructions per element, by scalar_op's table. What does not depend on the innermost axis is done once per run of it.
+  // Instructions per element, by scalar_op's table. What does not depend on the innermost axis is done once per run of
+  // it.
   double cost = 0;
   std::vector<bool> invariant; // by operand: read at an index that does not depend on the innermost axis
   SymExpr innermost = 1;       // its extent

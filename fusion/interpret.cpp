@@ -40,8 +40,8 @@ bool float_like(DType d) { return is_float(d); }
 class Interpreter {
 public:
   Interpreter(const Graph& graph, const LoopNest& nest, const std::vector<Tensor>& loads, Bindings bound)
-      : graph_(graph), nest_(nest), loads_(loads), bound_(std::move(bound)), need_(reachable(nest.dag, store_roots(nest))),
-        varying_(row_varying(nest)) {}
+      : graph_(graph), nest_(nest), loads_(loads), bound_(std::move(bound)),
+        need_(reachable(nest.dag, store_roots(nest))), varying_(row_varying(nest)) {}
 
   Result<std::vector<Tensor>> run() {
     std::vector<const Axis*> outer, row;
@@ -96,8 +96,9 @@ private:
     for (size_t d = 0; d < index.size(); ++d) {
       int64_t i = value(index[d], row).i;
       if (i < 0 || i >= t.dims()[d])
-        return Diagnostic(ErrorCode::Internal, "nest " + nest_.name + ": " + what + " out of range: index " + std::to_string(i) +
-                                                   " of dimension " + std::to_string(d) + " of " + std::to_string(t.dims()[d]));
+        return Diagnostic(ErrorCode::Internal, "nest " + nest_.name + ": " + what + " out of range: index " +
+                                                   std::to_string(i) + " of dimension " + std::to_string(d) + " of " +
+                                                   std::to_string(t.dims()[d]));
       flat = flat * t.dims()[d] + i;
     }
     return flat;
@@ -117,15 +118,17 @@ private:
       const Tensor& t = loads_[static_cast<size_t>(node.operand)];
       std::span<const ScalarId> index(node.args.data(), node.args.size() - (node.masked ? 1 : 0));
       TESSERA_ASSIGN(int64_t flat, flat_index(t, index, row, "load"));
-      if (float_like(t.dtype())) out.f = t.get_f64(flat);
-      else out.i = t.get_i64(flat);
+      if (float_like(t.dtype()))
+        out.f = t.get_f64(flat);
+      else
+        out.i = t.get_i64(flat);
       return {};
     }
     case ScalarOp::CheckBounds: {
       int64_t i = value(node.args[0], row).i, extent = value(node.args[1], row).i;
       if (i < 0 || i >= extent)
-        return Diagnostic(ErrorCode::BadInput, "nest " + nest_.name + ": index " + std::to_string(i) + " is out of range [0, " +
-                                                   std::to_string(extent) + ")");
+        return Diagnostic(ErrorCode::BadInput, "nest " + nest_.name + ": index " + std::to_string(i) +
+                                                   " is out of range [0, " + std::to_string(extent) + ")");
       out.i = i;
       return {};
     }
@@ -144,8 +147,10 @@ private:
     bool arg = node.reduce == ReduceKind::ArgMax || node.reduce == ReduceKind::ArgMin;
     ScalarValue acc;
     if (arg) return reduce_arg(node, d);
-    if (float_like(d)) acc.f = reduce_identity_f64(node.reduce, d);
-    else acc.i = reduce_identity_i64(node.reduce, d);
+    if (float_like(d))
+      acc.f = reduce_identity_f64(node.reduce, d);
+    else
+      acc.i = reduce_identity_i64(node.reduce, d);
     ScalarOp op = ScalarOp::Add;
     switch (node.reduce) {
     case ReduceKind::Sum: op = ScalarOp::Add; break;
@@ -175,7 +180,8 @@ private:
       if (float_like(d)) {
         bool nan = x.f != x.f, best_nan = best.f != best.f;
         if (best_nan || nan) return nan && (!best_nan || node.select_last);
-        return max ? (x.f > best.f || (node.select_last && x.f == best.f)) : (x.f < best.f || (node.select_last && x.f == best.f));
+        return max ? (x.f > best.f || (node.select_last && x.f == best.f))
+                   : (x.f < best.f || (node.select_last && x.f == best.f));
       }
       ScalarValue args[2] = {x, best};
       bool beyond = eval_scalar(max ? ScalarOp::Gt : ScalarOp::Lt, DType::Bool, d, args).i != 0;
@@ -196,8 +202,10 @@ private:
     for (int64_t r = 0; r < points; ++r) {
       TESSERA_ASSIGN(int64_t flat, flat_index(into, store.index, r, "store"));
       const ScalarValue& v = value(store.scalar, r);
-      if (float_like(into.dtype())) into.set_f64(flat, v.f);
-      else into.set_i64(flat, v.i);
+      if (float_like(into.dtype()))
+        into.set_f64(flat, v.f);
+      else
+        into.set_i64(flat, v.i);
     }
     return {};
   }
@@ -216,10 +224,12 @@ private:
 Result<std::vector<Tensor>> interpret(const Graph& graph, const LoopNest& nest, const std::vector<Tensor>& loads,
                                       const std::unordered_map<uint64_t, int64_t>& symbols) {
   if (loads.size() != nest.loads.size())
-    return Diagnostic(ErrorCode::Internal, "nest " + nest.name + " takes " + std::to_string(nest.loads.size()) + " operands");
+    return Diagnostic(ErrorCode::Internal,
+                      "nest " + nest.name + " takes " + std::to_string(nest.loads.size()) + " operands");
   for (size_t k = 0; k < loads.size(); ++k)
     if (static_cast<int>(loads[k].dims().size()) != graph.type(nest.loads[k]).rank())
-      return Diagnostic(ErrorCode::Internal, "nest " + nest.name + ": operand " + std::to_string(k) + " has another rank");
+      return Diagnostic(ErrorCode::Internal,
+                        "nest " + nest.name + ": operand " + std::to_string(k) + " has another rank");
   return Interpreter(graph, nest, loads, symbols).run();
 }
 

@@ -19,6 +19,7 @@ constexpr std::array<FusionReasonInfo, kReasons> kTable = {{
     {FusionReason::OperandOfLibraryFolded, "FUS-008", "view-of-library-operand",  true,  "a view became strides of a library call's operand or result"},
     {FusionReason::OperandOfLibrary,       "FUS-031", "operand-of-library-call",  false, "a library call reads its operand from memory"},
     {FusionReason::ResultOfLibrary,        "FUS-032", "result-of-library-call",   false, "a library call's result goes through memory"},
+    {FusionReason::OwnKernel,              "FUS-044", "kernel-of-its-own",        false, "a structured operator has a kernel of its own"},
     {FusionReason::HostOperator,           "FUS-033", "host-operator",            false, "producer or consumer runs by its reference on the host"},
     {FusionReason::DifferentDomain,        "FUS-034", "different-points",         false, "producer and consumer run over different points"},
     {FusionReason::DifferentReduction,     "FUS-035", "different-reduction",      false, "reductions over different axes"},

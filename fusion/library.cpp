@@ -30,7 +30,8 @@ LibraryCalls::Operand LibraryCalls::operand(ValueId value, const std::vector<Sym
 }
 
 // Strides of `value` along dims when the position in its buffer is linear in them.
-std::optional<OperandView> LibraryCalls::view(ValueId value, const std::vector<SymExpr>& index, const std::vector<Dim>& dims) const {
+std::optional<OperandView> LibraryCalls::view(ValueId value, const std::vector<SymExpr>& index,
+                                              const std::vector<Dim>& dims) const {
   const ShapeEnv& env = pool_.env();
   auto strides = contiguous_strides(graph_.type(value).shape);
   SymExpr flat;
@@ -66,7 +67,8 @@ CallDraft LibraryCalls::draft(NodeId id, const std::function<bool(ValueId)>& thr
   size_t rank = shape.size();
   bool product = call.kind == LibraryCall::Kind::Matmul;
 
-  // Dimensions of the result, then of what only operands have: the inner dimension of a product, those of a convolution's operands.
+  // Dimensions of the result, then of what only operands have: the inner dimension of a product, those of a
+  // convolution's operands.
   std::vector<Dim> dims;
   for (size_t d = 0; d < rank; ++d) {
     SymExpr extent = env.simplify(shape[d]);
@@ -163,7 +165,8 @@ CallDraft LibraryCalls::draft(NodeId id, const std::function<bool(ValueId)>& thr
   std::vector<Dim> own;
   for (size_t d = 0; d < rank; ++d) own.insert(own.end(), parts[d].begin(), parts[d].end());
   std::vector<SymExpr> at;
-  for (size_t d = 0; d < rank; ++d) at.push_back(env.known_equal(dims[d].extent, 1) ? SymExpr(0) : rewrite(dims[d].var, map, env));
+  for (size_t d = 0; d < rank; ++d)
+    at.push_back(env.known_equal(dims[d].extent, 1) ? SymExpr(0) : rewrite(dims[d].var, map, env));
   auto plain = view(result, at, own);
   TESSERA_CHECK(plain.has_value(), "a result is linear in its own dimensions");
   call.result = std::move(*plain);

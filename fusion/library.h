@@ -1,5 +1,5 @@
-// Library calls: products, convolutions and pooling with their operands as strided views of memory, and the nest that is run on
-// their result.
+// Library calls: products, convolutions and pooling with their operands as strided views of memory, and the nest that
+// is run on their result.
 #pragma once
 #include "fusion/expand.h"
 #include "fusion/plan.h"
@@ -19,10 +19,11 @@ struct CallDraft {
 class LibraryCalls {
 public:
   LibraryCalls(const Graph& graph, AxisPool& pool, NodeBodies& bodies) : graph_(graph), pool_(pool), bodies_(bodies) {}
-  // `through(v)`: whether view v may be looked through to what it views. Operands that stay nonlinear are read as they are.
+  // `through(v)`: whether view v may be looked through to what it views. Operands that stay nonlinear are read as they
+  // are.
   [[nodiscard]] CallDraft draft(NodeId node, const std::function<bool(ValueId)>& through);
-  // The call with `kept` stores only. A nest that does nothing but move elements to linear positions becomes strides of the
-  // result; one that stores nothing disappears.
+  // The call with `kept` stores only. A nest that does nothing but move elements to linear positions becomes strides of
+  // the result; one that stores nothing disappears.
   [[nodiscard]] LibraryCall finish(const CallDraft& draft, const std::function<bool(ValueId)>& kept) const;
 
 private:
@@ -34,8 +35,10 @@ private:
     std::vector<SymExpr> index; // into value's dimensions
     std::vector<size_t> dims;   // of the call, in the operand's order
   };
-  [[nodiscard]] Operand operand(ValueId value, const std::vector<SymExpr>& at, const std::function<bool(ValueId)>& through);
-  [[nodiscard]] std::optional<OperandView> view(ValueId value, const std::vector<SymExpr>& index, const std::vector<Dim>& dims) const;
+  [[nodiscard]] Operand operand(ValueId value, const std::vector<SymExpr>& at,
+                                const std::function<bool(ValueId)>& through);
+  [[nodiscard]] std::optional<OperandView> view(ValueId value, const std::vector<SymExpr>& index,
+                                                const std::vector<Dim>& dims) const;
 
   const Graph& graph_;
   AxisPool& pool_;

@@ -26,7 +26,8 @@ SymExpr LoopNest::points() const {
 Result<LoopNest> make_nest(Graph& graph, NodeId node, bool strict_rounding) {
   AxisPool pool(graph.env());
   NodeBodies bodies(graph, pool);
-  Expander expander(graph, pool, bodies, [](ValueId) { return false; }, strict_rounding);
+  Expander expander(
+      graph, pool, bodies, [](ValueId) { return false; }, strict_rounding);
   LoopNest nest;
   for (ValueId result : graph.node(node).results) {
     if (!result.valid()) continue;
@@ -39,7 +40,8 @@ Result<LoopNest> make_nest(Graph& graph, NodeId node, bool strict_rounding) {
     bool same = nest.axes.size() == one.axes.size();
     for (size_t i = 0; same && i < nest.axes.size(); ++i) same = nest.axes[i].var == one.axes[i].var;
     if (!same)
-      return Diagnostic(ErrorCode::UnsupportedFeature, graph.node(node).location, "results of different shapes are not one nest");
+      return Diagnostic(ErrorCode::UnsupportedFeature, graph.node(node).location,
+                        "results of different shapes are not one nest");
     auto to = copy_dag(one.dag, store_roots(one), nest.dag, {}, graph.env(),
                        [&](ScalarDag& dag, const ScalarNode& load, ScalarId, std::span<const ScalarId> args) {
                          ScalarNode copy = load;
@@ -79,8 +81,10 @@ void normalize(LoopNest& nest, const ShapeEnv& env) {
   Substitution gone; // axes of one point
   std::vector<Axis> axes;
   for (const auto& axis : nest.axes) {
-    if (env.known_equal(axis.extent, 1) && axis.role == AxisRole::Outer) gone.emplace(axis.var.symbol_id(), SymExpr(0));
-    else axes.push_back(axis);
+    if (env.known_equal(axis.extent, 1) && axis.role == AxisRole::Outer)
+      gone.emplace(axis.var.symbol_id(), SymExpr(0));
+    else
+      axes.push_back(axis);
   }
   std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.role < b.role; });
   ScalarDag dag;
@@ -129,7 +133,8 @@ Status verify(const Graph& graph, const LoopNest& nest) {
   bool row_seen = false;
   std::unordered_set<uint64_t> vars;
   for (const auto& axis : nest.axes) {
-    if (!axis.var.is_symbol() || !vars.insert(axis.var.symbol_id()).second) return broken(nest, "axes are not distinct symbols");
+    if (!axis.var.is_symbol() || !vars.insert(axis.var.symbol_id()).second)
+      return broken(nest, "axes are not distinct symbols");
     if (axis.role == AxisRole::Outer && row_seen) return broken(nest, "an outer axis follows a row axis");
     row_seen |= axis.role == AxisRole::Row;
   }
@@ -150,13 +155,15 @@ Status verify(const Graph& graph, const LoopNest& nest) {
         return broken(nest, "arithmetic in a storage dtype at %" + std::to_string(id));
       continue;
     }
-    if (node.operand < 0 || node.operand >= static_cast<int>(nest.loads.size())) return broken(nest, "load of an operand that is not there");
+    if (node.operand < 0 || node.operand >= static_cast<int>(nest.loads.size()))
+      return broken(nest, "load of an operand that is not there");
     const TensorType& type = graph.type(nest.loads[static_cast<size_t>(node.operand)]);
     size_t rank = node.args.size() - (node.masked ? 1 : 0);
     if (static_cast<int>(rank) != type.rank()) return broken(nest, "load with another rank at %" + std::to_string(id));
     if (node.dtype != compute_dtype(type.dtype)) return broken(nest, "load of another dtype at %" + std::to_string(id));
     for (size_t d = 0; d < rank; ++d) TESSERA_TRY(check_index(nest, node.args[d], graph.env()));
-    if (node.masked && nest.dag[node.args.back()].dtype != DType::Bool) return broken(nest, "a load's predicate is not bool");
+    if (node.masked && nest.dag[node.args.back()].dtype != DType::Bool)
+      return broken(nest, "a load's predicate is not bool");
   }
   std::unordered_set<int32_t> stored;
   for (const auto& store : nest.stores) {

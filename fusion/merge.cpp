@@ -34,7 +34,8 @@ std::string axes_text(const LoopNest& nest) {
 }
 
 // Loads of the consumer that read what the producer stores.
-std::optional<Refusal> cross_loads(const Graph& graph, const LoopNest& a, const LoopNest& b, std::vector<CrossLoad>& out) {
+std::optional<Refusal> cross_loads(const Graph& graph, const LoopNest& a, const LoopNest& b,
+                                   std::vector<CrossLoad>& out) {
   auto need = reachable(b.dag, store_roots(b));
   for (ScalarId id = 0; id < b.dag.size(); ++id) {
     const ScalarNode& node = b.dag[id];
@@ -44,8 +45,9 @@ std::optional<Refusal> cross_loads(const Graph& graph, const LoopNest& a, const 
     if (!store) continue;
     auto loaded = plain(b.dag, node.args);
     if (node.masked || !loaded)
-      return Refusal{FusionReason::DifferentDomain,
-                     node.masked ? "read under a condition, at other points than it is made" : "read at an index that is data"};
+      return Refusal{FusionReason::DifferentDomain, node.masked
+                                                        ? "read under a condition, at other points than it is made"
+                                                        : "read at an index that is data"};
     out.push_back({store, *plain(a.dag, store->index), std::move(*loaded)});
   }
   (void)graph;
@@ -103,21 +105,24 @@ std::optional<Refusal> Merger::assign_roles(Joint& joint, const LoopNest& a, con
   auto& atoms = joint.match.atoms;
   // In the order of whoever has rows, of the producer otherwise.
   bool by_b = rows_b && !rows_a;
-  std::stable_sort(atoms.begin(), atoms.end(), [&](const auto& x, const auto& y) { return by_b ? x.b < y.b : x.a < y.a; });
+  std::stable_sort(atoms.begin(), atoms.end(),
+                   [&](const auto& x, const auto& y) { return by_b ? x.b < y.b : x.a < y.a; });
   for (const auto& atom : atoms) {
     AxisRole role = AxisRole::Outer;
     if (rows_a && atom.a >= 0) role = role_of(a, atom.a);
     if (rows_b && atom.b >= 0) {
       AxisRole other = role_of(b, atom.b);
       if (rows_a && atom.a >= 0 && other != role)
-        return Refusal{FusionReason::DifferentReduction, "reductions over different axes: " + axes_text(a) + " and " + axes_text(b)};
+        return Refusal{FusionReason::DifferentReduction,
+                       "reductions over different axes: " + axes_text(a) + " and " + axes_text(b)};
       role = other;
     }
     joint.axes.push_back({atom.var, atom.extent, role});
   }
   std::vector<size_t> order(atoms.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) { return joint.axes[x].role < joint.axes[y].role; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t x, size_t y) { return joint.axes[x].role < joint.axes[y].role; });
   std::vector<Axis> axes;
   std::vector<AxisMatch::Atom> rows;
   for (size_t i : order) {
@@ -126,7 +131,9 @@ std::optional<Refusal> Merger::assign_roles(Joint& joint, const LoopNest& a, con
   }
   joint.axes = std::move(axes);
   // The position that argmax yields counts along the rows, so their order is part of its meaning.
-  auto in_order = [&](auto of) { return std::is_sorted(rows.begin(), rows.end(), [&](const auto& x, const auto& y) { return of(x) < of(y); }); };
+  auto in_order = [&](auto of) {
+    return std::is_sorted(rows.begin(), rows.end(), [&](const auto& x, const auto& y) { return of(x) < of(y); });
+  };
   if ((has_arg_reduction(a) && !in_order([](const auto& x) { return x.a; })) ||
       (has_arg_reduction(b) && !in_order([](const auto& x) { return x.b; })))
     return Refusal{FusionReason::DifferentReduction, "a position along the rows needs their order"};
@@ -197,7 +204,8 @@ std::optional<Refusal> Merger::vertical(LoopNest& a, const LoopNest& b, bool kee
     if ((why = assign_roles(joint, a, b))) continue;
     bool same_points = std::all_of(loads.begin(), loads.end(), [&](const CrossLoad& load) {
       for (size_t d = 0; d < load.stored.size(); ++d)
-        if (!env.known_equal(rewrite(load.stored[d], joint.match.a, env), rewrite(load.loaded[d], joint.match.b, env))) return false;
+        if (!env.known_equal(rewrite(load.stored[d], joint.match.a, env), rewrite(load.loaded[d], joint.match.b, env)))
+          return false;
       return true;
     });
     if (!same_points) {
@@ -243,7 +251,8 @@ std::optional<Refusal> Merger::horizontal(LoopNest& a, const LoopNest& b) {
     return out;
   };
   auto of_a = collect(a, joint.match.a), of_b = collect(b, joint.match.b);
-  bool shared = std::any_of(of_b.begin(), of_b.end(), [&](const auto& x) { return std::find(of_a.begin(), of_a.end(), x) != of_a.end(); });
+  bool shared = std::any_of(of_b.begin(), of_b.end(),
+                            [&](const auto& x) { return std::find(of_a.begin(), of_a.end(), x) != of_a.end(); });
   if (!shared) return Refusal{FusionReason::NoGain, "what both read is read at different points"};
   append(a, b, std::move(joint), false);
   return std::nullopt;

@@ -1,12 +1,12 @@
 // Merging two nests into one.
 //
-// A producer and a consumer become one nest when under some bijection of their points every load of what the producer stores
-// happens at the point that stores it; the load then is the scalar itself. Roles of axes must agree: rows of one are rows of the
-// other. Four cases beyond "same points, same roles":
+// A producer and a consumer become one nest when under some bijection of their points every load of what the producer
+// stores happens at the point that stores it; the load then is the scalar itself. Roles of axes must agree: rows of one
+// are rows of the other. Four cases beyond "same points, same roles":
 //   pointwise into reduction   the producer's axes take the consumer's roles
-//   reduction, then its rows   the consumer's axes that the reduced value is broadcast along are paired with the row axes
-//   reduction, then per row    the consumer runs over the outer axes only; it is computed once per outer point
-//   per row into reduction     the producer runs over the consumer's outer axes only
+//   reduction, then its rows   the consumer's axes that the reduced value is broadcast along are paired with the row
+//   axes reduction, then per row    the consumer runs over the outer axes only; it is computed once per outer point per
+//   row into reduction     the producer runs over the consumer's outer axes only
 #pragma once
 #include "fusion/plan.h"
 #include "fusion/rewrite.h"
@@ -21,8 +21,8 @@ struct Refusal {
 class Merger {
 public:
   Merger(const Graph& graph, AxisPool& pool) : graph_(graph), pool_(pool) {}
-  // Appends consumer `b` to producer `a`; on refusal `a` is as it was. With `keep_axes` the axes of `a` stay (those of a library's
-  // result), and finer ones of `b` become quotients and remainders of them.
+  // Appends consumer `b` to producer `a`; on refusal `a` is as it was. With `keep_axes` the axes of `a` stay (those of
+  // a library's result), and finer ones of `b` become quotients and remainders of them.
   [[nodiscard]] std::optional<Refusal> vertical(LoopNest& a, const LoopNest& b, bool keep_axes);
   // Appends sibling `b` to `a`: equal axes, and at least one load at the same index.
   [[nodiscard]] std::optional<Refusal> horizontal(LoopNest& a, const LoopNest& b);

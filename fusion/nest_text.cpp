@@ -6,8 +6,9 @@
 //     %3 = reduce.sum %2 : f32
 //     store d[i0, i1, i2] = %2
 //   }
-// Values are named as in the graph; unnamed ones by number, "#12". Names that are not plain words are quoted. Index expressions
-// stand where they are used; an index that is data is a node. Axes are named by position, whatever symbols they are.
+// Values are named as in the graph; unnamed ones by number, "#12". Names that are not plain words are quoted. Index
+// expressions stand where they are used; an index that is data is a node. Axes are named by position, whatever symbols
+// they are.
 #include "fusion/loop_nest.h"
 #include "fusion/rewrite.h"
 #include <algorithm>
@@ -22,7 +23,8 @@ using namespace fusion;
 
 bool plain_word(std::string_view s) {
   if (s.empty() || (std::isdigit(static_cast<unsigned char>(s[0])) != 0)) return false;
-  return std::all_of(s.begin(), s.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; });
+  return std::all_of(s.begin(), s.end(),
+                     [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; });
 }
 
 std::string quoted(std::string_view s) {
@@ -56,7 +58,8 @@ public:
   }
 
   std::string run() {
-    std::string out = "nest " + (plain_word(nest_.name) ? nest_.name : quoted(nest_.name)) + axes(AxisRole::Outer) + axes(AxisRole::Row) + " {\n";
+    std::string out = "nest " + (plain_word(nest_.name) ? nest_.name : quoted(nest_.name)) + axes(AxisRole::Outer) +
+                      axes(AxisRole::Row) + " {\n";
     auto need = reachable(nest_.dag, store_roots(nest_));
     std::vector<bool> shown(need.size());
     for (ScalarId id = 0; id < nest_.dag.size(); ++id) // an index that something computes with is shown
@@ -71,11 +74,12 @@ public:
       bool pure = nest_.dag.as_sym(id).has_value();
       if (pure && !shown[static_cast<size_t>(id)]) continue;
       number_[id] = static_cast<int>(number_.size());
-      out += "  %" + std::to_string(number_[id]) + " = " + node(nest_.dag[id]) + " : " + std::string(tessera::name(nest_.dag[id].dtype)) + "\n";
+      out += "  %" + std::to_string(number_[id]) + " = " + node(nest_.dag[id]) + " : " +
+             std::string(tessera::name(nest_.dag[id].dtype)) + "\n";
     }
     for (const auto& store : nest_.stores)
-      out += std::string("  store") + (store.per_row ? ".row " : " ") + value_name(graph_, store.value) + index(store.index) + " = %" +
-             std::to_string(number_[store.scalar]) + "\n";
+      out += std::string("  store") + (store.per_row ? ".row " : " ") + value_name(graph_, store.value) +
+             index(store.index) + " = %" + std::to_string(number_[store.scalar]) + "\n";
     return out + "}\n";
   }
 
@@ -137,8 +141,10 @@ public:
     if (accept("row")) TESSERA_TRY(axes(AxisRole::Row));
     TESSERA_TRY(expect("{"));
     while (!accept("}")) {
-      if (peek() == '%') TESSERA_TRY(line());
-      else TESSERA_TRY(store());
+      if (peek() == '%')
+        TESSERA_TRY(line());
+      else
+        TESSERA_TRY(store());
     }
     TESSERA_TRY(verify(graph_, nest_));
     return std::move(nest_);
@@ -147,16 +153,20 @@ public:
 private:
   Diagnostic error(const std::string& what) const {
     Location where;
-    where.line = 1 + static_cast<int>(std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(pos_), '\n'));
+    where.line =
+        1 + static_cast<int>(std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(pos_), '\n'));
     auto line = text_.substr(0, pos_).rfind('\n');
     where.column = static_cast<int>(pos_ - (line == std::string_view::npos ? 0 : line + 1)) + 1;
     return {ErrorCode::ParseError, where, what};
   }
   void skip() {
     while (pos_ < text_.size()) {
-      if (std::isspace(static_cast<unsigned char>(text_[pos_])) != 0) ++pos_;
-      else if (text_.substr(pos_, 2) == "//") pos_ = std::min(text_.find('\n', pos_), text_.size());
-      else break;
+      if (std::isspace(static_cast<unsigned char>(text_[pos_])) != 0)
+        ++pos_;
+      else if (text_.substr(pos_, 2) == "//")
+        pos_ = std::min(text_.find('\n', pos_), text_.size());
+      else
+        break;
     }
   }
   char peek() {
@@ -265,6 +275,41 @@ private:
     }
     return out;
   }
+  // What is wrong with the dtypes of a node, "" when nothing is: folding and evaluation rely on them.
+  [[nodiscard]] std::string type_error(const ScalarNode& node) const {
+    auto kind = info(node.dtype).kind;
+    if (kind == DTypeKind::String || kind == DTypeKind::Complex)
+      return "no arithmetic on " + std::string(name(node.dtype));
+    auto arg = [&](size_t k) { return nest_.dag[node.args[k]].dtype; };
+    std::string op(info(node.op).name);
+    std::string differ = "operands and result of '" + op + "' differ in dtype";
+    switch (node.op) {
+    case ScalarOp::Const:
+    case ScalarOp::Cast: return "";
+    case ScalarOp::Index: return node.dtype == DType::I64 || node.dtype == DType::Bool ? "" : "an index is i64 or bool";
+    case ScalarOp::Load:
+      for (size_t k = 0; k < node.args.size(); ++k) {
+        bool predicate = node.masked && k + 1 == node.args.size();
+        if (arg(k) != (predicate ? DType::Bool : DType::I64)) return "indices are i64, predicates bool";
+      }
+      return "";
+    case ScalarOp::Reduce: {
+      bool position = node.reduce == ReduceKind::ArgMax || node.reduce == ReduceKind::ArgMin;
+      bool logical = node.reduce == ReduceKind::Any || node.reduce == ReduceKind::All;
+      if (logical && arg(0) != DType::Bool) return differ;
+      return node.dtype == (position ? DType::I64 : arg(0)) ? "" : differ;
+    }
+    case ScalarOp::Select:
+      if (arg(0) != DType::Bool) return "the condition of 'select' is not bool";
+      return arg(1) == node.dtype && arg(2) == node.dtype ? "" : differ;
+    default: break;
+    }
+    if (node.op == ScalarOp::CheckBounds && node.dtype != DType::I64) return "positions are i64";
+    for (size_t k = 0; k < node.args.size(); ++k)
+      if (arg(k) != (info(node.op).yields_bool ? arg(0) : node.dtype)) return differ;
+    return info(node.op).yields_bool && node.dtype != DType::Bool ? "'" + op + "' yields bool" : "";
+  }
+
   Status line() {
     TESSERA_TRY(expect("%"));
     TESSERA_ASSIGN(int64_t n, integer());
@@ -310,7 +355,8 @@ private:
         TESSERA_ASSIGN(ScalarId a, ref());
         node.args.push_back(a);
       } while (accept(","));
-      if (static_cast<int>(node.args.size()) != info(node.op).arity) return error("'" + base + "' takes " + std::to_string(info(node.op).arity) + " operands");
+      if (static_cast<int>(node.args.size()) != info(node.op).arity)
+        return error("'" + base + "' takes " + std::to_string(info(node.op).arity) + " operands");
     }
     TESSERA_TRY(expect(":"));
     TESSERA_ASSIGN(std::string type, word());
@@ -329,9 +375,10 @@ private:
       }
       if (!fine) return error("'" + literal + "' is no literal of " + type);
     }
-    ScalarId id = node.op != ScalarOp::Index      ? nest_.dag.add(std::move(node))
-                  : *dtype == DType::Bool ? nest_.dag.condition(index_expr)
-                                          : nest_.dag.index(index_expr);
+    if (auto wrong = type_error(node); !wrong.empty()) return error(wrong);
+    ScalarId id = node.op != ScalarOp::Index ? nest_.dag.add(std::move(node))
+                  : *dtype == DType::Bool    ? nest_.dag.condition(index_expr)
+                                             : nest_.dag.index(index_expr);
     if (!nodes_.emplace(n, id).second) return error("%" + std::to_string(n) + " is defined twice");
     return {};
   }

@@ -22,7 +22,8 @@ UnitOrder::Path UnitOrder::indirect_path(int a, int b) {
   bool found = false;
   auto visit = [&](int from) {
     successors_(from, [&](int to) {
-      if (to == last) found = found || from != first;
+      if (to == last)
+        found = found || from != first;
       else if (to != first && position(to) < end && mark_[static_cast<size_t>(to)] != generation_) {
         mark_[static_cast<size_t>(to)] = generation_;
         stack.push_back(to);

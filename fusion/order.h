@@ -1,9 +1,9 @@
 // UnitOrder: a topological order of the units of a plan that stays one while units are merged.
 //
-// Two units may be merged when no path leads from one to the other through a third. With every edge going upwards in the order,
-// such a path lies between their positions, so only that window is searched (Pearce and Kelly, "A dynamic topological sort
-// algorithm for directed acyclic graphs", 2006). After the merge the window is rearranged: what the first one does not reach, the
-// merged unit, what the first one reaches.
+// Two units may be merged when no path leads from one to the other through a third. With every edge going upwards in
+// the order, such a path lies between their positions, so only that window is searched (Pearce and Kelly, "A dynamic
+// topological sort algorithm for directed acyclic graphs", 2006). After the merge the window is rearranged: what the
+// first one does not reach, the merged unit, what the first one reaches.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,7 +20,8 @@ public:
   void append(int unit);
   [[nodiscard]] int position(int unit) const { return position_[static_cast<size_t>(unit)]; }
   enum class Path : uint8_t { None, Exists, TooFar };
-  // Whether a path of two edges or more leads from the earlier to the later of the two; remembers what was found for merge().
+  // Whether a path of two edges or more leads from the earlier to the later of the two; remembers what was found for
+  // merge().
   [[nodiscard]] Path indirect_path(int a, int b);
   // Contracts the two units just asked about, which must have no such path; `kept` (one of them) represents both.
   void merge(int a, int b, int kept);

@@ -5,17 +5,19 @@
 
 namespace tessera {
 
-Result<FusionPlan> plan_fusion(Graph& graph, const FusionOptions& options) { return fusion::Planner(graph, options).run(); }
+Result<FusionPlan> plan_fusion(Graph& graph, const FusionOptions& options) {
+  return fusion::Planner(graph, options).run();
+}
 
 namespace fusion {
 
 namespace {
 
-constexpr int kMaxScalarNodes = 1500;     // of a kernel: registers, and time to compile it
-constexpr double kFewRows = 8;            // a kernel of fewer rows leaves cores idle ...
-constexpr double kLongRow = 1 << 16;      // ... which matters when each row is long
-constexpr size_t kSiblings = 4;           // most recent readers of a value tried for horizontal merging
-constexpr int kSiblingDistance = 64;      // positions in the order
+constexpr int kMaxScalarNodes = 1500; // of a kernel: registers, and time to compile it
+constexpr double kFewRows = 8;        // a kernel of fewer rows leaves cores idle ...
+constexpr double kLongRow = 1 << 16;  // ... which matters when each row is long
+constexpr size_t kSiblings = 4;       // most recent readers of a value tried for horizontal merging
+constexpr int kSiblingDistance = 64;  // positions in the order
 
 size_t at(ValueId v) { return static_cast<size_t>(v.index); }
 size_t at(NodeId n) { return static_cast<size_t>(n.index); }
@@ -65,9 +67,10 @@ Status Planner::make_units() {
     switch (d_.place[at(id)]) {
     case Place::Unneeded:
     case Place::Constant: break;
+    case Place::Own:
     case Place::Host: {
       Unit unit;
-      unit.kind = Group::Kind::Host;
+      unit.kind = d_.place[at(id)] == Place::Own ? Group::Kind::Own : Group::Kind::Host;
       unit.node = id;
       for (ValueId v : node.operands)
         if (v.valid()) unit.reads.push_back(v);
@@ -96,13 +99,16 @@ Status Planner::make_units() {
 }
 
 Status Planner::make_stage(ValueId value) {
-  Expander expander(graph_, pool_, bodies_, [&](ValueId v) { return static_cast<bool>(d_.is_virtual[at(v)]); }, options_.strict_rounding);
+  Expander expander(
+      graph_, pool_, bodies_, [&](ValueId v) { return static_cast<bool>(d_.is_virtual[at(v)]); },
+      options_.strict_rounding);
   TESSERA_ASSIGN(LoopNest nest, expander.nest(value));
   // Known contents read at an index that is data have to be in memory after all; they depend on nothing.
   for (ValueId v : nest.loads)
     if (graph_.producer(v) && defined_by_[at(v)] < 0 && d_.place[at(graph_.value(v).producer)] != Place::Constant) {
       if (!known_contents(graph_, v))
-        return Diagnostic(ErrorCode::Internal, graph_.node(graph_.value(v).producer).location, "read before it is planned");
+        return Diagnostic(ErrorCode::Internal, graph_.node(graph_.value(v).producer).location,
+                          "read before it is planned");
       d_.is_virtual[at(v)] = false;
       TESSERA_TRY(make_stage(v));
     }
@@ -129,7 +135,8 @@ void Planner::merge_around(int unit) {
   };
   std::vector<Candidate> producers;
   for (ValueId v : units_[static_cast<size_t>(unit)].reads)
-    if (int from = home(v); from >= 0) producers.push_back({estimate_(byte_count(graph_, v)), order_.position(from), from, v});
+    if (int from = home(v); from >= 0)
+      producers.push_back({estimate_(byte_count(graph_, v)), order_.position(from), from, v});
   std::stable_sort(producers.begin(), producers.end(), [](const Candidate& x, const Candidate& y) {
     return x.bytes != y.bytes ? x.bytes > y.bytes : x.position > y.position;
   });
@@ -151,7 +158,8 @@ void Planner::merge_around(int unit) {
       tried.push_back(a);
       if (try_horizontal(a, b)) continue;
       for (ValueId w : reads)
-        if (std::any_of(readers_[at(w)].begin(), readers_[at(w)].end(), [&](int r) { return r != unit && find(r) == find(unit); }))
+        if (std::any_of(readers_[at(w)].begin(), readers_[at(w)].end(),
+                        [&](int r) { return r != unit && find(r) == find(unit); }))
           shared_[{w.index, unit}] = true;
     }
   }
@@ -167,7 +175,8 @@ bool Planner::read_elsewhere(ValueId v, int a, int b) const {
 std::optional<Refusal> Planner::path_between(int a, int b) {
   switch (order_.indirect_path(a, b)) {
   case UnitOrder::Path::None: return std::nullopt;
-  case UnitOrder::Path::Exists: return Refusal{FusionReason::WouldCycle, "another step needs the one and is needed by the other"};
+  case UnitOrder::Path::Exists:
+    return Refusal{FusionReason::WouldCycle, "another step needs the one and is needed by the other"};
   case UnitOrder::Path::TooFar: return Refusal{FusionReason::WouldCycle, "too far apart to tell"};
   }
   return std::nullopt;
@@ -190,7 +199,8 @@ std::optional<Refusal> Planner::fits(const LoopNest& a, const LoopNest& b, int u
       if (d_.pinned[at(s.value)] || read_elsewhere(s.value, ua, ub) || readers_[at(s.value)].empty()) count(s.value);
   }
   if (static_cast<int>(buffers.size()) > options_.max_buffers)
-    return Refusal{FusionReason::TooManyBuffers, std::to_string(buffers.size()) + " buffers, " + std::to_string(options_.max_buffers) + " at most"};
+    return Refusal{FusionReason::TooManyBuffers,
+                   std::to_string(buffers.size()) + " buffers, " + std::to_string(options_.max_buffers) + " at most"};
   return std::nullopt;
 }
 
@@ -199,9 +209,11 @@ std::optional<Refusal> Planner::keeps_parallelism(const LoopNest& a, const LoopN
   if (a.has_reduction() == b.has_reduction()) return std::nullopt;
   const LoopNest& rows = a.has_reduction() ? a : b;
   const LoopNest& wide = a.has_reduction() ? b : a;
-  double outer = estimate_(product(rows.extents(AxisRole::Outer))), row = estimate_(product(rows.extents(AxisRole::Row)));
+  double outer = estimate_(product(rows.extents(AxisRole::Outer))),
+         row = estimate_(product(rows.extents(AxisRole::Row)));
   if (outer >= kFewRows || row < kLongRow || estimate_(wide.points()) <= outer) return std::nullopt;
-  return Refusal{FusionReason::NoGain, "a kernel of " + std::to_string(static_cast<int64_t>(outer)) + " rows would leave cores idle"};
+  return Refusal{FusionReason::NoGain,
+                 "a kernel of " + std::to_string(static_cast<int64_t>(outer)) + " rows would leave cores idle"};
 }
 
 void Planner::contract(int a, int b, int kept) {
@@ -216,8 +228,12 @@ void Planner::contract(int a, int b, int kept) {
 
 std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
   Unit &p = units_[static_cast<size_t>(producer)], &c = units_[static_cast<size_t>(consumer)];
-  if (p.kind == Group::Kind::Host || c.kind == Group::Kind::Host) return Refusal{FusionReason::HostOperator, "runs on the host"};
-  if (c.kind == Group::Kind::Library) return Refusal{FusionReason::ResultOfLibrary, "the reader already belongs to another call's result"};
+  if (p.kind == Group::Kind::Own || c.kind == Group::Kind::Own)
+    return Refusal{FusionReason::OwnKernel, "a kernel of its own"};
+  if (p.kind == Group::Kind::Host || c.kind == Group::Kind::Host)
+    return Refusal{FusionReason::HostOperator, "runs on the host"};
+  if (c.kind == Group::Kind::Library)
+    return Refusal{FusionReason::ResultOfLibrary, "the reader already belongs to another call's result"};
   if (p.kind == Group::Kind::Library) return try_library(producer, consumer);
   if (auto r = fits(p.nest, c.nest, producer, consumer)) return r;
   if (auto r = keeps_parallelism(p.nest, c.nest)) return r;
@@ -230,15 +246,19 @@ std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
 std::optional<Refusal> Planner::try_library(int producer, int consumer) {
   Unit &p = units_[static_cast<size_t>(producer)], &c = units_[static_cast<size_t>(consumer)];
   std::string op(graph_.node(p.node).op->name);
-  if (!options_.generated_epilogues && !options_.library_accepts) return Refusal{FusionReason::ResultOfLibrary, "no epilogues are offered"};
-  if (c.nest.has_reduction()) return Refusal{FusionReason::ResultOfLibrary, "a reduction needs whole rows of the result of " + op};
+  if (!options_.generated_epilogues && !options_.library_accepts)
+    return Refusal{FusionReason::ResultOfLibrary, "no epilogues are offered"};
+  if (c.nest.has_reduction())
+    return Refusal{FusionReason::ResultOfLibrary, "a reduction needs whole rows of the result of " + op};
   if (auto r = fits(p.draft->epilogue, c.nest, producer, consumer)) return r;
   if (auto r = path_between(producer, consumer)) return r;
   CallDraft draft = *p.draft;
   if (auto r = merger_.vertical(draft.epilogue, c.nest, true)) return r;
   if (options_.library_accepts) {
     std::string why;
-    auto call = calls_.finish(draft, [&](ValueId v) { return d_.pinned[at(v)] || read_elsewhere(v, producer, consumer) || readers_[at(v)].empty(); });
+    auto call = calls_.finish(draft, [&](ValueId v) {
+      return d_.pinned[at(v)] || read_elsewhere(v, producer, consumer) || readers_[at(v)].empty();
+    });
     if (!options_.library_accepts(graph_, call, &why)) return Refusal{FusionReason::ResultOfLibrary, why};
   }
   p.draft = std::move(draft);
@@ -281,7 +301,8 @@ bool Planner::stored(ValueId v) const {
   return std::any_of(readers_[at(v)].begin(), readers_[at(v)].end(), [&](int r) { return find(r) != from; });
 }
 
-// Outer axes in the order in which the first full store has them: the innermost axis is the one whose elements are neighbours.
+// Outer axes in the order in which the first full store has them: the innermost axis is the one whose elements are
+// neighbours.
 void Planner::order_axes(LoopNest& nest) const {
   if (nest.has_reduction()) return;
   auto strides = contiguous_strides(graph_.type(nest.stores[0].value).shape);
@@ -290,7 +311,8 @@ void Planner::order_axes(LoopNest& nest) const {
     std::pair<size_t, size_t> where{strides.size(), 0};
     for (size_t d = 0; d < strides.size(); ++d) {
       auto e = nest.dag.as_sym(nest.stores[0].index[d]);
-      auto digits = e ? radix_of(*e, nest.axes, graph_.type(nest.stores[0].value).shape[d], graph_.env()) : std::nullopt;
+      auto digits =
+          e ? radix_of(*e, nest.axes, graph_.type(nest.stores[0].value).shape[d], graph_.env()) : std::nullopt;
       if (!digits) return;
       for (size_t k = 0; k < digits->size(); ++k)
         if (nest.axes[static_cast<size_t>((*digits)[k])].var == axis.var) where = {d, k};
@@ -317,18 +339,23 @@ void Planner::fill(Group& group, const LoopNest& nest) {
 
 std::string Planner::group_name(size_t number, const Group& group) const {
   std::vector<NodeId> nodes = group.kind == Group::Kind::Kernel ? group.nest.sources : group.call.sources;
-  if (group.kind == Group::Kind::Host) nodes = {group.node};
+  if (group.kind == Group::Kind::Host || group.kind == Group::Kind::Own) nodes = {group.node};
   std::vector<std::string_view> words;
   size_t more = 0;
   for (NodeId n : nodes) {
     const Node& node = graph_.node(n);
     if (node.op->indexing() && node.op->indexing()->view && nodes.size() > 1) continue;
     if (std::find(words.begin(), words.end(), node.op->name) != words.end()) continue;
-    if (words.size() < 4) words.push_back(node.op->name);
-    else ++more;
+    if (words.size() < 4)
+      words.push_back(node.op->name);
+    else
+      ++more;
   }
   if (words.empty() && !nodes.empty()) words.push_back(graph_.node(nodes[0]).op->name);
-  std::string name = (group.kind == Group::Kind::Kernel ? "k" : group.kind == Group::Kind::Library ? "c" : "h") + std::to_string(number);
+  std::string name = (group.kind == Group::Kind::Kernel    ? "k"
+                      : group.kind == Group::Kind::Library ? "c"
+                                                           : "h") +
+                     std::to_string(number);
   for (auto w : words) name += "_" + std::string(w);
   return more ? name + "_more" : name;
 }
@@ -358,8 +385,10 @@ Result<FusionPlan> Planner::emit() {
       }
       ValueId raw = graph_.node(unit.node).results[0];
       if (stored(raw) || group.call.result.value != raw) group.writes.push_back(group.call.result.value);
-      if (group.call.epilogue_nest) fill(group, *group.call.epilogue_nest);
-      else if (group.writes.empty()) group.writes.push_back(group.call.result.value);
+      if (group.call.epilogue_nest)
+        fill(group, *group.call.epilogue_nest);
+      else if (group.writes.empty())
+        group.writes.push_back(group.call.result.value);
       sources = group.call.sources;
     } else {
       group.node = unit.node;

@@ -21,6 +21,7 @@ enum class FusionReason : uint8_t {
   // not fused
   OperandOfLibrary,         // the library reads its operand from memory
   ResultOfLibrary,          // the library has no such epilogue
+  OwnKernel,                // producer or consumer is a structured operator with a kernel of its own
   HostOperator,             // producer or consumer runs by reference on the host
   DifferentDomain,          // iteration spaces do not match
   DifferentReduction,       // reductions over different axes
@@ -46,16 +47,6 @@ struct LedgerEntry {
 };
 
 // ---- library calls
-// Epilogue steps a library can apply to each result element x, in order.
-struct Epilogue {
-  enum class Kind : uint8_t { Bias /* x + operand[channel] */, Eltwise, BinaryAdd, BinaryMul, BinarySub, BinaryDiv, BinaryMax, BinaryMin };
-  Kind kind = Kind::Bias;
-  std::string eltwise;      // relu, gelu_erf, gelu_tanh, swish, logistic, tanh, hardswish, hardsigmoid, clip, linear, ...
-  double alpha = 0, beta = 0;
-  ValueId operand;          // Bias and Binary*
-  std::vector<SymExpr> strides; // Binary*: element stride per result dimension, 0 where broadcast; with `offset`
-  SymExpr offset;
-};
 // How a library operand or result lies in the buffer of `value`: element strides per logical dimension of the call, 0 where
 // broadcast, and offset. Batch dimensions of a product may be more than the node's: a head dimension is split where an operand
 // repeats along part of it.
@@ -71,9 +62,8 @@ struct LibraryCall {
   NodeId node;                     // the structured node
   std::vector<OperandView> operands; // matmul: a [..., M, K], b [..., K, N]; conv: x, w; pool: x
   OperandView result;
-  std::vector<Epilogue> epilogue;
-  // Instead of `epilogue`, and what the planner makes: any pointwise nest over the result's index space, with exactly one
-  // outer axis per dimension of `result`, in order, so that a box of the result is a box of axes. It loads the node's own value
+  // What follows on each element: any pointwise nest over the result's index space, with exactly one outer axis per dimension of
+  // `result`, in order, so that a box of the result is a box of axes. It loads the node's own value
   // (result.value) at its own point and stores what the group writes; the device runs it as a generated kernel on each block of
   // the result while that is in cache. The raw value is memory for others only when it is among the group's `writes`.
   std::optional<LoopNest> epilogue_nest;
@@ -82,30 +72,31 @@ struct LibraryCall {
 
 // ---- plan
 struct Group {
-  enum class Kind : uint8_t { Kernel, Library, Host, Alias /* an output that is a view or input as it is */ };
+  enum class Kind : uint8_t { Kernel, Library, Own /* a structured operator with a generated kernel of its own: a scan */, Host, Alias /* an output that is an input or constant as it is: reads == writes */ };
   Kind kind = Kind::Kernel;
   std::string name;                // "k3_add_layer_norm", unique
   LoopNest nest;                   // Kernel
   LibraryCall call;                // Library
-  NodeId node;                     // Host
+  NodeId node;                     // Own, Host
   std::vector<ValueId> reads, writes;
   SymExpr bytes_read, bytes_written;   // what it moves
   SymExpr bytes_unfused;               // what its operators would move one by one
 };
 struct FusionPlan {
   std::vector<Group> groups;       // in execution order
-  std::vector<LedgerEntry> ledger; // every value -> node edge of the graph, in node order
+  std::vector<LedgerEntry> ledger; // every edge between operators (inputs and constants are none), in order of the consumers
 };
 
 struct FusionOptions {
   bool enabled = true;             // false: one kernel per operator, for comparison
   bool strict_rounding = false;
   int max_buffers = 24;
-  // Epilogues are generated (LibraryCall::epilogue_nest) instead of matched against what the library offers.
+  // Calls take generated epilogues (LibraryCall::epilogue_nest). Without it, only those that library_accepts allows, if it is set.
   bool generated_epilogues = false;
-  // Whether the device can generate code for this node; false makes it a Host group. Empty: everything with a nest.
+  // Whether the device can generate code for this node; false makes it a Host group. Empty: everything.
   std::function<bool(const Graph&, NodeId, std::string* why_not)> device_supports;
-  // What the device's libraries offer; asked with a candidate call whose epilogue has just been extended. Empty: nothing.
+  // Refuses calls: asked with the bare call (a call refused also without strided operands becomes a Host group) and with each
+  // candidate whose epilogue has just been extended. Empty: every call is fine.
   std::function<bool(const Graph&, const LibraryCall&, std::string* why_not)> library_accepts;
 };
 // Plans the whole graph. The graph must be decomposed to primitives. Deterministic. May add axis symbols to the environment.

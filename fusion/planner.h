@@ -9,19 +9,20 @@ namespace tessera::fusion {
 // A kernel, library call or host operator to be.
 struct Unit {
   Group::Kind kind = Group::Kind::Kernel;
-  NodeId node;                  // Library, Host
-  LoopNest nest;                // Kernel
+  NodeId node;                    // Library, Host
+  LoopNest nest;                  // Kernel
   std::optional<CallDraft> draft; // Library
-  std::vector<ValueId> reads;   // as it was made, before merging
-  std::vector<ValueId> defines; // of all that was merged into it
-  int parent = -1;              // merged into that unit
+  std::vector<ValueId> reads;     // as it was made, before merging
+  std::vector<ValueId> defines;   // of all that was merged into it
+  int parent = -1;                // merged into that unit
 };
 
 class Planner {
 public:
   Planner(Graph& graph, const FusionOptions& options)
-      : graph_(graph), options_(options), pool_(graph.env()), bodies_(graph, pool_), estimate_(graph.env()), merger_(graph, pool_),
-        calls_(graph, pool_, bodies_), order_([this](int u, const std::function<void(int)>& f) { successors(u, f); }) {}
+      : graph_(graph), options_(options), pool_(graph.env()), bodies_(graph, pool_), estimate_(graph.env()),
+        merger_(graph, pool_), calls_(graph, pool_, bodies_),
+        order_([this](int u, const std::function<void(int)>& f) { successors(u, f); }) {}
   Result<FusionPlan> run();
 
 private:
@@ -62,11 +63,12 @@ private:
   UnitOrder order_;
   Decisions d_;
   std::vector<Unit> units_;
-  std::vector<int> defined_by_;                        // by value: unit as made, -1
-  std::vector<std::vector<int>> readers_;              // by value: units as made
-  std::vector<std::vector<int>> homes_;                // by node: units as made that contain it
-  std::map<std::pair<int32_t, int>, Refusal> refused_; // (value, reader as made) -> why it was not merged with its producer
-  std::map<std::pair<int32_t, int>, bool> shared_;     // (value, unit as made): read together with a sibling
+  std::vector<int> defined_by_;           // by value: unit as made, -1
+  std::vector<std::vector<int>> readers_; // by value: units as made
+  std::vector<std::vector<int>> homes_;   // by node: units as made that contain it
+  std::map<std::pair<int32_t, int>, Refusal>
+      refused_;                                    // (value, reader as made) -> why it was not merged with its producer
+  std::map<std::pair<int32_t, int>, bool> shared_; // (value, unit as made): read together with a sibling
 };
 
 } // namespace tessera::fusion

@@ -48,6 +48,7 @@ std::string_view kind_text(Group::Kind kind) {
   switch (kind) {
   case Group::Kind::Kernel: return "kernel";
   case Group::Kind::Library: return "library call";
+  case Group::Kind::Own: return "kernel of its own";
   case Group::Kind::Host: return "host operator";
   case Group::Kind::Alias: return "alias";
   }
@@ -61,7 +62,8 @@ std::string print(const Graph& graph, const FusionPlan& plan) {
   for (const auto& g : plan.groups) {
     out += "group " + g.name + ": " + std::string(kind_text(g.kind)) + "\n";
     out += "  reads " + list(graph, g.reads) + "; writes " + list(graph, g.writes) + "\n";
-    out += "  bytes " + (g.bytes_read + g.bytes_written).str() + ", operator by operator " + g.bytes_unfused.str() + "\n";
+    out +=
+        "  bytes " + (g.bytes_read + g.bytes_written).str() + ", operator by operator " + g.bytes_unfused.str() + "\n";
     if (g.kind == Group::Kind::Kernel) {
       out += "  from " + sources(graph, g.nest.sources) + "\n" + indented(print(graph, g.nest));
     } else if (g.kind == Group::Kind::Library) {
@@ -69,14 +71,14 @@ std::string print(const Graph& graph, const FusionPlan& plan) {
       for (const auto& operand : g.call.operands) out += "  operand " + view_text(graph, operand) + "\n";
       out += "  result " + view_text(graph, g.call.result) + "\n";
       if (g.call.epilogue_nest) out += "  epilogue\n" + indented(print(graph, *g.call.epilogue_nest));
-    } else if (g.kind == Group::Kind::Host) {
+    } else if (g.kind == Group::Kind::Host || g.kind == Group::Kind::Own) {
       out += "  from " + node_text(graph, g.node) + "\n";
     }
   }
   for (const auto& e : plan.ledger) {
     const auto& why = info(e.reason);
-    out += "edge " + node_text(graph, e.producer) + " -> " + node_text(graph, e.consumer) + " " + (why.fused ? "fused" : "not fused") + " " +
-           std::string(why.code) + " " + std::string(why.name);
+    out += "edge " + node_text(graph, e.producer) + " -> " + node_text(graph, e.consumer) + " " +
+           (why.fused ? "fused" : "not fused") + " " + std::string(why.code) + " " + std::string(why.name);
     if (!e.bytes_saved.is_const(0)) out += ", saves " + e.bytes_saved.str();
     out += e.detail.empty() ? "\n" : ": " + e.detail + "\n";
   }
@@ -85,7 +87,9 @@ std::string print(const Graph& graph, const FusionPlan& plan) {
 
 Status verify(const Graph& graph, const FusionPlan& plan) {
   std::vector<bool> defined(static_cast<size_t>(graph.value_count()));
-  auto broken = [](const Group& g, const std::string& what) { return Diagnostic(ErrorCode::Internal, "plan: group " + g.name + " " + what); };
+  auto broken = [](const Group& g, const std::string& what) {
+    return Diagnostic(ErrorCode::Internal, "plan: group " + g.name + " " + what);
+  };
   auto is_defined = [&](ValueId v) { return defined[static_cast<size_t>(v.index)]; };
   for (ValueId v : graph.inputs()) defined[static_cast<size_t>(v.index)] = true;
   for (NodeId id : graph.order()) {
@@ -105,18 +109,21 @@ Status verify(const Graph& graph, const FusionPlan& plan) {
     if (g.kind == Group::Kind::Kernel) {
       TESSERA_TRY(verify(graph, g.nest));
       for (ValueId v : g.nest.loads)
-        if (std::find(g.reads.begin(), g.reads.end(), v) == g.reads.end()) return broken(g, "loads what it does not read");
+        if (std::find(g.reads.begin(), g.reads.end(), v) == g.reads.end())
+          return broken(g, "loads what it does not read");
     } else if (g.kind == Group::Kind::Library && g.call.epilogue_nest) {
       const LoopNest& nest = *g.call.epilogue_nest;
       TESSERA_TRY(verify(graph, nest));
-      if (nest.axes.size() != g.call.result.shape.size()) return broken(g, "has an epilogue over other dimensions than its result");
+      if (nest.axes.size() != g.call.result.shape.size())
+        return broken(g, "has an epilogue over other dimensions than its result");
       for (size_t d = 0; d < nest.axes.size(); ++d)
         if (nest.axes[d].role != AxisRole::Outer || !(nest.axes[d].extent == g.call.result.shape[d]))
           return broken(g, "has an epilogue over other points than its result");
     }
   }
   for (const auto& o : graph.outputs())
-    if (!is_defined(o.value)) return Diagnostic(ErrorCode::Internal, "plan: output " + o.name + " is written by nobody");
+    if (!is_defined(o.value))
+      return Diagnostic(ErrorCode::Internal, "plan: output " + o.name + " is written by nobody");
   return {};
 }
 

@@ -12,8 +12,8 @@ std::vector<bool> reachable(const ScalarDag& dag, std::span<const ScalarId> root
   return need;
 }
 
-std::vector<ScalarId> copy_dag(const ScalarDag& from, std::span<const ScalarId> roots, ScalarDag& into, const Substitution& axes,
-                               const ShapeEnv& env, const LoadRewrite& load) {
+std::vector<ScalarId> copy_dag(const ScalarDag& from, std::span<const ScalarId> roots, ScalarDag& into,
+                               const Substitution& axes, const ShapeEnv& env, const LoadRewrite& load) {
   std::vector<bool> need = reachable(from, roots);
   std::vector<ScalarId> to(static_cast<size_t>(from.size()), -1);
   std::vector<ScalarId> args;
@@ -101,7 +101,8 @@ struct DataIndex {
 
 } // namespace
 
-ScalarId index_of_data(ScalarDag& dag, const SymExpr& e, const std::unordered_map<uint64_t, ScalarId>& data, bool condition) {
+ScalarId index_of_data(ScalarDag& dag, const SymExpr& e, const std::unordered_map<uint64_t, ScalarId>& data,
+                       bool condition) {
   DataIndex visitor{dag, data, {}};
   return condition ? visitor.truth(e) : visitor.number(e);
 }
@@ -135,7 +136,8 @@ void reindex(LoopNest& nest, std::vector<Axis> axes, const Substitution& map, co
 
 void split_axes(LoopNest& nest, AxisPool& pool) {
   const ShapeEnv& env = pool.env();
-  for (int round = 0; round < 32; ++round) { // each split shrinks an axis; the bound is for divisors that never simplify away
+  for (int round = 0; round < 32;
+       ++round) { // each split shrinks an axis; the bound is for divisors that never simplify away
     std::vector<SymExpr> indices;
     auto need = reachable(nest.dag, store_roots(nest));
     for (ScalarId id = 0; id < nest.dag.size(); ++id)

@@ -1,24 +1,25 @@
-// Copying scalar DAGs: with axes replaced, with loads renumbered or replaced by scalars, and index expressions that become
-// data where an axis is replaced by something read from memory.
+// Copying scalar DAGs: with axes replaced, with loads renumbered or replaced by scalars, and index expressions that
+// become data where an axis is replaced by something read from memory.
 #pragma once
 #include "fusion/axes.h"
 
 namespace tessera::fusion {
 
 // What a copied load becomes; `args` are its copied arguments. Negative: the copy as it is.
-using LoadRewrite = std::function<ScalarId(ScalarDag& into, const ScalarNode& load, ScalarId old, std::span<const ScalarId> args)>;
+using LoadRewrite =
+    std::function<ScalarId(ScalarDag& into, const ScalarNode& load, ScalarId old, std::span<const ScalarId> args)>;
 
-// Copies what `roots` need of `from`, axes replaced and index expressions simplified. Returns the new id of each old one (-1 where
-// not needed).
+// Copies what `roots` need of `from`, axes replaced and index expressions simplified. Returns the new id of each old
+// one (-1 where not needed).
 [[nodiscard]] std::vector<ScalarId> copy_dag(const ScalarDag& from, std::span<const ScalarId> roots, ScalarDag& into,
                                              const Substitution& axes, const ShapeEnv& env, const LoadRewrite& load);
 // Nodes that `roots` need, by id.
 [[nodiscard]] std::vector<bool> reachable(const ScalarDag& dag, std::span<const ScalarId> roots);
 
-// An index expression as arithmetic on scalars, some of its symbols being scalars that were read from memory. i64, or bool for
-// conditions.
-[[nodiscard]] ScalarId index_of_data(ScalarDag& dag, const SymExpr& e, const std::unordered_map<uint64_t, ScalarId>& data,
-                                     bool condition);
+// An index expression as arithmetic on scalars, some of its symbols being scalars that were read from memory. i64, or
+// bool for conditions.
+[[nodiscard]] ScalarId index_of_data(ScalarDag& dag, const SymExpr& e,
+                                     const std::unordered_map<uint64_t, ScalarId>& data, bool condition);
 
 // Every id that stores of the nest need directly.
 [[nodiscard]] std::vector<ScalarId> store_roots(const LoopNest& nest);

@@ -15,8 +15,10 @@ Tensor filled(DType dtype, Dims dims, uint64_t seed, int64_t int_limit) {
   for (int64_t i = 0; i < t.count(); ++i) {
     state = state * 6364136223846793005ull + 1442695040888963407ull;
     auto bits = static_cast<int64_t>(state >> 33);
-    if (is_float(dtype)) t.set_f64(i, static_cast<double>(bits % 4001) / 1000.0 - 2.0);
-    else t.set_i64(i, bits % int_limit);
+    if (is_float(dtype))
+      t.set_f64(i, static_cast<double>(bits % 4001) / 1000.0 - 2.0);
+    else
+      t.set_i64(i, bits % int_limit);
   }
   return t;
 }
@@ -66,8 +68,10 @@ Result<std::vector<int64_t>> positions(const OperandView& view, const Symbols& s
 }
 
 void copy_element(Tensor& to, int64_t i, const Tensor& from, int64_t j) {
-  if (is_float(to.dtype())) to.set_f64(i, from.get_f64(j));
-  else to.set_i64(i, from.get_i64(j));
+  if (is_float(to.dtype()))
+    to.set_f64(i, from.get_f64(j));
+  else
+    to.set_i64(i, from.get_i64(j));
 }
 
 class Runner {
@@ -100,7 +104,8 @@ public:
       TESSERA_ASSIGN(auto where, positions(view, symbols_, dims));
       TESSERA_ASSIGN(Tensor t, Tensor::create(from.dtype(), dims));
       for (size_t i = 0; i < where.size(); ++i) {
-        if (where[i] < 0 || where[i] >= from.count()) return Diagnostic(ErrorCode::Internal, "a strided operand leaves its buffer");
+        if (where[i] < 0 || where[i] >= from.count())
+          return Diagnostic(ErrorCode::Internal, "a strided operand leaves its buffer");
         copy_element(t, static_cast<int64_t>(i), from, where[i]);
       }
       operands.push_back(t);
@@ -230,7 +235,8 @@ void check_ledger(const Graph& graph, const FusionPlan& plan) {
 
 } // namespace
 
-FusionPlan check_plan(Graph& graph, const std::vector<std::map<std::string, int64_t>>& sizes, const FusionOptions& options, double tolerance) {
+FusionPlan check_plan(Graph& graph, const std::vector<std::map<std::string, int64_t>>& sizes,
+                      const FusionOptions& options, double tolerance) {
   auto plan = plan_fusion(graph, options);
   EXPECT_TRUE(plan.ok()) << (plan.ok() ? "" : plan.error().str());
   if (!plan.ok()) return {};
@@ -247,7 +253,8 @@ FusionPlan check_plan(Graph& graph, const std::vector<std::map<std::string, int6
     if (!expected.ok() || !actual.ok()) break;
     for (size_t o = 0; o < expected->size(); ++o) {
       auto c = compare((*actual)[o], (*expected)[o], tolerance, tolerance);
-      EXPECT_TRUE(c.same) << "output " << graph.outputs()[o].name << ": " << c.message << "\n" << print(graph) << print(graph, *plan);
+      EXPECT_TRUE(c.same) << "output " << graph.outputs()[o].name << ": " << c.message << "\n"
+                          << print(graph) << print(graph, *plan);
       if (!c.same) return std::move(*plan);
     }
   }
@@ -255,10 +262,12 @@ FusionPlan check_plan(Graph& graph, const std::vector<std::map<std::string, int6
 }
 
 int count(const FusionPlan& plan, Group::Kind kind) {
-  return static_cast<int>(std::count_if(plan.groups.begin(), plan.groups.end(), [&](const Group& g) { return g.kind == kind; }));
+  return static_cast<int>(
+      std::count_if(plan.groups.begin(), plan.groups.end(), [&](const Group& g) { return g.kind == kind; }));
 }
 int count_reason(const FusionPlan& plan, FusionReason reason) {
-  return static_cast<int>(std::count_if(plan.ledger.begin(), plan.ledger.end(), [&](const LedgerEntry& e) { return e.reason == reason; }));
+  return static_cast<int>(
+      std::count_if(plan.ledger.begin(), plan.ledger.end(), [&](const LedgerEntry& e) { return e.reason == reason; }));
 }
 
 } // namespace tessera

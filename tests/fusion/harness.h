@@ -13,16 +13,17 @@ Graph parsed(const std::string& text);
 // Deterministic contents; floats in [-2, 2], integers in [0, int_limit).
 Tensor filled(DType dtype, Dims dims, uint64_t seed, int64_t int_limit = 2);
 // Inputs of a graph whose symbols take the given sizes by name.
-Inputs inputs_for(const Graph& graph, const std::map<std::string, int64_t>& sizes, uint64_t seed, int64_t int_limit = 2);
+Inputs inputs_for(const Graph& graph, const std::map<std::string, int64_t>& sizes, uint64_t seed,
+                  int64_t int_limit = 2);
 // Runs the groups in order: nests by their interpreter, library calls by plain loops over their strided operands.
 Result<std::vector<Tensor>> run_plan(const Graph& graph, const FusionPlan& plan, const Inputs& inputs);
 
 // Options of a device that generates epilogues for every call.
 FusionOptions generated();
-// Plans, verifies the plan and its nests, checks the ledger for completeness, and runs it against the reference at each of the
-// sizes. Returns the plan.
-FusionPlan check_plan(Graph& graph, const std::vector<std::map<std::string, int64_t>>& sizes, const FusionOptions& options = generated(),
-                      double tolerance = 1e-5);
+// Plans, verifies the plan and its nests, checks the ledger for completeness, and runs it against the reference at each
+// of the sizes. Returns the plan.
+FusionPlan check_plan(Graph& graph, const std::vector<std::map<std::string, int64_t>>& sizes,
+                      const FusionOptions& options = generated(), double tolerance = 1e-5);
 
 int count(const FusionPlan& plan, Group::Kind kind);
 int count_reason(const FusionPlan& plan, FusionReason reason);

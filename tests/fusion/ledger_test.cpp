@@ -16,8 +16,8 @@ TEST(Ledger, CodesAreUniqueAndDocumented) {
     const auto& row = info(static_cast<FusionReason>(r));
     EXPECT_TRUE(codes.insert(row.code).second) << row.code;
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
-    std::string line = "| " + std::string(row.code) + " | " + std::string(row.name) + " | " + (row.fused ? "yes" : "no") + " | " +
-                       std::string(row.summary) + " |\n";
+    std::string line = "| " + std::string(row.code) + " | " + std::string(row.name) + " | " +
+                       (row.fused ? "yes" : "no") + " | " + std::string(row.summary) + " |\n";
     EXPECT_NE(page.str().find(line), std::string::npos) << "docs/fusion.md lacks: " << line;
   }
 }

@@ -1,6 +1,6 @@
 // Nests of single operators: against the reference, in text, and what verify() refuses.
-#include "tests/fusion/harness.h"
 #include "graph/ops/op.h"
+#include "tests/fusion/harness.h"
 
 namespace tessera {
 namespace {
@@ -46,13 +46,15 @@ void check_nests(const std::string& text, const std::map<std::string, int64_t>& 
 }
 
 TEST(Nest, Pointwise) {
-  check_nests(R"(graph @main(%x: f32[b, 3, 4], %y: f32[3, 1], %i: i64[b, 1, 1]) -> (%k: bool[b, 3, 4]) where b in [1, ?] {
+  check_nests(
+      R"(graph @main(%x: f32[b, 3, 4], %y: f32[3, 1], %i: i64[b, 1, 1]) -> (%k: bool[b, 3, 4]) where b in [1, ?] {
   %c = constant {2.5} : f32[1]
   %a = add(%x, %y) : f32[b, 3, 4]
   %d = mul(%a, %c) : f32[b, 3, 4]
   %f = cast(%i) to=f32 : f32[b, 1, 1]
   %k = lt(%d, %f) : bool[b, 3, 4]
-})", {{"b", 2}});
+})",
+      {{"b", 2}});
 }
 
 TEST(Nest, Reductions) {
@@ -61,7 +63,8 @@ TEST(Nest, Reductions) {
   %c = reduce_max(%x) axes=[1] keepdims=0 : f32[b, 4]
   %d = argmax(%x) axes=[2] keepdims=0 select_last=0 : i64[b, 3]
   %e = reduce_prod(%x) axes=[0, 1, 2] keepdims=0 : f32[]
-})", {{"b", 2}});
+})",
+              {{"b", 2}});
 }
 
 TEST(Nest, Indexing) {
@@ -71,7 +74,8 @@ TEST(Nest, Indexing) {
   %d = concat(%c, %c, %x) axis=2 : f32[b, 3, 8]
   %e = gather(%x, %i) axis=1 : f32[b, b, 4]
   %f = reshape(%x) shape=[b, 12] : f32[b, 12]
-})", {{"b", 2}});
+})",
+              {{"b", 2}});
 }
 
 TEST(Nest, TextNamesWhatIsWrong) {
@@ -84,8 +88,16 @@ TEST(Nest, TextNamesWhatIsWrong) {
       {"nest n outer(i0: b) {\n  %0 = frob %1 : f32\n}", "no scalar operator 'frob'"},
       {"nest n outer(i0: c) {\n}", "no symbol named 'c'"},
       {"nest n outer(i0: b) {\n  %0 = load x[i0] : f32\n  store y[i0, 0] = %0\n}", "another rank"},
-      {"nest n outer(i0: b) {\n  %0 = load x[i0, 0] : f32\n  %1 = reduce.sum %0 : f32\n  store y[i0, 0] = %1\n}", "without row axes"},
+      {"nest n outer(i0: b) {\n  %0 = load x[i0, 0] : f32\n  %1 = reduce.sum %0 : f32\n  store y[i0, 0] = %1\n}",
+       "without row axes"},
       {"nest n outer(i0: b) {\n  %0 = load x[i0, 0] : i64\n  store y[i0, 0] = %0\n}", "dtype"},
+      {"nest n outer(i0: b) {\n  %0 = load x[i0, 0] : f32\n  %1 = const 1 : i64\n  %2 = add %0, %1 : f32\n}",
+       "differ in dtype"},
+      {"nest n outer(i0: b) {\n  %0 = load x[i0, 0] : f32\n  %1 = lt %0, %0 : f32\n}", "yields bool"},
+      {"nest n outer(i0: b) {\n  %0 = load x[i0, 0] : f32\n  %1 = load x[%0, 0] : f32\n}", "indices are i64"},
+      {"nest n outer(i0: b) {\n  %0 = const 1 : i64\n  %1 = index i0 : i64\n  %2 = div %1, %0 : i64\n  store y[%2, 0] "
+       "= %2\n}",
+       "dtype"},
       {"nest n outer(i0: b) {", "expected"},
       {"", "expected 'nest'"},
   };

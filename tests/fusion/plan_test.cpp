@@ -1,5 +1,5 @@
-// Plans of the patterns that models are made of: what becomes one kernel, what goes into a library call, and that the groups compute
-// what the reference computes.
+// Plans of the patterns that models are made of: what becomes one kernel, what goes into a library call, and that the
+// groups compute what the reference computes.
 #include "tests/fusion/harness.h"
 
 namespace tessera {
@@ -24,7 +24,8 @@ TEST(Plan, SoftmaxIsOneKernel) {
 }
 
 TEST(Plan, SoftmaxThatIsCheckedForNanIsOneKernel) {
-  Graph g = parsed(R"(graph @main(%x: f32[b, 4, s, s], %mask: bool[b, 1, s, s]) -> (%y: f32[b, 4, s, s]) where b in [1, ?], s in [1, ?] {
+  Graph g = parsed(
+      R"(graph @main(%x: f32[b, 4, s, s], %mask: bool[b, 1, s, s]) -> (%y: f32[b, 4, s, s]) where b in [1, ?], s in [1, ?] {
   %c0 = constant {0.0} : f32[]
   %low = constant {-3.4028235e+38} : f32[]
   %bias = select(%mask, %c0, %low) : f32[b, 1, s, s]
@@ -41,7 +42,8 @@ TEST(Plan, SoftmaxThatIsCheckedForNanIsOneKernel) {
   EXPECT_EQ(plan.groups.size(), 1u) << print(g, plan);
 }
 
-const char* const kLayerNormByMeans = R"(graph @main(%x: f32[b, s, 12], %r: f32[b, s, 12], %g: f32[12], %o: f32[12]) -> (%y: f32[b, s, 12], %z: f32[b, s, 12]) where b in [1, ?], s in [1, ?] {
+const char* const kLayerNormByMeans =
+    R"(graph @main(%x: f32[b, s, 12], %r: f32[b, s, 12], %g: f32[12], %o: f32[12]) -> (%y: f32[b, s, 12], %z: f32[b, s, 12]) where b in [1, ?], s in [1, ?] {
   %two = constant {2.0} : f32[]
   %n = constant {12.0} : f32[]
   %eps = constant {1e-05} : f32[]
@@ -88,7 +90,8 @@ TEST(Plan, LayerNormByMomentsIsOneKernel) {
 }
 
 TEST(Plan, GroupNormSplitsTheChannelAxis) {
-  Graph g = parsed(R"(graph @main(%x: f32[b, 8, h, w], %g: f32[8, 1, 1]) -> (%y: f32[b, 8, h, w]) where b in [1, ?], h in [1, ?], w in [1, ?] {
+  Graph g = parsed(
+      R"(graph @main(%x: f32[b, 8, h, w], %g: f32[8, 1, 1]) -> (%y: f32[b, 8, h, w]) where b in [1, ?], h in [1, ?], w in [1, ?] {
   %r = reshape(%x) shape=[b, 2, 4*h*w] : f32[b, 2, 4*h*w]
   %m = reduce_max(%r) axes=[2] keepdims=1 : f32[b, 2, 1]
   %d = sub(%r, %m) : f32[b, 2, 4*h*w]
@@ -103,7 +106,8 @@ TEST(Plan, GroupNormSplitsTheChannelAxis) {
 }
 
 TEST(Plan, GeluBiasAndResidualVanishIntoTheProduct) {
-  Graph g = parsed(R"(graph @main(%x: f32[b, s, 6], %w: f32[6, 8], %c: f32[8], %r: f32[b, s, 8]) -> (%y: f32[b, s, 8]) where b in [1, ?], s in [1, ?] {
+  Graph g = parsed(
+      R"(graph @main(%x: f32[b, s, 6], %w: f32[6, 8], %c: f32[8], %r: f32[b, s, 8]) -> (%y: f32[b, s, 8]) where b in [1, ?], s in [1, ?] {
   %root = constant {1.4142135} : f32[]
   %one = constant {1.0} : f32[]
   %half = constant {0.5} : f32[]
@@ -142,7 +146,8 @@ TEST(Plan, WithoutEpiloguesTheProductIsAlone) {
 }
 
 TEST(Plan, SwigluIsTwoProducts) {
-  Graph g = parsed(R"(graph @main(%x: f32[b, s, 6], %wg: f32[6, 8], %wu: f32[6, 8]) -> (%y: f32[b, s, 8]) where b in [1, ?], s in [1, ?] {
+  Graph g = parsed(
+      R"(graph @main(%x: f32[b, s, 6], %wg: f32[6, 8], %wu: f32[6, 8]) -> (%y: f32[b, s, 8]) where b in [1, ?], s in [1, ?] {
   %gate = matmul(%x, %wg) : f32[b, s, 8]
   %sig = sigmoid(%gate) : f32[b, s, 8]
   %act = mul(%gate, %sig) : f32[b, s, 8]
@@ -154,7 +159,8 @@ TEST(Plan, SwigluIsTwoProducts) {
   EXPECT_EQ(count(plan, Group::Kind::Library), 2);
 }
 
-const char* const kAttention = R"(graph @main(%x: f32[b, s, 24], %wq: f32[24, 24], %wk: f32[24, 24], %wv: f32[24, 24], %c: f32[24], %mask: f32[b, 1, 1, s]) -> (%y: f32[b, s, 24]) where b in [1, ?], s in [1, ?] {
+const char* const kAttention =
+    R"(graph @main(%x: f32[b, s, 24], %wq: f32[24, 24], %wk: f32[24, 24], %wv: f32[24, 24], %c: f32[24], %mask: f32[b, 1, 1, s]) -> (%y: f32[b, s, 24]) where b in [1, ?], s in [1, ?] {
   %scale = constant {0.35355338} : f32[]
   %q0 = matmul(%x, %wq) : f32[b, s, 24]
   %q1 = add(%q0, %c) : f32[b, s, 24]
@@ -190,12 +196,14 @@ TEST(Plan, AttentionIsProductsAndOneSoftmax) {
   // The context is written where the last product reads it: strides of the result.
   bool strided = false;
   for (const auto& group : plan.groups)
-    strided = strided || (group.kind == Group::Kind::Library && !group.call.epilogue_nest && group.call.result.value != g.node(group.call.node).results[0]);
+    strided = strided || (group.kind == Group::Kind::Library && !group.call.epilogue_nest &&
+                          group.call.result.value != g.node(group.call.node).results[0]);
   EXPECT_TRUE(strided) << print(g, plan);
 }
 
 TEST(Plan, RotaryEmbeddingIsOneKernel) {
-  Graph g = parsed(R"(graph @main(%q: f32[b, s, 24], %cos: f32[s, 8], %sin: f32[s, 8]) -> (%y: f32[b, 3, s, 8]) where b in [1, ?], s in [1, ?] {
+  Graph g = parsed(
+      R"(graph @main(%q: f32[b, s, 24], %cos: f32[s, 8], %sin: f32[s, 8]) -> (%y: f32[b, 3, s, 8]) where b in [1, ?], s in [1, ?] {
   %r = reshape(%q) shape=[b, s, 3, 8] : f32[b, s, 3, 8]
   %h = transpose(%r) perm=[0, 2, 1, 3] : f32[b, 3, s, 8]
   %lo = slice(%h) starts=[0, 0, 0, 0] steps=[1, 1, 1, 1] sizes=[b, 3, s, 4] : f32[b, 3, s, 4]
@@ -211,7 +219,8 @@ TEST(Plan, RotaryEmbeddingIsOneKernel) {
 }
 
 TEST(Plan, SharedHeadsSplitTheBatchOfTheProduct) {
-  Graph g = parsed(R"(graph @main(%q: f32[b, 6, s, 4], %k: f32[b, 2, s, 4]) -> (%y: f32[b, 6, s, s]) where b in [1, ?], s in [1, ?] {
+  Graph g = parsed(
+      R"(graph @main(%q: f32[b, 6, s, 4], %k: f32[b, 2, s, 4]) -> (%y: f32[b, 6, s, s]) where b in [1, ?], s in [1, ?] {
   %u = reshape(%k) shape=[b, 2, 1, s, 4] : f32[b, 2, 1, s, 4]
   %e = expand(%u) shape=[b, 2, 3, s, 4] : f32[b, 2, 3, s, 4]
   %r = reshape(%e) shape=[b, 6, s, 4] : f32[b, 6, s, 4]
@@ -225,7 +234,8 @@ TEST(Plan, SharedHeadsSplitTheBatchOfTheProduct) {
 }
 
 TEST(Plan, ConvolutionTakesNormalisationResidualAndActivation) {
-  Graph g = parsed(R"(graph @main(%x: f32[n, 3, 5, 5], %w: f32[4, 3, 1, 1], %a: f32[4, 1, 1], %c: f32[4, 1, 1], %r: f32[n, 4, 5, 5]) -> (%y: f32[n, 4, 5, 5]) where n in [1, ?] {
+  Graph g = parsed(
+      R"(graph @main(%x: f32[n, 3, 5, 5], %w: f32[4, 3, 1, 1], %a: f32[4, 1, 1], %c: f32[4, 1, 1], %r: f32[n, 4, 5, 5]) -> (%y: f32[n, 4, 5, 5]) where n in [1, ?] {
   %zero = constant {0.0} : f32[]
   %k = conv(%x, %w) strides=[1, 1] pads_begin=[0, 0] pads_end=[0, 0] dilations=[1, 1] groups=1 : f32[n, 4, 5, 5]
   %m = mul(%k, %a) : f32[n, 4, 5, 5]
@@ -238,7 +248,8 @@ TEST(Plan, ConvolutionTakesNormalisationResidualAndActivation) {
 }
 
 TEST(Plan, ConcatSliceAndGatherAreLoads) {
-  Graph g = parsed(R"(graph @main(%x: f32[b, 4], %y: f32[b, 3], %t: f32[5, 7], %i: i64[b]) -> (%z: f32[b, 6]) where b in [1, ?] {
+  Graph g = parsed(
+      R"(graph @main(%x: f32[b, 4], %y: f32[b, 3], %t: f32[5, 7], %i: i64[b]) -> (%z: f32[b, 6]) where b in [1, ?] {
   %c = concat(%x, %y) axis=1 : f32[b, 7]
   %e = exp(%c) : f32[b, 7]
   %k = gather(%t, %i) axis=0 : f32[b, 7]
@@ -251,7 +262,8 @@ TEST(Plan, ConcatSliceAndGatherAreLoads) {
 
 TEST(Plan, DearSharedProducerIsStoredOnce) {
   // A table of cosines, small, read along the heads of two large tensors that nothing else joins.
-  Graph g = parsed(R"(graph @main(%f: f32[s, 8], %p: f32[b, 64, s, 8], %q: f32[64, b, s, 8]) -> (%y: f32[b, 64, s, 8], %z: f32[64, b, s, 8]) where b in [1, ?], s in [1, ?] {
+  Graph g = parsed(
+      R"(graph @main(%f: f32[s, 8], %p: f32[b, 64, s, 8], %q: f32[64, b, s, 8]) -> (%y: f32[b, 64, s, 8], %z: f32[64, b, s, 8]) where b in [1, ?], s in [1, ?] {
   %c = cos(%f) : f32[s, 8]
   %y = mul(%p, %c) : f32[b, 64, s, 8]
   %z = mul(%q, %c) : f32[64, b, s, 8]
@@ -262,7 +274,8 @@ TEST(Plan, DearSharedProducerIsStoredOnce) {
 }
 
 TEST(Plan, CheapSharedProducerIsInlined) {
-  Graph g = parsed(R"(graph @main(%f: f32[b, s], %w: f32[s, 3]) -> (%y: f32[s, b], %z: f32[b, 3]) where b in [1, ?], s in [1, ?] {
+  Graph g = parsed(
+      R"(graph @main(%f: f32[b, s], %w: f32[s, 3]) -> (%y: f32[s, b], %z: f32[b, 3]) where b in [1, ?], s in [1, ?] {
   %n = neg(%f) : f32[b, s]
   %t = transpose(%n) perm=[1, 0] : f32[s, b]
   %y = exp(%t) : f32[s, b]
@@ -343,7 +356,8 @@ TEST(Plan, BuffersAreLimited) {
   for (int i = 0; i < 40; ++i) text += (i ? ", %x" : "%x") + std::to_string(i) + ": f32[b, 4]";
   text += ") -> (%y39: f32[b, 4]) where b in [1, ?] {\n";
   for (int i = 1; i < 40; ++i)
-    text += "  %y" + std::to_string(i) + " = add(" + (i == 1 ? "%x0" : "%y" + std::to_string(i - 1)) + ", %x" + std::to_string(i) + ") : f32[b, 4]\n";
+    text += "  %y" + std::to_string(i) + " = add(" + (i == 1 ? "%x0" : "%y" + std::to_string(i - 1)) + ", %x" +
+            std::to_string(i) + ") : f32[b, 4]\n";
   Graph g = parsed(text + "}");
   auto plan = check_plan(g, {{{"b", 2}}});
   for (const auto& group : plan.groups) EXPECT_LE(group.reads.size() + group.writes.size(), 24u) << print(g, plan);
@@ -352,7 +366,8 @@ TEST(Plan, BuffersAreLimited) {
 TEST(Plan, LongChainsStayShallow) {
   std::string text = "graph @main(%x0: f32[b]) -> (%x2000: f32[b]) where b in [1, ?] {\n";
   for (int i = 1; i <= 2000; ++i)
-    text += "  %x" + std::to_string(i) + " = " + (i % 2 ? "neg" : "abs") + "(%x" + std::to_string(i - 1) + ") : f32[b]\n";
+    text +=
+        "  %x" + std::to_string(i) + " = " + (i % 2 ? "neg" : "abs") + "(%x" + std::to_string(i - 1) + ") : f32[b]\n";
   Graph g = parsed(text + "}");
   auto plan = check_plan(g, {{{"b", 2}}});
   EXPECT_LE(plan.groups.size(), 20u);

@@ -1,5 +1,5 @@
-// Plans of random small graphs compute what the reference computes: chains of views, pointwise operators, reductions, products and
-// concatenations with values used several times.
+// Plans of random small graphs compute what the reference computes: chains of views, pointwise operators, reductions,
+// products and concatenations with values used several times.
 #include "tests/fusion/harness.h"
 #include <random>
 
@@ -23,7 +23,8 @@ public:
     int outputs = 0;
     auto users = g_.users();
     for (ValueId v : values_)
-      if (users[static_cast<size_t>(v.index)].empty() && g_.producer(v)) g_.add_output("o" + std::to_string(outputs++), v);
+      if (users[static_cast<size_t>(v.index)].empty() && g_.producer(v))
+        g_.add_output("o" + std::to_string(outputs++), v);
     if (outputs == 0) g_.add_output("o", values_.back());
     return std::move(g_);
   }
@@ -106,8 +107,10 @@ private:
       SymShape starts(shape.size(), SymExpr(0)), sizes = shape;
       Ints steps(shape.size(), 1);
       starts[d] = start;
-      if (below(3) == 0) steps[d] = -1, sizes[d] = start + 1;
-      else sizes[d] = n - start;
+      if (below(3) == 0)
+        steps[d] = -1, sizes[d] = start + 1;
+      else
+        sizes[d] = n - start;
       apply("slice", {v}, {{"starts", starts}, {"steps", steps}, {"sizes", sizes}});
       break;
     }
