@@ -53,7 +53,9 @@ struct LoadedVariant {
 };
 
 // A guard that a host step's sizes missed while the run was under way: the run starts again with another variant.
-struct MidRunMiss { int guard; };
+struct MidRunMiss {
+  int guard;
+};
 
 class ExecutorImpl final : public Executor {
 public:
@@ -83,13 +85,19 @@ public:
     return {};
   }
 
-  Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats, std::vector<Tensor>* outputs) override {
+  Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
+                                  std::vector<Tensor>* outputs) override {
     auto start = Clock::now();
     RunStats local;
     stats_ = stats ? stats : &local;
     *stats_ = RunStats{};
     std::optional<Result<std::vector<Tensor>>> result;
-    struct Frame { ExecutorImpl* self; const std::map<std::string, Tensor>& inputs; std::vector<Tensor>* outputs; std::optional<Result<std::vector<Tensor>>>& result; };
+    struct Frame {
+      ExecutorImpl* self;
+      const std::map<std::string, Tensor>& inputs;
+      std::vector<Tensor>* outputs;
+      std::optional<Result<std::vector<Tensor>>>& result;
+    };
     Frame frame{this, inputs, outputs, result};
     options_.pool->region([&frame] { frame.result.emplace(frame.self->choose_and_run(frame.inputs, frame.outputs)); });
     let_go();
@@ -106,7 +114,11 @@ private:
   static constexpr size_t kMaxVariants = 16;
 
   // ---- which variant
-  struct Refusal { Diagnostic error; bool miss = false; GuardMiss guard; };
+  struct Refusal {
+    Diagnostic error;
+    bool miss = false;
+    GuardMiss guard;
+  };
   // Nothing: the variant fits.
   std::optional<Refusal> refusal(LoadedVariant& l, const std::map<std::string, Tensor>& inputs) {
     if (auto s = l.variant->bind(inputs, l.call); !s.ok()) return Refusal{s.error(), false, {}};
@@ -120,8 +132,10 @@ private:
     r.guard = l.variant->guards.explain(guard, l.call.values, l.call.bound);
     r.miss = !l.variant->guards.required(guard);
     std::string sizes;
-    for (auto& [name, value] : r.guard.sizes) sizes += (sizes.empty() ? "" : ", ") + name + " = " + std::to_string(value);
-    r.error = Diagnostic(ErrorCode::GuardFailed, "the inputs do not satisfy " + r.guard.guard + " (" + r.guard.reason + "): " + sizes);
+    for (auto& [name, value] : r.guard.sizes)
+      sizes += (sizes.empty() ? "" : ", ") + name + " = " + std::to_string(value);
+    r.error = Diagnostic(ErrorCode::GuardFailed,
+                         "the inputs do not satisfy " + r.guard.guard + " (" + r.guard.reason + "): " + sizes);
     if (!r.guard.where.empty()) r.error.note("needed by " + r.guard.where);
     return r;
   }
@@ -129,10 +143,12 @@ private:
   void record(size_t variant, const Refusal& r) {
     if (!r.miss) return;
     stats_->misses.push_back(r.guard);
-    if (log_enabled(LogChannel::Guards)) log_write(LogChannel::Guards, "variant " + std::to_string(variant) + " missed: " + r.error.message);
+    if (log_enabled(LogChannel::Guards))
+      log_write(LogChannel::Guards, "variant " + std::to_string(variant) + " missed: " + r.error.message);
   }
 
-  Result<std::vector<Tensor>> choose_and_run(const std::map<std::string, Tensor>& inputs, std::vector<Tensor>* outputs) {
+  Result<std::vector<Tensor>> choose_and_run(const std::map<std::string, Tensor>& inputs,
+                                             std::vector<Tensor>* outputs) {
     bool may_compile = static_cast<bool>(options_.recompile);
     std::optional<Refusal> last;
     std::optional<GuardMiss> first_miss;
@@ -167,14 +183,19 @@ private:
       }
     }
     Diagnostic error = last->error;
-    if (last->miss) error.note(options_.recompile ? "compiling another variant did not help" : "no other variant fits, and compiling another one was not asked for");
+    if (last->miss)
+      error.note(options_.recompile ? "compiling another variant did not help"
+                                    : "no other variant fits, and compiling another one was not asked for");
     return error;
   }
 
   // True: a new variant stands at `at`.
   bool recompile(const std::map<std::string, Tensor>& inputs, const GuardMiss& miss, size_t at) {
     if (loaded_.size() >= kMaxVariants || recompile_failed_) {
-      TESSERA_LOGF(LogChannel::Recompiles, recompile_failed_ ? "not compiling: it failed before" : "not compiling: the limit of " + std::to_string(kMaxVariants) + " variants is reached");
+      TESSERA_LOGF(LogChannel::Recompiles,
+                   recompile_failed_
+                       ? "not compiling: it failed before"
+                       : "not compiling: the limit of " + std::to_string(kMaxVariants) + " variants is reached");
       return false;
     }
     auto start = Clock::now();
@@ -182,16 +203,19 @@ private:
     for (auto& [name, tensor] : inputs) shapes.emplace(name, tensor.dims());
     auto compiled = options_.recompile(shapes, miss);
     Status added;
-    if (compiled.ok()) added = *compiled ? add(*compiled, at) : Status(Diagnostic(ErrorCode::Internal, "the compiler returned nothing"));
+    if (compiled.ok())
+      added = *compiled ? add(*compiled, at) : Status(Diagnostic(ErrorCode::Internal, "the compiler returned nothing"));
     double ms = ms_since(start);
     stats_->recompile_ms += ms;
     if (!compiled.ok() || !added.ok()) {
       recompile_failed_ = true; // not again on every call
-      TESSERA_LOGF(LogChannel::Recompiles, "compiling for " + miss.guard + " failed: " + (compiled.ok() ? added.error() : compiled.error()).str());
+      TESSERA_LOGF(LogChannel::Recompiles, "compiling for " + miss.guard +
+                                               " failed: " + (compiled.ok() ? added.error() : compiled.error()).str());
       return false;
     }
     ++stats_->recompiles;
-    TESSERA_LOGF(LogChannel::Recompiles, "compiled another variant in " + std::to_string(ms) + " ms because " + miss.guard + " did not hold");
+    TESSERA_LOGF(LogChannel::Recompiles,
+                 "compiled another variant in " + std::to_string(ms) + " ms because " + miss.guard + " did not hold");
     return true;
   }
 
@@ -201,10 +225,13 @@ private:
     const auto& v = *l.variant;
     const auto& exe = *v.exe;
     if (outputs && outputs->size() != exe.outputs.size())
-      return fail(Diagnostic(ErrorCode::BadInput, std::to_string(outputs->size()) + " output tensors were given, the model has " + std::to_string(exe.outputs.size())));
+      return fail(Diagnostic(ErrorCode::BadInput, std::to_string(outputs->size()) +
+                                                      " output tensors were given, the model has " +
+                                                      std::to_string(exe.outputs.size())));
     std::copy(v.constant_pointers.begin(), v.constant_pointers.end(), pointers_.begin());
     let_go();
-    for (size_t i = 0; i < v.inputs.size(); ++i) pointers_[static_cast<size_t>(v.inputs[i].binding->buffer)] = const_cast<std::byte*>(l.call.tensors[i]->data());
+    for (size_t i = 0; i < v.inputs.size(); ++i)
+      pointers_[static_cast<size_t>(v.inputs[i].binding->buffer)] = const_cast<std::byte*>(l.call.tensors[i]->data());
     given_.assign(exe.outputs.size(), Tensor());
     arena_bytes_ = 0;
     int segments = static_cast<int>(v.segment_begin.size()) - 1;
@@ -213,16 +240,20 @@ private:
       if (!entered.ok()) return fail(std::move(entered).take_error());
       SegmentPlan& plan = **entered;
       if (s > 0)
-        if (auto status = store_results(l, v.segment_begin[static_cast<size_t>(s)] - 1); !status.ok()) return fail(std::move(status).take_error());
+        if (auto status = store_results(l, v.segment_begin[static_cast<size_t>(s)] - 1); !status.ok())
+          return fail(std::move(status).take_error());
       int begin = v.segment_begin[static_cast<size_t>(s)], end = v.segment_begin[static_cast<size_t>(s) + 1];
       for (int k = begin; k < end; ++k) {
         auto started = options_.profile ? Clock::now() : Clock::time_point();
         auto& step = plan.steps[static_cast<size_t>(k - begin)];
-        if (auto status = execute(l, v.steps[static_cast<size_t>(k)], step, plan, k); !status.ok()) return fail(std::move(status).take_error());
-        if (options_.profile) stats_->steps.push_back({name_of(*v.steps[static_cast<size_t>(k)].step), ms_since(started), step.bytes});
+        if (auto status = execute(l, v.steps[static_cast<size_t>(k)], step, plan, k); !status.ok())
+          return fail(std::move(status).take_error());
+        if (options_.profile)
+          stats_->steps.push_back({name_of(*v.steps[static_cast<size_t>(k)].step), ms_since(started), step.bytes});
       }
       if (s + 1 < segments) {
-        if (auto status = define(l, v.segment_begin[static_cast<size_t>(s) + 1] - 1, s + 1); !status.ok()) return fail(std::move(status).take_error());
+        if (auto status = define(l, v.segment_begin[static_cast<size_t>(s) + 1] - 1, s + 1); !status.ok())
+          return fail(std::move(status).take_error());
         int g = v.guards.check(l.call.values, l.call.bound, l.call.guards);
         if (g >= 0) return MidRunMiss{g};
       }
@@ -248,17 +279,23 @@ private:
       plan = l.plans.insert(segment, std::move(made));
       stats_->new_shape = true;
       stats_->plan_ms += ms_since(start);
-      TESSERA_LOGF(LogChannel::Memory, "new shape: arena " + std::to_string(plan->arena_bytes) + " bytes, scratch " + std::to_string(plan->step_scratch + plan->worker_scratch * options_.pool->threads()) +
-                                           " bytes, packed weights " + std::to_string(plan->packed_bytes) + " bytes");
+      TESSERA_LOGF(LogChannel::Memory,
+                   "new shape: arena " + std::to_string(plan->arena_bytes) + " bytes, scratch " +
+                       std::to_string(plan->step_scratch + plan->worker_scratch * options_.pool->threads()) +
+                       " bytes, packed weights " + std::to_string(plan->packed_bytes) + " bytes");
     }
     int64_t scratch = plan->step_scratch + plan->worker_scratch * options_.pool->threads();
     arena_bytes_ += plan->arena_bytes + plan->step_scratch;
-    if (options_.memory_limit != 0 && static_cast<size_t>(arena_bytes_ + scratch - plan->step_scratch) > options_.memory_limit)
-      return Diagnostic(ErrorCode::OutOfMemory, "this shape needs " + std::to_string(arena_bytes_ + scratch - plan->step_scratch) + " bytes for intermediate results, the limit is " + std::to_string(options_.memory_limit));
+    if (options_.memory_limit != 0 &&
+        static_cast<size_t>(arena_bytes_ + scratch - plan->step_scratch) > options_.memory_limit)
+      return Diagnostic(ErrorCode::OutOfMemory,
+                        "this shape needs " + std::to_string(arena_bytes_ + scratch - plan->step_scratch) +
+                            " bytes for intermediate results, the limit is " + std::to_string(options_.memory_limit));
     auto& arena = arenas_[static_cast<size_t>(segment)];
     auto reserve = [&](Block& block, int64_t bytes) -> Status {
       if (block.reserve(bytes)) return {};
-      return Diagnostic(ErrorCode::OutOfMemory, "cannot allocate " + std::to_string(bytes) + " bytes for intermediate results");
+      return Diagnostic(ErrorCode::OutOfMemory,
+                        "cannot allocate " + std::to_string(bytes) + " bytes for intermediate results");
     };
     TESSERA_TRY(reserve(arena, plan->arena_bytes));
     TESSERA_TRY(reserve(step_scratch_, plan->step_scratch));
@@ -267,14 +304,16 @@ private:
       worker_pointers_[w] = worker_scratch_[w].data();
     }
     for (auto [id, offset] : plan->offsets) pointers_[static_cast<size_t>(id)] = arena.data() + offset;
-    if (options_.poison && plan->arena_bytes > 0) std::memset(arena.data(), 0xFF, static_cast<size_t>(plan->arena_bytes));
+    if (options_.poison && plan->arena_bytes > 0)
+      std::memset(arena.data(), 0xFF, static_cast<size_t>(plan->arena_bytes));
     for (size_t b = 0; b < v.exe->buffers.size(); ++b)
       if (v.buffer_segment[b] <= segment) {
         dims_[b] = &plan->dims[b];
         bytes_[b] = plan->bytes[b];
       }
     for (size_t o = 0; o < v.exe->outputs.size(); ++o)
-      if (v.buffer_segment[static_cast<size_t>(v.exe->outputs[o].buffer)] == segment) TESSERA_TRY(place_output(l, o, outputs));
+      if (v.buffer_segment[static_cast<size_t>(v.exe->outputs[o].buffer)] == segment)
+        TESSERA_TRY(place_output(l, o, outputs));
     return plan;
   }
 
@@ -286,10 +325,14 @@ private:
     if (outputs) {
       auto& t = (*outputs)[o];
       if (!t.defined() || t.dtype() != info.dtype || t.dims() != *dims_[id])
-        return Diagnostic(ErrorCode::BadInput, "the tensor given for output '" + binding.name + "' does not have the type and sizes of the result, " + std::string(name(info.dtype)) + str(info.shape));
+        return Diagnostic(ErrorCode::BadInput, "the tensor given for output '" + binding.name +
+                                                   "' does not have the type and sizes of the result, " +
+                                                   std::string(name(info.dtype)) + str(info.shape));
       for (const auto* input : l.call.tensors)
-        if (t.bytes() > 0 && input->dtype() != DType::String && t.data() < input->data() + input->bytes() && input->data() < t.data() + t.bytes())
-          return Diagnostic(ErrorCode::BadInput, "the tensor given for output '" + binding.name + "' overlaps an input");
+        if (t.bytes() > 0 && input->dtype() != DType::String && t.data() < input->data() + input->bytes() &&
+            input->data() < t.data() + t.bytes())
+          return Diagnostic(ErrorCode::BadInput,
+                            "the tensor given for output '" + binding.name + "' overlaps an input");
       given_[o] = t;
     } else if (info.dtype == DType::String) {
       TESSERA_ASSIGN(given_[o], Tensor::create(info.dtype, *dims_[id]));
@@ -327,7 +370,13 @@ private:
     if (step.grid <= 0) return {};
     for (size_t i = 0; i < k.buffers.size(); ++i) args_[i] = pointers_[static_cast<size_t>(k.buffers[i])];
     int32_t error = 0;
-    struct Frame { HostKernelFn function; void* const* args; const int64_t* sizes; std::byte* const* scratch; int32_t* error; };
+    struct Frame {
+      HostKernelFn function;
+      void* const* args;
+      const int64_t* sizes;
+      std::byte* const* scratch;
+      int32_t* error;
+    };
     Frame frame{k.function, args_.data(), plan.numbers.data() + step.sizes, worker_pointers_.data(), &error};
     options_.pool->parallel_for(step.grid, step.grain, [&frame](int64_t begin, int64_t end, int worker) {
       frame.function(frame.args, frame.sizes, begin, end, frame.scratch[worker], frame.error);
@@ -337,7 +386,8 @@ private:
 
   static Status reported(const KernelLaunch& k, int32_t error) {
     auto site = static_cast<size_t>(error - 1);
-    Diagnostic d(ErrorCode::BadInput, error > 0 && site < k.report_sites.size() ? k.report_sites[site] : "an index is out of range");
+    Diagnostic d(ErrorCode::BadInput,
+                 error > 0 && site < k.report_sites.size() ? k.report_sites[site] : "an index is out of range");
     d.note("found by kernel '" + k.name + "'");
     return d;
   }
@@ -359,7 +409,9 @@ private:
       run.epilogue_args = args_.data();
     }
     step.library->run(run);
-    if (failure.load() != 0) return Diagnostic(ErrorCode::DeviceError, "oneDNN failed with status " + std::to_string(failure.load()) + " in '" + call.name + "'");
+    if (failure.load() != 0)
+      return Diagnostic(ErrorCode::DeviceError,
+                        "oneDNN failed with status " + std::to_string(failure.load()) + " in '" + call.name + "'");
     return error == 0 ? Status() : reported(form.epilogue->source->kernel, error);
   }
 
@@ -372,7 +424,10 @@ private:
     }
     if (bytes_[from] != bytes_[to]) return Diagnostic(ErrorCode::Internal, "copy '" + c.name + "': sizes differ");
     if (bytes_[to] == 0) return {};
-    struct Frame { std::byte* to; const std::byte* from; } frame{static_cast<std::byte*>(pointers_[to]), static_cast<const std::byte*>(pointers_[from])};
+    struct Frame {
+      std::byte* to;
+      const std::byte* from;
+    } frame{static_cast<std::byte*>(pointers_[to]), static_cast<const std::byte*>(pointers_[from])};
     options_.pool->parallel_for(bytes_[to], 64 << 10, [&frame](int64_t begin, int64_t end, int) {
       std::memcpy(frame.to + begin, frame.from + begin, static_cast<size_t>(end - begin));
     });
@@ -380,16 +435,20 @@ private:
   }
 
   // ---- host steps
-  // A buffer as a tensor: what is held, a constant, or a view of executor memory (whose owner marks it: it must not outlive the run).
+  // A buffer as a tensor: what is held, a constant, or a view of executor memory (whose owner marks it: it must not
+  // outlive the run).
   Tensor value(const LoadedVariant& l, BufferId buffer) {
     auto id = static_cast<size_t>(buffer);
     const auto& info = l.variant->exe->buffers[id];
-    if (info.kind == BufferInfo::Kind::Constant) return l.variant->exe->constants[static_cast<size_t>(info.constant)].value;
+    if (info.kind == BufferInfo::Kind::Constant)
+      return l.variant->exe->constants[static_cast<size_t>(info.constant)].value;
     if (info.kind == BufferInfo::Kind::Input)
       for (size_t i = 0; i < l.variant->inputs.size(); ++i)
         if (l.variant->inputs[i].binding->buffer == buffer) return *l.call.tensors[i];
     if (is_held_[id]) return held_[id];
-    return Tensor::view(info.dtype, *dims_[id], Storage{our_memory_, static_cast<const std::byte*>(pointers_[id]), static_cast<size_t>(bytes_[id])});
+    return Tensor::view(
+        info.dtype, *dims_[id],
+        Storage{our_memory_, static_cast<const std::byte*>(pointers_[id]), static_cast<size_t>(bytes_[id])});
   }
 
   Status host(LoadedVariant& l, const HostStep& step, int index) {
@@ -405,7 +464,9 @@ private:
       return d;
     }
     if (results->size() < step.outputs.size())
-      return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op + ") returned " + std::to_string(results->size()) + " of " + std::to_string(step.outputs.size()) + " results");
+      return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op + ") returned " +
+                                                 std::to_string(results->size()) + " of " +
+                                                 std::to_string(step.outputs.size()) + " results");
     host_results_ = std::move(*results);
     holding_ = true;
     return step.defines.empty() ? store_results(l, index) : Status();
@@ -417,7 +478,9 @@ private:
     const auto& step = std::get<HostStep>(v.exe->steps[static_cast<size_t>(index)]);
     for (const auto& d : step.defines) {
       const auto& dims = host_results_[static_cast<size_t>(d.result)].dims();
-      if (static_cast<size_t>(d.dim) >= dims.size()) return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op + ") returned a result of rank " + std::to_string(dims.size()));
+      if (static_cast<size_t>(d.dim) >= dims.size())
+        return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op +
+                                                   ") returned a result of rank " + std::to_string(dims.size()));
       for (size_t i = 0; i < v.slots.size(); ++i)
         if (v.slots[i] == d.symbol && v.slot_segment[i] == segment) {
           l.call.values[i] = dims[static_cast<size_t>(d.dim)];
@@ -438,7 +501,9 @@ private:
       if (!t.defined() || t.dtype() != info.dtype || t.dims() != *dims_[id]) {
         std::string got(name(t.dtype()));
         for (auto d : t.dims()) got += " " + std::to_string(d);
-        return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op + ") returned " + got + " where " + std::string(name(info.dtype)) + str(info.shape) + " was inferred");
+        return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op + ") returned " + got +
+                                                   " where " + std::string(name(info.dtype)) + str(info.shape) +
+                                                   " was inferred");
       }
       if (info.kind == BufferInfo::Kind::Output && info.dtype != DType::String) {
         if (t.bytes() > 0) std::memcpy(pointers_[id], t.data(), t.bytes());
@@ -487,16 +552,17 @@ private:
   std::vector<void*> args_;
   std::vector<const Dims*> dims_;
   std::vector<int64_t> bytes_;
-  std::vector<Tensor> held_;    // results of host steps, and strings
+  std::vector<Tensor> held_; // results of host steps, and strings
   std::vector<bool> is_held_;
   bool holding_ = false;
-  std::vector<Tensor> given_;   // outputs
+  std::vector<Tensor> given_; // outputs
   std::vector<Tensor> host_results_;
 };
 
 } // namespace
 
-Result<std::unique_ptr<Executor>> Executor::create(std::vector<std::shared_ptr<const Executable>> variants, ExecutorOptions options) {
+Result<std::unique_ptr<Executor>> Executor::create(std::vector<std::shared_ptr<const Executable>> variants,
+                                                   ExecutorOptions options) {
   if (variants.empty()) return Diagnostic(ErrorCode::Usage, "an executor needs at least one executable");
   auto executor = std::make_unique<ExecutorImpl>(std::move(options));
   for (auto& v : variants) {

@@ -9,8 +9,8 @@
 //         48   plan: JSON, at most kMaxPlan
 //   then, each at a multiple of 64: objects, embedded weights; the plan says where
 //
-// Little-endian. The plan is checked by its hash before it is parsed, and every index in it before it is used. Embedded weights are
-// not hashed as a whole (loading maps them and reads nothing); samples of them are.
+// Little-endian. The plan is checked by its hash before it is parsed, and every index in it before it is used. Embedded
+// weights are not hashed as a whole (loading maps them and reads nothing); samples of them are.
 #pragma once
 #include "graph/support/hash.h"
 #include "graph/support/tensor.h"

@@ -11,7 +11,8 @@ Result<GuardSet> GuardSet::compile(const ShapeEnv& env, std::span<const SymExpr>
     if (set.program_.has_unbound(r)) {
       r = set.program_.add(guard.condition.substitute(env.substitutions()));
       if (set.program_.has_unbound(r))
-        return Diagnostic(ErrorCode::Internal, guard.where, "guard " + guard.condition.str() + " is over a size that no input and no step defines");
+        return Diagnostic(ErrorCode::Internal, guard.where,
+                          "guard " + guard.condition.str() + " is over a size that no input and no step defines");
     }
     set.guards_.push_back(std::move(guard));
     set.registers_.push_back(r);
@@ -24,7 +25,8 @@ Result<GuardSet> GuardSet::compile(const ShapeEnv& env, std::span<const SymExpr>
     auto text = "what the model declares of '" + s.symbol_name() + "'";
     if (range.lo > 0) TESSERA_TRY(add({sym_le(SymExpr(range.lo), s), GuardClass::Required, text, {}}));
     if (range.hi < kSymMax) TESSERA_TRY(add({sym_le(s, SymExpr(range.hi)), GuardClass::Required, text, {}}));
-    if (auto d = env.divisor(s); d > 1) TESSERA_TRY(add({sym_eq(mod(s, SymExpr(d)), 0), GuardClass::Required, text, {}}));
+    if (auto d = env.divisor(s); d > 1)
+      TESSERA_TRY(add({sym_eq(mod(s, SymExpr(d)), 0), GuardClass::Required, text, {}}));
   }
   return set;
 }

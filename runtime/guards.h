@@ -1,5 +1,5 @@
-// GuardSet: the guards of an Executable, compiled once. check() runs on every call and allocates nothing; explain() is only
-// asked after a miss and says which guard, why it was there, and the sizes of the call.
+// GuardSet: the guards of an Executable, compiled once. check() runs on every call and allocates nothing; explain() is
+// only asked after a miss and says which guard, why it was there, and the sizes of the call.
 #pragma once
 #include "graph/sym/env.h"
 #include "runtime/executor.h"
@@ -9,17 +9,21 @@ namespace tessera {
 
 class GuardSet {
 public:
-  // Guards of `env` over `slots` (symbols in slot order; the first ones are bound by inputs, later ones by host steps), and
-  // what the env knows of every slot: range and divisor, which compiled code relies on as well. A guard over symbols that are
-  // no slots is rewritten by the env's substitutions; error Internal when that does not help: it could never be checked.
+  // Guards of `env` over `slots` (symbols in slot order; the first ones are bound by inputs, later ones by host steps),
+  // and what the env knows of every slot: range and divisor, which compiled code relies on as well. A guard over
+  // symbols that are no slots is rewritten by the env's substitutions; error Internal when that does not help: it could
+  // never be checked.
   [[nodiscard]] static Result<GuardSet> compile(const ShapeEnv& env, std::span<const SymExpr> slots);
 
-  // The first guard that does not hold for these values, or -1. Guards over slots that are not bound yet (bound[i] false)
-  // are passed over: they are asked again when a host step has bound them.
-  [[nodiscard]] int check(std::span<const int64_t> values, const std::vector<bool>& bound, SymProgram::State& state) const;
+  // The first guard that does not hold for these values, or -1. Guards over slots that are not bound yet (bound[i]
+  // false) are passed over: they are asked again when a host step has bound them.
+  [[nodiscard]] int check(std::span<const int64_t> values, const std::vector<bool>& bound,
+                          SymProgram::State& state) const;
   void prepare(SymProgram::State& state) const { program_.prepare(state); }
   [[nodiscard]] GuardMiss explain(int guard, std::span<const int64_t> values, const std::vector<bool>& bound) const;
-  [[nodiscard]] bool required(int guard) const { return guards_[static_cast<size_t>(guard)].cls == GuardClass::Required; }
+  [[nodiscard]] bool required(int guard) const {
+    return guards_[static_cast<size_t>(guard)].cls == GuardClass::Required;
+  }
   [[nodiscard]] int count() const { return static_cast<int>(guards_.size()); }
 
 private:

@@ -10,13 +10,18 @@ namespace {
 using Json = nlohmann::json;
 
 // Thrown and caught in this file only, like the exceptions of the JSON library.
-struct Corrupt { std::string what; };
+struct Corrupt {
+  std::string what;
+};
 [[noreturn]] void corrupt(const std::string& what) { throw Corrupt{what}; }
-struct Failed { Diagnostic error; };
+struct Failed {
+  Diagnostic error;
+};
 
 class Reader {
 public:
-  Reader(const std::string& path, Storage file) : path_(path), file_(std::move(file)), exe_(std::make_shared<Executable>()) {}
+  Reader(const std::string& path, Storage file)
+      : path_(path), file_(std::move(file)), exe_(std::make_shared<Executable>()) {}
 
   std::shared_ptr<Executable> run() {
     header();
@@ -40,8 +45,11 @@ private:
     if (file_.bytes < sizeof h) corrupt("it is shorter than a header");
     std::memcpy(&h, file_.data, sizeof h);
     if (std::memcmp(h.magic, file::kMagic, sizeof h.magic) != 0) corrupt("it is not an executable of Tessera");
-    if (h.version != file::kVersion) corrupt("it has format version " + std::to_string(h.version) + ", this program reads version " + std::to_string(file::kVersion));
-    if (h.file_bytes != file_.bytes) corrupt("it should have " + std::to_string(h.file_bytes) + " bytes and has " + std::to_string(file_.bytes));
+    if (h.version != file::kVersion)
+      corrupt("it has format version " + std::to_string(h.version) + ", this program reads version " +
+              std::to_string(file::kVersion));
+    if (h.file_bytes != file_.bytes)
+      corrupt("it should have " + std::to_string(h.file_bytes) + " bytes and has " + std::to_string(file_.bytes));
     if (h.plan_bytes > file::kMaxPlan || h.plan_bytes > file_.bytes - sizeof h) corrupt("its plan does not fit in it");
     plan_ = {reinterpret_cast<const char*>(file_.data) + sizeof h, h.plan_bytes};
     hash_ = h.hash;
@@ -71,7 +79,8 @@ private:
     exe_->env = std::make_shared<ShapeEnv>();
     for (const auto& s : j.at("symbols")) {
       auto name = s.at(0).get<std::string>();
-      auto symbol = exe_->env->create_symbol(name, {s.at(1).get<int64_t>(), s.at(2).get<int64_t>()}, std::max<int64_t>(1, s.at(3).get<int64_t>()));
+      auto symbol = exe_->env->create_symbol(name, {s.at(1).get<int64_t>(), s.at(2).get<int64_t>()},
+                                             std::max<int64_t>(1, s.at(3).get<int64_t>()));
       if (!symbols_.emplace(name, symbol).second) corrupt("symbol '" + name + "' is there twice");
     }
     for (const auto& g : j.at("guards")) {
@@ -120,7 +129,8 @@ private:
     if (!count.ok()) corrupt("constant '" + c.name + "': " + count.error().message);
     if (type == DType::String) {
       auto strings = j.at("strings").get<std::vector<std::string>>();
-      if (static_cast<int64_t>(strings.size()) != *count) corrupt("constant '" + c.name + "' has another number of strings than its dims");
+      if (static_cast<int64_t>(strings.size()) != *count)
+        corrupt("constant '" + c.name + "' has another number of strings than its dims");
       c.value = Tensor::strings(dims, std::move(strings));
       exe_->constants.push_back(std::move(c));
       return;
@@ -130,13 +140,15 @@ private:
     std::string source = "the file";
     if (j.contains("section")) {
       auto s = j.at("section").get<uint64_t>();
-      if (s >= sections_.size() || sections_[s].second != bytes) corrupt("constant '" + c.name + "' has no section of its size");
+      if (s >= sections_.size() || sections_[s].second != bytes)
+        corrupt("constant '" + c.name + "' has no section of its size");
       storage = {file_.owner, file_.data + sections_[s].first, bytes};
     } else {
       source = j.at("file").get<std::string>();
       const auto& mapped = weights(source, c.name);
       auto offset = j.at("offset").get<uint64_t>();
-      if (offset > mapped.bytes || bytes > mapped.bytes - offset) corrupt("'" + source + "' is too short for constant '" + c.name + "'");
+      if (offset > mapped.bytes || bytes > mapped.bytes - offset)
+        corrupt("'" + source + "' is too short for constant '" + c.name + "'");
       storage = {mapped.owner, mapped.data + offset, bytes};
     }
     auto hash = file::sample_hash(storage.data, bytes);
@@ -153,11 +165,13 @@ private:
     auto mapped = map_file(source);
     if (!mapped.ok()) {
       auto folder = path_.find_last_of('/');
-      auto beside = (folder == std::string::npos ? "" : path_.substr(0, folder + 1)) + source.substr(source.find_last_of('/') + 1);
+      auto beside = (folder == std::string::npos ? "" : path_.substr(0, folder + 1)) +
+                    source.substr(source.find_last_of('/') + 1);
       auto second = map_file(beside);
       if (!second.ok()) {
         Diagnostic d = mapped.error();
-        d.note("it holds the weights of '" + constant + "', to which '" + path_ + "' refers; compile with embedded weights to make it independent");
+        d.note("it holds the weights of '" + constant + "', to which '" + path_ +
+               "' refers; compile with embedded weights to make it independent");
         throw Failed{std::move(d)};
       }
       mapped = std::move(second);
@@ -169,7 +183,8 @@ private:
     BufferInfo b;
     b.name = j.at("name").get<std::string>();
     int kind = j.at("kind").get<int>();
-    if (kind < 0 || kind > static_cast<int>(BufferInfo::Kind::Temporary)) corrupt("buffer '" + b.name + "' is of no kind");
+    if (kind < 0 || kind > static_cast<int>(BufferInfo::Kind::Temporary))
+      corrupt("buffer '" + b.name + "' is of no kind");
     b.kind = static_cast<BufferInfo::Kind>(kind);
     b.dtype = dtype(j.at("dtype"));
     b.shape = exprs(j.at("shape"));
@@ -196,7 +211,8 @@ private:
     k.work_per_program = expr(j.at("work"));
     k.scratch_bytes = expr(j.at("scratch"));
     k.report_sites = j.at("sites").get<std::vector<std::string>>();
-    if (k.object < 0 || static_cast<size_t>(k.object) >= exe_->objects.size()) corrupt("kernel '" + k.name + "' has no object");
+    if (k.object < 0 || static_cast<size_t>(k.object) >= exe_->objects.size())
+      corrupt("kernel '" + k.name + "' has no object");
     return k;
   }
   StridedOperand operand(const Json& j) {
@@ -218,7 +234,8 @@ private:
       exe_->steps.emplace_back(kernel(j.at("kernel")));
     } else if (j.contains("copy")) {
       const auto& c = j.at("copy");
-      exe_->steps.emplace_back(CopyStep{c.at("name").get<std::string>(), c.at("source").get<BufferId>(), c.at("target").get<BufferId>()});
+      exe_->steps.emplace_back(
+          CopyStep{c.at("name").get<std::string>(), c.at("source").get<BufferId>(), c.at("target").get<BufferId>()});
     } else if (j.contains("host")) {
       const auto& h = j.at("host");
       HostStep s;
@@ -228,7 +245,8 @@ private:
       s.payload = h.at("payload").get<std::string>();
       s.inputs = h.at("inputs").get<std::vector<BufferId>>();
       s.outputs = h.at("outputs").get<std::vector<BufferId>>();
-      for (const auto& d : h.at("defines")) s.defines.push_back({expr(d.at(0)), d.at(1).get<int>(), d.at(2).get<int>()});
+      for (const auto& d : h.at("defines"))
+        s.defines.push_back({expr(d.at(0)), d.at(1).get<int>(), d.at(2).get<int>()});
       exe_->steps.emplace_back(std::move(s));
     } else {
       const auto& l = j.at("library");
@@ -238,13 +256,30 @@ private:
       if (call == "matmul") {
         s.call = MatmulCall{operand(l.at("a")), operand(l.at("b")), operand(l.at("c")), epilogue(l.at("epilogue"))};
       } else if (call == "conv") {
-        s.call = ConvCall{operand(l.at("x")), operand(l.at("w")), operand(l.at("y")), ints(l.at("strides")), ints(l.at("pads_begin")), ints(l.at("pads_end")), ints(l.at("dilations")),
-                          l.at("groups").get<int64_t>(), l.at("transposed").get<bool>(), ints(l.at("output_padding")), epilogue(l.at("epilogue"))};
+        s.call = ConvCall{operand(l.at("x")),
+                          operand(l.at("w")),
+                          operand(l.at("y")),
+                          ints(l.at("strides")),
+                          ints(l.at("pads_begin")),
+                          ints(l.at("pads_end")),
+                          ints(l.at("dilations")),
+                          l.at("groups").get<int64_t>(),
+                          l.at("transposed").get<bool>(),
+                          ints(l.at("output_padding")),
+                          epilogue(l.at("epilogue"))};
       } else if (call == "pool") {
         int kind = l.at("kind").get<int>();
-        if (kind < 0 || kind > static_cast<int>(PoolCall::Kind::AverageIncludePad)) corrupt("pooling '" + s.name + "' is of no kind");
-        s.call = PoolCall{static_cast<PoolCall::Kind>(kind), operand(l.at("x")), operand(l.at("y")), ints(l.at("kernel")), ints(l.at("strides")),
-                          ints(l.at("pads_begin")), ints(l.at("pads_end")), ints(l.at("dilations")), epilogue(l.at("epilogue"))};
+        if (kind < 0 || kind > static_cast<int>(PoolCall::Kind::AverageIncludePad))
+          corrupt("pooling '" + s.name + "' is of no kind");
+        s.call = PoolCall{static_cast<PoolCall::Kind>(kind),
+                          operand(l.at("x")),
+                          operand(l.at("y")),
+                          ints(l.at("kernel")),
+                          ints(l.at("strides")),
+                          ints(l.at("pads_begin")),
+                          ints(l.at("pads_end")),
+                          ints(l.at("dilations")),
+                          epilogue(l.at("epilogue"))};
       } else {
         corrupt("there is no library call '" + call + "'");
       }
@@ -272,17 +307,24 @@ Status link_kernels(Executable& e, const LinkFn& link) {
   };
   for (auto& step : e.steps) {
     if (auto* k = std::get_if<KernelLaunch>(&step)) one(*k);
-    if (auto* l = std::get_if<LibraryStep>(&step)) std::visit([&](auto& call) { if (call.epilogue) one(call.epilogue->kernel); }, l->call);
+    if (auto* l = std::get_if<LibraryStep>(&step))
+      std::visit(
+          [&](auto& call) {
+            if (call.epilogue) one(call.epilogue->kernel);
+          },
+          l->call);
   }
   return status;
 }
 
 } // namespace
 
-Result<std::shared_ptr<Executable>> load_executable(const std::string& path, const LinkFn& link, const ResolveHostStepFn& resolve) {
+Result<std::shared_ptr<Executable>> load_executable(const std::string& path, const LinkFn& link,
+                                                    const ResolveHostStepFn& resolve) {
   TESSERA_ASSIGN(auto file, map_file(path));
   auto damaged = [&](const std::string& what) {
-    return Diagnostic(ErrorCode::CorruptFile, "'" + path + "' cannot be loaded: " + what).note("write it again with `tessera compile`");
+    return Diagnostic(ErrorCode::CorruptFile, "'" + path + "' cannot be loaded: " + what)
+        .note("write it again with `tessera compile`");
   };
   std::shared_ptr<Executable> exe;
   try {

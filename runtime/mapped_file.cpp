@@ -12,7 +12,9 @@
 namespace tessera {
 
 Result<Storage> map_file(const std::string& path) {
-  auto failed = [&](const char* what) { return Diagnostic(ErrorCode::FileError, std::string("cannot ") + what + " '" + path + "': " + std::strerror(errno)); };
+  auto failed = [&](const char* what) {
+    return Diagnostic(ErrorCode::FileError, std::string("cannot ") + what + " '" + path + "': " + std::strerror(errno));
+  };
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return failed("open");
   struct stat st {};
@@ -48,14 +50,17 @@ MappedRegions MappedRegions::of_this_process() {
     uint64_t begin = 0, end = 0, offset = 0, inode = 0;
     char rights[5] = {};
     int path_at = 0;
-    if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %" SCNu64 " %n", &begin, &end, rights, &offset, &inode, &path_at) < 5) continue;
+    if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %" SCNu64 " %n", &begin, &end, rights, &offset,
+                    &inode, &path_at) < 5)
+      continue;
     if (inode == 0 || rights[0] != 'r' || rights[1] != '-') continue;
     std::string path(line + path_at);
     while (!path.empty() && path.back() == '\n') path.pop_back();
     if (path.empty() || path[0] != '/') continue;
     if (!out.regions_.empty()) { // neighbouring pieces of one mapping
       auto& last = out.regions_.back();
-      if (last.end == begin && last.path == path && last.offset + static_cast<int64_t>(last.end - last.begin) == static_cast<int64_t>(offset)) {
+      if (last.end == begin && last.path == path &&
+          last.offset + static_cast<int64_t>(last.end - last.begin) == static_cast<int64_t>(offset)) {
         last.end = end;
         continue;
       }
@@ -68,7 +73,8 @@ MappedRegions MappedRegions::of_this_process() {
 }
 
 const MappedRegions::Region* MappedRegions::containing(uintptr_t begin, uintptr_t end) const {
-  auto it = std::upper_bound(regions_.begin(), regions_.end(), begin, [](uintptr_t a, const Region& r) { return a < r.begin; });
+  auto it = std::upper_bound(regions_.begin(), regions_.end(), begin,
+                             [](uintptr_t a, const Region& r) { return a < r.begin; });
   if (it == regions_.begin()) return nullptr;
   --it;
   return end <= it->end ? &*it : nullptr;
@@ -86,7 +92,9 @@ void MappedRegions::release(const void* data, size_t bytes) const {
   if (bytes == 0 || !containing(at, at + bytes)) return;
   auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   uintptr_t begin = (at + page - 1) / page * page, end = (at + bytes) / page * page;
-  if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED); // advice: refusal costs memory, nothing else
+  if (begin < end)
+    (void)::madvise(reinterpret_cast<void*>(begin), end - begin,
+                    MADV_DONTNEED); // advice: refusal costs memory, nothing else
 }
 
 } // namespace tessera

@@ -13,7 +13,11 @@ constexpr size_t kGreedyLimit = 1536; // slots; above, only the near-linear plac
 int64_t aligned(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
 
 // Buffers that share memory by taking it over from each other.
-struct Slot { int64_t bytes = 0; int first = 0, last = 0; int64_t offset = 0; };
+struct Slot {
+  int64_t bytes = 0;
+  int first = 0, last = 0;
+  int64_t offset = 0;
+};
 
 int64_t place_by_size(std::vector<Slot>& slots) {
   std::vector<size_t> order(slots.size());
@@ -38,7 +42,8 @@ int64_t place_by_size(std::vector<Slot>& slots) {
     }
     s.offset = best >= 0 ? best : end;
     total = std::max(total, s.offset + s.bytes);
-    auto at = std::upper_bound(placed.begin(), placed.end(), &s, [](const Slot* a, const Slot* b) { return a->offset < b->offset; });
+    auto at = std::upper_bound(placed.begin(), placed.end(), &s,
+                               [](const Slot* a, const Slot* b) { return a->offset < b->offset; });
     placed.insert(at, &s);
   }
   return total;
@@ -110,7 +115,8 @@ int64_t place_by_time(std::vector<Slot>& slots) {
   FreeList free;
   size_t ended = 0;
   for (size_t i : starts) {
-    for (; ended < ends.size() && slots[ends[ended]].last < slots[i].first; ++ended) free.give(slots[ends[ended]].offset, slots[ends[ended]].bytes);
+    for (; ended < ends.size() && slots[ends[ended]].last < slots[i].first; ++ended)
+      free.give(slots[ends[ended]].offset, slots[ends[ended]].bytes);
     slots[i].offset = slots[i].bytes == 0 ? 0 : free.take(slots[i].bytes);
   }
   return free.end();
@@ -145,7 +151,8 @@ Result<MemoryPlan> plan_memory(std::span<const PlannedBuffer> buffers) {
       chain.push_back(i);
       int from = buffers[i].in_place_of;
       bool usable = from >= 0 && static_cast<size_t>(from) < buffers.size() && chain.size() <= buffers.size() &&
-                    buffers[static_cast<size_t>(from)].last == buffers[i].first && buffers[static_cast<size_t>(from)].first <= buffers[i].first;
+                    buffers[static_cast<size_t>(from)].last == buffers[i].first &&
+                    buffers[static_cast<size_t>(from)].first <= buffers[i].first;
       if (!usable) break;
       i = static_cast<size_t>(from);
     }
@@ -153,9 +160,11 @@ Result<MemoryPlan> plan_memory(std::span<const PlannedBuffer> buffers) {
       const auto& b = buffers[*it];
       if (slot_of[*it] >= 0) continue; // a cycle of takers: broken where it was entered
       auto from = static_cast<size_t>(b.in_place_of);
-      bool usable = b.in_place_of >= 0 && from < buffers.size() && slot_of[from] >= 0 && !taken[from] && buffers[from].last == b.first &&
-                    buffers[from].first <= b.first && slots[static_cast<size_t>(slot_of[from])].last == b.first;
-      // One take-over per step: what takes over memory that was itself taken over in this very step would meet the first owner.
+      bool usable = b.in_place_of >= 0 && from < buffers.size() && slot_of[from] >= 0 && !taken[from] &&
+                    buffers[from].last == b.first && buffers[from].first <= b.first &&
+                    slots[static_cast<size_t>(slot_of[from])].last == b.first;
+      // One take-over per step: what takes over memory that was itself taken over in this very step would meet the
+      // first owner.
       usable = usable && (buffers[from].first < b.first || !takes[from]);
       if (usable) {
         taken[from] = true;
@@ -172,7 +181,8 @@ Result<MemoryPlan> plan_memory(std::span<const PlannedBuffer> buffers) {
   };
   int64_t sum = 0;
   for (size_t i : order) {
-    if (buffers[i].bytes > kMaxArena - sum) return Diagnostic(ErrorCode::SizeOverflow, "the intermediate results of this shape exceed the address space");
+    if (buffers[i].bytes > kMaxArena - sum)
+      return Diagnostic(ErrorCode::SizeOverflow, "the intermediate results of this shape exceed the address space");
     sum += aligned(buffers[i].bytes);
     assign(i);
   }
@@ -199,12 +209,15 @@ std::vector<LiveBytes> symbolic_live_bytes(const Executable& executable) {
   auto is_taker = [&](const BufferInfo& b) { return b.in_place_of >= 0 && static_cast<size_t>(b.in_place_of) < count; };
   std::vector<size_t> order(count);
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) { return executable.buffers[x].first_step > executable.buffers[y].first_step; });
+  std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) {
+    return executable.buffers[x].first_step > executable.buffers[y].first_step;
+  });
   for (size_t i : order)
     if (const auto& b = executable.buffers[i]; is_taker(b) && b.kind == BufferInfo::Kind::Temporary)
       last[static_cast<size_t>(b.in_place_of)] = std::max(last[static_cast<size_t>(b.in_place_of)], last[i]);
   auto steps = static_cast<int>(executable.steps.size());
-  std::vector<std::vector<std::pair<int, SymExpr>>> change(executable.steps.size() + 1); // +bytes at the first step, -bytes after the last
+  std::vector<std::vector<std::pair<int, SymExpr>>> change(executable.steps.size() +
+                                                           1); // +bytes at the first step, -bytes after the last
   for (size_t i = 0; i < count; ++i) {
     const auto& b = executable.buffers[i];
     if (b.kind != BufferInfo::Kind::Temporary || b.last_step < b.first_step || is_taker(b)) continue;
@@ -224,7 +237,9 @@ std::vector<LiveBytes> symbolic_live_bytes(const Executable& executable) {
   constexpr size_t kCompared = 48;
   std::vector<LiveBytes> kept;
   for (const auto& candidate : live) {
-    auto below = [&](const SymExpr& a, const SymExpr& b) { return executable.env && executable.env->prove(sym_le(a, b)).value_or(false); };
+    auto below = [&](const SymExpr& a, const SymExpr& b) {
+      return executable.env && executable.env->prove(sym_le(a, b)).value_or(false);
+    };
     bool dominated = false;
     for (const auto& k : kept) dominated = dominated || below(candidate.bytes, k.bytes);
     if (dominated) continue;

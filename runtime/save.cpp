@@ -51,8 +51,15 @@ public:
     j["host_steps"] = e_.host_steps;
     auto& buffers = j["buffers"] = Json::array();
     for (const auto& b : e_.buffers)
-      buffers.push_back({{"name", b.name}, {"kind", static_cast<int>(b.kind)}, {"dtype", name(b.dtype)}, {"shape", list(b.shape)}, {"constant", b.constant},
-                         {"first", b.first_step}, {"last", b.last_step}, {"in_place_of", b.in_place_of}, {"dynamic", b.dynamic}});
+      buffers.push_back({{"name", b.name},
+                         {"kind", static_cast<int>(b.kind)},
+                         {"dtype", name(b.dtype)},
+                         {"shape", list(b.shape)},
+                         {"constant", b.constant},
+                         {"first", b.first_step},
+                         {"last", b.last_step},
+                         {"in_place_of", b.in_place_of},
+                         {"dynamic", b.dynamic}});
     auto& steps = j["steps"] = Json::array();
     for (const auto& s : e_.steps) {
       TESSERA_ASSIGN(auto json, step(s));
@@ -63,8 +70,11 @@ public:
     auto& guards = j["guards"] = Json::array();
     auto bound = bound_symbols();
     for (const auto& g : e_.env->guards())
-      guards.push_back({{"condition", names_.text(rewritten(g.condition, bound))}, {"required", g.cls == GuardClass::Required}, {"reason", g.reason},
-                        {"where", {g.where.file, g.where.node, g.where.op, g.where.output, g.where.line, g.where.column}}});
+      guards.push_back(
+          {{"condition", names_.text(rewritten(g.condition, bound))},
+           {"required", g.cls == GuardClass::Required},
+           {"reason", g.reason},
+           {"where", {g.where.file, g.where.node, g.where.op, g.where.output, g.where.line, g.where.column}}});
     constants(j["constants"] = Json::array());
     auto& symbols = j["symbols"] = Json::array();
     for (const auto& s : names_.order()) {
@@ -74,7 +84,10 @@ public:
     return {};
   }
 
-  struct Section { const std::byte* data; size_t bytes; };
+  struct Section {
+    const std::byte* data;
+    size_t bytes;
+  };
   std::vector<Section> sections; // objects, then weights; at aligned places one after the other
 
 private:
@@ -105,11 +118,22 @@ private:
     return j;
   }
   Json kernel(const KernelLaunch& k) {
-    return {{"name", k.name}, {"symbol", k.symbol}, {"object", k.object}, {"buffers", k.buffers}, {"written", k.written}, {"sizes", list(k.sizes)},
-            {"grid", names_.text(k.grid)}, {"work", names_.text(k.work_per_program)}, {"scratch", names_.text(k.scratch_bytes)}, {"sites", k.report_sites}};
+    return {{"name", k.name},
+            {"symbol", k.symbol},
+            {"object", k.object},
+            {"buffers", k.buffers},
+            {"written", k.written},
+            {"sizes", list(k.sizes)},
+            {"grid", names_.text(k.grid)},
+            {"work", names_.text(k.work_per_program)},
+            {"scratch", names_.text(k.scratch_bytes)},
+            {"sites", k.report_sites}};
   }
   Json operand(const StridedOperand& o) {
-    return {{"buffer", o.buffer}, {"shape", list(o.shape)}, {"strides", list(o.strides)}, {"offset", names_.text(o.offset)}};
+    return {{"buffer", o.buffer},
+            {"shape", list(o.shape)},
+            {"strides", list(o.strides)},
+            {"offset", names_.text(o.offset)}};
   }
   Json epilogue(const std::optional<EpilogueKernel>& e) {
     if (!e) return nullptr;
@@ -117,25 +141,57 @@ private:
   }
   Result<Json> step(const Step& step) {
     if (const auto* k = std::get_if<KernelLaunch>(&step)) return Json{{"kernel", kernel(*k)}};
-    if (const auto* c = std::get_if<CopyStep>(&step)) return Json{{"copy", {{"name", c->name}, {"source", c->source}, {"target", c->target}}}};
+    if (const auto* c = std::get_if<CopyStep>(&step))
+      return Json{{"copy", {{"name", c->name}, {"source", c->source}, {"target", c->target}}}};
     if (const auto* h = std::get_if<HostStep>(&step)) {
       if (h->payload.empty())
-        return Diagnostic(ErrorCode::UnsupportedFeature, "the executable cannot be saved: '" + h->name + "' (" + h->op + ") runs by its reference and left nothing to make it again from");
+        return Diagnostic(ErrorCode::UnsupportedFeature,
+                          "the executable cannot be saved: '" + h->name + "' (" + h->op +
+                              ") runs by its reference and left nothing to make it again from");
       Json defines = Json::array();
       for (const auto& d : h->defines) defines.push_back({names_.text(d.symbol), d.result, d.dim});
-      return Json{{"host", {{"name", h->name}, {"op", h->op}, {"reason", h->reason}, {"payload", h->payload}, {"inputs", h->inputs}, {"outputs", h->outputs}, {"defines", defines}}}};
+      return Json{{"host",
+                   {{"name", h->name},
+                    {"op", h->op},
+                    {"reason", h->reason},
+                    {"payload", h->payload},
+                    {"inputs", h->inputs},
+                    {"outputs", h->outputs},
+                    {"defines", defines}}}};
     }
     const auto& l = std::get<LibraryStep>(step);
     Json j{{"name", l.name}};
     if (const auto* m = std::get_if<MatmulCall>(&l.call)) {
-      j.update({{"call", "matmul"}, {"a", operand(m->a)}, {"b", operand(m->b)}, {"c", operand(m->c)}, {"epilogue", epilogue(m->epilogue)}});
+      j.update({{"call", "matmul"},
+                {"a", operand(m->a)},
+                {"b", operand(m->b)},
+                {"c", operand(m->c)},
+                {"epilogue", epilogue(m->epilogue)}});
     } else if (const auto* c = std::get_if<ConvCall>(&l.call)) {
-      j.update({{"call", "conv"}, {"x", operand(c->x)}, {"w", operand(c->w)}, {"y", operand(c->y)}, {"strides", c->strides}, {"pads_begin", c->pads_begin}, {"pads_end", c->pads_end},
-                {"dilations", c->dilations}, {"groups", c->groups}, {"transposed", c->transposed}, {"output_padding", c->output_padding}, {"epilogue", epilogue(c->epilogue)}});
+      j.update({{"call", "conv"},
+                {"x", operand(c->x)},
+                {"w", operand(c->w)},
+                {"y", operand(c->y)},
+                {"strides", c->strides},
+                {"pads_begin", c->pads_begin},
+                {"pads_end", c->pads_end},
+                {"dilations", c->dilations},
+                {"groups", c->groups},
+                {"transposed", c->transposed},
+                {"output_padding", c->output_padding},
+                {"epilogue", epilogue(c->epilogue)}});
     } else {
       const auto& p = std::get<PoolCall>(l.call);
-      j.update({{"call", "pool"}, {"kind", static_cast<int>(p.kind)}, {"x", operand(p.x)}, {"y", operand(p.y)}, {"kernel", p.kernel}, {"strides", p.strides},
-                {"pads_begin", p.pads_begin}, {"pads_end", p.pads_end}, {"dilations", p.dilations}, {"epilogue", epilogue(p.epilogue)}});
+      j.update({{"call", "pool"},
+                {"kind", static_cast<int>(p.kind)},
+                {"x", operand(p.x)},
+                {"y", operand(p.y)},
+                {"kernel", p.kernel},
+                {"strides", p.strides},
+                {"pads_begin", p.pads_begin},
+                {"pads_end", p.pads_end},
+                {"dilations", p.dilations},
+                {"epilogue", epilogue(p.epilogue)}});
     }
     return Json{{"library", std::move(j)}};
   }
@@ -218,7 +274,8 @@ Status save_executable(const Executable& executable, const std::string& path, bo
   Writer writer(executable, embed_weights);
   Json plan;
   TESSERA_TRY(writer.plan(plan));
-  // Where sections lie depends on the length of the plan, which must not depend on them: they follow each other, each at a multiple of the alignment.
+  // Where sections lie depends on the length of the plan, which must not depend on them: they follow each other, each
+  // at a multiple of the alignment.
   auto& sizes = plan["sections"] = Json::array();
   for (const auto& s : writer.sections) sizes.push_back(s.bytes);
   plan["objects"] = executable.objects.size();

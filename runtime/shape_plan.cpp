@@ -53,11 +53,13 @@ private:
       for (int reg : v_.buffer_dims[b]) {
         TESSERA_ASSIGN(int64_t d, number(reg, "the size of '" + info.name + "'"));
         if (d < 0)
-          return Diagnostic(ErrorCode::BadInput, "'" + info.name + "' would have a dimension of " + std::to_string(d) + " for " + sizes_text(v_, call_));
+          return Diagnostic(ErrorCode::BadInput, "'" + info.name + "' would have a dimension of " + std::to_string(d) +
+                                                     " for " + sizes_text(v_, call_));
         dims.push_back(d);
       }
       auto elements = element_count(dims);
-      if (!elements.ok()) return Diagnostic(ErrorCode::SizeOverflow, "'" + info.name + "': " + elements.error().message);
+      if (!elements.ok())
+        return Diagnostic(ErrorCode::SizeOverflow, "'" + info.name + "': " + elements.error().message);
       plan_->bytes[b] = byte_size(info.dtype, *elements);
       plan_->dims[b] = std::move(dims);
     }
@@ -74,7 +76,8 @@ private:
       planned.push_back({plan_->bytes[static_cast<size_t>(id)], b.first_step, b.last_step, -1});
     }
     for (auto id : ids)
-      if (int from = v_.in_place_of[static_cast<size_t>(id)]; from >= 0) planned[static_cast<size_t>(index[static_cast<size_t>(id)])].in_place_of = index[static_cast<size_t>(from)];
+      if (int from = v_.in_place_of[static_cast<size_t>(id)]; from >= 0)
+        planned[static_cast<size_t>(index[static_cast<size_t>(id)])].in_place_of = index[static_cast<size_t>(from)];
     TESSERA_ASSIGN(auto memory, plan_memory(planned));
     for (size_t i = 0; i < ids.size(); ++i) plan_->offsets.emplace_back(ids[i], memory.offsets[i]);
     plan_->arena_bytes = memory.bytes;
@@ -82,7 +85,8 @@ private:
   }
 
   Status steps() {
-    int begin = v_.segment_begin[static_cast<size_t>(segment_)], end = v_.segment_begin[static_cast<size_t>(segment_) + 1];
+    int begin = v_.segment_begin[static_cast<size_t>(segment_)],
+        end = v_.segment_begin[static_cast<size_t>(segment_) + 1];
     plan_->steps.resize(static_cast<size_t>(end - begin));
     std::vector<int> library;
     for (int s = begin; s < end; ++s) {
@@ -98,7 +102,9 @@ private:
     auto body = [&](int64_t from, int64_t to, int) {
       for (int64_t i = from; i < to; ++i) {
         int s = library[static_cast<size_t>(i)];
-        if (auto status = call(v_.steps[static_cast<size_t>(s)], plan_->steps[static_cast<size_t>(s - begin)], packs); !status.ok()) errors[static_cast<size_t>(i)] = status.error();
+        if (auto status = call(v_.steps[static_cast<size_t>(s)], plan_->steps[static_cast<size_t>(s - begin)], packs);
+            !status.ok())
+          errors[static_cast<size_t>(i)] = status.error();
       }
     };
     pool_.parallel_for(static_cast<int64_t>(library.size()), 1, body);
@@ -110,7 +116,8 @@ private:
     for (auto& step : plan_->steps) {
       if (!step.library) continue;
       plan_->step_scratch = std::max(plan_->step_scratch, step.library->step_scratch);
-      plan_->worker_scratch = std::max(plan_->worker_scratch, step.library->worker_scratch + (step.epilogue ? step.epilogue->scratch_bytes : 0));
+      plan_->worker_scratch = std::max(plan_->worker_scratch, step.library->worker_scratch +
+                                                                  (step.epilogue ? step.epilogue->scratch_bytes : 0));
     }
     return {};
   }
@@ -125,7 +132,9 @@ private:
     TESSERA_ASSIGN(step.grid, number(form.grid, what));
     TESSERA_ASSIGN(int64_t work, number(form.work, what));
     TESSERA_ASSIGN(int64_t scratch, number(form.scratch, what));
-    if (scratch > kMaxScratch) return Diagnostic(ErrorCode::SizeOverflow, what + " needs " + std::to_string(scratch) + " bytes of scratch memory");
+    if (scratch > kMaxScratch)
+      return Diagnostic(ErrorCode::SizeOverflow,
+                        what + " needs " + std::to_string(scratch) + " bytes of scratch memory");
     step.grain = std::max<int64_t>(1, kElementsPerChunk / std::max<int64_t>(work, 1));
     plan_->worker_scratch = std::max(plan_->worker_scratch, scratch);
     return {};
@@ -149,11 +158,14 @@ private:
       empty = empty || o.shape[d] == 0;
       if (o.shape[d] == 1) o.strides[d] = std::max<int64_t>(o.strides[d], 0);
       fine = fine && o.shape[d] >= 0 && o.strides[d] >= 0;
-      if (o.shape[d] > 0) fine = fine && !__builtin_mul_overflow(o.shape[d] - 1, o.strides[d], &reach) && !__builtin_add_overflow(last, reach, &last);
+      if (o.shape[d] > 0)
+        fine = fine && !__builtin_mul_overflow(o.shape[d] - 1, o.strides[d], &reach) &&
+               !__builtin_add_overflow(last, reach, &last);
     }
     const auto& info = v_.exe->buffers[static_cast<size_t>(form.buffer)];
     if (!fine || (!empty && last >= plan_->bytes[static_cast<size_t>(form.buffer)] / 4))
-      return Diagnostic(ErrorCode::Internal, "library call '" + name + "' reaches outside of '" + info.name + "' for " + sizes_text(v_, call_));
+      return Diagnostic(ErrorCode::Internal, "library call '" + name + "' reaches outside of '" + info.name + "' for " +
+                                                 sizes_text(v_, call_));
     if (info.kind == BufferInfo::Kind::Constant) {
       o.constant = &v_.exe->constants[static_cast<size_t>(info.constant)].value;
       o.sole_reader = v_.sole_reader[static_cast<size_t>(info.constant)];
@@ -211,7 +223,9 @@ private:
       plan->scratch_bytes = std::max(plan->scratch_bytes, get(form.kernel.scratch));
     }
     if (!fine || plan->scratch_bytes > kMaxScratch)
-      return Diagnostic(ErrorCode::SizeOverflow, "the epilogue of '" + name + "' has sizes that cannot be computed for " + sizes_text(v_, call_));
+      return Diagnostic(ErrorCode::SizeOverflow, "the epilogue of '" + name +
+                                                     "' has sizes that cannot be computed for " +
+                                                     sizes_text(v_, call_));
     step.epilogue = std::move(plan);
     return {};
   }
@@ -222,7 +236,8 @@ private:
     used.read.erase(std::unique(used.read.begin(), used.read.end()), used.read.end());
     int64_t bytes = 0;
     for (auto b : used.read)
-      if (std::find(used.written.begin(), used.written.end(), b) == used.written.end()) bytes += plan_->bytes[static_cast<size_t>(b)];
+      if (std::find(used.written.begin(), used.written.end(), b) == used.written.end())
+        bytes += plan_->bytes[static_cast<size_t>(b)];
     for (auto b : used.written) bytes += plan_->bytes[static_cast<size_t>(b)];
     return bytes;
   }
@@ -236,7 +251,8 @@ private:
 
 } // namespace
 
-Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment, Variant::CallState& call, ThreadPool& pool) {
+Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment, Variant::CallState& call,
+                                                  ThreadPool& pool) {
   return Planner(variant, segment, call, pool).run();
 }
 
@@ -248,7 +264,8 @@ SegmentPlan* ShapePlanCache::find(int segment, const Variant::CallState& call) {
     bool same = true;
     for (size_t i = 0; i < key.size() && same; ++i) same = key[i] == (call.bound[i] ? call.values[i] : -1);
     if (!same) continue;
-    std::rotate(plans.begin(), plans.begin() + static_cast<std::ptrdiff_t>(p), plans.begin() + static_cast<std::ptrdiff_t>(p) + 1);
+    std::rotate(plans.begin(), plans.begin() + static_cast<std::ptrdiff_t>(p),
+                plans.begin() + static_cast<std::ptrdiff_t>(p) + 1);
     return plans.front().get();
   }
   return nullptr;

@@ -1,5 +1,6 @@
-// What a run needs for one set of sizes, with every expression evaluated: dimensions, arena offsets, kernel sizes and grids, library plans. Made when a
-// shape is first seen and kept (ShapePlanCache), so that the next run of that shape evaluates nothing and allocates nothing but outputs.
+// What a run needs for one set of sizes, with every expression evaluated: dimensions, arena offsets, kernel sizes and
+// grids, library plans. Made when a shape is first seen and kept (ShapePlanCache), so that the next run of that shape
+// evaluates nothing and allocates nothing but outputs.
 #pragma once
 #include "runtime/library/call.h"
 #include "runtime/variant.h"
@@ -16,20 +17,21 @@ struct StepPlan {
   int64_t bytes = 0; // read and written, for the profile
 };
 struct SegmentPlan {
-  std::vector<int64_t> key;          // values of the slots that are bound when the segment begins
-  std::vector<Dims> dims;            // per buffer whose size is known by this segment; others empty
-  std::vector<int64_t> bytes;        // per buffer likewise
+  std::vector<int64_t> key;                          // values of the slots that are bound when the segment begins
+  std::vector<Dims> dims;                            // per buffer whose size is known by this segment; others empty
+  std::vector<int64_t> bytes;                        // per buffer likewise
   std::vector<std::pair<BufferId, int64_t>> offsets; // temporaries of this segment in its arena
   int64_t arena_bytes = 0;
   std::vector<int64_t> numbers;
-  std::vector<StepPlan> steps;       // of this segment
+  std::vector<StepPlan> steps; // of this segment
   int64_t step_scratch = 0, worker_scratch = 0;
-  int64_t packed_bytes = 0;          // weights that this plan was the first to pack
+  int64_t packed_bytes = 0; // weights that this plan was the first to pack
 };
 
-// Evaluates and plans segment `segment` of the variant; call.values and call.bound hold what is bound. Errors: SizeOverflow, BadInput (a
-// size that comes out negative), OutOfMemory, DeviceError, Internal.
-[[nodiscard]] Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment, Variant::CallState& call, ThreadPool& pool);
+// Evaluates and plans segment `segment` of the variant; call.values and call.bound hold what is bound. Errors:
+// SizeOverflow, BadInput (a size that comes out negative), OutOfMemory, DeviceError, Internal.
+[[nodiscard]] Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment,
+                                                                Variant::CallState& call, ThreadPool& pool);
 
 // The plans of one executor for one variant, least recently used thrown out.
 class ShapePlanCache {

@@ -75,29 +75,40 @@ void SymProgram::run(State& state) const {
     // Decided by one operand alone where that operand has the deciding value.
     auto logical = [&](bool decides) {
       bool ok_a = fault[at(in.a)] == SymFault::None, ok_b = fault[at(in.b)] == SymFault::None;
-      if ((ok_a && (value[at(in.a)] != 0) == decides) || (ok_b && (value[at(in.b)] != 0) == decides)) v = decides;
-      else if (ok_a && ok_b) v = !decides;
-      else f = ok_a ? fault[at(in.b)] : fault[at(in.a)];
+      if ((ok_a && (value[at(in.a)] != 0) == decides) || (ok_b && (value[at(in.b)] != 0) == decides))
+        v = decides;
+      else if (ok_a && ok_b)
+        v = !decides;
+      else
+        f = ok_a ? fault[at(in.b)] : fault[at(in.a)];
     };
     switch (in.op) {
     case SymOp::Const: v = in.value; break;
     case SymOp::Symbol: f = SymFault::Unbound; break;
     case SymOp::Add:
-      binary([&](int64_t a, int64_t b) { if (__builtin_add_overflow(a, b, &v)) f = SymFault::Overflow; });
+      binary([&](int64_t a, int64_t b) {
+        if (__builtin_add_overflow(a, b, &v)) f = SymFault::Overflow;
+      });
       break;
     case SymOp::Mul:
-      binary([&](int64_t a, int64_t b) { if (__builtin_mul_overflow(a, b, &v)) f = SymFault::Overflow; });
+      binary([&](int64_t a, int64_t b) {
+        if (__builtin_mul_overflow(a, b, &v)) f = SymFault::Overflow;
+      });
       break;
     case SymOp::FloorDiv:
       binary([&](int64_t a, int64_t b) {
-        if (b == 0) f = SymFault::DivisionByZero;
-        else if (b == -1) f = __builtin_sub_overflow(int64_t{0}, a, &v) ? SymFault::Overflow : SymFault::None;
-        else v = a / b - (a % b != 0 && ((a < 0) != (b < 0)));
+        if (b == 0)
+          f = SymFault::DivisionByZero;
+        else if (b == -1)
+          f = __builtin_sub_overflow(int64_t{0}, a, &v) ? SymFault::Overflow : SymFault::None;
+        else
+          v = a / b - (a % b != 0 && ((a < 0) != (b < 0)));
       });
       break;
     case SymOp::Mod:
       binary([&](int64_t a, int64_t b) {
-        if (b == 0) f = SymFault::DivisionByZero;
+        if (b == 0)
+          f = SymFault::DivisionByZero;
         else if (b != -1) {
           v = a % b;
           if (v != 0 && ((v < 0) != (b < 0))) v += b;

@@ -1,10 +1,10 @@
-// SymProgram: many SymExprs compiled once into one flat list of instructions over registers, so that evaluating all of them
-// for a new shape is one loop that allocates nothing.
+// SymProgram: many SymExprs compiled once into one flat list of instructions over registers, so that evaluating all of
+// them for a new shape is one loop that allocates nothing.
 //
-// Registers 0 .. inputs-1 hold the symbols; every further node of the (hash-consed) expressions gets one register, so common
-// parts are computed once. A register is either a value or a fault: overflow of int64, division by zero, a symbol that is not
-// bound yet. Faults pass through everything that needs them; select, and, or only fault through what they take, so
-// `select(ne(s, 0), floordiv(n, s), 0)` is 0 for s = 0.
+// Registers 0 .. inputs-1 hold the symbols; every further node of the (hash-consed) expressions gets one register, so
+// common parts are computed once. A register is either a value or a fault: overflow of int64, division by zero, a
+// symbol that is not bound yet. Faults pass through everything that needs them; select, and, or only fault through what
+// they take, so `select(ne(s, 0), floordiv(n, s), 0)` is 0 for s = 0.
 #pragma once
 #include "graph/sym/expr.h"
 

@@ -1,8 +1,9 @@
-// The pool hands out chunks of one loop at a time. A region (one run of an executor) enters the oneTBB arena once and keeps its
-// workers at hand, so that a loop inside costs well under a microsecond to start: a helper spins on the region's epoch
-// for a while, then yields, then sleeps. Every worker first takes the chunks of its own share of [0, n): the same
-// rows fall to the same core in every loop, so what one kernel wrote is still in that core's cache when the next one reads it.
-// A worker that is done takes chunks of the others' shares; one that never arrives (busy elsewhere) is not waited for.
+// The pool hands out chunks of one loop at a time. A region (one run of an executor) enters the oneTBB arena once and
+// keeps its workers at hand, so that a loop inside costs well under a microsecond to start: a helper spins on the
+// region's epoch for a while, then yields, then sleeps. Every worker first takes the chunks of its own share of [0, n):
+// the same rows fall to the same core in every loop, so what one kernel wrote is still in that core's cache when the
+// next one reads it. A worker that is done takes chunks of the others' shares; one that never arrives (busy elsewhere)
+// is not waited for.
 #include "runtime/executor.h"
 #include "runtime/single_thread_openmp.h"
 #include <algorithm>
@@ -30,7 +31,10 @@ using Body = std::function<void(int64_t, int64_t, int)>;
 
 // One loop in flight. Written by the owner while no helper is inside, read by helpers after they have entered.
 struct Region {
-  struct alignas(64) Share { std::atomic<int64_t> next{0}; int64_t end = 0; };
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
 
   const Body* body = nullptr;
   int64_t chunk = 1;
@@ -64,7 +68,12 @@ struct Region {
   }
 };
 
-struct Current { const void* pool = nullptr; Region* region = nullptr; int worker = 0; bool in_loop = false; };
+struct Current {
+  const void* pool = nullptr;
+  Region* region = nullptr;
+  int worker = 0;
+  bool in_loop = false;
+};
 thread_local Current current;
 
 void Region::helper(int worker) {
@@ -85,8 +94,10 @@ void Region::helper(int worker) {
     int spins = 0;
     constexpr int kSpins = 4000, kYields = 200; // about 50 us of pauses on today's cores, then about as long of yields
     while (epoch.load(std::memory_order_acquire) == now && spins < kSpins + kYields) {
-      if (spins++ < kSpins) relax();
-      else std::this_thread::yield();
+      if (spins++ < kSpins)
+        relax();
+      else
+        std::this_thread::yield();
     }
     if (spins >= kSpins + kYields) {
       asleep.fetch_add(1);
@@ -114,13 +125,20 @@ void Region::loop(int64_t n, int64_t grain, const Body& b) {
   work(0);
   current.in_loop = false;
   epoch.fetch_add(1);
-  while (inside.load() != 0) relax();
+  // A helper that was put to sleep in its chunk may need this very core to go on.
+  for (int spins = 0; inside.load() != 0; ++spins) {
+    if (spins < 4000)
+      relax();
+    else
+      std::this_thread::yield();
+  }
 }
 
 class TbbPool final : public ThreadPool {
 public:
   explicit TbbPool(int threads) : threads_(threads), arena_(threads, 1) {
-    if (threads > oneapi::tbb::info::default_concurrency()) more_than_cores_.emplace(oneapi::tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
+    if (threads > oneapi::tbb::info::default_concurrency())
+      more_than_cores_.emplace(oneapi::tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
   }
   [[nodiscard]] int threads() const override { return threads_; }
 
@@ -143,8 +161,8 @@ public:
     SingleThreadOpenMP omp;
     if (threads_ == 1 || current.pool == this || current.in_loop) return body();
     arena_.execute([&] {
-      // execute() may run this on another thread of the arena when every slot is taken, hence a scope of its own. Isolated:
-      // while it waits for its helpers it must not become the helper of another executor's region.
+      // execute() may run this on another thread of the arena when every slot is taken, hence a scope of its own.
+      // Isolated: while it waits for its helpers it must not become the helper of another executor's region.
       SingleThreadOpenMP inner;
       oneapi::tbb::this_task_arena::isolate([&] { run_region(body); });
     });

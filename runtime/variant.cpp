@@ -11,14 +11,20 @@ Result<std::unique_ptr<Variant>> Variant::create(std::shared_ptr<const Executabl
   for (const auto& step : executable->steps) {
     auto linked = [&](const KernelLaunch& k) -> Status {
       if (k.function) return {};
-      return Diagnostic(ErrorCode::UnsupportedFeature, "kernel '" + k.name + "' is not linked").note("load_executable() takes the function that links");
+      return Diagnostic(ErrorCode::UnsupportedFeature, "kernel '" + k.name + "' is not linked")
+          .note("load_executable() takes the function that links");
     };
     if (const auto* k = std::get_if<KernelLaunch>(&step)) TESSERA_TRY(linked(*k));
     if (const auto* h = std::get_if<HostStep>(&step); h && !h->run)
-      return Diagnostic(ErrorCode::UnsupportedFeature, "host step '" + h->name + "' (" + h->op + ") has no function").note("load_executable() takes the function that resolves host steps");
+      return Diagnostic(ErrorCode::UnsupportedFeature, "host step '" + h->name + "' (" + h->op + ") has no function")
+          .note("load_executable() takes the function that resolves host steps");
     if (const auto* l = std::get_if<LibraryStep>(&step)) {
       Status s;
-      std::visit([&](const auto& call) { if (call.epilogue) s = linked(call.epilogue->kernel); }, l->call);
+      std::visit(
+          [&](const auto& call) {
+            if (call.epilogue) s = linked(call.epilogue->kernel);
+          },
+          l->call);
       TESSERA_TRY(std::move(s));
     }
   }
@@ -48,7 +54,8 @@ Status Variant::number_symbols() {
     for (const auto& d : exe->buffers[static_cast<size_t>(in.buffer)].shape)
       if (auto symbols = d.symbols(); !d.is_symbol() && symbols.size() == 1) {
         auto linear = d.linear_in(symbols[0]);
-        if (linear && linear->first.is_const() && linear->second.is_const() && !linear->first.is_const(0)) add(symbols[0], 0);
+        if (linear && linear->first.is_const() && linear->second.is_const() && !linear->first.is_const(0))
+          add(symbols[0], 0);
       }
   segment_begin = {0};
   for (size_t s = 0; s < exe->steps.size(); ++s) {
@@ -68,11 +75,14 @@ Status Variant::compile_inputs() {
   for (size_t i = 0; i < slots.size(); ++i) slot_of.emplace(slots[i].symbol_id(), static_cast<int>(i));
   std::vector<bool> binds(slots.size(), false);
   for (const auto& in : exe->inputs) inputs.push_back({&in, {}});
-  auto dims_of = [&](const InputForm& form) -> const SymShape& { return exe->buffers[static_cast<size_t>(form.binding->buffer)].shape; };
+  auto dims_of = [&](const InputForm& form) -> const SymShape& {
+    return exe->buffers[static_cast<size_t>(form.binding->buffer)].shape;
+  };
   for (auto& form : inputs)
     for (const auto& d : dims_of(form)) {
       DimForm dim;
-      if (auto c = d.as_const()) dim = {DimForm::Kind::Constant, *c, 0, -1, -1};
+      if (auto c = d.as_const())
+        dim = {DimForm::Kind::Constant, *c, 0, -1, -1};
       else if (d.is_symbol()) {
         dim.kind = DimForm::Kind::Bind;
         dim.slot = slot_of.at(d.symbol_id());
@@ -81,7 +91,8 @@ Status Variant::compile_inputs() {
         dim.kind = DimForm::Kind::Check;
         dim.reg = input_program.add(d);
         if (input_program.has_unbound(dim.reg))
-          return Diagnostic(ErrorCode::UnsupportedFeature, "input '" + form.binding->name + "': dimension " + d.str() + " cannot be solved for its symbols")
+          return Diagnostic(ErrorCode::UnsupportedFeature, "input '" + form.binding->name + "': dimension " + d.str() +
+                                                               " cannot be solved for its symbols")
               .note("give each of them as a dimension of its own");
       }
       form.dims.push_back(dim);
@@ -115,7 +126,9 @@ KernelForm compile_kernel(SymProgram& program, const KernelLaunch& k) {
 
 Status Variant::compile_sizes() {
   program = SymProgram(slots);
-  auto contradiction = [&](const std::string& what) { return Diagnostic(ErrorCode::Internal, "executable '" + exe->model_name + "': " + what); };
+  auto contradiction = [&](const std::string& what) {
+    return Diagnostic(ErrorCode::Internal, "executable '" + exe->model_name + "': " + what);
+  };
   std::unordered_map<uint64_t, int> segment_of;
   for (size_t i = 0; i < slots.size(); ++i) segment_of.emplace(slots[i].symbol_id(), slot_segment[i]);
   for (const auto& b : exe->buffers) {
@@ -123,7 +136,8 @@ Status Variant::compile_sizes() {
     int segment = 0;
     for (const auto& d : b.shape) {
       dims.push_back(program.add(d));
-      if (program.has_unbound(dims.back())) return contradiction("the size " + d.str() + " of '" + b.name + "' is defined by no input and no step");
+      if (program.has_unbound(dims.back()))
+        return contradiction("the size " + d.str() + " of '" + b.name + "' is defined by no input and no step");
       for (const auto& s : d.symbols()) segment = std::max(segment, segment_of.at(s.symbol_id()));
     }
     buffer_dims.push_back(std::move(dims));
@@ -146,12 +160,17 @@ Status Variant::compile_sizes() {
     }
     if (const auto* l = std::get_if<LibraryStep>(&step)) {
       const std::optional<EpilogueKernel>* epilogue = nullptr;
-      std::visit([&](const auto& call) {
-        if constexpr (requires { call.a; }) form.operands = {operand(call.a), operand(call.b), operand(call.c)};
-        else if constexpr (requires { call.w; }) form.operands = {operand(call.x), operand(call.w), operand(call.y)};
-        else form.operands = {operand(call.x), operand(call.y)};
-        epilogue = &call.epilogue;
-      }, l->call);
+      std::visit(
+          [&](const auto& call) {
+            if constexpr (requires { call.a; })
+              form.operands = {operand(call.a), operand(call.b), operand(call.c)};
+            else if constexpr (requires { call.w; })
+              form.operands = {operand(call.x), operand(call.w), operand(call.y)};
+            else
+              form.operands = {operand(call.x), operand(call.y)};
+            epilogue = &call.epilogue;
+          },
+          l->call);
       if (*epilogue) {
         auto symbols = slots;
         symbols.insert(symbols.end(), (*epilogue)->begin.begin(), (*epilogue)->begin.end());
@@ -182,15 +201,17 @@ Status Variant::check_buffers() {
       const auto& b = exe->buffers[static_cast<size_t>(used.read[i])];
       if (b.kind != BufferInfo::Kind::Constant) continue;
       ++readers[static_cast<size_t>(b.constant)];
-      if (!library || i > 1) by_library[static_cast<size_t>(b.constant)] = false; // beyond the operands: its epilogue reads it
+      if (!library || i > 1)
+        by_library[static_cast<size_t>(b.constant)] = false; // beyond the operands: its epilogue reads it
     }
     if (std::holds_alternative<HostStep>(step))
       for (auto b : used.written) from_host[static_cast<size_t>(b)] = true;
   }
   for (size_t c = 0; c < exe->constants.size(); ++c) sole_reader.push_back(readers[c] == 1 && by_library[c]);
 
-  // Taking over memory: the source must be ours, of the same segment, and dead after the step that writes the taker, and that step must not be
-  // a library call that reads it as an operand (other blocks may still read what this block overwrites).
+  // Taking over memory: the source must be ours, of the same segment, and dead after the step that writes the taker,
+  // and that step must not be a library call that reads it as an operand (other blocks may still read what this block
+  // overwrites).
   in_place_of.assign(count, -1);
   std::vector<std::set<BufferId>> library_operands(exe->steps.size());
   for (size_t s = 0; s < exe->steps.size(); ++s)
@@ -203,13 +224,17 @@ Status Variant::check_buffers() {
     }
     if (b.kind != BufferInfo::Kind::Temporary || from_host[i] || b.last_step < b.first_step) continue;
     // A temporary is placed in the segment where its size is known, at the earliest the one in which it is first used.
-    auto first_use = static_cast<int>(std::upper_bound(segment_begin.begin(), segment_begin.end() - 1, b.first_step) - segment_begin.begin()) - 1;
-    if (first_use < buffer_segment[i]) return Diagnostic(ErrorCode::Internal, "buffer '" + b.name + "' is used before its size is known");
+    auto first_use = static_cast<int>(std::upper_bound(segment_begin.begin(), segment_begin.end() - 1, b.first_step) -
+                                      segment_begin.begin()) -
+                     1;
+    if (first_use < buffer_segment[i])
+      return Diagnostic(ErrorCode::Internal, "buffer '" + b.name + "' is used before its size is known");
     temporaries[static_cast<size_t>(buffer_segment[i])].push_back(static_cast<BufferId>(i));
     if (b.in_place_of < 0) continue;
     auto from = static_cast<size_t>(b.in_place_of);
     const auto& source = exe->buffers[from];
-    bool fits = source.kind == BufferInfo::Kind::Temporary && !from_host[from] && buffer_segment[from] == buffer_segment[i] && source.last_step == b.first_step;
+    bool fits = source.kind == BufferInfo::Kind::Temporary && !from_host[from] &&
+                buffer_segment[from] == buffer_segment[i] && source.last_step == b.first_step;
     if (fits && static_cast<size_t>(b.first_step) < steps.size()) {
       const auto& form = steps[static_cast<size_t>(b.first_step)];
       bool own_result = !form.operands.empty() && form.operands.back().buffer == b.in_place_of;
@@ -245,10 +270,12 @@ std::string given_text(const Tensor& t) {
 
 Status Variant::bind_dims(const InputForm& input, const Tensor& tensor, CallState& call) const {
   auto bad = [&](const std::string& what) {
-    return Diagnostic(ErrorCode::BadInput, "input '" + input.binding->name + "': " + what + ", the model declares " + declared(input) + " and " + given_text(tensor) + " was given");
+    return Diagnostic(ErrorCode::BadInput, "input '" + input.binding->name + "': " + what + ", the model declares " +
+                                               declared(input) + " and " + given_text(tensor) + " was given");
   };
   const auto& b = exe->buffers[static_cast<size_t>(input.binding->buffer)];
-  if (!tensor.defined()) return Diagnostic(ErrorCode::BadInput, "input '" + input.binding->name + "' is an undefined tensor");
+  if (!tensor.defined())
+    return Diagnostic(ErrorCode::BadInput, "input '" + input.binding->name + "' is an undefined tensor");
   if (tensor.dtype() != b.dtype) return bad("wrong type of elements");
   if (tensor.dims().size() != b.shape.size()) return bad("wrong number of dimensions");
   for (size_t d = 0; d < input.dims.size(); ++d) {
@@ -261,7 +288,8 @@ Status Variant::bind_dims(const InputForm& input, const Tensor& tensor, CallStat
     case DimForm::Kind::Check: continue; // when all symbols are bound
     case DimForm::Kind::Solve: {
       int64_t rest = 0;
-      if (__builtin_sub_overflow(given, form.b, &rest) || rest % form.a != 0) return bad("dimension " + std::to_string(d) + " must be " + b.shape[d].str());
+      if (__builtin_sub_overflow(given, form.b, &rest) || rest % form.a != 0)
+        return bad("dimension " + std::to_string(d) + " must be " + b.shape[d].str());
       value = rest / form.a;
       break;
     }
@@ -269,7 +297,8 @@ Status Variant::bind_dims(const InputForm& input, const Tensor& tensor, CallStat
     }
     auto slot = static_cast<size_t>(form.slot);
     if (call.bound[slot] && call.values[slot] != value)
-      return bad("dimension " + std::to_string(d) + " must be " + b.shape[d].str() + ", where " + slots[slot].symbol_name() + " is " + std::to_string(call.values[slot]) + " by another dimension");
+      return bad("dimension " + std::to_string(d) + " must be " + b.shape[d].str() + ", where " +
+                 slots[slot].symbol_name() + " is " + std::to_string(call.values[slot]) + " by another dimension");
     call.values[slot] = value;
     call.bound[slot] = true;
   }
@@ -314,9 +343,13 @@ Status Variant::bind(const std::map<std::string, Tensor>& given, CallState& call
       auto r = static_cast<size_t>(form.reg);
       if (call.inputs.fault[r] == SymFault::None && call.inputs.value[r] == call.tensors[i]->dims()[d]) continue;
       const auto& e = exe->buffers[static_cast<size_t>(inputs[i].binding->buffer)].shape[d];
-      std::string must = call.inputs.fault[r] == SymFault::None ? std::to_string(call.inputs.value[r]) : "a size that " + std::string(describe(call.inputs.fault[r]));
-      return Diagnostic(ErrorCode::BadInput, "input '" + inputs[i].binding->name + "': dimension " + std::to_string(d) + " must be " + e.str() + " = " + must +
-                                                 ", the model declares " + declared(inputs[i]) + " and " + given_text(*call.tensors[i]) + " was given");
+      std::string must = call.inputs.fault[r] == SymFault::None
+                             ? std::to_string(call.inputs.value[r])
+                             : "a size that " + std::string(describe(call.inputs.fault[r]));
+      return Diagnostic(ErrorCode::BadInput, "input '" + inputs[i].binding->name + "': dimension " + std::to_string(d) +
+                                                 " must be " + e.str() + " = " + must + ", the model declares " +
+                                                 declared(inputs[i]) + " and " + given_text(*call.tensors[i]) +
+                                                 " was given");
     }
   return {};
 }

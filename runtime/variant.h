@@ -1,8 +1,9 @@
-// Variant: an Executable made ready to run. What does not depend on the sizes of a call is done once here: symbols are numbered (slots), every SymExpr
-// of the executable is compiled into flat programs, inputs know how they bind symbols, and steps are divided into segments.
+// Variant: an Executable made ready to run. What does not depend on the sizes of a call is done once here: symbols are
+// numbered (slots), every SymExpr of the executable is compiled into flat programs, inputs know how they bind symbols,
+// and steps are divided into segments.
 //
-// A segment ends with a host step that defines sizes (NonZero and the like). Everything up to there is planned from the inputs alone; what comes after
-// is planned when the step has run. Most executables have one segment.
+// A segment ends with a host step that defines sizes (NonZero and the like). Everything up to there is planned from the
+// inputs alone; what comes after is planned when the step has run. Most executables have one segment.
 #pragma once
 #include "runtime/guards.h"
 #include "runtime/memory_plan.h"
@@ -13,9 +14,17 @@ struct KernelForm {
   std::vector<int> sizes; // registers
   int grid = -1, work = -1, scratch = -1;
 };
-struct OperandForm { BufferId buffer = -1; std::vector<int> shape, strides; int offset = -1; };
+struct OperandForm {
+  BufferId buffer = -1;
+  std::vector<int> shape, strides;
+  int offset = -1;
+};
 // An epilogue's own program: inputs are the slots, then begin and count of a box.
-struct EpilogueForm { const EpilogueKernel* source = nullptr; SymProgram program; KernelForm kernel; };
+struct EpilogueForm {
+  const EpilogueKernel* source = nullptr;
+  SymProgram program;
+  KernelForm kernel;
+};
 struct StepForm {
   const Step* step = nullptr;
   KernelForm kernel;
@@ -25,23 +34,24 @@ struct StepForm {
 
 class Variant {
 public:
-  // Errors: Internal (an executable that contradicts itself), UnsupportedFeature (made for another machine, not linked).
+  // Errors: Internal (an executable that contradicts itself), UnsupportedFeature (made for another machine, not
+  // linked).
   [[nodiscard]] static Result<std::unique_ptr<Variant>> create(std::shared_ptr<const Executable> executable);
 
   const Executable* exe = nullptr;
   std::shared_ptr<const Executable> owner;
-  std::vector<SymExpr> slots;                 // symbols; those of inputs first
-  std::vector<int> slot_segment;              // when a slot is bound
+  std::vector<SymExpr> slots;    // symbols; those of inputs first
+  std::vector<int> slot_segment; // when a slot is bound
   GuardSet guards;
-  SymProgram program;                         // over slots: everything below
-  std::vector<std::vector<int>> buffer_dims;  // registers
-  std::vector<int> buffer_segment;            // when its size is known
+  SymProgram program;                        // over slots: everything below
+  std::vector<std::vector<int>> buffer_dims; // registers
+  std::vector<int> buffer_segment;           // when its size is known
   std::vector<StepForm> steps;
-  std::vector<int> segment_begin;             // first step of each segment; a last entry is the number of steps
+  std::vector<int> segment_begin;                 // first step of each segment; a last entry is the number of steps
   std::vector<std::vector<BufferId>> temporaries; // per segment, in buffer order
-  std::vector<int> in_place_of;               // per buffer: checked, -1 where the executable's wish cannot be granted
-  std::vector<bool> sole_reader;              // per constant: only one library call reads it
-  std::vector<void*> constant_pointers;       // per buffer, null where it is no constant
+  std::vector<int> in_place_of;         // per buffer: checked, -1 where the executable's wish cannot be granted
+  std::vector<bool> sole_reader;        // per constant: only one library call reads it
+  std::vector<void*> constant_pointers; // per buffer, null where it is no constant
   size_t max_kernel_buffers = 0;
 
   // How an input dimension is used.
@@ -50,16 +60,19 @@ public:
     int64_t a = 0, b = 0; // Constant: a; Solve: a * slot + b
     int slot = -1, reg = -1;
   };
-  struct InputForm { const Binding* binding; std::vector<DimForm> dims; };
+  struct InputForm {
+    const Binding* binding;
+    std::vector<DimForm> dims;
+  };
   std::vector<InputForm> inputs;
-  SymProgram input_program;                   // over slots: dimensions that are checked
+  SymProgram input_program; // over slots: dimensions that are checked
 
   // What one executor keeps for its calls of this variant.
   struct CallState {
-    std::vector<int64_t> values;              // of slots
+    std::vector<int64_t> values; // of slots
     std::vector<bool> bound;
     SymProgram::State guards, inputs, sizes;
-    std::vector<const Tensor*> tensors;       // per input
+    std::vector<const Tensor*> tensors; // per input
   };
   void prepare(CallState& call) const;
   // Binds the inputs' symbols. Errors UnknownInput, MissingInput, BadInput.
@@ -74,12 +87,15 @@ private:
   [[nodiscard]] std::string declared(const InputForm& input) const;
 };
 
-// Indices, ranks and lifetimes of an executable agree with each other: what a file or a compiler could get wrong. Error Internal.
+// Indices, ranks and lifetimes of an executable agree with each other: what a file or a compiler could get wrong. Error
+// Internal.
 [[nodiscard]] Status verify(const Executable& executable);
 // May code made for `target` ("cpu x86-64 avx512") run on this machine? Error UnsupportedFeature.
 [[nodiscard]] Status check_target(const std::string& target);
 // All buffers that a step reads and writes (a buffer may be in both).
-struct StepBuffers { std::vector<BufferId> read, written; };
+struct StepBuffers {
+  std::vector<BufferId> read, written;
+};
 [[nodiscard]] StepBuffers buffers_of(const Step& step);
 [[nodiscard]] const std::string& name_of(const Step& step);
 

@@ -1,4 +1,5 @@
-// Cutting a result into blocks that are boxes of its index space: an epilogue kernel works on boxes, and a task computes one.
+// Cutting a result into blocks that are boxes of its index space: an epilogue kernel works on boxes, and a task
+// computes one.
 #pragma once
 #include "graph/support/tensor.h"
 #include <span>
@@ -10,9 +11,10 @@ struct Block {
   int64_t flat_begin = 0, flat_count = 0;
   std::vector<int64_t> begin, count; // per dim
 };
-// Cuts prod(dims) into blocks of about `target` elements (at least one), as equal as can be: whole inner dims, a range of one
-// dim, one index of each outer dim. The number of ranges is rounded up to make the number of blocks a multiple of `threads`
-// where that dim is long enough. No blocks when a dim is 0; one block of one element when there are no dims.
+// Cuts prod(dims) into blocks of about `target` elements (at least one), as equal as can be: whole inner dims, a range
+// of one dim, one index of each outer dim. The number of ranges is rounded up to make the number of blocks a multiple
+// of `threads` where that dim is long enough. No blocks when a dim is 0; one block of one element when there are no
+// dims.
 [[nodiscard]] std::vector<Block> cut_into_blocks(std::span<const int64_t> dims, int64_t target, int threads);
 
 } // namespace tessera

@@ -1,5 +1,5 @@
-// What the executor and the library calls agree on: a call is planned once per shape (block sizes, primitives, packed weights) and
-// then run many times without a decision or an allocation.
+// What the executor and the library calls agree on: a call is planned once per shape (block sizes, primitives, packed
+// weights) and then run many times without a decision or an allocation.
 #pragma once
 #include "runtime/executor.h"
 #include "runtime/library/packed_weights.h"
@@ -37,8 +37,8 @@ struct LibraryRun {
   std::byte* const* worker_scratch = nullptr; // by worker: LibraryPlan::worker_scratch bytes, then the epilogue's
   const EpiloguePlan* epilogue = nullptr;     // null: none
   void* const* epilogue_args = nullptr;
-  int32_t* error = nullptr;                   // index violations of the epilogue: site + 1
-  std::atomic<int>* failure = nullptr;        // status of a library function that failed
+  int32_t* error = nullptr;            // index violations of the epilogue: site + 1
+  std::atomic<int>* failure = nullptr; // status of a library function that failed
 };
 
 class LibraryPlan {
@@ -68,12 +68,16 @@ protected:
 struct PlanContext {
   int threads = 1;
   bool has_epilogue = false;
-  std::string name;       // of the step, for errors
+  std::string name; // of the step, for errors
   PackRequests* packs = nullptr;
 };
-// Errors: UnsupportedFeature for what support.h refuses, Internal where shapes contradict, DeviceError from the library.
-[[nodiscard]] Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, const Operand& a, const Operand& b, const Operand& c);
-[[nodiscard]] Result<std::unique_ptr<LibraryPlan>> plan_conv(const PlanContext& context, const ConvCall& call, const Operand& x, const Operand& w, const Operand& y);
-[[nodiscard]] Result<std::unique_ptr<LibraryPlan>> plan_pool(const PlanContext& context, const PoolCall& call, const Operand& x, const Operand& y);
+// Errors: UnsupportedFeature for what support.h refuses, Internal where shapes contradict, DeviceError from the
+// library.
+[[nodiscard]] Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, const Operand& a,
+                                                               const Operand& b, const Operand& c);
+[[nodiscard]] Result<std::unique_ptr<LibraryPlan>> plan_conv(const PlanContext& context, const ConvCall& call,
+                                                             const Operand& x, const Operand& w, const Operand& y);
+[[nodiscard]] Result<std::unique_ptr<LibraryPlan>> plan_pool(const PlanContext& context, const PoolCall& call,
+                                                             const Operand& x, const Operand& y);
 
 } // namespace tessera

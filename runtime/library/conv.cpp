@@ -1,9 +1,10 @@
 // Convolution, plain and transposed, through oneDNN primitives, one per distinct block of the result.
 //
-// Activations are channels-last: that is where oneDNN's convolutions are fastest without any reordering between layers. An operand that lies otherwise
-// is copied into scratch first, a result that does is copied out of scratch block by block. Weights are reordered once to the format that the primitive
-// asks for. The result is cut by images and rows; where rows do not divide evenly and the image is small, by output channels into a dense
-// temporary. A 1x1 convolution of stride 1 is a list of pixels and is cut anywhere.
+// Activations are channels-last: that is where oneDNN's convolutions are fastest without any reordering between layers.
+// An operand that lies otherwise is copied into scratch first, a result that does is copied out of scratch block by
+// block. Weights are reordered once to the format that the primitive asks for. The result is cut by images and rows;
+// where rows do not divide evenly and the image is small, by output channels into a dense temporary. A 1x1 convolution
+// of stride 1 is a list of pixels and is cut anywhere.
 #include "runtime/library/blocks.h"
 #include "runtime/library/call.h"
 #include "runtime/library/onednn.h"
@@ -45,9 +46,9 @@ bool same_where_it_matters(const Dims& dims, const Dims& a, const Dims& b) {
 
 // One way to call oneDNN: sizes and pads of a block.
 struct Config {
-  Dims x, y;                  // [n, c, spatial...]
+  Dims x, y; // [n, c, spatial...]
   Dims pads_begin, pads_end;
-  int64_t o_begin = 0;        // channels of the result [o_begin, o_begin + y[1])
+  int64_t o_begin = 0; // channels of the result [o_begin, o_begin + y[1])
   auto operator<=>(const Config&) const = default;
 };
 
@@ -58,22 +59,28 @@ struct Primitive {
   int64_t weights_at = -1;                     // step scratch, of weights that change
   std::shared_ptr<dnnl::reorder> reorder;
   Md w_plain;
-  int64_t w_offset = 0;                        // elements
+  int64_t w_offset = 0; // elements
 };
 
 struct Block {
   size_t primitive = 0;
-  int64_t x_offset = 0;            // elements
-  Dims begin, count;               // box of the result
-  int64_t y_offset = 0;            // of the box's first element
-  bool direct = true;              // written where it belongs; otherwise through scratch
+  int64_t x_offset = 0; // elements
+  Dims begin, count;    // box of the result
+  int64_t y_offset = 0; // of the box's first element
+  bool direct = true;   // written where it belongs; otherwise through scratch
   mutable dnnl::memory x, w, y, scratchpad;
 };
 
 class ConvPlan final : public LibraryPlan {
 public:
   void run(const LibraryRun& r) const override {
-    struct Frame { const ConvPlan* plan; const LibraryRun* run; const float* x; const float* w; float* y; } frame{this, &r, nullptr, nullptr, nullptr};
+    struct Frame {
+      const ConvPlan* plan;
+      const LibraryRun* run;
+      const float* x;
+      const float* w;
+      float* y;
+    } frame{this, &r, nullptr, nullptr, nullptr};
     frame.x = static_cast<const float*>(r.pointers[x_buffer]) + x_offset;
     frame.w = static_cast<const float*>(r.pointers[w_buffer]) + w_offset;
     frame.y = static_cast<float*>(r.pointers[y_buffer]) + y_offset;
@@ -83,7 +90,9 @@ public:
       if (pack_x) {
         auto* packed = reinterpret_cast<float*>(r.step_scratch);
         if (padded_count != count_of(x_dims)) std::memset(packed, 0, static_cast<size_t>(padded_count) * sizeof(float));
-        r.pool->parallel_for(x_dims[0] * x_dims[2], pack_grain, [&frame](int64_t begin, int64_t end, int) { frame.plan->pack(frame.x, reinterpret_cast<float*>(frame.run->step_scratch), begin, end); });
+        r.pool->parallel_for(x_dims[0] * x_dims[2], pack_grain, [&frame](int64_t begin, int64_t end, int) {
+          frame.plan->pack(frame.x, reinterpret_cast<float*>(frame.run->step_scratch), begin, end);
+        });
         frame.x = packed;
       }
       for (const auto& p : primitives)
@@ -91,7 +100,8 @@ public:
     }
     r.pool->parallel_for(static_cast<int64_t>(blocks.size()), 1, [&frame](int64_t begin, int64_t end, int worker) {
       for (int64_t b = begin; b < end; ++b) {
-        if (!frame.plan->zeros) frame.plan->block(frame.plan->blocks[static_cast<size_t>(b)], *frame.run, frame.x, frame.y, worker);
+        if (!frame.plan->zeros)
+          frame.plan->block(frame.plan->blocks[static_cast<size_t>(b)], *frame.run, frame.x, frame.y, worker);
         frame.plan->finish(*frame.run, b, worker);
       }
     });
@@ -129,13 +139,17 @@ public:
     auto* out = b.direct ? y + b.y_offset : reinterpret_cast<float*>(scratch + stage_at);
     auto status = dnnl_success;
     auto set = [&](dnnl::memory& m, const void* data) {
-      if (m.get_data_handle() != data) status = std::max(status, dnnl_memory_set_data_handle_v2(m.get(), const_cast<void*>(data), stream));
+      if (m.get_data_handle() != data)
+        status = std::max(status, dnnl_memory_set_data_handle_v2(m.get(), const_cast<void*>(data), stream));
     };
     set(b.x, x + b.x_offset);
     set(b.w, p.weights ? static_cast<const void*>(p.weights->data()) : r.step_scratch + p.weights_at);
     set(b.y, out);
     set(b.scratchpad, scratch);
-    dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, b.x.get()}, {DNNL_ARG_WEIGHTS, b.w.get()}, {DNNL_ARG_DST, b.y.get()}, {DNNL_ARG_SCRATCHPAD, b.scratchpad.get()}};
+    dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, b.x.get()},
+                              {DNNL_ARG_WEIGHTS, b.w.get()},
+                              {DNNL_ARG_DST, b.y.get()},
+                              {DNNL_ARG_SCRATCHPAD, b.scratchpad.get()}};
     if (status == dnnl_success) status = dnnl_primitive_execute(p.primitive.get(), stream, 4, args);
     if (status != dnnl_success) r.failure->store(static_cast<int>(status), std::memory_order_relaxed);
     if (!b.direct) {
@@ -155,8 +169,8 @@ public:
   int64_t stage_at = 0;
 };
 
-// Makes one plan; tried with x as it is, then with a copy of x that holds its pads as zeros, when oneDNN has only a reference
-// implementation for the former, or none.
+// Makes one plan; tried with x as it is, then with a copy of x that holds its pads as zeros, when oneDNN has only a
+// reference implementation for the former, or none.
 class Planner {
 public:
   Planner(const PlanContext& context, const ConvCall& call, const Operand& x, const Operand& w, const Operand& y)
@@ -183,27 +197,36 @@ public:
     }
     if (!fine) {
       TESSERA_ASSIGN(bool padded, attempt(true, true));
-      if (!padded) return Diagnostic(ErrorCode::DeviceError, "convolution '" + context_.name + "': oneDNN has no implementation for its sizes");
+      if (!padded)
+        return Diagnostic(ErrorCode::DeviceError,
+                          "convolution '" + context_.name + "': oneDNN has no implementation for its sizes");
     }
     return finished();
   }
 
 private:
   Status check_shapes() {
-    auto contradiction = [&](const std::string& what) { return Diagnostic(ErrorCode::Internal, "convolution '" + context_.name + "': " + what); };
-    if (rank_ < 3 || rank_ > 5 || y_.shape.size() != rank_ || w_.shape.size() != rank_) return contradiction("ranks of the operands");
+    auto contradiction = [&](const std::string& what) {
+      return Diagnostic(ErrorCode::Internal, "convolution '" + context_.name + "': " + what);
+    };
+    if (rank_ < 3 || rank_ > 5 || y_.shape.size() != rank_ || w_.shape.size() != rank_)
+      return contradiction("ranks of the operands");
     for (const auto* v : {&call_.strides, &call_.pads_begin, &call_.pads_end, &call_.dilations})
-      if (v->size() != spatial_) return contradiction("strides, pads and dilations need one entry per spatial dimension");
+      if (v->size() != spatial_)
+        return contradiction("strides, pads and dilations need one entry per spatial dimension");
     int64_t g = call_.groups, c = x_.shape[1], o = y_.shape[1];
     if (g < 1 || c % g != 0 || o % g != 0 || x_.shape[0] != y_.shape[0]) return contradiction("groups and channels");
     int64_t w0 = call_.transposed ? c : o, w1 = call_.transposed ? o / g : c / g;
     if (w_.shape[0] != w0 || w_.shape[1] != w1) return contradiction("channels of the weights");
     for (size_t d = 0; d < spatial_; ++d) {
-      int64_t s = call_.strides[d], l = call_.dilations[d], p = call_.pads_begin[d], q = call_.pads_end[d], k = w_.shape[d + 2];
+      int64_t s = call_.strides[d], l = call_.dilations[d], p = call_.pads_begin[d], q = call_.pads_end[d],
+              k = w_.shape[d + 2];
       constexpr int64_t kMost = int64_t{1} << 30; // oneDNN computes with 32-bit sizes in places
-      if (s < 1 || l < 1 || p < 0 || q < 0 || std::max({s, l, p, q}) > kMost) return contradiction("a stride, pad or dilation is out of range");
+      if (s < 1 || l < 1 || p < 0 || q < 0 || std::max({s, l, p, q}) > kMost)
+        return contradiction("a stride, pad or dilation is out of range");
       if (std::max({k, x_.shape[d + 2], y_.shape[d + 2]}) > kMost || k * l > kMost)
-        return Diagnostic(ErrorCode::UnsupportedFeature, "convolution '" + context_.name + "': a spatial size above 2^30");
+        return Diagnostic(ErrorCode::UnsupportedFeature,
+                          "convolution '" + context_.name + "': a spatial size above 2^30");
       if (k == 0) continue;
       int64_t out = y_.shape[d + 2], in = x_.shape[d + 2];
       bool fits = call_.transposed ? true : out == 0 || (out - 1) * s + (k - 1) * l < in + p + q;
@@ -212,7 +235,8 @@ private:
     return {};
   }
 
-  // Is there an output position whose whole window lies in the pads? Some of oneDNN's implementations compute it wrongly (1x1 with a pad of 1).
+  // Is there an output position whose whole window lies in the pads? Some of oneDNN's implementations compute it
+  // wrongly (1x1 with a pad of 1).
   [[nodiscard]] bool reads_nothing_but_pads() const {
     for (size_t d = 0; d < spatial_; ++d) {
       int64_t reach = (w_.shape[d + 2] - 1) * call_.dilations[d] + 1;
@@ -246,7 +270,8 @@ private:
     pads_end_.assign(spatial_, 0);
     x_dims_ = x_.shape;
     for (size_t d = 0; d < spatial_; ++d) {
-      int64_t s = call_.strides[d], reach = (w_.shape[d + 2] - 1) * call_.dilations[d] + 1, in = x_.shape[d + 2], out = y_.shape[d + 2];
+      int64_t s = call_.strides[d], reach = (w_.shape[d + 2] - 1) * call_.dilations[d] + 1, in = x_.shape[d + 2],
+              out = y_.shape[d + 2];
       if (call_.transposed) {
         // The end of what is cut off from (in - 1) * s + reach; a result that reaches further reads zeros after x.
         pads_end_[d] = (in - 1) * s + reach - pads_begin_[d] - out;
@@ -270,7 +295,8 @@ private:
     plan_->packed_strides = channels_last(x_dims_);
     plan_->padded_count = plan_->pack_x ? count_of(x_dims_) : 0;
     plan_->step_scratch = round64(plan_->padded_count * 4);
-    plan_->pack_grain = std::max<int64_t>(1, (16 << 10) * x_.shape[2] * x_.shape[0] / std::max<int64_t>(1, count_of(x_.shape)));
+    plan_->pack_grain =
+        std::max<int64_t>(1, (16 << 10) * x_.shape[2] * x_.shape[0] / std::max<int64_t>(1, count_of(x_.shape)));
     x_strides_ = channels_last(x_dims_);
     y_dense_ = same_where_it_matters(y_.shape, y_.strides, channels_last(y_.shape));
     TESSERA_ASSIGN(bool fine, cut());
@@ -288,7 +314,8 @@ private:
   }
 
   [[nodiscard]] double microseconds(double share) const {
-    double flops = 2.0 * static_cast<double>(count_of(y_.shape)) * static_cast<double>(count_of(w_.shape)) / static_cast<double>(std::max<int64_t>(1, w_.shape[0]));
+    double flops = 2.0 * static_cast<double>(count_of(y_.shape)) * static_cast<double>(count_of(w_.shape)) /
+                   static_cast<double>(std::max<int64_t>(1, w_.shape[0]));
     double bytes = 4.0 * static_cast<double>(count_of(x_.shape) + count_of(y_.shape));
     return share * (flops / 1.5e5 + bytes / 1e4);
   }
@@ -297,12 +324,15 @@ private:
     // What is cut: (image, rows of the first spatial dimension that the result has), or pixels.
     bool pixels = !call_.transposed && spatial_ >= 1;
     for (size_t d = 0; d < spatial_; ++d)
-      pixels = pixels && w_.shape[d + 2] == 1 && call_.strides[d] == 1 && pads_begin_[d] == 0 && pads_end_[d] == 0 && x_dims_[d + 2] == y_.shape[d + 2];
+      pixels = pixels && w_.shape[d + 2] == 1 && call_.strides[d] == 1 && pads_begin_[d] == 0 && pads_end_[d] == 0 &&
+               x_dims_[d + 2] == y_.shape[d + 2];
     size_t row = 0;
     while (row + 1 < spatial_ && y_.shape[row + 2] == 1 && x_dims_[row + 2] == 1) ++row;
     Dims dims{y_.shape[0]};
-    if (pixels) dims.insert(dims.end(), y_.shape.begin() + 2, y_.shape.end());
-    else if (!call_.transposed) dims.push_back(y_.shape[row + 2]);
+    if (pixels)
+      dims.insert(dims.end(), y_.shape.begin() + 2, y_.shape.end());
+    else if (!call_.transposed)
+      dims.push_back(y_.shape[row + 2]);
     int64_t total = count_of(dims), row_elements = count_of(y_.shape) / total;
     int64_t threads = context_.threads, per_thread = (total + threads - 1) / threads;
     // The most that pays: a block of a few microseconds.
@@ -316,7 +346,8 @@ private:
     double waste = static_cast<double>(rounds * longest * threads) / static_cast<double>(total);
     constexpr int64_t kSmallImage = 196; // pixels: the copy out of the temporary stays cheap
     int64_t o = y_.shape[1], images = count_of(y_.shape) / o;
-    bool by_channels = call_.groups == 1 && threads > 1 && waste > 1.1 && o >= 32 * threads && microseconds(1) > 8.0 && (images <= kSmallImage || call_.transposed);
+    bool by_channels = call_.groups == 1 && threads > 1 && waste > 1.1 && o >= 32 * threads && microseconds(1) > 8.0 &&
+                       (images <= kSmallImage || call_.transposed);
     if (by_channels) return cut_channels();
 
     for (const auto& cut : blocks) {
@@ -346,7 +377,8 @@ private:
       } else if (!call_.transposed && cut.count[0] == 1) { // a block of several images has all rows of each
         int64_t s = call_.strides[row], from = cut.begin[1], to = from + cut.count[1], height = x_dims_[row + 2];
         int64_t reach = (w_.shape[row + 2] - 1) * call_.dilations[row] + 1;
-        int64_t first = from * s - pads_begin_[row], last = (to - 1) * s - pads_begin_[row] + reach; // rows of x that it reads
+        int64_t first = from * s - pads_begin_[row],
+                last = (to - 1) * s - pads_begin_[row] + reach; // rows of x that it reads
         int64_t top = std::max<int64_t>(0, -first), bottom = std::max<int64_t>(0, last - height);
         first = std::min(first + top, height);
         last = std::max(last - bottom, first);
@@ -423,26 +455,30 @@ private:
     }
     Primitive p;
     try {
-      Md x(config.x, kF32, channels_last(config.x)), y(config.y, kF32, channels_last(config.y)), w(dims, kF32, memory::format_tag::any);
+      Md x(config.x, kF32, channels_last(config.x)), y(config.y, kF32, channels_last(config.y)),
+          w(dims, kF32, memory::format_tag::any);
       Dims dilations = call_.dilations;
       for (auto& d : dilations) --d;
       std::string implementation;
       if (call_.transposed) {
-        deconvolution_forward::desc desc(prop_kind::forward_inference, algorithm::deconvolution_direct, x, w, y, call_.strides, dilations, config.pads_begin, config.pads_end);
+        deconvolution_forward::desc desc(prop_kind::forward_inference, algorithm::deconvolution_direct, x, w, y,
+                                         call_.strides, dilations, config.pads_begin, config.pads_end);
         deconvolution_forward::primitive_desc pd(desc, onednn_attributes(), onednn_engine());
         p.primitive = deconvolution_forward(pd);
         p.w = pd.weights_desc();
         p.scratchpad = pd.scratchpad_desc();
       } else {
-        convolution_forward::desc desc(prop_kind::forward_inference, algorithm::convolution_direct, x, w, y, call_.strides, dilations, config.pads_begin, config.pads_end);
+        convolution_forward::desc desc(prop_kind::forward_inference, algorithm::convolution_direct, x, w, y,
+                                       call_.strides, dilations, config.pads_begin, config.pads_end);
         convolution_forward::primitive_desc pd(desc, onednn_attributes(), onednn_engine());
         implementation = pd.impl_info_str();
         p.primitive = convolution_forward(pd);
         p.w = pd.weights_desc();
         p.scratchpad = pd.scratchpad_desc();
       }
-      bool has_pads = std::any_of(config.pads_begin.begin(), config.pads_begin.end(), [](int64_t v) { return v > 0; }) ||
-                      std::any_of(config.pads_end.begin(), config.pads_end.end(), [](int64_t v) { return v > 0; });
+      bool has_pads =
+          std::any_of(config.pads_begin.begin(), config.pads_begin.end(), [](int64_t v) { return v > 0; }) ||
+          std::any_of(config.pads_end.begin(), config.pads_end.end(), [](int64_t v) { return v > 0; });
       if (implementation.starts_with("ref") && has_pads) return false;
       p.x = x;
       p.y = y;
@@ -450,7 +486,8 @@ private:
       scratchpad_ = std::max(scratchpad_, static_cast<int64_t>(p.scratchpad.get_size()));
       p.reorder = std::make_shared<reorder>(reorder::primitive_desc(onednn_engine(), p.w_plain, onednn_engine(), p.w));
     } catch (const dnnl::error& e) {
-      if (e.status == dnnl_out_of_memory) return Diagnostic(ErrorCode::OutOfMemory, "convolution '" + context_.name + "': " + e.what());
+      if (e.status == dnnl_out_of_memory)
+        return Diagnostic(ErrorCode::OutOfMemory, "convolution '" + context_.name + "': " + e.what());
       return false;
     }
     p.w_offset = config.o_begin * (call_.transposed ? at(1) : at(0));
@@ -467,7 +504,8 @@ private:
       job.key = "conv " + std::to_string(w_.offset + p.w_offset) + " " + plain + layout;
       job.bytes = p.w.get_size();
       job.only_reader = w_.sole_reader;
-      job.fill = [reorder = p.reorder, from_md = p.w_plain, to_md = p.w, at = w_.offset + p.w_offset](std::byte* to, const std::byte* from, int) {
+      job.fill = [reorder = p.reorder, from_md = p.w_plain, to_md = p.w,
+                  at = w_.offset + p.w_offset](std::byte* to, const std::byte* from, int) {
         auto source = onednn_memory(from_md), target = onednn_memory(to_md);
         source.set_data_handle(const_cast<std::byte*>(from) + at * 4);
         target.set_data_handle(to);
@@ -500,11 +538,13 @@ private:
 
 } // namespace
 
-Result<std::unique_ptr<LibraryPlan>> plan_conv(const PlanContext& context, const ConvCall& call, const Operand& x, const Operand& w, const Operand& y) {
+Result<std::unique_ptr<LibraryPlan>> plan_conv(const PlanContext& context, const ConvCall& call, const Operand& x,
+                                               const Operand& w, const Operand& y) {
   try {
     return Planner(context, call, x, w, y).run();
   } catch (const dnnl::error& e) {
-    return Diagnostic(e.status == dnnl_out_of_memory ? ErrorCode::OutOfMemory : ErrorCode::DeviceError, "convolution '" + context.name + "': " + e.what());
+    return Diagnostic(e.status == dnnl_out_of_memory ? ErrorCode::OutOfMemory : ErrorCode::DeviceError,
+                      "convolution '" + context.name + "': " + e.what());
   }
 }
 

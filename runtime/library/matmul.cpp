@@ -1,8 +1,9 @@
 // c = a b through dnnl_sgemm, one call per block of the result.
 //
-// A constant b is repacked once into panels of up to 384 columns ([K, width] each, dense): a panel stays in L2 while the rows pass by,
-// and narrow panels are faster than one wide strided matrix (docs/runtime.md has the numbers). Batch dimensions over which b does not
-// change are folded into the rows. Whatever sgemm cannot address (no unit stride) is packed into scratch by the task that needs it.
+// A constant b is repacked once into panels of up to 384 columns ([K, width] each, dense): a panel stays in L2 while
+// the rows pass by, and narrow panels are faster than one wide strided matrix (docs/runtime.md has the numbers). Batch
+// dimensions over which b does not change are folded into the rows. Whatever sgemm cannot address (no unit stride) is
+// packed into scratch by the task that needs it.
 #include "runtime/library/blocks.h"
 #include "runtime/library/call.h"
 #include "runtime/library/strided_copy.h"
@@ -13,9 +14,9 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kColumnUnit = 48;            // columns that the sgemm kernel takes at a time
-constexpr int64_t kPanelUnits = 8;             // 384 columns
-constexpr int64_t kEpilogueBlock = 64 << 10;   // elements: 256 KB
+constexpr int64_t kColumnUnit = 48;          // columns that the sgemm kernel takes at a time
+constexpr int64_t kPanelUnits = 8;           // 384 columns
+constexpr int64_t kEpilogueBlock = 64 << 10; // elements: 256 KB
 constexpr int64_t kRowsWithoutEpilogue = 512;
 
 // Widths of panels are whole units, as equal as can be; an even number of them, for two threads.
@@ -29,10 +30,15 @@ struct Panels {
 };
 
 // A matrix somewhere: row stride, column stride.
-struct Matrix { int64_t rs = 0, cs = 0; };
+struct Matrix {
+  int64_t rs = 0, cs = 0;
+};
 
 // How sgemm takes a matrix: as it is ('N', unit column stride) or transposed ('T', unit row stride). 0: not at all.
-struct Address { char op = 0; int64_t ld = 0; };
+struct Address {
+  char op = 0;
+  int64_t ld = 0;
+};
 Address address(const Matrix& m, int64_t rows, int64_t columns) {
   if ((m.cs == 1 || columns == 1) && (rows == 1 || m.rs >= columns)) return {'N', rows == 1 ? columns : m.rs};
   if ((m.rs == 1 || rows == 1) && (columns == 1 || m.cs >= rows)) return {'T', columns == 1 ? rows : m.cs};
@@ -42,17 +48,23 @@ Address address(const Matrix& m, int64_t rows, int64_t columns) {
 struct Task {
   int64_t a = 0, b = 0, c = 0; // element offsets; b: into the packed weights when there are any
   int64_t m = 0, n = 0;
-  int64_t b_stride = 0;        // packed: row stride of the panel
+  int64_t b_stride = 0; // packed: row stride of the panel
 };
 
 class MatmulPlan final : public LibraryPlan {
 public:
   void run(const LibraryRun& r) const override {
-    struct Frame { const MatmulPlan* plan; const LibraryRun* run; const float *a, *b; float* c; } frame{};
+    struct Frame {
+      const MatmulPlan* plan;
+      const LibraryRun* run;
+      const float *a, *b;
+      float* c;
+    } frame{};
     frame.plan = this;
     frame.run = &r;
     frame.a = static_cast<const float*>(r.pointers[a_buffer]) + a_offset;
-    frame.b = packed ? reinterpret_cast<const float*>(packed->data()) : static_cast<const float*>(r.pointers[b_buffer]) + b_offset;
+    frame.b = packed ? reinterpret_cast<const float*>(packed->data())
+                     : static_cast<const float*>(r.pointers[b_buffer]) + b_offset;
     frame.c = static_cast<float*>(r.pointers[c_buffer]) + c_offset;
     r.pool->parallel_for(static_cast<int64_t>(tasks.size()), grain, [&frame](int64_t begin, int64_t end, int worker) {
       for (int64_t t = begin; t < end; ++t) {
@@ -94,7 +106,8 @@ public:
     }
   }
 
-  dnnl_status_t gemm(int64_t m, int64_t n, const float* a, Matrix ma, const float* b, Matrix mb, float* c, Matrix mc) const {
+  dnnl_status_t gemm(int64_t m, int64_t n, const float* a, Matrix ma, const float* b, Matrix mb, float* c,
+                     Matrix mc) const {
     auto result = address(mc, m, n);
     if (result.op == 'T') { // the transposed product: c' = b' a'
       auto left = address({mb.cs, mb.rs}, n, k), right = address({ma.cs, ma.rs}, k, m);
@@ -114,15 +127,19 @@ public:
   int64_t a_scratch = 0, b_scratch = 0; // floats
 };
 
-struct Batch { int64_t size, a, b, c; };
+struct Batch {
+  int64_t size, a, b, c;
+};
 
 // A part of packing is a stretch of rows of one panel, so that several threads work on one big weight.
 constexpr int64_t kPartRows = 1024;
 
-Result<std::shared_ptr<const PackedWeight>> want_panels(PackRequests& packs, const Operand& b, int64_t k, int64_t n, Matrix m) {
+Result<std::shared_ptr<const PackedWeight>> want_panels(PackRequests& packs, const Operand& b, int64_t k, int64_t n,
+                                                        Matrix m) {
   Panels panels(n);
   PackRequests::Job job;
-  job.key = "panels " + std::to_string(b.offset) + " " + std::to_string(k) + "x" + std::to_string(n) + " " + std::to_string(m.rs) + "," + std::to_string(m.cs);
+  job.key = "panels " + std::to_string(b.offset) + " " + std::to_string(k) + "x" + std::to_string(n) + " " +
+            std::to_string(m.rs) + "," + std::to_string(m.cs);
   job.bytes = static_cast<size_t>(k * n) * sizeof(float);
   int64_t stretches = (k + kPartRows - 1) / kPartRows;
   job.parts = static_cast<int>(panels.count * stretches);
@@ -142,12 +159,17 @@ int64_t round64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 } // namespace
 
-Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, const Operand& a, const Operand& b, const Operand& c) {
-  auto contradiction = [&](const char* what) { return Diagnostic(ErrorCode::Internal, "product '" + context.name + "': " + what); };
+Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, const Operand& a, const Operand& b,
+                                                 const Operand& c) {
+  auto contradiction = [&](const char* what) {
+    return Diagnostic(ErrorCode::Internal, "product '" + context.name + "': " + what);
+  };
   size_t rank = c.shape.size();
-  if (rank < 2 || a.shape.size() < 2 || b.shape.size() < 2 || a.shape.size() > rank || b.shape.size() > rank) return contradiction("ranks of the operands");
+  if (rank < 2 || a.shape.size() < 2 || b.shape.size() < 2 || a.shape.size() > rank || b.shape.size() > rank)
+    return contradiction("ranks of the operands");
   int64_t m = c.shape[rank - 2], n = c.shape[rank - 1], k = a.shape.back();
-  if (a.shape[a.shape.size() - 2] != m || b.shape[b.shape.size() - 2] != k || b.shape.back() != n) return contradiction("inner sizes of the operands");
+  if (a.shape[a.shape.size() - 2] != m || b.shape[b.shape.size() - 2] != k || b.shape.back() != n)
+    return contradiction("inner sizes of the operands");
 
   auto plan = std::make_unique<MatmulPlan>();
   plan->rank = static_cast<int>(rank);
@@ -170,11 +192,13 @@ Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, con
     };
     for (const Operand* o : {&a, &b}) {
       size_t missing = rank - o->shape.size();
-      if (d >= missing && o->shape[d - missing] != c.shape[d] && o->shape[d - missing] != 1) return contradiction("batch sizes of the operands");
+      if (d >= missing && o->shape[d - missing] != c.shape[d] && o->shape[d - missing] != 1)
+        return contradiction("batch sizes of the operands");
     }
     batch[d] = {c.shape[d], stride(a), stride(b), c.shape[d] == 1 ? 0 : c.strides[d]};
   }
-  if (m == 0 || n == 0 || std::any_of(batch.begin(), batch.end(), [](const Batch& d) { return d.size == 0; })) return std::unique_ptr<LibraryPlan>(std::move(plan));
+  if (m == 0 || n == 0 || std::any_of(batch.begin(), batch.end(), [](const Batch& d) { return d.size == 0; }))
+    return std::unique_ptr<LibraryPlan>(std::move(plan));
 
   // Fold the innermost batch dimensions into the rows where b stays the same and rows go on at the same distance.
   size_t outer = batch.size();
@@ -202,7 +226,8 @@ Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, con
     TESSERA_ASSIGN(plan->packed, want_panels(*context.packs, b, k, n, mb));
   }
 
-  // Columns: the panels, or pieces of about 384 when there are many columns and an epilogue or idle threads want smaller blocks.
+  // Columns: the panels, or pieces of about 384 when there are many columns and an epilogue or idle threads want
+  // smaller blocks.
   int64_t outer_count = 1;
   for (size_t d = 0; d < outer; ++d) outer_count *= batch[d].size;
   std::vector<int64_t> column_cuts;
@@ -214,14 +239,17 @@ Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, con
   if (panels_wanted) {
     for (int64_t p = 0; p <= panels.count; ++p) column_cuts.push_back(panels.begin(p));
   } else {
-    int64_t units = (n + kColumnUnit - 1) / kColumnUnit, pieces = context.has_epilogue ? (units + kPanelUnits - 1) / kPanelUnits : 1;
+    int64_t units = (n + kColumnUnit - 1) / kColumnUnit,
+            pieces = context.has_epilogue ? (units + kPanelUnits - 1) / kPanelUnits : 1;
     int64_t blocks = outer_count * ((rows + 63) / 64);
-    if (blocks < context.threads && units > 1) pieces = std::max(pieces, std::min(units, static_cast<int64_t>(context.threads)));
+    if (blocks < context.threads && units > 1)
+      pieces = std::max(pieces, std::min(units, static_cast<int64_t>(context.threads)));
     cut_columns(pieces);
   }
   auto pieces = static_cast<int64_t>(column_cuts.size()) - 1;
   int64_t width = 1;
-  for (int64_t p = 0; p < pieces; ++p) width = std::max(width, column_cuts[static_cast<size_t>(p) + 1] - column_cuts[static_cast<size_t>(p)]);
+  for (int64_t p = 0; p < pieces; ++p)
+    width = std::max(width, column_cuts[static_cast<size_t>(p) + 1] - column_cuts[static_cast<size_t>(p)]);
 
   // Rows of a block. Smaller blocks where the tasks would not come out even, down to 32 rows.
   std::vector<int64_t> row_dims;
@@ -237,7 +265,8 @@ Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, con
   while (target > 32 && uneven(static_cast<int64_t>(blocks.size())) > 1.1) {
     target /= 2;
     auto finer = cut_into_blocks(row_dims, target, 1);
-    if (uneven(static_cast<int64_t>(finer.size())) < uneven(static_cast<int64_t>(blocks.size()))) blocks = std::move(finer);
+    if (uneven(static_cast<int64_t>(finer.size())) < uneven(static_cast<int64_t>(blocks.size())))
+      blocks = std::move(finer);
   }
 
   int64_t block_rows = 1;
@@ -248,11 +277,17 @@ Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, con
     plan->stage_c = plan->stage_c || !address(mc, block.flat_count, width).op;
   }
   for (int64_t p = 0; p < pieces && !plan->packed; ++p)
-    b_addressable = b_addressable && address(mb, std::max<int64_t>(k, 1), column_cuts[static_cast<size_t>(p) + 1] - column_cuts[static_cast<size_t>(p)]).op;
+    b_addressable =
+        b_addressable && address(mb, std::max<int64_t>(k, 1),
+                                 column_cuts[static_cast<size_t>(p) + 1] - column_cuts[static_cast<size_t>(p)])
+                             .op;
   // A last block of one row or column can be addressed more freely than others; what any block needs, all do.
   for (const auto& block : blocks)
     for (int64_t p = 0; p < pieces; ++p)
-      plan->stage_c = plan->stage_c || !address(mc, block.flat_count, column_cuts[static_cast<size_t>(p) + 1] - column_cuts[static_cast<size_t>(p)]).op;
+      plan->stage_c =
+          plan->stage_c ||
+          !address(mc, block.flat_count, column_cuts[static_cast<size_t>(p) + 1] - column_cuts[static_cast<size_t>(p)])
+               .op;
   plan->pack_a = !a_addressable;
   plan->pack_b = !b_addressable;
   auto floats = [](int64_t count) { return round64(count * 4) / 4; };
@@ -306,7 +341,8 @@ Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, con
     }
   }
   // A chunk is worth handing to another core from a few microseconds on: 100 GFLOP/s, or 10 GB/s of weights.
-  double us = std::max(2e-5 * static_cast<double>(block_rows) * static_cast<double>(width) * static_cast<double>(std::max<int64_t>(k, 1)),
+  double us = std::max(2e-5 * static_cast<double>(block_rows) * static_cast<double>(width) *
+                           static_cast<double>(std::max<int64_t>(k, 1)),
                        4e-4 * static_cast<double>(width) * static_cast<double>(std::max<int64_t>(k, 1)));
   plan->grain = std::max<int64_t>(1, static_cast<int64_t>(3.0 / std::max(us, 1e-3)));
   return std::unique_ptr<LibraryPlan>(std::move(plan));

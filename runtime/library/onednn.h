@@ -1,6 +1,7 @@
-// The few things every oneDNN primitive here shares. Rules, each for a reason that was measured (docs/runtime.md): OpenMP's thread count is 1 in every
-// thread that creates or executes a primitive (SingleThreadOpenMP; the pool sees to it); scratchpads are the user's, because a
-// primitive's own scratchpad is not safe to share between threads; a stream per thread.
+// The few things every oneDNN primitive here shares. Rules, each for a reason that was measured (docs/runtime.md):
+// OpenMP's thread count is 1 in every thread that creates or executes a primitive (SingleThreadOpenMP; the pool sees to
+// it); scratchpads are the user's, because a primitive's own scratchpad is not safe to share between threads; a stream
+// per thread.
 #pragma once
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -20,6 +21,8 @@ inline dnnl::primitive_attr onednn_attributes() {
   return attr;
 }
 // A memory object whose data is set before each execution.
-inline dnnl::memory onednn_memory(const dnnl::memory::desc& desc) { return dnnl::memory(desc, onednn_engine(), DNNL_MEMORY_NONE); }
+inline dnnl::memory onednn_memory(const dnnl::memory::desc& desc) {
+  return dnnl::memory(desc, onednn_engine(), DNNL_MEMORY_NONE);
+}
 
 } // namespace tessera

@@ -34,15 +34,21 @@ Result<std::shared_ptr<const PackedWeight>> PackRequests::want(const Tensor& sou
     }
   }
   std::lock_guard lock(mutex_);
-  if (fresh) mine_.push_back({found, source, std::move(job)});
-  else others_.push_back(found);
+  if (fresh)
+    mine_.push_back({found, source, std::move(job)});
+  else
+    others_.push_back(found);
   return std::shared_ptr<const PackedWeight>(found);
 }
 
 Status PackRequests::build(ThreadPool& pool) {
-  struct Part { size_t pending; int part; };
+  struct Part {
+    size_t pending;
+    int part;
+  };
   std::vector<Part> parts;
-  // Largest first would balance better; in order of asking keeps the pages that are resident at a time few and in file order.
+  // Largest first would balance better; in order of asking keeps the pages that are resident at a time few and in file
+  // order.
   std::vector<std::unique_ptr<std::atomic<int>>> left;
   std::optional<MappedRegions> regions;
   for (size_t i = 0; i < mine_.size(); ++i) {

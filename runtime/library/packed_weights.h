@@ -1,8 +1,8 @@
-// Constant weights in the layout that a library call reads, made once per process: executors, variants and shapes that need the
-// same weights in the same layout share them, for as long as any of them lives.
+// Constant weights in the layout that a library call reads, made once per process: executors, variants and shapes that
+// need the same weights in the same layout share them, for as long as any of them lives.
 //
-// A plan asks for a pack (PackRequests::want) while it is made; build() then fills all that were asked for, in parallel over
-// their parts, and gives the pages of mapped weight files back to the system as soon as they have been read.
+// A plan asks for a pack (PackRequests::want) while it is made; build() then fills all that were asked for, in parallel
+// over their parts, and gives the pages of mapped weight files back to the system as soon as they have been read.
 #pragma once
 #include "graph/support/hash.h"
 #include "graph/support/tensor.h"
@@ -31,21 +31,25 @@ private:
 class PackRequests {
 public:
   struct Job {
-    std::string key;      // layout, besides the address of the source: equal keys mean equal packs
+    std::string key; // layout, besides the address of the source: equal keys mean equal packs
     size_t bytes = 0;
-    int parts = 1;        // fill() is called for each part, on any thread
+    int parts = 1; // fill() is called for each part, on any thread
     std::function<bool(std::byte* to, const std::byte* from, int part)> fill; // false: the library refused
     bool only_reader = false; // nothing else reads the constant: its pages may go
   };
   // Thread-safe. Error OutOfMemory.
   [[nodiscard]] Result<std::shared_ptr<const PackedWeight>> want(const Tensor& source, Job job);
-  // Fills what this object was the first to ask for, then waits for what others were. To be called before any pack is read, and also
-  // when planning has failed: others may wait for what was asked for. Error DeviceError.
+  // Fills what this object was the first to ask for, then waits for what others were. To be called before any pack is
+  // read, and also when planning has failed: others may wait for what was asked for. Error DeviceError.
   [[nodiscard]] Status build(ThreadPool& pool);
   [[nodiscard]] int64_t built_bytes() const { return built_bytes_; }
 
 private:
-  struct Pending { std::shared_ptr<PackedWeight> pack; Tensor source; Job job; };
+  struct Pending {
+    std::shared_ptr<PackedWeight> pack;
+    Tensor source;
+    Job job;
+  };
   std::mutex mutex_;
   std::vector<Pending> mine_;
   std::vector<std::shared_ptr<PackedWeight>> others_;

@@ -1,5 +1,6 @@
-// Pooling. Loops of our own, vectorized over channels: they take any strides, dilation and ceil-mode sizes (for which oneDNN's
-// average that counts pads has no notion), start without creating a primitive, and move memory as fast (docs/runtime.md).
+// Pooling. Loops of our own, vectorized over channels: they take any strides, dilation and ceil-mode sizes (for which
+// oneDNN's average that counts pads has no notion), start without creating a primitive, and move memory as fast
+// (docs/runtime.md).
 #include "runtime/library/blocks.h"
 #include "runtime/library/call.h"
 #include <algorithm>
@@ -12,12 +13,18 @@ namespace {
 constexpr int64_t kEpilogueBlock = 64 << 10; // elements: 256 KB
 
 // One spatial dimension; missing ones have size 1.
-struct Axis { int64_t in = 1, out = 1, kernel = 1, stride = 1, dilation = 1, pad = 0, pad_end = 0, xs = 0, ys = 0; };
+struct Axis {
+  int64_t in = 1, out = 1, kernel = 1, stride = 1, dilation = 1, pad = 0, pad_end = 0, xs = 0, ys = 0;
+};
 
-struct Window { int64_t begin, end, counted; }; // taps inside of x; taps inside of x and its declared pads
+struct Window {
+  int64_t begin, end, counted;
+}; // taps inside of x; taps inside of x and its declared pads
 Window window(const Axis& a, int64_t o) {
   int64_t at = o * a.stride - a.pad;
-  auto taps_from = [&](int64_t limit) { return at >= limit ? int64_t{0} : std::min(a.kernel, (limit - at + a.dilation - 1) / a.dilation); };
+  auto taps_from = [&](int64_t limit) {
+    return at >= limit ? int64_t{0} : std::min(a.kernel, (limit - at + a.dilation - 1) / a.dilation);
+  };
   int64_t begin = taps_from(0), end = std::max(begin, taps_from(a.in));
   return {begin, end, std::max<int64_t>(0, taps_from(a.in + a.pad_end))};
 }
@@ -40,8 +47,11 @@ template <bool kUnit, bool kMax>
     for (int64_t i = w[0].begin; i < w[0].end; ++i)
       for (int64_t j = w[1].begin; j < w[1].end; ++j)
         for (int64_t k = w[2].begin; k < w[2].end; ++k) {
-          const float* p = x + i * s.axis[0].dilation * s.axis[0].xs + j * s.axis[1].dilation * s.axis[1].xs + k * s.axis[2].dilation * s.axis[2].xs + c0 * xc;
-          auto take = [&](int64_t c) { acc[c] = kMax ? (p[c * xc] > acc[c] || p[c * xc] != p[c * xc] ? p[c * xc] : acc[c]) : acc[c] + p[c * xc]; };
+          const float* p = x + i * s.axis[0].dilation * s.axis[0].xs + j * s.axis[1].dilation * s.axis[1].xs +
+                           k * s.axis[2].dilation * s.axis[2].xs + c0 * xc;
+          auto take = [&](int64_t c) {
+            acc[c] = kMax ? (p[c * xc] > acc[c] || p[c * xc] != p[c * xc] ? p[c * xc] : acc[c]) : acc[c] + p[c * xc];
+          };
           if (kUnit && lanes == kLanes) {
             for (int64_t c = 0; c < kLanes; ++c) take(c);
           } else {
@@ -54,7 +64,8 @@ template <bool kUnit, bool kMax>
 
 // Images [n0, n1), first result rows [r0, r1) of axis `row`.
 template <bool kUnit, bool kMax>
-[[gnu::always_inline]] inline void rows(const Shape& s, const float* x, float* y, int64_t n0, int64_t n1, int row, int64_t r0, int64_t r1) {
+[[gnu::always_inline]] inline void rows(const Shape& s, const float* x, float* y, int64_t n0, int64_t n1, int row,
+                                        int64_t r0, int64_t r1) {
   int64_t from[3] = {0, 0, 0}, to[3] = {s.axis[0].out, s.axis[1].out, s.axis[2].out};
   from[row] = r0;
   to[row] = r1;
@@ -79,15 +90,26 @@ template <bool kUnit, bool kMax>
 }
 
 using RowsFn = void (*)(const Shape&, const float*, float*, int64_t, int64_t, int, int64_t, int64_t);
-[[gnu::always_inline]] inline void any_rows(const Shape& s, const float* x, float* y, int64_t n0, int64_t n1, int row, int64_t r0, int64_t r1) {
+[[gnu::always_inline]] inline void any_rows(const Shape& s, const float* x, float* y, int64_t n0, int64_t n1, int row,
+                                            int64_t r0, int64_t r1) {
   bool unit = (s.xc == 1 && s.yc == 1) || s.channels == 1, max = s.kind == PoolCall::Kind::Max;
-  if (unit) max ? rows<true, true>(s, x, y, n0, n1, row, r0, r1) : rows<true, false>(s, x, y, n0, n1, row, r0, r1);
-  else max ? rows<false, true>(s, x, y, n0, n1, row, r0, r1) : rows<false, false>(s, x, y, n0, n1, row, r0, r1);
+  if (unit)
+    max ? rows<true, true>(s, x, y, n0, n1, row, r0, r1) : rows<true, false>(s, x, y, n0, n1, row, r0, r1);
+  else
+    max ? rows<false, true>(s, x, y, n0, n1, row, r0, r1) : rows<false, false>(s, x, y, n0, n1, row, r0, r1);
 }
-void rows_plain(const Shape& s, const float* x, float* y, int64_t n0, int64_t n1, int row, int64_t r0, int64_t r1) { any_rows(s, x, y, n0, n1, row, r0, r1); }
+void rows_plain(const Shape& s, const float* x, float* y, int64_t n0, int64_t n1, int row, int64_t r0, int64_t r1) {
+  any_rows(s, x, y, n0, n1, row, r0, r1);
+}
 #if defined(__x86_64__)
-[[gnu::target("avx2"), gnu::optimize("O3")]] void rows_avx2(const Shape& s, const float* x, float* y, int64_t n0, int64_t n1, int row, int64_t r0, int64_t r1) { any_rows(s, x, y, n0, n1, row, r0, r1); }
-[[gnu::target("avx512f,prefer-vector-width=512"), gnu::optimize("O3")]] void rows_avx512(const Shape& s, const float* x, float* y, int64_t n0, int64_t n1, int row, int64_t r0, int64_t r1) { any_rows(s, x, y, n0, n1, row, r0, r1); }
+[[gnu::target("avx2"), gnu::optimize("O3")]] void rows_avx2(const Shape& s, const float* x, float* y, int64_t n0,
+                                                            int64_t n1, int row, int64_t r0, int64_t r1) {
+  any_rows(s, x, y, n0, n1, row, r0, r1);
+}
+[[gnu::target("avx512f,prefer-vector-width=512"), gnu::optimize("O3")]] void
+rows_avx512(const Shape& s, const float* x, float* y, int64_t n0, int64_t n1, int row, int64_t r0, int64_t r1) {
+  any_rows(s, x, y, n0, n1, row, r0, r1);
+}
 #endif
 RowsFn best_rows() {
 #if defined(__x86_64__)
@@ -99,9 +121,16 @@ RowsFn best_rows() {
 
 class PoolPlan final : public LibraryPlan {
 public:
-  struct Part { int64_t n0, n1, r0, r1; };
+  struct Part {
+    int64_t n0, n1, r0, r1;
+  };
   void run(const LibraryRun& r) const override {
-    struct Frame { const PoolPlan* plan; const LibraryRun* run; const float* x; float* y; } frame{this, &r, nullptr, nullptr};
+    struct Frame {
+      const PoolPlan* plan;
+      const LibraryRun* run;
+      const float* x;
+      float* y;
+    } frame{this, &r, nullptr, nullptr};
     frame.x = static_cast<const float*>(r.pointers[x_buffer]) + x_offset;
     frame.y = static_cast<float*>(r.pointers[y_buffer]) + y_offset;
     r.pool->parallel_for(static_cast<int64_t>(parts.size()), 1, [&frame](int64_t begin, int64_t end, int worker) {
@@ -123,8 +152,11 @@ public:
 
 } // namespace
 
-Result<std::unique_ptr<LibraryPlan>> plan_pool(const PlanContext& context, const PoolCall& call, const Operand& x, const Operand& y) {
-  auto contradiction = [&](const char* what) { return Diagnostic(ErrorCode::Internal, "pooling '" + context.name + "': " + what); };
+Result<std::unique_ptr<LibraryPlan>> plan_pool(const PlanContext& context, const PoolCall& call, const Operand& x,
+                                               const Operand& y) {
+  auto contradiction = [&](const char* what) {
+    return Diagnostic(ErrorCode::Internal, "pooling '" + context.name + "': " + what);
+  };
   size_t rank = x.shape.size(), spatial = rank - 2;
   if (rank < 3 || rank > 5 || y.shape.size() != rank) return contradiction("ranks of operand and result");
   if (x.shape[0] != y.shape[0] || x.shape[1] != y.shape[1]) return contradiction("images and channels differ");
@@ -147,8 +179,10 @@ Result<std::unique_ptr<LibraryPlan>> plan_pool(const PlanContext& context, const
   double taps = 1;
   for (size_t d = 0; d < spatial; ++d) {
     constexpr int64_t kMost = int64_t{1} << 30;
-    int64_t k = call.kernel[d], st = call.strides[d], l = call.dilations[d], p = call.pads_begin[d], q = call.pads_end[d];
-    if (std::min({k, st, l}) < 1 || std::min(p, q) < 0 || std::max({k, st, l, p, q}) > kMost || std::max(x.shape[d + 2], y.shape[d + 2]) > kMost)
+    int64_t k = call.kernel[d], st = call.strides[d], l = call.dilations[d], p = call.pads_begin[d],
+            q = call.pads_end[d];
+    if (std::min({k, st, l}) < 1 || std::min(p, q) < 0 || std::max({k, st, l, p, q}) > kMost ||
+        std::max(x.shape[d + 2], y.shape[d + 2]) > kMost)
       return contradiction("window, stride, pad or dilation out of range");
     s.axis[3 - spatial + d] = {x.shape[d + 2], y.shape[d + 2], k, st, l, p, q, x.strides[d + 2], y.strides[d + 2]};
     taps *= static_cast<double>(k);

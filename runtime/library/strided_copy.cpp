@@ -5,12 +5,15 @@
 
 namespace tessera {
 namespace {
-struct Dim { int64_t size, to, from; };
+struct Dim {
+  int64_t size, to, from;
+};
 
 // Two innermost dims: `a` runs along the target, `b` along the source.
 void copy_2d(float* to, const float* from, const Dim& a, const Dim& b) {
   if (a.to == 1 && a.from == 1) {
-    for (int64_t i = 0; i < b.size; ++i) std::memcpy(to + i * b.to, from + i * b.from, static_cast<size_t>(a.size) * sizeof(float));
+    for (int64_t i = 0; i < b.size; ++i)
+      std::memcpy(to + i * b.to, from + i * b.from, static_cast<size_t>(a.size) * sizeof(float));
     return;
   }
   constexpr int64_t kTile = 16; // 16 x 16 floats: 16 cache lines on each side
@@ -42,8 +45,10 @@ void strided_copy(float* to, const float* from, std::span<const int64_t> dims, s
     if (dims[i] == 1) continue;
     Dim next{dims[i], to_strides[i], from_strides[i]};
     // A dim that continues the one before it on both sides is the same dim.
-    if (n > 0 && d[n - 1].to == next.to * next.size && d[n - 1].from == next.from * next.size) d[n - 1] = {d[n - 1].size * next.size, next.to, next.from};
-    else d[n++] = next;
+    if (n > 0 && d[n - 1].to == next.to * next.size && d[n - 1].from == next.from * next.size)
+      d[n - 1] = {d[n - 1].size * next.size, next.to, next.from};
+    else
+      d[n++] = next;
   }
   while (n < 2) d[n++] = {1, 1, 1};
   // Innermost: smallest stride of the target; next to it the smallest stride of the source among the others.

@@ -15,7 +15,8 @@ struct Builder {
     exe->env = std::make_shared<ShapeEnv>();
   }
   SymExpr symbol(const std::string& name) { return exe->env->named_symbol(name); }
-  BufferId buffer(const std::string& name, SymShape shape, BufferInfo::Kind kind = BufferInfo::Kind::Temporary, DType dtype = DType::F32) {
+  BufferId buffer(const std::string& name, SymShape shape, BufferInfo::Kind kind = BufferInfo::Kind::Temporary,
+                  DType dtype = DType::F32) {
     BufferInfo b;
     b.name = name;
     b.kind = kind;
@@ -42,7 +43,9 @@ struct Builder {
     exe->constants.push_back({name, std::move(value)});
     return b;
   }
-  static KernelLaunch launch(const std::string& name, HostKernelFn fn, std::vector<BufferId> read, std::vector<BufferId> written, std::vector<SymExpr> sizes, SymExpr grid, SymExpr work = 1) {
+  static KernelLaunch launch(const std::string& name, HostKernelFn fn, std::vector<BufferId> read,
+                             std::vector<BufferId> written, std::vector<SymExpr> sizes, SymExpr grid,
+                             SymExpr work = 1) {
     KernelLaunch k;
     k.name = k.symbol = name;
     k.function = fn;
@@ -59,10 +62,15 @@ struct Builder {
     k.work_per_program = std::move(work);
     return k;
   }
-  void kernel(const std::string& name, HostKernelFn fn, std::vector<BufferId> read, std::vector<BufferId> written, std::vector<SymExpr> sizes, SymExpr grid, SymExpr work = 1) {
-    exe->steps.emplace_back(launch(name, fn, std::move(read), std::move(written), std::move(sizes), std::move(grid), std::move(work)));
+  void kernel(const std::string& name, HostKernelFn fn, std::vector<BufferId> read, std::vector<BufferId> written,
+              std::vector<SymExpr> sizes, SymExpr grid, SymExpr work = 1) {
+    exe->steps.emplace_back(
+        launch(name, fn, std::move(read), std::move(written), std::move(sizes), std::move(grid), std::move(work)));
   }
-  StridedOperand dense(BufferId b) { return {b, exe->buffers[static_cast<size_t>(b)].shape, contiguous_strides(exe->buffers[static_cast<size_t>(b)].shape), 0}; }
+  StridedOperand dense(BufferId b) {
+    return {b, exe->buffers[static_cast<size_t>(b)].shape,
+            contiguous_strides(exe->buffers[static_cast<size_t>(b)].shape), 0};
+  }
   // Lifetimes of temporaries from the steps that use them.
   std::shared_ptr<const Executable> done();
 };
@@ -77,7 +85,8 @@ inline Tensor random_tensor(Dims dims, uint32_t seed) {
 
 // y = 2 x + size[0], elementwise; one program an element.
 inline void twice_plus(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, int32_t*) {
-  for (int64_t i = begin; i < end; ++i) static_cast<float*>(b[1])[i] = 2 * static_cast<const float*>(b[0])[i] + static_cast<float>(s[0]);
+  for (int64_t i = begin; i < end; ++i)
+    static_cast<float*>(b[1])[i] = 2 * static_cast<const float*>(b[0])[i] + static_cast<float>(s[0]);
 }
 
 } // namespace tessera::test

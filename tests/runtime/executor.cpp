@@ -56,7 +56,11 @@ TEST(Executor, BindingErrorsNameInputAndSizes) {
   auto e = Executor::create({b.done()}, options()).value();
   auto good = [&] { return std::map<std::string, Tensor>{{"x", filled({3, 4}, 0)}, {"z", filled({6, 4}, 0)}}; };
   ASSERT_TRUE(e->run(good()).ok());
-  auto with = [&](const std::string& name, Tensor t) { auto m = good(); m[name] = std::move(t); return m; };
+  auto with = [&](const std::string& name, Tensor t) {
+    auto m = good();
+    m[name] = std::move(t);
+    return m;
+  };
   EXPECT_EQ(code_of(*e, {{"x", filled({3, 4}, 0)}}), ErrorCode::MissingInput);
   EXPECT_EQ(code_of(*e, with("q", filled({1}, 0))), ErrorCode::UnknownInput);
   EXPECT_EQ(code_of(*e, with("x", Tensor::create(DType::I64, {3, 4}).value())), ErrorCode::BadInput);
@@ -107,7 +111,8 @@ TEST(Executor, RequiredGuardsFailAssumedGuardsGoToTheNextVariantOrCompile) {
 
   auto o = options();
   int compiled = 0;
-  o.recompile = [&](const std::map<std::string, Dims>& shapes, const GuardMiss& miss) -> Result<std::shared_ptr<const Executable>> {
+  o.recompile = [&](const std::map<std::string, Dims>& shapes,
+                    const GuardMiss& miss) -> Result<std::shared_ptr<const Executable>> {
     ++compiled;
     EXPECT_EQ(shapes.at("x"), (Dims{3, 2}));
     EXPECT_EQ(miss.sizes.at("s"), 3);
@@ -129,7 +134,10 @@ TEST(Executor, RequiredGuardsFailAssumedGuardsGoToTheNextVariantOrCompile) {
 
   auto failing = options();
   int asked = 0;
-  failing.recompile = [&](const auto&, const auto&) -> Result<std::shared_ptr<const Executable>> { ++asked; return Diagnostic(ErrorCode::CodegenError, "no"); };
+  failing.recompile = [&](const auto&, const auto&) -> Result<std::shared_ptr<const Executable>> {
+    ++asked;
+    return Diagnostic(ErrorCode::CodegenError, "no");
+  };
   auto falls = Executor::create({make(true, false), make(false, false)}, failing).value();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(falls->run({{"x", filled({3, 2}, 1)}}, &stats).ok());
   EXPECT_EQ(asked, 1) << "a compiler that failed is not asked on every call";
@@ -182,7 +190,9 @@ TEST(Executor, OutputsStayAsTheyAreWhenLaterRunsReuseMemory) {
   EXPECT_EQ(again.as<float>()[7], 50006);
 }
 
-void reports_site(void* const*, const int64_t*, int64_t begin, int64_t, void*, int32_t* error) { if (begin == 0) *error = 2; }
+void reports_site(void* const*, const int64_t*, int64_t begin, int64_t, void*, int32_t* error) {
+  if (begin == 0) *error = 2;
+}
 TEST(Executor, IndexViolationsAreTheInputsFault) {
   Builder b;
   auto s = b.symbol("s");
@@ -199,7 +209,8 @@ TEST(Executor, IndexViolationsAreTheInputsFault) {
 TEST(Executor, HostStepsDefineSizesForWhatFollows) {
   Builder b;
   auto s = b.symbol("s"), n = b.symbol("n");
-  auto x = b.input("x", {s}), t = b.buffer("t", {s}), p = b.buffer("positive", {n}), u = b.buffer("u", {n}), y = b.output("y", {n}), z = b.output("z", {n});
+  auto x = b.input("x", {s}), t = b.buffer("t", {s}), p = b.buffer("positive", {n}), u = b.buffer("u", {n}),
+       y = b.output("y", {n}), z = b.output("z", {n});
   b.kernel("before", twice_plus, {x}, {t}, {SymExpr(0)}, s);
   HostStep h;
   h.name = "keep";
@@ -207,11 +218,13 @@ TEST(Executor, HostStepsDefineSizesForWhatFollows) {
   h.inputs = {t, -1};
   h.outputs = {p};
   h.defines = {{n, 0, 0}};
-  h.run = [&](const std::vector<Tensor>& in, const std::unordered_map<uint64_t, int64_t>& symbols) -> Result<std::vector<Tensor>> {
+  h.run = [&](const std::vector<Tensor>& in,
+              const std::unordered_map<uint64_t, int64_t>& symbols) -> Result<std::vector<Tensor>> {
     EXPECT_FALSE(in[1].defined() && in[1].count() > 0);
     EXPECT_EQ(symbols.at(s.symbol_id()), in[0].count());
     std::vector<float> v;
-    for (float f : in[0].as<float>()) if (f > 0) v.push_back(f);
+    for (float f : in[0].as<float>())
+      if (f > 0) v.push_back(f);
     return std::vector<Tensor>{Tensor::of<float>(DType::F32, {static_cast<int64_t>(v.size())}, v)};
   };
   b.exe->steps.emplace_back(h);
@@ -222,7 +235,8 @@ TEST(Executor, HostStepsDefineSizesForWhatFollows) {
   auto e = Executor::create({b.done()}, options()).value();
   for (auto values : std::vector<std::vector<float>>{{1, -1, 2}, {-1, -2}, {3, 4, 5}, {1, -1, 2}, {}}) {
     std::vector<float> want;
-    for (float f : values) if (f > 0) want.push_back(2 * f);
+    for (float f : values)
+      if (f > 0) want.push_back(2 * f);
     auto r = e->run({{"x", Tensor::of<float>(DType::F32, {static_cast<int64_t>(values.size())}, values)}});
     ASSERT_TRUE(r.ok()) << r.error().str();
     ASSERT_EQ((*r)[0].count(), static_cast<int64_t>(want.size()));
@@ -237,13 +251,16 @@ TEST(Executor, HostStepsDefineSizesForWhatFollows) {
 TEST(Executor, AHostResultThatShowsItsOperandIsCopied) {
   Builder b;
   auto s = b.symbol("s");
-  auto x = b.input("x", {s}), t = b.buffer("t", {s}), v = b.buffer("v", {s}), w = b.buffer("w", {s}), y = b.output("y", {s});
+  auto x = b.input("x", {s}), t = b.buffer("t", {s}), v = b.buffer("v", {s}), w = b.buffer("w", {s}),
+       y = b.output("y", {s});
   b.kernel("k", twice_plus, {x}, {t}, {SymExpr(0)}, s);
   HostStep h;
   h.name = h.op = "identity";
   h.inputs = {t};
   h.outputs = {v};
-  h.run = [](const std::vector<Tensor>& in, const auto&) -> Result<std::vector<Tensor>> { return std::vector<Tensor>{in[0]}; };
+  h.run = [](const std::vector<Tensor>& in, const auto&) -> Result<std::vector<Tensor>> {
+    return std::vector<Tensor>{in[0]};
+  };
   b.exe->steps.emplace_back(h);
   b.kernel("other", twice_plus, {x}, {w}, {SymExpr(100)}, s); // takes t's memory
   b.kernel("sum", twice_plus, {v}, {y}, {SymExpr(0)}, s);
@@ -268,10 +285,12 @@ TEST(Executor, MemoryLimitAndImpossibleSizesAreErrors) {
 
   Builder c;
   auto n = c.symbol("n");
-  auto in = c.input("x", {n}), big = c.buffer("big", {n, SymExpr(int64_t{1} << 40), SymExpr(int64_t{1} << 20)}), out = c.output("y", {n});
+  auto in = c.input("x", {n}), big = c.buffer("big", {n, SymExpr(int64_t{1} << 40), SymExpr(int64_t{1} << 20)}),
+       out = c.output("y", {n});
   c.kernel("k0", twice_plus, {in}, {big}, {SymExpr(1)}, n);
   c.kernel("k1", twice_plus, {big}, {out}, {SymExpr(1)}, n);
-  EXPECT_EQ(code_of(*Executor::create({c.done()}, options()).value(), {{"x", filled({100}, 1)}}), ErrorCode::SizeOverflow);
+  EXPECT_EQ(code_of(*Executor::create({c.done()}, options()).value(), {{"x", filled({100}, 1)}}),
+            ErrorCode::SizeOverflow);
 }
 
 TEST(Executor, ExecutablesThatContradictThemselvesAreRefused) {
@@ -287,16 +306,25 @@ TEST(Executor, ExecutablesThatContradictThemselvesAreRefused) {
   EXPECT_EQ(refused([](Executable& e) { std::get<KernelLaunch>(e.steps[0]).buffers[0] = 9; }), ErrorCode::Internal);
   EXPECT_EQ(refused([](Executable& e) { e.outputs[0].buffer = 0; }), ErrorCode::Internal);
   EXPECT_EQ(refused([](Executable& e) { e.buffers[1].shape[0] = SymExpr::symbol("nobody"); }), ErrorCode::Internal);
-  EXPECT_EQ(refused([](Executable& e) { std::get<KernelLaunch>(e.steps[0]).written = {true, true}; }), ErrorCode::Internal);
+  EXPECT_EQ(refused([](Executable& e) {
+              std::get<KernelLaunch>(e.steps[0]).written = {true, true};
+            }),
+            ErrorCode::Internal);
   EXPECT_EQ(refused([](Executable& e) { e.target = "cuda sm_90a"; }), ErrorCode::UnsupportedFeature);
-  EXPECT_EQ(refused([](Executable& e) { std::get<KernelLaunch>(e.steps[0]).function = nullptr; e.objects.resize(1); std::get<KernelLaunch>(e.steps[0]).object = 0; }), ErrorCode::UnsupportedFeature);
+  EXPECT_EQ(refused([](Executable& e) {
+              std::get<KernelLaunch>(e.steps[0]).function = nullptr;
+              e.objects.resize(1);
+              std::get<KernelLaunch>(e.steps[0]).object = 0;
+            }),
+            ErrorCode::UnsupportedFeature);
   EXPECT_FALSE(Executor::create({}).ok());
 }
 
 std::shared_ptr<const Executable> product_model() {
   Builder b;
   auto s = b.symbol("s");
-  auto x = b.input("x", {s, 64}), w = b.constant("w", random_tensor({64, 200}, 5)), t = b.buffer("t", {s, 200}), y = b.output("y", {s, 200});
+  auto x = b.input("x", {s, 64}), w = b.constant("w", random_tensor({64, 200}, 5)), t = b.buffer("t", {s, 200}),
+       y = b.output("y", {s, 200});
   b.exe->steps.emplace_back(LibraryStep{"product", MatmulCall{b.dense(x), b.dense(w), b.dense(t), std::nullopt}});
   b.kernel("twice", twice_plus, {t}, {y}, {s}, s * 200);
   return b.done();
@@ -324,7 +352,13 @@ TEST(Executor, TwoExecutorsOnTwoThreadsShareOneExecutable) {
 }
 
 TEST(Executor, ASteadyRunAllocatesOnlyOutputs) {
-  auto e = Executor::create({product_model()}, [] { auto o = options(); o.poison = false; return o; }()).value();
+  auto e = Executor::create({product_model()},
+                            [] {
+                              auto o = options();
+                              o.poison = false;
+                              return o;
+                            }())
+               .value();
   std::map<std::string, Tensor> in{{"x", random_tensor({70, 64}, 9)}};
   std::vector<Tensor> out{filled({70, 200}, 0)};
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(e->run(in, nullptr, &out).ok());
@@ -354,10 +388,14 @@ TEST(ThreadPool, EveryIndexOnceWorkersInRange) {
       auto body = [&](int64_t begin, int64_t end, int worker) {
         if (worker < 0 || worker >= threads || begin >= end) bad = true;
         for (int64_t i = begin; i < end; ++i) seen[static_cast<size_t>(i)]++;
-        pool->parallel_for(3, 1, [&](int64_t a, int64_t b, int inner) { if (a != 0 || b != 3 || inner != worker) bad = true; });
+        pool->parallel_for(3, 1, [&](int64_t a, int64_t b, int inner) {
+          if (a != 0 || b != 3 || inner != worker) bad = true;
+        });
       };
       pool->parallel_for(n, 3, body);
-      pool->region([&] { for (int k = 0; k < 3; ++k) pool->parallel_for(n, 3, body); });
+      pool->region([&] {
+        for (int k = 0; k < 3; ++k) pool->parallel_for(n, 3, body);
+      });
       EXPECT_FALSE(bad.load());
       for (auto& s : seen) ASSERT_EQ(s.load(), 4);
     }

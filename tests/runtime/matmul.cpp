@@ -5,7 +5,10 @@ namespace tessera {
 namespace {
 using namespace test;
 
-struct Layout { Dims shape, strides; int64_t offset = 0, elements = 0; };
+struct Layout {
+  Dims shape, strides;
+  int64_t offset = 0, elements = 0;
+};
 // A random layout of `shape`: dims in a random order of memory, sometimes with gaps and an offset.
 Layout random_layout(const Dims& shape, std::mt19937& rng, bool may_gap) {
   Layout l{shape, Dims(shape.size(), 0), 0, 0};
@@ -54,28 +57,40 @@ void check_product(uint32_t seed, int threads) {
   Dims batch;
   for (size_t i = 0; i < batches; ++i) batch.push_back(pick({1, 2, 3, 5}));
   if (rng() % 20 == 0 && batches) batch[0] = 0;
-  int64_t m = pick({1, 1, 2, 7, 16, 33, 100, 257}), n = pick({1, 3, 16, 47, 64, 130, 400, 800}), k = pick({1, 2, 17, 64, 129});
+  int64_t m = pick({1, 1, 2, 7, 16, 33, 100, 257}), n = pick({1, 3, 16, 47, 64, 130, 400, 800}),
+          k = pick({1, 2, 17, 64, 129});
   if (rng() % 15 == 0) k = 0;
   if (rng() % 25 == 0) m = 0;
   if (rng() % 25 == 0) n = 0;
   bool constant = rng() % 2, epilogue = rng() % 2, share_b = rng() % 2, share_a = rng() % 6 == 0;
-  auto shape = [&](int64_t r, int64_t c) { Dims d = batch; d.push_back(r); d.push_back(c); return d; };
-  auto la = random_layout(shape(m, k), rng, true), lb = random_layout(shape(k, n), rng, true), lc = random_layout(shape(m, n), rng, true);
-  auto share = [&](Layout& l) { for (size_t i = 0; i < batches; ++i) l.strides[i] = 0; };
+  auto shape = [&](int64_t r, int64_t c) {
+    Dims d = batch;
+    d.push_back(r);
+    d.push_back(c);
+    return d;
+  };
+  auto la = random_layout(shape(m, k), rng, true), lb = random_layout(shape(k, n), rng, true),
+       lc = random_layout(shape(m, n), rng, true);
+  auto share = [&](Layout& l) {
+    for (size_t i = 0; i < batches; ++i) l.strides[i] = 0;
+  };
   if (share_b) share(lb);
   if (share_a) share(la);
-  if (share_b && rng() % 2 && la.strides.size() == lb.strides.size()) { // rows that go on through the batch, as an exporter writes them
+  if (share_b && rng() % 2 &&
+      la.strides.size() == lb.strides.size()) { // rows that go on through the batch, as an exporter writes them
     la = {la.shape, {}, 0, 0};
     lc = {lc.shape, {}, 0, 0};
     for (auto* l : {&la, &lc}) {
       l->strides.assign(l->shape.size(), 1);
-      for (size_t d = l->shape.size() - 1; d-- > 0;) l->strides[d] = l->strides[d + 1] * std::max<int64_t>(1, l->shape[d + 1]);
+      for (size_t d = l->shape.size() - 1; d-- > 0;)
+        l->strides[d] = l->strides[d + 1] * std::max<int64_t>(1, l->shape[d + 1]);
       l->elements = 1;
       for (auto d : l->shape) l->elements *= d;
     }
     share_a = false;
   }
-  Tensor a = random_tensor({la.elements}, seed + 1), w = random_tensor({lb.elements}, seed + 2), bias = random_tensor({n}, seed + 3);
+  Tensor a = random_tensor({la.elements}, seed + 1), w = random_tensor({lb.elements}, seed + 2),
+         bias = random_tensor({n}, seed + 3);
   Builder b;
   auto ia = b.input("a", {SymExpr(la.elements)});
   auto ib = constant ? b.constant("b", w) : b.input("b", {SymExpr(lb.elements)});
@@ -138,9 +153,12 @@ void check_product(uint32_t seed, int threads) {
       pa += index[batches] * la.strides[batches];
       pb += index[batches + 1] * lb.strides[batches + 1];
       double sum = 0;
-      for (int64_t q = 0; q < k; ++q) sum += static_cast<double>(a.as<float>()[static_cast<size_t>(pa + q * la.strides[batches + 1])]) * w.as<float>()[static_cast<size_t>(pb + q * lb.strides[batches])];
+      for (int64_t q = 0; q < k; ++q)
+        sum += static_cast<double>(a.as<float>()[static_cast<size_t>(pa + q * la.strides[batches + 1])]) *
+               w.as<float>()[static_cast<size_t>(pb + q * lb.strides[batches])];
       double want = epilogue ? sum * 2 + bias.as<float>()[static_cast<size_t>(index[batches + 1])] : sum;
-      ASSERT_NEAR(got[static_cast<size_t>(epilogue ? i : pc)], want, 1e-4) << "seed " << seed << " m " << m << " n " << n << " k " << k << " element " << i;
+      ASSERT_NEAR(got[static_cast<size_t>(epilogue ? i : pc)], want, 1e-4)
+          << "seed " << seed << " m " << m << " n " << n << " k " << k << " element " << i;
     }
   }
 }

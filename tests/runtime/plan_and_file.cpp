@@ -3,10 +3,10 @@
 #include "graph/support/hash.h"
 #include "runtime/memory_plan.h"
 #include "runtime/sym_program.h"
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sys/resource.h>
-#include <csignal>
 #include <unistd.h>
 
 namespace tessera {
@@ -35,14 +35,21 @@ TEST(MemoryPlan, NothingThatLivesTogetherOverlapsAndTheArenaIsNearTheBound) {
     bound += static_cast<double>(plan->lower_bound);
     for (size_t i = 0; i < b.size(); ++i) {
       EXPECT_EQ(plan->offsets[i] % kArenaAlignment, 0);
-      if (b[i].bytes > 0) { EXPECT_LE(plan->offsets[i] + b[i].bytes, plan->bytes); }
+      if (b[i].bytes > 0) {
+        EXPECT_LE(plan->offsets[i] + b[i].bytes, plan->bytes);
+      }
       for (size_t j = 0; j < i; ++j) {
         bool together = b[i].first <= b[j].last && b[j].first <= b[i].last;
-        bool apart = plan->offsets[i] + b[i].bytes <= plan->offsets[j] || plan->offsets[j] + b[j].bytes <= plan->offsets[i];
+        bool apart =
+            plan->offsets[i] + b[i].bytes <= plan->offsets[j] || plan->offsets[j] + b[j].bytes <= plan->offsets[i];
         // A taker and its source meet in one step only, and there they share on purpose.
-        auto takes = [&](size_t x, size_t y) { return b[x].in_place_of == static_cast<int>(y) && b[y].last == b[x].first; };
+        auto takes = [&](size_t x, size_t y) {
+          return b[x].in_place_of == static_cast<int>(y) && b[y].last == b[x].first;
+        };
         bool shared = takes(i, j) || takes(j, i);
-        if (together && !shared && b[i].bytes > 0 && b[j].bytes > 0) { ASSERT_TRUE(apart) << "seed " << seed << " buffers " << i << " and " << j; }
+        if (together && !shared && b[i].bytes > 0 && b[j].bytes > 0) {
+          ASSERT_TRUE(apart) << "seed " << seed << " buffers " << i << " and " << j;
+        }
       }
     }
   }
@@ -51,7 +58,8 @@ TEST(MemoryPlan, NothingThatLivesTogetherOverlapsAndTheArenaIsNearTheBound) {
 
 TEST(MemoryPlan, ManyBuffersStayCheapAndAChainTakesOneSlot) {
   std::vector<PlannedBuffer> b(20000);
-  for (size_t i = 0; i < b.size(); ++i) b[i] = {1000, static_cast<int>(i), static_cast<int>(i) + 1, i == 0 ? -1 : static_cast<int>(i) - 1};
+  for (size_t i = 0; i < b.size(); ++i)
+    b[i] = {1000, static_cast<int>(i), static_cast<int>(i) + 1, i == 0 ? -1 : static_cast<int>(i) - 1};
   auto chain = plan_memory(b);
   ASSERT_TRUE(chain.ok());
   EXPECT_EQ(chain->bytes, 1024);
@@ -79,7 +87,8 @@ TEST(SymProgram, AgreesWithEval) {
   for (uint32_t seed = 0; seed < 400; ++seed) {
     std::mt19937 rng(seed);
     std::function<SymExpr(int)> grow = [&](int depth) -> SymExpr {
-      if (depth == 0 || rng() % 6 == 0) return rng() % 3 == 0 ? SymExpr(static_cast<int64_t>(rng() % 9) - 3) : symbols[rng() % 3];
+      if (depth == 0 || rng() % 6 == 0)
+        return rng() % 3 == 0 ? SymExpr(static_cast<int64_t>(rng() % 9) - 3) : symbols[rng() % 3];
       auto x = grow(depth - 1), y = grow(depth - 1);
       switch (rng() % 10) {
       case 0: return x + y;
@@ -117,10 +126,15 @@ TEST(SymProgram, FaultsOnlyWhereTheyAreTaken) {
   auto a = SymExpr::symbol("a"), nobody = SymExpr::symbol("nobody");
   std::vector<SymExpr> in{a};
   SymProgram p(in);
-  int guarded = p.add(sym_select(sym_ne(a, 0), floordiv(SymExpr(100), a), 7)), bare = p.add(floordiv(SymExpr(100), a)), big = p.add(a * a * a), free = p.add(a + nobody);
+  int guarded = p.add(sym_select(sym_ne(a, 0), floordiv(SymExpr(100), a), 7)), bare = p.add(floordiv(SymExpr(100), a)),
+      big = p.add(a * a * a), free = p.add(a + nobody);
   SymProgram::State s;
   p.prepare(s);
-  auto run = [&](int64_t v) { s.value[0] = v; s.fault[0] = SymFault::None; p.run(s); };
+  auto run = [&](int64_t v) {
+    s.value[0] = v;
+    s.fault[0] = SymFault::None;
+    p.run(s);
+  };
   run(0);
   EXPECT_EQ(s.value[static_cast<size_t>(guarded)], 7);
   EXPECT_EQ(s.fault[static_cast<size_t>(guarded)], SymFault::None);
@@ -144,9 +158,13 @@ protected:
     std::ifstream f(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(f), {}};
   }
-  static void write(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size())); }
+  static void write(const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
   static Result<LinkedCode> link(const Executable&) {
-    return LinkedCode{nullptr, [](const std::string& symbol) -> HostKernelFn { return symbol == "twice" || symbol == "epilogue" ? twice_plus : nullptr; }};
+    return LinkedCode{nullptr, [](const std::string& symbol) -> HostKernelFn {
+                        return symbol == "twice" || symbol == "epilogue" ? twice_plus : nullptr;
+                      }};
   }
   // A model with every kind of step that a file can hold.
   std::shared_ptr<const Executable> model(Tensor w) {
@@ -155,7 +173,8 @@ protected:
     b.exe->target = "cpu x86-64";
     b.exe->objects = {{'c', 'o', 'd', 'e'}};
     b.exe->env->add_guard({sym_le(s, 512), GuardClass::Required, "the table has 512 rows", {}});
-    auto x = b.input("x", {s, 16}), iw = b.constant("w", std::move(w)), t = b.buffer("t", {s, 24}), u = b.buffer("u", {s, 24}), y = b.output("y", {s, 24}), z = b.output("z", {s, 16});
+    auto x = b.input("x", {s, 16}), iw = b.constant("w", std::move(w)), t = b.buffer("t", {s, 24}),
+         u = b.buffer("u", {s, 24}), y = b.output("y", {s, 24}), z = b.output("z", {s, 16});
     b.exe->steps.emplace_back(LibraryStep{"product", MatmulCall{b.dense(x), b.dense(iw), b.dense(t), std::nullopt}});
     HostStep h;
     h.name = "h";
@@ -170,7 +189,8 @@ protected:
     b.exe->steps.emplace_back(CopyStep{"copy", x, z});
     return b.done();
   }
-  static Result<std::vector<Tensor>> negate(const std::vector<Tensor>& in, const std::unordered_map<uint64_t, int64_t>&) {
+  static Result<std::vector<Tensor>> negate(const std::vector<Tensor>& in,
+                                            const std::unordered_map<uint64_t, int64_t>&) {
     Tensor t = Tensor::create(DType::F32, in[0].dims()).value();
     for (int64_t i = 0; i < t.count(); ++i) t.set_f64(i, -in[0].get_f64(i));
     return std::vector<Tensor>{t};
@@ -188,7 +208,8 @@ TEST_F(File, RoundTripGivesTheSameResults) {
   auto loaded = load_executable(at("m.exe"), link, resolve);
   ASSERT_TRUE(loaded.ok()) << loaded.error().str();
   auto x = random_tensor({7, 16}, 4);
-  auto a = Executor::create({exe}).value()->run({{"x", x}}).value(), b = Executor::create({*loaded}).value()->run({{"x", x}}).value();
+  auto a = Executor::create({exe}).value()->run({{"x", x}}).value(),
+       b = Executor::create({*loaded}).value()->run({{"x", x}}).value();
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(compare(b[i], a[i], 0, 0).same);
   auto r = Executor::create({*loaded}).value()->run({{"x", random_tensor({513, 16}, 4)}});
@@ -211,14 +232,16 @@ TEST_F(File, MappedWeightsAreReferredToAndCheckedForChange) {
   }
   auto embedded = model(w);
   ASSERT_TRUE(save_executable(*embedded, at("embedded.exe"), true).ok());
-  auto viewing = load_executable(at("embedded.exe"), link, resolve).value(); // its weights view a mapped file: embedded.exe
+  auto viewing =
+      load_executable(at("embedded.exe"), link, resolve).value(); // its weights view a mapped file: embedded.exe
   ASSERT_TRUE(save_executable(*viewing, at("referring.exe"), false).ok());
   EXPECT_LT(read(at("referring.exe")).size() + 1000, read(at("embedded.exe")).size());
   auto x = random_tensor({2, 16}, 4);
   {
     auto loaded = load_executable(at("referring.exe"), link, resolve);
     ASSERT_TRUE(loaded.ok()) << loaded.error().str();
-    auto a = Executor::create({embedded}).value()->run({{"x", x}}).value(), b = Executor::create({*loaded}).value()->run({{"x", x}}).value();
+    auto a = Executor::create({embedded}).value()->run({{"x", x}}).value(),
+         b = Executor::create({*loaded}).value()->run({{"x", x}}).value();
     EXPECT_TRUE(compare(b[0], a[0], 0, 0).same);
   }
   auto file = read(at("embedded.exe"));

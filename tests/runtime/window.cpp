@@ -1,11 +1,15 @@
-// Convolution and pooling through the library against plain loops: spatial ranks, groups, strides, dilations, uneven pads, layouts, epilogues.
+// Convolution and pooling through the library against plain loops: spatial ranks, groups, strides, dilations, uneven
+// pads, layouts, epilogues.
 #include "build_executable.h"
 
 namespace tessera {
 namespace {
 using namespace test;
 
-struct Layout { Dims shape, strides; int64_t offset = 0, elements = 0; };
+struct Layout {
+  Dims shape, strides;
+  int64_t offset = 0, elements = 0;
+};
 Layout layout(const Dims& shape, std::mt19937& rng) {
   Layout l{shape, Dims(shape.size(), 0), 0, 0};
   std::vector<size_t> order; // memory order, outermost first
@@ -61,7 +65,8 @@ void double_box(void* const* b, const int64_t* s, int64_t begin, int64_t end, vo
       for (int64_t i = 0; i < s[12]; ++i)
         for (int64_t j = 0; j < s[13]; ++j)
           for (int64_t k = 0; k < s[14]; ++k)
-            y[s[15] + (s[5] + p) * s[0] + (s[6] + c) * s[1] + (s[7] + i) * s[2] + (s[8] + j) * s[3] + (s[9] + k) * s[4]] *= 2;
+            y[s[15] + (s[5] + p) * s[0] + (s[6] + c) * s[1] + (s[7] + i) * s[2] + (s[8] + j) * s[3] +
+              (s[9] + k) * s[4]] *= 2;
 }
 EpilogueKernel doubling(Builder& b, BufferId y, const Layout& l) {
   EpilogueKernel e;
@@ -84,7 +89,10 @@ EpilogueKernel doubling(Builder& b, BufferId y, const Layout& l) {
   return e;
 }
 
-struct Window { size_t spatial; Dims in, kernel, strides, dilations, pb, pe; };
+struct Window {
+  size_t spatial;
+  Dims in, kernel, strides, dilations, pb, pe;
+};
 Window random_window(std::mt19937& rng) {
   auto pick = [&](std::initializer_list<int64_t> of) { return *(of.begin() + rng() % of.size()); };
   Window w;
@@ -107,8 +115,9 @@ std::string text(const Window& w, const Dims& x, const Dims& y, int64_t groups, 
     for (auto v : d) s += std::to_string(v) + " ";
     return s + "]";
   };
-  return "seed " + std::to_string(seed) + " x " + list(x) + " y " + list(y) + " kernel " + list(w.kernel) + " strides " + list(w.strides) + " dilations " + list(w.dilations) +
-         " pads " + list(w.pb) + list(w.pe) + " groups " + std::to_string(groups);
+  return "seed " + std::to_string(seed) + " x " + list(x) + " y " + list(y) + " kernel " + list(w.kernel) +
+         " strides " + list(w.strides) + " dilations " + list(w.dilations) + " pads " + list(w.pb) + list(w.pe) +
+         " groups " + std::to_string(groups);
 }
 
 bool check_conv(uint32_t seed, int threads) {
@@ -118,14 +127,18 @@ bool check_conv(uint32_t seed, int threads) {
   bool transposed = rng() % 4 == 0, epilogue = rng() % 2, constant = rng() % 3 != 0;
   int64_t groups = pick({1, 1, 2, 3, 8}), cg = pick({1, 2, 5, 16}), og = pick({1, 3, 4, 16});
   if (groups == 1 && rng() % 3 == 0) og = 96;
-  if (rng() % 3 == 0) { groups = pick({16, 5}); cg = og = 1; } // depthwise
+  if (rng() % 3 == 0) {
+    groups = pick({16, 5});
+    cg = og = 1;
+  } // depthwise
   int64_t n = rng() % 30 == 0 ? 0 : pick({1, 1, 2, 3});
   Dims x{n, groups * cg}, y{n, groups * og}, k{transposed ? groups * cg : groups * og, transposed ? og : cg};
   for (size_t d = 0; d < w.spatial; ++d) {
     int64_t reach = (w.kernel[d] - 1) * w.dilations[d] + 1, out = 0;
     if (transposed) {
       w.pb[d] = std::min(w.pb[d], reach - 1);
-      out = (w.in[d] - 1) * w.strides[d] + reach - w.pb[d] - std::min(w.pe[d], reach - 1) + static_cast<int64_t>(rng() % static_cast<uint32_t>(w.strides[d]));
+      out = (w.in[d] - 1) * w.strides[d] + reach - w.pb[d] - std::min(w.pe[d], reach - 1) +
+            static_cast<int64_t>(rng() % static_cast<uint32_t>(w.strides[d]));
     } else {
       out = (w.in[d] + w.pb[d] + w.pe[d] - reach) / w.strides[d] + 1;
     }
@@ -142,7 +155,8 @@ bool check_conv(uint32_t seed, int threads) {
   auto ix = b.input("x", {SymExpr(lx.elements)});
   auto ik = constant ? b.constant("w", tk) : b.input("w", {SymExpr(lk.elements)});
   auto iy = b.output("y", {SymExpr(ly.elements)});
-  ConvCall call{operand(ix, lx), operand(ik, lk), operand(iy, ly), w.strides, w.pb, w.pe, w.dilations, groups, transposed, {}, std::nullopt};
+  ConvCall call{operand(ix, lx), operand(ik, lk), operand(iy, ly), w.strides, w.pb,        w.pe,
+                w.dilations,     groups,          transposed,      {},        std::nullopt};
   if (epilogue) call.epilogue = doubling(b, iy, ly);
   b.exe->steps.emplace_back(LibraryStep{"conv", call});
   ExecutorOptions options;
@@ -171,14 +185,16 @@ bool check_conv(uint32_t seed, int threads) {
         ixs[1] = g * cg + c;
         iks[0] = transposed ? g * cg + c : o[1];
         iks[1] = transposed ? o[1] % og : c;
-        sum += static_cast<double>(tx.as<float>()[static_cast<size_t>(at(lx, ixs))]) * tk.as<float>()[static_cast<size_t>(at(lk, iks))];
+        sum += static_cast<double>(tx.as<float>()[static_cast<size_t>(at(lx, ixs))]) *
+               tk.as<float>()[static_cast<size_t>(at(lk, iks))];
       }
     });
     want[static_cast<size_t>(at(ly, o))] = epilogue ? 2 * sum : sum;
   });
   for (int round = 0; round < 2; ++round) {
     auto result = (*executor)->run(inputs);
-    EXPECT_TRUE(result.ok()) << text(w, x, y, groups, seed) << (transposed ? " transposed " : "") << (result.ok() ? "" : result.error().str());
+    EXPECT_TRUE(result.ok()) << text(w, x, y, groups, seed) << (transposed ? " transposed " : "")
+                             << (result.ok() ? "" : result.error().str());
     if (!result.ok()) return true;
     double worst = 0;
     each(y, [&](const Dims& o) {
@@ -186,24 +202,28 @@ bool check_conv(uint32_t seed, int threads) {
       double d = std::fabs((*result)[0].as<float>()[p] - want[p]);
       worst = std::max(worst, d == d ? d : 1e9);
     });
-    EXPECT_LT(worst, 2e-4) << text(w, x, y, groups, seed) << (transposed ? " transposed" : "") << " threads " << threads << " epilogue " << epilogue;
+    EXPECT_LT(worst, 2e-4) << text(w, x, y, groups, seed) << (transposed ? " transposed" : "") << " threads " << threads
+                           << " epilogue " << epilogue;
   }
   return true;
 }
 
 TEST(Conv, AgreesWithLoops) {
   int checked = 0;
-  for (uint32_t seed = 0; seed < 420 && !HasFailure(); ++seed) checked += check_conv(seed * 31 + 5, 1 + static_cast<int>(seed % 3));
+  for (uint32_t seed = 0; seed < 420 && !HasFailure(); ++seed)
+    checked += check_conv(seed * 31 + 5, 1 + static_cast<int>(seed % 3));
   EXPECT_GT(checked, 250);
 }
 
 TEST(Conv, ChannelsAreCutForSmallImages) {
   // 7 rows do not divide between 2 threads: cut by output channels, with an epilogue over a box of channels.
   Builder b;
-  Layout lx{{1, 64, 7, 7}, {64 * 49, 1, 7 * 64, 64}, 0, 64 * 49}, ly{{1, 128, 7, 7}, {128 * 49, 1, 7 * 128, 128}, 0, 128 * 49}, lk{{128, 64, 3, 3}, {576, 9, 3, 1}, 0, 128 * 576};
+  Layout lx{{1, 64, 7, 7}, {64 * 49, 1, 7 * 64, 64}, 0, 64 * 49},
+      ly{{1, 128, 7, 7}, {128 * 49, 1, 7 * 128, 128}, 0, 128 * 49}, lk{{128, 64, 3, 3}, {576, 9, 3, 1}, 0, 128 * 576};
   auto x = random_tensor({lx.elements}, 1), k = random_tensor({lk.elements}, 2);
   auto ix = b.input("x", {SymExpr(lx.elements)}), ik = b.constant("w", k), iy = b.output("y", {SymExpr(ly.elements)});
-  ConvCall call{operand(ix, lx), operand(ik, lk), operand(iy, ly), {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, false, {}, std::nullopt};
+  ConvCall call{operand(ix, lx), operand(ik, lk), operand(iy, ly), {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, false, {},
+                std::nullopt};
   call.epilogue = doubling(b, iy, ly);
   b.exe->steps.emplace_back(LibraryStep{"conv", call});
   std::vector<Tensor> results;
@@ -224,7 +244,8 @@ TEST(Pool, AgreesWithLoops) {
     std::mt19937 rng(seed * 13 + 7);
     auto w = random_window(rng);
     auto kind = static_cast<PoolCall::Kind>(rng() % 3);
-    int64_t n = 1 + static_cast<int64_t>(rng() % 2), c = static_cast<int64_t>(std::vector<int>{1, 3, 16, 70, 130}[rng() % 5]);
+    int64_t n = 1 + static_cast<int64_t>(rng() % 2),
+            c = static_cast<int64_t>(std::vector<int>{1, 3, 16, 70, 130}[rng() % 5]);
     bool ceil_mode = rng() % 3 == 0, epilogue = rng() % 2, fits = true;
     Dims x{n, c}, y{n, c};
     for (size_t d = 0; d < w.spatial; ++d) {
@@ -271,9 +292,12 @@ TEST(Pool, AgreesWithLoops) {
         sum += v;
       });
       if (inside == 0) return; // no element: nothing is promised
-      double want = kind == PoolCall::Kind::Max ? best : sum / static_cast<double>(kind == PoolCall::Kind::Average ? inside : padded);
+      double want = kind == PoolCall::Kind::Max
+                        ? best
+                        : sum / static_cast<double>(kind == PoolCall::Kind::Average ? inside : padded);
       double got = (*result)[0].as<float>()[static_cast<size_t>(at(ly, o))];
-      if (std::fabs(got - (epilogue ? 2 * want : want)) > 1e-4 || got != got) ADD_FAILURE() << text(w, x, y, 1, seed) << " kind " << static_cast<int>(kind) << ": " << got << " for " << want;
+      if (std::fabs(got - (epilogue ? 2 * want : want)) > 1e-4 || got != got)
+        ADD_FAILURE() << text(w, x, y, 1, seed) << " kind " << static_cast<int>(kind) << ": " << got << " for " << want;
     });
   }
   EXPECT_GT(checked, 200);
