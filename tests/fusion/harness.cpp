@@ -183,6 +183,7 @@ Result<std::vector<Tensor>> run_plan(const Graph& graph, const FusionPlan& plan,
     switch (g.kind) {
     case Group::Kind::Kernel: TESSERA_TRY(run.nest(g.nest)); break;
     case Group::Kind::Library: TESSERA_TRY(run.call(g.call)); break;
+    case Group::Kind::Own:
     case Group::Kind::Host: TESSERA_TRY(run.host(g.node)); break;
     case Group::Kind::Alias: break;
     }
