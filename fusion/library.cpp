@@ -67,6 +67,12 @@ CallDraft LibraryCalls::draft(NodeId id, const std::function<bool(ValueId)>& thr
   size_t rank = shape.size();
   bool product = call.kind == LibraryCall::Kind::Matmul;
 
+  // The call's dimensions of an operand or result: [N, C, spatial...] also where the node has the channels last.
+  const bool last = node.attributes.i("channels_last", 0) != 0;
+  auto call_order = [&](std::vector<size_t> use) {
+    if (last && use.size() > 2) std::rotate(use.begin() + 1, use.end() - 1, use.end());
+    return use;
+  };
   // Dimensions of the result, then of what only operands have: the inner dimension of a product, those of a
   // convolution's operands.
   std::vector<Dim> dims;
@@ -145,7 +151,7 @@ CallDraft LibraryCalls::draft(NodeId id, const std::function<bool(ValueId)>& thr
   for (size_t k = 0; k < operands.size(); ++k) {
     auto& o = operands[k];
     std::vector<Dim> own;
-    for (size_t d : o.dims) own.insert(own.end(), parts[d].begin(), parts[d].end());
+    for (size_t d : k == 0 ? call_order(o.dims) : o.dims) own.insert(own.end(), parts[d].begin(), parts[d].end());
     auto folded = view(o.value, o.index, own);
     if (!folded) { // read as it is, from a buffer of its own
       std::vector<SymExpr> at;
@@ -162,8 +168,10 @@ CallDraft LibraryCalls::draft(NodeId id, const std::function<bool(ValueId)>& thr
   }
 
   // The result in the call's dimensions, and the nest that consumers will be appended to.
+  std::vector<size_t> of_result(rank);
+  for (size_t d = 0; d < rank; ++d) of_result[d] = d;
   std::vector<Dim> own;
-  for (size_t d = 0; d < rank; ++d) own.insert(own.end(), parts[d].begin(), parts[d].end());
+  for (size_t d : call_order(of_result)) own.insert(own.end(), parts[d].begin(), parts[d].end());
   std::vector<SymExpr> at;
   for (size_t d = 0; d < rank; ++d)
     at.push_back(env.known_equal(dims[d].extent, 1) ? SymExpr(0) : rewrite(dims[d].var, map, env));

@@ -11,12 +11,13 @@ const std::vector<AttrDef>& primitive_attributes() {
                                                   {"pads_begin", AttrKind::Ints, true},
                                                   {"pads_end", AttrKind::Ints, true},
                                                   {"dilations", AttrKind::Ints, true},
-                                                  {"groups", AttrKind::Int, false, int64_t{1}}};
+                                                  {"groups", AttrKind::Int, false, int64_t{1}},
+                                                  {"channels_last", AttrKind::Int}};
   return attributes;
 }
 
 Status check_conv_shapes(InferContext& c, const char* what) {
-  const SymShape &x = c.shape(0), &w = c.shape(1);
+  const SymShape x = channels_first(c.node, c.shape(0)), &w = c.shape(1);
   if (x.size() < 3 || w.size() != x.size())
     return c.error(ErrorCode::ShapeMismatch,
                    std::string(what) + " takes an input [N, C, spatial...] and a weight of the same rank, not " +
@@ -34,14 +35,14 @@ Status check_conv_shapes(InferContext& c, const char* what) {
 // ---- conv
 Status infer_conv(InferContext& c) {
   TESSERA_TRY(check_conv_shapes(c, "a convolution"));
-  const SymShape x = c.shape(0), w = c.shape(1);
+  const SymShape x = channels_first(c.node, c.shape(0)), w = c.shape(1);
   int64_t groups = c.node.attributes.i("groups", 1);
   TESSERA_TRY(c.env().require_equal(x[1], w[1] * groups, "channels of input and weight", c.node.location));
   TESSERA_ASSIGN(SymShape spatial,
                  slide(c, std::span(x).subspan(2), std::span(w).subspan(2), window_of(c.node.attributes)));
   SymShape out = {x[0], w[0]};
   out.insert(out.end(), spatial.begin(), spatial.end());
-  return set_result(c, c.type(0).dtype, std::move(out));
+  return set_result(c, c.type(0).dtype, in_own_order(c.node, out));
 }
 
 Result<int64_t> spatial_size(const ReferenceContext& c, int64_t in, int64_t kernel, const Window& w, size_t i) {
@@ -105,16 +106,22 @@ Attributes conv_attributes(Ints strides, Ints begin, Ints end, Ints dilations, i
           {"groups", groups}};
 }
 
+Attributes last(Attributes a) {
+  a.set("channels_last", int64_t{1});
+  return a;
+}
+
 OpDef conv_record() {
   OpDef def;
   def.name = "conv";
-  def.summary = "convolution of x [N, C, spatial...] with w [O, C / groups, kernel...], without bias";
+  def.summary = "convolution of x [N, C, spatial...] (channels_last 1: [N, spatial..., C]) with w [O, C / groups, "
+                "kernel...], without bias";
   def.operands = {{"x", TypeSet::Numeric}, {"w", TypeSet::SameAsFirst}};
   def.attributes = primitive_attributes();
   def.infer = infer_conv;
   def.meaning = StructuredOp{Structured::Conv};
   def.reference = [](ReferenceContext& c) -> Status {
-    return is_float(c.operands[0].dtype()) ? convolve<double>(c) : convolve<uint64_t>(c);
+    return on_channels_first(c, is_float(c.operands[0].dtype()) ? convolve<double> : convolve<uint64_t>);
   };
   def.samples = [] {
     std::vector<Sample> out;
@@ -131,6 +138,11 @@ OpDef conv_record() {
     add(DType::F32, {1, 4, 5, 5}, {6, 2, 1, 1}, conv_attributes({1, 1}, {0, 0}, {0, 0}, {1, 1}, 2));
     add(DType::F32, {1, 2, 4, 3, 5}, {3, 2, 2, 2, 2}, conv_attributes({1, 2, 1}, {0, 1, 0}, {0, 0, 1}, {1, 1, 2}));
     add(DType::F32, {0, 2, 4, 4}, {3, 2, 2, 2}, conv_attributes({1, 1}, {0, 0}, {0, 0}, {1, 1}));
+    add(DType::F16, {1, 5, 1}, {2, 1, 3}, last(conv_attributes({1}, {1}, {1}, {1})));
+    add(DType::F32, {2, 7, 6, 3}, {4, 3, 3, 2}, last(conv_attributes({2, 1}, {1, 0}, {0, 1}, {1, 2})));
+    add(DType::F32, {1, 5, 4, 4}, {4, 1, 3, 3}, last(conv_attributes({1, 1}, {1, 1}, {1, 1}, {1, 1}, 4)));
+    add(DType::F32, {1, 3, 4, 5, 2}, {3, 2, 2, 2, 2},
+        last(conv_attributes({1, 2, 1}, {0, 1, 0}, {0, 0, 1}, {1, 1, 1})));
     return out;
   };
   def.error_samples = [] {
@@ -144,6 +156,8 @@ OpDef conv_record() {
               "strides"),
         wrong({r({1, 3, 5, 5}), r({2, 3, 3, 3})}, conv_attributes({0, 1}, {0, 0}, {0, 0}, {1, 1}),
               ErrorCode::BadAttribute, "strides"),
+        wrong({r({1, 3, 5, 5}), r({2, 3, 3, 3})}, last(conv_attributes({1, 1}, {0, 0}, {0, 0}, {1, 1})),
+              ErrorCode::ShapeMismatch, "channels"),
     };
   };
   return def;
@@ -152,7 +166,7 @@ OpDef conv_record() {
 // ---- conv_transpose
 Status infer_conv_transpose(InferContext& c) {
   TESSERA_TRY(check_conv_shapes(c, "a transposed convolution"));
-  const SymShape x = c.shape(0), w = c.shape(1);
+  const SymShape x = channels_first(c.node, c.shape(0)), w = c.shape(1);
   TESSERA_TRY(c.env().require_equal(x[1], w[0], "channels of input and weight", c.node.location));
   Window win = window_of(c.node.attributes);
   Ints extra = c.node.attributes.ints("output_padding", Ints(x.size() - 2, 0));
@@ -166,7 +180,7 @@ Status infer_conv_transpose(InferContext& c) {
                                 "the result of a transposed convolution has a size", c.node.location));
     out.push_back(size);
   }
-  return set_result(c, c.type(0).dtype, std::move(out));
+  return set_result(c, c.type(0).dtype, in_own_order(c.node, out));
 }
 
 Status reference_conv_transpose(ReferenceContext& c) {
@@ -212,13 +226,14 @@ Status reference_conv_transpose(ReferenceContext& c) {
 OpDef conv_transpose_record() {
   OpDef def;
   def.name = "conv_transpose";
-  def.summary = "transposed convolution of x [N, C, spatial...] with w [C, O / groups, kernel...], without bias";
+  def.summary = "transposed convolution of x [N, C, spatial...] (channels_last 1: [N, spatial..., C]) with w [C, O / "
+                "groups, kernel...], without bias";
   def.operands = {{"x", TypeSet::Float}, {"w", TypeSet::SameAsFirst}};
   def.attributes = primitive_attributes();
   def.attributes.push_back({"output_padding", AttrKind::Ints});
   def.infer = infer_conv_transpose;
   def.meaning = StructuredOp{Structured::Conv};
-  def.reference = reference_conv_transpose;
+  def.reference = [](ReferenceContext& c) { return on_channels_first(c, reference_conv_transpose); };
   def.samples = [] {
     std::vector<Sample> out;
     uint64_t seed = 1;
@@ -233,6 +248,7 @@ OpDef conv_transpose_record() {
     }
     add(DType::F32, {1, 4, 3, 3}, {4, 1, 2, 2}, conv_attributes({1, 1}, {0, 0}, {0, 0}, {1, 1}, 2));
     add(DType::F32, {1, 2, 2, 3, 2}, {2, 1, 2, 2, 2}, conv_attributes({1, 2, 1}, {0, 1, 0}, {0, 0, 0}, {1, 1, 1}));
+    add(DType::F32, {2, 3, 4, 2}, {2, 2, 3, 2}, last(conv_attributes({2, 3}, {1, 0}, {0, 0}, {1, 2})), {1, 2});
     return out;
   };
   def.error_samples = [] {

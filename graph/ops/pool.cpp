@@ -18,7 +18,7 @@ const std::vector<AttrDef>& window_attribute_defs() {
 }
 
 Status infer_pool(InferContext& c) {
-  const SymShape x = c.shape(0);
+  const SymShape x = channels_first(c.node, c.shape(0));
   Ints kernel = c.node.attributes.ints("kernel");
   if (x.size() < 3) return c.error(ErrorCode::ShapeMismatch, "pooling takes [N, C, spatial...], not " + str(x));
   if (kernel.size() != x.size() - 2)
@@ -34,7 +34,7 @@ Status infer_pool(InferContext& c) {
   SymShape out = {x[0], x[1]};
   out.insert(out.end(), spatial.begin(), spatial.end());
   bool indices = c.node.op->name == "max_pool_indices";
-  return set_result(c, indices ? DType::I64 : c.type(0).dtype, std::move(out));
+  return set_result(c, indices ? DType::I64 : c.type(0).dtype, in_own_order(c.node, out));
 }
 
 Result<Dims> pooled_dims(const ReferenceContext& c, const Dims& x, const Ints& kernel, const Window& w) {
@@ -115,10 +115,12 @@ Attributes pool_attributes(std::string mode, Ints kernel, Ints strides, Ints beg
 OpDef pool_record() {
   OpDef def;
   def.name = "pool";
-  def.summary = "maximum or mean of each window over x [N, C, spatial...]; 'average' counts only elements of x";
+  def.summary = "maximum or mean of each window over x [N, C, spatial...] (channels_last 1: [N, spatial..., C]); "
+                "'average' counts only elements of x";
   def.operands = {{"x", TypeSet::Numeric}};
   def.attributes = window_attribute_defs();
   def.attributes.insert(def.attributes.begin(), AttrDef{"mode", AttrKind::String, true});
+  def.attributes.push_back({"channels_last", AttrKind::Int});
   def.infer = [](InferContext& c) -> Status {
     std::string mode = c.node.attributes.s("mode");
     if (mode != "max" && mode != "average" && mode != "average_include_pad")
@@ -128,7 +130,7 @@ OpDef pool_record() {
     return infer_pool(c);
   };
   def.meaning = StructuredOp{Structured::Pool};
-  def.reference = reference_pool;
+  def.reference = [](ReferenceContext& c) { return on_channels_first(c, reference_pool); };
   def.samples = [] {
     std::vector<Sample> out;
     uint64_t seed = 1;
@@ -142,6 +144,11 @@ OpDef pool_record() {
       }
     out.push_back(sample({random(DType::I8, {1, 2, 6, 7}, 9, -100, 100)},
                          pool_attributes("max", {2, 2}, {1, 1}, {1, 0}, {0, 0}, {1, 1})));
+    for (const char* mode : {"max", "average"}) {
+      Attributes a = pool_attributes(mode, {2, 3}, {1, 2}, {0, 1}, {1, 0}, {2, 1});
+      a.set("channels_last", int64_t{1});
+      out.push_back(sample({random(DType::F32, {2, 6, 7, 3}, seed++)}, a));
+    }
     out.push_back(sample({random(DType::F32, {0, 2, 6}, 9)}, pool_attributes("max", {2}, {1}, {0}, {0}, {1})));
     return out;
   };

@@ -115,6 +115,46 @@ Status apply_auto_pad(const Node& node, std::span<const SymExpr> sizes, std::spa
   return {};
 }
 
+bool channels_last(const Node& node) { return node.attributes.i("channels_last", 0) != 0; }
+
+SymShape channels_first(const Node& node, const SymShape& shape) {
+  SymShape out = shape;
+  if (channels_last(node) && out.size() > 2) std::rotate(out.begin() + 1, out.end() - 1, out.end());
+  return out;
+}
+
+SymShape in_own_order(const Node& node, const SymShape& channels_first) {
+  SymShape out = channels_first;
+  if (channels_last(node) && out.size() > 2) std::rotate(out.begin() + 1, out.begin() + 2, out.end());
+  return out;
+}
+
+namespace {
+// Dimension k of the result is dimension order[k] of x.
+Result<Tensor> reordered(const Tensor& x, const std::vector<size_t>& order) {
+  Dims dims, own = strides_of(x.dims()), stride;
+  for (size_t d : order) {
+    dims.push_back(x.dims()[d]);
+    stride.push_back(own[d]);
+  }
+  return take_at(x, dims, [&](const Dims& at) { return offset(at, stride); });
+}
+} // namespace
+
+Status on_channels_first(ReferenceContext& c, const std::function<Status(ReferenceContext&)>& reference) {
+  const size_t rank = c.operands[0].dims().size();
+  if (!channels_last(c.node) || rank < 3) return reference(c);
+  std::vector<size_t> first, last;
+  for (size_t d = 0; d < rank; ++d) {
+    first.push_back(d == 0 ? 0 : d == 1 ? rank - 1 : d - 1);
+    last.push_back(d == 0 ? 0 : d == rank - 1 ? 1 : d + 1);
+  }
+  TESSERA_ASSIGN(c.operands[0], reordered(c.operands[0], first));
+  TESSERA_TRY(reference(c));
+  TESSERA_ASSIGN(c.results[0], reordered(c.results[0], last));
+  return {};
+}
+
 Status check_kernel_shape(B& b, const SymShape& weight) {
   Ints shape = b.attr().ints("kernel_shape");
   if (shape.empty()) return {};

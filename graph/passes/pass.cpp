@@ -18,6 +18,7 @@ const std::vector<PassDef>& graph_passes() {
       {"fold", "computes small nodes of constant operands (fold.limit: bytes)", passes::fold},
       {"simplify", "algebra that keeps IEEE results; views of views, casts of casts", passes::simplify},
       {"cse", "merges nodes that compute the same", passes::cse},
+      {"channels-last", "convolutions and poolings take and yield [N, spatial..., C]", passes::channels_last},
       {"sink-transposes", "moves transposes behind pointwise operators where they meet others",
        passes::sink_transposes},
       {"sink-views", "does pointwise operators of one tensor before its views", passes::sink_views},
@@ -35,6 +36,7 @@ const std::vector<std::string>& default_pipeline() {
       "fold",
       "simplify",
       "cse", // each makes work for the next
+      "channels-last",
       "sink-transposes",
       "sink-views",
       "simplify",

@@ -12,6 +12,7 @@ namespace tessera::passes {
 [[nodiscard]] Result<bool> simplify(Graph& graph, const PassOptions& options);
 [[nodiscard]] Result<bool> cse(Graph& graph, const PassOptions& options);
 [[nodiscard]] Result<bool> dce(Graph& graph, const PassOptions& options);
+[[nodiscard]] Result<bool> channels_last(Graph& graph, const PassOptions& options);
 [[nodiscard]] Result<bool> sink_transposes(Graph& graph, const PassOptions& options);
 [[nodiscard]] Result<bool> sink_views(Graph& graph, const PassOptions& options);
 
