@@ -11,6 +11,7 @@ std::optional<LibraryCall::Kind> library_kind(const Node& node) {
   case Structured::Conv: return LibraryCall::Kind::Conv;
   case Structured::Pool: return LibraryCall::Kind::Pool;
   case Structured::Constant:
+  case Structured::Scan:
   case Structured::Other: return std::nullopt;
   }
   return std::nullopt;

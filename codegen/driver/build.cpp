@@ -67,7 +67,7 @@ public:
     for (const auto& o : in_.kernels.objects) exe_->objects.push_back(o.object);
     for (auto v : graph_.inputs()) {
       exe_->inputs.push_back({graph_.value(v).name, buffer(v)});
-      for (const auto& d : graph_.type(v).shape)
+      for (const auto& d : graph_.declared_shape(v))
         for (const auto& s : d.symbols()) bound_.insert(s.symbol_id());
     }
     std::map<ValueId, std::string> output_name; // a value given out several times: the first output owns the buffer
@@ -113,6 +113,7 @@ private:
       exe_->constants.push_back({b.name, *t});
     } else if (!v.producer.valid()) {
       b.kind = BufferInfo::Kind::Input;
+      b.shape = graph_.declared_shape(value); // the call binds these; everything inside speaks of the simplified sizes
     } else if (output_values_.count(value)) {
       b.kind = BufferInfo::Kind::Output;
     }
@@ -142,6 +143,7 @@ private:
   Status step(size_t index) {
     const auto& group = in_.plan.groups[index];
     switch (group.kind) {
+    case Group::Kind::Own:
     case Group::Kind::Kernel:
       exe_->steps.emplace_back(launch(group.name, in_.kernel_of_group[index]));
       in_place(in_.kernel_of_group[index]);
@@ -224,7 +226,7 @@ private:
       auto v = node.results[r];
       step.outputs.push_back(buffer(v));
       if (!v.valid()) continue;
-      const auto& shape = graph_.type(v).shape;
+      const auto& shape = graph_.declared_shape(v);
       for (size_t d = 0; d < shape.size(); ++d)
         if (shape[d].is_symbol() && bound_.insert(shape[d].symbol_id()).second) {
           step.defines.push_back({shape[d], static_cast<int>(r), static_cast<int>(d)});

@@ -86,9 +86,10 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
       build.boxes[g] = box_epilogue(*graph, *group.call.epilogue_nest);
       nest = &build.boxes[g].nest;
     }
-    if (!nest) continue;
+    bool own = group.kind == Group::Kind::Own;
+    if (!nest && !own) continue;
     build.kernel_of_group[g] = static_cast<int>(requests.size());
-    requests.push_back({group.name + (group.kind == Group::Kind::Library ? ".epilogue" : ""), nest});
+    requests.push_back({group.name + (group.kind == Group::Kind::Library ? ".epilogue" : ""), nest, own ? group.node : NodeId{}});
   }
   TESSERA_ASSIGN(auto kernels, compile_kernels(*graph, requests, device, target, cache, options));
   report.kernels = kernels.reports;

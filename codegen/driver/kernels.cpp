@@ -1,4 +1,5 @@
 #include "codegen/driver/kernels.h"
+#include "codegen/schedule/own_kernels.h"
 #include "graph/support/log.h"
 #include <atomic>
 #include <chrono>
@@ -43,9 +44,15 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     CheckContext context("kernel " + request.name);
     KernelReport report;
     report.name = request.name;
-    report.schedule = choose_schedule(graph, *request.nest, device);
-    if (options.strict_rounding) report.schedule.config["exact_division"] = 1;
-    TESSERA_ASSIGN(auto scheduled, lower_to_tiles(graph, *request.nest, report.schedule, device, "kernel"));
+    ScheduledKernel scheduled;
+    if (request.nest) {
+      report.schedule = choose_schedule(graph, *request.nest, device);
+      if (options.strict_rounding) report.schedule.config["exact_division"] = 1;
+      TESSERA_ASSIGN(scheduled, lower_to_tiles(graph, *request.nest, report.schedule, device, "kernel"));
+    } else {
+      TESSERA_ASSIGN(scheduled, lower_own_kernel(graph, graph.node(request.node), device, "kernel"));
+      report.schedule = scheduled.schedule;
+    }
     std::string text = tile::print(scheduled.kernel);
     Hash128 key = hash128(anonymous(scheduled.kernel), seed);
     scheduled.kernel.name = "tsr_" + key.hex();

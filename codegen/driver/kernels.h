@@ -9,7 +9,8 @@ namespace tessera {
 
 struct KernelRequest {
   std::string name;          // for people; unique
-  const LoopNest* nest;
+  const LoopNest* nest;      // or nullptr: the kernel of its own of `node`
+  NodeId node = {};
 };
 struct LinkedKernel {
   ScheduledKernel scheduled;

@@ -1,5 +1,6 @@
 #include "codegen/driver/legalize.h"
 #include "codegen/driver/kernels.h"
+#include "codegen/schedule/own_kernels.h"
 #include "graph/ops/op.h"
 #include <map>
 
@@ -72,6 +73,8 @@ bool host_supports(const Graph& graph, NodeId id, std::string* why_not) {
       if (v.valid() && !host_code_takes(graph.type(v).dtype))
         return no("no generated code for element type " + std::string(name(graph.type(v).dtype)));
   if (!structured) return true;
+  if (std::string why; has_own_kernel(graph, node, &why)) return true;
+  else if (!why.empty()) return no(why);
   switch (structured->kind) {
   case Structured::Matmul:
   case Structured::Conv:

@@ -78,7 +78,7 @@ struct Reduction { ReduceKind kind; };
 // result's type even when it has no data, as in graphs printed without) and hash (String, optional: content hash of a weight
 // whose data was not printed). The text form calls large constants `weight`. Its inference is derived.
 // Structured operators are run by a library, a generated kernel of their own, or their reference on the host.
-enum class Structured : uint8_t { Constant /* weight or literal */, Matmul, Conv, Pool, Other };
+enum class Structured : uint8_t { Constant /* weight or literal */, Matmul, Conv, Pool, Scan, Other };
 struct StructuredOp { Structured kind = Structured::Other; };
 // Rewrites a node by simpler ones appended to the graph; yields one value per result asked for.
 using DecomposeFn = std::function<Result<std::vector<ValueId>>(Graph&, const Node&, int result_count)>;

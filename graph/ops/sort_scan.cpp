@@ -78,7 +78,7 @@ OpDef scan_record() {
                     {"exclusive", AttrKind::Int, false, int64_t{0}},
                     {"reverse", AttrKind::Int, false, int64_t{0}}};
   def.infer = infer_scan;
-  def.meaning = StructuredOp{};
+  def.meaning = StructuredOp{Structured::Scan};
   def.reference = [](ReferenceContext& c) { return reference_cumulative(c, c.node.attributes.s("kind") == "prod"); };
   def.samples = [] {
     std::vector<Sample> out;
@@ -118,11 +118,10 @@ ValueId as_fold(B& b, ValueId x, int64_t axis, std::string_view kind, bool exclu
   return b.cast(b.reduce(product ? "reduce_prod" : "reduce_sum", terms, {axis + 1}, false), b.dtype(x));
 }
 
-// Attention over as many elements costs more; and integers fold to the same in any order. A scan, where the axis is
-// known to be longer, or of floats in unknown number.
+// A fold is quadratic in the axis but fuses with its neighbours: for short axes only. Everything else is a scan.
 bool fold_pays(const B& b, ValueId x, int64_t axis) {
   auto n = b.dim(x, axis).as_const();
-  return n ? *n <= 4096 : is_integer(b.dtype(x));
+  return n && *n <= 64;
 }
 
 OpDef cumulative_record(std::string_view name, std::string_view kind, int since, std::string_view aten) {
