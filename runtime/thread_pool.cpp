@@ -81,8 +81,11 @@ void Region::helper(int worker) {
   Current before = current;
   current = {nullptr, this, worker, true};
   uint64_t seen = 0;
-  while (!closed.load(std::memory_order_acquire)) {
+  for (;;) {
+    // The epoch first: close() sets `closed` and then moves the epoch on, so that sleeping on a value read before the
+    // flag was seen clear always ends.
     uint64_t now = epoch.load(std::memory_order_acquire);
+    if (closed.load(std::memory_order_acquire)) break;
     if ((now & 1) && now != seen) {
       // Enter, then look again: the owner closes the loop first and then waits until nobody is inside.
       inside.fetch_add(1);
