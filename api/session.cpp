@@ -1,100 +1,244 @@
 #include "api/session.h"
 #include "graph/support/log.h"
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <set>
 
 namespace tessera {
+namespace {
+
+using Sizes = std::map<std::string, int64_t>; // of a call, by symbol
+using Clock = std::chrono::steady_clock;
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+std::string text_of(const Sizes& sizes) {
+  std::string text;
+  for (const auto& [symbol, size] : sizes) text += (text.empty() ? "" : ", ") + symbol + "=" + std::to_string(size);
+  return text;
+}
+
+// The first guard that does not hold for these sizes; guards over sizes that are not known yet are passed over.
+const Guard* missed(const Executable& executable, const Sizes& sizes) {
+  std::unordered_map<uint64_t, int64_t> values;
+  for (const auto& [name, size] : sizes)
+    if (auto symbol = executable.env->find(name)) values.emplace(symbol->symbol_id(), size);
+  for (const Guard& guard : executable.env->guards()) {
+    auto holds = guard.condition.eval(values);
+    if (holds.ok() && *holds == 0) return &guard;
+  }
+  return nullptr;
+}
+
+// The executables that an executor has been given. Its recompile function must not offer them again.
+using Known = std::set<const Executable*>; // only asked for membership
+
+} // namespace
 
 struct Session::Impl {
   std::string path;
   SessionOptions options;
   onnx::ModelInfo info;
   double import_ms = 0;
-  std::mutex mutex; // of variants: executors on several threads may recompile
-  std::vector<std::shared_ptr<Variant>> variants;
-  std::shared_ptr<Variant> generic;
+  mutable std::mutex mutex; // of variants: executors on several threads may recompile
+  std::vector<std::shared_ptr<SessionVariant>> variants;
+  std::shared_ptr<const Executable> generic; // of the first variant
+  // Of the thread that the session belongs to:
   std::unique_ptr<Executor> executor;
-  std::set<std::map<std::string, int64_t>> decided; // sizes that specialize() has seen
+  std::shared_ptr<Known> known;
+  std::set<std::string> failed_labels; // specializations that did not compile
 
-  // Imports anew (a graph is consumed by its compile) and compiles. `sizes` are those of the call that asks, by symbol;
-  // `specialized` puts the requested guards on them.
-  Result<std::shared_ptr<Variant>> make(const std::map<std::string, int64_t>& sizes, bool specialized) {
-    auto start = std::chrono::steady_clock::now();
+  // What of the requested specialization these sizes have.
+  struct Wanted {
+    std::string label;
+    std::vector<std::pair<std::string, Specialization>> conditions;
+  };
+  [[nodiscard]] Wanted wanted(const Sizes& sizes) const {
+    Wanted out;
+    for (const auto& [symbol, how] : options.specialize) {
+      auto size = sizes.find(symbol);
+      bool exact = how.kind == Specialization::Kind::Exact;
+      if (size == sizes.end() || (!exact && size->second % how.divisor != 0)) continue;
+      out.conditions.emplace_back(symbol, how);
+      out.label += (out.label.empty() ? "" : ", ") + symbol +
+                   (exact ? "=" + std::to_string(size->second) : "%" + std::to_string(how.divisor) + "=0");
+    }
+    return out;
+  }
+
+  // Imports anew (a graph is consumed by its compile) and compiles, with the sizes of the call that asks as hints. The mutex
+  // is held, except by open().
+  Result<std::shared_ptr<SessionVariant>> make(const Sizes& sizes, const Wanted* specialization) {
+    auto start = Clock::now();
     onnx::ImportOptions import = options.import;
     for (const auto& [symbol, size] : sizes) import.dim_hints[symbol] = size;
     TESSERA_ASSIGN(auto model, onnx::import_file(path, import));
-    import_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    info = model.info;
-    auto variant = std::make_shared<Variant>();
-    variant->label = "generic";
-    if (specialized) {
-      variant->label.clear();
-      for (const auto& [symbol, how] : options.specialize) {
-        auto s = model.graph.env().find(symbol);
-        if (!s) return Diagnostic(ErrorCode::Usage, "the model has no symbolic dimension '" + symbol + "' to specialize");
-        auto size = sizes.find(symbol);
-        if (size == sizes.end()) continue;
-        bool exact = how.kind == Specialization::Kind::Exact;
-        if (!exact && size->second % how.divisor != 0) continue; // this call does not have the property
-        auto condition = exact ? sym_eq(*s, size->second) : sym_eq(mod(*s, how.divisor), 0);
-        TESSERA_TRY(model.graph.env().require(condition, GuardClass::Assumed, "specialized on request", Location{path, "", "", "", 0, 0}));
-        variant->label += (variant->label.empty() ? "" : ", ") + symbol + (exact ? "=" + std::to_string(size->second) : "%" + std::to_string(how.divisor) + "=0");
+    const double took = ms_since(start);
+    if (variants.empty()) {
+      import_ms = took;
+      info = model.info;
+    }
+    auto variant = std::make_shared<SessionVariant>();
+    variant->label = sizes.empty() ? "generic" : "for " + text_of(sizes);
+    if (specialization) {
+      ShapeEnv& env = model.graph.env();
+      for (const auto& [symbol, how] : specialization->conditions) {
+        auto s = env.find(symbol);
+        if (!s) return Diagnostic(ErrorCode::Usage, "the model has no symbolic dimension '" + symbol + "'");
+        auto condition =
+            how.kind == Specialization::Kind::Exact ? sym_eq(*s, sizes.at(symbol)) : sym_eq(mod(*s, how.divisor), 0);
+        Location where;
+        where.file = path;
+        TESSERA_TRY(env.require(condition, GuardClass::Assumed, "specialized on request", where));
       }
-      if (variant->label.empty()) variant->label = "generic";
       model.graph.simplify_shapes();
+      variant->label = specialization->label;
+      variant->specialized = true;
+      variant->conditions = static_cast<int>(specialization->conditions.size());
     }
     TESSERA_ASSIGN(variant->compiled, compile(std::move(model.graph), options.compile));
-    variant->compiled.report.import_ms = import_ms;
+    variant->compiled.report.import_ms = took;
     variants.push_back(variant);
     return variant;
   }
 
-  // Called by an executor whose variants all missed an assumption (a broadcast that was taken for equal sizes).
-  Result<std::shared_ptr<const Executable>> recompile(const GuardMiss& miss) {
+  // Called by an executor when an assumption of all its variants is violated, and before it falls back from a specialized
+  // variant to its last one. Nothing: the executor has a variant that fits, or gets none.
+  Result<std::shared_ptr<const Executable>> recompile(const GuardMiss& miss, Known& has) {
     std::lock_guard lock(mutex);
-    TESSERA_ASSIGN(auto variant, make(miss.sizes, false));
+    bool fits = false;
+    for (const auto& v : variants) {
+      if (missed(*v->compiled.executable, miss.sizes)) continue;
+      if (has.insert(v->compiled.executable.get()).second) return v->compiled.executable; // another executor's
+      fits = true;
+    }
+    if (fits) return std::shared_ptr<const Executable>();
+    TESSERA_ASSIGN(auto variant, make(miss.sizes, nullptr));
+    has.insert(variant->compiled.executable.get());
     return variant->compiled.executable;
   }
 
-  // With specialization asked for: sees to it that shapes met for the first time have a variant that fits them. Reports what
-  // missed; the executor's own check at each call then picks the variant.
-  Status specialize(const std::map<std::string, Tensor>& inputs, std::vector<GuardMiss>& misses, bool& compiled) {
-    std::map<std::string, int64_t> sizes;
-    for (const auto& b : generic->compiled.executable->inputs) {
+  // The sizes of a call; nothing when the inputs are not what the model declares, which the executor will say.
+  [[nodiscard]] std::optional<Sizes> sizes_of(const std::map<std::string, Tensor>& inputs) const {
+    Sizes sizes;
+    for (const auto& b : generic->inputs) {
       auto it = inputs.find(b.name);
-      if (it == inputs.end()) return {}; // the executor will say so
-      const auto& shape = generic->compiled.executable->buffers[static_cast<size_t>(b.buffer)].shape;
-      for (size_t d = 0; d < shape.size() && d < it->second.dims().size(); ++d)
-        if (shape[d].is_symbol()) sizes.emplace(shape[d].symbol_name(), it->second.dims()[d]);
+      const auto& buffer = generic->buffers[static_cast<size_t>(b.buffer)];
+      if (it == inputs.end() || it->second.dtype() != buffer.dtype || it->second.dims().size() != buffer.shape.size())
+        return std::nullopt;
+      for (size_t d = 0; d < buffer.shape.size(); ++d) {
+        if (!buffer.shape[d].is_symbol()) continue;
+        auto [at, fresh] = sizes.emplace(buffer.shape[d].symbol_name(), it->second.dims()[d]);
+        if (!fresh && at->second != it->second.dims()[d]) return std::nullopt;
+      }
     }
-    if (!decided.insert(sizes).second) return {};
+    return sizes;
+  }
+
+  // Sees to it that a call has the specialized variant that was asked for, and says in `stats` what that cost. The
+  // executor's own check of the guards then picks the variant and tells what was missed.
+  Status specialize(const std::map<std::string, Tensor>& inputs, RunStats& stats) {
+    auto sizes = sizes_of(inputs);
+    if (!sizes) return {};
+    const Wanted want = wanted(*sizes);
+    if (want.conditions.empty() || failed_labels.contains(want.label)) return {};
     std::lock_guard lock(mutex);
     int specialized = 0;
     for (const auto& v : variants) {
-      if (v == generic) continue;
+      if (!v->specialized) continue;
+      if (v->label == want.label) return {};
       ++specialized;
-      const Guard* missed = nullptr;
-      const auto& env = *v->compiled.executable->env;
-      std::unordered_map<uint64_t, int64_t> values;
-      for (const auto& [name, size] : sizes)
-        if (auto symbol = env.find(name)) values.emplace(symbol->symbol_id(), size);
-      for (const auto& g : env.guards()) {
-        auto holds = g.condition.eval(values);
-        if (holds.ok() && *holds == 0) { missed = &g; break; }
-      }
-      if (!missed) return {};
-      misses.push_back({missed->condition.str(), missed->reason, missed->where.str(), sizes});
     }
-    if (options.on_miss == SessionOptions::OnMiss::Generic && specialized > 0) return {};
     if (specialized >= options.max_variants) return {};
-    TESSERA_ASSIGN(auto variant, make(sizes, true));
-    compiled = true;
-    TESSERA_LOGF(LogChannel::Recompiles, "variant " + variant->label + " compiled in " + std::to_string(variant->compiled.report.total_ms) + " ms" +
-                                             (misses.empty() ? ": first call" : ": guard " + misses.back().guard + " missed"));
+    if (options.on_miss == SessionOptions::OnMiss::Generic && specialized > 0) return {};
+    // Sizes that the model refuses are an error, not a reason to compile.
+    if (const Guard* g = missed(*generic, *sizes); g && g->cls == GuardClass::Required) return {};
+    std::string why = "first call";
+    for (const auto& v : variants)
+      if (const Guard* g = v->specialized ? missed(*v->compiled.executable, *sizes) : nullptr)
+        why = "variant " + v->label + " missed " + g->condition.str() + " (" + g->reason + ")";
+    auto start = Clock::now();
+    auto variant = make(*sizes, &want);
+    stats.recompile_ms = ms_since(start);
+    if (!variant.ok()) {
+      if (failed_labels.size() >= 64) failed_labels.clear();
+      failed_labels.insert(want.label);
+      TESSERA_LOGF(LogChannel::Recompiles, "variant " + want.label + " failed to compile after " +
+                                               std::to_string(stats.recompile_ms) +
+                                               " ms, the generic one runs: " + variant.error().str());
+      return {};
+    }
+    stats.recompiles = 1;
+    TESSERA_LOGF(LogChannel::Recompiles, "variant " + want.label + " took " + std::to_string(stats.recompile_ms) +
+                                             " ms: " + why + " for " + text_of(*sizes));
+    // More conditions first: they are the better fit.
+    size_t at = 0;
+    for (size_t i = 0; i < executor->variants().size(); ++i)
+      for (const auto& v : variants)
+        if (v->compiled.executable == executor->variants()[i] && v->conditions >= (*variant)->conditions) at = i + 1;
+    known->insert((*variant)->compiled.executable.get());
+    return executor->add_variant((*variant)->compiled.executable, at);
+  }
+
+  Status check_options() const {
+    std::set<std::string> symbols;
+    for (const auto& b : generic->inputs)
+      for (const auto& d : generic->buffers[static_cast<size_t>(b.buffer)].shape)
+        if (d.is_symbol()) symbols.insert(d.symbol_name());
+    for (const auto& [symbol, how] : options.specialize) {
+      if (how.divisor < 1) return Diagnostic(ErrorCode::Usage, "the divisor of '" + symbol + "' must be positive");
+      if (symbols.contains(symbol)) continue;
+      Diagnostic d(ErrorCode::Usage, "no input of the model has a symbolic dimension '" + symbol + "' to specialize");
+      std::string names;
+      for (const auto& s : symbols) names += (names.empty() ? "'" : ", '") + s + "'";
+      return std::move(d).note(names.empty() ? "its inputs have constant sizes" : "it has " + names);
+    }
     return {};
   }
 };
+
+namespace {
+
+std::vector<IoInfo> infos(const Executable& e, const std::vector<Binding>& bindings) {
+  std::vector<IoInfo> out;
+  for (const auto& b : bindings) {
+    const auto& buffer = e.buffers[static_cast<size_t>(b.buffer)];
+    out.push_back({b.name, buffer.dtype, buffer.shape});
+  }
+  return out;
+}
+
+// An executor over the variants of this moment, specialized ones first and the generic one last.
+template <class Impl>
+Result<std::unique_ptr<Executor>> make_executor(const std::shared_ptr<Impl>& impl,
+                                                const std::shared_ptr<Known>& known) {
+  ExecutorOptions options = impl->options.executor;
+  std::weak_ptr<Impl> weak = impl; // the session's own executor must not keep the session alive
+  options.recompile = [weak, known](const std::map<std::string, Dims>&,
+                                    const GuardMiss& miss) -> Result<std::shared_ptr<const Executable>> {
+    auto session = weak.lock();
+    if (!session) return Diagnostic(ErrorCode::Cancelled, "the session was closed");
+    return session->recompile(miss, *known);
+  };
+  std::vector<std::shared_ptr<SessionVariant>> variants;
+  {
+    std::lock_guard lock(impl->mutex);
+    variants = impl->variants;
+  }
+  std::stable_sort(variants.begin() + 1, variants.end(),
+                   [](const auto& a, const auto& b) { return a->conditions > b->conditions; });
+  std::rotate(variants.begin(), variants.begin() + 1, variants.end());
+  std::vector<std::shared_ptr<const Executable>> executables;
+  for (const auto& v : variants) {
+    known->insert(v->compiled.executable.get());
+    executables.push_back(v->compiled.executable);
+  }
+  return Executor::create(std::move(executables), std::move(options));
+}
+
+} // namespace
 
 Session::Session() : impl_(std::make_shared<Impl>()) {}
 Session::~Session() = default;
@@ -106,57 +250,42 @@ Result<std::unique_ptr<Session>> Session::open(const std::string& path, SessionO
   impl.options = std::move(options);
   if (!impl.options.executor.pool) impl.options.executor.pool = ThreadPool::create(impl.options.compile.threads);
   impl.options.compile.threads = impl.options.executor.pool->threads();
-  TESSERA_ASSIGN(impl.generic, impl.make({}, false));
-  TESSERA_ASSIGN(impl.executor, session->new_executor());
+  TESSERA_ASSIGN(auto generic, impl.make({}, nullptr));
+  impl.generic = generic->compiled.executable;
+  TESSERA_TRY(impl.check_options());
+  impl.known = std::make_shared<Known>();
+  TESSERA_ASSIGN(impl.executor, make_executor(session->impl_, impl.known));
   return session;
 }
 
-Result<std::unique_ptr<Executor>> Session::new_executor() {
-  ExecutorOptions options = impl_->options.executor;
-  std::weak_ptr<Impl> weak = impl_; // the session's own executor must not keep the session alive
-  options.recompile = [weak](const std::map<std::string, Dims>&, const GuardMiss& miss) -> Result<std::shared_ptr<const Executable>> {
-    auto impl = weak.lock();
-    if (!impl) return Diagnostic(ErrorCode::Cancelled, "the session was closed");
-    return impl->recompile(miss);
-  };
-  std::vector<std::shared_ptr<const Executable>> executables;
+Result<std::unique_ptr<Executor>> Session::new_executor() { return make_executor(impl_, std::make_shared<Known>()); }
+
+std::vector<IoInfo> Session::inputs() const { return infos(*impl_->generic, impl_->generic->inputs); }
+std::vector<IoInfo> Session::outputs() const { return infos(*impl_->generic, impl_->generic->outputs); }
+
+Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
+                                         std::vector<Tensor>* outputs) {
+  auto start = Clock::now();
+  RunStats before;
+  if (!impl_->options.specialize.empty()) TESSERA_TRY(impl_->specialize(inputs, before));
+  auto result = impl_->executor->run(inputs, stats, outputs);
+  if (!stats) return result;
+  if (before.recompile_ms > 0) {
+    stats->recompiles += before.recompiles;
+    stats->recompile_ms += before.recompile_ms;
+    stats->total_ms = ms_since(start);
+  }
+  const auto& ran = impl_->executor->variants()[static_cast<size_t>(stats->variant)];
   std::lock_guard lock(impl_->mutex);
-  for (auto& v : impl_->variants)
-    if (v != impl_->generic) executables.push_back(v->compiled.executable);
-  executables.push_back(impl_->generic->compiled.executable);
-  return Executor::create(std::move(executables), std::move(options));
-}
-
-static std::vector<IoInfo> infos(const Executable& e, const std::vector<Binding>& bindings) {
-  std::vector<IoInfo> out;
-  for (const auto& b : bindings) {
-    const auto& buffer = e.buffers[static_cast<size_t>(b.buffer)];
-    out.push_back({b.name, buffer.dtype, buffer.shape});
-  }
-  return out;
-}
-std::vector<IoInfo> Session::inputs() const { return infos(*impl_->generic->compiled.executable, impl_->generic->compiled.executable->inputs); }
-std::vector<IoInfo> Session::outputs() const { return infos(*impl_->generic->compiled.executable, impl_->generic->compiled.executable->outputs); }
-
-Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& inputs, RunStats* stats) {
-  if (impl_->options.specialize.empty()) return impl_->executor->run(inputs, stats);
-  std::vector<GuardMiss> misses;
-  bool compiled = false;
-  auto start = std::chrono::steady_clock::now();
-  TESSERA_TRY(impl_->specialize(inputs, misses, compiled));
-  if (compiled) {
-    TESSERA_ASSIGN(impl_->executor, new_executor());
-  }
-  double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  auto result = impl_->executor->run(inputs, stats);
-  if (stats && compiled) {
-    stats->recompiles += 1;
-    stats->recompile_ms += ms;
-    if (stats->misses.empty()) stats->misses = std::move(misses);
-  }
+  for (size_t i = 0; i < impl_->variants.size(); ++i)
+    if (impl_->variants[i]->compiled.executable == ran) stats->variant = static_cast<int>(i);
   return result;
 }
-const std::vector<std::shared_ptr<Variant>>& Session::variants() const { return impl_->variants; }
+
+std::vector<std::shared_ptr<const SessionVariant>> Session::variants() const {
+  std::lock_guard lock(impl_->mutex);
+  return {impl_->variants.begin(), impl_->variants.end()};
+}
 const onnx::ModelInfo& Session::model_info() const { return impl_->info; }
 double Session::import_ms() const { return impl_->import_ms; }
 

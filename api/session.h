@@ -5,7 +5,13 @@
 //   auto outputs = (*session)->run({{"input_ids", ids}, {"attention_mask", mask}});
 //
 // A Session may be used by one thread at a time; further executors over the same compiled code and packed weights come from
-// new_executor(). No exception leaves it, it installs no signal handlers and writes only to the log and the cache folder.
+// new_executor(), and may run and recompile on other threads at the same time. No exception leaves it, it installs no signal
+// handlers and writes only to the log and the cache folder.
+//
+// Variants. The first one is compiled by open() without knowing any call: it is generic but for what it had to assume (two
+// dimensions that meet in a broadcast are equal). A call that violates an assumption, and that no variant fits, compiles another
+// one with the sizes of that call as hints. Specialization adds variants that are made for less than every shape on purpose.
+// docs/guards.md explains both with an example.
 #pragma once
 #include "codegen/driver/compile.h"
 #include "frontend/onnx/importer.h"
@@ -17,41 +23,52 @@ namespace tessera {
 struct Specialization {
   enum class Kind : uint8_t { Exact, Divisible };
   Kind kind = Kind::Exact;
-  int64_t divisor = 1;   // Divisible
+  int64_t divisor = 1; // Divisible
 };
 
 struct SessionOptions {
   CompileOptions compile;
   onnx::ImportOptions import;
-  ExecutorOptions executor;                              // `recompile` is set by the session
-  std::map<std::string, Specialization> specialize;      // by symbolic dimension ("batch"); empty: only the generic variant
-  // A call that no specialized variant fits: compile one for it, or take the generic one.
+  ExecutorOptions executor;                         // `recompile` is set by the session
+  std::map<std::string, Specialization> specialize; // by symbolic dimension ("batch"); empty: no specialized variants
+  // A call that no specialized variant fits: compile one for it, or (once there is one) take the generic one.
   enum class OnMiss : uint8_t { Compile, Generic } on_miss = OnMiss::Compile;
-  int max_variants = 8;                                  // beyond it, misses take the generic variant
+  int max_variants = 8; // specialized ones; beyond it, misses take the generic variant
 };
 
-struct IoInfo { std::string name; DType dtype; SymShape shape; };
+struct IoInfo {
+  std::string name;
+  DType dtype;
+  SymShape shape; // as the model declares it
+};
 
 // One compiled variant and what the compile said.
-struct Variant {
-  std::string label;                                     // "generic", "batch=4, seq%8=0"
+struct SessionVariant {
+  std::string label; // "generic", "batch=4, seq%8=0", "for s86=1, s10=4" (after a missed assumption)
+  bool specialized = false;
+  int conditions = 0; // of a specialized one: how many dimensions it is made for
   Compiled compiled;
 };
 
 class Session {
 public:
+  // Errors: those of import and compile; Usage for a specialization of a dimension that the model does not have.
   [[nodiscard]] static Result<std::unique_ptr<Session>> open(const std::string& path, SessionOptions options = {});
   ~Session();
 
   [[nodiscard]] std::vector<IoInfo> inputs() const;
   [[nodiscard]] std::vector<IoInfo> outputs() const;
-  // Outputs in the model's order. Errors: see Executor::run, and those of compiling another variant.
-  [[nodiscard]] Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats = nullptr);
-  // Another executor over the same code and weights, for another thread.
+  // Outputs in the model's order: fresh ones, or those given (dtype and dims must fit). In `stats`, `variant` indexes
+  // variants(). Errors: see Executor::run, and those of compiling another variant.
+  [[nodiscard]] Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats = nullptr,
+                                                std::vector<Tensor>* outputs = nullptr);
+  // Another executor over the same code and weights, for another thread. It has the variants of this moment and gets others
+  // when a call needs them; it must not be used after the session is gone, except for calls that its variants fit.
   [[nodiscard]] Result<std::unique_ptr<Executor>> new_executor();
-  [[nodiscard]] const std::vector<std::shared_ptr<Variant>>& variants() const; // in the order they were compiled
+  // In the order in which they were compiled; the first one is the generic one.
+  [[nodiscard]] std::vector<std::shared_ptr<const SessionVariant>> variants() const;
   [[nodiscard]] const onnx::ModelInfo& model_info() const;
-  [[nodiscard]] double import_ms() const;
+  [[nodiscard]] double import_ms() const; // of open()
 
 private:
   Session();

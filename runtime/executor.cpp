@@ -109,9 +109,13 @@ public:
 
   [[nodiscard]] const std::vector<std::shared_ptr<const Executable>>& variants() const override { return variants_; }
   [[nodiscard]] int64_t arena_bytes() const override { return arena_bytes_; }
+  Status add_variant(std::shared_ptr<const Executable> executable, size_t at) override {
+    if (!executable) return Diagnostic(ErrorCode::Usage, "an executable is missing");
+    return add(std::move(executable), std::min(at, loaded_.size() - 1));
+  }
 
 private:
-  static constexpr size_t kMaxVariants = 16;
+  static constexpr size_t kMaxVariants = 16, kMaxFailures = 64;
 
   // ---- which variant
   struct Refusal {
@@ -127,15 +131,30 @@ private:
     return refused_by(l, g);
   }
 
+  static std::string text_of(const std::map<std::string, int64_t>& sizes) {
+    std::string text;
+    for (const auto& [name, value] : sizes) text += (text.empty() ? "" : ", ") + name + " = " + std::to_string(value);
+    return text;
+  }
+
   Refusal refused_by(LoadedVariant& l, int guard) {
     Refusal r;
     r.guard = l.variant->guards.explain(guard, l.call.values, l.call.bound);
     r.miss = !l.variant->guards.required(guard);
-    std::string sizes;
-    for (auto& [name, value] : r.guard.sizes)
-      sizes += (sizes.empty() ? "" : ", ") + name + " = " + std::to_string(value);
-    r.error = Diagnostic(ErrorCode::GuardFailed,
-                         "the inputs do not satisfy " + r.guard.guard + " (" + r.guard.reason + "): " + sizes);
+    r.error =
+        Diagnostic(ErrorCode::GuardFailed, "the inputs do not satisfy " + r.guard.guard + " (" + r.guard.reason +
+                                               "): " + text_of(r.guard.sizes));
+    for (const SymExpr& symbol : l.variant->guards.guard(guard).condition.symbols()) {
+      std::string places;
+      for (const auto& input : l.variant->exe->inputs) {
+        const auto& shape = l.variant->exe->buffers[static_cast<size_t>(input.buffer)].shape;
+        for (size_t d = 0; d < shape.size(); ++d)
+          if (shape[d] == symbol)
+            places += (places.empty() ? " is dimension " : ", dimension ") + std::to_string(d) + " of input '" +
+                      input.name + "'";
+      }
+      if (!places.empty()) r.error.note(symbol.symbol_name() + places);
+    }
     if (!r.guard.where.empty()) r.error.note("needed by " + r.guard.where);
     return r;
   }
@@ -156,6 +175,8 @@ private:
       // Before falling to the generic variant: one compiled for these sizes, when that is wanted.
       bool generic = i + 1 == loaded_.size();
       if (generic && first_miss && may_compile) {
+        // Inputs that no variant can take are an error, not a reason to compile.
+        if (auto hard = refusal(*loaded_[i], inputs); hard && !hard->miss) return std::move(hard->error);
         may_compile = false;
         if (recompile(inputs, *first_miss, i)) generic = false;
       }
@@ -183,39 +204,48 @@ private:
       }
     }
     Diagnostic error = last->error;
-    if (last->miss)
-      error.note(options_.recompile ? "compiling another variant did not help"
-                                    : "no other variant fits, and compiling another one was not asked for");
+    if (!last->miss) return error;
+    if (auto failed = failed_compiles_.find(last->guard.sizes); failed != failed_compiles_.end())
+      error.note("compiling a variant for these sizes failed: " + failed->second.str());
+    else if (!options_.recompile)
+      error.note("no other variant fits, and compiling another one was not asked for");
+    else if (loaded_.size() >= kMaxVariants)
+      error.note("the limit of " + std::to_string(kMaxVariants) + " variants is reached");
+    else
+      error.note("compiling another variant did not help");
     return error;
   }
 
   // True: a new variant stands at `at`.
   bool recompile(const std::map<std::string, Tensor>& inputs, const GuardMiss& miss, size_t at) {
-    if (loaded_.size() >= kMaxVariants || recompile_failed_) {
+    if (loaded_.size() >= kMaxVariants) {
       TESSERA_LOGF(LogChannel::Recompiles,
-                   recompile_failed_
-                       ? "not compiling: it failed before"
-                       : "not compiling: the limit of " + std::to_string(kMaxVariants) + " variants is reached");
+                   "not compiling: the limit of " + std::to_string(kMaxVariants) + " variants is reached");
+      return false;
+    }
+    if (failed_compiles_.contains(miss.sizes)) {
+      TESSERA_LOGF(LogChannel::Recompiles, "not compiling: it failed before for " + text_of(miss.sizes));
       return false;
     }
     auto start = Clock::now();
     std::map<std::string, Dims> shapes;
     for (auto& [name, tensor] : inputs) shapes.emplace(name, tensor.dims());
     auto compiled = options_.recompile(shapes, miss);
-    Status added;
-    if (compiled.ok())
-      added = *compiled ? add(*compiled, at) : Status(Diagnostic(ErrorCode::Internal, "the compiler returned nothing"));
+    if (compiled.ok() && !*compiled) return false;
+    Status added = compiled.ok() ? add(*compiled, at) : Status();
     double ms = ms_since(start);
     stats_->recompile_ms += ms;
+    const std::string why = miss.guard + " did not hold (" + miss.reason + ") for " + text_of(miss.sizes);
     if (!compiled.ok() || !added.ok()) {
-      recompile_failed_ = true; // not again on every call
-      TESSERA_LOGF(LogChannel::Recompiles, "compiling for " + miss.guard +
-                                               " failed: " + (compiled.ok() ? added.error() : compiled.error()).str());
+      const Diagnostic& error = compiled.ok() ? added.error() : compiled.error();
+      if (failed_compiles_.size() >= kMaxFailures) failed_compiles_.clear();
+      failed_compiles_.emplace(miss.sizes, error);
+      TESSERA_LOGF(LogChannel::Recompiles,
+                   why + "; compiling another variant failed after " + std::to_string(ms) + " ms: " + error.str());
       return false;
     }
     ++stats_->recompiles;
-    TESSERA_LOGF(LogChannel::Recompiles,
-                 "compiled another variant in " + std::to_string(ms) + " ms because " + miss.guard + " did not hold");
+    TESSERA_LOGF(LogChannel::Recompiles, why + "; another variant took " + std::to_string(ms) + " ms");
     return true;
   }
 
@@ -536,7 +566,7 @@ private:
   ExecutorOptions options_;
   std::vector<std::shared_ptr<const Executable>> variants_;
   std::vector<std::unique_ptr<LoadedVariant>> loaded_;
-  bool recompile_failed_ = false;
+  std::map<std::map<std::string, int64_t>, Diagnostic> failed_compiles_; // by sizes: not again on every call
   size_t max_kernel_buffers_ = 0, max_segments_ = 0, max_buffers_ = 0;
 
   std::vector<Block> arenas_; // per segment

@@ -25,6 +25,7 @@ struct GuardMiss {
   std::string reason, where;
   std::map<std::string, int64_t> sizes; // symbol -> value of this call
 };
+// A null executable means that nothing better is to be had: the call goes on with the variants there are.
 using RecompileFn = std::function<Result<std::shared_ptr<const Executable>>(const std::map<std::string, Dims>& input_shapes, const GuardMiss&)>;
 
 struct ExecutorOptions {
@@ -59,6 +60,8 @@ public:
   [[nodiscard]] virtual Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats = nullptr,
                                                         std::vector<Tensor>* outputs = nullptr) = 0;
   [[nodiscard]] virtual const std::vector<std::shared_ptr<const Executable>>& variants() const = 0;
+  // Another variant, to be tried at this place in the order (at most the place of the last, generic one). Between calls only.
+  [[nodiscard]] virtual Status add_variant(std::shared_ptr<const Executable> executable, size_t at) = 0;
   [[nodiscard]] virtual int64_t arena_bytes() const = 0;   // planned for the last shape
 };
 

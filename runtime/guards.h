@@ -24,6 +24,7 @@ public:
   [[nodiscard]] bool required(int guard) const {
     return guards_[static_cast<size_t>(guard)].cls == GuardClass::Required;
   }
+  [[nodiscard]] const Guard& guard(int index) const { return guards_[static_cast<size_t>(index)]; }
   [[nodiscard]] int count() const { return static_cast<int>(guards_.size()); }
 
 private:

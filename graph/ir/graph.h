@@ -48,6 +48,9 @@ struct Value {
   std::string name;                            // from the source, unique in the graph after import; may be empty for temporaries
   NodeId producer;                             // invalid for graph inputs
   int result = 0;                              // which result of the producer
+  // The sizes as they were stated, where simplify_shapes() has written them another way (m where m was found to be n): the
+  // symbols that a call binds. Only of values that define symbols: graph inputs, and results whose sizes depend on data.
+  std::optional<SymShape> declared;
   // Contents of a small integer tensor (dimension arithmetic) where they are known, row-major, count() of them.
   std::optional<std::vector<SymExpr>> contents;
 };
@@ -89,6 +92,8 @@ public:
   [[nodiscard]] const Value& value(ValueId id) const { return values_[static_cast<size_t>(id.index)]; }
   [[nodiscard]] Value& value(ValueId id) { return values_[static_cast<size_t>(id.index)]; }
   [[nodiscard]] const TensorType& type(ValueId id) const { return value(id).type; }
+  // The sizes as stated: what a call is bound to and checked against. Equal to the type's under the environment's guards.
+  [[nodiscard]] const SymShape& declared_shape(ValueId id) const { return value(id).declared ? *value(id).declared : value(id).type.shape; }
   [[nodiscard]] const Node* producer(ValueId id) const { auto p = value(id).producer; return p.valid() ? &node(p) : nullptr; }
   // The tensor when the value is a constant or weight that has its data, else nullptr.
   [[nodiscard]] const Tensor* constant(ValueId id) const;
@@ -113,7 +118,8 @@ public:
   void compact();
   // A copy with an environment of its own (copies of a Graph share it), subgraphs included.
   [[nodiscard]] Graph clone() const;
-  // Simplifies every shape and symbolic attribute by what the environment has learnt.
+  // Simplifies every shape and symbolic attribute by what the environment has learnt. Values that define symbols keep
+  // the sizes that they were declared with beside the simplified ones.
   void simplify_shapes();
 
 private:

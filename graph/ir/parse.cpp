@@ -252,8 +252,11 @@ Result<Graph> Parser::graph(const std::shared_ptr<ShapeEnv>& outer, int depth) {
   Values values;
   for (const Entry& e : inputs) {
     TESSERA_ASSIGN(TensorType type, resolve(e.type));
-    if (!values.emplace(e.key, graph.add_input(source_name(e.key), std::move(type))).second)
-      return in_.error("'" + shown(e.key) + "' is defined twice", e.at);
+    SymShape declared = type.shape;
+    type.shape = graph.env().simplify(declared); // by the guards that are written
+    ValueId v = graph.add_input(source_name(e.key), type);
+    if (declared != type.shape) graph.value(v).declared = std::move(declared);
+    if (!values.emplace(e.key, v).second) return in_.error("'" + shown(e.key) + "' is defined twice", e.at);
   }
   TESSERA_TRY(in_.expect('{'));
   while (!in_.eat('}')) {
@@ -565,6 +568,11 @@ Status Parser::node(Graph& graph, Values& values, int depth) {
       return in_.error("'" + shown(results[i].key) + "' is " + graph.type(v).str() + ", but " + type.str() +
                            " is written",
                        types[i].at);
+    if (graph.node(*added).op->data_dependent_shape) {
+      SymShape declared = type.shape;
+      type.shape = graph.env().simplify(declared);
+      if (declared != type.shape) graph.value(v).declared = std::move(declared);
+    }
     graph.value(v).type = std::move(type);
     values.emplace(results[i].key, v);
   }

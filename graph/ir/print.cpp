@@ -139,7 +139,7 @@ public:
     std::string out = "graph @" + identifier_or_quoted(graph_.name()) + "(";
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       ValueId v = graph_.inputs()[i];
-      out += (i ? ", " : "") + ref(v) + ": " + type(graph_.type(v));
+      out += (i ? ", " : "") + ref(v) + ": " + declared_type(v);
     }
     out += ") -> (";
     // Unnamed values are numbered as they come up in the body, so the body is printed first.
@@ -165,6 +165,8 @@ private:
     return "%" + std::to_string(it->second);
   }
 
+  std::string declared_type(ValueId v) { return type({graph_.type(v).dtype, graph_.declared_shape(v)}); }
+
   void print_node(const Node& n, std::string& out) {
     out.append(static_cast<size_t>(indent_) + 2, ' ');
     for (size_t i = 0; i < n.results.size(); ++i) out += (i ? ", " : "") + ref(n.results[i]);
@@ -185,7 +187,7 @@ private:
     }
     out += " : ";
     for (size_t i = 0; i < n.results.size(); ++i)
-      out += (i ? ", " : "") + (n.results[i].valid() ? type(graph_.type(n.results[i])) : "_");
+      out += (i ? ", " : "") + (n.results[i].valid() ? declared_type(n.results[i]) : "_");
     if (!n.location.node.empty()) out += "   // " + identifier_or_quoted(n.location.node);
     out += "\n";
   }
@@ -207,12 +209,12 @@ private:
     }
   }
   void collect(const Graph& g, std::unordered_set<uint64_t>& used) {
-    for (ValueId v : g.inputs()) collect(g.type(v).shape, used);
+    for (ValueId v : g.inputs()) collect(g.declared_shape(v), used);
     for (int32_t i = 0; i < g.node_count(); ++i) {
       const Node& n = g.node(NodeId{i});
       if (n.removed) continue;
       for (ValueId v : n.results)
-        if (v.valid()) collect(g.type(v).shape, used);
+        if (v.valid()) collect(g.declared_shape(v), used);
       for (const auto& [name, value] : n.attributes.items()) {
         if (auto* dims = std::get_if<SymShape>(&value))
           collect(*dims, used);

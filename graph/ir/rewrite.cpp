@@ -67,7 +67,10 @@ private:
 void Graph::simplify_shapes() {
   Simplifier simplify(*env_);
   for (Value& v : values_) {
+    const bool defines = !v.producer.valid() || node(v.producer).op->data_dependent_shape;
+    SymShape stated = defines && !v.declared ? v.type.shape : SymShape();
     simplify(v.type.shape);
+    if (defines && !v.declared && stated != v.type.shape) v.declared = std::move(stated);
     if (v.contents) simplify(*v.contents);
   }
   for (Node& n : nodes_) {

@@ -43,6 +43,31 @@ bool assumed_about(const ShapeEnv& env, const SymExpr& symbol) {
   return false;
 }
 
+// Sizes that were taken for equal stand for each other in the graph: it says nothing about inputs where they differ.
+Status check_assumed_equal(const Graph& graph, const SymValues& values) {
+  for (ValueId id : graph.inputs()) {
+    const Value& v = graph.value(id);
+    if (!v.declared) continue;
+    for (size_t d = 0; d < v.declared->size(); ++d) {
+      auto stated = (*v.declared)[d].eval(values), meant = v.type.shape[d].eval(values);
+      if (stated.ok() && meant.ok() && *stated == *meant) continue;
+      Diagnostic error(ErrorCode::GuardFailed,
+                       dimension_of(v.name, d) + " (" + (*v.declared)[d].str() + ") is " +
+                           (stated.ok() ? std::to_string(*stated) : "unknown") + ", but this graph was made for " +
+                           v.type.shape[d].str() + (meant.ok() ? " = " + std::to_string(*meant) : ""));
+      for (const Guard& g : graph.env().guards()) {
+        auto holds = g.condition.eval(values);
+        if (!holds.ok() || *holds != 0) continue;
+        error.location = g.where;
+        error.note("it assumes " + g.condition.str() + (g.reason.empty() ? "" : ": " + g.reason));
+        break;
+      }
+      return error;
+    }
+  }
+  return {};
+}
+
 } // namespace
 
 Result<SymValues> bind_symbols(const Graph& graph, const std::map<std::string, Tensor>& inputs) {
@@ -63,7 +88,7 @@ Result<SymValues> bind_symbols(const Graph& graph, const std::map<std::string, T
       return Diagnostic(ErrorCode::BadInput, "input '" + v.name + "' must have rank " + std::to_string(v.type.rank()) +
                                                  " (" + v.type.str() + "), not " + std::to_string(t.dims().size()));
     for (size_t d = 0; d < t.dims().size(); ++d) {
-      Dimension dim{v.type.shape[d], t.dims()[d], &v.name, d};
+      Dimension dim{graph.declared_shape(id)[d], t.dims()[d], &v.name, d};
       if (!dim.expr.is_symbol()) {
         waiting.push_back(dim);
         continue;
@@ -123,6 +148,7 @@ Result<SymValues> bind_symbols(const Graph& graph, const std::map<std::string, T
                         "the inputs' sizes contradict " + g.condition.str() +
                             (g.reason.empty() ? "" : ": " + g.reason));
   }
+  TESSERA_TRY(check_assumed_equal(graph, values));
   return values;
 }
 

@@ -1,3 +1,4 @@
+#include "graph/reference/evaluator.h"
 #include "tests/graph/helpers.h"
 
 namespace tessera {
@@ -89,6 +90,35 @@ TEST(GraphTest, SimplifyShapesUsesWhatWasLearnt) {
   ASSERT_TRUE(g.env().require(sym_eq(t, s), GuardClass::Required, "test", {}).ok());
   g.simplify_shapes();
   EXPECT_EQ(g.type(x).shape, g.type(y).shape);
+}
+
+TEST(GraphTest, InputsKeepTheSizesThatACallBinds) {
+  Graph g;
+  SymExpr s = g.env().create_symbol("s"), t = g.env().create_symbol("t");
+  ValueId x = g.add_input("x", {DType::F32, {s}}), y = g.add_input("y", {DType::F32, {t}});
+  auto sum = g.apply("add", {x, y});
+  ASSERT_TRUE(sum.ok());
+  g.add_output("sum", *sum);
+  g.simplify_shapes();
+  EXPECT_EQ(g.type(y).shape, SymShape{s});
+  EXPECT_EQ(g.declared_shape(y), SymShape{t});
+  EXPECT_FALSE(g.value(x).declared);
+  EXPECT_TRUE(verify(g).ok()) << verify(g).error().str();
+
+  auto copy = parse_graph(print(g));
+  ASSERT_TRUE(copy.ok()) << copy.error().str() << print(g);
+  EXPECT_EQ(print(*copy), print(g));
+  EXPECT_EQ(str(copy->declared_shape(copy->inputs()[1])), "[t]");
+  EXPECT_EQ(str(copy->type(copy->inputs()[1]).shape), "[s]");
+
+  auto floats = [](int64_t n) { return Tensor::create(DType::F32, {n}, true).value(); };
+  auto values = bind_symbols(g, {{"x", floats(3)}, {"y", floats(3)}});
+  ASSERT_TRUE(values.ok()) << values.error().str();
+  EXPECT_EQ(values->at(t.symbol_id()), 3);
+  auto refused = bind_symbols(g, {{"x", floats(3)}, {"y", floats(1)}});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::GuardFailed);
+  EXPECT_NE(refused.error().str().find("dimension 0 of input 'y' (t) is 1"), std::string::npos) << refused.error().str();
 }
 
 TEST(AttributesTest, AreSortedAndTyped) {

@@ -5,7 +5,7 @@
 namespace tessera::command {
 
 // Bytes are given as expressions and, where the sizes say it, as numbers.
-[[nodiscard]] Json explain_json(const Session& session, const Variant& variant, const std::string& path,
+[[nodiscard]] Json explain_json(const Session& session, const SessionVariant& variant, const std::string& path,
                                 const Sizes& sizes);
 [[nodiscard]] std::string explain_text(const Json& report, bool summary);
 

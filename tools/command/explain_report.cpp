@@ -110,7 +110,7 @@ Json edges_json(const Graph& graph, const FusionPlan& plan, const Sizes& sizes, 
 
 } // namespace
 
-Json explain_json(const Session& session, const Variant& variant, const std::string& path, const Sizes& sizes) {
+Json explain_json(const Session& session, const SessionVariant& variant, const std::string& path, const Sizes& sizes) {
   const Compiled& c = variant.compiled;
   const Graph& graph = *c.graph;
   const ShapeEnv& env = graph.env();
