@@ -95,7 +95,7 @@ void Region::helper(int worker) {
       continue;
     }
     int spins = 0;
-    constexpr int kSpins = 4000, kYields = 200; // about 50 us of pauses on today's cores, then about as long of yields
+    constexpr int kSpins = 4000, kYields = 200; // a quarter of a millisecond of pauses at most, then yields
     while (epoch.load(std::memory_order_acquire) == now && spins < kSpins + kYields) {
       if (spins++ < kSpins)
         relax();

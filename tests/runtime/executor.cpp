@@ -3,6 +3,7 @@
 #include "count_allocations.h"
 #include "runtime/guards.h"
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 namespace tessera {
@@ -377,6 +378,23 @@ TEST(Executor, ProfileHasEveryStep) {
   ASSERT_EQ(stats.steps.size(), 2u);
   EXPECT_EQ(stats.steps[0].name, "product");
   EXPECT_EQ(stats.steps[0].bytes, (3 * 64 + 64 * 200 + 3 * 200) * 4);
+}
+
+TEST(ThreadPool, RegionsOpenAndCloseManyTimes) {
+  // Bodies of varying length, so that helpers are met running, spinning and asleep when a region closes.
+  auto pool = ThreadPool::create(3);
+  std::atomic<int64_t> sum{0};
+  int64_t want = 0;
+  for (int i = 0; i < 20000; ++i) {
+    pool->region([&] {
+      auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(i % 7 * 500);
+      while (std::chrono::steady_clock::now() < until) {
+      }
+      if (i % 3) pool->parallel_for(4, 1, [&](int64_t begin, int64_t end, int) { sum += end - begin; });
+    });
+    want += i % 3 ? 4 : 0;
+  }
+  EXPECT_EQ(sum.load(), want);
 }
 
 TEST(ThreadPool, EveryIndexOnceWorkersInRange) {
