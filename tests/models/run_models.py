@@ -9,6 +9,7 @@ operator may run by its reference, and only one variant may be compiled. Prints 
 import argparse, json, os, subprocess, sys, time
 import numpy as np
 import onnx, onnxruntime as ort
+from onnx import helper
 
 TEXT = [(1, 1), (1, 7), (3, 16), (2, 128), (1, 129)]
 LONGEST = {"bert": (1, 512), "gpt2": (1, 1024), "llama": (1, 256)}
@@ -58,7 +59,11 @@ def main():
             d = os.path.join(a.work, f"{name}.case{k}")
             os.makedirs(d + "/inputs", exist_ok=True); os.makedirs(d + "/expected", exist_ok=True)
             feeds = inputs_for(model, case, rng)
-            for n, v in feeds.items(): np.save(f"{d}/inputs/{n}.npy", v)
+            declared = {i.name: helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type) for i in model.graph.input}
+            for n, v in feeds.items():
+                v = v.astype(declared[n])
+                np.save(f"{d}/inputs/{n}.npy", v)
+                if v.dtype == np.float16: feeds[n] = v.astype(np.float32)   # the reference sees the same values
             for n, v in zip([o.name for o in model.graph.output], session.run(None, feeds)): np.save(f"{d}/expected/{n}.npy", v)
             command += ["--case", d]
         del session
