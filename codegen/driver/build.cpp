@@ -13,7 +13,9 @@ BoxedNest box_epilogue(Graph& graph, const LoopNest& nest) {
   out.nest.sources = nest.sources;
   out.nest.axes = nest.axes;
   std::unordered_map<uint64_t, SymExpr> moved;
+  std::vector<size_t> points; // axes of one point stay out of the loops
   for (size_t d = 0; d < nest.axes.size(); ++d) {
+    if (nest.axes[d].extent.is_const(1)) points.push_back(d);
     auto begin = graph.env().create_symbol("box_begin" + std::to_string(d));
     auto count = graph.env().create_symbol("box_count" + std::to_string(d), {0, kSymMax});
     auto axis = graph.env().create_symbol("box_axis" + std::to_string(d));
@@ -24,6 +26,9 @@ BoxedNest box_epilogue(Graph& graph, const LoopNest& nest) {
     out.nest.axes[d].var = axis;
     out.nest.axes[d].extent = count;
   }
+  for (size_t d : points) moved[nest.axes[d].var.symbol_id()] = 0;
+  for (auto d = points.rbegin(); d != points.rend(); ++d)
+    out.nest.axes.erase(out.nest.axes.begin() + static_cast<std::ptrdiff_t>(*d));
   std::unordered_map<ScalarId, ScalarId> done;
   auto leaf = [&](ScalarDag& into, const ScalarNode& node, std::span<const ScalarId>) -> ScalarId {
     if (node.op != ScalarOp::Index) return -1;

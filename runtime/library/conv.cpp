@@ -340,10 +340,16 @@ private:
     int64_t target = std::max(per_thread, least);
     if (context_.has_epilogue) target = std::min(target, std::max<int64_t>(kEpilogueBlock / row_elements, least));
     auto blocks = cut_into_blocks(dims, target, context_.threads);
-    auto rounds = (static_cast<int64_t>(blocks.size()) + threads - 1) / threads;
+    // Blocks go to threads in runs of neighbours.
+    auto count = static_cast<int64_t>(blocks.size());
     int64_t longest = 0;
-    for (const auto& b : blocks) longest = std::max(longest, b.flat_count);
-    double waste = static_cast<double>(rounds * longest * threads) / static_cast<double>(total);
+    for (int64_t t = 0; t < threads; ++t) {
+      int64_t load = 0;
+      for (int64_t b = count * t / threads; b < count * (t + 1) / threads; ++b)
+        load += blocks[static_cast<size_t>(b)].flat_count;
+      longest = std::max(longest, load);
+    }
+    double waste = static_cast<double>(longest * threads) / static_cast<double>(total);
     constexpr int64_t kSmallImage = 196; // pixels: the copy out of the temporary stays cheap
     int64_t o = y_.shape[1], images = count_of(y_.shape) / o;
     bool by_channels = call_.groups == 1 && threads > 1 && waste > 1.1 && o >= 32 * threads && microseconds(1) > 8.0 &&

@@ -9,11 +9,24 @@ struct Dim {
   int64_t size, to, from;
 };
 
+// Few channels that come from planes, as in an image that becomes channels-last: no inner loop.
+template <int kCount>
+void interleave(float* to, const float* from, int64_t plane, int64_t step, int64_t size) {
+  for (int64_t i = 0; i < size; ++i)
+    for (int k = 0; k < kCount; ++k) to[i * step + k] = from[k * plane + i];
+}
+
 // Two innermost dims: `a` runs along the target, `b` along the source.
 void copy_2d(float* to, const float* from, const Dim& a, const Dim& b) {
   if (a.to == 1 && a.from == 1) {
     for (int64_t i = 0; i < b.size; ++i)
       std::memcpy(to + i * b.to, from + i * b.from, static_cast<size_t>(a.size) * sizeof(float));
+    return;
+  }
+  if (a.to == 1 && b.from == 1 && a.size >= 2 && a.size <= 4) {
+    if (a.size == 2) interleave<2>(to, from, a.from, b.to, b.size);
+    if (a.size == 3) interleave<3>(to, from, a.from, b.to, b.size);
+    if (a.size == 4) interleave<4>(to, from, a.from, b.to, b.size);
     return;
   }
   constexpr int64_t kTile = 16; // 16 x 16 floats: 16 cache lines on each side
