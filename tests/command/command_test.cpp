@@ -1,0 +1,288 @@
+// The command as people and scripts use it: exit codes, files, JSON, errors.
+#include "graph/support/tensor.h"
+#include "tessera_onnx.pb.h"
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <sys/wait.h>
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+const std::string kSeeds = TESSERA_SOURCE_DIR "/tests/fuzz/seeds/";
+
+std::string read_text(const std::string& path) {
+  std::ostringstream out;
+  out << std::ifstream(path, std::ios::binary).rdbuf();
+  return out.str();
+}
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+class Command : public testing::Test {
+protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "tessera-command-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  [[nodiscard]] static std::string model(const std::string& name) { return kSeeds + "import/" + name + ".onnx"; }
+
+  // Runs the command in the test's folder, with a cache of its own. Arguments are for the shell.
+  Outcome run(const std::string& arguments) {
+    std::string line = "cd '" + folder_ + "' && TESSERA_CACHE_DIR='" + folder_ +
+                       "/cache' '" TESSERA_BINARY_DIR "/bin/tessera' " + arguments + " >out.txt 2>err.txt </dev/null";
+    int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(path("out.txt")), read_text(path("err.txt"))};
+  }
+  Outcome expect(int code, const std::string& arguments, const std::vector<std::string>& texts = {}) {
+    Outcome o = run(arguments);
+    EXPECT_EQ(o.code, code) << arguments << "\n" << o.out << o.err;
+    for (const auto& t : texts)
+      EXPECT_NE((o.out + o.err).find(t), std::string::npos) << arguments << ": no '" << t << "' in\n" << o.out << o.err;
+    return o;
+  }
+  Json json(const std::string& name) const { return Json::parse(read_text(path(name))); }
+
+  std::string folder_;
+};
+
+Tensor floats(Dims dims, float first) {
+  Tensor t = Tensor::create(DType::F32, std::move(dims)).value();
+  for (int64_t i = 0; i < t.count(); ++i) t.set_f64(i, first + static_cast<float>(i) * 0.25f - 2);
+  return t;
+}
+
+TEST_F(Command, HelpSaysHow) {
+  expect(0, "--help", {"run", "explain", "compile", "bench", "test", "opt", "Exit codes"});
+  for (const char* sub : {"run", "explain", "compile", "bench", "test", "opt"})
+    expect(0, std::string(sub) + " --help", {"Examples:", std::string("tessera ") + sub});
+  expect(0, "--version", {"0."});
+}
+
+TEST_F(Command, WrongUseIsTwo) {
+  expect(2, "");
+  expect(2, "frobnicate");
+  expect(2, "run");
+  expect(2, "run '" + model("relu") + "' --no-such-option");
+  expect(2, "run '" + model("relu") + "' --shape b", {"--shape 'b' is not of the form"});
+  expect(2, "run '" + model("relu") + "' --shape b=-4", {"'-4' is no size"});
+  expect(2, "run '" + model("relu") + "' --shape q=4",
+         {"neither an input nor a dimension is called 'q'", "inputs are x", "dimensions are b"});
+  expect(2, "run '" + model("relu") + "' --specialize b=sometimes", {"neither DIM=exact nor DIM=div:8"});
+  expect(2, "run '" + model("relu") + "' --disable-pass nothing", {"no pass is called 'nothing'"});
+  expect(2, "run '" + model("relu") + "' --input q=x.npy", {"no input 'q'", "inputs are x"});
+  expect(2, "opt");
+  expect(2, "opt '" + model("relu") + "' --passes nothing", {"no pass is called 'nothing'"});
+}
+
+TEST_F(Command, WhatIsNotSupportedIsThree) {
+  expect(3, "run '" + model("relu") + "' --device cuda", {"CPU only"});
+  expect(3, "run '" + model("loop") + "'", {"Loop"});
+  expect(3, "compile '" + model("relu") + "' -o x --arch sm_90a", {"sm_90a"});
+}
+
+TEST_F(Command, BadModelsAndInputsAreFour) {
+  std::ofstream(path("cut.onnx"), std::ios::binary) << read_text(model("mlp")).substr(0, 60);
+  expect(4, "run none.onnx", {"none.onnx", "cannot open"});
+  expect(4, "run cut.onnx --json e.json", {"cut.onnx", "cut off at byte"});
+  EXPECT_EQ(json("e.json")["error"]["name"], "malformed-model");
+  EXPECT_EQ(json("e.json")["error"]["exit_code"], 4);
+  expect(4, "run '" + model("external") + "'", {"w.bin", "cannot be found"});
+  expect(4, "run '" + model("relu") + "' --input x=none.npy", {"none.npy"});
+  expect(4, "run '" + model("relu") + "' --shape x=2x5", {"dimension 1 of input 'x' is always 4"});
+  ASSERT_TRUE(write_npy(path("i.npy"), Tensor::create(DType::I64, {2, 4}, true).value()).ok());
+  ASSERT_TRUE(write_npy(path("wide.npy"), floats({2, 5}, 0)).ok());
+  ASSERT_TRUE(write_npy(path("flat.npy"), floats({4}, 0)).ok());
+  expect(4, "run '" + model("relu") + "' --input x=i.npy", {"i64"});
+  expect(4, "run '" + model("relu") + "' --input x=wide.npy", {"5"});
+  expect(4, "run '" + model("relu") + "' --input x=flat.npy", {"x"});
+  expect(4, "run '" + model("relu") + "' --output-dir /proc/none", {"/proc/none"});
+  expect(4, "explain '" + model("relu") + "' -o /proc/none", {"/proc/none"});
+  expect(4, "test none", {"'none' is not a folder"});
+}
+
+TEST_F(Command, RunWritesAndCompares) {
+  Tensor x = floats({3, 4}, 0);
+  ASSERT_TRUE(write_npy(path("x.npy"), x).ok());
+  expect(0, "run '" + model("relu") + "' --input x=x.npy --output-dir out --json r.json", {"f32[3, 4]"});
+  Tensor y = read_npy(path("out/y.npy")).value();
+  ASSERT_EQ(y.dims(), x.dims());
+  for (int64_t i = 0; i < x.count(); ++i) EXPECT_EQ(y.get_f64(i), std::max(0.0, x.get_f64(i)));
+  Json r = json("r.json");
+  EXPECT_EQ(r["kernels"], 1);
+  EXPECT_EQ(r["host_steps"], 0);
+  EXPECT_EQ(r["variants"], 1);
+  EXPECT_EQ(r["cases"][0]["outputs"][0]["dims"], (std::vector<int>{3, 4}));
+
+  expect(0, "run '" + model("relu") + "' --input x=x.npy --expect out", {"agrees"});
+  y.set_f64(11, 9);
+  fs::create_directory(path("wrong"));
+  ASSERT_TRUE(write_npy(path("wrong/y.npy"), y).ok());
+  expect(1, "run '" + model("relu") + "' --input x=x.npy --expect wrong", {"differs"});
+  expect(0, "run '" + model("relu") + "' --input x=x.npy --expect wrong --norm-tolerance 10");
+  fs::create_directory(path("empty"));
+  expect(4, "run '" + model("relu") + "' --input x=x.npy --expect empty", {"none of the outputs", "y.npy"});
+}
+
+TEST_F(Command, MadeUpInputsAreTheSameEveryTime) {
+  expect(0, "run '" + model("mlp") + "' --shape b=2 --shape s=5 --output-dir a");
+  expect(0, "run '" + model("mlp") + "' --shape x=2x5x4 --output-dir b");
+  expect(0, "run '" + model("mlp") + "' --shape x=2x5x4 --output-dir c --seed 1");
+  EXPECT_EQ(read_text(path("a/y.npy")), read_text(path("b/y.npy")));
+  EXPECT_NE(read_text(path("a/y.npy")), read_text(path("c/y.npy")));
+  expect(0, "run '" + model("mlp") + "'", {"sizes not given, chosen: b=1, s=32", "made up from seed 0"});
+}
+
+TEST_F(Command, SeveralCasesOneCompile) {
+  for (int b : {1, 7}) {
+    std::string dir = path("case" + std::to_string(b));
+    fs::create_directories(dir + "/inputs");
+    fs::create_directories(dir + "/expected");
+    Tensor x = floats({b, 4}, 0), y = floats({b, 4}, 0);
+    for (int64_t i = 0; i < y.count(); ++i) y.set_f64(i, std::max(0.0, x.get_f64(i)));
+    ASSERT_TRUE(write_npy(dir + "/inputs/x.npy", x).ok());
+    ASSERT_TRUE(write_npy(dir + "/expected/y.npy", y).ok());
+  }
+  expect(0, "run '" + model("relu") + "' --case case1 --case case7 --json r.json");
+  Json r = json("r.json");
+  EXPECT_EQ(r["cases"].size(), 2u);
+  EXPECT_EQ(r["variants"], 1);
+  EXPECT_EQ(r["cases"][1]["outputs"][0]["norm_ratio"], 0.0);
+  // Specialized: each size gets a variant of its own, and the miss is reported.
+  expect(0, "run '" + model("relu") + "' --case case1 --case case7 --specialize b=exact --json s.json",
+         {"guard missed"});
+  Json s = json("s.json");
+  EXPECT_EQ(s["variants"], 3);
+  EXPECT_EQ(s["variant_labels"][1], "b=1");
+  ASSERT_EQ(s["cases"][1]["run"]["guard_misses"].size(), 1u);
+  EXPECT_EQ(s["cases"][1]["run"]["guard_misses"][0]["sizes"]["b"], 7);
+}
+
+TEST_F(Command, ExplainCountsAndGivesReasons) {
+  Outcome text = expect(0, "explain '" + model("mlp") + "'",
+                        {"kernels", "library calls", "edges by reason", "breaks", "totals", "matmul"});
+  Outcome summary = expect(0, "explain '" + model("mlp") + "' --summary", {"totals"});
+  EXPECT_LT(summary.out.size(), text.out.size());
+  expect(0, "explain '" + model("mlp") + "' --format json -o r.json --shape b=2 --shape s=3");
+  Json r = json("r.json");
+  EXPECT_EQ(r["totals"]["library_calls"], 1);
+  EXPECT_EQ(r["totals"]["kernels"].get<size_t>(), r["kernels"].size());
+  EXPECT_EQ(r["totals"]["host_operators"], 0);
+  EXPECT_GT(r["totals"]["bytes"]["at_sizes"].get<int64_t>(), 0);
+  EXPECT_LE(r["totals"]["bytes"]["at_sizes"], r["totals"]["bytes_operator_by_operator"]["at_sizes"]);
+  EXPECT_EQ(r["sizes"]["s"], 3);
+  size_t edges = 0;
+  for (const auto& c : r["edges_by_code"]) edges += c["count"].get<size_t>();
+  EXPECT_EQ(edges, r["fused"].size() + r["not_fused"].size());
+  for (const auto& e : r["not_fused"]) EXPECT_EQ(e["code"].get<std::string>().substr(0, 4), "FUS-") << e;
+  // The same report twice.
+  expect(0, "explain '" + model("mlp") + "' --format json -o again.json --shape b=2 --shape s=3");
+  Json again = json("again.json");
+  for (const char* part : {"kernels", "library_calls", "fused", "not_fused", "totals"}) {
+    for (Json* j : {&r, &again})
+      for (auto& k : (*j)[part])
+        if (k.is_object()) k.erase("compile_ms"), k.erase("from_cache");
+    EXPECT_EQ(r[part], again[part]) << part;
+  }
+  // A graph whose weights are not there explains as well.
+  expect(0, "explain '" + model("external") + "'", {"matmul"});
+}
+
+TEST_F(Command, ExplainKeepsBreaksApart) {
+  Outcome o = run("explain '" + model("nonzero") + "' --format json -o r.json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  Json r = json("r.json");
+  EXPECT_EQ(r["totals"]["host_operators"], 1);
+  EXPECT_EQ(r["breaks"]["host_operators"], 1);
+  ASSERT_EQ(r["breaks"]["data_dependent_sizes"].size(), 1u);
+  EXPECT_FALSE(r["host_operators"][0]["reason"].get<std::string>().empty());
+}
+
+TEST_F(Command, CompileWritesAFile) {
+  expect(0, "compile '" + model("mlp") + "' -o mlp.tsr --json c.json");
+  EXPECT_GT(fs::file_size(path("mlp.tsr")), 100u);
+  EXPECT_EQ(json("c.json")["bytes"], fs::file_size(path("mlp.tsr")));
+  expect(4, "compile '" + model("mlp") + "' -o none/mlp.tsr", {"none/mlp.tsr"});
+}
+
+TEST_F(Command, BenchMeasures) {
+  expect(0, "bench '" + model("mlp") + "' --seconds 0 --min-runs 3 --profile --json b.json",
+         {"median", "from nothing", "from the cache"});
+  Json b = json("b.json");
+  EXPECT_GE(b["runs"].get<int>(), 3);
+  EXPECT_GT(b["median_ms"].get<double>(), 0);
+  EXPECT_LE(b["min_ms"], b["median_ms"]);
+  EXPECT_LE(b["median_ms"], b["p99_ms"]);
+  EXPECT_GT(b["copy_bytes_per_second"].get<double>(), 0);
+  EXPECT_EQ(b["warm_start"]["cache_misses"], 0);
+  EXPECT_FALSE(b["steps"].empty());
+}
+
+// A test folder of a seed model: x -> y as given.
+void make_test_folder(const std::string& folder, const std::string& model, const Tensor& x, const Tensor& y) {
+  fs::create_directories(folder + "/test_data_set_0");
+  fs::copy_file(model, folder + "/model.onnx");
+  for (const auto& [file, name, t] : {std::tuple("input_0", "x", x), std::tuple("output_0", "y", y)}) {
+    onnx_proto::TensorProto p;
+    p.set_name(name);
+    p.set_data_type(onnx_proto::TensorProto::FLOAT);
+    p.mutable_dims()->Add(t.dims().begin(), t.dims().end());
+    p.set_raw_data(t.data(), t.bytes());
+    std::ofstream(folder + "/test_data_set_0/" + file + ".pb", std::ios::binary) << p.SerializeAsString();
+  }
+}
+
+TEST_F(Command, TestFolders) {
+  Tensor x = floats({2, 4}, 0), y = floats({2, 4}, 0);
+  for (int64_t i = 0; i < y.count(); ++i) y.set_f64(i, std::max(0.0, x.get_f64(i)));
+  make_test_folder(path("t/right"), model("relu"), x, y);
+  make_test_folder(path("t/deep/too"), model("relu"), x, y);
+  make_test_folder(path("t/unknown"), model("loop"), x, y);
+  expect(0, "test t --json t.json", {"2 pass, 0 fail, 1 not supported, 0 crash, 0 timeout of 3", "Loop"});
+  EXPECT_EQ(json("t.json")["counts"]["pass"], 2);
+  EXPECT_EQ(json("t.json")["not_supported"]["Loop"], 1);
+  make_test_folder(path("t/wrong"), model("relu"), x, x);
+  make_test_folder(path("t/broken"), model("relu"), x, y);
+  std::ofstream(path("t/broken/model.onnx"), std::ios::binary) << "nonsense";
+  expect(1, "test t", {"2 pass, 2 fail", "fail  wrong: test_data_set_0: output 'y'", "fail  broken: error"});
+  expect(0, "test t --filter right -v", {"pass  right", "1 pass"});
+  Outcome list = expect(0, "test t --list");
+  EXPECT_EQ(std::count(list.out.begin(), list.out.end(), '\n'), 5);
+}
+
+TEST_F(Command, OptRunsPassesOverText) {
+  expect(0, "opt --list", {"decompose", "cse", "dce", "fuse", "llvm"});
+  std::string graph = kSeeds + "graph_text/norm.graph", tile = kSeeds + "tile_text/sum.tile";
+  Outcome printed = expect(0, "opt '" + graph + "'", {"graph @main", "weight"});
+  std::ofstream(path("again.graph")) << printed.out;
+  EXPECT_EQ(expect(0, "opt again.graph").out, printed.out);
+  EXPECT_EQ(expect(0, "opt - < again.graph >out.txt; true").code, 0);
+  expect(0, "opt '" + graph + "' --passes default,fuse --verify --json p.json", {"group", "edge"});
+  EXPECT_FALSE(json("p.json")["passes"].empty());
+  expect(0, "opt '" + graph + "' --passes default,tile", {"tile.kernel"});
+  expect(0, "opt '" + graph + "' --passes llvm", {"define"});
+  EXPECT_EQ(expect(0, "opt '" + tile + "' --passes verify").out, "");
+  expect(0, "opt '" + tile + "'", {"tile.kernel @sum"});
+  expect(0, "opt '" + tile + "' --passes llvm --vector-bytes 32", {"define"});
+  expect(0, "opt '" + model("mlp") + "' --passes default", {"matmul"});
+  expect(2, "opt '" + graph + "' --passes fuse,cse", {"can only stand last"});
+  std::ofstream(path("bad.graph"))
+      << "graph @main(%x: f32[b]) -> (%y: f32[b]) where b in [0, ?] {\n  %y = nonsense(%x) : f32[b]\n}\n";
+  expect(4, "opt bad.graph", {"bad.graph:2", "nonsense"});
+}
+
+} // namespace
+} // namespace tessera
