@@ -20,7 +20,7 @@ struct Header {
 constexpr char kMagic[8] = {'T', 'S', 'R', 'O', 'B', 'J', '0', '1'};
 
 std::string default_directory() {
-  if (const char* dir = std::getenv("TESSERA_CACHE_DIR")) return dir;
+  if (const char* dir = std::getenv("TESSERA_CACHE_DIR"); dir && *dir) return dir;
   if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) return std::string(xdg) + "/tessera";
   if (const char* home = std::getenv("HOME"); home && *home) return std::string(home) + "/.cache/tessera";
   return "";
