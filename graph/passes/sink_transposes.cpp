@@ -60,6 +60,8 @@ public:
     if (node.op->reduction()) return reduction(node);
     if (node.op->name == "concat") return concat(node);
     if (node.op->name == "reshape") return reshape(node);
+    if (node.op->name == "slice") return by_dimension(node, {"starts", "steps", "sizes"});
+    if (node.op->name == "pad") return by_dimension(node, {"pads_begin", "pads_end"});
     return Replacement{};
   }
 
@@ -188,6 +190,32 @@ private:
     Attributes attributes = node.attributes;
     attributes.set("axis", perm[static_cast<size_t>(axis < 0 ? axis + rank : axis)]);
     return moved(node, std::move(sources), std::move(attributes), perm, true);
+  }
+
+  // An operator whose attributes have an entry for each dimension.
+  Result<Replacement> by_dimension(const Node& node, std::initializer_list<const char*> names) {
+    const Ints perm = perm_of(node.operands[0]);
+    Attributes attributes = node.attributes;
+    auto reorder = [&](const auto& entries) {
+      auto out = entries;
+      for (size_t d = 0; d < perm.size(); ++d) out[static_cast<size_t>(perm[d])] = entries[d];
+      return out;
+    };
+    for (const char* name : names) {
+      const Attribute* value = attributes.find(name);
+      if (!value) return Replacement{};
+      if (const auto* ints = std::get_if<Ints>(value)) {
+        if (ints->size() != perm.size()) return Replacement{};
+        attributes.set(name, reorder(*ints));
+      } else {
+        const SymShape dims = attributes.dims(name);
+        if (dims.size() != perm.size()) return Replacement{};
+        attributes.set(name, reorder(dims));
+      }
+    }
+    std::vector<ValueId> operands = node.operands;
+    operands[0] = source(operands[0]);
+    return moved(node, std::move(operands), std::move(attributes), perm, true);
   }
 
   // A reshape pairs runs of the old dimensions with runs of the new ones. It can be done before the transpose when each
