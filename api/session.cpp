@@ -1,4 +1,5 @@
 #include "api/session.h"
+#include "codegen/driver/load.h"
 #include "graph/support/log.h"
 #include <algorithm>
 #include <chrono>
@@ -72,6 +73,19 @@ struct Session::Impl {
   // is held, except by open().
   Result<std::shared_ptr<SessionVariant>> make(const Sizes& sizes, const Wanted* specialization) {
     auto start = Clock::now();
+    if (is_compiled_file(path)) {
+      if (!options.allow_compiled_file) return Diagnostic(ErrorCode::Usage, path + " is a compiled file; this needs the model itself");
+      if (!sizes.empty() || specialization)
+        return Diagnostic(ErrorCode::UnsupportedFeature, path + " holds one compiled variant, which does not fit these sizes: " + text_of(sizes))
+            .note("open the model itself, so that another variant can be compiled");
+      auto variant = std::make_shared<SessionVariant>();
+      variant->label = "compiled file";
+      TESSERA_ASSIGN(variant->compiled.executable, load_compiled(path));
+      import_ms = ms_since(start);
+      variant->compiled.report.import_ms = import_ms;
+      variants.push_back(variant);
+      return variant;
+    }
     onnx::ImportOptions import = options.import;
     for (const auto& [symbol, size] : sizes) import.dim_hints[symbol] = size;
     TESSERA_ASSIGN(auto model, onnx::import_file(path, import));

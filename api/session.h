@@ -34,6 +34,7 @@ struct SessionOptions {
   // A call that no specialized variant fits: compile one for it, or (once there is one) take the generic one.
   enum class OnMiss : uint8_t { Compile, Generic } on_miss = OnMiss::Compile;
   int max_variants = 8; // specialized ones; beyond it, misses take the generic variant
+  bool allow_compiled_file = true;
 };
 
 struct IoInfo {
@@ -52,6 +53,7 @@ struct SessionVariant {
 
 class Session {
 public:
+  // `path`: an ONNX file, or what `tessera compile` wrote (one variant, no graph: SessionVariant::compiled.graph is null).
   // Errors: those of import and compile; Usage for a specialization of a dimension that the model does not have.
   [[nodiscard]] static Result<std::unique_ptr<Session>> open(const std::string& path, SessionOptions options = {});
   ~Session();

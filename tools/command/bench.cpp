@@ -90,6 +90,7 @@ double library_flops(const Compiled& c, const Sizes& sizes) {
 Result<Json> bench(const BenchOptions& o) {
   TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
   TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
+  options.allow_compiled_file = false;
   options.executor.profile = o.profile;
   options.executor.pool = ThreadPool::create(o.model.threads);
   Progress progress;

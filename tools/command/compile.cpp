@@ -21,6 +21,7 @@ int run(const CompileCommand& o) {
                             "' is not generated; this build compiles for the machine that it runs on");
     TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
     TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
+    options.allow_compiled_file = false;
     Progress progress;
     progress.show("compiling " + o.model.model);
     TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(options)));
