@@ -116,7 +116,9 @@ public:
       TESSERA_ASSIGN(Dims dims, evaluated(call.result.shape, symbols_));
       TESSERA_ASSIGN(raw, multiply(operands[0], operands[1], dims));
     } else {
-      TESSERA_ASSIGN(auto results, evaluate_node(graph_, node, operands, symbols_));
+      Node plain = node; // a call speaks of [N, C, spatial...] in any layout
+      plain.attributes.erase("channels_last");
+      TESSERA_ASSIGN(auto results, evaluate_node(graph_, plain, operands, symbols_));
       raw = results[0];
     }
     ValueId result = node.results[0];

@@ -247,6 +247,31 @@ TEST(Plan, ConvolutionTakesNormalisationResidualAndActivation) {
   EXPECT_EQ(plan.groups.size(), 1u) << print(g, plan);
 }
 
+// The call speaks of [N, C, spatial...] whatever the layout: strides say where the channels are.
+TEST(Plan, ConvolutionWithChannelsLastTakesItsEpilogueToo) {
+  Graph g = parsed(
+      R"(graph @main(%x: f32[n, 3, 6, 5], %w: f32[4, 3, 3, 2], %c: f32[4], %r: f32[n, 4, 4, 4]) -> (%y: f32[n, 4, 4, 4]) where n in [1, ?] {
+  %zero = constant {0.0} : f32[]
+  %t = transpose(%x) perm=[0, 2, 3, 1] : f32[n, 6, 5, 3]
+  %k = conv(%t, %w) strides=[1, 1] pads_begin=[0, 0] pads_end=[0, 0] dilations=[1, 1] groups=1 channels_last=1 : f32[n, 4, 4, 4]
+  %s = add(%k, %c) : f32[n, 4, 4, 4]
+  %u = add(%s, %r) : f32[n, 4, 4, 4]
+  %y = max(%u, %zero) : f32[n, 4, 4, 4]
+})");
+  auto plan = check_plan(g, {{{"n", 1}}, {{"n", 3}}});
+  ASSERT_EQ(plan.groups.size(), 1u) << print(g, plan);
+  const LibraryCall& call = plan.groups[0].call;
+  auto strides = [](const OperandView& v) { return str(SymShape(v.strides.begin(), v.strides.end())); };
+  EXPECT_EQ(str(call.operands[0].shape), "[n, 3, 6, 5]");
+  EXPECT_EQ(strides(call.operands[0]), "[90, 30, 5, 1]"); // the input, as it is
+  EXPECT_EQ(str(call.operands[1].shape), "[4, 3, 3, 2]");
+  EXPECT_EQ(str(call.result.shape), "[n, 4, 4, 4]");
+  EXPECT_EQ(strides(call.result), "[64, 1, 16, 4]");
+  ASSERT_TRUE(call.epilogue_nest.has_value());
+  EXPECT_EQ(call.epilogue_nest->axes.size(), 4u);
+  EXPECT_EQ(plan.groups[0].writes.size(), 1u);
+}
+
 TEST(Plan, ConcatSliceAndGatherAreLoads) {
   Graph g = parsed(
       R"(graph @main(%x: f32[b, 4], %y: f32[b, 3], %t: f32[5, 7], %i: i64[b]) -> (%z: f32[b, 6]) where b in [1, ?] {
