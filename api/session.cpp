@@ -69,14 +69,16 @@ struct Session::Impl {
     return out;
   }
 
-  // Imports anew (a graph is consumed by its compile) and compiles, with the sizes of the call that asks as hints. The mutex
-  // is held, except by open().
+  // Imports anew (a graph is consumed by its compile) and compiles, with the sizes of the call that asks as hints. The
+  // mutex is held, except by open().
   Result<std::shared_ptr<SessionVariant>> make(const Sizes& sizes, const Wanted* specialization) {
     auto start = Clock::now();
     if (is_compiled_file(path)) {
-      if (!options.allow_compiled_file) return Diagnostic(ErrorCode::Usage, path + " is a compiled file; this needs the model itself");
+      if (!options.allow_compiled_file)
+        return Diagnostic(ErrorCode::Usage, path + " is a compiled file; this needs the model itself");
       if (!sizes.empty() || specialization)
-        return Diagnostic(ErrorCode::UnsupportedFeature, path + " holds one compiled variant, which does not fit these sizes: " + text_of(sizes))
+        return Diagnostic(ErrorCode::UnsupportedFeature,
+                          path + " holds one compiled variant, which does not fit these sizes: " + text_of(sizes))
             .note("open the model itself, so that another variant can be compiled");
       auto variant = std::make_shared<SessionVariant>();
       variant->label = "compiled file";
@@ -118,8 +120,8 @@ struct Session::Impl {
     return variant;
   }
 
-  // Called by an executor when an assumption of all its variants is violated, and before it falls back from a specialized
-  // variant to its last one. Nothing: the executor has a variant that fits, or gets none.
+  // Called by an executor when an assumption of all its variants is violated, and before it falls back from a
+  // specialized variant to its last one. Nothing: the executor has a variant that fits, or gets none.
   Result<std::shared_ptr<const Executable>> recompile(const GuardMiss& miss, Known& has) {
     std::lock_guard lock(mutex);
     bool fits = false;

@@ -1,5 +1,5 @@
-// Guards through the session: assumptions that a call violates, contracts of the model, specialization, and what is told
-// about them.
+// Guards through the session: assumptions that a call violates, contracts of the model, specialization, and what is
+// told about them.
 #include "harness.h"
 
 namespace tessera::api_test {
@@ -85,8 +85,7 @@ TEST(Assumptions, OfSizesThatAreDataAreCheckedOnTheWay) {
   auto out = session->run(in);
   ASSERT_TRUE(out.ok()) << out.error().str();
   EXPECT_EQ((*out)[0].dims(), (Dims{1, 4}));
-  for (int64_t i = 0; i < 4; ++i)
-    EXPECT_EQ((*out)[0].get_f64(i), static_cast<double>(i) + in["v"].get_f64(i));
+  for (int64_t i = 0; i < 4; ++i) EXPECT_EQ((*out)[0].get_f64(i), static_cast<double>(i) + in["v"].get_f64(i));
   Inputs fewer = in;
   fewer["x"] = numbers({4});
   fewer["x"].set_f64(0, 0);
@@ -110,13 +109,12 @@ TEST(Contracts, AViolatedOneIsAnErrorThatNamesDimensionLimitAndNode) {
   expect_right(model, good, session->run(good));
 }
 
-// A table of 8 positions, of which the first s are added to a sequence of s: sequences longer than the table have no meaning.
+// A table of 8 positions, of which the first s are added to a sequence of s: sequences longer than the table have no
+// meaning.
 TEST(Contracts, ATableOfPositionsLimitsTheSequence) {
   Maker model;
   model.input("x", {"b", "s", 2});
-  model
-      .weight(onnx_test::float_tensor(
-          "table", {8, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}))
+  model.weight(onnx_test::float_tensor("table", {8, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}))
       .weight(onnx_test::int64_tensor("zero", {1}, {0}))
       .weight(onnx_test::int64_tensor("axis", {1}, {0}))
       .weight(onnx_test::int64_tensor("one", {1}, {1}))
@@ -142,7 +140,10 @@ TEST(Contracts, ATableOfPositionsLimitsTheSequence) {
 
 Maker matrix() {
   Maker m;
-  m.input("x", {"b", "s"}).add("Softmax", {"x"}, {"t"}, {onnx_test::int_attribute("axis", -1)}).add("Relu", {"t"}, {"y"}).output("y");
+  m.input("x", {"b", "s"})
+      .add("Softmax", {"x"}, {"t"}, {onnx_test::int_attribute("axis", -1)})
+      .add("Relu", {"t"}, {"y"})
+      .output("y");
   return m;
 }
 
@@ -186,8 +187,9 @@ TEST(Specialize, Exact) {
   EXPECT_EQ(t.call(0, 3, 1), "b=0");
   EXPECT_EQ(t.call(1, 3, 1), "b=1");
   EXPECT_EQ(t.session->variants().size(), 5u);
-  EXPECT_EQ(str(t.session->variants()[1]->compiled.graph->type(t.session->variants()[1]->compiled.graph->inputs()[0]).shape),
-            "[4, s]")
+  EXPECT_EQ(
+      str(t.session->variants()[1]->compiled.graph->type(t.session->variants()[1]->compiled.graph->inputs()[0]).shape),
+      "[4, s]")
       << "inside, the size is a constant";
 }
 

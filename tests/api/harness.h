@@ -1,5 +1,5 @@
-// What the tests of the API share: small models as files, options that touch nothing outside of a folder of the test's own, and
-// the reference evaluator to compare with.
+// What the tests of the API share: small models as files, options that touch nothing outside of a folder of the test's
+// own, and the reference evaluator to compare with.
 #pragma once
 #include "api/session.h"
 #include "graph/reference/evaluator.h"

@@ -22,7 +22,8 @@ TEST(Session, OneCompileServesEveryShape) {
   auto model = rows();
   auto session = open(model);
   ASSERT_TRUE(session);
-  for (Dims dims : {Dims{1, 1}, Dims{3, 7}, Dims{0, 5}, Dims{4, 0}, Dims{0, 0}, Dims{17, 33}, Dims{2, 1000}, Dims{3, 7}}) {
+  for (Dims dims :
+       {Dims{1, 1}, Dims{3, 7}, Dims{0, 5}, Dims{4, 0}, Dims{0, 0}, Dims{17, 33}, Dims{2, 1000}, Dims{3, 7}}) {
     Inputs in{{"x", numbers(dims)}};
     RunStats stats;
     auto out = session->run(in, &stats);
@@ -122,7 +123,11 @@ TEST(Session, ResultsStayWhenTheNextCallRuns) {
 
 TEST(Session, ExecutorsOfOtherThreadsShareCodeAndRecompiles) {
   Maker model;
-  model.input("x", {"n", "d"}).input("m", {"k", "d"}).add("Add", {"x", "m"}, {"t"}).add("Relu", {"t"}, {"y"}).output("y");
+  model.input("x", {"n", "d"})
+      .input("m", {"k", "d"})
+      .add("Add", {"x", "m"}, {"t"})
+      .add("Relu", {"t"}, {"y"})
+      .output("y");
   auto session = open(model);
   ASSERT_TRUE(session);
   constexpr int kThreads = 2;

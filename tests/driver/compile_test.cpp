@@ -90,7 +90,8 @@ graph @main(%x: f16[n], %y: f16[n], %z: f16[n]) -> (%r: f16[n]) where n in [0, ?
   auto loose = compile_it(parse(kText), o);
   o.strict_rounding = true;
   auto strict = compile_it(parse(kText), o);
-  Inputs in{{"x", random(DType::F16, {1000})}, {"y", random(DType::F16, {1000}, 2)}, {"z", random(DType::F16, {1000}, 3)}};
+  Inputs in{
+      {"x", random(DType::F16, {1000})}, {"y", random(DType::F16, {1000}, 2)}, {"z", random(DType::F16, {1000}, 3)}};
   for (int64_t i = 0; i < 1000; ++i)
     if (std::abs(in["y"].get_f64(i)) < 0.1) in["y"].set_f64(i, 1.7);
   expect_right(parse(kText), strict, in, 0); // operator by operator, as the reference does
@@ -103,15 +104,16 @@ graph @main(%x: f16[n], %y: f16[n], %z: f16[n]) -> (%r: f16[n]) where n in [0, ?
 }
 
 TEST(Compile, WhatTheHostRunsIsReportedWithItsReason) {
-  auto model = Maker()
-                   .input("x", {"n"})
-                   .add("NonZero", {"x"}, {"at"})
-                   .add("Neg", {"x"}, {"y"})
-                   .add("Cast", {"x"}, {"h"}, {onnx_test::int_attribute("to", onnx_test::proto::TensorProto::FLOAT8E4M3FN)})
-                   .add("Cast", {"h"}, {"z"}, {onnx_test::int_attribute("to", onnx_test::proto::TensorProto::FLOAT)})
-                   .output("at", {1, "count"}, onnx_test::proto::TensorProto::INT64)
-                   .output("y")
-                   .output("z");
+  auto model =
+      Maker()
+          .input("x", {"n"})
+          .add("NonZero", {"x"}, {"at"})
+          .add("Neg", {"x"}, {"y"})
+          .add("Cast", {"x"}, {"h"}, {onnx_test::int_attribute("to", onnx_test::proto::TensorProto::FLOAT8E4M3FN)})
+          .add("Cast", {"h"}, {"z"}, {onnx_test::int_attribute("to", onnx_test::proto::TensorProto::FLOAT)})
+          .output("at", {1, "count"}, onnx_test::proto::TensorProto::INT64)
+          .output("y")
+          .output("z");
   model.model.mutable_opset_import(0)->set_version(19);
   auto imported = model.import_it();
   ASSERT_TRUE(imported.ok()) << imported.error().str();
@@ -156,7 +158,9 @@ TEST(Compile, ASizeOfDataThatMeetsAnInputIsBoundByItsStep) {
 
 TEST(Compile, AGraphWithoutKernelsIsCopies) {
   TemporaryFolder folder;
-  auto c = compile_it(parse("graph @main(%x: f32[n, 3]) -> (\"a\" = %x: f32[n, 3], \"b\" = %x: f32[n, 3]) where n in [0, ?] {\n}\n"), options(folder.path()));
+  auto c = compile_it(
+      parse("graph @main(%x: f32[n, 3]) -> (\"a\" = %x: f32[n, 3], \"b\" = %x: f32[n, 3]) where n in [0, ?] {\n}\n"),
+      options(folder.path()));
   ASSERT_TRUE(c.executable);
   EXPECT_EQ(c.executable->objects.size(), 0u);
   auto out = run(c, {{"x", random(DType::F32, {4, 3})}});
@@ -194,7 +198,8 @@ TEST_P(Models, CompileWithoutHostSteps) {
   auto c = compile_it(load(), options(folder.path()));
   ASSERT_TRUE(c.executable);
   for (const auto& s : c.executable->steps)
-    if (const auto* h = std::get_if<HostStep>(&s)) ADD_FAILURE() << h->name << " (" << h->op << ") runs on the host: " << h->reason;
+    if (const auto* h = std::get_if<HostStep>(&s))
+      ADD_FAILURE() << h->name << " (" << h->op << ") runs on the host: " << h->reason;
   EXPECT_EQ(c.executable->host_steps, 0);
   EXPECT_GT(c.executable->steps.size(), 0u);
   EXPECT_TRUE(c.report.cache_warnings.empty());
@@ -207,9 +212,9 @@ TEST_P(Models, CompileWithoutHostSteps) {
 INSTANTIATE_TEST_SUITE_P(All, Models,
                          testing::Values("bert.dynamo.f16", "bert.dynamo.f32", "bert.legacy.f32", "gpt2.dynamo.f16",
                                          "gpt2.dynamo.f32", "llama.dynamo.f16", "llama.dynamo.f32",
-                                         "mobilenet_v3.dynamo.f16", "mobilenet_v3.dynamo.f32", "mobilenet_v3.legacy.f32",
-                                         "resnet50.dynamo.f16", "resnet50.dynamo.f32", "resnet50.legacy.f32",
-                                         "vit.dynamo.f16", "vit.dynamo.f32"),
+                                         "mobilenet_v3.dynamo.f16", "mobilenet_v3.dynamo.f32",
+                                         "mobilenet_v3.legacy.f32", "resnet50.dynamo.f16", "resnet50.dynamo.f32",
+                                         "resnet50.legacy.f32", "vit.dynamo.f16", "vit.dynamo.f32"),
                          [](const auto& test) {
                            std::string name = test.param;
                            for (char& c : name)

@@ -47,7 +47,8 @@ void expect_right(const Graph& source, const Compiled& compiled, const Inputs& i
     ASSERT_EQ((*got)[o].dims(), (*want)[o].dims());
     for (int64_t i = 0; i < (*want)[o].count(); ++i) {
       double g = (*got)[o].get_f64(i), w = (*want)[o].get_f64(i);
-      ASSERT_LE(std::abs(g - w), tolerance * (1 + std::abs(w))) << "output " << o << ", element " << i << ": " << g << ", not " << w;
+      ASSERT_LE(std::abs(g - w), tolerance * (1 + std::abs(w)))
+          << "output " << o << ", element " << i << ": " << g << ", not " << w;
     }
   }
 }

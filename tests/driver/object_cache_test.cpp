@@ -74,14 +74,15 @@ TEST(ObjectCache, DamagedEntriesAreReplacedWithAWarning) {
     s[at] = static_cast<char>(s[at] ^ 0x10);
     return s;
   };
-  for (const std::string& bad : {std::string(), good.substr(0, 7), good.substr(0, 40), good.substr(0, good.size() - 1), good + "x",
-                                 flipped(0), flipped(9), flipped(20), flipped(good.size() / 2), flipped(good.size() - 1),
-                                 std::string(good.size(), '\0')}) {
+  for (const std::string& bad :
+       {std::string(), good.substr(0, 7), good.substr(0, 40), good.substr(0, good.size() - 1), good + "x", flipped(0),
+        flipped(9), flipped(20), flipped(good.size() / 2), flipped(good.size() - 1), std::string(good.size(), '\0')}) {
     write(entry, bad);
     auto report = compile_and_run(folder.path());
     EXPECT_EQ(report.cache_misses, 1);
     ASSERT_EQ(report.cache_warnings.size(), 1u);
-    EXPECT_NE(report.cache_warnings[0].find(entry.string() + " is damaged"), std::string::npos) << report.cache_warnings[0];
+    EXPECT_NE(report.cache_warnings[0].find(entry.string() + " is damaged"), std::string::npos)
+        << report.cache_warnings[0];
     EXPECT_EQ(read(entry).size(), good.size()) << "it is replaced";
     EXPECT_EQ(compile_and_run(folder.path()).cache_hits, 1);
   }
@@ -115,8 +116,8 @@ TEST(ObjectCache, AFolderThatCannotBeWrittenIsAWarning) {
   }
 }
 
-// In a process of its own, because what it needs cannot be undone. The cache alone: no threads after fork. The child's exit
-// status is the number of the check that failed.
+// In a process of its own, because what it needs cannot be undone. The cache alone: no threads after fork. The child's
+// exit status is the number of the check that failed.
 template <class Body>
 int in_child(const Body& body) {
   pid_t pid = ::fork();
@@ -134,7 +135,8 @@ TEST(ObjectCache, AWriteThatFailsHalfwayLeavesNothing) {
               if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
               ObjectCache cache(folder.path(), true);
               cache.store({1, 2}, std::vector<char>(5000, 'a'));
-              if (cache.warnings().size() != 1 || cache.warnings()[0].find("File too large") == std::string::npos) return 2;
+              if (cache.warnings().size() != 1 || cache.warnings()[0].find("File too large") == std::string::npos)
+                return 2;
               if (cache.find({1, 2})) return 3;
               cache.store({3, 4}, std::vector<char>(100, 'b'));
               auto small = cache.find({3, 4});
@@ -148,7 +150,8 @@ TEST(ObjectCache, AFullDiskIsAWarning) {
   TemporaryFolder folder;
   auto disk = folder.path() + "/disk";
   fs::create_directory(disk);
-  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=8k") != 0) GTEST_SKIP() << "this process may not mount a small disk";
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=8k") != 0)
+    GTEST_SKIP() << "this process may not mount a small disk";
   {
     ObjectCache cache(disk, true);
     cache.store({1, 2}, std::vector<char>(1 << 20, 'a'));
