@@ -60,6 +60,11 @@ Result<std::vector<ValueId>> decompose_reshape(Graph& g, const Node& n, int) {
     if (!(quotient * others == count))
       b.check(b.env().require(sym_eq(mod(count, others), 0), GuardClass::Required, "reshape divides without remainder",
                               n.location));
+    // Dividing may be possible for nothing at all only, and then -1 has no meaning either.
+    if (b.ok() && b.env().simplify(others).is_const(0))
+      b.fail(ErrorCode::ShapeMismatch,
+             b.type(x).str() + " has " + count.str() + " elements and cannot become " + str(SymShape(want)));
+    if (!b.ok()) return b.failed();
     want[static_cast<size_t>(rest)] = b.env().simplify(quotient);
   }
   return b.done(b.reshape(x, want));
