@@ -161,16 +161,20 @@ llvm::Value* Emitter::any_of(tile::ValueId mask) {
 
 // ---- structure
 
+void Emitter::target_attributes(llvm::Function& f) const {
+  f.addFnAttr("target-cpu", target_.cpu);
+  f.addFnAttr("target-features", target_.features);
+  f.addFnAttr("prefer-vector-width", std::to_string(target_.vector_bytes * 8));
+  f.addFnAttr("min-legal-vector-width", std::to_string(target_.vector_bytes * 8));
+  f.addFnAttr(llvm::Attribute::NoUnwind);
+}
+
 Status Emitter::emit(const std::string& symbol) {
   auto* ptr = llvm::PointerType::get(ctx_, 0);
   auto* i64 = b_.getInt64Ty();
   auto* type = llvm::FunctionType::get(b_.getVoidTy(), {ptr, ptr, i64, i64, ptr, ptr}, false);
   fn_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
-  fn_->addFnAttr("target-cpu", target_.cpu);
-  fn_->addFnAttr("target-features", target_.features);
-  fn_->addFnAttr("prefer-vector-width", std::to_string(target_.vector_bytes * 8));
-  fn_->addFnAttr("min-legal-vector-width", std::to_string(target_.vector_bytes * 8));
-  fn_->addFnAttr(llvm::Attribute::NoUnwind);
+  target_attributes(*fn_);
   auto* buffers = fn_->getArg(0);
   auto* sizes = fn_->getArg(1);
   auto* begin = fn_->getArg(2);

@@ -42,6 +42,7 @@ private:
   Status reduce(const tile::Op& op);
   Status scan(const tile::Op& op);
   void dot(const tile::Op& op);
+  void target_attributes(llvm::Function& f) const;
   [[nodiscard]] Diagnostic error(const std::string& what) const;
 
   // parts and forms
@@ -66,6 +67,7 @@ private:
   // emit_arith.cpp: one scalar operation on values of one LLVM type (scalar or part)
   Result<Value*> arith(ScalarOp op, DType result, DType argument, std::span<Value* const> args);
   Value* cast(Value* v, DType from, DType to);
+  Value* integer_power(DType dtype, Value* base, Value* exponent);
   Value* min_max(bool max, DType dtype, Value* a, Value* b);
   Value* combine(ReduceKind kind, DType dtype, Value* a, Value* b);
   Value* arg_better(ReduceKind kind, bool select_last, DType dtype, Value* v, Value* i, Value* best_v, Value* best_i);

@@ -97,6 +97,47 @@ llvm::Value* Emitter::arg_better(ReduceKind kind, bool select_last, DType dtype,
   return b_.CreateOr(wins, b_.CreateAnd(ties, select_last ? b_.CreateICmpSGT(i, best_i) : b_.CreateICmpSLT(i, best_i)));
 }
 
+// Squares and multiplies until no lane has a bit of its exponent left: a function of its own, one for each type, as the
+// loop takes as many rounds as the largest exponent has bits.
+llvm::Value* Emitter::integer_power(DType dtype, Value* base, Value* exponent) {
+  auto* type = base->getType();
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
+  std::string symbol = "integer_power." + std::string(name(dtype)) + (vector ? "x" + std::to_string(vector->getNumElements()) : "");
+  auto* f = module_.getFunction(symbol);
+  if (!f) {
+    f = llvm::Function::Create(llvm::FunctionType::get(type, {type, type}, false), llvm::Function::InternalLinkage, symbol, module_);
+    target_attributes(*f);
+    llvm::IRBuilderBase::InsertPointGuard keep(b_);
+    auto* entry = llvm::BasicBlock::Create(ctx_, "entry", f);
+    auto* body = llvm::BasicBlock::Create(ctx_, "body", f);
+    auto* done = llvm::BasicBlock::Create(ctx_, "done", f);
+    Value *x = f->getArg(0), *e = f->getArg(1);
+    auto *zero = integer_like(x, 0), *one = integer_like(x, 1);
+    b_.SetInsertPoint(entry);
+    b_.CreateBr(body);
+    b_.SetInsertPoint(body);
+    auto *left = b_.CreatePHI(type, 2), *square = b_.CreatePHI(type, 2), *product = b_.CreatePHI(type, 2);
+    auto* odd = b_.CreateICmpNE(b_.CreateAnd(left, one), zero);
+    auto* next = b_.CreateSelect(odd, b_.CreateMul(product, square), product);
+    auto* rest = b_.CreateLShr(left, one);
+    left->addIncoming(e, entry), left->addIncoming(rest, body);
+    square->addIncoming(x, entry), square->addIncoming(b_.CreateMul(square, square), body);
+    product->addIncoming(one, entry), product->addIncoming(next, body);
+    auto* more = b_.CreateICmpNE(rest, zero);
+    b_.CreateCondBr(vector ? b_.CreateOrReduce(more) : more, body, done);
+    b_.SetInsertPoint(done);
+    Value* r = next;
+    if (info(dtype).kind == DTypeKind::Signed) { // 1 / x^-e, truncated: 1 and -1 stay, all others vanish
+      auto* minus_one = integer_like(x, -1);
+      auto* of_minus_one = b_.CreateSelect(b_.CreateICmpEQ(b_.CreateAnd(e, one), zero), one, minus_one);
+      auto* inverse = b_.CreateSelect(b_.CreateICmpEQ(x, one), one, b_.CreateSelect(b_.CreateICmpEQ(x, minus_one), of_minus_one, zero));
+      r = b_.CreateSelect(b_.CreateICmpSLT(e, zero), inverse, r);
+    }
+    b_.CreateRet(r);
+  }
+  return b_.CreateCall(f, {base, exponent});
+}
+
 Result<llvm::Value*> Emitter::arith(ScalarOp op, DType result, DType argument, std::span<Value* const> a) {
   bool f = is_float(argument), s = info(argument).kind == DTypeKind::Signed, boolean = argument == DType::Bool;
   auto bits = static_cast<int64_t>(info(argument).bits);
@@ -159,6 +200,9 @@ Result<llvm::Value*> Emitter::arith(ScalarOp op, DType result, DType argument, s
   }
   case ScalarOp::Min: return boolean ? b_.CreateAnd(a[0], a[1]) : min_max(false, argument, a[0], a[1]);
   case ScalarOp::Max: return boolean ? b_.CreateOr(a[0], a[1]) : min_max(true, argument, a[0], a[1]);
+  case ScalarOp::Pow:
+    if (f || boolean) break;
+    return integer_power(argument, a[0], a[1]);
   case ScalarOp::And: return b_.CreateAnd(a[0], a[1]);
   case ScalarOp::Or: return b_.CreateOr(a[0], a[1]);
   case ScalarOp::Xor: return b_.CreateXor(a[0], a[1]);
