@@ -34,8 +34,8 @@ Status check_operands(const InferContext& c) {
     }
     DType dtype = c.type(static_cast<int>(i)).dtype;
     if (first < 0) first = static_cast<int>(i);
-    if (!admits(def.types, dtype))
-      return c.error(ErrorCode::TypeMismatch,
+    if (!admits(def.types, dtype)) // strings are a matter of what is built, not of a broken model
+      return c.error(dtype == DType::String ? ErrorCode::UnsupportedType : ErrorCode::TypeMismatch,
                      label + " must be " + std::string(summary(def.types)) + ", not " + std::string(name(dtype)));
     if (def.types == TypeSet::SameAsFirst && dtype != c.type(first).dtype)
       return c.error(ErrorCode::TypeMismatch, label + " must be " + std::string(summary(def.types)) + " (" +

@@ -89,6 +89,16 @@ std::vector<Complex> transform(const std::vector<Complex>& x, int64_t length, in
   return out;
 }
 
+// Bins of a one-sided spectrum.
+SymExpr half(const SymExpr& length) { return floordiv(length, 2) + 1; }
+
+// What becomes of a length that operand `i` gives. A length that only the run knows is no symbol of its own: symbols are
+// bound to the sizes of results, and of `bins` none could tell the length.
+Result<SymExpr> bins_of(InferContext& c, int i, std::string_view name, bool onesided) {
+  TESSERA_ASSIGN(SymShape length, known_or_fresh(c, i, 1, c.known(i).ok() || !onesided ? name : "bins"));
+  return c.known(i).ok() && onesided ? half(length[0]) : length[0];
+}
+
 int default_axis(const Node& n) { return opset_of(n) >= 20 ? -2 : 1; }
 
 Status infer_dft(InferContext& c) {
@@ -118,14 +128,15 @@ Status infer_dft(InferContext& c) {
     return c.error(ErrorCode::BadAttribute, "the last dimension of DFT holds real and imaginary part");
   SymExpr& dim = out[static_cast<size_t>(axis)];
   if (c.has(1)) {
-    TESSERA_ASSIGN(SymShape length, known_or_fresh(c, 1, 1, "dft_length"));
-    if (auto n = length[0].as_const(); n && *n < 1)
-      return c.error(ErrorCode::BadAttribute, "dft_length is " + std::to_string(*n));
-    dim = length[0];
+    if (auto length = c.known(1); length.ok() && length->size() == 1)
+      if (auto n = (*length)[0].as_const(); n && *n < 1)
+        return c.error(ErrorCode::BadAttribute, "dft_length is " + std::to_string(*n));
+    TESSERA_ASSIGN(dim, bins_of(c, 1, "dft_length", onesided && !inverse));
   } else if (real_result) {
     dim = (dim - 1) * 2;
+  } else if (onesided) {
+    dim = half(dim);
   }
-  if (onesided && !inverse) dim = floordiv(dim, 2) + 1;
   return set_result(c, c.type(0).dtype, std::move(out));
 }
 
@@ -221,14 +232,16 @@ Status infer_stft(InferContext& c) {
   bool onesided = c.node.attributes.i("onesided", 1) != 0;
   if (onesided && !flat && !x[2].is_const(1))
     return c.error(ErrorCode::ShapeMismatch, "a one-sided STFT takes a real signal, not " + str(x));
-  SymExpr length = x[1];
+  if (c.has(2) && c.type(2).rank() != 1)
+    return c.error(ErrorCode::ShapeMismatch, "the window of STFT is a vector, not " + str(c.shape(2)));
+  SymExpr length = x[1], bins;
+  bool length_known = !c.has(3) || c.known(3).ok();
   if (c.has(3)) {
-    TESSERA_ASSIGN(SymShape l, known_or_fresh(c, 3, 1, "frame_length"));
-    length = l[0];
-  } else if (c.has(2)) {
-    if (c.type(2).rank() != 1)
-      return c.error(ErrorCode::ShapeMismatch, "the window of STFT is a vector, not " + str(c.shape(2)));
-    length = c.shape(2)[0];
+    TESSERA_ASSIGN(bins, bins_of(c, 3, "frame_length", onesided));
+    if (length_known) length = (*c.known(3))[0];
+  } else {
+    if (c.has(2)) length = c.shape(2)[0];
+    bins = onesided ? half(length) : length;
   }
   SymExpr frames;
   auto step = c.known(1);
@@ -236,11 +249,9 @@ Status infer_stft(InferContext& c) {
     if (step->size() != 1) return c.error(ErrorCode::BadAttribute, "frame_step must be one number");
     if (auto s = (*step)[0].as_const(); s && *s < 1)
       return c.error(ErrorCode::BadAttribute, "frame_step is " + std::to_string(*s));
-    frames = floordiv(x[1] - length, (*step)[0]) + 1;
-  } else {
-    frames = c.env().create_symbol("frames");
   }
-  return set_result(c, c.type(0).dtype, {x[0], frames, onesided ? floordiv(length, 2) + 1 : length, 2});
+  frames = step.ok() && length_known ? floordiv(x[1] - length, (*step)[0]) + 1 : c.env().create_symbol("frames");
+  return set_result(c, c.type(0).dtype, {x[0], frames, bins, 2});
 }
 
 Status reference_stft(ReferenceContext& c) {
@@ -363,8 +374,8 @@ OpDef mel_record() {
     if (!is_float(d) && !is_integer(d))
       return c.error(ErrorCode::UnsupportedType, "mel weights of type " + std::string(name(d)));
     TESSERA_ASSIGN(SymShape bands, known_or_fresh(c, 0, 1, "bands"));
-    TESSERA_ASSIGN(SymShape length, known_or_fresh(c, 1, 1, "dft_length"));
-    return set_result(c, d, {floordiv(length[0], 2) + 1, bands[0]});
+    TESSERA_ASSIGN(SymExpr bins, bins_of(c, 1, "dft_length", true));
+    return set_result(c, d, {bins, bands[0]});
   };
   def.meaning = StructuredOp{};
   def.reference = reference_mel;

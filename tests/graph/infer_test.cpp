@@ -140,6 +140,26 @@ TEST(Inference, CompositesAreInferredByDecomposing) {
   EXPECT_EQ(g.node_count(), nodes + 1); // the constant; what was tried out is not here
 }
 
+// A symbol is bound to the size of a result when the run has found it: no size may hide one in an expression.
+TEST(Inference, SizesThatTheRunFindsAreSymbols) {
+  Graph g;
+  ValueId x = g.add_input("x", {DType::F32, {SymExpr(1), SymExpr(128), SymExpr(1)}});
+  ValueId n = g.add_input("n", {DType::I64, {}}), hz = g.add_input("hz", {DType::F32, {}});
+  const OpTable& table = OpTable::get();
+  auto shape = [&](const char* op, std::vector<ValueId> operands, Attributes attributes) {
+    auto node = g.add_node(*table.find(op), std::move(operands), std::move(attributes), {}, {""}, 17);
+    EXPECT_TRUE(node.ok()) << (node.ok() ? "" : node.error().str());
+    return node.ok() ? g.type(g.node(*node).results[0]).shape : SymShape{};
+  };
+  ValueId eight = g.add_constant(ints({8}));
+  for (const SymShape& s : {shape("mel_weight_matrix", {n, n, n, hz, hz}, {}), shape("dft", {x, n}, {{"onesided", int64_t{1}}}),
+                            shape("stft", {x, eight, ValueId{}, n}, {}), shape("hann_window", {n}, {})}) {
+    ASSERT_FALSE(s.empty());
+    for (const SymExpr& d : s) EXPECT_TRUE(d.is_symbol() || d.is_const()) << str(s);
+  }
+  EXPECT_EQ(str(shape("stft", {x, eight, ValueId{}, g.add_constant(ints({16}))}, {})), "[1, 15, 9, 2]");
+}
+
 TEST(Inference, SizesBeyondMemoryAreRefused) {
   Graph g;
   SymExpr big = int64_t{1} << 32;

@@ -79,6 +79,7 @@ TEST(ParseErrors, InferenceErrorsHaveThePositionOfTheOperator) {
       {"%y = add(%x, %h) : f32[2, 3]", ErrorCode::TypeMismatch,
        "operand 'b' of 'add' must be the dtype of the first operand (f32), not f16"},
       {"%y = exp(%i) : i64[2]", ErrorCode::TypeMismatch, "must be a floating-point type, not i64"},
+      {"%y = eq(%t, %t) : bool[2]", ErrorCode::UnsupportedType, "not string"},
       {"%y = add(%x) : f32[2, 3]", ErrorCode::MalformedModel, "'add' takes 2 operands, not 1"},
       {"%y = add(%x, _) : f32[2, 3]", ErrorCode::MalformedModel, "'add' takes 2 operands, not 1"},
       {"%y = add(_, %x) : f32[2, 3]", ErrorCode::MalformedModel, "operand 'a' of 'add' is missing"},
@@ -91,7 +92,7 @@ TEST(ParseErrors, InferenceErrorsHaveThePositionOfTheOperator) {
        "larger than any memory"},
   };
   for (const Case& c : cases) {
-    std::string text = "graph @g(%x: f32[2, 3], %h: f16[2, 3], %i: i64[2], %w: f32[4]) -> () {\n    " +
+    std::string text = "graph @g(%x: f32[2, 3], %h: f16[2, 3], %i: i64[2], %w: f32[4], %t: string[2]) -> () {\n    " +
                        std::string(c.node) + "   // N7\n}";
     auto g = parse_graph(text, "a.graph");
     ASSERT_FALSE(g.ok()) << c.node;
