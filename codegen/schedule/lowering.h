@@ -140,6 +140,7 @@ private:
   SymExpr column_blocks_, middle_blocks_, point_blocks_;
   std::vector<char> outside_;                     // by ScalarId: needed also where the row is empty
   std::vector<char> always_;                      // needed where no predicate holds
+  std::vector<char> steep_;                       // reaches a rounding or comparison, where the last bit decides
   std::vector<std::vector<ScalarId>> predicates_; // any of these makes it needed
   std::vector<int> sites_;                        // of CheckBounds, -1 before
   std::vector<int> reported_;                     // round that reports

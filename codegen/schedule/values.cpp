@@ -8,11 +8,34 @@ namespace tessera {
 
 using tile::ValueId;
 
-// Where each node is needed: also when the row is empty, and under which predicates.
+// Operations that jump: an error of one unit in the last place of the argument may become one of a whole unit.
+static bool jumps(const ScalarNode& n, const LoopNest& nest) {
+  switch (n.op) {
+  case ScalarOp::Sign:
+  case ScalarOp::Floor:
+  case ScalarOp::Ceil:
+  case ScalarOp::Round:
+  case ScalarOp::Trunc:
+  case ScalarOp::Mod:
+  case ScalarOp::Fmod:
+  case ScalarOp::Eq:
+  case ScalarOp::Ne:
+  case ScalarOp::Lt:
+  case ScalarOp::Le:
+  case ScalarOp::Gt:
+  case ScalarOp::Ge: return true;
+  case ScalarOp::Cast: return !is_float(n.dtype) && is_float(nest.dag[n.args[0]].dtype);
+  case ScalarOp::Reduce: return n.reduce == ReduceKind::ArgMax || n.reduce == ReduceKind::ArgMin;
+  default: return false;
+  }
+}
+
+// Where each node is needed: also when the row is empty, and under which predicates; and where its last bit decides.
 void Lowering::mark_needs() {
   size_t n = d_.live.size();
   outside_.assign(n, 0);
   always_.assign(n, 0);
+  steep_.assign(n, 0);
   predicates_.resize(n);
   for (size_t i = 0; i < nest_.stores.size(); ++i) {
     size_t v = static_cast<size_t>(nest_.stores[i].scalar);
@@ -24,6 +47,7 @@ void Lowering::mark_needs() {
     const ScalarNode& x = node(static_cast<ScalarId>(id));
     for (size_t k = 0; k < x.args.size(); ++k) {
       size_t a = static_cast<size_t>(x.args[k]);
+      if (steep_[id] || jumps(x, nest_)) steep_[a] = 1;
       if (outside_[id] && x.op != ScalarOp::Reduce) outside_[a] = 1;
       bool guarded = x.op == ScalarOp::Load && x.masked && k + 1 < x.args.size();
       if (guarded) {
@@ -110,7 +134,7 @@ ValueId Lowering::compute(ScalarId id) {
 bool Lowering::divides_by_row_scalar(ScalarId id) const {
   const ScalarNode& n = node(id);
   return !exact_division_ && n.op == ScalarOp::Div && n.dtype == DType::F32 && d_.row_varying(id) &&
-         !d_.row_varying(n.args[1]) && d_.stage[static_cast<size_t>(n.args[1])] > 0;
+         !steep_[static_cast<size_t>(id)] && !d_.row_varying(n.args[1]) && d_.stage[static_cast<size_t>(n.args[1])] > 0;
 }
 ValueId Lowering::divide(ScalarId id) {
   V x = value(node(id).args[0]), s = value(node(id).args[1]);

@@ -299,6 +299,27 @@ TEST(Lower, ByteAndWideElements) {
   }
 }
 
+// One reciprocal a row replaces divisions only where one unit in the last place stays small.
+TEST(Lower, QuotientsThatAreRoundedAreDividedExactly) {
+  auto text = [](const std::string& last, const std::string& dtype = "f32") {
+    ScheduledKernel k = lower(problem("x: f32[b, s]\ny: " + dtype + "[b, s]", R"(
+    nest quotient outer(i0: b) row(i1: s) {
+      %0 = load x[i0, i1] : f32
+      %1 = reduce.max %0 : f32
+      %2 = div %0, %1 : f32
+      %3 = add %2, %0 : f32
+      %4 = )" + last + R"(
+      store y[i0, i1] = %4
+    })"));
+    return tile::print(k.kernel);
+  };
+  EXPECT_NE(text("exp %3 : f32").find("reciprocal("), std::string::npos);
+  EXPECT_NE(text("neg %3 : f32", "f16").find("reciprocal("), std::string::npos);
+  EXPECT_EQ(text("round %3 : f32").find("reciprocal("), std::string::npos);
+  EXPECT_EQ(text("cast %3 : u8", "u8").find("reciprocal("), std::string::npos);
+  EXPECT_EQ(text("lt %3, %0 : bool", "bool").find("reciprocal("), std::string::npos);
+}
+
 // The box of a library's epilogue: origins and counts are symbols, buffers are whole.
 TEST(Lower, BoxOfALargerBuffer) {
   Problem p = problem("x: f32[n, m]\ny: f32[n, m]\nq: i64[r0, c0, rn, cn]", R"(
