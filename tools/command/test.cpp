@@ -50,12 +50,25 @@ Json outcome_json(Outcome outcome, const std::string& reason, const std::string&
   return {{"outcome", static_cast<int>(outcome)}, {"reason", reason}, {"subject", subject}};
 }
 
+// A message without what it quotes, so that one about many values counts as one: "input 'x' is" to "input is".
+std::string without_names(const std::string& message) {
+  std::string out;
+  bool quoted = false;
+  for (char c : first_line(message)) {
+    if (c == '\'') quoted = !quoted;
+    else if (!quoted && (c != ' ' || (!out.empty() && out.back() != ' '))) out += c;
+  }
+  return out;
+}
+
 // What the code cannot do is "not supported"; every other error of a model that is known to be right is a failure.
 Json error_outcome(const Diagnostic& d) {
   bool unsupported = info(d.code).exit_code == kUnsupported;
-  std::string subject =
-      d.code == ErrorCode::UnsupportedOp && !d.location.op.empty() ? d.location.op : std::string(info(d.code).name);
-  if (d.code != ErrorCode::UnsupportedOp && !d.location.op.empty()) subject = d.location.op + " (" + subject + ")";
+  std::string subject = d.location.op;
+  if (subject.empty()) // of no operator: an input's type, the model's opset
+    subject = without_names(d.message);
+  else if (d.code != ErrorCode::UnsupportedOp)
+    subject += " (" + std::string(info(d.code).name) + ")";
   return outcome_json(unsupported ? Outcome::Unsupported : Outcome::Fail, first_line(d.str()),
                       unsupported ? subject : "");
 }
