@@ -58,7 +58,7 @@ HostTarget HostTarget::detect() {
 }
 
 std::string host_compiler_version(const HostTarget& target) {
-  return "tessera-host-5 llvm-" LLVM_VERSION_STRING " " + target.cpu + " " + std::to_string(target.vector_bytes) + " " + target.features + " " + kPipeline;
+  return "tessera-host-8 llvm-" LLVM_VERSION_STRING " " + target.cpu + " " + std::to_string(target.vector_bytes) + " " + target.features + " " + kPipeline;
 }
 
 Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const HostTarget& target, bool keep_ir) {

@@ -79,6 +79,7 @@ private:
   Value* exp_f32(Value* x);
   Value* tanh_f32(Value* x);
   Value* erf_f32(Value* x);
+  Value* erf_pieces(Value* x);                                           // sixteen lanes
   Value* sigmoid(Value* x, DType dtype);
   Value* polynomial(Value* x, std::span<const double> coefficients);     // Horner, highest first
   Value* fma(Value* a, Value* b, Value* c);

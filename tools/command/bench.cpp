@@ -35,12 +35,15 @@ double percentile(const std::vector<double>& sorted, double share) {
 }
 
 // Bytes read and written by a parallel copy between buffers larger than the caches, per second.
-Result<double> copy_bandwidth(ThreadPool& pool) {
-  constexpr int64_t kBytes = int64_t{256} << 20;
-  TESSERA_ASSIGN(auto from, allocate_bytes(kBytes, true));
-  TESSERA_ASSIGN(auto to, allocate_bytes(kBytes, true));
+Result<double> copy_bandwidth(ThreadPool& pool, int64_t moved) {
+  // As many bytes as the model moves, so that both sit in the same level of cache; touched beforehand.
+  const int64_t kBytes = std::clamp<int64_t>(moved / 2, int64_t{1} << 20, int64_t{256} << 20);
+  TESSERA_ASSIGN(auto from, allocate_bytes(kBytes));
+  TESSERA_ASSIGN(auto to, allocate_bytes(kBytes));
+  std::memset(from.get(), 1, static_cast<size_t>(kBytes));
+  std::memset(to.get(), 2, static_cast<size_t>(kBytes));
   std::vector<double> times;
-  for (int i = 0; i < 7; ++i) {
+  for (int i = 0; i < 21; ++i) {
     auto start = Clock::now();
     pool.parallel_for(kBytes, int64_t{1} << 20, [&](int64_t begin, int64_t end, int) {
       std::memcpy(to.get() + begin, from.get() + begin, static_cast<size_t>(end - begin));
@@ -48,7 +51,7 @@ Result<double> copy_bandwidth(ThreadPool& pool) {
     times.push_back(ms_since(start));
   }
   std::sort(times.begin(), times.end());
-  return 2.0 * kBytes / (times[times.size() / 2] / 1e3);
+  return 2.0 * static_cast<double>(kBytes) / (times[times.size() / 2] / 1e3);
 }
 
 // A folder for an empty cache, removed at the end.
@@ -161,7 +164,7 @@ Result<Json> bench(const BenchOptions& o) {
   for (const auto& g : r.plan.groups) bytes += g.bytes_read + g.bytes_written;
   if (auto moved = evaluate(compiled.graph->env(), sizes, bytes)) {
     progress.show("measuring the memory");
-    TESSERA_ASSIGN(double bandwidth, copy_bandwidth(*options.executor.pool));
+    TESSERA_ASSIGN(double bandwidth, copy_bandwidth(*options.executor.pool, *moved));
     progress.clear();
     double floor_ms = static_cast<double>(*moved) / bandwidth * 1e3;
     j["bytes_moved"] = *moved;
