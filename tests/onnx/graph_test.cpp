@@ -330,7 +330,7 @@ TEST(Declared, TypesAreHeldAgainstInference) {
 }
 
 TEST(Declared, SizesKnownOnlyAtRunTimeTakeTheDeclaredOnes) {
-  if (OpTable::get().find_onnx("NonZero", "", 17) == nullptr) GTEST_SKIP() << "NonZero is not defined";
+  ASSERT_NE(OpTable::get().find_onnx("NonZero", "", 17), nullptr);
   auto m = Maker()
                .input("x", {"b"})
                .add("NonZero", {"x"}, {"y"})

@@ -34,7 +34,7 @@ double percentile(const std::vector<double>& sorted, double share) {
   return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
 }
 
-// Bytes read and written by a parallel copy between buffers larger than the caches, per second.
+// Bytes read and written per second by a parallel copy that moves as many bytes as the model, up to 512 MB.
 Result<double> copy_bandwidth(ThreadPool& pool, int64_t moved) {
   // As many bytes as the model moves, so that both sit in the same level of cache; touched beforehand.
   const int64_t kBytes = std::clamp<int64_t>(moved / 2, int64_t{1} << 20, int64_t{256} << 20);
