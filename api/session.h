@@ -4,14 +4,14 @@
 //   if (!session.ok()) { std::cerr << session.error().str(); return 1; }
 //   auto outputs = (*session)->run({{"input_ids", ids}, {"attention_mask", mask}});
 //
-// A Session may be used by one thread at a time; further executors over the same compiled code and packed weights come from
-// new_executor(), and may run and recompile on other threads at the same time. No exception leaves it, it installs no signal
-// handlers and writes only to the log and the cache folder.
+// A Session may be used by one thread at a time; further executors over the same compiled code and packed weights come
+// from new_executor(), and may run and recompile on other threads at the same time. No exception leaves it, it installs
+// no signal handlers and writes only to the log and the cache folder.
 //
-// Variants. The first one is compiled by open() without knowing any call: it is generic but for what it had to assume (two
-// dimensions that meet in a broadcast are equal). A call that violates an assumption, and that no variant fits, compiles another
-// one with the sizes of that call as hints. Specialization adds variants that are made for less than every shape on purpose.
-// docs/guards.md explains both with an example.
+// Variants. The first one is compiled by open() without knowing any call: it is generic but for what it had to assume
+// (two dimensions that meet in a broadcast are equal). A call that violates an assumption, and that no variant fits,
+// compiles another one with the sizes of that call as hints. Specialization adds variants that are made for less than
+// every shape on purpose. docs/guards.md explains both with an example.
 #pragma once
 #include "codegen/driver/compile.h"
 #include "frontend/onnx/importer.h"
@@ -53,8 +53,8 @@ struct SessionVariant {
 
 class Session {
 public:
-  // `path`: an ONNX file, or what `tessera compile` wrote (one variant, no graph: SessionVariant::compiled.graph is null).
-  // Errors: those of import and compile; Usage for a specialization of a dimension that the model does not have.
+  // `path`: an ONNX file, or what `tessera compile` wrote (one variant, no graph: SessionVariant::compiled.graph is
+  // null). Errors: those of import and compile; Usage for a specialization of a dimension that the model does not have.
   [[nodiscard]] static Result<std::unique_ptr<Session>> open(const std::string& path, SessionOptions options = {});
   ~Session();
 
@@ -64,8 +64,9 @@ public:
   // variants(). Errors: see Executor::run, and those of compiling another variant.
   [[nodiscard]] Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats = nullptr,
                                                 std::vector<Tensor>* outputs = nullptr);
-  // Another executor over the same code and weights, for another thread. It has the variants of this moment and gets others
-  // when a call needs them; it must not be used after the session is gone, except for calls that its variants fit.
+  // Another executor over the same code and weights, for another thread. It has the variants of this moment and gets
+  // others when a call needs them; it must not be used after the session is gone, except for calls that its variants
+  // fit.
   [[nodiscard]] Result<std::unique_ptr<Executor>> new_executor();
   // In the order in which they were compiled; the first one is the generic one.
   [[nodiscard]] std::vector<std::shared_ptr<const SessionVariant>> variants() const;

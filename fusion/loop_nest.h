@@ -1,9 +1,10 @@
-// LoopNest: an operator, or several merged ones, as loops over a scalar DAG. No operator names, no views: those have vanished
-// into index expressions.
+// LoopNest: an operator, or several merged ones, as loops over a scalar DAG. No operator names, no views: those have
+// vanished into index expressions.
 //
-// The idea. A nest has axes and a DAG (graph/ops/scalar.h) whose Index nodes speak of the axes. Axes are outer or row axes. The
-// row axes, taken together, are what reductions fold over; a value that depends on a row axis (through an Index or Load and
-// not through a Reduce) exists for every point, any other value exists once per outer point. This one form holds
+// The idea. A nest has axes and a DAG (graph/ops/scalar.h) whose Index nodes speak of the axes. Axes are outer or row
+// axes. The row axes, taken together, are what reductions fold over; a value that depends on a row axis (through an
+// Index or Load and not through a Reduce) exists for every point, any other value exists once per outer point. This one
+// form holds
 //   pointwise         outer axes only (a schedule may use any of them as vector axis)
 //   reduction         outer axes, row axes, one Reduce, a store per outer point
 //   softmax, norms    outer axes, row axes, a chain of Reduces, stores per point and per outer point
@@ -15,7 +16,8 @@
 //     %2 = mul(%1, 0.00130208) ...
 //     store d[i0, i1, i2] = %3 : f16
 //   }
-// A load's operand number is an index into `loads`. Buffers are whole graph values: contiguous, row-major, of that value's type.
+// A load's operand number is an index into `loads`. Buffers are whole graph values: contiguous, row-major, of that
+// value's type.
 #pragma once
 #include "graph/ir/graph.h"
 #include "graph/ops/op.h"
@@ -25,25 +27,25 @@ namespace tessera {
 enum class AxisRole : uint8_t { Outer, Row };
 
 struct Axis {
-  SymExpr var;    // a symbol; its range in the nest's environment is [0, extent-1]
+  SymExpr var; // a symbol; its range in the nest's environment is [0, extent-1]
   SymExpr extent;
   AxisRole role = AxisRole::Outer;
 };
 
 struct Store {
-  ValueId value;                  // graph value that it defines
-  std::vector<ScalarId> index;    // i64 nodes, one per dimension of the value; pure Index nodes
-  ScalarId scalar = -1;           // stored, cast to the value's dtype
-  bool per_row = false;           // once per outer point: does not depend on row axes
+  ValueId value;               // graph value that it defines
+  std::vector<ScalarId> index; // i64 nodes, one per dimension of the value; pure Index nodes
+  ScalarId scalar = -1;        // stored, cast to the value's dtype
+  bool per_row = false;        // once per outer point: does not depend on row axes
 };
 
 struct LoopNest {
-  std::string name;               // of the first source node; for people
-  std::vector<Axis> axes;         // outer ones first, each group in row-major order of its iteration
-  std::vector<ValueId> loads;     // operand number -> graph value
+  std::string name;           // of the first source node; for people
+  std::vector<Axis> axes;     // outer ones first, each group in row-major order of its iteration
+  std::vector<ValueId> loads; // operand number -> graph value
   ScalarDag dag;
   std::vector<Store> stores;
-  std::vector<NodeId> sources;    // graph nodes that went in, in order
+  std::vector<NodeId> sources; // graph nodes that went in, in order
 
   [[nodiscard]] bool has_reduction() const;
   [[nodiscard]] SymShape extents(AxisRole role) const;
@@ -59,7 +61,8 @@ struct LoopNest {
 // Simplifies all index expressions under the axes' ranges, drops unused nodes, renumbers deterministically.
 void normalize(LoopNest& nest, const ShapeEnv& env);
 // Runs the nest over concrete tensors, one point at a time: what a nest means. `symbols` binds the sizes.
-[[nodiscard]] Result<std::vector<Tensor>> interpret(const Graph& graph, const LoopNest& nest, const std::vector<Tensor>& loads,
+[[nodiscard]] Result<std::vector<Tensor>> interpret(const Graph& graph, const LoopNest& nest,
+                                                    const std::vector<Tensor>& loads,
                                                     const std::unordered_map<uint64_t, int64_t>& symbols);
 [[nodiscard]] Status verify(const Graph& graph, const LoopNest& nest);
 

@@ -1,107 +1,123 @@
-// FusionPlan: which nodes became one kernel, which became library calls with which epilogue, which run on the host, and the
-// reason for every edge.
+// FusionPlan: which nodes became one kernel, which became library calls with which epilogue, which run on the host, and
+// the reason for every edge.
 #pragma once
 #include "fusion/loop_nest.h"
 #include <map>
 
 namespace tessera {
 
-// Every reason an edge (producer value -> consumer) can end with; the table in ledger.cpp gives the stable code ("FUS-001"),
-// whether it means fused, and one line of explanation. docs/fusion.md is generated from it.
+// Every reason an edge (producer value -> consumer) can end with; the table in ledger.cpp gives the stable code
+// ("FUS-001"), whether it means fused, and one line of explanation. docs/fusion.md is generated from it.
 enum class FusionReason : uint8_t {
   // fused
-  ViewFolded,               // a view vanished into an index expression
-  Inlined,                  // a cheap producer was recomputed in its consumer
+  ViewFolded, // a view vanished into an index expression
+  Inlined,    // a cheap producer was recomputed in its consumer
   PointwiseIntoPointwise,
-  ProducerIntoReduction,    // prologue of a reduction
-  ReductionIntoConsumer,    // reduction, then the same rows: softmax, norms
-  SiblingSharesInput,       // horizontal: reads what the group reads
-  EpilogueOfLibrary,        // bias, activation, residual attached to a product or convolution
-  OperandOfLibraryFolded,   // a transpose or slice became strides of a library operand or result
+  ProducerIntoReduction,  // prologue of a reduction
+  ReductionIntoConsumer,  // reduction, then the same rows: softmax, norms
+  SiblingSharesInput,     // horizontal: reads what the group reads
+  EpilogueOfLibrary,      // bias, activation, residual attached to a product or convolution
+  OperandOfLibraryFolded, // a transpose or slice became strides of a library operand or result
   // not fused
-  OperandOfLibrary,         // the library reads its operand from memory
-  ResultOfLibrary,          // the library has no such epilogue
-  OwnKernel,                // producer or consumer is a structured operator with a kernel of its own
-  HostOperator,             // producer or consumer runs by reference on the host
-  DifferentDomain,          // iteration spaces do not match
-  DifferentReduction,       // reductions over different axes
+  OperandOfLibrary,   // the library reads its operand from memory
+  ResultOfLibrary,    // the library has no such epilogue
+  OwnKernel,          // producer or consumer is a structured operator with a kernel of its own
+  HostOperator,       // producer or consumer runs by reference on the host
+  DifferentDomain,    // iteration spaces do not match
+  DifferentReduction, // reductions over different axes
   WouldCycle,
-  RecomputeTooDear,         // recomputing costs more than the bytes saved
-  TooManyBuffers,           // the kernel would exceed operand or register limits
-  ManyConsumers,            // written once, read by several kernels
-  GraphOutput,              // must be written; consumers in other kernels read it
-  DataDependent,            // sizes known only at run time
+  RecomputeTooDear, // recomputing costs more than the bytes saved
+  TooManyBuffers,   // the kernel would exceed operand or register limits
+  ManyConsumers,    // written once, read by several kernels
+  GraphOutput,      // must be written; consumers in other kernels read it
+  DataDependent,    // sizes known only at run time
   NoGain,
-  Disabled,                 // by option
+  Disabled, // by option
   Count_,
 };
-struct FusionReasonInfo { FusionReason reason; std::string_view code, name; bool fused; std::string_view summary; };
+struct FusionReasonInfo {
+  FusionReason reason;
+  std::string_view code, name;
+  bool fused;
+  std::string_view summary;
+};
 [[nodiscard]] const FusionReasonInfo& info(FusionReason reason);
 
 struct LedgerEntry {
   NodeId producer, consumer;
   ValueId value;
   FusionReason reason = FusionReason::NoGain;
-  SymExpr bytes_saved;      // 0 when not fused
-  std::string detail;       // numbers and names, for people: "oneDNN matmul takes no where()"
+  SymExpr bytes_saved; // 0 when not fused
+  std::string detail;  // numbers and names, for people: "oneDNN matmul takes no where()"
 };
 
 // ---- library calls
-// How a library operand or result lies in the buffer of `value`: element strides per logical dimension of the call, 0 where
-// broadcast, and offset. Batch dimensions of a product may be more than the node's: a head dimension is split where an operand
-// repeats along part of it.
+// How a library operand or result lies in the buffer of `value`: element strides per logical dimension of the call, 0
+// where broadcast, and offset. Batch dimensions of a product may be more than the node's: a head dimension is split
+// where an operand repeats along part of it.
 struct OperandView {
   ValueId value;
-  SymShape shape;           // logical dims as the call sees them
+  SymShape shape; // logical dims as the call sees them
   std::vector<SymExpr> strides;
   SymExpr offset;
 };
 struct LibraryCall {
   enum class Kind : uint8_t { Matmul, Conv, Pool };
   Kind kind = Kind::Matmul;
-  NodeId node;                     // the structured node
+  NodeId node;                       // the structured node
   std::vector<OperandView> operands; // matmul: a [..., M, K], b [..., K, N]; conv: x, w; pool: x
   OperandView result;
-  // What follows on each element: any pointwise nest over the result's index space, with exactly one outer axis per dimension of
-  // `result`, in order, so that a box of the result is a box of axes. It loads the node's own value
-  // (result.value) at its own point and stores what the group writes; the device runs it as a generated kernel on each block of
-  // the result while that is in cache. The raw value is memory for others only when it is among the group's `writes`.
+  // What follows on each element: any pointwise nest over the result's index space, with exactly one outer axis per
+  // dimension of `result`, in order, so that a box of the result is a box of axes. It loads the node's own value
+  // (result.value) at its own point and stores what the group writes; the device runs it as a generated kernel on each
+  // block of the result while that is in cache. The raw value is memory for others only when it is among the group's
+  // `writes`.
   std::optional<LoopNest> epilogue_nest;
-  std::vector<NodeId> sources;     // structured node and what was attached
+  std::vector<NodeId> sources; // structured node and what was attached
 };
 
 // ---- plan
 struct Group {
-  enum class Kind : uint8_t { Kernel, Library, Own /* a structured operator with a generated kernel of its own: a scan */, Host, Alias /* an output that is an input or constant as it is: reads == writes */ };
+  enum class Kind : uint8_t {
+    Kernel,
+    Library,
+    Own /* a structured operator with a generated kernel of its own: a scan */,
+    Host,
+    Alias /* an output that is an input or constant as it is: reads == writes */
+  };
   Kind kind = Kind::Kernel;
-  std::string name;                // "k3_add_layer_norm", unique
-  LoopNest nest;                   // Kernel
-  LibraryCall call;                // Library
-  NodeId node;                     // Own, Host
+  std::string name; // "k3_add_layer_norm", unique
+  LoopNest nest;    // Kernel
+  LibraryCall call; // Library
+  NodeId node;      // Own, Host
   std::vector<ValueId> reads, writes;
-  SymExpr bytes_read, bytes_written;   // what it moves
-  SymExpr bytes_unfused;               // what its operators would move one by one
+  SymExpr bytes_read, bytes_written; // what it moves
+  SymExpr bytes_unfused;             // what its operators would move one by one
 };
 struct FusionPlan {
-  std::vector<Group> groups;       // in execution order
-  std::vector<LedgerEntry> ledger; // every edge between operators (inputs and constants are none), in order of the consumers
+  std::vector<Group> groups; // in execution order
+  std::vector<LedgerEntry>
+      ledger; // every edge between operators (inputs and constants are none), in order of the consumers
 };
 
 struct FusionOptions {
-  bool enabled = true;             // false: one kernel per operator, for comparison
+  bool enabled = true; // false: one kernel per operator, for comparison
   bool strict_rounding = false;
   int max_buffers = 24;
-  // Calls take generated epilogues (LibraryCall::epilogue_nest). Without it, only those that library_accepts allows, if it is set.
+  // Calls take generated epilogues (LibraryCall::epilogue_nest). Without it, only those that library_accepts allows, if
+  // it is set.
   bool generated_epilogues = false;
   // Whether the device can generate code for this node; false makes it a Host group. Empty: everything.
   std::function<bool(const Graph&, NodeId, std::string* why_not)> device_supports;
-  // Refuses calls: asked with the bare call (a call refused also without strided operands becomes a Host group) and with each
-  // candidate whose epilogue has just been extended. Empty: every call is fine.
+  // Refuses calls: asked with the bare call (a call refused also without strided operands becomes a Host group) and
+  // with each candidate whose epilogue has just been extended. Empty: every call is fine.
   std::function<bool(const Graph&, const LibraryCall&, std::string* why_not)> library_accepts;
 };
-// Plans the whole graph. The graph must be decomposed to primitives. Deterministic. May add axis symbols to the environment.
+// Plans the whole graph. The graph must be decomposed to primitives. Deterministic. May add axis symbols to the
+// environment.
 [[nodiscard]] Result<FusionPlan> plan_fusion(Graph& graph, const FusionOptions& options);
 [[nodiscard]] std::string print(const Graph& graph, const FusionPlan& plan); // groups, nests and ledger
-[[nodiscard]] Status verify(const Graph& graph, const FusionPlan& plan);     // every value defined before read, each store once
+[[nodiscard]] Status verify(const Graph& graph,
+                            const FusionPlan& plan); // every value defined before read, each store once
 
 } // namespace tessera

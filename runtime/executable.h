@@ -1,7 +1,7 @@
 // Executable: what a compile yields and all that is needed to run. Immutable, shared between executors and threads.
 //
-// It is a list of steps over buffers. Sizes, offsets and grids are SymExprs over the symbols of the model's input dimensions;
-// an Executor evaluates them once per distinct shape ("shape plan") and then only launches.
+// It is a list of steps over buffers. Sizes, offsets and grids are SymExprs over the symbols of the model's input
+// dimensions; an Executor evaluates them once per distinct shape ("shape plan") and then only launches.
 #pragma once
 #include "graph/support/tensor.h"
 #include "graph/sym/env.h"
@@ -18,25 +18,37 @@ using BufferId = int32_t;
 
 struct BufferInfo {
   enum class Kind : uint8_t { Input, Output, Constant, Temporary };
-  std::string name;          // of the graph value
+  std::string name; // of the graph value
   Kind kind = Kind::Temporary;
   DType dtype = DType::F32;
   SymShape shape;
-  int constant = -1;         // Constant: index into Executable::constants
+  int constant = -1;                 // Constant: index into Executable::constants
   int first_step = 0, last_step = 0; // lifetime over steps, inclusive (outputs live to the end)
-  BufferId in_place_of = -1; // Temporary or Output that may take over that buffer's memory (its last reader writes this one elementwise)
-  bool dynamic = false;      // its size has symbols that a host step defines: allocated when that step has run
+  BufferId in_place_of =
+      -1; // Temporary or Output that may take over that buffer's memory (its last reader writes this one elementwise)
+  bool dynamic = false; // its size has symbols that a host step defines: allocated when that step has run
 };
 
-// Host kernel ABI. `buffers` in parameter order, `sizes` the i64 parameters; runs programs [begin, end). `scratch` has scratch_bytes
-// for the calling thread, 64-byte aligned. A bounds violation stores site + 1 into *error (any one of them wins).
-using HostKernelFn = void (*)(void* const* buffers, const int64_t* sizes, int64_t begin, int64_t end, void* scratch, int32_t* error);
+// Host kernel ABI. `buffers` in parameter order, `sizes` the i64 parameters; runs programs [begin, end). `scratch` has
+// scratch_bytes for the calling thread, 64-byte aligned. A bounds violation stores site + 1 into *error (any one of
+// them wins).
+using HostKernelFn = void (*)(void* const* buffers, const int64_t* sizes, int64_t begin, int64_t end, void* scratch,
+                              int32_t* error);
 
+// What must be true of the sizes of a call for a kernel to be launched: checked once per shape, not a guard.
+struct SizeCondition {
+  SymExpr value;
+  int64_t multiple_of = 1;
+  int64_t min = 0, max = INT64_MAX;
+};
+
+// A generated kernel. On a GPU (threads > 0) its parameters are the buffers' addresses, the sizes as i64, and the
+// address of an i32 that takes a bounds violation like HostKernelFn's *error; program p is block (p, 0, 0).
 struct KernelLaunch {
-  std::string name;                  // group name, for traces and errors
-  std::string symbol;                // in the object
-  int object = -1;                   // index into Executable::objects
-  HostKernelFn function = nullptr;   // linked; nullptr in an executable that has only been deserialized
+  std::string name;                // group name, for traces and errors
+  std::string symbol;              // in the object
+  int object = -1;                 // index into Executable::objects
+  HostKernelFn function = nullptr; // linked; nullptr in an executable that has only been deserialized
   std::vector<BufferId> buffers;
   std::vector<bool> written;
   std::vector<SymExpr> sizes;
@@ -44,20 +56,35 @@ struct KernelLaunch {
   SymExpr work_per_program;
   SymExpr scratch_bytes;
   std::vector<std::string> report_sites;
+  int threads = 0;          // per block; 0 on the host
+  int64_t shared_bytes = 0; // dynamic shared memory of a block
+  // Kernels of the same buffers and meaning for sizes that allow more: the first one whose conditions hold is launched,
+  // and this one, which takes every size, if none does. Alternatives have none themselves.
+  std::vector<SizeCondition> conditions;
+  std::vector<KernelLaunch> alternatives;
 };
 
 // ---- library calls, in the terms of runtime/library/
-struct StridedOperand { BufferId buffer = -1; SymShape shape; std::vector<SymExpr> strides; SymExpr offset; }; // elements
-// What is done to a block of the result while it is still in cache: a generated kernel over a box of the result's index space.
-// The library computes the box [begin, begin + count) of its result, then calls the kernel with those numbers bound to the
-// symbols below, which its sizes and grid mention. Any pointwise function of the result and of anything computed before.
+struct StridedOperand {
+  BufferId buffer = -1;
+  SymShape shape;
+  std::vector<SymExpr> strides;
+  SymExpr offset;
+}; // elements
+// What is done to a block of the result while it is still in cache: a generated kernel over a box of the result's index
+// space. The library computes the box [begin, begin + count) of its result, then calls the kernel with those numbers
+// bound to the symbols below, which its sizes and grid mention. Any pointwise function of the result and of anything
+// computed before.
 struct EpilogueKernel {
   KernelLaunch kernel;
   std::vector<SymExpr> begin, count; // one symbol per dimension of the call's result
 };
-struct MatmulCall { StridedOperand a, b, c; std::optional<EpilogueKernel> epilogue; }; // c[..., m, n] = a[..., m, k] b[..., k, n]; batch strides 0 where broadcast; f32
-// Logical dims [N, C, spatial...] of x and y, [O, C/groups, kernel...] of w (transposed: [C, O/groups, ...]); strides say how they
-// lie: channels-last is a stride order. f32.
+struct MatmulCall {
+  StridedOperand a, b, c;
+  std::optional<EpilogueKernel> epilogue;
+}; // c[..., m, n] = a[..., m, k] b[..., k, n]; batch strides 0 where broadcast; f32
+// Logical dims [N, C, spatial...] of x and y, [O, C/groups, kernel...] of w (transposed: [C, O/groups, ...]); strides
+// say how they lie: channels-last is a stride order. f32.
 struct ConvCall {
   StridedOperand x, w, y;
   std::vector<int64_t> strides, pads_begin, pads_end, dilations;
@@ -79,26 +106,36 @@ struct LibraryStep {
 
 // An operator that no device supports, run by its reference: counted and reported, never silent.
 struct HostStep {
-  std::string name, op, reason;      // node, operator, why it runs here
+  std::string name, op, reason;          // node, operator, why it runs here
   std::vector<BufferId> inputs, outputs; // -1 where left out
-  std::string payload;               // what makes `run` again from a file; opaque to the runtime; empty: it cannot be saved
+  std::string payload; // what makes `run` again from a file; opaque to the runtime; empty: it cannot be saved
   // Runs it on tensors; `symbols` binds the sizes known so far. Built by the compile driver from the operator's record.
-  std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>&, const std::unordered_map<uint64_t, int64_t>&)> run;
+  std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>&, const std::unordered_map<uint64_t, int64_t>&)>
+      run;
   // Sizes that are known only now: result r's dimension d binds `symbol`.
-  struct Defines { SymExpr symbol; int result, dim; };
+  struct Defines {
+    SymExpr symbol;
+    int result, dim;
+  };
   std::vector<Defines> defines;
 };
 // output buffer = view of source (an input, a constant or another output given out as it is): a copy.
-struct CopyStep { std::string name; BufferId source, target; };
+struct CopyStep {
+  std::string name;
+  BufferId source, target;
+};
 
 using Step = std::variant<KernelLaunch, LibraryStep, HostStep, CopyStep>;
 
 struct Constant {
   std::string name;
-  Tensor value;                      // may view a mapped file
+  Tensor value; // may view a mapped file
 };
 
-struct Binding { std::string name; BufferId buffer; };
+struct Binding {
+  std::string name;
+  BufferId buffer;
+};
 // Input dims: symbol (bound by the call), expression or constant (checked).
 struct Executable {
   std::string model_name;
@@ -106,10 +143,10 @@ struct Executable {
   std::vector<Step> steps;
   std::vector<Constant> constants;
   std::vector<Binding> inputs, outputs;
-  std::shared_ptr<ShapeEnv> env;     // symbols and guards
+  std::shared_ptr<ShapeEnv> env;          // symbols and guards
   std::vector<std::vector<char>> objects; // machine code, for serializing
-  std::shared_ptr<const void> code;  // keeps linked code alive
-  std::string target;                // "cpu x86-64 avx512"; an executable for another machine is refused
+  std::shared_ptr<const void> code;       // keeps linked code alive
+  std::string target;                     // "cpu x86-64 avx512"; an executable for another machine is refused
   int host_steps = 0;
 };
 

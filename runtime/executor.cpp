@@ -141,9 +141,8 @@ private:
     Refusal r;
     r.guard = l.variant->guards.explain(guard, l.call.values, l.call.bound);
     r.miss = !l.variant->guards.required(guard);
-    r.error =
-        Diagnostic(ErrorCode::GuardFailed, "the inputs do not satisfy " + r.guard.guard + " (" + r.guard.reason +
-                                               "): " + text_of(r.guard.sizes));
+    r.error = Diagnostic(ErrorCode::GuardFailed, "the inputs do not satisfy " + r.guard.guard + " (" + r.guard.reason +
+                                                     "): " + text_of(r.guard.sizes));
     for (const SymExpr& symbol : l.variant->guards.guard(guard).condition.symbols()) {
       std::string places;
       for (const auto& input : l.variant->exe->inputs) {

@@ -11,74 +11,87 @@ public:
   static std::shared_ptr<ThreadPool> create(int threads = 0); // 0: all cores this process may use
   virtual ~ThreadPool() = default;
   [[nodiscard]] virtual int threads() const = 0;
-  // Calls body(begin, end, worker) over [0, n) in chunks of at least `grain`; returns when all is done. worker < threads().
-  // A call from inside a body runs inline. Bodies must not throw.
+  // Calls body(begin, end, worker) over [0, n) in chunks of at least `grain`; returns when all is done. worker <
+  // threads(). A call from inside a body runs inline. Bodies must not throw.
   virtual void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t, int)>& body) = 0;
-  // Runs `body` with the workers kept at hand: loops that it starts (on its own thread) begin in less than a microsecond.
+  // Runs `body` with the workers kept at hand: loops that it starts (on its own thread) begin in less than a
+  // microsecond.
   virtual void region(const std::function<void()>& body) { body(); }
 };
 
-// What happens when an Assumed guard does not hold: compile another variant (`compile`), or go to the next variant that fits.
-// The runtime never needs LLVM: compiling is this function.
+// What happens when an Assumed guard does not hold: compile another variant (`compile`), or go to the next variant that
+// fits. The runtime never needs LLVM: compiling is this function.
 struct GuardMiss {
-  std::string guard;                 // its text
+  std::string guard; // its text
   std::string reason, where;
   std::map<std::string, int64_t> sizes; // symbol -> value of this call
 };
 // A null executable means that nothing better is to be had: the call goes on with the variants there are.
-using RecompileFn = std::function<Result<std::shared_ptr<const Executable>>(const std::map<std::string, Dims>& input_shapes, const GuardMiss&)>;
+using RecompileFn = std::function<Result<std::shared_ptr<const Executable>>(
+    const std::map<std::string, Dims>& input_shapes, const GuardMiss&)>;
 
 struct ExecutorOptions {
-  std::shared_ptr<ThreadPool> pool;  // created when empty
-  RecompileFn recompile;             // empty: a guard miss with no fitting variant is an error
-  size_t memory_limit = 0;           // bytes of arena; 0 = none
-  bool poison = false;               // fill arena and outputs with NaN patterns before each run (tests)
-  bool profile = false;              // per-step times
+  std::shared_ptr<ThreadPool> pool; // created when empty
+  RecompileFn recompile;            // empty: a guard miss with no fitting variant is an error
+  size_t memory_limit = 0;          // bytes of arena; 0 = none
+  bool poison = false;              // fill arena and outputs with NaN patterns before each run (tests)
+  bool profile = false;             // per-step times
 };
 
-struct StepProfile { std::string name; double ms = 0; int64_t bytes = 0; };
+struct StepProfile {
+  std::string name;
+  double ms = 0;
+  int64_t bytes = 0;
+};
 struct RunStats {
-  double total_ms = 0, plan_ms = 0;  // plan: shape plan of a new shape, library primitives included
-  int variant = 0;                   // which executable ran
+  double total_ms = 0, plan_ms = 0; // plan: shape plan of a new shape, library primitives included
+  int variant = 0;                  // which executable ran
   bool new_shape = false;
-  int recompiles = 0;                // during this call
+  int recompiles = 0; // during this call
   double recompile_ms = 0;
   std::vector<GuardMiss> misses;
   int64_t arena_bytes = 0;
-  std::vector<StepProfile> steps;    // when profiling
+  std::vector<StepProfile> steps; // when profiling
 };
 
 class Executor {
 public:
-  // `variants`: tried in order; the last one should be generic. Weights are prepacked lazily and shared by executors of the
-  // same executable.
-  [[nodiscard]] static Result<std::unique_ptr<Executor>> create(std::vector<std::shared_ptr<const Executable>> variants, ExecutorOptions options = {});
+  // `variants`: tried in order; the last one should be generic. Weights are prepacked lazily and shared by executors of
+  // the same executable.
+  [[nodiscard]] static Result<std::unique_ptr<Executor>> create(std::vector<std::shared_ptr<const Executable>> variants,
+                                                                ExecutorOptions options = {});
   virtual ~Executor() = default;
   // Inputs by name. Outputs are fresh tensors (in model order) unless given in `outputs` (dtype and dims must fit).
   // Errors: UnknownInput, MissingInput, BadInput (dtype, rank, dimension), GuardFailed, OutOfMemory, DeviceError.
   // The executor stays usable after any error.
-  [[nodiscard]] virtual Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats = nullptr,
+  [[nodiscard]] virtual Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs,
+                                                        RunStats* stats = nullptr,
                                                         std::vector<Tensor>* outputs = nullptr) = 0;
   [[nodiscard]] virtual const std::vector<std::shared_ptr<const Executable>>& variants() const = 0;
-  // Another variant, to be tried at this place in the order (at most the place of the last, generic one). Between calls only.
+  // Another variant, to be tried at this place in the order (at most the place of the last, generic one). Between calls
+  // only.
   [[nodiscard]] virtual Status add_variant(std::shared_ptr<const Executable> executable, size_t at) = 0;
-  [[nodiscard]] virtual int64_t arena_bytes() const = 0;   // planned for the last shape
+  [[nodiscard]] virtual int64_t arena_bytes() const = 0; // planned for the last shape
 };
 
-// Files written by `tessera compile`: the plan as JSON (sizes and guards as text), machine code, and weights. Weights that a mapped file shows
-// (the model's own external data) are referred to by path, offset and a hash of samples, unless `embed_weights`. The file appears whole or not
-// at all. Errors: FileError (a full disk is named), UnsupportedFeature (a host step without payload cannot be made again).
+// Files written by `tessera compile`: the plan as JSON (sizes and guards as text), machine code, and weights. Weights
+// that a mapped file shows (the model's own external data) are referred to by path, offset and a hash of samples,
+// unless `embed_weights`. The file appears whole or not at all. Errors: FileError (a full disk is named),
+// UnsupportedFeature (a host step without payload cannot be made again).
 [[nodiscard]] Status save_executable(const Executable& executable, const std::string& path, bool embed_weights);
 
-// What loading needs from others. `link`: machine code to functions, found by symbol; `resolve`: the function of a host step from its op and payload.
+// What loading needs from others. `link`: machine code to functions, found by symbol; `resolve`: the function of a host
+// step from its op and payload.
 struct LinkedCode {
   std::shared_ptr<const void> code; // keeps it alive
   std::function<HostKernelFn(const std::string& symbol)> find;
 };
 using LinkFn = std::function<Result<LinkedCode>(const Executable&)>;
 using ResolveHostStepFn = std::function<Result<decltype(HostStep::run)>(const HostStep&)>;
-// Weights are mapped, not read. Errors: FileError, CorruptFile (damaged, truncated, of another version, weights that have changed), UnsupportedFeature
-// (made for another machine), and those of the functions. Without `link` the executable can be examined but not run.
-[[nodiscard]] Result<std::shared_ptr<Executable>> load_executable(const std::string& path, const LinkFn& link = {}, const ResolveHostStepFn& resolve = {});
+// Weights are mapped, not read. Errors: FileError, CorruptFile (damaged, truncated, of another version, weights that
+// have changed), UnsupportedFeature (made for another machine), and those of the functions. Without `link` the
+// executable can be examined but not run.
+[[nodiscard]] Result<std::shared_ptr<Executable>> load_executable(const std::string& path, const LinkFn& link = {},
+                                                                  const ResolveHostStepFn& resolve = {});
 
 } // namespace tessera

@@ -9,8 +9,9 @@ Result<GuardSet> GuardSet::compile(const ShapeEnv& env, std::span<const SymExpr>
   auto add = [&](Guard guard) -> Status {
     int r = set.program_.add(guard.condition);
     if (set.program_.has_unbound(r)) {
-      // Only what nobody binds is rewritten: names that inference gave to sizes which it then found equal to others. Symbols of
-      // inputs and host steps are slots under the names that they were declared with, so their guards are asked as they were made.
+      // Only what nobody binds is rewritten: names that inference gave to sizes which it then found equal to others.
+      // Symbols of inputs and host steps are slots under the names that they were declared with, so their guards are
+      // asked as they were made.
       r = set.program_.add(guard.condition.substitute(env.substitutions()));
       if (set.program_.has_unbound(r))
         return Diagnostic(ErrorCode::Internal, guard.where,

@@ -205,7 +205,9 @@ private:
     } else {
       PoolCall c;
       auto mode = attributes.s("mode");
-      c.kind = mode == "max" ? PoolCall::Kind::Max : mode == "average" ? PoolCall::Kind::Average : PoolCall::Kind::AverageIncludePad;
+      c.kind = mode == "max"       ? PoolCall::Kind::Max
+               : mode == "average" ? PoolCall::Kind::Average
+                                   : PoolCall::Kind::AverageIncludePad;
       c.x = operand(call.operands[0]);
       c.y = result;
       c.kernel = attributes.ints("kernel");
@@ -263,37 +265,48 @@ private:
         b.first_step = std::min(b.first_step, s);
         if (b.kind == BufferInfo::Kind::Temporary) b.last_step = std::max(b.last_step, s);
       };
-      auto kernel = [&](const KernelLaunch& k) { for (auto b : k.buffers) use(b); };
-      std::visit([&](const auto& step) {
-        using T = std::decay_t<decltype(step)>;
-        if constexpr (std::is_same_v<T, KernelLaunch>) kernel(step);
-        else if constexpr (std::is_same_v<T, HostStep>) {
-          for (auto b : step.inputs) use(b);
-          for (auto b : step.outputs) use(b);
-        } else if constexpr (std::is_same_v<T, CopyStep>) {
-          use(step.source);
-          use(step.target);
-        } else {
-          std::visit([&](const auto& call) {
-            if constexpr (requires { call.a; }) {
-              use(call.a.buffer);
-              use(call.b.buffer);
-              use(call.c.buffer);
+      auto kernel = [&](const KernelLaunch& k) {
+        for (auto b : k.buffers) use(b);
+      };
+      std::visit(
+          [&](const auto& step) {
+            using T = std::decay_t<decltype(step)>;
+            if constexpr (std::is_same_v<T, KernelLaunch>)
+              kernel(step);
+            else if constexpr (std::is_same_v<T, HostStep>) {
+              for (auto b : step.inputs) use(b);
+              for (auto b : step.outputs) use(b);
+            } else if constexpr (std::is_same_v<T, CopyStep>) {
+              use(step.source);
+              use(step.target);
             } else {
-              use(call.x.buffer);
-              if constexpr (requires { call.w; }) use(call.w.buffer);
-              use(call.y.buffer);
+              std::visit(
+                  [&](const auto& call) {
+                    if constexpr (requires { call.a; }) {
+                      use(call.a.buffer);
+                      use(call.b.buffer);
+                      use(call.c.buffer);
+                    } else {
+                      use(call.x.buffer);
+                      if constexpr (requires { call.w; }) use(call.w.buffer);
+                      use(call.y.buffer);
+                    }
+                    if (call.epilogue) kernel(call.epilogue->kernel);
+                  },
+                  step.call);
             }
-            if (call.epilogue) kernel(call.epilogue->kernel);
-          }, step.call);
-        }
-      }, exe_->steps[static_cast<size_t>(s)]);
+          },
+          exe_->steps[static_cast<size_t>(s)]);
     }
     for (auto& b : exe_->buffers) {
-      if (b.last_step < 0) { b.first_step = 0; b.last_step = -1; } // nobody uses it
+      if (b.last_step < 0) {
+        b.first_step = 0;
+        b.last_step = -1;
+      } // nobody uses it
       if (b.in_place_of < 0) continue;
       const auto& from = exe_->buffers[static_cast<size_t>(b.in_place_of)];
-      if (from.kind != BufferInfo::Kind::Temporary || from.last_step != b.first_step || from.dynamic != b.dynamic) b.in_place_of = -1;
+      if (from.kind != BufferInfo::Kind::Temporary || from.last_step != b.first_step || from.dynamic != b.dynamic)
+        b.in_place_of = -1;
     }
   }
 

@@ -4,17 +4,20 @@
 
 namespace tessera {
 
-// The nest of a library call's epilogue over a box of the result's index space: axis d runs over [0, count[d]) and stands for
-// begin[d] + axis. The symbols are created in the graph's environment.
-struct BoxedNest { LoopNest nest; std::vector<SymExpr> begin, count; };
+// The nest of a library call's epilogue over a box of the result's index space: axis d runs over [0, count[d]) and
+// stands for begin[d] + axis. The symbols are created in the graph's environment.
+struct BoxedNest {
+  LoopNest nest;
+  std::vector<SymExpr> begin, count;
+};
 [[nodiscard]] BoxedNest box_epilogue(Graph& graph, const LoopNest& nest);
 
 struct BuildInput {
   std::shared_ptr<Graph> graph;
   const FusionPlan& plan;
   LinkedKernels kernels;
-  std::vector<int> kernel_of_group;          // group -> index into kernels.kernels, -1
-  std::vector<BoxedNest> boxes;              // of library groups with an epilogue, indexed by group (empty nest otherwise)
+  std::vector<int> kernel_of_group; // group -> index into kernels.kernels, -1
+  std::vector<BoxedNest> boxes;     // of library groups with an epilogue, indexed by group (empty nest otherwise)
   std::map<NodeId, std::string> host_reasons; // why a Host group's node runs there
   std::string target;
 };

@@ -40,7 +40,9 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
   auto graph = std::make_shared<Graph>(std::move(imported));
   out.graph = graph;
   auto& report = out.report;
-  for (auto id : graph->order()) report.source_nodes += graph->node(id).op->structured() && graph->node(id).op->structured()->kind == Structured::Constant ? 0 : 1;
+  for (auto id : graph->order())
+    report.source_nodes +=
+        graph->node(id).op->structured() && graph->node(id).op->structured()->kind == Structured::Constant ? 0 : 1;
 
   // Passes: composites to primitives, shape arithmetic and constants folded away, then what this device wants.
   PipelineOptions pipeline;
@@ -89,7 +91,8 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
     bool own = group.kind == Group::Kind::Own;
     if (!nest && !own) continue;
     build.kernel_of_group[g] = static_cast<int>(requests.size());
-    requests.push_back({group.name + (group.kind == Group::Kind::Library ? ".epilogue" : ""), nest, own ? group.node : NodeId{}});
+    requests.push_back(
+        {group.name + (group.kind == Group::Kind::Library ? ".epilogue" : ""), nest, own ? group.node : NodeId{}});
   }
   TESSERA_ASSIGN(auto kernels, compile_kernels(*graph, requests, device, target, cache, options));
   report.kernels = kernels.reports;

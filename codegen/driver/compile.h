@@ -1,36 +1,43 @@
-// The compile driver: Graph -> passes -> fusion plan -> schedules -> tile kernels -> objects -> Executable. One readable function.
+// The compile driver: Graph -> passes -> fusion plan -> schedules -> tile kernels -> objects -> Executable. One
+// readable function.
 #pragma once
+#include "codegen/schedule/schedule.h"
 #include "fusion/plan.h"
 #include "graph/passes/pass.h"
 #include "runtime/executable.h"
-#include "codegen/schedule/schedule.h"
 
 namespace tessera {
 
 struct CompileOptions {
-  int threads = 0;                       // of the machine the executable will run on; 0 = all
+  int threads = 0; // of the machine the executable will run on; 0 = all
   bool fusion = true;
-  bool strict_rounding = false;          // round after every operator
-  bool cache = true;                     // object cache on disk
-  std::string cache_dir;                 // empty: TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera
-  bool keep_texts = false;               // keep tile and LLVM texts for explain and dumps
+  bool strict_rounding = false; // round after every operator
+  bool cache = true;            // object cache on disk
+  std::string cache_dir;        // empty: TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera
+  bool keep_texts = false;      // keep tile and LLVM texts for explain and dumps
   std::vector<std::string> disabled_passes;
 };
 
-struct KernelReport { std::string name; Schedule schedule; std::string tile_text, llvm_text; bool from_cache = false; double compile_ms = 0; };
+struct KernelReport {
+  std::string name;
+  Schedule schedule;
+  std::string tile_text, llvm_text;
+  bool from_cache = false;
+  double compile_ms = 0;
+};
 // Everything that explain prints and run throws away.
 struct CompileReport {
   std::vector<PassStats> passes;
   FusionPlan plan;
-  std::vector<KernelReport> kernels;     // in group order, of Kernel groups
+  std::vector<KernelReport> kernels; // in group order, of Kernel groups
   double import_ms = 0, passes_ms = 0, fusion_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
   int cache_hits = 0, cache_misses = 0;
   std::vector<std::string> cache_warnings; // a corrupt entry that was replaced, a folder that cannot be written
-  int source_nodes = 0;                  // operators in the imported graph
+  int source_nodes = 0;                    // operators in the imported graph
 };
 struct Compiled {
   std::shared_ptr<const Executable> executable;
-  std::shared_ptr<Graph> graph;          // after passes
+  std::shared_ptr<Graph> graph; // after passes
   CompileReport report;
 };
 // Consumes the graph (imported, not yet decomposed).

@@ -11,9 +11,19 @@ namespace tessera {
 
 bool host_code_takes(DType dtype) {
   switch (dtype) {
-  case DType::Bool: case DType::I8: case DType::I16: case DType::I32: case DType::I64:
-  case DType::U8: case DType::U16: case DType::U32: case DType::U64:
-  case DType::F16: case DType::BF16: case DType::F32: case DType::F64: return true;
+  case DType::Bool:
+  case DType::I8:
+  case DType::I16:
+  case DType::I32:
+  case DType::I64:
+  case DType::U8:
+  case DType::U16:
+  case DType::U32:
+  case DType::U64:
+  case DType::F16:
+  case DType::BF16:
+  case DType::F32:
+  case DType::F64: return true;
   default: return false;
   }
 }
@@ -29,8 +39,9 @@ static double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const KernelRequest> requests, const DeviceTraits& device,
-                                      const HostTarget& target, ObjectCache& cache, const CompileOptions& options) {
+Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const KernelRequest> requests,
+                                      const DeviceTraits& device, const HostTarget& target, ObjectCache& cache,
+                                      const CompileOptions& options) {
   auto start = std::chrono::steady_clock::now();
   LinkedKernels out;
   std::string version = host_compiler_version(target);
@@ -68,9 +79,15 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     out.reports.push_back(std::move(report));
   }
   for (const auto& k : out.kernels)
-    if (!distinct[static_cast<size_t>(k.object)].second) distinct[static_cast<size_t>(k.object)].second = &k.scheduled.kernel;
+    if (!distinct[static_cast<size_t>(k.object)].second)
+      distinct[static_cast<size_t>(k.object)].second = &k.scheduled.kernel;
 
-  struct Made { std::optional<Diagnostic> error; CompiledObject object; bool cached = false; double ms = 0; };
+  struct Made {
+    std::optional<Diagnostic> error;
+    CompiledObject object;
+    bool cached = false;
+    double ms = 0;
+  };
   std::vector<Made> made(distinct.size());
   auto make = [&](size_t i) {
     auto began = std::chrono::steady_clock::now();
@@ -107,14 +124,16 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     out.reports[i].compile_ms = made[object].ms;
     if (options.keep_texts) out.reports[i].llvm_text = out.objects[object].llvm_ir;
     if (dump_enabled()) write_dump(requests[i].name + ".ll", out.objects[object].llvm_ir);
-    TESSERA_LOGF(LogChannel::OutputCode, requests[i].name + " (" + std::string(name(out.reports[i].schedule.kind)) + ": " + out.reports[i].schedule.why + ")\n" +
+    TESSERA_LOGF(LogChannel::OutputCode, requests[i].name + " (" + std::string(name(out.reports[i].schedule.kind)) +
+                                             ": " + out.reports[i].schedule.why + ")\n" +
                                              tile::print(out.kernels[i].scheduled.kernel));
   }
   out.codegen_ms = ms_since(start);
   start = std::chrono::steady_clock::now();
   auto module = HostModule::load(out.objects);
   if (!module && out.hits > 0) {
-    // A cached object that passes its checksum and still does not link was made by something else: compile all anew, once.
+    // A cached object that passes its checksum and still does not link was made by something else: compile all anew,
+    // once.
     for (size_t i = 0; i < distinct.size(); ++i) {
       TESSERA_ASSIGN(out.objects[i], compile_host_kernel(*distinct[i].second, target, false));
       cache.store(distinct[i].first, out.objects[i].object);

@@ -1,5 +1,5 @@
-// Loop nests to linked machine code: schedule, tile kernel, object (from the cache or LLVM, on all cores), link. Kernels whose
-// text is the same but for the name are compiled once: the layers of a model share their code.
+// Loop nests to linked machine code: schedule, tile kernel, object (from the cache or LLVM, on all cores), link.
+// Kernels whose text is the same but for the name are compiled once: the layers of a model share their code.
 #pragma once
 #include "codegen/driver/compile.h"
 #include "codegen/driver/object_cache.h"
@@ -8,26 +8,27 @@
 namespace tessera {
 
 struct KernelRequest {
-  std::string name;          // for people; unique
-  const LoopNest* nest;      // or nullptr: the kernel of its own of `node`
+  std::string name;     // for people; unique
+  const LoopNest* nest; // or nullptr: the kernel of its own of `node`
   NodeId node = {};
 };
 struct LinkedKernel {
   ScheduledKernel scheduled;
-  std::string symbol;        // shared by kernels of the same text
-  int object = -1;           // index into LinkedKernels::objects
+  std::string symbol; // shared by kernels of the same text
+  int object = -1;    // index into LinkedKernels::objects
   HostKernelFn function = nullptr;
 };
 struct LinkedKernels {
-  std::vector<LinkedKernel> kernels;          // as requested
+  std::vector<LinkedKernel> kernels; // as requested
   std::vector<CompiledObject> objects;
   std::shared_ptr<HostModule> module;
-  std::vector<KernelReport> reports;          // as requested
+  std::vector<KernelReport> reports; // as requested
   int hits = 0, misses = 0;
   double codegen_ms = 0, link_ms = 0;
 };
-[[nodiscard]] Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const KernelRequest> requests, const DeviceTraits& device,
-                                                    const HostTarget& target, ObjectCache& cache, const CompileOptions& options);
+[[nodiscard]] Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const KernelRequest> requests,
+                                                    const DeviceTraits& device, const HostTarget& target,
+                                                    ObjectCache& cache, const CompileOptions& options);
 
 // Whether generated host code can hold values of this dtype in memory.
 [[nodiscard]] bool host_code_takes(DType dtype);

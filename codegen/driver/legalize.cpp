@@ -73,16 +73,20 @@ bool host_supports(const Graph& graph, NodeId id, std::string* why_not) {
       if (v.valid() && !host_code_takes(graph.type(v).dtype))
         return no("no generated code for element type " + std::string(name(graph.type(v).dtype)));
   if (!structured) return true;
-  if (std::string why; has_own_kernel(graph, node, &why)) return true;
-  else if (!why.empty()) return no(why);
+  if (std::string why; has_own_kernel(graph, node, &why))
+    return true;
+  else if (!why.empty())
+    return no(why);
   switch (structured->kind) {
   case Structured::Matmul:
   case Structured::Conv:
   case Structured::Pool:
     for (auto v : node.operands)
-      if (graph.type(v).dtype != DType::F32) return no("the host libraries compute in f32, not in " + std::string(name(graph.type(v).dtype)));
+      if (graph.type(v).dtype != DType::F32)
+        return no("the host libraries compute in f32, not in " + std::string(name(graph.type(v).dtype)));
     if (structured->kind == Structured::Matmul) return true;
-    if (int spatial = graph.type(node.operands[0]).rank() - 2; spatial < 1 || spatial > 3) return no("the host libraries take 1 to 3 spatial dimensions, not " + std::to_string(spatial));
+    if (int spatial = graph.type(node.operands[0]).rank() - 2; spatial < 1 || spatial > 3)
+      return no("the host libraries take 1 to 3 spatial dimensions, not " + std::to_string(spatial));
     if (node.results.size() > 1 && node.results[1].valid()) return no("the host library yields no indices");
     return true;
   default: return no("no host kernel for operator " + std::string(node.op->name));

@@ -20,7 +20,11 @@ Result<std::shared_ptr<Executable>> load_compiled(const std::string& path) {
     for (const auto& step : executable.steps) {
       if (const auto* k = std::get_if<KernelLaunch>(&step)) add(*k);
       if (const auto* l = std::get_if<LibraryStep>(&step))
-        std::visit([&](const auto& call) { if (call.epilogue) add(call.epilogue->kernel); }, l->call);
+        std::visit(
+            [&](const auto& call) {
+              if (call.epilogue) add(call.epilogue->kernel);
+            },
+            l->call);
     }
     std::vector<CompiledObject> code;
     for (const auto& [symbol, object] : objects) {

@@ -42,8 +42,9 @@ std::optional<std::string> read_file(const std::string& path) {
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return std::nullopt;
   std::string text;
-  struct stat st{};
-  if (::fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size < (int64_t{1} << 30)) text.reserve(static_cast<size_t>(st.st_size));
+  struct stat st {};
+  if (::fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size < (int64_t{1} << 30))
+    text.reserve(static_cast<size_t>(st.st_size));
   char block[1 << 16];
   for (ssize_t n; (n = ::read(fd, block, sizeof block)) != 0;) {
     if (n < 0) {
@@ -82,8 +83,8 @@ std::optional<std::vector<char>> ObjectCache::find(const Hash128& key) {
   if (!text) return std::nullopt;
   Header h{};
   if (text->size() >= sizeof h) std::memcpy(&h, text->data(), sizeof h);
-  if (text->size() < sizeof h || std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 || h.bytes != text->size() - sizeof h ||
-      h.content != hash128(text->data() + sizeof h, text->size() - sizeof h)) {
+  if (text->size() < sizeof h || std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 ||
+      h.bytes != text->size() - sizeof h || h.content != hash128(text->data() + sizeof h, text->size() - sizeof h)) {
     warn("cache entry " + path + " is damaged; the kernel is compiled again and the entry replaced");
     return std::nullopt;
   }
@@ -95,10 +96,14 @@ void ObjectCache::store(const Hash128& key, const std::vector<char>& object) {
   std::string name = key.hex(), folder = directory_ + "/objects/" + name.substr(0, 2);
   std::error_code ec;
   std::filesystem::create_directories(folder, ec);
-  if (ec) return warn("cache folder " + directory_ + " cannot be written (" + ec.message() + "); kernels are compiled anew in each process");
+  if (ec)
+    return warn("cache folder " + directory_ + " cannot be written (" + ec.message() +
+                "); kernels are compiled anew in each process");
   std::string temporary = folder + "/." + name + "." + std::to_string(::getpid()) + ".XXXXXX";
   int fd = ::mkstemp(temporary.data());
-  if (fd < 0) return warn("cache folder " + directory_ + " cannot be written (" + std::strerror(errno) + "); kernels are compiled anew in each process");
+  if (fd < 0)
+    return warn("cache folder " + directory_ + " cannot be written (" + std::strerror(errno) +
+                "); kernels are compiled anew in each process");
   Header h{};
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   h.bytes = object.size();
@@ -109,7 +114,8 @@ void ObjectCache::store(const Hash128& key, const std::vector<char>& object) {
   if (good && ::rename(temporary.c_str(), (folder + "/" + name + ".o").c_str()) == 0) return;
   if (good) error = errno;
   ::unlink(temporary.c_str());
-  warn("cache folder " + directory_ + " cannot be written (" + std::strerror(error) + "); kernels are compiled anew in each process");
+  warn("cache folder " + directory_ + " cannot be written (" + std::strerror(error) +
+       "); kernels are compiled anew in each process");
 }
 
 } // namespace tessera

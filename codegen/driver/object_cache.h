@@ -1,5 +1,5 @@
-// Object cache on disk: machine code by hash of the kernel's text and the compiler's version. Safe for several processes: entries
-// are written to a temporary file and renamed; a damaged entry is reported, recompiled and replaced.
+// Object cache on disk: machine code by hash of the kernel's text and the compiler's version. Safe for several
+// processes: entries are written to a temporary file and renamed; a damaged entry is reported, recompiled and replaced.
 #pragma once
 #include "graph/support/hash.h"
 #include "graph/support/result.h"
@@ -12,8 +12,8 @@ namespace tessera {
 
 class ObjectCache {
 public:
-  // An empty directory name stands for TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera. `enabled` false:
-  // find() never finds and store() does nothing.
+  // An empty directory name stands for TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera.
+  // `enabled` false: find() never finds and store() does nothing.
   ObjectCache(std::string directory, bool enabled);
 
   [[nodiscard]] std::optional<std::vector<char>> find(const Hash128& key);

@@ -26,8 +26,9 @@ void initialize_llvm() {
 }
 
 // Loop-invariant code motion and common subexpressions are what matters: the vector code is already explicit.
-constexpr const char* kPipeline = "sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse<memssa>,"
-                                  "instcombine<no-verify-fixpoint>,simplifycfg";
+constexpr const char* kPipeline =
+    "sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse<memssa>,"
+    "instcombine<no-verify-fixpoint>,simplifycfg";
 
 } // namespace
 
@@ -35,15 +36,21 @@ HostTarget HostTarget::detect() {
   HostTarget t;
   t.cpu = llvm::sys::getHostCPUName().str();
   auto features = llvm::sys::getHostCPUFeatures();
-  auto has = [&](const char* f) { auto it = features.find(f); return it != features.end() && it->second; };
-  int level = has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl") ? 64 : has("avx2") && has("fma") ? 32 : 16;
+  auto has = [&](const char* f) {
+    auto it = features.find(f);
+    return it != features.end() && it->second;
+  };
+  int level = has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl") ? 64
+              : has("avx2") && has("fma")                                             ? 32
+                                                                                      : 16;
   if (const char* isa = std::getenv("TESSERA_HOST_ISA")) {
     std::string_view want = isa;
     int cap = want == "sse" ? 16 : want == "avx2" ? 32 : 64;
     if (cap < level) {
       level = cap;
       t.cpu = "x86-64"; // only what is named below
-      std::string f = cap == 32 ? "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+sse4.1,+sse4.2,+ssse3,+popcnt" : "+sse4.1,+sse4.2,+ssse3";
+      std::string f =
+          cap == 32 ? "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+sse4.1,+sse4.2,+ssse3,+popcnt" : "+sse4.1,+sse4.2,+ssse3";
       t.features = f;
       t.vector_bytes = level;
       return t;
@@ -58,21 +65,24 @@ HostTarget HostTarget::detect() {
 }
 
 std::string host_compiler_version(const HostTarget& target) {
-  return "tessera-host-8 llvm-" LLVM_VERSION_STRING " " + target.cpu + " " + std::to_string(target.vector_bytes) + " " + target.features + " " + kPipeline;
+  return "tessera-host-8 llvm-" LLVM_VERSION_STRING " " + target.cpu + " " + std::to_string(target.vector_bytes) + " " +
+         target.features + " " + kPipeline;
 }
 
 Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const HostTarget& target, bool keep_ir) {
   initialize_llvm();
-  auto failed = [&](const std::string& what) { return Diagnostic(ErrorCode::CodegenError, "kernel " + kernel.name + ": " + what); };
+  auto failed = [&](const std::string& what) {
+    return Diagnostic(ErrorCode::CodegenError, "kernel " + kernel.name + ": " + what);
+  };
   llvm::LLVMContext context;
   context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {}, nullptr);
   llvm::Module module(kernel.name, context);
   std::string triple = llvm::sys::getProcessTriple(), message;
   const auto* llvm_target = llvm::TargetRegistry::lookupTarget(triple, message);
   if (!llvm_target) return failed(message);
-  std::unique_ptr<llvm::TargetMachine> machine(llvm_target->createTargetMachine(triple, target.cpu, target.features, llvm::TargetOptions(),
-                                                                                llvm::Reloc::PIC_, llvm::CodeModel::Small,
-                                                                                llvm::CodeGenOptLevel::Default, true));
+  std::unique_ptr<llvm::TargetMachine> machine(
+      llvm_target->createTargetMachine(triple, target.cpu, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+                                       llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
   if (!machine) return failed("no target machine for " + triple);
   module.setTargetTriple(triple);
   module.setDataLayout(machine->createDataLayout());
@@ -107,7 +117,8 @@ Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const Hos
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager emit;
-  if (machine->addPassesToEmitFile(emit, stream, nullptr, llvm::CodeGenFileType::ObjectFile)) return failed("target cannot emit objects");
+  if (machine->addPassesToEmitFile(emit, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
+    return failed("target cannot emit objects");
   emit.run(module);
   out.object.assign(bytes.begin(), bytes.end());
   return out;

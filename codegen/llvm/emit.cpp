@@ -9,7 +9,8 @@ using llvm::FixedVectorType;
 using tile::OpKind;
 
 Emitter::Emitter(llvm::Module& module, const tile::Kernel& kernel, const HostTarget& target)
-    : ctx_(module.getContext()), module_(module), kernel_(kernel), target_(target), width_(target.vector_bytes / 4), b_(ctx_) {
+    : ctx_(module.getContext()), module_(module), kernel_(kernel), target_(target), width_(target.vector_bytes / 4),
+      b_(ctx_) {
   values_.resize(static_cast<size_t>(kernel.value_count()));
   for (int v = 0; v < kernel.value_count(); ++v) values_[static_cast<size_t>(v)].type = kernel.type(v);
 }
@@ -24,10 +25,15 @@ int Emitter::part_count(const tile::Type& type) const { return static_cast<int>(
 llvm::Type* Emitter::element_type(DType dtype) {
   switch (dtype) {
   case DType::Bool: return b_.getInt1Ty();
-  case DType::I8: case DType::U8: return b_.getInt8Ty();
-  case DType::I16: case DType::U16: case DType::BF16: return b_.getInt16Ty();
-  case DType::I32: case DType::U32: return b_.getInt32Ty();
-  case DType::I64: case DType::U64: return b_.getInt64Ty();
+  case DType::I8:
+  case DType::U8: return b_.getInt8Ty();
+  case DType::I16:
+  case DType::U16:
+  case DType::BF16: return b_.getInt16Ty();
+  case DType::I32:
+  case DType::U32: return b_.getInt32Ty();
+  case DType::I64:
+  case DType::U64: return b_.getInt64Ty();
   case DType::F16: return b_.getHalfTy();
   case DType::F32: return b_.getFloatTy();
   case DType::F64: return b_.getDoubleTy();
@@ -55,11 +61,14 @@ std::vector<llvm::Value*> Emitter::prefix_parts(Value* count, const tile::Type& 
     left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.getInt64(static_cast<uint64_t>(w)));
     if (target_.vector_bytes == 64 && w >= 8) { // a mask register is a number: low `left` bits set
       auto* bits = b_.CreateSub(b_.CreateShl(b_.getInt64(1), left), b_.getInt64(1));
-      out.push_back(b_.CreateBitCast(b_.CreateTrunc(bits, b_.getIntNTy(static_cast<unsigned>(w))), FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(w))));
+      out.push_back(b_.CreateBitCast(b_.CreateTrunc(bits, b_.getIntNTy(static_cast<unsigned>(w))),
+                                     FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(w))));
     } else {
       std::vector<llvm::Constant*> c;
       for (int i = 0; i < w; ++i) c.push_back(b_.getInt32(static_cast<uint32_t>(i)));
-      out.push_back(b_.CreateICmpSLT(llvm::ConstantVector::get(c), b_.CreateVectorSplat(static_cast<unsigned>(w), b_.CreateTrunc(left, b_.getInt32Ty()))));
+      out.push_back(
+          b_.CreateICmpSLT(llvm::ConstantVector::get(c),
+                           b_.CreateVectorSplat(static_cast<unsigned>(w), b_.CreateTrunc(left, b_.getInt32Ty()))));
     }
   }
   return out;
@@ -69,12 +78,14 @@ std::vector<llvm::Value*> Emitter::parts(tile::ValueId id) {
   auto& v = values_[static_cast<size_t>(id)];
   if (!v.parts.empty()) return v.parts;
   int w = lanes(v.type), n = part_count(v.type);
-  // A form is turned into vectors at each use and not kept: the builder may stand in a nested block that does not dominate
-  // later uses. The optimizer merges equal expressions.
+  // A form is turned into vectors at each use and not kept: the builder may stand in a nested block that does not
+  // dominate later uses. The optimizer merges equal expressions.
   std::vector<Value*> made;
   if (v.splat) {
-    if (!v.type.is_tile()) made = {v.splat};
-    else made.assign(static_cast<size_t>(n), b_.CreateVectorSplat(static_cast<unsigned>(w), v.splat));
+    if (!v.type.is_tile())
+      made = {v.splat};
+    else
+      made.assign(static_cast<size_t>(n), b_.CreateVectorSplat(static_cast<unsigned>(w), v.splat));
   } else if (v.base) {
     auto* base = b_.CreateVectorSplat(static_cast<unsigned>(w), v.base);
     auto* stride = b_.CreateVectorSplat(static_cast<unsigned>(w), v.stride);
@@ -91,7 +102,8 @@ std::vector<llvm::Value*> Emitter::parts(tile::ValueId id) {
 }
 
 std::vector<llvm::Value*> Emitter::tile_parts(tile::ValueId id, int count, int lanes) {
-  if (auto* s = splat_of(id)) return std::vector<Value*>(static_cast<size_t>(count), b_.CreateVectorSplat(static_cast<unsigned>(lanes), s));
+  if (auto* s = splat_of(id))
+    return std::vector<Value*>(static_cast<size_t>(count), b_.CreateVectorSplat(static_cast<unsigned>(lanes), s));
   return parts(id);
 }
 
@@ -104,8 +116,10 @@ llvm::Value* Emitter::splat_of(tile::ValueId id) { return values_[static_cast<si
 
 void Emitter::define(tile::ValueId id, std::vector<Value*> parts) {
   auto& v = values_[static_cast<size_t>(id)];
-  if (!v.type.is_tile()) v.splat = parts[0];
-  else v.parts = std::move(parts);
+  if (!v.type.is_tile())
+    v.splat = parts[0];
+  else
+    v.parts = std::move(parts);
 }
 void Emitter::define_scalar(tile::ValueId id, Value* value) { values_[static_cast<size_t>(id)].splat = value; }
 
@@ -195,11 +209,13 @@ Status Emitter::emit(const std::string& symbol) {
   int buffer = 0, size = 0;
   for (const auto& p : kernel_.params) {
     if (p.type.kind == tile::Type::Kind::Pointer) {
-      auto* load = b_.CreateLoad(ptr, b_.CreateConstInBoundsGEP1_64(ptr, buffers, static_cast<uint64_t>(buffer++)), p.name);
+      auto* load =
+          b_.CreateLoad(ptr, b_.CreateConstInBoundsGEP1_64(ptr, buffers, static_cast<uint64_t>(buffer++)), p.name);
       load->setMetadata(llvm::LLVMContext::MD_invariant_load, invariant);
       define_scalar(p.value, load);
     } else {
-      if (p.type.dtype != DType::I64) return error("parameter " + p.name + ": only i64 scalars are passed to host kernels");
+      if (p.type.dtype != DType::I64)
+        return error("parameter " + p.name + ": only i64 scalars are passed to host kernels");
       auto* load = b_.CreateLoad(i64, b_.CreateConstInBoundsGEP1_64(i64, sizes, static_cast<uint64_t>(size++)), p.name);
       load->setMetadata(llvm::LLVMContext::MD_invariant_load, invariant);
       define_scalar(p.value, load);
@@ -238,12 +254,18 @@ Status Emitter::operation(const tile::Op& op) {
     const auto& t = kernel_.type(op.results[0]);
     auto* e = element_type(t.dtype);
     Value* c = nullptr;
-    if (t.dtype == DType::BF16) c = b_.getInt16(f32_to_bf16(static_cast<float>(op.f)));
-    else if (is_float(t.dtype)) c = llvm::ConstantFP::get(e, op.f);
-    else c = ConstantInt::get(e, static_cast<uint64_t>(op.i), true);
+    if (t.dtype == DType::BF16)
+      c = b_.getInt16(f32_to_bf16(static_cast<float>(op.f)));
+    else if (is_float(t.dtype))
+      c = llvm::ConstantFP::get(e, op.f);
+    else
+      c = ConstantInt::get(e, static_cast<uint64_t>(op.i), true);
     auto& v = values_[static_cast<size_t>(op.results[0])];
     v.splat = c;
-    if (t.is_tile() && t.dtype == DType::I64) { v.base = c; v.stride = b_.getInt64(0); }
+    if (t.is_tile() && t.dtype == DType::I64) {
+      v.base = c;
+      v.stride = b_.getInt64(0);
+    }
     return {};
   }
   case OpKind::ProgramId:
@@ -395,29 +417,72 @@ Status Emitter::scalar_op(const tile::Op& op) {
     auto [ab, as] = form(op.operands[0]);
     auto [bb, bs] = form(op.operands[1]);
     if (ab && bb) {
-      if (op.scalar == ScalarOp::Add) { out.base = b_.CreateAdd(ab, bb); out.stride = b_.CreateAdd(as, bs); return {}; }
-      if (op.scalar == ScalarOp::Sub) { out.base = b_.CreateSub(ab, bb); out.stride = b_.CreateSub(as, bs); return {}; }
-      auto zero = [](Value* s) { auto* c = llvm::dyn_cast<ConstantInt>(s); return c && c->isZero(); };
-      if (op.scalar == ScalarOp::Mul && zero(bs)) { out.base = b_.CreateMul(ab, bb); out.stride = b_.CreateMul(as, bb); return {}; }
-      if (op.scalar == ScalarOp::Mul && zero(as)) { out.base = b_.CreateMul(ab, bb); out.stride = b_.CreateMul(bs, ab); return {}; }
+      if (op.scalar == ScalarOp::Add) {
+        out.base = b_.CreateAdd(ab, bb);
+        out.stride = b_.CreateAdd(as, bs);
+        return {};
+      }
+      if (op.scalar == ScalarOp::Sub) {
+        out.base = b_.CreateSub(ab, bb);
+        out.stride = b_.CreateSub(as, bs);
+        return {};
+      }
+      auto zero = [](Value* s) {
+        auto* c = llvm::dyn_cast<ConstantInt>(s);
+        return c && c->isZero();
+      };
+      if (op.scalar == ScalarOp::Mul && zero(bs)) {
+        out.base = b_.CreateMul(ab, bb);
+        out.stride = b_.CreateMul(as, bb);
+        return {};
+      }
+      if (op.scalar == ScalarOp::Mul && zero(as)) {
+        out.base = b_.CreateMul(ab, bb);
+        out.stride = b_.CreateMul(bs, ab);
+        return {};
+      }
     }
   }
   if (rt.dtype == DType::Bool && rt.shape.size() == 1 && op.operands.size() == 2) {
-    auto unit = [](Value* s) { auto* c = llvm::dyn_cast_or_null<ConstantInt>(s); return c && c->isOne(); };
+    auto unit = [](Value* s) {
+      auto* c = llvm::dyn_cast_or_null<ConstantInt>(s);
+      return c && c->isOne();
+    };
     auto& a = values_[static_cast<size_t>(op.operands[0])];
     auto& c = values_[static_cast<size_t>(op.operands[1])];
     if (at == DType::I64 && a.base && unit(a.stride) && c.splat) {
-      if (op.scalar == ScalarOp::Lt) { out.prefix = b_.CreateSub(c.splat, a.base); return {}; }
-      if (op.scalar == ScalarOp::Le) { out.prefix = b_.CreateAdd(b_.CreateSub(c.splat, a.base), b_.getInt64(1)); return {}; }
+      if (op.scalar == ScalarOp::Lt) {
+        out.prefix = b_.CreateSub(c.splat, a.base);
+        return {};
+      }
+      if (op.scalar == ScalarOp::Le) {
+        out.prefix = b_.CreateAdd(b_.CreateSub(c.splat, a.base), b_.getInt64(1));
+        return {};
+      }
     }
     if (at == DType::I64 && c.base && unit(c.stride) && a.splat) {
-      if (op.scalar == ScalarOp::Gt) { out.prefix = b_.CreateSub(a.splat, c.base); return {}; }
-      if (op.scalar == ScalarOp::Ge) { out.prefix = b_.CreateAdd(b_.CreateSub(a.splat, c.base), b_.getInt64(1)); return {}; }
+      if (op.scalar == ScalarOp::Gt) {
+        out.prefix = b_.CreateSub(a.splat, c.base);
+        return {};
+      }
+      if (op.scalar == ScalarOp::Ge) {
+        out.prefix = b_.CreateAdd(b_.CreateSub(a.splat, c.base), b_.getInt64(1));
+        return {};
+      }
     }
     if (op.scalar == ScalarOp::And && at == DType::Bool) {
-      if (a.prefix && c.prefix) { out.prefix = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a.prefix, c.prefix); return {}; }
-      if (a.prefix && c.splat) { out.prefix = b_.CreateSelect(c.splat, a.prefix, b_.getInt64(0)); return {}; }
-      if (c.prefix && a.splat) { out.prefix = b_.CreateSelect(a.splat, c.prefix, b_.getInt64(0)); return {}; }
+      if (a.prefix && c.prefix) {
+        out.prefix = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a.prefix, c.prefix);
+        return {};
+      }
+      if (a.prefix && c.splat) {
+        out.prefix = b_.CreateSelect(c.splat, a.prefix, b_.getInt64(0));
+        return {};
+      }
+      if (c.prefix && a.splat) {
+        out.prefix = b_.CreateSelect(a.splat, c.prefix, b_.getInt64(0));
+        return {};
+      }
     }
   }
   int n = part_count(rt), w = lanes(rt);
@@ -438,8 +503,10 @@ void Emitter::expand_dims(const tile::Op& op) {
   // Row-major order does not change.
   auto& from = values_[static_cast<size_t>(op.operands[0])];
   auto& to = values_[static_cast<size_t>(op.results[0])];
-  if (from.splat) to.splat = from.splat;
-  else to.parts = parts(op.operands[0]);
+  if (from.splat)
+    to.splat = from.splat;
+  else
+    to.parts = parts(op.operands[0]);
 }
 
 void Emitter::broadcast(const tile::Op& op) {
@@ -448,7 +515,10 @@ void Emitter::broadcast(const tile::Op& op) {
   auto& to = values_[static_cast<size_t>(op.results[0])];
   if (auto* s = splat_of(op.operands[0])) {
     to.splat = s;
-    if (rt.dtype == DType::I64) { to.base = s; to.stride = b_.getInt64(0); }
+    if (rt.dtype == DType::I64) {
+      to.base = s;
+      to.stride = b_.getInt64(0);
+    }
     return;
   }
   // Element (i, j, ...) of the result reads the source with 0 where its dimension is 1.
@@ -541,8 +611,10 @@ Status Emitter::reduce(const tile::Op& op) {
   }
   auto finish = [&](tile::ValueId id, Value* x) {
     const auto& rt = kernel_.type(id);
-    if (!rt.is_tile()) define_scalar(id, b_.CreateExtractElement(x, uint64_t{0}));
-    else define(id, split(x, lanes(rt)));
+    if (!rt.is_tile())
+      define_scalar(id, b_.CreateExtractElement(x, uint64_t{0}));
+    else
+      define(id, split(x, lanes(rt)));
   };
   finish(op.results[0], whole);
   if (arg) finish(op.results[1], windex);
@@ -579,7 +651,10 @@ void Emitter::dot(const tile::Op& op) {
   for (int kk = 0; kk < k; ++kk) {
     std::vector<int> ai, bi;
     for (int i = 0; i < m; ++i)
-      for (int j = 0; j < n; ++j) { ai.push_back(i * k + kk); bi.push_back(kk * n + j); }
+      for (int j = 0; j < n; ++j) {
+        ai.push_back(i * k + kk);
+        bi.push_back(kk * n + j);
+      }
     Value* x = cast(b_.CreateShuffleVector(a, ai), at.dtype, ct.dtype);
     Value* y = cast(b_.CreateShuffleVector(bm, bi), at.dtype, ct.dtype);
     c = is_float(ct.dtype) ? fma(x, y, c) : b_.CreateAdd(b_.CreateMul(x, y), c);

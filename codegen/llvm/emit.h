@@ -1,9 +1,9 @@
 // Tile IR to LLVM IR for one host core. Private to codegen/llvm.
 //
-// The idea. A tile becomes a list of parts: LLVM vectors of one natural width (16 lanes with 512-bit vectors), so that masks,
-// math calls and legalization always meet a width the machine has. Integer tiles that are affine in the lane (base + stride *
-// lane) and masks that are true for a prefix of the lanes are kept as such and turned into vectors only when somebody needs
-// the elements: that is how a load knows that it is contiguous.
+// The idea. A tile becomes a list of parts: LLVM vectors of one natural width (16 lanes with 512-bit vectors), so that
+// masks, math calls and legalization always meet a width the machine has. Integer tiles that are affine in the lane
+// (base + stride * lane) and masks that are true for a prefix of the lanes are kept as such and turned into vectors
+// only when somebody needs the elements: that is how a load knows that it is contiguous.
 #pragma once
 #include "codegen/llvm/host_compiler.h"
 #include "codegen/tile/tile.h"
@@ -16,11 +16,11 @@ namespace tessera::host {
 // What a tile-IR value has become.
 struct Val {
   tile::Type type;
-  std::vector<llvm::Value*> parts;   // elements; empty while only one of the forms below is known
-  llvm::Value* splat = nullptr;      // every element is this scalar (scalars themselves: this)
-  llvm::Value* base = nullptr;       // affine: element l is base + stride * l (i64)
+  std::vector<llvm::Value*> parts; // elements; empty while only one of the forms below is known
+  llvm::Value* splat = nullptr;    // every element is this scalar (scalars themselves: this)
+  llvm::Value* base = nullptr;     // affine: element l is base + stride * l (i64)
   llvm::Value* stride = nullptr;
-  llvm::Value* prefix = nullptr;     // bool tile: lane l is true iff l < prefix (i64)
+  llvm::Value* prefix = nullptr; // bool tile: lane l is true iff l < prefix (i64)
 };
 
 class Emitter {
@@ -46,22 +46,22 @@ private:
   [[nodiscard]] Diagnostic error(const std::string& what) const;
 
   // parts and forms
-  [[nodiscard]] int lanes(const tile::Type& type) const;                 // lanes of one part
+  [[nodiscard]] int lanes(const tile::Type& type) const; // lanes of one part
   [[nodiscard]] int part_count(const tile::Type& type) const;
-  llvm::Type* element_type(DType dtype);                                 // in registers: bool i1, bf16 i16
-  llvm::Type* memory_type(DType dtype);                                  // bool i8
+  llvm::Type* element_type(DType dtype); // in registers: bool i1, bf16 i16
+  llvm::Type* memory_type(DType dtype);  // bool i8
   llvm::Type* part_type(const tile::Type& type);
-  std::vector<Value*> parts(tile::ValueId id);                           // materializes
+  std::vector<Value*> parts(tile::ValueId id);                            // materializes
   std::vector<Value*> tile_parts(tile::ValueId id, int count, int lanes); // the same, scalars broadcast
-  Value* scalar(tile::ValueId id);                                       // of a scalar value
-  Value* splat_of(tile::ValueId id);                                     // scalar, or splat of a tile, or nullptr
+  Value* scalar(tile::ValueId id);                                        // of a scalar value
+  Value* splat_of(tile::ValueId id);                                      // scalar, or splat of a tile, or nullptr
   void define(tile::ValueId id, std::vector<Value*> parts);
   void define_scalar(tile::ValueId id, Value* value);
   std::vector<Value*> prefix_parts(Value* count, const tile::Type& type);
-  Value* lane_iota(int lanes, int start);                                // <lanes x i64> start, start+1, ...
-  Value* join(const std::vector<Value*>& parts);                         // one long vector
+  Value* lane_iota(int lanes, int start);        // <lanes x i64> start, start+1, ...
+  Value* join(const std::vector<Value*>& parts); // one long vector
   std::vector<Value*> split(Value* whole, int lanes);
-  Value* any(const std::vector<Value*>& mask_parts);                     // i1
+  Value* any(const std::vector<Value*>& mask_parts); // i1
   Value* any_of(tile::ValueId mask);
 
   // emit_arith.cpp: one scalar operation on values of one LLVM type (scalar or part)
@@ -71,7 +71,7 @@ private:
   Value* min_max(bool max, DType dtype, Value* a, Value* b);
   Value* combine(ReduceKind kind, DType dtype, Value* a, Value* b);
   Value* arg_better(ReduceKind kind, bool select_last, DType dtype, Value* v, Value* i, Value* best_v, Value* best_i);
-  Value* constant_like(Value* like, double v);                           // float splat of the type of `like`
+  Value* constant_like(Value* like, double v); // float splat of the type of `like`
   Value* integer_like(Value* like, int64_t v);
 
   // emit_math.cpp
@@ -79,9 +79,9 @@ private:
   Value* exp_f32(Value* x);
   Value* tanh_f32(Value* x);
   Value* erf_f32(Value* x);
-  Value* erf_pieces(Value* x);                                           // sixteen lanes
+  Value* erf_pieces(Value* x); // sixteen lanes
   Value* sigmoid(Value* x, DType dtype);
-  Value* polynomial(Value* x, std::span<const double> coefficients);     // Horner, highest first
+  Value* polynomial(Value* x, std::span<const double> coefficients); // Horner, highest first
   Value* fma(Value* a, Value* b, Value* c);
   Result<Value*> library_call(const char* name, DType dtype, std::span<Value* const> args);
 
@@ -91,22 +91,22 @@ private:
   Status atomic_add(const tile::Op& op);
   void report_index(const tile::Op& op);
   Value* address(tile::ValueId pointer, Value* offset);
-  Value* guarded_address(Value* address, Value* condition);              // a harmless address where the condition is false
+  Value* guarded_address(Value* address, Value* condition); // a harmless address where the condition is false
 
   llvm::LLVMContext& ctx_;
   llvm::Module& module_;
   const tile::Kernel& kernel_;
   HostTarget target_;
-  int width_;                                    // lanes of a full part
+  int width_; // lanes of a full part
   llvm::IRBuilder<> b_;
   llvm::Function* fn_ = nullptr;
   std::vector<Val> values_;
   Value* program_ = nullptr;
   Value* scratch_base_ = nullptr;
-  Value* scratch_used_ = nullptr;                // bytes handed out in this program
+  Value* scratch_used_ = nullptr; // bytes handed out in this program
   Value* error_ = nullptr;
-  Value* dummy_ = nullptr;                       // 64 readable and writable bytes
-  std::vector<tile::ValueId> yielded_;           // operands of the last Yield
+  Value* dummy_ = nullptr;             // 64 readable and writable bytes
+  std::vector<tile::ValueId> yielded_; // operands of the last Yield
 };
 
 } // namespace tessera::host

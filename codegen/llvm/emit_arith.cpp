@@ -9,12 +9,15 @@ namespace tessera::host {
 using llvm::Intrinsic::ID;
 
 static llvm::Type* like(llvm::Type* element, llvm::Type* shape) {
-  if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(shape)) return llvm::FixedVectorType::get(element, v->getNumElements());
+  if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(shape))
+    return llvm::FixedVectorType::get(element, v->getNumElements());
   return element;
 }
 
 llvm::Value* Emitter::constant_like(Value* l, double v) { return llvm::ConstantFP::get(l->getType(), v); }
-llvm::Value* Emitter::integer_like(Value* l, int64_t v) { return llvm::ConstantInt::get(l->getType(), static_cast<uint64_t>(v), true); }
+llvm::Value* Emitter::integer_like(Value* l, int64_t v) {
+  return llvm::ConstantInt::get(l->getType(), static_cast<uint64_t>(v), true);
+}
 
 llvm::Value* Emitter::cast(Value* v, DType from, DType to) {
   if (from == to) return v;
@@ -22,26 +25,33 @@ llvm::Value* Emitter::cast(Value* v, DType from, DType to) {
   bool from_signed = info(from).kind == DTypeKind::Signed;
   // bf16 lives in i16: through f32.
   if (from == DType::BF16) {
-    auto* wide = b_.CreateShl(b_.CreateZExt(v, like(b_.getInt32Ty(), v->getType())), integer_like(b_.CreateZExt(v, like(b_.getInt32Ty(), v->getType())), 16));
+    auto* wide = b_.CreateShl(b_.CreateZExt(v, like(b_.getInt32Ty(), v->getType())),
+                              integer_like(b_.CreateZExt(v, like(b_.getInt32Ty(), v->getType())), 16));
     return cast(b_.CreateBitCast(wide, like(b_.getFloatTy(), v->getType())), DType::F32, to);
   }
   if (to == DType::BF16) {
     auto* f = cast(v, from, DType::F32);
     auto* bits = b_.CreateBitCast(f, like(b_.getInt32Ty(), v->getType()));
     auto* odd = b_.CreateAnd(b_.CreateLShr(bits, integer_like(bits, 16)), integer_like(bits, 1));
-    auto* rounded = b_.CreateLShr(b_.CreateAdd(bits, b_.CreateAdd(odd, integer_like(bits, 0x7fff))), integer_like(bits, 16));
+    auto* rounded =
+        b_.CreateLShr(b_.CreateAdd(bits, b_.CreateAdd(odd, integer_like(bits, 0x7fff))), integer_like(bits, 16));
     auto* quiet = b_.CreateOr(b_.CreateLShr(bits, integer_like(bits, 16)), integer_like(bits, 0x40));
     auto* r = b_.CreateSelect(b_.CreateFCmpUNO(f, f), quiet, rounded);
     return b_.CreateTrunc(r, target);
   }
   // Half to integer and back through f32, exact in this range: the saturation limits of integers are no half values.
-  if (from == DType::F16 && !is_float(to) && to != DType::Bool) return cast(cast(v, DType::F16, DType::F32), DType::F32, to);
+  if (from == DType::F16 && !is_float(to) && to != DType::Bool)
+    return cast(cast(v, DType::F16, DType::F32), DType::F32, to);
   if (to == DType::F16 && !is_float(from)) return cast(cast(v, from, DType::F32), DType::F32, to);
-  if (to == DType::Bool) return is_float(from) ? b_.CreateFCmpUNE(v, constant_like(v, 0)) : b_.CreateICmpNE(v, integer_like(v, 0));
+  if (to == DType::Bool)
+    return is_float(from) ? b_.CreateFCmpUNE(v, constant_like(v, 0)) : b_.CreateICmpNE(v, integer_like(v, 0));
   if (is_float(from) && is_float(to)) {
-    if (from == DType::F64 && to == DType::F16) v = b_.CreateFPTrunc(v, target); // LLVM rounds once
-    else if (info(from).bits < info(to).bits) v = b_.CreateFPExt(v, target);
-    else v = b_.CreateFPTrunc(v, target);
+    if (from == DType::F64 && to == DType::F16)
+      v = b_.CreateFPTrunc(v, target); // LLVM rounds once
+    else if (info(from).bits < info(to).bits)
+      v = b_.CreateFPExt(v, target);
+    else
+      v = b_.CreateFPTrunc(v, target);
     return v;
   }
   if (is_float(from)) { // truncate, saturate, NaN -> 0
@@ -64,7 +74,8 @@ llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* c) {
     return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, m);
   }
   bool is_signed = info(dtype).kind == DTypeKind::Signed;
-  auto* cmp = is_signed ? (max ? b_.CreateICmpSGT(a, c) : b_.CreateICmpSLT(a, c)) : (max ? b_.CreateICmpUGT(a, c) : b_.CreateICmpULT(a, c));
+  auto* cmp = is_signed ? (max ? b_.CreateICmpSGT(a, c) : b_.CreateICmpSLT(a, c))
+                        : (max ? b_.CreateICmpUGT(a, c) : b_.CreateICmpULT(a, c));
   return b_.CreateSelect(cmp, a, c);
 }
 
@@ -81,7 +92,8 @@ llvm::Value* Emitter::combine(ReduceKind kind, DType dtype, Value* a, Value* c) 
   }
 }
 
-llvm::Value* Emitter::arg_better(ReduceKind kind, bool select_last, DType dtype, Value* v, Value* i, Value* best, Value* best_i) {
+llvm::Value* Emitter::arg_better(ReduceKind kind, bool select_last, DType dtype, Value* v, Value* i, Value* best,
+                                 Value* best_i) {
   bool max = kind == ReduceKind::ArgMax;
   Value *wins, *ties;
   if (is_float(dtype)) {
@@ -91,7 +103,8 @@ llvm::Value* Emitter::arg_better(ReduceKind kind, bool select_last, DType dtype,
     ties = b_.CreateOr(b_.CreateFCmpOEQ(v, best), b_.CreateAnd(vn, bn));
   } else {
     bool s = info(dtype).kind == DTypeKind::Signed;
-    wins = s ? (max ? b_.CreateICmpSGT(v, best) : b_.CreateICmpSLT(v, best)) : (max ? b_.CreateICmpUGT(v, best) : b_.CreateICmpULT(v, best));
+    wins = s ? (max ? b_.CreateICmpSGT(v, best) : b_.CreateICmpSLT(v, best))
+             : (max ? b_.CreateICmpUGT(v, best) : b_.CreateICmpULT(v, best));
     ties = b_.CreateICmpEQ(v, best);
   }
   return b_.CreateOr(wins, b_.CreateAnd(ties, select_last ? b_.CreateICmpSGT(i, best_i) : b_.CreateICmpSLT(i, best_i)));
@@ -102,10 +115,12 @@ llvm::Value* Emitter::arg_better(ReduceKind kind, bool select_last, DType dtype,
 llvm::Value* Emitter::integer_power(DType dtype, Value* base, Value* exponent) {
   auto* type = base->getType();
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
-  std::string symbol = "integer_power." + std::string(name(dtype)) + (vector ? "x" + std::to_string(vector->getNumElements()) : "");
+  std::string symbol =
+      "integer_power." + std::string(name(dtype)) + (vector ? "x" + std::to_string(vector->getNumElements()) : "");
   auto* f = module_.getFunction(symbol);
   if (!f) {
-    f = llvm::Function::Create(llvm::FunctionType::get(type, {type, type}, false), llvm::Function::InternalLinkage, symbol, module_);
+    f = llvm::Function::Create(llvm::FunctionType::get(type, {type, type}, false), llvm::Function::InternalLinkage,
+                               symbol, module_);
     target_attributes(*f);
     llvm::IRBuilderBase::InsertPointGuard keep(b_);
     auto* entry = llvm::BasicBlock::Create(ctx_, "entry", f);
@@ -130,7 +145,8 @@ llvm::Value* Emitter::integer_power(DType dtype, Value* base, Value* exponent) {
     if (info(dtype).kind == DTypeKind::Signed) { // 1 / x^-e, truncated: 1 and -1 stay, all others vanish
       auto* minus_one = integer_like(x, -1);
       auto* of_minus_one = b_.CreateSelect(b_.CreateICmpEQ(b_.CreateAnd(e, one), zero), one, minus_one);
-      auto* inverse = b_.CreateSelect(b_.CreateICmpEQ(x, one), one, b_.CreateSelect(b_.CreateICmpEQ(x, minus_one), of_minus_one, zero));
+      auto* inverse = b_.CreateSelect(b_.CreateICmpEQ(x, one), one,
+                                      b_.CreateSelect(b_.CreateICmpEQ(x, minus_one), of_minus_one, zero));
       r = b_.CreateSelect(b_.CreateICmpSLT(e, zero), inverse, r);
     }
     b_.CreateRet(r);
@@ -163,16 +179,20 @@ Result<llvm::Value*> Emitter::arith(ScalarOp op, DType result, DType argument, s
   case ScalarOp::Round: return f ? b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, a[0]) : a[0];
   case ScalarOp::Trunc: return f ? b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, a[0]) : a[0];
   case ScalarOp::Sqrt: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]);
-  case ScalarOp::Rsqrt: return b_.CreateFDiv(constant_like(a[0], 1), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]));
+  case ScalarOp::Rsqrt:
+    return b_.CreateFDiv(constant_like(a[0], 1), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a[0]));
   case ScalarOp::Reciprocal: return b_.CreateFDiv(constant_like(a[0], 1), a[0]);
   case ScalarOp::IsNan: return f ? b_.CreateFCmpUNO(a[0], a[0]) : b_.CreateICmpNE(a[0], a[0]);
   case ScalarOp::IsInf:
     if (!f) return b_.CreateICmpNE(a[0], a[0]);
-    return b_.CreateFCmpOEQ(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a[0]), llvm::ConstantFP::getInfinity(a[0]->getType()));
+    return b_.CreateFCmpOEQ(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a[0]),
+                            llvm::ConstantFP::getInfinity(a[0]->getType()));
   case ScalarOp::Not: return b_.CreateNot(a[0]); // bitwise; of bool the logical one
-  case ScalarOp::Add: return f ? b_.CreateFAdd(a[0], a[1]) : boolean ? b_.CreateOr(a[0], a[1]) : b_.CreateAdd(a[0], a[1]);
+  case ScalarOp::Add:
+    return f ? b_.CreateFAdd(a[0], a[1]) : boolean ? b_.CreateOr(a[0], a[1]) : b_.CreateAdd(a[0], a[1]);
   case ScalarOp::Sub: return f ? b_.CreateFSub(a[0], a[1]) : b_.CreateSub(a[0], a[1]);
-  case ScalarOp::Mul: return f ? b_.CreateFMul(a[0], a[1]) : boolean ? b_.CreateAnd(a[0], a[1]) : b_.CreateMul(a[0], a[1]);
+  case ScalarOp::Mul:
+    return f ? b_.CreateFMul(a[0], a[1]) : boolean ? b_.CreateAnd(a[0], a[1]) : b_.CreateMul(a[0], a[1]);
   case ScalarOp::Div:
   case ScalarOp::Mod:
   case ScalarOp::Fmod: {
@@ -216,10 +236,14 @@ Result<llvm::Value*> Emitter::arith(ScalarOp op, DType result, DType argument, s
   }
   case ScalarOp::Eq: return f ? b_.CreateFCmpOEQ(a[0], a[1]) : b_.CreateICmpEQ(a[0], a[1]);
   case ScalarOp::Ne: return f ? b_.CreateFCmpUNE(a[0], a[1]) : b_.CreateICmpNE(a[0], a[1]);
-  case ScalarOp::Lt: return f ? b_.CreateFCmpOLT(a[0], a[1]) : s ? b_.CreateICmpSLT(a[0], a[1]) : b_.CreateICmpULT(a[0], a[1]);
-  case ScalarOp::Le: return f ? b_.CreateFCmpOLE(a[0], a[1]) : s ? b_.CreateICmpSLE(a[0], a[1]) : b_.CreateICmpULE(a[0], a[1]);
-  case ScalarOp::Gt: return f ? b_.CreateFCmpOGT(a[0], a[1]) : s ? b_.CreateICmpSGT(a[0], a[1]) : b_.CreateICmpUGT(a[0], a[1]);
-  case ScalarOp::Ge: return f ? b_.CreateFCmpOGE(a[0], a[1]) : s ? b_.CreateICmpSGE(a[0], a[1]) : b_.CreateICmpUGE(a[0], a[1]);
+  case ScalarOp::Lt:
+    return f ? b_.CreateFCmpOLT(a[0], a[1]) : s ? b_.CreateICmpSLT(a[0], a[1]) : b_.CreateICmpULT(a[0], a[1]);
+  case ScalarOp::Le:
+    return f ? b_.CreateFCmpOLE(a[0], a[1]) : s ? b_.CreateICmpSLE(a[0], a[1]) : b_.CreateICmpULE(a[0], a[1]);
+  case ScalarOp::Gt:
+    return f ? b_.CreateFCmpOGT(a[0], a[1]) : s ? b_.CreateICmpSGT(a[0], a[1]) : b_.CreateICmpUGT(a[0], a[1]);
+  case ScalarOp::Ge:
+    return f ? b_.CreateFCmpOGE(a[0], a[1]) : s ? b_.CreateICmpSGE(a[0], a[1]) : b_.CreateICmpUGE(a[0], a[1]);
   case ScalarOp::Select: return b_.CreateSelect(a[0], a[1], a[2]);
   case ScalarOp::Fma: return f ? fma(a[0], a[1], a[2]) : b_.CreateAdd(b_.CreateMul(a[0], a[1]), a[2]);
   default: break;

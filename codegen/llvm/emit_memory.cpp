@@ -11,7 +11,9 @@ llvm::Value* Emitter::address(tile::ValueId pointer, Value* offset) {
   return b_.CreateGEP(memory_type(kernel_.type(pointer).dtype), scalar(pointer), offset);
 }
 
-llvm::Value* Emitter::guarded_address(Value* address, Value* condition) { return b_.CreateSelect(condition, address, dummy_); }
+llvm::Value* Emitter::guarded_address(Value* address, Value* condition) {
+  return b_.CreateSelect(condition, address, dummy_);
+}
 
 static bool is_constant(llvm::Value* v, int64_t value) {
   auto* c = llvm::dyn_cast_or_null<llvm::ConstantInt>(v);
@@ -75,8 +77,9 @@ Status Emitter::load(const tile::Op& op) {
     auto* start = address(pointer, off.base);
     for (int p = 0; p < n; ++p) {
       auto* at = p == 0 ? start : b_.CreateConstGEP1_64(memory, start, static_cast<uint64_t>(p * w));
-      Value* v = masked ? static_cast<Value*>(b_.CreateMaskedLoad(part, at, align, masks[static_cast<size_t>(p)], fallback(p)))
-                        : b_.CreateAlignedLoad(part, at, align);
+      Value* v =
+          masked ? static_cast<Value*>(b_.CreateMaskedLoad(part, at, align, masks[static_cast<size_t>(p)], fallback(p)))
+                 : b_.CreateAlignedLoad(part, at, align);
       out.push_back(to_register(v));
     }
   } else {
@@ -84,7 +87,8 @@ Status Emitter::load(const tile::Op& op) {
     for (int p = 0; p < n; ++p) {
       auto* at = address(pointer, offsets[static_cast<size_t>(p)]);
       auto* all = llvm::Constant::getAllOnesValue(FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(w)));
-      out.push_back(to_register(b_.CreateMaskedGather(part, at, align, masked ? masks[static_cast<size_t>(p)] : all, fallback(p))));
+      out.push_back(to_register(
+          b_.CreateMaskedGather(part, at, align, masked ? masks[static_cast<size_t>(p)] : all, fallback(p))));
     }
   }
   define(op.results[0], std::move(out));
@@ -122,15 +126,18 @@ Status Emitter::store(const tile::Op& op) {
     auto* start = address(pointer, off.base);
     for (int p = 0; p < n; ++p) {
       auto* at = p == 0 ? start : b_.CreateConstGEP1_64(memory, start, static_cast<uint64_t>(p * w));
-      if (mask >= 0) b_.CreateMaskedStore(values[static_cast<size_t>(p)], at, align, masks[static_cast<size_t>(p)]);
-      else b_.CreateAlignedStore(values[static_cast<size_t>(p)], at, align);
+      if (mask >= 0)
+        b_.CreateMaskedStore(values[static_cast<size_t>(p)], at, align, masks[static_cast<size_t>(p)]);
+      else
+        b_.CreateAlignedStore(values[static_cast<size_t>(p)], at, align);
     }
     return {};
   }
   auto offsets = tile_parts(offset, n, w);
   for (int p = 0; p < n; ++p) {
     auto* at = address(pointer, offsets[static_cast<size_t>(p)]);
-    b_.CreateMaskedScatter(values[static_cast<size_t>(p)], at, align, mask >= 0 ? masks[static_cast<size_t>(p)] : nullptr);
+    b_.CreateMaskedScatter(values[static_cast<size_t>(p)], at, align,
+                           mask >= 0 ? masks[static_cast<size_t>(p)] : nullptr);
   }
   return {};
 }
@@ -139,7 +146,8 @@ Status Emitter::atomic_add(const tile::Op& op) {
   auto pointer = op.operands[0], offset = op.operands[1], value = op.operands[2];
   tile::ValueId mask = op.operands.size() > 3 ? op.operands[3] : -1;
   DType dtype = kernel_.type(pointer).dtype;
-  if (dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::Bool) return error("atomic add on " + std::string(name(dtype)));
+  if (dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::Bool)
+    return error("atomic add on " + std::string(name(dtype)));
   auto kind = is_float(dtype) ? llvm::AtomicRMWInst::FAdd : llvm::AtomicRMWInst::Add;
   const auto& ot = kernel_.type(offset);
   auto align = llvm::Align(static_cast<uint64_t>(info(dtype).bits / 8));

@@ -14,10 +14,15 @@ struct HostTarget {
   static HostTarget detect();
 };
 
-struct CompiledObject { std::string symbol; std::vector<char> object; std::string llvm_ir; /* when asked for */ };
+struct CompiledObject {
+  std::string symbol;
+  std::vector<char> object;
+  std::string llvm_ir; /* when asked for */
+};
 
 // Emits LLVM IR, optimizes, yields a relocatable object. Thread-safe. Errors: CodegenError with the LLVM message.
-[[nodiscard]] Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const HostTarget& target, bool keep_ir = false);
+[[nodiscard]] Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const HostTarget& target,
+                                                         bool keep_ir = false);
 // Version of emitter, LLVM and target: part of every cache key.
 [[nodiscard]] std::string host_compiler_version(const HostTarget& target);
 

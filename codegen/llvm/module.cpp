@@ -28,8 +28,8 @@ namespace {
 // Symbols that kernels may call and that the process may not export: glibc's vector math, opened once.
 class VectorMath : public llvm::orc::DefinitionGenerator {
 public:
-  llvm::Error tryToGenerate(llvm::orc::LookupState&, llvm::orc::LookupKind, llvm::orc::JITDylib& dylib, llvm::orc::JITDylibLookupFlags,
-                            const llvm::orc::SymbolLookupSet& wanted) override {
+  llvm::Error tryToGenerate(llvm::orc::LookupState&, llvm::orc::LookupKind, llvm::orc::JITDylib& dylib,
+                            llvm::orc::JITDylibLookupFlags, const llvm::orc::SymbolLookupSet& wanted) override {
     static void* mvec = dlopen("libmvec.so.1", RTLD_NOW | RTLD_LOCAL);
     static void* libm = dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL);
     llvm::orc::SymbolMap found;
@@ -52,7 +52,9 @@ Result<std::shared_ptr<HostModule>> HostModule::load(std::span<const CompiledObj
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
   });
-  auto failed = [](llvm::Error e) { return Diagnostic(ErrorCode::CodegenError, "linking kernels: " + llvm::toString(std::move(e))); };
+  auto failed = [](llvm::Error e) {
+    return Diagnostic(ErrorCode::CodegenError, "linking kernels: " + llvm::toString(std::move(e)));
+  };
   std::shared_ptr<HostModule> module(new HostModule());
   auto jit = llvm::orc::LLJITBuilder().create();
   if (!jit) return failed(jit.takeError());
@@ -71,7 +73,8 @@ Result<std::shared_ptr<HostModule>> HostModule::load(std::span<const CompiledObj
       {{&lljit.getMainJITDylib(), llvm::orc::JITDylibLookupFlags::MatchAllSymbols}}, std::move(all));
   if (!addresses) return failed(addresses.takeError());
   for (const auto& o : objects)
-    module->impl_->functions[o.symbol] = (*addresses)[lljit.mangleAndIntern(o.symbol)].getAddress().toPtr<HostKernelFn>();
+    module->impl_->functions[o.symbol] =
+        (*addresses)[lljit.mangleAndIntern(o.symbol)].getAddress().toPtr<HostKernelFn>();
   return module;
 }
 

@@ -167,6 +167,10 @@ private:
 
 std::string_view name(ScheduleKind kind) {
   switch (kind) {
+  case ScheduleKind::BlockFlat: return "block-flat";
+  case ScheduleKind::BlockRows: return "block-rows";
+  case ScheduleKind::BlockLoop: return "block-loop";
+  case ScheduleKind::BlockColumns: return "block-columns";
   case ScheduleKind::Flat: return "flat";
   case ScheduleKind::RowLoop: return "row-loop";
   case ScheduleKind::ColumnLoop: return "column-loop";

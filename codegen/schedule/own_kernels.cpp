@@ -17,18 +17,21 @@ bool scan_takes(const Graph& graph, const Node& node, std::string* why_not) {
   };
   if (node.operands.size() > 1 && node.operands[1].valid()) return no("the axis is known only when running");
   auto kind = info(graph.type(node.operands[0]).dtype).kind;
-  if (kind == DTypeKind::Complex || kind == DTypeKind::String || info(graph.type(node.operands[0]).dtype).bits < 8) return no("element type without code");
+  if (kind == DTypeKind::Complex || kind == DTypeKind::String || info(graph.type(node.operands[0]).dtype).bits < 8)
+    return no("element type without code");
   if (graph.type(node.operands[0]).rank() == 0) return no("a scalar has no axis");
   return true;
 }
 
-// Running sum or product along an axis: x and y as [outer, n, inner]. Along a contiguous axis a program takes one row and scans
-// it tile by tile, the last value carried; otherwise a tile of the inner dimension is carried down the axis.
-Result<ScheduledKernel> lower_scan(const Graph& graph, const Node& node, const DeviceTraits& device, const std::string& name) {
+// Running sum or product along an axis: x and y as [outer, n, inner]. Along a contiguous axis a program takes one row
+// and scans it tile by tile, the last value carried; otherwise a tile of the inner dimension is carried down the axis.
+Result<ScheduledKernel> lower_scan(const Graph& graph, const Node& node, const DeviceTraits& device,
+                                   const std::string& name) {
   const TensorType& type = graph.type(node.operands[0]);
   auto axis = node.attributes.i("axis");
   if (axis < 0) axis += type.rank();
-  bool product = node.attributes.s("kind") == "prod", exclusive = node.attributes.i("exclusive") != 0, reverse = node.attributes.i("reverse") != 0;
+  bool product = node.attributes.s("kind") == "prod", exclusive = node.attributes.i("exclusive") != 0,
+       reverse = node.attributes.i("reverse") != 0;
   SymExpr outer = 1, inner = 1, n = type.shape[static_cast<size_t>(axis)];
   for (int d = 0; d < type.rank(); ++d) {
     if (d < axis) outer *= type.shape[static_cast<size_t>(d)];
@@ -56,9 +59,11 @@ Result<ScheduledKernel> lower_scan(const Graph& graph, const Node& node, const D
       V j = op(b, ScalarOp::Add, b.range(lanes), i);
       V mask = op(b, ScalarOp::Lt, j, extent);
       V at = op(b, ScalarOp::Add, reverse ? op(b, ScalarOp::Sub, last, j) : j, base);
-      V v = b.scalar(ScalarOp::Select, std::array{mask, b.cast(b.load(x, at, mask), compute), b.broadcast(identity, {lanes})});
+      V v = b.scalar(ScalarOp::Select,
+                     std::array{mask, b.cast(b.load(x, at, mask), compute), b.broadcast(identity, {lanes})});
       V running = op(b, fold, b.scan(product ? ReduceKind::Prod : ReduceKind::Sum, v, 0), carried[0]);
-      if (!exclusive) b.store(y, at, b.cast(running, type.dtype), mask);
+      if (!exclusive)
+        b.store(y, at, b.cast(running, type.dtype), mask);
       else { // element j + 1 gets the value up to j; the first one is the identity
         V next = op(b, ScalarOp::Add, j, one);
         V inside = op(b, ScalarOp::Lt, next, extent);
@@ -67,22 +72,26 @@ Result<ScheduledKernel> lower_scan(const Graph& graph, const Node& node, const D
       }
       return {op(b, fold, b.reduce(product ? ReduceKind::Prod : ReduceKind::Sum, v, 0), carried[0])};
     });
-    if (exclusive) b.store(y, op(b, ScalarOp::Add, base, reverse ? last : zero), b.cast(identity, type.dtype), op(b, ScalarOp::Lt, zero, extent));
+    if (exclusive)
+      b.store(y, op(b, ScalarOp::Add, base, reverse ? last : zero), b.cast(identity, type.dtype),
+              op(b, ScalarOp::Lt, zero, extent));
   } else {
     V block = op(b, ScalarOp::Mod, program, blocks), row = op(b, ScalarOp::Div, program, blocks);
     V c = op(b, ScalarOp::Add, b.range(lanes), op(b, ScalarOp::Mul, block, step));
     V mask = op(b, ScalarOp::Lt, c, width);
     V base = op(b, ScalarOp::Mul, row, extent), last = op(b, ScalarOp::Sub, extent, one);
-    b.for_loop(zero, extent, one, {b.broadcast(identity, {lanes})}, [&](V i, std::span<const V> carried) -> std::vector<V> {
-      V j = reverse ? op(b, ScalarOp::Sub, last, i) : i;
-      V at = op(b, ScalarOp::Add, c, op(b, ScalarOp::Mul, op(b, ScalarOp::Add, base, j), width));
-      V running = op(b, fold, carried[0], b.cast(b.load(x, at, mask), compute));
-      b.store(y, at, b.cast(exclusive ? carried[0] : running, type.dtype), mask);
-      return {running};
-    });
+    b.for_loop(zero, extent, one, {b.broadcast(identity, {lanes})},
+               [&](V i, std::span<const V> carried) -> std::vector<V> {
+                 V j = reverse ? op(b, ScalarOp::Sub, last, i) : i;
+                 V at = op(b, ScalarOp::Add, c, op(b, ScalarOp::Mul, op(b, ScalarOp::Add, base, j), width));
+                 V running = op(b, fold, carried[0], b.cast(b.load(x, at, mask), compute));
+                 b.store(y, at, b.cast(exclusive ? carried[0] : running, type.dtype), mask);
+                 return {running};
+               });
   }
   out.schedule.kind = rows ? ScheduleKind::RowLoop : ScheduleKind::ColumnLoop;
-  out.schedule.why = rows ? "running value along a contiguous axis, carried from tile to tile" : "running value down an axis, one tile of the inner dimension a program";
+  out.schedule.why = rows ? "running value along a contiguous axis, carried from tile to tile"
+                          : "running value down an axis, one tile of the inner dimension a program";
   out.buffers = {node.operands[0], node.results[0]};
   out.buffer_written = {false, true};
   out.may_overwrite.resize(2);
@@ -114,7 +123,8 @@ bool has_own_kernel(const Graph& graph, const Node& node, std::string* why_not) 
   return row && row->takes(graph, node, why_not);
 }
 
-Result<ScheduledKernel> lower_own_kernel(const Graph& graph, const Node& node, const DeviceTraits& device, const std::string& name) {
+Result<ScheduledKernel> lower_own_kernel(const Graph& graph, const Node& node, const DeviceTraits& device,
+                                         const std::string& name) {
   const Row* row = find(node);
   TESSERA_CHECK(row != nullptr, "no kernel of its own for " + std::string(node.op->name));
   return row->lower(graph, node, device, name);

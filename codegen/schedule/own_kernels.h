@@ -8,6 +8,7 @@ namespace tessera {
 // Whether a kernel exists for this node; otherwise `why_not` says what is missing.
 [[nodiscard]] bool has_own_kernel(const Graph& graph, const Node& node, std::string* why_not = nullptr);
 // Buffers: operands that the kernel reads, then results. For a node with has_own_kernel().
-[[nodiscard]] Result<ScheduledKernel> lower_own_kernel(const Graph& graph, const Node& node, const DeviceTraits& device, const std::string& name);
+[[nodiscard]] Result<ScheduledKernel> lower_own_kernel(const Graph& graph, const Node& node, const DeviceTraits& device,
+                                                       const std::string& name);
 
 } // namespace tessera

@@ -1,24 +1,36 @@
-// Schedules: from a LoopNest to a tile kernel for one device. The nest says what, the schedule says in which order and blocks.
+// Schedules: from a LoopNest to a tile kernel for one device. The nest says what, the schedule says in which order and
+// blocks.
 #pragma once
 #include "codegen/tile/tile.h"
 #include "fusion/loop_nest.h"
+#include "runtime/executable.h"
 
 namespace tessera {
 
 // What schedules need to know of a device.
 struct DeviceTraits {
-  std::string name;          // "cpu avx512"
-  int vector_bytes = 64;     // natural vector of one program's step
-  int unroll = 4;            // vectors per step that hide latency
-  int threads = 1;           // programs that run at a time
+  enum class Kind : uint8_t { Cpu, Cuda } kind = Kind::Cpu;
+  std::string name; // "cpu avx512", "cuda sm_90"
+  int vector_bytes = 64;                           // natural vector of one program's step
+  int unroll = 4;                                  // vectors per step that hide latency
+  int threads = 1;                                 // programs that run at a time
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20; // per core
+  // Of a GPU.
+  int multiprocessors = 132;
+  int64_t shared_bytes = 227 << 10; // most that a block may have
 };
 
 enum class ScheduleKind : uint8_t {
-  Flat,       // pointwise: outer axes flattened where accesses allow; the innermost contiguous one is the tile
-  RowLoop,    // a program takes rows; each stage between reductions is a loop over the row in tiles; dear values kept in scratch
+  Flat,    // pointwise: outer axes flattened where accesses allow; the innermost contiguous one is the tile
+  RowLoop, // a program takes rows; each stage between reductions is a loop over the row in tiles; dear values kept in
+           // scratch
   ColumnLoop, // reduction over an axis that is not contiguous: the tile runs along a contiguous outer axis
   Tiled2D,    // two axes in a tile: transposed operands
+  // On a GPU, where a program is a block of threads and its tile is held in registers:
+  BlockFlat,    // pointwise: one tile a program
+  BlockRows,    // whole rows in a tile, one read: reductions along it are of tiles
+  BlockLoop,    // rows longer than a tile: each stage between reductions is a loop over the row
+  BlockColumns, // reduction over an axis that is not contiguous: folds over the rows of a tile
 };
 [[nodiscard]] std::string_view name(ScheduleKind kind);
 
@@ -32,16 +44,20 @@ struct Schedule {
 struct ScheduledKernel {
   tile::Kernel kernel;
   Schedule schedule;
-  std::vector<ValueId> buffers;          // graph values, in parameter order
+  std::vector<ValueId> buffers; // graph values, in parameter order
   std::vector<bool> buffer_written;
-  // Per buffer, the read buffers whose memory a written one may take over: read only where the same program has yet to write,
-  // with elements of the same size. Two outputs must not take the same one.
+  // Per buffer, the read buffers whose memory a written one may take over: read only where the same program has yet to
+  // write, with elements of the same size. Two outputs must not take the same one.
   std::vector<std::vector<int>> may_overwrite;
-  std::vector<SymExpr> sizes;            // i64 parameters after the buffers, as expressions over graph symbols
-  SymExpr grid;                          // programs
-  SymExpr work_per_program;              // elements, for grain size
-  SymExpr scratch_bytes;                 // per program, 0 when none
-  std::vector<std::string> report_sites; // ReportIndex site -> what to tell ("gather index out of range at node Gather_3")
+  std::vector<SymExpr> sizes; // i64 parameters after the buffers, as expressions over graph symbols
+  SymExpr grid;               // programs
+  SymExpr work_per_program;   // elements, for grain size
+  SymExpr scratch_bytes;      // per program, 0 when none
+  // Under which it may be launched: profit only, the last kernel of a nest has none. What they promise stands in the
+  // kernel's parameters (multiple_of) and tiles (a row that fits).
+  std::vector<SizeCondition> conditions;
+  std::vector<std::string>
+      report_sites; // ReportIndex site -> what to tell ("gather index out of range at node Gather_3")
 };
 
 // Schedule::config, what a tuner may vary:
@@ -50,8 +66,14 @@ struct ScheduledKernel {
 //   program_bytes   what one program moves, roughly
 //   exact_division  1: x / s stays a division when s comes from the row's reductions (strict rounding); 0: x * (1 / s)
 //
-// Analytic choice, then lowering. A schedule without "axis" is chosen anew. Works for every verified nest; never fails for a shape. Errors:
-// UnsupportedType for packed, complex and string elements, CodegenError for a schedule that does not fit the nest.
+// Analytic choice, then lowering. A schedule without "axis" is chosen anew. Works for every verified nest; never fails
+// for a shape. Errors: UnsupportedType for packed, complex and string elements, CodegenError for a schedule that does
+// not fit the nest.
+//
+// On a GPU (device.kind) a nest has several kernels: for sizes with conditions, and last one for every size. Their
+// buffers and may_overwrite agree.
+[[nodiscard]] Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const LoopNest& nest,
+                                                                 const DeviceTraits& device, const std::string& name);
 [[nodiscard]] Schedule choose_schedule(const Graph& graph, const LoopNest& nest, const DeviceTraits& device);
 [[nodiscard]] Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest, const Schedule& schedule,
                                                      const DeviceTraits& device, const std::string& name);

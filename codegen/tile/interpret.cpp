@@ -85,6 +85,8 @@ public:
       Cell& c = cells_[static_cast<size_t>(p.value)];
       if (p.type.kind == Type::Kind::Data) {
         c.e = {args_[i].scalar};
+        if (p.multiple_of > 1 && args_[i].scalar.i % p.multiple_of != 0)
+          return error("argument '" + p.name + "' is no multiple of " + std::to_string(p.multiple_of));
         continue;
       }
       Memory m;

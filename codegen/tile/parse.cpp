@@ -218,6 +218,9 @@ private:
       if (is_ident("align")) {
         TESSERA_ASSIGN(p.alignment, attribute("align", 1, 4096));
       }
+      if (is_ident("multiple")) {
+        TESSERA_ASSIGN(p.multiple_of, attribute("multiple", 1, int64_t{1} << 40));
+      }
       k_.params.push_back(std::move(p));
       if (!accept(',')) break;
     }

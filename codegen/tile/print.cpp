@@ -39,6 +39,7 @@ public:
       if (p.written) out_ += " written";
       if (p.type.kind == Type::Kind::Pointer && p.alignment != Param{}.alignment)
         out_ += " align=" + std::to_string(p.alignment);
+      if (p.multiple_of != 1) out_ += " multiple=" + std::to_string(p.multiple_of);
     }
     out_ += ")";
     if (!k_.config.empty()) {

@@ -1,6 +1,7 @@
-// Tile IR: blocked programs on tiles, a small Triton. A kernel is run by a grid of independent programs; a program computes on
-// tiles (arrays of a static power-of-two or vector-sized shape, or scalars). Threads, shared memory and barriers do not exist
-// here. docs/tile-ir.md has the grammar and the meaning of each operation; interpret() defines it executably.
+// Tile IR: blocked programs on tiles, a small Triton. A kernel is run by a grid of independent programs; a program
+// computes on tiles (arrays of a static power-of-two or vector-sized shape, or scalars). Threads, shared memory and
+// barriers do not exist here. docs/tile-ir.md has the grammar and the meaning of each operation; interpret() defines it
+// executably.
 //
 //   tile.kernel @g4(%x: ptr<f16>, %y: ptr<f16>, %rows: i64, %cols: i64) config(warps: 4) {
 //     %p = program_id 0                                  : i64
@@ -28,10 +29,14 @@ namespace tessera::tile {
 struct Type {
   enum class Kind : uint8_t { Data, Pointer };
   Kind kind = Kind::Data;
-  DType dtype = DType::F32;   // element; of a pointer: what it points to
-  std::vector<int> shape;     // empty: a scalar
+  DType dtype = DType::F32; // element; of a pointer: what it points to
+  std::vector<int> shape;   // empty: a scalar
   [[nodiscard]] bool is_tile() const { return !shape.empty(); }
-  [[nodiscard]] int64_t count() const { int64_t n = 1; for (int d : shape) n *= d; return n; }
+  [[nodiscard]] int64_t count() const {
+    int64_t n = 1;
+    for (int d : shape) n *= d;
+    return n;
+  }
   [[nodiscard]] std::string str() const;
   bool operator==(const Type&) const = default;
 };
@@ -40,22 +45,24 @@ using ValueId = int32_t; // SSA value of a kernel, dense
 using OpId = int32_t;
 
 enum class OpKind : uint8_t {
-  Const,       // dtype literal, scalar or splat
-  ProgramId,   // attribute axis (0..2): i64
-  Range,       // 0..n-1 : tile<[n], i64>
-  ExpandDims,  // attribute axis: inserts a dimension of size 1
-  Broadcast,   // to a tile shape (scalar to tile, or dimensions of size 1)
-  Scalar,      // pointwise ScalarOp `scalar`; scalar operands broadcast to the tile operands' shape; Cast takes its dtype from the result
-  Load,        // pointer, offset (elements; scalar or tile), optional mask, optional other (default 0)
-  Store,       // pointer, offset, value, optional mask
-  Reduce,      // attribute axis, ReduceKind; with an index operand for arg kinds (value tile, index tile) -> (value, index)
-  Scan,        // inclusive, attribute axis, ReduceKind
-  Dot,         // tile<[m,k]> x tile<[k,n]> + tile<[m,n]>
-  For,         // from, to, step, carried...; region with induction value and carried block arguments; yields as many
-  If,          // scalar bool condition; regions then, else; results by yield
-  Scratch,     // program-private memory: attribute dtype, operand count (elements, i64) -> pointer; contents undefined
+  Const,      // dtype literal, scalar or splat
+  ProgramId,  // attribute axis (0..2): i64
+  Range,      // 0..n-1 : tile<[n], i64>
+  ExpandDims, // attribute axis: inserts a dimension of size 1
+  Broadcast,  // to a tile shape (scalar to tile, or dimensions of size 1)
+  Scalar,  // pointwise ScalarOp `scalar`; scalar operands broadcast to the tile operands' shape; Cast takes its dtype
+           // from the result
+  Load,    // pointer, offset (elements; scalar or tile), optional mask, optional other (default 0)
+  Store,   // pointer, offset, value, optional mask
+  Reduce,  // attribute axis, ReduceKind; with an index operand for arg kinds (value tile, index tile) -> (value, index)
+  Scan,    // inclusive, attribute axis, ReduceKind
+  Dot,     // tile<[m,k]> x tile<[k,n]> + tile<[m,n]>
+  For,     // from, to, step, carried...; region with induction value and carried block arguments; yields as many
+  If,      // scalar bool condition; regions then, else; results by yield
+  Scratch, // program-private memory: attribute dtype, operand count (elements, i64) -> pointer; contents undefined
   AtomicAdd,   // pointer, offset, value, optional mask
-  ReportIndex, // operands: bool tile or scalar "bad" (true where an index is out of bounds); attribute site: tells the launch that site failed
+  ReportIndex, // operands: bool tile or scalar "bad" (true where an index is out of bounds); attribute site: tells the
+               // launch that site failed
   Yield,       // ends every region, also one that yields nothing
   Count_,
 };
@@ -65,27 +72,35 @@ struct Op {
   ScalarOp scalar = ScalarOp::Add;
   ReduceKind reduce = ReduceKind::Sum;
   bool select_last = false;
-  int axis = 0;                         // ProgramId, Reduce, Scan, ExpandDims
-  int site = 0;                         // ReportIndex
-  double f = 0;                         // Const of float dtype
-  int64_t i = 0;                        // Const of integer dtype
-  std::vector<ValueId> operands;        // Load: ptr, offset, [mask, [other]] ; Store: ptr, offset, value, [mask]
+  int axis = 0;                  // ProgramId, Reduce, Scan, ExpandDims
+  int site = 0;                  // ReportIndex
+  double f = 0;                  // Const of float dtype
+  int64_t i = 0;                 // Const of integer dtype
+  std::vector<ValueId> operands; // Load: ptr, offset, [mask, [other]] ; Store: ptr, offset, value, [mask]
   std::vector<ValueId> results;
-  std::vector<std::vector<OpId>> regions; // For: 1, If: 2
+  std::vector<std::vector<OpId>> regions;        // For: 1, If: 2
   std::vector<std::vector<ValueId>> region_args; // For: {induction, carried...}
-  bool contiguous_hint = false;         // the scheduler knows that consecutive elements are consecutive in memory
+  bool contiguous_hint = false; // the scheduler knows that consecutive elements are consecutive in memory
 };
 
-struct Param { std::string name; Type type; ValueId value = -1; bool written = false; int64_t alignment = 64; /* bytes, of pointers */ };
+struct Param {
+  std::string name;
+  Type type;
+  ValueId value = -1;
+  bool written = false;
+  int64_t alignment = 64;  // bytes, of pointers
+  int64_t multiple_of = 1; // of i64 scalars: a known divisor, which a caller guarantees
+};
 
-// Beside a tile offset, the mask, other and value of a Load or Store may be scalars or tiles of the offset's shape; a scalar
-// Load or Store may have a scalar mask. `lt(add(range, a), b)` is a prefix of the tile wherever it stands, as mask or as value:
-// a lowering need not form the i64 tile for it. contiguous_hint is true only where the offset is add(range, scalar).
+// Beside a tile offset, the mask, other and value of a Load or Store may be scalars or tiles of the offset's shape; a
+// scalar Load or Store may have a scalar mask. `lt(add(range, a), b)` is a prefix of the tile wherever it stands, as
+// mask or as value: a lowering need not form the i64 tile for it. contiguous_hint is true only where the offset is
+// add(range, scalar).
 class Kernel {
 public:
   std::string name;
   std::vector<Param> params;
-  std::map<std::string, int64_t> config;           // warps, stages ...: what a tuner may vary
+  std::map<std::string, int64_t> config; // warps, stages ...: what a tuner may vary
   std::vector<OpId> body;
 
   [[nodiscard]] const Op& op(OpId id) const { return ops_[static_cast<size_t>(id)]; }
@@ -93,16 +108,22 @@ public:
   [[nodiscard]] const Type& type(ValueId id) const { return types_[static_cast<size_t>(id)]; }
   [[nodiscard]] int value_count() const { return static_cast<int>(types_.size()); }
   [[nodiscard]] int op_count() const { return static_cast<int>(ops_.size()); }
-  ValueId new_value(Type type) { types_.push_back(std::move(type)); return static_cast<ValueId>(types_.size()) - 1; }
-  OpId new_op(Op op) { ops_.push_back(std::move(op)); return static_cast<OpId>(ops_.size()) - 1; }
+  ValueId new_value(Type type) {
+    types_.push_back(std::move(type));
+    return static_cast<ValueId>(types_.size()) - 1;
+  }
+  OpId new_op(Op op) {
+    ops_.push_back(std::move(op));
+    return static_cast<OpId>(ops_.size()) - 1;
+  }
 
 private:
   std::vector<Op> ops_;
   std::vector<Type> types_;
 };
 
-// Appends operations at an insertion point, inferring result types; equal pure operations of a block, and of those around it,
-// are reused.
+// Appends operations at an insertion point, inferring result types; equal pure operations of a block, and of those
+// around it, are reused.
 class Builder {
 public:
   explicit Builder(Kernel& kernel);
@@ -143,8 +164,13 @@ private:
 [[nodiscard]] Status verify(const Kernel& kernel);
 
 // Reference meaning. args: pointers as byte spans, scalars as int64 or double, in parameter order.
-struct Argument { std::span<std::byte> bytes; ScalarValue scalar; };
-struct InterpretResult { std::vector<int> reported_sites; };
+struct Argument {
+  std::span<std::byte> bytes;
+  ScalarValue scalar;
+};
+struct InterpretResult {
+  std::vector<int> reported_sites;
+};
 // Runs programs [0, grid). Out-of-bounds access of a pointer argument is an error, named by parameter and offset.
 [[nodiscard]] Result<InterpretResult> interpret(const Kernel& kernel, std::span<const Argument> args, int64_t grid);
 

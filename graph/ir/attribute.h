@@ -25,7 +25,10 @@ public:
   [[nodiscard]] bool has(std::string_view name) const { return find(name) != nullptr; }
   [[nodiscard]] const Attribute* find(std::string_view name) const;
   template <class T>
-  [[nodiscard]] const T* get(std::string_view name) const { auto* a = find(name); return a ? std::get_if<T>(a) : nullptr; }
+  [[nodiscard]] const T* get(std::string_view name) const {
+    auto* a = find(name);
+    return a ? std::get_if<T>(a) : nullptr;
+  }
   // With a default; the type was checked against the record when the node was added.
   [[nodiscard]] int64_t i(std::string_view name, int64_t fallback = 0) const;
   [[nodiscard]] double f(std::string_view name, double fallback = 0) const;

@@ -1,9 +1,9 @@
 // Graph IR: tensor operators in SSA form, with symbolic shapes.
 //
-// Semantics. A Graph is a list of nodes in topological order. A node applies an operator (ops/op.h) to operand values and
-// defines result values. Values are immutable tensors. There are no side effects except of operators marked so (random
-// numbers). Floating point is IEEE: x - x is not 0, x * 0 is not 0, max keeps NaN; integers wrap.
-// Ids are dense indices and stay valid until compact(); a removed node's id is not reused before that.
+// Semantics. A Graph is a list of nodes in topological order. A node applies an operator (ops/op.h) to operand values
+// and defines result values. Values are immutable tensors. There are no side effects except of operators marked so
+// (random numbers). Floating point is IEEE: x - x is not 0, x * 0 is not 0, max keeps NaN; integers wrap. Ids are dense
+// indices and stay valid until compact(); a removed node's id is not reused before that.
 #pragma once
 #include "graph/ir/attribute.h"
 #include "graph/support/tensor.h"
@@ -45,11 +45,12 @@ struct TensorType {
 
 struct Value {
   TensorType type;
-  std::string name;                            // from the source, unique in the graph after import; may be empty for temporaries
-  NodeId producer;                             // invalid for graph inputs
-  int result = 0;                              // which result of the producer
-  // The sizes as they were stated, where simplify_shapes() has written them another way (m where m was found to be n): the
-  // symbols that a call binds. Only of values that define symbols: graph inputs, and results whose sizes depend on data.
+  std::string name; // from the source, unique in the graph after import; may be empty for temporaries
+  NodeId producer;  // invalid for graph inputs
+  int result = 0;   // which result of the producer
+  // The sizes as they were stated, where simplify_shapes() has written them another way (m where m was found to be n):
+  // the symbols that a call binds. Only of values that define symbols: graph inputs, and results whose sizes depend on
+  // data.
   std::optional<SymShape> declared;
   // Contents of a small integer tensor (dimension arithmetic) where they are known, row-major, count() of them.
   std::optional<std::vector<SymExpr>> contents;
@@ -57,11 +58,11 @@ struct Value {
 
 struct Node {
   const OpDef* op = nullptr;
-  std::vector<ValueId> operands;               // an invalid id stands for an optional operand that is left out
-  std::vector<ValueId> results;                // an invalid id stands for an optional result that nobody asked for
+  std::vector<ValueId> operands; // an invalid id stands for an optional operand that is left out
+  std::vector<ValueId> results;  // an invalid id stands for an optional result that nobody asked for
   Attributes attributes;
-  Location location;                           // where in the source it came from
-  int opset = 0;                               // version of its source domain; 0 for our own operators
+  Location location; // where in the source it came from
+  int opset = 0;     // version of its source domain; 0 for our own operators
   bool removed = false;
 };
 
@@ -85,24 +86,34 @@ public:
   Result<NodeId> add_node(const OpDef& op, std::vector<ValueId> operands, Attributes attributes, Location location = {},
                           std::vector<std::string> result_names = {""}, int opset = 0);
   // The same for operators with one result, by name of the operator (a name that is not defined is a bug).
-  Result<ValueId> apply(std::string_view op, std::vector<ValueId> operands, Attributes attributes = {}, Location location = {});
+  Result<ValueId> apply(std::string_view op, std::vector<ValueId> operands, Attributes attributes = {},
+                        Location location = {});
 
   [[nodiscard]] const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id.index)]; }
   [[nodiscard]] Node& node(NodeId id) { return nodes_[static_cast<size_t>(id.index)]; }
   [[nodiscard]] const Value& value(ValueId id) const { return values_[static_cast<size_t>(id.index)]; }
   [[nodiscard]] Value& value(ValueId id) { return values_[static_cast<size_t>(id.index)]; }
   [[nodiscard]] const TensorType& type(ValueId id) const { return value(id).type; }
-  // The sizes as stated: what a call is bound to and checked against. Equal to the type's under the environment's guards.
-  [[nodiscard]] const SymShape& declared_shape(ValueId id) const { return value(id).declared ? *value(id).declared : value(id).type.shape; }
-  [[nodiscard]] const Node* producer(ValueId id) const { auto p = value(id).producer; return p.valid() ? &node(p) : nullptr; }
+  // The sizes as stated: what a call is bound to and checked against. Equal to the type's under the environment's
+  // guards.
+  [[nodiscard]] const SymShape& declared_shape(ValueId id) const {
+    return value(id).declared ? *value(id).declared : value(id).type.shape;
+  }
+  [[nodiscard]] const Node* producer(ValueId id) const {
+    auto p = value(id).producer;
+    return p.valid() ? &node(p) : nullptr;
+  }
   // The tensor when the value is a constant or weight that has its data, else nullptr.
   [[nodiscard]] const Tensor* constant(ValueId id) const;
 
-  [[nodiscard]] int node_count() const { return static_cast<int>(nodes_.size()); }   // with removed ones
+  [[nodiscard]] int node_count() const { return static_cast<int>(nodes_.size()); } // with removed ones
   [[nodiscard]] int value_count() const { return static_cast<int>(values_.size()); }
   // Live nodes in topological order.
   [[nodiscard]] std::vector<NodeId> order() const;
-  struct Output { std::string name; ValueId value; };
+  struct Output {
+    std::string name;
+    ValueId value;
+  };
   [[nodiscard]] const std::vector<ValueId>& inputs() const { return inputs_; }
   [[nodiscard]] const std::vector<Output>& outputs() const { return outputs_; }
   [[nodiscard]] std::vector<Output>& outputs() { return outputs_; }
@@ -110,10 +121,10 @@ public:
   // Nodes that read each value (a node once per operand position), indexed by value; outputs are not in it.
   [[nodiscard]] std::vector<std::vector<NodeId>> users() const;
   void replace_all_uses(ValueId from, ValueId to); // operands and outputs; one sweep over the graph: many at once below
-  // The same for many values in one sweep: `by_value[v]` replaces v where it is valid; chains are followed. Shorter than
-  // value_count() is fine.
+  // The same for many values in one sweep: `by_value[v]` replaces v where it is valid; chains are followed. Shorter
+  // than value_count() is fine.
   void replace_uses(const std::vector<ValueId>& by_value);
-  void remove_node(NodeId id);                     // its results must be unused
+  void remove_node(NodeId id); // its results must be unused
   // Rebuilds without removed nodes and unused values, sorted topologically, ids renumbered in order.
   void compact();
   // A copy with an environment of its own (copies of a Graph share it), subgraphs included.
@@ -136,8 +147,9 @@ private:
 // yields, names unique. Error Internal with the node. Run after every pass in debug builds and on request.
 [[nodiscard]] Status verify(const Graph& graph);
 
-// Text form (docs/graph-ir.md). Large constants are printed as weights: by name, type and content hash unless `with_data`; a
-// graph printed without data parses to one whose weights have no data (fine for the golden tests of passes).
+// Text form (docs/graph-ir.md). Large constants are printed as weights: by name, type and content hash unless
+// `with_data`; a graph printed without data parses to one whose weights have no data (fine for the golden tests of
+// passes).
 //   graph @main(%x: f16[b, s, 768], %r: f16[b, s, 768]) -> (%y: f16[b, s, 768]) where b in [1, ?], s in [1, 512] {
 //     %encoder.norm.weight = weight #5d3c… : f16[768]
 //     %two = constant {2} : f16[]

@@ -60,7 +60,8 @@ window_of(const Attributes& attributes); // of a primitive: strides, pads_begin,
 [[nodiscard]] Status apply_auto_pad(const Node& node, std::span<const SymExpr> sizes, std::span<const SymExpr> kernel,
                                     Window& window, SymShape& begin, SymShape& end);
 // Attribute channels_last 1 of conv, conv_transpose and pool: x is [N, spatial..., C], so is the result; weights do not
-// change. Both shapes and tensors are brought into the order [N, C, spatial...] and back; other nodes' stay as they are.
+// change. Both shapes and tensors are brought into the order [N, C, spatial...] and back; other nodes' stay as they
+// are.
 [[nodiscard]] bool channels_last(const Node& node);
 [[nodiscard]] SymShape channels_first(const Node& node, const SymShape& shape);
 [[nodiscard]] SymShape in_own_order(const Node& node, const SymShape& channels_first);

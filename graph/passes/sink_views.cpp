@@ -1,9 +1,9 @@
-// sink-views: f(view(x), 0.5) becomes view(f(x, 0.5)) for views that keep or repeat every element (reshape, transpose, expand)
-// and operators of one tensor and scalars.
+// sink-views: f(view(x), 0.5) becomes view(f(x, 0.5)) for views that keep or repeat every element (reshape, transpose,
+// expand) and operators of one tensor and scalars.
 //
-// A view costs nothing wherever it stands, but what stands before it can join whoever makes x: the scale of a query that was
-// reshaped into heads becomes part of the projection, whose result is then written in its own order; a scale behind repeated
-// heads is applied once to each head that there is.
+// A view costs nothing wherever it stands, but what stands before it can join whoever makes x: the scale of a query
+// that was reshaped into heads becomes part of the projection, whose result is then written in its own order; a scale
+// behind repeated heads is applied once to each head that there is.
 #include "graph/passes/passes.h"
 #include <algorithm>
 
@@ -39,8 +39,10 @@ Result<bool> sink_views(Graph& graph, const PassOptions&) {
     if (graph.constant(source) || graph.type(node.results[0]).shape != graph.type(viewed).shape) return nothing;
     std::vector<ValueId> operands = node.operands;
     for (ValueId& v : operands) {
-      if (v == viewed) v = source;
-      else if (v.valid() && graph.type(v).rank() > rank) return nothing; // it would add dimensions
+      if (v == viewed)
+        v = source;
+      else if (v.valid() && graph.type(v).rank() > rank)
+        return nothing; // it would add dimensions
     }
     TESSERA_ASSIGN(NodeId moved,
                    graph.add_node(*node.op, std::move(operands), node.attributes, node.location, {""}, node.opset));

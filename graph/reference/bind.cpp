@@ -51,10 +51,10 @@ Status check_assumed_equal(const Graph& graph, const SymValues& values) {
     for (size_t d = 0; d < v.declared->size(); ++d) {
       auto stated = (*v.declared)[d].eval(values), meant = v.type.shape[d].eval(values);
       if (stated.ok() && meant.ok() && *stated == *meant) continue;
-      Diagnostic error(ErrorCode::GuardFailed,
-                       dimension_of(v.name, d) + " (" + (*v.declared)[d].str() + ") is " +
-                           (stated.ok() ? std::to_string(*stated) : "unknown") + ", but this graph was made for " +
-                           v.type.shape[d].str() + (meant.ok() ? " = " + std::to_string(*meant) : ""));
+      Diagnostic error(ErrorCode::GuardFailed, dimension_of(v.name, d) + " (" + (*v.declared)[d].str() + ") is " +
+                                                   (stated.ok() ? std::to_string(*stated) : "unknown") +
+                                                   ", but this graph was made for " + v.type.shape[d].str() +
+                                                   (meant.ok() ? " = " + std::to_string(*meant) : ""));
       for (const Guard& g : graph.env().guards()) {
         auto holds = g.condition.eval(values);
         if (!holds.ok() || *holds != 0) continue;

@@ -1,5 +1,6 @@
 // Internal checks. A failed check is a bug in Tessera, never the user's fault: it prints the condition, the place and
-// what was being worked on, then aborts. Bad input must be reported as a Diagnostic (diagnostic.h) before it can reach one.
+// what was being worked on, then aborts. Bad input must be reported as a Diagnostic (diagnostic.h) before it can reach
+// one.
 #pragma once
 #include <string>
 
@@ -21,6 +22,7 @@ public:
 
 #define TESSERA_CHECK(cond, what)                                                                                      \
   do {                                                                                                                 \
-    if (!(cond)) [[unlikely]] ::tessera::check_failed(#cond, __FILE__, __LINE__, (what));                              \
+    if (!(cond)) [[unlikely]]                                                                                          \
+      ::tessera::check_failed(#cond, __FILE__, __LINE__, (what));                                                      \
   } while (0)
 #define TESSERA_UNREACHABLE(what) ::tessera::check_failed("unreachable", __FILE__, __LINE__, (what))

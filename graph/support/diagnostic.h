@@ -6,42 +6,42 @@
 
 namespace tessera {
 
-// Every error code of the project. The table in diagnostic.cpp gives each its stable text ("TES-1003"), its exit code and
-// its one-line summary; nothing else lists them.
+// Every error code of the project. The table in diagnostic.cpp gives each its stable text ("TES-1003"), its exit code
+// and its one-line summary; nothing else lists them.
 enum class ErrorCode {
   // wrong use of command or API (exit 2)
   Usage,
-  UnknownInput,      // an input name the model does not have
-  MissingInput,      // a model input that was not given
+  UnknownInput, // an input name the model does not have
+  MissingInput, // a model input that was not given
   // not supported (exit 3)
-  UnsupportedOp,     // operator (or opset version of it) without a definition
-  UnsupportedType,   // dtype, or non-tensor type, that this operator or device cannot take
-  UnsupportedFeature,// anything else that is valid ONNX but not built
+  UnsupportedOp,      // operator (or opset version of it) without a definition
+  UnsupportedType,    // dtype, or non-tensor type, that this operator or device cannot take
+  UnsupportedFeature, // anything else that is valid ONNX but not built
   // bad model or input (exit 4)
-  FileError,         // cannot open, read, map, write; errno text is in the message
-  MalformedModel,    // protobuf does not parse, fields contradict, cycles, undefined names
-  BadWeights,        // initializer or external data missing, short, outside of the model's folder, wrong size
-  BadAttribute,      // missing, wrong type, value out of range
-  ShapeMismatch,     // shapes that cannot be (broadcast, matmul, reshape ...), rank mismatch
-  TypeMismatch,      // dtypes that contradict
-  SizeOverflow,      // a dimension product above the address space
-  BadInput,          // an input array whose dtype, rank or dimension contradicts the model
-  GuardFailed,       // a required guard (contract of the model) does not hold for these inputs
-  ParseError,        // one of our text formats, with line and column
-  CorruptFile,       // an executable or cache file of ours that is damaged or of another version
+  FileError,      // cannot open, read, map, write; errno text is in the message
+  MalformedModel, // protobuf does not parse, fields contradict, cycles, undefined names
+  BadWeights,     // initializer or external data missing, short, outside of the model's folder, wrong size
+  BadAttribute,   // missing, wrong type, value out of range
+  ShapeMismatch,  // shapes that cannot be (broadcast, matmul, reshape ...), rank mismatch
+  TypeMismatch,   // dtypes that contradict
+  SizeOverflow,   // a dimension product above the address space
+  BadInput,       // an input array whose dtype, rank or dimension contradicts the model
+  GuardFailed,    // a required guard (contract of the model) does not hold for these inputs
+  ParseError,     // one of our text formats, with line and column
+  CorruptFile,    // an executable or cache file of ours that is damaged or of another version
   // failed while running (exit 5)
   OutOfMemory,
-  DeviceError,       // a device or library call failed
-  CodegenError,      // LLVM refused, JIT failed
+  DeviceError,  // a device or library call failed
+  CodegenError, // LLVM refused, JIT failed
   Cancelled,
-  Internal,          // an invariant broke in a way that could be reported
+  Internal, // an invariant broke in a way that could be reported
 };
 
 struct ErrorCodeInfo {
   ErrorCode code;
-  std::string_view id;      // "TES-2001", stable
-  std::string_view name;    // "unsupported-op"
-  int exit_code;            // of the command: 2 wrong use, 3 not supported, 4 bad model or input, 5 failed while running
+  std::string_view id;   // "TES-2001", stable
+  std::string_view name; // "unsupported-op"
+  int exit_code;         // of the command: 2 wrong use, 3 not supported, 4 bad model or input, 5 failed while running
   std::string_view summary; // one line for docs
 };
 const ErrorCodeInfo& info(ErrorCode code);
@@ -49,9 +49,9 @@ const ErrorCodeInfo& info(ErrorCode code);
 // Where: a file, a position in it, a node. All optional. Printed as "model.onnx: node 'Add_12' (Add, output 'z')".
 struct Location {
   std::string file;
-  std::string node;    // node name
-  std::string op;      // op type, with domain when it is not the default one
-  std::string output;  // first output's name
+  std::string node;         // node name
+  std::string op;           // op type, with domain when it is not the default one
+  std::string output;       // first output's name
   int line = 0, column = 0; // 1-based, of text formats; 0 = none
   [[nodiscard]] std::string str() const;
   bool operator==(const Location&) const = default;
@@ -66,9 +66,18 @@ struct Diagnostic {
   Diagnostic() = default;
   Diagnostic(ErrorCode c, std::string msg) : code(c), message(std::move(msg)) {}
   Diagnostic(ErrorCode c, Location loc, std::string msg) : code(c), location(std::move(loc)), message(std::move(msg)) {}
-  Diagnostic& note(std::string text) & { notes.push_back(std::move(text)); return *this; }
-  Diagnostic&& note(std::string text) && { notes.push_back(std::move(text)); return std::move(*this); }
-  Diagnostic&& at(Location loc) && { if (location == Location{}) location = std::move(loc); return std::move(*this); }
+  Diagnostic& note(std::string text) & {
+    notes.push_back(std::move(text));
+    return *this;
+  }
+  Diagnostic&& note(std::string text) && {
+    notes.push_back(std::move(text));
+    return std::move(*this);
+  }
+  Diagnostic&& at(Location loc) && {
+    if (location == Location{}) location = std::move(loc);
+    return std::move(*this);
+  }
   // "error TES-2001 unsupported-op: model.onnx: node 'X' (Foo, output 'y'): message\n  note: ...\n"
   [[nodiscard]] std::string str() const;
 };

@@ -7,8 +7,32 @@
 namespace tessera {
 
 enum class DType : uint8_t {
-  Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64,
-  F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, I4, U4, I2, U2, F4E2M1, C64, C128, String,
+  Bool,
+  I8,
+  I16,
+  I32,
+  I64,
+  U8,
+  U16,
+  U32,
+  U64,
+  F16,
+  BF16,
+  F32,
+  F64,
+  F8E4M3FN,
+  F8E4M3FNUZ,
+  F8E5M2,
+  F8E5M2FNUZ,
+  F8E8M0,
+  I4,
+  U4,
+  I2,
+  U2,
+  F4E2M1,
+  C64,
+  C128,
+  String,
 };
 inline constexpr int kDTypeCount = static_cast<int>(DType::String) + 1;
 
@@ -16,8 +40,8 @@ enum class DTypeKind : uint8_t { Bool, Signed, Unsigned, Float, Complex, String 
 
 struct DTypeInfo {
   DType dtype;
-  std::string_view name;  // "f16", "bf16", "i64", "bool": what the text forms print
-  int bits;               // storage bits of one element (4 and 2 for packed types); 0 for String
+  std::string_view name; // "f16", "bf16", "i64", "bool": what the text forms print
+  int bits;              // storage bits of one element (4 and 2 for packed types); 0 for String
   DTypeKind kind;
   int onnx;               // TensorProto.DataType number
   std::string_view numpy; // ".npy" descr ("<f4"), empty where numpy has none
@@ -28,7 +52,10 @@ struct DTypeInfo {
 
 [[nodiscard]] inline std::string_view name(DType d) { return info(d).name; }
 [[nodiscard]] inline bool is_float(DType d) { return info(d).kind == DTypeKind::Float; }
-[[nodiscard]] inline bool is_integer(DType d) { auto k = info(d).kind; return k == DTypeKind::Signed || k == DTypeKind::Unsigned; }
+[[nodiscard]] inline bool is_integer(DType d) {
+  auto k = info(d).kind;
+  return k == DTypeKind::Signed || k == DTypeKind::Unsigned;
+}
 // Bytes of n elements, packed types rounded up to whole bytes.
 [[nodiscard]] inline int64_t byte_size(DType d, int64_t n) { return (n * info(d).bits + 7) / 8; }
 

@@ -24,5 +24,6 @@ void write_dump(const std::string& file_name, std::string_view text);
 
 #define TESSERA_LOGF(channel, text)                                                                                    \
   do {                                                                                                                 \
-    if (::tessera::log_enabled(channel)) [[unlikely]] ::tessera::log_write(channel, (text));                           \
+    if (::tessera::log_enabled(channel)) [[unlikely]]                                                                  \
+      ::tessera::log_write(channel, (text));                                                                           \
   } while (0)

@@ -16,9 +16,18 @@ public:
   Result(Diagnostic d) : state_(std::make_unique<Diagnostic>(std::move(d))) {}
   [[nodiscard]] bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
-  T& value() & { TESSERA_CHECK(ok(), error().str()); return std::get<0>(state_); }
-  const T& value() const& { TESSERA_CHECK(ok(), error().str()); return std::get<0>(state_); }
-  T&& value() && { TESSERA_CHECK(ok(), error().str()); return std::get<0>(std::move(state_)); }
+  T& value() & {
+    TESSERA_CHECK(ok(), error().str());
+    return std::get<0>(state_);
+  }
+  const T& value() const& {
+    TESSERA_CHECK(ok(), error().str());
+    return std::get<0>(state_);
+  }
+  T&& value() && {
+    TESSERA_CHECK(ok(), error().str());
+    return std::get<0>(std::move(state_));
+  }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T* operator->() { return &value(); }
@@ -53,10 +62,12 @@ using Status = Result<void>;
 #define TESSERA_CONCAT(a, b) TESSERA_CONCAT_(a, b)
 #define TESSERA_TRY(expr)                                                                                              \
   do {                                                                                                                 \
-    if (auto tessera_r_ = (expr); !tessera_r_.ok()) [[unlikely]] return std::move(tessera_r_).take_error();            \
+    if (auto tessera_r_ = (expr); !tessera_r_.ok()) [[unlikely]]                                                       \
+      return std::move(tessera_r_).take_error();                                                                       \
   } while (0)
 #define TESSERA_ASSIGN(decl, expr) TESSERA_ASSIGN_(TESSERA_CONCAT(tessera_a_, __LINE__), decl, expr)
 #define TESSERA_ASSIGN_(tmp, decl, expr)                                                                               \
   auto tmp = (expr);                                                                                                   \
-  if (!tmp.ok()) [[unlikely]] return std::move(tmp).take_error();                                                      \
+  if (!tmp.ok()) [[unlikely]]                                                                                          \
+    return std::move(tmp).take_error();                                                                                \
   decl = std::move(tmp).value()

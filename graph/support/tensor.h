@@ -1,4 +1,5 @@
-// Tensor: host data with concrete sizes, contiguous and row-major. Shared, immutable once published; may view a mapped file.
+// Tensor: host data with concrete sizes, contiguous and row-major. Shared, immutable once published; may view a mapped
+// file.
 #pragma once
 #include "graph/support/dtype.h"
 #include "graph/support/result.h"
@@ -11,8 +12,8 @@ namespace tessera {
 
 using Dims = std::vector<int64_t>;
 
-// Product of dims; error SizeOverflow when it exceeds 2^55 elements (so that bytes of any dtype fit 62 bits) or a dimension is
-// negative. A zero anywhere makes it 0, whatever the others are.
+// Product of dims; error SizeOverflow when it exceeds 2^55 elements (so that bytes of any dtype fit 62 bits) or a
+// dimension is negative. A zero anywhere makes it 0, whatever the others are.
 [[nodiscard]] Result<int64_t> element_count(std::span<const int64_t> dims);
 
 // Bytes with an owner: heap block, mapped file region or borrowed memory. The owner keeps the memory alive.
@@ -36,7 +37,9 @@ public:
   static Tensor of(DType dtype, Dims dims, std::span<const T> values);
 
   // A default-constructed tensor is undefined; one of no elements is not (it has a dimension of 0).
-  [[nodiscard]] bool defined() const { return data_ != nullptr || strings_ != nullptr || (count_ == 0 && !dims_.empty()); }
+  [[nodiscard]] bool defined() const {
+    return data_ != nullptr || strings_ != nullptr || (count_ == 0 && !dims_.empty());
+  }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] const Dims& dims() const { return dims_; }
   [[nodiscard]] int64_t count() const { return count_; }
@@ -45,13 +48,18 @@ public:
   // Only for a tensor that this code has just created with create().
   [[nodiscard]] std::byte* mutable_data() { return const_cast<std::byte*>(data_); }
   template <class T>
-  [[nodiscard]] std::span<const T> as() const { return {reinterpret_cast<const T*>(data_), static_cast<size_t>(count_)}; }
+  [[nodiscard]] std::span<const T> as() const {
+    return {reinterpret_cast<const T*>(data_), static_cast<size_t>(count_)};
+  }
   template <class T>
-  [[nodiscard]] std::span<T> mutable_as() { return {reinterpret_cast<T*>(mutable_data()), static_cast<size_t>(count_)}; }
+  [[nodiscard]] std::span<T> mutable_as() {
+    return {reinterpret_cast<T*>(mutable_data()), static_cast<size_t>(count_)};
+  }
   [[nodiscard]] const std::vector<std::string>& string_values() const { return *strings_; }
   [[nodiscard]] const std::shared_ptr<const void>& owner() const { return owner_; }
 
-  // Element i as double or int64 (bool as 0/1; any dtype but String and complex), and the inverse (rounded, wrapped as a C cast would).
+  // Element i as double or int64 (bool as 0/1; any dtype but String and complex), and the inverse (rounded, wrapped as
+  // a C cast would).
   [[nodiscard]] double get_f64(int64_t i) const;
   [[nodiscard]] int64_t get_i64(int64_t i) const;
   void set_f64(int64_t i, double v);
@@ -70,16 +78,16 @@ private:
   std::shared_ptr<const std::vector<std::string>> strings_;
 };
 
-// .npy files (version 1 to 3, either byte order; Fortran order is transposed on reading). bf16 and fp8 are stored as raw unsigned
-// integers; 4-bit and 2-bit types as one unsigned byte an element. `as` names the dtype that such a file holds, and otherwise
-// changes nothing: a file of another type keeps its own.
+// .npy files (version 1 to 3, either byte order; Fortran order is transposed on reading). bf16 and fp8 are stored as
+// raw unsigned integers; 4-bit and 2-bit types as one unsigned byte an element. `as` names the dtype that such a file
+// holds, and otherwise changes nothing: a file of another type keeps its own.
 [[nodiscard]] Result<Tensor> read_npy(const std::string& path);
 [[nodiscard]] Result<Tensor> read_npy(const std::string& path, DType as);
 [[nodiscard]] Status write_npy(const std::string& path, const Tensor& tensor);
 
 struct Comparison {
-  bool same = true;       // within |a-b| <= atol + rtol*|b| everywhere, NaN equal to NaN, shapes and dtypes equal
-  double norm_ratio = 0;  // ||a-b|| / ||b||, 0 when both are zero, infinite where NaN or infinity differ
+  bool same = true;      // within |a-b| <= atol + rtol*|b| everywhere, NaN equal to NaN, shapes and dtypes equal
+  double norm_ratio = 0; // ||a-b|| / ||b||, 0 when both are zero, infinite where NaN or infinity differ
   double max_abs = 0;
   int64_t first_bad = -1; // flat index
   std::string message;    // what differs, for people; empty when same
@@ -94,8 +102,10 @@ Tensor Tensor::of(DType dtype, Dims dims, std::span<const T> values) {
   Tensor t = Tensor::create(dtype, std::move(dims)).value();
   TESSERA_CHECK(t.count() == static_cast<int64_t>(values.size()), "Tensor::of: element count");
   for (int64_t i = 0; i < t.count(); ++i) {
-    if constexpr (std::is_floating_point_v<T>) t.set_f64(i, static_cast<double>(values[i]));
-    else t.set_i64(i, static_cast<int64_t>(values[i]));
+    if constexpr (std::is_floating_point_v<T>)
+      t.set_f64(i, static_cast<double>(values[i]));
+    else
+      t.set_i64(i, static_cast<int64_t>(values[i]));
   }
   return t;
 }

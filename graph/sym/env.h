@@ -1,8 +1,8 @@
 // ShapeEnv: what is known about the symbols of one graph, and what was assumed.
 //
-// A symbol has a range and a divisor. Importing and inference ask questions ("are these two dimensions equal?"). When the
-// answer follows from what is known, nothing is recorded. When it does not, the environment may assume it: it adds a guard,
-// with the place and the reason, and from then on it is known. Two classes of guards:
+// A symbol has a range and a divisor. Importing and inference ask questions ("are these two dimensions equal?"). When
+// the answer follows from what is known, nothing is recorded. When it does not, the environment may assume it: it adds
+// a guard, with the place and the reason, and from then on it is known. Two classes of guards:
 //   Required   the model has no meaning otherwise (two dimensions added together differ and neither is 1; a position
 //              table has 512 rows). A call that violates it is an error of the input: ErrorCode::GuardFailed.
 //   Assumed    compiled code relies on it (dimension 2 is not 1, sizes agree where broadcasting was possible, divisible
@@ -18,9 +18,9 @@
 namespace tessera {
 
 //
-// Loop axes are symbols too. set_axis(var, extent) says 0 <= var < extent, where the extent is an expression: with i < b, j < s,
-// k < 768 the environment knows that floordiv(i*s*768 + j*768 + k, 768) is i*s + j and that mod(i*s + j, s) is j. An axis
-// whose extent can be 0 has no points then, so nothing that is said about it can be wrong.
+// Loop axes are symbols too. set_axis(var, extent) says 0 <= var < extent, where the extent is an expression: with i <
+// b, j < s, k < 768 the environment knows that floordiv(i*s*768 + j*768 + k, 768) is i*s + j and that mod(i*s + j, s)
+// is j. An axis whose extent can be 0 has no points then, so nothing that is said about it can be wrong.
 //
 // Facts are about the symbols that an environment has been told of; any other symbol is any integer.
 // Reading (const) is safe from several threads. Results are memoized until a fact changes.
@@ -35,10 +35,10 @@ struct SymRange {
 enum class GuardClass : uint8_t { Required, Assumed };
 
 struct Guard {
-  SymExpr condition;    // over symbols; holds when it evaluates to non-zero
+  SymExpr condition; // over symbols; holds when it evaluates to non-zero
   GuardClass cls = GuardClass::Assumed;
-  std::string reason;   // "broadcast of b1 with b", "rows are a multiple of 8: 16-byte accesses"
-  Location where;       // node that needed it
+  std::string reason; // "broadcast of b1 with b", "rows are a multiple of 8: 16-byte accesses"
+  Location where;     // node that needed it
 };
 
 class ShapeEnv {
@@ -59,10 +59,10 @@ public:
   [[nodiscard]] std::optional<int64_t> hint(const SymExpr& e) const; // all symbols hinted -> value
 
   // Facts, from ranges, divisors, substitutions and guards so far.
-  [[nodiscard]] SymRange range(const SymExpr& e) const;      // interval arithmetic, saturating at +-2^62
-  [[nodiscard]] int64_t divisor(const SymExpr& e) const;     // a constant that divides e always
-  // Canonical form under the facts: equalities substituted, min/max/floordiv/mod/select/comparisons decided where ranges
-  // and divisors decide them: mod(i*768 + j, 768) with 0 <= j < 768 is j. Idempotent.
+  [[nodiscard]] SymRange range(const SymExpr& e) const;  // interval arithmetic, saturating at +-2^62
+  [[nodiscard]] int64_t divisor(const SymExpr& e) const; // a constant that divides e always
+  // Canonical form under the facts: equalities substituted, min/max/floordiv/mod/select/comparisons decided where
+  // ranges and divisors decide them: mod(i*768 + j, 768) with 0 <= j < 768 is j. Idempotent.
   [[nodiscard]] SymExpr simplify(const SymExpr& e) const;
   [[nodiscard]] SymShape simplify(const SymShape& shape) const;
 
@@ -97,8 +97,15 @@ private:
   struct Memo {
     Memo() = default;
     Memo(const Memo&) {}
-    Memo& operator=(const Memo&) { clear(); return *this; }
-    void clear() { simplified.clear(); ranges.clear(); newest = 0; }
+    Memo& operator=(const Memo&) {
+      clear();
+      return *this;
+    }
+    void clear() {
+      simplified.clear();
+      ranges.clear();
+      newest = 0;
+    }
     std::recursive_mutex mutex;
     std::unordered_map<const SymNode*, SymExpr> simplified;
     std::unordered_map<const SymNode*, SymRange> ranges;

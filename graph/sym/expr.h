@@ -1,21 +1,21 @@
-// SymExpr: integer expressions over symbols, hash-consed, in a canonical form, so that equal polynomials are the same object.
+// SymExpr: integer expressions over symbols, hash-consed, in a canonical form, so that equal polynomials are the same
+// object.
 //
 // The idea. Every dimension, stride, offset, loop bound and guard in Tessera is a SymExpr. Construction canonicalizes:
 // sums are flattened, products distributed over sums, terms sorted by a stable order, like terms gathered. So
 // (b*s)*768 and 768*s*b are one node and comparing is comparing pointers. What construction may do needs no facts about
-// the symbols; what does (range, divisibility, equalities found so far) lives in ShapeEnv (env.h) and ShapeEnv::simplify.
+// the symbols; what does (range, divisibility, equalities found so far) lives in ShapeEnv (env.h) and
+// ShapeEnv::simplify.
 //
 //   kind        canonical form                                                  example
 //   Const       a 64-bit integer                                                12
 //   Symbol      a name with an id of its own                                    s
 //   Add         const + sum of coeff*monomial, at least two terms               s*t + 2*s + 1
 //   Mul         coeff * product of non-Add, non-Const factors, sorted           2*b*s
-//   FloorDiv    floor(a / b), divisor not 0; exact divisions of polynomials are carried out     (s+7)/8  printed floordiv(s + 7, 8)
-//   Mod         a - b*floordiv(a,b): sign of the divisor                        mod(s, 8)
-//   Min, Max    two operands, sorted, flattened                                 min(s, 512)
-//   Eq Ne Lt Le logical, 0 or 1 (Gt, Ge are swapped)                            le(s, 512)
-//   And Or Not  logical over 0/1
-//   Select      select(c, a, b)
+//   FloorDiv    floor(a / b), divisor not 0; exact divisions of polynomials are carried out     (s+7)/8  printed
+//   floordiv(s + 7, 8) Mod         a - b*floordiv(a,b): sign of the divisor                        mod(s, 8) Min, Max
+//   two operands, sorted, flattened                                 min(s, 512) Eq Ne Lt Le logical, 0 or 1 (Gt, Ge are
+//   swapped)                            le(s, 512) And Or Not  logical over 0/1 Select      select(c, a, b)
 //
 // Arithmetic is exact in the mathematical sense for all sizes that an address space admits; evaluation reports overflow
 // of int64 as an error. Floor division and modulus follow Python (ONNX's Mod with fmod=0), not C.
@@ -39,8 +39,8 @@ struct SymNode;
 
 class SymExpr {
 public:
-  SymExpr();                 // the constant 0
-  SymExpr(int64_t value);    // NOLINT: implicit on purpose
+  SymExpr();              // the constant 0
+  SymExpr(int64_t value); // NOLINT: implicit on purpose
   SymExpr(int value) : SymExpr(static_cast<int64_t>(value)) {}
   // A fresh symbol, distinct from every other one, even of the same name. Thread-safe.
   static SymExpr symbol(std::string_view name);
@@ -49,25 +49,28 @@ public:
   [[nodiscard]] bool is_const() const { return op() == SymOp::Const; }
   [[nodiscard]] bool is_symbol() const { return op() == SymOp::Symbol; }
   [[nodiscard]] bool is_const(int64_t v) const { return is_const() && const_value() == v; }
-  [[nodiscard]] int64_t const_value() const;          // of a Const
+  [[nodiscard]] int64_t const_value() const; // of a Const
   [[nodiscard]] std::optional<int64_t> as_const() const;
   [[nodiscard]] const std::string& symbol_name() const; // of a Symbol
   [[nodiscard]] uint64_t symbol_id() const;             // of a Symbol; creation order
-  [[nodiscard]] std::span<const SymExpr> args() const;  // Add: terms (constant last); Mul: coefficient first when not 1, then factors
+  [[nodiscard]] std::span<const SymExpr>
+  args() const; // Add: terms (constant last); Mul: coefficient first when not 1, then factors
   // Symbols in it, each once, ordered by id.
   [[nodiscard]] std::vector<SymExpr> symbols() const;
   [[nodiscard]] bool contains(const SymExpr& symbol) const;
 
   // linear_in(x): {a, b} with *this == a*x + b and neither a nor b containing x; nullopt if it is not linear in x.
   [[nodiscard]] std::optional<std::pair<SymExpr, SymExpr>> linear_in(const SymExpr& symbol) const;
-  // Greatest positive constant that divides it for every value of the symbols, from structure alone (0 for the constant 0).
+  // Greatest positive constant that divides it for every value of the symbols, from structure alone (0 for the constant
+  // 0).
   [[nodiscard]] int64_t known_divisor() const;
 
   [[nodiscard]] SymExpr substitute(const std::unordered_map<uint64_t, SymExpr>& by_symbol_id) const;
   // Value under an assignment. Error GuardFailed naming an unbound symbol, SizeOverflow on overflow, division by zero.
   [[nodiscard]] Result<int64_t> eval(const std::unordered_map<uint64_t, int64_t>& by_symbol_id) const;
 
-  [[nodiscard]] std::string str() const; // infix, the syntax that parse_sym reads: "b*s + 2", "floordiv(s, 2)", "min(s, 512)"
+  [[nodiscard]] std::string
+  str() const; // infix, the syntax that parse_sym reads: "b*s + 2", "floordiv(s, 2)", "min(s, 512)"
   [[nodiscard]] uint64_t hash() const;
 
   friend bool operator==(const SymExpr& a, const SymExpr& b) { return a.node_ == b.node_; }
@@ -104,7 +107,8 @@ inline SymExpr& operator*=(SymExpr& a, const SymExpr& b) { return a = a * b; }
 [[nodiscard]] SymExpr product(std::span<const SymExpr> factors);
 
 // Reads what str() writes. Unknown names are looked up by the callback (which may create symbols). Error ParseError.
-[[nodiscard]] Result<SymExpr> parse_sym(std::string_view text, const std::function<Result<SymExpr>(std::string_view)>& lookup);
+[[nodiscard]] Result<SymExpr> parse_sym(std::string_view text,
+                                        const std::function<Result<SymExpr>(std::string_view)>& lookup);
 
 using SymShape = std::vector<SymExpr>;
 [[nodiscard]] std::string str(const SymShape& shape); // "[b, s, 768]"

@@ -15,8 +15,8 @@ struct ShapeEnv::Reasoner {
   // -- bounds.cpp: of simplified expressions
   [[nodiscard]] SymRange range(const SymExpr& e);
   [[nodiscard]] bool positive(const SymExpr& e) { return range(e).lo > 0; }
-  // Whether `divisor` is positive wherever `e` is evaluated: an axis has points only where its extent is positive, so in
-  // floordiv(i, s) with 0 <= i < s, s may be divided by though it may be 0 elsewhere.
+  // Whether `divisor` is positive wherever `e` is evaluated: an axis has points only where its extent is positive, so
+  // in floordiv(i, s) with 0 <= i < s, s may be divided by though it may be 0 elsewhere.
   [[nodiscard]] bool positive_where(const SymExpr& e, const SymExpr& divisor);
   [[nodiscard]] bool within(const SymExpr& e, const SymExpr& extent); // 0 <= e < extent
 

@@ -369,7 +369,8 @@ TEST(Plan, HalfRoundsWhereItIsStored) {
 }
 
 TEST(Plan, EmptyTensors) {
-  Graph g = parsed(R"(graph @main(%x: f32[0, 4], %w: f32[4, 5], %k: f32[3, 0], %i: i64[b], %t: f32[0, 2]) -> (%y: f32[0, 5], %z: f32[3], %m: f32[3, 5], %c: f32[b, 2]) where b in [0, ?] {
+  Graph g = parsed(
+      R"(graph @main(%x: f32[0, 4], %w: f32[4, 5], %k: f32[3, 0], %i: i64[b], %t: f32[0, 2]) -> (%y: f32[0, 5], %z: f32[3], %m: f32[3, 5], %c: f32[b, 2]) where b in [0, ?] {
   %p = matmul(%x, %w) : f32[0, 5]
   %y = exp(%p) : f32[0, 5]
   %z = reduce_sum(%k) axes=[1] keepdims=0 : f32[3]

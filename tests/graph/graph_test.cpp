@@ -118,7 +118,8 @@ TEST(GraphTest, InputsKeepTheSizesThatACallBinds) {
   auto refused = bind_symbols(g, {{"x", floats(3)}, {"y", floats(1)}});
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::GuardFailed);
-  EXPECT_NE(refused.error().str().find("dimension 0 of input 'y' (t) is 1"), std::string::npos) << refused.error().str();
+  EXPECT_NE(refused.error().str().find("dimension 0 of input 'y' (t) is 1"), std::string::npos)
+      << refused.error().str();
 }
 
 TEST(AttributesTest, AreSortedAndTyped) {

@@ -17,7 +17,8 @@ int main(int argc, char** argv) {
     auto outputs = (*session)->run(inputs);
     if (!outputs.ok()) return std::fputs(outputs.error().str().c_str(), stderr), 1;
     const auto& dims = outputs->front().dims();
-    std::printf("seq %ld: %zu outputs, first of rank %zu, dimension 1 is %ld\n", static_cast<long>(seq), outputs->size(), dims.size(), static_cast<long>(dims[1]));
+    std::printf("seq %ld: %zu outputs, first of rank %zu, dimension 1 is %ld\n", static_cast<long>(seq),
+                outputs->size(), dims.size(), static_cast<long>(dims[1]));
     if (dims[1] != seq) return 1;
   }
   return 0;

@@ -15,7 +15,8 @@ using tile::Type;
 Type pointer(DType d) { return {Type::Kind::Pointer, d, {}}; }
 Type scalar_i64() { return {Type::Kind::Data, DType::I64, {}}; }
 
-HostKernelFn link(const Kernel& kernel, std::shared_ptr<HostModule>& keep, const HostTarget& target = HostTarget::detect()) {
+HostKernelFn link(const Kernel& kernel, std::shared_ptr<HostModule>& keep,
+                  const HostTarget& target = HostTarget::detect()) {
   auto verified = tile::verify(kernel);
   EXPECT_TRUE(verified.ok()) << (verified.ok() ? "" : verified.error().str()) << tile::print(kernel);
   auto object = compile_host_kernel(kernel, target);
@@ -30,7 +31,8 @@ HostKernelFn link(const Kernel& kernel, std::shared_ptr<HostModule>& keep, const
 }
 
 // y[i] = body(x[i]...) over n elements in tiles of 64 with a masked tail.
-Kernel elementwise(const std::vector<DType>& in, DType out, const std::function<tile::ValueId(Builder&, std::span<const tile::ValueId>)>& body, int tile = 64) {
+Kernel elementwise(const std::vector<DType>& in, DType out,
+                   const std::function<tile::ValueId(Builder&, std::span<const tile::ValueId>)>& body, int tile = 64) {
   Kernel k;
   k.name = "elementwise";
   Builder b(k);
@@ -73,10 +75,22 @@ void run(HostKernelFn fn, Buffers& b, int64_t grid, int32_t* error = nullptr) {
 
 void set(std::vector<std::byte>& to, DType d, int64_t i, double v) {
   switch (d) {
-  case DType::F32: { float f = static_cast<float>(v); std::memcpy(&to[static_cast<size_t>(i) * 4], &f, 4); break; }
+  case DType::F32: {
+    float f = static_cast<float>(v);
+    std::memcpy(&to[static_cast<size_t>(i) * 4], &f, 4);
+    break;
+  }
   case DType::F64: std::memcpy(&to[static_cast<size_t>(i) * 8], &v, 8); break;
-  case DType::F16: { auto h = f32_to_f16(static_cast<float>(v)); std::memcpy(&to[static_cast<size_t>(i) * 2], &h, 2); break; }
-  case DType::BF16: { auto h = f32_to_bf16(static_cast<float>(v)); std::memcpy(&to[static_cast<size_t>(i) * 2], &h, 2); break; }
+  case DType::F16: {
+    auto h = f32_to_f16(static_cast<float>(v));
+    std::memcpy(&to[static_cast<size_t>(i) * 2], &h, 2);
+    break;
+  }
+  case DType::BF16: {
+    auto h = f32_to_bf16(static_cast<float>(v));
+    std::memcpy(&to[static_cast<size_t>(i) * 2], &h, 2);
+    break;
+  }
   case DType::Bool: to[static_cast<size_t>(i)] = std::byte(v != 0); break;
   default: {
     auto x = static_cast<int64_t>(v);
@@ -85,7 +99,8 @@ void set(std::vector<std::byte>& to, DType d, int64_t i, double v) {
   }
 }
 
-// Runs compiled code and the interpreter on the same bytes; written buffers must agree to the bit (`ulp` for float results).
+// Runs compiled code and the interpreter on the same bytes; written buffers must agree to the bit (`ulp` for float
+// results).
 void expect_as_interpreted(const Kernel& kernel, Buffers input, int64_t grid, double relative = 0) {
   for (const char* isa : {"native", "avx2", "sse"}) {
     SCOPED_TRACE(isa);
@@ -101,8 +116,10 @@ void expect_as_interpreted(const Kernel& kernel, Buffers input, int64_t grid, do
     size_t buffer = 0, size = 0;
     for (const auto& p : kernel.params) {
       tile::Argument a;
-      if (p.type.kind == Type::Kind::Pointer) a.bytes = interpreted.data[buffer++];
-      else a.scalar.i = interpreted.sizes[size++];
+      if (p.type.kind == Type::Kind::Pointer)
+        a.bytes = interpreted.data[buffer++];
+      else
+        a.scalar.i = interpreted.sizes[size++];
       args.push_back(a);
     }
     auto r = tile::interpret(kernel, args, grid);
@@ -123,8 +140,14 @@ void expect_as_interpreted(const Kernel& kernel, Buffers input, int64_t grid, do
         float x, y;
         std::memcpy(&x, &c[e * 4], 4);
         std::memcpy(&y, &i[e * 4], 4);
-        if (std::isnan(y)) { EXPECT_TRUE(std::isnan(x)) << e; continue; }
-        if (std::isinf(y)) { EXPECT_EQ(x, y) << e; continue; }
+        if (std::isnan(y)) {
+          EXPECT_TRUE(std::isnan(x)) << e;
+          continue;
+        }
+        if (std::isinf(y)) {
+          EXPECT_EQ(x, y) << e;
+          continue;
+        }
         difference += (double(x) - y) * (double(x) - y);
         norm += double(y) * y;
       }
@@ -157,8 +180,10 @@ TEST_P(ElementwiseSizes, EveryOperatorAgreesWithTheInterpreter) {
     auto op = static_cast<ScalarOp>(o);
     const auto& facts = info(op);
     for (auto d : {DType::F32, DType::F64, DType::I32, DType::I64, DType::U8, DType::I16, DType::U32, DType::Bool}) {
-      bool f = is_float(d), logic = op == ScalarOp::And || op == ScalarOp::Or || op == ScalarOp::Xor || op == ScalarOp::Not;
-      bool transcendental = (op >= ScalarOp::Sqrt && op <= ScalarOp::Sigmoid) || (op == ScalarOp::Pow && f) || op == ScalarOp::Fma;
+      bool f = is_float(d),
+           logic = op == ScalarOp::And || op == ScalarOp::Or || op == ScalarOp::Xor || op == ScalarOp::Not;
+      bool transcendental =
+          (op >= ScalarOp::Sqrt && op <= ScalarOp::Sigmoid) || (op == ScalarOp::Pow && f) || op == ScalarOp::Fma;
       bool bits = op == ScalarOp::Shl || op == ScalarOp::Shr;
       if (transcendental && (d != DType::F32)) continue; // f64: the accuracy test below
       if ((op == ScalarOp::IsNan || op == ScalarOp::IsInf) && !f) continue;
@@ -173,7 +198,9 @@ TEST_P(ElementwiseSizes, EveryOperatorAgreesWithTheInterpreter) {
       auto k = elementwise(in, result, [&](Builder& b, std::span<const tile::ValueId> v) { return b.scalar(op, v); });
       auto dtypes = in;
       dtypes.push_back(result);
-      auto data = filled(dtypes, n, static_cast<unsigned>(o * 31 + n), bits || op == ScalarOp::Div || op == ScalarOp::Mod || op == ScalarOp::Fmod || op == ScalarOp::Pow);
+      auto data =
+          filled(dtypes, n, static_cast<unsigned>(o * 31 + n),
+                 bits || op == ScalarOp::Div || op == ScalarOp::Mod || op == ScalarOp::Fmod || op == ScalarOp::Pow);
       data.sizes = {n};
       expect_as_interpreted(k, data, 1, transcendental ? 2e-6 : 0);
     }
@@ -182,7 +209,8 @@ TEST_P(ElementwiseSizes, EveryOperatorAgreesWithTheInterpreter) {
 INSTANTIATE_TEST_SUITE_P(Sizes, ElementwiseSizes, ::testing::Values(77));
 
 TEST(HostCasts, AgreeWithTheInterpreter) {
-  std::vector<DType> all = {DType::Bool, DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64, DType::F16, DType::BF16, DType::F32, DType::F64};
+  std::vector<DType> all = {DType::Bool, DType::I8,  DType::I16, DType::I32,  DType::I64, DType::U8, DType::U16,
+                            DType::U32,  DType::U64, DType::F16, DType::BF16, DType::F32, DType::F64};
   for (auto from : all)
     for (auto to : all) {
       SCOPED_TRACE(std::string(name(from)) + " to " + std::string(name(to)));
@@ -202,7 +230,11 @@ TEST(HostCasts, AgreeWithTheInterpreter) {
     }
 }
 
-struct Accuracy { ScalarOp op; double lo, hi, ulp; double (*reference)(double); };
+struct Accuracy {
+  ScalarOp op;
+  double lo, hi, ulp;
+  double (*reference)(double);
+};
 class HostMath : public ::testing::TestWithParam<Accuracy> {};
 TEST_P(HostMath, WithinUlpsOfFloat64) {
   auto p = GetParam();
@@ -211,14 +243,16 @@ TEST_P(HostMath, WithinUlpsOfFloat64) {
     if (std::string_view(isa) != "native") setenv("TESSERA_HOST_ISA", isa, 1);
     auto target = HostTarget::detect();
     unsetenv("TESSERA_HOST_ISA");
-    auto k = elementwise({DType::F32}, DType::F32, [&](Builder& b, std::span<const tile::ValueId> v) { return b.scalar(p.op, v); });
+    auto k = elementwise({DType::F32}, DType::F32,
+                         [&](Builder& b, std::span<const tile::ValueId> v) { return b.scalar(p.op, v); });
     std::shared_ptr<HostModule> keep;
     auto fn = link(k, keep, target);
     ASSERT_NE(fn, nullptr);
     const int64_t n = 200003;
     Buffers b;
     b.data.assign(2, std::vector<std::byte>(n * 4));
-    for (int64_t i = 0; i < n; ++i) set(b.data[0], DType::F32, i, p.lo + (p.hi - p.lo) * static_cast<double>(i) / (n - 1));
+    for (int64_t i = 0; i < n; ++i)
+      set(b.data[0], DType::F32, i, p.lo + (p.hi - p.lo) * static_cast<double>(i) / (n - 1));
     b.sizes = {n};
     run(fn, b, 1);
     double worst = 0;
@@ -229,10 +263,17 @@ TEST_P(HostMath, WithinUlpsOfFloat64) {
       std::memcpy(&y, &b.data[1][static_cast<size_t>(i) * 4], 4);
       double r = p.reference(x);
       float rounded = static_cast<float>(r);
-      if (std::isinf(rounded)) { EXPECT_EQ(y, rounded) << x; continue; }
-      double ulp = std::max<double>(std::abs(std::nextafter(std::abs(rounded), INFINITY) - std::abs(rounded)), 1.2e-38 * 1.2e-7);
+      if (std::isinf(rounded)) {
+        EXPECT_EQ(y, rounded) << x;
+        continue;
+      }
+      double ulp =
+          std::max<double>(std::abs(std::nextafter(std::abs(rounded), INFINITY) - std::abs(rounded)), 1.2e-38 * 1.2e-7);
       double e = std::abs(y - r) / ulp;
-      if (!(e <= worst)) { worst = e; worst_x = x; }
+      if (!(e <= worst)) {
+        worst = e;
+        worst_x = x;
+      }
     }
     EXPECT_LE(worst, p.ulp) << "at " << worst_x;
     // Special values.
@@ -244,43 +285,52 @@ TEST_P(HostMath, WithinUlpsOfFloat64) {
       float y;
       std::memcpy(&y, &b.data[1][static_cast<size_t>(i) * 4], 4);
       double r = p.reference(special[i]);
-      if (std::isnan(r)) EXPECT_TRUE(std::isnan(y)) << special[i];
-      else EXPECT_FLOAT_EQ(y, static_cast<float>(r)) << special[i];
+      if (std::isnan(r))
+        EXPECT_TRUE(std::isnan(y)) << special[i];
+      else
+        EXPECT_FLOAT_EQ(y, static_cast<float>(r)) << special[i];
     }
   }
 }
-INSTANTIATE_TEST_SUITE_P(Functions, HostMath, ::testing::Values(
-  Accuracy{ScalarOp::Exp, -104, 89, 2, [](double x) { return std::exp(x); }},
-  Accuracy{ScalarOp::Tanh, -10, 10, 3, [](double x) { return std::tanh(x); }},
-  Accuracy{ScalarOp::Erf, -5, 5, 4, [](double x) { return std::erf(x); }},
-  Accuracy{ScalarOp::Sigmoid, -80, 80, 4, [](double x) { return 1 / (1 + std::exp(-x)); }},
-  Accuracy{ScalarOp::Log, 1e-30, 1e4, 4, [](double x) { return std::log(x); }},
-  Accuracy{ScalarOp::Sin, -100, 100, 4, [](double x) { return std::sin(x); }},
-  Accuracy{ScalarOp::Cos, -100, 100, 4, [](double x) { return std::cos(x); }},
-  Accuracy{ScalarOp::Sqrt, 0, 1e6, 0.51, [](double x) { return std::sqrt(x); }},
-  Accuracy{ScalarOp::Expm1, -20, 80, 4, [](double x) { return std::expm1(x); }},
-  Accuracy{ScalarOp::Log1p, -0.999, 100, 4, [](double x) { return std::log1p(x); }},
-  Accuracy{ScalarOp::Atan, -100, 100, 4, [](double x) { return std::atan(x); }}));
+INSTANTIATE_TEST_SUITE_P(
+    Functions, HostMath,
+    ::testing::Values(Accuracy{ScalarOp::Exp, -104, 89, 2, [](double x) { return std::exp(x); }},
+                      Accuracy{ScalarOp::Tanh, -10, 10, 3, [](double x) { return std::tanh(x); }},
+                      Accuracy{ScalarOp::Erf, -5, 5, 4, [](double x) { return std::erf(x); }},
+                      Accuracy{ScalarOp::Sigmoid, -80, 80, 4, [](double x) { return 1 / (1 + std::exp(-x)); }},
+                      Accuracy{ScalarOp::Log, 1e-30, 1e4, 4, [](double x) { return std::log(x); }},
+                      Accuracy{ScalarOp::Sin, -100, 100, 4, [](double x) { return std::sin(x); }},
+                      Accuracy{ScalarOp::Cos, -100, 100, 4, [](double x) { return std::cos(x); }},
+                      Accuracy{ScalarOp::Sqrt, 0, 1e6, 0.51, [](double x) { return std::sqrt(x); }},
+                      Accuracy{ScalarOp::Expm1, -20, 80, 4, [](double x) { return std::expm1(x); }},
+                      Accuracy{ScalarOp::Log1p, -0.999, 100, 4, [](double x) { return std::log1p(x); }},
+                      Accuracy{ScalarOp::Atan, -100, 100, 4, [](double x) { return std::atan(x); }}));
 
 // Every reduction over one-, two-dimensional tiles and both axes.
 TEST(HostReduce, AgreesWithTheInterpreter) {
-  for (auto kind : {ReduceKind::Sum, ReduceKind::Prod, ReduceKind::Max, ReduceKind::Min, ReduceKind::ArgMax, ReduceKind::ArgMin})
+  for (auto kind :
+       {ReduceKind::Sum, ReduceKind::Prod, ReduceKind::Max, ReduceKind::Min, ReduceKind::ArgMax, ReduceKind::ArgMin})
     for (auto d : {DType::F32, DType::I32})
       for (auto shape : std::vector<std::vector<int>>{{64}, {16}, {4}, {4, 16}, {16, 4}, {8, 8}})
         for (int axis = 0; axis < static_cast<int>(shape.size()); ++axis) {
           bool arg = kind == ReduceKind::ArgMax || kind == ReduceKind::ArgMin;
-          SCOPED_TRACE(std::string(name(kind)) + " " + std::string(name(d)) + " axis " + std::to_string(axis) + " of " + std::to_string(shape.size()));
+          SCOPED_TRACE(std::string(name(kind)) + " " + std::string(name(d)) + " axis " + std::to_string(axis) + " of " +
+                       std::to_string(shape.size()));
           Kernel k;
           k.name = "reduction";
           Builder b(k);
           auto x = b.param("x", pointer(d));
           auto y = b.param("y", pointer(arg ? DType::I64 : d), true);
           int n = 1, m = 1;
-          for (size_t i = 0; i < shape.size(); ++i) { n *= shape[i]; if (static_cast<int>(i) != axis) m *= shape[i]; }
+          for (size_t i = 0; i < shape.size(); ++i) {
+            n *= shape[i];
+            if (static_cast<int>(i) != axis) m *= shape[i];
+          }
           tile::ValueId offset = b.range(shape.back());
           if (shape.size() == 2) {
             std::array<tile::ValueId, 2> rows = {b.expand_dims(b.range(shape[0]), 1), b.const_i(DType::I64, shape[1])};
-            std::array<tile::ValueId, 2> sum = {b.broadcast(b.scalar(ScalarOp::Mul, rows), shape), b.broadcast(b.expand_dims(offset, 0), shape)};
+            std::array<tile::ValueId, 2> sum = {b.broadcast(b.scalar(ScalarOp::Mul, rows), shape),
+                                                b.broadcast(b.expand_dims(offset, 0), shape)};
             offset = b.scalar(ScalarOp::Add, sum);
           }
           auto v = b.load(x, offset);
@@ -301,25 +351,29 @@ TEST(HostLoops, CarriedTilesScratchAndPrograms) {
   auto y = b.param("y", pointer(DType::F32), true);
   auto n = b.param("n", scalar_i64());
   auto pid = b.program_id(0);
-  auto op = [&](ScalarOp o, std::initializer_list<tile::ValueId> a) { return b.scalar(o, std::vector<tile::ValueId>(a)); };
+  auto op = [&](ScalarOp o, std::initializer_list<tile::ValueId> a) {
+    return b.scalar(o, std::vector<tile::ValueId>(a));
+  };
   auto row = op(ScalarOp::Mul, {pid, n});
   auto zero = b.const_i(DType::I64, 0), step = b.const_i(DType::I64, 32);
   auto low = b.broadcast(b.const_f(DType::F32, -INFINITY), {32});
-  auto mx = b.for_loop(zero, n, step, {low}, [&](tile::ValueId i, std::span<const tile::ValueId> c) -> std::vector<tile::ValueId> {
-    auto col = op(ScalarOp::Add, {b.range(32), i});
-    return {op(ScalarOp::Max, {c[0], b.load(x, op(ScalarOp::Add, {col, row}), op(ScalarOp::Lt, {col, n}), low)})};
-  });
+  auto mx = b.for_loop(
+      zero, n, step, {low}, [&](tile::ValueId i, std::span<const tile::ValueId> c) -> std::vector<tile::ValueId> {
+        auto col = op(ScalarOp::Add, {b.range(32), i});
+        return {op(ScalarOp::Max, {c[0], b.load(x, op(ScalarOp::Add, {col, row}), op(ScalarOp::Lt, {col, n}), low)})};
+      });
   auto m = b.reduce(ReduceKind::Max, mx[0], 0);
   auto keep = b.scratch(DType::F32, n);
   auto none = b.broadcast(b.const_f(DType::F32, 0), {32});
-  auto sums = b.for_loop(zero, n, step, {none}, [&](tile::ValueId i, std::span<const tile::ValueId> c) -> std::vector<tile::ValueId> {
-    auto col = op(ScalarOp::Add, {b.range(32), i});
-    auto mask = op(ScalarOp::Lt, {col, n});
-    auto e = op(ScalarOp::Exp, {op(ScalarOp::Sub, {b.load(x, op(ScalarOp::Add, {col, row}), mask), m})});
-    e = op(ScalarOp::Select, {mask, e, none});
-    b.store(keep, col, e, mask);
-    return {op(ScalarOp::Add, {c[0], e})};
-  });
+  auto sums = b.for_loop(
+      zero, n, step, {none}, [&](tile::ValueId i, std::span<const tile::ValueId> c) -> std::vector<tile::ValueId> {
+        auto col = op(ScalarOp::Add, {b.range(32), i});
+        auto mask = op(ScalarOp::Lt, {col, n});
+        auto e = op(ScalarOp::Exp, {op(ScalarOp::Sub, {b.load(x, op(ScalarOp::Add, {col, row}), mask), m})});
+        e = op(ScalarOp::Select, {mask, e, none});
+        b.store(keep, col, e, mask);
+        return {op(ScalarOp::Add, {c[0], e})};
+      });
   auto s = b.reduce(ReduceKind::Sum, sums[0], 0);
   b.for_loop(zero, n, step, {}, [&](tile::ValueId i, std::span<const tile::ValueId>) -> std::vector<tile::ValueId> {
     auto col = op(ScalarOp::Add, {b.range(32), i});
@@ -345,16 +399,20 @@ TEST(HostGather, MasksGatherScatterAndReports) {
   auto y = b.param("y", pointer(DType::F32), true);
   auto n = b.param("n", scalar_i64());
   auto size = b.param("size", scalar_i64());
-  auto op = [&](ScalarOp o, std::initializer_list<tile::ValueId> a) { return b.scalar(o, std::vector<tile::ValueId>(a)); };
-  b.for_loop(b.const_i(DType::I64, 0), n, b.const_i(DType::I64, 16), {}, [&](tile::ValueId i, std::span<const tile::ValueId>) -> std::vector<tile::ValueId> {
-    auto at = op(ScalarOp::Add, {b.range(16), i});
-    auto mask = op(ScalarOp::Lt, {at, n});
-    auto ix = b.load(index, at, mask);
-    auto good = op(ScalarOp::And, {op(ScalarOp::Ge, {ix, b.const_i(DType::I64, 0)}), op(ScalarOp::Lt, {ix, size})});
-    b.report_index(op(ScalarOp::And, {mask, op(ScalarOp::Not, {good})}), 6);
-    b.store(y, at, b.load(x, ix, op(ScalarOp::And, {mask, good})), mask);
-    return {};
-  });
+  auto op = [&](ScalarOp o, std::initializer_list<tile::ValueId> a) {
+    return b.scalar(o, std::vector<tile::ValueId>(a));
+  };
+  b.for_loop(
+      b.const_i(DType::I64, 0), n, b.const_i(DType::I64, 16), {},
+      [&](tile::ValueId i, std::span<const tile::ValueId>) -> std::vector<tile::ValueId> {
+        auto at = op(ScalarOp::Add, {b.range(16), i});
+        auto mask = op(ScalarOp::Lt, {at, n});
+        auto ix = b.load(index, at, mask);
+        auto good = op(ScalarOp::And, {op(ScalarOp::Ge, {ix, b.const_i(DType::I64, 0)}), op(ScalarOp::Lt, {ix, size})});
+        b.report_index(op(ScalarOp::And, {mask, op(ScalarOp::Not, {good})}), 6);
+        b.store(y, at, b.load(x, ix, op(ScalarOp::And, {mask, good})), mask);
+        return {};
+      });
   std::shared_ptr<HostModule> keep;
   auto fn = link(k, keep);
   ASSERT_NE(fn, nullptr);

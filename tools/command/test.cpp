@@ -55,8 +55,10 @@ std::string without_names(const std::string& message) {
   std::string out;
   bool quoted = false;
   for (char c : first_line(message)) {
-    if (c == '\'') quoted = !quoted;
-    else if (!quoted && (c != ' ' || (!out.empty() && out.back() != ' '))) out += c;
+    if (c == '\'')
+      quoted = !quoted;
+    else if (!quoted && (c != ' ' || (!out.empty() && out.back() != ' ')))
+      out += c;
   }
   return out;
 }

@@ -1,0 +1,33 @@
+// Tile kernels to PTX through LLVM, and the same per-thread code to the host for the emulator.
+#pragma once
+#include "codegen/tile/tile.h"
+#include <functional>
+
+namespace tessera {
+
+// A PTX target. "sm_90" yields PTX that newer GPUs run too; "sm_90a" uses Hopper's own instructions and runs there
+// alone.
+struct GpuTarget {
+  std::string arch = "sm_90"; // validated: LLVM ignores a name it does not know with no more than a warning
+  // Error Usage for a name that is not among those this build generates code for; the message lists them.
+  [[nodiscard]] static Result<GpuTarget> parse(std::string_view arch);
+};
+
+// Kernel parameters: the tile kernel's in order (pointers to global memory, scalars), then the address of an i32 for
+// bounds violations (site + 1; any of them wins). Program p is block p of a one-dimensional grid.
+struct GpuKernelCode {
+  std::string symbol; // of the .entry: the kernel's name
+  std::string ptx;
+  std::string llvm_ir;      // when asked for
+  int threads = 0;          // of a block
+  int64_t shared_bytes = 0; // dynamic shared memory of a block
+};
+
+// Threads come from the kernel's config "warps" (4 without it). Tile shapes are powers of two. Thread-safe. Errors:
+// CodegenError for what the GPU cannot do, naming the operation.
+[[nodiscard]] Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target,
+                                                       bool keep_ir = false);
+// Version of emitter, layouts, LLVM and target: part of every cache key.
+[[nodiscard]] std::string gpu_compiler_version(const GpuTarget& target);
+
+} // namespace tessera
