@@ -26,11 +26,20 @@ struct CompiledObject {
 // Version of emitter, LLVM and target: part of every cache key.
 [[nodiscard]] std::string host_compiler_version(const HostTarget& target);
 
+// A function of this process that objects call and that no shared library exports.
+struct HostSymbol {
+  std::string name;
+  const void* address = nullptr;
+};
+
 // Links objects into this process. Owns the code; function pointers live as long as it does.
 class HostModule {
 public:
-  [[nodiscard]] static Result<std::shared_ptr<HostModule>> load(std::span<const CompiledObject> objects);
+  [[nodiscard]] static Result<std::shared_ptr<HostModule>> load(std::span<const CompiledObject> objects,
+                                                                std::span<const HostSymbol> symbols = {});
   [[nodiscard]] HostKernelFn find(const std::string& symbol) const;
+  // Of an object whose function has another type than HostKernelFn; null where there is none.
+  [[nodiscard]] void* address(const std::string& symbol) const;
   ~HostModule();
 
 private:

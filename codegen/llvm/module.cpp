@@ -23,6 +23,8 @@ HostKernelFn HostModule::find(const std::string& symbol) const {
   return it == impl_->functions.end() ? nullptr : it->second;
 }
 
+void* HostModule::address(const std::string& symbol) const { return reinterpret_cast<void*>(find(symbol)); }
+
 namespace {
 
 // Symbols that kernels may call and that the process may not export: glibc's vector math, opened once.
@@ -46,7 +48,8 @@ public:
 
 } // namespace
 
-Result<std::shared_ptr<HostModule>> HostModule::load(std::span<const CompiledObject> objects) {
+Result<std::shared_ptr<HostModule>> HostModule::load(std::span<const CompiledObject> objects,
+                                                     std::span<const HostSymbol> symbols) {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
@@ -63,6 +66,13 @@ Result<std::shared_ptr<HostModule>> HostModule::load(std::span<const CompiledObj
   // A damaged object must not write to standard error on its own: the caller gets the error.
   lljit.getExecutionSession().setErrorReporter([](llvm::Error e) { llvm::consumeError(std::move(e)); });
   lljit.getMainJITDylib().addGenerator(std::make_unique<VectorMath>());
+  llvm::orc::SymbolMap given;
+  for (const auto& s : symbols)
+    given[lljit.mangleAndIntern(s.name)] = {llvm::orc::ExecutorAddr::fromPtr(s.address),
+                                            llvm::JITSymbolFlags::Exported};
+  if (!given.empty())
+    if (auto e = lljit.getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(given))))
+      return failed(std::move(e));
   for (const auto& o : objects) {
     auto buffer = llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(o.object.data(), o.object.size()), o.symbol);
     if (auto e = lljit.addObjectFile(std::move(buffer))) return failed(std::move(e));
