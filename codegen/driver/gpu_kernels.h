@@ -1,0 +1,48 @@
+// Loop nests to code objects for an NVIDIA GPU: schedules, tile kernels, PTX, cubins (from the cache, or LLVM and the
+// assembler, on all cores). Needs no GPU. Kernels whose text is the same but for names are compiled once.
+#pragma once
+#include "codegen/driver/kernels.h"
+#include "codegen/llvm/gpu_compiler.h"
+#include "runtime/cuda/assembler.h"
+
+namespace tessera {
+
+struct GpuVariant {
+  ScheduledKernel scheduled; // its kernel is named `symbol`
+  std::string symbol;        // in the object; shared by kernels of the same text
+  int object = -1;           // index into GpuKernels::objects
+  int threads = 0;           // of a block
+  int64_t shared_bytes = 0;  // dynamic shared memory of a block
+};
+// The first variant whose conditions hold is launched; the last one has none. All have the same buffers in the same
+// order, the same buffer_written and may_overwrite.
+struct GpuKernel {
+  std::vector<GpuVariant> variants;
+};
+struct GpuKernels {
+  std::vector<GpuKernel> kernels;         // as requested
+  std::vector<std::vector<char>> objects; // cuda::encode()d code objects, for Executable::objects
+  // As requested. `schedule` is the last variant's. Texts hold all variants, one after the other, each with a line that
+  // says when it is launched, its registers and its spills.
+  std::vector<KernelReport> reports;
+  std::vector<std::string> warnings; // spills, no assembler; each once
+  int hits = 0, misses = 0;          // of the cache, by distinct text
+  double codegen_ms = 0;
+};
+struct GpuKernelOptions {
+  // The GPU that cubins are for, when it is not the target itself: PTX of sm_90 can be assembled for sm_100.
+  std::string assemble_for;
+  // nullptr: PTX alone; the driver compiles it when it is loaded.
+  std::shared_ptr<cuda::Assembler> assembler;
+};
+// Errors: UnsupportedType and CodegenError, naming the kernel.
+[[nodiscard]] Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
+                                                     const DeviceTraits& device, const GpuTarget& target,
+                                                     ObjectCache& cache, const CompileOptions& options,
+                                                     const GpuKernelOptions& gpu = {});
+
+// The launch of a kernel with its alternatives; `buffer` gives the executable's buffer of a graph value.
+[[nodiscard]] KernelLaunch gpu_launch(const std::string& name, const GpuKernel& kernel,
+                                      const std::function<BufferId(ValueId)>& buffer);
+
+} // namespace tessera
