@@ -61,6 +61,18 @@ struct OperandView {
   std::vector<SymExpr> strides;
   SymExpr offset;
 };
+// An epilogue of the one form that GPU libraries compute by themselves: y = activation(alpha * sum + bias + residual),
+// recognised in an epilogue nest by what it computes (library_epilogue.h).
+struct FixedEpilogue {
+  enum class Activation : uint8_t { None, Relu, Clip, GeluTanh, GeluErf, Sigmoid, Silu, Tanh };
+  OperandView result; // what is stored, as the call's raw result would lie: same shape, strides, offset and dtype
+  double alpha = 1;
+  std::optional<OperandView> bias; // strides are 0 but in dimension bias_dim
+  int bias_dim = -1;
+  std::optional<OperandView> residual; // lies as the result does
+  Activation activation = Activation::None;
+  double clip_low = 0, clip_high = 0; // Clip
+};
 struct LibraryCall {
   enum class Kind : uint8_t { Matmul, Conv, Pool };
   Kind kind = Kind::Matmul;
@@ -73,6 +85,8 @@ struct LibraryCall {
   // block of the result while that is in cache. The raw value is memory for others only when it is among the group's
   // `writes`.
   std::optional<LoopNest> epilogue_nest;
+  // With FusionOptions::fixed_epilogues: the same as epilogue_nest, which is kept for sizes that the library refuses.
+  std::optional<FixedEpilogue> fixed;
   std::vector<NodeId> sources; // structured node and what was attached
 };
 
@@ -107,6 +121,12 @@ struct FusionOptions {
   // Calls take generated epilogues (LibraryCall::epilogue_nest). Without it, only those that library_accepts allows, if
   // it is set.
   bool generated_epilogues = false;
+  // The library takes FixedEpilogues only: other growth is refused with what stands in the way, and LibraryCall::fixed
+  // is set. library_accepts decides which of them.
+  bool fixed_epilogues = false;
+  // Products, convolutions and pooling that become loop nests (structured_nest.h) rather than library calls: fused like
+  // any reduction. Asked after device_supports. Empty: none.
+  std::function<bool(const Graph&, NodeId)> as_loops;
   // Whether the device can generate code for this node; false makes it a Host group. Empty: everything.
   std::function<bool(const Graph&, NodeId, std::string* why_not)> device_supports;
   // Refuses calls: asked with the bare call (a call refused also without strided operands becomes a Host group) and

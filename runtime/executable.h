@@ -79,12 +79,27 @@ struct EpilogueKernel {
   KernelLaunch kernel;
   std::vector<SymExpr> begin, count; // one symbol per dimension of the call's result
 };
+// What a GPU's library does to its result by itself, in the type it accumulates in, before it rounds and stores:
+//   y = activation(alpha * sum + bias + residual)
+// A call that has one (`fused`) names the final result as c or y. Where the library turns out to refuse it at some
+// sizes, the call is made without, into the same memory, and then `epilogue`, if there is one, over the whole result
+// (begin 0, count the result's shape) and in place: its kernel reads and writes that one buffer.
+struct LibraryEpilogue {
+  enum class Activation : uint8_t { None, Relu, Clip, GeluTanh, GeluErf, Sigmoid, Silu, Tanh };
+  double alpha = 1;
+  std::optional<StridedOperand> bias; // of the result's shape; strides are 0 but in dimension bias_dim; result's dtype
+  int bias_dim = -1;                  // a product's columns (last) or rows; a convolution's channels (1)
+  std::optional<StridedOperand> residual; // of the result's shape, strides and dtype
+  Activation activation = Activation::None;
+  double clip_low = 0, clip_high = 0; // Clip
+};
 struct MatmulCall {
   StridedOperand a, b, c;
   std::optional<EpilogueKernel> epilogue;
-}; // c[..., m, n] = a[..., m, k] b[..., k, n]; batch strides 0 where broadcast; f32
+  std::optional<LibraryEpilogue> fused = std::nullopt; // GPU only
+}; // c[..., m, n] = a[..., m, k] b[..., k, n]; batch strides 0 where broadcast; f32 on the host
 // Logical dims [N, C, spatial...] of x and y, [O, C/groups, kernel...] of w (transposed: [C, O/groups, ...]); strides
-// say how they lie: channels-last is a stride order. f32.
+// say how they lie: channels-last is a stride order. f32 on the host.
 struct ConvCall {
   StridedOperand x, w, y;
   std::vector<int64_t> strides, pads_begin, pads_end, dilations;
@@ -92,6 +107,7 @@ struct ConvCall {
   bool transposed = false;
   std::vector<int64_t> output_padding;
   std::optional<EpilogueKernel> epilogue;
+  std::optional<LibraryEpilogue> fused = std::nullopt; // GPU only
 };
 struct PoolCall {
   enum class Kind : uint8_t { Max, Average, AverageIncludePad } kind = Kind::Max;
