@@ -10,7 +10,7 @@ namespace tessera {
 // What schedules need to know of a device.
 struct DeviceTraits {
   enum class Kind : uint8_t { Cpu, Cuda } kind = Kind::Cpu;
-  std::string name; // "cpu avx512", "cuda sm_90"
+  std::string name;                                // "cpu avx512", "cuda sm_90"
   int vector_bytes = 64;                           // natural vector of one program's step
   int unroll = 4;                                  // vectors per step that hide latency
   int threads = 1;                                 // programs that run at a time
@@ -64,6 +64,7 @@ struct ScheduledKernel {
 //   axis            the axis that tiles run along, counted after collapsing (domain.h); -1 when there is none
 //   vector, unroll  lanes of the narrow tile, and how many of them make the full one; powers of two
 //   program_bytes   what one program moves, roughly
+//   prefetch_bytes  rows of at most so many bytes are prefetched while the one before is computed; 0: none
 //   exact_division  1: x / s stays a division when s comes from the row's reductions (strict rounding); 0: x * (1 / s)
 //
 // Analytic choice, then lowering. A schedule without "axis" is chosen anew. Works for every verified nest; never fails
@@ -71,9 +72,10 @@ struct ScheduledKernel {
 // not fit the nest.
 //
 // On a GPU (device.kind) a nest has several kernels: for sizes with conditions, and last one for every size. Their
-// buffers and may_overwrite agree.
+// buffers and may_overwrite agree. Of `wanted` only config "exact_division" counts. docs/gpu-schedules.md.
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const LoopNest& nest,
-                                                                 const DeviceTraits& device, const std::string& name);
+                                                                 const DeviceTraits& device, const std::string& name,
+                                                                 const Schedule& wanted = {});
 [[nodiscard]] Schedule choose_schedule(const Graph& graph, const LoopNest& nest, const DeviceTraits& device);
 [[nodiscard]] Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest, const Schedule& schedule,
                                                      const DeviceTraits& device, const std::string& name);
