@@ -1,0 +1,39 @@
+#include "runtime/cuda/assembler.h"
+#include "runtime/cuda/nvjitlink.h"
+#include "runtime/cuda/ptxas.h"
+#include <cstdlib>
+
+namespace tessera::cuda {
+
+std::string_view name(Assembler::Kind kind) { return kind == Assembler::Kind::NvJitLink ? "nvJitLink" : "ptxas"; }
+
+Result<std::shared_ptr<Assembler>> Assembler::find(Kind kind) {
+  return kind == Kind::NvJitLink ? open_nvjitlink() : open_ptxas();
+}
+
+Result<std::shared_ptr<Assembler>> Assembler::find() {
+  const char* variable = std::getenv("TESSERA_ASSEMBLER");
+  std::string asked = variable ? variable : "";
+  if (asked == "none")
+    return Diagnostic(ErrorCode::UnsupportedFeature, "no assembler: TESSERA_ASSEMBLER is 'none'")
+        .note("kernels stay PTX, which the driver assembles each time it loads them");
+  if (asked == "nvjitlink") return open_nvjitlink();
+  if (asked == "ptxas") return open_ptxas();
+  if (asked.find('/') != std::string::npos) return open_ptxas(asked);
+  if (!asked.empty())
+    return Diagnostic(ErrorCode::Usage, "TESSERA_ASSEMBLER is '" + asked +
+                                            "'; it can be nvjitlink, ptxas, the path of a ptxas program, or none");
+  auto library = open_nvjitlink();
+  if (library) return library;
+  auto program = open_ptxas();
+  if (program) return program;
+  Diagnostic d(ErrorCode::UnsupportedFeature, "no assembler of PTX: neither nvJitLink nor ptxas can be used");
+  d.note("without one the driver assembles kernels each time they are loaded, and nothing tells their registers");
+  for (const auto* error : {&library.error(), &program.error()}) {
+    d.note(error->message);
+    for (const auto& n : error->notes) d.note(n);
+  }
+  return d;
+}
+
+} // namespace tessera::cuda
