@@ -1,4 +1,5 @@
 #include "fusion/decide.h"
+#include "fusion/structured_nest.h"
 #include <algorithm>
 
 namespace tessera::fusion {
@@ -84,7 +85,8 @@ private:
       why = node.op->side_effect ? "has a side effect" : "the size of its result is known only when it has run";
       return {};
     }
-    if (library_kind(node)) {
+    bool loops = library_kind(node) && node.results[0].valid() && options_.as_loops && options_.as_loops(graph_, id);
+    if (library_kind(node) && !loops) {
       bool one = node.results[0].valid() &&
                  std::none_of(node.results.begin() + 1, node.results.end(), [](ValueId v) { return v.valid(); });
       where = one ? Place::Library : Place::Host;
@@ -95,7 +97,7 @@ private:
       where = Place::Own;
       return {};
     }
-    if (node.op->structured()) {
+    if (node.op->structured() && !loops) {
       why = "no kernel is generated for it";
       return {};
     }
@@ -147,10 +149,10 @@ private:
   // Points at which a node asks for elements of an operand; once per run of the innermost axis where the index ignores
   // that.
   double points_of(const Node& node, size_t result, ValueId operand) {
-    bool fold = node.op->reduction() != nullptr;
-    double points = estimate_(graph_.type(fold ? operand : node.results[result]).count());
     auto body = bodies_.get(node.results[result]);
     TESSERA_CHECK(body.ok(), "a node with loops has a body");
+    double points = 1;
+    for (const auto& axis : (*body)->axes) points *= estimate_(axis.extent);
     for (size_t k = 0; k < node.operands.size(); ++k)
       if (node.operands[k] == operand && !(*body)->invariant[k]) return points;
     return points / std::max(1.0, estimate_((*body)->innermost));
@@ -251,7 +253,7 @@ private:
         chain.leaf_bytes += std::min(estimate_(byte_count(graph_, o)), size * per_element);
       }
     }
-    bool memory = out_.pinned[at(v)] || node.op->reduction() || !options_.enabled;
+    bool memory = out_.pinned[at(v)] || folds(node) || !options_.enabled;
     if (!memory && !known) {
       if (chain.depth >= kMaxDepth || chain.nodes > kMaxNodes)
         memory = true;

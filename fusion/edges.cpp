@@ -1,5 +1,6 @@
 // The ledger: one entry for each edge between operators, from what the planner decided and tried.
 #include "fusion/planner.h"
+#include "fusion/structured_nest.h"
 #include <algorithm>
 
 namespace tessera::fusion {
@@ -79,7 +80,7 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
   // The consumer is loops.
   if (d_.is_virtual[at(value)]) {
     if (view) return fused(FusionReason::ViewFolded);
-    if (to.op->reduction() && d_.sites[at(value)] <= 1) return fused(FusionReason::ProducerIntoReduction);
+    if (folds(to) && d_.sites[at(value)] <= 1) return fused(FusionReason::ProducerIntoReduction);
     if (d_.sites[at(value)] <= 1) return fused(FusionReason::PointwiseIntoPointwise);
     return fused(FusionReason::Inlined, "in each of " + std::to_string(d_.sites[at(value)]) + " consumers");
   }
@@ -103,8 +104,8 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
                    (moved ? "strides of the result of " : "on the result of ") +
                        std::string(graph_.node(u.node).op->name));
     }
-    if (from.op->reduction()) return fused(FusionReason::ReductionIntoConsumer);
-    if (to.op->reduction()) return fused(FusionReason::ProducerIntoReduction);
+    if (folds(from)) return fused(FusionReason::ReductionIntoConsumer);
+    if (folds(to)) return fused(FusionReason::ProducerIntoReduction);
     return fused(view ? FusionReason::ViewFolded : FusionReason::PointwiseIntoPointwise);
   }
   explain_not_merged(e, homes, unit);

@@ -1,4 +1,5 @@
 #include "fusion/expand.h"
+#include "fusion/structured_nest.h"
 #include <algorithm>
 #include <cmath>
 
@@ -153,8 +154,7 @@ Result<NodeBody> NodeBodies::make(const Node& node, int result) const {
     else
       out.root = position ? out.dag.index(SymExpr(0)) : x; // of single elements
   } else {
-    return Diagnostic(ErrorCode::UnsupportedFeature, node.location,
-                      "operator '" + std::string(node.op->name) + "' has no loops");
+    TESSERA_ASSIGN(out, structured_body(graph_, node, pool_));
   }
   measure(out, node.operands.size(), env);
   return out;
@@ -325,7 +325,7 @@ Result<LoopNest> Expander::nest(ValueId value) {
   store.value = value;
   for (const auto& e : body->at) store.index.push_back(nest_.dag.index(e));
   ScalarId scalar = -1;
-  if (auto id = known(value, store.index); id && !node.op->reduction()) {
+  if (auto id = known(value, store.index); id && !folds(node)) {
     scalar = *id;
   } else {
     TESSERA_ASSIGN(scalar, copy(node, *body, {}, {}, -1));

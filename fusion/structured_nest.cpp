@@ -1,0 +1,190 @@
+#include "fusion/structured_nest.h"
+#include <algorithm>
+
+namespace tessera::fusion {
+
+bool folds(const Node& node) {
+  if (node.op->reduction()) return true;
+  const auto* s = node.op->structured();
+  return s && (s->kind == Structured::Matmul || s->kind == Structured::Conv || s->kind == Structured::Pool);
+}
+
+namespace {
+
+class StructuredBody {
+public:
+  StructuredBody(const Graph& graph, const Node& node, AxisPool& pool)
+      : graph_(graph), node_(node), pool_(pool), env_(pool.env()), result_(graph.type(node.results[0]).shape) {}
+
+  NodeBody matmul() {
+    auto at = result_axes();
+    const SymShape &a = shape(0), &b = shape(1);
+    size_t rank = result_.size();
+    SymExpr k = row(a.back());
+    auto operand = [&](int o, const SymShape& own, const SymExpr& first, const SymExpr& second) {
+      std::vector<SymExpr> index;
+      size_t skip = rank - own.size();
+      for (size_t d = 0; d + 2 < own.size(); ++d)
+        index.push_back(env_.known_equal(own[d], 1) ? SymExpr(0) : at[skip + d]);
+      index.push_back(first);
+      index.push_back(second);
+      return load(o, index, {});
+    };
+    ScalarId x = operand(0, a, at[rank - 2], k), y = operand(1, b, k, at[rank - 1]);
+    sum(out_.dag.op(ScalarOp::Mul, x, y));
+    return std::move(out_);
+  }
+
+  NodeBody conv(bool transposed) {
+    auto at = channels_first(result_axes());
+    const SymShape x = channels_first(shape(0)), &w = shape(1);
+    int64_t groups = node_.attributes.i("groups", 1);
+    // w is [O, C/G, k...], transposed [C, O/G, k...]; the row axis runs over the input channels of one group.
+    SymExpr channels = transposed ? exact(x[1], groups) : w[1], filters = transposed ? w[1] : exact(w[0], groups);
+    SymExpr c = row(channels);
+    std::vector<SymExpr> taps;
+    for (size_t i = 2; i < w.size(); ++i) taps.push_back(row(w[i]));
+    SymExpr group = groups == 1 || env_.known_equal(filters, 0) ? SymExpr(0) : floordiv(at[1], filters);
+    SymExpr channel = group * channels + c, filter = at[1] - group * filters;
+    Ints stride = node_.attributes.ints("strides"), pad = node_.attributes.ints("pads_begin"),
+         dilation = node_.attributes.ints("dilations");
+    std::vector<SymExpr> index = {at[0], channel};
+    std::vector<SymExpr> inside;
+    for (size_t i = 0; i + 2 < x.size(); ++i) {
+      SymExpr p = transposed ? at[i + 2] + pad[i] - taps[i] * dilation[i]
+                             : at[i + 2] * stride[i] - pad[i] + taps[i] * dilation[i];
+      if (transposed && stride[i] != 1) {
+        inside.push_back(sym_eq(mod(p, stride[i]), 0));
+        p = floordiv(p, stride[i]);
+      }
+      inside.push_back(sym_le(0, p));
+      inside.push_back(sym_lt(p, x[i + 2]));
+      index.push_back(p);
+    }
+    ScalarId image = load(0, own_order(index), inside);
+    std::vector<SymExpr> weight = transposed ? std::vector{channel, filter} : std::vector{at[1], c};
+    weight.insert(weight.end(), taps.begin(), taps.end());
+    sum(out_.dag.op(ScalarOp::Mul, image, load(1, weight, {})));
+    return std::move(out_);
+  }
+
+  NodeBody pool() {
+    auto at = channels_first(result_axes());
+    const SymShape x = channels_first(shape(0));
+    Ints kernel = node_.attributes.ints("kernel"), stride = node_.attributes.ints("strides"),
+         pad = node_.attributes.ints("pads_begin"), dilation = node_.attributes.ints("dilations");
+    std::string mode = node_.attributes.s("mode");
+    std::vector<SymExpr> index = {at[0], at[1]};
+    std::vector<SymExpr> inside;
+    SymExpr covered = 1;
+    int64_t taps = 1;
+    for (size_t i = 0; i < kernel.size(); ++i) {
+      SymExpr k = row(kernel[i]), first = at[i + 2] * stride[i] - pad[i], p = first + k * dilation[i];
+      inside.push_back(sym_le(0, p));
+      inside.push_back(sym_lt(p, x[i + 2]));
+      index.push_back(p);
+      // Taps from the first one at or after 0 to the last one before the end.
+      SymExpr begin = sym_max(ceildiv(-first, dilation[i]), 0);
+      SymExpr end = sym_min(floordiv(x[i + 2] - 1 - first, dilation[i]) + 1, kernel[i]);
+      covered = covered * sym_max(end - begin, 0);
+      taps *= kernel[i];
+    }
+    DType dtype = compute_dtype(graph_.type(node_.operands[0]).dtype);
+    ScalarDag& dag = out_.dag;
+    if (mode == "max") {
+      ScalarId least = is_float(dtype) ? dag.constant_f(dtype, reduce_identity_f64(ReduceKind::Max, dtype))
+                                       : dag.constant_i(dtype, reduce_identity_i64(ReduceKind::Max, dtype));
+      ScalarId value = load(0, own_order(index), inside);
+      if (predicate_ >= 0) value = dag.op(ScalarOp::Select, predicate_, value, least);
+      fold(ReduceKind::Max, value);
+      return std::move(out_);
+    }
+    sum(load(0, own_order(index), inside));
+    SymExpr count = mode == "average" ? env_.simplify(covered) : SymExpr(taps);
+    ScalarId divisor = count.is_const() ? dag.constant_f(dtype, static_cast<double>(count.const_value()))
+                                        : dag.cast(dag.index(count), dtype);
+    out_.root = dag.op(ScalarOp::Div, out_.root, divisor);
+    return std::move(out_);
+  }
+
+private:
+  [[nodiscard]] const SymShape& shape(int operand) const {
+    return graph_.type(node_.operands[static_cast<size_t>(operand)]).shape;
+  }
+  SymExpr axis(const SymExpr& size, AxisRole role) {
+    SymExpr extent = env_.simplify(size);
+    int slot = slot_++;
+    if (extent.is_const(1)) return 0;
+    SymExpr var = pool_.axis(slot, extent);
+    out_.axes.push_back({var, extent, role});
+    return var;
+  }
+  SymExpr row(const SymExpr& size) { return axis(size, AxisRole::Row); }
+  // In the result's own order of dimensions.
+  std::vector<SymExpr> result_axes() {
+    for (const auto& size : result_) out_.at.push_back(axis(size, AxisRole::Outer));
+    return out_.at;
+  }
+  [[nodiscard]] std::vector<SymExpr> channels_first(std::vector<SymExpr> dims) const {
+    if (node_.attributes.i("channels_last", 0) != 0) std::rotate(dims.begin() + 1, dims.end() - 1, dims.end());
+    return dims;
+  }
+  [[nodiscard]] std::vector<SymExpr> own_order(std::vector<SymExpr> dims) const {
+    if (node_.attributes.i("channels_last", 0) != 0) std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
+    return dims;
+  }
+  [[nodiscard]] SymExpr exact(const SymExpr& size, int64_t groups) const {
+    return groups == 1 ? size : env_.simplify(floordiv(size, groups));
+  }
+  // An element of an operand; with conditions that are not known to hold, a load that yields 0 where they do not.
+  ScalarId load(int operand, const std::vector<SymExpr>& index, const std::vector<SymExpr>& conditions) {
+    std::vector<ScalarId> at;
+    for (const auto& e : index) at.push_back(out_.dag.index(env_.simplify(e)));
+    SymExpr all = 1;
+    for (const auto& c : conditions) {
+      SymExpr known = env_.simplify(c);
+      if (!known.is_const(1)) all = all.is_const(1) ? known : sym_and(all, known);
+    }
+    predicate_ = all.is_const(1) ? -1 : out_.dag.condition(all);
+    return out_.dag.load(operand, compute_dtype(graph_.type(node_.operands[static_cast<size_t>(operand)]).dtype),
+                         std::move(at), predicate_);
+  }
+  void fold(ReduceKind kind, ScalarId value) {
+    if (std::any_of(out_.axes.begin(), out_.axes.end(),
+                    [](const Axis& a) { return a.role == AxisRole::Row && a.extent.is_const(0); })) {
+      // Of nothing: no element may be named.
+      std::erase_if(out_.axes, [](const Axis& a) { return a.role == AxisRole::Row; });
+      DType dtype = out_.dag[value].dtype;
+      out_.root = is_float(dtype) ? out_.dag.constant_f(dtype, reduce_identity_f64(kind, dtype))
+                                  : out_.dag.constant_i(dtype, reduce_identity_i64(kind, dtype));
+      return;
+    }
+    bool rows = std::any_of(out_.axes.begin(), out_.axes.end(), [](const Axis& a) { return a.role == AxisRole::Row; });
+    out_.root = rows ? out_.dag.reduce(kind, value) : value; // of single elements
+  }
+  void sum(ScalarId value) { fold(ReduceKind::Sum, value); }
+
+  const Graph& graph_;
+  const Node& node_;
+  AxisPool& pool_;
+  const ShapeEnv& env_;
+  const SymShape& result_;
+  NodeBody out_;
+  ScalarId predicate_ = -1; // of the last load
+  int slot_ = 0;
+};
+
+} // namespace
+
+Result<NodeBody> structured_body(const Graph& graph, const Node& node, AxisPool& pool) {
+  const auto* structured = node.op->structured();
+  StructuredBody body(graph, node, pool);
+  if (structured && structured->kind == Structured::Matmul) return body.matmul();
+  // The two convolutions differ in what their weight's first dimension is: a meaning that the record names.
+  if (structured && structured->kind == Structured::Conv) return body.conv(node.op->name == "conv_transpose");
+  if (structured && structured->kind == Structured::Pool) return body.pool();
+  return Diagnostic(ErrorCode::UnsupportedFeature, node.location,
+                    "operator '" + std::string(node.op->name) + "' has no loops");
+}
+
+} // namespace tessera::fusion
