@@ -1,0 +1,90 @@
+// A GPU as this process uses it: its primary context (the one that the CUDA runtime and PyTorch use), what it can do,
+// its memory, and what executors and libraries share on it. Thread-safe.
+#pragma once
+#include "runtime/cuda/driver.h"
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+
+namespace tessera::cuda {
+
+struct DeviceProperties {
+  std::string name; // "NVIDIA H200"
+  int ordinal = 0;
+  int major = 0, minor = 0; // compute capability
+  int multiprocessors = 0;
+  int max_threads_per_block = 0;
+  int64_t memory_bytes = 0, l2_bytes = 0;
+  int64_t shared_bytes_per_block = 0;         // what a kernel may have when it asks for it
+  int64_t default_shared_bytes_per_block = 0; // and without asking
+  bool memory_pools = false;                  // stream-ordered allocation
+  [[nodiscard]] std::string arch() const { return "sm_" + std::to_string(major * 10 + minor); }
+};
+
+class Context : public std::enable_shared_from_this<Context> {
+public:
+  // The context of GPU `ordinal`, kept for the process once it has been opened. Errors: those of Driver::load; Usage
+  // for a GPU that is not there; DeviceError.
+  [[nodiscard]] static Result<std::shared_ptr<Context>> open(int ordinal = 0);
+  // One of a given driver, shared with nobody. The driver is initialised already.
+  [[nodiscard]] static Result<std::shared_ptr<Context>> create(std::shared_ptr<const Driver> driver, int ordinal = 0);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  [[nodiscard]] const Driver& driver() const { return *driver_; }
+  [[nodiscard]] const DeviceProperties& properties() const { return properties_; }
+  [[nodiscard]] CUcontext handle() const { return handle_; }
+
+  // Makes the context current on this thread for a scope, and the thread's former one again at its end.
+  class Current {
+  public:
+    explicit Current(Context& context)
+        : context_(context), result_(context.driver().cuCtxPushCurrent(context.handle())) {}
+    ~Current();
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+    [[nodiscard]] Status status() const;
+
+  private:
+    Context& context_;
+    CUresult result_;
+  };
+
+  // Driver::error(); and where `result` is one that the context does not survive, the context is lost from then on.
+  [[nodiscard]] Diagnostic error(CUresult result, const char* function, const std::string& doing = {},
+                                 std::source_location at = std::source_location::current());
+  // Error DeviceError once the context is lost, with what broke it: nothing on this GPU works in this process any more.
+  [[nodiscard]] Status usable() const;
+
+  // Device memory, aligned to 256 bytes; to be used on `stream`, or on others after an event. Error OutOfMemory names
+  // `what`, the bytes asked for, those free and those that are held here; everything else stays usable. Before it gives
+  // up it waits for `stream` and gives unused memory of the pool back. The context is current.
+  [[nodiscard]] Result<CUdeviceptr> allocate(int64_t bytes, CUstream stream, const std::string& what);
+  // After what was put on `stream` before.
+  void release(CUdeviceptr address, int64_t bytes, CUstream stream);
+  [[nodiscard]] int64_t held_bytes() const { return held_.load(std::memory_order_relaxed); }
+
+  // What a library or a cache keeps with the context, such as a handle of cuBLASLt: made by `make` (with the context
+  // current) when the name is first asked for, destroyed before the context is let go.
+  using MakeAttachment = std::function<Result<std::shared_ptr<void>>(Context&)>;
+  [[nodiscard]] Result<std::shared_ptr<void>> attachment(const std::string& name, const MakeAttachment& make);
+
+private:
+  Context() = default;
+  [[nodiscard]] Status start(int ordinal);
+  [[nodiscard]] Diagnostic out_of_memory(int64_t bytes, const std::string& what);
+
+  std::shared_ptr<const Driver> driver_;
+  DeviceProperties properties_;
+  CUdevice device_ = 0;
+  CUcontext handle_ = nullptr;
+  CUmemoryPool pool_ = nullptr;
+  std::atomic<int64_t> held_{0};
+  mutable std::mutex mutex_; // of what follows
+  std::map<std::string, std::shared_ptr<void>> attachments_;
+  std::unique_ptr<Diagnostic> lost_;
+};
+
+} // namespace tessera::cuda

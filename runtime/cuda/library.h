@@ -1,0 +1,41 @@
+// What the executor and the library calls of an NVIDIA GPU agree on: like runtime/library/call.h, a call is planned
+// once per shape (algorithm, descriptors) and then put on a stream many times without a decision or an allocation.
+#pragma once
+#include "runtime/cuda/context.h"
+#include "runtime/library/call.h"
+#include <span>
+
+namespace tessera::cuda {
+
+class CudaLibraryPlan {
+public:
+  virtual ~CudaLibraryPlan() = default;
+  // Puts the call on the stream and returns; the context is current. `pointers` are device addresses by BufferId (an
+  // operand's offset is the plan's to add), each aligned to 16 bytes or more; `workspace` has workspace_bytes, aligned
+  // to 256 and shared with the steps before and after on the same stream. Allocates nothing and does not synchronise.
+  // Error DeviceError.
+  [[nodiscard]] virtual Status run(CUstream stream, void* const* pointers, void* workspace) const = 0;
+
+  int64_t workspace_bytes = 0;
+  // The call computes its `fused` epilogue. False where it has one that the library refused at these sizes: the result
+  // is then the raw one, and the executor runs the call's EpilogueKernel over it.
+  bool epilogue_done = true;
+};
+
+// Operands in the order of operands_of() (runtime/variant.h): a, b, c or x, w, y or x, y; then the fused epilogue's
+// bias and residual, those of them that there are. `name`: of the step, for errors. The context is current. Errors:
+// UnsupportedFeature (a library is missing, or what it cannot take), OutOfMemory, DeviceError, Internal where shapes
+// contradict.
+struct CudaPlanContext {
+  Context& context;
+  std::string name;
+  bool can_finish = false; // there is an EpilogueKernel to run where the library refuses the fused epilogue
+};
+[[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
+plan_cuda_matmul(const CudaPlanContext& context, const MatmulCall& call, std::span<const Operand> operands);
+[[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
+plan_cuda_conv(const CudaPlanContext& context, const ConvCall& call, std::span<const Operand> operands);
+[[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
+plan_cuda_pool(const CudaPlanContext& context, const PoolCall& call, std::span<const Operand> operands);
+
+} // namespace tessera::cuda
