@@ -68,8 +68,8 @@ public:
     exe_->model_name = graph_.name();
     exe_->env = graph_.shared_env();
     exe_->target = in_.target;
-    exe_->code = in_.kernels.module;
-    for (const auto& o : in_.kernels.objects) exe_->objects.push_back(o.object);
+    exe_->code = in_.code.code;
+    exe_->objects = in_.code.objects;
     for (auto v : graph_.inputs()) {
       exe_->inputs.push_back({graph_.value(v).name, buffer(v)});
       for (const auto& d : graph_.declared_shape(v))
@@ -127,20 +127,7 @@ private:
   }
 
   KernelLaunch launch(const std::string& name, int kernel) {
-    const auto& k = in_.kernels.kernels[static_cast<size_t>(kernel)];
-    KernelLaunch l;
-    l.name = name;
-    l.symbol = k.symbol;
-    l.object = k.object;
-    l.function = k.function;
-    for (auto v : k.scheduled.buffers) l.buffers.push_back(buffer(v));
-    l.written = k.scheduled.buffer_written;
-    l.sizes = k.scheduled.sizes;
-    l.grid = k.scheduled.grid;
-    l.work_per_program = k.scheduled.work_per_program;
-    l.scratch_bytes = k.scheduled.scratch_bytes;
-    l.report_sites = k.scheduled.report_sites;
-    return l;
+    return in_.code.launch(kernel, name, [this](ValueId v) { return buffer(v); });
   }
 
   StridedOperand operand(const OperandView& v) { return {buffer(v.value), v.shape, v.strides, v.offset}; }
@@ -163,7 +150,7 @@ private:
   // The schedule says which inputs a written buffer may take the memory of; whether one is dead afterwards is seen when
   // lifetimes are known. No input is given to two outputs.
   void in_place(int kernel) {
-    const auto& k = in_.kernels.kernels[static_cast<size_t>(kernel)].scheduled;
+    const auto& k = in_.code.scheduled(kernel);
     std::set<int> taken;
     for (size_t w = 0; w < k.may_overwrite.size(); ++w)
       for (int input : k.may_overwrite[w]) {
@@ -181,7 +168,7 @@ private:
     step.name = group.name;
     std::optional<EpilogueKernel> epilogue;
     auto result = operand(call.result);
-    if (call.epilogue_nest) {
+    if (call.epilogue_nest && !in_.boxes[index].nest.stores.empty()) {
       const auto& box = in_.boxes[index];
       epilogue = EpilogueKernel{launch(group.name + ".epilogue", in_.kernel_of_group[index]), box.begin, box.count};
       in_place(in_.kernel_of_group[index]);

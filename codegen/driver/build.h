@@ -1,6 +1,6 @@
-// From the fusion plan and its linked kernels to the buffers and steps of an Executable.
+// From the fusion plan and its compiled kernels to the buffers and steps of an Executable.
 #pragma once
-#include "codegen/driver/kernels.h"
+#include "codegen/driver/backend.h"
 
 namespace tessera {
 
@@ -15,8 +15,8 @@ struct BoxedNest {
 struct BuildInput {
   std::shared_ptr<Graph> graph;
   const FusionPlan& plan;
-  LinkedKernels kernels;
-  std::vector<int> kernel_of_group; // group -> index into kernels.kernels, -1
+  DeviceCode code;
+  std::vector<int> kernel_of_group; // group -> kernel of code, -1
   std::vector<BoxedNest> boxes;     // of library groups with an epilogue, indexed by group (empty nest otherwise)
   std::map<NodeId, std::string> host_reasons; // why a Host group's node runs there
   std::string target;

@@ -1,10 +1,7 @@
 #include "codegen/driver/compile.h"
 #include "codegen/driver/build.h"
-#include "codegen/driver/legalize.h"
 #include "graph/support/log.h"
 #include <chrono>
-#include <thread>
-#include <unistd.h>
 
 namespace tessera {
 namespace {
@@ -22,16 +19,6 @@ private:
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-DeviceTraits host_traits(const HostTarget& target, int threads) {
-  DeviceTraits d;
-  d.vector_bytes = target.vector_bytes;
-  d.name = std::string("cpu ") + (target.vector_bytes == 64 ? "avx512" : target.vector_bytes == 32 ? "avx2" : "sse");
-  d.threads = threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  if (long l1 = ::sysconf(_SC_LEVEL1_DCACHE_SIZE); l1 > 0) d.l1_bytes = l1;
-  if (long l2 = ::sysconf(_SC_LEVEL2_CACHE_SIZE); l2 > 0) d.l2_bytes = l2;
-  return d;
-}
-
 } // namespace
 
 Result<Compiled> compile(Graph imported, const CompileOptions& options) {
@@ -44,11 +31,13 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
     report.source_nodes +=
         graph->node(id).op->structured() && graph->node(id).op->structured()->kind == Structured::Constant ? 0 : 1;
 
+  TESSERA_ASSIGN(auto backend, Backend::create(options));
+
   // Passes: composites to primitives, shape arithmetic and constants folded away, then what this device wants.
   PipelineOptions pipeline;
   pipeline.disabled = options.disabled_passes;
   TESSERA_ASSIGN(report.passes, run_pipeline(*graph, pipeline));
-  TESSERA_TRY(legalize_for_host(*graph));
+  TESSERA_TRY(backend->legalize(*graph));
   report.passes_ms = timer.lap();
 
   // Fusion.
@@ -56,10 +45,10 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
   FusionOptions fusion;
   fusion.enabled = options.fusion;
   fusion.strict_rounding = options.strict_rounding;
-  fusion.generated_epilogues = true;
+  backend->configure(fusion);
   fusion.device_supports = [&](const Graph& g, NodeId id, std::string* why) {
     std::string reason;
-    if (host_supports(g, id, &reason)) return true;
+    if (backend->supports(g, id, &reason)) return true;
     host_reasons[id] = reason;
     if (why) *why = reason;
     return false;
@@ -73,10 +62,8 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
   report.fusion_ms = timer.lap();
 
   // Kernels: one for each kernel group and each library epilogue.
-  HostTarget target = HostTarget::detect();
-  DeviceTraits device = host_traits(target, options.threads);
   ObjectCache cache(options.cache_dir, options.cache);
-  BuildInput build{graph, report.plan, {}, {}, {}, host_reasons, "cpu x86-64 " + device.name.substr(4)};
+  BuildInput build{graph, report.plan, {}, {}, {}, host_reasons, backend->target()};
   build.kernel_of_group.assign(report.plan.groups.size(), -1);
   build.boxes.resize(report.plan.groups.size());
   std::vector<KernelRequest> requests;
@@ -84,7 +71,7 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
     auto& group = report.plan.groups[g];
     const LoopNest* nest = nullptr;
     if (group.kind == Group::Kind::Kernel) nest = &group.nest;
-    if (group.kind == Group::Kind::Library && group.call.epilogue_nest) {
+    if (group.kind == Group::Kind::Library && group.call.epilogue_nest && fusion.generated_epilogues) {
       build.boxes[g] = box_epilogue(*graph, *group.call.epilogue_nest);
       nest = &build.boxes[g].nest;
     }
@@ -94,14 +81,14 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
     requests.push_back(
         {group.name + (group.kind == Group::Kind::Library ? ".epilogue" : ""), nest, own ? group.node : NodeId{}});
   }
-  TESSERA_ASSIGN(auto kernels, compile_kernels(*graph, requests, device, target, cache, options));
-  report.kernels = kernels.reports;
-  report.cache_hits = kernels.hits;
-  report.cache_misses = kernels.misses;
+  TESSERA_ASSIGN(build.code, backend->compile(*graph, requests, cache, options));
+  report.kernels = build.code.reports;
+  report.cache_hits = build.code.hits;
+  report.cache_misses = build.code.misses;
   report.cache_warnings = cache.warnings();
-  report.codegen_ms = kernels.codegen_ms;
-  report.link_ms = kernels.link_ms;
-  build.kernels = std::move(kernels);
+  report.device_warnings = build.code.warnings;
+  report.codegen_ms = build.code.codegen_ms;
+  report.link_ms = build.code.link_ms;
   TESSERA_ASSIGN(auto executable, build_executable(build));
   out.executable = executable;
   report.total_ms = total.lap();

@@ -9,6 +9,11 @@
 namespace tessera {
 
 struct CompileOptions {
+  std::string device = "cpu"; // or "cuda"
+  // Of a GPU: the target of PTX ("sm_90a"; empty: sm_90, which newer GPUs run too), the GPU that machine code is made
+  // for where it is not the target itself ("sm_100"), and its multiprocessors (0: an H200's).
+  std::string arch, assemble_for;
+  int multiprocessors = 0;
   int threads = 0; // of the machine the executable will run on; 0 = all
   bool fusion = true;
   bool strict_rounding = false; // round after every operator
@@ -32,8 +37,9 @@ struct CompileReport {
   std::vector<KernelReport> kernels; // in group order, of Kernel groups
   double import_ms = 0, passes_ms = 0, fusion_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
   int cache_hits = 0, cache_misses = 0;
-  std::vector<std::string> cache_warnings; // a corrupt entry that was replaced, a folder that cannot be written
-  int source_nodes = 0;                    // operators in the imported graph
+  std::vector<std::string> cache_warnings;  // a corrupt entry that was replaced, a folder that cannot be written
+  std::vector<std::string> device_warnings; // what the device's code lacks: spilled registers, no assembler
+  int source_nodes = 0;                     // operators in the imported graph
 };
 struct Compiled {
   std::shared_ptr<const Executable> executable;

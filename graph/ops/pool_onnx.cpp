@@ -24,7 +24,8 @@ struct Plan {
   Ints kernel;
   Window window;
   SymShape begin, end;
-  Ints ceil_pads; // of the window's pads_end, what only ceil_mode added
+  Ints ceil_pads;    // of the window's pads_end, what only ceil_mode added
+  SymShape ceil_end; // of `end`, likewise
   [[nodiscard]] bool explicit_pads() const {
     auto some = [](const SymExpr& e) { return !e.is_const(0); };
     return std::any_of(begin.begin(), begin.end(), some) || std::any_of(end.begin(), end.end(), some);
@@ -51,6 +52,7 @@ Result<Plan> plan_pool(B& b) {
   auto sizes = std::span(x).subspan(2);
   TESSERA_TRY(apply_auto_pad(b.node(), sizes, kernel, p.window, p.begin, p.end));
   p.ceil_pads.assign(sizes.size(), 0);
+  p.ceil_end.assign(sizes.size(), SymExpr(0));
   for (size_t i = 0; i < sizes.size() && b.attr().i("ceil_mode") != 0; ++i) {
     const Window& w = p.window;
     // One more window where strides do not divide, unless it would start beyond the input and its first padding.
@@ -64,8 +66,10 @@ Result<Plan> plan_pool(B& b) {
       p.window.pads_end[i] += *known;
     } else {
       p.end[i] += extra;
+      p.ceil_end[i] = extra;
     }
   }
+  p.ceil_end.insert(p.ceil_end.begin(), 2, SymExpr(0));
   p.begin.insert(p.begin.begin(), 2, SymExpr(0));
   p.end.insert(p.end.begin(), 2, SymExpr(0));
   return p;
@@ -113,16 +117,18 @@ ValueId average(B& b, ValueId x, Plan p, bool include_pad) {
   SymShape ones_shape = b.shape(x);
   ones_shape[0] = ones_shape[1] = 1;
   ValueId ones = b.expand(b.like(x, 1), ones_shape);
-  if (include_pad) { // what auto_pad and pads ask for counts; window pads are made explicit for it
-    SymShape begin(2, SymExpr(0)), end(2, SymExpr(0));
+  if (include_pad) { // what auto_pad and pads ask for counts, what ceil_mode adds does not
+    SymShape begin = p.begin, end(2, SymExpr(0));
     for (size_t i = 0; i < p.kernel.size(); ++i) {
-      begin.emplace_back(p.window.pads_begin[i]);
-      end.emplace_back(p.window.pads_end[i] - p.ceil_pads[i]);
+      begin[i + 2] += p.window.pads_begin[i];
+      end.push_back(p.end[i + 2] - p.ceil_end[i + 2] + (p.window.pads_end[i] - p.ceil_pads[i]));
     }
     x = b.pad(x, begin, end);
     ones = b.pad(ones, begin, end, b.like(ones, 1));
     p.window.pads_begin.assign(p.kernel.size(), 0);
     p.window.pads_end = p.ceil_pads;
+    p.begin.assign(p.begin.size(), SymExpr(0));
+    p.end = p.ceil_end;
   }
   ValueId sum = b.op("pool", {b.pad(x, p.begin, p.end)}, p.attributes("average_include_pad"));
   ValueId share = b.op("pool", {b.pad(ones, p.begin, p.end)}, p.attributes("average_include_pad"));

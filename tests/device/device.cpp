@@ -1,0 +1,32 @@
+#include "tests/device/device.h"
+#include <cstdlib>
+
+namespace tessera::device_test {
+
+const std::string& device() {
+  static const std::string name = [] {
+    const char* text = std::getenv("TESSERA_TEST_DEVICE");
+    return std::string(text && *text ? text : "cpu");
+  }();
+  return name;
+}
+
+CompileOptions options() {
+  CompileOptions o;
+  o.device = device();
+  o.threads = 2;
+  return o;
+}
+
+Result<std::vector<Tensor>> compile_and_run(Graph graph, const std::map<std::string, Tensor>& inputs, int* host_steps) {
+  static const auto pool = ThreadPool::create(2);
+  TESSERA_ASSIGN(auto compiled, compile(std::move(graph), options()));
+  if (host_steps) *host_steps = compiled.executable->host_steps;
+  ExecutorOptions o;
+  o.pool = pool;
+  o.poison = true;
+  TESSERA_ASSIGN(auto executor, Executor::create({compiled.executable}, o));
+  return executor->run(inputs);
+}
+
+} // namespace tessera::device_test
