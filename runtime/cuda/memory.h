@@ -1,0 +1,81 @@
+// Blocks of device memory that grow and are kept, and the way of bytes between host and device: through pinned memory,
+// which the GPU copies by itself while the host goes on.
+#pragma once
+#include "runtime/cuda/stream.h"
+#include <vector>
+
+namespace tessera::cuda {
+
+// Device memory that grows and is kept between runs.
+class DeviceBlock {
+public:
+  // At least `bytes` at data(), whose contents are lost if it has to grow; ordered on `stream`, as is what used it
+  // before. Error OutOfMemory (Context::allocate): the block is then empty, and may be reserved again.
+  [[nodiscard]] Status reserve(Context& context, int64_t bytes, CUstream stream, const std::string& what);
+  // Gives the memory back after what is on `stream`.
+  void release(Context& context, CUstream stream);
+  [[nodiscard]] std::byte* data() const { return reinterpret_cast<std::byte*>(address_); }
+  [[nodiscard]] int64_t bytes() const { return bytes_; }
+  DeviceBlock() = default;
+  DeviceBlock(DeviceBlock&& o) noexcept : address_(std::exchange(o.address_, 0)), bytes_(std::exchange(o.bytes_, 0)) {}
+  DeviceBlock& operator=(DeviceBlock&&) = delete;
+  ~DeviceBlock() { TESSERA_CHECK(address_ == 0, "a block of device memory is released by its owner"); }
+
+private:
+  CUdeviceptr address_ = 0;
+  int64_t bytes_ = 0;
+};
+
+// Copies between host memory of any kind and the device, over a ring of pinned slots. A copy larger than a slot goes in
+// pieces: while the GPU copies one, the host fills or empties the next. Used by one thread at a time, on one stream at
+// a time (settle() before the stream changes). The context is current.
+class Staging {
+public:
+  static constexpr size_t kSlotBytes = size_t{4} << 20;
+  static constexpr size_t kSlots = 4;
+
+  // Slots are allocated when they are first used.
+  explicit Staging(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  // The host memory has been read when this returns; the device has the bytes in the order of the stream. `doing` is
+  // for errors: "copying input 'x' to the GPU". Errors: OutOfMemory (no pinned memory), DeviceError.
+  [[nodiscard]] Status upload(CUdeviceptr to, const void* from, size_t bytes, CUstream stream,
+                              const std::string& doing);
+  // The host memory is written by settle() at the latest.
+  [[nodiscard]] Status download(void* to, CUdeviceptr from, size_t bytes, CUstream stream, const std::string& doing);
+  // Waits until every copy has arrived. Errors of kernels that ran before come out here.
+  [[nodiscard]] Status settle();
+  // Forgets downloads under way, after an error.
+  void abandon();
+
+private:
+  struct Arrival {
+    void* to;
+    size_t offset, bytes;
+  };
+  struct Slot {
+    std::byte* data = nullptr;
+    size_t used = 0;
+    bool busy = false; // copies of it may be under way; `done` is recorded after the last of them
+    std::unique_ptr<Event> done;
+    std::vector<Arrival> arrivals; // to be taken out when done
+  };
+  // Room in a slot for at least one byte and at most `wanted`: another slot when this one is full.
+  struct Room {
+    Slot* slot;
+    size_t offset, bytes;
+  };
+  [[nodiscard]] Result<Room> room(size_t wanted, CUstream stream);
+  [[nodiscard]] Status close(Slot& slot, CUstream stream);
+  [[nodiscard]] Status empty(Slot& slot);
+
+  std::shared_ptr<Context> context_;
+  Slot slots_[kSlots];
+  size_t current_ = 0;
+  CUstream stream_ = nullptr;
+};
+
+} // namespace tessera::cuda
