@@ -20,8 +20,8 @@
 //  - the elements of a thread that lie side by side: low register bits whose bases are (0, 1), (0, 2), (0, 4) ...
 //  - a basis of zero says that its bit does not matter: the places that differ in it hold copies of one element. A tile
 //    with fewer elements than the block has threads, and a row's sum held by all threads of the row, are such layouts.
-//  - the mean of each row of the tile above has the layout without the column: (), (2), (), (), (), (1). Lanes hold
-//    copies; a reduction over columns is a fold over register 0 and an exchange over lanes 0 to 2.
+//  - the mean of each row of the tile above has the layout without the column, register: (2), lane: (0) (0) (0),
+//    warp: (1). Lanes hold copies, and the reduction is a fold over register bit 0 and an exchange over the lane bits.
 //  - a swizzled arrangement in shared memory is one, too: bases with more than one bit set.
 //
 // Why places to elements and not the other way. Copies: one place holds one element, whereas an element may have many
