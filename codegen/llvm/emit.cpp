@@ -298,6 +298,7 @@ Status Emitter::operation(const tile::Op& op) {
   }
   case OpKind::AtomicAdd: return atomic_add(op);
   case OpKind::ReportIndex: report_index(op); return {};
+  case OpKind::Prefetch: prefetch(op); return {};
   case OpKind::Yield: yielded_.assign(op.operands.begin(), op.operands.end()); return {};
   case OpKind::Count_: break;
   }

@@ -90,6 +90,7 @@ private:
   Status store(const tile::Op& op);
   Status atomic_add(const tile::Op& op);
   void report_index(const tile::Op& op);
+  void prefetch(const tile::Op& op);
   Value* address(tile::ValueId pointer, Value* offset);
   Value* guarded_address(Value* address, Value* condition); // a harmless address where the condition is false
 

@@ -185,4 +185,23 @@ void Emitter::report_index(const tile::Op& op) {
   b_.SetInsertPoint(go_on);
 }
 
+// One instruction a cache line. Elements that are not neighbours are left alone: a line each would cost what the loads
+// do.
+void Emitter::prefetch(const tile::Op& op) {
+  constexpr int64_t kLine = 64;
+  auto& off = values_[static_cast<size_t>(op.operands[1])];
+  const auto& ot = kernel_.type(op.operands[1]);
+  Value* base = is_constant(off.stride, 1) ? off.base : !ot.is_tile() ? scalar(op.operands[1]) : nullptr;
+  auto* memory = memory_type(kernel_.type(op.operands[0]).dtype);
+  if (!base || !memory) return;
+  // Not inbounds: a place past the end of the memory is allowed.
+  auto* start = b_.CreateGEP(memory, scalar(op.operands[0]), base);
+  int64_t bytes = ot.count() * static_cast<int64_t>(module_.getDataLayout().getTypeStoreSize(memory));
+  for (int64_t at = 0; at < bytes; at += kLine) {
+    auto* line = at == 0 ? start : b_.CreateConstGEP1_64(b_.getInt8Ty(), start, static_cast<uint64_t>(at));
+    b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {line->getType()},
+                       {line, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)}); // to read, to the nearest cache, data
+  }
+}
+
 } // namespace tessera::host

@@ -46,6 +46,7 @@ public:
     s.config["vector"] = vector;
     s.config["unroll"] = unroll;
     s.config["program_bytes"] = dear() ? 16 << 10 : 64 << 10;
+    s.config["prefetch_bytes"] = 32 << 10;
     s.config["exact_division"] = 0;
     explain(s, best, lanes, strided);
     return s;

@@ -96,6 +96,7 @@ void Lowering::program() {
     prefix_.pop_back();
   }
   program_sizes();
+  plan_prefetch();
 
   row_may_be_empty_ = d_.reduces && d_.env.range(d_.row_count()).lo < 1;
   for (size_t i = 0; i < stages_.kept.size(); ++i) {
@@ -292,7 +293,47 @@ Lowering::Values Lowering::round_body(size_t s, Values accumulators) {
   }
   for (ScalarId k : stage.keeps) keep(k);
   for (size_t i = 0; i < stored.size(); ++i) store(stage.stores[i], stored[i]);
+  if (static_cast<int>(s) == prefetch_round_) prefetch_next_row();
   return next;
+}
+
+// Memory is read in the first round over a row, and stands idle in those that compute: there the row of the next outer
+// point is fetched. The hardware does not see it coming, as a row seldom follows the last one within a page.
+void Lowering::plan_prefetch() {
+  if (schedule_.kind != ScheduleKind::RowLoop || middle_ < 0 || stages_.stages.size() < 2 ||
+      setting(schedule_, "prefetch_bytes", 0) == 0)
+    return;
+  const SymExpr &row = axis(static_cast<size_t>(tile_axis_)).var, &point = axis(static_cast<size_t>(middle_)).var;
+  std::vector<int> cost(stages_.stages.size());
+  for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
+    size_t i = static_cast<size_t>(id);
+    if (!d_.live[i] || !d_.row_varying(id)) continue;
+    if (d_.stage[i] >= 0 && d_.stage[i] < static_cast<int>(cost.size()))
+      cost[static_cast<size_t>(d_.stage[i])] += std::max(0, info(node(id).op).cost);
+    if (node(id).op != ScalarOp::Load || !d_.loads[i].terms.empty()) continue;
+    auto along = d_.loads[i].offset.linear_in(row), across = d_.loads[i].offset.linear_in(point);
+    bool same = std::any_of(prefetched_.begin(), prefetched_.end(), [&](ScalarId p) {
+      const Access& other = d_.loads[static_cast<size_t>(p)];
+      return other.buffer == d_.loads[i].buffer && other.offset == d_.loads[i].offset;
+    });
+    if (along && along->first.is_const(1) && across && !across->first.is_const(0) && !same) prefetched_.push_back(id);
+  }
+  if (!prefetched_.empty())
+    prefetch_round_ = static_cast<int>(std::max_element(cost.begin() + 1, cost.end()) - cost.begin());
+}
+
+// Where rows turn out to be too long for the cache, the place is the one at hand, at no cost.
+void Lowering::prefetch_next_row() {
+  const SymExpr& point = axis(static_cast<size_t>(middle_)).var;
+  for (ScalarId id : prefetched_) {
+    const Access& a = d_.loads[static_cast<size_t>(id)];
+    int64_t bytes = info(graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).dtype).bits / 8;
+    int64_t longest = setting(schedule_, "prefetch_bytes", 0) / bytes;
+    SymExpr step = d_.env.simplify(sym_min(1, floordiv(longest, sym_max(1, d_.row_count()))));
+    if (step.is_const(0)) continue;
+    SymExpr next = a.offset.substitute({{point.symbol_id(), point + step}});
+    b_.prefetch(pointers_[static_cast<size_t>(a.buffer)], sizes_.number(next));
+  }
 }
 
 // Full tiles, then vectors, then the masked rest; what an extent that is known leaves out is not emitted.

@@ -57,6 +57,8 @@ private:
               const std::function<Values(Values)>& body);
   Values loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body);
   Values round_body(size_t s, Values accumulators);
+  void plan_prefetch();
+  void prefetch_next_row();
 
   // reduce.cpp: folding
   [[nodiscard]] bool is_arg(ScalarId r) const;
@@ -129,10 +131,12 @@ private:
   std::vector<V> scratch_;  // by ScalarId, pointers of kept values
   V mask_ = -1;             // of the current tile
   bool row_may_be_empty_ = false;
-  int round_ = -1;            // of the row loops being emitted; -1 outside
-  int known_ = 0;             // rounds whose reductions are known
-  int tile_axis_ = -1;        // index of axis
-  int vector_ = 1, wide_ = 1; // lanes of the narrow and of the full tile
+  int prefetch_round_ = -1;          // in which the next row is prefetched
+  std::vector<ScalarId> prefetched_; // the loads whose memory is
+  int round_ = -1;                   // of the row loops being emitted; -1 outside
+  int known_ = 0;                    // rounds whose reductions are known
+  int tile_axis_ = -1;               // index of axis
+  int vector_ = 1, wide_ = 1;        // lanes of the narrow and of the full tile
   bool exact_division_ = false, preparing_ = false;
   std::vector<size_t> prefix_, row_axes_;  // outer axes flattened into a point; row axes, the tile axis last
   int middle_ = -1;                        // outer axis with a loop of its own

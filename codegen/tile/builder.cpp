@@ -244,6 +244,13 @@ void Builder::report_index(ValueId bad, int site) {
   emit(std::move(op), {});
 }
 
+void Builder::prefetch(ValueId ptr, ValueId offset) {
+  Op op;
+  op.kind = OpKind::Prefetch;
+  op.operands = {ptr, offset};
+  emit(std::move(op), {});
+}
+
 std::vector<ValueId>
 Builder::for_loop(ValueId from, ValueId to, ValueId step, std::vector<ValueId> carried,
                   const std::function<std::vector<ValueId>(ValueId, std::span<const ValueId>)>& body) {

@@ -356,6 +356,7 @@ private:
           break;
         }
       return {};
+    case OpKind::Prefetch:
     case OpKind::Yield: return {};
     case OpKind::Count_: break;
     }

@@ -467,6 +467,15 @@ private:
       op.site = static_cast<int>(site);
       return {};
     }
+    if (word == "prefetch") {
+      op.kind = OpKind::Prefetch;
+      TESSERA_ASSIGN(ValueId ptr, value());
+      TESSERA_TRY(punct('['));
+      TESSERA_ASSIGN(ValueId offset, value_or(DType::I64, ops));
+      TESSERA_TRY(punct(']'));
+      op.operands = {ptr, offset};
+      return {};
+    }
     if (word == "yield") {
       op.kind = OpKind::Yield;
       while (token_.kind == Token::Kind::Value) {

@@ -151,6 +151,7 @@ private:
     case OpKind::ReportIndex:
       out_ += "report_index " + name(op.operands[0]) + " site=" + std::to_string(op.site);
       break;
+    case OpKind::Prefetch: out_ += "prefetch " + name(op.operands[0]) + "[" + name(op.operands[1]) + "]"; break;
     case OpKind::Yield: out_ += "yield " + args(op.operands); break;
     case OpKind::Count_: TESSERA_UNREACHABLE("tile op kind");
     }

@@ -6,8 +6,8 @@ namespace tessera::tile {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(OpKind::Count_)> kNames = {
-    "const", "program_id", "range", "expand_dims", "broadcast", "scalar",     "load",         "store", "reduce",
-    "scan",  "dot",        "for",   "if",          "scratch",   "atomic_add", "report_index", "yield"};
+    "const", "program_id", "range", "expand_dims", "broadcast", "scalar",     "load",         "store",    "reduce",
+    "scan",  "dot",        "for",   "if",          "scratch",   "atomic_add", "report_index", "prefetch", "yield"};
 
 Diagnostic bad(std::string message) { return {ErrorCode::Internal, std::move(message)}; }
 
@@ -276,6 +276,10 @@ Status check_op(const Kernel& k, const Op& op) {
     if (op.operands.size() != 1 || !op.results.empty()) return bad("report_index takes one operand");
     if (!is_bool(k.type(op.operands[0]))) return bad("report_index takes bool");
     if (op.site < 0) return bad("a site is not negative");
+    return {};
+  case OpKind::Prefetch:
+    TESSERA_TRY(check_memory(k, op, 2, 2));
+    if (!op.results.empty()) return bad("prefetch has no result");
     return {};
   case OpKind::Yield:
     if (!op.results.empty()) return bad("yield has no result");

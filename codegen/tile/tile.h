@@ -63,6 +63,8 @@ enum class OpKind : uint8_t {
   AtomicAdd,   // pointer, offset, value, optional mask
   ReportIndex, // operands: bool tile or scalar "bad" (true where an index is out of bounds); attribute site: tells the
                // launch that site failed
+  Prefetch,    // pointer, offset (scalar or tile): a hint that the program reads there soon; may lie outside of the
+               // memory; no effect
   Yield,       // ends every region, also one that yields nothing
   Count_,
 };
@@ -145,6 +147,7 @@ public:
   ValueId scratch(DType dtype, ValueId count);
   void atomic_add(ValueId ptr, ValueId offset, ValueId value, ValueId mask = -1);
   void report_index(ValueId bad, int site);
+  void prefetch(ValueId ptr, ValueId offset);
   // body(induction, carried) returns the next carried values; yields the final ones.
   std::vector<ValueId> for_loop(ValueId from, ValueId to, ValueId step, std::vector<ValueId> carried,
                                 const std::function<std::vector<ValueId>(ValueId, std::span<const ValueId>)>& body);

@@ -389,6 +389,38 @@ TEST(HostLoops, CarriedTilesScratchAndPrograms) {
   }
 }
 
+// A line for each 64 bytes of neighbours, none for a gather; wherever the place lies.
+TEST(HostPrefetch, IsOneInstructionALineAndHarmless) {
+  Kernel k;
+  k.name = "ahead";
+  Builder b(k);
+  auto x = b.param("x", pointer(DType::F32)), y = b.param("y", pointer(DType::F32), true),
+       n = b.param("n", scalar_i64());
+  std::array<tile::ValueId, 2> along = {b.range(64), n};
+  auto near = b.scalar(ScalarOp::Add, along);
+  std::array<tile::ValueId, 2> squares = {near, near};
+  b.prefetch(x, near);
+  b.prefetch(x, n);
+  b.prefetch(x, b.scalar(ScalarOp::Mul, squares));
+  b.store(y, b.range(64), b.load(x, b.range(64)));
+  auto target = HostTarget::detect();
+  auto object = compile_host_kernel(k, target, true);
+  ASSERT_TRUE(object.ok()) << object.error().str();
+  size_t calls = 0;
+  for (size_t at = 0; (at = object->llvm_ir.find("call void @llvm.prefetch", at)) != std::string::npos; ++at) ++calls;
+  EXPECT_EQ(calls, 5u); // 64 floats are four lines
+  std::shared_ptr<HostModule> keep;
+  auto* fn = link(k, keep);
+  ASSERT_NE(fn, nullptr);
+  for (int64_t far : {int64_t{0}, int64_t{1} << 40, -(int64_t{1} << 40)}) {
+    Buffers buffers;
+    buffers.data = {std::vector<std::byte>(256, std::byte{3}), std::vector<std::byte>(256)};
+    buffers.sizes = {far};
+    run(fn, buffers, 1);
+    EXPECT_EQ(buffers.data[1], buffers.data[0]);
+  }
+}
+
 TEST(HostGather, MasksGatherScatterAndReports) {
   // y[i] = x[index[i]] where the index is in range, else 0 and a report.
   Kernel k;

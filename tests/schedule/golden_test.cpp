@@ -54,6 +54,20 @@ TEST(Choice, RowScalarsDivideOnceUnlessExactDivisionIsAsked) {
   EXPECT_GT(divisions(*exact), 0);
 }
 
+// The row after this one, in a round that reads no memory itself: not in the one of the maximum.
+TEST(Choice, TheNextRowIsPrefetchedWhileOneIsComputed) {
+  Problem p = softmax();
+  EXPECT_EQ(count(lower(p), tile::OpKind::Prefetch), 3); // one in each phase of the row's loop: full, narrow, masked
+  EXPECT_EQ(count(lower(layer_norm()), tile::OpKind::Prefetch), 2); // x and r, whole tiles only
+  EXPECT_EQ(count(lower(layer_norm("16384")), tile::OpKind::Prefetch), 0) << "the row is too long";
+  EXPECT_EQ(count(lower(column_sum()), tile::OpKind::Prefetch), 0);
+  Schedule s = choose_schedule(p.graph, p.nest, {});
+  s.config["prefetch_bytes"] = 0;
+  auto without = lower_to_tiles(p.graph, p.nest, s, {}, "without");
+  ASSERT_TRUE(without.ok());
+  EXPECT_EQ(count(*without, tile::OpKind::Prefetch), 0);
+}
+
 TEST(Choice, AxesOfOneContiguousArrayCollapse) {
   Problem p = problem("x: f32[b, h, s, 64]\ny: f32[b, h, s, 64]", R"(
     nest relu outer(i0: b, i1: h, i2: s, i3: 64) {

@@ -155,6 +155,18 @@ TEST(Interpret, StorageTypesRound) {
   EXPECT_EQ(r.arrays[1][0], 2.0);
   EXPECT_EQ(r.arrays[2][0], 1.0);
 }
+TEST(Interpret, PrefetchMayLieOutsideAndChangesNothing) {
+  Outcome r = run(read(R"(tile.kernel @t(%x: ptr<f32>, %y: ptr<f32> written) {
+    %r = range 4 : tile<[4], i64>
+    prefetch %x[%r]
+    prefetch %x[-100]
+    %v = load %x[0] : f32
+    store %y[0] = %v
+  })"),
+                  {{7}, {0}});
+  EXPECT_EQ(r.error, "");
+  EXPECT_EQ(r.arrays[1][0], 7);
+}
 TEST(Interpret, ReportsSites) {
   Kernel k = read("tile.kernel @t(%n: i64) {\n%r = range 4 : tile<[4], i64>\n%b = lt(%n, %r) : tile<[4], "
                   "bool>\nreport_index %b site=3\n}");

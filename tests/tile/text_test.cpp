@@ -21,6 +21,7 @@ constexpr const char* kEverything =
     %15 = load %x[%12] mask=%13 other=%14 contiguous : tile<[8], f16>
     %16 = cast(%15) : tile<[8], f32>
     %17 = max(%9, %16) : tile<[8], f32>
+    prefetch %x[%12]
     store %5[%12] = %17 mask=%13
     yield %17, %8
   }
@@ -111,6 +112,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"tile.kernel @k(%x: ptr<f32>) {\n %a = load %x[0] : f16\n}", 2, "a load here yields 'f32'"},
         BadText{"tile.kernel @k(%x: ptr<f32>, %f: f32) {\n %a = load %x[%f] : f32\n}", 2,
                 "an offset must be i64 or i32"},
+        BadText{"tile.kernel @k(%n: i64) {\n prefetch %n[0]\n}", 2, "is not a pointer"},
+        BadText{"tile.kernel @k(%x: ptr<f32>) {\n %v = prefetch %x[0] : f32\n}", 2, "prefetch has no result"},
         BadText{"tile.kernel @k(%x: ptr<f32>) {\n store %x[0] = 1\n}", 2, "not marked written"},
         BadText{"tile.kernel @k(%n: i64) {\n %a = for %i = 0 to %n step 1 carry(%c = %n) {\n }\n}", 2,
                 "yield of 0 values, expected 1"},
