@@ -9,38 +9,14 @@ using llvm::FixedVectorType;
 using tile::OpKind;
 
 Emitter::Emitter(llvm::Module& module, const tile::Kernel& kernel, const HostTarget& target)
-    : ctx_(module.getContext()), module_(module), kernel_(kernel), target_(target), width_(target.vector_bytes / 4),
-      b_(ctx_) {
+    : Arithmetic(module, kernel.name), kernel_(kernel), target_(target), width_(target.vector_bytes / 4) {
   values_.resize(static_cast<size_t>(kernel.value_count()));
   for (int v = 0; v < kernel.value_count(); ++v) values_[static_cast<size_t>(v)].type = kernel.type(v);
-}
-
-Diagnostic Emitter::error(const std::string& what) const {
-  return Diagnostic(ErrorCode::CodegenError, "kernel " + kernel_.name + ": " + what);
 }
 
 int Emitter::lanes(const tile::Type& type) const { return static_cast<int>(std::min<int64_t>(type.count(), width_)); }
 int Emitter::part_count(const tile::Type& type) const { return static_cast<int>((type.count() + width_ - 1) / width_); }
 
-llvm::Type* Emitter::element_type(DType dtype) {
-  switch (dtype) {
-  case DType::Bool: return b_.getInt1Ty();
-  case DType::I8:
-  case DType::U8: return b_.getInt8Ty();
-  case DType::I16:
-  case DType::U16:
-  case DType::BF16: return b_.getInt16Ty();
-  case DType::I32:
-  case DType::U32: return b_.getInt32Ty();
-  case DType::I64:
-  case DType::U64: return b_.getInt64Ty();
-  case DType::F16: return b_.getHalfTy();
-  case DType::F32: return b_.getFloatTy();
-  case DType::F64: return b_.getDoubleTy();
-  default: return nullptr;
-  }
-}
-llvm::Type* Emitter::memory_type(DType dtype) { return dtype == DType::Bool ? b_.getInt8Ty() : element_type(dtype); }
 llvm::Type* Emitter::part_type(const tile::Type& type) {
   auto* e = element_type(type.dtype);
   return type.is_tile() ? static_cast<llvm::Type*>(FixedVectorType::get(e, static_cast<unsigned>(lanes(type)))) : e;
@@ -252,14 +228,7 @@ Status Emitter::operation(const tile::Op& op) {
   switch (op.kind) {
   case OpKind::Const: {
     const auto& t = kernel_.type(op.results[0]);
-    auto* e = element_type(t.dtype);
-    Value* c = nullptr;
-    if (t.dtype == DType::BF16)
-      c = b_.getInt16(f32_to_bf16(static_cast<float>(op.f)));
-    else if (is_float(t.dtype))
-      c = llvm::ConstantFP::get(e, op.f);
-    else
-      c = ConstantInt::get(e, static_cast<uint64_t>(op.i), true);
+    Value* c = constant(t.dtype, op.f, op.i);
     auto& v = values_[static_cast<size_t>(op.results[0])];
     v.splat = c;
     if (t.is_tile() && t.dtype == DType::I64) {

@@ -5,11 +5,9 @@
 // (base + stride * lane) and masks that are true for a prefix of the lanes are kept as such and turned into vectors
 // only when somebody needs the elements: that is how a load knows that it is contiguous.
 #pragma once
+#include "codegen/llvm/arith.h"
 #include "codegen/llvm/host_compiler.h"
 #include "codegen/tile/tile.h"
-#include <llvm/IR/IRBuilder.h>
-#include <llvm/IR/LLVMContext.h>
-#include <llvm/IR/Module.h>
 
 namespace tessera::host {
 
@@ -23,14 +21,13 @@ struct Val {
   llvm::Value* prefix = nullptr; // bool tile: lane l is true iff l < prefix (i64)
 };
 
-class Emitter {
+class Emitter final : public irgen::Arithmetic {
 public:
   Emitter(llvm::Module& module, const tile::Kernel& kernel, const HostTarget& target);
   // Emits the function `symbol` with the ABI of HostKernelFn. Error CodegenError for what the host cannot do.
   Status emit(const std::string& symbol);
 
 private:
-  using Value = llvm::Value;
   // emit.cpp: structure
   Status block(const std::vector<tile::OpId>& ops);
   Status operation(const tile::Op& op);
@@ -42,14 +39,11 @@ private:
   Status reduce(const tile::Op& op);
   Status scan(const tile::Op& op);
   void dot(const tile::Op& op);
-  void target_attributes(llvm::Function& f) const;
-  [[nodiscard]] Diagnostic error(const std::string& what) const;
+  void target_attributes(llvm::Function& f) const override;
 
   // parts and forms
   [[nodiscard]] int lanes(const tile::Type& type) const; // lanes of one part
   [[nodiscard]] int part_count(const tile::Type& type) const;
-  llvm::Type* element_type(DType dtype); // in registers: bool i1, bf16 i16
-  llvm::Type* memory_type(DType dtype);  // bool i8
   llvm::Type* part_type(const tile::Type& type);
   std::vector<Value*> parts(tile::ValueId id);                            // materializes
   std::vector<Value*> tile_parts(tile::ValueId id, int count, int lanes); // the same, scalars broadcast
@@ -64,25 +58,14 @@ private:
   Value* any(const std::vector<Value*>& mask_parts); // i1
   Value* any_of(tile::ValueId mask);
 
-  // emit_arith.cpp: one scalar operation on values of one LLVM type (scalar or part)
-  Result<Value*> arith(ScalarOp op, DType result, DType argument, std::span<Value* const> args);
-  Value* cast(Value* v, DType from, DType to);
-  Value* integer_power(DType dtype, Value* base, Value* exponent);
-  Value* min_max(bool max, DType dtype, Value* a, Value* b);
-  Value* combine(ReduceKind kind, DType dtype, Value* a, Value* b);
-  Value* arg_better(ReduceKind kind, bool select_last, DType dtype, Value* v, Value* i, Value* best_v, Value* best_i);
-  Value* constant_like(Value* like, double v); // float splat of the type of `like`
-  Value* integer_like(Value* like, int64_t v);
-
   // emit_math.cpp
-  Result<Value*> math(ScalarOp op, DType dtype, std::span<Value* const> args);
+  Value* min_max(bool max, DType dtype, Value* a, Value* b) override;
+  Result<Value*> math(ScalarOp op, DType dtype, std::span<Value* const> args) override;
   Value* exp_f32(Value* x);
   Value* tanh_f32(Value* x);
   Value* erf_f32(Value* x);
   Value* erf_pieces(Value* x); // sixteen lanes
   Value* sigmoid(Value* x, DType dtype);
-  Value* polynomial(Value* x, std::span<const double> coefficients); // Horner, highest first
-  Value* fma(Value* a, Value* b, Value* c);
   Result<Value*> library_call(const char* name, DType dtype, std::span<Value* const> args);
 
   // emit_memory.cpp
@@ -94,12 +77,9 @@ private:
   Value* address(tile::ValueId pointer, Value* offset);
   Value* guarded_address(Value* address, Value* condition); // a harmless address where the condition is false
 
-  llvm::LLVMContext& ctx_;
-  llvm::Module& module_;
   const tile::Kernel& kernel_;
   HostTarget target_;
   int width_; // lanes of a full part
-  llvm::IRBuilder<> b_;
   llvm::Function* fn_ = nullptr;
   std::vector<Val> values_;
   Value* program_ = nullptr;

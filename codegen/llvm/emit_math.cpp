@@ -18,14 +18,13 @@
 
 namespace tessera::host {
 
-llvm::Value* Emitter::fma(Value* a, Value* b, Value* c) {
-  return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
-}
-
-llvm::Value* Emitter::polynomial(Value* x, std::span<const double> coefficients) {
-  Value* r = constant_like(x, coefficients[0]);
-  for (size_t i = 1; i < coefficients.size(); ++i) r = fma(r, x, constant_like(x, coefficients[i]));
-  return r;
+llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* c) {
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(a->getType());
+  if (!vector || vector->getNumElements() != 16 || dtype != DType::F32 || target_.vector_bytes != 64)
+    return Arithmetic::min_max(max, dtype, a, c);
+  // The instruction itself, so that the two selects are not merged into a longer sequence.
+  auto id = max ? llvm::Intrinsic::x86_avx512_max_ps_512 : llvm::Intrinsic::x86_avx512_min_ps_512;
+  return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, b_.CreateIntrinsic(id, {}, {a, c, b_.getInt32(4)}));
 }
 
 llvm::Value* Emitter::exp_f32(Value* x) {

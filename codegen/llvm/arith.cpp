@@ -1,37 +1,78 @@
-// Pointwise operations on one LLVM value, scalar or vector alike.
-#include "codegen/llvm/emit.h"
+#include "codegen/llvm/arith.h"
 #include "graph/support/check.h"
 #include <llvm/IR/Intrinsics.h>
-#include <llvm/IR/IntrinsicsX86.h>
 
-namespace tessera::host {
+namespace tessera::irgen {
 
 using llvm::Intrinsic::ID;
 
-static llvm::Type* like(llvm::Type* element, llvm::Type* shape) {
-  if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(shape))
+Arithmetic::Arithmetic(llvm::Module& module, std::string kernel_name)
+    : ctx_(module.getContext()), module_(module), b_(ctx_), kernel_name_(std::move(kernel_name)) {}
+
+Diagnostic Arithmetic::error(const std::string& what) const {
+  return Diagnostic(ErrorCode::CodegenError, "kernel " + kernel_name_ + ": " + what);
+}
+
+llvm::Type* Arithmetic::element_type(DType dtype) {
+  switch (dtype) {
+  case DType::Bool: return b_.getInt1Ty();
+  case DType::I8:
+  case DType::U8: return b_.getInt8Ty();
+  case DType::I16:
+  case DType::U16:
+  case DType::BF16: return b_.getInt16Ty();
+  case DType::I32:
+  case DType::U32: return b_.getInt32Ty();
+  case DType::I64:
+  case DType::U64: return b_.getInt64Ty();
+  case DType::F16: return b_.getHalfTy();
+  case DType::F32: return b_.getFloatTy();
+  case DType::F64: return b_.getDoubleTy();
+  default: return nullptr;
+  }
+}
+llvm::Type* Arithmetic::memory_type(DType dtype) { return dtype == DType::Bool ? b_.getInt8Ty() : element_type(dtype); }
+
+llvm::Value* Arithmetic::constant(DType dtype, double f, int64_t i) {
+  if (dtype == DType::BF16) return b_.getInt16(f32_to_bf16(static_cast<float>(f)));
+  if (is_float(dtype)) return llvm::ConstantFP::get(element_type(dtype), f);
+  return llvm::ConstantInt::get(element_type(dtype), static_cast<uint64_t>(i), true);
+}
+
+llvm::Value* Arithmetic::fma(Value* a, Value* b, Value* c) {
+  return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+}
+
+llvm::Value* Arithmetic::polynomial(Value* x, std::span<const double> coefficients) {
+  Value* r = constant_like(x, coefficients[0]);
+  for (size_t i = 1; i < coefficients.size(); ++i) r = fma(r, x, constant_like(x, coefficients[i]));
+  return r;
+}
+
+llvm::Type* Arithmetic::like(llvm::Type* element, Value* shape) {
+  if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(shape->getType()))
     return llvm::FixedVectorType::get(element, v->getNumElements());
   return element;
 }
 
-llvm::Value* Emitter::constant_like(Value* l, double v) { return llvm::ConstantFP::get(l->getType(), v); }
-llvm::Value* Emitter::integer_like(Value* l, int64_t v) {
+llvm::Value* Arithmetic::constant_like(Value* l, double v) { return llvm::ConstantFP::get(l->getType(), v); }
+llvm::Value* Arithmetic::integer_like(Value* l, int64_t v) {
   return llvm::ConstantInt::get(l->getType(), static_cast<uint64_t>(v), true);
 }
 
-llvm::Value* Emitter::cast(Value* v, DType from, DType to) {
+llvm::Value* Arithmetic::cast(Value* v, DType from, DType to) {
   if (from == to) return v;
-  auto* target = like(element_type(to), v->getType());
+  auto* target = like(element_type(to), v);
   bool from_signed = info(from).kind == DTypeKind::Signed;
   // bf16 lives in i16: through f32.
   if (from == DType::BF16) {
-    auto* wide = b_.CreateShl(b_.CreateZExt(v, like(b_.getInt32Ty(), v->getType())),
-                              integer_like(b_.CreateZExt(v, like(b_.getInt32Ty(), v->getType())), 16));
-    return cast(b_.CreateBitCast(wide, like(b_.getFloatTy(), v->getType())), DType::F32, to);
+    auto* wide = b_.CreateShl(b_.CreateZExt(v, like(b_.getInt32Ty(), v)),
+                              integer_like(b_.CreateZExt(v, like(b_.getInt32Ty(), v)), 16));
+    return cast(b_.CreateBitCast(wide, like(b_.getFloatTy(), v)), DType::F32, to);
   }
   if (to == DType::BF16) {
     auto* f = cast(v, from, DType::F32);
-    auto* bits = b_.CreateBitCast(f, like(b_.getInt32Ty(), v->getType()));
+    auto* bits = b_.CreateBitCast(f, like(b_.getInt32Ty(), v));
     auto* odd = b_.CreateAnd(b_.CreateLShr(bits, integer_like(bits, 16)), integer_like(bits, 1));
     auto* rounded =
         b_.CreateLShr(b_.CreateAdd(bits, b_.CreateAdd(odd, integer_like(bits, 0x7fff))), integer_like(bits, 16));
@@ -62,14 +103,8 @@ llvm::Value* Emitter::cast(Value* v, DType from, DType to) {
   return from_signed ? b_.CreateSExtOrTrunc(v, target) : b_.CreateZExtOrTrunc(v, target);
 }
 
-llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* c) {
+llvm::Value* Arithmetic::min_max(bool max, DType dtype, Value* a, Value* c) {
   if (is_float(dtype)) { // NaN on either side stays: c wins the comparison when it is NaN, a by the second select
-    auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(a->getType());
-    if (vector && vector->getNumElements() == 16 && dtype == DType::F32 && target_.vector_bytes == 64) {
-      // The instruction itself, so that the two selects are not merged into a longer sequence.
-      auto id = max ? llvm::Intrinsic::x86_avx512_max_ps_512 : llvm::Intrinsic::x86_avx512_min_ps_512;
-      return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, b_.CreateIntrinsic(id, {}, {a, c, b_.getInt32(4)}));
-    }
     auto* m = b_.CreateSelect(max ? b_.CreateFCmpOGT(a, c) : b_.CreateFCmpOLT(a, c), a, c);
     return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, m);
   }
@@ -79,7 +114,7 @@ llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* c) {
   return b_.CreateSelect(cmp, a, c);
 }
 
-llvm::Value* Emitter::combine(ReduceKind kind, DType dtype, Value* a, Value* c) {
+llvm::Value* Arithmetic::combine(ReduceKind kind, DType dtype, Value* a, Value* c) {
   bool f = is_float(dtype);
   switch (kind) {
   case ReduceKind::Sum: return f ? b_.CreateFAdd(a, c) : b_.CreateAdd(a, c);
@@ -92,8 +127,8 @@ llvm::Value* Emitter::combine(ReduceKind kind, DType dtype, Value* a, Value* c) 
   }
 }
 
-llvm::Value* Emitter::arg_better(ReduceKind kind, bool select_last, DType dtype, Value* v, Value* i, Value* best,
-                                 Value* best_i) {
+llvm::Value* Arithmetic::arg_better(ReduceKind kind, bool select_last, DType dtype, Value* v, Value* i, Value* best,
+                                    Value* best_i) {
   bool max = kind == ReduceKind::ArgMax;
   Value *wins, *ties;
   if (is_float(dtype)) {
@@ -112,7 +147,7 @@ llvm::Value* Emitter::arg_better(ReduceKind kind, bool select_last, DType dtype,
 
 // Squares and multiplies until no lane has a bit of its exponent left: a function of its own, one for each type, as the
 // loop takes as many rounds as the largest exponent has bits.
-llvm::Value* Emitter::integer_power(DType dtype, Value* base, Value* exponent) {
+llvm::Value* Arithmetic::integer_power(DType dtype, Value* base, Value* exponent) {
   auto* type = base->getType();
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
   std::string symbol =
@@ -154,7 +189,7 @@ llvm::Value* Emitter::integer_power(DType dtype, Value* base, Value* exponent) {
   return b_.CreateCall(f, {base, exponent});
 }
 
-Result<llvm::Value*> Emitter::arith(ScalarOp op, DType result, DType argument, std::span<Value* const> a) {
+Result<llvm::Value*> Arithmetic::arith(ScalarOp op, DType result, DType argument, std::span<Value* const> a) {
   bool f = is_float(argument), s = info(argument).kind == DTypeKind::Signed, boolean = argument == DType::Bool;
   auto bits = static_cast<int64_t>(info(argument).bits);
   switch (op) {
@@ -252,4 +287,4 @@ Result<llvm::Value*> Emitter::arith(ScalarOp op, DType result, DType argument, s
   return math(op, argument, a);
 }
 
-} // namespace tessera::host
+} // namespace tessera::irgen
