@@ -215,6 +215,7 @@ private:
       p.value = k_.new_value(p.type);
       TESSERA_TRY(define(t, p.value));
       p.written = accept_word("written");
+      p.invariant = accept_word("invariant");
       if (is_ident("align")) {
         TESSERA_ASSIGN(p.alignment, attribute("align", 1, 4096));
       }

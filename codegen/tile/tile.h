@@ -92,6 +92,9 @@ struct Param {
   bool written = false;
   int64_t alignment = 64;  // bytes, of pointers
   int64_t multiple_of = 1; // of i64 scalars: a known divisor, which a caller guarantees
+  // Of a pointer: nothing writes this memory while the kernel runs, not through another parameter either (a written one
+  // that takes over a read one's memory). Loads may then be moved and cached where writes are not seen.
+  bool invariant = false;
 };
 
 // Beside a tile offset, the mask, other and value of a Load or Store may be scalars or tiles of the offset's shape; a

@@ -18,6 +18,8 @@ public:
       TESSERA_TRY(define(p.value));
       if (p.written && p.type.kind != Type::Kind::Pointer)
         return error("parameter '" + p.name + "' is written but no pointer");
+      if (p.invariant && (p.written || p.type.kind != Type::Kind::Pointer))
+        return error("parameter '" + p.name + "' is invariant but " + (p.written ? "written" : "no pointer"));
       if (p.multiple_of < 1 || (p.multiple_of > 1 && (p.type.kind == Type::Kind::Pointer || p.type.dtype != DType::I64)))
         return error("parameter '" + p.name + "' has a divisor but is no i64");
     }
