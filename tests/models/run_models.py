@@ -30,7 +30,7 @@ def inputs_for(model, case, rng):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("tessera"); p.add_argument("models"); p.add_argument("work"); p.add_argument("names", nargs="*")
-    p.add_argument("--threads", type=int, default=2); p.add_argument("--quick", action="store_true", help="two cases a model")
+    p.add_argument("--threads", type=int, default=2); p.add_argument("--device", default="cpu"); p.add_argument("--quick", action="store_true", help="two cases a model")
     p.add_argument("--drop", action="store_true", help="delete each model's weights afterwards")
     a = p.parse_args()
     os.makedirs(a.work, exist_ok=True)
@@ -53,7 +53,7 @@ def main():
         options = ort.SessionOptions(); options.intra_op_num_threads = a.threads
         session = ort.InferenceSession(reference, options, providers=["CPUExecutionProvider"])
         rng = np.random.default_rng(7)
-        command = [a.tessera, "run", path, "--threads", str(a.threads), "--poison", "--json", os.path.join(a.work, name + ".json")]
+        command = [a.tessera, "run", path, "--threads", str(a.threads), "--device", a.device, "--poison", "--json", os.path.join(a.work, name + ".json")]
         rtol = 5e-3 if half else 1e-4
         for k, case in enumerate(cases):
             d = os.path.join(a.work, f"{name}.case{k}")
