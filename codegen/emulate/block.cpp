@@ -1,0 +1,318 @@
+#include "codegen/emulate/block.h"
+#include "graph/support/hash.h"
+#include <algorithm>
+#include <cstring>
+
+namespace tessera::emu {
+
+std::string_view name(Collective kind) {
+  switch (kind) {
+  case Collective::Barrier: return "barrier";
+  case Collective::BarrierOr: return "barrier with vote";
+  case Collective::Shuffle: return "shuffle";
+  case Collective::Ballot: return "ballot";
+  case Collective::WarpBarrier: return "warp barrier";
+  }
+  return "collective";
+}
+
+static std::string_view name(Access access) {
+  return access == Access::Read ? "read" : access == Access::Write ? "write" : "atomic update";
+}
+
+static std::string place(Collective kind, int32_t site) {
+  return "the " + std::string(name(kind)) + " at place " + std::to_string(site);
+}
+
+Result<std::unique_ptr<Block>> Block::make(const Launch& launch) {
+  TESSERA_CHECK(launch.threads > 0 && launch.threads % kWarp == 0 && launch.threads <= 1024,
+                "threads of a block: " + std::to_string(launch.threads));
+  std::unique_ptr<Block> b(new Block(launch));
+  TESSERA_ASSIGN(b->stacks_, Stacks::take(launch.threads));
+  auto count = static_cast<size_t>(launch.threads);
+  b->threads_.resize(count);
+  b->warps_.resize(count / kWarp);
+  b->ready_.resize(count);
+  TESSERA_ASSIGN(b->shared_, Pages::reserve(static_cast<size_t>(launch.shared_bytes)));
+  if (launch.detect_races) {
+    TESSERA_ASSIGN(b->shared_history_, Pages::reserve(static_cast<size_t>(launch.shared_bytes) * sizeof(ByteHistory)));
+    TESSERA_ASSIGN(b->global_history_,
+                   Pages::reserve(static_cast<size_t>(launch.memory->written_bytes()) * sizeof(ByteHistory)));
+  }
+  return b;
+}
+
+uint64_t Block::random() {
+  random_ += 0x9e3779b97f4a7c15ull;
+  return hash_combine(random_, launch_.seed);
+}
+
+Status Block::run(int64_t index) {
+  index_ = index;
+  ++epoch_; // nothing that an earlier block did is unordered with this one
+  ended_ = arrived_ = 0;
+  random_ = static_cast<uint64_t>(index) * 2 + 1;
+  order_ = static_cast<Order>((launch_.seed + static_cast<uint64_t>(index)) % 3);
+  for (auto& w : warps_) w.arrived = 0;
+  if (launch_.poison_shared && launch_.shared_bytes > 0) // NaN as f32, f16, bf16 and f64
+    std::memset(shared_.data(), 0xff, static_cast<size_t>(launch_.shared_bytes));
+  ready_begin_ = ready_count_ = 0;
+  for (int i = 0; i < launch_.threads; ++i) {
+    auto& t = threads_[static_cast<size_t>(i)];
+    t.block = this;
+    t.index = i;
+    t.calls = 0;
+    // Stacks start at different lines of a page: else all of them would compete for the same few lines of the cache.
+    size_t skip = static_cast<size_t>(i % 61) * 64;
+    t.fiber.start(stacks_->bottom(i), Stacks::kBytes - skip, &Block::enter, &t);
+  }
+  make_ready(0, launch_.threads, nullptr);
+  auto* first = next();
+  Fiber::switch_from_to(caller_, first->fiber);
+  if (!error_ && ended_ < launch_.threads) error_ = Diagnostic(ErrorCode::CodegenError, stuck());
+  if (!error_) return {};
+  auto error = std::move(*error_);
+  error_.reset();
+  return error;
+}
+
+void Block::enter(void* thread) {
+  Fiber::entered();
+  auto& t = *static_cast<Thread*>(thread);
+  auto& b = *t.block;
+  b.launch_.function(&t, b.launch_.args);
+  t.state = Thread::State::Ended;
+  ++b.ended_;
+  b.leave(t);
+}
+
+// ---- order
+
+// Threads [first, first + count) but one, in an order that the seed turns around.
+void Block::make_ready(int first, int count, const Thread* but) {
+  auto n = static_cast<unsigned>(count);
+  unsigned start = 0, stride = 1;
+  if (launch_.seed != 0) {
+    auto r = random();
+    start = static_cast<unsigned>(r) % n;
+    stride = (static_cast<unsigned>(r >> 32) | 1) % n; // odd, and counts are powers of two or are walked one by one
+    if ((n & (n - 1)) != 0 || stride == 0) stride = 1;
+  }
+  for (unsigned i = 0; i < n; ++i) {
+    auto index = static_cast<unsigned>(first) + (start + i * stride) % n;
+    auto& t = threads_[index];
+    t.state = Thread::State::Ready;
+    if (&t == but) continue;
+    ready_[(ready_begin_ + ready_count_++) % ready_.size()] = static_cast<uint16_t>(index);
+  }
+}
+
+Thread* Block::next() {
+  if (ready_count_ == 0) return nullptr;
+  auto& front = ready_[ready_begin_];
+  auto& back = ready_[(ready_begin_ + ready_count_ - 1) % ready_.size()];
+  if (order_ == Order::Any) std::swap(front, ready_[(ready_begin_ + random() % ready_count_) % ready_.size()]);
+  --ready_count_;
+  if (order_ == Order::Last) return &threads_[back];
+  ready_begin_ = (ready_begin_ + 1) % ready_.size();
+  return &threads_[front];
+}
+
+void Block::leave(Thread& t) {
+  auto* n = next();
+  Fiber::switch_from_to(t.fiber, n ? n->fiber : caller_);
+}
+
+// The block is given up: its fibers are never gone on with.
+void Block::fail(Thread& t, std::string what) {
+  error_ = Diagnostic(ErrorCode::CodegenError, "kernel '" + launch_.kernel + "', block " + std::to_string(index_) +
+                                                   ", thread " + std::to_string(t.index) + ": " + std::move(what));
+  Fiber::switch_from_to(t.fiber, caller_);
+  TESSERA_UNREACHABLE("a block that was given up");
+}
+
+void Block::count_call(Thread& t) {
+  constexpr int64_t kMost = int64_t{1} << 28;
+  if (++t.calls > kMost) fail(t, "it does not come to an end");
+}
+
+// No thread is ready and some have not ended: who waits where.
+std::string Block::stuck() const {
+  std::string text = "kernel '" + launch_.kernel + "', block " + std::to_string(index_) +
+                     ": its threads wait for each other and never come together";
+  const char* separator = ": ";
+  for (size_t i = 0; i < threads_.size();) {
+    const auto& t = threads_[i];
+    size_t end = i + 1;
+    auto same = [&](const Thread& other) {
+      return other.state == t.state &&
+             (t.state == Thread::State::Ended || (other.kind == t.kind && other.site == t.site));
+    };
+    while (end < threads_.size() && same(threads_[end])) ++end;
+    text += separator;
+    text += end == i + 1 ? "thread " + std::to_string(i)
+                         : "threads " + std::to_string(i) + " to " + std::to_string(end - 1);
+    bool one = end == i + 1;
+    if (t.state == Thread::State::Ended)
+      text += one ? " has ended" : " have ended";
+    else
+      text += (one ? " is in " : " are in ") + place(t.kind, t.site);
+    separator = ", ";
+    i = end;
+  }
+  return text;
+}
+
+// ---- collectives
+
+uint32_t Block::collective(Thread& t, Collective kind, int32_t site, uint32_t value, int32_t source) {
+  count_call(t);
+  t.kind = kind;
+  t.site = site;
+  bool block = kind == Collective::Barrier || kind == Collective::BarrierOr;
+  return block ? in_block(t, kind, site, value) : in_warp(t, kind, site, value, source);
+}
+
+uint32_t Block::in_block(Thread& t, Collective kind, int32_t site, uint32_t value) {
+  if (arrived_ == 0) {
+    barrier_kind_ = kind;
+    barrier_site_ = site;
+    barrier_or_ = 0;
+  } else if (barrier_kind_ != kind || barrier_site_ != site) {
+    fail(t, "it comes to " + place(kind, site) + " while others of the block are in " +
+                place(barrier_kind_, barrier_site_));
+  }
+  barrier_or_ |= value != 0 ? 1u : 0u;
+  t.state = Thread::State::InBlock;
+  if (++arrived_ < launch_.threads) {
+    leave(t); // and comes back when all have come
+    return t.result;
+  }
+  arrived_ = 0;
+  ++epoch_;
+  ++barriers;
+  for (auto& other : threads_) other.result = barrier_or_;
+  make_ready(0, launch_.threads, &t);
+  return t.result;
+}
+
+uint32_t Block::in_warp(Thread& t, Collective kind, int32_t site, uint32_t value, int32_t source) {
+  auto lane = static_cast<size_t>(t.index % kWarp);
+  int first = t.index - static_cast<int>(lane);
+  auto& w = warps_[static_cast<size_t>(t.index / kWarp)];
+  if (w.arrived == 0) {
+    w.kind = kind;
+    w.site = site;
+  } else if (w.kind != kind || w.site != site) {
+    fail(t, "it comes to " + place(kind, site) + " while others of its warp are in " + place(w.kind, w.site));
+  }
+  if (kind == Collective::Shuffle && (source < 0 || source >= kWarp))
+    fail(t, "it takes from lane " + std::to_string(source) + " in " + place(kind, site));
+  w.value[lane] = value;
+  w.source[lane] = source;
+  t.state = Thread::State::InWarp;
+  if (++w.arrived < kWarp) {
+    leave(t); // and comes back when all have come
+    return t.result;
+  }
+  w.arrived = 0;
+  uint32_t votes = 0;
+  for (size_t l = 0; l < kWarp; ++l) votes |= (w.value[l] != 0 ? 1u : 0u) << l;
+  for (size_t l = 0; l < kWarp; ++l)
+    threads_[static_cast<size_t>(first) + l].result =
+        kind == Collective::Shuffle ? w.value[static_cast<size_t>(w.source[l])] : votes;
+  ++w.exchange_epoch;
+  if (kind == Collective::WarpBarrier) ++w.epoch;
+  if (kind == Collective::Shuffle) ++shuffles;
+  make_ready(first, kWarp, &t);
+  return t.result;
+}
+
+// ---- memory
+
+template <class Where>
+void Block::check_races(Thread& t, ByteHistory* history, int bytes, Access access, bool global, const Where& where) {
+  const auto& w = warps_[static_cast<size_t>(t.index / kWarp)];
+  Standing at{t.index, epoch_, w.epoch, global ? w.exchange_epoch : w.epoch};
+  for (int i = 0; i < bytes; ++i) {
+    auto race = touch(history[i], at, access, global);
+    if (race.other < 0) continue;
+    auto other = race.other == t.index ? "another thread" : "thread " + std::to_string(race.other);
+    fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at " + where() +
+                " is not ordered with the " + std::string(name(race.earlier)) + " by " + other +
+                ": no barrier lies between them");
+  }
+}
+
+void* Block::shared(Thread& t, int64_t offset, int bytes, Access access) {
+  count_call(t);
+  auto where = [&] { return "offset " + std::to_string(offset) + " of shared memory"; };
+  if (offset < 0 || offset + bytes > launch_.shared_bytes)
+    fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at " + where() +
+                " is outside of the block's " + std::to_string(launch_.shared_bytes) + " bytes");
+  if (offset % bytes != 0)
+    fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at " + where() +
+                " is not aligned");
+  if (launch_.detect_races)
+    check_races(t, reinterpret_cast<ByteHistory*>(shared_history_.data()) + offset, bytes, access, false, where);
+  return shared_.data() + offset;
+}
+
+void* Block::global(Thread& t, std::byte* address, int bytes, Access access) {
+  count_call(t);
+  const auto* r = launch_.memory->find(address);
+  auto told = [&] { return "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes of "; };
+  if (!r) fail(t, told() + "global memory is outside of every argument: " + launch_.memory->describe(address));
+  int64_t offset = address - r->begin;
+  auto where = [&] { return "byte " + std::to_string(offset) + " of " + r->names; };
+  if (offset + bytes > r->bytes)
+    fail(t, told() + r->names + " at byte " + std::to_string(offset) + " goes beyond its " + std::to_string(r->bytes) +
+                " bytes");
+  if (reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(bytes) != 0)
+    fail(t, told() + r->names + " at byte " + std::to_string(offset) + " is not aligned");
+  if (access != Access::Read && !r->written) fail(t, told() + r->names + ", which is not marked as written");
+  if (launch_.detect_races && r->written)
+    check_races(t, reinterpret_cast<ByteHistory*>(global_history_.data()) + r->history_start + offset, bytes, access,
+                true, where);
+  return address;
+}
+
+} // namespace tessera::emu
+
+// ---- what the code calls
+
+using tessera::emu::Access;
+using tessera::emu::Collective;
+using tessera::emu::Thread;
+
+static Thread& self(void* thread) { return *static_cast<Thread*>(thread); }
+static Access access_of(int32_t bits) {
+  return (bits & kTesseraEmuAtomic) != 0  ? Access::Atomic
+         : (bits & kTesseraEmuWrite) != 0 ? Access::Write
+                                          : Access::Read;
+}
+
+int32_t tessera_emu_thread_index(void* thread) { return self(thread).index; }
+int64_t tessera_emu_block_index(void* thread) { return self(thread).block->index(); }
+void tessera_emu_barrier(void* thread, int32_t site) {
+  self(thread).block->collective(self(thread), Collective::Barrier, site, 0, 0);
+}
+int32_t tessera_emu_barrier_or(void* thread, int32_t predicate, int32_t site) {
+  return static_cast<int32_t>(
+      self(thread).block->collective(self(thread), Collective::BarrierOr, site, static_cast<uint32_t>(predicate), 0));
+}
+uint32_t tessera_emu_shuffle(void* thread, uint32_t value, int32_t source_lane, int32_t site) {
+  return self(thread).block->collective(self(thread), Collective::Shuffle, site, value, source_lane);
+}
+uint32_t tessera_emu_ballot(void* thread, int32_t predicate, int32_t site) {
+  return self(thread).block->collective(self(thread), Collective::Ballot, site, static_cast<uint32_t>(predicate), 0);
+}
+void tessera_emu_warp_barrier(void* thread, int32_t site) {
+  self(thread).block->collective(self(thread), Collective::WarpBarrier, site, 0, 0);
+}
+void* tessera_emu_shared(void* thread, int32_t offset, int32_t bytes, int32_t access) {
+  return self(thread).block->shared(self(thread), offset, bytes, access_of(access));
+}
+void* tessera_emu_global(void* thread, void* address, int32_t bytes, int32_t access) {
+  return self(thread).block->global(self(thread), static_cast<std::byte*>(address), bytes, access_of(access));
+}

@@ -1,0 +1,97 @@
+// One block of threads at work: a fiber each, the order they run in, barriers, shuffles, votes, and memory that checks
+// how it is used. docs/emulator.md
+#pragma once
+#include "codegen/emulate/fiber.h"
+#include "codegen/emulate/memory.h"
+#include "codegen/llvm/emulated_abi.h"
+#include <array>
+
+namespace tessera::emu {
+
+constexpr int kWarp = 32;
+
+// What all blocks of a launch share.
+struct Launch {
+  std::string kernel; // its name, for errors
+  EmulatedKernelFn function = nullptr;
+  void* const* args = nullptr;
+  int threads = 0; // of a block, a multiple of 32, at most 1024
+  int64_t shared_bytes = 0;
+  const GlobalMemory* memory = nullptr;
+  uint64_t seed = 0;
+  bool poison_shared = true, detect_races = true;
+};
+
+// What threads do together.
+enum class Collective : uint8_t { Barrier, BarrierOr, Shuffle, Ballot, WarpBarrier };
+[[nodiscard]] std::string_view name(Collective kind);
+
+class Block;
+struct Thread {
+  enum class State : uint8_t { Ready, InBlock, InWarp, Ended };
+  Block* block = nullptr;
+  int index = 0;
+  State state = State::Ready;
+  Collective kind = Collective::Barrier; // while it waits
+  int32_t site = 0;
+  uint32_t result = 0; // of the collective it comes back from
+  int64_t calls = 0;
+  Fiber fiber;
+};
+
+// Runs blocks one after the other on the calling system thread.
+class Block {
+public:
+  [[nodiscard]] static Result<std::unique_ptr<Block>> make(const Launch& launch);
+  // Error CodegenError: a race, threads that do not come together, an access outside of memory.
+  [[nodiscard]] Status run(int64_t index);
+  int64_t barriers = 0, shuffles = 0; // executed so far; a warp's shuffle counts once
+
+  // What threads call.
+  uint32_t collective(Thread& t, Collective kind, int32_t site, uint32_t value, int32_t source);
+  void* shared(Thread& t, int64_t offset, int bytes, Access access);
+  void* global(Thread& t, std::byte* address, int bytes, Access access);
+  [[nodiscard]] int64_t index() const { return index_; }
+
+private:
+  struct Warp {
+    int arrived = 0;
+    Collective kind = Collective::Barrier;
+    int32_t site = 0;
+    uint32_t epoch = 1, exchange_epoch = 1; // accesses.h
+    std::array<uint32_t, kWarp> value{};
+    std::array<int32_t, kWarp> source{};
+  };
+  explicit Block(const Launch& launch) : launch_(launch) {}
+  static void enter(void* thread);
+  uint32_t in_warp(Thread& t, Collective kind, int32_t site, uint32_t value, int32_t source);
+  uint32_t in_block(Thread& t, Collective kind, int32_t site, uint32_t value);
+  void leave(Thread& t); // to the next thread that is ready, or to run()
+  void make_ready(int first, int count, const Thread* but);
+  Thread* next();
+  [[noreturn]] void fail(Thread& t, std::string what);
+  [[nodiscard]] std::string stuck() const;
+  void count_call(Thread& t);
+  template <class Where>
+  void check_races(Thread& t, ByteHistory* history, int bytes, Access access, bool global, const Where& where);
+  uint64_t random();
+
+  const Launch launch_;
+  std::unique_ptr<Stacks> stacks_;
+  std::vector<Thread> threads_;
+  std::vector<Warp> warps_;
+  Pages shared_, shared_history_, global_history_;
+  Fiber caller_;
+  int64_t index_ = 0;
+  int ended_ = 0, arrived_ = 0; // threads at the end, at the block's barrier
+  Collective barrier_kind_ = Collective::Barrier;
+  int32_t barrier_site_ = 0;
+  uint32_t barrier_or_ = 0, epoch_ = 1;
+  std::vector<uint16_t> ready_; // ring of threads
+  size_t ready_begin_ = 0, ready_count_ = 0;
+  enum class Order : uint8_t { First, Last, Any } order_ = Order::First;
+  uint64_t random_ = 0;
+  std::optional<Diagnostic> error_;
+};
+
+} // namespace tessera::emu

@@ -1,0 +1,69 @@
+#include "codegen/emulate/emulator.h"
+#include "codegen/emulate/grid.h"
+
+namespace tessera {
+
+struct EmulatedProgram::Code {
+  tile::Kernel kernel;
+  EmulatedKernel compiled;
+  std::shared_ptr<HostModule> module;
+  EmulatedKernelFn function = nullptr;
+};
+
+// The functions that the code calls, by name: no library exports them.
+static std::vector<HostSymbol> emulator_functions() {
+#define TESSERA_EMULATED(function)                                                                                     \
+  { #function, reinterpret_cast < const void*>(&(function)) }
+  return {TESSERA_EMULATED(tessera_emu_thread_index), TESSERA_EMULATED(tessera_emu_block_index),
+          TESSERA_EMULATED(tessera_emu_barrier),      TESSERA_EMULATED(tessera_emu_barrier_or),
+          TESSERA_EMULATED(tessera_emu_shuffle),      TESSERA_EMULATED(tessera_emu_ballot),
+          TESSERA_EMULATED(tessera_emu_warp_barrier), TESSERA_EMULATED(tessera_emu_shared),
+          TESSERA_EMULATED(tessera_emu_global)};
+#undef TESSERA_EMULATED
+}
+
+Result<EmulatedProgram> EmulatedProgram::compile(const tile::Kernel& kernel, const GpuTarget& target) {
+  auto code = std::make_shared<Code>();
+  code->kernel = kernel;
+  TESSERA_ASSIGN(code->compiled, compile_emulated_kernel(kernel, target));
+  auto functions = emulator_functions();
+  TESSERA_ASSIGN(code->module, HostModule::load({&code->compiled.object, 1}, functions));
+  code->function = reinterpret_cast<EmulatedKernelFn>(code->module->address(code->compiled.object.symbol));
+  TESSERA_CHECK(code->function != nullptr, "kernel " + kernel.name + " was not linked");
+  EmulatedProgram p;
+  p.code_ = std::move(code);
+  return p;
+}
+
+int EmulatedProgram::threads() const { return code_->compiled.threads; }
+int64_t EmulatedProgram::shared_bytes() const { return code_->compiled.shared_bytes; }
+
+Result<EmulateResult> EmulatedProgram::run(std::span<const tile::Argument> args, int64_t grid,
+                                           const EmulateOptions& options) const {
+  TESSERA_ASSIGN(auto memory, emu::GlobalMemory::make(code_->kernel, args));
+  int32_t error = 0;
+  int32_t* report = &error;
+  auto arguments = memory.launch_arguments(report);
+  emu::Launch launch;
+  launch.kernel = code_->kernel.name;
+  launch.function = code_->function;
+  launch.args = arguments.data();
+  launch.threads = code_->compiled.threads;
+  launch.shared_bytes = code_->compiled.shared_bytes;
+  launch.memory = &memory;
+  launch.seed = options.seed;
+  launch.poison_shared = options.poison_shared;
+  launch.detect_races = options.detect_races;
+  TESSERA_ASSIGN(auto result, emu::run_grid(launch, grid));
+  memory.copy_back();
+  if (error != 0) result.reported_sites.push_back(error - 1);
+  return result;
+}
+
+Result<EmulateResult> emulate(const tile::Kernel& kernel, std::span<const tile::Argument> args, int64_t grid,
+                              const GpuTarget& target, const EmulateOptions& options) {
+  TESSERA_ASSIGN(auto program, EmulatedProgram::compile(kernel, target));
+  return program.run(args, grid, options);
+}
+
+} // namespace tessera

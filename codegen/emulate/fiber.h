@@ -1,0 +1,49 @@
+// Fibers: functions with stacks of their own that hand the processor to each other. One system thread runs a thousand
+// threads of a block this way, and a switch costs some ten nanoseconds.
+#pragma once
+#include "graph/support/result.h"
+#include <cstddef>
+#include <memory>
+
+namespace tessera::emu {
+
+// Stacks of 64 KB, each with a page below it whose touch is a fault: a stack that is too small does not corrupt
+// another.
+class Stacks {
+public:
+  // Stacks come from a pool of the process and go back to it. Error OutOfMemory.
+  [[nodiscard]] static Result<std::unique_ptr<Stacks>> take(int count);
+  ~Stacks();
+  Stacks(const Stacks&) = delete;
+  Stacks& operator=(const Stacks&) = delete;
+  static constexpr size_t kBytes = 64 << 10;
+  // The low end of stack i.
+  [[nodiscard]] std::byte* bottom(int i) const;
+  struct Region; // of memory, with room for many stacks
+
+private:
+  explicit Stacks(std::unique_ptr<Region> region);
+  std::unique_ptr<Region> region_;
+};
+
+// A place in a computation. A default one stands for the caller's own stack, once it has switched away from it.
+class Fiber {
+public:
+  // The next switch to this fiber calls entry(argument) on the stack. entry calls entered() first and must not return:
+  // it switches away for good. What the fiber did before, if anything, is forgotten without destructors.
+  void start(std::byte* stack_bottom, size_t stack_bytes, void (*entry)(void*), void* argument);
+  // Leaves the computation `from`, which is the running one, and goes on with `to`, until somebody switches back.
+  static void switch_from_to(Fiber& from, Fiber& to);
+  static void entered();
+
+private:
+  static void arrived(void* fake_stack); // the address sanitizer's bookkeeping
+  void* place_ = nullptr;                // stack pointer, or context of the C library
+  std::byte* bottom_ = nullptr;
+  size_t bytes_ = 0;
+#if !defined(__x86_64__) || defined(TESSERA_FIBERS_BY_UCONTEXT)
+  std::shared_ptr<void> context_;
+#endif
+};
+
+} // namespace tessera::emu

@@ -1,0 +1,41 @@
+#include "codegen/emulate/grid.h"
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+namespace tessera::emu {
+
+Result<EmulateResult> run_grid(const Launch& launch, int64_t grid) {
+  EmulateResult out;
+  out.shared_bytes = launch.shared_bytes;
+  if (grid <= 0) return out;
+  std::mutex mutex;
+  std::optional<Diagnostic> error;
+  // Blocks start in order, and none is left out below one that failed: which error is told does not depend on timing.
+  std::atomic<int64_t> next = 0, failed = grid;
+  auto work = [&] {
+    auto block = Block::make(launch);
+    auto note = [&](int64_t index, const Diagnostic& d) {
+      std::lock_guard lock(mutex);
+      if (index > failed || (index == failed && error)) return;
+      failed = index;
+      error = d;
+    };
+    if (!block) return note(0, block.error());
+    for (int64_t i; (i = next.fetch_add(1)) < grid && i < failed;)
+      if (auto done = (*block)->run(i); !done) note(i, done.error());
+    std::lock_guard lock(mutex);
+    out.barriers += (*block)->barriers;
+    out.shuffles += (*block)->shuffles;
+  };
+  auto workers = std::min<int64_t>(grid, std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::thread> threads;
+  for (int64_t i = 1; i < workers; ++i) threads.emplace_back(work);
+  work();
+  for (auto& t : threads) t.join();
+  if (error) return std::move(*error);
+  return out;
+}
+
+} // namespace tessera::emu

@@ -1,0 +1,11 @@
+// The blocks of a launch, spread over the processors of this machine.
+#pragma once
+#include "codegen/emulate/block.h"
+#include "codegen/emulate/emulator.h"
+
+namespace tessera::emu {
+
+// Runs blocks [0, grid); reported_sites stay empty. The error is that of the lowest block that has one.
+[[nodiscard]] Result<EmulateResult> run_grid(const Launch& launch, int64_t grid);
+
+} // namespace tessera::emu

@@ -1,0 +1,142 @@
+#include "codegen/emulate/memory.h"
+#include "graph/support/tensor.h"
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+#include <sys/mman.h>
+#include <utility>
+
+namespace tessera::emu {
+
+Result<Pages> Pages::reserve(size_t bytes) {
+  Pages p;
+  p.bytes_ = std::max<size_t>(bytes, 1);
+  void* data = ::mmap(nullptr, p.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED)
+    return Diagnostic(ErrorCode::OutOfMemory,
+                      std::to_string(bytes) + " bytes of address space for the emulator: " + std::strerror(errno));
+  p.data_ = static_cast<std::byte*>(data);
+  return p;
+}
+Pages::Pages(Pages&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+Pages& Pages::operator=(Pages&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+Pages::~Pages() {
+  if (data_) ::munmap(data_, bytes_);
+}
+
+static Diagnostic bad(const tile::Kernel& kernel, const std::string& what) {
+  return {ErrorCode::BadInput, "tile kernel '" + kernel.name + "': " + what};
+}
+
+Result<GlobalMemory> GlobalMemory::make(const tile::Kernel& kernel, std::span<const tile::Argument> args) {
+  if (args.size() != kernel.params.size())
+    return bad(kernel,
+               "expected " + std::to_string(kernel.params.size()) + " arguments, got " + std::to_string(args.size()));
+  constexpr uintptr_t kGap = 1 << 20, kPage = 4096;
+  GlobalMemory m;
+  // Arguments that overlap, as in-place ones do, become one region.
+  std::vector<size_t> order;
+  for (size_t i = 0; i < args.size(); ++i)
+    if (kernel.params[i].type.kind == tile::Type::Kind::Pointer) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return args[a].bytes.data() < args[b].bytes.data(); });
+  struct Group {
+    std::vector<size_t> params;
+    std::byte *begin, *end; // of the caller
+    uintptr_t offset = 0;   // in pages_
+  };
+  std::vector<Group> groups;
+  for (size_t i : order) {
+    auto span = args[i].bytes;
+    if (!groups.empty() && !span.empty() && span.data() < groups.back().end) {
+      groups.back().params.push_back(i);
+      groups.back().end = std::max(groups.back().end, span.data() + span.size());
+    } else {
+      groups.push_back({{i}, span.data(), span.data() + span.size()});
+    }
+  }
+  uintptr_t at = kGap;
+  for (auto& g : groups) {
+    if (g.params.size() == 1) {
+      auto alignment = static_cast<uintptr_t>(std::max<int64_t>(1, kernel.params[g.params[0]].alignment));
+      g.offset = (at + 2 * alignment - 1) / (2 * alignment) * (2 * alignment) + alignment;
+    } else { // as the caller has it
+      g.offset = (at + kPage - 1) / kPage * kPage + reinterpret_cast<uintptr_t>(g.begin) % kPage;
+    }
+    at = g.offset + static_cast<uintptr_t>(g.end - g.begin) + kGap;
+  }
+  TESSERA_ASSIGN(m.pages_, Pages::reserve(at));
+
+  m.values_.resize(args.size());
+  for (const auto& g : groups) {
+    Region r;
+    r.begin = m.pages_.data() + g.offset;
+    r.bytes = g.end - g.begin;
+    if (r.bytes) std::memcpy(r.begin, g.begin, static_cast<size_t>(r.bytes));
+    for (size_t i : g.params) {
+      auto span = args[i].bytes;
+      auto* to = r.begin + (span.data() - g.begin);
+      r.written = r.written || kernel.params[i].written;
+      r.names += (r.names.empty() ? "%" : ", %") + kernel.params[i].name;
+      if (kernel.params[i].written) m.copies_.push_back({span.data(), to, span.size()});
+      m.values_[i] = reinterpret_cast<uint64_t>(to);
+    }
+    r.history_start = m.written_bytes_;
+    if (r.written) m.written_bytes_ += r.bytes;
+    m.regions_.push_back(std::move(r));
+  }
+  for (size_t i = 0; i < args.size(); ++i) {
+    const auto& p = kernel.params[i];
+    if (p.type.kind == tile::Type::Kind::Pointer) continue;
+    if (p.multiple_of > 1 && args[i].scalar.i % p.multiple_of != 0)
+      return bad(kernel, "argument '" + p.name + "' is no multiple of " + std::to_string(p.multiple_of));
+    TESSERA_ASSIGN(auto scalar, Tensor::create(p.type.dtype, {1}));
+    if (is_float(p.type.dtype))
+      scalar.set_f64(0, args[i].scalar.f);
+    else
+      scalar.set_i64(0, args[i].scalar.i);
+    std::memcpy(&m.values_[i], scalar.data(), std::min(scalar.bytes(), sizeof(uint64_t)));
+  }
+  return m;
+}
+
+void GlobalMemory::copy_back() const {
+  for (const auto& c : copies_)
+    if (c.bytes) std::memcpy(c.from, c.to, c.bytes);
+}
+
+const Region* GlobalMemory::find(const std::byte* address) const {
+  for (const auto& r : regions_)
+    if (address >= r.begin && address < r.begin + r.bytes) return &r;
+  return nullptr;
+}
+
+std::string GlobalMemory::describe(const std::byte* address) const {
+  const Region* nearest = nullptr;
+  int64_t distance = 0;
+  for (const auto& r : regions_) {
+    int64_t d = address < r.begin ? r.begin - address : address - (r.begin + r.bytes);
+    if (!nearest || d < distance) {
+      nearest = &r;
+      distance = d;
+    }
+  }
+  if (!nearest) return "there are no pointer arguments";
+  return std::to_string(distance) + " bytes " + (address < nearest->begin ? "before" : "behind") + " " +
+         nearest->names + " of " + std::to_string(nearest->bytes) + " bytes";
+}
+
+std::vector<void*> GlobalMemory::launch_arguments(int32_t*& report) {
+  std::vector<void*> out;
+  for (auto& v : values_) out.push_back(&v);
+  out.push_back(static_cast<void*>(&report));
+  return out;
+}
+
+} // namespace tessera::emu
