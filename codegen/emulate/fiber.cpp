@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <vector>
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -80,6 +81,8 @@ Result<std::unique_ptr<Stacks>> Stacks::take(int count) {
 #if defined(__SANITIZE_ADDRESS__)
 // The sanitizer is told of stacks, or it takes the switch for an overflow.
 static thread_local Fiber* switched_from = nullptr;
+// Frames of a fiber that was given up leave marks.
+static void forget(std::byte* bottom, size_t bytes) { __asan_unpoison_memory_region(bottom, bytes); }
 void Fiber::arrived(void* fake_stack) {
   const void* bottom = nullptr;
   size_t bytes = 0;
@@ -87,6 +90,8 @@ void Fiber::arrived(void* fake_stack) {
   switched_from->bottom_ = static_cast<std::byte*>(const_cast<void*>(bottom));
   switched_from->bytes_ = bytes;
 }
+#else
+static void forget(std::byte*, size_t) {}
 #endif
 
 #if defined(__x86_64__) && !defined(TESSERA_FIBERS_BY_UCONTEXT)
@@ -133,6 +138,7 @@ void tessera_emu_begin();
 }
 
 void Fiber::start(std::byte* stack_bottom, size_t stack_bytes, void (*entry)(void*), void* argument) {
+  forget(stack_bottom, stack_bytes);
   bottom_ = stack_bottom;
   bytes_ = stack_bytes;
   auto top = (reinterpret_cast<uintptr_t>(stack_bottom) + stack_bytes) & ~uintptr_t{63};
@@ -168,6 +174,7 @@ void begin(unsigned high, unsigned low) {
 } // namespace
 
 void Fiber::start(std::byte* stack_bottom, size_t stack_bytes, void (*entry)(void*), void* argument) {
+  forget(stack_bottom, stack_bytes);
   bottom_ = stack_bottom;
   bytes_ = stack_bytes;
   auto s = std::make_shared<Start>();
