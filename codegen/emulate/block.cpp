@@ -123,10 +123,14 @@ void Block::leave(Thread& t) {
   Fiber::switch_from_to(t.fiber, n ? n->fiber : caller_);
 }
 
-// The block is given up: its fibers are never gone on with.
-void Block::fail(Thread& t, std::string what) {
+void Block::fail(const Thread& t, const std::string& what) {
   error_ = Diagnostic(ErrorCode::CodegenError, "kernel '" + launch_.kernel + "', block " + std::to_string(index_) +
-                                                   ", thread " + std::to_string(t.index) + ": " + std::move(what));
+                                                   ", thread " + std::to_string(t.index) + ": " + what);
+}
+
+// The block is given up: its fibers are never gone on with. Nothing that needs a destructor may be alive on the
+// thread's stack.
+void Block::give_up(Thread& t) {
   Fiber::switch_from_to(t.fiber, caller_);
   TESSERA_UNREACHABLE("a block that was given up");
 }
@@ -182,6 +186,7 @@ uint32_t Block::in_block(Thread& t, Collective kind, int32_t site, uint32_t valu
     fail(t, "it comes to " + place(kind, site) + " while others of the block are in " +
                 place(barrier_kind_, barrier_site_));
   }
+  if (error_) give_up(t);
   barrier_or_ |= value != 0 ? 1u : 0u;
   t.state = Thread::State::InBlock;
   if (++arrived_ < launch_.threads) {
@@ -208,6 +213,7 @@ uint32_t Block::in_warp(Thread& t, Collective kind, int32_t site, uint32_t value
   }
   if (kind == Collective::Shuffle && (source < 0 || source >= kWarp))
     fail(t, "it takes from lane " + std::to_string(source) + " in " + place(kind, site));
+  if (error_) give_up(t);
   w.value[lane] = value;
   w.source[lane] = source;
   t.state = Thread::State::InWarp;
@@ -241,6 +247,7 @@ void Block::check_races(Thread& t, ByteHistory* history, int bytes, Access acces
     fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at " + where() +
                 " is not ordered with the " + std::string(name(race.earlier)) + " by " + other +
                 ": no barrier lies between them");
+    return;
   }
 }
 
@@ -250,30 +257,36 @@ void* Block::shared(Thread& t, int64_t offset, int bytes, Access access) {
   if (offset < 0 || offset + bytes > launch_.shared_bytes)
     fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at " + where() +
                 " is outside of the block's " + std::to_string(launch_.shared_bytes) + " bytes");
-  if (offset % bytes != 0)
+  else if (offset % bytes != 0)
     fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at " + where() +
                 " is not aligned");
-  if (launch_.detect_races)
+  else if (launch_.detect_races)
     check_races(t, reinterpret_cast<ByteHistory*>(shared_history_.data()) + offset, bytes, access, false, where);
+  if (error_) give_up(t);
   return shared_.data() + offset;
+}
+
+void Block::check_global(Thread& t, const std::byte* address, int bytes, Access access) {
+  const auto* r = launch_.memory->find(address);
+  auto told = [&] { return "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes of "; };
+  if (!r) return fail(t, told() + "global memory is outside of every argument: " + launch_.memory->describe(address));
+  int64_t offset = address - r->begin;
+  auto where = [&] { return "byte " + std::to_string(offset) + " of " + r->names; };
+  if (offset + bytes > r->bytes)
+    return fail(t, told() + r->names + " at byte " + std::to_string(offset) + " goes beyond its " +
+                       std::to_string(r->bytes) + " bytes");
+  if (reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(bytes) != 0)
+    return fail(t, told() + r->names + " at byte " + std::to_string(offset) + " is not aligned");
+  if (access != Access::Read && !r->written) return fail(t, told() + r->names + ", which is not marked as written");
+  if (launch_.detect_races && r->written)
+    check_races(t, reinterpret_cast<ByteHistory*>(global_history_.data()) + r->history_start + offset, bytes, access,
+                true, where);
 }
 
 void* Block::global(Thread& t, std::byte* address, int bytes, Access access) {
   count_call(t);
-  const auto* r = launch_.memory->find(address);
-  auto told = [&] { return "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes of "; };
-  if (!r) fail(t, told() + "global memory is outside of every argument: " + launch_.memory->describe(address));
-  int64_t offset = address - r->begin;
-  auto where = [&] { return "byte " + std::to_string(offset) + " of " + r->names; };
-  if (offset + bytes > r->bytes)
-    fail(t, told() + r->names + " at byte " + std::to_string(offset) + " goes beyond its " + std::to_string(r->bytes) +
-                " bytes");
-  if (reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(bytes) != 0)
-    fail(t, told() + r->names + " at byte " + std::to_string(offset) + " is not aligned");
-  if (access != Access::Read && !r->written) fail(t, told() + r->names + ", which is not marked as written");
-  if (launch_.detect_races && r->written)
-    check_races(t, reinterpret_cast<ByteHistory*>(global_history_.data()) + r->history_start + offset, bytes, access,
-                true, where);
+  check_global(t, address, bytes, access);
+  if (error_) give_up(t);
   return address;
 }
 

@@ -69,11 +69,13 @@ private:
   void leave(Thread& t); // to the next thread that is ready, or to run()
   void make_ready(int first, int count, const Thread* but);
   Thread* next();
-  [[noreturn]] void fail(Thread& t, std::string what);
+  void fail(const Thread& t, const std::string& what); // the thread then gives up
+  [[noreturn]] void give_up(Thread& t);
   [[nodiscard]] std::string stuck() const;
   void count_call(Thread& t);
   template <class Where>
   void check_races(Thread& t, ByteHistory* history, int bytes, Access access, bool global, const Where& where);
+  void check_global(Thread& t, const std::byte* address, int bytes, Access access);
   uint64_t random();
 
   const Launch launch_;
