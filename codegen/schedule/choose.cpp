@@ -121,26 +121,10 @@ private:
   // As many vectors a step as leave the values alive at a time, and the temporaries of the dearest function, in 32
   // registers.
   int pick_unroll() const {
-    std::vector<ScalarId> last_use(d_.live.size(), -1);
     int dearest = 0;
-    for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
-      if (!d_.live[static_cast<size_t>(id)]) continue;
-      dearest = std::max(dearest, info(nest_.dag[id].op).cost);
-      for (ScalarId a : nest_.dag[id].args) last_use[static_cast<size_t>(a)] = id;
-    }
-    for (const Store& s : nest_.stores) last_use[static_cast<size_t>(s.scalar)] = nest_.dag.size();
-    int live = 0, most = 1;
-    std::vector<int> ends(d_.live.size() + 1);
-    for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
-      live -= ends[static_cast<size_t>(id)];
-      ScalarOp op = nest_.dag[id].op;
-      bool vector = d_.live[static_cast<size_t>(id)] && op != ScalarOp::Const && op != ScalarOp::Index &&
-                    d_.deps[static_cast<size_t>(id)] != 0;
-      if (!vector || last_use[static_cast<size_t>(id)] < 0) continue;
-      most = std::max(most, ++live);
-      ++ends[static_cast<size_t>(std::min<ScalarId>(last_use[static_cast<size_t>(id)], nest_.dag.size()))];
-    }
-    int fit = std::clamp(32 / (most + (dearest >= 8 ? 4 : 1)), 1, std::max(1, device_.unroll));
+    for (ScalarId id = 0; id < nest_.dag.size(); ++id)
+      if (d_.live[static_cast<size_t>(id)]) dearest = std::max(dearest, info(nest_.dag[id].op).cost);
+    int fit = std::clamp(32 / (values_alive(nest_, d_) + (dearest >= 8 ? 4 : 1)), 1, std::max(1, device_.unroll));
     return static_cast<int>(std::bit_floor(static_cast<unsigned>(fit)));
   }
 
@@ -165,6 +149,26 @@ private:
 };
 
 } // namespace
+
+int values_alive(const LoopNest& nest, const Domain& domain) {
+  std::vector<ScalarId> last_use(domain.live.size(), -1);
+  for (ScalarId id = 0; id < nest.dag.size(); ++id)
+    if (domain.live[static_cast<size_t>(id)])
+      for (ScalarId a : nest.dag[id].args) last_use[static_cast<size_t>(a)] = id;
+  for (const Store& s : nest.stores) last_use[static_cast<size_t>(s.scalar)] = nest.dag.size();
+  int live = 0, most = 1;
+  std::vector<int> ends(domain.live.size() + 1);
+  for (ScalarId id = 0; id < nest.dag.size(); ++id) {
+    live -= ends[static_cast<size_t>(id)];
+    ScalarOp op = nest.dag[id].op;
+    bool vector = domain.live[static_cast<size_t>(id)] && op != ScalarOp::Const && op != ScalarOp::Index &&
+                  domain.deps[static_cast<size_t>(id)] != 0;
+    if (!vector || last_use[static_cast<size_t>(id)] < 0) continue;
+    most = std::max(most, ++live);
+    ++ends[static_cast<size_t>(std::min<ScalarId>(last_use[static_cast<size_t>(id)], nest.dag.size()))];
+  }
+  return most;
+}
 
 std::string_view name(ScheduleKind kind) {
   switch (kind) {

@@ -26,9 +26,7 @@ public:
       d_.axes.push_back({var, 1, AxisRole::Row});
     }
     if (d_.axes.size() > 64) return Diagnostic(ErrorCode::UnsupportedFeature, "a loop nest of more than 64 axes");
-    for (size_t i = 0; i < d_.axes.size(); ++i)
-      if (is_row(d_.axes[i])) d_.row_mask |= uint64_t{1} << i;
-    dependences();
+    find_dependences(nest_, d_);
     return std::move(d_);
   }
 
@@ -125,17 +123,7 @@ private:
     a.offset = d_.env.simplify(a.offset);
   }
 
-  // Every expression over axes that the kernel will compute.
-  template <class F>
-  void each_expression(F&& f) {
-    for (size_t i = 0; i < d_.live.size(); ++i) {
-      if (!d_.live[i]) continue;
-      ScalarOp op = nest_.dag[static_cast<ScalarId>(i)].op;
-      if (op == ScalarOp::Index) f(d_.sym[i]);
-      if (op == ScalarOp::Load) f(d_.loads[i].offset);
-    }
-    for (Access& a : d_.stores) f(a.offset);
-  }
+  void each_expression(const std::function<void(SymExpr&)>& f) { tessera::each_expression(nest_, d_, f); }
 
   // Row axes without a reduction are ordinary axes, unless something is stored once per outer point.
   void roles() {
@@ -227,29 +215,6 @@ private:
     }
   }
 
-  void dependences() {
-    d_.deps.assign(d_.live.size(), 0);
-    d_.stage.assign(d_.live.size(), 0);
-    for (size_t i = 0; i < d_.live.size(); ++i) {
-      if (!d_.live[i]) continue;
-      const ScalarNode& n = nest_.dag[static_cast<ScalarId>(i)];
-      uint64_t deps = 0;
-      int stage = 0;
-      if (n.op == ScalarOp::Index) deps = d_.axes_in(d_.sym[i]);
-      if (n.op == ScalarOp::Load) deps = d_.axes_in(d_.loads[i].offset);
-      for (ScalarId a : n.args) { // an argument that lives only inside an offset has no dependences of its own
-        deps |= d_.deps[static_cast<size_t>(a)];
-        stage = std::max(stage, d_.stage[static_cast<size_t>(a)]);
-      }
-      if (n.op == ScalarOp::Reduce) {
-        deps &= ~d_.row_mask;
-        ++stage;
-      }
-      d_.deps[i] = deps;
-      d_.stage[i] = stage;
-    }
-  }
-
   const Graph& graph_;
   const LoopNest& nest_;
   Domain d_;
@@ -257,6 +222,42 @@ private:
 };
 
 } // namespace
+
+void each_expression(const LoopNest& nest, Domain& domain, const std::function<void(SymExpr&)>& f) {
+  for (size_t i = 0; i < domain.live.size(); ++i) {
+    if (!domain.live[i]) continue;
+    ScalarOp op = nest.dag[static_cast<ScalarId>(i)].op;
+    if (op == ScalarOp::Index) f(domain.sym[i]);
+    if (op == ScalarOp::Load) f(domain.loads[i].offset);
+  }
+  for (Access& a : domain.stores) f(a.offset);
+}
+
+void find_dependences(const LoopNest& nest, Domain& domain) {
+  domain.row_mask = 0;
+  for (size_t i = 0; i < domain.axes.size(); ++i)
+    if (domain.axes[i].role == AxisRole::Row) domain.row_mask |= uint64_t{1} << i;
+  domain.deps.assign(domain.live.size(), 0);
+  domain.stage.assign(domain.live.size(), 0);
+  for (size_t i = 0; i < domain.live.size(); ++i) {
+    if (!domain.live[i]) continue;
+    const ScalarNode& n = nest.dag[static_cast<ScalarId>(i)];
+    uint64_t deps = 0;
+    int stage = 0;
+    if (n.op == ScalarOp::Index) deps = domain.axes_in(domain.sym[i]);
+    if (n.op == ScalarOp::Load) deps = domain.axes_in(domain.loads[i].offset);
+    for (ScalarId a : n.args) { // an argument that lives only inside an offset has no dependences of its own
+      deps |= domain.deps[static_cast<size_t>(a)];
+      stage = std::max(stage, domain.stage[static_cast<size_t>(a)]);
+    }
+    if (n.op == ScalarOp::Reduce) {
+      deps &= ~domain.row_mask;
+      ++stage;
+    }
+    domain.deps[i] = deps;
+    domain.stage[i] = stage;
+  }
+}
 
 uint64_t Domain::axes_in(const SymExpr& e) const {
   uint64_t bits = 0;

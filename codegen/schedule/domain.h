@@ -45,4 +45,9 @@ struct Domain {
 // Error UnsupportedType for element types that tiles do not have, UnsupportedFeature for more than 64 axes.
 [[nodiscard]] Result<Domain> make_domain(const Graph& graph, const LoopNest& nest);
 
+// Every expression over axes that a kernel will compute: offsets and live Index values.
+void each_expression(const LoopNest& nest, Domain& domain, const std::function<void(SymExpr&)>& f);
+// Sets row_mask, deps and stage from the axes and expressions.
+void find_dependences(const LoopNest& nest, Domain& domain);
+
 } // namespace tessera

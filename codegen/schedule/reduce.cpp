@@ -1,66 +1,26 @@
 // Folding in the loops over the row: accumulators, masked rests, positions of argmax and argmin, and the end of a
 // round.
+#include "codegen/schedule/fold.h"
 #include "codegen/schedule/lowering.h"
 #include <array>
-#include <limits>
 
 namespace tessera {
-namespace {
 
-ScalarOp combine(ReduceKind kind) {
-  switch (kind) {
-  case ReduceKind::Sum: return ScalarOp::Add;
-  case ReduceKind::Prod: return ScalarOp::Mul;
-  case ReduceKind::Max: return ScalarOp::Max;
-  case ReduceKind::Min: return ScalarOp::Min;
-  case ReduceKind::Any: return ScalarOp::Or;
-  case ReduceKind::All: return ScalarOp::And;
-  default: TESSERA_UNREACHABLE("argmax has no scalar operator");
-  }
-}
-ReduceKind value_kind(ReduceKind kind) {
-  return kind == ReduceKind::ArgMax ? ReduceKind::Max : kind == ReduceKind::ArgMin ? ReduceKind::Min : kind;
-}
-
-} // namespace
-
-bool Lowering::is_arg(ScalarId r) const {
-  return node(r).reduce == ReduceKind::ArgMax || node(r).reduce == ReduceKind::ArgMin;
-}
+bool Lowering::is_arg(ScalarId r) const { return is_arg_fold(node(r)); }
 
 // What reduction r folds, in the dtype it is folded in.
-Lowering::V Lowering::fold_value(ScalarId r) {
-  V v = value(node(r).args[0]);
-  if (!is_arg(r)) return b_.cast(v, node(r).dtype);
-  return b_.kernel().type(v).dtype == DType::Bool ? b_.cast(v, DType::U8) : v; // bools have no order of their own
-}
+Lowering::V Lowering::fold_value(ScalarId r) { return b_.cast(value(node(r).args[0]), fold_dtype(nest_, r)); }
 
-// Identity tiles. The position of a fold that has seen nothing loses every tie.
+// Identity tiles.
 Lowering::Values Lowering::identities(const Stage& stage, int lanes) {
   Values list;
-  for (ScalarId r : stage.reduces) {
-    DType d = is_arg(r) ? node(node(r).args[0]).dtype : node(r).dtype;
-    if (is_arg(r) && d == DType::Bool) d = DType::U8;
-    ReduceKind kind = value_kind(node(r).reduce);
-    V v = is_float(d) ? b_.const_f(d, reduce_identity_f64(kind, d)) : b_.const_i(d, reduce_identity_i64(kind, d));
-    list.push_back(b_.broadcast(v, {lanes}));
-    if (is_arg(r))
-      list.push_back(
-          b_.broadcast(sizes_.constant(node(r).select_last ? -1 : std::numeric_limits<int64_t>::max()), {lanes}));
-  }
+  for (ScalarId r : stage.reduces)
+    for (V v : fold_identities(b_, nest_, r)) list.push_back(b_.broadcast(v, {lanes}));
   return list;
 }
 
-// Whether (v, i) replaces (best, best_i): NaN is the extreme; ties go to the first position, or to the last.
 Lowering::V Lowering::better(ScalarId r, V v, V i, V best, V best_i) {
-  auto two = [&](ScalarOp o, V x, V y) { return b_.scalar(o, std::array{x, y}); };
-  V later = two(node(r).select_last ? ScalarOp::Gt : ScalarOp::Lt, i, best_i);
-  V wins = two(node(r).reduce == ReduceKind::ArgMax ? ScalarOp::Gt : ScalarOp::Lt, v, best);
-  wins = two(ScalarOp::Or, wins, two(ScalarOp::And, two(ScalarOp::Eq, v, best), later));
-  if (!is_float(b_.kernel().type(v).dtype)) return wins;
-  V first_nan =
-      two(ScalarOp::Or, b_.scalar(ScalarOp::Not, std::array{b_.scalar(ScalarOp::IsNan, std::array{best})}), later);
-  return two(ScalarOp::Or, wins, two(ScalarOp::And, b_.scalar(ScalarOp::IsNan, std::array{v}), first_nan));
+  return arg_replaces(b_, node(r), v, i, best, best_i);
 }
 
 Lowering::Values Lowering::accumulate(ScalarId r, std::span<const V> acc) {
@@ -69,12 +29,9 @@ Lowering::Values Lowering::accumulate(ScalarId r, std::span<const V> acc) {
   if (!is_arg(r)) {
     // Lanes beyond the row must not enter; where the tile runs across rows they fold for nobody.
     if (mask_ >= 0 && schedule_.kind == ScheduleKind::RowLoop) {
-      DType d = node(r).dtype;
-      V id = is_float(d) ? b_.const_f(d, reduce_identity_f64(node(r).reduce, d))
-                         : b_.const_i(d, reduce_identity_i64(node(r).reduce, d));
-      v = b_.scalar(ScalarOp::Select, std::array{mask_, v, id});
+      v = b_.scalar(ScalarOp::Select, std::array{mask_, v, fold_identities(b_, nest_, r)[0]});
     }
-    return {b_.scalar(combine(node(r).reduce), std::array{acc[0], v})};
+    return {b_.scalar(fold_operator(node(r).reduce), std::array{acc[0], v})};
   }
   SymExpr position = 0;
   for (const Axis& a : d_.axes)
@@ -95,7 +52,7 @@ void Lowering::finish(const Stage& stage, const std::vector<Values>& groups) {
     for (const Values& g : groups) {
       if (!is_arg(r)) {
         V x = row ? b_.reduce(node(r).reduce, g[at], 0) : g[at];
-        v = v < 0 ? x : b_.scalar(combine(node(r).reduce), std::array{v, x});
+        v = v < 0 ? x : b_.scalar(fold_operator(node(r).reduce), std::array{v, x});
         continue;
       }
       auto [x, xi] =

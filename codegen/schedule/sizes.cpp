@@ -1,20 +1,38 @@
 #include "codegen/schedule/sizes.h"
+#include "codegen/schedule/shapes.h"
 #include <array>
 
 namespace tessera {
 
-void SizeEmitter::bind_tile(const SymExpr& axis, tile::ValueId base, int lanes) {
-  tile_axis_ = axis;
-  lanes_ = lanes;
-  bind(lane_base_, base);
+void SizeEmitter::bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, int dim, int rank) {
+  SymExpr symbol = dim + 1 == rank ? lane_base_ : row_base_;
+  TileAxis t{axis, symbol, lanes, dim, rank};
+  auto at = tiles_.begin();
+  while (at != tiles_.end() && at->dim < dim) ++at;
+  if (at != tiles_.end() && at->dim == dim)
+    *at = t;
+  else
+    tiles_.insert(at, t);
+  bind(symbol, base);
 }
 
-bool SizeEmitter::varies(const SymExpr& e) const { return lanes_ > 0 && !e.is_const() && e.contains(tile_axis_); }
+int SizeEmitter::varies(const SymExpr& e) const {
+  int dims = 0;
+  if (e.is_const()) return dims;
+  for (const TileAxis& t : tiles_)
+    if (e.contains(t.axis)) dims |= 1 << t.dim;
+  return dims;
+}
 bool SizeEmitter::has_axis(const SymExpr& e) const {
   if (e.is_const()) return false;
+  if (varies(e)) return true;
   for (const SymExpr& s : e.symbols())
-    if (bound_.contains(s.symbol_id()) || (lanes_ > 0 && s == tile_axis_)) return true;
+    if (bound_.contains(s.symbol_id())) return true;
   return false;
+}
+tile::ValueId SizeEmitter::positions(const TileAxis& t) {
+  tile::ValueId r = b_.range(t.lanes);
+  return t.rank == 1 ? r : b_.expand_dims(r, 1 - t.dim);
 }
 
 tile::ValueId SizeEmitter::op(ScalarOp o, tile::ValueId x, tile::ValueId y) {
@@ -24,7 +42,7 @@ tile::ValueId SizeEmitter::op(ScalarOp o, tile::ValueId x, tile::ValueId y) {
   if (o == ScalarOp::Sub && cy == 0) return x;
   if (o == ScalarOp::Mul && cx == 1) return y;
   if (o == ScalarOp::Mul && cy == 1) return x;
-  return b_.scalar(o, std::array{x, y});
+  return pointwise(b_, o, std::array{x, y});
 }
 std::optional<int64_t> SizeEmitter::constant_of(tile::ValueId v) const {
   auto it = constants_.find(v);
@@ -49,18 +67,22 @@ tile::ValueId SizeEmitter::parameter(const SymExpr& e) {
 }
 
 std::optional<SymExpr> SizeEmitter::tile_stride(const SymExpr& e) const {
-  if (!varies(e)) return SymExpr(0);
-  auto linear = e.linear_in(tile_axis_);
+  if (tiles_.empty() || !e.contains(tiles_.back().axis)) return SymExpr(0);
+  auto linear = e.linear_in(tiles_.back().axis);
   return linear ? std::optional(linear->first) : std::nullopt;
 }
 
 tile::ValueId SizeEmitter::number(const SymExpr& e) {
   if (!has_axis(e)) return parameter(e);
   if (e.is_symbol() && !varies(e)) return bound_.at(e.symbol_id());
-  if (varies(e)) {
-    if (auto linear = e.linear_in(tile_axis_)) {
-      tile::ValueId start = number(e.substitute({{tile_axis_.symbol_id(), lane_base_}}));
-      return op(ScalarOp::Add, op(ScalarOp::Mul, b_.range(lanes_), number(linear->first)), start);
+  for (size_t i = tiles_.size(); i-- > 0;) { // the last dimension is added last
+    const TileAxis t = tiles_[i];
+    if (!e.contains(t.axis)) continue;
+    if (auto linear = e.linear_in(t.axis)) {
+      auto base = constant_of(bound_.at(t.base.symbol_id()));
+      SymExpr at = base == 0 ? SymExpr(0) : t.base;
+      tile::ValueId start = number(e.substitute({{t.axis.symbol_id(), at}}));
+      return op(ScalarOp::Add, op(ScalarOp::Mul, positions(t), number(linear->first)), start);
     }
   }
   return generic(e);
@@ -82,16 +104,16 @@ tile::ValueId SizeEmitter::generic(const SymExpr& e) {
         fixed = o == ScalarOp::Add ? fixed + a : fixed * a;
     }
     tile::ValueId sum = parameter(fixed);
-    for (bool tiles : {false, true})
+    for (int dims = 0; dims < 4; ++dims)
       for (const SymExpr& a : moving)
-        if (varies(a) == tiles) sum = op(o, number(a), sum);
+        if (varies(a) == dims) sum = op(o, number(a), sum);
     return sum;
   }
   case SymOp::FloorDiv: {
     tile::ValueId x = number(args[0]), y = number(args[1]);
-    if (d_.env.range(args[0].substitute({{lane_base_.symbol_id(), tile_axis_}})).lo >= 0 &&
-        d_.env.range(args[1]).lo >= 0)
-      return op(ScalarOp::Div, x, y);
+    SymExpr dividend = args[0];
+    for (const TileAxis& t : tiles_) dividend = dividend.substitute({{t.base.symbol_id(), t.axis}});
+    if (d_.env.range(dividend).lo >= 0 && d_.env.range(args[1]).lo >= 0) return op(ScalarOp::Div, x, y);
     return op(ScalarOp::Div, op(ScalarOp::Sub, x, op(ScalarOp::Mod, x, y)), y); // Div truncates: make it exact first
   }
   case SymOp::Mod: return op(ScalarOp::Mod, number(args[0]), number(args[1]));
@@ -103,7 +125,7 @@ tile::ValueId SizeEmitter::generic(const SymExpr& e) {
     return x;
   }
   case SymOp::Select:
-    return b_.scalar(ScalarOp::Select, std::array{condition(args[0]), number(args[1]), number(args[2])});
+    return pointwise(b_, ScalarOp::Select, std::array{condition(args[0]), number(args[1]), number(args[2])});
   default: return b_.cast(condition(e), DType::I64);
   }
 }
@@ -115,16 +137,19 @@ tile::ValueId SizeEmitter::compare(const SymExpr& e) {
                : e.op() == SymOp::Lt ? ScalarOp::Lt
                                      : ScalarOp::Le;
   if (varies(e) && (o == ScalarOp::Lt || o == ScalarOp::Le)) {
-    // Brought to "tile axis < scalar" where possible: that is a prefix of the lanes.
-    auto d = (r - l).linear_in(tile_axis_);
-    if (d && d->first.is_const(-1)) return b_.scalar(o, std::array{number(tile_axis_), number(d->second)});
+    // Brought to "tile axis < scalar" where possible: that is a prefix of the lanes. With two tile axes the last one
+    // stands alone.
+    SymExpr axis;
+    for (const TileAxis& t : tiles_)
+      if (e.contains(t.axis)) axis = t.axis;
+    auto d = (r - l).linear_in(axis);
+    if (d && d->first.is_const(-1)) return pointwise(b_, o, std::array{number(axis), number(d->second)});
     if (d && d->first.is_const(1)) { // t > -k  is  not t <= -k
       ScalarOp inverse = o == ScalarOp::Lt ? ScalarOp::Le : ScalarOp::Lt;
-      return b_.scalar(ScalarOp::Not,
-                       std::array{b_.scalar(inverse, std::array{number(tile_axis_), number(-d->second)})});
+      return b_.scalar(ScalarOp::Not, std::array{pointwise(b_, inverse, std::array{number(axis), number(-d->second)})});
     }
   }
-  return b_.scalar(o, std::array{number(l), number(r)});
+  return pointwise(b_, o, std::array{number(l), number(r)});
 }
 
 tile::ValueId SizeEmitter::condition(const SymExpr& e) {
@@ -139,10 +164,10 @@ tile::ValueId SizeEmitter::condition(const SymExpr& e) {
   case SymOp::Or: {
     tile::ValueId x = condition(e.args()[0]);
     for (size_t i = 1; i < e.args().size(); ++i)
-      x = b_.scalar(e.op() == SymOp::And ? ScalarOp::And : ScalarOp::Or, std::array{x, condition(e.args()[i])});
+      x = pointwise(b_, e.op() == SymOp::And ? ScalarOp::And : ScalarOp::Or, std::array{x, condition(e.args()[i])});
     return x;
   }
-  default: return b_.scalar(ScalarOp::Ne, std::array{number(e), constant(0)});
+  default: return pointwise(b_, ScalarOp::Ne, std::array{number(e), constant(0)});
   }
 }
 

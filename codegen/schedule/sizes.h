@@ -1,6 +1,9 @@
 // SymExprs as tile operations. What has no axis in it is computed on the host and arrives as an i64 parameter; the rest
-// is emitted, in scalars where it does not move with the tile axis, as `add(mul(range, stride), scalar)` where it is
+// is emitted, in scalars where it does not move with a tile axis, as `add(mul(range, stride), scalar)` where it is
 // affine.
+//
+// Tiles have one axis, or two: i along the rows and j along the columns of a [R, C]. Then i*s + j is add([1, C],
+// [R, 1]), each of them a range and a scalar, computed once per row and once per column.
 #pragma once
 #include "codegen/schedule/domain.h"
 #include "codegen/tile/tile.h"
@@ -9,19 +12,23 @@ namespace tessera {
 
 class SizeEmitter {
 public:
-  SizeEmitter(tile::Builder& b, const Domain& d) : b_(b), d_(d), lane_base_(SymExpr::symbol("tile")) {}
+  SizeEmitter(tile::Builder& b, const Domain& d)
+      : b_(b), d_(d), lane_base_(SymExpr::symbol("tile")), row_base_(SymExpr::symbol("tile_row")) {}
 
   // The value of an axis here and further in; rebinding replaces.
   void bind(const SymExpr& axis, tile::ValueId value) { bound_[axis.symbol_id()] = value; }
   // `axis` is base + lane from now on, `lanes` of them; unbind_tile ends it.
-  void bind_tile(const SymExpr& axis, tile::ValueId base, int lanes);
-  void unbind_tile() { lanes_ = 0; }
-  [[nodiscard]] int lanes() const { return lanes_; }
+  void bind_tile(const SymExpr& axis, tile::ValueId base, int lanes) { bind_tile(axis, base, lanes, 0, 1); }
+  // The same along dimension `dim` of tiles of `rank` (1 or 2). Binding a dimension again replaces its axis.
+  void bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, int dim, int rank);
+  void unbind_tile() { tiles_.clear(); }
+  [[nodiscard]] int lanes() const { return tiles_.empty() ? 0 : tiles_.back().lanes; }
 
-  // Scalars or tiles, i64 or bool. An expression that does not contain the tile axis yields a scalar.
+  // Scalars or tiles, i64 or bool. An expression that does not contain a tile axis yields a scalar, one that does not
+  // contain the other one a tile with a dimension of 1.
   tile::ValueId number(const SymExpr& e);
   tile::ValueId condition(const SymExpr& e);
-  // Coefficient of the tile axis in e when e is affine in it.
+  // Coefficient of the last tile axis in e when e is affine in it.
   [[nodiscard]] std::optional<SymExpr> tile_stride(const SymExpr& e) const;
 
   [[nodiscard]] const std::vector<SymExpr>& sizes() const { return sizes_; } // of the i64 parameters made, in order
@@ -29,7 +36,12 @@ public:
   tile::ValueId op(ScalarOp o, tile::ValueId x, tile::ValueId y); // with the identities of +, - and *
 
 private:
-  [[nodiscard]] bool varies(const SymExpr& e) const; // with the tile axis
+  struct TileAxis {
+    SymExpr axis, base; // base: the symbol that its first position is bound to
+    int lanes = 0, dim = 0, rank = 1;
+  };
+  [[nodiscard]] int varies(const SymExpr& e) const; // with which tile axes: bits, by dimension
+  tile::ValueId positions(const TileAxis& t);       // 0, 1, ... along its dimension
   [[nodiscard]] bool has_axis(const SymExpr& e) const;
   tile::ValueId parameter(const SymExpr& e);
   tile::ValueId generic(const SymExpr& e);
@@ -42,8 +54,8 @@ private:
   std::unordered_map<SymExpr, tile::ValueId> parameters_;
   std::unordered_map<tile::ValueId, int64_t> constants_;
   std::vector<SymExpr> sizes_;
-  SymExpr tile_axis_, lane_base_;
-  int lanes_ = 0;
+  std::vector<TileAxis> tiles_; // by dimension
+  SymExpr lane_base_, row_base_;
 };
 
 } // namespace tessera

@@ -1,6 +1,7 @@
 // The scalar DAG as tile operations: where a value is emitted, loads and stores with their masks, values kept in
 // scratch.
 #include "codegen/schedule/lowering.h"
+#include "codegen/schedule/needs.h"
 #include <algorithm>
 #include <array>
 
@@ -8,58 +9,12 @@ namespace tessera {
 
 using tile::ValueId;
 
-// Operations that jump: an error of one unit in the last place of the argument may become one of a whole unit.
-static bool jumps(const ScalarNode& n, const LoopNest& nest) {
-  switch (n.op) {
-  case ScalarOp::Sign:
-  case ScalarOp::Floor:
-  case ScalarOp::Ceil:
-  case ScalarOp::Round:
-  case ScalarOp::Trunc:
-  case ScalarOp::Mod:
-  case ScalarOp::Fmod:
-  case ScalarOp::Eq:
-  case ScalarOp::Ne:
-  case ScalarOp::Lt:
-  case ScalarOp::Le:
-  case ScalarOp::Gt:
-  case ScalarOp::Ge: return true;
-  case ScalarOp::Cast: return !is_float(n.dtype) && is_float(nest.dag[n.args[0]].dtype);
-  case ScalarOp::Reduce: return n.reduce == ReduceKind::ArgMax || n.reduce == ReduceKind::ArgMin;
-  default: return false;
-  }
-}
-
-// Where each node is needed: also when the row is empty, and under which predicates; and where its last bit decides.
 void Lowering::mark_needs() {
-  size_t n = d_.live.size();
-  outside_.assign(n, 0);
-  always_.assign(n, 0);
-  steep_.assign(n, 0);
-  predicates_.resize(n);
-  for (size_t i = 0; i < nest_.stores.size(); ++i) {
-    size_t v = static_cast<size_t>(nest_.stores[i].scalar);
-    always_[v] = 1;
-    if (((d_.deps[v] | d_.axes_in(d_.stores[i].offset)) & d_.row_mask) == 0) outside_[v] = 1;
-  }
-  for (size_t id = n; id-- > 0;) {
-    if (!d_.live[id]) continue;
-    const ScalarNode& x = node(static_cast<ScalarId>(id));
-    for (size_t k = 0; k < x.args.size(); ++k) {
-      size_t a = static_cast<size_t>(x.args[k]);
-      if (steep_[id] || jumps(x, nest_)) steep_[a] = 1;
-      if (outside_[id] && x.op != ScalarOp::Reduce) outside_[a] = 1;
-      bool guarded = x.op == ScalarOp::Load && x.masked && k + 1 < x.args.size();
-      if (guarded) {
-        predicates_[a].push_back(x.args.back());
-        continue;
-      }
-      always_[a] = always_[a] || always_[id];
-      for (ScalarId p : predicates_[id])
-        if (std::find(predicates_[a].begin(), predicates_[a].end(), p) == predicates_[a].end())
-          predicates_[a].push_back(p);
-    }
-  }
+  Needs needs = find_needs(nest_, d_);
+  outside_ = std::move(needs.outside);
+  always_ = std::move(needs.always);
+  steep_ = std::move(needs.steep);
+  predicates_ = std::move(needs.predicates);
 }
 
 void Lowering::hoist(uint64_t axes) {
@@ -187,33 +142,11 @@ int Lowering::site(ScalarId id) {
   int& s = sites_[static_cast<size_t>(id)];
   if (s >= 0) return s;
   s = static_cast<int>(out_.report_sites.size());
-  std::string text = "index out of range [0, ";
-  auto extent = nest_.dag.as_sym(node(id).args[1]);
-  text += (extent ? extent->str() : "extent") + ")";
-  for (ScalarId u = 0; u < nest_.dag.size(); ++u) {
-    if (node(u).op != ScalarOp::Load || std::find(node(u).args.begin(), node(u).args.end(), id) == node(u).args.end())
-      continue;
-    const std::string& buffer = graph_.value(nest_.loads[static_cast<size_t>(node(u).operand)]).name;
-    if (!buffer.empty()) text += " of '" + buffer + "'";
-    break;
-  }
-  for (size_t i = 0; i < nest_.sources.size(); ++i) {
-    const Location& where = graph_.node(nest_.sources[i]).location;
-    if (!where.node.empty()) text += (text.find(" in ") == std::string::npos ? " in " : ", ") + where.node;
-  }
-  out_.report_sites.push_back(std::move(text));
+  out_.report_sites.push_back(bounds_text(graph_, nest_, id));
   return s;
 }
 
-bool Lowering::depends(ScalarId id, ScalarId on) const {
-  if (id <= on) return id == on;
-  std::vector<char> reached(static_cast<size_t>(id) + 1);
-  reached.back() = 1;
-  for (ScalarId x = id; x > on; --x)
-    if (reached[static_cast<size_t>(x)])
-      for (ScalarId a : node(x).args) reached[static_cast<size_t>(a)] = 1;
-  return reached[static_cast<size_t>(on)];
-}
+bool Lowering::depends(ScalarId id, ScalarId on) const { return depends_on(nest_, id, on); }
 
 ValueId Lowering::check_bounds(ScalarId id) {
   const ScalarNode& n = node(id);

@@ -1,4 +1,5 @@
 #include "harness.h"
+#include "block_harness.h"
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -136,6 +137,7 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
       }
     }
   ASSERT_GE(kernels.size(), 4u);
+  for (ScheduledKernel& k : block_kernels(p)) kernels.push_back(std::move(k));
   for (const Sizes& at : sizes) {
     auto by = bind(p.graph, at);
     std::vector<Tensor> loads;
@@ -151,6 +153,7 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
     auto expected = interpret(p.graph, p.nest, loads, by);
     ASSERT_TRUE(expected.ok()) << expected.error().str();
     for (const ScheduledKernel& k : kernels) {
+      if (!conditions_hold(p.graph, k, at)) continue;
       std::vector<int> sites;
       auto actual = run_kernel(p, k, inputs, at, &sites);
       EXPECT_TRUE(sites.empty());

@@ -21,7 +21,8 @@ struct RunOptions {
   bool specials = false;     // NaN, infinities and equal values among the float inputs
   std::map<std::string, std::vector<int64_t>> given; // contents of integer inputs
 };
-// Every schedule that fits (each axis, two vector widths, two unrollings) against interpret(nest).
+// Every schedule that fits (each axis, two vector widths, two unrollings), and those for blocks of threads whose
+// conditions hold, against interpret(nest).
 void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOptions& options = {});
 // The kernel of the schedule that is chosen for a machine with 64-byte vectors.
 ScheduledKernel lower(const Problem& p, int unroll = 4);

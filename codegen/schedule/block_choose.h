@@ -1,0 +1,34 @@
+// Ways in which blocks of threads run a nest: which axes a tile has, how large it is, and for which sizes. Analytic;
+// docs/gpu-schedules.md explains the choice with examples.
+#pragma once
+#include "codegen/schedule/block_space.h"
+#include "codegen/schedule/schedule.h"
+
+namespace tessera {
+
+// One kernel of a nest.
+struct BlockPlan {
+  Schedule schedule;         // kind, config, why
+  AxisGroups groups;         // of the domain, after `split`
+  int split = -1;            // axis that is cut into vectors of `columns` elements first; -1: none
+  int rows = 1, columns = 1; // of the tile, powers of two; 1: a scalar
+  int warps = 4;
+  // Along the dimension that row axes lie along: the whole row in the tile, or a loop over it.
+  bool loop = false;
+  // Most blocks lie wholly within the sizes: they take a branch without masks.
+  bool whole_branch = false;
+  std::vector<SizeCondition> conditions; // all of them promises about `domain`'s sizes
+};
+
+// Makes a condition known to an environment.
+void assume(ShapeEnv& env, const SizeCondition& condition);
+
+// In order of preference; the last one has no conditions. `wanted`: of its config, "exact_division".
+[[nodiscard]] std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, const Domain& domain,
+                                                 const DeviceTraits& device, const Schedule& wanted);
+
+// The kernel of one plan. Error CodegenError when the tile does not fit the plan's axes.
+[[nodiscard]] Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, const Domain& domain,
+                                                  const BlockPlan& plan, const std::string& name);
+
+} // namespace tessera

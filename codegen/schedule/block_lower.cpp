@@ -1,0 +1,257 @@
+// A block's program: where its tile stands, masks at the ends, loops over long rows, stores.
+#include "codegen/schedule/block_lowering.h"
+#include <algorithm>
+#include <array>
+
+namespace tessera {
+
+BlockLowering::BlockLowering(const Graph& graph, const LoopNest& nest, const BlockSpace& space, const BlockPlan& plan,
+                             const std::string& name)
+    : graph_(graph), nest_(nest), d_(space.domain), plan_(plan), point_(space.point), b_(out_.kernel), sizes_(b_, d_),
+      needs_(find_needs(nest, space.domain)) {
+  for (char c : name) out_.kernel.name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  if (out_.kernel.name.empty()) out_.kernel.name = "kernel";
+  out_.kernel.config["warps"] = plan.warps;
+  out_.schedule = plan.schedule;
+  out_.conditions = plan.conditions;
+  size_t n = d_.live.size();
+  memo_.assign(2 * n, -1);
+  sites_.assign(n, -1);
+  reported_.assign(n, -2);
+  if (auto it = plan.schedule.config.find("exact_division"); it != plan.schedule.config.end())
+    exact_division_ = it->second != 0;
+
+  sides_[0].axis = space.row;
+  sides_[0].lanes = plan.rows;
+  sides_[1].axis = space.column;
+  sides_[1].lanes = plan.columns;
+  int rank = 0;
+  for (Side& s : sides_)
+    if (s.lanes > 1) s.dim = rank++;
+  if (d_.reduces)
+    for (int i : {0, 1})
+      if (sides_[static_cast<size_t>(i)].axis >= 0 && axis(sides_[static_cast<size_t>(i)]).role == AxisRole::Row)
+        fold_ = i;
+}
+
+ScheduledKernel BlockLowering::run() {
+  parameters();
+  if (d_.reduces && plan_.loop) stages_ = plan_stages(nest_, d_);
+  row_may_be_empty_ = d_.reduces && d_.env.range(d_.row_count()).lo < 1;
+  program();
+  finish_sizes();
+  overwritable();
+  return std::move(out_);
+}
+
+void BlockLowering::parameters() {
+  for (size_t i = 0; i < d_.buffers.size(); ++i) {
+    const Value& v = graph_.value(d_.buffers[i]);
+    std::string name = v.name.empty() ? "b" + std::to_string(i) : v.name;
+    pointers_.push_back(b_.param(name, {tile::Type::Kind::Pointer, v.type.dtype, {}}, d_.written[i]));
+  }
+}
+
+// Takes the program's number apart, the columns' block fastest, and places the tile.
+void BlockLowering::program() {
+  V number = b_.program_id(0);
+  SymExpr point = point_ >= 0 ? d_.axes[static_cast<size_t>(point_)].extent : SymExpr(1);
+  std::vector<std::pair<Side*, SymExpr>> parts;
+  out_.grid = point;
+  for (size_t i : {size_t{1}, size_t{0}}) {
+    Side& s = sides_[i];
+    if (s.axis < 0 || static_cast<int>(i) == fold_) continue;
+    SymExpr blocks = d_.env.simplify(ceildiv(axis(s).extent, s.lanes));
+    out_.grid *= blocks;
+    if (blocks.is_const(1))
+      s.blocks = sizes_.constant(0);
+    else
+      parts.emplace_back(&s, blocks);
+  }
+  bool points = !d_.env.simplify(point).is_const(1);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    auto [side, blocks] = parts[i];
+    if (i + 1 == parts.size() && !points) {
+      side->blocks = number;
+      continue;
+    }
+    V n = sizes_.number(blocks);
+    side->blocks = sizes_.op(ScalarOp::Mod, number, n);
+    number = sizes_.op(ScalarOp::Div, number, n);
+  }
+  if (point_ >= 0) sizes_.bind(d_.axes[static_cast<size_t>(point_)].var, points ? number : sizes_.constant(0));
+  out_.grid = d_.env.simplify(out_.grid);
+
+  hoist(point_ >= 0 ? uint64_t{1} << point_ : 0);
+  auto placed = [&](bool masks) {
+    for (size_t i : {size_t{0}, size_t{1}}) {
+      Side& s = sides_[i];
+      if (s.axis < 0) continue;
+      if (static_cast<int>(i) != fold_)
+        place(s, sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes)), masks);
+      else if (!plan_.loop)
+        place(s, sizes_.constant(0), masks);
+    }
+  };
+  if (!plan_.whole_branch) {
+    placed(true);
+    return body();
+  }
+  // Whether the block's last element exists.
+  const Side& s = sides_[1];
+  V end =
+      sizes_.op(ScalarOp::Add, sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes)), sizes_.constant(s.lanes));
+  V whole = b_.scalar(ScalarOp::Le, std::array{end, sizes_.number(axis(s).extent)});
+  auto branch = [&](bool masks) {
+    return [&, masks]() -> Values {
+      scoped([&] {
+        placed(masks);
+        body();
+      });
+      return {};
+    };
+  };
+  b_.if_else(whole, branch(false), branch(true));
+}
+
+bool BlockLowering::always_whole(const Side& s) const {
+  SymExpr extent = d_.env.simplify(axis(s).extent);
+  bool walked = plan_.loop || fold_ < 0 || &s != &sides_[static_cast<size_t>(fold_)];
+  return walked ? d_.env.divisor(extent) % s.lanes == 0 : extent.is_const(s.lanes);
+}
+
+// The tile's side from `base` on.
+void BlockLowering::place(Side& s, V base, bool masks) {
+  const Axis& a = axis(s);
+  s.mask = -1;
+  if (s.lanes == 1) return sizes_.bind(a.var, base);
+  int rank = std::max(sides_[0].dim, sides_[1].dim) + 1;
+  sizes_.bind_tile(a.var, base, s.lanes, s.dim, rank);
+  if (masks && !always_whole(s))
+    s.mask = b_.scalar(ScalarOp::Lt, std::array{sizes_.number(a.var), sizes_.number(a.extent)});
+}
+
+// All values before the first store: an output may lie on top of an input that is read at the same place.
+void BlockLowering::body() {
+  if (plan_.loop) return rounds();
+  if (d_.reduces) load_ahead();
+  Values values;
+  for (const Store& s : nest_.stores) values.push_back(value(s.scalar));
+  for (size_t i = 0; i < values.size(); ++i) store(i, values[i]);
+}
+
+void BlockLowering::rounds() {
+  Side& s = *fold_side();
+  for (size_t k = 0; k < stages_.stages.size(); ++k) {
+    const Stage& stage = stages_.stages[k];
+    known_ = static_cast<int>(k);
+    if (stage.reduces.empty() && stage.stores.empty()) continue;
+    hoist(~d_.row_mask);
+    round_ = known_;
+    Values start = identities(stage);
+    Values end = b_.for_loop(sizes_.constant(0), sizes_.number(axis(s).extent), sizes_.constant(s.lanes), start,
+                             [&](V i, std::span<const V> carried) {
+                               return scoped([&] {
+                                 place(s, i, true);
+                                 return round_body(stage, Values(carried.begin(), carried.end()));
+                               });
+                             });
+    round_ = -1;
+    size_t at = 0;
+    for (ScalarId r : stage.reduces) {
+      bool arg = node(r).reduce == ReduceKind::ArgMax || node(r).reduce == ReduceKind::ArgMin;
+      remember(static_cast<size_t>(r), fold(r, end[at], arg ? end[at + 1] : -1));
+      at += arg ? 2 : 1;
+    }
+    known_ = static_cast<int>(k) + 1;
+  }
+  Values values;
+  for (size_t i : stages_.row_stores) values.push_back(value(nest_.stores[i].scalar));
+  for (size_t i = 0; i < values.size(); ++i) store(stages_.row_stores[i], values[i]);
+}
+
+BlockLowering::Values BlockLowering::round_body(const Stage& stage, const Values& accumulators) {
+  Values next, stored;
+  for (size_t i : stage.stores) stored.push_back(value(nest_.stores[i].scalar));
+  size_t at = 0;
+  for (ScalarId r : stage.reduces) {
+    Values folded = accumulate(r, std::span<const V>(accumulators).subspan(at));
+    at += folded.size();
+    next.insert(next.end(), folded.begin(), folded.end());
+  }
+  for (size_t i = 0; i < stored.size(); ++i) store(stage.stores[i], stored[i]);
+  return next;
+}
+
+void BlockLowering::finish_sizes() {
+  out_.buffers = d_.buffers;
+  out_.buffer_written = d_.written;
+  out_.sizes = sizes_.sizes();
+  SymExpr work = 1;
+  for (const Side& s : sides_)
+    if (s.axis >= 0) work *= fold_side() == &s ? axis(s).extent : sym_min(axis(s).extent, s.lanes);
+  out_.work_per_program = d_.env.simplify(work);
+  out_.scratch_bytes = 0;
+  // What is known to divide a size is a power of two or of use by its power of two only.
+  for (size_t i = 0; i < out_.sizes.size(); ++i) {
+    TESSERA_CHECK(d_.axes_in(out_.sizes[i]) == 0, "a size parameter with an axis: " + out_.sizes[i].str());
+    int64_t divisor = d_.env.divisor(out_.sizes[i]);
+    out_.kernel.params[d_.buffers.size() + i].multiple_of = std::max<int64_t>(1, divisor & -divisor);
+  }
+}
+
+// Which inputs an output may take the memory of. All programs run at once, and so do the threads of one: an element may
+// be overwritten when the thread that writes it is the only one that reads it, and has done so. Load and store of one
+// offset have one layout, and each element one thread, where the offset moves with every dimension of the tile and the
+// tile has no fewer elements than the block threads. With loops only the last round may write.
+void BlockLowering::overwritable() {
+  out_.may_overwrite.resize(d_.buffers.size());
+  int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes;
+  if (elements < int64_t{32} * plan_.warps) return;
+  for (size_t s = 0; s < d_.stores.size(); ++s) {
+    const Access& w = d_.stores[s];
+    uint64_t along = d_.axes_in(w.offset);
+    bool moves = true;
+    for (const Side& side : sides_) moves = moves && (side.lanes == 1 || (side.axis >= 0 && along >> side.axis & 1));
+    bool last = !plan_.loop ||
+                d_.stage[static_cast<size_t>(nest_.stores[s].scalar)] + 1 == static_cast<int>(stages_.stages.size());
+    if (!moves || !last) continue;
+    for (size_t b = 0; b < d_.buffers.size(); ++b) {
+      if (d_.written[b]) continue;
+      bool good = info(graph_.type(d_.buffers[b]).dtype).bits ==
+                  info(graph_.type(d_.buffers[static_cast<size_t>(w.buffer)]).dtype).bits;
+      for (size_t i = 0; i < d_.live.size() && good; ++i)
+        if (d_.live[i] && node(static_cast<ScalarId>(i)).op == ScalarOp::Load &&
+            d_.loads[i].buffer == static_cast<int>(b))
+          good = d_.loads[i].terms.empty() && d_.loads[i].offset == w.offset;
+      if (good) out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(static_cast<int>(b));
+    }
+  }
+}
+
+Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, const Domain& domain,
+                                    const BlockPlan& plan, const std::string& name) {
+  auto unfit = [&](const std::string& why) {
+    return Diagnostic(ErrorCode::CodegenError, "schedule '" + std::string(tessera::name(plan.schedule.kind)) + "' [" +
+                                                   std::to_string(plan.rows) + ", " + std::to_string(plan.columns) +
+                                                   "] does not fit kernel '" + name + "': " + why);
+  };
+  auto power = [](int64_t n) { return n >= 1 && (n & (n - 1)) == 0; };
+  if (!power(plan.rows) || !power(plan.columns) || !power(plan.warps) || plan.warps > 32)
+    return unfit("tiles and warps are powers of two");
+  Domain d = domain;
+  for (const SizeCondition& c : plan.conditions) assume(d.env, c);
+  if (plan.split >= 0) {
+    if (d.env.divisor(d.axes[static_cast<size_t>(plan.split)].extent) % plan.columns != 0)
+      return unfit("the axis that is split is no multiple of the vector");
+    split_axis(nest, d, static_cast<size_t>(plan.split), plan.columns);
+  }
+  size_t members = plan.groups.points.size() + plan.groups.rows.size() + plan.groups.columns.size();
+  if (members != d.axes.size()) return unfit("each axis belongs to one group");
+  BlockSpace space = group_axes(nest, std::move(d), plan.groups);
+  if ((plan.rows > 1 && space.row < 0) || (plan.columns > 1 && space.column < 0))
+    return unfit("a dimension without an axis");
+  return BlockLowering(graph, nest, space, plan, name).run();
+}
+
+} // namespace tessera

@@ -1,0 +1,124 @@
+// Lowering of one nest to blocks of threads, private to the folder.
+//
+// The idea. BlockSpace has at most three axes: a scalar point, and one along either dimension of the tile. Everything
+// is emitted for the tile at once, and each value has the shape that its dependences ask for:
+//
+//   depends on        shape       example, layer norm of [rows, cols]
+//   nothing           scalar      epsilon, sizes
+//   rows              [R, 1]      mean, variance
+//   columns           [1, C]      gamma, beta, the mask of the last columns
+//   both              [R, C]      x, x - mean, the offsets of loads
+//
+// Where a dimension has one position the tile has one dimension, and values along the other one are scalars. Operations
+// bring operands to a common shape (shapes.h), so that what is known once a row is computed once a row.
+//
+// Values are memoized. Without a loop a value that a later reduction needs again is simply there, in registers: one
+// read of memory. With a loop over the row (rows longer than a tile) each round of reductions (stages.h) is a loop that
+// reads memory again, through the L2; before a loop opens, what does not move with it is computed.
+#pragma once
+#include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/needs.h"
+#include "codegen/schedule/sizes.h"
+#include "codegen/schedule/stages.h"
+
+namespace tessera {
+
+class BlockLowering {
+public:
+  BlockLowering(const Graph& graph, const LoopNest& nest, const BlockSpace& space, const BlockPlan& plan,
+                const std::string& name);
+  ScheduledKernel run();
+
+private:
+  using V = tile::ValueId;
+  using Values = std::vector<V>;
+  // A dimension of the tile. `axis` is a position in the domain, -1 when nothing lies along it; of one lane: scalars.
+  struct Side {
+    int axis = -1, lanes = 1;
+    int dim = -1;  // of tiles; -1 for one lane
+    V mask = -1;   // positions within the axis' extent, along this dimension; -1: all are
+    V blocks = -1; // number of this program along it
+  };
+
+  // block_lower.cpp: the program, loops, stores
+  void parameters();
+  void program();
+  void place(Side& side, V base, bool masks);
+  [[nodiscard]] bool always_whole(const Side& side) const;
+  void body();
+  void rounds();
+  Values round_body(const Stage& stage, const Values& accumulators);
+  void finish_sizes();
+  void overwritable();
+
+  // block_fold.cpp: reductions
+  [[nodiscard]] std::vector<int> full_shape() const;
+  V full(V v) { return b_.broadcast(v, full_shape()); }
+  V position(); // along the row
+  V fold_value(ScalarId r);
+  V reduce(ScalarId r);
+  Values identities(const Stage& stage);
+  Values accumulate(ScalarId r, std::span<const V> acc);
+  V fold(ScalarId r, V v, V i);
+
+  // block_values.cpp: scalar DAG to tile operations
+  V value(ScalarId id);
+  V compute(ScalarId id);
+  void prepare(ScalarId root);
+  V load(ScalarId id);
+  V check_bounds(ScalarId id);
+  V divide(ScalarId id);
+  void store(size_t index, V value);
+  V offset_of(const Access& a);
+  V row_has_points(ScalarId id);
+  V both(V a, V b) { return a < 0 ? b : b < 0 ? a : sizes_.op(ScalarOp::And, a, b); } // -1 is true
+  V inside(const std::vector<int>& shape);                                            // mask of the sides that it has
+  int site(ScalarId id);
+  void hoist(uint64_t axes);
+  void load_ahead();
+
+  bool is_tile(V v) { return b_.kernel().type(v).is_tile(); }
+  V splat(V v, const std::vector<int>& shape) { return shape.empty() ? v : b_.broadcast(v, shape); }
+  [[nodiscard]] const ScalarNode& node(ScalarId id) const { return nest_.dag[id]; }
+  [[nodiscard]] const Axis& axis(const Side& s) const { return d_.axes[static_cast<size_t>(s.axis)]; }
+  [[nodiscard]] Side* fold_side() { return fold_ < 0 ? nullptr : &sides_[static_cast<size_t>(fold_)]; }
+  template <class F>
+  auto scoped(F&& f) {
+    size_t mark = log_.size();
+    struct Leave {
+      BlockLowering& l;
+      size_t mark;
+      ~Leave() {
+        for (; l.log_.size() > mark; l.log_.pop_back()) l.memo_[l.log_.back()] = -1;
+      }
+    } leave{*this, mark};
+    return f();
+  }
+  void remember(size_t slot, V v) {
+    memo_[slot] = v;
+    log_.push_back(slot);
+  }
+
+  const Graph& graph_;
+  const LoopNest& nest_;
+  const Domain& d_;
+  const BlockPlan& plan_;
+  int point_; // axis that a program has one position of, -1 when there is none
+  ScheduledKernel out_;
+  tile::Builder b_;
+  SizeEmitter sizes_;
+  Stages stages_; // of loops
+  Needs needs_;
+  std::array<Side, 2> sides_; // rows, columns
+  int fold_ = -1;             // side along which rows are folded
+  Values pointers_;           // by buffer
+  std::vector<V> memo_;       // by ScalarId; then reciprocals by ScalarId of the divisor
+  std::vector<size_t> log_;   // slots in order of remembering
+  bool row_may_be_empty_ = false, exact_division_ = false, preparing_ = false;
+  int round_ = -1;            // whose loop is being emitted; -1 outside
+  int known_ = 0;             // rounds whose reductions are known
+  std::vector<int> sites_;    // of CheckBounds, -1 before
+  std::vector<int> reported_; // round that reports; -2: none has
+};
+
+} // namespace tessera

@@ -1,0 +1,106 @@
+#include "codegen/schedule/block_space.h"
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+using Substitution = std::unordered_map<uint64_t, SymExpr>;
+
+// The members of one group as parts of one number.
+class Group {
+public:
+  Group(const Domain& d, const std::vector<size_t>& members) {
+    for (size_t m : members) axes_.push_back(d.axes[m]);
+    for (const Axis& a : axes_) extent_ *= a.extent;
+    extent_ = d.env.simplify(extent_);
+    axis_ = axes_.size() == 1 ? axes_[0]
+                              : Axis{SymExpr::symbol(axes_.back().var.symbol_name()), extent_, axes_.back().role};
+  }
+  [[nodiscard]] const Axis& axis() const { return axis_; }
+  [[nodiscard]] bool single() const { return axes_.size() == 1; }
+
+  // Members first..last, which must be neighbours, as one number, out of the whole one.
+  [[nodiscard]] SymExpr part(size_t first, size_t last) const {
+    SymExpr below = 1, count = 1;
+    for (size_t i = last + 1; i < axes_.size(); ++i) below *= axes_[i].extent;
+    for (size_t i = first; i <= last; ++i) count *= axes_[i].extent;
+    SymExpr n = below.is_const(1) ? axis_.var : floordiv(axis_.var, below);
+    return first == 0 ? n : mod(n, count);
+  }
+
+  [[nodiscard]] SymExpr rewrite(const SymExpr& e, const ShapeEnv& env) const {
+    bool touched = std::any_of(axes_.begin(), axes_.end(), [&](const Axis& a) { return e.contains(a.var); });
+    if (!touched || single()) return e;
+    std::vector<SymExpr> strides;
+    SymExpr rest = e;
+    for (const Axis& a : axes_) {
+      auto linear = rest.linear_in(a.var);
+      if (!linear ||
+          std::any_of(axes_.begin(), axes_.end(), [&](const Axis& other) { return linear->first.contains(other.var); }))
+        break;
+      strides.push_back(linear->first);
+      rest = linear->second;
+    }
+    if (strides.size() < axes_.size()) { // not affine in all of them: each one alone
+      Substitution by;
+      for (size_t i = 0; i < axes_.size(); ++i) by.emplace(axes_[i].var.symbol_id(), part(i, i));
+      return env.simplify(e.substitute(by));
+    }
+    for (size_t first = 0; first < axes_.size();) {
+      size_t last = first;
+      auto as_one = [&](size_t i) {
+        SymExpr apart = strides[i] - strides[i + 1] * axes_[i + 1].extent;
+        return apart.is_const(0) || env.simplify(apart).is_const(0);
+      };
+      while (last + 1 < axes_.size() && as_one(last)) ++last;
+      if (!strides[last].is_const(0)) rest += part(first, last) * strides[last];
+      first = last + 1;
+    }
+    return env.simplify(rest);
+  }
+
+private:
+  std::vector<Axis> axes_;
+  Axis axis_;
+  SymExpr extent_ = 1;
+};
+
+} // namespace
+
+BlockSpace group_axes(const LoopNest& nest, Domain domain, const AxisGroups& groups) {
+  BlockSpace space;
+  std::vector<Axis> axes;
+  auto add = [&](const std::vector<size_t>& members) {
+    if (members.empty()) return -1;
+    Group group(domain, members);
+    if (!group.single()) {
+      domain.env.set_axis(group.axis().var, group.axis().extent);
+      each_expression(nest, domain, [&](SymExpr& e) { e = group.rewrite(e, domain.env); });
+    }
+    axes.push_back(group.axis());
+    return static_cast<int>(axes.size()) - 1;
+  };
+  space.point = add(groups.points);
+  space.row = add(groups.rows);
+  space.column = add(groups.columns);
+  domain.axes = std::move(axes);
+  find_dependences(nest, domain);
+  space.domain = std::move(domain);
+  return space;
+}
+
+void split_axis(const LoopNest& nest, Domain& domain, size_t axis, int64_t by) {
+  Axis old = domain.axes[axis];
+  Axis high{SymExpr::symbol(old.var.symbol_name() + "o"), domain.env.simplify(floordiv(old.extent, by)), old.role};
+  Axis low{SymExpr::symbol(old.var.symbol_name() + "i"), by, old.role};
+  for (const Axis& a : {high, low}) domain.env.set_axis(a.var, a.extent);
+  domain.axes[axis] = high;
+  domain.axes.insert(domain.axes.begin() + static_cast<int64_t>(axis) + 1, low);
+  Substitution with{{old.var.symbol_id(), high.var * by + low.var}};
+  each_expression(nest, domain, [&](SymExpr& e) {
+    if (e.contains(old.var)) e = domain.env.simplify(e.substitute(with));
+  });
+  find_dependences(nest, domain);
+}
+
+} // namespace tessera

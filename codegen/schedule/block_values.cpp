@@ -1,0 +1,184 @@
+// The scalar DAG as operations on tiles of the shape that each value's dependences ask for.
+#include "codegen/schedule/block_lowering.h"
+#include "codegen/schedule/shapes.h"
+#include <algorithm>
+#include <array>
+
+namespace tessera {
+
+using tile::ValueId;
+
+// Computes what depends on these axes only, and on rounds that are over: before a loop opens.
+void BlockLowering::hoist(uint64_t axes) {
+  for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
+    size_t i = static_cast<size_t>(id);
+    if (!d_.live[i]) continue;
+    ScalarOp o = node(id).op;
+    if (!exact_division_ && divides_by_row_scalar(nest_, d_, needs_, id)) {
+      size_t by = static_cast<size_t>(node(id).args[1]), slot = d_.live.size() + by;
+      if (memo_[by] >= 0 && memo_[slot] < 0) remember(slot, b_.scalar(ScalarOp::Reciprocal, std::array{memo_[by]}));
+    }
+    if (memo_[i] >= 0 || (d_.deps[i] & ~axes) || d_.stage[i] > known_ || o == ScalarOp::Const || o == ScalarOp::Index ||
+        o == ScalarOp::Reduce)
+      continue;
+    value(id);
+  }
+}
+
+// Where the row stands in the tile, loads for what comes after a reduction are issued before it, as far as their
+// registers are few: memory is not idle while the block folds.
+void BlockLowering::load_ahead() {
+  constexpr int64_t kAheadBytes = 64; // of a thread
+  int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes / (int64_t{32} * plan_.warps);
+  int64_t bytes = 0;
+  for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
+    size_t i = static_cast<size_t>(id);
+    if (!d_.live[i] || node(id).op != ScalarOp::Load || d_.stage[i] > 0 || !d_.row_varying(id)) continue;
+    bytes += std::max<int64_t>(1, elements) *
+             (info(graph_.type(d_.buffers[static_cast<size_t>(d_.loads[i].buffer)]).dtype).bits / 8);
+    if (bytes > kAheadBytes) return;
+    value(id);
+  }
+}
+
+// Nodes of a large DAG that `root` needs are computed in order first, so that recursion stays shallow.
+void BlockLowering::prepare(ScalarId root) {
+  std::vector<char> needed(static_cast<size_t>(root) + 1);
+  needed.back() = 1;
+  for (ScalarId id = root; id >= 0; --id) {
+    if (!needed[static_cast<size_t>(id)]) continue;
+    for (ScalarId a : node(id).args)
+      if (d_.live[static_cast<size_t>(a)] && memo_[static_cast<size_t>(a)] < 0) needed[static_cast<size_t>(a)] = 1;
+  }
+  for (ScalarId id = 0; id < root; ++id) {
+    size_t i = static_cast<size_t>(id);
+    if (needed[i] && memo_[i] < 0) remember(i, compute(id));
+  }
+}
+
+ValueId BlockLowering::value(ScalarId id) {
+  size_t i = static_cast<size_t>(id);
+  if (memo_[i] >= 0) return memo_[i];
+  constexpr int kLarge = 256;
+  if (nest_.dag.size() > kLarge && !preparing_) {
+    preparing_ = true;
+    prepare(id);
+    preparing_ = false;
+  }
+  V v = compute(id);
+  remember(i, v);
+  return v;
+}
+
+ValueId BlockLowering::compute(ScalarId id) {
+  const ScalarNode& n = node(id);
+  switch (n.op) {
+  case ScalarOp::Const: return is_float(n.dtype) ? b_.const_f(n.dtype, n.f) : b_.const_i(n.dtype, n.i);
+  case ScalarOp::Index:
+    return n.dtype == DType::Bool ? sizes_.condition(d_.sym[static_cast<size_t>(id)])
+                                  : sizes_.number(d_.sym[static_cast<size_t>(id)]);
+  case ScalarOp::Load: return load(id);
+  case ScalarOp::CheckBounds: return check_bounds(id);
+  case ScalarOp::Reduce: TESSERA_CHECK(!plan_.loop, "a reduction is used before its round"); return reduce(id);
+  case ScalarOp::Cast: return b_.cast(value(n.args[0]), n.dtype);
+  case ScalarOp::Div:
+    if (!exact_division_ && divides_by_row_scalar(nest_, d_, needs_, id)) return divide(id);
+    break;
+  default: break;
+  }
+  Values args;
+  for (ScalarId a : n.args) args.push_back(value(a));
+  return pointwise(b_, n.op, args);
+}
+
+ValueId BlockLowering::divide(ScalarId id) {
+  V x = value(node(id).args[0]), s = value(node(id).args[1]);
+  size_t slot = d_.live.size() + static_cast<size_t>(node(id).args[1]);
+  if (memo_[slot] < 0) remember(slot, b_.scalar(ScalarOp::Reciprocal, std::array{s}));
+  return pointwise(b_, ScalarOp::Mul, std::array{x, memo_[slot]});
+}
+
+// The mask under which a value that only the row needs may be read ahead of the row: the row has points.
+ValueId BlockLowering::row_has_points(ScalarId id) {
+  if (!row_may_be_empty_ || round_ >= 0 || d_.row_varying(id) || needs_.outside[static_cast<size_t>(id)]) return -1;
+  return sizes_.condition(sym_lt(0, d_.row_count()));
+}
+
+ValueId BlockLowering::inside(const std::vector<int>& shape) {
+  V mask = -1;
+  for (const Side& s : sides_)
+    if (s.dim >= 0 && s.mask >= 0 && !shape.empty() && shape[static_cast<size_t>(s.dim)] > 1) mask = both(mask, s.mask);
+  return mask;
+}
+
+ValueId BlockLowering::offset_of(const Access& a) {
+  V offset = sizes_.number(a.offset);
+  for (const auto& [term, stride] : a.terms)
+    offset = sizes_.op(ScalarOp::Add, offset, sizes_.op(ScalarOp::Mul, value(term), sizes_.number(stride)));
+  return offset;
+}
+
+ValueId BlockLowering::load(ScalarId id) {
+  const ScalarNode& n = node(id);
+  const Access& a = d_.loads[static_cast<size_t>(id)];
+  V offset = offset_of(a), mask = row_has_points(id);
+  for (const auto& [term, stride] : a.terms) {
+    // A dimension that may be empty has no element for a bad index to fall back to.
+    if (node(term).op != ScalarOp::CheckBounds) continue;
+    ScalarId extent = node(term).args[1];
+    auto sym = nest_.dag.as_sym(extent);
+    if (!sym || d_.env.range(*sym).lo < 1)
+      mask = both(mask, pointwise(b_, ScalarOp::Lt, std::array{sizes_.constant(0), value(extent)}));
+  }
+  if (a.predicate >= 0) mask = both(mask, value(a.predicate));
+  std::vector<int> shape =
+      mask < 0 ? b_.kernel().type(offset).shape : common_shape(b_.kernel(), std::array{offset, mask});
+  mask = both(inside(shape), mask);
+  if (mask >= 0 && is_tile(mask)) mask = splat(mask, shape);
+  return b_.cast(b_.load(pointers_[static_cast<size_t>(a.buffer)], splat(offset, shape), mask), n.dtype);
+}
+
+int BlockLowering::site(ScalarId id) {
+  int& s = sites_[static_cast<size_t>(id)];
+  if (s < 0) {
+    s = static_cast<int>(out_.report_sites.size());
+    out_.report_sites.push_back(bounds_text(graph_, nest_, id));
+  }
+  return s;
+}
+
+ValueId BlockLowering::check_bounds(ScalarId id) {
+  const ScalarNode& n = node(id);
+  V i = value(n.args[0]), extent = value(n.args[1]), zero = sizes_.constant(0);
+  V bad = pointwise(
+      b_, ScalarOp::Or,
+      std::array{pointwise(b_, ScalarOp::Lt, std::array{i, zero}), pointwise(b_, ScalarOp::Ge, std::array{i, extent})});
+  int& round = reported_[static_cast<size_t>(id)];
+  if (round == -2) round = round_;
+  if (round == round_) { // a later round that computes it again need not tell again
+    V where = -1;
+    const auto& under = needs_.predicates[static_cast<size_t>(id)];
+    bool always = needs_.always[static_cast<size_t>(id)] ||
+                  std::any_of(under.begin(), under.end(), [&](ScalarId p) { return depends_on(nest_, p, id); });
+    if (!always)
+      for (ScalarId p : under) where = where < 0 ? value(p) : pointwise(b_, ScalarOp::Or, std::array{where, value(p)});
+    where = both(where, row_has_points(id));
+    std::vector<int> shape =
+        where < 0 ? b_.kernel().type(bad).shape : common_shape(b_.kernel(), std::array{bad, where});
+    where = both(inside(shape), where);
+    b_.report_index(both(bad, where), site(id));
+  }
+  return pointwise(b_, ScalarOp::Select, std::array{bad, zero, i});
+}
+
+void BlockLowering::store(size_t index, V v) {
+  const Access& a = d_.stores[index];
+  v = b_.cast(v, graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).dtype);
+  V offset = offset_of(a);
+  std::vector<int> shape = common_shape(b_.kernel(), std::array{offset, v});
+  V mask = inside(shape);
+  if (mask >= 0 && is_tile(mask)) mask = splat(mask, shape);
+  b_.store(pointers_[static_cast<size_t>(a.buffer)], splat(offset, shape), is_tile(v) ? splat(v, shape) : v, mask);
+}
+
+} // namespace tessera

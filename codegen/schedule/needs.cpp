@@ -1,0 +1,98 @@
+#include "codegen/schedule/needs.h"
+#include <algorithm>
+
+namespace tessera {
+
+// Operations that jump: an error of one unit in the last place of the argument may become one of a whole unit.
+static bool jumps(const ScalarNode& n, const LoopNest& nest) {
+  switch (n.op) {
+  case ScalarOp::Sign:
+  case ScalarOp::Floor:
+  case ScalarOp::Ceil:
+  case ScalarOp::Round:
+  case ScalarOp::Trunc:
+  case ScalarOp::Mod:
+  case ScalarOp::Fmod:
+  case ScalarOp::Eq:
+  case ScalarOp::Ne:
+  case ScalarOp::Lt:
+  case ScalarOp::Le:
+  case ScalarOp::Gt:
+  case ScalarOp::Ge: return true;
+  case ScalarOp::Cast: return !is_float(n.dtype) && is_float(nest.dag[n.args[0]].dtype);
+  case ScalarOp::Reduce: return n.reduce == ReduceKind::ArgMax || n.reduce == ReduceKind::ArgMin;
+  default: return false;
+  }
+}
+
+// Where each node is needed: also when the row is empty, and under which predicates; and where its last bit decides.
+Needs find_needs(const LoopNest& nest, const Domain& domain) {
+  Needs needs;
+  size_t n = domain.live.size();
+  needs.outside.assign(n, 0);
+  needs.always.assign(n, 0);
+  needs.steep.assign(n, 0);
+  needs.predicates.resize(n);
+  for (size_t i = 0; i < nest.stores.size(); ++i) {
+    size_t v = static_cast<size_t>(nest.stores[i].scalar);
+    needs.always[v] = 1;
+    if (((domain.deps[v] | domain.axes_in(domain.stores[i].offset)) & domain.row_mask) == 0) needs.outside[v] = 1;
+  }
+  for (size_t id = n; id-- > 0;) {
+    if (!domain.live[id]) continue;
+    const ScalarNode& x = nest.dag[static_cast<ScalarId>(id)];
+    for (size_t k = 0; k < x.args.size(); ++k) {
+      size_t a = static_cast<size_t>(x.args[k]);
+      if (needs.steep[id] || jumps(x, nest)) needs.steep[a] = 1;
+      if (needs.outside[id] && x.op != ScalarOp::Reduce) needs.outside[a] = 1;
+      bool guarded = x.op == ScalarOp::Load && x.masked && k + 1 < x.args.size();
+      if (guarded) {
+        needs.predicates[a].push_back(x.args.back());
+        continue;
+      }
+      needs.always[a] = needs.always[a] || needs.always[id];
+      for (ScalarId p : needs.predicates[id])
+        if (std::find(needs.predicates[a].begin(), needs.predicates[a].end(), p) == needs.predicates[a].end())
+          needs.predicates[a].push_back(p);
+    }
+  }
+  return needs;
+}
+
+bool divides_by_row_scalar(const LoopNest& nest, const Domain& domain, const Needs& needs, ScalarId id) {
+  const ScalarNode& n = nest.dag[id];
+  return n.op == ScalarOp::Div && n.dtype == DType::F32 && domain.row_varying(id) &&
+         !needs.steep[static_cast<size_t>(id)] && !domain.row_varying(n.args[1]) &&
+         domain.stage[static_cast<size_t>(n.args[1])] > 0;
+}
+
+bool depends_on(const LoopNest& nest, ScalarId id, ScalarId on) {
+  if (id <= on) return id == on;
+  std::vector<char> reached(static_cast<size_t>(id) + 1);
+  reached.back() = 1;
+  for (ScalarId x = id; x > on; --x)
+    if (reached[static_cast<size_t>(x)])
+      for (ScalarId a : nest.dag[x].args) reached[static_cast<size_t>(a)] = 1;
+  return reached[static_cast<size_t>(on)];
+}
+
+std::string bounds_text(const Graph& graph, const LoopNest& nest, ScalarId check) {
+  std::string text = "index out of range [0, ";
+  auto extent = nest.dag.as_sym(nest.dag[check].args[1]);
+  text += (extent ? extent->str() : "extent") + ")";
+  for (ScalarId u = 0; u < nest.dag.size(); ++u) {
+    if (nest.dag[u].op != ScalarOp::Load ||
+        std::find(nest.dag[u].args.begin(), nest.dag[u].args.end(), check) == nest.dag[u].args.end())
+      continue;
+    const std::string& buffer = graph.value(nest.loads[static_cast<size_t>(nest.dag[u].operand)]).name;
+    if (!buffer.empty()) text += " of '" + buffer + "'";
+    break;
+  }
+  for (size_t i = 0; i < nest.sources.size(); ++i) {
+    const Location& where = graph.node(nest.sources[i]).location;
+    if (!where.node.empty()) text += (text.find(" in ") == std::string::npos ? " in " : ", ") + where.node;
+  }
+  return text;
+}
+
+} // namespace tessera

@@ -1,0 +1,24 @@
+// What the users of each value of a nest ask of it, found by one walk from the stores to the loads. Both lowerings, for
+// hosts and for GPUs, emit checks, masks and divisions by it.
+#pragma once
+#include "codegen/schedule/domain.h"
+
+namespace tessera {
+
+struct Needs {
+  std::vector<char> outside;                     // by ScalarId: needed also where the row is empty
+  std::vector<char> always;                      // needed where no predicate holds
+  std::vector<char> steep;                       // reaches a rounding or comparison, where the last bit decides
+  std::vector<std::vector<ScalarId>> predicates; // any of these makes it needed
+};
+[[nodiscard]] Needs find_needs(const LoopNest& nest, const Domain& domain);
+
+// x / s with s a result of the row's reductions and x varying along the row, in f32: softmax, norms. One reciprocal per
+// row may replace a division per element; docs/schedules.md says what that costs in accuracy.
+[[nodiscard]] bool divides_by_row_scalar(const LoopNest& nest, const Domain& domain, const Needs& needs, ScalarId id);
+// Whether `id` is computed from `on`.
+[[nodiscard]] bool depends_on(const LoopNest& nest, ScalarId id, ScalarId on);
+// What a failed CheckBounds tells: "index out of range [0, 30) of 'table' in Gather_3".
+[[nodiscard]] std::string bounds_text(const Graph& graph, const LoopNest& nest, ScalarId check);
+
+} // namespace tessera

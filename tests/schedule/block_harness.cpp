@@ -1,0 +1,85 @@
+#include "block_harness.h"
+
+namespace tessera::test {
+namespace {
+
+void check(const ScheduledKernel& k) {
+  std::string text = tile::print(k.kernel);
+  auto ok = tile::verify(k.kernel);
+  ASSERT_TRUE(ok.ok()) << ok.error().str() << text;
+  auto again = tile::parse(text);
+  ASSERT_TRUE(again.ok()) << again.error().str() << text;
+  ASSERT_EQ(tile::print(*again), text);
+  for (int v = 0; v < k.kernel.value_count(); ++v)
+    for (int d : k.kernel.type(v).shape) ASSERT_EQ(d & (d - 1), 0) << text;
+}
+
+// The same plan with a tile of a few elements. What the tile promises to hold (a whole row) stays.
+BlockPlan small(BlockPlan p) {
+  bool rows = p.rows > 1 || (p.schedule.kind == ScheduleKind::BlockLoop && !p.groups.rows.empty());
+  switch (p.schedule.kind) {
+  case ScheduleKind::BlockFlat:
+    if (p.rows > 1) p.rows = 4;
+    if (p.columns > 1 && p.split < 0) p.columns = 8;
+    break;
+  case ScheduleKind::BlockRows: p.rows = p.groups.rows.empty() ? 1 : p.rows == 2 ? 1 : 2; break;
+  case ScheduleKind::BlockLoop:
+    p.rows = rows ? 2 : 1;
+    p.columns = 4;
+    break;
+  default:
+    if (p.loop) p.rows = 4;
+    p.columns = 8;
+  }
+  return p;
+}
+
+} // namespace
+
+std::vector<ScheduledKernel> lower_blocks(const Problem& p, const Schedule& wanted) {
+  DeviceTraits device;
+  device.kind = DeviceTraits::Kind::Cuda;
+  auto kernels = lower_for_gpu(p.graph, p.nest, device, p.nest.name, wanted);
+  EXPECT_TRUE(kernels.ok()) << kernels.error().str();
+  if (!kernels.ok()) return {};
+  EXPECT_FALSE(kernels->empty());
+  EXPECT_TRUE(kernels->back().conditions.empty());
+  for (const ScheduledKernel& k : *kernels) {
+    check(k);
+    EXPECT_EQ(k.buffers, kernels->back().buffers);
+    EXPECT_EQ(k.may_overwrite, kernels->back().may_overwrite);
+  }
+  return std::move(*kernels);
+}
+
+std::vector<ScheduledKernel> block_kernels(const Problem& p) {
+  std::vector<ScheduledKernel> kernels = lower_blocks(p);
+  auto domain = make_domain(p.graph, p.nest);
+  EXPECT_TRUE(domain.ok());
+  DeviceTraits device;
+  device.kind = DeviceTraits::Kind::Cuda;
+  Schedule exact;
+  exact.config["exact_division"] = 1;
+  for (const BlockPlan& plan : plan_blocks(p.graph, p.nest, *domain, device, exact)) {
+    auto k = lower_block(p.graph, p.nest, *domain, small(plan), "small");
+    EXPECT_TRUE(k.ok()) << k.error().str();
+    if (!k.ok()) continue;
+    check(*k);
+    k->schedule.why += " (small tile)";
+    kernels.push_back(std::move(*k));
+  }
+  return kernels;
+}
+
+bool conditions_hold(const Graph& graph, const ScheduledKernel& kernel, const Sizes& sizes) {
+  std::unordered_map<uint64_t, int64_t> by;
+  for (const auto& [name, value] : sizes)
+    if (auto s = graph.env().find(name)) by[s->symbol_id()] = value;
+  for (const SizeCondition& c : kernel.conditions) {
+    int64_t v = c.value.eval(by).value();
+    if (v < c.min || v > c.max || v % c.multiple_of != 0) return false;
+  }
+  return true;
+}
+
+} // namespace tessera::test
