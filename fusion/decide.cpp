@@ -129,10 +129,11 @@ private:
     };
     for (NodeId id : out_.order) {
       if (place(id) != Place::Library) continue;
-      CallDraft draft = calls.draft(id, through);
+      CallDraft draft = calls.draft(id, through, options_.half_weights);
       std::string why;
       if (options_.library_accepts && !options_.library_accepts(graph_, draft.call, &why)) {
-        draft = calls.draft(id, [](ValueId) { return false; }); // perhaps without strides
+        draft = calls.draft(
+            id, [](ValueId) { return false; }, options_.half_weights); // perhaps without strides
         if (!options_.library_accepts(graph_, draft.call, &why)) {
           place(id) = Place::Host;
           out_.host_reason[static_cast<size_t>(id.index)] = why;
@@ -271,7 +272,7 @@ private:
     int sites = out_.sites[at(v)];
     if (sites <= 1 && spread_[at(v)] <= size) return false;
     double attached = 0;
-    if (options_.generated_epilogues || options_.library_accepts)
+    if (options_.generated_epilogues || options_.fixed_epilogues || options_.library_accepts)
       for (ValueId leaf : chain.leaves) {
         const Node* producer = graph_.producer(leaf);
         if (!producer || place(graph_.value(leaf).producer) != Place::Library || out_.sites[at(leaf)] > 1) continue;

@@ -1,4 +1,5 @@
 #include "fusion/library.h"
+#include "fusion/library_epilogue.h"
 #include <algorithm>
 
 namespace tessera::fusion {
@@ -30,6 +31,17 @@ LibraryCalls::Operand LibraryCalls::operand(ValueId value, const std::vector<Sym
   return out;
 }
 
+// The half-precision constant that `value` is a widening of, perhaps through views.
+std::optional<LibraryCalls::Operand> LibraryCalls::half_weight(ValueId value, const std::vector<SymExpr>& at,
+                                                               const std::function<bool(ValueId)>& through) {
+  const Node* cast = graph_.producer(value);
+  if (!cast || cast->op->name != "cast" || graph_.type(value).dtype != DType::F32) return std::nullopt;
+  DType from = graph_.type(cast->operands[0]).dtype;
+  if (from != DType::F16 && from != DType::BF16) return std::nullopt;
+  Operand out = operand(cast->operands[0], at, through);
+  return graph_.constant(out.value) ? std::optional(std::move(out)) : std::nullopt;
+}
+
 // Strides of `value` along dims when the position in its buffer is linear in them.
 std::optional<OperandView> LibraryCalls::view(ValueId value, const std::vector<SymExpr>& index,
                                               const std::vector<Dim>& dims) const {
@@ -55,7 +67,7 @@ std::optional<OperandView> LibraryCalls::view(ValueId value, const std::vector<S
   return out;
 }
 
-CallDraft LibraryCalls::draft(NodeId id, const std::function<bool(ValueId)>& through) {
+CallDraft LibraryCalls::draft(NodeId id, const std::function<bool(ValueId)>& through, bool half_weights) {
   const Node& node = graph_.node(id);
   const ShapeEnv& env = pool_.env();
   CallDraft out;
@@ -94,7 +106,8 @@ CallDraft LibraryCalls::draft(NodeId id, const std::function<bool(ValueId)>& thr
       size_t dim = use[use.size() - own.size() + d];
       at.push_back(env.known_equal(own[d], 1) && !env.known_equal(dims[dim].extent, 1) ? SymExpr(0) : dims[dim].var);
     }
-    Operand o = operand(value, at, through);
+    auto half = half_weights && operands.size() == 1 ? half_weight(value, at, through) : std::nullopt;
+    Operand o = half ? std::move(*half) : operand(value, at, through);
     o.dims = use;
     operands.push_back(std::move(o));
   };
@@ -222,6 +235,79 @@ LibraryCall LibraryCalls::finish(const CallDraft& draft, const std::function<boo
   nest.axes = std::move(axes);
   call.epilogue_nest = std::move(nest);
   return call;
+}
+
+std::optional<FixedEpilogue> LibraryCalls::fixed(const LibraryCall& call, std::string* why_not) const {
+  auto no = [&](std::string why) {
+    if (why_not) *why_not = std::move(why);
+    return std::nullopt;
+  };
+  const ShapeEnv& env = pool_.env();
+  const LoopNest& nest = *call.epilogue_nest;
+  ValueId raw = graph_.node(call.node).results[0];
+  if (nest.stores.size() != 1) return no("the library writes one tensor, not " + std::to_string(nest.stores.size()));
+  const Store& store = nest.stores[0];
+  DType dtype = graph_.type(raw).dtype;
+  if (graph_.type(store.value).dtype != dtype)
+    return no("the library writes " + std::string(name(dtype)) + ", not " +
+              std::string(name(graph_.type(store.value).dtype)));
+  auto match = match_epilogue(nest, raw, why_not);
+  if (!match) return std::nullopt;
+  std::vector<Dim> dims;
+  for (const auto& axis : nest.axes) dims.push_back({axis.var, axis.extent});
+  auto syms = [&](std::span<const ScalarId> index) -> std::optional<std::vector<SymExpr>> {
+    std::vector<SymExpr> out;
+    for (ScalarId i : index) {
+      auto e = nest.dag.as_sym(i);
+      if (!e) return std::nullopt;
+      out.push_back(*e);
+    }
+    return out;
+  };
+  // Strides of dimensions of one point are whatever the result's are.
+  auto lies_as_result = [&](const OperandView& view) {
+    bool same = env.known_equal(view.offset, call.result.offset);
+    for (size_t d = 0; d < dims.size(); ++d)
+      same = same && (env.known_equal(dims[d].extent, 1) || env.known_equal(view.strides[d], call.result.strides[d]));
+    return same;
+  };
+  FixedEpilogue out;
+  out.alpha = match->alpha;
+  out.activation = match->activation;
+  out.clip_low = match->clip_low;
+  out.clip_high = match->clip_high;
+  auto index = syms(store.index);
+  auto result = index ? view(store.value, *index, dims) : std::nullopt;
+  if (!result || !lies_as_result(*result)) return no("what follows is stored in another layout");
+  out.result = call.result;
+  out.result.value = store.value;
+  for (ScalarId load : match->addends) {
+    const ScalarNode& node = nest.dag[load];
+    ValueId value = nest.loads[static_cast<size_t>(node.operand)];
+    auto at = syms(node.args);
+    auto addend = at ? view(value, *at, dims) : std::nullopt;
+    if (!addend) return no("an addend that is not strided");
+    if (graph_.type(value).dtype != dtype) return no("an addend of another type than the result");
+    if (lies_as_result(*addend)) {
+      if (out.residual) return no("a second residual");
+      addend->strides = call.result.strides;
+      out.residual = std::move(*addend);
+      continue;
+    }
+    int along = -1;
+    bool one = true;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (env.known_equal(dims[d].extent, 1)) addend->strides[d] = 0;
+      if (addend->strides[d].is_const(0)) continue;
+      one = one && along < 0;
+      along = static_cast<int>(d);
+    }
+    if (!one || along < 0) return no("an addend that is neither a bias nor lies as the result does");
+    if (out.bias) return no("a second bias");
+    out.bias = std::move(*addend);
+    out.bias_dim = along;
+  }
+  return out;
 }
 
 } // namespace tessera::fusion

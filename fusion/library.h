@@ -20,11 +20,14 @@ class LibraryCalls {
 public:
   LibraryCalls(const Graph& graph, AxisPool& pool, NodeBodies& bodies) : graph_(graph), pool_(pool), bodies_(bodies) {}
   // `through(v)`: whether view v may be looked through to what it views. Operands that stay nonlinear are read as they
-  // are.
-  [[nodiscard]] CallDraft draft(NodeId node, const std::function<bool(ValueId)>& through);
+  // are. `half_weights` as in FusionOptions.
+  [[nodiscard]] CallDraft draft(NodeId node, const std::function<bool(ValueId)>& through, bool half_weights = false);
   // The call with `kept` stores only. A nest that does nothing but move elements to linear positions becomes strides of
   // the result; one that stores nothing disappears.
   [[nodiscard]] LibraryCall finish(const CallDraft& draft, const std::function<bool(ValueId)>& kept) const;
+  // The epilogue of a finished call in the form that GPU libraries compute (library_epilogue.h); nullopt, and why, when
+  // it has another one.
+  [[nodiscard]] std::optional<FixedEpilogue> fixed(const LibraryCall& call, std::string* why_not) const;
 
 private:
   struct Dim {
@@ -37,6 +40,8 @@ private:
   };
   [[nodiscard]] Operand operand(ValueId value, const std::vector<SymExpr>& at,
                                 const std::function<bool(ValueId)>& through);
+  [[nodiscard]] std::optional<Operand> half_weight(ValueId value, const std::vector<SymExpr>& at,
+                                                   const std::function<bool(ValueId)>& through);
   [[nodiscard]] std::optional<OperandView> view(ValueId value, const std::vector<SymExpr>& index,
                                                 const std::vector<Dim>& dims) const;
 

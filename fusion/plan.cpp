@@ -246,7 +246,7 @@ std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
 std::optional<Refusal> Planner::try_library(int producer, int consumer) {
   Unit &p = units_[static_cast<size_t>(producer)], &c = units_[static_cast<size_t>(consumer)];
   std::string op(graph_.node(p.node).op->name);
-  if (!options_.generated_epilogues && !options_.library_accepts)
+  if (!options_.generated_epilogues && !options_.fixed_epilogues && !options_.library_accepts)
     return Refusal{FusionReason::ResultOfLibrary, "no epilogues are offered"};
   if (c.nest.has_reduction())
     return Refusal{FusionReason::ResultOfLibrary, "a reduction needs whole rows of the result of " + op};
@@ -254,12 +254,19 @@ std::optional<Refusal> Planner::try_library(int producer, int consumer) {
   if (auto r = path_between(producer, consumer)) return r;
   CallDraft draft = *p.draft;
   if (auto r = merger_.vertical(draft.epilogue, c.nest, true)) return r;
-  if (options_.library_accepts) {
+  if (options_.library_accepts || options_.fixed_epilogues) {
     std::string why;
     auto call = calls_.finish(draft, [&](ValueId v) {
       return d_.pinned[at(v)] || read_elsewhere(v, producer, consumer) || readers_[at(v)].empty();
     });
-    if (!options_.library_accepts(graph_, call, &why)) return Refusal{FusionReason::ResultOfLibrary, why};
+    if (options_.fixed_epilogues && call.epilogue_nest) {
+      ValueId raw = graph_.node(call.node).results[0];
+      if (d_.pinned[at(raw)] || read_elsewhere(raw, producer, consumer))
+        return Refusal{FusionReason::ResultOfLibrary, "others read the bare result of " + op};
+      call.fixed = calls_.fixed(call, &why);
+      if (!call.fixed) return Refusal{FusionReason::ResultOfLibrary, why};
+    }
+    if (options_.library_accepts && !options_.library_accepts(graph_, call, &why)) return Refusal{FusionReason::ResultOfLibrary, why};
   }
   p.draft = std::move(draft);
   contract(producer, consumer, producer);
@@ -379,6 +386,10 @@ Result<FusionPlan> Planner::emit() {
     } else if (unit.kind == Group::Kind::Library) {
       group.call = calls_.finish(*unit.draft, [&](ValueId v) { return stored(v); });
       std::sort(group.call.sources.begin(), group.call.sources.end(), by_index);
+      if (options_.fixed_epilogues && group.call.epilogue_nest) {
+        group.call.fixed = calls_.fixed(group.call, nullptr);
+        TESSERA_CHECK(group.call.fixed.has_value(), "an epilogue was attached that the library does not compute");
+      }
       for (const auto& operand : group.call.operands) {
         group.reads.push_back(operand.value);
         group.bytes_read += byte_count(graph_, operand.value);

@@ -41,9 +41,12 @@ public:
     int64_t groups = node_.attributes.i("groups", 1);
     // w is [O, C/G, k...], transposed [C, O/G, k...]; the row axis runs over the input channels of one group.
     SymExpr channels = transposed ? exact(x[1], groups) : w[1], filters = transposed ? w[1] : exact(w[0], groups);
-    SymExpr c = row(channels);
+    // Channels are the innermost rows where they are neighbours in x.
+    bool last = node_.attributes.i("channels_last", 0) != 0;
+    SymExpr c = last ? SymExpr(0) : row(channels);
     std::vector<SymExpr> taps;
     for (size_t i = 2; i < w.size(); ++i) taps.push_back(row(w[i]));
+    if (last) c = row(channels);
     SymExpr group = groups == 1 || env_.known_equal(filters, 0) ? SymExpr(0) : floordiv(at[1], filters);
     SymExpr channel = group * channels + c, filter = at[1] - group * filters;
     Ints stride = node_.attributes.ints("strides"), pad = node_.attributes.ints("pads_begin"),
