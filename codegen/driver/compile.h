@@ -27,6 +27,8 @@ struct KernelReport {
   std::string name;
   Schedule schedule;
   std::string tile_text, llvm_text;
+  std::string ptx_text;                 // of a GPU
+  int registers = -1, spill_bytes = -1; // of a thread; the most of the alternatives, -1 where no assembler told
   bool from_cache = false;
   double compile_ms = 0;
 };

@@ -28,8 +28,7 @@ bool host_code_takes(DType dtype) {
   }
 }
 
-// The kernel's text without the names that a model gave its values: kernels of equal layers are equal.
-static std::string anonymous(tile::Kernel kernel) {
+std::string anonymous_text(tile::Kernel kernel) {
   kernel.name = "kernel";
   for (size_t i = 0; i < kernel.params.size(); ++i) kernel.params[i].name = "p" + std::to_string(i);
   return tile::print(kernel);
@@ -65,7 +64,7 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
       report.schedule = scheduled.schedule;
     }
     std::string text = tile::print(scheduled.kernel);
-    Hash128 key = hash128(anonymous(scheduled.kernel), seed);
+    Hash128 key = hash128(anonymous_text(scheduled.kernel), seed);
     scheduled.kernel.name = "tsr_" + key.hex();
     LinkedKernel linked;
     linked.symbol = scheduled.kernel.name;

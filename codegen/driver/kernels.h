@@ -30,6 +30,9 @@ struct LinkedKernels {
                                                     const DeviceTraits& device, const HostTarget& target,
                                                     ObjectCache& cache, const CompileOptions& options);
 
+// The kernel's text without the names that a model gave its values: kernels of equal layers are equal.
+[[nodiscard]] std::string anonymous_text(tile::Kernel kernel);
+
 // Whether generated host code can hold values of this dtype in memory.
 [[nodiscard]] bool host_code_takes(DType dtype);
 

@@ -1,0 +1,242 @@
+#include "codegen/driver/gpu_kernels.h"
+#include "codegen/schedule/own_kernels.h"
+#include "graph/support/log.h"
+#include "runtime/cuda/code_object.h"
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+namespace tessera {
+namespace {
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+// "if 1 <= cols <= 1024, cols % 8 == 0", or "for every size".
+std::string when(const ScheduledKernel& k) {
+  if (k.conditions.empty()) return "for every size";
+  std::string text = "if ";
+  const char* separator = "";
+  for (const auto& c : k.conditions) {
+    if (c.min > 0 || c.max != INT64_MAX) {
+      text += separator;
+      if (c.min > 0) text += std::to_string(c.min) + " <= ";
+      text += c.value.str();
+      if (c.max != INT64_MAX) text += " <= " + std::to_string(c.max);
+      separator = ", ";
+    }
+    if (c.multiple_of > 1) {
+      text += separator + c.value.str() + " % " + std::to_string(c.multiple_of) + " == 0";
+      separator = ", ";
+    }
+  }
+  return text;
+}
+
+// One distinct text on its way to machine code.
+struct Made {
+  const tile::Kernel* kernel = nullptr;
+  std::string first_user; // a request's name, for errors and warnings
+  cuda::CodeObject object;
+  std::string llvm_ir;
+  std::optional<Diagnostic> error, not_assembled;
+  bool cached = false;
+  double ms = 0;
+};
+
+struct Compiler {
+  const GpuTarget& target;
+  const GpuKernelOptions& gpu;
+  std::string arch; // of cubins
+  ObjectCache& cache;
+  bool keep_ir;
+
+  void make(const Hash128& key, Made& m) const {
+    auto began = std::chrono::steady_clock::now();
+    if (!keep_ir && from_cache(key, m)) {
+      m.cached = true;
+    } else {
+      compile(m);
+      // What could not be assembled is tried again next time.
+      if (!m.error && !m.not_assembled) cache.store(key, cuda::encode(m.object));
+    }
+    m.ms = ms_since(began);
+  }
+
+private:
+  bool from_cache(const Hash128& key, Made& m) const {
+    auto bytes = cache.find(key);
+    if (!bytes) return false;
+    auto object = cuda::decode(*bytes);
+    if (!object || object->symbol != m.kernel->name || object->cubin.empty() != !gpu.assembler) return false;
+    m.object = std::move(*object);
+    return true;
+  }
+
+  void compile(Made& m) const {
+    auto code = compile_gpu_kernel(*m.kernel, target, keep_ir);
+    if (!code) {
+      m.error = Diagnostic(code.error()).note("while compiling kernel " + m.first_user);
+      return;
+    }
+    auto& o = m.object;
+    o.symbol = code->symbol;
+    o.ptx_arch = target.arch;
+    o.ptx = std::move(code->ptx);
+    o.threads = code->threads;
+    o.shared_bytes = code->shared_bytes;
+    m.llvm_ir = std::move(code->llvm_ir);
+    if (!gpu.assembler) return;
+    auto cubin = gpu.assembler->assemble(o.ptx, arch);
+    if (!cubin) {
+      m.not_assembled = cubin.error();
+      return;
+    }
+    o.cubin_arch = arch;
+    o.cubin = std::move(cubin->bytes);
+    o.registers = cubin->registers;
+    o.spill_bytes = cubin->spill_bytes;
+    o.stack_bytes = cubin->stack_bytes;
+    o.assembler = gpu.assembler->version();
+  }
+};
+
+// A line before a variant's text.
+std::string heading(const GpuVariant& v, const cuda::CodeObject& o) {
+  std::string text = "// " + std::string(name(v.scheduled.schedule.kind)) + " " + when(v.scheduled) + ": " +
+                     v.scheduled.schedule.why + "\n// " + std::to_string(o.threads) + " threads, " +
+                     std::to_string(o.shared_bytes) + " bytes of shared memory";
+  if (o.registers >= 0) text += ", " + std::to_string(o.registers) + " registers";
+  if (o.spill_bytes > 0) text += ", " + std::to_string(o.spill_bytes) + " bytes spilled";
+  return text + "\n";
+}
+
+} // namespace
+
+Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
+                                       const DeviceTraits& device, const GpuTarget& target, ObjectCache& cache,
+                                       const CompileOptions& options, const GpuKernelOptions& gpu) {
+  auto start = std::chrono::steady_clock::now();
+  GpuKernels out;
+  bool keep = options.keep_texts || dump_enabled();
+  Compiler compiler{target, gpu, gpu.assemble_for.empty() ? target.arch : gpu.assemble_for, cache, keep};
+  std::string version = gpu_compiler_version(target) + "; " +
+                        (gpu.assembler ? gpu.assembler->version() + " for " + compiler.arch : "PTX alone");
+  uint64_t seed = hash128(version).lo;
+
+  // Schedule everything; one object for each distinct text.
+  std::map<Hash128, int> by_text;
+  std::vector<Hash128> keys;
+  std::vector<Made> made;
+  Schedule wanted;
+  if (options.strict_rounding) wanted.config["exact_division"] = 1;
+  out.kernels.reserve(requests.size());
+  for (const auto& request : requests) {
+    CheckContext context("kernel " + request.name);
+    std::vector<ScheduledKernel> scheduled;
+    if (request.nest) {
+      TESSERA_ASSIGN(scheduled, lower_for_gpu(graph, *request.nest, device, "kernel", wanted));
+    } else {
+      TESSERA_ASSIGN(auto own, lower_own_kernel(graph, graph.node(request.node), device, "kernel"));
+      scheduled.push_back(std::move(own));
+    }
+    TESSERA_CHECK(!scheduled.empty() && scheduled.back().conditions.empty(), "kernel " + request.name);
+    GpuKernel kernel;
+    for (auto& s : scheduled) {
+      Hash128 key = hash128(anonymous_text(s.kernel), seed);
+      s.kernel.name = "tsr_" + key.hex();
+      auto [it, fresh] = by_text.try_emplace(key, static_cast<int>(keys.size()));
+      if (fresh) {
+        keys.push_back(key);
+        made.push_back({});
+        made.back().first_user = request.name;
+      }
+      kernel.variants.push_back({std::move(s), "tsr_" + key.hex(), it->second, 0, 0});
+    }
+    out.kernels.push_back(std::move(kernel));
+  }
+  for (const auto& k : out.kernels) // in their final place
+    for (const auto& v : k.variants)
+      if (auto& m = made[static_cast<size_t>(v.object)]; !m.kernel) m.kernel = &v.scheduled.kernel;
+
+  tbb::task_arena arena(options.threads > 0 ? options.threads : tbb::task_arena::automatic);
+  arena.execute([&] { tbb::parallel_for(size_t{0}, made.size(), [&](size_t i) { compiler.make(keys[i], made[i]); }); });
+
+  for (auto& m : made) {
+    if (m.error) return std::move(*m.error);
+    (m.cached ? out.hits : out.misses)++;
+    if (m.not_assembled) {
+      auto text = m.not_assembled->message + "; the driver assembles kernel " + m.first_user + " when it is loaded";
+      out.warnings.push_back(std::move(text));
+    }
+    if (m.object.spill_bytes > 0)
+      out.warnings.push_back("kernel " + m.first_user + " spills " + std::to_string(m.object.spill_bytes) +
+                             " bytes of registers to memory (" + std::to_string(m.object.registers) + " registers, " +
+                             std::to_string(m.object.threads) + " threads)");
+    out.objects.push_back(cuda::encode(m.object));
+  }
+  for (size_t i = 0; i < out.kernels.size(); ++i) {
+    KernelReport report;
+    report.name = requests[i].name;
+    report.schedule = out.kernels[i].variants.back().scheduled.schedule;
+    report.from_cache = true;
+    std::string tiles, llvm, ptx;
+    for (auto& v : out.kernels[i].variants) {
+      const auto& m = made[static_cast<size_t>(v.object)];
+      v.threads = m.object.threads;
+      v.shared_bytes = m.object.shared_bytes;
+      report.registers = std::max(report.registers, m.object.registers);
+      report.spill_bytes = std::max(report.spill_bytes, m.object.spill_bytes);
+      report.from_cache = report.from_cache && m.cached;
+      report.compile_ms += m.ms;
+      if (!keep && !log_enabled(LogChannel::OutputCode)) continue;
+      auto head = heading(v, m.object);
+      tiles += head + tile::print(v.scheduled.kernel);
+      llvm += m.llvm_ir;
+      ptx += head + m.object.ptx;
+    }
+    TESSERA_LOGF(LogChannel::OutputCode, requests[i].name + "\n" + tiles);
+    if (dump_enabled()) {
+      write_dump(requests[i].name + ".tile", tiles);
+      write_dump(requests[i].name + ".ll", llvm);
+      write_dump(requests[i].name + ".ptx", ptx);
+    }
+    if (options.keep_texts) {
+      report.tile_text = std::move(tiles);
+      report.llvm_text = std::move(llvm);
+      report.ptx_text = std::move(ptx);
+    }
+    out.reports.push_back(std::move(report));
+  }
+  out.codegen_ms = ms_since(start);
+  return out;
+}
+
+KernelLaunch gpu_launch(const std::string& name, const GpuKernel& kernel,
+                        const std::function<BufferId(ValueId)>& buffer) {
+  auto launch = [&](const GpuVariant& v) {
+    KernelLaunch l;
+    l.name = name;
+    l.symbol = v.symbol;
+    l.object = v.object;
+    for (auto value : v.scheduled.buffers) l.buffers.push_back(buffer(value));
+    l.written = v.scheduled.buffer_written;
+    l.sizes = v.scheduled.sizes;
+    l.grid = v.scheduled.grid;
+    l.work_per_program = v.scheduled.work_per_program;
+    l.scratch_bytes = v.scheduled.scratch_bytes;
+    l.report_sites = v.scheduled.report_sites;
+    l.threads = v.threads;
+    l.shared_bytes = v.shared_bytes;
+    l.conditions = v.scheduled.conditions;
+    return l;
+  };
+  auto l = launch(kernel.variants.back());
+  for (size_t i = 0; i + 1 < kernel.variants.size(); ++i) l.alternatives.push_back(launch(kernel.variants[i]));
+  return l;
+}
+
+} // namespace tessera
