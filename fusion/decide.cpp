@@ -122,13 +122,17 @@ private:
 
   void draft_calls() {
     LibraryCalls calls(graph_, pool_, bodies_);
+    bool product = false;
     auto through = [&](ValueId v) {
-      if (!options_.enabled || !is_view(graph_, v) || out_.pinned[at(v)]) return false;
+      if (!options_.enabled || out_.pinned[at(v)]) return false;
       NodeId producer = graph_.value(v).producer;
-      return place(producer) == Place::Loops;
+      if (!producer.valid() || place(producer) != Place::Loops) return false;
+      if (is_view(graph_, v)) return true;
+      return product && options_.scaled_operands && !options_.strict_rounding && is_scaling(graph_, bodies_, v);
     };
     for (NodeId id : out_.order) {
       if (place(id) != Place::Library) continue;
+      product = library_kind(graph_.node(id)) == LibraryCall::Kind::Matmul;
       CallDraft draft = calls.draft(id, through, options_.half_weights);
       std::string why;
       if (options_.library_accepts && !options_.library_accepts(graph_, draft.call, &why)) {

@@ -74,7 +74,9 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
     bool direct = false;
     for (const auto& operand : draft->call.operands) direct = direct || operand.value == value;
     if (!direct)
-      return fused(FusionReason::OperandOfLibraryFolded, "strides of an operand of " + std::string(to.op->name));
+      return fused(FusionReason::OperandOfLibraryFolded,
+                   view ? "strides of an operand of " + std::string(to.op->name)
+                        : std::string(to.op->name) + " reads the constant as it is");
     return kept(FusionReason::OperandOfLibrary, std::string(to.op->name) + " reads its operand from memory");
   }
   // The consumer is loops.
@@ -90,8 +92,8 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
     if (std::find(readers_[at(value)].begin(), readers_[at(value)].end(), u) != readers_[at(value)].end())
       homes.push_back(u);
   int unit = home(value);
-  if (homes.empty()) { // a view that only library operands look through
-    bool looked_through = is_view(graph_, to.results[0]);
+  if (homes.empty()) { // a view or scaling that only library operands look through
+    bool looked_through = is_view(graph_, to.results[0]) || is_scaling(graph_, bodies_, to.results[0]);
     return looked_through ? fused(FusionReason::OperandOfLibraryFolded, "strides of a library operand")
                           : kept(FusionReason::NoGain, "the consumer is written out nowhere");
   }

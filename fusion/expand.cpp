@@ -345,9 +345,20 @@ std::optional<Expander::Access> Expander::access(ValueId value, std::span<const 
   for (const auto& e : at) index.push_back(nest_.dag.index(e));
   auto scalar = element(value, index, -1);
   if (!scalar) return std::nullopt;
-  const ScalarNode& node = nest_.dag[*scalar];
+  double scale = 1;
+  ScalarId at_load = *scalar;
+  while (nest_.dag[at_load].op == ScalarOp::Mul || nest_.dag[at_load].op == ScalarOp::Div) {
+    const ScalarNode& n = nest_.dag[at_load];
+    size_t constant = nest_.dag[n.args[1]].op == ScalarOp::Const ? 1 : 0;
+    const ScalarNode& factor = nest_.dag[n.args[constant]];
+    if (factor.op != ScalarOp::Const || !is_float(factor.dtype)) return std::nullopt;
+    if (n.op == ScalarOp::Div && (constant == 0 || factor.f == 0)) return std::nullopt;
+    scale *= n.op == ScalarOp::Mul ? factor.f : 1 / factor.f;
+    at_load = n.args[1 - constant];
+  }
+  const ScalarNode& node = nest_.dag[at_load];
   if (node.op != ScalarOp::Load || node.masked) return std::nullopt;
-  Access out{nest_.loads[static_cast<size_t>(node.operand)], {}};
+  Access out{nest_.loads[static_cast<size_t>(node.operand)], {}, scale};
   for (ScalarId a : node.args) {
     auto e = nest_.dag.as_sym(a);
     if (!e) return std::nullopt;

@@ -53,10 +53,12 @@ public:
       : graph_(graph), pool_(pool), bodies_(bodies), is_virtual_(std::move(is_virtual)), strict_(strict) {}
   // The nest that computes and stores `value`.
   [[nodiscard]] Result<LoopNest> nest(ValueId value);
-  // Where the elements of `value` lie in memory as a function of axes: the one plain load it comes down to, or nullopt.
+  // Where the elements of `value` lie in memory as a function of axes: the one plain load, times constants, that it
+  // comes down to, or nullopt.
   struct Access {
     ValueId value;
     std::vector<SymExpr> index;
+    double scale = 1;
   };
   [[nodiscard]] std::optional<Access> access(ValueId value, std::span<const SymExpr> at);
 

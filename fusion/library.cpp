@@ -18,14 +18,35 @@ std::optional<LibraryCall::Kind> library_kind(const Node& node) {
   return std::nullopt;
 }
 
+bool is_scaling(const Graph& graph, NodeBodies& bodies, ValueId value) {
+  const Node* node = graph.producer(value);
+  if (!node || !node->op->pointwise() || node->operands.size() != 2 || !is_float(graph.type(value).dtype)) return false;
+  auto body = bodies.get(value);
+  if (!body) return false;
+  const ScalarDag& dag = (*body)->dag;
+  const ScalarNode& root = dag[(*body)->root];
+  if (root.op != ScalarOp::Mul && root.op != ScalarOp::Div) return false;
+  for (size_t k : {size_t{0}, size_t{1}}) {
+    const ScalarNode &x = dag[root.args[k]], &factor = dag[root.args[1 - k]];
+    if (x.op != ScalarOp::Load || factor.op != ScalarOp::Load || (root.op == ScalarOp::Div && k == 1)) continue;
+    auto operand = [&](const ScalarNode& load) { return node->operands[static_cast<size_t>(load.operand)]; };
+    if (operand(x) != operand(factor) && literal_of(graph, operand(factor)) && !literal_of(graph, operand(x)) &&
+        graph.type(operand(x)).dtype == graph.type(value).dtype &&
+        graph.type(operand(x)).shape == graph.type(value).shape)
+      return true;
+  }
+  return false;
+}
+
 LibraryCalls::Operand LibraryCalls::operand(ValueId value, const std::vector<SymExpr>& at,
                                             const std::function<bool(ValueId)>& through) {
-  Operand out{value, at, {}};
+  Operand out{value, at, {}, 1};
   if (through(value)) {
     Expander expander(graph_, pool_, bodies_, through, false);
     if (auto access = expander.access(value, at)) {
       out.value = access->value;
       out.index = access->index;
+      out.scale = access->scale;
     }
   }
   return out;
@@ -176,6 +197,8 @@ CallDraft LibraryCalls::draft(NodeId id, const std::function<bool(ValueId)>& thr
         at.push_back(repeated ? SymExpr(0) : rewrite(dim.var, map, env));
       }
       folded = view(node.operands[k], at, own);
+    } else {
+      call.scale *= o.scale;
     }
     TESSERA_CHECK(folded.has_value(), "an operand in memory is linear in its own dimensions");
     call.operands.push_back(std::move(*folded));

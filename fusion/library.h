@@ -9,6 +9,9 @@ namespace tessera::fusion {
 // Which kind of library call a node is; nullopt when it is none.
 [[nodiscard]] std::optional<LibraryCall::Kind> library_kind(const Node& node);
 
+// Whether a value is an operand of its operator times, or divided by, a floating-point constant.
+[[nodiscard]] bool is_scaling(const Graph& graph, NodeBodies& bodies, ValueId value);
+
 // A call as the planner works on it: the axes of its result stay fixed, while consumers are appended to `epilogue`.
 struct CallDraft {
   LibraryCall call;
@@ -19,8 +22,8 @@ struct CallDraft {
 class LibraryCalls {
 public:
   LibraryCalls(const Graph& graph, AxisPool& pool, NodeBodies& bodies) : graph_(graph), pool_(pool), bodies_(bodies) {}
-  // `through(v)`: whether view v may be looked through to what it views. Operands that stay nonlinear are read as they
-  // are. `half_weights` as in FusionOptions.
+  // `through(v)`: whether view v, or scaling v of a product's operand, may be looked through to what it is made from.
+  // Operands that stay nonlinear are read as they are. `half_weights` as in FusionOptions.
   [[nodiscard]] CallDraft draft(NodeId node, const std::function<bool(ValueId)>& through, bool half_weights = false);
   // The call with `kept` stores only. A nest that does nothing but move elements to linear positions becomes strides of
   // the result; one that stores nothing disappears.
@@ -37,6 +40,7 @@ private:
     ValueId value;
     std::vector<SymExpr> index; // into value's dimensions
     std::vector<size_t> dims;   // of the call, in the operand's order
+    double scale = 1;
   };
   [[nodiscard]] Operand operand(ValueId value, const std::vector<SymExpr>& at,
                                 const std::function<bool(ValueId)>& through);

@@ -6,13 +6,14 @@
 //
 //   relu        max(x, 0)                        clip     min(max(x, low), high), in either order
 //   gelu        c * x * (1 + tanh(p(x))) / (1 + erf(p(x))), products and sums in any order, where p is expanded as a
-//               polynomial: 0.79788 x + 0.79788 * 0.044715 x^3, or 0.70711 x; constants rounded to f16 are still the same
+//               polynomial: 0.79788 x + 0.79788 * 0.044715 x^3, or 0.70711 x; constants rounded to f16 are still the
+//               same
 //   silu        x * sigmoid(x)                   sigmoid(x), tanh(x)
 //
-// and x, or the root itself, is linear when it is a sum of the raw value times constants, once, and of loads, each once.
-// Of the loads, one may lie along a single dimension (the bias) and one as the result does (the residual). The library
-// computes in the type it accumulates in, so products and sums may be regrouped: what is stored differs by rounding of
-// that type only.
+// and x, or the root itself, is linear when it is a sum of the raw value times constants, once, and of loads, each
+// once. Of the loads, one may lie along a single dimension (the bias) and one as the result does (the residual). The
+// library computes in the type it accumulates in, so products and sums may be regrouped: what is stored differs by
+// rounding of that type only.
 //
 //   matmul f16 [b, s, 3072]                                       alpha 1
 //   %1 = add(load raw[i0,i1,i2], load bias[i2])                   bias along dimension 2

@@ -77,8 +77,10 @@ struct LibraryCall {
   enum class Kind : uint8_t { Matmul, Conv, Pool };
   Kind kind = Kind::Matmul;
   NodeId node;                       // the structured node
-  std::vector<OperandView> operands; // matmul: a [..., M, K], b [..., K, N]; conv: x, w; pool: x
+  std::vector<OperandView> operands; // matmul: a [..., M, K], b [..., K, N]; conv: x, w; pool: x. With half_weights
+                                     // b and w may be f16 and bf16 constants
   OperandView result;
+  double scale = 1; // matmul: of the sum, before everything that follows (FusionOptions::scaled_operands)
   // What follows on each element: any pointwise nest over the result's index space, with exactly one outer axis per
   // dimension of `result`, in order, so that a box of the result is a box of axes. It loads the node's own value
   // (result.value) at its own point and stores what the group writes; the device runs it as a generated kernel on each
@@ -124,6 +126,12 @@ struct FusionOptions {
   // The library takes FixedEpilogues only: other growth is refused with what stands in the way, and LibraryCall::fixed
   // is set. library_accepts decides which of them.
   bool fixed_epilogues = false;
+  // Operands of products that are a constant times something in memory are read from there, and the library multiplies
+  // the sum (LibraryCall::scale). Not under strict rounding.
+  bool scaled_operands = false;
+  // The library reads second operands that are constants of half precision itself, where the product is in f32: a cast
+  // from one is not computed, the call reads what it casts.
+  bool half_weights = false;
   // Products, convolutions and pooling that become loop nests (structured_nest.h) rather than library calls: fused like
   // any reduction. Asked after device_supports. Empty: none.
   std::function<bool(const Graph&, NodeId)> as_loops;

@@ -35,13 +35,14 @@ std::string view_text(const Graph& graph, const OperandView& view) {
   std::string out = value_text(graph, view.value) + " " + str(view.shape) + " strides [" + strides + "]";
   return view.offset.is_const(0) ? out : out + " offset " + view.offset.str();
 }
+std::string number_text(double value) {
+  char number[32];
+  std::snprintf(number, sizeof number, "%.9g", value);
+  return number;
+}
 std::string fixed_text(const Graph& graph, const FixedEpilogue& e) {
   std::string out = "  by the library:";
-  if (e.alpha != 1) {
-    char number[32];
-    std::snprintf(number, sizeof number, " times %.9g", e.alpha);
-    out += number;
-  }
+  if (e.alpha != 1) out += " times " + number_text(e.alpha);
   if (e.bias) out += " bias " + value_text(graph, e.bias->value) + " along dimension " + std::to_string(e.bias_dim);
   if (e.residual) out += " residual " + value_text(graph, e.residual->value);
   if (e.activation != FixedEpilogue::Activation::None) out += " " + std::string(fusion::name(e.activation));
@@ -83,6 +84,7 @@ std::string print(const Graph& graph, const FusionPlan& plan) {
       out += "  from " + sources(graph, g.call.sources) + "\n";
       for (const auto& operand : g.call.operands) out += "  operand " + view_text(graph, operand) + "\n";
       out += "  result " + view_text(graph, g.call.result) + "\n";
+      if (g.call.scale != 1) out += "  scale " + number_text(g.call.scale) + "\n";
       if (g.call.fixed) out += fixed_text(graph, *g.call.fixed);
       if (g.call.epilogue_nest) out += "  epilogue\n" + indented(print(graph, *g.call.epilogue_nest));
     } else if (g.kind == Group::Kind::Host || g.kind == Group::Kind::Own) {

@@ -97,7 +97,8 @@ struct MatmulCall {
   StridedOperand a, b, c;
   std::optional<EpilogueKernel> epilogue;
   std::optional<LibraryEpilogue> fused = std::nullopt; // GPU only
-}; // c[..., m, n] = a[..., m, k] b[..., k, n]; batch strides 0 where broadcast; f32 on the host
+  double scale = 1;                                    // GPU only; of the sum, before any epilogue
+}; // c[..., m, n] = scale * a[..., m, k] b[..., k, n]; batch strides 0 where broadcast; f32 on the host
 // Logical dims [N, C, spatial...] of x and y, [O, C/groups, kernel...] of w (transposed: [C, O/groups, ...]); strides
 // say how they lie: channels-last is a stride order. f32 on the host.
 struct ConvCall {

@@ -24,7 +24,11 @@ public:
   bool supports(const Graph& graph, NodeId node, std::string* why_not) override {
     return host_supports(graph, node, why_not);
   }
-  void configure(FusionOptions& fusion) override { fusion.generated_epilogues = true; }
+  void configure(FusionOptions& fusion) override {
+    fusion.generated_epilogues = true;
+    fusion.half_weights = true;
+    fusion.as_loops = host_as_loops;
+  }
 
   Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, ObjectCache& cache,
                              const CompileOptions& options) override {

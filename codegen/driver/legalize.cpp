@@ -2,7 +2,6 @@
 #include "codegen/driver/kernels.h"
 #include "codegen/schedule/own_kernels.h"
 #include "graph/ops/op.h"
-#include <map>
 
 namespace tessera {
 namespace {
@@ -14,20 +13,10 @@ bool is_product(const OpDef& op) {
   return s && (s->kind == Structured::Matmul || s->kind == Structured::Conv || s->kind == Structured::Pool);
 }
 
-Result<Tensor> widen(const Tensor& half) {
-  TESSERA_ASSIGN(auto out, Tensor::create(DType::F32, half.dims()));
-  auto from = half.as<uint16_t>();
-  auto to = out.mutable_as<float>();
-  bool f16 = half.dtype() == DType::F16;
-  for (size_t i = 0; i < from.size(); ++i) to[i] = f16 ? f16_to_f32(from[i]) : bf16_to_f32(from[i]);
-  return out;
-}
-
 } // namespace
 
 Status legalize_for_host(Graph& graph) {
   bool changed = false;
-  std::map<ValueId, ValueId> widened;
   for (auto id : graph.order()) {
     const Node node = graph.node(id);
     if (!is_product(*node.op) || node.operands.empty()) continue;
@@ -36,16 +25,7 @@ Status legalize_for_host(Graph& graph) {
     auto operands = node.operands;
     for (size_t i = 0; i < operands.size(); ++i) {
       if (!is_half(graph.type(operands[i]).dtype)) continue;
-      if (const Tensor* weight = graph.constant(operands[i])) {
-        auto& wide = widened[operands[i]];
-        if (!wide.valid()) {
-          TESSERA_ASSIGN(auto tensor, widen(*weight));
-          wide = graph.add_constant(std::move(tensor), graph.value(operands[i]).name + ".f32");
-        }
-        operands[i] = wide;
-      } else {
-        TESSERA_ASSIGN(operands[i], graph.apply("cast", {operands[i]}, {{"to", DType::F32}}, node.location));
-      }
+      TESSERA_ASSIGN(operands[i], graph.apply("cast", {operands[i]}, {{"to", DType::F32}}, node.location));
     }
     TESSERA_ASSIGN(auto wide, graph.add_node(*node.op, operands, node.attributes, node.location));
     TESSERA_ASSIGN(auto back, graph.apply("cast", {graph.node(wide).results[0]}, {{"to", dtype}}, node.location));
@@ -77,20 +57,14 @@ bool host_supports(const Graph& graph, NodeId id, std::string* why_not) {
     return true;
   else if (!why.empty())
     return no(why);
-  switch (structured->kind) {
-  case Structured::Matmul:
-  case Structured::Conv:
-  case Structured::Pool:
-    for (auto v : node.operands)
-      if (graph.type(v).dtype != DType::F32)
-        return no("the host libraries compute in f32, not in " + std::string(name(graph.type(v).dtype)));
-    if (structured->kind == Structured::Matmul) return true;
-    if (int spatial = graph.type(node.operands[0]).rank() - 2; spatial < 1 || spatial > 3)
-      return no("the host libraries take 1 to 3 spatial dimensions, not " + std::to_string(spatial));
-    if (node.results.size() > 1 && node.results[1].valid()) return no("the host library yields no indices");
-    return true;
-  default: return no("no host kernel for operator " + std::string(node.op->name));
-  }
+  return is_product(*node.op) || no("no host kernel for operator " + std::string(node.op->name));
+}
+
+bool host_as_loops(const Graph& graph, NodeId id) {
+  const auto& node = graph.node(id);
+  if (graph.type(node.operands[0]).dtype != DType::F32) return true;
+  int spatial = graph.type(node.operands[0]).rank() - 2;
+  return node.op->structured()->kind != Structured::Matmul && (spatial < 1 || spatial > 3);
 }
 
 } // namespace tessera

@@ -1,16 +1,46 @@
-// What the host can run, and the rewriting of what it can run another way.
+// What a device can run, and the rewriting of what it can run another way.
 #pragma once
-#include "graph/ir/graph.h"
+#include "fusion/plan.h"
 
 namespace tessera {
 
+// ---- the host
 // Products and convolutions in f16 and bf16 become f32 ones: operands are cast where they are produced (the cast
-// vanishes into the producing kernel), constant weights are widened once, results are cast back. f64 and integer ones
-// are left to generated code or the reference.
+// vanishes into the producing kernel; constant weights stay what they are: FusionOptions::half_weights), results are
+// cast back. f64 and integer ones are left to generated loops.
 [[nodiscard]] Status legalize_for_host(Graph& graph);
 
 // Whether a node runs natively: a nest whose dtypes generated code can hold, or a library call; otherwise it runs by
 // its reference on the host, and `why_not` says for what reason.
 [[nodiscard]] bool host_supports(const Graph& graph, NodeId node, std::string* why_not);
+// Which products, convolutions and pooling are generated loops (FusionOptions::as_loops): those the host libraries do
+// not take, f64, integers and other numbers of spatial dimensions.
+[[nodiscard]] bool host_as_loops(const Graph& graph, NodeId node);
+
+// ---- NVIDIA GPUs
+// What the executable may count on where it runs, and what of it is wanted.
+struct CudaLibraries {
+  bool cublaslt = true, cudnn = true; // without one, what it would do becomes generated loops
+  // Depthwise convolutions read each element a few times and multiply little: loops take what precedes and follows.
+  bool depthwise = false;
+  // Activations for which cuDNN compiles a kernel when a plan is made (a second or so each); otherwise pointwise
+  // kernels.
+  bool runtime_compiled = false;
+};
+// Every dtype stays (sums of f16 and bf16 are in f32 in each route). What is rewritten:
+//   - a convolution whose pads differ before and behind gets its input padded explicitly where cuDNN computes it
+//   - constant weights of channels-last convolutions are laid out as the kernel reads them: [O, kernel..., C] for
+//   cuDNN,
+//     [kernel..., C, O] for loops; a transpose behind restores the dimensions and vanishes into the reader's index
+[[nodiscard]] Status legalize_for_cuda(Graph& graph, const CudaLibraries& libraries);
+// As host_supports. What runs as loops counts as supported.
+[[nodiscard]] bool cuda_supports(const Graph& graph, NodeId node, std::string* why_not);
+// FusionOptions::as_loops: what neither library takes.
+[[nodiscard]] bool cuda_as_loops(const Graph& graph, NodeId node, const CudaLibraries& libraries);
+// FusionOptions::library_accepts: operands and results whose strides the library can address, and epilogues it has.
+[[nodiscard]] bool cuda_library_accepts(const Graph& graph, const LibraryCall& call, const CudaLibraries& libraries,
+                                        std::string* why_not);
+// Sets everything in `fusion` that depends on this device's libraries.
+void configure_for_cuda(FusionOptions& fusion, const CudaLibraries& libraries);
 
 } // namespace tessera

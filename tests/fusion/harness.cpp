@@ -115,6 +115,7 @@ public:
     if (call.kind == LibraryCall::Kind::Matmul) {
       TESSERA_ASSIGN(Dims dims, evaluated(call.result.shape, symbols_));
       TESSERA_ASSIGN(raw, multiply(operands[0], operands[1], dims));
+      for (int64_t i = 0; call.scale != 1 && i < raw.count(); ++i) raw.set_f64(i, raw.get_f64(i) * call.scale);
     } else {
       Node plain = node; // a call speaks of [N, C, spatial...] in any layout
       plain.attributes.erase("channels_last");
