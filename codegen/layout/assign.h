@@ -58,5 +58,7 @@ struct KernelLayouts {
 // Errors: CodegenError for tile dimensions that are not powers of two and for a wrong number of warps, naming them. The
 // kernel must have passed verify.
 [[nodiscard]] Result<KernelLayouts> assign_layouts(const tile::Kernel& kernel);
+// Whether the table above holds (and tile::verify). What assign_layouts yields passes; an error is a bug.
+[[nodiscard]] Status verify_layouts(const KernelLayouts& layouts);
 
 } // namespace tessera::layout

@@ -1,0 +1,148 @@
+#include "codegen/layout/choose.h"
+#include <algorithm>
+#include <limits>
+
+namespace tessera::layout {
+
+using tile::Op;
+using tile::OpKind;
+
+int Access::preferred_axis() const {
+  int best = -1;
+  for (size_t i = 0; i < contiguity.size(); ++i)
+    if (contiguity[i] > 1 && (best < 0 || contiguity[i] >= contiguity[static_cast<size_t>(best)]))
+      best = static_cast<int>(i);
+  return best;
+}
+
+bool Access::suffers_along(int axis) const {
+  int better = preferred_axis();
+  size_t i = static_cast<size_t>(axis);
+  constexpr int64_t kFew = 4;
+  return better >= 0 && better != axis && contiguity[static_cast<size_t>(better)] >= kFew && contiguity[i] < kFew &&
+         constancy[i] < kFew && shape[i] > 1;
+}
+
+Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInfo>& info) {
+  const Op& op = k.op(id);
+  const tile::Type& pointer = k.type(op.operands[0]);
+  const AxisInfo& offset = info[static_cast<size_t>(op.operands[1])];
+  size_t mask_at = op.kind == OpKind::Load ? 2 : 3;
+  const AxisInfo* mask = nullptr;
+  if (op.operands.size() > mask_at && k.type(op.operands[mask_at]).is_tile())
+    mask = &info[static_cast<size_t>(op.operands[mask_at])];
+  int64_t alignment = kAccessBytes; // of scratch
+  for (const tile::Param& p : k.params)
+    if (p.value == op.operands[0]) alignment = p.alignment;
+
+  Access a;
+  a.op = id;
+  a.shape = k.type(op.operands[1]).shape;
+  a.element_bytes = static_cast<int>(byte_size(pointer.dtype, 1));
+  a.contiguity = offset.contiguity;
+  a.constancy = offset.constancy;
+  for (size_t i = 0; i < a.shape.size(); ++i) {
+    int axis = static_cast<int>(i);
+    auto fits = [&](int64_t w) {
+      int64_t bytes = w * a.element_bytes;
+      return w <= a.shape[i] && bytes <= kAccessBytes && alignment % bytes == 0 && w <= offset.contiguity[i] &&
+             offset.divisor(axis, w) >= w && (!mask || w <= mask->constancy[i]);
+    };
+    int w = 1;
+    while (fits(2 * w)) w *= 2;
+    // Atomic additions are done element by element.
+    a.width.push_back(op.kind == OpKind::AtomicAdd ? 1 : w);
+  }
+  return a;
+}
+
+Preference vote(const std::vector<int>& shape, const std::vector<Access>& accesses) {
+  int64_t elements = 1;
+  for (int d : shape) elements *= d;
+  std::vector<int64_t> bytes(shape.size(), 0);
+  for (const Access& a : accesses)
+    if (int axis = a.preferred_axis(); axis >= 0) bytes[static_cast<size_t>(axis)] += elements * a.element_bytes;
+  size_t best = shape.size() - 1;
+  while (best > 0 && shape[best] == 1) --best; // threads along an axis of one element are of no use
+  for (size_t i = shape.size(); i-- > 0;)
+    if (bytes[i] > bytes[best]) best = i;
+
+  Preference p;
+  p.order.push_back(static_cast<int>(best));
+  for (size_t i = shape.size(); i-- > 0;)
+    if (i != best) p.order.push_back(static_cast<int>(i));
+  int widest = 1;
+  for (const Access& a : accesses) {
+    if (a.preferred_axis() != static_cast<int>(best)) continue;
+    p.width = std::max(p.width, a.width[best]);
+    widest = std::max(widest, a.element_bytes);
+  }
+  p.width = std::max(1, std::min(p.width, 2 * kAccessBytes / widest));
+  return p;
+}
+
+LinearLayout layout_for(const std::vector<int>& shape, const Preference& preference, int warps,
+                        const std::vector<bool>& reduced) {
+  Blocked b{shape, preference.order, std::vector<int>(shape.size(), 1), std::vector<int>(shape.size(), 1),
+            std::vector<int>(shape.size(), 1)};
+  int64_t elements = 1;
+  for (int d : shape) elements *= d;
+  size_t inner = static_cast<size_t>(preference.order[0]);
+  int width = std::min(preference.width, shape[inner]);
+  while (width > 1 && elements < int64_t{width} * kLanes * warps) width /= 2;
+  b.elements[inner] = width;
+
+  auto spread = [&](std::vector<int>& places, int count, const std::vector<int>& axes) {
+    for (int axis : axes) {
+      size_t i = static_cast<size_t>(axis);
+      places[i] = std::min(count, shape[i] / (b.elements[i] * b.lanes[i]));
+      count /= places[i];
+    }
+  };
+  spread(b.lanes, kLanes, preference.order);
+  std::vector<int> axes = preference.order;
+  std::stable_partition(axes.begin(), axes.end(), [&](int a) { return !reduced[static_cast<size_t>(a)]; });
+  spread(b.warps, warps, axes);
+  return LinearLayout::blocked(b, warps);
+}
+
+LinearLayout scan_layout(const std::vector<int>& shape, int scanned, int warps) {
+  Blocked b{shape,
+            {},
+            std::vector<int>(shape.size(), 1),
+            std::vector<int>(shape.size(), 1),
+            std::vector<int>(shape.size(), 1)};
+  b.order.push_back(scanned);
+  for (size_t i = shape.size(); i-- > 0;)
+    if (static_cast<int>(i) != scanned) b.order.push_back(static_cast<int>(i));
+  // Warps beside each other before warps along the axis: only the latter have to talk.
+  int lanes = kLanes, left = warps;
+  std::vector<size_t> axes(b.order.begin(), b.order.end());
+  for (size_t i : axes) {
+    b.lanes[i] = std::min(lanes, shape[i]);
+    lanes /= b.lanes[i];
+  }
+  for (size_t n = axes.size(); n-- > 0;) {
+    size_t i = axes[n];
+    b.warps[i] = std::min(left, shape[i] / b.lanes[i]);
+    left /= b.warps[i];
+  }
+  size_t s = static_cast<size_t>(scanned);
+  b.elements[s] = shape[s] / (b.lanes[s] * b.warps[s]);
+  return LinearLayout::blocked(b, warps);
+}
+
+bool is_scannable(const LinearLayout& layout, int scanned) {
+  if (!layout.is_permutation()) return false;
+  int last = 0; // basis along the axis seen before
+  for (Dim d : {Dim::Register, Dim::Lane, Dim::Warp})
+    for (int i = 0; i < layout.in_bits(d); ++i) {
+      int b = layout.basis(d, i, axis(scanned));
+      if (b == 0) continue;
+      if (b <= last) return false;
+      last = b;
+    }
+  return true;
+}
+
+} // namespace tessera::layout

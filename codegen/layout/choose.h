@@ -1,0 +1,51 @@
+// Which layout suits a tile: what its accesses would like, and the blocked layout for an order and a width.
+#pragma once
+#include "codegen/layout/axis_info.h"
+#include "codegen/layout/linear_layout.h"
+
+namespace tessera::layout {
+
+inline constexpr int kAccessBytes = 16; // the widest access of a thread
+
+// A tile's Load, Store or AtomicAdd.
+struct Access {
+  tile::OpId op = -1;
+  std::vector<int> shape; // of the offsets
+  int element_bytes = 4;
+  // Per axis, the largest number w (a power of two) such that every aligned group of w elements along the axis is one
+  // access: neighbours in memory, aligned, w * element_bytes <= 16, one mask for all.
+  std::vector<int> width;
+  // Per axis, facts of the offsets, whatever alignment and mask allow.
+  std::vector<int64_t> contiguity, constancy;
+
+  // The axis that neighbouring threads should run along: the one with the longest contiguity, the last of equal ones.
+  // -1 when there is none (a gather, a strided access, one element for all).
+  [[nodiscard]] int preferred_axis() const;
+  // Whether threads along `axis` would touch far apart elements while along preferred_axis() they would touch
+  // neighbours.
+  [[nodiscard]] bool suffers_along(int axis) const;
+};
+// `op` has a tile as offset.
+[[nodiscard]] Access access_of(const tile::Kernel& kernel, tile::OpId op, const std::vector<AxisInfo>& info);
+
+// What accesses of one shape, or of tiles that share a layout, agree on.
+struct Preference {
+  std::vector<int> order; // axes, fastest first
+  int width = 1;          // elements of a thread side by side along order[0]
+};
+// The order in which most bytes are contiguous. The width serves the narrowest element type, up to 32 bytes of the
+// widest one: f16 beside f32 gives 8 elements, one access of the one and two of the other.
+[[nodiscard]] Preference vote(const std::vector<int>& shape, const std::vector<Access>& accesses);
+
+// The blocked layout for it. The width shrinks where threads would have nothing to do. Lanes are spread along
+// order[0] first. Warps go to axes along which nothing is reduced, in order, and then to the others: a row's sum stays
+// within one warp when there are rows enough, a column's within one thread.
+[[nodiscard]] LinearLayout layout_for(const std::vector<int>& shape, const Preference& preference, int warps,
+                                      const std::vector<bool>& reduced);
+
+// For a scan along `axis`: a thread holds a run of it, lanes runs side by side, then warps.
+[[nodiscard]] LinearLayout scan_layout(const std::vector<int>& shape, int axis, int warps);
+// Whether a layout will do for that.
+[[nodiscard]] bool is_scannable(const LinearLayout& layout, int axis);
+
+} // namespace tessera::layout
