@@ -266,7 +266,8 @@ std::optional<Refusal> Planner::try_library(int producer, int consumer) {
       call.fixed = calls_.fixed(call, &why);
       if (!call.fixed) return Refusal{FusionReason::ResultOfLibrary, why};
     }
-    if (options_.library_accepts && !options_.library_accepts(graph_, call, &why)) return Refusal{FusionReason::ResultOfLibrary, why};
+    if (options_.library_accepts && !options_.library_accepts(graph_, call, &why))
+      return Refusal{FusionReason::ResultOfLibrary, why};
   }
   p.draft = std::move(draft);
   contract(producer, consumer, producer);

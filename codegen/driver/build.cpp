@@ -129,6 +129,31 @@ private:
   KernelLaunch launch(const std::string& name, int kernel) {
     return in_.code.launch(kernel, name, [this](ValueId v) { return buffer(v); });
   }
+  // An epilogue that runs in place: what it reads of the raw result lies in the final one's buffer.
+  KernelLaunch launch_in_place(const std::string& name, int kernel, ValueId raw, ValueId final) {
+    return in_.code.launch(kernel, name, [=, this](ValueId v) { return buffer(v == raw ? final : v); });
+  }
+
+  LibraryEpilogue fused(const FixedEpilogue& from) {
+    LibraryEpilogue to;
+    to.alpha = from.alpha;
+    if (from.bias) to.bias = operand(*from.bias);
+    to.bias_dim = from.bias_dim;
+    if (from.residual) to.residual = operand(*from.residual);
+    switch (from.activation) {
+    case FixedEpilogue::Activation::None: break;
+    case FixedEpilogue::Activation::Relu: to.activation = LibraryEpilogue::Activation::Relu; break;
+    case FixedEpilogue::Activation::Clip: to.activation = LibraryEpilogue::Activation::Clip; break;
+    case FixedEpilogue::Activation::GeluTanh: to.activation = LibraryEpilogue::Activation::GeluTanh; break;
+    case FixedEpilogue::Activation::GeluErf: to.activation = LibraryEpilogue::Activation::GeluErf; break;
+    case FixedEpilogue::Activation::Sigmoid: to.activation = LibraryEpilogue::Activation::Sigmoid; break;
+    case FixedEpilogue::Activation::Silu: to.activation = LibraryEpilogue::Activation::Silu; break;
+    case FixedEpilogue::Activation::Tanh: to.activation = LibraryEpilogue::Activation::Tanh; break;
+    }
+    to.clip_low = from.clip_low;
+    to.clip_high = from.clip_high;
+    return to;
+  }
 
   StridedOperand operand(const OperandView& v) { return {buffer(v.value), v.shape, v.strides, v.offset}; }
 
@@ -167,14 +192,21 @@ private:
     LibraryStep step;
     step.name = group.name;
     std::optional<EpilogueKernel> epilogue;
-    auto result = operand(call.result);
+    auto result = operand(call.fixed ? call.fixed->result : call.result);
+    std::optional<LibraryEpilogue> by_library;
+    if (call.fixed) by_library = fused(*call.fixed);
     if (call.epilogue_nest && !in_.boxes[index].nest.stores.empty()) {
       const auto& box = in_.boxes[index];
-      epilogue = EpilogueKernel{launch(group.name + ".epilogue", in_.kernel_of_group[index]), box.begin, box.count};
-      in_place(in_.kernel_of_group[index]);
+      int kernel = in_.kernel_of_group[index];
+      std::string name = group.name + ".epilogue";
+      epilogue = EpilogueKernel{call.fixed ? launch_in_place(name, kernel, call.result.value, call.fixed->result.value)
+                                           : launch(name, kernel),
+                                box.begin, box.count};
+      if (!call.fixed) in_place(kernel);
     }
     if (call.kind == LibraryCall::Kind::Matmul) {
-      step.call = MatmulCall{operand(call.operands[0]), operand(call.operands[1]), result, std::move(epilogue)};
+      step.call = MatmulCall{operand(call.operands[0]), operand(call.operands[1]), result,
+                             std::move(epilogue),       std::move(by_library),     call.scale};
     } else if (call.kind == LibraryCall::Kind::Conv) {
       ConvCall c;
       c.x = operand(call.operands[0]);
@@ -188,6 +220,7 @@ private:
       c.transposed = graph_.node(call.node).op->name == std::string_view("conv_transpose");
       c.output_padding = attributes.ints("output_padding");
       c.epilogue = std::move(epilogue);
+      c.fused = std::move(by_library);
       step.call = std::move(c);
     } else {
       PoolCall c;
@@ -279,6 +312,11 @@ private:
                       use(call.y.buffer);
                     }
                     if (call.epilogue) kernel(call.epilogue->kernel);
+                    if constexpr (requires { call.fused; })
+                      if (call.fused) {
+                        if (call.fused->bias) use(call.fused->bias->buffer);
+                        if (call.fused->residual) use(call.fused->residual->buffer);
+                      }
                   },
                   step.call);
             }

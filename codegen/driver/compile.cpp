@@ -71,7 +71,8 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
     auto& group = report.plan.groups[g];
     const LoopNest* nest = nullptr;
     if (group.kind == Group::Kind::Kernel) nest = &group.nest;
-    if (group.kind == Group::Kind::Library && group.call.epilogue_nest && fusion.generated_epilogues) {
+    if (group.kind == Group::Kind::Library && group.call.epilogue_nest &&
+        (fusion.generated_epilogues || group.call.fixed)) {
       build.boxes[g] = box_epilogue(*graph, *group.call.epilogue_nest);
       nest = &build.boxes[g].nest;
     }

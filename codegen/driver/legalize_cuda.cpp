@@ -1,6 +1,7 @@
 // Which library or generated code runs a node on an NVIDIA GPU, and what is laid out for it beforehand.
 #include "codegen/driver/kernels.h"
 #include "codegen/driver/legalize.h"
+#include "codegen/schedule/own_kernels.h"
 #include "graph/ops/op.h"
 #include <algorithm>
 #include <map>
@@ -217,6 +218,10 @@ bool cuda_supports(const Graph& graph, NodeId id, std::string* why_not) {
       if (v.valid() && !host_code_takes(graph.type(v).dtype)) // the dtypes of the tile IR, on every device
         return refuse(why_not, "no generated code for element type " + std::string(name(graph.type(v).dtype)));
   if (!structured || product(node)) return true;
+  if (std::string why; has_own_kernel(graph, node, &why))
+    return true;
+  else if (!why.empty())
+    return refuse(why_not, why);
   return refuse(why_not, "no GPU kernel for operator " + std::string(node.op->name));
 }
 
