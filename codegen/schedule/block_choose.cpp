@@ -14,12 +14,12 @@ constexpr int kColumnBytes = 128;           // of a row of a column tile: whole 
 constexpr int kRegisters = 64;              // of a thread, for values of the tile
 constexpr int64_t kRowBytes = 32 << 10;     // longer rows are read twice rather than kept
 // Rows of unknown length: kernels for rows up to so many elements, and whether only for rows of whole 16-byte accesses.
-// Loops over the row come after them.
+// Two loops over the row, for whole accesses and for any length, come after them.
 struct RowBound {
   int64_t elements;
   bool aligned;
 };
-constexpr RowBound kRowBounds[] = {{256, false}, {1024, true}, {4096, true}};
+constexpr RowBound kRowBounds[] = {{256, true}, {1024, true}, {4096, true}, {1024, false}};
 
 int64_t power_above(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, n))));
@@ -395,21 +395,23 @@ private:
     }
     SymRange range = d_.env.range(row);
     Multiple whole = multiple(extent(inner), vector_);
+    // Whether there is no need of further kernels: for aligned rows, and for others.
+    bool covered[2] = {!whole.known && !whole.condition, whole.known};
     for (const RowBound& b : kRowBounds) {
-      if (range.lo > b.elements) continue;
-      auto p = whole_rows(b.elements);
-      if (!p) break;
+      if (covered[b.aligned ? 0 : 1] || range.lo > b.elements) continue;
       bool all = range.hi <= b.elements;
+      auto p = whole_rows(all ? range.hi : b.elements);
+      if (!p) continue;
       if (!all) p->conditions.push_back({row, 1, 0, b.elements});
-      if (b.aligned && !whole.known && whole.condition) p->conditions.push_back(*whole.condition);
+      if (b.aligned && !whole.known) p->conditions.push_back(*whole.condition);
       bool last = p->conditions.empty();
       add(std::move(*p), "rows of " + row.str() + " in registers");
       if (last) return;
-      if (all) break;
+      covered[b.aligned ? 0 : 1] = all;
     }
     for (bool aligned : {true, false}) {
       BlockPlan p = row_loop(row);
-      if (aligned && (whole.known || !whole.condition)) continue;
+      if (aligned && (covered[0] || whole.known)) continue;
       if (aligned) p.conditions.push_back(*whole.condition);
       add(std::move(p), "rows of " + row.str() + " in a loop, each round of reductions reads again");
     }
@@ -508,6 +510,11 @@ Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const Loo
           return std::find(v.begin(), v.end(), from) == v.end();
         });
       });
+  for (ScheduledKernel& k : kernels) {
+    for (size_t b = 0; b < k.buffers.size(); ++b) k.kernel.params[b].invariant = !k.buffer_written[b];
+    for (const auto& taken : k.may_overwrite)
+      for (int b : taken) k.kernel.params[static_cast<size_t>(b)].invariant = false;
+  }
   return kernels;
 }
 

@@ -142,6 +142,12 @@ void BlockLowering::body() {
 
 void BlockLowering::rounds() {
   Side& s = *fold_side();
+  // The parts of offsets that the loops do not move, found again by the builder when it meets them inside.
+  for (ScalarId id = 0; id < nest_.dag.size(); ++id)
+    if (d_.live[static_cast<size_t>(id)] && node(id).op == ScalarOp::Load && d_.row_varying(id))
+      sizes_.number(d_.loads[static_cast<size_t>(id)].offset.substitute({{axis(s).var.symbol_id(), 0}}));
+  for (const Access& a : d_.stores)
+    if (d_.axes_in(a.offset) & d_.row_mask) sizes_.number(a.offset.substitute({{axis(s).var.symbol_id(), 0}}));
   for (size_t k = 0; k < stages_.stages.size(); ++k) {
     const Stage& stage = stages_.stages[k];
     known_ = static_cast<int>(k);

@@ -40,7 +40,8 @@ tile::ValueId SizeEmitter::op(ScalarOp o, tile::ValueId x, tile::ValueId y) {
   if (o == ScalarOp::Add && cx == 0) return y;
   if (o == ScalarOp::Add && cy == 0) return x;
   if (o == ScalarOp::Sub && cy == 0) return x;
-  if (o == ScalarOp::Mul && cx == 1) return y;
+  if (o == ScalarOp::Mul && (cx == 1 || cy == 0)) return y;
+  if (o == ScalarOp::Mul && cx == 0) return x;
   if (o == ScalarOp::Mul && cy == 1) return x;
   return pointwise(b_, o, std::array{x, y});
 }
