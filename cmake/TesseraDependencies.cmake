@@ -23,6 +23,13 @@ foreach(header cuda.h cublasLt.h cudnn.h nvJitLink.h)
   endif()
 endforeach()
 
+# NVIDIA's mathematical functions for devices: bitcode, embedded in the compiler.
+find_file(TESSERA_LIBDEVICE libdevice.10.bc HINTS ${TESSERA_CUDA_INCLUDE}/../nvvm/libdevice $ENV{TESSERA_CUDA_PATH}/nvvm/libdevice
+          /usr/local/cuda/nvvm/libdevice ${CMAKE_SOURCE_DIR}/build/cuda/nvvm/libdevice NO_DEFAULT_PATH)
+if(NOT TESSERA_LIBDEVICE)
+  message(FATAL_ERROR "libdevice.10.bc was not found beside '${TESSERA_CUDA_INCLUDE}'; run tools/setup, or set TESSERA_LIBDEVICE")
+endif()
+
 find_package(Protobuf REQUIRED)
 
 if(NOT TESSERA_PYTHON)

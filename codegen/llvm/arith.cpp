@@ -49,6 +49,12 @@ llvm::Value* Arithmetic::polynomial(Value* x, std::span<const double> coefficien
   return r;
 }
 
+llvm::Value* Arithmetic::with_sign_of(Value* r, Value* divisor) {
+  auto* zero = constant_like(r, 0);
+  auto* differs = b_.CreateXor(b_.CreateFCmpOLT(r, zero), b_.CreateFCmpOLT(divisor, zero));
+  return b_.CreateSelect(b_.CreateAnd(b_.CreateFCmpONE(r, zero), differs), b_.CreateFAdd(r, divisor), r);
+}
+
 llvm::Type* Arithmetic::like(llvm::Type* element, Value* shape) {
   if (auto* v = llvm::dyn_cast<llvm::FixedVectorType>(shape->getType()))
     return llvm::FixedVectorType::get(element, v->getNumElements());

@@ -32,6 +32,8 @@ public:
   Value* constant_like(Value* like, double v);                // float splat of the type of `like`
   Value* integer_like(Value* like, int64_t v);
   Value* fma(Value* a, Value* b, Value* c);
+  // Of a float remainder with its dividend's sign: the one with the divisor's.
+  Value* with_sign_of(Value* remainder, Value* divisor);
   Value* polynomial(Value* x, std::span<const double> coefficients); // Horner, highest first
 
 protected:

@@ -1,36 +1,11 @@
-// Target detection, the optimization pipeline, and machine code.
+// The host: target detection, kernels to objects.
 #include "codegen/llvm/emit.h"
+#include "codegen/llvm/objects.h"
 #include <cstdlib>
-#include <llvm/Analysis/CGSCCPassManager.h>
-#include <llvm/Analysis/LoopAnalysisManager.h>
-#include <llvm/IR/LegacyPassManager.h>
-#include <llvm/IR/Verifier.h>
-#include <llvm/MC/TargetRegistry.h>
-#include <llvm/Passes/PassBuilder.h>
-#include <llvm/Support/SmallVectorMemoryBuffer.h>
-#include <llvm/Support/TargetSelect.h>
-#include <llvm/Support/raw_ostream.h>
-#include <llvm/Target/TargetMachine.h>
+#include <llvm/Config/llvm-config.h>
 #include <llvm/TargetParser/Host.h>
-#include <mutex>
 
 namespace tessera {
-namespace {
-
-void initialize_llvm() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    llvm::InitializeNativeTarget();
-    llvm::InitializeNativeTargetAsmPrinter();
-  });
-}
-
-// Loop-invariant code motion and common subexpressions are what matters: the vector code is already explicit.
-constexpr const char* kPipeline =
-    "sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse<memssa>,"
-    "instcombine<no-verify-fixpoint>,simplifycfg";
-
-} // namespace
 
 HostTarget HostTarget::detect() {
   HostTarget t;
@@ -66,61 +41,20 @@ HostTarget HostTarget::detect() {
 
 std::string host_compiler_version(const HostTarget& target) {
   return "tessera-host-9 llvm-" LLVM_VERSION_STRING " " + target.cpu + " " + std::to_string(target.vector_bytes) + " " +
-         target.features + " " + kPipeline;
+         target.features + " " + irgen::kHostPipeline;
 }
 
 Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const HostTarget& target, bool keep_ir) {
-  initialize_llvm();
-  auto failed = [&](const std::string& what) {
-    return Diagnostic(ErrorCode::CodegenError, "kernel " + kernel.name + ": " + what);
-  };
   llvm::LLVMContext context;
-  context.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo*, void*) {}, nullptr);
+  irgen::silence(context);
   llvm::Module module(kernel.name, context);
-  std::string triple = llvm::sys::getProcessTriple(), message;
-  const auto* llvm_target = llvm::TargetRegistry::lookupTarget(triple, message);
-  if (!llvm_target) return failed(message);
-  std::unique_ptr<llvm::TargetMachine> machine(
-      llvm_target->createTargetMachine(triple, target.cpu, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
-                                       llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
-  if (!machine) return failed("no target machine for " + triple);
-  module.setTargetTriple(triple);
-  module.setDataLayout(machine->createDataLayout());
-
+  TESSERA_ASSIGN(auto machine, irgen::host_machine(target, module));
   host::Emitter emitter(module, kernel, target);
   TESSERA_TRY(emitter.emit(kernel.name));
-  std::string problems;
-  llvm::raw_string_ostream problem_stream(problems);
-  if (llvm::verifyModule(module, &problem_stream)) return failed("invalid LLVM IR: " + problem_stream.str());
-
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager sccs;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(machine.get());
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(sccs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, sccs, modules);
-  llvm::FunctionPassManager passes;
-  if (auto e = builder.parsePassPipeline(passes, kPipeline)) return failed(llvm::toString(std::move(e)));
-  for (auto& f : module)
-    if (!f.isDeclaration()) passes.run(f, functions);
-
   CompiledObject out;
   out.symbol = kernel.name;
-  if (keep_ir) {
-    llvm::raw_string_ostream text(out.llvm_ir);
-    module.print(text, nullptr);
-  }
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream stream(bytes);
-  llvm::legacy::PassManager emit;
-  if (machine->addPassesToEmitFile(emit, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
-    return failed("target cannot emit objects");
-  emit.run(module);
-  out.object.assign(bytes.begin(), bytes.end());
+  TESSERA_TRY(irgen::optimize(module, *machine, irgen::kHostPipeline, keep_ir ? &out.llvm_ir : nullptr));
+  TESSERA_ASSIGN(out.object, irgen::emit_file(module, *machine, false));
   return out;
 }
 

@@ -227,9 +227,7 @@ Result<llvm::Value*> Emitter::math(ScalarOp op, DType dtype, std::span<Value* co
   case ScalarOp::Fmod: return library_call("fmod", dtype, a);
   case ScalarOp::Mod: { // sign of the divisor
     TESSERA_ASSIGN(auto* r, library_call("fmod", dtype, a));
-    auto* zero = constant_like(r, 0);
-    auto* differs = b_.CreateXor(b_.CreateFCmpOLT(r, zero), b_.CreateFCmpOLT(a[1], zero));
-    return b_.CreateSelect(b_.CreateAnd(b_.CreateFCmpONE(r, zero), differs), b_.CreateFAdd(r, a[1]), r);
+    return with_sign_of(r, a[1]);
   }
   default: return error("no host code for " + std::string(info(op).name));
   }

@@ -6,7 +6,7 @@ namespace tessera::tile::test {
 namespace {
 
 constexpr const char* kEverything =
-    R"(tile.kernel @all(%x: ptr<f16> align=16, %y: ptr<f32> written, %z: ptr<i64> written, %n: i64, %f: f64) config(stages: 2, warps: 4) {
+    R"(tile.kernel @all(%x: ptr<f16> invariant align=16, %y: ptr<f32> written, %z: ptr<i64> written, %n: i64 multiple=8, %f: f64) config(stages: 2, warps: 4) {
   %0 = program_id 0 : i64
   %1 = const 0 : i64
   %2 = const 8 : i64

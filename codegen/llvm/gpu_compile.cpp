@@ -1,0 +1,100 @@
+// Tile kernels to PTX, and to host objects for the emulator.
+#include "codegen/llvm/emulated_abi.h"
+#include "codegen/llvm/gpu_emit.h"
+#include "codegen/llvm/libdevice.h"
+#include "codegen/llvm/objects.h"
+#include <llvm/Config/llvm-config.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/TargetSelect.h>
+#include <mutex>
+
+namespace tessera {
+namespace {
+
+// LLVM 19 takes any name and warns, at most. Older GPUs lack bf16 and min.NaN; newer ones run PTX of sm_90.
+constexpr std::string_view kArchs[] = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a"};
+constexpr const char* kPtxVersion = "+ptx85"; // what CUDA 12.5 and later take
+constexpr const char* kTriple = "nvptx64-nvidia-cuda";
+
+// The code is explicit already; the backend itself splits constant offsets from addresses and reassociates. licm moves
+// what threads compute of their own numbers out of loops.
+constexpr const char* kPipeline =
+    "always-inline,globaldce,function(nvvm-reflect,sroa,early-cse<memssa>,instcombine<max-iterations=1;no-verify-"
+    "fixpoint>,simplifycfg,"
+    "loop-mssa(licm),early-cse<memssa>,instcombine<max-iterations=1;no-verify-fixpoint>,simplifycfg)";
+
+Result<std::unique_ptr<llvm::TargetMachine>> gpu_machine(const GpuTarget& target, llvm::Module& module) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+  std::string message;
+  const auto* llvm_target = llvm::TargetRegistry::lookupTarget(kTriple, message);
+  if (!llvm_target) return Diagnostic(ErrorCode::CodegenError, message);
+  std::unique_ptr<llvm::TargetMachine> machine(
+      llvm_target->createTargetMachine(kTriple, target.arch, kPtxVersion, llvm::TargetOptions(), std::nullopt,
+                                       std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  if (!machine) return Diagnostic(ErrorCode::CodegenError, "no target machine for " + target.arch);
+  module.setTargetTriple(kTriple);
+  module.setDataLayout(machine->createDataLayout());
+  module.addModuleFlag(llvm::Module::Override, "nvvm-reflect-ftz", 0u);
+  return machine;
+}
+
+} // namespace
+
+Result<GpuTarget> GpuTarget::parse(std::string_view arch) {
+  for (auto known : kArchs)
+    if (arch == known) return GpuTarget{std::string(arch)};
+  std::string list;
+  for (auto known : kArchs) list += (list.empty() ? "" : ", ") + std::string(known);
+  return Diagnostic(ErrorCode::Usage, "no code is generated for GPU architecture '" + std::string(arch) +
+                                          "'; known are " + list + " (newer GPUs run code for sm_90)");
+}
+
+std::string gpu_compiler_version(const GpuTarget& target) {
+  return "tessera-gpu-1 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline;
+}
+
+Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target, bool keep_ir) {
+  TESSERA_TRY(GpuTarget::parse(target.arch));
+  TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel));
+  llvm::LLVMContext context;
+  irgen::silence(context);
+  llvm::Module module(kernel.name, context);
+  TESSERA_ASSIGN(auto machine, gpu_machine(target, module));
+  gpu::Emitter emitter(module, layouts, false);
+  TESSERA_TRY(emitter.emit());
+  TESSERA_TRY(gpu::link_libdevice(module));
+  GpuKernelCode out;
+  out.symbol = kernel.name;
+  out.threads = emitter.threads();
+  out.shared_bytes = emitter.shared_bytes();
+  TESSERA_TRY(irgen::optimize(module, *machine, kPipeline, keep_ir ? &out.llvm_ir : nullptr));
+  TESSERA_ASSIGN(auto text, irgen::emit_file(module, *machine, true));
+  out.ptx.assign(text.begin(), text.end());
+  return out;
+}
+
+Result<EmulatedKernel> compile_emulated_kernel(const tile::Kernel& kernel, const GpuTarget& target, bool keep_ir) {
+  TESSERA_TRY(GpuTarget::parse(target.arch));
+  TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel));
+  llvm::LLVMContext context;
+  irgen::silence(context);
+  llvm::Module module(kernel.name, context);
+  TESSERA_ASSIGN(auto machine, irgen::host_machine(HostTarget::detect(), module));
+  gpu::Emitter emitter(module, layouts, true);
+  TESSERA_TRY(emitter.emit());
+  EmulatedKernel out;
+  out.object.symbol = kernel.name;
+  out.threads = emitter.threads();
+  out.shared_bytes = emitter.shared_bytes();
+  TESSERA_TRY(irgen::optimize(module, *machine, irgen::kHostPipeline, keep_ir ? &out.object.llvm_ir : nullptr));
+  TESSERA_ASSIGN(out.object.object, irgen::emit_file(module, *machine, false));
+  return out;
+}
+
+} // namespace tessera

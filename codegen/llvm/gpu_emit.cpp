@@ -1,0 +1,317 @@
+#include "codegen/llvm/gpu_emit.h"
+#include "graph/support/check.h"
+
+namespace tessera::gpu {
+
+using layout::Dim;
+using layout::LinearLayout;
+using tile::OpKind;
+
+Emitter::Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, bool emulated)
+    : Arithmetic(module, layouts.kernel.name), layouts_(layouts), kernel_(layouts.kernel),
+      gpu_(emulated ? emulated_intrinsics(module, b_) : nvptx_intrinsics(module, b_)),
+      values_(static_cast<size_t>(layouts.kernel.value_count())), hazards_(layouts.kernel) {}
+
+void Emitter::target_attributes(llvm::Function& f) const { f.addFnAttr(llvm::Attribute::NoUnwind); }
+
+Status Emitter::emit() {
+  for (const auto& p : kernel_.params)
+    if (!element_type(p.type.dtype) || (p.type.kind == tile::Type::Kind::Data && p.type.dtype == DType::BF16))
+      return error("parameter " + p.name + " of type " + p.type.str() + " has no GPU code");
+  auto k = gpu_->begin(kernel_, threads());
+  fn_ = k.function;
+  for (size_t i = 0; i < kernel_.params.size(); ++i) define(kernel_.params[i].value, {k.params[i]});
+  error_ = k.error;
+  thread_ = gpu_->thread_index();
+  program_ = gpu_->block_index();
+  TESSERA_TRY(reserve_scratch());
+  TESSERA_TRY(block(kernel_.body));
+  b_.CreateRetVoid();
+  return {};
+}
+
+llvm::Value* Emitter::scalar(tile::ValueId id) const {
+  const auto& r = values_[static_cast<size_t>(id)];
+  TESSERA_CHECK(r.size() == 1, "scalar expected in kernel " + kernel_.name);
+  return r[0];
+}
+
+Emitter::Registers Emitter::registers(tile::ValueId id, size_t count) const {
+  const auto& r = values_[static_cast<size_t>(id)];
+  if (!kernel_.type(id).is_tile()) return Registers(count, scalar(id));
+  TESSERA_CHECK(r.size() == count, "layouts of one operation differ in kernel " + kernel_.name);
+  return r;
+}
+
+size_t Emitter::register_count(tile::ValueId id) const {
+  return kernel_.type(id).is_tile() ? static_cast<size_t>(layouts_[id].registers()) : 1;
+}
+
+void Emitter::define(tile::ValueId id, Registers registers) { values_[static_cast<size_t>(id)] = std::move(registers); }
+
+// Bits of the thread's number that go to one place by one shift are moved together.
+llvm::Value* Emitter::xor_of_bits(std::span<const std::pair<int, int>> bits) {
+  std::map<int, uint32_t> by_shift; // left shift: which bits
+  Value* sum = nullptr;
+  uint32_t taken = 0;
+  auto add = [&](Value* v, uint32_t reaches) {
+    if (!sum)
+      sum = v;
+    else if (taken & reaches)
+      sum = b_.CreateXor(sum, v);
+    else
+      sum = disjoint_or(sum, v);
+    taken |= reaches;
+  };
+  for (auto [bit, basis] : bits) {
+    auto u = static_cast<uint32_t>(basis);
+    if (u == 0) continue;
+    if ((u & (u - 1)) == 0) {
+      by_shift[__builtin_ctz(u) - bit] |= 1u << bit;
+    } else { // all ones where the bit is set
+      auto* set = b_.CreateAnd(b_.CreateLShr(thread_, static_cast<uint64_t>(bit)), 1);
+      add(b_.CreateAnd(b_.CreateNeg(set), b_.getInt32(u)), u);
+    }
+  }
+  auto all = static_cast<uint32_t>(threads() - 1);
+  for (auto [shift, mask] : by_shift) {
+    Value* v = mask == all ? thread_ : b_.CreateAnd(thread_, b_.getInt32(mask));
+    if (shift > 0) v = b_.CreateShl(v, static_cast<uint64_t>(shift), "", true, true);
+    if (shift < 0) v = b_.CreateLShr(v, static_cast<uint64_t>(-shift));
+    add(v, shift > 0 ? mask << shift : mask >> -shift);
+  }
+  return sum ? sum : b_.getInt32(0);
+}
+
+static std::vector<std::pair<int, int>> thread_bits(const LinearLayout& layout, Dim out) {
+  std::vector<std::pair<int, int>> bits;
+  for (int i = 0; i < layout.in_bits(Dim::Lane); ++i) bits.emplace_back(i, layout.basis(Dim::Lane, i, out));
+  for (int i = 0; i < layout.in_bits(Dim::Warp); ++i)
+    bits.emplace_back(layout::kLaneBits + i, layout.basis(Dim::Warp, i, out));
+  return bits;
+}
+
+llvm::Value* Emitter::thread_part(const LinearLayout& layout, Dim out) { return xor_of_bits(thread_bits(layout, out)); }
+
+llvm::Value* Emitter::position(const LinearLayout& layout, Dim out, int reg, Value* part) {
+  auto own = static_cast<uint32_t>(layout.apply(Dim::Register, reg, out));
+  if (own == 0) return part;
+  uint32_t threads = 0;
+  for (auto [bit, basis] : thread_bits(layout, out)) threads |= static_cast<uint32_t>(basis);
+  // A sum, so that addresses become one register and a constant.
+  return (own & threads) ? b_.CreateXor(part, b_.getInt32(own)) : b_.CreateAdd(part, b_.getInt32(own), "", true, true);
+}
+
+llvm::Value* Emitter::acts_for_copies(uint32_t free_lanes, uint32_t free_warps) {
+  uint32_t mask = free_lanes | free_warps << layout::kLaneBits;
+  mask &= static_cast<uint32_t>(threads() - 1);
+  if (mask == 0) return nullptr;
+  return b_.CreateICmpEQ(b_.CreateAnd(thread_, b_.getInt32(mask)), b_.getInt32(0));
+}
+
+llvm::Value* Emitter::disjoint_or(Value* a, Value* c) {
+  auto* v = b_.CreateOr(a, c);
+  if (auto* i = llvm::dyn_cast<llvm::PossiblyDisjointInst>(v)) i->setIsDisjoint(true);
+  return v;
+}
+
+llvm::Value* Emitter::both(Value* a, Value* c) {
+  if (!a || !c) return a ? a : c;
+  return b_.CreateAnd(a, c);
+}
+
+void Emitter::barrier() {
+  gpu_->barrier();
+  hazards_.barrier();
+}
+
+Result<int64_t> Emitter::shared_region(int64_t bytes) {
+  auto at = hazards_.find_shared(bytes);
+  if (!at) {
+    barrier();
+    at = hazards_.find_shared(bytes);
+  }
+  if (!at)
+    return error("an exchange between warps takes " + std::to_string(bytes) + " bytes of shared memory, of " +
+                 std::to_string(Hazards::kSharedLimit) + "; smaller tiles are needed");
+  hazards_.touch_shared({*at, *at + bytes});
+  return *at;
+}
+
+// ---- structure
+
+Status Emitter::block(const std::vector<tile::OpId>& ops) {
+  for (auto id : ops) TESSERA_TRY(operation(id));
+  return {};
+}
+
+Status Emitter::operation(tile::OpId id) {
+  const auto& op = kernel_.op(id);
+  for (auto r : op.results)
+    if (!element_type(kernel_.type(r).dtype))
+      return error("element type " + std::string(name(kernel_.type(r).dtype)) + " has no GPU code");
+  switch (op.kind) {
+  case OpKind::Const:
+    define(op.results[0],
+           Registers(register_count(op.results[0]), constant(kernel_.type(op.results[0]).dtype, op.f, op.i)));
+    return {};
+  case OpKind::ProgramId: define(op.results[0], {op.axis == 0 ? program_ : b_.getInt64(0)}); return {};
+  case OpKind::Range: range(op); return {};
+  case OpKind::ExpandDims: define(op.results[0], registers(op.operands[0], register_count(op.results[0]))); return {};
+  case OpKind::Broadcast: return broadcast(op);
+  case OpKind::Scalar: return layouts_.is_conversion(op) ? convert(op) : scalar_op(op);
+  case OpKind::Load: return load(id);
+  case OpKind::Store: return store(id);
+  case OpKind::Reduce: return reduce(op);
+  case OpKind::Scan: return scan(op);
+  case OpKind::Dot: return error("products of tiles have no GPU code yet");
+  case OpKind::For: return loop(op);
+  case OpKind::If: return branch(op);
+  case OpKind::Scratch: return {}; // reserve_scratch
+  case OpKind::AtomicAdd: return atomic_add(op);
+  case OpKind::ReportIndex: report_index(op); return {};
+  case OpKind::Prefetch: return {}; // all loads of a tile are in flight at once
+  case OpKind::Yield: yielded_ = op.operands; return {};
+  case OpKind::Count_: break;
+  }
+  return error("operation without GPU code");
+}
+
+void Emitter::range(const tile::Op& op) {
+  const auto& l = layouts_[op.results[0]];
+  auto* part = thread_part(l, Dim::Axis0);
+  Registers out;
+  for (int r = 0; r < l.registers(); ++r)
+    out.push_back(b_.CreateZExt(position(l, Dim::Axis0, r, part), b_.getInt64Ty()));
+  define(op.results[0], std::move(out));
+}
+
+Status Emitter::broadcast(const tile::Op& op) {
+  auto from = op.operands[0], to = op.results[0];
+  if (!kernel_.type(from).is_tile()) {
+    define(to, registers(from, register_count(to)));
+    return {};
+  }
+  auto map = layout::register_map(layouts_[from], layouts_[to]);
+  TESSERA_CHECK(map.has_value(), "broadcast between threads in kernel " + kernel_.name);
+  Registers out;
+  for (int r : *map) out.push_back(registers(from)[static_cast<size_t>(r)]);
+  define(to, std::move(out));
+  return {};
+}
+
+Status Emitter::scalar_op(const tile::Op& op) {
+  auto result = op.results[0];
+  size_t n = register_count(result);
+  DType type = kernel_.type(result).dtype;
+  DType argument = kernel_.type(op.operands[op.scalar == ScalarOp::Select ? 1 : 0]).dtype;
+  std::vector<Registers> args;
+  for (auto o : op.operands) args.push_back(registers(o, n));
+  Registers out;
+  if (op.scalar == ScalarOp::Cast && n > 1) {
+    out = cast_registers(args[0], argument, type);
+  } else {
+    for (size_t r = 0; r < n; ++r) {
+      std::vector<Value*> a;
+      for (const auto& x : args) a.push_back(x[r]);
+      TESSERA_ASSIGN(auto* v, arith(op.scalar, type, argument, a));
+      out.push_back(v);
+    }
+  }
+  define(result, std::move(out));
+  return {};
+}
+
+Status Emitter::loop(const tile::Op& op) {
+  auto *from = scalar(op.operands[0]), *to = scalar(op.operands[1]), *step = scalar(op.operands[2]);
+  const auto& args = op.region_args[0];
+  size_t carried = op.operands.size() - 3;
+  auto* before = b_.GetInsertBlock();
+  auto* body = llvm::BasicBlock::Create(ctx_, "loop", fn_);
+  auto* after = llvm::BasicBlock::Create(ctx_, "after", fn_);
+  b_.CreateCondBr(b_.CreateICmpSLT(from, to), body, after);
+  b_.SetInsertPoint(body);
+  auto* i = b_.CreatePHI(b_.getInt64Ty(), 2, "i");
+  i->addIncoming(from, before);
+  define(args[0], {i});
+  for (size_t c = 0; c < carried; ++c) {
+    Registers phis;
+    for (auto* v : registers(op.operands[3 + c], register_count(args[1 + c]))) {
+      auto* phi = b_.CreatePHI(v->getType(), 2);
+      phi->addIncoming(v, before);
+      phis.push_back(phi);
+    }
+    define(args[1 + c], std::move(phis));
+  }
+  auto pending = hazards_.pending();
+  hazards_.enter_loop();
+  TESSERA_TRY(block(op.regions[0]));
+  if (hazards_.leave_loop()) barrier();
+  hazards_.merge(pending); // of no rounds at all
+
+  auto yields = yielded_;
+  auto* next = b_.CreateNSWAdd(i, step);
+  auto* latch = b_.GetInsertBlock();
+  i->addIncoming(next, latch);
+  for (size_t c = 0; c < carried; ++c) {
+    auto n = registers(yields[c], register_count(args[1 + c]));
+    for (size_t r = 0; r < n.size(); ++r)
+      llvm::cast<llvm::PHINode>(registers(args[1 + c])[r])->addIncoming(n[r], latch);
+  }
+  b_.CreateCondBr(b_.CreateICmpSLT(next, to), body, after);
+  b_.SetInsertPoint(after);
+  for (size_t c = 0; c < carried; ++c) {
+    size_t n = register_count(op.results[c]);
+    auto first = registers(op.operands[3 + c], n), last = registers(yields[c], n);
+    Registers out;
+    for (size_t r = 0; r < n; ++r) {
+      auto* phi = b_.CreatePHI(first[r]->getType(), 2);
+      phi->addIncoming(first[r], before);
+      phi->addIncoming(last[r], latch);
+      out.push_back(phi);
+    }
+    define(op.results[c], std::move(out));
+  }
+  return {};
+}
+
+Status Emitter::branch(const tile::Op& op) {
+  auto* condition = scalar(op.operands[0]);
+  auto* merge = llvm::BasicBlock::Create(ctx_, "endif");
+  llvm::BasicBlock* blocks[2] = {llvm::BasicBlock::Create(ctx_, "then", fn_),
+                                 llvm::BasicBlock::Create(ctx_, "else", fn_)};
+  llvm::BasicBlock* ends[2];
+  b_.CreateCondBr(condition, blocks[0], blocks[1]);
+  std::vector<Registers> yields[2];
+  auto before = hazards_.pending();
+  Hazards::Pending ended;
+  hazards_.enter_branch();
+  for (size_t r = 0; r < 2; ++r) {
+    b_.SetInsertPoint(blocks[r]);
+    hazards_.set(before);
+    yielded_.clear();
+    TESSERA_TRY(block(op.regions[r]));
+    for (size_t v = 0; v < op.results.size(); ++v)
+      yields[r].push_back(registers(yielded_[v], register_count(op.results[v])));
+    ends[r] = b_.GetInsertBlock();
+    b_.CreateBr(merge);
+    if (r == 0) ended = hazards_.pending();
+  }
+  hazards_.merge(ended);
+  hazards_.leave_branch();
+  merge->insertInto(fn_);
+  b_.SetInsertPoint(merge);
+  for (size_t v = 0; v < op.results.size(); ++v) {
+    Registers out;
+    for (size_t r = 0; r < yields[0][v].size(); ++r) {
+      auto* phi = b_.CreatePHI(yields[0][v][r]->getType(), 2);
+      phi->addIncoming(yields[0][v][r], ends[0]);
+      phi->addIncoming(yields[1][v][r], ends[1]);
+      out.push_back(phi);
+    }
+    define(op.results[v], std::move(out));
+  }
+  return {};
+}
+
+} // namespace tessera::gpu

@@ -1,0 +1,108 @@
+// Tile IR to the LLVM IR of one GPU thread. Private to codegen/llvm.
+//
+// The idea. codegen/layout says of every tile which elements each thread holds. Here a tile becomes one LLVM value per
+// register of its layout, and each operation becomes what one thread does with its registers: pointwise operations
+// register by register, accesses of memory in groups of `access_width` neighbours, reductions and scans among
+// registers, then lanes (shuffles), then warps (shared memory). Scalars are computed by all threads alike.
+//
+// Order. Within a program memory operations happen in the order of the text, but threads run on their own. A barrier
+// is put where one thread might otherwise see another's memory too early or too late: Hazards (gpu_hazards.h) knows
+// what has been touched since the last one.
+#pragma once
+#include "codegen/layout/assign.h"
+#include "codegen/layout/conversion.h"
+#include "codegen/llvm/arith.h"
+#include "codegen/llvm/gpu_hazards.h"
+#include "codegen/llvm/gpu_intrinsics.h"
+
+namespace tessera::gpu {
+
+class Emitter final : public irgen::Arithmetic {
+public:
+  Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, bool emulated);
+  // Emits the kernel's function. Error CodegenError for what a GPU cannot do.
+  Status emit();
+  [[nodiscard]] int threads() const { return layouts_.warps * layout::kLanes; }
+  [[nodiscard]] int64_t shared_bytes() const { return hazards_.shared_bytes(); }
+
+  // gpu_math.cpp: where the GPU has something better than the common code.
+  Result<Value*> arith(ScalarOp op, DType result, DType argument, std::span<Value* const> args) override;
+  Value* cast(Value* v, DType from, DType to) override;
+  Value* min_max(bool max, DType dtype, Value* a, Value* b) override;
+
+private:
+  using Registers = std::vector<Value*>;
+
+  // gpu_emit.cpp: structure and what needs no other thread
+  Status block(const std::vector<tile::OpId>& ops);
+  Status operation(tile::OpId id);
+  Status loop(const tile::Op& op);
+  Status branch(const tile::Op& op);
+  Status scalar_op(const tile::Op& op);
+  void range(const tile::Op& op);
+  Status broadcast(const tile::Op& op);
+  const Registers& registers(tile::ValueId id) const { return values_[static_cast<size_t>(id)]; }
+  Registers registers(tile::ValueId id, size_t count) const;   // scalars as often as asked
+  [[nodiscard]] size_t register_count(tile::ValueId id) const; // of a tile's layout; 1 of a scalar
+  Value* scalar(tile::ValueId id) const;
+  void define(tile::ValueId id, Registers registers);
+  // i32: the xor of the second numbers over those pairs whose first one is a bit that is set in the thread's number.
+  Value* xor_of_bits(std::span<const std::pair<int, int>> bits);
+  // i32: the xor of the bases along `out` of the bits that are set in this thread's lane and warp.
+  Value* thread_part(const layout::LinearLayout& layout, layout::Dim out);
+  // i32: position along `out` of what register `reg` of this thread holds; `part` from thread_part.
+  Value* position(const layout::LinearLayout& layout, layout::Dim out, int reg, Value* part);
+  // i1: this thread is the one that acts for all that hold the same elements; null where there is but one.
+  Value* acts_for_copies(uint32_t free_lanes, uint32_t free_warps);
+  Value* disjoint_or(Value* a, Value* b); // of numbers without a common bit: also their sum
+  Value* both(Value* a, Value* b);        // conjunction; null is true
+
+  void barrier();
+  Result<int64_t> shared_region(int64_t bytes); // byte offset of memory that no thread may still be using; touched
+
+  // gpu_memory.cpp
+  Status reserve_scratch();
+  Status load(tile::OpId id);
+  Status store(tile::OpId id);
+  Status atomic_add(const tile::Op& op);
+  void report_index(const tile::Op& op);
+  void order(GlobalAccess::Kind kind, const tile::Op& op); // a barrier before `op` where one is needed
+  Value* address(tile::ValueId pointer, Value* offset);    // of scratch: i32 byte offset in shared memory
+  Value* acts_for(tile::ValueId offset);                   // i1: this thread stores; null for all threads
+  // Neighbours of one access as words and back; bool as bytes.
+  llvm::Type* word_type(DType dtype, int elements, int* count);
+  std::vector<Value*> to_words(std::span<Value* const> elements, DType dtype);
+  Registers from_words(std::span<Value* const> words, DType dtype, int elements);
+  void store_shared_elements(Value* byte_offset, std::span<Value* const> elements, DType dtype, Value* predicate);
+  Registers load_shared_elements(Value* byte_offset, DType dtype, int elements);
+
+  // gpu_reduce.cpp: among registers, lanes and warps
+  struct Folded;
+  Status reduce(const tile::Op& op);
+  Status scan(const tile::Op& op);
+  Value* identity(ReduceKind kind, DType dtype);
+
+  // gpu_convert.cpp
+  Status convert(const tile::Op& op);
+
+  // gpu_math.cpp
+  Result<Value*> math(ScalarOp op, DType dtype, std::span<Value* const> args) override;
+  Value* exp_f32(Value* x);
+  Value* tanh_f32(Value* x);
+  Value* erf_f32(Value* x);
+  Value* to_integer(Value* x, DType from, DType to);
+  Registers cast_registers(const Registers& from, DType from_type, DType to); // pairs at a time
+  void target_attributes(llvm::Function& f) const override;
+
+  const layout::KernelLayouts& layouts_;
+  const tile::Kernel& kernel_;
+  std::unique_ptr<Intrinsics> gpu_;
+  llvm::Function* fn_ = nullptr;
+  std::vector<Registers> values_;            // by value id
+  std::map<tile::ValueId, int64_t> scratch_; // scratch pointers: byte offset in shared memory
+  Value *thread_ = nullptr, *program_ = nullptr, *error_ = nullptr;
+  Hazards hazards_;
+  std::vector<tile::ValueId> yielded_; // operands of the last Yield
+};
+
+} // namespace tessera::gpu

@@ -1,0 +1,105 @@
+#include "codegen/llvm/gpu_hazards.h"
+#include <algorithm>
+
+namespace tessera::gpu {
+
+bool Hazards::conflict(const GlobalAccess& before, const GlobalAccess& after) const {
+  using Kind = GlobalAccess::Kind;
+  if (before.kind == Kind::Read && after.kind == Kind::Read) return false;
+  if (before.kind == Kind::Atomic && after.kind == Kind::Atomic) return false;
+  if (before.pointer != after.pointer) {
+    // A written buffer may take over the memory of one that is only read, for elements that are not read any more. The
+    // other way round, an element once written is not read through another pointer.
+    if (before.kind != Kind::Read) return false;
+    const tile::Param *read = nullptr, *written = nullptr;
+    for (const auto& p : kernel_.params) {
+      if (p.value == before.pointer) read = &p;
+      if (p.value == after.pointer) written = &p;
+    }
+    if (!read || !written || read->written || read->invariant) return false;
+    if (info(read->type.dtype).bits != info(written->type.dtype).bits) return false;
+  }
+  if (!before.tile && !after.tile) return before.kind == Kind::Read || after.kind == Kind::Read;
+  bool own = before.offset == after.offset && before.tile && after.tile && before.layout == after.layout &&
+             before.layout.is_injective();
+  return !own;
+}
+
+bool Hazards::conflicts(const GlobalAccess& access) const {
+  return std::any_of(pending_.global.begin(), pending_.global.end(),
+                     [&](const GlobalAccess& p) { return conflict(p, access); });
+}
+
+static void add(std::vector<GlobalAccess>& to, const GlobalAccess& a) {
+  if (std::find(to.begin(), to.end(), a) == to.end()) to.push_back(a);
+}
+static void add(std::vector<SharedRange>& to, const SharedRange& r) {
+  if (std::find(to.begin(), to.end(), r) == to.end()) to.push_back(r);
+}
+
+void Hazards::touch(GlobalAccess access) {
+  for (auto& h : heads_)
+    if (h.open) add(h.accesses.global, access);
+  add(pending_.global, access);
+}
+
+void Hazards::touch_shared(SharedRange range) {
+  shared_bytes_ = std::max(shared_bytes_, range.end);
+  for (auto& h : heads_)
+    if (h.open) add(h.accesses.shared, range);
+  add(pending_.shared, range);
+}
+
+std::optional<int64_t> Hazards::find_shared(int64_t bytes) const {
+  std::vector<SharedRange> taken = pending_.shared;
+  std::sort(taken.begin(), taken.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  int64_t at = reserved_;
+  for (const auto& r : taken) {
+    if (r.begin >= at + bytes) break;
+    at = std::max(at, (r.end + 15) / 16 * 16);
+  }
+  if (at + bytes > kSharedLimit) return std::nullopt;
+  return at;
+}
+
+std::optional<int64_t> Hazards::reserve_shared(int64_t bytes) {
+  // Ranges that were handed out before lie where this one would: all of them must be behind a barrier, or it goes
+  // above.
+  int64_t at = reserved_;
+  for (const auto& r : pending_.shared) at = std::max(at, (r.end + 15) / 16 * 16);
+  if (at + bytes > kSharedLimit) return std::nullopt;
+  reserved_ = (at + bytes + 15) / 16 * 16;
+  shared_bytes_ = std::max(shared_bytes_, reserved_);
+  return at;
+}
+
+void Hazards::barrier() {
+  pending_ = {};
+  for (auto& h : heads_)
+    if (h.depth == depth_) h.open = false;
+}
+
+void Hazards::merge(const Pending& other) {
+  for (const auto& a : other.global) add(pending_.global, a);
+  for (const auto& r : other.shared) add(pending_.shared, r);
+}
+
+void Hazards::enter_loop() {
+  ++depth_;
+  heads_.push_back({depth_, true, {}});
+}
+
+bool Hazards::leave_loop() {
+  Head head = std::move(heads_.back());
+  heads_.pop_back();
+  --depth_;
+  for (const auto& p : pending_.global)
+    for (const auto& h : head.accesses.global)
+      if (conflict(p, h)) return true;
+  for (const auto& p : pending_.shared)
+    for (const auto& h : head.accesses.shared)
+      if (p.begin < h.end && h.begin < p.end) return true;
+  return false;
+}
+
+} // namespace tessera::gpu

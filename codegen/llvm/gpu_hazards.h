@@ -1,0 +1,75 @@
+// Where a barrier is needed: what the threads of a block have touched since the last one. Emission goes along the text;
+// what is pending at its end is what a loop's next round, or what follows an if, may run into.
+#pragma once
+#include "codegen/layout/linear_layout.h"
+#include "codegen/tile/tile.h"
+
+namespace tessera::gpu {
+
+// How a program's threads touch memory behind a pointer.
+struct GlobalAccess {
+  enum class Kind : uint8_t { Read, Write, Atomic } kind = Kind::Read;
+  tile::ValueId pointer = -1;
+  tile::ValueId offset = -1;
+  bool tile = false;           // a scalar is read by all threads and written by thread 0
+  layout::LinearLayout layout; // of a tile
+  bool operator==(const GlobalAccess&) const = default;
+};
+struct SharedRange { // bytes
+  int64_t begin = 0, end = 0;
+  bool operator==(const SharedRange&) const = default;
+};
+
+class Hazards {
+public:
+  // What every GPU gives a block without being asked for more.
+  static constexpr int64_t kSharedLimit = 48 << 10;
+
+  explicit Hazards(const tile::Kernel& kernel) : kernel_(kernel) {}
+
+  // Whether the access must wait for a barrier: another thread may still have to read, or may not yet have written,
+  // what it touches. Two accesses through one offset value in one layout without copies are each thread's own affair.
+  [[nodiscard]] bool conflicts(const GlobalAccess& access) const;
+  void touch(GlobalAccess access);
+
+  // Shared memory that no pending access touches, aligned to 16; nothing where only a barrier frees enough, or nothing
+  // does (bytes beyond what fits).
+  [[nodiscard]] std::optional<int64_t> find_shared(int64_t bytes) const;
+  void touch_shared(SharedRange range);
+  // Memory that stays taken to the end of the kernel, below all that find_shared yields.
+  [[nodiscard]] std::optional<int64_t> reserve_shared(int64_t bytes);
+  [[nodiscard]] int64_t shared_bytes() const { return shared_bytes_; } // that a block needs
+
+  void barrier();
+
+  // Regions: what is pending before and after them.
+  struct Pending {
+    std::vector<GlobalAccess> global;
+    std::vector<SharedRange> shared;
+  };
+  [[nodiscard]] Pending pending() const { return pending_; }
+  void set(Pending pending) { pending_ = std::move(pending); }
+  void merge(const Pending& other);
+  // Of a loop's body, at its end: whether the next round, up to its first barrier, runs into what is pending.
+  void enter_loop();
+  [[nodiscard]] bool leave_loop();
+  void enter_branch() { ++depth_; } // a barrier in there may not be reached
+  void leave_branch() { --depth_; }
+
+private:
+  // Accesses of a loop's body before its first barrier.
+  struct Head {
+    int depth = 0;
+    bool open = true;
+    Pending accesses;
+  };
+  [[nodiscard]] bool conflict(const GlobalAccess& before, const GlobalAccess& after) const;
+
+  const tile::Kernel& kernel_;
+  Pending pending_;
+  std::vector<Head> heads_;
+  int depth_ = 0;
+  int64_t reserved_ = 0, shared_bytes_ = 0;
+};
+
+} // namespace tessera::gpu

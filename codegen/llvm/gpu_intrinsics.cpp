@@ -1,0 +1,38 @@
+#include "codegen/llvm/gpu_intrinsics.h"
+#include "graph/support/check.h"
+
+namespace tessera::gpu {
+
+int word_bytes(llvm::Type* word) { return static_cast<int>(word->getIntegerBitWidth() / 8); }
+
+namespace {
+
+// Applies `move` to the i32 words of a value.
+template <class Move>
+Value* by_words(llvm::IRBuilder<>& b, Value* v, Move move) {
+  auto* type = v->getType();
+  auto bits = static_cast<unsigned>(type->getPrimitiveSizeInBits().getFixedValue());
+  auto* whole = b.getIntNTy(bits);
+  auto* i32 = b.getInt32Ty();
+  Value* x = b.CreateBitCast(v, whole);
+  if (bits <= 32) {
+    x = b.CreateTrunc(move(b.CreateZExt(x, i32)), whole);
+  } else {
+    TESSERA_CHECK(bits == 64, "shuffle of a value wider than 8 bytes");
+    Value* low = move(b.CreateTrunc(x, i32));
+    Value* high = move(b.CreateTrunc(b.CreateLShr(x, 32), i32));
+    x = b.CreateOr(b.CreateZExt(low, whole), b.CreateShl(b.CreateZExt(high, whole), 32));
+  }
+  return b.CreateBitCast(x, type);
+}
+
+} // namespace
+
+Value* Intrinsics::shuffle(Value* value, Value* lane) {
+  return by_words(b_, value, [&](Value* w) { return shuffle_word(w, lane); });
+}
+Value* Intrinsics::shuffle_xor(Value* value, int mask) {
+  return by_words(b_, value, [&](Value* w) { return shuffle_xor_word(w, mask); });
+}
+
+} // namespace tessera::gpu

@@ -1,0 +1,103 @@
+// What a thread of a GPU can do besides plain arithmetic: know its number, meet and exchange values with others, reach
+// shared and global memory, call approximate instructions. One small interface, so that the emitter
+// above it writes the same per-thread code for two readers:
+//
+//   NvptxIntrinsics      instructions of PTX, for the GPU
+//   EmulatedIntrinsics   calls of the emulator (emulated_abi.h), for tests on the host
+//
+// Private to codegen/llvm. All methods emit code at the builder's insertion point. Everything collective (barriers,
+// shuffles, votes) must be reached by all threads of the block, or of the warp, together.
+//
+// Words. Memory moves in vectors of up to 16 bytes, given as `count` words of one integer type: i8, i16, i32 or i64.
+// Addresses are aligned to the bytes of the vector.
+#pragma once
+#include "codegen/tile/tile.h"
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+#include <memory>
+
+namespace tessera::gpu {
+
+using llvm::Value;
+
+// The kernel's function, with the builder standing in its entry block.
+struct KernelFunction {
+  llvm::Function* function = nullptr;
+  std::vector<Value*> params; // the tile kernel's; bool as i1
+  Value* error = nullptr;     // address of the i32 for bounds violations
+};
+
+// Of global memory: whether anybody writes it while the kernel runs.
+enum class Stability : uint8_t { Varying, Invariant };
+
+class Intrinsics {
+public:
+  Intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder) : module_(module), b_(builder) {}
+  virtual ~Intrinsics() = default;
+
+  // Declares the function of `kernel` for blocks of `threads` threads.
+  virtual KernelFunction begin(const tile::Kernel& kernel, int threads) = 0;
+  // After the last instruction: how much shared memory a block has.
+  virtual void finish(int64_t shared_bytes) = 0;
+
+  virtual Value* thread_index() = 0; // i32, [0, threads)
+  virtual Value* block_index() = 0;  // i64
+
+  // All threads of the block meet; what was written before is seen after.
+  virtual void barrier() = 0;
+  virtual Value* barrier_any(Value* predicate) = 0; // the same; i1: whether it is true in any thread
+  // Lanes of a warp exchange i32 words; `lane` is an i32, `mask` which bits of the lane's number to flip.
+  virtual Value* shuffle_word(Value* word, Value* lane) = 0;
+  virtual Value* shuffle_xor_word(Value* word, int mask) = 0;
+  virtual Value* vote_any(Value* predicate) = 0; // i1 of i1
+  virtual Value* vote_all(Value* predicate) = 0;
+  virtual Value* ballot(Value* predicate) = 0; // i32: a bit a lane
+
+  // The same for values of any type up to 8 bytes: i1, integers, half, float, double.
+  Value* shuffle(Value* value, Value* lane);
+  Value* shuffle_xor(Value* value, int mask);
+
+  // Shared memory, at i32 byte offsets. A null predicate is true.
+  virtual std::vector<Value*> load_shared(Value* offset, llvm::Type* word, int count) = 0;
+  virtual void store_shared(Value* offset, std::span<Value* const> words, Value* predicate) = 0;
+
+  // Global memory. Where the predicate is false nothing is read and the result is `other` (null: zeros).
+  virtual std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
+                                          std::span<Value* const> other, Stability stability) = 0;
+  virtual void store_global(Value* address, std::span<Value* const> words, Value* predicate) = 0;
+  virtual void atomic_add(Value* address, Value* value, Value* predicate) = 0; // i32, i64, float, double
+
+  // Notes at `error` that bounds were violated at `site`, where the predicate is true.
+  virtual void report(Value* error, int site, Value* predicate) = 0;
+
+  // f32. Accuracy as the PTX manual gives it; denormals are kept but where the name says ftz.
+  virtual Value* ex2_ftz(Value* x) = 0; // 2^x, 2 ulp; results below 2^-126 become 0
+  virtual Value* lg2(Value* x) = 0;     // log2 x; absolute 2^-22 around 1, elsewhere 2 ulp
+  virtual Value* rcp(Value* x) = 0;     // 1 / x, 1 ulp
+  virtual Value* rcp_ftz(Value* x) = 0; // the same, denormals as 0
+  virtual Value* rsqrt(Value* x) = 0;   // 2 ulp
+  // a * b + c clamped to [0, 1], NaN to 0.
+  virtual Value* fma_saturated(Value* a, Value* b, Value* c) = 0;
+  // Truncated and saturated to i32 or i64; NaN becomes 0 where x is f32 and bits 32, else anything.
+  virtual Value* to_integer(Value* x, unsigned bits, bool is_signed) = 0;
+  // f32 to bf16 (as i16) and two of them, or two halves, to an i32, the first in the low half. To nearest even; NaN
+  // stays NaN.
+  virtual Value* to_bf16(Value* x) = 0;
+  virtual Value* pack_bf16(Value* low, Value* high) = 0;
+  virtual Value* pack_f16(Value* low, Value* high) = 0;
+
+  // A function of the mathematical library by its C name without suffix, "erf": of float or double arguments.
+  virtual Value* library_call(std::string_view name, std::span<Value* const> args) = 0;
+
+protected:
+  llvm::Module& module_;
+  llvm::IRBuilder<>& b_;
+};
+
+[[nodiscard]] std::unique_ptr<Intrinsics> nvptx_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder);
+[[nodiscard]] std::unique_ptr<Intrinsics> emulated_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder);
+
+// Of a word: 1, 2, 4 or 8.
+[[nodiscard]] int word_bytes(llvm::Type* word);
+
+} // namespace tessera::gpu

@@ -1,0 +1,222 @@
+// Intrinsics as calls of the emulator (emulated_abi.h), plain host instructions and libm.
+#include "codegen/llvm/emulated_abi.h"
+#include "codegen/llvm/gpu_intrinsics.h"
+#include "graph/support/check.h"
+#include <llvm/IR/Intrinsics.h>
+
+namespace tessera::gpu {
+namespace {
+
+namespace ID = llvm::Intrinsic;
+
+class EmulatedIntrinsics final : public Intrinsics {
+public:
+  using Intrinsics::Intrinsics;
+
+  KernelFunction begin(const tile::Kernel& kernel, int) override {
+    auto& ctx = module_.getContext();
+    auto* ptr = llvm::PointerType::get(ctx, 0);
+    KernelFunction k;
+    k.function = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), {ptr, ptr}, false),
+                                        llvm::Function::ExternalLinkage, kernel.name, module_);
+    k.function->addFnAttr(llvm::Attribute::NoUnwind);
+    thread_ = k.function->getArg(0);
+    b_.SetInsertPoint(llvm::BasicBlock::Create(ctx, "entry", k.function));
+    auto argument = [&](size_t i, llvm::Type* type) -> Value* {
+      auto* slot = b_.CreateConstInBoundsGEP1_64(ptr, k.function->getArg(1), i);
+      return b_.CreateLoad(type, b_.CreateLoad(ptr, slot));
+    };
+    for (size_t i = 0; i < kernel.params.size(); ++i) {
+      const auto& t = kernel.params[i].type;
+      if (t.kind == tile::Type::Kind::Pointer)
+        k.params.push_back(argument(i, ptr));
+      else if (t.dtype == DType::Bool)
+        k.params.push_back(b_.CreateICmpNE(argument(i, b_.getInt8Ty()), b_.getInt8(0)));
+      else if (t.dtype == DType::F16 || t.dtype == DType::F32 || t.dtype == DType::F64)
+        k.params.push_back(argument(i, t.dtype == DType::F16   ? b_.getHalfTy()
+                                       : t.dtype == DType::F32 ? b_.getFloatTy()
+                                                               : b_.getDoubleTy()));
+      else
+        k.params.push_back(argument(i, b_.getIntNTy(static_cast<unsigned>(info(t.dtype).bits))));
+    }
+    k.error = argument(kernel.params.size(), ptr);
+    return k;
+  }
+  void finish(int64_t) override {}
+
+  Value* thread_index() override { return call("tessera_emu_thread_index", b_.getInt32Ty(), {}); }
+  Value* block_index() override { return call("tessera_emu_block_index", b_.getInt64Ty(), {}); }
+
+  void barrier() override { call("tessera_emu_barrier", b_.getVoidTy(), {site()}); }
+  Value* barrier_any(Value* p) override {
+    return truth(call("tessera_emu_barrier_or", b_.getInt32Ty(), {number(p), site()}));
+  }
+  Value* shuffle_word(Value* word, Value* lane) override {
+    return call("tessera_emu_shuffle", b_.getInt32Ty(), {word, lane, site()});
+  }
+  Value* shuffle_xor_word(Value* word, int mask) override {
+    auto* lane = b_.CreateAnd(thread_index(), b_.getInt32(31));
+    return shuffle_word(word, b_.CreateXor(lane, b_.getInt32(static_cast<uint32_t>(mask))));
+  }
+  Value* vote_any(Value* p) override { return truth(ballot(p)); }
+  Value* vote_all(Value* p) override { return b_.CreateICmpEQ(ballot(p), b_.getInt32(0xffffffff)); }
+  Value* ballot(Value* p) override { return call("tessera_emu_ballot", b_.getInt32Ty(), {number(p), site()}); }
+
+  std::vector<Value*> load_shared(Value* offset, llvm::Type* word, int count) override {
+    auto* at = call("tessera_emu_shared", pointer(), {offset, bytes(word, count), access(kTesseraEmuRead)});
+    return load(at, word, count);
+  }
+  void store_shared(Value* offset, std::span<Value* const> words, Value* predicate) override {
+    guarded(predicate, [&] {
+      store(call("tessera_emu_shared", pointer(),
+                 {offset, bytes(words[0]->getType(), static_cast<int>(words.size())), access(kTesseraEmuWrite)}),
+            words);
+    });
+  }
+  std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
+                                  std::span<Value* const> other, Stability) override {
+    auto read = [&] {
+      return load(call("tessera_emu_global", pointer(), {address, bytes(word, count), access(kTesseraEmuRead)}), word,
+                  count);
+    };
+    if (!predicate) return read();
+    auto* before = b_.GetInsertBlock();
+    std::vector<Value*> words;
+    auto* after = guarded(predicate, [&] { words = read(); });
+    std::vector<Value*> result;
+    for (int i = 0; i < count; ++i) {
+      auto* phi = b_.CreatePHI(word, 2);
+      phi->addIncoming(words[static_cast<size_t>(i)], after);
+      phi->addIncoming(other.empty() ? llvm::Constant::getNullValue(word) : other[static_cast<size_t>(i)], before);
+      result.push_back(phi);
+    }
+    return result;
+  }
+  void store_global(Value* address, std::span<Value* const> words, Value* predicate) override {
+    guarded(predicate, [&] {
+      store(call("tessera_emu_global", pointer(),
+                 {address, bytes(words[0]->getType(), static_cast<int>(words.size())), access(kTesseraEmuWrite)}),
+            words);
+    });
+  }
+  void atomic_add(Value* address, Value* value, Value* predicate) override {
+    guarded(predicate, [&] {
+      auto size = static_cast<uint32_t>(value->getType()->getPrimitiveSizeInBits().getFixedValue() / 8);
+      auto* at = call("tessera_emu_global", pointer(), {address, b_.getInt32(size), access(kTesseraEmuAtomic)});
+      auto kind = value->getType()->isFloatingPointTy() ? llvm::AtomicRMWInst::FAdd : llvm::AtomicRMWInst::Add;
+      b_.CreateAtomicRMW(kind, at, value, llvm::MaybeAlign(), llvm::AtomicOrdering::Monotonic);
+    });
+  }
+
+  void report(Value* error, int site, Value* predicate) override {
+    guarded(predicate, [&] { b_.CreateStore(b_.getInt32(static_cast<uint32_t>(site + 1)), error); });
+  }
+
+  Value* ex2_ftz(Value* x) override { return flush(library("exp2f", {x})); }
+  Value* lg2(Value* x) override { return library("log2f", {x}); }
+  Value* rcp(Value* x) override { return b_.CreateFDiv(one(), x); }
+  Value* rcp_ftz(Value* x) override { return flush(b_.CreateFDiv(one(), flush(x))); }
+  Value* rsqrt(Value* x) override { return b_.CreateFDiv(one(), b_.CreateUnaryIntrinsic(ID::sqrt, x)); }
+  Value* fma_saturated(Value* a, Value* b, Value* c) override {
+    auto* x = b_.CreateIntrinsic(ID::fma, {a->getType()}, {a, b, c});
+    auto* zero = llvm::ConstantFP::get(x->getType(), 0);
+    auto* positive = b_.CreateSelect(b_.CreateFCmpOGT(x, zero), x, zero); // NaN is not greater
+    return b_.CreateSelect(b_.CreateFCmpOGT(positive, one()), one(), positive);
+  }
+  Value* to_integer(Value* x, unsigned bits, bool is_signed) override {
+    return b_.CreateIntrinsic(is_signed ? ID::fptosi_sat : ID::fptoui_sat, {b_.getIntNTy(bits), x->getType()}, {x});
+  }
+  Value* to_bf16(Value* x) override {
+    auto* bits = b_.CreateBitCast(x, b_.getInt32Ty());
+    auto* odd = b_.CreateAnd(b_.CreateLShr(bits, 16), 1);
+    auto* rounded = b_.CreateLShr(b_.CreateAdd(bits, b_.CreateAdd(odd, b_.getInt32(0x7fff))), 16);
+    return b_.CreateTrunc(b_.CreateSelect(b_.CreateFCmpUNO(x, x), b_.getInt32(0x7fff), rounded), b_.getInt16Ty());
+  }
+  Value* pack_bf16(Value* low, Value* high) override { return pack(to_bf16(low), to_bf16(high)); }
+  Value* pack_f16(Value* low, Value* high) override {
+    auto half = [&](Value* x) { return b_.CreateBitCast(b_.CreateFPTrunc(x, b_.getHalfTy()), b_.getInt16Ty()); };
+    return pack(half(low), half(high));
+  }
+
+  Value* library_call(std::string_view name, std::span<Value* const> args) override {
+    return library(std::string(name) + (args[0]->getType()->isFloatTy() ? "f" : ""), args);
+  }
+
+private:
+  llvm::Type* pointer() { return llvm::PointerType::get(module_.getContext(), 0); }
+  Value* one() { return llvm::ConstantFP::get(b_.getFloatTy(), 1); }
+  Value* site() { return b_.getInt32(static_cast<uint32_t>(sites_++)); }
+  Value* access(TesseraEmuAccess a) { return b_.getInt32(static_cast<uint32_t>(a)); }
+  Value* bytes(llvm::Type* word, int count) { return b_.getInt32(static_cast<uint32_t>(word_bytes(word) * count)); }
+  Value* number(Value* predicate) { return b_.CreateZExt(predicate, b_.getInt32Ty()); }
+  Value* truth(Value* v) { return b_.CreateICmpNE(v, b_.getInt32(0)); }
+  Value* pack(Value* low, Value* high) {
+    return b_.CreateOr(b_.CreateZExt(low, b_.getInt32Ty()), b_.CreateShl(b_.CreateZExt(high, b_.getInt32Ty()), 16));
+  }
+  Value* flush(Value* x) {
+    auto* tiny = b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(ID::fabs, x), llvm::ConstantFP::get(x->getType(), 0x1p-126));
+    return b_.CreateSelect(tiny, llvm::ConstantFP::get(x->getType(), 0), x);
+  }
+  Value* call(const char* symbol, llvm::Type* result, std::vector<Value*> args) {
+    args.insert(args.begin(), thread_);
+    std::vector<llvm::Type*> types;
+    for (auto* a : args) types.push_back(a->getType());
+    auto callee = module_.getOrInsertFunction(symbol, llvm::FunctionType::get(result, types, false));
+    auto* c = b_.CreateCall(callee, args);
+    c->addFnAttr(llvm::Attribute::NoUnwind);
+    c->addFnAttr(llvm::Attribute::Convergent);
+    return c;
+  }
+  Value* library(const std::string& symbol, std::span<Value* const> args) {
+    auto* type = args[0]->getType();
+    std::vector<llvm::Type*> types(args.size(), type);
+    auto callee = module_.getOrInsertFunction(symbol, llvm::FunctionType::get(type, types, false));
+    auto* f = llvm::cast<llvm::Function>(callee.getCallee());
+    f->setDoesNotThrow();
+    f->setDoesNotAccessMemory();
+    f->setWillReturn();
+    return b_.CreateCall(callee, std::vector<Value*>(args.begin(), args.end()));
+  }
+  Value* library(const std::string& symbol, std::initializer_list<Value*> args) {
+    return library(symbol, std::span<Value* const>(args.begin(), args.size()));
+  }
+  std::vector<Value*> load(Value* at, llvm::Type* word, int count) {
+    std::vector<Value*> words;
+    for (int i = 0; i < count; ++i)
+      words.push_back(b_.CreateLoad(word, b_.CreateConstInBoundsGEP1_64(word, at, static_cast<uint64_t>(i))));
+    return words;
+  }
+  void store(Value* at, std::span<Value* const> words) {
+    for (size_t i = 0; i < words.size(); ++i)
+      b_.CreateStore(words[i], b_.CreateConstInBoundsGEP1_64(words[i]->getType(), at, i));
+  }
+  // Emits `body` where the predicate is true; the block that it ends in.
+  template <class Body>
+  llvm::BasicBlock* guarded(Value* predicate, Body body) {
+    if (!predicate) {
+      body();
+      return b_.GetInsertBlock();
+    }
+    auto* function = b_.GetInsertBlock()->getParent();
+    auto* then = llvm::BasicBlock::Create(module_.getContext(), "then", function);
+    auto* end = llvm::BasicBlock::Create(module_.getContext(), "end", function);
+    b_.CreateCondBr(predicate, then, end);
+    b_.SetInsertPoint(then);
+    body();
+    auto* last = b_.GetInsertBlock();
+    b_.CreateBr(end);
+    b_.SetInsertPoint(end);
+    return last;
+  }
+
+  Value* thread_ = nullptr;
+  int sites_ = 0;
+};
+
+} // namespace
+
+std::unique_ptr<Intrinsics> emulated_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder) {
+  return std::make_unique<EmulatedIntrinsics>(module, builder);
+}
+
+} // namespace tessera::gpu

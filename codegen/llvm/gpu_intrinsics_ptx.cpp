@@ -1,0 +1,307 @@
+// Intrinsics as PTX. What LLVM has no intrinsic for, and predicated accesses, are inline assembly: a predicate on the
+// instruction keeps the code free of branches, so that all loads of a tile are in flight at once.
+#include "codegen/llvm/gpu_intrinsics.h"
+#include "graph/support/check.h"
+#include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+namespace tessera::gpu {
+namespace {
+
+namespace ID = llvm::Intrinsic;
+
+constexpr unsigned kGlobal = 1, kShared = 3; // address spaces
+constexpr uint32_t kAllLanes = 0xffffffff;
+
+class NvptxIntrinsics final : public Intrinsics {
+public:
+  using Intrinsics::Intrinsics;
+
+  KernelFunction begin(const tile::Kernel& kernel, int threads) override {
+    auto& ctx = module_.getContext();
+    auto* global = llvm::PointerType::get(ctx, kGlobal);
+    std::vector<llvm::Type*> types;
+    for (const auto& p : kernel.params) types.push_back(param_type(p.type, global));
+    types.push_back(global);
+    KernelFunction k;
+    k.function = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
+                                        llvm::Function::ExternalLinkage, kernel.name, module_);
+    k.function->setCallingConv(llvm::CallingConv::PTX_Kernel);
+    k.function->addFnAttr(llvm::Attribute::NoUnwind);
+    for (size_t i = 0; i < kernel.params.size(); ++i) {
+      auto* a = k.function->getArg(static_cast<unsigned>(i));
+      a->setName(kernel.params[i].name);
+      if (kernel.params[i].type.kind == tile::Type::Kind::Pointer)
+        a->addAttr(llvm::Attribute::getWithAlignment(
+            ctx, llvm::Align(static_cast<uint64_t>(kernel.params[i].alignment & -kernel.params[i].alignment))));
+    }
+    b_.SetInsertPoint(llvm::BasicBlock::Create(ctx, "entry", k.function));
+    for (size_t i = 0; i < kernel.params.size(); ++i) {
+      Value* v = k.function->getArg(static_cast<unsigned>(i));
+      if (kernel.params[i].type.kind == tile::Type::Kind::Data && kernel.params[i].type.dtype == DType::Bool)
+        v = b_.CreateICmpNE(v, b_.getInt8(0));
+      k.params.push_back(v);
+    }
+    k.error = k.function->getArg(static_cast<unsigned>(kernel.params.size()));
+    auto* annotations = module_.getOrInsertNamedMetadata("nvvm.annotations");
+    auto annotate = [&](const char* what, int value) {
+      annotations->addOperand(
+          llvm::MDNode::get(ctx, {llvm::ValueAsMetadata::get(k.function), llvm::MDString::get(ctx, what),
+                                  llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(value)))}));
+    };
+    annotate("kernel", 1);
+    annotate("reqntidx", threads);
+    threads_ = threads;
+    return k;
+  }
+  void finish(int64_t) override {}
+
+  Value* thread_index() override {
+    auto* v = b_.CreateIntrinsic(ID::nvvm_read_ptx_sreg_tid_x, {}, {});
+    v->setMetadata(llvm::LLVMContext::MD_range, range(static_cast<uint32_t>(threads_)));
+    return v;
+  }
+  Value* block_index() override {
+    auto* v = b_.CreateIntrinsic(ID::nvvm_read_ptx_sreg_ctaid_x, {}, {});
+    v->setMetadata(llvm::LLVMContext::MD_range, range(0x7fffffff));
+    return b_.CreateZExt(v, b_.getInt64Ty());
+  }
+
+  void barrier() override { b_.CreateIntrinsic(ID::nvvm_barrier0, {}, {}); }
+  Value* barrier_any(Value* predicate) override {
+    auto* any = b_.CreateIntrinsic(ID::nvvm_barrier0_or, {}, {b_.CreateZExt(predicate, b_.getInt32Ty())});
+    return b_.CreateICmpNE(any, b_.getInt32(0));
+  }
+  Value* shuffle_word(Value* word, Value* lane) override {
+    return b_.CreateIntrinsic(ID::nvvm_shfl_sync_idx_i32, {}, {b_.getInt32(kAllLanes), word, lane, b_.getInt32(31)});
+  }
+  Value* shuffle_xor_word(Value* word, int mask) override {
+    return b_.CreateIntrinsic(
+        ID::nvvm_shfl_sync_bfly_i32, {},
+        {b_.getInt32(kAllLanes), word, b_.getInt32(static_cast<uint32_t>(mask)), b_.getInt32(31)});
+  }
+  Value* vote_any(Value* p) override {
+    return b_.CreateIntrinsic(ID::nvvm_vote_any_sync, {}, {b_.getInt32(kAllLanes), p});
+  }
+  Value* vote_all(Value* p) override {
+    return b_.CreateIntrinsic(ID::nvvm_vote_all_sync, {}, {b_.getInt32(kAllLanes), p});
+  }
+  Value* ballot(Value* p) override {
+    return b_.CreateIntrinsic(ID::nvvm_vote_ballot_sync, {}, {b_.getInt32(kAllLanes), p});
+  }
+
+  std::vector<Value*> load_shared(Value* offset, llvm::Type* word, int count) override {
+    return plain_load(shared_address(offset), word, count);
+  }
+  void store_shared(Value* offset, std::span<Value* const> words, Value* predicate) override {
+    store("shared", shared_address(offset), words, predicate);
+  }
+  std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
+                                  std::span<Value* const> other, Stability stability) override {
+    if (is_true(predicate)) {
+      auto words = plain_load(address, word, count, stability);
+      return words;
+    }
+    // @p ld.global.v4.b32 {$0, $1, $2, $3}, [$8];   with $4 .. $7 tied to the results
+    bool byte = word->isIntegerTy(8);
+    auto* type = byte ? b_.getInt16Ty() : word; // no register is smaller
+    std::string text = "@$" + std::to_string(2 * count + 1) + " ld.global";
+    if (stability == Stability::Invariant) text += ".nc";
+    text +=
+        vector_suffix(count) + type_suffix(word) + " " + operands(count, 0) + ", [$" + std::to_string(2 * count) + "];";
+    std::string constraints;
+    std::vector<llvm::Type*> types;
+    std::vector<Value*> args;
+    for (int i = 0; i < count; ++i) constraints += (i ? ",=" : "=") + register_class(type);
+    for (int i = 0; i < count; ++i) {
+      constraints += "," + std::to_string(i);
+      Value* o = other.empty() ? llvm::Constant::getNullValue(type) : other[static_cast<size_t>(i)];
+      args.push_back(byte && !other.empty() ? b_.CreateZExt(o, type) : o);
+    }
+    constraints += ",l,b";
+    args.push_back(b_.CreatePtrToInt(address, b_.getInt64Ty()));
+    args.push_back(predicate);
+    for (auto* a : args) types.push_back(a->getType());
+    llvm::Type* result = type;
+    if (count > 1)
+      result = llvm::StructType::get(module_.getContext(), std::vector<llvm::Type*>(static_cast<size_t>(count), type));
+    // Memory that stays as it is may be read earlier or not at all; else the access keeps its place among the others.
+    bool moves = stability == Stability::Invariant;
+    if (!moves) constraints += ",~{memory}";
+    auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, !moves);
+    auto* call = b_.CreateCall(code, args);
+    call->addFnAttr(llvm::Attribute::NoUnwind);
+    std::vector<Value*> words;
+    for (int i = 0; i < count; ++i) {
+      Value* w = count > 1 ? b_.CreateExtractValue(call, static_cast<unsigned>(i)) : call;
+      words.push_back(byte ? b_.CreateTrunc(w, word) : w);
+    }
+    return words;
+  }
+  void store_global(Value* address, std::span<Value* const> words, Value* predicate) override {
+    store("global", address, words, predicate);
+  }
+  void atomic_add(Value* address, Value* value, Value* predicate) override {
+    if (is_true(predicate)) {
+      auto kind = value->getType()->isFloatingPointTy() ? llvm::AtomicRMWInst::FAdd : llvm::AtomicRMWInst::Add;
+      b_.CreateAtomicRMW(kind, address, value, llvm::MaybeAlign(), llvm::AtomicOrdering::Monotonic);
+      return;
+    }
+    auto* type = value->getType();
+    std::string suffix = type->isFloatTy()       ? ".f32"
+                         : type->isDoubleTy()    ? ".f64"
+                         : type->isIntegerTy(32) ? ".u32"
+                                                 : ".u64";
+    assembly("@$2 red.relaxed.gpu.global.add" + suffix + " [$0], $1;", "l," + register_class(type) + ",b",
+             b_.getVoidTy(), {b_.CreatePtrToInt(address, b_.getInt64Ty()), value, predicate}, true);
+  }
+
+  void report(Value* error, int site, Value* predicate) override {
+    Value* word = b_.getInt32(static_cast<uint32_t>(site + 1));
+    store("global", error, std::span<Value* const>(&word, 1), predicate);
+  }
+
+  Value* ex2_ftz(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_ex2_approx_ftz_f, {}, {x}); }
+  Value* lg2(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_lg2_approx_f, {}, {x}); }
+  Value* rcp(Value* x) override { return assembly("rcp.approx.f32 $0, $1;", "=f,f", b_.getFloatTy(), {x}, false); }
+  Value* rcp_ftz(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_rcp_approx_ftz_f, {}, {x}); }
+  Value* rsqrt(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_rsqrt_approx_f, {}, {x}); }
+  Value* fma_saturated(Value* a, Value* b, Value* c) override {
+    return assembly("fma.rn.sat.f32 $0, $1, $2, $3;", "=f,f,f,f", b_.getFloatTy(), {a, b, c}, false);
+  }
+  Value* to_integer(Value* x, unsigned bits, bool is_signed) override {
+    bool f32 = x->getType()->isFloatTy(), wide = bits == 64;
+    ID::ID id = f32 ? (wide ? (is_signed ? ID::nvvm_f2ll_rz : ID::nvvm_f2ull_rz)
+                            : (is_signed ? ID::nvvm_f2i_rz : ID::nvvm_f2ui_rz))
+                    : (wide ? (is_signed ? ID::nvvm_d2ll_rz : ID::nvvm_d2ull_rz)
+                            : (is_signed ? ID::nvvm_d2i_rz : ID::nvvm_d2ui_rz));
+    return b_.CreateIntrinsic(id, {}, {x});
+  }
+  Value* to_bf16(Value* x) override {
+    return b_.CreateBitCast(b_.CreateIntrinsic(ID::nvvm_f2bf16_rn, {}, {x}), b_.getInt16Ty());
+  }
+  // Assembly, so that the pair stays one word on its way to a store: LLVM would take its vector apart.
+  Value* pack_bf16(Value* low, Value* high) override {
+    return assembly("cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f", b_.getInt32Ty(), {high, low}, false);
+  }
+  Value* pack_f16(Value* low, Value* high) override {
+    return assembly("cvt.rn.f16x2.f32 $0, $1, $2;", "=r,f,f", b_.getInt32Ty(), {high, low}, false);
+  }
+
+  Value* library_call(std::string_view name, std::span<Value* const> args) override {
+    auto* type = args[0]->getType();
+    std::string symbol = "__nv_" + std::string(name) + (type->isFloatTy() ? "f" : "");
+    std::vector<llvm::Type*> types(args.size(), type);
+    auto callee = module_.getOrInsertFunction(symbol, llvm::FunctionType::get(type, types, false));
+    return b_.CreateCall(callee, std::vector<Value*>(args.begin(), args.end()));
+  }
+
+private:
+  llvm::Type* param_type(const tile::Type& t, llvm::Type* pointer) {
+    if (t.kind == tile::Type::Kind::Pointer) return pointer;
+    switch (t.dtype) {
+    case DType::F32: return b_.getFloatTy();
+    case DType::F64: return b_.getDoubleTy();
+    case DType::F16: return b_.getHalfTy();
+    default: return b_.getIntNTy(static_cast<unsigned>(info(t.dtype).bits));
+    }
+  }
+  llvm::MDNode* range(uint32_t end) {
+    return llvm::MDNode::get(module_.getContext(), {llvm::ConstantAsMetadata::get(b_.getInt32(0)),
+                                                    llvm::ConstantAsMetadata::get(b_.getInt32(end))});
+  }
+  static bool is_true(Value* predicate) {
+    if (!predicate) return true;
+    auto* c = llvm::dyn_cast<llvm::ConstantInt>(predicate);
+    return c && c->isOne();
+  }
+  Value* shared_address(Value* offset) {
+    auto* base = module_.getNamedGlobal("tessera_shared");
+    if (!base) {
+      auto* type = llvm::ArrayType::get(b_.getInt8Ty(), 0);
+      base = new llvm::GlobalVariable(module_, type, false, llvm::GlobalValue::ExternalLinkage, nullptr,
+                                      "tessera_shared", nullptr, llvm::GlobalValue::NotThreadLocal, kShared);
+      base->setAlignment(llvm::Align(16));
+    }
+    return b_.CreateInBoundsGEP(b_.getInt8Ty(), base, b_.CreateZExt(offset, b_.getInt64Ty()));
+  }
+  std::vector<Value*> plain_load(Value* address, llvm::Type* word, int count,
+                                 Stability stability = Stability::Varying) {
+    llvm::Type* type = word;
+    if (count > 1) type = llvm::FixedVectorType::get(word, static_cast<unsigned>(count));
+    auto* load = b_.CreateAlignedLoad(
+        type, address, llvm::Align(static_cast<uint64_t>(word_bytes(word)) * static_cast<uint64_t>(count)));
+    if (stability == Stability::Invariant)
+      load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(module_.getContext(), {}));
+    if (count == 1) return {load};
+    std::vector<Value*> words;
+    for (int i = 0; i < count; ++i) words.push_back(b_.CreateExtractElement(load, static_cast<uint64_t>(i)));
+    return words;
+  }
+  void store(const char* space, Value* address, std::span<Value* const> words, Value* predicate) {
+    auto* word = words[0]->getType();
+    int count = static_cast<int>(words.size());
+    if (is_true(predicate)) {
+      Value* v = words[0];
+      if (count > 1) {
+        v = llvm::PoisonValue::get(llvm::FixedVectorType::get(word, static_cast<unsigned>(count)));
+        for (int i = 0; i < count; ++i)
+          v = b_.CreateInsertElement(v, words[static_cast<size_t>(i)], static_cast<uint64_t>(i));
+      }
+      b_.CreateAlignedStore(v, address,
+                            llvm::Align(static_cast<uint64_t>(word_bytes(word)) * static_cast<uint64_t>(count)));
+      return;
+    }
+    std::string text = "@$" + std::to_string(count + 1) + " st." + space + vector_suffix(count) + type_suffix(word) +
+                       " [$" + std::to_string(count) + "], " + operands(count, 0) + ";";
+    std::string constraints;
+    std::vector<Value*> args;
+    for (auto* w : words) {
+      if (word->isIntegerTy(8)) w = b_.CreateZExt(w, b_.getInt16Ty());
+      constraints += register_class(w->getType()) + ",";
+      args.push_back(w);
+    }
+    args.push_back(b_.CreatePtrToInt(address, b_.getInt64Ty()));
+    args.push_back(predicate);
+    assembly(text, constraints + "l,b", b_.getVoidTy(), args, true);
+  }
+  Value* assembly(const std::string& text, std::string constraints, llvm::Type* result, std::vector<Value*> args,
+                  bool touches_memory) {
+    std::vector<llvm::Type*> types;
+    for (auto* a : args) types.push_back(a->getType());
+    if (touches_memory) constraints += ",~{memory}";
+    auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, touches_memory);
+    auto* call = b_.CreateCall(code, args);
+    call->addFnAttr(llvm::Attribute::NoUnwind);
+    return call;
+  }
+  static std::string register_class(llvm::Type* type) {
+    if (type->isFloatTy()) return "f";
+    if (type->isDoubleTy()) return "d";
+    switch (type->getIntegerBitWidth()) {
+    case 16: return "h";
+    case 32: return "r";
+    case 64: return "l";
+    default: TESSERA_UNREACHABLE("register class");
+    }
+  }
+  static std::string vector_suffix(int count) { return count == 1 ? "" : ".v" + std::to_string(count); }
+  static std::string type_suffix(llvm::Type* word) { return ".b" + std::to_string(word->getIntegerBitWidth()); }
+  static std::string operands(int count, int first) {
+    if (count == 1) return "$" + std::to_string(first);
+    std::string s = "{";
+    for (int i = 0; i < count; ++i) s += (i ? ", $" : "$") + std::to_string(first + i);
+    return s + "}";
+  }
+
+  int threads_ = 0;
+};
+
+} // namespace
+
+std::unique_ptr<Intrinsics> nvptx_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder) {
+  return std::make_unique<NvptxIntrinsics>(module, builder);
+}
+
+} // namespace tessera::gpu

@@ -1,0 +1,132 @@
+// Pointwise operations where the GPU has instructions for them, and elementary functions (gpu_functions.h has their
+// accuracy).
+#include "codegen/llvm/gpu_emit.h"
+#include "codegen/llvm/gpu_functions.h"
+#include "graph/support/check.h"
+#include <llvm/IR/Intrinsics.h>
+
+namespace tessera::gpu {
+
+namespace ID = llvm::Intrinsic;
+
+Result<llvm::Value*> Emitter::arith(ScalarOp op, DType result, DType argument, std::span<Value* const> a) {
+  if (argument == DType::F32) {
+    if (op == ScalarOp::Rsqrt) return gpu_->rsqrt(a[0]);
+    if (op == ScalarOp::Reciprocal) return gpu_->rcp(a[0]);
+  }
+  return Arithmetic::arith(op, result, argument, a);
+}
+
+llvm::Value* Emitter::cast(Value* v, DType from, DType to) {
+  if (from == DType::F32 && to == DType::BF16) return gpu_->to_bf16(v);
+  if ((from == DType::F32 || from == DType::F64) && !is_float(to) && to != DType::Bool) return to_integer(v, from, to);
+  return Arithmetic::cast(v, from, to);
+}
+
+llvm::Value* Emitter::to_integer(Value* x, DType from, DType to) {
+  auto bits = static_cast<unsigned>(info(to).bits);
+  bool is_signed = info(to).kind == DTypeKind::Signed;
+  unsigned work = bits == 64 ? 64 : 32; // what instructions saturate to
+  Value* v = gpu_->to_integer(x, work, bits < 32 || is_signed);
+  if (from == DType::F64 || work == 64) v = b_.CreateSelect(b_.CreateFCmpUNO(x, x), integer_like(v, 0), v);
+  if (bits == work) return v;
+  int64_t low = is_signed ? -(int64_t{1} << (bits - 1)) : 0;
+  int64_t high = (int64_t{1} << (is_signed ? bits - 1 : bits)) - 1;
+  v = b_.CreateBinaryIntrinsic(ID::smax, v, integer_like(v, low));
+  v = b_.CreateBinaryIntrinsic(ID::smin, v, integer_like(v, high));
+  return b_.CreateTrunc(v, element_type(to));
+}
+
+// Two at a time where one instruction rounds two.
+Emitter::Registers Emitter::cast_registers(const Registers& from, DType from_type, DType to) {
+  Registers out;
+  if ((to != DType::F16 && to != DType::BF16) || from_type == DType::F64 || from_type == to) {
+    for (auto* v : from) out.push_back(cast(v, from_type, to));
+    return out;
+  }
+  for (size_t r = 0; r < from.size(); r += 2) {
+    auto *low = cast(from[r], from_type, DType::F32), *high = cast(from[r + 1], from_type, DType::F32);
+    auto* pair = to == DType::F16 ? gpu_->pack_f16(low, high) : gpu_->pack_bf16(low, high);
+    for (auto* v : from_words(std::span<Value* const>(&pair, 1), to, 2)) out.push_back(v);
+  }
+  return out;
+}
+
+llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* b) {
+  if (dtype == DType::F32) return b_.CreateBinaryIntrinsic(max ? ID::maximum : ID::minimum, a, b);
+  return Arithmetic::min_max(max, dtype, a, b);
+}
+
+// e^x = 2^n 2^f with n + f = x log2 e, n an integer of [-126, 126]. n is found without comparisons: a saturating fma
+// maps x to [0, 1] (NaN to 0), times 252 that is n + 126, and adding 1.5 * 2^23 + 1 rounds it to an integer, n + 127,
+// that stands in the low bits of the sum. Beyond the range f takes the rest, so that 2^f overflows, or vanishes, or
+// makes the product a denormal.
+llvm::Value* Emitter::exp_f32(Value* x) {
+  constexpr double log2e = 1.4426950408889634;
+  constexpr auto high = static_cast<float>(log2e);
+  auto* unit = gpu_->fma_saturated(x, constant_like(x, log2e / 252), constant_like(x, 0.5));
+  auto* shifted = fma(unit, constant_like(x, 252), constant_like(x, 12582912.0 + 1));
+  auto* n = b_.CreateFSub(shifted, constant_like(x, 12582912.0 + 127));
+  auto* f = fma(x, constant_like(x, high), b_.CreateFNeg(n));
+  f = fma(x, constant_like(x, log2e - static_cast<double>(high)), f);
+  auto* scale = b_.CreateBitCast(b_.CreateShl(b_.CreateBitCast(shifted, b_.getInt32Ty()), 23), x->getType());
+  return b_.CreateFMul(gpu_->ex2_ftz(f), scale);
+}
+
+llvm::Value* Emitter::tanh_f32(Value* x) {
+  auto* ax = b_.CreateUnaryIntrinsic(ID::fabs, x);
+  auto* e = gpu_->ex2_ftz(b_.CreateFMul(ax, constant_like(x, 2 * 1.4426950408889634)));
+  auto* big = fma(constant_like(x, -2), gpu_->rcp_ftz(b_.CreateFAdd(e, constant_like(x, 1))), constant_like(x, 1));
+  big = b_.CreateBinaryIntrinsic(ID::copysign, big, x);
+  auto* z = b_.CreateFMul(x, x);
+  static constexpr std::array<double, 5> c = {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1,
+                                              -3.33332819422e-1};
+  auto* small = fma(b_.CreateFMul(polynomial(z, c), z), x, x);
+  return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, 0.625)), small, big);
+}
+
+llvm::Value* Emitter::erf_f32(Value* x) {
+  auto* ax = b_.CreateUnaryIntrinsic(ID::fabs, x);
+  static constexpr std::array<double, 6> near = {-5.982480039522535e-4, 4.99195905122919e-3,    -2.6766135287236287e-2,
+                                                 1.1281815028466684e-1, -3.7612495072404567e-1, 1.1283791500697915};
+  auto* small = b_.CreateFMul(polynomial(b_.CreateFMul(x, x), near), x);
+  static constexpr std::array<double, 8> far = {1.37760789714424e-5, -3.260344469974598e-4, 3.5009034963147784e-3,
+                                                -2.2883431951933e-2, 1.039392663210295e-1,  6.382405397659696e-1,
+                                                1.1265533457984938,  5.668428100680245e-4};
+  std::array<double, 8> exponent{}; // of 2 instead of e
+  for (size_t i = 0; i < far.size(); ++i) exponent[i] = far[i] * -1.4426950408889634;
+  auto* clamped = min_max(false, DType::F32, ax, constant_like(x, 4));
+  auto* big = b_.CreateFSub(constant_like(x, 1), gpu_->ex2_ftz(polynomial(clamped, exponent)));
+  big = b_.CreateBinaryIntrinsic(ID::copysign, big, x);
+  return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, 0.9277)), small, big);
+}
+
+Result<llvm::Value*> Emitter::math(ScalarOp op, DType dtype, std::span<Value* const> a) {
+  if (dtype != DType::F32 && dtype != DType::F64)
+    return error("function " + std::string(info(op).name) + " on " + std::string(name(dtype)));
+  bool f32 = dtype == DType::F32;
+  switch (op) {
+  case ScalarOp::Exp:
+    if (f32) return exp_f32(a[0]);
+    break;
+  case ScalarOp::Tanh:
+    if (f32) return tanh_f32(a[0]);
+    break;
+  case ScalarOp::Erf:
+    if (f32) return erf_f32(a[0]);
+    break;
+  case ScalarOp::Sigmoid: {
+    std::array<Value*, 1> n = {b_.CreateFNeg(a[0])};
+    TESSERA_ASSIGN(auto* e, math(ScalarOp::Exp, dtype, n));
+    auto* sum = b_.CreateFAdd(constant_like(e, 1), e);
+    return f32 ? gpu_->rcp_ftz(sum) : b_.CreateFDiv(constant_like(e, 1), sum);
+  }
+  case ScalarOp::Mod: return with_sign_of(gpu_->library_call("fmod", a), a[1]);
+  default: break;
+  }
+  const auto* f = gpu_function(op);
+  if (!f || f->library.empty()) return error("no GPU code for " + std::string(info(op).name));
+  return gpu_->library_call(f->library, a);
+}
+
+} // namespace tessera::gpu

@@ -1,0 +1,188 @@
+// Loads, stores, atomics and scratch. Neighbours that layouts allow to move at once travel as words of up to 16 bytes.
+#include "codegen/llvm/gpu_emit.h"
+#include "graph/support/check.h"
+
+namespace tessera::gpu {
+
+using tile::OpKind;
+
+static int element_bytes(DType dtype) { return std::max(1, info(dtype).bits / 8); }
+
+llvm::Type* Emitter::word_type(DType dtype, int elements, int* count) {
+  int bytes = element_bytes(dtype) * elements;
+  int word = element_bytes(dtype) == 8 ? 8 : std::min(bytes, 4);
+  *count = bytes / word;
+  return b_.getIntNTy(static_cast<unsigned>(word) * 8);
+}
+
+std::vector<llvm::Value*> Emitter::to_words(std::span<Value* const> elements, DType dtype) {
+  int count = 0;
+  auto* word = word_type(dtype, static_cast<int>(elements.size()), &count);
+  auto bits = static_cast<unsigned>(element_bytes(dtype)) * 8;
+  auto* element = b_.getIntNTy(bits);
+  size_t each = elements.size() / static_cast<size_t>(count);
+  std::vector<Value*> words;
+  for (size_t w = 0; w < static_cast<size_t>(count); ++w) {
+    Value* sum = nullptr;
+    for (size_t e = 0; e < each; ++e) {
+      Value* v = elements[w * each + e];
+      v = dtype == DType::Bool ? b_.CreateZExt(v, element) : b_.CreateBitCast(v, element);
+      v = b_.CreateZExt(v, word);
+      if (e > 0) v = b_.CreateShl(v, static_cast<uint64_t>(e) * bits);
+      sum = sum ? disjoint_or(sum, v) : v;
+    }
+    words.push_back(sum);
+  }
+  return words;
+}
+
+Emitter::Registers Emitter::from_words(std::span<Value* const> words, DType dtype, int elements) {
+  auto bits = static_cast<unsigned>(element_bytes(dtype)) * 8;
+  auto* whole = b_.getIntNTy(bits);
+  size_t each = static_cast<size_t>(elements) / words.size();
+  Registers out;
+  for (auto* w : words)
+    for (size_t e = 0; e < each; ++e) {
+      Value* v = b_.CreateTrunc(e > 0 ? b_.CreateLShr(w, static_cast<uint64_t>(e) * bits) : w, whole);
+      out.push_back(dtype == DType::Bool ? b_.CreateICmpNE(v, integer_like(v, 0))
+                                         : b_.CreateBitCast(v, element_type(dtype)));
+    }
+  return out;
+}
+
+void Emitter::store_shared_elements(Value* offset, std::span<Value* const> elements, DType dtype, Value* predicate) {
+  gpu_->store_shared(offset, to_words(elements, dtype), predicate);
+}
+Emitter::Registers Emitter::load_shared_elements(Value* offset, DType dtype, int elements) {
+  int count = 0;
+  auto* word = word_type(dtype, elements, &count);
+  return from_words(gpu_->load_shared(offset, word, count), dtype, elements);
+}
+
+void Emitter::order(GlobalAccess::Kind kind, const tile::Op& op) {
+  GlobalAccess access{kind, op.operands[0], op.operands[1], false, {}};
+  if (kernel_.type(op.operands[1]).is_tile()) {
+    access.tile = true;
+    access.layout = layouts_[op.operands[1]];
+  }
+  if (hazards_.conflicts(access)) barrier();
+  hazards_.touch(std::move(access));
+}
+
+llvm::Value* Emitter::address(tile::ValueId pointer, Value* offset) {
+  DType dtype = kernel_.type(pointer).dtype;
+  if (auto it = scratch_.find(pointer); it != scratch_.end()) {
+    auto* bytes = b_.CreateMul(b_.CreateSExtOrTrunc(offset, b_.getInt32Ty()),
+                               b_.getInt32(static_cast<uint32_t>(element_bytes(dtype))));
+    return b_.CreateAdd(bytes, b_.getInt32(static_cast<uint32_t>(it->second)));
+  }
+  return b_.CreateGEP(memory_type(dtype), scalar(pointer), b_.CreateSExt(offset, b_.getInt64Ty()));
+}
+
+Status Emitter::load(tile::OpId id) {
+  const auto& op = kernel_.op(id);
+  auto pointer = op.operands[0], result = op.results[0];
+  DType dtype = kernel_.type(result).dtype;
+  size_t n = register_count(result);
+  int width = layouts_.access_width[static_cast<size_t>(id)], count = 0;
+  auto* word = word_type(dtype, width, &count);
+  auto offsets = registers(op.operands[1], n);
+  Registers masks, others, out;
+  if (op.operands.size() > 2) masks = registers(op.operands[2], n);
+  if (op.operands.size() > 3) others = registers(op.operands[3], n);
+  bool shared = scratch_.count(pointer) > 0;
+  auto stability = Stability::Varying;
+  for (const auto& p : kernel_.params)
+    if (p.value == pointer && p.invariant) stability = Stability::Invariant;
+  order(GlobalAccess::Kind::Read, op);
+  for (size_t r = 0; r < n; r += static_cast<size_t>(width)) {
+    Value* predicate = masks.empty() ? nullptr : masks[r];
+    std::vector<Value*> other;
+    if (!others.empty()) other = to_words(std::span<Value* const>(&others[r], static_cast<size_t>(width)), dtype);
+    std::vector<Value*> words;
+    if (shared) {
+      Value* offset = offsets[r];
+      if (predicate) offset = b_.CreateSelect(predicate, offset, integer_like(offset, 0));
+      words = gpu_->load_shared(address(pointer, offset), word, count);
+      for (size_t w = 0; predicate && w < words.size(); ++w)
+        words[w] = b_.CreateSelect(predicate, words[w], other.empty() ? integer_like(words[w], 0) : other[w]);
+    } else {
+      words = gpu_->load_global(address(pointer, offsets[r]), word, count, predicate, other, stability);
+    }
+    for (auto* v : from_words(words, dtype, width)) out.push_back(v);
+  }
+  define(result, std::move(out));
+  return {};
+}
+
+llvm::Value* Emitter::acts_for(tile::ValueId offset) {
+  if (!kernel_.type(offset).is_tile()) return acts_for_copies(~0u, ~0u);
+  const auto& l = layouts_[offset];
+  return acts_for_copies(l.free_mask(layout::Dim::Lane), l.free_mask(layout::Dim::Warp));
+}
+
+Status Emitter::store(tile::OpId id) {
+  const auto& op = kernel_.op(id);
+  auto pointer = op.operands[0], offset = op.operands[1];
+  DType dtype = kernel_.type(pointer).dtype;
+  size_t n = register_count(offset);
+  int width = layouts_.access_width[static_cast<size_t>(id)];
+  auto offsets = registers(offset, n), values = registers(op.operands[2], n);
+  Registers masks;
+  if (op.operands.size() > 3) masks = registers(op.operands[3], n);
+  order(GlobalAccess::Kind::Write, op);
+  auto* acts = acts_for(offset);
+  for (size_t r = 0; r < n; r += static_cast<size_t>(width)) {
+    Value* predicate = both(masks.empty() ? nullptr : masks[r], acts);
+    auto words = to_words(std::span<Value* const>(&values[r], static_cast<size_t>(width)), dtype);
+    auto* at = address(pointer, offsets[r]);
+    if (scratch_.count(pointer))
+      gpu_->store_shared(at, words, predicate);
+    else
+      gpu_->store_global(at, words, predicate);
+  }
+  return {};
+}
+
+Status Emitter::atomic_add(const tile::Op& op) {
+  auto pointer = op.operands[0], offset = op.operands[1];
+  DType dtype = kernel_.type(pointer).dtype;
+  if (info(dtype).bits < 32) return error("atomic add on " + std::string(name(dtype)));
+  if (scratch_.count(pointer)) return error("atomic add to scratch");
+  size_t n = register_count(offset);
+  auto offsets = registers(offset, n), values = registers(op.operands[2], n);
+  Registers masks;
+  if (op.operands.size() > 3) masks = registers(op.operands[3], n);
+  order(GlobalAccess::Kind::Atomic, op);
+  auto* acts = acts_for(offset);
+  for (size_t r = 0; r < n; ++r)
+    gpu_->atomic_add(address(pointer, offsets[r]), values[r], both(masks.empty() ? nullptr : masks[r], acts));
+  return {};
+}
+
+void Emitter::report_index(const tile::Op& op) {
+  Value* bad = nullptr;
+  for (auto* v : registers(op.operands[0])) bad = bad ? b_.CreateOr(bad, v) : v;
+  gpu_->report(error_, op.site, bad);
+}
+
+// Memory of a program that several of its threads share: shared memory, so only little of it and of a known size.
+Status Emitter::reserve_scratch() {
+  std::map<tile::ValueId, int64_t> constants;
+  for (tile::OpId id = 0; id < kernel_.op_count(); ++id)
+    if (const auto& op = kernel_.op(id); op.kind == OpKind::Const && !op.results.empty())
+      constants[op.results[0]] = op.i;
+  for (tile::OpId id = 0; id < kernel_.op_count(); ++id) {
+    const auto& op = kernel_.op(id);
+    if (op.kind != OpKind::Scratch || op.results.empty()) continue;
+    auto count = constants.find(op.operands[0]);
+    if (count == constants.end()) return error("scratch of a size that only the run knows");
+    auto at = hazards_.reserve_shared(count->second * element_bytes(kernel_.type(op.results[0]).dtype));
+    if (!at)
+      return error("scratch beyond the " + std::to_string(Hazards::kSharedLimit) + " bytes of a block's shared memory");
+    scratch_[op.results[0]] = *at;
+  }
+  return {};
+}
+
+} // namespace tessera::gpu

@@ -1,0 +1,268 @@
+// Reductions and scans along an axis: within a thread's registers, then among the lanes of a warp by shuffles, then
+// among warps through shared memory. Bits of lane and warp that hold copies take no part.
+#include "codegen/llvm/gpu_emit.h"
+#include "graph/support/check.h"
+
+namespace tessera::gpu {
+
+using layout::Dim;
+using layout::LinearLayout;
+
+namespace {
+
+// How the bits of a place move along an axis.
+struct AxisBits {
+  std::vector<int> registers, lanes, warps; // bits that do, in the order of the axis
+  uint32_t register_mask = 0, lane_mask = 0, warp_mask = 0;
+};
+
+std::vector<int> bits_along(const LinearLayout& l, Dim in, int axis, uint32_t* mask) {
+  std::vector<std::pair<int, int>> found; // basis, bit
+  for (int i = 0; i < l.in_bits(in); ++i)
+    if (int basis = l.basis(in, i, layout::axis(axis))) {
+      found.emplace_back(basis, i);
+      *mask |= 1u << i;
+    }
+  std::sort(found.begin(), found.end());
+  std::vector<int> bits;
+  for (auto [basis, bit] : found) bits.push_back(bit);
+  return bits;
+}
+
+AxisBits axis_bits(const LinearLayout& l, int axis) {
+  AxisBits a;
+  a.registers = bits_along(l, Dim::Register, axis, &a.register_mask);
+  a.lanes = bits_along(l, Dim::Lane, axis, &a.lane_mask);
+  a.warps = bits_along(l, Dim::Warp, axis, &a.warp_mask);
+  return a;
+}
+
+int bytes_of(DType dtype) { return std::max(1, info(dtype).bits / 8); }
+
+} // namespace
+
+llvm::Value* Emitter::identity(ReduceKind kind, DType dtype) {
+  if (kind == ReduceKind::Sum && is_float(dtype)) return constant(dtype, -0.0, 0); // -0 + x is x for every x
+  return is_float(dtype) ? constant(dtype, reduce_identity_f64(kind, dtype), 0)
+                         : constant(dtype, 0, reduce_identity_i64(kind, dtype));
+}
+
+// What is folded at one place: a value, or a value and its index.
+struct Emitter::Folded {
+  Value *value = nullptr, *index = nullptr;
+};
+
+Status Emitter::reduce(const tile::Op& op) {
+  auto source = op.operands[0];
+  bool arg = op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin;
+  DType dtype = kernel_.type(source).dtype;
+  DType index_type = arg ? kernel_.type(op.operands[1]).dtype : DType::I64;
+  const auto& l = layouts_[source];
+  AxisBits along = axis_bits(l, op.axis);
+  auto fold = [&](Folded a, Folded c) -> Folded {
+    if (!arg) return {combine(op.reduce, dtype, a.value, c.value), nullptr};
+    auto* better = arg_better(op.reduce, op.select_last, dtype, c.value, c.index, a.value, a.index);
+    return {b_.CreateSelect(better, c.value, a.value), b_.CreateSelect(better, c.index, a.index)};
+  };
+
+  // Registers, by halves: the fold is as deep as the axis has bits.
+  std::vector<Folded> v;
+  for (int r = 0; r < l.registers(); ++r)
+    v.push_back(
+        {registers(source)[static_cast<size_t>(r)], arg ? registers(op.operands[1])[static_cast<size_t>(r)] : nullptr});
+  for (size_t i = along.registers.size(); i-- > 0;)
+    for (int r = 0; r < l.registers(); ++r) {
+      int bit = 1 << along.registers[i];
+      uint32_t done = 0;
+      for (size_t j = i + 1; j < along.registers.size(); ++j) done |= 1u << along.registers[j];
+      if (!(r & bit) && !(static_cast<uint32_t>(r) & done))
+        v[static_cast<size_t>(r)] = fold(v[static_cast<size_t>(r)], v[static_cast<size_t>(r | bit)]);
+    }
+  std::vector<Folded> out; // those that are left, in order: registers of the result
+  for (int r = 0; r < l.registers(); ++r)
+    if (!(static_cast<uint32_t>(r) & along.register_mask)) out.push_back(v[static_cast<size_t>(r)]);
+
+  // Lanes. Where all of a warp's lanes fold bools, a vote does.
+  uint32_t free_lanes = l.free_mask(Dim::Lane), free_warps = l.free_mask(Dim::Warp);
+  auto warps = static_cast<uint32_t>(layouts_.warps - 1);
+  bool vote = op.reduce == ReduceKind::Any || op.reduce == ReduceKind::All;
+  bool whole_warp = (along.lane_mask | free_lanes) == 31;
+  bool whole_block = whole_warp && ((along.warp_mask | free_warps) & warps) == warps && out.size() == 1;
+  if (vote && whole_block && along.warp_mask != 0) { // one barrier that votes
+    bool all = op.reduce == ReduceKind::All;
+    auto* p = all ? b_.CreateNot(out[0].value) : out[0].value;
+    p = gpu_->barrier_any(p);
+    hazards_.barrier();
+    define(op.results[0], {all ? b_.CreateNot(p) : p});
+    return {};
+  }
+  if (vote && whole_warp && along.lane_mask != 0) {
+    for (auto& o : out) o.value = op.reduce == ReduceKind::Any ? gpu_->vote_any(o.value) : gpu_->vote_all(o.value);
+  } else {
+    for (auto bit = along.lanes.rbegin(); bit != along.lanes.rend(); ++bit)
+      for (auto& o : out)
+        o = fold(o, {gpu_->shuffle_xor(o.value, 1 << *bit), arg ? gpu_->shuffle_xor(o.index, 1 << *bit) : nullptr});
+  }
+
+  // Warps: each leaves what it has, all read all. Slot s, the place among results of a register, lane and warp that
+  // lies beside the axis, has one element for each warp along it.
+  if (along.warp_mask != 0) {
+    int parts = 1 << along.warps.size();
+    uint32_t lanes_beside = 31 & ~along.lane_mask & ~free_lanes, warps_beside = warps & ~along.warp_mask & ~free_warps;
+    std::vector<std::pair<int, int>> slot_bits, part_bits;
+    int slots = static_cast<int>(out.size());
+    for (int i = 0; i < layout::kLaneBits; ++i)
+      if (lanes_beside >> i & 1) slot_bits.emplace_back(i, slots * parts), slots *= 2;
+    for (int i = 0; i < l.in_bits(Dim::Warp); ++i)
+      if (warps_beside >> i & 1) slot_bits.emplace_back(layout::kLaneBits + i, slots * parts), slots *= 2;
+    for (size_t i = 0; i < along.warps.size(); ++i) part_bits.emplace_back(layout::kLaneBits + along.warps[i], 1 << i);
+    auto both_bits = slot_bits;
+    both_bits.insert(both_bits.end(), part_bits.begin(), part_bits.end());
+    int64_t elements = int64_t{slots} * parts;
+    int64_t value_bytes = (elements * bytes_of(dtype) + 15) / 16 * 16;
+    int64_t bytes = value_bytes + (arg ? elements * bytes_of(index_type) : 0);
+    TESSERA_ASSIGN(int64_t region, shared_region(bytes));
+    auto offset = [&](Value* element, size_t slot, DType type, int64_t start) {
+      int64_t fixed = region + start + static_cast<int64_t>(slot) * parts * bytes_of(type);
+      auto* scaled = b_.CreateMul(element, b_.getInt32(static_cast<uint32_t>(bytes_of(type))));
+      return b_.CreateAdd(scaled, b_.getInt32(static_cast<uint32_t>(fixed)));
+    };
+    auto* own = xor_of_bits(both_bits);
+    auto* mine = xor_of_bits(slot_bits);
+    auto* writes = acts_for_copies(along.lane_mask | free_lanes, free_warps);
+    for (size_t s = 0; s < out.size(); ++s) {
+      store_shared_elements(offset(own, s, dtype, 0), std::span<Value* const>(&out[s].value, 1), dtype, writes);
+      if (arg)
+        store_shared_elements(offset(own, s, index_type, value_bytes), std::span<Value* const>(&out[s].index, 1),
+                              index_type, writes);
+    }
+    barrier();
+    hazards_.touch_shared({region, region + bytes});
+    auto read = [&](size_t slot, DType type, int64_t start) {
+      Registers all;
+      int width = std::min(parts, 16 / bytes_of(type));
+      for (int p = 0; p < parts; p += width) {
+        auto* at =
+            b_.CreateAdd(offset(mine, slot, type, start), b_.getInt32(static_cast<uint32_t>(p * bytes_of(type))));
+        for (auto* e : load_shared_elements(at, type, width)) all.push_back(e);
+      }
+      return all;
+    };
+    for (size_t s = 0; s < out.size(); ++s) {
+      auto values = read(s, dtype, 0);
+      Registers indices;
+      if (arg) indices = read(s, index_type, value_bytes);
+      std::vector<Folded> f;
+      for (size_t p = 0; p < values.size(); ++p) f.push_back({values[p], arg ? indices[p] : nullptr});
+      for (size_t half = f.size() / 2; half > 0; half /= 2)
+        for (size_t p = 0; p < half; ++p) f[p] = fold(f[p], f[p + half]);
+      out[s] = f[0];
+    }
+  }
+  Registers values, indices;
+  for (auto& o : out) values.push_back(o.value), indices.push_back(o.index);
+  define(op.results[0], std::move(values));
+  if (arg) define(op.results[1], std::move(indices));
+  return {};
+}
+
+// Inclusive. A thread holds a run of the axis; the exclusive scan of the runs' totals over lanes, then over warps, is
+// what its elements are preceded by.
+Status Emitter::scan(const tile::Op& op) {
+  auto source = op.operands[0];
+  DType dtype = kernel_.type(source).dtype;
+  const auto& l = layouts_[source];
+  AxisBits along = axis_bits(l, op.axis);
+  auto fold = [&](Value* a, Value* c) { return combine(op.reduce, dtype, a, c); };
+  Registers v = registers(source, static_cast<size_t>(l.registers()));
+
+  // Runs: registers that differ along the axis only, in its order.
+  std::map<uint32_t, std::vector<int>> runs;
+  for (int r = 0; r < l.registers(); ++r) runs[static_cast<uint32_t>(r) & ~along.register_mask].push_back(r);
+  for (auto& [beside, run] : runs) {
+    std::sort(run.begin(), run.end(), [&](int a, int c) {
+      return l.apply(Dim::Register, a, layout::axis(op.axis)) < l.apply(Dim::Register, c, layout::axis(op.axis));
+    });
+    for (size_t i = 1; i < run.size(); ++i)
+      v[static_cast<size_t>(run[i])] = fold(v[static_cast<size_t>(run[i - 1])], v[static_cast<size_t>(run[i])]);
+  }
+  if (along.lanes.empty() && along.warps.empty()) {
+    define(op.results[0], std::move(v));
+    return {};
+  }
+
+  // Lanes, by doubling blocks: the upper half of a block is preceded by the total of the lower one, which the lower
+  // half's last lane knows.
+  auto* lane = b_.CreateAnd(thread_, b_.getInt32(31));
+  std::map<uint32_t, Value*> totals, before; // of a run; before is exclusive
+  for (auto& [beside, run] : runs) {
+    Value *total = v[static_cast<size_t>(run.back())], *prefix = identity(op.reduce, dtype);
+    uint32_t below = 0;
+    for (int bit : along.lanes) {
+      uint32_t own = 1u << bit;
+      auto* upper = b_.CreateICmpNE(b_.CreateAnd(lane, b_.getInt32(own)), b_.getInt32(0));
+      auto* last = b_.CreateOr(b_.CreateAnd(lane, b_.getInt32(~own)), b_.getInt32(below));
+      auto* lower_total = gpu_->shuffle(total, last);
+      prefix = b_.CreateSelect(upper, fold(lower_total, prefix), prefix);
+      total = b_.CreateSelect(upper, fold(lower_total, total), total);
+      below |= own;
+    }
+    totals[beside] = total;
+    before[beside] = prefix;
+  }
+
+  // Warps: each leaves its total, found in its last lane; all read all, and fold those before them.
+  if (!along.warps.empty()) {
+    int parts = 1 << along.warps.size();
+    uint32_t free_lanes = l.free_mask(Dim::Lane), free_warps = l.free_mask(Dim::Warp);
+    auto warps = static_cast<uint32_t>(layouts_.warps - 1);
+    uint32_t lanes_beside = 31 & ~along.lane_mask & ~free_lanes, warps_beside = warps & ~along.warp_mask & ~free_warps;
+    std::vector<std::pair<int, int>> slot_bits, part_bits;
+    int slots = static_cast<int>(runs.size());
+    for (int i = 0; i < layout::kLaneBits; ++i)
+      if (lanes_beside >> i & 1) slot_bits.emplace_back(i, slots), slots *= 2;
+    for (int i = 0; i < l.in_bits(Dim::Warp); ++i)
+      if (warps_beside >> i & 1) slot_bits.emplace_back(layout::kLaneBits + i, slots), slots *= 2;
+    for (size_t i = 0; i < along.warps.size(); ++i) part_bits.emplace_back(layout::kLaneBits + along.warps[i], 1 << i);
+    int size = bytes_of(dtype);
+    int64_t bytes = int64_t{slots} * parts * size;
+    TESSERA_ASSIGN(int64_t region, shared_region(bytes));
+    auto *slot = xor_of_bits(slot_bits), *part = xor_of_bits(part_bits);
+    auto offset = [&](size_t run, Value* which) {
+      auto* s = b_.CreateAdd(slot, b_.getInt32(static_cast<uint32_t>(run)));
+      auto* element = b_.CreateAdd(b_.CreateMul(s, b_.getInt32(static_cast<uint32_t>(parts))), which);
+      return b_.CreateAdd(b_.CreateMul(element, b_.getInt32(static_cast<uint32_t>(size))),
+                          b_.getInt32(static_cast<uint32_t>(region)));
+    };
+    // The last lane along the axis stores: it has all bits of the axis, and none of copies.
+    auto* writes = b_.CreateICmpEQ(
+        b_.CreateAnd(thread_, b_.getInt32(along.lane_mask | free_lanes | free_warps << layout::kLaneBits)),
+        b_.getInt32(along.lane_mask));
+    size_t number = 0;
+    for (auto& [beside, total] : totals)
+      store_shared_elements(offset(number++, part), std::span<Value* const>(&total, 1), dtype, writes);
+    barrier();
+    hazards_.touch_shared({region, region + bytes});
+    number = 0;
+    for (auto& [beside, prefix] : before) {
+      Value* preceding = identity(op.reduce, dtype);
+      int width = std::min(parts, 16 / size);
+      Registers all;
+      for (int p = 0; p < parts; p += width)
+        for (auto* e : load_shared_elements(offset(number, b_.getInt32(static_cast<uint32_t>(p))), dtype, width))
+          all.push_back(e);
+      for (int p = 0; p + 1 < parts; ++p) {
+        auto* earlier = b_.CreateICmpUGT(part, b_.getInt32(static_cast<uint32_t>(p)));
+        preceding = b_.CreateSelect(earlier, fold(preceding, all[static_cast<size_t>(p)]), preceding);
+      }
+      prefix = fold(preceding, prefix);
+      ++number;
+    }
+  }
+  for (auto& [beside, run] : runs)
+    for (int r : run) v[static_cast<size_t>(r)] = fold(before[beside], v[static_cast<size_t>(r)]);
+  define(op.results[0], std::move(v));
+  return {};
+}
+
+} // namespace tessera::gpu
