@@ -78,15 +78,19 @@ Result<GlobalMemory> GlobalMemory::make(const tile::Kernel& kernel, std::span<co
     Region r;
     r.begin = m.pages_.data() + g.offset;
     r.bytes = g.end - g.begin;
+    bool invariant = false;
     if (r.bytes) std::memcpy(r.begin, g.begin, static_cast<size_t>(r.bytes));
     for (size_t i : g.params) {
       auto span = args[i].bytes;
       auto* to = r.begin + (span.data() - g.begin);
       r.written = r.written || kernel.params[i].written;
       r.names += (r.names.empty() ? "%" : ", %") + kernel.params[i].name;
+      invariant = invariant || kernel.params[i].invariant;
       if (kernel.params[i].written) m.copies_.push_back({span.data(), to, span.size()});
       m.values_[i] = reinterpret_cast<uint64_t>(to);
     }
+    if (invariant && r.written)
+      return bad(kernel, r.names + " share memory, which is written although one of them is marked as invariant");
     r.history_start = m.written_bytes_;
     if (r.written) m.written_bytes_ += r.bytes;
     m.regions_.push_back(std::move(r));

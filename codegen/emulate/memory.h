@@ -34,7 +34,8 @@ struct Region {
 class GlobalMemory {
 public:
   // Pointer arguments are copied to addresses that have the alignment their parameter promises and not more. Errors:
-  // BadInput for a wrong number of arguments, a scalar that is no multiple of what its parameter promises; OutOfMemory.
+  // BadInput for a wrong number of arguments, a scalar that is no multiple of what its parameter promises, memory that
+  // is marked as invariant and written through another parameter; OutOfMemory.
   [[nodiscard]] static Result<GlobalMemory> make(const tile::Kernel& kernel, std::span<const tile::Argument> args);
   // Results back to where the arguments came from.
   void copy_back() const;
