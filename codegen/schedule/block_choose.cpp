@@ -54,11 +54,6 @@ public:
       p.schedule.config["columns"] = p.columns;
       p.schedule.config["warps"] = p.warps;
       p.schedule.config["exact_division"] = exact_;
-      for (const SizeCondition& c : p.conditions) {
-        if (c.multiple_of > 1)
-          p.schedule.why += "; where " + c.value.str() + " is a multiple of " + text(c.multiple_of);
-        if (c.max < INT64_MAX) p.schedule.why += "; where " + c.value.str() + " <= " + text(c.max);
-      }
     }
     return std::move(plans_);
   }

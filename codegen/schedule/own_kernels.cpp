@@ -23,8 +23,9 @@ bool scan_takes(const Graph& graph, const Node& node, std::string* why_not) {
   return true;
 }
 
-// Running sum or product along an axis: x and y as [outer, n, inner]. Along a contiguous axis a program takes one row
-// and scans it tile by tile, the last value carried; otherwise a tile of the inner dimension is carried down the axis.
+// Running sum or product along an axis: x and y as [outer, n, inner]. On a host, along a contiguous axis a program
+// takes one row and scans it tile by tile, the last value carried; otherwise a tile of the inner dimension is carried
+// down the axis.
 Result<ScheduledKernel> lower_scan(const Graph& graph, const Node& node, const DeviceTraits& device,
                                    const std::string& name) {
   const TensorType& type = graph.type(node.operands[0]);
@@ -36,6 +37,14 @@ Result<ScheduledKernel> lower_scan(const Graph& graph, const Node& node, const D
   for (int d = 0; d < type.rank(); ++d) {
     if (d < axis) outer *= type.shape[static_cast<size_t>(d)];
     if (d > axis) inner *= type.shape[static_cast<size_t>(d)];
+  }
+  if (device.kind == DeviceTraits::Kind::Cuda) {
+    ScheduledKernel k = scan_by_blocks(graph, {type.dtype, outer, n, inner, product, exclusive, reverse}, name);
+    k.buffers = {node.operands[0], node.results[0]};
+    k.buffer_written = {false, true};
+    k.may_overwrite.resize(2);
+    k.kernel.params[0].invariant = true;
+    return k;
   }
   DType compute = compute_dtype(type.dtype);
   int lanes = std::max(1, device.vector_bytes / std::max(1, info(compute).bits / 8));

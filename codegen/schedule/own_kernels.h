@@ -11,4 +11,13 @@ namespace tessera {
 [[nodiscard]] Result<ScheduledKernel> lower_own_kernel(const Graph& graph, const Node& node, const DeviceTraits& device,
                                                        const std::string& name);
 
+// ---- private to the folder: Scan for blocks of threads (block_scan.cpp)
+struct ScanShape {
+  DType dtype = DType::F32;
+  SymExpr outer, n, inner; // the operand as [outer, n, inner], running along n
+  bool product = false, exclusive = false, reverse = false;
+};
+// Without buffers, buffer_written and may_overwrite.
+[[nodiscard]] ScheduledKernel scan_by_blocks(const Graph& graph, const ScanShape& shape, const std::string& name);
+
 } // namespace tessera

@@ -182,6 +182,11 @@ void expect_golden(const std::string& name, const ScheduledKernel& k) {
   std::string text = "// " + std::string(tessera::name(k.schedule.kind)) + ": " + k.schedule.why + "\n// grid " +
                      k.grid.str() + "\n// work " + k.work_per_program.str() + ", scratch " + k.scratch_bytes.str() +
                      " bytes\n";
+  for (const SizeCondition& c : k.conditions) {
+    if (c.multiple_of > 1)
+      text += "// where " + c.value.str() + " is a multiple of " + std::to_string(c.multiple_of) + "\n";
+    if (c.max < INT64_MAX) text += "// where " + c.value.str() + " <= " + std::to_string(c.max) + "\n";
+  }
   for (size_t i = 0; i < k.sizes.size(); ++i) text += "// %n" + std::to_string(i) + " = " + k.sizes[i].str() + "\n";
   text += tile::print(k.kernel);
   std::string path = std::string(TESSERA_TEST_DIR) + "/golden/" + name + ".tile";

@@ -1,0 +1,70 @@
+// Running sums and products by blocks, compared with the operator's reference.
+#include "block_harness.h"
+#include "codegen/schedule/own_kernels.h"
+#include "graph/reference/evaluator.h"
+#include <random>
+
+namespace tessera::test {
+namespace {
+
+void expect_scan(DType dtype, int rank, int64_t axis, const char* kind, bool exclusive, bool reverse,
+                 const std::vector<Sizes>& sizes) {
+  Problem p;
+  TensorType type{dtype, {p.graph.env().named_symbol("a"), p.graph.env().named_symbol("b")}};
+  if (rank == 3) type.shape.emplace_back(p.graph.env().named_symbol("c"));
+  ValueId x = p.graph.add_input("x", type);
+  auto y = p.graph.apply(
+      "scan", {x},
+      {{"kind", std::string(kind)}, {"axis", axis}, {"exclusive", int64_t{exclusive}}, {"reverse", int64_t{reverse}}});
+  ASSERT_TRUE(y.ok()) << y.error().str();
+  p.graph.value(*y).name = "y";
+  p.graph.add_output("y", *y);
+  const Node& node = *p.graph.producer(*y);
+  ASSERT_TRUE(has_own_kernel(p.graph, node));
+  DeviceTraits device;
+  device.kind = DeviceTraits::Kind::Cuda;
+  auto k = lower_own_kernel(p.graph, node, device, "scan");
+  ASSERT_TRUE(k.ok()) << k.error().str();
+  auto ok = tile::verify(k->kernel);
+  ASSERT_TRUE(ok.ok()) << ok.error().str() << tile::print(k->kernel);
+  std::mt19937 rng(3);
+  for (const Sizes& at : sizes) {
+    Dims dims{at.at("a"), at.at("b")};
+    if (rank == 3) dims.push_back(at.at("c"));
+    Tensor in = Tensor::create(dtype, dims).value();
+    for (int64_t i = 0; i < in.count(); ++i) {
+      int64_t v = static_cast<int64_t>(rng() % 5) - 2;
+      is_float(dtype) ? in.set_f64(i, static_cast<double>(v)) : in.set_i64(i, v);
+    }
+    auto expected = evaluate_graph(p.graph, {{"x", in}});
+    ASSERT_TRUE(expected.ok()) << expected.error().str();
+    auto actual = run_kernel(p, *k, {{"x", in}}, at);
+    Comparison same = compare(actual.at("y"), expected.value()[0], 0, 0);
+    EXPECT_TRUE(same.same) << same.message << tile::print(k->kernel);
+  }
+}
+
+TEST(BlockScan, AlongAContiguousAxis) {
+  std::vector<Sizes> sizes{{{"a", 3}, {"b", 1}}, {{"a", 17}, {"b", 5}},   {{"a", 0}, {"b", 5}},
+                           {{"a", 2}, {"b", 0}}, {{"a", 1}, {"b", 2500}}, {{"a", 2}, {"b", 1024}}};
+  for (bool exclusive : {false, true})
+    for (bool reverse : {false, true}) {
+      expect_scan(DType::F32, 2, 1, "sum", exclusive, reverse, sizes);
+      expect_scan(DType::I64, 2, -1, "prod", exclusive, reverse, sizes);
+    }
+  expect_scan(DType::F16, 2, 1, "sum", false, false, {{{"a", 2}, {"b", 100}}});
+}
+
+TEST(BlockScan, DownAnAxis) {
+  std::vector<Sizes> sizes{{{"a", 2}, {"b", 3}, {"c", 5}}, {{"a", 1}, {"b", 70}, {"c", 2}},
+                           {{"a", 2}, {"b", 0}, {"c", 4}}, {{"a", 1}, {"b", 33}, {"c", 65}},
+                           {{"a", 0}, {"b", 3}, {"c", 1}}, {{"a", 1}, {"b", 1}, {"c", 130}}};
+  for (bool exclusive : {false, true})
+    for (bool reverse : {false, true}) {
+      expect_scan(DType::I32, 3, 1, "sum", exclusive, reverse, sizes);
+      expect_scan(DType::F64, 3, 0, "sum", exclusive, reverse, sizes);
+    }
+}
+
+} // namespace
+} // namespace tessera::test
