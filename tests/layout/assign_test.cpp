@@ -45,6 +45,150 @@ TEST(AssignGolden, LongRow) { expect_golden("long_row", test::kLongRow); }
 TEST(AssignGolden, Columns) { expect_golden("columns", test::kColumns); }
 TEST(AssignGolden, Transpose) { expect_golden("transpose", test::kTranspose); }
 TEST(AssignGolden, Mixed) { expect_golden("mixed", test::kMixed); }
+TEST(AssignGolden, BothWays) { expect_golden("both_ways", test::kBothWays); }
+TEST(AssignGolden, Carried) { expect_golden("carried", test::kCarried); }
+
+// --- what has to hold ---
+
+int conversions(const KernelLayouts& k) {
+  int n = 0;
+  for (tile::OpId id = 0; id < k.kernel.op_count(); ++id) {
+    const tile::Op& op = k.kernel.op(id);
+    n += k.is_conversion(op) && k[op.operands[0]] != k[op.results[0]];
+  }
+  return n;
+}
+
+// Widths of the loads and stores of tiles, in order.
+std::vector<int> widths(const KernelLayouts& k) {
+  std::vector<int> r;
+  for (tile::OpId id = 0; id < k.kernel.op_count(); ++id) {
+    const tile::Op& op = k.kernel.op(id);
+    if ((op.kind == OpKind::Load || op.kind == OpKind::Store) && k.kernel.type(op.operands[1]).is_tile())
+      r.push_back(k.access_width[static_cast<size_t>(id)]);
+  }
+  return r;
+}
+
+TEST(Assign, OnlyWhatRunsAcrossIsConverted) {
+  for (const char* text : {test::kScale, test::kScaleAnySize, test::kSoftmax, test::kShortRows, test::kLongRow,
+                           test::kColumns, test::kMixed})
+    EXPECT_EQ(conversions(assign(text)), 0) << text;
+  EXPECT_EQ(conversions(assign(test::kTranspose)), 1);
+  EXPECT_EQ(conversions(assign(test::kBothWays)), 1); // the sums, once, as a row
+}
+
+TEST(Assign, AccessesAreAsWideAsTheirFactsAllow) {
+  EXPECT_EQ(widths(assign(test::kScale)), (std::vector<int>{8, 4}));
+  EXPECT_EQ(widths(assign(test::kScaleAnySize)), (std::vector<int>{1, 1}));
+  EXPECT_EQ(widths(assign(test::kTranspose)), (std::vector<int>{4, 4, 4}));
+  std::string aligned = test::kScale;
+  aligned.replace(aligned.find("%x: ptr<f16>"), 12, "%x: ptr<f16> align=4");
+  EXPECT_EQ(widths(assign(aligned)), (std::vector<int>{2, 4}));
+}
+
+TEST(Assign, TheRewrittenKernelMeansTheSame) {
+  struct Case {
+    const char* text;
+    std::vector<size_t> sizes; // of the arrays
+    std::vector<int64_t> scalars;
+    int64_t grid;
+  };
+  const Case cases[] = {
+      {test::kScale, {4096, 4096}, {4000}, 2},         {test::kSoftmax, {6 * 504, 504, 6 * 504, 6}, {6, 504}, 2},
+      {test::kShortRows, {4096, 256}, {}, 2},          {test::kLongRow, {2 * 3000, 2}, {3000}, 2},
+      {test::kColumns, {50 * 100, 100}, {50, 100}, 2}, {test::kTranspose, {128 * 128, 128 * 128, 128 * 128}, {128}, 4},
+      {test::kMixed, {2048, 8, 8, 1024}, {16}, 1},     {test::kMixed, {2048, 8, 8, 1024}, {128}, 1},
+      {test::kBothWays, {4096, 4096}, {}, 1},          {test::kCarried, {3072, 1024, 1024, 64}, {3}, 1},
+  };
+  for (const Case& c : cases) {
+    std::vector<std::vector<double>> arrays;
+    for (size_t n : c.sizes) {
+      arrays.emplace_back(n);
+      for (size_t i = 0; i < n; ++i) arrays.back()[i] = static_cast<double>((i * 7 + i / 5) % 11);
+    }
+    KernelLayouts k = assign(c.text);
+    tile::test::Outcome before = tile::test::run(read(c.text), arrays, c.scalars, c.grid),
+                        after = tile::test::run(k.kernel, arrays, c.scalars, c.grid);
+    EXPECT_EQ(before.error, "") << c.text;
+    EXPECT_EQ(after.error, "") << c.text;
+    EXPECT_EQ(after.arrays, before.arrays) << k.str();
+  }
+}
+
+// Rows and columns of every size, all numbers of warps.
+TEST(Assign, AllShapesOfRowsAndColumns) {
+  for (int warps = 1; warps <= 32; warps *= 2)
+    for (int rows = 1; rows <= 512; rows *= 2)
+      for (int columns = 1; columns <= 8192 && rows * columns <= 32768; columns *= 4)
+        for (const char* dtype : {"f16", "f32"})
+          for (int reduced : {0, 1}) {
+            std::string r = std::to_string(rows), c = std::to_string(columns),
+                        left = std::to_string(reduced ? rows : columns);
+            std::string tile = "tile<[" + r + ", " + c + "], ";
+            std::string text = "tile.kernel @k(%x: ptr<" + std::string(dtype) +
+                               ">, %y: ptr<f32> written) config(warps: " + std::to_string(warps) + ") {\n%r = range " +
+                               r + " : tile<[" + r + "], i64>\n%c = range " + c + " : tile<[" + c +
+                               "], i64>\n%r1 = expand_dims(%r) axis=1 : tile<[" + r +
+                               ", 1], i64>\n%c1 = expand_dims(%c) axis=0 : tile<[1, " + c + "], i64>\n%s = mul(%r1, " +
+                               c + ") : tile<[" + r + ", 1], i64>\n%rr = broadcast(%s) : " + tile +
+                               "i64>\n%cc = broadcast(%c1) : " + tile + "i64>\n%o = add(%rr, %cc) : " + tile +
+                               "i64>\n%v = load %x[%o] : " + tile + dtype + ">\n%f = cast(%v) : " + tile +
+                               "f32>\n%m = reduce.sum(%f) axis=" + std::to_string(reduced) + " : tile<[" + left +
+                               "], f32>\n%at = range " + left + " : tile<[" + left + "], i64>\nstore %y[%at] = %m\n}\n";
+            KernelLayouts k = assign(text);
+            for (tile::OpId id = 0; id < k.kernel.op_count(); ++id) {
+              const tile::Op& op = k.kernel.op(id);
+              if (op.kind != OpKind::Reduce) continue;
+              const LinearLayout& l = k[op.operands[0]];
+              int64_t threads = 32 * warps, elements = int64_t{rows} * columns;
+              // No thread does the work of two while others hold copies.
+              EXPECT_EQ(l.registers(), std::max<int64_t>(1, elements / threads)) << text << l.str();
+              int across = 0; // warps that have to talk for one sum
+              for (int i = 0; i < l.in_bits(Dim::Warp); ++i) across += l.basis(Dim::Warp, i, axis(reduced)) != 0;
+              if (reduced == 1 && rows >= warps * 32) {
+                EXPECT_EQ(across, 0) << l.str();
+              }
+              // Neighbouring threads read neighbours: a warp's access covers whole rows, or a run of 32 accesses.
+              int run = k.access_width[static_cast<size_t>(id - 2)];
+              for (int i = 0; i < kLaneBits; ++i)
+                if (l.basis(Dim::Lane, i, axis(1)) == run) run *= 2;
+              int wide = std::min<int64_t>(16 / byte_size(*dtype_from_name(dtype), 1),
+                                           std::max<int64_t>(1, elements / threads));
+              EXPECT_GE(run, std::min({columns, 32 * wide})) << text << l.str();
+            }
+            if (HasFailure()) return;
+          }
+}
+
+TEST(Assign, WhatDoesNotFitTheMachineIsRefused) {
+  auto error = [](std::string_view text) {
+    Result<KernelLayouts> k = assign_layouts(read(text));
+    return k.ok() ? "" : k.error().message;
+  };
+  EXPECT_EQ(error("tile.kernel @odd(%y: ptr<f32> written) {\n %r = range 48 : tile<[48], i64>\n store %y[%r] = 1\n}"),
+            "kernel odd: on a GPU tile dimensions are powers of two, not those of 'tile<[48], i64>'");
+  EXPECT_EQ(error("tile.kernel @w(%y: ptr<f32> written) config(warps: 3) {\n store %y[0] = 1\n}"),
+            "kernel w: a block has 1, 2, 4, 8, 16 or 32 warps, not 3");
+  EXPECT_EQ(error("tile.kernel @w(%y: ptr<f32> written) config(warps: 64) {\n store %y[0] = 1\n}"),
+            "kernel w: a block has 1, 2, 4, 8, 16 or 32 warps, not 64");
+}
+
+TEST(Assign, ABrokenLayoutIsFound) {
+  KernelLayouts k = assign(test::kTranspose);
+  for (tile::OpId id = 0; id < k.kernel.op_count(); ++id)
+    if (k.is_conversion(k.kernel.op(id))) {
+      KernelLayouts broken = k;
+      tile::ValueId v = k.kernel.op(id).results[0];
+      broken.of_value[static_cast<size_t>(v)] = k[k.kernel.op(id).operands[0]];
+      EXPECT_FALSE(verify_layouts(broken).ok());
+    }
+  KernelLayouts wide = k;
+  for (int& w : wide.access_width) w *= 8;
+  EXPECT_FALSE(verify_layouts(wide).ok());
+}
+
+TEST(Assign, IsDeterministic) { EXPECT_EQ(assign(test::kMixed).str(), assign(test::kMixed).str()); }
 
 } // namespace
 } // namespace tessera::layout

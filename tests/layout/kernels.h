@@ -212,4 +212,56 @@ tile.kernel @mixed(%x: ptr<f32>, %ids: ptr<i64>, %where: ptr<i64> written, %y: p
   store %y[%o] = %z
 })";
 
+// A row's sum beside a column: the same small tile broadcast both ways.
+inline const char* const kBothWays = R"(
+tile.kernel @both(%x: ptr<f32>, %y: ptr<f32> written) config(warps: 4) {
+  %r = range 64                           : tile<[64], i64>
+  %r1 = expand_dims(%r) axis=1            : tile<[64, 1], i64>
+  %rr = broadcast(%r1)                    : tile<[64, 64], i64>
+  %c1 = expand_dims(%r) axis=0            : tile<[1, 64], i64>
+  %cc = broadcast(%c1)                    : tile<[64, 64], i64>
+  %start = mul(%rr, 64)                   : tile<[64, 64], i64>
+  %o = add(%start, %cc)                   : tile<[64, 64], i64>
+  %v = load %x[%o]                        : tile<[64, 64], f32>
+  %m = reduce.sum(%v) axis=1              : tile<[64], f32>
+  %down = expand_dims(%m) axis=1          : tile<[64, 1], f32>
+  %downs = broadcast(%down)               : tile<[64, 64], f32>
+  %across = expand_dims(%m) axis=0        : tile<[1, 64], f32>
+  %acrosses = broadcast(%across)          : tile<[64, 64], f32>
+  %d = sub(%downs, %acrosses)             : tile<[64, 64], f32>
+  store %y[%o] = %d
+})";
+
+// What is carried, scanned and added atomically; a scan along the rows of a tile whose threads run along the columns.
+inline const char* const kCarried = R"(
+tile.kernel @carried(%x: ptr<f32>, %z: ptr<f32>, %y: ptr<f32> written, %h: ptr<f32> written, %n: i64) config(warps: 2) {
+  %r = range 16                           : tile<[16], i64>
+  %r1 = expand_dims(%r) axis=1            : tile<[16, 1], i64>
+  %rr = broadcast(%r1)                    : tile<[16, 64], i64>
+  %c = range 64                           : tile<[64], i64>
+  %c1 = expand_dims(%c) axis=0            : tile<[1, 64], i64>
+  %cc = broadcast(%c1)                    : tile<[16, 64], i64>
+  %start = mul(%rr, 64)                   : tile<[16, 64], i64>
+  %o = add(%start, %cc)                   : tile<[16, 64], i64>
+  %down = mul(%cc, 16)                    : tile<[16, 64], i64>
+  %ot = add(%down, %rr)                   : tile<[16, 64], i64>
+  %first = load %z[%ot]                   : tile<[16, 64], f32>
+  %count = const 0                        : tile<[16, 64], i64>
+  %acc, %seen = for %i = 0 to %n step 1 carry(%a = %first, %k = %count) {
+    %jump = mul(%i, 1024)                 : i64
+    %at = add(%o, %jump)                  : tile<[16, 64], i64>
+    %v = load %x[%at]                     : tile<[16, 64], f32>
+    %s = scan.sum(%v) axis=0              : tile<[16, 64], f32>
+    %t = add(%a, %s)                      : tile<[16, 64], f32>
+    %more = add(%k, %cc)                  : tile<[16, 64], i64>
+    yield %t, %more
+  }
+  %f = cast(%seen)                        : tile<[16, 64], f32>
+  %g = add(%acc, %f)                      : tile<[16, 64], f32>
+  %u = scan.sum(%g) axis=1                : tile<[16, 64], f32>
+  store %y[%o] = %u
+  %top = reduce.max(%first) axis=0        : tile<[64], f32>
+  atomic_add %h[%c] = %top
+})";
+
 } // namespace tessera::layout::test
