@@ -14,6 +14,7 @@ struct Operand {
   int64_t offset = 0;
   const Tensor* constant = nullptr; // the value, where it is a constant of the executable
   bool sole_reader = false;         // no other step reads that constant
+  DType dtype = DType::F32;         // of the buffer
 };
 
 // The epilogue kernel over the boxes that a plan divided its result into, all sizes evaluated.
