@@ -16,7 +16,7 @@ find_package(LLVM 19.1 REQUIRED CONFIG)
 llvm_map_components_to_libnames(TESSERA_LLVM_LIBRARIES core support irreader orcjit passes native nvptxcodegen nvptxdesc nvptxinfo bitreader linker)
 
 # Declarations only: the driver and NVIDIA's libraries are loaded at run time.
-find_path(TESSERA_CUDA_INCLUDE cuda.h HINTS $ENV{TESSERA_CUDA_PATH}/include /usr/local/cuda/include ${CMAKE_SOURCE_DIR}/build/cuda/include)
+find_path(TESSERA_CUDA_INCLUDE cuda.h HINTS $ENV{TESSERA_CUDA_PATH}/include ${CMAKE_SOURCE_DIR}/build/cuda/include /usr/local/cuda/include)
 foreach(header cuda.h cublasLt.h cudnn.h nvJitLink.h)
   if(NOT EXISTS "${TESSERA_CUDA_INCLUDE}/${header}")
     message(FATAL_ERROR "${header} was not found in '${TESSERA_CUDA_INCLUDE}'; run tools/setup, or set TESSERA_CUDA_INCLUDE to the headers of CUDA 13 and cuDNN 9")
