@@ -2,8 +2,13 @@
 #pragma once
 #include "runtime/executable.h"
 #include <map>
+#include <span>
 
 namespace tessera {
+
+namespace cuda {
+class Context; // runtime/cuda/context.h
+}
 
 // Thread pool shared by executors: oneTBB arena of `threads` workers. Libraries run single-threaded inside its tasks.
 class ThreadPool {
@@ -36,6 +41,12 @@ struct ExecutorOptions {
   size_t memory_limit = 0;          // bytes of arena; 0 = none
   bool poison = false;              // fill arena and outputs with NaN patterns before each run (tests)
   bool profile = false;             // per-step times
+  // For executables whose target is "cuda ...": on which GPU they run, as the driver counts them; or a context that is
+  // open already.
+  int gpu = 0;
+  std::shared_ptr<cuda::Context> gpu_context;
+  // Waits for the GPU after each step, so that an error is told of the step that made it. TESSERA_CUDA_SYNC=1, too.
+  bool synchronize_launches = false;
 };
 
 struct StepProfile {
@@ -51,13 +62,23 @@ struct RunStats {
   double recompile_ms = 0;
   std::vector<GuardMiss> misses;
   int64_t arena_bytes = 0;
+  int host_steps = 0;             // steps that ran by their reference on the host
+  int64_t host_bytes = 0;         // on a GPU: copied between it and the host for them
   std::vector<StepProfile> steps; // when profiling
+};
+
+// Memory of a GPU that the caller owns: row-major, contiguous, any address that is aligned to the element.
+struct DeviceTensor {
+  DType dtype = DType::F32;
+  Dims dims;
+  void* data = nullptr;
 };
 
 class Executor {
 public:
-  // `variants`: tried in order; the last one should be generic. Weights are prepacked lazily and shared by executors of
-  // the same executable.
+  // `variants`: tried in order; the last one should be generic. All are for the same device: the host, or a GPU, which
+  // is opened here (Errors: no driver, no GPU, code for another GPU). Weights are packed, or copied to the GPU, when
+  // they are first needed, and shared by executors and variants.
   [[nodiscard]] static Result<std::unique_ptr<Executor>> create(std::vector<std::shared_ptr<const Executable>> variants,
                                                                 ExecutorOptions options = {});
   virtual ~Executor() = default;
@@ -67,6 +88,17 @@ public:
   [[nodiscard]] virtual Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs,
                                                         RunStats* stats = nullptr,
                                                         std::vector<Tensor>* outputs = nullptr) = 0;
+  // On a GPU, without a copy: inputs by name and all outputs, in model order, are memory of it. `stream` is a CUstream
+  // of the GPU's primary context (null: the default stream) on which the inputs are made; outputs are there when it has
+  // got to the end of what this puts on it. Does not wait for the GPU, unless the executable has host steps. Memory
+  // that is not aligned to 16 bytes is copied. Inputs and outputs stay the caller's and must live until the stream is
+  // there. Errors: as for run(), and Usage for an executable that is not for a GPU. What goes wrong on the GPU later, a
+  // bounds violation included, is told by wait(), or by a later call that finds it.
+  [[nodiscard]] virtual Status run_on_device(const std::map<std::string, DeviceTensor>& inputs,
+                                             std::span<const DeviceTensor> outputs, void* stream,
+                                             RunStats* stats = nullptr) = 0;
+  // Until all that run_on_device() started is done. Errors of it that have not been told yet: DeviceError, BadInput.
+  [[nodiscard]] virtual Status wait() = 0;
   [[nodiscard]] virtual const std::vector<std::shared_ptr<const Executable>>& variants() const = 0;
   // Another variant, to be tried at this place in the order (at most the place of the last, generic one). Between calls
   // only.

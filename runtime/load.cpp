@@ -2,6 +2,7 @@
 #include "runtime/file_format.h"
 #include "runtime/mapped_file.h"
 #include "runtime/variant.h"
+#include <bit>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -199,7 +200,7 @@ private:
     for (const auto& b : j) out.push_back({b.at("name").get<std::string>(), b.at("buffer").get<BufferId>()});
   }
 
-  KernelLaunch kernel(const Json& j) {
+  KernelLaunch kernel(const Json& j, bool alternative = false) {
     KernelLaunch k;
     k.name = j.at("name").get<std::string>();
     k.symbol = j.at("symbol").get<std::string>();
@@ -213,6 +214,15 @@ private:
     k.report_sites = j.at("sites").get<std::vector<std::string>>();
     if (k.object < 0 || static_cast<size_t>(k.object) >= exe_->objects.size())
       corrupt("kernel '" + k.name + "' has no object");
+    if (!j.contains("threads")) return k;
+    k.threads = j.at("threads").get<int>();
+    k.shared_bytes = j.at("shared").get<int64_t>();
+    for (const auto& c : j.at("conditions"))
+      k.conditions.push_back({expr(c.at(0)), c.at(1).get<int64_t>(), c.at(2).get<int64_t>(), c.at(3).get<int64_t>()});
+    for (const auto& a : j.at("alternatives")) {
+      if (alternative) corrupt("an alternative of kernel '" + k.name + "' has alternatives itself");
+      k.alternatives.push_back(kernel(a, true));
+    }
     return k;
   }
   StridedOperand operand(const Json& j) {
@@ -226,6 +236,23 @@ private:
   std::optional<EpilogueKernel> epilogue(const Json& j) {
     if (j.is_null()) return std::nullopt;
     return EpilogueKernel{kernel(j.at("kernel")), exprs(j.at("begin")), exprs(j.at("count"))};
+  }
+  std::optional<LibraryEpilogue> fused(const Json& call) {
+    if (!call.contains("fused")) return std::nullopt;
+    const auto& j = call.at("fused");
+    auto number = [](const Json& bits) { return std::bit_cast<double>(bits.get<int64_t>()); };
+    LibraryEpilogue e;
+    e.alpha = number(j.at("alpha"));
+    e.bias_dim = j.at("bias_dim").get<int>();
+    int activation = j.at("activation").get<int>();
+    if (activation < 0 || activation > static_cast<int>(LibraryEpilogue::Activation::Tanh))
+      corrupt("the activation of a library call is of no kind");
+    e.activation = static_cast<LibraryEpilogue::Activation>(activation);
+    e.clip_low = number(j.at("clip").at(0));
+    e.clip_high = number(j.at("clip").at(1));
+    if (j.contains("bias")) e.bias = operand(j.at("bias"));
+    if (j.contains("residual")) e.residual = operand(j.at("residual"));
+    return e;
   }
   static std::vector<int64_t> ints(const Json& j) { return j.get<std::vector<int64_t>>(); }
 
@@ -254,7 +281,8 @@ private:
       s.name = l.at("name").get<std::string>();
       auto call = l.at("call").get<std::string>();
       if (call == "matmul") {
-        s.call = MatmulCall{operand(l.at("a")), operand(l.at("b")), operand(l.at("c")), epilogue(l.at("epilogue"))};
+        s.call = MatmulCall{operand(l.at("a")), operand(l.at("b")), operand(l.at("c")), epilogue(l.at("epilogue")),
+                            fused(l), l.contains("scale") ? std::bit_cast<double>(l.at("scale").get<int64_t>()) : 1.0};
       } else if (call == "conv") {
         s.call = ConvCall{operand(l.at("x")),
                           operand(l.at("w")),
@@ -266,7 +294,8 @@ private:
                           l.at("groups").get<int64_t>(),
                           l.at("transposed").get<bool>(),
                           ints(l.at("output_padding")),
-                          epilogue(l.at("epilogue"))};
+                          epilogue(l.at("epilogue")),
+                          fused(l)};
       } else if (call == "pool") {
         int kind = l.at("kind").get<int>();
         if (kind < 0 || kind > static_cast<int>(PoolCall::Kind::AverageIncludePad))
@@ -339,7 +368,7 @@ Result<std::shared_ptr<Executable>> load_executable(const std::string& path, con
     return Diagnostic(ErrorCode::OutOfMemory, "not enough memory to load '" + path + "'");
   }
   TESSERA_TRY(check_target(exe->target));
-  if (link) TESSERA_TRY(link_kernels(*exe, link));
+  if (link && !is_gpu_target(exe->target)) TESSERA_TRY(link_kernels(*exe, link));
   auto consistent = verify(*exe);
   if (!consistent.ok()) return damaged(consistent.error().message);
   for (auto& step : exe->steps)

@@ -2,6 +2,7 @@
 #include "runtime/file_format.h"
 #include "runtime/mapped_file.h"
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <fcntl.h>
 #include <map>
@@ -118,16 +119,24 @@ private:
     return j;
   }
   Json kernel(const KernelLaunch& k) {
-    return {{"name", k.name},
-            {"symbol", k.symbol},
-            {"object", k.object},
-            {"buffers", k.buffers},
-            {"written", k.written},
-            {"sizes", list(k.sizes)},
-            {"grid", names_.text(k.grid)},
-            {"work", names_.text(k.work_per_program)},
-            {"scratch", names_.text(k.scratch_bytes)},
-            {"sites", k.report_sites}};
+    Json j{{"name", k.name},
+           {"symbol", k.symbol},
+           {"object", k.object},
+           {"buffers", k.buffers},
+           {"written", k.written},
+           {"sizes", list(k.sizes)},
+           {"grid", names_.text(k.grid)},
+           {"work", names_.text(k.work_per_program)},
+           {"scratch", names_.text(k.scratch_bytes)},
+           {"sites", k.report_sites}};
+    if (k.threads == 0) return j;
+    j["threads"] = k.threads;
+    j["shared"] = k.shared_bytes;
+    auto& conditions = j["conditions"] = Json::array();
+    for (const auto& c : k.conditions) conditions.push_back({names_.text(c.value), c.multiple_of, c.min, c.max});
+    auto& alternatives = j["alternatives"] = Json::array();
+    for (const auto& a : k.alternatives) alternatives.push_back(kernel(a));
+    return j;
   }
   Json operand(const StridedOperand& o) {
     return {{"buffer", o.buffer},
@@ -138,6 +147,17 @@ private:
   Json epilogue(const std::optional<EpilogueKernel>& e) {
     if (!e) return nullptr;
     return {{"kernel", kernel(e->kernel)}, {"begin", list(e->begin)}, {"count", list(e->count)}};
+  }
+  // Bits of doubles: JSON has no infinity, and a bound of a clip may be one.
+  static int64_t bits(double v) { return std::bit_cast<int64_t>(v); }
+  Json fused(const LibraryEpilogue& e) {
+    Json j{{"alpha", bits(e.alpha)},
+           {"bias_dim", e.bias_dim},
+           {"activation", static_cast<int>(e.activation)},
+           {"clip", {bits(e.clip_low), bits(e.clip_high)}}};
+    if (e.bias) j["bias"] = operand(*e.bias);
+    if (e.residual) j["residual"] = operand(*e.residual);
+    return j;
   }
   Result<Json> step(const Step& step) {
     if (const auto* k = std::get_if<KernelLaunch>(&step)) return Json{{"kernel", kernel(*k)}};
@@ -167,6 +187,8 @@ private:
                 {"b", operand(m->b)},
                 {"c", operand(m->c)},
                 {"epilogue", epilogue(m->epilogue)}});
+      if (m->fused) j["fused"] = fused(*m->fused);
+      if (m->scale != 1) j["scale"] = bits(m->scale);
     } else if (const auto* c = std::get_if<ConvCall>(&l.call)) {
       j.update({{"call", "conv"},
                 {"x", operand(c->x)},
@@ -180,6 +202,7 @@ private:
                 {"transposed", c->transposed},
                 {"output_padding", c->output_padding},
                 {"epilogue", epilogue(c->epilogue)}});
+      if (c->fused) j["fused"] = fused(*c->fused);
     } else {
       const auto& p = std::get<PoolCall>(l.call);
       j.update({{"call", "pool"},

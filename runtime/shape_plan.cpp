@@ -1,8 +1,12 @@
 #include "runtime/shape_plan.h"
+#include "runtime/device.h"
 #include <algorithm>
-#include <atomic>
 
 namespace tessera {
+
+SegmentPlan::SegmentPlan() = default;
+SegmentPlan::~SegmentPlan() = default;
+
 namespace {
 
 // Elements of pointwise work that are worth handing to another core: some microseconds.
@@ -16,10 +20,39 @@ std::string sizes_text(const Variant& v, const Variant::CallState& call) {
   return s.empty() ? "constant sizes" : s;
 }
 
+// A number of the plan that is under way.
+Result<int64_t> number(const Variant& v, const Variant::CallState& call, int reg, const std::string& what) {
+  auto r = static_cast<size_t>(reg);
+  if (call.sizes.fault[r] == SymFault::None) return call.sizes.value[r];
+  return Diagnostic(call.sizes.fault[r] == SymFault::Overflow ? ErrorCode::SizeOverflow : ErrorCode::BadInput,
+                    what + " " + std::string(describe(call.sizes.fault[r])) + " for " + sizes_text(v, call));
+}
+
+// A condition on a size that cannot be evaluated does not hold: the kernel that takes every size is launched, and says
+// what is wrong if it cannot be either.
+bool holds(const KernelForm& form, const SymProgram::State& state) {
+  return std::all_of(form.conditions.begin(), form.conditions.end(), [&](const KernelForm::Condition& c) {
+    auto r = static_cast<size_t>(c.value);
+    return state.fault[r] == SymFault::None && state.value[r] >= c.min && state.value[r] <= c.max &&
+           state.value[r] % c.multiple_of == 0;
+  });
+}
+
+// The kernel for these sizes: the first alternative whose conditions hold, or the kernel itself.
+std::pair<const KernelLaunch*, const KernelForm*> choose(const KernelLaunch& kernel, const KernelForm& form,
+                                                         const SymProgram::State& state) {
+  for (size_t a = 0; a < form.alternatives.size(); ++a)
+    if (holds(form.alternatives[a], state)) return {&kernel.alternatives[a], &form.alternatives[a]};
+  return {&kernel, &form};
+}
+
+int64_t round_up(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+
 class Planner {
 public:
-  Planner(const Variant& v, int segment, Variant::CallState& call, ThreadPool& pool)
-      : v_(v), segment_(segment), call_(call), pool_(pool), plan_(std::make_unique<SegmentPlan>()) {}
+  Planner(const Variant& v, int segment, Variant::CallState& call, Device& device, DeviceVariant& loaded)
+      : v_(v), segment_(segment), call_(call), device_(device), loaded_(loaded),
+        plan_(std::make_unique<SegmentPlan>()) {}
 
   Result<std::unique_ptr<SegmentPlan>> run() {
     for (size_t i = 0; i < v_.slots.size(); ++i) {
@@ -31,16 +64,12 @@ public:
     TESSERA_TRY(buffers());
     TESSERA_TRY(arena());
     TESSERA_TRY(steps());
+    TESSERA_TRY(device_.plan(v_, loaded_, segment_, call_, *plan_));
     return std::move(plan_);
   }
 
 private:
-  Result<int64_t> number(int reg, const std::string& what) const {
-    auto r = static_cast<size_t>(reg);
-    if (call_.sizes.fault[r] == SymFault::None) return call_.sizes.value[r];
-    return Diagnostic(call_.sizes.fault[r] == SymFault::Overflow ? ErrorCode::SizeOverflow : ErrorCode::BadInput,
-                      what + " " + std::string(describe(call_.sizes.fault[r])) + " for " + sizes_text(v_, call_));
-  }
+  Result<int64_t> number(int reg, const std::string& what) const { return tessera::number(v_, call_, reg, what); }
 
   Status buffers() {
     auto count = v_.exe->buffers.size();
@@ -73,7 +102,8 @@ private:
     for (auto id : ids) {
       const auto& b = v_.exe->buffers[static_cast<size_t>(id)];
       index[static_cast<size_t>(id)] = static_cast<int>(planned.size());
-      planned.push_back({plan_->bytes[static_cast<size_t>(id)], b.first_step, b.last_step, -1});
+      planned.push_back(
+          {round_up(plan_->bytes[static_cast<size_t>(id)], device_.alignment()), b.first_step, b.last_step, -1});
     }
     for (auto id : ids)
       if (int from = v_.in_place_of[static_cast<size_t>(id)]; from >= 0)
@@ -88,42 +118,21 @@ private:
     int begin = v_.segment_begin[static_cast<size_t>(segment_)],
         end = v_.segment_begin[static_cast<size_t>(segment_) + 1];
     plan_->steps.resize(static_cast<size_t>(end - begin));
-    std::vector<int> library;
     for (int s = begin; s < end; ++s) {
       const auto& form = v_.steps[static_cast<size_t>(s)];
       auto& step = plan_->steps[static_cast<size_t>(s - begin)];
-      if (const auto* k = std::get_if<KernelLaunch>(form.step)) TESSERA_TRY(kernel(*k, form.kernel, step));
-      if (std::holds_alternative<LibraryStep>(*form.step)) library.push_back(s);
-      step.bytes = traffic(*form.step);
-    }
-    // Library calls create primitives and pack weights: independent of each other and dear, so in parallel.
-    std::vector<std::optional<Diagnostic>> errors(library.size());
-    PackRequests packs;
-    auto body = [&](int64_t from, int64_t to, int) {
-      for (int64_t i = from; i < to; ++i) {
-        int s = library[static_cast<size_t>(i)];
-        if (auto status = call(v_.steps[static_cast<size_t>(s)], plan_->steps[static_cast<size_t>(s - begin)], packs);
-            !status.ok())
-          errors[static_cast<size_t>(i)] = status.error();
+      if (const auto* k = std::get_if<KernelLaunch>(form.step)) {
+        auto [chosen, chosen_form] = choose(*k, form.kernel, call_.sizes);
+        TESSERA_TRY(kernel(*chosen, *chosen_form, step));
       }
-    };
-    pool_.parallel_for(static_cast<int64_t>(library.size()), 1, body);
-    auto built = packs.build(pool_); // also after an error: other executors may wait for these packs
-    for (auto& e : errors)
-      if (e) return std::move(*e);
-    TESSERA_TRY(std::move(built));
-    plan_->packed_bytes = packs.built_bytes();
-    for (auto& step : plan_->steps) {
-      if (!step.library) continue;
-      plan_->step_scratch = std::max(plan_->step_scratch, step.library->step_scratch);
-      plan_->worker_scratch = std::max(plan_->worker_scratch, step.library->worker_scratch +
-                                                                  (step.epilogue ? step.epilogue->scratch_bytes : 0));
+      step.bytes = traffic(*form.step);
     }
     return {};
   }
 
   Status kernel(const KernelLaunch& k, const KernelForm& form, StepPlan& step) {
     auto what = "kernel '" + k.name + "'";
+    step.kernel = &k;
     step.sizes = plan_->numbers.size();
     for (int reg : form.sizes) {
       TESSERA_ASSIGN(int64_t n, number(reg, what));
@@ -137,96 +146,6 @@ private:
                         what + " needs " + std::to_string(scratch) + " bytes of scratch memory");
     step.grain = std::max<int64_t>(1, kElementsPerChunk / std::max<int64_t>(work, 1));
     plan_->worker_scratch = std::max(plan_->worker_scratch, scratch);
-    return {};
-  }
-
-  Result<Operand> operand(const OperandForm& form, const std::string& name) const {
-    Operand o;
-    o.buffer = form.buffer;
-    for (size_t d = 0; d < form.shape.size(); ++d) {
-      TESSERA_ASSIGN(int64_t size, number(form.shape[d], name));
-      TESSERA_ASSIGN(int64_t stride, number(form.strides[d], name));
-      o.shape.push_back(size);
-      o.strides.push_back(stride);
-    }
-    TESSERA_ASSIGN(o.offset, number(form.offset, name));
-    // Every element that it addresses must be inside of the buffer.
-    int64_t last = o.offset;
-    bool empty = false, fine = o.offset >= 0;
-    for (size_t d = 0; d < o.shape.size(); ++d) {
-      int64_t reach = 0;
-      empty = empty || o.shape[d] == 0;
-      if (o.shape[d] == 1) o.strides[d] = std::max<int64_t>(o.strides[d], 0);
-      fine = fine && o.shape[d] >= 0 && o.strides[d] >= 0;
-      if (o.shape[d] > 0)
-        fine = fine && !__builtin_mul_overflow(o.shape[d] - 1, o.strides[d], &reach) &&
-               !__builtin_add_overflow(last, reach, &last);
-    }
-    const auto& info = v_.exe->buffers[static_cast<size_t>(form.buffer)];
-    if (!fine || (!empty && last >= plan_->bytes[static_cast<size_t>(form.buffer)] / 4))
-      return Diagnostic(ErrorCode::Internal, "library call '" + name + "' reaches outside of '" + info.name + "' for " +
-                                                 sizes_text(v_, call_));
-    if (info.kind == BufferInfo::Kind::Constant) {
-      o.constant = &v_.exe->constants[static_cast<size_t>(info.constant)].value;
-      o.sole_reader = v_.sole_reader[static_cast<size_t>(info.constant)];
-    }
-    return o;
-  }
-
-  Status call(const StepForm& form, StepPlan& step, PackRequests& packs) const {
-    const auto& library = std::get<LibraryStep>(*form.step);
-    PlanContext context{pool_.threads(), form.epilogue.has_value(), library.name, &packs};
-    std::vector<Operand> operands;
-    for (const auto& o : form.operands) {
-      TESSERA_ASSIGN(auto concrete, operand(o, library.name));
-      operands.push_back(std::move(concrete));
-    }
-    if (std::holds_alternative<MatmulCall>(library.call)) {
-      TESSERA_ASSIGN(step.library, plan_matmul(context, operands[0], operands[1], operands[2]));
-    } else if (const auto* conv = std::get_if<ConvCall>(&library.call)) {
-      TESSERA_ASSIGN(step.library, plan_conv(context, *conv, operands[0], operands[1], operands[2]));
-    } else {
-      TESSERA_ASSIGN(step.library, plan_pool(context, std::get<PoolCall>(library.call), operands[0], operands[1]));
-    }
-    if (form.epilogue) TESSERA_TRY(epilogue(*form.epilogue, library.name, step));
-    return {};
-  }
-
-  Status epilogue(const EpilogueForm& form, const std::string& name, StepPlan& step) const {
-    auto plan = std::make_unique<EpiloguePlan>();
-    const auto& kernel = form.source->kernel;
-    plan->function = kernel.function;
-    plan->buffers = kernel.buffers;
-    plan->sizes_per_box = form.kernel.sizes.size();
-    SymProgram::State state;
-    form.program.prepare(state);
-    size_t slots = v_.slots.size(), dims = static_cast<size_t>(step.library->rank);
-    for (size_t i = 0; i < slots; ++i) {
-      state.value[i] = call_.values[i];
-      state.fault[i] = call_.bound[i] ? SymFault::None : SymFault::Unbound;
-    }
-    bool fine = true;
-    auto get = [&](int reg) {
-      fine = fine && state.fault[static_cast<size_t>(reg)] == SymFault::None;
-      return state.value[static_cast<size_t>(reg)];
-    };
-    for (int box = 0; box < step.library->box_count; ++box) {
-      const int64_t* numbers = step.library->boxes.data() + static_cast<size_t>(box) * dims * 2;
-      for (size_t i = 0; i < dims * 2; ++i) {
-        // A symbol may be a slot already (never in practice); inputs follow the slots in the order begin, count.
-        state.value[slots + i] = numbers[i];
-        state.fault[slots + i] = SymFault::None;
-      }
-      form.program.run(state);
-      for (int reg : form.kernel.sizes) plan->sizes.push_back(get(reg));
-      plan->grids.push_back(get(form.kernel.grid));
-      plan->scratch_bytes = std::max(plan->scratch_bytes, get(form.kernel.scratch));
-    }
-    if (!fine || plan->scratch_bytes > kMaxScratch)
-      return Diagnostic(ErrorCode::SizeOverflow, "the epilogue of '" + name +
-                                                     "' has sizes that cannot be computed for " +
-                                                     sizes_text(v_, call_));
-    step.epilogue = std::move(plan);
     return {};
   }
 
@@ -245,15 +164,96 @@ private:
   const Variant& v_;
   int segment_;
   Variant::CallState& call_;
-  ThreadPool& pool_;
+  Device& device_;
+  DeviceVariant& loaded_;
   std::unique_ptr<SegmentPlan> plan_;
 };
 
 } // namespace
 
 Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment, Variant::CallState& call,
-                                                  ThreadPool& pool) {
-  return Planner(variant, segment, call, pool).run();
+                                                  Device& device, DeviceVariant& loaded) {
+  return Planner(variant, segment, call, device, loaded).run();
+}
+
+namespace {
+Result<Operand> concrete_operand(const Variant& v, const OperandForm& form, const Variant::CallState& call,
+                                 const SegmentPlan& plan, const std::string& name) {
+  Operand o;
+  o.buffer = form.buffer;
+  for (size_t d = 0; d < form.shape.size(); ++d) {
+    TESSERA_ASSIGN(int64_t size, number(v, call, form.shape[d], name));
+    TESSERA_ASSIGN(int64_t stride, number(v, call, form.strides[d], name));
+    o.shape.push_back(size);
+    o.strides.push_back(stride);
+  }
+  TESSERA_ASSIGN(o.offset, number(v, call, form.offset, name));
+  // Every element that it addresses must be inside of the buffer.
+  int64_t last = o.offset;
+  bool empty = false, fine = o.offset >= 0;
+  for (size_t d = 0; d < o.shape.size(); ++d) {
+    int64_t reach = 0;
+    empty = empty || o.shape[d] == 0;
+    if (o.shape[d] == 1) o.strides[d] = std::max<int64_t>(o.strides[d], 0);
+    fine = fine && o.shape[d] >= 0 && o.strides[d] >= 0;
+    if (o.shape[d] > 0)
+      fine = fine && !__builtin_mul_overflow(o.shape[d] - 1, o.strides[d], &reach) &&
+             !__builtin_add_overflow(last, reach, &last);
+  }
+  const auto& info = v.exe->buffers[static_cast<size_t>(form.buffer)];
+  o.dtype = info.dtype;
+  if (!fine || (!empty && last >= plan.bytes[static_cast<size_t>(form.buffer)] / byte_size(info.dtype, 1)))
+    return Diagnostic(ErrorCode::Internal,
+                      "library call '" + name + "' reaches outside of '" + info.name + "' for " + sizes_text(v, call));
+  if (info.kind == BufferInfo::Kind::Constant) {
+    o.constant = &v.exe->constants[static_cast<size_t>(info.constant)].value;
+    o.sole_reader = v.sole_reader[static_cast<size_t>(info.constant)];
+  }
+  return o;
+}
+} // namespace
+
+Result<std::vector<Operand>> concrete_operands(const Variant& variant, const StepForm& form,
+                                               const Variant::CallState& call, const SegmentPlan& plan) {
+  std::vector<Operand> operands;
+  for (const auto& o : form.operands) {
+    TESSERA_ASSIGN(auto concrete, concrete_operand(variant, o, call, plan, name_of(*form.step)));
+    operands.push_back(std::move(concrete));
+  }
+  return operands;
+}
+
+EpilogueSizes::EpilogueSizes(const Variant& variant, const EpilogueForm& form, const Variant::CallState& call)
+    : variant_(variant), form_(form), call_(call) {
+  form.program.prepare(state_);
+  for (size_t i = 0; i < variant.slots.size(); ++i) {
+    state_.value[i] = call.values[i];
+    state_.fault[i] = call.bound[i] ? SymFault::None : SymFault::Unbound;
+  }
+}
+
+Result<EpilogueSizes::Launch> EpilogueSizes::at(std::span<const int64_t> box, const std::string& name) {
+  // Inputs follow the slots in the order begin, count.
+  for (size_t i = 0; i < box.size(); ++i) {
+    state_.value[variant_.slots.size() + i] = box[i];
+    state_.fault[variant_.slots.size() + i] = SymFault::None;
+  }
+  form_.program.run(state_);
+  bool fine = true;
+  auto get = [&](int reg) {
+    fine = fine && state_.fault[static_cast<size_t>(reg)] == SymFault::None;
+    return state_.value[static_cast<size_t>(reg)];
+  };
+  auto [kernel, form] = choose(form_.source->kernel, form_.kernel, state_);
+  Launch launch;
+  launch.kernel = kernel;
+  for (int reg : form->sizes) launch.sizes.push_back(get(reg));
+  launch.grid = get(form->grid);
+  launch.scratch = get(form->scratch);
+  if (!fine || launch.scratch > kMaxScratch)
+    return Diagnostic(ErrorCode::SizeOverflow, "the epilogue of '" + name + "' has sizes that cannot be computed for " +
+                                                   sizes_text(variant_, call_));
+  return launch;
 }
 
 SegmentPlan* ShapePlanCache::find(int segment, const Variant::CallState& call) {

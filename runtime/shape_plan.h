@@ -7,16 +7,20 @@
 
 namespace tessera {
 
+class Device;
+class DevicePlan;
+class DeviceVariant;
+
 struct StepPlan {
   // Kernel launches. `sizes` index SegmentPlan::numbers.
+  const KernelLaunch* kernel = nullptr; // the step's, or the first of its alternatives that these sizes allow
   size_t sizes = 0;
   int64_t grid = 0, grain = 1;
-  // Library calls.
-  std::unique_ptr<LibraryPlan> library;
-  std::unique_ptr<EpiloguePlan> epilogue;
   int64_t bytes = 0; // read and written, for the profile
 };
 struct SegmentPlan {
+  SegmentPlan();
+  ~SegmentPlan();
   std::vector<int64_t> key;                          // values of the slots that are bound when the segment begins
   std::vector<Dims> dims;                            // per buffer whose size is known by this segment; others empty
   std::vector<int64_t> bytes;                        // per buffer likewise
@@ -26,12 +30,36 @@ struct SegmentPlan {
   std::vector<StepPlan> steps; // of this segment
   int64_t step_scratch = 0, worker_scratch = 0;
   int64_t packed_bytes = 0; // weights that this plan was the first to pack
+  std::unique_ptr<DevicePlan> device;
 };
 
 // Evaluates and plans segment `segment` of the variant; call.values and call.bound hold what is bound. Errors:
-// SizeOverflow, BadInput (a size that comes out negative), OutOfMemory, DeviceError, Internal.
-[[nodiscard]] Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment,
-                                                                Variant::CallState& call, ThreadPool& pool);
+// SizeOverflow, BadInput (a size that comes out negative), OutOfMemory, DeviceError, UnsupportedFeature, Internal.
+[[nodiscard]] Result<std::unique_ptr<SegmentPlan>>
+plan_segment(const Variant& variant, int segment, Variant::CallState& call, Device& device, DeviceVariant& loaded);
+
+// For devices, while they complete a plan. A library call's operands at the plan's sizes, each checked to lie inside of
+// its buffer.
+[[nodiscard]] Result<std::vector<Operand>> concrete_operands(const Variant& variant, const StepForm& form,
+                                                             const Variant::CallState& call, const SegmentPlan& plan);
+// The launch of an epilogue kernel over boxes of its call's result.
+class EpilogueSizes {
+public:
+  EpilogueSizes(const Variant& variant, const EpilogueForm& form, const Variant::CallState& call);
+  struct Launch {
+    const KernelLaunch* kernel = nullptr; // or an alternative
+    std::vector<int64_t> sizes;
+    int64_t grid = 0, scratch = 0;
+  };
+  // `box`: begin per dimension, then count per dimension. Error SizeOverflow; `name` is the call's.
+  [[nodiscard]] Result<Launch> at(std::span<const int64_t> box, const std::string& name);
+
+private:
+  const Variant& variant_;
+  const EpilogueForm& form_;
+  const Variant::CallState& call_;
+  SymProgram::State state_;
+};
 
 // The plans of one executor for one variant, least recently used thrown out.
 class ShapePlanCache {

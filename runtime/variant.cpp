@@ -10,7 +10,7 @@ Result<std::unique_ptr<Variant>> Variant::create(std::shared_ptr<const Executabl
   TESSERA_TRY(check_target(executable->target));
   for (const auto& step : executable->steps) {
     auto linked = [&](const KernelLaunch& k) -> Status {
-      if (k.function) return {};
+      if (k.function || k.threads > 0) return {}; // a GPU's code is loaded when it is first launched
       return Diagnostic(ErrorCode::UnsupportedFeature, "kernel '" + k.name + "' is not linked")
           .note("load_executable() takes the function that links");
     };
@@ -18,17 +18,11 @@ Result<std::unique_ptr<Variant>> Variant::create(std::shared_ptr<const Executabl
     if (const auto* h = std::get_if<HostStep>(&step); h && !h->run)
       return Diagnostic(ErrorCode::UnsupportedFeature, "host step '" + h->name + "' (" + h->op + ") has no function")
           .note("load_executable() takes the function that resolves host steps");
-    if (const auto* l = std::get_if<LibraryStep>(&step)) {
-      Status s;
-      std::visit(
-          [&](const auto& call) {
-            if (call.epilogue) s = linked(call.epilogue->kernel);
-          },
-          l->call);
-      TESSERA_TRY(std::move(s));
-    }
+    if (const auto* l = std::get_if<LibraryStep>(&step))
+      if (const auto& epilogue = *operands_of(*l).epilogue) TESSERA_TRY(linked(epilogue->kernel));
   }
   auto v = std::make_unique<Variant>();
+  v->on_gpu = is_gpu_target(executable->target);
   v->exe = executable.get();
   v->owner = std::move(executable);
   TESSERA_TRY(v->number_symbols());
@@ -120,6 +114,8 @@ KernelForm compile_kernel(SymProgram& program, const KernelLaunch& k) {
   form.grid = program.add(k.grid);
   form.work = program.add(k.work_per_program);
   form.scratch = program.add(k.scratch_bytes);
+  for (const auto& c : k.conditions) form.conditions.push_back({program.add(c.value), c.multiple_of, c.min, c.max});
+  for (const auto& a : k.alternatives) form.alternatives.push_back(compile_kernel(program, a));
   return form;
 }
 } // namespace
@@ -159,18 +155,10 @@ Status Variant::compile_sizes() {
       max_kernel_buffers = std::max(max_kernel_buffers, k->buffers.size());
     }
     if (const auto* l = std::get_if<LibraryStep>(&step)) {
-      const std::optional<EpilogueKernel>* epilogue = nullptr;
-      std::visit(
-          [&](const auto& call) {
-            if constexpr (requires { call.a; })
-              form.operands = {operand(call.a), operand(call.b), operand(call.c)};
-            else if constexpr (requires { call.w; })
-              form.operands = {operand(call.x), operand(call.w), operand(call.y)};
-            else
-              form.operands = {operand(call.x), operand(call.y)};
-            epilogue = &call.epilogue;
-          },
-          l->call);
+      auto library = operands_of(*l);
+      const auto* epilogue = library.epilogue;
+      form.result = library.result;
+      for (const auto* o : library.all) form.operands.push_back(operand(*o));
       if (*epilogue) {
         auto symbols = slots;
         symbols.insert(symbols.end(), (*epilogue)->begin.begin(), (*epilogue)->begin.end());
@@ -191,12 +179,20 @@ Status Variant::check_buffers() {
   auto count = exe->buffers.size();
   temporaries.resize(segment_begin.size() - 1);
   constant_pointers.assign(count, nullptr);
+  device_reads.assign(count, false);
+  device_writes.assign(count, false);
   std::vector<int> readers(exe->constants.size(), 0);
   std::vector<bool> by_library(exe->constants.size(), true), from_host(count, false);
   for (const auto& step : exe->steps) {
     auto used = buffers_of(step);
     bool library = std::holds_alternative<LibraryStep>(step);
-    std::vector<BufferId> operands;
+    auto on_device = [&](const std::vector<BufferId>& ids, std::vector<bool>& marks) {
+      for (auto b : ids)
+        if (!std::holds_alternative<HostStep>(step) && exe->buffers[static_cast<size_t>(b)].dtype != DType::String)
+          marks[static_cast<size_t>(b)] = true;
+    };
+    on_device(used.read, device_reads);
+    on_device(used.written, device_writes);
     for (size_t i = 0; i < used.read.size(); ++i) {
       const auto& b = exe->buffers[static_cast<size_t>(used.read[i])];
       if (b.kind != BufferInfo::Kind::Constant) continue;
@@ -222,22 +218,26 @@ Status Variant::check_buffers() {
       constant_pointers[i] = const_cast<std::byte*>(exe->constants[static_cast<size_t>(b.constant)].value.data());
       continue;
     }
-    if (b.kind != BufferInfo::Kind::Temporary || from_host[i] || b.last_step < b.first_step) continue;
-    // A temporary is placed in the segment where its size is known, at the earliest the one in which it is first used.
-    auto first_use = static_cast<int>(std::upper_bound(segment_begin.begin(), segment_begin.end() - 1, b.first_step) -
+    if (b.kind != BufferInfo::Kind::Temporary || b.last_step < b.first_step) continue;
+    // What a host step makes stays its own memory; on a GPU, steps there read a copy of it in the arena.
+    if (from_host[i] && !(on_gpu && device_reads[i])) continue;
+    // A temporary is placed in the segment where its size is known, at the earliest the one in which it is first used:
+    // for a host step's result that is after it.
+    int first_step = b.first_step + (from_host[i] ? 1 : 0);
+    auto first_use = static_cast<int>(std::upper_bound(segment_begin.begin(), segment_begin.end() - 1, first_step) -
                                       segment_begin.begin()) -
                      1;
     if (first_use < buffer_segment[i])
       return Diagnostic(ErrorCode::Internal, "buffer '" + b.name + "' is used before its size is known");
     temporaries[static_cast<size_t>(buffer_segment[i])].push_back(static_cast<BufferId>(i));
-    if (b.in_place_of < 0) continue;
+    if (b.in_place_of < 0 || from_host[i]) continue;
     auto from = static_cast<size_t>(b.in_place_of);
     const auto& source = exe->buffers[from];
     bool fits = source.kind == BufferInfo::Kind::Temporary && !from_host[from] &&
                 buffer_segment[from] == buffer_segment[i] && source.last_step == b.first_step;
     if (fits && static_cast<size_t>(b.first_step) < steps.size()) {
       const auto& form = steps[static_cast<size_t>(b.first_step)];
-      bool own_result = !form.operands.empty() && form.operands.back().buffer == b.in_place_of;
+      bool own_result = !form.operands.empty() && form.operands[form.result].buffer == b.in_place_of;
       fits = own_result || !library_operands[static_cast<size_t>(b.first_step)].count(b.in_place_of);
     }
     if (fits) in_place_of[i] = b.in_place_of;

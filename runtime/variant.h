@@ -13,6 +13,12 @@ namespace tessera {
 struct KernelForm {
   std::vector<int> sizes; // registers
   int grid = -1, work = -1, scratch = -1;
+  struct Condition {
+    int value; // register
+    int64_t multiple_of, min, max;
+  };
+  std::vector<Condition> conditions;
+  std::vector<KernelForm> alternatives; // as the kernel's
 };
 struct OperandForm {
   BufferId buffer = -1;
@@ -28,7 +34,8 @@ struct EpilogueForm {
 struct StepForm {
   const Step* step = nullptr;
   KernelForm kernel;
-  std::vector<OperandForm> operands; // of a library call, in the order a, b, c or x, w, y
+  std::vector<OperandForm> operands; // of a library call, in the order of operands_of()
+  size_t result = 0;                 // which of them it writes
   std::optional<EpilogueForm> epilogue;
 };
 
@@ -51,7 +58,10 @@ public:
   std::vector<std::vector<BufferId>> temporaries; // per segment, in buffer order
   std::vector<int> in_place_of;         // per buffer: checked, -1 where the executable's wish cannot be granted
   std::vector<bool> sole_reader;        // per constant: only one library call reads it
-  std::vector<void*> constant_pointers; // per buffer, null where it is no constant
+  std::vector<void*> constant_pointers; // per buffer: on the host; null where it is no constant
+  // Per buffer: steps that run on the device (all but host steps) read or write it. Never for strings.
+  std::vector<bool> device_reads, device_writes;
+  bool on_gpu = false; // what host steps make or take has to be copied
   size_t max_kernel_buffers = 0;
 
   // How an input dimension is used.
@@ -90,13 +100,23 @@ private:
 // Indices, ranks and lifetimes of an executable agree with each other: what a file or a compiler could get wrong. Error
 // Internal.
 [[nodiscard]] Status verify(const Executable& executable);
-// May code made for `target` ("cpu x86-64 avx512") run on this machine? Error UnsupportedFeature.
+// May code made for `target` ("cpu x86-64 avx512") run on this machine? Error UnsupportedFeature. Of "cuda sm_90" only
+// the form is checked: whether there is a GPU, and one that takes the code, is found out when it is first used.
 [[nodiscard]] Status check_target(const std::string& target);
+[[nodiscard]] bool is_gpu_target(const std::string& target);
 // All buffers that a step reads and writes (a buffer may be in both).
 struct StepBuffers {
   std::vector<BufferId> read, written;
 };
 [[nodiscard]] StepBuffers buffers_of(const Step& step);
+// Operands of a library call: a, b, c or x, w, y or x, y; then bias and residual of a fused epilogue, those that there
+// are. `result`: which of them the call writes.
+struct LibraryOperands {
+  std::vector<const StridedOperand*> all;
+  size_t result = 0;
+  const std::optional<EpilogueKernel>* epilogue = nullptr;
+};
+[[nodiscard]] LibraryOperands operands_of(const LibraryStep& step);
 [[nodiscard]] const std::string& name_of(const Step& step);
 
 } // namespace tessera

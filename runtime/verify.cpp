@@ -2,6 +2,26 @@
 
 namespace tessera {
 
+LibraryOperands operands_of(const LibraryStep& step) {
+  LibraryOperands out;
+  auto fused = [&](const std::optional<LibraryEpilogue>& epilogue) {
+    if (!epilogue) return;
+    if (epilogue->bias) out.all.push_back(&*epilogue->bias);
+    if (epilogue->residual) out.all.push_back(&*epilogue->residual);
+  };
+  if (const auto* m = std::get_if<MatmulCall>(&step.call)) {
+    out = {{&m->a, &m->b, &m->c}, 2, &m->epilogue};
+    fused(m->fused);
+  } else if (const auto* c = std::get_if<ConvCall>(&step.call)) {
+    out = {{&c->x, &c->w, &c->y}, 2, &c->epilogue};
+    fused(c->fused);
+  } else {
+    const auto& p = std::get<PoolCall>(step.call);
+    out = {{&p.x, &p.y}, 1, &p.epilogue};
+  }
+  return out;
+}
+
 StepBuffers buffers_of(const Step& step) {
   StepBuffers out;
   auto kernel = [&](const KernelLaunch& k) {
@@ -22,22 +42,10 @@ StepBuffers buffers_of(const Step& step) {
     out.written.push_back(c->target);
   }
   if (const auto* l = std::get_if<LibraryStep>(&step)) {
-    const std::optional<EpilogueKernel>* epilogue = nullptr;
-    if (const auto* m = std::get_if<MatmulCall>(&l->call)) {
-      out.read = {m->a.buffer, m->b.buffer};
-      out.written = {m->c.buffer};
-      epilogue = &m->epilogue;
-    } else if (const auto* c = std::get_if<ConvCall>(&l->call)) {
-      out.read = {c->x.buffer, c->w.buffer};
-      out.written = {c->y.buffer};
-      epilogue = &c->epilogue;
-    } else {
-      const auto& p = std::get<PoolCall>(l->call);
-      out.read = {p.x.buffer};
-      out.written = {p.y.buffer};
-      epilogue = &p.epilogue;
-    }
-    if (*epilogue) kernel((*epilogue)->kernel);
+    auto library = operands_of(*l);
+    for (size_t i = 0; i < library.all.size(); ++i)
+      (i == library.result ? out.written : out.read).push_back(library.all[i]->buffer);
+    if (*library.epilogue) kernel((*library.epilogue)->kernel);
   }
   return out;
 }
@@ -48,25 +56,47 @@ const std::string& name_of(const Step& step) {
 
 namespace {
 
-Status verify_kernel(const Executable& e, const KernelLaunch& k) {
+Status verify_kernel(const Executable& e, const KernelLaunch& k, bool is_alternative = false) {
   auto bad = [&](const std::string& what) {
     return Diagnostic(ErrorCode::Internal, "kernel '" + k.name + "': " + what);
   };
+  bool gpu = is_gpu_target(e.target);
   if (k.written.size() != k.buffers.size()) return bad("one written flag per buffer is needed");
   if (k.object >= 0 && static_cast<size_t>(k.object) >= e.objects.size())
     return bad("object " + std::to_string(k.object) + " does not exist");
   if (!k.function && k.object < 0) return bad("has neither code nor an object");
+  if (gpu && (k.threads <= 0 || k.threads > 1024 || k.object < 0))
+    return bad("a block of " + std::to_string(k.threads) + " threads is none for a GPU, or it has no object");
+  if (!gpu && k.threads != 0) return bad("it is for a GPU, the executable is not");
+  if (k.shared_bytes < 0 || k.shared_bytes > INT32_MAX) return bad("its shared memory has no valid size");
+  for (const auto& c : k.conditions)
+    if (c.multiple_of < 1 || c.min > c.max) return bad("a condition on a size can never be checked");
+  if (is_alternative && !k.alternatives.empty()) return bad("an alternative has alternatives itself");
+  if (!is_alternative && !k.conditions.empty()) return bad("has conditions and is no alternative");
+  for (const auto& a : k.alternatives) {
+    if (a.buffers != k.buffers || a.written != k.written) return bad("an alternative has other buffers");
+    TESSERA_TRY(verify_kernel(e, a, true));
+  }
   return {};
 }
 
-Status verify_operand(const Executable& e, const StridedOperand& o, const std::string& step) {
+// The types that a call's operands may have: f32 on the host, where constant weights may be half precision, too; all of
+// one half precision on a GPU.
+Status verify_operands(const Executable& e, const LibraryStep& step) {
   auto bad = [&](const std::string& what) {
-    return Diagnostic(ErrorCode::Internal, "library call '" + step + "': " + what);
+    return Diagnostic(ErrorCode::Internal, "library call '" + step.name + "': " + what);
   };
-  if (o.buffer < 0 || static_cast<size_t>(o.buffer) >= e.buffers.size()) return bad("an operand has no buffer");
-  if (o.strides.size() != o.shape.size()) return bad("one stride per dimension is needed");
-  if (e.buffers[static_cast<size_t>(o.buffer)].dtype != DType::F32)
-    return bad("operand '" + e.buffers[static_cast<size_t>(o.buffer)].name + "' is not f32");
+  bool gpu = is_gpu_target(e.target);
+  auto library = operands_of(step);
+  for (const auto* o : library.all) {
+    if (o->buffer < 0 || static_cast<size_t>(o->buffer) >= e.buffers.size()) return bad("an operand has no buffer");
+    if (o->strides.size() != o->shape.size()) return bad("one stride per dimension is needed");
+    const auto& b = e.buffers[static_cast<size_t>(o->buffer)];
+    bool half = b.dtype == DType::F16 || b.dtype == DType::BF16;
+    bool weight = o == library.all[1] && library.all.size() > 2 && b.kind == BufferInfo::Kind::Constant;
+    if (b.dtype != DType::F32 && !((gpu || weight) && half) && !(gpu && b.dtype == DType::F64))
+      return bad("operand '" + b.name + "' is not f32" + (gpu ? ", f16, bf16 or f64" : ""));
+  }
   return {};
 }
 
@@ -90,25 +120,29 @@ Status verify_step(const Executable& e, const Step& step) {
     return {};
   }
   const auto& l = std::get<LibraryStep>(step);
-  auto operands = [&](std::initializer_list<const StridedOperand*> all, const std::optional<EpilogueKernel>& epilogue,
-                      size_t rank) -> Status {
-    for (const auto* o : all) TESSERA_TRY(verify_operand(e, *o, l.name));
-    if (!epilogue) return {};
-    bool symbols = epilogue->begin.size() == rank && epilogue->count.size() == rank;
-    for (const auto* v : {&epilogue->begin, &epilogue->count})
-      for (const auto& s : *v) symbols = symbols && s.is_symbol();
-    if (!symbols)
-      return Diagnostic(ErrorCode::Internal,
-                        "library call '" + l.name +
-                            "': the epilogue needs a begin and a count symbol per dimension of the result");
-    return verify_kernel(e, epilogue->kernel);
-  };
-  if (const auto* m = std::get_if<MatmulCall>(&l.call))
-    return operands({&m->a, &m->b, &m->c}, m->epilogue, m->c.shape.size());
-  if (const auto* c = std::get_if<ConvCall>(&l.call))
-    return operands({&c->x, &c->w, &c->y}, c->epilogue, c->y.shape.size());
-  const auto& p = std::get<PoolCall>(l.call);
-  return operands({&p.x, &p.y}, p.epilogue, p.y.shape.size());
+  TESSERA_TRY(verify_operands(e, l));
+  auto library = operands_of(l);
+  const LibraryEpilogue* fused = nullptr;
+  if (const auto* m = std::get_if<MatmulCall>(&l.call)) fused = m->fused ? &*m->fused : nullptr;
+  if (const auto* c = std::get_if<ConvCall>(&l.call)) fused = c->fused ? &*c->fused : nullptr;
+  size_t rank = library.all[library.result]->shape.size();
+  if (fused && !is_gpu_target(e.target))
+    return Diagnostic(ErrorCode::Internal,
+                      "library call '" + l.name + "': an epilogue that only a GPU's library computes");
+  if (fused && ((fused->bias && (fused->bias->shape.size() != rank || fused->bias_dim < 0 ||
+                                 static_cast<size_t>(fused->bias_dim) >= rank)) ||
+                (fused->residual && fused->residual->shape.size() != rank)))
+    return Diagnostic(ErrorCode::Internal, "library call '" + l.name + "': bias or residual do not fit the result");
+  const auto& epilogue = *library.epilogue;
+  if (!epilogue) return {};
+  bool symbols = epilogue->begin.size() == rank && epilogue->count.size() == rank;
+  for (const auto* v : {&epilogue->begin, &epilogue->count})
+    for (const auto& s : *v) symbols = symbols && s.is_symbol();
+  if (!symbols)
+    return Diagnostic(ErrorCode::Internal,
+                      "library call '" + l.name +
+                          "': the epilogue needs a begin and a count symbol per dimension of the result");
+  return verify_kernel(e, epilogue->kernel);
 }
 
 } // namespace
@@ -163,6 +197,8 @@ Status verify(const Executable& e) {
   return {};
 }
 
+bool is_gpu_target(const std::string& target) { return target == "cuda" || target.starts_with("cuda "); }
+
 Status check_target(const std::string& target) {
   auto refuse = [&](const std::string& what) {
     return Diagnostic(ErrorCode::UnsupportedFeature, "the executable was made for '" + target + "': " + what)
@@ -177,7 +213,11 @@ Status check_target(const std::string& target) {
       words.push_back(std::exchange(word, {}));
   }
   if (words.empty()) return {}; // host code that was handed over in memory
-  if (words[0] != "cpu") return refuse("not a host target");
+  if (words[0] == "cuda") {
+    if (words.size() > 1 && !words[1].starts_with("sm_")) return refuse("'" + words[1] + "' is no GPU architecture");
+    return {};
+  }
+  if (words[0] != "cpu") return refuse("there is no such kind of device");
   for (const auto& w : words) {
 #if defined(__x86_64__)
     if (w == "aarch64" || w == "arm64") return refuse("this machine is an x86-64");

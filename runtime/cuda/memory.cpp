@@ -25,43 +25,27 @@ size_t lines(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 Staging::~Staging() {
   Context::Current current(*context_);
-  for (auto& slot : slots_) {
-    // Nobody takes note of an error here; the memory must not be freed under a copy.
-    if (slot.busy && slot.done) (void)slot.done->wait();
+  abandon(); // the memory must not be freed under a copy
+  for (auto& slot : slots_)
     if (slot.data) context_->driver().cuMemFreeHost(slot.data);
-  }
 }
 
-Status Staging::close(Slot& slot, CUstream stream) {
-  if (slot.used == 0) return {};
-  TESSERA_TRY(slot.done->record(stream));
-  slot.busy = true;
-  return {};
-}
-
-Status Staging::empty(Slot& slot) {
-  if (slot.busy) {
-    if (auto status = slot.done->wait(); !status.ok()) {
-      abandon();
-      return status;
-    }
-    for (const auto& a : slot.arrivals) std::memcpy(a.to, slot.data + a.offset, a.bytes);
-  }
+void Staging::take_out(Slot& slot) {
+  for (const auto& a : slot.arrivals) copy(static_cast<std::byte*>(a.to), slot.data + a.offset, a.bytes);
   slot.arrivals.clear();
   slot.busy = false;
   slot.used = 0;
-  return {};
 }
 
 Result<Staging::Room> Staging::room(size_t wanted, CUstream stream) {
-  TESSERA_CHECK(stream_ == stream || std::none_of(std::begin(slots_), std::end(slots_),
-                                                  [](const Slot& s) { return s.used > 0 || s.busy; }),
-                "copies are settled before another stream is used");
+  TESSERA_CHECK(stream_ == stream || !in_use(), "copies are settled before another stream is used");
   stream_ = stream;
   if (slots_[current_].used == kSlotBytes) {
-    TESSERA_TRY(close(slots_[current_], stream));
+    TESSERA_TRY(slots_[current_].done->record(stream));
+    slots_[current_].busy = true;
     current_ = (current_ + 1) % kSlots;
-    TESSERA_TRY(empty(slots_[current_]));
+    if (slots_[current_].busy) TESSERA_TRY(slots_[current_].done->wait());
+    take_out(slots_[current_]);
   }
   auto& slot = slots_[current_];
   if (!slot.done) {
@@ -85,7 +69,7 @@ Status Staging::upload(CUdeviceptr to, const void* from, size_t bytes, CUstream 
   for (size_t at = 0; at < bytes;) {
     TESSERA_ASSIGN(auto piece, room(bytes - at, stream));
     std::byte* pinned = piece.slot->data + piece.offset;
-    std::memcpy(pinned, static_cast<const std::byte*>(from) + at, piece.bytes);
+    copy(pinned, static_cast<const std::byte*>(from) + at, piece.bytes);
     TESSERA_CUDA_TRY(*context_, doing, cuMemcpyHtoDAsync, to + at, pinned, piece.bytes, stream);
     at += piece.bytes;
   }
@@ -103,21 +87,41 @@ Status Staging::download(void* to, CUdeviceptr from, size_t bytes, CUstream stre
   return {};
 }
 
+bool Staging::in_use() const {
+  return std::any_of(std::begin(slots_), std::end(slots_), [](const Slot& s) { return s.used > 0 || s.busy; });
+}
+
 Status Staging::settle() {
-  TESSERA_TRY(close(slots_[current_], stream_));
-  // Slots fill in turn: the oldest is the one after the current one.
-  for (size_t i = 1; i <= kSlots; ++i) TESSERA_TRY(empty(slots_[(current_ + i) % kSlots]));
+  if (!in_use()) return {};
+  TESSERA_CUDA_TRY(*context_, "", cuStreamSynchronize, stream_);
+  arrived();
   return {};
 }
 
+void Staging::arrived() {
+  for (auto& slot : slots_) take_out(slot);
+}
+
 void Staging::abandon() {
+  if (!in_use()) return;
+  // An error here is the one that led to this, or the next call will meet it.
+  (void)context_->driver().cuStreamSynchronize(stream_);
   for (auto& slot : slots_) {
-    // The copies themselves may still be under way: wait for them, unless that, too, is an error.
-    if (slot.busy && slot.done) (void)slot.done->wait();
     slot.arrivals.clear();
     slot.busy = false;
     slot.used = 0;
   }
+}
+
+void Staging::copy(std::byte* to, const std::byte* from, size_t bytes) const {
+  constexpr size_t kGrain = size_t{256} << 10; // also what one core reads of a mapped file while another is started
+  if (!pool_ || bytes < 2 * kGrain) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  pool_->parallel_for(static_cast<int64_t>(bytes), kGrain, [to, from](int64_t begin, int64_t end, int) {
+    std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+  });
 }
 
 } // namespace tessera::cuda

@@ -2,6 +2,7 @@
 // which the GPU copies by itself while the host goes on.
 #pragma once
 #include "runtime/cuda/stream.h"
+#include "runtime/executor.h"
 #include <vector>
 
 namespace tessera::cuda {
@@ -34,8 +35,9 @@ public:
   static constexpr size_t kSlotBytes = size_t{4} << 20;
   static constexpr size_t kSlots = 4;
 
-  // Slots are allocated when they are first used.
-  explicit Staging(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  // Slots are allocated when they are first used. `pool`, if there is one, helps to fill and empty them.
+  explicit Staging(std::shared_ptr<Context> context, ThreadPool* pool = nullptr)
+      : context_(std::move(context)), pool_(pool) {}
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -48,7 +50,9 @@ public:
   [[nodiscard]] Status download(void* to, CUdeviceptr from, size_t bytes, CUstream stream, const std::string& doing);
   // Waits until every copy has arrived. Errors of kernels that ran before come out here.
   [[nodiscard]] Status settle();
-  // Forgets downloads under way, after an error.
+  // The same when the stream has been waited for already.
+  void arrived();
+  // Forgets downloads under way, after an error; waits for copies, which use the slots.
   void abandon();
 
 private:
@@ -59,7 +63,7 @@ private:
   struct Slot {
     std::byte* data = nullptr;
     size_t used = 0;
-    bool busy = false; // copies of it may be under way; `done` is recorded after the last of them
+    bool busy = false; // full, and copies may be under way; `done` is recorded after the last of them
     std::unique_ptr<Event> done;
     std::vector<Arrival> arrivals; // to be taken out when done
   };
@@ -69,10 +73,13 @@ private:
     size_t offset, bytes;
   };
   [[nodiscard]] Result<Room> room(size_t wanted, CUstream stream);
-  [[nodiscard]] Status close(Slot& slot, CUstream stream);
-  [[nodiscard]] Status empty(Slot& slot);
+  void take_out(Slot& slot);
+  [[nodiscard]] bool in_use() const;
+
+  void copy(std::byte* to, const std::byte* from, size_t bytes) const;
 
   std::shared_ptr<Context> context_;
+  ThreadPool* pool_;
   Slot slots_[kSlots];
   size_t current_ = 0;
   CUstream stream_ = nullptr;

@@ -1,0 +1,240 @@
+// The host as a device: buffers are host memory, kernels are functions whose programs the thread pool runs.
+#include "runtime/cpu/plan.h"
+#include <chrono>
+#include <cstring>
+#include <sys/mman.h>
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Memory that grows and is kept between runs; large blocks ask for huge pages.
+class Block {
+public:
+  [[nodiscard]] Status reserve(int64_t bytes) {
+    auto wanted = static_cast<size_t>(bytes);
+    if (wanted <= bytes_) return {};
+    release();
+    constexpr size_t kPage = 4096, kHuge = size_t{4} << 20;
+    wanted = (wanted + kPage - 1) / kPage * kPage;
+    void* p = ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+      return Diagnostic(ErrorCode::OutOfMemory,
+                        "cannot allocate " + std::to_string(bytes) + " bytes for intermediate results");
+    if (wanted >= kHuge) (void)::madvise(p, wanted, MADV_HUGEPAGE);
+    data_ = static_cast<std::byte*>(p);
+    bytes_ = wanted;
+    return {};
+  }
+  void release() {
+    if (data_) ::munmap(data_, bytes_);
+    data_ = nullptr;
+    bytes_ = 0;
+  }
+  [[nodiscard]] std::byte* data() const { return data_; }
+  Block() = default;
+  Block(Block&& o) noexcept : data_(std::exchange(o.data_, nullptr)), bytes_(std::exchange(o.bytes_, 0)) {}
+  Block& operator=(Block&&) = delete;
+  ~Block() { release(); }
+
+private:
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+class CpuDevice final : public Device {
+public:
+  explicit CpuDevice(const ExecutorOptions& options) : pool_(options.pool), poison_(options.poison) {
+    worker_scratch_.resize(static_cast<size_t>(pool_->threads()));
+    worker_pointers_.resize(worker_scratch_.size());
+  }
+
+  Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable&) override {
+    args_.resize(std::max(args_.size(), variant.max_kernel_buffers));
+    while (arenas_.size() + 1 < variant.segment_begin.size()) arenas_.emplace_back();
+    return std::make_unique<DeviceVariant>();
+  }
+  Status plan(const Variant& variant, DeviceVariant&, int segment, const Variant::CallState& call,
+              SegmentPlan& plan) override {
+    return plan_cpu_calls(variant, segment, call, plan, *pool_);
+  }
+  [[nodiscard]] int64_t alignment() const override { return kArenaAlignment; }
+  [[nodiscard]] int workers() const override { return pool_->threads(); }
+
+  Status around(const std::function<void()>& body) override {
+    pool_->region(body);
+    return {};
+  }
+
+  Status begin(const DeviceCall& call) override {
+    if (call.on_device)
+      return Diagnostic(ErrorCode::Usage, "the executable is for the host: there is no device memory to run on");
+    variant_ = &call.variant;
+    table_ = &call.table;
+    stats_ = &call.stats;
+    marks_.clear();
+    std::copy(variant_->constant_pointers.begin(), variant_->constant_pointers.end(), table_->pointers.begin());
+    for (size_t i = 0; i < call.inputs.size(); ++i)
+      pointer(variant_->inputs[i].binding->buffer) = const_cast<std::byte*>(call.inputs[i]->data());
+    return {};
+  }
+
+  Status enter(int segment, const SegmentPlan& plan) override {
+    auto& arena = arenas_[static_cast<size_t>(segment)];
+    TESSERA_TRY(arena.reserve(plan.arena_bytes));
+    TESSERA_TRY(step_scratch_.reserve(plan.step_scratch));
+    for (size_t w = 0; w < worker_scratch_.size(); ++w) {
+      TESSERA_TRY(worker_scratch_[w].reserve(plan.worker_scratch));
+      worker_pointers_[w] = worker_scratch_[w].data();
+    }
+    for (auto [id, offset] : plan.offsets) pointer(id) = arena.data() + offset;
+    if (poison_ && plan.arena_bytes > 0) std::memset(arena.data(), 0xFF, static_cast<size_t>(plan.arena_bytes));
+    plan_ = &plan;
+    return {};
+  }
+
+  Status place_outputs(int segment, std::span<Tensor> outputs) override {
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      auto id = variant_->exe->outputs[o].buffer;
+      auto b = static_cast<size_t>(id);
+      if (variant_->buffer_segment[b] != segment || outputs[o].dtype() == DType::String) continue;
+      if (poison_ && table_->bytes[b] > 0)
+        std::memset(outputs[o].mutable_data(), 0xFF, static_cast<size_t>(table_->bytes[b]));
+      pointer(id) = outputs[o].mutable_data();
+    }
+    return {};
+  }
+
+  Status execute(int index, const StepForm& form, const StepPlan& step, DevicePlan* device) override {
+    if (std::holds_alternative<KernelLaunch>(*form.step)) return launch(step);
+    if (const auto* c = std::get_if<CopyStep>(form.step)) return copy(*c);
+    auto& plan = static_cast<CpuPlan&>(*device);
+    return library(form, plan.steps[static_cast<size_t>(index - plan.first_step)]);
+  }
+
+  Result<Tensor> fetch(BufferId buffer) override {
+    auto id = static_cast<size_t>(buffer);
+    return Tensor::view(variant_->exe->buffers[id].dtype, *table_->dims[id],
+                        Storage{our_memory_, static_cast<const std::byte*>(table_->pointers[id]),
+                                static_cast<size_t>(table_->bytes[id])});
+  }
+
+  Result<bool> store(BufferId buffer, Tensor& value) override {
+    auto id = static_cast<size_t>(buffer);
+    if (variant_->exe->buffers[id].kind == BufferInfo::Kind::Output) {
+      if (value.bytes() > 0) std::memcpy(table_->pointers[id], value.data(), value.bytes());
+      return true;
+    }
+    // A result that shows memory of ours would change under its reader's eyes.
+    if (value.owner() && value.owner() == our_memory_) {
+      TESSERA_ASSIGN(auto own, Tensor::create(value.dtype(), value.dims()));
+      if (value.bytes() > 0) std::memcpy(own.mutable_data(), value.data(), value.bytes());
+      value = std::move(own);
+    }
+    table_->pointers[id] = const_cast<std::byte*>(value.data());
+    return false;
+  }
+
+  Status mark() override {
+    marks_.push_back(Clock::now());
+    return {};
+  }
+  Status finish(std::span<Tensor>) override {
+    for (size_t s = 0; s < stats_->steps.size() && 2 * s + 1 < marks_.size(); ++s)
+      stats_->steps[s].ms = std::chrono::duration<double, std::milli>(marks_[2 * s + 1] - marks_[2 * s]).count();
+    return {};
+  }
+  void abandon() override {}
+  Status wait() override { return {}; }
+
+private:
+  void*& pointer(BufferId id) { return table_->pointers[static_cast<size_t>(id)]; }
+
+  Status launch(const StepPlan& step) {
+    if (step.grid <= 0) return {};
+    const auto& k = *step.kernel;
+    for (size_t i = 0; i < k.buffers.size(); ++i) args_[i] = pointer(k.buffers[i]);
+    int32_t error = 0;
+    struct Frame {
+      HostKernelFn function;
+      void* const* args;
+      const int64_t* sizes;
+      std::byte* const* scratch;
+      int32_t* error;
+    };
+    Frame frame{k.function, args_.data(), plan_->numbers.data() + step.sizes, worker_pointers_.data(), &error};
+    pool_->parallel_for(step.grid, step.grain, [&frame](int64_t begin, int64_t end, int worker) {
+      frame.function(frame.args, frame.sizes, begin, end, frame.scratch[worker], frame.error);
+    });
+    return error == 0 ? Status() : reported_violation(k, error);
+  }
+
+  Status library(const StepForm& form, const CpuStep& step) {
+    int32_t error = 0;
+    std::atomic<int> failure{0};
+    LibraryRun run;
+    run.pool = pool_.get();
+    run.pointers = table_->pointers.data();
+    run.step_scratch = step_scratch_.data();
+    run.worker_scratch = worker_pointers_.data();
+    run.error = &error;
+    run.failure = &failure;
+    if (step.epilogue) {
+      const auto& buffers = step.epilogue->buffers;
+      for (size_t i = 0; i < buffers.size(); ++i) args_[i] = pointer(buffers[i]);
+      run.epilogue = step.epilogue.get();
+      run.epilogue_args = args_.data();
+    }
+    step.library->run(run);
+    if (failure.load() != 0)
+      return Diagnostic(ErrorCode::DeviceError, "oneDNN failed with status " + std::to_string(failure.load()) +
+                                                    " in '" + name_of(*form.step) + "'");
+    return error == 0 ? Status() : reported_violation(form.epilogue->source->kernel, error);
+  }
+
+  Status copy(const CopyStep& c) {
+    auto bytes = table_->bytes[static_cast<size_t>(c.target)];
+    if (bytes == 0) return {};
+    struct Frame {
+      std::byte* to;
+      const std::byte* from;
+    } frame{static_cast<std::byte*>(pointer(c.target)), static_cast<const std::byte*>(pointer(c.source))};
+    pool_->parallel_for(bytes, 64 << 10, [&frame](int64_t begin, int64_t end, int) {
+      std::memcpy(frame.to + begin, frame.from + begin, static_cast<size_t>(end - begin));
+    });
+    return {};
+  }
+
+  std::shared_ptr<ThreadPool> pool_;
+  bool poison_;
+  std::vector<Block> arenas_; // per segment
+  Block step_scratch_;
+  std::vector<Block> worker_scratch_;
+  std::vector<std::byte*> worker_pointers_;
+  std::shared_ptr<const void> our_memory_ = std::make_shared<int>(0); // owner of views of executor memory
+
+  // Of the run under way.
+  const Variant* variant_ = nullptr;
+  BufferTable* table_ = nullptr;
+  RunStats* stats_ = nullptr;
+  const SegmentPlan* plan_ = nullptr;
+  std::vector<void*> args_;
+  std::vector<Clock::time_point> marks_;
+};
+
+} // namespace
+
+Diagnostic reported_violation(const KernelLaunch& kernel, int32_t error) {
+  auto site = static_cast<size_t>(error - 1);
+  Diagnostic d(ErrorCode::BadInput,
+               error > 0 && site < kernel.report_sites.size() ? kernel.report_sites[site] : "an index is out of range");
+  d.note("found by kernel '" + kernel.name + "'");
+  return d;
+}
+
+Result<std::unique_ptr<Device>> make_cpu_device(const ExecutorOptions& options) {
+  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(options));
+}
+
+} // namespace tessera

@@ -1,0 +1,462 @@
+// An NVIDIA GPU as a device of the executor: everything is put on one stream in order; the host waits where it needs a
+// value, and at the end of a call that gives tensors.
+#include "runtime/device.h"
+#include "graph/support/log.h"
+#include "runtime/cuda/constants.h"
+#include "runtime/cuda/plan.h"
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace tessera::cuda {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+constexpr uintptr_t kAccess = 16; // kernels make accesses of that many bytes
+
+int64_t rounded(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % kAccess == 0; }
+CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
+
+class CudaDevice;
+
+struct CudaVariant final : DeviceVariant {
+  CudaVariant(CudaDevice& owner, const Variant& v, BufferTable& t, std::shared_ptr<LoadedExecutable> c)
+      : device(owner), variant(v), table(t), code(std::move(c)), words(v) {}
+  ~CudaVariant() override;
+  CudaDevice& device;
+  const Variant& variant;
+  BufferTable& table;
+  std::shared_ptr<LoadedExecutable> code;
+  ErrorWords words;
+  // Of the first run on.
+  std::unique_ptr<DeviceConstants> constants;
+  DeviceBlock word_memory;
+  int32_t* seen_words = nullptr; // pinned: a copy, made when the host waits and at the end of each run
+  bool words_stale = true;       // a run was given up: whatever it reported is of no interest
+};
+
+class CudaDevice final : public Device {
+public:
+  static Result<std::unique_ptr<Device>> create(const ExecutorOptions& options) {
+    auto context = options.gpu_context;
+    if (!context) {
+      TESSERA_ASSIGN(context, Context::open(options.gpu));
+    }
+    std::unique_ptr<CudaDevice> device(new CudaDevice(context, options));
+    Context::Current current(*context);
+    TESSERA_TRY(current.status());
+    TESSERA_ASSIGN(device->own_stream_, Stream::create(context));
+    TESSERA_ASSIGN(device->done_, Event::create(context));
+    return std::unique_ptr<Device>(std::move(device));
+  }
+  ~CudaDevice() override {
+    Context::Current current(*context_);
+    quiesce();
+    for (auto* blocks : {&arenas_, &outputs_})
+      for (auto& block : *blocks) block.release(*context_, stream());
+    scratch_.release(*context_, stream());
+    inputs_.release(*context_, stream());
+  }
+
+  Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable& table) override {
+    TESSERA_ASSIGN(auto code, LoadedExecutable::get(context_, variant.owner));
+    while (arenas_.size() + 1 < variant.segment_begin.size()) {
+      arenas_.emplace_back();
+      outputs_.emplace_back();
+    }
+    return std::unique_ptr<DeviceVariant>(std::make_unique<CudaVariant>(*this, variant, table, std::move(code)));
+  }
+  Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,
+              SegmentPlan& plan) override {
+    auto& l = static_cast<CudaVariant&>(loaded);
+    TESSERA_TRY(prepare_steps(context_, variant, segment, call, *l.code, l.table, l.words, plan));
+    plan.step_scratch = rounded(plan.step_scratch);
+    return {};
+  }
+  [[nodiscard]] int64_t alignment() const override { return kAlignment; }
+  [[nodiscard]] int workers() const override { return 0; }
+
+  Status around(const std::function<void()>& body) override {
+    TESSERA_TRY(context_->usable());
+    Context::Current current(*context_);
+    TESSERA_TRY(current.status());
+    body();
+    return {};
+  }
+
+  Status begin(const DeviceCall& call) override {
+    auto& l = static_cast<CudaVariant&>(call.loaded);
+    run_ = {&call.variant,
+            &l,
+            &call.table,
+            &call.stats,
+            call.on_device ? static_cast<CUstream>(call.stream) : own_stream_->handle(),
+            call.on_device};
+    marks_ = 0;
+    first_step_ = last_step_ = -1;
+    // What was started before used the same memory. A call that waits anyway tells of it first.
+    if (pending_ && !call.on_device) TESSERA_TRY(wait_for_pending());
+    TESSERA_TRY(tell_earlier());
+    if (pending_) TESSERA_TRY(done_->wait_on(run_.stream));
+    if (!l.constants) TESSERA_TRY(first_run(l));
+    if (std::exchange(l.words_stale, false)) TESSERA_TRY(clear_words(l, run_.stream));
+    return place_inputs(call.inputs);
+  }
+
+  Status enter(int segment, const SegmentPlan& plan) override {
+    auto& arena = arenas_[static_cast<size_t>(segment)];
+    TESSERA_TRY(arena.reserve(*context_, plan.arena_bytes, run_.stream, "intermediate results"));
+    TESSERA_TRY(scratch_.reserve(*context_, plan.step_scratch, run_.stream, "the workspace of library calls"));
+    for (auto [id, offset] : plan.offsets) pointer(id) = arena.data() + offset;
+    return poison(arena.data(), plan.arena_bytes);
+  }
+
+  Status place_outputs(int segment, std::span<Tensor> outputs) override {
+    auto each = [&](auto&& visit) -> Status {
+      for (size_t o = 0; o < outputs.size(); ++o) {
+        auto id = run_.variant->exe->outputs[o].buffer;
+        if (run_.variant->buffer_segment[static_cast<size_t>(id)] == segment && outputs[o].dtype() != DType::String)
+          TESSERA_TRY(visit(id, outputs[o]));
+      }
+      return {};
+    };
+    auto given = [&](const Tensor& t) { return run_.on_device && is_aligned(t.data()); };
+    auto& block = outputs_[static_cast<size_t>(segment)];
+    int64_t total = 0;
+    TESSERA_TRY(each([&](BufferId id, const Tensor& t) -> Status {
+      if (!given(t)) total += rounded(bytes(id));
+      return {};
+    }));
+    TESSERA_TRY(block.reserve(*context_, total, run_.stream, "outputs"));
+    int64_t at = 0;
+    return each([&](BufferId id, Tensor& t) -> Status {
+      pointer(id) = given(t) ? t.mutable_data() : block.data() + at;
+      if (!given(t)) at += rounded(bytes(id));
+      return poison(pointer(id), bytes(id));
+    });
+  }
+
+  Status execute(int index, const StepForm& form, const StepPlan&, DevicePlan* device) override {
+    if (first_step_ < 0) first_step_ = index;
+    last_step_ = index;
+    if (const auto* c = std::get_if<CopyStep>(form.step)) {
+      if (bytes(c->target) > 0)
+        TESSERA_CUDA_TRY(*this, "copy '" + c->name + "'", cuMemcpyDtoDAsync, address(pointer(c->target)),
+                         address(pointer(c->source)), static_cast<size_t>(bytes(c->target)), run_.stream);
+    } else {
+      auto& plan = static_cast<CudaPlan&>(*device);
+      const auto& step = plan.steps[static_cast<size_t>(index - plan.first_step)];
+      if (step.library)
+        if (auto s = step.library->run(run_.stream, run_.table->pointers.data(), scratch_.data()); !s.ok())
+          return attributed(std::move(s).take_error());
+      if (step.kernel.grid > 0) TESSERA_TRY(launch(step.kernel, index));
+    }
+    return synchronize_launches_ ? wait_for_step(index) : Status();
+  }
+
+  Result<Tensor> fetch(BufferId buffer) override {
+    const auto& info = run_.variant->exe->buffers[static_cast<size_t>(buffer)];
+    TESSERA_ASSIGN(auto value, Tensor::create(info.dtype, *run_.table->dims[static_cast<size_t>(buffer)]));
+    const std::string doing = "copying '" + info.name + "' to the host";
+    if (auto s = staging_.download(value.mutable_data(), address(pointer(buffer)), value.bytes(), run_.stream, doing);
+        !s.ok())
+      return attributed(std::move(s).take_error());
+    // No host step works on what a violation left.
+    TESSERA_TRY(copy_words(*run_.loaded));
+    TESSERA_TRY(synchronize(doing));
+    TESSERA_TRY(violation(*run_.loaded));
+    run_.stats->host_bytes += static_cast<int64_t>(value.bytes());
+    return value;
+  }
+
+  Result<bool> store(BufferId buffer, Tensor& value) override {
+    auto id = static_cast<size_t>(buffer);
+    const auto& info = run_.variant->exe->buffers[id];
+    if (run_.variant->device_reads[id] || info.kind == BufferInfo::Kind::Output) {
+      if (auto s = staging_.upload(address(pointer(buffer)), value.data(), value.bytes(), run_.stream,
+                                   "copying '" + info.name + "' to the GPU");
+          !s.ok())
+        return attributed(std::move(s).take_error());
+      run_.stats->host_bytes += static_cast<int64_t>(value.bytes());
+    }
+    // Later host steps take this tensor, unless a step on the GPU changes the buffer.
+    return static_cast<bool>(run_.variant->device_writes[id]);
+  }
+
+  Status mark() override {
+    if (marks_ == events_.size()) {
+      TESSERA_ASSIGN(auto event, Event::create(context_, true));
+      events_.push_back(std::move(event));
+    }
+    return events_[marks_++]->record(run_.stream);
+  }
+
+  Status finish(std::span<Tensor> outputs) override {
+    auto& l = *run_.loaded;
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      auto id = run_.variant->exe->outputs[o].buffer;
+      auto& t = outputs[o];
+      if (t.dtype() == DType::String || t.bytes() == 0 || pointer(id) == t.data()) continue;
+      const std::string doing = "copying output '" + run_.variant->exe->outputs[o].name + "'";
+      if (run_.on_device)
+        TESSERA_CUDA_TRY(*this, doing, cuMemcpyDtoDAsync, address(t.data()), address(pointer(id)), t.bytes(),
+                         run_.stream);
+      else if (auto s = staging_.download(t.mutable_data(), address(pointer(id)), t.bytes(), run_.stream, doing);
+               !s.ok())
+        return attributed(std::move(s).take_error());
+    }
+    TESSERA_TRY(copy_words(l));
+    if (run_.stats->host_steps > 0)
+      TESSERA_LOGF(LogChannel::Perf, std::to_string(run_.stats->host_steps) + " steps ran on the host, " +
+                                         std::to_string(run_.stats->host_bytes) +
+                                         " bytes were copied between it and the GPU for them");
+    if (run_.on_device) {
+      TESSERA_TRY(leave_pending());
+      if (marks_ == 0) return staging_.settle(); // nothing is under way there unless a host step made it
+      TESSERA_TRY(synchronize("profiling"));
+      return read_marks();
+    }
+    TESSERA_TRY(synchronize("waiting for the results"));
+    pending_ = false;
+    TESSERA_TRY(violation(l));
+    return read_marks();
+  }
+
+  void abandon() override {
+    staging_.abandon();
+    if (run_.loaded) run_.loaded->words_stale = true;
+    // Steps may still be running: the next run comes after them. If even this fails, it will fail, too.
+    (void)leave_pending();
+  }
+
+  Status wait() override {
+    if (pending_) TESSERA_TRY(wait_for_pending());
+    return tell_earlier();
+  }
+
+  // ---- for CudaVariant and errors
+  void variant_goes(CudaVariant& l) {
+    Context::Current current(*context_);
+    quiesce();
+    l.word_memory.release(*context_, stream());
+    if (l.seen_words) driver().cuMemFreeHost(l.seen_words);
+    std::erase(unread_, &l);
+    if (run_.loaded == &l) run_ = {};
+  }
+  [[nodiscard]] const Driver& driver() const { return context_->driver(); }
+  Diagnostic error(CUresult result, const char* function, const std::string& doing = {},
+                   std::source_location at = std::source_location::current()) {
+    auto d = context_->error(result, function, doing, at);
+    return is_sticky(result) ? attributed(std::move(d)) : d;
+  }
+
+private:
+  CudaDevice(std::shared_ptr<Context> context, const ExecutorOptions& options)
+      : context_(std::move(context)), pool_(options.pool), staging_(context_, pool_.get()), poison_(options.poison),
+        synchronize_launches_(options.synchronize_launches) {
+    const char* text = std::getenv("TESSERA_CUDA_SYNC");
+    if (text && *text && std::strcmp(text, "0") != 0) synchronize_launches_ = true;
+  }
+
+  [[nodiscard]] CUstream stream() const { return own_stream_ ? own_stream_->handle() : nullptr; }
+  void*& pointer(BufferId id) { return run_.table->pointers[static_cast<size_t>(id)]; }
+  [[nodiscard]] int64_t bytes(BufferId id) const { return run_.table->bytes[static_cast<size_t>(id)]; }
+
+  // Nothing of this executor runs on the GPU any more; whatever went wrong has been told or never will be.
+  void quiesce() {
+    if (std::exchange(pending_, false)) (void)done_->wait();
+    if (own_stream_) (void)driver().cuStreamSynchronize(own_stream_->handle());
+  }
+
+  // The variant's constants and error words.
+  Status first_run(CudaVariant& l) {
+    if (!l.word_memory.data()) {
+      auto size = static_cast<int64_t>(l.words.count() * sizeof(int32_t));
+      TESSERA_TRY(l.word_memory.reserve(*context_, size, run_.stream, "error words"));
+      l.words.place(address(l.word_memory.data()));
+    }
+    if (!l.seen_words) {
+      void* pinned = nullptr;
+      TESSERA_CUDA_TRY(*this, "", cuMemHostAlloc, &pinned, l.words.count() * sizeof(int32_t), CU_MEMHOSTALLOC_PORTABLE);
+      l.seen_words = static_cast<int32_t*>(pinned);
+      std::fill_n(l.seen_words, l.words.count(), 0);
+    }
+    TESSERA_ASSIGN(auto constants, DeviceConstants::upload(context_, l.variant, staging_, run_.stream));
+    const auto& addresses = constants->addresses();
+    for (size_t b = 0; b < addresses.size(); ++b)
+      if (addresses[b]) l.table.pointers[b] = addresses[b];
+    l.constants = std::move(constants);
+    return {};
+  }
+
+  Status place_inputs(std::span<const Tensor* const> inputs) {
+    auto buffer = [&](size_t i) { return run_.variant->inputs[i].binding->buffer; };
+    auto copied = [&](size_t i) {
+      if (run_.on_device) return !is_aligned(inputs[i]->data());
+      return static_cast<bool>(run_.variant->device_reads[static_cast<size_t>(buffer(i))]);
+    };
+    int64_t total = 0;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (copied(i)) total += rounded(static_cast<int64_t>(inputs[i]->bytes()));
+    TESSERA_TRY(inputs_.reserve(*context_, total, run_.stream, "inputs"));
+    int64_t at = 0;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor& t = *inputs[i];
+      if (!copied(i)) {
+        pointer(buffer(i)) = run_.on_device ? const_cast<std::byte*>(t.data()) : nullptr;
+        continue;
+      }
+      pointer(buffer(i)) = inputs_.data() + at;
+      at += rounded(static_cast<int64_t>(t.bytes()));
+      const std::string doing = "copying input '" + run_.variant->inputs[i].binding->name + "'";
+      if (!run_.on_device)
+        TESSERA_TRY(staging_.upload(address(pointer(buffer(i))), t.data(), t.bytes(), run_.stream, doing));
+      else if (t.bytes() > 0)
+        TESSERA_CUDA_TRY(*this, doing, cuMemcpyDtoDAsync, address(pointer(buffer(i))), address(t.data()), t.bytes(),
+                         run_.stream);
+    }
+    return {};
+  }
+
+  Status poison(void* to, int64_t size) {
+    if (!poison_ || size <= 0) return {};
+    TESSERA_CUDA_TRY(*this, "", cuMemsetD8Async, address(to), 0xFF, static_cast<size_t>(size), run_.stream);
+    return {};
+  }
+
+  Status launch(const PreparedLaunch& l, int index) {
+    run_.loaded->words.launched[static_cast<size_t>(index)] = l.kernel;
+    // The driver reads the arguments before it returns.
+    auto result = driver().cuLaunchKernel(l.function, l.grid, 1, 1, l.threads, 1, 1, l.shared_bytes, run_.stream,
+                                          const_cast<void**>(l.params.data()), nullptr);
+    if (result == CUDA_SUCCESS) [[likely]]
+      return {};
+    return error(result, "cuLaunchKernel", "launching kernel '" + l.kernel->name + "'");
+  }
+
+  Status wait_for_step(int index) {
+    first_step_ = last_step_ = -1;
+    TESSERA_CUDA_TRY(*this, "step '" + name_of(run_.variant->exe->steps[static_cast<size_t>(index)]) + "'",
+                     cuStreamSynchronize, run_.stream);
+    return {};
+  }
+
+  // Until the stream has got here; downloads are complete then.
+  Status synchronize(const std::string& doing) {
+    TESSERA_CUDA_TRY(*this, doing, cuStreamSynchronize, run_.stream);
+    staging_.arrived();
+    first_step_ = last_step_ = -1;
+    return {};
+  }
+
+  Status wait_for_pending() {
+    TESSERA_TRY(done_->wait());
+    pending_ = false;
+    return {};
+  }
+
+  // An error that may come from any step since the last wait.
+  Diagnostic attributed(Diagnostic d) {
+    if (d.code != ErrorCode::DeviceError || first_step_ < 0 || !run_.variant) return d;
+    const auto& steps = run_.variant->exe->steps;
+    const auto& first = name_of(steps[static_cast<size_t>(first_step_)]);
+    const auto& last = name_of(steps[static_cast<size_t>(last_step_)]);
+    if (first_step_ == last_step_)
+      d.note("since the GPU was last waited for, step '" + first + "' was started");
+    else
+      d.note("one of the " + std::to_string(last_step_ - first_step_ + 1) + " steps from '" + first + "' to '" + last +
+             "' failed, which run on their own; with TESSERA_CUDA_SYNC=1 the error names it");
+    return d;
+  }
+
+  // Work may be under way on the run's stream when this call returns.
+  Status leave_pending() {
+    if (!run_.loaded) return {};
+    TESSERA_TRY(done_->record(run_.stream));
+    pending_ = true;
+    if (run_.on_device && std::find(unread_.begin(), unread_.end(), run_.loaded) == unread_.end())
+      unread_.push_back(run_.loaded);
+    return {};
+  }
+
+  Status clear_words(CudaVariant& l, CUstream stream) {
+    TESSERA_CUDA_TRY(*this, "", cuMemsetD8Async, address(l.word_memory.data()), 0, l.words.count() * sizeof(int32_t),
+                     stream);
+    return {};
+  }
+
+  Status copy_words(CudaVariant& l) {
+    if (!l.words.any()) return {};
+    TESSERA_CUDA_TRY(*this, "", cuMemcpyDtoHAsync, l.seen_words, address(l.word_memory.data()),
+                     l.words.count() * sizeof(int32_t), run_.stream);
+    return {};
+  }
+
+  // The first violation among the words that were copied back, by step. They are cleared before the next run.
+  Status violation(CudaVariant& l) {
+    for (size_t w = 1; w < l.words.count(); ++w) {
+      auto word = *static_cast<volatile int32_t*>(l.seen_words + w); // a copy may be under way
+      if (word == 0) continue;
+      if (pending_) TESSERA_TRY(wait_for_pending()); // and must not bring it again
+      std::fill_n(l.seen_words, l.words.count(), 0);
+      l.words_stale = true;
+      return reported_violation(*l.words.launched[static_cast<size_t>(l.words.step(w))], word);
+    }
+    return {};
+  }
+
+  // Violations of earlier calls on the device, as far as they have come back.
+  Status tell_earlier() {
+    for (auto* l : unread_)
+      if (auto s = violation(*l); !s.ok()) return std::move(s).take_error().note("in an earlier call on the GPU");
+    if (!pending_) unread_.clear();
+    return {};
+  }
+
+  Status read_marks() {
+    auto& steps = run_.stats->steps;
+    for (size_t s = 0; s < steps.size() && 2 * s + 1 < marks_; ++s) {
+      TESSERA_ASSIGN(steps[s].ms, events_[2 * s + 1]->ms_since(*events_[2 * s]));
+    }
+    return {};
+  }
+
+  std::shared_ptr<Context> context_;
+  std::shared_ptr<ThreadPool> pool_;
+  std::unique_ptr<Stream> own_stream_;
+  std::unique_ptr<Event> done_;
+  Staging staging_;
+  bool poison_, synchronize_launches_;
+  std::vector<DeviceBlock> arenas_, outputs_; // per segment
+  DeviceBlock scratch_, inputs_;
+  // A call may have left work on a stream; done_ is recorded after it.
+  bool pending_ = false;
+  std::vector<CudaVariant*> unread_; // whose error words of calls on the device have not all been looked at
+
+  struct Run {
+    const Variant* variant = nullptr;
+    CudaVariant* loaded = nullptr;
+    BufferTable* table = nullptr;
+    RunStats* stats = nullptr;
+    CUstream stream = nullptr;
+    bool on_device = false;
+  };
+  Run run_;
+  int first_step_ = -1, last_step_ = -1; // started since the GPU was last waited for
+  std::vector<std::unique_ptr<Event>> events_;
+  size_t marks_ = 0;
+};
+
+CudaVariant::~CudaVariant() { device.variant_goes(*this); }
+
+} // namespace
+} // namespace tessera::cuda
+
+namespace tessera {
+
+Result<std::unique_ptr<Device>> make_cuda_device(const ExecutorOptions& options) {
+  return cuda::CudaDevice::create(options);
+}
+
+} // namespace tessera

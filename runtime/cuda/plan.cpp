@@ -1,0 +1,136 @@
+#include "runtime/cuda/plan.h"
+#include <algorithm>
+
+namespace tessera::cuda {
+
+// Until the calls of NVIDIA's libraries are linked in, executables without any can run.
+[[gnu::weak]] Result<std::unique_ptr<CudaLibraryPlan>> plan_cuda_matmul(const CudaPlanContext&, const MatmulCall&,
+                                                                        std::span<const Operand>);
+[[gnu::weak]] Result<std::unique_ptr<CudaLibraryPlan>> plan_cuda_conv(const CudaPlanContext&, const ConvCall&,
+                                                                      std::span<const Operand>);
+[[gnu::weak]] Result<std::unique_ptr<CudaLibraryPlan>> plan_cuda_pool(const CudaPlanContext&, const PoolCall&,
+                                                                      std::span<const Operand>);
+
+namespace {
+
+// The kernel that a step launches, if there is one.
+const KernelLaunch* kernel_of(const Step& step) {
+  if (const auto* k = std::get_if<KernelLaunch>(&step)) return k;
+  if (const auto* l = std::get_if<LibraryStep>(&step))
+    if (const auto& epilogue = *operands_of(*l).epilogue) return &epilogue->kernel;
+  return nullptr;
+}
+
+bool reports(const KernelLaunch& kernel) {
+  return !kernel.report_sites.empty() || std::any_of(kernel.alternatives.begin(), kernel.alternatives.end(), reports);
+}
+
+class Preparer {
+public:
+  Preparer(const std::shared_ptr<Context>& context, const Variant& variant, const Variant::CallState& call,
+           LoadedExecutable& code, BufferTable& table, ErrorWords& words, SegmentPlan& plan)
+      : context_(context), variant_(variant), call_(call), code_(code), table_(table), words_(words), plan_(plan) {}
+
+  Status run(int segment) {
+    auto made = std::make_unique<CudaPlan>();
+    made->first_step = variant_.segment_begin[static_cast<size_t>(segment)];
+    made->steps.resize(plan_.steps.size());
+    for (size_t s = 0; s < made->steps.size(); ++s) {
+      int index = made->first_step + static_cast<int>(s);
+      const auto& form = variant_.steps[static_cast<size_t>(index)];
+      auto& step = made->steps[s];
+      if (std::holds_alternative<KernelLaunch>(*form.step)) {
+        const auto& planned = plan_.steps[s];
+        TESSERA_TRY(kernel(*planned.kernel, planned.grid, plan_.numbers.data() + planned.sizes, index, step.kernel));
+      } else if (std::holds_alternative<LibraryStep>(*form.step)) {
+        TESSERA_TRY(library(form, index, step));
+        plan_.step_scratch = std::max(plan_.step_scratch, step.library->workspace_bytes);
+      }
+    }
+    plan_.device = std::move(made);
+    return {};
+  }
+
+private:
+  Status kernel(const KernelLaunch& k, int64_t grid, int64_t* sizes, int step, PreparedLaunch& out) {
+    if (grid > INT32_MAX)
+      return Diagnostic(ErrorCode::SizeOverflow, "kernel '" + k.name + "' would have " + std::to_string(grid) +
+                                                     " blocks, a GPU launches at most " + std::to_string(INT32_MAX));
+    TESSERA_ASSIGN(out.function, code_.function(k));
+    out.kernel = &k;
+    out.grid = static_cast<unsigned>(std::max<int64_t>(grid, 0));
+    out.threads = static_cast<unsigned>(k.threads);
+    out.shared_bytes = static_cast<unsigned>(k.shared_bytes);
+    for (auto b : k.buffers) out.params.push_back(&table_.pointers[static_cast<size_t>(b)]);
+    for (size_t i = 0; i < k.sizes.size(); ++i) out.params.push_back(sizes + i);
+    out.params.push_back(words_.argument(step));
+    return {};
+  }
+
+  Status library(const StepForm& form, int index, PreparedStep& step) {
+    const auto& l = std::get<LibraryStep>(*form.step);
+    CudaPlanContext context{*context_, l.name, form.epilogue.has_value()};
+    TESSERA_ASSIGN(auto operands, concrete_operands(variant_, form, call_, plan_));
+    if (!plan_cuda_matmul || !plan_cuda_conv || !plan_cuda_pool)
+      return Diagnostic(ErrorCode::UnsupportedFeature, "library call '" + l.name + "': none are linked in for a GPU");
+    if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) {
+      TESSERA_ASSIGN(step.library, plan_cuda_matmul(context, *matmul, operands));
+    } else if (const auto* conv = std::get_if<ConvCall>(&l.call)) {
+      TESSERA_ASSIGN(step.library, plan_cuda_conv(context, *conv, operands));
+    } else {
+      TESSERA_ASSIGN(step.library, plan_cuda_pool(context, std::get<PoolCall>(l.call), operands));
+    }
+    if (!form.epilogue) {
+      if (step.library->epilogue_done) return {};
+      return Diagnostic(ErrorCode::UnsupportedFeature, "the library does not take the epilogue of '" + l.name +
+                                                           "' at these sizes, and there is no "
+                                                           "kernel for it");
+    }
+    if (step.library->epilogue_done && fused(l)) return {};
+    // One box: the whole result.
+    const auto& result = operands[form.result];
+    std::vector<int64_t> box(result.shape.size(), 0);
+    box.insert(box.end(), result.shape.begin(), result.shape.end());
+    TESSERA_ASSIGN(auto launch, EpilogueSizes(variant_, *form.epilogue, call_).at(box, l.name));
+    step.kernel.sizes = std::move(launch.sizes);
+    return kernel(*launch.kernel, launch.grid, step.kernel.sizes.data(), index, step.kernel);
+  }
+
+  static bool fused(const LibraryStep& step) {
+    if (const auto* m = std::get_if<MatmulCall>(&step.call)) return m->fused.has_value();
+    if (const auto* c = std::get_if<ConvCall>(&step.call)) return c->fused.has_value();
+    return false;
+  }
+
+  const std::shared_ptr<Context>& context_;
+  const Variant& variant_;
+  const Variant::CallState& call_;
+  LoadedExecutable& code_;
+  BufferTable& table_;
+  ErrorWords& words_;
+  SegmentPlan& plan_;
+};
+
+} // namespace
+
+ErrorWords::ErrorWords(const Variant& variant) : steps_{-1} {
+  for (size_t s = 0; s < variant.exe->steps.size(); ++s) {
+    const auto* kernel = kernel_of(variant.exe->steps[s]);
+    words_.push_back(kernel && reports(*kernel) ? steps_.size() : 0);
+    if (words_.back() != 0) steps_.push_back(static_cast<int>(s));
+  }
+  arguments_.resize(words_.size());
+  launched.resize(words_.size());
+}
+
+void ErrorWords::place(CUdeviceptr base) {
+  for (size_t s = 0; s < words_.size(); ++s) arguments_[s] = base + words_[s] * sizeof(int32_t);
+}
+
+Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,
+                     const Variant::CallState& call, LoadedExecutable& code, BufferTable& table, ErrorWords& words,
+                     SegmentPlan& plan) {
+  return Preparer(context, variant, call, code, table, words, plan).run(segment);
+}
+
+} // namespace tessera::cuda

@@ -1,0 +1,57 @@
+// The steps of a segment, prepared: what is left for a run is one driver call per kernel.
+#pragma once
+#include "runtime/cuda/library.h"
+#include "runtime/cuda/module.h"
+#include "runtime/device.h"
+
+namespace tessera::cuda {
+
+// A kernel at given sizes. `params` are addresses of its arguments: entries of the variant's table of pointers, numbers
+// of the plan (or `sizes`), and the address of its error word. They are read when it is launched.
+struct PreparedLaunch {
+  CUfunction function = nullptr;
+  unsigned grid = 0, threads = 0, shared_bytes = 0; // grid 0: nothing to do
+  std::vector<void*> params;
+  std::vector<int64_t> sizes; // of an epilogue
+  const KernelLaunch* kernel = nullptr;
+};
+
+struct PreparedStep {
+  PreparedLaunch kernel;                    // of a kernel; of a library call: the epilogue that the library leaves
+  std::unique_ptr<CudaLibraryPlan> library; // null: no library call
+};
+
+struct CudaPlan final : DevicePlan {
+  int first_step = 0;
+  std::vector<PreparedStep> steps; // of the segment
+};
+
+// Error words: one i32 for each step whose kernel can report a violation, so that it is known which one did; word 0 is
+// for all others, which never write.
+class ErrorWords {
+public:
+  explicit ErrorWords(const Variant& variant);
+  [[nodiscard]] size_t count() const { return steps_.size(); } // words; word w belongs to steps_[w]
+  [[nodiscard]] bool any() const { return count() > 1; }
+  [[nodiscard]] int step(size_t word) const { return steps_[word]; }
+  // Sets where the words are, and with that the argument of every launch.
+  void place(CUdeviceptr base);
+  // The argument of a step's kernel; stays in place.
+  [[nodiscard]] CUdeviceptr* argument(int step) { return &arguments_[static_cast<size_t>(step)]; }
+  // The kernel, of several for a step, that was launched last: it knows what its word means.
+  std::vector<const KernelLaunch*> launched; // by step
+
+private:
+  std::vector<int> steps_;             // by word
+  std::vector<size_t> words_;          // by step
+  std::vector<CUdeviceptr> arguments_; // by step
+};
+
+// Fills plan.device with a CudaPlan, and plan.step_scratch with what its library calls need. `table` and `words` are
+// those of all runs of the variant. Errors: those of LoadedExecutable::function and of planning library calls;
+// SizeOverflow for a grid that is too large.
+[[nodiscard]] Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,
+                                   const Variant::CallState& call, LoadedExecutable& code, BufferTable& table,
+                                   ErrorWords& words, SegmentPlan& plan);
+
+} // namespace tessera::cuda

@@ -1,0 +1,93 @@
+// What differs between devices when an executable runs: where memory comes from, how steps are executed, how bytes get
+// to and from the host. All else (which variant, guards, plans of sizes and memory, host steps, outputs, statistics) is
+// the executor's and the same for every device.
+//
+// A Device belongs to one executor and is used by one thread at a time. The calls of one run, in order:
+//   begin  (enter  place_outputs  {execute | fetch... store...}*)* one round per segment  finish
+// each inside of around(). After an error, and when a run is given up for another variant, abandon() instead of
+// finish(). What is put on a GPU's stream may fail later: fetch() and finish() return errors of steps that came before.
+#pragma once
+#include "runtime/executor.h"
+#include "runtime/shape_plan.h"
+
+namespace tessera {
+
+// Where the buffers of a variant are in the run under way, by BufferId. The arrays stay in place as long as the
+// variant: a device may prepare launches that look into `pointers` when they are made.
+struct BufferTable {
+  std::vector<void*> pointers; // addresses on the device; of strings and of what only host steps use: none, or stale
+  std::vector<const Dims*> dims;
+  std::vector<int64_t> bytes;
+};
+
+// What a device keeps for a variant of one executor (code, constants) and for a plan (prepared steps).
+class DeviceVariant {
+public:
+  virtual ~DeviceVariant() = default;
+};
+class DevicePlan {
+public:
+  virtual ~DevicePlan() = default;
+};
+
+struct DeviceCall {
+  const Variant& variant;
+  DeviceVariant& loaded;
+  BufferTable& table;
+  std::span<const Tensor* const> inputs; // as the variant's
+  bool on_device = false;                // inputs and outputs are memory of the device
+  void* stream = nullptr;                // on_device: the caller's
+  RunStats& stats;
+};
+
+class Device {
+public:
+  virtual ~Device() = default;
+
+  // A variant joins the executor; `table` is the one of all its runs. Errors: UnsupportedFeature (code for another
+  // machine).
+  [[nodiscard]] virtual Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable& table) = 0;
+  // Completes a plan whose sizes and launches are known: library calls, scratch memory. `call` holds the evaluated
+  // sizes.
+  [[nodiscard]] virtual Status plan(const Variant& variant, DeviceVariant& loaded, int segment,
+                                    const Variant::CallState& call, SegmentPlan& plan) = 0;
+  // Arena offsets and sizes are multiples of it.
+  [[nodiscard]] virtual int64_t alignment() const = 0;
+  // Threads that each have SegmentPlan::worker_scratch bytes.
+  [[nodiscard]] virtual int workers() const = 0;
+
+  // Everything below is called from inside of `body`. Error: the device cannot be used.
+  [[nodiscard]] virtual Status around(const std::function<void()>& body) = 0;
+  // Sets the addresses of constants and inputs.
+  [[nodiscard]] virtual Status begin(const DeviceCall& call) = 0;
+  // Makes room for the plan's arena and scratch, and sets the addresses of the segment's temporaries. Error
+  // OutOfMemory; a later run may succeed.
+  [[nodiscard]] virtual Status enter(int segment, const SegmentPlan& plan) = 0;
+  // Sets the addresses of the outputs whose sizes are known in this segment. `outputs`, in model order: tensors that
+  // are to hold them at the end, of the right type and sizes. Strings have no address.
+  [[nodiscard]] virtual Status place_outputs(int segment, std::span<Tensor> outputs) = 0;
+  // A kernel, a library call, or a copy of anything but strings.
+  [[nodiscard]] virtual Status execute(int step, const StepForm& form, const StepPlan& plan, DevicePlan* device) = 0;
+  // A buffer's value for a host step; it may show the device's memory, and is not used after the run.
+  [[nodiscard]] virtual Result<Tensor> fetch(BufferId buffer) = 0;
+  // A host step's result becomes the buffer's value. The executor holds the tensor until the run ends; it is replaced
+  // where it shows the device's own memory. True: `value` itself need not be held, the device has it.
+  [[nodiscard]] virtual Result<bool> store(BufferId buffer, Tensor& value) = 0;
+  // Profile: a point in time, before and after each step.
+  [[nodiscard]] virtual Status mark() = 0;
+  // The outputs are complete when it returns (on_device: when the stream gets there). Bounds violations are BadInput.
+  // Fills the times of stats.steps from the marks.
+  [[nodiscard]] virtual Status finish(std::span<Tensor> outputs) = 0;
+  virtual void abandon() = 0;
+  // on_device: waits for all that was started. Errors of it that have not been told yet. Inside of around(), too.
+  [[nodiscard]] virtual Status wait() = 0;
+};
+
+[[nodiscard]] Result<std::unique_ptr<Device>> make_cpu_device(const ExecutorOptions& options);
+// Errors: those of cuda::Context::open.
+[[nodiscard]] Result<std::unique_ptr<Device>> make_cuda_device(const ExecutorOptions& options);
+
+// A bounds violation that a kernel reported: site + 1.
+[[nodiscard]] Diagnostic reported_violation(const KernelLaunch& kernel, int32_t error);
+
+} // namespace tessera

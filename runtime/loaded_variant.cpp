@@ -1,0 +1,293 @@
+#include "runtime/loaded_variant.h"
+#include "graph/support/log.h"
+#include <atomic>
+#include <chrono>
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double ms_since(Clock::time_point t) { return std::chrono::duration<double, std::milli>(Clock::now() - t).count(); }
+
+} // namespace
+
+Result<std::unique_ptr<LoadedVariant>> LoadedVariant::create(std::shared_ptr<const Executable> executable,
+                                                             Device& device, const ExecutorOptions& options) {
+  std::unique_ptr<LoadedVariant> l(new LoadedVariant(device, options));
+  TESSERA_ASSIGN(l->variant_, Variant::create(std::move(executable)));
+  l->variant_->prepare(l->call);
+  auto buffers = l->variant_->exe->buffers.size();
+  l->table_.pointers.resize(buffers);
+  l->table_.dims.resize(buffers);
+  l->table_.bytes.resize(buffers);
+  l->held_.resize(buffers);
+  l->is_held_.resize(buffers);
+  l->spare_outputs_.resize(l->variant_->exe->outputs.size());
+  TESSERA_ASSIGN(l->loaded_, device.add(*l->variant_, l->table_));
+  return l;
+}
+
+LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunStats& stats) {
+  stats_ = &stats;
+  on_device_ = arguments.on_device;
+  arena_bytes_ = 0;
+  Status status;
+  auto miss = steps(arguments, status);
+  stats.arena_bytes = arena_bytes_;
+  if (miss || !status.ok()) {
+    device_.abandon();
+    given_.clear();
+    if (miss) return *miss;
+    return Result<std::vector<Tensor>>(std::move(status).take_error());
+  }
+  return Result<std::vector<Tensor>>(std::move(given_));
+}
+
+void LoadedVariant::let_go() {
+  given_.clear();
+  if (!std::exchange(holding_, false)) return;
+  for (auto& t : held_) t = Tensor();
+  std::fill(is_held_.begin(), is_held_.end(), false);
+  host_results_.clear();
+}
+
+// A guard that was missed, or the outcome in `status`.
+std::optional<MidRunMiss> LoadedVariant::steps(const CallArguments& arguments, Status& status) {
+  const auto& v = *variant_;
+  const auto& exe = *v.exe;
+  auto failed = [&](Status s) {
+    if (s.ok()) return false;
+    status = std::move(s);
+    return true;
+  };
+  if (arguments.outputs && arguments.outputs->size() != exe.outputs.size()) {
+    status = Diagnostic(ErrorCode::BadInput, std::to_string(arguments.outputs->size()) +
+                                                 " output tensors were given, the model has " +
+                                                 std::to_string(exe.outputs.size()));
+    return std::nullopt;
+  }
+  let_go();
+  if (failed(device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_})))
+    return std::nullopt;
+  given_.assign(exe.outputs.size(), Tensor());
+  int segments = static_cast<int>(v.segment_begin.size()) - 1;
+  for (int s = 0; s < segments; ++s) {
+    auto entered = enter(s, arguments);
+    if (!entered.ok()) {
+      status = std::move(entered).take_error();
+      return std::nullopt;
+    }
+    SegmentPlan& plan = **entered;
+    if (s > 0 && failed(store_results(v.segment_begin[static_cast<size_t>(s)] - 1))) return std::nullopt;
+    int begin = v.segment_begin[static_cast<size_t>(s)], end = v.segment_begin[static_cast<size_t>(s) + 1];
+    for (int k = begin; k < end; ++k) {
+      const auto& form = v.steps[static_cast<size_t>(k)];
+      const auto& step = plan.steps[static_cast<size_t>(k - begin)];
+      if (options_.profile && failed(device_.mark())) return std::nullopt;
+      if (failed(execute(form, step, plan, k))) return std::nullopt;
+      if (options_.profile) {
+        if (failed(device_.mark())) return std::nullopt;
+        stats_->steps.push_back({name_of(*form.step), 0, step.bytes});
+      }
+    }
+    if (s + 1 < segments) {
+      if (failed(define(v.segment_begin[static_cast<size_t>(s) + 1] - 1, s + 1))) return std::nullopt;
+      int g = v.guards.check(call.values, call.bound, call.guards);
+      if (g >= 0) return MidRunMiss{g};
+    }
+  }
+  failed(device_.finish(given_));
+  return std::nullopt;
+}
+
+// Plans the segment when its sizes are new; places its temporaries and outputs.
+Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& arguments) {
+  const auto& v = *variant_;
+  SegmentPlan* plan = plans_.find(segment, call);
+  if (!plan) {
+    auto start = Clock::now();
+    TESSERA_ASSIGN(auto made, plan_segment(v, segment, call, device_, *loaded_));
+    plan = plans_.insert(segment, std::move(made));
+    stats_->new_shape = true;
+    stats_->plan_ms += ms_since(start);
+    TESSERA_LOGF(LogChannel::Memory, "new shape: arena " + std::to_string(plan->arena_bytes) + " bytes, scratch " +
+                                         std::to_string(plan->step_scratch + plan->worker_scratch * device_.workers()) +
+                                         " bytes, packed weights " + std::to_string(plan->packed_bytes) + " bytes");
+  }
+  arena_bytes_ += plan->arena_bytes + plan->step_scratch;
+  auto needed = arena_bytes_ + plan->worker_scratch * device_.workers();
+  if (options_.memory_limit != 0 && static_cast<size_t>(needed) > options_.memory_limit)
+    return Diagnostic(ErrorCode::OutOfMemory, "this shape needs " + std::to_string(needed) +
+                                                  " bytes for intermediate results, the limit is " +
+                                                  std::to_string(options_.memory_limit));
+  for (size_t b = 0; b < v.exe->buffers.size(); ++b)
+    if (v.buffer_segment[b] <= segment) {
+      table_.dims[b] = &plan->dims[b];
+      table_.bytes[b] = plan->bytes[b];
+    }
+  TESSERA_TRY(device_.enter(segment, *plan));
+  for (size_t o = 0; o < v.exe->outputs.size(); ++o)
+    if (v.buffer_segment[static_cast<size_t>(v.exe->outputs[o].buffer)] == segment)
+      TESSERA_TRY(make_output(o, arguments));
+  TESSERA_TRY(device_.place_outputs(segment, given_));
+  return plan;
+}
+
+// The tensor that will hold an output: the caller's, one given out before that nobody has any more, or a new one.
+Status LoadedVariant::make_output(size_t o, const CallArguments& arguments) {
+  const auto& binding = variant_->exe->outputs[o];
+  auto id = static_cast<size_t>(binding.buffer);
+  const auto& info = variant_->exe->buffers[id];
+  const Dims& dims = *table_.dims[id];
+  if (arguments.outputs) {
+    auto& t = (*arguments.outputs)[o];
+    if (!t.defined() || t.dtype() != info.dtype || t.dims() != dims)
+      return Diagnostic(ErrorCode::BadInput, "the tensor given for output '" + binding.name +
+                                                 "' does not have the type and sizes of the result, " +
+                                                 std::string(name(info.dtype)) + str(info.shape));
+    for (const auto* input : call.tensors)
+      if (t.bytes() > 0 && input->dtype() != DType::String && t.data() < input->data() + input->bytes() &&
+          input->data() < t.data() + t.bytes())
+        return Diagnostic(ErrorCode::BadInput, "the tensor given for output '" + binding.name + "' overlaps an input");
+    given_[o] = t;
+    return {};
+  }
+  if (info.dtype == DType::String) {
+    TESSERA_ASSIGN(given_[o], Tensor::create(info.dtype, dims));
+    return {};
+  }
+  auto bytes = static_cast<size_t>(table_.bytes[id]);
+  auto& [spare, room] = spare_outputs_[o];
+  constexpr size_t kWorthKeeping = 64 << 10; // below, the allocator is as good
+  if (spare && spare.use_count() == 1 && room >= bytes && room <= bytes * 2) {
+    std::atomic_thread_fence(std::memory_order_acquire); // after the last reader has let go
+    given_[o] = Tensor::view(info.dtype, dims, Storage{spare, spare.get(), room});
+    return {};
+  }
+  TESSERA_ASSIGN(auto block, allocate_bytes(bytes));
+  given_[o] = Tensor::view(info.dtype, dims, Storage{block, block.get(), bytes});
+  if (bytes >= kWorthKeeping) {
+    spare = std::move(block);
+    room = bytes;
+  }
+  return {};
+}
+
+Status LoadedVariant::execute(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index) {
+  if (const auto* h = std::get_if<HostStep>(form.step)) return host(*h, index);
+  if (const auto* c = std::get_if<CopyStep>(form.step)) {
+    auto from = static_cast<size_t>(c->source), to = static_cast<size_t>(c->target);
+    if (variant_->exe->buffers[from].dtype == DType::String) return copy_strings(*c);
+    if (table_.bytes[from] != table_.bytes[to])
+      return Diagnostic(ErrorCode::Internal, "copy '" + c->name + "': sizes differ");
+  }
+  return device_.execute(index, form, step, plan.device.get());
+}
+
+Status LoadedVariant::copy_strings(const CopyStep& copy) {
+  TESSERA_ASSIGN(auto strings, value(copy.source));
+  hold(static_cast<size_t>(copy.target), std::move(strings));
+  give_held(copy.target);
+  return {};
+}
+
+// ---- host steps
+// A buffer as a tensor on the host: an input, a constant, what is held, or what the device has.
+Result<Tensor> LoadedVariant::value(BufferId buffer) {
+  auto id = static_cast<size_t>(buffer);
+  const auto& info = variant_->exe->buffers[id];
+  if (info.kind == BufferInfo::Kind::Constant)
+    return variant_->exe->constants[static_cast<size_t>(info.constant)].value;
+  if (info.kind == BufferInfo::Kind::Input && !on_device_)
+    for (size_t i = 0; i < variant_->inputs.size(); ++i)
+      if (variant_->inputs[i].binding->buffer == buffer) return *call.tensors[i];
+  if (is_held_[id]) return held_[id];
+  return device_.fetch(buffer);
+}
+
+Status LoadedVariant::host(const HostStep& step, int index) {
+  ++stats_->host_steps;
+  std::vector<Tensor> operands;
+  for (auto b : step.inputs) {
+    if (b < 0) {
+      operands.emplace_back();
+      continue;
+    }
+    TESSERA_ASSIGN(auto operand, value(b));
+    operands.push_back(std::move(operand));
+  }
+  std::unordered_map<uint64_t, int64_t> symbols;
+  for (size_t i = 0; i < variant_->slots.size(); ++i)
+    if (call.bound[i]) symbols.emplace(variant_->slots[i].symbol_id(), call.values[i]);
+  auto results = step.run(operands, symbols);
+  if (!results.ok()) {
+    Diagnostic d = results.error();
+    if (d.location == Location{}) d.location.node = step.name;
+    return d;
+  }
+  if (results->size() < step.outputs.size())
+    return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op + ") returned " +
+                                               std::to_string(results->size()) + " of " +
+                                               std::to_string(step.outputs.size()) + " results");
+  host_results_ = std::move(*results);
+  holding_ = true;
+  return step.defines.empty() ? store_results(index) : Status();
+}
+
+// Binds the sizes that the host step of `index` defines.
+Status LoadedVariant::define(int index, int segment) {
+  const auto& v = *variant_;
+  const auto& step = std::get<HostStep>(v.exe->steps[static_cast<size_t>(index)]);
+  for (const auto& d : step.defines) {
+    const auto& dims = host_results_[static_cast<size_t>(d.result)].dims();
+    if (static_cast<size_t>(d.dim) >= dims.size())
+      return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op +
+                                                 ") returned a result of rank " + std::to_string(dims.size()));
+    for (size_t i = 0; i < v.slots.size(); ++i)
+      if (v.slots[i] == d.symbol && v.slot_segment[i] == segment) {
+        call.values[i] = dims[static_cast<size_t>(d.dim)];
+        call.bound[i] = true;
+      }
+  }
+  return {};
+}
+
+Status LoadedVariant::store_results(int index) {
+  const auto& exe = *variant_->exe;
+  const auto& step = std::get<HostStep>(exe.steps[static_cast<size_t>(index)]);
+  for (size_t r = 0; r < step.outputs.size(); ++r) {
+    if (step.outputs[r] < 0) continue;
+    auto id = static_cast<size_t>(step.outputs[r]);
+    auto& t = host_results_[r];
+    const auto& info = exe.buffers[id];
+    if (!t.defined() || t.dtype() != info.dtype || t.dims() != *table_.dims[id]) {
+      std::string got(name(t.dtype()));
+      for (auto d : t.dims()) got += " " + std::to_string(d);
+      return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op + ") returned " + got +
+                                                 " where " + std::string(name(info.dtype)) + str(info.shape) +
+                                                 " was inferred");
+    }
+    if (info.dtype == DType::String) {
+      hold(id, t);
+      if (info.kind == BufferInfo::Kind::Output) give_held(step.outputs[r]);
+      continue;
+    }
+    TESSERA_ASSIGN(bool device_has_it, device_.store(step.outputs[r], t));
+    if (!device_has_it) hold(id, t);
+  }
+  host_results_.clear();
+  return {};
+}
+
+void LoadedVariant::hold(size_t id, Tensor t) {
+  held_[id] = std::move(t);
+  is_held_[id] = holding_ = true;
+}
+
+void LoadedVariant::give_held(BufferId buffer) {
+  const auto& outputs = variant_->exe->outputs;
+  for (size_t o = 0; o < outputs.size(); ++o)
+    if (outputs[o].buffer == buffer) given_[o] = held_[static_cast<size_t>(buffer)];
+}
+
+} // namespace tessera

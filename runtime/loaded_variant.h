@@ -1,0 +1,69 @@
+// A variant in one executor: what it keeps between calls, and one call of it from bound inputs to outputs. Host steps
+// and the values they make and take are handled here, for every device alike.
+#pragma once
+#include "runtime/device.h"
+
+namespace tessera {
+
+// A guard that a host step's sizes missed while the run was under way: the call starts again with another variant.
+struct MidRunMiss {
+  int guard;
+};
+
+struct CallArguments {
+  std::vector<Tensor>* outputs = nullptr; // given by the caller, or null
+  bool on_device = false;                 // inputs and outputs show memory of the device
+  void* stream = nullptr;                 // on_device: the caller's
+};
+
+class LoadedVariant {
+public:
+  // Errors: those of Variant::create and Device::add. Device and options outlive it.
+  [[nodiscard]] static Result<std::unique_ptr<LoadedVariant>> create(std::shared_ptr<const Executable> executable,
+                                                                     Device& device, const ExecutorOptions& options);
+
+  const Variant& variant() const { return *variant_; }
+  Variant::CallState call; // inputs are bound by the executor
+
+  using Outcome = std::variant<Result<std::vector<Tensor>>, MidRunMiss>;
+  // Inside of Device::around(). Fills variant-independent fields of `stats` but total_ms and recompiles.
+  [[nodiscard]] Outcome run(const CallArguments& arguments, RunStats& stats);
+  [[nodiscard]] int64_t arena_bytes() const { return arena_bytes_; } // of the last run
+  // Drops the values of the last run.
+  void let_go();
+
+private:
+  LoadedVariant(Device& device, const ExecutorOptions& options) : device_(device), options_(options) {}
+  [[nodiscard]] std::optional<MidRunMiss> steps(const CallArguments& arguments, Status& status);
+  [[nodiscard]] Result<SegmentPlan*> enter(int segment, const CallArguments& arguments);
+  [[nodiscard]] Status make_output(size_t o, const CallArguments& arguments);
+  [[nodiscard]] Status execute(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index);
+  [[nodiscard]] Status copy_strings(const CopyStep& copy);
+  [[nodiscard]] Result<Tensor> value(BufferId buffer);
+  [[nodiscard]] Status host(const HostStep& step, int index);
+  [[nodiscard]] Status define(int index, int segment);
+  [[nodiscard]] Status store_results(int index);
+  void hold(size_t id, Tensor t);
+  void give_held(BufferId buffer);
+
+  Device& device_;
+  const ExecutorOptions& options_;
+  std::unique_ptr<Variant> variant_;
+  BufferTable table_;
+  std::unique_ptr<DeviceVariant> loaded_; // looks at table_
+  ShapePlanCache plans_;                  // theirs, too: destroyed first
+  // The memory of outputs given out before: used again when the caller has dropped the tensor.
+  std::vector<std::pair<std::shared_ptr<std::byte>, size_t>> spare_outputs_;
+  int64_t arena_bytes_ = 0;
+
+  // Of the run under way.
+  RunStats* stats_ = nullptr;
+  bool on_device_ = false;
+  std::vector<Tensor> held_; // results of host steps, and strings
+  std::vector<bool> is_held_;
+  bool holding_ = false;
+  std::vector<Tensor> given_; // outputs
+  std::vector<Tensor> host_results_;
+};
+
+} // namespace tessera
