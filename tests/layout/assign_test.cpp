@@ -1,6 +1,7 @@
 // Kernels in, kernels with layouts out: whole, as texts (TESSERA_BLESS=1 rewrites them), and what has to hold of all.
 #include "codegen/layout/assign.h"
 #include "kernels.h"
+#include "random_kernel.h"
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -159,6 +160,33 @@ TEST(Assign, AllShapesOfRowsAndColumns) {
             }
             if (HasFailure()) return;
           }
+}
+
+TEST(Assign, RandomKernelsKeepTheirMeaning) {
+  std::vector<double> x(test::RandomKernel::kInputs), ids(x.size()), y(test::RandomKernel::kOutputs);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<double>((i * 2654435761u >> 7) % 1001) - 500;
+    ids[i] = static_cast<double>((i * 40503u >> 3) % x.size());
+  }
+  int converted = 0, grown = 0;
+  for (unsigned seed = 0; seed < 150; ++seed) {
+    test::RandomKernel random(seed);
+    Result<KernelLayouts> k = assign_layouts(random.kernel());
+    ASSERT_TRUE(k.ok()) << k.error().str();
+    Status good = verify_layouts(*k);
+    ASSERT_TRUE(good.ok()) << good.error().str() << seed << k->str();
+    converted += conversions(*k) > 0;
+    grown += k->kernel.op_count() > random.kernel().op_count() + conversions(*k);
+    for (int64_t n : {8, 20}) {
+      tile::test::Outcome before = tile::test::run(random.kernel(), {x, ids, y}, {n}),
+                          after = tile::test::run(k->kernel, {x, ids, y}, {n});
+      ASSERT_EQ(before.error, "") << print(random.kernel());
+      ASSERT_EQ(after.error, "") << k->str();
+      ASSERT_EQ(after.arrays, before.arrays) << seed << k->str();
+    }
+  }
+  EXPECT_GT(converted, 60);
+  EXPECT_GT(grown, 60);
 }
 
 TEST(Assign, WhatDoesNotFitTheMachineIsRefused) {
