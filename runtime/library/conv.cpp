@@ -9,6 +9,7 @@
 #include "runtime/library/call.h"
 #include "runtime/library/onednn.h"
 #include "runtime/library/strided_copy.h"
+#include "runtime/library/widen.h"
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -507,13 +508,21 @@ private:
     if (w_.constant && w_.constant->defined()) {
       PackRequests::Job job;
       std::string plain(reinterpret_cast<const char*>(&p.w_plain.data), sizeof p.w_plain.data);
-      job.key = "conv " + std::to_string(w_.offset + p.w_offset) + " " + plain + layout;
+      DType dtype = w_.constant->dtype();
+      job.key =
+          "conv " + std::string(name(dtype)) + " " + std::to_string(w_.offset + p.w_offset) + " " + plain + layout;
       job.bytes = p.w.get_size();
-      job.only_reader = w_.sole_reader;
-      job.fill = [reorder = p.reorder, from_md = p.w_plain, to_md = p.w,
+      job.fill = [reorder = p.reorder, from_md = p.w_plain, to_md = p.w, dtype,
                   at = w_.offset + p.w_offset](std::byte* to, const std::byte* from, int) {
         auto source = onednn_memory(from_md), target = onednn_memory(to_md);
-        source.set_data_handle(const_cast<std::byte*>(from) + at * 4);
+        std::vector<float> wide; // of half-precision weights, for the time of the reordering
+        if (dtype != DType::F32) {
+          wide.resize(from_md.get_size() / sizeof(float));
+          widen(wide.data(), reinterpret_cast<const uint16_t*>(from) + at, static_cast<int64_t>(wide.size()), dtype);
+          source.set_data_handle(wide.data());
+        } else {
+          source.set_data_handle(const_cast<std::byte*>(from) + at * 4);
+        }
         target.set_data_handle(to);
         dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, source.get()}, {DNNL_ARG_TO, target.get()}};
         return dnnl_primitive_execute(reorder->get(), onednn_stream().get(), 2, args) == dnnl_success;

@@ -2,11 +2,14 @@
 //
 // A constant b is repacked once into panels of up to 384 columns ([K, width] each, dense): a panel stays in L2 while
 // the rows pass by, and narrow panels are faster than one wide strided matrix (docs/runtime.md has the numbers). Batch
-// dimensions over which b does not change are folded into the rows. Whatever sgemm cannot address (no unit stride) is
-// packed into scratch by the task that needs it.
+// dimensions over which b does not change are folded into the rows. Half-precision constants stay half in the panels,
+// and are widened a few hundred rows at a time into scratch that stays in L2: memory for weights is what it was in the
+// file, and the conversion is a few percent of a product of some rows. Whatever sgemm cannot address (no unit stride)
+// is packed into scratch by the task that needs it.
 #include "runtime/library/blocks.h"
 #include "runtime/library/call.h"
 #include "runtime/library/strided_copy.h"
+#include "runtime/library/widen.h"
 #include <algorithm>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.h>
@@ -18,6 +21,7 @@ constexpr int64_t kColumnUnit = 48;          // columns that the sgemm kernel ta
 constexpr int64_t kPanelUnits = 8;           // 384 columns
 constexpr int64_t kEpilogueBlock = 64 << 10; // elements: 256 KB
 constexpr int64_t kRowsWithoutEpilogue = 512;
+constexpr int64_t kWidened = 288 << 10; // elements of a half-precision panel that are f32 at a time: 1.1 MB
 
 // Widths of panels are whole units, as equal as can be; an even number of them, for two threads.
 struct Panels {
@@ -57,14 +61,16 @@ public:
     struct Frame {
       const MatmulPlan* plan;
       const LibraryRun* run;
-      const float *a, *b;
+      const float* a;
+      const std::byte* b; // panels or plain elements, of b_type
       float* c;
     } frame{};
     frame.plan = this;
     frame.run = &r;
     frame.a = static_cast<const float*>(r.pointers[a_buffer]) + a_offset;
-    frame.b = packed ? reinterpret_cast<const float*>(packed->data())
-                     : static_cast<const float*>(r.pointers[b_buffer]) + b_offset;
+    frame.b = packed ? packed->data()
+                     : (widened ? widened->data() : static_cast<const std::byte*>(r.pointers[b_buffer])) +
+                           b_offset * static_cast<int64_t>(sizeof(float));
     frame.c = static_cast<float*>(r.pointers[c_buffer]) + c_offset;
     r.pool->parallel_for(static_cast<int64_t>(tasks.size()), grain, [&frame](int64_t begin, int64_t end, int worker) {
       for (int64_t t = begin; t < end; ++t) {
@@ -74,9 +80,9 @@ public:
     });
   }
 
-  void block(const Task& t, const LibraryRun& r, const float* a, const float* b, float* c, int worker) const {
+  void block(const Task& t, const LibraryRun& r, const float* a, const std::byte* weights, float* c, int worker) const {
     a += t.a;
-    b += t.b;
+    const float* b = reinterpret_cast<const float*>(weights) + t.b;
     c += t.c;
     auto* scratch = reinterpret_cast<float*>(r.worker_scratch[worker]);
     Matrix ma = a_matrix, mb = packed ? Matrix{t.b_stride, 1} : b_matrix, mc = c_matrix;
@@ -96,8 +102,17 @@ public:
     if (k == 0) {
       for (int64_t i = 0; i < t.m; ++i)
         for (int64_t j = 0; j < t.n; ++j) out[i * mc.rs + j * mc.cs] = 0;
+    } else if (half_rows > 0) {
+      const auto* half = reinterpret_cast<const uint16_t*>(weights) + t.b;
+      float* wide = scratch + a_scratch;
+      for (int64_t from = 0; from < k; from += half_rows) {
+        int64_t rows = std::min(half_rows, k - from);
+        widen(wide, half + from * t.b_stride, rows * t.b_stride, b_type);
+        auto status = gemm(t.m, t.n, rows, a + from * ma.cs, ma, wide, mb, from > 0 ? 1.0f : 0.0f, out, mc);
+        if (status != dnnl_success) r.failure->store(static_cast<int>(status), std::memory_order_relaxed);
+      }
     } else {
-      auto status = gemm(t.m, t.n, a, ma, b, mb, out, mc);
+      auto status = gemm(t.m, t.n, k, a, ma, b, mb, 0.0f, out, mc);
       if (status != dnnl_success) r.failure->store(static_cast<int>(status), std::memory_order_relaxed);
     }
     if (stage_c) {
@@ -106,15 +121,16 @@ public:
     }
   }
 
-  dnnl_status_t gemm(int64_t m, int64_t n, const float* a, Matrix ma, const float* b, Matrix mb, float* c,
-                     Matrix mc) const {
+  // c = a b + beta c
+  static dnnl_status_t gemm(int64_t m, int64_t n, int64_t k, const float* a, Matrix ma, const float* b, Matrix mb,
+                            float beta, float* c, Matrix mc) {
     auto result = address(mc, m, n);
     if (result.op == 'T') { // the transposed product: c' = b' a'
       auto left = address({mb.cs, mb.rs}, n, k), right = address({ma.cs, ma.rs}, k, m);
-      return dnnl_sgemm(left.op, right.op, n, m, k, 1.0f, b, left.ld, a, right.ld, 0.0f, c, result.ld);
+      return dnnl_sgemm(left.op, right.op, n, m, k, 1.0f, b, left.ld, a, right.ld, beta, c, result.ld);
     }
     auto left = address(ma, m, k), right = address(mb, k, n);
-    return dnnl_sgemm(left.op, right.op, m, n, k, 1.0f, a, left.ld, b, right.ld, 0.0f, c, result.ld);
+    return dnnl_sgemm(left.op, right.op, m, n, k, 1.0f, a, left.ld, b, right.ld, beta, c, result.ld);
   }
 
   std::vector<Task> tasks; // task t computes box t
@@ -122,7 +138,10 @@ public:
   BufferId a_buffer = -1, b_buffer = -1, c_buffer = -1;
   int64_t a_offset = 0, b_offset = 0, c_offset = 0;
   Matrix a_matrix, b_matrix, c_matrix;
-  std::shared_ptr<const PackedWeight> packed;
+  std::shared_ptr<const PackedWeight> packed;  // panels, of b_type
+  std::shared_ptr<const PackedWeight> widened; // a half-precision constant as it lies, in f32: where panels do not do
+  DType b_type = DType::F32;
+  int64_t half_rows = 0; // > 0: panels are widened so many rows at a time
   bool pack_a = false, pack_b = false, stage_c = false;
   int64_t a_scratch = 0, b_scratch = 0; // floats
 };
@@ -137,22 +156,64 @@ constexpr int64_t kPartRows = 1024;
 Result<std::shared_ptr<const PackedWeight>> want_panels(PackRequests& packs, const Operand& b, int64_t k, int64_t n,
                                                         Matrix m) {
   Panels panels(n);
+  bool half = b.constant->dtype() != DType::F32;
   PackRequests::Job job;
-  job.key = "panels " + std::to_string(b.offset) + " " + std::to_string(k) + "x" + std::to_string(n) + " " +
-            std::to_string(m.rs) + "," + std::to_string(m.cs);
-  job.bytes = static_cast<size_t>(k * n) * sizeof(float);
-  int64_t stretches = (k + kPartRows - 1) / kPartRows;
+  job.key = "panels " + std::string(name(b.constant->dtype())) + " " + std::to_string(b.offset) + " " +
+            std::to_string(k) + "x" + std::to_string(n) + " " + std::to_string(m.rs) + "," + std::to_string(m.cs);
+  job.bytes = static_cast<size_t>(byte_size(b.constant->dtype(), k * n));
+  int64_t stretches = (k + kPartRows - 1) / kPartRows, element = byte_size(b.constant->dtype(), 1);
   job.parts = static_cast<int>(panels.count * stretches);
-  job.only_reader = b.sole_reader;
-  job.fill = [panels, k, m, stretches, offset = b.offset](std::byte* to, const std::byte* from, int part) {
-    int64_t p = part / stretches, row = part % stretches * kPartRows;
+  // The dimension with the longer stride outside, so that parts that follow each other read one piece of the source.
+  bool columns_outside = m.cs > m.rs;
+  auto place = [=](int64_t part) {
+    return columns_outside ? std::pair(part / stretches, part % stretches)
+                           : std::pair(part % panels.count, part / panels.count);
+  };
+  job.parts_per_range = static_cast<int>(columns_outside ? stretches : panels.count);
+  job.range = [=, offset = b.offset](int range) {
+    int64_t stride = columns_outside ? m.cs : m.rs, other = columns_outside ? (k - 1) * m.rs : (n - 1) * m.cs;
+    int64_t from = columns_outside ? panels.begin(range) : range * kPartRows,
+            to = columns_outside ? panels.begin(range + 1) : std::min(k, (range + 1) * kPartRows);
+    return std::pair(static_cast<size_t>((offset + from * stride) * element),
+                     static_cast<size_t>((offset + (to - 1) * stride + other + 1) * element));
+  };
+  job.fill = [panels, k, m, place, half, offset = b.offset](std::byte* to, const std::byte* from, int part) {
+    auto [p, stretch] = place(part);
+    int64_t row = stretch * kPartRows;
     int64_t begin = panels.begin(p), width = panels.begin(p + 1) - begin;
     int64_t dims[] = {std::min(kPartRows, k - row), width}, target[] = {width, 1}, source[] = {m.rs, m.cs};
-    strided_copy(reinterpret_cast<float*>(to) + begin * k + row * width,
-                 reinterpret_cast<const float*>(from) + offset + begin * m.cs + row * m.rs, dims, target, source);
+    int64_t at = begin * k + row * width, source_at = offset + begin * m.cs + row * m.rs;
+    if (half)
+      strided_copy(reinterpret_cast<uint16_t*>(to) + at, reinterpret_cast<const uint16_t*>(from) + source_at, dims,
+                   target, source);
+    else
+      strided_copy(reinterpret_cast<float*>(to) + at, reinterpret_cast<const float*>(from) + source_at, dims, target,
+                   source);
     return true;
   };
   return packs.want(*b.constant, std::move(job));
+}
+
+constexpr int64_t kPart = 1 << 20; // elements
+
+// The whole constant in f32, element for element.
+Result<std::shared_ptr<const PackedWeight>> want_widened(PackRequests& packs, const Tensor& constant) {
+  int64_t count = constant.count();
+  PackRequests::Job job;
+  job.key = "widened " + std::string(name(constant.dtype())) + " " + std::to_string(count);
+  job.bytes = static_cast<size_t>(count) * sizeof(float);
+  job.parts = static_cast<int>((count + kPart - 1) / kPart);
+  job.range = [count, dtype = constant.dtype()](int part) {
+    return std::pair(static_cast<size_t>(byte_size(dtype, part * kPart)),
+                     static_cast<size_t>(byte_size(dtype, std::min(count, (part + 1) * kPart))));
+  };
+  job.fill = [count, dtype = constant.dtype()](std::byte* to, const std::byte* from, int part) {
+    int64_t begin = part * kPart;
+    widen(reinterpret_cast<float*>(to) + begin, reinterpret_cast<const uint16_t*>(from) + begin,
+          std::min(kPart, count - begin), dtype);
+    return true;
+  };
+  return packs.want(constant, std::move(job));
 }
 
 int64_t round64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -225,6 +286,11 @@ Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, con
   if (panels_wanted) {
     TESSERA_ASSIGN(plan->packed, want_panels(*context.packs, b, k, n, mb));
   }
+  if (b.constant && b.constant->defined()) plan->b_type = b.constant->dtype();
+  bool half = plan->b_type != DType::F32;
+  if (half && !panels_wanted && b.constant->count() > 0) {
+    TESSERA_ASSIGN(plan->widened, want_widened(*context.packs, *b.constant));
+  }
 
   // Columns: the panels, or pieces of about 384 when there are many columns and an epilogue or idle threads want
   // smaller blocks.
@@ -293,6 +359,11 @@ Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, con
   auto floats = [](int64_t count) { return round64(count * 4) / 4; };
   if (plan->pack_a) plan->a_scratch = floats(block_rows * k);
   if (plan->pack_b) plan->b_scratch = floats(k * width);
+  if (half && plan->packed) {
+    constexpr int64_t kUnit = 16;
+    plan->half_rows = std::min(k, std::max<int64_t>(kUnit, kWidened / width / kUnit * kUnit));
+    plan->b_scratch = floats(plan->half_rows * width);
+  }
   plan->worker_scratch = (plan->a_scratch + plan->b_scratch + (plan->stage_c ? floats(block_rows * width) : 0)) * 4;
 
   // Tasks: what is bigger, panels or rows, changes slowest, so that it is read once.

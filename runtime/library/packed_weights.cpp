@@ -49,20 +49,29 @@ Status PackRequests::build(ThreadPool& pool) {
   std::vector<Part> parts;
   // Largest first would balance better; in order of asking keeps the pages that are resident at a time few and in file
   // order.
-  std::vector<std::unique_ptr<std::atomic<int>>> left;
+  std::vector<std::vector<std::atomic<int>>> left; // of each job's ranges
   std::optional<MappedRegions> regions;
   for (size_t i = 0; i < mine_.size(); ++i) {
-    left.push_back(std::make_unique<std::atomic<int>>(mine_[i].job.parts));
+    auto& job = mine_[i].job;
+    if (!job.range) {
+      job.parts_per_range = std::max(job.parts, 1);
+      job.range = [bytes = mine_[i].source.bytes()](int) { return std::pair<size_t, size_t>(0, bytes); };
+    }
+    auto& ranges = left.emplace_back(static_cast<size_t>((job.parts + job.parts_per_range - 1) / job.parts_per_range));
+    for (int p = 0; p < job.parts; ++p) ++ranges[static_cast<size_t>(p / job.parts_per_range)];
     for (int p = 0; p < mine_[i].job.parts; ++p) parts.push_back({i, p});
     built_bytes_ += static_cast<int64_t>(mine_[i].job.bytes);
-    if (mine_[i].job.only_reader && !regions) regions = MappedRegions::of_this_process();
+    if (!regions) regions = MappedRegions::of_this_process();
   }
   auto body = [&](int64_t begin, int64_t end, int) {
     for (int64_t k = begin; k < end; ++k) {
       auto [i, p] = parts[static_cast<size_t>(k)];
       auto& m = mine_[i];
       if (!m.job.fill(m.pack->block_.get(), m.source.data(), p)) m.pack->state_.store(PackedWeight::Failed);
-      if (left[i]->fetch_sub(1) == 1 && m.job.only_reader) regions->release(m.source.data(), m.source.bytes());
+      int range = p / m.job.parts_per_range;
+      if (left[i][static_cast<size_t>(range)].fetch_sub(1) != 1) continue;
+      auto [from, to] = m.job.range(range);
+      regions->release(m.source.data() + from, to - from);
     }
   };
   pool.parallel_for(static_cast<int64_t>(parts.size()), 1, body);

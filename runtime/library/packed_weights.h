@@ -3,6 +3,8 @@
 //
 // A plan asks for a pack (PackRequests::want) while it is made; build() then fills all that were asked for, in parallel
 // over their parts, and gives the pages of mapped weight files back to the system as soon as they have been read.
+// Whoever else reads such a constant, a gather of embeddings that are also the last product's weights, has its pages
+// back when it touches them.
 #pragma once
 #include "graph/support/hash.h"
 #include "graph/support/tensor.h"
@@ -34,8 +36,11 @@ public:
     std::string key; // layout, besides the address of the source: equal keys mean equal packs
     size_t bytes = 0;
     int parts = 1; // fill() is called for each part, on any thread
+    // Parts [i * parts_per_range, (i + 1) * parts_per_range) read the bytes [first, second) of the source that
+    // range(i) gives, or any when it is not set: their pages go when these parts are done.
+    int parts_per_range = 1;
+    std::function<std::pair<size_t, size_t>(int)> range;
     std::function<bool(std::byte* to, const std::byte* from, int part)> fill; // false: the library refused
-    bool only_reader = false; // nothing else reads the constant: its pages may go
   };
   // Thread-safe. Error OutOfMemory.
   [[nodiscard]] Result<std::shared_ptr<const PackedWeight>> want(const Tensor& source, Job job);

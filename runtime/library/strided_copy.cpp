@@ -10,17 +10,18 @@ struct Dim {
 };
 
 // Few channels that come from planes, as in an image that becomes channels-last: no inner loop.
-template <int kCount>
-void interleave(float* to, const float* from, int64_t plane, int64_t step, int64_t size) {
+template <int kCount, class T>
+void interleave(T* to, const T* from, int64_t plane, int64_t step, int64_t size) {
   for (int64_t i = 0; i < size; ++i)
     for (int k = 0; k < kCount; ++k) to[i * step + k] = from[k * plane + i];
 }
 
 // Two innermost dims: `a` runs along the target, `b` along the source.
-void copy_2d(float* to, const float* from, const Dim& a, const Dim& b) {
+template <class T>
+void copy_2d(T* to, const T* from, const Dim& a, const Dim& b) {
   if (a.to == 1 && a.from == 1) {
     for (int64_t i = 0; i < b.size; ++i)
-      std::memcpy(to + i * b.to, from + i * b.from, static_cast<size_t>(a.size) * sizeof(float));
+      std::memcpy(to + i * b.to, from + i * b.from, static_cast<size_t>(a.size) * sizeof(T));
     return;
   }
   if (a.to == 1 && b.from == 1 && a.size >= 2 && a.size <= 4) {
@@ -29,21 +30,21 @@ void copy_2d(float* to, const float* from, const Dim& a, const Dim& b) {
     if (a.size == 4) interleave<4>(to, from, a.from, b.to, b.size);
     return;
   }
-  constexpr int64_t kTile = 16; // 16 x 16 floats: 16 cache lines on each side
+  constexpr int64_t kTile = 16; // 16 x 16 elements: at most 16 cache lines on each side
   for (int64_t i0 = 0; i0 < b.size; i0 += kTile)
     for (int64_t j0 = 0; j0 < a.size; j0 += kTile) {
       int64_t i1 = std::min(i0 + kTile, b.size), j1 = std::min(j0 + kTile, a.size);
       for (int64_t i = i0; i < i1; ++i) {
-        float* t = to + i * b.to;
-        const float* f = from + i * b.from;
+        T* t = to + i * b.to;
+        const T* f = from + i * b.from;
         for (int64_t j = j0; j < j1; ++j) t[j * a.to] = f[j * a.from];
       }
     }
 }
-} // namespace
 
-void strided_copy(float* to, const float* from, std::span<const int64_t> dims, std::span<const int64_t> to_strides,
-                  std::span<const int64_t> from_strides) {
+template <class T>
+void copy(T* to, const T* from, std::span<const int64_t> dims, std::span<const int64_t> to_strides,
+          std::span<const int64_t> from_strides) {
   constexpr size_t kFixed = 12; // tensors of convolutions and products have few dims; more go to the heap
   Dim fixed[kFixed];
   std::vector<Dim> many;
@@ -94,6 +95,16 @@ void strided_copy(float* to, const float* from, std::span<const int64_t> dims, s
     }
     if (k == 0) return;
   }
+}
+} // namespace
+
+void strided_copy(float* to, const float* from, std::span<const int64_t> dims, std::span<const int64_t> to_strides,
+                  std::span<const int64_t> from_strides) {
+  copy(to, from, dims, to_strides, from_strides);
+}
+void strided_copy(uint16_t* to, const uint16_t* from, std::span<const int64_t> dims,
+                  std::span<const int64_t> to_strides, std::span<const int64_t> from_strides) {
+  copy(to, from, dims, to_strides, from_strides);
 }
 
 } // namespace tessera

@@ -1,4 +1,4 @@
-// Copies f32 elements between two strided layouts of the same dims.
+// Copies elements of 4 or 2 bytes between two strided layouts of the same dims.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -10,5 +10,7 @@ namespace tessera {
 // cache.
 void strided_copy(float* to, const float* from, std::span<const int64_t> dims, std::span<const int64_t> to_strides,
                   std::span<const int64_t> from_strides);
+void strided_copy(uint16_t* to, const uint16_t* from, std::span<const int64_t> dims,
+                  std::span<const int64_t> to_strides, std::span<const int64_t> from_strides);
 
 } // namespace tessera

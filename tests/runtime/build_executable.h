@@ -83,6 +83,18 @@ inline Tensor random_tensor(Dims dims, uint32_t seed) {
   return t;
 }
 
+// The same numbers rounded to f16 or bf16; what they are in f32 goes back into `values`.
+inline Tensor narrowed(Tensor& values, DType dtype) {
+  Tensor out = Tensor::create(dtype, values.dims()).value();
+  auto from = values.mutable_as<float>();
+  auto to = out.mutable_as<uint16_t>();
+  for (size_t i = 0; i < from.size(); ++i) {
+    to[i] = dtype == DType::F16 ? f32_to_f16(from[i]) : f32_to_bf16(from[i]);
+    from[i] = dtype == DType::F16 ? f16_to_f32(to[i]) : bf16_to_f32(to[i]);
+  }
+  return out;
+}
+
 // y = 2 x + size[0], elementwise; one program an element.
 inline void twice_plus(void* const* b, const int64_t* s, int64_t begin, int64_t end, void*, int32_t*) {
   for (int64_t i = begin; i < end; ++i)

@@ -153,7 +153,10 @@ bool check_conv(uint32_t seed, int threads) {
   Tensor tx = random_tensor({lx.elements}, seed), tk = random_tensor({lk.elements}, seed + 1);
   Builder b;
   auto ix = b.input("x", {SymExpr(lx.elements)});
-  auto ik = constant ? b.constant("w", tk) : b.input("w", {SymExpr(lk.elements)});
+  DType weight = constant ? std::array{DType::F32, DType::F32, DType::F16, DType::BF16}[seed / 31 % 4] : DType::F32;
+  auto ik = !constant              ? b.input("w", {SymExpr(lk.elements)})
+            : weight == DType::F32 ? b.constant("w", tk)
+                                   : b.constant("w", narrowed(tk, weight));
   auto iy = b.output("y", {SymExpr(ly.elements)});
   ConvCall call{operand(ix, lx), operand(ik, lk), operand(iy, ly), w.strides, w.pb,        w.pe,
                 w.dilations,     groups,          transposed,      {},        std::nullopt};
