@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <random>
+#include <set>
 #include <sstream>
 
 namespace tessera::test {
@@ -73,9 +74,18 @@ Problem problem(std::string_view declarations, std::string_view nest) {
   return p;
 }
 
+KernelRunner& kernel_runner() {
+  static KernelRunner runner{
+      [](const tile::Kernel& kernel, std::span<const tile::Argument> args, int64_t grid) -> Result<std::vector<int>> {
+        TESSERA_ASSIGN(auto r, tile::interpret(kernel, args, grid));
+        return r.reported_sites;
+      }};
+  return runner;
+}
+
 std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k,
                                          const std::map<std::string, Tensor>& inputs, const Sizes& sizes,
-                                         std::vector<int>* sites) {
+                                         std::vector<int>* sites, bool in_place) {
   auto by = bind(p.graph, sizes);
   std::map<std::string, Tensor> results;
   std::vector<std::vector<std::byte>> memory;
@@ -92,10 +102,21 @@ std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel
     }
     args.push_back({{const_cast<std::byte*>(t.data()), t.bytes()}, {}});
   }
+  std::set<int> taken;
+  for (size_t w = 0; in_place && w < k.may_overwrite.size(); ++w)
+    for (int input : k.may_overwrite[w]) {
+      auto i = static_cast<size_t>(input);
+      if (p.graph.type(k.buffers[i]).shape != p.graph.type(k.buffers[w]).shape || !taken.insert(input).second) continue;
+      const Tensor& from = inputs.at(p.graph.value(k.buffers[i]).name);
+      EXPECT_EQ(from.bytes(), args[w].bytes.size());
+      if (from.bytes()) std::memcpy(args[w].bytes.data(), from.data(), from.bytes());
+      args[i] = args[w];
+      break;
+    }
   for (const SymExpr& s : k.sizes) args.push_back({{}, {0, s.eval(by).value()}});
-  auto r = tile::interpret(k.kernel, args, k.grid.eval(by).value());
+  auto r = kernel_runner().run(k.kernel, args, k.grid.eval(by).value());
   EXPECT_TRUE(r.ok()) << r.error().str() << tile::print(k.kernel);
-  if (r.ok() && sites) *sites = r->reported_sites;
+  if (r.ok() && sites) *sites = *r;
   return results;
 }
 
@@ -104,6 +125,7 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
   std::vector<ScheduledKernel> kernels;
   for (int bytes : {64, 16})
     for (int unroll : {1, 2}) {
+      if (kernel_runner().blocks_only) continue;
       DeviceTraits device;
       device.vector_bytes = bytes;
       device.unroll = unroll;
@@ -136,8 +158,9 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
         if (!any) break;
       }
     }
-  ASSERT_GE(kernels.size(), 4u);
+  ASSERT_GE(kernels.size(), kernel_runner().blocks_only ? 0u : 4u);
   for (ScheduledKernel& k : block_kernels(p)) kernels.push_back(std::move(k));
+  ASSERT_FALSE(kernels.empty());
   for (const Sizes& at : sizes) {
     auto by = bind(p.graph, at);
     std::vector<Tensor> loads;
@@ -154,17 +177,20 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
     ASSERT_TRUE(expected.ok()) << expected.error().str();
     for (const ScheduledKernel& k : kernels) {
       if (!conditions_hold(p.graph, k, at)) continue;
-      std::vector<int> sites;
-      auto actual = run_kernel(p, k, inputs, at, &sites);
-      EXPECT_TRUE(sites.empty());
-      for (size_t i = 0; i < p.nest.stores.size(); ++i) {
-        const std::string& name = p.graph.value(p.nest.stores[i].value).name;
-        Comparison c = compare(actual.at(name), expected.value()[i], options.tolerance, options.tolerance);
-        std::string sizes_text;
-        for (const auto& [n, v] : at) sizes_text += n + "=" + std::to_string(v) + " ";
-        ASSERT_TRUE(c.same) << name << ": " << c.message << "\n"
-                            << sizes_text << k.schedule.why << "\n"
-                            << tile::print(k.kernel);
+      for (bool in_place : {false, true}) {
+        if (in_place && !kernel_runner().also_in_place) continue;
+        std::vector<int> sites;
+        auto actual = run_kernel(p, k, inputs, at, &sites, in_place);
+        EXPECT_TRUE(sites.empty());
+        for (size_t i = 0; i < p.nest.stores.size(); ++i) {
+          const std::string& name = p.graph.value(p.nest.stores[i].value).name;
+          Comparison c = compare(actual.at(name), expected.value()[i], options.tolerance, options.tolerance);
+          std::string sizes_text;
+          for (const auto& [n, v] : at) sizes_text += n + "=" + std::to_string(v) + " ";
+          ASSERT_TRUE(c.same) << name << (in_place ? " (in place): " : ": ") << c.message << "\n"
+                              << sizes_text << k.schedule.why << "\n"
+                              << tile::print(k.kernel);
+        }
       }
     }
   }

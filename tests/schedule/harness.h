@@ -24,13 +24,23 @@ struct RunOptions {
 // Every schedule that fits (each axis, two vector widths, two unrollings), and those for blocks of threads whose
 // conditions hold, against interpret(nest).
 void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOptions& options = {});
+// How these tests run a tile kernel: by the interpreter, until a test program sets something else (tests/gpu runs what
+// is for blocks of threads on the emulator). `run` yields the reported sites.
+struct KernelRunner {
+  std::function<Result<std::vector<int>>(const tile::Kernel&, std::span<const tile::Argument>, int64_t grid)> run;
+  bool blocks_only = false; // schedules for hosts are left out
+  bool also_in_place =
+      false; // each kernel once more with outputs in the memory of inputs, where may_overwrite allows it
+};
+KernelRunner& kernel_runner();
 // The kernel of the schedule that is chosen for a machine with 64-byte vectors.
 ScheduledKernel lower(const Problem& p, int unroll = 4);
 // Compares with tests/schedule/golden/NAME.tile; TESSERA_BLESS=1 writes it.
 void expect_golden(const std::string& name, const ScheduledKernel& kernel);
-// Runs one kernel; inputs by buffer name. Reported sites come back in *sites.
+// Runs one kernel; inputs by buffer name. Reported sites come back in *sites. `in_place`: outputs lie where inputs were
+// that they may overwrite.
 std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k,
                                          const std::map<std::string, Tensor>& inputs, const Sizes& sizes,
-                                         std::vector<int>* sites = nullptr);
+                                         std::vector<int>* sites = nullptr, bool in_place = false);
 
 } // namespace tessera::test
