@@ -1,0 +1,303 @@
+// What is chosen for blocks of threads: forms, sizes of tiles, conditions, what may be overwritten, and errors.
+#include "block_harness.h"
+#include "nests.h"
+#include <algorithm>
+
+namespace tessera::test {
+namespace {
+
+// "block-rows [16, 256] 4 | ... where s <= 256, s % 8": form, tile, warps and conditions of each kernel.
+std::string summary(const std::vector<ScheduledKernel>& kernels) {
+  std::string s;
+  for (const ScheduledKernel& k : kernels) {
+    const auto& config = k.schedule.config;
+    s += (s.empty() ? "" : " | ") + std::string(name(k.schedule.kind)) + " [" + std::to_string(config.at("rows")) +
+         ", " + std::to_string(config.at("columns")) + "] " + std::to_string(config.at("warps"));
+    EXPECT_EQ(k.kernel.config.at("warps"), config.at("warps"));
+    for (const SizeCondition& c : k.conditions) {
+      if (c.multiple_of > 1) s += " " + c.value.str() + "%" + std::to_string(c.multiple_of);
+      if (c.max < INT64_MAX) s += " " + c.value.str() + "<=" + std::to_string(c.max);
+    }
+  }
+  return s;
+}
+std::string summary(const Problem& p) { return summary(lower_blocks(p)); }
+
+Problem copy(const std::string& shape, const std::string& axes, const std::string& index, const std::string& dtype) {
+  return problem("x: " + dtype + "[" + shape + "]\ny: " + dtype + "[" + shape + "]",
+                 "nest copy outer(" + axes + ") { %0 = load x[" + index + "] : f32\n store y[" + index + "] = %0 }");
+}
+Problem row_max(const std::string& rows, const std::string& row, const std::string& dtype) {
+  return problem("x: " + dtype + "[" + rows + ", " + row + "]\ny: " + dtype + "[" + rows + "]",
+                 "nest top outer(i0: " + rows + ") row(i1: " + row +
+                     ") { %0 = load x[i0, i1] : f32\n %1 = reduce.max %0 : f32\n store.row y[i0] = %1 }");
+}
+
+TEST(BlockChoice, OneAccessAThreadAndStream) {
+  EXPECT_EQ(summary(copy("n", "i0: n", "i0", "f32")), "block-flat [1, 1024] 8");
+  EXPECT_EQ(summary(copy("n", "i0: n", "i0", "f16")), "block-flat [1, 2048] 8");
+  EXPECT_EQ(summary(copy("b, s, 768", "i0: b, i1: s, i2: 768", "i0, i1, i2", "f16")), "block-flat [1, 2048] 8");
+}
+
+TEST(BlockChoice, FewElementsAreSpreadOverTheMultiprocessors) {
+  EXPECT_EQ(summary(copy("100000000", "i0: 100000000", "i0", "f16")), "block-flat [1, 2048] 8");
+  EXPECT_EQ(summary(copy("300000", "i0: 300000", "i0", "f16")), "block-flat [1, 1024] 4");
+  EXPECT_EQ(summary(copy("20000", "i0: 20000", "i0", "f16")), "block-flat [1, 256] 4"); // 4 bytes a thread
+  EXPECT_EQ(summary(problem("y: f32[]", "nest one outer() { %0 = const 1 : f32\n store y[] = %0 }")),
+            "block-flat [1, 1] 1");
+}
+
+Problem bias(const std::string& columns, const std::string& dtype = "f32") {
+  return problem("x: " + dtype + "[n, " + columns + "]\nw: " + dtype + "[" + columns + "]\ny: " + dtype + "[n, " +
+                     columns + "]",
+                 "nest bias outer(i0: n, i1: " + columns +
+                     ") { %0 = load x[i0, i1] : f32\n %1 = load w[i1] : f32\n %2 = add %0, %1 : f32\n "
+                     "store y[i0, i1] = %2 }");
+}
+TEST(BlockChoice, BroadcastOperands) {
+  EXPECT_EQ(summary(bias("768")), "block-flat [4, 256] 8");          // 3 * 256 columns
+  EXPECT_EQ(summary(bias("1024", "f16")), "block-flat [2, 1024] 8"); //
+  EXPECT_EQ(summary(bias("100")), "block-flat [256, 4] 8");          // runs of 4: no power of two of use divides 100
+  EXPECT_EQ(summary(bias("7")), "block-flat [1, 1024] 8");           // flattened, bias by mod
+  EXPECT_EQ(summary(bias("c")), "block-flat [256, 4] 8 c%4 | block-flat [1, 1024] 8");
+}
+
+TEST(BlockChoice, RowsByTheirBytes) {
+  const std::pair<const char*, const char*> table[] = {
+      {"4", "block-rows [128, 4] 4"},       {"16", "block-rows [128, 16] 4"},    {"49", "block-rows [32, 64] 4"},
+      {"128", "block-rows [16, 128] 4"},    {"512", "block-rows [1, 512] 4"},    {"1000", "block-rows [1, 1024] 4"},
+      {"4096", "block-rows [1, 4096] 16"},  {"8192", "block-rows [1, 8192] 16"}, {"10000", "block-loop [1, 8192] 16"},
+      {"100000", "block-loop [1, 8192] 16"}};
+  for (auto [row, expected] : table) EXPECT_EQ(summary(row_max("n", row, "f32")), expected) << row;
+  EXPECT_EQ(summary(row_max("n", "256", "bf16")), "block-rows [16, 256] 4");
+  EXPECT_EQ(summary(row_max("n", "1024", "bf16")), "block-rows [1, 1024] 4");
+  EXPECT_EQ(summary(row_max("n", "4096", "bf16")), "block-rows [1, 4096] 8");
+  // Few rows: a block each. Few long ones: all threads.
+  EXPECT_EQ(summary(row_max("64", "128", "f32")), "block-rows [1, 128] 1");
+  EXPECT_EQ(summary(row_max("4", "1000000", "f32")), "block-loop [1, 16384] 32");
+}
+
+TEST(BlockChoice, UnknownRowsHaveAShortListOfKernels) {
+  EXPECT_EQ(summary(row_max("n", "s", "f16")),
+            "block-rows [16, 256] 4 s<=256 s%8 | block-rows [1, 1024] 4 s<=1024 s%8 | "
+            "block-rows [1, 4096] 8 s<=4096 s%8 | block-rows [1, 1024] 4 s<=1024 | "
+            "block-loop [1, 16384] 16 s%8 | block-loop [1, 16384] 16");
+  // What is known of the size is not asked.
+  Problem p = row_max("n", "s", "f16");
+  p.graph.env().set_range(*p.graph.env().find("s"), {1, 512});
+  p.graph.env().set_divisor(*p.graph.env().find("s"), 8);
+  EXPECT_EQ(summary(p), "block-rows [16, 256] 4 s<=256 | block-rows [2, 512] 4");
+  Problem odd = row_max("n", "s", "f16");
+  odd.graph.env().set_range(*odd.graph.env().find("s"), {1, 512});
+  EXPECT_EQ(summary(odd), "block-rows [16, 256] 4 s<=256 s%8 | block-rows [2, 512] 4 s%8 | block-rows [2, 512] 4");
+}
+
+TEST(BlockChoice, ManyValuesAliveTakeMoreThreads) {
+  std::string body = "nest many outer(i0: n) row(i1: 4096) {\n", declarations;
+  for (int i = 0; i < 8; ++i) {
+    declarations += "x" + std::to_string(i) + ": f32[n, 4096]\n";
+    body += "%" + std::to_string(i) + " = load x" + std::to_string(i) + "[i0, i1] : f32\n";
+  }
+  body += "%8 = reduce.sum %0 : f32\n";
+  for (int i = 0; i < 8; ++i)
+    body +=
+        "%" + std::to_string(9 + i) + " = fma %" + std::to_string(i) + ", %8, %" + std::to_string(8 + i) + " : f32\n";
+  body += "store y[i0, i1] = %16 }";
+  EXPECT_EQ(summary(problem(declarations + "y: f32[n, 4096]", body)), "block-rows [1, 4096] 32");
+}
+
+TEST(BlockChoice, ColumnsAndTransposes) {
+  EXPECT_EQ(summary(column_sum()), "block-columns [128, 32] 8 c%4 | block-columns [128, 32] 8");
+  // Few columns: narrower tiles; a short row of known length stands in the tile.
+  auto channels = [](const std::string& n, const std::string& c) {
+    return problem("x: f32[" + n + ", " + c + ", 4096]\ny: f32[" + n + ", " + c + ", 4096]",
+                   "nest channels outer(i0: " + n + ", i1: 4096) row(i2: " + c +
+                       ") { %0 = load x[i0, i2, i1] : f32\n %1 = reduce.max %0 : f32\n %2 = sub %0, %1 : f32\n "
+                       "store y[i0, i2, i1] = %2 }");
+  };
+  auto whole = lower_blocks(channels("8", "16")), loop = lower_blocks(channels("8", "1000"));
+  auto loops = [](const ScheduledKernel& k) {
+    return std::any_of(k.kernel.body.begin(), k.kernel.body.end(),
+                       [&](tile::OpId o) { return k.kernel.op(o).kind == tile::OpKind::For; });
+  };
+  EXPECT_EQ(summary(whole), "block-columns [16, 32] 4");
+  EXPECT_FALSE(loops(whole[0]));
+  EXPECT_EQ(summary(loop), "block-columns [128, 32] 8");
+  EXPECT_TRUE(loops(loop[0]));
+
+  auto transpose = [](const std::string& n, const std::string& m, const std::string& d) {
+    return problem("x: " + d + "[" + n + ", " + m + "]\ny: " + d + "[" + m + ", " + n + "]",
+                   "nest t outer(i0: " + m + ", i1: " + n + ") { %0 = load x[i1, i0] : f32\n store y[i0, i1] = %0 }");
+  };
+  EXPECT_EQ(summary(transpose("8192", "8192", "f32")), "block-flat [64, 64] 8");
+  EXPECT_EQ(summary(transpose("n", "m", "f16")), "block-flat [64, 64] 8 n%8 m%8 | block-flat [64, 64] 8");
+  EXPECT_EQ(summary(transpose("50000", "3", "f32")), "block-flat [4, 256] 4");
+  // Heads keep their last axis: no transpose, runs of it are moved.
+  EXPECT_EQ(summary(problem("x: f16[b, s, 12, 64]\ny: f16[b, 12, s, 64]", R"(
+    nest heads outer(i0: b, i1: 12, i2: s, i3: 64) {
+      %0 = load x[i0, i2, i1, i3] : f32
+      store y[i0, i1, i2, i3] = %0
+    })")),
+            "block-flat [32, 64] 8");
+}
+
+TEST(BlockChoice, DivisorsReachTheParameters) {
+  auto divisors = [](const ScheduledKernel& k) {
+    std::string s;
+    for (size_t i = 0; i < k.sizes.size(); ++i)
+      s += k.sizes[i].str() + "%" + std::to_string(k.kernel.params[k.buffers.size() + i].multiple_of) + " ";
+    return s;
+  };
+  Problem p = row_max("n", "s", "f16");
+  std::vector<ScheduledKernel> kernels = lower_blocks(p);
+  EXPECT_EQ(divisors(kernels[1]), "s%8 "); // by its condition
+  EXPECT_EQ(divisors(kernels[3]), "s%1 ");
+  p.graph.env().set_divisor(*p.graph.env().find("s"), 48);
+  EXPECT_EQ(divisors(lower_blocks(p)[1]), "s%16 "); // powers of two are of use
+
+  Problem b = bias("c", "f16");
+  b.graph.env().set_divisor(*b.graph.env().find("c"), 24);
+  EXPECT_EQ(summary(b), "block-flat [256, 8] 8"); // no condition: 8 divides 24
+}
+
+// "y<-x": y may take the memory of x.
+std::string taken(const Problem& p) {
+  ScheduledKernel k = lower_blocks(p).back();
+  std::string s;
+  for (size_t b = 0; b < k.buffers.size(); ++b)
+    for (int from : k.may_overwrite[b]) {
+      s += p.graph.value(k.buffers[b]).name + "<-" + p.graph.value(k.buffers[static_cast<size_t>(from)]).name + " ";
+      EXPECT_FALSE(k.kernel.params[static_cast<size_t>(from)].invariant);
+    }
+  for (size_t b = 0; b < k.buffers.size(); ++b) {
+    bool listed = std::any_of(k.may_overwrite.begin(), k.may_overwrite.end(), [&](const std::vector<int>& v) {
+      return std::find(v.begin(), v.end(), static_cast<int>(b)) != v.end();
+    });
+    EXPECT_EQ(k.kernel.params[b].invariant, !k.buffer_written[b] && !listed);
+  }
+  return s;
+}
+
+TEST(BlockChoice, OutputsMayTakeInputsOfTheSameThread) {
+  EXPECT_EQ(taken(bias_gelu()), "y<-x ");
+  EXPECT_EQ(taken(softmax()), "y<-x ");
+  EXPECT_EQ(taken(softmax("f16")), "y<-x ");
+  EXPECT_EQ(taken(layer_norm("768")), "z<-x z<-r y<-x y<-r "); // in registers: nothing is read again
+  EXPECT_EQ(taken(layer_norm("20000")), "y<-x y<-r ");         // in a loop z is stored before x is read again
+  EXPECT_EQ(taken(column_sum()), "");
+  EXPECT_EQ(taken(rope()), ""); // x is read at other places, too
+  // One value per row is read by all threads of the row, and written by one of them.
+  EXPECT_EQ(taken(problem("x: f32[n]\nm: f32[n, 1000]\ny: f32[n]", R"(
+    nest scaled outer(i0: n) row(i1: 1000) {
+      %0 = load x[i0] : f32
+      %1 = load m[i0, i1] : f32
+      %2 = reduce.sum %1 : f32
+      %3 = mul %0, %2 : f32
+      store.row y[i0] = %3
+    })")),
+            "");
+  // Fewer elements in a tile than threads in a block hold them: copies.
+  EXPECT_EQ(taken(problem("x: f32[n, 2]\ny: f32[n, 2]", R"(
+    nest pairs outer(i0: n) row(i1: 2) {
+      %0 = load x[i0, i1] : f32
+      %1 = reduce.sum %0 : f32
+      %2 = sub %0, %1 : f32
+      store y[i0, i1] = %2
+    })")),
+            "y<-x ");
+  EXPECT_EQ(taken(problem("x: f32[2]\ny: f32[2]", "nest two outer(i0: 2) { %0 = load x[i0] : f32\n %1 = exp %0 : "
+                                                  "f32\n store y[i0] = %1 }")),
+            "y<-x ");
+}
+
+TEST(BlockChoice, RowScalarsDivideOnceUnlessExactDivisionIsAsked) {
+  auto reciprocals = [](const Schedule& wanted) {
+    size_t n = 0;
+    for (const ScheduledKernel& k : lower_blocks(softmax(), wanted))
+      n += tile::print(k.kernel).find("reciprocal(") != std::string::npos;
+    return n;
+  };
+  EXPECT_EQ(reciprocals({}), lower_blocks(softmax()).size());
+  Schedule exact;
+  exact.config["exact_division"] = 1;
+  EXPECT_EQ(reciprocals(exact), 0u);
+}
+
+TEST(BlockChoice, BadIndexIsReportedAndReadsNothing) {
+  for (const char* rows : {"30", "v"}) {
+    Problem p = embedding(rows);
+    for (const ScheduledKernel& k : block_kernels(p)) {
+      ASSERT_EQ(k.report_sites.size(), 1u);
+      EXPECT_NE(k.report_sites[0].find("index out of range"), std::string::npos);
+      EXPECT_NE(k.report_sites[0].find("'table'"), std::string::npos);
+      int64_t v = rows[0] == 'v' ? 0 : 30; // an empty table has no row to fall back to
+      Tensor table = Tensor::create(DType::F32, {v, 48}, true).value();
+      for (int64_t bad : {int64_t{-1}, int64_t{30}, int64_t{1} << 40}) {
+        std::vector<int64_t> ids{v ? int64_t{2} : bad, bad};
+        std::vector<int> sites;
+        run_kernel(p, k, {{"ids", Tensor::of<int64_t>(DType::I64, {1, 2}, ids)}, {"table", table}},
+                   {{"b", 1}, {"s", 2}, {"v", v}}, &sites);
+        ASSERT_FALSE(sites.empty());
+        EXPECT_EQ(sites[0], 0);
+      }
+    }
+  }
+}
+
+TEST(BlockChoice, ChecksUnderAPredicate) {
+  Problem p = problem("x: f32[10]\nids: i64[n]\ny: f32[n]", R"(
+    nest guarded outer(i0: n) {
+      %0 = load ids[i0] : i64
+      %1 = const 10 : i64
+      %2 = check_bounds %0, %1 : i64
+      %3 = index lt(i0, 3) : bool
+      %4 = load x[%2] if %3 : f32
+      store y[i0] = %4
+    })");
+  Tensor x = Tensor::create(DType::F32, {10}, true).value();
+  std::vector<int64_t> ids{0, 1, 2, 99, -7}, wrong{0, 1, 99, 0, 0};
+  for (const ScheduledKernel& k : block_kernels(p)) {
+    std::vector<int> sites;
+    run_kernel(p, k, {{"x", x}, {"ids", Tensor::of<int64_t>(DType::I64, {5}, ids)}}, {{"n", 5}}, &sites);
+    EXPECT_TRUE(sites.empty());
+    run_kernel(p, k, {{"x", x}, {"ids", Tensor::of<int64_t>(DType::I64, {5}, wrong)}}, {{"n", 5}}, &sites);
+    EXPECT_FALSE(sites.empty());
+  }
+}
+
+TEST(BlockChoice, UnsupportedElementsAndPlansThatDoNotFitAreErrors) {
+  DeviceTraits device;
+  device.kind = DeviceTraits::Kind::Cuda;
+  Problem packed = problem("x: i4[n]\ny: i4[n]", "nest copy outer(i0: n) { %0 = load x[i0] : i4\n store y[i0] = %0 }");
+  auto k = lower_for_gpu(packed.graph, packed.nest, device, "copy");
+  ASSERT_FALSE(k.ok());
+  EXPECT_EQ(k.error().code, ErrorCode::UnsupportedType);
+
+  Problem p = softmax();
+  Domain domain = make_domain(p.graph, p.nest).value();
+  BlockPlan good = plan_blocks(p.graph, p.nest, domain, device, {}).back();
+  auto refused = [&](auto change) {
+    BlockPlan plan = good;
+    change(plan);
+    auto result = lower_block(p.graph, p.nest, domain, plan, "softmax");
+    return !result.ok() && result.error().code == ErrorCode::CodegenError;
+  };
+  EXPECT_FALSE(refused([](BlockPlan&) {}));
+  EXPECT_TRUE(refused([](BlockPlan& b) { b.columns = 48; }));
+  EXPECT_TRUE(refused([](BlockPlan& b) { b.warps = 64; }));
+  EXPECT_TRUE(refused([](BlockPlan& b) { b.groups.rows.clear(); }));
+  EXPECT_TRUE(refused([](BlockPlan& b) { b.split = 1; }));
+}
+
+TEST(BlockChoice, LoweringIsDeterministic) {
+  Problem p = layer_norm("w");
+  auto texts = [&] {
+    std::string s;
+    for (const ScheduledKernel& k : lower_blocks(p)) s += tile::print(k.kernel) + k.grid.str() + k.schedule.why;
+    return s;
+  };
+  EXPECT_EQ(texts(), texts());
+}
+
+} // namespace
+} // namespace tessera::test
