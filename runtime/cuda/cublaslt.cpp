@@ -1,0 +1,497 @@
+#include "runtime/cuda/cublaslt.h"
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+namespace tessera::cuda {
+namespace {
+
+constexpr size_t kOldest = 110600;
+constexpr int64_t kWorkspace = int64_t{32} << 20; // what PyTorch allows on Hopper
+constexpr int64_t kAlignment = 256;               // of workspaces, and the most that heuristics ask for
+constexpr int64_t kBaseAlignment = 16;            // of buffers
+
+std::string_view status_name(cublasStatus_t status) {
+  switch (status) {
+  case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
+  case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
+  case CUBLAS_STATUS_ALLOC_FAILED: return "CUBLAS_STATUS_ALLOC_FAILED";
+  case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
+  case CUBLAS_STATUS_ARCH_MISMATCH: return "CUBLAS_STATUS_ARCH_MISMATCH";
+  case CUBLAS_STATUS_MAPPING_ERROR: return "CUBLAS_STATUS_MAPPING_ERROR";
+  case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
+  case CUBLAS_STATUS_INTERNAL_ERROR: return "CUBLAS_STATUS_INTERNAL_ERROR";
+  case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+  case CUBLAS_STATUS_LICENSE_ERROR: return "CUBLAS_STATUS_LICENSE_ERROR";
+  }
+  return "an unknown status";
+}
+
+// The types of a product: of the left and right matrix, of the result, and what sums and factors are in.
+struct Types {
+  cudaDataType_t operand, result, scale;
+  cublasComputeType_t compute;
+  int64_t operand_bytes, result_bytes;
+};
+
+std::optional<Types> types_of(DType operand, DType result, const GemmOptions& options) {
+  auto floats = [&](cudaDataType_t type, int64_t bytes, cublasComputeType_t compute, cudaDataType_t scale) {
+    return operand == result ? std::optional(Types{type, type, scale, compute, bytes, bytes}) : std::nullopt;
+  };
+  switch (operand) {
+  case DType::F32:
+    return floats(CUDA_R_32F, 4, options.allow_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  case DType::F16: return floats(CUDA_R_16F, 2, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  case DType::BF16: return floats(CUDA_R_16BF, 2, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  case DType::F64: return floats(CUDA_R_64F, 8, CUBLAS_COMPUTE_64F, CUDA_R_64F);
+  case DType::I8:
+    if (result != DType::I32) return std::nullopt;
+    return Types{CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I, 1, 4};
+  default: return std::nullopt;
+  }
+}
+
+// A factor in the type that the library reads it in.
+struct Factor {
+  alignas(8) std::array<std::byte, 8> bytes{};
+  Factor(double value, cudaDataType_t type) {
+    auto put = [&](auto v) { std::memcpy(bytes.data(), &v, sizeof v); };
+    if (type == CUDA_R_64F)
+      put(value);
+    else if (type == CUDA_R_32I)
+      put(static_cast<int32_t>(value));
+    else
+      put(static_cast<float>(value));
+  }
+};
+
+// Descriptors, destroyed with the plan.
+class Descriptors {
+public:
+  explicit Descriptors(std::shared_ptr<CublasLt> library) : library_(std::move(library)) {}
+  ~Descriptors() {
+    if (product) library_->cublasLtMatmulDescDestroy(product);
+    for (auto* layout : {a, b, c})
+      if (layout) library_->cublasLtMatrixLayoutDestroy(layout);
+  }
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
+
+  cublasLtMatmulDesc_t product = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr; // c: of residual and result
+
+private:
+  std::shared_ptr<CublasLt> library_;
+};
+
+#define TESSERA_CUBLAS_TRY(library, doing, function, ...)                                                              \
+  do {                                                                                                                 \
+    if (auto tessera_s_ = (library).function(__VA_ARGS__); tessera_s_ != CUBLAS_STATUS_SUCCESS) [[unlikely]]           \
+      return (library).error(tessera_s_, #function, doing);                                                            \
+  } while (0)
+
+class MatmulPlan final : public CudaLibraryPlan {
+public:
+  MatmulPlan(Context& context, std::shared_ptr<CublasLt> library, Types types)
+      : context_(context), library_(std::move(library)), types_(types) {}
+
+  Status run(CUstream stream, void* const* pointers, void* workspace) const override {
+    if (problem.empty()) return {};
+    if (problem.k == 0) return zero(stream, pointers);
+    const auto address = [&](BufferId buffer, int64_t offset, int64_t bytes) {
+      return static_cast<std::byte*>(pointers[buffer]) + offset * bytes;
+    };
+    std::byte* left = address(a_buffer, problem.base.a, types_.operand_bytes);
+    std::byte* right = address(b_buffer, problem.base.b, types_.operand_bytes);
+    std::byte* result = address(c_buffer, problem.base.c, types_.result_bytes);
+    std::byte* residual = residual_buffer < 0 ? result : address(residual_buffer, residual_offset, types_.result_bytes);
+    std::lock_guard lock(mutex_); // the descriptor names the bias
+    if (bias_buffer >= 0) {
+      const void* bias = address(bias_buffer, bias_offset, types_.result_bytes);
+      TESSERA_CUBLAS_TRY(*library_, name, cublasLtMatmulDescSetAttribute, descriptors->product,
+                         CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    }
+    auto call = [&](const void* a, const void* b, const void* c, void* d, std::byte* work) -> Status {
+      TESSERA_CUBLAS_TRY(*library_, name, cublasLtMatmul, library_->handle, descriptors->product, alpha.bytes.data(), a,
+                         descriptors->a, b, descriptors->b, beta.bytes.data(), c, descriptors->c, d, descriptors->c,
+                         &algorithm.algo, work, static_cast<size_t>(algorithm.workspace_bytes), stream);
+      return {};
+    };
+    auto* work = static_cast<std::byte*>(workspace);
+    if (!by_pointers) {
+      for (const auto& r : problem.repeats)
+        TESSERA_TRY(call(left + r.a * types_.operand_bytes, right + r.b * types_.operand_bytes,
+                         residual + r.c * types_.result_bytes, result + r.c * types_.result_bytes, work));
+      return {};
+    }
+    // The arrays lie in front of the workspace. Bytes of pageable memory have been read when the copy returns.
+    size_t count = matrices.size();
+    std::vector<std::byte*> addresses(4 * count);
+    for (size_t i = 0; i < count; ++i) {
+      addresses[i] = left + matrices[i].a * types_.operand_bytes;
+      addresses[count + i] = right + matrices[i].b * types_.operand_bytes;
+      addresses[2 * count + i] = residual + matrices[i].c * types_.result_bytes;
+      addresses[3 * count + i] = result + matrices[i].c * types_.result_bytes;
+    }
+    TESSERA_CUDA_TRY(context_, name, cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(work), addresses.data(),
+                     addresses.size() * sizeof(std::byte*), stream);
+    auto* arrays = reinterpret_cast<std::byte**>(work);
+    return call(arrays, arrays + count, arrays + 2 * count, arrays + 3 * count, work + array_bytes);
+  }
+
+  // A sum over nothing.
+  Status zero(CUstream stream, void* const* pointers) const {
+    auto set = [&](int64_t begin, int64_t count) -> Status {
+      auto at =
+          reinterpret_cast<CUdeviceptr>(pointers[c_buffer]) + static_cast<CUdeviceptr>(begin * types_.result_bytes);
+      TESSERA_CUDA_TRY(context_, name, cuMemsetD8Async, at, 0, static_cast<size_t>(count * types_.result_bytes),
+                       stream);
+      return {};
+    };
+    int64_t begin = 0, count = 0; // neighbours are set together
+    auto add = [&](int64_t at, int64_t length) -> Status {
+      if (count > 0 && at == begin + count) {
+        count += length;
+        return {};
+      }
+      if (count > 0) TESSERA_TRY(set(begin, count));
+      begin = at;
+      count = length;
+      return {};
+    };
+    for (const auto& o : problem.all())
+      for (int64_t j = 0; j < problem.c.cols; ++j) TESSERA_TRY(add(o.c + j * problem.c.ld, problem.c.rows));
+    return count > 0 ? set(begin, count) : Status();
+  }
+
+  std::string name;
+  GemmProblem problem;
+  BufferId a_buffer = -1, b_buffer = -1, c_buffer = -1, bias_buffer = -1, residual_buffer = -1;
+  int64_t bias_offset = 0, residual_offset = 0;
+  bool by_pointers = false;
+  std::vector<GemmOffsets> matrices; // by_pointers: every product's, beyond the base
+  int64_t array_bytes = 0;
+  Factor alpha{1, CUDA_R_32F}, beta{0, CUDA_R_32F};
+  CublasLt::Algorithm algorithm{};
+  std::unique_ptr<Descriptors> descriptors;
+
+private:
+  Context& context_;
+  std::shared_ptr<CublasLt> library_;
+  Types types_;
+  mutable std::mutex mutex_;
+};
+
+// Makes descriptors and asks for an algorithm, from the best form of the call to the plainest.
+class MatmulPlanner {
+public:
+  MatmulPlanner(const CudaPlanContext& context, const MatmulCall& call, std::span<const Operand> operands)
+      : context_(context), call_(call), operands_(operands) {}
+
+  Result<std::unique_ptr<CudaLibraryPlan>> run() {
+    TESSERA_ASSIGN(library_, CublasLt::of(context_.context));
+    const Operand &a = operands_[0], &b = operands_[1], &c = operands_[2];
+    auto types = types_of(a.dtype, c.dtype, library_->options);
+    if (!types || a.dtype != b.dtype)
+      return refuse("it multiplies no " + std::string(tessera::name(a.dtype)) + " and " +
+                    std::string(tessera::name(b.dtype)) + " into " + std::string(tessera::name(c.dtype)));
+    types_ = *types;
+    size_t next = 3;
+    if (call_.fused && call_.fused->bias) bias_ = &operands_[next++];
+    if (call_.fused && call_.fused->residual) residual_ = &operands_[next++];
+    TESSERA_ASSIGN(problem_, describe_gemm(a, b, c, bias_ ? call_.fused->bias_dim : -1, context_.name));
+    if (problem_.empty()) return std::unique_ptr<CudaLibraryPlan>(plan());
+    std::string why;
+    bool fusible = call_.fused && epilogue_of(*call_.fused, &why).has_value() && problem_.k > 0;
+    if (problem_.k == 0) why = "a product over nothing is a memset";
+    if (call_.fused && !fusible && !context_.can_finish) return refuse("it does not compute the epilogue: " + why);
+    if (problem_.k == 0) {
+      auto zeros = plan();
+      zeros->epilogue_done = !call_.fused;
+      zeros->calls = 0;
+      return std::unique_ptr<CudaLibraryPlan>(std::move(zeros));
+    }
+    for (bool fused : {true, false}) {
+      if (fused ? !fusible && call_.fused.has_value() : !call_.fused || !context_.can_finish) continue;
+      for (bool pointers : {true, false}) {
+        if (pointers && (problem_.repeats.size() == 1 || !library_->options.pointer_arrays)) continue;
+        TESSERA_ASSIGN(auto made, attempt(fused, pointers));
+        if (made) return std::unique_ptr<CudaLibraryPlan>(std::move(made));
+      }
+    }
+    return refuse("it has no algorithm for " + key(call_.fused.has_value(), false));
+  }
+
+private:
+  Diagnostic refuse(const std::string& why) const {
+    return Diagnostic(ErrorCode::UnsupportedFeature, "cuBLASLt does not compute '" + context_.name + "': " + why);
+  }
+
+  std::unique_ptr<MatmulPlan> plan() const {
+    auto out = std::make_unique<MatmulPlan>(context_.context, library_, types_);
+    out->name = "running '" + context_.name + "'";
+    out->problem = problem_;
+    out->a_buffer = operands_[problem_.swapped ? 1 : 0].buffer;
+    out->b_buffer = operands_[problem_.swapped ? 0 : 1].buffer;
+    out->c_buffer = operands_[2].buffer;
+    return out;
+  }
+
+  [[nodiscard]] std::optional<cublasLtEpilogue_t> epilogue_of(const LibraryEpilogue& e, std::string* why) const {
+    auto no = [&](const char* reason) {
+      *why = reason;
+      return std::nullopt;
+    };
+    bool sums_only = types_.scale == CUDA_R_64F || types_.scale == CUDA_R_32I;
+    using Activation = LibraryEpilogue::Activation;
+    if (sums_only && (e.bias || e.activation != Activation::None)) return no("it has none in this type");
+    if (types_.scale == CUDA_R_32I && (e.alpha != 1 || call_.scale != 1)) return no("integers are not scaled");
+    if (e.bias && !problem_.bias_along_rows) return no("its bias lies along the dense dimension of the result");
+    if (e.bias) {
+      const Operand& bias = *bias_;
+      auto d = static_cast<size_t>(e.bias_dim);
+      if (bias.shape[d] > 1 && bias.strides[d] != 1) return no("its bias is a dense vector");
+    }
+    switch (e.activation) {
+    case Activation::None: return e.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case Activation::Relu: return e.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case Activation::GeluTanh: return e.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    default: return no("it has no such activation");
+    }
+  }
+
+  // Largest power of two, up to kAlignment, that divides an address at each of the offsets (in elements).
+  template <class F>
+  [[nodiscard]] uint32_t alignment(int64_t base, int64_t batch_stride, int64_t bytes, bool pointers, F of) const {
+    int64_t bits = kBaseAlignment | base * bytes;
+    for (const auto& r : problem_.repeats) bits |= of(r) * bytes;
+    if (pointers && problem_.batch > 1) bits |= batch_stride * bytes;
+    return static_cast<uint32_t>(std::min<int64_t>(bits & -bits, kAlignment));
+  }
+  struct Alignments {
+    uint32_t a, b, c, d, bias;
+  };
+  [[nodiscard]] Alignments alignments(bool fused, bool pointers) const {
+    Alignments out{};
+    auto c = [](const GemmOffsets& r) { return r.c; };
+    out.a = alignment(problem_.base.a, problem_.a.batch_stride, types_.operand_bytes, pointers,
+                      [](const GemmOffsets& r) { return r.a; });
+    out.b = alignment(problem_.base.b, problem_.b.batch_stride, types_.operand_bytes, pointers,
+                      [](const GemmOffsets& r) { return r.b; });
+    out.d = alignment(problem_.base.c, problem_.c.batch_stride, types_.result_bytes, pointers, c);
+    out.c = fused && residual_ ? alignment(residual_->offset, problem_.c.batch_stride, types_.result_bytes, pointers, c)
+                               : out.d;
+    int64_t bits = kBaseAlignment | (fused && bias_ ? bias_->offset * types_.result_bytes : 0);
+    out.bias = static_cast<uint32_t>(bits & -bits);
+    return out;
+  }
+
+  // All that an algorithm depends on; also what errors say.
+  [[nodiscard]] std::string key(bool fused, bool pointers) const {
+    std::string out(tessera::name(operands_[0].dtype));
+    out += " into " + std::string(tessera::name(operands_[2].dtype)) + " " + std::to_string(problem_.m) + "x" +
+           std::to_string(problem_.n) + "x" + std::to_string(problem_.k);
+    auto matrix = [&](const char* what, const GemmMatrix& x) {
+      out += std::string(" ") + what + (x.transposed ? "T" : "N") + " ld " + std::to_string(x.ld);
+      if (problem_.batch > 1 && !pointers) out += " stride " + std::to_string(x.batch_stride);
+    };
+    matrix("a", problem_.a);
+    matrix("b", problem_.b);
+    matrix("c", problem_.c);
+    if (pointers)
+      out += " pointers " + std::to_string(problem_.batch * static_cast<int64_t>(problem_.repeats.size()));
+    else
+      out += " batch " + std::to_string(problem_.batch);
+    auto aligned = alignments(fused, pointers);
+    for (uint32_t x : {aligned.a, aligned.b, aligned.c, aligned.d, aligned.bias}) out += " @" + std::to_string(x);
+    if (fused && call_.fused) {
+      out += " activation " + std::to_string(static_cast<int>(call_.fused->activation));
+      if (bias_) out += " bias";
+      if (residual_) out += " residual";
+    }
+    return out;
+  }
+
+  Result<std::unique_ptr<MatmulPlan>> attempt(bool fused, bool pointers) {
+    const auto& lt = *library_;
+    std::string doing = "planning '" + context_.name + "'";
+    auto out = plan();
+    out->by_pointers = pointers;
+    out->descriptors = std::make_unique<Descriptors>(library_);
+    auto& d = *out->descriptors;
+    int64_t batch = pointers ? problem_.batch * static_cast<int64_t>(problem_.repeats.size()) : problem_.batch;
+    if (batch > INT32_MAX) return std::unique_ptr<MatmulPlan>();
+
+    auto layout = [&](cublasLtMatrixLayout_t& to, cudaDataType_t type, const GemmMatrix& x) -> Result<bool> {
+      TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatrixLayoutCreate, &to, type, static_cast<uint64_t>(x.rows),
+                         static_cast<uint64_t>(x.cols), x.ld);
+      auto count = static_cast<int32_t>(batch);
+      TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatrixLayoutSetAttribute, to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                         sizeof count);
+      if (!pointers) {
+        TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatrixLayoutSetAttribute, to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                           &x.batch_stride, sizeof x.batch_stride);
+        return true;
+      }
+      uint32_t mode = CUBLASLT_BATCH_MODE_POINTER_ARRAY; // an older library does not know the attribute
+      return lt.cublasLtMatrixLayoutSetAttribute(to, CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, &mode, sizeof mode) ==
+             CUBLAS_STATUS_SUCCESS;
+    };
+    TESSERA_ASSIGN(bool known, layout(d.a, types_.operand, problem_.a));
+    if (!known) return std::unique_ptr<MatmulPlan>();
+    TESSERA_ASSIGN(known, layout(d.b, types_.operand, problem_.b));
+    TESSERA_ASSIGN(known, layout(d.c, types_.result, problem_.c));
+
+    TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatmulDescCreate, &d.product, types_.compute, types_.scale);
+    auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) -> Status {
+      TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatmulDescSetAttribute, d.product, attribute, &value, sizeof value);
+      return {};
+    };
+    TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_TRANSA, problem_.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
+    TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_TRANSB, problem_.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
+    auto aligned = alignments(fused, pointers);
+    double alpha = call_.scale, beta = 0;
+    if (fused && call_.fused) {
+      std::string why;
+      auto epilogue = *epilogue_of(*call_.fused, &why);
+      TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue)));
+      alpha *= call_.fused->alpha;
+      if (bias_) { // its alignment is read from the address
+        auto* stand_in = reinterpret_cast<const void*>(static_cast<uintptr_t>(kAlignment + aligned.bias));
+        TESSERA_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, stand_in));
+        out->bias_buffer = bias_->buffer;
+        out->bias_offset = bias_->offset;
+      }
+      if (residual_) {
+        beta = 1;
+        out->residual_buffer = residual_->buffer;
+        out->residual_offset = residual_->offset;
+      }
+    }
+    TESSERA_ASSIGN(auto algorithm, library_->algorithm(key(fused, pointers), [&] { return ask(d, aligned, doing); }));
+    if (!algorithm) return std::unique_ptr<MatmulPlan>();
+    out->algorithm = *algorithm;
+    out->alpha = Factor(alpha, types_.scale);
+    out->beta = Factor(beta, types_.scale);
+    out->workspace_bytes = algorithm->workspace_bytes;
+    if (pointers) {
+      GemmProblem from_zero = problem_;
+      from_zero.base = {};
+      out->matrices = from_zero.all();
+      int64_t bytes = 4 * batch * static_cast<int64_t>(sizeof(void*));
+      out->array_bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+      out->workspace_bytes += out->array_bytes;
+    }
+    out->calls = pointers ? 1 : static_cast<int>(problem_.repeats.size());
+    out->epilogue_done = fused || !call_.fused;
+    return out;
+  }
+
+  Result<std::optional<CublasLt::Algorithm>> ask(const Descriptors& d, const Alignments& aligned,
+                                                 const std::string& doing) const {
+    const auto& lt = *library_;
+    struct Preference {
+      const CublasLt& lt;
+      cublasLtMatmulPreference_t handle = nullptr;
+      ~Preference() {
+        if (handle) lt.cublasLtMatmulPreferenceDestroy(handle);
+      }
+    } preference{lt};
+    TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatmulPreferenceCreate, &preference.handle);
+    auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) -> Status {
+      TESSERA_CUBLAS_TRY(lt, doing, cublasLtMatmulPreferenceSetAttribute, preference.handle, attribute, &value,
+                         sizeof value);
+      return {};
+    };
+    TESSERA_TRY(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kWorkspace)));
+    TESSERA_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned.a));
+    TESSERA_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned.b));
+    TESSERA_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned.c));
+    TESSERA_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned.d));
+    cublasLtMatmulHeuristicResult_t found{};
+    int count = 0;
+    auto status = lt.cublasLtMatmulAlgoGetHeuristic(lt.handle, d.product, d.a, d.b, d.c, d.c, preference.handle, 1,
+                                                    &found, &count);
+    // "No algorithm" and "no such combination" are answers.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+        (status == CUBLAS_STATUS_SUCCESS && (count == 0 || found.state != CUBLAS_STATUS_SUCCESS)))
+      return std::optional<CublasLt::Algorithm>();
+    if (status != CUBLAS_STATUS_SUCCESS) return lt.error(status, "cublasLtMatmulAlgoGetHeuristic", doing);
+    return std::optional(CublasLt::Algorithm{found.algo, static_cast<int64_t>(found.workspaceSize)});
+  }
+
+  const CudaPlanContext& context_;
+  const MatmulCall& call_;
+  std::span<const Operand> operands_;
+  std::shared_ptr<CublasLt> library_;
+  Types types_{};
+  GemmProblem problem_;
+  const Operand *bias_ = nullptr, *residual_ = nullptr;
+};
+
+bool enabled(const char* variable, bool otherwise) {
+  const char* value = std::getenv(variable);
+  return value && *value ? std::string_view(value) != "0" : otherwise;
+}
+
+} // namespace
+
+GemmOptions GemmOptions::from_environment() {
+  return {enabled("TESSERA_ALLOW_TF32", false), enabled("TESSERA_GEMM_POINTERS", true)};
+}
+
+Result<std::shared_ptr<CublasLt>> CublasLt::of(Context& context) {
+  auto make = [](Context&) -> Result<std::shared_ptr<void>> {
+    std::shared_ptr<CublasLt> lt(new CublasLt());
+    LibraryRequest request{"cuBLASLt",
+                           {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+                           {"cu13", "cublas"},
+                           "matrix products by NVIDIA's kernels",
+                           "pip install nvidia-cublas"};
+    TESSERA_ASSIGN(lt->library_, DynamicLibrary::open(request));
+#define TESSERA_CUBLASLT_BIND(function) TESSERA_TRY(lt->library_->bind(lt->function, #function));
+    TESSERA_CUBLASLT_FUNCTIONS(TESSERA_CUBLASLT_BIND)
+#undef TESSERA_CUBLASLT_BIND
+    lt->version = lt->cublasLtGetVersion();
+    if (lt->version < kOldest)
+      return Diagnostic(ErrorCode::UnsupportedFeature, "cuBLASLt " + std::to_string(lt->version / 10000) + "." +
+                                                           std::to_string(lt->version / 100 % 100) + " (" +
+                                                           lt->library_->path() +
+                                                           ") is too old; 11.6 or later computes matrix products");
+    lt->options = GemmOptions::from_environment();
+    if (auto status = lt->cublasLtCreate(&lt->handle); status != CUBLAS_STATUS_SUCCESS)
+      return lt->error(status, "cublasLtCreate", "starting " + lt->library_->path());
+    return std::shared_ptr<void>(std::move(lt));
+  };
+  TESSERA_ASSIGN(auto attached, context.attachment("cuBLASLt", make));
+  return std::static_pointer_cast<CublasLt>(attached);
+}
+
+CublasLt::~CublasLt() {
+  if (handle) cublasLtDestroy(handle);
+}
+
+Result<std::optional<CublasLt::Algorithm>>
+CublasLt::algorithm(const std::string& key, const std::function<Result<std::optional<Algorithm>>()>& ask) {
+  {
+    std::lock_guard lock(mutex_);
+    if (auto it = algorithms_.find(key); it != algorithms_.end()) return it->second;
+  }
+  TESSERA_ASSIGN(auto found, ask());
+  std::lock_guard lock(mutex_);
+  return algorithms_.emplace(key, found).first->second;
+}
+
+Diagnostic CublasLt::error(cublasStatus_t status, const char* function, const std::string& doing) const {
+  bool memory = status == CUBLAS_STATUS_ALLOC_FAILED;
+  return Diagnostic(memory ? ErrorCode::OutOfMemory : ErrorCode::DeviceError,
+                    doing + ": " + function + " failed with " + std::string(status_name(status)));
+}
+
+Result<std::unique_ptr<CudaLibraryPlan>> plan_cuda_matmul(const CudaPlanContext& context, const MatmulCall& call,
+                                                          std::span<const Operand> operands) {
+  return MatmulPlanner(context, call, operands).run();
+}
+
+} // namespace tessera::cuda

@@ -1,0 +1,79 @@
+// cuBLASLt as a table of functions, a handle per context, and the algorithms that its heuristics chose. Products on a
+// GPU (library.h, plan_cuda_matmul) are planned here.
+//
+// Types: f32 (TF32 only where asked for), f16 and bf16 with sums and epilogue in f32, f64, and i8 with i32 results. The
+// epilogue of MatmulCall::fused is the library's: bias along the dense dimension of the result, residual as beta * C,
+// ReLU, GELU by tanh. Where the library has no algorithm with that epilogue, and an EpilogueKernel can finish, the
+// product is planned without. A product over nothing (k = 0) is a memset.
+//
+// Batches that have no single stride (library_gemm.h) are given as arrays of addresses to libraries of version 13 and
+// later, which have a mode for that; else, or where there is no algorithm for it, the call is repeated.
+#pragma once
+#include "runtime/cuda/dynamic_library.h"
+#include "runtime/cuda/library.h"
+#include "runtime/cuda/library_gemm.h"
+#include <cublasLt.h>
+#include <map>
+#include <mutex>
+
+namespace tessera::cuda {
+
+#define TESSERA_CUBLASLT_FUNCTIONS(X)                                                                                  \
+  X(cublasLtCreate)                                                                                                    \
+  X(cublasLtDestroy)                                                                                                   \
+  X(cublasLtGetVersion)                                                                                                \
+  X(cublasLtMatmul)                                                                                                    \
+  X(cublasLtMatmulAlgoGetHeuristic)                                                                                    \
+  X(cublasLtMatmulDescCreate)                                                                                          \
+  X(cublasLtMatmulDescDestroy)                                                                                         \
+  X(cublasLtMatmulDescSetAttribute)                                                                                    \
+  X(cublasLtMatrixLayoutCreate)                                                                                        \
+  X(cublasLtMatrixLayoutDestroy)                                                                                       \
+  X(cublasLtMatrixLayoutSetAttribute)                                                                                  \
+  X(cublasLtMatmulPreferenceCreate)                                                                                    \
+  X(cublasLtMatmulPreferenceDestroy)                                                                                   \
+  X(cublasLtMatmulPreferenceSetAttribute)
+
+// How products are computed; of the process, read when the library is opened. TESSERA_ALLOW_TF32=1: f32 products round
+// their operands to TF32. TESSERA_GEMM_POINTERS=0: batches without a single stride repeat the call.
+struct GemmOptions {
+  bool allow_tf32 = false;
+  bool pointer_arrays = true;
+  [[nodiscard]] static GemmOptions from_environment();
+};
+
+class CublasLt {
+public:
+  // That of the context, opened when it is first asked for. Errors: UnsupportedFeature where the library is missing or
+  // too old (11.6 at least); DeviceError where it does not start.
+  [[nodiscard]] static Result<std::shared_ptr<CublasLt>> of(Context& context);
+  ~CublasLt();
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+#define TESSERA_CUBLASLT_FIELD(function) decltype(&::function) function = nullptr;
+  TESSERA_CUBLASLT_FUNCTIONS(TESSERA_CUBLASLT_FIELD)
+#undef TESSERA_CUBLASLT_FIELD
+  size_t version = 0; // 130000 is 13.0.0
+  GemmOptions options;
+  cublasLtHandle_t handle = nullptr;
+
+  // The best algorithm for a problem, from the cache where the same was asked before (`key` says all that the choice
+  // depends on). nullopt where the library has none.
+  struct Algorithm {
+    cublasLtMatmulAlgo_t algo;
+    int64_t workspace_bytes = 0;
+  };
+  [[nodiscard]] Result<std::optional<Algorithm>>
+  algorithm(const std::string& key, const std::function<Result<std::optional<Algorithm>>()>& ask);
+  // DeviceError with the library's name of the status; OutOfMemory for CUBLAS_STATUS_ALLOC_FAILED.
+  [[nodiscard]] Diagnostic error(cublasStatus_t status, const char* function, const std::string& doing) const;
+
+private:
+  CublasLt() = default;
+  std::shared_ptr<const DynamicLibrary> library_;
+  std::mutex mutex_;
+  std::map<std::string, std::optional<Algorithm>> algorithms_;
+};
+
+} // namespace tessera::cuda
