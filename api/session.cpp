@@ -270,6 +270,7 @@ Result<std::unique_ptr<Session>> Session::open(const std::string& path, SessionO
   impl.generic = generic->compiled.executable;
   TESSERA_TRY(impl.check_options());
   impl.known = std::make_shared<Known>();
+  if (impl.options.compile_only) return session;
   TESSERA_ASSIGN(impl.executor, make_executor(session->impl_, impl.known));
   return session;
 }
@@ -283,6 +284,7 @@ Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& in
                                          std::vector<Tensor>* outputs) {
   auto start = Clock::now();
   RunStats before;
+  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
   if (!impl_->options.specialize.empty()) TESSERA_TRY(impl_->specialize(inputs, before));
   auto result = impl_->executor->run(inputs, stats, outputs);
   if (!stats) return result;
@@ -296,6 +298,12 @@ Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& in
   for (size_t i = 0; i < impl_->variants.size(); ++i)
     if (impl_->variants[i]->compiled.executable == ran) stats->variant = static_cast<int>(i);
   return result;
+}
+
+Status Session::run_on_device(const std::map<std::string, DeviceTensor>& inputs, std::span<const DeviceTensor> outputs,
+                              void* stream, RunStats* stats) {
+  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  return impl_->executor->run_on_device(inputs, outputs, stream, stats);
 }
 
 std::vector<std::shared_ptr<const SessionVariant>> Session::variants() const {

@@ -35,6 +35,7 @@ struct SessionOptions {
   enum class OnMiss : uint8_t { Compile, Generic } on_miss = OnMiss::Compile;
   int max_variants = 8; // specialized ones; beyond it, misses take the generic variant
   bool allow_compiled_file = true;
+  bool compile_only = false; // nothing will be run: no device is opened, and run() is an error
 };
 
 struct IoInfo {
@@ -64,6 +65,10 @@ public:
   // variants(). Errors: see Executor::run, and those of compiling another variant.
   [[nodiscard]] Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats = nullptr,
                                                 std::vector<Tensor>* outputs = nullptr);
+  // On a GPU, with inputs and outputs that lie there, on the caller's stream: see Executor::run_on_device. Variants are
+  // compiled when guards miss; specialization on request is run()'s.
+  [[nodiscard]] Status run_on_device(const std::map<std::string, DeviceTensor>& inputs,
+                                     std::span<const DeviceTensor> outputs, void* stream, RunStats* stats = nullptr);
   // Another executor over the same code and weights, for another thread. It has the variants of this moment and gets
   // others when a call needs them; it must not be used after the session is gone, except for calls that its variants
   // fit.

@@ -77,6 +77,7 @@ std::unique_ptr<Backend> make_cpu_backend(const CompileOptions& options) {
 
 Result<std::unique_ptr<Backend>> Backend::create(const CompileOptions& options) {
   if (options.device == "cpu") return make_cpu_backend(options);
+  if (options.device == "cuda") return make_cuda_backend(options);
   return Diagnostic(ErrorCode::Usage, "there is no device '" + options.device + "': it is cpu or cuda");
 }
 

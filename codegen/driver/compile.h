@@ -14,7 +14,8 @@ struct CompileOptions {
   // for where it is not the target itself ("sm_100"), and its multiprocessors (0: an H200's).
   std::string arch, assemble_for;
   int multiprocessors = 0;
-  int threads = 0; // of the machine the executable will run on; 0 = all
+  bool cublaslt = true, cudnn = true; // there where the executable runs; what they would do becomes generated loops
+  int threads = 0;                    // of the machine the executable will run on; 0 = all
   bool fusion = true;
   bool strict_rounding = false; // round after every operator
   bool cache = true;            // object cache on disk

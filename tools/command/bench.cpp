@@ -1,5 +1,6 @@
 // tessera bench: how long a call takes, what starting costs, and how near the memory's ceiling the compiled part comes.
 #include "inputs.h"
+#include "runtime/cuda/timing.h"
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -90,6 +91,35 @@ double library_flops(const Compiled& c, const Sizes& sizes) {
   return total;
 }
 
+// A call as it is timed: on the host with its clock, on a GPU between events with inputs and outputs that lie there.
+struct Timed {
+  std::unique_ptr<cuda::Stopwatch> watch; // null on the host
+  std::map<std::string, DeviceTensor> inputs;
+  std::vector<DeviceTensor> outputs;
+
+  static Result<Timed> create(Session& session, const Tensors& tensors, bool gpu, RunStats& stats) {
+    Timed t;
+    // Plans the shape and prepacks or uploads weights; on a GPU it tells the outputs' sizes, too.
+    TESSERA_ASSIGN(auto results, session.run(tensors, &stats));
+    if (!gpu) return t;
+    TESSERA_ASSIGN(t.watch, cuda::Stopwatch::create());
+    for (const auto& [name, tensor] : tensors) {
+      TESSERA_ASSIGN(t.inputs[name], t.watch->upload(tensor));
+    }
+    for (const auto& r : results) {
+      TESSERA_ASSIGN(auto out, t.watch->allocate(r.dtype(), r.dims()));
+      t.outputs.push_back(std::move(out));
+    }
+    return t;
+  }
+  Result<double> call(Session& session, const Tensors& tensors, RunStats& stats) const {
+    if (watch) return watch->time([&](void* stream) { return session.run_on_device(inputs, outputs, stream, &stats); });
+    auto start = Clock::now();
+    TESSERA_TRY(session.run(tensors, &stats));
+    return ms_since(start);
+  }
+};
+
 Result<Json> bench(const BenchOptions& o) {
   TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
   TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
@@ -131,17 +161,18 @@ Result<Json> bench(const BenchOptions& o) {
   j["sizes"] = sizes;
 
   RunStats stats;
+  bool gpu = options.compile.device == "cuda";
+  j["device"] = compiled.executable->target;
   start = Clock::now();
-  TESSERA_TRY(session->run(tensors, &stats));
-  j["first_run_ms"] = ms_since(start); // plans the shape and prepacks weights
-  for (int i = 1; i < o.warmup; ++i) TESSERA_TRY(session->run(tensors, &stats));
+  TESSERA_ASSIGN(Timed timed, Timed::create(*session, tensors, gpu, stats));
+  j["first_run_ms"] = ms_since(start);
+  for (int i = 1; i < o.warmup; ++i) TESSERA_TRY(timed.call(*session, tensors, stats));
   std::vector<double> times;
   std::map<std::string, std::pair<double, int64_t>> steps; // name -> summed ms, bytes
   std::vector<std::string> step_order;
   for (auto begin = Clock::now(); static_cast<int>(times.size()) < o.min_runs || ms_since(begin) < o.seconds * 1e3;) {
-    auto t = Clock::now();
-    TESSERA_TRY(session->run(tensors, &stats));
-    times.push_back(ms_since(t));
+    TESSERA_ASSIGN(double took, timed.call(*session, tensors, stats));
+    times.push_back(took);
     if (times.size() % 16 == 0) progress.show(std::to_string(times.size()) + " runs");
     for (const auto& s : stats.steps) {
       auto [it, fresh] = steps.try_emplace(s.name, 0.0, s.bytes);
@@ -164,7 +195,13 @@ Result<Json> bench(const BenchOptions& o) {
   for (const auto& g : r.plan.groups) bytes += g.bytes_read + g.bytes_written;
   if (auto moved = evaluate(compiled.graph->env(), sizes, bytes)) {
     progress.show("measuring the memory");
-    TESSERA_ASSIGN(double bandwidth, copy_bandwidth(*options.executor.pool, *moved));
+    double bandwidth = 0;
+    if (gpu) {
+      TESSERA_ASSIGN(double copy, timed.watch->copy_ms(std::min<int64_t>(*moved, int64_t{8} << 30)));
+      bandwidth = static_cast<double>(std::min<int64_t>(*moved, int64_t{8} << 30)) / (copy / 1e3);
+    } else {
+      TESSERA_ASSIGN(bandwidth, copy_bandwidth(*options.executor.pool, *moved));
+    }
     progress.clear();
     double floor_ms = static_cast<double>(*moved) / bandwidth * 1e3;
     j["bytes_moved"] = *moved;
@@ -193,8 +230,8 @@ Result<Json> bench(const BenchOptions& o) {
 std::string bench_text(const Json& j) {
   auto ms = [&](const char* key) { return format_ms(j[key].get<double>()); };
   std::string out = "median " + ms("median_ms") + "  (min " + ms("min_ms") + ", p90 " + ms("p90_ms") + ", p99 " +
-                    ms("p99_ms") + ", max " + ms("max_ms") + "; " + j["runs"].dump() + " runs, " + j["threads"].dump() +
-                    " threads)\n";
+                    ms("p99_ms") + ", max " + ms("max_ms") + "; " + j["runs"].dump() + " runs, " +
+                    j["device"].get<std::string>() + ", " + j["threads"].dump() + " threads)\n";
   out += "start: ";
   if (j.contains("cold_start_ms")) out += ms("cold_start_ms") + " from nothing, ";
   out += ms("warm_start_ms") + " from the cache; first run " + ms("first_run_ms") + "\n";

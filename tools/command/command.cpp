@@ -1,4 +1,5 @@
 #include "command.h"
+#include "api/device.h"
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -37,6 +38,7 @@ void add_model_options(CLI::App& sub, ModelOptions& o) {
   sub.add_option("--device", o.device, "where to run")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
+  sub.add_option("--arch", o.arch, "GPU to make code for: sm_80, sm_90, sm_90a (default: the one that is here)");
   sub.add_option("--threads", o.threads, "worker threads, 0 for all cores")->check(CLI::NonNegativeNumber);
   sub.add_flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison");
   sub.add_flag("--strict-rounding", o.strict_rounding, "round f16 and bf16 after every operator");
@@ -82,10 +84,10 @@ Result<std::vector<ShapeArgument>> parse_shapes(const std::vector<std::string>& 
 }
 
 Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<ShapeArgument>& shapes) {
-  if (o.device == "cuda")
-    return Diagnostic(ErrorCode::UnsupportedFeature, "this build generates code for the CPU only")
-        .note("leave --device out, or say --device cpu");
   SessionOptions out;
+  // A model that is only compiled for some GPU needs none here.
+  TESSERA_ASSIGN(DeviceChoice device, choose_device(o.device == "auto" && !o.arch.empty() ? "cuda" : o.device, o.arch));
+  device.apply(out.compile);
   out.compile.threads = o.threads;
   out.compile.fusion = !o.no_fusion;
   out.compile.strict_rounding = o.strict_rounding;

@@ -27,7 +27,7 @@ enum ExitCode : int { kDone = 0, kDiffers = 1, kUsage = 2, kUnsupported = 3, kBa
 struct ModelOptions {
   std::string model;
   std::vector<std::string> shapes; // NAME=1x128, DIM=4
-  std::string device = "auto";
+  std::string device = "auto", arch;
   int threads = 0;
   bool no_fusion = false, strict_rounding = false, no_cache = false;
   std::string cache_dir;
@@ -46,7 +46,7 @@ struct ShapeArgument {
 };
 [[nodiscard]] Result<std::vector<ShapeArgument>> parse_shapes(const std::vector<std::string>& texts);
 
-// Errors: Usage for texts that do not parse, UnsupportedFeature for a device that is not there.
+// Errors: Usage for texts that do not parse, and those of choose_device().
 [[nodiscard]] Result<SessionOptions> session_options(const ModelOptions& options,
                                                      const std::vector<ShapeArgument>& shapes);
 

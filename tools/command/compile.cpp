@@ -9,19 +9,16 @@ namespace {
 
 struct CompileCommand {
   ModelOptions model;
-  std::string output, arch;
+  std::string output;
   bool embed_weights = false;
 };
 
 int run(const CompileCommand& o) {
   auto done = [&]() -> Result<Json> {
-    if (!o.arch.empty() && o.arch != "native")
-      return Diagnostic(ErrorCode::UnsupportedFeature,
-                        "code for architecture '" + o.arch +
-                            "' is not generated; this build compiles for the machine that it runs on");
     TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
     TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
     options.allow_compiled_file = false;
+    options.compile_only = true;
     Progress progress;
     progress.show("compiling " + o.model.model);
     TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(options)));
@@ -57,12 +54,12 @@ void add_compile(CLI::App& app, Action& action) {
   auto* sub = app.add_subcommand("compile", "compile a model to an executable file");
   add_model_options(*sub, options->model);
   sub->add_option("-o,--output", options->output, "executable file to write")->required();
-  sub->add_option("--arch", options->arch, "architecture to compile for (native)");
   sub->add_flag("--embed-weights", options->embed_weights,
                 "put the weights into the file instead of naming the model's own files");
   sub->footer("Examples:\n"
               "  tessera compile model.onnx -o model.tsr\n"
-              "  tessera compile model.onnx -o model.tsr --embed-weights --threads 4");
+              "  tessera compile model.onnx -o model.tsr --embed-weights --threads 4\n"
+              "  tessera compile model.onnx -o model.tsr --device cuda --arch sm_90");
   sub->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

@@ -30,6 +30,7 @@ int run(const ExplainOptions& o) {
     TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
     TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
     options.allow_compiled_file = false;
+    options.compile_only = true;
     options.import.allow_missing_weights = true; // a graph without its weights explains as well
     options.compile.keep_texts = o.tiles;
     Progress progress;

@@ -1,5 +1,6 @@
 // tessera test: ONNX backend-test folders. Each is run in a process of its own, so that a crash or a hang is a result
 // as well.
+#include "api/device.h"
 #include "graph/ops/op.h"
 #include "inputs.h"
 #include <algorithm>
@@ -25,7 +26,7 @@ namespace fs = std::filesystem;
 
 struct TestOptions {
   std::vector<std::string> dirs;
-  std::string json, filter;
+  std::string json, filter, device = "cpu";
   double rtol = 1e-3, atol = 1e-7;
   int timeout = 60, jobs = 0;
   bool list = false, verbose = false, no_cache = false;
@@ -40,14 +41,15 @@ struct TestResult {
   Outcome outcome = Outcome::Crash;
   std::string reason;  // one line
   std::string subject; // of "not supported": the operator or type
+  int host_steps = 0;  // operators that ran by their reference
   double ms = 0;
 };
 
 // ---- one folder, in the child
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-Json outcome_json(Outcome outcome, const std::string& reason, const std::string& subject = "") {
-  return {{"outcome", static_cast<int>(outcome)}, {"reason", reason}, {"subject", subject}};
+Json outcome_json(Outcome outcome, const std::string& reason, const std::string& subject = "", int host_steps = 0) {
+  return {{"outcome", static_cast<int>(outcome)}, {"reason", reason}, {"subject", subject}, {"host_steps", host_steps}};
 }
 
 // A message without what it quotes, so that one about many values counts as one: "input 'x' is" to "input is".
@@ -163,6 +165,9 @@ Json run_folder(const TestOptions& o, const std::string& folder) {
   options.compile.threads = 1;
   options.compile.cache = !o.no_cache;
   options.compile.cache_dir = o.cache_dir;
+  auto device = choose_device(o.device);
+  if (!device.ok()) return outcome_json(Outcome::Fail, first_line(device.error().message));
+  device->apply(options.compile);
   auto session = Session::open(folder + "/model.onnx", std::move(options));
   if (!session.ok()) return error_outcome(session.error());
   int sets = 0;
@@ -177,7 +182,7 @@ Json run_folder(const TestOptions& o, const std::string& folder) {
     reason = (*result)["reason"];
   }
   if (sets == 0) return outcome_json(Outcome::Fail, "there is no test_data_set_0");
-  return outcome_json(Outcome::Pass, reason);
+  return outcome_json(Outcome::Pass, reason, "", (*session)->variants().front()->compiled.executable->host_steps);
 }
 
 // ---- children
@@ -259,6 +264,7 @@ void reap(Child& c, TestResult& result, bool timed_out) {
   result.outcome = static_cast<Outcome>(j["outcome"].get<int>());
   result.reason = j["reason"];
   result.subject = j["subject"];
+  result.host_steps = j["host_steps"];
 }
 
 Status run_all(const TestOptions& o, std::vector<TestResult>& results) {
@@ -333,6 +339,7 @@ int run(const TestOptions& o) {
   if (auto status = run_all(o, results); !status.ok()) return fail(status.error(), o.json);
 
   std::array<int, std::size(kOutcomeNames)> counts{};
+  int with_host_steps = 0;
   std::map<std::string, int> unsupported;
   Json json;
   json["tests"] = Json::array();
@@ -340,11 +347,13 @@ int run(const TestOptions& o) {
   for (const auto& r : results) {
     ++counts[static_cast<size_t>(r.outcome)];
     if (r.outcome == Outcome::Unsupported) ++unsupported[r.subject];
+    with_host_steps += r.outcome == Outcome::Pass && r.host_steps > 0 ? 1 : 0;
     json["tests"].push_back({{"name", r.name},
                              {"folder", r.folder},
                              {"outcome", kOutcomeNames[static_cast<size_t>(r.outcome)]},
                              {"reason", r.reason},
                              {"subject", r.subject},
+                             {"host_steps", r.host_steps},
                              {"ms", r.ms}});
     bool bad = r.outcome != Outcome::Pass && r.outcome != Outcome::Unsupported;
     if (bad || o.verbose)
@@ -365,7 +374,9 @@ int run(const TestOptions& o) {
   }
   json["not_supported"] = Json::object();
   for (const auto& [subject, n] : subjects) json["not_supported"][subject] = n;
-  text += " of " + std::to_string(results.size()) + "\n";
+  text += " of " + std::to_string(results.size()) + "; of those that pass, " + std::to_string(with_host_steps) +
+          " have operators run by their reference\n";
+  json["pass_with_host_steps"] = with_host_steps;
   if (o.json != "-") std::fputs(printable(text).c_str(), stdout);
   bool bad = counts[static_cast<size_t>(Outcome::Fail)] + counts[static_cast<size_t>(Outcome::Crash)] +
                  counts[static_cast<size_t>(Outcome::Timeout)] >
@@ -382,6 +393,9 @@ void add_test(CLI::App& app, Action& action) {
                   "folders that hold, at any depth, model.onnx with test_data_set_N/input_M.pb, output_M.pb")
       ->required();
   sub->add_option("--filter", options->filter, "only folders whose path has this text");
+  sub->add_option("--device", options->device, "where to run")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
   sub->add_flag("--list", options->list, "name the folders and run none");
   sub->add_flag("-v,--verbose", options->verbose, "a line for each folder, not only for failures");
   sub->add_option("--rtol", options->rtol, "relative tolerance; small float types get at least twice their rounding")

@@ -1,0 +1,64 @@
+#include "api/device.h"
+#include "codegen/llvm/gpu_compiler.h"
+#include "runtime/cuda/context.h"
+
+namespace tessera {
+
+void DeviceChoice::apply(CompileOptions& options) const {
+  options.device = device;
+  options.arch = arch;
+  options.assemble_for = assemble_for;
+  options.multiprocessors = multiprocessors;
+}
+
+namespace {
+
+// Code for a GPU that is here: PTX that newer ones run as well, machine code for this one.
+Result<DeviceChoice> open_gpu() {
+  TESSERA_ASSIGN(auto context, cuda::Context::open());
+  const auto& p = context->properties();
+  if (p.major < 8)
+    return Diagnostic(ErrorCode::UnsupportedFeature, p.name + " has compute capability " + std::to_string(p.major) +
+                                                         "." + std::to_string(p.minor) +
+                                                         "; generated code needs 8.0 or newer");
+  DeviceChoice c;
+  c.device = "cuda";
+  c.name = p.name;
+  c.arch = p.major >= 9 ? "sm_90" : "sm_80";
+  if (p.arch() != c.arch) c.assemble_for = p.arch();
+  c.multiprocessors = p.multiprocessors;
+  c.why = p.name + " (" + p.arch() + ")";
+  return c;
+}
+
+DeviceChoice cpu(std::string why) {
+  DeviceChoice c;
+  c.device = "cpu";
+  c.why = std::move(why);
+  return c;
+}
+
+} // namespace
+
+Result<DeviceChoice> choose_device(const std::string& requested, const std::string& arch) {
+  if (requested == "cpu") {
+    if (!arch.empty())
+      return Diagnostic(ErrorCode::Usage, "an architecture (" + arch + ") is of a GPU, not of the CPU");
+    return cpu("asked for");
+  }
+  if (requested != "cuda" && requested != "auto")
+    return Diagnostic(ErrorCode::Usage, "there is no device '" + requested + "': it is auto, cpu or cuda");
+  if (!arch.empty()) {
+    TESSERA_ASSIGN(auto target, GpuTarget::parse(arch));
+    DeviceChoice c;
+    c.device = "cuda";
+    c.arch = target.arch;
+    c.why = "code for " + target.arch;
+    return c;
+  }
+  auto gpu = open_gpu();
+  if (gpu.ok() || requested == "cuda") return gpu;
+  return cpu(gpu.error().message);
+}
+
+} // namespace tessera

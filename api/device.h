@@ -1,0 +1,22 @@
+// Which device a model is compiled for.
+#pragma once
+#include "codegen/driver/compile.h"
+
+namespace tessera {
+
+struct DeviceChoice {
+  std::string device; // "cpu" or "cuda"
+  std::string name;   // "NVIDIA H200", empty for the CPU and for a GPU that is only compiled for
+  std::string why;    // for people: what decided, and what was missing where a GPU was not taken
+  std::string arch, assemble_for;
+  int multiprocessors = 0;
+
+  void apply(CompileOptions& options) const;
+};
+
+// `requested`: "cpu"; "cuda", the first GPU of this machine; "auto", that GPU if there is one that generated code runs
+// on, else the CPU. With `arch` ("sm_90a") code is made for that GPU, and none need be here. Errors for "cuda": those
+// of opening the driver, UnsupportedFeature for a GPU before compute capability 8.0, Usage for an unknown arch.
+[[nodiscard]] Result<DeviceChoice> choose_device(const std::string& requested, const std::string& arch = "");
+
+} // namespace tessera

@@ -1,0 +1,74 @@
+#include "codegen/driver/backend.h"
+#include "codegen/driver/gpu_kernels.h"
+#include "codegen/driver/legalize.h"
+
+namespace tessera {
+namespace {
+
+class CudaBackend final : public Backend {
+public:
+  CudaBackend(const CompileOptions& options, GpuTarget target, GpuKernelOptions kernels,
+              std::vector<std::string> warnings)
+      : target_(std::move(target)), kernels_(std::move(kernels)), warnings_(std::move(warnings)) {
+    libraries_.cublaslt = options.cublaslt;
+    libraries_.cudnn = options.cudnn;
+    traits_.kind = DeviceTraits::Kind::Cuda;
+    traits_.name = "cuda " + target_.arch;
+    if (options.multiprocessors > 0) traits_.multiprocessors = options.multiprocessors;
+  }
+
+  std::string target() const override {
+    return traits_.name + (kernels_.assemble_for.empty() ? "" : " for " + kernels_.assemble_for);
+  }
+  Status legalize(Graph& graph) override { return legalize_for_cuda(graph, libraries_); }
+  bool supports(const Graph& graph, NodeId node, std::string* why_not) override {
+    return cuda_supports(graph, node, why_not);
+  }
+  void configure(FusionOptions& fusion) override { configure_for_cuda(fusion, libraries_); }
+
+  Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, ObjectCache& cache,
+                             const CompileOptions& options) override {
+    TESSERA_ASSIGN(auto made, compile_gpu_kernels(graph, requests, traits_, target_, cache, options, kernels_));
+    DeviceCode out;
+    out.objects = std::move(made.objects);
+    out.reports = std::move(made.reports);
+    out.warnings = warnings_;
+    out.warnings.insert(out.warnings.end(), made.warnings.begin(), made.warnings.end());
+    out.hits = made.hits;
+    out.misses = made.misses;
+    out.codegen_ms = made.codegen_ms;
+    auto kernels = std::make_shared<std::vector<GpuKernel>>(std::move(made.kernels));
+    out.scheduled = [kernels](int kernel) -> const ScheduledKernel& {
+      return (*kernels)[static_cast<size_t>(kernel)].variants.back().scheduled;
+    };
+    out.launch = [kernels](int kernel, const std::string& name, const std::function<BufferId(ValueId)>& buffer) {
+      return gpu_launch(name, (*kernels)[static_cast<size_t>(kernel)], buffer);
+    };
+    return out;
+  }
+
+private:
+  GpuTarget target_;
+  GpuKernelOptions kernels_;
+  std::vector<std::string> warnings_;
+  CudaLibraries libraries_;
+  DeviceTraits traits_;
+};
+
+} // namespace
+
+Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options) {
+  TESSERA_ASSIGN(auto target, GpuTarget::parse(options.arch.empty() ? "sm_90" : options.arch));
+  GpuKernelOptions kernels;
+  kernels.assemble_for = options.assemble_for;
+  std::vector<std::string> warnings;
+  auto assembler = cuda::Assembler::find();
+  if (assembler.ok())
+    kernels.assembler = *assembler;
+  else
+    warnings.push_back("no assembler of PTX, the driver compiles it when it is loaded: " + assembler.error().message);
+  return std::unique_ptr<Backend>(
+      std::make_unique<CudaBackend>(options, std::move(target), std::move(kernels), std::move(warnings)));
+}
+
+} // namespace tessera
