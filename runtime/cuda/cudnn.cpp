@@ -1,0 +1,99 @@
+#include "runtime/cuda/cudnn.h"
+#include <cstdlib>
+
+namespace tessera::cuda {
+namespace {
+
+constexpr size_t kOldest = 90000;
+
+bool enabled(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value && *value && std::string_view(value) != "0";
+}
+
+} // namespace
+
+Result<std::shared_ptr<Cudnn>> Cudnn::open() {
+  std::shared_ptr<Cudnn> dnn(new Cudnn());
+  LibraryRequest request{"cuDNN",
+                         {"libcudnn.so.9", "libcudnn.so"},
+                         {"cudnn"},
+                         "convolutions and pooling by NVIDIA's kernels",
+                         "pip install nvidia-cudnn-cu13"};
+  TESSERA_ASSIGN(dnn->library_, DynamicLibrary::open(request));
+  TESSERA_TRY(dnn->library_->bind(dnn->cudnnGetVersion, "cudnnGetVersion"));
+  dnn->version = dnn->cudnnGetVersion();
+  if (dnn->version < kOldest)
+    return Diagnostic(ErrorCode::UnsupportedFeature, "cuDNN of version number " + std::to_string(dnn->version) + " (" +
+                                                         dnn->library_->path() +
+                                                         ") is too old; 9.0 or later computes convolutions");
+#define TESSERA_CUDNN_BIND(function) TESSERA_TRY(dnn->library_->bind(dnn->function, #function));
+  TESSERA_CUDNN_FUNCTIONS(TESSERA_CUDNN_BIND)
+#undef TESSERA_CUDNN_BIND
+  dnn->allow_tf32 = enabled("TESSERA_ALLOW_TF32");
+  dnn->compile_at_run_time = enabled("TESSERA_CUDNN_COMPILE");
+  return dnn;
+}
+
+Result<std::shared_ptr<Cudnn>> Cudnn::of(Context& context) {
+  auto make = [](Context&) -> Result<std::shared_ptr<void>> {
+    TESSERA_ASSIGN(auto dnn, open());
+    if (auto status = dnn->cudnnCreate(&dnn->handle); status != CUDNN_STATUS_SUCCESS)
+      return dnn->error(status, "cudnnCreate", "starting " + dnn->library_->path());
+    return std::shared_ptr<void>(std::move(dnn));
+  };
+  TESSERA_ASSIGN(auto attached, context.attachment("cuDNN", make));
+  return std::static_pointer_cast<Cudnn>(attached);
+}
+
+Cudnn::~Cudnn() {
+  engines_.clear();
+  if (handle) cudnnDestroy(handle);
+}
+
+Result<std::shared_ptr<const ConvEngine>>
+Cudnn::engine(const std::string& key, const std::function<Result<std::shared_ptr<const ConvEngine>>()>& ask) {
+  {
+    std::lock_guard lock(mutex_);
+    if (auto it = engines_.find(key); it != engines_.end()) return it->second;
+  }
+  TESSERA_ASSIGN(auto found, ask());
+  std::lock_guard lock(mutex_);
+  return engines_.emplace(key, found).first->second;
+}
+
+Diagnostic Cudnn::error(cudnnStatus_t status, const char* function, const std::string& doing) const {
+  // Statuses come in families: 2xxx bad parameters, 3xxx not supported, 4xxx and 5xxx failures.
+  constexpr int kFamily = 1000, kUnsupported = 3;
+  bool memory = status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
+                status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+  auto code = static_cast<int>(status) / kFamily == kUnsupported ? ErrorCode::UnsupportedFeature
+              : memory                                           ? ErrorCode::OutOfMemory
+                                                                 : ErrorCode::DeviceError;
+  return Diagnostic(code, (doing.empty() ? std::string() : doing + ": ") + function + " failed with " +
+                              cudnnGetErrorString(status));
+}
+
+Result<Descriptor> Descriptor::create(const Cudnn& library, cudnnBackendDescriptorType_t type) {
+  cudnnBackendDescriptor_t handle = nullptr;
+  TESSERA_CUDNN_TRY(library, "", cudnnBackendCreateDescriptor, type, &handle);
+  return Descriptor(library, handle);
+}
+
+Descriptor::~Descriptor() {
+  if (handle_) library_->cudnnBackendDestroyDescriptor(handle_);
+}
+
+Status Descriptor::set_all(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+                           const void* values) {
+  TESSERA_CUDNN_TRY(*library_, "attribute " + std::to_string(static_cast<int>(name)), cudnnBackendSetAttribute, handle_,
+                    name, type, count, values);
+  return {};
+}
+
+Status Descriptor::finalize() {
+  TESSERA_CUDNN_TRY(*library_, "", cudnnBackendFinalize, handle_);
+  return {};
+}
+
+} // namespace tessera::cuda

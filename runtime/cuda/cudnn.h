@@ -1,0 +1,134 @@
+// cuDNN 9 as a table of functions, a handle per context, and the plans of its graph API that were made: convolutions
+// with bias, residual and activation in one plan, pooling by the older interface (plan_cuda_conv, plan_cuda_pool of
+// library.h are here).
+//
+// Of the engines that its heuristics propose for a graph (mode A, then the fallback ones), the first is taken that
+// finalizes into a plan, computes in f32 where the operands are f32 (no TF32 unless TESSERA_ALLOW_TF32=1), gives the
+// same result every time, and is compiled already. An epilogue that only engines compiled at run time would compute is
+// left to the call's EpilogueKernel, if it has one; only then are those engines tried. TESSERA_CUDNN_COMPILE=1 lets
+// them compete from the start.
+#pragma once
+#include "runtime/cuda/dynamic_library.h"
+#include "runtime/cuda/library.h"
+#include "runtime/cuda/library_conv.h"
+#include <cudnn.h>
+#include <map>
+#include <mutex>
+
+namespace tessera::cuda {
+
+#define TESSERA_CUDNN_FUNCTIONS(X)                                                                                     \
+  X(cudnnCreate)                                                                                                       \
+  X(cudnnDestroy)                                                                                                      \
+  X(cudnnSetStream)                                                                                                    \
+  X(cudnnGetVersion)                                                                                                   \
+  X(cudnnGetErrorString)                                                                                               \
+  X(cudnnBackendCreateDescriptor)                                                                                      \
+  X(cudnnBackendDestroyDescriptor)                                                                                     \
+  X(cudnnBackendFinalize)                                                                                              \
+  X(cudnnBackendSetAttribute)                                                                                          \
+  X(cudnnBackendGetAttribute)                                                                                          \
+  X(cudnnBackendExecute)                                                                                               \
+  X(cudnnCreateTensorDescriptor)                                                                                       \
+  X(cudnnDestroyTensorDescriptor)                                                                                      \
+  X(cudnnSetTensorNdDescriptor)                                                                                        \
+  X(cudnnCreatePoolingDescriptor)                                                                                      \
+  X(cudnnDestroyPoolingDescriptor)                                                                                     \
+  X(cudnnSetPoolingNdDescriptor)                                                                                       \
+  X(cudnnPoolingForward)
+
+class Cudnn;
+
+// A backend descriptor: created, given attributes, finalized; destroyed with its owner.
+class Descriptor {
+public:
+  [[nodiscard]] static Result<Descriptor> create(const Cudnn& library, cudnnBackendDescriptorType_t type);
+  Descriptor(Descriptor&& o) noexcept : library_(o.library_), handle_(std::exchange(o.handle_, nullptr)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor();
+
+  template <class T>
+  [[nodiscard]] Status set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
+    return set_all(name, type, 1, &value);
+  }
+  [[nodiscard]] Status set(cudnnBackendAttributeName_t name, const std::vector<int64_t>& values) {
+    return set_all(name, CUDNN_TYPE_INT64, static_cast<int64_t>(values.size()), values.data());
+  }
+  [[nodiscard]] Status set(cudnnBackendAttributeName_t name, const Descriptor& other) {
+    return set_all(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &other.handle_);
+  }
+  [[nodiscard]] Status set_all(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+                               const void* values);
+  // Error as the library's; what it does not support is UnsupportedFeature.
+  [[nodiscard]] Status finalize();
+  [[nodiscard]] cudnnBackendDescriptor_t handle() const { return handle_; }
+
+private:
+  Descriptor(const Cudnn& library, cudnnBackendDescriptor_t handle) : library_(&library), handle_(handle) {}
+  const Cudnn* library_;
+  cudnnBackendDescriptor_t handle_;
+};
+
+// A finalized execution plan. Its tensors are told apart by these numbers.
+enum class ConvRole : int64_t { X = 1, W, Y, Bias, Residual };
+struct ConvEngine {
+  Descriptor plan;
+  int64_t workspace_bytes = 0;
+  bool residual_is_result = false; // its graph has a residual where the call has none: y itself, times 0
+};
+
+class Cudnn {
+public:
+  // That of the context, opened when it is first asked for. Errors: UnsupportedFeature where the library is missing or
+  // too old (9.0 at least); DeviceError where it does not start.
+  [[nodiscard]] static Result<std::shared_ptr<Cudnn>> of(Context& context);
+  // The functions alone: descriptors can be made without a GPU.
+  [[nodiscard]] static Result<std::shared_ptr<Cudnn>> open();
+  ~Cudnn();
+  Cudnn(const Cudnn&) = delete;
+  Cudnn& operator=(const Cudnn&) = delete;
+
+#define TESSERA_CUDNN_FIELD(function) decltype(&::function) function = nullptr;
+  TESSERA_CUDNN_FUNCTIONS(TESSERA_CUDNN_FIELD)
+#undef TESSERA_CUDNN_FIELD
+  size_t version = 0; // 90100 is 9.1.0
+  bool allow_tf32 = false, compile_at_run_time = false;
+  cudnnHandle_t handle = nullptr;
+  mutable std::mutex running; // the handle has one stream at a time
+
+  // An engine for a problem, from the cache where the same was asked before; null where there is none.
+  [[nodiscard]] Result<std::shared_ptr<const ConvEngine>>
+  engine(const std::string& key, const std::function<Result<std::shared_ptr<const ConvEngine>>()>& ask);
+  // DeviceError with the library's name of the status, UnsupportedFeature for CUDNN_STATUS_NOT_SUPPORTED and its kinds,
+  // OutOfMemory.
+  [[nodiscard]] Diagnostic error(cudnnStatus_t status, const char* function, const std::string& doing = {}) const;
+
+private:
+  Cudnn() = default;
+  std::shared_ptr<const DynamicLibrary> library_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const ConvEngine>> engines_;
+};
+
+#define TESSERA_CUDNN_TRY(library, doing, function, ...)                                                               \
+  do {                                                                                                                 \
+    if (auto tessera_s_ = (library).function(__VA_ARGS__); tessera_s_ != CUDNN_STATUS_SUCCESS) [[unlikely]]            \
+      return (library).error(tessera_s_, #function, doing);                                                            \
+  } while (0)
+
+// The operations of a convolution and what follows: y = activation(alpha * (x * w) + residual + bias), everything
+// between them in f32 and in no memory. Needs no GPU.
+struct ConvGraph {
+  std::vector<Descriptor> operations; // in order
+  std::vector<Descriptor> parts;      // tensors and parameters that they refer to
+};
+struct ConvGraphOptions {
+  DType dtype = DType::F32;
+  const LibraryEpilogue* fused = nullptr; // of ConvCall; null: none
+  bool residual_is_result = false;        // ConvEngine
+  int64_t alignment = 16;                 // bytes, of every tensor
+};
+[[nodiscard]] Result<ConvGraph> make_conv_graph(const Cudnn& library, const ConvProblem& problem,
+                                                const ConvGraphOptions& options);
+
+} // namespace tessera::cuda

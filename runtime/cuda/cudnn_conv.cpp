@@ -1,0 +1,477 @@
+// Convolutions by cuDNN's graph API: the graph, an engine for it, the plan of a call.
+#include "runtime/cuda/cudnn.h"
+#include <algorithm>
+
+namespace tessera::cuda {
+namespace {
+
+constexpr int64_t kBaseAlignment = 16;
+constexpr int64_t kMostWorkspace = int64_t{256} << 20;
+constexpr int64_t kMostEngines = 32; // of one mode of the heuristics
+
+std::optional<cudnnDataType_t> data_type(DType dtype) {
+  switch (dtype) {
+  case DType::F32: return CUDNN_DATA_FLOAT;
+  case DType::F16: return CUDNN_DATA_HALF;
+  case DType::BF16: return CUDNN_DATA_BFLOAT16;
+  default: return std::nullopt;
+  }
+}
+
+class GraphMaker {
+public:
+  GraphMaker(const Cudnn& library, const ConvProblem& problem, const ConvGraphOptions& options)
+      : library_(library), problem_(problem), options_(options), type_(*data_type(options.dtype)) {}
+
+  Result<ConvGraph> run() {
+    const auto* fused = options_.fused;
+    bool follows = fused && (fused->bias || fused->residual || options_.residual_is_result ||
+                             fused->activation != LibraryEpilogue::Activation::None);
+    TESSERA_ASSIGN(size_t x, tensor(problem_.x, ConvRole::X));
+    TESSERA_ASSIGN(size_t w, tensor(problem_.w, ConvRole::W));
+    TESSERA_ASSIGN(size_t y, tensor(problem_.y, ConvRole::Y));
+    // What is between operations is in f32 and has the layout of y.
+    size_t sum = y;
+    if (follows) {
+      TESSERA_ASSIGN(sum, virtual_tensor());
+    }
+    TESSERA_TRY(convolution(x, w, sum, fused ? fused->alpha : 1));
+    if (!follows) return std::move(out_);
+    // The order in which the library's precompiled kernels compute: residual, bias, activation.
+    std::vector<std::function<Status(size_t from, size_t to)>> steps;
+    if (fused->residual || options_.residual_is_result)
+      steps.emplace_back([&](size_t from, size_t to) -> Status {
+        TESSERA_ASSIGN(size_t residual, tensor(problem_.y, ConvRole::Residual));
+        return pointwise(CUDNN_POINTWISE_ADD, from, residual, to, fused->residual ? 1 : 0);
+      });
+    if (fused->bias)
+      steps.emplace_back([&](size_t from, size_t to) -> Status {
+        ConvTensor along{Dims(problem_.y.dims.size(), 1), Dims(problem_.y.dims.size(), 1)};
+        along.dims[1] = problem_.y.dims[1];
+        along.strides = Dims(along.dims.size(), 1);
+        for (size_t d = 0; d < along.dims.size(); ++d)
+          if (d == 0 || (d > 1 && problem_.channels_last)) along.strides[d] = along.dims[1];
+        TESSERA_ASSIGN(size_t bias, tensor(along, ConvRole::Bias));
+        return pointwise(CUDNN_POINTWISE_ADD, from, bias, to, 1);
+      });
+    if (fused->activation != LibraryEpilogue::Activation::None)
+      steps.emplace_back([&](size_t from, size_t to) { return activation(*fused, from, to); });
+    for (size_t i = 0; i < steps.size(); ++i) {
+      size_t to = y;
+      if (i + 1 < steps.size()) {
+        TESSERA_ASSIGN(to, virtual_tensor());
+      }
+      TESSERA_TRY(steps[i](sum, to));
+      sum = to;
+    }
+    return std::move(out_);
+  }
+
+private:
+  size_t keep(Descriptor d) {
+    out_.parts.push_back(std::move(d));
+    return out_.parts.size() - 1;
+  }
+  const Descriptor& part(size_t i) const { return out_.parts[i]; }
+
+  Result<size_t> tensor(const ConvTensor& t, cudnnDataType_t type, int64_t id, bool is_virtual) {
+    TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
+    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type));
+    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_DIMENSIONS, t.dims));
+    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_STRIDES, t.strides));
+    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id));
+    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, options_.alignment));
+    if (is_virtual) TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, true));
+    TESSERA_TRY(d.finalize());
+    return keep(std::move(d));
+  }
+  Result<size_t> tensor(const ConvTensor& t, ConvRole role) {
+    return tensor(t, type_, static_cast<int64_t>(role), false);
+  }
+  Result<size_t> virtual_tensor() {
+    constexpr int64_t kFirst = 100; // beyond the roles
+    return tensor(problem_.y, CUDNN_DATA_FLOAT, kFirst + static_cast<int64_t>(out_.parts.size()), true);
+  }
+
+  Status convolution(size_t x, size_t w, size_t y, double scale) {
+    TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR));
+    TESSERA_TRY(d.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, static_cast<int64_t>(problem_.spatial())));
+    TESSERA_TRY(d.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT));
+    TESSERA_TRY(d.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION));
+    TESSERA_TRY(d.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, problem_.strides));
+    TESSERA_TRY(d.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, problem_.dilations));
+    TESSERA_TRY(d.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, problem_.pads_begin));
+    TESSERA_TRY(d.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, problem_.pads_end));
+    TESSERA_TRY(d.finalize());
+    size_t window = keep(std::move(d));
+    auto alpha = static_cast<float>(scale), beta = 0.0F;
+    if (problem_.transposed) {
+      TESSERA_ASSIGN(Descriptor op,
+                     Descriptor::create(library_, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR));
+      TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, part(window)));
+      TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, part(x)));
+      TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, part(w)));
+      TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, part(y)));
+      TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_TYPE_FLOAT, alpha));
+      TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_TYPE_FLOAT, beta));
+      return operation(std::move(op));
+    }
+    TESSERA_ASSIGN(Descriptor op, Descriptor::create(library_, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, part(window)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, part(x)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, part(w)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, part(y)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, alpha));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, beta));
+    return operation(std::move(op));
+  }
+
+  Status operation(Descriptor op) {
+    TESSERA_TRY(op.finalize());
+    out_.operations.push_back(std::move(op));
+    return {};
+  }
+
+  Result<Descriptor> function(cudnnPointwiseMode_t mode) {
+    TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR));
+    TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode));
+    TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT));
+    return d;
+  }
+  // to = from + scale * other
+  Status pointwise(cudnnPointwiseMode_t mode, size_t from, size_t other, size_t to, float scale) {
+    TESSERA_ASSIGN(Descriptor d, function(mode));
+    TESSERA_TRY(d.finalize());
+    size_t kept = keep(std::move(d));
+    TESSERA_ASSIGN(Descriptor op, Descriptor::create(library_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, part(kept)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, part(from)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, part(other)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, part(to)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, CUDNN_TYPE_FLOAT, 1.0F));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, CUDNN_TYPE_FLOAT, scale));
+    return operation(std::move(op));
+  }
+  Status activation(const LibraryEpilogue& e, size_t from, size_t to) {
+    using Activation = LibraryEpilogue::Activation;
+    cudnnPointwiseMode_t mode = CUDNN_POINTWISE_RELU_FWD; // and Clip
+    switch (e.activation) {
+    case Activation::None:
+    case Activation::Relu:
+    case Activation::Clip: break;
+    case Activation::GeluTanh: mode = CUDNN_POINTWISE_GELU_APPROX_TANH_FWD; break;
+    case Activation::GeluErf: mode = CUDNN_POINTWISE_GELU_FWD; break;
+    case Activation::Sigmoid: mode = CUDNN_POINTWISE_SIGMOID_FWD; break;
+    case Activation::Silu: mode = CUDNN_POINTWISE_SWISH_FWD; break;
+    case Activation::Tanh: mode = CUDNN_POINTWISE_TANH_FWD; break;
+    }
+    TESSERA_ASSIGN(Descriptor d, function(mode));
+    if (e.activation == Activation::Clip) {
+      TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, CUDNN_TYPE_DOUBLE, e.clip_low));
+      TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, e.clip_high));
+    }
+    TESSERA_TRY(d.finalize());
+    size_t kept = keep(std::move(d));
+    TESSERA_ASSIGN(Descriptor op, Descriptor::create(library_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, part(kept)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, part(from)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, part(to)));
+    return operation(std::move(op));
+  }
+
+  const Cudnn& library_;
+  const ConvProblem& problem_;
+  const ConvGraphOptions& options_;
+  cudnnDataType_t type_;
+  ConvGraph out_;
+};
+
+// ---- choosing an engine
+
+class EngineSearch {
+public:
+  // `compiled`: engines that would be compiled at run time, too.
+  EngineSearch(const Cudnn& library, DType dtype, bool compiled)
+      : library_(library), dtype_(dtype), compiled_(compiled) {}
+
+  // Null where none of the library's proposals will do.
+  Result<std::shared_ptr<const ConvEngine>> run(const ConvGraph& graph, bool residual_is_result) const {
+    TESSERA_ASSIGN(Descriptor operations, Descriptor::create(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
+    TESSERA_TRY(operations.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, library_.handle));
+    std::vector<cudnnBackendDescriptor_t> handles;
+    for (const auto& op : graph.operations) handles.push_back(op.handle());
+    TESSERA_TRY(operations.set_all(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                   static_cast<int64_t>(handles.size()), handles.data()));
+    if (auto status = operations.finalize(); !status) return none(std::move(status).error());
+    for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+      TESSERA_ASSIGN(Descriptor heuristics, Descriptor::create(library_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
+      TESSERA_TRY(heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, operations));
+      TESSERA_TRY(heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode));
+      if (auto status = heuristics.finalize(); !status) {
+        TESSERA_TRY(none(std::move(status).error()));
+        continue;
+      }
+      TESSERA_ASSIGN(auto found, first(heuristics, residual_is_result));
+      if (found) return found;
+    }
+    return std::shared_ptr<const ConvEngine>();
+  }
+
+private:
+  // What the library does not support is an answer.
+  static Result<std::shared_ptr<const ConvEngine>> none(Diagnostic why) {
+    if (why.code == ErrorCode::UnsupportedFeature) return std::shared_ptr<const ConvEngine>();
+    return why;
+  }
+
+  Result<std::shared_ptr<const ConvEngine>> first(const Descriptor& heuristics, bool residual_is_result) const {
+    std::vector<Descriptor> configs;
+    std::vector<cudnnBackendDescriptor_t> handles;
+    for (int64_t i = 0; i < kMostEngines; ++i) {
+      TESSERA_ASSIGN(Descriptor config, Descriptor::create(library_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+      handles.push_back(config.handle());
+      configs.push_back(std::move(config));
+    }
+    int64_t count = 0;
+    TESSERA_CUDNN_TRY(library_, "asking for engines", cudnnBackendGetAttribute, heuristics.handle(),
+                      CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, kMostEngines, &count,
+                      handles.data());
+    for (int64_t i = 0; i < std::min(count, kMostEngines); ++i) {
+      const Descriptor& config = configs[static_cast<size_t>(i)];
+      TESSERA_ASSIGN(bool wanted, will_do(config));
+      if (!wanted) continue;
+      TESSERA_ASSIGN(Descriptor plan, Descriptor::create(library_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+      TESSERA_TRY(plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, library_.handle));
+      TESSERA_TRY(plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config));
+      if (!plan.finalize()) continue; // heuristics propose what an engine then refuses: the next one
+      int64_t bytes = 0, one = 0;
+      TESSERA_CUDNN_TRY(library_, "asking for the workspace", cudnnBackendGetAttribute, plan.handle(),
+                        CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &one, &bytes);
+      if (bytes > kMostWorkspace) continue;
+      return std::make_shared<const ConvEngine>(ConvEngine{std::move(plan), bytes, residual_is_result});
+    }
+    return std::shared_ptr<const ConvEngine>();
+  }
+
+  Result<bool> will_do(const Descriptor& config) const {
+    TESSERA_ASSIGN(Descriptor engine, Descriptor::create(library_, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+    auto handle = engine.handle();
+    int64_t one = 0;
+    TESSERA_CUDNN_TRY(library_, "asking for an engine", cudnnBackendGetAttribute, config.handle(),
+                      CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one, &handle);
+    cudnnBackendNumericalNote_t numerical[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    int64_t count = 0;
+    TESSERA_CUDNN_TRY(library_, "asking for an engine's notes", cudnnBackendGetAttribute, engine.handle(),
+                      CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
+                      &count, numerical);
+    for (int64_t i = 0; i < count; ++i) switch (numerical[i]) {
+      case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6: // cancel too many digits
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13: return false;
+      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE: // of f32 operands: in TF32
+      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+        if (dtype_ == DType::F32 && !library_.allow_tf32) return false;
+        break;
+      default: break;
+      }
+    if (compiled_) return true;
+    cudnnBackendBehaviorNote_t behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+    TESSERA_CUDNN_TRY(library_, "asking for an engine's notes", cudnnBackendGetAttribute, engine.handle(),
+                      CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count,
+                      behaviour);
+    return std::find(behaviour, behaviour + count, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) == behaviour + count;
+  }
+
+  const Cudnn& library_;
+  DType dtype_;
+  bool compiled_;
+};
+
+// ---- the plan of a call
+
+class ConvPlan final : public CudaLibraryPlan {
+public:
+  ConvPlan(Context& context, std::shared_ptr<Cudnn> library) : context_(context), library_(std::move(library)) {}
+
+  Status run(CUstream stream, void* const* pointers, void* workspace) const override {
+    if (zero_bytes > 0) {
+      auto at = reinterpret_cast<CUdeviceptr>(pointers[zero_buffer]) + static_cast<CUdeviceptr>(zero_offset);
+      TESSERA_CUDA_TRY(context_, name, cuMemsetD8Async, at, 0, static_cast<size_t>(zero_bytes), stream);
+      return {};
+    }
+    if (!engine) return {}; // no results
+    std::vector<void*> data;
+    for (const auto& t : tensors) data.push_back(static_cast<std::byte*>(pointers[t.buffer]) + t.offset);
+    TESSERA_ASSIGN(Descriptor pack, Descriptor::create(*library_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
+    TESSERA_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids));
+    TESSERA_TRY(pack.set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+                             static_cast<int64_t>(data.size()), data.data()));
+    TESSERA_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace));
+    TESSERA_TRY(pack.finalize());
+    std::lock_guard lock(library_->running);
+    TESSERA_CUDNN_TRY(*library_, name, cudnnSetStream, library_->handle, stream);
+    TESSERA_CUDNN_TRY(*library_, name, cudnnBackendExecute, library_->handle, engine->plan.handle(), pack.handle());
+    return {};
+  }
+
+  struct Bound {
+    BufferId buffer;
+    int64_t offset; // bytes
+  };
+  std::string name;
+  std::vector<int64_t> ids;
+  std::vector<Bound> tensors;
+  BufferId zero_buffer = -1;
+  int64_t zero_offset = 0, zero_bytes = 0;
+
+private:
+  Context& context_;
+  std::shared_ptr<Cudnn> library_; // outlives its engine
+
+public:
+  std::shared_ptr<const ConvEngine> engine;
+};
+
+class ConvPlanner {
+public:
+  ConvPlanner(const CudaPlanContext& context, const ConvCall& call, std::span<const Operand> operands)
+      : context_(context), call_(call), operands_(operands) {}
+
+  Result<std::unique_ptr<CudaLibraryPlan>> run() {
+    TESSERA_ASSIGN(library_, Cudnn::of(context_.context));
+    const Operand &x = operands_[0], &w = operands_[1], &y = operands_[2];
+    if (!data_type(x.dtype) || w.dtype != x.dtype || y.dtype != x.dtype)
+      return refuse("it takes f16, bf16 and f32, operands and result alike");
+    size_t next = 3;
+    if (call_.fused && call_.fused->bias) bias_ = &operands_[next++];
+    if (call_.fused && call_.fused->residual) residual_ = &operands_[next++];
+    TESSERA_ASSIGN(problem_, describe_conv(call_, x, w, y, context_.name));
+    auto plan = std::make_unique<ConvPlan>(context_.context, library_);
+    plan->name = "running '" + context_.name + "'";
+    if (problem_.empty) return std::unique_ptr<CudaLibraryPlan>(std::move(plan));
+    if (problem_.of_nothing) {
+      if (call_.fused && !context_.can_finish) return refuse("a sum over nothing takes no epilogue");
+      plan->zero_buffer = y.buffer;
+      plan->zero_offset = bytes(y.offset);
+      plan->zero_bytes = bytes(1);
+      for (int64_t n : y.shape) plan->zero_bytes *= n;
+      plan->epilogue_done = !call_.fused;
+      plan->calls = 0;
+      return std::unique_ptr<CudaLibraryPlan>(std::move(plan));
+    }
+    // Precompiled kernels first: with the epilogue, then without it; then what has to be compiled now.
+    struct Attempt {
+      bool fused, compiled, residual_is_result;
+    };
+    std::vector<Attempt> attempts;
+    bool has = call_.fused.has_value(), early = library_->compile_at_run_time;
+    bool lacks_residual = has && call_.fused->bias && !call_.fused->residual;
+    for (bool compiled : {false, true}) {
+      if (early && !compiled) continue;
+      attempts.push_back({has, compiled, false});
+      if (lacks_residual && !compiled) attempts.push_back({true, false, true});
+      if (has && context_.can_finish) attempts.push_back({false, compiled, false});
+    }
+    for (const auto& a : attempts) {
+      TESSERA_ASSIGN(auto engine, library_->engine(key(a.fused, a.compiled, a.residual_is_result),
+                                                   [&] { return ask(a.fused, a.compiled, a.residual_is_result); }));
+      if (!engine) continue;
+      plan->engine = engine;
+      plan->workspace_bytes = engine->workspace_bytes;
+      plan->epilogue_done = a.fused || !has;
+      bind(*plan, a.fused, engine->residual_is_result);
+      return std::unique_ptr<CudaLibraryPlan>(std::move(plan));
+    }
+    return refuse("it has no engine for " + key(has, true, false));
+  }
+
+private:
+  [[nodiscard]] int64_t bytes(int64_t elements) const { return elements * info(operands_[0].dtype).bits / 8; }
+  Diagnostic refuse(const std::string& why) const {
+    return Diagnostic(ErrorCode::UnsupportedFeature, "cuDNN does not compute '" + context_.name + "': " + why);
+  }
+  [[nodiscard]] int64_t alignment() const {
+    int64_t bits = kBaseAlignment;
+    for (const auto& o : operands_) bits |= bytes(o.offset);
+    return bits & -bits;
+  }
+
+  void bind(ConvPlan& plan, bool fused, bool residual_is_result) const {
+    auto add = [&](ConvRole role, const Operand& o) {
+      plan.ids.push_back(static_cast<int64_t>(role));
+      plan.tensors.push_back({o.buffer, bytes(o.offset)});
+    };
+    add(ConvRole::X, operands_[0]);
+    add(ConvRole::W, operands_[1]);
+    add(ConvRole::Y, operands_[2]);
+    if (!fused) return;
+    if (bias_) add(ConvRole::Bias, *bias_);
+    if (residual_) add(ConvRole::Residual, *residual_);
+    if (residual_is_result) add(ConvRole::Residual, operands_[2]);
+  }
+
+  // All that an engine depends on; also what errors say.
+  [[nodiscard]] std::string key(bool fused, bool compiled, bool residual_is_result) const {
+    std::string out(tessera::name(operands_[0].dtype));
+    out += problem_.transposed ? " transposed" : "";
+    auto list = [&](const char* what, const std::vector<int64_t>& values) {
+      out += std::string(" ") + what;
+      for (size_t i = 0; i < values.size(); ++i) out += (i == 0 ? " " : ",") + std::to_string(values[i]);
+    };
+    list("x", problem_.x.dims);
+    list("at", problem_.x.strides);
+    list("w", problem_.w.dims);
+    list("at", problem_.w.strides);
+    list("y", problem_.y.dims);
+    list("strides", problem_.strides);
+    list("pads", problem_.pads_begin);
+    list("to", problem_.pads_end);
+    list("dilations", problem_.dilations);
+    out += " @" + std::to_string(alignment());
+    if (fused && call_.fused) {
+      const auto& e = *call_.fused;
+      out += " alpha " + std::to_string(e.alpha) + " activation " + std::to_string(static_cast<int>(e.activation)) +
+             " " + std::to_string(e.clip_low) + " " + std::to_string(e.clip_high);
+      if (bias_) out += " bias";
+      if (residual_) out += " residual";
+    }
+    if (residual_is_result) out += " twice";
+    if (compiled) out += " compiled";
+    return out;
+  }
+
+  Result<std::shared_ptr<const ConvEngine>> ask(bool fused, bool compiled, bool residual_is_result) const {
+    ConvGraphOptions options;
+    options.dtype = operands_[0].dtype;
+    options.fused = fused && call_.fused ? &*call_.fused : nullptr;
+    options.residual_is_result = residual_is_result;
+    options.alignment = alignment();
+    auto graph = make_conv_graph(*library_, problem_, options);
+    if (!graph) {
+      if (graph.error().code == ErrorCode::UnsupportedFeature) return std::shared_ptr<const ConvEngine>();
+      return graph.error();
+    }
+    return EngineSearch(*library_, options.dtype, compiled).run(*graph, residual_is_result);
+  }
+
+  const CudaPlanContext& context_;
+  const ConvCall& call_;
+  std::span<const Operand> operands_;
+  std::shared_ptr<Cudnn> library_;
+  ConvProblem problem_;
+  const Operand *bias_ = nullptr, *residual_ = nullptr;
+};
+
+} // namespace
+
+Result<ConvGraph> make_conv_graph(const Cudnn& library, const ConvProblem& problem, const ConvGraphOptions& options) {
+  TESSERA_CHECK(data_type(options.dtype).has_value(), "a convolution of a type that cuDNN has");
+  return GraphMaker(library, problem, options).run();
+}
+
+Result<std::unique_ptr<CudaLibraryPlan>> plan_cuda_conv(const CudaPlanContext& context, const ConvCall& call,
+                                                        std::span<const Operand> operands) {
+  return ConvPlanner(context, call, operands).run();
+}
+
+} // namespace tessera::cuda
