@@ -1,0 +1,436 @@
+#include "fake_driver.h"
+#include <algorithm>
+#include <cstring>
+
+namespace tessera::test {
+namespace {
+
+FakeGpu* gpu = nullptr; // the driver's functions have no argument to find it by
+thread_local std::vector<CUcontext> current;
+int context_object, pool_object;
+
+} // namespace
+
+CUresult FakeGpu::enter(const char* function, bool needs_context) {
+  ++calls[function];
+  if (auto f = faults_.find(function); f != faults_.end() && f->second.countdown-- == 0) {
+    auto result = f->second.result;
+    faults_.erase(f);
+    if (cuda::is_sticky(result)) broken_ = result;
+    return result;
+  }
+  if (broken_ != CUDA_SUCCESS && needs_context) return broken_;
+  if (needs_context && current.empty()) {
+    ADD_FAILURE() << function << " without a current context";
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult FakeGpu::put(CUstream stream, std::function<CUresult()> body) {
+  streams_[stream].push_back({std::move(body), nullptr, 0});
+  return CUDA_SUCCESS;
+}
+
+CUresult FakeGpu::run(void* stream, const Event* until, uint64_t sequence) {
+  while (broken_ == CUDA_SUCCESS && !(until && until->passed >= sequence)) {
+    auto& queue = streams_[stream];
+    if (queue.empty()) break;
+    auto operation = std::move(queue.front());
+    queue.pop_front();
+    clock_ += 0.5;
+    if (operation.event) {
+      operation.event->passed = operation.sequence;
+      operation.event->at = clock_;
+    } else if (auto result = operation.body(); result != CUDA_SUCCESS) {
+      broken_ = result;
+    }
+  }
+  return broken_;
+}
+
+void FakeGpu::run_all() {
+  std::vector<void*> all;
+  for (auto& [stream, queue] : streams_) all.push_back(stream);
+  for (auto* s : all) run(s);
+}
+
+bool FakeGpu::alive(uint64_t address, size_t bytes) const {
+  if (bytes == 0) return true;
+  auto it = allocations_.upper_bound(address);
+  if (it == allocations_.begin()) return false;
+  --it;
+  return !it->second.freed && address + bytes <= it->first + it->second.bytes;
+}
+
+int64_t FakeGpu::live_bytes() const {
+  int64_t n = 0;
+  for (const auto& [address, a] : allocations_)
+    if (!a.freed) n += static_cast<int64_t>(a.bytes);
+  return n;
+}
+
+CUresult FakeGpu::allocate_for(CUdeviceptr* out, size_t bytes) {
+  if (static_cast<size_t>(live_bytes()) + bytes > memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(p, 0xCD, bytes);
+  *out = reinterpret_cast<CUdeviceptr>(p);
+  allocations_[*out] = {bytes, false};
+  graveyard_.push_back(p);
+  return CUDA_SUCCESS;
+}
+
+CUresult FakeGpu::release(uint64_t address) {
+  auto it = allocations_.find(address);
+  if (it == allocations_.end() || it->second.freed) {
+    ADD_FAILURE() << "freed twice, or never allocated";
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  it->second.freed = true;
+  std::memset(reinterpret_cast<void*>(address), 0xDD, it->second.bytes);
+  return CUDA_SUCCESS;
+}
+
+uint64_t FakeGpu::allocate(size_t bytes) {
+  CUdeviceptr p = 0;
+  EXPECT_EQ(allocate_for(&p, bytes), CUDA_SUCCESS);
+  return p;
+}
+
+void FakeGpu::kernel(const std::string& name, size_t params, Body body) {
+  kernels_[name] = std::make_unique<Kernel>(Kernel{name, params, std::move(body)});
+}
+
+std::shared_ptr<cuda::Context> FakeGpu::context() {
+  auto c = cuda::Context::create(driver_);
+  EXPECT_TRUE(c.ok()) << c.error().str();
+  return c.ok() ? *c : nullptr;
+}
+
+// The functions of the table.
+struct FakeCalls {
+#define ENTER(function)                                                                                                \
+  if (auto r = gpu->enter(#function); r != CUDA_SUCCESS) return r
+#define ENTER_WITHOUT_CONTEXT(function)                                                                                \
+  if (auto r = gpu->enter(#function, false); r != CUDA_SUCCESS) return r
+
+  static CUresult Init(unsigned) {
+    ENTER_WITHOUT_CONTEXT(cuInit);
+    return gpu->devices > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+  }
+  static CUresult DriverGetVersion(int* v) {
+    *v = 13000;
+    return CUDA_SUCCESS;
+  }
+  static CUresult GetErrorName(CUresult r, const char** name) {
+    switch (r) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
+    case CUDA_ERROR_OUT_OF_MEMORY: *name = "CUDA_ERROR_OUT_OF_MEMORY"; break;
+    case CUDA_ERROR_INVALID_VALUE: *name = "CUDA_ERROR_INVALID_VALUE"; break;
+    default: *name = nullptr; return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+  }
+  static CUresult GetErrorString(CUresult, const char** text) {
+    *text = "words of the fake";
+    return CUDA_SUCCESS;
+  }
+  static CUresult DeviceGetCount(int* n) {
+    *n = gpu->devices;
+    return CUDA_SUCCESS;
+  }
+  static CUresult DeviceGet(CUdevice* d, int ordinal) {
+    *d = ordinal;
+    return CUDA_SUCCESS;
+  }
+  static CUresult DeviceGetName(char* name, int length, CUdevice) {
+    std::strncpy(name, "Fake GPU", static_cast<size_t>(length));
+    return CUDA_SUCCESS;
+  }
+  static CUresult DeviceGetAttribute(int* v, CUdevice_attribute which, CUdevice) {
+    switch (which) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *v = gpu->major; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *v = gpu->minor; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *v = 132; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *v = 1024; break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *v = 50 << 20; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *v = 227 << 10; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *v = 48 << 10; break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *v = gpu->pools; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+  }
+  static CUresult DeviceTotalMem(size_t* bytes, CUdevice) {
+    *bytes = gpu->memory;
+    return CUDA_SUCCESS;
+  }
+  static CUresult PrimaryCtxRetain(CUcontext* c, CUdevice) {
+    ++gpu->retained_;
+    *c = reinterpret_cast<CUcontext>(&context_object);
+    return CUDA_SUCCESS;
+  }
+  static CUresult PrimaryCtxRelease(CUdevice) {
+    --gpu->retained_;
+    return CUDA_SUCCESS;
+  }
+  static CUresult CtxPushCurrent(CUcontext c) {
+    current.push_back(c);
+    return CUDA_SUCCESS;
+  }
+  static CUresult CtxPopCurrent(CUcontext* c) {
+    EXPECT_FALSE(current.empty());
+    *c = current.back();
+    current.pop_back();
+    return CUDA_SUCCESS;
+  }
+  static CUresult MemGetInfo(size_t* free, size_t* total) {
+    ENTER(cuMemGetInfo);
+    *total = gpu->memory;
+    *free = gpu->memory - static_cast<size_t>(gpu->live_bytes());
+    return CUDA_SUCCESS;
+  }
+  static CUresult MemAlloc(CUdeviceptr* p, size_t bytes) {
+    ENTER(cuMemAlloc);
+    return gpu->allocate_for(p, bytes);
+  }
+  static CUresult MemFree(CUdeviceptr p) {
+    ENTER(cuMemFree);
+    gpu->run_all(); // as the driver does
+    return gpu->release(p);
+  }
+  static CUresult MemHostAlloc(void** p, size_t bytes, unsigned) {
+    ENTER(cuMemHostAlloc);
+    *p = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    std::memset(*p, 0xCE, bytes);
+    gpu->pinned_.insert(*p);
+    return CUDA_SUCCESS;
+  }
+  static CUresult MemFreeHost(void* p) {
+    ENTER(cuMemFreeHost);
+    EXPECT_EQ(gpu->pinned_.erase(p), 1u);
+    std::free(p);
+    return CUDA_SUCCESS;
+  }
+  static CUresult MemPoolCreate(CUmemoryPool* p, const CUmemPoolProps*) {
+    ENTER(cuMemPoolCreate);
+    *p = reinterpret_cast<CUmemoryPool>(&pool_object);
+    return CUDA_SUCCESS;
+  }
+  static CUresult MemPoolDestroy(CUmemoryPool) { return CUDA_SUCCESS; }
+  static CUresult MemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, void*) {
+    ENTER(cuMemPoolSetAttribute);
+    return CUDA_SUCCESS;
+  }
+  static CUresult MemPoolTrimTo(CUmemoryPool, size_t) {
+    ENTER(cuMemPoolTrimTo);
+    return CUDA_SUCCESS;
+  }
+  static CUresult MemAllocFromPoolAsync(CUdeviceptr* p, size_t bytes, CUmemoryPool, CUstream) {
+    ENTER(cuMemAllocFromPoolAsync);
+    return gpu->allocate_for(p, bytes);
+  }
+  static CUresult MemFreeAsync(CUdeviceptr p, CUstream s) {
+    ENTER(cuMemFreeAsync);
+    return gpu->put(s, [p] { return gpu->release(p); });
+  }
+  static CUresult MemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream s) {
+    ENTER(cuMemcpyHtoDAsync);
+    return gpu->put(s, [=] {
+      EXPECT_TRUE(gpu->alive(to, bytes)) << "a copy outside of device memory";
+      std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+      return CUDA_SUCCESS;
+    });
+  }
+  static CUresult MemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream s) {
+    ENTER(cuMemcpyDtoHAsync);
+    return gpu->put(s, [=] {
+      EXPECT_TRUE(gpu->alive(from, bytes)) << "a copy outside of device memory";
+      std::memcpy(to, reinterpret_cast<void*>(from), bytes);
+      return CUDA_SUCCESS;
+    });
+  }
+  static CUresult MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s) {
+    ENTER(cuMemcpyDtoDAsync);
+    return gpu->put(s, [=] {
+      EXPECT_TRUE(gpu->alive(from, bytes) && gpu->alive(to, bytes)) << "a copy outside of device memory";
+      std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
+      return CUDA_SUCCESS;
+    });
+  }
+  static CUresult MemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream s) {
+    ENTER(cuMemsetD8Async);
+    return gpu->put(s, [=] {
+      EXPECT_TRUE(gpu->alive(to, bytes)) << "a fill outside of device memory";
+      std::memset(reinterpret_cast<void*>(to), value, bytes);
+      return CUDA_SUCCESS;
+    });
+  }
+  static CUresult StreamCreate(CUstream* s, unsigned flags) {
+    ENTER(cuStreamCreate);
+    EXPECT_EQ(flags, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
+    static uintptr_t next = 0x1000;
+    *s = reinterpret_cast<CUstream>(next += 0x10);
+    gpu->streams_[*s];
+    return CUDA_SUCCESS;
+  }
+  static CUresult StreamDestroy(CUstream s) {
+    ENTER(cuStreamDestroy);
+    gpu->run(s);
+    gpu->streams_.erase(s);
+    return CUDA_SUCCESS;
+  }
+  static CUresult StreamSynchronize(CUstream s) {
+    ENTER(cuStreamSynchronize);
+    return gpu->run(s);
+  }
+  static CUresult StreamWaitEvent(CUstream s, CUevent e, unsigned) {
+    ENTER(cuStreamWaitEvent);
+    auto* event = reinterpret_cast<FakeGpu::Event*>(e);
+    return gpu->put(
+        s, [event, from = event->stream, sequence = event->recorded] { return gpu->run(from, event, sequence); });
+  }
+  static CUresult EventCreate(CUevent* e, unsigned) {
+    ENTER(cuEventCreate);
+    auto made = std::make_unique<FakeGpu::Event>();
+    *e = reinterpret_cast<CUevent>(made.get());
+    gpu->events_.insert(std::move(made));
+    return CUDA_SUCCESS;
+  }
+  static CUresult EventDestroy(CUevent) { return CUDA_SUCCESS; } // kept: a record may still be on a stream
+  static CUresult EventRecord(CUevent e, CUstream s) {
+    ENTER(cuEventRecord);
+    auto* event = reinterpret_cast<FakeGpu::Event*>(e);
+    event->stream = s;
+    event->recorded = ++gpu->sequence_;
+    gpu->streams_[s].push_back({nullptr, event, event->recorded});
+    return CUDA_SUCCESS;
+  }
+  static CUresult EventSynchronize(CUevent e) {
+    ENTER(cuEventSynchronize);
+    auto* event = reinterpret_cast<FakeGpu::Event*>(e);
+    return gpu->run(event->stream, event, event->recorded);
+  }
+  static CUresult EventElapsedTime(float* ms, CUevent a, CUevent b) {
+    ENTER(cuEventElapsedTime);
+    auto *from = reinterpret_cast<FakeGpu::Event*>(a), *to = reinterpret_cast<FakeGpu::Event*>(b);
+    if (from->passed < from->recorded || to->passed < to->recorded) return CUDA_ERROR_NOT_READY;
+    *ms = static_cast<float>(to->at - from->at);
+    return CUDA_SUCCESS;
+  }
+  static CUresult ModuleLoadDataEx(CUmodule* m, const void* image, unsigned options, CUjit_option* names,
+                                   void** values) {
+    ENTER(cuModuleLoadDataEx);
+    bool cubin = std::memcmp(image, "cubin", 5) == 0;
+    if (cubin && gpu->cubins_refused) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (!cubin && gpu->ptx_result != CUDA_SUCCESS) {
+      for (unsigned i = 0; i < options; ++i)
+        if (names[i] == CU_JIT_ERROR_LOG_BUFFER) std::strcpy(static_cast<char*>(values[i]), "log of the compiler");
+      return gpu->ptx_result;
+    }
+    gpu->loaded.emplace_back(cubin ? "cubin" : "ptx");
+    static uintptr_t next = 0x100000;
+    *m = reinterpret_cast<CUmodule>(next += 0x10);
+    return CUDA_SUCCESS;
+  }
+  static CUresult ModuleUnload(CUmodule) {
+    ENTER(cuModuleUnload);
+    return CUDA_SUCCESS;
+  }
+  static CUresult ModuleGetFunction(CUfunction* f, CUmodule, const char* name) {
+    ENTER(cuModuleGetFunction);
+    auto it = gpu->kernels_.find(name);
+    if (it == gpu->kernels_.end()) return CUDA_ERROR_NOT_FOUND;
+    *f = reinterpret_cast<CUfunction>(it->second.get());
+    return CUDA_SUCCESS;
+  }
+  static CUresult FuncSetAttribute(CUfunction f, CUfunction_attribute which, int value) {
+    ENTER(cuFuncSetAttribute);
+    if (which != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_ERROR_INVALID_VALUE;
+    gpu->dynamic_shared[reinterpret_cast<FakeGpu::Kernel*>(f)->name] = value;
+    return CUDA_SUCCESS;
+  }
+  static CUresult FuncGetAttribute(int* value, CUfunction_attribute which, CUfunction) {
+    ENTER(cuFuncGetAttribute);
+    *value = which == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? gpu->max_threads : 0;
+    return CUDA_SUCCESS;
+  }
+  static CUresult LaunchKernel(CUfunction f, unsigned grid, unsigned, unsigned, unsigned threads, unsigned, unsigned,
+                               unsigned shared, CUstream s, void** params, void**) {
+    ENTER(cuLaunchKernel);
+    auto* kernel = reinterpret_cast<FakeGpu::Kernel*>(f);
+    int allowed = std::max(48 << 10, gpu->dynamic_shared[kernel->name]);
+    if (grid == 0 || threads == 0 || static_cast<int>(shared) > allowed) return CUDA_ERROR_INVALID_VALUE;
+    FakeGpu::Launch launch;
+    launch.grid = grid;
+    launch.threads = threads;
+    launch.shared_bytes = shared;
+    for (size_t i = 0; i < kernel->params; ++i) launch.args.push_back(*static_cast<const uint64_t*>(params[i]));
+    return gpu->put(s, [kernel, launch] {
+      gpu->launches.push_back(launch);
+      gpu->launched.push_back(kernel->name);
+      return kernel->body(launch);
+    });
+  }
+};
+
+FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
+  EXPECT_EQ(gpu, nullptr) << "one fake at a time";
+  gpu = this;
+  auto& d = *driver_;
+  d.version = 13000;
+  d.cuInit = FakeCalls::Init;
+  d.cuDriverGetVersion = FakeCalls::DriverGetVersion;
+  d.cuGetErrorName = FakeCalls::GetErrorName;
+  d.cuGetErrorString = FakeCalls::GetErrorString;
+  d.cuDeviceGetCount = FakeCalls::DeviceGetCount;
+  d.cuDeviceGet = FakeCalls::DeviceGet;
+  d.cuDeviceGetName = FakeCalls::DeviceGetName;
+  d.cuDeviceGetAttribute = FakeCalls::DeviceGetAttribute;
+  d.cuDeviceTotalMem = FakeCalls::DeviceTotalMem;
+  d.cuDevicePrimaryCtxRetain = FakeCalls::PrimaryCtxRetain;
+  d.cuDevicePrimaryCtxRelease = FakeCalls::PrimaryCtxRelease;
+  d.cuCtxPushCurrent = FakeCalls::CtxPushCurrent;
+  d.cuCtxPopCurrent = FakeCalls::CtxPopCurrent;
+  d.cuMemGetInfo = FakeCalls::MemGetInfo;
+  d.cuMemAlloc = FakeCalls::MemAlloc;
+  d.cuMemFree = FakeCalls::MemFree;
+  d.cuMemHostAlloc = FakeCalls::MemHostAlloc;
+  d.cuMemFreeHost = FakeCalls::MemFreeHost;
+  d.cuMemPoolCreate = FakeCalls::MemPoolCreate;
+  d.cuMemPoolDestroy = FakeCalls::MemPoolDestroy;
+  d.cuMemPoolSetAttribute = FakeCalls::MemPoolSetAttribute;
+  d.cuMemPoolTrimTo = FakeCalls::MemPoolTrimTo;
+  d.cuMemAllocFromPoolAsync = FakeCalls::MemAllocFromPoolAsync;
+  d.cuMemFreeAsync = FakeCalls::MemFreeAsync;
+  d.cuMemcpyHtoDAsync = FakeCalls::MemcpyHtoDAsync;
+  d.cuMemcpyDtoHAsync = FakeCalls::MemcpyDtoHAsync;
+  d.cuMemcpyDtoDAsync = FakeCalls::MemcpyDtoDAsync;
+  d.cuMemsetD8Async = FakeCalls::MemsetD8Async;
+  d.cuStreamCreate = FakeCalls::StreamCreate;
+  d.cuStreamDestroy = FakeCalls::StreamDestroy;
+  d.cuStreamSynchronize = FakeCalls::StreamSynchronize;
+  d.cuStreamWaitEvent = FakeCalls::StreamWaitEvent;
+  d.cuEventCreate = FakeCalls::EventCreate;
+  d.cuEventDestroy = FakeCalls::EventDestroy;
+  d.cuEventRecord = FakeCalls::EventRecord;
+  d.cuEventSynchronize = FakeCalls::EventSynchronize;
+  d.cuEventElapsedTime = FakeCalls::EventElapsedTime;
+  d.cuModuleLoadDataEx = FakeCalls::ModuleLoadDataEx;
+  d.cuModuleUnload = FakeCalls::ModuleUnload;
+  d.cuModuleGetFunction = FakeCalls::ModuleGetFunction;
+  d.cuFuncSetAttribute = FakeCalls::FuncSetAttribute;
+  d.cuFuncGetAttribute = FakeCalls::FuncGetAttribute;
+  d.cuLaunchKernel = FakeCalls::LaunchKernel;
+}
+
+FakeGpu::~FakeGpu() {
+  run_all();
+  EXPECT_TRUE(current.empty()) << "a context is still current";
+  EXPECT_TRUE(broken_ != CUDA_SUCCESS || pinned_.empty()) << "pinned memory was not freed";
+  for (auto* p : pinned_) std::free(p);
+  for (auto* p : graveyard_) std::free(p);
+  gpu = nullptr;
+}
+
+} // namespace tessera::test

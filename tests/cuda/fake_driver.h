@@ -1,0 +1,109 @@
+// A GPU that is none: a driver table over host memory, for testing what lies above it.
+//
+// It is as asynchronous as a GPU may be: what is put on a stream runs only when somebody waits for it (or when another
+// stream's waiting reaches it), so that a missing wait, a staging buffer filled too early or memory freed too soon
+// show. Device memory is checked: copies and kernels (through at()) must stay inside of what is allocated. Calls that
+// need a current context fail without one.
+#pragma once
+#include "runtime/cuda/context.h"
+#include <deque>
+#include <gtest/gtest.h>
+#include <set>
+
+namespace tessera::test {
+
+class FakeGpu {
+public:
+  FakeGpu();
+  ~FakeGpu();
+  FakeGpu(const FakeGpu&) = delete;
+  FakeGpu& operator=(const FakeGpu&) = delete;
+
+  [[nodiscard]] std::shared_ptr<cuda::Driver> driver() const { return driver_; }
+  [[nodiscard]] std::shared_ptr<cuda::Context> context(); // a new one of driver()
+
+  // What a kernel gets: its arguments, all of 8 bytes, and its grid.
+  struct Launch {
+    std::vector<uint64_t> args;
+    unsigned grid = 0, threads = 0, shared_bytes = 0;
+  };
+  // A kernel of `params` arguments. It may return an error, which breaks the context.
+  using Body = std::function<CUresult(const Launch&)>;
+  void kernel(const std::string& name, size_t params, Body body);
+  // Device memory [address, address + count) as the kernel sees it; a test failure where it is not all allocated.
+  template <class T>
+  T* at(uint64_t address, int64_t count) {
+    EXPECT_TRUE(alive(address, static_cast<size_t>(count) * sizeof(T))) << "a kernel touches memory that is not there";
+    return reinterpret_cast<T*>(address);
+  }
+  [[nodiscard]] bool alive(uint64_t address, size_t bytes) const;
+
+  // Memory that belongs to the caller of the executor.
+  uint64_t allocate(size_t bytes);
+  void run_all(); // everything on all streams
+
+  // What the GPU is. Set before context().
+  int devices = 1, major = 9, minor = 0, pools = 1;
+  size_t memory = size_t{1} << 30;
+  // Errors to inject: the n-th call (from 0) of a function from now on returns this, once.
+  void fail(const std::string& function, int nth, CUresult result) { faults_[function] = {nth, result}; }
+  bool cubins_refused = false; // CUDA_ERROR_NO_BINARY_FOR_GPU
+  CUresult ptx_result = CUDA_SUCCESS;
+  int max_threads = 1024; // of any kernel
+
+  // What has happened.
+  std::map<std::string, int> calls;
+  std::vector<Launch> launches;              // executed
+  std::vector<std::string> launched;         // names
+  std::vector<std::string> loaded;           // "ptx" or "cubin", in order
+  std::map<std::string, int> dynamic_shared; // by kernel, what it was allowed
+  [[nodiscard]] int64_t live_bytes() const;  // device memory that is allocated
+  [[nodiscard]] size_t live_pinned() const { return pinned_.size(); }
+  [[nodiscard]] int retained() const { return retained_; }
+
+private:
+  friend struct FakeCalls;
+  struct Kernel {
+    std::string name;
+    size_t params;
+    Body body;
+  };
+  struct Event {
+    uint64_t recorded = 0, passed = 0;
+    void* stream = nullptr;
+    double at = 0;
+  };
+  struct Operation {
+    std::function<CUresult()> body;
+    Event* event = nullptr; // a record
+    uint64_t sequence = 0;
+  };
+  struct Allocation {
+    size_t bytes;
+    bool freed = false;
+  };
+  CUresult enter(const char* function, bool needs_context = true);
+  CUresult put(CUstream stream, std::function<CUresult()> body);
+  CUresult run(void* stream, const Event* until = nullptr, uint64_t sequence = 0);
+  CUresult allocate_for(CUdeviceptr* out, size_t bytes);
+  CUresult release(uint64_t address);
+
+  std::shared_ptr<cuda::Driver> driver_;
+  struct Fault {
+    int countdown;
+    CUresult result;
+  };
+  std::map<std::string, Fault> faults_;
+  std::map<std::string, std::unique_ptr<Kernel>> kernels_;
+  std::map<uint64_t, Allocation> allocations_;
+  std::map<void*, std::deque<Operation>> streams_; // the null stream, too
+  std::set<std::unique_ptr<Event>> events_;
+  std::set<void*> pinned_;
+  std::vector<void*> graveyard_; // freed memory keeps its address, so that a late access is noticed
+  CUresult broken_ = CUDA_SUCCESS;
+  uint64_t sequence_ = 0;
+  double clock_ = 0;
+  int retained_ = 0;
+};
+
+} // namespace tessera::test
