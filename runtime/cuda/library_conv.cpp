@@ -97,6 +97,8 @@ Result<ConvProblem> describe_conv(const ConvCall& call, const Operand& x, const 
   }
   if (out.empty) return out;
   out.of_nothing = has_none(x.shape) || has_none(w.shape);
+  if (out.of_nothing)
+    return one_layout({&out.y}) ? Result<ConvProblem>(out) : refuse("its result is not a whole tensor");
   auto last = one_layout({&out.x, &out.y, &out.w});
   if (!last) { // weights may lie in the other one: the library decides
     last = one_layout({&out.x, &out.y});
