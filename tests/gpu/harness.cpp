@@ -1,4 +1,5 @@
 #include "harness.h"
+#include "runtime/cuda/assembler.h"
 #include <cstring>
 #include <random>
 
@@ -28,6 +29,19 @@ Memory copy_of(const tile::Kernel& kernel, const GpuRun& run) {
   return m;
 }
 
+// The same kernel for a GPU: PTX that the assembler, where there is one, takes. One kernel of eight: the rest would cost
+// more time than it tells.
+void expect_ptx(const tile::Kernel& kernel) {
+  static int kernels = 0;
+  if (kernels++ % 8 != 0) return;
+  auto code = compile_gpu_kernel(kernel, {});
+  ASSERT_TRUE(code.ok()) << code.error().str() << tile::print(kernel);
+  static auto assembler = cuda::Assembler::find();
+  if (!assembler.ok()) return; // Ptx.AnAssemblerIsHere tells
+  auto cubin = (*assembler)->assemble(code->ptx, "sm_90");
+  ASSERT_TRUE(cubin.ok()) << cubin.error().str() << tile::print(kernel) << code->ptx;
+}
+
 } // namespace
 
 void expect_as_interpreted(tile::Kernel kernel, const GpuRun& run) {
@@ -44,6 +58,7 @@ void expect_as_interpreted(tile::Kernel kernel, const GpuRun& run) {
     auto program = EmulatedProgram::compile(kernel, {});
     ASSERT_TRUE(program.ok()) << program.error().str() << tile::print(kernel);
     EXPECT_EQ(program->threads(), warps * 32);
+    if (warps == run.warps.back()) expect_ptx(kernel);
     for (int seed = 0; seed < run.seeds; ++seed) {
       Memory actual = copy_of(kernel, run);
       auto r = program->run(actual.args, run.grid, {.seed = static_cast<uint64_t>(seed)});
