@@ -3,14 +3,6 @@
 
 namespace tessera::cuda {
 
-// Until the calls of NVIDIA's libraries are linked in, executables without any can run.
-[[gnu::weak]] Result<std::unique_ptr<CudaLibraryPlan>> plan_cuda_matmul(const CudaPlanContext&, const MatmulCall&,
-                                                                        std::span<const Operand>);
-[[gnu::weak]] Result<std::unique_ptr<CudaLibraryPlan>> plan_cuda_conv(const CudaPlanContext&, const ConvCall&,
-                                                                      std::span<const Operand>);
-[[gnu::weak]] Result<std::unique_ptr<CudaLibraryPlan>> plan_cuda_pool(const CudaPlanContext&, const PoolCall&,
-                                                                      std::span<const Operand>);
-
 namespace {
 
 // The kernel that a step launches, if there is one.
@@ -71,8 +63,6 @@ private:
     const auto& l = std::get<LibraryStep>(*form.step);
     CudaPlanContext context{*context_, l.name, form.epilogue.has_value()};
     TESSERA_ASSIGN(auto operands, concrete_operands(variant_, form, call_, plan_));
-    if (!plan_cuda_matmul || !plan_cuda_conv || !plan_cuda_pool)
-      return Diagnostic(ErrorCode::UnsupportedFeature, "library call '" + l.name + "': none are linked in for a GPU");
     if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) {
       TESSERA_ASSIGN(step.library, plan_cuda_matmul(context, *matmul, operands));
     } else if (const auto* conv = std::get_if<ConvCall>(&l.call)) {

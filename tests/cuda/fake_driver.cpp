@@ -55,6 +55,13 @@ void FakeGpu::run_all() {
   for (auto* s : all) run(s);
 }
 
+void FakeGpu::repair() {
+  broken_ = CUDA_SUCCESS;
+  for (auto& [stream, queue] : streams_) queue.clear();
+  for (auto* p : pinned_) std::free(p);
+  pinned_.clear();
+}
+
 bool FakeGpu::alive(uint64_t address, size_t bytes) const {
   if (bytes == 0) return true;
   auto it = allocations_.upper_bound(address);
