@@ -216,11 +216,19 @@ Result<KernelLayouts> assign_layouts(const tile::Kernel& kernel) {
   if (auto it = kernel.config.find("warps"); it != kernel.config.end()) warps = it->second;
   if (warps < 1 || warps > 32 || !std::has_single_bit(static_cast<uint64_t>(warps)))
     return refuse(kernel, "a block has 1, 2, 4, 8, 16 or 32 warps, not " + std::to_string(warps));
-  for (ValueId v = 0; v < kernel.value_count(); ++v)
+  constexpr int64_t kMostRegisters = 1024; // each is code of its own
+  for (ValueId v = 0; v < kernel.value_count(); ++v) {
+    if (int64_t count = kernel.type(v).count(); count > kMostRegisters * kLanes * warps)
+      return refuse(kernel, "a tile of " + std::to_string(count) + " elements is too large for a block of " +
+                                std::to_string(kLanes * warps) + " threads");
     for (int d : kernel.type(v).shape)
       if (!std::has_single_bit(static_cast<unsigned>(d)))
         return refuse(kernel,
                       "on a GPU tile dimensions are powers of two, not those of '" + kernel.type(v).str() + "'");
+  }
+  if (auto it = kernel.config.find("width");
+      it != kernel.config.end() && (it->second < 1 || !std::has_single_bit(static_cast<uint64_t>(it->second))))
+    return refuse(kernel, "config width is a power of two, not " + std::to_string(it->second));
   return Rewriter(kernel, classify(kernel, static_cast<int>(warps))).run();
 }
 

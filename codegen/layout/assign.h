@@ -55,8 +55,9 @@ struct KernelLayouts {
   [[nodiscard]] std::string str() const;
 };
 
-// Errors: CodegenError for tile dimensions that are not powers of two and for a wrong number of warps, naming them. The
-// kernel must have passed verify.
+// Config of the kernel: "warps" of a block (4), and "width", the most neighbours that a thread holds side by side (16;
+// for a tuner). Errors: CodegenError for tile dimensions that are not powers of two, for more than 1024 elements a
+// thread, and for a wrong number of warps, naming them. The kernel must have passed verify.
 [[nodiscard]] Result<KernelLayouts> assign_layouts(const tile::Kernel& kernel);
 // Whether the table above holds (and tile::verify). What assign_layouts yields passes; an error is a bug.
 [[nodiscard]] Status verify_layouts(const KernelLayouts& layouts);

@@ -23,6 +23,7 @@ AxisInfo unknown(size_t axes) {
   r.contiguity.assign(axes, 1);
   r.constancy.assign(axes, 1);
   r.divisibility.assign(axes, 1);
+  r.stride.assign(axes, std::nullopt);
   return r;
 }
 
@@ -53,6 +54,10 @@ private:
 
   [[nodiscard]] const AxisInfo& of(ValueId v) const { return info_[static_cast<size_t>(v)]; }
   void set(ValueId v, AxisInfo r) {
+    for (size_t i = 0; i < r.stride.size(); ++i) {
+      if (r.contiguity[i] >= covering(extent(v, i))) r.stride[i] = 1;
+      if (r.constancy[i] >= covering(extent(v, i))) r.stride[i] = 0;
+    }
     AxisInfo& now = info_[static_cast<size_t>(v)];
     if (now == r) return;
     now = std::move(r);
@@ -70,6 +75,7 @@ private:
     for (size_t i = 0; i < r.constancy.size(); ++i) {
       r.constancy[i] = covering(extent(like, i));
       r.divisibility[i] = scalar.divisor();
+      r.stride[i] = 0;
     }
     r.constant = scalar.constant;
     r.non_negative = scalar.non_negative;
@@ -95,6 +101,7 @@ private:
       r.contiguity[i] = std::min(a.contiguity[i], b.contiguity[i]);
       r.constancy[i] = std::min(a.constancy[i], b.constancy[i]);
       r.divisibility[i] = std::min(a.divisor(axis, r.contiguity[i]), b.divisor(axis, r.contiguity[i]));
+      if (a.stride[i] == b.stride[i]) r.stride[i] = a.stride[i];
     }
     if (a.constant == b.constant) r.constant = a.constant;
     r.non_negative = a.non_negative && b.non_negative;
@@ -135,11 +142,12 @@ private:
     case OpKind::ExpandDims: {
       AxisInfo r = of(op.operands[0]);
       if (!k_.type(op.operands[0]).is_tile()) return set(op.results[0], r);
-      auto at = [&](std::vector<int64_t>& v) { return v.begin() + op.axis; };
+      auto at = [&](auto& v) { return v.begin() + op.axis; };
       int64_t divisor = r.divisor();
       r.contiguity.insert(at(r.contiguity), 1);
       r.constancy.insert(at(r.constancy), 1);
       r.divisibility.insert(at(r.divisibility), divisor);
+      r.stride.insert(at(r.stride), 0);
       return set(op.results[0], r);
     }
     case OpKind::Broadcast: {
@@ -214,7 +222,10 @@ private:
     if (numbers.size() == args.size())
       return number(eval_scalar(op.scalar, type.dtype, k_.type(op.operands.back()).dtype, numbers).i, result);
 
-    for (size_t i = 0; i < r.contiguity.size(); ++i) along(op, args, static_cast<int>(i), r);
+    for (size_t i = 0; i < r.contiguity.size(); ++i) {
+      along(op, args, static_cast<int>(i), r);
+      r.stride[i] = stride_along(op, args, i);
+    }
     r.non_negative = r.non_negative || stays_non_negative(op, args);
     return r;
   }
@@ -293,6 +304,30 @@ private:
       return;
     }
     default: return;
+    }
+  }
+
+  [[nodiscard]] std::optional<int64_t> stride_along(const Op& op, const std::vector<AxisInfo>& args, size_t i) const {
+    auto wrapped = [](uint64_t v) { return static_cast<int64_t>(v); };
+    std::vector<uint64_t> s;
+    for (const AxisInfo& a : args) {
+      if (!a.stride[i]) return std::nullopt;
+      s.push_back(static_cast<uint64_t>(*a.stride[i]));
+    }
+    constexpr int kIndexBits = 32; // narrower numbers wrap in practice
+    if (info(k_.type(op.results[0]).dtype).bits < kIndexBits) return std::nullopt;
+    switch (op.scalar) {
+    case ScalarOp::Add: return wrapped(s[0] + s[1]);
+    case ScalarOp::Sub: return wrapped(s[0] - s[1]);
+    case ScalarOp::Neg: return wrapped(0 - s[0]);
+    case ScalarOp::Cast:
+      if (info(k_.type(op.operands[0]).dtype).bits < kIndexBits) return std::nullopt;
+      return wrapped(s[0]);
+    case ScalarOp::Mul:
+      for (size_t one : {size_t{0}, size_t{1}})
+        if (args[one].constant) return wrapped(static_cast<uint64_t>(*args[one].constant) * s[1 - one]);
+      return std::nullopt;
+    default: return std::nullopt;
     }
   }
 

@@ -35,6 +35,8 @@ inline constexpr int64_t kMaxDivisor = int64_t{1} << 40;
 struct AxisInfo {
   // Per axis of the tile; of a scalar one entry.
   std::vector<int64_t> contiguity, constancy, divisibility;
+  // Per axis, v[x + 1] - v[x] where it is one number for the whole axis: what a strided access costs depends on it.
+  std::vector<std::optional<int64_t>> stride;
   std::optional<int64_t> constant; // all elements are this integer
   bool non_negative = false;
 

@@ -7,20 +7,34 @@ namespace tessera::layout {
 using tile::Op;
 using tile::OpKind;
 
-int Access::preferred_axis() const {
-  int best = -1;
-  for (size_t i = 0; i < contiguity.size(); ++i)
-    if (contiguity[i] > 1 && (best < 0 || contiguity[i] >= contiguity[static_cast<size_t>(best)]))
-      best = static_cast<int>(i);
-  return best;
+namespace {
+
+constexpr double kLineBytes = 128;
+
+} // namespace
+
+double Access::cost(int axis, int side) const {
+  size_t i = static_cast<size_t>(axis);
+  int at_once = std::min(width[i], side);
+  double elements = static_cast<double>(kLanes) * side; // that the warp's first lanes to last ones are apart
+  double lines = kLanes;
+  if (stride[i] || contiguity[i] > 1)
+    lines = elements * static_cast<double>(stride[i] ? std::abs(*stride[i]) : 1) * element_bytes / kLineBytes;
+  else if (constancy[i] > 1)
+    lines = elements / static_cast<double>(constancy[i]);
+  return (std::clamp(lines, 1.0, static_cast<double>(kLanes)) + 1) / (kLanes * at_once);
 }
 
-bool Access::suffers_along(int axis) const {
-  int better = preferred_axis();
-  size_t i = static_cast<size_t>(axis);
+int Access::better_axis(int axis) const {
   constexpr int64_t kFew = 4;
-  return better >= 0 && better != axis && contiguity[static_cast<size_t>(better)] >= kFew && contiguity[i] < kFew &&
-         constancy[i] < kFew && shape[i] > 1;
+  size_t i = static_cast<size_t>(axis);
+  if (shape[i] == 1 || contiguity[i] >= kFew || constancy[i] >= kFew) return -1;
+  if (stride[i] && std::abs(*stride[i]) * element_bytes <= kAccessBytes) return -1; // lanes share lines
+  int best = -1;
+  for (size_t other = 0; other < shape.size(); ++other)
+    if (contiguity[other] >= kFew && (best < 0 || contiguity[other] > contiguity[static_cast<size_t>(best)]))
+      best = static_cast<int>(other);
+  return best;
 }
 
 Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInfo>& info) {
@@ -41,6 +55,7 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
   a.element_bytes = static_cast<int>(byte_size(pointer.dtype, 1));
   a.contiguity = offset.contiguity;
   a.constancy = offset.constancy;
+  a.stride = offset.stride;
   for (size_t i = 0; i < a.shape.size(); ++i) {
     int axis = static_cast<int>(i);
     auto fits = [&](int64_t w) {
@@ -56,28 +71,44 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
   return a;
 }
 
-Preference vote(const std::vector<int>& shape, const std::vector<Access>& accesses) {
-  int64_t elements = 1;
-  for (int d : shape) elements *= d;
-  std::vector<int64_t> bytes(shape.size(), 0);
-  for (const Access& a : accesses)
-    if (int axis = a.preferred_axis(); axis >= 0) bytes[static_cast<size_t>(axis)] += elements * a.element_bytes;
-  size_t best = shape.size() - 1;
-  while (best > 0 && shape[best] == 1) --best; // threads along an axis of one element are of no use
-  for (size_t i = shape.size(); i-- > 0;)
-    if (bytes[i] > bytes[best]) best = i;
+Preference vote(const std::vector<int>& shape, const std::vector<Access>& accesses, int widest) {
+  constexpr double kConversion = 0.25; // of an element: stored to shared memory and loaded again
+  constexpr double kLittleMore = 1.5;  // an access is seldom bound by lines
+  auto total = [&](int axis, int side) {
+    double sum = 0;
+    for (const Access& a : accesses) {
+      double cost = a.cost(axis, side);
+      if (int other = a.better_axis(axis); other >= 0) {
+        int wide = a.width[static_cast<size_t>(other)];
+        cost = std::min(cost, a.cost(other, wide) + kConversion);
+      }
+      sum += cost;
+    }
+    return sum;
+  };
+  struct Candidate {
+    int axis = 0, width = 1;
+    double cost = 0;
+  };
+  bool single = std::all_of(shape.begin(), shape.end(), [](int d) { return d == 1; });
+  std::optional<Candidate> best;
+  for (size_t i = shape.size(); i-- > 0;) { // the last axis where there is no difference
+    int most = 1, axis = static_cast<int>(i);
+    if (shape[i] == 1 && !single) continue; // threads along an axis of one element are of no use
+    for (const Access& a : accesses) most = std::max(most, a.width[i]);
+    most = std::min(most, widest);
+    double least = total(axis, 1);
+    for (int w = 2; w <= most; w *= 2) least = std::min(least, total(axis, w));
+    if (best && best->cost <= least) continue;
+    while (most > 1 && total(axis, most) > kLittleMore * least) most /= 2;
+    best = Candidate{axis, most, least};
+  }
 
   Preference p;
-  p.order.push_back(static_cast<int>(best));
+  p.width = best->width;
+  p.order.push_back(best->axis);
   for (size_t i = shape.size(); i-- > 0;)
-    if (i != best) p.order.push_back(static_cast<int>(i));
-  int widest = 1;
-  for (const Access& a : accesses) {
-    if (a.preferred_axis() != static_cast<int>(best)) continue;
-    p.width = std::max(p.width, a.width[best]);
-    widest = std::max(widest, a.element_bytes);
-  }
-  p.width = std::max(1, std::min(p.width, 2 * kAccessBytes / widest));
+    if (static_cast<int>(i) != best->axis) p.order.push_back(static_cast<int>(i));
   return p;
 }
 

@@ -17,13 +17,15 @@ struct Access {
   std::vector<int> width;
   // Per axis, facts of the offsets, whatever alignment and mask allow.
   std::vector<int64_t> contiguity, constancy;
+  std::vector<std::optional<int64_t>> stride;
 
-  // The axis that neighbouring threads should run along: the one with the longest contiguity, the last of equal ones.
-  // -1 when there is none (a gather, a strided access, one element for all).
-  [[nodiscard]] int preferred_axis() const;
-  // Whether threads along `axis` would touch far apart elements while along preferred_axis() they would touch
-  // neighbours.
-  [[nodiscard]] bool suffers_along(int axis) const;
+  // What an element costs when lanes run along `axis` and a thread takes `side` neighbours: how many lines of 128 bytes
+  // a warp's instruction touches, and one more for the instruction, by elements moved. A contiguous f16 tile in
+  // accesses of 8: 5 / 256; element by element, 8 in a thread: 40 / 256; a column of a matrix: 33 / 32.
+  [[nodiscard]] double cost(int axis, int side) const;
+  // Whether threads along `axis` would touch far apart elements while along some other one they would touch
+  // neighbours; that axis, or -1.
+  [[nodiscard]] int better_axis(int axis) const;
 };
 // `op` has a tile as offset.
 [[nodiscard]] Access access_of(const tile::Kernel& kernel, tile::OpId op, const std::vector<AxisInfo>& info);
@@ -33,9 +35,10 @@ struct Preference {
   std::vector<int> order; // axes, fastest first
   int width = 1;          // elements of a thread side by side along order[0]
 };
-// The order in which most bytes are contiguous. The width serves the narrowest element type, up to 32 bytes of the
-// widest one: f16 beside f32 gives 8 elements, one access of the one and two of the other.
-[[nodiscard]] Preference vote(const std::vector<int>& shape, const std::vector<Access>& accesses);
+// The axis and width at which all accesses together cost least; of widths the largest one that costs little more, since
+// fewer and larger accesses keep more bytes in flight: f16 beside f32 gives 8 elements, one access of the one and two
+// of the other. An access that fares badly along an axis is priced as if it were converted. `widest` limits the width.
+[[nodiscard]] Preference vote(const std::vector<int>& shape, const std::vector<Access>& accesses, int widest);
 
 // The blocked layout for it. The width shrinks where threads would have nothing to do. Lanes are spread along
 // order[0] first. Warps go to axes along which nothing is reduced, in order, and then to the others: a row's sum stays

@@ -13,7 +13,7 @@ using tile::ValueId;
 const LinearLayout& Classes::of_shape(const std::vector<int>& shape) {
   auto it = by_shape.find(shape);
   if (it == by_shape.end())
-    it = by_shape.emplace(shape, layout_for(shape, vote(shape, {}), warps, std::vector<bool>(shape.size(), false)))
+    it = by_shape.emplace(shape, layout_for(shape, vote(shape, {}, 1), warps, std::vector<bool>(shape.size(), false)))
              .first;
   return it->second;
 }
@@ -29,6 +29,8 @@ public:
   Classifier(const tile::Kernel& kernel, int warps)
       : k_(kernel), info_(axis_info(kernel)), parent_(static_cast<size_t>(kernel.value_count())) {
     r_.warps = warps;
+    if (auto it = kernel.config.find("width"); it != kernel.config.end())
+      widest_ = static_cast<int>(std::min<int64_t>(it->second, kAccessBytes));
     r_.cheap.resize(parent_.size());
     r_.of_value.resize(parent_.size());
     r_.of_access.resize(static_cast<size_t>(kernel.op_count()));
@@ -63,6 +65,7 @@ private:
   };
   std::map<ValueId, Choice> choice_; // by class
   Classes r_;
+  int widest_ = kAccessBytes;
 
   [[nodiscard]] bool is_tile(ValueId v) const { return k_.type(v).is_tile(); }
   [[nodiscard]] bool is_cheap(ValueId v) const { return r_.cheap[static_cast<size_t>(v)]; }
@@ -169,7 +172,7 @@ private:
   }
 
   Choice choose_for(const std::vector<int>& shape, const std::vector<Access>& accesses) {
-    Preference p = vote(shape, accesses);
+    Preference p = vote(shape, accesses, widest_);
     auto it = reduced_.find(shape);
     return {layout_for(shape, p, r_.warps, it == reduced_.end() ? std::vector<bool>(shape.size(), false) : it->second),
             p.order[0]};
@@ -256,7 +259,7 @@ private:
     // Offsets and mask come for nothing in another layout when they are cheap; else the conversion would not pay.
     auto movable = [&](size_t i) { return i >= op.operands.size() || !has_class(op.operands[i]); };
     bool load = op.kind == OpKind::Load;
-    if (cls >= 0 && a.suffers_along(choice_.at(cls).fastest) && movable(1) && movable(load ? 2 : 3) &&
+    if (cls >= 0 && a.better_axis(choice_.at(cls).fastest) >= 0 && movable(1) && movable(load ? 2 : 3) &&
         (!load || movable(3))) {
       layout = choose_for(a.shape, {a}).layout;
       if (load) r_.of_value[static_cast<size_t>(op.results[0])] = layout;

@@ -86,6 +86,9 @@ TEST(Assign, AccessesAreAsWideAsTheirFactsAllow) {
   std::string aligned = test::kScale;
   aligned.replace(aligned.find("%x: ptr<f16>"), 12, "%x: ptr<f16> align=4");
   EXPECT_EQ(widths(assign(aligned)), (std::vector<int>{2, 4}));
+  std::string narrow = test::kScale;
+  narrow.replace(narrow.find("warps: 4"), 8, "warps: 4, width: 4");
+  EXPECT_EQ(widths(assign(narrow)), (std::vector<int>{4, 4}));
 }
 
 TEST(Assign, TheRewrittenKernelMeansTheSame) {
@@ -200,6 +203,12 @@ TEST(Assign, WhatDoesNotFitTheMachineIsRefused) {
             "kernel w: a block has 1, 2, 4, 8, 16 or 32 warps, not 3");
   EXPECT_EQ(error("tile.kernel @w(%y: ptr<f32> written) config(warps: 64) {\n store %y[0] = 1\n}"),
             "kernel w: a block has 1, 2, 4, 8, 16 or 32 warps, not 64");
+  EXPECT_EQ(error("tile.kernel @w(%y: ptr<f32> written) config(width: 0) {\n store %y[0] = 1\n}"),
+            "kernel w: config width is a power of two, not 0");
+  EXPECT_EQ(
+      error("tile.kernel @big(%y: ptr<f32> written) config(warps: 1) {\n %r = range 65536 : tile<[65536], i64>\n store "
+            "%y[%r] = 1\n}"),
+      "kernel big: a tile of 65536 elements is too large for a block of 32 threads");
 }
 
 TEST(Assign, ABrokenLayoutIsFound) {

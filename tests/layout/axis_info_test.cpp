@@ -133,6 +133,26 @@ tile.kernel @branch(%x: ptr<f32>, %c: bool, %n: i64 multiple=16) {
             Facts(1, "contiguity [64] constancy [1] divisibility [4] non-negative"));
 }
 
+TEST(AxisInfo, StridesOfAWholeAxis) {
+  Kernel k = tile::test::read(R"(
+tile.kernel @strides(%x: ptr<f32>, %n: i64) {
+  %r = range 64                           : tile<[64], i64>
+  %two = mul(%r, 2)                       : tile<[64], i64>
+  %o = sub(5, %two)                       : tile<[64], i64>
+  %a = add(%o, %n)                        : tile<[64], i64>
+  %b = mul(%r, %n)                        : tile<[64], i64>
+  %q = div(%r, 64)                        : tile<[64], i64>
+  %v = load %x[%a]                        : tile<[64], f32>
+  %w = load %x[%b]                        : tile<[64], f32>
+  %u = load %x[%q]                        : tile<[64], f32>
+})");
+  std::vector<AxisInfo> info = axis_info(k);
+  std::vector<std::optional<int64_t>> strides;
+  for (tile::OpId id = 0; id < k.op_count(); ++id)
+    if (k.op(id).kind == OpKind::Load) strides.push_back(info[static_cast<size_t>(k.op(id).operands[1])].stride[0]);
+  EXPECT_EQ(strides, (std::vector<std::optional<int64_t>>{-2, std::nullopt, 0}));
+}
+
 // --- random arithmetic ---
 
 // Grows a kernel of integer and bool tiles [4, 16] and scalars, stores them all, and runs it.
@@ -280,6 +300,9 @@ private:
           }
           if (x % info.constancy[i] != 0) {
             EXPECT_EQ(e[0], e[-stride]) << id << " constancy";
+          }
+          if (x > 0 && info.stride[i]) {
+            EXPECT_EQ(e[0], e[-stride] + *info.stride[i]) << id << " stride";
           }
           if (info.constant) {
             EXPECT_EQ(e[0], *info.constant) << id;
