@@ -46,6 +46,8 @@ int run(const ExplainOptions& o) {
   std::string text;
   if (o.format == "json")
     text = report->dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  else if (o.format == "html")
+    text = explain_html(*report);
   else
     text = printable(explain_text(*report, o.summary));
   if (o.tiles && o.format == "text")
@@ -64,7 +66,7 @@ void add_explain(CLI::App& app, Action& action) {
   auto* sub = app.add_subcommand("explain", "say what fused, what did not and why, in bytes");
   add_model_options(*sub, options->model);
   sub->add_option("--format", options->format, "of the report")
-      ->check(CLI::IsMember({"text", "json"}))
+      ->check(CLI::IsMember({"text", "json", "html"}))
       ->capture_default_str();
   sub->add_option("-o,--output", options->output, "write the report to this file");
   sub->add_flag("--summary", options->summary, "counts, breaks and totals only");
@@ -73,7 +75,8 @@ void add_explain(CLI::App& app, Action& action) {
               "Examples:\n"
               "  tessera explain model.onnx --shape batch=8 --shape seq=128\n"
               "  tessera explain model.onnx --summary\n"
-              "  tessera explain model.onnx --format json -o report.json");
+              "  tessera explain model.onnx --format json -o report.json\n"
+              "  tessera explain model.onnx --format html --tiles -o report.html");
   sub->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

@@ -165,8 +165,10 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
     unfused_bytes += g.bytes_unfused;
     if (g.kind == Group::Kind::Host) {
       out["operators"] = sources_json(graph, {g.node});
+      const std::string& node = graph.node(g.node).location.node;
+      const std::string& name = node.empty() ? g.name : node; // of the step
       for (const Step& step : c.executable->steps)
-        if (const auto* h = std::get_if<HostStep>(&step); h != nullptr && h->name == g.name) out["reason"] = h->reason;
+        if (const auto* h = std::get_if<HostStep>(&step); h != nullptr && h->name == name) out["reason"] = h->reason;
     }
     j[kernel ? "kernels" : library ? "library_calls" : "host_operators"].push_back(std::move(out));
   }
