@@ -133,11 +133,12 @@ private:
     for (NodeId id : out_.order) {
       if (place(id) != Place::Library) continue;
       product = library_kind(graph_.node(id)) == LibraryCall::Kind::Matmul;
-      CallDraft draft = calls.draft(id, through, options_.half_weights);
+      bool half_weights = options_.enabled && options_.half_weights; // otherwise the cast is an operator as any
+      CallDraft draft = calls.draft(id, through, half_weights);
       std::string why;
       if (options_.library_accepts && !options_.library_accepts(graph_, draft.call, &why)) {
         draft = calls.draft(
-            id, [](ValueId) { return false; }, options_.half_weights); // perhaps without strides
+            id, [](ValueId) { return false; }, half_weights); // perhaps without strides
         if (!options_.library_accepts(graph_, draft.call, &why)) {
           place(id) = Place::Host;
           out_.host_reason[static_cast<size_t>(id.index)] = why;

@@ -1,4 +1,5 @@
 #include "codegen/driver/build.h"
+#include "codegen/driver/host_payload.h"
 #include "graph/reference/evaluator.h"
 #include <algorithm>
 #include <set>
@@ -265,6 +266,7 @@ private:
     step.run = [graph, id](const std::vector<Tensor>& operands, const std::unordered_map<uint64_t, int64_t>& symbols) {
       return evaluate_node(*graph, graph->node(id), operands, symbols);
     };
+    step.payload = host_payload(graph_, node);
     exe_->steps.emplace_back(std::move(step));
     ++exe_->host_steps;
     return {};

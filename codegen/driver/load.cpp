@@ -1,4 +1,5 @@
 #include "codegen/driver/load.h"
+#include "codegen/driver/host_payload.h"
 #include "codegen/llvm/host_compiler.h"
 #include "runtime/file_format.h"
 #include <cstring>
@@ -35,7 +36,12 @@ Result<std::shared_ptr<Executable>> load_compiled(const std::string& path) {
     TESSERA_ASSIGN(auto module, HostModule::load(code));
     return LinkedCode{module, [module](const std::string& symbol) { return module->find(symbol); }};
   };
-  return load_executable(path, link);
+  TESSERA_ASSIGN(auto executable, load_executable(path, link));
+  for (auto& step : executable->steps)
+    if (auto* host = std::get_if<HostStep>(&step)) {
+      TESSERA_ASSIGN(host->run, resolve_host_step(*host, *executable->env));
+    }
+  return executable;
 }
 
 } // namespace tessera
