@@ -1,0 +1,117 @@
+#include "codegen/schedule/block_facts.h"
+#include "codegen/schedule/choose.h"
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+namespace tessera {
+
+int64_t power_above(int64_t n) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, n))));
+}
+int64_t power_below(int64_t n) {
+  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, n))));
+}
+
+BlockFacts::BlockFacts(const Graph& g, const LoopNest& n, const Domain& domain, const DeviceTraits& traits)
+    : graph(g), nest(n), d(domain), device(traits) {
+  auto add = [&](const Access& a, uint64_t deps, bool store) {
+    double count = 1;
+    for (size_t i = 0; i < d.axes.size(); ++i)
+      if (deps >> i & 1) count *= guess(extent(i));
+    int bytes = info(graph.type(d.buffers[static_cast<size_t>(a.buffer)]).dtype).bits / 8;
+    streams.push_back({&a, deps, bytes, count, store});
+    largest = std::max(largest, count);
+  };
+  for (size_t i = 0; i < d.live.size(); ++i)
+    if (d.live[i] && nest.dag[static_cast<ScalarId>(i)].op == ScalarOp::Load)
+      add(d.loads[i], d.access_deps(d.loads[i]), false);
+  for (const Access& a : d.stores) add(a, d.axes_in(a.offset), true);
+  narrow = kAccessBytes;
+  for (const Stream& s : streams)
+    if (s.count >= largest / 2) narrow = std::min(narrow, s.bytes);
+  vector = kAccessBytes / narrow;
+  live = values_alive(nest, d);
+  contiguous_axis = find_contiguous_axis();
+}
+
+SymExpr BlockFacts::points(AxisRole role) const {
+  SymExpr n = 1;
+  for (const Axis& a : d.axes)
+    if (a.role == role) n *= a.extent;
+  return d.env.simplify(n);
+}
+std::optional<int64_t> BlockFacts::seen(const SymExpr& e) const {
+  if (auto c = constant(e)) return *c;
+  return graph.env().hint(e);
+}
+double BlockFacts::guess(const SymExpr& e) const {
+  constexpr int64_t kUnknown = 512;
+  if (auto n = seen(e)) return static_cast<double>(std::max<int64_t>(1, *n));
+  return static_cast<double>(std::clamp<int64_t>(d.env.range(e).hi, 1, kUnknown));
+}
+
+bool BlockFacts::contiguous(const Stream& s, size_t axis) const {
+  auto linear = s.access->offset.linear_in(d.axes[axis].var);
+  if (!linear || !linear->first.is_const(1)) return false;
+  return std::none_of(s.access->terms.begin(), s.access->terms.end(),
+                      [&](const auto& t) { return d.deps[static_cast<size_t>(t.first)] >> axis & 1; });
+}
+
+// Written bytes count a little more, later axes win ties.
+int BlockFacts::find_contiguous_axis() const {
+  int best = static_cast<int>(d.axes.size()) - 1;
+  double most = 0;
+  for (size_t i = 0; i < d.axes.size(); ++i) {
+    double bytes = 0;
+    for (const Stream& s : streams)
+      if (contiguous(s, i)) bytes += s.count * s.bytes * (s.store ? 1.01 : 1);
+    if (bytes > 0 && bytes >= most) {
+      most = bytes;
+      best = static_cast<int>(i);
+    }
+  }
+  return best;
+}
+
+Multiple BlockFacts::multiple(const SymExpr& extent, int64_t k) const {
+  SymExpr e = d.env.simplify(extent);
+  int64_t divisor = d.env.divisor(e);
+  if (divisor % k == 0) return {true, std::nullopt};
+  if (e.is_const()) return {};
+  if (e.op() == SymOp::Mul)
+    for (size_t i = e.args().size(); i-- > 0;)
+      if (e.args()[i].is_symbol()) {
+        const SymExpr& s = e.args()[i];
+        int64_t rest = std::max<int64_t>(1, divisor / std::max<int64_t>(1, d.env.divisor(s)));
+        return {false, SizeCondition{s, k / std::gcd(k, rest)}};
+      }
+  return {false, SizeCondition{e, k}};
+}
+
+int BlockFacts::accumulators() const {
+  int n = 0;
+  for (size_t i = 0; i < d.live.size(); ++i) {
+    const ScalarNode& r = nest.dag[static_cast<ScalarId>(i)];
+    if (!d.live[i] || r.op != ScalarOp::Reduce) continue;
+    n = std::max(n, r.reduce == ReduceKind::ArgMax || r.reduce == ReduceKind::ArgMin ? 3 : 1);
+  }
+  return n;
+}
+
+BlockPlan BlockFacts::plan(ScheduleKind kind, int64_t rows, int64_t columns, int64_t warps) {
+  BlockPlan p;
+  p.schedule.kind = kind;
+  p.rows = static_cast<int>(rows);
+  p.columns = static_cast<int>(columns);
+  p.warps = static_cast<int>(std::clamp<int64_t>(warps, 1, 32));
+  return p;
+}
+std::string BlockFacts::sizes(const BlockPlan& p) {
+  int64_t elements = int64_t{p.rows} * p.columns, threads = int64_t{32} * p.warps;
+  return "tile [" + std::to_string(p.rows) + ", " + std::to_string(p.columns) + "] on " + std::to_string(p.warps) +
+         (p.warps == 1 ? " warp, " : " warps, ") + std::to_string(std::max<int64_t>(1, elements / threads)) +
+         " elements a thread";
+}
+
+} // namespace tessera

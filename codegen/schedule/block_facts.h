@@ -1,0 +1,72 @@
+// What the choice of a block's tile is made from: the streams of a nest, how much each moves, and what is known or
+// guessed of sizes. Private to the folder.
+#pragma once
+#include "codegen/schedule/block_choose.h"
+
+namespace tessera {
+
+// An access and how much it moves.
+struct Stream {
+  const Access* access;
+  uint64_t deps; // axes, as bits
+  int bytes;     // of an element
+  double count;  // distinct elements, roughly
+  bool store;
+};
+
+// What makes an extent a multiple of a number: nothing, or a condition on a size. Neither: it never is one.
+struct Multiple {
+  bool known = false;
+  std::optional<SizeCondition> condition;
+};
+
+class BlockFacts {
+public:
+  BlockFacts(const Graph& graph, const LoopNest& nest, const Domain& domain, const DeviceTraits& device);
+
+  const Graph& graph;
+  const LoopNest& nest;
+  const Domain& d;
+  const DeviceTraits& device;
+  std::vector<Stream> streams;
+  double largest = 1;       // of the streams' counts
+  int narrow = 0;           // bytes of the narrowest element among the large streams
+  int64_t vector = 1;       // elements of one access to it
+  int live = 1;             // tile values alive at a time
+  int contiguous_axis = -1; // along which most bytes are contiguous; -1 without axes
+
+  [[nodiscard]] bool is_row(size_t axis) const { return d.axes[axis].role == AxisRole::Row; }
+  [[nodiscard]] const SymExpr& extent(size_t axis) const { return d.axes[axis].extent; }
+  [[nodiscard]] std::string extent_text(size_t axis) const { return d.env.simplify(extent(axis)).str(); }
+  [[nodiscard]] SymExpr points(AxisRole role) const; // product of the extents
+  [[nodiscard]] std::optional<int64_t> constant(const SymExpr& e) const { return d.env.simplify(e).as_const(); }
+  // What is known, or was seen by the call that leads to this compilation; else a usual size within the range.
+  [[nodiscard]] std::optional<int64_t> seen(const SymExpr& e) const;
+  [[nodiscard]] double guess(const SymExpr& e) const;
+  // Of products a factor is asked for, which then divides every other product with it.
+  [[nodiscard]] Multiple multiple(const SymExpr& extent, int64_t k) const;
+  [[nodiscard]] bool contiguous(const Stream& s, size_t axis) const;
+  // Registers of accumulators, in f32, per element of the tile.
+  [[nodiscard]] int accumulators() const;
+
+  // A plan without axes; `warps` is brought into its bounds.
+  [[nodiscard]] static BlockPlan plan(ScheduleKind kind, int64_t rows, int64_t columns, int64_t warps);
+  // "tile [8, 256] on 8 warps, 8 elements a thread"
+  [[nodiscard]] static std::string sizes(const BlockPlan& plan);
+
+private:
+  [[nodiscard]] int find_contiguous_axis() const;
+};
+
+inline constexpr int kAccessBytes = 16;       // of a thread: the widest access there is
+inline constexpr int kRegisters = 64;         // of a thread, for values of the tile
+[[nodiscard]] int64_t power_above(int64_t n); // at least 1
+[[nodiscard]] int64_t power_below(int64_t n);
+
+// Kernels in order of preference, the last one for every size. Flat: no reductions (block_flat.cpp). Rows: reductions
+// along a contiguous row; columns: while an outer axis is the contiguous one (block_rows.cpp).
+[[nodiscard]] std::vector<BlockPlan> flat_plans(const BlockFacts& facts);
+[[nodiscard]] std::vector<BlockPlan> row_plans(const BlockFacts& facts);
+[[nodiscard]] std::vector<BlockPlan> column_plans(const BlockFacts& facts);
+
+} // namespace tessera

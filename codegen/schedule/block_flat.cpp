@@ -1,0 +1,277 @@
+// Nests without reductions: one tile a program, placed so that the least is spent on indices.
+#include "codegen/schedule/block_facts.h"
+#include <algorithm>
+#include <bit>
+#include <set>
+
+namespace tessera {
+namespace {
+
+constexpr int kFlatThreads = 256;           // one access a thread and stream, many blocks
+constexpr int kTransposeElements = 64 * 64; // of a tile that is contiguous along one side and then the other
+constexpr int64_t kUnknownColumns = 64;     // of a tile across an inner extent that is not known
+// Issue slots of a thread: an access, whatever its width, and taking a number apart by one that is not known, is a
+// constant, or a power of two.
+constexpr double kAccess = 4, kDivision = 25, kConstantDivision = 6, kShift = 1;
+constexpr double kIdle = 8; // an element of a tile that is not there: threads that wait in vain
+
+class FlatPlanner {
+public:
+  explicit FlatPlanner(const BlockFacts& facts) : f_(facts) {}
+
+  std::vector<BlockPlan> run() {
+    SymExpr all = f_.points(AxisRole::Outer);
+    size_t c = static_cast<size_t>(f_.contiguous_axis);
+    if (int d = transposed_axis(); d >= 0) {
+      transposes(static_cast<size_t>(d), c, all);
+      return std::move(plans_);
+    }
+    // Few elements are spread over all multiprocessors before each thread gets a whole access.
+    vector_ = f_.vector;
+    if (auto n = f_.seen(all)) {
+      auto blocks = [&] { return *n / (threads_ * vector_); };
+      while (threads_ > 128 && blocks() < 4 * f_.device.multiprocessors) threads_ /= 2;
+      while (vector_ > 1 && vector_ * f_.narrow > 4 && blocks() < 2 * f_.device.multiprocessors) vector_ /= 2;
+    }
+    for (size_t i = 0; i < f_.d.axes.size(); ++i)
+      if (i != c) order_.push_back(i);
+    order_.push_back(c);
+    for (size_t n = 0; n < f_.d.live.size(); ++n)
+      if (f_.d.live[n]) work_ += std::max(0, info(f_.nest.dag[static_cast<ScalarId>(n)].op).cost);
+
+    std::vector<Candidate> all_sizes; // ties go to the first
+    if (order_.size() > 1) {
+      all_sizes = in_rows();
+      if (auto v = in_known_vectors()) all_sizes.push_back(std::move(*v));
+    }
+    all_sizes.push_back(one_run(all));
+    Candidate best = *std::min_element(all_sizes.begin(), all_sizes.end(),
+                                       [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+    if (order_.size() > 1)
+      if (auto aligned = in_whole_vectors(); aligned && aligned->cost < best.cost) add(std::move(*aligned));
+    add(std::move(best));
+    return std::move(plans_);
+  }
+
+private:
+  struct Candidate {
+    BlockPlan plan;
+    double cost; // issue slots per element
+  };
+  void add(Candidate c) {
+    if (order_.size() > 1) {
+      int tenths = static_cast<int>(c.cost * 10);
+      c.plan.schedule.why += "; " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
+                             " issue slots an element for accesses and indices";
+    }
+    plans_.push_back(std::move(c.plan));
+  }
+
+  // ---- what indices cost
+  [[nodiscard]] double division(const SymExpr& by) const {
+    auto n = f_.constant(by);
+    return !n                                                                     ? kDivision
+           : std::has_single_bit(static_cast<uint64_t>(std::max<int64_t>(1, *n))) ? kShift
+                                                                                  : kConstantDivision;
+  }
+  // The parts [first, last] of `axes`, taken as one number, that an access sees by themselves: all of it is no part.
+  using Parts = std::set<std::pair<size_t, size_t>>;
+  [[nodiscard]] Parts parts(const Stream& s, const std::vector<size_t>& axes) const {
+    std::vector<SymExpr> strides;
+    SymExpr rest = s.access->offset;
+    Parts found;
+    for (size_t a : axes) {
+      auto linear = rest.linear_in(f_.d.axes[a].var);
+      if (!linear) break;
+      strides.push_back(linear->first);
+      rest = linear->second;
+    }
+    if (strides.size() < axes.size()) {
+      for (size_t i = 0; i < axes.size(); ++i)
+        if (s.deps >> axes[i] & 1) found.emplace(i, i);
+      return found;
+    }
+    for (size_t first = 0; first < axes.size();) {
+      size_t last = first;
+      auto as_one = [&](size_t i) {
+        return f_.d.env.simplify(strides[i] - strides[i + 1] * f_.extent(axes[i + 1])).is_const(0);
+      };
+      while (last + 1 < axes.size() && as_one(last)) ++last;
+      if (!strides[last].is_const(0)) found.emplace(first, last);
+      first = last + 1;
+    }
+    return found;
+  }
+  [[nodiscard]] double decode(const std::vector<size_t>& axes) const {
+    Parts all;
+    for (const Stream& s : f_.streams) all.merge(parts(s, axes));
+    double cost = 0;
+    for (auto [first, last] : all) {
+      SymExpr below = 1, count = 1;
+      for (size_t i = last + 1; i < axes.size(); ++i) below *= f_.extent(axes[i]);
+      for (size_t i = first; i <= last; ++i) count *= f_.extent(axes[i]);
+      if (last + 1 < axes.size()) cost += division(below);
+      if (first > 0) cost += division(count);
+    }
+    return cost;
+  }
+  // Of all streams, accesses of `width` elements where they are contiguous.
+  [[nodiscard]] double accesses(int64_t width) const {
+    size_t c = order_.back();
+    double cost = 0;
+    for (const Stream& s : f_.streams) {
+      bool wide = f_.contiguous(s, c) || !(s.deps >> c & 1);
+      cost += wide ? kAccess / static_cast<double>(width) : kAccess;
+    }
+    return cost;
+  }
+
+  // ---- the ways to place the axes
+  // One number for everything: what sees it as a whole is contiguous whatever the extents are.
+  [[nodiscard]] Candidate one_run(const SymExpr& all) const {
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, 1, threads_ * vector_, threads_ / 32);
+    p.groups.columns = order_;
+    p.whole_branch = f_.d.env.divisor(all) % vector_ != 0;
+    p.schedule.why = "one run of " + all.str() + "; " + BlockFacts::sizes(p);
+    if (p.whole_branch) p.schedule.why += ", blocks that are whole without masks";
+    if (order_.size() > 1) p.schedule.why += "; axes are taken out of it by division";
+    double cost = decode(order_);
+    for (const Stream& s : f_.streams) {
+      Parts seen = parts(s, order_);
+      bool whole =
+          seen.empty() || (seen.size() == 1 && *seen.begin() == std::pair<size_t, size_t>{0, order_.size() - 1});
+      cost += whole && s.access->terms.empty() ? kAccess / static_cast<double>(vector_) : kAccess;
+    }
+    return {std::move(p), cost};
+  }
+
+  // Rows of the tile are single accesses, so that numbers are taken apart once per access: [threads, vector]. For the
+  // widest vector that is known to divide the inner extent.
+  [[nodiscard]] std::optional<Candidate> in_known_vectors() const {
+    for (int64_t v = vector_; v > 1; v /= 2)
+      if (f_.multiple(f_.extent(order_.back()), v).known) return in_vectors_of(v);
+    return std::nullopt;
+  }
+  [[nodiscard]] Candidate in_vectors_of(int64_t v) const {
+    size_t c = order_.back();
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, threads_, v, threads_ / 32);
+    p.split = static_cast<int>(c);
+    for (size_t i : order_) p.groups.rows.push_back(i > c ? i + 1 : i); // c itself: the number of the vector
+    p.groups.columns = {c + 1};
+    p.schedule.why = "runs of " + std::to_string(v) + " along an axis of " + f_.extent_text(c) + "; " +
+                     BlockFacts::sizes(p) + "; other axes taken apart once a run";
+    return {std::move(p), accesses(v) + decode(order_) / static_cast<double>(v)};
+  }
+  // The same for sizes where the inner extent is a multiple of the vector, when that is not known.
+  [[nodiscard]] std::optional<Candidate> in_whole_vectors() const {
+    Multiple m = f_.multiple(f_.extent(order_.back()), vector_);
+    if (vector_ == 1 || !m.condition) return std::nullopt;
+    ShapeEnv env = f_.d.env;
+    assume(env, *m.condition);
+    if (env.divisor(f_.extent(order_.back())) % vector_ != 0) return std::nullopt; // the condition is on a sum of sizes
+    Candidate c = in_vectors_of(vector_);
+    c.plan.conditions.push_back(*m.condition);
+    return c;
+  }
+
+  // [R, C]: pieces of rows. Nothing is taken apart along the columns, but those beyond the row are wasted.
+  [[nodiscard]] std::vector<Candidate> in_rows() const {
+    size_t c = order_.back();
+    auto n = f_.constant(f_.extent(c));
+    if (!n && f_.multiple(f_.extent(c), vector_).known) return {}; // in vectors, without waste
+    int64_t tile = threads_ * vector_;
+    std::vector<int64_t> widths{kUnknownColumns};
+    if (n) {
+      widths.clear();
+      for (int64_t w = std::min(tile, power_above(*n)); w >= std::min<int64_t>(64, power_above(*n)); w /= 2)
+        widths.push_back(w);
+    }
+    std::vector<size_t> rows(order_.begin(), order_.end() - 1);
+    std::vector<Candidate> list;
+    for (int64_t w : widths) {
+      double waste = 1.3; // of an extent that is not known
+      if (n) waste = static_cast<double>((*n + w - 1) / w * w) / static_cast<double>(std::max<int64_t>(1, *n));
+      int64_t width = std::min(w, f_.multiple(f_.extent(c), vector_).known ? vector_ : 1);
+      // Elements of one row that a thread has: rows are taken apart once for them.
+      double each = static_cast<double>(std::clamp<int64_t>(w / 32, width, vector_));
+      BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, std::max<int64_t>(1, tile / w), w, threads_ / 32);
+      p.groups.rows = rows;
+      p.groups.columns = {c};
+      p.schedule.why = std::to_string(p.rows) + (p.rows == 1 ? " row, " : " rows, ") + std::to_string(w) + " of " +
+                       f_.extent_text(c) + " columns a block; " + BlockFacts::sizes(p);
+      double own = accesses(width) + decode(rows) / each;
+      list.push_back({std::move(p), waste * own + (waste - 1) * (work_ + kIdle)});
+    }
+    return list;
+  }
+
+  // ---- transposes
+  // An axis other than the contiguous one along which a good part of the bytes is contiguous instead.
+  [[nodiscard]] int transposed_axis() const {
+    size_t c = static_cast<size_t>(f_.contiguous_axis);
+    double total = 0, most = 0;
+    int axis = -1;
+    for (const Stream& s : f_.streams) total += s.count * s.bytes;
+    for (size_t i = 0; i < f_.d.axes.size(); ++i) {
+      if (i == c) continue;
+      double bytes = 0;
+      for (const Stream& s : f_.streams)
+        if ((s.deps >> c & 1) && s.count >= f_.largest / 2 && f_.contiguous(s, i) && !f_.contiguous(s, c))
+          bytes += s.count * s.bytes;
+      if (bytes > most) {
+        most = bytes;
+        axis = static_cast<int>(i);
+      }
+    }
+    return most * 8 >= total && f_.guess(f_.extent(c)) > 1 && axis >= 0 &&
+                   f_.guess(f_.extent(static_cast<size_t>(axis))) > 1
+               ? axis
+               : -1;
+  }
+  void transposes(size_t d, size_t c, const SymExpr& all) {
+    int64_t elements = kTransposeElements, warps = 8;
+    while (elements > 1024 && elements / (32 * warps) * f_.live > kRegisters) elements /= 2;
+    if (auto n = f_.seen(all); n && *n < elements * f_.device.multiprocessors) {
+      elements = 1024;
+      warps = 4;
+    }
+    int64_t side = 1;
+    while (side * side < elements) side *= 2;
+    auto most = [&](size_t axis) {
+      auto n = f_.constant(f_.extent(axis));
+      return n ? power_above(*n) : elements;
+    };
+    int64_t columns = std::min(side, most(c)), rows = std::min(elements / columns, most(d));
+    columns = std::min(elements / rows, most(c));
+    warps = std::clamp<int64_t>(rows * columns / 128, 1, warps);
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, rows, columns, power_below(warps));
+    p.groups.columns = {c};
+    p.groups.rows = {d};
+    for (size_t i = 0; i < f_.d.axes.size(); ++i)
+      if (i != c && i != d) p.groups.points.push_back(i);
+    p.schedule.why = "operands contiguous along " + f_.extent_text(c) + " and along " + f_.extent_text(d) +
+                     ": transposed within the block; " + BlockFacts::sizes(p);
+    // Whole accesses along both.
+    BlockPlan aligned = p;
+    bool possible = true;
+    for (size_t axis : {c, d}) {
+      Multiple m = f_.multiple(f_.extent(axis), f_.vector);
+      possible = possible && (m.known || m.condition);
+      if (m.condition) aligned.conditions.push_back(*m.condition);
+    }
+    if (possible && !aligned.conditions.empty()) plans_.push_back(std::move(aligned));
+    plans_.push_back(std::move(p));
+  }
+
+  const BlockFacts& f_;
+  int64_t threads_ = kFlatThreads, vector_ = 1; // of a block; elements of an access
+  double work_ = 0;                             // instructions for an element beside accesses
+  std::vector<size_t> order_;                   // all axes, the contiguous one last
+  std::vector<BlockPlan> plans_;
+};
+
+} // namespace
+
+std::vector<BlockPlan> flat_plans(const BlockFacts& facts) { return FlatPlanner(facts).run(); }
+
+} // namespace tessera

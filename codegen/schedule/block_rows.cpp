@@ -1,0 +1,164 @@
+// Reductions by blocks of threads: whole rows in registers, loops over long ones, and columns.
+#include "codegen/schedule/block_facts.h"
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+constexpr int kColumnBytes = 128;       // of a row of a column tile: whole lines
+constexpr int64_t kRowBytes = 32 << 10; // longer rows are read twice rather than kept
+// Rows of unknown length: kernels for rows up to so many elements, and whether only for rows of whole 16-byte accesses.
+// Two loops over the row, for whole accesses and for any length, come after them.
+struct RowBound {
+  int64_t elements;
+  bool aligned;
+};
+constexpr RowBound kRowBounds[] = {{256, true}, {1024, true}, {4096, true}, {1024, false}};
+
+class RowPlanner {
+public:
+  explicit RowPlanner(const BlockFacts& facts) : f_(facts) {}
+
+  // Along a contiguous row.
+  std::vector<BlockPlan> rows() {
+    SymExpr row = f_.d.env.simplify(f_.d.row_count());
+    size_t inner = static_cast<size_t>(f_.contiguous_axis);
+    auto add = [&](BlockPlan p, const std::string& why) {
+      p.schedule.why = why + "; " + BlockFacts::sizes(p);
+      if (!p.loop)
+        p.schedule.why += ", " + std::to_string(p.rows) + (p.rows == 1 ? " row" : " rows") + " a block, read once";
+      plans_.push_back(std::move(p));
+    };
+    if (auto n = f_.constant(row)) {
+      if (auto p = whole_rows(*n)) {
+        std::string waste =
+            p->columns > *n ? ", " + std::to_string(100 * (p->columns - *n) / p->columns) + " % of it idle" : "";
+        add(std::move(*p), "rows of " + std::to_string(*n) + " in registers" + waste);
+      } else {
+        add(row_loop(row), "rows of " + std::to_string(*n) + " in a loop, each round of reductions reads again");
+      }
+      return std::move(plans_);
+    }
+    SymRange range = f_.d.env.range(row);
+    Multiple whole = f_.multiple(f_.extent(inner), f_.vector);
+    // Whether there is no need of further kernels: for aligned rows, and for others.
+    bool covered[2] = {!whole.known && !whole.condition, whole.known};
+    for (const RowBound& b : kRowBounds) {
+      if (covered[b.aligned ? 0 : 1] || range.lo > b.elements) continue;
+      bool all = range.hi <= b.elements;
+      auto p = whole_rows(all ? range.hi : b.elements);
+      if (!p) continue;
+      if (!all) p->conditions.push_back({row, 1, 0, b.elements});
+      if (b.aligned && !whole.known) p->conditions.push_back(*whole.condition);
+      bool last = p->conditions.empty();
+      add(std::move(*p), "rows of " + row.str() + " in registers");
+      if (last) return std::move(plans_);
+      covered[b.aligned ? 0 : 1] = all;
+    }
+    for (bool aligned : {true, false}) {
+      BlockPlan p = row_loop(row);
+      if (aligned && (covered[0] || whole.known)) continue;
+      if (aligned) p.conditions.push_back(*whole.condition);
+      add(std::move(p), "rows of " + row.str() + " in a loop, each round of reductions reads again");
+    }
+    return std::move(plans_);
+  }
+
+  // While an outer axis is the contiguous one.
+  std::vector<BlockPlan> columns() {
+    size_t c = static_cast<size_t>(f_.contiguous_axis);
+    SymExpr row = f_.d.env.simplify(f_.d.row_count());
+    AxisGroups groups;
+    bool narrow = f_.guess(f_.extent(c)) < 32; // short columns of several points side by side
+    SymExpr width = 1, others = 1;
+    for (size_t i = 0; i < f_.d.axes.size(); ++i) {
+      if (f_.is_row(i))
+        groups.rows.push_back(i);
+      else if (i != c && narrow)
+        groups.columns.push_back(i);
+      else if (i != c) {
+        groups.points.push_back(i);
+        others *= f_.extent(i);
+      }
+      if (!f_.is_row(i) && (i == c || narrow)) width *= f_.extent(i);
+    }
+    groups.columns.push_back(c);
+
+    int64_t threads = 256, each = 4 * f_.vector;
+    while (each > 1 && each * (f_.live + f_.accumulators()) > kRegisters) each /= 2;
+    int64_t columns = std::max<int64_t>(32, kColumnBytes / f_.narrow);
+    if (auto n = f_.constant(width)) columns = std::min(columns, power_above(*n));
+    if (auto n = f_.seen(width * others))
+      while (columns > 16 && *n < columns * f_.device.multiprocessors) columns /= 2;
+    int64_t rows = std::max<int64_t>(1, threads * each / columns);
+    auto length = f_.constant(row);
+    bool once = length && *length <= rows;
+    if (length) rows = std::min(rows, power_above(*length));
+    int64_t elements = rows * columns;
+    threads = std::clamp<int64_t>(elements / std::min<int64_t>(each, f_.vector), 32, threads);
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, rows, columns, threads / 32);
+    p.groups = groups;
+    p.loop = !once;
+    p.schedule.why = "the row of " + row.str() + " is not contiguous, an outer axis of " + f_.extent_text(c) + " is; " +
+                     BlockFacts::sizes(p) + (once ? ", the whole row in registers" : ", a loop down the row");
+    Multiple whole = f_.multiple(f_.extent(c), f_.vector);
+    if (whole.condition) {
+      plans_.push_back(p);
+      plans_.back().conditions.push_back(*whole.condition);
+    }
+    plans_.push_back(std::move(p));
+    return std::move(plans_);
+  }
+
+private:
+  [[nodiscard]] AxisGroups row_groups() const {
+    AxisGroups g;
+    for (size_t i = 0; i < f_.d.axes.size(); ++i) (f_.is_row(i) ? g.columns : g.rows).push_back(i);
+    return g;
+  }
+  // The row of up to `longest` elements in one tile; nothing when it would not fit the registers.
+  [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest) const {
+    int64_t columns = power_above(longest), bytes = columns * f_.narrow;
+    if (bytes > kRowBytes) return std::nullopt;
+    int64_t threads = 128, each = f_.vector;
+    if (bytes <= 512)
+      each = 4 * f_.vector;
+    else if (bytes <= 4096)
+      each = bytes <= 2048 ? f_.vector : 2 * f_.vector;
+    else
+      each = columns / std::clamp<int64_t>(bytes / 32, 128, 512);
+    each = std::min(each, columns);
+    while (each > 1 && each * f_.live > kRegisters) each /= 2;
+    int64_t lanes = columns / each; // threads of a row
+    if (lanes > 1024) return std::nullopt;
+    int64_t rows = std::max<int64_t>(1, threads / lanes);
+    if (auto n = f_.seen(f_.points(AxisRole::Outer)))
+      while (rows > 1 && *n < rows * f_.device.multiprocessors) rows /= 2;
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockRows, rows, columns, power_above(rows * lanes) / 32);
+    p.groups = row_groups();
+    return p;
+  }
+  [[nodiscard]] BlockPlan row_loop(const SymExpr& row) const {
+    double length = f_.seen(row) ? f_.guess(row) : 1e9;
+    auto n = f_.seen(f_.points(AxisRole::Outer));
+    int64_t threads = n && *n < f_.device.multiprocessors && length >= 65536 ? 1024 : length >= 4096 ? 512 : 256;
+    int64_t each = f_.vector * 4;
+    while (each > 1 && each * (f_.live + f_.accumulators()) > (threads > 512 ? kRegisters / 2 : kRegisters)) each /= 2;
+    int64_t columns = threads * each;
+    while (columns > 64 && static_cast<double>(columns / 2) >= length) columns /= 2;
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockLoop, 1, columns, std::min<int64_t>(threads, columns) / 32);
+    p.groups = row_groups();
+    p.loop = true;
+    return p;
+  }
+
+  const BlockFacts& f_;
+  std::vector<BlockPlan> plans_;
+};
+
+} // namespace
+
+std::vector<BlockPlan> row_plans(const BlockFacts& facts) { return RowPlanner(facts).rows(); }
+std::vector<BlockPlan> column_plans(const BlockFacts& facts) { return RowPlanner(facts).columns(); }
+
+} // namespace tessera
