@@ -80,8 +80,21 @@ Status verify_kernel(const Executable& e, const KernelLaunch& k, bool is_alterna
   return {};
 }
 
-// The types that a call's operands may have: f32 on the host, where constant weights may be half precision, too; all of
-// one half precision on a GPU.
+// The types that a call's operands may have: f32 on the host, where constant weights may be half precision, too. A
+// GPU's libraries take more; which of them together is theirs to say.
+bool library_type(DType dtype, bool gpu, bool weight) {
+  switch (dtype) {
+  case DType::F32: return true;
+  case DType::F16:
+  case DType::BF16: return gpu || weight;
+  case DType::F64:
+  case DType::I8:
+  case DType::U8:
+  case DType::I32: return gpu;
+  default: return false;
+  }
+}
+
 Status verify_operands(const Executable& e, const LibraryStep& step) {
   auto bad = [&](const std::string& what) {
     return Diagnostic(ErrorCode::Internal, "library call '" + step.name + "': " + what);
@@ -92,10 +105,9 @@ Status verify_operands(const Executable& e, const LibraryStep& step) {
     if (o->buffer < 0 || static_cast<size_t>(o->buffer) >= e.buffers.size()) return bad("an operand has no buffer");
     if (o->strides.size() != o->shape.size()) return bad("one stride per dimension is needed");
     const auto& b = e.buffers[static_cast<size_t>(o->buffer)];
-    bool half = b.dtype == DType::F16 || b.dtype == DType::BF16;
     bool weight = o == library.all[1] && library.all.size() > 2 && b.kind == BufferInfo::Kind::Constant;
-    if (b.dtype != DType::F32 && !((gpu || weight) && half) && !(gpu && b.dtype == DType::F64))
-      return bad("operand '" + b.name + "' is not f32" + (gpu ? ", f16, bf16 or f64" : ""));
+    if (!library_type(b.dtype, gpu, weight))
+      return bad("operand '" + b.name + "' is not f32" + (gpu ? ", nor another type that a GPU's libraries take" : ""));
   }
   return {};
 }
