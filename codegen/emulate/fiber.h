@@ -7,7 +7,8 @@
 
 namespace tessera::emu {
 
-// Stacks of 64 KB, each with a page below it whose touch is a fault: a stack that is too small does not corrupt
+// Stacks of 256 KB (unoptimized code of tiles with many registers a thread), of which pages cost memory once they are
+// touched; each with a page below it whose touch is a fault: a stack that is too small does not corrupt
 // another.
 class Stacks {
 public:
@@ -16,7 +17,7 @@ public:
   ~Stacks();
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
-  static constexpr size_t kBytes = 64 << 10;
+  static constexpr size_t kBytes = 256 << 10;
   // The low end of stack i.
   [[nodiscard]] std::byte* bottom(int i) const;
   struct Region; // of memory, with room for many stacks

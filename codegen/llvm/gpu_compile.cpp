@@ -86,13 +86,15 @@ Result<EmulatedKernel> compile_emulated_kernel(const tile::Kernel& kernel, const
   irgen::silence(context);
   llvm::Module module(kernel.name, context);
   TESSERA_ASSIGN(auto machine, irgen::host_machine(HostTarget::detect(), module));
+  // It runs a few times and is compiled often: what the calls do dwarfs the code between them.
+  machine->setOptLevel(llvm::CodeGenOptLevel::None);
   gpu::Emitter emitter(module, layouts, true);
   TESSERA_TRY(emitter.emit());
   EmulatedKernel out;
   out.object.symbol = kernel.name;
   out.threads = emitter.threads();
   out.shared_bytes = emitter.shared_bytes();
-  TESSERA_TRY(irgen::optimize(module, *machine, irgen::kHostPipeline, keep_ir ? &out.object.llvm_ir : nullptr));
+  TESSERA_TRY(irgen::optimize(module, *machine, "function(early-cse)", keep_ir ? &out.object.llvm_ir : nullptr));
   TESSERA_ASSIGN(out.object.object, irgen::emit_file(module, *machine, false));
   return out;
 }

@@ -14,8 +14,10 @@ const EmulatedProgram* compiled(const tile::Kernel& kernel, std::optional<Diagno
   auto it = programs.find(key);
   if (it != programs.end()) return &it->second;
   if (programs.size() > 100) programs.clear();
-  auto made = kernel; // some with another number of warps than the schedule's
-  if (key.lo % 4 == 0) made.config["warps"] = int64_t{1} << key.hi % 5;
+  auto made = kernel;
+  if (key.lo % 4 == 0) // some with another number of warps than the schedule's
+    if (auto warps = made.config.find("warps"); warps != made.config.end())
+      warps->second = key.hi % 2 ? std::max<int64_t>(1, warps->second / 2) : std::min<int64_t>(32, warps->second * 2);
   auto program = EmulatedProgram::compile(made, {});
   if (!program) {
     error = program.error();
