@@ -3,6 +3,7 @@
 #include "kernels.h"
 #include "random_kernel.h"
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -190,6 +191,26 @@ TEST(Assign, RandomKernelsKeepTheirMeaning) {
   }
   EXPECT_GT(converted, 60);
   EXPECT_GT(grown, 60);
+}
+
+// What schedules make for blocks of threads (tests/schedule/golden): each gets layouts, and nothing that could stay
+// where it is moves.
+TEST(Assign, ScheduledKernels) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(TESSERA_SOURCE_DIR "/tests/schedule/golden"))
+    if (entry.path().filename().string().starts_with("block_")) paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());
+  EXPECT_FALSE(paths.empty());
+  for (const auto& path : paths) {
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    KernelLayouts k = assign(text.str());
+    bool crosses = path.filename().string().find("transpose") != std::string::npos;
+    EXPECT_EQ(conversions(k), crosses ? 1 : 0) << path << k.str();
+    constexpr int kMost = 64; // registers of a tile
+    for (const LinearLayout& l : k.of_value) EXPECT_LE(l.registers(), kMost) << path;
+  }
 }
 
 TEST(Assign, WhatDoesNotFitTheMachineIsRefused) {
