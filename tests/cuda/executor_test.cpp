@@ -291,6 +291,29 @@ TEST_F(OnGpu, MemoryThatIsNotThereIsSurvived) {
   EXPECT_EQ(values((*r)[0]), expected(x));
 }
 
+TEST_F(OnGpu, EveryAllocationMayFailForGood) {
+  auto exe = chain("checked", "twice");
+  auto x = ramp(1000);
+  int allocations = 0;
+  {
+    auto e = executor(exe);
+    gpu.calls.clear();
+    ASSERT_TRUE(e->run({{"x", x}}).ok());
+    allocations = gpu.calls["cuMemAllocFromPoolAsync"];
+  }
+  EXPECT_EQ(allocations, 4) << "error words, inputs, arena, outputs";
+  for (int nth = 0; nth < allocations; ++nth) {
+    auto e = executor(exe);
+    gpu.fail("cuMemAllocFromPoolAsync", nth, CUDA_ERROR_OUT_OF_MEMORY, 2); // it is tried twice
+    auto r = e->run({{"x", x}});
+    ASSERT_FALSE(r.ok());
+    EXPECT_EQ(r.error().code, ErrorCode::OutOfMemory);
+    r = e->run({{"x", x}});
+    ASSERT_TRUE(r.ok()) << r.error().str();
+    EXPECT_EQ(values((*r)[0]), expected(x));
+  }
+}
+
 TEST_F(OnGpu, MemoryLimitsAreKept) {
   options.memory_limit = 1 << 20;
   auto e = executor(chain());
@@ -398,6 +421,52 @@ TEST_F(OnGpu, ABrokenKernelIsFoundLateOrNamedAndTheDeviceIsLost) {
     e = nullptr;
     gpu.repair();
   }
+}
+
+TEST_F(OnGpu, TheEnvironmentAsksToWaitForEachStep) {
+  ::setenv("TESSERA_CUDA_SYNC", "1", 1);
+  auto e = executor(chain());
+  ::setenv("TESSERA_CUDA_SYNC", "0", 1);
+  auto f = executor(chain());
+  ::unsetenv("TESSERA_CUDA_SYNC");
+  for (auto* one : {e.get(), f.get()}) ASSERT_TRUE(one->run({{"x", ramp(5)}}).ok());
+  gpu.calls.clear();
+  ASSERT_TRUE(e->run({{"x", ramp(5)}}).ok());
+  EXPECT_EQ(gpu.calls["cuStreamSynchronize"], 3);
+  gpu.calls.clear();
+  ASSERT_TRUE(f->run({{"x", ramp(5)}}).ok());
+  EXPECT_EQ(gpu.calls["cuStreamSynchronize"], 1);
+}
+
+TEST_F(OnGpu, StringsStayOnTheHost) {
+  auto b = builder();
+  auto in = b.input("names", {3}, DType::String), x = b.input("x", {3}), t = b.buffer("t", {3}),
+       lengths = b.output("lengths", {3}), upper = b.output("upper", {3}, DType::String),
+       same = b.output("same", {3}, DType::String);
+  HostStep h;
+  h.name = h.op = "measure";
+  h.inputs = {in, x};
+  h.outputs = {t, upper};
+  h.run = [](const std::vector<Tensor>& in, const std::unordered_map<uint64_t, int64_t>&) {
+    Tensor n = Tensor::create(DType::F32, {3}).value();
+    std::vector<std::string> longer;
+    for (int64_t i = 0; i < 3; ++i) {
+      const auto& s = in[0].string_values()[static_cast<size_t>(i)];
+      n.set_f64(i, static_cast<double>(s.size()) + in[1].get_f64(i));
+      longer.push_back(s + "!");
+    }
+    return Result<std::vector<Tensor>>(std::vector<Tensor>{n, Tensor::strings({3}, longer)});
+  };
+  b.exe->steps.emplace_back(h);
+  kernel(b, "twice", t, lengths, 3);
+  b.exe->steps.emplace_back(CopyStep{"copy", in, same});
+  auto e = executor(b.done());
+  auto r = e->run({{"names", Tensor::strings({3}, {"a", "bcd", ""})}, {"x", ramp(3)}});
+  ASSERT_TRUE(r.ok()) << r.error().str();
+  EXPECT_EQ(values((*r)[0]), (std::vector<float>{2 * 1 + 3, 2 * 4 + 3, 2 * 2 + 3}));
+  EXPECT_EQ((*r)[1].string_values(), (std::vector<std::string>{"a!", "bcd!", "!"}));
+  EXPECT_EQ((*r)[2].string_values(), (std::vector<std::string>{"a", "bcd", ""}));
+  EXPECT_EQ(gpu.calls["cuMemcpyHtoDAsync"], 1) << "t; x is for the host step alone";
 }
 
 TEST_F(OnGpu, ProfilesHaveEveryStep) {

@@ -13,9 +13,9 @@ int context_object, pool_object;
 
 CUresult FakeGpu::enter(const char* function, bool needs_context) {
   ++calls[function];
-  if (auto f = faults_.find(function); f != faults_.end() && f->second.countdown-- == 0) {
+  if (auto f = faults_.find(function); f != faults_.end() && f->second.countdown-- <= 0) {
     auto result = f->second.result;
-    faults_.erase(f);
+    if (--f->second.times == 0) faults_.erase(f);
     if (cuda::is_sticky(result)) broken_ = result;
     return result;
   }

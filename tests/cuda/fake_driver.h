@@ -46,8 +46,10 @@ public:
   // What the GPU is. Set before context().
   int devices = 1, major = 9, minor = 0, pools = 1;
   size_t memory = size_t{1} << 30;
-  // Errors to inject: the n-th call (from 0) of a function from now on returns this, once.
-  void fail(const std::string& function, int nth, CUresult result) { faults_[function] = {nth, result}; }
+  // Errors to inject: the n-th call (from 0) of a function from now on returns this, and so do the next times - 1.
+  void fail(const std::string& function, int nth, CUresult result, int times = 1) {
+    faults_[function] = {nth, result, times};
+  }
   bool cubins_refused = false; // CUDA_ERROR_NO_BINARY_FOR_GPU
   CUresult ptx_result = CUDA_SUCCESS;
   int max_threads = 1024; // of any kernel
@@ -93,6 +95,7 @@ private:
   struct Fault {
     int countdown;
     CUresult result;
+    int times;
   };
   std::map<std::string, Fault> faults_;
   std::map<std::string, std::unique_ptr<Kernel>> kernels_;

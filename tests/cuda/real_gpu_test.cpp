@@ -229,6 +229,46 @@ TEST_F(RealGpu, CallsOnTheDeviceOfTheCaller) {
   y.release(*context, stream->handle());
 }
 
+TEST_F(RealGpu, ProductsAreFollowedByTheirEpilogueKernel) {
+  for (bool fused : {false, true}) {
+    Builder b;
+    b.exe->target = "cuda sm_75";
+    auto s = b.symbol("s"), m0 = b.symbol("m0"), n0 = b.symbol("n0"), m = b.symbol("m"), n = b.symbol("n");
+    auto a = b.input("a", {s, 48}), w = b.constant("w", test::random_tensor({48, 40}, 2)),
+         bias = b.constant("bias", test::random_tensor({40}, 3)), c = b.output("c", {s, 40});
+    kernel(b, "twice", c, c, m * n); // c = 2 c + elements
+    EpilogueKernel epilogue{std::get<KernelLaunch>(b.exe->steps.back()), {m0, n0}, {m, n}};
+    b.exe->steps.clear();
+    MatmulCall call{b.dense(a), b.dense(w), b.dense(c), std::nullopt};
+    if (fused) {
+      call.fused.emplace();
+      call.fused->bias = StridedOperand{bias, {s, 40}, {0, 1}, 0};
+      call.fused->bias_dim = 1;
+    } else {
+      call.epilogue = epilogue;
+    }
+    b.exe->steps.emplace_back(LibraryStep{"product", call});
+    auto exe = b.done();
+    auto e = Executor::create({exe}).value();
+    for (int64_t rows : {64, 1, 7}) {
+      auto x = test::random_tensor({rows, 48}, 5);
+      auto r = e->run({{"a", x}});
+      if (!r.ok() && r.error().code == ErrorCode::UnsupportedFeature) GTEST_SKIP() << r.error().str();
+      ASSERT_TRUE(r.ok()) << r.error().str();
+      Tensor want = Tensor::create(DType::F32, {rows, 40}).value();
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < 40; ++j) {
+          double sum = 0;
+          for (int64_t k = 0; k < 48; ++k) sum += x.get_f64(i * 48 + k) * exe->constants[0].value.get_f64(k * 40 + j);
+          want.set_f64(i * 40 + j,
+                       fused ? sum + exe->constants[1].value.get_f64(j) : 2 * sum + static_cast<double>(rows * 40));
+        }
+      auto same = compare((*r)[0], want, 1e-2, 1e-2);
+      EXPECT_TRUE(same.same) << same.message;
+    }
+  }
+}
+
 TEST_F(RealGpu, LaunchesAreCheap) {
   Builder b;
   b.exe->target = "cuda sm_75";
