@@ -238,7 +238,11 @@ bool cuda_as_loops(const Graph& graph, NodeId id, const CudaLibraries& libraries
   const auto& a = node.attributes;
   bool symmetric = a.ints("pads_begin") == a.ints("pads_end");
   if (s->kind == Structured::Conv) {
-    if (is_transposed(node)) return !symmetric; // only its result could be cropped
+    if (is_transposed(node)) { // its result can be neither cropped nor have a border as wide as a stride
+      Ints extra = a.ints("output_padding"), strides = a.ints("strides");
+      for (size_t i = 0; i < extra.size(); ++i) symmetric = symmetric && extra[i] < strides[i];
+      return !symmetric;
+    }
     return !libraries.depthwise && is_depthwise(graph, node);
   }
   Ints dilations = a.ints("dilations");
