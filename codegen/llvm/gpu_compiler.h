@@ -20,7 +20,7 @@ struct GpuKernelCode {
   std::string ptx;
   std::string llvm_ir;      // when asked for
   int threads = 0;          // of a block
-  int64_t shared_bytes = 0; // dynamic shared memory of a block
+  int64_t shared_bytes = 0; // dynamic shared memory of a block; beyond 48 KB it has to be asked for at launch
 };
 
 // Threads come from the kernel's config "warps" (4 without it). Tile shapes are powers of two. Thread-safe. Errors:

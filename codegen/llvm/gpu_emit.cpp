@@ -157,7 +157,10 @@ Status Emitter::operation(tile::OpId id) {
     return {};
   case OpKind::ProgramId: define(op.results[0], {op.axis == 0 ? program_ : b_.getInt64(0)}); return {};
   case OpKind::Range: range(op); return {};
-  case OpKind::ExpandDims: define(op.results[0], registers(op.operands[0], register_count(op.results[0]))); return {};
+  case OpKind::ExpandDims:
+    define(op.results[0], registers(op.operands[0], register_count(op.results[0])));
+    index_form(op);
+    return {};
   case OpKind::Broadcast: return broadcast(op);
   case OpKind::Scalar: return layouts_.is_conversion(op) ? convert(op) : scalar_op(op);
   case OpKind::Load: return load(id);
@@ -180,10 +183,57 @@ Status Emitter::operation(tile::OpId id) {
 void Emitter::range(const tile::Op& op) {
   const auto& l = layouts_[op.results[0]];
   auto* part = thread_part(l, Dim::Axis0);
-  Registers out;
-  for (int r = 0; r < l.registers(); ++r)
-    out.push_back(b_.CreateZExt(position(l, Dim::Axis0, r, part), b_.getInt64Ty()));
+  Registers positions, out;
+  for (int r = 0; r < l.registers(); ++r) {
+    positions.push_back(position(l, Dim::Axis0, r, part));
+    out.push_back(b_.CreateZExt(positions.back(), b_.getInt64Ty()));
+  }
   define(op.results[0], std::move(out));
+  indices_[op.results[0]] = {b_.getInt64(0), std::move(positions)};
+}
+
+void Emitter::index_form(const tile::Op& op) {
+  if (kernel_.type(op.results[0]).dtype != DType::I64) return;
+  auto of = [&](tile::ValueId id) { return indices_.find(id); };
+  if (op.kind == OpKind::ExpandDims) {
+    if (auto i = of(op.operands[0]); i != indices_.end()) indices_[op.results[0]] = i->second;
+  } else if (op.kind == OpKind::Broadcast) {
+    auto i = of(op.operands[0]);
+    if (i == indices_.end()) return;
+    Registers positions;
+    auto map = layout::register_map(layouts_[op.operands[0]], layouts_[op.results[0]]);
+    for (int r : *map) positions.push_back(i->second.positions[static_cast<size_t>(r)]);
+    indices_[op.results[0]] = {i->second.base, std::move(positions)};
+  } else if (op.kind == OpKind::Scalar && op.scalar == ScalarOp::Add) {
+    for (size_t tile = 0; tile < 2; ++tile) {
+      auto i = of(op.operands[tile]);
+      if (i == indices_.end() || kernel_.type(op.operands[1 - tile]).is_tile()) continue;
+      indices_[op.results[0]] = {b_.CreateAdd(i->second.base, scalar(op.operands[1 - tile])), i->second.positions};
+    }
+  }
+}
+
+// base + position < n is position < n - base; where that is beyond all positions it need not be known exactly. As
+// everywhere, indices are taken to fit their type.
+std::optional<Emitter::Registers> Emitter::compare(const tile::Op& op) {
+  if (op.scalar < ScalarOp::Lt || op.scalar > ScalarOp::Ge) return std::nullopt;
+  bool swapped = !kernel_.type(op.operands[0]).is_tile();
+  auto i = indices_.find(op.operands[swapped ? 1 : 0]);
+  auto other = op.operands[swapped ? 0 : 1];
+  if (i == indices_.end() || kernel_.type(other).is_tile()) return std::nullopt;
+  auto* i32 = b_.getInt32Ty();
+  Value* n = b_.CreateBinaryIntrinsic(llvm::Intrinsic::ssub_sat, scalar(other), i->second.base);
+  n = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, n, b_.getInt64(static_cast<uint64_t>(-1)));
+  n = b_.CreateTrunc(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, n, b_.getInt64(1 << 30)), i32);
+  using P = llvm::CmpInst::Predicate;
+  P predicate = op.scalar == ScalarOp::Lt   ? P::ICMP_SLT
+                : op.scalar == ScalarOp::Le ? P::ICMP_SLE
+                : op.scalar == ScalarOp::Gt ? P::ICMP_SGT
+                                            : P::ICMP_SGE;
+  Registers out;
+  for (auto* p : i->second.positions)
+    out.push_back(swapped ? b_.CreateICmp(predicate, n, p) : b_.CreateICmp(predicate, p, n));
+  return out;
 }
 
 Status Emitter::broadcast(const tile::Op& op) {
@@ -197,6 +247,7 @@ Status Emitter::broadcast(const tile::Op& op) {
   Registers out;
   for (int r : *map) out.push_back(registers(from)[static_cast<size_t>(r)]);
   define(to, std::move(out));
+  index_form(op);
   return {};
 }
 
@@ -205,6 +256,10 @@ Status Emitter::scalar_op(const tile::Op& op) {
   size_t n = register_count(result);
   DType type = kernel_.type(result).dtype;
   DType argument = kernel_.type(op.operands[op.scalar == ScalarOp::Select ? 1 : 0]).dtype;
+  if (auto mask = compare(op)) {
+    define(result, std::move(*mask));
+    return {};
+  }
   std::vector<Registers> args;
   for (auto o : op.operands) args.push_back(registers(o, n));
   Registers out;
@@ -219,6 +274,7 @@ Status Emitter::scalar_op(const tile::Op& op) {
     }
   }
   define(result, std::move(out));
+  index_form(op);
   return {};
 }
 

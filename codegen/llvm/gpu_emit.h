@@ -40,6 +40,8 @@ private:
   Status branch(const tile::Op& op);
   Status scalar_op(const tile::Op& op);
   void range(const tile::Op& op);
+  void index_form(const tile::Op& op);                  // of the result, where it has one
+  std::optional<Registers> compare(const tile::Op& op); // of an index with a scalar, in 32 bits
   Status broadcast(const tile::Op& op);
   const Registers& registers(tile::ValueId id) const { return values_[static_cast<size_t>(id)]; }
   Registers registers(tile::ValueId id, size_t count) const;   // scalars as often as asked
@@ -98,6 +100,13 @@ private:
   const tile::Kernel& kernel_;
   std::unique_ptr<Intrinsics> gpu_;
   llvm::Function* fn_ = nullptr;
+  // An i64 tile that is a scalar plus positions in a tile (less than 2^20). Its elements are in values_, too, but what
+  // compares them with a scalar, as masks do, compares 32-bit positions instead: half the instructions.
+  struct Index {
+    Value* base = nullptr; // i64
+    Registers positions;   // i32, not negative
+  };
+  std::map<tile::ValueId, Index> indices_;
   std::vector<Registers> values_;            // by value id
   std::map<tile::ValueId, int64_t> scratch_; // scratch pointers: byte offset in shared memory
   Value *thread_ = nullptr, *program_ = nullptr, *error_ = nullptr;

@@ -22,8 +22,8 @@ struct SharedRange { // bytes
 
 class Hazards {
 public:
-  // What every GPU gives a block without being asked for more.
-  static constexpr int64_t kSharedLimit = 48 << 10;
+  // What a block gets on every GPU that has code here (99 KB on the smallest), rounded down.
+  static constexpr int64_t kSharedLimit = 96 << 10;
 
   explicit Hazards(const tile::Kernel& kernel) : kernel_(kernel) {}
 
