@@ -1,6 +1,7 @@
 #include "codegen/driver/backend.h"
 #include "codegen/driver/gpu_kernels.h"
 #include "codegen/driver/legalize.h"
+#include "codegen/schedule/split_reductions.h"
 
 namespace tessera {
 namespace {
@@ -20,7 +21,11 @@ public:
   std::string target() const override {
     return traits_.name + (kernels_.assemble_for.empty() ? "" : " for " + kernels_.assemble_for);
   }
-  Status legalize(Graph& graph) override { return legalize_for_cuda(graph, libraries_); }
+  Status legalize(Graph& graph) override {
+    TESSERA_TRY(legalize_for_cuda(graph, libraries_));
+    TESSERA_ASSIGN([[maybe_unused]] int count, split_reductions(graph, traits_));
+    return {};
+  }
   bool supports(const Graph& graph, NodeId node, std::string* why_not) override {
     return cuda_supports(graph, node, why_not);
   }

@@ -123,10 +123,12 @@ private:
     int64_t threads = 128, each = f_.vector;
     if (bytes <= 512)
       each = 4 * f_.vector;
+    else if (bytes <= 1024)
+      each = 2 * f_.vector; // a row still is one warp's: no barrier
     else if (bytes <= 4096)
       each = bytes <= 2048 ? f_.vector : 2 * f_.vector;
     else
-      each = columns / std::clamp<int64_t>(bytes / 32, 128, 512);
+      each = columns / std::clamp<int64_t>(bytes / (large_streams() > 2 ? 16 : 32), 128, 512);
     each = std::min(each, columns);
     while (each > 1 && each * f_.live > kRegisters) each /= 2;
     int64_t lanes = columns / each; // threads of a row
@@ -137,6 +139,10 @@ private:
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockRows, rows, columns, power_above(rows * lanes) / 32);
     p.groups = row_groups();
     return p;
+  }
+  [[nodiscard]] int64_t large_streams() const {
+    return std::count_if(f_.streams.begin(), f_.streams.end(),
+                         [&](const Stream& s) { return s.count >= f_.largest / 2; });
   }
   [[nodiscard]] BlockPlan row_loop(const SymExpr& row) const {
     double length = f_.seen(row) ? f_.guess(row) : 1e9;

@@ -86,10 +86,10 @@ TEST(BlockChoice, UnknownRowsHaveAShortListOfKernels) {
   Problem p = row_max("n", "s", "f16");
   p.graph.env().set_range(*p.graph.env().find("s"), {1, 512});
   p.graph.env().set_divisor(*p.graph.env().find("s"), 8);
-  EXPECT_EQ(summary(p), "block-rows [16, 256] 4 s<=256 | block-rows [2, 512] 4");
+  EXPECT_EQ(summary(p), "block-rows [16, 256] 4 s<=256 | block-rows [4, 512] 4");
   Problem odd = row_max("n", "s", "f16");
   odd.graph.env().set_range(*odd.graph.env().find("s"), {1, 512});
-  EXPECT_EQ(summary(odd), "block-rows [16, 256] 4 s<=256 s%8 | block-rows [2, 512] 4 s%8 | block-rows [2, 512] 4");
+  EXPECT_EQ(summary(odd), "block-rows [16, 256] 4 s<=256 s%8 | block-rows [4, 512] 4 s%8 | block-rows [4, 512] 4");
 }
 
 TEST(BlockChoice, ManyValuesAliveTakeMoreThreads) {
