@@ -28,8 +28,9 @@ struct Standing {
   uint32_t epoch = 0, warp_epoch = 0, exchange_epoch = 0;
 };
 
-// Zeros are the history of a byte that nobody has touched; epochs start at 1.
-struct ByteHistory {
+// Of a byte, or of several that are always accessed together. Zeros are the history of what nobody has touched;
+// epochs start at 1.
+struct History {
   uint32_t write_epoch, write_warp_epoch, read_epoch, read_warp_epoch;
   uint16_t writer, reader;
   bool atomic, several_readers, several_warps;
@@ -41,7 +42,7 @@ struct Race {
 
 // Records an access and says with which earlier one it races. `writes_may_meet`: two writes are no race (of global
 // memory, where a tile kernel may store twice to a place).
-inline Race touch(ByteHistory& b, const Standing& at, Access access, bool writes_may_meet) {
+inline Race touch(History& b, const Standing& at, Access access, bool writes_may_meet) {
   auto unordered = [&](uint16_t other, uint32_t epoch, uint32_t warp_epoch) {
     return epoch == at.epoch && other != at.thread && (other / 32 != at.thread / 32 || warp_epoch == at.warp_epoch);
   };

@@ -1,6 +1,7 @@
 #include "codegen/emulate/block.h"
 #include "graph/support/hash.h"
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace tessera::emu {
@@ -32,12 +33,12 @@ Result<std::unique_ptr<Block>> Block::make(const Launch& launch) {
   auto count = static_cast<size_t>(launch.threads);
   b->threads_.resize(count);
   b->warps_.resize(count / kWarp);
-  b->ready_.resize(count);
+  b->ready_.resize(std::bit_ceil(count));
+  b->ready_mask_ = b->ready_.size() - 1;
   TESSERA_ASSIGN(b->shared_, Pages::reserve(static_cast<size_t>(launch.shared_bytes)));
   if (launch.detect_races) {
-    TESSERA_ASSIGN(b->shared_history_, Pages::reserve(static_cast<size_t>(launch.shared_bytes) * sizeof(ByteHistory)));
-    TESSERA_ASSIGN(b->global_history_,
-                   Pages::reserve(static_cast<size_t>(launch.memory->written_bytes()) * sizeof(ByteHistory)));
+    TESSERA_ASSIGN(b->shared_history_, Histories::make(launch.shared_bytes));
+    TESSERA_ASSIGN(b->global_history_, Histories::make(launch.memory->written_bytes()));
   }
   return b;
 }
@@ -91,30 +92,33 @@ void Block::enter(void* thread) {
 // Threads [first, first + count) but one, in an order that the seed turns around.
 void Block::make_ready(int first, int count, const Thread* but) {
   auto n = static_cast<unsigned>(count);
-  unsigned start = 0, stride = 1;
+  unsigned at = 0, stride = 1;
   if (launch_.seed != 0) {
     auto r = random();
-    start = static_cast<unsigned>(r) % n;
-    stride = (static_cast<unsigned>(r >> 32) | 1) % n; // odd, and counts are powers of two or are walked one by one
-    if ((n & (n - 1)) != 0 || stride == 0) stride = 1;
+    at = static_cast<unsigned>(r) % n;
+    bool power_of_two = (n & (n - 1)) == 0; // then an odd stride comes by all threads
+    if (power_of_two && n > 1) stride = (static_cast<unsigned>(r >> 32) | 1) & (n - 1);
   }
   for (unsigned i = 0; i < n; ++i) {
-    auto index = static_cast<unsigned>(first) + (start + i * stride) % n;
-    auto& t = threads_[index];
+    auto& t = threads_[static_cast<unsigned>(first) + at];
     t.state = Thread::State::Ready;
-    if (&t == but) continue;
-    ready_[(ready_begin_ + ready_count_++) % ready_.size()] = static_cast<uint16_t>(index);
+    if (&t != but) ready_[(ready_begin_ + ready_count_++) & ready_mask_] = static_cast<uint16_t>(t.index);
+    at += stride;
+    if (at >= n) at -= n;
   }
 }
 
 Thread* Block::next() {
   if (ready_count_ == 0) return nullptr;
   auto& front = ready_[ready_begin_];
-  auto& back = ready_[(ready_begin_ + ready_count_ - 1) % ready_.size()];
-  if (order_ == Order::Any) std::swap(front, ready_[(ready_begin_ + random() % ready_count_) % ready_.size()]);
+  auto& back = ready_[(ready_begin_ + ready_count_ - 1) & ready_mask_];
+  if (order_ == Order::Any) {
+    size_t other = ((random() & 0xffffffff) * ready_count_) >> 32; // below the count
+    std::swap(front, ready_[(ready_begin_ + other) & ready_mask_]);
+  }
   --ready_count_;
   if (order_ == Order::Last) return &threads_[back];
-  ready_begin_ = (ready_begin_ + 1) % ready_.size();
+  ready_begin_ = (ready_begin_ + 1) & ready_mask_;
   return &threads_[front];
 }
 
@@ -222,14 +226,17 @@ uint32_t Block::in_warp(Thread& t, Collective kind, int32_t site, uint32_t value
     return t.result;
   }
   w.arrived = 0;
-  uint32_t votes = 0;
-  for (size_t l = 0; l < kWarp; ++l) votes |= (w.value[l] != 0 ? 1u : 0u) << l;
-  for (size_t l = 0; l < kWarp; ++l)
-    threads_[static_cast<size_t>(first) + l].result =
-        kind == Collective::Shuffle ? w.value[static_cast<size_t>(w.source[l])] : votes;
+  auto* lanes = &threads_[static_cast<size_t>(first)];
+  if (kind == Collective::Shuffle) {
+    for (size_t l = 0; l < kWarp; ++l) lanes[l].result = w.value[static_cast<size_t>(w.source[l])];
+    ++shuffles;
+  } else {
+    uint32_t votes = 0;
+    for (size_t l = 0; l < kWarp; ++l) votes |= (w.value[l] != 0 ? 1u : 0u) << l;
+    for (size_t l = 0; l < kWarp; ++l) lanes[l].result = votes;
+  }
   ++w.exchange_epoch;
   if (kind == Collective::WarpBarrier) ++w.epoch;
-  if (kind == Collective::Shuffle) ++shuffles;
   make_ready(first, kWarp, &t);
   return t.result;
 }
@@ -237,18 +244,16 @@ uint32_t Block::in_warp(Thread& t, Collective kind, int32_t site, uint32_t value
 // ---- memory
 
 template <class Where>
-void Block::check_races(Thread& t, ByteHistory* history, int bytes, Access access, bool global, const Where& where) {
+void Block::check_races(Thread& t, Histories& histories, int64_t at, int bytes, Access access, bool global,
+                        const Where& where) {
   const auto& w = warps_[static_cast<size_t>(t.index / kWarp)];
-  Standing at{t.index, epoch_, w.epoch, global ? w.exchange_epoch : w.epoch};
-  for (int i = 0; i < bytes; ++i) {
-    auto race = touch(history[i], at, access, global);
-    if (race.other < 0) continue;
-    auto other = race.other == t.index ? "another thread" : "thread " + std::to_string(race.other);
-    fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at " + where() +
-                " is not ordered with the " + std::string(name(race.earlier)) + " by " + other +
-                ": no barrier lies between them");
-    return;
-  }
+  Standing standing{t.index, epoch_, w.epoch, global ? w.exchange_epoch : w.epoch};
+  auto race = histories.touch(at, bytes, standing, access, global);
+  if (race.other < 0) return;
+  auto other = race.other == t.index ? "another thread" : "thread " + std::to_string(race.other);
+  fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at " + where() +
+              " is not ordered with the " + std::string(name(race.earlier)) + " by " + other +
+              ": no barrier lies between them");
 }
 
 void* Block::shared(Thread& t, int64_t offset, int bytes, Access access) {
@@ -261,7 +266,7 @@ void* Block::shared(Thread& t, int64_t offset, int bytes, Access access) {
     fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at " + where() +
                 " is not aligned");
   else if (launch_.detect_races)
-    check_races(t, reinterpret_cast<ByteHistory*>(shared_history_.data()) + offset, bytes, access, false, where);
+    check_races(t, shared_history_, offset, bytes, access, false, where);
   if (error_) give_up(t);
   return shared_.data() + offset;
 }
@@ -279,8 +284,7 @@ void Block::check_global(Thread& t, const std::byte* address, int bytes, Access 
     return fail(t, told() + r->names + " at byte " + std::to_string(offset) + " is not aligned");
   if (access != Access::Read && !r->written) return fail(t, told() + r->names + ", which is not marked as written");
   if (launch_.detect_races && r->written)
-    check_races(t, reinterpret_cast<ByteHistory*>(global_history_.data()) + r->history_start + offset, bytes, access,
-                true, where);
+    check_races(t, global_history_, r->history_start + offset, bytes, access, true, where);
 }
 
 void* Block::global(Thread& t, std::byte* address, int bytes, Access access) {

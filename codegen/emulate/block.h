@@ -2,6 +2,7 @@
 // how it is used. docs/emulator.md
 #pragma once
 #include "codegen/emulate/fiber.h"
+#include "codegen/emulate/history.h"
 #include "codegen/emulate/memory.h"
 #include "codegen/llvm/emulated_abi.h"
 #include <array>
@@ -74,7 +75,8 @@ private:
   [[nodiscard]] std::string stuck() const;
   void count_call(Thread& t);
   template <class Where>
-  void check_races(Thread& t, ByteHistory* history, int bytes, Access access, bool global, const Where& where);
+  void check_races(Thread& t, Histories& histories, int64_t at, int bytes, Access access, bool global,
+                   const Where& where);
   void check_global(Thread& t, const std::byte* address, int bytes, Access access);
   uint64_t random();
 
@@ -82,15 +84,16 @@ private:
   std::unique_ptr<Stacks> stacks_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
-  Pages shared_, shared_history_, global_history_;
+  Pages shared_;
+  Histories shared_history_, global_history_;
   Fiber caller_;
   int64_t index_ = 0;
   int ended_ = 0, arrived_ = 0; // threads at the end, at the block's barrier
   Collective barrier_kind_ = Collective::Barrier;
   int32_t barrier_site_ = 0;
   uint32_t barrier_or_ = 0, epoch_ = 1;
-  std::vector<uint16_t> ready_; // ring of threads
-  size_t ready_begin_ = 0, ready_count_ = 0;
+  std::vector<uint16_t> ready_; // ring of threads; its size is a power of two
+  size_t ready_begin_ = 0, ready_count_ = 0, ready_mask_ = 0;
   enum class Order : uint8_t { First, Last, Any } order_ = Order::First;
   uint64_t random_ = 0;
   std::optional<Diagnostic> error_;

@@ -1,26 +1,10 @@
 // Global memory as emulated kernels see it: the arguments, copied apart from each other, so that an access behind the
 // end of one never lands in another.
 #pragma once
-#include "codegen/emulate/accesses.h"
+#include "codegen/emulate/pages.h"
 #include "codegen/tile/tile.h"
 
 namespace tessera::emu {
-
-// Address space that costs memory only where it is touched; zeros to begin with.
-class Pages {
-public:
-  Pages() = default;
-  [[nodiscard]] static Result<Pages> reserve(size_t bytes);
-  Pages(Pages&& other) noexcept;
-  Pages& operator=(Pages&& other) noexcept;
-  ~Pages();
-  [[nodiscard]] std::byte* data() const { return data_; }
-  [[nodiscard]] size_t bytes() const { return bytes_; }
-
-private:
-  std::byte* data_ = nullptr;
-  size_t bytes_ = 0;
-};
 
 // One argument, or several that share memory.
 struct Region {
@@ -43,7 +27,9 @@ public:
   // The region with this address, or nullptr. `describe` says where it is instead: "16 bytes behind the end of %x".
   [[nodiscard]] const Region* find(const std::byte* address) const;
   [[nodiscard]] std::string describe(const std::byte* address) const;
-  [[nodiscard]] int64_t written_bytes() const { return written_bytes_; } // of all written regions
+  [[nodiscard]] int64_t written_bytes() const {
+    return written_bytes_;
+  } // of all written regions, each a multiple of 16
 
   // What a launch passes: the address of each argument, then of the address of `report`.
   [[nodiscard]] std::vector<void*> launch_arguments(int32_t*& report);

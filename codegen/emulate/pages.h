@@ -1,0 +1,24 @@
+// Address space that is used sparsely.
+#pragma once
+#include "graph/support/result.h"
+#include <cstddef>
+
+namespace tessera::emu {
+
+// Address space that costs memory only where it is touched; zeros to begin with.
+class Pages {
+public:
+  Pages() = default;
+  [[nodiscard]] static Result<Pages> reserve(size_t bytes);
+  Pages(Pages&& other) noexcept;
+  Pages& operator=(Pages&& other) noexcept;
+  ~Pages();
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] size_t bytes() const { return bytes_; }
+
+private:
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+} // namespace tessera::emu
