@@ -172,6 +172,31 @@ bool Planner::read_elsewhere(ValueId v, int a, int b) const {
   });
 }
 
+bool Planner::will_be_read_elsewhere(ValueId v, int a, int b) {
+  if (read_elsewhere(v, a, b)) return true;
+  if (users_.empty()) users_ = graph_.users();
+  // Through what is written out into its readers, to what is in memory.
+  std::vector<ValueId> work = {v};
+  std::unordered_set<int32_t> seen = {v.index};
+  while (!work.empty()) {
+    ValueId value = work.back();
+    work.pop_back();
+    for (NodeId user : users_[at(value)]) {
+      if (d_.place[at(user)] != Place::Loops) continue; // those read operands, which are pinned
+      for (ValueId r : graph_.node(user).results) {
+        if (!r.valid() || !seen.insert(r.index).second) continue;
+        if (d_.is_virtual[at(r)]) {
+          work.push_back(r);
+          continue;
+        }
+        int unit = home(r);
+        if (unit != a && unit != b) return true;
+      }
+    }
+  }
+  return false;
+}
+
 std::optional<Refusal> Planner::path_between(int a, int b) {
   switch (order_.indirect_path(a, b)) {
   case UnitOrder::Path::None: return std::nullopt;
@@ -256,12 +281,12 @@ std::optional<Refusal> Planner::try_library(int producer, int consumer) {
   if (auto r = merger_.vertical(draft.epilogue, c.nest, true)) return r;
   if (options_.library_accepts || options_.fixed_epilogues) {
     std::string why;
-    auto call = calls_.finish(draft, [&](ValueId v) {
-      return d_.pinned[at(v)] || read_elsewhere(v, producer, consumer) || readers_[at(v)].empty();
-    });
+    auto kept = [&](ValueId v) {
+      return d_.pinned[at(v)] || will_be_read_elsewhere(v, producer, consumer) || readers_[at(v)].empty();
+    };
+    auto call = calls_.finish(draft, kept);
     if (options_.fixed_epilogues && call.epilogue_nest) {
-      ValueId raw = graph_.node(call.node).results[0];
-      if (d_.pinned[at(raw)] || read_elsewhere(raw, producer, consumer))
+      if (kept(graph_.node(call.node).results[0]))
         return Refusal{FusionReason::ResultOfLibrary, "others read the bare result of " + op};
       call.fixed = calls_.fixed(call, &why);
       if (!call.fixed) return Refusal{FusionReason::ResultOfLibrary, why};
@@ -389,7 +414,9 @@ Result<FusionPlan> Planner::emit() {
       std::sort(group.call.sources.begin(), group.call.sources.end(), by_index);
       if (options_.fixed_epilogues && group.call.epilogue_nest) {
         group.call.fixed = calls_.fixed(group.call, nullptr);
-        TESSERA_CHECK(group.call.fixed.has_value(), "an epilogue was attached that the library does not compute");
+        if (!group.call.fixed)
+          return Diagnostic(ErrorCode::Internal, graph_.node(unit.node).location,
+                            "an epilogue was attached that the library does not compute");
       }
       for (const auto& operand : group.call.operands) {
         group.reads.push_back(operand.value);

@@ -42,6 +42,8 @@ private:
   [[nodiscard]] int find(int unit) const;
   [[nodiscard]] int home(ValueId v) const; // unit that defines v in memory, -1 for inputs, constants and virtual values
   [[nodiscard]] bool read_elsewhere(ValueId v, int a, int b) const;
+  // Whether anything but these two units reads v, units still to be made included.
+  [[nodiscard]] bool will_be_read_elsewhere(ValueId v, int a, int b);
   [[nodiscard]] bool stored(ValueId v) const; // needs memory after all merging
   Result<FusionPlan> emit();
   void fill(Group& group, const LoopNest& nest);
@@ -63,9 +65,10 @@ private:
   UnitOrder order_;
   Decisions d_;
   std::vector<Unit> units_;
-  std::vector<int> defined_by_;           // by value: unit as made, -1
-  std::vector<std::vector<int>> readers_; // by value: units as made
-  std::vector<std::vector<int>> homes_;   // by node: units as made that contain it
+  std::vector<int> defined_by_;            // by value: unit as made, -1
+  std::vector<std::vector<int>> readers_;  // by value: units as made
+  std::vector<std::vector<int>> homes_;    // by node: units as made that contain it
+  std::vector<std::vector<NodeId>> users_; // by value
   std::map<std::pair<int32_t, int>, Refusal>
       refused_;                                    // (value, reader as made) -> why it was not merged with its producer
   std::map<std::pair<int32_t, int>, bool> shared_; // (value, unit as made): read together with a sibling
