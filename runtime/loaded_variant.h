@@ -50,8 +50,8 @@ private:
   const ExecutorOptions& options_;
   std::unique_ptr<Variant> variant_;
   BufferTable table_;
-  std::unique_ptr<DeviceVariant> loaded_; // looks at table_
-  ShapePlanCache plans_;                  // theirs, too: destroyed first
+  ShapePlanCache plans_;                  // launches look at table_
+  std::unique_ptr<DeviceVariant> loaded_; // destroyed first: it waits for what is under way
   // The memory of outputs given out before: used again when the caller has dropped the tensor.
   std::vector<std::pair<std::shared_ptr<std::byte>, size_t>> spare_outputs_;
   int64_t arena_bytes_ = 0;

@@ -7,6 +7,7 @@
 
 namespace tessera::cuda {
 
+// A plan may be destroyed while what it has put on a stream still runs: it owns no memory that the GPU uses.
 class CudaLibraryPlan {
 public:
   virtual ~CudaLibraryPlan() = default;

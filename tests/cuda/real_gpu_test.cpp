@@ -216,7 +216,7 @@ TEST_F(RealGpu, CallsOnTheDeviceOfTheCaller) {
     ASSERT_TRUE(staging.settle().ok());
     expect_chain(in, out.data());
   }
-  auto bad = ramp(n, -10000);
+  auto bad = ramp(n, -1000000); // t = 2 x + n is negative, too
   ASSERT_TRUE(
       staging.upload(reinterpret_cast<CUdeviceptr>(x.data()), bad.data(), bad.bytes(), stream->handle(), "").ok());
   ASSERT_TRUE(staging.settle().ok());
