@@ -1,0 +1,240 @@
+// Loop nests to code objects: what is shared, what the cache keeps, what is said where nothing assembles.
+#include "../schedule/nests.h"
+#include "codegen/driver/gpu_kernels.h"
+#include "runtime/cuda/code_object.h"
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+namespace tessera::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+DeviceTraits h200() {
+  DeviceTraits d;
+  d.kind = DeviceTraits::Kind::Cuda;
+  d.name = "cuda sm_90";
+  return d;
+}
+
+class CompileGpuKernels : public ::testing::Test {
+protected:
+  void SetUp() override {
+    folder_ = (fs::temp_directory_path() / ("tessera-gpu-kernels-" + std::to_string(::getpid()))).string();
+    fs::remove_all(folder_);
+    auto found = cuda::Assembler::find();
+    ASSERT_TRUE(found.ok()) << found.error().str(); // the toolkit is there where this is built
+    gpu_.assembler = *found;
+    options_.cache_dir = folder_;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  Result<GpuKernels> compile(const Problem& p, std::vector<std::string> names = {"kernel"}) {
+    std::vector<KernelRequest> requests;
+    for (const auto& n : names) requests.push_back({n, &p.nest, {}});
+    ObjectCache cache(folder_, true);
+    TESSERA_ASSIGN(auto target, GpuTarget::parse(arch_));
+    return compile_gpu_kernels(p.graph, requests, h200(), target, cache, options_, gpu_);
+  }
+  std::vector<cuda::CodeObject> decoded(const GpuKernels& k) {
+    std::vector<cuda::CodeObject> out;
+    for (const auto& bytes : k.objects) {
+      auto o = cuda::decode(bytes);
+      EXPECT_TRUE(o.ok()) << o.error().str();
+      out.push_back(std::move(*o));
+    }
+    return out;
+  }
+  int entries() const {
+    int n = 0;
+    for (const auto& e : fs::recursive_directory_iterator(folder_)) n += e.is_regular_file();
+    return n;
+  }
+
+  std::string folder_, arch_ = "sm_90";
+  CompileOptions options_;
+  GpuKernelOptions gpu_;
+};
+
+TEST_F(CompileGpuKernels, YieldPtxAndCubinForEveryAlternative) {
+  Problem p = softmax("f16");
+  auto made = compile(p);
+  ASSERT_TRUE(made.ok()) << made.error().str();
+  EXPECT_TRUE(made->warnings.empty()) << made->warnings[0];
+  ASSERT_EQ(made->kernels.size(), 1u);
+  const auto& variants = made->kernels[0].variants;
+  ASSERT_GE(variants.size(), 2u); // rows that fit in registers, and any
+  auto objects = decoded(*made);
+  EXPECT_EQ(objects.size(), variants.size());
+  for (const auto& v : variants) {
+    const auto& o = objects.at(static_cast<size_t>(v.object));
+    EXPECT_EQ(o.symbol, v.symbol);
+    EXPECT_NE(o.ptx.find(".entry " + v.symbol + "("), std::string::npos);
+    EXPECT_EQ(o.ptx_arch, "sm_90");
+    EXPECT_EQ(o.cubin_arch, "sm_90");
+    EXPECT_EQ(o.assembler, gpu_.assembler->version());
+    EXPECT_EQ(std::string(o.cubin.begin() + 1, o.cubin.begin() + 4), "ELF");
+    EXPECT_EQ(o.threads, v.threads);
+    EXPECT_EQ(v.threads, 32 * v.scheduled.kernel.config.at("warps"));
+    EXPECT_EQ(o.shared_bytes, v.shared_bytes);
+    EXPECT_GT(o.registers, 0);
+    EXPECT_EQ(o.spill_bytes, 0);
+  }
+  EXPECT_TRUE(variants.back().scheduled.conditions.empty());
+  EXPECT_FALSE(variants.front().scheduled.conditions.empty());
+  EXPECT_GT(made->reports[0].registers, 0);
+  EXPECT_EQ(made->reports[0].spill_bytes, 0);
+
+  // As launches.
+  std::vector<ValueId> asked;
+  auto launch = gpu_launch("softmax", made->kernels[0], [&](ValueId v) {
+    asked.push_back(v);
+    return static_cast<BufferId>(v.index);
+  });
+  EXPECT_EQ(launch.symbol, variants.back().symbol);
+  EXPECT_TRUE(launch.conditions.empty());
+  ASSERT_EQ(launch.alternatives.size(), variants.size() - 1);
+  for (size_t i = 0; i < launch.alternatives.size(); ++i) {
+    const auto& a = launch.alternatives[i];
+    EXPECT_EQ(a.symbol, variants[i].symbol);
+    EXPECT_EQ(a.conditions.size(), variants[i].scheduled.conditions.size());
+    EXPECT_EQ(a.buffers, launch.buffers);
+    EXPECT_EQ(a.written, launch.written);
+    EXPECT_EQ(a.threads, variants[i].threads);
+    EXPECT_TRUE(a.alternatives.empty());
+  }
+}
+
+TEST_F(CompileGpuKernels, EqualTextsAreCompiledOnceAndKept) {
+  Problem p = bias_gelu();
+  auto made = compile(p, {"layer0", "layer1", "layer2"});
+  ASSERT_TRUE(made.ok()) << made.error().str();
+  size_t variants = made->kernels[0].variants.size();
+  EXPECT_EQ(made->objects.size(), variants);
+  EXPECT_EQ(made->misses, static_cast<int>(variants));
+  EXPECT_EQ(made->hits, 0);
+  ASSERT_EQ(made->reports.size(), 3u);
+  EXPECT_EQ(made->reports[1].name, "layer1");
+  for (const auto& k : made->kernels) EXPECT_EQ(k.variants[0].object, made->kernels[0].variants[0].object);
+  EXPECT_EQ(entries(), static_cast<int>(variants));
+
+  auto again = compile(p, {"another"});
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->hits, static_cast<int>(variants));
+  EXPECT_EQ(again->misses, 0);
+  EXPECT_TRUE(again->reports[0].from_cache);
+  EXPECT_EQ(again->objects, made->objects); // byte for byte
+
+  // A damaged entry is made anew.
+  for (const auto& e : fs::recursive_directory_iterator(folder_))
+    if (e.is_regular_file()) std::ofstream(e.path(), std::ios::binary) << "no object";
+  auto repaired = compile(p);
+  ASSERT_TRUE(repaired.ok());
+  EXPECT_EQ(repaired->misses, static_cast<int>(variants));
+  EXPECT_EQ(repaired->objects, made->objects);
+}
+
+TEST_F(CompileGpuKernels, TargetsAndAssemblersHaveEntriesOfTheirOwn) {
+  Problem p = bias_gelu();
+  auto portable = compile(p);
+  ASSERT_TRUE(portable.ok()) << portable.error().str();
+  auto assembler = gpu_.assembler;
+  gpu_.assembler = nullptr;
+  auto ptx = compile(p);
+  ASSERT_TRUE(ptx.ok());
+  EXPECT_EQ(ptx->hits, 0);
+  for (const auto& o : decoded(*ptx)) {
+    EXPECT_TRUE(o.cubin.empty());
+    EXPECT_TRUE(o.cubin_arch.empty());
+    EXPECT_EQ(o.registers, -1);
+    EXPECT_GT(o.ptx.size(), 100u);
+  }
+  EXPECT_EQ(ptx->reports[0].registers, -1);
+  gpu_.assembler = assembler;
+  arch_ = "sm_90a";
+  auto hopper = compile(p);
+  ASSERT_TRUE(hopper.ok()) << hopper.error().str();
+  EXPECT_EQ(hopper->hits, 0);
+  EXPECT_EQ(decoded(*hopper)[0].cubin_arch, "sm_90a");
+  EXPECT_NE(decoded(*hopper)[0].ptx.find(".target sm_90a"), std::string::npos);
+  // PTX of an older target, machine code for a newer GPU.
+  arch_ = "sm_90";
+  gpu_.assemble_for = "sm_100";
+  auto newer = compile(p);
+  ASSERT_TRUE(newer.ok()) << newer.error().str();
+  EXPECT_EQ(newer->hits, 0);
+  EXPECT_EQ(decoded(*newer)[0].ptx_arch, "sm_90");
+  EXPECT_EQ(decoded(*newer)[0].cubin_arch, "sm_100");
+  EXPECT_EQ(decoded(*newer)[0].cubin.empty(), false);
+}
+
+// An assembler that is too old for the PTX.
+class Refusing : public cuda::Assembler {
+public:
+  Kind kind() const override { return Kind::Ptxas; }
+  std::string version() const override { return "ptxas 1.0"; }
+  Result<cuda::Cubin> assemble(const std::string&, const std::string&) const override {
+    return Diagnostic(ErrorCode::CodegenError, "ptxas 1.0 refuses a kernel: unsupported .version");
+  }
+};
+
+TEST_F(CompileGpuKernels, WhatIsNotAssembledIsLeftToTheDriverAndSaid) {
+  gpu_.assembler = std::make_shared<Refusing>();
+  Problem p = bias_gelu();
+  for (int round = 0; round < 2; ++round) { // nothing is kept: the next time it may work
+    auto made = compile(p, {"gelu"});
+    ASSERT_TRUE(made.ok()) << made.error().str();
+    EXPECT_EQ(made->hits, 0);
+    ASSERT_EQ(made->warnings.size(), made->objects.size());
+    EXPECT_NE(made->warnings[0].find("unsupported .version"), std::string::npos);
+    EXPECT_NE(made->warnings[0].find("the driver assembles kernel gelu"), std::string::npos);
+    EXPECT_TRUE(decoded(*made)[0].cubin.empty());
+    EXPECT_GT(decoded(*made)[0].ptx.size(), 100u);
+  }
+}
+
+TEST_F(CompileGpuKernels, TextsAreThereWhenAskedFor) {
+  Problem p = softmax();
+  auto without = compile(p);
+  ASSERT_TRUE(without.ok());
+  EXPECT_TRUE(without->reports[0].tile_text.empty());
+  EXPECT_TRUE(without->reports[0].ptx_text.empty());
+  options_.keep_texts = true;
+  auto with = compile(p);
+  ASSERT_TRUE(with.ok());
+  const auto& r = with->reports[0];
+  size_t kernels = 0;
+  for (size_t at = 0; (at = r.tile_text.find("tile.kernel @", at)) != std::string::npos; ++at) ++kernels;
+  EXPECT_EQ(kernels, with->kernels[0].variants.size());
+  EXPECT_NE(r.tile_text.find("for every size"), std::string::npos);
+  EXPECT_NE(r.tile_text.find(" if "), std::string::npos);
+  EXPECT_NE(r.tile_text.find(" registers"), std::string::npos);
+  EXPECT_NE(r.ptx_text.find(".entry"), std::string::npos);
+  EXPECT_NE(r.llvm_text.find("define"), std::string::npos);
+  EXPECT_EQ(with->objects, without->objects);
+}
+
+// Every nest that the tests of schedules know by name, and no spill in it.
+TEST_F(CompileGpuKernels, NamedNestsAssembleWithoutSpills) {
+  std::vector<Problem> problems;
+  for (const char* d : {"f32", "f16", "bf16"}) {
+    problems.push_back(softmax(d));
+    problems.push_back(layer_norm("768", d));
+    problems.push_back(layer_norm("w", d));
+    problems.push_back(bias_gelu(d));
+  }
+  problems.push_back(column_sum());
+  problems.push_back(rope());
+  problems.push_back(embedding());
+  problems.push_back(embedding("v"));
+  for (const auto& p : problems) {
+    auto made = compile(p, {p.nest.name});
+    ASSERT_TRUE(made.ok()) << made.error().str();
+    for (const auto& w : made->warnings) ADD_FAILURE() << w;
+  }
+}
+
+} // namespace
+} // namespace tessera::test
