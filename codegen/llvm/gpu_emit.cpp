@@ -24,6 +24,9 @@ Status Emitter::emit() {
   error_ = k.error;
   thread_ = gpu_->thread_index();
   program_ = gpu_->block_index();
+  definitions_.resize(values_.size());
+  for (tile::OpId id = 0; id < kernel_.op_count(); ++id)
+    for (auto r : kernel_.op(id).results) definitions_[static_cast<size_t>(r)] = &kernel_.op(id);
   TESSERA_TRY(reserve_scratch());
   TESSERA_TRY(block(kernel_.body));
   b_.CreateRetVoid();
@@ -251,13 +254,33 @@ Status Emitter::broadcast(const tile::Op& op) {
   return {};
 }
 
+// add(erf(x), 1) and add(tanh(x), 1), f32.
+std::optional<Emitter::Registers> Emitter::one_plus(const tile::Op& op) {
+  if (op.scalar != ScalarOp::Add || kernel_.type(op.results[0]).dtype != DType::F32) return std::nullopt;
+  for (size_t f = 0; f < 2; ++f) {
+    const auto* function = definitions_[static_cast<size_t>(op.operands[f])];
+    const auto* one = definitions_[static_cast<size_t>(op.operands[1 - f])];
+    while (one && one->kind == OpKind::Broadcast) one = definitions_[static_cast<size_t>(one->operands[0])];
+    if (!function || function->kind != OpKind::Scalar || !one || one->kind != OpKind::Const || one->f != 1) continue;
+    if (function->scalar != ScalarOp::Erf && function->scalar != ScalarOp::Tanh) continue;
+    Registers out;
+    for (auto* x : registers(function->operands[0], register_count(op.operands[f])))
+      out.push_back(one_plus(function->scalar, x));
+    if (out.size() == 1) out.assign(register_count(op.results[0]), out[0]);
+    return out;
+  }
+  return std::nullopt;
+}
+
 Status Emitter::scalar_op(const tile::Op& op) {
   auto result = op.results[0];
   size_t n = register_count(result);
   DType type = kernel_.type(result).dtype;
   DType argument = kernel_.type(op.operands[op.scalar == ScalarOp::Select ? 1 : 0]).dtype;
-  if (auto mask = compare(op)) {
-    define(result, std::move(*mask));
+  auto better = compare(op);
+  if (!better) better = one_plus(op);
+  if (better) {
+    define(result, std::move(*better));
     return {};
   }
   std::vector<Registers> args;

@@ -40,7 +40,8 @@ private:
   Status branch(const tile::Op& op);
   Status scalar_op(const tile::Op& op);
   void range(const tile::Op& op);
-  void index_form(const tile::Op& op);                  // of the result, where it has one
+  void index_form(const tile::Op& op); // of the result, where it has one
+  std::optional<Registers> one_plus(const tile::Op& op);
   std::optional<Registers> compare(const tile::Op& op); // of an index with a scalar, in 32 bits
   Status broadcast(const tile::Op& op);
   const Registers& registers(tile::ValueId id) const { return values_[static_cast<size_t>(id)]; }
@@ -92,6 +93,8 @@ private:
   Value* exp_f32(Value* x);
   Value* tanh_f32(Value* x);
   Value* erf_f32(Value* x);
+  Value* one_plus(ScalarOp op, Value* x); // 1 + erf(x), 1 + tanh(x)
+  Value* with_sign(Value* magnitude, Value* sign);
   Value* to_integer(Value* x, DType from, DType to);
   Registers cast_registers(const Registers& from, DType from_type, DType to); // pairs at a time
   void target_attributes(llvm::Function& f) const override;
@@ -109,6 +112,7 @@ private:
   std::map<tile::ValueId, Index> indices_;
   std::vector<Registers> values_;            // by value id
   std::map<tile::ValueId, int64_t> scratch_; // scratch pointers: byte offset in shared memory
+  std::vector<const tile::Op*> definitions_; // by value id; null of parameters and region arguments
   Value *thread_ = nullptr, *program_ = nullptr, *error_ = nullptr;
   Hazards hazards_;
   std::vector<tile::ValueId> yielded_; // operands of the last Yield

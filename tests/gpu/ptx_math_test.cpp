@@ -120,6 +120,42 @@ TEST_P(GpuMath, IsWithinItsBound) {
 INSTANTIATE_TEST_SUITE_P(Functions, GpuMath, testing::ValuesIn(kGpuFunctions),
                          [](const auto& function) { return std::string(tessera::info(function.param.op).name); });
 
+// What GELU is made of has code of its own.
+TEST(GpuMathSums, OnePlusErfAndTanh) {
+  auto xs = arguments(DType::F32);
+  for (int i = 0; i < 4000; ++i) xs.push_back(static_cast<double>(static_cast<float>(-6 + i * 0.003)));
+  auto n = static_cast<int64_t>(xs.size()), padded = (n + 255) / 256 * 256;
+  for (auto op : {ScalarOp::Erf, ScalarOp::Tanh}) {
+    SCOPED_TRACE(info(op).name);
+    KernelMaker m("sums");
+    auto px = m.in("x", DType::F32), py = m.out("y", DType::F32);
+    auto at = m.add(m.b.range(256), m.mul(m.b.program_id(0), m.i(256)));
+    auto f = m.op(op, {m.b.load(px, at)}), one = m.b.const_f(DType::F32, 1);
+    m.b.store(py, at, op == ScalarOp::Erf ? m.add(f, one) : m.add(one, f));
+    Tensor x = filled(DType::F32, padded, 0), y = filled(DType::F32, padded, 0);
+    for (int64_t i = 0; i < n; ++i) x.set_f64(i, xs[static_cast<size_t>(i)]);
+    std::vector<tile::Argument> memory;
+    for (Tensor* t : {&x, &y}) memory.push_back({{t->mutable_data(), t->bytes()}, {}});
+    auto ran = emulate(m.k, memory, padded / 256, {});
+    ASSERT_TRUE(ran.ok()) << ran.error().str();
+    for (int64_t i = 0; i < n; ++i) {
+      double v = xs[static_cast<size_t>(i)], got = y.get_f64(i);
+      double want = op == ScalarOp::Erf ? std::erfc(-v) : v < 0 ? 2 / (1 + std::exp(-2 * v)) : 1 + std::tanh(v);
+      if (std::isnan(v)) {
+        EXPECT_TRUE(std::isnan(got));
+        continue;
+      }
+      EXPECT_NEAR(got, want, 3e-7) << v;
+      if (v > -4 && want > 0) {
+        EXPECT_LE(std::abs(got - want) / want, op == ScalarOp::Erf ? 1e-2 : 2e-6) << v;
+      }
+      if (v < -100) {
+        EXPECT_EQ(got, 0) << v;
+      }
+    }
+  }
+}
+
 TEST(GpuMathTable, HasEveryElementaryFunction) {
   for (int o = static_cast<int>(ScalarOp::Sqrt); o <= static_cast<int>(ScalarOp::Sigmoid); ++o)
     EXPECT_NE(gpu_function(static_cast<ScalarOp>(o)), nullptr) << info(static_cast<ScalarOp>(o)).name;
