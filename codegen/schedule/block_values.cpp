@@ -19,7 +19,7 @@ void BlockLowering::hoist(uint64_t axes) {
       if (memo_[by] >= 0 && memo_[slot] < 0) remember(slot, b_.scalar(ScalarOp::Reciprocal, std::array{memo_[by]}));
     }
     if (memo_[i] >= 0 || (d_.deps[i] & ~axes) || d_.stage[i] > known_ || o == ScalarOp::Const || o == ScalarOp::Index ||
-        o == ScalarOp::Reduce)
+        o == ScalarOp::Reduce || !need_is_known(d_, needs_, id, axes, known_))
       continue;
     value(id);
   }
@@ -154,19 +154,28 @@ ValueId BlockLowering::check_bounds(ScalarId id) {
       b_, ScalarOp::Or,
       std::array{pointwise(b_, ScalarOp::Lt, std::array{i, zero}), pointwise(b_, ScalarOp::Ge, std::array{i, extent})});
   int& round = reported_[static_cast<size_t>(id)];
-  if (round == -2) round = round_;
-  if (round == round_) { // a later round that computes it again need not tell again
+  if (round == -2 || round == round_) { // a later round that computes it again need not tell again
     V where = -1;
     const auto& under = needs_.predicates[static_cast<size_t>(id)];
     bool always = needs_.always[static_cast<size_t>(id)] ||
                   std::any_of(under.begin(), under.end(), [&](ScalarId p) { return depends_on(nest_, p, id); });
+    bool all_known = true;
     if (!always)
-      for (ScalarId p : under) where = where < 0 ? value(p) : pointwise(b_, ScalarOp::Or, std::array{where, value(p)});
-    where = both(where, row_has_points(id));
-    std::vector<int> shape =
-        where < 0 ? b_.kernel().type(bad).shape : common_shape(b_.kernel(), std::array{bad, where});
-    where = both(inside(shape), where);
-    b_.report_index(both(bad, where), site(id));
+      for (ScalarId p : under) {
+        if (plan_.loop && d_.stage[static_cast<size_t>(p)] > known_) { // a later round tells
+          all_known = false;
+          continue;
+        }
+        where = where < 0 ? value(p) : pointwise(b_, ScalarOp::Or, std::array{where, value(p)});
+      }
+    if (all_known) round = round_;
+    if (always || where >= 0) {
+      where = both(where, row_has_points(id));
+      std::vector<int> shape =
+          where < 0 ? b_.kernel().type(bad).shape : common_shape(b_.kernel(), std::array{bad, where});
+      where = both(inside(shape), where);
+      b_.report_index(both(bad, where), site(id));
+    }
   }
   return pointwise(b_, ScalarOp::Select, std::array{bad, zero, i});
 }

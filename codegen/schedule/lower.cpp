@@ -40,7 +40,7 @@ ScheduledKernel Lowering::run() {
     pointers_.push_back(b_.param(name, {tile::Type::Kind::Pointer, v.type.dtype, {}}, d_.written[i]));
   }
   if (d_.reduces) stages_ = plan_stages(nest_, d_);
-  mark_needs();
+  needs_ = find_needs(nest_, d_);
   program();
   overwritable();
   out_.buffers = d_.buffers;

@@ -13,6 +13,7 @@
 // so that no access but the last is masked.
 #pragma once
 #include "codegen/schedule/choose.h"
+#include "codegen/schedule/needs.h"
 #include "codegen/schedule/sizes.h"
 #include "codegen/schedule/stages.h"
 
@@ -76,7 +77,6 @@ private:
   [[nodiscard]] bool is_kept_before(ScalarId id) const {
     return round_ > d_.stage[static_cast<size_t>(id)] && scratch_[static_cast<size_t>(id)] >= 0;
   }
-  [[nodiscard]] bool depends(ScalarId id, ScalarId on) const;
   V load(ScalarId id);
   V check_bounds(ScalarId id);
   V divide(ScalarId id);
@@ -90,7 +90,6 @@ private:
   V both(V a, V b); // conjunction of masks, -1 is true
   void hoist(uint64_t axes);
   [[nodiscard]] bool divides_by_row_scalar(ScalarId id) const;
-  void mark_needs();
   int site(ScalarId id);
 
   bool is_tile(V v) { return b_.kernel().type(v).is_tile(); }
@@ -142,12 +141,9 @@ private:
   int middle_ = -1;                        // outer axis with a loop of its own
   SymExpr columns_, middle_rows_, points_; // per program
   SymExpr column_blocks_, middle_blocks_, point_blocks_;
-  std::vector<char> outside_;                     // by ScalarId: needed also where the row is empty
-  std::vector<char> always_;                      // needed where no predicate holds
-  std::vector<char> steep_;                       // reaches a rounding or comparison, where the last bit decides
-  std::vector<std::vector<ScalarId>> predicates_; // any of these makes it needed
-  std::vector<int> sites_;                        // of CheckBounds, -1 before
-  std::vector<int> reported_;                     // round that reports
+  Needs needs_;
+  std::vector<int> sites_;    // of CheckBounds, -1 before
+  std::vector<int> reported_; // round that reports
 };
 
 } // namespace tessera

@@ -59,6 +59,14 @@ Needs find_needs(const LoopNest& nest, const Domain& domain) {
   return needs;
 }
 
+bool need_is_known(const Domain& domain, const Needs& needs, ScalarId id, uint64_t axes, int known) {
+  if (needs.always[static_cast<size_t>(id)]) return true;
+  const std::vector<ScalarId>& under = needs.predicates[static_cast<size_t>(id)];
+  return std::all_of(under.begin(), under.end(), [&](ScalarId p) {
+    return (domain.deps[static_cast<size_t>(p)] & ~axes) == 0 && domain.stage[static_cast<size_t>(p)] <= known;
+  });
+}
+
 bool divides_by_row_scalar(const LoopNest& nest, const Domain& domain, const Needs& needs, ScalarId id) {
   const ScalarNode& n = nest.dag[id];
   return n.op == ScalarOp::Div && n.dtype == DType::F32 && domain.row_varying(id) &&

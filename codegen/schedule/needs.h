@@ -12,6 +12,9 @@ struct Needs {
   std::vector<std::vector<ScalarId>> predicates; // any of these makes it needed
 };
 [[nodiscard]] Needs find_needs(const LoopNest& nest, const Domain& domain);
+// Whether all that decides if `id` is needed is there where `axes` are bound and `known` rounds of reductions are over.
+// Before that it must not be computed ahead: a check would report an index that nobody uses.
+[[nodiscard]] bool need_is_known(const Domain& domain, const Needs& needs, ScalarId id, uint64_t axes, int known);
 
 // x / s with s a result of the row's reductions and x varying along the row, in f32: softmax, norms. One reciprocal per
 // row may replace a division per element; docs/schedules.md says what that costs in accuracy.

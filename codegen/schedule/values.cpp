@@ -1,21 +1,12 @@
 // The scalar DAG as tile operations: where a value is emitted, loads and stores with their masks, values kept in
 // scratch.
 #include "codegen/schedule/lowering.h"
-#include "codegen/schedule/needs.h"
 #include <algorithm>
 #include <array>
 
 namespace tessera {
 
 using tile::ValueId;
-
-void Lowering::mark_needs() {
-  Needs needs = find_needs(nest_, d_);
-  outside_ = std::move(needs.outside);
-  always_ = std::move(needs.always);
-  steep_ = std::move(needs.steep);
-  predicates_ = std::move(needs.predicates);
-}
 
 void Lowering::hoist(uint64_t axes) {
   for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
@@ -29,6 +20,7 @@ void Lowering::hoist(uint64_t axes) {
     if (memo_[i] >= 0 || (d_.deps[i] & ~axes) || d_.stage[i] > known_ || o == ScalarOp::Const || o == ScalarOp::Index)
       continue;
     if (o == ScalarOp::Reduce) continue; // known from its round on
+    if (!need_is_known(d_, needs_, id, axes, known_)) continue;
     value(id);
   }
 }
@@ -87,9 +79,7 @@ ValueId Lowering::compute(ScalarId id) {
 // x / s with s a result of the row's reductions, x varying along the row: softmax, norms. One reciprocal per row
 // replaces a division per element; docs/schedules.md says what that costs in accuracy and how to turn it off.
 bool Lowering::divides_by_row_scalar(ScalarId id) const {
-  const ScalarNode& n = node(id);
-  return !exact_division_ && n.op == ScalarOp::Div && n.dtype == DType::F32 && d_.row_varying(id) &&
-         !steep_[static_cast<size_t>(id)] && !d_.row_varying(n.args[1]) && d_.stage[static_cast<size_t>(n.args[1])] > 0;
+  return !exact_division_ && tessera::divides_by_row_scalar(nest_, d_, needs_, id);
 }
 ValueId Lowering::divide(ScalarId id) {
   V x = value(node(id).args[0]), s = value(node(id).args[1]);
@@ -99,7 +89,7 @@ ValueId Lowering::divide(ScalarId id) {
 }
 
 ValueId Lowering::row_has_points(ScalarId id) {
-  if (!row_may_be_empty_ || round_ >= 0 || d_.row_varying(id) || outside_[static_cast<size_t>(id)]) return -1;
+  if (!row_may_be_empty_ || round_ >= 0 || d_.row_varying(id) || needs_.outside[static_cast<size_t>(id)]) return -1;
   return b_.scalar(ScalarOp::Lt, std::array{sizes_.constant(0), sizes_.number(d_.row_count())});
 }
 ValueId Lowering::both(V a, V b) {
@@ -146,25 +136,32 @@ int Lowering::site(ScalarId id) {
   return s;
 }
 
-bool Lowering::depends(ScalarId id, ScalarId on) const { return depends_on(nest_, id, on); }
-
 ValueId Lowering::check_bounds(ScalarId id) {
   const ScalarNode& n = node(id);
   V i = value(n.args[0]), extent = value(n.args[1]), zero = sizes_.constant(0);
   V bad = b_.scalar(ScalarOp::Or, std::array{b_.scalar(ScalarOp::Lt, std::array{i, zero}),
                                              b_.scalar(ScalarOp::Ge, std::array{i, extent})});
   int& round = reported_[static_cast<size_t>(id)];
-  if (round == -2) round = round_;
-  if (round == round_) { // a later round that computes it again need not tell again
+  if (round == -2 || round == round_) { // a later round that computes it again need not tell again
     V where = -1;
-    const auto& under = predicates_[static_cast<size_t>(id)];
-    bool always = always_[static_cast<size_t>(id)] ||
-                  std::any_of(under.begin(), under.end(), [&](ScalarId p) { return depends(p, id); });
+    const auto& under = needs_.predicates[static_cast<size_t>(id)];
+    bool always = needs_.always[static_cast<size_t>(id)] ||
+                  std::any_of(under.begin(), under.end(), [&](ScalarId p) { return depends_on(nest_, p, id); });
+    bool all_known = true;
     if (!always)
-      for (ScalarId p : under) where = where < 0 ? value(p) : b_.scalar(ScalarOp::Or, std::array{where, value(p)});
-    where = both(where, row_has_points(id));
-    if (mask_ >= 0 && (is_tile(bad) || (where >= 0 && is_tile(where)))) where = both(mask_, where);
-    b_.report_index(both(bad, where), site(id));
+      for (ScalarId p : under) {
+        if (d_.stage[static_cast<size_t>(p)] > known_) { // a later round tells
+          all_known = false;
+          continue;
+        }
+        where = where < 0 ? value(p) : b_.scalar(ScalarOp::Or, std::array{where, value(p)});
+      }
+    if (all_known) round = round_;
+    if (always || where >= 0) {
+      where = both(where, row_has_points(id));
+      if (mask_ >= 0 && (is_tile(bad) || (where >= 0 && is_tile(where)))) where = both(mask_, where);
+      b_.report_index(both(bad, where), site(id));
+    }
   }
   return b_.scalar(ScalarOp::Select, std::array{bad, zero, i});
 }

@@ -265,6 +265,45 @@ TEST(BlockChoice, ChecksUnderAPredicate) {
   }
 }
 
+// The index is the same for the whole row, whether it is used is not: it must not be checked ahead of the row. And
+// where it depends on a reduction, not before that is known.
+TEST(BlockChoice, ChecksUnderAPredicateOfTheRow) {
+  for (const char* predicate : {"%5 = index le(5, i1) : bool", "%5 = lt %4, %9 : bool"}) {
+    Problem p = problem("x: f32[10]\nw: f32[n, m]\nids: i64[n]\ny: f32[n, m]", R"(
+    nest guarded outer(i0: n) row(i1: m) {
+      %0 = load ids[i0] : i64
+      %1 = const 10 : i64
+      %2 = check_bounds %0, %1 : i64
+      %3 = load w[i0, i1] : f32
+      %4 = reduce.max %3 : f32
+      %9 = const 0 : f32
+      )" + std::string(predicate) + R"(
+      %6 = load x[%2] if %5 : f32
+      %7 = reduce.sum %6 : f32
+      %8 = sub %6, %7 : f32
+      store y[i0, i1] = %8
+    })");
+    expect_same(p, {{{"n", 2}, {"m", 9}}, {{"n", 3}, {"m", 4}}, {{"n", 1}, {"m", 300}}},
+                {.given = {{"ids", {3, 9, 0}}}});
+    std::vector<ScheduledKernel> kernels = block_kernels(p);
+    kernels.push_back(lower(p));
+    Tensor x = Tensor::create(DType::F32, {10}, true).value();
+    std::vector<int64_t> ids{99, 2};
+    for (bool used : {false, true}) {
+      int64_t m = used ? 8 : 4; // position 5 exists or not
+      std::vector<float> values(static_cast<size_t>(2 * m), used ? -1.0F : 1.0F);
+      Tensor w = Tensor::of<float>(DType::F32, {2, m}, values);
+      for (const ScheduledKernel& k : kernels) {
+        if (!conditions_hold(p.graph, k, {{"n", 2}, {"m", m}})) continue;
+        std::vector<int> sites;
+        run_kernel(p, k, {{"x", x}, {"w", w}, {"ids", Tensor::of<int64_t>(DType::I64, {2}, ids)}}, {{"n", 2}, {"m", m}},
+                   &sites);
+        EXPECT_EQ(sites.empty(), !used) << predicate << k.schedule.why << tile::print(k.kernel);
+      }
+    }
+  }
+}
+
 TEST(BlockChoice, UnsupportedElementsAndPlansThatDoNotFitAreErrors) {
   DeviceTraits device;
   device.kind = DeviceTraits::Kind::Cuda;
