@@ -7,42 +7,6 @@
 namespace tessera::cuda {
 namespace {
 
-Result<Driver> open_driver() {
-  LibraryRequest request;
-  request.what = "the NVIDIA driver (libcuda.so.1)";
-  request.names = {"libcuda.so.1"};
-  request.brings = "NVIDIA GPUs cannot be used";
-  request.remedy = "it comes with the GPU's driver, not with the CUDA toolkit; a container gets it from its host "
-                   "(docker run --gpus all)";
-  TESSERA_ASSIGN(auto library, DynamicLibrary::open(request));
-  auto too_old = [&](const std::string& what) {
-    return Diagnostic(ErrorCode::UnsupportedFeature, "the NVIDIA driver is too old: " + what + "; CUDA " +
-                                                         version_text(Driver::kOldest) + " or newer is needed")
-        .note("the driver is '" + library->path() + "'");
-  };
-  Driver driver;
-  TESSERA_TRY(library->bind(driver.cuDriverGetVersion, "cuDriverGetVersion"));
-  if (driver.cuDriverGetVersion(&driver.version) != CUDA_SUCCESS)
-    return Diagnostic(ErrorCode::DeviceError, "the NVIDIA driver does not tell its version")
-        .note("the driver is '" + library->path() + "'");
-  if (driver.version < Driver::kOldest) return too_old("it supports CUDA " + version_text(driver.version));
-  decltype(&::cuGetProcAddress) get = nullptr;
-  TESSERA_TRY(library->bind(get, "cuGetProcAddress_v2"));
-  const char* missing = nullptr;
-  auto look_up = [&](auto& field, const char* function, int interface_version) {
-    void* address = nullptr;
-    CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    auto result = get(function, &address, interface_version, CU_GET_PROC_ADDRESS_DEFAULT, &found);
-    if (result != CUDA_SUCCESS || found != CU_GET_PROC_ADDRESS_SUCCESS || !address) missing = function;
-    field = reinterpret_cast<std::remove_reference_t<decltype(field)>>(address);
-  };
-#define TESSERA_CUDA_LOOK_UP(function, interface_version) look_up(driver.function, #function, interface_version);
-  TESSERA_CUDA_DRIVER_FUNCTIONS(TESSERA_CUDA_LOOK_UP)
-#undef TESSERA_CUDA_LOOK_UP
-  if (missing) return too_old("it supports CUDA " + version_text(driver.version) + " and has no function " + missing);
-  return driver;
-}
-
 std::string place(const std::source_location& at) {
   std::string file = at.file_name();
   if (auto runtime = file.rfind("runtime/"); runtime != std::string::npos) file.erase(0, runtime);
@@ -110,13 +74,49 @@ Status initialize(Driver& driver) {
   return {};
 }
 
+Result<Driver> Driver::open() {
+  LibraryRequest request;
+  request.what = "the NVIDIA driver (libcuda.so.1)";
+  request.names = {"libcuda.so.1"};
+  request.brings = "NVIDIA GPUs cannot be used";
+  request.remedy = "it comes with the GPU's driver, not with the CUDA toolkit; a container gets it from its host "
+                   "(docker run --gpus all)";
+  TESSERA_ASSIGN(auto library, DynamicLibrary::open(request));
+  auto too_old = [&](const std::string& what) {
+    return Diagnostic(ErrorCode::UnsupportedFeature, "the NVIDIA driver is too old: " + what + "; CUDA " +
+                                                         version_text(Driver::kOldest) + " or newer is needed")
+        .note("the driver is '" + library->path() + "'");
+  };
+  Driver driver;
+  TESSERA_TRY(library->bind(driver.cuDriverGetVersion, "cuDriverGetVersion"));
+  if (driver.cuDriverGetVersion(&driver.version) != CUDA_SUCCESS)
+    return Diagnostic(ErrorCode::DeviceError, "the NVIDIA driver does not tell its version")
+        .note("the driver is '" + library->path() + "'");
+  if (driver.version < Driver::kOldest) return too_old("it supports CUDA " + version_text(driver.version));
+  decltype(&::cuGetProcAddress) get = nullptr;
+  TESSERA_TRY(library->bind(get, "cuGetProcAddress_v2"));
+  const char* missing = nullptr;
+  auto look_up = [&](auto& field, const char* function, int interface_version) {
+    void* address = nullptr;
+    CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    auto result = get(function, &address, interface_version, CU_GET_PROC_ADDRESS_DEFAULT, &found);
+    if (result != CUDA_SUCCESS || found != CU_GET_PROC_ADDRESS_SUCCESS || !address) missing = function;
+    field = reinterpret_cast<std::remove_reference_t<decltype(field)>>(address);
+  };
+#define TESSERA_CUDA_LOOK_UP(function, interface_version) look_up(driver.function, #function, interface_version);
+  TESSERA_CUDA_DRIVER_FUNCTIONS(TESSERA_CUDA_LOOK_UP)
+#undef TESSERA_CUDA_LOOK_UP
+  if (missing) return too_old("it supports CUDA " + version_text(driver.version) + " and has no function " + missing);
+  return driver;
+}
+
 Result<std::shared_ptr<const Driver>> Driver::load() {
   static std::mutex mutex;
   static std::shared_ptr<const Driver> loaded;
   static std::unique_ptr<const Diagnostic> failed;
   std::lock_guard lock(mutex);
   if (!loaded && !failed) {
-    auto opened = open_driver();
+    auto opened = open();
     Status started = opened.ok() ? initialize(*opened) : Status(opened.error());
     if (started.ok()) {
       loaded = std::make_shared<const Driver>(*opened);

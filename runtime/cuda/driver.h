@@ -66,6 +66,8 @@ struct Driver {
   // apart: UnsupportedFeature where there is no driver, no GPU, or a driver older than kOldest (both versions are
   // named); DeviceError where it does not start, with its own words.
   [[nodiscard]] static Result<std::shared_ptr<const Driver>> load();
+  // The table of the driver that is found now, not initialised and not kept. Errors: UnsupportedFeature as for load().
+  [[nodiscard]] static Result<Driver> open();
 
   // A failed call as a Diagnostic: OutOfMemory or DeviceError with the error's name and text, the function, `doing`
   // ("uploading constant 'w'"; may be empty) and the place in our code.

@@ -133,6 +133,24 @@ TEST(Driver, AMachineWithoutOneSaysSo) {
   EXPECT_EQ(context.error().message, "the NVIDIA driver (libcuda.so.1) was not found");
 }
 
+TEST(Driver, OneThatIsTooOldIsNamedWithBothVersions) {
+  Variable path("TESSERA_CUDA_PATH", TESSERA_BINARY_DIR "/old_driver");
+  auto d = Driver::open();
+  ASSERT_FALSE(d.ok());
+  EXPECT_EQ(d.error().code, ErrorCode::UnsupportedFeature);
+  EXPECT_EQ(d.error().message, "the NVIDIA driver is too old: it supports CUDA 11.4; CUDA 12.0 or newer is needed");
+  ASSERT_EQ(d.error().notes.size(), 1u);
+  EXPECT_NE(d.error().notes[0].find("old_driver/libcuda.so.1"), std::string::npos);
+}
+
+TEST_F(Libraries, ALibraryOfTheDriversNameThatIsNone) {
+  put("other/libcuda.so.1");
+  Variable path("TESSERA_CUDA_PATH", (root_ / "other").string());
+  auto d = Driver::open();
+  ASSERT_FALSE(d.ok());
+  EXPECT_EQ(d.error().message, "the NVIDIA driver (libcuda.so.1) has no function 'cuDriverGetVersion'");
+}
+
 TEST(Driver, NoGpuAnOldDriverAndOneThatDoesNotStartAreToldApart) {
   FakeGpu gpu;
   gpu.devices = 0;
