@@ -359,7 +359,9 @@ public:
       plan->calls = 0;
       return std::unique_ptr<CudaLibraryPlan>(std::move(plan));
     }
-    // Precompiled kernels first: with the epilogue, then without it; then what has to be compiled now.
+    // Precompiled kernels first. Those with an epilogue are several times slower than those without one (ResNet-50 in
+    // f16 on an H200: 3 to 10 times, at every size), far more than a generated kernel behind them costs, and are only
+    // taken where there is none; then what has to be compiled now.
     struct Attempt {
       bool fused, compiled, residual_is_result;
     };
@@ -368,10 +370,11 @@ public:
     bool lacks_residual = has && call_.fused->bias && !call_.fused->residual;
     for (bool compiled : {false, true}) {
       if (early && !compiled) continue;
+      if (has && context_.can_finish && !compiled) attempts.push_back({false, false, false});
       attempts.push_back({has, compiled, false});
       if (lacks_residual && !compiled) attempts.push_back({true, false, true});
-      if (has && context_.can_finish) attempts.push_back({false, compiled, false});
     }
+    if (has && context_.can_finish) attempts.push_back({false, true, false});
     for (const auto& a : attempts) {
       TESSERA_ASSIGN(auto engine, library_->engine(key(a.fused, a.compiled, a.residual_is_result),
                                                    [&] { return ask(a.fused, a.compiled, a.residual_is_result); }));
