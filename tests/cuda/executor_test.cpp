@@ -704,6 +704,12 @@ TEST_F(OnGpu, ExecutablesThatContradictThemselvesAreRefused) {
               k.alternatives = {a};
             }),
             "");
+  auto odd = std::make_shared<Executable>(*chain());
+  odd->target = "cuda gfx942";
+  auto refused_target = create({odd});
+  ASSERT_FALSE(refused_target.ok());
+  EXPECT_EQ(refused_target.error().message,
+            "the executable was made for 'cuda gfx942': 'gfx942' is no GPU architecture");
   Builder b;
   auto x = b.input("x", {4}), y = b.output("y", {4});
   b.exe->steps.emplace_back(launch(b, "twice", x, y, 4));
