@@ -325,7 +325,8 @@ Status Emitter::loop(const tile::Op& op) {
   auto pending = hazards_.pending();
   hazards_.enter_loop();
   TESSERA_TRY(block(op.regions[0]));
-  if (hazards_.leave_loop()) barrier();
+  if (hazards_.next_round_conflicts()) barrier();
+  hazards_.leave_loop();
   hazards_.merge(pending); // of no rounds at all
 
   auto yields = yielded_;

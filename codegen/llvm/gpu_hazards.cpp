@@ -3,7 +3,7 @@
 
 namespace tessera::gpu {
 
-bool Hazards::conflict(const GlobalAccess& before, const GlobalAccess& after) const {
+bool Hazards::conflict(const GlobalAccess& before, const GlobalAccess& after, bool next_round) const {
   using Kind = GlobalAccess::Kind;
   if (before.kind == Kind::Read && after.kind == Kind::Read) return false;
   if (before.kind == Kind::Atomic && after.kind == Kind::Atomic) return false;
@@ -20,6 +20,7 @@ bool Hazards::conflict(const GlobalAccess& before, const GlobalAccess& after) co
     if (info(read->type.dtype).bits != info(written->type.dtype).bits) return false;
   }
   if (!before.tile && !after.tile) return before.kind == Kind::Read || after.kind == Kind::Read;
+  if (next_round && before.pointer == after.pointer) return true;
   bool own = before.offset == after.offset && before.tile && after.tile && before.layout == after.layout &&
              before.layout.is_injective();
   return !own;
@@ -27,7 +28,7 @@ bool Hazards::conflict(const GlobalAccess& before, const GlobalAccess& after) co
 
 bool Hazards::conflicts(const GlobalAccess& access) const {
   return std::any_of(pending_.global.begin(), pending_.global.end(),
-                     [&](const GlobalAccess& p) { return conflict(p, access); });
+                     [&](const GlobalAccess& p) { return conflict(p, access, false); });
 }
 
 static void add(std::vector<GlobalAccess>& to, const GlobalAccess& a) {
@@ -89,17 +90,20 @@ void Hazards::enter_loop() {
   heads_.push_back({depth_, true, {}});
 }
 
-bool Hazards::leave_loop() {
-  Head head = std::move(heads_.back());
-  heads_.pop_back();
-  --depth_;
+bool Hazards::next_round_conflicts() const {
+  const Pending& head = heads_.back().accesses;
   for (const auto& p : pending_.global)
-    for (const auto& h : head.accesses.global)
-      if (conflict(p, h)) return true;
+    for (const auto& h : head.global)
+      if (conflict(p, h, true)) return true;
   for (const auto& p : pending_.shared)
-    for (const auto& h : head.accesses.shared)
+    for (const auto& h : head.shared)
       if (p.begin < h.end && h.begin < p.end) return true;
   return false;
+}
+
+void Hazards::leave_loop() {
+  heads_.pop_back();
+  --depth_;
 }
 
 } // namespace tessera::gpu

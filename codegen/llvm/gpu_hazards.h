@@ -50,9 +50,11 @@ public:
   [[nodiscard]] Pending pending() const { return pending_; }
   void set(Pending pending) { pending_ = std::move(pending); }
   void merge(const Pending& other);
-  // Of a loop's body, at its end: whether the next round, up to its first barrier, runs into what is pending.
   void enter_loop();
-  [[nodiscard]] bool leave_loop();
+  // At the end of a loop's body: whether the next round, up to its first barrier, runs into what is pending. Its
+  // offsets are other numbers then, so that one buffer read and written is a conflict even through one offset value.
+  [[nodiscard]] bool next_round_conflicts() const;
+  void leave_loop();
   void enter_branch() { ++depth_; } // a barrier in there may not be reached
   void leave_branch() { --depth_; }
 
@@ -63,7 +65,7 @@ private:
     bool open = true;
     Pending accesses;
   };
-  [[nodiscard]] bool conflict(const GlobalAccess& before, const GlobalAccess& after) const;
+  [[nodiscard]] bool conflict(const GlobalAccess& before, const GlobalAccess& after, bool next_round) const;
 
   const tile::Kernel& kernel_;
   Pending pending_;

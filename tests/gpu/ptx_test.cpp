@@ -4,6 +4,7 @@
 #include "harness.h"
 #include "runtime/cuda/assembler.h"
 #include <regex>
+#include <thread>
 
 namespace tessera::test {
 namespace {
@@ -290,6 +291,57 @@ TEST(Ptx, WhatIsStoredIsSeenByOtherThreads) {
 })");
   EXPECT_EQ(occurrences(code.ptx, R"(bar\.sync)"), 1);
   assemble(code);
+}
+
+// What one thread stores another one loads in the next round, through the same offset value.
+TEST(Ptx, RoundsOfALoopAreOrdered) {
+  auto code = compile(R"(tile.kernel @k(%y: ptr<f32> written, %n: i64) config(warps: 4) {
+  %r = range 512 : tile<[512], i64>
+  for %i = 0 to %n step 1 {
+    %o = add(%r, %i) : tile<[512], i64>
+    %v = load %y[%o] : tile<[512], f32>
+    %w = add(%v, 1) : tile<[512], f32>
+    store %y[%o] = %w
+  }
+})");
+  EXPECT_EQ(occurrences(code.ptx, R"(bar\.sync)"), 1);
+}
+
+// A barrier inside of an inner loop, which may have no rounds, does not stand for one in the outer loop.
+TEST(Ptx, BarriersOfInnerLoopsMayNotBeReached) {
+  auto code =
+      compile(R"(tile.kernel @k(%x: ptr<f32> invariant, %y: ptr<f32> written, %n: i64, %m: i64) config(warps: 4) {
+  %r = range 512 : tile<[512], i64>
+  %v = load %x[%r] : tile<[512], f32>
+  for %i = 0 to %n step 1 {
+    for %j = 0 to %m step 1 {
+      %a = reduce.sum(%v) axis=0 : f32
+      store %y[%j] = %a
+    }
+    %b = reduce.max(%v) axis=0 : f32
+    store %y[%i] = %b
+  }
+})");
+  // One a reduction, one where the inner loop starts its next round, one where the outer one does.
+  EXPECT_EQ(occurrences(code.ptx, R"(bar\.sync)"), 4);
+}
+
+// Kernels are compiled by many threads at a time; equal kernels yield equal text.
+TEST(Ptx, CompilesOnManyThreads) {
+  auto kernel = tile::parse(softmax(4096, 8));
+  ASSERT_TRUE(kernel.ok());
+  auto expected = compile(*kernel).ptx;
+  std::vector<std::string> texts(8);
+  std::vector<std::thread> threads;
+  for (auto& t : texts)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 3; ++i) {
+        auto code = compile_gpu_kernel(*kernel, {});
+        t = code.ok() ? code->ptx : code.error().str();
+      }
+    });
+  for (auto& t : threads) t.join();
+  for (const auto& t : texts) EXPECT_EQ(t, expected);
 }
 
 TEST(Ptx, TransposedTilesGoThroughSharedMemory) {
