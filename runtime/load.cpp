@@ -281,8 +281,10 @@ private:
       s.name = l.at("name").get<std::string>();
       auto call = l.at("call").get<std::string>();
       if (call == "matmul") {
-        s.call = MatmulCall{operand(l.at("a")), operand(l.at("b")), operand(l.at("c")), epilogue(l.at("epilogue")),
-                            fused(l), l.contains("scale") ? std::bit_cast<double>(l.at("scale").get<int64_t>()) : 1.0};
+        s.call = MatmulCall{
+            operand(l.at("a")), operand(l.at("b")),
+            operand(l.at("c")), epilogue(l.at("epilogue")),
+            fused(l),           l.contains("scale") ? std::bit_cast<double>(l.at("scale").get<int64_t>()) : 1.0};
       } else if (call == "conv") {
         s.call = ConvCall{operand(l.at("x")),
                           operand(l.at("w")),

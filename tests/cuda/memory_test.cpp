@@ -38,12 +38,12 @@ TEST(Blocks, GrowInTheOrderOfTheStreamAndAreEmptyAfterAnError) {
 TEST(Copies, OfEverySizeArriveThoughTheGpuTakesItsTime) {
   auto pool = ThreadPool::create(2);
   std::mt19937 rng(1);
-  for (auto* helpers : {static_cast<ThreadPool*>(nullptr), pool.get()}) {
+  for (auto* helping : {static_cast<ThreadPool*>(nullptr), pool.get()}) {
     FakeGpu gpu;
     auto context = gpu.context();
     Context::Current current(*context);
     auto stream = Stream::create(context).value();
-    Staging staging(context, helpers);
+    Staging staging(context, helping);
     std::vector<std::vector<char>> sent, received;
     std::vector<uint64_t> where;
     for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{65}, size_t{5000}, Staging::kSlotBytes - 1,
