@@ -28,9 +28,15 @@ BlockFacts::BlockFacts(const Graph& g, const LoopNest& n, const Domain& domain, 
       add(d.loads[i], d.access_deps(d.loads[i]), false);
   for (const Access& a : d.stores) add(a, d.axes_in(a.offset), true);
   narrow = kAccessBytes;
-  for (const Stream& s : streams)
-    if (s.count >= largest / 2) narrow = std::min(narrow, s.bytes);
+  int sum = 0, large = 0;
+  for (const Stream& s : streams) {
+    if (s.count < largest / 2) continue;
+    narrow = std::min(narrow, s.bytes);
+    sum += s.bytes;
+    ++large;
+  }
   vector = kAccessBytes / narrow;
+  usual = large ? static_cast<int>(power_below((sum + large / 2) / large)) : narrow;
   live = values_alive(nest, d);
   contiguous_axis = find_contiguous_axis();
 }

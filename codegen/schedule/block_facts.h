@@ -32,6 +32,7 @@ public:
   double largest = 1;       // of the streams' counts
   int narrow = 0;           // bytes of the narrowest element among the large streams
   int64_t vector = 1;       // elements of one access to it
+  int usual = 1;            // bytes of an element on the average of the large streams, a power of two
   int live = 1;             // tile values alive at a time
   int contiguous_axis = -1; // along which most bytes are contiguous; -1 without axes
 

@@ -13,11 +13,13 @@ struct RowBound {
   int64_t elements;
   bool aligned;
 };
-constexpr RowBound kRowBounds[] = {{256, true}, {1024, true}, {4096, true}, {1024, false}};
+constexpr RowBound kRowBounds[] = {{256, true}, {512, true}, {1024, true}, {4096, true}, {1024, false}};
+// Elements that a tile has room for, at least: a row of one element needs no mask, one that may have none does.
+int64_t room(int64_t most, int64_t least) { return least < 1 ? std::max<int64_t>(most, 2) : most; }
 
 class RowPlanner {
 public:
-  explicit RowPlanner(const BlockFacts& facts) : f_(facts) {}
+  explicit RowPlanner(const BlockFacts& facts) : f_(facts), vector_(kAccessBytes / facts.usual) {}
 
   // Along a contiguous row.
   std::vector<BlockPlan> rows() {
@@ -30,7 +32,7 @@ public:
       plans_.push_back(std::move(p));
     };
     if (auto n = f_.constant(row)) {
-      if (auto p = whole_rows(*n)) {
+      if (auto p = whole_rows(room(*n, *n))) {
         std::string waste =
             p->columns > *n ? ", " + std::to_string(100 * (p->columns - *n) / p->columns) + " % of it idle" : "";
         add(std::move(*p), "rows of " + std::to_string(*n) + " in registers" + waste);
@@ -40,13 +42,13 @@ public:
       return std::move(plans_);
     }
     SymRange range = f_.d.env.range(row);
-    Multiple whole = f_.multiple(f_.extent(inner), f_.vector);
+    Multiple whole = f_.multiple(f_.extent(inner), vector_);
     // Whether there is no need of further kernels: for aligned rows, and for others.
     bool covered[2] = {!whole.known && !whole.condition, whole.known};
     for (const RowBound& b : kRowBounds) {
       if (covered[b.aligned ? 0 : 1] || range.lo > b.elements) continue;
       bool all = range.hi <= b.elements;
-      auto p = whole_rows(all ? range.hi : b.elements);
+      auto p = whole_rows(room(all ? range.hi : b.elements, range.lo));
       if (!p) continue;
       if (!all) p->conditions.push_back({row, 1, 0, b.elements});
       if (b.aligned && !whole.known) p->conditions.push_back(*whole.condition);
@@ -93,7 +95,7 @@ public:
     int64_t rows = std::max<int64_t>(1, threads * each / columns);
     auto length = f_.constant(row);
     bool once = length && *length <= rows;
-    if (length) rows = std::min(rows, power_above(*length));
+    if (length) rows = std::min(std::max<int64_t>(rows, 2), power_above(room(*length, *length)));
     int64_t elements = rows * columns;
     threads = std::clamp<int64_t>(elements / std::min<int64_t>(each, f_.vector), 32, threads);
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, rows, columns, threads / 32);
@@ -118,15 +120,15 @@ private:
   }
   // The row of up to `longest` elements in one tile; nothing when it would not fit the registers.
   [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest) const {
-    int64_t columns = power_above(longest), bytes = columns * f_.narrow;
+    int64_t columns = power_above(longest), bytes = columns * f_.usual;
     if (bytes > kRowBytes) return std::nullopt;
-    int64_t threads = 128, each = f_.vector;
+    int64_t threads = 128, each = vector_;
     if (bytes <= 512)
-      each = 4 * f_.vector;
+      each = 4 * vector_;
     else if (bytes <= 1024)
-      each = 2 * f_.vector; // a row still is one warp's: no barrier
+      each = 2 * vector_; // a row still is one warp's: no barrier
     else if (bytes <= 4096)
-      each = bytes <= 2048 ? f_.vector : 2 * f_.vector;
+      each = bytes <= 2048 ? vector_ : 2 * vector_;
     else
       each = columns / std::clamp<int64_t>(bytes / (large_streams() > 2 ? 16 : 32), 128, 512);
     each = std::min(each, columns);
@@ -148,7 +150,7 @@ private:
     double length = f_.seen(row) ? f_.guess(row) : 1e9;
     auto n = f_.seen(f_.points(AxisRole::Outer));
     int64_t threads = n && *n < f_.device.multiprocessors && length >= 65536 ? 1024 : length >= 4096 ? 512 : 256;
-    int64_t each = f_.vector * 4;
+    int64_t each = vector_ * 4;
     while (each > 1 && each * (f_.live + f_.accumulators()) > (threads > 512 ? kRegisters / 2 : kRegisters)) each /= 2;
     int64_t columns = threads * each;
     while (columns > 64 && static_cast<double>(columns / 2) >= length) columns /= 2;
@@ -159,6 +161,7 @@ private:
   }
 
   const BlockFacts& f_;
+  int64_t vector_; // elements of one access along a row
   std::vector<BlockPlan> plans_;
 };
 

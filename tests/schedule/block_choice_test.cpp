@@ -78,10 +78,10 @@ TEST(BlockChoice, RowsByTheirBytes) {
 }
 
 TEST(BlockChoice, UnknownRowsHaveAShortListOfKernels) {
-  EXPECT_EQ(summary(row_max("n", "s", "f16")),
-            "block-rows [16, 256] 4 s<=256 s%8 | block-rows [1, 1024] 4 s<=1024 s%8 | "
-            "block-rows [1, 4096] 8 s<=4096 s%8 | block-rows [1, 1024] 4 s<=1024 | "
-            "block-loop [1, 16384] 16 s%8 | block-loop [1, 16384] 16");
+  EXPECT_EQ(summary(row_max("n", "s", "f16")), "block-rows [16, 256] 4 s<=256 s%8 | block-rows [4, 512] 4 s<=512 s%8 | "
+                                               "block-rows [1, 1024] 4 s<=1024 s%8 | "
+                                               "block-rows [1, 4096] 8 s<=4096 s%8 | block-rows [1, 1024] 4 s<=1024 | "
+                                               "block-loop [1, 16384] 16 s%8 | block-loop [1, 16384] 16");
   // What is known of the size is not asked.
   Problem p = row_max("n", "s", "f16");
   p.graph.env().set_range(*p.graph.env().find("s"), {1, 512});
@@ -90,6 +90,41 @@ TEST(BlockChoice, UnknownRowsHaveAShortListOfKernels) {
   Problem odd = row_max("n", "s", "f16");
   odd.graph.env().set_range(*odd.graph.env().find("s"), {1, 512});
   EXPECT_EQ(summary(odd), "block-rows [16, 256] 4 s<=256 s%8 | block-rows [4, 512] 4 s%8 | block-rows [4, 512] 4");
+}
+
+// A mask beside wide streams does not make rows short.
+TEST(BlockChoice, RowsAreMeasuredInTheUsualElement) {
+  EXPECT_EQ(summary(problem("x: f16[n, 1024]\nm: bool[n, 1024]\ny: f16[n, 1024]", R"(
+    nest masked outer(i0: n) row(i1: 1024) {
+      %0 = load x[i0, i1] : f32
+      %1 = load m[i0, i1] : bool
+      %2 = const -inf : f32
+      %3 = select %1, %0, %2 : f32
+      %4 = reduce.max %3 : f32
+      %5 = sub %3, %4 : f32
+      store y[i0, i1] = %5
+    })")),
+            summary(row_max("n", "1024", "f16")));
+}
+
+TEST(BlockChoice, RowsWithoutElements) {
+  for (const char* kind : {"sum", "max", "prod"}) {
+    std::string k = kind;
+    expect_same(problem("x: f32[n, 0]\ny: f32[n]",
+                        "nest none outer(i0: n) row(i1: 0) { %0 = load x[i0, i1] : f32\n %1 = reduce." + k +
+                            " %0 : f32\n store.row y[i0] = %1 }"),
+                {{{"n", 3}}, {{"n", 0}}});
+    Problem few =
+        problem("x: f32[n, s]\ny: f32[n]", "nest few outer(i0: n) row(i1: s) { %0 = load x[i0, i1] : f32\n %1 "
+                                           "= reduce." +
+                                               k + " %0 : f32\n store.row y[i0] = %1 }");
+    few.graph.env().set_range(*few.graph.env().find("s"), {0, 1});
+    expect_same(few, {{{"n", 3}, {"s", 0}}, {{"n", 5}, {"s", 1}}});
+    expect_same(problem("x: f32[0, n]\ny: f32[n]",
+                        "nest columns outer(i0: n) row(i1: 0) { %0 = load x[i1, i0] : f32\n %1 = reduce." + k +
+                            " %0 : f32\n store.row y[i0] = %1 }"),
+                {{{"n", 3}}, {{"n", 100}}});
+  }
 }
 
 TEST(BlockChoice, ManyValuesAliveTakeMoreThreads) {
@@ -150,10 +185,10 @@ TEST(BlockChoice, DivisorsReachTheParameters) {
   };
   Problem p = row_max("n", "s", "f16");
   std::vector<ScheduledKernel> kernels = lower_blocks(p);
-  EXPECT_EQ(divisors(kernels[1]), "s%8 "); // by its condition
-  EXPECT_EQ(divisors(kernels[3]), "s%1 ");
+  EXPECT_EQ(divisors(kernels[2]), "s%8 "); // by its condition
+  EXPECT_EQ(divisors(kernels[4]), "s%1 ");
   p.graph.env().set_divisor(*p.graph.env().find("s"), 48);
-  EXPECT_EQ(divisors(lower_blocks(p)[1]), "s%16 "); // powers of two are of use
+  EXPECT_EQ(divisors(lower_blocks(p)[2]), "s%16 "); // powers of two are of use
 
   Problem b = bias("c", "f16");
   b.graph.env().set_divisor(*b.graph.env().find("c"), 24);
