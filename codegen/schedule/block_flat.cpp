@@ -26,8 +26,10 @@ public:
       transposes(static_cast<size_t>(d), c, all);
       return std::move(plans_);
     }
-    // Few elements are spread over all multiprocessors before each thread gets a whole access.
+    // As many elements a thread as one access has, unless their values would not fit its registers.
     vector_ = f_.vector;
+    while (vector_ > 1 && vector_ * f_.live > 2 * kRegisters) vector_ /= 2;
+    // Few elements are spread over all multiprocessors before each thread gets that many.
     if (auto n = f_.seen(all)) {
       auto blocks = [&] { return *n / (threads_ * vector_); };
       while (threads_ > 128 && blocks() < 4 * f_.device.multiprocessors) threads_ /= 2;

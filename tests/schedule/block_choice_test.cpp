@@ -54,6 +54,25 @@ Problem bias(const std::string& columns, const std::string& dtype = "f32") {
                      ") { %0 = load x[i0, i1] : f32\n %1 = load w[i1] : f32\n %2 = add %0, %1 : f32\n "
                      "store y[i0, i1] = %2 }");
 }
+// Fewer elements a thread where their values would not fit its registers.
+TEST(BlockChoice, ManyValuesAliveTakeFewerElements) {
+  auto sums = [](int n) {
+    std::string declarations, body = "nest sums outer(i0: n) {\n";
+    for (int i = 0; i < n; ++i) {
+      std::string k = std::to_string(i);
+      declarations += "x" + k + ": u8[n]\n";
+      body += "%" + k + " = load x" + k + "[i0] : u8\n";
+    }
+    body += "%100 = add %0, %1 : u8\n";
+    for (int i = 2; i < n; ++i)
+      body +=
+          "%" + std::to_string(99 + i) + " = add %" + std::to_string(98 + i) + ", %" + std::to_string(i) + " : u8\n";
+    return problem(declarations + "y: u8[n]", body + "store y[i0] = %" + std::to_string(98 + n) + " }");
+  };
+  EXPECT_EQ(summary(sums(4)), "block-flat [1, 4096] 8");
+  EXPECT_EQ(summary(sums(12)), "block-flat [1, 2048] 8");
+}
+
 TEST(BlockChoice, BroadcastOperands) {
   EXPECT_EQ(summary(bias("768")), "block-flat [4, 256] 8");          // 3 * 256 columns
   EXPECT_EQ(summary(bias("1024", "f16")), "block-flat [2, 1024] 8"); //
