@@ -106,7 +106,7 @@ public:
     std::byte* right = address(b_buffer, problem.base.b, types_.operand_bytes);
     std::byte* result = address(c_buffer, problem.base.c, types_.result_bytes);
     std::byte* residual = residual_buffer < 0 ? result : address(residual_buffer, residual_offset, types_.result_bytes);
-    std::lock_guard lock(mutex_); // the descriptor names the bias
+    std::lock_guard lock(mutex_);
     if (bias_buffer >= 0) {
       const void* bias = address(bias_buffer, bias_offset, types_.result_bytes);
       TESSERA_CUBLAS_TRY(*library_, name, cublasLtMatmulDescSetAttribute, descriptors->product,
@@ -127,7 +127,8 @@ public:
     }
     // The arrays lie in front of the workspace. Bytes of pageable memory have been read when the copy returns.
     size_t count = matrices.size();
-    std::vector<std::byte*> addresses(4 * count);
+    auto& addresses = addresses_;
+    addresses.resize(4 * count);
     for (size_t i = 0; i < count; ++i) {
       addresses[i] = left + matrices[i].a * types_.operand_bytes;
       addresses[count + i] = right + matrices[i].b * types_.operand_bytes;
@@ -180,7 +181,8 @@ private:
   Context& context_;
   std::shared_ptr<CublasLt> library_;
   Types types_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_; // of what a run changes: the descriptor's bias, and
+  mutable std::vector<std::byte*> addresses_;
 };
 
 // Makes descriptors and asks for an algorithm, from the best form of the call to the plainest.
@@ -441,25 +443,30 @@ GemmOptions GemmOptions::from_environment() {
   return {enabled("TESSERA_ALLOW_TF32", false), enabled("TESSERA_GEMM_POINTERS", true)};
 }
 
+Result<std::shared_ptr<CublasLt>> CublasLt::open() {
+  auto lt = std::make_shared<CublasLt>();
+  LibraryRequest request{"cuBLASLt",
+                         {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+                         {"cu13", "cublas"},
+                         "matrix products by NVIDIA's kernels",
+                         "pip install nvidia-cublas"};
+  TESSERA_ASSIGN(lt->library_, DynamicLibrary::open(request));
+#define TESSERA_CUBLASLT_BIND(function) TESSERA_TRY(lt->library_->bind(lt->function, #function));
+  TESSERA_CUBLASLT_FUNCTIONS(TESSERA_CUBLASLT_BIND)
+#undef TESSERA_CUBLASLT_BIND
+  lt->version = lt->cublasLtGetVersion();
+  if (lt->version < kOldest)
+    return Diagnostic(ErrorCode::UnsupportedFeature, "cuBLASLt " + std::to_string(lt->version / 10000) + "." +
+                                                         std::to_string(lt->version / 100 % 100) + " (" +
+                                                         lt->library_->path() +
+                                                         ") is too old; 11.6 or later computes matrix products");
+  lt->options = GemmOptions::from_environment();
+  return lt;
+}
+
 Result<std::shared_ptr<CublasLt>> CublasLt::of(Context& context) {
   auto make = [](Context&) -> Result<std::shared_ptr<void>> {
-    std::shared_ptr<CublasLt> lt(new CublasLt());
-    LibraryRequest request{"cuBLASLt",
-                           {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
-                           {"cu13", "cublas"},
-                           "matrix products by NVIDIA's kernels",
-                           "pip install nvidia-cublas"};
-    TESSERA_ASSIGN(lt->library_, DynamicLibrary::open(request));
-#define TESSERA_CUBLASLT_BIND(function) TESSERA_TRY(lt->library_->bind(lt->function, #function));
-    TESSERA_CUBLASLT_FUNCTIONS(TESSERA_CUBLASLT_BIND)
-#undef TESSERA_CUBLASLT_BIND
-    lt->version = lt->cublasLtGetVersion();
-    if (lt->version < kOldest)
-      return Diagnostic(ErrorCode::UnsupportedFeature, "cuBLASLt " + std::to_string(lt->version / 10000) + "." +
-                                                           std::to_string(lt->version / 100 % 100) + " (" +
-                                                           lt->library_->path() +
-                                                           ") is too old; 11.6 or later computes matrix products");
-    lt->options = GemmOptions::from_environment();
+    TESSERA_ASSIGN(auto lt, open());
     if (auto status = lt->cublasLtCreate(&lt->handle); status != CUBLAS_STATUS_SUCCESS)
       return lt->error(status, "cublasLtCreate", "starting " + lt->library_->path());
     return std::shared_ptr<void>(std::move(lt));

@@ -47,6 +47,10 @@ public:
   // That of the context, opened when it is first asked for. Errors: UnsupportedFeature where the library is missing or
   // too old (11.6 at least); DeviceError where it does not start.
   [[nodiscard]] static Result<std::shared_ptr<CublasLt>> of(Context& context);
+  // The functions alone: descriptors can be made without a GPU.
+  [[nodiscard]] static Result<std::shared_ptr<CublasLt>> open();
+  // An empty table, for tests that fill it themselves and attach it to a context as "cuBLASLt".
+  CublasLt() = default;
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
@@ -70,7 +74,6 @@ public:
   [[nodiscard]] Diagnostic error(cublasStatus_t status, const char* function, const std::string& doing) const;
 
 private:
-  CublasLt() = default;
   std::shared_ptr<const DynamicLibrary> library_;
   std::mutex mutex_;
   std::map<std::string, std::optional<Algorithm>> algorithms_;

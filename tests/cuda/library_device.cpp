@@ -79,8 +79,12 @@ std::unique_ptr<Gpu> Gpu::open(std::string& why) {
     why = context.error().str();
     return nullptr;
   }
+  return of(*context, why);
+}
+
+std::unique_ptr<Gpu> Gpu::of(std::shared_ptr<Context> context, std::string& why) {
   auto gpu = std::make_unique<Gpu>();
-  gpu->context_ = *context;
+  gpu->context_ = std::move(context);
   Context::Current current(*gpu->context_);
   auto stream = Stream::create(gpu->context_);
   if (!stream) {

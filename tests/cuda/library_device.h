@@ -26,6 +26,7 @@ class Gpu {
 public:
   // Null where there is none; `why` says so.
   [[nodiscard]] static std::unique_ptr<Gpu> open(std::string& why);
+  [[nodiscard]] static std::unique_ptr<Gpu> of(std::shared_ptr<Context> context, std::string& why);
   [[nodiscard]] Context& context() { return *context_; }
   // Uploads the operands (each a buffer of its own, numbered in order), runs the plan twice, and brings back `result`.
   // Memory around every buffer is checked to be untouched.
