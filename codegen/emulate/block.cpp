@@ -198,8 +198,9 @@ uint32_t Block::in_block(Thread& t, Collective kind, int32_t site, uint32_t valu
     return t.result;
   }
   arrived_ = 0;
-  ++epoch_;
+  if (site != launch_.ignored_barrier) ++epoch_;
   ++barriers;
+  barrier_places.insert(site);
   for (auto& other : threads_) other.result = barrier_or_;
   make_ready(0, launch_.threads, &t);
   return t.result;

@@ -6,6 +6,7 @@
 #include "codegen/emulate/memory.h"
 #include "codegen/llvm/emulated_abi.h"
 #include <array>
+#include <set>
 
 namespace tessera::emu {
 
@@ -21,6 +22,7 @@ struct Launch {
   const GlobalMemory* memory = nullptr;
   uint64_t seed = 0;
   bool poison_shared = true, detect_races = true;
+  int32_t ignored_barrier = -1; // its place; EmulateOptions
 };
 
 // What threads do together.
@@ -47,6 +49,7 @@ public:
   // Error CodegenError: a race, threads that do not come together, an access outside of memory.
   [[nodiscard]] Status run(int64_t index);
   int64_t barriers = 0, shuffles = 0; // executed so far; a warp's shuffle counts once
+  std::set<int32_t> barrier_places;
 
   // What threads call.
   uint32_t collective(Thread& t, Collective kind, int32_t site, uint32_t value, int32_t source);

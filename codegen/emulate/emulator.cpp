@@ -54,6 +54,7 @@ Result<EmulateResult> EmulatedProgram::run(std::span<const tile::Argument> args,
   launch.seed = options.seed;
   launch.poison_shared = options.poison_shared;
   launch.detect_races = options.detect_races;
+  launch.ignored_barrier = options.ignored_barrier;
   TESSERA_ASSIGN(auto result, emu::run_grid(launch, grid));
   memory.copy_back();
   if (error != 0) result.reported_sites.push_back(error - 1);

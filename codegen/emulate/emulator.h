@@ -13,10 +13,14 @@ struct EmulateOptions {
   // Two threads of a block touch a byte of shared memory, one of them writing, with no barrier between; in global
   // memory the same, but for two writes, of which one wins.
   bool detect_races = true;
+  // Threads meet at the barrier of this place, but it orders nothing: where no race is found then, with whatever sizes
+  // and seeds, the barrier is not needed.
+  int ignored_barrier = -1;
 };
 struct EmulateResult {
   std::vector<int> reported_sites; // at most one: of several violations any one is told, as on a GPU
   int64_t barriers = 0, shuffles = 0, shared_bytes = 0; // executed, of all blocks; bytes of one block
+  std::vector<int> barrier_places;                      // of executed barriers of the block, ascending
 };
 
 // A kernel compiled for the emulator, to be run many times. Immutable; runs may go on side by side.

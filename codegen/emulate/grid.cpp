@@ -12,6 +12,7 @@ Result<EmulateResult> run_grid(const Launch& launch, int64_t grid) {
   if (grid <= 0) return out;
   std::mutex mutex;
   std::optional<Diagnostic> error;
+  std::set<int> places;
   // Blocks start in order, and none is left out below one that failed: which error is told does not depend on timing.
   std::atomic<int64_t> next = 0, failed = grid;
   auto work = [&] {
@@ -28,6 +29,7 @@ Result<EmulateResult> run_grid(const Launch& launch, int64_t grid) {
     std::lock_guard lock(mutex);
     out.barriers += (*block)->barriers;
     out.shuffles += (*block)->shuffles;
+    places.insert((*block)->barrier_places.begin(), (*block)->barrier_places.end());
   };
   auto workers = std::min<int64_t>(grid, std::max(1u, std::thread::hardware_concurrency()));
   std::vector<std::thread> threads;
@@ -35,6 +37,7 @@ Result<EmulateResult> run_grid(const Launch& launch, int64_t grid) {
   work();
   for (auto& t : threads) t.join();
   if (error) return std::move(*error);
+  out.barrier_places.assign(places.begin(), places.end());
   return out;
 }
 
