@@ -11,7 +11,7 @@ constexpr const char* kStyle = R"css(
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; --bar: #4a8fd8; --was: #8886; --bad: #c0392b; }
 body { font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem; }
 h1 { font-size: 1.4rem; margin-bottom: .2rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .4rem; }
-p.note, td.note { color: #888; }
+.note { color: #888; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { cursor: pointer; user-select: none; white-space: nowrap; } th[data-order]::after { content: " \25B2"; }
