@@ -205,10 +205,7 @@ Result<Operand> concrete_operand(const Variant& v, const OperandForm& form, cons
   if (!fine || (!empty && last >= plan.bytes[static_cast<size_t>(form.buffer)] / byte_size(info.dtype, 1)))
     return Diagnostic(ErrorCode::Internal,
                       "library call '" + name + "' reaches outside of '" + info.name + "' for " + sizes_text(v, call));
-  if (info.kind == BufferInfo::Kind::Constant) {
-    o.constant = &v.exe->constants[static_cast<size_t>(info.constant)].value;
-    o.sole_reader = v.sole_reader[static_cast<size_t>(info.constant)];
-  }
+  if (info.kind == BufferInfo::Kind::Constant) o.constant = &v.exe->constants[static_cast<size_t>(info.constant)].value;
   return o;
 }
 } // namespace

@@ -181,11 +181,9 @@ Status Variant::check_buffers() {
   constant_pointers.assign(count, nullptr);
   device_reads.assign(count, false);
   device_writes.assign(count, false);
-  std::vector<int> readers(exe->constants.size(), 0);
-  std::vector<bool> by_library(exe->constants.size(), true), from_host(count, false);
+  std::vector<bool> from_host(count, false);
   for (const auto& step : exe->steps) {
     auto used = buffers_of(step);
-    bool library = std::holds_alternative<LibraryStep>(step);
     auto on_device = [&](const std::vector<BufferId>& ids, std::vector<bool>& marks) {
       for (auto b : ids)
         if (!std::holds_alternative<HostStep>(step) && exe->buffers[static_cast<size_t>(b)].dtype != DType::String)
@@ -193,17 +191,9 @@ Status Variant::check_buffers() {
     };
     on_device(used.read, device_reads);
     on_device(used.written, device_writes);
-    for (size_t i = 0; i < used.read.size(); ++i) {
-      const auto& b = exe->buffers[static_cast<size_t>(used.read[i])];
-      if (b.kind != BufferInfo::Kind::Constant) continue;
-      ++readers[static_cast<size_t>(b.constant)];
-      if (!library || i > 1)
-        by_library[static_cast<size_t>(b.constant)] = false; // beyond the operands: its epilogue reads it
-    }
     if (std::holds_alternative<HostStep>(step))
       for (auto b : used.written) from_host[static_cast<size_t>(b)] = true;
   }
-  for (size_t c = 0; c < exe->constants.size(); ++c) sole_reader.push_back(readers[c] == 1 && by_library[c]);
 
   // Taking over memory: the source must be ours, of the same segment, and dead after the step that writes the taker,
   // and that step must not be a library call that reads it as an operand (other blocks may still read what this block
@@ -320,7 +310,8 @@ Status Variant::bind(const std::map<std::string, Tensor>& given, CallState& call
     TESSERA_TRY(bind_dims(inputs[i], it->second, call));
   }
   if (found != given.size())
-    for (const auto& [key, tensor] : given)
+    for (const auto& one : given) {
+      const std::string& key = one.first; // a binding cannot be captured by every compiler
       if (std::none_of(inputs.begin(), inputs.end(), [&](const InputForm& f) { return f.binding->name == key; })) {
         Diagnostic d(ErrorCode::UnknownInput, "the model has no input '" + key + "'");
         std::string names;
@@ -328,6 +319,7 @@ Status Variant::bind(const std::map<std::string, Tensor>& given, CallState& call
         d.note(names.empty() ? "it has no inputs" : "its inputs are " + names);
         return d;
       }
+    }
   bool ran = false;
   for (size_t i = 0; i < inputs.size(); ++i)
     for (size_t d = 0; d < inputs[i].dims.size(); ++d) {

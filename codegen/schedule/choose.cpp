@@ -98,8 +98,8 @@ private:
     for (const Access& a : d_.stores) add(a);
     int64_t extent = extent_guess(axis.extent), width = vector;
     while (width > 1 && width / 2 >= extent) width /= 2; // narrow tiles cost what a full one does
-    double rounds = static_cast<double>((extent + width - 1) / width);
-    cost *= rounds * vector / static_cast<double>(extent);
+    int64_t rounds = (extent + width - 1) / width;
+    cost *= static_cast<double>(rounds * vector) / static_cast<double>(extent);
     if (axis.role == AxisRole::Row) { // each row ends with folds over the lanes
       int folds = 0;
       for (size_t n = 0; n < d_.live.size(); ++n)

@@ -130,7 +130,7 @@ void Lowering::outer_points(V block) {
     if (middle_ < 0) return inner(column_block);
     const Axis& m = axis(static_cast<size_t>(middle_));
     V rows = sizes_.number(middle_rows_), from = op(ScalarOp::Mul, middle_block, rows);
-    auto row = [&](V i, Values) -> Values {
+    auto row = [&](V i, const Values&) -> Values {
       sizes_.bind(m.var, i);
       uint64_t bound = uint64_t{1} << middle_;
       for (size_t p : prefix_) bound |= uint64_t{1} << p;
@@ -150,7 +150,7 @@ void Lowering::outer_points(V block) {
   SymExpr all = 1;
   for (size_t p : prefix_) all *= axis(p).extent;
   V points = sizes_.number(points_), from = points_last ? sizes_.number(0) : op(ScalarOp::Mul, block, points);
-  auto point = [&](V i, Values) -> Values {
+  auto point = [&](V i, const Values&) -> Values {
     decode(i);
     uint64_t bound = 0;
     for (size_t p : prefix_) bound |= uint64_t{1} << p;
@@ -191,7 +191,7 @@ void Lowering::inner(V column_block) {
     range.to = op(ScalarOp::Min, op(ScalarOp::Add, range.from, columns), range.to);
   }
   for (const Phase& p : phases(range))
-    walk(p, a.var, range.to, {}, [&](Values) -> Values {
+    walk(p, a.var, range.to, {}, [&](const Values&) -> Values {
       if (d_.reduces)
         rounds();
       else

@@ -13,7 +13,6 @@ struct Operand {
   Dims shape, strides;
   int64_t offset = 0;
   const Tensor* constant = nullptr; // the value, where it is a constant of the executable
-  bool sole_reader = false;         // no other step reads that constant
   DType dtype = DType::F32;         // of the buffer
 };
 

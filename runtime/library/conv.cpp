@@ -398,7 +398,7 @@ private:
         config.pads_end[row] = bottom;
         b.x_offset += first * x_strides_[row + 2];
       }
-      TESSERA_ASSIGN(bool fine, place(std::move(b), std::move(config), y_dense_));
+      TESSERA_ASSIGN(bool fine, place(std::move(b), config, y_dense_));
       if (!fine) return false;
     }
     return true;
@@ -416,13 +416,13 @@ private:
       b.count = config.y;
       b.begin[1] = from;
       bool one_pixel = y_dense_ && count_of(y_.shape) == o;
-      TESSERA_ASSIGN(bool fine, place(std::move(b), std::move(config), one_pixel));
+      TESSERA_ASSIGN(bool fine, place(std::move(b), config, one_pixel));
       if (!fine) return false;
     }
     return true;
   }
 
-  Result<bool> place(Block b, Config config, bool direct) {
+  Result<bool> place(Block b, const Config& config, bool direct) {
     auto [it, fresh] = known_.try_emplace(config, plan_->primitives.size());
     if (fresh) {
       TESSERA_ASSIGN(bool fine, create(config));
