@@ -6,8 +6,6 @@
 
 namespace tessera {
 
-using tile::ValueId;
-
 void Lowering::hoist(uint64_t axes) {
   for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
     size_t i = static_cast<size_t>(id);
@@ -40,7 +38,7 @@ void Lowering::prepare(ScalarId root) {
   }
 }
 
-ValueId Lowering::value(ScalarId id) {
+Lowering::V Lowering::value(ScalarId id) {
   size_t i = static_cast<size_t>(id);
   if (memo_[i] >= 0) return memo_[i];
   constexpr int kLarge = 256;
@@ -54,7 +52,7 @@ ValueId Lowering::value(ScalarId id) {
   return v;
 }
 
-ValueId Lowering::compute(ScalarId id) {
+Lowering::V Lowering::compute(ScalarId id) {
   const ScalarNode& n = node(id);
   if (is_kept_before(id)) return kept(id);
   switch (n.op) {
@@ -81,31 +79,31 @@ ValueId Lowering::compute(ScalarId id) {
 bool Lowering::divides_by_row_scalar(ScalarId id) const {
   return !exact_division_ && tessera::divides_by_row_scalar(nest_, d_, needs_, id);
 }
-ValueId Lowering::divide(ScalarId id) {
+Lowering::V Lowering::divide(ScalarId id) {
   V x = value(node(id).args[0]), s = value(node(id).args[1]);
   size_t slot = d_.live.size() + static_cast<size_t>(node(id).args[1]);
   if (memo_[slot] < 0) remember(slot, b_.scalar(ScalarOp::Reciprocal, std::array{s}));
   return b_.scalar(ScalarOp::Mul, std::array{x, memo_[slot]});
 }
 
-ValueId Lowering::row_has_points(ScalarId id) {
+Lowering::V Lowering::row_has_points(ScalarId id) {
   if (!row_may_be_empty_ || round_ >= 0 || d_.row_varying(id) || needs_.outside[static_cast<size_t>(id)]) return -1;
   return b_.scalar(ScalarOp::Lt, std::array{sizes_.constant(0), sizes_.number(d_.row_count())});
 }
-ValueId Lowering::both(V a, V b) {
+Lowering::V Lowering::both(V a, V b) {
   if (a < 0) return b;
   if (b < 0) return a;
   return b_.scalar(ScalarOp::And, std::array{a, b});
 }
 
-ValueId Lowering::offset_of(const Access& a) {
+Lowering::V Lowering::offset_of(const Access& a) {
   V offset = sizes_.number(a.offset);
   for (const auto& [term, stride] : a.terms)
     offset = op(ScalarOp::Add, offset, op(ScalarOp::Mul, value(term), sizes_.number(stride)));
   return offset;
 }
 
-ValueId Lowering::load(ScalarId id) {
+Lowering::V Lowering::load(ScalarId id) {
   const ScalarNode& n = node(id);
   const Access& a = d_.loads[static_cast<size_t>(id)];
   V offset = offset_of(a), mask = row_has_points(id);
@@ -136,7 +134,7 @@ int Lowering::site(ScalarId id) {
   return s;
 }
 
-ValueId Lowering::check_bounds(ScalarId id) {
+Lowering::V Lowering::check_bounds(ScalarId id) {
   const ScalarNode& n = node(id);
   V i = value(n.args[0]), extent = value(n.args[1]), zero = sizes_.constant(0);
   V bad = b_.scalar(ScalarOp::Or, std::array{b_.scalar(ScalarOp::Lt, std::array{i, zero}),
@@ -167,13 +165,13 @@ ValueId Lowering::check_bounds(ScalarId id) {
 }
 
 // Kept values lie in row order with the tile axis last; where the tile runs across rows, a tile per row point.
-ValueId Lowering::scratch_offset() {
+Lowering::V Lowering::scratch_offset() {
   SymExpr at = 0;
   for (size_t i : row_axes_) at = at * axis(i).extent + axis(i).var;
   if (schedule_.kind == ScheduleKind::RowLoop) return sizes_.number(at);
   return op(ScalarOp::Add, b_.range(sizes_.lanes()), op(ScalarOp::Mul, sizes_.number(at), sizes_.constant(wide_)));
 }
-ValueId Lowering::kept(ScalarId id) {
+Lowering::V Lowering::kept(ScalarId id) {
   bool row = schedule_.kind == ScheduleKind::RowLoop;
   V v = b_.load(scratch_[static_cast<size_t>(id)], scratch_offset(), row ? mask_ : -1);
   b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint = true;
