@@ -6,6 +6,7 @@ namespace tessera {
 namespace {
 
 constexpr int kColumnBytes = 128;       // of a row of a column tile: whole lines
+constexpr int64_t kShortRow = 32;       // at most so many elements are folded by one thread
 constexpr int64_t kRowBytes = 32 << 10; // longer rows are read twice rather than kept
 // Rows of unknown length: kernels for rows up to so many elements, and whether only for rows of whole 16-byte accesses.
 // Two loops over the row, for whole accesses and for any length, come after them.
@@ -70,6 +71,7 @@ public:
   std::vector<BlockPlan> columns() {
     size_t c = static_cast<size_t>(f_.contiguous_axis);
     SymExpr row = f_.d.env.simplify(f_.d.row_count());
+    if (short_folds()) return threads_fold(c, row);
     AxisGroups groups;
     bool narrow = f_.guess(f_.extent(c)) < 32; // short columns of several points side by side
     SymExpr width = 1, others = 1;
@@ -113,6 +115,44 @@ public:
   }
 
 private:
+  // Few elements are folded into each of many results, in one round: depthwise convolutions, pooling, sums of a small
+  // dimension. Then no threads need to meet.
+  [[nodiscard]] bool short_folds() const {
+    auto length = f_.constant(f_.d.row_count());
+    if (!length || *length < 2 || *length > kShortRow) return false;
+    for (size_t i = 0; i < f_.d.live.size(); ++i)
+      if (f_.d.live[i] && f_.d.stage[i] > 1) return false;
+    for (size_t i = 0; i < f_.d.stores.size(); ++i) {
+      uint64_t deps = f_.d.deps[static_cast<size_t>(f_.nest.stores[i].scalar)] | f_.d.axes_in(f_.d.stores[i].offset);
+      if (deps & f_.d.row_mask) return false;
+    }
+    SymExpr results = f_.points(AxisRole::Outer);
+    int64_t least = std::max(f_.d.env.range(results).lo, f_.d.env.divisor(results));
+    return f_.seen(results).value_or(least) >= 64 * f_.vector * f_.device.multiprocessors;
+  }
+  // Each thread folds its own columns, some rows at a time; all outer axes are columns.
+  std::vector<BlockPlan> threads_fold(size_t c, const SymExpr& row) {
+    constexpr int64_t kThreads = 256, kRowsAtATime = 4;
+    int64_t vector = f_.vector, values = f_.live + f_.accumulators(), rows = kRowsAtATime;
+    while (rows > 1 && rows * vector * values > kRegisters) rows /= 2;
+    while (vector > 1 && vector * values > kRegisters) vector /= 2;
+    int64_t length = *f_.constant(row);
+    rows = std::min(rows, power_above(length));
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, rows, kThreads * vector, kThreads / 32);
+    for (size_t i = 0; i < f_.d.axes.size(); ++i)
+      if (i != c) (f_.is_row(i) ? p.groups.rows : p.groups.columns).push_back(i);
+    p.groups.columns.push_back(c);
+    p.loop = length > rows;
+    p.schedule.why = "rows of " + row.str() + " folded by single threads; " + BlockFacts::sizes(p) +
+                     ", contiguous along " + f_.extent_text(c);
+    Multiple whole = f_.multiple(f_.extent(c), f_.vector);
+    if (whole.condition) {
+      plans_.push_back(p);
+      plans_.back().conditions.push_back(*whole.condition);
+    }
+    plans_.push_back(std::move(p));
+    return std::move(plans_);
+  }
   [[nodiscard]] AxisGroups row_groups() const {
     AxisGroups g;
     for (size_t i = 0; i < f_.d.axes.size(); ++i) (f_.is_row(i) ? g.columns : g.rows).push_back(i);

@@ -195,6 +195,39 @@ TEST(BlockChoice, ColumnsAndTransposes) {
             "block-flat [32, 64] 8");
 }
 
+// A depthwise convolution as loops: each thread folds the taps of its own channels.
+TEST(BlockChoice, ShortFoldsOfManyResultsAreSingleThreads) {
+  auto depthwise = [](const std::string& size) {
+    return problem("x: f32[n, " + size + ", " + size + ", 24]\nw: f32[3, 3, 24]\ny: f32[n, " + size + ", " + size +
+                       ", 24]",
+                   "nest depthwise outer(i0: n, i1: " + size + ", i2: " + size + ", i3: 24) row(i4: 3, i5: 3) {\n" +
+                       "%0 = index and(le(1, i1 + i4), lt(i1 + i4, " + size + " + 1)) : bool\n" +
+                       "%1 = index and(le(1, i2 + i5), lt(i2 + i5, " + size + " + 1)) : bool\n" +
+                       "%2 = and %0, %1 : bool\n%3 = load x[i0, i1 + i4 - 1, i2 + i5 - 1, i3] if %2 : f32\n" +
+                       "%4 = load w[i4, i5, i3] : f32\n%5 = mul %3, %4 : f32\n%6 = reduce.sum %5 : f32\n" +
+                       "store.row y[i0, i1, i2, i3] = %6 }");
+  };
+  EXPECT_EQ(summary(depthwise("56")), "block-columns [4, 1024] 8");
+  EXPECT_EQ(summary(depthwise("4")), "block-columns [16, 32] 4"); // few results: threads share the work
+  expect_same(depthwise("4"), {{{"n", 2}}, {{"n", 0}}});
+
+  Problem p = depthwise("5"); // many for a small GPU
+  DeviceTraits device;
+  device.kind = DeviceTraits::Kind::Cuda;
+  device.multiprocessors = 2;
+  auto kernels = lower_for_gpu(p.graph, p.nest, device, "small");
+  ASSERT_TRUE(kernels.ok());
+  EXPECT_EQ(summary(*kernels), "block-columns [4, 1024] 8");
+  Tensor x = Tensor::create(DType::F32, {2, 5, 5, 24}).value(), w = Tensor::create(DType::F32, {3, 3, 24}).value();
+  for (int64_t i = 0; i < x.count(); ++i) x.set_f64(i, static_cast<double>(i % 7));
+  for (int64_t i = 0; i < w.count(); ++i) w.set_f64(i, static_cast<double>(i % 5) - 2);
+  auto expected = interpret(p.graph, p.nest, {x, w}, {{p.graph.env().find("n")->symbol_id(), 2}});
+  ASSERT_TRUE(expected.ok()) << expected.error().str();
+  auto actual = run_kernel(p, kernels->back(), {{"x", x}, {"w", w}}, {{"n", 2}});
+  Comparison same = compare(actual.at("y"), expected.value()[0], 0, 0);
+  EXPECT_TRUE(same.same) << same.message << tile::print(kernels->back().kernel);
+}
+
 TEST(BlockChoice, DivisorsReachTheParameters) {
   auto divisors = [](const ScheduledKernel& k) {
     std::string s;
