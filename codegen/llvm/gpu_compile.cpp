@@ -44,6 +44,14 @@ Result<std::unique_ptr<llvm::TargetMachine>> gpu_machine(const GpuTarget& target
   return machine;
 }
 
+Status check_name(const tile::Kernel& kernel) {
+  auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$'; };
+  bool good = !kernel.name.empty() && letter(kernel.name[0]);
+  for (char c : kernel.name) good = good && (letter(c) || (c >= '0' && c <= '9'));
+  if (good) return {};
+  return Diagnostic(ErrorCode::CodegenError, "kernel '" + kernel.name + "': no name that PTX can have");
+}
+
 } // namespace
 
 Result<GpuTarget> GpuTarget::parse(std::string_view arch) {
@@ -56,11 +64,12 @@ Result<GpuTarget> GpuTarget::parse(std::string_view arch) {
 }
 
 std::string gpu_compiler_version(const GpuTarget& target) {
-  return "tessera-gpu-3 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline;
+  return "tessera-gpu-4 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline;
 }
 
 Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target, bool keep_ir) {
   TESSERA_TRY(GpuTarget::parse(target.arch));
+  TESSERA_TRY(check_name(kernel));
   TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel));
   llvm::LLVMContext context;
   irgen::silence(context);

@@ -52,6 +52,8 @@ public:
     };
     annotate("kernel", 1);
     annotate("reqntidx", threads);
+    if (auto it = kernel.config.find("min_blocks"); it != kernel.config.end() && it->second > 0)
+      annotate("minctasm", static_cast<int>(std::min<int64_t>(it->second, 32)));
     threads_ = threads;
     return k;
   }
@@ -130,8 +132,7 @@ public:
     bool moves = stability == Stability::Invariant;
     if (!moves) constraints += ",~{memory}";
     auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, !moves);
-    auto* call = b_.CreateCall(code, args);
-    call->addFnAttr(llvm::Attribute::NoUnwind);
+    auto* call = call_assembly(code, args, !moves);
     std::vector<Value*> words;
     for (int i = 0; i < count; ++i) {
       Value* w = count > 1 ? b_.CreateExtractValue(call, static_cast<unsigned>(i)) : call;
@@ -272,8 +273,14 @@ private:
     for (auto* a : args) types.push_back(a->getType());
     if (touches_memory) constraints += ",~{memory}";
     auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, touches_memory);
+    return call_assembly(code, args, touches_memory);
+  }
+  // What touches no memory, or none that changes, may be merged with its like, moved and dropped.
+  llvm::CallInst* call_assembly(llvm::InlineAsm* code, const std::vector<Value*>& args, bool touches_memory) {
     auto* call = b_.CreateCall(code, args);
     call->addFnAttr(llvm::Attribute::NoUnwind);
+    call->addFnAttr(llvm::Attribute::WillReturn);
+    if (!touches_memory) call->setDoesNotAccessMemory();
     return call;
   }
   static std::string register_class(llvm::Type* type) {

@@ -140,6 +140,41 @@ TEST(Ptx, KernelInterface) {
   EXPECT_EQ(occurrences(code.ptx, R"(\.reqntid 64)"), 1);
 }
 
+std::string softmax(int cols, int warps) {
+  std::string N = std::to_string(cols), t = "tile<[" + N + "], ";
+  return "tile.kernel @softmax(%x: ptr<f16> invariant, %y: ptr<f16> written, %cols: i64 multiple=8) config(warps: " +
+         std::to_string(warps) +
+         ") {\n  %p = program_id 0 : i64\n  %s = mul(%p, %cols) : i64\n"
+         "  %r = range " +
+         N + " : " + t + "i64>\n  %o = add(%r, %s) : " + t +
+         "i64>\n"
+         "  %in = lt(%r, %cols) : " +
+         t +
+         "bool>\n  %low = const -inf : f16\n"
+         "  %v = load %x[%o] mask=%in other=%low : " +
+         t + "f16>\n  %f = cast(%v) : " + t +
+         "f32>\n"
+         "  %m = reduce.max(%f) axis=0 : f32\n  %d = sub(%f, %m) : " +
+         t + "f32>\n  %e = exp(%d) : " + t +
+         "f32>\n"
+         "  %sum = reduce.sum(%e) axis=0 : f32\n  %i = reciprocal(%sum) : f32\n  %q = mul(%e, %i) : " +
+         t +
+         "f32>\n"
+         "  %h = cast(%q) : " +
+         t + "f16>\n  store %y[%o] = %h mask=%in\n}\n";
+}
+
+TEST(Ptx, BlocksThatShallFitBoundTheRegisters) {
+  auto kernel = tile::parse(softmax(4096, 8));
+  ASSERT_TRUE(kernel.ok());
+  kernel->config["min_blocks"] = 8;
+  auto code = compile(*kernel);
+  EXPECT_EQ(occurrences(code.ptx, R"(\.minnctapersm 8)"), 1);
+  if (auto cubin = assemble(code)) {
+    EXPECT_LE(cubin->registers, 32); // 65536 / (8 * 256)
+  }
+}
+
 // y = f(x), n elements a program.
 std::string flat(const std::string& type, int n, const std::string& attributes = "invariant") {
   std::string N = std::to_string(n), tile = "tile<[" + N + "], ";
@@ -189,30 +224,6 @@ TEST(Ptx, PairsOfHalvesAreRoundedTogetherAndStayPacked) {
 TEST(Ptx, OnlyInvariantMemoryIsReadThroughTheReadOnlyPath) {
   EXPECT_EQ(occurrences(compile(flat("f32", 512)).ptx, R"(ld\.global\.nc)"), 1);
   EXPECT_EQ(occurrences(compile(flat("f32", 512, "")).ptx, R"(ld\.global\.nc)"), 0);
-}
-
-std::string softmax(int cols, int warps) {
-  std::string N = std::to_string(cols), t = "tile<[" + N + "], ";
-  return "tile.kernel @softmax(%x: ptr<f16> invariant, %y: ptr<f16> written, %cols: i64 multiple=8) config(warps: " +
-         std::to_string(warps) +
-         ") {\n  %p = program_id 0 : i64\n  %s = mul(%p, %cols) : i64\n"
-         "  %r = range " +
-         N + " : " + t + "i64>\n  %o = add(%r, %s) : " + t +
-         "i64>\n"
-         "  %in = lt(%r, %cols) : " +
-         t +
-         "bool>\n  %low = const -inf : f16\n"
-         "  %v = load %x[%o] mask=%in other=%low : " +
-         t + "f16>\n  %f = cast(%v) : " + t +
-         "f32>\n"
-         "  %m = reduce.max(%f) axis=0 : f32\n  %d = sub(%f, %m) : " +
-         t + "f32>\n  %e = exp(%d) : " + t +
-         "f32>\n"
-         "  %sum = reduce.sum(%e) axis=0 : f32\n  %i = reciprocal(%sum) : f32\n  %q = mul(%e, %i) : " +
-         t +
-         "f32>\n"
-         "  %h = cast(%q) : " +
-         t + "f16>\n  store %y[%o] = %h mask=%in\n}\n";
 }
 
 TEST(Ptx, ARowOfOneWarpNeedsNoBarrier) {
@@ -379,6 +390,9 @@ TEST(Ptx, WhatAGpuCannotDoIsSaid) {
     return code.error().message;
   };
   EXPECT_NE(fails("tile.kernel @s(%n: i64) {\n  %s = scratch %n : ptr<f32>\n}").find("scratch"), std::string::npos);
+  tile::Kernel odd = *tile::parse("tile.kernel @s(%n: i64) {\n}");
+  odd.name = "a-b";
+  ASSERT_FALSE(compile_gpu_kernel(odd, {}).ok());
   EXPECT_NE(fails("tile.kernel @a(%y: ptr<f16> written) {\n  %v = const 1 : f16\n  atomic_add %y[0] = %v\n}")
                 .find("atomic add on f16"),
             std::string::npos);
