@@ -38,6 +38,11 @@ Inputs inputs_for(const Graph& graph, const std::map<std::string, int64_t>& size
   return out;
 }
 
+PlanRunner& plan_runner() {
+  static PlanRunner runner;
+  return runner;
+}
+
 namespace {
 
 Result<Dims> evaluated(const SymShape& shape, const Symbols& symbols) {
@@ -93,8 +98,10 @@ public:
       TESSERA_ASSIGN(Tensor t, get(v));
       loads.push_back(t);
     }
-    TESSERA_ASSIGN(auto results, interpret(graph_, nest, loads, symbols_));
-    for (size_t i = 0; i < results.size(); ++i) values[nest.stores[i].value] = results[i];
+    auto results = plan_runner().nest ? plan_runner().nest(graph_, nest, loads, symbols_)
+                                      : interpret(graph_, nest, loads, symbols_);
+    if (!results) return results.error();
+    for (size_t i = 0; i < results->size(); ++i) values[nest.stores[i].value] = (*results)[i];
     return {};
   }
 
@@ -165,7 +172,7 @@ public:
     return {};
   }
 
-  Status host(NodeId id) {
+  Status host(NodeId id, bool own = false) {
     const Node& node = graph_.node(id);
     std::vector<Tensor> operands;
     for (ValueId v : node.operands) {
@@ -176,13 +183,15 @@ public:
       TESSERA_ASSIGN(Tensor t, get(v));
       operands.push_back(t);
     }
-    TESSERA_ASSIGN(auto results, evaluate_node(graph_, node, operands, symbols_));
-    for (size_t r = 0; r < results.size(); ++r) {
+    auto results = own && plan_runner().own ? plan_runner().own(graph_, node, operands, symbols_)
+                                            : evaluate_node(graph_, node, operands, symbols_);
+    if (!results) return results.error();
+    for (size_t r = 0; r < results->size(); ++r) {
       if (!node.results[r].valid()) continue;
-      values[node.results[r]] = results[r];
+      values[node.results[r]] = (*results)[r];
       const SymShape& shape = graph_.type(node.results[r]).shape; // sizes that are known only now
       for (size_t d = 0; d < shape.size(); ++d)
-        if (shape[d].is_symbol()) symbols_.emplace(shape[d].symbol_id(), results[r].dims()[d]);
+        if (shape[d].is_symbol()) symbols_.emplace(shape[d].symbol_id(), (*results)[r].dims()[d]);
     }
     return {};
   }
@@ -229,7 +238,7 @@ Result<std::vector<Tensor>> run_plan(const Graph& graph, const FusionPlan& plan,
     switch (g.kind) {
     case Group::Kind::Kernel: TESSERA_TRY(run.nest(g.nest)); break;
     case Group::Kind::Library: TESSERA_TRY(run.call(g.call)); break;
-    case Group::Kind::Own:
+    case Group::Kind::Own: TESSERA_TRY(run.host(g.node, true)); break;
     case Group::Kind::Host: TESSERA_TRY(run.host(g.node)); break;
     case Group::Kind::Alias: break;
     }

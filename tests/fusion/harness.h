@@ -15,6 +15,17 @@ Tensor filled(DType dtype, Dims dims, uint64_t seed, int64_t int_limit = 2);
 // Inputs of a graph whose symbols take the given sizes by name.
 Inputs inputs_for(const Graph& graph, const std::map<std::string, int64_t>& sizes, uint64_t seed,
                   int64_t int_limit = 2);
+// How run_plan() runs what code is generated for; empty functions: by the nest's interpreter and the node's reference.
+// (tests/gpu sets these to kernels on the emulator.)
+struct PlanRunner {
+  std::function<Result<std::vector<Tensor>>(const Graph&, const LoopNest&, const std::vector<Tensor>& loads,
+                                            const Symbols&)>
+      nest; // results: of its stores, in order
+  std::function<Result<std::vector<Tensor>>(const Graph&, const Node&, const std::vector<Tensor>& operands,
+                                            const Symbols&)>
+      own; // a node with a kernel of its own
+};
+PlanRunner& plan_runner();
 // Runs the groups in order: nests by their interpreter, library calls by plain loops over their strided operands.
 Result<std::vector<Tensor>> run_plan(const Graph& graph, const FusionPlan& plan, const Inputs& inputs);
 
