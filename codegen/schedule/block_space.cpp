@@ -24,6 +24,7 @@ public:
     SymExpr below = 1, count = 1;
     for (size_t i = last + 1; i < axes_.size(); ++i) below *= axes_[i].extent;
     for (size_t i = first; i <= last; ++i) count *= axes_[i].extent;
+    if (below.is_const(0) || count.is_const(0)) return 0; // there is no point
     SymExpr n = below.is_const(1) ? axis_.var : floordiv(axis_.var, below);
     return first == 0 ? n : mod(n, count);
   }
