@@ -31,9 +31,10 @@ struct CudaVariant final : DeviceVariant {
   ErrorWords words;
   // Of the first run on.
   std::unique_ptr<DeviceConstants> constants;
-  DeviceBlock word_memory;
-  int32_t* seen_words = nullptr; // pinned: a copy, made when the host waits and at the end of each run
-  bool words_stale = true;       // a run was given up: whatever it reported is of no interest
+  // Error words lie in host memory that kernels write into: nothing is copied for what hardly ever happens. Complete
+  // when the stream has been waited for.
+  int32_t* word_memory = nullptr;
+  bool words_stale = true; // a run was given up: whatever it reported is of no interest
 };
 
 class CudaDevice final : public Device {
@@ -100,7 +101,7 @@ public:
     TESSERA_TRY(tell_earlier());
     if (pending_) TESSERA_TRY(done_->wait_on(run_.stream));
     if (!l.constants) TESSERA_TRY(first_run(l));
-    if (std::exchange(l.words_stale, false)) TESSERA_TRY(clear_words(l, run_.stream));
+    if (l.words_stale) TESSERA_TRY(clear_words(l));
     return place_inputs(call.inputs);
   }
 
@@ -163,7 +164,6 @@ public:
         !s.ok())
       return attributed(std::move(s).take_error());
     // No host step works on what a violation left.
-    TESSERA_TRY(copy_words(*run_.loaded));
     TESSERA_TRY(synchronize(doing));
     TESSERA_TRY(violation(*run_.loaded));
     run_.stats->host_bytes += static_cast<int64_t>(value.bytes());
@@ -206,7 +206,6 @@ public:
                !s.ok())
         return attributed(std::move(s).take_error());
     }
-    TESSERA_TRY(copy_words(l));
     if (run_.stats->host_steps > 0)
       TESSERA_LOGF(LogChannel::Perf, std::to_string(run_.stats->host_steps) + " steps ran on the host, " +
                                          std::to_string(run_.stats->host_bytes) +
@@ -239,8 +238,7 @@ public:
   void variant_goes(CudaVariant& l) {
     Context::Current current(*context_);
     quiesce();
-    l.word_memory.release(*context_, stream());
-    if (l.seen_words) driver().cuMemFreeHost(l.seen_words);
+    if (l.word_memory) driver().cuMemFreeHost(l.word_memory);
     std::erase(unread_, &l);
     if (run_.loaded == &l) run_ = {};
   }
@@ -271,17 +269,15 @@ private:
 
   // The variant's constants and error words.
   Status first_run(CudaVariant& l) {
-    if (!l.word_memory.data()) {
-      auto size = static_cast<int64_t>(l.words.count() * sizeof(int32_t));
-      TESSERA_TRY(l.word_memory.reserve(*context_, size, run_.stream, "error words"));
-      l.words.place(address(l.word_memory.data()));
+    if (!l.word_memory) {
+      void* words = nullptr;
+      TESSERA_CUDA_TRY(*this, "", cuMemHostAlloc, &words, l.words.count() * sizeof(int32_t),
+                       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+      l.word_memory = static_cast<int32_t*>(words);
     }
-    if (!l.seen_words) {
-      void* pinned = nullptr;
-      TESSERA_CUDA_TRY(*this, "", cuMemHostAlloc, &pinned, l.words.count() * sizeof(int32_t), CU_MEMHOSTALLOC_PORTABLE);
-      l.seen_words = static_cast<int32_t*>(pinned);
-      std::fill_n(l.seen_words, l.words.count(), 0);
-    }
+    CUdeviceptr seen_by_gpu = 0;
+    TESSERA_CUDA_TRY(*this, "", cuMemHostGetDevicePointer, &seen_by_gpu, l.word_memory, 0);
+    l.words.place(seen_by_gpu);
     TESSERA_ASSIGN(auto constants, DeviceConstants::upload(context_, l.variant, staging_, run_.stream));
     const auto& addresses = constants->addresses();
     for (size_t b = 0; b < addresses.size(); ++b)
@@ -380,27 +376,20 @@ private:
     return {};
   }
 
-  Status clear_words(CudaVariant& l, CUstream stream) {
-    TESSERA_CUDA_TRY(*this, "", cuMemsetD8Async, address(l.word_memory.data()), 0, l.words.count() * sizeof(int32_t),
-                     stream);
+  // Once nothing runs that may write them.
+  Status clear_words(CudaVariant& l) {
+    if (pending_) TESSERA_TRY(wait_for_pending());
+    std::fill_n(l.word_memory, l.words.count(), 0);
+    l.words_stale = false;
     return {};
   }
 
-  Status copy_words(CudaVariant& l) {
-    if (!l.words.any()) return {};
-    TESSERA_CUDA_TRY(*this, "", cuMemcpyDtoHAsync, l.seen_words, address(l.word_memory.data()),
-                     l.words.count() * sizeof(int32_t), run_.stream);
-    return {};
-  }
-
-  // The first violation among the words that were copied back, by step. They are cleared before the next run.
+  // The first violation among those that have been reported, by step. The words are then cleared.
   Status violation(CudaVariant& l) {
     for (size_t w = 1; w < l.words.count(); ++w) {
-      auto word = *static_cast<volatile int32_t*>(l.seen_words + w); // a copy may be under way
+      auto word = *static_cast<volatile int32_t*>(l.word_memory + w); // the GPU may be at it
       if (word == 0) continue;
-      if (pending_) TESSERA_TRY(wait_for_pending()); // and must not bring it again
-      std::fill_n(l.seen_words, l.words.count(), 0);
-      l.words_stale = true;
+      TESSERA_TRY(clear_words(l));
       return reported_violation(*l.words.launched[static_cast<size_t>(l.words.step(w))], word);
     }
     return {};

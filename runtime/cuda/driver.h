@@ -27,6 +27,7 @@ namespace tessera::cuda {
   X(cuMemAlloc, 3020)                                                                                                  \
   X(cuMemFree, 3020)                                                                                                   \
   X(cuMemHostAlloc, 2020)                                                                                              \
+  X(cuMemHostGetDevicePointer, 3020)                                                                                   \
   X(cuMemFreeHost, 2000)                                                                                               \
   X(cuMemPoolCreate, 11020)                                                                                            \
   X(cuMemPoolDestroy, 11020)                                                                                           \

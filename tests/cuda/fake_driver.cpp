@@ -58,12 +58,14 @@ void FakeGpu::run_all() {
 void FakeGpu::repair() {
   broken_ = CUDA_SUCCESS;
   for (auto& [stream, queue] : streams_) queue.clear();
-  for (auto* p : pinned_) std::free(p);
+  for (auto [p, bytes] : pinned_) std::free(reinterpret_cast<void*>(p));
   pinned_.clear();
 }
 
 bool FakeGpu::alive(uint64_t address, size_t bytes) const {
   if (bytes == 0) return true;
+  if (auto p = pinned_.upper_bound(address); p != pinned_.begin())
+    if (--p; address + bytes <= p->first + p->second) return true;
   auto it = allocations_.upper_bound(address);
   if (it == allocations_.begin()) return false;
   --it;
@@ -210,12 +212,17 @@ struct FakeCalls {
     ENTER(cuMemHostAlloc);
     *p = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     std::memset(*p, 0xCE, bytes);
-    gpu->pinned_.insert(*p);
+    gpu->pinned_[reinterpret_cast<uint64_t>(*p)] = bytes;
+    return CUDA_SUCCESS;
+  }
+  static CUresult MemHostGetDevicePointer(CUdeviceptr* out, void* p, unsigned) {
+    ENTER(cuMemHostGetDevicePointer);
+    *out = reinterpret_cast<CUdeviceptr>(p);
     return CUDA_SUCCESS;
   }
   static CUresult MemFreeHost(void* p) {
     ENTER(cuMemFreeHost);
-    EXPECT_EQ(gpu->pinned_.erase(p), 1u);
+    EXPECT_EQ(gpu->pinned_.erase(reinterpret_cast<uint64_t>(p)), 1u);
     std::free(p);
     return CUDA_SUCCESS;
   }
@@ -403,6 +410,7 @@ FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
   d.cuMemAlloc = FakeCalls::MemAlloc;
   d.cuMemFree = FakeCalls::MemFree;
   d.cuMemHostAlloc = FakeCalls::MemHostAlloc;
+  d.cuMemHostGetDevicePointer = FakeCalls::MemHostGetDevicePointer;
   d.cuMemFreeHost = FakeCalls::MemFreeHost;
   d.cuMemPoolCreate = FakeCalls::MemPoolCreate;
   d.cuMemPoolDestroy = FakeCalls::MemPoolDestroy;
@@ -435,7 +443,7 @@ FakeGpu::~FakeGpu() {
   run_all();
   EXPECT_TRUE(current.empty()) << "a context is still current";
   EXPECT_TRUE(broken_ != CUDA_SUCCESS || pinned_.empty()) << "pinned memory was not freed";
-  for (auto* p : pinned_) std::free(p);
+  for (auto [p, bytes] : pinned_) std::free(reinterpret_cast<void*>(p));
   for (auto* p : graveyard_) std::free(p);
   gpu = nullptr;
 }

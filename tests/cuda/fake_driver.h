@@ -102,8 +102,8 @@ private:
   std::map<uint64_t, Allocation> allocations_;
   std::map<void*, std::deque<Operation>> streams_; // the null stream, too
   std::set<std::unique_ptr<Event>> events_;
-  std::set<void*> pinned_;
-  std::vector<void*> graveyard_; // freed memory keeps its address, so that a late access is noticed
+  std::map<uint64_t, size_t> pinned_; // bytes; the GPU sees it, too
+  std::vector<void*> graveyard_;      // freed memory keeps its address, so that a late access is noticed
   CUresult broken_ = CUDA_SUCCESS;
   uint64_t sequence_ = 0;
   double clock_ = 0;
