@@ -17,8 +17,19 @@ BlockLowering::V BlockLowering::position() { return sizes_.number(axis(*fold_sid
 
 // What reduction r folds, in the dtype it is folded in; positions beyond the row hold the identity.
 BlockLowering::V BlockLowering::fold_value(ScalarId r) {
-  V v = b_.cast(value(node(r).args[0]), fold_dtype(nest_, r));
+  DType dtype = fold_dtype(nest_, r);
+  V v = b_.cast(value(node(r).args[0]), dtype);
   if (fold_side()->mask < 0) return v;
+  // Loads beyond the row are 0: often the value is the identity there anyhow.
+  ScalarId from = node(r).args[0];
+  auto there = value_of_zeros(nest_, from, [&](ScalarId load) { return d_.row_varying(load); });
+  if (there) {
+    ReduceKind kind = node(r).reduce;
+    if (node(from).dtype != dtype) there = eval_scalar(ScalarOp::Cast, dtype, node(from).dtype, std::array{*there});
+    if (!is_arg_fold(node(r)) &&
+        same_value(dtype, *there, {reduce_identity_f64(kind, dtype), reduce_identity_i64(kind, dtype)}))
+      return v;
+  }
   return pointwise(b_, ScalarOp::Select, std::array{fold_side()->mask, v, fold_identities(b_, nest_, r)[0]});
 }
 

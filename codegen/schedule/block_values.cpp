@@ -84,6 +84,15 @@ ValueId BlockLowering::compute(ScalarId id) {
   case ScalarOp::Div:
     if (!exact_division_ && divides_by_row_scalar(nest_, d_, needs_, id)) return divide(id);
     break;
+  case ScalarOp::Select: {
+    // select(p, f(load if p), f(0)) is f(load if p).
+    auto other = value_of_zeros(nest_, n.args[2], [](ScalarId) { return false; });
+    auto there = other ? value_of_zeros(nest_, n.args[1],
+                                        [&](ScalarId l) { return node(l).masked && node(l).args.back() == n.args[0]; })
+                       : std::nullopt;
+    if (there && same_value(n.dtype, *there, *other)) return value(n.args[1]);
+    break;
+  }
   default: break;
   }
   Values args;

@@ -1,5 +1,7 @@
 #include "codegen/schedule/needs.h"
 #include <algorithm>
+#include <bit>
+#include <map>
 
 namespace tessera {
 
@@ -65,6 +67,36 @@ bool need_is_known(const Domain& domain, const Needs& needs, ScalarId id, uint64
   return std::all_of(under.begin(), under.end(), [&](ScalarId p) {
     return (domain.deps[static_cast<size_t>(p)] & ~axes) == 0 && domain.stage[static_cast<size_t>(p)] <= known;
   });
+}
+
+std::optional<ScalarValue> value_of_zeros(const LoopNest& nest, ScalarId id,
+                                          const std::function<bool(ScalarId)>& reads_zero) {
+  constexpr int kMostNodes = 32; // beyond that a select is cheap
+  std::map<ScalarId, std::optional<ScalarValue>> known;
+  std::function<std::optional<ScalarValue>(ScalarId)> find = [&](ScalarId x) -> std::optional<ScalarValue> {
+    if (auto it = known.find(x); it != known.end()) return it->second;
+    if (known.size() >= kMostNodes) return std::nullopt;
+    const ScalarNode& n = nest.dag[x];
+    std::optional<ScalarValue> result;
+    if (n.op == ScalarOp::Const) result = ScalarValue{n.f, n.i};
+    if (n.op == ScalarOp::Load && reads_zero(x)) result = ScalarValue{};
+    bool leaf = n.op == ScalarOp::Const || n.op == ScalarOp::Load || n.op == ScalarOp::Index ||
+                n.op == ScalarOp::Reduce || n.op == ScalarOp::CheckBounds;
+    if (!leaf) {
+      std::vector<ScalarValue> args;
+      for (ScalarId a : n.args)
+        if (auto v = find(a)) args.push_back(*v);
+      // Elementary functions may differ in their last bits from one device to the other.
+      if (args.size() == n.args.size() && info(n.op).cost <= info(ScalarOp::Div).cost)
+        result = eval_scalar(n.op, n.dtype, nest.dag[n.args.back()].dtype, args);
+    }
+    known[x] = result;
+    return result;
+  };
+  return find(id);
+}
+bool same_value(DType dtype, const ScalarValue& a, const ScalarValue& b) {
+  return is_float(dtype) ? std::bit_cast<uint64_t>(a.f) == std::bit_cast<uint64_t>(b.f) : a.i == b.i;
 }
 
 bool divides_by_row_scalar(const LoopNest& nest, const Domain& domain, const Needs& needs, ScalarId id) {

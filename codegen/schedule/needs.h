@@ -16,6 +16,13 @@ struct Needs {
 // Before that it must not be computed ahead: a check would report an index that nobody uses.
 [[nodiscard]] bool need_is_known(const Domain& domain, const Needs& needs, ScalarId id, uint64_t axes, int known);
 
+// What `id` is where all loads that `reads_zero` admits are 0, as masked ones are; nothing where that is not known from
+// constants alone. A select that would yield the same there is of no use.
+[[nodiscard]] std::optional<ScalarValue> value_of_zeros(const LoopNest& nest, ScalarId id,
+                                                        const std::function<bool(ScalarId)>& reads_zero);
+// Equal as bits: 0 and -0 are not.
+[[nodiscard]] bool same_value(DType dtype, const ScalarValue& a, const ScalarValue& b);
+
 // x / s with s a result of the row's reductions and x varying along the row, in f32: softmax, norms. One reciprocal per
 // row may replace a division per element; docs/schedules.md says what that costs in accuracy.
 [[nodiscard]] bool divides_by_row_scalar(const LoopNest& nest, const Domain& domain, const Needs& needs, ScalarId id);
