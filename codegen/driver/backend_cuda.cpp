@@ -12,7 +12,7 @@ public:
               std::vector<std::string> warnings)
       : target_(std::move(target)), kernels_(std::move(kernels)), warnings_(std::move(warnings)) {
     libraries_.cublaslt = options.cublaslt;
-    libraries_.cudnn = options.cudnn;
+    libraries_.cudnn = libraries_.depthwise = options.cudnn;
     traits_.kind = DeviceTraits::Kind::Cuda;
     traits_.name = "cuda " + target_.arch;
     if (options.multiprocessors > 0) traits_.multiprocessors = options.multiprocessors;

@@ -7,6 +7,37 @@
 
 namespace tessera {
 
+namespace {
+
+// The innermost axis is the one whose elements are neighbours in memory: a result's dimensions [N, C, spatial...] may
+// lie in another order.
+void order_axes(LoopNest& nest) {
+  if (nest.stores.empty()) return;
+  const auto& store = nest.stores[0];
+  std::vector<std::pair<size_t, Axis>> order;
+  for (const auto& axis : nest.axes) {
+    size_t place = 0;
+    for (size_t d = 0; d < store.index.size(); ++d)
+      if (auto e = nest.dag.as_sym(store.index[d]); e && e->contains(axis.var)) place = d + 1;
+    order.emplace_back(place, axis);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (size_t i = 0; i < order.size(); ++i) nest.axes[i] = order[i].second;
+}
+
+} // namespace
+
+BoxedNest whole_epilogue(Graph& graph, const LoopNest& nest) {
+  BoxedNest out;
+  out.nest = nest;
+  for (size_t d = 0; d < nest.axes.size(); ++d) {
+    out.begin.push_back(graph.env().create_symbol("box_begin" + std::to_string(d)));
+    out.count.push_back(graph.env().create_symbol("box_count" + std::to_string(d), {0, kSymMax}));
+  }
+  order_axes(out.nest);
+  return out;
+}
+
 BoxedNest box_epilogue(Graph& graph, const LoopNest& nest) {
   BoxedNest out;
   out.nest.name = nest.name;
@@ -42,20 +73,7 @@ BoxedNest box_epilogue(Graph& graph, const LoopNest& nest) {
     t.scalar = out.nest.dag.import(nest.dag, s.scalar, leaf, done);
     out.nest.stores.push_back(std::move(t));
   }
-  // The innermost axis is the one whose elements are neighbours in memory: a result's dimensions [N, C, spatial...] may
-  // lie in another order.
-  if (!out.nest.stores.empty()) {
-    const auto& store = out.nest.stores[0];
-    std::vector<std::pair<size_t, Axis>> order;
-    for (const auto& axis : out.nest.axes) {
-      size_t place = 0;
-      for (size_t d = 0; d < store.index.size(); ++d)
-        if (auto e = out.nest.dag.as_sym(store.index[d]); e && e->contains(axis.var)) place = d + 1;
-      order.emplace_back(place, axis);
-    }
-    std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (size_t i = 0; i < order.size(); ++i) out.nest.axes[i] = order[i].second;
-  }
+  order_axes(out.nest);
   return out;
 }
 

@@ -11,6 +11,8 @@ struct BoxedNest {
   std::vector<SymExpr> begin, count;
 };
 [[nodiscard]] BoxedNest box_epilogue(Graph& graph, const LoopNest& nest);
+// The same for a device that runs it once, behind the whole call: it does not speak of a box's begin and count.
+[[nodiscard]] BoxedNest whole_epilogue(Graph& graph, const LoopNest& nest);
 
 struct BuildInput {
   std::shared_ptr<Graph> graph;

@@ -73,7 +73,7 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
     if (group.kind == Group::Kind::Kernel) nest = &group.nest;
     if (group.kind == Group::Kind::Library && group.call.epilogue_nest &&
         (fusion.generated_epilogues || group.call.fixed)) {
-      build.boxes[g] = box_epilogue(*graph, *group.call.epilogue_nest);
+      build.boxes[g] = (group.call.fixed ? whole_epilogue : box_epilogue)(*graph, *group.call.epilogue_nest);
       nest = &build.boxes[g].nest;
     }
     bool own = group.kind == Group::Kind::Own;
