@@ -1,0 +1,129 @@
+#include "emulated.h"
+#include "../fusion/harness.h"
+#include "../schedule/harness.h"
+#include "codegen/schedule/own_kernels.h"
+#include "graph/support/hash.h"
+#include <cstring>
+
+namespace tessera::test {
+namespace {
+
+int runs = 0;
+
+// Kernels are run for many sizes: compiled once.
+const EmulatedProgram* compiled(const tile::Kernel& kernel, std::optional<Diagnostic>& error) {
+  static std::map<Hash128, EmulatedProgram> programs;
+  auto key = hash128(tile::print(kernel));
+  auto it = programs.find(key);
+  if (it != programs.end()) return &it->second;
+  if (programs.size() > 100) programs.clear();
+  auto made = kernel;
+  if (key.lo % 4 == 0) // some with another number of warps than the schedule's
+    if (auto warps = made.config.find("warps"); warps != made.config.end())
+      warps->second = key.hi % 2 ? std::max<int64_t>(1, warps->second / 2) : std::min<int64_t>(32, warps->second * 2);
+  auto program = EmulatedProgram::compile(made, {});
+  if (!program) {
+    error = program.error();
+    return nullptr;
+  }
+  return &programs.emplace(key, std::move(*program)).first->second;
+}
+
+} // namespace
+
+int emulated_runs() { return runs; }
+
+Result<std::vector<int>> run_on_emulator(const tile::Kernel& kernel, std::span<const tile::Argument> args,
+                                         int64_t grid) {
+  std::optional<Diagnostic> error;
+  const auto* program = compiled(kernel, error);
+  if (!program) return std::move(*error);
+  TESSERA_ASSIGN(auto result, program->run(args, grid, {.seed = static_cast<uint64_t>(++runs % 50)}));
+  return result.reported_sites;
+}
+
+namespace {
+
+DeviceTraits gpu_traits() {
+  DeviceTraits d;
+  d.kind = DeviceTraits::Kind::Cuda;
+  d.name = "cuda sm_90";
+  return d;
+}
+
+Result<bool> holds(const ScheduledKernel& k, const Symbols& symbols) {
+  for (const auto& c : k.conditions) {
+    TESSERA_ASSIGN(int64_t v, c.value.eval(symbols));
+    if (v < c.min || v > c.max || v % c.multiple_of != 0) return false;
+  }
+  return true;
+}
+
+// The results in the order of `wanted`. Written memory starts as a pattern.
+Result<std::vector<Tensor>> run_emulated(const Graph& graph, const ScheduledKernel& k,
+                                         const std::map<ValueId, Tensor>& inputs, const std::vector<ValueId>& wanted,
+                                         const Symbols& symbols) {
+  std::map<ValueId, Tensor> results;
+  std::vector<tile::Argument> args;
+  for (size_t i = 0; i < k.buffers.size(); ++i) {
+    Tensor t;
+    if (k.buffer_written[i]) {
+      Dims dims;
+      for (const auto& e : graph.type(k.buffers[i]).shape) {
+        TESSERA_ASSIGN(int64_t n, e.eval(symbols));
+        dims.push_back(n);
+      }
+      TESSERA_ASSIGN(t, Tensor::create(graph.type(k.buffers[i]).dtype, dims));
+      if (t.bytes()) std::memset(t.mutable_data(), 0x5b, t.bytes());
+      results[k.buffers[i]] = t;
+    } else {
+      auto it = inputs.find(k.buffers[i]);
+      if (it == inputs.end()) return Diagnostic(ErrorCode::Internal, "a kernel reads what the nest does not");
+      t = it->second;
+    }
+    args.push_back({{const_cast<std::byte*>(t.data()), t.bytes()}, {}});
+  }
+  for (const auto& s : k.sizes) {
+    TESSERA_ASSIGN(int64_t v, s.eval(symbols));
+    args.push_back({{}, {0, v}});
+  }
+  TESSERA_ASSIGN(int64_t grid, k.grid.eval(symbols));
+  TESSERA_ASSIGN(auto sites, run_on_emulator(k.kernel, args, grid));
+  if (!sites.empty())
+    return Diagnostic(ErrorCode::BadInput, "reported: " + k.report_sites.at(static_cast<size_t>(sites[0])));
+  std::vector<Tensor> out;
+  for (ValueId v : wanted) out.push_back(v.valid() ? results.at(v) : Tensor());
+  return out;
+}
+
+Result<std::vector<Tensor>> emulate_nest(const Graph& graph, const LoopNest& nest, const std::vector<Tensor>& loads,
+                                         const Symbols& symbols) {
+  TESSERA_ASSIGN(auto kernels, lower_for_gpu(graph, nest, gpu_traits(), "nest"));
+  std::map<ValueId, Tensor> inputs;
+  for (size_t i = 0; i < loads.size(); ++i) inputs[nest.loads[i]] = loads[i];
+  std::vector<ValueId> wanted;
+  for (const auto& s : nest.stores) wanted.push_back(s.value);
+  for (const auto& k : kernels) {
+    TESSERA_ASSIGN(bool fits, holds(k, symbols));
+    if (fits) return run_emulated(graph, k, inputs, wanted, symbols);
+  }
+  return Diagnostic(ErrorCode::Internal, "no kernel takes these sizes");
+}
+
+Result<std::vector<Tensor>> emulate_own(const Graph& graph, const Node& node, const std::vector<Tensor>& operands,
+                                        const Symbols& symbols) {
+  TESSERA_ASSIGN(auto k, lower_own_kernel(graph, node, gpu_traits(), "own"));
+  std::map<ValueId, Tensor> inputs;
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (node.operands[i].valid()) inputs[node.operands[i]] = operands[i];
+  return run_emulated(graph, k, inputs, node.results, symbols);
+}
+
+[[maybe_unused]] const bool kInstalled = [] {
+  kernel_runner() = {run_on_emulator, true, true};
+  plan_runner() = {emulate_nest, emulate_own};
+  return true;
+}();
+
+} // namespace
+} // namespace tessera::test

@@ -1,0 +1,16 @@
+// Kernels on the emulator in place of their interpreter, for the tests of other folders that are compiled into this
+// program once more: those of schedules, which compare kernels with their loop nest, and those of fusion, which run
+// plans.
+#pragma once
+#include "codegen/emulate/emulator.h"
+
+namespace tessera::test {
+
+// Runs a kernel; yields the reported sites. Kernels are compiled once for many sizes, some with another number of warps
+// than they ask for; each run has another order of threads.
+[[nodiscard]] Result<std::vector<int>> run_on_emulator(const tile::Kernel& kernel, std::span<const tile::Argument> args,
+                                                       int64_t grid);
+// So far.
+[[nodiscard]] int emulated_runs();
+
+} // namespace tessera::test
