@@ -48,6 +48,7 @@ Result<std::shared_ptr<Cudnn>> Cudnn::of(Context& context) {
 
 Cudnn::~Cudnn() {
   engines_.clear();
+  if (zeros_) free_zeros_(zeros_); // a context lets go of what is kept with it while it is current
   if (handle) cudnnDestroy(handle);
 }
 
@@ -60,6 +61,21 @@ Cudnn::engine(const std::string& key, const std::function<Result<std::shared_ptr
   TESSERA_ASSIGN(auto found, ask());
   std::lock_guard lock(mutex_);
   return engines_.emplace(key, found).first->second;
+}
+
+Result<void*> Cudnn::zeros(Context& context, int64_t bytes) {
+  if (bytes > kZeros) return static_cast<void*>(nullptr);
+  std::lock_guard lock(mutex_);
+  if (!zeros_) {
+    constexpr const char* kDoing = "making a bias of zeros";
+    CUdeviceptr made = 0;
+    TESSERA_CUDA_TRY(context, kDoing, cuMemAlloc, &made, kZeros);
+    free_zeros_ = context.driver().cuMemFree;
+    zeros_ = made;
+    TESSERA_CUDA_TRY(context, kDoing, cuMemsetD8Async, zeros_, 0, kZeros, nullptr);
+    TESSERA_CUDA_TRY(context, kDoing, cuStreamSynchronize, nullptr);
+  }
+  return reinterpret_cast<void*>(zeros_);
 }
 
 Diagnostic Cudnn::error(cudnnStatus_t status, const char* function, const std::string& doing) const {

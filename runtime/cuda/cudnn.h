@@ -74,7 +74,6 @@ enum class ConvRole : int64_t { X = 1, W, Y, Bias, Residual };
 struct ConvEngine {
   Descriptor plan;
   int64_t workspace_bytes = 0;
-  bool residual_is_result = false; // its graph has a residual where the call has none: y itself, times 0
 };
 
 class Cudnn {
@@ -99,6 +98,9 @@ public:
   // An engine for a problem, from the cache where the same was asked before; null where there is none.
   [[nodiscard]] Result<std::shared_ptr<const ConvEngine>>
   engine(const std::string& key, const std::function<Result<std::shared_ptr<const ConvEngine>>()>& ask);
+  // Zeros in device memory, `bytes` of them; null where that are more than are kept. The context is current.
+  static constexpr int64_t kZeros = 64 << 10;
+  [[nodiscard]] Result<void*> zeros(Context& context, int64_t bytes);
   // DeviceError with the library's name of the status, UnsupportedFeature for CUDNN_STATUS_NOT_SUPPORTED and its kinds,
   // OutOfMemory.
   [[nodiscard]] Diagnostic error(cudnnStatus_t status, const char* function, const std::string& doing = {}) const;
@@ -108,6 +110,8 @@ private:
   std::shared_ptr<const DynamicLibrary> library_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const ConvEngine>> engines_;
+  CUdeviceptr zeros_ = 0;
+  decltype(Driver::cuMemFree) free_zeros_ = nullptr;
 };
 
 #define TESSERA_CUDNN_TRY(library, doing, function, ...)                                                               \
@@ -125,8 +129,10 @@ struct ConvGraph {
 struct ConvGraphOptions {
   DType dtype = DType::F32;
   const LibraryEpilogue* fused = nullptr; // of ConvCall; null: none
-  bool residual_is_result = false;        // ConvEngine
-  int64_t alignment = 16;                 // bytes, of every tensor
+  // What the call has not, because only the full form has a kernel: a residual that is y itself, times 0; a bias that
+  // is bound to zeros.
+  bool residual_is_result = false, zero_bias = false;
+  int64_t alignment = 16; // bytes, of every tensor
 };
 [[nodiscard]] Result<ConvGraph> make_conv_graph(const Cudnn& library, const ConvProblem& problem,
                                                 const ConvGraphOptions& options);

@@ -25,7 +25,7 @@ public:
 
   Result<ConvGraph> run() {
     const auto* fused = options_.fused;
-    bool follows = fused && (fused->bias || fused->residual || options_.residual_is_result ||
+    bool follows = fused && (fused->bias || options_.zero_bias || fused->residual || options_.residual_is_result ||
                              fused->activation != LibraryEpilogue::Activation::None);
     TESSERA_ASSIGN(size_t x, tensor(problem_.x, ConvRole::X));
     TESSERA_ASSIGN(size_t w, tensor(problem_.w, ConvRole::W));
@@ -44,7 +44,7 @@ public:
         TESSERA_ASSIGN(size_t residual, tensor(problem_.y, ConvRole::Residual));
         return pointwise(CUDNN_POINTWISE_ADD, from, residual, to, fused->residual ? 1 : 0);
       });
-    if (fused->bias)
+    if (fused->bias || options_.zero_bias)
       steps.emplace_back([&](size_t from, size_t to) -> Status {
         ConvTensor along{Dims(problem_.y.dims.size(), 1), Dims(problem_.y.dims.size(), 1)};
         along.dims[1] = problem_.y.dims[1];
@@ -195,7 +195,7 @@ public:
       : library_(library), dtype_(dtype), compiled_(compiled) {}
 
   // Null where none of the library's proposals will do.
-  Result<std::shared_ptr<const ConvEngine>> run(const ConvGraph& graph, bool residual_is_result) const {
+  Result<std::shared_ptr<const ConvEngine>> run(const ConvGraph& graph) const {
     TESSERA_ASSIGN(Descriptor operations, Descriptor::create(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
     TESSERA_TRY(operations.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, library_.handle));
     std::vector<cudnnBackendDescriptor_t> handles;
@@ -211,7 +211,7 @@ public:
         TESSERA_TRY(none(std::move(status).error()));
         continue;
       }
-      TESSERA_ASSIGN(auto found, first(heuristics, residual_is_result));
+      TESSERA_ASSIGN(auto found, first(heuristics));
       if (found) return found;
     }
     return std::shared_ptr<const ConvEngine>();
@@ -224,7 +224,7 @@ private:
     return why;
   }
 
-  Result<std::shared_ptr<const ConvEngine>> first(const Descriptor& heuristics, bool residual_is_result) const {
+  Result<std::shared_ptr<const ConvEngine>> first(const Descriptor& heuristics) const {
     std::vector<Descriptor> configs;
     std::vector<cudnnBackendDescriptor_t> handles;
     for (int64_t i = 0; i < kMostEngines; ++i) {
@@ -248,7 +248,7 @@ private:
       TESSERA_CUDNN_TRY(library_, "asking for the workspace", cudnnBackendGetAttribute, plan.handle(),
                         CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &one, &bytes);
       if (bytes > kMostWorkspace) continue;
-      return std::make_shared<const ConvEngine>(ConvEngine{std::move(plan), bytes, residual_is_result});
+      return std::make_shared<const ConvEngine>(ConvEngine{std::move(plan), bytes});
     }
     return std::shared_ptr<const ConvEngine>();
   }
@@ -301,7 +301,8 @@ public:
     }
     if (!engine) return {}; // no results
     std::vector<void*> data;
-    for (const auto& t : tensors) data.push_back(static_cast<std::byte*>(pointers[t.buffer]) + t.offset);
+    for (const auto& t : tensors)
+      data.push_back(t.fixed ? t.fixed : static_cast<std::byte*>(pointers[t.buffer]) + t.offset);
     TESSERA_ASSIGN(Descriptor pack, Descriptor::create(*library_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
     TESSERA_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids));
     TESSERA_TRY(pack.set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
@@ -316,7 +317,8 @@ public:
 
   struct Bound {
     BufferId buffer;
-    int64_t offset; // bytes
+    int64_t offset;        // bytes
+    void* fixed = nullptr; // an address instead of a buffer
   };
   std::string name;
   std::vector<int64_t> ids;
@@ -359,37 +361,46 @@ public:
       plan->calls = 0;
       return std::unique_ptr<CudaLibraryPlan>(std::move(plan));
     }
-    // Precompiled kernels first. Those with an epilogue are several times slower than those without one (ResNet-50 in
-    // f16 on an H200: 3 to 10 times, at every size), far more than a generated kernel behind them costs, and are only
-    // taken where there is none; then what has to be compiled now.
-    struct Attempt {
-      bool fused, compiled, residual_is_result;
-    };
-    std::vector<Attempt> attempts;
-    bool has = call_.fused.has_value(), early = library_->compile_at_run_time;
-    bool lacks_residual = has && call_.fused->bias && !call_.fused->residual;
-    for (bool compiled : {false, true}) {
-      if (early && !compiled) continue;
-      if (has && context_.can_finish && !compiled) attempts.push_back({false, false, false});
-      attempts.push_back({has, compiled, false});
-      if (lacks_residual && !compiled) attempts.push_back({true, false, true});
-    }
-    if (has && context_.can_finish) attempts.push_back({false, true, false});
-    for (const auto& a : attempts) {
-      TESSERA_ASSIGN(auto engine, library_->engine(key(a.fused, a.compiled, a.residual_is_result),
-                                                   [&] { return ask(a.fused, a.compiled, a.residual_is_result); }));
+    for (const auto& a : attempts()) {
+      void* zeros = nullptr;
+      if (a.zero_bias) {
+        TESSERA_ASSIGN(zeros, library_->zeros(context_.context, bytes(y.shape[1])));
+        if (!zeros) continue;
+      }
+      TESSERA_ASSIGN(auto engine, library_->engine(key(a), [&] { return ask(a); }));
       if (!engine) continue;
       plan->engine = engine;
       plan->workspace_bytes = engine->workspace_bytes;
-      plan->epilogue_done = a.fused || !has;
-      bind(*plan, a.fused, engine->residual_is_result);
+      plan->epilogue_done = a.fused || !call_.fused;
+      bind(*plan, a, zeros);
       return std::unique_ptr<CudaLibraryPlan>(std::move(plan));
     }
-    return refuse("it has no engine for " + key(has, true, false));
+    return refuse("it has no engine for " + key({call_.fused.has_value(), true, false, false}));
   }
 
 private:
   [[nodiscard]] int64_t bytes(int64_t elements) const { return elements * info(operands_[0].dtype).bits / 8; }
+  struct Attempt {
+    bool fused, compiled, residual_is_result, zero_bias;
+  };
+  // Precompiled kernels first: with the epilogue as it is, then in the form that has a bias and a residual, then
+  // without it; last what has to be compiled now.
+  [[nodiscard]] std::vector<Attempt> attempts() const {
+    std::vector<Attempt> out;
+    const bool has = call_.fused.has_value();
+    for (bool compiled : {false, true}) {
+      if (library_->compile_at_run_time && !compiled) continue;
+      out.push_back({has, compiled, false, false});
+      if (has && !compiled) {
+        bool lacks_bias = !call_.fused->bias, lacks_residual = !call_.fused->residual;
+        if (lacks_bias) out.push_back({true, false, false, true});
+        if (lacks_residual) out.push_back({true, false, true, lacks_bias});
+      }
+      if (has && context_.can_finish) out.push_back({false, compiled, false, false});
+    }
+    return out;
+  }
+
   Diagnostic refuse(const std::string& why) const {
     return Diagnostic(ErrorCode::UnsupportedFeature, "cuDNN does not compute '" + context_.name + "': " + why);
   }
@@ -399,7 +410,7 @@ private:
     return bits & -bits;
   }
 
-  void bind(ConvPlan& plan, bool fused, bool residual_is_result) const {
+  void bind(ConvPlan& plan, const Attempt& a, void* zeros) const {
     auto add = [&](ConvRole role, const Operand& o) {
       plan.ids.push_back(static_cast<int64_t>(role));
       plan.tensors.push_back({o.buffer, bytes(o.offset)});
@@ -407,14 +418,18 @@ private:
     add(ConvRole::X, operands_[0]);
     add(ConvRole::W, operands_[1]);
     add(ConvRole::Y, operands_[2]);
-    if (!fused) return;
+    if (!a.fused) return;
     if (bias_) add(ConvRole::Bias, *bias_);
+    if (a.zero_bias) {
+      plan.ids.push_back(static_cast<int64_t>(ConvRole::Bias));
+      plan.tensors.push_back({-1, 0, zeros});
+    }
     if (residual_) add(ConvRole::Residual, *residual_);
-    if (residual_is_result) add(ConvRole::Residual, operands_[2]);
+    if (a.residual_is_result) add(ConvRole::Residual, operands_[2]);
   }
 
   // All that an engine depends on; also what errors say.
-  [[nodiscard]] std::string key(bool fused, bool compiled, bool residual_is_result) const {
+  [[nodiscard]] std::string key(const Attempt& a) const {
     std::string out(tessera::name(operands_[0].dtype));
     out += problem_.transposed ? " transposed" : "";
     auto list = [&](const char* what, const std::vector<int64_t>& values) {
@@ -431,30 +446,32 @@ private:
     list("to", problem_.pads_end);
     list("dilations", problem_.dilations);
     out += " @" + std::to_string(alignment());
-    if (fused && call_.fused) {
+    if (a.fused && call_.fused) {
       const auto& e = *call_.fused;
       out += " alpha " + std::to_string(e.alpha) + " activation " + std::to_string(static_cast<int>(e.activation)) +
              " " + std::to_string(e.clip_low) + " " + std::to_string(e.clip_high);
       if (bias_) out += " bias";
       if (residual_) out += " residual";
     }
-    if (residual_is_result) out += " twice";
-    if (compiled) out += " compiled";
+    if (a.residual_is_result) out += " residual times 0";
+    if (a.zero_bias) out += " bias of zeros";
+    if (a.compiled) out += " compiled";
     return out;
   }
 
-  Result<std::shared_ptr<const ConvEngine>> ask(bool fused, bool compiled, bool residual_is_result) const {
+  Result<std::shared_ptr<const ConvEngine>> ask(const Attempt& a) const {
     ConvGraphOptions options;
     options.dtype = operands_[0].dtype;
-    options.fused = fused && call_.fused ? &*call_.fused : nullptr;
-    options.residual_is_result = residual_is_result;
+    options.fused = a.fused && call_.fused ? &*call_.fused : nullptr;
+    options.residual_is_result = a.residual_is_result;
+    options.zero_bias = a.zero_bias;
     options.alignment = alignment();
     auto graph = make_conv_graph(*library_, problem_, options);
     if (!graph) {
       if (graph.error().code == ErrorCode::UnsupportedFeature) return std::shared_ptr<const ConvEngine>();
       return graph.error();
     }
-    return EngineSearch(*library_, options.dtype, compiled).run(*graph, residual_is_result);
+    return EngineSearch(*library_, options.dtype, a.compiled).run(*graph);
   }
 
   const CudaPlanContext& context_;

@@ -261,6 +261,13 @@ TEST(ConvGraph, IsWhatTheLibraryAccepts) {
             size_t steps = 2 + (residual ? 1u : 0u) + (activation != Activation::None ? 1u : 0u);
             EXPECT_EQ(graph->operations.size(), steps);
             if (residual) continue;
+            e.bias.reset();
+            options.zero_bias = true;
+            auto zeros = make_conv_graph(**library, *p, options);
+            ASSERT_TRUE(zeros.ok()) << zeros.error().str();
+            EXPECT_EQ(zeros->operations.size(), steps);
+            e.bias.emplace();
+            options.zero_bias = false;
             options.residual_is_result = true;
             auto twice = make_conv_graph(**library, *p, options);
             ASSERT_TRUE(twice.ok()) << twice.error().str();

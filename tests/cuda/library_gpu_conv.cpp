@@ -88,6 +88,7 @@ Outcome check(Gpu& gpu, const Convolution& c, const std::string& what) {
   auto lay = [&](const Dims& dims) { return c.last ? channels_last(dims) : test::dense(dims); };
   DeviceOperand x = filled(c.dtype, c.x, lay(c.x), 1), w = filled(c.dtype, c.w, lay(c.w), 2),
                 y = filled(c.dtype, y_dims, lay(y_dims), 3);
+  for (int64_t i = 0; i < y.host.count(); ++i) y.host.set_f64(i, std::numeric_limits<double>::quiet_NaN());
   Dims along(y_dims.size(), 0);
   along[1] = 1;
   DeviceOperand bias = filled(c.dtype, y_dims, along, 4), residual = filled(c.dtype, y_dims, lay(y_dims), 5);
