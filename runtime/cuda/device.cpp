@@ -99,7 +99,7 @@ public:
     // What was started before used the same memory. A call that waits anyway tells of it first.
     if (pending_ && !call.on_device) TESSERA_TRY(wait_for_pending());
     TESSERA_TRY(tell_earlier());
-    if (pending_) TESSERA_TRY(done_->wait_on(run_.stream));
+    if (pending_) TESSERA_TRY(follow_pending());
     if (!l.constants) TESSERA_TRY(first_run(l));
     if (l.words_stale) TESSERA_TRY(clear_words(l));
     return place_inputs(call.inputs);
@@ -366,9 +366,18 @@ private:
     return d;
   }
 
+  // The run's stream goes on behind what is pending. On the same stream it does anyway; handles may be used again for
+  // another stream, ids are not.
+  Status follow_pending() {
+    unsigned long long id = 0;
+    TESSERA_CUDA_TRY(*this, "", cuStreamGetId, run_.stream, &id);
+    return id == pending_stream_ ? Status() : done_->wait_on(run_.stream);
+  }
+
   // Work may be under way on the run's stream when this call returns.
   Status leave_pending() {
     if (!run_.loaded) return {};
+    TESSERA_CUDA_TRY(*this, "", cuStreamGetId, run_.stream, &pending_stream_);
     TESSERA_TRY(done_->record(run_.stream));
     pending_ = true;
     if (run_.on_device && std::find(unread_.begin(), unread_.end(), run_.loaded) == unread_.end())
@@ -421,7 +430,8 @@ private:
   DeviceBlock scratch_, inputs_;
   // A call may have left work on a stream; done_ is recorded after it.
   bool pending_ = false;
-  std::vector<CudaVariant*> unread_; // whose error words of calls on the device have not all been looked at
+  unsigned long long pending_stream_ = 0; // id
+  std::vector<CudaVariant*> unread_;      // whose error words of calls on the device have not all been looked at
 
   struct Run {
     const Variant* variant = nullptr;

@@ -42,6 +42,7 @@ namespace tessera::cuda {
   X(cuStreamCreate, 2000)                                                                                              \
   X(cuStreamDestroy, 4000)                                                                                             \
   X(cuStreamSynchronize, 2000)                                                                                         \
+  X(cuStreamGetId, 12000)                                                                                              \
   X(cuStreamWaitEvent, 3020)                                                                                           \
   X(cuEventCreate, 2000)                                                                                               \
   X(cuEventDestroy, 4000)                                                                                              \

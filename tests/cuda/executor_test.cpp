@@ -500,6 +500,7 @@ TEST_F(OnGpu, OnTheDeviceNothingIsCopiedAndNobodyWaits) {
   EXPECT_EQ(gpu.calls["cuLaunchKernel"], 2);
   EXPECT_EQ(gpu.calls["cuStreamSynchronize"] + gpu.calls["cuEventSynchronize"], 0);
   EXPECT_EQ(gpu.calls["cuMemcpyHtoDAsync"] + gpu.calls["cuMemcpyDtoDAsync"] + gpu.calls["cuMemcpyDtoHAsync"], 0);
+  EXPECT_EQ(gpu.calls["cuStreamWaitEvent"], 0) << "the same stream";
   EXPECT_EQ(at_address(y, 1)[0], 0) << "it has not run yet";
   ASSERT_TRUE(e->wait().ok());
   EXPECT_EQ(at_address(y, n), expected(in));

@@ -298,6 +298,11 @@ struct FakeCalls {
     ENTER(cuStreamSynchronize);
     return gpu->run(s);
   }
+  static CUresult StreamGetId(CUstream s, unsigned long long* id) {
+    ENTER(cuStreamGetId);
+    *id = reinterpret_cast<uintptr_t>(s);
+    return CUDA_SUCCESS;
+  }
   static CUresult StreamWaitEvent(CUstream s, CUevent e, unsigned) {
     ENTER(cuStreamWaitEvent);
     auto* event = reinterpret_cast<FakeGpu::Event*>(e);
@@ -425,6 +430,7 @@ FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
   d.cuStreamCreate = FakeCalls::StreamCreate;
   d.cuStreamDestroy = FakeCalls::StreamDestroy;
   d.cuStreamSynchronize = FakeCalls::StreamSynchronize;
+  d.cuStreamGetId = FakeCalls::StreamGetId;
   d.cuStreamWaitEvent = FakeCalls::StreamWaitEvent;
   d.cuEventCreate = FakeCalls::EventCreate;
   d.cuEventDestroy = FakeCalls::EventDestroy;
