@@ -148,6 +148,14 @@ private:
   KernelLaunch launch(const std::string& name, int kernel) {
     return in_.code.launch(kernel, name, [this](ValueId v) { return buffer(v); });
   }
+  // Whether the kernel reads `from` only where it has yet to write `to`.
+  bool may_run_in_place(int kernel, ValueId from, ValueId to) const {
+    const auto& k = in_.code.scheduled(kernel);
+    for (size_t w = 0; w < k.may_overwrite.size(); ++w)
+      for (int input : k.may_overwrite[w])
+        if (k.buffers[w] == to && k.buffers[static_cast<size_t>(input)] == from) return true;
+    return false;
+  }
   // An epilogue that runs in place: what it reads of the raw result lies in the final one's buffer.
   KernelLaunch launch_in_place(const std::string& name, int kernel, ValueId raw, ValueId final) {
     return in_.code.launch(kernel, name, [=, this](ValueId v) { return buffer(v == raw ? final : v); });
@@ -214,7 +222,10 @@ private:
     auto result = operand(call.fixed ? call.fixed->result : call.result);
     std::optional<LibraryEpilogue> by_library;
     if (call.fixed) by_library = fused(*call.fixed);
-    if (call.epilogue_nest && !in_.boxes[index].nest.stores.empty()) {
+    bool has_kernel = call.epilogue_nest && !in_.boxes[index].nest.stores.empty();
+    if (has_kernel && call.fixed)
+      has_kernel = may_run_in_place(in_.kernel_of_group[index], call.result.value, call.fixed->result.value);
+    if (has_kernel) {
       const auto& box = in_.boxes[index];
       int kernel = in_.kernel_of_group[index];
       std::string name = group.name + ".epilogue";
