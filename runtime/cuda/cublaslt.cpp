@@ -1,4 +1,5 @@
 #include "runtime/cuda/cublaslt.h"
+#include "graph/support/log.h"
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -219,7 +220,14 @@ public:
       for (bool pointers : {true, false}) {
         if (pointers && (problem_.repeats.size() == 1 || !library_->options.pointer_arrays)) continue;
         TESSERA_ASSIGN(auto made, attempt(fused, pointers));
-        if (made) return std::unique_ptr<CudaLibraryPlan>(std::move(made));
+        if (!made) continue;
+        if (made->calls > 1)
+          TESSERA_LOGF(LogChannel::Perf, "'" + context_.name + "' calls cuBLASLt " + std::to_string(made->calls) +
+                                             " times: its batches have no single stride");
+        if (!made->epilogue_done)
+          TESSERA_LOGF(LogChannel::Perf, "'" + context_.name + "': a kernel computes the epilogue, cuBLASLt does not" +
+                                             (why.empty() ? " at these sizes" : ": " + why));
+        return std::unique_ptr<CudaLibraryPlan>(std::move(made));
       }
     }
     return refuse("it has no algorithm for " + key(call_.fused.has_value(), false));

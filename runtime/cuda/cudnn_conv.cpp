@@ -1,4 +1,5 @@
 // Convolutions by cuDNN's graph API: the graph, an engine for it, the plan of a call.
+#include "graph/support/log.h"
 #include "runtime/cuda/cudnn.h"
 #include <algorithm>
 
@@ -373,6 +374,10 @@ public:
       plan->workspace_bytes = engine->workspace_bytes;
       plan->epilogue_done = a.fused || !call_.fused;
       bind(*plan, a, zeros);
+      if (!plan->epilogue_done)
+        TESSERA_LOGF(LogChannel::Perf, "'" + context_.name + "': a kernel computes the epilogue, cuDNN does not");
+      if (a.compiled)
+        TESSERA_LOGF(LogChannel::Perf, "'" + context_.name + "': cuDNN compiled a kernel for it at run time");
       return std::unique_ptr<CudaLibraryPlan>(std::move(plan));
     }
     return refuse("it has no engine for " + key({call_.fused.has_value(), true, false, false}));
