@@ -65,7 +65,11 @@ Result<int> split_reductions(Graph& graph, const DeviceTraits& device) {
     auto dims = known(graph, type.shape);
     if (!dims) continue;
     Ints axes = node.attributes.ints("axes");
-    auto cut = find_cut(*dims, axes, info(type.dtype).bits / 8, device.multiprocessors);
+    // What is read: halves that were widened for the sum are halves in memory.
+    int64_t bytes = info(type.dtype).bits / 8;
+    if (const Node* from = graph.producer(node.operands[0]); from && from->op->name == std::string_view("cast"))
+      bytes = std::min<int64_t>(bytes, info(graph.type(from->operands[0]).dtype).bits / 8);
+    auto cut = find_cut(*dims, axes, std::max<int64_t>(1, bytes), device.multiprocessors);
     if (!cut) continue;
     std::string op(node.op->name);
     Location where = node.location;
