@@ -189,6 +189,13 @@ private:
 
 // ---- choosing an engine
 
+// A graph that the library does not take is an answer, whatever it calls the reason; the log has its words.
+Result<std::shared_ptr<const ConvEngine>> none(const Diagnostic& why) {
+  if (why.code == ErrorCode::OutOfMemory) return why;
+  TESSERA_LOGF(LogChannel::Perf, "cuDNN takes no such graph: " + why.message);
+  return std::shared_ptr<const ConvEngine>();
+}
+
 class EngineSearch {
 public:
   // `compiled`: engines that would be compiled at run time, too.
@@ -203,13 +210,13 @@ public:
     for (const auto& op : graph.operations) handles.push_back(op.handle());
     TESSERA_TRY(operations.set_all(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                    static_cast<int64_t>(handles.size()), handles.data()));
-    if (auto status = operations.finalize(); !status) return none(std::move(status).error());
+    if (auto status = operations.finalize(); !status) return none(status.error());
     for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
       TESSERA_ASSIGN(Descriptor heuristics, Descriptor::create(library_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
       TESSERA_TRY(heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, operations));
       TESSERA_TRY(heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode));
       if (auto status = heuristics.finalize(); !status) {
-        TESSERA_TRY(none(std::move(status).error()));
+        TESSERA_TRY(none(status.error()));
         continue;
       }
       TESSERA_ASSIGN(auto found, first(heuristics));
@@ -219,12 +226,6 @@ public:
   }
 
 private:
-  // What the library does not support is an answer.
-  static Result<std::shared_ptr<const ConvEngine>> none(Diagnostic why) {
-    if (why.code == ErrorCode::UnsupportedFeature) return std::shared_ptr<const ConvEngine>();
-    return why;
-  }
-
   Result<std::shared_ptr<const ConvEngine>> first(const Descriptor& heuristics) const {
     std::vector<Descriptor> configs;
     std::vector<cudnnBackendDescriptor_t> handles;
@@ -472,10 +473,7 @@ private:
     options.zero_bias = a.zero_bias;
     options.alignment = alignment();
     auto graph = make_conv_graph(*library_, problem_, options);
-    if (!graph) {
-      if (graph.error().code == ErrorCode::UnsupportedFeature) return std::shared_ptr<const ConvEngine>();
-      return graph.error();
-    }
+    if (!graph) return none(graph.error());
     return EngineSearch(*library_, options.dtype, a.compiled).run(*graph);
   }
 
