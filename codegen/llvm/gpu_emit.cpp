@@ -10,7 +10,8 @@ using tile::OpKind;
 Emitter::Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, bool emulated)
     : Arithmetic(module, layouts.kernel.name), layouts_(layouts), kernel_(layouts.kernel),
       gpu_(emulated ? emulated_intrinsics(module, b_) : nvptx_intrinsics(module, b_)),
-      values_(static_cast<size_t>(layouts.kernel.value_count())), hazards_(layouts.kernel) {}
+      values_(static_cast<size_t>(layouts.kernel.value_count())), facts_(layout::axis_info(layouts.kernel)),
+      hazards_(layouts.kernel) {}
 
 void Emitter::target_attributes(llvm::Function& f) const { f.addFnAttr(llvm::Attribute::NoUnwind); }
 
@@ -234,9 +235,30 @@ std::optional<Emitter::Registers> Emitter::compare(const tile::Op& op) {
                 : op.scalar == ScalarOp::Gt ? P::ICMP_SGT
                                             : P::ICMP_SGE;
   Registers out;
-  for (auto* p : i->second.positions)
-    out.push_back(swapped ? b_.CreateICmp(predicate, n, p) : b_.CreateICmp(predicate, p, n));
+  int same = constant_bits(op.results[0]);
+  for (size_t r = 0; r < i->second.positions.size(); ++r) {
+    auto* p = i->second.positions[r];
+    if (static_cast<int>(r) & same)
+      out.push_back(out[r & ~static_cast<size_t>(same)]);
+    else
+      out.push_back(swapped ? b_.CreateICmp(predicate, n, p) : b_.CreateICmp(predicate, p, n));
+  }
   return out;
+}
+
+int Emitter::constant_bits(tile::ValueId id) const {
+  const auto& type = kernel_.type(id);
+  if (!type.is_tile() || is_float(type.dtype)) return 0;
+  const auto& l = layouts_[id];
+  const auto& constancy = facts_[static_cast<size_t>(id)].constancy;
+  int bits = 0;
+  for (int i = 0; i < l.in_bits(Dim::Register); ++i) {
+    bool same = true;
+    for (size_t a = 0; a < type.shape.size(); ++a)
+      same = same && l.basis(Dim::Register, i, layout::axis(static_cast<int>(a))) < constancy[a];
+    if (same) bits |= 1 << i;
+  }
+  return bits;
 }
 
 Status Emitter::broadcast(const tile::Op& op) {
@@ -289,7 +311,12 @@ Status Emitter::scalar_op(const tile::Op& op) {
   if (op.scalar == ScalarOp::Cast && n > 1) {
     out = cast_registers(args[0], argument, type);
   } else {
+    auto same = static_cast<size_t>(constant_bits(result));
     for (size_t r = 0; r < n; ++r) {
+      if (r & same) {
+        out.push_back(out[r & ~same]);
+        continue;
+      }
       std::vector<Value*> a;
       for (const auto& x : args) a.push_back(x[r]);
       TESSERA_ASSIGN(auto* v, arith(op.scalar, type, argument, a));

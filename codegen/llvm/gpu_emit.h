@@ -10,6 +10,7 @@
 // what has been touched since the last one.
 #pragma once
 #include "codegen/layout/assign.h"
+#include "codegen/layout/axis_info.h"
 #include "codegen/layout/conversion.h"
 #include "codegen/llvm/arith.h"
 #include "codegen/llvm/gpu_hazards.h"
@@ -41,6 +42,9 @@ private:
   Status scalar_op(const tile::Op& op);
   void range(const tile::Op& op);
   void index_form(const tile::Op& op); // of the result, where it has one
+  // Bits of a register's number that an index or mask does not depend on, by what is known of its elements: x / 120 is
+  // one number for 8 neighbours, and is computed once.
+  [[nodiscard]] int constant_bits(tile::ValueId id) const;
   std::optional<Registers> one_plus(const tile::Op& op);
   std::optional<Registers> compare(const tile::Op& op); // of an index with a scalar, in 32 bits
   Status broadcast(const tile::Op& op);
@@ -112,6 +116,7 @@ private:
   std::map<tile::ValueId, Index> indices_;
   std::vector<Registers> values_;            // by value id
   std::map<tile::ValueId, int64_t> scratch_; // scratch pointers: byte offset in shared memory
+  std::vector<layout::AxisInfo> facts_;      // by value id
   std::vector<const tile::Op*> definitions_; // by value id; null of parameters and region arguments
   Value *thread_ = nullptr, *program_ = nullptr, *error_ = nullptr;
   Hazards hazards_;

@@ -211,6 +211,25 @@ TEST(Ptx, ContiguousAccessesAreOf16BytesAndPredicated) {
   }
 }
 
+// x / 120 is one number for eight neighbours that start at a multiple of 8.
+TEST(Ptx, WhatNeighboursShareIsComputedOnce) {
+  auto code = compile(R"(tile.kernel @k(%x: ptr<f16> invariant, %y: ptr<f16> written) config(warps: 4) {
+  %p = program_id 0 : i64
+  %s = mul(%p, 1024) : i64
+  %r = range 1024 : tile<[1024], i64>
+  %o = add(%r, %s) : tile<[1024], i64>
+  %d = div(%o, 120) : tile<[1024], i64>
+  %m = mod(%d, 7) : tile<[1024], i64>
+  %in = lt(%m, 5) : tile<[1024], bool>
+  %v = load %x[%o] : tile<[1024], f16>
+  %w = const 1 : f16
+  %z = select(%in, %v, %w) : tile<[1024], f16>
+  store %y[%o] = %z
+})");
+  EXPECT_LE(occurrences(code.ptx, R"(mul\.hi)"), 2) << code.ptx;
+  EXPECT_EQ(occurrences(code.ptx, R"(setp)"), 1) << code.ptx;
+}
+
 TEST(Ptx, PairsOfHalvesAreRoundedTogetherAndStayPacked) {
   auto f16 = compile(flat("f16", 1024)), bf16 = compile(flat("bf16", 1024));
   EXPECT_EQ(occurrences(f16.ptx, R"(cvt\.rn\.f16x2\.f32)"), 4);
