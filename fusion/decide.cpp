@@ -134,19 +134,25 @@ private:
       if (place(id) != Place::Library) continue;
       product = library_kind(graph_.node(id)) == LibraryCall::Kind::Matmul;
       bool half_weights = options_.enabled && options_.half_weights; // otherwise the cast is an operator as any
-      CallDraft draft = calls.draft(id, through, half_weights);
+      // With the strides of what its operands view; else of one of them alone; else of none.
+      constexpr unsigned kLooks[] = {3, 2, 1, 0}; // bit k: operand k is looked through
+      std::optional<CallDraft> made;
       std::string why;
-      if (options_.library_accepts && !options_.library_accepts(graph_, draft.call, &why)) {
-        draft = calls.draft(
-            id, [](ValueId) { return false; }, half_weights); // perhaps without strides
-        if (!options_.library_accepts(graph_, draft.call, &why)) {
-          place(id) = Place::Host;
-          out_.host_reason[static_cast<size_t>(id.index)] = why;
-          for (ValueId v : graph_.node(id).operands)
-            if (v.valid()) out_.pinned[at(v)] = true;
-          continue;
-        }
+      for (unsigned looks : kLooks) {
+        CallDraft draft = calls.draft(
+            id, [&](size_t k, ValueId v) { return (looks >> k & 1) != 0 && through(v); }, half_weights);
+        if (options_.library_accepts && !options_.library_accepts(graph_, draft.call, &why)) continue;
+        made = std::move(draft);
+        break;
       }
+      if (!made) {
+        place(id) = Place::Host;
+        out_.host_reason[static_cast<size_t>(id.index)] = why;
+        for (ValueId v : graph_.node(id).operands)
+          if (v.valid()) out_.pinned[at(v)] = true;
+        continue;
+      }
+      CallDraft& draft = *made;
       for (const auto& operand : draft.call.operands) out_.pinned[at(operand.value)] = true;
       out_.calls.emplace(id.index, std::move(draft));
     }

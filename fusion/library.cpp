@@ -88,7 +88,7 @@ std::optional<OperandView> LibraryCalls::view(ValueId value, const std::vector<S
   return out;
 }
 
-CallDraft LibraryCalls::draft(NodeId id, const std::function<bool(ValueId)>& through, bool half_weights) {
+CallDraft LibraryCalls::draft(NodeId id, const Through& may_look, bool half_weights) {
   const Node& node = graph_.node(id);
   const ShapeEnv& env = pool_.env();
   CallDraft out;
@@ -127,6 +127,7 @@ CallDraft LibraryCalls::draft(NodeId id, const std::function<bool(ValueId)>& thr
       size_t dim = use[use.size() - own.size() + d];
       at.push_back(env.known_equal(own[d], 1) && !env.known_equal(dims[dim].extent, 1) ? SymExpr(0) : dims[dim].var);
     }
+    auto through = [&, k = operands.size()](ValueId v) { return may_look(k, v); };
     auto half = half_weights && operands.size() == 1 ? half_weight(value, at, through) : std::nullopt;
     Operand o = half ? std::move(*half) : operand(value, at, through);
     o.dims = use;

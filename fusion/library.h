@@ -22,9 +22,10 @@ struct CallDraft {
 class LibraryCalls {
 public:
   LibraryCalls(const Graph& graph, AxisPool& pool, NodeBodies& bodies) : graph_(graph), pool_(pool), bodies_(bodies) {}
-  // `through(v)`: whether view v, or scaling v of a product's operand, may be looked through to what it is made from.
-  // Operands that stay nonlinear are read as they are. `half_weights` as in FusionOptions.
-  [[nodiscard]] CallDraft draft(NodeId node, const std::function<bool(ValueId)>& through, bool half_weights = false);
+  // `through(k, v)`: whether operand k may be looked through view v, or scaling v of a product's operand, to what that
+  // is made from. Operands that stay nonlinear are read as they are. `half_weights` as in FusionOptions.
+  using Through = std::function<bool(size_t operand, ValueId)>;
+  [[nodiscard]] CallDraft draft(NodeId node, const Through& through, bool half_weights = false);
   // The call with `kept` stores only. A nest that does nothing but move elements to linear positions becomes strides of
   // the result; one that stores nothing disappears.
   [[nodiscard]] LibraryCall finish(const CallDraft& draft, const std::function<bool(ValueId)>& kept) const;

@@ -83,6 +83,24 @@ TEST(LegalizeCuda, WeightsOfChannelsLastConvolutionsLieAsTheLibraryReadsThem) {
   EXPECT_EQ(str(plan.groups[0].call.operands[1].strides), "[24, 6, 2, 1]");
 }
 
+TEST(LegalizeCuda, AnInputThatHasToMoveLeavesTheWeightAsItIs) {
+  Graph g; // an image with its channels first
+  ValueId x = g.add_input("x", {DType::F16, {2, 4, 6, 5}});
+  ValueId w = g.add_constant(numbers(DType::F16, {8, 4, 3, 3}, 7), "w");
+  auto moved = g.apply("transpose", {x}, {{"perm", Ints{0, 2, 3, 1}}});
+  ASSERT_TRUE(moved.ok());
+  auto y = g.apply("conv", {*moved, w}, window({1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, true));
+  ASSERT_TRUE(y.ok());
+  g.add_output("y", *y);
+  ASSERT_TRUE(legalize_for_cuda(g, {}).ok());
+  auto plan = planned(g);
+  ASSERT_EQ(plan.groups.size(), 2u) << print(g, plan);
+  EXPECT_EQ(plan.groups[0].reads, std::vector<ValueId>{x});
+  const auto& weight = plan.groups[1].call.operands[1];
+  EXPECT_NE(g.constant(weight.value), nullptr) << "read from the constant itself";
+  EXPECT_EQ(str(weight.strides), "[36, 1, 12, 4]");
+}
+
 TEST(LegalizeCuda, UnequalPadsArePaddedExplicitly) {
   for (bool last : {true, false}) {
     Graph g;
