@@ -21,8 +21,9 @@ namespace tessera {
 // What the executable may count on where it runs, and what of it is wanted.
 struct CudaLibraries {
   bool cublaslt = true, cudnn = true; // without one, what it would do becomes generated loops
-  // Depthwise convolutions read each element a few times and multiply little: loops take what precedes and follows.
-  bool depthwise = false;
+  // Whether cuDNN computes depthwise convolutions, too. They read each element a few times and multiply little; as loops
+  // they take what precedes and follows.
+  bool depthwise = true;
   // Activations for which cuDNN compiles a kernel when a plan is made (a second or so each); otherwise pointwise
   // kernels.
   bool runtime_compiled = false;
