@@ -13,7 +13,8 @@ Result<EmulateResult> run_grid(const Launch& launch, int64_t grid) {
   std::mutex mutex;
   std::optional<Diagnostic> error;
   std::set<int> places;
-  // Blocks start in order, and none is left out below one that failed: which error is told does not depend on timing.
+  // Blocks start in order, from the other end with odd seeds: what one overwrites, another that comes later and reads
+  // it sees. None is left out before one that failed: which error is told does not depend on timing.
   std::atomic<int64_t> next = 0, failed = grid;
   auto work = [&] {
     auto block = Block::make(launch);
@@ -25,7 +26,7 @@ Result<EmulateResult> run_grid(const Launch& launch, int64_t grid) {
     };
     if (!block) return note(0, block.error());
     for (int64_t i; (i = next.fetch_add(1)) < grid && i < failed;)
-      if (auto done = (*block)->run(i); !done) note(i, done.error());
+      if (auto done = (*block)->run(launch.seed % 2 ? grid - 1 - i : i); !done) note(i, done.error());
     std::lock_guard lock(mutex);
     out.barriers += (*block)->barriers;
     out.shuffles += (*block)->shuffles;

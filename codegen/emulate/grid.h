@@ -5,7 +5,8 @@
 
 namespace tessera::emu {
 
-// Runs blocks [0, grid); reported_sites stay empty. The error is that of the lowest block that has one.
+// Runs blocks [0, grid), the last one first with an odd seed; reported_sites stay empty. The error is that of the first
+// block in this order that has one.
 [[nodiscard]] Result<EmulateResult> run_grid(const Launch& launch, int64_t grid);
 
 } // namespace tessera::emu
