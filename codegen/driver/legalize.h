@@ -21,14 +21,18 @@ namespace tessera {
 // What the executable may count on where it runs, and what of it is wanted.
 struct CudaLibraries {
   bool cublaslt = true, cudnn = true; // without one, what it would do becomes generated loops
-  // Whether cuDNN computes depthwise convolutions, too. They read each element a few times and multiply little; as loops
-  // they take what precedes and follows.
+  // Whether cuDNN computes depthwise convolutions, too. They read each element a few times and multiply little; as
+  // loops they take what precedes and follows.
   bool depthwise = true;
+  // Whether a convolution of single points (kernel 1, stride 1, no pads) with its channels last is what it is, a
+  // product of pixels and weights: cuBLASLt's.
+  bool single_points_are_products = true;
   // Activations for which cuDNN compiles a kernel when a plan is made (a second or so each); otherwise pointwise
   // kernels.
   bool runtime_compiled = false;
 };
 // Every dtype stays (sums of f16 and bf16 are in f32 in each route). What is rewritten:
+//   - a channels-last convolution of single points becomes a product
 //   - a convolution whose pads differ before and behind gets its input padded explicitly where cuDNN computes it
 //   - constant weights of channels-last convolutions are laid out as the kernel reads them: [O, kernel..., C] for
 //   cuDNN,

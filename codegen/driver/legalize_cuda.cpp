@@ -60,6 +60,10 @@ public:
     for (NodeId id : graph_.order()) {
       const auto* s = product(graph_.node(id));
       if (!s || s->kind != Structured::Conv) continue;
+      if (libraries_.cublaslt && libraries_.single_points_are_products && of_single_points(id)) {
+        TESSERA_TRY(product_of_pixels(id));
+        continue;
+      }
       TESSERA_TRY(weight(id));
       if (!cuda_as_loops(graph_, id, libraries_)) TESSERA_TRY(pads(id));
     }
@@ -68,6 +72,35 @@ public:
   }
 
 private:
+  [[nodiscard]] bool of_single_points(NodeId id) const {
+    const Node& node = graph_.node(id);
+    const SymShape& w = graph_.type(node.operands[1]).shape;
+    auto all = [&](const char* attribute, int64_t value) {
+      Ints values = node.attributes.ints(attribute);
+      return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
+    };
+    bool points = std::all_of(w.begin() + 2, w.end(), [](const SymExpr& k) { return k.is_const(1); });
+    return points && is_channels_last(node) && !is_transposed(node) && node.attributes.i("groups", 1) == 1 &&
+           all("strides", 1) && all("pads_begin", 0) && all("pads_end", 0) &&
+           cudnn_dtype(graph_.type(node.operands[0]).dtype);
+  }
+
+  // [N, pixels..., C] times the transpose of [O, C]: both views of the weight vanish into strides.
+  Status product_of_pixels(NodeId id) {
+    const Node node = graph_.node(id);
+    const SymShape w = graph_.type(node.operands[1]).shape;
+    TESSERA_ASSIGN(ValueId matrix,
+                   graph_.apply("reshape", {node.operands[1]}, {{"shape", SymShape{w[0], w[1]}}}, node.location));
+    TESSERA_ASSIGN(ValueId weight, graph_.apply("transpose", {matrix}, {{"perm", Ints{1, 0}}}, node.location));
+    TESSERA_ASSIGN(ValueId y, graph_.apply("matmul", {node.operands[0], weight}, {}, node.location));
+    graph_.value(y).name = graph_.value(node.results[0]).name;
+    graph_.value(node.results[0]).name.clear();
+    graph_.replace_all_uses(node.results[0], y);
+    graph_.remove_node(id);
+    changed_ = true;
+    return {};
+  }
+
   Status weight(NodeId id) {
     const Node node = graph_.node(id);
     ValueId w = node.operands[1];

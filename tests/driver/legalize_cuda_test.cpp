@@ -83,6 +83,30 @@ TEST(LegalizeCuda, WeightsOfChannelsLastConvolutionsLieAsTheLibraryReadsThem) {
   EXPECT_EQ(str(plan.groups[0].call.operands[1].strides), "[24, 6, 2, 1]");
 }
 
+TEST(LegalizeCuda, ConvolutionsOfSinglePointsAreProducts) {
+  ConvGraphText c{{2, 6, 5, 4}, {8, 4, 1, 1}, window({1, 1}, {0, 0}, {0, 0}, {1, 1}, 1, true)};
+  Graph g;
+  auto plan = legalized(c, g);
+  ASSERT_EQ(plan.groups.size(), 1u) << print(g, plan);
+  const auto& call = plan.groups[0].call;
+  ASSERT_EQ(call.kind, LibraryCall::Kind::Matmul);
+  EXPECT_EQ(str(call.operands[1].shape), "[2, 6, 4, 8]");
+  EXPECT_EQ(str(call.operands[1].strides), "[0, 0, 1, 4]");
+  EXPECT_NE(g.constant(call.operands[1].value), nullptr) << "read from the constant itself";
+  // Only those.
+  for (const auto& other :
+       {window({2, 1}, {0, 0}, {0, 0}, {1, 1}, 1, true), window({1, 1}, {1, 0}, {1, 0}, {1, 1}, 1, true)}) {
+    c.attributes = other;
+    plan = legalized(c, g);
+    EXPECT_EQ(plan.groups[0].call.kind, LibraryCall::Kind::Conv);
+  }
+  c.attributes = window({1, 1}, {0, 0}, {0, 0}, {1, 1}, 1, true);
+  CudaLibraries libraries;
+  libraries.single_points_are_products = false;
+  plan = legalized(c, g, libraries);
+  EXPECT_EQ(plan.groups[0].call.kind, LibraryCall::Kind::Conv);
+}
+
 TEST(LegalizeCuda, AnInputThatHasToMoveLeavesTheWeightAsItIs) {
   Graph g; // an image with its channels first
   ValueId x = g.add_input("x", {DType::F16, {2, 4, 6, 5}});
