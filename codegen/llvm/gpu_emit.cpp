@@ -276,6 +276,74 @@ Status Emitter::broadcast(const tile::Op& op) {
   return {};
 }
 
+// A function of its own for what is hardly ever run.
+Result<llvm::Function*> Emitter::division(ScalarOp op) {
+  std::string symbol = "i64_" + std::string(info(op).name);
+  if (auto* f = module_.getFunction(symbol)) return f;
+  auto* i64 = b_.getInt64Ty();
+  auto* f = llvm::Function::Create(llvm::FunctionType::get(i64, {i64, i64}, false), llvm::Function::InternalLinkage,
+                                   symbol, module_);
+  target_attributes(*f);
+  f->addFnAttr(llvm::Attribute::NoInline);
+  llvm::IRBuilderBase::InsertPointGuard keep(b_);
+  b_.SetInsertPoint(llvm::BasicBlock::Create(ctx_, "entry", f));
+  std::array<Value*, 2> args = {f->getArg(0), f->getArg(1)};
+  TESSERA_ASSIGN(auto* v, arith(op, DType::I64, DType::I64, args));
+  b_.CreateRet(v);
+  return f;
+}
+
+// 64-bit division is a long subroutine, 32-bit division some twenty instructions, and indices nearly always fit: one
+// test for all registers of a thread, then either all are divided in 32 bits or all in 64.
+Result<std::optional<Emitter::Registers>> Emitter::divide(const tile::Op& op) {
+  auto result = op.results[0];
+  size_t n = register_count(result);
+  bool remainder = op.scalar == ScalarOp::Mod || op.scalar == ScalarOp::Fmod;
+  if ((op.scalar != ScalarOp::Div && !remainder) || kernel_.type(result).dtype != DType::I64) return {std::nullopt};
+  if (kernel_.type(op.operands[1]).is_tile() || !kernel_.type(op.operands[0]).is_tile()) return {std::nullopt};
+  auto* divisor = scalar(op.operands[1]);
+  auto same = static_cast<size_t>(constant_bits(result));
+  const Registers dividends = registers(op.operands[0], n);
+  std::vector<size_t> wanted; // registers that are divided
+  for (size_t r = 0; r < n; ++r)
+    if (!(r & same)) wanted.push_back(r);
+  if (llvm::isa<llvm::Constant>(divisor) || wanted.size() < 2) return {std::nullopt};
+
+  Value* bits = divisor;
+  for (size_t r : wanted) bits = b_.CreateOr(bits, dividends[r]);
+  auto* fits = b_.CreateICmpULT(bits, b_.getInt64(uint64_t{1} << 31)); // hence none is negative
+  auto* narrow = llvm::BasicBlock::Create(ctx_, "divide32", fn_);
+  auto* wide = llvm::BasicBlock::Create(ctx_, "divide64", fn_);
+  auto* end = llvm::BasicBlock::Create(ctx_, "divided", fn_);
+  b_.CreateCondBr(fits, narrow, wide);
+  b_.SetInsertPoint(narrow);
+  auto* d = b_.CreateTrunc(divisor, b_.getInt32Ty());
+  auto* by_zero = b_.CreateICmpEQ(d, b_.getInt32(0));
+  auto* safe = b_.CreateSelect(by_zero, b_.getInt32(1), d);
+  Registers in_32, in_64;
+  for (size_t r : wanted) {
+    auto* x = b_.CreateTrunc(dividends[r], b_.getInt32Ty());
+    auto* v = remainder ? b_.CreateURem(x, safe) : b_.CreateUDiv(x, safe);
+    in_32.push_back(b_.CreateZExt(b_.CreateSelect(by_zero, b_.getInt32(0), v), b_.getInt64Ty()));
+  }
+  b_.CreateBr(end);
+  b_.SetInsertPoint(wide);
+  TESSERA_ASSIGN(auto* function, division(op.scalar));
+  for (size_t r : wanted) in_64.push_back(b_.CreateCall(function, {dividends[r], divisor}));
+  auto* wide_end = b_.GetInsertBlock();
+  b_.CreateBr(end);
+  b_.SetInsertPoint(end);
+  Registers out(n);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    auto* phi = b_.CreatePHI(b_.getInt64Ty(), 2);
+    phi->addIncoming(in_32[i], narrow);
+    phi->addIncoming(in_64[i], wide_end);
+    out[wanted[i]] = phi;
+  }
+  for (size_t r = 0; r < n; ++r) out[r] = out[r & ~same];
+  return {std::move(out)};
+}
+
 // add(erf(x), 1) and add(tanh(x), 1), f32.
 std::optional<Emitter::Registers> Emitter::one_plus(const tile::Op& op) {
   if (op.scalar != ScalarOp::Add || kernel_.type(op.results[0]).dtype != DType::F32) return std::nullopt;
@@ -301,6 +369,9 @@ Status Emitter::scalar_op(const tile::Op& op) {
   DType argument = kernel_.type(op.operands[op.scalar == ScalarOp::Select ? 1 : 0]).dtype;
   auto better = compare(op);
   if (!better) better = one_plus(op);
+  if (!better) {
+    TESSERA_ASSIGN(better, divide(op));
+  }
   if (better) {
     define(result, std::move(*better));
     return {};

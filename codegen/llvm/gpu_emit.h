@@ -46,6 +46,9 @@ private:
   // one number for 8 neighbours, and is computed once.
   [[nodiscard]] int constant_bits(tile::ValueId id) const;
   std::optional<Registers> one_plus(const tile::Op& op);
+  Result<std::optional<Registers>>
+  divide(const tile::Op& op); // i64 by a scalar, all registers in 32 bits where they fit
+  Result<llvm::Function*> division(ScalarOp op);
   std::optional<Registers> compare(const tile::Op& op); // of an index with a scalar, in 32 bits
   Status broadcast(const tile::Op& op);
   const Registers& registers(tile::ValueId id) const { return values_[static_cast<size_t>(id)]; }

@@ -4,6 +4,7 @@
 #include "codegen/llvm/gpu_functions.h"
 #include "harness.h"
 #include <cmath>
+#include <limits>
 
 namespace tessera::test {
 namespace {
@@ -153,6 +154,33 @@ TEST(GpuMathSums, OnePlusErfAndTanh) {
         EXPECT_EQ(got, 0) << v;
       }
     }
+  }
+}
+
+// Divided in 32 bits where all of a thread's numbers fit, in 64 elsewhere: both meet here, in different threads.
+TEST(GpuDivision, ByAScalar) {
+  constexpr int64_t n = 1024, lowest = std::numeric_limits<int64_t>::min();
+  Tensor x = random_tensor(DType::I64, n, 3, 100000);
+  for (int64_t i = 0; i < n / 2; ++i) x.set_i64(i, std::abs(x.get_i64(i)));
+  const std::vector<int64_t> special = {lowest,       -1,        int64_t{1} << 31, (int64_t{1} << 31) - 1,
+                                        -(1LL << 40), 1LL << 40, lowest + 1,       std::numeric_limits<int64_t>::max()};
+  for (size_t i = 0; i < special.size(); ++i) x.set_i64(n - 1 - static_cast<int64_t>(i) * 5, special[i]);
+  for (int64_t divisor : {int64_t{0}, int64_t{1}, int64_t{7}, int64_t{-3}, int64_t{-1}, int64_t{1} << 31,
+                          (int64_t{1} << 31) - 1, int64_t{1} << 40, lowest}) {
+    SCOPED_TRACE(divisor);
+    KernelMaker m("division");
+    auto px = m.in("x", DType::I64), q = m.out("q", DType::I64), r = m.out("r", DType::I64);
+    auto s = m.out("s", DType::I64), d = m.size("d");
+    auto v = m.b.load(px, m.b.range(n));
+    m.b.store(q, m.b.range(n), m.op(ScalarOp::Div, {v, d}));
+    m.b.store(r, m.b.range(n), m.op(ScalarOp::Mod, {v, d}));
+    m.b.store(s, m.b.range(n), m.op(ScalarOp::Fmod, {v, d}));
+    GpuRun run;
+    run.buffers = {x, filled(DType::I64, n, 0), filled(DType::I64, n, 0), filled(DType::I64, n, 0)};
+    run.scalars = {divisor};
+    run.warps = {1, 4};
+    run.seeds = 1;
+    expect_as_interpreted(std::move(m.k), run);
   }
 }
 

@@ -230,6 +230,18 @@ TEST(Ptx, WhatNeighboursShareIsComputedOnce) {
   EXPECT_EQ(occurrences(code.ptx, R"(setp)"), 1) << code.ptx;
 }
 
+TEST(Ptx, IndicesAreDividedIn32Bits) {
+  auto code = compile(R"(tile.kernel @k(%x: ptr<f32> invariant, %y: ptr<f32> written, %n: i64) config(warps: 4) {
+  %r = range 512 : tile<[512], i64>
+  %d = mod(%r, %n) : tile<[512], i64>
+  %v = load %x[%d] : tile<[512], f32>
+  store %y[%r] = %v
+})");
+  EXPECT_EQ(occurrences(code.ptx, R"(rem\.u32)"), 4 + 1); // one in the function for 64 bits
+  EXPECT_EQ(occurrences(code.ptx, R"(rem\.s64)"), 1);
+  assemble(code);
+}
+
 TEST(Ptx, PairsOfHalvesAreRoundedTogetherAndStayPacked) {
   auto f16 = compile(flat("f16", 1024)), bf16 = compile(flat("bf16", 1024));
   EXPECT_EQ(occurrences(f16.ptx, R"(cvt\.rn\.f16x2\.f32)"), 4);
