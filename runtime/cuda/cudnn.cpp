@@ -14,7 +14,7 @@ bool enabled(const char* variable) {
 } // namespace
 
 Result<std::shared_ptr<Cudnn>> Cudnn::open() {
-  std::shared_ptr<Cudnn> dnn(new Cudnn());
+  auto dnn = std::make_shared<Cudnn>();
   LibraryRequest request{"cuDNN",
                          {"libcudnn.so.9", "libcudnn.so"},
                          {"cudnn"},

@@ -83,6 +83,8 @@ public:
   [[nodiscard]] static Result<std::shared_ptr<Cudnn>> of(Context& context);
   // The functions alone: descriptors can be made without a GPU.
   [[nodiscard]] static Result<std::shared_ptr<Cudnn>> open();
+  // An empty table, for tests that fill it themselves and attach it to a context as "cuDNN".
+  Cudnn() = default;
   ~Cudnn();
   Cudnn(const Cudnn&) = delete;
   Cudnn& operator=(const Cudnn&) = delete;
@@ -106,7 +108,6 @@ public:
   [[nodiscard]] Diagnostic error(cudnnStatus_t status, const char* function, const std::string& doing = {}) const;
 
 private:
-  Cudnn() = default;
   std::shared_ptr<const DynamicLibrary> library_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const ConvEngine>> engines_;
