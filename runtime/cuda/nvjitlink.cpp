@@ -40,7 +40,8 @@ public:
     if (void* address = library->find("nvJitLinkVersion")) version = reinterpret_cast<decltype(version)>(address);
     if (version) version(&major, &minor);
     std::vector<std::string> suffixes;
-    for (unsigned m = minor + 1; m-- > 0;) suffixes.push_back("_" + std::to_string(major) + "_" + std::to_string(m));
+    const std::string prefix = "_" + std::to_string(major) + "_";
+    for (unsigned m = minor + 1; m-- > 0;) suffixes.push_back(prefix + std::to_string(m));
     auto bind = [&](auto& function, const std::string& base) -> Status {
       for (const auto& suffix : suffixes)
         if (void* address = library->find("__" + base + suffix)) {

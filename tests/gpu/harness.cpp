@@ -29,8 +29,8 @@ Memory copy_of(const tile::Kernel& kernel, const GpuRun& run) {
   return m;
 }
 
-// The same kernel for a GPU: PTX that the assembler, where there is one, takes. One kernel of eight: the rest would cost
-// more time than it tells.
+// The same kernel for a GPU: PTX that the assembler, where there is one, takes. One kernel of eight: the rest would
+// cost more time than it tells.
 void expect_ptx(const tile::Kernel& kernel) {
   static int kernels = 0;
   if (kernels++ % 8 != 0) return;
