@@ -12,6 +12,7 @@ BlockLowering::BlockLowering(const Graph& graph, const LoopNest& nest, const Blo
   for (char c : name) out_.kernel.name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (out_.kernel.name.empty()) out_.kernel.name = "kernel";
   out_.kernel.config["warps"] = plan.warps;
+  if (plan.min_blocks > 0) out_.kernel.config["min_blocks"] = plan.min_blocks;
   out_.schedule = plan.schedule;
   out_.conditions = plan.conditions;
   size_t n = d_.live.size();

@@ -180,7 +180,21 @@ private:
       while (rows > 1 && *n < rows * f_.device.multiprocessors) rows /= 2;
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockRows, rows, columns, power_above(rows * lanes) / 32);
     p.groups = row_groups();
+    if (bytes > 4096) p.min_blocks = resident_blocks(p, each, columns);
     return p;
+  }
+  // Rows in registers: a block waits at its reductions, so that others must have loads under way, 64 KB on each
+  // multiprocessor. As many as the registers admit that a thread cannot do without: the row in f32 and half as many,
+  // what was loaded (ptxas spills with fewer).
+  [[nodiscard]] int resident_blocks(const BlockPlan& p, int64_t each, int64_t columns) const {
+    constexpr int64_t kInFlight = 64 << 10, kFile = 65536, kOther = 12;
+    int64_t loaded = 0;
+    for (const Stream& s : f_.streams)
+      if (!s.store && s.count >= f_.largest / 2) loaded += s.bytes;
+    if (loaded == 0) return 0;
+    int64_t registers = each * 3 / 2 + each * loaded / 4 + kOther, threads = p.warps * 32;
+    int64_t wanted = (kInFlight + columns * loaded - 1) / (columns * loaded);
+    return static_cast<int>(std::clamp<int64_t>(kFile / (threads * registers), 1, wanted));
   }
   [[nodiscard]] int64_t large_streams() const {
     return std::count_if(f_.streams.begin(), f_.streams.end(),
