@@ -187,12 +187,14 @@ private:
   // multiprocessor. As many as the registers admit that a thread cannot do without: the row in f32 and half as many,
   // what was loaded (ptxas spills with fewer).
   [[nodiscard]] int resident_blocks(const BlockPlan& p, int64_t each, int64_t columns) const {
-    constexpr int64_t kInFlight = 64 << 10, kFile = 65536, kOther = 12;
+    constexpr int64_t kInFlight = 64 << 10, kFile = 65536;
+    // Masks and index arithmetic of unknown sizes.
+    const int64_t other = f_.constant(f_.d.env.simplify(f_.d.row_count())) ? 12 : 32;
     int64_t loaded = 0;
     for (const Stream& s : f_.streams)
       if (!s.store && s.count >= f_.largest / 2) loaded += s.bytes;
     if (loaded == 0) return 0;
-    int64_t registers = each * 3 / 2 + each * loaded / 4 + kOther, threads = p.warps * 32;
+    int64_t registers = each * 3 / 2 + each * loaded / 4 + other, threads = p.warps * 32;
     int64_t wanted = (kInFlight + columns * loaded - 1) / (columns * loaded);
     return static_cast<int>(std::clamp<int64_t>(kFile / (threads * registers), 1, wanted));
   }
