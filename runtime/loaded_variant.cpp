@@ -160,8 +160,8 @@ Status LoadedVariant::make_output(size_t o, const CallArguments& arguments) {
   auto& [spare, room] = spare_outputs_[o];
   constexpr size_t kWorthKeeping = 64 << 10; // below, the allocator is as good
   if (spare && spare.use_count() == 1 && room >= bytes && room <= bytes * 2) {
-    // The count is read without order. Letting go of a copy of our own acquires what the last reader released by letting
-    // go of its (a fence would do; the thread sanitizer knows none).
+    // The count is read without order. Letting go of a copy of our own acquires what the last reader released by
+    // letting go of its (a fence would do; the thread sanitizer knows none).
     { auto copy = spare; }
     given_[o] = Tensor::view(info.dtype, dims, Storage{spare, spare.get(), room});
     return {};

@@ -47,18 +47,8 @@ public:
     };
     out.launch = [kernels](int kernel, const std::string& name, const std::function<BufferId(ValueId)>& buffer) {
       const auto& k = (*kernels)[static_cast<size_t>(kernel)];
-      KernelLaunch l;
-      l.name = name;
-      l.symbol = k.symbol;
-      l.object = k.object;
+      KernelLaunch l = launch_of(k.scheduled, name, k.symbol, k.object, buffer);
       l.function = k.function;
-      for (auto v : k.scheduled.buffers) l.buffers.push_back(buffer(v));
-      l.written = k.scheduled.buffer_written;
-      l.sizes = k.scheduled.sizes;
-      l.grid = k.scheduled.grid;
-      l.work_per_program = k.scheduled.work_per_program;
-      l.scratch_bytes = k.scheduled.scratch_bytes;
-      l.report_sites = k.scheduled.report_sites;
       return l;
     };
     return out;

@@ -218,20 +218,9 @@ Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const Kerne
 KernelLaunch gpu_launch(const std::string& name, const GpuKernel& kernel,
                         const std::function<BufferId(ValueId)>& buffer) {
   auto launch = [&](const GpuVariant& v) {
-    KernelLaunch l;
-    l.name = name;
-    l.symbol = v.symbol;
-    l.object = v.object;
-    for (auto value : v.scheduled.buffers) l.buffers.push_back(buffer(value));
-    l.written = v.scheduled.buffer_written;
-    l.sizes = v.scheduled.sizes;
-    l.grid = v.scheduled.grid;
-    l.work_per_program = v.scheduled.work_per_program;
-    l.scratch_bytes = v.scheduled.scratch_bytes;
-    l.report_sites = v.scheduled.report_sites;
+    KernelLaunch l = launch_of(v.scheduled, name, v.symbol, v.object, buffer);
     l.threads = v.threads;
     l.shared_bytes = v.shared_bytes;
-    l.conditions = v.scheduled.conditions;
     return l;
   };
   auto l = launch(kernel.variants.back());

@@ -9,6 +9,23 @@
 
 namespace tessera {
 
+KernelLaunch launch_of(const ScheduledKernel& kernel, const std::string& name, const std::string& symbol, int object,
+                       const std::function<BufferId(ValueId)>& buffer) {
+  KernelLaunch l;
+  l.name = name;
+  l.symbol = symbol;
+  l.object = object;
+  for (auto v : kernel.buffers) l.buffers.push_back(buffer(v));
+  l.written = kernel.buffer_written;
+  l.sizes = kernel.sizes;
+  l.grid = kernel.grid;
+  l.work_per_program = kernel.work_per_program;
+  l.scratch_bytes = kernel.scratch_bytes;
+  l.report_sites = kernel.report_sites;
+  l.conditions = kernel.conditions;
+  return l;
+}
+
 bool host_code_takes(DType dtype) {
   switch (dtype) {
   case DType::Bool:

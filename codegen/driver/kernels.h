@@ -33,6 +33,11 @@ struct LinkedKernels {
 // The kernel's text without the names that a model gave its values: kernels of equal layers are equal.
 [[nodiscard]] std::string anonymous_text(tile::Kernel kernel);
 
+// The launch of a scheduled kernel, without what a device adds to it: `buffer` gives the executable's buffer of a graph
+// value.
+[[nodiscard]] KernelLaunch launch_of(const ScheduledKernel& kernel, const std::string& name, const std::string& symbol,
+                                     int object, const std::function<BufferId(ValueId)>& buffer);
+
 // Whether generated host code can hold values of this dtype in memory.
 [[nodiscard]] bool host_code_takes(DType dtype);
 

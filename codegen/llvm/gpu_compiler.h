@@ -23,8 +23,8 @@ struct GpuKernelCode {
   int64_t shared_bytes = 0; // dynamic shared memory of a block; beyond 48 KB it has to be asked for at launch
 };
 
-// Threads come from the kernel's config "warps" (4 without it); "min_blocks", when there, is how many blocks shall fit a
-// multiprocessor, which bounds the registers of a thread. Tile shapes are powers of two. Thread-safe. Errors:
+// Threads come from the kernel's config "warps" (4 without it); "min_blocks", when there, is how many blocks shall fit
+// a multiprocessor, which bounds the registers of a thread. Tile shapes are powers of two. Thread-safe. Errors:
 // CodegenError for what the GPU cannot do, naming the operation.
 [[nodiscard]] Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target,
                                                        bool keep_ir = false);

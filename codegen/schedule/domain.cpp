@@ -282,4 +282,19 @@ SymExpr Domain::row_count() const {
 
 Result<Domain> make_domain(const Graph& graph, const LoopNest& nest) { return Maker(graph, nest).run(); }
 
+std::vector<int> read_only_where(const Graph& graph, const LoopNest& nest, const Domain& d, const Access& w) {
+  std::vector<int> out;
+  for (size_t b = 0; b < d.buffers.size(); ++b) {
+    if (d.written[b]) continue;
+    bool good = info(graph.type(d.buffers[b]).dtype).bits ==
+                info(graph.type(d.buffers[static_cast<size_t>(w.buffer)]).dtype).bits;
+    for (size_t i = 0; i < d.live.size() && good; ++i)
+      if (d.live[i] && nest.dag[static_cast<ScalarId>(i)].op == ScalarOp::Load &&
+          d.loads[i].buffer == static_cast<int>(b))
+        good = d.loads[i].terms.empty() && d.loads[i].offset == w.offset;
+    if (good) out.push_back(static_cast<int>(b));
+  }
+  return out;
+}
+
 } // namespace tessera

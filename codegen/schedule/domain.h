@@ -50,4 +50,8 @@ void each_expression(const LoopNest& nest, Domain& domain, const std::function<v
 // Sets row_mask, deps and stage from the axes and expressions.
 void find_dependences(const LoopNest& nest, Domain& domain);
 
+// Read buffers with elements of the written one's size that are read nowhere but at the offset of the store `w`.
+[[nodiscard]] std::vector<int> read_only_where(const Graph& graph, const LoopNest& nest, const Domain& domain,
+                                               const Access& w);
+
 } // namespace tessera

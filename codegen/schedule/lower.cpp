@@ -402,16 +402,7 @@ void Lowering::overwritable() {
                 d_.stage[static_cast<size_t>(nest_.stores[s].scalar)] + 1 == static_cast<int>(stages_.stages.size()) ||
                 !d_.reduces;
     if (!last) continue;
-    for (size_t b = 0; b < d_.buffers.size(); ++b) {
-      if (d_.written[b]) continue;
-      bool good = info(graph_.type(d_.buffers[b]).dtype).bits ==
-                  info(graph_.type(d_.buffers[static_cast<size_t>(w.buffer)]).dtype).bits;
-      for (size_t i = 0; i < d_.live.size() && good; ++i)
-        if (d_.live[i] && node(static_cast<ScalarId>(i)).op == ScalarOp::Load &&
-            d_.loads[i].buffer == static_cast<int>(b))
-          good = d_.loads[i].terms.empty() && d_.loads[i].offset == w.offset;
-      if (good) out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(static_cast<int>(b));
-    }
+    for (int b : read_only_where(graph_, nest_, d_, w)) out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(b);
   }
 }
 

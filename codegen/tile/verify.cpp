@@ -20,7 +20,8 @@ public:
         return error("parameter '" + p.name + "' is written but no pointer");
       if (p.invariant && (p.written || p.type.kind != Type::Kind::Pointer))
         return error("parameter '" + p.name + "' is invariant but " + (p.written ? "written" : "no pointer"));
-      if (p.multiple_of < 1 || (p.multiple_of > 1 && (p.type.kind == Type::Kind::Pointer || p.type.dtype != DType::I64)))
+      if (p.multiple_of < 1 ||
+          (p.multiple_of > 1 && (p.type.kind == Type::Kind::Pointer || p.type.dtype != DType::I64)))
         return error("parameter '" + p.name + "' has a divisor but is no i64");
     }
     return block(k_.body, 0);
