@@ -37,6 +37,7 @@ struct CudaLibraries {
 //   - constant weights of channels-last convolutions are laid out as the kernel reads them: [O, kernel..., C] for
 //   cuDNN,
 //     [kernel..., C, O] for loops; a transpose behind restores the dimensions and vanishes into the reader's index
+//   - products of one operand with constant weights become one (join_products.h)
 [[nodiscard]] Status legalize_for_cuda(Graph& graph, const CudaLibraries& libraries);
 // As host_supports. What runs as loops counts as supported.
 [[nodiscard]] bool cuda_supports(const Graph& graph, NodeId node, std::string* why_not);

@@ -1,4 +1,5 @@
 // Which library or generated code runs a node on an NVIDIA GPU, and what is laid out for it beforehand.
+#include "codegen/driver/join_products.h"
 #include "codegen/driver/kernels.h"
 #include "codegen/driver/legalize.h"
 #include "codegen/schedule/own_kernels.h"
@@ -239,7 +240,11 @@ bool accepts_conv(const Graph& graph, const LibraryCall& call, const CudaLibrari
 
 } // namespace
 
-Status legalize_for_cuda(Graph& graph, const CudaLibraries& libraries) { return Legalizer(graph, libraries).run(); }
+Status legalize_for_cuda(Graph& graph, const CudaLibraries& libraries) {
+  TESSERA_TRY(Legalizer(graph, libraries).run());
+  TESSERA_ASSIGN([[maybe_unused]] int count, join_products(graph, libraries));
+  return {};
+}
 
 bool cuda_supports(const Graph& graph, NodeId id, std::string* why_not) {
   const auto& node = graph.node(id);

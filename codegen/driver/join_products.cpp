@@ -1,0 +1,302 @@
+#include "codegen/driver/join_products.h"
+#include "graph/ops/op.h"
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace tessera {
+namespace {
+
+// A product whose weights take longer to read than a few launches gains little, and its copy is large.
+constexpr int64_t kMaxJoinedBytes = int64_t{64} << 20;
+constexpr int64_t kMaxBytesOfModel = int64_t{1} << 30;
+constexpr int64_t kAccess = 16; // kernels and libraries make accesses of that many bytes
+
+// The tensor of a constant node, with or without its data.
+const Tensor* tensor_of(const Graph& graph, ValueId value) {
+  const Node* node = graph.producer(value);
+  const auto* structured = node ? node->op->structured() : nullptr;
+  if (!structured || structured->kind != Structured::Constant) return nullptr;
+  return node->attributes.get<Tensor>("value");
+}
+
+// ---- constants side by side
+
+// Two-dimensional ones along `axis`, or vectors. Copied once for all who ask while somebody holds the result: variants
+// of a model are compiled one by one, and show the same weights.
+Result<Tensor> side_by_side(const std::vector<Tensor>& parts, size_t axis) {
+  struct Joined {
+    std::shared_ptr<std::byte> bytes;
+    std::vector<Tensor> parts; // kept: nothing else can lie at their addresses
+  };
+  using Key = std::vector<std::pair<const std::byte*, Dims>>;
+  static std::mutex mutex;
+  static std::map<std::pair<Key, size_t>, std::weak_ptr<const Joined>> made;
+
+  Dims dims = parts[0].dims();
+  const auto element = static_cast<size_t>(info(parts[0].dtype()).bits / 8);
+  dims[axis] = 0;
+  Key key;
+  bool known = true;
+  for (const auto& part : parts) {
+    dims[axis] += part.dims()[axis];
+    known = known && has_data(part);
+    key.emplace_back(part.data(), part.dims());
+  }
+  TESSERA_ASSIGN(int64_t count, element_count(dims));
+  const auto bytes = static_cast<size_t>(byte_size(parts[0].dtype(), count));
+  if (!known) return Tensor::view(parts[0].dtype(), dims, {nullptr, nullptr, bytes});
+
+  std::lock_guard lock(mutex);
+  std::erase_if(made, [](const auto& entry) { return entry.second.expired(); });
+  auto& entry = made[{key, axis}];
+  auto joined = entry.lock();
+  if (!joined) {
+    TESSERA_ASSIGN(auto block, allocate_bytes(bytes));
+    auto run = [&](const Tensor& t) { // what one part has at one position of the dimensions before the axis
+      size_t n = element;
+      for (size_t d = axis; d < dims.size(); ++d) n *= static_cast<size_t>(t.dims()[d]);
+      return n;
+    };
+    const auto runs = static_cast<size_t>(axis == 0 ? 1 : dims[0]);
+    for (size_t r = 0, at = 0; r < runs; ++r)
+      for (const auto& part : parts) {
+        size_t n = run(part);
+        if (n > 0) std::memcpy(block.get() + at, part.data() + r * n, n);
+        at += n;
+      }
+    joined = std::make_shared<const Joined>(Joined{std::move(block), parts});
+    entry = joined;
+  }
+  const std::byte* data = joined->bytes.get();
+  return Tensor::view(parts[0].dtype(), dims, {std::move(joined), data, bytes});
+}
+
+// ---- which products
+
+struct Sibling {
+  NodeId product;
+  ValueId weight; // a constant [K, N], or [N, K] where a transpose stands between
+  ValueId bias;   // a constant of N elements, if one is added
+  ValueId result; // behind the bias and what `follows`
+  int64_t columns = 0;
+  NodeId follows; // an operator of one tensor that all siblings have, if there is one
+  std::vector<NodeId> replaced;
+};
+// What siblings have in common.
+struct Kind {
+  ValueId operand;
+  bool transposed = false;
+  std::string follows; // text of that operator
+  auto operator<=>(const Kind&) const = default;
+};
+
+class Joiner {
+public:
+  Joiner(Graph& graph, const CudaLibraries& libraries)
+      : graph_(graph), libraries_(libraries), users_(graph.users()), given_(users_.size(), false) {
+    for (const auto& output : graph.outputs()) given_[at(output.value)] = true;
+  }
+
+  Result<int> run() {
+    std::map<Kind, std::vector<Sibling>> families;
+    for (NodeId id : graph_.order()) {
+      Kind kind;
+      if (auto sibling = candidate(id, kind)) families[kind].push_back(std::move(*sibling));
+    }
+    std::vector<ValueId> by_value(users_.size());
+    std::vector<NodeId> replaced;
+    int count = 0;
+    int64_t total = 0;
+    for (auto& [kind, siblings] : families) {
+      if (siblings.size() < 2) continue;
+      int64_t bytes = 0;
+      for (const auto& s : siblings) {
+        const Tensor& weight = *tensor_of(graph_, s.weight);
+        bytes += byte_size(weight.dtype(), weight.count());
+      }
+      if (bytes > kMaxJoinedBytes || total + bytes > kMaxBytesOfModel) continue;
+      total += bytes;
+      TESSERA_TRY(join(kind, siblings, by_value));
+      for (auto& s : siblings) replaced.insert(replaced.end(), s.replaced.begin(), s.replaced.end());
+      count += static_cast<int>(siblings.size()) - 1;
+    }
+    if (count == 0) return 0;
+    graph_.replace_uses(by_value);
+    for (auto id = replaced.rbegin(); id != replaced.rend(); ++id) graph_.remove_node(*id);
+    graph_.compact();
+    return count;
+  }
+
+private:
+  static size_t at(ValueId v) { return static_cast<size_t>(v.index); }
+  [[nodiscard]] bool is_view(const Node& node) const {
+    return node.op->indexing() && node.op->indexing()->view && !node.operands.empty() && node.results.size() == 1;
+  }
+  [[nodiscard]] std::optional<NodeId> only_user(ValueId v) const {
+    const auto& users = users_[at(v)];
+    if (users.size() != 1 || given_[at(v)]) return std::nullopt;
+    return users[0];
+  }
+  [[nodiscard]] bool is_pointwise(const Node& node) const {
+    return node.op->pointwise() && node.results.size() == 1 && !node.op->side_effect;
+  }
+
+  std::optional<Sibling> candidate(NodeId id, Kind& kind) const {
+    const Node& node = graph_.node(id);
+    if (node.op->name != std::string_view("matmul") || cuda_as_loops(graph_, id, libraries_)) return std::nullopt;
+    Sibling s{id, node.operands[1], {}, node.results[0], 0, {}, {id}};
+    kind.operand = node.operands[0];
+    if (graph_.type(kind.operand).rank() < 2 || tensor_of(graph_, kind.operand)) return std::nullopt;
+    if (!only_user(s.weight)) return std::nullopt;
+    if (const Node* turn = graph_.producer(s.weight); turn && turn->op->name == std::string_view("transpose") &&
+                                                      graph_.type(s.weight).rank() == 2 &&
+                                                      turn->attributes.ints("perm") == Ints{1, 0}) {
+      kind.transposed = true;
+      s.weight = turn->operands[0];
+      if (!only_user(s.weight)) return std::nullopt;
+    }
+    const Tensor* weight = tensor_of(graph_, s.weight);
+    if (!weight || weight->dims().size() != 2) return std::nullopt;
+    s.columns = weight->dims()[kind.transposed ? 0 : 1];
+    if (kind.transposed) s.replaced.insert(s.replaced.begin(), graph_.value(node.operands[1]).producer);
+    s.replaced.insert(s.replaced.begin(), graph_.value(s.weight).producer);
+    if (s.columns == 0 || byte_size(weight->dtype(), s.columns) % kAccess != 0) return std::nullopt;
+    take_bias(s);
+    if (!take_what_follows(s, kind) || !read_by_strides(s.result)) return std::nullopt;
+    return s;
+  }
+
+  void take_bias(Sibling& s) const {
+    auto user = only_user(s.result);
+    if (!user) return;
+    const Node& add = graph_.node(*user);
+    if (add.op->name != std::string_view("add") || add.operands[0] == add.operands[1]) return;
+    ValueId bias = add.operands[add.operands[0] == s.result ? 1 : 0];
+    const Tensor* vector = tensor_of(graph_, bias);
+    if (!vector || vector->count() != s.columns || vector->dims().empty() || vector->dims().back() != s.columns ||
+        graph_.type(add.results[0]).shape != graph_.type(s.result).shape)
+      return;
+    s.bias = bias;
+    s.result = add.results[0];
+    s.replaced.push_back(*user);
+  }
+
+  // What a library would do to the result: an operator of it and scalars is taken along, if siblings have it, too; for
+  // an addition of another tensor the result has to be whole.
+  bool take_what_follows(Sibling& s, Kind& kind) const {
+    ValueId value = s.result;
+    auto user = only_user(value);
+    while (user && is_view(graph_.node(*user))) {
+      value = graph_.node(*user).results[0];
+      user = only_user(value);
+    }
+    if (!user || !is_pointwise(graph_.node(*user))) return true;
+    const Node& node = graph_.node(*user);
+    bool alone = true;
+    std::string text(node.op->name);
+    for (ValueId v : node.operands) {
+      if (!v.valid() || v == value) {
+        text += v == value ? " ." : " -";
+        continue;
+      }
+      const Tensor* tensor = tensor_of(graph_, v);
+      alone = alone && tensor && tensor->count() == 1;
+      text += " " + std::to_string(v.index);
+    }
+    if (!alone) return node.op->name != std::string_view("add");
+    // A factor becomes one of the sum where a product reads it.
+    if (node.op->name == std::string_view("mul") || node.op->name == std::string_view("div")) return true;
+    if (value != s.result || !node.attributes.items().empty() || graph_.type(node.results[0]) != graph_.type(value))
+      return false;
+    kind.follows = text;
+    s.follows = *user;
+    s.result = node.results[0];
+    s.replaced.push_back(*user);
+    return true;
+  }
+
+  // Whether everything that reads the value, through views, reads elements or matrices, wherever they lie.
+  bool read_by_strides(ValueId value) const {
+    if (given_[at(value)]) return false;
+    return std::all_of(users_[at(value)].begin(), users_[at(value)].end(), [&](NodeId user) {
+      const Node& node = graph_.node(user);
+      if (is_view(node)) return read_by_strides(node.results[0]);
+      const auto* structured = node.op->structured();
+      return !structured || structured->kind == Structured::Matmul;
+    });
+  }
+
+  // ---- joining
+  Status join(const Kind& kind, const std::vector<Sibling>& siblings, std::vector<ValueId>& by_value) {
+    std::vector<Tensor> weights, biases;
+    int64_t columns = 0;
+    bool biased = false;
+    for (const auto& s : siblings) {
+      weights.push_back(*tensor_of(graph_, s.weight));
+      biased = biased || s.bias.valid();
+      columns += s.columns;
+    }
+    TESSERA_ASSIGN(Tensor weight, side_by_side(weights, kind.transposed ? 0 : 1));
+    const Node first = graph_.node(siblings[0].product);
+    ValueId w = graph_.add_constant(std::move(weight), graph_.value(siblings[0].weight).name + ".joined");
+    if (kind.transposed) {
+      TESSERA_ASSIGN(w, graph_.apply("transpose", {w}, {{"perm", Ints{1, 0}}}, first.location));
+    }
+    TESSERA_ASSIGN(ValueId y, graph_.apply("matmul", {kind.operand, w}, {}, first.location));
+    if (biased) {
+      const DType dtype = weights[0].dtype();
+      std::string name;
+      for (const auto& s : siblings) {
+        if (s.bias.valid()) {
+          if (name.empty()) name = graph_.value(s.bias).name;
+          biases.push_back(tensor_of(graph_, s.bias)->reshaped({s.columns}));
+          continue;
+        }
+        TESSERA_ASSIGN(Tensor none, Tensor::create(dtype, {s.columns}));
+        for (int64_t i = 0; i < s.columns; ++i) none.set_f64(i, -0.0);
+        biases.push_back(std::move(none));
+      }
+      TESSERA_ASSIGN(Tensor bias, side_by_side(biases, 0));
+      ValueId b = graph_.add_constant(std::move(bias), name + ".joined");
+      TESSERA_ASSIGN(y, graph_.apply("add", {y, b}, {}, first.location));
+    }
+    if (siblings[0].follows.valid()) {
+      const Node node = graph_.node(siblings[0].follows);
+      std::vector<ValueId> operands = node.operands;
+      for (ValueId& v : operands)
+        if (v.valid() && !tensor_of(graph_, v)) v = y;
+      TESSERA_ASSIGN(y, graph_.apply(node.op->name, operands, node.attributes, node.location));
+    }
+    int64_t start = 0;
+    for (const auto& s : siblings) {
+      SymShape starts, sizes = graph_.type(y).shape;
+      starts.assign(sizes.size(), SymExpr(0));
+      starts.back() = start;
+      sizes.back() = s.columns;
+      start += s.columns;
+      TESSERA_ASSIGN(ValueId part,
+                     graph_.apply("slice", {y},
+                                  {{"starts", starts}, {"steps", Ints(sizes.size(), 1)}, {"sizes", sizes}},
+                                  graph_.node(s.product).location));
+      graph_.value(part).name = std::exchange(graph_.value(s.result).name, "");
+      by_value[at(s.result)] = part;
+    }
+    return {};
+  }
+
+  Graph& graph_;
+  const CudaLibraries& libraries_;
+  std::vector<std::vector<NodeId>> users_; // of the graph as it was, by value
+  std::vector<bool> given_;                // outputs
+};
+
+} // namespace
+
+Result<int> join_products(Graph& graph, const CudaLibraries& libraries) {
+  if (!libraries.cublaslt) return 0;
+  return Joiner(graph, libraries).run();
+}
+
+} // namespace tessera

@@ -1,0 +1,28 @@
+// Products of one operand as one product.
+//
+// The idea. Query, key and value are products of one activation with three weights. With the weights side by side they
+// are one product: one launch for three, the activation is read once, and a GPU that one narrow product leaves half
+// empty is filled.
+//
+//   q = add(matmul(x, wq), bq)      w = [wq | wk | wv]    : f16[768, 2304]
+//   k = add(matmul(x, wk), bk)      b = [bq | bk | -0 ..] : f16[2304]
+//   v = matmul(x, wv)               y = add(matmul(x, w), b)
+//                                   q = y[..., 0:768]  k = y[..., 768:1536]  v = y[..., 1536:2304]
+//
+// The slices are views, so what reads them sees strides: a row of q is 768 elements of 2304. That is all that changes
+// for attention, gates and rotary embeddings. What would lose by it stays as it is: results that are outputs or go to a
+// convolution (they would have to be copied), those to which a residual is added or an activation applied that their
+// siblings do not have (the library does that for free, but only to whole results), and weights that others read, too
+// (they would be held twice). Columns begin at multiples of 16 bytes. The bias -0 changes no sum.
+//
+// Joined weights are copies in host memory, where the parts may be mapped from a file; so only products are joined that
+// are small enough for launches to matter. Executables of one model share them.
+#pragma once
+#include "codegen/driver/legalize.h"
+
+namespace tessera {
+
+// Rewrites the graph; yields the number of products that went into others. Error OutOfMemory.
+[[nodiscard]] Result<int> join_products(Graph& graph, const CudaLibraries& libraries);
+
+} // namespace tessera
