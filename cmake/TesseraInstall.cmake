@@ -14,6 +14,9 @@ add_library(tessera_shared SHARED ${objects})
 set_target_properties(tessera_shared PROPERTIES OUTPUT_NAME tessera VERSION ${PROJECT_VERSION} SOVERSION 0 EXPORT_NAME tessera EXCLUDE_FROM_ALL OFF)
 target_link_libraries(tessera_shared PRIVATE ${TESSERA_LLVM_LIBRARIES} protobuf::libprotobuf-lite TBB::tbb DNNL::dnnl spdlog::spdlog Threads::Threads ${CMAKE_DL_LIBS})
 target_link_options(tessera_shared PRIVATE -Wl,--exclude-libs,ALL)
+# A program that opens it without a search path of its own, a script say, finds the libraries that lie beside it in a bundle.
+set_target_properties(tessera_shared PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
+target_link_options(tessera_shared PRIVATE -Wl,--disable-new-dtags)
 target_compile_features(tessera_shared INTERFACE cxx_std_20)
 target_include_directories(tessera_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/tessera>)
 

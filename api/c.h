@@ -1,0 +1,47 @@
+/* The embedding interface in plain C, for programs in other languages: a session opened from a model, run on memory
+ * that the caller owns. session.h says what a session is; what needs more than this is done in C++.
+ *
+ *   tessera_session* s;
+ *   const char* error = tessera_open("model.onnx", "auto", 0, &s);
+ *   if (!error) error = tessera_run(s, inputs, 2, outputs, 1);
+ *
+ * Every function that can fail returns null when it did not, and else the error as text, which is good until the same
+ * thread calls again. A session is used by one thread at a time. */
+#pragma once
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tessera_session tessera_session;
+
+/* Contiguous, row-major memory, aligned to the element. */
+typedef struct {
+  const char* name; /* of an input; unused for outputs, which come in the model's order */
+  int32_t dtype;    /* onnx.TensorProto.DataType; strings are refused */
+  int32_t rank;
+  const int64_t* dims; /* rank of them */
+  void* data;
+} tessera_tensor;
+
+/* `device`: "cpu", "cuda" or "auto". `threads`: of the host, 0 for all cores. A variable of the environment,
+ * TESSERA_CACHE_DIR, names the folder of compiled kernels. */
+const char* tessera_open(const char* model, const char* device, int32_t threads, tessera_session** session);
+void tessera_close(tessera_session* session); /* null is allowed */
+
+/* "cpu" or "cuda": what "auto" came to. Good as long as the session. */
+const char* tessera_device(const tessera_session* session);
+
+/* Inputs and outputs in host memory; all outputs are given, of the sizes that the inputs lead to. */
+const char* tessera_run(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
+                        const tessera_tensor* outputs, int32_t output_count);
+
+/* The same in a GPU's memory, put on `stream` (a CUstream of the primary context, null for the default one). Does not
+ * wait; what goes wrong on the GPU later is told by a later call, or by tessera_run(). */
+const char* tessera_run_on_device(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
+                                  const tessera_tensor* outputs, int32_t output_count, void* stream);
+
+#ifdef __cplusplus
+}
+#endif
