@@ -19,8 +19,6 @@ struct Activation {
   int since = 1;
 };
 
-AttrDef number(std::string_view name, double fallback) { return {name, AttrKind::Float, false, fallback}; }
-
 ValueId expm1(B& b, ValueId x) { return b.op1("expm1", x); }
 // log(1 + exp(x)), which neither overflows nor loses small values: max(x, 0) + log1p(exp(-|x|)).
 ValueId softplus(B& b, ValueId x) { return b.add(b.max(x, 0.0), b.op1("log1p", b.exp(b.neg(b.abs(x))))); }
@@ -192,17 +190,6 @@ OpDef record(const Activation& row) {
         wrong({vec({1})}, {}, ErrorCode::TypeMismatch, "a floating-point type", 28),
         wrong({floats({1}, {1})}, {{"no_such", int64_t{1}}}, ErrorCode::BadAttribute, "no_such", 28)};
   };
-  return def;
-}
-
-OpDef composite(std::string_view name, std::string_view summary, std::vector<OperandDef> operands,
-                DecomposeFn rewrite) {
-  OpDef def;
-  def.name = name;
-  def.summary = summary;
-  def.onnx = {{name}};
-  def.operands = std::move(operands);
-  def.meaning = Decomposition{std::move(rewrite)};
   return def;
 }
 

@@ -350,4 +350,18 @@ ScalarId checked_index(ScalarDag& dag, ScalarId raw, const SymExpr& extent) {
   return dag.check_bounds(wrapped, n);
 }
 
+OpDef composite(std::string_view name, std::string_view summary, std::vector<OperandDef> operands,
+                DecomposeFn rewrite) {
+  OpDef def;
+  def.name = name;
+  def.summary = summary;
+  def.onnx = {{name}};
+  def.operands = std::move(operands);
+  def.meaning = Decomposition{std::move(rewrite)};
+  return def;
+}
+
+AttrDef number(std::string_view name, double fallback) { return {name, AttrKind::Float, false, fallback}; }
+AttrDef integer(std::string_view name, int64_t fallback) { return {name, AttrKind::Int, false, fallback}; }
+
 } // namespace tessera::ops

@@ -150,6 +150,15 @@ private:
   std::optional<Diagnostic> error_;
 };
 
+// ---- parts of records
+// ------------------------------------------------------------------------------------------------ An operator of
+// ONNX's name `name` that is rewritten into others.
+[[nodiscard]] OpDef composite(std::string_view name, std::string_view summary, std::vector<OperandDef> operands,
+                              DecomposeFn rewrite);
+// An optional attribute.
+[[nodiscard]] AttrDef number(std::string_view name, double fallback);
+[[nodiscard]] AttrDef integer(std::string_view name, int64_t fallback);
+
 // ---- index arithmetic of indexing bodies ----------------------------------------------------------------------------
 // i64 arithmetic on scalar nodes that stays one Index node wherever its inputs are (so that views fold), and falls back
 // to scalar operators where an index is data. Divisions expect non-negative dividends and positive divisors.

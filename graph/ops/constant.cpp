@@ -123,17 +123,6 @@ OpDef dims_constant_record() {
 
 // ---- composites
 
-OpDef composite(std::string_view name, std::string_view summary, std::vector<OperandDef> operands,
-                DecomposeFn rewrite) {
-  OpDef def;
-  def.name = name;
-  def.summary = summary;
-  def.onnx = {{name}};
-  def.operands = std::move(operands);
-  def.meaning = Decomposition{std::move(rewrite)};
-  return def;
-}
-
 // ONNX Constant: exactly one of its attributes is given.
 Result<Tensor> literal(const Node& n) {
   const Attributes& a = n.attributes;

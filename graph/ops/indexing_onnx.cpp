@@ -6,17 +6,6 @@ namespace tessera {
 namespace {
 using namespace ops;
 
-OpDef composite(std::string_view name, std::string_view summary, std::vector<OperandDef> operands,
-                DecomposeFn rewrite) {
-  OpDef def;
-  def.name = name;
-  def.summary = summary;
-  def.onnx = {{name}};
-  def.operands = std::move(operands);
-  def.meaning = Decomposition{std::move(rewrite)};
-  return def;
-}
-
 // a / b for sizes that must divide; fails ShapeMismatch where they are known not to.
 SymExpr exact(B& b, const SymExpr& size, const SymExpr& by, const std::string& what) {
   if (by.is_const(0)) {

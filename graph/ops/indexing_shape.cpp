@@ -7,15 +7,10 @@ namespace tessera {
 namespace {
 using namespace ops;
 
-OpDef composite(std::string_view name, std::string_view summary, std::vector<OperandDef> more, DecomposeFn rewrite) {
-  OpDef def;
-  def.name = name;
-  def.summary = summary;
-  def.onnx = {{name}};
-  def.operands = {{"data", TypeSet::NumericOrBool}};
-  def.operands.insert(def.operands.end(), more.begin(), more.end());
-  def.meaning = Decomposition{std::move(rewrite)};
-  return def;
+// A composite whose first operand is "data".
+OpDef of_data(std::string_view name, std::string_view summary, std::vector<OperandDef> more, DecomposeFn rewrite) {
+  more.insert(more.begin(), {"data", TypeSet::NumericOrBool});
+  return composite(name, summary, std::move(more), std::move(rewrite));
 }
 
 // ---- Reshape: 0 copies a dimension (unless allowzero), one -1 takes what is left
@@ -72,7 +67,7 @@ Result<std::vector<ValueId>> decompose_reshape(Graph& g, const Node& n, int) {
 
 OpDef reshape() {
   OpDef def =
-      composite("Reshape", "the same elements under another shape", {{"shape", TypeSet::Index}}, decompose_reshape);
+      of_data("Reshape", "the same elements under another shape", {{"shape", TypeSet::Index}}, decompose_reshape);
   def.onnx = {{"Reshape", "", 5}};
   def.attributes = {{"allowzero", AttrKind::Int, false, int64_t{0}}};
   def.reference = [](ReferenceContext& c) -> Status {
@@ -169,7 +164,7 @@ void add_squeezes(OpTable& table) {
     };
     return def;
   };
-  OpDef squeeze = with_axes(composite("Squeeze", "x without dimensions of size 1", {}, decompose_squeeze), false);
+  OpDef squeeze = with_axes(of_data("Squeeze", "x without dimensions of size 1", {}, decompose_squeeze), false);
   squeeze.aten = {"squeeze"};
   squeeze.error_samples = [] {
     Tensor x = random(DType::F32, {1, 3});
@@ -199,7 +194,7 @@ void add_squeezes(OpTable& table) {
   };
   table.add(std::move(squeeze));
   OpDef unsqueeze =
-      with_axes(composite("Unsqueeze", "x with dimensions of size 1 put in", {}, decompose_unsqueeze), true);
+      with_axes(of_data("Unsqueeze", "x with dimensions of size 1 put in", {}, decompose_unsqueeze), true);
   unsqueeze.aten = {"unsqueeze"};
   unsqueeze.error_samples = [] {
     Tensor x = random(DType::F32, {2});
@@ -212,8 +207,8 @@ void add_squeezes(OpTable& table) {
 
 // ---- Flatten: a matrix, the dimensions before `axis` and those from it on
 OpDef flatten() {
-  OpDef def = composite(
-      "Flatten", "a matrix of the dimensions before and from `axis` on", {}, [](Graph& g, const Node& n, int) {
+  OpDef def =
+      of_data("Flatten", "a matrix of the dimensions before and from `axis` on", {}, [](Graph& g, const Node& n, int) {
         B b(g, n);
         SymShape in = b.shape(b.in(0));
         auto rank = static_cast<int64_t>(in.size());
@@ -251,19 +246,19 @@ OpDef flatten() {
 }
 
 OpDef transpose() {
-  OpDef def = composite("Transpose", "dimensions reordered; reversed when no order is given", {},
-                        [](Graph& g, const Node& n, int) {
-                          B b(g, n);
-                          Ints perm = b.attr().ints("perm");
-                          int rank = b.rank(b.in(0));
-                          if (!b.attr().has("perm"))
-                            for (int k = rank; k-- > 0;) perm.push_back(k);
-                          // The primitive names a wrong permutation; the identity is no operation.
-                          bool identity = static_cast<int>(perm.size()) == rank;
-                          for (size_t k = 0; identity && k < perm.size(); ++k)
-                            identity = perm[k] == static_cast<int64_t>(k);
-                          return b.done(identity ? b.in(0) : b.op("transpose", {b.in(0)}, {{"perm", perm}}));
-                        });
+  OpDef def = of_data("Transpose", "dimensions reordered; reversed when no order is given", {},
+                      [](Graph& g, const Node& n, int) {
+                        B b(g, n);
+                        Ints perm = b.attr().ints("perm");
+                        int rank = b.rank(b.in(0));
+                        if (!b.attr().has("perm"))
+                          for (int k = rank; k-- > 0;) perm.push_back(k);
+                        // The primitive names a wrong permutation; the identity is no operation.
+                        bool identity = static_cast<int>(perm.size()) == rank;
+                        for (size_t k = 0; identity && k < perm.size(); ++k)
+                          identity = perm[k] == static_cast<int64_t>(k);
+                        return b.done(identity ? b.in(0) : b.op("transpose", {b.in(0)}, {{"perm", perm}}));
+                      });
   def.attributes = {{"perm", AttrKind::Ints}};
   def.samples = [] {
     return std::vector<Sample>{sample({random(DType::F32, {2, 3, 4}, 1)}, {}, 13),
@@ -280,7 +275,7 @@ OpDef transpose() {
 // ---- Expand: x broadcast with a shape, which may hold 1 where x does not
 OpDef expand() {
   OpDef def =
-      composite("Expand", "x broadcast with a shape", {{"shape", TypeSet::Index}}, [](Graph& g, const Node& n, int) {
+      of_data("Expand", "x broadcast with a shape", {{"shape", TypeSet::Index}}, [](Graph& g, const Node& n, int) {
         B b(g, n);
         std::vector<SymExpr> want = b.known(1);
         if (!b.ok()) return b.failed();
@@ -313,7 +308,7 @@ OpDef expand() {
 
 // ---- Tile: [d] repeated r times is [r, d] expanded and flattened
 OpDef tile() {
-  OpDef def = composite(
+  OpDef def = of_data(
       "Tile", "x repeated along its dimensions", {{"repeats", TypeSet::Index}}, [](Graph& g, const Node& n, int) {
         B b(g, n);
         std::vector<SymExpr> repeats = b.known(1);

@@ -8,27 +8,18 @@ namespace tessera {
 namespace {
 using namespace ops;
 
-OpDef composite(std::string_view name, std::string_view summary, DecomposeFn rewrite) {
-  OpDef def;
-  def.name = name;
-  def.summary = summary;
-  def.onnx = {{name}};
-  def.meaning = Decomposition{std::move(rewrite)};
-  return def;
-}
-
 // Folds a binary primitive over one or more operands.
 void add_variadic(OpTable& table, std::string_view name, std::string_view summary, std::string_view primitive,
                   bool mean, double (*f)(double, double), TypeSet types) {
   std::string op(primitive);
-  OpDef def = composite(name, summary, [op, mean](Graph& g, const Node& n, int) {
-    B b(g, n);
-    ValueId y = b.in(0);
-    for (int i = 1; i < b.operands(); ++i) y = b.op2(op, y, b.in(i));
-    if (mean && b.operands() > 1) y = b.div(y, static_cast<double>(b.operands()));
-    return b.done(y);
-  });
-  def.operands = {{"first", types}, {"rest", TypeSet::SameAsFirst, false, true}};
+  OpDef def = composite(name, summary, {{"first", types}, {"rest", TypeSet::SameAsFirst, false, true}},
+                        [op, mean](Graph& g, const Node& n, int) {
+                          B b(g, n);
+                          ValueId y = b.in(0);
+                          for (int i = 1; i < b.operands(); ++i) y = b.op2(op, y, b.in(i));
+                          if (mean && b.operands() > 1) y = b.div(y, static_cast<double>(b.operands()));
+                          return b.done(y);
+                        });
   def.reference = [f, mean](ReferenceContext& c) -> Status {
     Tensor y = c.operands[0];
     for (size_t i = 1; i < c.operands.size(); ++i) {
@@ -74,8 +65,8 @@ Result<std::vector<ValueId>> decompose_pow(Graph& g, const Node& n, int) {
 }
 
 void add_pow(OpTable& table) {
-  OpDef def = composite("Pow", "a to the power of b, in a's dtype", decompose_pow);
-  def.operands = {{"x", TypeSet::Numeric}, {"y", TypeSet::Numeric}};
+  OpDef def = composite("Pow", "a to the power of b, in a's dtype", {{"x", TypeSet::Numeric}, {"y", TypeSet::Numeric}},
+                        decompose_pow);
   def.samples = [] {
     std::vector<Sample> out = binary_samples({DType::F32, DType::F16, DType::I32}, {0.5, 3}, {0, 3}, {}, 15);
     for (auto [a, e] : {std::pair{DType::F32, DType::I64},
@@ -112,8 +103,10 @@ Result<std::vector<ValueId>> decompose_clip(Graph& g, const Node& n, int) {
 }
 
 void add_clip(OpTable& table) {
-  OpDef def = composite("Clip", "x kept within [min, max]", decompose_clip);
-  def.operands = {{"x", TypeSet::Numeric}, {"min", TypeSet::SameAsFirst, true}, {"max", TypeSet::SameAsFirst, true}};
+  OpDef def =
+      composite("Clip", "x kept within [min, max]",
+                {{"x", TypeSet::Numeric}, {"min", TypeSet::SameAsFirst, true}, {"max", TypeSet::SameAsFirst, true}},
+                decompose_clip);
   def.attributes = {{"min", AttrKind::Float}, {"max", AttrKind::Float}};
   def.samples = [] {
     std::vector<Sample> out;
@@ -136,12 +129,11 @@ void add_clip(OpTable& table) {
 }
 
 void add_chosen(OpTable& table) {
-  OpDef mod =
-      composite("Mod", "remainder: the divisor's sign, or the dividend's with fmod", [](Graph& g, const Node& n, int) {
-        B b(g, n);
-        return b.done(b.op2(b.attr().i("fmod", 0) != 0 ? "fmod" : "mod", b.in(0), b.in(1)));
-      });
-  mod.operands = {{"a", TypeSet::Numeric}, {"b", TypeSet::SameAsFirst}};
+  OpDef mod = composite("Mod", "remainder: the divisor's sign, or the dividend's with fmod",
+                        {{"a", TypeSet::Numeric}, {"b", TypeSet::SameAsFirst}}, [](Graph& g, const Node& n, int) {
+                          B b(g, n);
+                          return b.done(b.op2(b.attr().i("fmod", 0) != 0 ? "fmod" : "mod", b.in(0), b.in(1)));
+                        });
   mod.attributes = {{"fmod", AttrKind::Int, false, int64_t{0}}};
   mod.samples = [] {
     auto out = binary_samples({DType::I32, DType::U8, DType::I64}, {-9, 9}, {1, 5}, {}, 13);
@@ -151,14 +143,15 @@ void add_chosen(OpTable& table) {
   };
   table.add(std::move(mod));
 
-  OpDef shift = composite("BitShift", "bits moved LEFT or RIGHT", [](Graph& g, const Node& n, int) {
-    B b(g, n);
-    std::string direction = b.attr().s("direction");
-    if (direction != "LEFT" && direction != "RIGHT")
-      b.fail(ErrorCode::BadAttribute, "direction '" + direction + "' is neither LEFT nor RIGHT");
-    return b.done(b.op2(direction == "LEFT" ? "shl" : "shr", b.in(0), b.in(1)));
-  });
-  shift.operands = {{"a", TypeSet::Integer}, {"b", TypeSet::SameAsFirst}};
+  OpDef shift =
+      composite("BitShift", "bits moved LEFT or RIGHT", {{"a", TypeSet::Integer}, {"b", TypeSet::SameAsFirst}},
+                [](Graph& g, const Node& n, int) {
+                  B b(g, n);
+                  std::string direction = b.attr().s("direction");
+                  if (direction != "LEFT" && direction != "RIGHT")
+                    b.fail(ErrorCode::BadAttribute, "direction '" + direction + "' is neither LEFT nor RIGHT");
+                  return b.done(b.op2(direction == "LEFT" ? "shl" : "shr", b.in(0), b.in(1)));
+                });
   shift.attributes = {{"direction", AttrKind::String, true}};
   shift.samples = [] {
     auto out = binary_samples({DType::U8, DType::U64}, {0, 200}, {0, 7}, {{"direction", std::string("LEFT")}}, 11);
@@ -174,16 +167,17 @@ void add_chosen(OpTable& table) {
   };
   table.add(std::move(shift));
 
-  OpDef isinf = composite("IsInf", "whether x is infinite, of the signs asked for", [](Graph& g, const Node& n, int) {
-    B b(g, n);
-    ValueId x = b.in(0);
-    bool negative = b.attr().i("detect_negative", 1) != 0, positive = b.attr().i("detect_positive", 1) != 0;
-    ValueId y = b.op1("isinf", x);
-    if (!negative) y = b.logical_and(y, b.gt(x, 0.0));
-    if (!positive) y = b.logical_and(y, b.lt(x, 0.0));
-    return b.done(y);
-  });
-  isinf.operands = {{"x", TypeSet::Float}};
+  OpDef isinf = composite("IsInf", "whether x is infinite, of the signs asked for", {{"x", TypeSet::Float}},
+                          [](Graph& g, const Node& n, int) {
+                            B b(g, n);
+                            ValueId x = b.in(0);
+                            bool negative = b.attr().i("detect_negative", 1) != 0,
+                                 positive = b.attr().i("detect_positive", 1) != 0;
+                            ValueId y = b.op1("isinf", x);
+                            if (!negative) y = b.logical_and(y, b.gt(x, 0.0));
+                            if (!positive) y = b.logical_and(y, b.lt(x, 0.0));
+                            return b.done(y);
+                          });
   isinf.attributes = {{"detect_negative", AttrKind::Int, false, int64_t{1}},
                       {"detect_positive", AttrKind::Int, false, int64_t{1}}};
   isinf.reference = [](ReferenceContext& c) -> Status {
