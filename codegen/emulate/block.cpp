@@ -13,6 +13,8 @@ std::string_view name(Collective kind) {
   case Collective::Shuffle: return "shuffle";
   case Collective::Ballot: return "ballot";
   case Collective::WarpBarrier: return "warp barrier";
+  case Collective::LoadMatrices: return "load of matrices";
+  case Collective::Multiply: return "product of matrices";
   }
   return "collective";
 }
@@ -63,6 +65,8 @@ Status Block::run(int64_t index) {
     t.block = this;
     t.index = i;
     t.calls = 0;
+    t.copies.clear();
+    t.committed = 0;
     // Stacks start at different lines of a page: else all of them would compete for the same few lines of the cache.
     size_t skip = static_cast<size_t>(i % 61) * 64;
     t.fiber.start(stacks_->bottom(i), Stacks::kBytes - skip, &Block::enter, &t);
@@ -228,7 +232,12 @@ uint32_t Block::in_warp(Thread& t, Collective kind, int32_t site, uint32_t value
   }
   w.arrived = 0;
   auto* lanes = &threads_[static_cast<size_t>(first)];
-  if (kind == Collective::Shuffle) {
+  if (kind == Collective::LoadMatrices || kind == Collective::Multiply) {
+    if (kind == Collective::LoadMatrices)
+      read_matrices(w, lanes);
+    else
+      multiply_fragments(w);
+  } else if (kind == Collective::Shuffle) {
     for (size_t l = 0; l < kWarp; ++l) lanes[l].result = w.value[static_cast<size_t>(w.source[l])];
     ++shuffles;
   } else {

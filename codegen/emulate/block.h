@@ -26,7 +26,7 @@ struct Launch {
 };
 
 // What threads do together.
-enum class Collective : uint8_t { Barrier, BarrierOr, Shuffle, Ballot, WarpBarrier };
+enum class Collective : uint8_t { Barrier, BarrierOr, Shuffle, Ballot, WarpBarrier, LoadMatrices, Multiply };
 [[nodiscard]] std::string_view name(Collective kind);
 
 class Block;
@@ -39,6 +39,13 @@ struct Thread {
   int32_t site = 0;
   uint32_t result = 0; // of the collective it comes back from
   int64_t calls = 0;
+  struct Copy {
+    int64_t offset = 0;
+    const std::byte* from = nullptr; // null: zeros
+    int bytes = 0;
+  };
+  std::vector<Copy> copies; // under way; the first `committed` are waited for
+  size_t committed = 0;
   Fiber fiber;
 };
 
@@ -53,6 +60,10 @@ public:
 
   // What threads call.
   uint32_t collective(Thread& t, Collective kind, int32_t site, uint32_t value, int32_t source);
+  void load_matrices(Thread& t, int64_t offset, int count, bool transposed, uint32_t* words, int32_t site);
+  void multiply(Thread& t, bool bf16, uint32_t* words, int32_t site);
+  void copy_async(Thread& t, int64_t offset, std::byte* from, int bytes, bool exists);
+  void wait_for_copies(Thread& t);
   void* shared(Thread& t, int64_t offset, int bytes, Access access);
   void* global(Thread& t, std::byte* address, int bytes, Access access);
   [[nodiscard]] int64_t index() const { return index_; }
@@ -65,11 +76,15 @@ private:
     uint32_t epoch = 1, exchange_epoch = 1; // accesses.h
     std::array<uint32_t, kWarp> value{};
     std::array<int32_t, kWarp> source{};
+    std::array<uint32_t*, kWarp> words{}; // of lanes in a collective of tensor cores
   };
   explicit Block(const Launch& launch) : launch_(launch) {}
   static void enter(void* thread);
   uint32_t in_warp(Thread& t, Collective kind, int32_t site, uint32_t value, int32_t source);
   uint32_t in_block(Thread& t, Collective kind, int32_t site, uint32_t value);
+  // tensor.cpp: when all lanes have come
+  void read_matrices(const Warp& w, Thread* lanes);
+  static void multiply_fragments(const Warp& w);
   void leave(Thread& t); // to the next thread that is ready, or to run()
   void make_ready(int first, int count, const Thread* but);
   Thread* next();

@@ -14,11 +14,13 @@ struct EmulatedProgram::Code {
 static std::vector<HostSymbol> emulator_functions() {
 #define TESSERA_EMULATED(function)                                                                                     \
   { #function, reinterpret_cast < const void*>(&(function)) }
-  return {TESSERA_EMULATED(tessera_emu_thread_index), TESSERA_EMULATED(tessera_emu_block_index),
-          TESSERA_EMULATED(tessera_emu_barrier),      TESSERA_EMULATED(tessera_emu_barrier_or),
-          TESSERA_EMULATED(tessera_emu_shuffle),      TESSERA_EMULATED(tessera_emu_ballot),
-          TESSERA_EMULATED(tessera_emu_warp_barrier), TESSERA_EMULATED(tessera_emu_shared),
-          TESSERA_EMULATED(tessera_emu_global)};
+  return {TESSERA_EMULATED(tessera_emu_thread_index),  TESSERA_EMULATED(tessera_emu_block_index),
+          TESSERA_EMULATED(tessera_emu_barrier),       TESSERA_EMULATED(tessera_emu_barrier_or),
+          TESSERA_EMULATED(tessera_emu_shuffle),       TESSERA_EMULATED(tessera_emu_ballot),
+          TESSERA_EMULATED(tessera_emu_warp_barrier),  TESSERA_EMULATED(tessera_emu_shared),
+          TESSERA_EMULATED(tessera_emu_global),        TESSERA_EMULATED(tessera_emu_load_matrices),
+          TESSERA_EMULATED(tessera_emu_multiply),      TESSERA_EMULATED(tessera_emu_copy_async),
+          TESSERA_EMULATED(tessera_emu_commit_copies), TESSERA_EMULATED(tessera_emu_wait_for_copies)};
 #undef TESSERA_EMULATED
 }
 

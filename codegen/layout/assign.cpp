@@ -1,5 +1,6 @@
 #include "codegen/layout/assign.h"
 #include "codegen/layout/classes.h"
+#include "codegen/layout/dot.h"
 #include <algorithm>
 #include <bit>
 #include <sstream>
@@ -39,7 +40,7 @@ public:
   }
 
   KernelLayouts run() {
-    define(original_.body);
+    define(original_.body, -1);
     visit(original_.body);
     // What nothing asked for: dead, or used by what is.
     for (ValueId v = 0; v < original_.value_count(); ++v)
@@ -56,6 +57,7 @@ private:
   KernelLayouts k_;
   std::vector<OpId> definition_;               // by value: the operation, of block arguments -1
   std::map<ValueId, OpId> loop_of_;            // block arguments
+  std::map<ValueId, OpId> inside_;             // the innermost loop around a definition; -1: none
   std::vector<std::vector<OpId>> behind_;      // by operation: what is put behind it
   std::vector<std::vector<OpId>> at_start_;    // by loop: what is put at the start of its body
   std::vector<std::vector<ValueId>> versions_; // by value: the same in other layouts; of cheap ones, all
@@ -65,13 +67,19 @@ private:
   [[nodiscard]] bool is_cheap(ValueId v) const { return c_.cheap[at(v)]; }
   [[nodiscard]] const std::vector<int>& shape(ValueId v) const { return original_.type(v).shape; }
 
-  void define(const std::vector<OpId>& block) {
+  void define(const std::vector<OpId>& block, OpId loop) {
     for (OpId id : block) {
       const Op& op = original_.op(id);
-      for (ValueId v : op.results) definition_[at(v)] = id;
+      for (ValueId v : op.results) {
+        definition_[at(v)] = id;
+        inside_[v] = loop;
+      }
       for (const auto& args : op.region_args)
-        for (ValueId v : args) loop_of_[v] = id;
-      for (const auto& region : op.regions) define(region);
+        for (ValueId v : args) {
+          loop_of_[v] = id;
+          inside_[v] = id;
+        }
+      for (const auto& region : op.regions) define(region, op.kind == OpKind::For ? id : loop);
     }
   }
 
@@ -168,8 +176,17 @@ private:
     }
     case OpKind::Scan: op.operands[0] = in_layout(op.operands[0], layout_of_result()); return;
     case OpKind::Dot:
-      for (size_t i : {size_t{0}, size_t{1}})
-        op.operands[i] = as_it_is(op.operands[i], c_.of_shape(shape(op.operands[i])));
+      if (on_tensor_cores(original_, op)) {
+        DotLayouts l = dot_layouts(original_, op, c_.warps);
+        // A left factor from outside of the loop is made ready there. Others are moved where they are used: all of the
+        // right one at a time would take too many registers.
+        op.operands[0] = inside_.at(op.operands[0]) == inside_.at(op.results[0]) ? as_it_is(op.operands[0], l.a)
+                                                                                 : in_layout(op.operands[0], l.a);
+        op.operands[1] = as_it_is(op.operands[1], l.b);
+      } else {
+        for (size_t i : {size_t{0}, size_t{1}})
+          op.operands[i] = as_it_is(op.operands[i], c_.of_shape(shape(op.operands[i])));
+      }
       op.operands[2] = in_layout(op.operands[2], layout_of_result());
       return;
     case OpKind::For:
@@ -291,6 +308,10 @@ private:
     case OpKind::Scan:
       if (!is_scannable(result(), op.axis)) return wrong("cannot scan along " + result().str());
       return is(op.operands[0], result(), "an operand");
+    case OpKind::Dot:
+      if (on_tensor_cores(k_.kernel, op))
+        TESSERA_TRY(is(op.results[0], dot_layouts(k_.kernel, op, k_.warps).c, "a product"));
+      return is(op.operands[2], result(), "what a product is added to");
     case OpKind::For:
     case OpKind::If:
       for (size_t i = 0; i < op.results.size(); ++i) {

@@ -17,6 +17,7 @@
 //                               when tiles, have its drop_axis(a)
 //   scan axis=a                 the result has the operand's; along a, bits of registers are lowest, then lanes, then
 //                               warps: a thread holds a run of the axis, lanes runs side by side
+//   dot                         accumulator and result have one, on tensor cores that of dot.h; the factors any
 //   for, if                     initial, carried, yielded value and result have one
 //   report_index                any
 //   cast to its operand's type  a *conversion*: operand and result may have any layouts (plan_conversion says how)

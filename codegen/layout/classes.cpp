@@ -1,4 +1,5 @@
 #include "codegen/layout/classes.h"
+#include "codegen/layout/dot.h"
 #include <algorithm>
 #include <numeric>
 
@@ -178,8 +179,14 @@ private:
             p.order[0]};
   }
 
-  // Largest tiles first; what is broadcast to or reduced from a tile that has a layout gets its slice.
+  // Products on tensor cores have no choice. Then the largest tiles first; what is broadcast to or reduced from a tile
+  // that has a layout gets its slice.
   void choose() {
+    for (const Op* op : ops_)
+      if (op->kind == OpKind::Dot && on_tensor_cores(k_, *op))
+        choice_.emplace(find(op->results[0]), Choice{dot_layouts(k_, *op, r_.warps).c, 1});
+    while (spread()) {
+    }
     std::vector<ValueId> classes;
     for (ValueId v = 0; v < k_.value_count(); ++v)
       if (has_class(v) && find(v) == v) classes.push_back(v);

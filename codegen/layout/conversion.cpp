@@ -78,19 +78,59 @@ int common_prefix(std::span<const Bits> a, std::span<const Bits> b) {
   return static_cast<int>(n);
 }
 
+using Matrices = Conversion::Matrices;
+
+// What a load of matrices takes from a layout: neighbours in a row, and rows; nothing where it cannot serve it.
+struct MatrixBits {
+  std::vector<Bits> row, rows;
+};
+std::optional<MatrixBits> matrix_bits(const LinearLayout& to, Matrices kind) {
+  std::span<const Bits> lanes = to.bases(Dim::Lane), registers = to.bases(Dim::Register);
+  if (registers.size() < 2) return std::nullopt;
+  MatrixBits m{{registers[0], lanes[0], lanes[1]}, {lanes[2], lanes[3], lanes[4]}};
+  for (Bits b : {m.row[0], m.row[1], m.row[2], m.rows[0], m.rows[1], m.rows[2]})
+    if (b == 0) return std::nullopt;
+  if (kind == Matrices::Columns) std::swap(m.row, m.rows);
+  return m;
+}
+
+// Of warp 0: eight rows of 16 bytes are served at once.
+int matrix_wavefronts(const Conversion& c) {
+  constexpr int kRowElements = 8, kRowsOfBanks = kBanks * kWordBytes / kAccessBytes;
+  std::array<int, kLaneBits> rows = c.row_bases();
+  int total = 0;
+  for (int r = 0; r < c.load.registers(); r += 2) {
+    std::map<int, std::set<int>> banks;
+    size_t most = 1;
+    for (int row = 0; row < 8; ++row) {
+      int offset = c.load.apply(Dim::Register, r, Dim::Offset);
+      for (int i = 0; i < 3; ++i)
+        if (row >> i & 1) offset ^= rows[at(i)];
+      auto& set = banks[offset / kRowElements % kRowsOfBanks];
+      set.insert(offset);
+      most = std::max(most, set.size());
+    }
+    total += static_cast<int>(most);
+  }
+  return total;
+}
+
 // The arrangement whose lowest offset bits are `vector`: both layouts move single bits of the tile, so all vectors here
 // but those of S are unit vectors.
-Conversion arranged(const LinearLayout& from, const LinearLayout& to, std::span<const Bits> vector, int element_bytes) {
+Conversion arranged(const LinearLayout& from, const LinearLayout& to, std::span<const Bits> vector, int element_bytes,
+                    Matrices matrices = Matrices::None) {
   Conversion c;
   c.kind = Conversion::Kind::Shared;
   c.store_width = 1 << common_prefix(vector, from.bases(Dim::Register));
   c.load_width = 1 << common_prefix(vector, to.bases(Dim::Register));
+  c.load_matrices = matrices;
 
   auto contains = [](std::span<const Bits> list, Bits b) {
     return std::find(list.begin(), list.end(), b) != list.end();
   };
   std::vector<Bits> store_lanes = lanes_of(from, c.store_width * element_bytes),
-                    load_lanes = lanes_of(to, c.load_width * element_bytes);
+                    load_lanes = matrices == Matrices::None ? lanes_of(to, c.load_width * element_bytes)
+                                                            : matrix_bits(to, matrices)->rows;
   std::vector<Bits> only_store, only_load, both, neither; // of the bits that are not the vector's
   for (int i = 0; i < from.out_bits(); ++i) {
     Bits b = Bits{1} << i;
@@ -128,11 +168,13 @@ Conversion arranged(const LinearLayout& from, const LinearLayout& to, std::span<
   c.store_free_warps = from.free_mask(Dim::Warp);
   c.shared_bytes = (int64_t{1} << from.out_bits()) * element_bytes;
   c.store_wavefronts = wavefronts(c.store, c.store_width, element_bytes, c.store_free_lanes);
-  c.load_wavefronts = wavefronts(c.load, c.load_width, element_bytes);
+  c.load_wavefronts =
+      matrices == Matrices::None ? wavefronts(c.load, c.load_width, element_bytes) : matrix_wavefronts(c);
   auto least = [&](const LinearLayout& l, int width) {
     return l.registers() / width * (kLanes / lanes_at_once(width * element_bytes));
   };
-  c.least_wavefronts = least(from, c.store_width) + least(to, c.load_width);
+  c.least_wavefronts =
+      least(from, c.store_width) + (matrices == Matrices::None ? least(to, c.load_width) : to.registers() / 2);
   return c;
 }
 
@@ -140,16 +182,21 @@ Conversion by_memory(const LinearLayout& from, const LinearLayout& to, int eleme
   std::optional<Conversion> best;
   auto cost = [&](const Conversion& c) {
     return std::pair(c.store_wavefronts + c.load_wavefronts,
-                     from.registers() / c.store_width + to.registers() / c.load_width);
+                     from.registers() / c.store_width + to.registers() / c.load_step());
+  };
+  auto consider = [&](Conversion c) {
+    if (!best || cost(c) < cost(*best)) best = std::move(c);
   };
   for (const LinearLayout* side : {&from, &to}) {
     std::span<const Bits> registers = side->bases(Dim::Register);
     for (int k = static_cast<int>(registers.size()); k >= 0; --k) {
       if ((1 << k) * element_bytes > kAccessBytes) continue;
-      Conversion c = arranged(from, to, registers.first(at(k)), element_bytes);
-      if (!best || cost(c) < cost(*best)) best = std::move(c);
+      consider(arranged(from, to, registers.first(at(k)), element_bytes));
     }
   }
+  for (Matrices kind : {Matrices::Rows, Matrices::Columns})
+    if (std::optional<MatrixBits> m = matrix_bits(to, kind); m && element_bytes == 2)
+      consider(arranged(from, to, m->row, element_bytes, kind));
   return *std::move(best);
 }
 
@@ -187,6 +234,13 @@ Conversion plan_conversion(const LinearLayout& from, const LinearLayout& to, int
   return by_memory(from, to, element_bytes);
 }
 
+std::array<int, kLaneBits> Conversion::row_bases() const {
+  bool rows = load_matrices == Matrices::Rows;
+  auto offset = [&](Dim in, int bit) { return bit < load.in_bits(in) ? load.basis(in, bit, Dim::Offset) : 0; };
+  return {rows ? offset(Dim::Lane, 2) : offset(Dim::Register, 0), rows ? offset(Dim::Lane, 3) : offset(Dim::Lane, 0),
+          rows ? offset(Dim::Lane, 4) : offset(Dim::Lane, 1), offset(Dim::Register, 1), offset(Dim::Register, 2)};
+}
+
 std::string Conversion::str() const {
   auto list = [](const auto& v) {
     std::string s;
@@ -204,9 +258,11 @@ std::string Conversion::str() const {
   }
   case Kind::Shared:
     return "shared: " + std::to_string(shared_bytes) + " bytes, stores of " + std::to_string(store_width) +
-           ", loads of " + std::to_string(load_width) + " elements, wavefronts " + std::to_string(store_wavefronts) +
-           " + " + std::to_string(load_wavefronts) + " of at least " + std::to_string(least_wavefronts) + "\nstore " +
-           store.str() + "\nload " + load.str();
+           (load_matrices == Matrices::None
+                ? ", loads of " + std::to_string(load_width)
+                : std::string(", matrices by ") + (load_matrices == Matrices::Rows ? "rows" : "columns") + " of 8") +
+           " elements, wavefronts " + std::to_string(store_wavefronts) + " + " + std::to_string(load_wavefronts) +
+           " of at least " + std::to_string(least_wavefronts) + "\nstore " + store.str() + "\nload " + load.str();
   }
   TESSERA_UNREACHABLE("kind of conversion");
 }

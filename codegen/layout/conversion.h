@@ -12,6 +12,12 @@
 // span(S) meets the span of either side's lanes in 0 only. For a transpose lanes run along columns on one side and
 // along rows on the other: with S = {column bit i ^ row bit i} neither side's differences lie in it. All widths of V
 // are tried, conflicts are counted by going through the lanes, the cheapest arrangement is taken.
+//
+// Matrices. For elements of 2 bytes there is an instruction (ldmatrix) that reads matrices of 8 rows of 16 bytes: lane
+// l gets elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 or, transposed, of column l / 4. So it serves layouts in
+// which the bits {register 0, lanes 0, 1} and the bits {lanes 2, 3, 4} count eight neighbours each, as those of tensor
+// cores do: either set may be what is contiguous in memory, the other one counts rows. A row is one access of 16 bytes,
+// eight are served at once; what is said above of lanes holds of rows.
 #pragma once
 #include "codegen/layout/linear_layout.h"
 
@@ -42,6 +48,17 @@ struct Conversion {
   // Offsets are in elements; accesses are aligned to their width.
   LinearLayout store, load; // (register, lane, warp) -> Offset
   int store_width = 1, load_width = 1;
+  // Loads of matrices in place of load_width: register pairs [i * matrices(), (i + 1) * matrices()) at once.
+  enum class Matrices : uint8_t {
+    None,
+    Rows,    // register 0 and lanes 0, 1 move along what is contiguous
+    Columns, // lanes 2, 3, 4 do: transposed
+  } load_matrices = Matrices::None;
+  [[nodiscard]] int matrices() const { return load.registers() >= 8 ? 4 : load.registers() / 2; }
+  // Registers of the result that one load yields.
+  [[nodiscard]] int load_step() const { return load_matrices == Matrices::None ? load_width : 2 * matrices(); }
+  // Offsets of the rows that lanes name in such a load: of lane bits 0, 1, 2 the row, of 3 and 4 the matrix.
+  [[nodiscard]] std::array<int, kLaneBits> row_bases() const;
   uint32_t store_free_lanes = 0, store_free_warps = 0;
   int64_t shared_bytes = 0;
   // Of one warp, all its accesses: how often shared memory is busy, and the least for accesses of these widths.

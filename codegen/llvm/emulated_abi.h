@@ -48,6 +48,23 @@ int32_t tessera_emu_barrier_or(void* thread, int32_t predicate, int32_t site);
 // All 32 lanes of a warp wait for each other: memory written before is seen by the others of the warp after.
 void tessera_emu_warp_barrier(void* thread, int32_t site);
 
+// Tensor cores, all 32 lanes together; a word is two 16-bit elements, the first in the low half.
+// Reads `count` (2 or 4) matrices of 8 rows of 16 bytes: lane l gives the `offset` in shared memory of row l % 8 of
+// matrix l / 8 (a multiple of 16). words[i]: of matrix i elements 2 (l % 4) and the next one of row l / 4, or, where
+// `transposed`, of column l / 4.
+void tessera_emu_load_matrices(void* thread, int32_t offset, int32_t count, int32_t transposed, uint32_t* words,
+                               int32_t site);
+// mma.m16n8k16, f16 or bf16, accumulated in f32. words: 4 of a, 2 of b, 4 of c as bits; the first 4 become the result's
+// bits.
+void tessera_emu_multiply(void* thread, int32_t bf16, uint32_t* words, int32_t site);
+
+// Asynchronous copies: `bytes` (4, 8 or 16) from global `address` to `offset` in shared memory; zeros, and nothing is
+// read, where `exists` is 0. They are made when the thread waits: until then the place holds NaN patterns. What has not
+// been committed is not waited for.
+void tessera_emu_copy_async(void* thread, int32_t offset, void* address, int32_t bytes, int32_t exists);
+void tessera_emu_commit_copies(void* thread);
+void tessera_emu_wait_for_copies(void* thread);
+
 // Called right before each access of shared memory: `bytes` (1, 2, 4, 8 or 16) at byte `offset`. Yields the host
 // address at which the access is then made directly; for an access that is not allowed the address of 16 spare bytes,
 // after the error has been noted. An access must be aligned to its size.

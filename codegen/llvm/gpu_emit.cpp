@@ -99,11 +99,16 @@ llvm::Value* Emitter::thread_part(const LinearLayout& layout, Dim out) { return 
 
 llvm::Value* Emitter::position(const LinearLayout& layout, Dim out, int reg, Value* part) {
   auto own = static_cast<uint32_t>(layout.apply(Dim::Register, reg, out));
-  if (own == 0) return part;
   uint32_t threads = 0;
   for (auto [bit, basis] : thread_bits(layout, out)) threads |= static_cast<uint32_t>(basis);
+  return moved(part, own, threads);
+}
+
+llvm::Value* Emitter::moved(Value* part, uint32_t by, uint32_t reach) {
+  if (by & reach) part = b_.CreateXor(part, b_.getInt32(by & reach));
+  by &= ~reach;
   // A sum, so that addresses become one register and a constant.
-  return (own & threads) ? b_.CreateXor(part, b_.getInt32(own)) : b_.CreateAdd(part, b_.getInt32(own), "", true, true);
+  return by == 0 ? part : b_.CreateAdd(part, b_.getInt32(by), "", true, true);
 }
 
 llvm::Value* Emitter::acts_for_copies(uint32_t free_lanes, uint32_t free_warps) {
@@ -167,11 +172,11 @@ Status Emitter::operation(tile::OpId id) {
     return {};
   case OpKind::Broadcast: return broadcast(op);
   case OpKind::Scalar: return layouts_.is_conversion(op) ? convert(op) : scalar_op(op);
-  case OpKind::Load: return load(id);
+  case OpKind::Load: return ahead_.contains(op.results[0]) ? Status() : load(id);
   case OpKind::Store: return store(id);
   case OpKind::Reduce: return reduce(op);
   case OpKind::Scan: return scan(op);
-  case OpKind::Dot: return error("products of tiles have no GPU code yet");
+  case OpKind::Dot: return dot(op);
   case OpKind::For: return loop(op);
   case OpKind::If: return branch(op);
   case OpKind::Scratch: return {}; // reserve_scratch
@@ -396,99 +401,6 @@ Status Emitter::scalar_op(const tile::Op& op) {
   }
   define(result, std::move(out));
   index_form(op);
-  return {};
-}
-
-Status Emitter::loop(const tile::Op& op) {
-  auto *from = scalar(op.operands[0]), *to = scalar(op.operands[1]), *step = scalar(op.operands[2]);
-  const auto& args = op.region_args[0];
-  size_t carried = op.operands.size() - 3;
-  auto* before = b_.GetInsertBlock();
-  auto* body = llvm::BasicBlock::Create(ctx_, "loop", fn_);
-  auto* after = llvm::BasicBlock::Create(ctx_, "after", fn_);
-  b_.CreateCondBr(b_.CreateICmpSLT(from, to), body, after);
-  b_.SetInsertPoint(body);
-  auto* i = b_.CreatePHI(b_.getInt64Ty(), 2, "i");
-  i->addIncoming(from, before);
-  define(args[0], {i});
-  for (size_t c = 0; c < carried; ++c) {
-    Registers phis;
-    for (auto* v : registers(op.operands[3 + c], register_count(args[1 + c]))) {
-      auto* phi = b_.CreatePHI(v->getType(), 2);
-      phi->addIncoming(v, before);
-      phis.push_back(phi);
-    }
-    define(args[1 + c], std::move(phis));
-  }
-  auto pending = hazards_.pending();
-  hazards_.enter_loop();
-  TESSERA_TRY(block(op.regions[0]));
-  if (hazards_.next_round_conflicts()) barrier();
-  hazards_.leave_loop();
-  hazards_.merge(pending); // of no rounds at all
-
-  auto yields = yielded_;
-  auto* next = b_.CreateNSWAdd(i, step);
-  auto* latch = b_.GetInsertBlock();
-  i->addIncoming(next, latch);
-  for (size_t c = 0; c < carried; ++c) {
-    auto n = registers(yields[c], register_count(args[1 + c]));
-    for (size_t r = 0; r < n.size(); ++r)
-      llvm::cast<llvm::PHINode>(registers(args[1 + c])[r])->addIncoming(n[r], latch);
-  }
-  b_.CreateCondBr(b_.CreateICmpSLT(next, to), body, after);
-  b_.SetInsertPoint(after);
-  for (size_t c = 0; c < carried; ++c) {
-    size_t n = register_count(op.results[c]);
-    auto first = registers(op.operands[3 + c], n), last = registers(yields[c], n);
-    Registers out;
-    for (size_t r = 0; r < n; ++r) {
-      auto* phi = b_.CreatePHI(first[r]->getType(), 2);
-      phi->addIncoming(first[r], before);
-      phi->addIncoming(last[r], latch);
-      out.push_back(phi);
-    }
-    define(op.results[c], std::move(out));
-  }
-  return {};
-}
-
-Status Emitter::branch(const tile::Op& op) {
-  auto* condition = scalar(op.operands[0]);
-  auto* merge = llvm::BasicBlock::Create(ctx_, "endif");
-  llvm::BasicBlock* blocks[2] = {llvm::BasicBlock::Create(ctx_, "then", fn_),
-                                 llvm::BasicBlock::Create(ctx_, "else", fn_)};
-  llvm::BasicBlock* ends[2];
-  b_.CreateCondBr(condition, blocks[0], blocks[1]);
-  std::vector<Registers> yields[2];
-  auto before = hazards_.pending();
-  Hazards::Pending ended;
-  hazards_.enter_branch();
-  for (size_t r = 0; r < 2; ++r) {
-    b_.SetInsertPoint(blocks[r]);
-    hazards_.set(before);
-    yielded_.clear();
-    TESSERA_TRY(block(op.regions[r]));
-    for (size_t v = 0; v < op.results.size(); ++v)
-      yields[r].push_back(registers(yielded_[v], register_count(op.results[v])));
-    ends[r] = b_.GetInsertBlock();
-    b_.CreateBr(merge);
-    if (r == 0) ended = hazards_.pending();
-  }
-  hazards_.merge(ended);
-  hazards_.leave_branch();
-  merge->insertInto(fn_);
-  b_.SetInsertPoint(merge);
-  for (size_t v = 0; v < op.results.size(); ++v) {
-    Registers out;
-    for (size_t r = 0; r < yields[0][v].size(); ++r) {
-      auto* phi = b_.CreatePHI(yields[0][v][r]->getType(), 2);
-      phi->addIncoming(yields[0][v][r], ends[0]);
-      phi->addIncoming(yields[1][v][r], ends[1]);
-      out.push_back(phi);
-    }
-    define(op.results[v], std::move(out));
-  }
   return {};
 }
 

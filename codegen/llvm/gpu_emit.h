@@ -34,11 +34,13 @@ public:
 private:
   using Registers = std::vector<Value*>;
 
+  // gpu_control.cpp
+  Status loop(const tile::Op& op);
+  Status branch(const tile::Op& op);
+
   // gpu_emit.cpp: structure and what needs no other thread
   Status block(const std::vector<tile::OpId>& ops);
   Status operation(tile::OpId id);
-  Status loop(const tile::Op& op);
-  Status branch(const tile::Op& op);
   Status scalar_op(const tile::Op& op);
   void range(const tile::Op& op);
   void index_form(const tile::Op& op); // of the result, where it has one
@@ -62,6 +64,7 @@ private:
   Value* thread_part(const layout::LinearLayout& layout, layout::Dim out);
   // i32: position along `out` of what register `reg` of this thread holds; `part` from thread_part.
   Value* position(const layout::LinearLayout& layout, layout::Dim out, int reg, Value* part);
+  Value* moved(Value* part, uint32_t by, uint32_t reach); // part ^ by, where part has no bits outside of `reach`
   // i1: this thread is the one that acts for all that hold the same elements; null where there is but one.
   Value* acts_for_copies(uint32_t free_lanes, uint32_t free_warps);
   Value* disjoint_or(Value* a, Value* b); // of numbers without a common bit: also their sum
@@ -94,6 +97,45 @@ private:
 
   // gpu_convert.cpp
   Status convert(const tile::Op& op);
+  // A tile in shared memory, arranged for the layout it is wanted in.
+  struct Staged {
+    layout::Conversion plan;
+    DType dtype = DType::F32;
+    int64_t region = 0;     // byte offset
+    Value* stage = nullptr; // i32 byte offset beside `region`; null: 0
+    Value* base = nullptr;  // i32, of what this thread names in its loads: elements, without the register's part
+  };
+  // Moves between registers and lanes as planned.
+  Registers exchanged(const Registers& source, const layout::Conversion& plan, size_t results);
+  // Stores a tile of plan.shared_bytes to `region`. A barrier must follow before it is loaded.
+  Staged stage(const Registers& source, layout::Conversion plan, DType dtype, int64_t region);
+  // One load: registers [first, first + load_step()) of the layout that it was arranged for.
+  Registers staged_registers(Staged& staged, size_t first);
+
+  // gpu_ahead.cpp: loads of a loop that are copied to shared memory a round ahead
+  struct Copy {
+    tile::OpId load = -1;
+    layout::Conversion plan;
+    int64_t at = 0; // byte offset in a stage
+    int width = 1;  // elements of a copy
+  };
+  struct Ahead {
+    std::vector<Copy> copies;
+    std::vector<tile::OpId> slice; // what computes their offsets and masks, in order
+    int64_t region = 0, stage_bytes = 0;
+  };
+  Ahead loads_ahead(const tile::Op& loop); // takes shared memory for them
+  // Starts the copies of the round with this induction value, where the predicate is true.
+  Status copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* induction, Value* predicate, Value* stage);
+
+  // gpu_dot.cpp
+  struct Factor;
+  Status dot(const tile::Op& op);
+  Status dot_on_tensor_cores(const tile::Op& op);
+  Status dot_by_fma(const tile::Op& op);
+  // Those that have to be moved through shared memory are stored there, behind one barrier.
+  Status prepare(const tile::Op& op, std::span<const layout::LinearLayout> layouts, std::vector<Factor>& out);
+  Value* word(Factor& factor, size_t pair);
 
   // gpu_math.cpp
   Result<Value*> math(ScalarOp op, DType dtype, std::span<Value* const> args) override;
@@ -123,6 +165,10 @@ private:
   std::vector<const tile::Op*> definitions_; // by value id; null of parameters and region arguments
   Value *thread_ = nullptr, *program_ = nullptr, *error_ = nullptr;
   Hazards hazards_;
+  std::map<tile::ValueId, Staged> ahead_; // loaded tiles that are in shared memory
+  // Of the first loop with loads ahead; how many such loops are around what is being emitted.
+  int64_t ahead_region_ = 0, ahead_bytes_ = 0;
+  int ahead_depth_ = 0;
   std::vector<tile::ValueId> yielded_; // operands of the last Yield
 };
 

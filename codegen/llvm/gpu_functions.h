@@ -21,7 +21,7 @@ inline constexpr GpuFunction kGpuFunctions[] = {
     {ScalarOp::Reciprocal, "", 1, 0.5, "rcp.approx; f64: a division"},
     {ScalarOp::Div, "", 0.5, 0.5, "div.rn"},
     {ScalarOp::Exp, "exp", 3, 1, "2^n by the exponent, 2^f by ex2.approx, n clamped by a saturating fma"},
-    {ScalarOp::Exp2, "exp2", 2, 1, ""},
+    {ScalarOp::Exp2, "exp2", 2, 1, "ex2.approx"},
     {ScalarOp::Expm1, "expm1", 1, 1, ""},
     {ScalarOp::Log, "log", 1, 1, ""},
     {ScalarOp::Log2, "log2", 1, 1, ""},

@@ -12,6 +12,7 @@
 // Addresses are aligned to the bytes of the vector.
 #pragma once
 #include "codegen/tile/tile.h"
+#include <array>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 #include <memory>
@@ -61,11 +62,28 @@ public:
   virtual std::vector<Value*> load_shared(Value* offset, llvm::Type* word, int count) = 0;
   virtual void store_shared(Value* offset, std::span<Value* const> words, Value* predicate) = 0;
 
+  // Tensor cores: what the lanes of a warp do together, on words of two 16-bit elements, the first in the low half.
+  // Loads `count` (2 or 4) matrices of 8 rows of 16 bytes from shared memory: lane l gives the i32 byte offset of row
+  // l % 8 of matrix l / 8, and gets of each matrix elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4; transposed, of
+  // column l / 4.
+  virtual std::vector<Value*> load_matrices(Value* offset, int count, bool transposed) = 0;
+  // c + a b, 16x8 f32 of 16x16 and 16x8 elements f16 or bf16: 4, 2 and 4 registers of a lane, spread as codegen/layout/
+  // dot.h says.
+  virtual std::array<Value*, 4> multiply(DType dtype, const std::array<Value*, 4>& a, const std::array<Value*, 2>& b,
+                                         const std::array<Value*, 4>& c) = 0;
+
   // Global memory. Where the predicate is false nothing is read and the result is `other` (null: zeros).
   virtual std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
                                           std::span<Value* const> other, Stability stability) = 0;
   virtual void store_global(Value* address, std::span<Value* const> words, Value* predicate) = 0;
   virtual void atomic_add(Value* address, Value* value, Value* predicate) = 0; // i32, i64, float, double
+
+  // Asynchronous copies of 4, 8 or 16 bytes from global memory to shared memory at an i32 byte offset, both aligned to
+  // as much. Where `exists` is false nothing is read and zeros are written, where `predicate` is false nothing is done;
+  // null is true. wait_for_copies: all that this thread has committed are there; others see them behind a barrier.
+  virtual void copy_async(Value* offset, Value* address, int bytes, Value* exists, Value* predicate) = 0;
+  virtual void commit_copies() = 0;
+  virtual void wait_for_copies() = 0;
 
   // Notes at `error` that bounds were violated at `site`, where the predicate is true.
   virtual void report(Value* error, int site, Value* predicate) = 0;

@@ -73,6 +73,25 @@ public:
             words);
     });
   }
+  std::vector<Value*> load_matrices(Value* offset, int count, bool transposed) override {
+    auto* words = lane_memory();
+    call("tessera_emu_load_matrices", b_.getVoidTy(),
+         {offset, b_.getInt32(static_cast<uint32_t>(count)), b_.getInt32(transposed ? 1 : 0), words, site()});
+    return load(words, b_.getInt32Ty(), count);
+  }
+  std::array<Value*, 4> multiply(DType dtype, const std::array<Value*, 4>& a, const std::array<Value*, 2>& b,
+                                 const std::array<Value*, 4>& c) override {
+    std::vector<Value*> words(a.begin(), a.end());
+    words.insert(words.end(), b.begin(), b.end());
+    for (auto* v : c) words.push_back(b_.CreateBitCast(v, b_.getInt32Ty()));
+    auto* memory = lane_memory();
+    store(memory, words);
+    call("tessera_emu_multiply", b_.getVoidTy(), {b_.getInt32(dtype == DType::BF16 ? 1 : 0), memory, site()});
+    std::array<Value*, 4> out{};
+    auto results = load(memory, b_.getInt32Ty(), 4);
+    for (size_t i = 0; i < 4; ++i) out[i] = b_.CreateBitCast(results[i], b_.getFloatTy());
+    return out;
+  }
   std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
                                   std::span<Value* const> other, Stability) override {
     auto read = [&] {
@@ -107,6 +126,16 @@ public:
       b_.CreateAtomicRMW(kind, at, value, llvm::MaybeAlign(), llvm::AtomicOrdering::Monotonic);
     });
   }
+
+  void copy_async(Value* offset, Value* address, int bytes, Value* exists, Value* predicate) override {
+    auto* read = exists ? number(exists) : b_.getInt32(1);
+    guarded(predicate, [&] {
+      call("tessera_emu_copy_async", b_.getVoidTy(),
+           {offset, address, b_.getInt32(static_cast<uint32_t>(bytes)), read});
+    });
+  }
+  void commit_copies() override { call("tessera_emu_commit_copies", b_.getVoidTy(), {}); }
+  void wait_for_copies() override { call("tessera_emu_wait_for_copies", b_.getVoidTy(), {}); }
 
   void report(Value* error, int site, Value* predicate) override {
     guarded(predicate, [&] { b_.CreateStore(b_.getInt32(static_cast<uint32_t>(site + 1)), error); });
@@ -143,6 +172,15 @@ public:
   }
 
 private:
+  // Ten words on the thread's stack, through which a warp's lanes exchange.
+  Value* lane_memory() {
+    if (!lane_memory_) {
+      auto& entry = b_.GetInsertBlock()->getParent()->getEntryBlock();
+      llvm::IRBuilder<> start(&entry, entry.begin());
+      lane_memory_ = start.CreateAlloca(llvm::ArrayType::get(b_.getInt32Ty(), 10));
+    }
+    return lane_memory_;
+  }
   llvm::Type* pointer() { return llvm::PointerType::get(module_.getContext(), 0); }
   Value* one() { return llvm::ConstantFP::get(b_.getFloatTy(), 1); }
   Value* site() { return b_.getInt32(static_cast<uint32_t>(sites_++)); }
@@ -209,7 +247,7 @@ private:
     return last;
   }
 
-  Value* thread_ = nullptr;
+  Value *thread_ = nullptr, *lane_memory_ = nullptr;
   int sites_ = 0;
 };
 

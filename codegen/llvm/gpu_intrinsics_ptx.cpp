@@ -99,6 +99,33 @@ public:
   void store_shared(Value* offset, std::span<Value* const> words, Value* predicate) override {
     store("shared", shared_address(offset), words, predicate);
   }
+  std::vector<Value*> load_matrices(Value* offset, int count, bool transposed) override {
+    ID::ID id = count == 4 ? (transposed ? ID::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16
+                                         : ID::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16)
+                           : (transposed ? ID::nvvm_ldmatrix_sync_aligned_m8n8_x2_trans_b16
+                                         : ID::nvvm_ldmatrix_sync_aligned_m8n8_x2_b16);
+    auto* address = shared_address(offset);
+    auto* all = b_.CreateIntrinsic(id, {address->getType()}, {address});
+    std::vector<Value*> words;
+    for (int i = 0; i < count; ++i) words.push_back(b_.CreateExtractValue(all, static_cast<unsigned>(i)));
+    return words;
+  }
+  std::array<Value*, 4> multiply(DType dtype, const std::array<Value*, 4>& a, const std::array<Value*, 2>& b,
+                                 const std::array<Value*, 4>& c) override {
+    std::string type = dtype == DType::F16 ? ".f16" : ".bf16";
+    std::vector<Value*> args(a.begin(), a.end());
+    args.insert(args.end(), b.begin(), b.end());
+    args.insert(args.end(), c.begin(), c.end());
+    auto* f32 = b_.getFloatTy();
+    auto* all = llvm::cast<llvm::CallInst>(
+        assembly("mma.sync.aligned.m16n8k16.row.col.f32" + type + type +
+                     ".f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
+                 "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", llvm::StructType::get(f32, f32, f32, f32), std::move(args), false));
+    all->setConvergent();
+    std::array<Value*, 4> out{};
+    for (unsigned i = 0; i < 4; ++i) out[i] = b_.CreateExtractValue(all, i);
+    return out;
+  }
   std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
                                   std::span<Value* const> other, Stability stability) override {
     if (is_true(predicate)) {
@@ -157,6 +184,29 @@ public:
     assembly("@$2 red.relaxed.gpu.global.add" + suffix + " [$0], $1;", "l," + register_class(type) + ",b",
              b_.getVoidTy(), {b_.CreatePtrToInt(address, b_.getInt64Ty()), value, predicate}, true);
   }
+
+  // Copies of 16 bytes leave out the L1, which no other block of the multiprocessor would profit from.
+  void copy_async(Value* offset, Value* address, int bytes, Value* exists, Value* predicate) override {
+    std::string text =
+        bytes == 16 ? "cp.async.cg.shared.global [$0], [$1], 16" : "cp.async.ca.shared.global [$0], [$1], ";
+    if (bytes != 16) text += std::to_string(bytes);
+    std::string constraints = "l,l";
+    std::vector<Value*> args = {b_.CreatePtrToInt(shared_address(offset), b_.getInt64Ty()),
+                                b_.CreatePtrToInt(address, b_.getInt64Ty())};
+    if (!is_true(exists)) {
+      text += ", $2";
+      constraints += ",r";
+      args.push_back(b_.CreateSelect(exists, b_.getInt32(static_cast<uint32_t>(bytes)), b_.getInt32(0)));
+    }
+    if (!is_true(predicate)) {
+      text = "@$" + std::to_string(args.size()) + " " + text;
+      constraints += ",b";
+      args.push_back(predicate);
+    }
+    assembly(text + ";", constraints, b_.getVoidTy(), std::move(args), true);
+  }
+  void commit_copies() override { assembly("cp.async.commit_group;", "", b_.getVoidTy(), {}, true); }
+  void wait_for_copies() override { assembly("cp.async.wait_all;", "", b_.getVoidTy(), {}, true); }
 
   void report(Value* error, int site, Value* predicate) override {
     Value* word = b_.getInt32(static_cast<uint32_t>(site + 1));
@@ -271,7 +321,7 @@ private:
                   bool touches_memory) {
     std::vector<llvm::Type*> types;
     for (auto* a : args) types.push_back(a->getType());
-    if (touches_memory) constraints += ",~{memory}";
+    if (touches_memory) constraints += constraints.empty() ? "~{memory}" : ",~{memory}";
     auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, touches_memory);
     return call_assembly(code, args, touches_memory);
   }

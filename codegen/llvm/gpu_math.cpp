@@ -134,6 +134,9 @@ Result<llvm::Value*> Emitter::math(ScalarOp op, DType dtype, std::span<Value* co
   case ScalarOp::Exp:
     if (f32) return exp_f32(a[0]);
     break;
+  case ScalarOp::Exp2:
+    if (f32) return gpu_->ex2_ftz(a[0]);
+    break;
   case ScalarOp::Tanh:
     if (f32) return tanh_f32(a[0]);
     break;

@@ -1,0 +1,102 @@
+// Tensor cores: a warp's loads of matrices and products, as NVIDIA's PTX manual defines them ("ldmatrix",
+// "mma.m16n8k16"). What lanes give and get stands in words on their stacks; the lane that comes last does it for all.
+// And what feeds them, asynchronous copies to shared memory.
+#include "codegen/emulate/block.h"
+#include <bit>
+#include <cstring>
+
+namespace tessera::emu {
+
+void Block::load_matrices(Thread& t, int64_t offset, int count, bool transposed, uint32_t* words, int32_t site) {
+  constexpr int kRowBytes = 16;
+  int lane = t.index % kWarp;
+  if (lane < 8 * count) shared(t, offset, kRowBytes, Access::Read);
+  warps_[static_cast<size_t>(t.index / kWarp)].words[static_cast<size_t>(lane)] = words;
+  collective(t, Collective::LoadMatrices, site, static_cast<uint32_t>(offset), 2 * count + (transposed ? 1 : 0));
+}
+
+void Block::read_matrices(const Warp& w, Thread* lanes) {
+  bool transposed = w.source[0] % 2 == 1;
+  size_t count = static_cast<size_t>(w.source[0] / 2);
+  for (size_t matrix = 0; matrix < count; ++matrix)
+    for (size_t lane = 0; lane < kWarp; ++lane) {
+      uint16_t halves[2];
+      for (size_t i = 0; i < 2; ++i) {
+        size_t across = lane / 4, along = 2 * (lane % 4) + i;
+        size_t row = transposed ? along : across, column = transposed ? across : along;
+        int64_t at = int64_t{w.value[8 * matrix + row]} + 2 * static_cast<int64_t>(column);
+        std::memcpy(&halves[i], shared(lanes[lane], at, 2, Access::Read), 2);
+      }
+      w.words[lane][matrix] = halves[0] | static_cast<uint32_t>(halves[1]) << 16;
+    }
+}
+
+void Block::multiply(Thread& t, bool bf16, uint32_t* words, int32_t site) {
+  warps_[static_cast<size_t>(t.index / kWarp)].words[static_cast<size_t>(t.index % kWarp)] = words;
+  collective(t, Collective::Multiply, site, 0, bf16 ? 1 : 0);
+}
+
+// Products are exact and their sum is rounded once: tensor cores keep fewer bits, so results differ from a GPU's in the
+// last ones.
+void Block::multiply_fragments(const Warp& w) {
+  bool bf16 = w.source[0] == 1;
+  float a[16][16], b[16][8];
+  for (size_t lane = 0; lane < kWarp; ++lane)
+    for (size_t i = 0; i < 12; ++i) {
+      uint32_t word = w.words[lane][i / 2];
+      auto bits = static_cast<uint16_t>(i % 2 ? word >> 16 : word);
+      float v = bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+      size_t group = lane / 4, pair = 2 * (lane % 4) + i % 2;
+      if (i < 8) // a0..a7: rows below for 2, 3, 6, 7; columns to the right from 4 on
+        a[group + (i / 2 % 2 ? 8 : 0)][pair + (i >= 4 ? 8 : 0)] = v;
+      else // b0..b3
+        b[pair + (i >= 10 ? 8 : 0)][group] = v;
+    }
+  for (size_t lane = 0; lane < kWarp; ++lane)
+    for (size_t i = 0; i < 4; ++i) {
+      size_t row = lane / 4 + (i >= 2 ? 8 : 0), column = 2 * (lane % 4) + i % 2;
+      double sum = std::bit_cast<float>(w.words[lane][6 + i]);
+      for (size_t k = 0; k < 16; ++k) sum += static_cast<double>(a[row][k]) * b[k][column];
+      w.words[lane][i] = std::bit_cast<uint32_t>(static_cast<float>(sum));
+    }
+}
+
+// A place counts as written when a copy to it starts, so that nobody may still be reading it, and when it has ended, so
+// that only what comes behind a barrier may read it.
+void Block::copy_async(Thread& t, int64_t offset, std::byte* from, int bytes, bool exists) {
+  if (exists) global(t, from, bytes, Access::Read);
+  std::memset(shared(t, offset, bytes, Access::Write), 0xff, static_cast<size_t>(bytes));
+  t.copies.push_back({offset, exists ? from : nullptr, bytes});
+}
+
+void Block::wait_for_copies(Thread& t) {
+  for (size_t i = 0; i < t.committed; ++i) {
+    const auto& c = t.copies[i];
+    void* to = shared(t, c.offset, c.bytes, Access::Write);
+    if (c.from)
+      std::memcpy(to, c.from, static_cast<size_t>(c.bytes));
+    else
+      std::memset(to, 0, static_cast<size_t>(c.bytes));
+  }
+  t.copies.erase(t.copies.begin(), t.copies.begin() + static_cast<std::ptrdiff_t>(t.committed));
+  t.committed = 0;
+}
+
+} // namespace tessera::emu
+
+using tessera::emu::Thread;
+
+static Thread& self(void* thread) { return *static_cast<Thread*>(thread); }
+
+void tessera_emu_load_matrices(void* thread, int32_t offset, int32_t count, int32_t transposed, uint32_t* words,
+                               int32_t site) {
+  self(thread).block->load_matrices(self(thread), offset, count, transposed != 0, words, site);
+}
+void tessera_emu_multiply(void* thread, int32_t bf16, uint32_t* words, int32_t site) {
+  self(thread).block->multiply(self(thread), bf16 != 0, words, site);
+}
+void tessera_emu_copy_async(void* thread, int32_t offset, void* address, int32_t bytes, int32_t exists) {
+  self(thread).block->copy_async(self(thread), offset, static_cast<std::byte*>(address), bytes, exists != 0);
+}
+void tessera_emu_commit_copies(void* thread) { self(thread).committed = self(thread).copies.size(); }
+void tessera_emu_wait_for_copies(void* thread) { self(thread).block->wait_for_copies(self(thread)); }

@@ -1,0 +1,172 @@
+// Loads a round ahead. In a loop, a tile that is loaded from memory and only read as a factor of a product on tensor
+// cores need not pass through registers: its elements are copied to shared memory asynchronously (cp.async), those of
+// the next round while this one computes. There are two stages of shared memory for it:
+//
+//   copy round 0 to stage 0
+//   for each round:
+//     wait for the copies; barrier: all threads' copies are there, and all have read the stage of the round before
+//     copy the next round to the other stage
+//     the loop's body; products read this stage
+//
+// The next round's offsets and masks are the body's own operations on ranges, sizes and the induction value, emitted
+// once more for the next value.
+#include "codegen/layout/dot.h"
+#include "codegen/llvm/gpu_emit.h"
+#include "graph/support/check.h"
+#include <cmath>
+#include <set>
+
+namespace tessera::gpu {
+
+using layout::Conversion;
+using layout::Dim;
+using tile::OpKind;
+
+namespace {
+
+// Operations of a loop's body, and the values that are defined anywhere in it.
+struct Body {
+  std::map<tile::ValueId, tile::OpId> definitions; // by operations right in the body
+  std::set<tile::ValueId> inside;
+  bool stores = false;
+
+  Body(const tile::Kernel& k, const tile::Op& loop) {
+    for (auto v : loop.region_args[0]) inside.insert(v);
+    for (auto id : loop.regions[0])
+      for (auto v : k.op(id).results) definitions[v] = id;
+    collect(k, loop.regions[0]);
+  }
+  void collect(const tile::Kernel& k, const std::vector<tile::OpId>& ops) {
+    for (auto id : ops) {
+      const auto& op = k.op(id);
+      stores = stores || op.kind == OpKind::Store || op.kind == OpKind::AtomicAdd;
+      inside.insert(op.results.begin(), op.results.end());
+      for (const auto& args : op.region_args) inside.insert(args.begin(), args.end());
+      for (const auto& region : op.regions) collect(k, region);
+    }
+  }
+  // Appends what computes `v` of the induction value alone, in order; false where more is needed.
+  bool slice(const tile::Kernel& k, const tile::Op& loop, tile::ValueId v, std::vector<tile::OpId>& to) const {
+    if (!inside.contains(v) || v == loop.region_args[0][0]) return true;
+    auto it = definitions.find(v);
+    if (it == definitions.end()) return false;
+    if (std::find(to.begin(), to.end(), it->second) != to.end()) return true;
+    const auto& op = k.op(it->second);
+    switch (op.kind) {
+    case OpKind::Const:
+    case OpKind::Range:
+    case OpKind::ExpandDims:
+    case OpKind::Broadcast:
+    case OpKind::Scalar: break;
+    default: return false;
+    }
+    for (auto o : op.operands)
+      if (!slice(k, loop, o, to)) return false;
+    to.push_back(it->second);
+    return true;
+  }
+};
+
+// The only operation that reads `v`, and as which operand; nothing where there are several.
+std::optional<std::pair<tile::OpId, size_t>> only_use(const tile::Kernel& k, tile::ValueId v) {
+  std::optional<std::pair<tile::OpId, size_t>> found;
+  for (tile::OpId id = 0; id < k.op_count(); ++id)
+    for (size_t i = 0; i < k.op(id).operands.size(); ++i)
+      if (k.op(id).operands[i] == v) {
+        if (found) return std::nullopt;
+        found = {id, i};
+      }
+  return found;
+}
+
+bool is_zero(const tile::Kernel& k, tile::ValueId v) {
+  for (tile::OpId id = 0; id < k.op_count(); ++id) {
+    const auto& op = k.op(id);
+    if (op.results.empty() || op.results[0] != v) continue;
+    if (op.kind == OpKind::Broadcast) return is_zero(k, op.operands[0]);
+    return op.kind == OpKind::Const && op.f == 0 && !std::signbit(op.f);
+  }
+  return false;
+}
+
+} // namespace
+
+Emitter::Ahead Emitter::loads_ahead(const tile::Op& loop) {
+  constexpr int kBytes = 2; // of an element
+  Ahead ahead;
+  Body body(kernel_, loop);
+  std::set<tile::OpId> in_body(loop.regions[0].begin(), loop.regions[0].end());
+  for (auto id : loop.regions[0]) {
+    const auto& op = kernel_.op(id);
+    if (op.kind != OpKind::Load || !kernel_.type(op.results[0]).is_tile()) continue;
+    auto use = only_use(kernel_, op.results[0]);
+    if (!use || use->second > 1 || !in_body.contains(use->first)) continue;
+    const auto& dot = kernel_.op(use->first);
+    if (dot.kind != OpKind::Dot || !layout::on_tensor_cores(kernel_, dot)) continue;
+    // What is read earlier must be the same as what would be read in its place.
+    const tile::Param* param = nullptr;
+    for (const auto& p : kernel_.params)
+      if (p.value == op.operands[0]) param = &p;
+    if (!param || param->written || (body.stores && !param->invariant)) continue;
+    if (op.operands.size() > 3 && !is_zero(kernel_, op.operands[3])) continue;
+    auto wanted = layout::dot_layouts(kernel_, dot, layouts_.warps);
+    Copy c{id, layout::plan_conversion(layouts_[op.results[0]], use->second == 0 ? wanted.a : wanted.b, kBytes), 0, 1};
+    if (c.plan.kind != Conversion::Kind::Shared) continue;
+    c.width = std::min(layouts_.access_width[static_cast<size_t>(id)], c.plan.store_width);
+    if (c.width * kBytes < 4) continue; // the least that a copy moves
+    auto slice = ahead.slice;
+    if (!body.slice(kernel_, loop, op.operands[1], slice)) continue;
+    if (op.operands.size() > 2 && !body.slice(kernel_, loop, op.operands[2], slice)) continue;
+    if (std::any_of(slice.begin(), slice.end(), [&](auto o) { return layouts_.is_conversion(kernel_.op(o)); }))
+      continue;
+    constexpr int kStages = 2;
+    int64_t bytes = ahead.stage_bytes + c.plan.shared_bytes;
+    if (kStages * bytes > Hazards::kSharedLimit) continue;
+    c.at = ahead.stage_bytes;
+    ahead.stage_bytes = bytes;
+    ahead.slice = std::move(slice);
+    ahead.copies.push_back(std::move(c));
+  }
+  if (ahead.copies.empty()) return ahead;
+  // Loops one after the other take the same memory.
+  if (ahead_depth_ == 0 && ahead_bytes_ >= 2 * ahead.stage_bytes) {
+    barrier();
+    ahead.region = ahead_region_;
+    return ahead;
+  }
+  auto region = hazards_.reserve_shared(2 * ahead.stage_bytes);
+  if (!region) return {};
+  ahead.region = *region;
+  if (ahead_depth_ == 0) {
+    ahead_region_ = ahead.region;
+    ahead_bytes_ = 2 * ahead.stage_bytes;
+  }
+  return ahead;
+}
+
+Status Emitter::copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* induction, Value* predicate, Value* stage) {
+  define(loop.region_args[0][0], {induction});
+  for (auto id : ahead.slice) TESSERA_TRY(operation(id));
+  for (const auto& c : ahead.copies) {
+    const auto& op = kernel_.op(c.load);
+    DType dtype = kernel_.type(op.results[0]).dtype;
+    auto n = static_cast<size_t>(layouts_[op.results[0]].registers());
+    auto bytes = static_cast<uint32_t>(info(dtype).bits / 8);
+    Registers offsets = registers(op.operands[1], n), masks;
+    if (op.operands.size() > 2) masks = registers(op.operands[2], n);
+    order(GlobalAccess::Kind::Read, op);
+    auto* acts = both(predicate, acts_for_copies(c.plan.store_free_lanes, c.plan.store_free_warps));
+    auto* part = thread_part(c.plan.store, Dim::Offset);
+    for (size_t r = 0; r < n; r += static_cast<size_t>(c.width)) {
+      auto* element = position(c.plan.store, Dim::Offset, static_cast<int>(r), part);
+      auto* to = b_.CreateAdd(b_.CreateAdd(b_.CreateMul(element, b_.getInt32(bytes)), stage),
+                              b_.getInt32(static_cast<uint32_t>(ahead.region + c.at)));
+      gpu_->copy_async(to, address(op.operands[0], offsets[r]), c.width * static_cast<int>(bytes),
+                       masks.empty() ? nullptr : masks[r], acts);
+    }
+  }
+  gpu_->commit_copies();
+  return {};
+}
+
+} // namespace tessera::gpu

@@ -1,0 +1,122 @@
+// Loops and branches: what is carried and yielded, register by register, and which barriers they need.
+#include "codegen/llvm/gpu_emit.h"
+
+namespace tessera::gpu {
+
+Status Emitter::loop(const tile::Op& op) {
+  auto *from = scalar(op.operands[0]), *to = scalar(op.operands[1]), *step = scalar(op.operands[2]);
+  const auto& args = op.region_args[0];
+  size_t carried = op.operands.size() - 3;
+  auto* any = b_.CreateICmpSLT(from, to);
+  auto ahead = loads_ahead(op);
+  bool copies = !ahead.copies.empty();
+  if (copies) TESSERA_TRY(copy_ahead(op, ahead, from, any, b_.getInt32(0)));
+  auto* before = b_.GetInsertBlock();
+  auto* body = llvm::BasicBlock::Create(ctx_, "loop", fn_);
+  auto* after = llvm::BasicBlock::Create(ctx_, "after", fn_);
+  b_.CreateCondBr(any, body, after);
+  b_.SetInsertPoint(body);
+  auto* i = b_.CreatePHI(b_.getInt64Ty(), 2, "i");
+  i->addIncoming(from, before);
+  llvm::PHINode* stage = nullptr;
+  if (copies) {
+    stage = b_.CreatePHI(b_.getInt32Ty(), 2, "stage");
+    stage->addIncoming(b_.getInt32(0), before);
+  }
+  for (size_t c = 0; c < carried; ++c) {
+    Registers phis;
+    for (auto* v : registers(op.operands[3 + c], register_count(args[1 + c]))) {
+      auto* phi = b_.CreatePHI(v->getType(), 2);
+      phi->addIncoming(v, before);
+      phis.push_back(phi);
+    }
+    define(args[1 + c], std::move(phis));
+  }
+  auto pending = hazards_.pending();
+  hazards_.enter_loop();
+  auto* next = b_.CreateNSWAdd(i, step);
+  Value* other = nullptr; // the stage that this round does not read
+  if (copies) {
+    gpu_->wait_for_copies();
+    barrier();
+    other = b_.CreateSub(b_.getInt32(static_cast<uint32_t>(ahead.stage_bytes)), stage);
+    ++ahead_depth_;
+    TESSERA_TRY(copy_ahead(op, ahead, next, b_.CreateICmpSLT(next, to), other));
+    for (const auto& c : ahead.copies) {
+      auto v = kernel_.op(c.load).results[0];
+      ahead_[v] = {c.plan, kernel_.type(v).dtype, ahead.region + c.at, stage, nullptr};
+    }
+  }
+  define(args[0], {i});
+  TESSERA_TRY(block(op.regions[0]));
+  if (hazards_.next_round_conflicts()) barrier();
+  hazards_.leave_loop();
+  hazards_.merge(pending); // of no rounds at all
+  if (copies) --ahead_depth_;
+
+  auto yields = yielded_;
+  auto* latch = b_.GetInsertBlock();
+  i->addIncoming(next, latch);
+  if (copies) stage->addIncoming(other, latch);
+  for (size_t c = 0; c < carried; ++c) {
+    auto n = registers(yields[c], register_count(args[1 + c]));
+    for (size_t r = 0; r < n.size(); ++r)
+      llvm::cast<llvm::PHINode>(registers(args[1 + c])[r])->addIncoming(n[r], latch);
+  }
+  b_.CreateCondBr(b_.CreateICmpSLT(next, to), body, after);
+  b_.SetInsertPoint(after);
+  for (size_t c = 0; c < carried; ++c) {
+    size_t n = register_count(op.results[c]);
+    auto first = registers(op.operands[3 + c], n), last = registers(yields[c], n);
+    Registers out;
+    for (size_t r = 0; r < n; ++r) {
+      auto* phi = b_.CreatePHI(first[r]->getType(), 2);
+      phi->addIncoming(first[r], before);
+      phi->addIncoming(last[r], latch);
+      out.push_back(phi);
+    }
+    define(op.results[c], std::move(out));
+  }
+  return {};
+}
+
+Status Emitter::branch(const tile::Op& op) {
+  auto* condition = scalar(op.operands[0]);
+  auto* merge = llvm::BasicBlock::Create(ctx_, "endif");
+  llvm::BasicBlock* blocks[2] = {llvm::BasicBlock::Create(ctx_, "then", fn_),
+                                 llvm::BasicBlock::Create(ctx_, "else", fn_)};
+  llvm::BasicBlock* ends[2];
+  b_.CreateCondBr(condition, blocks[0], blocks[1]);
+  std::vector<Registers> yields[2];
+  auto before = hazards_.pending();
+  Hazards::Pending ended;
+  hazards_.enter_branch();
+  for (size_t r = 0; r < 2; ++r) {
+    b_.SetInsertPoint(blocks[r]);
+    hazards_.set(before);
+    yielded_.clear();
+    TESSERA_TRY(block(op.regions[r]));
+    for (size_t v = 0; v < op.results.size(); ++v)
+      yields[r].push_back(registers(yielded_[v], register_count(op.results[v])));
+    ends[r] = b_.GetInsertBlock();
+    b_.CreateBr(merge);
+    if (r == 0) ended = hazards_.pending();
+  }
+  hazards_.merge(ended);
+  hazards_.leave_branch();
+  merge->insertInto(fn_);
+  b_.SetInsertPoint(merge);
+  for (size_t v = 0; v < op.results.size(); ++v) {
+    Registers out;
+    for (size_t r = 0; r < yields[0][v].size(); ++r) {
+      auto* phi = b_.CreatePHI(yields[0][v][r]->getType(), 2);
+      phi->addIncoming(yields[0][v][r], ends[0]);
+      phi->addIncoming(yields[1][v][r], ends[1]);
+      out.push_back(phi);
+    }
+    define(op.results[v], std::move(out));
+  }
+  return {};
+}
+
+} // namespace tessera::gpu

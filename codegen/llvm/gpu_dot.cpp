@@ -1,0 +1,179 @@
+// Products of tiles: on tensor cores, or by a loop of fma.
+#include "codegen/layout/dot.h"
+#include "codegen/llvm/gpu_emit.h"
+#include "graph/support/check.h"
+
+namespace tessera::gpu {
+
+using layout::Conversion;
+using layout::Dim;
+using layout::LinearLayout;
+
+// A factor of a product: in registers, or in shared memory, from where it is read as it is needed.
+struct Emitter::Factor {
+  Registers words; // pairs of elements; null where they have yet to be read
+  std::optional<Staged> staged;
+};
+
+Status Emitter::dot(const tile::Op& op) {
+  return layout::on_tensor_cores(kernel_, op) ? dot_on_tensor_cores(op) : dot_by_fma(op);
+}
+
+Status Emitter::prepare(const tile::Op& op, std::span<const LinearLayout> layouts, std::vector<Factor>& out) {
+  DType dtype = kernel_.type(op.operands[0]).dtype;
+  constexpr int kBytes = 2;
+  std::array<Conversion, 2> plans;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < 2; ++i) {
+    if (ahead_.contains(op.operands[i])) continue;
+    plans[i] = layout::plan_conversion(layouts_[op.operands[i]], layouts[i], kBytes);
+    if (plans[i].kind == Conversion::Kind::Shared) bytes += plans[i].shared_bytes;
+  }
+  int64_t region = 0;
+  if (bytes > 0) {
+    TESSERA_ASSIGN(region, shared_region(bytes));
+  }
+  int64_t at = region;
+  out.resize(2);
+  for (size_t i = 0; i < 2; ++i) {
+    auto count = static_cast<size_t>(layouts[i].registers());
+    out[i].words.resize(count / 2);
+    if (auto it = ahead_.find(op.operands[i]); it != ahead_.end()) {
+      out[i].staged = it->second;
+      continue;
+    }
+    const auto& source = registers(op.operands[i]);
+    if (plans[i].kind == Conversion::Kind::Shared) {
+      int64_t size = plans[i].shared_bytes;
+      out[i].staged = stage(source, std::move(plans[i]), dtype, at);
+      at += size;
+      continue;
+    }
+    auto here = exchanged(source, plans[i], count);
+    for (size_t r = 0; r < count; r += 2)
+      out[i].words[r / 2] = to_words(std::span<Value* const>(&here[r], 2), dtype)[0];
+  }
+  if (bytes > 0) {
+    barrier();
+    hazards_.touch_shared({region, region + bytes});
+  }
+  return {};
+}
+
+llvm::Value* Emitter::word(Factor& f, size_t pair) {
+  if (f.words[pair]) return f.words[pair];
+  auto step = std::max<size_t>(2, static_cast<size_t>(f.staged->plan.load_step()));
+  size_t first = pair * 2 / step * step;
+  Registers loaded;
+  while (loaded.size() < step)
+    for (auto* e : staged_registers(*f.staged, first + loaded.size())) loaded.push_back(e);
+  for (size_t r = 0; r < step; r += 2)
+    f.words[(first + r) / 2] = to_words(std::span<Value* const>(&loaded[r], 2), f.staged->dtype)[0];
+  return f.words[pair];
+}
+
+namespace {
+
+// Registers of a layout by the position that they move to: of fragments, whose first register they are.
+std::map<std::pair<int, int>, size_t> by_position(const LinearLayout& l) {
+  std::map<std::pair<int, int>, size_t> found;
+  for (int r = 0; r < l.registers(); ++r)
+    found[{l.apply(Dim::Register, r, Dim::Axis0), l.apply(Dim::Register, r, Dim::Axis1)}] = static_cast<size_t>(r);
+  return found;
+}
+
+} // namespace
+
+Status Emitter::dot_on_tensor_cores(const tile::Op& op) {
+  DType dtype = kernel_.type(op.operands[0]).dtype;
+  auto layouts = layout::dot_layouts(kernel_, op, layouts_.warps);
+  std::vector<Factor> factors;
+  std::array<LinearLayout, 2> wanted = {layouts.a, layouts.b};
+  TESSERA_TRY(prepare(op, wanted, factors));
+  Registers sums = registers(op.operands[2], register_count(op.results[0]));
+  auto a_at = by_position(layouts.a), b_at = by_position(layouts.b), c_at = by_position(layouts.c);
+  int depth = kernel_.type(op.operands[0]).shape[1];
+  // Along the depth outermost: products that follow each other do not wait for one another's sums, and of the factors
+  // few are in registers at a time.
+  for (int k = 0; k < depth; k += layout::kMmaDepth)
+    for (auto [position, c] : c_at) {
+      auto [row, column] = position;
+      if (row % layout::kMmaRows != 0 || column % layout::kMmaColumns != 0) continue;
+      std::array<Value*, 4> a{}, sum{};
+      std::array<Value*, 2> b{};
+      for (size_t i = 0; i < 4; ++i) a[i] = word(factors[0], a_at.at({row + (i % 2 ? 8 : 0), k + (i / 2 ? 8 : 0)}) / 2);
+      for (size_t i = 0; i < 2; ++i) b[i] = word(factors[1], b_at.at({k + (i ? 8 : 0), column}) / 2);
+      for (size_t i = 0; i < 4; ++i) sum[i] = sums[c + i];
+      sum = gpu_->multiply(dtype, a, b, sum);
+      for (size_t i = 0; i < 4; ++i) sums[c + i] = sum[i];
+    }
+  define(op.results[0], std::move(sums));
+  return {};
+}
+
+// Both factors in shared memory, row by row; a loop along the depth, in which each thread reads what its sums need.
+Status Emitter::dot_by_fma(const tile::Op& op) {
+  auto result = op.results[0];
+  const auto &at = kernel_.type(op.operands[0]), &bt = kernel_.type(op.operands[1]);
+  DType dtype = at.dtype, sum_type = kernel_.type(result).dtype;
+  auto element = static_cast<int64_t>(std::max(1, info(dtype).bits / 8));
+  int64_t a_bytes = (at.count() * element + 15) / 16 * 16, bytes = a_bytes + bt.count() * element;
+  TESSERA_ASSIGN(int64_t region, shared_region(bytes));
+  auto scaled = [&](Value* row, Value* column, int columns, int64_t start) { // byte offset
+    auto* index = b_.CreateAdd(b_.CreateMul(row, b_.getInt32(static_cast<uint32_t>(columns))), column);
+    return b_.CreateAdd(b_.CreateMul(index, b_.getInt32(static_cast<uint32_t>(element))),
+                        b_.getInt32(static_cast<uint32_t>(start)));
+  };
+  for (size_t i = 0; i < 2; ++i) {
+    const auto& l = layouts_[op.operands[i]];
+    auto *row = thread_part(l, Dim::Axis0), *column = thread_part(l, Dim::Axis1);
+    auto* acts = acts_for_copies(l.free_mask(Dim::Lane), l.free_mask(Dim::Warp));
+    const auto& source = registers(op.operands[i]);
+    for (int r = 0; r < l.registers(); ++r) {
+      auto* offset = scaled(position(l, Dim::Axis0, r, row), position(l, Dim::Axis1, r, column),
+                            i == 0 ? at.shape[1] : bt.shape[1], region + (i == 0 ? 0 : a_bytes));
+      store_shared_elements(offset, std::span<Value* const>(&source[static_cast<size_t>(r)], 1), dtype, acts);
+    }
+  }
+  barrier();
+  hazards_.touch_shared({region, region + bytes});
+
+  const auto& l = layouts_[result];
+  Registers first = registers(op.operands[2], register_count(result)), sums;
+  auto *before = b_.GetInsertBlock(), *body = llvm::BasicBlock::Create(ctx_, "product", fn_),
+       *after = llvm::BasicBlock::Create(ctx_, "multiplied", fn_);
+  auto *row = thread_part(l, Dim::Axis0), *column = thread_part(l, Dim::Axis1);
+  b_.CreateBr(body);
+  b_.SetInsertPoint(body);
+  auto* k = b_.CreatePHI(b_.getInt32Ty(), 2);
+  k->addIncoming(b_.getInt32(0), before);
+  for (auto* v : first) {
+    auto* phi = b_.CreatePHI(v->getType(), 2);
+    phi->addIncoming(v, before);
+    sums.push_back(phi);
+  }
+  std::map<int, Value*> a, b; // by the register's part of the row, and of the column
+  Registers next;
+  for (int r = 0; r < l.registers(); ++r) {
+    auto read = [&](std::map<int, Value*>& known, Dim dim, auto offset) -> Value* {
+      auto& v = known[l.apply(Dim::Register, r, dim)];
+      if (!v) v = cast(load_shared_elements(offset(), dtype, 1)[0], dtype, sum_type);
+      return v;
+    };
+    auto* x = read(a, Dim::Axis0, [&] { return scaled(position(l, Dim::Axis0, r, row), k, at.shape[1], region); });
+    auto* y = read(b, Dim::Axis1,
+                   [&] { return scaled(k, position(l, Dim::Axis1, r, column), bt.shape[1], region + a_bytes); });
+    auto* sum = sums[static_cast<size_t>(r)];
+    next.push_back(is_float(sum_type) ? fma(x, y, sum) : b_.CreateAdd(b_.CreateMul(x, y), sum));
+  }
+  auto* k_next = b_.CreateAdd(k, b_.getInt32(1));
+  auto* end = b_.GetInsertBlock();
+  k->addIncoming(k_next, end);
+  for (size_t r = 0; r < next.size(); ++r) llvm::cast<llvm::PHINode>(sums[r])->addIncoming(next[r], end);
+  b_.CreateCondBr(b_.CreateICmpULT(k_next, b_.getInt32(static_cast<uint32_t>(at.shape[1]))), body, after);
+  b_.SetInsertPoint(after);
+  define(result, std::move(next));
+  return {};
+}
+
+} // namespace tessera::gpu

@@ -1,0 +1,145 @@
+// Products of tiles: on tensor cores (f16, bf16) and by fma, of every size and in chains, beside what the interpreter
+// says; and what their PTX is made of.
+#include "codegen/llvm/gpu_compiler.h"
+#include "harness.h"
+#include <cmath>
+#include <regex>
+
+namespace tessera::test {
+namespace {
+
+using tile::ValueId;
+
+int occurrences(const std::string& text, const std::string& pattern) {
+  std::regex r(pattern);
+  return static_cast<int>(std::distance(std::sregex_iterator(text.begin(), text.end(), r), std::sregex_iterator()));
+}
+
+// y = x z + y0; either factor lies in memory by rows or by columns.
+tile::Kernel product(DType d, int m, int n, int k, bool x_columns, bool z_columns) {
+  KernelMaker f("product");
+  auto x = f.in("x", d), z = f.in("z", d);
+  DType sum = compute_dtype(d);
+  auto y0 = f.in("y0", sum), y = f.out("y", sum);
+  auto place = [&](int rows, int columns, bool by_columns) {
+    if (!by_columns) return f.offsets({rows, columns});
+    return f.add(f.along({rows, columns}, 0), f.mul(f.along({rows, columns}, 1), f.i(rows)));
+  };
+  auto a = f.b.load(x, place(m, k, x_columns)), b = f.b.load(z, place(k, n, z_columns));
+  auto c = f.b.load(y0, f.offsets({m, n}));
+  f.b.store(y, f.offsets({m, n}), f.b.dot(a, b, c));
+  return std::move(f.k);
+}
+
+TEST(GpuDot, EverySizeTypeAndArrangement) {
+  struct Size {
+    int m, n, k;
+  };
+  int turn = 0;
+  for (auto d : {DType::F16, DType::BF16, DType::F32, DType::F64, DType::I32})
+    for (auto [m, n, k] : {Size{16, 8, 16},
+                           {16, 16, 16},
+                           {64, 64, 64},
+                           {32, 128, 32},
+                           {128, 32, 16},
+                           {16, 64, 128},
+                           {8, 16, 16},
+                           {16, 4, 32},
+                           {1, 1, 1},
+                           {64, 8, 4}}) {
+      bool tensor = d == DType::F16 || d == DType::BF16;
+      if (!tensor && int64_t{m} * n * k > 1 << 16) continue;
+      ++turn;
+      SCOPED_TRACE(std::string(name(d)) + " " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) +
+                   " turn " + std::to_string(turn));
+      GpuRun run;
+      DType sum = compute_dtype(d);
+      run.buffers = {random_tensor(d, m * k, static_cast<uint64_t>(turn), 2),
+                     random_tensor(d, k * n, static_cast<uint64_t>(turn) + 1, 2),
+                     random_tensor(sum, m * n, static_cast<uint64_t>(turn) + 2, 2), filled(sum, m * n, 99)};
+      run.tolerance = is_float(sum) ? 1e-5 * std::sqrt(k) : 0;
+      run.warps = {1 << turn % 4, 8 >> turn % 4};
+      run.seeds = 2;
+      expect_as_interpreted(product(d, m, n, k, turn % 2 == 0, turn / 2 % 2 == 0), run);
+      if (HasFatalFailure()) return;
+    }
+}
+
+// softmax(q kt) v for one block of queries, the keys block after block, sizes that fill no block: a chain of two
+// products with pointwise operations and reductions between them, sums carried through a loop.
+tile::Kernel attention(DType d, int queries, int keys, int head) {
+  KernelMaker f("attention");
+  auto q = f.in("q", d), k = f.in("k", d), v = f.in("v", d), o = f.out("o", d);
+  auto n = f.size("n"), m = f.size("m"); // of keys, of queries
+  std::vector<int> scores = {queries, keys}, out = {queries, head};
+  auto low = f.b.const_f(DType::F32, -HUGE_VAL);
+  auto spread = [&](ValueId t, const std::vector<int>& to) { return f.b.broadcast(f.b.expand_dims(t, 1), to); };
+  auto row = f.add(f.along(out, 0), f.mul(f.b.program_id(0), f.i(queries)));
+  auto in_rows = f.lt(row, m);
+  auto at = f.add(f.mul(row, f.i(head)), f.along(out, 1));
+  auto a = f.b.load(q, at, in_rows);
+  auto zero = f.b.const_f(DType::F32, 0);
+  auto results = f.b.for_loop(
+      f.i(0), n, f.i(keys), {f.b.broadcast(low, {queries}), f.b.broadcast(zero, {queries}), f.b.broadcast(zero, out)},
+      [&](ValueId start, std::span<const ValueId> c) -> std::vector<ValueId> {
+        std::vector<int> kt = {head, keys}, vs = {keys, head};
+        auto key = f.add(f.along(kt, 1), start);
+        auto b = f.b.load(k, f.add(f.mul(key, f.i(head)), f.along(kt, 0)), f.lt(key, n));
+        auto s = f.b.dot(a, b, f.b.broadcast(zero, scores));
+        s = f.op(ScalarOp::Select, {f.lt(f.add(f.along(scores, 1), start), n), s, f.b.broadcast(low, scores)});
+        auto most = f.op(ScalarOp::Max, {c[0], f.b.reduce(ReduceKind::Max, s, 1)});
+        auto p = f.op(ScalarOp::Exp, {f.op(ScalarOp::Sub, {s, spread(most, scores)})});
+        auto shrink = f.op(ScalarOp::Exp, {f.op(ScalarOp::Sub, {c[0], most})});
+        auto sum = f.add(f.mul(c[1], shrink), f.b.reduce(ReduceKind::Sum, p, 1));
+        auto value = f.add(f.along(vs, 0), start);
+        auto w = f.b.load(v, f.add(f.mul(value, f.i(head)), f.along(vs, 1)), f.lt(value, n));
+        return {most, sum, f.b.dot(f.b.cast(p, d), w, f.mul(c[2], spread(shrink, out)))};
+      });
+  f.b.store(o, at, f.b.cast(f.op(ScalarOp::Div, {results[2], spread(results[1], out)}), d), in_rows);
+  return std::move(f.k);
+}
+
+TEST(GpuDot, ChainsInLoops) {
+  int turn = 0;
+  for (auto d : {DType::F16, DType::BF16, DType::F32})
+    for (auto [queries, keys, head] : {std::array{64, 32, 64}, {16, 16, 16}, {32, 64, 16}, {128, 16, 32}}) {
+      if (d == DType::F32 && queries * keys > 2048) continue;
+      SCOPED_TRACE(std::string(name(d)) + " " + std::to_string(queries) + " " + std::to_string(keys));
+      int64_t n = 2 * keys + 5, m = queries + 3;
+      GpuRun run;
+      run.buffers = {random_tensor(d, m * head, 1, 1), random_tensor(d, n * head, 2, 1),
+                     random_tensor(d, n * head, 3, 1), filled(d, m * head, 9)};
+      run.scalars = {n, m};
+      run.grid = 2;
+      run.tolerance = d == DType::F16 ? 2e-3 : d == DType::BF16 ? 1e-2 : 1e-5;
+      run.warps = {1 << turn % 4, 4};
+      run.seeds = 2;
+      ++turn;
+      expect_as_interpreted(attention(d, queries, keys, head), run);
+      if (HasFatalFailure()) return;
+    }
+}
+
+// What stands in the code: all fragments by mma, factors by ldmatrix, four matrices at a time, and what the first
+// product yields goes into the second one without an exchange.
+TEST(GpuDot, IsMadeOfTensorCoreInstructions) {
+  auto k = attention(DType::F16, 64, 64, 64);
+  k.config["warps"] = 4;
+  auto code = compile_gpu_kernel(k, {});
+  ASSERT_TRUE(code.ok()) << code.error().str();
+  EXPECT_EQ(occurrences(code->ptx, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"), 2 * 8 * 4);
+  EXPECT_EQ(occurrences(code->ptx, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"), 4 + 16);   // q, k
+  EXPECT_EQ(occurrences(code->ptx, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"), 16); // v
+  // k and v are copied a round ahead: before the loop, and in it; q is stored. Nothing else goes to shared memory.
+  EXPECT_EQ(occurrences(code->ptx, "cp.async.cg.shared.global"), 2 * (4 + 4));
+  EXPECT_EQ(occurrences(code->ptx, "st.shared.v4"), 4);
+  EXPECT_EQ(occurrences(code->ptx, "st.shared"), 4);
+  EXPECT_EQ(occurrences(code->ptx, "bar.sync"), 3) << "q is there; one a round; the result may lie on top of q";
+  auto b = attention(DType::BF16, 64, 64, 64);
+  auto bf16 = compile_gpu_kernel(b, {});
+  ASSERT_TRUE(bf16.ok()) << bf16.error().str();
+  EXPECT_EQ(occurrences(bf16->ptx, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"), 2 * 8 * 4);
+}
+
+} // namespace
+} // namespace tessera::test
