@@ -198,7 +198,7 @@ void Emitter::range(const tile::Op& op) {
     out.push_back(b_.CreateZExt(positions.back(), b_.getInt64Ty()));
   }
   define(op.results[0], std::move(out));
-  indices_[op.results[0]] = {b_.getInt64(0), std::move(positions)};
+  indices_[op.results[0]] = {b_.getInt64(0), std::move(positions), kernel_.type(op.results[0]).shape[0] - 1};
 }
 
 void Emitter::index_form(const tile::Op& op) {
@@ -212,12 +212,31 @@ void Emitter::index_form(const tile::Op& op) {
     Registers positions;
     auto map = layout::register_map(layouts_[op.operands[0]], layouts_[op.results[0]]);
     for (int r : *map) positions.push_back(i->second.positions[static_cast<size_t>(r)]);
-    indices_[op.results[0]] = {i->second.base, std::move(positions)};
-  } else if (op.kind == OpKind::Scalar && op.scalar == ScalarOp::Add) {
-    for (size_t tile = 0; tile < 2; ++tile) {
-      auto i = of(op.operands[tile]);
-      if (i == indices_.end() || kernel_.type(op.operands[1 - tile]).is_tile()) continue;
-      indices_[op.results[0]] = {b_.CreateAdd(i->second.base, scalar(op.operands[1 - tile])), i->second.positions};
+    indices_[op.results[0]] = {i->second.base, std::move(positions), i->second.most};
+  } else if (op.kind == OpKind::Scalar && (op.scalar == ScalarOp::Add || op.scalar == ScalarOp::Mul)) {
+    auto x = of(op.operands[0]), y = of(op.operands[1]);
+    if (x == indices_.end() && y == indices_.end()) return;
+    if (x != indices_.end() && y != indices_.end()) { // [R, 1] * s + [1, C], say
+      if (op.scalar == ScalarOp::Mul || x->second.most + y->second.most >= kMostPosition) return;
+      Registers positions;
+      for (size_t r = 0; r < x->second.positions.size(); ++r)
+        positions.push_back(b_.CreateAdd(x->second.positions[r], y->second.positions[r], "", true, true));
+      indices_[op.results[0]] = {b_.CreateAdd(x->second.base, y->second.base), std::move(positions),
+                                 x->second.most + y->second.most};
+      return;
+    }
+    const Index& i = x != indices_.end() ? x->second : y->second;
+    auto other = op.operands[x != indices_.end() ? 1 : 0];
+    if (kernel_.type(other).is_tile()) return;
+    if (op.scalar == ScalarOp::Add) {
+      indices_[op.results[0]] = {b_.CreateAdd(i.base, scalar(other)), i.positions, i.most};
+    } else if (auto* by = llvm::dyn_cast<llvm::ConstantInt>(scalar(other));
+               by && by->getSExtValue() > 0 && by->getSExtValue() < kMostPosition / std::max<int64_t>(1, i.most)) {
+      Registers positions;
+      for (auto* p : i.positions)
+        positions.push_back(b_.CreateMul(p, b_.getInt32(static_cast<uint32_t>(by->getSExtValue())), "", true, true));
+      int64_t most = i.most * by->getSExtValue();
+      indices_[op.results[0]] = {b_.CreateMul(i.base, by), std::move(positions), most};
     }
   }
 }
@@ -233,7 +252,7 @@ std::optional<Emitter::Registers> Emitter::compare(const tile::Op& op) {
   auto* i32 = b_.getInt32Ty();
   Value* n = b_.CreateBinaryIntrinsic(llvm::Intrinsic::ssub_sat, scalar(other), i->second.base);
   n = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, n, b_.getInt64(static_cast<uint64_t>(-1)));
-  n = b_.CreateTrunc(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, n, b_.getInt64(1 << 30)), i32);
+  n = b_.CreateTrunc(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, n, b_.getInt64(kMostPosition)), i32);
   using P = llvm::CmpInst::Predicate;
   P predicate = op.scalar == ScalarOp::Lt   ? P::ICMP_SLT
                 : op.scalar == ScalarOp::Le ? P::ICMP_SLE

@@ -152,11 +152,13 @@ private:
   const tile::Kernel& kernel_;
   std::unique_ptr<Intrinsics> gpu_;
   llvm::Function* fn_ = nullptr;
-  // An i64 tile that is a scalar plus positions in a tile (less than 2^20). Its elements are in values_, too, but what
-  // compares them with a scalar, as masks do, compares 32-bit positions instead: half the instructions.
+  // An i64 tile that is a scalar plus positions in a tile. Its elements are in values_, too, but what compares them
+  // with a scalar, as masks do, compares 32-bit positions instead: half the instructions.
+  static constexpr int64_t kMostPosition = 1 << 30;
   struct Index {
     Value* base = nullptr; // i64
     Registers positions;   // i32, not negative
+    int64_t most = 0;      // of the positions; below kMostPosition
   };
   std::map<tile::ValueId, Index> indices_;
   std::vector<Registers> values_;            // by value id

@@ -24,6 +24,10 @@ std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, con
     p.schedule.config["columns"] = p.columns;
     p.schedule.config["warps"] = p.warps;
     p.schedule.config["exact_division"] = exact == wanted.config.end() ? 0 : exact->second;
+    if (p.loop) {
+      p.schedule.config["steps"] = p.steps;
+      p.schedule.config["online"] = p.schedule.config["exact_division"] == 0;
+    }
   }
   return plans;
 }

@@ -16,6 +16,9 @@ struct BlockPlan {
   int min_blocks = 0; // that are to be resident on a multiprocessor, which bounds registers; 0: as it comes
   // Along the dimension that row axes lie along: the whole row in the tile, or a loop over it.
   bool loop = false;
+  // Of a loop: so many elements of the row, each a tile's width apart, are one thread's and folded before they meet the
+  // accumulators, which are then fewer. A power of two that divides the dimension.
+  int steps = 1;
   // Most blocks lie wholly within the sizes: they take a branch without masks.
   bool whole_branch = false;
   std::vector<SizeCondition> conditions; // all of them promises about `domain`'s sizes

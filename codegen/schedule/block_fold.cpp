@@ -1,4 +1,4 @@
-// Reductions of tiles: along the row within a tile, and accumulators of loops over the row.
+// Reductions of tiles: along the row within a tile, and accumulators of loops over the row (online.h).
 #include "codegen/schedule/block_lowering.h"
 #include "codegen/schedule/fold.h"
 #include "codegen/schedule/shapes.h"
@@ -8,12 +8,20 @@ namespace tessera {
 
 std::vector<int> BlockLowering::full_shape() const {
   std::vector<int> shape;
-  for (const Side& s : sides_)
-    if (s.dim >= 0) shape.push_back(s.lanes);
+  for (const Side& s : sides_) {
+    if (s.dim < 0) continue;
+    if (s.steps > 1) shape.push_back(s.steps);
+    shape.push_back(s.lanes / s.steps);
+  }
   return shape;
 }
 
 BlockLowering::V BlockLowering::position() { return sizes_.number(axis(*fold_side()).var); }
+
+BlockLowering::V BlockLowering::inside_row(V v, V otherwise) {
+  if (fold_side()->mask < 0) return v;
+  return pointwise(b_, ScalarOp::Select, std::array{fold_side()->mask, v, otherwise});
+}
 
 // What reduction r folds, in the dtype it is folded in; positions beyond the row hold the identity.
 BlockLowering::V BlockLowering::fold_value(ScalarId r) {
@@ -30,46 +38,122 @@ BlockLowering::V BlockLowering::fold_value(ScalarId r) {
         same_value(dtype, *there, {reduce_identity_f64(kind, dtype), reduce_identity_i64(kind, dtype)}))
       return v;
   }
-  return pointwise(b_, ScalarOp::Select, std::array{fold_side()->mask, v, fold_identities(b_, nest_, r)[0]});
-}
-
-// Of tiles of the full shape: folded along the row, the dimension kept with one position.
-BlockLowering::V BlockLowering::fold(ScalarId r, V v, V i) {
-  int dim = fold_side()->dim;
-  bool arg = is_arg_fold(node(r));
-  if (dim < 0) return arg ? i : v; // a row of one point
-  V folded =
-      arg ? b_.reduce_arg(node(r).reduce, v, i, dim, node(r).select_last).second : b_.reduce(node(r).reduce, v, dim);
-  return full_shape().size() > 1 ? b_.expand_dims(folded, dim) : folded;
+  return inside_row(v, fold_identities(b_, nest_, r)[0]);
 }
 
 // The whole row stands in the tile.
 BlockLowering::V BlockLowering::reduce(ScalarId r) {
-  if (fold_side()->dim < 0) return fold(r, fold_value(r), is_arg_fold(node(r)) ? position() : -1);
+  const bool arg = is_arg_fold(node(r));
+  const int dim = fold_side()->dim;
+  if (dim < 0) return arg ? position() : fold_value(r); // a row of one point
   V v = full(fold_value(r));
-  if (!is_arg_fold(node(r))) return fold(r, v, -1);
-  V i = position();
-  if (fold_side()->mask >= 0)
-    i = pointwise(b_, ScalarOp::Select, std::array{fold_side()->mask, i, fold_identities(b_, nest_, r)[1]});
-  return fold(r, v, full(i));
+  if (!arg) return kept(b_.reduce(node(r).reduce, v, dim));
+  V i = full(inside_row(position(), fold_identities(b_, nest_, r)[1]));
+  return kept(b_.reduce_arg(node(r).reduce, v, i, dim, node(r).select_last).second);
 }
 
-BlockLowering::Values BlockLowering::identities(const Stage& stage) {
-  Values list;
-  for (ScalarId r : stage.reduces)
-    for (V v : fold_identities(b_, nest_, r)) list.push_back(full(v));
+// Of a tile without the row's dimensions: with them, of one position.
+BlockLowering::V BlockLowering::kept(V v) {
+  if (!is_tile(v)) return v;
+  for (size_t rank = full_shape().size(); b_.kernel().type(v).shape.size() < rank;)
+    v = b_.expand_dims(v, fold_side()->dim);
+  return v;
+}
+
+// ---- loops
+
+BlockLowering::V BlockLowering::over_steps(ReduceKind kind, V v) {
+  return fold_side()->steps > 1 ? b_.reduce(kind, v, fold_side()->dim) : v;
+}
+BlockLowering::V BlockLowering::beside_steps(V v) {
+  return fold_side()->steps > 1 && is_tile(v) ? b_.expand_dims(v, fold_side()->dim) : v;
+}
+
+// How many elements of the row each accumulator meets in this tile.
+BlockLowering::V BlockLowering::elements_met() {
+  std::vector<int> shape = full_shape();
+  const Side& s = *fold_side();
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (static_cast<int>(i) < s.dim || static_cast<int>(i) > s.dim + (s.steps > 1 ? 1 : 0)) shape[i] = 1;
+  V one = b_.const_i(DType::I32, 1), none = b_.const_i(DType::I32, 0);
+  return over_steps(ReduceKind::Sum, splat(inside_row(one, none), shape));
+}
+
+BlockLowering::Values BlockLowering::identities(const Fold& fold) {
+  std::vector<int> shape = full_shape();
+  const Side& s = *fold_side();
+  int dim = s.dim;
+  if (s.steps > 1) shape.erase(shape.begin() + dim);
+  std::vector<int> along(shape.size(), 1);
+  if (dim >= 0) along[static_cast<size_t>(dim)] = shape[static_cast<size_t>(dim)];
+  Values list = fold.identities();
+  for (size_t i = 0; i < list.size(); ++i)
+    list[i] = splat(list[i], static_cast<int>(i) == fold.state().count ? along : shape);
   return list;
 }
 
-// The accumulators of r after this tile; acc: those before it, first.
-BlockLowering::Values BlockLowering::accumulate(ScalarId r, std::span<const V> acc) {
-  V v = full(fold_value(r));
-  if (!is_arg_fold(node(r))) return {b_.scalar(fold_operator(node(r).reduce), std::array{acc[0], v})};
-  V i = full(position());
-  V wins = arg_replaces(b_, node(r), v, i, acc[0], acc[1]);
-  if (fold_side()->mask >= 0) wins = pointwise(b_, ScalarOp::And, std::array{wins, fold_side()->mask});
-  return {b_.scalar(ScalarOp::Select, std::array{wins, v, acc[0]}),
-          b_.scalar(ScalarOp::Select, std::array{wins, i, acc[1]})};
+// The accumulators after this tile; acc: those before it.
+BlockLowering::Values BlockLowering::accumulate(const Fold& fold, const Values& acc) {
+  Values next(acc.size(), -1);
+  if (int c = fold.state().count; c >= 0) {
+    size_t i = static_cast<size_t>(c);
+    next[i] = pointwise(b_, ScalarOp::Add, std::array{acc[i], b_.cast(elements_met(), fold.state().dtypes[i])});
+  }
+  for (const FoldState::Part& p : fold.state().parts) {
+    const ScalarNode& r = node(p.reduce);
+    size_t at = static_cast<size_t>(p.first);
+    if (fold.online(p).kind != OnlineSum::Kind::None) {
+      next = accumulate_online(fold, p, acc, next);
+    } else if (is_arg_fold(r)) {
+      V v = full(fold_value(p.reduce)), i = full(inside_row(position(), fold_identities(b_, nest_, p.reduce)[1]));
+      if (fold_side()->steps > 1) std::tie(v, i) = b_.reduce_arg(r.reduce, v, i, fold_side()->dim, r.select_last);
+      V wins = arg_replaces(b_, r, v, i, acc[at], acc[at + 1]);
+      next[at] = b_.scalar(ScalarOp::Select, std::array{wins, v, acc[at]});
+      next[at + 1] = b_.scalar(ScalarOp::Select, std::array{wins, i, acc[at + 1]});
+    } else {
+      V v = over_steps(r.reduce, full(fold_value(p.reduce)));
+      next[at] = b_.scalar(fold_operator(r.reduce), std::array{acc[at], v});
+    }
+  }
+  return next;
+}
+
+// The reference moves first, then the sum is brought to it, then the tile's elements are added.
+BlockLowering::Values BlockLowering::accumulate_online(const Fold& fold, const FoldState::Part& p, const Values& acc,
+                                                       const Values& now) {
+  Values next = now;
+  const OnlineSum& sum = fold.online(p);
+  const bool squares = sum.kind == OnlineSum::Kind::Squares;
+  const ReduceKind kind = squares ? ReduceKind::Sum : ReduceKind::Max;
+  size_t at = static_cast<size_t>(p.first), ref = static_cast<size_t>(p.reference);
+  DType dtype = fold.state().dtypes[at];
+  V identity = b_.const_f(dtype, reduce_identity_f64(kind, dtype)), zero = b_.const_f(dtype, 0);
+  V v = full(inside_row(value(sum.moving), identity));
+  if (next[ref] < 0) next[ref] = b_.scalar(fold_operator(kind), std::array{acc[ref], over_steps(kind, v)});
+  auto count = [&](const Values& of) { return squares ? of[static_cast<size_t>(fold.state().count)] : -1; };
+  V from = fold.reference(p, acc[ref], count(acc)), to = fold.reference(p, next[ref], count(next));
+  V added = fold.term(p, v, beside_steps(to));
+  for (ScalarId w : sum.weights) added = pointwise(b_, ScalarOp::Mul, std::array{added, value(w)});
+  if (squares || !sum.weights.empty()) added = inside_row(added, zero);
+  added = over_steps(ReduceKind::Sum, full(added));
+  next[at] = pointwise(b_, ScalarOp::Add, std::array{fold.moved(p, acc[at], from, to, count(acc)), added});
+  return next;
+}
+
+// Folds the accumulators of a loop that has ended; what online sums are about is known by now.
+void BlockLowering::finish(const Fold& fold, Values acc) {
+  int dim = fold_side()->dim;
+  if (dim >= 0) acc = fold.merge(acc, dim);
+  for (V& v : acc) v = kept(v);
+  for (const FoldState::Part& p : fold.state().parts) {
+    bool online = fold.online(p).kind != OnlineSum::Kind::None;
+    V v = fold.result(p, acc, online ? value(fold.online(p).about) : -1);
+    if (online && row_may_be_empty_) // then what it is about may be no number
+      v = pointwise(
+          b_, ScalarOp::Select,
+          std::array{sizes_.condition(sym_lt(0, d_.row_count())), v, fold_identities(b_, nest_, p.reduce)[0]});
+    remember(static_cast<size_t>(p.reduce), v);
+  }
 }
 
 } // namespace tessera

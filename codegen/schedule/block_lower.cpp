@@ -6,9 +6,9 @@
 namespace tessera {
 
 BlockLowering::BlockLowering(const Graph& graph, const LoopNest& nest, const BlockSpace& space, const BlockPlan& plan,
-                             const std::string& name)
+                             const std::string& name, OnlineSums online)
     : graph_(graph), nest_(nest), d_(space.domain), plan_(plan), point_(space.point), b_(out_.kernel), sizes_(b_, d_),
-      needs_(find_needs(nest, space.domain)) {
+      online_(std::move(online)), needs_(find_needs(nest, space.domain)) {
   for (char c : name) out_.kernel.name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (out_.kernel.name.empty()) out_.kernel.name = "kernel";
   out_.kernel.config["warps"] = plan.warps;
@@ -26,13 +26,17 @@ BlockLowering::BlockLowering(const Graph& graph, const LoopNest& nest, const Blo
   sides_[0].lanes = plan.rows;
   sides_[1].axis = space.column;
   sides_[1].lanes = plan.columns;
-  int rank = 0;
-  for (Side& s : sides_)
-    if (s.lanes > 1) s.dim = rank++;
   if (d_.reduces)
     for (int i : {0, 1})
       if (sides_[static_cast<size_t>(i)].axis >= 0 && axis(sides_[static_cast<size_t>(i)]).role == AxisRole::Row)
         fold_ = i;
+  if (fold_ >= 0) fold_side()->steps = plan.steps;
+  int rank = 0;
+  for (Side& s : sides_)
+    if (s.lanes > 1) {
+      s.dim = rank;
+      rank += s.steps > 1 ? 2 : 1;
+    }
 }
 
 ScheduledKernel BlockLowering::run() {
@@ -126,8 +130,7 @@ void BlockLowering::place(Side& s, V base, bool masks) {
   const Axis& a = axis(s);
   s.mask = -1;
   if (s.lanes == 1) return sizes_.bind(a.var, base);
-  int rank = std::max(sides_[0].dim, sides_[1].dim) + 1;
-  sizes_.bind_tile(a.var, base, s.lanes, s.dim, rank);
+  sizes_.bind_tile(a.var, base, s.lanes, s.dim, static_cast<int>(full_shape().size()), s.steps);
   if (masks && !always_whole(s))
     s.mask = b_.scalar(ScalarOp::Lt, std::array{sizes_.number(a.var), sizes_.number(a.extent)});
 }
@@ -155,37 +158,27 @@ void BlockLowering::rounds() {
     if (stage.reduces.empty() && stage.stores.empty()) continue;
     hoist(~d_.row_mask);
     round_ = known_;
-    Values start = identities(stage);
-    Values end = b_.for_loop(sizes_.constant(0), sizes_.number(axis(s).extent), sizes_.constant(s.lanes), start,
-                             [&](V i, std::span<const V> carried) {
+    Fold fold(b_, nest_, online_, fold_state(nest_, stage.reduces, online_));
+    Values end = b_.for_loop(sizes_.constant(0), sizes_.number(axis(s).extent), sizes_.constant(s.lanes),
+                             identities(fold), [&](V i, std::span<const V> carried) {
                                return scoped([&] {
                                  place(s, i, true);
-                                 return round_body(stage, Values(carried.begin(), carried.end()));
+                                 return round_body(stage, fold, Values(carried.begin(), carried.end()));
                                });
                              });
     round_ = -1;
-    size_t at = 0;
-    for (ScalarId r : stage.reduces) {
-      bool arg = node(r).reduce == ReduceKind::ArgMax || node(r).reduce == ReduceKind::ArgMin;
-      remember(static_cast<size_t>(r), fold(r, end[at], arg ? end[at + 1] : -1));
-      at += arg ? 2 : 1;
-    }
     known_ = static_cast<int>(k) + 1;
+    finish(fold, std::move(end));
   }
   Values values;
   for (size_t i : stages_.row_stores) values.push_back(value(nest_.stores[i].scalar));
   for (size_t i = 0; i < values.size(); ++i) store(stages_.row_stores[i], values[i]);
 }
 
-BlockLowering::Values BlockLowering::round_body(const Stage& stage, const Values& accumulators) {
-  Values next, stored;
+BlockLowering::Values BlockLowering::round_body(const Stage& stage, const Fold& fold, const Values& accumulators) {
+  Values stored;
   for (size_t i : stage.stores) stored.push_back(value(nest_.stores[i].scalar));
-  size_t at = 0;
-  for (ScalarId r : stage.reduces) {
-    Values folded = accumulate(r, std::span<const V>(accumulators).subspan(at));
-    at += folded.size();
-    next.insert(next.end(), folded.begin(), folded.end());
-  }
+  Values next = accumulate(fold, accumulators);
   for (size_t i = 0; i < stored.size(); ++i) store(stage.stores[i], stored[i]);
   return next;
 }
@@ -235,8 +228,8 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
                                                    "] does not fit kernel '" + name + "': " + why);
   };
   auto power = [](int64_t n) { return n >= 1 && (n & (n - 1)) == 0; };
-  if (!power(plan.rows) || !power(plan.columns) || !power(plan.warps) || plan.warps > 32)
-    return unfit("tiles and warps are powers of two");
+  if (!power(plan.rows) || !power(plan.columns) || !power(plan.warps) || !power(plan.steps) || plan.warps > 32)
+    return unfit("tiles, warps and steps are powers of two");
   Domain d = domain;
   for (const SizeCondition& c : plan.conditions) assume(d.env, c);
   if (plan.split >= 0) {
@@ -249,7 +242,14 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   BlockSpace space = group_axes(nest, std::move(d), plan.groups);
   if ((plan.rows > 1 && space.row < 0) || (plan.columns > 1 && space.column < 0))
     return unfit("a dimension without an axis");
-  return BlockLowering(graph, nest, space, plan, name).run();
+  bool rows_folded = space.row >= 0 && space.domain.axes[static_cast<size_t>(space.row)].role == AxisRole::Row;
+  if (plan.steps > 1 && (!plan.loop || (rows_folded ? plan.rows : plan.columns) <= plan.steps))
+    return unfit("steps are of loops whose tile is wider");
+  OnlineSums online;
+  if (auto wanted = plan.schedule.config.find("online");
+      plan.loop && wanted != plan.schedule.config.end() && wanted->second != 0)
+    online = find_online(nest, space.domain);
+  return BlockLowering(graph, nest, space, plan, name, std::move(online)).run();
 }
 
 } // namespace tessera

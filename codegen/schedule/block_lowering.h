@@ -13,11 +13,12 @@
 // bring operands to a common shape (shapes.h), so that what is known once a row is computed once a row.
 //
 // Values are memoized. Without a loop a value that a later reduction needs again is simply there, in registers: one
-// read of memory. With a loop over the row (rows longer than a tile) each round of reductions (stages.h) is a loop that
-// reads memory again, through the L2; before a loop opens, what does not move with it is computed.
+// read of memory. With a loop over the row (rows longer than a tile) each round of reductions (stages.h, online.h) is a
+// loop that reads memory again, through the L2; before a loop opens, what does not move with it is computed.
 #pragma once
 #include "codegen/schedule/block_choose.h"
 #include "codegen/schedule/needs.h"
+#include "codegen/schedule/online.h"
 #include "codegen/schedule/sizes.h"
 #include "codegen/schedule/stages.h"
 
@@ -25,8 +26,9 @@ namespace tessera {
 
 class BlockLowering {
 public:
+  // `online`: of loops; its stages are those of the space's domain.
   BlockLowering(const Graph& graph, const LoopNest& nest, const BlockSpace& space, const BlockPlan& plan,
-                const std::string& name);
+                const std::string& name, OnlineSums online);
   ScheduledKernel run();
 
 private:
@@ -35,6 +37,7 @@ private:
   // A dimension of the tile. `axis` is a position in the domain, -1 when nothing lies along it; of one lane: scalars.
   struct Side {
     int axis = -1, lanes = 1;
+    int steps = 1; // of several: the side is two dimensions, [steps, lanes / steps]
     int dim = -1;  // of tiles; -1 for one lane
     V mask = -1;   // positions within the axis' extent, along this dimension; -1: all are
     V blocks = -1; // number of this program along it
@@ -47,7 +50,7 @@ private:
   [[nodiscard]] bool always_whole(const Side& side) const;
   void body();
   void rounds();
-  Values round_body(const Stage& stage, const Values& accumulators);
+  Values round_body(const Stage& stage, const Fold& fold, const Values& accumulators);
   void finish_sizes();
   void overwritable();
 
@@ -55,11 +58,18 @@ private:
   [[nodiscard]] std::vector<int> full_shape() const;
   V full(V v) { return b_.broadcast(v, full_shape()); }
   V position(); // along the row
+  V inside_row(V v, V otherwise);
   V fold_value(ScalarId r);
   V reduce(ScalarId r);
-  Values identities(const Stage& stage);
-  Values accumulate(ScalarId r, std::span<const V> acc);
-  V fold(ScalarId r, V v, V i);
+  // Loops. Accumulators are tiles without the dimension of steps.
+  Values identities(const Fold& fold);
+  Values accumulate(const Fold& fold, const Values& acc);
+  Values accumulate_online(const Fold& fold, const FoldState::Part& part, const Values& acc, const Values& next);
+  void finish(const Fold& fold, Values acc);
+  V over_steps(ReduceKind kind, V v);
+  V beside_steps(V v);
+  V elements_met();
+  V kept(V v);
 
   // block_values.cpp: scalar DAG to tile operations
   V value(ScalarId id);
@@ -107,6 +117,7 @@ private:
   ScheduledKernel out_;
   tile::Builder b_;
   SizeEmitter sizes_;
+  OnlineSums online_;
   Stages stages_; // of loops
   Needs needs_;
   std::array<Side, 2> sides_; // rows, columns

@@ -38,7 +38,8 @@ public:
             p->columns > *n ? ", " + std::to_string(100 * (p->columns - *n) / p->columns) + " % of it idle" : "";
         add(std::move(*p), "rows of " + std::to_string(*n) + " in registers" + waste);
       } else {
-        add(row_loop(row), "rows of " + std::to_string(*n) + " in a loop, each round of reductions reads again");
+        add(row_loop(row, f_.multiple(f_.extent(inner), vector_).known),
+            "rows of " + std::to_string(*n) + " in a loop, each round of reductions reads again");
       }
       return std::move(plans_);
     }
@@ -59,8 +60,8 @@ public:
       covered[b.aligned ? 0 : 1] = all;
     }
     for (bool aligned : {true, false}) {
-      BlockPlan p = row_loop(row);
       if (aligned && (covered[0] || whole.known)) continue;
+      BlockPlan p = row_loop(row, aligned || whole.known);
       if (aligned) p.conditions.push_back(*whole.condition);
       add(std::move(p), "rows of " + row.str() + " in a loop, each round of reductions reads again");
     }
@@ -103,6 +104,7 @@ public:
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, rows, columns, threads / 32);
     p.groups = groups;
     p.loop = !once;
+    if (p.loop) p.steps = static_cast<int>(std::min<int64_t>(std::max<int64_t>(1, each / f_.vector), rows / 2));
     p.schedule.why = "the row of " + row.str() + " is not contiguous, an outer axis of " + f_.extent_text(c) + " is; " +
                      BlockFacts::sizes(p) + (once ? ", the whole row in registers" : ", a loop down the row");
     Multiple whole = f_.multiple(f_.extent(c), f_.vector);
@@ -202,15 +204,19 @@ private:
     return std::count_if(f_.streams.begin(), f_.streams.end(),
                          [&](const Stream& s) { return s.count >= f_.largest / 2; });
   }
-  [[nodiscard]] BlockPlan row_loop(const SymExpr& row) const {
+  // `aligned`: rows start at whole accesses. A thread's accesses, or elements where there are no whole ones, are folded
+  // into one.
+  [[nodiscard]] BlockPlan row_loop(const SymExpr& row, bool aligned) const {
     double length = f_.seen(row) ? f_.guess(row) : 1e9;
     auto n = f_.seen(f_.points(AxisRole::Outer));
     int64_t threads = n && *n < f_.device.multiprocessors && length >= 65536 ? 1024 : length >= 4096 ? 512 : 256;
-    int64_t each = vector_ * 4;
-    while (each > 1 && each * (f_.live + f_.accumulators()) > (threads > 512 ? kRegisters / 2 : kRegisters)) each /= 2;
+    int64_t each = vector_ * 4, side = aligned ? vector_ : 1; // elements of an access
+    while (each > 1 && each * f_.live + side * f_.accumulators() > (threads > 512 ? kRegisters / 2 : kRegisters))
+      each /= 2;
     int64_t columns = threads * each;
     while (columns > 64 && static_cast<double>(columns / 2) >= length) columns /= 2;
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockLoop, 1, columns, std::min<int64_t>(threads, columns) / 32);
+    p.steps = static_cast<int>(std::clamp<int64_t>(columns / (threads * side), 1, each));
     p.groups = row_groups();
     p.loop = true;
     return p;

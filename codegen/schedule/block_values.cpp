@@ -115,8 +115,10 @@ ValueId BlockLowering::row_has_points(ScalarId id) {
 
 ValueId BlockLowering::inside(const std::vector<int>& shape) {
   V mask = -1;
+  auto moves = [&](int dim) { return shape[static_cast<size_t>(dim)] > 1; };
   for (const Side& s : sides_)
-    if (s.dim >= 0 && s.mask >= 0 && !shape.empty() && shape[static_cast<size_t>(s.dim)] > 1) mask = both(mask, s.mask);
+    if (s.dim >= 0 && s.mask >= 0 && !shape.empty() && (moves(s.dim) || (s.steps > 1 && moves(s.dim + 1))))
+      mask = both(mask, s.mask);
   return mask;
 }
 

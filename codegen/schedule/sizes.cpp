@@ -4,9 +4,9 @@
 
 namespace tessera {
 
-void SizeEmitter::bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, int dim, int rank) {
-  SymExpr symbol = dim + 1 == rank ? lane_base_ : row_base_;
-  TileAxis t{axis, symbol, lanes, dim, rank};
+void SizeEmitter::bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, int dim, int rank, int steps) {
+  SymExpr symbol = dim + (steps > 1 ? 2 : 1) == rank ? lane_base_ : row_base_;
+  TileAxis t{axis, symbol, lanes, dim, rank, steps};
   auto at = tiles_.begin();
   while (at != tiles_.end() && at->dim < dim) ++at;
   if (at != tiles_.end() && at->dim == dim)
@@ -20,7 +20,7 @@ int SizeEmitter::varies(const SymExpr& e) const {
   int dims = 0;
   if (e.is_const()) return dims;
   for (const TileAxis& t : tiles_)
-    if (e.contains(t.axis)) dims |= 1 << t.dim;
+    if (e.contains(t.axis)) dims |= (t.steps > 1 ? 3 : 1) << t.dim;
   return dims;
 }
 bool SizeEmitter::has_axis(const SymExpr& e) const {
@@ -30,9 +30,11 @@ bool SizeEmitter::has_axis(const SymExpr& e) const {
     if (bound_.contains(s.symbol_id())) return true;
   return false;
 }
-tile::ValueId SizeEmitter::positions(const TileAxis& t) {
-  tile::ValueId r = b_.range(t.lanes);
-  return t.rank == 1 ? r : b_.expand_dims(r, 1 - t.dim);
+tile::ValueId SizeEmitter::positions(int n, int dim, int rank) {
+  tile::ValueId r = b_.range(n);
+  for (int i = 0; i < rank; ++i)
+    if (i != dim) r = b_.expand_dims(r, i);
+  return r;
 }
 
 tile::ValueId SizeEmitter::op(ScalarOp o, tile::ValueId x, tile::ValueId y) {
@@ -83,7 +85,11 @@ tile::ValueId SizeEmitter::number(const SymExpr& e) {
       auto base = constant_of(bound_.at(t.base.symbol_id()));
       SymExpr at = base == 0 ? SymExpr(0) : t.base;
       tile::ValueId start = number(e.substitute({{t.axis.symbol_id(), at}}));
-      return op(ScalarOp::Add, op(ScalarOp::Mul, positions(t), number(linear->first)), start);
+      int lanes = t.lanes / t.steps, dim = t.dim;
+      if (t.steps > 1)
+        start = op(ScalarOp::Add,
+                   op(ScalarOp::Mul, positions(t.steps, dim++, t.rank), number(linear->first * SymExpr(lanes))), start);
+      return op(ScalarOp::Add, op(ScalarOp::Mul, positions(lanes, dim, t.rank), number(linear->first)), start);
     }
   }
   return generic(e);
@@ -105,7 +111,7 @@ tile::ValueId SizeEmitter::generic(const SymExpr& e) {
         fixed = o == ScalarOp::Add ? fixed + a : fixed * a;
     }
     tile::ValueId sum = parameter(fixed);
-    for (int dims = 0; dims < 4; ++dims)
+    for (int dims = 0; dims < 8; ++dims)
       for (const SymExpr& a : moving)
         if (varies(a) == dims) sum = op(o, number(a), sum);
     return sum;

@@ -3,7 +3,8 @@
 // affine.
 //
 // Tiles have one axis, or two: i along the rows and j along the columns of a [R, C]. Then i*s + j is add([1, C],
-// [R, 1]), each of them a range and a scalar, computed once per row and once per column.
+// [R, 1]), each of them a range and a scalar, computed once per row and once per column. An axis may lie along two
+// dimensions of a tile, [steps, lanes / steps] of consecutive positions.
 #pragma once
 #include "codegen/schedule/domain.h"
 #include "codegen/tile/tile.h"
@@ -19,8 +20,9 @@ public:
   void bind(const SymExpr& axis, tile::ValueId value) { bound_[axis.symbol_id()] = value; }
   // `axis` is base + lane from now on, `lanes` of them; unbind_tile ends it.
   void bind_tile(const SymExpr& axis, tile::ValueId base, int lanes) { bind_tile(axis, base, lanes, 0, 1); }
-  // The same along dimension `dim` of tiles of `rank` (1 or 2). Binding a dimension again replaces its axis.
-  void bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, int dim, int rank);
+  // The same along dimension `dim` of tiles of `rank` (1 to 3), or with steps > 1 along `dim` and the next one,
+  // row-major. Binding a dimension again replaces its axis.
+  void bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, int dim, int rank, int steps = 1);
   void unbind_tile() { tiles_.clear(); }
   [[nodiscard]] int lanes() const { return tiles_.empty() ? 0 : tiles_.back().lanes; }
 
@@ -38,10 +40,10 @@ public:
 private:
   struct TileAxis {
     SymExpr axis, base; // base: the symbol that its first position is bound to
-    int lanes = 0, dim = 0, rank = 1;
+    int lanes = 0, dim = 0, rank = 1, steps = 1;
   };
-  [[nodiscard]] int varies(const SymExpr& e) const; // with which tile axes: bits, by dimension
-  tile::ValueId positions(const TileAxis& t);       // 0, 1, ... along its dimension
+  [[nodiscard]] int varies(const SymExpr& e) const;  // with which tile axes: bits, by dimension
+  tile::ValueId positions(int n, int dim, int rank); // 0, 1, ... along a dimension
   [[nodiscard]] bool has_axis(const SymExpr& e) const;
   tile::ValueId parameter(const SymExpr& e);
   tile::ValueId generic(const SymExpr& e);

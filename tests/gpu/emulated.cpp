@@ -22,6 +22,8 @@ const EmulatedProgram* compiled(const tile::Kernel& kernel, std::optional<Diagno
     if (auto warps = made.config.find("warps"); warps != made.config.end())
       warps->second = key.hi % 2 ? std::max<int64_t>(1, warps->second / 2) : std::min<int64_t>(32, warps->second * 2);
   auto program = EmulatedProgram::compile(made, {});
+  if (!program && made.config != kernel.config)
+    program = EmulatedProgram::compile(kernel, {}); // too many for its tiles
   if (!program) {
     error = program.error();
     return nullptr;

@@ -16,6 +16,7 @@ void check(const ScheduledKernel& k) {
 
 // The same plan with a tile of a few elements. What the tile promises to hold (a whole row) stays.
 BlockPlan small(BlockPlan p) {
+  p.steps = std::min(p.steps, 2);
   bool rows = p.rows > 1 || (p.schedule.kind == ScheduleKind::BlockLoop && !p.groups.rows.empty());
   switch (p.schedule.kind) {
   case ScheduleKind::BlockFlat:
@@ -60,14 +61,18 @@ std::vector<ScheduledKernel> block_kernels(const Problem& p) {
   device.kind = DeviceTraits::Kind::Cuda;
   Schedule exact;
   exact.config["exact_division"] = 1;
-  for (const BlockPlan& plan : plan_blocks(p.graph, p.nest, *domain, device, exact)) {
-    auto k = lower_block(p.graph, p.nest, *domain, small(plan), "small");
-    EXPECT_TRUE(k.ok()) << k.error().str();
-    if (!k.ok()) continue;
-    check(*k);
-    k->schedule.why += " (small tile)";
-    kernels.push_back(std::move(*k));
-  }
+  for (const BlockPlan& plan : plan_blocks(p.graph, p.nest, *domain, device, exact))
+    for (bool online : {false, true}) {
+      BlockPlan tiny = small(plan);
+      if (online && !tiny.loop) continue;
+      if (tiny.loop) tiny.schedule.config["online"] = online;
+      auto k = lower_block(p.graph, p.nest, *domain, tiny, "small");
+      EXPECT_TRUE(k.ok()) << k.error().str();
+      if (!k.ok()) continue;
+      check(*k);
+      k->schedule.why += online ? " (small tile, online)" : " (small tile)";
+      kernels.push_back(std::move(*k));
+    }
   return kernels;
 }
 
