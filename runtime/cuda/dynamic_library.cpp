@@ -1,12 +1,14 @@
 #include "runtime/cuda/dynamic_library.h"
 #include "graph/support/log.h"
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <filesystem>
 #include <glob.h>
 #include <link.h>
+#include <sstream>
 #include <string_view>
 
 namespace tessera::cuda {
@@ -114,6 +116,19 @@ std::string resolved(void* handle, const std::string& asked) {
   return asked;
 }
 
+constexpr const char* kWithoutVariable = "TESSERA_CUDA_WITHOUT";
+
+bool is_left_out(const std::string& what) {
+  const char* text = std::getenv(kWithoutVariable);
+  std::stringstream names(text ? text : "");
+  auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
+  for (std::string name; std::getline(names, name, ',');)
+    if (std::equal(name.begin(), name.end(), what.begin(), what.end(), same)) return true;
+  return false;
+}
+
 std::string listed(const std::vector<std::string>& items) {
   std::string text;
   for (const auto& i : items) text += (text.empty() ? "" : ", ") + i;
@@ -139,6 +154,11 @@ std::vector<std::string> toolkit_folders() {
 
 Result<std::shared_ptr<const DynamicLibrary>> DynamicLibrary::open(const LibraryRequest& request) {
   // NODELETE: these libraries start threads and register exit handlers.
+  if (is_left_out(request.what)) {
+    Diagnostic d(ErrorCode::UnsupportedFeature, request.what + " is left out: " + kWithoutVariable + " names it");
+    if (!request.brings.empty()) d.note("without it: " + request.brings);
+    return d;
+  }
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
   std::vector<std::string> failures; // files that are there and would not load
   std::shared_ptr<const DynamicLibrary> opened;

@@ -10,6 +10,9 @@
 //   4. pip's packages: <prefix>/lib/python3*/{site,dist}-packages/nvidia/<package>/lib, where <prefix> is VIRTUAL_ENV,
 //      CONDA_PREFIX, the folder above this process's program, and the folder above each python3 on PATH.
 // A file that is there but cannot be loaded does not end the search; if nothing else is found, the error says why.
+//
+// TESSERA_CUDA_WITHOUT names libraries that are taken as missing, separated by ',' ("cuDNN,cuBLASLt"; case does not
+// matter): how a model runs without them can be seen where they are.
 #pragma once
 #include "graph/support/result.h"
 #include <memory>

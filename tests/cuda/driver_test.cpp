@@ -1,7 +1,7 @@
 // Finding libraries, the driver and its errors, contexts. Without a GPU.
 #include "fake_driver.h"
 #include "runtime/cuda/dynamic_library.h"
-#include <cstdlib>
+#include "tests/cuda/variable.h"
 #include <dlfcn.h>
 #include <filesystem>
 #include <fstream>
@@ -11,25 +11,7 @@ namespace tessera {
 namespace {
 using namespace cuda;
 using test::FakeGpu;
-
-// An environment variable for a scope.
-class Variable {
-public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~Variable() {
-    if (before_)
-      ::setenv(name_, before_->c_str(), 1);
-    else
-      ::unsetenv(name_);
-  }
-
-private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
+using test::Variable;
 
 class Libraries : public ::testing::Test {
 protected:
@@ -116,6 +98,25 @@ TEST_F(Libraries, ADamagedFileDoesNotEndTheSearchAndIsToldWhenNothingElseIsThere
   EXPECT_EQ((*opened)->path(), file);
 }
 
+TEST_F(Libraries, OneThatIsLeftOutIsNotLookedFor) {
+  put("a/libtessera_nowhere.so.9");
+  Variable path("TESSERA_CUDA_PATH", (root_ / "a").string());
+  ASSERT_TRUE(DynamicLibrary::open(request_).ok());
+  request_.what = "Nowhere";
+  for (const char* names : {"nowhere", "cuDNN,NOWHERE", "Nowhere,cuDNN"}) {
+    Variable without("TESSERA_CUDA_WITHOUT", names);
+    auto opened = DynamicLibrary::open(request_);
+    ASSERT_FALSE(opened.ok()) << names;
+    EXPECT_EQ(opened.error().code, ErrorCode::UnsupportedFeature);
+    EXPECT_EQ(opened.error().message, "Nowhere is left out: TESSERA_CUDA_WITHOUT names it");
+    EXPECT_NE(all(opened.error()).find("nothing works"), std::string::npos);
+  }
+  for (const char* names : {"", ",", "cuDNN", "nowhere2"}) {
+    Variable without("TESSERA_CUDA_WITHOUT", names);
+    EXPECT_TRUE(DynamicLibrary::open(request_).ok()) << names;
+  }
+}
+
 TEST(Driver, AMachineWithoutOneSaysSo) {
   if (void* there = ::dlopen("libcuda.so.1", RTLD_LAZY)) {
     ::dlclose(there);
@@ -134,7 +135,10 @@ TEST(Driver, AMachineWithoutOneSaysSo) {
 }
 
 TEST(Driver, OneThatIsTooOldIsNamedWithBothVersions) {
-  Variable path("TESSERA_CUDA_PATH", TESSERA_BINARY_DIR "/old_driver");
+  // Beside the program's folder where this was built elsewhere (tools/bundle).
+  std::string built = TESSERA_BINARY_DIR;
+  if (built.empty()) built = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
+  Variable path("TESSERA_CUDA_PATH", built + "/old_driver");
   auto d = Driver::open();
   ASSERT_FALSE(d.ok());
   EXPECT_EQ(d.error().code, ErrorCode::UnsupportedFeature);

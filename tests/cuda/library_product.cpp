@@ -91,12 +91,20 @@ Outcome check(Gpu& gpu, Product p, const std::string& what) {
     own.erase(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(rank - o.view.shape.size()));
     for (size_t d = 0; d + 2 < own.size(); ++d)
       if (o.view.shape[d] == 1) own[d] = 0;
-    return o.host.get_f64(position(o.view, own));
+    return position(o.view, own);
   };
+  auto numbers = [](const Tensor& t) {
+    std::vector<double> out(static_cast<size_t>(t.count()));
+    for (size_t i = 0; i < out.size(); ++i) out[i] = t.get_f64(static_cast<int64_t>(i));
+    return out;
+  };
+  const auto left = numbers(p.a.host), right = numbers(p.b.host);
+  const int64_t left_step = p.a.view.strides.back(), right_step = p.b.view.strides[p.b.view.strides.size() - 2];
   each(p.c.view.shape, [&](const Dims& index) {
     double sum = 0, magnitude = 0;
-    for (int64_t x = 0; x < k; ++x) {
-      double term = at(p.a, index, index[rank - 2], x) * at(p.b, index, x, index[rank - 1]);
+    int64_t l = k > 0 ? at(p.a, index, index[rank - 2], 0) : 0, r = k > 0 ? at(p.b, index, 0, index[rank - 1]) : 0;
+    for (int64_t x = 0; x < k; ++x, l += left_step, r += right_step) {
+      double term = left[static_cast<size_t>(l)] * right[static_cast<size_t>(r)];
       sum += term;
       magnitude += std::abs(term);
     }

@@ -181,6 +181,39 @@ TEST_F(RealGpu, MoreMemoryThanThereIsIsSurvived) {
   ASSERT_TRUE(r.ok()) << r.error().str();
 }
 
+TEST_F(RealGpu, MemoryThatOthersHoldIsToldAndMissedNoLonger) {
+  auto e = Executor::create({chain()}).value();
+  auto small = ramp(1000), large = ramp(100 << 20);
+  ASSERT_TRUE(e->run({{"x", small}}).ok());
+  std::vector<CUdeviceptr> held;
+  auto let_go = [&] {
+    Context::Current current(*context);
+    for (auto address : held) context->driver().cuMemFree(address);
+    held.clear();
+  };
+  {
+    Context::Current current(*context);
+    CUdeviceptr address = 0;
+    for (size_t bytes = size_t{64} << 30; bytes >= size_t{2} << 20; bytes /= 2)
+      while (context->driver().cuMemAlloc(&address, bytes) == CUDA_SUCCESS) held.push_back(address);
+  }
+  auto r = e->run({{"x", large}});
+  if (r.ok()) {
+    let_go();
+    FAIL() << "there was room for 1.2 GB";
+  }
+  std::printf("[ memory   ] %s\n", r.error().message.c_str());
+  EXPECT_EQ(r.error().code, ErrorCode::OutOfMemory);
+  EXPECT_NE(r.error().message.find("cannot allocate 419430400 bytes of GPU memory"), std::string::npos);
+  EXPECT_NE(r.error().message.find("bytes are free"), std::string::npos);
+  r = e->run({{"x", small}}); // what it has is enough
+  EXPECT_TRUE(r.ok()) << (r.ok() ? "" : r.error().str());
+  let_go();
+  r = e->run({{"x", large}});
+  ASSERT_TRUE(r.ok()) << r.error().str();
+  expect_chain(large, (*r)[0].as<float>().data());
+}
+
 TEST_F(RealGpu, ViolationsAreTheInputsFault) {
   auto e = Executor::create({chain(kCheck)}).value();
   EXPECT_TRUE(e->run({{"x", ramp(500)}}).ok());

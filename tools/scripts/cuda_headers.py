@@ -15,6 +15,7 @@ import zipfile
 PACKAGES = [
     "nvidia-cuda-runtime==13.0.96",       # cuda.h, cuda_runtime_api.h
     "nvidia-cuda-crt==13.0.88",           # what it includes
+    "nvidia-cuda-cccl==13.0.85",          # nv/target, which cublasLt.h includes in the end
     "nvidia-nvjitlink==13.0.88",          # nvJitLink.h, libnvJitLink.so
     "nvidia-nvvm==13.0.88",               # libdevice.10.bc
     "nvidia-cudnn-jit-cu13==9.19.0.56",   # cudnn.h; the smaller one of two packages with the same headers
@@ -24,6 +25,8 @@ PACKAGES = [
 
 def place(name):
     """Where a file of a wheel goes, or None for those not needed."""
+    if "/include/cccl/" in name: # C++ libraries for kernels
+        return None
     if "/include/" in name:
         return "include/" + name.split("/include/", 1)[1]
     if name.endswith("/libdevice.10.bc"):
