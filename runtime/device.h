@@ -3,7 +3,7 @@
 // the executor's and the same for every device.
 //
 // A Device belongs to one executor and is used by one thread at a time. The calls of one run, in order:
-//   begin  (enter  place_outputs  {execute | fetch... store...}*)* one round per segment  finish
+//   begin  (enter  place_outputs  {replay | {execute | fetch... store...}*})* one round per segment  finish
 // each inside of around(). After an error, and when a run is given up for another variant, abandon() instead of
 // finish(). What is put on a GPU's stream may fail later: fetch() and finish() return errors of steps that came before.
 #pragma once
@@ -66,6 +66,9 @@ public:
   // Sets the addresses of the outputs whose sizes are known in this segment. `outputs`, in model order: tensors that
   // are to hold them at the end, of the right type and sizes. Strings have no address.
   [[nodiscard]] virtual Status place_outputs(int segment, std::span<Tensor> outputs) = 0;
+  // Starts all steps of the segment as one, in place of execute() for each. False: nothing was started. Not asked while
+  // a profile is made.
+  [[nodiscard]] virtual Result<bool> replay(const SegmentPlan&) { return false; }
   // A kernel, a library call, or a copy of anything but strings.
   [[nodiscard]] virtual Status execute(int step, const StepForm& form, const StepPlan& plan, DevicePlan* device) = 0;
   // A buffer's value for a host step; it may show the device's memory, and is not used after the run.

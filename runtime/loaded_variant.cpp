@@ -80,7 +80,16 @@ std::optional<MidRunMiss> LoadedVariant::steps(const CallArguments& arguments, S
     SegmentPlan& plan = **entered;
     if (s > 0 && failed(store_results(v.segment_begin[static_cast<size_t>(s)] - 1))) return std::nullopt;
     int begin = v.segment_begin[static_cast<size_t>(s)], end = v.segment_begin[static_cast<size_t>(s) + 1];
-    for (int k = begin; k < end; ++k) {
+    bool started = false;
+    if (!options_.profile) {
+      auto replayed = device_.replay(plan);
+      if (!replayed.ok()) {
+        status = std::move(replayed).take_error();
+        return std::nullopt;
+      }
+      started = *replayed;
+    }
+    for (int k = started ? end : begin; k < end; ++k) {
       const auto& form = v.steps[static_cast<size_t>(k)];
       const auto& step = plan.steps[static_cast<size_t>(k - begin)];
       if (options_.profile && failed(device_.mark())) return std::nullopt;

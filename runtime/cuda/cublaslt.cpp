@@ -328,6 +328,7 @@ private:
     std::string doing = "planning '" + context_.name + "'";
     auto out = plan();
     out->by_pointers = pointers;
+    out->replayable = !pointers; // the arrays of addresses are copied from the host
     out->descriptors = std::make_unique<Descriptors>(library_);
     auto& d = *out->descriptors;
     int64_t batch = pointers ? problem_.batch * static_cast<int64_t>(problem_.repeats.size()) : problem_.batch;

@@ -138,10 +138,43 @@ public:
     });
   }
 
+  Result<bool> replay(const SegmentPlan& segment) override {
+    auto& plan = static_cast<CudaPlan&>(*segment.device);
+    if (!plan.replays || !graphs_ || synchronize_launches_) return false;
+    // Everything else that the steps read stays where it is as long as the plan.
+    addresses_.assign(run_.table->pointers.begin(), run_.table->pointers.end());
+    addresses_.push_back(scratch_.data());
+    const int last = plan.first_step + static_cast<int>(plan.steps.size()) - 1;
+    auto put = [this, &plan](CUstream stream) -> Status {
+      const CUstream run_on = std::exchange(run_.stream, stream);
+      Status status;
+      for (size_t s = 0; s < plan.steps.size() && status.ok(); ++s) {
+        int index = plan.first_step + static_cast<int>(s);
+        status = put_step(index, *run_.variant->steps[static_cast<size_t>(index)].step, &plan);
+      }
+      run_.stream = run_on;
+      return status;
+    };
+    auto started = plan.replays->run(addresses_, run_.stream, own_stream_->handle(), put);
+    if (!started.ok()) return attributed(std::move(started).take_error());
+    if (!*started) return false;
+    if (first_step_ < 0) first_step_ = plan.first_step;
+    last_step_ = last;
+    for (size_t s = 0; s < plan.steps.size(); ++s)
+      if (const auto* kernel = plan.steps[s].kernel.kernel)
+        run_.loaded->words.launched[static_cast<size_t>(plan.first_step) + s] = kernel;
+    return true;
+  }
+
   Status execute(int index, const StepForm& form, const StepPlan&, DevicePlan* device) override {
     if (first_step_ < 0) first_step_ = index;
     last_step_ = index;
-    if (const auto* c = std::get_if<CopyStep>(form.step)) {
+    TESSERA_TRY(put_step(index, *form.step, device));
+    return synchronize_launches_ ? wait_for_step(index) : Status();
+  }
+
+  Status put_step(int index, const Step& form, DevicePlan* device) {
+    if (const auto* c = std::get_if<CopyStep>(&form)) {
       if (bytes(c->target) > 0)
         TESSERA_CUDA_TRY(*this, "copy '" + c->name + "'", cuMemcpyDtoDAsync, address(pointer(c->target)),
                          address(pointer(c->source)), static_cast<size_t>(bytes(c->target)), run_.stream);
@@ -153,7 +186,7 @@ public:
           return attributed(std::move(s).take_error());
       if (step.kernel.grid > 0) TESSERA_TRY(launch(step.kernel, index));
     }
-    return synchronize_launches_ ? wait_for_step(index) : Status();
+    return {};
   }
 
   Result<Tensor> fetch(BufferId buffer) override {
@@ -255,6 +288,8 @@ private:
         synchronize_launches_(options.synchronize_launches) {
     const char* text = std::getenv("TESSERA_CUDA_SYNC");
     if (text && *text && std::strcmp(text, "0") != 0) synchronize_launches_ = true;
+    text = std::getenv("TESSERA_CUDA_GRAPHS");
+    graphs_ = !text || std::strcmp(text, "0") != 0;
   }
 
   [[nodiscard]] CUstream stream() const { return own_stream_ ? own_stream_->handle() : nullptr; }
@@ -426,6 +461,8 @@ private:
   std::unique_ptr<Event> done_;
   Staging staging_;
   bool poison_, synchronize_launches_;
+  bool graphs_ = true;                        // replay what repeats
+  std::vector<void*> addresses_;              // of a replay
   std::vector<DeviceBlock> arenas_, outputs_; // per segment
   DeviceBlock scratch_, inputs_;
   // A call may have left work on a stream; done_ is recorded after it.

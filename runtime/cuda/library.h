@@ -22,6 +22,9 @@ public:
   // The call computes its `fused` epilogue. False where it has one that the library refused at these sizes: the result
   // is then the raw one, and the executor runs the call's EpilogueKernel over it.
   bool epilogue_done = true;
+  // What run() puts on a stream depends on `pointers` and `workspace` alone and reads no memory of the host later: it
+  // can be part of a CUDA graph (replay.h).
+  bool replayable = true;
 };
 
 // Operands in the order of operands_of() (runtime/variant.h): a, b, c or x, w, y or x, y; then the fused epilogue's

@@ -25,6 +25,8 @@ public:
 
   Status run(int segment) {
     auto made = std::make_unique<CudaPlan>();
+    size_t put = 0; // steps that put something on the stream
+    bool replayable = true;
     made->first_step = variant_.segment_begin[static_cast<size_t>(segment)];
     made->steps.resize(plan_.steps.size());
     for (size_t s = 0; s < made->steps.size(); ++s) {
@@ -34,16 +36,27 @@ public:
       if (std::holds_alternative<KernelLaunch>(*form.step)) {
         const auto& planned = plan_.steps[s];
         TESSERA_TRY(kernel(*planned.kernel, planned.grid, plan_.numbers.data() + planned.sizes, index, step.kernel));
+        put += step.kernel.grid > 0 ? 1 : 0;
       } else if (std::holds_alternative<LibraryStep>(*form.step)) {
         TESSERA_TRY(library(form, index, step));
         plan_.step_scratch = std::max(plan_.step_scratch, step.library->workspace_bytes);
+        replayable = replayable && step.library->replayable;
+        ++put;
+      } else {
+        replayable = replayable && is_copy_on_gpu(*form.step);
       }
     }
+    if (replayable && put >= Replays::kFewestSteps) made->replays = std::make_unique<Replays>(context_);
     plan_.device = std::move(made);
     return {};
   }
 
 private:
+  // Of host steps and of strings the executor takes care.
+  [[nodiscard]] bool is_copy_on_gpu(const Step& step) const {
+    const auto* copy = std::get_if<CopyStep>(&step);
+    return copy && variant_.exe->buffers[static_cast<size_t>(copy->source)].dtype != DType::String;
+  }
   Status kernel(const KernelLaunch& k, int64_t grid, int64_t* sizes, int step, PreparedLaunch& out) {
     if (grid > INT32_MAX)
       return Diagnostic(ErrorCode::SizeOverflow, "kernel '" + k.name + "' would have " + std::to_string(grid) +

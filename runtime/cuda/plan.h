@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/cuda/library.h"
 #include "runtime/cuda/module.h"
+#include "runtime/cuda/replay.h"
 #include "runtime/device.h"
 
 namespace tessera::cuda {
@@ -23,7 +24,8 @@ struct PreparedStep {
 
 struct CudaPlan final : DevicePlan {
   int first_step = 0;
-  std::vector<PreparedStep> steps; // of the segment
+  std::vector<PreparedStep> steps;  // of the segment
+  std::unique_ptr<Replays> replays; // null where they cannot be put on a stream as one
 };
 
 // Error words: one i32 for each step whose kernel can report a violation, so that it is known which one did; word 0 is

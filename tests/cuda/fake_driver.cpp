@@ -8,6 +8,7 @@ namespace {
 FakeGpu* gpu = nullptr; // the driver's functions have no argument to find it by
 thread_local std::vector<CUcontext> current;
 int context_object, pool_object;
+uintptr_t next_graph = 0x2000000;
 
 } // namespace
 
@@ -27,7 +28,11 @@ CUresult FakeGpu::enter(const char* function, bool needs_context) {
   return CUDA_SUCCESS;
 }
 
-CUresult FakeGpu::put(CUstream stream, std::function<CUresult()> body) {
+CUresult FakeGpu::put(CUstream stream, Work body) {
+  if (auto capture = captures_.find(stream); capture != captures_.end()) {
+    capture->second.push_back(std::move(body));
+    return CUDA_SUCCESS;
+  }
   streams_[stream].push_back({std::move(body), nullptr, 0});
   return CUDA_SUCCESS;
 }
@@ -309,6 +314,38 @@ struct FakeCalls {
     return gpu->put(
         s, [event, from = event->stream, sequence = event->recorded] { return gpu->run(from, event, sequence); });
   }
+  static CUresult StreamBeginCapture(CUstream s, CUstreamCaptureMode) {
+    ENTER(cuStreamBeginCapture);
+    return gpu->captures_.try_emplace(s).second ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
+  }
+  template <class Handle>
+  static Handle graph_of(std::vector<FakeGpu::Work> work) {
+    auto* handle = reinterpret_cast<Handle>(next_graph += 0x10);
+    gpu->graphs_[handle] = std::move(work);
+    return handle;
+  }
+  static CUresult StreamEndCapture(CUstream s, CUgraph* graph) {
+    auto capture = gpu->captures_.extract(s); // also where it then fails
+    ENTER(cuStreamEndCapture);
+    if (capture.empty()) return CUDA_ERROR_ILLEGAL_STATE;
+    *graph = graph_of<CUgraph>(std::move(capture.mapped()));
+    return CUDA_SUCCESS;
+  }
+  static CUresult GraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
+    ENTER(cuGraphInstantiateWithFlags);
+    *exec = graph_of<CUgraphExec>(gpu->graphs_.at(graph));
+    return CUDA_SUCCESS;
+  }
+  static CUresult GraphLaunch(CUgraphExec exec, CUstream s) {
+    ENTER(cuGraphLaunch);
+    for (const auto& work : gpu->graphs_.at(exec)) gpu->put(s, work);
+    return CUDA_SUCCESS;
+  }
+  template <class Handle>
+  static CUresult GraphGone(Handle graph) {
+    EXPECT_EQ(gpu->graphs_.erase(graph), 1u);
+    return CUDA_SUCCESS;
+  }
   static CUresult EventCreate(CUevent* e, unsigned) {
     ENTER(cuEventCreate);
     auto made = std::make_unique<FakeGpu::Event>();
@@ -432,6 +469,12 @@ FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
   d.cuStreamSynchronize = FakeCalls::StreamSynchronize;
   d.cuStreamGetId = FakeCalls::StreamGetId;
   d.cuStreamWaitEvent = FakeCalls::StreamWaitEvent;
+  d.cuStreamBeginCapture = FakeCalls::StreamBeginCapture;
+  d.cuStreamEndCapture = FakeCalls::StreamEndCapture;
+  d.cuGraphInstantiateWithFlags = FakeCalls::GraphInstantiateWithFlags;
+  d.cuGraphLaunch = FakeCalls::GraphLaunch;
+  d.cuGraphDestroy = FakeCalls::GraphGone<CUgraph>;
+  d.cuGraphExecDestroy = FakeCalls::GraphGone<CUgraphExec>;
   d.cuEventCreate = FakeCalls::EventCreate;
   d.cuEventDestroy = FakeCalls::EventDestroy;
   d.cuEventRecord = FakeCalls::EventRecord;

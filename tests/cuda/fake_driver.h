@@ -62,6 +62,7 @@ public:
   std::map<std::string, int> dynamic_shared; // by kernel, what it was allowed
   [[nodiscard]] int64_t live_bytes() const;  // device memory that is allocated
   [[nodiscard]] size_t live_pinned() const { return pinned_.size(); }
+  [[nodiscard]] size_t live_graphs() const { return graphs_.size(); }
   [[nodiscard]] int retained() const { return retained_; }
 
 private:
@@ -86,7 +87,8 @@ private:
     bool freed = false;
   };
   CUresult enter(const char* function, bool needs_context = true);
-  CUresult put(CUstream stream, std::function<CUresult()> body);
+  using Work = std::function<CUresult()>;
+  CUresult put(CUstream stream, Work body); // on the stream, or into the graph that it is captured for
   CUresult run(void* stream, const Event* until = nullptr, uint64_t sequence = 0);
   CUresult allocate_for(CUdeviceptr* out, size_t bytes);
   CUresult release(uint64_t address);
@@ -102,8 +104,10 @@ private:
   std::map<uint64_t, Allocation> allocations_;
   std::map<void*, std::deque<Operation>> streams_; // the null stream, too
   std::set<std::unique_ptr<Event>> events_;
-  std::map<uint64_t, size_t> pinned_; // bytes; the GPU sees it, too
-  std::vector<void*> graveyard_;      // freed memory keeps its address, so that a late access is noticed
+  std::map<void*, std::vector<Work>> captures_; // by stream
+  std::map<void*, std::vector<Work>> graphs_;   // of both kinds, by handle
+  std::map<uint64_t, size_t> pinned_;           // bytes; the GPU sees it, too
+  std::vector<void*> graveyard_;                // freed memory keeps its address, so that a late access is noticed
   CUresult broken_ = CUDA_SUCCESS;
   uint64_t sequence_ = 0;
   double clock_ = 0;

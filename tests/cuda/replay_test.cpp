@@ -1,0 +1,202 @@
+// Runs that repeat are put on the stream as one graph: when, with which addresses, and what happens where that fails.
+#include "fake_driver.h"
+#include "runtime/cuda/code_object.h"
+#include "runtime/cuda/replay.h"
+#include "tests/runtime/build_executable.h"
+
+namespace tessera {
+namespace {
+using namespace test;
+
+constexpr int kSteps = 8;
+constexpr float kBreaks = 1e9f; // an element that makes the kernel fail
+
+class Repeated : public ::testing::Test {
+protected:
+  Repeated() {
+    // y[i] = x[i] + 1 for i in [0, n); a violation where an element is negative.
+    gpu.kernel("more", 4, [this](const FakeGpu::Launch& l) {
+      auto n = static_cast<int64_t>(l.args[2]);
+      const auto* x = gpu.at<float>(l.args[0], n);
+      auto* y = gpu.at<float>(l.args[1], n);
+      for (int64_t i = 0; i < n; ++i) {
+        y[i] = x[i] + 1;
+        if (x[i] >= kBreaks) return CUDA_ERROR_ILLEGAL_ADDRESS;
+        if (x[i] < 0) *gpu.at<int32_t>(l.args[3], 1) = 1;
+      }
+      return CUDA_SUCCESS;
+    });
+    options.pool = ThreadPool::create(1);
+  }
+  // y = x + kSteps, by as many kernels.
+  std::unique_ptr<Executor> executor(bool with_host_step = false) {
+    Builder b;
+    b.exe->target = "cuda sm_90";
+    auto s = b.symbol("s");
+    auto from = b.input("x", {s});
+    for (int k = 0; k < kSteps; ++k) {
+      auto to = k + 1 < kSteps ? b.buffer("t" + std::to_string(k), {s}) : b.output("y", {s});
+      if (with_host_step && k == 3) {
+        HostStep h;
+        h.name = h.op = "same";
+        auto copy = b.buffer("same", {s});
+        h.inputs = {from};
+        h.outputs = {copy};
+        h.run = [](const std::vector<Tensor>& in, const std::unordered_map<uint64_t, int64_t>&) {
+          return Result<std::vector<Tensor>>(in);
+        };
+        b.exe->steps.emplace_back(h);
+        from = copy;
+      }
+      auto kernel = Builder::launch("more", nullptr, {from}, {to}, {s}, ceildiv(s, 64));
+      kernel.name = "kernel " + std::to_string(k);
+      kernel.threads = 64;
+      kernel.object = 0;
+      kernel.report_sites = {"a negative element"};
+      b.exe->steps.emplace_back(kernel);
+      from = to;
+    }
+    cuda::CodeObject code;
+    code.symbol = "more";
+    code.ptx_arch = "sm_90";
+    code.ptx = "// more";
+    b.exe->objects.push_back(cuda::encode(code));
+    if (!options.gpu_context) options.gpu_context = gpu.context();
+    auto e = Executor::create({b.done()}, options);
+    EXPECT_TRUE(e.ok()) << e.error().str();
+    return std::move(*e);
+  }
+  static Tensor ramp(int64_t n, float from = 0) {
+    Tensor t = Tensor::create(DType::F32, {n}).value();
+    for (auto& v : t.mutable_as<float>()) v = from++;
+    return t;
+  }
+  // A run, its results, and how often the driver's functions were called.
+  std::map<std::string, int> run(Executor& e, int64_t n, float from = 0) {
+    gpu.calls.clear();
+    auto r = e.run({{"x", ramp(n, from)}});
+    EXPECT_TRUE(r.ok()) << r.error().str();
+    for (int64_t i = 0; r.ok() && i < n; ++i) {
+      auto want = from + static_cast<float>(i + kSteps);
+      EXPECT_EQ((*r)[0].as<float>()[static_cast<size_t>(i)], want);
+    }
+    return gpu.calls;
+  }
+
+  FakeGpu gpu; // destroyed last
+  ExecutorOptions options;
+};
+
+TEST_F(Repeated, TheSecondRunIsCapturedAndTheThirdIsOneCall) {
+  auto e = executor();
+  auto calls = run(*e, 100);
+  EXPECT_EQ(calls["cuLaunchKernel"], kSteps);
+  EXPECT_EQ(calls["cuStreamBeginCapture"] + calls["cuGraphLaunch"], 0);
+  calls = run(*e, 100, 5);
+  EXPECT_EQ(calls["cuStreamBeginCapture"], 1);
+  EXPECT_EQ(calls["cuGraphLaunch"], 1);
+  std::map<std::string, int> want{
+      {"cuMemcpyHtoDAsync", 1}, {"cuGraphLaunch", 1}, {"cuMemcpyDtoHAsync", 1}, {"cuStreamSynchronize", 1}};
+  for (int round = 0; round < 3; ++round) EXPECT_EQ(run(*e, 100, static_cast<float>(7 * round)), want);
+  EXPECT_EQ(run(*e, 60)["cuLaunchKernel"], kSteps) << "another shape has a plan of its own";
+  EXPECT_EQ(run(*e, 100), want);
+  EXPECT_EQ(run(*e, 100000)["cuLaunchKernel"], kSteps);
+  EXPECT_EQ(run(*e, 100)["cuLaunchKernel"], kSteps) << "the arena has grown and lies elsewhere";
+  run(*e, 100);
+  EXPECT_EQ(run(*e, 100), want);
+  EXPECT_EQ(gpu.live_graphs(), 2u);
+  e.reset();
+  EXPECT_EQ(gpu.live_graphs(), 0u);
+}
+
+TEST_F(Repeated, MemoryOfTheCallerIsPartOfIt) {
+  auto e = executor();
+  const int64_t n = 64;
+  std::vector<uint64_t> in, out;
+  for (int i = 0; i < 6; ++i) {
+    in.push_back(gpu.allocate(256));
+    out.push_back(gpu.allocate(256));
+  }
+  auto* stream = reinterpret_cast<void*>(uintptr_t{0x70});
+  float from = 0;
+  auto call = [&](size_t i) {
+    auto x = ramp(n, from += 3);
+    std::memcpy(reinterpret_cast<void*>(in[i]), x.data(), 256);
+    std::memset(reinterpret_cast<void*>(out[i]), 0, 256);
+    gpu.calls.clear();
+    auto given = {DeviceTensor{DType::F32, {n}, reinterpret_cast<void*>(out[i])}};
+    auto status = e->run_on_device({{"x", {DType::F32, {n}, reinterpret_cast<void*>(in[i])}}}, given, stream);
+    EXPECT_TRUE(status.ok() && e->wait().ok());
+    EXPECT_EQ(reinterpret_cast<const float*>(out[i])[9], from + 9 + kSteps);
+    return gpu.calls["cuLaunchKernel"];
+  };
+  // Two pairs in turn, as with double buffering: each has its graph.
+  for (size_t i : {0u, 1u, 0u, 1u}) EXPECT_EQ(call(i), kSteps);
+  for (size_t i : {0u, 1u, 1u, 0u}) EXPECT_EQ(call(i), 0);
+  // Others every time: none is captured, and the oldest addresses are forgotten.
+  for (size_t i : {2u, 3u, 4u, 5u}) EXPECT_EQ(call(i), kSteps);
+  EXPECT_EQ(gpu.live_graphs(), 0u);
+  EXPECT_EQ(call(0), kSteps);
+}
+
+TEST_F(Repeated, ViolationsAreFound) {
+  auto e = executor();
+  for (int round = 0; round < 4; ++round) {
+    auto r = e->run({{"x", ramp(4, -3)}});
+    ASSERT_FALSE(r.ok());
+    EXPECT_EQ(r.error().message, "a negative element");
+    EXPECT_EQ(r.error().notes, std::vector<std::string>{"found by kernel 'kernel 0'"});
+    run(*e, 4);
+  }
+  EXPECT_GT(gpu.calls["cuGraphLaunch"], 0);
+}
+
+TEST_F(Repeated, StepsGoOneByOneWhereCapturingFails) {
+  for (const char* function :
+       {"cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuLaunchKernel"})
+    for (auto result : {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY}) {
+      auto e = executor();
+      run(*e, 50);
+      gpu.fail(function, function == std::string("cuLaunchKernel") ? 3 : 0, result);
+      EXPECT_GE(run(*e, 50)["cuLaunchKernel"], kSteps) << function;
+      EXPECT_EQ(run(*e, 50)["cuLaunchKernel"], kSteps) << "it is not tried again";
+      EXPECT_EQ(gpu.live_graphs(), 0u);
+    }
+}
+
+TEST_F(Repeated, ErrorsThatBreakTheContextAreTold) {
+  for (bool by_kernel : {true, false}) {
+    options.gpu_context = nullptr;
+    auto e = executor();
+    run(*e, 50);
+    run(*e, 50);
+    if (!by_kernel) gpu.fail("cuGraphLaunch", 0, CUDA_ERROR_ILLEGAL_ADDRESS);
+    auto r = e->run({{"x", ramp(50, by_kernel ? kBreaks : 0)}});
+    ASSERT_FALSE(r.ok());
+    EXPECT_EQ(r.error().code, ErrorCode::DeviceError);
+    auto steps = r.error().str().find("one of the 8 steps from 'kernel 0' to 'kernel 7' failed");
+    EXPECT_EQ(steps != std::string::npos, by_kernel) << r.error().str();
+    EXPECT_FALSE(e->run({{"x", ramp(50)}}).ok());
+    e = nullptr;
+    gpu.repair();
+  }
+}
+
+TEST_F(Repeated, NotWhereSomethingHappensBetweenTheSteps) {
+  {
+    auto e = executor(true); // on the host
+    for (int round = 0; round < 3; ++round) EXPECT_EQ(run(*e, 10)["cuLaunchKernel"], kSteps);
+  }
+  options.profile = true;
+  {
+    auto e = executor();
+    for (int round = 0; round < 3; ++round) EXPECT_EQ(run(*e, 10)["cuLaunchKernel"], kSteps);
+  }
+  options.profile = false;
+  options.synchronize_launches = true;
+  auto e = executor();
+  for (int round = 0; round < 3; ++round) EXPECT_EQ(run(*e, 10)["cuStreamSynchronize"], kSteps + 1);
+}
+
+} // namespace
+} // namespace tessera
