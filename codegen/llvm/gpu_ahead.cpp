@@ -120,8 +120,9 @@ Emitter::Ahead Emitter::loads_ahead(const tile::Op& loop) {
     if (std::any_of(slice.begin(), slice.end(), [&](auto o) { return layouts_.is_conversion(kernel_.op(o)); }))
       continue;
     constexpr int kStages = 2;
+    constexpr int64_t kMostBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for exchanges
     int64_t bytes = ahead.stage_bytes + c.plan.shared_bytes;
-    if (kStages * bytes > Hazards::kSharedLimit) continue;
+    if (kStages * bytes > kMostBytes) continue;
     c.at = ahead.stage_bytes;
     ahead.stage_bytes = bytes;
     ahead.slice = std::move(slice);
@@ -134,6 +135,7 @@ Emitter::Ahead Emitter::loads_ahead(const tile::Op& loop) {
     ahead.region = ahead_region_;
     return ahead;
   }
+  if (hazards_.shared_is_pending()) barrier(); // what lay below could not be used any more
   auto region = hazards_.reserve_shared(2 * ahead.stage_bytes);
   if (!region) return {};
   ahead.region = *region;
@@ -157,10 +159,10 @@ Status Emitter::copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* indu
     order(GlobalAccess::Kind::Read, op);
     auto* acts = both(predicate, acts_for_copies(c.plan.store_free_lanes, c.plan.store_free_warps));
     auto* part = thread_part(c.plan.store, Dim::Offset);
+    uint32_t reach = thread_reach(c.plan.store, Dim::Offset);
     for (size_t r = 0; r < n; r += static_cast<size_t>(c.width)) {
-      auto* element = position(c.plan.store, Dim::Offset, static_cast<int>(r), part);
-      auto* to = b_.CreateAdd(b_.CreateAdd(b_.CreateMul(element, b_.getInt32(bytes)), stage),
-                              b_.getInt32(static_cast<uint32_t>(ahead.region + c.at)));
+      auto own = static_cast<uint32_t>(c.plan.store.apply(Dim::Register, static_cast<int>(r), Dim::Offset));
+      auto* to = shared_offset(part, own, reach, dtype, ahead.region + c.at, stage);
       gpu_->copy_async(to, address(op.operands[0], offsets[r]), c.width * static_cast<int>(bytes),
                        masks.empty() ? nullptr : masks[r], acts);
     }

@@ -41,14 +41,26 @@ Emitter::Registers Emitter::exchanged(const Registers& source, const Conversion&
 
 static int element_bytes(DType dtype) { return std::max(1, info(dtype).bits / 8); }
 
+// What differs from register to register is added last, and as a constant: an immediate of the access.
+llvm::Value* Emitter::shared_offset(Value* part, uint32_t by, uint32_t reach, DType dtype, int64_t region,
+                                    Value* stage) {
+  auto bytes = static_cast<uint32_t>(element_bytes(dtype));
+  Value* offset = b_.CreateMul(part, b_.getInt32(bytes), "", true, true);
+  if (by & reach) offset = b_.CreateXor(offset, b_.getInt32((by & reach) * bytes));
+  if (stage) offset = b_.CreateAdd(offset, stage, "", true, true);
+  auto fixed = static_cast<uint32_t>(region) + (by & ~reach) * bytes;
+  return fixed == 0 ? offset : b_.CreateAdd(offset, b_.getInt32(fixed), "", true, true);
+}
+
 Emitter::Staged Emitter::stage(const Registers& source, Conversion plan, DType dtype, int64_t region) {
   auto* stores = acts_for_copies(plan.store_free_lanes, plan.store_free_warps);
   auto* part = thread_part(plan.store, Dim::Offset);
   auto width = static_cast<size_t>(plan.store_width);
+  uint32_t reach = thread_reach(plan.store, Dim::Offset);
   for (size_t r = 0; r < source.size(); r += width) {
-    auto* element = position(plan.store, Dim::Offset, static_cast<int>(r), part);
-    auto* offset = b_.CreateAdd(b_.CreateMul(element, b_.getInt32(static_cast<uint32_t>(element_bytes(dtype)))),
-                                b_.getInt32(static_cast<uint32_t>(region)));
+    auto* offset =
+        shared_offset(part, static_cast<uint32_t>(plan.store.apply(Dim::Register, static_cast<int>(r), Dim::Offset)),
+                      reach, dtype, region);
     store_shared_elements(offset, std::span<Value* const>(&source[r], width), dtype, stores);
   }
   return {std::move(plan), dtype, region, nullptr, nullptr};
@@ -67,20 +79,14 @@ static std::vector<std::pair<int, int>> row_bits(const Conversion& plan) {
 Emitter::Registers Emitter::staged_registers(Staged& s, size_t first) {
   const Conversion& plan = s.plan;
   bool matrices = plan.load_matrices != Conversion::Matrices::None;
-  auto bytes = static_cast<uint32_t>(element_bytes(s.dtype));
   if (!s.base) s.base = matrices ? xor_of_bits(row_bits(plan)) : thread_part(plan.load, Dim::Offset);
-  Value* element = nullptr;
-  if (matrices) {
-    uint32_t reach = 0;
+  uint32_t reach = 0;
+  if (matrices)
     for (auto [bit, basis] : row_bits(plan)) reach |= static_cast<uint32_t>(basis);
-    auto own = static_cast<uint32_t>(plan.load.apply(Dim::Register, static_cast<int>(first), Dim::Offset));
-    element = moved(s.base, own, reach);
-  } else {
-    element = position(plan.load, Dim::Offset, static_cast<int>(first), s.base);
-  }
-  Value* offset = b_.CreateMul(element, b_.getInt32(bytes));
-  if (s.stage) offset = b_.CreateAdd(offset, s.stage);
-  offset = b_.CreateAdd(offset, b_.getInt32(static_cast<uint32_t>(s.region)));
+  else
+    reach = thread_reach(plan.load, Dim::Offset);
+  auto own = static_cast<uint32_t>(plan.load.apply(Dim::Register, static_cast<int>(first), Dim::Offset));
+  auto* offset = shared_offset(s.base, own, reach, s.dtype, s.region, s.stage);
   if (!matrices) return load_shared_elements(offset, s.dtype, plan.load_width);
   return from_words(gpu_->load_matrices(offset, plan.matrices(), plan.load_matrices == Conversion::Matrices::Columns),
                     s.dtype, plan.load_step());

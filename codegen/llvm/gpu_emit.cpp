@@ -99,9 +99,13 @@ llvm::Value* Emitter::thread_part(const LinearLayout& layout, Dim out) { return 
 
 llvm::Value* Emitter::position(const LinearLayout& layout, Dim out, int reg, Value* part) {
   auto own = static_cast<uint32_t>(layout.apply(Dim::Register, reg, out));
-  uint32_t threads = 0;
-  for (auto [bit, basis] : thread_bits(layout, out)) threads |= static_cast<uint32_t>(basis);
-  return moved(part, own, threads);
+  return moved(part, own, thread_reach(layout, out));
+}
+
+uint32_t Emitter::thread_reach(const LinearLayout& layout, Dim out) {
+  uint32_t reach = 0;
+  for (auto [bit, basis] : thread_bits(layout, out)) reach |= static_cast<uint32_t>(basis);
+  return reach;
 }
 
 llvm::Value* Emitter::moved(Value* part, uint32_t by, uint32_t reach) {

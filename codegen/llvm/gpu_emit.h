@@ -65,6 +65,10 @@ private:
   // i32: position along `out` of what register `reg` of this thread holds; `part` from thread_part.
   Value* position(const layout::LinearLayout& layout, layout::Dim out, int reg, Value* part);
   Value* moved(Value* part, uint32_t by, uint32_t reach); // part ^ by, where part has no bits outside of `reach`
+  // i32: the byte offset of element part ^ by of a tile in shared memory that begins at `region` + `stage` (null: 0).
+  Value* shared_offset(Value* part, uint32_t by, uint32_t reach, DType dtype, int64_t region, Value* stage = nullptr);
+  // Bits that thread_part can have.
+  static uint32_t thread_reach(const layout::LinearLayout& layout, layout::Dim out);
   // i1: this thread is the one that acts for all that hold the same elements; null where there is but one.
   Value* acts_for_copies(uint32_t free_lanes, uint32_t free_warps);
   Value* disjoint_or(Value* a, Value* b); // of numbers without a common bit: also their sum

@@ -38,6 +38,7 @@ public:
   void touch_shared(SharedRange range);
   // Memory that stays taken to the end of the kernel, below all that find_shared yields.
   [[nodiscard]] std::optional<int64_t> reserve_shared(int64_t bytes);
+  [[nodiscard]] bool shared_is_pending() const { return !pending_.shared.empty(); }
   [[nodiscard]] int64_t shared_bytes() const { return shared_bytes_; } // that a block needs
 
   void barrier();

@@ -275,7 +275,17 @@ private:
                                       "tessera_shared", nullptr, llvm::GlobalValue::NotThreadLocal, kShared);
       base->setAlignment(llvm::Align(16));
     }
-    return b_.CreateInBoundsGEP(b_.getInt8Ty(), base, b_.CreateZExt(offset, b_.getInt64Ty()));
+    // A constant that is added last becomes the instruction's own offset; of the 32-bit sum it could not.
+    Value* fixed = nullptr;
+    if (auto* sum = llvm::dyn_cast<llvm::BinaryOperator>(offset))
+      if (sum->getOpcode() == llvm::Instruction::Add && sum->hasNoUnsignedWrap() &&
+          llvm::isa<llvm::ConstantInt>(sum->getOperand(1))) {
+        offset = sum->getOperand(0);
+        fixed = sum->getOperand(1);
+      }
+    auto* i64 = b_.getInt64Ty();
+    auto* address = b_.CreateInBoundsGEP(b_.getInt8Ty(), base, b_.CreateZExt(offset, i64));
+    return fixed ? b_.CreateInBoundsGEP(b_.getInt8Ty(), address, b_.CreateZExt(fixed, i64)) : address;
   }
   std::vector<Value*> plain_load(Value* address, llvm::Type* word, int count,
                                  Stability stability = Stability::Varying) {
