@@ -9,6 +9,8 @@ void DeviceChoice::apply(CompileOptions& options) const {
   options.arch = arch;
   options.assemble_for = assemble_for;
   options.multiprocessors = multiprocessors;
+  options.device_name = name;
+  options.driver = driver;
 }
 
 namespace {
@@ -27,6 +29,7 @@ Result<DeviceChoice> open_gpu() {
   c.arch = p.major >= 9 ? "sm_90" : "sm_80";
   if (p.arch() != c.arch) c.assemble_for = p.arch();
   c.multiprocessors = p.multiprocessors;
+  c.driver = cuda::version_text(context->driver().version);
   c.why = p.name + " (" + p.arch() + ")";
   return c;
 }

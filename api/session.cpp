@@ -1,5 +1,6 @@
 #include "api/session.h"
 #include "codegen/driver/load.h"
+#include "codegen/tune/target.h"
 #include "graph/support/log.h"
 #include <algorithm>
 #include <chrono>
@@ -43,7 +44,8 @@ struct Session::Impl {
   SessionOptions options;
   onnx::ModelInfo info;
   double import_ms = 0;
-  mutable std::mutex mutex; // of variants: executors on several threads may recompile
+  std::shared_ptr<const TunedRecords> tuned; // that options.compile.tuned shows, if it is this session's own
+  mutable std::mutex mutex;                  // of variants: executors on several threads may recompile
   std::vector<std::shared_ptr<SessionVariant>> variants;
   std::shared_ptr<const Executable> generic; // of the first variant
   // Of the thread that the session belongs to:
@@ -116,6 +118,8 @@ struct Session::Impl {
     }
     TESSERA_ASSIGN(variant->compiled, compile(std::move(model.graph), options.compile));
     variant->compiled.report.import_ms = took;
+    if (tuned)
+      for (auto& w : tuned->warnings()) variant->compiled.report.cache_warnings.push_back(std::move(w));
     variants.push_back(variant);
     return variant;
   }
@@ -266,6 +270,10 @@ Result<std::unique_ptr<Session>> Session::open(const std::string& path, SessionO
   impl.options = std::move(options);
   if (!impl.options.executor.pool) impl.options.executor.pool = ThreadPool::create(impl.options.compile.threads);
   impl.options.compile.threads = impl.options.executor.pool->threads();
+  CompileOptions& compile = impl.options.compile;
+  if (impl.options.use_tuned && !compile.tuned)
+    if (auto target = tuned_target(compile))
+      compile.tuned = impl.tuned = std::make_shared<const TunedRecords>(compile.cache_dir, std::move(*target));
   TESSERA_ASSIGN(auto generic, impl.make({}, nullptr));
   impl.generic = generic->compiled.executable;
   TESSERA_TRY(impl.check_options());

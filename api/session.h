@@ -35,6 +35,9 @@ struct SessionOptions {
   enum class OnMiss : uint8_t { Compile, Generic } on_miss = OnMiss::Compile;
   int max_variants = 8; // specialized ones; beyond it, misses take the generic variant
   bool allow_compiled_file = true;
+  // Kernels take the schedules that `tessera tune` found to be faster on this device (codegen/tune); compile.tuned,
+  // when it is set, is taken as it is.
+  bool use_tuned = true;
   bool compile_only = false; // nothing will be run: no device is opened, and run() is an error
 };
 

@@ -2,7 +2,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(parts tessera_support tessera_graph tessera_onnx tessera_fusion tessera_tile tessera_layout tessera_schedule tessera_llvm tessera_runtime tessera_driver tessera_api)
+set(parts tessera_support tessera_graph tessera_onnx tessera_fusion tessera_tile tessera_layout tessera_schedule tessera_llvm tessera_runtime tessera_driver tessera_tune tessera_api)
 set(objects)
 foreach(part ${parts} tessera_onnx_proto)
   get_target_property(kind ${part} TYPE)
@@ -24,7 +24,7 @@ install(TARGETS tessera_shared EXPORT TesseraTargets LIBRARY DESTINATION ${CMAKE
 if(TARGET tessera)
   install(TARGETS tessera RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-foreach(folder api frontend/onnx graph/support graph/sym graph/ir graph/ops graph/passes graph/reference fusion codegen/tile codegen/layout codegen/schedule codegen/llvm codegen/driver runtime runtime/library)
+foreach(folder api frontend/onnx graph/support graph/sym graph/ir graph/ops graph/passes graph/reference fusion codegen/tile codegen/layout codegen/schedule codegen/llvm codegen/driver codegen/tune runtime runtime/library)
   file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.h)
   install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera/${folder})
 endforeach()

@@ -26,6 +26,7 @@ public:
   [[nodiscard]] static Result<std::unique_ptr<Backend>> create(const CompileOptions& options);
   virtual ~Backend() = default;
   [[nodiscard]] virtual std::string target() const = 0; // Executable::target
+  [[nodiscard]] virtual const DeviceTraits& traits() const = 0;
   // Rewrites what the device runs another way.
   [[nodiscard]] virtual Status legalize(Graph& graph) = 0;
   // Whether a node runs on the device; otherwise it runs by its reference on the host, for the reason `why_not`.

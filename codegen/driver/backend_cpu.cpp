@@ -20,6 +20,7 @@ public:
   }
 
   std::string target() const override { return "cpu x86-64 " + traits_.name.substr(4); }
+  const DeviceTraits& traits() const override { return traits_; }
   Status legalize(Graph& graph) override { return legalize_for_host(graph); }
   bool supports(const Graph& graph, NodeId node, std::string* why_not) override {
     return host_supports(graph, node, why_not);

@@ -21,6 +21,7 @@ public:
   std::string target() const override {
     return traits_.name + (kernels_.assemble_for.empty() ? "" : " for " + kernels_.assemble_for);
   }
+  const DeviceTraits& traits() const override { return traits_; }
   Status legalize(Graph& graph) override {
     TESSERA_TRY(legalize_for_cuda(graph, libraries_));
     TESSERA_ASSIGN([[maybe_unused]] int count, split_reductions(graph, traits_));

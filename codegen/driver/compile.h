@@ -8,12 +8,17 @@
 
 namespace tessera {
 
+class TunedSchedules;
+
 struct CompileOptions {
   std::string device = "cpu"; // or "cuda"
   // Of a GPU: the target of PTX ("sm_90a"; empty: sm_90, which newer GPUs run too), the GPU that machine code is made
   // for where it is not the target itself ("sm_100"), and its multiprocessors (0: an H200's).
   std::string arch, assemble_for;
   int multiprocessors = 0;
+  // The GPU that is here, with its driver ("NVIDIA H200", "13.0"): which measured schedules count. Empty: not known.
+  std::string device_name, driver;
+  std::shared_ptr<const TunedSchedules> tuned; // measured schedules (codegen/tune); empty: the rules choose
   bool cublaslt = true, cudnn = true; // there where the executable runs; what they would do becomes generated loops
   int threads = 0;                    // of the machine the executable will run on; 0 = all
   bool fusion = true;
@@ -30,6 +35,7 @@ struct KernelReport {
   std::string tile_text, llvm_text;
   std::string ptx_text;                 // of a GPU
   int registers = -1, spill_bytes = -1; // of a thread; the most of the alternatives, -1 where no assembler told
+  std::vector<std::string> tuned;       // of the alternatives that a tuner chose: what it measured
   bool from_cache = false;
   double compile_ms = 0;
 };

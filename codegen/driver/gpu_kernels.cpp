@@ -1,5 +1,6 @@
 #include "codegen/driver/gpu_kernels.h"
 #include "codegen/schedule/own_kernels.h"
+#include "codegen/schedule/tuned.h"
 #include "graph/support/log.h"
 #include "runtime/cuda/code_object.h"
 #include <algorithm>
@@ -106,19 +107,20 @@ private:
 
 // A line before a variant's text.
 std::string heading(const GpuVariant& v, const cuda::CodeObject& o) {
-  std::string text = "// " + std::string(name(v.scheduled.schedule.kind)) + " " + when(v.scheduled) + ": " +
-                     v.scheduled.schedule.why + "\n// " + std::to_string(o.threads) + " threads, " +
-                     std::to_string(o.shared_bytes) + " bytes of shared memory";
+  const Schedule& schedule = v.scheduled.schedule;
+  std::string text = "// " + std::string(name(schedule.kind)) + " " + when(v.scheduled) + ": " + schedule.why +
+                     (schedule.measured.empty() ? "" : "; tuned: " + schedule.measured) + "\n// " +
+                     std::to_string(o.threads) + " threads, " + std::to_string(o.shared_bytes) +
+                     " bytes of shared memory";
   if (o.registers >= 0) text += ", " + std::to_string(o.registers) + " registers";
   if (o.spill_bytes > 0) text += ", " + std::to_string(o.spill_bytes) + " bytes spilled";
   return text + "\n";
 }
 
-} // namespace
-
-Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
-                                       const DeviceTraits& device, const GpuTarget& target, ObjectCache& cache,
-                                       const CompileOptions& options, const GpuKernelOptions& gpu) {
+// `tuned`: whether schedules that were measured count.
+Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest> requests, const DeviceTraits& device,
+                               const GpuTarget& target, ObjectCache& cache, const CompileOptions& options,
+                               const GpuKernelOptions& gpu, bool tuned) {
   auto start = std::chrono::steady_clock::now();
   GpuKernels out;
   bool keep = options.keep_texts || dump_enabled();
@@ -138,7 +140,9 @@ Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const Kerne
     CheckContext context("kernel " + request.name);
     std::vector<ScheduledKernel> scheduled;
     if (request.nest) {
-      TESSERA_ASSIGN(scheduled, lower_for_gpu(graph, *request.nest, device, "kernel", wanted));
+      const TunedSchedules* measured = request.tuned ? request.tuned : options.tuned.get();
+      TESSERA_ASSIGN(scheduled,
+                     lower_for_gpu(graph, *request.nest, device, "kernel", wanted, tuned ? measured : nullptr));
     } else {
       TESSERA_ASSIGN(auto own, lower_own_kernel(graph, graph.node(request.node), device, "kernel"));
       scheduled.push_back(std::move(own));
@@ -185,13 +189,15 @@ Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const Kerne
     report.from_cache = true;
     std::string tiles, llvm, ptx;
     for (auto& v : out.kernels[i].variants) {
-      const auto& m = made[static_cast<size_t>(v.object)];
+      const Made& m = made[static_cast<size_t>(v.object)];
       v.threads = m.object.threads;
       v.shared_bytes = m.object.shared_bytes;
       report.registers = std::max(report.registers, m.object.registers);
       report.spill_bytes = std::max(report.spill_bytes, m.object.spill_bytes);
       report.from_cache = report.from_cache && m.cached;
       report.compile_ms += m.ms;
+      if (const std::string& measured = v.scheduled.schedule.measured; !measured.empty())
+        report.tuned.push_back(measured);
       if (!keep && !log_enabled(LogChannel::OutputCode)) continue;
       auto head = heading(v, m.object);
       tiles += head + tile::print(v.scheduled.kernel);
@@ -213,6 +219,20 @@ Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const Kerne
   }
   out.codegen_ms = ms_since(start);
   return out;
+}
+
+} // namespace
+
+Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
+                                       const DeviceTraits& device, const GpuTarget& target, ObjectCache& cache,
+                                       const CompileOptions& options, const GpuKernelOptions& gpu) {
+  auto out = compile_all(graph, requests, device, target, cache, options, gpu, true);
+  bool tuned = options.tuned || std::any_of(requests.begin(), requests.end(), [](const auto& r) { return r.tuned; });
+  if (out.ok() || !tuned) return out;
+  // A record on disk must not keep a model from running.
+  auto plain = compile_all(graph, requests, device, target, cache, options, gpu, false);
+  if (plain.ok()) plain->warnings.push_back("tuned schedules are ignored: " + out.error().message);
+  return plain;
 }
 
 KernelLaunch gpu_launch(const std::string& name, const GpuKernel& kernel,

@@ -1,5 +1,6 @@
 #include "codegen/driver/kernels.h"
 #include "codegen/schedule/own_kernels.h"
+#include "codegen/schedule/tuned.h"
 #include "graph/support/log.h"
 #include <atomic>
 #include <chrono>
@@ -74,6 +75,11 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     ScheduledKernel scheduled;
     if (request.nest) {
       report.schedule = choose_schedule(graph, *request.nest, device);
+      if (const TunedSchedules* tuned = request.tuned ? request.tuned : options.tuned.get())
+        if (auto schedule = tuned_host_schedule(graph, *request.nest, device, *tuned)) {
+          report.schedule = std::move(*schedule);
+          report.tuned.push_back(report.schedule.measured);
+        }
       if (options.strict_rounding) report.schedule.config["exact_division"] = 1;
       TESSERA_ASSIGN(scheduled, lower_to_tiles(graph, *request.nest, report.schedule, device, "kernel"));
     } else {

@@ -11,6 +11,7 @@ struct KernelRequest {
   std::string name;     // for people; unique
   const LoopNest* nest; // or nullptr: the kernel of its own of `node`
   NodeId node = {};
+  const TunedSchedules* tuned = nullptr; // instead of CompileOptions::tuned, for this one
 };
 struct LinkedKernel {
   ScheduledKernel scheduled;

@@ -1,11 +1,11 @@
 #include "codegen/schedule/block_choose.h"
-#include "codegen/schedule/block_facts.h"
+#include "codegen/schedule/block_config.h"
 #include <algorithm>
 
 namespace tessera {
 
 std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, const Domain& domain,
-                                   const DeviceTraits& device, const Schedule& wanted) {
+                                   const DeviceTraits& device, const Schedule& wanted, const TunedSchedules* tuned) {
   BlockFacts facts(graph, nest, domain, device);
   std::vector<BlockPlan> plans;
   if (domain.axes.empty()) {
@@ -18,16 +18,18 @@ std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, con
   } else {
     plans = column_plans(facts);
   }
+  if (tuned) {
+    std::vector<BlockPlan> ahead;
+    for (const TunedSchedule& t : tuned->find(nest_key(graph, nest, domain)))
+      if (auto p = tuned_plan(facts, t)) ahead.push_back(std::move(*p));
+    plans.insert(plans.begin(), std::make_move_iterator(ahead.begin()), std::make_move_iterator(ahead.end()));
+  }
   auto exact = wanted.config.find("exact_division");
   for (BlockPlan& p : plans) {
-    p.schedule.config["rows"] = p.rows;
-    p.schedule.config["columns"] = p.columns;
-    p.schedule.config["warps"] = p.warps;
+    write_config(p);
     p.schedule.config["exact_division"] = exact == wanted.config.end() ? 0 : exact->second;
-    if (p.loop) {
-      p.schedule.config["steps"] = p.steps;
-      p.schedule.config["online"] = p.schedule.config["exact_division"] == 0;
-    }
+    if (p.loop && p.schedule.config["exact_division"] != 0) p.schedule.config["online"] = 0;
+    if (p.loop) p.schedule.config.try_emplace("online", 1);
   }
   return plans;
 }
@@ -71,7 +73,7 @@ LoopNest without_row(const LoopNest& nest) {
 
 Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const LoopNest& given,
                                                    const DeviceTraits& device, const std::string& name,
-                                                   const Schedule& wanted) {
+                                                   const Schedule& wanted, const TunedSchedules* tuned) {
   CheckContext context("schedule of " + name);
   SymExpr length = 1;
   for (const Axis& a : given.axes)
@@ -83,10 +85,13 @@ Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const Loo
   const LoopNest& nest = empty_row && !nothing ? bare : given;
   TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
   std::vector<ScheduledKernel> kernels;
-  for (const BlockPlan& plan : plan_blocks(graph, nest, domain, device, wanted)) {
-    TESSERA_ASSIGN(ScheduledKernel k, lower_block(graph, nest, domain, plan, name));
-    if (nothing) k.grid = 0;
-    kernels.push_back(std::move(k));
+  for (const BlockPlan& plan : plan_blocks(graph, nest, domain, device, wanted, tuned)) {
+    auto k = lower_block(graph, nest, domain, plan, name);
+    if (!k.ok() && !plan.schedule.measured.empty()) continue; // a record of something else
+    if (!k.ok()) return k.error();
+    if (nothing) k->grid = 0;
+    kernels.push_back(std::move(*k));
+    if (plan.conditions.empty()) break;
   }
   // One plan of memory holds for all of them: what one kernel may not take over, none does.
   for (ScheduledKernel& k : kernels)

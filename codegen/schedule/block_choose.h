@@ -6,7 +6,9 @@
 
 namespace tessera {
 
-// One kernel of a nest.
+class TunedSchedules;
+
+// One kernel of a nest. Its numbers are listed in each_number (block_config.h).
 struct BlockPlan {
   Schedule schedule;         // kind, config, why
   AxisGroups groups;         // of the domain, after `split`
@@ -27,9 +29,11 @@ struct BlockPlan {
 // Makes a condition known to an environment.
 void assume(ShapeEnv& env, const SizeCondition& condition);
 
-// In order of preference; the last one has no conditions. `wanted`: of its config, "exact_division".
+// In order of preference, those of `tuned` first; the last one has no conditions. `wanted`: of its config,
+// "exact_division".
 [[nodiscard]] std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, const Domain& domain,
-                                                 const DeviceTraits& device, const Schedule& wanted);
+                                                 const DeviceTraits& device, const Schedule& wanted,
+                                                 const TunedSchedules* tuned = nullptr);
 
 // The kernel of one plan. Error CodegenError when the tile does not fit the plan's axes.
 [[nodiscard]] Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, const Domain& domain,

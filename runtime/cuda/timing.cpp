@@ -67,6 +67,27 @@ Result<DeviceTensor> Stopwatch::upload(const Tensor& tensor) {
   return out;
 }
 
+Result<Tensor> Stopwatch::download(const DeviceTensor& tensor) {
+  TESSERA_ASSIGN(Tensor out, Tensor::create(tensor.dtype, tensor.dims));
+  Context::Current current(*impl_->context);
+  TESSERA_TRY(current.status());
+  TESSERA_TRY(impl_->staging->download(out.mutable_data(), reinterpret_cast<CUdeviceptr>(tensor.data), out.bytes(),
+                                       impl_->stream->handle(), "copying a result from the GPU"));
+  TESSERA_TRY(impl_->staging->settle());
+  return out;
+}
+
+Status Stopwatch::poison(const DeviceTensor& tensor) {
+  TESSERA_ASSIGN(int64_t count, element_count(tensor.dims));
+  Context::Current current(*impl_->context);
+  TESSERA_TRY(current.status());
+  if (count == 0) return {};
+  CUresult r = impl_->context->driver().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(tensor.data), 0xA5,
+                                                        static_cast<size_t>(byte_size(tensor.dtype, count)),
+                                                        impl_->stream->handle());
+  return r == CUDA_SUCCESS ? Status() : impl_->context->error(r, "cuMemsetD8Async");
+}
+
 Result<double> Stopwatch::time(const std::function<Status(void*)>& call) {
   Context::Current current(*impl_->context);
   TESSERA_TRY(current.status());

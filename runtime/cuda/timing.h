@@ -18,6 +18,9 @@ public:
   // Memory of the GPU that lives as long as the stopwatch: with the tensor's contents, or for results.
   [[nodiscard]] Result<DeviceTensor> upload(const Tensor& tensor);
   [[nodiscard]] Result<DeviceTensor> allocate(DType dtype, const Dims& dims);
+  [[nodiscard]] Result<Tensor> download(const DeviceTensor& tensor);
+  // Every byte of it becomes 0xA5, which no result is.
+  [[nodiscard]] Status poison(const DeviceTensor& tensor);
   // Milliseconds from the call's first work on the stream (a CUstream) to its last.
   [[nodiscard]] Result<double> time(const std::function<Status(void* stream)>& call);
   // Median of a copy on the device that reads and writes `bytes` in all, timed the same way.

@@ -66,8 +66,8 @@ Tensor floats(Dims dims, float first) {
 }
 
 TEST_F(Command, HelpSaysHow) {
-  expect(0, "--help", {"run", "explain", "compile", "bench", "test", "opt", "Exit codes"});
-  for (const char* sub : {"run", "explain", "compile", "bench", "test", "opt"})
+  expect(0, "--help", {"run", "explain", "compile", "bench", "tune", "test", "opt", "Exit codes"});
+  for (const char* sub : {"run", "explain", "compile", "bench", "tune", "test", "opt"})
     expect(0, std::string(sub) + " --help", {"Examples:", std::string("tessera ") + sub});
   expect(0, "--version", {"0."});
 }
@@ -317,6 +317,43 @@ TEST_F(Command, OptRunsPassesOverText) {
   std::ofstream(path("bad.graph"))
       << "graph @main(%x: f32[b]) -> (%y: f32[b]) where b in [0, ?] {\n  %y = nonsense(%x) : f32[b]\n}\n";
   expect(4, "opt bad.graph", {"bad.graph:2", "nonsense"});
+}
+
+// On the host only kernels of fixed sizes have a choice; what is found is listed, carried elsewhere, pinned and
+// cleared.
+TEST_F(Command, TuneRemembers) {
+  expect(2, "tune", {"give a model to tune, or one of"});
+  expect(2, "tune '" + model("fixed") + "' --list", {"give a model to tune, or one of"});
+  expect(2, "run '" + model("relu") + "' --tuned-for 'NVIDIA H200'", {"it needs --arch"});
+  expect(0, "tune --list", {"no records"});
+  expect(2, "tune --pin 12", {"no record is of a kernel that begins with '12'"});
+  expect(4, "tune --merge none.json", {"none.json"});
+  expect(0, "tune '" + model("relu") + "' --device cpu", {"there is nothing to choose"});
+
+  tessera::onnx_proto::ModelProto fixed;
+  ASSERT_TRUE(fixed.ParseFromString(read_text(model("relu"))));
+  for (auto* v : {fixed.mutable_graph()->mutable_input(0), fixed.mutable_graph()->mutable_output(0)})
+    v->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_value(512);
+  std::ofstream(path("fixed.onnx"), std::ios::binary) << fixed.SerializeAsString();
+  expect(0, "tune fixed.onnx --device cpu --threads 2 --candidates 3 --json t.json", {"cache/tuned.json"});
+  Json t = json("t.json");
+  ASSERT_EQ(t["kernels"].size(), 1U);
+  EXPECT_EQ(t["measured"], 1);
+  EXPECT_EQ(t["wrong"], 0);
+  std::string kernel = t["kernels"][0]["kernel"];
+  // A second process tunes nothing.
+  expect(0, "tune fixed.onnx --device cpu --threads 2 --json t.json", {"known", "0 of 0 measured"});
+  expect(0, "tune --list", {kernel.substr(0, 12), "2048", "us"});
+  expect(0, "tune --export all.json", {"1 records"});
+  expect(0, "tune --pin " + kernel.substr(0, 8), {"1 changed"});
+  expect(0, "tune --clear", {"1 records, 0 changed"});
+  expect(0, "tune --list", {"pinned"});
+  expect(0, "tune --unpin " + kernel + " --clear");
+  expect(0, "tune --clear", {"0 records"});
+  expect(0, "tune --merge all.json", {"1 records"});
+  std::ofstream(path("cache/tuned.json")) << "{";
+  expect(0, "run fixed.onnx --device cpu", {"tuned schedules are ignored"});
+  expect(0, "tune --list", {"tuned schedules are ignored", "no records"});
 }
 
 } // namespace

@@ -1,4 +1,5 @@
 #include "block_harness.h"
+#include "codegen/schedule/block_config.h"
 
 namespace tessera::test {
 namespace {
@@ -61,7 +62,17 @@ std::vector<ScheduledKernel> block_kernels(const Problem& p) {
   device.kind = DeviceTraits::Kind::Cuda;
   Schedule exact;
   exact.config["exact_division"] = 1;
-  for (const BlockPlan& plan : plan_blocks(p.graph, p.nest, *domain, device, exact))
+  for (const BlockPlan& plan : plan_blocks(p.graph, p.nest, *domain, device, exact)) {
+    // A config says all of a plan.
+    auto again = plan_of(BlockFacts(p.graph, p.nest, *domain, device), plan.schedule);
+    EXPECT_TRUE(again.has_value()) << plan.schedule.why;
+    if (again) {
+      EXPECT_EQ(again->groups.points, plan.groups.points);
+      EXPECT_EQ(again->groups.rows, plan.groups.rows);
+      EXPECT_EQ(again->groups.columns, plan.groups.columns);
+      write_config(*again);
+      EXPECT_EQ(again->schedule.config, plan.schedule.config);
+    }
     for (bool online : {false, true}) {
       BlockPlan tiny = small(plan);
       if (online && !tiny.loop) continue;
@@ -73,6 +84,7 @@ std::vector<ScheduledKernel> block_kernels(const Problem& p) {
       k->schedule.why += online ? " (small tile, online)" : " (small tile)";
       kernels.push_back(std::move(*k));
     }
+  }
   return kernels;
 }
 

@@ -45,6 +45,9 @@ void add_model_options(CLI::App& sub, ModelOptions& o) {
   sub.add_flag("--no-cache", o.no_cache, "neither read nor write compiled kernels on disk");
   sub.add_option("--cache-dir", o.cache_dir,
                  "folder of compiled kernels (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
+  sub.add_flag("--no-tuned", o.no_tuned, "the rules' schedules, even where 'tessera tune' found better ones");
+  sub.add_option("--tuned-for", o.tuned_for,
+                 "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")");
   sub.add_option("--disable-pass", o.disabled_passes,
                  "leave a graph pass out, by name (repeatable; 'tessera opt --list' names them)")
       ->allow_extra_args(false);
@@ -88,6 +91,9 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   // A model that is only compiled for some GPU needs none here.
   TESSERA_ASSIGN(DeviceChoice device, choose_device(o.device == "auto" && !o.arch.empty() ? "cuda" : o.device, o.arch));
   device.apply(out.compile);
+  out.use_tuned = !o.no_tuned;
+  if (!o.tuned_for.empty() && o.arch.empty()) return usage("--tuned-for names a GPU that is not here: it needs --arch");
+  if (!o.tuned_for.empty()) out.compile.device_name = o.tuned_for;
   out.compile.threads = o.threads;
   out.compile.fusion = !o.no_fusion;
   out.compile.strict_rounding = o.strict_rounding;

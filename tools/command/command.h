@@ -19,6 +19,7 @@ void add_explain(CLI::App& app, Action& action);
 void add_compile(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_test(CLI::App& app, Action& action);
+void add_tune(CLI::App& app, Action& action);
 void add_opt(CLI::App& app, Action& action);
 
 enum ExitCode : int { kDone = 0, kDiffers = 1, kUsage = 2, kUnsupported = 3, kBadInput = 4, kFailed = 5 };
@@ -29,7 +30,8 @@ struct ModelOptions {
   std::vector<std::string> shapes; // NAME=1x128, DIM=4
   std::string device = "auto", arch;
   int threads = 0;
-  bool no_fusion = false, strict_rounding = false, no_cache = false;
+  bool no_fusion = false, strict_rounding = false, no_cache = false, no_tuned = false;
+  std::string tuned_for;
   std::string cache_dir;
   std::vector<std::string> disabled_passes;
   std::vector<std::string> specialize; // DIM=exact, DIM=div:8

@@ -149,6 +149,7 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
       const auto& k = c.report.kernels[kernel_index++];
       Json s{{"kind", name(k.schedule.kind)}, {"config", k.schedule.config}, {"why", k.schedule.why}};
       out[kernel ? "schedule" : "epilogue_schedule"] = s;
+      if (!k.tuned.empty()) out["tuned"] = k.tuned;
       out["from_cache"] = k.from_cache;
       out["compile_ms"] = k.compile_ms;
       if (!k.tile_text.empty()) out["tile"] = k.tile_text;
@@ -310,6 +311,11 @@ std::string explain_text(const Json& j, bool summary) {
                  shown_operators(k["operators"])});
     out += table.str("  ");
   }
+  Table tuned({"name", "measured"});
+  for (const auto& k : j["kernels"])
+    if (k.contains("tuned"))
+      for (const auto& t : k["tuned"]) tuned.add({text_of(k["name"]), text_of(t)});
+  if (!summary && !tuned.empty()) out += "\nkernels with tuned schedules\n" + tuned.str("  ");
   if (!summary && !j["library_calls"].empty()) {
     out += "\nlibrary calls\n";
     Table table({"name", "call", "operands", "bytes", "epilogue"}, {3});

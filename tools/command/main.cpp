@@ -1,4 +1,4 @@
-// tessera: run, explain, compile, bench, test, opt. Each subcommand is a file of its name.
+// tessera: run, explain, compile, bench, tune, test, opt. Each subcommand is a file of its name.
 #include "command.h"
 #include <csignal>
 
@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   add_explain(app, action);
   add_compile(app, action);
   add_bench(app, action);
+  add_tune(app, action);
   add_test(app, action);
   add_opt(app, action);
   std::signal(SIGPIPE, SIG_DFL); // 'tessera explain | head' ends quietly

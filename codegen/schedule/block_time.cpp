@@ -1,0 +1,118 @@
+#include "codegen/schedule/block_time.h"
+#include "codegen/schedule/online.h"
+#include "codegen/schedule/stages.h"
+#include <algorithm>
+#include <cmath>
+
+namespace tessera {
+namespace {
+
+constexpr double kLaunch = 3.4, kBlock = 0.0006;         // us
+constexpr double kMemory = 4.45e6, kCache = 9e6;         // bytes per us
+constexpr double kRegisterFile = 65536, kThreads = 2048; // of a multiprocessor
+constexpr double kLanes = 128 * 1.75e3;                  // instructions of a lane, per us and multiprocessor
+
+// Linear between the measured points.
+double slow(double under_way) {
+  constexpr double kb[] = {4, 8, 12, 16, 24, 32}, factor[] = {2.68, 1.58, 1.23, 1.10, 1.04, 1};
+  double x = under_way / 1024;
+  if (x <= kb[0]) return factor[0] * kb[0] / std::max(x, 0.01);
+  for (size_t i = 1; i < std::size(kb); ++i)
+    if (x <= kb[i]) return factor[i - 1] + (factor[i] - factor[i - 1]) * (x - kb[i - 1]) / (kb[i] - kb[i - 1]);
+  return 1;
+}
+
+} // namespace
+
+std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, const CallSizes& sizes) {
+  std::vector<double> extents;
+  for (size_t i = 0; i < f.d.axes.size(); ++i) {
+    auto n = f.extent(i).eval(sizes);
+    if (!n.ok()) return std::nullopt;
+    extents.push_back(static_cast<double>(std::max<int64_t>(1, *n)));
+  }
+  double points = 1;
+  for (double e : extents) points *= e;
+
+  LaunchCost c;
+  c.threads = 32 * p.warps;
+  double each = std::max(1.0, static_cast<double>(p.rows) * p.columns / c.threads); // elements of a thread
+  double loaded = 0;                                                                // bytes of an element's loads
+  double read = 0, issue = 0;
+  for (const Stream& s : f.streams) {
+    double count = 1;
+    for (size_t i = 0; i < extents.size(); ++i)
+      if (s.deps >> i & 1) count *= extents[i];
+    c.bytes += count * s.bytes;
+    if (!s.store) read += count * s.bytes;
+    bool all = count >= points / 2;
+    if (!s.store && all) loaded += s.bytes;
+    // An access, whatever its width, takes the slots of four instructions.
+    bool wide = f.contiguous_axis >= 0 && f.contiguous(s, static_cast<size_t>(f.contiguous_axis));
+    if (all) issue += 4 / (wide ? std::min(each, static_cast<double>(kAccessBytes) / s.bytes) : 1);
+  }
+  for (size_t n = 0; n < f.d.live.size(); ++n)
+    if (f.d.live[n]) issue += std::max(0, info(f.nest.dag[static_cast<ScalarId>(n)].op).cost);
+
+  // Programs, and how many tiles each of them walks.
+  auto extent = [&](const std::vector<size_t>& axes) {
+    double n = 1;
+    for (size_t a : axes) {
+      if (p.split < 0 || static_cast<int>(a) < p.split)
+        n *= extents[a];
+      else if (static_cast<int>(a) == p.split)
+        n *= std::ceil(extents[a] / p.columns);
+      else if (static_cast<int>(a) == p.split + 1)
+        n *= p.columns;
+      else
+        n *= extents[a - 1];
+    }
+    return n;
+  };
+  auto folds = [&](const std::vector<size_t>& axes) {
+    return f.d.reduces && !axes.empty() && p.split < 0 && f.is_row(axes.front());
+  };
+  double tiles = 1;
+  c.blocks = extent(p.groups.points);
+  for (auto [axes, lanes] : {std::pair(&p.groups.rows, p.rows), std::pair(&p.groups.columns, p.columns)}) {
+    double n = std::ceil(extent(*axes) / lanes);
+    (folds(*axes) ? tiles : c.blocks) *= n;
+  }
+  c.waits = f.d.reduces;
+  c.block_bytes = c.threads * each * loaded;
+  double rounds = 1;
+  if (p.loop) {
+    rounds = 0;
+    Domain d = f.d;
+    auto online = p.schedule.config.find("online");
+    if (online == p.schedule.config.end() || online->second != 0) static_cast<void>(find_online(f.nest, d));
+    for (const Stage& s : plan_stages(f.nest, d).stages) rounds += !s.reduces.empty() || !s.stores.empty();
+    rounds = std::max(1.0, rounds);
+    c.again = (rounds - 1) * read;
+    c.waits = false; // loads of the next tile do not depend on this one's
+  }
+  double alive = std::max<double>(f.live, 1.5) + (p.loop ? f.accumulators() : 0);
+  c.registers = std::clamp(16 + each * (alive + loaded / 4), 24.0, 1000.0);
+  double threads = c.threads * std::max(1, p.min_blocks);
+  c.most = std::min(255.0, std::floor(kRegisterFile / threads / 8) * 8);
+  c.instructions = c.blocks * tiles * c.threads * each * issue * rounds;
+  return c;
+}
+
+double estimate_us(const LaunchCost& c, const DeviceTraits& device) {
+  const double processors = std::max(1, device.multiprocessors);
+  double registers = std::min(std::ceil(c.registers / 8) * 8, c.most);
+  double resident = std::clamp(std::floor(kRegisterFile / (c.threads * registers)), 1.0, 32.0);
+  resident = std::max(1.0, std::min(resident, std::floor(kThreads / c.threads)));
+  double under_way = std::min(resident, c.blocks / processors) * c.block_bytes * (c.waits ? 0.5 : 1);
+  double waves = c.blocks / (processors * resident);
+  double tail = waves > 1 ? 1 + (std::ceil(waves) / waves - 1) / 2 : 1;
+  double spilled = std::max(0.0, c.registers / c.most - 1);
+  double read_share = c.block_bytes > 0 ? slow(under_way) : 1;
+  double memory = c.bytes / kMemory * read_share * tail + c.again / kCache;
+  double busy = std::min(1.0, c.blocks / processors);
+  double arithmetic = c.instructions / (kLanes * processors * busy);
+  return kLaunch + std::max({memory, c.blocks * kBlock, arithmetic}) * (1 + spilled);
+}
+
+} // namespace tessera

@@ -1,0 +1,39 @@
+// What a launch of a block schedule takes, estimated: enough to tell which schedules of a nest are worth measuring.
+//
+//   time   = 3.4 us + max(memory, blocks * 0.6 ns, arithmetic)
+//   memory = bytes / 4.45 TB/s * slow(bytes under way on a multiprocessor) * tail + bytes read again / 9 TB/s
+//
+// Under way are the loads of the blocks that are resident: as many as registers and threads admit. Below 32 KB of them
+// the memory waits for requests (268 MB copied on an H200):
+//
+//   KB under way   4     8     12    16    24    32 and more
+//   slow           2.68  1.58  1.23  1.10  1.04  1
+//
+// A block that reduces waits for its row and has nothing under way meanwhile: it counts half. The tail is what a last,
+// partly filled wave of blocks wastes; blocks end at different times, so half of it. Rows of a loop that are read again
+// come from the level-2 cache. Arithmetic is lanes (idle ones, too) * instructions, at four warps' a cycle and
+// multiprocessor. The numbers are an H200's; of another GPU only the ranking is worth something.
+#pragma once
+#include "codegen/schedule/block_facts.h"
+#include "codegen/schedule/tuned.h"
+
+namespace tessera {
+
+struct LaunchCost {
+  double blocks = 1;
+  int threads = 32;        // of a block
+  double registers = 32;   // of a thread, estimated, that it needs not to spill
+  double most = 255;       // registers that it may have
+  double bytes = 0;        // moved from and to memory
+  double again = 0;        // bytes read again
+  double block_bytes = 0;  // of a block's loads that are under way at a time
+  bool waits = false;      // for reductions
+  double instructions = 0; // of all lanes, idle ones included
+};
+
+// Of a plan at concrete sizes; nothing where a size is not among `sizes`.
+[[nodiscard]] std::optional<LaunchCost> launch_cost(const BlockFacts& facts, const BlockPlan& plan,
+                                                    const CallSizes& sizes);
+[[nodiscard]] double estimate_us(const LaunchCost& cost, const DeviceTraits& device);
+
+} // namespace tessera

@@ -1,0 +1,46 @@
+// Schedules that were measured to be better than the rules' choice, and for which nests and sizes they are good.
+#pragma once
+#include "codegen/schedule/domain.h"
+#include "codegen/schedule/schedule.h"
+#include "graph/support/hash.h"
+
+namespace tessera {
+
+using CallSizes = std::unordered_map<uint64_t, int64_t>; // sizes of a call, by symbol id
+
+// Extents of one axis.
+struct ExtentRange {
+  int64_t min = 0, max = INT64_MAX, multiple_of = 1;
+  bool operator==(const ExtentRange&) const = default;
+};
+
+// A schedule with the sizes that it is meant for. `schedule.config` is complete (schedule.h), `schedule.measured` says
+// what was measured. It is right at all sizes that it is ever launched for, whatever `extents` says: where a tile holds
+// a whole row, the conditions of its kernel say so.
+struct TunedSchedule {
+  Schedule schedule;
+  std::vector<ExtentRange> extents; // by axis of the nest's domain (domain.h)
+};
+
+// Where a compile looks for them. Thread-safe.
+class TunedSchedules {
+public:
+  virtual ~TunedSchedules() = default;
+  // Of one nest, by nest_key(); the first one that fits a call's sizes is to be launched.
+  [[nodiscard]] virtual std::vector<TunedSchedule> find(const Hash128& nest) const = 0;
+};
+
+// What a nest computes and how it lies in memory, as a hash: equal for nests that differ in names alone. Sizes that are
+// numbers count, symbols do not by their names. The same in every process.
+[[nodiscard]] Hash128 nest_key(const Graph& graph, const LoopNest& nest, const Domain& domain);
+
+// The range that a measured extent stands for: up to the next power of two, from just above the one below, and as
+// divisible as it is, up to 16. A call outside of it is tuned by itself.
+[[nodiscard]] ExtentRange bucket_of(int64_t extent);
+
+// For a host, whose kernels have no alternatives: of a nest whose extents are all known, the tuned schedule, if there
+// is one that fits it.
+[[nodiscard]] std::optional<Schedule> tuned_host_schedule(const Graph& graph, const LoopNest& nest,
+                                                          const DeviceTraits& device, const TunedSchedules& tuned);
+
+} // namespace tessera

@@ -1,0 +1,31 @@
+// Candidates of one nest, each compiled as a model of one kernel, and run on the device with data made up for it.
+#pragma once
+#include "codegen/driver/backend.h"
+#include "codegen/schedule/candidates.h"
+#include "codegen/tune/search.h"
+#include "runtime/executor.h"
+
+namespace tessera {
+
+// What is to be measured. `graph` has the types of the nest's values; the nest reads nothing that it writes.
+struct MeasuredNest {
+  std::string name;
+  const Graph& graph;
+  const LoopNest& nest;
+  const CallSizes& sizes;
+  std::span<const Candidate> candidates; // the first one: what the rules choose
+};
+
+// On the GPU: between events, the level-2 cache overwritten before each run. On the host: with its clock, nothing
+// flushed. Results are compared with those of the rules' choice: integers and booleans exactly, floats as reductions in
+// another order may differ. Errors: of compiling the rules' choice, those of opening the device, OutOfMemory.
+[[nodiscard]] Result<std::unique_ptr<Measurer>> make_measurer(const MeasuredNest& what, const CompileOptions& options);
+
+// What differs between two results of the same nest, or nothing: `a` and `b` are of one type and shape.
+[[nodiscard]] std::string difference(const Tensor& actual, const Tensor& expected);
+
+// Contents for an input of a nest: floats in [-0.5, 1.5), integers that index something within it, other integers and
+// booleans small. The same for the same operand.
+[[nodiscard]] Result<Tensor> made_up(const MeasuredNest& what, size_t operand);
+
+} // namespace tessera

@@ -1,0 +1,178 @@
+#include "codegen/tune/records.h"
+#include "codegen/driver/object_cache.h"
+#include "graph/support/log.h"
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tessera {
+namespace {
+
+Diagnostic file_error(const std::string& path, const std::string& what, int error) {
+  Location where;
+  where.file = path;
+  return Diagnostic(ErrorCode::FileError, std::move(where), what + ": " + std::strerror(error));
+}
+
+// Held while the file is read, changed and replaced. Ends with the process, too.
+class FileLock {
+public:
+  static Result<std::unique_ptr<FileLock>> take(const std::string& path) {
+    int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return file_error(path, "cannot open", errno);
+    std::unique_ptr<FileLock> lock(new FileLock(fd));
+    while (::flock(fd, LOCK_EX) != 0)
+      if (errno != EINTR) return file_error(path, "cannot lock", errno);
+    return lock;
+  }
+  ~FileLock() { ::close(fd_); }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+private:
+  explicit FileLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+Status replace(const std::string& path, const std::string& text) {
+  std::string temporary = path + ".XXXXXX";
+  int fd = ::mkstemp(temporary.data());
+  if (fd < 0) return file_error(path, "cannot write beside", errno);
+  bool good = true;
+  for (size_t done = 0; good && done < text.size();) {
+    ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    good = n > 0;
+    if (good) done += static_cast<size_t>(n);
+  }
+  good = good && ::fchmod(fd, 0644) == 0;
+  int error = errno;
+  good = ::close(fd) == 0 && good;
+  if (good && ::rename(temporary.c_str(), path.c_str()) == 0) return {};
+  if (good) error = errno;
+  ::unlink(temporary.c_str());
+  return file_error(path, "cannot write", error);
+}
+
+bool contains(const TunedRecord& r, std::span<const int64_t> extents) {
+  if (r.extents.size() != extents.size()) return false;
+  for (size_t i = 0; i < extents.size(); ++i) {
+    const ExtentRange& e = r.extents[i];
+    if (extents[i] < e.min || extents[i] > e.max || extents[i] % e.multiple_of != 0) return false;
+  }
+  return true;
+}
+
+} // namespace
+
+bool TunedRecord::same_place(const TunedRecord& o) const {
+  return kernel == o.kernel && on.device == o.on.device && on.driver == o.on.driver && extents == o.extents;
+}
+
+bool TunedRecord::counts_for(const TunedTarget& t) const {
+  if (on.device != t.device) return false;
+  return pinned || (on.compiler == t.compiler && (t.driver.empty() || on.driver == t.driver));
+}
+
+void merge_records(std::vector<TunedRecord>& records, std::span<const TunedRecord> more) {
+  for (const TunedRecord& r : more) {
+    auto it = std::find_if(records.begin(), records.end(), [&](const TunedRecord& o) { return o.same_place(r); });
+    if (it == records.end())
+      records.push_back(r);
+    else if (r.pinned || (!it->pinned && r.time >= it->time))
+      *it = r;
+  }
+  // Pinned ones first, then those for more special sizes.
+  auto order = [](const TunedRecord& r) {
+    int64_t divisors = 0;
+    for (const ExtentRange& e : r.extents) divisors += e.multiple_of;
+    return std::tuple(r.kernel, r.on.device, !r.pinned, -divisors, -r.time);
+  };
+  std::stable_sort(records.begin(), records.end(),
+                   [&](const TunedRecord& a, const TunedRecord& b) { return order(a) < order(b); });
+}
+
+TunedRecords::TunedRecords(const std::string& directory, TunedTarget target) : target_(std::move(target)) {
+  std::string folder = ObjectCache(directory, false).directory();
+  if (!folder.empty()) file_ = folder + "/tuned.json";
+  records_ = read();
+}
+
+std::vector<TunedRecord> TunedRecords::read() const {
+  if (file_.empty()) return {};
+  std::ifstream in(file_, std::ios::binary);
+  if (!in) return {};
+  std::ostringstream text;
+  text << in.rdbuf();
+  auto parsed = parse_records(text.str(), file_);
+  if (parsed.ok()) {
+    merge_records(*parsed, {}); // in order, whoever wrote them
+    return std::move(*parsed);
+  }
+  std::string warning = "tuned schedules are ignored: " + parsed.error().message + " (" + file_ + ")";
+  if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end()) {
+    TESSERA_LOGF(LogChannel::Cache, warning);
+    warnings_.push_back(std::move(warning));
+  }
+  return {};
+}
+
+std::vector<TunedSchedule> TunedRecords::find(const Hash128& nest) const {
+  std::lock_guard lock(mutex_);
+  std::vector<TunedSchedule> out;
+  for (const TunedRecord& r : records_) {
+    if (r.kernel != nest || r.is_default() || !r.counts_for(target_)) continue;
+    TunedSchedule t{r.schedule, r.extents};
+    char text[64];
+    std::snprintf(text, sizeof text, "%.1f us -> %.1f us", r.default_us, r.tuned_us);
+    t.schedule.measured = std::string(text) + " on " + r.on.device + (r.pinned ? ", pinned" : "");
+    out.push_back(std::move(t));
+  }
+  return out;
+}
+
+std::optional<TunedRecord> TunedRecords::at(const Hash128& nest, std::span<const int64_t> extents) const {
+  std::lock_guard lock(mutex_);
+  for (const TunedRecord& r : records_)
+    if (r.kernel == nest && r.counts_for(target_) && contains(r, extents)) return r;
+  return std::nullopt;
+}
+
+Status TunedRecords::add(std::span<const TunedRecord> records) {
+  return update([&](std::vector<TunedRecord>& all) { merge_records(all, records); });
+}
+
+Status TunedRecords::update(const std::function<void(std::vector<TunedRecord>&)>& change) {
+  std::lock_guard lock(mutex_);
+  if (file_.empty())
+    return Diagnostic(ErrorCode::FileError, "there is no folder for tuned schedules: set TESSERA_CACHE_DIR");
+  std::error_code ec;
+  std::filesystem::create_directories(std::filesystem::path(file_).parent_path(), ec);
+  if (ec) return file_error(file_, "cannot make the folder", ec.value());
+  TESSERA_ASSIGN(auto locked, FileLock::take(file_ + ".lock"));
+  std::vector<TunedRecord> now = read();
+  change(now);
+  merge_records(now, {});
+  TESSERA_TRY(replace(file_, print_records(now)));
+  records_ = std::move(now);
+  return {};
+}
+
+std::vector<TunedRecord> TunedRecords::all() const {
+  std::lock_guard lock(mutex_);
+  return records_;
+}
+
+std::vector<std::string> TunedRecords::warnings() const {
+  std::lock_guard lock(mutex_);
+  return warnings_;
+}
+
+} // namespace tessera

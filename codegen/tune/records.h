@@ -1,0 +1,76 @@
+// What tuning found out, on disk: for a nest on a device at sizes, which schedule was fastest.
+//
+// One JSON file, TunedRecords::file(), of records sorted by what they are for; people may read and edit it. A record
+// says that a schedule won, or that the rules' choice did, so that nothing is tuned twice. It counts where device,
+// driver and compiler are those of the compile; a pinned one counts whatever driver and compiler are, and measuring
+// does not replace it. Several processes may write: each one locks FILE.lock, reads the file again, adds what it has,
+// and renames a new file into its place, so that readers see an old or a new file. A file that is damaged or of another
+// format is reported, ignored, and replaced by the next write.
+#pragma once
+#include "codegen/schedule/tuned.h"
+#include <mutex>
+
+namespace tessera {
+
+// What a record was measured on and by.
+struct TunedTarget {
+  std::string device;   // "NVIDIA H200 sm_90", "Intel(R) Xeon(R) ... avx512, 8 threads"
+  std::string driver;   // "13.0"; empty: any (compiling for a GPU that is not here)
+  std::string compiler; // version of schedules, emitter and LLVM
+};
+
+struct TunedRecord {
+  Hash128 kernel;                   // nest_key()
+  std::string name;                 // a kernel of that kind, for people
+  TunedTarget on;                   // all given
+  std::vector<ExtentRange> extents; // by axis
+  std::vector<int64_t> measured_at; // extents
+  Schedule schedule;                // kind and complete config; empty config: the rules' choice is best
+  double default_us = 0, tuned_us = 0;
+  int candidates = 0; // that were measured
+  bool pinned = false;
+  int64_t time = 0; // seconds since 1970; of two records for the same the later one stays
+
+  [[nodiscard]] bool is_default() const { return schedule.config.empty(); }
+  // Whether both are for the same nest, device, driver and sizes.
+  [[nodiscard]] bool same_place(const TunedRecord& other) const;
+  [[nodiscard]] bool counts_for(const TunedTarget& target) const;
+};
+
+// Reads and writes of the text. Errors: CorruptFile, with what is wrong and where.
+[[nodiscard]] std::string print_records(std::span<const TunedRecord> records);
+[[nodiscard]] Result<std::vector<TunedRecord>> parse_records(std::string_view text, const std::string& file);
+
+class TunedRecords final : public TunedSchedules {
+public:
+  // tuned.json in `directory`; empty: where the object cache lies (object_cache.h). Reads what is there.
+  TunedRecords(const std::string& directory, TunedTarget target);
+
+  [[nodiscard]] std::vector<TunedSchedule> find(const Hash128& nest) const override;
+  // Whether there is nothing to measure for this nest at these extents.
+  [[nodiscard]] std::optional<TunedRecord> at(const Hash128& nest, std::span<const int64_t> extents) const;
+  // Merges `records` into the file, and the file's into this. A later record replaces one for the same, unless that is
+  // pinned; a pinned one replaces always. Errors: FileError.
+  [[nodiscard]] Status add(std::span<const TunedRecord> records);
+  // Changes all records of the file at once: `change` gets them and leaves those that shall stay.
+  [[nodiscard]] Status update(const std::function<void(std::vector<TunedRecord>&)>& change);
+
+  [[nodiscard]] std::vector<TunedRecord> all() const;
+  [[nodiscard]] const std::string& file() const { return file_; }
+  [[nodiscard]] const TunedTarget& target() const { return target_; }
+  [[nodiscard]] std::vector<std::string> warnings() const; // what was wrong with the file
+
+private:
+  [[nodiscard]] std::vector<TunedRecord> read() const;
+
+  std::string file_;
+  TunedTarget target_;
+  mutable std::mutex mutex_; // of what follows
+  std::vector<TunedRecord> records_;
+  mutable std::vector<std::string> warnings_;
+};
+
+// `more` into `records` by the rules of TunedRecords::add; sorted.
+void merge_records(std::vector<TunedRecord>& records, std::span<const TunedRecord> more);
+
+} // namespace tessera

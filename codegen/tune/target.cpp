@@ -1,0 +1,35 @@
+#include "codegen/tune/target.h"
+#include "codegen/llvm/gpu_compiler.h"
+#include "codegen/llvm/host_compiler.h"
+#include <fstream>
+#include <thread>
+
+namespace tessera {
+namespace {
+
+// "model name" of Linux, which other systems do not tell.
+std::string processor() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("model name"))
+      if (auto colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
+  return "x86-64";
+}
+
+} // namespace
+
+std::optional<TunedTarget> tuned_target(const CompileOptions& o) {
+  if (o.device == "cuda") {
+    auto target = GpuTarget::parse(o.arch.empty() ? "sm_90" : o.arch);
+    if (!target.ok() || o.device_name.empty()) return std::nullopt;
+    const std::string arch = o.assemble_for.empty() ? target->arch : o.assemble_for;
+    return TunedTarget{o.device_name + ", " + arch, o.driver, gpu_compiler_version(*target)};
+  }
+  const HostTarget host = HostTarget::detect();
+  const unsigned threads = o.threads > 0 ? static_cast<unsigned>(o.threads) : std::thread::hardware_concurrency();
+  return TunedTarget{processor() + ", " + std::to_string(host.vector_bytes) + "-byte vectors, " +
+                         std::to_string(threads) + " threads",
+                     "none", host_compiler_version(host)};
+}
+
+} // namespace tessera

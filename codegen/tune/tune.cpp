@@ -1,0 +1,161 @@
+#include "codegen/tune/tune.h"
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A kernel of the plan, with all those that are the same.
+struct Work {
+  const Group* group = nullptr;
+  Hash128 key;
+  std::vector<int64_t> extents;
+  double bytes = 0; // moved by all of them
+  TunedKernel out;
+};
+
+std::string text_of(const Schedule& s) {
+  std::string text(name(s.kind));
+  if (s.kind < ScheduleKind::BlockFlat) {
+    for (const auto& [key, value] : s.config) text += " " + key + "=" + std::to_string(value);
+    return text;
+  }
+  auto number = [&](const char* key) {
+    auto it = s.config.find(key);
+    return it == s.config.end() ? int64_t{0} : it->second;
+  };
+  text += " [" + std::to_string(number("rows")) + ", " + std::to_string(number("columns")) + "] on " +
+          std::to_string(number("warps")) + (number("warps") == 1 ? " warp" : " warps");
+  if (number("min_blocks") > 0) text += ", " + std::to_string(number("min_blocks")) + " blocks resident";
+  return text;
+}
+
+class Tuner {
+public:
+  Tuner(const Graph& graph, const FusionPlan& plan, const CompileOptions& compile, const DeviceTraits& device,
+        const CallSizes& sizes, TunedRecords& records, const TuneOptions& options)
+      : graph_(graph), plan_(plan), compile_(compile), device_(device), sizes_(sizes), records_(records),
+        options_(options) {}
+
+  Result<TuneReport> run() {
+    collect();
+    std::vector<size_t> order(work_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return work_[a].bytes > work_[b].bytes; });
+    for (size_t i : order) TESSERA_TRY(tune(work_[i]));
+    TuneReport report;
+    for (Work& w : work_) report.kernels.push_back(std::move(w.out));
+    report.seconds = seconds();
+    return report;
+  }
+
+private:
+  [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  [[nodiscard]] bool expired() const { return seconds() >= options_.budget_seconds; }
+
+  void collect() {
+    for (const Group& g : plan_.groups) {
+      if (g.kind != Group::Kind::Kernel) continue;
+      Work w;
+      w.group = &g;
+      w.out.name = g.name;
+      auto domain = make_domain(graph_, g.nest);
+      if (!domain.ok()) continue; // it was compiled, so this does not happen
+      w.key = nest_key(graph_, g.nest, *domain);
+      bool known = true;
+      for (const Axis& a : domain->axes) {
+        auto n = a.extent.eval(sizes_);
+        known = known && n.ok();
+        if (n.ok()) w.extents.push_back(*n);
+      }
+      auto bytes = (g.bytes_read + g.bytes_written).eval(sizes_);
+      w.bytes = bytes.ok() ? static_cast<double>(*bytes) : 0;
+      if (!known) w.out.note = "its sizes are known only when the model runs";
+      auto same = std::find_if(work_.begin(), work_.end(),
+                               [&](const Work& o) { return o.key == w.key && o.extents == w.extents; });
+      if (same == work_.end()) {
+        work_.push_back(std::move(w));
+        continue;
+      }
+      ++same->out.uses;
+      same->bytes += w.bytes;
+    }
+  }
+
+  Status tune(Work& w) {
+    TunedKernel& out = w.out;
+    if (!out.note.empty()) return {};
+    const LoopNest& nest = w.group->nest;
+    if (auto known = records_.at(w.key, w.extents); known && !options_.again) {
+      out.outcome = TunedKernel::Outcome::Known;
+      out.record = std::move(*known);
+      out.schedule = out.record.is_default() ? "the rules' choice" : text_of(out.record.schedule);
+      return {};
+    }
+    auto left = [&](std::string why) {
+      out.note = std::move(why);
+      return Status();
+    };
+    for (const Store& s : nest.stores)
+      if (std::find(nest.loads.begin(), nest.loads.end(), s.value) != nest.loads.end())
+        return left("it reads what it writes");
+    if (expired()) return left("the budget of time is used up");
+    auto list = candidates(graph_, nest, device_, sizes_, options_.candidates);
+    if (!list.ok()) return left(list.error().message);
+    if (list->size() < 2) return left("there is nothing to choose");
+    if (options_.progress) options_.progress(out.name + ": " + std::to_string(list->size()) + " schedules");
+    MeasuredNest what{out.name, graph_, nest, sizes_, *list};
+    auto measurer = options_.measurer ? options_.measurer(what) : make_measurer(what, compile_);
+    if (!measurer.ok()) return left(measurer.error().message);
+    SearchOptions search = options_.search;
+    search.expired = [&] { return expired(); };
+    auto found = tessera::search(list->size(), **measurer, search);
+    if (!found.ok()) return left(found.error().message);
+    for (size_t c = 0; c < list->size(); ++c)
+      out.measured.push_back({text_of((*list)[c].tuned.schedule), (*list)[c].estimate_us, found->first_us[c]});
+    for (const auto& r : found->rejected) {
+      out.rejected.push_back(text_of((*list)[r.candidate].tuned.schedule) +
+                             (r.wrong ? " yields something else: " : " fails: ") + r.why);
+      out.wrong += r.wrong;
+    }
+    const TunedSchedule& best = (*list)[found->best].tuned;
+    out.schedule = text_of(best.schedule);
+    TunedRecord& r = out.record;
+    r.kernel = w.key;
+    r.name = out.name;
+    r.on = records_.target();
+    r.extents = best.extents;
+    r.measured_at = w.extents;
+    if (found->best != 0) r.schedule = {best.schedule.kind, best.schedule.config, "", ""};
+    r.default_us = found->default_us;
+    r.tuned_us = found->best_us;
+    r.candidates = found->measured;
+    r.time = static_cast<int64_t>(std::time(nullptr));
+    if (!found->complete) return left("the budget of time was used up while it was measured");
+    out.outcome = found->best == 0 ? TunedKernel::Outcome::Default : TunedKernel::Outcome::Tuned;
+    return records_.add(std::span(&r, 1));
+  }
+
+  const Graph& graph_;
+  const FusionPlan& plan_;
+  const CompileOptions& compile_;
+  const DeviceTraits& device_;
+  const CallSizes& sizes_;
+  TunedRecords& records_;
+  const TuneOptions& options_;
+  Clock::time_point start_ = Clock::now();
+  std::vector<Work> work_;
+};
+
+} // namespace
+
+Result<TuneReport> tune_kernels(const Graph& graph, const FusionPlan& plan, const CompileOptions& compile,
+                                const DeviceTraits& device, const CallSizes& sizes, TunedRecords& records,
+                                const TuneOptions& options) {
+  return Tuner(graph, plan, compile, device, sizes, records, options).run();
+}
+
+} // namespace tessera

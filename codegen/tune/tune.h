@@ -1,0 +1,54 @@
+// Tuning of a compiled model: each distinct kernel is measured with other schedules at the sizes of a call, and what is
+// found goes to the records, where compiles look (CompileOptions::tuned).
+#pragma once
+#include "codegen/tune/measure.h"
+#include "codegen/tune/records.h"
+#include "fusion/plan.h"
+
+namespace tessera {
+
+using MakeMeasurer = std::function<Result<std::unique_ptr<Measurer>>(const MeasuredNest&)>;
+
+struct TuneOptions {
+  double budget_seconds = 60; // no kernel is begun, and no candidate measured, after that
+  size_t candidates = 24;     // of a kernel, at most; the estimate picks them
+  bool again = false;         // kernels that have a record, too
+  SearchOptions search;       // `expired` is set by the tuner
+  MakeMeasurer measurer;      // empty: make_measurer()
+  std::function<void(const std::string&)> progress;
+};
+
+struct TunedKernel {
+  enum class Outcome : uint8_t {
+    Tuned,   // another schedule is better: recorded
+    Default, // the rules' choice is: recorded, too
+    Known,   // there was a record already
+    Left,    // not measured, or not to the end: `note` says why
+  };
+  std::string name; // of the first kernel of this kind
+  int uses = 1;     // kernels of the model that are the same
+  Outcome outcome = Outcome::Left;
+  std::string note;     // for Left
+  std::string schedule; // of the fastest, for people
+  TunedRecord record;
+  struct Measured {
+    std::string schedule;
+    double estimate_us = 0, us = 0; // of the first round; -1: not measured
+  };
+  std::vector<Measured> measured;    // the rules' choice first
+  std::vector<std::string> rejected; // candidates that failed, or whose results were wrong, and how
+  int wrong = 0;                     // of those, with wrong results
+};
+struct TuneReport {
+  std::vector<TunedKernel> kernels; // in the plan's order
+  double seconds = 0;
+};
+
+// Kernels that move most are tuned first; those of fixed sizes of 0 and scans are left. `device` is what the plan was
+// made for. Records are written after each kernel, so that nothing is lost when it is interrupted. Errors: those of
+// writing the records and of opening the device; what goes wrong with one kernel is its note.
+[[nodiscard]] Result<TuneReport> tune_kernels(const Graph& graph, const FusionPlan& plan, const CompileOptions& compile,
+                                              const DeviceTraits& device, const CallSizes& sizes, TunedRecords& records,
+                                              const TuneOptions& options = {});
+
+} // namespace tessera

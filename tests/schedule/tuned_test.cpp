@@ -1,0 +1,221 @@
+// Measured schedules: keys of nests, configs as descriptions of plans, candidates, and the estimate that sorts them.
+#include "block_harness.h"
+#include "codegen/schedule/block_config.h"
+#include "codegen/schedule/block_time.h"
+#include "codegen/schedule/candidates.h"
+#include "nests.h"
+#include <cmath>
+
+namespace tessera::test {
+namespace {
+
+DeviceTraits gpu() {
+  DeviceTraits device;
+  device.kind = DeviceTraits::Kind::Cuda;
+  return device;
+}
+Hash128 key(const Problem& p) {
+  auto domain = make_domain(p.graph, p.nest);
+  EXPECT_TRUE(domain.ok());
+  return nest_key(p.graph, p.nest, *domain);
+}
+CallSizes by_id(const Problem& p, const Sizes& sizes) {
+  CallSizes out;
+  for (const auto& [name, size] : sizes)
+    if (auto s = p.graph.env().find(name)) out[s->symbol_id()] = size;
+  return out;
+}
+Problem row_sums(const std::string& rows, const std::string& row, const std::string& x = "x",
+                 const std::string& dtype = "f32") {
+  return problem(x + ": " + dtype + "[" + rows + ", " + row + "]\ny: " + dtype + "[" + rows + ", " + row + "]",
+                 "nest sums outer(i0: " + rows + ") row(i1: " + row + ") { %0 = load " + x +
+                     "[i0, i1] : f32\n %1 = reduce.sum %0 : f32\n %2 = sub %0, %1 : f32\n store y[i0, i1] = %2 }");
+}
+
+// One schedule for every nest.
+class Only final : public TunedSchedules {
+public:
+  explicit Only(TunedSchedule t) : tuned_(std::move(t)) { tuned_.schedule.measured = "2.0 us -> 1.0 us"; }
+  std::vector<TunedSchedule> find(const Hash128&) const override { return {tuned_}; }
+
+private:
+  TunedSchedule tuned_;
+};
+
+TEST(NestKey, NamesDoNotCountSizesAndTypesDo) {
+  const Hash128 one = key(row_sums("n", "m"));
+  EXPECT_EQ(key(row_sums("batch", "length", "input")), one);
+  EXPECT_NE(key(row_sums("n", "n")), one);
+  EXPECT_NE(key(row_sums("n", "64")), one);
+  EXPECT_NE(key(row_sums("n", "64")), key(row_sums("n", "65")));
+  EXPECT_NE(key(row_sums("n", "m", "x", "f16")), one);
+  EXPECT_NE(key(softmax()), key(softmax("f16")));
+  Problem max = problem("x: f32[n, m]\ny: f32[n, m]",
+                        "nest top outer(i0: n) row(i1: m) { %0 = load x[i0, i1] : f32\n %1 = reduce.max %0 : f32\n "
+                        "%2 = sub %0, %1 : f32\n store y[i0, i1] = %2 }");
+  EXPECT_NE(key(max), one);
+}
+
+TEST(NestKey, BucketsEndAtPowersOfTwo) {
+  auto is = [](int64_t n, int64_t min, int64_t max, int64_t multiple) {
+    EXPECT_EQ(bucket_of(n), (ExtentRange{min, max, multiple})) << n;
+  };
+  is(0, 0, 0, 1);
+  is(1, 1, 1, 1);
+  is(2, 2, 2, 2);
+  is(3, 3, 4, 1);
+  is(1000, 513, 1024, 8);
+  is(1024, 513, 1024, 16);
+  is(1025, 1025, 2048, 1);
+}
+
+// What is measured is what the rules' kernel would have been, and every other candidate is right as well.
+TEST(Candidates, EachOneMeansTheNest) {
+  struct Case {
+    Problem problem;
+    Sizes sizes;
+  };
+  std::vector<Case> cases;
+  cases.push_back({row_sums("n", "m"), {{"n", 5}, {"m", 72}}});
+  cases.push_back({row_sums("6", "1000"), {}});
+  cases.push_back({softmax(), {{"b", 3}, {"s", 24}, {"n", 3}, {"m", 24}}});
+  cases.push_back({column_sum(), {{"n", 40}, {"m", 24}, {"b", 3}, {"s", 5}, {"c", 24}}});
+  cases.push_back({bias_gelu(), {{"n", 10}, {"m", 24}, {"b", 2}, {"s", 5}, {"c", 24}}});
+  for (const Case& c : cases) {
+    const Problem& p = c.problem;
+    auto list = candidates(p.graph, p.nest, gpu(), by_id(p, c.sizes), 12);
+    ASSERT_TRUE(list.ok()) << list.error().str();
+    EXPECT_GE(list->size(), 3U) << p.nest.name;
+    std::map<std::string, Tensor> inputs;
+    std::vector<Tensor> loads;
+    std::unordered_map<uint64_t, int64_t> symbols = by_id(p, c.sizes);
+    for (ValueId v : p.nest.loads) {
+      Dims dims;
+      for (const SymExpr& d : p.graph.type(v).shape) dims.push_back(d.eval(symbols).value());
+      Tensor t = Tensor::create(p.graph.type(v).dtype, dims).value();
+      for (int64_t i = 0; i < t.count(); ++i) t.set_f64(i, static_cast<double>((i * 7 + 3) % 11) / 8 - 0.6);
+      inputs[p.graph.value(v).name] = t;
+      loads.push_back(t);
+    }
+    auto expected = interpret(p.graph, p.nest, loads, symbols);
+    ASSERT_TRUE(expected.ok()) << expected.error().str();
+    std::set<std::string> texts;
+    for (const Candidate& candidate : *list) {
+      Only only(candidate.tuned);
+      auto kernels = lower_for_gpu(p.graph, p.nest, gpu(), "kernel", {}, &only);
+      ASSERT_TRUE(kernels.ok()) << kernels.error().str();
+      const ScheduledKernel& k = kernels->front();
+      ASSERT_FALSE(k.schedule.measured.empty()) << p.nest.name << " " << candidate.tuned.schedule.why;
+      EXPECT_TRUE(kernels->back().conditions.empty());
+      EXPECT_TRUE(conditions_hold(p.graph, k, c.sizes));
+      EXPECT_EQ(k.buffers, kernels->back().buffers);
+      EXPECT_EQ(k.may_overwrite, kernels->back().may_overwrite);
+      texts.insert(tile::print(k.kernel));
+      auto actual = run_kernel(p, k, inputs, c.sizes);
+      for (size_t i = 0; i < p.nest.stores.size(); ++i) {
+        Comparison same =
+            compare(actual.at(p.graph.value(p.nest.stores[i].value).name), expected.value()[i], 2e-5, 2e-5);
+        EXPECT_TRUE(same.same) << same.message << candidate.tuned.schedule.why << "\n" << tile::print(k.kernel);
+      }
+    }
+    EXPECT_EQ(texts.size(), list->size()) << p.nest.name; // all of them different
+    // The first one is the rules' choice.
+    bool found = false;
+    for (const ScheduledKernel& k : lower_blocks(p))
+      if (conditions_hold(p.graph, k, c.sizes)) {
+        for (const auto& [name, number] : list->front().tuned.schedule.config)
+          EXPECT_EQ(k.schedule.config.at(name), number) << name;
+        found = true;
+        break;
+      }
+    EXPECT_TRUE(found);
+  }
+}
+
+// A schedule for rows up to 1024 elements, of whole accesses, is not launched for others.
+TEST(Candidates, ConditionsKeepATunedKernelToItsSizes) {
+  Problem p = row_sums("n", "m");
+  auto list = candidates(p.graph, p.nest, gpu(), by_id(p, {{"n", 3000}, {"m", 1000}}), 30);
+  ASSERT_TRUE(list.ok());
+  ASSERT_FALSE(list->empty());
+  for (const Candidate& c : *list) {
+    Only only(c.tuned);
+    auto kernels = lower_for_gpu(p.graph, p.nest, gpu(), "kernel", {}, &only);
+    ASSERT_TRUE(kernels.ok());
+    auto first = [&](int64_t n, int64_t m) { return conditions_hold(p.graph, kernels->front(), {{"n", n}, {"m", m}}); };
+    EXPECT_TRUE(first(3000, 1000) && first(4096, 1024) && first(2049, 520));
+    EXPECT_FALSE(first(3000, 1032) || first(3000, 1001) || first(2048, 1000) || first(3000, 0) || first(0, 1000));
+  }
+}
+
+// Numbers that make no sense are passed over: the rules' kernels are there.
+TEST(Candidates, DamagedConfigsAreIgnored) {
+  Problem p = row_sums("n", "512");
+  const std::vector<ScheduledKernel> plain = lower_blocks(p);
+  auto list = candidates(p.graph, p.nest, gpu(), by_id(p, {{"n", 3000}}), 2);
+  ASSERT_TRUE(list.ok() && !list->empty());
+  const std::pair<const char*, int64_t> damage[] = {
+      {"rows", 0},        {"rows", 1 << 30},    {"columns", 3},     {"columns", 256}, {"warps", 64},
+      {"warps", 0},       {"row_axes", 3},      {"column_axes", 8}, {"split", 7},     {"column_axes", 0},
+      {"min_blocks", -2}, {"columns", 1 << 19}, {"row_axes", -1},   {"split", 1}};
+  for (auto [name, value] : damage) {
+    TunedSchedule t = list->front().tuned;
+    ASSERT_TRUE(t.schedule.config.contains(name)) << name;
+    t.schedule.config[name] = value;
+    Only only(t);
+    auto kernels = lower_for_gpu(p.graph, p.nest, gpu(), "kernel", {}, &only);
+    ASSERT_TRUE(kernels.ok()) << name << "=" << value << kernels.error().str();
+    EXPECT_EQ(kernels->size(), plain.size()) << name << "=" << value;
+    EXPECT_TRUE(kernels->front().schedule.measured.empty()) << name << "=" << value;
+  }
+  TunedSchedule fewer = list->front().tuned;
+  fewer.extents.pop_back();
+  Only only(fewer);
+  auto kernels = lower_for_gpu(p.graph, p.nest, gpu(), "kernel", {}, &only);
+  ASSERT_TRUE(kernels.ok());
+  EXPECT_TRUE(kernels->front().schedule.measured.empty());
+}
+
+double estimate(const Problem& p, const Sizes& sizes = {}) {
+  auto list = candidates(p.graph, p.nest, gpu(), by_id(p, sizes), 1);
+  EXPECT_TRUE(list.ok() && list->size() == 1);
+  return list.ok() && !list->empty() ? list->front().estimate_us : -1;
+}
+Problem copy(const std::string& n, const std::string& dtype) {
+  return problem("x: " + dtype + "[" + n + "]\ny: " + dtype + "[" + n + "]",
+                 "nest copy outer(i0: " + n + ") { %0 = load x[i0] : f32\n store y[i0] = %0 }");
+}
+
+TEST(LaunchTime, FollowsTheBytesAndTheBlocks) {
+  // 268 MB copied in 69 us; next to nothing takes the time of a launch.
+  EXPECT_NEAR(estimate(copy("67108864", "bf16")), 3.4 + 268.4 / 4.45, 6);
+  EXPECT_NEAR(estimate(copy("100", "f32")), 3.4, 0.5);
+  EXPECT_NEAR(estimate(row_sums("8192", "4096", "x", "bf16")), 3.4 + 134.2 / 4.45, 9); // measured: 35.6
+  EXPECT_LT(estimate(row_sums("n", "4096"), {{"n", 100}}), estimate(row_sums("n", "4096"), {{"n", 1000}}));
+
+  LaunchCost c;
+  c.blocks = 100000;
+  c.threads = 128;
+  c.registers = 32;
+  c.bytes = 268e6;
+  auto with = [&](double bytes) {
+    c.block_bytes = bytes;
+    return estimate_us(c, gpu()) - 3.4;
+  };
+  // 16 blocks of 128 threads are resident: 1, 2, 4 KB each are 16, 32 and 64 KB.
+  EXPECT_NEAR(with(512) / with(4096), 1.58, 0.03);
+  EXPECT_NEAR(with(1024) / with(4096), 1.10, 0.03);
+  EXPECT_NEAR(with(2048) / with(4096), 1, 0.01);
+  c.waits = true;
+  EXPECT_NEAR(with(2048) / with(4096), 1.10, 0.03);
+  c.blocks = 1e6; // of so few bytes the blocks themselves cost more
+  EXPECT_NEAR(with(4096), 600, 1);
+  c.blocks = 100000;
+  c.registers = 300;
+  double spilling = with(4096);
+  c.registers = 32;
+  EXPECT_GT(spilling, 1.1 * with(4096));
+}
+
+} // namespace
+} // namespace tessera::test

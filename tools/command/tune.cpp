@@ -1,0 +1,228 @@
+// tessera tune: kernels of a model measured with other schedules; and the file that remembers the winners.
+#include "codegen/tune/tune.h"
+#include "codegen/tune/target.h"
+#include "inputs.h"
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+namespace tessera::command {
+
+namespace {
+
+struct TuneCommand {
+  ModelOptions model;
+  double budget = 60;
+  int candidates = 24;
+  bool again = false, list = false, clear = false;
+  std::string export_file, merge_file, pin, unpin;
+  [[nodiscard]] bool on_records() const {
+    return list || clear || !export_file.empty() || !merge_file.empty() || !pin.empty() || !unpin.empty();
+  }
+};
+
+std::string_view text_of(TunedKernel::Outcome outcome) {
+  switch (outcome) {
+  case TunedKernel::Outcome::Tuned: return "tuned";
+  case TunedKernel::Outcome::Default: return "default";
+  case TunedKernel::Outcome::Known: return "known";
+  case TunedKernel::Outcome::Left: return "left";
+  }
+  return "";
+}
+
+std::string microseconds(double us) { return us > 0 ? format_number(us, 1) + " us" : "-"; }
+
+// ---- tuning
+Json to_json(const TunedKernel& k) {
+  Json j{{"name", k.name}, {"kernel", k.record.kernel.hex()}, {"uses", k.uses}, {"outcome", text_of(k.outcome)}};
+  if (!k.note.empty()) j["note"] = k.note;
+  j["schedule"] = k.schedule;
+  j["extents"] = k.record.measured_at;
+  j["default_us"] = k.record.default_us;
+  j["tuned_us"] = k.record.tuned_us;
+  j["wrong"] = k.wrong;
+  j["rejected"] = k.rejected;
+  j["measured"] = Json::array();
+  for (const auto& m : k.measured)
+    j["measured"].push_back({{"schedule", m.schedule}, {"estimate_us", m.estimate_us}, {"us", m.us}});
+  return j;
+}
+
+Result<Json> tune(const TuneCommand& o) {
+  TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
+  TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
+  options.allow_compiled_file = false;
+  options.compile_only = true;
+  options.use_tuned = false;
+  options.executor.pool = ThreadPool::create(o.model.threads);
+  options.compile.threads = options.executor.pool->threads();
+  if (options.compile.device == "cuda" && options.compile.driver.empty())
+    return Diagnostic(ErrorCode::Usage, "tuning measures on the GPU that is here: --arch is for compiling");
+  Progress progress;
+  progress.show("compiling " + o.model.model);
+  const CompileOptions compile = options.compile;
+  TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(options)));
+  progress.clear();
+  std::vector<std::string> notes;
+  TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
+  for (const auto& n : notes) std::fprintf(stderr, "note: %s\n", printable(n).c_str());
+  const Compiled& compiled = session->variants().front()->compiled;
+  CallSizes values;
+  for (const auto& [name, size] : sizes)
+    if (auto symbol = compiled.graph->env().find(name)) values[symbol->symbol_id()] = size;
+
+  auto target = tuned_target(compile);
+  TESSERA_CHECK(target.has_value(), "a device that is here has a name");
+  TunedRecords records(compile.cache_dir, *target);
+  for (const auto& w : records.warnings()) std::fprintf(stderr, "warning: %s\n", printable(w).c_str());
+  TESSERA_ASSIGN(auto backend, Backend::create(compile));
+  TuneOptions tuning;
+  tuning.budget_seconds = o.budget;
+  tuning.candidates = static_cast<size_t>(o.candidates);
+  tuning.again = o.again;
+  tuning.progress = [&](const std::string& text) { progress.show(text); };
+  TESSERA_ASSIGN(TuneReport report, tune_kernels(*compiled.graph, compiled.report.plan, compile, backend->traits(),
+                                                 values, records, tuning));
+  progress.clear();
+  Json j{{"model", o.model.model}, {"device", target->device}, {"driver", target->driver}, {"sizes", sizes}};
+  j["records"] = records.file();
+  j["seconds"] = report.seconds;
+  int tuned = 0, wrong = 0, left = 0, measured = 0;
+  j["kernels"] = Json::array();
+  for (const TunedKernel& k : report.kernels) {
+    tuned += k.outcome == TunedKernel::Outcome::Tuned;
+    left += k.outcome == TunedKernel::Outcome::Left;
+    measured += k.outcome == TunedKernel::Outcome::Tuned || k.outcome == TunedKernel::Outcome::Default;
+    wrong += k.wrong;
+    j["kernels"].push_back(to_json(k));
+  }
+  j["measured"] = measured;
+  j["tuned"] = tuned;
+  j["left"] = left;
+  j["wrong"] = wrong;
+  return j;
+}
+
+std::string tune_text(const Json& j) {
+  Table table({"kernel", "uses", "outcome", "rules", "tuned", "gain", "schedule"}, {1, 3, 4, 5});
+  std::string details;
+  for (const auto& k : j["kernels"]) {
+    double before = k["default_us"], after = k["tuned_us"];
+    std::string gain = before > 0 && after < before ? format_number(100 * (1 - after / before), 0) + " %" : "";
+    table.add({k["name"].get<std::string>(), k["uses"].dump(), k["outcome"].get<std::string>(), microseconds(before),
+               microseconds(after), gain,
+               k.contains("note") ? k["note"].get<std::string>() : k["schedule"].get<std::string>()});
+    for (const auto& r : k["rejected"])
+      details += "  " + k["name"].get<std::string>() + ": " + r.get<std::string>() + "\n";
+  }
+  std::string out = table.empty() ? "no kernels\n" : table.str();
+  if (!details.empty()) out += "rejected\n" + details;
+  return out + j["tuned"].dump() + " of " + j["measured"].dump() + " measured kernels have a better schedule, " +
+         j["left"].dump() + " not measured; " + format_number(j["seconds"], 1) + " s; " +
+         j["records"].get<std::string>() + "\n";
+}
+
+// ---- records
+std::string sizes_text(const TunedRecord& r) {
+  std::string text;
+  for (int64_t n : r.measured_at) text += (text.empty() ? "" : " x ") + std::to_string(n);
+  return text;
+}
+
+Result<Json> records(const TuneCommand& o) {
+  TunedRecords all(o.model.cache_dir, {});
+  for (const auto& w : all.warnings()) std::fprintf(stderr, "warning: %s\n", printable(w).c_str());
+  Json j{{"records", all.file()}};
+  std::vector<TunedRecord> more;
+  if (!o.merge_file.empty()) {
+    std::ifstream in(o.merge_file, std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    if (!in) {
+      Location where;
+      where.file = o.merge_file;
+      return Diagnostic(ErrorCode::FileError, std::move(where), "cannot open");
+    }
+    TESSERA_ASSIGN(more, parse_records(text.str(), o.merge_file));
+  }
+  int changed = 0;
+  const std::string& prefix = o.pin.empty() ? o.unpin : o.pin;
+  if (o.clear || !prefix.empty() || !more.empty())
+    TESSERA_TRY(all.update([&](std::vector<TunedRecord>& now) {
+      const size_t before = now.size();
+      if (o.clear) std::erase_if(now, [](const TunedRecord& r) { return !r.pinned; });
+      changed += static_cast<int>(before - now.size());
+      merge_records(now, more);
+      changed += static_cast<int>(more.size());
+      for (TunedRecord& r : now)
+        if (!prefix.empty() && r.kernel.hex().starts_with(prefix)) r.pinned = !o.pin.empty(), ++changed;
+    }));
+  if (!prefix.empty() && changed == 0)
+    return Diagnostic(ErrorCode::Usage, "no record is of a kernel that begins with '" + prefix + "'")
+        .note("'tessera tune --list' shows them");
+  j["changed"] = changed;
+  const std::vector<TunedRecord> now = all.all();
+  if (!o.export_file.empty()) {
+    std::ofstream out(o.export_file, std::ios::binary);
+    out << print_records(now);
+    if (!out.flush()) {
+      Location where;
+      where.file = o.export_file;
+      return Diagnostic(ErrorCode::FileError, std::move(where), "cannot write");
+    }
+  }
+  j["list"] = Json::parse(print_records(now))["records"];
+  if (o.model.json != "-" && o.list) {
+    Table table({"kernel", "name", "device", "driver", "sizes", "rules", "tuned", "schedule", ""}, {5, 6});
+    for (const TunedRecord& r : now)
+      table.add({r.kernel.hex().substr(0, 12), r.name, r.on.device, r.on.driver, sizes_text(r),
+                 microseconds(r.default_us), microseconds(r.tuned_us),
+                 std::string(r.is_default() ? "default" : name(r.schedule.kind)), r.pinned ? "pinned" : ""});
+    std::fputs(printable(table.empty() ? "no records\n" : table.str()).c_str(), stdout);
+  } else if (o.model.json != "-") {
+    std::printf("%s: %zu records, %d changed\n", printable(all.file()).c_str(), now.size(), changed);
+  }
+  return j;
+}
+
+int run(const TuneCommand& o) {
+  if (o.on_records() != o.model.model.empty())
+    return fail(Diagnostic(ErrorCode::Usage, "give a model to tune, or one of --list, --export, --merge, --pin, "
+                                             "--unpin, --clear"),
+                o.model.json);
+  auto report = o.on_records() ? records(o) : tune(o);
+  if (!report.ok()) return fail(report.error(), o.model.json);
+  if (!o.on_records() && o.model.json != "-") std::fputs(printable(tune_text(*report)).c_str(), stdout);
+  return finish(kDone, o.model.json, *report);
+}
+
+} // namespace
+
+void add_tune(CLI::App& app, Action& action) {
+  auto options = std::make_shared<TuneCommand>();
+  auto* sub = app.add_subcommand("tune", "measure other schedules of a model's kernels, and remember the fastest");
+  add_model_options(*sub, options->model);
+  sub->get_option("MODEL")->required(false);
+  sub->add_option("--budget", options->budget, "seconds; what moves most is tuned first")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+  sub->add_option("--candidates", options->candidates, "schedules of a kernel to measure, at most")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+  sub->add_flag("--again", options->again, "kernels that have a record, too");
+  sub->add_flag("--list", options->list, "show the records");
+  sub->add_option("--export", options->export_file, "write the records to this file");
+  sub->add_option("--merge", options->merge_file, "add the records of this file; of two for the same the later stays");
+  sub->add_option("--pin", options->pin, "keep the records of a kernel (its hash, or the beginning), whatever changes");
+  sub->add_option("--unpin", options->unpin, "and no longer");
+  sub->add_flag("--clear", options->clear, "remove all records that are not pinned");
+  sub->footer("Examples:\n"
+              "  tessera tune model.onnx --shape batch=32 --shape seq=384 --budget 120\n"
+              "  tessera tune --list\n"
+              "  tessera tune --export tuned.json\n"
+              "  tessera tune --merge tuned.json --cache-dir /srv/cache");
+  sub->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+} // namespace tessera::command
