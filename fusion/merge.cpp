@@ -27,12 +27,6 @@ const Store* find_store(const LoopNest& nest, ValueId value) {
   return nullptr;
 }
 
-std::string axes_text(const LoopNest& nest) {
-  std::string out = str(nest.extents(AxisRole::Outer));
-  if (nest.has_reduction()) out += " by rows of " + str(nest.extents(AxisRole::Row));
-  return out;
-}
-
 // Loads of the consumer that read what the producer stores.
 std::optional<Refusal> cross_loads(const Graph& graph, const LoopNest& a, const LoopNest& b,
                                    std::vector<CrossLoad>& out) {
@@ -63,6 +57,12 @@ bool has_arg_reduction(const LoopNest& nest) {
 }
 
 } // namespace
+
+std::string axes_text(const LoopNest& nest) {
+  std::string out = str(nest.extents(AxisRole::Outer));
+  if (nest.has_reduction()) out += " by rows of " + str(nest.extents(AxisRole::Row));
+  return out;
+}
 
 // Pairs what the index of the first cross load left open.
 std::optional<Refusal> Merger::match_rows(AxisMatcher& matcher, const LoopNest& a, const LoopNest& b) const {

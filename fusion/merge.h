@@ -18,6 +18,9 @@ struct Refusal {
   std::string detail;
 };
 
+// The points of a nest, for people: "[b, 12] by rows of [64]".
+[[nodiscard]] std::string axes_text(const LoopNest& nest);
+
 class Merger {
 public:
   Merger(const Graph& graph, AxisPool& pool) : graph_(graph), pool_(pool) {}
@@ -26,6 +29,9 @@ public:
   [[nodiscard]] std::optional<Refusal> vertical(LoopNest& a, const LoopNest& b, bool keep_axes);
   // Appends sibling `b` to `a`: equal axes, and at least one load at the same index.
   [[nodiscard]] std::optional<Refusal> horizontal(LoopNest& a, const LoopNest& b);
+
+  // Appends `b`, which shares nothing with `a`, where both run over as many points (side_by_side.cpp).
+  [[nodiscard]] std::optional<Refusal> side_by_side(LoopNest& a, const LoopNest& b);
 
 private:
   struct Joint {

@@ -30,6 +30,7 @@ Result<FusionPlan> Planner::run() {
   readers_.resize(static_cast<size_t>(graph_.value_count()));
   homes_.resize(static_cast<size_t>(graph_.node_count()));
   TESSERA_TRY(make_units());
+  merge_small();
   return emit();
 }
 
@@ -454,6 +455,7 @@ Result<FusionPlan> Planner::emit() {
     plan.groups.push_back(std::move(group));
   }
   explain(plan);
+  plan.pairs = std::move(pairs_);
   return plan;
 }
 

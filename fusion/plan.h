@@ -18,6 +18,7 @@ enum class FusionReason : uint8_t {
   SiblingSharesInput,     // horizontal: reads what the group reads
   EpilogueOfLibrary,      // bias, activation, residual attached to a product or convolution
   OperandOfLibraryFolded, // a transpose or slice became strides of a library operand or result
+  SideBySide,             // nothing in common, and less to move than a launch is worth
   // not fused
   OperandOfLibrary,   // the library reads its operand from memory
   ResultOfLibrary,    // the library has no such epilogue
@@ -49,6 +50,14 @@ struct LedgerEntry {
   FusionReason reason = FusionReason::NoGain;
   SymExpr bytes_saved; // 0 when not fused
   std::string detail;  // numbers and names, for people: "oneDNN matmul takes no where()"
+};
+
+// Two kernels that share nothing and were tried together because they are small (side_by_side.cpp), by the first node
+// of each.
+struct PairEntry {
+  NodeId first, second;
+  FusionReason reason = FusionReason::NoGain;
+  std::string detail;
 };
 
 // ---- library calls
@@ -114,12 +123,16 @@ struct FusionPlan {
   std::vector<Group> groups; // in execution order
   std::vector<LedgerEntry>
       ledger; // every edge between operators (inputs and constants are none), in order of the consumers
+  std::vector<PairEntry> pairs;
 };
 
 struct FusionOptions {
   bool enabled = true; // false: one kernel per operator, for comparison
   bool strict_rounding = false;
   int max_buffers = 24;
+  // What starting a kernel costs, and what the device moves in that time: kernels that share nothing become one where
+  // both together move less. 0: never.
+  double launch_us = 0, bytes_per_us = 0;
   // Calls take generated epilogues (LibraryCall::epilogue_nest). Without it, only those that library_accepts allows, if
   // it is set.
   bool generated_epilogues = false;

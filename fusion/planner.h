@@ -34,6 +34,11 @@ private:
   [[nodiscard]] std::optional<Refusal> try_vertical(int producer, int consumer);
   [[nodiscard]] std::optional<Refusal> try_library(int producer, int consumer);
   [[nodiscard]] std::optional<Refusal> try_horizontal(int a, int b);
+  // side_by_side.cpp
+  void merge_small();
+  [[nodiscard]] bool try_side_by_side(int a, int b, double worth);
+  [[nodiscard]] double moved(const LoopNest& nest); // bytes, estimated
+
   [[nodiscard]] std::optional<Refusal> path_between(int a, int b);
   [[nodiscard]] std::optional<Refusal> fits(const LoopNest& a, const LoopNest& b, int ua, int ub);
   [[nodiscard]] std::optional<Refusal> keeps_parallelism(const LoopNest& a, const LoopNest& b);
@@ -69,6 +74,7 @@ private:
   std::vector<std::vector<int>> readers_;  // by value: units as made
   std::vector<std::vector<int>> homes_;    // by node: units as made that contain it
   std::vector<std::vector<NodeId>> users_; // by value
+  std::vector<PairEntry> pairs_;
   std::map<std::pair<int32_t, int>, Refusal>
       refused_;                                    // (value, reader as made) -> why it was not merged with its producer
   std::map<std::pair<int32_t, int>, bool> shared_; // (value, unit as made): read together with a sibling

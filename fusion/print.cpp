@@ -98,6 +98,12 @@ std::string print(const Graph& graph, const FusionPlan& plan) {
     if (!e.bytes_saved.is_const(0)) out += ", saves " + e.bytes_saved.str();
     out += e.detail.empty() ? "\n" : ": " + e.detail + "\n";
   }
+  for (const auto& e : plan.pairs) {
+    const auto& why = info(e.reason);
+    out += "pair " + node_text(graph, e.first) + " and " + node_text(graph, e.second) + " " +
+           (why.fused ? "fused" : "not fused") + " " + std::string(why.code) + " " + std::string(why.name) + ": " +
+           e.detail + "\n";
+  }
   return out;
 }
 

@@ -302,6 +302,9 @@ void configure_for_cuda(FusionOptions& fusion, const CudaLibraries& libraries) {
   fusion.generated_epilogues = false;
   fusion.fixed_epilogues = true;
   fusion.scaled_operands = true;
+  // A kernel behind another in a graph; memory of a large GPU.
+  fusion.launch_us = 2;
+  fusion.bytes_per_us = 4e6;
   fusion.as_loops = [libraries](const Graph& graph, NodeId id) { return cuda_as_loops(graph, id, libraries); };
   fusion.library_accepts = [libraries](const Graph& graph, const LibraryCall& call, std::string* why_not) {
     return cuda_library_accepts(graph, call, libraries, why_not);

@@ -1,0 +1,86 @@
+// Kernels that have nothing in common but how many points they run over become one where launches cost more than what
+// they move.
+//
+// Fusion elsewhere saves bytes; here it saves launches, after everything that saves bytes has been done. Two kernels of
+// 40 KB each take a GPU as long as one of 80 KB: their launches. Pointwise nests of equally many points are written
+// over the common refinement of their axes ([12, 64] and [768] over [12, 64]), nests with rows likewise, rows by rows.
+#include "fusion/planner.h"
+#include <algorithm>
+
+namespace tessera::fusion {
+
+namespace {
+
+constexpr size_t kTried = 8; // kernels that one is tried with, the latest first
+
+std::string kilobytes(double bytes) { return std::to_string(static_cast<int64_t>(bytes / 1024 + 0.5)) + " KB"; }
+
+} // namespace
+
+void Planner::merge_small() {
+  const double worth = options_.launch_us * options_.bytes_per_us;
+  if (!options_.enabled || worth <= 0) return;
+  std::vector<int> small;
+  for (int unit : order_.order()) {
+    const Unit& u = units_[static_cast<size_t>(unit)];
+    if (u.kind != Group::Kind::Kernel || moved(u.nest) >= worth) continue;
+    bool merged = false;
+    for (size_t i = small.size(), tried = 0; i-- > 0 && tried < kTried && !merged; ++tried)
+      merged = try_side_by_side(small[i], unit, worth);
+    if (!merged) small.push_back(unit);
+  }
+}
+
+// Tries that would be pointless (other numbers of points, one needs the other) are not recorded.
+bool Planner::try_side_by_side(int a, int b, double worth) {
+  Unit &x = units_[static_cast<size_t>(a)], &y = units_[static_cast<size_t>(b)];
+  for (AxisRole role : {AxisRole::Outer, AxisRole::Row})
+    if (!graph_.env().known_equal(product(x.nest.extents(role)), product(y.nest.extents(role)))) return false;
+  bool edge = false;
+  for (auto [from, to] : {std::pair{a, b}, std::pair{b, a}})
+    successors(from, [&, target = to](int u) { edge = edge || u == target; });
+  if (edge || path_between(a, b)) return false;
+  PairEntry entry{x.nest.sources[0], y.nest.sources[0], FusionReason::SideBySide, ""};
+  const double left = moved(x.nest), right = moved(y.nest);
+  entry.detail = kilobytes(left) + " and " + kilobytes(right) + ", a launch is worth " + kilobytes(worth);
+  std::optional<Refusal> refusal;
+  if (left + right > worth) refusal = Refusal{FusionReason::NoGain, "together they move more"};
+  if (!refusal) refusal = fits(x.nest, y.nest, a, b);
+  if (!refusal) refusal = merger_.side_by_side(x.nest, y.nest);
+  if (refusal) {
+    entry.reason = refusal->reason;
+    entry.detail += ": " + refusal->detail;
+  } else {
+    contract(a, b, a);
+  }
+  pairs_.push_back(std::move(entry));
+  return !refusal;
+}
+
+double Planner::moved(const LoopNest& nest) {
+  double bytes = 0;
+  for (const SymExpr& read : bytes_read(graph_, nest, estimate_)) bytes += estimate_(read);
+  for (const auto& s : nest.stores) bytes += stored(s.value) ? estimate_(byte_count(graph_, s.value)) : 0;
+  return bytes;
+}
+
+std::optional<Refusal> Merger::side_by_side(LoopNest& a, const LoopNest& b) {
+  auto axes_of = [](const LoopNest& nest, AxisRole role) {
+    std::vector<int> out;
+    for (size_t i = 0; i < nest.axes.size(); ++i)
+      if (nest.axes[i].role == role) out.push_back(static_cast<int>(i));
+    return out;
+  };
+  AxisMatcher matcher(pool_, a.axes, b.axes);
+  bool same = a.has_reduction() == b.has_reduction();
+  for (AxisRole role : {AxisRole::Outer, AxisRole::Row})
+    same = same && matcher.pair(axes_of(a, role), axes_of(b, role));
+  if (!same)
+    return Refusal{FusionReason::DifferentDomain, "other numbers of points: " + axes_text(a) + " and " + axes_text(b)};
+  Joint joint{matcher.take(), {}};
+  if (auto refusal = assign_roles(joint, a, b)) return refusal;
+  append(a, b, std::move(joint), false);
+  return std::nullopt;
+}
+
+} // namespace tessera::fusion
