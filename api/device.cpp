@@ -11,6 +11,7 @@ void DeviceChoice::apply(CompileOptions& options) const {
   options.multiprocessors = multiprocessors;
   options.device_name = name;
   options.driver = driver;
+  options.find_libraries = find_libraries;
 }
 
 namespace {
@@ -30,6 +31,7 @@ Result<DeviceChoice> open_gpu() {
   if (p.arch() != c.arch) c.assemble_for = p.arch();
   c.multiprocessors = p.multiprocessors;
   c.driver = cuda::version_text(context->driver().version);
+  c.find_libraries = true;
   c.why = p.name + " (" + p.arch() + ")";
   return c;
 }

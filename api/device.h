@@ -11,6 +11,7 @@ struct DeviceChoice {
   std::string arch, assemble_for;
   int multiprocessors = 0;
   std::string driver; // "13.0", of a GPU that is here
+  bool find_libraries = false; // as CompileOptions::find_libraries
 
   void apply(CompileOptions& options) const;
 };

@@ -100,6 +100,9 @@ struct Session::Impl {
     }
     auto variant = std::make_shared<SessionVariant>();
     variant->label = sizes.empty() ? "generic" : "for " + text_of(sizes);
+    variant->as_loops = options.compile.as_loops;
+    if (!variant->as_loops.empty())
+      variant->label += ", " + std::to_string(variant->as_loops.size()) + " nodes as loops";
     if (specialization) {
       ShapeEnv& env = model.graph.env();
       for (const auto& [symbol, how] : specialization->conditions) {
@@ -128,6 +131,7 @@ struct Session::Impl {
   // specialized variant to its last one. Nothing: the executor has a variant that fits, or gets none.
   Result<std::shared_ptr<const Executable>> recompile(const GuardMiss& miss, Known& has) {
     std::lock_guard lock(mutex);
+    if (!miss.refused.empty()) return without_calls(miss, has);
     bool fits = false;
     for (const auto& v : variants) {
       if (missed(*v->compiled.executable, miss.sizes)) continue;
@@ -136,6 +140,28 @@ struct Session::Impl {
     }
     if (fits) return std::shared_ptr<const Executable>();
     TESSERA_ASSIGN(auto variant, make(miss.sizes, nullptr));
+    has.insert(variant->compiled.executable.get());
+    return variant->compiled.executable;
+  }
+
+  // A variant in which the nodes of library calls that were refused are loops. The mutex is held.
+  Result<std::shared_ptr<const Executable>> without_calls(const GuardMiss& miss, Known& has) {
+    std::set<std::string> nodes;
+    for (const auto& v : variants) {
+      if (v->compiled.executable != miss.refused_in || !v->compiled.graph) continue;
+      for (const auto& group : v->compiled.report.plan.groups)
+        if (group.kind == Group::Kind::Library &&
+            std::find(miss.refused.begin(), miss.refused.end(), group.name) != miss.refused.end())
+          nodes.insert(v->compiled.graph->node(group.call.node).location.node);
+    }
+    nodes.erase("");
+    if (nodes.empty()) return std::shared_ptr<const Executable>();
+    for (const auto& v : variants) // another executor's
+      if (!v->specialized && std::includes(v->as_loops.begin(), v->as_loops.end(), nodes.begin(), nodes.end()) &&
+          has.insert(v->compiled.executable.get()).second)
+        return v->compiled.executable;
+    options.compile.as_loops.insert(nodes.begin(), nodes.end());
+    TESSERA_ASSIGN(auto variant, make({}, nullptr));
     has.insert(variant->compiled.executable.get());
     return variant->compiled.executable;
   }

@@ -11,7 +11,9 @@
 // Variants. The first one is compiled by open() without knowing any call: it is generic but for what it had to assume
 // (two dimensions that meet in a broadcast are equal). A call that violates an assumption, and that no variant fits,
 // compiles another one with the sizes of that call as hints. Specialization adds variants that are made for less than
-// every shape on purpose. docs/guards.md explains both with an example.
+// every shape on purpose. docs/guards.md explains both with an example. A call that a library of the device does not
+// compute (it is missing, or has no kernel for these sizes) is no error either: a variant in which the nodes concerned
+// are generated loops takes its place.
 #pragma once
 #include "codegen/driver/compile.h"
 #include "frontend/onnx/importer.h"
@@ -51,7 +53,8 @@ struct IoInfo {
 struct SessionVariant {
   std::string label; // "generic", "batch=4, seq%8=0", "for s86=1, s10=4" (after a missed assumption)
   bool specialized = false;
-  int conditions = 0; // of a specialized one: how many dimensions it is made for
+  int conditions = 0;             // of a specialized one: how many dimensions it is made for
+  std::set<std::string> as_loops; // CompileOptions::as_loops that it was compiled with
   Compiled compiled;
 };
 

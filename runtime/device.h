@@ -24,6 +24,8 @@ struct BufferTable {
 class DeviceVariant {
 public:
   virtual ~DeviceVariant() = default;
+  // Steps that the last plan() failed for because a library of the device does not compute them, by name.
+  std::vector<std::string> refused;
 };
 class DevicePlan {
 public:
@@ -48,7 +50,8 @@ public:
   // machine).
   [[nodiscard]] virtual Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable& table) = 0;
   // Completes a plan whose sizes and launches are known: library calls, scratch memory. `call` holds the evaluated
-  // sizes.
+  // sizes. Where libraries refuse calls, all of them are looked at and DeviceVariant::refused says which; the error is
+  // the first one's.
   [[nodiscard]] virtual Status plan(const Variant& variant, DeviceVariant& loaded, int segment,
                                     const Variant::CallState& call, SegmentPlan& plan) = 0;
   // Arena offsets and sizes are multiples of it.

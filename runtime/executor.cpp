@@ -63,6 +63,7 @@ public:
 
 private:
   static constexpr size_t kMaxVariants = 16, kMaxFailures = 64;
+  static constexpr int kMaxReplacements = 3; // in one call, of variants with calls that libraries refuse
 
   Result<std::vector<Tensor>> call(const std::map<std::string, Tensor>& inputs, const CallArguments& arguments,
                                    RunStats* stats) {
@@ -139,6 +140,16 @@ private:
     return r;
   }
 
+  static GuardMiss refused_calls(const LoadedVariant& l, const RefusedCalls& calls) {
+    GuardMiss miss;
+    miss.reason = calls.error.message;
+    for (size_t s = 0; s < l.variant().slots.size(); ++s)
+      if (l.call.bound[s]) miss.sizes.emplace(l.variant().slots[s].symbol_name(), l.call.values[s]);
+    miss.refused_in = l.variant().owner;
+    miss.refused = calls.steps;
+    return miss;
+  }
+
   void record(size_t variant, const Refusal& r) {
     if (!r.miss) return;
     stats_->misses.push_back(r.guard);
@@ -149,6 +160,7 @@ private:
   Result<std::vector<Tensor>> choose_and_run(const std::map<std::string, Tensor>& inputs,
                                              const CallArguments& arguments) {
     bool may_compile = static_cast<bool>(options_.recompile);
+    int replacements = 0;
     std::optional<Refusal> last;
     std::optional<GuardMiss> first_miss;
     for (size_t i = 0; i < loaded_.size(); ++i) {
@@ -166,6 +178,15 @@ private:
         auto done = loaded_[i]->run(arguments, *stats_);
         arena_bytes_ = loaded_[i]->arena_bytes();
         if (auto* r = std::get_if<Result<std::vector<Tensor>>>(&done)) return std::move(*r);
+        if (auto* r = std::get_if<RefusedCalls>(&done)) {
+          // Another variant that does without these calls stands before this one from now on.
+          auto miss = refused_calls(*loaded_[i], *r);
+          stats_->misses.push_back(miss);
+          if (++replacements > kMaxReplacements || !options_.recompile || !recompile(inputs, miss, i))
+            return std::move(r->error);
+          --i;
+          continue;
+        }
         refused = refused_by(*loaded_[i], std::get<MidRunMiss>(done).guard);
         if (!refused->miss) return std::move(refused->error);
       }
@@ -216,7 +237,10 @@ private:
     Status added = compiled.ok() ? join(*compiled, at) : Status();
     double ms = ms_since(start);
     stats_->recompile_ms += ms;
-    const std::string why = miss.guard + " did not hold (" + miss.reason + ") for " + text_of(miss.sizes);
+    const std::string why = (miss.refused.empty() ? miss.guard + " did not hold"
+                                                  : std::to_string(miss.refused.size()) +
+                                                        " library calls are not computed by the device's libraries") +
+                            " (" + miss.reason + ") for " + text_of(miss.sizes);
     if (!compiled.ok() || !added.ok()) {
       const Diagnostic& error = compiled.ok() ? added.error() : compiled.error();
       if (failed_compiles_.size() >= kMaxFailures) failed_compiles_.clear();

@@ -25,11 +25,15 @@ public:
 };
 
 // What happens when an Assumed guard does not hold: compile another variant (`compile`), or go to the next variant that
-// fits. The runtime never needs LLVM: compiling is this function.
+// fits. The runtime never needs LLVM: compiling is this function. The same where the device's libraries do not compute
+// calls of the variant (one is missing, or has no kernel for these sizes): a variant without these calls is wanted.
 struct GuardMiss {
-  std::string guard; // its text
+  std::string guard; // its text; empty where a library refused
   std::string reason, where;
   std::map<std::string, int64_t> sizes; // symbol -> value of this call
+  // The steps of that variant that were refused, by name.
+  std::shared_ptr<const Executable> refused_in;
+  std::vector<std::string> refused = {};
 };
 // A null executable means that nothing better is to be had: the call goes on with the variants there are.
 using RecompileFn = std::function<Result<std::shared_ptr<const Executable>>(

@@ -38,6 +38,8 @@ LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunSta
     device_.abandon();
     given_.clear();
     if (miss) return *miss;
+    if (!loaded_->refused.empty())
+      return RefusedCalls{std::move(status).take_error(), std::exchange(loaded_->refused, {})};
     return Result<std::vector<Tensor>>(std::move(status).take_error());
   }
   return Result<std::vector<Tensor>>(std::move(given_));

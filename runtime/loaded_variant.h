@@ -10,6 +10,13 @@ struct MidRunMiss {
   int guard;
 };
 
+// Library calls that the device's libraries do not compute at these sizes, by step: nothing has run yet in their
+// segment.
+struct RefusedCalls {
+  Diagnostic error; // the first one's
+  std::vector<std::string> steps;
+};
+
 struct CallArguments {
   std::vector<Tensor>* outputs = nullptr; // given by the caller, or null
   bool on_device = false;                 // inputs and outputs show memory of the device
@@ -25,7 +32,7 @@ public:
   const Variant& variant() const { return *variant_; }
   Variant::CallState call; // inputs are bound by the executor
 
-  using Outcome = std::variant<Result<std::vector<Tensor>>, MidRunMiss>;
+  using Outcome = std::variant<Result<std::vector<Tensor>>, MidRunMiss, RefusedCalls>;
   // Inside of Device::around(). Fills variant-independent fields of `stats` but total_ms and recompiles.
   [[nodiscard]] Outcome run(const CallArguments& arguments, RunStats& stats);
   [[nodiscard]] int64_t arena_bytes() const { return arena_bytes_; } // of the last run

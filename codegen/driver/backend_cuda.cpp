@@ -2,6 +2,9 @@
 #include "codegen/driver/gpu_kernels.h"
 #include "codegen/driver/legalize.h"
 #include "codegen/schedule/split_reductions.h"
+#include "graph/ops/op.h"
+#include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/cudnn.h"
 
 namespace tessera {
 namespace {
@@ -10,7 +13,9 @@ class CudaBackend final : public Backend {
 public:
   CudaBackend(const CompileOptions& options, GpuTarget target, GpuKernelOptions kernels,
               std::vector<std::string> warnings)
-      : target_(std::move(target)), kernels_(std::move(kernels)), warnings_(std::move(warnings)) {
+      : target_(std::move(target)), kernels_(std::move(kernels)), warnings_(std::move(warnings)),
+        find_libraries_(options.find_libraries) {
+    libraries_.as_loops = options.as_loops;
     libraries_.cublaslt = options.cublaslt;
     libraries_.cudnn = libraries_.depthwise = options.cudnn;
     traits_.kind = DeviceTraits::Kind::Cuda;
@@ -23,6 +28,7 @@ public:
   }
   const DeviceTraits& traits() const override { return traits_; }
   Status legalize(Graph& graph) override {
+    if (find_libraries_) find_libraries(graph);
     TESSERA_TRY(legalize_for_cuda(graph, libraries_));
     TESSERA_ASSIGN([[maybe_unused]] int count, split_reductions(graph, traits_));
     return {};
@@ -54,9 +60,29 @@ public:
   }
 
 private:
+  // Opens the libraries that this graph has work for.
+  void find_libraries(const Graph& graph) {
+    bool products = false, windows = false;
+    for (NodeId id : graph.order())
+      if (const auto* s = graph.node(id).op->structured()) {
+        products = products || s->kind == Structured::Matmul || s->kind == Structured::Conv;
+        windows = windows || s->kind == Structured::Conv || s->kind == Structured::Pool;
+      }
+    auto look = [&](bool wanted, bool& there, const char* what, auto open) {
+      if (!wanted || !there) return;
+      auto opened = open();
+      if (opened.ok()) return;
+      there = false;
+      warnings_.push_back(opened.error().message + ": " + what + " are generated loops");
+    };
+    look(products, libraries_.cublaslt, "products", cuda::CublasLt::open);
+    look(windows, libraries_.cudnn, "convolutions and pooling", cuda::Cudnn::open);
+  }
+
   GpuTarget target_;
   GpuKernelOptions kernels_;
   std::vector<std::string> warnings_;
+  bool find_libraries_;
   CudaLibraries libraries_;
   DeviceTraits traits_;
 };

@@ -5,6 +5,7 @@
 #include "fusion/plan.h"
 #include "graph/passes/pass.h"
 #include "runtime/executable.h"
+#include <set>
 
 namespace tessera {
 
@@ -20,7 +21,12 @@ struct CompileOptions {
   std::string device_name, driver;
   std::shared_ptr<const TunedSchedules> tuned; // measured schedules (codegen/tune); empty: the rules choose
   bool cublaslt = true, cudnn = true; // there where the executable runs; what they would do becomes generated loops
-  int threads = 0;                    // of the machine the executable will run on; 0 = all
+  // The executable is for the GPU of this machine: of the two, what cannot be opened here is not counted on.
+  bool find_libraries = false;
+  // Nodes of the model, by name, whose products, convolutions and pooling are generated loops whatever libraries there
+  // are: those that a library refused when it was asked.
+  std::set<std::string> as_loops;
+  int threads = 0; // of the machine the executable will run on; 0 = all
   bool fusion = true;
   bool strict_rounding = false; // round after every operator
   bool cache = true;            // object cache on disk

@@ -1,6 +1,7 @@
 // What a device can run, and the rewriting of what it can run another way.
 #pragma once
 #include "fusion/plan.h"
+#include <set>
 
 namespace tessera {
 
@@ -27,6 +28,7 @@ struct CudaLibraries {
   // Whether a convolution of single points (kernel 1, stride 1, no pads) with its channels last is what it is, a
   // product of pixels and weights: cuBLASLt's.
   bool single_points_are_products = true;
+  std::set<std::string> as_loops; // as CompileOptions::as_loops
   // Activations for which cuDNN compiles a kernel when a plan is made (a second or so each); otherwise pointwise
   // kernels.
   bool runtime_compiled = false;

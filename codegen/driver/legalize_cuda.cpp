@@ -267,6 +267,7 @@ bool cuda_as_loops(const Graph& graph, NodeId id, const CudaLibraries& libraries
   const auto& node = graph.node(id);
   const auto* s = product(node);
   if (!s) return false;
+  if (!node.location.node.empty() && libraries.as_loops.contains(node.location.node)) return true;
   DType dtype = graph.type(node.operands[0]).dtype;
   if (s->kind == Structured::Matmul)
     return !libraries.cublaslt || (!cudnn_dtype(dtype) && dtype != DType::F64) ||

@@ -71,7 +71,7 @@ public:
   Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
-    TESSERA_TRY(prepare_steps(context_, variant, segment, call, *l.code, l.table, l.words, plan));
+    TESSERA_TRY(prepare_steps(context_, variant, segment, call, *l.code, l.table, l.words, plan, l.refused));
     plan.step_scratch = rounded(plan.step_scratch);
     return {};
   }

@@ -23,7 +23,8 @@ public:
            LoadedExecutable& code, BufferTable& table, ErrorWords& words, SegmentPlan& plan)
       : context_(context), variant_(variant), call_(call), code_(code), table_(table), words_(words), plan_(plan) {}
 
-  Status run(int segment) {
+  Status run(int segment, std::vector<std::string>& refused) {
+    Status first_refusal;
     auto made = std::make_unique<CudaPlan>();
     size_t put = 0; // steps that put something on the stream
     bool replayable = true;
@@ -38,7 +39,16 @@ public:
         TESSERA_TRY(kernel(*planned.kernel, planned.grid, plan_.numbers.data() + planned.sizes, index, step.kernel));
         put += step.kernel.grid > 0 ? 1 : 0;
       } else if (std::holds_alternative<LibraryStep>(*form.step)) {
-        TESSERA_TRY(library(form, index, step));
+        refused_ = false;
+        if (auto status = library(form, index, step); !status.ok()) {
+          if (!refused_) {
+            refused.clear();
+            return status;
+          }
+          if (refused.empty()) first_refusal = std::move(status);
+          refused.push_back(name_of(*form.step));
+          continue;
+        }
         plan_.step_scratch = std::max(plan_.step_scratch, step.library->workspace_bytes);
         replayable = replayable && step.library->replayable;
         ++put;
@@ -46,6 +56,7 @@ public:
         replayable = replayable && is_copy_on_gpu(*form.step);
       }
     }
+    if (!refused.empty()) return first_refusal;
     if (replayable && put >= Replays::kFewestSteps) made->replays = std::make_unique<Replays>(context_);
     plan_.device = std::move(made);
     return {};
@@ -76,15 +87,19 @@ private:
     const auto& l = std::get<LibraryStep>(*form.step);
     CudaPlanContext context{*context_, l.name, form.epilogue.has_value()};
     TESSERA_ASSIGN(auto operands, concrete_operands(variant_, form, call_, plan_));
-    if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) {
-      TESSERA_ASSIGN(step.library, plan_cuda_matmul(context, *matmul, operands));
-    } else if (const auto* conv = std::get_if<ConvCall>(&l.call)) {
-      TESSERA_ASSIGN(step.library, plan_cuda_conv(context, *conv, operands));
-    } else {
-      TESSERA_ASSIGN(step.library, plan_cuda_pool(context, std::get<PoolCall>(l.call), operands));
+    auto planned = [&]() -> Result<std::unique_ptr<CudaLibraryPlan>> {
+      if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) return plan_cuda_matmul(context, *matmul, operands);
+      if (const auto* conv = std::get_if<ConvCall>(&l.call)) return plan_cuda_conv(context, *conv, operands);
+      return plan_cuda_pool(context, std::get<PoolCall>(l.call), operands);
+    }();
+    if (!planned.ok()) {
+      refused_ = planned.error().code == ErrorCode::UnsupportedFeature;
+      return std::move(planned).take_error();
     }
+    step.library = std::move(*planned);
     if (!form.epilogue) {
       if (step.library->epilogue_done) return {};
+      refused_ = true;
       return Diagnostic(ErrorCode::UnsupportedFeature, "the library does not take the epilogue of '" + l.name +
                                                            "' at these sizes, and there is no "
                                                            "kernel for it");
@@ -112,6 +127,7 @@ private:
   BufferTable& table_;
   ErrorWords& words_;
   SegmentPlan& plan_;
+  bool refused_ = false; // why the last library call has no plan: the library does not compute it
 };
 
 } // namespace
@@ -132,8 +148,8 @@ void ErrorWords::place(CUdeviceptr base) {
 
 Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,
                      const Variant::CallState& call, LoadedExecutable& code, BufferTable& table, ErrorWords& words,
-                     SegmentPlan& plan) {
-  return Preparer(context, variant, call, code, table, words, plan).run(segment);
+                     SegmentPlan& plan, std::vector<std::string>& refused) {
+  return Preparer(context, variant, call, code, table, words, plan).run(segment, refused);
 }
 
 } // namespace tessera::cuda

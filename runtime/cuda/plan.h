@@ -51,9 +51,10 @@ private:
 
 // Fills plan.device with a CudaPlan, and plan.step_scratch with what its library calls need. `table` and `words` are
 // those of all runs of the variant. Errors: those of LoadedExecutable::function and of planning library calls;
-// SizeOverflow for a grid that is too large.
+// SizeOverflow for a grid that is too large. `refused` gets the names of all library calls that no library computes;
+// the error is then the first one's.
 [[nodiscard]] Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,
                                    const Variant::CallState& call, LoadedExecutable& code, BufferTable& table,
-                                   ErrorWords& words, SegmentPlan& plan);
+                                   ErrorWords& words, SegmentPlan& plan, std::vector<std::string>& refused);
 
 } // namespace tessera::cuda

@@ -22,6 +22,7 @@ bool is_wanted(size_t i, size_t count) {
 CompileOptions options() {
   CompileOptions o;
   o.device = device();
+  o.find_libraries = o.device == "cuda";
   o.threads = 2;
   return o;
 }

@@ -1,6 +1,7 @@
 // Executables for an NVIDIA GPU, compiled without one: what library calls say of their epilogues, also after a file.
 #include "harness.h"
 #include "runtime/executor.h"
+#include "tests/cuda/variable.h"
 #include <algorithm>
 
 namespace tessera::driver_test {
@@ -118,6 +119,51 @@ TEST(CudaBuild, WithoutLibrariesThereAreOnlyKernels) {
   ASSERT_NE(compiled.executable, nullptr);
   EXPECT_EQ(compiled.executable->host_steps, 0);
   for (const auto& step : compiled.executable->steps) EXPECT_TRUE(std::holds_alternative<KernelLaunch>(step));
+}
+
+// What is not there where the model runs, and nodes that a library refused, are loops from the start.
+TEST(CudaBuild, WithoutALibraryItsCallsAreLoops) {
+  TemporaryFolder folder;
+  auto source = [] {
+    auto model = Maker()
+                     .input("x", {1, 2, 6, 6})
+                     .input("v", {2, 2, 3, 3})
+                     .input("w", {6, 4})
+                     .add("Conv", {"x", "v"}, {"c"})
+                     .add("MaxPool", {"x"}, {"p"}, {onnx_test::ints_attribute("kernel_shape", {2, 2})})
+                     .add("MatMul", {"x", "w"}, {"m"})
+                     .output("c")
+                     .output("p")
+                     .output("m")
+                     .import_it();
+    EXPECT_TRUE(model.ok()) << model.error().str();
+    return std::move(model->graph);
+  };
+  auto calls = [&](const CompileOptions& o, std::vector<std::string>* warnings = nullptr) {
+    auto compiled = compile_it(source(), o);
+    if (warnings) *warnings = compiled.report.device_warnings;
+    std::string kinds;
+    for (const auto& step : compiled.executable->steps)
+      if (const auto* l = std::get_if<LibraryStep>(&step)) kinds += "mcp"[l->call.index()];
+    std::sort(kinds.begin(), kinds.end());
+    return kinds;
+  };
+  auto o = for_cuda(folder);
+  EXPECT_EQ(calls(o), "cmp");
+  o.as_loops = {"n_c", "another"};
+  EXPECT_EQ(calls(o), "mp");
+  o.as_loops = {"n_m", "n_p"};
+  EXPECT_EQ(calls(o), "c");
+  o.as_loops.clear();
+  o.find_libraries = true;
+  std::vector<std::string> warnings;
+  {
+    test::Variable without("TESSERA_CUDA_WITHOUT", "cublaslt,cudnn");
+    EXPECT_EQ(calls(o, &warnings), "");
+    ASSERT_GE(warnings.size(), 2u);
+    EXPECT_EQ(warnings[0], "cuBLASLt is left out: TESSERA_CUDA_WITHOUT names it: products are generated loops");
+    EXPECT_NE(warnings[1].find("convolutions and pooling are generated loops"), std::string::npos) << warnings[1];
+  }
 }
 
 } // namespace
