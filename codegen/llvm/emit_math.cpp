@@ -28,10 +28,12 @@ llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* c) {
 }
 
 llvm::Value* Emitter::exp_f32(Value* x) {
-  // Outside of [-104, 89] the result is 0 or infinity; comparisons keep NaN.
-  auto* lo = constant_like(x, -104.0);
+  // Outside of [-104, 89] the result is 0 or infinity; comparisons keep NaN. Below, where a mask's -inf ends up, 0 is
+  // put in place of what is computed of 0: scaling into the subnormal numbers takes the processor a hundred cycles.
+  auto* zero = constant_like(x, 0);
   auto* hi = constant_like(x, 89.0);
-  auto* clamped = b_.CreateSelect(b_.CreateFCmpOLT(x, lo), lo, x);
+  auto* stays = b_.CreateFCmpUGE(x, constant_like(x, -104.0));
+  auto* clamped = b_.CreateSelect(stays, x, zero);
   clamped = b_.CreateSelect(b_.CreateFCmpOGT(clamped, hi), hi, clamped);
   // Adding 1.5 * 2^23 leaves the rounded integer in the low bits; taking it away again is the rounding.
   auto* magic = constant_like(x, 12582912.0);
@@ -43,8 +45,8 @@ llvm::Value* Emitter::exp_f32(Value* x) {
   auto* p = fma(polynomial(r, c), b_.CreateFMul(r, r), b_.CreateFAdd(r, constant_like(x, 1)));
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
   if (vector && vector->getNumElements() == 16 && target_.vector_bytes == 64) {
-    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
-                              {p, n, p, b_.getInt16(0xffff), b_.getInt32(4)});
+    auto* mask = b_.CreateBitCast(stays, b_.getInt16Ty());
+    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {}, {p, n, zero, mask, b_.getInt32(4)});
   }
   // 2^n in two factors, each a normal number.
   auto* it = vector ? static_cast<llvm::Type*>(llvm::FixedVectorType::get(b_.getInt32Ty(), vector->getNumElements()))
@@ -55,7 +57,8 @@ llvm::Value* Emitter::exp_f32(Value* x) {
   auto power = [&](Value* e) {
     return b_.CreateBitCast(b_.CreateShl(b_.CreateAdd(e, integer_like(e, 127)), integer_like(e, 23)), x->getType());
   };
-  return b_.CreateFMul(b_.CreateFMul(p, power(half)), power(b_.CreateSub(ni, half)));
+  auto* scaled = b_.CreateFMul(b_.CreateFMul(p, power(half)), power(b_.CreateSub(ni, half)));
+  return b_.CreateSelect(stays, scaled, zero);
 }
 
 llvm::Value* Emitter::tanh_f32(Value* x) {

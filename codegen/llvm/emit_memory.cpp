@@ -82,6 +82,17 @@ Status Emitter::load(const tile::Op& op) {
                  : b_.CreateAlignedLoad(part, at, align);
       out.push_back(to_register(v));
     }
+  } else if (off.base && off.stride && !masked) {
+    // One load a lane: addresses are known without a vector of them, and the gathering instruction is at best as fast.
+    for (int p = 0; p < n; ++p) {
+      Value* v = llvm::PoisonValue::get(part);
+      for (int l = 0; l < w; ++l) {
+        auto* step = b_.CreateMul(off.stride, b_.getInt64(static_cast<uint64_t>(p * w + l)));
+        auto* at = address(pointer, b_.CreateAdd(off.base, step));
+        v = b_.CreateInsertElement(v, b_.CreateAlignedLoad(memory, at, align), static_cast<uint64_t>(l));
+      }
+      out.push_back(to_register(v));
+    }
   } else {
     auto offsets = parts(offset);
     for (int p = 0; p < n; ++p) {

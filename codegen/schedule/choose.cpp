@@ -42,11 +42,19 @@ public:
       while (vector > 1 && vector / 2 >= *extent) vector /= 2;
       lanes = int64_t{vector} * unroll;
     }
+    if (int cross = s.kind == ScheduleKind::Flat && best >= 0 ? crossing(static_cast<size_t>(best)) : -1; cross >= 0) {
+      s.kind = ScheduleKind::Tiled2D;
+      s.config["cross"] = cross;
+    }
     s.config["axis"] = best;
     s.config["vector"] = vector;
     s.config["unroll"] = unroll;
     s.config["program_bytes"] = dear() ? 16 << 10 : 64 << 10;
-    s.config["prefetch_bytes"] = 32 << 10;
+    s.config["prefetch_bytes"] = std::max<int64_t>(32 << 10, device_.l2_bytes / 8);
+    // A longer row would go to memory twice.
+    s.config["keep_in_output"] = extent_guess(d_.row_count()) * element_bytes() <= device_.l2_bytes / 4;
+    // Where a point is dear, few of them are under way at a time, and each would wait for memory.
+    if (s.kind == ScheduleKind::ColumnLoop) s.config["prefetch_points"] = dear() ? 8 : 0;
     s.config["exact_division"] = 0;
     explain(s, best, lanes, strided);
     return s;
@@ -111,6 +119,23 @@ private:
     return cost;
   }
 
+  // The axis along which an access is contiguous that strides along the tile's axis: a transposed operand. -1: none.
+  int crossing(size_t tile) const {
+    int found = -1;
+    auto look = [&](const Access& a) {
+      if (found >= 0 || !a.terms.empty() || (d_.access_deps(a) & (uint64_t{1} << tile)) == 0) return;
+      if (auto along = a.offset.linear_in(d_.axes[tile].var); along && along->first.is_const(1)) return;
+      for (size_t i = 0; i < d_.axes.size(); ++i) {
+        auto linear = a.offset.linear_in(d_.axes[i].var);
+        if (i != tile && linear && linear->first.is_const(1)) found = static_cast<int>(i);
+      }
+    };
+    for (size_t n = 0; n < d_.live.size(); ++n)
+      if (d_.live[n] && nest_.dag[static_cast<ScalarId>(n)].op == ScalarOp::Load) look(d_.loads[n]);
+    for (const Access& a : d_.stores) look(a);
+    return found;
+  }
+
   bool dear() const {
     int cost = 0;
     for (size_t n = 0; n < d_.live.size(); ++n)
@@ -137,6 +162,10 @@ private:
     s.why = "tiles of " + std::to_string(lanes) + " along an axis of " + d_.env.simplify(a.extent).str();
     if (s.kind == ScheduleKind::RowLoop) s.why = "row of " + d_.env.simplify(d_.row_count()).str() + "; " + s.why;
     if (s.kind == ScheduleKind::ColumnLoop) s.why = "the row is not contiguous, an outer axis is; " + s.why;
+    if (s.kind == ScheduleKind::Tiled2D)
+      s.why += ", in blocks along an axis of " +
+               d_.env.simplify(d_.axes[static_cast<size_t>(s.config["cross"])].extent).str() +
+               " on which a transposed operand is contiguous";
     if (strided)
       s.why +=
           "; " + std::to_string(strided) + (strided == 1 ? " access is" : " accesses are") + " strided or gathered";

@@ -10,10 +10,6 @@ std::string identifier(const std::string& name) {
   for (char c : name) s += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return s.empty() ? "kernel" : s;
 }
-int64_t setting(const Schedule& s, const char* key, int64_t fallback) {
-  auto it = s.config.find(key);
-  return it == s.config.end() ? fallback : it->second;
-}
 
 } // namespace
 
@@ -28,6 +24,7 @@ Lowering::Lowering(const Graph& graph, const LoopNest& nest, const Domain& domai
   sites_.assign(n, -1);
   reported_.assign(n, -2);
   tile_axis_ = static_cast<int>(setting(schedule, "axis", -1));
+  if (schedule.kind == ScheduleKind::Tiled2D) cross_axis_ = static_cast<int>(setting(schedule, "cross", -1));
   vector_ = static_cast<int>(setting(schedule, "vector", 1));
   wide_ = vector_ * static_cast<int>(setting(schedule, "unroll", 1));
   exact_division_ = setting(schedule, "exact_division", 0) != 0;
@@ -66,8 +63,11 @@ void Lowering::program_sizes() {
   columns_ = 1;
   if (schedule_.kind != ScheduleKind::RowLoop && tile_axis_ >= 0) {
     width = axis(static_cast<size_t>(tile_axis_)).extent;
-    columns_ = d_.reduces ? sym_max(1, floordiv(target, sym_max(1, row * wide_))) * wide_
-                          : SymExpr((target + wide_ - 1) / wide_ * wide_);
+    // Of a transposed operand each cache line serves many points of the cross axis: a block is narrow, so that the
+    // lines under its tile are still there for the next ones.
+    columns_ = d_.reduces         ? sym_max(1, floordiv(target, sym_max(1, row * wide_))) * wide_
+               : cross_axis_ >= 0 ? SymExpr(wide_)
+                                  : SymExpr((target + wide_ - 1) / wide_ * wide_);
     taken = sym_min(columns_, width);
   }
   auto simple = [&](const SymExpr& e) { return d_.env.simplify(e); };
@@ -87,11 +87,13 @@ void Lowering::program_sizes() {
 void Lowering::program() {
   for (size_t i = 0; i < d_.axes.size(); ++i) {
     bool row = axis(i).role == AxisRole::Row;
-    if (static_cast<int>(i) == tile_axis_) continue;
+    if (static_cast<int>(i) == tile_axis_ || static_cast<int>(i) == cross_axis_) continue;
     (row ? row_axes_ : prefix_).push_back(i);
   }
   if (schedule_.kind == ScheduleKind::RowLoop) row_axes_.push_back(static_cast<size_t>(tile_axis_));
-  if (!prefix_.empty()) {
+  if (cross_axis_ >= 0) {
+    middle_ = cross_axis_;
+  } else if (!prefix_.empty()) {
     middle_ = static_cast<int>(prefix_.back());
     prefix_.pop_back();
   }
@@ -99,8 +101,9 @@ void Lowering::program() {
   plan_prefetch();
 
   row_may_be_empty_ = d_.reduces && d_.env.range(d_.row_count()).lo < 1;
+  find_homes();
   for (size_t i = 0; i < stages_.kept.size(); ++i) {
-    if (!stages_.kept[i]) continue;
+    if (!stages_.kept[i] || home_[i] >= 0) continue;
     DType dtype = node(static_cast<ScalarId>(i)).dtype;
     SymExpr count = d_.row_count() * (schedule_.kind == ScheduleKind::ColumnLoop ? wide_ : 1);
     scratch_[i] = b_.scratch(dtype, sizes_.number(count));
@@ -293,47 +296,9 @@ Lowering::Values Lowering::round_body(size_t s, Values accumulators) {
   }
   for (ScalarId k : stage.keeps) keep(k);
   for (size_t i = 0; i < stored.size(); ++i) store(stage.stores[i], stored[i]);
+  if (schedule_.kind == ScheduleKind::ColumnLoop) prefetch_next_points(s);
   if (static_cast<int>(s) == prefetch_round_) prefetch_next_row();
   return next;
-}
-
-// Memory is read in the first round over a row, and stands idle in those that compute: there the row of the next outer
-// point is fetched. The hardware does not see it coming, as a row seldom follows the last one within a page.
-void Lowering::plan_prefetch() {
-  if (schedule_.kind != ScheduleKind::RowLoop || middle_ < 0 || stages_.stages.size() < 2 ||
-      setting(schedule_, "prefetch_bytes", 0) == 0)
-    return;
-  const SymExpr &row = axis(static_cast<size_t>(tile_axis_)).var, &point = axis(static_cast<size_t>(middle_)).var;
-  std::vector<int> cost(stages_.stages.size());
-  for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
-    size_t i = static_cast<size_t>(id);
-    if (!d_.live[i] || !d_.row_varying(id)) continue;
-    if (d_.stage[i] >= 0 && d_.stage[i] < static_cast<int>(cost.size()))
-      cost[static_cast<size_t>(d_.stage[i])] += std::max(0, info(node(id).op).cost);
-    if (node(id).op != ScalarOp::Load || !d_.loads[i].terms.empty()) continue;
-    auto along = d_.loads[i].offset.linear_in(row), across = d_.loads[i].offset.linear_in(point);
-    bool same = std::any_of(prefetched_.begin(), prefetched_.end(), [&](ScalarId p) {
-      const Access& other = d_.loads[static_cast<size_t>(p)];
-      return other.buffer == d_.loads[i].buffer && other.offset == d_.loads[i].offset;
-    });
-    if (along && along->first.is_const(1) && across && !across->first.is_const(0) && !same) prefetched_.push_back(id);
-  }
-  if (!prefetched_.empty())
-    prefetch_round_ = static_cast<int>(std::max_element(cost.begin() + 1, cost.end()) - cost.begin());
-}
-
-// Where rows turn out to be too long for the cache, the place is the one at hand, at no cost.
-void Lowering::prefetch_next_row() {
-  const SymExpr& point = axis(static_cast<size_t>(middle_)).var;
-  for (ScalarId id : prefetched_) {
-    const Access& a = d_.loads[static_cast<size_t>(id)];
-    int64_t bytes = info(graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).dtype).bits / 8;
-    int64_t longest = setting(schedule_, "prefetch_bytes", 0) / bytes;
-    SymExpr step = d_.env.simplify(sym_min(1, floordiv(longest, sym_max(1, d_.row_count()))));
-    if (step.is_const(0)) continue;
-    SymExpr next = a.offset.substitute({{point.symbol_id(), point + step}});
-    b_.prefetch(pointers_[static_cast<size_t>(a.buffer)], sizes_.number(next));
-  }
 }
 
 // Full tiles, then vectors, then the masked rest; what an extent that is known leaves out is not emitted.
@@ -402,7 +367,18 @@ void Lowering::overwritable() {
                 d_.stage[static_cast<size_t>(nest_.stores[s].scalar)] + 1 == static_cast<int>(stages_.stages.size()) ||
                 !d_.reduces;
     if (!last) continue;
-    for (int b : read_only_where(graph_, nest_, d_, w)) out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(b);
+    // What it holds of an earlier round lies on top of the input from then on.
+    int first = static_cast<int>(stages_.stages.size()) - 1;
+    for (size_t k = 0; k < home_.size(); ++k)
+      if (home_[k] == static_cast<int>(s)) first = d_.stage[k];
+    auto read_later = [&](int b) {
+      for (size_t round = static_cast<size_t>(first + 1); row && round < stages_.stages.size(); ++round)
+        for (ScalarId id : loads_of_round(round))
+          if (d_.loads[static_cast<size_t>(id)].buffer == b) return true;
+      return false;
+    };
+    for (int b : read_only_where(graph_, nest_, d_, w))
+      if (!read_later(b)) out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(b);
   }
 }
 
@@ -416,7 +392,12 @@ Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest,
   auto power = [](int64_t n) { return n >= 1 && n <= 4096 && (n & (n - 1)) == 0; };
   bool in_range = axis >= 0 && axis < static_cast<int64_t>(domain.axes.size());
   bool row = in_range && domain.axes[static_cast<size_t>(axis)].role == AxisRole::Row;
-  ScheduleKind want = !domain.reduces ? ScheduleKind::Flat : row ? ScheduleKind::RowLoop : ScheduleKind::ColumnLoop;
+  int64_t cross = setting(chosen, "cross", -1);
+  bool crossed = chosen.kind == ScheduleKind::Tiled2D && in_range && cross >= 0 && cross != axis &&
+                 cross < static_cast<int64_t>(domain.axes.size());
+  ScheduleKind want = domain.reduces ? (row ? ScheduleKind::RowLoop : ScheduleKind::ColumnLoop)
+                      : crossed      ? ScheduleKind::Tiled2D
+                                     : ScheduleKind::Flat;
   if ((!in_range && !(axis == -1 && domain.axes.empty())) || !power(vector) || !power(unroll) || chosen.kind != want)
     return Diagnostic(ErrorCode::CodegenError, "schedule '" + std::string(tessera::name(chosen.kind)) + "' with axis " +
                                                    std::to_string(axis) + ", vector " + std::to_string(vector) +

@@ -7,6 +7,7 @@
 // a load may move.
 //
 //   Flat        outer points x tiles of an outer axis: values, then stores
+//   Tiled2D     the same, a block at a time: narrow along the tiles' axis, long along another one, the innermost loop
 //   RowLoop     outer points x rounds (stages.h) x tiles along the last loop over the row; folds end in scalars
 //   ColumnLoop  outer points x tiles of an outer axis x rounds x single row points; folds are tiles
 // A range is walked in up to three phases: steps of the full tile, of one vector, and one masked vector for the rest,
@@ -18,6 +19,12 @@
 #include "codegen/schedule/stages.h"
 
 namespace tessera {
+
+// A number of Schedule::config.
+[[nodiscard]] inline int64_t setting(const Schedule& s, const char* key, int64_t fallback) {
+  auto it = s.config.find(key);
+  return it == s.config.end() ? fallback : it->second;
+}
 
 class Lowering {
 public:
@@ -58,8 +65,13 @@ private:
               const std::function<Values(Values)>& body);
   Values loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body);
   Values round_body(size_t s, Values accumulators);
+
+  // row_memory.cpp: what rounds read and keep
   void plan_prefetch();
   void prefetch_next_row();
+  void prefetch_next_points(size_t s);
+  [[nodiscard]] std::vector<ScalarId> loads_of_round(size_t s) const;
+  void find_homes();
 
   // reduce.cpp: folding
   [[nodiscard]] bool is_arg(ScalarId r) const;
@@ -73,9 +85,10 @@ private:
   V value(ScalarId id);
   V compute(ScalarId id);
   void prepare(ScalarId root);
-  // An earlier round than the current one has put it into scratch.
+  // An earlier round than the current one has kept it.
   [[nodiscard]] bool is_kept_before(ScalarId id) const {
-    return round_ > d_.stage[static_cast<size_t>(id)] && scratch_[static_cast<size_t>(id)] >= 0;
+    auto i = static_cast<size_t>(id);
+    return round_ > d_.stage[i] && (scratch_[i] >= 0 || (!home_.empty() && home_[i] >= 0));
   }
   V load(ScalarId id);
   V check_bounds(ScalarId id);
@@ -128,6 +141,7 @@ private:
   std::vector<V> memo_;     // by ScalarId; then reciprocals by ScalarId of the divisor
   std::vector<size_t> log_; // slots in order of remembering
   std::vector<V> scratch_;  // by ScalarId, pointers of kept values
+  std::vector<int> home_;   // by ScalarId, the store in whose memory a kept value lies; -1: in scratch
   V mask_ = -1;             // of the current tile
   bool row_may_be_empty_ = false;
   int prefetch_round_ = -1;          // in which the next row is prefetched
@@ -135,6 +149,7 @@ private:
   int round_ = -1;                   // of the row loops being emitted; -1 outside
   int known_ = 0;                    // rounds whose reductions are known
   int tile_axis_ = -1;               // index of axis
+  int cross_axis_ = -1;              // Tiled2D: the axis that a block is walked along
   int vector_ = 1, wide_ = 1;        // lanes of the narrow and of the full tile
   bool exact_division_ = false, preparing_ = false;
   std::vector<size_t> prefix_, row_axes_;  // outer axes flattened into a point; row axes, the tile axis last

@@ -25,7 +25,7 @@ enum class ScheduleKind : uint8_t {
   RowLoop, // a program takes rows; each stage between reductions is a loop over the row in tiles; dear values kept in
            // scratch
   ColumnLoop, // reduction over an axis that is not contiguous: the tile runs along a contiguous outer axis
-  Tiled2D,    // two axes in a tile: transposed operands
+  Tiled2D,    // pointwise with transposed operands: blocks of two axes, in which a line of each operand is used whole
   // On a GPU, where a program is a block of threads and its tile is held in registers:
   BlockFlat,    // pointwise: one tile a program
   BlockRows,    // whole rows in a tile, one read: reductions along it are of tiles
@@ -63,9 +63,12 @@ struct ScheduledKernel {
 
 // Schedule::config, what a tuner may vary:
 //   axis            the axis that tiles run along, counted after collapsing (domain.h); -1 when there is none
+//   cross           Tiled2D: the axis, counted likewise, that blocks are long along
+//   prefetch_points ColumnLoop: so many points ahead are prefetched where points lie far apart; 0: none
 //   vector, unroll  lanes of the narrow tile, and how many of them make the full one; powers of two
 //   program_bytes   what one program moves, roughly
 //   prefetch_bytes  rows of at most so many bytes are prefetched while the one before is computed; 0: none
+//   keep_in_output  1: values kept between rounds lie in an output's memory where there is one that fits; 0: in scratch
 //   exact_division  1: x / s stays a division when s comes from the row's reductions (strict rounding); 0: x * (1 / s)
 //
 // Analytic choice, then lowering. A schedule without "axis" is chosen anew. Works for every verified nest; never fails

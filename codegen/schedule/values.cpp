@@ -172,12 +172,22 @@ Lowering::V Lowering::scratch_offset() {
   return op(ScalarOp::Add, b_.range(sizes_.lanes()), op(ScalarOp::Mul, sizes_.number(at), sizes_.constant(wide_)));
 }
 Lowering::V Lowering::kept(ScalarId id) {
+  if (int home = home_[static_cast<size_t>(id)]; home >= 0) {
+    const Access& a = d_.stores[static_cast<size_t>(home)];
+    V v = b_.load(pointers_[static_cast<size_t>(a.buffer)], splat(offset_of(a), sizes_.lanes()), mask_);
+    b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint = true;
+    return v;
+  }
   bool row = schedule_.kind == ScheduleKind::RowLoop;
   V v = b_.load(scratch_[static_cast<size_t>(id)], scratch_offset(), row ? mask_ : -1);
   b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint = true;
   return v;
 }
 void Lowering::keep(ScalarId id) {
+  if (int home = home_[static_cast<size_t>(id)]; home >= 0) {
+    if (nest_.stores[static_cast<size_t>(home)].scalar != id) store(static_cast<size_t>(home), value(id));
+    return;
+  }
   bool row = schedule_.kind == ScheduleKind::RowLoop;
   b_.store(scratch_[static_cast<size_t>(id)], scratch_offset(), value(id), row ? mask_ : -1);
   b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint = true;

@@ -9,6 +9,7 @@ TEST(Golden, Softmax) { expect_golden("softmax", lower(softmax())); }
 TEST(Golden, LayerNorm) { expect_golden("layer_norm", lower(layer_norm("768", "f16"))); }
 TEST(Golden, BiasGelu) { expect_golden("bias_gelu", lower(bias_gelu())); }
 TEST(Golden, ColumnSum) { expect_golden("column_sum", lower(column_sum())); }
+TEST(Golden, Transposed) { expect_golden("transposed", lower(transposed())); }
 TEST(Golden, Rope) { expect_golden("rope", lower(rope())); }
 TEST(Golden, Embedding) { expect_golden("embedding", lower(embedding())); }
 
@@ -22,11 +23,18 @@ TEST(Choice, KindFollowsTheBuffers) {
   EXPECT_EQ(lower(softmax()).schedule.kind, ScheduleKind::RowLoop);
   EXPECT_EQ(lower(bias_gelu()).schedule.kind, ScheduleKind::Flat);
   EXPECT_EQ(lower(column_sum()).schedule.kind, ScheduleKind::ColumnLoop);
+  EXPECT_EQ(lower(transposed()).schedule.kind, ScheduleKind::Tiled2D);
+}
+
+ScheduledKernel in_scratch(const Problem& p) {
+  Schedule s = choose_schedule(p.graph, p.nest, {});
+  s.config["keep_in_output"] = 0;
+  return lower_to_tiles(p.graph, p.nest, s, {}, "in_scratch").value();
 }
 
 TEST(Choice, DearValuesAreKeptAndCheapOnesReloaded) {
-  EXPECT_EQ(count(lower(softmax()), tile::OpKind::Scratch), 1);    // the exponential
-  EXPECT_EQ(count(lower(layer_norm()), tile::OpKind::Scratch), 1); // x + r, two loads
+  EXPECT_EQ(count(in_scratch(softmax()), tile::OpKind::Scratch), 1);    // the exponential
+  EXPECT_EQ(count(in_scratch(layer_norm()), tile::OpKind::Scratch), 1); // x + r, two loads
   Problem reload = problem("x: f32[b, s]\ny: f32[b, s]", R"(
     nest centre outer(i0: b) row(i1: s) {
       %0 = load x[i0, i1] : f32
@@ -35,6 +43,27 @@ TEST(Choice, DearValuesAreKeptAndCheapOnesReloaded) {
       store y[i0, i1] = %2
     })");
   EXPECT_EQ(count(lower(reload), tile::OpKind::Scratch), 0);
+}
+
+// Where an output holds the value, or will be written last: not where it is narrower, nor over an input that is read
+// again.
+TEST(Choice, KeptValuesLieInOutputsThatFit) {
+  EXPECT_EQ(count(lower(softmax()), tile::OpKind::Scratch), 0);    // in y, from the second round on
+  EXPECT_EQ(count(lower(layer_norm()), tile::OpKind::Scratch), 0); // x + r is z
+  EXPECT_EQ(count(lower(softmax("f16")), tile::OpKind::Scratch), 1) << "y would round it";
+  Problem again = problem("x: f32[b, s]\ny: f32[b, s]", R"(
+    nest again outer(i0: b) row(i1: s) {
+      %0 = load x[i0, i1] : f32
+      %1 = exp %0 : f32
+      %2 = reduce.sum %1 : f32
+      %3 = div %1, %2 : f32
+      %4 = mul %3, %0 : f32
+      store y[i0, i1] = %4
+    })");
+  ScheduledKernel k = lower(again);
+  EXPECT_EQ(count(k, tile::OpKind::Scratch), 0);
+  EXPECT_TRUE(k.may_overwrite[1].empty()) << "y holds the exponential while x is yet to be read";
+  EXPECT_FALSE(in_scratch(again).may_overwrite[1].empty());
 }
 
 TEST(Choice, RowScalarsDivideOnceUnlessExactDivisionIsAsked) {
@@ -59,13 +88,27 @@ TEST(Choice, TheNextRowIsPrefetchedWhileOneIsComputed) {
   Problem p = softmax();
   EXPECT_EQ(count(lower(p), tile::OpKind::Prefetch), 3); // one in each phase of the row's loop: full, narrow, masked
   EXPECT_EQ(count(lower(layer_norm()), tile::OpKind::Prefetch), 2); // x and r, whole tiles only
-  EXPECT_EQ(count(lower(layer_norm("16384")), tile::OpKind::Prefetch), 0) << "the row is too long";
-  EXPECT_EQ(count(lower(column_sum()), tile::OpKind::Prefetch), 0);
+  EXPECT_EQ(count(lower(layer_norm("65536")), tile::OpKind::Prefetch), 0) << "the row is too long";
   Schedule s = choose_schedule(p.graph, p.nest, {});
   s.config["prefetch_bytes"] = 0;
   auto without = lower_to_tiles(p.graph, p.nest, s, {}, "without");
   ASSERT_TRUE(without.ok());
   EXPECT_EQ(count(*without, tile::OpKind::Prefetch), 0);
+}
+
+TEST(Choice, PointsFarBelowArePrefetchedWhereEachIsDear) {
+  auto tanh_sum = [](const std::string& columns) {
+    return problem("x: f32[n, " + columns + "]\ny: f32[" + columns + "]",
+                   "nest s outer(i0: " + columns + R"() row(i1: n) {
+      %0 = load x[i1, i0] : f32
+      %1 = tanh %0 : f32
+      %2 = reduce.sum %1 : f32
+      store.row y[i0] = %2
+    })");
+  };
+  EXPECT_EQ(count(lower(column_sum()), tile::OpKind::Prefetch), 0) << "many points are under way";
+  EXPECT_EQ(count(lower(tanh_sum("4096")), tile::OpKind::Prefetch), 1); // whole tiles only
+  EXPECT_EQ(count(lower(tanh_sum("64")), tile::OpKind::Prefetch), 0) << "the next point is at hand";
 }
 
 TEST(Choice, AxesOfOneContiguousArrayCollapse) {
@@ -100,9 +143,7 @@ TEST(Choice, OutputsMayTakeInputsThatEndWithThem) {
         s += p.graph.value(k.buffers[b]).name + "<-" + p.graph.value(k.buffers[static_cast<size_t>(from)]).name + " ";
     return s;
   };
-  Problem gelu = bias_gelu(), ln = layer_norm(),
-          move = problem("x: f32[n, m]\ny: f32[m, n]",
-                         "nest t outer(i0: m, i1: n) { %0 = load x[i1, i0] : f32\n store y[i0, i1] = %0 }");
+  Problem gelu = bias_gelu(), ln = layer_norm(), move = transposed();
   EXPECT_EQ(names(gelu, lower(gelu)), "y<-x ");
   EXPECT_EQ(names(ln, lower(ln)), "y<-x y<-r "); // z is stored while later rounds still have to come
   EXPECT_EQ(names(move, lower(move)), "");

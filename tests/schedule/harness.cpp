@@ -139,9 +139,14 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
           s.config["unroll"] = unroll;
           s.config["program_bytes"] = axis % 2 ? 1 << 10 : 64 << 10;
           s.config["exact_division"] = axis % 2;
+          s.config["keep_in_output"] = axis % 2;
+          s.config["prefetch_points"] = 3 * (axis % 2);
+          s.config["cross"] = axis == 0 ? 1 : axis - 1;
         }
         bool any = false;
-        for (ScheduleKind kind : {ScheduleKind::Flat, ScheduleKind::RowLoop, ScheduleKind::ColumnLoop}) {
+        for (ScheduleKind kind :
+             {ScheduleKind::Flat, ScheduleKind::Tiled2D, ScheduleKind::RowLoop, ScheduleKind::ColumnLoop}) {
+          if (kind == ScheduleKind::Tiled2D && unroll != 1) continue; // as Flat does
           if (axis >= 0) s.kind = kind;
           auto k = lower_to_tiles(p.graph, p.nest, s, device, "test");
           if (!k.ok() && axis >= 0) continue; // does not fit this kind

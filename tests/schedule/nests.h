@@ -73,6 +73,10 @@ inline Problem column_sum() {
       store.row y[i0] = %1
     })");
 }
+inline Problem transposed() {
+  return problem("x: f32[n, m]\ny: f32[m, n]",
+                 "nest t outer(i0: m, i1: n) { %0 = load x[i1, i0] : f32\n store y[i0, i1] = %0 }");
+}
 // Rotates the halves of the last dimension against each other: concat(-x[..., d/2:], x[..., :d/2]) * sin + x * cos.
 inline Problem rope() {
   return problem("x: f32[b, h, s, 64]\ncos: f32[s, 64]\nsin: f32[s, 64]\ny: f32[b, h, s, 64]", R"(

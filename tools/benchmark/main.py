@@ -22,7 +22,7 @@ def arguments(argv):
     p = argparse.ArgumentParser(prog="tools/bench", description="Memory-bound computations: Tessera beside its peers.", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     p.add_argument("--threads", type=int, default=0, help="of everybody, on a CPU (default: all cores)")
-    p.add_argument("--peers", help=f"of {','.join(PEERS)} (default: copy,eager,compile and, on a CPU, onnxruntime)")
+    p.add_argument("--peers", help=f"of {','.join(PEERS)} (default: copy,eager,compile and, on a CPU, onnxruntime; a sweep's: copy,compile)")
     p.add_argument("--filter", default="", help="only cases whose name has one of these texts (commas between)")
     p.add_argument("--cases", action="append", default=[], metavar="FILE", help="a JSON list of further cases")
     p.add_argument("--no-suite", action="store_true", help="only the cases of --cases")
@@ -57,7 +57,8 @@ def choose_cases(a, device):
 
 def choose_peers(a, device, torch, onnxruntime):
     """Those that are asked for and there, and why the others are not."""
-    asked = a.peers.split(",") if a.peers is not None else ["copy", "eager", "compile"] + (["onnxruntime"] if device == "cpu" else [])
+    usual = ["copy", "compile"] if a.sweep else ["copy", "eager", "compile"] + (["onnxruntime"] if device == "cpu" else [])
+    asked = a.peers.split(",") if a.peers is not None else usual
     peers, missing = [], []
     for p in filter(None, asked):
         if p not in PEERS: raise CaseError(f"there is no peer {p}; there are {', '.join(PEERS)}")
