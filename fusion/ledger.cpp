@@ -17,6 +17,7 @@ constexpr std::array<FusionReasonInfo, kReasons> kTable = {{
     {FusionReason::SiblingSharesInput,     "FUS-006", "sibling-shares-input",     true,  "read once for several consumers in one kernel"},
     {FusionReason::EpilogueOfLibrary,      "FUS-007", "epilogue-of-library-call", true,  "done to the result of a library call while it is in cache"},
     {FusionReason::OperandOfLibraryFolded, "FUS-008", "view-of-library-operand",  true,  "a view became strides of a library call's operand or result"},
+    {FusionReason::WithinAttention,        "FUS-009", "within-attention",         true,  "scores or probabilities of an attention that is one unit"},
     {FusionReason::SideBySide,             "FUS-010", "side-by-side",             true,  "small kernels that share nothing, in one launch"},
     {FusionReason::OperandOfLibrary,       "FUS-031", "operand-of-library-call",  false, "a library call reads its operand from memory"},
     {FusionReason::ResultOfLibrary,        "FUS-032", "result-of-library-call",   false, "a library call's result goes through memory"},

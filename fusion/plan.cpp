@@ -1,4 +1,5 @@
 #include "fusion/plan.h"
+#include "fusion/attention.h"
 #include "fusion/planner.h"
 #include "graph/support/log.h"
 #include <algorithm>
@@ -31,7 +32,9 @@ Result<FusionPlan> Planner::run() {
   homes_.resize(static_cast<size_t>(graph_.node_count()));
   TESSERA_TRY(make_units());
   merge_small();
-  return emit();
+  TESSERA_ASSIGN(FusionPlan plan, emit());
+  fuse_attention(graph_, pool_, options_, plan);
+  return plan;
 }
 
 // ---- units

@@ -18,6 +18,7 @@ enum class FusionReason : uint8_t {
   SiblingSharesInput,     // horizontal: reads what the group reads
   EpilogueOfLibrary,      // bias, activation, residual attached to a product or convolution
   OperandOfLibraryFolded, // a transpose or slice became strides of a library operand or result
+  WithinAttention,        // scores or probabilities of an attention that is one unit
   SideBySide,             // nothing in common, and less to move than a launch is worth
   // not fused
   OperandOfLibrary,   // the library reads its operand from memory
@@ -101,20 +102,56 @@ struct LibraryCall {
   std::vector<NodeId> sources; // structured node and what was attached
 };
 
+// ---- attention
+// A score in the form that libraries compute: scale * sum + bias, and nothing (-inf) where `causal` and the key comes
+// after the query.
+struct FixedScore {
+  double scale = 1;
+  std::optional<OperandView> bias; // of the scores' shape, [batch..., query, key]; strides 0 where it stays the same
+  // Computes the bias, in f32, where it does not lie in memory as it is; the plan has it as a kernel.
+  std::optional<LoopNest> bias_nest;
+  bool causal = false;
+};
+// Two products and the softmax between them as one unit; scores and probabilities lie in no memory.
+//
+//   out[batch..., i, :] = sum over j of p[j] * v[batch..., j, :]      p = softmax over j of score(i, j)
+//   score(i, j)         = a scalar expression of sum over d of q[batch..., i, d] * k[batch..., j, d], of the indices,
+//                         and of anything in memory: scale, bias, masks
+//
+// One f16 or bf16 type for q, k, v and out; sums, scores and softmax in f32.
+struct AttentionCall {
+  OperandView q;   // [batch..., query, width]
+  OperandView k;   // [batch..., key, width]; as many batch dimensions as q, strides 0 where heads share keys and values
+  OperandView v;   // [batch..., key, value width]
+  OperandView out; // [batch..., query, value width]
+  // The score: a nest without stores, with one axis for each of batch..., query (outer) and key (row), those of one
+  // point too. loads[0] stands for the sum over the width, which lies nowhere: a load of it is at its own point, and
+  // yields f32.
+  LoopNest score;
+  ScalarId root = -1; // f32
+  // A row whose scores are all -inf, or in which a score is NaN, yields zeros; otherwise such rows yield NaN.
+  bool zero_where_undefined = false;
+  std::optional<FixedScore> fixed; // the same score, where it has that form
+  std::string not_fixed;           // why it has not
+};
+
 // ---- plan
 struct Group {
   enum class Kind : uint8_t {
     Kernel,
     Library,
+    Attention /* one library call, or `otherwise` where the library turns out not to take it when running */,
     Own /* a structured operator with a generated kernel of its own: a scan */,
     Host,
     Alias /* an output that is an input or constant as it is: reads == writes */
   };
   Kind kind = Kind::Kernel;
-  std::string name; // "k3_add_layer_norm", unique
-  LoopNest nest;    // Kernel
-  LibraryCall call; // Library
-  NodeId node;      // Own, Host
+  std::string name;             // "k3_add_layer_norm", unique
+  LoopNest nest;                // Kernel
+  LibraryCall call;             // Library
+  NodeId node;                  // Own, Host
+  AttentionCall attention;      // Attention
+  std::vector<Group> otherwise; // Attention: product, softmax, product, which compute the same in steps
   std::vector<ValueId> reads, writes;
   SymExpr bytes_read, bytes_written; // what it moves
   SymExpr bytes_unfused;             // what its operators would move one by one
@@ -150,6 +187,8 @@ struct FusionOptions {
   std::function<bool(const Graph&, NodeId)> as_loops;
   // Whether the device can generate code for this node; false makes it a Host group. Empty: everything.
   std::function<bool(const Graph&, NodeId, std::string* why_not)> device_supports;
+  // Whether two products and the softmax between them are to be an Attention group. Empty: never.
+  std::function<bool(const Graph&, const AttentionCall&, std::string* why_not)> attention_accepts;
   // Refuses calls: asked with the bare call (a call refused also without strided operands becomes a Host group) and
   // with each candidate whose epilogue has just been extended. Empty: every call is fine.
   std::function<bool(const Graph&, const LibraryCall&, std::string* why_not)> library_accepts;
@@ -157,6 +196,8 @@ struct FusionOptions {
 // Plans the whole graph. The graph must be decomposed to primitives. Deterministic. May add axis symbols to the
 // environment.
 [[nodiscard]] Result<FusionPlan> plan_fusion(Graph& graph, const FusionOptions& options);
+// All groups in the order in which they stand in an executable: those of Group::otherwise behind theirs.
+[[nodiscard]] std::vector<const Group*> flat_groups(const FusionPlan& plan);
 [[nodiscard]] std::string print(const Graph& graph, const FusionPlan& plan); // groups, nests and ledger
 [[nodiscard]] Status verify(const Graph& graph,
                             const FusionPlan& plan); // every value defined before read, each store once

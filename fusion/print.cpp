@@ -3,6 +3,7 @@
 #include "fusion/rewrite.h"
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 
 namespace tessera {
 
@@ -48,6 +49,21 @@ std::string fixed_text(const Graph& graph, const FixedEpilogue& e) {
   if (e.activation != FixedEpilogue::Activation::None) out += " " + std::string(fusion::name(e.activation));
   return out + ", into " + value_text(graph, e.result.value) + "\n";
 }
+std::string fixed_text(const Graph& graph, const FixedScore& score) {
+  std::string out = "  score: times " + number_text(score.scale);
+  if (score.bias) out += " plus " + view_text(graph, *score.bias);
+  return out + (score.causal ? ", causal\n" : "\n");
+}
+std::string attention_text(const Graph& graph, const AttentionCall& a) {
+  std::string out;
+  const std::pair<const char*, const OperandView*> views[] = {{"q", &a.q}, {"k", &a.k}, {"v", &a.v}, {"out", &a.out}};
+  for (auto [name, view] : views) out += "  " + std::string(name) + " " + view_text(graph, *view) + "\n";
+  out += "  softmax of " + a.score.dag.str(a.root) + "\n";
+  for (size_t i = 0; i < a.score.loads.size(); ++i)
+    out += "    operand " + std::to_string(i) + (i == 0 ? ": q k'" : ": " + value_text(graph, a.score.loads[i])) + "\n";
+  if (a.zero_where_undefined) out += "  zeros where it is undefined\n";
+  return out + (a.fixed ? fixed_text(graph, *a.fixed) : "  score of no fixed form: " + a.not_fixed + "\n");
+}
 std::string indented(const std::string& text) {
   std::string out;
   size_t begin = 0;
@@ -62,6 +78,7 @@ std::string_view kind_text(Group::Kind kind) {
   switch (kind) {
   case Group::Kind::Kernel: return "kernel";
   case Group::Kind::Library: return "library call";
+  case Group::Kind::Attention: return "attention";
   case Group::Kind::Own: return "kernel of its own";
   case Group::Kind::Host: return "host operator";
   case Group::Kind::Alias: return "alias";
@@ -69,28 +86,43 @@ std::string_view kind_text(Group::Kind kind) {
   return "";
 }
 
+void print(const Graph& graph, const Group& g, std::string& out) {
+  out += "group " + g.name + ": " + std::string(kind_text(g.kind)) + "\n";
+  out += "  reads " + list(graph, g.reads) + "; writes " + list(graph, g.writes) + "\n";
+  out += "  bytes " + (g.bytes_read + g.bytes_written).str() + ", operator by operator " + g.bytes_unfused.str() + "\n";
+  if (g.kind == Group::Kind::Kernel) {
+    out += "  from " + sources(graph, g.nest.sources) + "\n" + indented(print(graph, g.nest));
+  } else if (g.kind == Group::Kind::Library) {
+    out += "  from " + sources(graph, g.call.sources) + "\n";
+    for (const auto& operand : g.call.operands) out += "  operand " + view_text(graph, operand) + "\n";
+    out += "  result " + view_text(graph, g.call.result) + "\n";
+    if (g.call.scale != 1) out += "  scale " + number_text(g.call.scale) + "\n";
+    if (g.call.fixed) out += fixed_text(graph, *g.call.fixed);
+    if (g.call.epilogue_nest) out += "  epilogue\n" + indented(print(graph, *g.call.epilogue_nest));
+  } else if (g.kind == Group::Kind::Host || g.kind == Group::Kind::Own) {
+    out += "  from " + node_text(graph, g.node) + "\n";
+  } else if (g.kind == Group::Kind::Attention) {
+    out += attention_text(graph, g.attention);
+    std::string steps;
+    for (const auto& step : g.otherwise) print(graph, step, steps);
+    out += "  otherwise\n" + indented(steps);
+  }
+}
+
 } // namespace
+
+std::vector<const Group*> flat_groups(const FusionPlan& plan) {
+  std::vector<const Group*> out;
+  for (const auto& g : plan.groups) {
+    out.push_back(&g);
+    for (const auto& step : g.otherwise) out.push_back(&step);
+  }
+  return out;
+}
 
 std::string print(const Graph& graph, const FusionPlan& plan) {
   std::string out;
-  for (const auto& g : plan.groups) {
-    out += "group " + g.name + ": " + std::string(kind_text(g.kind)) + "\n";
-    out += "  reads " + list(graph, g.reads) + "; writes " + list(graph, g.writes) + "\n";
-    out +=
-        "  bytes " + (g.bytes_read + g.bytes_written).str() + ", operator by operator " + g.bytes_unfused.str() + "\n";
-    if (g.kind == Group::Kind::Kernel) {
-      out += "  from " + sources(graph, g.nest.sources) + "\n" + indented(print(graph, g.nest));
-    } else if (g.kind == Group::Kind::Library) {
-      out += "  from " + sources(graph, g.call.sources) + "\n";
-      for (const auto& operand : g.call.operands) out += "  operand " + view_text(graph, operand) + "\n";
-      out += "  result " + view_text(graph, g.call.result) + "\n";
-      if (g.call.scale != 1) out += "  scale " + number_text(g.call.scale) + "\n";
-      if (g.call.fixed) out += fixed_text(graph, *g.call.fixed);
-      if (g.call.epilogue_nest) out += "  epilogue\n" + indented(print(graph, *g.call.epilogue_nest));
-    } else if (g.kind == Group::Kind::Host || g.kind == Group::Kind::Own) {
-      out += "  from " + node_text(graph, g.node) + "\n";
-    }
-  }
+  for (const auto& g : plan.groups) print(graph, g, out);
   for (const auto& e : plan.ledger) {
     const auto& why = info(e.reason);
     out += "edge " + node_text(graph, e.producer) + " -> " + node_text(graph, e.consumer) + " " +
@@ -120,10 +152,16 @@ Status verify(const Graph& graph, const FusionPlan& plan) {
       for (ValueId v : graph.node(id).results)
         if (v.valid()) defined[static_cast<size_t>(v.index)] = true;
   }
-  for (const auto& g : plan.groups) {
+  std::function<Status(const Group&)> check = [&](const Group& g) -> Status {
     for (ValueId v : g.reads)
       if (!is_defined(v)) return broken(g, "reads " + value_text(graph, v) + " before it is written");
-    if (g.kind == Group::Kind::Alias) continue;
+    if (g.kind == Group::Kind::Alias) return {};
+    if (g.kind == Group::Kind::Attention) { // its steps compute what it computes
+      for (const auto& step : g.otherwise) TESSERA_TRY(check(step));
+      for (ValueId v : g.writes)
+        if (!is_defined(v)) return broken(g, "writes another value than its steps");
+      return {};
+    }
     for (ValueId v : g.writes) {
       if (is_defined(v)) return broken(g, "writes " + value_text(graph, v) + " again");
       defined[static_cast<size_t>(v.index)] = true;
@@ -142,7 +180,9 @@ Status verify(const Graph& graph, const FusionPlan& plan) {
         if (nest.axes[d].role != AxisRole::Outer || !(nest.axes[d].extent == g.call.result.shape[d]))
           return broken(g, "has an epilogue over other points than its result");
     }
-  }
+    return {};
+  };
+  for (const auto& g : plan.groups) TESSERA_TRY(check(g));
   for (const auto& o : graph.outputs())
     if (!is_defined(o.value))
       return Diagnostic(ErrorCode::Internal, "plan: output " + o.name + " is written by nobody");

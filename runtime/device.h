@@ -49,6 +49,10 @@ public:
   // A variant joins the executor; `table` is the one of all its runs. Errors: UnsupportedFeature (code for another
   // machine).
   [[nodiscard]] virtual Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable& table) = 0;
+  // Which steps of a segment are left out at these sizes (SegmentPlan::left_out): a library call, or the steps instead
+  // of it. Sizes of buffers are known.
+  [[nodiscard]] virtual Status choose(const Variant& variant, int segment, const Variant::CallState& call,
+                                      SegmentPlan& plan) = 0;
   // Completes a plan whose sizes and launches are known: library calls, scratch memory. `call` holds the evaluated
   // sizes. Where libraries refuse calls, all of them are looked at and DeviceVariant::refused says which; the error is
   // the first one's.

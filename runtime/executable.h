@@ -116,9 +116,23 @@ struct PoolCall {
   std::vector<int64_t> kernel, strides, pads_begin, pads_end, dilations;
   std::optional<EpilogueKernel> epilogue;
 };
+// out[..., i, :] = sum over j of softmax over j (scale * q[..., i, :] k[..., j, :]' + bias[..., i, j]) v[..., j, :];
+// with `causal` over j <= i only. Rows of nothing but -inf yield zeros. GPU only, f16 or bf16; the bias of that type or
+// f32.
+struct FusedAttentionCall {
+  StridedOperand q, k; // [batch..., query, width], [batch..., key, width]; batch strides 0 where heads share
+  StridedOperand v;    // [batch..., key, value width]
+  StridedOperand out;  // [batch..., query, value width]
+  double scale = 1;
+  std::optional<StridedOperand> bias; // [batch..., query, key]
+  bool causal = false;
+};
 struct LibraryStep {
   std::string name;
-  std::variant<MatmulCall, ConvCall, PoolCall> call;
+  std::variant<MatmulCall, ConvCall, PoolCall, FusedAttentionCall> call;
+  // So many of the steps that follow compute the same: they are left out where the library takes the call, the call
+  // where it does not. Which it is is found out when a shape is planned (Device::choose).
+  int instead_of = 0;
 };
 
 // An operator that no device supports, run by its reference: counted and reported, never silent.

@@ -45,6 +45,9 @@ struct ExecutorOptions {
   size_t memory_limit = 0;          // bytes of arena; 0 = none
   bool poison = false;              // fill arena and outputs with NaN patterns before each run (tests)
   bool profile = false;             // per-step times
+  // A call of a new shape waits for plans that a GPU's libraries take long to make (TESSERA_CUDNN_WAIT=1, too).
+  // Otherwise it is computed another way until they are there.
+  bool wait_for_plans = false;
   // For executables whose target is "cuda ...": on which GPU they run, as the driver counts them; or a context that is
   // open already.
   int gpu = 0;
@@ -101,7 +104,8 @@ public:
   [[nodiscard]] virtual Status run_on_device(const std::map<std::string, DeviceTensor>& inputs,
                                              std::span<const DeviceTensor> outputs, void* stream,
                                              RunStats* stats = nullptr) = 0;
-  // Until all that run_on_device() started is done. Errors of it that have not been told yet: DeviceError, BadInput.
+  // Until all that run_on_device() started is done, and no library's plan is being made in the background for a shape
+  // that was run. Errors of it that have not been told yet: DeviceError, BadInput.
   [[nodiscard]] virtual Status wait() = 0;
   [[nodiscard]] virtual const std::vector<std::shared_ptr<const Executable>>& variants() const = 0;
   // Another variant, to be tried at this place in the order (at most the place of the last, generic one). Between calls

@@ -279,6 +279,7 @@ private:
       const auto& l = j.at("library");
       LibraryStep s;
       s.name = l.at("name").get<std::string>();
+      if (l.contains("instead_of")) s.instead_of = l.at("instead_of").get<int>();
       auto call = l.at("call").get<std::string>();
       if (call == "matmul") {
         s.call = MatmulCall{
@@ -311,6 +312,12 @@ private:
                           ints(l.at("pads_end")),
                           ints(l.at("dilations")),
                           epilogue(l.at("epilogue"))};
+      } else if (call == "attention") {
+        FusedAttentionCall a{operand(l.at("q")), operand(l.at("k")), operand(l.at("v")), operand(l.at("out"))};
+        a.scale = std::bit_cast<double>(l.at("scale").get<int64_t>());
+        a.causal = l.at("causal").get<bool>();
+        if (l.contains("bias")) a.bias = operand(l.at("bias"));
+        s.call = std::move(a);
       } else {
         corrupt("there is no library call '" + call + "'");
       }
@@ -341,7 +348,8 @@ Status link_kernels(Executable& e, const LinkFn& link) {
     if (auto* l = std::get_if<LibraryStep>(&step))
       std::visit(
           [&](auto& call) {
-            if (call.epilogue) one(call.epilogue->kernel);
+            if constexpr (requires { call.epilogue; })
+              if (call.epilogue) one(call.epilogue->kernel);
           },
           l->call);
   }

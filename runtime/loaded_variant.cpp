@@ -94,6 +94,7 @@ std::optional<MidRunMiss> LoadedVariant::steps(const CallArguments& arguments, S
     for (int k = started ? end : begin; k < end; ++k) {
       const auto& form = v.steps[static_cast<size_t>(k)];
       const auto& step = plan.steps[static_cast<size_t>(k - begin)];
+      if (plan.leaves_out(static_cast<size_t>(k - begin))) continue;
       if (options_.profile && failed(device_.mark())) return std::nullopt;
       if (failed(execute(form, step, plan, k))) return std::nullopt;
       if (options_.profile) {
@@ -115,6 +116,10 @@ std::optional<MidRunMiss> LoadedVariant::steps(const CallArguments& arguments, S
 Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& arguments) {
   const auto& v = *variant_;
   SegmentPlan* plan = plans_.find(segment, call);
+  if (plan && plan->outdated && plan->outdated()) {
+    plans_.drop(segment);
+    plan = nullptr;
+  }
   if (!plan) {
     auto start = Clock::now();
     TESSERA_ASSIGN(auto made, plan_segment(v, segment, call, device_, *loaded_));

@@ -181,6 +181,7 @@ private:
     }
     const auto& l = std::get<LibraryStep>(step);
     Json j{{"name", l.name}};
+    if (l.instead_of > 0) j["instead_of"] = l.instead_of;
     if (const auto* m = std::get_if<MatmulCall>(&l.call)) {
       j.update({{"call", "matmul"},
                 {"a", operand(m->a)},
@@ -203,6 +204,15 @@ private:
                 {"output_padding", c->output_padding},
                 {"epilogue", epilogue(c->epilogue)}});
       if (c->fused) j["fused"] = fused(*c->fused);
+    } else if (const auto* a = std::get_if<FusedAttentionCall>(&l.call)) {
+      j.update({{"call", "attention"},
+                {"q", operand(a->q)},
+                {"k", operand(a->k)},
+                {"v", operand(a->v)},
+                {"out", operand(a->out)},
+                {"scale", bits(a->scale)},
+                {"causal", a->causal}});
+      if (a->bias) j["bias"] = operand(*a->bias);
     } else {
       const auto& p = std::get<PoolCall>(l.call);
       j.update({{"call", "pool"},

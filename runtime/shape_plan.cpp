@@ -62,6 +62,7 @@ public:
     }
     v_.program.run(call_.sizes);
     TESSERA_TRY(buffers());
+    TESSERA_TRY(device_.choose(v_, segment_, call_, *plan_));
     TESSERA_TRY(arena());
     TESSERA_TRY(steps());
     TESSERA_TRY(device_.plan(v_, loaded_, segment_, call_, *plan_));
@@ -102,8 +103,8 @@ private:
     for (auto id : ids) {
       const auto& b = v_.exe->buffers[static_cast<size_t>(id)];
       index[static_cast<size_t>(id)] = static_cast<int>(planned.size());
-      planned.push_back(
-          {round_up(plan_->bytes[static_cast<size_t>(id)], device_.alignment()), b.first_step, b.last_step, -1});
+      int64_t bytes = unused(b) ? 0 : plan_->bytes[static_cast<size_t>(id)];
+      planned.push_back({round_up(bytes, device_.alignment()), b.first_step, b.last_step, -1});
     }
     for (auto id : ids)
       if (int from = v_.in_place_of[static_cast<size_t>(id)]; from >= 0)
@@ -112,6 +113,16 @@ private:
     for (size_t i = 0; i < ids.size(); ++i) plan_->offsets.emplace_back(ids[i], memory.offsets[i]);
     plan_->arena_bytes = memory.bytes;
     return {};
+  }
+
+  // Only steps that are left out use it.
+  [[nodiscard]] bool unused(const BufferInfo& b) const {
+    int begin = v_.segment_begin[static_cast<size_t>(segment_)];
+    auto count = static_cast<int>(plan_->left_out.size());
+    if (b.first_step < begin || b.last_step >= begin + count || b.last_step < b.first_step) return false;
+    for (int s = b.first_step; s <= b.last_step; ++s)
+      if (!plan_->left_out[static_cast<size_t>(s - begin)]) return false;
+    return true;
   }
 
   Status steps() {
@@ -266,6 +277,11 @@ SegmentPlan* ShapePlanCache::find(int segment, const Variant::CallState& call) {
     return plans.front().get();
   }
   return nullptr;
+}
+
+void ShapePlanCache::drop(int segment) {
+  auto& plans = segments_[static_cast<size_t>(segment)];
+  plans.erase(plans.begin());
 }
 
 SegmentPlan* ShapePlanCache::insert(int segment, std::unique_ptr<SegmentPlan> plan) {

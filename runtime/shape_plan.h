@@ -28,6 +28,11 @@ struct SegmentPlan {
   int64_t arena_bytes = 0;
   std::vector<int64_t> numbers;
   std::vector<StepPlan> steps; // of this segment
+  // Of this segment: steps that are not executed, because others compute the same (LibraryStep::instead_of). Empty:
+  // none.
+  std::vector<bool> left_out;
+  std::function<bool()> outdated; // true when planning again would choose other steps; empty: never
+  [[nodiscard]] bool leaves_out(size_t step) const { return !left_out.empty() && left_out[step]; }
   int64_t step_scratch = 0, worker_scratch = 0;
   int64_t packed_bytes = 0; // weights that this plan was the first to pack
   std::unique_ptr<DevicePlan> device;
@@ -68,6 +73,8 @@ public:
   // The plan for the current bindings, or null.
   SegmentPlan* find(int segment, const Variant::CallState& call);
   SegmentPlan* insert(int segment, std::unique_ptr<SegmentPlan> plan);
+  // Lets go of what find() has just given.
+  void drop(int segment);
 
 private:
   std::vector<std::vector<std::unique_ptr<SegmentPlan>>> segments_; // most recently used first

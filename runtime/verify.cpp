@@ -15,6 +15,10 @@ LibraryOperands operands_of(const LibraryStep& step) {
   } else if (const auto* c = std::get_if<ConvCall>(&step.call)) {
     out = {{&c->x, &c->w, &c->y}, 2, &c->epilogue};
     fused(c->fused);
+  } else if (const auto* a = std::get_if<FusedAttentionCall>(&step.call)) {
+    static const std::optional<EpilogueKernel> kNone;
+    out = {{&a->q, &a->k, &a->v, &a->out}, 3, &kNone};
+    if (a->bias) out.all.push_back(&*a->bias);
   } else {
     const auto& p = std::get<PoolCall>(step.call);
     out = {{&p.x, &p.y}, 1, &p.epilogue};
@@ -134,6 +138,13 @@ Status verify_step(const Executable& e, const Step& step) {
   const auto& l = std::get<LibraryStep>(step);
   TESSERA_TRY(verify_operands(e, l));
   auto library = operands_of(l);
+  if (const auto* a = std::get_if<FusedAttentionCall>(&l.call)) {
+    auto rank = a->q.shape.size();
+    bool same = rank >= 2 && is_gpu_target(e.target);
+    for (const auto* o : library.all) same = same && o->shape.size() == rank;
+    if (!same)
+      return Diagnostic(ErrorCode::Internal, "library call '" + l.name + "': no attention that a GPU computes");
+  }
   const LibraryEpilogue* fused = nullptr;
   if (const auto* m = std::get_if<MatmulCall>(&l.call)) fused = m->fused ? &*m->fused : nullptr;
   if (const auto* c = std::get_if<ConvCall>(&l.call)) fused = c->fused ? &*c->fused : nullptr;
@@ -155,6 +166,24 @@ Status verify_step(const Executable& e, const Step& step) {
                       "library call '" + l.name +
                           "': the epilogue needs a begin and a count symbol per dimension of the result");
   return verify_kernel(e, epilogue->kernel);
+}
+
+// What a library call may be left out for: steps of its own segment that write what it writes.
+Status verify_instead(const Executable& e, size_t s) {
+  const auto* l = std::get_if<LibraryStep>(&e.steps[s]);
+  if (!l || l->instead_of == 0) return {};
+  auto bad = [&](const std::string& what) {
+    return Diagnostic(ErrorCode::Internal, "library call '" + l->name + "': the steps instead of it " + what);
+  };
+  if (l->instead_of < 0 || static_cast<size_t>(l->instead_of) > e.steps.size() - s - 1) return bad("do not exist");
+  auto wanted = buffers_of(e.steps[s]).written;
+  for (size_t i = s + 1; i <= s + static_cast<size_t>(l->instead_of); ++i) {
+    const auto* inner = std::get_if<LibraryStep>(&e.steps[i]);
+    if (std::holds_alternative<HostStep>(e.steps[i]) || (inner && inner->instead_of != 0))
+      return bad("are not all plain ones");
+    for (auto b : buffers_of(e.steps[i]).written) std::erase(wanted, b);
+  }
+  return wanted.empty() ? Status() : bad("do not write its result");
 }
 
 } // namespace
@@ -190,6 +219,7 @@ Status verify(const Executable& e) {
       return bad("output '" + b.name + "' is bound to a buffer of another kind");
   for (size_t s = 0; s < e.steps.size(); ++s) {
     TESSERA_TRY(verify_step(e, e.steps[s]));
+    TESSERA_TRY(verify_instead(e, s));
     auto used = buffers_of(e.steps[s]);
     for (const auto* list : {&used.read, &used.written})
       for (auto id : *list) {

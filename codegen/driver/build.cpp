@@ -1,6 +1,7 @@
 #include "codegen/driver/build.h"
 #include "codegen/driver/host_payload.h"
 #include "graph/reference/evaluator.h"
+#include "runtime/variant.h"
 #include <algorithm>
 #include <set>
 #include <unordered_set>
@@ -81,7 +82,8 @@ namespace {
 
 class Builder {
 public:
-  explicit Builder(const BuildInput& input) : in_(input), graph_(*input.graph), exe_(std::make_shared<Executable>()) {}
+  explicit Builder(const BuildInput& input)
+      : in_(input), groups_(flat_groups(input.plan)), graph_(*input.graph), exe_(std::make_shared<Executable>()) {}
 
   Result<std::shared_ptr<Executable>> run() {
     exe_->model_name = graph_.name();
@@ -97,7 +99,7 @@ public:
     std::map<ValueId, std::string> output_name; // a value given out several times: the first output owns the buffer
     for (const auto& o : graph_.outputs()) output_name.try_emplace(o.value, o.name);
     for (auto& [v, name] : output_name) output_values_.insert(v);
-    for (size_t g = 0; g < in_.plan.groups.size(); ++g) TESSERA_TRY(step(g));
+    for (size_t g = 0; g < groups_.size(); ++g) TESSERA_TRY(step(g));
     for (const auto& o : graph_.outputs()) {
       auto b = buffer(o.value);
       auto& info = exe_->buffers[static_cast<size_t>(b)];
@@ -185,7 +187,7 @@ private:
   StridedOperand operand(const OperandView& v) { return {buffer(v.value), v.shape, v.strides, v.offset}; }
 
   Status step(size_t index) {
-    const auto& group = in_.plan.groups[index];
+    const auto& group = *groups_[index];
     switch (group.kind) {
     case Group::Kind::Own:
     case Group::Kind::Kernel:
@@ -193,6 +195,7 @@ private:
       in_place(in_.kernel_of_group[index]);
       return {};
     case Group::Kind::Library: return library(group, index);
+    case Group::Kind::Attention: return attention(group);
     case Group::Kind::Host: return host(group);
     case Group::Kind::Alias: return {}; // the output loop makes a copy
     }
@@ -272,6 +275,18 @@ private:
     return {};
   }
 
+  // The steps that compute the same follow; where the library takes the call they are left out.
+  Status attention(const Group& group) {
+    const auto& call = group.attention;
+    if (!call.fixed) return {};
+    FusedAttentionCall c{operand(call.q),   operand(call.k), operand(call.v), operand(call.out), call.fixed->scale, {},
+                         call.fixed->causal};
+    if (call.fixed->bias) c.bias = operand(*call.fixed->bias);
+    LibraryStep step{group.name, std::move(c), static_cast<int>(group.otherwise.size())};
+    exe_->steps.emplace_back(std::move(step));
+    return {};
+  }
+
   Status host(const Group& group) {
     const auto& node = graph_.node(group.node);
     HostStep step;
@@ -316,43 +331,9 @@ private:
         b.first_step = std::min(b.first_step, s);
         if (b.kind == BufferInfo::Kind::Temporary) b.last_step = std::max(b.last_step, s);
       };
-      auto kernel = [&](const KernelLaunch& k) {
-        for (auto b : k.buffers) use(b);
-      };
-      std::visit(
-          [&](const auto& step) {
-            using T = std::decay_t<decltype(step)>;
-            if constexpr (std::is_same_v<T, KernelLaunch>)
-              kernel(step);
-            else if constexpr (std::is_same_v<T, HostStep>) {
-              for (auto b : step.inputs) use(b);
-              for (auto b : step.outputs) use(b);
-            } else if constexpr (std::is_same_v<T, CopyStep>) {
-              use(step.source);
-              use(step.target);
-            } else {
-              std::visit(
-                  [&](const auto& call) {
-                    if constexpr (requires { call.a; }) {
-                      use(call.a.buffer);
-                      use(call.b.buffer);
-                      use(call.c.buffer);
-                    } else {
-                      use(call.x.buffer);
-                      if constexpr (requires { call.w; }) use(call.w.buffer);
-                      use(call.y.buffer);
-                    }
-                    if (call.epilogue) kernel(call.epilogue->kernel);
-                    if constexpr (requires { call.fused; })
-                      if (call.fused) {
-                        if (call.fused->bias) use(call.fused->bias->buffer);
-                        if (call.fused->residual) use(call.fused->residual->buffer);
-                      }
-                  },
-                  step.call);
-            }
-          },
-          exe_->steps[static_cast<size_t>(s)]);
+      auto buffers = buffers_of(exe_->steps[static_cast<size_t>(s)]);
+      for (const auto* ids : {&buffers.read, &buffers.written})
+        for (auto id : *ids) use(id);
     }
     for (auto& b : exe_->buffers) {
       if (b.last_step < 0) {
@@ -367,6 +348,7 @@ private:
   }
 
   const BuildInput& in_;
+  std::vector<const Group*> groups_;
   Graph& graph_;
   std::shared_ptr<Executable> exe_;
   std::map<ValueId, BufferId> by_value_;

@@ -18,8 +18,8 @@ struct BuildInput {
   std::shared_ptr<Graph> graph;
   const FusionPlan& plan;
   DeviceCode code;
-  std::vector<int> kernel_of_group; // group -> kernel of code, -1
-  std::vector<BoxedNest> boxes;     // of library groups with an epilogue, indexed by group (empty nest otherwise)
+  std::vector<int> kernel_of_group;           // by position in flat_groups(plan): kernel of code, -1
+  std::vector<BoxedNest> boxes;               // likewise, of library groups with an epilogue (empty nest otherwise)
   std::map<NodeId, std::string> host_reasons; // why a Host group's node runs there
   std::string target;
 };

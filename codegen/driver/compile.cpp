@@ -64,11 +64,12 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
   // Kernels: one for each kernel group and each library epilogue.
   ObjectCache cache(options.cache_dir, options.cache);
   BuildInput build{graph, report.plan, {}, {}, {}, host_reasons, backend->target()};
-  build.kernel_of_group.assign(report.plan.groups.size(), -1);
-  build.boxes.resize(report.plan.groups.size());
+  auto groups = flat_groups(report.plan);
+  build.kernel_of_group.assign(groups.size(), -1);
+  build.boxes.resize(groups.size());
   std::vector<KernelRequest> requests;
-  for (size_t g = 0; g < report.plan.groups.size(); ++g) {
-    auto& group = report.plan.groups[g];
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const auto& group = *groups[g];
     const LoopNest* nest = nullptr;
     if (group.kind == Group::Kind::Kernel) nest = &group.nest;
     if (group.kind == Group::Kind::Library && group.call.epilogue_nest &&

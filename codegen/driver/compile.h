@@ -49,7 +49,7 @@ struct KernelReport {
 struct CompileReport {
   std::vector<PassStats> passes;
   FusionPlan plan;
-  std::vector<KernelReport> kernels; // in group order, of Kernel groups
+  std::vector<KernelReport> kernels; // in the order of flat_groups(), of those that have code
   double import_ms = 0, passes_ms = 0, fusion_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
   int cache_hits = 0, cache_misses = 0;
   std::vector<std::string> cache_warnings;  // a corrupt entry that was replaced, a folder that cannot be written

@@ -32,6 +32,8 @@ struct CudaLibraries {
   // Activations for which cuDNN compiles a kernel when a plan is made (a second or so each); otherwise pointwise
   // kernels.
   bool runtime_compiled = false;
+  // Whether cuDNN computes attention as one unit: q k', softmax and the product with v, scores in no memory.
+  bool attention = true;
 };
 // Every dtype stays (sums of f16 and bf16 are in f32 in each route). What is rewritten:
 //   - a channels-last convolution of single points becomes a product

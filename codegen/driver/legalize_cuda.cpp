@@ -238,6 +238,35 @@ bool accepts_conv(const Graph& graph, const LibraryCall& call, const CudaLibrari
   return true;
 }
 
+// What the library addresses of an attention, as far as it is known when compiling; the runtime looks at the numbers.
+bool accepts_attention(const Graph& graph, const AttentionCall& call, Why why_not) {
+  constexpr int64_t kWidest = 256, kAligned = 8; // elements
+  const auto& env = graph.env();
+  if (!call.fixed) return refuse(why_not, "cuDNN computes scale * q k' + bias, causal or not: " + call.not_fixed);
+  for (const auto* view : {&call.q, &call.k, &call.v, &call.out}) {
+    auto width = view->shape.back().as_const();
+    if (!width || *width % kAligned != 0 || *width == 0 || *width > kWidest)
+      return refuse(why_not,
+                    "cuDNN's heads have a width that is a multiple of 8 up to 256, not " + view->shape.back().str());
+    if (!env.known_equal(view->strides.back(), 1))
+      return refuse(why_not, "cuDNN reads heads whose elements are neighbours");
+    for (size_t d = 0; d + 1 < view->strides.size(); ++d)
+      if (!env.known_equal(view->shape[d], 1) && env.simplify(view->strides[d]).known_divisor() % kAligned != 0)
+        return refuse(why_not, "cuDNN reads heads that begin at multiples of 16 bytes, not at " +
+                                   view->strides[d].str() + " elements");
+    if (view->offset.known_divisor() % kAligned != 0)
+      return refuse(why_not, "cuDNN reads heads that begin at multiples of 16 bytes, not at " + view->offset.str() +
+                                 " elements");
+  }
+  if (call.fixed->bias && !env.known_equal(call.fixed->bias->strides.back(), 1))
+    return refuse(why_not, "cuDNN reads biases of neighbouring keys next to each other");
+  constexpr size_t kBatch = 3; // batch, heads of keys, what shares them
+  if (call.q.shape.size() > kBatch + 2)
+    return refuse(why_not,
+                  "cuDNN has a batch and heads, not " + std::to_string(call.q.shape.size() - 2) + " batch dimensions");
+  return true;
+}
+
 } // namespace
 
 Status legalize_for_cuda(Graph& graph, const CudaLibraries& libraries) {
@@ -307,6 +336,10 @@ void configure_for_cuda(FusionOptions& fusion, const CudaLibraries& libraries) {
   fusion.launch_us = 2;
   fusion.bytes_per_us = 4e6;
   fusion.as_loops = [libraries](const Graph& graph, NodeId id) { return cuda_as_loops(graph, id, libraries); };
+  if (libraries.cudnn && libraries.attention)
+    fusion.attention_accepts = [](const Graph& graph, const AttentionCall& call, std::string* why_not) {
+      return accepts_attention(graph, call, why_not);
+    };
   fusion.library_accepts = [libraries](const Graph& graph, const LibraryCall& call, std::string* why_not) {
     return cuda_library_accepts(graph, call, libraries, why_not);
   };

@@ -23,7 +23,8 @@ Result<std::shared_ptr<Executable>> load_compiled(const std::string& path) {
       if (const auto* l = std::get_if<LibraryStep>(&step))
         std::visit(
             [&](const auto& call) {
-              if (call.epilogue) add(call.epilogue->kernel);
+              if constexpr (requires { call.epilogue; })
+                if (call.epilogue) add(call.epilogue->kernel);
             },
             l->call);
     }

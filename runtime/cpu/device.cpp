@@ -55,6 +55,7 @@ public:
     while (arenas_.size() + 1 < variant.segment_begin.size()) arenas_.emplace_back();
     return std::make_unique<DeviceVariant>();
   }
+  Status choose(const Variant&, int, const Variant::CallState&, SegmentPlan&) override { return {}; }
   Status plan(const Variant& variant, DeviceVariant&, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     return plan_cpu_calls(variant, segment, call, plan, *pool_);

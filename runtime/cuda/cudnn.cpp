@@ -32,6 +32,7 @@ Result<std::shared_ptr<Cudnn>> Cudnn::open() {
 #undef TESSERA_CUDNN_BIND
   dnn->allow_tf32 = enabled("TESSERA_ALLOW_TF32");
   dnn->compile_at_run_time = enabled("TESSERA_CUDNN_COMPILE");
+  dnn->wait_for_plans = enabled("TESSERA_CUDNN_WAIT");
   return dnn;
 }
 

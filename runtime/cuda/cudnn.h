@@ -93,7 +93,7 @@ public:
   TESSERA_CUDNN_FUNCTIONS(TESSERA_CUDNN_FIELD)
 #undef TESSERA_CUDNN_FIELD
   size_t version = 0; // 90100 is 9.1.0
-  bool allow_tf32 = false, compile_at_run_time = false;
+  bool allow_tf32 = false, compile_at_run_time = false, wait_for_plans = false;
   cudnnHandle_t handle = nullptr;
   mutable std::mutex running; // the handle has one stream at a time
 
@@ -120,6 +120,15 @@ private:
     if (auto tessera_s_ = (library).function(__VA_ARGS__); tessera_s_ != CUDNN_STATUS_SUCCESS) [[unlikely]]            \
       return (library).error(tessera_s_, #function, doing);                                                            \
   } while (0)
+
+// The first engine of a graph's proposals that will do (above), null where there is none; `compiled`: engines that are
+// compiled at run time, too. `handle` is for this thread's use alone.
+[[nodiscard]] Result<std::shared_ptr<const ConvEngine>> find_engine(const Cudnn& library, cudnnHandle_t handle,
+                                                                    std::span<const Descriptor> operations, DType dtype,
+                                                                    bool compiled);
+// A graph that the library does not take is an answer, whatever it calls the reason: null, and the log has its words.
+// Errors: OutOfMemory.
+[[nodiscard]] Result<std::shared_ptr<const ConvEngine>> no_engine(const Diagnostic& why);
 
 // The operations of a convolution and what follows: y = activation(alpha * (x * w) + residual + bias), everything
 // between them in f32 and in no memory. Needs no GPU.

@@ -68,6 +68,11 @@ public:
     }
     return std::unique_ptr<DeviceVariant>(std::make_unique<CudaVariant>(*this, variant, table, std::move(code)));
   }
+  Status choose(const Variant& variant, int segment, const Variant::CallState& call, SegmentPlan& plan) override {
+    TESSERA_TRY(choose_steps(*context_, variant, segment, call, plan, wait_for_plans_));
+    plans_are_made_ = plans_are_made_ || plan.outdated;
+    return {};
+  }
   Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
@@ -263,6 +268,7 @@ public:
   }
 
   Status wait() override {
+    if (std::exchange(plans_are_made_, false)) wait_for_attention(*context_);
     if (pending_) TESSERA_TRY(wait_for_pending());
     return tell_earlier();
   }
@@ -286,6 +292,7 @@ private:
   CudaDevice(std::shared_ptr<Context> context, const ExecutorOptions& options)
       : context_(std::move(context)), pool_(options.pool), staging_(context_, pool_.get()), poison_(options.poison),
         synchronize_launches_(options.synchronize_launches) {
+    wait_for_plans_ = options.wait_for_plans;
     const char* text = std::getenv("TESSERA_CUDA_SYNC");
     if (text && *text && std::strcmp(text, "0") != 0) synchronize_launches_ = true;
     text = std::getenv("TESSERA_CUDA_GRAPHS");
@@ -463,6 +470,8 @@ private:
   bool poison_, synchronize_launches_;
   bool graphs_ = true;                        // replay what repeats
   std::vector<void*> addresses_;              // of a replay
+  bool wait_for_plans_ = false;
+  bool plans_are_made_ = false; // in the background
   std::vector<DeviceBlock> arenas_, outputs_; // per segment
   DeviceBlock scratch_, inputs_;
   // A call may have left work on a stream; done_ is recorded after it.

@@ -3,6 +3,7 @@
 #pragma once
 #include "runtime/cuda/context.h"
 #include "runtime/library/call.h"
+#include <functional>
 #include <span>
 
 namespace tessera::cuda {
@@ -42,5 +43,20 @@ plan_cuda_matmul(const CudaPlanContext& context, const MatmulCall& call, std::sp
 plan_cuda_conv(const CudaPlanContext& context, const ConvCall& call, std::span<const Operand> operands);
 [[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
 plan_cuda_pool(const CudaPlanContext& context, const PoolCall& call, std::span<const Operand> operands);
+
+[[nodiscard]] Result<std::unique_ptr<CudaLibraryPlan>>
+plan_cuda_attention(const CudaPlanContext& context, const FusedAttentionCall& call, std::span<const Operand> operands);
+
+// Whether the library computes an attention at these sizes, or the steps that follow it do. `wait`: until it is known.
+struct AttentionChoice {
+  bool taken = false;         // by the library: plan_cuda_attention() succeeds
+  std::string why;            // not taken: for logs
+  std::function<bool()> made; // not taken yet: its plan is being made; true when that is done, and choosing again pays
+};
+[[nodiscard]] AttentionChoice choose_attention(Context& context, const std::string& name,
+                                               const FusedAttentionCall& call, std::span<const Operand> operands,
+                                               bool wait);
+// Until no plan is being made.
+void wait_for_attention(Context& context);
 
 } // namespace tessera::cuda

@@ -1,4 +1,5 @@
 #include "runtime/cuda/plan.h"
+#include "graph/support/log.h"
 #include <algorithm>
 
 namespace tessera::cuda {
@@ -34,6 +35,7 @@ public:
       int index = made->first_step + static_cast<int>(s);
       const auto& form = variant_.steps[static_cast<size_t>(index)];
       auto& step = made->steps[s];
+      if (plan_.leaves_out(s)) continue;
       if (std::holds_alternative<KernelLaunch>(*form.step)) {
         const auto& planned = plan_.steps[s];
         TESSERA_TRY(kernel(*planned.kernel, planned.grid, plan_.numbers.data() + planned.sizes, index, step.kernel));
@@ -90,6 +92,8 @@ private:
     auto planned = [&]() -> Result<std::unique_ptr<CudaLibraryPlan>> {
       if (const auto* matmul = std::get_if<MatmulCall>(&l.call)) return plan_cuda_matmul(context, *matmul, operands);
       if (const auto* conv = std::get_if<ConvCall>(&l.call)) return plan_cuda_conv(context, *conv, operands);
+      if (const auto* attention = std::get_if<FusedAttentionCall>(&l.call))
+        return plan_cuda_attention(context, *attention, operands);
       return plan_cuda_pool(context, std::get<PoolCall>(l.call), operands);
     }();
     if (!planned.ok()) {
@@ -144,6 +148,35 @@ ErrorWords::ErrorWords(const Variant& variant) : steps_{-1} {
 
 void ErrorWords::place(CUdeviceptr base) {
   for (size_t s = 0; s < words_.size(); ++s) arguments_[s] = base + words_[s] * sizeof(int32_t);
+}
+
+Status choose_steps(Context& context, const Variant& variant, int segment, const Variant::CallState& call,
+                    SegmentPlan& plan, bool wait) {
+  auto begin = static_cast<size_t>(variant.segment_begin[static_cast<size_t>(segment)]),
+       end = static_cast<size_t>(variant.segment_begin[static_cast<size_t>(segment) + 1]);
+  std::vector<std::function<bool()>> making;
+  std::string told; // the last reason that was logged
+  for (size_t s = begin; s < end; ++s) {
+    const auto* l = std::get_if<LibraryStep>(variant.steps[s].step);
+    if (!l || l->instead_of == 0) continue;
+    const auto* attention = std::get_if<FusedAttentionCall>(&l->call);
+    AttentionChoice choice;
+    if (attention) {
+      TESSERA_ASSIGN(auto operands, concrete_operands(variant, variant.steps[s], call, plan));
+      choice = choose_attention(context, l->name, *attention, operands, wait);
+    }
+    if (plan.left_out.empty()) plan.left_out.resize(end - begin);
+    size_t first = choice.taken ? s + 1 : s, count = choice.taken ? static_cast<size_t>(l->instead_of) : 1;
+    for (size_t i = first; i < first + count; ++i) plan.left_out[i - begin] = true;
+    if (choice.made) making.push_back(std::move(choice.made));
+    if (!choice.why.empty() && choice.why != told)
+      TESSERA_LOGF(LogChannel::Perf, "'" + l->name + "' in steps: " + (told = choice.why));
+  }
+  if (!making.empty())
+    plan.outdated = [making = std::move(making)] {
+      return std::all_of(making.begin(), making.end(), [](const auto& made) { return made(); });
+    };
+  return {};
 }
 
 Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,

@@ -49,6 +49,9 @@ private:
   std::vector<CUdeviceptr> arguments_; // by step
 };
 
+// Device::choose for a segment whose attentions the library may take.
+[[nodiscard]] Status choose_steps(Context& context, const Variant& variant, int segment, const Variant::CallState& call,
+                                  SegmentPlan& plan, bool wait);
 // Fills plan.device with a CudaPlan, and plan.step_scratch with what its library calls need. `table` and `words` are
 // those of all runs of the variant. Errors: those of LoadedExecutable::function and of planning library calls;
 // SizeOverflow for a grid that is too large. `refused` gets the names of all library calls that no library computes;

@@ -1,8 +1,10 @@
 // Plans of convolutions with a cuDNN that only takes notes: which graphs it is asked for, in which order, and what is
 // bound to them.
 #include "fake_driver.h"
+#include "runtime/cuda/code_object.h"
 #include "runtime/cuda/cudnn.h"
 #include "tests/cuda/library_device.h"
+#include "tests/runtime/build_executable.h"
 #include <cstring>
 #include <set>
 
@@ -91,6 +93,11 @@ struct Machine {
       std::memcpy(library->data.data(), data.data(), data.size());
       return CUDNN_STATUS_SUCCESS;
     };
+    t.cudnnCreate = [](cudnnHandle_t* handle) {
+      *handle = reinterpret_cast<cudnnHandle_t>(library);
+      return CUDNN_STATUS_SUCCESS;
+    };
+    t.cudnnDestroy = [](cudnnHandle_t) { return CUDNN_STATUS_SUCCESS; };
     auto context = state.gpu.context();
     auto attached = context->attachment(
         "cuDNN", [&](Context&) -> Result<std::shared_ptr<void>> { return std::shared_ptr<void>(dnn); });
@@ -206,6 +213,87 @@ TEST(CudnnPlans, EnginesAreChosenByTheirNotes) {
   size_t attempts = 0;
   EXPECT_TRUE(planned(DType::F16, {}, {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}, &attempts));
   EXPECT_EQ(attempts, 2u);
+}
+
+// ---- attention: by the library where it takes it, by the steps behind it where not and as long as its plan is made
+
+constexpr size_t kOperations = 10; // two products, and between them scale, softmax and its statistics
+
+// y = attention of x with itself, [s, 8] in f16, or in two steps by way of t.
+std::shared_ptr<const Executable> attention_or_steps() {
+  tessera::test::Builder b;
+  b.exe->target = "cuda sm_90";
+  auto s = b.symbol("s");
+  auto x = b.input("x", {s, 8}, DType::F16), y = b.output("y", {s, 8}, DType::F16);
+  auto t = b.buffer("t", {s, 8}, BufferInfo::Kind::Temporary, DType::F16);
+  auto view = [&](BufferId id) { return StridedOperand{id, {s, 8}, {8, 1}, 0}; };
+  b.exe->steps.emplace_back(LibraryStep{"attention", FusedAttentionCall{view(x), view(x), view(x), view(y), 0.5}, 2});
+  for (auto [from, to] : {std::pair{x, t}, std::pair{t, y}}) {
+    auto k = tessera::test::Builder::launch("step", nullptr, {from}, {to}, {s}, 1);
+    k.threads = 32;
+    k.object = static_cast<int>(b.exe->objects.size());
+    CodeObject o;
+    o.symbol = "step";
+    o.ptx_arch = "sm_90";
+    o.ptx = "// step";
+    b.exe->objects.push_back(encode(o));
+    b.exe->steps.emplace_back(std::move(k));
+  }
+  return b.done();
+}
+
+struct AttentionRun {
+  Machine machine;
+  std::unique_ptr<Executor> executor;
+  explicit AttentionRun(bool wait, std::set<size_t> takes = {kOperations}) {
+    machine.state.takes = std::move(takes);
+    machine.state.gpu.kernel("step", 4, [](const FakeGpu::Launch&) { return CUDA_SUCCESS; });
+    ExecutorOptions options;
+    options.pool = ThreadPool::create(1);
+    options.wait_for_plans = wait;
+    options.gpu_context = machine.gpu->context().shared_from_this();
+    auto made = Executor::create({attention_or_steps()}, options);
+    EXPECT_TRUE(made.ok()) << made.error().str();
+    executor = std::move(*made);
+  }
+  // Launches of steps, and runs of the library, in one call.
+  std::pair<int, int> call(int64_t size) {
+    machine.state.gpu.calls.clear();
+    int before = machine.state.runs;
+    RunStats stats;
+    auto r = executor->run({{"x", Tensor::create(DType::F16, {size, 8}, true).value()}}, &stats);
+    EXPECT_TRUE(r.ok()) << r.error().str();
+    arena = stats.arena_bytes;
+    return {machine.state.gpu.calls["cuLaunchKernel"], machine.state.runs - before};
+  }
+  int64_t arena = 0;
+};
+
+TEST(CudnnAttention, StepsUntilThePlanIsMade) {
+  AttentionRun run(false);
+  auto [launched, ran] = run.call(5);
+  EXPECT_EQ(launched + 2 * ran, 2) << "one or the other";
+  ASSERT_TRUE(run.executor->wait().ok());
+  EXPECT_EQ(run.call(5), std::pair(0, 1));
+  EXPECT_EQ(run.arena, 1024) << "the workspace, and no room for what only the steps use";
+  EXPECT_EQ(run.machine.state.asked, (std::vector<size_t>{kOperations}));
+  EXPECT_EQ(run.call(5), std::pair(0, 1));
+  EXPECT_EQ(run.machine.state.asked.size(), 1u);
+}
+
+TEST(CudnnAttention, APlanIsWaitedForWhereThatIsWanted) {
+  AttentionRun run(true);
+  EXPECT_EQ(run.call(5), std::pair(0, 1));
+  EXPECT_EQ(run.call(6), std::pair(0, 1));
+  EXPECT_EQ(run.call(0), std::pair(0, 0)) << "no results, nothing to do";
+  EXPECT_EQ(run.machine.state.ids, (std::vector<int64_t>{1, 2, 3, 4, 6}));
+}
+
+TEST(CudnnAttention, WhatTheLibraryRefusesIsDoneInSteps) {
+  AttentionRun run(true, {});
+  EXPECT_EQ(run.call(5), std::pair(2, 0));
+  EXPECT_EQ(run.call(5), std::pair(2, 0));
+  EXPECT_GE(run.machine.state.asked.size(), 1u);
 }
 
 } // namespace

@@ -36,6 +36,15 @@ std::string summary(const Graph& graph, const FusionPlan& plan) {
   for (const auto& group : plan.groups) {
     if (group.kind == Group::Kind::Kernel) ++kernels;
     if (group.kind == Group::Kind::Host) count("host " + std::string(graph.node(group.node).op->name));
+    if (group.kind == Group::Kind::Attention) {
+      const auto& a = group.attention;
+      std::string line = "attention " + std::string(name(graph.type(a.out.value).dtype)) + " " + str(a.q.shape);
+      line += " over " + a.k.shape[a.k.shape.size() - 2].str() + " keys";
+      if (a.fixed && a.fixed->bias)
+        line += ", bias " + str(a.fixed->bias->strides) + (a.fixed->bias_nest ? " of a kernel" : "");
+      if (a.fixed && a.fixed->causal) line += ", causal";
+      count(line);
+    }
     if (group.kind != Group::Kind::Library) continue;
     const auto& call = group.call;
     std::string line(graph.node(call.node).op->name);

@@ -227,5 +227,46 @@ TEST(LegalizeCuda, PoolingOfUnequalPadsAndDilationsIsLoops) {
   EXPECT_EQ(kind("kernel=[3] strides=[2] pads_begin=[1] pads_end=[1] dilations=[2]", "4"), Group::Kind::Kernel);
 }
 
+TEST(LegalizeCuda, AttentionGoesToCudnnWhereItReadsTheHeads) {
+  struct Found {
+    bool attention;
+    std::string why;
+  };
+  auto found = [](const std::string& dtype, const std::string& width, const CudaLibraries& libraries = {},
+                  const std::string& cap = "") {
+    std::string text = "graph @main(%q: T[2, 3, s, W], %k: T[2, 3, s, W], %v: T[2, 3, s, W]) -> (%y: T[2, 3, s, W]) "
+                       "where s in [1, 64] {\n  %kt = transpose(%k) perm=[0, 1, 3, 2] : T[2, 3, W, s]\n"
+                       "  %p = matmul(%q, %kt) : T[2, 3, s, s]\n" +
+                       (cap.empty() ? "  %x = cast(%p) to=f32 : f32[2, 3, s, s]\n" : cap) +
+                       "  %m = reduce_max(%x) axes=[3] keepdims=1 : f32[2, 3, s, 1]\n"
+                       "  %z = sub(%x, %m) : f32[2, 3, s, s]\n  %e = exp(%z) : f32[2, 3, s, s]\n"
+                       "  %n = reduce_sum(%e) axes=[3] keepdims=1 : f32[2, 3, s, 1]\n"
+                       "  %d = div(%e, %n) : f32[2, 3, s, s]\n  %w = cast(%d) to=T : T[2, 3, s, s]\n"
+                       "  %y = matmul(%w, %v) : T[2, 3, s, W]\n}";
+    for (size_t at = 0; (at = text.find_first_of("TW", at)) != std::string::npos;)
+      text.replace(at, 1, text[at] == 'T' ? dtype : width);
+    auto g = parse_graph(text);
+    EXPECT_TRUE(g.ok()) << (g.ok() ? "" : g.error().str());
+    auto plan = planned(*g, libraries);
+    Found out{plan.groups[0].kind == Group::Kind::Attention, ""};
+    for (const auto& e : plan.ledger) out.why += e.detail + "\n";
+    return out;
+  };
+  EXPECT_TRUE(found("f16", "64").attention);
+  EXPECT_TRUE(found("bf16", "8").attention);
+  auto refused = [](const Found& f, const char* why) {
+    EXPECT_FALSE(f.attention);
+    EXPECT_NE(f.why.find(why), std::string::npos) << f.why;
+  };
+  refused(found("f16", "12"), "no attention: cuDNN's heads have a width that is a multiple of 8 up to 256, not 12");
+  refused(found("f16", "264"), "not 264");
+  refused(found("f32", "64"), "not in f32");
+  refused(found("f16", "64", {}, "  %t = tanh(%p) : T[2, 3, s, s]\n  %x = cast(%t) to=f32 : f32[2, 3, s, s]\n"),
+          "tanh");
+  CudaLibraries without;
+  without.cudnn = false;
+  EXPECT_FALSE(found("f16", "64", without).attention);
+}
+
 } // namespace
 } // namespace tessera

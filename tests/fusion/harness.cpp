@@ -1,4 +1,5 @@
 #include "tests/fusion/harness.h"
+#include "fusion/attention.h"
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -172,6 +173,78 @@ public:
     return {};
   }
 
+  Status steps(const std::vector<Group>& groups) {
+    for (const auto& g : groups) TESSERA_TRY(g.kind == Group::Kind::Kernel ? nest(g.nest) : call(g.call));
+    return {};
+  }
+
+  // Attention from its strided operands, the score by its expression or, with `fixed`, by the form that libraries have.
+  // Undefined rows are as the call says, and zeros in the fixed form: what libraries make of rows of -inf.
+  Result<Tensor> attention(const AttentionCall& call, bool fixed) {
+    Dims q_dims, k_dims, v_dims, out_dims, bias_dims;
+    TESSERA_ASSIGN(auto q_at, positions(call.q, symbols_, q_dims));
+    TESSERA_ASSIGN(auto k_at, positions(call.k, symbols_, k_dims));
+    TESSERA_ASSIGN(auto v_at, positions(call.v, symbols_, v_dims));
+    TESSERA_ASSIGN(auto out_at, positions(call.out, symbols_, out_dims));
+    TESSERA_ASSIGN(Tensor q, get(call.q.value));
+    TESSERA_ASSIGN(Tensor k, get(call.k.value));
+    TESSERA_ASSIGN(Tensor v, get(call.v.value));
+    TESSERA_ASSIGN(Dims shape, evaluated(graph_.type(call.out.value).shape, symbols_));
+    TESSERA_ASSIGN(Tensor out, Tensor::create(graph_.type(call.out.value).dtype, shape, true));
+    int64_t queries = q_dims[q_dims.size() - 2], keys = k_dims[k_dims.size() - 2], width = q_dims.back(),
+            wide = v_dims.back(), batches = 1;
+    for (size_t d = 0; d + 2 < q_dims.size(); ++d) batches *= q_dims[d];
+    auto at = [](const Tensor& t, const std::vector<int64_t>& where, int64_t i) {
+      return t.get_f64(where[static_cast<size_t>(i)]);
+    };
+    Dims raw_dims(q_dims.begin(), q_dims.end() - 1);
+    raw_dims.push_back(keys);
+    TESSERA_ASSIGN(Tensor scores, Tensor::create(DType::F32, raw_dims));
+    for (int64_t i = 0; i < scores.count(); ++i) {
+      int64_t b = i / (queries * keys), r = i / keys % queries, c = i % keys;
+      double sum = 0;
+      for (int64_t d = 0; d < width; ++d)
+        sum += at(q, q_at, (b * queries + r) * width + d) * at(k, k_at, (b * keys + c) * width + d);
+      scores.set_f64(i, sum);
+    }
+    if (fixed) {
+      Tensor bias;
+      std::vector<int64_t> bias_at;
+      if (call.fixed->bias) {
+        TESSERA_ASSIGN(bias, get(call.fixed->bias->value));
+        TESSERA_ASSIGN(bias_at, positions(*call.fixed->bias, symbols_, bias_dims));
+      }
+      for (int64_t i = 0; i < scores.count(); ++i) {
+        bool hidden = call.fixed->causal && i % keys > i / keys % queries;
+        double x = call.fixed->scale * scores.get_f64(i) + (bias_at.empty() ? 0 : at(bias, bias_at, i));
+        scores.set_f64(i, hidden ? -std::numeric_limits<double>::infinity() : x);
+      }
+    } else {
+      TESSERA_ASSIGN(scores, scored(call, scores));
+    }
+    for (int64_t r = 0; r < batches * queries; ++r) {
+      double max = -std::numeric_limits<double>::infinity(), sum = 0;
+      bool nan = false;
+      for (int64_t c = 0; c < keys; ++c) {
+        max = std::max(max, scores.get_f64(r * keys + c));
+        nan = nan || std::isnan(scores.get_f64(r * keys + c));
+      }
+      bool empty = std::isinf(max);
+      for (int64_t c = 0; c < keys && !empty; ++c) sum += std::exp(scores.get_f64(r * keys + c) - max);
+      for (int64_t d = 0; d < wide; ++d) {
+        double y = 0;
+        for (int64_t c = 0; c < keys; ++c)
+          y += std::exp(scores.get_f64(r * keys + c) - max) / sum * at(v, v_at, (r / queries * keys + c) * wide + d);
+        if (nan || empty) {
+          bool zero = call.zero_where_undefined || (fixed && !nan);
+          y = zero ? 0 : std::numeric_limits<double>::quiet_NaN();
+        }
+        out.set_f64(out_at[static_cast<size_t>(r * wide + d)], y);
+      }
+    }
+    return out;
+  }
+
   Status host(NodeId id, bool own = false) {
     const Node& node = graph_.node(id);
     std::vector<Tensor> operands;
@@ -197,6 +270,33 @@ public:
   }
 
 private:
+  // The score nest on sums: it is made to store its root.
+  Result<Tensor> scored(const AttentionCall& call, const Tensor& sums) {
+    LoopNest nest = call.score;
+    Graph& graph = const_cast<Graph&>(graph_);
+    nest.axes.back().role = AxisRole::Outer;
+    ValueId result = fusion::add_temporary(graph, {DType::F32, nest.extents(AxisRole::Outer)});
+    // A load of the sum has the index of the tensor that it stands for.
+    std::vector<ScalarId> own;
+    for (const auto& axis : nest.axes) own.push_back(nest.dag.index(axis.var));
+    ScalarDag dag;
+    std::unordered_map<ScalarId, ScalarId> done;
+    for (auto& i : own) i = dag.index(*nest.dag.as_sym(i));
+    auto leaf = [&](ScalarDag& into, const ScalarNode& node, std::span<const ScalarId>) -> ScalarId {
+      return node.op == ScalarOp::Load && node.operand == 0 ? into.load(0, DType::F32, own) : -1;
+    };
+    ScalarId root = dag.import(nest.dag, call.root, leaf, done);
+    nest.dag = std::move(dag);
+    nest.stores = {{result, own, root, false}};
+    nest.loads[0] = result;
+    std::vector<Tensor> loads = {sums};
+    for (size_t i = 1; i < nest.loads.size(); ++i) {
+      TESSERA_ASSIGN(Tensor t, get(nest.loads[i]));
+      loads.push_back(t);
+    }
+    TESSERA_ASSIGN(auto out, interpret(graph_, nest, loads, symbols_));
+    return out[0];
+  }
   static double activated(const FixedEpilogue& e, double x) {
     using Activation = FixedEpilogue::Activation;
     switch (e.activation) {
@@ -238,6 +338,23 @@ Result<std::vector<Tensor>> run_plan(const Graph& graph, const FusionPlan& plan,
     switch (g.kind) {
     case Group::Kind::Kernel: TESSERA_TRY(run.nest(g.nest)); break;
     case Group::Kind::Library: TESSERA_TRY(run.call(g.call)); break;
+    case Group::Kind::Attention: { // each way of computing it; what follows reads the last
+      TESSERA_TRY(run.steps(g.otherwise));
+      std::vector<Tensor> ways = {run.values.at(g.writes[0])};
+      TESSERA_ASSIGN(Tensor general, run.attention(g.attention, false));
+      ways.push_back(general);
+      if (g.attention.fixed) {
+        TESSERA_ASSIGN(Tensor fixed, run.attention(g.attention, true));
+        ways.push_back(fixed);
+      }
+      for (size_t w = 1; w < ways.size(); ++w) {
+        double tolerance = ways[0].dtype() == DType::BF16 ? 3e-2 : 4e-3; // of rounded scores and probabilities
+        auto c = compare(ways[w], ways[0], tolerance, tolerance);
+        EXPECT_TRUE(c.same) << (w == 1 ? "the score's expression: " : "the fixed form: ") << c.message;
+      }
+      run.values[g.writes[0]] = ways.back();
+      break;
+    }
     case Group::Kind::Own: TESSERA_TRY(run.host(g.node, true)); break;
     case Group::Kind::Host: TESSERA_TRY(run.host(g.node)); break;
     case Group::Kind::Alias: break;

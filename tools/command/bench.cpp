@@ -76,7 +76,8 @@ struct EmptyFolder {
 double library_flops(const Compiled& c, const Sizes& sizes) {
   const ShapeEnv& env = c.graph->env();
   double total = 0;
-  for (const auto& g : c.report.plan.groups) {
+  for (const Group* group : flat_groups(c.report.plan)) {
+    const Group& g = *group; // of an attention those of its two products
     if (g.kind != Group::Kind::Library || g.call.kind == LibraryCall::Kind::Pool || g.call.operands.size() < 2)
       continue;
     SymExpr per_result = 1;
@@ -125,6 +126,7 @@ Result<Json> bench(const BenchOptions& o) {
   TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
   options.allow_compiled_file = false;
   options.executor.profile = o.profile;
+  options.executor.wait_for_plans = true; // what is timed is what stays
   options.executor.pool = ThreadPool::create(o.model.threads);
   Progress progress;
   Json j;

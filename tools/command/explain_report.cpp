@@ -82,6 +82,32 @@ Json call_json(const Graph& graph, const LibraryCall& call) {
   return j;
 }
 
+Json attention_json(const Graph& graph, const AttentionCall& call) {
+  Json j;
+  j["library_call"] = "attention";
+  j["operands"] = Json::array();
+  for (const auto* o : {&call.q, &call.k, &call.v})
+    j["operands"].push_back({{"name", value_name(graph, o->value)}, {"shape", str(o->shape)}});
+  j["result"] = str(call.out.shape);
+  j["epilogue"] = Json::array();
+  if (!call.fixed) return j;
+  j["scale"] = call.fixed->scale;
+  j["causal"] = call.fixed->causal;
+  if (call.fixed->bias) {
+    j["bias"] = value_name(graph, call.fixed->bias->value);
+    j["operands"].push_back({{"name", j["bias"]}, {"shape", str(call.fixed->bias->shape)}});
+  }
+  return j;
+}
+std::vector<NodeId> nodes_of(const Group& g) {
+  if (g.kind == Group::Kind::Kernel) return g.nest.sources;
+  if (g.kind == Group::Kind::Library) return g.call.sources;
+  std::vector<NodeId> out;
+  for (const auto& step : g.otherwise)
+    for (NodeId id : nodes_of(step)) out.push_back(id);
+  return out;
+}
+
 Json edges_json(const Graph& graph, const FusionPlan& plan, const Sizes& sizes, bool fused) {
   Json out = Json::array();
   for (const auto& e : plan.ledger) {
@@ -132,11 +158,20 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
   j["kernels"] = j["library_calls"] = j["host_operators"] = j["copies"] = Json::array();
   SymExpr fused_bytes = 0, unfused_bytes = 0;
   size_t kernel_index = 0;
-  for (const auto& g : c.report.plan.groups) {
-    bool kernel = g.kind == Group::Kind::Kernel, library = g.kind == Group::Kind::Library;
+  size_t inside = 0; // groups that are steps of the last attention
+  for (const Group* group : flat_groups(c.report.plan)) {
+    const Group& g = *group;
+    bool kernel = g.kind == Group::Kind::Kernel, library = g.kind == Group::Kind::Library,
+         attention = g.kind == Group::Kind::Attention;
+    if (inside > 0) { // not a line of its own, but its code is one of the reports
+      --inside;
+      if (kernel || (library && g.call.epilogue_nest)) ++kernel_index;
+      continue;
+    }
+    inside = g.otherwise.size();
     Json out;
     out["name"] = g.name;
-    out["operators"] = sources_json(graph, kernel ? g.nest.sources : library ? g.call.sources : std::vector<NodeId>{});
+    out["operators"] = sources_json(graph, nodes_of(g));
     if (kernel) {
       std::string shape = "points (" + str(g.nest.extents(AxisRole::Outer)) + ")";
       if (g.nest.has_reduction())
@@ -144,6 +179,7 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
       out["iteration"] = shape;
     }
     if (library) out.update(call_json(graph, g.call));
+    if (attention) out.update(attention_json(graph, g.attention));
     bool has_code = kernel || (library && g.call.epilogue_nest);
     if (has_code && kernel_index < c.report.kernels.size()) {
       const auto& k = c.report.kernels[kernel_index++];
@@ -171,7 +207,7 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
       for (const Step& step : c.executable->steps)
         if (const auto* h = std::get_if<HostStep>(&step); h != nullptr && h->name == name) out["reason"] = h->reason;
     }
-    j[kernel ? "kernels" : library ? "library_calls" : "host_operators"].push_back(std::move(out));
+    j[kernel ? "kernels" : library || attention ? "library_calls" : "host_operators"].push_back(std::move(out));
   }
 
   j["not_fused"] = edges_json(graph, c.report.plan, sizes, false);

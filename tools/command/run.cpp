@@ -112,7 +112,13 @@ struct StepCounts {
 };
 StepCounts count_steps(const Executable& e) {
   StepCounts c;
+  int instead = 0; // of the last library call: not counted beside it
   for (const Step& s : e.steps) {
+    if (instead > 0) {
+      --instead;
+      continue;
+    }
+    if (const auto* l = std::get_if<LibraryStep>(&s)) instead = l->instead_of;
     c.kernels += std::holds_alternative<KernelLaunch>(s) ? 1 : 0;
     c.library_calls += std::holds_alternative<LibraryStep>(s) ? 1 : 0;
     c.host_steps += std::holds_alternative<HostStep>(s) ? 1 : 0;

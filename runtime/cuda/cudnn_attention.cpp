@@ -1,0 +1,347 @@
+#include "runtime/cuda/cudnn_attention.h"
+#include "graph/support/log.h"
+#include <chrono>
+#include <limits>
+
+namespace tessera::cuda {
+namespace {
+
+constexpr int64_t kAlignment = 16; // bytes, of every tensor in memory
+
+cudnnDataType_t data_type(DType dtype) {
+  return dtype == DType::F16 ? CUDNN_DATA_HALF : dtype == DType::BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+}
+
+class GraphMaker {
+public:
+  GraphMaker(const Cudnn& library, const AttentionProblem& problem) : library_(library), problem_(problem) {}
+
+  Result<ConvGraph> run() {
+    const auto& p = problem_;
+    auto type = data_type(p.dtype);
+    int64_t batch = p.q.dims[0], heads = p.q.dims[1], queries = p.q.dims[2], keys = p.k.dims[2];
+    scores_ = {{batch, heads, queries, keys}, {heads * queries * keys, queries * keys, keys, 1}};
+    rows_ = {{batch, heads, queries, 1}, {heads * queries, queries, 1, 1}};
+    AttentionTensor turned = p.k; // k' of the product
+    std::swap(turned.dims[2], turned.dims[3]);
+    std::swap(turned.strides[2], turned.strides[3]);
+    TESSERA_ASSIGN(size_t q, tensor(p.q, type, AttentionRole::Q));
+    TESSERA_ASSIGN(size_t k, tensor(turned, type, AttentionRole::K));
+    TESSERA_ASSIGN(size_t v, tensor(p.v, type, AttentionRole::V));
+    TESSERA_ASSIGN(size_t out, tensor(p.out, type, AttentionRole::Out));
+    TESSERA_ASSIGN(size_t x, between(scores_));
+    TESSERA_TRY(matmul(q, k, x));
+    TESSERA_ASSIGN(size_t scale, number(AttentionRole::Scale));
+    TESSERA_ASSIGN(x, pointwise(CUDNN_POINTWISE_MUL, x, scale, scores_));
+    if (p.bias) {
+      TESSERA_ASSIGN(size_t bias, tensor(*p.bias, data_type(p.bias_dtype), AttentionRole::Bias));
+      TESSERA_ASSIGN(x, pointwise(CUDNN_POINTWISE_ADD, x, bias, scores_));
+    }
+    if (p.causal) {
+      TESSERA_ASSIGN(x, causal(x));
+    }
+    TESSERA_ASSIGN(size_t max, reduction(CUDNN_REDUCE_TENSOR_MAX, x));
+    TESSERA_ASSIGN(size_t difference, pointwise(CUDNN_POINTWISE_SUB, x, max, scores_));
+    TESSERA_ASSIGN(size_t e, pointwise(CUDNN_POINTWISE_EXP, difference, std::nullopt, scores_));
+    TESSERA_ASSIGN(size_t sum, reduction(CUDNN_REDUCE_TENSOR_ADD, e));
+    // The engines know the graph with the logarithm of the sum in it, though nobody reads that.
+    TESSERA_ASSIGN(size_t log, pointwise(CUDNN_POINTWISE_LOG, sum, std::nullopt, rows_));
+    TESSERA_ASSIGN([[maybe_unused]] size_t statistics, pointwise(CUDNN_POINTWISE_ADD, max, log, rows_));
+    // The second product takes its left operand in the type of the right one.
+    TESSERA_ASSIGN(size_t probabilities, pointwise(CUDNN_POINTWISE_DIV, e, sum, scores_, type));
+    TESSERA_TRY(matmul(probabilities, v, out));
+    return std::move(out_);
+  }
+
+private:
+  size_t keep(Descriptor d) {
+    out_.parts.push_back(std::move(d));
+    return out_.parts.size() - 1;
+  }
+  const Descriptor& part(size_t i) const { return out_.parts[i]; }
+  Status operation(Descriptor op) {
+    TESSERA_TRY(op.finalize());
+    out_.operations.push_back(std::move(op));
+    return {};
+  }
+
+  Result<size_t> tensor(const AttentionTensor& t, cudnnDataType_t type, int64_t id, bool is_virtual, bool by_value) {
+    TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
+    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type));
+    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::vector<int64_t>(t.dims.begin(), t.dims.end())));
+    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_STRIDES, std::vector<int64_t>(t.strides.begin(), t.strides.end())));
+    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id));
+    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, kAlignment));
+    if (is_virtual) TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, true));
+    if (by_value) TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, true));
+    TESSERA_TRY(d.finalize());
+    return keep(std::move(d));
+  }
+  Result<size_t> tensor(const AttentionTensor& t, cudnnDataType_t type, AttentionRole role) {
+    return tensor(t, type, static_cast<int64_t>(role), false, false);
+  }
+  Result<size_t> number(AttentionRole role) {
+    return tensor({{1, 1, 1, 1}, {1, 1, 1, 1}}, CUDNN_DATA_FLOAT, static_cast<int64_t>(role), false, true);
+  }
+  Result<size_t> between(const AttentionTensor& t, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
+    constexpr int64_t kFirst = 100; // beyond the roles
+    return tensor(t, type, kFirst + static_cast<int64_t>(out_.parts.size()), true, false);
+  }
+
+  Status matmul(size_t a, size_t b, size_t c) {
+    TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_MATMUL_DESCRIPTOR));
+    TESSERA_TRY(d.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT));
+    TESSERA_TRY(d.finalize());
+    size_t kept = keep(std::move(d));
+    TESSERA_ASSIGN(Descriptor op, Descriptor::create(library_, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, part(a)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, part(b)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, part(c)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, part(kept)));
+    return operation(std::move(op));
+  }
+
+  Result<size_t> function(cudnnPointwiseMode_t mode, cudnnDataType_t precision, int64_t axis = -1) {
+    TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR));
+    TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode));
+    TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, precision));
+    if (axis >= 0) TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, axis));
+    TESSERA_TRY(d.finalize());
+    return keep(std::move(d));
+  }
+  Status apply(size_t function, size_t x, std::optional<size_t> b, std::optional<size_t> t, size_t y) {
+    TESSERA_ASSIGN(Descriptor op, Descriptor::create(library_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, part(function)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, part(x)));
+    if (b) TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, part(*b)));
+    if (t) TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, part(*t)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, part(y)));
+    return operation(std::move(op));
+  }
+  Result<size_t> pointwise(cudnnPointwiseMode_t mode, size_t x, std::optional<size_t> b, const AttentionTensor& shape,
+                           cudnnDataType_t type = CUDNN_DATA_FLOAT) {
+    TESSERA_ASSIGN(size_t f, function(mode, CUDNN_DATA_FLOAT));
+    TESSERA_ASSIGN(size_t y, between(shape, type));
+    TESSERA_TRY(apply(f, x, b, std::nullopt, y));
+    return y;
+  }
+  Result<size_t> reduction(cudnnReduceTensorOp_t kind, size_t x) {
+    TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_REDUCTION_DESCRIPTOR));
+    TESSERA_TRY(d.set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, kind));
+    TESSERA_TRY(d.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT));
+    TESSERA_TRY(d.finalize());
+    size_t kept = keep(std::move(d));
+    TESSERA_ASSIGN(size_t y, between(rows_));
+    TESSERA_ASSIGN(Descriptor op, Descriptor::create(library_, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, part(x)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, part(y)));
+    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, part(kept)));
+    TESSERA_TRY(operation(std::move(op)));
+    return y;
+  }
+  // x where the number of the row is at least that of the column.
+  Result<size_t> causal(size_t x) {
+    auto index = [&](int64_t axis) -> Result<size_t> {
+      TESSERA_ASSIGN(size_t f, function(CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, axis));
+      TESSERA_ASSIGN(size_t y, between(scores_, CUDNN_DATA_INT32));
+      TESSERA_TRY(apply(f, x, std::nullopt, std::nullopt, y));
+      return y;
+    };
+    TESSERA_ASSIGN(size_t row, index(2));
+    TESSERA_ASSIGN(size_t column, index(3));
+    TESSERA_ASSIGN(size_t compare, function(CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN));
+    TESSERA_ASSIGN(size_t seen, between(scores_, CUDNN_DATA_BOOLEAN));
+    TESSERA_TRY(apply(compare, row, column, std::nullopt, seen));
+    TESSERA_ASSIGN(size_t hidden, number(AttentionRole::Hidden));
+    TESSERA_ASSIGN(size_t select, function(CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT));
+    TESSERA_ASSIGN(size_t y, between(scores_));
+    TESSERA_TRY(apply(select, x, hidden, seen, y));
+    return y;
+  }
+
+  const Cudnn& library_;
+  const AttentionProblem& problem_;
+  AttentionTensor scores_, rows_;
+  ConvGraph out_;
+};
+
+class AttentionPlan final : public CudaLibraryPlan {
+public:
+  explicit AttentionPlan(std::shared_ptr<Cudnn> library) : library_(std::move(library)) {}
+
+  Status run(CUstream stream, void* const* pointers, void* workspace) const override {
+    if (!engine) return {}; // no results
+    std::vector<int64_t> ids;
+    std::vector<void*> data;
+    auto add = [&](AttentionRole role, void* at) {
+      ids.push_back(static_cast<int64_t>(role));
+      data.push_back(at);
+    };
+    for (const auto& t : tensors) add(t.role, static_cast<std::byte*>(pointers[t.buffer]) + t.offset);
+    float by_value = scale, hidden = std::numeric_limits<float>::lowest();
+    add(AttentionRole::Scale, &by_value);
+    if (causal) add(AttentionRole::Hidden, &hidden);
+    TESSERA_ASSIGN(Descriptor pack, Descriptor::create(*library_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
+    TESSERA_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids));
+    TESSERA_TRY(pack.set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+                             static_cast<int64_t>(data.size()), data.data()));
+    TESSERA_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace));
+    TESSERA_TRY(pack.finalize());
+    std::lock_guard lock(library_->running);
+    TESSERA_CUDNN_TRY(*library_, name, cudnnSetStream, library_->handle, stream);
+    TESSERA_CUDNN_TRY(*library_, name, cudnnBackendExecute, library_->handle, engine->plan.handle(), pack.handle());
+    return {};
+  }
+
+  struct Bound {
+    AttentionRole role;
+    BufferId buffer;
+    int64_t offset; // bytes
+  };
+  std::string name;
+  std::vector<Bound> tensors;
+  float scale = 1;
+  bool causal = false;
+  std::shared_ptr<const ConvEngine> engine;
+
+private:
+  std::shared_ptr<Cudnn> library_;
+};
+
+} // namespace
+
+Result<ConvGraph> make_attention_graph(const Cudnn& library, const AttentionProblem& problem) {
+  return GraphMaker(library, problem).run();
+}
+
+Result<std::shared_ptr<AttentionEngines>> AttentionEngines::of(Context& context) {
+  TESSERA_ASSIGN(auto library, Cudnn::of(context));
+  auto make = [&](Context& c) -> Result<std::shared_ptr<void>> {
+    return std::shared_ptr<void>(std::make_shared<AttentionEngines>(c, library));
+  };
+  TESSERA_ASSIGN(auto attached, context.attachment("attention", make));
+  return std::static_pointer_cast<AttentionEngines>(attached);
+}
+
+AttentionEngines::~AttentionEngines() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  more_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<const AttentionEngines::Entry> AttentionEngines::engine(const AttentionProblem& problem, bool wait) {
+  std::unique_lock lock(mutex_);
+  auto& entry = entries_[problem.key()];
+  if (!entry) {
+    entry = std::make_shared<Entry>();
+    jobs_.push_back({problem, entry});
+    ++open_;
+    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+    more_.notify_one();
+  }
+  auto asked = entry;
+  if (wait || library_->wait_for_plans) done_.wait(lock, [&] { return asked->state != Entry::State::Making; });
+  return asked;
+}
+
+void AttentionEngines::wait() {
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return open_ == 0; });
+}
+
+void AttentionEngines::work() {
+  // A handle of its own: one may not be used by two threads at once.
+  Context::Current current(context_);
+  cudnnHandle_t handle = nullptr;
+  if (!current.status().ok() || library_->cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS) handle = nullptr;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    more_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+    if (stop_) break;
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    make(job, handle);
+    lock.lock();
+    --open_;
+    done_.notify_all();
+  }
+  if (handle) library_->cudnnDestroy(handle);
+}
+
+void AttentionEngines::make(const Job& job, cudnnHandle_t handle) const {
+  auto start = std::chrono::steady_clock::now();
+  auto found = [&]() -> Result<std::shared_ptr<const ConvEngine>> {
+    if (!handle) return Diagnostic(ErrorCode::DeviceError, "cuDNN did not give a second handle");
+    TESSERA_ASSIGN(auto graph, make_attention_graph(*library_, job.problem));
+    return find_engine(*library_, handle, graph.operations, job.problem.dtype, true);
+  }();
+  Entry& entry = *job.entry;
+  if (found.ok() && *found) {
+    entry.engine = std::move(*found);
+    entry.state = Entry::State::Ready;
+    double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    TESSERA_LOGF(LogChannel::Perf, "cuDNN's plan of an attention took " + std::to_string(static_cast<int>(ms)) +
+                                       " ms: " + job.problem.key());
+    return;
+  }
+  entry.why = found.ok() ? "cuDNN has no engine" : found.error().message;
+  entry.state = Entry::State::Refused;
+  TESSERA_LOGF(LogChannel::Perf, "attention in steps: " + entry.why + " for " + job.problem.key());
+}
+
+AttentionChoice choose_attention(Context& context, const std::string& name, const FusedAttentionCall& call,
+                                 std::span<const Operand> operands, bool wait) {
+  AttentionChoice out;
+  auto problem = describe_attention(call, operands, name);
+  if (!problem.ok()) {
+    out.why = problem.error().message;
+    return out;
+  }
+  if (problem->empty()) {
+    out.taken = true;
+    return out;
+  }
+  auto engines = AttentionEngines::of(context);
+  if (!engines.ok()) {
+    out.why = engines.error().message;
+    return out;
+  }
+  using State = AttentionEngines::Entry::State;
+  auto entry = (*engines)->engine(*problem, wait);
+  switch (entry->state.load()) {
+  case State::Making: out.made = [entry] { return entry->state != State::Making; }; break;
+  case State::Ready: out.taken = true; break;
+  case State::Refused: out.why = entry->why; break;
+  }
+  return out;
+}
+
+Result<std::unique_ptr<CudaLibraryPlan>>
+plan_cuda_attention(const CudaPlanContext& context, const FusedAttentionCall& call, std::span<const Operand> operands) {
+  TESSERA_ASSIGN(auto problem, describe_attention(call, operands, context.name));
+  if (problem.empty()) return std::unique_ptr<CudaLibraryPlan>(std::make_unique<AttentionPlan>(nullptr));
+  TESSERA_ASSIGN(auto engines, AttentionEngines::of(context.context));
+  auto entry = engines->engine(problem, true);
+  if (entry->state != AttentionEngines::Entry::State::Ready)
+    return Diagnostic(ErrorCode::UnsupportedFeature, "cuDNN does not compute '" + context.name + "': " + entry->why);
+  auto plan = std::make_unique<AttentionPlan>(engines->library());
+  plan->name = context.name;
+  plan->engine = entry->engine;
+  plan->workspace_bytes = entry->engine->workspace_bytes;
+  plan->scale = static_cast<float>(problem.scale);
+  plan->causal = problem.causal;
+  for (size_t o = 0; o < operands.size(); ++o)
+    plan->tensors.push_back(
+        {static_cast<AttentionRole>(o + 1), operands[o].buffer, operands[o].offset * info(operands[o].dtype).bits / 8});
+  return std::unique_ptr<CudaLibraryPlan>(std::move(plan));
+}
+
+void wait_for_attention(Context& context) {
+  if (auto engines = AttentionEngines::of(context); engines.ok()) (*engines)->wait();
+}
+
+} // namespace tessera::cuda

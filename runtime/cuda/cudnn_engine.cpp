@@ -1,0 +1,120 @@
+// Choosing among the engines that cuDNN proposes for a graph.
+#include "graph/support/log.h"
+#include "runtime/cuda/cudnn.h"
+#include <algorithm>
+
+namespace tessera::cuda {
+namespace {
+
+constexpr int64_t kMostWorkspace = int64_t{256} << 20;
+constexpr int64_t kMostEngines = 32; // of one mode of the heuristics
+
+class EngineSearch {
+public:
+  // `compiled`: engines that would be compiled at run time, too.
+  EngineSearch(const Cudnn& library, cudnnHandle_t handle, DType dtype, bool compiled)
+      : library_(library), handle_(handle), dtype_(dtype), compiled_(compiled) {}
+
+  // Null where none of the library's proposals will do.
+  Result<std::shared_ptr<const ConvEngine>> run(std::span<const Descriptor> graph) const {
+    TESSERA_ASSIGN(Descriptor operations, Descriptor::create(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
+    TESSERA_TRY(operations.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle_));
+    std::vector<cudnnBackendDescriptor_t> handles;
+    for (const auto& op : graph) handles.push_back(op.handle());
+    TESSERA_TRY(operations.set_all(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                   static_cast<int64_t>(handles.size()), handles.data()));
+    if (auto status = operations.finalize(); !status) return no_engine(status.error());
+    for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+      TESSERA_ASSIGN(Descriptor heuristics, Descriptor::create(library_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
+      TESSERA_TRY(heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, operations));
+      TESSERA_TRY(heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode));
+      if (auto status = heuristics.finalize(); !status) {
+        TESSERA_TRY(no_engine(status.error()));
+        continue;
+      }
+      TESSERA_ASSIGN(auto found, first(heuristics));
+      if (found) return found;
+    }
+    return std::shared_ptr<const ConvEngine>();
+  }
+
+private:
+  Result<std::shared_ptr<const ConvEngine>> first(const Descriptor& heuristics) const {
+    std::vector<Descriptor> configs;
+    std::vector<cudnnBackendDescriptor_t> handles;
+    for (int64_t i = 0; i < kMostEngines; ++i) {
+      TESSERA_ASSIGN(Descriptor config, Descriptor::create(library_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+      handles.push_back(config.handle());
+      configs.push_back(std::move(config));
+    }
+    int64_t count = 0;
+    TESSERA_CUDNN_TRY(library_, "asking for engines", cudnnBackendGetAttribute, heuristics.handle(),
+                      CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, kMostEngines, &count,
+                      handles.data());
+    for (int64_t i = 0; i < std::min(count, kMostEngines); ++i) {
+      const Descriptor& config = configs[static_cast<size_t>(i)];
+      TESSERA_ASSIGN(bool wanted, will_do(config));
+      if (!wanted) continue;
+      TESSERA_ASSIGN(Descriptor plan, Descriptor::create(library_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+      TESSERA_TRY(plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle_));
+      TESSERA_TRY(plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config));
+      if (!plan.finalize()) continue; // heuristics propose what an engine then refuses: the next one
+      int64_t bytes = 0, one = 0;
+      TESSERA_CUDNN_TRY(library_, "asking for the workspace", cudnnBackendGetAttribute, plan.handle(),
+                        CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &one, &bytes);
+      if (bytes > kMostWorkspace) continue;
+      return std::make_shared<const ConvEngine>(ConvEngine{std::move(plan), bytes});
+    }
+    return std::shared_ptr<const ConvEngine>();
+  }
+
+  Result<bool> will_do(const Descriptor& config) const {
+    TESSERA_ASSIGN(Descriptor engine, Descriptor::create(library_, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+    auto handle = engine.handle();
+    int64_t one = 0;
+    TESSERA_CUDNN_TRY(library_, "asking for an engine", cudnnBackendGetAttribute, config.handle(),
+                      CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one, &handle);
+    cudnnBackendNumericalNote_t numerical[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    int64_t count = 0;
+    TESSERA_CUDNN_TRY(library_, "asking for an engine's notes", cudnnBackendGetAttribute, engine.handle(),
+                      CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
+                      &count, numerical);
+    for (int64_t i = 0; i < count; ++i) switch (numerical[i]) {
+      case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6: // cancel too many digits
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13: return false;
+      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE: // of f32 operands: in TF32
+      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+        if (dtype_ == DType::F32 && !library_.allow_tf32) return false;
+        break;
+      default: break;
+      }
+    if (compiled_) return true;
+    cudnnBackendBehaviorNote_t behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+    TESSERA_CUDNN_TRY(library_, "asking for an engine's notes", cudnnBackendGetAttribute, engine.handle(),
+                      CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count,
+                      behaviour);
+    return std::find(behaviour, behaviour + count, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) == behaviour + count;
+  }
+
+  const Cudnn& library_;
+  cudnnHandle_t handle_;
+  DType dtype_;
+  bool compiled_;
+};
+
+} // namespace
+
+Result<std::shared_ptr<const ConvEngine>> no_engine(const Diagnostic& why) {
+  if (why.code == ErrorCode::OutOfMemory) return why;
+  TESSERA_LOGF(LogChannel::Perf, "cuDNN takes no such graph: " + why.message);
+  return std::shared_ptr<const ConvEngine>();
+}
+
+Result<std::shared_ptr<const ConvEngine>> find_engine(const Cudnn& library, cudnnHandle_t handle,
+                                                      std::span<const Descriptor> operations, DType dtype,
+                                                      bool compiled) {
+  return EngineSearch(library, handle, dtype, compiled).run(operations);
+}
+
+} // namespace tessera::cuda
