@@ -149,10 +149,10 @@ struct Session::Impl {
     std::set<std::string> nodes;
     for (const auto& v : variants) {
       if (v->compiled.executable != miss.refused_in || !v->compiled.graph) continue;
-      for (const auto& group : v->compiled.report.plan.groups)
-        if (group.kind == Group::Kind::Library &&
-            std::find(miss.refused.begin(), miss.refused.end(), group.name) != miss.refused.end())
-          nodes.insert(v->compiled.graph->node(group.call.node).location.node);
+      for (const Group* group : flat_groups(v->compiled.report.plan)) // the steps of an attention, too
+        if (group->kind == Group::Kind::Library &&
+            std::find(miss.refused.begin(), miss.refused.end(), group->name) != miss.refused.end())
+          nodes.insert(v->compiled.graph->node(group->call.node).location.node);
     }
     nodes.erase("");
     if (nodes.empty()) return std::shared_ptr<const Executable>();
