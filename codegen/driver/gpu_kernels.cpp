@@ -77,8 +77,33 @@ private:
     return true;
   }
 
+  // Fewer blocks on a multiprocessor, hence more registers for each thread; then no calls, around which registers are
+  // saved. False: nothing is left to try.
+  static bool relax(tile::Kernel& k) {
+    auto blocks = k.config.find("min_blocks");
+    if (blocks != k.config.end() && blocks->second > 1) {
+      --blocks->second;
+      return true;
+    }
+    return k.config.try_emplace("inline_division", 1).second;
+  }
+
   void compile(Made& m) const {
-    auto code = compile_gpu_kernel(*m.kernel, target, keep_ir);
+    compile(*m.kernel, m);
+    if (m.object.spill_bytes <= 0) return;
+    for (tile::Kernel relaxed = *m.kernel; relax(relaxed);) {
+      Made other;
+      other.first_user = m.first_user;
+      compile(relaxed, other);
+      if (other.error || other.not_assembled || other.object.spill_bytes != 0) continue;
+      m.object = std::move(other.object);
+      m.llvm_ir = std::move(other.llvm_ir);
+      return;
+    }
+  }
+
+  void compile(const tile::Kernel& kernel, Made& m) const {
+    auto code = compile_gpu_kernel(kernel, target, keep_ir);
     if (!code) {
       m.error = Diagnostic(code.error()).note("while compiling kernel " + m.first_user);
       return;

@@ -24,8 +24,8 @@ struct GpuKernelCode {
 };
 
 // Threads come from the kernel's config "warps" (4 without it); "min_blocks", when there, is how many blocks shall fit
-// a multiprocessor, which bounds the registers of a thread. Tile shapes are powers of two. Thread-safe. Errors:
-// CodegenError for what the GPU cannot do, naming the operation.
+// a multiprocessor, which bounds the registers of a thread; "inline_division" has 64-bit divisions in line. Tile shapes
+// are powers of two. Thread-safe. Errors: CodegenError for what the GPU cannot do, naming the operation.
 [[nodiscard]] Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target,
                                                        bool keep_ir = false);
 // Version of emitter, layouts, LLVM and target: part of every cache key.

@@ -312,7 +312,8 @@ Result<llvm::Function*> Emitter::division(ScalarOp op) {
   auto* f = llvm::Function::Create(llvm::FunctionType::get(i64, {i64, i64}, false), llvm::Function::InternalLinkage,
                                    symbol, module_);
   target_attributes(*f);
-  f->addFnAttr(llvm::Attribute::NoInline);
+  // Where registers would be saved around calls, the text of the kernel asks for it in line.
+  f->addFnAttr(kernel_.config.contains("inline_division") ? llvm::Attribute::AlwaysInline : llvm::Attribute::NoInline);
   llvm::IRBuilderBase::InsertPointGuard keep(b_);
   b_.SetInsertPoint(llvm::BasicBlock::Create(ctx_, "entry", f));
   std::array<Value*, 2> args = {f->getArg(0), f->getArg(1)};

@@ -13,7 +13,8 @@ constexpr int64_t kUnknownColumns = 64;     // of a tile across an inner extent 
 // Issue slots of a thread: an access, whatever its width, and taking a number apart by one that is not known, is a
 // constant, or a power of two.
 constexpr double kAccess = 4, kDivision = 25, kConstantDivision = 6, kShift = 1;
-constexpr double kIdle = 8; // an element of a tile that is not there: threads that wait in vain
+constexpr int kIndexRegisters = 6; // of an element's position in memory and what it is computed of
+constexpr double kIdle = 8;        // an element of a tile that is not there: threads that wait in vain
 
 class FlatPlanner {
 public:
@@ -29,6 +30,10 @@ public:
     // As many elements a thread as one access has, unless their values would not fit its registers.
     vector_ = f_.vector;
     while (vector_ > 1 && vector_ * f_.live > 2 * kRegisters) vector_ /= 2;
+    // Positions that are computed for each element are as many 64-bit numbers. Vectors of bytes give way to them.
+    int64_t computed =
+        std::count_if(f_.streams.begin(), f_.streams.end(), [](const Stream& s) { return !s.access->terms.empty(); });
+    while (vector_ > 8 && vector_ * (f_.live + kIndexRegisters * computed) > 2 * kRegisters) vector_ /= 2;
     // Few elements are spread over all multiprocessors before each thread gets that many.
     if (auto n = f_.seen(all)) {
       auto blocks = [&] { return *n / (threads_ * vector_); };

@@ -183,7 +183,10 @@ Result<bool> run_case(const RunOptions& o, const std::vector<ShapeArgument>& sha
     json["same"] = same;
   }
   for (const auto& m : stats.misses)
-    text += "  guard missed: " + m.guard + " (" + m.reason + "), recompiled in " + format_ms(stats.recompile_ms) + "\n";
+    text += "  " +
+            (m.refused.empty() ? "guard missed: " + m.guard
+                               : std::to_string(m.refused.size()) + " library calls refused, now loops") +
+            " (" + m.reason + "), recompiled in " + format_ms(stats.recompile_ms) + "\n";
   text += "  run in " + format_ms(stats.total_ms) +
           (stats.new_shape ? ", " + format_ms(stats.plan_ms) + " of that to plan for new sizes" : "") + "\n";
   if (o.profile) {

@@ -1,0 +1,124 @@
+// Every kernel that the models make, and those of a part of the operators' samples, for an NVIDIA GPU is assembled,
+// without a GPU, and keeps its values in registers. Kernels of equal text are assembled once (the cache of objects sees
+// to that). Skipped where no assembler tells of spills.
+#include "frontend/onnx/importer.h"
+#include "harness.h"
+#include "runtime/cuda/assembler.h"
+#include "tests/ops/samples_run.h"
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+namespace tessera::driver_test {
+namespace {
+
+class CudaSpills : public testing::Test {
+protected:
+  void SetUp() override {
+    auto assembler = cuda::Assembler::find();
+    if (!assembler.ok()) GTEST_SKIP() << "nothing assembles PTX here: " << assembler.error().message;
+  }
+
+  // Calls body(0) to body(count - 1) on all cores.
+  static void each(size_t count, const std::function<void(size_t)>& body) {
+    std::atomic<size_t> next{0};
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < std::max(1U, std::thread::hardware_concurrency()); ++t)
+      threads.emplace_back([&] {
+        for (size_t i = next++; i < count; i = next++) body(i);
+      });
+    for (auto& t : threads) t.join();
+  }
+
+  // What of the graph's kernels spills, or cannot be compiled.
+  void look(Graph graph, const std::string& what) {
+    CompileOptions o = options(folder_.path());
+    o.device = "cuda";
+    o.arch = "sm_90a";
+    o.threads = 1;
+    auto compiled = compile(std::move(graph), o);
+    std::lock_guard lock(mutex_);
+    if (!compiled.ok()) {
+      ADD_FAILURE() << what << ": " << compiled.error().str();
+      return;
+    }
+    const auto& report = compiled->report;
+    assembled_ += report.cache_misses;
+    for (const auto& k : report.kernels) {
+      ++kernels_;
+      most_registers_ = std::max(most_registers_, k.registers);
+      if (k.spill_bytes == 0) continue;
+      ADD_FAILURE() << what << ": kernel " << k.name
+                    << (k.spill_bytes < 0
+                            ? " was not assembled"
+                            : " spills " + std::to_string(k.spill_bytes) + " bytes at " + std::to_string(k.registers) +
+                                  " registers (" + std::string(name(k.schedule.kind)) + ")");
+      for (const auto& w : report.device_warnings) ADD_FAILURE() << w;
+    }
+  }
+
+  ~CudaSpills() override {
+    if (kernels_ > 0)
+      std::printf("[ spills   ] %d kernels, %d texts assembled, at most %d registers\n", kernels_, assembled_,
+                  most_registers_);
+  }
+
+private:
+  TemporaryFolder folder_;
+  std::mutex mutex_;
+  int kernels_ = 0, assembled_ = 0, most_registers_ = 0;
+};
+
+TEST_F(CudaSpills, NoneInTheModels) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(TESSERA_SOURCE_DIR) + "/models"))
+    if (entry.path().extension() == ".onnx") files.push_back(entry.path());
+  EXPECT_GE(files.size(), 15u);
+  each(files.size(), [&](size_t i) {
+    onnx::ImportOptions import;
+    import.allow_missing_weights = true;
+    auto model = onnx::import_file(files[i], import);
+    ASSERT_TRUE(model.ok()) << model.error().str();
+    look(std::move(model->graph), std::filesystem::path(files[i]).stem());
+  });
+}
+
+TEST_F(CudaSpills, NoneInTheSamplesOfOperators) {
+  struct Job {
+    const OpDef* op;
+    Sample sample;
+    size_t number;
+  };
+  std::vector<Job> jobs;
+  for (const auto& op : OpTable::get().all()) {
+    if (!op->samples || op->side_effect || op->name == std::string_view("constant")) continue;
+    auto samples = op->samples();
+    for (size_t i = 0; i < samples.size(); ++i) jobs.push_back({op.get(), samples[i], i});
+  }
+  // All of them take minutes: one of sixteen, unless TESSERA_TEST_SPILLS=all.
+  const char* wanted = std::getenv("TESSERA_TEST_SPILLS");
+  if (!wanted || std::string(wanted) != "all") {
+    size_t kept = 0;
+    for (size_t i = 5; i < jobs.size(); i += 16) std::swap(jobs[kept++], jobs[i]);
+    jobs.resize(kept);
+  }
+  each(jobs.size(), [&](size_t i) {
+    const auto& [op, sample, number] = jobs[i];
+    for (const auto& t : sample.operands)
+      if (t.defined() && t.dtype() == DType::String) return;
+    // Static and symbolic sizes by turns; where one symbol for equal sizes contradicts the operator, static ones.
+    auto sizes = number % 2 ? test::Sizes::Static : test::Sizes::Symbolic;
+    auto g = test::build(*op, sample, sizes);
+    if (!g.ok() && sizes == test::Sizes::Symbolic) g = test::build(*op, sample, test::Sizes::Static);
+    if (!g.ok()) return; // the record's own tests tell
+    const auto& results = g->get().results;
+    for (size_t r = 0; r < results.size(); ++r)
+      if (results[r].valid()) g->graph.add_output("y" + std::to_string(r), results[r]);
+    look(std::move(g->graph), std::string(op->name) + ", " + test::describe(sample, number));
+  });
+}
+
+} // namespace
+} // namespace tessera::driver_test
