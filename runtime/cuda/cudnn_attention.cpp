@@ -252,6 +252,19 @@ void AttentionEngines::wait() {
   done_.wait(lock, [&] { return open_ == 0; });
 }
 
+void AttentionEngines::settle() {
+  std::unique_lock lock(mutex_);
+  for (const Job& job : jobs_) {
+    job.entry->why = "its plan was given up";
+    job.entry->state = Entry::State::Refused;
+    entries_.erase(job.problem.key());
+    --open_;
+  }
+  jobs_.clear();
+  done_.notify_all();
+  done_.wait(lock, [&] { return open_ == 0; });
+}
+
 void AttentionEngines::work() {
   // A handle of its own: one may not be used by two threads at once.
   Context::Current current(context_);
@@ -342,6 +355,10 @@ plan_cuda_attention(const CudaPlanContext& context, const FusedAttentionCall& ca
 
 void wait_for_attention(Context& context) {
   if (auto engines = AttentionEngines::of(context); engines.ok()) (*engines)->wait();
+}
+
+void settle_attention(Context& context) {
+  if (auto engines = AttentionEngines::of(context); engines.ok()) (*engines)->settle();
 }
 
 } // namespace tessera::cuda

@@ -39,6 +39,9 @@ public:
   [[nodiscard]] std::shared_ptr<const Entry> engine(const AttentionProblem& problem, bool wait);
   // Until all that were asked for are made.
   void wait();
+  // Until none is being made: what has not been begun is refused, and made when it is asked for again. For the end of
+  // an executor: a process must not end while the library compiles.
+  void settle();
   [[nodiscard]] const std::shared_ptr<Cudnn>& library() const { return library_; }
 
 private:

@@ -54,6 +54,7 @@ public:
   ~CudaDevice() override {
     Context::Current current(*context_);
     quiesce();
+    if (plans_are_made_) settle_attention(*context_);
     for (auto* blocks : {&arenas_, &outputs_})
       for (auto& block : *blocks) block.release(*context_, stream());
     scratch_.release(*context_, stream());
@@ -468,10 +469,10 @@ private:
   std::unique_ptr<Event> done_;
   Staging staging_;
   bool poison_, synchronize_launches_;
-  bool graphs_ = true;                        // replay what repeats
-  std::vector<void*> addresses_;              // of a replay
+  bool graphs_ = true;           // replay what repeats
+  std::vector<void*> addresses_; // of a replay
   bool wait_for_plans_ = false;
-  bool plans_are_made_ = false; // in the background
+  bool plans_are_made_ = false;               // in the background
   std::vector<DeviceBlock> arenas_, outputs_; // per segment
   DeviceBlock scratch_, inputs_;
   // A call may have left work on a stream; done_ is recorded after it.

@@ -58,5 +58,7 @@ struct AttentionChoice {
                                                bool wait);
 // Until no plan is being made.
 void wait_for_attention(Context& context);
+// Gives up plans that have not been begun, and waits for the one that has.
+void settle_attention(Context& context);
 
 } // namespace tessera::cuda

@@ -3,6 +3,7 @@
 #include "fake_driver.h"
 #include "runtime/cuda/code_object.h"
 #include "runtime/cuda/cudnn.h"
+#include "runtime/cuda/cudnn_attention.h"
 #include "tests/cuda/library_device.h"
 #include "tests/runtime/build_executable.h"
 #include <cstring>
@@ -279,6 +280,19 @@ TEST(CudnnAttention, StepsUntilThePlanIsMade) {
   EXPECT_EQ(run.machine.state.asked, (std::vector<size_t>{kOperations}));
   EXPECT_EQ(run.call(5), std::pair(0, 1));
   EXPECT_EQ(run.machine.state.asked.size(), 1u);
+}
+
+TEST(CudnnAttention, AnExecutorThatGoesLeavesNoPlanBeingMade) {
+  AttentionRun run(false);
+  for (int64_t size = 1; size < 20; ++size) EXPECT_EQ(run.call(size).first % 2, 0);
+  run.executor.reset();
+  auto engines = AttentionEngines::of(run.machine.gpu->context());
+  ASSERT_TRUE(engines.ok());
+  (*engines)->wait(); // nothing is left to wait for
+  size_t asked = run.machine.state.asked.size();
+  EXPECT_LE(asked, 19u);
+  engines->reset();
+  EXPECT_EQ(run.machine.state.asked.size(), asked);
 }
 
 TEST(CudnnAttention, APlanIsWaitedForWhereThatIsWanted) {
