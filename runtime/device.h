@@ -58,6 +58,8 @@ public:
   // the first one's.
   [[nodiscard]] virtual Status plan(const Variant& variant, DeviceVariant& loaded, int segment,
                                     const Variant::CallState& call, SegmentPlan& plan) = 0;
+  // How many programs of a kernel run at the same time, at most. Errors as for plan().
+  [[nodiscard]] virtual Result<int64_t> resident_programs(DeviceVariant& loaded, const KernelLaunch& kernel) = 0;
   // Arena offsets and sizes are multiples of it.
   [[nodiscard]] virtual int64_t alignment() const = 0;
   // Threads that each have SegmentPlan::worker_scratch bytes.

@@ -42,8 +42,15 @@ struct SizeCondition {
   int64_t min = 0, max = INT64_MAX;
 };
 
-// A generated kernel. On a GPU (threads > 0) its parameters are the buffers' addresses, the sizes as i64, and the
-// address of an i32 that takes a bounds violation like HostKernelFn's *error; program p is block (p, 0, 0).
+// Memory of a launch that its programs share; its contents are undefined when it begins.
+struct Workspace {
+  DType dtype = DType::F32;
+  SymExpr count; // elements
+};
+
+// A generated kernel. On a GPU (threads > 0) its parameters are the addresses of the buffers, of the workspaces, and of
+// the counters if there are any, the sizes as i64, and the address of an i32 that takes a bounds violation like
+// HostKernelFn's *error; program p is block (p, 0, 0).
 struct KernelLaunch {
   std::string name;                // group name, for traces and errors
   std::string symbol;              // in the object
@@ -56,10 +63,14 @@ struct KernelLaunch {
   SymExpr work_per_program;
   SymExpr scratch_bytes;
   std::vector<std::string> report_sites;
+  std::vector<Workspace> workspaces; // GPU only, as are counters and resident
+  SymExpr counters = 0;     // i32 words at which programs meet: their low 31 bits are 0 before a launch and after
+  bool resident = false;    // programs wait for each other: all of them must run at the same time
   int threads = 0;          // per block; 0 on the host
   int64_t shared_bytes = 0; // dynamic shared memory of a block
   // Kernels of the same buffers and meaning for sizes that allow more: the first one whose conditions hold is launched,
-  // and this one, which takes every size, if none does. Alternatives have none themselves.
+  // and this one, which takes every size, if none does. One that is resident is passed over where the GPU cannot run
+  // all of its programs at once. Alternatives have none themselves.
   std::vector<SizeCondition> conditions;
   std::vector<KernelLaunch> alternatives;
 };

@@ -38,12 +38,22 @@ bool holds(const KernelForm& form, const SymProgram::State& state) {
   });
 }
 
-// The kernel for these sizes: the first alternative whose conditions hold, or the kernel itself.
-std::pair<const KernelLaunch*, const KernelForm*> choose(const KernelLaunch& kernel, const KernelForm& form,
-                                                         const SymProgram::State& state) {
-  for (size_t a = 0; a < form.alternatives.size(); ++a)
-    if (holds(form.alternatives[a], state)) return {&kernel.alternatives[a], &form.alternatives[a]};
-  return {&kernel, &form};
+// The kernel for these sizes: the first alternative whose conditions hold and which `fits`, or the kernel itself.
+using Chosen = std::pair<const KernelLaunch*, const KernelForm*>;
+Result<Chosen> choose(const KernelLaunch& kernel, const KernelForm& form, const SymProgram::State& state,
+                      const std::function<Result<bool>(const KernelLaunch&, int64_t grid)>& fits) {
+  for (size_t a = 0; a < form.alternatives.size(); ++a) {
+    const auto& other = form.alternatives[a];
+    if (!holds(other, state)) continue;
+    if (kernel.alternatives[a].resident) {
+      auto grid = static_cast<size_t>(other.grid);
+      if (state.fault[grid] != SymFault::None) continue;
+      TESSERA_ASSIGN(bool fit, fits(kernel.alternatives[a], state.value[grid]));
+      if (!fit) continue;
+    }
+    return Chosen{&kernel.alternatives[a], &other};
+  }
+  return Chosen{&kernel, &form};
 }
 
 int64_t round_up(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
@@ -133,8 +143,12 @@ private:
       const auto& form = v_.steps[static_cast<size_t>(s)];
       auto& step = plan_->steps[static_cast<size_t>(s - begin)];
       if (const auto* k = std::get_if<KernelLaunch>(form.step)) {
-        auto [chosen, chosen_form] = choose(*k, form.kernel, call_.sizes);
-        TESSERA_TRY(kernel(*chosen, *chosen_form, step));
+        auto fits = [&](const KernelLaunch& alternative, int64_t grid) -> Result<bool> {
+          TESSERA_ASSIGN(int64_t most, device_.resident_programs(loaded_, alternative));
+          return grid <= most;
+        };
+        TESSERA_ASSIGN(auto chosen, choose(*k, form.kernel, call_.sizes, fits));
+        TESSERA_TRY(kernel(*chosen.first, *chosen.second, step));
       }
       step.bytes = traffic(*form.step);
     }
@@ -155,6 +169,14 @@ private:
     if (scratch > kMaxScratch)
       return Diagnostic(ErrorCode::SizeOverflow,
                         what + " needs " + std::to_string(scratch) + " bytes of scratch memory");
+    for (size_t w = 0; w < form.workspaces.size(); ++w) {
+      TESSERA_ASSIGN(int64_t elements, number(form.workspaces[w], what));
+      if (elements < 0 || elements > kMaxScratch)
+        return Diagnostic(ErrorCode::SizeOverflow,
+                          what + " needs a workspace of " + std::to_string(elements) + " elements");
+      step.workspaces.push_back(byte_size(k.workspaces[w].dtype, elements));
+    }
+    TESSERA_ASSIGN(step.counters, number(form.counters, what));
     step.grain = std::max<int64_t>(1, kElementsPerChunk / std::max<int64_t>(work, 1));
     plan_->worker_scratch = std::max(plan_->worker_scratch, scratch);
     return {};
@@ -252,7 +274,9 @@ Result<EpilogueSizes::Launch> EpilogueSizes::at(std::span<const int64_t> box, co
     fine = fine && state_.fault[static_cast<size_t>(reg)] == SymFault::None;
     return state_.value[static_cast<size_t>(reg)];
   };
-  auto [kernel, form] = choose(form_.source->kernel, form_.kernel, state_);
+  auto none_fits = [](const KernelLaunch&, int64_t) -> Result<bool> { return false; };
+  TESSERA_ASSIGN(auto chosen, choose(form_.source->kernel, form_.kernel, state_, none_fits));
+  auto [kernel, form] = chosen;
   Launch launch;
   launch.kernel = kernel;
   for (int reg : form->sizes) launch.sizes.push_back(get(reg));

@@ -1,7 +1,6 @@
 #include "codegen/driver/backend.h"
 #include "codegen/driver/gpu_kernels.h"
 #include "codegen/driver/legalize.h"
-#include "codegen/schedule/split_reductions.h"
 #include "graph/ops/op.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cudnn.h"
@@ -29,9 +28,7 @@ public:
   const DeviceTraits& traits() const override { return traits_; }
   Status legalize(Graph& graph) override {
     if (find_libraries_) find_libraries(graph);
-    TESSERA_TRY(legalize_for_cuda(graph, libraries_));
-    TESSERA_ASSIGN([[maybe_unused]] int count, split_reductions(graph, traits_));
-    return {};
+    return legalize_for_cuda(graph, libraries_);
   }
   bool supports(const Graph& graph, NodeId node, std::string* why_not) override {
     return cuda_supports(graph, node, why_not);

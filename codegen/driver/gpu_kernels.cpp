@@ -18,7 +18,8 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 
 // "if 1 <= cols <= 1024, cols % 8 == 0", or "for every size".
 std::string when(const ScheduledKernel& k) {
-  if (k.conditions.empty()) return "for every size";
+  const bool resident = tile::has_meetings(k.kernel);
+  if (k.conditions.empty()) return resident ? "if all programs run at once" : "for every size";
   std::string text = "if ";
   const char* separator = "";
   for (const auto& c : k.conditions) {
@@ -34,6 +35,7 @@ std::string when(const ScheduledKernel& k) {
       separator = ", ";
     }
   }
+  if (resident) text += ", all programs run at once";
   return text;
 }
 
@@ -172,7 +174,9 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       TESSERA_ASSIGN(auto own, lower_own_kernel(graph, graph.node(request.node), device, "kernel"));
       scheduled.push_back(std::move(own));
     }
-    TESSERA_CHECK(!scheduled.empty() && scheduled.back().conditions.empty(), "kernel " + request.name);
+    TESSERA_CHECK(!scheduled.empty() && scheduled.back().conditions.empty() &&
+                      !tile::has_meetings(scheduled.back().kernel),
+                  "kernel " + request.name);
     GpuKernel kernel;
     for (auto& s : scheduled) {
       Hash128 key = hash128(anonymous_text(s.kernel), seed);

@@ -24,6 +24,9 @@ KernelLaunch launch_of(const ScheduledKernel& kernel, const std::string& name, c
   l.scratch_bytes = kernel.scratch_bytes;
   l.report_sites = kernel.report_sites;
   l.conditions = kernel.conditions;
+  l.workspaces = kernel.workspaces;
+  l.counters = kernel.counters;
+  l.resident = tile::has_meetings(kernel.kernel);
   return l;
 }
 

@@ -300,8 +300,31 @@ void Block::check_global(Thread& t, const std::byte* address, int bytes, Access 
 void* Block::global(Thread& t, std::byte* address, int bytes, Access access) {
   count_call(t);
   check_global(t, address, bytes, access);
+  if (launch_.teams && !error_)
+    if (const auto* r = launch_.memory->find(address); r->written) {
+      auto other = launch_.teams->touch(index_, r->history_start + (address - r->begin), bytes, access);
+      if (other >= 0)
+        fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at byte " +
+                    std::to_string(address - r->begin) + " of " + r->names +
+                    " is not ordered with an access by block " + std::to_string(other) +
+                    ": they have not met between them");
+    }
   if (error_) give_up(t);
   return address;
+}
+
+// The team's own order: threads of the block come to it behind a barrier, and one of them speaks for all.
+uint32_t Block::arrive(Thread& t, std::byte* counter, uint32_t amount, bool wait) {
+  count_call(t);
+  const auto* r = launch_.memory->find(counter);
+  if (!r || !r->written || counter + sizeof(uint32_t) > r->begin + r->bytes ||
+      reinterpret_cast<uintptr_t>(counter) % sizeof(uint32_t) != 0)
+    fail(t, "it arrives at a counter that is none: " + launch_.memory->describe(counter));
+  if (error_) give_up(t);
+  auto sum = launch_.teams->arrive(index_, counter, amount, wait);
+  if (!sum) fail(t, sum.error().message);
+  if (error_) give_up(t);
+  return *sum;
 }
 
 } // namespace tessera::emu
@@ -336,6 +359,9 @@ uint32_t tessera_emu_ballot(void* thread, int32_t predicate, int32_t site) {
 }
 void tessera_emu_warp_barrier(void* thread, int32_t site) {
   self(thread).block->collective(self(thread), Collective::WarpBarrier, site, 0, 0);
+}
+uint32_t tessera_emu_arrive(void* thread, void* counter, uint32_t amount, int32_t wait) {
+  return self(thread).block->arrive(self(thread), static_cast<std::byte*>(counter), amount, wait != 0);
 }
 void* tessera_emu_shared(void* thread, int32_t offset, int32_t bytes, int32_t access) {
   return self(thread).block->shared(self(thread), offset, bytes, access_of(access));

@@ -4,6 +4,7 @@
 #include "codegen/emulate/fiber.h"
 #include "codegen/emulate/history.h"
 #include "codegen/emulate/memory.h"
+#include "codegen/emulate/teams.h"
 #include "codegen/llvm/emulated_abi.h"
 #include <array>
 #include <set>
@@ -20,6 +21,7 @@ struct Launch {
   int threads = 0; // of a block, a multiple of 32, at most 1024
   int64_t shared_bytes = 0;
   const GlobalMemory* memory = nullptr;
+  Teams* teams = nullptr; // of a kernel whose blocks meet
   uint64_t seed = 0;
   bool poison_shared = true, detect_races = true;
   int32_t ignored_barrier = -1; // its place; EmulateOptions
@@ -66,6 +68,7 @@ public:
   void wait_for_copies(Thread& t);
   void* shared(Thread& t, int64_t offset, int bytes, Access access);
   void* global(Thread& t, std::byte* address, int bytes, Access access);
+  uint32_t arrive(Thread& t, std::byte* counter, uint32_t amount, bool wait);
   [[nodiscard]] int64_t index() const { return index_; }
 
 private:

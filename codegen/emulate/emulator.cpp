@@ -8,6 +8,7 @@ struct EmulatedProgram::Code {
   EmulatedKernel compiled;
   std::shared_ptr<HostModule> module;
   EmulatedKernelFn function = nullptr;
+  bool meets = false, waits = false; // blocks tell each other where they are; and wait for others
 };
 
 // The functions that the code calls, by name: no library exports them.
@@ -20,7 +21,8 @@ static std::vector<HostSymbol> emulator_functions() {
           TESSERA_EMULATED(tessera_emu_warp_barrier),  TESSERA_EMULATED(tessera_emu_shared),
           TESSERA_EMULATED(tessera_emu_global),        TESSERA_EMULATED(tessera_emu_load_matrices),
           TESSERA_EMULATED(tessera_emu_multiply),      TESSERA_EMULATED(tessera_emu_copy_async),
-          TESSERA_EMULATED(tessera_emu_commit_copies), TESSERA_EMULATED(tessera_emu_wait_for_copies)};
+          TESSERA_EMULATED(tessera_emu_commit_copies), TESSERA_EMULATED(tessera_emu_wait_for_copies),
+          TESSERA_EMULATED(tessera_emu_arrive)};
 #undef TESSERA_EMULATED
 }
 
@@ -28,6 +30,9 @@ Result<EmulatedProgram> EmulatedProgram::compile(const tile::Kernel& kernel, con
   auto code = std::make_shared<Code>();
   code->kernel = kernel;
   TESSERA_ASSIGN(code->compiled, compile_emulated_kernel(kernel, target));
+  code->waits = tile::has_meetings(kernel);
+  for (tile::OpId id = 0; id < kernel.op_count(); ++id)
+    code->meets = code->meets || kernel.op(id).kind == tile::OpKind::Arrive || kernel.op(id).kind == tile::OpKind::Meet;
   auto functions = emulator_functions();
   TESSERA_ASSIGN(code->module, HostModule::load({&code->compiled.object, 1}, functions));
   code->function = reinterpret_cast<EmulatedKernelFn>(code->module->address(code->compiled.object.symbol));
@@ -53,6 +58,8 @@ Result<EmulateResult> EmulatedProgram::run(std::span<const tile::Argument> args,
   launch.threads = code_->compiled.threads;
   launch.shared_bytes = code_->compiled.shared_bytes;
   launch.memory = &memory;
+  std::optional<emu::Teams> teams;
+  if (code_->meets) launch.teams = &teams.emplace(grid, memory.written_bytes(), options.detect_races, code_->waits);
   launch.seed = options.seed;
   launch.poison_shared = options.poison_shared;
   launch.detect_races = options.detect_races;

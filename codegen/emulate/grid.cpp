@@ -6,6 +6,8 @@
 
 namespace tessera::emu {
 
+constexpr int64_t kMostTogether = 512; // blocks, each on a thread of the system
+
 Result<EmulateResult> run_grid(const Launch& launch, int64_t grid) {
   EmulateResult out;
   out.shared_bytes = launch.shared_bytes;
@@ -20,19 +22,35 @@ Result<EmulateResult> run_grid(const Launch& launch, int64_t grid) {
     auto block = Block::make(launch);
     auto note = [&](int64_t index, const Diagnostic& d) {
       std::lock_guard lock(mutex);
-      if (index > failed || (index == failed && error)) return;
+      // A block that was given up because of another one's error has none of its own.
+      bool given_up = error && error->code == ErrorCode::Cancelled;
+      if (d.code == ErrorCode::Cancelled ? error.has_value()
+                                         : !given_up && (index > failed || (index == failed && error)))
+        return;
       failed = index;
       error = d;
     };
-    if (!block) return note(0, block.error());
-    for (int64_t i; (i = next.fetch_add(1)) < grid && i < failed;)
-      if (auto done = (*block)->run(launch.seed % 2 ? grid - 1 - i : i); !done) note(i, done.error());
+    if (!block) {
+      if (launch.teams) launch.teams->leave(false);
+      return note(0, block.error());
+    }
+    for (int64_t i; (i = next.fetch_add(1)) < grid && i < failed;) {
+      auto done = (*block)->run(launch.seed % 2 ? grid - 1 - i : i);
+      if (launch.teams) launch.teams->leave(done.ok());
+      if (!done) note(i, done.error());
+    }
     std::lock_guard lock(mutex);
     out.barriers += (*block)->barriers;
     out.shuffles += (*block)->shuffles;
     places.insert((*block)->barrier_places.begin(), (*block)->barrier_places.end());
   };
   auto workers = std::min<int64_t>(grid, std::max(1u, std::thread::hardware_concurrency()));
+  if (launch.teams && launch.teams->waits()) { // all of them at the same time
+    if (grid > kMostTogether)
+      return Diagnostic(ErrorCode::BadInput, "kernel '" + launch.kernel + "': " + std::to_string(grid) +
+                                                 " blocks that wait for each other are too many to emulate");
+    workers = grid;
+  }
   std::vector<std::thread> threads;
   for (int64_t i = 1; i < workers; ++i) threads.emplace_back(work);
   work();

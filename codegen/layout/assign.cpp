@@ -204,6 +204,8 @@ private:
     case OpKind::ProgramId:
     case OpKind::Range:
     case OpKind::Scratch:
+    case OpKind::Arrive:
+    case OpKind::Meet:
     case OpKind::Count_: return;
     }
   }

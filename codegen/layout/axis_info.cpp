@@ -119,6 +119,7 @@ private:
     case OpKind::Store:
     case OpKind::AtomicAdd:
     case OpKind::ReportIndex:
+    case OpKind::Meet:
     case OpKind::Prefetch:
     case OpKind::Scratch:
     case OpKind::Yield:
@@ -165,6 +166,7 @@ private:
       r.non_negative = info(k_.type(op.results[0]).dtype).kind == DTypeKind::Unsigned;
       return set(op.results[0], r);
     }
+    case OpKind::Arrive:
     case OpKind::Reduce:
     case OpKind::Scan:
     case OpKind::Dot:

@@ -65,6 +65,10 @@ void tessera_emu_copy_async(void* thread, int32_t offset, void* address, int32_t
 void tessera_emu_commit_copies(void* thread);
 void tessera_emu_wait_for_copies(void* thread);
 
+// One thread of a block tells at a counter (4 bytes of global memory) that the block is there: adds `amount` and yields
+// the sum (codegen/tile/team.h). With `wait` not 0 it comes back when all of the team have come.
+uint32_t tessera_emu_arrive(void* thread, void* counter, uint32_t amount, int32_t wait);
+
 // Called right before each access of shared memory: `bytes` (1, 2, 4, 8 or 16) at byte `offset`. Yields the host
 // address at which the access is then made directly; for an access that is not allowed the address of 16 spare bytes,
 // after the error has been noted. An access must be aligned to its size.

@@ -186,6 +186,8 @@ Status Emitter::operation(tile::OpId id) {
   case OpKind::Scratch: return {}; // reserve_scratch
   case OpKind::AtomicAdd: return atomic_add(op);
   case OpKind::ReportIndex: report_index(op); return {};
+  case OpKind::Arrive:
+  case OpKind::Meet: return meet(op);
   case OpKind::Prefetch: return {}; // all loads of a tile are in flight at once
   case OpKind::Yield: yielded_ = op.operands; return {};
   case OpKind::Count_: break;

@@ -83,6 +83,7 @@ private:
   Status store(tile::OpId id);
   Status atomic_add(const tile::Op& op);
   void report_index(const tile::Op& op);
+  Status meet(const tile::Op& op);                         // Arrive, too
   void order(GlobalAccess::Kind kind, const tile::Op& op); // a barrier before `op` where one is needed
   Value* address(tile::ValueId pointer, Value* offset);    // of scratch: i32 byte offset in shared memory
   Value* acts_for(tile::ValueId offset);                   // i1: this thread stores; null for all threads

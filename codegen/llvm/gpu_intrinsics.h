@@ -85,6 +85,14 @@ public:
   virtual void commit_copies() = 0;
   virtual void wait_for_copies() = 0;
 
+  // Programs that meet (codegen/tile/team.h): adds `amount` (i32) to the counter where the predicate is true (null:
+  // always), after everything that the block has written before a barrier before it, and yields the sum (i32); anything
+  // where it is not. What blocks that arrived before it wrote can be read after it; after a barrier by all of the
+  // block.
+  virtual Value* arrive(Value* counter, Value* amount, Value* predicate) = 0;
+  // The same, and waits until all have come.
+  virtual void meet(Value* counter, Value* amount, Value* predicate) = 0;
+
   // Notes at `error` that bounds were violated at `site`, where the predicate is true.
   virtual void report(Value* error, int site, Value* predicate) = 0;
 

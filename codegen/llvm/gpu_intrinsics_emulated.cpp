@@ -137,6 +137,22 @@ public:
   void commit_copies() override { call("tessera_emu_commit_copies", b_.getVoidTy(), {}); }
   void wait_for_copies() override { call("tessera_emu_wait_for_copies", b_.getVoidTy(), {}); }
 
+  Value* arrive(Value* counter, Value* amount, Value* predicate) override {
+    auto* before = b_.GetInsertBlock();
+    Value* sum = nullptr;
+    auto* after = guarded(predicate, [&] {
+      sum = call("tessera_emu_arrive", b_.getInt32Ty(), {counter, amount, b_.getInt32(0)});
+    });
+    if (!predicate) return sum;
+    auto* phi = b_.CreatePHI(b_.getInt32Ty(), 2);
+    phi->addIncoming(sum, after);
+    phi->addIncoming(b_.getInt32(0), before);
+    return phi;
+  }
+  void meet(Value* counter, Value* amount, Value* predicate) override {
+    guarded(predicate, [&] { call("tessera_emu_arrive", b_.getInt32Ty(), {counter, amount, b_.getInt32(1)}); });
+  }
+
   void report(Value* error, int site, Value* predicate) override {
     guarded(predicate, [&] { b_.CreateStore(b_.getInt32(static_cast<uint32_t>(site + 1)), error); });
   }

@@ -208,6 +208,21 @@ public:
   void commit_copies() override { assembly("cp.async.commit_group;", "", b_.getVoidTy(), {}, true); }
   void wait_for_copies() override { assembly("cp.async.wait_all;", "", b_.getVoidTy(), {}, true); }
 
+  Value* arrive(Value* counter, Value* amount, Value* predicate) override {
+    return assembly("{ .reg .b32 before; mov.b32 before, 0; @$3 atom.acq_rel.gpu.global.add.u32 before, [$1], $2; "
+                    "add.u32 $0, before, $2; }",
+                    "=r,l,r,b", b_.getInt32Ty(),
+                    {b_.CreatePtrToInt(counter, b_.getInt64Ty()), amount, predicate ? predicate : b_.getTrue()}, true);
+  }
+  void meet(Value* counter, Value* amount, Value* predicate) override {
+    assembly("{ .reg .b32 before, now; .reg .pred waits; mov.b32 before, 0; mov.b32 now, 0; "
+             "@$2 atom.acq_rel.gpu.global.add.u32 before, [$0], $1; "
+             "AGAIN: @$2 ld.acquire.gpu.global.u32 now, [$0]; xor.b32 now, now, before; "
+             "setp.ge.and.s32 waits, now, 0, $2; @waits bra AGAIN; }",
+             "l,r,b", b_.getVoidTy(),
+             {b_.CreatePtrToInt(counter, b_.getInt64Ty()), amount, predicate ? predicate : b_.getTrue()}, true);
+  }
+
   void report(Value* error, int site, Value* predicate) override {
     Value* word = b_.getInt32(static_cast<uint32_t>(site + 1));
     store("global", error, std::span<Value* const>(&word, 1), predicate);

@@ -7,16 +7,20 @@ namespace tessera {
 std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, const Domain& domain,
                                    const DeviceTraits& device, const Schedule& wanted, const TunedSchedules* tuned) {
   BlockFacts facts(graph, nest, domain, device);
+  auto exact = wanted.config.find("exact_division");
+  const bool online = exact == wanted.config.end() || exact->second == 0;
   std::vector<BlockPlan> plans;
   if (domain.axes.empty()) {
     plans.push_back(BlockFacts::plan(ScheduleKind::BlockFlat, 1, 1, 1));
     plans.back().schedule.why = "a single point: scalars";
   } else if (!domain.reduces) {
     plans = flat_plans(facts);
-  } else if (facts.is_row(static_cast<size_t>(facts.contiguous_axis))) {
-    plans = row_plans(facts);
   } else {
-    plans = column_plans(facts);
+    plans = team_plans(facts, online);
+    if (plans.empty() || plans.back().waits || !plans.back().conditions.empty()) {
+      bool rows = facts.is_row(static_cast<size_t>(facts.contiguous_axis));
+      for (BlockPlan& p : rows ? row_plans(facts) : column_plans(facts)) plans.push_back(std::move(p));
+    }
   }
   if (tuned) {
     std::vector<BlockPlan> ahead;
@@ -24,12 +28,11 @@ std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, con
       if (auto p = tuned_plan(facts, t)) ahead.push_back(std::move(*p));
     plans.insert(plans.begin(), std::make_move_iterator(ahead.begin()), std::make_move_iterator(ahead.end()));
   }
-  auto exact = wanted.config.find("exact_division");
   for (BlockPlan& p : plans) {
     write_config(p);
     p.schedule.config["exact_division"] = exact == wanted.config.end() ? 0 : exact->second;
-    if (p.loop && p.schedule.config["exact_division"] != 0) p.schedule.config["online"] = 0;
-    if (p.loop) p.schedule.config.try_emplace("online", 1);
+    if ((p.loop || p.team) && !online) p.schedule.config["online"] = 0;
+    if (p.loop || p.team) p.schedule.config.try_emplace("online", 1);
   }
   return plans;
 }
@@ -91,7 +94,7 @@ Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const Loo
     if (!k.ok()) return k.error();
     if (nothing) k->grid = 0;
     kernels.push_back(std::move(*k));
-    if (plan.conditions.empty()) break;
+    if (plan.conditions.empty() && !plan.waits) break;
   }
   // One plan of memory holds for all of them: what one kernel may not take over, none does.
   for (ScheduledKernel& k : kernels)

@@ -21,6 +21,11 @@ struct BlockPlan {
   // Of a loop: so many elements of the row, each a tile's width apart, are one thread's and folded before they meet the
   // accumulators, which are then fewer. A power of two that divides the dimension.
   int steps = 1;
+  // Programs that share a row, and each take every team-th tile of it: an expression over sizes, at least 1 where the
+  // conditions hold. Without a loop, as many as there are tiles. Nothing: a row is one program's.
+  std::optional<SymExpr> team;
+  int64_t most_members = 1; // what `team` may be at most
+  bool waits = false; // for others of the team: all programs must run at the same time, or another kernel is taken
   // Most blocks lie wholly within the sizes: they take a branch without masks.
   bool whole_branch = false;
   std::vector<SizeCondition> conditions; // all of them promises about `domain`'s sizes

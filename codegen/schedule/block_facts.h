@@ -69,5 +69,9 @@ inline constexpr int kRegisters = 64;         // of a thread, for values of the 
 [[nodiscard]] std::vector<BlockPlan> flat_plans(const BlockFacts& facts);
 [[nodiscard]] std::vector<BlockPlan> row_plans(const BlockFacts& facts);
 [[nodiscard]] std::vector<BlockPlan> column_plans(const BlockFacts& facts);
+// Rows, or columns of rows, that are so few and long that several programs share each (block_team_plans.cpp). Where the
+// last one has conditions, or waits, one of the plans above comes behind it. Nothing where a program does better alone.
+// `online`: sums that need not wait for the reductions they depend on do not.
+[[nodiscard]] std::vector<BlockPlan> team_plans(const BlockFacts& facts, bool online);
 
 } // namespace tessera

@@ -3,6 +3,7 @@
 #include "codegen/schedule/fold.h"
 #include "codegen/schedule/shapes.h"
 #include <array>
+#include <tuple>
 
 namespace tessera {
 
@@ -140,11 +141,16 @@ BlockLowering::Values BlockLowering::accumulate_online(const Fold& fold, const F
   return next;
 }
 
-// Folds the accumulators of a loop that has ended; what online sums are about is known by now.
-void BlockLowering::finish(const Fold& fold, Values acc) {
+// Of accumulators of a loop that has ended: one state.
+BlockLowering::Values BlockLowering::merged(const Fold& fold, Values acc) {
   int dim = fold_side()->dim;
   if (dim >= 0) acc = fold.merge(acc, dim);
   for (V& v : acc) v = kept(v);
+  return acc;
+}
+
+// The reductions of a state; what online sums are about is known by now.
+void BlockLowering::finish(const Fold& fold, const Values& acc) {
   for (const FoldState::Part& p : fold.state().parts) {
     bool online = fold.online(p).kind != OnlineSum::Kind::None;
     V v = fold.result(p, acc, online ? value(fold.online(p).about) : -1);

@@ -40,8 +40,8 @@ BlockLowering::BlockLowering(const Graph& graph, const LoopNest& nest, const Blo
 }
 
 ScheduledKernel BlockLowering::run() {
+  if (d_.reduces && (plan_.loop || plan_.team)) stages_ = plan_stages(nest_, d_);
   parameters();
-  if (d_.reduces && plan_.loop) stages_ = plan_stages(nest_, d_);
   row_may_be_empty_ = d_.reduces && d_.env.range(d_.row_count()).lo < 1;
   program();
   finish_sizes();
@@ -55,6 +55,7 @@ void BlockLowering::parameters() {
     std::string name = v.name.empty() ? "b" + std::to_string(i) : v.name;
     pointers_.push_back(b_.param(name, {tile::Type::Kind::Pointer, v.type.dtype, {}}, d_.written[i]));
   }
+  if (plan_.team) team_parameters();
 }
 
 // Takes the program's number apart, the columns' block fastest, and places the tile.
@@ -73,6 +74,7 @@ void BlockLowering::program() {
     else
       parts.emplace_back(&s, blocks);
   }
+  if (plan_.team) number = take_member(number, d_.env.simplify(out_.grid));
   bool points = !d_.env.simplify(point).is_const(1);
   for (size_t i = 0; i < parts.size(); ++i) {
     auto [side, blocks] = parts[i];
@@ -95,7 +97,7 @@ void BlockLowering::program() {
       if (static_cast<int>(i) != fold_)
         place(s, sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes)), masks);
       else if (!plan_.loop)
-        place(s, sizes_.constant(0), masks);
+        place(s, plan_.team ? sizes_.op(ScalarOp::Mul, member_, sizes_.constant(s.lanes)) : sizes_.constant(0), masks);
     }
   };
   if (!plan_.whole_branch) {
@@ -121,7 +123,7 @@ void BlockLowering::program() {
 
 bool BlockLowering::always_whole(const Side& s) const {
   SymExpr extent = d_.env.simplify(axis(s).extent);
-  bool walked = plan_.loop || fold_ < 0 || &s != &sides_[static_cast<size_t>(fold_)];
+  bool walked = plan_.loop || plan_.team || fold_ < 0 || &s != &sides_[static_cast<size_t>(fold_)];
   return walked ? d_.env.divisor(extent) % s.lanes == 0 : extent.is_const(s.lanes);
 }
 
@@ -137,8 +139,8 @@ void BlockLowering::place(Side& s, V base, bool masks) {
 
 // All values before the first store: an output may lie on top of an input that is read at the same place.
 void BlockLowering::body() {
-  if (plan_.loop) return rounds();
-  if (d_.reduces) load_ahead();
+  if (d_.reduces && !plan_.loop) load_ahead();
+  if (plan_.loop || plan_.team) return rounds();
   Values values;
   for (const Store& s : nest_.stores) values.push_back(value(s.scalar));
   for (size_t i = 0; i < values.size(); ++i) store(i, values[i]);
@@ -147,11 +149,12 @@ void BlockLowering::body() {
 void BlockLowering::rounds() {
   Side& s = *fold_side();
   // The parts of offsets that the loops do not move, found again by the builder when it meets them inside.
-  for (ScalarId id = 0; id < nest_.dag.size(); ++id)
+  for (ScalarId id = 0; plan_.loop && id < nest_.dag.size(); ++id)
     if (d_.live[static_cast<size_t>(id)] && node(id).op == ScalarOp::Load && d_.row_varying(id))
       sizes_.number(d_.loads[static_cast<size_t>(id)].offset.substitute({{axis(s).var.symbol_id(), 0}}));
   for (const Access& a : d_.stores)
-    if (d_.axes_in(a.offset) & d_.row_mask) sizes_.number(a.offset.substitute({{axis(s).var.symbol_id(), 0}}));
+    if (plan_.loop && (d_.axes_in(a.offset) & d_.row_mask))
+      sizes_.number(a.offset.substitute({{axis(s).var.symbol_id(), 0}}));
   for (size_t k = 0; k < stages_.stages.size(); ++k) {
     const Stage& stage = stages_.stages[k];
     known_ = static_cast<int>(k);
@@ -159,17 +162,34 @@ void BlockLowering::rounds() {
     hoist(~d_.row_mask);
     round_ = known_;
     Fold fold(b_, nest_, online_, fold_state(nest_, stage.reduces, online_));
-    Values end = b_.for_loop(sizes_.constant(0), sizes_.number(axis(s).extent), sizes_.constant(s.lanes),
-                             identities(fold), [&](V i, std::span<const V> carried) {
-                               return scoped([&] {
-                                 place(s, i, true);
-                                 return round_body(stage, fold, Values(carried.begin(), carried.end()));
-                               });
-                             });
+    Values state = merged(fold, walk(stage, fold));
     round_ = -1;
-    known_ = static_cast<int>(k) + 1;
-    finish(fold, std::move(end));
+    if (plan_.team) {
+      settle(k, fold, state);
+    } else {
+      known_ = static_cast<int>(k) + 1;
+      finish(fold, state);
+    }
   }
+  plan_.team ? finish_team() : store_rows();
+}
+
+// One round over the row, or over this program's tiles of it: accumulators.
+BlockLowering::Values BlockLowering::walk(const Stage& stage, const Fold& fold) {
+  Side& s = *fold_side();
+  if (!plan_.loop) return round_body(stage, fold, identities(fold));
+  V lanes = sizes_.constant(s.lanes);
+  return b_.for_loop(plan_.team ? sizes_.op(ScalarOp::Mul, member_, lanes) : sizes_.constant(0),
+                     sizes_.number(axis(s).extent), plan_.team ? sizes_.op(ScalarOp::Mul, members_, lanes) : lanes,
+                     identities(fold), [&](V i, std::span<const V> carried) {
+                       return scoped([&] {
+                         place(s, i, true);
+                         return round_body(stage, fold, Values(carried.begin(), carried.end()));
+                       });
+                     });
+}
+
+void BlockLowering::store_rows() {
   Values values;
   for (size_t i : stages_.row_stores) values.push_back(value(nest_.stores[i].scalar));
   for (size_t i = 0; i < values.size(); ++i) store(stages_.row_stores[i], values[i]);
@@ -196,7 +216,8 @@ void BlockLowering::finish_sizes() {
   for (size_t i = 0; i < out_.sizes.size(); ++i) {
     TESSERA_CHECK(d_.axes_in(out_.sizes[i]) == 0, "a size parameter with an axis: " + out_.sizes[i].str());
     int64_t divisor = d_.env.divisor(out_.sizes[i]);
-    out_.kernel.params[d_.buffers.size() + i].multiple_of = std::max<int64_t>(1, divisor & -divisor);
+    out_.kernel.params[d_.buffers.size() + out_.workspaces.size() + (counters_ < 0 ? 0 : 1) + i].multiple_of =
+        std::max<int64_t>(1, divisor & -divisor);
   }
 }
 
@@ -243,11 +264,11 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   if ((plan.rows > 1 && space.row < 0) || (plan.columns > 1 && space.column < 0))
     return unfit("a dimension without an axis");
   bool rows_folded = space.row >= 0 && space.domain.axes[static_cast<size_t>(space.row)].role == AxisRole::Row;
-  if (plan.steps > 1 && (!plan.loop || (rows_folded ? plan.rows : plan.columns) <= plan.steps))
+  if (plan.steps > 1 && ((!plan.loop && !plan.team) || (rows_folded ? plan.rows : plan.columns) <= plan.steps))
     return unfit("steps are of loops whose tile is wider");
   OnlineSums online;
   if (auto wanted = plan.schedule.config.find("online");
-      plan.loop && wanted != plan.schedule.config.end() && wanted->second != 0)
+      (plan.loop || plan.team) && wanted != plan.schedule.config.end() && wanted->second != 0)
     online = find_online(nest, space.domain);
   return BlockLowering(graph, nest, space, plan, name, std::move(online)).run();
 }

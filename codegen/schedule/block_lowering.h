@@ -50,6 +50,7 @@ private:
   [[nodiscard]] bool always_whole(const Side& side) const;
   void body();
   void rounds();
+  Values walk(const Stage& stage, const Fold& fold);
   Values round_body(const Stage& stage, const Fold& fold, const Values& accumulators);
   void finish_sizes();
   void overwritable();
@@ -65,11 +66,22 @@ private:
   Values identities(const Fold& fold);
   Values accumulate(const Fold& fold, const Values& acc);
   Values accumulate_online(const Fold& fold, const FoldState::Part& part, const Values& acc, const Values& next);
-  void finish(const Fold& fold, Values acc);
+  Values merged(const Fold& fold, Values acc);
+  void finish(const Fold& fold, const Values& acc);
   V over_steps(ReduceKind kind, V v);
   V beside_steps(V v);
   V elements_met();
   V kept(V v);
+
+  // block_team.cpp: programs that share a row
+  void team_parameters();
+  V take_member(V number, const SymExpr& teams);
+  [[nodiscard]] bool ends(size_t stage) const;
+  void leave(V workspace, V part);
+  Values gather(const Fold& fold, size_t stage);
+  void settle(size_t stage, const Fold& fold, const Values& state);
+  void finish_team();
+  void store_rows();
 
   // block_values.cpp: scalar DAG to tile operations
   V value(ScalarId id);
@@ -126,8 +138,10 @@ private:
   std::vector<V> memo_;       // by ScalarId; then reciprocals by ScalarId of the divisor
   std::vector<size_t> log_;   // slots in order of remembering
   bool row_may_be_empty_ = false, exact_division_ = false, preparing_ = false;
-  int round_ = -1;            // whose loop is being emitted; -1 outside
-  int known_ = 0;             // rounds whose reductions are known
+  int round_ = -1;                 // whose loop is being emitted; -1 outside
+  int known_ = 0;                  // rounds whose reductions are known
+  std::vector<Values> workspaces_; // of a team: by stage, a pointer for each number of its state
+  V counters_ = -1, team_ = -1, member_ = -1, members_ = -1;
   std::vector<int> sites_;    // of CheckBounds, -1 before
   std::vector<int> reported_; // round that reports; -2: none has
 };

@@ -79,7 +79,9 @@ ValueId BlockLowering::compute(ScalarId id) {
                                   : sizes_.number(d_.sym[static_cast<size_t>(id)]);
   case ScalarOp::Load: return load(id);
   case ScalarOp::CheckBounds: return check_bounds(id);
-  case ScalarOp::Reduce: TESSERA_CHECK(!plan_.loop, "a reduction is used before its round"); return reduce(id);
+  case ScalarOp::Reduce:
+    TESSERA_CHECK(!plan_.loop && !plan_.team, "a reduction is used before its round");
+    return reduce(id);
   case ScalarOp::Cast: return b_.cast(value(n.args[0]), n.dtype);
   case ScalarOp::Div:
     if (!exact_division_ && divides_by_row_scalar(nest_, d_, needs_, id)) return divide(id);
@@ -173,7 +175,7 @@ ValueId BlockLowering::check_bounds(ScalarId id) {
     bool all_known = true;
     if (!always)
       for (ScalarId p : under) {
-        if (plan_.loop && d_.stage[static_cast<size_t>(p)] > known_) { // a later round tells
+        if ((plan_.loop || plan_.team) && d_.stage[static_cast<size_t>(p)] > known_) { // a later round tells
           all_known = false;
           continue;
         }

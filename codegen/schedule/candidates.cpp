@@ -228,7 +228,8 @@ std::vector<Candidate> block_candidates(const Graph& graph, const LoopNest& nest
   for (const BlockPlan& plan : plan_blocks(graph, nest, domain, device, {}))
     if (std::all_of(plan.conditions.begin(), plan.conditions.end(),
                     [&](const SizeCondition& c) { return holds(c, sizes); }))
-      return BlockVariants(facts, sizes).run(plan, most);
+      return plan.team ? std::vector<Candidate>{} // how many share a row is not varied
+                       : BlockVariants(facts, sizes).run(plan, most);
   return {};
 }
 

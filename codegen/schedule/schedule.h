@@ -31,6 +31,7 @@ enum class ScheduleKind : uint8_t {
   BlockRows,    // whole rows in a tile, one read: reductions along it are of tiles
   BlockLoop,    // rows longer than a tile: each stage between reductions is a loop over the row
   BlockColumns, // reduction over an axis that is not contiguous: folds over the rows of a tile
+  BlockTeam,    // rows, or columns, that several programs share: their partial results meet
 };
 [[nodiscard]] std::string_view name(ScheduleKind kind);
 
@@ -41,7 +42,8 @@ struct Schedule {
   std::string measured; // what a tuner saw: "38.1 us -> 35.0 us on NVIDIA H200"; empty: chosen by the rules
 };
 
-// A tile kernel and how to launch it. Parameters: one pointer per buffer, then one i64 per size.
+// A tile kernel and how to launch it. Parameters: one pointer per buffer, one per workspace, one to the counters if
+// there are any, then one i64 per size.
 struct ScheduledKernel {
   tile::Kernel kernel;
   Schedule schedule;
@@ -51,9 +53,11 @@ struct ScheduledKernel {
   // write, with elements of the same size. Two outputs must not take the same one.
   std::vector<std::vector<int>> may_overwrite;
   std::vector<SymExpr> sizes; // i64 parameters after the buffers, as expressions over graph symbols
-  SymExpr grid;               // programs
-  SymExpr work_per_program;   // elements, for grain size
-  SymExpr scratch_bytes;      // per program, 0 when none
+  std::vector<Workspace> workspaces;
+  SymExpr counters = 0;     // i32 at which programs meet (tile/team.h), at rest before and after a launch
+  SymExpr grid;             // programs
+  SymExpr work_per_program; // elements, for grain size
+  SymExpr scratch_bytes;    // per program, 0 when none
   // Under which it may be launched: profit only, the last kernel of a nest has none. What they promise stands in the
   // kernel's parameters (multiple_of) and tiles (a row that fits).
   std::vector<SizeCondition> conditions;

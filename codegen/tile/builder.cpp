@@ -244,6 +244,21 @@ void Builder::report_index(ValueId bad, int site) {
   emit(std::move(op), {});
 }
 
+ValueId Builder::arrive(ValueId counters, ValueId offset, ValueId member, ValueId count) {
+  Op op;
+  op.kind = OpKind::Arrive;
+  op.operands = {counters, offset, member, count};
+  op.results = {kernel_.new_value({Type::Kind::Data, DType::Bool, {}})};
+  return emit(std::move(op), {});
+}
+
+void Builder::meet(ValueId counters, ValueId offset, ValueId member, ValueId count) {
+  Op op;
+  op.kind = OpKind::Meet;
+  op.operands = {counters, offset, member, count};
+  emit(std::move(op), {});
+}
+
 void Builder::prefetch(ValueId ptr, ValueId offset) {
   Op op;
   op.kind = OpKind::Prefetch;

@@ -1,5 +1,6 @@
 // The meaning of the tile IR, one element at a time. Slow and obvious; the lowerings are tested against it.
 #include "codegen/tile/rules.h"
+#include "codegen/tile/team.h"
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -8,6 +9,7 @@ namespace tessera::tile {
 namespace {
 
 constexpr uint64_t kMaxSteps = uint64_t{1} << 33; // element operations of one call: no text can keep it busy for ever
+constexpr int64_t kMostInStep = 4096;             // programs whose values are all kept
 constexpr int64_t kMaxScratchBytes = int64_t{1} << 30; // of all scratch of a program
 
 template <class T>
@@ -96,16 +98,64 @@ public:
       c.memory = static_cast<int>(memory_.size());
       memory_.push_back(std::move(m));
     }
+    TESSERA_TRY(has_meetings(k_) ? run_in_step(grid) : run_in_turn(grid));
+    return std::move(result_);
+  }
+
+private:
+  Status run_in_turn(int64_t grid) {
     size_t pointers = memory_.size();
     for (program_ = 0; program_ < grid; ++program_) {
       TESSERA_TRY(block(k_.body));
       memory_.resize(pointers); // scratch ends with its program
       scratch_bytes_ = 0;
     }
-    return std::move(result_);
+    return {};
   }
 
-private:
+  // All programs up to where they meet, then all of them from there on: each keeps its values meanwhile.
+  Status run_in_step(int64_t grid) {
+    if (grid > kMostInStep) return error("a grid of " + std::to_string(grid) + " programs that wait for each other");
+    std::vector<std::vector<Cell>> states(static_cast<size_t>(std::max<int64_t>(grid, 0)), cells_);
+    for (size_t begin = 0; begin < k_.body.size();) {
+      size_t end = begin;
+      while (end < k_.body.size() && k_.op(k_.body[end]).kind != OpKind::Meet) ++end;
+      const Op* meet = end < k_.body.size() ? &k_.op(k_.body[end]) : nullptr;
+      for (program_ = 0; program_ < grid; ++program_) {
+        cells_.swap(states[static_cast<size_t>(program_)]);
+        for (size_t i = begin; i < end; ++i) TESSERA_TRY(step(k_.op(k_.body[i])));
+        if (meet) TESSERA_TRY(arrive(*meet));
+        cells_.swap(states[static_cast<size_t>(program_)]);
+      }
+      for (program_ = 0; meet && program_ < grid; ++program_) {
+        cells_.swap(states[static_cast<size_t>(program_)]);
+        TESSERA_ASSIGN(std::byte * counter, counter_of(*meet));
+        if (!is_at_rest(read_as<uint32_t>(counter)))
+          return error("program " + std::to_string(program_) + " waits for others of its team that never come");
+        cells_.swap(states[static_cast<size_t>(program_)]);
+      }
+      begin = end + 1;
+    }
+    return {};
+  }
+
+  Result<std::byte*> counter_of(const Op& op) {
+    int64_t index = 0;
+    return element(op, 0, op.operands.size(), memory_of(op), DType::I32, &index);
+  }
+  Status arrive(const Op& op) {
+    TESSERA_TRY(spend(1));
+    TESSERA_ASSIGN(std::byte * counter, counter_of(op));
+    int64_t member = e(op.operands[2])[0].i, count = e(op.operands[3])[0].i;
+    if (member < 0 || member >= count || count >= kTeamRound)
+      return error("program " + std::to_string(program_) + " arrives as member " + std::to_string(member) + " of " +
+                   std::to_string(count));
+    uint32_t now = read_as<uint32_t>(counter) + arrival(member, count);
+    write_as(counter, now);
+    if (op.kind == OpKind::Arrive) result(op)[0].i = is_at_rest(now);
+    return {};
+  }
+
   Diagnostic error(const std::string& message) const {
     return {ErrorCode::BadInput, "tile kernel '" + k_.name + "': " + message};
   }
@@ -356,6 +406,8 @@ private:
           break;
         }
       return {};
+    case OpKind::Arrive: return arrive(op);
+    case OpKind::Meet: return error("programs meet in a region"); // run_in_step does those that stand in none
     case OpKind::Prefetch:
     case OpKind::Yield: return {};
     case OpKind::Count_: break;

@@ -396,12 +396,16 @@ private:
     return {};
   }
 
+  Status check_written(const Token& at, ValueId pointer) const {
+    for (const Param& param : k_.params)
+      if (param.value == pointer && !param.written && param.type.kind == Type::Kind::Pointer)
+        return error_at(at, "parameter '" + param.name + "' is stored to but not marked written");
+    return {};
+  }
   Status access(Op& op, std::vector<OpId>& ops, bool store) {
     Token at = token_;
     TESSERA_ASSIGN(ValueId ptr, value());
-    for (const Param& param : k_.params)
-      if (store && param.value == ptr && !param.written && param.type.kind == Type::Kind::Pointer)
-        return error_at(at, "parameter '" + param.name + "' is stored to but not marked written");
+    if (store) TESSERA_TRY(check_written(at, ptr));
     TESSERA_TRY(punct('['));
     TESSERA_ASSIGN(ValueId offset, value_or(DType::I64, ops));
     TESSERA_TRY(punct(']'));
@@ -422,6 +426,24 @@ private:
       }
     }
     op.contiguous_hint = accept_word("contiguous");
+    return {};
+  }
+
+  // "%counters[offset] member=%m of=%n"
+  Status team(Op& op, std::vector<OpId>& ops) {
+    Token at = token_;
+    TESSERA_ASSIGN(ValueId ptr, value());
+    TESSERA_TRY(check_written(at, ptr));
+    TESSERA_TRY(punct('['));
+    TESSERA_ASSIGN(ValueId offset, value_or(DType::I64, ops));
+    TESSERA_TRY(punct(']'));
+    op.operands = {ptr, offset};
+    for (const char* key : {"member", "of"}) {
+      TESSERA_TRY(keyword(key));
+      TESSERA_TRY(punct('='));
+      TESSERA_ASSIGN(ValueId v, value_or(DType::I64, ops));
+      op.operands.push_back(v);
+    }
     return {};
   }
 
@@ -467,6 +489,10 @@ private:
       TESSERA_ASSIGN(int64_t site, attribute("site", 0, 1 << 20));
       op.site = static_cast<int>(site);
       return {};
+    }
+    if (word == "arrive" || word == "meet") {
+      op.kind = word == "arrive" ? OpKind::Arrive : OpKind::Meet;
+      return team(op, ops);
     }
     if (word == "prefetch") {
       op.kind = OpKind::Prefetch;

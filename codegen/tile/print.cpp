@@ -152,6 +152,11 @@ private:
     case OpKind::ReportIndex:
       out_ += "report_index " + name(op.operands[0]) + " site=" + std::to_string(op.site);
       break;
+    case OpKind::Arrive:
+    case OpKind::Meet:
+      out_ += std::string(op_name(op.kind)) + " " + name(op.operands[0]) + "[" + name(op.operands[1]) +
+              "] member=" + name(op.operands[2]) + " of=" + name(op.operands[3]);
+      break;
     case OpKind::Prefetch: out_ += "prefetch " + name(op.operands[0]) + "[" + name(op.operands[1]) + "]"; break;
     case OpKind::Yield: out_ += "yield " + args(op.operands); break;
     case OpKind::Count_: TESSERA_UNREACHABLE("tile op kind");

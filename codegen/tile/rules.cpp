@@ -6,8 +6,9 @@ namespace tessera::tile {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(OpKind::Count_)> kNames = {
-    "const", "program_id", "range", "expand_dims", "broadcast", "scalar",     "load",         "store",    "reduce",
-    "scan",  "dot",        "for",   "if",          "scratch",   "atomic_add", "report_index", "prefetch", "yield"};
+    "const",      "program_id",   "range",  "expand_dims", "broadcast", "scalar", "load",
+    "store",      "reduce",       "scan",   "dot",         "for",       "if",     "scratch",
+    "atomic_add", "report_index", "arrive", "meet",        "prefetch",  "yield"};
 
 Diagnostic bad(std::string message) { return {ErrorCode::Internal, std::move(message)}; }
 
@@ -64,6 +65,20 @@ Status check_store(const Kernel& k, const Op& op) {
     return bad("cannot store '" + value.str() + "' at offset '" + off.str() + "' of '" + ptr.str() + "'");
   if (op.operands.size() > 3) TESSERA_TRY(check_mask(k.type(op.operands[3]), off));
   if (!op.results.empty()) return bad("a store has no result");
+  return {};
+}
+
+Status check_team(const Kernel& k, const Op& op) {
+  TESSERA_TRY(check_memory(k, op, 4, 4));
+  if (k.type(op.operands[0]).dtype != DType::I32) return bad("counters are i32");
+  for (size_t i = 1; i < 4; ++i)
+    if (!is_i64_scalar(k.type(op.operands[i]))) return bad("a counter's offset, member and count are i64 scalars");
+  if (op.kind == OpKind::Meet) {
+    if (!op.results.empty()) return bad("meet has no result");
+    return {};
+  }
+  if (op.results.size() != 1) return bad("arrive has one result");
+  if (k.type(op.results[0]) != Type{Type::Kind::Data, DType::Bool, {}}) return bad("arrive yields 'bool'");
   return {};
 }
 
@@ -277,6 +292,8 @@ Status check_op(const Kernel& k, const Op& op) {
     if (!is_bool(k.type(op.operands[0]))) return bad("report_index takes bool");
     if (op.site < 0) return bad("a site is not negative");
     return {};
+  case OpKind::Arrive:
+  case OpKind::Meet: return check_team(k, op);
   case OpKind::Prefetch:
     TESSERA_TRY(check_memory(k, op, 2, 2));
     if (!op.results.empty()) return bad("prefetch has no result");

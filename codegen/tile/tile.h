@@ -63,9 +63,14 @@ enum class OpKind : uint8_t {
   AtomicAdd,   // pointer, offset, value, optional mask
   ReportIndex, // operands: bool tile or scalar "bad" (true where an index is out of bounds); attribute site: tells the
                // launch that site failed
-  Prefetch,    // pointer, offset (scalar or tile): a hint that the program reads there soon; may lie outside of the
-               // memory; no effect
-  Yield,       // ends every region, also one that yields nothing
+  // pointer to counters (i32), offset, member, count (i64 scalars): team.h. What a program wrote before it arrives can
+  // be read after by the last of its team (Arrive: yields a bool, whether this is it), or by all of it (Meet: the
+  // program goes on when all have come; stands in no region). Each member arrives once a round.
+  Arrive,
+  Meet,
+  Prefetch, // pointer, offset (scalar or tile): a hint that the program reads there soon; may lie outside of the
+            // memory; no effect
+  Yield,    // ends every region, also one that yields nothing
   Count_,
 };
 
@@ -150,6 +155,8 @@ public:
   ValueId scratch(DType dtype, ValueId count);
   void atomic_add(ValueId ptr, ValueId offset, ValueId value, ValueId mask = -1);
   void report_index(ValueId bad, int site);
+  ValueId arrive(ValueId counters, ValueId offset, ValueId member, ValueId count);
+  void meet(ValueId counters, ValueId offset, ValueId member, ValueId count);
   void prefetch(ValueId ptr, ValueId offset);
   // body(induction, carried) returns the next carried values; yields the final ones.
   std::vector<ValueId> for_loop(ValueId from, ValueId to, ValueId step, std::vector<ValueId> carried,
@@ -168,6 +175,8 @@ private:
 [[nodiscard]] std::string print(const Kernel& kernel);
 [[nodiscard]] Result<Kernel> parse(std::string_view text, const std::string& file = "<text>");
 [[nodiscard]] Status verify(const Kernel& kernel);
+// Whether programs wait for each other: all of a grid must then run at the same time.
+[[nodiscard]] bool has_meetings(const Kernel& kernel);
 
 // Reference meaning. args: pointers as byte spans, scalars as int64 or double, in parameter order.
 struct Argument {
@@ -177,7 +186,8 @@ struct Argument {
 struct InterpretResult {
   std::vector<int> reported_sites;
 };
-// Runs programs [0, grid). Out-of-bounds access of a pointer argument is an error, named by parameter and offset.
+// Runs programs [0, grid), one after the other; where they meet, each up to there. Out-of-bounds access of a pointer
+// argument is an error, named by parameter and offset.
 [[nodiscard]] Result<InterpretResult> interpret(const Kernel& kernel, std::span<const Argument> args, int64_t grid);
 
 } // namespace tessera::tile

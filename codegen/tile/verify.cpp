@@ -1,4 +1,5 @@
 #include "codegen/tile/rules.h"
+#include <algorithm>
 
 namespace tessera::tile {
 namespace {
@@ -39,7 +40,9 @@ private:
     return {};
   }
   Status check_written(const Op& op) const {
-    if (op.kind != OpKind::Store && op.kind != OpKind::AtomicAdd) return {};
+    if (op.kind != OpKind::Store && op.kind != OpKind::AtomicAdd && op.kind != OpKind::Arrive &&
+        op.kind != OpKind::Meet)
+      return {};
     for (const Param& p : k_.params)
       if (p.value == op.operands[0] && !p.written)
         return error("parameter '" + p.name + "' is stored to but not marked written");
@@ -61,6 +64,7 @@ private:
         if (v < 0 || v >= k_.value_count()) return error("value id out of range");
       if (op.kind == OpKind::Yield && (depth == 0 || i + 1 != ops.size()))
         return error("yield stands only at the end of a region");
+      if (op.kind == OpKind::Meet && depth > 0) return error("meet stands in no region");
       for (size_t r = 0; r < op.regions.size(); ++r) {
         size_t mark = scope_.size();
         if (r < op.region_args.size())
@@ -90,5 +94,10 @@ private:
 } // namespace
 
 Status verify(const Kernel& kernel) { return Verifier(kernel).run(); }
+
+bool has_meetings(const Kernel& kernel) {
+  return std::any_of(kernel.body.begin(), kernel.body.end(),
+                     [&](OpId id) { return kernel.op(id).kind == OpKind::Meet; });
+}
 
 } // namespace tessera::tile

@@ -56,6 +56,7 @@ public:
     return std::make_unique<DeviceVariant>();
   }
   Status choose(const Variant&, int, const Variant::CallState&, SegmentPlan&) override { return {}; }
+  Result<int64_t> resident_programs(DeviceVariant&, const KernelLaunch&) override { return 0; }
   Status plan(const Variant& variant, DeviceVariant&, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     return plan_cpu_calls(variant, segment, call, plan, *pool_);

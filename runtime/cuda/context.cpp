@@ -61,7 +61,7 @@ Status Context::start(int ordinal) {
   size_t total = 0;
   TESSERA_CUDA_TRY(*this, "", cuDeviceTotalMem, &total, device_);
   p.memory_bytes = static_cast<int64_t>(total);
-  int l2 = 0, shared = 0, default_shared = 0, pools = 0;
+  int l2 = 0, shared = 0, default_shared = 0, pools = 0, cooperative = 0;
   struct {
     CUdevice_attribute which;
     int* value;
@@ -74,12 +74,14 @@ Status Context::start(int ordinal) {
       {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &shared},
       {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, &default_shared},
       {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, &pools},
+      {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, &cooperative},
   };
   for (const auto& [which, value] : wanted) TESSERA_CUDA_TRY(*this, "", cuDeviceGetAttribute, value, which, device_);
   p.l2_bytes = l2;
   p.shared_bytes_per_block = shared;
   p.default_shared_bytes_per_block = default_shared;
   p.memory_pools = pools != 0;
+  p.cooperative_launch = cooperative != 0;
   CUcontext primary = nullptr;
   TESSERA_CUDA_TRY(*this, "", cuDevicePrimaryCtxRetain, &primary, device_);
   handle_ = primary;

@@ -18,6 +18,7 @@ struct DeviceProperties {
   int64_t memory_bytes = 0, l2_bytes = 0;
   int64_t shared_bytes_per_block = 0;         // what a kernel may have when it asks for it
   int64_t default_shared_bytes_per_block = 0; // and without asking
+  bool cooperative_launch = false;            // of grids whose blocks wait for each other
   bool memory_pools = false;                  // stream-ordered allocation
   [[nodiscard]] std::string arch() const { return "sm_" + std::to_string(major * 10 + minor); }
 };

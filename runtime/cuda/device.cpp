@@ -58,6 +58,7 @@ public:
     for (auto* blocks : {&arenas_, &outputs_})
       for (auto& block : *blocks) block.release(*context_, stream());
     scratch_.release(*context_, stream());
+    counters_.release(*context_, stream());
     inputs_.release(*context_, stream());
   }
 
@@ -77,9 +78,18 @@ public:
   Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
-    TESSERA_TRY(prepare_steps(context_, variant, segment, call, *l.code, l.table, l.words, plan, l.refused));
+    TESSERA_TRY(
+        prepare_steps(context_, variant, segment, call, *l.code, l.table, l.words, counters_address_, plan, l.refused));
     plan.step_scratch = rounded(plan.step_scratch);
     return {};
+  }
+  Result<int64_t> resident_programs(DeviceVariant& loaded, const KernelLaunch& kernel) override {
+    if (!context_->properties().cooperative_launch) return 0;
+    TESSERA_ASSIGN(auto* function, static_cast<CudaVariant&>(loaded).code->function(kernel));
+    int blocks = 0;
+    TESSERA_CUDA_TRY(*context_, "kernel '" + kernel.name + "'", cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks,
+                     function, kernel.threads, static_cast<size_t>(kernel.shared_bytes));
+    return int64_t{blocks} * context_->properties().multiprocessors;
   }
   [[nodiscard]] int64_t alignment() const override { return kAlignment; }
   [[nodiscard]] int workers() const override { return 0; }
@@ -115,6 +125,7 @@ public:
     auto& arena = arenas_[static_cast<size_t>(segment)];
     TESSERA_TRY(arena.reserve(*context_, plan.arena_bytes, run_.stream, "intermediate results"));
     TESSERA_TRY(scratch_.reserve(*context_, plan.step_scratch, run_.stream, "the workspace of library calls"));
+    TESSERA_TRY(place_counters(static_cast<const CudaPlan&>(*plan.device).counters));
     for (auto [id, offset] : plan.offsets) pointer(id) = arena.data() + offset;
     return poison(arena.data(), plan.arena_bytes);
   }
@@ -150,6 +161,7 @@ public:
     // Everything else that the steps read stays where it is as long as the plan.
     addresses_.assign(run_.table->pointers.begin(), run_.table->pointers.end());
     addresses_.push_back(scratch_.data());
+    addresses_.push_back(counters_.data());
     const int last = plan.first_step + static_cast<int>(plan.steps.size()) - 1;
     auto put = [this, &plan](CUstream stream) -> Status {
       const CUstream run_on = std::exchange(run_.stream, stream);
@@ -186,7 +198,7 @@ public:
                          address(pointer(c->source)), static_cast<size_t>(bytes(c->target)), run_.stream);
     } else {
       auto& plan = static_cast<CudaPlan&>(*device);
-      const auto& step = plan.steps[static_cast<size_t>(index - plan.first_step)];
+      auto& step = plan.steps[static_cast<size_t>(index - plan.first_step)];
       if (step.library)
         if (auto s = step.library->run(run_.stream, run_.table->pointers.data(), scratch_.data()); !s.ok())
           return attributed(std::move(s).take_error());
@@ -364,14 +376,31 @@ private:
     return {};
   }
 
-  Status launch(const PreparedLaunch& l, int index) {
+  Status launch(PreparedLaunch& l, int index) {
     run_.loaded->words.launched[static_cast<size_t>(index)] = l.kernel;
+    for (size_t w = 0; w < l.workspaces.size(); ++w) l.addresses[w] = scratch_.data() + l.workspaces[w];
     // The driver reads the arguments before it returns.
-    auto result = driver().cuLaunchKernel(l.function, l.grid, 1, 1, l.threads, 1, 1, l.shared_bytes, run_.stream,
-                                          const_cast<void**>(l.params.data()), nullptr);
+    auto result = l.kernel->resident ? driver().cuLaunchCooperativeKernel(l.function, l.grid, 1, 1, l.threads, 1, 1,
+                                                                          l.shared_bytes, run_.stream, l.params.data())
+                                     : driver().cuLaunchKernel(l.function, l.grid, 1, 1, l.threads, 1, 1,
+                                                               l.shared_bytes, run_.stream, l.params.data(), nullptr);
     if (result == CUDA_SUCCESS) [[likely]]
       return {};
-    return error(result, "cuLaunchKernel", "launching kernel '" + l.kernel->name + "'");
+    return error(result, l.kernel->resident ? "cuLaunchCooperativeKernel" : "cuLaunchKernel",
+                 "launching kernel '" + l.kernel->name + "'");
+  }
+
+  // Counters are cleared when they are new. Every launch leaves them at rest, and one that did not happen has not
+  // touched them, so that nothing has to be done between launches, nor after a call that was given up.
+  Status place_counters(int64_t words) {
+    auto bytes = words * static_cast<int64_t>(sizeof(int32_t));
+    if (bytes == 0 || (counters_address_ != 0 && bytes <= counters_.bytes())) return {};
+    counters_address_ = 0;
+    TESSERA_TRY(counters_.reserve(*context_, rounded(bytes), run_.stream, "counters of kernels that meet"));
+    TESSERA_CUDA_TRY(*this, "", cuMemsetD8Async, address(counters_.data()), 0, static_cast<size_t>(counters_.bytes()),
+                     run_.stream);
+    counters_address_ = address(counters_.data());
+    return {};
   }
 
   Status wait_for_step(int index) {
@@ -474,7 +503,8 @@ private:
   bool wait_for_plans_ = false;
   bool plans_are_made_ = false;               // in the background
   std::vector<DeviceBlock> arenas_, outputs_; // per segment
-  DeviceBlock scratch_, inputs_;
+  DeviceBlock scratch_, inputs_, counters_;
+  CUdeviceptr counters_address_ = 0; // of counters_ once they are clear; plans' launches look here
   // A call may have left work on a stream; done_ is recorded after it.
   bool pending_ = false;
   unsigned long long pending_stream_ = 0; // id

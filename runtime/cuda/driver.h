@@ -60,6 +60,8 @@ namespace tessera::cuda {
   X(cuModuleGetFunction, 2000)                                                                                         \
   X(cuFuncSetAttribute, 9000)                                                                                          \
   X(cuFuncGetAttribute, 2020)                                                                                          \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050)                                                                 \
+  X(cuLaunchCooperativeKernel, 9000)                                                                                   \
   X(cuLaunchKernel, 4000)
 
 struct Driver {

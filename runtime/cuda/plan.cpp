@@ -21,8 +21,9 @@ bool reports(const KernelLaunch& kernel) {
 class Preparer {
 public:
   Preparer(const std::shared_ptr<Context>& context, const Variant& variant, const Variant::CallState& call,
-           LoadedExecutable& code, BufferTable& table, ErrorWords& words, SegmentPlan& plan)
-      : context_(context), variant_(variant), call_(call), code_(code), table_(table), words_(words), plan_(plan) {}
+           LoadedExecutable& code, BufferTable& table, ErrorWords& words, CUdeviceptr& counters, SegmentPlan& plan)
+      : context_(context), variant_(variant), call_(call), code_(code), table_(table), words_(words),
+        counters_(counters), plan_(plan) {}
 
   Status run(int segment, std::vector<std::string>& refused) {
     Status first_refusal;
@@ -38,6 +39,8 @@ public:
       if (plan_.leaves_out(s)) continue;
       if (std::holds_alternative<KernelLaunch>(*form.step)) {
         const auto& planned = plan_.steps[s];
+        place_workspaces(planned, step.kernel);
+        made->counters = std::max(made->counters, planned.counters);
         TESSERA_TRY(kernel(*planned.kernel, planned.grid, plan_.numbers.data() + planned.sizes, index, step.kernel));
         put += step.kernel.grid > 0 ? 1 : 0;
       } else if (std::holds_alternative<LibraryStep>(*form.step)) {
@@ -70,6 +73,19 @@ private:
     const auto* copy = std::get_if<CopyStep>(&step);
     return copy && variant_.exe->buffers[static_cast<size_t>(copy->source)].dtype != DType::String;
   }
+
+  // One behind the other, in memory that the step has for itself while it runs.
+  void place_workspaces(const StepPlan& planned, PreparedLaunch& out) {
+    constexpr int64_t kAlignment = 256;
+    int64_t at = 0;
+    for (int64_t bytes : planned.workspaces) {
+      out.workspaces.push_back(at);
+      at += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    }
+    out.addresses.resize(out.workspaces.size());
+    plan_.step_scratch = std::max(plan_.step_scratch, at);
+  }
+
   Status kernel(const KernelLaunch& k, int64_t grid, int64_t* sizes, int step, PreparedLaunch& out) {
     if (grid > INT32_MAX)
       return Diagnostic(ErrorCode::SizeOverflow, "kernel '" + k.name + "' would have " + std::to_string(grid) +
@@ -80,6 +96,8 @@ private:
     out.threads = static_cast<unsigned>(k.threads);
     out.shared_bytes = static_cast<unsigned>(k.shared_bytes);
     for (auto b : k.buffers) out.params.push_back(&table_.pointers[static_cast<size_t>(b)]);
+    for (auto& a : out.addresses) out.params.push_back(&a);
+    if (!k.counters.is_const(0)) out.params.push_back(&counters_);
     for (size_t i = 0; i < k.sizes.size(); ++i) out.params.push_back(sizes + i);
     out.params.push_back(words_.argument(step));
     return {};
@@ -130,6 +148,7 @@ private:
   LoadedExecutable& code_;
   BufferTable& table_;
   ErrorWords& words_;
+  CUdeviceptr& counters_;
   SegmentPlan& plan_;
   bool refused_ = false; // why the last library call has no plan: the library does not compute it
 };
@@ -181,8 +200,8 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
 
 Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,
                      const Variant::CallState& call, LoadedExecutable& code, BufferTable& table, ErrorWords& words,
-                     SegmentPlan& plan, std::vector<std::string>& refused) {
-  return Preparer(context, variant, call, code, table, words, plan).run(segment, refused);
+                     CUdeviceptr& counters, SegmentPlan& plan, std::vector<std::string>& refused) {
+  return Preparer(context, variant, call, code, table, words, counters, plan).run(segment, refused);
 }
 
 } // namespace tessera::cuda

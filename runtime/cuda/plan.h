@@ -14,6 +14,9 @@ struct PreparedLaunch {
   unsigned grid = 0, threads = 0, shared_bytes = 0; // grid 0: nothing to do
   std::vector<void*> params;
   std::vector<int64_t> sizes; // of an epilogue
+  // Of a kernel whose programs meet: where its workspaces lie in the step's scratch, and their addresses when it runs.
+  std::vector<int64_t> workspaces;
+  std::vector<void*> addresses;
   const KernelLaunch* kernel = nullptr;
 };
 
@@ -24,6 +27,7 @@ struct PreparedStep {
 
 struct CudaPlan final : DevicePlan {
   int first_step = 0;
+  int64_t counters = 0;             // words that some step wants
   std::vector<PreparedStep> steps;  // of the segment
   std::unique_ptr<Replays> replays; // null where they cannot be put on a stream as one
 };
@@ -53,11 +57,12 @@ private:
 [[nodiscard]] Status choose_steps(Context& context, const Variant& variant, int segment, const Variant::CallState& call,
                                   SegmentPlan& plan, bool wait);
 // Fills plan.device with a CudaPlan, and plan.step_scratch with what its library calls need. `table` and `words` are
-// those of all runs of the variant. Errors: those of LoadedExecutable::function and of planning library calls;
-// SizeOverflow for a grid that is too large. `refused` gets the names of all library calls that no library computes;
-// the error is then the first one's.
+// those of all runs of the variant; `counters` will hold the address of the counters. Errors: those of
+// LoadedExecutable::function and of planning library calls; SizeOverflow for a grid that is too large. `refused` gets
+// the names of all library calls that no library computes; the error is then the first one's.
 [[nodiscard]] Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,
                                    const Variant::CallState& call, LoadedExecutable& code, BufferTable& table,
-                                   ErrorWords& words, SegmentPlan& plan, std::vector<std::string>& refused);
+                                   ErrorWords& words, CUdeviceptr& counters, SegmentPlan& plan,
+                                   std::vector<std::string>& refused);
 
 } // namespace tessera::cuda

@@ -276,6 +276,102 @@ TEST_F(OnGpu, AlternativesAreTakenWhereTheirConditionsHold) {
   }
 }
 
+// Kernels whose programs meet get memory of the launch, and counters that are clear at the first launch and never
+// touched by the executor again.
+TEST_F(OnGpu, ProgramsThatMeetHaveMemoryOfTheirOwn) {
+  std::vector<uint64_t> counters, workspaces;
+  gpu.kernel("meets", 7, [&](const FakeGpu::Launch& l) {
+    auto n = static_cast<int64_t>(l.args[5]);
+    counters.push_back(l.args[4]);
+    workspaces.push_back(l.args[2]);
+    std::memset(gpu.at<std::byte>(l.args[2], 8 * n), 1, static_cast<size_t>(8 * n)); // i64
+    std::memset(gpu.at<std::byte>(l.args[3], 12), 1, 12);                            // f32
+    EXPECT_GE(l.args[3], l.args[2] + static_cast<uint64_t>(8 * n));
+    EXPECT_EQ(l.args[3] % 256, 0u);
+    for (int64_t i = 0; i < 3; ++i) {
+      auto* counter = gpu.at<uint32_t>(l.args[4], 3) + i;
+      EXPECT_TRUE(*counter == 0 || *counter == 0x80000000u) << *counter;
+      *counter ^= 0x80000000u; // a round
+    }
+    std::memcpy(gpu.at<float>(l.args[1], n), gpu.at<float>(l.args[0], n), static_cast<size_t>(n) * 4);
+    return CUDA_SUCCESS;
+  });
+  auto b = builder();
+  auto s = b.symbol("s");
+  auto x = b.input("x", {s}), t = b.buffer("t", {s}), y = b.output("y", {s});
+  auto meets = launch(b, "meets", x, t, s);
+  meets.workspaces = {{DType::I64, s}, {DType::F32, 3}};
+  meets.counters = 3;
+  b.exe->steps.emplace_back(meets);
+  meets = launch(b, "meets", t, y, s);
+  meets.workspaces = {{DType::I64, s}, {DType::F32, 3}};
+  meets.counters = 3;
+  b.exe->steps.emplace_back(meets);
+  auto exe = b.done();
+  auto e = executor(exe);
+  for (int64_t n : {10, 1000, 70000, 10}) {
+    auto r = e->run({{"x", ramp(n)}});
+    ASSERT_TRUE(r.ok()) << r.error().str();
+    EXPECT_EQ(values((*r)[0]), values(ramp(n)));
+  }
+  EXPECT_EQ(counters.size(), 8u);
+  EXPECT_EQ(std::set<uint64_t>(counters.begin(), counters.end()).size(), 1u);
+  // A failure to make or clear them is told, and the next call works.
+  for (const char* function : {"cuMemAllocFromPoolAsync", "cuMemsetD8Async"}) {
+    options.poison = false;
+    auto fresh = executor(exe);
+    for (int nth = 0; nth < 6; ++nth) {
+      gpu.fail(function, nth, CUDA_ERROR_OUT_OF_MEMORY, 2);
+      (void)fresh->run({{"x", ramp(7)}});
+      gpu.fail(function, 1000, CUDA_SUCCESS);
+      auto r = fresh->run({{"x", ramp(7)}});
+      ASSERT_TRUE(r.ok()) << r.error().str();
+      EXPECT_EQ(values((*r)[0]), values(ramp(7)));
+    }
+  }
+}
+
+TEST_F(OnGpu, ProgramsThatWaitRunOnlyWhereAllOfThemAreResident) {
+  for (const char* name : {"alone", "waits"})
+    gpu.kernel(name, std::string(name) == "waits" ? 5 : 4, [this](const FakeGpu::Launch& l) {
+      auto n = static_cast<int64_t>(l.args[l.cooperative ? 3 : 2]);
+      std::memcpy(gpu.at<float>(l.args[1], n), gpu.at<float>(l.args[0], n), static_cast<size_t>(n) * 4);
+      return CUDA_SUCCESS;
+    });
+  auto b = builder();
+  auto s = b.symbol("s");
+  auto x = b.input("x", {s}), y = b.output("y", {s});
+  auto k = launch(b, "alone", x, y, s), waits = launch(b, "waits", x, y, s);
+  waits.counters = 1;
+  waits.resident = true;
+  k.alternatives = {waits};
+  b.exe->steps.emplace_back(k);
+  auto exe = b.done();
+  auto path = std::filesystem::temp_directory_path() / ("tessera_team_" + std::to_string(::getpid()) + ".exe");
+  ASSERT_TRUE(save_executable(*exe, path.string(), true).ok());
+  auto loaded = load_executable(path.string(), {});
+  ASSERT_TRUE(loaded.ok()) << loaded.error().str();
+  std::filesystem::remove(path);
+  for (int resident : {0, 1, 2}) {
+    gpu.resident_blocks = resident;
+    options.gpu_context = nullptr;
+    auto e = executor(*loaded);
+    for (int64_t n : {64, 132 * 64, 132 * 64 + 1, 264 * 64, 264 * 64 + 1}) {
+      gpu.launched.clear();
+      auto r = e->run({{"x", ramp(n)}});
+      ASSERT_TRUE(r.ok()) << r.error().str();
+      bool fits = n <= resident * 132 * 64;
+      EXPECT_EQ(gpu.launched, std::vector<std::string>{fits ? "waits" : "alone"}) << n;
+      EXPECT_EQ(gpu.launches.back().cooperative, fits);
+      EXPECT_EQ(values((*r)[0]), values(ramp(n)));
+    }
+  }
+  gpu.cooperative = 0; // a GPU that cannot launch so
+  options.gpu_context = nullptr;
+  ASSERT_TRUE(executor(*loaded)->run({{"x", ramp(64)}}).ok());
+  EXPECT_EQ(gpu.launched.back(), "alone");
+}
+
 TEST_F(OnGpu, MemoryThatIsNotThereIsSurvived) {
   gpu.memory = 4 << 20;
   auto e = executor(chain());
@@ -694,6 +790,8 @@ TEST_F(OnGpu, ExecutablesThatContradictThemselvesAreRefused) {
   EXPECT_NE(refused([](KernelLaunch& k) { k.threads = 2000; }), "");
   EXPECT_NE(refused([](KernelLaunch& k) { k.object = -1; }), "");
   EXPECT_NE(refused([](KernelLaunch& k) { k.conditions = {{SymExpr(1), 1, 0, 1}}; }), "");
+  EXPECT_NE(refused([](KernelLaunch& k) { k.resident = true; }).find("there is no other kernel"), std::string::npos);
+  EXPECT_NE(refused([](KernelLaunch& k) { k.workspaces = {{DType::String, 1}}; }), "");
   EXPECT_NE(refused([](KernelLaunch& k) {
               k.alternatives = {k};
               k.alternatives[0].buffers[0] = k.buffers[1];

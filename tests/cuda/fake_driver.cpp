@@ -171,6 +171,7 @@ struct FakeCalls {
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *v = 227 << 10; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *v = 48 << 10; break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *v = gpu->pools; break;
+    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH: *v = gpu->cooperative; break;
     default: return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
@@ -414,6 +415,21 @@ struct FakeCalls {
   static CUresult LaunchKernel(CUfunction f, unsigned grid, unsigned, unsigned, unsigned threads, unsigned, unsigned,
                                unsigned shared, CUstream s, void** params, void**) {
     ENTER(cuLaunchKernel);
+    return launch(f, grid, threads, shared, s, params, false);
+  }
+  static CUresult LaunchCooperativeKernel(CUfunction f, unsigned grid, unsigned, unsigned, unsigned threads, unsigned,
+                                          unsigned, unsigned shared, CUstream s, void** params) {
+    ENTER(cuLaunchCooperativeKernel);
+    if (grid > 132u * static_cast<unsigned>(gpu->resident_blocks)) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    return launch(f, grid, threads, shared, s, params, true);
+  }
+  static CUresult Occupancy(int* blocks, CUfunction, int, size_t) {
+    ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+    *blocks = gpu->resident_blocks;
+    return CUDA_SUCCESS;
+  }
+  static CUresult launch(CUfunction f, unsigned grid, unsigned threads, unsigned shared, CUstream s, void** params,
+                         bool cooperative) {
     auto* kernel = reinterpret_cast<FakeGpu::Kernel*>(f);
     int allowed = std::max(48 << 10, gpu->dynamic_shared[kernel->name]);
     if (grid == 0 || threads == 0 || static_cast<int>(shared) > allowed) return CUDA_ERROR_INVALID_VALUE;
@@ -421,6 +437,7 @@ struct FakeCalls {
     launch.grid = grid;
     launch.threads = threads;
     launch.shared_bytes = shared;
+    launch.cooperative = cooperative;
     for (size_t i = 0; i < kernel->params; ++i) launch.args.push_back(*static_cast<const uint64_t*>(params[i]));
     return gpu->put(s, [kernel, launch] {
       gpu->launches.push_back(launch);
@@ -486,6 +503,8 @@ FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
   d.cuFuncSetAttribute = FakeCalls::FuncSetAttribute;
   d.cuFuncGetAttribute = FakeCalls::FuncGetAttribute;
   d.cuLaunchKernel = FakeCalls::LaunchKernel;
+  d.cuLaunchCooperativeKernel = FakeCalls::LaunchCooperativeKernel;
+  d.cuOccupancyMaxActiveBlocksPerMultiprocessor = FakeCalls::Occupancy;
 }
 
 FakeGpu::~FakeGpu() {

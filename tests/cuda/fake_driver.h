@@ -26,6 +26,7 @@ public:
   struct Launch {
     std::vector<uint64_t> args;
     unsigned grid = 0, threads = 0, shared_bytes = 0;
+    bool cooperative = false;
   };
   // A kernel of `params` arguments. It may return an error, which breaks the context.
   using Body = std::function<CUresult(const Launch&)>;
@@ -52,7 +53,9 @@ public:
   }
   bool cubins_refused = false; // CUDA_ERROR_NO_BINARY_FOR_GPU
   CUresult ptx_result = CUDA_SUCCESS;
-  int max_threads = 1024; // of any kernel
+  int max_threads = 1024;  // of any kernel
+  int resident_blocks = 1; // of a multiprocessor; 132 of them
+  int cooperative = 1;
 
   // What has happened.
   std::map<std::string, int> calls;

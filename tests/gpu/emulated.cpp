@@ -85,12 +85,15 @@ Result<std::vector<Tensor>> run_emulated(const Graph& graph, const ScheduledKern
     }
     args.push_back({{const_cast<std::byte*>(t.data()), t.bytes()}, {}});
   }
+  SharedMemory shared(k, symbols);
+  shared.add_to(args);
   for (const auto& s : k.sizes) {
     TESSERA_ASSIGN(int64_t v, s.eval(symbols));
     args.push_back({{}, {0, v}});
   }
   TESSERA_ASSIGN(int64_t grid, k.grid.eval(symbols));
   TESSERA_ASSIGN(auto sites, run_on_emulator(k.kernel, args, grid));
+  if (!shared.at_rest()) return Diagnostic(ErrorCode::Internal, "a counter is not at rest");
   if (!sites.empty())
     return Diagnostic(ErrorCode::BadInput, "reported: " + k.report_sites.at(static_cast<size_t>(sites[0])));
   std::vector<Tensor> out;

@@ -83,21 +83,23 @@ TEST(BlockChoice, BroadcastOperands) {
 
 TEST(BlockChoice, RowsByTheirBytes) {
   const std::pair<const char*, const char*> table[] = {
-      {"4", "block-rows [128, 4] 4"},       {"16", "block-rows [128, 16] 4"},    {"49", "block-rows [32, 64] 4"},
-      {"128", "block-rows [16, 128] 4"},    {"512", "block-rows [1, 512] 4"},    {"1000", "block-rows [1, 1024] 4"},
-      {"4096", "block-rows [1, 4096] 16"},  {"8192", "block-rows [1, 8192] 16"}, {"10000", "block-loop [1, 8192] 16"},
-      {"100000", "block-loop [1, 8192] 16"}};
+      {"4", "block-rows [128, 4] 4"},       {"16", "block-rows [128, 16] 4"},
+      {"49", "block-rows [32, 64] 4"},      {"128", "block-rows [16, 128] 4"},
+      {"512", "block-rows [1, 512] 4"},     {"1000", "block-rows [1, 1024] 4"},
+      {"4096", "block-rows [1, 4096] 16"},  {"8192", "block-rows [1, 8192] 16"},
+      {"10000", "block-loop [1, 8192] 16"}, {"100000", "block-team [1, 8192] 16 n<=66 | block-loop [1, 8192] 16"}};
   for (auto [row, expected] : table) EXPECT_EQ(summary(row_max("n", row, "f32")), expected) << row;
   EXPECT_EQ(summary(row_max("n", "256", "bf16")), "block-rows [16, 256] 4");
   EXPECT_EQ(summary(row_max("n", "1024", "bf16")), "block-rows [1, 1024] 4");
   EXPECT_EQ(summary(row_max("n", "4096", "bf16")), "block-rows [1, 4096] 8");
-  // Few rows: a block each. Few long ones: all threads.
+  // Few rows: a block each. Few long ones: several blocks.
   EXPECT_EQ(summary(row_max("64", "128", "f32")), "block-rows [1, 128] 1");
-  EXPECT_EQ(summary(row_max("4", "1000000", "f32")), "block-loop [1, 16384] 32");
+  EXPECT_EQ(summary(row_max("4", "1000000", "f32")), "block-team [1, 8192] 16");
 }
 
 TEST(BlockChoice, UnknownRowsHaveAShortListOfKernels) {
-  EXPECT_EQ(summary(row_max("n", "s", "f16")), "block-rows [16, 256] 4 s<=256 s%8 | block-rows [4, 512] 4 s<=512 s%8 | "
+  EXPECT_EQ(summary(row_max("n", "s", "f16")), "block-team [1, 16384] 16 n<=66 s%8 | block-team [1, 16384] 16 n<=66 | "
+                                               "block-rows [16, 256] 4 s<=256 s%8 | block-rows [4, 512] 4 s<=512 s%8 | "
                                                "block-rows [1, 1024] 4 s<=1024 s%8 | "
                                                "block-rows [1, 4096] 8 s<=4096 s%8 | block-rows [1, 1024] 4 s<=1024 | "
                                                "block-loop [1, 16384] 16 s%8 | block-loop [1, 16384] 16");
@@ -161,7 +163,8 @@ TEST(BlockChoice, ManyValuesAliveTakeMoreThreads) {
 }
 
 TEST(BlockChoice, ColumnsAndTransposes) {
-  EXPECT_EQ(summary(column_sum()), "block-columns [128, 32] 8 c%4 | block-columns [128, 32] 8");
+  EXPECT_EQ(summary(column_sum()), "block-team [64, 64] 8 c<=4224 c%4 | block-team [64, 64] 8 c<=4224 | "
+                                   "block-columns [128, 32] 8 c%4 | block-columns [128, 32] 8");
   // Few columns: narrower tiles; a short row of known length stands in the tile.
   auto channels = [](const std::string& n, const std::string& c) {
     return problem("x: f32[" + n + ", " + c + ", 4096]\ny: f32[" + n + ", " + c + ", 4096]",
@@ -237,10 +240,10 @@ TEST(BlockChoice, DivisorsReachTheParameters) {
   };
   Problem p = row_max("n", "s", "f16");
   std::vector<ScheduledKernel> kernels = lower_blocks(p);
-  EXPECT_EQ(divisors(kernels[2]), "s%8 "); // by its condition
-  EXPECT_EQ(divisors(kernels[4]), "s%1 ");
+  EXPECT_EQ(divisors(kernels[4]), "s%8 "); // by its condition
+  EXPECT_EQ(divisors(kernels[6]), "s%1 ");
   p.graph.env().set_divisor(*p.graph.env().find("s"), 48);
-  EXPECT_EQ(divisors(lower_blocks(p)[2]), "s%16 "); // powers of two are of use
+  EXPECT_EQ(divisors(lower_blocks(p)[4]), "s%16 "); // powers of two are of use
 
   Problem b = bias("c", "f16");
   b.graph.env().set_divisor(*b.graph.env().find("c"), 24);

@@ -16,10 +16,27 @@ void check(const ScheduledKernel& k) {
 }
 
 // The same plan with a tile of a few elements. What the tile promises to hold (a whole row) stays.
-BlockPlan small(BlockPlan p) {
+BlockPlan small(BlockPlan p, const Domain& domain) {
   p.steps = std::min(p.steps, 2);
   bool rows = p.rows > 1 || (p.schedule.kind == ScheduleKind::BlockLoop && !p.groups.rows.empty());
   switch (p.schedule.kind) {
+  case ScheduleKind::BlockTeam: { // any number of rows that are not empty, however many share them
+    SymExpr row = domain.row_count();
+    std::erase_if(p.conditions, [](const SizeCondition& c) { return c.multiple_of == 1; });
+    if (!row.is_const()) p.conditions.push_back({row, 1, 1});
+    SymExpr points = 1; // few of them: all blocks of a grid may have to run at once
+    for (const Axis& a : domain.axes)
+      if (a.role == AxisRole::Outer) points *= a.extent;
+    if (!points.is_const()) p.conditions.push_back({points, 1, 0, 20});
+    p.columns = 8;
+    while (p.columns < row.as_const().value_or(0) / 32) p.columns *= 2;
+    if (p.rows > 1) p.rows = 4;
+    p.warps = 2;
+    p.most_members = 64;
+    p.team = !p.loop ? ceildiv(row, p.columns) : p.waits ? SymExpr(3) : sym_min(row, 4) + 1;
+    p.waits = true; // as it may without online sums
+    break;
+  }
   case ScheduleKind::BlockFlat:
     if (p.rows > 1) p.rows = 4;
     if (p.columns > 1 && p.split < 0) p.columns = 8;
@@ -46,6 +63,7 @@ std::vector<ScheduledKernel> lower_blocks(const Problem& p, const Schedule& want
   if (!kernels.ok()) return {};
   EXPECT_FALSE(kernels->empty());
   EXPECT_TRUE(kernels->back().conditions.empty());
+  EXPECT_FALSE(tile::has_meetings(kernels->back().kernel));
   for (const ScheduledKernel& k : *kernels) {
     check(k);
     EXPECT_EQ(k.buffers, kernels->back().buffers);
@@ -63,9 +81,9 @@ std::vector<ScheduledKernel> block_kernels(const Problem& p) {
   Schedule exact;
   exact.config["exact_division"] = 1;
   for (const BlockPlan& plan : plan_blocks(p.graph, p.nest, *domain, device, exact)) {
-    // A config says all of a plan.
+    // A config says all of a plan, but not how many programs share a row.
     auto again = plan_of(BlockFacts(p.graph, p.nest, *domain, device), plan.schedule);
-    EXPECT_TRUE(again.has_value()) << plan.schedule.why;
+    EXPECT_EQ(again.has_value(), !plan.team) << plan.schedule.why;
     if (again) {
       EXPECT_EQ(again->groups.points, plan.groups.points);
       EXPECT_EQ(again->groups.rows, plan.groups.rows);
@@ -74,9 +92,9 @@ std::vector<ScheduledKernel> block_kernels(const Problem& p) {
       EXPECT_EQ(again->schedule.config, plan.schedule.config);
     }
     for (bool online : {false, true}) {
-      BlockPlan tiny = small(plan);
-      if (online && !tiny.loop) continue;
-      if (tiny.loop) tiny.schedule.config["online"] = online;
+      BlockPlan tiny = small(plan, *domain);
+      if (online && !tiny.loop && !tiny.team) continue;
+      if (tiny.loop || tiny.team) tiny.schedule.config["online"] = online;
       auto k = lower_block(p.graph, p.nest, *domain, tiny, "small");
       EXPECT_TRUE(k.ok()) << k.error().str();
       if (!k.ok()) continue;

@@ -1,5 +1,6 @@
 #include "harness.h"
 #include "block_harness.h"
+#include "codegen/tile/team.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -84,6 +85,20 @@ KernelRunner& kernel_runner() {
   return runner;
 }
 
+SharedMemory::SharedMemory(const ScheduledKernel& k, const std::unordered_map<uint64_t, int64_t>& symbols) {
+  for (const Workspace& w : k.workspaces)
+    workspaces.emplace_back(static_cast<size_t>(byte_size(w.dtype, w.count.eval(symbols).value())), std::byte{0xff});
+  // As an earlier launch may have left them.
+  counters.assign(static_cast<size_t>(k.counters.eval(symbols).value()), tile::kTeamRound);
+}
+void SharedMemory::add_to(std::vector<tile::Argument>& args) {
+  for (auto& w : workspaces) args.push_back({w, {}});
+  if (!counters.empty() || !workspaces.empty()) args.push_back({std::as_writable_bytes(std::span(counters)), {}});
+}
+bool SharedMemory::at_rest() const {
+  return std::all_of(counters.begin(), counters.end(), [](uint32_t c) { return tile::is_at_rest(c); });
+}
+
 std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k,
                                          const std::map<std::string, Tensor>& inputs, const Sizes& sizes,
                                          std::vector<int>* sites, bool in_place) {
@@ -114,9 +129,12 @@ std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel
       args[i] = args[w];
       break;
     }
+  SharedMemory shared(k, by);
+  shared.add_to(args);
   for (const SymExpr& s : k.sizes) args.push_back({{}, {0, s.eval(by).value()}});
   auto r = kernel_runner().run(k.kernel, args, k.grid.eval(by).value());
   EXPECT_TRUE(r.ok()) << r.error().str() << tile::print(k.kernel);
+  EXPECT_TRUE(shared.at_rest());
   if (r.ok() && sites) *sites = *r;
   return results;
 }
@@ -216,9 +234,12 @@ void expect_golden(const std::string& name, const ScheduledKernel& k) {
   std::string text = "// " + std::string(tessera::name(k.schedule.kind)) + ": " + k.schedule.why + "\n// grid " +
                      k.grid.str() + "\n// work " + k.work_per_program.str() + ", scratch " + k.scratch_bytes.str() +
                      " bytes\n";
+  for (const Workspace& w : k.workspaces) text += "// workspace of " + w.count.str() + "\n";
+  if (!k.counters.is_const(0)) text += "// counters " + k.counters.str() + "\n";
   for (const SizeCondition& c : k.conditions) {
     if (c.multiple_of > 1)
       text += "// where " + c.value.str() + " is a multiple of " + std::to_string(c.multiple_of) + "\n";
+    if (c.min > 0) text += "// where " + std::to_string(c.min) + " <= " + c.value.str() + "\n";
     if (c.max < INT64_MAX) text += "// where " + c.value.str() + " <= " + std::to_string(c.max) + "\n";
   }
   for (size_t i = 0; i < k.sizes.size(); ++i) text += "// %n" + std::to_string(i) + " = " + k.sizes[i].str() + "\n";

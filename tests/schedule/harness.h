@@ -37,6 +37,14 @@ KernelRunner& kernel_runner();
 ScheduledKernel lower(const Problem& p, int unroll = 4);
 // Compares with tests/schedule/golden/NAME.tile; TESSERA_BLESS=1 writes it.
 void expect_golden(const std::string& name, const ScheduledKernel& kernel);
+// Memory that programs of a kernel share: arguments behind those of its buffers. Workspaces hold what was there before.
+struct SharedMemory {
+  SharedMemory(const ScheduledKernel& k, const std::unordered_map<uint64_t, int64_t>& symbols);
+  std::vector<std::vector<std::byte>> workspaces;
+  std::vector<uint32_t> counters;
+  void add_to(std::vector<tile::Argument>& args);
+  [[nodiscard]] bool at_rest() const; // every counter
+};
 // Runs one kernel; inputs by buffer name. Reported sites come back in *sites. `in_place`: outputs lie where inputs were
 // that they may overwrite.
 std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k,

@@ -1,0 +1,120 @@
+// Programs that share a row, or columns of rows. Each folds its own tiles and leaves what came out in a workspace, at
+// the place of its number; where the team meets, the members' results are folded in the order of their numbers, so that
+// a sum is the same in every run.
+//
+//   nothing comes after but results of the row    the last one to arrive folds and stores them; nobody waits
+//   a later round, or elements, need the result   all wait, and each folds for itself
+#include "codegen/schedule/block_facts.h"
+#include "codegen/schedule/block_lowering.h"
+#include "codegen/schedule/fold.h"
+#include "codegen/schedule/shapes.h"
+#include <algorithm>
+#include <array>
+
+namespace tessera {
+
+void BlockLowering::team_parameters() {
+  for (const Stage& stage : stages_.stages) {
+    workspaces_.emplace_back();
+    for (DType dtype : fold_state(nest_, stage.reduces, online_).dtypes) {
+      workspaces_.back().push_back(b_.param("partial", {tile::Type::Kind::Pointer, dtype, {}}, true));
+      out_.workspaces.push_back({dtype, 0});
+    }
+  }
+  counters_ = b_.param("counters", {tile::Type::Kind::Pointer, DType::I32, {}}, true);
+}
+
+// Neighbours in memory run at the same time: tiles of a contiguous row are the members', columns the teams'.
+BlockLowering::V BlockLowering::take_member(V number, const SymExpr& teams) {
+  members_ = sizes_.number(*plan_.team);
+  if (fold_ == 1) {
+    member_ = sizes_.op(ScalarOp::Mod, number, members_);
+    team_ = sizes_.op(ScalarOp::Div, number, members_);
+  } else {
+    V n = sizes_.number(teams);
+    team_ = sizes_.op(ScalarOp::Mod, number, n);
+    member_ = sizes_.op(ScalarOp::Div, number, n);
+  }
+  out_.counters = teams;
+  out_.grid = teams * *plan_.team;
+  for (Workspace& w : out_.workspaces)
+    w.count = d_.env.simplify(out_.grid * sides_[static_cast<size_t>(1 - fold_)].lanes);
+  return team_;
+}
+
+bool BlockLowering::ends(size_t stage) const {
+  return std::all_of(stages_.stages.begin() + static_cast<std::ptrdiff_t>(stage) + 1, stages_.stages.end(),
+                     [](const Stage& s) { return s.reduces.empty() && s.stores.empty(); });
+}
+
+// At the place of this program among its team, all positions along the side that is not folded.
+void BlockLowering::leave(V workspace, V part) {
+  const int side = sides_[static_cast<size_t>(1 - fold_)].lanes;
+  V place = sizes_.op(ScalarOp::Add, sizes_.op(ScalarOp::Mul, team_, members_), member_);
+  V offset = sizes_.op(ScalarOp::Mul, place, sizes_.constant(side));
+  if (side > 1) offset = pointwise(b_, ScalarOp::Add, std::array{kept(b_.range(side)), offset});
+  b_.store(workspace, offset, splat(part, b_.kernel().type(offset).shape));
+}
+
+// The states of all members, side by side in a tile, merged.
+BlockLowering::Values BlockLowering::gather(const Fold& fold, size_t stage) {
+  const int side = sides_[static_cast<size_t>(1 - fold_)].lanes, dim = side == 1 ? 0 : fold_;
+  V member = b_.range(static_cast<int>(std::max<int64_t>(2, power_above(plan_.most_members))));
+  if (side > 1) member = b_.expand_dims(member, 1 - fold_);
+  V there = pointwise(b_, ScalarOp::Lt, std::array{member, members_});
+  V offset = pointwise(b_, ScalarOp::Add, std::array{member, sizes_.op(ScalarOp::Mul, team_, members_)});
+  if (side > 1) {
+    offset = pointwise(b_, ScalarOp::Mul, std::array{offset, sizes_.constant(side)});
+    offset = pointwise(b_, ScalarOp::Add, std::array{offset, b_.expand_dims(b_.range(side), fold_)});
+  }
+  V mask = splat(there, b_.kernel().type(offset).shape);
+  Values states = fold.identities();
+  for (size_t i = 0; i < states.size(); ++i) states[i] = b_.load(workspaces_[stage][i], offset, mask, states[i]);
+  states = fold.merge(states, dim);
+  for (V& v : states) v = kept(v);
+  return states;
+}
+
+// After a round: from what this program has folded to what the row's reductions are.
+void BlockLowering::settle(size_t stage, const Fold& fold, const Values& state) {
+  auto gathered = [&] {
+    Values all = gather(fold, stage);
+    known_ = static_cast<int>(stage) + 1;
+    finish(fold, all);
+  };
+  if (state.empty()) {
+    known_ = static_cast<int>(stage) + 1;
+    return;
+  }
+  for (size_t i = 0; i < state.size(); ++i) leave(workspaces_[stage][i], state[i]);
+  if (!ends(stage)) {
+    b_.meet(counters_, team_, member_, members_);
+    return gathered();
+  }
+  V last = b_.arrive(counters_, team_, member_, members_);
+  b_.if_else(
+      last,
+      [&]() -> Values {
+        scoped([&] {
+          gathered();
+          store_rows();
+        });
+        return {};
+      },
+      [] { return Values(); });
+}
+
+// What is stored once a row, where all of the team know it.
+void BlockLowering::finish_team() {
+  if (stages_.row_stores.empty() || !stages_.stages.back().reduces.empty()) return; // the last one has done it
+  V first = b_.scalar(ScalarOp::Eq, std::array{member_, sizes_.constant(0)});
+  b_.if_else(
+      first,
+      [&]() -> Values {
+        scoped([&] { store_rows(); });
+        return {};
+      },
+      [] { return Values(); });
+}
+
+} // namespace tessera

@@ -1,0 +1,127 @@
+// Programs that meet, on the emulator: results as interpreted whatever the order of blocks, and what is found when the
+// meeting is missing.
+#include "codegen/emulate/emulator.h"
+#include "codegen/schedule/block_choose.h"
+#include "codegen/tile/team.h"
+#include "tests/schedule/block_harness.h"
+#include <cmath>
+
+namespace tessera::test {
+namespace {
+
+// Each of n programs folds 64 elements; `meeting` stands between its result and the reading of all.
+std::string sums(const std::string& meeting) {
+  return "tile.kernel @sums(%x: ptr<f32>, %w: ptr<f32> written, %y: ptr<f32> written, %c: ptr<i32> written, %n: i64) "
+         R"(config(warps: 2) {
+  %p = program_id 0 : i64
+  %r = range 64 : tile<[64], i64>
+  %base = mul(%p, 64) : i64
+  %o = add(%r, %base) : tile<[64], i64>
+  %v = load %x[%o] : tile<[64], f32>
+  %s = reduce.sum(%v) axis=0 : f32
+  store %w[%p] = %s
+)" + meeting +
+         "\n}";
+}
+const char* const kReadAll = R"(
+  %in = lt(%r, %n) : tile<[64], bool>
+  %all = load %w[%r] mask=%in other=0 : tile<[64], f32>
+  %sum = reduce.sum(%all) axis=0 : f32
+)";
+std::string last() {
+  return sums(std::string("%l = arrive %c[0] member=%p of=%n : bool\nif %l {") + kReadAll + "store %y[0] = %sum\n}");
+}
+std::string all() {
+  return sums(std::string("meet %c[0] member=%p of=%n\n") + kReadAll +
+              "%e = mul(%v, %sum) : tile<[64], f32>\nstore %y[%o] = %e");
+}
+
+struct Ran {
+  std::vector<float> y;
+  std::string error;
+};
+Ran run(const std::string& text, int64_t n, uint64_t seed, int64_t members) {
+  auto k = tile::parse(text);
+  EXPECT_TRUE(k.ok()) << k.error().str();
+  EXPECT_TRUE(tile::verify(*k).ok());
+  std::vector<float> x(static_cast<size_t>(64 * n)), w(64, NAN);
+  Ran r;
+  r.y.assign(x.size(), -1);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7);
+  uint32_t counter = seed % 2 ? tile::kTeamRound : 0;
+  auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
+  std::vector<tile::Argument> args{{bytes(x), {}},
+                                   {bytes(w), {}},
+                                   {bytes(r.y), {}},
+                                   {std::as_writable_bytes(std::span(&counter, 1)), {}},
+                                   {{}, {0, members}}};
+  auto result = emulate(*k, args, n, {}, {.seed = seed});
+  if (!result.ok()) r.error = result.error().message;
+  EXPECT_TRUE(!result.ok() || tile::is_at_rest(counter) == (members == n));
+  return r;
+}
+float total(int64_t n) {
+  float sum = 0;
+  for (int64_t i = 0; i < 64 * n; ++i) sum += static_cast<float>(i % 7);
+  return sum;
+}
+
+TEST(GpuTeam, TheLastBlockFinishes) {
+  for (uint64_t seed = 0; seed < 6; ++seed)
+    for (int64_t n : {1, 2, 17}) {
+      Ran r = run(last(), n, seed, n);
+      EXPECT_EQ(r.error, "");
+      EXPECT_EQ(r.y[0], total(n));
+    }
+}
+
+TEST(GpuTeam, BlocksWaitForEachOther) {
+  for (uint64_t seed = 0; seed < 4; ++seed)
+    for (int64_t n : {1, 3, 16}) {
+      Ran r = run(all(), n, seed, n);
+      EXPECT_EQ(r.error, "");
+      for (size_t i = 0; i < r.y.size(); ++i) ASSERT_EQ(r.y[i], static_cast<float>(i % 7) * total(n));
+    }
+}
+
+TEST(GpuTeam, WhoNeverComesIsMissed) {
+  Ran r = run(all(), 3, 0, 4);
+  EXPECT_NE(r.error.find("waits for others of its team that never come"), std::string::npos) << r.error;
+}
+
+// A read of another block's result that nothing orders, by a block that was not the last.
+TEST(GpuTeam, RacesBetweenBlocksAreFound) {
+  std::string text = sums(std::string("%l = arrive %c[0] member=%p of=%n : bool") + kReadAll + "store %y[%p] = %sum");
+  bool found = false;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    Ran r = run(text, 4, seed, 4);
+    found = found || r.error.find("they have not met between them") != std::string::npos;
+  }
+  EXPECT_TRUE(found);
+  // Two blocks that write one place.
+  text = sums("%l = arrive %c[0] member=%p of=%n : bool\nstore %y[0] = %s");
+  found = false;
+  for (uint64_t seed = 0; seed < 4; ++seed)
+    found = found || run(text, 4, seed, 4).error.find("is not ordered with an access by block") != std::string::npos;
+  EXPECT_TRUE(found);
+}
+
+TEST(GpuTeam, PtxOrdersMemoryAroundTheCounter) {
+  auto ptx = [](const std::string& text) {
+    auto code = compile_gpu_kernel(*tile::parse(text), {});
+    EXPECT_TRUE(code.ok()) << code.error().str();
+    return code.ok() ? code->ptx : std::string();
+  };
+  auto finished = ptx(last()), waited = ptx(all());
+  EXPECT_NE(finished.find("atom.acq_rel.gpu.global.add.u32"), std::string::npos) << finished;
+  EXPECT_EQ(finished.find("ld.acquire"), std::string::npos);
+  EXPECT_NE(waited.find("ld.acquire.gpu.global.u32"), std::string::npos) << waited;
+  // What other blocks wrote is not read through the cache for constant data.
+  for (const auto& text : {finished, waited}) {
+    auto after = text.substr(text.find("atom.acq_rel"));
+    EXPECT_EQ(after.find("ld.global.nc"), std::string::npos) << text;
+  }
+}
+
+} // namespace
+} // namespace tessera::test

@@ -1,0 +1,125 @@
+// Few long rows that several programs share: where, how, and that results are the same in every run.
+#include "block_harness.h"
+#include "nests.h"
+#include <algorithm>
+
+namespace tessera::test {
+namespace {
+
+// "team 16 [1, 8192] in registers, waits | ...": of each kernel that teams run, then how many others there are.
+std::string summary(const Problem& p) {
+  std::string s;
+  int others = 0;
+  auto domain = make_domain(p.graph, p.nest);
+  DeviceTraits device;
+  device.kind = DeviceTraits::Kind::Cuda;
+  for (const BlockPlan& plan : plan_blocks(p.graph, p.nest, *domain, device, {})) {
+    if (!plan.team) {
+      ++others;
+      continue;
+    }
+    s += (s.empty() ? "" : " | ") + plan.team->str() + " [" + std::to_string(plan.rows) + ", " +
+         std::to_string(plan.columns) + "]" + (plan.loop ? "" : " once") + (plan.waits ? " waits" : "");
+    for (const SizeCondition& c : plan.conditions) {
+      if (c.min > 0) s += " " + std::to_string(c.min) + "<=" + c.value.str();
+      if (c.max < INT64_MAX) s += " " + c.value.str() + "<=" + std::to_string(c.max);
+      if (c.multiple_of > 1) s += " " + c.value.str() + "%" + std::to_string(c.multiple_of);
+    }
+  }
+  return s + (s.empty() ? "" : " + ") + std::to_string(others);
+}
+
+Problem fold(const std::string& kind, const std::string& rows, const std::string& row,
+             const std::string& dtype = "f32") {
+  return problem("x: " + dtype + "[" + rows + ", " + row + "]\ny: f32[" + rows + "]",
+                 "nest fold outer(i0: " + rows + ") row(i1: " + row + ") { %0 = load x[i0, i1] : f32\n %1 = reduce." +
+                     kind + " %0 : f32\n store.row y[i0] = %1 }");
+}
+Problem columns(const std::string& rows, const std::string& width) {
+  return problem("x: f32[" + rows + ", " + width + "]\ny: f32[" + width + "]",
+                 "nest columns outer(i0: " + width + ") row(i1: " + rows +
+                     ") { %0 = load x[i1, i0] : f32\n %1 = reduce.sum %0 : f32\n store.row y[i0] = %1 }");
+}
+Problem softmax_of(const std::string& rows, const std::string& row, const std::string& t = "f32") {
+  return problem("x: " + t + "[" + rows + ", " + row + "]\ny: " + t + "[" + rows + ", " + row + "]",
+                 "nest softmax outer(i0: " + rows + ") row(i1: " + row + R"() {
+      %0 = load x[i0, i1] : f32
+      %1 = reduce.max %0 : f32
+      %2 = sub %0, %1 : f32
+      %3 = exp %2 : f32
+      %4 = reduce.sum %3 : f32
+      %5 = div %3, %4 : f32
+      store y[i0, i1] = %5
+    })");
+}
+// Mean and variance.
+Problem moments(const std::string& rows, const std::string& row) {
+  return problem("x: f32[" + rows + ", " + row + "]\nm: f32[" + rows + "]\nv: f32[" + rows + "]",
+                 "nest moments outer(i0: " + rows + ") row(i1: " + row + R"() {
+      %0 = load x[i0, i1] : f32
+      %1 = reduce.sum %0 : f32
+      %2 = const 0.001 : f32
+      %3 = mul %1, %2 : f32
+      %4 = sub %0, %3 : f32
+      %5 = mul %4, %4 : f32
+      %6 = reduce.sum %5 : f32
+      store.row m[i0] = %3
+      store.row v[i0] = %6
+    })");
+}
+Problem argmax(const std::string& rows, const std::string& row) {
+  return problem("x: f32[" + rows + ", " + row + "]\ny: i64[" + rows + "]",
+                 "nest best outer(i0: " + rows + ") row(i1: " + row +
+                     ") { %0 = load x[i0, i1] : f32\n %1 = reduce.argmax %0 : i64\n store.row y[i0] = %1 }");
+}
+
+TEST(BlockTeam, WhereRowsAreFewAndLong) {
+  EXPECT_EQ(summary(fold("sum", "1", "67108864")), "4096 [1, 8192] + 0");
+  EXPECT_EQ(summary(columns("65536", "1024")), "66 [64, 64] + 0");
+  EXPECT_EQ(summary(fold("sum", "8192", "4096")), "1");                // enough rows
+  EXPECT_EQ(summary(fold("sum", "1", "30000")), "1");                  // short
+  EXPECT_EQ(summary(fold("sum", "64", "40960")), "1");                 // half of the multiprocessors, not long
+  EXPECT_EQ(summary(columns("512", "16384")), "1");                    // many columns
+  EXPECT_EQ(summary(fold("sum", "1", "1000003")).substr(0, 3), "245"); // any length
+}
+
+TEST(BlockTeam, ProgramsWaitWhereElementsNeedTheResult) {
+  EXPECT_EQ(summary(softmax_of("16", "1048576")), "16 [1, 8192] waits + 1");
+  EXPECT_EQ(summary(softmax_of("16", "65536")), "16 [1, 4096] once waits + 1");
+  EXPECT_EQ(summary(moments("4", "1048576")).find("waits"), std::string::npos); // one round, online
+  EXPECT_EQ(summary(argmax("4", "1048576")).find("waits"), std::string::npos);
+}
+
+TEST(BlockTeam, SizesThatAreNotKnown) {
+  EXPECT_EQ(summary(fold("sum", "b", "s")).substr(0, 30), "min(floordiv(s + 8191, 8192), ");
+  EXPECT_EQ(summary(softmax_of("b", "s")),
+            "floordiv(s + 8191, 8192) [1, 8192] once waits 1<=b b<=66 32768<=s 1<=b*floordiv(s + 8191, 8192) "
+            "b*floordiv(s + 8191, 8192)<=264 s%4 | floordiv(264, b) [1, 8192] waits 1<=b b<=66 32768<=s s%4 | "
+            "floordiv(264, b) [1, 8192] waits 1<=b b<=66 32768<=s + 7");
+  // As many rows as they are long: never few and long.
+  EXPECT_EQ(summary(softmax_of("s", "s")).find("waits"), std::string::npos);
+}
+
+TEST(BlockTeam, KnownSizesMeanTheSame) {
+  kernel_runner().blocks_only = true;
+  expect_same(fold("sum", "1", "65536"), {{}}, {.tolerance = 1e-3});
+  expect_same(fold("max", "2", "65541"), {{}}, {.specials = true});
+  expect_same(argmax("2", "65541"), {{}}, {.specials = true});
+  expect_same(columns("4099", "33"), {{}}, {.tolerance = 1e-3});
+  expect_same(softmax_of("1", "70001"), {{}}, {.tolerance = 1e-4});
+  expect_same(moments("2", "65541"), {{}}, {.tolerance = 1e-3});
+  kernel_runner().blocks_only = false;
+}
+
+TEST(BlockTeam, AnySizeMeansTheSame) {
+  expect_same(fold("sum", "b", "s"), two("b", "s"));
+  auto sizes = two("b", "s");
+  std::erase_if(sizes, [](const Sizes& s) { return s.at("s") == 0; }); // an empty row has no best element
+  expect_same(argmax("b", "s"), sizes, {.specials = true});
+  expect_same(columns("n", "c"), two("n", "c"));
+  expect_same(softmax_of("b", "s"), two("b", "s"));
+  expect_same(moments("b", "s"), two("b", "s"));
+}
+
+} // namespace
+} // namespace tessera::test

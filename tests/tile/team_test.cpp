@@ -1,0 +1,108 @@
+// Programs that meet: text, rules, meaning.
+#include "codegen/tile/team.h"
+#include "helpers.h"
+
+namespace tessera::tile::test {
+namespace {
+
+using List = std::vector<double>;
+
+// Each of n programs squares an element; the last one adds the squares up.
+const char* const kLastAdds = R"(
+tile.kernel @last(%x: ptr<f32>, %w: ptr<f32> written, %y: ptr<f32> written, %c: ptr<i32> written, %n: i64) {
+  %p = program_id 0 : i64
+  %v = load %x[%p] : f32
+  %s = mul(%v, %v) : f32
+  store %w[%p] = %s
+  %last = arrive %c[0] member=%p of=%n : bool
+  if %last {
+    %r = range 8 : tile<[8], i64>
+    %in = lt(%r, %n) : tile<[8], bool>
+    %all = load %w[%r] mask=%in other=0 : tile<[8], f32>
+    %sum = reduce.sum(%all) axis=0 : f32
+    store %y[0] = %sum
+  }
+})";
+// Teams of two exchange elements, twice.
+const char* const kExchange = R"(
+tile.kernel @exchange(%x: ptr<f32>, %w: ptr<f32> written, %y: ptr<f32> written, %c: ptr<i32> written) {
+  %p = program_id 0 : i64
+  %team = div(%p, 2) : i64
+  %member = mod(%p, 2) : i64
+  %two = const 2 : i64
+  %base = mul(%team, %two) : i64
+  %other = sub(1, %member) : i64
+  %there = add(%base, %other) : i64
+  %v = load %x[%p] : f32
+  store %w[%p] = %v
+  meet %c[%team] member=%member of=%two
+  %u = load %w[%there] : f32
+  %d = mul(%u, 2) : f32
+  %q = add(%p, 100) : i64
+  %back = add(%there, 100) : i64
+  store %w[%q] = %d
+  meet %c[%team] member=%member of=%two
+  %e = load %w[%back] : f32
+  %z = sub(%e, %u) : f32
+  store %y[%p] = %z
+})";
+
+TEST(Team, CountersRestBetweenRoundsOfAnySize) {
+  uint32_t counter = 0;
+  for (int64_t n : {1, 2, 3, 7, 1000, 2, 1}) {
+    std::vector<int64_t> order;
+    for (int64_t m = 0; m < n; ++m) order.insert(m % 3 ? order.end() : order.begin(), m);
+    uint32_t before = counter;
+    for (size_t i = 0; i < order.size(); ++i) {
+      counter += arrival(order[i], n);
+      EXPECT_EQ(is_at_rest(counter), i + 1 == order.size());
+      EXPECT_EQ(((counter ^ before) & kTeamRound) != 0, i + 1 == order.size());
+    }
+  }
+}
+
+TEST(Team, TheLastOneFinishes) {
+  Kernel k = read(kLastAdds);
+  EXPECT_FALSE(has_meetings(k));
+  EXPECT_EQ(print(read(print(k))), print(k));
+  for (int64_t n : {1, 2, 5, 8}) {
+    Outcome r = run(k, {{1, 2, 3, 4, 5, 6, 7, 8}, List(8), {-1}, {0}}, {n}, n);
+    EXPECT_EQ(r.error, "");
+    EXPECT_EQ(r.arrays[2][0], static_cast<double>(n * (n + 1) * (2 * n + 1) / 6));
+    EXPECT_TRUE(is_at_rest(static_cast<uint32_t>(static_cast<int64_t>(r.arrays[3][0]))));
+  }
+  Outcome some = run(k, {{1, 2, 3}, List(8), {-1}, {0}}, {3}, 2); // one does not come
+  EXPECT_EQ(some.arrays[2][0], -1);
+}
+
+TEST(Team, AllWaitWhereTheyMeet) {
+  Kernel k = read(kExchange);
+  EXPECT_TRUE(has_meetings(k));
+  EXPECT_EQ(print(read(print(k))), print(k));
+  Outcome r = run(k, {{1, 2, 30, 40}, List(200), List(4), {0, 0}}, {}, 4);
+  EXPECT_EQ(r.error, "");
+  EXPECT_EQ(r.arrays[2], (List{2 * 1 - 2, 2 * 2 - 1, 2 * 30 - 40, 2 * 40 - 30}));
+  r = run(k, {{1, 2, 3}, List(200), List(4), {0, 0}}, {}, 3);
+  EXPECT_NE(r.error.find("program 2 waits for others of its team that never come"), std::string::npos) << r.error;
+}
+
+TEST(Team, WhatIsRefused) {
+  auto error = [](const std::string& body, const std::string& c = "ptr<i32> written") {
+    auto k = parse("tile.kernel @t(%c: " + c + ", %n: i64) {\n" + body + "\n}");
+    if (!k.ok()) return k.error().message;
+    auto ok = verify(*k);
+    return ok.ok() ? std::string() : ok.error().message;
+  };
+  EXPECT_EQ(error("meet %c[0] member=0 of=%n"), "");
+  EXPECT_EQ(error("%l = arrive %c[0] member=0 of=%n : bool"), "");
+  EXPECT_NE(error("meet %c[0] member=0 of=%n", "ptr<i64> written").find("counters are i32"), std::string::npos);
+  EXPECT_NE(error("meet %c[0] member=0 of=%n", "ptr<i32>").find("not marked written"), std::string::npos);
+  EXPECT_NE(error("%r = range 4 : tile<[4], i64>\nmeet %c[%r] member=0 of=%n").find("i64 scalars"), std::string::npos);
+  EXPECT_NE(error("for %i = 0 to %n step 1 {\nmeet %c[0] member=0 of=%n\n}").find("in no region"), std::string::npos);
+  EXPECT_NE(error("%l = arrive %c[0] member=0 of=%n : i64").find("arrive yields 'bool'"), std::string::npos);
+  Outcome r = run(read(kLastAdds), {{1, 2}, List(8), {-1}, {0}}, {1}, 2);
+  EXPECT_NE(r.error.find("arrives as member 1 of 1"), std::string::npos) << r.error;
+}
+
+} // namespace
+} // namespace tessera::tile::test
