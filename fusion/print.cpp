@@ -100,7 +100,7 @@ void print(const Graph& graph, const Group& g, std::string& out) {
     if (g.call.fixed) out += fixed_text(graph, *g.call.fixed);
     if (g.call.epilogue_nest) out += "  epilogue\n" + indented(print(graph, *g.call.epilogue_nest));
   } else if (g.kind == Group::Kind::Host || g.kind == Group::Kind::Own) {
-    out += "  from " + node_text(graph, g.node) + "\n";
+    out += g.node.valid() ? "  from " + node_text(graph, g.node) + "\n" : attention_text(graph, g.attention);
   } else if (g.kind == Group::Kind::Attention) {
     out += attention_text(graph, g.attention);
     std::string steps;

@@ -33,6 +33,8 @@ public:
   [[nodiscard]] virtual bool supports(const Graph& graph, NodeId node, std::string* why_not) = 0;
   // What the device's library does with results.
   virtual void configure(FusionOptions& fusion) = 0;
+  // Chooses among ways of computing a group that the device has beside the plan's.
+  virtual void refine(const Graph&, FusionPlan&) {}
   [[nodiscard]] virtual Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests,
                                                    ObjectCache& cache, const CompileOptions& options) = 0;
 };

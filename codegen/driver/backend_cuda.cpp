@@ -34,6 +34,7 @@ public:
     return cuda_supports(graph, node, why_not);
   }
   void configure(FusionOptions& fusion) override { configure_for_cuda(fusion, libraries_); }
+  void refine(const Graph& graph, FusionPlan& plan) override { place_attention(graph, libraries_, plan); }
 
   Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, ObjectCache& cache,
                              const CompileOptions& options) override {

@@ -54,6 +54,7 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
     return false;
   };
   TESSERA_ASSIGN(report.plan, plan_fusion(*graph, fusion));
+  backend->refine(*graph, report.plan);
   if (log_enabled(LogChannel::Fusion)) log_write(LogChannel::Fusion, print(*graph, report.plan));
   if (dump_enabled()) {
     write_dump("graph.txt", print(*graph));
@@ -80,8 +81,8 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
     bool own = group.kind == Group::Kind::Own;
     if (!nest && !own) continue;
     build.kernel_of_group[g] = static_cast<int>(requests.size());
-    requests.push_back(
-        {group.name + (group.kind == Group::Kind::Library ? ".epilogue" : ""), nest, own ? group.node : NodeId{}});
+    requests.push_back({group.name + (group.kind == Group::Kind::Library ? ".epilogue" : ""), nest,
+                        own ? group.node : NodeId{}, nullptr, own && !group.node.valid() ? &group.attention : nullptr});
   }
   TESSERA_ASSIGN(build.code, backend->compile(*graph, requests, cache, options));
   report.kernels = build.code.reports;

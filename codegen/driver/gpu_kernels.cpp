@@ -1,4 +1,5 @@
 #include "codegen/driver/gpu_kernels.h"
+#include "codegen/schedule/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
 #include "graph/support/log.h"
@@ -170,6 +171,8 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       const TunedSchedules* measured = request.tuned ? request.tuned : options.tuned.get();
       TESSERA_ASSIGN(scheduled,
                      lower_for_gpu(graph, *request.nest, device, "kernel", wanted, tuned ? measured : nullptr));
+    } else if (request.attention) {
+      scheduled = attention_by_blocks(graph, *request.attention, "kernel");
     } else {
       TESSERA_ASSIGN(auto own, lower_own_kernel(graph, graph.node(request.node), device, "kernel"));
       scheduled.push_back(std::move(own));

@@ -9,9 +9,10 @@ namespace tessera {
 
 struct KernelRequest {
   std::string name;     // for people; unique
-  const LoopNest* nest; // or nullptr: the kernel of its own of `node`
+  const LoopNest* nest; // or nullptr: the kernel of its own of `node`, or of `attention`
   NodeId node = {};
   const TunedSchedules* tuned = nullptr; // instead of CompileOptions::tuned, for this one
+  const AttentionCall* attention = nullptr; // on a GPU
 };
 struct LinkedKernel {
   ScheduledKernel scheduled;

@@ -34,6 +34,8 @@ struct CudaLibraries {
   bool runtime_compiled = false;
   // Whether cuDNN computes attention as one unit: q k', softmax and the product with v, scores in no memory.
   bool attention = true;
+  // The same by a kernel of ours, in place of three steps: where cuDNN does not take it, or is not there.
+  bool attention_kernel = true;
 };
 // Every dtype stays (sums of f16 and bf16 are in f32 in each route). What is rewritten:
 //   - a channels-last convolution of single points becomes a product
@@ -50,6 +52,14 @@ struct CudaLibraries {
 // FusionOptions::library_accepts: operands and results whose strides the library can address, and epilogues it has.
 [[nodiscard]] bool cuda_library_accepts(const Graph& graph, const LibraryCall& call, const CudaLibraries& libraries,
                                         std::string* why_not);
+// FusionOptions::attention_accepts: what cuDNN takes, as far as it is known when compiling (the runtime looks at the
+// numbers), or a kernel of ours (attention_cuda.cpp).
+[[nodiscard]] bool cudnn_takes_attention(const Graph& graph, const AttentionCall& call, std::string* why_not);
+[[nodiscard]] bool cuda_takes_attention(const Graph& graph, const AttentionCall& call, const CudaLibraries& libraries,
+                                        std::string* why_not);
+// Of each attention in the plan: cuDNN's call with the kernel behind it, either alone, or, where there is no kernel for
+// it, with the three steps that were there before. A kernel is a group of kind Own with an attention and no node.
+void place_attention(const Graph& graph, const CudaLibraries& libraries, FusionPlan& plan);
 // Sets everything in `fusion` that depends on this device's libraries.
 void configure_for_cuda(FusionOptions& fusion, const CudaLibraries& libraries);
 

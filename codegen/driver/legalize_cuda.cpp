@@ -238,8 +238,9 @@ bool accepts_conv(const Graph& graph, const LibraryCall& call, const CudaLibrari
   return true;
 }
 
-// What the library addresses of an attention, as far as it is known when compiling; the runtime looks at the numbers.
-bool accepts_attention(const Graph& graph, const AttentionCall& call, Why why_not) {
+} // namespace
+
+bool cudnn_takes_attention(const Graph& graph, const AttentionCall& call, std::string* why_not) {
   constexpr int64_t kWidest = 256, kAligned = 8; // elements
   const auto& env = graph.env();
   if (!call.fixed) return refuse(why_not, "cuDNN computes scale * q k' + bias, causal or not: " + call.not_fixed);
@@ -266,8 +267,6 @@ bool accepts_attention(const Graph& graph, const AttentionCall& call, Why why_no
                   "cuDNN has a batch and heads, not " + std::to_string(call.q.shape.size() - 2) + " batch dimensions");
   return true;
 }
-
-} // namespace
 
 Status legalize_for_cuda(Graph& graph, const CudaLibraries& libraries) {
   TESSERA_TRY(Legalizer(graph, libraries).run());
@@ -336,9 +335,9 @@ void configure_for_cuda(FusionOptions& fusion, const CudaLibraries& libraries) {
   fusion.launch_us = 2;
   fusion.bytes_per_us = 4e6;
   fusion.as_loops = [libraries](const Graph& graph, NodeId id) { return cuda_as_loops(graph, id, libraries); };
-  if (libraries.cudnn && libraries.attention)
-    fusion.attention_accepts = [](const Graph& graph, const AttentionCall& call, std::string* why_not) {
-      return accepts_attention(graph, call, why_not);
+  if (libraries.attention_kernel || (libraries.cudnn && libraries.attention))
+    fusion.attention_accepts = [libraries](const Graph& graph, const AttentionCall& call, std::string* why_not) {
+      return cuda_takes_attention(graph, call, libraries, why_not);
     };
   fusion.library_accepts = [libraries](const Graph& graph, const LibraryCall& call, std::string* why_not) {
     return cuda_library_accepts(graph, call, libraries, why_not);

@@ -166,5 +166,42 @@ TEST(CudaBuild, WithoutALibraryItsCallsAreLoops) {
   }
 }
 
+// cuDNN's call with one kernel behind it; where cuDNN is left out, or has no such score, the kernel alone.
+TEST(CudaBuild, AttentionIsALibraryCallOrOneKernel) {
+  TemporaryFolder folder;
+  auto steps = [&](bool cudnn, const std::string& score) {
+    std::string text =
+        "graph @main(%q: f16[2, 3, s, 64], %k: f16[2, 3, s, 64], %v: f16[2, 3, s, 64]) -> (%y: f16[2, 3, s, 64]) "
+        "where s in [1, 64] {\n  %kt = transpose(%k) perm=[0, 1, 3, 2] : f16[2, 3, 64, s]\n"
+        "  %p = matmul(%q, %kt) : f16[2, 3, s, s]\n" +
+        score +
+        "  %m = reduce_max(%x) axes=[3] keepdims=1 : f32[2, 3, s, 1]\n"
+        "  %z = sub(%x, %m) : f32[2, 3, s, s]\n  %e = exp(%z) : f32[2, 3, s, s]\n"
+        "  %n = reduce_sum(%e) axes=[3] keepdims=1 : f32[2, 3, s, 1]\n"
+        "  %d = div(%e, %n) : f32[2, 3, s, s]\n  %w = cast(%d) to=f16 : f16[2, 3, s, s]\n"
+        "  %y = matmul(%w, %v) : f16[2, 3, s, 64]\n}";
+    auto g = parse_graph(text);
+    EXPECT_TRUE(g.ok()) << (g.ok() ? "" : g.error().str());
+    CompileOptions o = for_cuda(folder);
+    o.cudnn = cudnn;
+    auto c = compile(std::move(*g), o);
+    EXPECT_TRUE(c.ok()) << (c.ok() ? "" : c.error().str());
+    std::string kinds;
+    if (!c.ok()) return kinds;
+    for (const auto& step : c->executable->steps) {
+      const auto* library = std::get_if<LibraryStep>(&step);
+      kinds += library ? "library instead of " + std::to_string(library->instead_of) + "; "
+               : std::holds_alternative<KernelLaunch>(step) ? "kernel; "
+                                                            : "other; ";
+    }
+    return kinds;
+  };
+  const std::string plain = "  %x = cast(%p) to=f32 : f32[2, 3, s, s]\n";
+  const std::string capped = "  %t = tanh(%p) : f16[2, 3, s, s]\n  %x = cast(%t) to=f32 : f32[2, 3, s, s]\n";
+  EXPECT_EQ(steps(true, plain), "library instead of 1; kernel; ");
+  EXPECT_EQ(steps(true, capped), "kernel; ");
+  EXPECT_EQ(steps(false, plain), "kernel; ");
+}
+
 } // namespace
 } // namespace tessera::driver_test

@@ -254,17 +254,23 @@ TEST(LegalizeCuda, AttentionGoesToCudnnWhereItReadsTheHeads) {
   };
   EXPECT_TRUE(found("f16", "64").attention);
   EXPECT_TRUE(found("bf16", "8").attention);
+  EXPECT_TRUE(found("f16", "12").attention) << "by a kernel";
+  EXPECT_TRUE(
+      found("f16", "64", {}, "  %t = tanh(%p) : T[2, 3, s, s]\n  %x = cast(%t) to=f32 : f32[2, 3, s, s]\n").attention);
+  CudaLibraries library;
+  library.attention_kernel = false;
   auto refused = [](const Found& f, const char* why) {
     EXPECT_FALSE(f.attention);
     EXPECT_NE(f.why.find(why), std::string::npos) << f.why;
   };
-  refused(found("f16", "12"), "no attention: cuDNN's heads have a width that is a multiple of 8 up to 256, not 12");
+  refused(found("f16", "12", library),
+          "no attention: cuDNN's heads have a width that is a multiple of 8 up to 256, not 12");
   refused(found("f16", "264"), "not 264");
   refused(found("f32", "64"), "not in f32");
-  refused(found("f16", "64", {}, "  %t = tanh(%p) : T[2, 3, s, s]\n  %x = cast(%t) to=f32 : f32[2, 3, s, s]\n"),
+  refused(found("f16", "64", library, "  %t = tanh(%p) : T[2, 3, s, s]\n  %x = cast(%t) to=f32 : f32[2, 3, s, s]\n"),
           "tanh");
   CudaLibraries without;
-  without.cudnn = false;
+  without.cudnn = without.attention_kernel = false;
   EXPECT_FALSE(found("f16", "64", without).attention);
 }
 

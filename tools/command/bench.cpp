@@ -78,6 +78,13 @@ double library_flops(const Compiled& c, const Sizes& sizes) {
   double total = 0;
   for (const Group* group : flat_groups(c.report.plan)) {
     const Group& g = *group; // of an attention those of its two products
+    if (g.kind == Group::Kind::Own && !g.node.valid()) {
+      const SymShape &q = g.attention.q.shape, &v = g.attention.v.shape;
+      if (auto n = evaluate(env, sizes, product(q) * v[v.size() - 2])) total += 2.0 * static_cast<double>(*n);
+      if (auto n = evaluate(env, sizes, product(g.attention.out.shape) * v[v.size() - 2]))
+        total += 2.0 * static_cast<double>(*n);
+      continue;
+    }
     if (g.kind != Group::Kind::Library || g.call.kind == LibraryCall::Kind::Pool || g.call.operands.size() < 2)
       continue;
     SymExpr per_result = 1;

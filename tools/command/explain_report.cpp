@@ -102,6 +102,7 @@ Json attention_json(const Graph& graph, const AttentionCall& call) {
 std::vector<NodeId> nodes_of(const Group& g) {
   if (g.kind == Group::Kind::Kernel) return g.nest.sources;
   if (g.kind == Group::Kind::Library) return g.call.sources;
+  if (g.kind == Group::Kind::Own) return g.node.valid() ? std::vector<NodeId>{g.node} : g.nest.sources;
   std::vector<NodeId> out;
   for (const auto& step : g.otherwise)
     for (NodeId id : nodes_of(step)) out.push_back(id);
@@ -162,10 +163,10 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
   for (const Group* group : flat_groups(c.report.plan)) {
     const Group& g = *group;
     bool kernel = g.kind == Group::Kind::Kernel, library = g.kind == Group::Kind::Library,
-         attention = g.kind == Group::Kind::Attention;
+         attention = g.kind == Group::Kind::Attention, own = g.kind == Group::Kind::Own;
     if (inside > 0) { // not a line of its own, but its code is one of the reports
       --inside;
-      if (kernel || (library && g.call.epilogue_nest)) ++kernel_index;
+      if (kernel || own || (library && g.call.epilogue_nest)) ++kernel_index;
       continue;
     }
     inside = g.otherwise.size();
@@ -179,12 +180,13 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
       out["iteration"] = shape;
     }
     if (library) out.update(call_json(graph, g.call));
+    if (own) out["iteration"] = "a kernel of its own";
     if (attention) out.update(attention_json(graph, g.attention));
-    bool has_code = kernel || (library && g.call.epilogue_nest);
+    bool has_code = kernel || own || (library && g.call.epilogue_nest);
     if (has_code && kernel_index < c.report.kernels.size()) {
       const auto& k = c.report.kernels[kernel_index++];
       Json s{{"kind", name(k.schedule.kind)}, {"config", k.schedule.config}, {"why", k.schedule.why}};
-      out[kernel ? "schedule" : "epilogue_schedule"] = s;
+      out[kernel || own ? "schedule" : "epilogue_schedule"] = s;
       if (!k.tuned.empty()) out["tuned"] = k.tuned;
       out["from_cache"] = k.from_cache;
       out["compile_ms"] = k.compile_ms;
@@ -207,7 +209,7 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
       for (const Step& step : c.executable->steps)
         if (const auto* h = std::get_if<HostStep>(&step); h != nullptr && h->name == name) out["reason"] = h->reason;
     }
-    j[kernel ? "kernels" : library || attention ? "library_calls" : "host_operators"].push_back(std::move(out));
+    j[kernel || own ? "kernels" : library || attention ? "library_calls" : "host_operators"].push_back(std::move(out));
   }
 
   j["not_fused"] = edges_json(graph, c.report.plan, sizes, false);
