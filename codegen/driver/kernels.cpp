@@ -84,7 +84,15 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
           report.tuned.push_back(report.schedule.measured);
         }
       if (options.strict_rounding) report.schedule.config["exact_division"] = 1;
-      TESSERA_ASSIGN(scheduled, lower_to_tiles(graph, *request.nest, report.schedule, device, "kernel"));
+      auto lowered = lower_to_tiles(graph, *request.nest, report.schedule, device, "kernel");
+      if (!lowered.ok() && !report.tuned.empty()) { // a record must not keep a model from running
+        report.tuned.clear();
+        report.schedule = choose_schedule(graph, *request.nest, device);
+        if (options.strict_rounding) report.schedule.config["exact_division"] = 1;
+        lowered = lower_to_tiles(graph, *request.nest, report.schedule, device, "kernel");
+      }
+      if (!lowered.ok()) return lowered.error();
+      scheduled = std::move(*lowered);
     } else {
       TESSERA_ASSIGN(scheduled, lower_own_kernel(graph, graph.node(request.node), device, "kernel"));
       report.schedule = scheduled.schedule;

@@ -111,8 +111,10 @@ std::optional<Schedule> tuned_host_schedule(const Graph& graph, const LoopNest& 
     fits = fits && number("axis") == chosen.config.at("axis") && power("vector", 64) && power("unroll", 16) &&
            number("program_bytes") >= 1 && number("program_bytes") <= int64_t{1} << 30;
     if (!fits) continue;
-    t.schedule.why = chosen.why;
-    return std::move(t.schedule);
+    Schedule s = chosen;
+    for (const char* name : {"vector", "unroll", "program_bytes"}) s.config[name] = number(name);
+    s.measured = t.schedule.measured;
+    return s;
   }
   return std::nullopt;
 }
