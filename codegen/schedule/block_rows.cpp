@@ -172,7 +172,7 @@ private:
     else if (bytes <= 4096)
       each = bytes <= 2048 ? vector_ : 2 * vector_;
     else
-      each = columns / std::clamp<int64_t>(bytes / (large_streams() > 2 ? 16 : 32), 128, 512);
+      each = columns / std::clamp<int64_t>(bytes / thread_bytes(bytes), 128, 512);
     each = std::min(each, columns);
     while (each > 1 && each * f_.live > kRegisters) each /= 2;
     int64_t lanes = columns / each; // threads of a row
@@ -200,6 +200,12 @@ private:
     int64_t wanted = (kInFlight + columns * loaded - 1) / (columns * loaded);
     return static_cast<int>(std::clamp<int64_t>(kFile / (threads * registers), 1, wanted));
   }
+  // Of a row, what is one thread's. Long rows of narrow elements: fewer threads, whose addresses and masks serve more
+  // elements, leave registers for another row under way.
+  [[nodiscard]] int64_t thread_bytes(int64_t row_bytes) const {
+    if (large_streams() > 2) return 16;
+    return row_bytes > 8192 && f_.usual < 4 ? 64 : 32;
+  }
   [[nodiscard]] int64_t large_streams() const {
     return std::count_if(f_.streams.begin(), f_.streams.end(),
                          [&](const Stream& s) { return s.count >= f_.largest / 2; });
@@ -209,10 +215,12 @@ private:
   [[nodiscard]] BlockPlan row_loop(const SymExpr& row, bool aligned) const {
     double length = f_.seen(row) ? f_.guess(row) : 1e9;
     auto n = f_.seen(f_.points(AxisRole::Outer));
-    int64_t threads = n && *n < f_.device.multiprocessors && length >= 65536 ? 1024 : length >= 4096 ? 512 : 256;
+    const bool few = n && *n < f_.device.multiprocessors && length >= 65536;
+    const bool narrow = f_.usual < 4 && length * f_.usual < (128 << 10); // fewer threads with more elements each
+    const int64_t threads = few ? 1024 : length >= 4096 && !narrow ? 512 : 256;
+    const int64_t registers = few ? kRegisters / 2 : narrow ? kRegisters * 5 / 4 : kRegisters;
     int64_t each = vector_ * 4, side = aligned ? vector_ : 1; // elements of an access
-    while (each > 1 && each * f_.live + side * f_.accumulators() > (threads > 512 ? kRegisters / 2 : kRegisters))
-      each /= 2;
+    while (each > 1 && each * f_.live + side * f_.accumulators() > registers) each /= 2;
     int64_t columns = threads * each;
     while (columns > 64 && static_cast<double>(columns / 2) >= length) columns /= 2;
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockLoop, 1, columns, std::min<int64_t>(threads, columns) / 32);

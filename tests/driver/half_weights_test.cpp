@@ -18,7 +18,8 @@ std::set<int> read_by_kernels(const Executable& e) {
     if (const auto* l = std::get_if<LibraryStep>(&step))
       std::visit(
           [&](const auto& call) {
-            if (call.epilogue) kernel(call.epilogue->kernel);
+            if constexpr (requires { call.epilogue; })
+              if (call.epilogue) kernel(call.epilogue->kernel);
           },
           l->call);
   }
