@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 namespace tessera {
 
@@ -93,6 +94,13 @@ Multiple BlockFacts::multiple(const SymExpr& extent, int64_t k) const {
         return {false, SizeCondition{s, k / std::gcd(k, rest)}};
       }
   return {false, SizeCondition{e, k}};
+}
+
+bool BlockFacts::divides() const {
+  bool first = true;
+  for (size_t i = 0; i < d.axes.size(); ++i)
+    if (is_row(i) && !std::exchange(first, false) && !constant(extent(i))) return true;
+  return false;
 }
 
 int BlockFacts::accumulators() const {

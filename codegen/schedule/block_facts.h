@@ -47,6 +47,8 @@ public:
   // Of products a factor is asked for, which then divides every other product with it.
   [[nodiscard]] Multiple multiple(const SymExpr& extent, int64_t k) const;
   [[nodiscard]] bool contiguous(const Stream& s, size_t axis) const;
+  // Whether positions along the row are divided by sizes that are not known, which takes registers for each element.
+  [[nodiscard]] bool divides() const;
   // Registers of accumulators, in f32, per element of the tile.
   [[nodiscard]] int accumulators() const;
 

@@ -215,11 +215,11 @@ private:
   [[nodiscard]] BlockPlan row_loop(const SymExpr& row, bool aligned) const {
     double length = f_.seen(row) ? f_.guess(row) : 1e9;
     auto n = f_.seen(f_.points(AxisRole::Outer));
-    const bool few = n && *n < f_.device.multiprocessors && length >= 65536;
+    const bool few = n && *n < f_.device.multiprocessors && length >= 65536 && !f_.divides();
     const bool narrow = f_.usual < 4 && length * f_.usual < (128 << 10); // fewer threads with more elements each
-    const int64_t threads = few ? 1024 : length >= 4096 && !narrow ? 512 : 256;
+    const int64_t threads = few ? 1024 : length >= 4096 && !narrow && !f_.divides() ? 512 : 256;
     const int64_t registers = few ? kRegisters / 2 : narrow ? kRegisters * 5 / 4 : kRegisters;
-    int64_t each = vector_ * 4, side = aligned ? vector_ : 1; // elements of an access
+    int64_t each = f_.divides() ? vector_ : vector_ * 4, side = aligned ? vector_ : 1; // elements of an access
     while (each > 1 && each * f_.live + side * f_.accumulators() > registers) each /= 2;
     int64_t columns = threads * each;
     while (columns > 64 && static_cast<double>(columns / 2) >= length) columns /= 2;

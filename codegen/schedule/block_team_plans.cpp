@@ -113,7 +113,7 @@ private:
       }
       plans_.push_back(std::move(p));
     };
-    int64_t threads = 512, each = 4 * vector;
+    int64_t threads = f_.divides() ? 256 : 512, each = f_.divides() ? vector : 4 * vector;
     while (each > 1 && each * f_.live + vector * f_.accumulators() > kRegisters * 5 / 4) each /= 2;
     SymExpr tiles = ceildiv(row_, threads * each);
     if (!waits_) {
