@@ -10,7 +10,7 @@ struct DeviceChoice {
   std::string why;    // for people: what decided, and what was missing where a GPU was not taken
   std::string arch, assemble_for;
   int multiprocessors = 0;
-  std::string driver; // "13.0", of a GPU that is here
+  std::string driver;          // "13.0", of a GPU that is here
   bool find_libraries = false; // as CompileOptions::find_libraries
 
   void apply(CompileOptions& options) const;

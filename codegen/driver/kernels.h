@@ -11,7 +11,7 @@ struct KernelRequest {
   std::string name;     // for people; unique
   const LoopNest* nest; // or nullptr: the kernel of its own of `node`, or of `attention`
   NodeId node = {};
-  const TunedSchedules* tuned = nullptr; // instead of CompileOptions::tuned, for this one
+  const TunedSchedules* tuned = nullptr;    // instead of CompileOptions::tuned, for this one
   const AttentionCall* attention = nullptr; // on a GPU
 };
 struct LinkedKernel {

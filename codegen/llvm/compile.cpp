@@ -40,8 +40,8 @@ HostTarget HostTarget::detect() {
 }
 
 std::string host_compiler_version(const HostTarget& target) {
-  return "tessera-host-10 llvm-" LLVM_VERSION_STRING " " + target.cpu + " " + std::to_string(target.vector_bytes) + " " +
-         target.features + " " + irgen::kHostPipeline;
+  return "tessera-host-10 llvm-" LLVM_VERSION_STRING " " + target.cpu + " " + std::to_string(target.vector_bytes) +
+         " " + target.features + " " + irgen::kHostPipeline;
 }
 
 Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const HostTarget& target, bool keep_ir) {

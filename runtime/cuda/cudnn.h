@@ -126,6 +126,10 @@ private:
 [[nodiscard]] Result<std::shared_ptr<const ConvEngine>> find_engine(const Cudnn& library, cudnnHandle_t handle,
                                                                     std::span<const Descriptor> operations, DType dtype,
                                                                     bool compiled);
+// Queues an engine: data[i] is the address of the tensor that the graph calls ids[i]. `name`: of the call, for errors.
+[[nodiscard]] Status run_engine(const Cudnn& library, const std::string& name, const ConvEngine& engine,
+                                CUstream stream, const std::vector<int64_t>& ids, const std::vector<void*>& data,
+                                void* workspace);
 // A graph that the library does not take is an answer, whatever it calls the reason: null, and the log has its words.
 // Errors: OutOfMemory.
 [[nodiscard]] Result<std::shared_ptr<const ConvEngine>> no_engine(const Diagnostic& why);

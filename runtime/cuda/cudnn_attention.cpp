@@ -181,16 +181,7 @@ public:
     float by_value = scale, hidden = std::numeric_limits<float>::lowest();
     add(AttentionRole::Scale, &by_value);
     if (causal) add(AttentionRole::Hidden, &hidden);
-    TESSERA_ASSIGN(Descriptor pack, Descriptor::create(*library_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
-    TESSERA_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids));
-    TESSERA_TRY(pack.set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-                             static_cast<int64_t>(data.size()), data.data()));
-    TESSERA_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace));
-    TESSERA_TRY(pack.finalize());
-    std::lock_guard lock(library_->running);
-    TESSERA_CUDNN_TRY(*library_, name, cudnnSetStream, library_->handle, stream);
-    TESSERA_CUDNN_TRY(*library_, name, cudnnBackendExecute, library_->handle, engine->plan.handle(), pack.handle());
-    return {};
+    return run_engine(*library_, name, *engine, stream, ids, data, workspace);
   }
 
   struct Bound {

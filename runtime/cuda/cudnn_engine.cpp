@@ -117,4 +117,18 @@ Result<std::shared_ptr<const ConvEngine>> find_engine(const Cudnn& library, cudn
   return EngineSearch(library, handle, dtype, compiled).run(operations);
 }
 
+Status run_engine(const Cudnn& library, const std::string& name, const ConvEngine& engine, CUstream stream,
+                  const std::vector<int64_t>& ids, const std::vector<void*>& data, void* workspace) {
+  TESSERA_ASSIGN(Descriptor pack, Descriptor::create(library, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
+  TESSERA_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids));
+  TESSERA_TRY(pack.set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+                           static_cast<int64_t>(data.size()), data.data()));
+  TESSERA_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace));
+  TESSERA_TRY(pack.finalize());
+  std::lock_guard lock(library.running);
+  TESSERA_CUDNN_TRY(library, name, cudnnSetStream, library.handle, stream);
+  TESSERA_CUDNN_TRY(library, name, cudnnBackendExecute, library.handle, engine.plan.handle(), pack.handle());
+  return {};
+}
+
 } // namespace tessera::cuda
