@@ -34,11 +34,11 @@ public:
     int64_t computed =
         std::count_if(f_.streams.begin(), f_.streams.end(), [](const Stream& s) { return !s.access->terms.empty(); });
     while (vector_ > 8 && vector_ * (f_.live + kIndexRegisters * computed) > 2 * kRegisters) vector_ /= 2;
-    // Few elements are spread over all multiprocessors before each thread gets that many.
+    // Few elements are spread over all multiprocessors by smaller blocks, not by narrower accesses.
     if (auto n = f_.seen(all)) {
       auto blocks = [&] { return *n / (threads_ * vector_); };
       while (threads_ > 128 && blocks() < 4 * f_.device.multiprocessors) threads_ /= 2;
-      while (vector_ > 1 && vector_ * f_.narrow > 4 && blocks() < 2 * f_.device.multiprocessors) vector_ /= 2;
+      while (threads_ > 32 && blocks() < 2 * f_.device.multiprocessors) threads_ /= 2;
     }
     for (size_t i = 0; i < f_.d.axes.size(); ++i)
       if (i != c) order_.push_back(i);

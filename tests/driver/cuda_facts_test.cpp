@@ -87,6 +87,24 @@ TEST(CudaFacts, PointwiseAccessesAreOf16BytesWhereTheInnerExtentAllows) {
   }
 }
 
+// However small: fewer threads, not narrower accesses.
+TEST(CudaFacts, SmallPointwiseAccessesAreOf16BytesToo) {
+  TemporaryFolder folder;
+  const char* graph = "graph @main(%a: DT[D], %b: DT[M]) -> (%y: DT[D]) {\n  %s = add(%a, %b) : DT[D]\n"
+                      "  %y = Gelu(%s) : DT[D]\n}";
+  for (const char* dtype : {"f16", "bf16", "f32"})
+    for (const char* dims : {"8", "24", "1000", "12, 8", "3, 24", "7, 1000", "16, 128", "128, 768", "2, 3, 40"}) {
+      std::string d = dims, inner = d.substr(d.rfind(' ') + 1);
+      auto text = replaced(replaced(replaced(graph, "DT", dtype), "[D]", "[" + d + "]"), "[M]", "[" + inner + "]");
+      SCOPED_TRACE(text);
+      auto a = of_graph(text, folder);
+      EXPECT_GE(a.wide_loads, 2);
+      EXPECT_GE(a.wide_stores, 1);
+      EXPECT_EQ(a.narrow_loads, 0);
+      EXPECT_EQ(a.narrow_stores, 0);
+    }
+}
+
 // What is contiguous as a whole is one run, whatever its extents: all blocks but the last one use vectors.
 TEST(CudaFacts, RunsOfOddLengthUseVectorsUpToTheirLastBlock) {
   TemporaryFolder folder;

@@ -42,7 +42,7 @@ TEST(BlockChoice, OneAccessAThreadAndStream) {
 TEST(BlockChoice, FewElementsAreSpreadOverTheMultiprocessors) {
   EXPECT_EQ(summary(copy("100000000", "i0: 100000000", "i0", "f16")), "block-flat [1, 2048] 8");
   EXPECT_EQ(summary(copy("300000", "i0: 300000", "i0", "f16")), "block-flat [1, 1024] 4");
-  EXPECT_EQ(summary(copy("20000", "i0: 20000", "i0", "f16")), "block-flat [1, 256] 4"); // 4 bytes a thread
+  EXPECT_EQ(summary(copy("20000", "i0: 20000", "i0", "f16")), "block-flat [1, 256] 1"); // 16 bytes a thread
   EXPECT_EQ(summary(problem("y: f32[]", "nest one outer() { %0 = const 1 : f32\n store y[] = %0 }")),
             "block-flat [1, 1] 1");
 }
