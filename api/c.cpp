@@ -5,6 +5,10 @@
 struct tessera_session {
   std::unique_ptr<tessera::Session> session;
   std::string device;
+  // What tessera_output_sizes() shows.
+  std::vector<std::string> names;
+  std::vector<tessera::Dims> dims;
+  std::vector<tessera_tensor> outputs;
 };
 
 namespace tessera {
@@ -25,16 +29,18 @@ Result<std::pair<DType, Dims>> type_of(const tessera_tensor& t, const std::strin
   return std::pair(*dtype, Dims(t.dims, t.dims + t.rank));
 }
 
+enum class Memory : uint8_t { Needed, Ignored };
+
 // Calls each(what it is for a message, tensor, dtype, dims) for inputs or outputs.
 template <class Each>
-Status for_each(const tessera_tensor* tensors, int32_t count, const char* kind, Each each) {
+Status for_each(const tessera_tensor* tensors, int32_t count, const char* kind, Memory memory, Each each) {
   if (count < 0 || (count > 0 && tensors == nullptr)) return usage(std::string("no ") + kind + "s are given");
   for (int32_t i = 0; i < count; ++i) {
     const tessera_tensor& t = tensors[i];
     std::string what = std::string(kind) + " " + (t.name ? "'" + std::string(t.name) + "'" : std::to_string(i));
     TESSERA_ASSIGN(auto type, type_of(t, what));
     TESSERA_ASSIGN(int64_t elements, element_count(type.second));
-    if (t.data == nullptr && elements > 0) return usage(what + " has no memory");
+    if (memory == Memory::Needed && t.data == nullptr && elements > 0) return usage(what + " has no memory");
     TESSERA_TRY(each(t, type.first, std::move(type.second), elements));
   }
   return {};
@@ -49,35 +55,58 @@ Status run_on_host(Session& session, const tessera_tensor* inputs, int32_t input
     return Tensor::view(dtype, std::move(dims), {nullptr, data, static_cast<size_t>(byte_size(dtype, elements))});
   };
   std::map<std::string, Tensor> in;
-  TESSERA_TRY(
-      for_each(inputs, input_count, "input", [&](const auto& t, DType dtype, Dims dims, int64_t elements) -> Status {
-        if (t.name == nullptr) return usage("an input has no name");
-        in.insert_or_assign(t.name, view(t, dtype, std::move(dims), elements));
-        return {};
-      }));
+  TESSERA_TRY(for_each(inputs, input_count, "input", Memory::Needed,
+                       [&](const auto& t, DType dtype, Dims dims, int64_t elements) -> Status {
+                         if (t.name == nullptr) return usage("an input has no name");
+                         in.insert_or_assign(t.name, view(t, dtype, std::move(dims), elements));
+                         return {};
+                       }));
   std::vector<Tensor> out;
-  TESSERA_TRY(
-      for_each(outputs, output_count, "output", [&](const auto& t, DType dtype, Dims dims, int64_t elements) -> Status {
-        out.push_back(view(t, dtype, std::move(dims), elements));
-        return {};
-      }));
+  TESSERA_TRY(for_each(outputs, output_count, "output", Memory::Needed,
+                       [&](const auto& t, DType dtype, Dims dims, int64_t elements) -> Status {
+                         out.push_back(view(t, dtype, std::move(dims), elements));
+                         return {};
+                       }));
   TESSERA_TRY(session.run(in, nullptr, &out));
+  return {};
+}
+
+Result<std::map<std::string, DeviceTensor>> device_inputs(const tessera_tensor* inputs, int32_t count, Memory memory) {
+  std::map<std::string, DeviceTensor> in;
+  TESSERA_TRY(for_each(inputs, count, "input", memory, [&](const auto& t, DType dtype, Dims dims, int64_t) -> Status {
+    if (t.name == nullptr) return usage("an input has no name");
+    in.insert_or_assign(t.name, DeviceTensor{dtype, std::move(dims), t.data});
+    return {};
+  }));
+  return in;
+}
+
+Status output_sizes(tessera_session& s, const tessera_tensor* inputs, int32_t input_count) {
+  TESSERA_ASSIGN(auto in, device_inputs(inputs, input_count, Memory::Ignored));
+  TESSERA_ASSIGN(auto sizes, s.session->output_sizes(in));
+  auto infos = s.session->outputs();
+  s.names.clear();
+  s.dims.clear();
+  s.outputs.clear();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    s.names.push_back(infos[i].name);
+    s.dims.push_back(std::move(sizes[i].dims));
+  }
+  for (size_t i = 0; i < sizes.size(); ++i)
+    s.outputs.push_back({s.names[i].c_str(), info(sizes[i].dtype).onnx, static_cast<int32_t>(s.dims[i].size()),
+                         s.dims[i].data(), nullptr});
   return {};
 }
 
 Status run_on_device(Session& session, const tessera_tensor* inputs, int32_t input_count, const tessera_tensor* outputs,
                      int32_t output_count, void* stream) {
-  std::map<std::string, DeviceTensor> in;
-  TESSERA_TRY(for_each(inputs, input_count, "input", [&](const auto& t, DType dtype, Dims dims, int64_t) -> Status {
-    if (t.name == nullptr) return usage("an input has no name");
-    in.insert_or_assign(t.name, DeviceTensor{dtype, std::move(dims), t.data});
-    return {};
-  }));
+  TESSERA_ASSIGN(auto in, device_inputs(inputs, input_count, Memory::Needed));
   std::vector<DeviceTensor> out;
-  TESSERA_TRY(for_each(outputs, output_count, "output", [&](const auto& t, DType dtype, Dims dims, int64_t) -> Status {
-    out.push_back({dtype, std::move(dims), t.data});
-    return {};
-  }));
+  TESSERA_TRY(for_each(outputs, output_count, "output", Memory::Needed,
+                       [&](const auto& t, DType dtype, Dims dims, int64_t) -> Status {
+                         out.push_back({dtype, std::move(dims), t.data});
+                         return {};
+                       }));
   return session.run_on_device(in, out, stream);
 }
 
@@ -110,6 +139,16 @@ const char* tessera_open(const char* model, const char* device, int32_t threads,
 void tessera_close(tessera_session* session) { delete session; }
 
 const char* tessera_device(const tessera_session* session) { return session->device.c_str(); }
+
+const char* tessera_output_sizes(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
+                                 const tessera_tensor** outputs, int32_t* output_count) {
+  if (outputs == nullptr || output_count == nullptr) return told(usage("nowhere to put the outputs"));
+  auto status = output_sizes(*session, inputs, input_count);
+  if (!status.ok()) return told(status.error());
+  *outputs = session->outputs.data();
+  *output_count = static_cast<int32_t>(session->outputs.size());
+  return nullptr;
+}
 
 const char* tessera_run(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                         const tessera_tensor* outputs, int32_t output_count) {

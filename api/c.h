@@ -33,6 +33,12 @@ void tessera_close(tessera_session* session); /* null is allowed */
 /* "cpu" or "cuda": what "auto" came to. Good as long as the session. */
 const char* tessera_device(const tessera_session* session);
 
+/* What outputs these inputs lead to: `outputs` shows `output_count` tensors in the model's order with name, type and
+ * sizes and without data. They are the session's, good until it is asked again or closed. The inputs' data is not
+ * looked at. An output whose sizes depend on values is an error. */
+const char* tessera_output_sizes(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
+                                 const tessera_tensor** outputs, int32_t* output_count);
+
 /* Inputs and outputs in host memory; all outputs are given, of the sizes that the inputs lead to. */
 const char* tessera_run(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                         const tessera_tensor* outputs, int32_t output_count);

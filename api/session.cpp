@@ -340,6 +340,11 @@ Status Session::run_on_device(const std::map<std::string, DeviceTensor>& inputs,
   return impl_->executor->run_on_device(inputs, outputs, stream, stats);
 }
 
+Result<std::vector<DeviceTensor>> Session::output_sizes(const std::map<std::string, DeviceTensor>& inputs) {
+  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  return impl_->executor->output_sizes(inputs);
+}
+
 std::vector<std::shared_ptr<const SessionVariant>> Session::variants() const {
   std::lock_guard lock(impl_->mutex);
   return {impl_->variants.begin(), impl_->variants.end()};

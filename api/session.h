@@ -75,6 +75,8 @@ public:
   // compiled when guards miss; specialization on request is run()'s.
   [[nodiscard]] Status run_on_device(const std::map<std::string, DeviceTensor>& inputs,
                                      std::span<const DeviceTensor> outputs, void* stream, RunStats* stats = nullptr);
+  // What memory run_on_device() wants for its outputs: see Executor::output_sizes.
+  [[nodiscard]] Result<std::vector<DeviceTensor>> output_sizes(const std::map<std::string, DeviceTensor>& inputs);
   // Another executor over the same code and weights, for another thread. It has the variants of this moment and gets
   // others when a call needs them; it must not be used after the session is gone, except for calls that its variants
   // fit.

@@ -22,30 +22,39 @@ public:
 
   Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
                                   std::vector<Tensor>* outputs) override {
-    return call(inputs, {outputs, false, nullptr}, stats);
+    return call(inputs, Running{*this, {outputs, false, nullptr}}, stats);
   }
 
   Status run_on_device(const std::map<std::string, DeviceTensor>& inputs, std::span<const DeviceTensor> outputs,
                        void* stream, RunStats* stats) override {
-    auto view = [](const DeviceTensor& t) -> Result<Tensor> {
-      if (t.dtype == DType::String) return Diagnostic(ErrorCode::UnsupportedType, "strings are no device memory");
-      TESSERA_ASSIGN(auto count, element_count(t.dims));
-      auto bytes = static_cast<size_t>(byte_size(t.dtype, count));
-      return Tensor::view(t.dtype, t.dims, Storage{nullptr, static_cast<const std::byte*>(t.data), bytes});
-    };
-    std::map<std::string, Tensor> in;
-    for (const auto& [name, t] : inputs) {
-      TESSERA_ASSIGN(auto shown, view(t));
-      in.emplace(name, std::move(shown));
-    }
+    TESSERA_ASSIGN(auto in, shown(inputs));
     std::vector<Tensor> out;
     for (const auto& t : outputs) {
-      TESSERA_ASSIGN(auto shown, view(t));
-      out.push_back(std::move(shown));
+      TESSERA_ASSIGN(auto view, shown(t));
+      out.push_back(std::move(view));
     }
-    auto done = call(in, {&out, true, stream}, stats);
+    auto done = call(in, Running{*this, {&out, true, stream}}, stats);
     if (!done.ok()) return std::move(done).take_error();
     return {};
+  }
+
+  Result<std::vector<DeviceTensor>> output_sizes(const std::map<std::string, DeviceTensor>& inputs) override {
+    auto typed = inputs;
+    static std::byte never_read{};
+    for (auto& input : typed) input.second.data = &never_read;
+    TESSERA_ASSIGN(auto in, shown(typed));
+    std::vector<DeviceTensor> sizes;
+    auto found = call(
+        in,
+        [&](LoadedVariant& l) -> LoadedVariant::Outcome {
+          auto known = l.output_sizes();
+          if (!known.ok()) return Result<std::vector<Tensor>>(std::move(known).take_error());
+          sizes = std::move(*known);
+          return Result<std::vector<Tensor>>(std::vector<Tensor>());
+        },
+        nullptr);
+    if (!found.ok()) return std::move(found).take_error();
+    return sizes;
   }
 
   Status wait() override {
@@ -65,8 +74,34 @@ private:
   static constexpr size_t kMaxVariants = 16, kMaxFailures = 64;
   static constexpr int kMaxReplacements = 3; // in one call, of variants with calls that libraries refuse
 
-  Result<std::vector<Tensor>> call(const std::map<std::string, Tensor>& inputs, const CallArguments& arguments,
-                                   RunStats* stats) {
+  static Result<Tensor> shown(const DeviceTensor& t) {
+    if (t.dtype == DType::String) return Diagnostic(ErrorCode::UnsupportedType, "strings are no device memory");
+    TESSERA_ASSIGN(auto count, element_count(t.dims));
+    auto bytes = static_cast<size_t>(byte_size(t.dtype, count));
+    return Tensor::view(t.dtype, t.dims, Storage{nullptr, static_cast<const std::byte*>(t.data), bytes});
+  }
+  static Result<std::map<std::string, Tensor>> shown(const std::map<std::string, DeviceTensor>& tensors) {
+    std::map<std::string, Tensor> views;
+    for (const auto& [name, t] : tensors) {
+      TESSERA_ASSIGN(auto view, shown(t));
+      views.emplace(name, std::move(view));
+    }
+    return views;
+  }
+
+  // What call() does with the variant that fits.
+  struct Running {
+    ExecutorImpl& self;
+    CallArguments arguments;
+    LoadedVariant::Outcome operator()(LoadedVariant& l) const {
+      auto done = l.run(arguments, *self.stats_);
+      self.arena_bytes_ = l.arena_bytes();
+      return done;
+    }
+  };
+
+  template <class Use>
+  Result<std::vector<Tensor>> call(const std::map<std::string, Tensor>& inputs, const Use& use, RunStats* stats) {
     auto start = Clock::now();
     RunStats local;
     stats_ = stats ? stats : &local;
@@ -75,12 +110,12 @@ private:
     struct Frame {
       ExecutorImpl* self;
       const std::map<std::string, Tensor>& inputs;
-      const CallArguments& arguments;
+      const Use& use;
       std::optional<Result<std::vector<Tensor>>>& result;
     };
-    Frame frame{this, inputs, arguments, result};
+    Frame frame{this, inputs, use, result};
     auto usable =
-        device_->around([&frame] { frame.result.emplace(frame.self->choose_and_run(frame.inputs, frame.arguments)); });
+        device_->around([&frame] { frame.result.emplace(frame.self->choose_and_use(frame.inputs, frame.use)); });
     for (auto& l : loaded_) l->let_go();
     stats_->total_ms = ms_since(start);
     stats_ = nullptr;
@@ -157,8 +192,9 @@ private:
       log_write(LogChannel::Guards, "variant " + std::to_string(variant) + " missed: " + r.error.message);
   }
 
-  Result<std::vector<Tensor>> choose_and_run(const std::map<std::string, Tensor>& inputs,
-                                             const CallArguments& arguments) {
+  // `use`: of the first variant that fits, LoadedVariant::Outcome of it.
+  template <class Use>
+  Result<std::vector<Tensor>> choose_and_use(const std::map<std::string, Tensor>& inputs, const Use& use) {
     bool may_compile = static_cast<bool>(options_.recompile);
     int replacements = 0;
     std::optional<Refusal> last;
@@ -175,8 +211,7 @@ private:
       auto refused = refusal(*loaded_[i], inputs);
       if (!refused) {
         stats_->variant = static_cast<int>(i);
-        auto done = loaded_[i]->run(arguments, *stats_);
-        arena_bytes_ = loaded_[i]->arena_bytes();
+        LoadedVariant::Outcome done = use(*loaded_[i]);
         if (auto* r = std::get_if<Result<std::vector<Tensor>>>(&done)) return std::move(*r);
         if (auto* r = std::get_if<RefusedCalls>(&done)) {
           // Another variant that does without these calls stands before this one from now on.

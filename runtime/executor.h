@@ -74,7 +74,8 @@ struct RunStats {
   std::vector<StepProfile> steps; // when profiling
 };
 
-// Memory of a GPU that the caller owns: row-major, contiguous, any address that is aligned to the element.
+// Memory of a GPU (of the host, where it says so) that the caller owns: row-major, contiguous, any address that is
+// aligned to the element.
 struct DeviceTensor {
   DType dtype = DType::F32;
   Dims dims;
@@ -104,6 +105,12 @@ public:
   [[nodiscard]] virtual Status run_on_device(const std::map<std::string, DeviceTensor>& inputs,
                                              std::span<const DeviceTensor> outputs, void* stream,
                                              RunStats* stats = nullptr) = 0;
+  // The type and sizes of every output, in model order, that inputs of these types and sizes lead to (no data is looked
+  // at or given): what run_on_device() wants memory for. Guards are checked as in a run, and a variant is compiled
+  // where one is missing. Errors: UnknownInput, MissingInput, BadInput, GuardFailed, SizeOverflow; UnsupportedFeature
+  // where a size depends on values, as NonZero's does.
+  [[nodiscard]] virtual Result<std::vector<DeviceTensor>>
+  output_sizes(const std::map<std::string, DeviceTensor>& inputs) = 0;
   // Until all that run_on_device() started is done, and no library's plan is being made in the background for a shape
   // that was run. Errors of it that have not been told yet: DeviceError, BadInput.
   [[nodiscard]] virtual Status wait() = 0;

@@ -45,6 +45,19 @@ LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunSta
   return Result<std::vector<Tensor>>(std::move(given_));
 }
 
+Result<std::vector<DeviceTensor>> LoadedVariant::output_sizes() {
+  std::vector<DeviceTensor> sizes;
+  evaluate_sizes(*variant_, call);
+  for (const auto& output : variant_->exe->outputs) {
+    if (variant_->buffer_segment[static_cast<size_t>(output.buffer)] > 0)
+      return Diagnostic(ErrorCode::UnsupportedFeature,
+                        "the sizes of output '" + output.name + "' depend on values and are known after the run only");
+    TESSERA_ASSIGN(auto dims, dims_of(*variant_, call, output.buffer));
+    sizes.push_back({variant_->exe->buffers[static_cast<size_t>(output.buffer)].dtype, std::move(dims), nullptr});
+  }
+  return sizes;
+}
+
 void LoadedVariant::let_go() {
   given_.clear();
   if (!std::exchange(holding_, false)) return;

@@ -35,6 +35,9 @@ public:
   using Outcome = std::variant<Result<std::vector<Tensor>>, MidRunMiss, RefusedCalls>;
   // Inside of Device::around(). Fills variant-independent fields of `stats` but total_ms and recompiles.
   [[nodiscard]] Outcome run(const CallArguments& arguments, RunStats& stats);
+  // Of every output, in model order, for what is bound: type and sizes, without data. Error UnsupportedFeature where a
+  // size depends on values.
+  [[nodiscard]] Result<std::vector<DeviceTensor>> output_sizes();
   [[nodiscard]] int64_t arena_bytes() const { return arena_bytes_; } // of the last run
   // Drops the values of the last run.
   void let_go();

@@ -65,12 +65,8 @@ public:
         plan_(std::make_unique<SegmentPlan>()) {}
 
   Result<std::unique_ptr<SegmentPlan>> run() {
-    for (size_t i = 0; i < v_.slots.size(); ++i) {
-      call_.sizes.value[i] = call_.values[i];
-      call_.sizes.fault[i] = call_.bound[i] ? SymFault::None : SymFault::Unbound;
-      plan_->key.push_back(call_.bound[i] ? call_.values[i] : -1);
-    }
-    v_.program.run(call_.sizes);
+    for (size_t i = 0; i < v_.slots.size(); ++i) plan_->key.push_back(call_.bound[i] ? call_.values[i] : -1);
+    evaluate_sizes(v_, call_);
     TESSERA_TRY(buffers());
     TESSERA_TRY(device_.choose(v_, segment_, call_, *plan_));
     TESSERA_TRY(arena());
@@ -89,14 +85,7 @@ private:
     for (size_t b = 0; b < count; ++b) {
       const auto& info = v_.exe->buffers[b];
       if (v_.buffer_segment[b] > segment_) continue;
-      Dims dims;
-      for (int reg : v_.buffer_dims[b]) {
-        TESSERA_ASSIGN(int64_t d, number(reg, "the size of '" + info.name + "'"));
-        if (d < 0)
-          return Diagnostic(ErrorCode::BadInput, "'" + info.name + "' would have a dimension of " + std::to_string(d) +
-                                                     " for " + sizes_text(v_, call_));
-        dims.push_back(d);
-      }
+      TESSERA_ASSIGN(auto dims, dims_of(v_, call_, static_cast<BufferId>(b)));
       auto elements = element_count(dims);
       if (!elements.ok())
         return Diagnostic(ErrorCode::SizeOverflow, "'" + info.name + "': " + elements.error().message);
@@ -203,6 +192,27 @@ private:
 };
 
 } // namespace
+
+void evaluate_sizes(const Variant& variant, Variant::CallState& call) {
+  for (size_t i = 0; i < variant.slots.size(); ++i) {
+    call.sizes.value[i] = call.values[i];
+    call.sizes.fault[i] = call.bound[i] ? SymFault::None : SymFault::Unbound;
+  }
+  variant.program.run(call.sizes);
+}
+
+Result<Dims> dims_of(const Variant& variant, const Variant::CallState& call, BufferId buffer) {
+  const auto& info = variant.exe->buffers[static_cast<size_t>(buffer)];
+  Dims dims;
+  for (int reg : variant.buffer_dims[static_cast<size_t>(buffer)]) {
+    TESSERA_ASSIGN(int64_t d, number(variant, call, reg, "the size of '" + info.name + "'"));
+    if (d < 0)
+      return Diagnostic(ErrorCode::BadInput, "'" + info.name + "' would have a dimension of " + std::to_string(d) +
+                                                 " for " + sizes_text(variant, call));
+    dims.push_back(d);
+  }
+  return dims;
+}
 
 Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int segment, Variant::CallState& call,
                                                   Device& device, DeviceVariant& loaded) {

@@ -40,6 +40,11 @@ struct SegmentPlan {
   std::unique_ptr<DevicePlan> device;
 };
 
+// Evaluates the variant's expressions for what is bound in `call`.
+void evaluate_sizes(const Variant& variant, Variant::CallState& call);
+// The dimensions of a buffer, evaluated before. Errors: SizeOverflow, BadInput (a negative one).
+[[nodiscard]] Result<Dims> dims_of(const Variant& variant, const Variant::CallState& call, BufferId buffer);
+
 // Evaluates and plans segment `segment` of the variant; call.values and call.bound hold what is bound. Errors:
 // SizeOverflow, BadInput (a size that comes out negative), OutOfMemory, DeviceError, UnsupportedFeature, Internal.
 [[nodiscard]] Result<std::unique_ptr<SegmentPlan>>

@@ -41,6 +41,57 @@ TEST(C, RunsInMemoryOfTheCallers) {
   }
 }
 
+TEST(C, TellsTheSizesOfOutputsBeforeTheyAreMade) {
+  Maker m;
+  m.input("x", {"n", 4})
+      .input("y", {"n", 4})
+      .add("Add", {"x", "y"}, {"s"})
+      .add("Concat", {"s", "x"}, {"z"}, {onnx_test::int_attribute("axis", 0)});
+  m.output("s").output("z");
+  Opened s(write(m));
+  ASSERT_TRUE(s.session);
+  for (int64_t rows : {3, 0, 70000}) {
+    int64_t dims[] = {rows, 4};
+    tessera_tensor in[] = {{"y", kFloat, 2, dims, nullptr}, {"x", kFloat, 2, dims, nullptr}};
+    const tessera_tensor* out = nullptr;
+    int32_t count = 0;
+    const char* error = tessera_output_sizes(s.session, in, 2, &out, &count);
+    ASSERT_EQ(error, nullptr) << error;
+    ASSERT_EQ(count, 2);
+    EXPECT_STREQ(out[0].name, "s");
+    EXPECT_STREQ(out[1].name, "z");
+    for (int i : {0, 1}) {
+      EXPECT_EQ(out[i].dtype, kFloat);
+      EXPECT_EQ(out[i].data, nullptr);
+      ASSERT_EQ(out[i].rank, 2);
+      EXPECT_EQ(out[i].dims[0], rows * (1 + i));
+      EXPECT_EQ(out[i].dims[1], 4);
+    }
+  }
+  int64_t dims[] = {2, 4}, wrong[] = {2, 5};
+  tessera_tensor in[] = {{"y", kFloat, 2, dims, nullptr}, {"x", kFloat, 2, wrong, nullptr}};
+  const tessera_tensor* out = nullptr;
+  int32_t count = 0;
+  const char* error = tessera_output_sizes(s.session, in, 2, &out, &count);
+  ASSERT_NE(error, nullptr);
+  EXPECT_NE(std::string(error).find("'x'"), std::string::npos) << error;
+  EXPECT_NE(tessera_output_sizes(s.session, in, 2, nullptr, &count), nullptr);
+}
+
+TEST(C, SizesThatDependOnValuesAreNotKnownBefore) {
+  Maker m;
+  m.input("x", {"n"}).add("NonZero", {"x"}, {"z"}).output("z");
+  Opened s(write(m));
+  ASSERT_TRUE(s.session);
+  int64_t dims[] = {5};
+  tessera_tensor in[] = {{"x", kFloat, 1, dims, nullptr}};
+  const tessera_tensor* out = nullptr;
+  int32_t count = 0;
+  const char* error = tessera_output_sizes(s.session, in, 1, &out, &count);
+  ASSERT_NE(error, nullptr);
+  EXPECT_NE(std::string(error).find("depend on values"), std::string::npos) << error;
+}
+
 TEST(C, WrongArgumentsAreErrorsAndTheSessionGoesOn) {
   tessera_session* none = nullptr;
   auto says = [](const char* error, const std::string& text) {
