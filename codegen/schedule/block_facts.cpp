@@ -65,20 +65,29 @@ bool BlockFacts::contiguous(const Stream& s, size_t axis) const {
                       [&](const auto& t) { return d.deps[static_cast<size_t>(t.first)] >> axis & 1; });
 }
 
-// Written bytes count a little more, later axes win ties.
+// Written bytes count a little more, later axes win ties. Of reductions a row's axis gives way to an outer one along
+// which a good part of the bytes is contiguous instead: tiles of columns reach far along both, rows along theirs only.
 int BlockFacts::find_contiguous_axis() const {
-  int best = static_cast<int>(d.axes.size()) - 1;
-  double most = 0;
-  for (size_t i = 0; i < d.axes.size(); ++i) {
-    double bytes = 0;
-    for (const Stream& s : streams)
-      if (contiguous(s, i)) bytes += s.count * s.bytes * (s.store ? 1.01 : 1);
-    if (bytes > 0 && bytes >= most) {
-      most = bytes;
-      best = static_cast<int>(i);
+  constexpr int kSectorBytes = 32;
+  auto most_along = [&](const auto& weight) {
+    std::pair<int, double> best{-1, 0};
+    for (size_t i = 0; i < d.axes.size(); ++i) {
+      double bytes = 0;
+      for (const Stream& s : streams) bytes += contiguous(s, i) ? weight(i, s) : 0;
+      if (bytes > 0 && bytes >= best.second) best = {static_cast<int>(i), bytes};
     }
-  }
-  return best;
+    return best;
+  };
+  auto bytes = [](const Stream& s) { return s.count * s.bytes; };
+  const auto [axis, most] = most_along([&](size_t, const Stream& s) { return bytes(s) * (s.store ? 1.01 : 1); });
+  if (axis < 0) return static_cast<int>(d.axes.size()) - 1;
+  const size_t c = static_cast<size_t>(axis);
+  if (!d.reduces || !is_row(c)) return axis;
+  const auto [outer, crosswise] = most_along([&](size_t i, const Stream& s) {
+    bool instead = (s.deps >> c & 1) && !contiguous(s, c) && s.count >= largest / 2;
+    return instead && !is_row(i) && guess(extent(i)) * s.bytes >= kSectorBytes ? bytes(s) : 0;
+  });
+  return crosswise * 8 >= most ? outer : axis;
 }
 
 Multiple BlockFacts::multiple(const SymExpr& extent, int64_t k) const {

@@ -2,6 +2,7 @@
 #include "codegen/schedule/block_facts.h"
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <set>
 
 namespace tessera {
@@ -13,8 +14,12 @@ constexpr int64_t kUnknownColumns = 64;     // of a tile across an inner extent 
 // Issue slots of a thread: an access, whatever its width, and taking a number apart by one that is not known, is a
 // constant, or a power of two.
 constexpr double kAccess = 4, kDivision = 25, kConstantDivision = 6, kShift = 1;
-constexpr int kIndexRegisters = 6; // of an element's position in memory and what it is computed of
-constexpr double kIdle = 8;        // an element of a tile that is not there: threads that wait in vain
+constexpr int kIndexRegisters = 6;   // of an element's position in memory and what it is computed of
+constexpr int64_t kSharing = 2;      // positions of a thread that share an operand
+constexpr double kNearBytes = 65536; // of an operand that the L1 may keep
+constexpr double kLargePart = 0.4;   // of what an element moves: reading it less often is worth larger tiles
+constexpr double kMostWaste = 1.1;   // positions of a tile over those that there are
+constexpr double kIdle = 8;          // an element of a tile that is not there: threads that wait in vain
 
 class FlatPlanner {
 public:
@@ -46,6 +51,7 @@ public:
     for (size_t n = 0; n < f_.d.live.size(); ++n)
       if (f_.d.live[n]) work_ += std::max(0, info(f_.nest.dag[static_cast<ScalarId>(n)].op).cost);
 
+    if (share_operands(all)) return std::move(plans_);
     std::vector<Candidate> all_sizes; // ties go to the first
     if (order_.size() > 1) {
       all_sizes = in_rows();
@@ -210,6 +216,84 @@ private:
       list.push_back({std::move(p), waste * own + (waste - 1) * (work_ + kIdle)});
     }
     return list;
+  }
+
+  // ---- operands without some outer axes
+  // Tables of angles, masks of all heads: what all positions along these axes read again, and what is too large to be
+  // found in the L1. Each thread has several of these positions, one below the other, and reads the operand once for
+  // them. True when no other plan is needed.
+  bool share_operands(const SymExpr& all) {
+    uint64_t along = shared_axes();
+    if (!along) return false;
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, 1, 1, 1);
+    size_t first = order_.size();
+    while (first > 0 && !(along >> order_[first - 1] & 1)) --first;
+    while (first < order_.size() && !one_run_from(first)) ++first;
+    if (first == order_.size()) return false;
+    p.groups.columns.assign(order_.begin() + static_cast<int64_t>(first), order_.end());
+    SymExpr rows = 1, columns = 1;
+    for (size_t i = 0; i < first; ++i) {
+      bool shares = along >> order_[i] & 1;
+      (shares ? p.groups.rows : p.groups.points).push_back(order_[i]);
+      if (shares) rows *= f_.extent(order_[i]);
+    }
+    for (size_t i : p.groups.columns) columns *= f_.extent(i);
+    const Multiple whole = f_.multiple(columns, vector_);
+    if (!whole.known && !whole.condition) return false;
+
+    int64_t each = kSharing;
+    while (each > 1 && each * vector_ * f_.live > 2 * kRegisters) each /= 2;
+    auto wide = [](double n, int64_t tile) { // positions of whole tiles, of each that there is
+      return std::ceil(n / static_cast<double>(tile)) * static_cast<double>(tile) / n;
+    };
+    int64_t width = std::min(threads_ * vector_, power_above(static_cast<int64_t>(f_.guess(columns))));
+    while (width > 32 * vector_ && wide(f_.guess(columns), width) > kMostWaste) width /= 2;
+    auto height = [&] { return std::max<int64_t>(1, each * threads_ * vector_ / width); };
+    while (each > 1 && wide(f_.guess(rows), height()) > kMostWaste) each /= 2;
+    while (each > 1 && f_.guess(all) / static_cast<double>(height() * width) < 4.0 * f_.device.multiprocessors)
+      each /= 2;
+    if (each == 1 || wide(f_.guess(columns), width) > kMostWaste) return false;
+    p.rows = static_cast<int>(height());
+    p.columns = static_cast<int>(width);
+    p.warps = static_cast<int>(threads_ / 32);
+    p.schedule.why = "operands that all " + f_.d.env.simplify(rows).str() + " rows share are read once for " +
+                     std::to_string(each) + "; " + BlockFacts::sizes(p);
+    if (whole.condition) p.conditions.push_back(*whole.condition);
+    plans_.push_back(std::move(p));
+    return whole.known;
+  }
+  // Outer axes, as bits, without which most bytes of an element are read; none where that is little.
+  [[nodiscard]] uint64_t shared_axes() const {
+    const size_t c = order_.back();
+    uint64_t outer = 0, best = 0;
+    for (size_t i : order_)
+      if (i != c) outer |= uint64_t{1} << i;
+    auto shared = [&](const Stream& s) {
+      return !s.store && f_.contiguous(s, c) && s.count * s.bytes > kNearBytes && (outer & ~s.deps);
+    };
+    // Bytes of an element from operands that do without `axes`. What several accesses read is in the L1 after the
+    // first.
+    auto bytes = [&](uint64_t axes) {
+      std::set<std::pair<int, uint64_t>> met;
+      int sum = 0;
+      for (const Stream& s : f_.streams)
+        if (axes ? shared(s) && !(s.deps & axes) : (s.deps >> c & 1) != 0)
+          if (met.insert({s.access->buffer, s.deps}).second) sum += s.bytes;
+      return sum;
+    };
+    int most = 0;
+    for (const Stream& s : f_.streams)
+      if (shared(s) && bytes(outer & ~s.deps) > most) most = bytes(best = outer & ~s.deps);
+    return most >= kLargePart * bytes(0) ? best : 0;
+  }
+  // Whether the axes from `first` on in order_ are one contiguous run to every access that moves with them.
+  [[nodiscard]] bool one_run_from(size_t first) const {
+    const std::vector<size_t> axes(order_.begin() + static_cast<int64_t>(first), order_.end());
+    uint64_t bits = 0;
+    for (size_t i : axes) bits |= uint64_t{1} << i;
+    return std::all_of(f_.streams.begin(), f_.streams.end(), [&](const Stream& s) {
+      return !(s.deps & bits) || (f_.contiguous(s, order_.back()) && parts(s, axes) == Parts{{0, axes.size() - 1}});
+    });
   }
 
   // ---- transposes

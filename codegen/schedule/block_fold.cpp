@@ -3,6 +3,7 @@
 #include "codegen/schedule/fold.h"
 #include "codegen/schedule/shapes.h"
 #include <array>
+#include <limits>
 #include <tuple>
 
 namespace tessera {
@@ -17,7 +18,15 @@ std::vector<int> BlockLowering::full_shape() const {
   return shape;
 }
 
-BlockLowering::V BlockLowering::position() { return sizes_.number(axis(*fold_side()).var); }
+// Half the registers and shuffles where positions fit.
+DType BlockLowering::position_dtype() const {
+  return d_.env.range(d_.row_count()).hi <= std::numeric_limits<int32_t>::max() ? DType::I32 : DType::I64;
+}
+// Along the row, as reduction r folds it; beyond the row one that loses every tie.
+BlockLowering::V BlockLowering::position(ScalarId r) {
+  V i = b_.cast(sizes_.number(axis(*fold_side()).var), position_dtype());
+  return inside_row(i, fold_identities(b_, nest_, r, position_dtype())[1]);
+}
 
 BlockLowering::V BlockLowering::inside_row(V v, V otherwise) {
   if (fold_side()->mask < 0) return v;
@@ -46,11 +55,11 @@ BlockLowering::V BlockLowering::fold_value(ScalarId r) {
 BlockLowering::V BlockLowering::reduce(ScalarId r) {
   const bool arg = is_arg_fold(node(r));
   const int dim = fold_side()->dim;
-  if (dim < 0) return arg ? position() : fold_value(r); // a row of one point
+  if (dim < 0) return arg ? sizes_.number(axis(*fold_side()).var) : fold_value(r); // a row of one point
   V v = full(fold_value(r));
   if (!arg) return kept(b_.reduce(node(r).reduce, v, dim));
-  V i = full(inside_row(position(), fold_identities(b_, nest_, r)[1]));
-  return kept(b_.reduce_arg(node(r).reduce, v, i, dim, node(r).select_last).second);
+  V i = b_.reduce_arg(node(r).reduce, v, full(position(r)), dim, node(r).select_last).second;
+  return kept(b_.cast(i, DType::I64));
 }
 
 // Of a tile without the row's dimensions: with them, of one position.
@@ -106,7 +115,7 @@ BlockLowering::Values BlockLowering::accumulate(const Fold& fold, const Values& 
     if (fold.online(p).kind != OnlineSum::Kind::None) {
       next = accumulate_online(fold, p, acc, next);
     } else if (is_arg_fold(r)) {
-      V v = full(fold_value(p.reduce)), i = full(inside_row(position(), fold_identities(b_, nest_, p.reduce)[1]));
+      V v = full(fold_value(p.reduce)), i = full(position(p.reduce));
       if (fold_side()->steps > 1) std::tie(v, i) = b_.reduce_arg(r.reduce, v, i, fold_side()->dim, r.select_last);
       V wins = arg_replaces(b_, r, v, i, acc[at], acc[at + 1]);
       next[at] = b_.scalar(ScalarOp::Select, std::array{wins, v, acc[at]});

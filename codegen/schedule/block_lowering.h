@@ -58,7 +58,8 @@ private:
   // block_fold.cpp: reductions
   [[nodiscard]] std::vector<int> full_shape() const;
   V full(V v) { return b_.broadcast(v, full_shape()); }
-  V position(); // along the row
+  [[nodiscard]] DType position_dtype() const;
+  V position(ScalarId r);
   V inside_row(V v, V otherwise);
   V fold_value(ScalarId r);
   V reduce(ScalarId r);

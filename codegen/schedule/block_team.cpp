@@ -16,7 +16,7 @@ namespace tessera {
 void BlockLowering::team_parameters() {
   for (const Stage& stage : stages_.stages) {
     workspaces_.emplace_back();
-    for (DType dtype : fold_state(nest_, stage.reduces, online_).dtypes) {
+    for (DType dtype : fold_state(nest_, stage.reduces, online_, position_dtype()).dtypes) {
       workspaces_.back().push_back(b_.param("partial", {tile::Type::Kind::Pointer, dtype, {}}, true));
       out_.workspaces.push_back({dtype, 0});
     }

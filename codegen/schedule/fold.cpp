@@ -24,7 +24,7 @@ DType fold_dtype(const LoopNest& nest, ScalarId r) {
   return d == DType::Bool ? DType::U8 : d;
 }
 
-std::vector<V> fold_identities(tile::Builder& b, const LoopNest& nest, ScalarId r) {
+std::vector<V> fold_identities(tile::Builder& b, const LoopNest& nest, ScalarId r, DType position) {
   const ScalarNode& n = nest.dag[r];
   DType d = fold_dtype(nest, r);
   ReduceKind kind = n.reduce == ReduceKind::ArgMax   ? ReduceKind::Max
@@ -32,7 +32,9 @@ std::vector<V> fold_identities(tile::Builder& b, const LoopNest& nest, ScalarId 
                                                      : n.reduce;
   std::vector<V> list;
   list.push_back(is_float(d) ? b.const_f(d, reduce_identity_f64(kind, d)) : b.const_i(d, reduce_identity_i64(kind, d)));
-  if (is_arg_fold(n)) list.push_back(b.const_i(DType::I64, n.select_last ? -1 : std::numeric_limits<int64_t>::max()));
+  const int64_t most =
+      position == DType::I32 ? std::numeric_limits<int32_t>::max() : std::numeric_limits<int64_t>::max();
+  if (is_arg_fold(n)) list.push_back(b.const_i(position, n.select_last ? -1 : most));
   return list;
 }
 

@@ -85,8 +85,10 @@ private:
 
 OnlineSums find_online(const LoopNest& nest, Domain& domain) { return Finder(nest, domain).run(); }
 
-FoldState fold_state(const LoopNest& nest, const std::vector<ScalarId>& reduces, const OnlineSums& online) {
+FoldState fold_state(const LoopNest& nest, const std::vector<ScalarId>& reduces, const OnlineSums& online,
+                     DType position) {
   FoldState s;
+  s.position = position;
   auto number = [&](DType d) {
     s.dtypes.push_back(d);
     return static_cast<int>(s.dtypes.size()) - 1;
@@ -110,7 +112,7 @@ FoldState fold_state(const LoopNest& nest, const std::vector<ScalarId>& reduces,
       if (squares && s.count < 0) s.count = number(dtype);
     }
     p.first = number(dtype);
-    if (is_arg_fold(nest.dag[r])) number(DType::I64);
+    if (is_arg_fold(nest.dag[r])) number(position);
     s.parts.push_back(p);
   }
   return s;
@@ -134,7 +136,7 @@ Fold::Values Fold::identities() const {
   };
   for (const FoldState::Part& p : state_.parts) {
     auto kind = online(p).kind;
-    Values own = fold_identities(b_, nest_, p.reduce);
+    Values own = fold_identities(b_, nest_, p.reduce, state_.position);
     std::copy(own.begin(), own.end(), list.begin() + p.first);
     if (kind != OnlineSum::Kind::None)
       set(p.reference, kind == OnlineSum::Kind::Squares ? ReduceKind::Sum : ReduceKind::Max);
@@ -194,7 +196,7 @@ Fold::Values Fold::merge(const Values& states, int dim) const {
 }
 
 V Fold::result(const FoldState::Part& p, const Values& state, V about) const {
-  if (is_arg_fold(nest_.dag[p.reduce])) return state[static_cast<size_t>(p.first) + 1];
+  if (is_arg_fold(nest_.dag[p.reduce])) return b_.cast(state[static_cast<size_t>(p.first) + 1], DType::I64);
   V sum = state[static_cast<size_t>(p.first)];
   if (online(p).kind == OnlineSum::Kind::None) return sum;
   V count = state_.count < 0 ? -1 : state[static_cast<size_t>(state_.count)];

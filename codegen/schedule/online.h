@@ -43,9 +43,10 @@ struct FoldState {
   std::vector<Part> parts; // in the order of the DAG: what `about` needs comes first
   int count = -1;          // position of the number of elements, which squares need; -1: nobody does
   std::vector<DType> dtypes;
+  DType position = DType::I64; // of argmax and argmin
 };
-[[nodiscard]] FoldState fold_state(const LoopNest& nest, const std::vector<ScalarId>& reduces,
-                                   const OnlineSums& online);
+[[nodiscard]] FoldState fold_state(const LoopNest& nest, const std::vector<ScalarId>& reduces, const OnlineSums& online,
+                                   DType position = DType::I64);
 
 // A fold as tile operations. States are as many values as FoldState has dtypes, tiles of one shape or scalars.
 class Fold {

@@ -47,6 +47,36 @@ TEST(BlockChoice, FewElementsAreSpreadOverTheMultiprocessors) {
             "block-flat [1, 1] 1");
 }
 
+// Two tables for all heads, as of rotary embeddings, are read once for two heads; one of them alone does not pay, and
+// small ones are in the L1.
+TEST(BlockChoice, LargeOperandsThatOuterAxesShareAreReadForSeveralPositions) {
+  auto turned = [](const std::string& tables, const std::string& extents, const std::string& index) {
+    std::string text = "x: f16[8, 32, 2048, 128]\ny: f16[8, 32, 2048, 128]\n";
+    std::string body = "nest turn outer(i0: 8, i1: 32, i2: 2048, i3: 128) { %0 = load x[i0, i1, i2, i3] : f32\n";
+    int last = 0, next = 1;
+    for (char table : tables) {
+      text += std::string(1, table) + ": f16[" + extents + "]\n";
+      std::string v = std::to_string(next), sum = std::to_string(next + 1);
+      body += "%" + v + " = load " + table + "[" + index + "] : f32\n%" + sum + " = mul %" + std::to_string(last) +
+              ", %" + v + " : f32\n";
+      last = next + 1;
+      next += 2;
+    }
+    return problem(text, body + "store y[i0, i1, i2, i3] = %" + std::to_string(last) + " }");
+  };
+  EXPECT_EQ(summary(turned("cs", "2048, 128", "i2, i3")), "block-flat [2, 2048] 8");
+  EXPECT_EQ(summary(turned("cs", "8, 1, 2048, 128", "i0, 0, i2, i3")), "block-flat [2, 2048] 8");
+  EXPECT_EQ(summary(turned("c", "2048, 128", "i2, i3")), "block-flat [1, 2048] 8");
+  EXPECT_EQ(summary(turned("cs", "128", "i3")), "block-flat [16, 128] 8");
+}
+
+TEST(BlockChoice, ColumnsWhereRowsAreTransposed) {
+  EXPECT_EQ(summary(problem("x: f32[8192, 16384]\ny: f32[16384, 8192]",
+                            "nest t outer(i0: 16384) row(i1: 8192) { %0 = load x[i1, i0] : f32\n"
+                            " %1 = reduce.max %0 : f32\n %2 = sub %0, %1 : f32\n store y[i0, i1] = %2 }")),
+            "block-columns [128, 32] 8");
+}
+
 Problem bias(const std::string& columns, const std::string& dtype = "f32") {
   return problem("x: " + dtype + "[n, " + columns + "]\nw: " + dtype + "[" + columns + "]\ny: " + dtype + "[n, " +
                      columns + "]",

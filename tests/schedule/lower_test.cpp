@@ -151,6 +151,50 @@ TEST(Lower, Transposes) {
               two("b", "s"));
 }
 
+// Masks and tables that all heads, or all queries, share.
+TEST(Lower, OperandsWithoutSomeOuterAxes) {
+  std::vector<Sizes> sizes{
+      {{"b", 2}, {"h", 3}, {"s", 5}}, {{"b", 1}, {"h", 9}, {"s", 3}}, {{"b", 3}, {"h", 5}, {"s", 8}}};
+  const std::pair<const char*, const char*> masks[] = {{"b, 1, s, 48", "i0, 0, i2, i3"},
+                                                       {"1, h, 1, 48", "0, i1, 0, i3"},
+                                                       {"b, h, 1, 48", "i0, i1, 0, i3"},
+                                                       {"1, 1, s, 48", "0, 0, i2, i3"}};
+  for (auto [extents, index] : masks)
+    for (const char* dtype : {"f32", "f16", "bool"}) {
+      std::string d = dtype, of = d == "bool" ? "f64" : "f32", loaded = d == "bool" ? d : of;
+      expect_same(problem("x: " + of + "[b, h, s, 48]\nm: " + d + "[" + extents + "]\nt: " + d + "[" + extents +
+                              "]\ny: " + of + "[b, h, s, 48]",
+                          "nest shared outer(i0: b, i1: h, i2: s, i3: 48) { %0 = load x[i0, i1, i2, i3] : " + of +
+                              "\n %1 = load m[" + index + "] : " + loaded + "\n %2 = cast %1 : " + of +
+                              "\n %3 = mul %0, %2 : " + of + "\n %4 = load t[" + index + "] : " + loaded +
+                              "\n %5 = cast %4 : " + of + "\n %6 = add %3, %5 : " + of +
+                              "\n store y[i0, i1, i2, i3] = %6 }"),
+                  sizes, {.tolerance = 2e-3});
+    }
+}
+
+// The axis that is reduced is not the contiguous one of what is read, or of some of it.
+TEST(Lower, RowsThatAreTransposed) {
+  auto sizes = two("b", "s");
+  for (const char* dtype : {"f32", "f64", "f16", "bf16"}) {
+    std::string d = dtype, of = d == "f64" ? "f64" : "f32";
+    auto operand = [&](const char* from) {
+      return problem("x: " + d + "[s, b]\nr: " + d + "[b, s]\ny: " + d + "[b, s]",
+                     "nest softmax outer(i0: b) row(i1: s) { %0 = load x[i1, i0] : " + of +
+                         "\n %9 = load r[i0, i1] : " + of + "\n %8 = add %0, %9 : " + of + "\n %1 = reduce.max " +
+                         from + " : " + of + "\n %2 = sub " + from + ", %1 : " + of + "\n %3 = exp %2 : " + of +
+                         "\n %4 = reduce.sum %3 : " + of + "\n %5 = div %3, %4 : " + of + "\n store y[i0, i1] = %5 }");
+    };
+    RunOptions options;
+    options.tolerance = d == "bf16" ? 1e-2 : d == "f16" ? 2e-3 : 1e-5;
+    for (const char* from : {"%0", "%8"}) expect_same(operand(from), sizes, options);
+  }
+  expect_same(problem("x: f32[c, s, b]\ny: i64[b, c]",
+                      "nest top outer(i0: b, i1: c) row(i2: s) { %0 = load x[i1, i2, i0] : f32\n"
+                      " %1 = reduce.argmax %0 : i64\n store.row y[i0, i1] = %1 }"),
+              {{{"b", 40}, {"c", 2}, {"s", 7}}, {{"b", 1}, {"c", 3}, {"s", 130}}, {{"b", 3}, {"c", 1}, {"s", 1}}});
+}
+
 TEST(Lower, SpatialMeans) {
   const char* body = R"(
       %1 = reduce.sum %0 : f32
