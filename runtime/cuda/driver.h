@@ -38,6 +38,7 @@ namespace tessera::cuda {
   X(cuMemcpyHtoDAsync, 3020)                                                                                           \
   X(cuMemcpyDtoHAsync, 3020)                                                                                           \
   X(cuMemcpyDtoDAsync, 3020)                                                                                           \
+  X(cuMemcpy2DAsync, 3020)                                                                                             \
   X(cuMemsetD8Async, 3020)                                                                                             \
   X(cuStreamCreate, 2000)                                                                                              \
   X(cuStreamDestroy, 4000)                                                                                             \
