@@ -28,6 +28,7 @@ Status Emitter::emit() {
   definitions_.resize(values_.size());
   for (tile::OpId id = 0; id < kernel_.op_count(); ++id)
     for (auto r : kernel_.op(id).results) definitions_[static_cast<size_t>(r)] = &kernel_.op(id);
+  short_functions_ = stores_halves();
   TESSERA_TRY(reserve_scratch());
   TESSERA_TRY(block(kernel_.body));
   b_.CreateRetVoid();

@@ -144,6 +144,7 @@ private:
 
   // gpu_math.cpp
   Result<Value*> math(ScalarOp op, DType dtype, std::span<Value* const> args) override;
+  [[nodiscard]] bool stores_halves() const;
   Value* exp_f32(Value* x);
   Value* tanh_f32(Value* x);
   Value* erf_f32(Value* x);
@@ -171,6 +172,7 @@ private:
   std::vector<layout::AxisInfo> facts_;      // by value id
   std::vector<const tile::Op*> definitions_; // by value id; null of parameters and region arguments
   Value *thread_ = nullptr, *program_ = nullptr, *error_ = nullptr;
+  bool short_functions_ = false; // 16 bits of an elementary function are enough
   Hazards hazards_;
   std::map<tile::ValueId, Staged> ahead_; // loaded tiles that are in shared memory
   // Of the first loop with loads ahead; how many such loops are around what is being emitted.

@@ -6,7 +6,12 @@ namespace tessera::gpu {
 bool Hazards::conflict(const GlobalAccess& before, const GlobalAccess& after, bool next_round) const {
   using Kind = GlobalAccess::Kind;
   if (before.kind == Kind::Read && after.kind == Kind::Read) return false;
+  if (before.kind == Kind::Write && after.kind == Kind::Write && before.pointer == after.pointer &&
+      std::any_of(kernel_.params.begin(), kernel_.params.end(),
+                  [&](const tile::Param& p) { return p.value == before.pointer && p.once; }))
+    return false;
   if (before.kind == Kind::Atomic && after.kind == Kind::Atomic) return false;
+  bool in_place = false;
   if (before.pointer != after.pointer) {
     // A written buffer may take over the memory of one that is only read, for elements that are not read any more. The
     // other way round, an element once written is not read through another pointer.
@@ -18,11 +23,12 @@ bool Hazards::conflict(const GlobalAccess& before, const GlobalAccess& after, bo
     }
     if (!read || !written || read->written || read->invariant) return false;
     if (info(read->type.dtype).bits != info(written->type.dtype).bits) return false;
+    in_place = read->in_place;
   }
   if (!before.tile && !after.tile) return before.kind == Kind::Read || after.kind == Kind::Read;
   if (next_round && before.pointer == after.pointer) return true;
-  bool own = before.offset == after.offset && before.tile && after.tile && before.layout == after.layout &&
-             before.layout.is_injective();
+  bool own = (in_place || before.offset == after.offset) && before.tile && after.tile &&
+             before.layout == after.layout && before.layout.is_injective();
   return !own;
 }
 

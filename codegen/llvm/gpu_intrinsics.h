@@ -72,10 +72,12 @@ public:
   virtual std::array<Value*, 4> multiply(DType dtype, const std::array<Value*, 4>& a, const std::array<Value*, 2>& b,
                                          const std::array<Value*, 4>& c) = 0;
 
-  // Global memory. Where the predicate is false nothing is read and the result is `other` (null: zeros).
+  // Global memory. `caching` is a hint. Where the predicate is false nothing is read and the result is `other` (null:
+  // zeros).
   virtual std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
-                                          std::span<Value* const> other, Stability stability) = 0;
-  virtual void store_global(Value* address, std::span<Value* const> words, Value* predicate) = 0;
+                                          std::span<Value* const> other, Stability stability,
+                                          tile::Caching caching) = 0;
+  virtual void store_global(Value* address, std::span<Value* const> words, Value* predicate, bool streaming) = 0;
   virtual void atomic_add(Value* address, Value* value, Value* predicate) = 0; // i32, i64, float, double
 
   // Asynchronous copies of 4, 8 or 16 bytes from global memory to shared memory at an i32 byte offset, both aligned to

@@ -93,7 +93,7 @@ public:
     return out;
   }
   std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
-                                  std::span<Value* const> other, Stability) override {
+                                  std::span<Value* const> other, Stability, tile::Caching) override {
     auto read = [&] {
       return load(call("tessera_emu_global", pointer(), {address, bytes(word, count), access(kTesseraEmuRead)}), word,
                   count);
@@ -111,7 +111,7 @@ public:
     }
     return result;
   }
-  void store_global(Value* address, std::span<Value* const> words, Value* predicate) override {
+  void store_global(Value* address, std::span<Value* const> words, Value* predicate, bool) override {
     guarded(predicate, [&] {
       store(call("tessera_emu_global", pointer(),
                  {address, bytes(words[0]->getType(), static_cast<int>(words.size())), access(kTesseraEmuWrite)}),

@@ -127,30 +127,39 @@ public:
     return out;
   }
   std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
-                                  std::span<Value* const> other, Stability stability) override {
-    if (is_true(predicate)) {
-      auto words = plain_load(address, word, count, stability);
-      return words;
-    }
+                                  std::span<Value* const> other, Stability stability, tile::Caching caching) override {
+    const bool always = is_true(predicate), lasting = caching == tile::Caching::Lasting;
+    if (always && caching == tile::Caching::Normal) return plain_load(address, word, count, stability);
     // @p ld.global.v4.b32 {$0, $1, $2, $3}, [$8];   with $4 .. $7 tied to the results
     bool byte = word->isIntegerTy(8);
     auto* type = byte ? b_.getInt16Ty() : word; // no register is smaller
-    std::string text = "@$" + std::to_string(2 * count + 1) + " ld.global";
+    const int at = always ? count : 2 * count;
+    std::string text = always ? "" : "@$" + std::to_string(at + 1 + lasting) + " ";
+    text += "ld.global";
     if (stability == Stability::Invariant) text += ".nc";
-    text +=
-        vector_suffix(count) + type_suffix(word) + " " + operands(count, 0) + ", [$" + std::to_string(2 * count) + "];";
+    if (caching == tile::Caching::Passing) text += ".L1::no_allocate";
+    if (lasting) text += ".L2::cache_hint";
+    text += vector_suffix(count) + type_suffix(word) + " " + operands(count, 0) + ", [$" + std::to_string(at) + "]";
+    text += lasting ? ", $" + std::to_string(at + 1) + ";" : ";";
     std::string constraints;
     std::vector<llvm::Type*> types;
     std::vector<Value*> args;
     for (int i = 0; i < count; ++i) constraints += (i ? ",=" : "=") + register_class(type);
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < count && !always; ++i) {
       constraints += "," + std::to_string(i);
       Value* o = other.empty() ? llvm::Constant::getNullValue(type) : other[static_cast<size_t>(i)];
       args.push_back(byte && !other.empty() ? b_.CreateZExt(o, type) : o);
     }
-    constraints += ",l,b";
+    constraints += ",l";
     args.push_back(b_.CreatePtrToInt(address, b_.getInt64Ty()));
-    args.push_back(predicate);
+    if (lasting) {
+      constraints += ",l";
+      args.push_back(assembly("createpolicy.fractional.L2::evict_last.b64 $0, 1.0;", "=l", b_.getInt64Ty(), {}, false));
+    }
+    if (!always) {
+      constraints += ",b";
+      args.push_back(predicate);
+    }
     for (auto* a : args) types.push_back(a->getType());
     llvm::Type* result = type;
     if (count > 1)
@@ -167,8 +176,8 @@ public:
     }
     return words;
   }
-  void store_global(Value* address, std::span<Value* const> words, Value* predicate) override {
-    store("global", address, words, predicate);
+  void store_global(Value* address, std::span<Value* const> words, Value* predicate, bool streaming) override {
+    store(streaming ? "global.cs" : "global", address, words, predicate);
   }
   void atomic_add(Value* address, Value* value, Value* predicate) override {
     if (is_true(predicate)) {
@@ -318,7 +327,8 @@ private:
   void store(const char* space, Value* address, std::span<Value* const> words, Value* predicate) {
     auto* word = words[0]->getType();
     int count = static_cast<int>(words.size());
-    if (is_true(predicate)) {
+    bool plain = std::string_view(space).find('.') == std::string_view::npos;
+    if (is_true(predicate) && plain) {
       Value* v = words[0];
       if (count > 1) {
         v = llvm::PoisonValue::get(llvm::FixedVectorType::get(word, static_cast<unsigned>(count)));
@@ -329,8 +339,9 @@ private:
                             llvm::Align(static_cast<uint64_t>(word_bytes(word)) * static_cast<uint64_t>(count)));
       return;
     }
-    std::string text = "@$" + std::to_string(count + 1) + " st." + space + vector_suffix(count) + type_suffix(word) +
-                       " [$" + std::to_string(count) + "], " + operands(count, 0) + ";";
+    bool always = is_true(predicate);
+    std::string text = (always ? "" : "@$" + std::to_string(count + 1) + " ") + "st." + space + vector_suffix(count) +
+                       type_suffix(word) + " [$" + std::to_string(count) + "], " + operands(count, 0) + ";";
     std::string constraints;
     std::vector<Value*> args;
     for (auto* w : words) {
@@ -339,8 +350,8 @@ private:
       args.push_back(w);
     }
     args.push_back(b_.CreatePtrToInt(address, b_.getInt64Ty()));
-    args.push_back(predicate);
-    assembly(text, constraints + "l,b", b_.getVoidTy(), args, true);
+    if (!always) args.push_back(predicate);
+    assembly(text, constraints + (always ? "l" : "l,b"), b_.getVoidTy(), args, true);
   }
   Value* assembly(const std::string& text, std::string constraints, llvm::Type* result, std::vector<Value*> args,
                   bool touches_memory) {

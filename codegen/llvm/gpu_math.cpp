@@ -9,6 +9,36 @@ namespace tessera::gpu {
 
 namespace ID = llvm::Intrinsic;
 
+// Every number that leaves the kernel is rounded to 16 bits, and none decides by its last bits before.
+bool Emitter::stores_halves() const {
+  bool found = false;
+  for (tile::OpId id = 0; id < kernel_.op_count(); ++id) {
+    const auto& op = kernel_.op(id);
+    auto dtype = [&](size_t operand) { return kernel_.type(op.operands[operand]).dtype; };
+    switch (op.kind) {
+    case tile::OpKind::Store:
+      if (dtype(0) != DType::F16 && dtype(0) != DType::BF16) return false;
+      found = true;
+      break;
+    case tile::OpKind::AtomicAdd: return false;
+    case tile::OpKind::Reduce:
+      if (op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin) return false;
+      break;
+    case tile::OpKind::Scalar: {
+      bool of_float = !op.operands.empty() && is_float(dtype(op.operands.size() - 1));
+      bool jumps = op.scalar >= ScalarOp::Eq && op.scalar <= ScalarOp::Ge;
+      jumps = jumps || op.scalar == ScalarOp::Mod || op.scalar == ScalarOp::Fmod || op.scalar == ScalarOp::Sign ||
+              (op.scalar >= ScalarOp::Floor && op.scalar <= ScalarOp::Trunc) ||
+              (op.scalar == ScalarOp::Cast && !op.results.empty() && !is_float(kernel_.type(op.results[0]).dtype));
+      if (of_float && jumps) return false;
+      break;
+    }
+    default: break;
+    }
+  }
+  return found;
+}
+
 Result<llvm::Value*> Emitter::arith(ScalarOp op, DType result, DType argument, std::span<Value* const> a) {
   if (argument == DType::F32) {
     if (op == ScalarOp::Rsqrt) return gpu_->rsqrt(a[0]);
@@ -61,8 +91,10 @@ llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* b) {
 // maps x to [0, 1] (NaN to 0), times 252 that is n + 126, and adding 1.5 * 2^23 + 1 rounds it to an integer, n + 127,
 // that stands in the low bits of the sum. Beyond the range f takes the rest, so that 2^f overflows, or vanishes, or
 // makes the product a denormal.
+// For results that are rounded to 16 bits the product is enough: relative errors up to |x| 2^-23, 2^-16 at most.
 llvm::Value* Emitter::exp_f32(Value* x) {
   constexpr double log2e = 1.4426950408889634;
+  if (short_functions_) return gpu_->ex2_ftz(b_.CreateFMul(x, constant_like(x, log2e)));
   constexpr auto high = static_cast<float>(log2e);
   auto* unit = gpu_->fma_saturated(x, constant_like(x, log2e / 252), constant_like(x, 0.5));
   auto* shifted = fma(unit, constant_like(x, 252), constant_like(x, 12582912.0 + 1));

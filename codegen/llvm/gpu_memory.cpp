@@ -93,8 +93,12 @@ Status Emitter::load(tile::OpId id) {
   if (op.operands.size() > 3) others = registers(op.operands[3], n);
   bool shared = scratch_.count(pointer) > 0;
   auto stability = Stability::Varying;
-  for (const auto& p : kernel_.params)
-    if (p.value == pointer && p.invariant) stability = Stability::Invariant;
+  auto caching = tile::Caching::Normal;
+  for (const auto& p : kernel_.params) {
+    if (p.value != pointer) continue;
+    if (p.invariant) stability = Stability::Invariant;
+    caching = p.caching;
+  }
   order(GlobalAccess::Kind::Read, op);
   for (size_t r = 0; r < n; r += static_cast<size_t>(width)) {
     Value* predicate = masks.empty() ? nullptr : masks[r];
@@ -108,7 +112,7 @@ Status Emitter::load(tile::OpId id) {
       for (size_t w = 0; predicate && w < words.size(); ++w)
         words[w] = b_.CreateSelect(predicate, words[w], other.empty() ? integer_like(words[w], 0) : other[w]);
     } else {
-      words = gpu_->load_global(address(pointer, offsets[r]), word, count, predicate, other, stability);
+      words = gpu_->load_global(address(pointer, offsets[r]), word, count, predicate, other, stability, caching);
     }
     for (auto* v : from_words(words, dtype, width)) out.push_back(v);
   }
@@ -131,6 +135,8 @@ Status Emitter::store(tile::OpId id) {
   auto offsets = registers(offset, n), values = registers(op.operands[2], n);
   Registers masks;
   if (op.operands.size() > 3) masks = registers(op.operands[3], n);
+  auto streaming = kernel_.config.find("streaming");
+  const bool streams = streaming != kernel_.config.end() && streaming->second != 0;
   order(GlobalAccess::Kind::Write, op);
   auto* acts = acts_for(offset);
   for (size_t r = 0; r < n; r += static_cast<size_t>(width)) {
@@ -140,7 +146,7 @@ Status Emitter::store(tile::OpId id) {
     if (scratch_.count(pointer))
       gpu_->store_shared(at, words, predicate);
     else
-      gpu_->store_global(at, words, predicate);
+      gpu_->store_global(at, words, predicate, streams);
   }
   return {};
 }

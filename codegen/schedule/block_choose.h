@@ -18,9 +18,16 @@ struct BlockPlan {
   int min_blocks = 0; // that are to be resident on a multiprocessor, which bounds registers; 0: as it comes
   // Along the dimension that row axes lie along: the whole row in the tile, or a loop over it.
   bool loop = false;
-  // Of a loop: so many elements of the row, each a tile's width apart, are one thread's and folded before they meet the
-  // accumulators, which are then fewer. A power of two that divides the dimension.
-  int steps = 1;
+  // Of a loop: what one thread has of the tile, `steps` pieces of `run` neighbours, is folded before it meets the
+  // accumulators, which are then fewer. Powers of two; run divides the row.
+  int steps = 1, run = 1;
+  // Of a loop: a tile is loaded while the one before it is folded, and the next round begins with the tiles that this
+  // one has read last.
+  bool ahead = false;
+  // Of inputs with elements of their own for each point.
+  tile::Caching reads = tile::Caching::Normal;
+  // Stores tell caches that nobody asks for them soon, so that what is read again stays.
+  bool streaming = false;
   // Programs that share a row, and each take every team-th tile of it: an expression over sizes, at least 1 where the
   // conditions hold. Without a loop, as many as there are tiles. Nothing: a row is one program's.
   std::optional<SymExpr> team;

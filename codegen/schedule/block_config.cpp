@@ -22,7 +22,8 @@ bool is_block(ScheduleKind kind) {
 bool sound(const BlockPlan& p) {
   auto power = [](int64_t n) { return n >= 1 && std::has_single_bit(static_cast<uint64_t>(n)); };
   return power(p.rows) && power(p.columns) && power(p.warps) && p.warps <= 32 && p.min_blocks >= 0 &&
-         p.min_blocks <= 32 && power(p.steps) && int64_t{p.rows} * p.columns <= kMostElements * 32 * p.warps;
+         p.min_blocks <= 32 && power(p.steps) && power(p.run) && p.reads <= tile::Caching::Lasting &&
+         int64_t{p.rows} * p.columns <= kMostElements * 32 * p.warps;
 }
 
 } // namespace
@@ -99,6 +100,11 @@ std::optional<BlockPlan> tuned_plan(const BlockFacts& f, const TunedSchedule& tu
     SymExpr row = f.d.env.simplify(f.d.row_count());
     int64_t lanes = columns ? p->columns : p->rows;
     if (lanes == 1 ? !row.is_const(1) : !require(row, 1, 0, lanes)) return std::nullopt;
+  }
+  if (p->run > 1) {
+    ShapeEnv env = f.d.env;
+    for (const SizeCondition& c : p->conditions) assume(env, c);
+    if (env.divisor(f.d.row_count()) % p->run != 0) return std::nullopt;
   }
   return p;
 }

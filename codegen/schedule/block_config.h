@@ -16,6 +16,10 @@ void each_number(Plan& p, F&& f) {
   f("min_blocks", p.min_blocks);
   f("loop", p.loop);
   f("steps", p.steps);
+  f("run", p.run);
+  f("ahead", p.ahead);
+  f("reads", p.reads);
+  f("streaming", p.streaming);
   f("whole_branch", p.whole_branch);
   f("split", p.split);
 }

@@ -3,6 +3,7 @@
 #include "codegen/schedule/fold.h"
 #include "codegen/schedule/shapes.h"
 #include <array>
+#include <bit>
 #include <limits>
 #include <tuple>
 
@@ -13,7 +14,8 @@ std::vector<int> BlockLowering::full_shape() const {
   for (const Side& s : sides_) {
     if (s.dim < 0) continue;
     if (s.steps > 1) shape.push_back(s.steps);
-    shape.push_back(s.lanes / s.steps);
+    shape.push_back(s.width());
+    if (s.run > 1) shape.push_back(s.run);
   }
   return shape;
 }
@@ -33,22 +35,24 @@ BlockLowering::V BlockLowering::inside_row(V v, V otherwise) {
   return pointwise(b_, ScalarOp::Select, std::array{fold_side()->mask, v, otherwise});
 }
 
-// What reduction r folds, in the dtype it is folded in; positions beyond the row hold the identity.
-BlockLowering::V BlockLowering::fold_value(ScalarId r) {
-  DType dtype = fold_dtype(nest_, r);
-  V v = b_.cast(value(node(r).args[0]), dtype);
+// A value as it is folded; positions beyond the row hold the identity.
+BlockLowering::V BlockLowering::filled(ScalarId from, DType dtype, ReduceKind kind) {
+  V v = b_.cast(value(from), dtype);
   if (fold_side()->mask < 0) return v;
+  double f = reduce_identity_f64(kind, dtype);
+  int64_t i = reduce_identity_i64(kind, dtype);
   // Loads beyond the row are 0: often the value is the identity there anyhow.
-  ScalarId from = node(r).args[0];
-  auto there = value_of_zeros(nest_, from, [&](ScalarId load) { return d_.row_varying(load); });
-  if (there) {
-    ReduceKind kind = node(r).reduce;
+  if (auto there = value_of_zeros(nest_, from, [&](ScalarId load) { return d_.row_varying(load); })) {
     if (node(from).dtype != dtype) there = eval_scalar(ScalarOp::Cast, dtype, node(from).dtype, std::array{*there});
-    if (!is_arg_fold(node(r)) &&
-        same_value(dtype, *there, {reduce_identity_f64(kind, dtype), reduce_identity_i64(kind, dtype)}))
-      return v;
+    if (same_value(dtype, *there, {f, i})) return v;
   }
-  return inside_row(v, fold_identities(b_, nest_, r)[0]);
+  return inside_row(v, is_float(dtype) ? b_.const_f(dtype, f) : b_.const_i(dtype, i));
+}
+// What reduction r folds, in the dtype it is folded in.
+BlockLowering::V BlockLowering::fold_value(ScalarId r) {
+  ReduceKind kind = node(r).reduce;
+  if (is_arg_fold(node(r))) kind = kind == ReduceKind::ArgMax ? ReduceKind::Max : ReduceKind::Min;
+  return filled(node(r).args[0], fold_dtype(nest_, r), kind);
 }
 
 // The whole row stands in the tile.
@@ -72,27 +76,48 @@ BlockLowering::V BlockLowering::kept(V v) {
 
 // ---- loops
 
-BlockLowering::V BlockLowering::over_steps(ReduceKind kind, V v) {
-  return fold_side()->steps > 1 ? b_.reduce(kind, v, fold_side()->dim) : v;
+// What a thread has of the tile, folded: tiles of the shape that accumulators have.
+BlockLowering::Values BlockLowering::own(const std::function<Values(const Values&, int)>& fold, Values v) {
+  const Side& s = *fold_side();
+  if (s.run > 1) v = fold(v, s.dim + s.dims() - 1);
+  if (s.steps > 1) v = fold(v, s.dim);
+  return v;
 }
-BlockLowering::V BlockLowering::beside_steps(V v) {
-  return fold_side()->steps > 1 && is_tile(v) ? b_.expand_dims(v, fold_side()->dim) : v;
+BlockLowering::V BlockLowering::own(ReduceKind kind, V v) {
+  return own([&](const Values& x, int dim) { return Values{b_.reduce(kind, x[0], dim)}; }, {v})[0];
+}
+// The reverse, to go with the tile's elements.
+BlockLowering::V BlockLowering::beside_own(V v) {
+  const Side& s = *fold_side();
+  if (!is_tile(v)) return v;
+  if (s.steps > 1) v = b_.expand_dims(v, s.dim);
+  if (s.run > 1) v = b_.expand_dims(v, s.dim + s.dims() - 1);
+  return v;
 }
 
-// How many elements of the row each accumulator meets in this tile.
+// How many elements of the row each accumulator meets in this tile: pieces of `run`, whole ones, from lane * run on and
+// width * run apart, as many as begin before the row's end.
 BlockLowering::V BlockLowering::elements_met() {
-  std::vector<int> shape = full_shape();
   const Side& s = *fold_side();
-  for (size_t i = 0; i < shape.size(); ++i)
-    if (static_cast<int>(i) < s.dim || static_cast<int>(i) > s.dim + (s.steps > 1 ? 1 : 0)) shape[i] = 1;
-  V one = b_.const_i(DType::I32, 1), none = b_.const_i(DType::I32, 0);
-  return over_steps(ReduceKind::Sum, splat(inside_row(one, none), shape));
+  V most = sizes_.constant(int64_t{s.steps} * s.run);
+  if (s.mask < 0) return most;
+  int rank = static_cast<int>(full_shape().size()) - s.dims() + 1, apart = s.width() * s.run;
+  V lane = b_.range(s.width());
+  for (int i = 0; i < rank; ++i)
+    if (i != s.dim) lane = b_.expand_dims(lane, i);
+  V left = sizes_.op(ScalarOp::Sub, sizes_.number(axis(s).extent), s.base);
+  left = sizes_.op(ScalarOp::Add, left, sizes_.constant(apart - 1));
+  V n = sizes_.op(ScalarOp::Sub, left, sizes_.op(ScalarOp::Mul, lane, sizes_.constant(s.run)));
+  n = sizes_.op(ScalarOp::Max, n, sizes_.constant(0));
+  n = sizes_.op(ScalarOp::Shr, n, sizes_.constant(std::countr_zero(static_cast<unsigned>(apart))));
+  return sizes_.op(ScalarOp::Min, sizes_.op(ScalarOp::Mul, n, sizes_.constant(s.run)), most);
 }
 
 BlockLowering::Values BlockLowering::identities(const Fold& fold) {
   std::vector<int> shape = full_shape();
   const Side& s = *fold_side();
   int dim = s.dim;
+  if (s.run > 1) shape.erase(shape.begin() + dim + s.dims() - 1);
   if (s.steps > 1) shape.erase(shape.begin() + dim);
   std::vector<int> along(shape.size(), 1);
   if (dim >= 0) along[static_cast<size_t>(dim)] = shape[static_cast<size_t>(dim)];
@@ -107,7 +132,8 @@ BlockLowering::Values BlockLowering::accumulate(const Fold& fold, const Values& 
   Values next(acc.size(), -1);
   if (int c = fold.state().count; c >= 0) {
     size_t i = static_cast<size_t>(c);
-    next[i] = pointwise(b_, ScalarOp::Add, std::array{acc[i], b_.cast(elements_met(), fold.state().dtypes[i])});
+    V met = b_.cast(b_.cast(elements_met(), DType::I32), fold.state().dtypes[i]);
+    next[i] = pointwise(b_, ScalarOp::Add, std::array{acc[i], met});
   }
   for (const FoldState::Part& p : fold.state().parts) {
     const ScalarNode& r = node(p.reduce);
@@ -116,12 +142,18 @@ BlockLowering::Values BlockLowering::accumulate(const Fold& fold, const Values& 
       next = accumulate_online(fold, p, acc, next);
     } else if (is_arg_fold(r)) {
       V v = full(fold_value(p.reduce)), i = full(position(p.reduce));
-      if (fold_side()->steps > 1) std::tie(v, i) = b_.reduce_arg(r.reduce, v, i, fold_side()->dim, r.select_last);
+      Values best = own(
+          [&](const Values& x, int dim) {
+            auto [value, place] = b_.reduce_arg(r.reduce, x[0], x[1], dim, r.select_last);
+            return Values{value, place};
+          },
+          {v, i});
+      v = best[0], i = best[1];
       V wins = arg_replaces(b_, r, v, i, acc[at], acc[at + 1]);
       next[at] = b_.scalar(ScalarOp::Select, std::array{wins, v, acc[at]});
       next[at + 1] = b_.scalar(ScalarOp::Select, std::array{wins, i, acc[at + 1]});
     } else {
-      V v = over_steps(r.reduce, full(fold_value(p.reduce)));
+      V v = own(r.reduce, full(fold_value(p.reduce)));
       next[at] = b_.scalar(fold_operator(r.reduce), std::array{acc[at], v});
     }
   }
@@ -137,15 +169,14 @@ BlockLowering::Values BlockLowering::accumulate_online(const Fold& fold, const F
   const ReduceKind kind = squares ? ReduceKind::Sum : ReduceKind::Max;
   size_t at = static_cast<size_t>(p.first), ref = static_cast<size_t>(p.reference);
   DType dtype = fold.state().dtypes[at];
-  V identity = b_.const_f(dtype, reduce_identity_f64(kind, dtype)), zero = b_.const_f(dtype, 0);
-  V v = full(inside_row(value(sum.moving), identity));
-  if (next[ref] < 0) next[ref] = b_.scalar(fold_operator(kind), std::array{acc[ref], over_steps(kind, v)});
+  V v = full(filled(sum.moving, dtype, kind)), zero = b_.const_f(dtype, 0);
+  if (next[ref] < 0) next[ref] = b_.scalar(fold_operator(kind), std::array{acc[ref], own(kind, v)});
   auto count = [&](const Values& of) { return squares ? of[static_cast<size_t>(fold.state().count)] : -1; };
   V from = fold.reference(p, acc[ref], count(acc)), to = fold.reference(p, next[ref], count(next));
-  V added = fold.term(p, v, beside_steps(to));
+  V added = fold.term(p, v, beside_own(to));
   for (ScalarId w : sum.weights) added = pointwise(b_, ScalarOp::Mul, std::array{added, value(w)});
   if (squares || !sum.weights.empty()) added = inside_row(added, zero);
-  added = over_steps(ReduceKind::Sum, full(added));
+  added = own(ReduceKind::Sum, full(added));
   next[at] = pointwise(b_, ScalarOp::Add, std::array{fold.moved(p, acc[at], from, to, count(acc)), added});
   return next;
 }

@@ -13,12 +13,14 @@ BlockLowering::BlockLowering(const Graph& graph, const LoopNest& nest, const Blo
   if (out_.kernel.name.empty()) out_.kernel.name = "kernel";
   out_.kernel.config["warps"] = plan.warps;
   if (plan.min_blocks > 0) out_.kernel.config["min_blocks"] = plan.min_blocks;
+  if (plan.streaming) out_.kernel.config["streaming"] = 1;
   out_.schedule = plan.schedule;
   out_.conditions = plan.conditions;
   size_t n = d_.live.size();
   memo_.assign(2 * n, -1);
   sites_.assign(n, -1);
   reported_.assign(n, -2);
+  loaded_.assign(n, -1);
   if (auto it = plan.schedule.config.find("exact_division"); it != plan.schedule.config.end())
     exact_division_ = it->second != 0;
 
@@ -30,12 +32,12 @@ BlockLowering::BlockLowering(const Graph& graph, const LoopNest& nest, const Blo
     for (int i : {0, 1})
       if (sides_[static_cast<size_t>(i)].axis >= 0 && axis(sides_[static_cast<size_t>(i)]).role == AxisRole::Row)
         fold_ = i;
-  if (fold_ >= 0) fold_side()->steps = plan.steps;
+  if (fold_ >= 0) fold_side()->steps = plan.steps, fold_side()->run = plan.run;
   int rank = 0;
   for (Side& s : sides_)
     if (s.lanes > 1) {
       s.dim = rank;
-      rank += s.steps > 1 ? 2 : 1;
+      rank += s.dims();
     }
 }
 
@@ -54,7 +56,17 @@ void BlockLowering::parameters() {
     const Value& v = graph_.value(d_.buffers[i]);
     std::string name = v.name.empty() ? "b" + std::to_string(i) : v.name;
     pointers_.push_back(b_.param(name, {tile::Type::Kind::Pointer, v.type.dtype, {}}, d_.written[i]));
+    // Each point has its own element; of places that data say nobody knows.
+    auto here = [&](const Access& a) { return a.buffer == static_cast<int>(i); };
+    if (auto w = std::find_if(d_.stores.begin(), d_.stores.end(), here); plan_.loop && w != d_.stores.end())
+      out_.kernel.params.back().once =
+          w->terms.empty() && std::find_if(std::next(w), d_.stores.end(), here) == d_.stores.end();
   }
+  // Hints for what is as large as the nest.
+  for (size_t i = 0; i < d_.live.size(); ++i)
+    if (d_.live[i] && node(static_cast<ScalarId>(i)).op == ScalarOp::Load &&
+        d_.access_deps(d_.loads[i]) == (uint64_t{1} << d_.axes.size()) - 1)
+      out_.kernel.params[static_cast<size_t>(d_.loads[i].buffer)].caching = plan_.reads;
   if (plan_.team) team_parameters();
 }
 
@@ -123,7 +135,9 @@ void BlockLowering::program() {
 
 bool BlockLowering::always_whole(const Side& s) const {
   SymExpr extent = d_.env.simplify(axis(s).extent);
-  bool walked = plan_.loop || plan_.team || fold_ < 0 || &s != &sides_[static_cast<size_t>(fold_)];
+  const bool folded = fold_ >= 0 && &s == &sides_[static_cast<size_t>(fold_)];
+  if (folded && plan_.ahead && d_.env.range(extent).lo < 1) return false; // the last tile is there anyhow
+  bool walked = plan_.loop || plan_.team || !folded;
   return walked ? d_.env.divisor(extent) % s.lanes == 0 : extent.is_const(s.lanes);
 }
 
@@ -131,8 +145,9 @@ bool BlockLowering::always_whole(const Side& s) const {
 void BlockLowering::place(Side& s, V base, bool masks) {
   const Axis& a = axis(s);
   s.mask = -1;
+  s.base = base;
   if (s.lanes == 1) return sizes_.bind(a.var, base);
-  sizes_.bind_tile(a.var, base, s.lanes, s.dim, static_cast<int>(full_shape().size()), s.steps);
+  sizes_.bind_tile(a.var, base, s.lanes, s.dim, static_cast<int>(full_shape().size()), s.steps, s.run);
   if (masks && !always_whole(s))
     s.mask = b_.scalar(ScalarOp::Lt, std::array{sizes_.number(a.var), sizes_.number(a.extent)});
 }
@@ -162,7 +177,7 @@ void BlockLowering::rounds() {
     hoist(~d_.row_mask);
     round_ = known_;
     Fold fold(b_, nest_, online_, fold_state(nest_, stage.reduces, online_, position_dtype()));
-    Values state = merged(fold, walk(stage, fold));
+    Values state = merged(fold, walk(k, fold));
     round_ = -1;
     if (plan_.team) {
       settle(k, fold, state);
@@ -174,33 +189,10 @@ void BlockLowering::rounds() {
   plan_.team ? finish_team() : store_rows();
 }
 
-// One round over the row, or over this program's tiles of it: accumulators.
-BlockLowering::Values BlockLowering::walk(const Stage& stage, const Fold& fold) {
-  Side& s = *fold_side();
-  if (!plan_.loop) return round_body(stage, fold, identities(fold));
-  V lanes = sizes_.constant(s.lanes);
-  return b_.for_loop(plan_.team ? sizes_.op(ScalarOp::Mul, member_, lanes) : sizes_.constant(0),
-                     sizes_.number(axis(s).extent), plan_.team ? sizes_.op(ScalarOp::Mul, members_, lanes) : lanes,
-                     identities(fold), [&](V i, std::span<const V> carried) {
-                       return scoped([&] {
-                         place(s, i, true);
-                         return round_body(stage, fold, Values(carried.begin(), carried.end()));
-                       });
-                     });
-}
-
 void BlockLowering::store_rows() {
   Values values;
   for (size_t i : stages_.row_stores) values.push_back(value(nest_.stores[i].scalar));
   for (size_t i = 0; i < values.size(); ++i) store(stages_.row_stores[i], values[i]);
-}
-
-BlockLowering::Values BlockLowering::round_body(const Stage& stage, const Fold& fold, const Values& accumulators) {
-  Values stored;
-  for (size_t i : stage.stores) stored.push_back(value(nest_.stores[i].scalar));
-  Values next = accumulate(fold, accumulators);
-  for (size_t i = 0; i < stored.size(); ++i) store(stage.stores[i], stored[i]);
-  return next;
 }
 
 void BlockLowering::finish_sizes() {
@@ -237,7 +229,11 @@ void BlockLowering::overwritable() {
     bool last = !plan_.loop ||
                 d_.stage[static_cast<size_t>(nest_.stores[s].scalar)] + 1 == static_cast<int>(stages_.stages.size());
     if (!moves || !last) continue;
-    for (int b : read_only_where(graph_, nest_, d_, w)) out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(b);
+    for (int b : read_only_where(graph_, nest_, d_, w)) {
+      out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(b);
+      // With tiles loaded ahead the order of offsets alone does not show it.
+      if (plan_.ahead) out_.kernel.params[static_cast<size_t>(b)].in_place = true;
+    }
   }
 }
 
@@ -249,8 +245,9 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
                                                    "] does not fit kernel '" + name + "': " + why);
   };
   auto power = [](int64_t n) { return n >= 1 && (n & (n - 1)) == 0; };
-  if (!power(plan.rows) || !power(plan.columns) || !power(plan.warps) || !power(plan.steps) || plan.warps > 32)
-    return unfit("tiles, warps and steps are powers of two");
+  if (!power(plan.rows) || !power(plan.columns) || !power(plan.warps) || !power(plan.steps) || !power(plan.run) ||
+      plan.warps > 32)
+    return unfit("tiles, warps and their parts are powers of two");
   Domain d = domain;
   for (const SizeCondition& c : plan.conditions) assume(d.env, c);
   if (plan.split >= 0) {
@@ -264,8 +261,12 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   if ((plan.rows > 1 && space.row < 0) || (plan.columns > 1 && space.column < 0))
     return unfit("a dimension without an axis");
   bool rows_folded = space.row >= 0 && space.domain.axes[static_cast<size_t>(space.row)].role == AxisRole::Row;
-  if (plan.steps > 1 && ((!plan.loop && !plan.team) || (rows_folded ? plan.rows : plan.columns) <= plan.steps))
-    return unfit("steps are of loops whose tile is wider");
+  const int each = plan.steps * plan.run;
+  if (each > 1 && ((!plan.loop && !plan.team) || (rows_folded ? plan.rows : plan.columns) <= each))
+    return unfit("steps and runs are of loops whose tile is wider");
+  if (plan.run > 1 && space.domain.env.divisor(space.domain.row_count()) % plan.run != 0)
+    return unfit("the row is no multiple of the run");
+  if (plan.ahead && (!plan.loop || plan.team)) return unfit("tiles are loaded ahead in loops of one program");
   OnlineSums online;
   if (auto wanted = plan.schedule.config.find("online");
       (plan.loop || plan.team) && wanted != plan.schedule.config.end() && wanted->second != 0)

@@ -37,10 +37,13 @@ private:
   // A dimension of the tile. `axis` is a position in the domain, -1 when nothing lies along it; of one lane: scalars.
   struct Side {
     int axis = -1, lanes = 1;
-    int steps = 1; // of several: the side is two dimensions, [steps, lanes / steps]
-    int dim = -1;  // of tiles; -1 for one lane
-    V mask = -1;   // positions within the axis' extent, along this dimension; -1: all are
-    V blocks = -1; // number of this program along it
+    int steps = 1, run = 1; // of several: the side is more dimensions, [steps, lanes / steps / run, run]
+    int dim = -1;           // of tiles; -1 for one lane
+    V base = -1;            // position of the first lane
+    V mask = -1;            // positions within the axis' extent, along this dimension; -1: all are
+    V blocks = -1;          // number of this program along it
+    [[nodiscard]] int dims() const { return dim < 0 ? 0 : 1 + (steps > 1) + (run > 1); }
+    [[nodiscard]] int width() const { return lanes / steps / run; } // accumulators
   };
 
   // block_lower.cpp: the program, loops, stores
@@ -50,10 +53,15 @@ private:
   [[nodiscard]] bool always_whole(const Side& side) const;
   void body();
   void rounds();
-  Values walk(const Stage& stage, const Fold& fold);
-  Values round_body(const Stage& stage, const Fold& fold, const Values& accumulators);
   void finish_sizes();
   void overwritable();
+
+  // block_walk.cpp: rounds over the row
+  Values walk(size_t round, const Fold& fold);
+  Values walk_ahead(size_t round, const Fold& fold);
+  Values round_body(const Stage& stage, const Fold& fold, const Values& accumulators);
+  [[nodiscard]] std::vector<ScalarId> streams(const Stage& stage) const;
+  Values fetch(const std::vector<ScalarId>& loads, V at, bool masks, V guard);
 
   // block_fold.cpp: reductions
   [[nodiscard]] std::vector<int> full_shape() const;
@@ -61,16 +69,18 @@ private:
   [[nodiscard]] DType position_dtype() const;
   V position(ScalarId r);
   V inside_row(V v, V otherwise);
+  V filled(ScalarId from, DType dtype, ReduceKind kind);
   V fold_value(ScalarId r);
   V reduce(ScalarId r);
-  // Loops. Accumulators are tiles without the dimension of steps.
+  // Loops. Accumulators are tiles without the dimensions of steps and runs.
   Values identities(const Fold& fold);
   Values accumulate(const Fold& fold, const Values& acc);
   Values accumulate_online(const Fold& fold, const FoldState::Part& part, const Values& acc, const Values& next);
   Values merged(const Fold& fold, Values acc);
   void finish(const Fold& fold, const Values& acc);
-  V over_steps(ReduceKind kind, V v);
-  V beside_steps(V v);
+  Values own(const std::function<Values(const Values&, int)>& fold, Values v);
+  V own(ReduceKind kind, V v);
+  V beside_own(V v);
   V elements_met();
   V kept(V v);
 
@@ -88,7 +98,8 @@ private:
   V value(ScalarId id);
   V compute(ScalarId id);
   void prepare(ScalarId root);
-  V load(ScalarId id);
+  V load(ScalarId id) { return b_.cast(stored_value(id), node(id).dtype); }
+  V stored_value(ScalarId id); // of a load: as memory has it
   V check_bounds(ScalarId id);
   V divide(ScalarId id);
   void store(size_t index, V value);
@@ -139,6 +150,14 @@ private:
   std::vector<V> memo_;       // by ScalarId; then reciprocals by ScalarId of the divisor
   std::vector<size_t> log_;   // slots in order of remembering
   bool row_may_be_empty_ = false, exact_division_ = false, preparing_ = false;
+  // Walks that load ahead: tiles by ScalarId of the load, -1 where there is none; a condition on all loads; what the
+  // next round begins with, the last tile of the row and the one before it.
+  Values loaded_;
+  V guard_ = -1;
+  struct {
+    std::vector<ScalarId> last, before;
+    Values last_tiles, before_tiles;
+  } kept_;
   int round_ = -1;                 // whose loop is being emitted; -1 outside
   int known_ = 0;                  // rounds whose reductions are known
   std::vector<Values> workspaces_; // of a team: by stage, a pointer for each number of its state

@@ -1,5 +1,6 @@
 // Reductions by blocks of threads: whole rows in registers, loops over long ones, and columns.
 #include "codegen/schedule/block_facts.h"
+#include "codegen/schedule/online.h"
 #include <algorithm>
 
 namespace tessera {
@@ -60,12 +61,19 @@ public:
       covered[b.aligned ? 0 : 1] = all;
     }
     for (bool aligned : {true, false}) {
-      if (aligned && (covered[0] || whole.known)) continue;
+      if (aligned && (covered[0] || whole.known || !implied(*whole.condition, row))) continue;
       BlockPlan p = row_loop(row, aligned || whole.known);
       if (aligned) p.conditions.push_back(*whole.condition);
       add(std::move(p), "rows of " + row.str() + " in a loop, each round of reductions reads again");
     }
     return std::move(plans_);
+  }
+
+  // Whether `row` is whole accesses under a condition: not where that is on a sum of sizes.
+  [[nodiscard]] bool implied(const SizeCondition& c, const SymExpr& row) const {
+    ShapeEnv env = f_.d.env;
+    assume(env, c);
+    return env.divisor(row) % vector_ == 0;
   }
 
   // While an outer axis is the contiguous one.
@@ -124,10 +132,7 @@ private:
     if (!length || *length < 2 || *length > kShortRow) return false;
     for (size_t i = 0; i < f_.d.live.size(); ++i)
       if (f_.d.live[i] && f_.d.stage[i] > 1) return false;
-    for (size_t i = 0; i < f_.d.stores.size(); ++i) {
-      uint64_t deps = f_.d.deps[static_cast<size_t>(f_.nest.stores[i].scalar)] | f_.d.axes_in(f_.d.stores[i].offset);
-      if (deps & f_.d.row_mask) return false;
-    }
+    if (stores_rows()) return false;
     SymExpr results = f_.points(AxisRole::Outer);
     int64_t least = std::max(f_.d.env.range(results).lo, f_.d.env.divisor(results));
     return f_.seen(results).value_or(least) >= 64 * f_.vector * f_.device.multiprocessors;
@@ -163,7 +168,7 @@ private:
   // The row of up to `longest` elements in one tile; nothing when it would not fit the registers.
   [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest) const {
     int64_t columns = power_above(longest), bytes = columns * f_.usual;
-    if (bytes > kRowBytes) return std::nullopt;
+    if (bytes > (one_pass() ? kRowBytes / 2 : kRowBytes)) return std::nullopt;
     int64_t threads = 128, each = vector_;
     if (bytes <= 512)
       each = 4 * vector_;
@@ -182,23 +187,50 @@ private:
       while (rows > 1 && *n < rows * f_.device.multiprocessors) rows /= 2;
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockRows, rows, columns, power_above(rows * lanes) / 32);
     p.groups = row_groups();
+    p.reads = reads_once();
     if (bytes > 4096) p.min_blocks = resident_blocks(p, each, columns);
     return p;
   }
-  // Rows in registers: a block waits at its reductions, so that others must have loads under way, 64 KB on each
-  // multiprocessor. As many as the registers admit that a thread cannot do without: the row in f32 and half as many,
-  // what was loaded (ptxas spills with fewer).
+  // Rows in registers: as many blocks as the registers admit that a thread cannot do without: the row in f32 and half
+  // as many, what was loaded (ptxas spills with fewer).
   [[nodiscard]] int resident_blocks(const BlockPlan& p, int64_t each, int64_t columns) const {
-    constexpr int64_t kInFlight = 64 << 10, kFile = 65536;
     // Masks and index arithmetic of unknown sizes.
     const int64_t other = f_.constant(f_.d.env.simplify(f_.d.row_count())) ? 12 : 32;
+    int64_t loaded = loaded_bytes();
+    if (loaded == 0) return 0;
+    // A block more pays where memory is all that counts, if it can be had: a kernel that spills gets fewer.
+    const int64_t kept = p.reads == tile::Caching::Lasting ? each * 5 / 4 - 4 : each * 3 / 2;
+    return blocks_under_way(int64_t{32} * p.warps, kept + each * loaded / 4 + other, columns * loaded);
+  }
+  // A block waits at its reductions, so that others must have loads under way, 64 KB on each multiprocessor.
+  [[nodiscard]] static int blocks_under_way(int64_t threads, int64_t registers, int64_t bytes) {
+    constexpr int64_t kInFlight = 64 << 10, kFile = 65536;
+    return static_cast<int>(std::clamp<int64_t>(kFile / (threads * registers), 1, (kInFlight + bytes - 1) / bytes));
+  }
+  // Rows of whole accesses that are read once. Where the L2 holds only a part anyhow it had better give up what is
+  // written: 2 to 4 % of the time. Less fits it, with what was there before; then the L1 need not be asked.
+  [[nodiscard]] tile::Caching reads_once() const {
+    constexpr double kMuch = 200e6;
+    const SymExpr row = f_.d.env.simplify(f_.d.row_count());
+    if (!f_.seen(row) || !f_.seen(f_.points(AxisRole::Outer)) || f_.d.env.divisor(row) % vector_ != 0)
+      return tile::Caching::Normal;
+    double bytes = 0;
+    for (const Stream& s : f_.streams) bytes += s.count * s.bytes;
+    return bytes >= kMuch ? tile::Caching::Lasting : tile::Caching::Passing;
+  }
+  // Of an element of the row, from the large streams.
+  [[nodiscard]] int64_t loaded_bytes() const {
     int64_t loaded = 0;
     for (const Stream& s : f_.streams)
       if (!s.store && s.count >= f_.largest / 2) loaded += s.bytes;
-    if (loaded == 0) return 0;
-    int64_t registers = each * 3 / 2 + each * loaded / 4 + other, threads = p.warps * 32;
-    int64_t wanted = (kInFlight + columns * loaded - 1) / (columns * loaded);
-    return static_cast<int>(std::clamp<int64_t>(kFile / (threads * registers), 1, wanted));
+    return loaded;
+  }
+  // Of the same, halves of registers: bytes take one each.
+  [[nodiscard]] int64_t loaded_halves() const {
+    int64_t halves = 0;
+    for (const Stream& s : f_.streams)
+      if (!s.store && s.count >= f_.largest / 2) halves += s.bytes == 1 ? 2 : s.bytes / 2;
+    return halves;
   }
   // Of a row, what is one thread's. Long rows of narrow elements: fewer threads, whose addresses and masks serve more
   // elements, leave registers for another row under way.
@@ -210,24 +242,58 @@ private:
     return std::count_if(f_.streams.begin(), f_.streams.end(),
                          [&](const Stream& s) { return s.count >= f_.largest / 2; });
   }
-  // `aligned`: rows start at whole accesses. A thread's accesses, or elements where there are no whole ones, are folded
-  // into one.
+  // `aligned`: rows start at whole accesses. All that a thread has of a tile is folded into one accumulator.
   [[nodiscard]] BlockPlan row_loop(const SymExpr& row, bool aligned) const {
-    double length = f_.seen(row) ? f_.guess(row) : 1e9;
+    constexpr double kNear = 256 << 10; // of rows on a multiprocessor: what its L1, or its share of the L2, still has
+    const double length = f_.seen(row) ? f_.guess(row) : 1e9;
     auto n = f_.seen(f_.points(AxisRole::Outer));
-    const bool few = n && *n < f_.device.multiprocessors && length >= 65536 && !f_.divides();
-    const bool narrow = f_.usual < 4 && length * f_.usual < (128 << 10); // fewer threads with more elements each
-    const int64_t threads = few ? 1024 : length >= 4096 && !narrow && !f_.divides() ? 512 : 256;
-    const int64_t registers = few ? kRegisters / 2 : narrow ? kRegisters * 5 / 4 : kRegisters;
-    int64_t each = f_.divides() ? vector_ : vector_ * 4, side = aligned ? vector_ : 1; // elements of an access
-    while (each > 1 && each * f_.live + side * f_.accumulators() > registers) each /= 2;
+    const int64_t loaded = std::max<int64_t>(1, loaded_bytes());
+    const double bytes = length * static_cast<double>(loaded);
+    // Rows that are read again: as many on a multiprocessor as stay near, with fewer threads or more accesses each.
+    const bool again = f_.seen(row) && stores_rows() && bytes <= 2 * kNear;
+    const auto most = again ? std::max<int64_t>(1, static_cast<int64_t>(kNear / bytes)) : 32;
+    const bool few = n && *n < f_.device.multiprocessors && length >= 65536;
+    int64_t threads = f_.divides() ? 256 : few || most <= 2 ? 1024 : length >= 4096 ? 512 : 256;
+    int64_t each = f_.divides() ? vector_ : vector_ * (again && bytes >= kNear ? 4 : 2);
+    const bool ahead = row_groups().columns.size() == 1;
+    const int64_t room = threads > 512 ? kRegisters * 25 / 32 : kRegisters * 5 / 4, next = ahead ? loaded_halves() : 0;
+    while (each > 1 && each * f_.live + each * next / 2 + f_.accumulators() > room) each /= 2;
     int64_t columns = threads * each;
     while (columns > 64 && static_cast<double>(columns / 2) >= length) columns /= 2;
-    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockLoop, 1, columns, std::min<int64_t>(threads, columns) / 32);
-    p.steps = static_cast<int>(std::clamp<int64_t>(columns / (threads * side), 1, each));
+    threads = std::min(threads, columns / 2);
+    each = columns / threads;
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockLoop, 1, columns, threads / 32);
+    p.run = static_cast<int>(aligned ? std::min(each, vector_) : 1);
+    p.steps = static_cast<int>(each / p.run);
     p.groups = row_groups();
     p.loop = true;
+    p.ahead = ahead;
+    p.streaming = length * f_.usual >= kRowBytes;
+    // What is loaded, what it becomes, and addresses; masks of rows that are not aligned.
+    const int64_t registers =
+        each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded / (p.ahead ? 2 : 4) + (aligned ? 16 : 32);
+    // Of rows of several axes some operand takes the position apart, which needs what it needs.
+    if (ahead)
+      p.min_blocks = static_cast<int>(
+          std::min<int64_t>(most, blocks_under_way(threads, registers, std::max<int64_t>(1, columns * loaded))));
     return p;
+  }
+  // Whether something is stored for each element of a row, which then is read once more when its reductions are known.
+  [[nodiscard]] bool stores_rows() const {
+    for (size_t i = 0; i < f_.d.stores.size(); ++i) {
+      uint64_t deps = f_.d.deps[static_cast<size_t>(f_.nest.stores[i].scalar)] | f_.d.axes_in(f_.d.stores[i].offset);
+      if (deps & f_.d.row_mask) return true;
+    }
+    return false;
+  }
+  // One loop yields everything, so that nothing need be kept.
+  [[nodiscard]] bool one_pass() const {
+    if (stores_rows()) return false;
+    Domain d = f_.d;
+    (void)find_online(f_.nest, d);
+    for (size_t i = 0; i < d.live.size(); ++i)
+      if (d.live[i] && d.stage[i] > 1) return false;
+    return true;
   }
 
   const BlockFacts& f_;

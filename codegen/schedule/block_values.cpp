@@ -117,10 +117,11 @@ ValueId BlockLowering::row_has_points(ScalarId id) {
 
 ValueId BlockLowering::inside(const std::vector<int>& shape) {
   V mask = -1;
-  auto moves = [&](int dim) { return shape[static_cast<size_t>(dim)] > 1; };
-  for (const Side& s : sides_)
-    if (s.dim >= 0 && s.mask >= 0 && !shape.empty() && (moves(s.dim) || (s.steps > 1 && moves(s.dim + 1))))
-      mask = both(mask, s.mask);
+  for (const Side& s : sides_) {
+    bool moves = false;
+    for (int i = 0; i < s.dims() && !shape.empty(); ++i) moves = moves || shape[static_cast<size_t>(s.dim + i)] > 1;
+    if (moves && s.mask >= 0) mask = both(mask, s.mask);
+  }
   return mask;
 }
 
@@ -131,8 +132,8 @@ ValueId BlockLowering::offset_of(const Access& a) {
   return offset;
 }
 
-ValueId BlockLowering::load(ScalarId id) {
-  const ScalarNode& n = node(id);
+ValueId BlockLowering::stored_value(ScalarId id) {
+  if (V v = loaded_[static_cast<size_t>(id)]; v >= 0) return v;
   const Access& a = d_.loads[static_cast<size_t>(id)];
   V offset = offset_of(a), mask = row_has_points(id);
   for (const auto& [term, stride] : a.terms) {
@@ -147,8 +148,9 @@ ValueId BlockLowering::load(ScalarId id) {
   std::vector<int> shape =
       mask < 0 ? b_.kernel().type(offset).shape : common_shape(b_.kernel(), std::array{offset, mask});
   mask = both(inside(shape), mask);
+  mask = both(guard_, mask);
   if (mask >= 0 && is_tile(mask)) mask = splat(mask, shape);
-  return b_.cast(b_.load(pointers_[static_cast<size_t>(a.buffer)], splat(offset, shape), mask), n.dtype);
+  return b_.load(pointers_[static_cast<size_t>(a.buffer)], splat(offset, shape), mask);
 }
 
 int BlockLowering::site(ScalarId id) {

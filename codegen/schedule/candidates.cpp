@@ -59,7 +59,7 @@ private:
     const int64_t kept = online == p.schedule.config.end() ? 1 : online->second;
     p.schedule.config.clear();
     if (p.loop) p.schedule.config["online"] = kept;
-    if (!p.loop) p.steps = 1;
+    if (!p.loop) p.steps = p.run = 1, p.ahead = p.streaming = false;
     p.schedule.why = BlockFacts::sizes(p);
     write_config(p);
     if (!seen_.insert({p.schedule.kind, p.schedule.config}).second) return;
@@ -158,17 +158,17 @@ private:
       for (int64_t each = vector; each <= 8 * vector && threads * each < 2 * row; each *= 2) {
         p.columns = static_cast<int>(threads * each);
         p.warps = static_cast<int>(threads / 32);
-        const int64_t side = base.loop ? std::max<int64_t>(1, base_side(base)) : vector;
-        p.steps = static_cast<int>(std::max<int64_t>(1, each / side));
+        const bool aligned = f_.d.env.divisor(f_.d.row_count()) % vector == 0;
+        p.run = base.loop ? base.run : static_cast<int>(aligned ? vector : 1);
+        p.steps = static_cast<int>(std::max<int64_t>(1, each / p.run));
+        p.ahead = base.loop ? base.ahead : true;
+        p.streaming = base.loop ? base.streaming : row * f_.usual >= 32768;
         for (int64_t online : {1, 0}) {
           p.schedule.config["online"] = online;
           if (online == 1 || sums_online_) add_resident(p);
         }
       }
   }
-
-  // Elements of an access of the base's loop: what a thread has in a step.
-  static int64_t base_side(const BlockPlan& base) { return base.columns / (32 * base.warps * base.steps); }
 
   void columns(const BlockPlan& base) {
     const int64_t length = count(base.groups.rows), width = count(base.groups.columns);

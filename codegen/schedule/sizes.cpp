@@ -4,9 +4,10 @@
 
 namespace tessera {
 
-void SizeEmitter::bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, int dim, int rank, int steps) {
-  SymExpr symbol = dim + (steps > 1 ? 2 : 1) == rank ? lane_base_ : row_base_;
-  TileAxis t{axis, symbol, lanes, dim, rank, steps};
+void SizeEmitter::bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, int dim, int rank, int steps, int run) {
+  TileAxis t{axis, {}, lanes, dim, rank, steps, run};
+  SymExpr symbol = dim + t.dims() == rank ? lane_base_ : row_base_;
+  t.base = symbol;
   auto at = tiles_.begin();
   while (at != tiles_.end() && at->dim < dim) ++at;
   if (at != tiles_.end() && at->dim == dim)
@@ -20,7 +21,7 @@ int SizeEmitter::varies(const SymExpr& e) const {
   int dims = 0;
   if (e.is_const()) return dims;
   for (const TileAxis& t : tiles_)
-    if (e.contains(t.axis)) dims |= (t.steps > 1 ? 3 : 1) << t.dim;
+    if (e.contains(t.axis)) dims |= ((1 << t.dims()) - 1) << t.dim;
   return dims;
 }
 bool SizeEmitter::has_axis(const SymExpr& e) const {
@@ -85,11 +86,15 @@ tile::ValueId SizeEmitter::number(const SymExpr& e) {
       auto base = constant_of(bound_.at(t.base.symbol_id()));
       SymExpr at = base == 0 ? SymExpr(0) : t.base;
       tile::ValueId start = number(e.substitute({{t.axis.symbol_id(), at}}));
-      int lanes = t.lanes / t.steps, dim = t.dim;
-      if (t.steps > 1)
-        start = op(ScalarOp::Add,
-                   op(ScalarOp::Mul, positions(t.steps, dim++, t.rank), number(linear->first * SymExpr(lanes))), start);
-      return op(ScalarOp::Add, op(ScalarOp::Mul, positions(lanes, dim, t.rank), number(linear->first)), start);
+      int dim = t.dim;
+      auto along = [&](int n, int apart) {
+        tile::ValueId stride = number(linear->first * SymExpr(apart));
+        start = op(ScalarOp::Add, op(ScalarOp::Mul, positions(n, dim++, t.rank), stride), start);
+      };
+      if (t.steps > 1) along(t.steps, t.lanes / t.steps);
+      along(t.lanes / t.steps / t.run, t.run);
+      if (t.run > 1) along(t.run, 1);
+      return start;
     }
   }
   return generic(e);
@@ -111,7 +116,7 @@ tile::ValueId SizeEmitter::generic(const SymExpr& e) {
         fixed = o == ScalarOp::Add ? fixed + a : fixed * a;
     }
     tile::ValueId sum = parameter(fixed);
-    for (int dims = 0; dims < 8; ++dims)
+    for (int dims = 0; dims < 32; ++dims)
       for (const SymExpr& a : moving)
         if (varies(a) == dims) sum = op(o, number(a), sum);
     return sum;

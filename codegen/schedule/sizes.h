@@ -3,8 +3,8 @@
 // affine.
 //
 // Tiles have one axis, or two: i along the rows and j along the columns of a [R, C]. Then i*s + j is add([1, C],
-// [R, 1]), each of them a range and a scalar, computed once per row and once per column. An axis may lie along two
-// dimensions of a tile, [steps, lanes / steps] of consecutive positions.
+// [R, 1]), each of them a range and a scalar, computed once per row and once per column. An axis may lie along two or
+// three dimensions of a tile, [steps, lanes / steps / run, run] of consecutive positions.
 #pragma once
 #include "codegen/schedule/domain.h"
 #include "codegen/tile/tile.h"
@@ -20,9 +20,9 @@ public:
   void bind(const SymExpr& axis, tile::ValueId value) { bound_[axis.symbol_id()] = value; }
   // `axis` is base + lane from now on, `lanes` of them; unbind_tile ends it.
   void bind_tile(const SymExpr& axis, tile::ValueId base, int lanes) { bind_tile(axis, base, lanes, 0, 1); }
-  // The same along dimension `dim` of tiles of `rank` (1 to 3), or with steps > 1 along `dim` and the next one,
-  // row-major. Binding a dimension again replaces its axis.
-  void bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, int dim, int rank, int steps = 1);
+  // The same along dimension `dim` of tiles of `rank`. With steps or run > 1 along `dim` and those after it, row-major.
+  // Binding a dimension again replaces its axis.
+  void bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, int dim, int rank, int steps = 1, int run = 1);
   void unbind_tile() { tiles_.clear(); }
   [[nodiscard]] int lanes() const { return tiles_.empty() ? 0 : tiles_.back().lanes; }
 
@@ -40,7 +40,8 @@ public:
 private:
   struct TileAxis {
     SymExpr axis, base; // base: the symbol that its first position is bound to
-    int lanes = 0, dim = 0, rank = 1, steps = 1;
+    int lanes = 0, dim = 0, rank = 1, steps = 1, run = 1;
+    [[nodiscard]] int dims() const { return 1 + (steps > 1) + (run > 1); }
   };
   [[nodiscard]] int varies(const SymExpr& e) const;  // with which tile axes: bits, by dimension
   tile::ValueId positions(int n, int dim, int rank); // 0, 1, ... along a dimension

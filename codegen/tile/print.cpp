@@ -37,7 +37,10 @@ public:
       names_[static_cast<size_t>(p.value)] = "%" + p.name;
       out_ += (i ? ", %" : "%") + p.name + ": " + p.type.str();
       if (p.written) out_ += " written";
+      if (p.once) out_ += " once";
       if (p.invariant) out_ += " invariant";
+      if (p.in_place) out_ += " in_place";
+      if (p.caching != Caching::Normal) out_ += p.caching == Caching::Passing ? " passing" : " lasting";
       if (p.type.kind == Type::Kind::Pointer && p.alignment != Param{}.alignment)
         out_ += " align=" + std::to_string(p.alignment);
       if (p.multiple_of != 1) out_ += " multiple=" + std::to_string(p.multiple_of);

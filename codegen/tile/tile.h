@@ -90,16 +90,25 @@ struct Op {
   bool contiguous_hint = false; // the scheduler knows that consecutive elements are consecutive in memory
 };
 
+// What caches are told of loads; they mean the same without. Passing: nobody asks for it again, the L1 need not keep
+// it. Lasting: the L2 gives up other lines first, also those that are written.
+enum class Caching : uint8_t { Normal, Passing, Lasting };
+
 struct Param {
   std::string name;
   Type type;
   ValueId value = -1;
   bool written = false;
+  bool once = false;       // no store of a program writes an element that it has written before: order does not matter
   int64_t alignment = 64;  // bytes, of pointers
   int64_t multiple_of = 1; // of i64 scalars: a known divisor, which a caller guarantees
   // Of a pointer: nothing writes this memory while the kernel runs, not through another parameter either (a written one
   // that takes over a read one's memory). Loads may then be moved and cached where writes are not seen.
   bool invariant = false;
+  // Of a pointer that is read: a written one that takes over its memory has an element at one place of all tiles in
+  // which either's is. So the thread that holds an element in one layout is the same whenever it is read and written.
+  bool in_place = false;
+  Caching caching = Caching::Normal; // of a pointer, its loads
 };
 
 // Beside a tile offset, the mask, other and value of a Load or Store may be scalars or tiles of the offset's shape; a

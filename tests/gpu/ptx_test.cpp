@@ -335,6 +335,21 @@ TEST(Ptx, WhatIsStoredIsSeenByOtherThreads) {
   assemble(code);
 }
 
+TEST(Ptx, StoresOfEveryElementOnceNeedNoOrder) {
+  auto copy = [](const std::string& attributes) {
+    return "tile.kernel @k(%x: ptr<f32>, %y: ptr<f32> " + attributes + R"(, %n: i64) config(warps: 4) {
+  %r = range 512 : tile<[512], i64>
+  for %i = 0 to %n step 512 {
+    %o = add(%r, %i) : tile<[512], i64>
+    %v = load %x[%o] : tile<[512], f32>
+    store %y[%o] = %v
+  }
+})";
+  };
+  EXPECT_EQ(occurrences(compile(copy("written")).ptx, R"(bar\.sync)"), 1);
+  EXPECT_EQ(occurrences(compile(copy("written once")).ptx, R"(bar\.sync)"), 0);
+}
+
 // What one thread stores another one loads in the next round, through the same offset value.
 TEST(Ptx, RoundsOfALoopAreOrdered) {
   auto code = compile(R"(tile.kernel @k(%y: ptr<f32> written, %n: i64) config(warps: 4) {
@@ -427,6 +442,46 @@ TEST(Ptx, WhatAGpuCannotDoIsSaid) {
   EXPECT_NE(fails("tile.kernel @a(%y: ptr<f16> written) {\n  %v = const 1 : f16\n  atomic_add %y[0] = %v\n}")
                 .find("atomic add on f16"),
             std::string::npos);
+}
+
+// One kernel of exp, stored as `dtype`.
+std::string exponentials(const std::string& dtype, const std::string& config) {
+  return "tile.kernel @e(%x: ptr<f32> invariant, %y: ptr<" + dtype + "> written) config(warps: 1" + config + R"() {
+  %r = range 256 : tile<[256], i64>
+  %v = load %x[%r] : tile<[256], f32>
+  %e = exp(%v) : tile<[256], f32>
+  %h = cast(%e) : tile<[256], )" +
+         dtype + R"(>
+  store %y[%r] = %h
+})";
+}
+TEST(Ptx, StoresAreStreamingWhereTheKernelSaysSo) {
+  EXPECT_EQ(occurrences(compile(exponentials("f16", ", streaming: 1")).ptx, "st\\.global\\.cs\\.v4"), 1);
+  EXPECT_EQ(occurrences(compile(exponentials("f16", "")).ptx, "st\\.global\\.cs"), 0);
+  (void)assemble(compile(exponentials("bf16", ", streaming: 1")));
+}
+TEST(Ptx, LoadsTellCachesWhatTheParameterSays) {
+  auto copy = [](const std::string& attributes, const std::string& mask) {
+    return "tile.kernel @k(%x: ptr<f32> " + attributes + R"(, %y: ptr<f32> written, %n: i64) config(warps: 4) {
+  %r = range 512 : tile<[512], i64>
+  %m = lt(%r, %n) : tile<[512], bool>
+  %v = load %x[%r])" +
+           mask + R"( : tile<[512], f32>
+  store %y[%r] = %v
+})";
+  };
+  for (const char* mask : {"", " mask=%m"}) {
+    auto passing = compile(copy("invariant passing", mask)), lasting = compile(copy("lasting", mask));
+    EXPECT_EQ(occurrences(passing.ptx, R"(ld\.global\.nc\.L1::no_allocate)"), *mask ? 4 : 1);
+    EXPECT_EQ(occurrences(lasting.ptx, R"(ld\.global\.L2::cache_hint)"), *mask ? 4 : 1);
+    EXPECT_EQ(occurrences(lasting.ptx, "createpolicy"), 1);
+    (void)assemble(passing);
+    (void)assemble(lasting);
+  }
+}
+TEST(Ptx, ExponentialsAreShortWhereResultsAreHalves) {
+  for (const char* half : {"f16", "bf16"}) EXPECT_EQ(occurrences(compile(exponentials(half, "")).ptx, "fma"), 0);
+  EXPECT_GT(occurrences(compile(exponentials("f64", "")).ptx, "fma\\.rn\\.sat"), 0);
 }
 
 } // namespace

@@ -116,8 +116,8 @@ TEST(BlockChoice, RowsByTheirBytes) {
       {"4", "block-rows [128, 4] 4"},       {"16", "block-rows [128, 16] 4"},
       {"49", "block-rows [32, 64] 4"},      {"128", "block-rows [16, 128] 4"},
       {"512", "block-rows [1, 512] 4"},     {"1000", "block-rows [1, 1024] 4"},
-      {"4096", "block-rows [1, 4096] 16"},  {"8192", "block-rows [1, 8192] 16"},
-      {"10000", "block-loop [1, 8192] 16"}, {"100000", "block-team [1, 8192] 16 n<=66 | block-loop [1, 8192] 16"}};
+      {"4096", "block-rows [1, 4096] 16"},  {"8192", "block-loop [1, 4096] 16"},
+      {"10000", "block-loop [1, 4096] 16"}, {"100000", "block-team [1, 8192] 16 n<=66 | block-loop [1, 4096] 16"}};
   for (auto [row, expected] : table) EXPECT_EQ(summary(row_max("n", row, "f32")), expected) << row;
   EXPECT_EQ(summary(row_max("n", "256", "bf16")), "block-rows [16, 256] 4");
   EXPECT_EQ(summary(row_max("n", "1024", "bf16")), "block-rows [1, 1024] 4");
@@ -132,7 +132,7 @@ TEST(BlockChoice, UnknownRowsHaveAShortListOfKernels) {
                                                "block-rows [16, 256] 4 s<=256 s%8 | block-rows [4, 512] 4 s<=512 s%8 | "
                                                "block-rows [1, 1024] 4 s<=1024 s%8 | "
                                                "block-rows [1, 4096] 8 s<=4096 s%8 | block-rows [1, 1024] 4 s<=1024 | "
-                                               "block-loop [1, 16384] 16 s%8 | block-loop [1, 16384] 16");
+                                               "block-loop [1, 8192] 16 s%8 | block-loop [1, 8192] 16");
   // What is known of the size is not asked.
   Problem p = row_max("n", "s", "f16");
   p.graph.env().set_range(*p.graph.env().find("s"), {1, 512});

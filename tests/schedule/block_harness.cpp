@@ -18,6 +18,7 @@ void check(const ScheduledKernel& k) {
 // The same plan with a tile of a few elements. What the tile promises to hold (a whole row) stays.
 BlockPlan small(BlockPlan p, const Domain& domain) {
   p.steps = std::min(p.steps, 2);
+  p.run = std::min(p.run, 2);
   bool rows = p.rows > 1 || (p.schedule.kind == ScheduleKind::BlockLoop && !p.groups.rows.empty());
   switch (p.schedule.kind) {
   case ScheduleKind::BlockTeam: { // any number of rows that are not empty, however many share them
@@ -44,7 +45,7 @@ BlockPlan small(BlockPlan p, const Domain& domain) {
   case ScheduleKind::BlockRows: p.rows = p.groups.rows.empty() ? 1 : p.rows == 2 ? 1 : 2; break;
   case ScheduleKind::BlockLoop:
     p.rows = rows ? 2 : 1;
-    p.columns = 4;
+    p.columns = p.run > 1 ? 8 : 4;
     break;
   default:
     if (p.loop) p.rows = 4;

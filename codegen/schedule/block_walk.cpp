@@ -1,0 +1,150 @@
+// Rounds over a row that is longer than the tile.
+//
+// With `ahead` the loads of a tile are issued before the tile in front of it is folded, so that memory is not idle
+// meanwhile. Rounds go to and fro, tiles of a row 0 1 2 3:
+//
+//   round 0   load 0 | load 1, fold 0 | load 2, fold 1 | load 3, fold 2 | load 2 again, fold 3 |
+//   round 1   fold 3 | load 1, fold 2 | load 0, fold 1 | fold 0 |
+//
+// Round 1 finds tile 3 in registers, and tile 2 under way while the block folds. The last tile, which may end within
+// the row, stands outside of the loops: in them nothing is masked but what is loaded.
+#include "codegen/schedule/block_lowering.h"
+#include "codegen/schedule/shapes.h"
+#include <algorithm>
+#include <array>
+
+namespace tessera {
+
+BlockLowering::Values BlockLowering::round_body(const Stage& stage, const Fold& fold, const Values& accumulators) {
+  Values stored;
+  for (size_t i : stage.stores) stored.push_back(value(nest_.stores[i].scalar));
+  Values next = accumulate(fold, accumulators);
+  for (size_t i = 0; i < stored.size(); ++i) store(stage.stores[i], stored[i]);
+  return next;
+}
+
+// One round over the row, or over this program's tiles of it: accumulators.
+BlockLowering::Values BlockLowering::walk(size_t round, const Fold& fold) {
+  Side& s = *fold_side();
+  const Stage& stage = stages_.stages[round];
+  if (!plan_.loop) return round_body(stage, fold, identities(fold));
+  if (plan_.ahead) return walk_ahead(round, fold);
+  V lanes = sizes_.constant(s.lanes);
+  // To and fro: what was read last is still near. Positions that are taken apart are better known not to be negative.
+  const SymExpr last = d_.env.simplify((ceildiv(axis(s).extent, s.lanes) - 1) * SymExpr(s.lanes));
+  const bool one_axis = (fold_ == 0 ? plan_.groups.rows : plan_.groups.columns).size() == 1;
+  const bool back = round % 2 == 1 && one_axis && !plan_.team;
+  return b_.for_loop(plan_.team ? sizes_.op(ScalarOp::Mul, member_, lanes) : sizes_.constant(0),
+                     sizes_.number(axis(s).extent), plan_.team ? sizes_.op(ScalarOp::Mul, members_, lanes) : lanes,
+                     identities(fold), [&](V i, std::span<const V> carried) {
+                       return scoped([&] {
+                         place(s, back ? sizes_.op(ScalarOp::Sub, sizes_.number(last), i) : i, true);
+                         return round_body(stage, fold, Values(carried.begin(), carried.end()));
+                       });
+                     });
+}
+
+// Loads of elements of their own for each row that a round needs, and nothing else decides about.
+std::vector<ScalarId> BlockLowering::streams(const Stage& stage) const {
+  std::vector<char> needed(static_cast<size_t>(nest_.dag.size()));
+  auto need = [&](ScalarId id) {
+    if (id >= 0) needed[static_cast<size_t>(id)] = 1;
+  };
+  for (size_t i : stage.stores) need(nest_.stores[i].scalar);
+  for (ScalarId r : stage.reduces) {
+    need(node(r).args[0]);
+    if (online_.empty()) continue;
+    const OnlineSum& sum = online_[static_cast<size_t>(r)];
+    need(sum.moving);
+    for (ScalarId w : sum.weights) need(w);
+  }
+  uint64_t axes = 0;
+  for (const Side& s : sides_)
+    if (s.axis >= 0) axes |= uint64_t{1} << s.axis;
+  std::vector<ScalarId> found;
+  for (ScalarId id = nest_.dag.size() - 1; id >= 0; --id) {
+    size_t i = static_cast<size_t>(id);
+    if (!needed[i] || !d_.live[i] || memo_[i] >= 0 || node(id).op == ScalarOp::Reduce) continue;
+    const bool load = node(id).op == ScalarOp::Load;
+    if (load && d_.loads[i].terms.empty() && d_.loads[i].predicate < 0 && (d_.access_deps(d_.loads[i]) & axes) == axes)
+      found.push_back(id);
+    for (ScalarId a : node(id).args) need(a);
+  }
+  return found;
+}
+
+BlockLowering::Values BlockLowering::fetch(const std::vector<ScalarId>& loads, V at, bool masks, V guard) {
+  return scoped([&] {
+    place(*fold_side(), at, masks);
+    guard_ = guard;
+    Values tiles;
+    for (ScalarId id : loads) tiles.push_back(stored_value(id));
+    guard_ = -1;
+    return tiles;
+  });
+}
+
+BlockLowering::Values BlockLowering::walk_ahead(size_t round, const Fold& fold) {
+  Side& s = *fold_side();
+  const Stage& stage = stages_.stages[round];
+  const SymRange extent = d_.env.range(axis(s).extent);
+  SymExpr tiles = d_.env.simplify(ceildiv(axis(s).extent, s.lanes) - 1);
+  if (extent.lo < 1) tiles = sym_max(tiles, 0);
+  const V last = sizes_.number(d_.env.simplify(tiles * SymExpr(s.lanes))), width = sizes_.constant(s.lanes);
+  const V none = sizes_.constant(0);
+  auto minus = [&](V x, V y) { return sizes_.op(ScalarOp::Sub, x, y); };
+  auto positive = [&](V x) { return pointwise(b_, ScalarOp::Lt, std::array{none, x}); };
+  auto several = [&] { return extent.lo > s.lanes ? -1 : positive(last); };
+  const std::vector<ScalarId> loads = streams(stage);
+  auto fold_tile = [&](V at, bool masks, std::span<const V> accumulators, std::span<const V> tile) {
+    return scoped([&] {
+      place(s, at, masks);
+      for (size_t i = 0; i < loads.size(); ++i) loaded_[static_cast<size_t>(loads[i])] = tile[i];
+      Values next = round_body(stage, fold, Values(accumulators.begin(), accumulators.end()));
+      for (ScalarId id : loads) loaded_[static_cast<size_t>(id)] = -1;
+      return next;
+    });
+  };
+  // Carried: accumulators, then the tile that is folded next.
+  const size_t numbers = fold.state().dtypes.size();
+  auto joined = [](Values x, const Values& y) {
+    x.insert(x.end(), y.begin(), y.end());
+    return x;
+  };
+  if (round % 2 == 0) {
+    Values carried = joined(identities(fold), fetch(loads, none, extent.lo < s.lanes, -1));
+    carried = b_.for_loop(none, last, width, carried, [&](V i, std::span<const V> now) {
+      Values next = fetch(loads, sizes_.op(ScalarOp::Add, i, width), true, -1);
+      return joined(fold_tile(i, false, now.first(numbers), now.subspan(numbers)), next);
+    });
+    kept_.last = loads;
+    kept_.last_tiles.assign(carried.begin() + static_cast<std::ptrdiff_t>(numbers), carried.end());
+    kept_.before.clear();
+    if (round + 1 < stages_.stages.size()) kept_.before = streams(stages_.stages[round + 1]);
+    kept_.before_tiles = fetch(kept_.before, minus(last, width), false, several());
+    return fold_tile(last, true, std::span<const V>(carried).first(numbers), kept_.last_tiles);
+  }
+  auto kept = [&](const std::vector<ScalarId>& ids, const Values& tiles_of, V at, bool masks, V guard) {
+    Values found;
+    for (ScalarId id : loads) {
+      auto it = std::find(ids.begin(), ids.end(), id);
+      found.push_back(it != ids.end() ? tiles_of[static_cast<size_t>(it - ids.begin())]
+                                      : fetch({id}, at, masks, guard)[0]);
+    }
+    return found;
+  };
+  Values end = kept(kept_.last, kept_.last_tiles, last, true, -1);
+  Values before = kept(kept_.before, kept_.before_tiles, minus(last, width), false, several());
+  Values carried = joined(fold_tile(last, true, identities(fold), end), before);
+  kept_ = {};
+  V behind = sizes_.op(ScalarOp::Add, last, sizes_.constant(1));
+  carried = b_.for_loop(width, behind, width, carried, [&](V i, std::span<const V> now) {
+    V at = minus(last, i);
+    Values next = fetch(loads, minus(at, width), false, positive(at));
+    return joined(fold_tile(at, false, now.first(numbers), now.subspan(numbers)), next);
+  });
+  carried.resize(numbers);
+  return carried;
+}
+
+} // namespace tessera
