@@ -1,8 +1,16 @@
 #include "fusion/cost.h"
 #include "fusion/rewrite.h"
 #include <algorithm>
+#include <cstdio>
 
 namespace tessera::fusion {
+
+std::string bytes_text(double bytes) {
+  char buffer[32];
+  const bool mega = bytes >= 1e6;
+  std::snprintf(buffer, sizeof buffer, "%.1f %s", bytes / (mega ? 1e6 : 1e3), mega ? "MB" : "kB");
+  return buffer;
+}
 
 SymExpr byte_count(DType dtype, const SymExpr& elements) {
   int bits = info(dtype).bits;

@@ -7,11 +7,10 @@
 
 namespace tessera::fusion {
 
-// A vector instruction on one element costs as much time as this many bytes from memory: a core does about 16 element
-// operations in the time in which 4 bytes arrive.
-inline constexpr double kBytesPerInstruction = 0.25;
 inline constexpr double kRepresentativeSize = 128;
 
+// For people: "4.2 MB", "38.0 kB".
+[[nodiscard]] std::string bytes_text(double bytes);
 [[nodiscard]] SymExpr byte_count(DType dtype, const SymExpr& elements);
 [[nodiscard]] SymExpr byte_count(const Graph& graph, ValueId value);
 

@@ -265,13 +265,16 @@ private:
         chain.leaf_bytes += std::min(estimate_(byte_count(graph_, o)), size * per_element);
       }
     }
+    const bool too_large = chain.depth >= kMaxDepth || chain.nodes > kMaxNodes;
     bool memory = out_.pinned[at(v)] || folds(node) || !options_.enabled;
     if (!memory && !known) {
-      if (chain.depth >= kMaxDepth || chain.nodes > kMaxNodes)
+      if (too_large)
         memory = true;
       else if (!is_view(graph_, v))
         memory = out_.too_dear[at(v)] = dear(v, chain, size);
     }
+    if (memory && options_.enabled && !known && !folds(node) && !too_large && !is_view(graph_, v))
+      keep_recipe(v, chain);
     out_.is_virtual[at(v)] = !memory;
     if (memory) chain = Chain{};
     return {};
@@ -291,12 +294,24 @@ private:
         if (estimate_(graph_.type(leaf).count()) == size) attached = std::max(attached, bytes);
       }
     double instead = std::max(0.0, chain.cost - info(ScalarOp::Load).cost); // a reader would have to load it
-    double again = std::max(0.0, spread_[at(v)] - size) * instead * kBytesPerInstruction;
+    double again = std::max(0.0, spread_[at(v)] - size) * instead * options_.bytes_per_instruction;
     double bytes = estimate_(byte_count(graph_, v));
     double written_out = chain.leaf_bytes * std::max(sites, 1) + attached + again;
     double stored = bytes * (1 + sites) + chain.leaf_bytes - attached;
     constexpr double kMargin = 1.1; // readers in one kernel read once: do not store for little
+    out_.tradeoffs[v.index] = {written_out, stored};
     return written_out > stored * (attached > 0 ? kMargin : 1);
+  }
+
+  // How v, which has memory, may be computed once more by a kernel that would read it: from what lies in memory
+  // whatever is fused. Reading anything else there would keep that in memory, too.
+  void keep_recipe(ValueId v, const Chain& chain) {
+    for (ValueId leaf : chain.leaves) {
+      NodeId producer = graph_.value(leaf).producer;
+      const bool given = !producer.valid() || place(producer) == Place::Constant;
+      if (!given && (!out_.pinned[at(leaf)] || place(producer) == Place::Library)) return;
+    }
+    out_.recipes[v.index] = {chain.leaves, std::max(0.0, chain.cost - info(ScalarOp::Load).cost)};
   }
 
   const Graph& graph_;

@@ -2,7 +2,7 @@
 //
 // A value has memory when something needs it there (an output of the graph, an operand of a library call or of a host
 // operator, a reduction) or when that is cheaper than writing its expression out in each reader. Everything else is
-// virtual.
+// virtual. A kernel that would read a value from memory may still compute it, where that moves less (Recipe).
 #pragma once
 #include "fusion/cost.h"
 #include "fusion/library.h"
@@ -18,8 +18,19 @@ struct Decisions {
   std::vector<bool> pinned;             // by value: something needs it in memory
   std::vector<bool> is_virtual;         // by value
   std::vector<bool> too_dear;           // by value: stored because recomputing costs more
-  std::vector<int> sites;               // by value: consumers, views looked through
-  std::map<int32_t, CallDraft> calls;   // by node
+  // By value, where there was a choice: bytes, with instructions as bytes, for its readers.
+  struct Tradeoff {
+    double computed = 0, stored = 0; // written out in each reader; written once and read by each
+  };
+  std::map<int32_t, Tradeoff> tradeoffs;
+  // By value, of those that have memory: what they may be computed from once more.
+  struct Recipe {
+    std::vector<ValueId> leaves; // that lie in memory in any case
+    double instructions = 0;     // for an element, less the load that they replace
+  };
+  std::map<int32_t, Recipe> recipes;
+  std::vector<int> sites;             // by value: consumers, views looked through
+  std::map<int32_t, CallDraft> calls; // by node
 };
 
 [[nodiscard]] Result<Decisions> decide(const Graph& graph, const FusionOptions& options, AxisPool& pool,

@@ -211,6 +211,15 @@ std::optional<ScalarId> Expander::known(ValueId value, std::span<const ScalarId>
   return type.dtype == DType::I64 ? id : nest_.dag.cast(id, type.dtype);
 }
 
+// 0 where the predicate does not hold.
+ScalarId Expander::masked(ScalarId scalar, ScalarId predicate) {
+  const ScalarNode& node = nest_.dag[scalar];
+  const bool already = node.op == ScalarOp::Load && node.masked;
+  if (predicate < 0 || already) return scalar;
+  const DType dtype = node.dtype; // `node` moves when something is added
+  return nest_.dag.op(ScalarOp::Select, predicate, scalar, zero(dtype));
+}
+
 Result<ScalarId> Expander::element(ValueId value, std::span<const ScalarId> at, ScalarId predicate) {
   if (predicate >= 0) {
     if (auto p = nest_.dag.as_sym(predicate)) {
@@ -218,11 +227,8 @@ Result<ScalarId> Expander::element(ValueId value, std::span<const ScalarId> at, 
       if (p->is_const()) predicate = -1;
     }
   }
-  auto masked = [&](ScalarId scalar) {
-    return predicate < 0 ? scalar : nest_.dag.op(ScalarOp::Select, predicate, scalar, zero(nest_.dag[scalar].dtype));
-  };
-  if (auto literal = literal_of(graph_, value)) return masked(nest_.dag.add(std::move(*literal)));
-  if (auto id = known(value, at)) return masked(*id);
+  if (auto literal = literal_of(graph_, value)) return masked(nest_.dag.add(std::move(*literal)), predicate);
+  if (auto id = known(value, at)) return masked(*id, predicate);
   if (!is_virtual_(value)) {
     int slot = load_slot(nest_, value);
     return nest_.dag.load(slot, compute_dtype(graph_.type(value).dtype), {at.begin(), at.end()}, predicate);
@@ -231,8 +237,7 @@ Result<ScalarId> Expander::element(ValueId value, std::span<const ScalarId> at, 
   key.insert(key.end(), at.begin(), at.end());
   if (auto it = memo_.find(key); it != memo_.end()) return it->second;
   TESSERA_ASSIGN(ScalarId scalar, body(value, at, predicate));
-  bool zero_already = nest_.dag[scalar].op == ScalarOp::Load && nest_.dag[scalar].masked;
-  if (!zero_already) scalar = masked(scalar);
+  scalar = masked(scalar, predicate);
   memo_.emplace(std::move(key), scalar);
   return scalar;
 }
@@ -310,6 +315,39 @@ Result<ScalarId> Expander::copy(const Node& node, const NodeBody& body, const Su
     out = dag.add(std::move(fresh));
   }
   return to[static_cast<size_t>(body.root)];
+}
+
+Result<LoopNest> Expander::written_out(const LoopNest& from, ValueId value) {
+  nest_ = LoopNest{};
+  memo_.clear();
+  seen_.clear();
+  nest_.name = from.name;
+  nest_.axes = from.axes;
+  nest_.sources = from.sources;
+  for (NodeId n : from.sources) seen_.insert(n.index);
+  Status status;
+  auto to = copy_dag(from.dag, store_roots(from), nest_.dag, {}, pool_.env(),
+                     [&](ScalarDag& dag, const ScalarNode& load, ScalarId, std::span<const ScalarId> args) {
+                       const ValueId read = from.loads[static_cast<size_t>(load.operand)];
+                       if (read == value && status.ok()) {
+                         const ScalarId predicate = load.masked ? args.back() : -1;
+                         auto element = body(value, args.first(args.size() - (load.masked ? 1 : 0)), predicate);
+                         if (element.ok()) return masked(*element, predicate);
+                         status = std::move(element).take_error();
+                       }
+                       ScalarNode copy = load;
+                       copy.args.assign(args.begin(), args.end());
+                       copy.operand = load_slot(nest_, read);
+                       return dag.add(std::move(copy));
+                     });
+  TESSERA_TRY(std::move(status));
+  for (const Store& s : from.stores) {
+    Store store = s;
+    store.scalar = to[static_cast<size_t>(s.scalar)];
+    for (ScalarId& i : store.index) i = to[static_cast<size_t>(i)];
+    nest_.stores.push_back(std::move(store));
+  }
+  return std::move(nest_);
 }
 
 Result<LoopNest> Expander::nest(ValueId value) {

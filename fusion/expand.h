@@ -53,6 +53,8 @@ public:
       : graph_(graph), pool_(pool), bodies_(bodies), is_virtual_(std::move(is_virtual)), strict_(strict) {}
   // The nest that computes and stores `value`.
   [[nodiscard]] Result<LoopNest> nest(ValueId value);
+  // The nest with each load of `value`, whatever is_virtual says of that, replaced by its expression.
+  [[nodiscard]] Result<LoopNest> written_out(const LoopNest& nest, ValueId value);
   // Where the elements of `value` lie in memory as a function of axes: the one plain load, times constants, that it
   // comes down to, or nullopt.
   struct Access {
@@ -70,6 +72,7 @@ private:
                                       const std::unordered_map<uint64_t, ScalarId>& data, ScalarId predicate);
   [[nodiscard]] ScalarId rounded(ScalarId scalar, ValueId value);
   [[nodiscard]] ScalarId zero(DType dtype);
+  [[nodiscard]] ScalarId masked(ScalarId scalar, ScalarId predicate);
   [[nodiscard]] ScalarId both(ScalarId a, ScalarId b); // predicates; -1 is true
 
   const Graph& graph_;

@@ -11,6 +11,7 @@ constexpr size_t kReasons = static_cast<size_t>(FusionReason::Count_);
 constexpr std::array<FusionReasonInfo, kReasons> kTable = {{
     {FusionReason::ViewFolded,             "FUS-001", "view-folded",              true,  "a view vanished into an index expression"},
     {FusionReason::Inlined,                "FUS-002", "inlined",                  true,  "a cheap producer is recomputed in each of its consumers"},
+    {FusionReason::Recomputed,             "FUS-011", "recomputed",               true,  "in memory for others; recomputing it moves less than reading it"},
     {FusionReason::PointwiseIntoPointwise, "FUS-003", "pointwise-into-pointwise", true,  "both run over the same points of one kernel"},
     {FusionReason::ProducerIntoReduction,  "FUS-004", "producer-into-reduction",  true,  "computed where a reduction folds it"},
     {FusionReason::ReductionIntoConsumer,  "FUS-005", "reduction-then-same-rows", true,  "a reduction and what is done to the same rows"},

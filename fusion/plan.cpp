@@ -124,14 +124,17 @@ Status Planner::make_stage(ValueId value) {
   unit.nest = std::move(nest);
   int id = add(std::move(unit));
   for (NodeId n : units_[static_cast<size_t>(id)].nest.sources) homes_[at(n)].push_back(id);
-  if (options_.enabled) merge_around(id);
+  if (!options_.enabled) return {};
+  merge_producers(id);
+  TESSERA_TRY(recompute_reads(id));
+  merge_siblings(id);
   return {};
 }
 
 // ---- merging
 
-// Merges a new unit with the units that make what it reads, dearest value first, then with units that read the same.
-void Planner::merge_around(int unit) {
+// Merges a new unit with the units that make what it reads, dearest value first.
+void Planner::merge_producers(int unit) {
   struct Candidate {
     double bytes;
     int position, unit;
@@ -149,6 +152,10 @@ void Planner::merge_around(int unit) {
     if (from == to) continue;
     if (auto refusal = try_vertical(from, to)) refused_[{c.value.index, unit}] = std::move(*refusal);
   }
+}
+
+// And with units that read the same.
+void Planner::merge_siblings(int unit) {
   std::vector<int> tried;
   std::vector<ValueId> reads = units_[static_cast<size_t>(unit)].reads;
   for (ValueId v : reads) {
@@ -325,7 +332,13 @@ std::optional<Refusal> Planner::try_horizontal(int a, int b) {
   reads_from(b, a);
   if (edge) return no; // that was tried as producer and consumer
   if (auto r = path_between(a, b)) return r;
-  if (auto r = merger_.horizontal(x.nest, y.nest)) return r;
+  if (auto r = merger_.horizontal(x.nest, y.nest)) {
+    // A kernel folds over one set of axes: what two reductions over different ones both read is read twice.
+    if (x.nest.has_reduction() && y.nest.has_reduction())
+      pairs_.push_back({x.nest.sources[0], y.nest.sources[0], FusionReason::DifferentReduction,
+                        "both read " + bytes_text(shared) + ": " + r->detail});
+    return r;
+  }
   contract(a, b, a);
   return std::nullopt;
 }

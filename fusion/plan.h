@@ -11,7 +11,8 @@ namespace tessera {
 enum class FusionReason : uint8_t {
   // fused
   ViewFolded, // a view vanished into an index expression
-  Inlined,    // a cheap producer was recomputed in its consumer
+  Inlined,    // a cheap producer is recomputed in its consumers
+  Recomputed, // it is in memory for others, and recomputing moves less than reading it there
   PointwiseIntoPointwise,
   ProducerIntoReduction,  // prologue of a reduction
   ReductionIntoConsumer,  // reduction, then the same rows: softmax, norms
@@ -53,8 +54,8 @@ struct LedgerEntry {
   std::string detail;  // numbers and names, for people: "oneDNN matmul takes no where()"
 };
 
-// Two kernels that share nothing and were tried together because they are small (side_by_side.cpp), by the first node
-// of each.
+// Two kernels of which neither reads what the other makes, by the first node of each: small ones that share nothing and
+// were tried together (side_by_side.cpp), and reductions that read the same over different axes.
 struct PairEntry {
   NodeId first, second;
   FusionReason reason = FusionReason::NoGain;
@@ -167,6 +168,9 @@ struct FusionOptions {
   bool enabled = true; // false: one kernel per operator, for comparison
   bool strict_rounding = false;
   int max_buffers = 24;
+  // A vector instruction on one element costs as much time as this many bytes from memory. A core does about 16 element
+  // operations in the time in which 4 bytes arrive.
+  double bytes_per_instruction = 0.25;
   // What starting a kernel costs, and what the device moves in that time: kernels that share nothing become one where
   // both together move less. 0: never.
   double launch_us = 0, bytes_per_us = 0;

@@ -30,10 +30,14 @@ private:
   Status make_units();
   Status make_stage(ValueId value);
   int add(Unit unit);
-  void merge_around(int unit);
+  void merge_producers(int unit);
+  void merge_siblings(int unit);
   [[nodiscard]] std::optional<Refusal> try_vertical(int producer, int consumer);
   [[nodiscard]] std::optional<Refusal> try_library(int producer, int consumer);
   [[nodiscard]] std::optional<Refusal> try_horizontal(int a, int b);
+  // recompute.cpp
+  Status recompute_reads(int unit);
+  [[nodiscard]] double points_read(const LoopNest& nest, ValueId v);
   // side_by_side.cpp
   void merge_small();
   [[nodiscard]] bool try_side_by_side(int a, int b, double worth);
@@ -58,6 +62,7 @@ private:
   // edges.cpp
   void explain(FusionPlan& plan);
   LedgerEntry explain_edge(NodeId consumer, ValueId value);
+  [[nodiscard]] std::string tradeoff(ValueId value) const;
   void explain_not_merged(LedgerEntry& entry, const std::vector<int>& homes, int from);
 
   Graph& graph_;
@@ -76,7 +81,8 @@ private:
   std::vector<std::vector<NodeId>> users_; // by value
   std::vector<PairEntry> pairs_;
   std::map<std::pair<int32_t, int>, Refusal>
-      refused_;                                    // (value, reader as made) -> why it was not merged with its producer
+      refused_; // (value, reader as made) -> why it was not merged with its producer
+  std::map<std::pair<int32_t, int>, Decisions::Tradeoff> recomputed_; // likewise: it computes the value itself
   std::map<std::pair<int32_t, int>, bool> shared_; // (value, unit as made): read together with a sibling
 };
 

@@ -337,6 +337,7 @@ void configure_for_cuda(FusionOptions& fusion, const CudaLibraries& libraries) {
   // A kernel behind another in a graph; memory of a large GPU.
   fusion.launch_us = 2;
   fusion.bytes_per_us = 4e6;
+  fusion.bytes_per_instruction = 0.15; // 4e12 bytes and 3e13 instructions of a lane in a second
   fusion.as_loops = [libraries](const Graph& graph, NodeId id) { return cuda_as_loops(graph, id, libraries); };
   if (libraries.attention_kernel || (libraries.cudnn && libraries.attention))
     fusion.attention_accepts = [libraries](const Graph& graph, const AttentionCall& call, std::string* why_not) {

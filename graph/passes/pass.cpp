@@ -22,6 +22,7 @@ const std::vector<PassDef>& graph_passes() {
       {"sink-transposes", "moves transposes behind pointwise operators where they meet others",
        passes::sink_transposes},
       {"sink-views", "does pointwise operators of one tensor before its views", passes::sink_views},
+      {"share-reductions", "reductions over more axes start from those over fewer", passes::share_reductions},
       {"dce", "removes what no output depends on, renumbers", passes::dce},
   };
   return table;
@@ -41,6 +42,7 @@ const std::vector<std::string>& default_pipeline() {
       "sink-views",
       "simplify",
       "cse",
+      "share-reductions", // when equal tensors are one
       "simplify-shapes",
       "dce",
   };

@@ -14,6 +14,7 @@ namespace tessera::passes {
 [[nodiscard]] Result<bool> dce(Graph& graph, const PassOptions& options);
 [[nodiscard]] Result<bool> channels_last(Graph& graph, const PassOptions& options);
 [[nodiscard]] Result<bool> sink_transposes(Graph& graph, const PassOptions& options);
+[[nodiscard]] Result<bool> share_reductions(Graph& graph, const PassOptions& options);
 [[nodiscard]] Result<bool> sink_views(Graph& graph, const PassOptions& options);
 
 // An integer option, such as "fold.limit"; error Usage when its text is no number.

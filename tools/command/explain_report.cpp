@@ -1,6 +1,7 @@
 #include "explain.h"
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace tessera::command {
 
@@ -215,6 +216,18 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
   j["not_fused"] = edges_json(graph, c.report.plan, sizes, false);
   j["fused"] = edges_json(graph, c.report.plan, sizes, true);
 
+  // Pairs of kernels that might have been one.
+  j["pairs"] = Json::array();
+  for (const auto& e : c.report.plan.pairs) {
+    const auto& why = info(e.reason);
+    j["pairs"].push_back({{"code", why.code},
+                          {"reason", why.name},
+                          {"fused", why.fused},
+                          {"first", source_of(graph, e.first).name},
+                          {"second", source_of(graph, e.second).name},
+                          {"detail", e.detail}});
+  }
+
   // Breaks: what takes the model off the compiled path, apart from edges that merely stayed.
   Json data_dependent = Json::array();
   for (const Step& step : c.executable->steps)
@@ -374,6 +387,20 @@ std::string explain_text(const Json& j, bool summary) {
                  e.contains("bytes") ? shown_bytes(e["bytes"]) : "", e.contains("detail") ? text_of(e["detail"]) : ""});
     out += table.str("  ");
   }
+
+  // What was weighed: one line a value, whose edges say the same.
+  Table recomputed({"code", "value", "detail"});
+  std::set<std::string> weighed;
+  for (const auto& e : j["fused"])
+    if (const std::string detail = e.contains("detail") ? text_of(e["detail"]) : "";
+        detail.find("computed ") != std::string::npos && weighed.insert(text_of(e["value"])).second)
+      recomputed.add({text_of(e["code"]), text_of(e["value"]), detail});
+  if (!summary && !recomputed.empty()) out += "\nrecomputed by consumers\n" + recomputed.str("  ");
+  Table pairs({"code", "reason", "one", "other", "detail"});
+  for (const auto& p : j["pairs"])
+    pairs.add(
+        {text_of(p["code"]), text_of(p["reason"]), text_of(p["first"]), text_of(p["second"]), text_of(p["detail"])});
+  if (!summary && !pairs.empty()) out += "\npairs of kernels\n" + pairs.str("  ");
 
   Table codes({"code", "reason", "edges", ""}, {2});
   for (const auto& c : j["edges_by_code"])

@@ -1,0 +1,92 @@
+// A kernel that would read a value from memory computes it itself where that moves less.
+//
+//   m = cast(c) : f32     kernel 1 writes m, which a product reads
+//   q = mul(y, m')        kernel 2 runs over other points: it reads c, of a byte an element, instead of m, of four
+//
+// decide.cpp has given m memory because somebody needs it there, or because writing it out everywhere is dearer. For
+// one kernel that could not be merged with m's own the question is another one: m is there, and costs its bytes to
+// read; to compute it costs those of what it is made from that the kernel does not read anyway, and the arithmetic.
+#include "fusion/planner.h"
+#include <algorithm>
+
+namespace tessera::fusion {
+
+namespace {
+
+constexpr double kMargin = 1.1; // what is about as dear stays as it is
+constexpr int kMaxNodes = 400;  // of a nest that something is written out into
+
+} // namespace
+
+Status Planner::recompute_reads(int made) {
+  const std::vector<ValueId> reads = units_[static_cast<size_t>(made)].reads; // as it was made
+  for (ValueId v : reads) {
+    const int unit = find(made), from = home(v);
+    Unit& u = units_[static_cast<size_t>(unit)];
+    auto recipe = d_.recipes.find(v.index);
+    if (from < 0 || from == unit || u.kind != Group::Kind::Kernel || recipe == d_.recipes.end()) continue;
+    if (u.nest.dag.size() > kMaxNodes) continue;
+    // Bytes of v that the nest reads now, and how often it asks for an element.
+    const auto& loads = u.nest.loads;
+    const auto bytes = bytes_read(graph_, u.nest, estimate_);
+    double read = 0;
+    for (size_t k = 0; k < loads.size(); ++k)
+      if (loads[k] == v) read = estimate_(bytes[k]);
+    const double all = estimate_(byte_count(graph_, v));
+    if (read <= 0 || all <= 0) continue;
+    double computed = points_read(u.nest, v) * recipe->second.instructions * options_.bytes_per_instruction;
+    for (ValueId leaf : recipe->second.leaves)
+      if (std::find(loads.begin(), loads.end(), leaf) == loads.end())
+        computed += estimate_(byte_count(graph_, leaf)) * read / all;
+    if (computed * kMargin >= read) continue;
+
+    Expander expander(
+        graph_, pool_, bodies_,
+        [&](ValueId w) { return static_cast<bool>(d_.is_virtual[static_cast<size_t>(w.index)]); },
+        options_.strict_rounding);
+    TESSERA_ASSIGN(LoopNest nest, expander.written_out(u.nest, v));
+    split_axes(nest, pool_);
+    normalize(nest, graph_.env());
+    if (static_cast<int>(nest.loads.size() + nest.stores.size()) > options_.max_buffers) continue;
+    for (NodeId n : nest.sources)
+      if (std::find(u.nest.sources.begin(), u.nest.sources.end(), n) == u.nest.sources.end())
+        homes_[static_cast<size_t>(n.index)].push_back(made);
+    std::erase_if(readers_[static_cast<size_t>(v.index)], [&](int r) {
+      if (find(r) != unit) return false;
+      refused_.erase({v.index, r});
+      recomputed_[{v.index, r}] = {computed, read};
+      return true;
+    });
+    for (ValueId w : nest.loads) {
+      auto& readers = readers_[static_cast<size_t>(w.index)];
+      if (std::none_of(readers.begin(), readers.end(), [&](int r) { return find(r) == unit; })) readers.push_back(made);
+    }
+    auto& own = units_[static_cast<size_t>(made)].reads;
+    std::erase(own, v);
+    for (ValueId leaf : recipe->second.leaves)
+      if (std::find(own.begin(), own.end(), leaf) == own.end()) own.push_back(leaf);
+    u.nest = std::move(nest);
+  }
+  return {};
+}
+
+// Points at which the nest asks for elements of v; once per run of the innermost axis where the index ignores that.
+double Planner::points_read(const LoopNest& nest, ValueId v) {
+  if (nest.axes.empty()) return 1;
+  const Axis& innermost = nest.axes.back();
+  bool varies = false;
+  std::function<void(ScalarId)> look = [&](ScalarId id) {
+    const ScalarNode& node = nest.dag[id];
+    // What is read from memory may vary along with its own index.
+    varies = varies || (node.op == ScalarOp::Index && node.sym.contains(innermost.var));
+    for (ScalarId a : node.args) look(a);
+  };
+  for (ScalarId id = 0; id < nest.dag.size(); ++id)
+    if (const ScalarNode& node = nest.dag[id];
+        node.op == ScalarOp::Load && nest.loads[static_cast<size_t>(node.operand)] == v)
+      for (ScalarId a : node.args) look(a);
+  const double points = estimate_(nest.points());
+  return varies ? points : points / std::max(1.0, estimate_(innermost.extent));
+}
+
+} // namespace tessera::fusion
