@@ -1,6 +1,7 @@
 #include "api/c.h"
 #include "api/device.h"
 #include "api/session.h"
+#include <algorithm>
 
 struct tessera_session {
   std::unique_ptr<tessera::Session> session;
@@ -110,13 +111,14 @@ Status run_on_device(Session& session, const tessera_tensor* inputs, int32_t inp
   return session.run_on_device(in, out, stream);
 }
 
-Result<std::unique_ptr<tessera_session>> open_session(const char* model, const char* device, int32_t threads) {
-  if (model == nullptr || device == nullptr) return usage("model and device are needed");
-  if (threads < 0) return usage("there are no " + std::to_string(threads) + " threads");
+Result<std::unique_ptr<tessera_session>> open_session(const char* model, const tessera_options& given) {
+  if (model == nullptr) return usage("a model is needed");
+  if (given.threads < 0) return usage("there are no " + std::to_string(given.threads) + " threads");
   SessionOptions options;
-  TESSERA_ASSIGN(DeviceChoice choice, choose_device(device));
+  TESSERA_ASSIGN(DeviceChoice choice, choose_device(given.device ? given.device : "auto"));
   choice.apply(options.compile);
-  options.compile.threads = threads;
+  options.compile.threads = given.threads;
+  if (given.tune_share != 0) options.tune_share = std::max(given.tune_share, 0.0);
   auto out = std::make_unique<tessera_session>();
   out->device = choice.device;
   TESSERA_ASSIGN(out->session, Session::open(model, std::move(options)));
@@ -129,8 +131,13 @@ Result<std::unique_ptr<tessera_session>> open_session(const char* model, const c
 using namespace tessera;
 
 const char* tessera_open(const char* model, const char* device, int32_t threads, tessera_session** session) {
+  const tessera_options options{device, threads, 0};
+  return tessera_open_with(model, &options, session);
+}
+
+const char* tessera_open_with(const char* model, const tessera_options* options, tessera_session** session) {
   if (session == nullptr) return told(usage("nowhere to put the session"));
-  auto opened = open_session(model, device, threads);
+  auto opened = open_session(model, options ? *options : tessera_options{});
   if (!opened.ok()) return told(opened.error());
   *session = opened->release();
   return nullptr;

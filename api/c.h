@@ -25,8 +25,18 @@ typedef struct {
   void* data;
 } tessera_tensor;
 
-/* `device`: "cpu", "cuda" or "auto". `threads`: of the host, 0 for all cores. A variable of the environment,
- * TESSERA_CACHE_DIR, names the folder of compiled kernels. */
+/* All zero: what tessera_open() takes where nothing is said. */
+typedef struct {
+  const char* device; /* "cpu", "cuda" or "auto", the default */
+  int32_t threads;    /* of the host, 0 for all cores */
+  /* Tune kernels beside the calls, in at most this share of the time: 0.05 is 5 %. 0: what the variable
+   * TESSERA_TUNE_SHARE says, else never; negative: never. */
+  double tune_share;
+} tessera_options;
+
+/* `options` may be null. A variable of the environment, TESSERA_CACHE_DIR, names the folder of compiled kernels and of
+ * tuned schedules. */
+const char* tessera_open_with(const char* model, const tessera_options* options, tessera_session** session);
 const char* tessera_open(const char* model, const char* device, int32_t threads, tessera_session** session);
 void tessera_close(tessera_session* session); /* null is allowed */
 

@@ -1,4 +1,5 @@
 #include "api/session.h"
+#include "api/background.h"
 #include "codegen/driver/load.h"
 #include "codegen/tune/target.h"
 #include "graph/support/log.h"
@@ -44,14 +45,17 @@ struct Session::Impl {
   SessionOptions options;
   onnx::ModelInfo info;
   double import_ms = 0;
-  std::shared_ptr<const TunedRecords> tuned; // that options.compile.tuned shows, if it is this session's own
-  mutable std::mutex mutex;                  // of variants: executors on several threads may recompile
+  std::shared_ptr<TunedRecords> tuned; // that options.compile.tuned shows, if it is this session's own
+  mutable std::mutex mutex;            // of variants: executors on several threads may recompile
   std::vector<std::shared_ptr<SessionVariant>> variants;
   std::shared_ptr<const Executable> generic; // of the first variant
   // Of the thread that the session belongs to:
   std::unique_ptr<Executor> executor;
   std::shared_ptr<Known> known;
   std::set<std::string> failed_labels; // specializations that did not compile
+  // With tuning in the background:
+  std::shared_ptr<BackgroundTuner> tuner;
+  std::shared_ptr<Successors> successors;
 
   // What of the requested specialization these sizes have.
   struct Wanted {
@@ -228,6 +232,61 @@ struct Session::Impl {
     return executor->add_variant((*variant)->compiled.executable, at);
   }
 
+  // The variant of an executable, or of one that it has replaced. The mutex is held.
+  [[nodiscard]] size_t variant_of(const Executable& executable) const {
+    auto is = [&](const std::shared_ptr<const Executable>& e) { return e.get() == &executable; };
+    for (size_t i = 0; i < variants.size(); ++i)
+      if (is(variants[i]->compiled.executable) ||
+          std::any_of(variants[i]->earlier.begin(), variants[i]->earlier.end(), is))
+        return i;
+    return variants.size();
+  }
+
+  // ---- for the tuner's thread
+  [[nodiscard]] std::shared_ptr<const Compiled> compiled(const Executable& executable) {
+    std::lock_guard lock(mutex);
+    const size_t i = variant_of(executable);
+    if (i == variants.size()) return nullptr;
+    return {variants[i], &variants[i]->compiled};
+  }
+  // The variant once more, with the schedules that are known by now; executors take it with their next call.
+  Status renew(const Executable& executable, const CompileOptions& compile) {
+    const auto before = compiled(executable);
+    if (!before) return {};
+    TESSERA_ASSIGN(Compiled again, compile_again(*before, compile)); // without the mutex: calls may want it
+    std::lock_guard lock(mutex);
+    auto& variant = variants[variant_of(executable)];
+    auto renewed = std::make_shared<SessionVariant>(*variant);
+    renewed->earlier.push_back(before->executable);
+    renewed->compiled = std::move(again);
+    renewed->compiled.report.import_ms = before->report.import_ms;
+    successors->add(*before->executable, renewed->compiled.executable);
+    variant = std::move(renewed);
+    return {};
+  }
+  Status start_tuning(const std::shared_ptr<Impl>& self) {
+    double share = options.tune_share.value_or(0);
+    TESSERA_TRY(check_tune_share(share, "tune_share"));
+    if (!options.tune_share) {
+      TESSERA_ASSIGN(share, tune_share_of_environment());
+    }
+    if (share == 0 || !tuned || options.compile_only) return {};
+    options.background.share = share;
+    successors = std::make_shared<Successors>();
+    BackgroundTuner::Hooks hooks;
+    std::weak_ptr<Impl> weak = self;
+    hooks.compiled = [weak](const Executable& e) -> std::shared_ptr<const Compiled> {
+      auto impl = weak.lock();
+      return impl ? impl->compiled(e) : nullptr;
+    };
+    hooks.renew = [weak](const Executable& e, const CompileOptions& compile) -> Status {
+      auto impl = weak.lock();
+      return impl ? impl->renew(e, compile) : Status();
+    };
+    tuner = std::make_shared<BackgroundTuner>(options.compile, tuned, options.background, std::move(hooks));
+    return {};
+  }
+
   Status check_options() const {
     std::set<std::string> symbols;
     for (const auto& b : generic->inputs)
@@ -262,6 +321,7 @@ Result<std::unique_ptr<Executor>> make_executor(const std::shared_ptr<Impl>& imp
                                                 const std::shared_ptr<Known>& known) {
   ExecutorOptions options = impl->options.executor;
   std::weak_ptr<Impl> weak = impl; // the session's own executor must not keep the session alive
+  if (impl->tuner) options.observer = observe_calls(impl->tuner, impl->successors, known);
   options.recompile = [weak, known](const std::map<std::string, Dims>&,
                                     const GuardMiss& miss) -> Result<std::shared_ptr<const Executable>> {
     auto session = weak.lock();
@@ -287,7 +347,9 @@ Result<std::unique_ptr<Executor>> make_executor(const std::shared_ptr<Impl>& imp
 } // namespace
 
 Session::Session() : impl_(std::make_shared<Impl>()) {}
-Session::~Session() = default;
+Session::~Session() {
+  if (impl_->tuner) impl_->tuner->stop(); // executors that live on only count
+}
 
 Result<std::unique_ptr<Session>> Session::open(const std::string& path, SessionOptions options) {
   std::unique_ptr<Session> session(new Session());
@@ -299,14 +361,19 @@ Result<std::unique_ptr<Session>> Session::open(const std::string& path, SessionO
   CompileOptions& compile = impl.options.compile;
   if (impl.options.use_tuned && !compile.tuned)
     if (auto target = tuned_target(compile))
-      compile.tuned = impl.tuned = std::make_shared<const TunedRecords>(compile.cache_dir, std::move(*target));
+      compile.tuned = impl.tuned = std::make_shared<TunedRecords>(compile.cache_dir, std::move(*target));
   TESSERA_ASSIGN(auto generic, impl.make({}, nullptr));
   impl.generic = generic->compiled.executable;
   TESSERA_TRY(impl.check_options());
   impl.known = std::make_shared<Known>();
   if (impl.options.compile_only) return session;
+  TESSERA_TRY(impl.start_tuning(session->impl_));
   TESSERA_ASSIGN(impl.executor, make_executor(session->impl_, impl.known));
   return session;
+}
+
+void Session::settle_tuning() {
+  if (impl_->tuner) impl_->tuner->settle();
 }
 
 Result<std::unique_ptr<Executor>> Session::new_executor() { return make_executor(impl_, std::make_shared<Known>()); }
@@ -329,8 +396,7 @@ Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& in
   }
   const auto& ran = impl_->executor->variants()[static_cast<size_t>(stats->variant)];
   std::lock_guard lock(impl_->mutex);
-  for (size_t i = 0; i < impl_->variants.size(); ++i)
-    if (impl_->variants[i]->compiled.executable == ran) stats->variant = static_cast<int>(i);
+  if (const size_t i = impl_->variant_of(*ran); i < impl_->variants.size()) stats->variant = static_cast<int>(i);
   return result;
 }
 

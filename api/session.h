@@ -16,6 +16,7 @@
 // are generated loops takes its place.
 #pragma once
 #include "codegen/driver/compile.h"
+#include "codegen/tune/background.h"
 #include "frontend/onnx/importer.h"
 #include "runtime/executor.h"
 
@@ -40,7 +41,12 @@ struct SessionOptions {
   // Kernels take the schedules that `tessera tune` found to be faster on this device (codegen/tune); compile.tuned,
   // when it is set, is taken as it is.
   bool use_tuned = true;
-  bool compile_only = false; // nothing will be run: no device is opened, and run() is an error
+  // Kernels that are called often are tuned beside the calls, in at most this share of the time: 0.05 for 5 %, 0 for
+  // never. What wins is recorded and replaces the kernels between two calls (docs/tuning.md). Empty: what
+  // TESSERA_TUNE_SHARE says, else 0. Not with compiled files, nor without use_tuned.
+  std::optional<double> tune_share;
+  BackgroundOptions background; // the rest of it; `share` is set from tune_share
+  bool compile_only = false;    // nothing will be run: no device is opened, and run() is an error
 };
 
 struct IoInfo {
@@ -56,6 +62,8 @@ struct SessionVariant {
   int conditions = 0;             // of a specialized one: how many dimensions it is made for
   std::set<std::string> as_loops; // CompileOptions::as_loops that it was compiled with
   Compiled compiled;
+  // Those that it has replaced, with kernels that were tuned less.
+  std::vector<std::shared_ptr<const Executable>> earlier;
 };
 
 class Session {
@@ -85,6 +93,8 @@ public:
   [[nodiscard]] std::vector<std::shared_ptr<const SessionVariant>> variants() const;
   [[nodiscard]] const onnx::ModelInfo& model_info() const;
   [[nodiscard]] double import_ms() const; // of open()
+  // Until the tuner in the background has nothing to do; returns at once where there is none.
+  void settle_tuning();
 
 private:
   Session();

@@ -95,6 +95,7 @@ private:
     CallArguments arguments;
     LoadedVariant::Outcome operator()(LoadedVariant& l) const {
       auto done = l.run(arguments, *self.stats_);
+      self.ran_ = &l;
       self.arena_bytes_ = l.arena_bytes();
       return done;
     }
@@ -107,6 +108,8 @@ private:
     stats_ = stats ? stats : &local;
     *stats_ = RunStats{};
     std::optional<Result<std::vector<Tensor>>> result;
+    ran_ = nullptr;
+    if (options_.observer) options_.observer->begins();
     struct Frame {
       ExecutorImpl* self;
       const std::map<std::string, Tensor>& inputs;
@@ -114,9 +117,12 @@ private:
       std::optional<Result<std::vector<Tensor>>>& result;
     };
     Frame frame{this, inputs, use, result};
-    auto usable =
-        device_->around([&frame] { frame.result.emplace(frame.self->choose_and_use(frame.inputs, frame.use)); });
+    auto usable = device_->around([&frame] {
+      if (frame.self->options_.observer) frame.self->renew();
+      frame.result.emplace(frame.self->choose_and_use(frame.inputs, frame.use));
+    });
     for (auto& l : loaded_) l->let_go();
+    if (options_.observer) tell_observer();
     stats_->total_ms = ms_since(start);
     stats_ = nullptr;
     TESSERA_TRY(std::move(usable));
@@ -132,6 +138,40 @@ private:
     loaded_.insert(loaded_.begin() + static_cast<std::ptrdiff_t>(at), std::move(loaded));
     variants_.insert(variants_.begin() + static_cast<std::ptrdiff_t>(at), std::move(executable));
     return {};
+  }
+
+  // ---- better code for the same variants
+  // Inside of around(), before a call.
+  void renew() {
+    std::erase_if(retired_, [](const Retired& r) { return r.successor_ran; });
+    const uint64_t now = options_.observer->generation();
+    if (now == generation_) return;
+    generation_ = now;
+    for (size_t i = 0; i < variants_.size(); ++i) {
+      auto successor = options_.observer->successor(*variants_[i]);
+      if (!successor) continue;
+      auto loaded = is_gpu_target(successor->target) == on_gpu_
+                        ? LoadedVariant::create(successor, *device_, options_)
+                        : Diagnostic(ErrorCode::Internal, "a variant's successor is for another device");
+      if (!loaded.ok()) { // the old one does
+        TESSERA_LOGF(LogChannel::Recompiles, "a variant is not replaced: " + loaded.error().str());
+        continue;
+      }
+      // The old one goes when the new one has run: until then nothing else may hold the weights on the device.
+      retired_.push_back({std::exchange(loaded_[i], std::move(*loaded)), successor.get()});
+      variants_[i] = std::move(successor);
+      ++stats_->renewals;
+    }
+  }
+
+  void tell_observer() {
+    if (!ran_) return options_.observer->ended(nullptr, {}, {});
+    for (Retired& r : retired_) r.successor_ran = r.successor_ran || r.successor == ran_->variant().exe;
+    const Variant& v = ran_->variant();
+    const auto inputs =
+        static_cast<size_t>(std::find_if(v.slot_segment.begin(), v.slot_segment.end(), [](int s) { return s > 0; }) -
+                            v.slot_segment.begin());
+    options_.observer->ended(v.owner, std::span(v.slots).first(inputs), std::span(ran_->call.values).first(inputs));
   }
 
   // ---- which variant
@@ -295,8 +335,17 @@ private:
   std::vector<std::shared_ptr<const Executable>> variants_;
   std::vector<std::unique_ptr<LoadedVariant>> loaded_;                   // destroyed before the device
   std::map<std::map<std::string, int64_t>, Diagnostic> failed_compiles_; // by sizes: not again on every call
+  struct Retired {
+    std::unique_ptr<LoadedVariant> loaded;
+    const Executable* successor;
+    bool successor_ran = false;
+  };
+  std::vector<Retired> retired_; // replaced variants
+  uint64_t generation_ = 0;      // of the observer, when it was asked last
   int64_t arena_bytes_ = 0;
-  RunStats* stats_ = nullptr; // of the call under way
+  // Of the call under way:
+  RunStats* stats_ = nullptr;
+  LoadedVariant* ran_ = nullptr;
 };
 
 } // namespace

@@ -39,6 +39,22 @@ struct GuardMiss {
 using RecompileFn = std::function<Result<std::shared_ptr<const Executable>>(
     const std::map<std::string, Dims>& input_shapes, const GuardMiss&)>;
 
+// Told of an executor's calls by the threads that make them: what works beside them keeps out of their way, and may
+// hand over better code of the same model (codegen/tune/background.h). Nothing here waits. Executors may share one.
+class CallObserver {
+public:
+  virtual ~CallObserver() = default;
+  virtual void begins() = 0;
+  // Once after each begins(). `ran`: what was run, nothing where the call failed before that; `values`: the sizes of
+  // its inputs, of these symbols.
+  virtual void ended(const std::shared_ptr<const Executable>& ran, std::span<const SymExpr> symbols,
+                     std::span<const int64_t> values) = 0;
+  // Changes when successor() has something new.
+  [[nodiscard]] virtual uint64_t generation() const = 0;
+  // What is to stand in the place of a variant from now on, with the same inputs, outputs and constants; or nothing.
+  [[nodiscard]] virtual std::shared_ptr<const Executable> successor(const Executable& of) = 0;
+};
+
 struct ExecutorOptions {
   std::shared_ptr<ThreadPool> pool; // created when empty
   RecompileFn recompile;            // empty: a guard miss with no fitting variant is an error
@@ -52,6 +68,7 @@ struct ExecutorOptions {
   // open already.
   int gpu = 0;
   std::shared_ptr<cuda::Context> gpu_context;
+  std::shared_ptr<CallObserver> observer; // with one, the executor's own stream goes before others of the GPU
   // Waits for the GPU after each step, so that an error is told of the step that made it. TESSERA_CUDA_SYNC=1, too.
   bool synchronize_launches = false;
 };
@@ -66,6 +83,7 @@ struct RunStats {
   int variant = 0;                  // which executable ran
   bool new_shape = false;
   int recompiles = 0; // during this call
+  int renewals = 0;   // variants that CallObserver::successor() replaced at its beginning
   double recompile_ms = 0;
   std::vector<GuardMiss> misses;
   int64_t arena_bytes = 0;

@@ -21,6 +21,71 @@ private:
 
 } // namespace
 
+struct KernelWork {
+  std::vector<int> kernel_of_group; // by position in flat_groups(): index into kernels, -1
+  std::vector<BoxedNest> boxes;     // likewise
+  struct Kernel {
+    std::string name;
+    int group;
+    bool boxed; // the nest of boxes[group]
+  };
+  std::vector<Kernel> kernels;
+  std::map<NodeId, std::string> host_reasons;
+};
+
+namespace {
+
+// Kernels: one for each kernel group and each library epilogue.
+std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& plan, const FusionOptions& fusion,
+                                              std::map<NodeId, std::string> host_reasons) {
+  auto work = std::make_shared<KernelWork>();
+  work->host_reasons = std::move(host_reasons);
+  const auto groups = flat_groups(plan);
+  work->kernel_of_group.assign(groups.size(), -1);
+  work->boxes.resize(groups.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const auto& group = *groups[g];
+    const bool boxed = group.kind == Group::Kind::Library && group.call.epilogue_nest &&
+                       (fusion.generated_epilogues || group.call.fixed);
+    if (boxed)
+      work->boxes[g] = (group.call.fixed ? whole_epilogue : box_epilogue)(graph, *group.call.epilogue_nest);
+    else if (group.kind != Group::Kind::Kernel && group.kind != Group::Kind::Own)
+      continue;
+    work->kernel_of_group[g] = static_cast<int>(work->kernels.size());
+    work->kernels.push_back({group.name + (boxed ? ".epilogue" : ""), static_cast<int>(g), boxed});
+  }
+  return work;
+}
+
+// Machine code and executable of `out`, which has graph, plan and work.
+Status generate(Compiled& out, Backend& backend, const CompileOptions& options) {
+  CompileReport& report = out.report;
+  const KernelWork& work = *out.work;
+  const auto groups = flat_groups(report.plan);
+  std::vector<KernelRequest> requests;
+  for (const auto& k : work.kernels) {
+    const Group& group = *groups[static_cast<size_t>(k.group)];
+    const bool own = group.kind == Group::Kind::Own;
+    const LoopNest* nest = k.boxed ? &work.boxes[static_cast<size_t>(k.group)].nest : own ? nullptr : &group.nest;
+    requests.push_back(
+        {k.name, nest, own ? group.node : NodeId{}, nullptr, own && !group.node.valid() ? &group.attention : nullptr});
+  }
+  ObjectCache cache(options.cache_dir, options.cache);
+  BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.boxes, work.host_reasons, backend.target()};
+  TESSERA_ASSIGN(build.code, backend.compile(*out.graph, requests, cache, options));
+  report.kernels = build.code.reports;
+  report.cache_hits = build.code.hits;
+  report.cache_misses = build.code.misses;
+  report.cache_warnings = cache.warnings();
+  report.device_warnings = build.code.warnings;
+  report.codegen_ms = build.code.codegen_ms;
+  report.link_ms = build.code.link_ms;
+  TESSERA_ASSIGN(out.executable, build_executable(build));
+  return {};
+}
+
+} // namespace
+
 Result<Compiled> compile(Graph imported, const CompileOptions& options) {
   Timer total, timer;
   Compiled out;
@@ -62,39 +127,24 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
   }
   report.fusion_ms = timer.lap();
 
-  // Kernels: one for each kernel group and each library epilogue.
-  ObjectCache cache(options.cache_dir, options.cache);
-  BuildInput build{graph, report.plan, {}, {}, {}, host_reasons, backend->target()};
-  auto groups = flat_groups(report.plan);
-  build.kernel_of_group.assign(groups.size(), -1);
-  build.boxes.resize(groups.size());
-  std::vector<KernelRequest> requests;
-  for (size_t g = 0; g < groups.size(); ++g) {
-    const auto& group = *groups[g];
-    const LoopNest* nest = nullptr;
-    if (group.kind == Group::Kind::Kernel) nest = &group.nest;
-    if (group.kind == Group::Kind::Library && group.call.epilogue_nest &&
-        (fusion.generated_epilogues || group.call.fixed)) {
-      build.boxes[g] = (group.call.fixed ? whole_epilogue : box_epilogue)(*graph, *group.call.epilogue_nest);
-      nest = &build.boxes[g].nest;
-    }
-    bool own = group.kind == Group::Kind::Own;
-    if (!nest && !own) continue;
-    build.kernel_of_group[g] = static_cast<int>(requests.size());
-    requests.push_back({group.name + (group.kind == Group::Kind::Library ? ".epilogue" : ""), nest,
-                        own ? group.node : NodeId{}, nullptr, own && !group.node.valid() ? &group.attention : nullptr});
-  }
-  TESSERA_ASSIGN(build.code, backend->compile(*graph, requests, cache, options));
-  report.kernels = build.code.reports;
-  report.cache_hits = build.code.hits;
-  report.cache_misses = build.code.misses;
-  report.cache_warnings = cache.warnings();
-  report.device_warnings = build.code.warnings;
-  report.codegen_ms = build.code.codegen_ms;
-  report.link_ms = build.code.link_ms;
-  TESSERA_ASSIGN(auto executable, build_executable(build));
-  out.executable = executable;
+  out.work = kernel_work(*graph, report.plan, fusion, std::move(host_reasons));
+  TESSERA_TRY(generate(out, *backend, options));
   report.total_ms = total.lap();
+  return out;
+}
+
+Result<Compiled> compile_again(const Compiled& before, const CompileOptions& options) {
+  TESSERA_CHECK(before.graph && before.work, "it was compiled here");
+  Timer total;
+  TESSERA_ASSIGN(auto backend, Backend::create(options));
+  Compiled out;
+  out.graph = before.graph;
+  out.work = before.work;
+  out.report.passes = before.report.passes;
+  out.report.plan = before.report.plan;
+  out.report.source_nodes = before.report.source_nodes;
+  TESSERA_TRY(generate(out, *backend, options));
+  out.report.total_ms = total.lap();
   return out;
 }
 

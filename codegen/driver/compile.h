@@ -27,6 +27,9 @@ struct CompileOptions {
   // are: those that a library refused when it was asked.
   std::set<std::string> as_loops;
   int threads = 0; // of the machine the executable will run on; 0 = all
+  int jobs = 0;    // kernels that are compiled at the same time; 0: as many as threads
+  // Asked between kernels, on any thread: true ends the compile with error Cancelled.
+  std::function<bool()> cancelled;
   bool fusion = true;
   bool strict_rounding = false; // round after every operator
   bool cache = true;            // object cache on disk
@@ -56,12 +59,17 @@ struct CompileReport {
   std::vector<std::string> device_warnings; // what the device's code lacks: spilled registers, no assembler
   int source_nodes = 0;                     // operators in the imported graph
 };
+struct KernelWork; // what code was generated from, beside graph and plan (compile.cpp)
 struct Compiled {
   std::shared_ptr<const Executable> executable;
   std::shared_ptr<Graph> graph; // after passes
   CompileReport report;
+  std::shared_ptr<const KernelWork> work;
 };
 // Consumes the graph (imported, not yet decomposed).
 [[nodiscard]] Result<Compiled> compile(Graph graph, const CompileOptions& options);
+// The same graph and plan, with the schedules that options.tuned has by now: an executable with the same inputs,
+// outputs and constants, which share their memory. Only reads `before`, which other threads may use.
+[[nodiscard]] Result<Compiled> compile_again(const Compiled& before, const CompileOptions& options);
 
 } // namespace tessera

@@ -57,9 +57,14 @@ struct Compiler {
   std::string arch; // of cubins
   ObjectCache& cache;
   bool keep_ir;
+  const std::function<bool()>& cancelled;
 
   void make(const Hash128& key, Made& m) const {
     auto began = std::chrono::steady_clock::now();
+    if (cancelled && cancelled()) {
+      m.error = Diagnostic(ErrorCode::Cancelled, "the compile was given up");
+      return;
+    }
     if (!keep_ir && from_cache(key, m)) {
       m.cached = true;
     } else {
@@ -152,7 +157,8 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
   auto start = std::chrono::steady_clock::now();
   GpuKernels out;
   bool keep = options.keep_texts || dump_enabled();
-  Compiler compiler{target, gpu, gpu.assemble_for.empty() ? target.arch : gpu.assemble_for, cache, keep};
+  Compiler compiler{target, gpu,  gpu.assemble_for.empty() ? target.arch : gpu.assemble_for,
+                    cache,  keep, options.cancelled};
   std::string version = gpu_compiler_version(target) + "; " +
                         (gpu.assembler ? gpu.assembler->version() + " for " + compiler.arch : "PTX alone");
   uint64_t seed = hash128(version).lo;
@@ -198,7 +204,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     for (const auto& v : k.variants)
       if (auto& m = made[static_cast<size_t>(v.object)]; !m.kernel) m.kernel = &v.scheduled.kernel;
 
-  tbb::task_arena arena(options.threads > 0 ? options.threads : tbb::task_arena::automatic);
+  tbb::task_arena arena(compile_jobs(options));
   arena.execute([&] { tbb::parallel_for(size_t{0}, made.size(), [&](size_t i) { compiler.make(keys[i], made[i]); }); });
 
   for (auto& m : made) {
@@ -260,7 +266,7 @@ Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const Kerne
                                        const CompileOptions& options, const GpuKernelOptions& gpu) {
   auto out = compile_all(graph, requests, device, target, cache, options, gpu, true);
   bool tuned = options.tuned || std::any_of(requests.begin(), requests.end(), [](const auto& r) { return r.tuned; });
-  if (out.ok() || !tuned) return out;
+  if (out.ok() || !tuned || out.error().code == ErrorCode::Cancelled) return out;
   // A record on disk must not keep a model from running.
   auto plain = compile_all(graph, requests, device, target, cache, options, gpu, false);
   if (plain.ok()) plain->warnings.push_back("tuned schedules are ignored: " + out.error().message);

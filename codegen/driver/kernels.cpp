@@ -55,6 +55,11 @@ std::string anonymous_text(tile::Kernel kernel) {
   return tile::print(kernel);
 }
 
+int compile_jobs(const CompileOptions& options) {
+  const int jobs = options.jobs > 0 ? options.jobs : options.threads;
+  return jobs > 0 ? jobs : tbb::task_arena::automatic;
+}
+
 static double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
@@ -126,6 +131,10 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     auto began = std::chrono::steady_clock::now();
     const auto& [key, kernel] = distinct[i];
     auto& m = made[i];
+    if (options.cancelled && options.cancelled()) {
+      m.error = Diagnostic(ErrorCode::Cancelled, "the compile was given up");
+      return;
+    }
     bool want_ir = options.keep_texts || dump_enabled();
     if (!want_ir) {
       if (auto bytes = cache.find(key)) {
@@ -144,7 +153,7 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     }
     m.ms = ms_since(began);
   };
-  tbb::task_arena arena(options.threads > 0 ? options.threads : tbb::task_arena::automatic);
+  tbb::task_arena arena(compile_jobs(options));
   arena.execute([&] { tbb::parallel_for(size_t{0}, distinct.size(), make); });
   for (auto& m : made) {
     if (m.error) return std::move(*m.error);

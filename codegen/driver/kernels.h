@@ -32,6 +32,9 @@ struct LinkedKernels {
                                                     const DeviceTraits& device, const HostTarget& target,
                                                     ObjectCache& cache, const CompileOptions& options);
 
+// Of options.jobs: how many threads compile, as tbb::task_arena takes it.
+[[nodiscard]] int compile_jobs(const CompileOptions& options);
+
 // The kernel's text without the names that a model gave its values: kernels of equal layers are equal.
 [[nodiscard]] std::string anonymous_text(tile::Kernel kernel);
 

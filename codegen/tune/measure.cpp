@@ -88,52 +88,79 @@ private:
 };
 
 // One executable for each candidate, or why it has none.
-Result<std::vector<Result<std::shared_ptr<const Executable>>>> models(const MeasuredNest& what,
-                                                                      const CompileOptions& given) {
-  CompileOptions options = given;
-  options.tuned = nullptr;
-  options.keep_texts = false;
-  TESSERA_ASSIGN(auto backend, Backend::create(options));
-  ObjectCache cache(options.cache_dir, options.cache);
-  std::vector<OnlyThis> only(1); // none for the rules' choice
-  for (size_t c = 1; c < what.candidates.size(); ++c) only.emplace_back(what.candidates[c].tuned);
-  auto compile = [&](size_t first, size_t count) {
+class Models {
+public:
+  using Model = Result<std::shared_ptr<const Executable>>;
+  static Result<std::unique_ptr<Models>> create(const MeasuredNest& what, const CompileOptions& given) {
+    std::unique_ptr<Models> m(new Models(what, given));
+    m->options_.tuned = nullptr;
+    m->options_.keep_texts = false;
+    TESSERA_ASSIGN(m->backend_, Backend::create(m->options_));
+    m->target_ = m->backend_->target();
+    m->made_.resize(what.candidates.size());
+    m->only_.emplace_back(); // none for the rules' choice
+    for (size_t c = 1; c < what.candidates.size(); ++c) m->only_.emplace_back(what.candidates[c].tuned);
+    return m;
+  }
+
+  // Compiles them together, on all threads.
+  Status make_all() {
+    TESSERA_ASSIGN(DeviceCode all, compile(0, only_.size()));
+    for (size_t c = 0; c < only_.size(); ++c)
+      if (c == 0 || !all.reports[c].tuned.empty())
+        made_[c] = KernelModel(what_, all, target_).make(static_cast<int>(c));
+    return {}; // one that does not compile took all with it: they are made by themselves
+  }
+  const Model& get(size_t c) {
+    if (made_[c]) return *made_[c];
+    auto one = compile(c, 1);
+    if (!one.ok())
+      made_[c] = one.error();
+    else if (c == 0 || !one->reports[0].tuned.empty())
+      made_[c] = KernelModel(what_, *one, target_).make(0);
+    else
+      made_[c] = Diagnostic(ErrorCode::CodegenError,
+                            one->warnings.empty() ? "the schedule does not fit the nest" : one->warnings.back());
+    return *made_[c];
+  }
+
+private:
+  Models(const MeasuredNest& what, const CompileOptions& options)
+      : what_(what), options_(options), cache_(options.cache_dir, options.cache) {}
+  Result<DeviceCode> compile(size_t first, size_t count) {
     std::vector<KernelRequest> requests;
     for (size_t c = first; c < first + count; ++c)
-      requests.push_back({what.name + "." + std::to_string(c), &what.nest, {}, &only[c]});
-    return backend->compile(what.graph, requests, cache, options);
-  };
-  const std::string target = backend->target();
-  std::vector<Result<std::shared_ptr<const Executable>>> out;
-  TESSERA_ASSIGN(DeviceCode all, compile(0, only.size()));
-  for (size_t c = 0; c < only.size(); ++c) {
-    if (c == 0 || !all.reports[c].tuned.empty()) {
-      out.push_back(KernelModel(what, all, target).make(static_cast<int>(c)));
-      continue;
-    }
-    // One that does not compile takes all of them with it: once more by itself, for the others' sake.
-    auto one = compile(c, 1);
-    if (one.ok() && !one->reports[0].tuned.empty())
-      out.push_back(KernelModel(what, *one, target).make(0));
-    else
-      out.emplace_back(Diagnostic(ErrorCode::CodegenError, !one.ok() ? one.error().message
-                                                           : one->warnings.empty()
-                                                               ? std::string("the schedule does not fit the nest")
-                                                               : one->warnings.back()));
+      requests.push_back({what_.name + "." + std::to_string(c), &what_.nest, {}, &only_[c]});
+    return backend_->compile(what_.graph, requests, cache_, options_);
   }
-  return out;
-}
+
+  const MeasuredNest what_;
+  CompileOptions options_;
+  ObjectCache cache_;
+  std::unique_ptr<Backend> backend_;
+  std::string target_;
+  std::vector<OnlyThis> only_;
+  std::vector<std::optional<Model>> made_;
+};
 
 class DeviceMeasurer final : public Measurer {
 public:
-  static Result<std::unique_ptr<Measurer>> create(const MeasuredNest& what, const CompileOptions& options) {
+  static Result<std::unique_ptr<Measurer>> create(const MeasuredNest& what, const CompileOptions& options,
+                                                  const MeasureOptions& how) {
     auto m = std::make_unique<DeviceMeasurer>();
-    TESSERA_ASSIGN(m->models_, models(what, options));
-    if (!m->models_[0].ok()) return m->models_[0].error();
-    m->executors_.resize(m->models_.size());
-    const Executable& exe = **m->models_[0];
+    TESSERA_ASSIGN(m->models_, Models::create(what, options));
+    if (!how.one_by_one) TESSERA_TRY(m->models_->make_all());
+    const auto& first = m->models_->get(0);
+    if (!first.ok()) return first.error();
+    m->executors_.resize(what.candidates.size());
+    const Executable& exe = **first;
+    TESSERA_TRY(fits(exe, how.max_bytes, "may be taken for measuring"));
     if (options.device == "cuda") {
       TESSERA_ASSIGN(m->watch_, cuda::Stopwatch::create());
+      if (how.max_bytes != INT64_MAX) {
+        TESSERA_ASSIGN(const int64_t free, m->watch_->free_bytes());
+        TESSERA_TRY(fits(exe, free / 4, "is a quarter of the GPU's free memory"));
+      }
     } else {
       m->pool_ = ThreadPool::create(options.threads);
     }
@@ -155,6 +182,11 @@ public:
       }
     }
     return std::unique_ptr<Measurer>(std::move(m));
+  }
+
+  Status prepare(size_t candidate) override {
+    TESSERA_TRY(executor(candidate));
+    return {};
   }
 
   Result<double> time_us(size_t candidate) override {
@@ -182,6 +214,17 @@ public:
   }
 
 private:
+  static Status fits(const Executable& exe, int64_t limit, const char* what) {
+    double bytes = 0;
+    for (const BufferInfo& b : exe.buffers) {
+      double elements = 1;
+      for (const SymExpr& d : b.shape) elements *= static_cast<double>(d.const_value());
+      bytes += elements * info(b.dtype).bits / 8;
+    }
+    if (bytes <= static_cast<double>(limit)) return {};
+    return Diagnostic(ErrorCode::UnsupportedFeature, "its data are " + std::to_string(static_cast<int64_t>(bytes)) +
+                                                         " bytes, and " + std::to_string(limit) + " " + what);
+  }
   // `operand` of the nest is the buffer that shows its value.
   Status input(const Executable& exe, size_t operand, Tensor data, const MeasuredNest& what) {
     std::vector<ValueId> seen; // the domain's buffers are the operands, each once
@@ -198,12 +241,13 @@ private:
     return {};
   }
   Result<Executor*> executor(size_t candidate) {
-    if (!models_[candidate].ok()) return models_[candidate].error();
     auto& e = executors_[candidate];
     if (!e) {
+      const auto& model = models_->get(candidate);
+      if (!model.ok()) return model.error();
       ExecutorOptions options;
       options.pool = pool_;
-      TESSERA_ASSIGN(e, Executor::create({*models_[candidate]}, options));
+      TESSERA_ASSIGN(e, Executor::create({*model}, options));
     }
     return e.get();
   }
@@ -222,10 +266,10 @@ private:
     return out;
   }
 
-  std::vector<Result<std::shared_ptr<const Executable>>> models_; // by candidate
-  std::vector<std::unique_ptr<Executor>> executors_;
-  std::unique_ptr<cuda::Stopwatch> watch_; // of a GPU
-  std::shared_ptr<ThreadPool> pool_;       // of the host
+  std::unique_ptr<Models> models_;
+  std::vector<std::unique_ptr<Executor>> executors_; // by candidate
+  std::unique_ptr<cuda::Stopwatch> watch_;           // of a GPU
+  std::shared_ptr<ThreadPool> pool_;                 // of the host
   std::map<std::string, Tensor> inputs_;
   std::map<std::string, DeviceTensor> device_inputs_;
   std::vector<Tensor> outputs_, expected_;
@@ -234,8 +278,9 @@ private:
 
 } // namespace
 
-Result<std::unique_ptr<Measurer>> make_measurer(const MeasuredNest& what, const CompileOptions& options) {
-  return DeviceMeasurer::create(what, options);
+Result<std::unique_ptr<Measurer>> make_measurer(const MeasuredNest& what, const CompileOptions& options,
+                                                const MeasureOptions& how) {
+  return DeviceMeasurer::create(what, options, how);
 }
 
 } // namespace tessera

@@ -81,6 +81,12 @@ bool TunedRecord::counts_for(const TunedTarget& t) const {
   return pinned || (on.compiler == t.compiler && (t.driver.empty() || on.driver == t.driver));
 }
 
+std::string measured_text(const TunedRecord& r) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.1f us -> %.1f us", r.default_us, r.tuned_us);
+  return std::string(text) + " on " + r.on.device + (r.pinned ? ", pinned" : "");
+}
+
 void merge_records(std::vector<TunedRecord>& records, std::span<const TunedRecord> more) {
   for (const TunedRecord& r : more) {
     auto it = std::find_if(records.begin(), records.end(), [&](const TunedRecord& o) { return o.same_place(r); });
@@ -102,7 +108,23 @@ void merge_records(std::vector<TunedRecord>& records, std::span<const TunedRecor
 TunedRecords::TunedRecords(const std::string& directory, TunedTarget target) : target_(std::move(target)) {
   std::string folder = ObjectCache(directory, false).directory();
   if (!folder.empty()) file_ = folder + "/tuned.json";
+  read_ = stamp();
   records_ = read();
+}
+
+TunedRecords::Stamp TunedRecords::stamp() const {
+  struct stat s {};
+  if (file_.empty() || ::stat(file_.c_str(), &s) != 0) return {};
+  return {s.st_ino, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
+}
+
+void TunedRecords::refresh() {
+  std::lock_guard lock(mutex_);
+  const Stamp now = stamp();
+  if (now == read_) return;
+  read_ = now; // one that is replaced while it is read is read again next time
+  records_ = read();
+  merge_records(records_, unwritten_);
 }
 
 std::vector<TunedRecord> TunedRecords::read() const {
@@ -130,9 +152,7 @@ std::vector<TunedSchedule> TunedRecords::find(const Hash128& nest) const {
   for (const TunedRecord& r : records_) {
     if (r.kernel != nest || r.is_default() || !r.counts_for(target_)) continue;
     TunedSchedule t{r.schedule, r.extents};
-    char text[64];
-    std::snprintf(text, sizeof text, "%.1f us -> %.1f us", r.default_us, r.tuned_us);
-    t.schedule.measured = std::string(text) + " on " + r.on.device + (r.pinned ? ", pinned" : "");
+    t.schedule.measured = measured_text(r);
     out.push_back(std::move(t));
   }
   return out;
@@ -146,7 +166,17 @@ std::optional<TunedRecord> TunedRecords::at(const Hash128& nest, std::span<const
 }
 
 Status TunedRecords::add(std::span<const TunedRecord> records) {
-  return update([&](std::vector<TunedRecord>& all) { merge_records(all, records); });
+  {
+    std::lock_guard lock(mutex_);
+    merge_records(unwritten_, records);
+  }
+  auto status = update([&](std::vector<TunedRecord>& all) { merge_records(all, unwritten_); });
+  std::lock_guard lock(mutex_);
+  if (status.ok())
+    unwritten_.clear();
+  else
+    merge_records(records_, unwritten_);
+  return status;
 }
 
 Status TunedRecords::update(const std::function<void(std::vector<TunedRecord>&)>& change) {
@@ -161,6 +191,7 @@ Status TunedRecords::update(const std::function<void(std::vector<TunedRecord>&)>
   change(now);
   merge_records(now, {});
   TESSERA_TRY(replace(file_, print_records(now)));
+  read_ = stamp();
   records_ = std::move(now);
   return {};
 }

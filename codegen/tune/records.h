@@ -49,8 +49,10 @@ public:
   [[nodiscard]] std::vector<TunedSchedule> find(const Hash128& nest) const override;
   // Whether there is nothing to measure for this nest at these extents.
   [[nodiscard]] std::optional<TunedRecord> at(const Hash128& nest, std::span<const int64_t> extents) const;
+  // Reads the file again where it has changed.
+  void refresh();
   // Merges `records` into the file, and the file's into this. A later record replaces one for the same, unless that is
-  // pinned; a pinned one replaces always. Errors: FileError.
+  // pinned; a pinned one replaces always. Errors: FileError; the records count here all the same.
   [[nodiscard]] Status add(std::span<const TunedRecord> records);
   // Changes all records of the file at once: `change` gets them and leaves those that shall stay.
   [[nodiscard]] Status update(const std::function<void(std::vector<TunedRecord>&)>& change);
@@ -61,14 +63,24 @@ public:
   [[nodiscard]] std::vector<std::string> warnings() const; // what was wrong with the file
 
 private:
+  struct Stamp { // of a file: another one has another
+    uint64_t inode = 0;
+    int64_t bytes = -1, seconds = 0, nanoseconds = 0;
+    bool operator==(const Stamp&) const = default;
+  };
   [[nodiscard]] std::vector<TunedRecord> read() const;
+  [[nodiscard]] Stamp stamp() const;
 
   std::string file_;
   TunedTarget target_;
-  mutable std::mutex mutex_; // of what follows
-  std::vector<TunedRecord> records_;
+  mutable std::mutex mutex_;                     // of what follows
+  std::vector<TunedRecord> records_, unwritten_; // unwritten_: what no write has succeeded with yet
+  Stamp read_;                                   // of the file that records_ shows
   mutable std::vector<std::string> warnings_;
 };
+
+// What a record's schedule carries as Schedule::measured, where it was taken.
+[[nodiscard]] std::string measured_text(const TunedRecord& record);
 
 // `more` into `records` by the rules of TunedRecords::add; sorted.
 void merge_records(std::vector<TunedRecord>& records, std::span<const TunedRecord> more);

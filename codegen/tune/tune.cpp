@@ -45,8 +45,12 @@ public:
     std::vector<size_t> order(work_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return work_[a].bytes > work_[b].bytes; });
-    for (size_t i : order) TESSERA_TRY(tune(work_[i]));
     TuneReport report;
+    for (size_t i : order) {
+      auto status = tune(work_[i]);
+      if (!status.ok() && !options_.go_on_without_file) return std::move(status).take_error();
+      if (!status.ok()) report.unwritten.push_back(std::move(status).take_error());
+    }
     for (Work& w : work_) report.kernels.push_back(std::move(w.out));
     report.seconds = seconds();
     return report;
@@ -54,7 +58,9 @@ public:
 
 private:
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  [[nodiscard]] bool expired() const { return seconds() >= options_.budget_seconds; }
+  [[nodiscard]] bool expired() const {
+    return seconds() >= options_.budget_seconds || (options_.stop && options_.stop());
+  }
 
   void collect() {
     for (const Group& g : plan_.groups) {
@@ -89,6 +95,7 @@ private:
     TunedKernel& out = w.out;
     if (!out.note.empty()) return {};
     const LoopNest& nest = w.group->nest;
+    records_.refresh(); // another process may have measured it meanwhile
     if (auto known = records_.at(w.key, w.extents); known && !options_.again) {
       out.outcome = TunedKernel::Outcome::Known;
       out.record = std::move(*known);

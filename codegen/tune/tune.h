@@ -13,8 +13,11 @@ struct TuneOptions {
   double budget_seconds = 60; // no kernel is begun, and no candidate measured, after that
   size_t candidates = 24;     // of a kernel, at most; the estimate picks them
   bool again = false;         // kernels that have a record, too
-  SearchOptions search;       // `expired` is set by the tuner
-  MakeMeasurer measurer;      // empty: make_measurer()
+  std::function<bool()> stop; // asked between measurements: true ends it, as the end of the budget does
+  // Records that cannot be written count in this process all the same, and the report says so; else that is an error.
+  bool go_on_without_file = false;
+  SearchOptions search;  // `expired` is set by the tuner
+  MakeMeasurer measurer; // empty: make_measurer()
   std::function<void(const std::string&)> progress;
 };
 
@@ -42,6 +45,7 @@ struct TunedKernel {
 struct TuneReport {
   std::vector<TunedKernel> kernels; // in the plan's order
   double seconds = 0;
+  std::vector<Diagnostic> unwritten; // go_on_without_file: why records were not written
 };
 
 // Kernels that move most are tuned first; those of fixed sizes of 0 and scans are left. `device` is what the plan was

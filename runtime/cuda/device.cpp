@@ -47,7 +47,7 @@ public:
     std::unique_ptr<CudaDevice> device(new CudaDevice(context, options));
     Context::Current current(*context);
     TESSERA_TRY(current.status());
-    TESSERA_ASSIGN(device->own_stream_, Stream::create(context));
+    TESSERA_ASSIGN(device->own_stream_, Stream::create(context, options.observer != nullptr));
     TESSERA_ASSIGN(device->done_, Event::create(context));
     return std::unique_ptr<Device>(std::move(device));
   }

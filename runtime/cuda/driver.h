@@ -40,7 +40,7 @@ namespace tessera::cuda {
   X(cuMemcpyDtoDAsync, 3020)                                                                                           \
   X(cuMemcpy2DAsync, 3020)                                                                                             \
   X(cuMemsetD8Async, 3020)                                                                                             \
-  X(cuStreamCreate, 2000)                                                                                              \
+  X(cuStreamCreateWithPriority, 5050)                                                                                  \
   X(cuStreamDestroy, 4000)                                                                                             \
   X(cuStreamSynchronize, 2000)                                                                                         \
   X(cuStreamGetId, 12000)                                                                                              \

@@ -7,7 +7,9 @@ namespace tessera::cuda {
 // A stream of its own that does not wait for the default stream. The context is current where these are made.
 class Stream {
 public:
-  [[nodiscard]] static Result<std::unique_ptr<Stream>> create(std::shared_ptr<Context> context);
+  // `urgent`: its kernels go before those of other streams that have not been started yet. (No priority is below that
+  // of an ordinary stream, the default one included.)
+  [[nodiscard]] static Result<std::unique_ptr<Stream>> create(std::shared_ptr<Context> context, bool urgent = false);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;

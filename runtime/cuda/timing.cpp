@@ -50,6 +50,14 @@ Result<std::unique_ptr<Stopwatch>> Stopwatch::create() {
   return out;
 }
 
+Result<int64_t> Stopwatch::free_bytes() const {
+  Context::Current current(*impl_->context);
+  TESSERA_TRY(current.status());
+  size_t free = 0, total = 0;
+  TESSERA_CUDA_TRY(*impl_->context, "", cuMemGetInfo, &free, &total);
+  return static_cast<int64_t>(free);
+}
+
 Result<DeviceTensor> Stopwatch::allocate(DType dtype, const Dims& dims) {
   TESSERA_ASSIGN(int64_t count, element_count(dims));
   int64_t bytes = byte_size(dtype, count);

@@ -15,6 +15,8 @@ public:
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
+  // Memory of the GPU that nobody holds.
+  [[nodiscard]] Result<int64_t> free_bytes() const;
   // Memory of the GPU that lives as long as the stopwatch: with the tensor's contents, or for results.
   [[nodiscard]] Result<DeviceTensor> upload(const Tensor& tensor);
   [[nodiscard]] Result<DeviceTensor> allocate(DType dtype, const Dims& dims);

@@ -92,6 +92,20 @@ TEST(C, SizesThatDependOnValuesAreNotKnownBefore) {
   EXPECT_NE(std::string(error).find("depend on values"), std::string::npos) << error;
 }
 
+TEST(C, OpensWithOptions) {
+  for (double share : {-1.0, 0.0, 0.1}) {
+    tessera_options options{};
+    options.device = "cpu";
+    options.threads = 1;
+    options.tune_share = share;
+    tessera_session* session = nullptr;
+    const char* error = tessera_open_with(write(model()).c_str(), &options, &session);
+    ASSERT_EQ(error, nullptr) << error;
+    EXPECT_STREQ(tessera_device(session), "cpu");
+    tessera_close(session);
+  }
+}
+
 TEST(C, WrongArgumentsAreErrorsAndTheSessionGoesOn) {
   tessera_session* none = nullptr;
   auto says = [](const char* error, const std::string& text) {
@@ -102,6 +116,10 @@ TEST(C, WrongArgumentsAreErrorsAndTheSessionGoesOn) {
   says(tessera_open("m.onnx", "abacus", 1, &none), "abacus");
   says(tessera_open("m.onnx", "cpu", -1, &none), "threads");
   says(tessera_open(nullptr, "cpu", 1, &none), "model");
+  tessera_options much{};
+  much.device = "cpu";
+  much.tune_share = 2;
+  says(tessera_open_with(write(model()).c_str(), &much, &none), "share");
   says(tessera_open("m.onnx", "cpu", 1, nullptr), "session");
   EXPECT_EQ(none, nullptr);
   tessera_close(nullptr);

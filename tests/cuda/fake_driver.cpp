@@ -298,8 +298,8 @@ struct FakeCalls {
       return CUDA_SUCCESS;
     });
   }
-  static CUresult StreamCreate(CUstream* s, unsigned flags) {
-    ENTER(cuStreamCreate);
+  static CUresult StreamCreate(CUstream* s, unsigned flags, int) {
+    ENTER(cuStreamCreateWithPriority);
     EXPECT_EQ(flags, static_cast<unsigned>(CU_STREAM_NON_BLOCKING));
     static uintptr_t next = 0x1000;
     *s = reinterpret_cast<CUstream>(next += 0x10);
@@ -494,7 +494,7 @@ FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
   d.cuMemcpyDtoDAsync = FakeCalls::MemcpyDtoDAsync;
   d.cuMemcpy2DAsync = FakeCalls::Memcpy2DAsync;
   d.cuMemsetD8Async = FakeCalls::MemsetD8Async;
-  d.cuStreamCreate = FakeCalls::StreamCreate;
+  d.cuStreamCreateWithPriority = FakeCalls::StreamCreate;
   d.cuStreamDestroy = FakeCalls::StreamDestroy;
   d.cuStreamSynchronize = FakeCalls::StreamSynchronize;
   d.cuStreamGetId = FakeCalls::StreamGetId;

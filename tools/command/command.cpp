@@ -46,6 +46,10 @@ void add_model_options(CLI::App& sub, ModelOptions& o) {
   sub.add_option("--cache-dir", o.cache_dir,
                  "folder of compiled kernels (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
   sub.add_flag("--no-tuned", o.no_tuned, "the rules' schedules, even where 'tessera tune' found better ones");
+  sub.add_option(
+         "--tune-share", o.tune_share,
+         "tune kernels beside the calls, in this share of the time (0.05; default: $TESSERA_TUNE_SHARE, else 0)")
+      ->check(CLI::Range(0.0, 1.0));
   sub.add_option("--tuned-for", o.tuned_for,
                  "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")");
   sub.add_option("--disable-pass", o.disabled_passes,
@@ -92,6 +96,7 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   TESSERA_ASSIGN(DeviceChoice device, choose_device(o.device == "auto" && !o.arch.empty() ? "cuda" : o.device, o.arch));
   device.apply(out.compile);
   out.use_tuned = !o.no_tuned;
+  out.tune_share = o.tune_share;
   if (!o.tuned_for.empty() && o.arch.empty()) return usage("--tuned-for names a GPU that is not here: it needs --arch");
   if (!o.tuned_for.empty()) out.compile.device_name = o.tuned_for;
   out.compile.threads = o.threads;

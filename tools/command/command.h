@@ -32,6 +32,7 @@ struct ModelOptions {
   int threads = 0;
   bool no_fusion = false, strict_rounding = false, no_cache = false, no_tuned = false;
   std::string tuned_for;
+  std::optional<double> tune_share;
   std::string cache_dir;
   std::vector<std::string> disabled_passes;
   std::vector<std::string> specialize; // DIM=exact, DIM=div:8

@@ -1,0 +1,220 @@
+#include "codegen/tune/background.h"
+#include "graph/support/log.h"
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMaxSeen = 256; // executables with sizes; what comes later is not tuned
+constexpr int kNice = 10;
+
+class SteadyClock final : public TuningClock {
+public:
+  double now() override {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  bool rest(double seconds) override {
+    std::unique_lock lock(mutex_);
+    return !changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return stopped_; });
+  }
+  void stop() override {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+    changed_.notify_all();
+  }
+
+private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopped_ = false;
+};
+
+// Measures what another one does, when the gate is open.
+class GatedMeasurer final : public Measurer {
+public:
+  GatedMeasurer(std::unique_ptr<Measurer> inner, TuningGate& gate, int retries)
+      : inner_(std::move(inner)), gate_(gate), retries_(retries) {}
+  Status prepare(size_t candidate) override { return inner_->prepare(candidate); }
+  Result<double> time_us(size_t candidate) override {
+    TESSERA_TRY(inner_->prepare(candidate));
+    for (int i = 0; i <= retries_; ++i) {
+      if (!gate_.wait()) return stopped();
+      auto us = inner_->time_us(candidate);
+      if (gate_.undisturbed() || !us.ok()) return us;
+    }
+    return Diagnostic(ErrorCode::Cancelled, "calls came into each of its measurements");
+  }
+  Result<std::string> difference(size_t candidate) override {
+    TESSERA_TRY(inner_->prepare(candidate));
+    if (!gate_.wait()) return stopped();
+    auto out = inner_->difference(candidate);
+    (void)gate_.undisturbed(); // what is compared is the same whoever else runs
+    return out;
+  }
+
+private:
+  static Diagnostic stopped() { return {ErrorCode::Cancelled, "tuning was stopped"}; }
+  std::unique_ptr<Measurer> inner_;
+  TuningGate& gate_;
+  int retries_;
+};
+
+void log(const std::string& text) { TESSERA_LOGF(LogChannel::Perf, "background tuning: " + text); }
+
+} // namespace
+
+std::shared_ptr<TuningClock> make_tuning_clock() { return std::make_shared<SteadyClock>(); }
+
+bool TuningGate::wait() {
+  for (;;) {
+    calls_before_ = calls_.load();
+    const double now = clock_->now(), quiet_until = last_end_.load() + idle_;
+    double rest = std::max(next_ - now, quiet_until - now);
+    if (under_way_.load() > 0) rest = std::max(rest, idle_);
+    if (rest <= 0) {
+      opened_ = now;
+      return clock_->rest(0);
+    }
+    if (!clock_->rest(rest)) return false;
+  }
+}
+
+bool TuningGate::undisturbed() {
+  const double now = clock_->now();
+  next_ = now + (now - opened_) * (1 / share_ - 1);
+  return calls_.load() == calls_before_;
+}
+
+BackgroundTuner::BackgroundTuner(CompileOptions compile, std::shared_ptr<TunedRecords> records,
+                                 BackgroundOptions options, Hooks hooks)
+    : compile_(std::move(compile)), records_(std::move(records)), options_(std::move(options)),
+      hooks_(std::move(hooks)), gate_(options_.clock ? options_.clock : options_.clock = make_tuning_clock(),
+                                      options_.share, options_.idle_seconds) {
+  compile_.jobs = 1;
+  compile_.cancelled = [this] { return stopped(); };
+  TuneOptions& tune = options_.tune;
+  tune.budget_seconds = 1e18;
+  tune.stop = [this] { return stopped(); };
+  tune.go_on_without_file = true;
+  tune.measurer = [this, inner = tune.measurer](const MeasuredNest& what) -> Result<std::unique_ptr<Measurer>> {
+    TESSERA_ASSIGN(auto measurer, inner ? inner(what) : make_measurer(what, compile_, {true, options_.max_bytes}));
+    return std::unique_ptr<Measurer>(std::make_unique<GatedMeasurer>(std::move(measurer), gate_, options_.retries));
+  };
+  thread_ = std::thread([this] {
+    // Compiling leaves the processor to whoever else wants it. (Threads have priorities of their own on Linux.)
+    (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
+    try {
+      work();
+    } catch (const std::exception& e) { // out of memory: calls go on
+      log(std::string("given up: ") + e.what());
+    }
+    std::lock_guard lock(mutex_);
+    working_ = false;
+    stopped_ = true;
+    changed_.notify_all();
+  });
+}
+
+BackgroundTuner::~BackgroundTuner() { stop(); }
+
+void BackgroundTuner::stop() {
+  stopped_ = true;
+  options_.clock->stop();
+  {
+    std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void BackgroundTuner::settle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    return stopped() || (!working_ && std::none_of(seen_.begin(), seen_.end(), [&](const auto& s) {
+             return !s.second.done && s.second.calls >= options_.hot_calls;
+           }));
+  });
+}
+
+void BackgroundTuner::ended(const std::shared_ptr<const Executable>& ran, std::span<const SymExpr> symbols,
+                            std::span<const int64_t> values) {
+  gate_.leave();
+  if (!ran || stopped()) return;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return; // another call will do
+  Key key{ran.get(), {values.begin(), values.end()}};
+  auto it = seen_.find(key);
+  if (it == seen_.end()) {
+    if (seen_.size() >= kMaxSeen) return;
+    it = seen_.emplace(std::move(key), Seen{ran, {}, 0, false}).first;
+    for (size_t i = 0; i < symbols.size(); ++i) it->second.sizes[symbols[i].symbol_id()] = values[i];
+  }
+  if (++it->second.calls == options_.hot_calls) changed_.notify_all();
+}
+
+void BackgroundTuner::work() {
+  std::unique_lock lock(mutex_);
+  while (!stopped()) {
+    // What was called most often first.
+    Seen* next = nullptr;
+    for (auto& [key, seen] : seen_)
+      if (!seen.done && seen.calls >= options_.hot_calls && (!next || seen.calls > next->calls)) next = &seen;
+    if (!next) {
+      working_ = false;
+      changed_.notify_all();
+      changed_.wait(lock);
+      continue;
+    }
+    working_ = next->done = true;
+    const auto executable = next->executable; // held: its entry may go
+    const CallSizes sizes = next->sizes;
+    lock.unlock();
+    tune(*executable, sizes);
+    lock.lock();
+  }
+}
+
+void BackgroundTuner::tune(const Executable& executable, const CallSizes& sizes) {
+  const auto compiled = hooks_.compiled(executable);
+  if (!compiled || !compiled->graph) return;
+  auto backend = Backend::create(compile_);
+  if (!backend.ok()) return log(backend.error().str());
+  auto report = tune_kernels(*compiled->graph, compiled->report.plan, compile_, (*backend)->traits(), sizes, *records_,
+                             options_.tune);
+  if (!report.ok()) return log(report.error().str());
+  for (const Diagnostic& d : report->unwritten) log("a record was not written: " + d.str());
+  for (const TunedKernel& k : report->kernels) {
+    if (k.outcome == TunedKernel::Outcome::Tuned) log(k.name + ": " + measured_text(k.record) + " by " + k.schedule);
+    if (k.outcome == TunedKernel::Outcome::Left) log(k.name + " is left: " + k.note);
+    for (const std::string& why : k.rejected) log(k.name + ": " + why);
+  }
+  if (stopped() || !knows_better(*compiled, *report)) return;
+  auto renewed = hooks_.renew(executable, compile_);
+  if (!renewed.ok()) return log("the model keeps its kernels: " + renewed.error().str());
+  ++renewals_;
+  // Its successor is what calls run from now on, and is counted by itself.
+  std::lock_guard lock(mutex_);
+  std::erase_if(seen_, [&](const auto& s) { return s.first.first == &executable; });
+}
+
+// Whether there are records that the code does not have, and was not made again for before.
+bool BackgroundTuner::knows_better(const Compiled& compiled, const TuneReport& report) {
+  bool better = false;
+  for (const TunedKernel& k : report.kernels) {
+    using Outcome = TunedKernel::Outcome;
+    if ((k.outcome != Outcome::Tuned && k.outcome != Outcome::Known) || k.record.is_default()) continue;
+    const std::string text = measured_text(k.record);
+    for (const KernelReport& r : compiled.report.kernels) {
+      if (r.name != k.name || std::find(r.tuned.begin(), r.tuned.end(), text) != r.tuned.end()) continue;
+      better = renewed_.emplace(compiled.work.get(), k.record.kernel.hex() + " " + text).second || better;
+    }
+  }
+  return better;
+}
+
+} // namespace tessera
