@@ -38,6 +38,18 @@ const Guard* missed(const Executable& executable, const Sizes& sizes) {
 // The executables that an executor has been given. Its recompile function must not offer them again.
 using Known = std::set<const Executable*>; // only asked for membership
 
+// Whether it is the variant's, or was before better kernels were found.
+bool holds(const SessionVariant& v, const Executable& executable) {
+  auto is = [&](const std::shared_ptr<const Executable>& e) { return e.get() == &executable; };
+  return is(v.compiled.executable) || std::any_of(v.earlier.begin(), v.earlier.end(), is);
+}
+// Whether an executor has not been given the variant yet; from now on it has.
+bool is_new(const SessionVariant& v, Known& has) {
+  if (std::any_of(v.earlier.begin(), v.earlier.end(), [&](const auto& e) { return has.contains(e.get()); }))
+    return false; // it takes the successor by itself
+  return has.insert(v.compiled.executable.get()).second;
+}
+
 } // namespace
 
 struct Session::Impl {
@@ -139,7 +151,7 @@ struct Session::Impl {
     bool fits = false;
     for (const auto& v : variants) {
       if (missed(*v->compiled.executable, miss.sizes)) continue;
-      if (has.insert(v->compiled.executable.get()).second) return v->compiled.executable; // another executor's
+      if (is_new(*v, has)) return v->compiled.executable; // another executor's
       fits = true;
     }
     if (fits) return std::shared_ptr<const Executable>();
@@ -152,7 +164,7 @@ struct Session::Impl {
   Result<std::shared_ptr<const Executable>> without_calls(const GuardMiss& miss, Known& has) {
     std::set<std::string> nodes;
     for (const auto& v : variants) {
-      if (v->compiled.executable != miss.refused_in || !v->compiled.graph) continue;
+      if (!holds(*v, *miss.refused_in) || !v->compiled.graph) continue;
       for (const Group* group : flat_groups(v->compiled.report.plan)) // the steps of an attention, too
         if (group->kind == Group::Kind::Library &&
             std::find(miss.refused.begin(), miss.refused.end(), group->name) != miss.refused.end())
@@ -162,7 +174,7 @@ struct Session::Impl {
     if (nodes.empty()) return std::shared_ptr<const Executable>();
     for (const auto& v : variants) // another executor's
       if (!v->specialized && std::includes(v->as_loops.begin(), v->as_loops.end(), nodes.begin(), nodes.end()) &&
-          has.insert(v->compiled.executable.get()).second)
+          is_new(*v, has))
         return v->compiled.executable;
     options.compile.as_loops.insert(nodes.begin(), nodes.end());
     TESSERA_ASSIGN(auto variant, make({}, nullptr));
@@ -227,19 +239,15 @@ struct Session::Impl {
     size_t at = 0;
     for (size_t i = 0; i < executor->variants().size(); ++i)
       for (const auto& v : variants)
-        if (v->compiled.executable == executor->variants()[i] && v->conditions >= (*variant)->conditions) at = i + 1;
+        if (holds(*v, *executor->variants()[i]) && v->conditions >= (*variant)->conditions) at = i + 1;
     known->insert((*variant)->compiled.executable.get());
     return executor->add_variant((*variant)->compiled.executable, at);
   }
 
   // The variant of an executable, or of one that it has replaced. The mutex is held.
   [[nodiscard]] size_t variant_of(const Executable& executable) const {
-    auto is = [&](const std::shared_ptr<const Executable>& e) { return e.get() == &executable; };
-    for (size_t i = 0; i < variants.size(); ++i)
-      if (is(variants[i]->compiled.executable) ||
-          std::any_of(variants[i]->earlier.begin(), variants[i]->earlier.end(), is))
-        return i;
-    return variants.size();
+    auto found = std::find_if(variants.begin(), variants.end(), [&](const auto& v) { return holds(*v, executable); });
+    return static_cast<size_t>(found - variants.begin());
   }
 
   // ---- for the tuner's thread
