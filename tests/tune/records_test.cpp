@@ -175,6 +175,34 @@ TEST_F(Records, WithoutAFolderNothingIsFatal) {
   EXPECT_EQ(status.error().code, ErrorCode::FileError);
 }
 
+TEST_F(Records, WhatCouldNotBeWrittenCountsHereAndIsWrittenLater) {
+  TunedRecords records(folder_, kHere);
+  std::filesystem::create_directory(folder_ + "/tuned.json.lock"); // as good as a full disk: no write succeeds
+  std::vector<TunedRecord> first{record(1)};
+  auto status = records.add(first);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::FileError);
+  EXPECT_EQ(records.find({1, 7}).size(), 1U);
+  records.refresh();
+  EXPECT_EQ(records.find({1, 7}).size(), 1U);
+  EXPECT_TRUE(TunedRecords(folder_, kHere).all().empty());
+
+  std::filesystem::remove(folder_ + "/tuned.json.lock");
+  add(records, {record(2)});
+  EXPECT_EQ(TunedRecords(folder_, kHere).all().size(), 2U);
+}
+
+TEST_F(Records, OthersRecordsAreSeenWhenTheFileIsReadAgain) {
+  TunedRecords mine(folder_, kHere), theirs(folder_, kHere);
+  add(theirs, {record(1)});
+  EXPECT_TRUE(mine.find({1, 7}).empty());
+  mine.refresh();
+  EXPECT_EQ(mine.find({1, 7}).size(), 1U);
+  ASSERT_TRUE(theirs.update([](std::vector<TunedRecord>& all) { all.clear(); }).ok());
+  mine.refresh();
+  EXPECT_TRUE(mine.find({1, 7}).empty());
+}
+
 // Several processes write at the same time; nothing is lost, and a reader never sees half a file.
 TEST_F(Records, ProcessesDoNotLoseEachOthersRecords) {
   constexpr int kProcesses = 4, kEach = 12;
