@@ -187,7 +187,7 @@ private:
       while (rows > 1 && *n < rows * f_.device.multiprocessors) rows /= 2;
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockRows, rows, columns, power_above(rows * lanes) / 32);
     p.groups = row_groups();
-    p.reads = reads_once();
+    p.reads = caching(true);
     if (bytes > 4096) p.min_blocks = resident_blocks(p, each, columns);
     return p;
   }
@@ -199,7 +199,8 @@ private:
     int64_t loaded = loaded_bytes();
     if (loaded == 0) return 0;
     // A block more pays where memory is all that counts, if it can be had: a kernel that spills gets fewer.
-    const int64_t kept = p.reads == tile::Caching::Lasting ? each * 5 / 4 - 4 : each * 3 / 2;
+    const bool tight = p.reads == tile::Caching::Lasting && each * f_.usual >= 64;
+    const int64_t kept = tight ? each * 5 / 4 - 4 : each * 3 / 2;
     return blocks_under_way(int64_t{32} * p.warps, kept + each * loaded / 4 + other, columns * loaded);
   }
   // A block waits at its reductions, so that others must have loads under way, 64 KB on each multiprocessor.
@@ -207,16 +208,16 @@ private:
     constexpr int64_t kInFlight = 64 << 10, kFile = 65536;
     return static_cast<int>(std::clamp<int64_t>(kFile / (threads * registers), 1, (kInFlight + bytes - 1) / bytes));
   }
-  // Rows of whole accesses that are read once. Where the L2 holds only a part anyhow it had better give up what is
-  // written: 2 to 4 % of the time. Less fits it, with what was there before; then the L1 need not be asked.
-  [[nodiscard]] tile::Caching reads_once() const {
-    constexpr double kMuch = 200e6;
+  // Rows of whole accesses. Where the L2 holds only a part anyhow it had better give up what is written: 2 to 4 % of
+  // the time. Less fits it, with what was there before; then the L1 need not be asked for what is read once.
+  [[nodiscard]] tile::Caching caching(bool once) const {
+    constexpr double kMuch = 100e6;
     const SymExpr row = f_.d.env.simplify(f_.d.row_count());
     if (!f_.seen(row) || !f_.seen(f_.points(AxisRole::Outer)) || f_.d.env.divisor(row) % vector_ != 0)
       return tile::Caching::Normal;
     double bytes = 0;
     for (const Stream& s : f_.streams) bytes += s.count * s.bytes;
-    return bytes >= kMuch ? tile::Caching::Lasting : tile::Caching::Passing;
+    return bytes >= kMuch ? tile::Caching::Lasting : once ? tile::Caching::Passing : tile::Caching::Normal;
   }
   // Of an element of the row, from the large streams.
   [[nodiscard]] int64_t loaded_bytes() const {
@@ -268,6 +269,7 @@ private:
     p.groups = row_groups();
     p.loop = true;
     p.ahead = ahead;
+    p.reads = caching(false);
     p.streaming = length * f_.usual >= kRowBytes;
     // What is loaded, what it becomes, and addresses; masks of rows that are not aligned.
     const int64_t registers =
