@@ -8,6 +8,14 @@
 namespace tessera {
 namespace {
 
+// Most that a block may have. PTX for sm_90 runs on newer GPUs, some of which have less: kernels that ask for it are
+// alternatives there.
+int64_t shared_bytes_of(std::string_view arch) {
+  if (arch == "sm_86" || arch == "sm_89") return 99 << 10;
+  if (arch == "sm_80" || arch == "sm_87") return 163 << 10;
+  return 227 << 10;
+}
+
 class CudaBackend final : public Backend {
 public:
   CudaBackend(const CompileOptions& options, GpuTarget target, GpuKernelOptions kernels,
@@ -19,6 +27,7 @@ public:
     libraries_.cudnn = libraries_.depthwise = options.cudnn;
     traits_.kind = DeviceTraits::Kind::Cuda;
     traits_.name = "cuda " + target_.arch;
+    traits_.shared_bytes = shared_bytes_of(target_.arch);
     if (options.multiprocessors > 0) traits_.multiprocessors = options.multiprocessors;
   }
 

@@ -147,7 +147,7 @@ Result<int64_t> Emitter::shared_region(int64_t bytes) {
   }
   if (!at)
     return error("an exchange between warps takes " + std::to_string(bytes) + " bytes of shared memory, of " +
-                 std::to_string(Hazards::kSharedLimit) + "; smaller tiles are needed");
+                 std::to_string(hazards_.shared_limit()) + "; smaller tiles are needed");
   hazards_.touch_shared({*at, *at + bytes});
   return *at;
 }

@@ -84,6 +84,12 @@ private:
   Status atomic_add(const tile::Op& op);
   void report_index(const tile::Op& op);
   Status meet(const tile::Op& op);                         // Arrive, too
+  struct Affine {
+    std::vector<int64_t> strides; // by dimension; none of a scalar
+    int64_t divisor = 1;          // of what is added to them
+  };
+  [[nodiscard]] std::optional<Affine> affine(tile::ValueId id) const;
+  [[nodiscard]] bool covers_whole_tiles(tile::ValueId offset) const; // GlobalAccess::whole
   void order(GlobalAccess::Kind kind, const tile::Op& op); // a barrier before `op` where one is needed
   Value* address(tile::ValueId pointer, Value* offset);    // of scratch: i32 byte offset in shared memory
   Value* acts_for(tile::ValueId offset);                   // i1: this thread stores; null for all threads

@@ -26,8 +26,9 @@ bool Hazards::conflict(const GlobalAccess& before, const GlobalAccess& after, bo
     in_place = read->in_place;
   }
   if (!before.tile && !after.tile) return before.kind == Kind::Read || after.kind == Kind::Read;
-  if (next_round && before.pointer == after.pointer) return true;
-  bool own = (in_place || before.offset == after.offset) && before.tile && after.tile &&
+  const bool same_elements = before.whole && after.whole && before.pointer == after.pointer;
+  if (next_round && before.pointer == after.pointer && !same_elements) return true;
+  bool own = (in_place || same_elements || before.offset == after.offset) && before.tile && after.tile &&
              before.layout == after.layout && before.layout.is_injective();
   return !own;
 }
@@ -65,7 +66,7 @@ std::optional<int64_t> Hazards::find_shared(int64_t bytes) const {
     if (r.begin >= at + bytes) break;
     at = std::max(at, (r.end + 15) / 16 * 16);
   }
-  if (at + bytes > kSharedLimit) return std::nullopt;
+  if (at + bytes > limit_) return std::nullopt;
   return at;
 }
 
@@ -74,9 +75,16 @@ std::optional<int64_t> Hazards::reserve_shared(int64_t bytes) {
   // above.
   int64_t at = reserved_;
   for (const auto& r : pending_.shared) at = std::max(at, (r.end + 15) / 16 * 16);
-  if (at + bytes > kSharedLimit) return std::nullopt;
+  if (at + bytes > limit_) return std::nullopt;
   reserved_ = (at + bytes + 15) / 16 * 16;
   shared_bytes_ = std::max(shared_bytes_, reserved_);
+  return at;
+}
+
+std::optional<int64_t> Hazards::reserve_scratch(int64_t bytes) {
+  limit_ = kMostShared;
+  auto at = reserve_shared(bytes);
+  limit_ = std::min(kMostShared, std::max(kSharedLimit, reserved_ + kExchangeBytes));
   return at;
 }
 

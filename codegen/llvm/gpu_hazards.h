@@ -11,7 +11,10 @@ struct GlobalAccess {
   enum class Kind : uint8_t { Read, Write, Atomic } kind = Kind::Read;
   tile::ValueId pointer = -1;
   tile::ValueId offset = -1;
-  bool tile = false;           // a scalar is read by all threads and written by thread 0
+  bool tile = false; // a scalar is read by all threads and written by thread 0
+  // The offsets are all those from a multiple of the tile's elements on, in row-major order: in another round of a loop
+  // the same ones, or none of them.
+  bool whole = false;
   layout::LinearLayout layout; // of a tile
   bool operator==(const GlobalAccess&) const = default;
 };
@@ -22,8 +25,9 @@ struct SharedRange { // bytes
 
 class Hazards {
 public:
-  // What a block gets on every GPU that has code here (99 KB on the smallest), rounded down.
-  static constexpr int64_t kSharedLimit = 96 << 10;
+  // What a block gets on every GPU that has code here (99 KB on the smallest), rounded down. Kernels whose scratch
+  // takes more were scheduled for a GPU that has it, at most so much; they get kExchangeBytes besides.
+  static constexpr int64_t kSharedLimit = 96 << 10, kMostShared = 227 << 10, kExchangeBytes = 16 << 10;
 
   explicit Hazards(const tile::Kernel& kernel) : kernel_(kernel) {}
 
@@ -38,8 +42,11 @@ public:
   void touch_shared(SharedRange range);
   // Memory that stays taken to the end of the kernel, below all that find_shared yields.
   [[nodiscard]] std::optional<int64_t> reserve_shared(int64_t bytes);
+  // The same before anything is emitted, of scratch.
+  [[nodiscard]] std::optional<int64_t> reserve_scratch(int64_t bytes);
   [[nodiscard]] bool shared_is_pending() const { return !pending_.shared.empty(); }
   [[nodiscard]] int64_t shared_bytes() const { return shared_bytes_; } // that a block needs
+  [[nodiscard]] int64_t shared_limit() const { return limit_; }        // that it may have
 
   void barrier();
 
@@ -72,7 +79,7 @@ private:
   Pending pending_;
   std::vector<Head> heads_;
   int depth_ = 0;
-  int64_t reserved_ = 0, shared_bytes_ = 0;
+  int64_t reserved_ = 0, shared_bytes_ = 0, limit_ = kSharedLimit;
 };
 
 } // namespace tessera::gpu

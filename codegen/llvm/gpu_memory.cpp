@@ -60,11 +60,66 @@ Emitter::Registers Emitter::load_shared_elements(Value* offset, DType dtype, int
   return from_words(gpu_->load_shared(offset, word, count), dtype, elements);
 }
 
+// A tile of numbers as a sum of ranges times constants, one along each dimension, and a scalar: the constants, and what
+// divides the scalar. Nothing where it is no such sum, as far as can be seen.
+std::optional<Emitter::Affine> Emitter::affine(tile::ValueId id) const {
+  const auto& type = kernel_.type(id);
+  if (!type.is_tile()) return Affine{{}, facts_[static_cast<size_t>(id)].divisor()};
+  const auto* op = definitions_[static_cast<size_t>(id)];
+  if (!op) return std::nullopt;
+  auto of = [&](size_t operand) -> std::optional<Affine> {
+    auto a = affine(op->operands[operand]);
+    if (a && a->strides.empty()) a->strides.assign(type.shape.size(), 0);
+    return a;
+  };
+  switch (op->kind) {
+  case OpKind::Range: return Affine{{1}, layout::kMaxDivisor};
+  case OpKind::Const:
+    return Affine{std::vector<int64_t>(type.shape.size(), 0), op->i == 0 ? layout::kMaxDivisor : op->i & -op->i};
+  case OpKind::ExpandDims: {
+    auto a = affine(op->operands[0]);
+    if (a) a->strides.insert(a->strides.begin() + op->axis, 0);
+    return a;
+  }
+  case OpKind::Broadcast: return of(0);
+  case OpKind::Scalar: break;
+  default: return std::nullopt;
+  }
+  if (op->scalar == ScalarOp::Add) {
+    auto a = of(0), b = of(1);
+    if (!a || !b) return std::nullopt;
+    for (size_t i = 0; i < a->strides.size(); ++i) a->strides[i] += b->strides[i];
+    a->divisor = std::min(a->divisor, b->divisor);
+    return a;
+  }
+  if (op->scalar != ScalarOp::Mul) return std::nullopt;
+  for (size_t tile : {size_t{0}, size_t{1}}) {
+    auto by = facts_[static_cast<size_t>(op->operands[1 - tile])].constant;
+    auto a = of(tile);
+    if (!by || !a) continue;
+    for (int64_t& s : a->strides) s *= *by;
+    if (*by == 0) return Affine{a->strides, layout::kMaxDivisor};
+    a->divisor = std::min(layout::kMaxDivisor, a->divisor * (*by & -*by));
+    return a;
+  }
+  return std::nullopt;
+}
+
+bool Emitter::covers_whole_tiles(tile::ValueId offset) const {
+  auto a = affine(offset);
+  const auto& shape = kernel_.type(offset).shape;
+  int64_t stride = 1;
+  for (size_t i = shape.size(); a && i-- > 0; stride *= shape[i])
+    if (shape[i] > 1 && a->strides[i] != stride) return false;
+  return a && a->divisor % stride == 0;
+}
+
 void Emitter::order(GlobalAccess::Kind kind, const tile::Op& op) {
   GlobalAccess access{kind, op.operands[0], op.operands[1], false, {}};
   if (kernel_.type(op.operands[1]).is_tile()) {
     access.tile = true;
     access.layout = layouts_[op.operands[1]];
+    access.whole = scratch_.count(op.operands[0]) > 0 && covers_whole_tiles(op.operands[1]);
   }
   if (hazards_.conflicts(access)) barrier();
   hazards_.touch(std::move(access));
@@ -206,9 +261,9 @@ Status Emitter::reserve_scratch() {
     if (op.kind != OpKind::Scratch || op.results.empty()) continue;
     auto count = constants.find(op.operands[0]);
     if (count == constants.end()) return error("scratch of a size that only the run knows");
-    auto at = hazards_.reserve_shared(count->second * element_bytes(kernel_.type(op.results[0]).dtype));
+    auto at = hazards_.reserve_scratch(count->second * element_bytes(kernel_.type(op.results[0]).dtype));
     if (!at)
-      return error("scratch beyond the " + std::to_string(Hazards::kSharedLimit) + " bytes of a block's shared memory");
+      return error("scratch beyond the " + std::to_string(Hazards::kMostShared) + " bytes of a block's shared memory");
     scratch_[op.results[0]] = *at;
   }
   return {};

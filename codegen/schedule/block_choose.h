@@ -28,6 +28,8 @@ struct BlockPlan {
   tile::Caching reads = tile::Caching::Normal;
   // Stores tell caches that nobody asks for them soon, so that what is read again stays.
   bool streaming = false;
+  // Of a loop with several rounds: so many tiles of a program's share of the row stay in shared memory between rounds.
+  int keep = 0;
   // Programs that share a row, and each take every team-th tile of it: an expression over sizes, at least 1 where the
   // conditions hold. Without a loop, as many as there are tiles. Nothing: a row is one program's.
   std::optional<SymExpr> team;

@@ -20,6 +20,7 @@ void each_number(Plan& p, F&& f) {
   f("ahead", p.ahead);
   f("reads", p.reads);
   f("streaming", p.streaming);
+  f("keep", p.keep);
   f("whole_branch", p.whole_branch);
   f("split", p.split);
 }

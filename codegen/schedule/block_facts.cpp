@@ -105,6 +105,12 @@ Multiple BlockFacts::multiple(const SymExpr& extent, int64_t k) const {
   return {false, SizeCondition{e, k}};
 }
 
+bool BlockFacts::implies(const SizeCondition& c, const SymExpr& e, int64_t k) const {
+  ShapeEnv env = d.env;
+  assume(env, c);
+  return env.divisor(e) % k == 0;
+}
+
 bool BlockFacts::divides() const {
   bool first = true;
   for (size_t i = 0; i < d.axes.size(); ++i)

@@ -46,6 +46,8 @@ public:
   [[nodiscard]] double guess(const SymExpr& e) const;
   // Of products a factor is asked for, which then divides every other product with it.
   [[nodiscard]] Multiple multiple(const SymExpr& extent, int64_t k) const;
+  // Whether k divides `e` under a condition: not where that is on a sum of sizes.
+  [[nodiscard]] bool implies(const SizeCondition& c, const SymExpr& e, int64_t k) const;
   [[nodiscard]] bool contiguous(const Stream& s, size_t axis) const;
   // Whether positions along the row are divided by sizes that are not known, which takes registers for each element.
   [[nodiscard]] bool divides() const;

@@ -18,6 +18,7 @@ BlockLowering::BlockLowering(const Graph& graph, const LoopNest& nest, const Blo
   out_.conditions = plan.conditions;
   size_t n = d_.live.size();
   memo_.assign(2 * n, -1);
+  raw_.assign(n, -1);
   sites_.assign(n, -1);
   reported_.assign(n, -2);
   loaded_.assign(n, -1);
@@ -170,6 +171,7 @@ void BlockLowering::rounds() {
   for (const Access& a : d_.stores)
     if (plan_.loop && (d_.axes_in(a.offset) & d_.row_mask))
       sizes_.number(a.offset.substitute({{axis(s).var.symbol_id(), 0}}));
+  share_row();
   for (size_t k = 0; k < stages_.stages.size(); ++k) {
     const Stage& stage = stages_.stages[k];
     known_ = static_cast<int>(k);
@@ -266,7 +268,8 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
     return unfit("steps and runs are of loops whose tile is wider");
   if (plan.run > 1 && space.domain.env.divisor(space.domain.row_count()) % plan.run != 0)
     return unfit("the row is no multiple of the run");
-  if (plan.ahead && (!plan.loop || plan.team)) return unfit("tiles are loaded ahead in loops of one program");
+  if ((plan.ahead || plan.keep > 0) && !plan.loop) return unfit("tiles are loaded ahead, and kept, in loops");
+  if (plan.ahead && plan.keep > 0 && !plan.team) return unfit("tiles are loaded ahead and kept by teams only");
   OnlineSums online;
   if (auto wanted = plan.schedule.config.find("online");
       (plan.loop || plan.team) && wanted != plan.schedule.config.end() && wanted->second != 0)

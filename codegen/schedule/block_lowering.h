@@ -17,6 +17,7 @@
 // loop that reads memory again, through the L2; before a loop opens, what does not move with it is computed.
 #pragma once
 #include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/kept.h"
 #include "codegen/schedule/needs.h"
 #include "codegen/schedule/online.h"
 #include "codegen/schedule/sizes.h"
@@ -62,6 +63,14 @@ private:
   Values round_body(const Stage& stage, const Fold& fold, const Values& accumulators);
   [[nodiscard]] std::vector<ScalarId> streams(const Stage& stage) const;
   Values fetch(const std::vector<ScalarId>& loads, V at, bool masks, V guard);
+
+  // block_share.cpp: which tiles of the row, and what is kept of them between rounds
+  void share_row();
+  Values walk_share(const Stage& stage, const Fold& fold);
+  V tile_base(V i);
+  V kept_offset(V i);
+  V raw(const KeptValue& k);
+  void recall(const KeptValue& k, V v);
 
   // block_fold.cpp: reductions
   [[nodiscard]] std::vector<int> full_shape() const;
@@ -149,6 +158,7 @@ private:
   Values pointers_;           // by buffer
   std::vector<V> memo_;       // by ScalarId; then reciprocals by ScalarId of the divisor
   std::vector<size_t> log_;   // slots in order of remembering
+  std::vector<V> raw_;        // by ScalarId: what a load in memo_ has read, before it is cast
   bool row_may_be_empty_ = false, exact_division_ = false, preparing_ = false;
   // Walks that load ahead: tiles by ScalarId of the load, -1 where there is none; a condition on all loads; what the
   // next round begins with, the last tile of the row and the one before it.
@@ -161,6 +171,13 @@ private:
   int round_ = -1;                 // whose loop is being emitted; -1 outside
   int known_ = 0;                  // rounds whose reductions are known
   std::vector<Values> workspaces_; // of a team: by stage, a pointer for each number of its state
+  // Of loops that leave out the program's last tile (block_walk.cpp): its number, else -1; what later rounds need of
+  // it; the same of the first tiles, in shared memory.
+  V last_ = -1;
+  std::vector<KeptValue> kept_values_;
+  Values kept_last_, kept_memory_;
+  int rounds_walked_ = 0;
+  bool idle_members_ = false; // there may be more members than tiles
   V counters_ = -1, team_ = -1, member_ = -1, members_ = -1;
   std::vector<int> sites_;    // of CheckBounds, -1 before
   std::vector<int> reported_; // round that reports; -2: none has

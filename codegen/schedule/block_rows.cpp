@@ -61,19 +61,12 @@ public:
       covered[b.aligned ? 0 : 1] = all;
     }
     for (bool aligned : {true, false}) {
-      if (aligned && (covered[0] || whole.known || !implied(*whole.condition, row))) continue;
+      if (aligned && (covered[0] || whole.known || !f_.implies(*whole.condition, row, vector_))) continue;
       BlockPlan p = row_loop(row, aligned || whole.known);
       if (aligned) p.conditions.push_back(*whole.condition);
       add(std::move(p), "rows of " + row.str() + " in a loop, each round of reductions reads again");
     }
     return std::move(plans_);
-  }
-
-  // Whether `row` is whole accesses under a condition: not where that is on a sum of sizes.
-  [[nodiscard]] bool implied(const SizeCondition& c, const SymExpr& row) const {
-    ShapeEnv env = f_.d.env;
-    assume(env, c);
-    return env.divisor(row) % vector_ == 0;
   }
 
   // While an outer axis is the contiguous one.

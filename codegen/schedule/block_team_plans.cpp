@@ -4,19 +4,21 @@
 // multiprocessors leave the others idle; a team for each costs a meeting, some microseconds. Where nobody waits
 // (results of the row alone) there may be as many programs as there are tiles. Programs that wait must all be resident.
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/online.h"
+#include "codegen/schedule/kept.h"
 #include <algorithm>
+#include <cmath>
 
 namespace tessera {
 namespace {
 
 // Of an H200.
-constexpr double kBytesPerUsAlone = 40e3, kBytesPerUs = 4.4e6, kMeetingUs = 2;
+constexpr double kBytesPerUsAlone = 40e3, kBytesPerUs = 4.4e6, kCachedBytesPerUs = 9e6, kMeetingUs = 2,
+                 kCacheBytes = 50e6;
 constexpr int64_t kLeastBytes = 16 << 10;    // of a program's share
 constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length are shared from here on
-constexpr int64_t kMostMembers = 4096;       // whose partial results one program folds
 constexpr int64_t kMostPartials = 8192;      // and where each has several
 constexpr int64_t kColumnBytes = 256;        // of a row of a column tile
+constexpr int64_t kColumnBlocks = 8;         // resident on a multiprocessor, of 128 threads
 
 class TeamPlanner {
 public:
@@ -28,6 +30,7 @@ public:
     if (!find_rounds()) return {};
     for (const Stream& s : f_.streams) {
       total_ += s.count * s.bytes;
+      if (!s.store) again_ += s.count * s.bytes * static_cast<double>(rounds_ - 1);
       if (s.count >= f_.largest / 2) element_ += s.bytes;
     }
     bool rows = f_.is_row(static_cast<size_t>(f_.contiguous_axis));
@@ -44,23 +47,41 @@ private:
   // Whether there is anything to fold; who needs it decides whether programs wait.
   bool find_rounds() {
     Domain domain = f_.d;
-    if (online_) (void)find_online(f_.nest, domain);
+    OnlineSums sums;
+    if (online_) sums = find_online(f_.nest, domain);
     Stages stages = plan_stages(f_.nest, domain);
+    std::vector<uint64_t> sides(2);
+    for (size_t i = 0; i < f_.d.axes.size(); ++i) sides[f_.is_row(i) ? 0 : 1] |= uint64_t{1} << i;
+    if (f_.is_row(static_cast<size_t>(f_.contiguous_axis))) sides.pop_back(); // one row at a time
+    kept_bytes_ = kept_bytes(find_kept(f_.graph, f_.nest, domain, stages, sums, sides));
     size_t rounds = 0, last = 0;
     for (size_t s = 0; s < stages.stages.size(); ++s) {
       if (stages.stages[s].reduces.empty()) continue;
       ++rounds;
       last = s;
     }
+    rounds_ = rounds + (last + 1 < stages.stages.size());
     waits_ = rounds > 1 || last + 1 < stages.stages.size();
     return rounds > 0;
   }
 
+  // Tiles of `elements` that fit a block's share of shared memory, beside what its warps exchange.
+  [[nodiscard]] int kept_tiles(int64_t elements, int64_t resident) const {
+    constexpr int64_t kSystem = 1 << 10, kExchange = 1 << 10;
+    int64_t bytes = (f_.device.shared_bytes + kSystem) / resident - kSystem - kExchange;
+    return waits_ && kept_bytes_ > 0 ? static_cast<int>(std::max<int64_t>(0, bytes / (elements * kept_bytes_))) : 0;
+  }
+  // Time of `programs` that each read and write as much, a part `kept` of what is read again never leaving them.
+  [[nodiscard]] double us(double programs, double kept) const {
+    const double full = static_cast<double>(programs_);
+    double each = programs / std::ceil(programs / full); // multiprocessors that work, on the average
+    double rate = std::min(kBytesPerUs, each * kBytesPerUsAlone);
+    double faster = again_ > kCacheBytes ? 1 : kCachedBytesPerUs / kBytesPerUs;
+    return total_ / rate + again_ * (1 - kept) / (rate * faster);
+  }
   // Whether a team is worth its meetings, where `blocks` programs would work without; sizes are known.
-  [[nodiscard]] bool pays(double blocks) const {
-    double best = total_ / kBytesPerUs;
-    double alone = total_ / std::min(kBytesPerUs, blocks * kBytesPerUsAlone);
-    return alone > best + 2 * kMeetingUs;
+  [[nodiscard]] bool pays(double blocks, double programs, double kept) const {
+    return us(blocks, 0) > us(programs, kept) + 2 * kMeetingUs;
   }
   // Conditions for at most `most` teams of rows of at least `least` elements; nothing where they never hold.
   [[nodiscard]] std::optional<std::vector<SizeCondition>> few_and_long(int64_t most, int64_t least) const {
@@ -82,18 +103,30 @@ private:
     AxisGroups groups;
     for (size_t i = 0; i < f_.d.axes.size(); ++i) (f_.is_row(i) ? groups.columns : groups.rows).push_back(i);
     auto n = f_.constant(row_), count = f_.constant(points_);
-    const int64_t most = programs_ / 2, least = kLongRowBytes / std::max(1, element_);
+    // Blocks that wait, on a multiprocessor, 1024 threads in all: small ones where a thread has few registers' worth to
+    // remember.
+    const int64_t blocks = waits_ && kept_bytes_ <= 2 ? 4 : 2;
+    const int64_t vector = kAccessBytes / f_.usual, resident = blocks * programs_;
+    int64_t threads = f_.divides() ? 256 : waits_ ? 1024 / blocks : 512;
+    int64_t each = f_.divides() ? vector : (waits_ ? 2 : 4) * vector;
+    while (each > 1 && each * f_.live + f_.accumulators() > kRegisters * 5 / 4) each /= 2;
+    // Who does not wait leaves rows alone that keep half of the multiprocessors busy.
+    const int64_t most = waits_ ? programs_ : programs_ / 2, least = kLongRowBytes / std::max(1, element_);
     std::vector<SizeCondition> conditions;
     if (n && count) {
-      if (*n < 2 || *count < 1 || !pays(static_cast<double>(*count)) || *count > most) return;
+      if (*n < 2 || *count < 1 || *count > most) return;
+      const auto rows = static_cast<double>(*count),
+                 tiles = std::ceil(static_cast<double>(*n) / static_cast<double>(threads * each));
+      const double team = std::min(tiles, std::floor(static_cast<double>(resident) / rows));
+      const double kept = std::min(1.0, (kept_tiles(threads * each, blocks) + 1) * team / tiles);
+      if (!pays(rows, rows * team, waits_ ? kept : 0)) return;
     } else if (auto found = few_and_long(most, least)) {
       conditions = std::move(*found);
     } else {
       return;
     }
-    constexpr int64_t kResident = 2; // blocks that wait, on a multiprocessor
-    const int64_t vector = kAccessBytes / f_.usual, resident = kResident * programs_;
     Multiple whole = f_.multiple(f_.extent(static_cast<size_t>(f_.contiguous_axis)), vector);
+    if (whole.condition && !f_.implies(*whole.condition, row_, vector)) whole.condition.reset();
     auto add = [&](int64_t threads, int64_t each, const SymExpr& team, int64_t members, bool loop,
                    std::vector<SizeCondition> when) {
       BlockPlan p = BlockFacts::plan(ScheduleKind::BlockTeam, 1, threads * each, threads / 32);
@@ -101,20 +134,23 @@ private:
       p.team = f_.d.env.simplify(team);
       p.most_members = f_.constant(*p.team).value_or(members);
       p.loop = loop;
-      p.steps = static_cast<int>(std::max<int64_t>(1, each / vector));
+      p.run = static_cast<int>(whole.known || whole.condition ? std::min(each, vector) : 1);
+      p.steps = static_cast<int>(each / p.run);
+      p.streaming = waits_ && loop;
+      p.ahead = p.streaming && groups.columns.size() == 1; // else positions are divided, twice then
       p.conditions = std::move(when);
-      if (waits_) p.min_blocks = kResident;
+      p.min_blocks = static_cast<int>(waits_ ? blocks : f_.divides() ? 0 : 2048 / threads);
+      if (loop) p.keep = kept_tiles(threads * each, blocks);
       p.schedule.why = "few rows of " + row_.str() + (loop ? "" : ", each program's share in registers");
       if (whole.condition) {
         plans_.push_back(p);
         plans_.back().conditions.push_back(*whole.condition);
         if (!loop) return; // rows of any length take the loop
+        p.run = 1;
         p.steps = static_cast<int>(each);
       }
       plans_.push_back(std::move(p));
     };
-    int64_t threads = f_.divides() ? 256 : 512, each = f_.divides() ? vector : 4 * vector;
-    while (each > 1 && each * f_.live + vector * f_.accumulators() > kRegisters * 5 / 4) each /= 2;
     SymExpr tiles = ceildiv(row_, threads * each);
     if (!waits_) {
       if (n && count) {
@@ -123,8 +159,9 @@ private:
           threads /= 2;
         tiles = ceildiv(row_, threads * each);
       }
-      int64_t members = std::max<int64_t>(2, kMostMembers / std::max<int64_t>(1, count ? *count : most));
-      return add(threads, each, sym_min(tiles, members), members, true, conditions);
+      // As many as run at a time: one that begins later has its own beginning and end to wait for.
+      const int64_t members = 4 * programs_;
+      return add(threads, each, sym_min(tiles, floordiv(members, points_)), members, true, conditions);
     }
     // Shares that fit the registers; then those that are read once a round.
     if (n && count) {
@@ -153,22 +190,22 @@ private:
       }
     }
     groups.columns.push_back(c);
-    int64_t threads = 256, each = 4 * f_.vector, columns = kColumnBytes / f_.narrow;
+    int64_t threads = 128, each = 4 * f_.vector, columns = kColumnBytes / f_.narrow;
     while (each > 1 && each * f_.live + f_.vector * f_.accumulators() > kRegisters) each /= 2;
     if (auto w = f_.constant(width)) columns = std::min(columns, power_above(*w));
     int64_t rows = std::max<int64_t>(2, threads * each / columns);
     auto n = f_.constant(row_), count = f_.constant(points_);
     std::vector<SizeCondition> conditions;
     if (n && count) {
-      if (*n < 2 * rows || *count < 1 || !pays(static_cast<double>(*count) / 16)) return;
+      if (*n < 2 * rows || *count < 1 || !pays(static_cast<double>(*count) / 16, static_cast<double>(programs_), 0))
+        return;
     } else if (auto found = few_and_long(columns * programs_ / 2, 16 * rows)) {
       conditions = std::move(*found);
     } else {
       return;
     }
     SymExpr teams = f_.d.env.simplify(ceildiv(width, columns) * others);
-    constexpr int64_t kResident = 4; // on a multiprocessor
-    int64_t programs = (waits_ ? 1 : 2) * kResident * programs_;
+    const int64_t programs = kColumnBlocks * programs_;
     int64_t members = kMostPartials / columns;
     SymExpr team = sym_min(sym_min(floordiv(programs, teams), members), ceildiv(row_, rows));
     team = f_.d.env.simplify(waits_ ? team : sym_max(team, 1));
@@ -178,7 +215,8 @@ private:
     p.loop = true;
     p.team = team;
     p.most_members = f_.constant(team).value_or(members);
-    p.min_blocks = kResident;
+    p.min_blocks = kColumnBlocks;
+    p.keep = kept_tiles(rows * columns, kColumnBlocks);
     p.steps = static_cast<int>(std::min(std::max<int64_t>(1, each / f_.vector), rows / 2));
     p.conditions = conditions;
     if (waits_ && !count) p.conditions.push_back({teams, 1, 1, programs / 2});
@@ -196,8 +234,10 @@ private:
   const SymExpr row_, points_;
   const int64_t programs_;
   bool waits_ = false;
-  double total_ = 0; // bytes
-  int element_ = 0;  // bytes of all large streams
+  size_t rounds_ = 0;            // over the row, that of the elements included
+  double total_ = 0, again_ = 0; // bytes; of those that rounds after the first read
+  int element_ = 0;              // bytes of all large streams
+  int kept_bytes_ = 0;           // of an element, that rounds after the first need of it
   std::vector<BlockPlan> plans_;
 };
 

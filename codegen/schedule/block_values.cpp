@@ -133,7 +133,7 @@ ValueId BlockLowering::offset_of(const Access& a) {
 }
 
 ValueId BlockLowering::stored_value(ScalarId id) {
-  if (V v = loaded_[static_cast<size_t>(id)]; v >= 0) return v;
+  if (V v = loaded_[static_cast<size_t>(id)]; v >= 0) return raw_[static_cast<size_t>(id)] = v;
   const Access& a = d_.loads[static_cast<size_t>(id)];
   V offset = offset_of(a), mask = row_has_points(id);
   for (const auto& [term, stride] : a.terms) {
@@ -150,7 +150,9 @@ ValueId BlockLowering::stored_value(ScalarId id) {
   mask = both(inside(shape), mask);
   mask = both(guard_, mask);
   if (mask >= 0 && is_tile(mask)) mask = splat(mask, shape);
-  return b_.load(pointers_[static_cast<size_t>(a.buffer)], splat(offset, shape), mask);
+  V v = b_.load(pointers_[static_cast<size_t>(a.buffer)], splat(offset, shape), mask);
+  raw_[static_cast<size_t>(id)] = v;
+  return v;
 }
 
 int BlockLowering::site(ScalarId id) {

@@ -28,6 +28,7 @@ BlockLowering::Values BlockLowering::walk(size_t round, const Fold& fold) {
   Side& s = *fold_side();
   const Stage& stage = stages_.stages[round];
   if (!plan_.loop) return round_body(stage, fold, identities(fold));
+  if (last_ >= 0) return walk_share(stage, fold);
   if (plan_.ahead) return walk_ahead(round, fold);
   V lanes = sizes_.constant(s.lanes);
   // To and fro: what was read last is still near. Positions that are taken apart are better known not to be negative.

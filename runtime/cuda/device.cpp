@@ -84,12 +84,13 @@ public:
     return {};
   }
   Result<int64_t> resident_programs(DeviceVariant& loaded, const KernelLaunch& kernel) override {
-    if (!context_->properties().cooperative_launch) return 0;
+    const auto& properties = context_->properties();
+    if (!properties.cooperative_launch || kernel.shared_bytes > properties.shared_bytes_per_block) return 0;
     TESSERA_ASSIGN(auto* function, static_cast<CudaVariant&>(loaded).code->function(kernel));
     int blocks = 0;
     TESSERA_CUDA_TRY(*context_, "kernel '" + kernel.name + "'", cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks,
                      function, kernel.threads, static_cast<size_t>(kernel.shared_bytes));
-    return int64_t{blocks} * context_->properties().multiprocessors;
+    return int64_t{blocks} * properties.multiprocessors;
   }
   [[nodiscard]] int64_t alignment() const override { return kAlignment; }
   [[nodiscard]] int workers() const override { return 0; }

@@ -366,6 +366,11 @@ TEST_F(OnGpu, ProgramsThatWaitRunOnlyWhereAllOfThemAreResident) {
       EXPECT_EQ(values((*r)[0]), values(ramp(n)));
     }
   }
+  auto larger = std::make_shared<Executable>(**loaded); // than the shared memory that a block of this GPU may have
+  std::get<KernelLaunch>(larger->steps[0]).alternatives[0].shared_bytes = 300 << 10;
+  options.gpu_context = nullptr;
+  ASSERT_TRUE(executor(larger)->run({{"x", ramp(64)}}).ok());
+  EXPECT_EQ(gpu.launched.back(), "alone");
   gpu.cooperative = 0; // a GPU that cannot launch so
   options.gpu_context = nullptr;
   ASSERT_TRUE(executor(*loaded)->run({{"x", ramp(64)}}).ok());

@@ -193,7 +193,7 @@ TEST(BlockChoice, ManyValuesAliveTakeMoreThreads) {
 }
 
 TEST(BlockChoice, ColumnsAndTransposes) {
-  EXPECT_EQ(summary(column_sum()), "block-team [64, 64] 8 c<=4224 c%4 | block-team [64, 64] 8 c<=4224 | "
+  EXPECT_EQ(summary(column_sum()), "block-team [32, 64] 4 c<=4224 c%4 | block-team [32, 64] 4 c<=4224 | "
                                    "block-columns [128, 32] 8 c%4 | block-columns [128, 32] 8");
   // Few columns: narrower tiles; a short row of known length stands in the tile.
   auto channels = [](const std::string& n, const std::string& c) {

@@ -36,6 +36,7 @@ BlockPlan small(BlockPlan p, const Domain& domain) {
     p.most_members = 64;
     p.team = !p.loop ? ceildiv(row, p.columns) : p.waits ? SymExpr(3) : sym_min(row, 4) + 1;
     p.waits = true; // as it may without online sums
+    p.keep = p.loop ? 2 : 0;
     break;
   }
   case ScheduleKind::BlockFlat:

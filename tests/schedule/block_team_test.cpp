@@ -19,7 +19,8 @@ std::string summary(const Problem& p) {
       continue;
     }
     s += (s.empty() ? "" : " | ") + plan.team->str() + " [" + std::to_string(plan.rows) + ", " +
-         std::to_string(plan.columns) + "]" + (plan.loop ? "" : " once") + (plan.waits ? " waits" : "");
+         std::to_string(plan.columns) + "]" + (plan.loop ? "" : " once") +
+         (plan.keep > 0 ? " keeps " + std::to_string(plan.keep) : "") + (plan.waits ? " waits" : "");
     for (const SizeCondition& c : plan.conditions) {
       if (c.min > 0) s += " " + std::to_string(c.min) + "<=" + c.value.str();
       if (c.max < INT64_MAX) s += " " + c.value.str() + "<=" + std::to_string(c.max);
@@ -74,8 +75,8 @@ Problem argmax(const std::string& rows, const std::string& row) {
 }
 
 TEST(BlockTeam, WhereRowsAreFewAndLong) {
-  EXPECT_EQ(summary(fold("sum", "1", "67108864")), "4096 [1, 8192] + 0");
-  EXPECT_EQ(summary(columns("65536", "1024")), "66 [64, 64] + 0");
+  EXPECT_EQ(summary(fold("sum", "1", "67108864")), "528 [1, 8192] + 0");
+  EXPECT_EQ(summary(columns("65536", "1024")), "66 [32, 64] + 0");
   EXPECT_EQ(summary(fold("sum", "8192", "4096")), "1");                // enough rows
   EXPECT_EQ(summary(fold("sum", "1", "30000")), "1");                  // short
   EXPECT_EQ(summary(fold("sum", "64", "40960")), "1");                 // half of the multiprocessors, not long
@@ -84,7 +85,11 @@ TEST(BlockTeam, WhereRowsAreFewAndLong) {
 }
 
 TEST(BlockTeam, ProgramsWaitWhereElementsNeedTheResult) {
-  EXPECT_EQ(summary(softmax_of("16", "1048576")), "16 [1, 8192] waits + 1");
+  EXPECT_EQ(summary(softmax_of("16", "1048576")), "16 [1, 4096] keeps 7 waits + 1");
+  // Of 16-bit elements smaller blocks; each has seven or eight tiles of its own.
+  EXPECT_EQ(summary(softmax_of("16", "1048576", "bf16")), "33 [1, 4096] keeps 6 waits + 1");
+  EXPECT_EQ(summary(softmax_of("100", "200000")),
+            "2 [1, 4096] keeps 7 waits + 1"); // re-reading costs more than meeting
   EXPECT_EQ(summary(softmax_of("16", "65536")), "16 [1, 4096] once waits + 1");
   EXPECT_EQ(summary(moments("4", "1048576")).find("waits"), std::string::npos); // one round, online
   EXPECT_EQ(summary(argmax("4", "1048576")).find("waits"), std::string::npos);
@@ -93,9 +98,9 @@ TEST(BlockTeam, ProgramsWaitWhereElementsNeedTheResult) {
 TEST(BlockTeam, SizesThatAreNotKnown) {
   EXPECT_EQ(summary(fold("sum", "b", "s")).substr(0, 30), "min(floordiv(s + 8191, 8192), ");
   EXPECT_EQ(summary(softmax_of("b", "s")),
-            "floordiv(s + 8191, 8192) [1, 8192] once waits 1<=b b<=66 32768<=s 1<=b*floordiv(s + 8191, 8192) "
-            "b*floordiv(s + 8191, 8192)<=264 s%4 | floordiv(264, b) [1, 8192] waits 1<=b b<=66 32768<=s s%4 | "
-            "floordiv(264, b) [1, 8192] waits 1<=b b<=66 32768<=s + 7");
+            "floordiv(s + 4095, 4096) [1, 4096] once waits 1<=b b<=132 32768<=s 1<=b*floordiv(s + 4095, 4096) "
+            "b*floordiv(s + 4095, 4096)<=264 s%4 | floordiv(264, b) [1, 4096] keeps 7 waits 1<=b b<=132 32768<=s s%4 | "
+            "floordiv(264, b) [1, 4096] keeps 7 waits 1<=b b<=132 32768<=s + 7");
   // As many rows as they are long: never few and long.
   EXPECT_EQ(summary(softmax_of("s", "s")).find("waits"), std::string::npos);
 }

@@ -1,0 +1,173 @@
+// Loops over the row: which tiles a program takes in each round, and what it keeps between them.
+//
+// A program that shares its row with a team takes tiles member, member + team, ... Where other rounds follow, or the
+// row need not end with a tile, the last of its tiles stands outside of the loop: those before lie within the row, so
+// the loop has no masks; and the values that later rounds need of the last one stay in registers. Further tiles are
+// kept in shared memory, `keep` of them, the first ones. What lies between is read again, from the last to the first
+// every other round: what has been read last is the likeliest to be in the level-2 cache.
+//
+//   tiles of a program   0 .. keep - 1    keep .. last - 1   last
+//   first round          1. kept          2. read            3. in registers
+//   second round         3. from shared   2. read, back      1. from registers
+#include "codegen/schedule/block_lowering.h"
+#include "codegen/schedule/shapes.h"
+#include <array>
+
+namespace tessera {
+
+// Which tiles are this program's.
+void BlockLowering::share_row() {
+  Side& s = *fold_side();
+  if (!plan_.loop) return;
+  size_t rounds = 0;
+  for (const Stage& stage : stages_.stages) rounds += !stage.reduces.empty() || !stage.stores.empty();
+  const bool again = rounds > 1;
+  if (!(plan_.keep > 0 && again) && !(plan_.team && (again || plan_.ahead || !always_whole(s)))) return;
+  if (again) {
+    std::vector<uint64_t> sides;
+    for (const Side& side : sides_)
+      if (side.lanes > 1) sides.push_back(uint64_t{1} << side.axis);
+    kept_values_ = find_kept(graph_, nest_, d_, stages_, online_, sides);
+    kept_last_.assign(kept_values_.size(), -1);
+    const int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes;
+    for (const KeptValue& k : kept_values_)
+      kept_memory_.push_back(plan_.keep > 0 ? b_.scratch(k.dtype, sizes_.constant(plan_.keep * elements)) : -1);
+  }
+  auto op = [&](ScalarOp o, V x, V y) { return sizes_.op(o, x, y); };
+  const SymExpr count = d_.env.simplify(ceildiv(axis(s).extent, s.lanes));
+  V one = sizes_.constant(1), all = sizes_.number(count);
+  if (plan_.team) {
+    // Members beyond the row's tiles have none; their last one then is masked throughout.
+    idle_members_ = d_.env.range(d_.env.simplify(count - *plan_.team)).lo < 0;
+    V mine = op(ScalarOp::Sub, op(ScalarOp::Add, all, members_), op(ScalarOp::Add, member_, one));
+    all = op(ScalarOp::Div, mine, members_);
+  }
+  last_ = op(ScalarOp::Max, op(ScalarOp::Sub, all, one), sizes_.constant(0));
+}
+
+// Where the program's tile number `i` begins.
+BlockLowering::V BlockLowering::tile_base(V i) {
+  V lanes = sizes_.constant(fold_side()->lanes);
+  if (plan_.team) i = sizes_.op(ScalarOp::Add, sizes_.op(ScalarOp::Mul, i, members_), member_);
+  return sizes_.op(ScalarOp::Mul, i, lanes);
+}
+
+// Places of a tile's elements in shared memory, row-major, behind those of `i` tiles.
+BlockLowering::V BlockLowering::kept_offset(V i) {
+  std::vector<int> shape = full_shape();
+  const auto rank = static_cast<int>(shape.size());
+  V offset = -1;
+  int64_t stride = 1;
+  for (int dim = rank - 1; dim >= 0; --dim) {
+    int n = shape[static_cast<size_t>(dim)];
+    V at = b_.range(n);
+    for (int other = 0; other < rank; ++other)
+      if (other != dim) at = b_.expand_dims(at, other);
+    at = sizes_.op(ScalarOp::Mul, at, sizes_.constant(stride));
+    offset = offset < 0 ? at : sizes_.op(ScalarOp::Add, offset, at);
+    stride *= n;
+  }
+  return sizes_.op(ScalarOp::Add, offset, sizes_.op(ScalarOp::Mul, i, sizes_.constant(stride)));
+}
+
+BlockLowering::V BlockLowering::raw(const KeptValue& k) {
+  V v = value(k.id), read = raw_[static_cast<size_t>(k.id)];
+  return read >= 0 ? read : v;
+}
+void BlockLowering::recall(const KeptValue& k, V v) {
+  raw_[static_cast<size_t>(k.id)] = v;
+  remember(static_cast<size_t>(k.id), b_.cast(v, node(k.id).dtype));
+}
+
+// One round over this program's tiles: accumulators.
+BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& fold) {
+  Side& s = *fold_side();
+  // Positions that are taken apart are better known not to be negative.
+  const bool one_axis = (fold_ == 0 ? plan_.groups.rows : plan_.groups.columns).size() == 1;
+  const bool first = rounds_walked_ == 0, back = rounds_walked_ % 2 == 1 && one_axis;
+  ++rounds_walked_;
+  Values state = identities(fold);
+  const size_t numbers = state.size();
+  const V none = sizes_.constant(0), one = sizes_.constant(1), keep = sizes_.constant(plan_.keep);
+  auto plus = [&](V x, V y) { return sizes_.op(ScalarOp::Add, x, y); };
+  using Tile = std::function<Values(V, const Values&)>; // of the tile's number and the state before it: that after it
+  auto loop = [&](V from, V to, const Tile& tile) {
+    state = b_.for_loop(from, to, one, state, [&](V i, std::span<const V> carried) {
+      return scoped([&] { return tile(i, Values(carried.begin(), carried.end())); });
+    });
+  };
+  // With each tile loaded while the one before it is folded.
+  auto loop_ahead = [&](V from, V to, const std::vector<ScalarId>& loads, const std::function<V(V)>& number,
+                        const Tile& tile) {
+    auto there = [&](V i) { return pointwise(b_, ScalarOp::Lt, std::array{i, to}); };
+    Values carried = state, begin = fetch(loads, tile_base(number(from)), false, there(from));
+    carried.insert(carried.end(), begin.begin(), begin.end());
+    carried = b_.for_loop(from, to, one, carried, [&](V i, std::span<const V> now) {
+      V after = plus(i, one);
+      Values next = fetch(loads, tile_base(number(after)), false, there(after));
+      Values out = scoped([&] {
+        for (size_t k = 0; k < loads.size(); ++k) loaded_[static_cast<size_t>(loads[k])] = now[numbers + k];
+        Values folded = tile(number(i), Values(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(numbers)));
+        for (ScalarId id : loads) loaded_[static_cast<size_t>(id)] = -1;
+        return folded;
+      });
+      out.insert(out.end(), next.begin(), next.end());
+      return out;
+    });
+    carried.resize(numbers);
+    state = std::move(carried);
+  };
+  const std::vector<ScalarId> loads = plan_.ahead ? streams(stage) : std::vector<ScalarId>();
+  auto tiles = [&](V from, V to, const std::function<V(V)>& number, const Tile& tile) {
+    if (loads.empty()) return loop(from, to, [&](V i, const Values& carried) { return tile(number(i), carried); });
+    loop_ahead(from, to, loads, number, tile);
+  };
+  const std::function<V(V)> forth = [](V i) { return i; };
+  auto kept_tiles = [&] {
+    if (plan_.keep == 0) return;
+    auto tile = [&](V i, const Values& carried) {
+      place(s, tile_base(i), false);
+      V offset = kept_values_.empty() ? -1 : kept_offset(i);
+      for (size_t k = 0; !first && k < kept_values_.size(); ++k)
+        recall(kept_values_[k], b_.load(kept_memory_[k], offset));
+      for (size_t k = 0; first && k < kept_values_.size(); ++k) {
+        V v = raw(kept_values_[k]);
+        b_.store(kept_memory_[k], offset, splat(v, full_shape()));
+      }
+      return round_body(stage, fold, carried);
+    };
+    V to = sizes_.op(ScalarOp::Min, keep, last_);
+    first ? tiles(none, to, forth, tile) : loop(none, to, tile);
+  };
+  auto read_tiles = [&] {
+    // From last - 1 down to keep.
+    V ends = plus(last_, sizes_.constant(plan_.keep - 1));
+    auto number = [&](V i) { return back ? sizes_.op(ScalarOp::Sub, ends, i) : i; };
+    tiles(keep, last_, number, [&](V i, const Values& carried) {
+      place(s, tile_base(i), false);
+      return round_body(stage, fold, carried);
+    });
+  };
+  auto last_tile = [&] {
+    state = scoped([&] {
+      place(s, tile_base(last_), true);
+      if (s.mask < 0 && idle_members_)
+        s.mask = pointwise(b_, ScalarOp::Lt, std::array{sizes_.number(axis(s).var), sizes_.number(axis(s).extent)});
+      for (size_t k = 0; !first && k < kept_values_.size(); ++k) recall(kept_values_[k], kept_last_[k]);
+      for (size_t k = 0; first && k < kept_values_.size(); ++k) kept_last_[k] = raw(kept_values_[k]);
+      return round_body(stage, fold, state);
+    });
+  };
+  if (first) {
+    kept_tiles();
+    read_tiles();
+    last_tile();
+  } else {
+    last_tile();
+    read_tiles();
+    kept_tiles();
+  }
+  return state;
+}
+
+} // namespace tessera
