@@ -33,6 +33,7 @@ public:
     k_.warps = c_.warps;
     k_.of_value = c_.of_value;
     k_.access_width = c_.access_width;
+    k_.splits = c_.splits;
     definition_.assign(static_cast<size_t>(kernel.value_count()), -1);
     behind_.resize(static_cast<size_t>(kernel.op_count()));
     at_start_.resize(static_cast<size_t>(kernel.op_count()));
@@ -48,6 +49,7 @@ public:
     k_.kernel.body = spliced(original_.body, {});
     k_.of_value.resize(static_cast<size_t>(k_.kernel.value_count()));
     k_.access_width.resize(static_cast<size_t>(k_.kernel.op_count()), 1);
+    k_.splits.resize(static_cast<size_t>(k_.kernel.op_count()), false);
     return std::move(k_);
   }
 
@@ -364,6 +366,7 @@ std::string KernelLayouts::str() const {
       if (is_access(op) && kernel.type(op.operands[1]).is_tile()) {
         if (note.empty()) note = name_of((*this)[op.operands[1]]);
         note += " x" + std::to_string(access_width[static_cast<size_t>(id)]);
+        if (splits[static_cast<size_t>(id)]) note += " split";
       }
       notes.push_back(note);
       for (const auto& region : op.regions) self(self, region);

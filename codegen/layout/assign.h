@@ -46,8 +46,10 @@ struct KernelLayouts {
   std::vector<LinearLayout> of_value;
   // By OpId of `kernel`: of tile Loads, Stores and AtomicAdds the elements of one access, 1 for all else. Registers
   // [i * width, (i + 1) * width) are neighbours in memory, their first one is aligned to width * element size bytes
-  // (at most 16), and the mask is the same for all of them. Scratch is taken to be aligned to 16 bytes.
+  // (at most 16), and the mask is the same for all of them, or holds for an interval of them where the access `splits`.
+  // Scratch is taken to be aligned to 16 bytes.
   std::vector<int> access_width;
+  std::vector<bool> splits;
 
   [[nodiscard]] const LinearLayout& operator[](tile::ValueId v) const { return of_value[static_cast<size_t>(v)]; }
   // A conversion between layouts: a cast to its operand's own type, of tiles.

@@ -23,6 +23,7 @@ AxisInfo unknown(size_t axes) {
   r.contiguity.assign(axes, 1);
   r.constancy.assign(axes, 1);
   r.divisibility.assign(axes, 1);
+  r.interval.assign(axes, 1);
   r.stride.assign(axes, std::nullopt);
   return r;
 }
@@ -57,6 +58,7 @@ private:
     for (size_t i = 0; i < r.stride.size(); ++i) {
       if (r.contiguity[i] >= covering(extent(v, i))) r.stride[i] = 1;
       if (r.constancy[i] >= covering(extent(v, i))) r.stride[i] = 0;
+      r.interval[i] = std::max(r.interval[i], r.constancy[i]);
     }
     AxisInfo& now = info_[static_cast<size_t>(v)];
     if (now == r) return;
@@ -100,6 +102,7 @@ private:
       int axis = static_cast<int>(i);
       r.contiguity[i] = std::min(a.contiguity[i], b.contiguity[i]);
       r.constancy[i] = std::min(a.constancy[i], b.constancy[i]);
+      r.interval[i] = std::min(a.interval[i], b.interval[i]);
       r.divisibility[i] = std::min(a.divisor(axis, r.contiguity[i]), b.divisor(axis, r.contiguity[i]));
       if (a.stride[i] == b.stride[i]) r.stride[i] = a.stride[i];
     }
@@ -148,6 +151,7 @@ private:
       r.contiguity.insert(at(r.contiguity), 1);
       r.constancy.insert(at(r.constancy), 1);
       r.divisibility.insert(at(r.divisibility), divisor);
+      r.interval.insert(at(r.interval), 1);
       r.stride.insert(at(r.stride), 0);
       return set(op.results[0], r);
     }
@@ -156,7 +160,7 @@ private:
       if (!k_.type(from).is_tile()) return set(to, splat(of(from), to));
       AxisInfo r = of(from);
       for (size_t i = 0; i < r.constancy.size(); ++i)
-        if (extent(from, i) != extent(to, i)) r.constancy[i] = covering(extent(to, i));
+        if (extent(from, i) != extent(to, i)) r.constancy[i] = r.interval[i] = covering(extent(to, i));
       return set(to, r);
     }
     case OpKind::Scalar: return set(op.results[0], pointwise(op));
@@ -292,9 +296,16 @@ private:
     }
     // A group that starts at a multiple of its size lies on one side of a bound that is a multiple of it.
     case ScalarOp::Lt:
-    case ScalarOp::Ge: constancy = std::max(constancy, aligned_group(a, b, axis)); return;
+    case ScalarOp::Ge:
+      constancy = std::max(constancy, aligned_group(a, b, axis));
+      r.interval[i] = counted_against(a, b, i);
+      return;
     case ScalarOp::Gt:
-    case ScalarOp::Le: constancy = std::max(constancy, aligned_group(b, a, axis)); return;
+    case ScalarOp::Le:
+      constancy = std::max(constancy, aligned_group(b, a, axis));
+      r.interval[i] = counted_against(a, b, i);
+      return;
+    case ScalarOp::And: r.interval[i] = std::min(a.interval[i], b.interval[i]); return;
     case ScalarOp::Cast: {
       // Neither type may wrap within a group: aligned groups do not reach across a power of two.
       int64_t half =
@@ -331,6 +342,11 @@ private:
       return std::nullopt;
     default: return std::nullopt;
     }
+  }
+
+  // Groups in which one number counts up and the other one stays, so that comparing them changes once.
+  static int64_t counted_against(const AxisInfo& x, const AxisInfo& y, size_t i) {
+    return std::max(std::min(x.contiguity[i], y.constancy[i]), std::min(x.constancy[i], y.contiguity[i]));
   }
 
   // The largest g such that x counts up in groups of g that start at multiples of g, and y is constant in each and

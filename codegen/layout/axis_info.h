@@ -6,6 +6,9 @@
 //   contiguity c     cut the axis into groups of c positions, from 0 on: within a group, v[x + 1] = v[x] + 1
 //   constancy  k     cut into groups of k: within a group all are equal
 //   divisibility d   d divides v[x] at the first position x of every group of contiguity
+//   interval   s     of conditions: cut into groups of s; in each those that hold are neighbours, and in most groups
+//   all
+//                    hold or none does. At least the constancy
 //
 //   tile<[8], i64>                       contiguity   constancy   divisibility
 //   0 1 2 3 4 5 6 7       range 8             8           1           2^40     (0 is divisible by everything)
@@ -17,7 +20,8 @@
 //
 // A load of f16 at range + 8 from a pointer aligned to 16 bytes: groups of 8 are 16 bytes, start at multiples of 16, so
 // each is one access. Its mask, range + 8 < n, is as good: if 8 divides n, then 8 neighbours that start at a multiple
-// of 8 are all below n or none is, so the comparison has constancy 8.
+// of 8 are all below n or none is, so the comparison has constancy 8. Whatever divides n, its interval is 8: only where
+// the row ends some of a group are below n.
 //
 // Forward dataflow: facts start as unknown and are joined where paths meet (loop-carried values, results of if), until
 // nothing changes. Of a scalar the facts are those of a tile of one element.
@@ -34,7 +38,7 @@ inline constexpr int64_t kMaxDivisor = int64_t{1} << 40;
 
 struct AxisInfo {
   // Per axis of the tile; of a scalar one entry.
-  std::vector<int64_t> contiguity, constancy, divisibility;
+  std::vector<int64_t> contiguity, constancy, divisibility, interval;
   // Per axis, v[x + 1] - v[x] where it is one number for the whole axis: what a strided access costs depends on it.
   std::vector<std::optional<int64_t>> stride;
   std::optional<int64_t> constant; // all elements are this integer

@@ -46,8 +46,12 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
   if (op.operands.size() > mask_at && k.type(op.operands[mask_at]).is_tile())
     mask = &info[static_cast<size_t>(op.operands[mask_at])];
   int64_t alignment = kAccessBytes; // of scratch
+  bool is_parameter = false;
   for (const tile::Param& p : k.params)
-    if (p.value == op.operands[0]) alignment = p.alignment;
+    if (p.value == op.operands[0]) alignment = p.alignment, is_parameter = true;
+
+  // An access of memory is made element by element where the mask says so of a part of it; scratch is not worth it.
+  const bool splits = is_parameter;
 
   Access a;
   a.op = id;
@@ -61,12 +65,13 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
     auto fits = [&](int64_t w) {
       int64_t bytes = w * a.element_bytes;
       return w <= a.shape[i] && bytes <= kAccessBytes && alignment % bytes == 0 && w <= offset.contiguity[i] &&
-             offset.divisor(axis, w) >= w && (!mask || w <= mask->constancy[i]);
+             offset.divisor(axis, w) >= w && (!mask || w <= (splits ? mask->interval : mask->constancy)[i]);
     };
     int w = 1;
     while (fits(2 * w)) w *= 2;
     // Atomic additions are done element by element.
     a.width.push_back(op.kind == OpKind::AtomicAdd ? 1 : w);
+    a.same.push_back(mask ? mask->constancy[i] : a.shape[i]);
   }
   return a;
 }

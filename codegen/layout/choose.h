@@ -13,8 +13,9 @@ struct Access {
   std::vector<int> shape; // of the offsets
   int element_bytes = 4;
   // Per axis, the largest number w (a power of two) such that every aligned group of w elements along the axis is one
-  // access: neighbours in memory, aligned, w * element_bytes <= 16, one mask for all.
+  // access: neighbours in memory, aligned, w * element_bytes <= 16, one mask for all but few of the groups.
   std::vector<int> width;
+  std::vector<int64_t> same; // per axis, aligned groups of so many have one mask
   // Per axis, facts of the offsets, whatever alignment and mask allow.
   std::vector<int64_t> contiguity, constancy;
   std::vector<std::optional<int64_t>> stride;

@@ -36,6 +36,7 @@ public:
     r_.of_value.resize(parent_.size());
     r_.of_access.resize(static_cast<size_t>(kernel.op_count()));
     r_.access_width.assign(static_cast<size_t>(kernel.op_count()), 1);
+    r_.splits.assign(static_cast<size_t>(kernel.op_count()), false);
     std::iota(parent_.begin(), parent_.end(), 0);
   }
 
@@ -272,8 +273,12 @@ private:
       if (load) r_.of_value[static_cast<size_t>(op.results[0])] = layout;
     }
     int& width = r_.access_width[static_cast<size_t>(a.op)];
-    for (size_t i = 0; i < a.shape.size(); ++i)
-      width = std::max(width, std::min(a.width[i], layout.contiguous(axis(static_cast<int>(i)))));
+    for (size_t i = 0; i < a.shape.size(); ++i) {
+      int along = std::min(a.width[i], layout.contiguous(axis(static_cast<int>(i))));
+      if (along <= width) continue;
+      width = along;
+      r_.splits[static_cast<size_t>(a.op)] = along > a.same[i];
+    }
   }
 };
 

@@ -112,6 +112,7 @@ Emitter::Ahead Emitter::loads_ahead(const tile::Op& loop) {
     auto wanted = layout::dot_layouts(kernel_, dot, layouts_.warps);
     Copy c{id, layout::plan_conversion(layouts_[op.results[0]], use->second == 0 ? wanted.a : wanted.b, kBytes), 0, 1};
     if (c.plan.kind != Conversion::Kind::Shared) continue;
+    if (layouts_.splits[static_cast<size_t>(id)]) continue;
     c.width = std::min(layouts_.access_width[static_cast<size_t>(id)], c.plan.store_width);
     if (c.width * kBytes < 4) continue; // the least that a copy moves
     auto slice = ahead.slice;

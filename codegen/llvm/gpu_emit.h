@@ -92,7 +92,15 @@ private:
   [[nodiscard]] bool covers_whole_tiles(tile::ValueId offset) const; // GlobalAccess::whole
   void order(GlobalAccess::Kind kind, const tile::Op& op); // a barrier before `op` where one is needed
   Value* address(tile::ValueId pointer, Value* offset);    // of scratch: i32 byte offset in shared memory
-  Value* acts_for(tile::ValueId offset);                   // i1: this thread stores; null for all threads
+  // Accesses whose mask may hold for a part of their elements: those of which it holds for all, and whether this thread
+  // has others, which are made element by element, behind a branch that few threads take.
+  struct Parts {
+    Registers whole; // i1, by access
+    Value* rest = nullptr;
+  };
+  Parts parts(const Registers& masks, int width);
+  llvm::BasicBlock* rest_of(const Parts& parts, const std::function<void()>& body); // where it ends
+  Value* acts_for(tile::ValueId offset); // i1: this thread stores; null for all threads
   // Neighbours of one access as words and back; bool as bytes.
   llvm::Type* word_type(DType dtype, int elements, int* count);
   std::vector<Value*> to_words(std::span<Value* const> elements, DType dtype);

@@ -2,6 +2,7 @@
 #include "codegen/llvm/gpu_emit.h"
 #include "codegen/tile/team.h"
 #include "graph/support/check.h"
+#include <llvm/IR/MDBuilder.h>
 
 namespace tessera::gpu {
 
@@ -135,6 +136,30 @@ llvm::Value* Emitter::address(tile::ValueId pointer, Value* offset) {
   return b_.CreateGEP(memory_type(dtype), scalar(pointer), b_.CreateSExt(offset, b_.getInt64Ty()));
 }
 
+Emitter::Parts Emitter::parts(const Registers& masks, int width) {
+  Parts p;
+  for (size_t r = 0; r < masks.size(); r += static_cast<size_t>(width)) {
+    size_t last = r + static_cast<size_t>(width) - 1;
+    auto *all = b_.CreateAnd(masks[r], masks[last]), *any = masks[r]; // it holds for an interval
+    for (size_t i = r + 1; i <= last; ++i) any = b_.CreateOr(any, masks[i]);
+    auto* rest = b_.CreateAnd(any, b_.CreateNot(all));
+    p.rest = p.rest ? b_.CreateOr(p.rest, rest) : rest;
+    p.whole.push_back(all);
+  }
+  return p;
+}
+llvm::BasicBlock* Emitter::rest_of(const Parts& parts, const std::function<void()>& body) {
+  auto* rest = llvm::BasicBlock::Create(ctx_, "rest", fn_);
+  auto* after = llvm::BasicBlock::Create(ctx_, "after", fn_);
+  b_.CreateCondBr(parts.rest, rest, after, llvm::MDBuilder(ctx_).createUnlikelyBranchWeights());
+  b_.SetInsertPoint(rest);
+  body();
+  auto* end = b_.GetInsertBlock();
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  return end;
+}
+
 Status Emitter::load(tile::OpId id) {
   const auto& op = kernel_.op(id);
   auto pointer = op.operands[0], result = op.results[0];
@@ -155,8 +180,12 @@ Status Emitter::load(tile::OpId id) {
     caching = p.caching;
   }
   order(GlobalAccess::Kind::Read, op);
+  const bool splits = layouts_.splits[static_cast<size_t>(id)];
+  Parts part;
+  if (splits) part = parts(masks, width);
+  std::vector<std::vector<Value*>> groups; // words, by access
   for (size_t r = 0; r < n; r += static_cast<size_t>(width)) {
-    Value* predicate = masks.empty() ? nullptr : masks[r];
+    Value* predicate = masks.empty() ? nullptr : splits ? part.whole[groups.size()] : masks[r];
     std::vector<Value*> other;
     if (!others.empty()) other = to_words(std::span<Value* const>(&others[r], static_cast<size_t>(width)), dtype);
     std::vector<Value*> words;
@@ -169,8 +198,37 @@ Status Emitter::load(tile::OpId id) {
     } else {
       words = gpu_->load_global(address(pointer, offsets[r]), word, count, predicate, other, stability, caching);
     }
-    for (auto* v : from_words(words, dtype, width)) out.push_back(v);
+    groups.push_back(std::move(words));
   }
+  if (splits) {
+    auto* before = b_.GetInsertBlock();
+    auto rest = groups;
+    auto* from = rest_of(part, [&] {
+      int one = 0;
+      auto* single = word_type(dtype, 1, &one);
+      for (size_t g = 0, r = 0; g < rest.size(); ++g) {
+        auto elements = from_words(groups[g], dtype, width);
+        for (auto*& e : elements) {
+          auto* predicate = b_.CreateAnd(masks[r], b_.CreateNot(part.whole[g]));
+          auto otherwise = to_words(std::span<Value* const>(&e, 1), dtype);
+          auto loaded =
+              gpu_->load_global(address(pointer, offsets[r]), single, 1, predicate, otherwise, stability, caching);
+          e = from_words(loaded, dtype, 1)[0];
+          ++r;
+        }
+        rest[g] = to_words(elements, dtype);
+      }
+    });
+    for (size_t g = 0; g < groups.size(); ++g)
+      for (size_t w = 0; w < groups[g].size(); ++w) {
+        auto* phi = b_.CreatePHI(groups[g][w]->getType(), 2);
+        phi->addIncoming(groups[g][w], before);
+        phi->addIncoming(rest[g][w], from);
+        groups[g][w] = phi;
+      }
+  }
+  for (const auto& words : groups)
+    for (auto* v : from_words(words, dtype, width)) out.push_back(v);
   define(result, std::move(out));
   return {};
 }
@@ -194,8 +252,12 @@ Status Emitter::store(tile::OpId id) {
   const bool streams = streaming != kernel_.config.end() && streaming->second != 0;
   order(GlobalAccess::Kind::Write, op);
   auto* acts = acts_for(offset);
+  const bool splits = layouts_.splits[static_cast<size_t>(id)];
+  Parts part;
+  if (splits) part = parts(masks, width);
   for (size_t r = 0; r < n; r += static_cast<size_t>(width)) {
-    Value* predicate = both(masks.empty() ? nullptr : masks[r], acts);
+    Value* mask = masks.empty() ? nullptr : splits ? part.whole[r / static_cast<size_t>(width)] : masks[r];
+    Value* predicate = both(mask, acts);
     auto words = to_words(std::span<Value* const>(&values[r], static_cast<size_t>(width)), dtype);
     auto* at = address(pointer, offsets[r]);
     if (scratch_.count(pointer))
@@ -203,6 +265,14 @@ Status Emitter::store(tile::OpId id) {
     else
       gpu_->store_global(at, words, predicate, streams);
   }
+  if (splits)
+    rest_of(part, [&] {
+      for (size_t r = 0; r < n; ++r) {
+        auto* mask = b_.CreateAnd(masks[r], b_.CreateNot(part.whole[r / static_cast<size_t>(width)]));
+        gpu_->store_global(address(pointer, offsets[r]), to_words(std::span<Value* const>(&values[r], 1), dtype),
+                           both(mask, acts), streams);
+      }
+    });
   return {};
 }
 

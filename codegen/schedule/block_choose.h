@@ -19,13 +19,16 @@ struct BlockPlan {
   // Along the dimension that row axes lie along: the whole row in the tile, or a loop over it.
   bool loop = false;
   // Of a loop: what one thread has of the tile, `steps` pieces of `run` neighbours, is folded before it meets the
-  // accumulators, which are then fewer. Powers of two; run divides the row.
+  // accumulators, which are then fewer. Powers of two; run divides the row but where that is shifted.
   int steps = 1, run = 1;
   // Of a loop: a tile is loaded while the one before it is folded, and the next round begins with the tiles that this
   // one has read last.
   bool ahead = false;
   // Of inputs with elements of their own for each point.
   tile::Caching reads = tile::Caching::Normal;
+  // Rows that begin at any alignment: their tiles begin at the multiple of so many elements at or below the row's start
+  // (block_shift.cpp). A power of two; 1: at the row's start.
+  int shift = 1;
   // Stores tell caches that nobody asks for them soon, so that what is read again stays.
   bool streaming = false;
   // Of a loop with several rounds: so many tiles of a program's share of the row stay in shared memory between rounds.

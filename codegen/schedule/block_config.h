@@ -19,6 +19,7 @@ void each_number(Plan& p, F&& f) {
   f("run", p.run);
   f("ahead", p.ahead);
   f("reads", p.reads);
+  f("shift", p.shift);
   f("streaming", p.streaming);
   f("keep", p.keep);
   f("whole_branch", p.whole_branch);

@@ -63,6 +63,12 @@ private:
   [[nodiscard]] int find_contiguous_axis() const;
 };
 
+// Where rows along axis `axis` start, in elements of the buffers, in the accesses that are contiguous along it and move
+// the most bytes; of several with the same alignment modulo `vector` elements, one. Nothing where there are none, or
+// all these starts are multiples of `vector`.
+[[nodiscard]] std::optional<SymExpr> shifted_start(const Graph& graph, const LoopNest& nest, const Domain& domain,
+                                                   size_t axis, int64_t vector);
+
 inline constexpr int kAccessBytes = 16;       // of a thread: the widest access there is
 inline constexpr int kRegisters = 64;         // of a thread, for values of the tile
 [[nodiscard]] int64_t power_above(int64_t n); // at least 1

@@ -1,4 +1,5 @@
 // A block's program: where its tile stands, masks at the ends, loops over long rows, stores.
+#include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/block_lowering.h"
 #include <algorithm>
 #include <array>
@@ -107,6 +108,7 @@ void BlockLowering::program() {
     for (size_t i : {size_t{0}, size_t{1}}) {
       Side& s = sides_[i];
       if (s.axis < 0) continue;
+      if (static_cast<int>(i) == fold_ && plan_.shift > 1) shift_row();
       if (static_cast<int>(i) != fold_)
         place(s, sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes)), masks);
       else if (!plan_.loop)
@@ -148,6 +150,11 @@ void BlockLowering::place(Side& s, V base, bool masks) {
   s.mask = -1;
   s.base = base;
   if (s.lanes == 1) return sizes_.bind(a.var, base);
+  if (plan_.shift > 1 && &s == fold_side()) {
+    sizes_.bind_tile(shift_.place, base, s.lanes, s.dim, static_cast<int>(full_shape().size()), s.steps, s.run);
+    if (masks) mask_shifted(s);
+    return;
+  }
   sizes_.bind_tile(a.var, base, s.lanes, s.dim, static_cast<int>(full_shape().size()), s.steps, s.run);
   if (masks && !always_whole(s))
     s.mask = b_.scalar(ScalarOp::Lt, std::array{sizes_.number(a.var), sizes_.number(a.extent)});
@@ -233,8 +240,8 @@ void BlockLowering::overwritable() {
     if (!moves || !last) continue;
     for (int b : read_only_where(graph_, nest_, d_, w)) {
       out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(b);
-      // With tiles loaded ahead the order of offsets alone does not show it.
-      if (plan_.ahead) out_.kernel.params[static_cast<size_t>(b)].in_place = true;
+      // With tiles loaded ahead, or branches for whole ones, the order of offsets alone does not show it.
+      if (plan_.ahead || plan_.shift > 1) out_.kernel.params[static_cast<size_t>(b)].in_place = true;
     }
   }
 }
@@ -266,7 +273,11 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   const int each = plan.steps * plan.run;
   if (each > 1 && ((!plan.loop && !plan.team) || (rows_folded ? plan.rows : plan.columns) <= each))
     return unfit("steps and runs are of loops whose tile is wider");
-  if (plan.run > 1 && space.domain.env.divisor(space.domain.row_count()) % plan.run != 0)
+  if (plan.shift > 1 && (!power(plan.shift) || rows_folded || plan.rows > 1 || plan.columns < 2 ||
+                         plan.groups.columns.size() != 1 || !space.domain.reduces ||
+                         !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), plan.shift)))
+    return unfit("rows are shifted where a program has one, along one axis, that is contiguous somewhere");
+  if (plan.run > 1 && plan.shift == 1 && space.domain.env.divisor(space.domain.row_count()) % plan.run != 0)
     return unfit("the row is no multiple of the run");
   if ((plan.ahead || plan.keep > 0) && !plan.loop) return unfit("tiles are loaded ahead, and kept, in loops");
   if (plan.ahead && plan.keep > 0 && !plan.team) return unfit("tiles are loaded ahead and kept by teams only");

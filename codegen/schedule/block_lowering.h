@@ -57,6 +57,13 @@ private:
   void finish_sizes();
   void overwritable();
 
+  // block_shift.cpp: rows that begin at any alignment
+  void shift_row();
+  [[nodiscard]] std::optional<SymExpr> in_step(const Access& a) const;
+  void mask_shifted(Side& side);
+  V whole_tile(V at);
+  [[nodiscard]] SymExpr positions_of_row() const; // that tiles are to cover
+
   // block_walk.cpp: rounds over the row
   Values walk(size_t round, const Fold& fold);
   Values walk_ahead(size_t round, const Fold& fold);
@@ -168,6 +175,10 @@ private:
     std::vector<ScalarId> last, before;
     Values last_tiles, before_tiles;
   } kept_;
+  struct {
+    SymExpr start;              // of the row in the accesses that decide, elements
+    SymExpr aligned, by, place; // start - by, a multiple of plan_.shift; position in the tiles, from `aligned` on
+  } shift_;
   int round_ = -1;                 // whose loop is being emitted; -1 outside
   int known_ = 0;                  // rounds whose reductions are known
   std::vector<Values> workspaces_; // of a team: by stage, a pointer for each number of its state

@@ -34,13 +34,13 @@ public:
       plans_.push_back(std::move(p));
     };
     if (auto n = f_.constant(row)) {
-      if (auto p = whole_rows(room(*n, *n))) {
+      const bool whole = f_.multiple(f_.extent(inner), vector_).known;
+      if (auto p = whole_rows(room(*n, *n), whole)) {
         std::string waste =
             p->columns > *n ? ", " + std::to_string(100 * (p->columns - *n) / p->columns) + " % of it idle" : "";
         add(std::move(*p), "rows of " + std::to_string(*n) + " in registers" + waste);
       } else {
-        add(row_loop(row, f_.multiple(f_.extent(inner), vector_).known),
-            "rows of " + std::to_string(*n) + " in a loop, each round of reductions reads again");
+        add(row_loop(row, whole), "rows of " + std::to_string(*n) + " in a loop, each round of reductions reads again");
       }
       return std::move(plans_);
     }
@@ -50,10 +50,12 @@ public:
     bool covered[2] = {!whole.known && !whole.condition, whole.known};
     for (const RowBound& b : kRowBounds) {
       if (covered[b.aligned ? 0 : 1] || range.lo > b.elements) continue;
-      bool all = range.hi <= b.elements;
-      auto p = whole_rows(room(all ? range.hi : b.elements, range.lo));
+      // Others may be shifted by all but one element of an access, in the same tile.
+      const int64_t most = b.aligned ? b.elements : b.elements - vector_ + 1;
+      bool all = range.hi <= most;
+      auto p = whole_rows(room(all ? range.hi : most, range.lo), b.aligned);
       if (!p) continue;
-      if (!all) p->conditions.push_back({row, 1, 0, b.elements});
+      if (!all) p->conditions.push_back({row, 1, 0, most});
       if (b.aligned && !whole.known) p->conditions.push_back(*whole.condition);
       bool last = p->conditions.empty();
       add(std::move(*p), "rows of " + row.str() + " in registers");
@@ -158,9 +160,23 @@ private:
     for (size_t i = 0; i < f_.d.axes.size(); ++i) (f_.is_row(i) ? g.columns : g.rows).push_back(i);
     return g;
   }
-  // The row of up to `longest` elements in one tile; nothing when it would not fit the registers.
-  [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest) const {
-    int64_t columns = power_above(longest), bytes = columns * f_.usual;
+  // The row of up to `longest` elements in one tile; nothing when it would not fit the registers. `aligned`: rows are
+  // whole accesses.
+  [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest, bool aligned) const {
+    if (!aligned && shifts())
+      if (auto p = rows_in_tile(power_above(longest + vector_ - 1)); p && p->rows == 1) {
+        p->shift = static_cast<int>(vector_);
+        return p;
+      }
+    return rows_in_tile(power_above(longest));
+  }
+  // Whether rows that begin at any alignment can be walked from aligned places on.
+  [[nodiscard]] bool shifts() const {
+    return vector_ > 1 && row_groups().columns.size() == 1 &&
+           shifted_start(f_.graph, f_.nest, f_.d, row_groups().columns[0], vector_).has_value();
+  }
+  [[nodiscard]] std::optional<BlockPlan> rows_in_tile(int64_t columns) const {
+    int64_t bytes = columns * f_.usual;
     if (bytes > (one_pass() ? kRowBytes / 2 : kRowBytes)) return std::nullopt;
     int64_t threads = 128, each = vector_;
     if (bytes <= 512)
@@ -246,6 +262,7 @@ private:
     // Rows that are read again: as many on a multiprocessor as stay near, with fewer threads or more accesses each.
     const bool again = f_.seen(row) && stores_rows() && bytes <= 2 * kNear;
     const auto most = again ? std::max<int64_t>(1, static_cast<int64_t>(kNear / bytes)) : 32;
+    const bool shifted = !aligned && shifts();
     const bool few = n && *n < f_.device.multiprocessors && length >= 65536;
     int64_t threads = f_.divides() ? 256 : few || most <= 2 ? 1024 : length >= 4096 ? 512 : 256;
     int64_t each = f_.divides() ? vector_ : vector_ * (again && bytes >= kNear ? 4 : 2);
@@ -257,7 +274,8 @@ private:
     threads = std::min(threads, columns / 2);
     each = columns / threads;
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockLoop, 1, columns, threads / 32);
-    p.run = static_cast<int>(aligned ? std::min(each, vector_) : 1);
+    if (shifted) p.shift = static_cast<int>(vector_);
+    p.run = static_cast<int>(aligned || shifted ? std::min(each, vector_) : 1);
     p.steps = static_cast<int>(each / p.run);
     p.groups = row_groups();
     p.loop = true;

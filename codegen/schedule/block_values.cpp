@@ -126,7 +126,8 @@ ValueId BlockLowering::inside(const std::vector<int>& shape) {
 }
 
 ValueId BlockLowering::offset_of(const Access& a) {
-  V offset = sizes_.number(a.offset);
+  auto start = in_step(a);
+  V offset = sizes_.number(start ? shift_.aligned + shift_.place + *start : a.offset);
   for (const auto& [term, stride] : a.terms)
     offset = sizes_.op(ScalarOp::Add, offset, sizes_.op(ScalarOp::Mul, value(term), sizes_.number(stride)));
   return offset;

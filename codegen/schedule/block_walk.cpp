@@ -32,16 +32,23 @@ BlockLowering::Values BlockLowering::walk(size_t round, const Fold& fold) {
   if (plan_.ahead) return walk_ahead(round, fold);
   V lanes = sizes_.constant(s.lanes);
   // To and fro: what was read last is still near. Positions that are taken apart are better known not to be negative.
-  const SymExpr last = d_.env.simplify((ceildiv(axis(s).extent, s.lanes) - 1) * SymExpr(s.lanes));
+  const SymExpr row = positions_of_row();
+  const SymExpr last = d_.env.simplify((ceildiv(row, s.lanes) - 1) * SymExpr(s.lanes));
   const bool one_axis = (fold_ == 0 ? plan_.groups.rows : plan_.groups.columns).size() == 1;
   const bool back = round % 2 == 1 && one_axis && !plan_.team;
-  return b_.for_loop(plan_.team ? sizes_.op(ScalarOp::Mul, member_, lanes) : sizes_.constant(0),
-                     sizes_.number(axis(s).extent), plan_.team ? sizes_.op(ScalarOp::Mul, members_, lanes) : lanes,
-                     identities(fold), [&](V i, std::span<const V> carried) {
-                       return scoped([&] {
-                         place(s, back ? sizes_.op(ScalarOp::Sub, sizes_.number(last), i) : i, true);
-                         return round_body(stage, fold, Values(carried.begin(), carried.end()));
-                       });
+  return b_.for_loop(plan_.team ? sizes_.op(ScalarOp::Mul, member_, lanes) : sizes_.constant(0), sizes_.number(row),
+                     plan_.team ? sizes_.op(ScalarOp::Mul, members_, lanes) : lanes, identities(fold),
+                     [&](V i, std::span<const V> carried) {
+                       V at = back ? sizes_.op(ScalarOp::Sub, sizes_.number(last), i) : i;
+                       auto tile = [&](bool masks) {
+                         return scoped([&] {
+                           place(s, at, masks);
+                           return round_body(stage, fold, Values(carried.begin(), carried.end()));
+                         });
+                       };
+                       if (plan_.shift == 1) return tile(true);
+                       return b_.if_else(
+                           whole_tile(at), [&] { return tile(false); }, [&] { return tile(true); });
                      });
 }
 
@@ -75,21 +82,29 @@ std::vector<ScalarId> BlockLowering::streams(const Stage& stage) const {
 }
 
 BlockLowering::Values BlockLowering::fetch(const std::vector<ScalarId>& loads, V at, bool masks, V guard) {
-  return scoped([&] {
-    place(*fold_side(), at, masks);
-    guard_ = guard;
-    Values tiles;
-    for (ScalarId id : loads) tiles.push_back(stored_value(id));
-    guard_ = -1;
-    return tiles;
-  });
+  if (loads.empty()) return {};
+  auto tiles_at = [&](bool masked, V condition) {
+    return scoped([&] {
+      place(*fold_side(), at, masked);
+      guard_ = condition;
+      Values tiles;
+      for (ScalarId id : loads) tiles.push_back(stored_value(id));
+      guard_ = -1;
+      return tiles;
+    });
+  };
+  if (plan_.shift == 1) return tiles_at(masks, guard);
+  // Masks are false where there is no tile.
+  return b_.if_else(
+      whole_tile(at), [&] { return tiles_at(false, -1); }, [&] { return tiles_at(true, -1); });
 }
 
 BlockLowering::Values BlockLowering::walk_ahead(size_t round, const Fold& fold) {
   Side& s = *fold_side();
   const Stage& stage = stages_.stages[round];
-  const SymRange extent = d_.env.range(axis(s).extent);
-  SymExpr tiles = d_.env.simplify(ceildiv(axis(s).extent, s.lanes) - 1);
+  const SymExpr row = positions_of_row();
+  const SymRange extent = d_.env.range(row);
+  SymExpr tiles = d_.env.simplify(ceildiv(row, s.lanes) - 1);
   if (extent.lo < 1) tiles = sym_max(tiles, 0);
   const V last = sizes_.number(d_.env.simplify(tiles * SymExpr(s.lanes))), width = sizes_.constant(s.lanes);
   const V none = sizes_.constant(0);
@@ -97,7 +112,7 @@ BlockLowering::Values BlockLowering::walk_ahead(size_t round, const Fold& fold) 
   auto positive = [&](V x) { return pointwise(b_, ScalarOp::Lt, std::array{none, x}); };
   auto several = [&] { return extent.lo > s.lanes ? -1 : positive(last); };
   const std::vector<ScalarId> loads = streams(stage);
-  auto fold_tile = [&](V at, bool masks, std::span<const V> accumulators, std::span<const V> tile) {
+  auto fold_at = [&](V at, bool masks, std::span<const V> accumulators, std::span<const V> tile) {
     return scoped([&] {
       place(s, at, masks);
       for (size_t i = 0; i < loads.size(); ++i) loaded_[static_cast<size_t>(loads[i])] = tile[i];
@@ -105,6 +120,12 @@ BlockLowering::Values BlockLowering::walk_ahead(size_t round, const Fold& fold) 
       for (ScalarId id : loads) loaded_[static_cast<size_t>(id)] = -1;
       return next;
     });
+  };
+  auto fold_tile = [&](V at, bool masks, std::span<const V> accumulators, std::span<const V> tile) {
+    if (masks || plan_.shift == 1) return fold_at(at, masks, accumulators, tile);
+    return b_.if_else(
+        whole_tile(at), [&] { return fold_at(at, false, accumulators, tile); },
+        [&] { return fold_at(at, true, accumulators, tile); });
   };
   // Carried: accumulators, then the tile that is folded next.
   const size_t numbers = fold.state().dtypes.size();

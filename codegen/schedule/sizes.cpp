@@ -76,7 +76,13 @@ std::optional<SymExpr> SizeEmitter::tile_stride(const SymExpr& e) const {
   return linear ? std::optional(linear->first) : std::nullopt;
 }
 
-tile::ValueId SizeEmitter::number(const SymExpr& e) {
+SymExpr SizeEmitter::shifted(const SymExpr& e) const {
+  if (!shift_ || !e.contains(shift_->axis)) return e;
+  return e.substitute({{shift_->axis.symbol_id(), shift_->place - shift_->by}});
+}
+
+tile::ValueId SizeEmitter::number(const SymExpr& given) {
+  const SymExpr e = shifted(given);
   if (!has_axis(e)) return parameter(e);
   if (e.is_symbol() && !varies(e)) return bound_.at(e.symbol_id());
   for (size_t i = tiles_.size(); i-- > 0;) { // the last dimension is added last
@@ -125,6 +131,7 @@ tile::ValueId SizeEmitter::generic(const SymExpr& e) {
     tile::ValueId x = number(args[0]), y = number(args[1]);
     SymExpr dividend = args[0];
     for (const TileAxis& t : tiles_) dividend = dividend.substitute({{t.base.symbol_id(), t.axis}});
+    if (shift_) dividend = dividend.substitute({{shift_->place.symbol_id(), shift_->axis + shift_->by}});
     if (d_.env.range(dividend).lo >= 0 && d_.env.range(args[1]).lo >= 0) return op(ScalarOp::Div, x, y);
     return op(ScalarOp::Div, op(ScalarOp::Sub, x, op(ScalarOp::Mod, x, y)), y); // Div truncates: make it exact first
   }
@@ -164,7 +171,8 @@ tile::ValueId SizeEmitter::compare(const SymExpr& e) {
   return pointwise(b_, o, std::array{number(l), number(r)});
 }
 
-tile::ValueId SizeEmitter::condition(const SymExpr& e) {
+tile::ValueId SizeEmitter::condition(const SymExpr& given) {
+  const SymExpr e = shifted(given);
   switch (e.op()) {
   case SymOp::Const: return b_.const_i(DType::Bool, e.const_value() != 0);
   case SymOp::Eq:

@@ -24,6 +24,9 @@ public:
   // Binding a dimension again replaces its axis.
   void bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, int dim, int rank, int steps = 1, int run = 1);
   void unbind_tile() { tiles_.clear(); }
+  // From now on `axis` is place - by: `place` is what is bound to a tile, `by` to a number. docs/gpu-schedules.md, odd
+  // rows.
+  void shift(const SymExpr& axis, const SymExpr& place, const SymExpr& by) { shift_ = {axis, place, by}; }
   [[nodiscard]] int lanes() const { return tiles_.empty() ? 0 : tiles_.back().lanes; }
 
   // Scalars or tiles, i64 or bool. An expression that does not contain a tile axis yields a scalar, one that does not
@@ -43,6 +46,7 @@ private:
     int lanes = 0, dim = 0, rank = 1, steps = 1, run = 1;
     [[nodiscard]] int dims() const { return 1 + (steps > 1) + (run > 1); }
   };
+  [[nodiscard]] SymExpr shifted(const SymExpr& e) const;
   [[nodiscard]] int varies(const SymExpr& e) const;  // with which tile axes: bits, by dimension
   tile::ValueId positions(int n, int dim, int rank); // 0, 1, ... along a dimension
   [[nodiscard]] bool has_axis(const SymExpr& e) const;
@@ -59,6 +63,10 @@ private:
   std::vector<SymExpr> sizes_;
   std::vector<TileAxis> tiles_; // by dimension
   SymExpr lane_base_, row_base_;
+  struct Shift {
+    SymExpr axis, place, by;
+  };
+  std::optional<Shift> shift_;
 };
 
 } // namespace tessera

@@ -34,7 +34,7 @@ BlockPlan small(BlockPlan p, const Domain& domain) {
     if (p.rows > 1) p.rows = 4;
     p.warps = 2;
     p.most_members = 64;
-    p.team = !p.loop ? ceildiv(row, p.columns) : p.waits ? SymExpr(3) : sym_min(row, 4) + 1;
+    p.team = !p.loop ? ceildiv(row + SymExpr(p.shift - 1), p.columns) : p.waits ? SymExpr(3) : sym_min(row, 4) + 1;
     p.waits = true; // as it may without online sums
     p.keep = p.loop ? 2 : 0;
     break;
@@ -43,10 +43,10 @@ BlockPlan small(BlockPlan p, const Domain& domain) {
     if (p.rows > 1) p.rows = 4;
     if (p.columns > 1 && p.split < 0) p.columns = 8;
     break;
-  case ScheduleKind::BlockRows: p.rows = p.groups.rows.empty() ? 1 : p.rows == 2 ? 1 : 2; break;
+  case ScheduleKind::BlockRows: p.rows = p.groups.rows.empty() || p.shift > 1 ? 1 : p.rows == 2 ? 1 : 2; break;
   case ScheduleKind::BlockLoop:
-    p.rows = rows ? 2 : 1;
-    p.columns = p.run > 1 ? 8 : 4;
+    p.rows = rows && p.shift == 1 ? 2 : 1;
+    p.columns = p.shift > 1 ? 2 * p.shift : p.run > 1 ? 8 : 4;
     break;
   default:
     if (p.loop) p.rows = 4;
