@@ -14,6 +14,7 @@ int64_t power_of_two_in(int64_t v) {
   if (v == 0) return kMaxDivisor;
   return std::min(kMaxDivisor, v & -v);
 }
+constexpr int kIndexBits = 32; // narrower numbers wrap in practice
 int64_t covering(int extent) { return static_cast<int64_t>(std::bit_ceil(static_cast<unsigned>(extent))); }
 bool is_number(const Type& t) { return is_integer(t.dtype); }
 
@@ -246,6 +247,7 @@ private:
       int64_t group = std::max(contiguity, constancy);
       return std::min(a.divisor(axis, group), b.divisor(axis, group));
     };
+    const bool counts = info(k_.type(op.operands[0]).dtype).bits >= kIndexBits;
     switch (op.scalar) {
     case ScalarOp::Add:
       contiguity = std::max(std::min(a.contiguity[i], b.constancy[i]), std::min(a.constancy[i], b.contiguity[i]));
@@ -298,12 +300,12 @@ private:
     case ScalarOp::Lt:
     case ScalarOp::Ge:
       constancy = std::max(constancy, aligned_group(a, b, axis));
-      r.interval[i] = counted_against(a, b, i);
+      if (counts) r.interval[i] = counted_against(a, b, i);
       return;
     case ScalarOp::Gt:
     case ScalarOp::Le:
       constancy = std::max(constancy, aligned_group(b, a, axis));
-      r.interval[i] = counted_against(a, b, i);
+      if (counts) r.interval[i] = counted_against(a, b, i);
       return;
     case ScalarOp::And: r.interval[i] = std::min(a.interval[i], b.interval[i]); return;
     case ScalarOp::Cast: {
@@ -327,7 +329,6 @@ private:
       if (!a.stride[i]) return std::nullopt;
       s.push_back(static_cast<uint64_t>(*a.stride[i]));
     }
-    constexpr int kIndexBits = 32; // narrower numbers wrap in practice
     if (info(k_.type(op.results[0]).dtype).bits < kIndexBits) return std::nullopt;
     switch (op.scalar) {
     case ScalarOp::Add: return wrapped(s[0] + s[1]);

@@ -18,8 +18,9 @@ struct BlockPlan {
   int min_blocks = 0; // that are to be resident on a multiprocessor, which bounds registers; 0: as it comes
   // Along the dimension that row axes lie along: the whole row in the tile, or a loop over it.
   bool loop = false;
-  // Of a loop: what one thread has of the tile, `steps` pieces of `run` neighbours, is folded before it meets the
-  // accumulators, which are then fewer. Powers of two; run divides the row but where that is shifted.
+  // Without reductions: columns are runs of so many, and taken apart once a run. Of a loop: what one thread has of the
+  // tile, `steps` pieces of `run` neighbours, is folded before it meets the accumulators, which are then fewer. Powers
+  // of two; run divides the row but where that is shifted.
   int steps = 1, run = 1;
   // Of a loop: a tile is loaded while the one before it is folded, and the next round begins with the tiles that this
   // one has read last.

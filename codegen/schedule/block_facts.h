@@ -69,6 +69,9 @@ private:
 [[nodiscard]] std::optional<SymExpr> shifted_start(const Graph& graph, const LoopNest& nest, const Domain& domain,
                                                    size_t axis, int64_t vector);
 
+// The shift (BlockPlan) of rows of elements as usual: 1 where they all start at whole accesses, or have several axes.
+[[nodiscard]] int row_shift(const BlockFacts& facts);
+
 inline constexpr int kAccessBytes = 16;       // of a thread: the widest access there is
 inline constexpr int kRegisters = 64;         // of a thread, for values of the tile
 [[nodiscard]] int64_t power_above(int64_t n); // at least 1

@@ -14,12 +14,13 @@ constexpr int64_t kUnknownColumns = 64;     // of a tile across an inner extent 
 // Issue slots of a thread: an access, whatever its width, and taking a number apart by one that is not known, is a
 // constant, or a power of two.
 constexpr double kAccess = 4, kDivision = 25, kConstantDivision = 6, kShift = 1;
-constexpr int kIndexRegisters = 6;   // of an element's position in memory and what it is computed of
-constexpr int64_t kSharing = 2;      // positions of a thread that share an operand
-constexpr double kNearBytes = 65536; // of an operand that the L1 may keep
-constexpr double kLargePart = 0.4;   // of what an element moves: reading it less often is worth larger tiles
-constexpr double kMostWaste = 1.1;   // positions of a tile over those that there are
-constexpr double kIdle = 8;          // an element of a tile that is not there: threads that wait in vain
+constexpr double kNearAccess = 2, kStep = 2; // of what the L1 has; from one position of a run to the next
+constexpr int kIndexRegisters = 6;           // of an element's position in memory and what it is computed of
+constexpr int64_t kSharing = 2;              // positions of a thread that share an operand
+constexpr double kNearBytes = 65536;         // of an operand that the L1 may keep
+constexpr double kLargePart = 0.4;           // of what an element moves: reading it less often is worth larger tiles
+constexpr double kMostWaste = 1.1;           // positions of a tile over those that there are
+constexpr double kIdle = 8;                  // an element of a tile that is not there: threads that wait in vain
 
 class FlatPlanner {
 public:
@@ -58,6 +59,7 @@ public:
       if (auto v = in_known_vectors()) all_sizes.push_back(std::move(*v));
     }
     all_sizes.push_back(one_run(all));
+    if (auto runs = in_runs(all)) all_sizes.push_back(std::move(*runs));
     Candidate best = *std::min_element(all_sizes.begin(), all_sizes.end(),
                                        [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
     if (order_.size() > 1)
@@ -156,6 +158,30 @@ private:
       cost += whole && s.access->terms.empty() ? kAccess / static_cast<double>(vector_) : kAccess;
     }
     return {std::move(p), cost};
+  }
+
+  // The same in runs of a vector, of which none meets the ends of two rows: numbers are taken apart once a run. What
+  // moves with the row or the column alone is read element by element, but is near: others read it, too.
+  [[nodiscard]] std::optional<Candidate> in_runs(const SymExpr& all) const {
+    if (order_.size() < 2 || vector_ < 2 || f_.d.env.range(f_.extent(order_.back())).lo < vector_) return std::nullopt;
+    Candidate c = one_run(all);
+    c.plan.run = static_cast<int>(vector_);
+    c.plan.schedule.why += ", once for " + std::to_string(vector_);
+    c.cost = decode(order_) / static_cast<double>(vector_);
+    for (const Stream& s : f_.streams) {
+      Parts seen = parts(s, order_);
+      const bool all_of_it = seen.size() == 1 && *seen.begin() == std::pair<size_t, size_t>{0, order_.size() - 1};
+      if ((all_of_it || seen.empty()) && s.access->terms.empty()) {
+        c.cost += kAccess / static_cast<double>(vector_);
+        continue;
+      }
+      c.cost += s.count * 8 <= f_.largest ? kNearAccess : kAccess;
+      c.cost += kStep * static_cast<double>(seen.size());
+      // The quotient of a quotient is no run of numbers.
+      for (auto [first, last] : seen)
+        if (first > 0 && last + 1 < order_.size()) c.cost += division(f_.extent(order_[first]));
+    }
+    return c;
   }
 
   // Rows of the tile are single accesses, so that numbers are taken apart once per access: [threads, vector]. For the

@@ -35,6 +35,7 @@ BlockLowering::BlockLowering(const Graph& graph, const LoopNest& nest, const Blo
       if (sides_[static_cast<size_t>(i)].axis >= 0 && axis(sides_[static_cast<size_t>(i)]).role == AxisRole::Row)
         fold_ = i;
   if (fold_ >= 0) fold_side()->steps = plan.steps, fold_side()->run = plan.run;
+  if (!d_.reduces) sides_[1].run = plan.run;
   int rank = 0;
   for (Side& s : sides_)
     if (s.lanes > 1) {
@@ -271,13 +272,15 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
     return unfit("a dimension without an axis");
   bool rows_folded = space.row >= 0 && space.domain.axes[static_cast<size_t>(space.row)].role == AxisRole::Row;
   const int each = plan.steps * plan.run;
-  if (each > 1 && ((!plan.loop && !plan.team) || (rows_folded ? plan.rows : plan.columns) <= each))
-    return unfit("steps and runs are of loops whose tile is wider");
+  const bool flat = !space.domain.reduces;
+  if (each > 1 &&
+      ((flat ? plan.steps > 1 : !plan.loop && !plan.team) || (rows_folded ? plan.rows : plan.columns) <= each))
+    return unfit("steps and runs are of wider tiles, and of loops where there are reductions");
   if (plan.shift > 1 && (!power(plan.shift) || rows_folded || plan.rows > 1 || plan.columns < 2 ||
                          plan.groups.columns.size() != 1 || !space.domain.reduces ||
                          !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), plan.shift)))
     return unfit("rows are shifted where a program has one, along one axis, that is contiguous somewhere");
-  if (plan.run > 1 && plan.shift == 1 && space.domain.env.divisor(space.domain.row_count()) % plan.run != 0)
+  if (plan.run > 1 && plan.shift == 1 && !flat && space.domain.env.divisor(space.domain.row_count()) % plan.run != 0)
     return unfit("the row is no multiple of the run");
   if ((plan.ahead || plan.keep > 0) && !plan.loop) return unfit("tiles are loaded ahead, and kept, in loops");
   if (plan.ahead && plan.keep > 0 && !plan.team) return unfit("tiles are loaded ahead and kept by teams only");

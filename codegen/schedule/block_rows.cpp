@@ -163,17 +163,12 @@ private:
   // The row of up to `longest` elements in one tile; nothing when it would not fit the registers. `aligned`: rows are
   // whole accesses.
   [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest, bool aligned) const {
-    if (!aligned && shifts())
-      if (auto p = rows_in_tile(power_above(longest + vector_ - 1)); p && p->rows == 1) {
-        p->shift = static_cast<int>(vector_);
+    if (const int shift = row_shift(f_); !aligned && shift > 1)
+      if (auto p = rows_in_tile(power_above(longest + shift - 1)); p && p->rows == 1) {
+        p->shift = shift;
         return p;
       }
     return rows_in_tile(power_above(longest));
-  }
-  // Whether rows that begin at any alignment can be walked from aligned places on.
-  [[nodiscard]] bool shifts() const {
-    return vector_ > 1 && row_groups().columns.size() == 1 &&
-           shifted_start(f_.graph, f_.nest, f_.d, row_groups().columns[0], vector_).has_value();
   }
   [[nodiscard]] std::optional<BlockPlan> rows_in_tile(int64_t columns) const {
     int64_t bytes = columns * f_.usual;
@@ -262,7 +257,7 @@ private:
     // Rows that are read again: as many on a multiprocessor as stay near, with fewer threads or more accesses each.
     const bool again = f_.seen(row) && stores_rows() && bytes <= 2 * kNear;
     const auto most = again ? std::max<int64_t>(1, static_cast<int64_t>(kNear / bytes)) : 32;
-    const bool shifted = !aligned && shifts();
+    const int shift = aligned ? 1 : row_shift(f_);
     const bool few = n && *n < f_.device.multiprocessors && length >= 65536;
     int64_t threads = f_.divides() ? 256 : few || most <= 2 ? 1024 : length >= 4096 ? 512 : 256;
     int64_t each = f_.divides() ? vector_ : vector_ * (again && bytes >= kNear ? 4 : 2);
@@ -274,8 +269,8 @@ private:
     threads = std::min(threads, columns / 2);
     each = columns / threads;
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockLoop, 1, columns, threads / 32);
-    if (shifted) p.shift = static_cast<int>(vector_);
-    p.run = static_cast<int>(aligned || shifted ? std::min(each, vector_) : 1);
+    p.shift = shift;
+    p.run = static_cast<int>(aligned || shift > 1 ? std::min(each, vector_) : 1);
     p.steps = static_cast<int>(each / p.run);
     p.groups = row_groups();
     p.loop = true;

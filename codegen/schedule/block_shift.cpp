@@ -60,6 +60,15 @@ std::optional<SymExpr> shifted_start(const Graph& graph, const LoopNest& nest, c
   return most->start;
 }
 
+int row_shift(const BlockFacts& f) {
+  const int64_t vector = kAccessBytes / f.usual;
+  int axis = -1, axes = 0;
+  for (size_t i = 0; i < f.d.axes.size(); ++i)
+    if (f.is_row(i)) axis = static_cast<int>(i), ++axes;
+  if (axes != 1 || axis != f.contiguous_axis || vector < 2) return 1;
+  return shifted_start(f.graph, f.nest, f.d, static_cast<size_t>(axis), vector) ? static_cast<int>(vector) : 1;
+}
+
 // The program's row is known.
 void BlockLowering::shift_row() {
   const Axis& a = axis(*fold_side());

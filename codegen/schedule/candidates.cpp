@@ -59,7 +59,8 @@ private:
     const int64_t kept = online == p.schedule.config.end() ? 1 : online->second;
     p.schedule.config.clear();
     if (p.loop) p.schedule.config["online"] = kept;
-    if (!p.loop) p.steps = p.run = 1, p.ahead = p.streaming = false;
+    if (!p.loop) p.steps = 1, p.ahead = p.streaming = false;
+    if (!p.loop && f_.d.reduces) p.run = 1;
     p.schedule.why = BlockFacts::sizes(p);
     write_config(p);
     if (!seen_.insert({p.schedule.kind, p.schedule.config}).second) return;
@@ -118,6 +119,7 @@ private:
     p.whole_branch = count(p.groups.columns) % f_.vector != 0;
     if (base.groups.columns.size() != f_.d.axes.size()) forms.push_back(p);
     p.whole_branch = false;
+    p.run = 1;
     p.groups = {};
     p.groups.rows = outer;
     p.groups.columns = {c};
@@ -140,7 +142,7 @@ private:
     BlockPlan p = base;
     p.loop = false;
     p.schedule.kind = ScheduleKind::BlockRows;
-    p.columns = static_cast<int>(whole);
+    const int shift = row_shift(f_);
     if (whole <= 65536)
       for (int64_t threads : kThreads)
         for (int64_t r = 1; r <= std::min<int64_t>(128, power_above(many)); r *= 2) {
@@ -148,6 +150,8 @@ private:
           if (each < 1 || each > 64) continue;
           p.rows = static_cast<int>(r);
           p.warps = static_cast<int>(threads / 32);
+          p.shift = r == 1 ? shift : 1;
+          p.columns = static_cast<int>(p.shift > 1 ? power_above(row + shift - 1) : whole);
           add_resident(p);
         }
     if (row * f_.usual < 2048) return;
@@ -159,7 +163,8 @@ private:
         p.columns = static_cast<int>(threads * each);
         p.warps = static_cast<int>(threads / 32);
         const bool aligned = f_.d.env.divisor(f_.d.row_count()) % vector == 0;
-        p.run = base.loop ? base.run : static_cast<int>(aligned ? vector : 1);
+        p.shift = shift;
+        p.run = base.loop ? base.run : static_cast<int>(aligned || shift > 1 ? vector : 1);
         p.steps = static_cast<int>(std::max<int64_t>(1, each / p.run));
         p.ahead = base.loop ? base.ahead : true;
         p.streaming = base.loop ? base.streaming : row * f_.usual >= 32768;

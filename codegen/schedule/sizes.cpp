@@ -89,21 +89,53 @@ tile::ValueId SizeEmitter::number(const SymExpr& given) {
     const TileAxis t = tiles_[i];
     if (!e.contains(t.axis)) continue;
     if (auto linear = e.linear_in(t.axis)) {
-      auto base = constant_of(bound_.at(t.base.symbol_id()));
-      SymExpr at = base == 0 ? SymExpr(0) : t.base;
-      tile::ValueId start = number(e.substitute({{t.axis.symbol_id(), at}}));
-      int dim = t.dim;
-      auto along = [&](int n, int apart) {
-        tile::ValueId stride = number(linear->first * SymExpr(apart));
-        start = op(ScalarOp::Add, op(ScalarOp::Mul, positions(n, dim++, t.rank), stride), start);
-      };
-      if (t.steps > 1) along(t.steps, t.lanes / t.steps);
-      along(t.lanes / t.steps / t.run, t.run);
-      if (t.run > 1) along(t.run, 1);
-      return start;
+      tile::ValueId start = run_starts(e, linear->first, t);
+      if (t.run == 1) return start;
+      return op(ScalarOp::Add, op(ScalarOp::Mul, positions(t.run, t.dim + t.dims() - 1, t.rank), number(linear->first)),
+                start);
     }
   }
   return generic(e);
+}
+
+// Of an expression that is affine in t's axis: at the first position of each run.
+tile::ValueId SizeEmitter::run_starts(const SymExpr& e, const SymExpr& stride, const TileAxis& t) {
+  auto base = constant_of(bound_.at(t.base.symbol_id()));
+  SymExpr at = base == 0 ? SymExpr(0) : t.base;
+  tile::ValueId start = number(e.substitute({{t.axis.symbol_id(), at}}));
+  int dim = t.dim;
+  auto along = [&](int n, int apart) {
+    tile::ValueId step = number(stride * SymExpr(apart));
+    start = op(ScalarOp::Add, op(ScalarOp::Mul, positions(n, dim++, t.rank), step), start);
+  };
+  if (t.steps > 1) along(t.steps, t.lanes / t.steps);
+  along(t.lanes / t.steps / t.run, t.run);
+  return start;
+}
+
+bool SizeEmitter::is_extent(const SymExpr& e) const {
+  SymExpr there = e;
+  for (const TileAxis& t : tiles_) there = there.substitute({{t.base.symbol_id(), t.axis}});
+  if (shift_) there = there.substitute({{shift_->place.symbol_id(), shift_->axis + shift_->by}});
+  return d_.env.range(there).lo >= 0;
+}
+
+// floordiv(x, n) and mod(x, n) along runs that are not longer than n: there is at most one multiple of n behind the
+// first position of a run, which alone is divided.
+std::optional<tile::ValueId> SizeEmitter::divided_runs(const SymExpr& e) {
+  const SymExpr &x = e.args()[0], &n = e.args()[1];
+  for (const TileAxis& t : tiles_) {
+    if (t.run == 1 || shift_ || varies(n) || d_.env.range(n).lo < t.run || !is_extent(x)) continue;
+    auto linear = x.linear_in(t.axis);
+    if (!linear || !linear->first.is_const(1)) continue;
+    tile::ValueId start = run_starts(x, linear->first, t), by = number(n);
+    tile::ValueId behind =
+        op(ScalarOp::Add, op(ScalarOp::Mod, start, by), positions(t.run, t.dim + t.dims() - 1, t.rank));
+    tile::ValueId next = pointwise(b_, ScalarOp::Ge, std::array{behind, by});
+    if (e.op() == SymOp::FloorDiv) return op(ScalarOp::Add, b_.cast(next, DType::I64), op(ScalarOp::Div, start, by));
+    return pointwise(b_, ScalarOp::Select, std::array{next, op(ScalarOp::Sub, behind, by), behind});
+  }
+  return std::nullopt;
 }
 
 tile::ValueId SizeEmitter::generic(const SymExpr& e) {
@@ -128,14 +160,14 @@ tile::ValueId SizeEmitter::generic(const SymExpr& e) {
     return sum;
   }
   case SymOp::FloorDiv: {
+    if (auto by_runs = divided_runs(e)) return *by_runs;
     tile::ValueId x = number(args[0]), y = number(args[1]);
-    SymExpr dividend = args[0];
-    for (const TileAxis& t : tiles_) dividend = dividend.substitute({{t.base.symbol_id(), t.axis}});
-    if (shift_) dividend = dividend.substitute({{shift_->place.symbol_id(), shift_->axis + shift_->by}});
-    if (d_.env.range(dividend).lo >= 0 && d_.env.range(args[1]).lo >= 0) return op(ScalarOp::Div, x, y);
+    if (is_extent(args[0]) && d_.env.range(args[1]).lo >= 0) return op(ScalarOp::Div, x, y);
     return op(ScalarOp::Div, op(ScalarOp::Sub, x, op(ScalarOp::Mod, x, y)), y); // Div truncates: make it exact first
   }
-  case SymOp::Mod: return op(ScalarOp::Mod, number(args[0]), number(args[1]));
+  case SymOp::Mod:
+    if (auto by_runs = divided_runs(e)) return *by_runs;
+    return op(ScalarOp::Mod, number(args[0]), number(args[1]));
   case SymOp::Min:
   case SymOp::Max: {
     tile::ValueId x = number(args[0]);

@@ -51,6 +51,9 @@ private:
   tile::ValueId positions(int n, int dim, int rank); // 0, 1, ... along a dimension
   [[nodiscard]] bool has_axis(const SymExpr& e) const;
   tile::ValueId parameter(const SymExpr& e);
+  tile::ValueId run_starts(const SymExpr& e, const SymExpr& stride, const TileAxis& t);
+  std::optional<tile::ValueId> divided_runs(const SymExpr& e);
+  [[nodiscard]] bool is_extent(const SymExpr& e) const; // not negative, wherever the tiles stand
   tile::ValueId generic(const SymExpr& e);
   tile::ValueId compare(const SymExpr& e);
   [[nodiscard]] std::optional<int64_t> constant_of(tile::ValueId v) const;

@@ -472,12 +472,29 @@ TEST(Ptx, LoadsTellCachesWhatTheParameterSays) {
   };
   for (const char* mask : {"", " mask=%m"}) {
     auto passing = compile(copy("invariant passing", mask)), lasting = compile(copy("lasting", mask));
-    EXPECT_EQ(occurrences(passing.ptx, R"(ld\.global\.nc\.L1::no_allocate)"), *mask ? 4 : 1);
-    EXPECT_EQ(occurrences(lasting.ptx, R"(ld\.global\.L2::cache_hint)"), *mask ? 4 : 1);
+    EXPECT_EQ(occurrences(passing.ptx, R"(ld\.global\.nc\.L1::no_allocate)"), *mask ? 5 : 1); // split, below
+    EXPECT_EQ(occurrences(lasting.ptx, R"(ld\.global\.L2::cache_hint)"), *mask ? 5 : 1);
     EXPECT_EQ(occurrences(lasting.ptx, "createpolicy"), 1);
     (void)assemble(passing);
     (void)assemble(lasting);
   }
+}
+// A row that begins and ends anywhere: whole accesses, and single elements for the two threads at its ends.
+TEST(Ptx, AccessesAreSplitWhereTheMaskEndsWithinThem) {
+  auto code = compile(R"(
+tile.kernel @k(%x: ptr<f16> invariant, %y: ptr<f16> written, %n: i64, %by: i64) config(warps: 4) {
+  %r = range 1024 : tile<[1024], i64>
+  %from = ge(%r, %by) : tile<[1024], bool>
+  %to = lt(%r, %n) : tile<[1024], bool>
+  %m = and(%from, %to) : tile<[1024], bool>
+  %v = load %x[%r] mask=%m : tile<[1024], f16>
+  store %y[%r] = %v mask=%m
+})");
+  EXPECT_EQ(occurrences(code.ptx, R"(ld\.global\.nc\.v4)"), 1);
+  EXPECT_EQ(occurrences(code.ptx, R"(ld\.global\.nc\.b16)"), 8);
+  EXPECT_EQ(occurrences(code.ptx, R"(st\.global\.v4)"), 1);
+  EXPECT_EQ(occurrences(code.ptx, R"(st\.global\.b16)"), 8);
+  (void)assemble(code);
 }
 TEST(Ptx, ExponentialsAreShortWhereResultsAreHalves) {
   for (const char* half : {"f16", "bf16"}) EXPECT_EQ(occurrences(compile(exponentials(half, "")).ptx, "fma"), 0);

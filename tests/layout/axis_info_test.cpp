@@ -249,7 +249,10 @@ private:
       if (upto(1) && op != ScalarOp::Div && op != ScalarOp::Mod) std::swap(x, y);
       ValueId test = b_.scalar(tests[upto(4)], std::array{x, y});
       switch (upto(5)) {
-      case 0: bools_.push_back(test); break;
+      case 0:
+        if (!bools_.empty() && upto(1)) test = b_.scalar(ScalarOp::And, std::array{test, pick(bools_)});
+        bools_.push_back(test);
+        break;
       case 1: tiles_.push_back(b_.scalar(ScalarOp::Select, std::array{test, x, y})); break;
       case 2: tiles_.push_back(b_.cast(b_.cast(pick(tiles_), upto(1) ? DType::I32 : DType::I8), DType::I64)); break;
       default:
@@ -300,6 +303,10 @@ private:
           }
           if (x % info.constancy[i] != 0) {
             EXPECT_EQ(e[0], e[-stride]) << id << " constancy";
+          }
+          if (type.dtype == DType::Bool && x % info.interval[i] != 0 && e[0] && !e[-stride]) {
+            for (int64_t before = x % info.interval[i]; before > 0; --before)
+              EXPECT_EQ(e[-before * stride], 0) << id << " interval";
           }
           if (x > 0 && info.stride[i]) {
             EXPECT_EQ(e[0], e[-stride] + *info.stride[i]) << id << " stride";
