@@ -262,7 +262,8 @@ private:
     int64_t threads = f_.divides() ? 256 : few || most <= 2 ? 1024 : length >= 4096 ? 512 : 256;
     int64_t each = f_.divides() ? vector_ : vector_ * (again && bytes >= kNear ? 4 : 2);
     const bool ahead = row_groups().columns.size() == 1;
-    const int64_t room = threads > 512 ? kRegisters * 25 / 32 : kRegisters * 5 / 4, next = ahead ? loaded_halves() : 0;
+    const int64_t next = ahead ? loaded_halves() : 0, masks = shift > 1 ? 16 : 0;
+    const int64_t room = threads > 512 ? kRegisters * 25 / 32 - masks : kRegisters * 5 / 4;
     while (each > 1 && each * f_.live + each * next / 2 + f_.accumulators() > room) each /= 2;
     int64_t columns = threads * each;
     while (columns > 64 && static_cast<double>(columns / 2) >= length) columns /= 2;

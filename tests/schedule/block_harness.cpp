@@ -46,7 +46,7 @@ BlockPlan small(BlockPlan p, const Domain& domain) {
   case ScheduleKind::BlockRows: p.rows = p.groups.rows.empty() || p.shift > 1 ? 1 : p.rows == 2 ? 1 : 2; break;
   case ScheduleKind::BlockLoop:
     p.rows = rows && p.shift == 1 ? 2 : 1;
-    p.columns = p.shift > 1 ? 2 * p.shift : p.run > 1 ? 8 : 4;
+    p.columns = p.shift > 1 ? std::max(8, 2 * p.shift) : p.run > 1 ? 8 : 4;
     break;
   default:
     if (p.loop) p.rows = 4;

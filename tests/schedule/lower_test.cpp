@@ -39,8 +39,8 @@ Problem odd_softmax(const std::string& rows, const std::string& row, const std::
 Problem odd_part(const std::string& row, int64_t pitch, int64_t first, const std::string& t) {
   return problem("x: " + t + "[5, " + std::to_string(pitch) + "]\ny: " + t + "[5, " + row +
                      "]\nbest: i64[5]\nsum: f32[5]",
-                 "nest part outer(i0: 5) row(i1: " + row + ") {\n %0 = load x[i0, add(i1, " + std::to_string(first) +
-                     R"()] : f32
+                 "nest part outer(i0: 5) row(i1: " + row + ") {\n %0 = load x[i0, i1 + " + std::to_string(first) +
+                     R"(] : f32
       %1 = reduce.argmax %0 : i64
       %2 = reduce.sum %0 : f32
       %3 = sub %0, %2 : f32
