@@ -15,10 +15,11 @@ struct Access {
   // Per axis, the largest number w (a power of two) such that every aligned group of w elements along the axis is one
   // access: neighbours in memory, aligned, w * element_bytes <= 16, one mask for all but few of the groups.
   std::vector<int> width;
-  std::vector<int64_t> same; // per axis, aligned groups of so many have one mask
   // Per axis, facts of the offsets, whatever alignment and mask allow.
   std::vector<int64_t> contiguity, constancy;
   std::vector<std::optional<int64_t>> stride;
+  // Per axis, aligned groups of so many elements have one mask.
+  std::vector<int64_t> same;
 
   // What an element costs when lanes run along `axis` and a thread takes `side` neighbours: how many lines of 128 bytes
   // a warp's instruction touches, and one more for the instruction, by elements moved. A contiguous f16 tile in

@@ -163,12 +163,12 @@ private:
   // The row of up to `longest` elements in one tile; nothing when it would not fit the registers. `aligned`: rows are
   // whole accesses.
   [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest, bool aligned) const {
-    if (const int shift = row_shift(f_); !aligned && shift > 1)
-      if (auto p = rows_in_tile(power_above(longest + shift - 1)); p && p->rows == 1) {
-        p->shift = shift;
-        return p;
-      }
-    return rows_in_tile(power_above(longest));
+    auto plain = rows_in_tile(power_above(longest));
+    const int shift = aligned || !plain || plain->rows > 1 ? 1 : row_shift(f_);
+    if (shift == 1) return plain;
+    auto shifted = rows_in_tile(power_above(longest + shift - 1));
+    if (shifted) shifted->shift = shift;
+    return shifted;
   }
   [[nodiscard]] std::optional<BlockPlan> rows_in_tile(int64_t columns) const {
     int64_t bytes = columns * f_.usual;

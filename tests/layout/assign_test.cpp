@@ -82,7 +82,8 @@ TEST(Assign, OnlyWhatRunsAcrossIsConverted) {
 
 TEST(Assign, AccessesAreAsWideAsTheirFactsAllow) {
   EXPECT_EQ(widths(assign(test::kScale)), (std::vector<int>{8, 4}));
-  EXPECT_EQ(widths(assign(test::kScaleAnySize)), (std::vector<int>{1, 1}));
+  EXPECT_EQ(widths(assign(test::kScaleAnySize)), (std::vector<int>{8, 8})); // split where the size ends
+  EXPECT_NE(assign(test::kScaleAnySize).str().find("x8 split"), std::string::npos);
   EXPECT_EQ(widths(assign(test::kTranspose)), (std::vector<int>{4, 4, 4}));
   std::string aligned = test::kScale;
   aligned.replace(aligned.find("%x: ptr<f16>"), 12, "%x: ptr<f16> align=4");

@@ -250,7 +250,7 @@ private:
       ValueId test = b_.scalar(tests[upto(4)], std::array{x, y});
       switch (upto(5)) {
       case 0:
-        if (!bools_.empty() && upto(1)) test = b_.scalar(ScalarOp::And, std::array{test, pick(bools_)});
+        if (bools_.size() % 2) test = b_.scalar(ScalarOp::And, std::array{test, bools_.back()});
         bools_.push_back(test);
         break;
       case 1: tiles_.push_back(b_.scalar(ScalarOp::Select, std::array{test, x, y})); break;
