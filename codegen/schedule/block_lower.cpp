@@ -276,10 +276,10 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   if (each > 1 &&
       ((flat ? plan.steps > 1 : !plan.loop && !plan.team) || (rows_folded ? plan.rows : plan.columns) <= each))
     return unfit("steps and runs are of wider tiles, and of loops where there are reductions");
-  if (plan.shift > 1 && (!power(plan.shift) || rows_folded || plan.rows > 1 || plan.columns < 2 ||
-                         plan.groups.columns.size() != 1 || !space.domain.reduces ||
+  if (plan.shift > 1 && (!power(plan.shift) || rows_folded || plan.rows > 1 || plan.columns < 2 || plan.team ||
+                         plan.keep > 0 || plan.groups.columns.size() != 1 || !space.domain.reduces ||
                          !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), plan.shift)))
-    return unfit("rows are shifted where a program has one, along one axis, that is contiguous somewhere");
+    return unfit("rows are shifted where a program has one to itself, along one axis, that is contiguous somewhere");
   if (plan.run > 1 && plan.shift == 1 && !flat && space.domain.env.divisor(space.domain.row_count()) % plan.run != 0)
     return unfit("the row is no multiple of the run");
   if ((plan.ahead || plan.keep > 0) && !plan.loop) return unfit("tiles are loaded ahead, and kept, in loops");

@@ -34,7 +34,7 @@ BlockPlan small(BlockPlan p, const Domain& domain) {
     if (p.rows > 1) p.rows = 4;
     p.warps = 2;
     p.most_members = 64;
-    p.team = !p.loop ? ceildiv(row + SymExpr(p.shift - 1), p.columns) : p.waits ? SymExpr(3) : sym_min(row, 4) + 1;
+    p.team = !p.loop ? ceildiv(row, p.columns) : p.waits ? SymExpr(3) : sym_min(row, 4) + 1;
     p.waits = true; // as it may without online sums
     p.keep = p.loop ? 2 : 0;
     break;
