@@ -99,9 +99,9 @@ std::optional<BlockPlan> tuned_plan(const BlockFacts& f, const TunedSchedule& tu
     bool columns = !p->groups.columns.empty() && f.is_row(p->groups.columns.front());
     SymExpr row = f.d.env.simplify(f.d.row_count());
     int64_t lanes = columns ? p->columns : p->rows;
-    if (lanes == 1 ? !row.is_const(1) : !require(row, 1, 0, lanes)) return std::nullopt;
+    if (lanes == 1 ? !row.is_const(1) : !require(row, 1, 0, lanes - p->shift + 1)) return std::nullopt;
   }
-  if (p->run > 1) {
+  if (p->run > 1 && p->shift == 1 && f.d.reduces) {
     ShapeEnv env = f.d.env;
     for (const SizeCondition& c : p->conditions) assume(env, c);
     if (env.divisor(f.d.row_count()) % p->run != 0) return std::nullopt;

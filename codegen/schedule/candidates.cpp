@@ -142,7 +142,7 @@ private:
     BlockPlan p = base;
     p.loop = false;
     p.schedule.kind = ScheduleKind::BlockRows;
-    const int shift = row_shift(f_);
+    const int shift = row % vector == 0 ? 1 : row_shift(f_);
     if (whole <= 65536)
       for (int64_t threads : kThreads)
         for (int64_t r = 1; r <= std::min<int64_t>(128, power_above(many)); r *= 2) {
