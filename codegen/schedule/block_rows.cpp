@@ -260,10 +260,10 @@ private:
     const int shift = aligned ? 1 : row_shift(f_);
     const bool few = n && *n < f_.device.multiprocessors && length >= 65536;
     int64_t threads = f_.divides() ? 256 : few || most <= 2 ? 1024 : length >= 4096 ? 512 : 256;
+    if (shift > 1) threads = std::min<int64_t>(threads, 512); // masks of the row's ends take registers
     int64_t each = f_.divides() ? vector_ : vector_ * (again && bytes >= kNear ? 4 : 2);
     const bool ahead = row_groups().columns.size() == 1;
-    const int64_t next = ahead ? loaded_halves() : 0, masks = shift > 1 ? 16 : 0;
-    const int64_t room = threads > 512 ? kRegisters * 25 / 32 - masks : kRegisters * 5 / 4;
+    const int64_t room = threads > 512 ? kRegisters * 25 / 32 : kRegisters * 5 / 4, next = ahead ? loaded_halves() : 0;
     while (each > 1 && each * f_.live + each * next / 2 + f_.accumulators() > room) each /= 2;
     int64_t columns = threads * each;
     while (columns > 64 && static_cast<double>(columns / 2) >= length) columns /= 2;
@@ -280,7 +280,7 @@ private:
     p.streaming = length * f_.usual >= kRowBytes;
     // What is loaded, what it becomes, and addresses; masks of rows that are not aligned.
     const int64_t registers =
-        each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded / (p.ahead ? 2 : 4) + (aligned ? 16 : 32);
+        each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded / (p.ahead ? 2 : 4) + (aligned ? 16 : shift > 1 ? 40 : 32);
     // Of rows of several axes some operand takes the position apart, which needs what it needs.
     if (ahead)
       p.min_blocks = static_cast<int>(
