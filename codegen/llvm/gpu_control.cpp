@@ -7,16 +7,22 @@ Status Emitter::loop(const tile::Op& op) {
   auto *from = scalar(op.operands[0]), *to = scalar(op.operands[1]), *step = scalar(op.operands[2]);
   const auto& args = op.region_args[0];
   size_t carried = op.operands.size() - 3;
+  auto bounds = [&](tile::ValueId id) { return bounds_[static_cast<size_t>(id)]; };
+  // A step further than the last round fits, too.
+  const bool narrow = bounds(args[0]).fits_32() && bounds(op.operands[1]).fits_32() &&
+                      bounds(op.operands[2]).most <= std::numeric_limits<int32_t>::max() - bounds(args[0]).most;
+  if (narrow) from = narrowed(from), to = narrowed(to), step = narrowed(step);
+  auto index = [&](Value* v) { return narrow ? b_.CreateSExt(v, b_.getInt64Ty()) : v; };
   auto* any = b_.CreateICmpSLT(from, to);
   auto ahead = loads_ahead(op);
   bool copies = !ahead.copies.empty();
-  if (copies) TESSERA_TRY(copy_ahead(op, ahead, from, any, b_.getInt32(0)));
+  if (copies) TESSERA_TRY(copy_ahead(op, ahead, index(from), any, b_.getInt32(0)));
   auto* before = b_.GetInsertBlock();
   auto* body = llvm::BasicBlock::Create(ctx_, "loop", fn_);
   auto* after = llvm::BasicBlock::Create(ctx_, "after", fn_);
   b_.CreateCondBr(any, body, after);
   b_.SetInsertPoint(body);
-  auto* i = b_.CreatePHI(b_.getInt64Ty(), 2, "i");
+  auto* i = b_.CreatePHI(from->getType(), 2, "i");
   i->addIncoming(from, before);
   llvm::PHINode* stage = nullptr;
   if (copies) {
@@ -41,13 +47,13 @@ Status Emitter::loop(const tile::Op& op) {
     barrier();
     other = b_.CreateSub(b_.getInt32(static_cast<uint32_t>(ahead.stage_bytes)), stage);
     ++ahead_depth_;
-    TESSERA_TRY(copy_ahead(op, ahead, next, b_.CreateICmpSLT(next, to), other));
+    TESSERA_TRY(copy_ahead(op, ahead, index(next), b_.CreateICmpSLT(next, to), other));
     for (const auto& c : ahead.copies) {
       auto v = kernel_.op(c.load).results[0];
       ahead_[v] = {c.plan, kernel_.type(v).dtype, ahead.region + c.at, stage, nullptr};
     }
   }
-  define(args[0], {i});
+  define(args[0], {index(i)});
   TESSERA_TRY(block(op.regions[0]));
   if (hazards_.next_round_conflicts()) barrier();
   hazards_.leave_loop();

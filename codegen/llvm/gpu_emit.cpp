@@ -11,7 +11,7 @@ Emitter::Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, boo
     : Arithmetic(module, layouts.kernel.name), layouts_(layouts), kernel_(layouts.kernel),
       gpu_(emulated ? emulated_intrinsics(module, b_) : nvptx_intrinsics(module, b_)),
       values_(static_cast<size_t>(layouts.kernel.value_count())), facts_(layout::axis_info(layouts.kernel)),
-      hazards_(layouts.kernel) {}
+      bounds_(layout::integer_bounds(layouts.kernel)), hazards_(layouts.kernel) {}
 
 void Emitter::target_attributes(llvm::Function& f) const { f.addFnAttr(llvm::Attribute::NoUnwind); }
 
@@ -208,75 +208,6 @@ void Emitter::range(const tile::Op& op) {
   indices_[op.results[0]] = {b_.getInt64(0), std::move(positions), kernel_.type(op.results[0]).shape[0] - 1};
 }
 
-void Emitter::index_form(const tile::Op& op) {
-  if (kernel_.type(op.results[0]).dtype != DType::I64) return;
-  auto of = [&](tile::ValueId id) { return indices_.find(id); };
-  if (op.kind == OpKind::ExpandDims) {
-    if (auto i = of(op.operands[0]); i != indices_.end()) indices_[op.results[0]] = i->second;
-  } else if (op.kind == OpKind::Broadcast) {
-    auto i = of(op.operands[0]);
-    if (i == indices_.end()) return;
-    Registers positions;
-    auto map = layout::register_map(layouts_[op.operands[0]], layouts_[op.results[0]]);
-    for (int r : *map) positions.push_back(i->second.positions[static_cast<size_t>(r)]);
-    indices_[op.results[0]] = {i->second.base, std::move(positions), i->second.most};
-  } else if (op.kind == OpKind::Scalar && (op.scalar == ScalarOp::Add || op.scalar == ScalarOp::Mul)) {
-    auto x = of(op.operands[0]), y = of(op.operands[1]);
-    if (x == indices_.end() && y == indices_.end()) return;
-    if (x != indices_.end() && y != indices_.end()) { // [R, 1] * s + [1, C], say
-      if (op.scalar == ScalarOp::Mul || x->second.most + y->second.most >= kMostPosition) return;
-      Registers positions;
-      for (size_t r = 0; r < x->second.positions.size(); ++r)
-        positions.push_back(b_.CreateAdd(x->second.positions[r], y->second.positions[r], "", true, true));
-      indices_[op.results[0]] = {b_.CreateAdd(x->second.base, y->second.base), std::move(positions),
-                                 x->second.most + y->second.most};
-      return;
-    }
-    const Index& i = x != indices_.end() ? x->second : y->second;
-    auto other = op.operands[x != indices_.end() ? 1 : 0];
-    if (kernel_.type(other).is_tile()) return;
-    if (op.scalar == ScalarOp::Add) {
-      indices_[op.results[0]] = {b_.CreateAdd(i.base, scalar(other)), i.positions, i.most};
-    } else if (auto* by = llvm::dyn_cast<llvm::ConstantInt>(scalar(other));
-               by && by->getSExtValue() > 0 && by->getSExtValue() < kMostPosition / std::max<int64_t>(1, i.most)) {
-      Registers positions;
-      for (auto* p : i.positions)
-        positions.push_back(b_.CreateMul(p, b_.getInt32(static_cast<uint32_t>(by->getSExtValue())), "", true, true));
-      int64_t most = i.most * by->getSExtValue();
-      indices_[op.results[0]] = {b_.CreateMul(i.base, by), std::move(positions), most};
-    }
-  }
-}
-
-// base + position < n is position < n - base; where that is beyond all positions it need not be known exactly. As
-// everywhere, indices are taken to fit their type.
-std::optional<Emitter::Registers> Emitter::compare(const tile::Op& op) {
-  if (op.scalar < ScalarOp::Lt || op.scalar > ScalarOp::Ge) return std::nullopt;
-  bool swapped = !kernel_.type(op.operands[0]).is_tile();
-  auto i = indices_.find(op.operands[swapped ? 1 : 0]);
-  auto other = op.operands[swapped ? 0 : 1];
-  if (i == indices_.end() || kernel_.type(other).is_tile()) return std::nullopt;
-  auto* i32 = b_.getInt32Ty();
-  Value* n = b_.CreateBinaryIntrinsic(llvm::Intrinsic::ssub_sat, scalar(other), i->second.base);
-  n = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, n, b_.getInt64(static_cast<uint64_t>(-1)));
-  n = b_.CreateTrunc(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, n, b_.getInt64(kMostPosition)), i32);
-  using P = llvm::CmpInst::Predicate;
-  P predicate = op.scalar == ScalarOp::Lt   ? P::ICMP_SLT
-                : op.scalar == ScalarOp::Le ? P::ICMP_SLE
-                : op.scalar == ScalarOp::Gt ? P::ICMP_SGT
-                                            : P::ICMP_SGE;
-  Registers out;
-  int same = constant_bits(op.results[0]);
-  for (size_t r = 0; r < i->second.positions.size(); ++r) {
-    auto* p = i->second.positions[r];
-    if (static_cast<int>(r) & same)
-      out.push_back(out[r & ~static_cast<size_t>(same)]);
-    else
-      out.push_back(swapped ? b_.CreateICmp(predicate, n, p) : b_.CreateICmp(predicate, p, n));
-  }
-  return out;
-}
-
 int Emitter::constant_bits(tile::ValueId id) const {
   const auto& type = kernel_.type(id);
   if (!type.is_tile() || is_float(type.dtype)) return 0;
@@ -307,75 +238,6 @@ Status Emitter::broadcast(const tile::Op& op) {
   return {};
 }
 
-// A function of its own for what is hardly ever run.
-Result<llvm::Function*> Emitter::division(ScalarOp op) {
-  std::string symbol = "i64_" + std::string(info(op).name);
-  if (auto* f = module_.getFunction(symbol)) return f;
-  auto* i64 = b_.getInt64Ty();
-  auto* f = llvm::Function::Create(llvm::FunctionType::get(i64, {i64, i64}, false), llvm::Function::InternalLinkage,
-                                   symbol, module_);
-  target_attributes(*f);
-  // Where registers would be saved around calls, the text of the kernel asks for it in line.
-  f->addFnAttr(kernel_.config.contains("inline_division") ? llvm::Attribute::AlwaysInline : llvm::Attribute::NoInline);
-  llvm::IRBuilderBase::InsertPointGuard keep(b_);
-  b_.SetInsertPoint(llvm::BasicBlock::Create(ctx_, "entry", f));
-  std::array<Value*, 2> args = {f->getArg(0), f->getArg(1)};
-  TESSERA_ASSIGN(auto* v, arith(op, DType::I64, DType::I64, args));
-  b_.CreateRet(v);
-  return f;
-}
-
-// 64-bit division is a long subroutine, 32-bit division some twenty instructions, and indices nearly always fit: one
-// test for all registers of a thread, then either all are divided in 32 bits or all in 64.
-Result<std::optional<Emitter::Registers>> Emitter::divide(const tile::Op& op) {
-  auto result = op.results[0];
-  size_t n = register_count(result);
-  bool remainder = op.scalar == ScalarOp::Mod || op.scalar == ScalarOp::Fmod;
-  if ((op.scalar != ScalarOp::Div && !remainder) || kernel_.type(result).dtype != DType::I64) return {std::nullopt};
-  if (kernel_.type(op.operands[1]).is_tile() || !kernel_.type(op.operands[0]).is_tile()) return {std::nullopt};
-  auto* divisor = scalar(op.operands[1]);
-  auto same = static_cast<size_t>(constant_bits(result));
-  const Registers dividends = registers(op.operands[0], n);
-  std::vector<size_t> wanted; // registers that are divided
-  for (size_t r = 0; r < n; ++r)
-    if (!(r & same)) wanted.push_back(r);
-  if (llvm::isa<llvm::Constant>(divisor) || wanted.size() < 2) return {std::nullopt};
-
-  Value* bits = divisor;
-  for (size_t r : wanted) bits = b_.CreateOr(bits, dividends[r]);
-  auto* fits = b_.CreateICmpULT(bits, b_.getInt64(uint64_t{1} << 31)); // hence none is negative
-  auto* narrow = llvm::BasicBlock::Create(ctx_, "divide32", fn_);
-  auto* wide = llvm::BasicBlock::Create(ctx_, "divide64", fn_);
-  auto* end = llvm::BasicBlock::Create(ctx_, "divided", fn_);
-  b_.CreateCondBr(fits, narrow, wide);
-  b_.SetInsertPoint(narrow);
-  auto* d = b_.CreateTrunc(divisor, b_.getInt32Ty());
-  auto* by_zero = b_.CreateICmpEQ(d, b_.getInt32(0));
-  auto* safe = b_.CreateSelect(by_zero, b_.getInt32(1), d);
-  Registers in_32, in_64;
-  for (size_t r : wanted) {
-    auto* x = b_.CreateTrunc(dividends[r], b_.getInt32Ty());
-    auto* v = remainder ? b_.CreateURem(x, safe) : b_.CreateUDiv(x, safe);
-    in_32.push_back(b_.CreateZExt(b_.CreateSelect(by_zero, b_.getInt32(0), v), b_.getInt64Ty()));
-  }
-  b_.CreateBr(end);
-  b_.SetInsertPoint(wide);
-  TESSERA_ASSIGN(auto* function, division(op.scalar));
-  for (size_t r : wanted) in_64.push_back(b_.CreateCall(function, {dividends[r], divisor}));
-  auto* wide_end = b_.GetInsertBlock();
-  b_.CreateBr(end);
-  b_.SetInsertPoint(end);
-  Registers out(n);
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    auto* phi = b_.CreatePHI(b_.getInt64Ty(), 2);
-    phi->addIncoming(in_32[i], narrow);
-    phi->addIncoming(in_64[i], wide_end);
-    out[wanted[i]] = phi;
-  }
-  for (size_t r = 0; r < n; ++r) out[r] = out[r & ~same];
-  return {std::move(out)};
-}
-
 // add(erf(x), 1) and add(tanh(x), 1), f32.
 std::optional<Emitter::Registers> Emitter::one_plus(const tile::Op& op) {
   if (op.scalar != ScalarOp::Add || kernel_.type(op.results[0]).dtype != DType::F32) return std::nullopt;
@@ -399,6 +261,11 @@ Status Emitter::scalar_op(const tile::Op& op) {
   size_t n = register_count(result);
   DType type = kernel_.type(result).dtype;
   DType argument = kernel_.type(op.operands[op.scalar == ScalarOp::Select ? 1 : 0]).dtype;
+  if (auto in_32 = narrow(op)) {
+    define(result, std::move(*in_32));
+    index_form(op); // what goes on with it may not fit
+    return {};
+  }
   auto better = compare(op);
   if (!better) better = one_plus(op);
   if (!better) {

@@ -11,6 +11,7 @@
 #pragma once
 #include "codegen/layout/assign.h"
 #include "codegen/layout/axis_info.h"
+#include "codegen/layout/bounds.h"
 #include "codegen/layout/conversion.h"
 #include "codegen/llvm/arith.h"
 #include "codegen/llvm/gpu_hazards.h"
@@ -43,15 +44,10 @@ private:
   Status operation(tile::OpId id);
   Status scalar_op(const tile::Op& op);
   void range(const tile::Op& op);
-  void index_form(const tile::Op& op); // of the result, where it has one
   // Bits of a register's number that an index or mask does not depend on, by what is known of its elements: x / 120 is
   // one number for 8 neighbours, and is computed once.
   [[nodiscard]] int constant_bits(tile::ValueId id) const;
   std::optional<Registers> one_plus(const tile::Op& op);
-  Result<std::optional<Registers>>
-  divide(const tile::Op& op); // i64 by a scalar, all registers in 32 bits where they fit
-  Result<llvm::Function*> division(ScalarOp op);
-  std::optional<Registers> compare(const tile::Op& op); // of an index with a scalar, in 32 bits
   Status broadcast(const tile::Op& op);
   const Registers& registers(tile::ValueId id) const { return values_[static_cast<size_t>(id)]; }
   Registers registers(tile::ValueId id, size_t count) const;   // scalars as often as asked
@@ -76,6 +72,15 @@ private:
 
   void barrier();
   Result<int64_t> shared_region(int64_t bytes); // byte offset of memory that no thread may still be using; touched
+
+  // gpu_index.cpp
+  std::optional<Registers> narrow(const tile::Op& op); // in 32 bits, where operands and result are known to fit
+  Value* narrowed(Value* v);
+  void index_form(const tile::Op& op);                  // of the result, where it has one
+  std::optional<Registers> compare(const tile::Op& op); // of an index with a scalar, in 32 bits
+  Result<std::optional<Registers>>
+  divide(const tile::Op& op); // i64 by a scalar, all registers in 32 bits where they fit
+  Result<llvm::Function*> division(ScalarOp op);
 
   // gpu_memory.cpp
   Status reserve_scratch();
@@ -184,6 +189,7 @@ private:
   std::vector<Registers> values_;            // by value id
   std::map<tile::ValueId, int64_t> scratch_; // scratch pointers: byte offset in shared memory
   std::vector<layout::AxisInfo> facts_;      // by value id
+  std::vector<layout::Bounds> bounds_;       // by value id
   std::vector<const tile::Op*> definitions_; // by value id; null of parameters and region arguments
   Value *thread_ = nullptr, *program_ = nullptr, *error_ = nullptr;
   bool short_functions_ = false; // 16 bits of an elementary function are enough

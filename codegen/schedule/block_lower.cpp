@@ -3,6 +3,7 @@
 #include "codegen/schedule/block_lowering.h"
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace tessera {
 
@@ -214,6 +215,9 @@ void BlockLowering::finish_sizes() {
     if (s.axis >= 0) work *= fold_side() == &s ? axis(s).extent : sym_min(axis(s).extent, s.lanes);
   out_.work_per_program = d_.env.simplify(work);
   out_.scratch_bytes = 0;
+  // Index arithmetic in 32 bits follows from it (layout/bounds.h).
+  if (int64_t most = d_.env.range(out_.grid).hi; most <= std::numeric_limits<int32_t>::max())
+    out_.kernel.config["programs"] = std::max<int64_t>(1, most);
   // What is known to divide a size is a power of two or of use by its power of two only.
   for (size_t i = 0; i < out_.sizes.size(); ++i) {
     TESSERA_CHECK(d_.axes_in(out_.sizes[i]) == 0, "a size parameter with an axis: " + out_.sizes[i].str());

@@ -119,7 +119,7 @@ class Kernel {
 public:
   std::string name;
   std::vector<Param> params;
-  std::map<std::string, int64_t> config; // warps, stages ...: what a tuner may vary
+  std::map<std::string, int64_t> config; // warps, min_blocks ...; programs: a launch has at most so many
   std::vector<OpId> body;
 
   [[nodiscard]] const Op& op(OpId id) const { return ops_[static_cast<size_t>(id)]; }

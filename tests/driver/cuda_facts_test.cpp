@@ -120,6 +120,29 @@ TEST(CudaFacts, RunsOfOddLengthUseVectorsUpToTheirLastBlock) {
     }
 }
 
+// Sizes that are known and fit: indices are computed in 32 bits, and taken apart by multiplications.
+TEST(CudaFacts, IndicesOfKnownSizesTake32Bits) {
+  TemporaryFolder folder;
+  const char* graphs[] = {"graph @main(%x: f16[64, 12, 127, 96], %t: f16[64, 12, 1, 96], %m: f16[64, 1, 127, 1]) -> "
+                          "(%y: f16[64, 12, 127, 96]) "
+                          "{\n  %a = add(%x, %t) : f16[64, 12, 127, 96]\n  %y = mul(%a, %m) : f16[64, 12, 127, 96]\n}",
+                          "graph @main(%x: f32[99, 1001, 7], %b: f32[1001, 1]) -> (%y: f32[99, 1001, 7]) {\n"
+                          "  %y = add(%x, %b) : f32[99, 1001, 7]\n}",
+                          "graph @main(%x: f32[8, 128, 12, 64]) -> (%y: f32[8, 12, 128, 64]) {\n"
+                          "  %y = transpose(%x) perm=[0, 2, 1, 3] : f32[8, 12, 128, 64]\n}"};
+  for (const char* graph : graphs) {
+    CompileOptions o = options(folder.path());
+    o.device = "cuda";
+    o.arch = "sm_90a";
+    o.keep_texts = true;
+    auto compiled = compile_it(parse(graph), o);
+    for (const auto& k : compiled.report.kernels) {
+      EXPECT_EQ(occurrences(k.ptx_text, R"(\b(mul\.(hi|lo)|mad\.(hi|lo)|div|rem)\.[us]64)"), 0) << k.ptx_text;
+      EXPECT_EQ(occurrences(k.ptx_text, R"(\b(div|rem)\.[us]32)"), 0) << k.ptx_text;
+    }
+  }
+}
+
 struct Limits {
   const char* name;
   const char* text;

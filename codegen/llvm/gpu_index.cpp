@@ -1,0 +1,205 @@
+// Index arithmetic. Numbers that are known to fit (layout/bounds.h) are computed in 32 bits, which take one register
+// and one instruction where 64 take two or more; others keep a form of 64 bits a thread and 32 bits a register, as far
+// as that goes, and are divided in 32 bits where a test finds that they fit.
+#include "codegen/llvm/gpu_emit.h"
+
+namespace tessera::gpu {
+
+using tile::OpKind;
+
+llvm::Value* Emitter::narrowed(Value* v) { return b_.CreateTrunc(v, b_.getInt32Ty()); }
+
+// Values stay i64 to whoever uses them: an extension, which the next narrow operation takes off again and an address
+// has for free.
+std::optional<Emitter::Registers> Emitter::narrow(const tile::Op& op) {
+  auto bounds = [&](tile::ValueId id) { return bounds_[static_cast<size_t>(id)]; };
+  auto fits = [&](tile::ValueId id) { return kernel_.type(id).dtype == DType::I64 && bounds(id).fits_32(); };
+  const bool compares = op.scalar >= ScalarOp::Eq && op.scalar <= ScalarOp::Ge;
+  const auto result = op.results[0];
+  if (op.operands.size() != 2 || !fits(op.operands[0]) || !fits(op.operands[1])) return std::nullopt;
+  if (!compares && !fits(result)) return std::nullopt;
+  // Unsigned where no number is negative: divisions are shorter, and so is the extension.
+  const bool non_negative = bounds(op.operands[0]).non_negative() && bounds(op.operands[1]).non_negative() &&
+                            (compares || bounds(result).non_negative());
+  auto compute = [&](Value* x, Value* y) -> Value* {
+    switch (op.scalar) {
+    case ScalarOp::Add: return b_.CreateAdd(x, y, "", non_negative, true);
+    case ScalarOp::Sub: return b_.CreateSub(x, y, "", non_negative, true);
+    case ScalarOp::Mul: return b_.CreateMul(x, y, "", non_negative, true);
+    case ScalarOp::Min: return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y);
+    case ScalarOp::Max: return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, y);
+    case ScalarOp::Eq: return b_.CreateICmpEQ(x, y);
+    case ScalarOp::Ne: return b_.CreateICmpNE(x, y);
+    case ScalarOp::Lt: return b_.CreateICmpSLT(x, y);
+    case ScalarOp::Le: return b_.CreateICmpSLE(x, y);
+    case ScalarOp::Gt: return b_.CreateICmpSGT(x, y);
+    case ScalarOp::Ge: return b_.CreateICmpSGE(x, y);
+    case ScalarOp::Div:
+    case ScalarOp::Mod: {
+      if (!non_negative) return nullptr;
+      auto* zero = b_.getInt32(0);
+      auto* none = b_.CreateICmpEQ(y, zero);
+      auto* by = b_.CreateSelect(none, b_.getInt32(1), y);
+      auto* v = op.scalar == ScalarOp::Div ? b_.CreateUDiv(x, by) : b_.CreateURem(x, by);
+      return b_.CreateSelect(none, zero, v);
+    }
+    default: return nullptr;
+    }
+  };
+  const size_t n = register_count(result);
+  const Registers x = registers(op.operands[0], n), y = registers(op.operands[1], n);
+  const auto same = static_cast<size_t>(constant_bits(result));
+  Registers out;
+  for (size_t r = 0; r < n; ++r) {
+    if (r & same) {
+      out.push_back(out[r & ~same]);
+      continue;
+    }
+    auto* v = compute(narrowed(x[r]), narrowed(y[r]));
+    if (!v) return std::nullopt;
+    out.push_back(compares       ? v
+                  : non_negative ? b_.CreateZExt(v, b_.getInt64Ty(), "", true)
+                                 : b_.CreateSExt(v, b_.getInt64Ty()));
+  }
+  return out;
+}
+
+void Emitter::index_form(const tile::Op& op) {
+  if (kernel_.type(op.results[0]).dtype != DType::I64) return;
+  auto of = [&](tile::ValueId id) { return indices_.find(id); };
+  if (op.kind == OpKind::ExpandDims) {
+    if (auto i = of(op.operands[0]); i != indices_.end()) indices_[op.results[0]] = i->second;
+  } else if (op.kind == OpKind::Broadcast) {
+    auto i = of(op.operands[0]);
+    if (i == indices_.end()) return;
+    Registers positions;
+    auto map = layout::register_map(layouts_[op.operands[0]], layouts_[op.results[0]]);
+    for (int r : *map) positions.push_back(i->second.positions[static_cast<size_t>(r)]);
+    indices_[op.results[0]] = {i->second.base, std::move(positions), i->second.most};
+  } else if (op.kind == OpKind::Scalar && (op.scalar == ScalarOp::Add || op.scalar == ScalarOp::Mul)) {
+    auto x = of(op.operands[0]), y = of(op.operands[1]);
+    if (x == indices_.end() && y == indices_.end()) return;
+    if (x != indices_.end() && y != indices_.end()) { // [R, 1] * s + [1, C], say
+      if (op.scalar == ScalarOp::Mul || x->second.most + y->second.most >= kMostPosition) return;
+      Registers positions;
+      for (size_t r = 0; r < x->second.positions.size(); ++r)
+        positions.push_back(b_.CreateAdd(x->second.positions[r], y->second.positions[r], "", true, true));
+      indices_[op.results[0]] = {b_.CreateAdd(x->second.base, y->second.base), std::move(positions),
+                                 x->second.most + y->second.most};
+      return;
+    }
+    const Index& i = x != indices_.end() ? x->second : y->second;
+    auto other = op.operands[x != indices_.end() ? 1 : 0];
+    if (kernel_.type(other).is_tile()) return;
+    if (op.scalar == ScalarOp::Add) {
+      indices_[op.results[0]] = {b_.CreateAdd(i.base, scalar(other)), i.positions, i.most};
+    } else if (auto* by = llvm::dyn_cast<llvm::ConstantInt>(scalar(other));
+               by && by->getSExtValue() > 0 && by->getSExtValue() < kMostPosition / std::max<int64_t>(1, i.most)) {
+      Registers positions;
+      for (auto* p : i.positions)
+        positions.push_back(b_.CreateMul(p, b_.getInt32(static_cast<uint32_t>(by->getSExtValue())), "", true, true));
+      int64_t most = i.most * by->getSExtValue();
+      indices_[op.results[0]] = {b_.CreateMul(i.base, by), std::move(positions), most};
+    }
+  }
+}
+
+// base + position < n is position < n - base; where that is beyond all positions it need not be known exactly. As
+// everywhere, indices are taken to fit their type.
+std::optional<Emitter::Registers> Emitter::compare(const tile::Op& op) {
+  if (op.scalar < ScalarOp::Lt || op.scalar > ScalarOp::Ge) return std::nullopt;
+  bool swapped = !kernel_.type(op.operands[0]).is_tile();
+  auto i = indices_.find(op.operands[swapped ? 1 : 0]);
+  auto other = op.operands[swapped ? 0 : 1];
+  if (i == indices_.end() || kernel_.type(other).is_tile()) return std::nullopt;
+  auto* i32 = b_.getInt32Ty();
+  Value* n = b_.CreateBinaryIntrinsic(llvm::Intrinsic::ssub_sat, scalar(other), i->second.base);
+  n = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, n, b_.getInt64(static_cast<uint64_t>(-1)));
+  n = b_.CreateTrunc(b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, n, b_.getInt64(kMostPosition)), i32);
+  using P = llvm::CmpInst::Predicate;
+  P predicate = op.scalar == ScalarOp::Lt   ? P::ICMP_SLT
+                : op.scalar == ScalarOp::Le ? P::ICMP_SLE
+                : op.scalar == ScalarOp::Gt ? P::ICMP_SGT
+                                            : P::ICMP_SGE;
+  Registers out;
+  int same = constant_bits(op.results[0]);
+  for (size_t r = 0; r < i->second.positions.size(); ++r) {
+    auto* p = i->second.positions[r];
+    if (static_cast<int>(r) & same)
+      out.push_back(out[r & ~static_cast<size_t>(same)]);
+    else
+      out.push_back(swapped ? b_.CreateICmp(predicate, n, p) : b_.CreateICmp(predicate, p, n));
+  }
+  return out;
+}
+
+// A function of its own for what is hardly ever run.
+Result<llvm::Function*> Emitter::division(ScalarOp op) {
+  std::string symbol = "i64_" + std::string(info(op).name);
+  if (auto* f = module_.getFunction(symbol)) return f;
+  auto* i64 = b_.getInt64Ty();
+  auto* f = llvm::Function::Create(llvm::FunctionType::get(i64, {i64, i64}, false), llvm::Function::InternalLinkage,
+                                   symbol, module_);
+  target_attributes(*f);
+  // Where registers would be saved around calls, the text of the kernel asks for it in line.
+  f->addFnAttr(kernel_.config.contains("inline_division") ? llvm::Attribute::AlwaysInline : llvm::Attribute::NoInline);
+  llvm::IRBuilderBase::InsertPointGuard keep(b_);
+  b_.SetInsertPoint(llvm::BasicBlock::Create(ctx_, "entry", f));
+  std::array<Value*, 2> args = {f->getArg(0), f->getArg(1)};
+  TESSERA_ASSIGN(auto* v, arith(op, DType::I64, DType::I64, args));
+  b_.CreateRet(v);
+  return f;
+}
+
+// 64-bit division is a long subroutine, 32-bit division some twenty instructions, and indices nearly always fit: one
+// test for all registers of a thread, then either all are divided in 32 bits or all in 64.
+Result<std::optional<Emitter::Registers>> Emitter::divide(const tile::Op& op) {
+  auto result = op.results[0];
+  size_t n = register_count(result);
+  bool remainder = op.scalar == ScalarOp::Mod || op.scalar == ScalarOp::Fmod;
+  if ((op.scalar != ScalarOp::Div && !remainder) || kernel_.type(result).dtype != DType::I64) return {std::nullopt};
+  if (kernel_.type(op.operands[1]).is_tile() || !kernel_.type(op.operands[0]).is_tile()) return {std::nullopt};
+  auto* divisor = scalar(op.operands[1]);
+  auto same = static_cast<size_t>(constant_bits(result));
+  const Registers dividends = registers(op.operands[0], n);
+  std::vector<size_t> wanted; // registers that are divided
+  for (size_t r = 0; r < n; ++r)
+    if (!(r & same)) wanted.push_back(r);
+  if (llvm::isa<llvm::Constant>(divisor) || wanted.size() < 2) return {std::nullopt};
+
+  Value* bits = divisor;
+  for (size_t r : wanted) bits = b_.CreateOr(bits, dividends[r]);
+  auto* fits = b_.CreateICmpULT(bits, b_.getInt64(uint64_t{1} << 31)); // hence none is negative
+  auto* narrow = llvm::BasicBlock::Create(ctx_, "divide32", fn_);
+  auto* wide = llvm::BasicBlock::Create(ctx_, "divide64", fn_);
+  auto* end = llvm::BasicBlock::Create(ctx_, "divided", fn_);
+  b_.CreateCondBr(fits, narrow, wide);
+  b_.SetInsertPoint(narrow);
+  auto* d = b_.CreateTrunc(divisor, b_.getInt32Ty());
+  auto* by_zero = b_.CreateICmpEQ(d, b_.getInt32(0));
+  auto* safe = b_.CreateSelect(by_zero, b_.getInt32(1), d);
+  Registers in_32, in_64;
+  for (size_t r : wanted) {
+    auto* x = b_.CreateTrunc(dividends[r], b_.getInt32Ty());
+    auto* v = remainder ? b_.CreateURem(x, safe) : b_.CreateUDiv(x, safe);
+    in_32.push_back(b_.CreateZExt(b_.CreateSelect(by_zero, b_.getInt32(0), v), b_.getInt64Ty()));
+  }
+  b_.CreateBr(end);
+  b_.SetInsertPoint(wide);
+  TESSERA_ASSIGN(auto* function, division(op.scalar));
+  for (size_t r : wanted) in_64.push_back(b_.CreateCall(function, {dividends[r], divisor}));
+  auto* wide_end = b_.GetInsertBlock();
+  b_.CreateBr(end);
+  b_.SetInsertPoint(end);
+  Registers out(n);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    auto* phi = b_.CreatePHI(b_.getInt64Ty(), 2);
+    phi->addIncoming(in_32[i], narrow);
+    phi->addIncoming(in_64[i], wide_end);
+    out[wanted[i]] = phi;
+  }
+  for (size_t r = 0; r < n; ++r) out[r] = out[r & ~same];
+  return {std::move(out)};
+}
+
+} // namespace tessera::gpu
