@@ -105,8 +105,7 @@ public:
     };
     std::byte* left = address(a_buffer, problem.base.a, types_.operand_bytes);
     std::byte* right = address(b_buffer, problem.base.b, types_.operand_bytes);
-    auto* work = static_cast<std::byte*>(workspace);
-    std::byte* result = pieces ? work + algorithm_bytes : address(c_buffer, problem.base.c, types_.result_bytes);
+    std::byte* result = address(c_buffer, problem.base.c, types_.result_bytes);
     std::byte* residual = residual_buffer < 0 ? result : address(residual_buffer, residual_offset, types_.result_bytes);
     std::lock_guard lock(mutex_);
     if (bias_buffer >= 0) {
@@ -120,14 +119,11 @@ public:
                          &algorithm.algo, work, static_cast<size_t>(algorithm.workspace_bytes), stream);
       return {};
     };
+    auto* work = static_cast<std::byte*>(workspace);
     if (!by_pointers) {
-      for (size_t i = 0; i < problem.repeats.size(); ++i) {
-        const auto& r = problem.repeats[i];
+      for (const auto& r : problem.repeats)
         TESSERA_TRY(call(left + r.a * types_.operand_bytes, right + r.b * types_.operand_bytes,
                          residual + r.c * types_.result_bytes, result + r.c * types_.result_bytes, work));
-        if (pieces)
-          TESSERA_TRY(copy_piece(stream, result, address(c_buffer, whole_base, types_.result_bytes), pieces->at(i)));
-      }
       return {};
     }
     // The arrays lie in front of the workspace. Bytes of pageable memory have been read when the copy returns.
@@ -144,21 +140,6 @@ public:
                      addresses.size() * sizeof(std::byte*), stream);
     auto* arrays = reinterpret_cast<std::byte**>(work);
     return call(arrays, arrays + count, arrays + 2 * count, arrays + 3 * count, work + array_bytes);
-  }
-
-  // From the memory of a piece to its columns of the result.
-  Status copy_piece(CUstream stream, std::byte* from, std::byte* to, int64_t column) const {
-    auto bytes = [&](int64_t elements) { return static_cast<size_t>(elements * types_.result_bytes); };
-    CUDA_MEMCPY2D copy{};
-    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = reinterpret_cast<CUdeviceptr>(from);
-    copy.srcPitch = bytes(problem.c.ld);
-    copy.dstDevice = reinterpret_cast<CUdeviceptr>(to + bytes(column * whole_ld));
-    copy.dstPitch = bytes(whole_ld);
-    copy.WidthInBytes = bytes(problem.c.rows);
-    copy.Height = static_cast<size_t>(problem.c.cols);
-    TESSERA_CUDA_TRY(context_, name, cuMemcpy2DAsync, &copy, stream);
-    return {};
   }
 
   // A sum over nothing.
@@ -193,10 +174,6 @@ public:
   bool by_pointers = false;
   std::vector<GemmOffsets> matrices; // by_pointers: every product's, beyond the base
   int64_t array_bytes = 0;
-  // Where the product is computed in pieces (GemmPieces): the columns where they begin, what of the workspace is the
-  // algorithm's, and the result that they are copied to.
-  std::optional<std::vector<int64_t>> pieces;
-  int64_t algorithm_bytes = 0, whole_base = 0, whole_ld = 0;
   Factor alpha{1, CUDA_R_32F}, beta{0, CUDA_R_32F};
   CublasLt::Algorithm algorithm{};
   std::unique_ptr<Descriptors> descriptors;
@@ -237,13 +214,6 @@ public:
       zeros->epilogue_done = !call_.fused;
       zeros->calls = 0;
       return std::unique_ptr<CudaLibraryPlan>(std::move(zeros));
-    }
-    if (auto pieces = residual_ || types_.operand_bytes != types_.result_bytes
-                          ? std::nullopt
-                          : aligned_pieces(problem_, types_.result_bytes, library_->options.pieces);
-        pieces && (fusible || !call_.fused)) {
-      TESSERA_ASSIGN(auto made, attempt_pieces(std::move(*pieces)));
-      if (made) return std::unique_ptr<CudaLibraryPlan>(std::move(made));
     }
     for (bool fused : {true, false}) {
       if (fused ? !fusible && call_.fused.has_value() : !call_.fused || !context_.can_finish) continue;
@@ -351,23 +321,6 @@ private:
       if (residual_) out += " residual";
     }
     return out;
-  }
-
-  Result<std::unique_ptr<MatmulPlan>> attempt_pieces(GemmPieces pieces) {
-    GemmProblem whole = std::exchange(problem_, std::move(pieces.problem));
-    TESSERA_ASSIGN(auto made, attempt(true, false));
-    if (!made) {
-      problem_ = std::move(whole);
-      return made;
-    }
-    made->pieces = std::move(pieces.beginnings);
-    made->algorithm_bytes = (made->workspace_bytes + kAlignment - 1) / kAlignment * kAlignment;
-    made->workspace_bytes = made->algorithm_bytes + pieces.bytes;
-    made->whole_base = whole.base.c;
-    made->whole_ld = whole.c.ld;
-    TESSERA_LOGF(LogChannel::Perf, "'" + context_.name + "' is computed into aligned memory and copied: columns of " +
-                                       std::to_string(whole.c.ld) + " elements");
-    return made;
   }
 
   Result<std::unique_ptr<MatmulPlan>> attempt(bool fused, bool pointers) {

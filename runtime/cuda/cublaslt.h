@@ -6,9 +6,6 @@
 // ReLU, GELU by tanh. Where the library has no algorithm with that epilogue, and an EpilogueKernel can finish, the
 // product is planned without. A product over nothing (k = 0) is a memset.
 //
-// A large product whose result has columns that do not begin at multiples of 16 bytes is computed in pieces that do,
-// each copied to its place (GemmPieces).
-//
 // Batches that have no single stride (library_gemm.h) are given as arrays of addresses to libraries of version 13 and
 // later, which have a mode for that; else, or where there is no algorithm for it, the call is repeated.
 #pragma once
@@ -42,7 +39,6 @@ namespace tessera::cuda {
 struct GemmOptions {
   bool allow_tf32 = false;
   bool pointer_arrays = true;
-  GemmPieceLimits pieces = {};
   [[nodiscard]] static GemmOptions from_environment();
 };
 

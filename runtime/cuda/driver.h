@@ -38,7 +38,6 @@ namespace tessera::cuda {
   X(cuMemcpyHtoDAsync, 3020)                                                                                           \
   X(cuMemcpyDtoHAsync, 3020)                                                                                           \
   X(cuMemcpyDtoDAsync, 3020)                                                                                           \
-  X(cuMemcpy2DAsync, 3020)                                                                                             \
   X(cuMemsetD8Async, 3020)                                                                                             \
   X(cuStreamCreateWithPriority, 5050)                                                                                  \
   X(cuStreamDestroy, 4000)                                                                                             \

@@ -40,34 +40,6 @@ std::vector<GemmOffsets> GemmProblem::all() const {
   return out;
 }
 
-std::optional<GemmPieces> aligned_pieces(const GemmProblem& problem, int64_t bytes, const GemmPieceLimits& limits) {
-  constexpr int64_t kAligned = 16; // bytes
-  constexpr int64_t kTile = 256;   // columns, of the widest kernels
-  auto aligned = [&](int64_t elements) { return elements * bytes % kAligned == 0; };
-  bool one = problem.batch == 1 && problem.repeats.size() == 1;
-  if (!one || bytes != 2 || aligned(problem.c.ld) || !aligned(problem.a.ld) || !aligned(problem.b.ld) ||
-      problem.k < limits.summed ||
-      static_cast<double>(problem.m) * static_cast<double>(problem.n) * static_cast<double>(problem.k) <
-          limits.products)
-    return std::nullopt;
-  int64_t per = kAligned / bytes, ld = (problem.m + per - 1) / per * per;
-  int64_t columns = std::max(kTile, limits.bytes / (ld * bytes) / kTile * kTile);
-  GemmPieces out;
-  out.problem = problem;
-  GemmProblem& piece = out.problem;
-  piece.n = std::min(problem.n, columns);
-  (piece.b.transposed ? piece.b.rows : piece.b.cols) = piece.n;
-  piece.c.cols = piece.n;
-  piece.c.ld = ld;
-  piece.base.c = 0;
-  out.bytes = ld * piece.n * bytes;
-  for (int64_t begin = 0; begin < problem.n; begin += piece.n)
-    out.beginnings.push_back(std::min(begin, problem.n - piece.n));
-  piece.repeats.clear();
-  for (int64_t begin : out.beginnings) piece.repeats.push_back({0, begin * (piece.b.transposed ? 1 : piece.b.ld), 0});
-  return out;
-}
-
 Result<GemmProblem> describe_gemm(const Operand& a, const Operand& b, const Operand& c, int bias_dim,
                                   const std::string& name) {
   auto contradiction = [&](const char* what) {

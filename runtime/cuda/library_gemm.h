@@ -42,27 +42,6 @@ struct GemmProblem {
   // Every product on its own: base, repeats and batch multiplied out.
   [[nodiscard]] std::vector<GemmOffsets> all() const;
 };
-// Kernels for tensor cores write columns that begin at multiples of 16 bytes; where the columns of a result of 16-bit
-// elements do not, those that are left are several times slower. A large product is then computed into memory where
-// they do, some columns at a time, and each piece is copied to its place.
-//
-//   logits [8192, 50257] f16: columns of 50257 elements, ld 50257 -> pieces of 1280 columns, ld 50264
-struct GemmPieces {
-  GemmProblem problem;             // of one piece, repeated: c is the memory of a piece, the same one for all
-  int64_t bytes = 0;               // of that memory
-  std::vector<int64_t> beginnings; // columns of the whole result where the pieces begin; the last two may overlap
-};
-// When that pays: measured on an H200, 86 against 680 TFLOP/s, and 2.3 TB/s for the copy. Pieces of 32 MB took 15 %
-// longer; below `products`, more launches cost what is gained.
-struct GemmPieceLimits {
-  int64_t bytes = int64_t{128} << 20; // of a piece
-  int64_t summed = 256;               // k, at least
-  double products = 2e9;              // m n k, at least
-};
-// Nothing where the product is better computed in place. `bytes`: of an element of operands and result alike.
-[[nodiscard]] std::optional<GemmPieces> aligned_pieces(const GemmProblem& problem, int64_t bytes,
-                                                       const GemmPieceLimits& limits = {});
-
 // c[..., m, n] = a[..., m, k] b[..., k, n], leading dimensions broadcast. `bias_dim`: dimension of c along which a bias
 // lies, -1 when there is none; the orientation that suits it is taken where there is a choice. Errors: Internal where
 // shapes contradict, UnsupportedFeature for strides that products of single rows cannot express either.

@@ -270,18 +270,6 @@ struct FakeCalls {
       return CUDA_SUCCESS;
     });
   }
-  static CUresult Memcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream s) {
-    ENTER(cuMemcpy2DAsync);
-    return gpu->put(s, [c = *copy] {
-      for (size_t row = 0; row < c.Height; ++row) {
-        auto from = c.srcDevice + row * c.srcPitch, to = c.dstDevice + row * c.dstPitch;
-        EXPECT_TRUE(gpu->alive(from, c.WidthInBytes) && gpu->alive(to, c.WidthInBytes))
-            << "a copy outside of device memory";
-        std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), c.WidthInBytes);
-      }
-      return CUDA_SUCCESS;
-    });
-  }
   static CUresult MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s) {
     ENTER(cuMemcpyDtoDAsync);
     return gpu->put(s, [=] {
@@ -492,7 +480,6 @@ FakeGpu::FakeGpu() : driver_(std::make_shared<cuda::Driver>()) {
   d.cuMemcpyHtoDAsync = FakeCalls::MemcpyHtoDAsync;
   d.cuMemcpyDtoHAsync = FakeCalls::MemcpyDtoHAsync;
   d.cuMemcpyDtoDAsync = FakeCalls::MemcpyDtoDAsync;
-  d.cuMemcpy2DAsync = FakeCalls::Memcpy2DAsync;
   d.cuMemsetD8Async = FakeCalls::MemsetD8Async;
   d.cuStreamCreateWithPriority = FakeCalls::StreamCreate;
   d.cuStreamDestroy = FakeCalls::StreamDestroy;

@@ -247,34 +247,6 @@ TEST(CublasLtPlans, BatchesWithoutAStrideGoByAddressesOrOneByOne) {
   EXPECT_EQ(check(*machine.gpu, heads(2), "an older library").calls, 2);
 }
 
-TEST(CublasLtPlans, ColumnsOfOddLengthAreComputedAlignedAndCopied) {
-  Machine machine;
-  machine.lt->options.pieces = {300 * 24 * 2, 8, 0}; // a piece has 256 columns
-  struct Case {
-    int64_t m, n;
-    int calls;
-  };
-  // In the terms of cuBLAS the rows of the result are its columns; the last two pieces of 600 overlap.
-  for (auto [m, n, calls] : {Case{600, 21, 3}, {512, 21, 2}, {7, 21, 1}, {256, 23, 1}, {600, 24, 1}})
-    for (bool ta : {false, true})
-      for (bool tb : {false, true})
-        for (bool epilogue : {false, true}) {
-          auto p = dense_product(DType::F16, {}, m, n, 16, ta, tb);
-          if (epilogue) add_epilogue(p, true, false, LibraryEpilogue::Activation::Relu, 0.5);
-          // Operands that are not aligned themselves gain nothing.
-          bool aligned = (!ta || m % 8 == 0) && tb;
-          EXPECT_EQ(check(*machine.gpu, p, "columns").calls, aligned ? calls : 1);
-        }
-  EXPECT_GT(machine.state.gpu.calls["cuMemcpy2DAsync"], 0);
-  int copies = machine.state.gpu.calls["cuMemcpy2DAsync"];
-  check(*machine.gpu, dense_product(DType::F32, {}, 600, 21, 16, false, true), "f32 stays where it is");
-  check(*machine.gpu, dense_product(DType::F16, {2}, 600, 21, 16, false, true), "so do batches");
-  auto residual = dense_product(DType::F16, {}, 600, 21, 16, false, true);
-  add_epilogue(residual, false, true, LibraryEpilogue::Activation::None);
-  check(*machine.gpu, residual, "and a residual");
-  EXPECT_EQ(machine.state.gpu.calls["cuMemcpy2DAsync"], copies);
-}
-
 TEST(CublasLtPlans, WhatTheLibraryRefusesIsLeftOrSaid) {
   Machine machine;
   machine.state.has_epilogues = false;

@@ -80,24 +80,6 @@ TEST(GpuMatmul, PartsOfLargerMatricesAtOddOffsets) {
     }
 }
 
-// Large enough to be computed in aligned pieces; sums over 300 rows of few values keep the reference quick.
-TEST(GpuMatmul, ColumnsOfOddLength) {
-  TESSERA_GPU_OR_SKIP(gpu);
-  for (DType dtype : {DType::F16, DType::BF16}) {
-    auto library = CublasLt::of(gpu->context());
-    ASSERT_TRUE(library.ok()) << library.error().str();
-    auto before = std::exchange((*library)->options.pieces, {int64_t{1} << 18, 8, 0});
-    for (int64_t m : {600, 256, 3}) {
-      auto p = dense_product(dtype, {}, m, 331, 64, false, true);
-      check(*gpu, p, "pieces");
-      add_epilogue(p, true, false, LibraryEpilogue::Activation::GeluTanh);
-      p.can_finish = true;
-      check(*gpu, p, "pieces with an epilogue");
-    }
-    (*library)->options.pieces = before;
-  }
-}
-
 TEST(GpuMatmul, Epilogues) {
   TESSERA_GPU_OR_SKIP(gpu);
   using Activation = LibraryEpilogue::Activation;
