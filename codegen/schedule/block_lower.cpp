@@ -284,8 +284,6 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
                          plan.keep > 0 || plan.groups.columns.size() != 1 || !space.domain.reduces ||
                          !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), plan.shift)))
     return unfit("rows are shifted where a program has one to itself, along one axis, that is contiguous somewhere");
-  if (plan.run > 1 && plan.shift == 1 && !flat && space.domain.env.divisor(space.domain.row_count()) % plan.run != 0)
-    return unfit("the row is no multiple of the run");
   if ((plan.ahead || plan.keep > 0) && !plan.loop) return unfit("tiles are loaded ahead, and kept, in loops");
   if (plan.ahead && plan.keep > 0 && !plan.team) return unfit("tiles are loaded ahead and kept by teams only");
   OnlineSums online;

@@ -127,6 +127,9 @@ private:
     }
     Multiple whole = f_.multiple(f_.extent(static_cast<size_t>(f_.contiguous_axis)), vector);
     if (whole.condition && !f_.implies(*whole.condition, row_, vector)) whole.condition.reset();
+    // A thread's neighbours in a tile: as many as one access of theirs takes, or elements would change threads between
+    // being loaded and being folded. A single row begins at a whole access, whatever its length.
+    const bool aligned = whole.known || (count && *count == 1 && groups.columns.size() == 1);
     auto add = [&](int64_t threads, int64_t each, const SymExpr& team, int64_t members, bool loop,
                    std::vector<SizeCondition> when) {
       BlockPlan p = BlockFacts::plan(ScheduleKind::BlockTeam, 1, threads * each, threads / 32);
@@ -134,7 +137,7 @@ private:
       p.team = f_.d.env.simplify(team);
       p.most_members = f_.constant(*p.team).value_or(members);
       p.loop = loop;
-      p.run = static_cast<int>(whole.known || whole.condition ? std::min(each, vector) : 1);
+      p.run = static_cast<int>(aligned || whole.condition ? std::min(each, vector) : 1);
       p.steps = static_cast<int>(each / p.run);
       p.streaming = waits_ && loop;
       p.ahead = p.streaming && groups.columns.size() == 1; // else positions are divided, twice then
