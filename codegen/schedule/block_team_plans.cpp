@@ -108,7 +108,7 @@ private:
     const int64_t blocks = waits_ && kept_bytes_ <= 2 ? 4 : 2;
     const int64_t vector = kAccessBytes / f_.usual, resident = blocks * programs_;
     int64_t threads = f_.divides() ? 256 : waits_ ? 1024 / blocks : 512;
-    int64_t each = f_.divides() ? vector : (waits_ ? 2 : 4) * vector;
+    int64_t each = f_.divides() || f_.usual == 1 ? vector : (waits_ ? 2 : 4) * vector;
     while (each > 1 && each * f_.live + f_.accumulators() > kRegisters * 5 / 4) each /= 2;
     // Who does not wait leaves rows alone that keep half of the multiprocessors busy.
     const int64_t most = waits_ ? programs_ : programs_ / 2, least = kLongRowBytes / std::max(1, element_);
@@ -142,7 +142,8 @@ private:
       p.streaming = waits_ && loop;
       p.ahead = p.streaming && groups.columns.size() == 1; // else positions are divided, twice then
       p.conditions = std::move(when);
-      p.min_blocks = static_cast<int>(waits_ ? blocks : f_.divides() ? 0 : 2048 / threads);
+      // Elements of a byte become a register each: they need what they need.
+      p.min_blocks = static_cast<int>(waits_ ? blocks : f_.divides() || f_.usual == 1 ? 0 : 2048 / threads);
       if (loop) p.keep = kept_tiles(threads * each, blocks);
       p.schedule.why = "few rows of " + row_.str() + (loop ? "" : ", each program's share in registers");
       if (whole.condition) {

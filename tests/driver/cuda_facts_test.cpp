@@ -20,7 +20,7 @@ int occurrences(const std::string& text, const char* pattern) {
 
 Accesses read(const std::string& ptx) {
   Accesses a;
-  static const std::regex access(R"(\b(ld|st)\.global((?:\.[A-Za-z_:]+\w*)*?)(?:\.v([24]))?\.[bufs](8|16|32|64)\b)");
+  static const std::regex access(R"(\b(ld|st)\.global((?:\.[A-Za-z_][\w:]*)*?)(?:\.v([24]))?\.[bufs](8|16|32|64)\b)");
   for (std::sregex_iterator it(ptx.begin(), ptx.end(), access), end; it != end; ++it) {
     const auto& m = *it;
     int bytes = std::stoi(m[4].str()) / 8 * (m[3].matched ? std::stoi(m[3].str()) : 1);
