@@ -233,7 +233,7 @@ bool accepts_conv(const Graph& graph, const LibraryCall& call, const CudaLibrari
   if (is_transposed(graph.node(call.node))) return refuse(why_not, "cuDNN's transposed convolution has no epilogue");
   if (fixed.bias && (fixed.bias_dim != 1 || !env.known_equal(fixed.bias->strides[1], 1)))
     return refuse(why_not, "cuDNN's bias lies along the channels, a dense vector");
-  // Measured: with an activation its kernels for them are up to 15 times slower than without.
+  // In mobilenet_v3, batch 64, cuDNN took 4.3 to 5.6 us a MB moved with an activation, 1 to 2.2 without.
   if (fixed.activation != Activation::None && is_depthwise(graph, graph.node(call.node)))
     return refuse(why_not, "cuDNN's kernels for depthwise convolutions are fast without an activation only");
   if (fixed.activation != Activation::None && fixed.activation != Activation::Relu && !libraries.runtime_compiled)

@@ -88,15 +88,15 @@ private:
   Status store(tile::OpId id);
   Status atomic_add(const tile::Op& op);
   void report_index(const tile::Op& op);
-  Status meet(const tile::Op& op);                         // Arrive, too
+  Status meet(const tile::Op& op); // Arrive, too
   struct Affine {
     std::vector<int64_t> strides; // by dimension; none of a scalar
     int64_t divisor = 1;          // of what is added to them
   };
   [[nodiscard]] std::optional<Affine> affine(tile::ValueId id) const;
   [[nodiscard]] bool covers_whole_tiles(tile::ValueId offset) const; // GlobalAccess::whole
-  void order(GlobalAccess::Kind kind, const tile::Op& op); // a barrier before `op` where one is needed
-  Value* address(tile::ValueId pointer, Value* offset);    // of scratch: i32 byte offset in shared memory
+  void order(GlobalAccess::Kind kind, const tile::Op& op);           // a barrier before `op` where one is needed
+  Value* address(tile::ValueId pointer, Value* offset);              // of scratch: i32 byte offset in shared memory
   // Accesses whose mask may hold for a part of their elements: those of which it holds for all, and whether this thread
   // has others, which are made element by element, behind a branch that few threads take.
   struct Parts {

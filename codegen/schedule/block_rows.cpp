@@ -279,8 +279,10 @@ private:
     p.reads = caching(false);
     p.streaming = length * f_.usual >= kRowBytes;
     // What is loaded, what it becomes, and addresses; masks of rows that are not aligned.
-    const int64_t registers =
-        each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded / (p.ahead ? 2 : 4) + (aligned ? 16 : shift > 1 ? 40 : 32);
+    const int64_t registers = each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded / (p.ahead ? 2 : 4) +
+                              (aligned     ? 16
+                               : shift > 1 ? 40
+                                           : 32);
     // Of rows of several axes some operand takes the position apart, which needs what it needs.
     if (ahead)
       p.min_blocks = static_cast<int>(

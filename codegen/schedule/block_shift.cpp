@@ -65,8 +65,7 @@ int row_shift(const BlockFacts& f) {
   int axis = -1, axes = 0;
   for (size_t i = 0; i < f.d.axes.size(); ++i)
     if (f.is_row(i)) axis = static_cast<int>(i), ++axes;
-  // Sixteen elements of a byte, each with its mask, are more than a thread's registers.
-  if (axes != 1 || axis != f.contiguous_axis || vector < 2 || vector > 8) return 1;
+  if (axes != 1 || axis != f.contiguous_axis || vector < 2) return 1;
   return shifted_start(f.graph, f.nest, f.d, static_cast<size_t>(axis), vector) ? static_cast<int>(vector) : 1;
 }
 

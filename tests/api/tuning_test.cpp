@@ -72,6 +72,14 @@ const std::vector<std::string>& tuned_kernels(const Session& session) {
   return kernels.empty() ? none : kernels[0].tuned;
 }
 
+// A session that is gone afterwards; its winners are in the folder.
+void tune_in_a_session(const TemporaryFolder& folder, FakeTimes& times) {
+  auto session = open(model(), tuned_options(folder, times));
+  ASSERT_TRUE(session);
+  for (int i = 0; i < 3; ++i) run(*session);
+  session->settle_tuning();
+}
+
 TEST(Tuning, AWinnerRunsWithTheNextCall) {
   TemporaryFolder folder;
   FakeTimes times;
@@ -113,12 +121,7 @@ TEST(Tuning, AWinnerRunsWithTheNextCall) {
 TEST(Tuning, ALaterSessionStartsWithTheWinnersAndMeasuresNothing) {
   TemporaryFolder folder;
   FakeTimes times;
-  {
-    auto session = open(model(), tuned_options(folder, times));
-    ASSERT_TRUE(session);
-    for (int i = 0; i < 3; ++i) run(*session);
-    session->settle_tuning();
-  }
+  tune_in_a_session(folder, times);
   EXPECT_EQ(times.kernels, 1);
   auto session = open(model(), tuned_options(folder, times));
   ASSERT_TRUE(session);
@@ -208,12 +211,7 @@ TEST(Tuning, ADamagedFileIsReplaced) {
 TEST(Tuning, ARecordThatDoesNotHelpIsTriedOnce) {
   TemporaryFolder folder;
   FakeTimes times;
-  {
-    auto session = open(model(), tuned_options(folder, times));
-    ASSERT_TRUE(session);
-    for (int i = 0; i < 3; ++i) run(*session);
-    session->settle_tuning();
-  }
+  tune_in_a_session(folder, times);
   TunedRecords records = records_of(folder);
   ASSERT_TRUE(records.update([](std::vector<TunedRecord>& all) { all[0].schedule.config = {{"vector", 0}}; }).ok());
   auto session = open(model(), tuned_options(folder, times));
