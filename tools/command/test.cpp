@@ -1,22 +1,15 @@
-// tessera test: ONNX backend-test folders. Each is run in a process of its own, so that a crash or a hang is a result
+// tessera test: ONNX backend-test folders. They run in processes beside this one, so that a crash or a hang is a result
 // as well.
 #include "api/device.h"
 #include "graph/ops/op.h"
 #include "inputs.h"
+#include "workers.h"
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
-#include <cstring>
-#include <fcntl.h>
 #include <filesystem>
-#include <poll.h>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 
 namespace tessera::command {
 
@@ -45,7 +38,7 @@ struct TestResult {
   double ms = 0;
 };
 
-// ---- one folder, in the child
+// ---- one folder, in a worker
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 Json outcome_json(Outcome outcome, const std::string& reason, const std::string& subject = "", int host_steps = 0) {
@@ -185,114 +178,37 @@ Json run_folder(const TestOptions& o, const std::string& folder) {
   return outcome_json(Outcome::Pass, reason, "", (*session)->variants().front()->compiled.executable->host_steps);
 }
 
-// ---- children
-struct Child {
-  pid_t pid = -1;
-  int pipe = -1;
-  size_t index = 0;
-  std::string text; // what it has written
-  std::chrono::steady_clock::time_point started;
-};
-
-Result<Child> start(const TestOptions& o, const std::string& folder, size_t index) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    return Diagnostic(ErrorCode::Internal, std::string("cannot make a pipe: ") + std::strerror(errno));
-  std::fflush(nullptr);
-  pid_t pid = ::fork();
-  if (pid < 0) {
-    ::close(ends[0]);
-    ::close(ends[1]);
-    return Diagnostic(ErrorCode::Internal, std::string("cannot start a process: ") + std::strerror(errno));
-  }
-  if (pid == 0) {
-    ::close(ends[0]);
-    // Reports of failed checks belong to the reason, not to the terminal.
-    ::dup2(ends[1], STDERR_FILENO);
-    std::string text = "\x01" + run_folder(o, folder).dump(-1, ' ', false, Json::error_handler_t::replace);
-    size_t done = 0;
-    while (done < text.size()) {
-      ssize_t n = ::write(ends[1], text.data() + done, text.size() - done);
-      if (n <= 0) ::_exit(1);
-      done += static_cast<size_t>(n);
-    }
-    ::_exit(0);
-  }
-  ::close(ends[1]);
-  Child c;
-  c.pid = pid;
-  c.pipe = ends[0];
-  c.index = index;
-  c.started = std::chrono::steady_clock::now();
-  return c;
-}
-
-// Reads what is there; true when the child has closed its end.
-bool drain(Child& c) {
-  char buffer[4096];
-  ssize_t n = ::read(c.pipe, buffer, sizeof buffer);
-  if (n < 0 && errno == EINTR) return false;
-  if (n <= 0) return true;
-  if (c.text.size() < size_t{1} << 20) c.text.append(buffer, static_cast<size_t>(n));
-  return false;
-}
-
-void reap(Child& c, TestResult& result, bool timed_out) {
-  if (timed_out) ::kill(c.pid, SIGKILL);
-  int status = 0;
-  while (::waitpid(c.pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  ::close(c.pipe);
-  result.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - c.started).count();
-  auto at = c.text.rfind('\x01');
-  if (timed_out) {
-    result.outcome = Outcome::Timeout;
-    result.reason = "no result in time";
-    return;
-  }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || at == std::string::npos) {
-    result.outcome = Outcome::Crash;
-    result.reason = WIFSIGNALED(status) ? std::string("signal ") + ::strsignal(WTERMSIG(status)) : "ended early";
-    if (!c.text.empty()) result.reason += ": " + first_line(c.text);
-    return;
-  }
-  Json j = Json::parse(c.text.substr(at + 1), nullptr, false);
-  if (j.is_discarded()) {
-    result.reason = "wrote what does not parse";
-    return;
-  }
-  result.outcome = static_cast<Outcome>(j["outcome"].get<int>());
-  result.reason = j["reason"];
-  result.subject = j["subject"];
-  result.host_steps = j["host_steps"];
-}
-
 Status run_all(const TestOptions& o, std::vector<TestResult>& results) {
   Progress progress;
-  size_t jobs = o.jobs > 0 ? static_cast<size_t>(o.jobs) : std::max(1u, std::thread::hardware_concurrency());
-  std::vector<Child> running;
-  size_t next = 0, done = 0;
-  while (done < results.size()) {
-    while (running.size() < jobs && next < results.size()) {
-      TESSERA_ASSIGN(Child c, start(o, results[next].folder, next));
-      running.push_back(std::move(c));
-      ++next;
+  size_t done = 0;
+  WorkerOptions w;
+  w.tasks = results.size();
+  w.jobs = o.jobs > 0 ? static_cast<size_t>(o.jobs) : std::max(1u, std::thread::hardware_concurrency());
+  w.timeout = std::chrono::seconds(o.timeout);
+  w.work = [&](size_t task) {
+    return run_folder(o, results[task].folder).dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  w.done = [&](size_t task, const TaskEnd& end) {
+    TestResult& result = results[task];
+    progress.show(std::to_string(++done) + " of " + std::to_string(results.size()) + "  " + result.name);
+    result.ms = end.ms;
+    result.reason = end.text;
+    if (end.how != TaskEnd::How::Answered) {
+      result.outcome = end.how == TaskEnd::How::TimedOut ? Outcome::Timeout : Outcome::Crash;
+      return false;
     }
-    std::vector<pollfd> polls;
-    for (const auto& c : running) polls.push_back({c.pipe, POLLIN, 0});
-    ::poll(polls.data(), polls.size(), 200);
-    for (size_t i = running.size(); i-- > 0;) {
-      Child& c = running[i];
-      bool closed = (polls[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && drain(c);
-      bool late = std::chrono::steady_clock::now() - c.started > std::chrono::seconds(o.timeout);
-      if (!closed && !late) continue;
-      reap(c, results[c.index], late && !closed);
-      ++done;
-      progress.show(std::to_string(done) + " of " + std::to_string(results.size()) + "  " + results[c.index].name);
-      running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
+    Json j = Json::parse(end.text, nullptr, false);
+    if (j.is_discarded()) {
+      result.reason = "wrote what does not parse";
+      return false;
     }
-  }
-  return {};
+    result.outcome = static_cast<Outcome>(j["outcome"].get<int>());
+    result.reason = j["reason"];
+    result.subject = j["subject"];
+    result.host_steps = j["host_steps"];
+    return result.outcome != Outcome::Fail; // a GPU that has failed once may fail for all that follow
+  };
+  return run_in_workers(w);
 }
 
 // ---- folders
@@ -411,7 +327,7 @@ void add_test(CLI::App& app, Action& action) {
   sub->add_flag("--no-cache", options->no_cache, "neither read nor write compiled kernels on disk");
   sub->add_option("--cache-dir", options->cache_dir, "folder of compiled kernels");
   sub->add_option("--json", options->json, "write the results to this file as JSON ('-': standard output)");
-  sub->footer("Each folder runs in a process of its own: a crash or a hang is reported and the rest goes on. Exit code "
+  sub->footer("Folders run in worker processes: a crash or a hang is reported and the rest goes on. Exit code "
               "1 when one\n"
               "failed, crashed or hung; what is not supported is counted by operator or type and is no failure.\n"
               "Examples:\n"
