@@ -13,6 +13,12 @@ constexpr int64_t kMaxJoinedBytes = int64_t{64} << 20;
 constexpr int64_t kMaxBytesOfModel = int64_t{1} << 30;
 constexpr int64_t kAccess = 16; // kernels and libraries make accesses of that many bytes
 
+// Columns up to the next whole access.
+int64_t aligned_columns(int64_t columns, DType dtype) {
+  const int64_t whole = kAccess * 8 / info(dtype).bits;
+  return (columns + whole - 1) / whole * whole;
+}
+
 // The tensor of a constant node, with or without its data.
 const Tensor* tensor_of(const Graph& graph, ValueId value) {
   const Node* node = graph.producer(value);
@@ -23,16 +29,16 @@ const Tensor* tensor_of(const Graph& graph, ValueId value) {
 
 // ---- constants side by side
 
-// Two-dimensional ones along `axis`, or vectors. Copied once for all who ask while somebody holds the result: variants
-// of a model are compiled one by one, and show the same weights.
-Result<Tensor> side_by_side(const std::vector<Tensor>& parts, size_t axis) {
+// Two-dimensional ones along `axis`, or vectors, and zeros up to `extent` elements there. Copied once for all who ask
+// while somebody holds the result: variants of a model are compiled one by one, and show the same weights.
+Result<Tensor> side_by_side(const std::vector<Tensor>& parts, size_t axis, int64_t extent) {
   struct Joined {
     std::shared_ptr<std::byte> bytes;
     std::vector<Tensor> parts; // kept: nothing else can lie at their addresses
   };
   using Key = std::vector<std::pair<const std::byte*, Dims>>;
   static std::mutex mutex;
-  static std::map<std::pair<Key, size_t>, std::weak_ptr<const Joined>> made;
+  static std::map<std::tuple<Key, size_t, int64_t>, std::weak_ptr<const Joined>> made;
 
   Dims dims = parts[0].dims();
   const auto element = static_cast<size_t>(info(parts[0].dtype()).bits / 8);
@@ -44,28 +50,30 @@ Result<Tensor> side_by_side(const std::vector<Tensor>& parts, size_t axis) {
     known = known && has_data(part);
     key.emplace_back(part.data(), part.dims());
   }
+  const int64_t zeros = extent - dims[axis];
+  dims[axis] = extent;
   TESSERA_ASSIGN(int64_t count, element_count(dims));
   const auto bytes = static_cast<size_t>(byte_size(parts[0].dtype(), count));
   if (!known) return Tensor::view(parts[0].dtype(), dims, {nullptr, nullptr, bytes});
 
   std::lock_guard lock(mutex);
   std::erase_if(made, [](const auto& entry) { return entry.second.expired(); });
-  auto& entry = made[{key, axis}];
+  auto& entry = made[{key, axis, extent}];
   auto joined = entry.lock();
   if (!joined) {
     TESSERA_ASSIGN(auto block, allocate_bytes(bytes));
-    auto run = [&](const Tensor& t) { // what one part has at one position of the dimensions before the axis
-      size_t n = element;
-      for (size_t d = axis; d < dims.size(); ++d) n *= static_cast<size_t>(t.dims()[d]);
-      return n;
-    };
-    const auto runs = static_cast<size_t>(axis == 0 ? 1 : dims[0]);
-    for (size_t r = 0, at = 0; r < runs; ++r)
+    size_t inner = element;
+    for (size_t d = axis + 1; d < dims.size(); ++d) inner *= static_cast<size_t>(dims[d]);
+    const auto runs = static_cast<size_t>(axis == 0 ? 1 : dims[0]); // positions of the dimensions before the axis
+    for (size_t r = 0, at = 0; r < runs; ++r) {
       for (const auto& part : parts) {
-        size_t n = run(part);
+        size_t n = static_cast<size_t>(part.dims()[axis]) * inner;
         if (n > 0) std::memcpy(block.get() + at, part.data() + r * n, n);
         at += n;
       }
+      std::memset(block.get() + at, 0, static_cast<size_t>(zeros) * inner);
+      at += static_cast<size_t>(zeros) * inner;
+    }
     joined = std::make_shared<const Joined>(Joined{std::move(block), parts});
     entry = joined;
   }
@@ -83,6 +91,7 @@ struct Sibling {
   int64_t columns = 0;
   NodeId follows; // an operator of one tensor that all siblings have, if there is one
   std::vector<NodeId> replaced;
+  bool shared = false; // others read the weight, too
 };
 // What siblings have in common.
 struct Kind {
@@ -95,36 +104,37 @@ struct Kind {
 class Joiner {
 public:
   Joiner(Graph& graph, const CudaLibraries& libraries)
-      : graph_(graph), libraries_(libraries), users_(graph.users()), given_(users_.size(), false) {
+      : graph_(graph), libraries_(libraries), users_(graph.users()), given_(users_.size(), false),
+        by_value_(users_.size()) {
     for (const auto& output : graph.outputs()) given_[at(output.value)] = true;
   }
 
-  Result<int> run() {
+  Result<JoinedProducts> run() {
     std::map<Kind, std::vector<Sibling>> families;
+    std::vector<std::pair<Kind, Sibling>> odd;
     for (NodeId id : graph_.order()) {
       Kind kind;
-      if (auto sibling = candidate(id, kind)) families[kind].push_back(std::move(*sibling));
+      auto s = product(id, kind);
+      if (!s) continue;
+      if (s->columns != aligned_columns(s->columns, graph_.type(s->result).dtype)) {
+        if (gains_by_padding(*s, kind)) odd.emplace_back(kind, std::move(*s));
+      } else if (joins(*s, kind))
+        families[kind].push_back(std::move(*s));
     }
-    std::vector<ValueId> by_value(users_.size());
-    std::vector<NodeId> replaced;
-    int count = 0;
-    int64_t total = 0;
-    for (auto& [kind, siblings] : families) {
-      if (siblings.size() < 2) continue;
-      int64_t bytes = 0;
-      for (const auto& s : siblings) {
-        const Tensor& weight = *tensor_of(graph_, s.weight);
-        bytes += byte_size(weight.dtype(), weight.count());
-      }
-      if (bytes > kMaxJoinedBytes || total + bytes > kMaxBytesOfModel) continue;
-      total += bytes;
-      TESSERA_TRY(join(kind, siblings, by_value));
-      for (auto& s : siblings) replaced.insert(replaced.end(), s.replaced.begin(), s.replaced.end());
-      count += static_cast<int>(siblings.size()) - 1;
+    JoinedProducts count;
+    for (const auto& [kind, siblings] : families) {
+      if (siblings.size() < 2 || !may_copy(siblings, kMaxJoinedBytes)) continue;
+      TESSERA_TRY(join(kind, siblings));
+      count.joined += static_cast<int>(siblings.size()) - 1;
     }
-    if (count == 0) return 0;
-    graph_.replace_uses(by_value);
-    for (auto id = replaced.rbegin(); id != replaced.rend(); ++id) graph_.remove_node(*id);
+    for (const auto& [kind, s] : odd) {
+      if (!may_copy({s}, kMaxBytesOfModel)) continue;
+      TESSERA_TRY(join(kind, {s}));
+      ++count.padded;
+    }
+    if (count.joined + count.padded == 0) return count;
+    graph_.replace_uses(by_value_);
+    for (auto id = replaced_.rbegin(); id != replaced_.rend(); ++id) graph_.remove_node(*id);
     graph_.compact();
     return count;
   }
@@ -143,29 +153,58 @@ private:
     return node.op->pointwise() && node.results.size() == 1 && !node.op->side_effect;
   }
 
-  std::optional<Sibling> candidate(NodeId id, Kind& kind) const {
+  // A product with constant columns, and a bias.
+  std::optional<Sibling> product(NodeId id, Kind& kind) const {
     const Node& node = graph_.node(id);
     if (node.op->name != std::string_view("matmul") || cuda_as_loops(graph_, id, libraries_)) return std::nullopt;
     Sibling s{id, node.operands[1], {}, node.results[0], 0, {}, {id}};
     kind.operand = node.operands[0];
     if (graph_.type(kind.operand).rank() < 2 || tensor_of(graph_, kind.operand)) return std::nullopt;
-    if (!only_user(s.weight)) return std::nullopt;
-    if (const Node* turn = graph_.producer(s.weight); turn && turn->op->name == std::string_view("transpose") &&
-                                                      graph_.type(s.weight).rank() == 2 &&
-                                                      turn->attributes.ints("perm") == Ints{1, 0}) {
-      kind.transposed = true;
-      s.weight = turn->operands[0];
-      if (!only_user(s.weight)) return std::nullopt;
-    }
-    const Tensor* weight = tensor_of(graph_, s.weight);
+    auto take = [&](ValueId weight) { // those that others read, too, stay
+      if (only_user(weight))
+        s.replaced.insert(s.replaced.begin(), graph_.value(weight).producer);
+      else
+        s.shared = true;
+    };
+    const Node* turn = graph_.producer(s.weight);
+    kind.transposed = turn && turn->op->name == std::string_view("transpose") && graph_.type(s.weight).rank() == 2 &&
+                      turn->attributes.ints("perm") == Ints{1, 0};
+    const ValueId source = kind.transposed ? turn->operands[0] : s.weight;
+    const Tensor* weight = tensor_of(graph_, source);
     if (!weight || weight->dims().size() != 2) return std::nullopt;
+    if (kind.transposed) take(s.weight);
+    if (!s.shared) take(source);
+    s.weight = source;
     s.columns = weight->dims()[kind.transposed ? 0 : 1];
-    if (kind.transposed) s.replaced.insert(s.replaced.begin(), graph_.value(node.operands[1]).producer);
-    s.replaced.insert(s.replaced.begin(), graph_.value(s.weight).producer);
-    if (s.columns == 0 || byte_size(weight->dtype(), s.columns) % kAccess != 0) return std::nullopt;
+    if (s.columns == 0) return std::nullopt;
     take_bias(s);
-    if (!take_what_follows(s, kind) || !read_by_strides(s.result)) return std::nullopt;
     return s;
+  }
+
+  // What a family asks of each: nothing is lost.
+  bool joins(Sibling& s, Kind& kind) const {
+    return !s.shared && take_what_follows(s, kind) && read_by_strides(s.result);
+  }
+
+  // Of 16 bits, as only tensor cores mind; where the other operand's rows are aligned; where another kernel, for what
+  // reads the result in rows that are not, is little beside the product.
+  bool gains_by_padding(const Sibling& s, const Kind& kind) const {
+    constexpr int64_t kFew = 256;
+    const DType dtype = graph_.type(s.result).dtype;
+    const SymExpr& summed = graph_.type(kind.operand).shape.back();
+    return info(dtype).bits == 16 && s.columns >= kFew && summed.known_divisor() % (kAccess * 8 / 16) == 0;
+  }
+
+  // Whether weights may be held a second time.
+  bool may_copy(const std::vector<Sibling>& siblings, int64_t most) {
+    int64_t bytes = 0;
+    for (const auto& s : siblings) {
+      const Tensor& weight = *tensor_of(graph_, s.weight);
+      bytes += byte_size(weight.dtype(), weight.count());
+    }
+    if (bytes > most || copied_ + bytes > kMaxBytesOfModel) return false;
+    copied_ += bytes;
+    return true;
   }
 
   void take_bias(Sibling& s) const {
@@ -229,7 +268,7 @@ private:
   }
 
   // ---- joining
-  Status join(const Kind& kind, const std::vector<Sibling>& siblings, std::vector<ValueId>& by_value) {
+  Status join(const Kind& kind, const std::vector<Sibling>& siblings) {
     std::vector<Tensor> weights, biases;
     int64_t columns = 0;
     bool biased = false;
@@ -238,9 +277,11 @@ private:
       biased = biased || s.bias.valid();
       columns += s.columns;
     }
-    TESSERA_ASSIGN(Tensor weight, side_by_side(weights, kind.transposed ? 0 : 1));
+    columns = aligned_columns(columns, weights[0].dtype());
+    const char* suffix = siblings.size() > 1 ? ".joined" : ".padded";
+    TESSERA_ASSIGN(Tensor weight, side_by_side(weights, kind.transposed ? 0 : 1, columns));
     const Node first = graph_.node(siblings[0].product);
-    ValueId w = graph_.add_constant(std::move(weight), graph_.value(siblings[0].weight).name + ".joined");
+    ValueId w = graph_.add_constant(std::move(weight), graph_.value(siblings[0].weight).name + suffix);
     if (kind.transposed) {
       TESSERA_ASSIGN(w, graph_.apply("transpose", {w}, {{"perm", Ints{1, 0}}}, first.location));
     }
@@ -258,8 +299,8 @@ private:
         for (int64_t i = 0; i < s.columns; ++i) none.set_f64(i, -0.0);
         biases.push_back(std::move(none));
       }
-      TESSERA_ASSIGN(Tensor bias, side_by_side(biases, 0));
-      ValueId b = graph_.add_constant(std::move(bias), name + ".joined");
+      TESSERA_ASSIGN(Tensor bias, side_by_side(biases, 0, columns));
+      ValueId b = graph_.add_constant(std::move(bias), name + suffix);
       TESSERA_ASSIGN(y, graph_.apply("add", {y, b}, {}, first.location));
     }
     if (siblings[0].follows.valid()) {
@@ -281,7 +322,8 @@ private:
                                   {{"starts", starts}, {"steps", Ints(sizes.size(), 1)}, {"sizes", sizes}},
                                   graph_.node(s.product).location));
       graph_.value(part).name = std::exchange(graph_.value(s.result).name, "");
-      by_value[at(s.result)] = part;
+      by_value_[at(s.result)] = part;
+      replaced_.insert(replaced_.end(), s.replaced.begin(), s.replaced.end());
     }
     return {};
   }
@@ -290,12 +332,15 @@ private:
   const CudaLibraries& libraries_;
   std::vector<std::vector<NodeId>> users_; // of the graph as it was, by value
   std::vector<bool> given_;                // outputs
+  std::vector<ValueId> by_value_;          // what takes a value's place
+  std::vector<NodeId> replaced_;
+  int64_t copied_ = 0; // bytes of weights
 };
 
 } // namespace
 
-Result<int> join_products(Graph& graph, const CudaLibraries& libraries) {
-  if (!libraries.cublaslt) return 0;
+Result<JoinedProducts> join_products(Graph& graph, const CudaLibraries& libraries) {
+  if (!libraries.cublaslt) return JoinedProducts{};
   return Joiner(graph, libraries).run();
 }
 

@@ -15,6 +15,15 @@
 // siblings do not have (the library does that for free, but only to whole results), and weights that others read, too
 // (they would be held twice). Columns begin at multiples of 16 bytes. The bias -0 changes no sum.
 //
+// Padded products. A result whose rows begin at odd addresses, 50257 columns of 16 bits, costs a library several times
+// as much as one of 50264, as tensor cores are fed and stored in whole accesses. Such a product gets columns of zeros,
+// and what follows reads a slice:
+//
+//   y = matmul(x, w)                w' = [w | 0 ...]      : f16[768, 50264]
+//                                   y = matmul(x, w')[..., 0:50257]
+//
+// Where y is an output that slice is a kernel of its own, which copies. Weights that others read are held twice then.
+//
 // Joined weights are copies in host memory, where the parts may be mapped from a file; so only products are joined that
 // are small enough for launches to matter. Executables of one model share them.
 #pragma once
@@ -22,7 +31,11 @@
 
 namespace tessera {
 
-// Rewrites the graph; yields the number of products that went into others. Error OutOfMemory.
-[[nodiscard]] Result<int> join_products(Graph& graph, const CudaLibraries& libraries);
+struct JoinedProducts {
+  int joined = 0; // products that went into others
+  int padded = 0;
+};
+// Rewrites the graph. Error OutOfMemory.
+[[nodiscard]] Result<JoinedProducts> join_products(Graph& graph, const CudaLibraries& libraries);
 
 } // namespace tessera

@@ -273,7 +273,7 @@ bool cudnn_takes_attention(const Graph& graph, const AttentionCall& call, std::s
 
 Status legalize_for_cuda(Graph& graph, const CudaLibraries& libraries) {
   TESSERA_TRY(Legalizer(graph, libraries).run());
-  TESSERA_ASSIGN([[maybe_unused]] int count, join_products(graph, libraries));
+  TESSERA_ASSIGN([[maybe_unused]] JoinedProducts count, join_products(graph, libraries));
   return {};
 }
 

@@ -26,13 +26,14 @@ struct Layer {
     return g.add_constant(numbers(dtype, std::move(dims), seed), "c" + std::to_string(seed));
   }
   ValueId product(int64_t columns) { return op("matmul", {x, constant({16, columns})}); }
-  // Joins; `count` products went into others, and the outputs are what they were.
-  void joined(int count) {
+  // Joins; `count` products went into others, `padded` got further columns, and the outputs are what they were.
+  void joined(int count, int padded = 0) {
     std::map<std::string, Tensor> inputs{{"x", numbers(dtype, {5, 16}, 3)}};
     auto before = evaluate_graph(g, inputs);
     auto made = join_products(g, {});
     ASSERT_TRUE(made.ok()) << made.error().str();
-    EXPECT_EQ(*made, count) << print(g);
+    EXPECT_EQ(made->joined, count) << print(g);
+    EXPECT_EQ(made->padded, padded) << print(g);
     auto fine = verify(g);
     ASSERT_TRUE(fine.ok()) << fine.error().str();
     auto after = evaluate_graph(g, inputs);
@@ -144,6 +145,29 @@ TEST(JoinProducts, WhatWouldLoseStays) {
   }
 }
 
+TEST(JoinProducts, OddColumnsOf16BitsArePadded) {
+  for (DType dtype : {DType::F16, DType::BF16}) {
+    Layer l(dtype);
+    ValueId table = l.constant({257, 16}); // which is read as a table, too
+    ValueId logits = l.op("matmul", {l.x, l.op("transpose", {table}, {{"perm", Ints{1, 0}}})});
+    l.g.add_output("logits", l.op("add", {logits, l.constant({257})}));
+    l.g.add_output(
+        "rows",
+        l.op("add", {l.x, l.op("slice", {table},
+                               {{"starts", SymShape{3, 0}}, {"steps", Ints{1, 1}}, {"sizes", SymShape{1, 16}}})}));
+    l.joined(0, 1);
+    auto plan = l.plan();
+    ASSERT_EQ(plan.groups.size(), 3u) << print(l.g, plan);
+    EXPECT_EQ(str(plan.groups[1].call.result.strides), "[264, 1]") << "and the bias is added where the slice is taken";
+  }
+  Layer wide(DType::F32); // computed without tensor cores
+  wide.g.add_output("y", wide.product(257));
+  wide.joined(0);
+  Layer narrow(DType::F16); // little work beside a copy of the result
+  narrow.g.add_output("y", narrow.product(255));
+  narrow.joined(0);
+}
+
 TEST(JoinProducts, WeightsAreCopiedOnceForAllVariants) {
   Tensor parts[] = {numbers(DType::F32, {16, 8}, 1), numbers(DType::F32, {16, 12}, 2)};
   auto joined = [&] {
@@ -153,7 +177,7 @@ TEST(JoinProducts, WeightsAreCopiedOnceForAllVariants) {
     ValueId b = g.apply("matmul", {x, g.add_constant(parts[1])}).value();
     ValueId turned = g.apply("transpose", {a}, {{"perm", Ints{1, 0}}}).value();
     g.add_output("y", g.apply("matmul", {turned, b}).value());
-    EXPECT_EQ(join_products(g, {}).value(), 1);
+    EXPECT_EQ(join_products(g, {}).value().joined, 1);
     for (NodeId id : g.order())
       if (const Tensor* t = g.constant(g.node(id).results[0])) return *t;
     return Tensor();
