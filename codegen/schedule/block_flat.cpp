@@ -14,6 +14,7 @@ constexpr int64_t kUnknownColumns = 64;     // of a tile across an inner extent 
 // Issue slots of a thread: an access, whatever its width, and taking a number apart by one that is not known, is a
 // constant, or a power of two.
 constexpr double kAccess = 4, kDivision = 25, kConstantDivision = 6, kShift = 1;
+constexpr double kPartialStore = 8; // of one element of less than 4 bytes: the L2 takes parts of sectors, half as fast
 constexpr double kNearAccess = 2, kStep = 2; // of what the L1 has; from one position of a run to the next
 constexpr int kIndexRegisters = 6;           // of an element's position in memory and what it is computed of
 constexpr int64_t kSharing = 2;              // positions of a thread that share an operand
@@ -136,10 +137,11 @@ private:
     double cost = 0;
     for (const Stream& s : f_.streams) {
       bool wide = f_.contiguous(s, c) || !(s.deps >> c & 1);
-      cost += wide ? kAccess / static_cast<double>(width) : kAccess;
+      cost += wide && width > 1 ? kAccess / static_cast<double>(width) : single(s);
     }
     return cost;
   }
+  [[nodiscard]] static double single(const Stream& s) { return s.store && s.bytes < 4 ? kPartialStore : kAccess; }
 
   // ---- the ways to place the axes
   // One number for everything: what sees it as a whole is contiguous whatever the extents are.
@@ -155,7 +157,7 @@ private:
       Parts seen = parts(s, order_);
       bool whole =
           seen.empty() || (seen.size() == 1 && *seen.begin() == std::pair<size_t, size_t>{0, order_.size() - 1});
-      cost += whole && s.access->terms.empty() ? kAccess / static_cast<double>(vector_) : kAccess;
+      cost += whole && s.access->terms.empty() ? kAccess / static_cast<double>(vector_) : single(s);
     }
     return {std::move(p), cost};
   }
@@ -175,7 +177,7 @@ private:
         c.cost += kAccess / static_cast<double>(vector_);
         continue;
       }
-      c.cost += s.count * 8 <= f_.largest ? kNearAccess : kAccess;
+      c.cost += s.count * 8 <= f_.largest ? kNearAccess : single(s);
       c.cost += kStep * static_cast<double>(seen.size());
       // The quotient of a quotient is no run of numbers.
       for (auto [first, last] : seen)
