@@ -63,14 +63,15 @@ struct KernelLaunch {
   SymExpr work_per_program;
   SymExpr scratch_bytes;
   std::vector<std::string> report_sites;
-  std::vector<Workspace> workspaces; // GPU only, as are counters and resident
+  std::vector<Workspace> workspaces; // GPU only, as are counters and team
   SymExpr counters = 0;     // i32 words at which programs meet: their low 31 bits are 0 before a launch and after
-  bool resident = false;    // programs wait for each other: all of them must run at the same time
+  // Programs wait for each other: so many neighbours, from a multiple of it on. 0: none do; the grid: all of them.
+  SymExpr team = 0;
   int threads = 0;          // per block; 0 on the host
   int64_t shared_bytes = 0; // dynamic shared memory of a block
   // Kernels of the same buffers and meaning for sizes that allow more: the first one whose conditions hold is launched,
-  // and this one, which takes every size, if none does. One that is resident is passed over where the GPU cannot run
-  // all of its programs at once. Alternatives have none themselves.
+  // and this one, which takes every size, if none does. One whose programs wait is passed over where the GPU cannot
+  // run enough of them at once. Alternatives have none themselves.
   std::vector<SizeCondition> conditions;
   std::vector<KernelLaunch> alternatives;
 };

@@ -38,20 +38,30 @@ bool holds(const KernelForm& form, const SymProgram::State& state) {
   });
 }
 
-// The kernel for these sizes: the first alternative whose conditions hold and which `fits`, or the kernel itself.
-using Chosen = std::pair<const KernelLaunch*, const KernelForm*>;
+// The kernel for these sizes: the first alternative whose conditions hold and whose programs may wait for each other,
+// or the kernel itself. They may where the GPU runs all at the same time, or twice as many as a team has: programs
+// begin in the order of their numbers, so those that have begun and wait for some that have not are of one team, fewer
+// than it has, and there is room for others; twice as many, as another kernel on another stream may be in the same
+// position.
+struct Chosen {
+  const KernelLaunch* kernel;
+  const KernelForm* form;
+  bool at_once = false;
+};
 Result<Chosen> choose(const KernelLaunch& kernel, const KernelForm& form, const SymProgram::State& state,
-                      const std::function<Result<bool>(const KernelLaunch&, int64_t grid)>& fits) {
+                      const std::function<Result<int64_t>(const KernelLaunch&)>& resident) {
   for (size_t a = 0; a < form.alternatives.size(); ++a) {
     const auto& other = form.alternatives[a];
     if (!holds(other, state)) continue;
-    if (kernel.alternatives[a].resident) {
-      auto grid = static_cast<size_t>(other.grid);
-      if (state.fault[grid] != SymFault::None) continue;
-      TESSERA_ASSIGN(bool fit, fits(kernel.alternatives[a], state.value[grid]));
-      if (!fit) continue;
+    bool at_once = false;
+    if (!kernel.alternatives[a].team.is_const(0)) {
+      auto grid = static_cast<size_t>(other.grid), team = static_cast<size_t>(other.team);
+      if (state.fault[grid] != SymFault::None || state.fault[team] != SymFault::None) continue;
+      TESSERA_ASSIGN(int64_t most, resident(kernel.alternatives[a]));
+      at_once = state.value[grid] <= most;
+      if (!at_once && state.value[team] > most / 2) continue;
     }
-    return Chosen{&kernel.alternatives[a], &other};
+    return Chosen{&kernel.alternatives[a], &other, at_once};
   }
   return Chosen{&kernel, &form};
 }
@@ -132,12 +142,12 @@ private:
       const auto& form = v_.steps[static_cast<size_t>(s)];
       auto& step = plan_->steps[static_cast<size_t>(s - begin)];
       if (const auto* k = std::get_if<KernelLaunch>(form.step)) {
-        auto fits = [&](const KernelLaunch& alternative, int64_t grid) -> Result<bool> {
-          TESSERA_ASSIGN(int64_t most, device_.resident_programs(loaded_, alternative));
-          return grid <= most;
+        auto resident = [&](const KernelLaunch& alternative) {
+          return device_.resident_programs(loaded_, alternative);
         };
-        TESSERA_ASSIGN(auto chosen, choose(*k, form.kernel, call_.sizes, fits));
-        TESSERA_TRY(kernel(*chosen.first, *chosen.second, step));
+        TESSERA_ASSIGN(auto chosen, choose(*k, form.kernel, call_.sizes, resident));
+        step.at_once = chosen.at_once;
+        TESSERA_TRY(kernel(*chosen.kernel, *chosen.form, step));
       }
       step.bytes = traffic(*form.step);
     }
@@ -284,9 +294,10 @@ Result<EpilogueSizes::Launch> EpilogueSizes::at(std::span<const int64_t> box, co
     fine = fine && state_.fault[static_cast<size_t>(reg)] == SymFault::None;
     return state_.value[static_cast<size_t>(reg)];
   };
-  auto none_fits = [](const KernelLaunch&, int64_t) -> Result<bool> { return false; };
-  TESSERA_ASSIGN(auto chosen, choose(form_.source->kernel, form_.kernel, state_, none_fits));
-  auto [kernel, form] = chosen;
+  auto none_run = [](const KernelLaunch&) -> Result<int64_t> { return 0; };
+  TESSERA_ASSIGN(auto chosen, choose(form_.source->kernel, form_.kernel, state_, none_run));
+  const auto* kernel = chosen.kernel;
+  const auto* form = chosen.form;
   Launch launch;
   launch.kernel = kernel;
   for (int reg : form->sizes) launch.sizes.push_back(get(reg));

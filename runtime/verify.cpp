@@ -73,12 +73,12 @@ Status verify_kernel(const Executable& e, const KernelLaunch& k, bool is_alterna
     return bad("a block of " + std::to_string(k.threads) + " threads is none for a GPU, or it has no object");
   if (!gpu && k.threads != 0) return bad("it is for a GPU, the executable is not");
   if (k.shared_bytes < 0 || k.shared_bytes > INT32_MAX) return bad("its shared memory has no valid size");
-  if (k.threads == 0 && (!k.workspaces.empty() || !k.counters.is_const(0) || k.resident))
+  if (k.threads == 0 && (!k.workspaces.empty() || !k.counters.is_const(0) || !k.team.is_const(0)))
     return bad("its programs meet, which they do on a GPU alone");
   for (const auto& w : k.workspaces)
     if (info(w.dtype).bits < 8 || info(w.dtype).kind == DTypeKind::String)
       return bad("has a workspace of " + std::string(name(w.dtype)));
-  if (!is_alternative && k.resident) return bad("must run all at once, and there is no other kernel");
+  if (!is_alternative && !k.team.is_const(0)) return bad("has programs that wait, and there is no other kernel");
   for (const auto& c : k.conditions)
     if (c.multiple_of < 1 || c.min > c.max) return bad("a condition on a size can never be checked");
   if (is_alternative && !k.alternatives.empty()) return bad("an alternative has alternatives itself");
@@ -171,7 +171,9 @@ Status verify_step(const Executable& e, const Step& step) {
     return Diagnostic(ErrorCode::Internal,
                       "library call '" + l.name +
                           "': the epilogue needs a begin and a count symbol per dimension of the result");
-  auto meets = [](const KernelLaunch& k) { return !k.workspaces.empty() || !k.counters.is_const(0) || k.resident; };
+  auto meets = [](const KernelLaunch& k) {
+    return !k.workspaces.empty() || !k.counters.is_const(0) || !k.team.is_const(0);
+  };
   const auto& alternatives = epilogue->kernel.alternatives;
   if (meets(epilogue->kernel) || std::any_of(alternatives.begin(), alternatives.end(), meets))
     return Diagnostic(ErrorCode::Internal, "library call '" + l.name + "': programs of an epilogue meet");

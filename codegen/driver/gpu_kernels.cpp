@@ -19,8 +19,8 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 
 // "if 1 <= cols <= 1024, cols % 8 == 0", or "for every size".
 std::string when(const ScheduledKernel& k) {
-  const bool resident = tile::has_meetings(k.kernel);
-  if (k.conditions.empty()) return resident ? "if all programs run at once" : "for every size";
+  const std::string waits = k.team.is_const(0) ? "" : "if " + k.team.str() + " programs run at once";
+  if (k.conditions.empty()) return waits.empty() ? "for every size" : waits;
   std::string text = "if ";
   const char* separator = "";
   for (const auto& c : k.conditions) {
@@ -36,7 +36,7 @@ std::string when(const ScheduledKernel& k) {
       separator = ", ";
     }
   }
-  if (resident) text += ", all programs run at once";
+  if (!waits.empty()) text += ", " + waits;
   return text;
 }
 

@@ -26,7 +26,7 @@ KernelLaunch launch_of(const ScheduledKernel& kernel, const std::string& name, c
   l.conditions = kernel.conditions;
   l.workspaces = kernel.workspaces;
   l.counters = kernel.counters;
-  l.resident = tile::has_meetings(kernel.kernel);
+  l.team = kernel.team;
   return l;
 }
 

@@ -142,6 +142,7 @@ bool BlockLowering::always_whole(const Side& s) const {
   SymExpr extent = d_.env.simplify(axis(s).extent);
   const bool folded = fold_ >= 0 && &s == &sides_[static_cast<size_t>(fold_)];
   if (folded && plan_.ahead && d_.env.range(extent).lo < 1) return false; // the last tile is there anyhow
+  if (folded && plan_.shift > 1) return false;
   bool walked = plan_.loop || plan_.team || !folded;
   return walked ? d_.env.divisor(extent) % s.lanes == 0 : extent.is_const(s.lanes);
 }
@@ -280,10 +281,10 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   if (each > 1 &&
       ((flat ? plan.steps > 1 : !plan.loop && !plan.team) || (rows_folded ? plan.rows : plan.columns) <= each))
     return unfit("steps and runs are of wider tiles, and of loops where there are reductions");
-  if (plan.shift > 1 && (!power(plan.shift) || rows_folded || plan.rows > 1 || plan.columns < 2 || plan.team ||
-                         plan.keep > 0 || plan.groups.columns.size() != 1 || !space.domain.reduces ||
+  if (plan.shift > 1 && (!power(plan.shift) || rows_folded || plan.rows > 1 || plan.columns < 2 ||
+                         plan.groups.columns.size() != 1 || !space.domain.reduces ||
                          !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), plan.shift)))
-    return unfit("rows are shifted where a program has one to itself, along one axis, that is contiguous somewhere");
+    return unfit("rows are shifted one at a time, along one axis, that is contiguous somewhere");
   if ((plan.ahead || plan.keep > 0) && !plan.loop) return unfit("tiles are loaded ahead, and kept, in loops");
   if (plan.ahead && plan.keep > 0 && !plan.team) return unfit("tiles are loaded ahead and kept by teams only");
   OnlineSums online;

@@ -62,6 +62,7 @@ private:
   [[nodiscard]] std::optional<SymExpr> in_step(const Access& a) const;
   void mask_shifted(Side& side);
   V whole_tile(V at);
+  V shifted_tiles();
   [[nodiscard]] SymExpr positions_of_row() const; // that tiles are to cover
 
   // block_walk.cpp: rounds over the row

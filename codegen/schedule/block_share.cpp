@@ -35,7 +35,7 @@ void BlockLowering::share_row() {
   }
   auto op = [&](ScalarOp o, V x, V y) { return sizes_.op(o, x, y); };
   const SymExpr count = d_.env.simplify(ceildiv(axis(s).extent, s.lanes));
-  V one = sizes_.constant(1), all = sizes_.number(count);
+  V one = sizes_.constant(1), all = plan_.shift == 1 ? sizes_.number(count) : shifted_tiles();
   if (plan_.team) {
     // Members beyond the row's tiles have none; their last one then is masked throughout.
     idle_members_ = d_.env.range(d_.env.simplify(count - *plan_.team)).lo < 0;
@@ -123,18 +123,31 @@ BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& 
     loop_ahead(from, to, loads, number, tile);
   };
   const std::function<V(V)> forth = [](V i) { return i; };
+  // Masks only where a shifted row begins or ends within the tile.
+  auto placed = [&](V base, const std::function<Values()>& body) {
+    auto branch = [&](bool masks) {
+      return scoped([&] {
+        place(s, base, masks);
+        return body();
+      });
+    };
+    if (plan_.shift == 1) return branch(false);
+    return b_.if_else(
+        whole_tile(base), [&] { return branch(false); }, [&] { return branch(true); });
+  };
   auto kept_tiles = [&] {
     if (plan_.keep == 0) return;
     auto tile = [&](V i, const Values& carried) {
-      place(s, tile_base(i), false);
-      V offset = kept_values_.empty() ? -1 : kept_offset(i);
-      for (size_t k = 0; !first && k < kept_values_.size(); ++k)
-        recall(kept_values_[k], b_.load(kept_memory_[k], offset));
-      for (size_t k = 0; first && k < kept_values_.size(); ++k) {
-        V v = raw(kept_values_[k]);
-        b_.store(kept_memory_[k], offset, splat(v, full_shape()));
-      }
-      return round_body(stage, fold, carried);
+      return placed(tile_base(i), [&] {
+        V offset = kept_values_.empty() ? -1 : kept_offset(i);
+        for (size_t k = 0; !first && k < kept_values_.size(); ++k)
+          recall(kept_values_[k], b_.load(kept_memory_[k], offset));
+        for (size_t k = 0; first && k < kept_values_.size(); ++k) {
+          V v = raw(kept_values_[k]);
+          b_.store(kept_memory_[k], offset, splat(v, full_shape()));
+        }
+        return round_body(stage, fold, carried);
+      });
     };
     V to = sizes_.op(ScalarOp::Min, keep, last_);
     first ? tiles(none, to, forth, tile) : loop(none, to, tile);
@@ -144,8 +157,7 @@ BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& 
     V ends = plus(last_, sizes_.constant(plan_.keep - 1));
     auto number = [&](V i) { return back ? sizes_.op(ScalarOp::Sub, ends, i) : i; };
     tiles(keep, last_, number, [&](V i, const Values& carried) {
-      place(s, tile_base(i), false);
-      return round_body(stage, fold, carried);
+      return placed(tile_base(i), [&] { return round_body(stage, fold, carried); });
     });
   };
   auto last_tile = [&] {

@@ -106,6 +106,13 @@ BlockLowering::V BlockLowering::whole_tile(V at) {
                               b_.scalar(ScalarOp::Le, std::array{end, sizes_.number(axis(s).extent + shift_.by)})});
 }
 
+// How many tiles hold the row.
+BlockLowering::V BlockLowering::shifted_tiles() {
+  const Side& s = *fold_side();
+  V end = sizes_.op(ScalarOp::Add, sizes_.number(axis(s).extent + shift_.by), sizes_.constant(s.lanes - 1));
+  return sizes_.op(ScalarOp::Div, end, sizes_.constant(s.lanes));
+}
+
 SymExpr BlockLowering::positions_of_row() const {
   return d_.env.simplify(axis(sides_[static_cast<size_t>(fold_)]).extent + SymExpr(plan_.shift - 1));
 }

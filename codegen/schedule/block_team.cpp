@@ -89,6 +89,7 @@ void BlockLowering::settle(size_t stage, const Fold& fold, const Values& state) 
   for (size_t i = 0; i < state.size(); ++i) leave(workspaces_[stage][i], state[i]);
   if (!ends(stage)) {
     b_.meet(counters_, team_, member_, members_);
+    out_.team = fold_ == 1 ? *plan_.team : out_.grid; // of columns, members are not neighbours
     return gathered();
   }
   V last = b_.arrive(counters_, team_, member_, members_);

@@ -17,6 +17,8 @@ constexpr double kBytesPerUsAlone = 40e3, kBytesPerUs = 4.4e6, kCachedBytesPerUs
 constexpr int64_t kLeastBytes = 16 << 10;    // of a program's share
 constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length are shared from here on
 constexpr int64_t kMostPartials = 8192;      // and where each has several
+constexpr int64_t kShiftedElements = 8;      // of a thread, of rows that begin at any alignment
+constexpr double kMostlyKept = 0.85;         // of a row, so that reading the rest again is nothing
 constexpr int64_t kColumnBytes = 256;        // of a row of a column tile
 constexpr int64_t kColumnBlocks = 8;         // resident on a multiprocessor, of 128 threads
 
@@ -32,6 +34,7 @@ public:
       total_ += s.count * s.bytes;
       if (!s.store) again_ += s.count * s.bytes * static_cast<double>(rounds_ - 1);
       if (s.count >= f_.largest / 2) element_ += s.bytes;
+      if (s.count >= f_.largest / 2 && !s.store) loaded_ += s.bytes;
     }
     bool rows = f_.is_row(static_cast<size_t>(f_.contiguous_axis));
     rows ? along_rows() : down_columns();
@@ -99,85 +102,129 @@ private:
     return list;
   }
 
+  // Blocks of so many threads, of which so many are to be on a multiprocessor, with so many elements a thread.
+  struct Blocks {
+    int64_t threads, resident, each;
+    [[nodiscard]] int64_t tile() const { return threads * each; }
+  };
+
   void along_rows() {
     AxisGroups groups;
     for (size_t i = 0; i < f_.d.axes.size(); ++i) (f_.is_row(i) ? groups.columns : groups.rows).push_back(i);
     auto n = f_.constant(row_), count = f_.constant(points_);
-    // Blocks that wait, on a multiprocessor, 1024 threads in all: small ones where a thread has few registers' worth to
-    // remember.
-    const int64_t blocks = waits_ && kept_bytes_ <= 2 ? 4 : 2;
-    const int64_t vector = kAccessBytes / f_.usual, resident = blocks * programs_;
-    int64_t threads = f_.divides() ? 256 : waits_ ? 1024 / blocks : 512;
-    int64_t each = f_.divides() || f_.usual == 1 ? vector : (waits_ ? 2 : 4) * vector;
-    while (each > 1 && each * f_.live + f_.accumulators() > kRegisters * 5 / 4) each /= 2;
-    // Who does not wait leaves rows alone that keep half of the multiprocessors busy.
-    const int64_t most = waits_ ? programs_ : programs_ / 2, least = kLongRowBytes / std::max(1, element_);
-    std::vector<SizeCondition> conditions;
-    if (n && count) {
-      if (*n < 2 || *count < 1 || *count > most) return;
-      const auto rows = static_cast<double>(*count),
-                 tiles = std::ceil(static_cast<double>(*n) / static_cast<double>(threads * each));
-      const double team = std::min(tiles, std::floor(static_cast<double>(resident) / rows));
-      const double kept = std::min(1.0, (kept_tiles(threads * each, blocks) + 1) * team / tiles);
-      if (!pays(rows, rows * team, waits_ ? kept : 0)) return;
-    } else if (auto found = few_and_long(most, least)) {
-      conditions = std::move(*found);
-    } else {
-      return;
-    }
+    const int64_t vector = kAccessBytes / f_.usual;
     Multiple whole = f_.multiple(f_.extent(static_cast<size_t>(f_.contiguous_axis)), vector);
     if (whole.condition && !f_.implies(*whole.condition, row_, vector)) whole.condition.reset();
     // A thread's neighbours in a tile: as many as one access of theirs takes, or elements would change threads between
     // being loaded and being folded. A single row begins at a whole access, whatever its length.
     const bool aligned = whole.known || (count && *count == 1 && groups.columns.size() == 1);
-    auto add = [&](int64_t threads, int64_t each, const SymExpr& team, int64_t members, bool loop,
-                   std::vector<SizeCondition> when) {
-      BlockPlan p = BlockFacts::plan(ScheduleKind::BlockTeam, 1, threads * each, threads / 32);
-      p.groups = groups;
-      p.team = f_.d.env.simplify(team);
-      p.most_members = f_.constant(*p.team).value_or(members);
-      p.loop = loop;
-      p.run = static_cast<int>(aligned || whole.condition ? std::min(each, vector) : 1);
-      p.steps = static_cast<int>(each / p.run);
-      p.streaming = waits_ && loop;
-      p.ahead = p.streaming && groups.columns.size() == 1; // else positions are divided, twice then
-      p.conditions = std::move(when);
-      // Elements of a byte become a register each: they need what they need.
-      p.min_blocks = static_cast<int>(waits_ ? blocks : f_.divides() || f_.usual == 1 ? 0 : 2048 / threads);
-      if (loop) p.keep = kept_tiles(threads * each, blocks);
-      p.schedule.why = "few rows of " + row_.str() + (loop ? "" : ", each program's share in registers");
+    const int shift = aligned ? 1 : row_shift(f_); // of rows of any length
+    // Blocks that wait: 1024 threads on a multiprocessor in all, in small ones where a thread has few registers' worth
+    // to remember.
+    Blocks b{512, waits_ ? 2 : 4, (waits_ ? 2 : 4) * vector};
+    if (waits_ && kept_bytes_ <= 2) b = {256, 4, 2 * vector};
+    auto shifted = [&](Blocks b) { // masks take registers
+      if (shift > 1) b.each = std::min(b.each, waits_ ? kShiftedElements : 2 * vector);
+      return b;
+    };
+    if (!whole.condition) b = shifted(b);
+    if (f_.divides() || f_.usual == 1) b.each = vector;
+    if (f_.divides()) b.threads = 256;
+    b.each = fitting(b.each);
+    const int64_t resident = b.resident * programs_;
+    auto add = [&](const Blocks& b, const SymExpr& team, int64_t members, bool loop, const std::string& why,
+                   const std::vector<SizeCondition>& when) {
+      auto make = [&](const Blocks& b, bool vectors) {
+        BlockPlan p = BlockFacts::plan(ScheduleKind::BlockTeam, 1, b.tile(), b.threads / 32);
+        p.groups = groups;
+        p.team = f_.d.env.simplify(team);
+        p.most_members = f_.constant(*p.team).value_or(members);
+        p.loop = loop;
+        p.run = static_cast<int>(vectors ? std::min(b.each, vector) : 1);
+        p.steps = static_cast<int>(b.each / p.run);
+        p.streaming = waits_ && loop;
+        p.ahead = p.streaming && groups.columns.size() == 1; // else positions are divided, twice then
+        p.conditions = when;
+        // Elements of a byte become a register each: they need what they need.
+        p.min_blocks = static_cast<int>(waits_ ? b.resident : f_.divides() || f_.usual == 1 ? 0 : 2048 / b.threads);
+        if (loop) p.keep = kept_tiles(b.tile(), b.resident);
+        p.schedule.why = why;
+        return p;
+      };
       if (whole.condition) {
-        plans_.push_back(p);
+        plans_.push_back(make(b, true));
         plans_.back().conditions.push_back(*whole.condition);
         if (!loop) return; // rows of any length take the loop
-        p.run = 1;
-        p.steps = static_cast<int>(each);
       }
-      plans_.push_back(std::move(p));
+      plans_.push_back(make(aligned ? b : shifted(b), aligned || shift > 1));
+      plans_.back().shift = shift;
     };
-    SymExpr tiles = ceildiv(row_, threads * each);
-    if (!waits_) {
-      if (n && count) {
-        while (threads > 128 && threads * each * element_ > kLeastBytes &&
-               *count * ((*n + threads * each - 1) / (threads * each)) < 2 * programs_)
-          threads /= 2;
-        tiles = ceildiv(row_, threads * each);
+    const std::string few = "few rows of " + row_.str();
+    // Who does not wait leaves rows alone that keep half of the multiprocessors busy.
+    const int64_t most = waits_ ? programs_ : programs_ / 2, least = kLongRowBytes / std::max(1, element_);
+    std::vector<SizeCondition> conditions;
+    if (n && count) {
+      if (*n < 2 || *count < 1) return;
+      auto of = [&](const Blocks& b) { return (*n + shift - 1 + b.tile() - 1) / b.tile(); };
+      const auto rows = static_cast<double>(*count);
+      const double team = std::floor(std::min<double>(of(b), static_cast<double>(resident) / rows));
+      const double kept = std::min(1.0, (kept_tiles(b.tile(), b.resident) + 1) * team / static_cast<double>(of(b)));
+      const bool at_once = *count <= most && pays(rows, rows * team, waits_ ? kept : 0);
+      if (auto held = holding_blocks(*n + shift - 1); held && !(at_once && kept >= kMostlyKept)) {
+        const int64_t share = (kept_tiles(held->tile(), held->resident) + 1) * held->tile();
+        return add(*held, ceildiv(SymExpr(*n + shift - 1), share), 0, true,
+                   "each row of " + row_.str() + " is held by its programs", {});
       }
+      if (!at_once) return;
+    } else if (auto found = few_and_long(most, least)) {
+      conditions = std::move(*found);
+    } else {
+      return;
+    }
+    if (!waits_) {
+      if (n && count)
+        while (b.threads > 128 && b.tile() * element_ > kLeastBytes &&
+               *count * ((*n + b.tile() - 1) / b.tile()) < 2 * programs_)
+          b.threads /= 2;
       // As many as run at a time: one that begins later has its own beginning and end to wait for.
       const int64_t members = 4 * programs_;
-      return add(threads, each, sym_min(tiles, floordiv(members, points_)), members, true, conditions);
+      return add(b, sym_min(ceildiv(row_, b.tile()), floordiv(members, points_)), members, true, few, conditions);
     }
     // Shares that fit the registers; then those that are read once a round.
+    const std::string in_registers = few + ", each program's share in registers";
     if (n && count) {
-      while (each > 1 && 2 * *count * ((*n + threads * each - 1) / (threads * each)) <= resident) each /= 2;
-      tiles = ceildiv(row_, threads * each);
-      if (*count * *f_.constant(tiles) <= resident) return add(threads, each, tiles, resident, false, conditions);
+      const int64_t places = *n + shift - 1;
+      auto tiles = [&](int64_t each) { return (places + b.threads * each - 1) / (b.threads * each); };
+      Blocks once = b;
+      while (once.each > 1 && 2 * *count * tiles(once.each) <= resident) once.each /= 2;
+      if (*count * tiles(once.each) <= resident)
+        return add(once, tiles(once.each), resident, false, in_registers, conditions);
     } else {
+      SymExpr tiles = ceildiv(row_, b.tile());
       auto fits = conditions;
       fits.push_back({f_.d.env.simplify(points_ * tiles), 1, 1, resident});
-      add(threads, each, tiles, resident, false, std::move(fits));
+      add(b, tiles, resident, false, in_registers, std::move(fits));
     }
-    add(threads, each, floordiv(resident, points_), resident, true, conditions);
+    add(b, floordiv(resident, points_), resident, true, few, conditions);
+  }
+
+  // Elements of a thread, at most `each`, that leave room for what is computed of them.
+  [[nodiscard]] int64_t fitting(int64_t each) const {
+    while (each > 1 && each * f_.live + f_.accumulators() > kRegisters * 5 / 4) each /= 2;
+    return each;
+  }
+  // For long rows, of `places` elements, that the GPU does not hold all at once: blocks of which a team holds one, so
+  // that it is read once. Small ones overlap better, large ones make teams that meet sooner. Nothing where rows are
+  // better read twice, or too long.
+  [[nodiscard]] std::optional<Blocks> holding_blocks(int64_t places) const {
+    constexpr int64_t kLargeTeam = 48;
+    if (!waits_ || kept_bytes_ == 0 || places * loaded_ < kLongRowBytes) return std::nullopt;
+    for (Blocks b : {Blocks{256, 4, kShiftedElements}, Blocks{512, 2, kShiftedElements}}) {
+      b.each = fitting(b.each);
+      const int64_t share = (kept_tiles(b.tile(), b.resident) + 1) * b.tile(), team = (places + share - 1) / share;
+      if (team <= kLargeTeam || (b.threads > 256 && 2 * team <= b.resident * programs_)) return b;
+    }
+    return std::nullopt;
   }
 
   void down_columns() {
@@ -240,7 +287,7 @@ private:
   bool waits_ = false;
   size_t rounds_ = 0;            // over the row, that of the elements included
   double total_ = 0, again_ = 0; // bytes; of those that rounds after the first read
-  int element_ = 0;              // bytes of all large streams
+  int element_ = 0, loaded_ = 0; // bytes of all large streams; of those that are read
   int kept_bytes_ = 0;           // of an element, that rounds after the first need of it
   std::vector<BlockPlan> plans_;
 };

@@ -94,9 +94,8 @@ BlockLowering::Values BlockLowering::fetch(const std::vector<ScalarId>& loads, V
     });
   };
   if (plan_.shift == 1) return tiles_at(masks, guard);
-  // Masks are false where there is no tile.
   return b_.if_else(
-      whole_tile(at), [&] { return tiles_at(false, -1); }, [&] { return tiles_at(true, -1); });
+      both(guard, whole_tile(at)), [&] { return tiles_at(false, -1); }, [&] { return tiles_at(true, guard); });
 }
 
 BlockLowering::Values BlockLowering::walk_ahead(size_t round, const Fold& fold) {

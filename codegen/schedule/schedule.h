@@ -55,6 +55,7 @@ struct ScheduledKernel {
   std::vector<SymExpr> sizes; // i64 parameters after the buffers, as expressions over graph symbols
   std::vector<Workspace> workspaces;
   SymExpr counters = 0;     // i32 at which programs meet (tile/team.h), at rest before and after a launch
+  SymExpr team = 0;         // so many neighbouring programs wait for each other; 0: none do
   SymExpr grid;             // programs
   SymExpr work_per_program; // elements, for grain size
   SymExpr scratch_bytes;    // per program, 0 when none

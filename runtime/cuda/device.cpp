@@ -381,13 +381,13 @@ private:
     run_.loaded->words.launched[static_cast<size_t>(index)] = l.kernel;
     for (size_t w = 0; w < l.workspaces.size(); ++w) l.addresses[w] = scratch_.data() + l.workspaces[w];
     // The driver reads the arguments before it returns.
-    auto result = l.kernel->resident ? driver().cuLaunchCooperativeKernel(l.function, l.grid, 1, 1, l.threads, 1, 1,
-                                                                          l.shared_bytes, run_.stream, l.params.data())
-                                     : driver().cuLaunchKernel(l.function, l.grid, 1, 1, l.threads, 1, 1,
-                                                               l.shared_bytes, run_.stream, l.params.data(), nullptr);
+    auto result = l.cooperative ? driver().cuLaunchCooperativeKernel(l.function, l.grid, 1, 1, l.threads, 1, 1,
+                                                                     l.shared_bytes, run_.stream, l.params.data())
+                                : driver().cuLaunchKernel(l.function, l.grid, 1, 1, l.threads, 1, 1, l.shared_bytes,
+                                                          run_.stream, l.params.data(), nullptr);
     if (result == CUDA_SUCCESS) [[likely]]
       return {};
-    return error(result, l.kernel->resident ? "cuLaunchCooperativeKernel" : "cuLaunchKernel",
+    return error(result, l.cooperative ? "cuLaunchCooperativeKernel" : "cuLaunchKernel",
                  "launching kernel '" + l.kernel->name + "'");
   }
 

@@ -40,6 +40,7 @@ public:
       if (std::holds_alternative<KernelLaunch>(*form.step)) {
         const auto& planned = plan_.steps[s];
         place_workspaces(planned, step.kernel);
+        step.kernel.cooperative = planned.at_once;
         made->counters = std::max(made->counters, planned.counters);
         TESSERA_TRY(kernel(*planned.kernel, planned.grid, plan_.numbers.data() + planned.sizes, index, step.kernel));
         put += step.kernel.grid > 0 ? 1 : 0;

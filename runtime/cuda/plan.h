@@ -12,6 +12,7 @@ namespace tessera::cuda {
 struct PreparedLaunch {
   CUfunction function = nullptr;
   unsigned grid = 0, threads = 0, shared_bytes = 0; // grid 0: nothing to do
+  bool cooperative = false;
   std::vector<void*> params;
   std::vector<int64_t> sizes; // of an epilogue
   // Of a kernel whose programs meet: where its workspaces lie in the step's scratch, and their addresses when it runs.

@@ -333,8 +333,8 @@ TEST_F(OnGpu, ProgramsThatMeetHaveMemoryOfTheirOwn) {
 
 TEST_F(OnGpu, ProgramsThatWaitRunOnlyWhereAllOfThemAreResident) {
   for (const char* name : {"alone", "waits"})
-    gpu.kernel(name, std::string(name) == "waits" ? 5 : 4, [this](const FakeGpu::Launch& l) {
-      auto n = static_cast<int64_t>(l.args[l.cooperative ? 3 : 2]);
+    gpu.kernel(name, std::string(name) == "waits" ? 5 : 4, [this, name](const FakeGpu::Launch& l) {
+      auto n = static_cast<int64_t>(l.args[std::string(name) == "waits" ? 3 : 2]);
       std::memcpy(gpu.at<float>(l.args[1], n), gpu.at<float>(l.args[0], n), static_cast<size_t>(n) * 4);
       return CUDA_SUCCESS;
     });
@@ -343,7 +343,7 @@ TEST_F(OnGpu, ProgramsThatWaitRunOnlyWhereAllOfThemAreResident) {
   auto x = b.input("x", {s}), y = b.output("y", {s});
   auto k = launch(b, "alone", x, y, s), waits = launch(b, "waits", x, y, s);
   waits.counters = 1;
-  waits.resident = true;
+  waits.team = waits.grid;
   k.alternatives = {waits};
   b.exe->steps.emplace_back(k);
   auto exe = b.done();
@@ -364,6 +364,19 @@ TEST_F(OnGpu, ProgramsThatWaitRunOnlyWhereAllOfThemAreResident) {
       EXPECT_EQ(gpu.launched, std::vector<std::string>{fits ? "waits" : "alone"}) << n;
       EXPECT_EQ(gpu.launches.back().cooperative, fits);
       EXPECT_EQ(values((*r)[0]), values(ramp(n)));
+    }
+  }
+  // Teams of neighbours may follow each other, where there is room for two of them.
+  for (int64_t team : {1, 66, 67}) {
+    auto teams = std::make_shared<Executable>(**loaded);
+    std::get<KernelLaunch>(teams->steps[0]).alternatives[0].team = team;
+    gpu.resident_blocks = 1;
+    options.gpu_context = nullptr;
+    auto e = executor(teams);
+    for (int64_t n : {132 * 64, 132 * 64 + 1, 10000 * 64}) {
+      ASSERT_TRUE(e->run({{"x", ramp(n)}}).ok());
+      EXPECT_EQ(gpu.launched.back(), n == 132 * 64 || team <= 66 ? "waits" : "alone") << team << " " << n;
+      EXPECT_EQ(gpu.launches.back().cooperative, n == 132 * 64) << team << " " << n;
     }
   }
   auto larger = std::make_shared<Executable>(**loaded); // than the shared memory that a block of this GPU may have
@@ -795,7 +808,7 @@ TEST_F(OnGpu, ExecutablesThatContradictThemselvesAreRefused) {
   EXPECT_NE(refused([](KernelLaunch& k) { k.threads = 2000; }), "");
   EXPECT_NE(refused([](KernelLaunch& k) { k.object = -1; }), "");
   EXPECT_NE(refused([](KernelLaunch& k) { k.conditions = {{SymExpr(1), 1, 0, 1}}; }), "");
-  EXPECT_NE(refused([](KernelLaunch& k) { k.resident = true; }).find("there is no other kernel"), std::string::npos);
+  EXPECT_NE(refused([](KernelLaunch& k) { k.team = 1; }).find("there is no other kernel"), std::string::npos);
   EXPECT_NE(refused([](KernelLaunch& k) { k.workspaces = {{DType::String, 1}}; }), "");
   EXPECT_NE(refused([](KernelLaunch& k) {
               k.alternatives = {k};

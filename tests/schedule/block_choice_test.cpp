@@ -128,7 +128,7 @@ TEST(BlockChoice, RowsByTheirBytes) {
 }
 
 TEST(BlockChoice, UnknownRowsHaveAShortListOfKernels) {
-  EXPECT_EQ(summary(row_max("n", "s", "f16")), "block-team [1, 16384] 16 n<=66 s%8 | block-team [1, 16384] 16 n<=66 | "
+  EXPECT_EQ(summary(row_max("n", "s", "f16")), "block-team [1, 16384] 16 n<=66 s%8 | block-team [1, 8192] 16 n<=66 | "
                                                "block-rows [16, 256] 4 s<=256 s%8 | block-rows [4, 512] 4 s<=512 s%8 | "
                                                "block-rows [1, 1024] 4 s<=1024 s%8 | "
                                                "block-rows [1, 4096] 8 s<=4096 s%8 | block-rows [1, 1024] 4 s<=1017 | "

@@ -29,12 +29,12 @@ BlockPlan small(BlockPlan p, const Domain& domain) {
     for (const Axis& a : domain.axes)
       if (a.role == AxisRole::Outer) points *= a.extent;
     if (!points.is_const()) p.conditions.push_back({points, 1, 0, 20});
-    p.columns = 8;
+    p.columns = std::max(8, 2 * p.shift);
     while (p.columns < row.as_const().value_or(0) / 32) p.columns *= 2;
     if (p.rows > 1) p.rows = 4;
     p.warps = 2;
     p.most_members = 64;
-    p.team = !p.loop ? ceildiv(row, p.columns) : p.waits ? SymExpr(3) : sym_min(row, 4) + 1;
+    p.team = !p.loop ? ceildiv(row + SymExpr(p.shift - 1), p.columns) : p.waits ? SymExpr(3) : sym_min(row, 4) + 1;
     p.waits = true; // as it may without online sums
     p.keep = p.loop ? 2 : 0;
     break;
