@@ -94,6 +94,7 @@ BlockLowering::Values BlockLowering::fetch(const std::vector<ScalarId>& loads, V
     });
   };
   if (plan_.shift == 1) return tiles_at(masks, guard);
+  if (!plan_.team) guard = -1; // masks are false where there is no tile
   return b_.if_else(
       both(guard, whole_tile(at)), [&] { return tiles_at(false, -1); }, [&] { return tiles_at(true, guard); });
 }
