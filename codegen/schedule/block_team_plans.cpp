@@ -127,10 +127,11 @@ private:
       if (shift > 1) b.each = std::min(b.each, waits_ ? kShiftedElements : 2 * vector);
       return b;
     };
-    if (!whole.condition) b = shifted(b);
     if (f_.divides() || f_.usual == 1) b.each = vector;
     if (f_.divides()) b.threads = 256;
     b.each = fitting(b.each);
+    const Blocks whole_accesses = b;
+    if (!whole.condition) b = shifted(b);
     const int64_t resident = b.resident * programs_;
     auto add = [&](const Blocks& b, const SymExpr& team, int64_t members, bool loop, const std::string& why,
                    const std::vector<SizeCondition>& when) {
@@ -165,10 +166,10 @@ private:
     std::vector<SizeCondition> conditions;
     if (n && count) {
       if (*n < 2 || *count < 1) return;
-      auto of = [&](const Blocks& b) { return (*n + shift - 1 + b.tile() - 1) / b.tile(); };
-      const auto rows = static_cast<double>(*count);
-      const double team = std::floor(std::min<double>(of(b), static_cast<double>(resident) / rows));
-      const double kept = std::min(1.0, (kept_tiles(b.tile(), b.resident) + 1) * team / static_cast<double>(of(b)));
+      const int64_t tile = whole_accesses.tile();
+      const auto rows = static_cast<double>(*count), tiles = static_cast<double>((*n + tile - 1) / tile);
+      const double team = std::min(tiles, std::floor(static_cast<double>(resident) / rows));
+      const double kept = std::min(1.0, (kept_tiles(tile, b.resident) + 1) * team / tiles);
       const bool at_once = *count <= most && pays(rows, rows * team, waits_ ? kept : 0);
       if (auto held = holding_blocks(*n + shift - 1); held && !(at_once && kept >= kMostlyKept)) {
         const int64_t share = (kept_tiles(held->tile(), held->resident) + 1) * held->tile();
