@@ -103,10 +103,10 @@ private:
       Made other;
       other.first_user = m.first_user;
       compile(relaxed, other);
-      if (other.error || other.not_assembled || other.object.spill_bytes != 0) continue;
+      if (other.error || other.not_assembled || other.object.spill_bytes >= m.object.spill_bytes) continue;
       m.object = std::move(other.object);
       m.llvm_ir = std::move(other.llvm_ir);
-      return;
+      if (m.object.spill_bytes == 0) return;
     }
   }
 
