@@ -52,6 +52,8 @@ struct Split {
 [[nodiscard]] int64_t constant_part(const SymExpr& e); // the Const among its terms
 // Always 0 or 1.
 [[nodiscard]] bool is_boolean(const SymExpr& e);
+// Through the constructor of an operator, which has as many arguments as it takes.
+[[nodiscard]] SymExpr make(SymOp op, std::span<const SymExpr> args);
 // The node with simplified arguments put through the constructor of its operator.
 [[nodiscard]] SymExpr rebuild(const SymExpr& e, std::span<const SymExpr> args);
 

@@ -116,10 +116,14 @@ bool is_boolean(const SymExpr& e) {
   }
 }
 
-SymExpr rebuild(const SymExpr& e, std::span<const SymExpr> x) {
-  switch (e.op()) {
+SymExpr rebuild(const SymExpr& e, std::span<const SymExpr> args) {
+  return e.op() == SymOp::Const || e.op() == SymOp::Symbol ? e : make(e.op(), args);
+}
+
+SymExpr make(SymOp op, std::span<const SymExpr> x) {
+  switch (op) {
   case SymOp::Const:
-  case SymOp::Symbol: return e;
+  case SymOp::Symbol: break; // have no arguments
   case SymOp::Add: {
     std::vector<Term> all;
     for (const SymExpr& a : x)

@@ -197,20 +197,7 @@ private:
     } while (eat(','));
     if (!eat(')')) return error("expected ')'");
     if (x.size() != f.arity) return error(std::string(f.name) + " takes " + std::to_string(f.arity) + " operands");
-    switch (f.op) {
-    case SymOp::FloorDiv: return floordiv(x[0], x[1]);
-    case SymOp::Mod: return mod(x[0], x[1]);
-    case SymOp::Min: return sym_min(x[0], x[1]);
-    case SymOp::Max: return sym_max(x[0], x[1]);
-    case SymOp::Eq: return sym_eq(x[0], x[1]);
-    case SymOp::Ne: return sym_ne(x[0], x[1]);
-    case SymOp::Lt: return sym_lt(x[0], x[1]);
-    case SymOp::Le: return sym_le(x[0], x[1]);
-    case SymOp::And: return sym_and(x[0], x[1]);
-    case SymOp::Or: return sym_or(x[0], x[1]);
-    case SymOp::Not: return sym_not(x[0]);
-    default: return sym_select(x[0], x[1], x[2]);
-    }
+    return sym::make(f.op, x);
   }
 
   std::string_view s_;

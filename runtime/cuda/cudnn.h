@@ -134,9 +134,7 @@ private:
 // Errors: OutOfMemory.
 [[nodiscard]] Result<std::shared_ptr<const ConvEngine>> no_engine(const Diagnostic& why);
 
-// The operations of a convolution and what follows: y = activation(alpha * (x * w) + residual + bias), everything
-// between them in f32 and in no memory. Needs no GPU.
-struct ConvGraph {
+struct OperationGraph {
   std::vector<Descriptor> operations; // in order
   std::vector<Descriptor> parts;      // tensors and parameters that they refer to
 };
@@ -148,7 +146,9 @@ struct ConvGraphOptions {
   bool residual_is_result = false, zero_bias = false;
   int64_t alignment = 16; // bytes, of every tensor
 };
-[[nodiscard]] Result<ConvGraph> make_conv_graph(const Cudnn& library, const ConvProblem& problem,
-                                                const ConvGraphOptions& options);
+// The operations of a convolution and what follows: y = activation(alpha * (x * w) + residual + bias), everything
+// between them in f32 and in no memory. Needs no GPU.
+[[nodiscard]] Result<OperationGraph> make_conv_graph(const Cudnn& library, const ConvProblem& problem,
+                                                     const ConvGraphOptions& options);
 
 } // namespace tessera::cuda

@@ -1,5 +1,6 @@
 #include "runtime/cuda/cudnn_attention.h"
 #include "graph/support/log.h"
+#include "runtime/cuda/cudnn_graph.h"
 #include <chrono>
 #include <limits>
 
@@ -8,17 +9,14 @@ namespace {
 
 constexpr int64_t kAlignment = 16; // bytes, of every tensor in memory
 
-cudnnDataType_t data_type(DType dtype) {
-  return dtype == DType::F16 ? CUDNN_DATA_HALF : dtype == DType::BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-}
-
-class GraphMaker {
+class AttentionGraph : GraphBuilder {
 public:
-  GraphMaker(const Cudnn& library, const AttentionProblem& problem) : library_(library), problem_(problem) {}
+  AttentionGraph(const Cudnn& library, const AttentionProblem& problem)
+      : GraphBuilder(library, kAlignment), problem_(problem) {}
 
-  Result<ConvGraph> run() {
+  Result<OperationGraph> run() {
     const auto& p = problem_;
-    auto type = data_type(p.dtype);
+    auto type = *cudnn_type(p.dtype);
     int64_t batch = p.q.dims[0], heads = p.q.dims[1], queries = p.q.dims[2], keys = p.k.dims[2];
     scores_ = {{batch, heads, queries, keys}, {heads * queries * keys, queries * keys, keys, 1}};
     rows_ = {{batch, heads, queries, 1}, {heads * queries, queries, 1, 1}};
@@ -34,7 +32,7 @@ public:
     TESSERA_ASSIGN(size_t scale, number(AttentionRole::Scale));
     TESSERA_ASSIGN(x, pointwise(CUDNN_POINTWISE_MUL, x, scale, scores_));
     if (p.bias) {
-      TESSERA_ASSIGN(size_t bias, tensor(*p.bias, data_type(p.bias_dtype), AttentionRole::Bias));
+      TESSERA_ASSIGN(size_t bias, tensor(*p.bias, *cudnn_type(p.bias_dtype), AttentionRole::Bias));
       TESSERA_ASSIGN(x, pointwise(CUDNN_POINTWISE_ADD, x, bias, scores_));
     }
     if (p.causal) {
@@ -50,49 +48,25 @@ public:
     // The second product takes its left operand in the type of the right one.
     TESSERA_ASSIGN(size_t probabilities, pointwise(CUDNN_POINTWISE_DIV, e, sum, scores_, type));
     TESSERA_TRY(matmul(probabilities, v, out));
-    return std::move(out_);
+    return std::move(graph_);
   }
 
 private:
-  size_t keep(Descriptor d) {
-    out_.parts.push_back(std::move(d));
-    return out_.parts.size() - 1;
-  }
-  const Descriptor& part(size_t i) const { return out_.parts[i]; }
-  Status operation(Descriptor op) {
-    TESSERA_TRY(op.finalize());
-    out_.operations.push_back(std::move(op));
-    return {};
-  }
-
-  Result<size_t> tensor(const AttentionTensor& t, cudnnDataType_t type, int64_t id, bool is_virtual, bool by_value) {
-    TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
-    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type));
-    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::vector<int64_t>(t.dims.begin(), t.dims.end())));
-    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_STRIDES, std::vector<int64_t>(t.strides.begin(), t.strides.end())));
-    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id));
-    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, kAlignment));
-    if (is_virtual) TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, true));
-    if (by_value) TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, true));
-    TESSERA_TRY(d.finalize());
-    return keep(std::move(d));
-  }
   Result<size_t> tensor(const AttentionTensor& t, cudnnDataType_t type, AttentionRole role) {
-    return tensor(t, type, static_cast<int64_t>(role), false, false);
+    return GraphBuilder::tensor({t.dims, t.strides}, type, static_cast<int64_t>(role));
   }
   Result<size_t> number(AttentionRole role) {
-    return tensor({{1, 1, 1, 1}, {1, 1, 1, 1}}, CUDNN_DATA_FLOAT, static_cast<int64_t>(role), false, true);
+    const std::vector<int64_t> one(4, 1);
+    return GraphBuilder::tensor({one, one}, CUDNN_DATA_FLOAT, static_cast<int64_t>(role), Where::Argument);
   }
   Result<size_t> between(const AttentionTensor& t, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
-    constexpr int64_t kFirst = 100; // beyond the roles
-    return tensor(t, type, kFirst + static_cast<int64_t>(out_.parts.size()), true, false);
+    return GraphBuilder::between({t.dims, t.strides}, type);
   }
 
   Status matmul(size_t a, size_t b, size_t c) {
     TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_MATMUL_DESCRIPTOR));
     TESSERA_TRY(d.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT));
-    TESSERA_TRY(d.finalize());
-    size_t kept = keep(std::move(d));
+    TESSERA_ASSIGN(size_t kept, finalized(std::move(d)));
     TESSERA_ASSIGN(Descriptor op, Descriptor::create(library_, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR));
     TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, part(a)));
     TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, part(b)));
@@ -101,26 +75,13 @@ private:
     return operation(std::move(op));
   }
 
-  Result<size_t> function(cudnnPointwiseMode_t mode, cudnnDataType_t precision, int64_t axis = -1) {
-    TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR));
-    TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode));
-    TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, precision));
-    if (axis >= 0) TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, axis));
-    TESSERA_TRY(d.finalize());
-    return keep(std::move(d));
-  }
-  Status apply(size_t function, size_t x, std::optional<size_t> b, std::optional<size_t> t, size_t y) {
-    TESSERA_ASSIGN(Descriptor op, Descriptor::create(library_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR));
-    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, part(function)));
-    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, part(x)));
-    if (b) TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, part(*b)));
-    if (t) TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, part(*t)));
-    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, part(y)));
-    return operation(std::move(op));
+  Result<size_t> of(cudnnPointwiseMode_t mode, cudnnDataType_t precision = CUDNN_DATA_FLOAT) {
+    TESSERA_ASSIGN(Descriptor d, function(mode, precision));
+    return finalized(std::move(d));
   }
   Result<size_t> pointwise(cudnnPointwiseMode_t mode, size_t x, std::optional<size_t> b, const AttentionTensor& shape,
                            cudnnDataType_t type = CUDNN_DATA_FLOAT) {
-    TESSERA_ASSIGN(size_t f, function(mode, CUDNN_DATA_FLOAT));
+    TESSERA_ASSIGN(size_t f, of(mode));
     TESSERA_ASSIGN(size_t y, between(shape, type));
     TESSERA_TRY(apply(f, x, b, std::nullopt, y));
     return y;
@@ -129,8 +90,7 @@ private:
     TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_REDUCTION_DESCRIPTOR));
     TESSERA_TRY(d.set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, kind));
     TESSERA_TRY(d.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT));
-    TESSERA_TRY(d.finalize());
-    size_t kept = keep(std::move(d));
+    TESSERA_ASSIGN(size_t kept, finalized(std::move(d)));
     TESSERA_ASSIGN(size_t y, between(rows_));
     TESSERA_ASSIGN(Descriptor op, Descriptor::create(library_, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR));
     TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, part(x)));
@@ -142,27 +102,27 @@ private:
   // x where the number of the row is at least that of the column.
   Result<size_t> causal(size_t x) {
     auto index = [&](int64_t axis) -> Result<size_t> {
-      TESSERA_ASSIGN(size_t f, function(CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, axis));
+      TESSERA_ASSIGN(Descriptor d, function(CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32));
+      TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, axis));
+      TESSERA_ASSIGN(size_t f, finalized(std::move(d)));
       TESSERA_ASSIGN(size_t y, between(scores_, CUDNN_DATA_INT32));
       TESSERA_TRY(apply(f, x, std::nullopt, std::nullopt, y));
       return y;
     };
     TESSERA_ASSIGN(size_t row, index(2));
     TESSERA_ASSIGN(size_t column, index(3));
-    TESSERA_ASSIGN(size_t compare, function(CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN));
+    TESSERA_ASSIGN(size_t compare, of(CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN));
     TESSERA_ASSIGN(size_t seen, between(scores_, CUDNN_DATA_BOOLEAN));
     TESSERA_TRY(apply(compare, row, column, std::nullopt, seen));
     TESSERA_ASSIGN(size_t hidden, number(AttentionRole::Hidden));
-    TESSERA_ASSIGN(size_t select, function(CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT));
+    TESSERA_ASSIGN(size_t select, of(CUDNN_POINTWISE_BINARY_SELECT));
     TESSERA_ASSIGN(size_t y, between(scores_));
     TESSERA_TRY(apply(select, x, hidden, seen, y));
     return y;
   }
 
-  const Cudnn& library_;
   const AttentionProblem& problem_;
   AttentionTensor scores_, rows_;
-  ConvGraph out_;
 };
 
 class AttentionPlan final : public CudaLibraryPlan {
@@ -201,8 +161,8 @@ private:
 
 } // namespace
 
-Result<ConvGraph> make_attention_graph(const Cudnn& library, const AttentionProblem& problem) {
-  return GraphMaker(library, problem).run();
+Result<OperationGraph> make_attention_graph(const Cudnn& library, const AttentionProblem& problem) {
+  return AttentionGraph(library, problem).run();
 }
 
 Result<std::shared_ptr<AttentionEngines>> AttentionEngines::of(Context& context) {

@@ -17,7 +17,7 @@ namespace tessera::cuda {
 // Tensors are told apart by these numbers.
 enum class AttentionRole : int64_t { Q = 1, K, V, Out, Bias, Scale, Hidden };
 // The operations for a problem, and the tensors that they refer to. Needs no GPU.
-[[nodiscard]] Result<ConvGraph> make_attention_graph(const Cudnn& library, const AttentionProblem& problem);
+[[nodiscard]] Result<OperationGraph> make_attention_graph(const Cudnn& library, const AttentionProblem& problem);
 
 class AttentionEngines {
 public:

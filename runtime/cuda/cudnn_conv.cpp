@@ -1,6 +1,6 @@
 // Convolutions by cuDNN's graph API: the graph, an engine for it, the plan of a call.
 #include "graph/support/log.h"
-#include "runtime/cuda/cudnn.h"
+#include "runtime/cuda/cudnn_graph.h"
 #include <algorithm>
 
 namespace tessera::cuda {
@@ -8,21 +8,13 @@ namespace {
 
 constexpr int64_t kBaseAlignment = 16;
 
-std::optional<cudnnDataType_t> data_type(DType dtype) {
-  switch (dtype) {
-  case DType::F32: return CUDNN_DATA_FLOAT;
-  case DType::F16: return CUDNN_DATA_HALF;
-  case DType::BF16: return CUDNN_DATA_BFLOAT16;
-  default: return std::nullopt;
-  }
-}
-
-class GraphMaker {
+class ConvGraph : GraphBuilder {
 public:
-  GraphMaker(const Cudnn& library, const ConvProblem& problem, const ConvGraphOptions& options)
-      : library_(library), problem_(problem), options_(options), type_(*data_type(options.dtype)) {}
+  ConvGraph(const Cudnn& library, const ConvProblem& problem, const ConvGraphOptions& options)
+      : GraphBuilder(library, options.alignment), problem_(problem), options_(options),
+        type_(*cudnn_type(options.dtype)) {}
 
-  Result<ConvGraph> run() {
+  Result<OperationGraph> run() {
     const auto* fused = options_.fused;
     bool follows = fused && (fused->bias || options_.zero_bias || fused->residual || options_.residual_is_result ||
                              fused->activation != LibraryEpilogue::Activation::None);
@@ -32,10 +24,10 @@ public:
     // What is between operations is in f32 and has the layout of y.
     size_t sum = y;
     if (follows) {
-      TESSERA_ASSIGN(sum, virtual_tensor());
+      TESSERA_ASSIGN(sum, sum_of_result());
     }
     TESSERA_TRY(convolution(x, w, sum, fused ? fused->alpha : 1));
-    if (!follows) return std::move(out_);
+    if (!follows) return std::move(graph_);
     // The order in which the library's precompiled kernels compute: residual, bias, activation.
     std::vector<std::function<Status(size_t from, size_t to)>> steps;
     if (fused->residual || options_.residual_is_result)
@@ -58,39 +50,19 @@ public:
     for (size_t i = 0; i < steps.size(); ++i) {
       size_t to = y;
       if (i + 1 < steps.size()) {
-        TESSERA_ASSIGN(to, virtual_tensor());
+        TESSERA_ASSIGN(to, sum_of_result());
       }
       TESSERA_TRY(steps[i](sum, to));
       sum = to;
     }
-    return std::move(out_);
+    return std::move(graph_);
   }
 
 private:
-  size_t keep(Descriptor d) {
-    out_.parts.push_back(std::move(d));
-    return out_.parts.size() - 1;
-  }
-  const Descriptor& part(size_t i) const { return out_.parts[i]; }
-
-  Result<size_t> tensor(const ConvTensor& t, cudnnDataType_t type, int64_t id, bool is_virtual) {
-    TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
-    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type));
-    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_DIMENSIONS, t.dims));
-    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_STRIDES, t.strides));
-    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id));
-    TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, options_.alignment));
-    if (is_virtual) TESSERA_TRY(d.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, true));
-    TESSERA_TRY(d.finalize());
-    return keep(std::move(d));
-  }
   Result<size_t> tensor(const ConvTensor& t, ConvRole role) {
-    return tensor(t, type_, static_cast<int64_t>(role), false);
+    return GraphBuilder::tensor({t.dims, t.strides}, type_, static_cast<int64_t>(role));
   }
-  Result<size_t> virtual_tensor() {
-    constexpr int64_t kFirst = 100; // beyond the roles
-    return tensor(problem_.y, CUDNN_DATA_FLOAT, kFirst + static_cast<int64_t>(out_.parts.size()), true);
-  }
+  Result<size_t> sum_of_result() { return between({problem_.y.dims, problem_.y.strides}); }
 
   Status convolution(size_t x, size_t w, size_t y, double scale) {
     TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR));
@@ -101,8 +73,7 @@ private:
     TESSERA_TRY(d.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, problem_.dilations));
     TESSERA_TRY(d.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, problem_.pads_begin));
     TESSERA_TRY(d.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, problem_.pads_end));
-    TESSERA_TRY(d.finalize());
-    size_t window = keep(std::move(d));
+    TESSERA_ASSIGN(size_t window, finalized(std::move(d)));
     auto alpha = static_cast<float>(scale), beta = 0.0F;
     if (problem_.transposed) {
       TESSERA_ASSIGN(Descriptor op,
@@ -125,31 +96,11 @@ private:
     return operation(std::move(op));
   }
 
-  Status operation(Descriptor op) {
-    TESSERA_TRY(op.finalize());
-    out_.operations.push_back(std::move(op));
-    return {};
-  }
-
-  Result<Descriptor> function(cudnnPointwiseMode_t mode) {
-    TESSERA_ASSIGN(Descriptor d, Descriptor::create(library_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR));
-    TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode));
-    TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT));
-    return d;
-  }
   // to = from + scale * other
   Status pointwise(cudnnPointwiseMode_t mode, size_t from, size_t other, size_t to, float scale) {
     TESSERA_ASSIGN(Descriptor d, function(mode));
-    TESSERA_TRY(d.finalize());
-    size_t kept = keep(std::move(d));
-    TESSERA_ASSIGN(Descriptor op, Descriptor::create(library_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR));
-    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, part(kept)));
-    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, part(from)));
-    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, part(other)));
-    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, part(to)));
-    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1, CUDNN_TYPE_FLOAT, 1.0F));
-    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, CUDNN_TYPE_FLOAT, scale));
-    return operation(std::move(op));
+    TESSERA_ASSIGN(size_t f, finalized(std::move(d)));
+    return apply(f, from, other, std::nullopt, to, Factors{1, scale});
   }
   Status activation(const LibraryEpilogue& e, size_t from, size_t to) {
     using Activation = LibraryEpilogue::Activation;
@@ -169,20 +120,13 @@ private:
       TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, CUDNN_TYPE_DOUBLE, e.clip_low));
       TESSERA_TRY(d.set(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, e.clip_high));
     }
-    TESSERA_TRY(d.finalize());
-    size_t kept = keep(std::move(d));
-    TESSERA_ASSIGN(Descriptor op, Descriptor::create(library_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR));
-    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, part(kept)));
-    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, part(from)));
-    TESSERA_TRY(op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, part(to)));
-    return operation(std::move(op));
+    TESSERA_ASSIGN(size_t f, finalized(std::move(d)));
+    return apply(f, from, std::nullopt, std::nullopt, to);
   }
 
-  const Cudnn& library_;
   const ConvProblem& problem_;
   const ConvGraphOptions& options_;
   cudnnDataType_t type_;
-  ConvGraph out_;
 };
 
 // ---- the plan of a call
@@ -231,7 +175,7 @@ public:
   Result<std::unique_ptr<CudaLibraryPlan>> run() {
     TESSERA_ASSIGN(library_, Cudnn::of(context_.context));
     const Operand &x = operands_[0], &w = operands_[1], &y = operands_[2];
-    if (!data_type(x.dtype) || w.dtype != x.dtype || y.dtype != x.dtype)
+    if (!cudnn_type(x.dtype) || w.dtype != x.dtype || y.dtype != x.dtype)
       return refuse("it takes f16, bf16 and f32, operands and result alike");
     size_t next = 3;
     if (call_.fused && call_.fused->bias) bias_ = &operands_[next++];
@@ -374,9 +318,10 @@ private:
 
 } // namespace
 
-Result<ConvGraph> make_conv_graph(const Cudnn& library, const ConvProblem& problem, const ConvGraphOptions& options) {
-  TESSERA_CHECK(data_type(options.dtype).has_value(), "a convolution of a type that cuDNN has");
-  return GraphMaker(library, problem, options).run();
+Result<OperationGraph> make_conv_graph(const Cudnn& library, const ConvProblem& problem,
+                                       const ConvGraphOptions& options) {
+  TESSERA_CHECK(cudnn_type(options.dtype).has_value(), "a convolution of a type that cuDNN has");
+  return ConvGraph(library, problem, options).run();
 }
 
 Result<std::unique_ptr<CudaLibraryPlan>> plan_cuda_conv(const CudaPlanContext& context, const ConvCall& call,

@@ -1,5 +1,5 @@
 // Pooling by cuDNN.
-#include "runtime/cuda/cudnn.h"
+#include "runtime/cuda/cudnn_graph.h"
 
 namespace tessera::cuda {
 namespace {
@@ -35,15 +35,6 @@ private:
   std::shared_ptr<Cudnn> library_;
 };
 
-std::optional<cudnnDataType_t> data_type(DType dtype) {
-  switch (dtype) {
-  case DType::F32: return CUDNN_DATA_FLOAT;
-  case DType::F16: return CUDNN_DATA_HALF;
-  case DType::BF16: return CUDNN_DATA_BFLOAT16;
-  default: return std::nullopt;
-  }
-}
-
 std::optional<std::vector<int>> narrow(const std::vector<int64_t>& values) {
   std::vector<int> out;
   for (int64_t v : values) {
@@ -62,7 +53,7 @@ Result<std::unique_ptr<CudaLibraryPlan>> plan_cuda_pool(const CudaPlanContext& c
   auto refuse = [&](const char* why) {
     return Diagnostic(ErrorCode::UnsupportedFeature, "cuDNN does not compute '" + context.name + "': " + why);
   };
-  auto type = data_type(x.dtype);
+  auto type = cudnn_type(x.dtype);
   if (!type || y.dtype != x.dtype) return refuse("it takes f16, bf16 and f32");
   TESSERA_ASSIGN(PoolProblem problem, describe_pool(call, x, y, context.name));
   auto plan = std::make_unique<PoolPlan>(library);
