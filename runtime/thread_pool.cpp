@@ -4,6 +4,7 @@
 // the same rows fall to the same core in every loop, so what one kernel wrote is still in that core's cache when the
 // next one reads it. A worker that is done takes chunks of the others' shares; one that never arrives (busy elsewhere)
 // is not waited for.
+#include "graph/support/handover.h"
 #include "runtime/executor.h"
 #include "runtime/single_thread_openmp.h"
 #include <algorithm>
@@ -18,23 +19,8 @@
 #include <immintrin.h>
 #endif
 
-// oneTBB hands work to threads and waits for them; the thread sanitizer does not see into its library. So each handing
-// over is said once more with an atomic (Handover), which costs a few nanoseconds a run; what reads a task's own
-// captures, before that, is left out of the check.
-#if defined(__SANITIZE_THREAD__)
-#define TESSERA_UNSEEN __attribute__((no_sanitize_thread, noinline))
-#else
-#define TESSERA_UNSEEN
-#endif
-
 namespace tessera {
 namespace {
-
-struct Handover {
-  std::atomic<int> count{0};
-  void give() { count.fetch_add(1, std::memory_order_acq_rel); }
-  void take() const { (void)count.load(std::memory_order_acquire); }
-};
 
 inline void relax() {
 #if defined(__x86_64__)

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
 
 namespace tessera {
 namespace {
@@ -204,8 +202,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     for (const auto& v : k.variants)
       if (auto& m = made[static_cast<size_t>(v.object)]; !m.kernel) m.kernel = &v.scheduled.kernel;
 
-  tbb::task_arena arena(compile_jobs(options));
-  arena.execute([&] { tbb::parallel_for(size_t{0}, made.size(), [&](size_t i) { compiler.make(keys[i], made[i]); }); });
+  compile_each(made.size(), options, [&](size_t i) { compiler.make(keys[i], made[i]); });
 
   for (auto& m : made) {
     if (m.error) return std::move(*m.error);

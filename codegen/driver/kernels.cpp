@@ -1,6 +1,7 @@
 #include "codegen/driver/kernels.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
+#include "graph/support/handover.h"
 #include "graph/support/log.h"
 #include <atomic>
 #include <chrono>
@@ -55,9 +56,27 @@ std::string anonymous_text(tile::Kernel kernel) {
   return tile::print(kernel);
 }
 
-int compile_jobs(const CompileOptions& options) {
+namespace {
+struct EachOf {
+  const std::function<void(size_t)>* body;
+  Handover* handover;
+  TESSERA_UNSEEN void operator()(size_t i) const { run(*body, *handover, i); }
+  static void run(const std::function<void(size_t)>& body, Handover& handover, size_t i) {
+    handover.take();
+    body(i);
+    handover.give();
+  }
+};
+} // namespace
+
+void compile_each(size_t count, const CompileOptions& options, const std::function<void(size_t)>& body) {
   const int jobs = options.jobs > 0 ? options.jobs : options.threads;
-  return jobs > 0 ? jobs : tbb::task_arena::automatic;
+  Handover handover;
+  handover.give();
+  const EachOf each{&body, &handover};
+  tbb::task_arena arena(jobs > 0 ? jobs : tbb::task_arena::automatic);
+  arena.execute([&] { tbb::parallel_for(size_t{0}, count, each); });
+  handover.take();
 }
 
 static double ms_since(std::chrono::steady_clock::time_point start) {
@@ -153,8 +172,7 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     }
     m.ms = ms_since(began);
   };
-  tbb::task_arena arena(compile_jobs(options));
-  arena.execute([&] { tbb::parallel_for(size_t{0}, distinct.size(), make); });
+  compile_each(distinct.size(), options, make);
   for (auto& m : made) {
     if (m.error) return std::move(*m.error);
     (m.cached ? out.hits : out.misses)++;

@@ -32,8 +32,9 @@ struct LinkedKernels {
                                                     const DeviceTraits& device, const HostTarget& target,
                                                     ObjectCache& cache, const CompileOptions& options);
 
-// Of options.jobs: how many threads compile, as tbb::task_arena takes it.
-[[nodiscard]] int compile_jobs(const CompileOptions& options);
+// body(0) ... body(count - 1), in any order, on the threads that options.jobs give to compiling. Returns when all are
+// done; body throws nothing.
+void compile_each(size_t count, const CompileOptions& options, const std::function<void(size_t)>& body);
 
 // The kernel's text without the names that a model gave its values: kernels of equal layers are equal.
 [[nodiscard]] std::string anonymous_text(tile::Kernel kernel);
