@@ -6,8 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <map>
-#include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
+#include <tbb/task_group.h>
 
 namespace tessera {
 
@@ -57,26 +57,36 @@ std::string anonymous_text(tile::Kernel kernel) {
 }
 
 namespace {
-struct EachOf {
-  const std::function<void(size_t)>* body;
-  Handover* handover;
-  TESSERA_UNSEEN void operator()(size_t i) const { run(*body, *handover, i); }
-  static void run(const std::function<void(size_t)>& body, Handover& handover, size_t i) {
+struct Loop {
+  const std::function<void(size_t)>& body;
+  size_t count;
+  std::atomic<size_t> next{0};
+  Handover handover;
+  void run() {
     handover.take();
-    body(i);
+    for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) body(i);
     handover.give();
   }
+};
+struct LoopTask {
+  Loop* loop;
+  TESSERA_UNSEEN void operator()() const { loop->run(); }
 };
 } // namespace
 
 void compile_each(size_t count, const CompileOptions& options, const std::function<void(size_t)>& body) {
   const int jobs = options.jobs > 0 ? options.jobs : options.threads;
-  Handover handover;
-  handover.give();
-  const EachOf each{&body, &handover};
   tbb::task_arena arena(jobs > 0 ? jobs : tbb::task_arena::automatic);
-  arena.execute([&] { tbb::parallel_for(size_t{0}, count, each); });
-  handover.take();
+  Loop loop{body, count};
+  loop.handover.give();
+  arena.execute([&] {
+    tbb::task_group helpers;
+    const size_t threads = std::min(count, static_cast<size_t>(arena.max_concurrency()));
+    for (size_t t = 1; t < threads; ++t) helpers.run(LoopTask{&loop});
+    loop.run();
+    helpers.wait();
+  });
+  loop.handover.take();
 }
 
 static double ms_since(std::chrono::steady_clock::time_point start) {
