@@ -35,6 +35,16 @@ double tolerance(DType dtype) {
   }
 }
 
+// Between neighbours where a type's numbers lie closest, its subnormal ones: what rounding makes of nearly equal
+// numbers may differ by as much, however small they are. The number that all bits but the last one of are 0.
+double least_step(DType dtype) {
+  auto one = Tensor::create(dtype, {1});
+  if (!one.ok()) return 0;
+  std::memset(one->mutable_data(), 0, one->bytes());
+  one->mutable_data()[0] = std::byte{1};
+  return one->get_f64(0);
+}
+
 } // namespace
 
 Result<Tensor> made_up(const MeasuredNest& what, size_t operand) {
@@ -72,7 +82,7 @@ std::string difference(const Tensor& actual, const Tensor& expected) {
   for (int64_t i = 0; floats && i < expected.count(); i += step)
     if (double v = std::abs(expected.get_f64(i)); std::isfinite(v)) scale += v, ++sampled;
   if (sampled > 0) scale /= static_cast<double>(sampled);
-  const double allowed = tolerance(expected.dtype());
+  const double allowed = tolerance(expected.dtype()), rounding = floats ? least_step(expected.dtype()) : 0;
   for (int64_t begin = 0; begin < expected.count(); begin += kChunk) {
     const int64_t n = std::min(kChunk, expected.count() - begin);
     const auto at = static_cast<size_t>(byte_size(expected.dtype(), begin));
@@ -82,7 +92,8 @@ std::string difference(const Tensor& actual, const Tensor& expected) {
       bool same = actual.get_i64(i) == expected.get_i64(i);
       if (floats) {
         double a = actual.get_f64(i), b = expected.get_f64(i);
-        same = a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= allowed * (std::abs(b) + scale);
+        same =
+            a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= allowed * (std::abs(b) + scale) + rounding;
       }
       if (!same)
         return "element " + std::to_string(i) + " is " + std::to_string(actual.get_f64(i)) + " and not " +

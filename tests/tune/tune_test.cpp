@@ -272,5 +272,21 @@ TEST(MadeUp, DifferencesAreFoundAndRoundingIsNone) {
   EXPECT_NE(difference(tensor(DType::I32, 3), tensor(DType::I32, 4)), "");
 }
 
+// A softmax over 92899 elements in f16: its results are subnormal, two steps or none of them apart.
+TEST(MadeUp, ASubnormalStepIsRounding) {
+  for (auto [dtype, step] : {std::pair(DType::F16, 0x1p-24), std::pair(DType::BF16, 0x1p-133)}) {
+    auto tensor = [d = dtype](double first, double others) {
+      Tensor t = Tensor::create(d, {300}).value();
+      for (int64_t i = 0; i < t.count(); ++i) t.set_f64(i, i == 0 ? first : others);
+      return t;
+    };
+    EXPECT_EQ(difference(tensor(2 * step, step), tensor(step, step)), "") << name(dtype);
+    EXPECT_EQ(difference(tensor(0, 9 * step), tensor(step, 9 * step)), "") << name(dtype);
+    EXPECT_NE(difference(tensor(3 * step, step), tensor(step, step)), "") << name(dtype);
+    EXPECT_NE(difference(tensor(step, 9 * step), tensor(9 * step, 9 * step)), "") << name(dtype);
+    EXPECT_NE(difference(tensor(std::nan(""), step), tensor(step, step)), "") << name(dtype);
+  }
+}
+
 } // namespace
 } // namespace tessera
