@@ -1,7 +1,7 @@
 // Reductions by blocks of threads: whole rows in registers, loops over long ones, and columns.
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/online.h"
 #include <algorithm>
+#include <cmath>
 
 namespace tessera {
 namespace {
@@ -9,6 +9,7 @@ namespace {
 constexpr int kColumnBytes = 128;       // of a row of a column tile: whole lines
 constexpr int64_t kShortRow = 32;       // at most so many elements are folded by one thread
 constexpr int64_t kRowBytes = 32 << 10; // longer rows are read twice rather than kept
+constexpr int64_t kShortRowBytes = 2 << 10, kWarpRowBytes = 4 << 10; // one warp's, without and with a shift
 // Rows of unknown length: kernels for rows up to so many elements, and whether only for rows of whole 16-byte accesses.
 // Two loops over the row, for whole accesses and for any length, come after them.
 struct RowBound {
@@ -161,56 +162,44 @@ private:
     return g;
   }
   // The row of up to `longest` elements in one tile; nothing when it would not fit the registers. `aligned`: rows are
-  // whole accesses.
+  // whole accesses. Others are shifted where a block has one, and short ones accessed element by element.
+  //
+  // A thread has eight accesses, whose addresses, masks and reductions it then shares: of short rows fewer, so that a
+  // warp has a whole one and no barrier is needed. Blocks are small, and their registers are not bounded: some have
+  // loads under way while others wait at their reductions.
   [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest, bool aligned) const {
-    auto plain = rows_in_tile(power_above(longest));
-    const int shift = aligned || !plain || plain->rows > 1 ? 1 : row_shift(f_);
-    if (shift == 1) return plain;
-    auto shifted = rows_in_tile(power_above(longest + shift - 1));
-    if (shifted) shifted->shift = shift;
-    return shifted;
-  }
-  [[nodiscard]] std::optional<BlockPlan> rows_in_tile(int64_t columns) const {
-    int64_t bytes = columns * f_.usual;
-    if (bytes > (one_pass() ? kRowBytes / 2 : kRowBytes)) return std::nullopt;
-    int64_t threads = 128, each = vector_;
-    if (bytes <= 512)
-      each = 4 * vector_;
-    else if (bytes <= 1024)
-      each = 2 * vector_; // a row still is one warp's: no barrier
-    else if (bytes <= 4096)
-      each = bytes <= 2048 ? vector_ : 2 * vector_;
-    else
-      each = columns / std::clamp<int64_t>(bytes / thread_bytes(bytes), 128, 512);
-    each = std::min(each, columns);
-    while (each > 1 && each * f_.live > kRegisters) each /= 2;
-    int64_t lanes = columns / each; // threads of a row
+    constexpr int64_t kThreads = 128, kThreadBytes = 128, kValues = 128;
+    if (longest * f_.usual > longest_row(aligned)) return std::nullopt;
+    const int shift = aligned || power_above(longest) * f_.usual <= kShortRowBytes ? 1 : row_shift(f_);
+    const int64_t columns = power_above(longest + shift - 1), bytes = columns * f_.usual;
+    int64_t share = bytes <= 512 ? kThreadBytes / 2 : std::clamp<int64_t>(bytes / 32, 32, kThreadBytes);
+    if (shift > 1 && bytes <= kWarpRowBytes) share = std::min(share, kThreadBytes / 2);
+    int64_t each = std::clamp<int64_t>(share / f_.usual, 1, columns);
+    while (each > 1 && each * std::max(2, f_.live) > kValues) each /= 2;
+    // Few rows: more threads, down to an access each.
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    const int64_t least = aligned || shift > 1 ? vector_ : 1; // elements of an access
+    // Threads of a multiprocessor: what hides a row's latencies, and of short rows that are stored what keeps loads
+    // under way until the last wave.
+    const bool short_norm = bytes <= kShortRowBytes && row_groups().columns.size() == 1 && stores_rows();
+    auto busy = [&] { return (short_norm && each > vector_ ? 4096 : 512) * int64_t{f_.device.multiprocessors}; };
+    while (n && each > least && columns / each < 512 && *n * (columns / each) < busy()) each /= 2;
+    if (!n && shift == 1 && bytes > 1024 && each > least && columns / each < 512) each /= 2; // may be few
+    const int64_t lanes = columns / each;                                                    // threads of a row
     if (lanes > 1024) return std::nullopt;
-    int64_t rows = std::max<int64_t>(1, threads / lanes);
-    if (auto n = f_.seen(f_.points(AxisRole::Outer)))
-      while (rows > 1 && *n < rows * f_.device.multiprocessors) rows /= 2;
+    int64_t rows = shift > 1 || bytes > kWarpRowBytes ? 1 : std::max<int64_t>(1, kThreads / lanes);
+    while (n && rows > 1 && *n < rows * f_.device.multiprocessors) rows /= 2;
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockRows, rows, columns, power_above(rows * lanes) / 32);
+    p.shift = shift;
     p.groups = row_groups();
     p.reads = caching(true);
-    if (bytes > 4096) p.min_blocks = resident_blocks(p, each, columns);
     return p;
   }
-  // Rows in registers: as many blocks as the registers admit that a thread cannot do without: the row in f32 and half
-  // as many, what was loaded (ptxas spills with fewer).
-  [[nodiscard]] int resident_blocks(const BlockPlan& p, int64_t each, int64_t columns) const {
-    // Masks and index arithmetic of unknown sizes.
-    const int64_t other = f_.constant(f_.d.env.simplify(f_.d.row_count())) ? 12 : 32;
-    int64_t loaded = loaded_bytes();
-    if (loaded == 0) return 0;
-    // A block more pays where memory is all that counts, if it can be had: a kernel that spills gets fewer.
-    const bool tight = p.reads == tile::Caching::Lasting && each * f_.usual >= 64;
-    const int64_t kept = tight ? each * 5 / 4 - 4 : each * 3 / 2;
-    return blocks_under_way(int64_t{32} * p.warps, kept + each * loaded / 4 + other, columns * loaded);
-  }
-  // A block waits at its reductions, so that others must have loads under way, 64 KB on each multiprocessor.
-  [[nodiscard]] static int blocks_under_way(int64_t threads, int64_t registers, int64_t bytes) {
-    constexpr int64_t kInFlight = 64 << 10, kFile = 65536;
-    return static_cast<int>(std::clamp<int64_t>(kFile / (threads * registers), 1, (kInFlight + bytes - 1) / bytes));
+  // Bytes of a row that a block keeps in registers. Of one stream of 32 bits more than of others, which are bound by
+  // arithmetic, and most where a loop would need masks; twice as many where there is nothing to keep but one bit.
+  [[nodiscard]] int64_t longest_row(bool aligned) const {
+    if (f_.usual >= 4) return loaded_bytes() > 4 ? kRowBytes : aligned ? kRowBytes * 3 / 2 : 2 * kRowBytes;
+    return f_.live == 1 && f_.accumulators() == 1 ? 2 * kRowBytes : kRowBytes;
   }
   // Rows of whole accesses. Where the L2 holds only a part anyhow it had better give up what is written: 2 to 4 % of
   // the time. Less fits it, with what was there before; then the L1 need not be asked for what is read once.
@@ -228,7 +217,7 @@ private:
     int64_t loaded = 0;
     for (const Stream& s : f_.streams)
       if (!s.store && s.count >= f_.largest / 2) loaded += s.bytes;
-    return loaded;
+    return std::max<int64_t>(1, loaded);
   }
   // Of the same, halves of registers: bytes take one each.
   [[nodiscard]] int64_t loaded_halves() const {
@@ -237,36 +226,58 @@ private:
       if (!s.store && s.count >= f_.largest / 2) halves += s.bytes == 1 ? 2 : s.bytes / 2;
     return halves;
   }
-  // Of a row, what is one thread's. Long rows of narrow elements: fewer threads, whose addresses and masks serve more
-  // elements, leave registers for another row under way.
-  [[nodiscard]] int64_t thread_bytes(int64_t row_bytes) const {
-    if (large_streams() > 2) return 16;
-    return row_bytes > 8192 && f_.usual < 4 ? 64 : 32;
+  // Loads that vary along the row beside the large streams: gains and biases.
+  [[nodiscard]] int64_t loads_beside() const {
+    return std::count_if(f_.streams.begin(), f_.streams.end(), [&](const Stream& s) {
+      return !s.store && (s.deps & f_.d.row_mask) && s.count < f_.largest / 2;
+    });
   }
-  [[nodiscard]] int64_t large_streams() const {
-    return std::count_if(f_.streams.begin(), f_.streams.end(),
-                         [&](const Stream& s) { return s.count >= f_.largest / 2; });
+  // Threads of a block and elements of each, in a loop over rows of `length`.
+  struct LoopTile {
+    int64_t threads, each;
+  };
+  // Elements of 32 bits: 64 KB of loads under way on a multiprocessor, in one block. Of rows that two such tiles would
+  // hold, tiles of a quarter: of the last two nothing is read again.
+  [[nodiscard]] LoopTile wide_loop(double length) const {
+    constexpr int64_t kUnderWay = 64 << 10, kThreads = 512, kQuarter = 8;
+    const int64_t loaded = loaded_bytes(),
+                  each = power_below(std::max<int64_t>(vector_, kUnderWay / kThreads / loaded));
+    if (loaded > 4 || length > static_cast<double>(2 * kThreads * each)) return {kThreads, each};
+    return {std::clamp<int64_t>(power_above(static_cast<int64_t>(length)) / 4 / kQuarter, 128, 1024), kQuarter};
+  }
+  // What narrower elements wait for is arithmetic. That of masks wants several blocks, with short tiles, of which the
+  // ends of the row waste little, unless operands of the row's length take the registers; that of positions small ones.
+  [[nodiscard]] LoopTile narrow_loop(double length, bool shifted) const {
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    const int64_t few = 2 * vector_, many = f_.usual == 1 ? few : 4 * vector_;
+    // Whether tiles of twice as many elements waste more of their last one than they spare.
+    auto wastes = [&](int64_t elements) {
+      auto loaded = [&](auto tile) {
+        return std::ceil(length / static_cast<double>(tile)) * static_cast<double>(tile);
+      };
+      return loaded(2 * elements) > 1.15 * loaded(elements);
+    };
+    if (n && *n <= f_.device.multiprocessors) return {512, many > few && !wastes(512 * few) ? many : few};
+    if (!stores_rows()) return {f_.accumulators() > 1 ? 128 : 256, many};
+    if (shifted) return loads_beside() > 1 ? LoopTile{512, many} : LoopTile{256, few};
+    return {wastes(256 * few) ? 256 : 512, few};
   }
   // `aligned`: rows start at whole accesses. All that a thread has of a tile is folded into one accumulator.
   [[nodiscard]] BlockPlan row_loop(const SymExpr& row, bool aligned) const {
-    constexpr double kNear = 256 << 10; // of rows on a multiprocessor: what its L1, or its share of the L2, still has
     const double length = f_.seen(row) ? f_.guess(row) : 1e9;
-    auto n = f_.seen(f_.points(AxisRole::Outer));
-    const int64_t loaded = std::max<int64_t>(1, loaded_bytes());
-    const double bytes = length * static_cast<double>(loaded);
-    // Rows that are read again: as many on a multiprocessor as stay near, with fewer threads or more accesses each.
-    const bool again = f_.seen(row) && stores_rows() && bytes <= 2 * kNear;
-    const auto most = again ? std::max<int64_t>(1, static_cast<int64_t>(kNear / bytes)) : 32;
     const int shift = aligned ? 1 : row_shift(f_);
-    const bool few = n && *n < f_.device.multiprocessors && length >= 65536;
-    int64_t threads = f_.divides() ? 256 : few || most <= 2 ? 1024 : length >= 4096 ? 512 : 256;
-    if (shift > 1) threads = std::min<int64_t>(threads, 512); // masks of the row's ends take registers
-    int64_t each = f_.divides() ? vector_ : vector_ * (again && bytes >= kNear ? 4 : 2);
     const bool ahead = row_groups().columns.size() == 1;
-    const int64_t room = threads > 512 ? kRegisters * 25 / 32 : kRegisters * 5 / 4, next = ahead ? loaded_halves() : 0;
+    auto [threads, each] = f_.divides()   ? LoopTile{256, vector_}
+                           : f_.usual > 2 ? wide_loop(length)
+                                          : narrow_loop(length, shift > 1);
+    // Of rows of unknown length masks and index arithmetic take a part.
+    const int64_t room = threads > 512      ? kRegisters * 25 / 32
+                         : f_.constant(row) ? kRegisters * 7 / 4
+                                            : kRegisters * 7 / 10;
+    const int64_t next = ahead ? loaded_halves() : 0;
     while (each > 1 && each * f_.live + each * next / 2 + f_.accumulators() > room) each /= 2;
     int64_t columns = threads * each;
-    while (columns > 64 && static_cast<double>(columns / 2) >= length) columns /= 2;
+    while (columns > 64 && static_cast<double>(columns) >= length) columns /= 2; // a loop has two tiles
     threads = std::min(threads, columns / 2);
     each = columns / threads;
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockLoop, 1, columns, threads / 32);
@@ -278,15 +289,9 @@ private:
     p.ahead = ahead;
     p.reads = caching(false);
     p.streaming = length * f_.usual >= kRowBytes;
-    // What is loaded, what it becomes, and addresses; masks of rows that are not aligned.
-    const int64_t registers = each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded / (p.ahead ? 2 : 4) +
-                              (aligned     ? 16
-                               : shift > 1 ? 40
-                                           : 32);
-    // Of rows of several axes some operand takes the position apart, which needs what it needs.
-    if (ahead)
-      p.min_blocks = static_cast<int>(
-          std::min<int64_t>(most, blocks_under_way(threads, registers, std::max<int64_t>(1, columns * loaded))));
+    // Two blocks of 512 threads have half of the registers each: for the tile, the next one, and addresses.
+    const int64_t registers = each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded_bytes() / 2 + 16;
+    if (f_.usual <= 2 && aligned && ahead && threads == 512 && stores_rows() && registers < 64) p.min_blocks = 2;
     return p;
   }
   // Whether something is stored for each element of a row, which then is read once more when its reductions are known.
@@ -296,15 +301,6 @@ private:
       if (deps & f_.d.row_mask) return true;
     }
     return false;
-  }
-  // One loop yields everything, so that nothing need be kept.
-  [[nodiscard]] bool one_pass() const {
-    if (stores_rows()) return false;
-    Domain d = f_.d;
-    (void)find_online(f_.nest, d);
-    for (size_t i = 0; i < d.live.size(); ++i)
-      if (d.live[i] && d.stage[i] > 1) return false;
-    return true;
   }
 
   const BlockFacts& f_;

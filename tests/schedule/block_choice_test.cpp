@@ -113,26 +113,37 @@ TEST(BlockChoice, BroadcastOperands) {
 
 TEST(BlockChoice, RowsByTheirBytes) {
   const std::pair<const char*, const char*> table[] = {
-      {"4", "block-rows [128, 4] 4"},       {"16", "block-rows [128, 16] 4"},
-      {"49", "block-rows [32, 64] 4"},      {"128", "block-rows [16, 128] 4"},
-      {"512", "block-rows [1, 512] 4"},     {"1000", "block-rows [1, 1024] 4"},
-      {"4096", "block-rows [1, 4096] 16"},  {"8192", "block-loop [1, 4096] 16"},
-      {"10000", "block-loop [1, 4096] 16"}, {"100000", "block-team [1, 8192] 16 n<=66 | block-loop [1, 4096] 16"}};
+      {"4", "block-rows [128, 4] 4"},        {"16", "block-rows [128, 16] 4"},
+      {"49", "block-rows [32, 64] 4"},       {"128", "block-rows [16, 128] 4"},
+      {"512", "block-rows [2, 512] 4"},      {"1000", "block-rows [2, 1024] 4"},
+      {"4096", "block-rows [1, 4096] 8"},    {"8192", "block-rows [1, 8192] 16"},
+      {"12288", "block-rows [1, 16384] 16"}, {"16384", "block-loop [1, 4096] 16"},
+      {"32768", "block-loop [1, 8192] 32"},  {"100000", "block-team [1, 8192] 16 n<=66 | block-loop [1, 16384] 16"}};
   for (auto [row, expected] : table) EXPECT_EQ(summary(row_max("n", row, "f32")), expected) << row;
   EXPECT_EQ(summary(row_max("n", "256", "bf16")), "block-rows [16, 256] 4");
-  EXPECT_EQ(summary(row_max("n", "1024", "bf16")), "block-rows [1, 1024] 4");
-  EXPECT_EQ(summary(row_max("n", "4096", "bf16")), "block-rows [1, 4096] 8");
+  EXPECT_EQ(summary(row_max("n", "1024", "bf16")), "block-rows [2, 1024] 4");
+  EXPECT_EQ(summary(row_max("n", "4096", "bf16")), "block-rows [1, 4096] 4");
+  // Many rows: a warp each while they are short, then eight accesses a thread.
+  EXPECT_EQ(summary(row_max("50000", "640", "bf16")), "block-rows [4, 1024] 4");
+  EXPECT_EQ(summary(row_max("50000", "641", "bf16")), "block-rows [4, 1024] 4");
+  EXPECT_EQ(summary(row_max("50000", "1541", "bf16")), "block-rows [1, 2048] 2");
+  EXPECT_EQ(summary(row_max("20000", "2203", "bf16")), "block-rows [1, 4096] 2");
+  EXPECT_EQ(summary(row_max("20000", "8192", "bf16")), "block-rows [1, 8192] 4");
+  EXPECT_EQ(summary(row_max("20000", "2160", "f32")), "block-rows [1, 4096] 4");
+  EXPECT_EQ(summary(row_max("4000", "20000", "bf16")), "block-rows [1, 32768] 16");
   // Few rows: a block each. Few long ones: several blocks.
   EXPECT_EQ(summary(row_max("64", "128", "f32")), "block-rows [1, 128] 1");
+  EXPECT_EQ(summary(row_max("8", "1776", "f16")), "block-rows [1, 2048] 8");
+  EXPECT_EQ(summary(row_max("600", "2000", "f16")), "block-rows [1, 2048] 4");
   EXPECT_EQ(summary(row_max("4", "1000000", "f32")), "block-team [1, 8192] 16");
 }
 
 TEST(BlockChoice, UnknownRowsHaveAShortListOfKernels) {
   EXPECT_EQ(summary(row_max("n", "s", "f16")), "block-team [1, 16384] 16 n<=66 s%8 | block-team [1, 8192] 16 n<=66 | "
                                                "block-rows [16, 256] 4 s<=256 s%8 | block-rows [4, 512] 4 s<=512 s%8 | "
-                                               "block-rows [1, 1024] 4 s<=1024 s%8 | "
-                                               "block-rows [1, 4096] 8 s<=4096 s%8 | block-rows [1, 1024] 4 s<=1017 | "
-                                               "block-loop [1, 8192] 16 s%8 | block-loop [1, 8192] 16");
+                                               "block-rows [2, 1024] 4 s<=1024 s%8 | "
+                                               "block-rows [1, 4096] 4 s<=4096 s%8 | block-rows [2, 1024] 4 s<=1017 | "
+                                               "block-loop [1, 4096] 8 s%8 | block-loop [1, 4096] 8");
   // What is known of the size is not asked.
   Problem p = row_max("n", "s", "f16");
   p.graph.env().set_range(*p.graph.env().find("s"), {1, 512});
@@ -189,7 +200,7 @@ TEST(BlockChoice, ManyValuesAliveTakeMoreThreads) {
     body +=
         "%" + std::to_string(9 + i) + " = fma %" + std::to_string(i) + ", %8, %" + std::to_string(8 + i) + " : f32\n";
   body += "store y[i0, i1] = %16 }";
-  EXPECT_EQ(summary(problem(declarations + "y: f32[n, 4096]", body)), "block-rows [1, 4096] 32");
+  EXPECT_EQ(summary(problem(declarations + "y: f32[n, 4096]", body)), "block-rows [1, 4096] 16");
 }
 
 TEST(BlockChoice, ColumnsAndTransposes) {
@@ -270,8 +281,8 @@ TEST(BlockChoice, DivisorsReachTheParameters) {
   };
   Problem p = row_max("n", "s", "f16");
   std::vector<ScheduledKernel> kernels = lower_blocks(p);
-  EXPECT_EQ(divisors(kernels[4]), "s%8 "); // by its condition
-  EXPECT_EQ(divisors(kernels[6]), "s%1 ");
+  EXPECT_EQ(divisors(kernels[5]), "s%8 "); // by its condition
+  EXPECT_EQ(divisors(kernels[6]), "n%1 s%1 ");
   p.graph.env().set_divisor(*p.graph.env().find("s"), 48);
   EXPECT_EQ(divisors(lower_blocks(p)[4]), "s%16 "); // powers of two are of use
 
