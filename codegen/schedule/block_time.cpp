@@ -8,6 +8,7 @@ namespace tessera {
 namespace {
 
 constexpr double kLaunch = 3.4, kBlock = 0.0006;         // us
+constexpr double kLatency = 1.8, kMeeting = 0.06;        // us
 constexpr double kMemory = 4.45e6, kCache = 9e6;         // bytes per us
 constexpr double kRegisterFile = 65536, kThreads = 2048; // of a multiprocessor
 constexpr double kLanes = 128 * 1.75e3;                  // instructions of a lane, per us and multiprocessor
@@ -80,19 +81,35 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
   }
   c.waits = f.d.reduces;
   c.block_bytes = c.threads * each * loaded;
-  double rounds = 1;
-  if (p.loop) {
-    rounds = 0;
+  double rounds = 1, folding = 0;
+  if (f.d.reduces) {
     Domain d = f.d;
     auto online = p.schedule.config.find("online");
-    if (online == p.schedule.config.end() || online->second != 0) static_cast<void>(find_online(f.nest, d));
-    for (const Stage& s : plan_stages(f.nest, d).stages) rounds += !s.reduces.empty() || !s.stores.empty();
-    rounds = std::max(1.0, rounds);
+    if (p.loop && (online == p.schedule.config.end() || online->second != 0)) static_cast<void>(find_online(f.nest, d));
+    double stages = 0;
+    for (const Stage& s : plan_stages(f.nest, d).stages) {
+      stages += !s.reduces.empty() || !s.stores.empty();
+      folding += !s.reduces.empty();
+    }
+    if (p.loop) rounds = std::max(1.0, stages);
+  }
+  if (p.loop) {
     c.again = (rounds - 1) * read;
     c.waits = false; // loads of the next tile do not depend on this one's
   }
+  const bool rows = folds(p.groups.columns);
+  if (rows) {
+    const double warps = std::max(1.0, p.warps / static_cast<double>(p.loop ? 1 : p.rows)); // of a row
+    c.latency = kLatency * (1 + (rounds * tiles - 1) / 2) + folding * warps * kMeeting;
+  }
   double alive = std::max<double>(f.live, 1.5) + (p.loop ? f.accumulators() : 0);
-  c.registers = std::clamp(16 + each * (alive + loaded / 4), 24.0, 1000.0);
+  c.registers = 16 + each * (alive + loaded / 4);
+  if (rows) { // what ptxas was seen to take
+    double shifted = p.shift > 1 ? 1 : 0, accumulators = 3 * (f.accumulators() - 1);
+    c.registers = p.loop ? 32 + each * (1.3 * (f.live - 1) + loaded / 8 + shifted / 2) + accumulators
+                         : 16 + 8 * shifted + each * (f.live - 0.6) + accumulators;
+  }
+  c.registers = std::clamp(c.registers, 24.0, 1000.0);
   double threads = c.threads * std::max(1, p.min_blocks);
   c.most = std::min(255.0, std::floor(kRegisterFile / threads / 8) * 8);
   c.instructions = c.blocks * tiles * c.threads * each * issue * rounds;
@@ -112,7 +129,8 @@ double estimate_us(const LaunchCost& c, const DeviceTraits& device) {
   double memory = c.bytes / kMemory * read_share * tail + c.again / kCache;
   double busy = std::min(1.0, c.blocks / processors);
   double arithmetic = c.instructions / (kLanes * processors * busy);
-  return kLaunch + std::max({memory, c.blocks * kBlock, arithmetic}) * (1 + spilled);
+  return kLaunch + std::max({std::hypot(memory, std::max(1.0, waves) * c.latency), c.blocks * kBlock, arithmetic}) *
+                       (1 + spilled);
 }
 
 } // namespace tessera

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kThreads[] = {64, 128, 256, 512, 1024};
+constexpr int64_t kThreads[] = {32, 64, 128, 256, 512, 1024};
 
 bool holds(const SizeCondition& c, const CallSizes& sizes) {
   auto v = c.value.eval(sizes);
