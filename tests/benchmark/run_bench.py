@@ -20,8 +20,44 @@ WRONG = [({"family": "softmin"}, "no family 'softmin'"), ({"family": "softmax", 
          ({"name": "n", "inputs": {"x": {"shape": [2]}}, "nodes": [["Relu", ["z"], ["y"]]], "outputs": ["y"]}, "reads z")]
 
 
+def check_errors(source):
+    """How far a result is off, where the type's numbers are subnormal and where they are not."""
+    sys.path.insert(0, os.path.join(source, "tools"))
+    from benchmark.machine import LEAST_STEP, relative_error
+    import numpy as np
+    step = LEAST_STEP["f16"]
+    assert float(np.nextafter(np.float16(0), np.float16(1))) == step
+    off = lambda got, want: relative_error(np.array(got, np.float64), np.array(want, np.float64), "f16")
+    assert off([2 * step, 0], [1.5 * step, 0.5 * step]).max() == 0
+    assert off([4 * step], [step]).max() > 0.9
+    assert abs(off([1.0, 1.1], [1.0, 1.0])[1] - 0.05) < 1e-6
+    assert np.isnan(off([np.nan, 1.0], [1.0, 1.0])).tolist() == [True, False]
+
+
+def check_tuning(bench, library, cases, out, table):
+    """Rules against tuning: a ratio for each case that has something to tune, and how many are within 10 %. How many cases were tuned."""
+    command = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(library))), "bin", "tessera")
+    json.dump([{"family": "softmax", "rows": 37, "columns": 130}, {"family": "swiglu", "rows": 64, "columns": 64, "dtype": "f32"}, CASES[-1]], open(cases, "w"))
+    r = bench("--no-suite", "--cases", cases, "--peers", "", "--tune", "5", "--json", out, "--markdown", table)
+    if not os.path.exists(command):
+        assert r.returncode == 2 and command in r.stderr, r.stdout + r.stderr
+        return 0
+    assert r.returncode == 0, r.stdout + r.stderr
+    found = json.load(open(out))
+    rows = found["cases"]
+    for row in rows[:2]:
+        t = row["tuning"]
+        assert t["measured"] == 1 and t["wrong"] == 0 and t["ratio"] == t["rules_us"] / t["tuned_us"] >= 1, row
+    assert "ratio" not in rows[2]["tuning"], rows[2]
+    near = sum(row["tuning"]["ratio"] <= 1.10 for row in rows[:2])
+    assert f"rules against tuning: {near} of 2 within 10 %, 1 not tuned" in found["notes"], found["notes"]
+    assert "| rules over tuned |" in open(table).read()
+    return 2
+
+
 def main():
     library, source = sys.argv[1:3]
+    check_errors(source)
     work = tempfile.mkdtemp(prefix="tessera-bench-test-")
     cases, out, table = (os.path.join(work, n) for n in ("cases.json", "out.json", "out.md"))
 
@@ -39,6 +75,7 @@ def main():
         assert "tessera" not in row.get("failed", {}) and "wrong" not in row, row
     assert rows[4]["bytes"] == 4 * (6 * 8 + 6 + 3 * 8), rows[4]
     assert "| softmax.3x17.f32 |" in open(table).read()
+    tuned = check_tuning(bench, library, cases, out, table)
     for entry, text in WRONG:
         json.dump([entry], open(cases, "w"))
         r = bench("--no-suite", "--cases", cases)
@@ -50,7 +87,7 @@ def main():
     assert "softmax.4096x1024.f32" in r.stdout and "rope" in r.stdout and "rmsnorm" not in r.stdout, r.stdout
     r = bench("--no-suite", "--cases", os.path.join(work, "none.json"))
     assert r.returncode == 2 and "none.json" in r.stderr, r.stderr
-    print(f"{len(rows)} cases, {len(WRONG)} refusals")
+    print(f"{len(rows)} cases, {tuned} tuned, {len(WRONG)} refusals")
 
 
 if __name__ == "__main__": main()

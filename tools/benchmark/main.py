@@ -1,6 +1,6 @@
 """Command line of tools/bench."""
 import argparse, json, os, sys, tempfile, time
-from . import report, run, suite, sweep
+from . import report, run, suite, sweep, tune
 from .case import CaseError, parse
 from .machine import Machine, cores, import_onnxruntime, import_torch
 from .tessera import TesseraError
@@ -15,6 +15,7 @@ Every case is checked against float64, in memory that held other bytes, and run 
   tools/bench --device cpu --threads 2 --filter softmax,norm --markdown table.md
   tools/bench --cases more.json --json out.json further cases; tools/benchmark/case.py says how they are written
   tools/bench --sweep --points 100 --seed 7     random sizes and types of every family
+  tools/bench --sweep --peers copy --tune 5     and whether tuning would find faster schedules
 """
 
 
@@ -33,6 +34,7 @@ def arguments(argv):
     p.add_argument("--seconds", type=float, default=None, help="for each contender of a case, in all rounds (default: 0.1 on a GPU, 1 on a CPU)")
     p.add_argument("--jobs", type=int, default=max(1, cores() - 2), help="processes that run torch.compile beforehand; 0: none")
     p.add_argument("--budget", type=float, default=1e9, help="seconds after which no further case begins")
+    p.add_argument("--tune", type=float, metavar="SECONDS", help="also tune each case for at most so long, with the command beside the library, and tell how far the rules' schedules are from the fastest")
     p.add_argument("--no-check", action="store_true", help="only time")
     p.add_argument("--no-time", action="store_true", help="only check")
     p.add_argument("--list", action="store_true", help="name the cases and end")
@@ -94,6 +96,10 @@ def main(argv=None):
 
     compiled = [MODES[p] for p in peers if p in MODES] if not a.no_time else []
     with tempfile.TemporaryDirectory(prefix="tessera-bench-") as folder:
+        try: tuner = tune.Tuner(machine.library.path, device, machine.threads, folder) if a.tune else None
+        except TesseraError as e:
+            print(f"error: {e}", file=sys.stderr)
+            return 2
         warmer = None
         if compiled and a.jobs > 0 and len(cases) > 1:
             cache = os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(folder, "inductor"))
@@ -116,13 +122,14 @@ def main(argv=None):
                 break
             row = run.measure(machine, case, folder, peers, a.rounds, seconds)
             if case.name in wrong: row["wrong"] = wrong[case.name]
+            if tuner: row["tuning"] = tuner(os.path.join(folder, case.name + ".onnx"), a.tune)
             rows.append(row)
-            print(report.line(row, peers), flush=True)
+            print(report.line(row, peers) + tune.text(row), flush=True)
         if a.no_time: rows = [{"case": c.name, "family": c.family, "bytes": getattr(c, "bytes", 0), "flops": c.flops, "times": {}, **({"wrong": wrong[c.name]} if c.name in wrong else {})} for c in cases]
 
     main_peer = next((p for p in ("compile", "eager", "onnxruntime", "copy") if p in peers), None)
     notes += report.sweep_summary(rows, main_peer) if a.sweep and main_peer else []
-    notes += report.means(rows, peers)
+    notes += report.means(rows, peers) + tune.summary(rows)
     print("\n" + "\n".join(notes) + f"\n{time.time() - began:.0f} s")
     if a.json: report.write_json(a.json, rows, machine.describe(), notes)
     if a.markdown:

@@ -90,12 +90,14 @@ def sweep_summary(rows, peer, large=8e6, bound=1.15):
 
 def markdown(rows, peers, machine, notes):
     others = [p for p in peers if p != "copy"]
-    head = ["case", "MB", "Tessera µs"] + [f"{LABELS[p]} µs" for p in peers] + [f"over {LABELS[p]}" for p in others] + (["share of the copy's speed"] if "copy" in peers else [])
+    tuned = any("tuning" in r for r in rows)
+    head = ["case", "MB", "Tessera µs"] + [f"{LABELS[p]} µs" for p in peers] + [f"over {LABELS[p]}" for p in others] + ["rules over tuned"] * tuned + (["share of the copy's speed"] if "copy" in peers else [])
     out = [f"Measured on {machine.get('name', machine['device'])}" + (f", {machine['threads']} threads" if "threads" in machine else "")
            + "".join(f", {k} {v}" for k, v in machine["peers"].items()) + "; medians of rounds in turn.", "", "| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     for r in rows:
         if "tessera" not in r["times"]: continue
         cells = [r["case"], f"{r['bytes'] / 1e6:.0f}", format_us(time_of(r, "tessera"))] + [format_us(time_of(r, p)) for p in peers] + [format_ratio(ratio(r, p)) for p in others]
+        if tuned: cells.append(format_ratio(r.get("tuning", {}).get("ratio")))
         if "copy" in peers:
             share = 1 / ratio(r, "copy") if ratio(r, "copy") else None
             cells.append("-" if share is None or r["flops"] else f"`{bar(share)}` {share:.2f}")
