@@ -64,7 +64,7 @@ struct KernelLaunch {
   SymExpr scratch_bytes;
   std::vector<std::string> report_sites;
   std::vector<Workspace> workspaces; // GPU only, as are counters and team
-  SymExpr counters = 0;     // i32 words at which programs meet: their low 31 bits are 0 before a launch and after
+  SymExpr counters = 0; // i32 words at which programs meet: their low 31 bits are 0 before a launch and after
   // Programs wait for each other: so many neighbours, from a multiple of it on. 0: none do; the grid: all of them.
   SymExpr team = 0;
   int threads = 0;          // per block; 0 on the host
