@@ -138,8 +138,9 @@ BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& 
   auto kept_tiles = [&] {
     if (plan_.keep == 0) return;
     auto tile = [&](V i, const Values& carried) {
+      V offset = plan_.shift > 1 && !kept_values_.empty() ? kept_offset(i) : -1; // once for both branches
       return placed(tile_base(i), [&] {
-        V offset = kept_values_.empty() ? -1 : kept_offset(i);
+        if (offset < 0 && !kept_values_.empty()) offset = kept_offset(i);
         for (size_t k = 0; !first && k < kept_values_.size(); ++k)
           recall(kept_values_[k], b_.load(kept_memory_[k], offset));
         for (size_t k = 0; first && k < kept_values_.size(); ++k) {
