@@ -178,8 +178,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     } else if (request.attention) {
       scheduled = attention_by_blocks(graph, *request.attention, "kernel");
     } else {
-      TESSERA_ASSIGN(auto own, lower_own_kernel(graph, graph.node(request.node), device, "kernel"));
-      scheduled.push_back(std::move(own));
+      TESSERA_ASSIGN(scheduled, lower_own_kernel(graph, graph.node(request.node), device, "kernel"));
     }
     TESSERA_CHECK(!scheduled.empty() && scheduled.back().conditions.empty() &&
                       !tile::has_meetings(scheduled.back().kernel),

@@ -128,7 +128,8 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
       if (!lowered.ok()) return lowered.error();
       scheduled = std::move(*lowered);
     } else {
-      TESSERA_ASSIGN(scheduled, lower_own_kernel(graph, graph.node(request.node), device, "kernel"));
+      TESSERA_ASSIGN(auto own, lower_own_kernel(graph, graph.node(request.node), device, "kernel"));
+      scheduled = std::move(own.back());
       report.schedule = scheduled.schedule;
     }
     std::string text = tile::print(scheduled.kernel);

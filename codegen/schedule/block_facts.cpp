@@ -118,6 +118,14 @@ bool BlockFacts::divides() const {
   return false;
 }
 
+int64_t exchange_bytes(const BlockFacts& f, int64_t elements, size_t along) {
+  constexpr int64_t kReductions = 2 << 10;
+  int64_t bytes = 0; // in two places by turns, so that there are fewer barriers
+  for (const Stream& s : f.streams)
+    if (s.count >= f.largest / 2 && !f.contiguous(s, along)) bytes = std::max(bytes, 2 * elements * s.bytes);
+  return bytes + kReductions;
+}
+
 int BlockFacts::accumulators() const {
   int n = 0;
   for (size_t i = 0; i < d.live.size(); ++i) {

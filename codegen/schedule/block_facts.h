@@ -78,13 +78,16 @@ inline constexpr int kRegisters = 64;         // of a thread, for values of the 
 [[nodiscard]] int64_t power_below(int64_t n);
 
 // Kernels in order of preference, the last one for every size. Flat: no reductions (block_flat.cpp). Rows: reductions
-// along a contiguous row; columns: while an outer axis is the contiguous one (block_rows.cpp).
+// along a contiguous row; columns: while an outer axis is the contiguous one (block_rows.cpp). `online`: sums that need
+// not wait for the reductions they depend on do not.
 [[nodiscard]] std::vector<BlockPlan> flat_plans(const BlockFacts& facts);
 [[nodiscard]] std::vector<BlockPlan> row_plans(const BlockFacts& facts);
-[[nodiscard]] std::vector<BlockPlan> column_plans(const BlockFacts& facts);
+[[nodiscard]] std::vector<BlockPlan> column_plans(const BlockFacts& facts, bool online);
+// Of a tile of so many elements with columns along axis `along`: shared memory that its block needs to exchange values,
+// much where large streams are contiguous along another axis, so that the tile changes threads.
+[[nodiscard]] int64_t exchange_bytes(const BlockFacts& facts, int64_t elements, size_t along);
 // Rows, or columns of rows, that are so few and long that several programs share each (block_team_plans.cpp). Where the
 // last one has conditions, or waits, one of the plans above comes behind it. Nothing where a program does better alone.
-// `online`: sums that need not wait for the reductions they depend on do not.
 [[nodiscard]] std::vector<BlockPlan> team_plans(const BlockFacts& facts, bool online);
 
 } // namespace tessera

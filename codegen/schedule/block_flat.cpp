@@ -8,9 +8,10 @@
 namespace tessera {
 namespace {
 
-constexpr int kFlatThreads = 256;           // one access a thread and stream, many blocks
-constexpr int kTransposeElements = 64 * 64; // of a tile that is contiguous along one side and then the other
-constexpr int64_t kUnknownColumns = 64;     // of a tile across an inner extent that is not known
+constexpr int kFlatThreads = 256;              // one access a thread and stream, many blocks
+constexpr int kTransposeElements = 64 * 64;    // of a tile that is contiguous along one side and then the other
+constexpr int kOddTransposeElements = 32 * 32; // where each narrow element is an access of its own
+constexpr int64_t kUnknownColumns = 64;        // of a tile across an inner extent that is not known
 // Issue slots of a thread: an access, whatever its width, and taking a number apart by one that is not known, is a
 // constant, or a power of two.
 constexpr double kAccess = 4, kDivision = 25, kConstantDivision = 6, kShift = 1;
@@ -348,7 +349,21 @@ private:
                : -1;
   }
   void transposes(size_t d, size_t c, const SymExpr& all) {
-    int64_t elements = kTransposeElements, warps = 8;
+    std::vector<SizeCondition> whole; // accesses along both
+    bool possible = true;
+    for (size_t axis : {c, d}) {
+      Multiple m = f_.multiple(f_.extent(axis), f_.vector);
+      possible = possible && (m.known || m.condition);
+      if (m.condition) whole.push_back(*m.condition);
+    }
+    if (possible) plans_.push_back(transpose(d, c, all, kTransposeElements));
+    if (possible && whole.empty()) return;
+    if (possible) plans_.back().conditions = std::move(whole);
+    const bool odd = f_.narrow < 4 && !f_.multiple(f_.extent(c), f_.vector).known; // so are most accesses
+    plans_.push_back(transpose(d, c, all, odd ? kOddTransposeElements : kTransposeElements));
+  }
+  [[nodiscard]] BlockPlan transpose(size_t d, size_t c, const SymExpr& all, int64_t elements) const {
+    int64_t warps = 8;
     while (elements > 1024 && elements / (32 * warps) * f_.live > kRegisters) elements /= 2;
     if (auto n = f_.seen(all); n && *n < elements * f_.device.multiprocessors) {
       elements = 1024;
@@ -370,16 +385,7 @@ private:
       if (i != c && i != d) p.groups.points.push_back(i);
     p.schedule.why = "operands contiguous along " + f_.extent_text(c) + " and along " + f_.extent_text(d) +
                      ": transposed within the block; " + BlockFacts::sizes(p);
-    // Whole accesses along both.
-    BlockPlan aligned = p;
-    bool possible = true;
-    for (size_t axis : {c, d}) {
-      Multiple m = f_.multiple(f_.extent(axis), f_.vector);
-      possible = possible && (m.known || m.condition);
-      if (m.condition) aligned.conditions.push_back(*m.condition);
-    }
-    if (possible && !aligned.conditions.empty()) plans_.push_back(std::move(aligned));
-    plans_.push_back(std::move(p));
+    return p;
   }
 
   const BlockFacts& f_;

@@ -1,5 +1,6 @@
 // Reductions by blocks of threads: whole rows in registers, loops over long ones, and columns.
 #include "codegen/schedule/block_facts.h"
+#include "codegen/schedule/kept.h"
 #include <algorithm>
 #include <cmath>
 
@@ -7,6 +8,7 @@ namespace tessera {
 namespace {
 
 constexpr int kColumnBytes = 128;       // of a row of a column tile: whole lines
+constexpr int kSectorBytes = 32;        // narrower ones waste what memory moves
 constexpr int64_t kShortRow = 32;       // at most so many elements are folded by one thread
 constexpr int64_t kRowBytes = 32 << 10; // longer rows are read twice rather than kept
 constexpr int64_t kShortRowBytes = 2 << 10, kWarpRowBytes = 4 << 10; // one warp's, without and with a shift
@@ -72,8 +74,8 @@ public:
     return std::move(plans_);
   }
 
-  // While an outer axis is the contiguous one.
-  std::vector<BlockPlan> columns() {
+  // While an outer axis is the contiguous one. `online`: as team_plans has it.
+  std::vector<BlockPlan> columns(bool online) {
     size_t c = static_cast<size_t>(f_.contiguous_axis);
     SymExpr row = f_.d.env.simplify(f_.d.row_count());
     if (short_folds()) return threads_fold(c, row);
@@ -102,6 +104,14 @@ public:
     int64_t rows = std::max<int64_t>(1, threads * each / columns);
     auto length = f_.constant(row);
     bool once = length && *length <= rows;
+    // Folded in one round down long columns: many small blocks, so that memory is busy while some of them compute.
+    if (!once && one_pass()) {
+      constexpr int64_t kThreads = 128, kElements = 16;
+      threads = kThreads;
+      each = std::min(each, std::max(kElements, f_.vector));
+      columns = std::min<int64_t>(columns, std::max<int64_t>(32, kColumnBytes / 2 / f_.narrow));
+      rows = std::max<int64_t>(1, threads * each / columns);
+    }
     if (length) rows = std::min(std::max<int64_t>(rows, 2), power_above(room(*length, *length)));
     int64_t elements = rows * columns;
     threads = std::clamp<int64_t>(elements / std::min<int64_t>(each, f_.vector), 32, threads);
@@ -109,8 +119,10 @@ public:
     p.groups = groups;
     p.loop = !once;
     if (p.loop) p.steps = static_cast<int>(std::min<int64_t>(std::max<int64_t>(1, each / f_.vector), rows / 2));
+    if (p.loop && length && !one_pass()) keep_columns(p, c, *length, width * others, online);
     p.schedule.why = "the row of " + row.str() + " is not contiguous, an outer axis of " + f_.extent_text(c) + " is; " +
                      BlockFacts::sizes(p) + (once ? ", the whole row in registers" : ", a loop down the row");
+    if (p.keep > 0) p.schedule.why += ", of which " + std::to_string(p.keep) + " tiles stay in shared memory";
     Multiple whole = f_.multiple(f_.extent(c), f_.vector);
     if (whole.condition) {
       plans_.push_back(p);
@@ -155,6 +167,40 @@ private:
     }
     plans_.push_back(std::move(p));
     return std::move(plans_);
+  }
+  // Down long columns with several rounds: what later ones need stays in shared memory, for which columns are made
+  // narrow. Half of it, at least, or the plan stays as it is.
+  void keep_columns(BlockPlan& p, size_t c, int64_t length, const SymExpr& results, bool online) const {
+    constexpr int64_t kThreads = 512, kBlocks = 2, kSystem = 1 << 10;
+    constexpr double kMuch = 200e6; // what is read; of less the L2 holds a part, and blocks that keep little are more
+    double read = 0;
+    for (const Stream& s : f_.streams) read += s.store ? 0 : s.count * s.bytes;
+    if (read < kMuch) return;
+    Domain d = f_.d;
+    OnlineSums sums;
+    if (online) sums = find_online(f_.nest, d);
+    const Stages stages = plan_stages(f_.nest, d);
+    std::vector<uint64_t> sides(2);
+    for (size_t i = 0; i < f_.d.axes.size(); ++i) sides[f_.is_row(i) ? 0 : 1] |= uint64_t{1} << i;
+    const int64_t bytes = kept_bytes(find_kept(f_.graph, f_.nest, d, stages, sums, sides));
+    int64_t each = 2 * f_.vector, columns = p.columns;
+    while (each > 1 && each * f_.live + f_.vector * f_.accumulators() > kRegisters) each /= 2;
+    const int64_t elements = kThreads * each;
+    const int64_t room = (f_.device.shared_bytes + kSystem) / kBlocks - kSystem - exchange_bytes(f_, elements, c);
+    const auto many = f_.seen(results);
+    auto halve = [&](bool wanted) { return wanted && columns * f_.narrow > kSectorBytes; };
+    while (halve(length * columns * bytes > room + elements * bytes)) columns /= 2;
+    while (many && halve(*many < columns * kBlocks * f_.device.multiprocessors)) columns /= 2;
+    if (bytes == 0 || room <= 0 || columns < 2 || (many && *many < columns * f_.device.multiprocessors)) return;
+    const int64_t rows = elements / columns, tiles = (length + rows - 1) / rows;
+    const int64_t keep = std::min(tiles - 1, room / (elements * bytes));
+    if (keep < 1 || 2 * (keep + 1) < tiles) return;
+    p.rows = static_cast<int>(rows);
+    p.columns = static_cast<int>(columns);
+    p.warps = static_cast<int>(kThreads / 32);
+    p.steps = static_cast<int>(std::clamp<int64_t>(each / f_.vector, 1, rows / 2));
+    p.keep = static_cast<int>(keep);
+    p.min_blocks = static_cast<int>(kBlocks);
   }
   [[nodiscard]] AxisGroups row_groups() const {
     AxisGroups g;
@@ -311,6 +357,6 @@ private:
 } // namespace
 
 std::vector<BlockPlan> row_plans(const BlockFacts& facts) { return RowPlanner(facts).rows(); }
-std::vector<BlockPlan> column_plans(const BlockFacts& facts) { return RowPlanner(facts).columns(); }
+std::vector<BlockPlan> column_plans(const BlockFacts& facts, bool online) { return RowPlanner(facts).columns(online); }
 
 } // namespace tessera

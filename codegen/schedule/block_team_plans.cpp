@@ -19,8 +19,11 @@ constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length are share
 constexpr int64_t kMostPartials = 8192;      // and where each has several
 constexpr int64_t kShiftedElements = 8;      // of a thread, of rows that begin at any alignment
 constexpr double kMostlyKept = 0.85;         // of a row, so that reading the rest again is nothing
-constexpr int64_t kColumnBytes = 256;        // of a row of a column tile
+constexpr int64_t kColumnBytes = 256;        // of a row of a column tile; half of it where programs wait
+constexpr int64_t kSectorBytes = 32;         // narrower ones waste what memory moves; twice that, element by element
+constexpr int64_t kPartialRegisters = 32;    // of a thread that waits, for what its team has folded
 constexpr int64_t kColumnBlocks = 8;         // resident on a multiprocessor, of 128 threads
+constexpr int64_t kOddColumnBlocks = 5;      // of those that wait, where each element is an access of its own
 
 class TeamPlanner {
 public:
@@ -62,16 +65,17 @@ private:
       if (stages.stages[s].reduces.empty()) continue;
       ++rounds;
       last = s;
+      states_ = std::max(states_, fold_state(f_.nest, stages.stages[s].reduces, sums).dtypes.size());
     }
     rounds_ = rounds + (last + 1 < stages.stages.size());
     waits_ = rounds > 1 || last + 1 < stages.stages.size();
     return rounds > 0;
   }
 
-  // Tiles of `elements` that fit a block's share of shared memory, beside what its warps exchange.
-  [[nodiscard]] int kept_tiles(int64_t elements, int64_t resident) const {
-    constexpr int64_t kSystem = 1 << 10, kExchange = 1 << 10;
-    int64_t bytes = (f_.device.shared_bytes + kSystem) / resident - kSystem - kExchange;
+  // Tiles of `elements` that fit a block's share of shared memory, beside what its warps `exchange`.
+  [[nodiscard]] int kept_tiles(int64_t elements, int64_t resident, int64_t exchange = 1 << 10) const {
+    constexpr int64_t kSystem = 1 << 10;
+    int64_t bytes = (f_.device.shared_bytes + kSystem) / resident - kSystem - exchange;
     return waits_ && kept_bytes_ > 0 ? static_cast<int>(std::max<int64_t>(0, bytes / (elements * kept_bytes_))) : 0;
   }
   // Time of `programs` that each read and write as much, a part `kept` of what is read again never leaving them.
@@ -85,6 +89,24 @@ private:
   // Whether a team is worth its meetings, where `blocks` programs would work without; sizes are known.
   [[nodiscard]] bool pays(double blocks, double programs, double kept) const {
     return us(blocks, 0) > us(programs, kept) + 2 * kMeetingUs;
+  }
+  // The same for columns, `count` of `length` elements: a block, with few loads under way, takes a tile at a time.
+  // Finishing costs more than it seems where there is much to compute, hence the margin.
+  [[nodiscard]] bool columns_pay(int64_t length, int64_t count, int64_t rows, int64_t columns, int64_t partials,
+                                 int64_t programs) const {
+    constexpr double kTileUs = 1.3, kMargin = 1.5;
+    auto ceil = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
+    auto us = [&](int64_t tiles, int64_t waves) {
+      return std::max((total_ + again_) / kBytesPerUs,
+                      static_cast<double>(tiles * waves * static_cast<int64_t>(rounds_)) * kTileUs);
+    };
+    // Alone: 64 rows of 32 columns, of which eight are resident; with further rounds narrower ones.
+    const int64_t blocks = ceil(count, waits_ ? 16 : 32), most = (waits_ ? 4 : kColumnBlocks) * programs_;
+    const double alone = us(ceil(length, waits_ ? 256 : 64), ceil(blocks, most));
+    const int64_t teams = ceil(count, columns), tiles = ceil(length, rows);
+    const int64_t members = std::min({programs / teams, partials / columns, tiles});
+    if (members < 2) return false;
+    return alone > kMargin * (us(ceil(tiles, members), 1) + (waits_ ? 2 : 1) * kMeetingUs);
   }
   // Conditions for at most `most` teams of rows of at least `least` elements; nothing where they never hold.
   [[nodiscard]] std::optional<std::vector<SizeCondition>> few_and_long(int64_t most, int64_t least) const {
@@ -242,23 +264,32 @@ private:
       }
     }
     groups.columns.push_back(c);
-    int64_t threads = 128, each = 4 * f_.vector, columns = kColumnBytes / f_.narrow;
+    int64_t threads = 128, each = 4 * f_.vector, columns = kColumnBytes / f_.narrow / (waits_ ? 2 : 1);
     while (each > 1 && each * f_.live + f_.vector * f_.accumulators() > kRegisters) each /= 2;
     if (auto w = f_.constant(width)) columns = std::min(columns, power_above(*w));
+    // Each of those that wait folds what all of its team have: the narrower the columns, the less.
+    Multiple whole = f_.multiple(f_.extent(c), f_.vector);
+    const int64_t resident = waits_ && !whole.known ? kOddColumnBlocks : kColumnBlocks;
+    const int64_t programs = resident * programs_;
+    const int64_t partials =
+        waits_ ? power_below(threads * kPartialRegisters / static_cast<int64_t>(states_)) : kMostPartials;
+    auto blocks = [&] { return f_.d.env.simplify(ceildiv(width, columns) * others); };
+    if (auto count = f_.seen(blocks()); count && waits_)
+      while (columns * f_.narrow > kSectorBytes * (whole.known ? 1 : 2) &&
+             *f_.seen(blocks()) * (partials / columns) < programs)
+        columns /= 2;
     int64_t rows = std::max<int64_t>(2, threads * each / columns);
     auto n = f_.constant(row_), count = f_.constant(points_);
     std::vector<SizeCondition> conditions;
     if (n && count) {
-      if (*n < 2 * rows || *count < 1 || !pays(static_cast<double>(*count) / 16, static_cast<double>(programs_), 0))
-        return;
+      if (*n < 2 * rows || *count < 1 || !columns_pay(*n, *count, rows, columns, partials, programs)) return;
     } else if (auto found = few_and_long(columns * programs_ / 2, 16 * rows)) {
       conditions = std::move(*found);
     } else {
       return;
     }
-    SymExpr teams = f_.d.env.simplify(ceildiv(width, columns) * others);
-    const int64_t programs = kColumnBlocks * programs_;
-    int64_t members = kMostPartials / columns;
+    SymExpr teams = blocks();
+    int64_t members = partials / columns;
     SymExpr team = sym_min(sym_min(floordiv(programs, teams), members), ceildiv(row_, rows));
     team = f_.d.env.simplify(waits_ ? team : sym_max(team, 1));
     if (auto known = team.as_const(); known && *known < 2) return;
@@ -267,13 +298,12 @@ private:
     p.loop = true;
     p.team = team;
     p.most_members = f_.constant(team).value_or(members);
-    p.min_blocks = kColumnBlocks;
-    p.keep = kept_tiles(rows * columns, kColumnBlocks);
+    p.min_blocks = static_cast<int>(resident);
+    p.keep = kept_tiles(rows * columns, resident, exchange_bytes(f_, rows * columns, c));
     p.steps = static_cast<int>(std::min(std::max<int64_t>(1, each / f_.vector), rows / 2));
     p.conditions = conditions;
     if (waits_ && !count) p.conditions.push_back({teams, 1, 1, programs / 2});
     p.schedule.why = "few columns, of " + row_.str() + " each, contiguous along " + f_.extent_text(c);
-    Multiple whole = f_.multiple(f_.extent(c), f_.vector);
     if (whole.condition) {
       plans_.push_back(p);
       plans_.back().conditions.push_back(*whole.condition);
@@ -286,6 +316,7 @@ private:
   const SymExpr row_, points_;
   const int64_t programs_;
   bool waits_ = false;
+  size_t states_ = 1;            // numbers of a row that a round folds, at most
   size_t rounds_ = 0;            // over the row, that of the elements included
   double total_ = 0, again_ = 0; // bytes; of those that rounds after the first read
   int element_ = 0, loaded_ = 0; // bytes of all large streams; of those that are read

@@ -185,6 +185,9 @@ private:
           p.rows = static_cast<int>(std::max<int64_t>(1, threads * each / columns));
           p.loop = p.rows < length;
           p.steps = static_cast<int>(std::clamp<int64_t>(each / f_.vector, 1, std::max(1, p.rows / 2)));
+          // As much shared memory as the rules take.
+          const int64_t kept = int64_t{base.keep} * base.rows * base.columns;
+          p.keep = p.loop ? static_cast<int>(kept / (int64_t{p.rows} * p.columns)) : 0;
           if (!p.loop) p.rows = static_cast<int>(length == 1 ? 1 : std::max<int64_t>(2, power_above(length)));
           p.warps = static_cast<int>(threads / 32);
           add(p);

@@ -26,8 +26,8 @@ bool scan_takes(const Graph& graph, const Node& node, std::string* why_not) {
 // Running sum or product along an axis: x and y as [outer, n, inner]. On a host, along a contiguous axis a program
 // takes one row and scans it tile by tile, the last value carried; otherwise a tile of the inner dimension is carried
 // down the axis.
-Result<ScheduledKernel> lower_scan(const Graph& graph, const Node& node, const DeviceTraits& device,
-                                   const std::string& name) {
+Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& node, const DeviceTraits& device,
+                                                const std::string& name) {
   const TensorType& type = graph.type(node.operands[0]);
   auto axis = node.attributes.i("axis");
   if (axis < 0) axis += type.rank();
@@ -39,12 +39,16 @@ Result<ScheduledKernel> lower_scan(const Graph& graph, const Node& node, const D
     if (d > axis) inner *= type.shape[static_cast<size_t>(d)];
   }
   if (device.kind == DeviceTraits::Kind::Cuda) {
-    ScheduledKernel k = scan_by_blocks(graph, {type.dtype, outer, n, inner, product, exclusive, reverse}, name);
-    k.buffers = {node.operands[0], node.results[0]};
-    k.buffer_written = {false, true};
-    k.may_overwrite.resize(2);
-    k.kernel.params[0].invariant = true;
-    return k;
+    const ScanShape shape{type.dtype, outer, n, inner, product, exclusive, reverse};
+    std::vector<ScheduledKernel> kernels;
+    for (const ScanPlan& plan : scan_plans(graph.env(), shape, device)) {
+      ScheduledKernel& k = kernels.emplace_back(scan_kernel(graph.env(), shape, plan, name));
+      k.buffers = {node.operands[0], node.results[0]};
+      k.buffer_written = {false, true};
+      k.may_overwrite.resize(2);
+      k.kernel.params[0].invariant = true;
+    }
+    return kernels;
   }
   DType compute = compute_dtype(type.dtype);
   int lanes = std::max(1, device.vector_bytes / std::max(1, info(compute).bits / 8));
@@ -108,13 +112,15 @@ Result<ScheduledKernel> lower_scan(const Graph& graph, const Node& node, const D
   out.grid = rows ? outer : outer * ceildiv(inner, lanes);
   out.work_per_program = rows ? n : n * lanes;
   out.scratch_bytes = 0;
-  return out;
+  std::vector<ScheduledKernel> kernels;
+  kernels.push_back(std::move(out));
+  return kernels;
 }
 
 struct Row {
   Structured kind;
   bool (*takes)(const Graph&, const Node&, std::string*);
-  Result<ScheduledKernel> (*lower)(const Graph&, const Node&, const DeviceTraits&, const std::string&);
+  Result<std::vector<ScheduledKernel>> (*lower)(const Graph&, const Node&, const DeviceTraits&, const std::string&);
 };
 constexpr Row kTable[] = {{Structured::Scan, scan_takes, lower_scan}};
 
@@ -132,8 +138,8 @@ bool has_own_kernel(const Graph& graph, const Node& node, std::string* why_not) 
   return row && row->takes(graph, node, why_not);
 }
 
-Result<ScheduledKernel> lower_own_kernel(const Graph& graph, const Node& node, const DeviceTraits& device,
-                                         const std::string& name) {
+Result<std::vector<ScheduledKernel>> lower_own_kernel(const Graph& graph, const Node& node, const DeviceTraits& device,
+                                                      const std::string& name) {
   const Row* row = find(node);
   TESSERA_CHECK(row != nullptr, "no kernel of its own for " + std::string(node.op->name));
   return row->lower(graph, node, device, name);

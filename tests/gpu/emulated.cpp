@@ -117,11 +117,15 @@ Result<std::vector<Tensor>> emulate_nest(const Graph& graph, const LoopNest& nes
 
 Result<std::vector<Tensor>> emulate_own(const Graph& graph, const Node& node, const std::vector<Tensor>& operands,
                                         const Symbols& symbols) {
-  TESSERA_ASSIGN(auto k, lower_own_kernel(graph, node, gpu_traits(), "own"));
+  TESSERA_ASSIGN(auto kernels, lower_own_kernel(graph, node, gpu_traits(), "own"));
   std::map<ValueId, Tensor> inputs;
   for (size_t i = 0; i < operands.size(); ++i)
     if (node.operands[i].valid()) inputs[node.operands[i]] = operands[i];
-  return run_emulated(graph, k, inputs, node.results, symbols);
+  for (const auto& k : kernels) {
+    TESSERA_ASSIGN(bool fits, holds(k, symbols));
+    if (fits) return run_emulated(graph, k, inputs, node.results, symbols);
+  }
+  return Diagnostic(ErrorCode::Internal, "no kernel takes these sizes");
 }
 
 [[maybe_unused]] const bool kInstalled = [] {

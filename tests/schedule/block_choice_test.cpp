@@ -205,7 +205,7 @@ TEST(BlockChoice, ManyValuesAliveTakeMoreThreads) {
 
 TEST(BlockChoice, ColumnsAndTransposes) {
   EXPECT_EQ(summary(column_sum()), "block-team [32, 64] 4 c<=4224 c%4 | block-team [32, 64] 4 c<=4224 | "
-                                   "block-columns [128, 32] 8 c%4 | block-columns [128, 32] 8");
+                                   "block-columns [64, 32] 4 c%4 | block-columns [64, 32] 4");
   // Few columns: narrower tiles; a short row of known length stands in the tile.
   auto channels = [](const std::string& n, const std::string& c) {
     return problem("x: f32[" + n + ", " + c + ", 4096]\ny: f32[" + n + ", " + c + ", 4096]",
@@ -222,13 +222,23 @@ TEST(BlockChoice, ColumnsAndTransposes) {
   EXPECT_FALSE(loops(whole[0]));
   EXPECT_EQ(summary(loop), "block-columns [128, 32] 8");
   EXPECT_TRUE(loops(loop[0]));
+  // What the second round needs stays in shared memory: of long columns as much as there is room for, for which they
+  // are narrow; not where most would be read again anyhow.
+  EXPECT_EQ(loop[0].schedule.config.at("keep"), 0); // too little to be worth it
+  auto many = lower_blocks(channels("16", "1000"));
+  EXPECT_EQ(summary(many), "block-columns [128, 32] 16");
+  EXPECT_EQ(many[0].schedule.config.at("keep"), 6);
+  auto longer = lower_blocks(channels("8", "4000")), longest = lower_blocks(channels("8", "40000"));
+  EXPECT_EQ(summary(longer), "block-columns [512, 8] 16");
+  EXPECT_EQ(longer[0].schedule.config.at("keep"), 6);
+  EXPECT_EQ(longest.back().schedule.config.at("keep"), 0);
 
   auto transpose = [](const std::string& n, const std::string& m, const std::string& d) {
     return problem("x: " + d + "[" + n + ", " + m + "]\ny: " + d + "[" + m + ", " + n + "]",
                    "nest t outer(i0: " + m + ", i1: " + n + ") { %0 = load x[i1, i0] : f32\n store y[i0, i1] = %0 }");
   };
   EXPECT_EQ(summary(transpose("8192", "8192", "f32")), "block-flat [64, 64] 8");
-  EXPECT_EQ(summary(transpose("n", "m", "f16")), "block-flat [64, 64] 8 n%8 m%8 | block-flat [64, 64] 8");
+  EXPECT_EQ(summary(transpose("n", "m", "f16")), "block-flat [64, 64] 8 n%8 m%8 | block-flat [32, 32] 8");
   EXPECT_EQ(summary(transpose("50000", "3", "f32")), "block-flat [4, 256] 4");
   // Heads keep their last axis: no transpose, runs of it are moved.
   EXPECT_EQ(summary(problem("x: f16[b, s, 12, 64]\ny: f16[b, 12, s, 64]", R"(
