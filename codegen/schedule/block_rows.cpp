@@ -348,6 +348,15 @@ private:
     }
     return false;
   }
+  // One loop yields everything, so that nothing need be kept.
+  [[nodiscard]] bool one_pass() const {
+    if (stores_rows()) return false;
+    Domain d = f_.d;
+    (void)find_online(f_.nest, d);
+    for (size_t i = 0; i < d.live.size(); ++i)
+      if (d.live[i] && d.stage[i] > 1) return false;
+    return true;
+  }
 
   const BlockFacts& f_;
   int64_t vector_; // elements of one access along a row
