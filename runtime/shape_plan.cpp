@@ -41,8 +41,8 @@ bool holds(const KernelForm& form, const SymProgram::State& state) {
 // The kernel for these sizes: the first alternative whose conditions hold and whose programs may wait for each other,
 // or the kernel itself. They may where the GPU runs all at the same time, or twice as many as a team has: programs
 // begin in the order of their numbers, so those that have begun and wait for some that have not are of one team, fewer
-// than it has, and there is room for others; twice as many, as another kernel on another stream may be in the same
-// position.
+// than it has, and there is room for others. Twice as many, as a kernel that is cooperative may be waiting on another
+// stream; of those that are not, one is launched at a time (Context::launch_alone).
 struct Chosen {
   const KernelLaunch* kernel;
   const KernelForm* form;

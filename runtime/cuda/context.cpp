@@ -107,6 +107,7 @@ Context::~Context() {
   {
     Current current(*this);
     attachments_.clear();
+    if (alone_done_) driver_->cuEventDestroy(alone_done_);
     if (pool_) driver_->cuMemPoolDestroy(pool_);
   }
   driver_->cuDevicePrimaryCtxRelease(device_);
@@ -168,6 +169,20 @@ void Context::release(CUdeviceptr address, int64_t bytes, CUstream stream) {
   auto result = pool_ ? driver_->cuMemFreeAsync(address, stream) : driver_->cuMemFree(address);
   if (result != CUDA_SUCCESS)
     TESSERA_LOGF(LogChannel::Memory, error(result, pool_ ? "cuMemFreeAsync" : "cuMemFree", "freeing memory").str());
+}
+
+Status Context::launch_alone(CUstream stream, const std::function<Status()>& launch) {
+  std::lock_guard lock(alone_);
+  unsigned long long id = 0;
+  TESSERA_CUDA_TRY(*this, "", cuStreamGetId, stream, &id);
+  if (!alone_done_)
+    TESSERA_CUDA_TRY(*this, "", cuEventCreate, &alone_done_, CU_EVENT_DISABLE_TIMING);
+  else if (id != alone_on_)
+    TESSERA_CUDA_TRY(*this, "", cuStreamWaitEvent, stream, alone_done_, CU_EVENT_WAIT_DEFAULT);
+  TESSERA_TRY(launch());
+  TESSERA_CUDA_TRY(*this, "", cuEventRecord, alone_done_, stream);
+  alone_on_ = id;
+  return {};
 }
 
 Result<std::shared_ptr<void>> Context::attachment(const std::string& name, const MakeAttachment& make) {

@@ -67,6 +67,11 @@ public:
   void release(CUdeviceptr address, int64_t bytes, CUstream stream);
   [[nodiscard]] int64_t held_bytes() const { return held_.load(std::memory_order_relaxed); }
 
+  // For a grid that is larger than the GPU and whose blocks wait for neighbours (runtime.md, "Kernels whose programs
+  // meet"): of all streams one such launch is under way at a time. Blocks of several could fill the GPU, all of them
+  // waiting for some that have not begun. `launch` puts it on `stream`, behind the one before. The context is current.
+  [[nodiscard]] Status launch_alone(CUstream stream, const std::function<Status()>& launch);
+
   // What a library or a cache keeps with the context, such as a handle of cuBLASLt: made by `make` (with the context
   // current) when the name is first asked for, destroyed before the context is let go.
   using MakeAttachment = std::function<Result<std::shared_ptr<void>>(Context&)>;
@@ -83,7 +88,10 @@ private:
   CUcontext handle_ = nullptr;
   CUmemoryPool pool_ = nullptr;
   std::atomic<int64_t> held_{0};
-  mutable std::mutex mutex_; // of what follows
+  std::mutex alone_; // of these three
+  CUevent alone_done_ = nullptr;
+  unsigned long long alone_on_ = 0; // id of the stream
+  mutable std::mutex mutex_;        // of what follows
   std::map<std::string, std::shared_ptr<void>> attachments_;
   std::unique_ptr<Diagnostic> lost_;
 };

@@ -380,6 +380,11 @@ private:
   Status launch(PreparedLaunch& l, int index) {
     run_.loaded->words.launched[static_cast<size_t>(index)] = l.kernel;
     for (size_t w = 0; w < l.workspaces.size(); ++w) l.addresses[w] = scratch_.data() + l.workspaces[w];
+    if (l.alone) [[unlikely]]
+      return context_->launch_alone(run_.stream, [&] { return start(l); });
+    return start(l);
+  }
+  Status start(PreparedLaunch& l) {
     // The driver reads the arguments before it returns.
     auto result = l.cooperative ? driver().cuLaunchCooperativeKernel(l.function, l.grid, 1, 1, l.threads, 1, 1,
                                                                      l.shared_bytes, run_.stream, l.params.data())

@@ -41,6 +41,8 @@ public:
         const auto& planned = plan_.steps[s];
         place_workspaces(planned, step.kernel);
         step.kernel.cooperative = planned.at_once;
+        step.kernel.alone = !planned.at_once && !planned.kernel->team.is_const(0);
+        replayable = replayable && !step.kernel.alone; // a graph does not wait for what is outside of it
         made->counters = std::max(made->counters, planned.counters);
         TESSERA_TRY(kernel(*planned.kernel, planned.grid, plan_.numbers.data() + planned.sizes, index, step.kernel));
         put += step.kernel.grid > 0 ? 1 : 0;

@@ -13,6 +13,7 @@ struct PreparedLaunch {
   CUfunction function = nullptr;
   unsigned grid = 0, threads = 0, shared_bytes = 0; // grid 0: nothing to do
   bool cooperative = false;
+  bool alone = false; // by Context::launch_alone
   std::vector<void*> params;
   std::vector<int64_t> sizes; // of an epilogue
   // Of a kernel whose programs meet: where its workspaces lie in the step's scratch, and their addresses when it runs.

@@ -379,6 +379,25 @@ TEST_F(OnGpu, ProgramsThatWaitRunOnlyWhereAllOfThemAreResident) {
       EXPECT_EQ(gpu.launches.back().cooperative, n == 132 * 64) << team << " " << n;
     }
   }
+  // Of such grids one is under way at a time, whatever the streams and executors.
+  auto following = std::make_shared<Executable>(**loaded);
+  std::get<KernelLaunch>(following->steps[0]).alternatives[0].team = 8;
+  options.gpu_context = nullptr;
+  auto first = executor(following), second = executor(following);
+  const int64_t many = 10000 * 64;
+  auto from = gpu.allocate(many * 4), to = gpu.allocate(many * 4), other = gpu.allocate(many * 4);
+  auto call = [&](Executor& e, CUdeviceptr result, uintptr_t stream) {
+    auto given = {device(result, many)};
+    ASSERT_TRUE(e.run_on_device({{"x", device(from, many)}}, given, reinterpret_cast<void*>(stream)).ok());
+  };
+  gpu.calls.clear();
+  call(*first, to, 0x77);
+  call(*second, other, 0x77);
+  EXPECT_EQ(gpu.calls["cuStreamWaitEvent"], 0) << "the same stream";
+  call(*first, to, 0x77);
+  call(*second, other, 0x88);
+  EXPECT_EQ(gpu.calls["cuStreamWaitEvent"], 2) << "for the executor's own last call, and for the other's kernel";
+  ASSERT_TRUE(first->wait().ok() && second->wait().ok());
   auto larger = std::make_shared<Executable>(**loaded); // than the shared memory that a block of this GPU may have
   std::get<KernelLaunch>(larger->steps[0]).alternatives[0].shared_bytes = 300 << 10;
   options.gpu_context = nullptr;
