@@ -74,6 +74,7 @@ def choose_peers(a, device, torch, onnxruntime):
 def main(argv=None):
     a = arguments(argv)
     began = time.time()
+    os.environ.setdefault("TESSERA_CUDNN_WAIT", "1")  # attention by the route that stays, from the first call on
     torch, _ = import_torch()
     onnxruntime, _ = import_onnxruntime()
     device = a.device if a.device != "auto" else "cuda" if torch and torch.cuda.is_available() else "cpu"
