@@ -16,7 +16,7 @@ struct StepPlan {
   const KernelLaunch* kernel = nullptr; // the step's, or the first of its alternatives that these sizes allow
   size_t sizes = 0;
   int64_t grid = 0, grain = 1;
-  bool at_once = false; // all programs run at the same time, and are launched so
+  bool at_once = false;            // all programs run at the same time, and are launched so
   std::vector<int64_t> workspaces; // bytes of each
   int64_t counters = 0;
   int64_t bytes = 0; // read and written, for the profile
