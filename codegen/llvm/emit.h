@@ -33,15 +33,17 @@ private:
   Status operation(const tile::Op& op);
   Status loop(const tile::Op& op);
   Status branch(const tile::Op& op);
+  void target_attributes(llvm::Function& f) const override;
+
+  // emit_tile.cpp: element by element, and across elements
   Status scalar_op(const tile::Op& op);
   void broadcast(const tile::Op& op);
   void expand_dims(const tile::Op& op);
   Status reduce(const tile::Op& op);
   Status scan(const tile::Op& op);
   void dot(const tile::Op& op);
-  void target_attributes(llvm::Function& f) const override;
 
-  // parts and forms
+  // emit_parts.cpp: parts and forms
   [[nodiscard]] int lanes(const tile::Type& type) const; // lanes of one part
   [[nodiscard]] int part_count(const tile::Type& type) const;
   llvm::Type* part_type(const tile::Type& type);

@@ -1,0 +1,144 @@
+#include "codegen/llvm/emit.h"
+#include "graph/support/check.h"
+#include <llvm/IR/Intrinsics.h>
+
+namespace tessera::host {
+
+using llvm::FixedVectorType;
+
+int Emitter::lanes(const tile::Type& type) const { return static_cast<int>(std::min<int64_t>(type.count(), width_)); }
+int Emitter::part_count(const tile::Type& type) const { return static_cast<int>((type.count() + width_ - 1) / width_); }
+
+llvm::Type* Emitter::part_type(const tile::Type& type) {
+  auto* e = element_type(type.dtype);
+  return type.is_tile() ? static_cast<llvm::Type*>(FixedVectorType::get(e, static_cast<unsigned>(lanes(type)))) : e;
+}
+
+llvm::Value* Emitter::lane_iota(int lanes, int start) {
+  std::vector<llvm::Constant*> c;
+  for (int i = 0; i < lanes; ++i) c.push_back(b_.getInt64(static_cast<uint64_t>(start + i)));
+  return llvm::ConstantVector::get(c);
+}
+
+std::vector<llvm::Value*> Emitter::prefix_parts(Value* count, const tile::Type& type) {
+  std::vector<Value*> out;
+  int w = lanes(type);
+  for (int p = 0; p < part_count(type); ++p) {
+    auto* left = b_.CreateSub(count, b_.getInt64(static_cast<uint64_t>(p) * static_cast<uint64_t>(w)));
+    left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, b_.getInt64(0));
+    left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.getInt64(static_cast<uint64_t>(w)));
+    if (target_.vector_bytes == 64 && w >= 8) { // a mask register is a number: low `left` bits set
+      auto* bits = b_.CreateSub(b_.CreateShl(b_.getInt64(1), left), b_.getInt64(1));
+      out.push_back(b_.CreateBitCast(b_.CreateTrunc(bits, b_.getIntNTy(static_cast<unsigned>(w))),
+                                     FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(w))));
+    } else {
+      std::vector<llvm::Constant*> c;
+      for (int i = 0; i < w; ++i) c.push_back(b_.getInt32(static_cast<uint32_t>(i)));
+      out.push_back(
+          b_.CreateICmpSLT(llvm::ConstantVector::get(c),
+                           b_.CreateVectorSplat(static_cast<unsigned>(w), b_.CreateTrunc(left, b_.getInt32Ty()))));
+    }
+  }
+  return out;
+}
+
+std::vector<llvm::Value*> Emitter::parts(tile::ValueId id) {
+  auto& v = values_[static_cast<size_t>(id)];
+  if (!v.parts.empty()) return v.parts;
+  int w = lanes(v.type), n = part_count(v.type);
+  // A form is turned into vectors at each use and not kept: the builder may stand in a nested block that does not
+  // dominate later uses. The optimizer merges equal expressions.
+  std::vector<Value*> made;
+  if (v.splat) {
+    if (!v.type.is_tile())
+      made = {v.splat};
+    else
+      made.assign(static_cast<size_t>(n), b_.CreateVectorSplat(static_cast<unsigned>(w), v.splat));
+  } else if (v.base) {
+    auto* base = b_.CreateVectorSplat(static_cast<unsigned>(w), v.base);
+    auto* stride = b_.CreateVectorSplat(static_cast<unsigned>(w), v.stride);
+    for (int p = 0; p < n; ++p) {
+      Value* x = b_.CreateAdd(base, b_.CreateMul(stride, lane_iota(w, p * w)));
+      made.push_back(x);
+    }
+  } else if (v.prefix) {
+    made = prefix_parts(v.prefix, v.type);
+  } else {
+    TESSERA_UNREACHABLE("tile value read before it is defined in kernel " + kernel_.name);
+  }
+  return made;
+}
+
+std::vector<llvm::Value*> Emitter::tile_parts(tile::ValueId id, int count, int lanes) {
+  if (auto* s = splat_of(id))
+    return std::vector<Value*>(static_cast<size_t>(count), b_.CreateVectorSplat(static_cast<unsigned>(lanes), s));
+  return parts(id);
+}
+
+llvm::Value* Emitter::scalar(tile::ValueId id) {
+  auto& v = values_[static_cast<size_t>(id)];
+  TESSERA_CHECK(v.splat != nullptr, "scalar expected in kernel " + kernel_.name);
+  return v.splat;
+}
+llvm::Value* Emitter::splat_of(tile::ValueId id) { return values_[static_cast<size_t>(id)].splat; }
+
+void Emitter::define(tile::ValueId id, std::vector<Value*> parts) {
+  auto& v = values_[static_cast<size_t>(id)];
+  if (!v.type.is_tile())
+    v.splat = parts[0];
+  else
+    v.parts = std::move(parts);
+}
+void Emitter::define_scalar(tile::ValueId id, Value* value) { values_[static_cast<size_t>(id)].splat = value; }
+
+llvm::Value* Emitter::join(const std::vector<Value*>& parts) {
+  std::vector<Value*> level = parts;
+  while (level.size() > 1) {
+    std::vector<Value*> next;
+    for (size_t i = 0; i + 1 < level.size(); i += 2) {
+      unsigned n = llvm::cast<FixedVectorType>(level[i]->getType())->getNumElements();
+      unsigned m = llvm::cast<FixedVectorType>(level[i + 1]->getType())->getNumElements();
+      Value *x = level[i], *y = level[i + 1];
+      if (m < n) { // a shorter tail: widen it first
+        std::vector<int> widen;
+        for (unsigned k = 0; k < n; ++k) widen.push_back(k < m ? static_cast<int>(k) : -1);
+        y = b_.CreateShuffleVector(y, widen);
+      }
+      std::vector<int> idx;
+      for (unsigned k = 0; k < n + m; ++k) idx.push_back(static_cast<int>(k));
+      next.push_back(b_.CreateShuffleVector(x, y, idx));
+    }
+    if (level.size() % 2) next.push_back(level.back());
+    level = std::move(next);
+  }
+  return level[0];
+}
+
+std::vector<llvm::Value*> Emitter::split(Value* whole, int lanes) {
+  int n = static_cast<int>(llvm::cast<FixedVectorType>(whole->getType())->getNumElements());
+  std::vector<Value*> out;
+  if (n <= lanes) return {whole};
+  for (int s = 0; s < n; s += lanes) {
+    std::vector<int> idx;
+    for (int k = s; k < std::min(n, s + lanes); ++k) idx.push_back(k);
+    out.push_back(b_.CreateShuffleVector(whole, idx));
+  }
+  return out;
+}
+
+llvm::Value* Emitter::any(const std::vector<Value*>& mask) {
+  Value* all = nullptr;
+  for (auto* m : mask) {
+    if (!m->getType()->isVectorTy()) return m;
+    all = all ? b_.CreateOr(all, m) : m;
+  }
+  return b_.CreateOrReduce(all);
+}
+llvm::Value* Emitter::any_of(tile::ValueId mask) {
+  auto& v = values_[static_cast<size_t>(mask)];
+  if (v.splat) return v.splat;
+  if (v.prefix) return b_.CreateICmpSGT(v.prefix, b_.getInt64(0));
+  return any(parts(mask));
+}
+
+} // namespace tessera::host

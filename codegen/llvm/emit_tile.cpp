@@ -1,0 +1,279 @@
+#include "codegen/llvm/emit.h"
+#include <llvm/IR/Intrinsics.h>
+
+namespace tessera::host {
+
+using llvm::ConstantInt;
+using llvm::FixedVectorType;
+
+Status Emitter::scalar_op(const tile::Op& op) {
+  auto result = op.results[0];
+  const auto& rt = kernel_.type(result);
+  DType at = kernel_.type(op.operands[op.scalar == ScalarOp::Select ? 1 : 0]).dtype;
+  auto& out = values_[static_cast<size_t>(result)];
+  // Everything uniform: compute once.
+  bool uniform = true;
+  for (auto o : op.operands) uniform = uniform && splat_of(o);
+  if (uniform) {
+    std::vector<Value*> args;
+    for (auto o : op.operands) args.push_back(splat_of(o));
+    TESSERA_ASSIGN(auto* v, arith(op.scalar, rt.dtype, at, args));
+    out.splat = v;
+    return {};
+  }
+  // Affine integer tiles and prefix masks stay symbolic.
+  auto form = [&](tile::ValueId id) -> std::pair<Value*, Value*> {
+    auto& v = values_[static_cast<size_t>(id)];
+    if (v.splat && kernel_.type(id).dtype == DType::I64) return {v.splat, b_.getInt64(0)};
+    return {v.base, v.stride};
+  };
+  if (rt.dtype == DType::I64 && rt.shape.size() == 1 && op.operands.size() == 2 && at == DType::I64) {
+    auto [ab, as] = form(op.operands[0]);
+    auto [bb, bs] = form(op.operands[1]);
+    if (ab && bb) {
+      if (op.scalar == ScalarOp::Add) {
+        out.base = b_.CreateAdd(ab, bb);
+        out.stride = b_.CreateAdd(as, bs);
+        return {};
+      }
+      if (op.scalar == ScalarOp::Sub) {
+        out.base = b_.CreateSub(ab, bb);
+        out.stride = b_.CreateSub(as, bs);
+        return {};
+      }
+      auto zero = [](Value* s) {
+        auto* c = llvm::dyn_cast<ConstantInt>(s);
+        return c && c->isZero();
+      };
+      if (op.scalar == ScalarOp::Mul && zero(bs)) {
+        out.base = b_.CreateMul(ab, bb);
+        out.stride = b_.CreateMul(as, bb);
+        return {};
+      }
+      if (op.scalar == ScalarOp::Mul && zero(as)) {
+        out.base = b_.CreateMul(ab, bb);
+        out.stride = b_.CreateMul(bs, ab);
+        return {};
+      }
+    }
+  }
+  if (rt.dtype == DType::Bool && rt.shape.size() == 1 && op.operands.size() == 2) {
+    auto unit = [](Value* s) {
+      auto* c = llvm::dyn_cast_or_null<ConstantInt>(s);
+      return c && c->isOne();
+    };
+    auto& a = values_[static_cast<size_t>(op.operands[0])];
+    auto& c = values_[static_cast<size_t>(op.operands[1])];
+    if (at == DType::I64 && a.base && unit(a.stride) && c.splat) {
+      if (op.scalar == ScalarOp::Lt) {
+        out.prefix = b_.CreateSub(c.splat, a.base);
+        return {};
+      }
+      if (op.scalar == ScalarOp::Le) {
+        out.prefix = b_.CreateAdd(b_.CreateSub(c.splat, a.base), b_.getInt64(1));
+        return {};
+      }
+    }
+    if (at == DType::I64 && c.base && unit(c.stride) && a.splat) {
+      if (op.scalar == ScalarOp::Gt) {
+        out.prefix = b_.CreateSub(a.splat, c.base);
+        return {};
+      }
+      if (op.scalar == ScalarOp::Ge) {
+        out.prefix = b_.CreateAdd(b_.CreateSub(a.splat, c.base), b_.getInt64(1));
+        return {};
+      }
+    }
+    if (op.scalar == ScalarOp::And && at == DType::Bool) {
+      if (a.prefix && c.prefix) {
+        out.prefix = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a.prefix, c.prefix);
+        return {};
+      }
+      if (a.prefix && c.splat) {
+        out.prefix = b_.CreateSelect(c.splat, a.prefix, b_.getInt64(0));
+        return {};
+      }
+      if (c.prefix && a.splat) {
+        out.prefix = b_.CreateSelect(a.splat, c.prefix, b_.getInt64(0));
+        return {};
+      }
+    }
+  }
+  int n = part_count(rt), w = lanes(rt);
+  std::vector<std::vector<Value*>> args;
+  for (auto o : op.operands) args.push_back(tile_parts(o, n, w));
+  std::vector<Value*> result_parts;
+  for (int p = 0; p < n; ++p) {
+    std::vector<Value*> a;
+    for (auto& x : args) a.push_back(x[static_cast<size_t>(p)]);
+    TESSERA_ASSIGN(auto* v, arith(op.scalar, rt.dtype, at, a));
+    result_parts.push_back(v);
+  }
+  define(result, std::move(result_parts));
+  return {};
+}
+
+void Emitter::expand_dims(const tile::Op& op) {
+  // Row-major order does not change.
+  auto& from = values_[static_cast<size_t>(op.operands[0])];
+  auto& to = values_[static_cast<size_t>(op.results[0])];
+  if (from.splat)
+    to.splat = from.splat;
+  else
+    to.parts = parts(op.operands[0]);
+}
+
+void Emitter::broadcast(const tile::Op& op) {
+  const auto& ft = kernel_.type(op.operands[0]);
+  const auto& rt = kernel_.type(op.results[0]);
+  auto& to = values_[static_cast<size_t>(op.results[0])];
+  if (auto* s = splat_of(op.operands[0])) {
+    to.splat = s;
+    if (rt.dtype == DType::I64) {
+      to.base = s;
+      to.stride = b_.getInt64(0);
+    }
+    return;
+  }
+  // Element (i, j, ...) of the result reads the source with 0 where its dimension is 1.
+  std::vector<int> idx(static_cast<size_t>(rt.count()));
+  size_t rank = rt.shape.size(), lead = rank - ft.shape.size();
+  for (int64_t e = 0; e < rt.count(); ++e) {
+    int64_t rest = e, source = 0, scale = 1;
+    for (size_t d = rank; d-- > 0;) {
+      int64_t at = rest % rt.shape[d];
+      rest /= rt.shape[d];
+      if (d < lead) continue;
+      int extent = ft.shape[d - lead];
+      source += (extent == 1 ? 0 : at) * scale;
+      scale *= extent;
+    }
+    idx[static_cast<size_t>(e)] = static_cast<int>(source);
+  }
+  define(op.results[0], split(b_.CreateShuffleVector(join(parts(op.operands[0])), idx), lanes(rt)));
+}
+
+Status Emitter::reduce(const tile::Op& op) {
+  bool arg = op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin;
+  const auto& t = kernel_.type(op.operands[0]);
+  if (!t.is_tile()) {
+    for (size_t r = 0; r < op.results.size(); ++r) define_scalar(op.results[r], scalar(op.operands[r]));
+    return {};
+  }
+  // As [outer, extent, inner]: fold along the middle by halving. Parts are folded first while they line up.
+  int64_t extent = t.shape[static_cast<size_t>(op.axis)], inner = 1, outer = 1;
+  for (size_t d = 0; d < t.shape.size(); ++d) {
+    if (static_cast<int>(d) < op.axis) outer *= t.shape[d];
+    if (static_cast<int>(d) > op.axis) inner *= t.shape[d];
+  }
+  std::vector<Value*> v = parts(op.operands[0]);
+  std::vector<Value*> ix;
+  if (arg) ix = parts(op.operands[1]);
+  auto fold = [&](Value* a, Value* ai, Value* c, Value* ci) -> std::pair<Value*, Value*> {
+    if (!arg) return {combine(op.reduce, t.dtype, a, c), nullptr};
+    auto* better = arg_better(op.reduce, op.select_last, t.dtype, c, ci, a, ai);
+    return {b_.CreateSelect(better, c, a), b_.CreateSelect(better, ci, ai)};
+  };
+  if (outer == 1 && inner == 1) {
+    while (v.size() > 1 && v.size() % 2 == 0) {
+      size_t h = v.size() / 2;
+      for (size_t i = 0; i < h; ++i) {
+        auto [a, ai] = fold(v[i], arg ? ix[i] : nullptr, v[i + h], arg ? ix[i + h] : nullptr);
+        v[i] = a;
+        if (arg) ix[i] = ai;
+      }
+      v.resize(h);
+      if (arg) ix.resize(h);
+    }
+    for (size_t i = 1; i < v.size(); ++i) {
+      auto [a, ai] = fold(v[0], arg ? ix[0] : nullptr, v[i], arg ? ix[i] : nullptr);
+      v[0] = a;
+      if (arg) ix[0] = ai;
+    }
+    v.resize(1);
+    if (arg) ix.resize(1);
+    extent = static_cast<int64_t>(llvm::cast<FixedVectorType>(v[0]->getType())->getNumElements());
+  }
+  Value* whole = join(v);
+  Value* windex = arg ? join(ix) : nullptr;
+  while (extent > 1) { // halve (odd extents: the middle one is carried along)
+    int64_t half = (extent + 1) / 2, pairs = extent - half;
+    std::vector<int> lo, hi;
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t e = 0; e < half; ++e)
+        for (int64_t i = 0; i < inner; ++i) {
+          lo.push_back(static_cast<int>((o * extent + e) * inner + i));
+          hi.push_back(static_cast<int>((o * extent + (e < pairs ? e + half : e)) * inner + i));
+        }
+    Value* a = b_.CreateShuffleVector(whole, lo);
+    Value* c = b_.CreateShuffleVector(whole, hi);
+    Value* ai = arg ? b_.CreateShuffleVector(windex, lo) : nullptr;
+    Value* ci = arg ? b_.CreateShuffleVector(windex, hi) : nullptr;
+    auto [f, fi] = fold(a, ai, c, ci);
+    if (pairs < half) { // elements without a partner keep their value
+      std::vector<llvm::Constant*> paired;
+      for (int64_t o = 0; o < outer; ++o)
+        for (int64_t e = 0; e < half; ++e)
+          for (int64_t i = 0; i < inner; ++i) paired.push_back(b_.getInt1(e < pairs));
+      auto* mask = llvm::ConstantVector::get(paired);
+      f = b_.CreateSelect(mask, f, a);
+      if (arg) fi = b_.CreateSelect(mask, fi, ai);
+    }
+    whole = f;
+    windex = fi;
+    extent = half;
+  }
+  auto finish = [&](tile::ValueId id, Value* x) {
+    const auto& rt = kernel_.type(id);
+    if (!rt.is_tile())
+      define_scalar(id, b_.CreateExtractElement(x, uint64_t{0}));
+    else
+      define(id, split(x, lanes(rt)));
+  };
+  finish(op.results[0], whole);
+  if (arg) finish(op.results[1], windex);
+  return {};
+}
+
+Status Emitter::scan(const tile::Op& op) {
+  const auto& t = kernel_.type(op.operands[0]);
+  int64_t extent = t.shape[static_cast<size_t>(op.axis)], inner = 1;
+  for (size_t d = static_cast<size_t>(op.axis) + 1; d < t.shape.size(); ++d) inner *= t.shape[d];
+  Value* x = join(parts(op.operands[0]));
+  for (int64_t shift = 1; shift < extent; shift *= 2) {
+    std::vector<int> idx;
+    std::vector<llvm::Constant*> takes;
+    for (int64_t e = 0; e < t.count(); ++e) {
+      bool has = (e / inner) % extent >= shift;
+      idx.push_back(static_cast<int>(has ? e - shift * inner : e));
+      takes.push_back(b_.getInt1(has));
+    }
+    auto* sum = combine(op.reduce, t.dtype, b_.CreateShuffleVector(x, idx), x);
+    x = b_.CreateSelect(llvm::ConstantVector::get(takes), sum, x);
+  }
+  define(op.results[0], split(x, lanes(t)));
+  return {};
+}
+
+void Emitter::dot(const tile::Op& op) {
+  const auto& at = kernel_.type(op.operands[0]);
+  const auto& ct = kernel_.type(op.results[0]);
+  int m = at.shape[0], k = at.shape[1], n = ct.shape[1];
+  Value* a = join(parts(op.operands[0]));
+  Value* bm = join(parts(op.operands[1]));
+  Value* c = join(parts(op.operands[2]));
+  for (int kk = 0; kk < k; ++kk) {
+    std::vector<int> ai, bi;
+    for (int i = 0; i < m; ++i)
+      for (int j = 0; j < n; ++j) {
+        ai.push_back(i * k + kk);
+        bi.push_back(kk * n + j);
+      }
+    Value* x = cast(b_.CreateShuffleVector(a, ai), at.dtype, ct.dtype);
+    Value* y = cast(b_.CreateShuffleVector(bm, bi), at.dtype, ct.dtype);
+    c = is_float(ct.dtype) ? fma(x, y, c) : b_.CreateAdd(b_.CreateMul(x, y), c);
+  }
+  define(op.results[0], split(c, lanes(ct)));
+}
+
+} // namespace tessera::host
