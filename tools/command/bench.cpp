@@ -276,29 +276,21 @@ int run(const BenchOptions& o) {
 
 } // namespace
 
-void add_bench(CLI::App& app, Action& action) {
+void add_bench(CommandLine& line) {
   auto options = std::make_shared<BenchOptions>();
-  auto* sub =
-      app.add_subcommand("bench", "measure a model: time of a call, of starting, share of the memory's ceiling");
-  add_model_options(*sub, options->model);
-  sub->add_option("--input", options->inputs, "NAME=FILE.npy (repeatable); inputs not given are made up")
-      ->allow_extra_args(false);
-  sub->add_option("--seconds", options->seconds, "measure for so long")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->capture_default_str();
-  sub->add_option("--warmup", options->warmup, "runs before measuring")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
-  sub->add_option("--min-runs", options->min_runs, "measured runs at least")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
-  sub->add_option("--seed", options->seed, "of made-up inputs")->capture_default_str();
-  sub->add_flag("--no-cold", options->no_cold, "leave the start with an empty cache out");
-  sub->add_flag("--profile", options->profile, "show each step's time and share of the copy bandwidth");
-  sub->footer("Examples:\n"
-              "  tessera bench model.onnx --shape batch=1 --shape seq=128 --threads 2\n"
-              "  tessera bench model.onnx --shape pixels=8x3x224x224 --profile --json bench.json");
-  sub->callback([options, &action] { action = [options] { return run(*options); }; });
+  Subcommand sub = line.add("bench", "measure a model: time of a call, of starting, share of the memory's ceiling");
+  add_model_options(sub, options->model);
+  sub.option("--input", options->inputs, "NAME=FILE.npy (repeatable); inputs not given are made up").one_at_a_time();
+  sub.option("--seconds", options->seconds, "measure for so long").range(0.0, 3600.0).show_default();
+  sub.option("--warmup", options->warmup, "runs before measuring").range(1, 100000).show_default();
+  sub.option("--min-runs", options->min_runs, "measured runs at least").range(1, 1000000).show_default();
+  sub.option("--seed", options->seed, "of made-up inputs").show_default();
+  sub.flag("--no-cold", options->no_cold, "leave the start with an empty cache out");
+  sub.flag("--profile", options->profile, "show each step's time and share of the copy bandwidth");
+  sub.footer("Examples:\n"
+             "  tessera bench model.onnx --shape batch=1 --shape seq=128 --threads 2\n"
+             "  tessera bench model.onnx --shape pixels=8x3x224x224 --profile --json bench.json");
+  sub.action([options] { return run(*options); });
 }
 
 } // namespace tessera::command

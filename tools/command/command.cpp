@@ -31,39 +31,33 @@ Result<std::pair<std::string, std::string>> split_assignment(const std::string& 
 
 } // namespace
 
-void add_model_options(CLI::App& sub, ModelOptions& o) {
-  sub.add_option("MODEL", o.model, "ONNX model file")->required();
-  sub.add_option("--shape", o.shapes, "sizes: INPUT=1x128 of an input, or DIM=4 of a named dimension (repeatable)")
-      ->allow_extra_args(false);
-  sub.add_option("--device", o.device, "where to run")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  sub.add_option("--arch", o.arch, "GPU to make code for: sm_80, sm_90, sm_90a (default: the one that is here)");
-  sub.add_option("--threads", o.threads, "worker threads, 0 for all cores")->check(CLI::NonNegativeNumber);
-  sub.add_flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison");
-  sub.add_flag("--strict-rounding", o.strict_rounding, "round f16 and bf16 after every operator");
-  sub.add_flag("--no-cache", o.no_cache, "neither read nor write compiled kernels on disk");
-  sub.add_option("--cache-dir", o.cache_dir,
-                 "folder of compiled kernels (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
-  sub.add_flag("--no-tuned", o.no_tuned, "the rules' schedules, even where 'tessera tune' found better ones");
-  sub.add_option(
-         "--tune-share", o.tune_share,
-         "tune kernels beside the calls, in this share of the time (0.05; default: $TESSERA_TUNE_SHARE, else 0)")
-      ->check(CLI::Range(0.0, 1.0));
-  sub.add_option("--tuned-for", o.tuned_for,
-                 "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")");
-  sub.add_option("--disable-pass", o.disabled_passes,
-                 "leave a graph pass out, by name (repeatable; 'tessera opt --list' names them)")
-      ->allow_extra_args(false);
-  sub.add_option("--specialize", o.specialize, "make variants for sizes: DIM=exact or DIM=div:8 (repeatable)")
-      ->allow_extra_args(false);
-  sub.add_option("--on-miss", o.on_miss, "when no specialized variant fits: compile another, or run the generic one")
-      ->check(CLI::IsMember({"compile", "generic"}))
-      ->capture_default_str();
-  sub.add_option("--max-variants", o.max_variants, "specialized variants at most")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  sub.add_option("--json", o.json, "write the results to this file as JSON ('-': standard output)");
+void add_model_options(Subcommand& sub, ModelOptions& o) {
+  sub.option("MODEL", o.model, "ONNX model file").required();
+  sub.option("--shape", o.shapes, "sizes: INPUT=1x128 of an input, or DIM=4 of a named dimension (repeatable)")
+      .one_at_a_time();
+  sub.option("--device", o.device, "where to run").one_of({"auto", "cpu", "cuda"}).show_default();
+  sub.option("--arch", o.arch, "GPU to make code for: sm_80, sm_90, sm_90a (default: the one that is here)");
+  sub.option("--threads", o.threads, "worker threads, 0 for all cores").not_negative();
+  sub.flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison");
+  sub.flag("--strict-rounding", o.strict_rounding, "round f16 and bf16 after every operator");
+  sub.flag("--no-cache", o.no_cache, "neither read nor write compiled kernels on disk");
+  sub.option("--cache-dir", o.cache_dir,
+             "folder of compiled kernels (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
+  sub.flag("--no-tuned", o.no_tuned, "the rules' schedules, even where 'tessera tune' found better ones");
+  sub.option("--tune-share", o.tune_share,
+             "tune kernels beside the calls, in this share of the time (0.05; default: $TESSERA_TUNE_SHARE, else 0)")
+      .range(0.0, 1.0);
+  sub.option("--tuned-for", o.tuned_for, "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")");
+  sub.option("--disable-pass", o.disabled_passes,
+             "leave a graph pass out, by name (repeatable; 'tessera opt --list' names them)")
+      .one_at_a_time();
+  sub.option("--specialize", o.specialize, "make variants for sizes: DIM=exact or DIM=div:8 (repeatable)")
+      .one_at_a_time();
+  sub.option("--on-miss", o.on_miss, "when no specialized variant fits: compile another, or run the generic one")
+      .one_of({"compile", "generic"})
+      .show_default();
+  sub.option("--max-variants", o.max_variants, "specialized variants at most").range(1, 1000).show_default();
+  sub.option("--json", o.json, "write the results to this file as JSON ('-': standard output)");
 }
 
 Result<std::vector<ShapeArgument>> parse_shapes(const std::vector<std::string>& texts) {

@@ -1,8 +1,7 @@
 // What the subcommands share: options of a model, exit codes, JSON, tables, progress.
 #pragma once
 #include "api/session.h"
-#include <CLI/CLI.hpp>
-#include <functional>
+#include "options.h"
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -11,16 +10,14 @@ namespace tessera::command {
 
 using Json = nlohmann::ordered_json; // keys in the order in which they were written
 
-// A subcommand's work, run after the command line was read; returns the exit code.
-using Action = std::function<int()>;
-// Each adds one subcommand and sets `action` when that is chosen.
-void add_run(CLI::App& app, Action& action);
-void add_explain(CLI::App& app, Action& action);
-void add_compile(CLI::App& app, Action& action);
-void add_bench(CLI::App& app, Action& action);
-void add_test(CLI::App& app, Action& action);
-void add_tune(CLI::App& app, Action& action);
-void add_opt(CLI::App& app, Action& action);
+// Each adds one subcommand.
+void add_run(CommandLine& line);
+void add_explain(CommandLine& line);
+void add_compile(CommandLine& line);
+void add_bench(CommandLine& line);
+void add_test(CommandLine& line);
+void add_tune(CommandLine& line);
+void add_opt(CommandLine& line);
 
 enum ExitCode : int { kDone = 0, kDiffers = 1, kUsage = 2, kUnsupported = 3, kBadInput = 4, kFailed = 5 };
 
@@ -40,7 +37,7 @@ struct ModelOptions {
   int max_variants = 8;
   std::string json; // file, "-" for standard output
 };
-void add_model_options(CLI::App& sub, ModelOptions& options);
+void add_model_options(Subcommand& sub, ModelOptions& options);
 
 // A --shape: sizes of an input, or of a named dimension (one number). -1 where free ("?").
 struct ShapeArgument {

@@ -49,18 +49,18 @@ int run(const CompileCommand& o) {
 
 } // namespace
 
-void add_compile(CLI::App& app, Action& action) {
+void add_compile(CommandLine& line) {
   auto options = std::make_shared<CompileCommand>();
-  auto* sub = app.add_subcommand("compile", "compile a model to an executable file");
-  add_model_options(*sub, options->model);
-  sub->add_option("-o,--output", options->output, "executable file to write")->required();
-  sub->add_flag("--embed-weights", options->embed_weights,
-                "put the weights into the file instead of naming the model's own files");
-  sub->footer("Examples:\n"
-              "  tessera compile model.onnx -o model.tsr\n"
-              "  tessera compile model.onnx -o model.tsr --embed-weights --threads 4\n"
-              "  tessera compile model.onnx -o model.tsr --device cuda --arch sm_90");
-  sub->callback([options, &action] { action = [options] { return run(*options); }; });
+  Subcommand sub = line.add("compile", "compile a model to an executable file");
+  add_model_options(sub, options->model);
+  sub.option("-o,--output", options->output, "executable file to write").required();
+  sub.flag("--embed-weights", options->embed_weights,
+           "put the weights into the file instead of naming the model's own files");
+  sub.footer("Examples:\n"
+             "  tessera compile model.onnx -o model.tsr\n"
+             "  tessera compile model.onnx -o model.tsr --embed-weights --threads 4\n"
+             "  tessera compile model.onnx -o model.tsr --device cuda --arch sm_90");
+  sub.action([options] { return run(*options); });
 }
 
 } // namespace tessera::command

@@ -61,23 +61,21 @@ int run(const ExplainOptions& o) {
 
 } // namespace
 
-void add_explain(CLI::App& app, Action& action) {
+void add_explain(CommandLine& line) {
   auto options = std::make_shared<ExplainOptions>();
-  auto* sub = app.add_subcommand("explain", "say what fused, what did not and why, in bytes");
-  add_model_options(*sub, options->model);
-  sub->add_option("--format", options->format, "of the report")
-      ->check(CLI::IsMember({"text", "json", "html"}))
-      ->capture_default_str();
-  sub->add_option("-o,--output", options->output, "write the report to this file");
-  sub->add_flag("--summary", options->summary, "counts, breaks and totals only");
-  sub->add_flag("--tiles", options->tiles, "with the text of each tile kernel");
-  sub->footer("Weights may be missing: a graph is enough.\n"
-              "Examples:\n"
-              "  tessera explain model.onnx --shape batch=8 --shape seq=128\n"
-              "  tessera explain model.onnx --summary\n"
-              "  tessera explain model.onnx --format json -o report.json\n"
-              "  tessera explain model.onnx --format html --tiles -o report.html");
-  sub->callback([options, &action] { action = [options] { return run(*options); }; });
+  Subcommand sub = line.add("explain", "say what fused, what did not and why, in bytes");
+  add_model_options(sub, options->model);
+  sub.option("--format", options->format, "of the report").one_of({"text", "json", "html"}).show_default();
+  sub.option("-o,--output", options->output, "write the report to this file");
+  sub.flag("--summary", options->summary, "counts, breaks and totals only");
+  sub.flag("--tiles", options->tiles, "with the text of each tile kernel");
+  sub.footer("Weights may be missing: a graph is enough.\n"
+             "Examples:\n"
+             "  tessera explain model.onnx --shape batch=8 --shape seq=128\n"
+             "  tessera explain model.onnx --summary\n"
+             "  tessera explain model.onnx --format json -o report.json\n"
+             "  tessera explain model.onnx --format html --tiles -o report.html");
+  sub.action([options] { return run(*options); });
 }
 
 } // namespace tessera::command

@@ -198,25 +198,25 @@ int run(const OptOptions& o) {
 
 } // namespace
 
-void add_opt(CLI::App& app, Action& action) {
+void add_opt(CommandLine& line) {
   auto options = std::make_shared<OptOptions>();
-  auto* sub = app.add_subcommand("opt", "run named passes over the text of an IR");
-  sub->add_option("FILE", options->file, "graph text, tile text, or an ONNX model; '-' for standard input");
-  sub->add_option("--passes", options->passes,
-                  "names with commas between; one of print, verify, fuse, tile, llvm may stand last");
-  sub->add_option("-o,--output", options->output, "write the text to this file");
-  sub->add_flag("--list", options->list, "name the passes");
-  sub->add_flag("--verify", options->verify, "check the graph after every pass that changed it");
-  sub->add_flag("--with-data", options->data, "print weights with their data");
-  sub->add_option("--vector-bytes", options->vector_bytes, "lower for vectors of this size instead of the machine's")
-      ->check(CLI::IsMember({16, 32, 64}));
-  sub->add_option("--json", options->json, "write what each pass did to this file as JSON");
-  sub->footer("Examples:\n"
-              "  tessera opt --list\n"
-              "  tessera opt graph.txt --passes decompose,fold,cse,dce\n"
-              "  tessera opt model.onnx --passes default,fuse\n"
-              "  tessera opt kernel.tile --passes llvm");
-  sub->callback([options, &action] { action = [options] { return run(*options); }; });
+  Subcommand sub = line.add("opt", "run named passes over the text of an IR");
+  sub.option("FILE", options->file, "graph text, tile text, or an ONNX model; '-' for standard input");
+  sub.option("--passes", options->passes,
+             "names with commas between; one of print, verify, fuse, tile, llvm may stand last");
+  sub.option("-o,--output", options->output, "write the text to this file");
+  sub.flag("--list", options->list, "name the passes");
+  sub.flag("--verify", options->verify, "check the graph after every pass that changed it");
+  sub.flag("--with-data", options->data, "print weights with their data");
+  sub.option("--vector-bytes", options->vector_bytes, "lower for vectors of this size instead of the machine's")
+      .one_of({16, 32, 64});
+  sub.option("--json", options->json, "write what each pass did to this file as JSON");
+  sub.footer("Examples:\n"
+             "  tessera opt --list\n"
+             "  tessera opt graph.txt --passes decompose,fold,cse,dce\n"
+             "  tessera opt model.onnx --passes default,fuse\n"
+             "  tessera opt kernel.tile --passes llvm");
+  sub.action([options] { return run(*options); });
 }
 
 } // namespace tessera::command

@@ -256,38 +256,33 @@ int run(const RunOptions& o) {
 
 } // namespace
 
-void add_run(CLI::App& app, Action& action) {
+void add_run(CommandLine& line) {
   auto options = std::make_shared<RunOptions>();
-  auto* sub = app.add_subcommand("run", "compile a model and run it");
-  add_model_options(*sub, options->model);
-  auto* inputs = sub->add_option("--input", options->inputs, "NAME=FILE.npy (repeatable); inputs not given are made up")
-                     ->allow_extra_args(false);
-  auto* cases =
-      sub->add_option("--case", options->cases, "folder with inputs/NAME.npy and expected/NAME.npy (repeatable)")
-          ->allow_extra_args(false);
-  sub->add_option("--output-dir", options->output_dir, "write outputs there as NAME.npy");
-  auto* expect = sub->add_option("--expect", options->expect,
-                                 "folder with NAME.npy to compare the outputs with; exit code 1 where they differ");
-  cases->excludes(inputs)->excludes(expect);
-  sub->add_option("--rtol", options->rtol, "relative tolerance of comparisons")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  sub->add_option("--atol", options->atol, "absolute tolerance of comparisons")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  sub->add_option("--norm-tolerance", options->norm_tolerance,
-                  "compare norms instead: |out - expected| / |expected| at most this")
-      ->check(CLI::PositiveNumber);
-  sub->add_option("--seed", options->seed, "of made-up inputs")->capture_default_str();
-  sub->add_flag("--poison", options->poison,
-                "fill memory with NaN before each run, to find reads of what was never written");
-  sub->add_flag("--profile", options->profile, "show the time of each step");
-  sub->footer("Examples:\n"
-              "  tessera run model.onnx --shape batch=4 --shape seq=128\n"
-              "  tessera run model.onnx --input input_ids=ids.npy --input attention_mask=mask.npy --output-dir out\n"
-              "  tessera run model.onnx --input x=x.npy --expect reference --rtol 1e-3\n"
-              "  tessera run model.onnx --shape batch=4 --specialize batch=exact --specialize seq=div:8");
-  sub->callback([options, &action] { action = [options] { return run(*options); }; });
+  Subcommand sub = line.add("run", "compile a model and run it");
+  add_model_options(sub, options->model);
+  auto inputs = sub.option("--input", options->inputs, "NAME=FILE.npy (repeatable); inputs not given are made up")
+                    .one_at_a_time();
+  auto cases = sub.option("--case", options->cases, "folder with inputs/NAME.npy and expected/NAME.npy (repeatable)")
+                   .one_at_a_time();
+  sub.option("--output-dir", options->output_dir, "write outputs there as NAME.npy");
+  auto expect = sub.option("--expect", options->expect,
+                           "folder with NAME.npy to compare the outputs with; exit code 1 where they differ");
+  cases.excludes(inputs).excludes(expect);
+  sub.option("--rtol", options->rtol, "relative tolerance of comparisons").not_negative().show_default();
+  sub.option("--atol", options->atol, "absolute tolerance of comparisons").not_negative().show_default();
+  sub.option("--norm-tolerance", options->norm_tolerance,
+             "compare norms instead: |out - expected| / |expected| at most this")
+      .positive();
+  sub.option("--seed", options->seed, "of made-up inputs").show_default();
+  sub.flag("--poison", options->poison,
+           "fill memory with NaN before each run, to find reads of what was never written");
+  sub.flag("--profile", options->profile, "show the time of each step");
+  sub.footer("Examples:\n"
+             "  tessera run model.onnx --shape batch=4 --shape seq=128\n"
+             "  tessera run model.onnx --input input_ids=ids.npy --input attention_mask=mask.npy --output-dir out\n"
+             "  tessera run model.onnx --input x=x.npy --expect reference --rtol 1e-3\n"
+             "  tessera run model.onnx --shape batch=4 --specialize batch=exact --specialize seq=div:8");
+  sub.action([options] { return run(*options); });
 }
 
 } // namespace tessera::command

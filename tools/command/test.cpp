@@ -302,38 +302,32 @@ int run(const TestOptions& o) {
 
 } // namespace
 
-void add_test(CLI::App& app, Action& action) {
+void add_test(CommandLine& line) {
   auto options = std::make_shared<TestOptions>();
-  auto* sub = app.add_subcommand("test", "run ONNX backend-test folders");
-  sub->add_option("DIR", options->dirs,
-                  "folders that hold, at any depth, model.onnx with test_data_set_N/input_M.pb, output_M.pb")
-      ->required();
-  sub->add_option("--filter", options->filter, "only folders whose path has this text");
-  sub->add_option("--device", options->device, "where to run")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  sub->add_flag("--list", options->list, "name the folders and run none");
-  sub->add_flag("-v,--verbose", options->verbose, "a line for each folder, not only for failures");
-  sub->add_option("--rtol", options->rtol, "relative tolerance; small float types get at least twice their rounding")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  sub->add_option("--atol", options->atol, "absolute tolerance")->check(CLI::NonNegativeNumber)->capture_default_str();
-  sub->add_option("--timeout", options->timeout, "seconds a folder may take")
-      ->check(CLI::Range(1, 86400))
-      ->capture_default_str();
-  sub->add_option("--jobs", options->jobs, "folders at a time, 0 for one a core")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  sub->add_flag("--no-cache", options->no_cache, "neither read nor write compiled kernels on disk");
-  sub->add_option("--cache-dir", options->cache_dir, "folder of compiled kernels");
-  sub->add_option("--json", options->json, "write the results to this file as JSON ('-': standard output)");
-  sub->footer("Folders run in worker processes: a crash or a hang is reported and the rest goes on. Exit code "
-              "1 when one\n"
-              "failed, crashed or hung; what is not supported is counted by operator or type and is no failure.\n"
-              "Examples:\n"
-              "  tessera test backend-tests --json results.json\n"
-              "  tessera test backend-tests/node/test_softmax_axis_0 -v");
-  sub->callback([options, &action] { action = [options] { return run(*options); }; });
+  Subcommand sub = line.add("test", "run ONNX backend-test folders");
+  sub.option("DIR", options->dirs,
+             "folders that hold, at any depth, model.onnx with test_data_set_N/input_M.pb, output_M.pb")
+      .required();
+  sub.option("--filter", options->filter, "only folders whose path has this text");
+  sub.option("--device", options->device, "where to run").one_of({"auto", "cpu", "cuda"}).show_default();
+  sub.flag("--list", options->list, "name the folders and run none");
+  sub.flag("-v,--verbose", options->verbose, "a line for each folder, not only for failures");
+  sub.option("--rtol", options->rtol, "relative tolerance; small float types get at least twice their rounding")
+      .not_negative()
+      .show_default();
+  sub.option("--atol", options->atol, "absolute tolerance").not_negative().show_default();
+  sub.option("--timeout", options->timeout, "seconds a folder may take").range(1, 86400).show_default();
+  sub.option("--jobs", options->jobs, "folders at a time, 0 for one a core").not_negative().show_default();
+  sub.flag("--no-cache", options->no_cache, "neither read nor write compiled kernels on disk");
+  sub.option("--cache-dir", options->cache_dir, "folder of compiled kernels");
+  sub.option("--json", options->json, "write the results to this file as JSON ('-': standard output)");
+  sub.footer("Folders run in worker processes: a crash or a hang is reported and the rest goes on. Exit code "
+             "1 when one\n"
+             "failed, crashed or hung; what is not supported is counted by operator or type and is no failure.\n"
+             "Examples:\n"
+             "  tessera test backend-tests --json results.json\n"
+             "  tessera test backend-tests/node/test_softmax_axis_0 -v");
+  sub.action([options] { return run(*options); });
 }
 
 } // namespace tessera::command

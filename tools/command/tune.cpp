@@ -199,30 +199,28 @@ int run(const TuneCommand& o) {
 
 } // namespace
 
-void add_tune(CLI::App& app, Action& action) {
+void add_tune(CommandLine& line) {
   auto options = std::make_shared<TuneCommand>();
-  auto* sub = app.add_subcommand("tune", "measure other schedules of a model's kernels, and remember the fastest");
-  add_model_options(*sub, options->model);
-  sub->get_option("MODEL")->required(false);
-  sub->add_option("--budget", options->budget, "seconds; what moves most is tuned first")
-      ->check(CLI::Range(0.0, 86400.0))
-      ->capture_default_str();
-  sub->add_option("--candidates", options->candidates, "schedules of a kernel to measure, at most")
-      ->check(CLI::Range(2, 1000))
-      ->capture_default_str();
-  sub->add_flag("--again", options->again, "kernels that have a record, too");
-  sub->add_flag("--list", options->list, "show the records");
-  sub->add_option("--export", options->export_file, "write the records to this file");
-  sub->add_option("--merge", options->merge_file, "add the records of this file; of two for the same the later stays");
-  sub->add_option("--pin", options->pin, "keep the records of a kernel (its hash, or the beginning), whatever changes");
-  sub->add_option("--unpin", options->unpin, "and no longer");
-  sub->add_flag("--clear", options->clear, "remove all records that are not pinned");
-  sub->footer("Examples:\n"
-              "  tessera tune model.onnx --shape batch=32 --shape seq=384 --budget 120\n"
-              "  tessera tune --list\n"
-              "  tessera tune --export tuned.json\n"
-              "  tessera tune --merge tuned.json --cache-dir /srv/cache");
-  sub->callback([options, &action] { action = [options] { return run(*options); }; });
+  Subcommand sub = line.add("tune", "measure other schedules of a model's kernels, and remember the fastest");
+  add_model_options(sub, options->model);
+  sub.declared("MODEL").required(false);
+  sub.option("--budget", options->budget, "seconds; what moves most is tuned first").range(0.0, 86400.0).show_default();
+  sub.option("--candidates", options->candidates, "schedules of a kernel to measure, at most")
+      .range(2, 1000)
+      .show_default();
+  sub.flag("--again", options->again, "kernels that have a record, too");
+  sub.flag("--list", options->list, "show the records");
+  sub.option("--export", options->export_file, "write the records to this file");
+  sub.option("--merge", options->merge_file, "add the records of this file; of two for the same the later stays");
+  sub.option("--pin", options->pin, "keep the records of a kernel (its hash, or the beginning), whatever changes");
+  sub.option("--unpin", options->unpin, "and no longer");
+  sub.flag("--clear", options->clear, "remove all records that are not pinned");
+  sub.footer("Examples:\n"
+             "  tessera tune model.onnx --shape batch=32 --shape seq=384 --budget 120\n"
+             "  tessera tune --list\n"
+             "  tessera tune --export tuned.json\n"
+             "  tessera tune --merge tuned.json --cache-dir /srv/cache");
+  sub.action([options] { return run(*options); });
 }
 
 } // namespace tessera::command

@@ -1,0 +1,71 @@
+// The command line as the subcommands declare it: a thin layer over CLI11, whose headers take longer to compile than
+// any subcommand and are private to options.cpp.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+} // namespace CLI
+
+namespace tessera::command {
+
+// A subcommand's work, run after the command line was read; returns the exit code.
+using Action = std::function<int()>;
+
+class Option {
+public:
+  explicit Option(CLI::Option* option) : option_(option) {}
+  Option& required(bool yes = true);
+  Option& show_default();
+  Option& one_at_a_time(); // repeatable, one value each time: what follows the value is no other one
+  Option& one_of(std::initializer_list<const char*> values);
+  Option& one_of(std::initializer_list<int> values);
+  Option& range(int low, int high);
+  Option& range(double low, double high);
+  Option& not_negative();
+  Option& positive();
+  Option& excludes(const Option& other);
+
+private:
+  CLI::Option* option_;
+};
+
+class Subcommand {
+public:
+  explicit Subcommand(CLI::App* app, Action& chosen) : app_(app), chosen_(chosen) {}
+  // Puts the value of an option into `to`, which must outlive the parsing. T: string, vector of strings, int, uint64_t,
+  // double, optional double.
+  template <class T>
+  Option option(const std::string& names, T& to, const std::string& help);
+  void flag(const std::string& names, bool& to, const std::string& help);
+  [[nodiscard]] Option declared(const std::string& name); // one of this subcommand's
+  void footer(const std::string& text);
+  void action(Action action);
+
+private:
+  CLI::App* app_;
+  Action& chosen_;
+};
+
+class CommandLine {
+public:
+  CommandLine(const std::string& name, const std::string& description, const std::string& version,
+              const std::string& footer);
+  ~CommandLine();
+  Subcommand add(const std::string& name, const std::string& summary);
+  // Reads the arguments and runs the chosen subcommand's action; its exit code, or `usage_error` for wrong arguments.
+  int run(int argc, char** argv, int usage_error);
+
+private:
+  std::unique_ptr<CLI::App> app_;
+  Action chosen_;
+};
+
+} // namespace tessera::command
