@@ -6,6 +6,13 @@ namespace tessera {
 
 using namespace fusion;
 
+LoopNest::LoopNest() = default;
+LoopNest::LoopNest(const LoopNest&) = default;
+LoopNest::LoopNest(LoopNest&&) noexcept = default;
+LoopNest& LoopNest::operator=(const LoopNest&) = default;
+LoopNest& LoopNest::operator=(LoopNest&&) noexcept = default;
+LoopNest::~LoopNest() = default;
+
 bool LoopNest::has_reduction() const {
   return std::any_of(axes.begin(), axes.end(), [](const Axis& a) { return a.role == AxisRole::Row; });
 }

@@ -46,6 +46,12 @@ struct LoopNest {
   ScalarDag dag;
   std::vector<Store> stores;
   std::vector<NodeId> sources; // graph nodes that went in, in order
+  LoopNest();
+  LoopNest(const LoopNest&);
+  LoopNest(LoopNest&&) noexcept;
+  LoopNest& operator=(const LoopNest&);
+  LoopNest& operator=(LoopNest&&) noexcept;
+  ~LoopNest();
 
   [[nodiscard]] bool has_reduction() const;
   [[nodiscard]] SymShape extents(AxisRole role) const;

@@ -6,6 +6,13 @@
 
 namespace tessera {
 
+Group::Group() = default;
+Group::Group(const Group&) = default;
+Group::Group(Group&&) noexcept = default;
+Group& Group::operator=(const Group&) = default;
+Group& Group::operator=(Group&&) noexcept = default;
+Group::~Group() = default;
+
 Result<FusionPlan> plan_fusion(Graph& graph, const FusionOptions& options) {
   return fusion::Planner(graph, options).run();
 }

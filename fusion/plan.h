@@ -156,6 +156,12 @@ struct Group {
   std::vector<ValueId> reads, writes;
   SymExpr bytes_read, bytes_written; // what it moves
   SymExpr bytes_unfused;             // what its operators would move one by one
+  Group();
+  Group(const Group&);
+  Group(Group&&) noexcept;
+  Group& operator=(const Group&);
+  Group& operator=(Group&&) noexcept;
+  ~Group();
 };
 struct FusionPlan {
   std::vector<Group> groups; // in execution order

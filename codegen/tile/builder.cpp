@@ -50,6 +50,13 @@ std::string identifier(std::string_view name) {
 
 } // namespace
 
+Kernel::Kernel() = default;
+Kernel::Kernel(const Kernel&) = default;
+Kernel::Kernel(Kernel&&) noexcept = default;
+Kernel& Kernel::operator=(const Kernel&) = default;
+Kernel& Kernel::operator=(Kernel&&) noexcept = default;
+Kernel::~Kernel() = default;
+
 Builder::Builder(Kernel& kernel) : kernel_(kernel) {
   blocks_.push_back(&kernel.body);
   seen_.emplace_back();

@@ -117,6 +117,12 @@ struct Param {
 // add(range, scalar).
 class Kernel {
 public:
+  Kernel();
+  Kernel(const Kernel&);
+  Kernel(Kernel&&) noexcept;
+  Kernel& operator=(const Kernel&);
+  Kernel& operator=(Kernel&&) noexcept;
+  ~Kernel();
   std::string name;
   std::vector<Param> params;
   std::map<std::string, int64_t> config; // warps, min_blocks ...; programs: a launch has at most so many

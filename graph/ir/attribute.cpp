@@ -11,6 +11,19 @@ auto position(auto& items, std::string_view name) {
 }
 } // namespace
 
+Attribute::Attribute() = default;
+Attribute::Attribute(const Attribute&) = default;
+Attribute::Attribute(Attribute&&) noexcept = default;
+Attribute& Attribute::operator=(const Attribute&) = default;
+Attribute& Attribute::operator=(Attribute&&) noexcept = default;
+Attribute::~Attribute() = default;
+
+Attributes::Attributes() = default;
+Attributes::Attributes(const Attributes&) = default;
+Attributes::Attributes(Attributes&&) noexcept = default;
+Attributes& Attributes::operator=(const Attributes&) = default;
+Attributes& Attributes::operator=(Attributes&&) noexcept = default;
+Attributes::~Attributes() = default;
 Attributes::Attributes(std::initializer_list<std::pair<std::string, Attribute>> items) {
   for (const auto& [name, value] : items) set(name, value);
 }

@@ -13,12 +13,27 @@ namespace tessera {
 class Graph;
 
 using Ints = std::vector<int64_t>;
-using Attribute = std::variant<int64_t, double, std::string, Ints, std::vector<double>, std::vector<std::string>, DType,
-                               SymShape /* dimensions, offsets */, Tensor, std::shared_ptr<Graph> /* subgraph */>;
+using AttributeValue =
+    std::variant<int64_t, double, std::string, Ints, std::vector<double>, std::vector<std::string>, DType,
+                 SymShape /* dimensions, offsets */, Tensor, std::shared_ptr<Graph> /* subgraph */>;
+struct Attribute : AttributeValue {
+  using AttributeValue::AttributeValue;
+  Attribute();
+  Attribute(const Attribute&);
+  Attribute(Attribute&&) noexcept;
+  Attribute& operator=(const Attribute&);
+  Attribute& operator=(Attribute&&) noexcept;
+  ~Attribute();
+};
 
 class Attributes {
 public:
-  Attributes() = default;
+  Attributes();
+  Attributes(const Attributes&);
+  Attributes(Attributes&&) noexcept;
+  Attributes& operator=(const Attributes&);
+  Attributes& operator=(Attributes&&) noexcept;
+  ~Attributes();
   Attributes(std::initializer_list<std::pair<std::string, Attribute>> items);
   void set(std::string_view name, Attribute value);
   void erase(std::string_view name);

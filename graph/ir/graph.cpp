@@ -7,6 +7,28 @@ namespace tessera {
 
 std::string TensorType::str() const { return std::string(tessera::name(dtype)) + tessera::str(shape); }
 
+Node::Node() = default;
+Node::Node(const Node&) = default;
+Node::Node(Node&&) noexcept = default;
+Node& Node::operator=(const Node&) = default;
+Node& Node::operator=(Node&&) noexcept = default;
+Node::~Node() = default;
+
+Value::Value() = default;
+Value::Value(const Value&) = default;
+Value::Value(Value&&) noexcept = default;
+Value& Value::operator=(const Value&) = default;
+Value& Value::operator=(Value&&) noexcept = default;
+Value::~Value() = default;
+
+Graph::Graph(std::string name) : Graph(std::move(name), std::make_shared<ShapeEnv>()) {}
+Graph::Graph(std::string name, std::shared_ptr<ShapeEnv> env) : name_(std::move(name)), env_(std::move(env)) {}
+Graph::Graph(const Graph&) = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(const Graph&) = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+Graph::~Graph() = default;
+
 ValueId Graph::add_input(std::string name, TensorType type) {
   Value v;
   v.type = std::move(type);

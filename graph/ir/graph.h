@@ -54,6 +54,12 @@ struct Value {
   std::optional<SymShape> declared;
   // Contents of a small integer tensor (dimension arithmetic) where they are known, row-major, count() of them.
   std::optional<std::vector<SymExpr>> contents;
+  Value();
+  Value(const Value&);
+  Value(Value&&) noexcept;
+  Value& operator=(const Value&);
+  Value& operator=(Value&&) noexcept;
+  ~Value();
 };
 
 struct Node {
@@ -64,13 +70,24 @@ struct Node {
   Location location; // where in the source it came from
   int opset = 0;     // version of its source domain; 0 for our own operators
   bool removed = false;
+  Node();
+  Node(const Node&);
+  Node(Node&&) noexcept;
+  Node& operator=(const Node&);
+  Node& operator=(Node&&) noexcept;
+  ~Node();
 };
 
 class Graph {
 public:
-  explicit Graph(std::string name = "main") : name_(std::move(name)), env_(std::make_shared<ShapeEnv>()) {}
+  explicit Graph(std::string name = "main");
   // Shares the environment of the outer graph (subgraphs of If, Loop, Scan).
-  Graph(std::string name, std::shared_ptr<ShapeEnv> env) : name_(std::move(name)), env_(std::move(env)) {}
+  Graph(std::string name, std::shared_ptr<ShapeEnv> env);
+  Graph(const Graph&);
+  Graph(Graph&&) noexcept;
+  Graph& operator=(const Graph&);
+  Graph& operator=(Graph&&) noexcept;
+  ~Graph();
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] ShapeEnv& env() { return *env_; }

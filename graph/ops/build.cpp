@@ -61,6 +61,7 @@ SymShape reduced_shape(const SymShape& shape, const Ints& axes, bool keepdims) {
 }
 
 // ---- builder
+B::~B() = default;
 B::B(Graph& graph, const Node& node) : graph_(graph), node_(node) {}
 
 bool B::has(int operand) const { return operand < operands() && node_.operands[static_cast<size_t>(operand)].valid(); }

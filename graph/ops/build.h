@@ -40,6 +40,7 @@ public:
 
   // Copies the node: appending to the graph may move the one in it.
   B(Graph& graph, const Node& node);
+  ~B();
 
   // -- what the node has
   [[nodiscard]] const Node& node() const { return node_; }

@@ -59,7 +59,7 @@ bool admits(TypeSet set, DType dtype) {
 std::string_view name(AttrKind kind) { return kAttrKinds[static_cast<size_t>(kind)]; }
 
 AttrKind kind_of(const Attribute& attribute) {
-  static_assert(std::variant_size_v<Attribute> == kAttrKinds.size(),
+  static_assert(std::variant_size_v<AttributeValue> == kAttrKinds.size(),
                 "one AttrKind for each alternative, in their order");
   return static_cast<AttrKind>(attribute.index());
 }

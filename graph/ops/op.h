@@ -130,6 +130,12 @@ struct Sample {
   int result_count = 1;
   int opset = 0;
   double tolerance = 1e-5; // ||out-ref|| / ||ref||
+  Sample();
+  Sample(const Sample&);
+  Sample(Sample&&) noexcept;
+  Sample& operator=(const Sample&);
+  Sample& operator=(Sample&&) noexcept;
+  ~Sample();
 };
 struct ErrorSample {
   Sample sample;
@@ -153,6 +159,12 @@ struct OpDef {
   bool side_effect = false; // random numbers: never folded, merged or removed as common
   bool data_dependent_shape =
       false; // result sizes are known only when it has run (NonZero): inference makes fresh symbols
+  OpDef();
+  OpDef(const OpDef&);
+  OpDef(OpDef&&) noexcept;
+  OpDef& operator=(const OpDef&);
+  OpDef& operator=(OpDef&&) noexcept;
+  ~OpDef();
 
   [[nodiscard]] bool is_composite() const { return std::holds_alternative<Decomposition>(meaning); }
   [[nodiscard]] const Pointwise* pointwise() const { return std::get_if<Pointwise>(&meaning); }

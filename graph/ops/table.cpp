@@ -32,6 +32,20 @@ void OpTable::add(OpDef def) {
   defs_.push_back(std::move(owned));
 }
 
+Sample::Sample() = default;
+Sample::Sample(const Sample&) = default;
+Sample::Sample(Sample&&) noexcept = default;
+Sample& Sample::operator=(const Sample&) = default;
+Sample& Sample::operator=(Sample&&) noexcept = default;
+Sample::~Sample() = default;
+
+OpDef::OpDef() = default;
+OpDef::OpDef(const OpDef&) = default;
+OpDef::OpDef(OpDef&&) noexcept = default;
+OpDef& OpDef::operator=(const OpDef&) = default;
+OpDef& OpDef::operator=(OpDef&&) noexcept = default;
+OpDef::~OpDef() = default;
+
 const OpDef* OpTable::find(std::string_view name) const {
   auto it = by_name_.find(name);
   return it == by_name_.end() ? nullptr : it->second;

@@ -11,8 +11,9 @@ std::vector<std::string>& contexts() {
 }
 } // namespace
 
-void check_failed(const char* condition, const char* file, int line, const std::string& what) {
-  std::fprintf(stderr, "tessera: internal error: %s\n  check: %s\n  at %s:%d\n", what.c_str(), condition, file, line);
+void check_failed(const char* condition, const char* file, int line, std::string_view what) {
+  std::fprintf(stderr, "tessera: internal error: %.*s\n  check: %s\n  at %s:%d\n", static_cast<int>(what.size()),
+               what.data(), condition, file, line);
   const auto& stack = contexts();
   for (auto it = stack.rbegin(); it != stack.rend(); ++it) std::fprintf(stderr, "  while: %s\n", it->c_str());
   std::fprintf(stderr,

@@ -3,11 +3,12 @@
 // one.
 #pragma once
 #include <string>
+#include <string_view>
 
 namespace tessera {
 
 // Prints "internal error: ..." with file, line, the current work (see CheckContext) and aborts.
-[[noreturn]] void check_failed(const char* condition, const char* file, int line, const std::string& what);
+[[noreturn]] void check_failed(const char* condition, const char* file, int line, std::string_view what);
 
 // While alive, names what this thread is working on ("pass cse on graph main"); failed checks print the stack of these.
 class CheckContext {

@@ -71,6 +71,31 @@ std::string Location::str() const {
   return out + ")";
 }
 
+Diagnostic::Diagnostic() = default;
+Diagnostic::Diagnostic(ErrorCode c, std::string msg) : code(c), message(std::move(msg)) {}
+Diagnostic::Diagnostic(ErrorCode c, Location loc, std::string msg)
+    : code(c), location(std::move(loc)), message(std::move(msg)) {}
+Diagnostic::Diagnostic(const Diagnostic&) = default;
+Diagnostic::Diagnostic(Diagnostic&&) noexcept = default;
+Diagnostic& Diagnostic::operator=(const Diagnostic&) = default;
+Diagnostic& Diagnostic::operator=(Diagnostic&&) noexcept = default;
+Diagnostic::~Diagnostic() = default;
+
+Diagnostic& Diagnostic::note(std::string text) & {
+  notes.push_back(std::move(text));
+  return *this;
+}
+
+Diagnostic&& Diagnostic::note(std::string text) && {
+  notes.push_back(std::move(text));
+  return std::move(*this);
+}
+
+Diagnostic&& Diagnostic::at(Location loc) && {
+  if (location == Location{}) location = std::move(loc);
+  return std::move(*this);
+}
+
 std::string Diagnostic::str() const {
   const ErrorCodeInfo& row = info(code);
   std::string out = "error " + std::string(row.id) + " " + std::string(row.name) + ": ";

@@ -63,21 +63,18 @@ struct Diagnostic {
   std::string message;            // lower case, no final period
   std::vector<std::string> notes; // causes, and what to do
 
-  Diagnostic() = default;
-  Diagnostic(ErrorCode c, std::string msg) : code(c), message(std::move(msg)) {}
-  Diagnostic(ErrorCode c, Location loc, std::string msg) : code(c), location(std::move(loc)), message(std::move(msg)) {}
-  Diagnostic& note(std::string text) & {
-    notes.push_back(std::move(text));
-    return *this;
-  }
-  Diagnostic&& note(std::string text) && {
-    notes.push_back(std::move(text));
-    return std::move(*this);
-  }
-  Diagnostic&& at(Location loc) && {
-    if (location == Location{}) location = std::move(loc);
-    return std::move(*this);
-  }
+  // Out of line, all of them: errors are rare, and every function that can fail would hold a copy of this code.
+  Diagnostic();
+  Diagnostic(ErrorCode c, std::string msg);
+  Diagnostic(ErrorCode c, Location loc, std::string msg);
+  Diagnostic(const Diagnostic&);
+  Diagnostic(Diagnostic&&) noexcept;
+  Diagnostic& operator=(const Diagnostic&);
+  Diagnostic& operator=(Diagnostic&&) noexcept;
+  ~Diagnostic();
+  Diagnostic& note(std::string text) &;
+  Diagnostic&& note(std::string text) &&;
+  Diagnostic&& at(Location loc) &&; // unless it has a location
   // "error TES-2001 unsupported-op: model.onnx: node 'X' (Foo, output 'y'): message\n  note: ...\n"
   [[nodiscard]] std::string str() const;
 };

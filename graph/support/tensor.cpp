@@ -127,6 +127,13 @@ Result<std::shared_ptr<std::byte>> allocate_bytes(size_t bytes, bool zero) {
   return std::shared_ptr<std::byte>(static_cast<std::byte*>(p), [](std::byte* b) { std::free(b); });
 }
 
+Tensor::Tensor() = default;
+Tensor::Tensor(const Tensor&) = default;
+Tensor::Tensor(Tensor&&) noexcept = default;
+Tensor& Tensor::operator=(const Tensor&) = default;
+Tensor& Tensor::operator=(Tensor&&) noexcept = default;
+Tensor::~Tensor() = default;
+
 Result<Tensor> Tensor::create(DType dtype, Dims dims, bool zero) {
   TESSERA_ASSIGN(int64_t count, element_count(dims));
   Tensor t;

@@ -27,7 +27,13 @@ struct Storage {
 
 class Tensor {
 public:
-  Tensor() = default;
+  // Out of line, as in every class of many members: code that copies and destroys one is large, and it is everywhere.
+  Tensor();
+  Tensor(const Tensor&);
+  Tensor(Tensor&&) noexcept;
+  Tensor& operator=(const Tensor&);
+  Tensor& operator=(Tensor&&) noexcept;
+  ~Tensor();
   // Allocates; contents undefined unless `zero`.
   static Result<Tensor> create(DType dtype, Dims dims, bool zero = false);
   // Takes part in `storage` (no copy). storage.bytes must be at least byte_size(dtype, count).

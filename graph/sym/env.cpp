@@ -7,6 +7,13 @@ namespace tessera {
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
+ShapeEnv::ShapeEnv() = default;
+ShapeEnv::ShapeEnv(const ShapeEnv&) = default;
+ShapeEnv::ShapeEnv(ShapeEnv&&) noexcept = default;
+ShapeEnv& ShapeEnv::operator=(const ShapeEnv&) = default;
+ShapeEnv& ShapeEnv::operator=(ShapeEnv&&) noexcept = default;
+ShapeEnv::~ShapeEnv() = default;
+
 SymExpr ShapeEnv::create_symbol(std::string_view name, SymRange range, int64_t divisor) {
   std::string unique(name);
   for (int n = 1; by_name_.contains(unique); ++n) unique = std::string(name) + "_" + std::to_string(n);

@@ -43,6 +43,12 @@ struct Guard {
 
 class ShapeEnv {
 public:
+  ShapeEnv();
+  ShapeEnv(const ShapeEnv&);
+  ShapeEnv(ShapeEnv&&) noexcept;
+  ShapeEnv& operator=(const ShapeEnv&);
+  ShapeEnv& operator=(ShapeEnv&&) noexcept;
+  ~ShapeEnv();
   // A new symbol with facts. `name` is made unique within the environment by a suffix when needed.
   SymExpr create_symbol(std::string_view name, SymRange range = {}, int64_t divisor = 1);
   // The symbol of that name, created when it does not exist: same dim_param, same symbol.
