@@ -1,0 +1,4 @@
+#pragma once
+#include "standard.h"
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>

@@ -1,0 +1,3 @@
+#pragma once
+#include "standard.h"
+#include <gtest/gtest.h>
