@@ -27,11 +27,13 @@ public:
   [[nodiscard]] bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
   T& value() & {
-    if (!ok()) [[unlikely]] value_of_error(error());
+    if (!ok()) [[unlikely]]
+      value_of_error(error());
     return *std::get_if<0>(&state_);
   }
   const T& value() const& {
-    if (!ok()) [[unlikely]] value_of_error(error());
+    if (!ok()) [[unlikely]]
+      value_of_error(error());
     return *std::get_if<0>(&state_);
   }
   T&& value() && { return std::move(value()); }
