@@ -1,8 +1,6 @@
 // Runs that repeat are put on the stream as one graph: when, with which addresses, and what happens where that fails.
-#include "fake_driver.h"
-#include "runtime/cuda/code_object.h"
+#include "executor_harness.h"
 #include "runtime/cuda/replay.h"
-#include "tests/runtime/build_executable.h"
 
 namespace tessera {
 namespace {
@@ -11,7 +9,7 @@ using namespace test;
 constexpr int kSteps = 8;
 constexpr float kBreaks = 1e9f; // an element that makes the kernel fail
 
-class Repeated : public ::testing::Test {
+class Repeated : public OnGpu {
 protected:
   Repeated() {
     // y[i] = x[i] + 1 for i in [0, n); a violation where an element is negative.
@@ -27,11 +25,11 @@ protected:
       return CUDA_SUCCESS;
     });
     options.pool = ThreadPool::create(1);
+    options.poison = false;
   }
   // y = x + kSteps, by as many kernels.
   std::unique_ptr<Executor> executor(bool with_host_step = false) {
-    Builder b;
-    b.exe->target = "cuda sm_90";
+    auto b = builder();
     auto s = b.symbol("s");
     auto from = b.input("x", {s});
     for (int k = 0; k < kSteps; ++k) {
@@ -56,20 +54,8 @@ protected:
       b.exe->steps.emplace_back(kernel);
       from = to;
     }
-    cuda::CodeObject code;
-    code.symbol = "more";
-    code.ptx_arch = "sm_90";
-    code.ptx = "// more";
-    b.exe->objects.push_back(cuda::encode(code));
-    if (!options.gpu_context) options.gpu_context = gpu.context();
-    auto e = Executor::create({b.done()}, options);
-    EXPECT_TRUE(e.ok()) << e.error().str();
-    return std::move(*e);
-  }
-  static Tensor ramp(int64_t n, float from = 0) {
-    Tensor t = Tensor::create(DType::F32, {n}).value();
-    for (auto& v : t.mutable_as<float>()) v = from++;
-    return t;
+    b.exe->objects.push_back(object("more"));
+    return OnGpu::executor(b.done());
   }
   // A run, its results, and how often the driver's functions were called.
   std::map<std::string, int> run(Executor& e, int64_t n, float from = 0) {
@@ -82,9 +68,6 @@ protected:
     }
     return gpu.calls;
   }
-
-  FakeGpu gpu; // destroyed last
-  ExecutorOptions options;
 };
 
 TEST_F(Repeated, TheSecondRunIsCapturedAndTheThirdIsOneCall) {
