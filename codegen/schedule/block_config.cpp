@@ -16,7 +16,7 @@ int64_t bits(const std::vector<size_t>& axes) {
 
 bool is_block(ScheduleKind kind) {
   return kind == ScheduleKind::BlockFlat || kind == ScheduleKind::BlockRows || kind == ScheduleKind::BlockLoop ||
-         kind == ScheduleKind::BlockColumns;
+         kind == ScheduleKind::BlockColumns || kind == ScheduleKind::BlockTeam;
 }
 
 bool sound(const BlockPlan& p) {
@@ -72,6 +72,12 @@ std::optional<BlockPlan> plan_of(const BlockFacts& f, const Schedule& schedule) 
     if (role(axis) == AxisRole::Row) return std::nullopt;
   auto folds = [&](const std::vector<size_t>& g) { return !g.empty() && role(g.front()) == AxisRole::Row; };
   if (folds(p.groups.rows) && folds(p.groups.columns)) return std::nullopt;
+  if (p.schedule.kind != ScheduleKind::BlockTeam) return p;
+  // Of teams those of columns are varied.
+  if (!folds(p.groups.rows) || !p.loop || p.programs < 1 || p.most_members < 1) return std::nullopt;
+  auto online = schedule.config.find("online");
+  share_columns(f, p, online == schedule.config.end() || online->second != 0);
+  if (auto members = p.team->as_const(); members && *members < 1) return std::nullopt;
   return p;
 }
 
@@ -93,6 +99,7 @@ std::optional<BlockPlan> tuned_plan(const BlockFacts& f, const TunedSchedule& tu
     if (!require(f.d.env.simplify(f.extent(i)), r.multiple_of, r.min, r.max)) return std::nullopt;
   }
   // What the plan relies on, whatever the record says.
+  if (p->team && p->waits && !require(column_teams(f, *p), 1, 1, p->programs)) return std::nullopt;
   if (p->split >= 0 && !require(f.d.env.simplify(f.extent(static_cast<size_t>(p->split))), p->columns, 0, INT64_MAX))
     return std::nullopt;
   if (f.d.reduces && !p->loop) {

@@ -22,6 +22,8 @@ void each_number(Plan& p, F&& f) {
   f("shift", p.shift);
   f("streaming", p.streaming);
   f("keep", p.keep);
+  f("programs", p.programs);
+  f("most_members", p.most_members);
   f("whole_branch", p.whole_branch);
   f("split", p.split);
 }

@@ -90,4 +90,17 @@ inline constexpr int kRegisters = 64;         // of a thread, for values of the 
 // last one has conditions, or waits, one of the plans above comes behind it. Nothing where a program does better alone.
 [[nodiscard]] std::vector<BlockPlan> team_plans(const BlockFacts& facts, bool online);
 
+// Teams of columns: blocks of `threads`, of which `resident` are to be on a multiprocessor, with tiles of `columns` and
+// `each` elements a thread. Members that wait read what at most `partials` places of the workspace have.
+struct ColumnTeam {
+  int64_t threads, each, columns, resident, partials;
+};
+[[nodiscard]] BlockPlan column_team(const BlockFacts& facts, const AxisGroups& groups, const ColumnTeam& team,
+                                    bool online);
+[[nodiscard]] SymExpr column_teams(const BlockFacts& facts, const BlockPlan& plan); // how many
+// The members of a plan's teams of columns, and whether they wait, from its tile and numbers of programs.
+void share_columns(const BlockFacts& facts, BlockPlan& plan, bool online);
+// How many places of the workspace a member that waits has registers for.
+[[nodiscard]] int64_t most_partials(const BlockFacts& facts, int64_t threads, bool online);
+
 } // namespace tessera

@@ -22,6 +22,7 @@ constexpr int64_t kSharing = 2;              // positions of a thread that share
 constexpr double kNearBytes = 65536;         // of an operand that the L1 may keep
 constexpr double kLargePart = 0.4;           // of what an element moves: reading it less often is worth larger tiles
 constexpr double kMostWaste = 1.1;           // positions of a tile over those that there are
+constexpr int64_t kSectorBytes = 32;         // what memory is read and written in
 constexpr double kIdle = 8;                  // an element of a tile that is not there: threads that wait in vain
 
 class FlatPlanner {
@@ -228,20 +229,28 @@ private:
       for (int64_t w = std::min(tile, power_above(*n)); w >= std::min<int64_t>(64, power_above(*n)); w /= 2)
         widths.push_back(w);
     }
+    int64_t vector = vector_; // the widest access that is known to begin at its multiples
+    while (vector > 1 && !f_.multiple(f_.extent(c), vector).known) vector /= 2;
+    int64_t start = kSectorBytes; // rows are known to begin at its multiples, in bytes
+    while (start > f_.narrow && !f_.multiple(f_.extent(c), start / f_.narrow).known) start /= 2;
     std::vector<size_t> rows(order_.begin(), order_.end() - 1);
     std::vector<Candidate> list;
     for (int64_t w : widths) {
       double waste = 1.3; // of an extent that is not known
       if (n) waste = static_cast<double>((*n + w - 1) / w * w) / static_cast<double>(std::max<int64_t>(1, *n));
-      int64_t width = std::min(w, f_.multiple(f_.extent(c), vector_).known ? vector_ : 1);
+      int64_t width = std::min(w, vector);
       // Elements of one row that a thread has: rows are taken apart once for them.
       double each = static_cast<double>(std::clamp<int64_t>(w / 32, width, vector_));
-      BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, std::max<int64_t>(1, tile / w), w, threads_ / 32);
+      // Of narrower accesses a thread has more, that as much is under way.
+      const int64_t threads = vector > 1 && vector < vector_ ? std::max<int64_t>(32, threads_ / 2) : threads_;
+      BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, std::max<int64_t>(1, tile / w), w, threads / 32);
       p.groups.rows = rows;
       p.groups.columns = {c};
       p.schedule.why = std::to_string(p.rows) + (p.rows == 1 ? " row, " : " rows, ") + std::to_string(w) + " of " +
                        f_.extent_text(c) + " columns a block; " + BlockFacts::sizes(p);
-      double own = accesses(width) + decode(rows) / each;
+      // Pieces of rows that do not begin at sectors touch more of them than they fill.
+      const double sectors = 1 + static_cast<double>(kSectorBytes - start) / static_cast<double>(w * f_.narrow);
+      double own = accesses(width) * sectors + decode(rows) / each;
       list.push_back({std::move(p), waste * own + (waste - 1) * (work_ + kIdle)});
     }
     return list;

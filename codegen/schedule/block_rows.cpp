@@ -106,10 +106,16 @@ public:
     bool once = length && *length <= rows;
     // Folded in one round down long columns: many small blocks, so that memory is busy while some of them compute.
     if (!once && one_pass()) {
-      constexpr int64_t kThreads = 128, kElements = 16;
+      constexpr int64_t kThreads = 128, kElements = 16, kWarps = 32; // of a multiprocessor, at least
       threads = kThreads;
       each = std::min(each, std::max(kElements, f_.vector));
       columns = std::min<int64_t>(columns, std::max<int64_t>(32, kColumnBytes / 2 / f_.narrow));
+      // Where each element is an access of its own a warp has 32 columns. Those of one block fold the same ones while
+      // there would be too few otherwise.
+      const auto n = f_.seen(width * others);
+      while (n && !f_.multiple(f_.extent(c), f_.vector).known && columns < kThreads &&
+             *n * (kThreads / 32) >= 2 * columns * kWarps * f_.device.multiprocessors)
+        columns *= 2;
       rows = std::max<int64_t>(1, threads * each / columns);
     }
     if (length) rows = std::min(std::max<int64_t>(rows, 2), power_above(room(*length, *length)));
@@ -214,7 +220,7 @@ private:
   // warp has a whole one and no barrier is needed. Blocks are small, and their registers are not bounded: some have
   // loads under way while others wait at their reductions.
   [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest, bool aligned) const {
-    constexpr int64_t kThreads = 128, kThreadBytes = 128, kValues = 128;
+    constexpr int64_t kThreads = 128, kThreadBytes = 128, kValues = 128, kManyElements = 64, kResident = 512;
     if (longest * f_.usual > longest_row(aligned)) return std::nullopt;
     const int shift = aligned || power_above(longest) * f_.usual <= kShortRowBytes ? 1 : row_shift(f_);
     const int64_t columns = power_above(longest + shift - 1), bytes = columns * f_.usual;
@@ -235,8 +241,19 @@ private:
     if (lanes > 1024) return std::nullopt;
     int64_t rows = shift > 1 || bytes > kWarpRowBytes ? 1 : std::max<int64_t>(1, kThreads / lanes);
     while (n && rows > 1 && *n < rows * f_.device.multiprocessors) rows /= 2;
-    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockRows, rows, columns, power_above(rows * lanes) / 32);
+    int64_t threads = rows * lanes;
+    // Gains of short rows are read and converted once for two of them, by warps that do not wait for each other.
+    if (shift == 1 && bytes > 512 && bytes <= 1024 && rows * lanes == kThreads && lanes == 32 && loads_beside() > 0 &&
+        2 * each * std::max(2, f_.live) <= kValues && n && *n >= 128 * f_.device.multiprocessors) {
+      rows = 2;
+      threads = 32;
+    }
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockRows, rows, columns, power_above(threads) / 32);
     p.shift = shift;
+    // Of tiles that would take more registers than leave 512 threads on a multiprocessor, some have loads under way too
+    // seldom: better a few values are kept elsewhere.
+    if (const int64_t block = int64_t{32} * p.warps; rows * columns / block >= kManyElements && block < kResident)
+      p.min_blocks = static_cast<int>(kResident / block);
     p.groups = row_groups();
     p.reads = caching(true);
     return p;
@@ -285,9 +302,12 @@ private:
   // Elements of 32 bits: 64 KB of loads under way on a multiprocessor, in one block. Of rows that two such tiles would
   // hold, tiles of a quarter: of the last two nothing is read again.
   [[nodiscard]] LoopTile wide_loop(double length) const {
-    constexpr int64_t kUnderWay = 64 << 10, kThreads = 512, kQuarter = 8;
+    constexpr int64_t kUnderWay = 64 << 10, kThreads = 512, kQuarter = 8, kSmall = 128;
     const int64_t loaded = loaded_bytes(),
                   each = power_below(std::max<int64_t>(vector_, kUnderWay / kThreads / loaded));
+    // Where nothing is read again small blocks of many rows overlap: one begins while others end.
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    if (n && *n >= 2 * f_.device.multiprocessors && one_pass()) return {kSmall, each};
     if (loaded > 4 || length > static_cast<double>(2 * kThreads * each)) return {kThreads, each};
     return {std::clamp<int64_t>(power_above(static_cast<int64_t>(length)) / 4 / kQuarter, 128, 1024), kQuarter};
   }

@@ -19,11 +19,13 @@ constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length are share
 constexpr int64_t kMostPartials = 8192;      // and where each has several
 constexpr int64_t kShiftedElements = 8;      // of a thread, of rows that begin at any alignment
 constexpr double kMostlyKept = 0.85;         // of a row, so that reading the rest again is nothing
-constexpr int64_t kColumnBytes = 256;        // of a row of a column tile; half of it where programs wait
-constexpr int64_t kSectorBytes = 32;         // narrower ones waste what memory moves; twice that, element by element
+constexpr int64_t kColumnBytes = 256;        // of a row of a column tile
+constexpr int64_t kWaitingBytes = 64;        // of one where programs wait
+constexpr int64_t kSectorBytes = 32;         // narrower ones waste what memory moves
 constexpr int64_t kPartialRegisters = 32;    // of a thread that waits, for what its team has folded
 constexpr int64_t kColumnBlocks = 8;         // resident on a multiprocessor, of 128 threads
-constexpr int64_t kOddColumnBlocks = 5;      // of those that wait, where each element is an access of its own
+constexpr int64_t kWaitingBlocks = 2;        // of those that wait, of 256 threads
+constexpr double kMostlyBusy = 0.85;         // of the programs, of a tile's columns
 
 class TeamPlanner {
 public:
@@ -39,7 +41,7 @@ public:
       if (s.count >= f_.largest / 2) element_ += s.bytes;
       if (s.count >= f_.largest / 2 && !s.store) loaded_ += s.bytes;
     }
-    bool rows = f_.is_row(static_cast<size_t>(f_.contiguous_axis));
+    const bool rows = f_.is_row(static_cast<size_t>(f_.contiguous_axis));
     rows ? along_rows() : down_columns();
     for (BlockPlan& p : plans_) {
       p.waits = waits_;
@@ -49,7 +51,6 @@ public:
     return std::move(plans_);
   }
 
-private:
   // Whether there is anything to fold; who needs it decides whether programs wait.
   bool find_rounds() {
     Domain domain = f_.d;
@@ -72,6 +73,32 @@ private:
     return rounds > 0;
   }
 
+  [[nodiscard]] int64_t most_partials(int64_t threads) const {
+    return waits_ ? power_below(threads * kPartialRegisters / static_cast<int64_t>(states_)) : kMostPartials;
+  }
+  // As many members as there are programs for a team, tiles for a member, and places for what they fold.
+  void share(BlockPlan& p) const {
+    SymExpr team = sym_min(floordiv(p.programs, column_teams(f_, p)), p.most_members);
+    team = sym_min(team, ceildiv(row_, p.rows));
+    p.waits = waits_;
+    p.team = f_.d.env.simplify(waits_ ? team : sym_max(team, 1));
+    p.most_members = f_.constant(*p.team).value_or(p.most_members);
+  }
+  [[nodiscard]] BlockPlan column_team(const AxisGroups& groups, const ColumnTeam& t) const {
+    const int64_t rows = std::max<int64_t>(2, t.threads * t.each / t.columns), elements = rows * t.columns;
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockTeam, rows, t.columns, t.threads / 32);
+    p.groups = groups;
+    p.loop = true;
+    p.programs = static_cast<int>(t.resident * programs_);
+    p.most_members = t.partials / t.columns;
+    share(p);
+    p.min_blocks = static_cast<int>(t.resident);
+    p.keep = kept_tiles(elements, t.resident, exchange_bytes(f_, elements, static_cast<size_t>(f_.contiguous_axis)));
+    p.steps = static_cast<int>(std::min(std::max<int64_t>(1, t.each / f_.vector), rows / 2));
+    return p;
+  }
+
+private:
   // Tiles of `elements` that fit a block's share of shared memory, beside what its warps `exchange`.
   [[nodiscard]] int kept_tiles(int64_t elements, int64_t resident, int64_t exchange = 1 << 10) const {
     constexpr int64_t kSystem = 1 << 10;
@@ -95,14 +122,15 @@ private:
   [[nodiscard]] bool columns_pay(int64_t length, int64_t count, int64_t rows, int64_t columns, int64_t partials,
                                  int64_t programs) const {
     constexpr double kTileUs = 1.3, kMargin = 1.5;
+    const auto rounds = static_cast<double>(rounds_);
     auto ceil = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
-    auto us = [&](int64_t tiles, int64_t waves) {
-      return std::max((total_ + again_) / kBytesPerUs,
-                      static_cast<double>(tiles * waves * static_cast<int64_t>(rounds_)) * kTileUs);
+    auto us = [&](int64_t tiles, double waves) {
+      return std::max((total_ + again_) / kBytesPerUs, static_cast<double>(tiles) * waves * rounds * kTileUs);
     };
     // Alone: 64 rows of 32 columns, of which eight are resident; with further rounds narrower ones.
     const int64_t blocks = ceil(count, waits_ ? 16 : 32), most = (waits_ ? 4 : kColumnBlocks) * programs_;
-    const double alone = us(ceil(length, waits_ ? 256 : 64), ceil(blocks, most));
+    const double waves = std::max(1.0, static_cast<double>(blocks) / static_cast<double>(most));
+    const double alone = us(ceil(length, waits_ ? 256 : 64), waves);
     const int64_t teams = ceil(count, columns), tiles = ceil(length, rows);
     const int64_t members = std::min({programs / teams, partials / columns, tiles});
     if (members < 2) return false;
@@ -264,45 +292,39 @@ private:
       }
     }
     groups.columns.push_back(c);
-    int64_t threads = 128, each = 4 * f_.vector, columns = kColumnBytes / f_.narrow / (waits_ ? 2 : 1);
-    while (each > 1 && each * f_.live + f_.vector * f_.accumulators() > kRegisters) each /= 2;
-    if (auto w = f_.constant(width)) columns = std::min(columns, power_above(*w));
-    // Each of those that wait folds what all of its team have: the narrower the columns, the less.
+    // Blocks that wait keep much of their share: few, large ones, with long pieces of narrow columns. Others are small.
+    ColumnTeam t = waits_ ? ColumnTeam{256, 4 * f_.vector, kWaitingBytes / f_.narrow, kWaitingBlocks, 0}
+                          : ColumnTeam{128, 4 * f_.vector, kColumnBytes / f_.narrow, kColumnBlocks, 0};
+    while (t.each > 1 && t.each * f_.live + f_.vector * f_.accumulators() > kRegisters) t.each /= 2;
+    if (auto w = f_.constant(width)) t.columns = std::min(t.columns, power_above(*w));
     Multiple whole = f_.multiple(f_.extent(c), f_.vector);
-    const int64_t resident = waits_ && !whole.known ? kOddColumnBlocks : kColumnBlocks;
-    const int64_t programs = resident * programs_;
-    const int64_t partials =
-        waits_ ? power_below(threads * kPartialRegisters / static_cast<int64_t>(states_)) : kMostPartials;
-    auto blocks = [&] { return f_.d.env.simplify(ceildiv(width, columns) * others); };
-    if (auto count = f_.seen(blocks()); count && waits_)
-      while (columns * f_.narrow > kSectorBytes * (whole.known ? 1 : 2) &&
-             *f_.seen(blocks()) * (partials / columns) < programs)
-        columns /= 2;
-    int64_t rows = std::max<int64_t>(2, threads * each / columns);
+    const int64_t programs = t.resident * programs_;
+    t.partials = most_partials(t.threads);
+    auto blocks = [&] { return f_.d.env.simplify(ceildiv(width, t.columns) * others); };
+    // Narrower ones where few would be shared by more members than there are places for what they fold, or the last
+    // tile across would be wasted.
+    auto idle = [&] {
+      const auto teams = f_.seen(blocks()), w = f_.seen(width);
+      if (!teams || !w) return false;
+      const int64_t across = (*w + t.columns - 1) / t.columns * t.columns;
+      return static_cast<double>(*teams * (t.partials / t.columns)) < kMostlyBusy * static_cast<double>(programs) ||
+             static_cast<double>(*w) < kMostlyBusy * static_cast<double>(across);
+    };
+    while (t.columns * f_.narrow > kSectorBytes && t.columns > 2 && idle()) t.columns /= 2;
+    const int64_t rows = std::max<int64_t>(2, t.threads * t.each / t.columns);
     auto n = f_.constant(row_), count = f_.constant(points_);
     std::vector<SizeCondition> conditions;
     if (n && count) {
-      if (*n < 2 * rows || *count < 1 || !columns_pay(*n, *count, rows, columns, partials, programs)) return;
-    } else if (auto found = few_and_long(columns * programs_ / 2, 16 * rows)) {
+      if (*n < 2 * rows || *count < 1 || !columns_pay(*n, *count, rows, t.columns, t.partials, programs)) return;
+    } else if (auto found = few_and_long(t.columns * programs_ / 2, 16 * rows)) {
       conditions = std::move(*found);
     } else {
       return;
     }
-    SymExpr teams = blocks();
-    int64_t members = partials / columns;
-    SymExpr team = sym_min(sym_min(floordiv(programs, teams), members), ceildiv(row_, rows));
-    team = f_.d.env.simplify(waits_ ? team : sym_max(team, 1));
-    if (auto known = team.as_const(); known && *known < 2) return;
-    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockTeam, rows, columns, threads / 32);
-    p.groups = groups;
-    p.loop = true;
-    p.team = team;
-    p.most_members = f_.constant(team).value_or(members);
-    p.min_blocks = static_cast<int>(resident);
-    p.keep = kept_tiles(rows * columns, resident, exchange_bytes(f_, rows * columns, c));
-    p.steps = static_cast<int>(std::min(std::max<int64_t>(1, each / f_.vector), rows / 2));
+    BlockPlan p = column_team(groups, t);
+    if (auto known = p.team->as_const(); known && *known < 2) return;
     p.conditions = conditions;
-    if (waits_ && !count) p.conditions.push_back({teams, 1, 1, programs / 2});
+    if (waits_ && !count) p.conditions.push_back({blocks(), 1, 1, programs / 2});
     p.schedule.why = "few columns, of " + row_.str() + " each, contiguous along " + f_.extent_text(c);
     if (whole.condition) {
       plans_.push_back(p);
@@ -327,5 +349,27 @@ private:
 } // namespace
 
 std::vector<BlockPlan> team_plans(const BlockFacts& facts, bool online) { return TeamPlanner(facts, online).run(); }
+
+SymExpr column_teams(const BlockFacts& f, const BlockPlan& p) {
+  SymExpr width = 1, others = 1;
+  for (size_t i : p.groups.columns) width *= f.extent(i);
+  for (size_t i : p.groups.points) others *= f.extent(i);
+  return f.d.env.simplify(ceildiv(width, p.columns) * others);
+}
+BlockPlan column_team(const BlockFacts& facts, const AxisGroups& groups, const ColumnTeam& team, bool online) {
+  TeamPlanner planner(facts, online);
+  static_cast<void>(planner.find_rounds());
+  return planner.column_team(groups, team);
+}
+void share_columns(const BlockFacts& facts, BlockPlan& plan, bool online) {
+  TeamPlanner planner(facts, online);
+  static_cast<void>(planner.find_rounds());
+  planner.share(plan);
+}
+int64_t most_partials(const BlockFacts& facts, int64_t threads, bool online) {
+  TeamPlanner planner(facts, online);
+  static_cast<void>(planner.find_rounds());
+  return planner.most_partials(threads);
+}
 
 } // namespace tessera

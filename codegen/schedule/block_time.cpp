@@ -79,6 +79,11 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
     double n = std::ceil(extent(*axes) / lanes);
     (folds(*axes) ? tiles : c.blocks) *= n;
   }
+  if (p.team)
+    if (auto members = p.team->eval(sizes); members.ok() && *members > 0) {
+      c.blocks *= static_cast<double>(*members);
+      tiles = std::ceil(tiles / static_cast<double>(*members));
+    }
   c.waits = f.d.reduces;
   c.block_bytes = c.threads * each * loaded;
   double rounds = 1, folding = 0;

@@ -37,7 +37,11 @@ public:
     case ScheduleKind::BlockFlat: flat(base); break;
     case ScheduleKind::BlockRows:
     case ScheduleKind::BlockLoop: rows(base); break;
-    case ScheduleKind::BlockColumns: columns(base); break;
+    case ScheduleKind::BlockColumns:
+    case ScheduleKind::BlockTeam:
+      columns(base);
+      column_teams(base);
+      break;
     default: break;
     }
     return best(most);
@@ -175,23 +179,51 @@ private:
       }
   }
 
+  // Tiles of columns, a block's own.
   void columns(const BlockPlan& base) {
     const int64_t length = count(base.groups.rows), width = count(base.groups.columns);
+    BlockPlan alone = base;
+    alone.schedule.kind = ScheduleKind::BlockColumns;
+    alone.team.reset();
+    alone.waits = false;
+    alone.programs = 0;
+    alone.most_members = 1;
+    if (base.team) alone.keep = alone.min_blocks = 0;
     for (int64_t threads : kThreads)
       for (int64_t columns = 16; columns <= std::min<int64_t>(4096, power_above(width)); columns *= 2)
         for (int64_t each = std::max<int64_t>(1, f_.vector / 2); each <= 8 * f_.vector; each *= 2) {
-          BlockPlan p = base;
+          BlockPlan p = alone;
           p.columns = static_cast<int>(columns);
           p.rows = static_cast<int>(std::max<int64_t>(1, threads * each / columns));
           p.loop = p.rows < length;
           p.steps = static_cast<int>(std::clamp<int64_t>(each / f_.vector, 1, std::max(1, p.rows / 2)));
           // As much shared memory as the rules take.
-          const int64_t kept = int64_t{base.keep} * base.rows * base.columns;
+          const int64_t kept = int64_t{alone.keep} * base.rows * base.columns;
           p.keep = p.loop ? static_cast<int>(kept / (int64_t{p.rows} * p.columns)) : 0;
           if (!p.loop) p.rows = static_cast<int>(length == 1 ? 1 : std::max<int64_t>(2, power_above(length)));
           p.warps = static_cast<int>(threads / 32);
           add(p);
         }
+  }
+  // The same, shared by teams: as many programs as fill the GPU, in blocks of all sizes.
+  void column_teams(const BlockPlan& base) {
+    auto wanted = base.schedule.config.find("online");
+    const bool online = wanted == base.schedule.config.end() || wanted->second != 0;
+    const int64_t width = count(base.groups.columns);
+    for (int64_t threads : {128, 256, 512})
+      for (int64_t columns = 16; columns <= std::min<int64_t>(256, power_above(width)); columns *= 2)
+        for (int64_t each = std::max<int64_t>(4, f_.vector); each <= 4 * f_.vector; each *= 2)
+          for (int64_t on : {640, 1024}) { // threads of a multiprocessor
+            const int64_t resident = on / threads;
+            if (resident < 2) continue;
+            BlockPlan p = column_team(
+                f_, base.groups, {threads, each, columns, resident, 2 * most_partials(f_, threads, online)}, online);
+            auto members = p.team->eval(sizes_);
+            if (!members.ok() || *members < 2) continue;
+            p.schedule.config["online"] = online;
+            p.reads = base.reads;
+            add(p);
+          }
   }
 
   // What an axis that nothing is contiguous along is divisible by does not matter.
@@ -236,8 +268,8 @@ std::vector<Candidate> block_candidates(const Graph& graph, const LoopNest& nest
   for (const BlockPlan& plan : plan_blocks(graph, nest, domain, device, {}))
     if (std::all_of(plan.conditions.begin(), plan.conditions.end(),
                     [&](const SizeCondition& c) { return holds(c, sizes); }))
-      return plan.team ? std::vector<Candidate>{} // how many share a row is not varied
-                       : BlockVariants(facts, sizes).run(plan, most);
+      // How many share a row is not varied.
+      return plan.team && plan.programs == 0 ? std::vector<Candidate>{} : BlockVariants(facts, sizes).run(plan, most);
   return {};
 }
 

@@ -62,16 +62,15 @@ public:
         chosen = a;
         break;
       }
-    chosen.alternatives.clear();
-    chosen.conditions.clear();
-    for (SymExpr* e : {&chosen.grid, &chosen.work_per_program, &chosen.scratch_bytes}) {
-      TESSERA_ASSIGN(*e, number(*e));
+    // One whose programs wait needs another behind it, for where they do not fit.
+    if (!chosen.team.is_const(0)) {
+      all.alternatives = {std::move(chosen)};
+      chosen = std::move(all);
+    } else {
+      chosen.alternatives.clear();
     }
-    for (SymExpr& e : chosen.sizes) {
-      TESSERA_ASSIGN(e, number(e));
-    }
-    if (!code_.objects.empty()) exe->objects = {code_.objects[static_cast<size_t>(chosen.object)]};
-    chosen.object = 0;
+    TESSERA_TRY(at_sizes(chosen, *exe));
+    for (KernelLaunch& a : chosen.alternatives) TESSERA_TRY(at_sizes(a, *exe));
     exe->steps.emplace_back(std::move(chosen));
     return std::shared_ptr<const Executable>(std::move(exe));
   }
@@ -80,6 +79,19 @@ private:
   Result<SymExpr> number(const SymExpr& e) const {
     TESSERA_ASSIGN(int64_t n, e.eval(what_.sizes));
     return SymExpr(n);
+  }
+  // Of a launch all that is known, without conditions, and with its object.
+  Status at_sizes(KernelLaunch& k, Executable& exe) const {
+    k.conditions.clear();
+    std::vector<SymExpr*> expressions{&k.grid, &k.work_per_program, &k.scratch_bytes, &k.counters, &k.team};
+    for (SymExpr& e : k.sizes) expressions.push_back(&e);
+    for (Workspace& w : k.workspaces) expressions.push_back(&w.count);
+    for (SymExpr* e : expressions) {
+      TESSERA_ASSIGN(*e, number(*e));
+    }
+    if (!code_.objects.empty()) exe.objects.push_back(code_.objects[static_cast<size_t>(k.object)]);
+    k.object = std::max(0, static_cast<int>(exe.objects.size()) - 1);
+    return {};
   }
 
   const MeasuredNest& what_;

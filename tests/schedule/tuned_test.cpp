@@ -69,12 +69,44 @@ TEST(NestKey, BucketsEndAtPowersOfTwo) {
   is(1025, 1025, 2048, 1);
 }
 
+struct Case {
+  Problem problem;
+  Sizes sizes;
+};
+// Inputs for a case, and what the nest makes of them.
+struct Meant {
+  std::map<std::string, Tensor> inputs;
+  std::vector<Tensor> expected;
+};
+Meant meant(const Case& c) {
+  Meant m;
+  std::vector<Tensor> loads;
+  std::unordered_map<uint64_t, int64_t> symbols = by_id(c.problem, c.sizes);
+  for (ValueId v : c.problem.nest.loads) {
+    Dims dims;
+    for (const SymExpr& d : c.problem.graph.type(v).shape) dims.push_back(d.eval(symbols).value());
+    Tensor t = Tensor::create(c.problem.graph.type(v).dtype, dims).value();
+    for (int64_t i = 0; i < t.count(); ++i) t.set_f64(i, static_cast<double>((i * 7 + 3) % 11) / 8 - 0.6);
+    m.inputs[c.problem.graph.value(v).name] = t;
+    loads.push_back(t);
+  }
+  auto expected = interpret(c.problem.graph, c.problem.nest, loads, symbols);
+  EXPECT_TRUE(expected.ok()) << expected.error().str();
+  if (expected.ok()) m.expected = std::move(*expected);
+  return m;
+}
+// Whether a kernel does the same.
+void expect_meant(const Case& c, const Meant& m, const ScheduledKernel& k) {
+  auto actual = run_kernel(c.problem, k, m.inputs, c.sizes);
+  for (size_t i = 0; i < m.expected.size(); ++i) {
+    const auto& name = c.problem.graph.value(c.problem.nest.stores[i].value).name;
+    Comparison same = compare(actual.at(name), m.expected[i], 2e-5, 2e-5);
+    EXPECT_TRUE(same.same) << same.message << k.schedule.why << "\n" << tile::print(k.kernel);
+  }
+}
+
 // What is measured is what the rules' kernel would have been, and every other candidate is right as well.
 TEST(Candidates, EachOneMeansTheNest) {
-  struct Case {
-    Problem problem;
-    Sizes sizes;
-  };
   std::vector<Case> cases;
   cases.push_back({row_sums("n", "m"), {{"n", 5}, {"m", 72}}});
   cases.push_back({row_sums("6", "1000"), {}});
@@ -86,19 +118,7 @@ TEST(Candidates, EachOneMeansTheNest) {
     auto list = candidates(p.graph, p.nest, gpu(), by_id(p, c.sizes), 12);
     ASSERT_TRUE(list.ok()) << list.error().str();
     EXPECT_GE(list->size(), 3U) << p.nest.name;
-    std::map<std::string, Tensor> inputs;
-    std::vector<Tensor> loads;
-    std::unordered_map<uint64_t, int64_t> symbols = by_id(p, c.sizes);
-    for (ValueId v : p.nest.loads) {
-      Dims dims;
-      for (const SymExpr& d : p.graph.type(v).shape) dims.push_back(d.eval(symbols).value());
-      Tensor t = Tensor::create(p.graph.type(v).dtype, dims).value();
-      for (int64_t i = 0; i < t.count(); ++i) t.set_f64(i, static_cast<double>((i * 7 + 3) % 11) / 8 - 0.6);
-      inputs[p.graph.value(v).name] = t;
-      loads.push_back(t);
-    }
-    auto expected = interpret(p.graph, p.nest, loads, symbols);
-    ASSERT_TRUE(expected.ok()) << expected.error().str();
+    const Meant m = meant(c);
     std::set<std::string> texts;
     for (const Candidate& candidate : *list) {
       Only only(candidate.tuned);
@@ -111,12 +131,7 @@ TEST(Candidates, EachOneMeansTheNest) {
       EXPECT_EQ(k.buffers, kernels->back().buffers);
       EXPECT_EQ(k.may_overwrite, kernels->back().may_overwrite);
       texts.insert(tile::print(k.kernel));
-      auto actual = run_kernel(p, k, inputs, c.sizes);
-      for (size_t i = 0; i < p.nest.stores.size(); ++i) {
-        Comparison same =
-            compare(actual.at(p.graph.value(p.nest.stores[i].value).name), expected.value()[i], 2e-5, 2e-5);
-        EXPECT_TRUE(same.same) << same.message << candidate.tuned.schedule.why << "\n" << tile::print(k.kernel);
-      }
+      expect_meant(c, m, k);
     }
     EXPECT_EQ(texts.size(), list->size()) << p.nest.name; // all of them different
     // The first one is the rules' choice.
@@ -129,6 +144,36 @@ TEST(Candidates, EachOneMeansTheNest) {
         break;
       }
     EXPECT_TRUE(found);
+  }
+}
+
+// Columns that are few and long are shared by teams of all sizes, and their kernels stand before one that needs none.
+TEST(Candidates, TeamsOfColumns) {
+  for (const char* what : {"%2 = sub %0, %1 : f32\n store y[i0, i1] = %2", "store y[i0] = %1"}) {
+    const std::string y = what[0] == '%' ? "[c, n]" : "[c]";
+    Case c{problem("x: f32[n, c]\ny: f32" + y,
+                   "nest down outer(i0: c) row(i1: n) { %0 = load x[i1, i0] : f32\n %1 = reduce.sum %0 : f32\n " +
+                       std::string(what) + " }"),
+           {{"n", 700}, {"c", 21}}};
+    const Problem& p = c.problem;
+    auto list = candidates(p.graph, p.nest, gpu(), by_id(p, c.sizes), 1000);
+    ASSERT_TRUE(list.ok()) << list.error().str();
+    const Meant m = meant(c);
+    size_t teams = 0;
+    for (const Candidate& candidate : *list) {
+      if (candidate.tuned.schedule.kind != ScheduleKind::BlockTeam || teams++ % 9 != 0) continue;
+      Only only(candidate.tuned);
+      auto kernels = lower_for_gpu(p.graph, p.nest, gpu(), "kernel", {}, &only);
+      ASSERT_TRUE(kernels.ok()) << kernels.error().str();
+      const ScheduledKernel& k = kernels->front();
+      ASSERT_FALSE(k.schedule.measured.empty()) << candidate.tuned.schedule.why;
+      EXPECT_GT(k.counters.eval(by_id(p, c.sizes)).value(), 0);
+      EXPECT_FALSE(tile::has_meetings(kernels->back().kernel));
+      EXPECT_TRUE(conditions_hold(p.graph, k, c.sizes));
+      EXPECT_FALSE(conditions_hold(p.graph, k, {{"n", 700}, {"c", 21 * 64}}));
+      expect_meant(c, m, k);
+    }
+    EXPECT_GT(teams, 9U);
   }
 }
 
