@@ -220,7 +220,7 @@ private:
   // warp has a whole one and no barrier is needed. Blocks are small, and their registers are not bounded: some have
   // loads under way while others wait at their reductions.
   [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest, bool aligned) const {
-    constexpr int64_t kThreads = 128, kThreadBytes = 128, kValues = 128, kManyElements = 64, kResident = 512;
+    constexpr int64_t kThreads = 128, kThreadBytes = 128, kValues = 128, kManyValues = 96, kResident = 512;
     if (longest * f_.usual > longest_row(aligned)) return std::nullopt;
     const int shift = aligned || power_above(longest) * f_.usual <= kShortRowBytes ? 1 : row_shift(f_);
     const int64_t columns = power_above(longest + shift - 1), bytes = columns * f_.usual;
@@ -252,7 +252,8 @@ private:
     p.shift = shift;
     // Of tiles that would take more registers than leave 512 threads on a multiprocessor, some have loads under way too
     // seldom: better a few values are kept elsewhere.
-    if (const int64_t block = int64_t{32} * p.warps; rows * columns / block >= kManyElements && block < kResident)
+    if (const int64_t block = int64_t{32} * p.warps;
+        rows * columns / block * std::max(2, f_.live) >= kManyValues && block < kResident)
       p.min_blocks = static_cast<int>(kResident / block);
     p.groups = row_groups();
     p.reads = caching(true);

@@ -7,11 +7,12 @@
 namespace tessera {
 namespace {
 
-constexpr double kLaunch = 3.4, kBlock = 0.0006;         // us
-constexpr double kLatency = 1.8, kMeeting = 0.06;        // us
-constexpr double kMemory = 4.45e6, kCache = 9e6;         // bytes per us
-constexpr double kRegisterFile = 65536, kThreads = 2048; // of a multiprocessor
-constexpr double kLanes = 128 * 1.75e3;                  // instructions of a lane, per us and multiprocessor
+constexpr double kLaunch = 3.4, kBlock = 0.0006;                                // us
+constexpr double kLatency = 1.8, kMeeting = 0.06;                               // us
+constexpr double kTile = 0.9, kTileElement = 0.04, kTileWarp = 0.05, kTeam = 4; // us, of columns
+constexpr double kMemory = 4.45e6, kCache = 9e6;                                // bytes per us
+constexpr double kRegisterFile = 65536, kThreads = 2048;                        // of a multiprocessor
+constexpr double kLanes = 128 * 1.75e3; // instructions of a lane, per us and multiprocessor
 
 // Linear between the measured points.
 double slow(double under_way) {
@@ -103,6 +104,9 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
     c.waits = false; // loads of the next tile do not depend on this one's
   }
   const bool rows = folds(p.groups.columns);
+  if (folds(p.groups.rows))
+    c.latency =
+        rounds * tiles * (kTile + kTileElement * each + (rounds > 1 ? kTileWarp * p.warps : 0)) + (p.team ? kTeam : 0);
   if (rows) {
     const double warps = std::max(1.0, p.warps / static_cast<double>(p.loop ? 1 : p.rows)); // of a row
     c.latency = kLatency * (1 + (rounds * tiles - 1) / 2) + folding * warps * kMeeting;
