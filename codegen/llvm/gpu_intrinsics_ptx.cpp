@@ -128,19 +128,20 @@ public:
   }
   std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
                                   std::span<Value* const> other, Stability stability, tile::Caching caching) override {
-    const bool always = is_true(predicate), lasting = caching == tile::Caching::Lasting;
+    const bool always = is_true(predicate),
+               policy = caching == tile::Caching::Lasting || caching == tile::Caching::Leaving;
     if (always && caching == tile::Caching::Normal) return plain_load(address, word, count, stability);
     // @p ld.global.v4.b32 {$0, $1, $2, $3}, [$8];   with $4 .. $7 tied to the results
     bool byte = word->isIntegerTy(8);
     auto* type = byte ? b_.getInt16Ty() : word; // no register is smaller
     const int at = always ? count : 2 * count;
-    std::string text = always ? "" : "@$" + std::to_string(at + 1 + lasting) + " ";
+    std::string text = always ? "" : "@$" + std::to_string(at + 1 + policy) + " ";
     text += "ld.global";
     if (stability == Stability::Invariant) text += ".nc";
     if (caching == tile::Caching::Passing) text += ".L1::no_allocate";
-    if (lasting) text += ".L2::cache_hint";
+    if (policy) text += ".L2::cache_hint";
     text += vector_suffix(count) + type_suffix(word) + " " + operands(count, 0) + ", [$" + std::to_string(at) + "]";
-    text += lasting ? ", $" + std::to_string(at + 1) + ";" : ";";
+    text += policy ? ", $" + std::to_string(at + 1) + ";" : ";";
     std::string constraints;
     std::vector<llvm::Type*> types;
     std::vector<Value*> args;
@@ -152,9 +153,11 @@ public:
     }
     constraints += ",l";
     args.push_back(b_.CreatePtrToInt(address, b_.getInt64Ty()));
-    if (lasting) {
+    if (policy) {
       constraints += ",l";
-      args.push_back(assembly("createpolicy.fractional.L2::evict_last.b64 $0, 1.0;", "=l", b_.getInt64Ty(), {}, false));
+      const std::string first_or_last = caching == tile::Caching::Lasting ? "last" : "first";
+      args.push_back(assembly("createpolicy.fractional.L2::evict_" + first_or_last + ".b64 $0, 1.0;", "=l",
+                              b_.getInt64Ty(), {}, false));
     }
     if (!always) {
       constraints += ",b";

@@ -173,12 +173,8 @@ Status Emitter::load(tile::OpId id) {
   if (op.operands.size() > 3) others = registers(op.operands[3], n);
   bool shared = scratch_.count(pointer) > 0;
   auto stability = Stability::Varying;
-  auto caching = tile::Caching::Normal;
-  for (const auto& p : kernel_.params) {
-    if (p.value != pointer) continue;
-    if (p.invariant) stability = Stability::Invariant;
-    caching = p.caching;
-  }
+  for (const auto& p : kernel_.params)
+    if (p.value == pointer && p.invariant) stability = Stability::Invariant;
   order(GlobalAccess::Kind::Read, op);
   const bool splits = layouts_.splits[static_cast<size_t>(id)];
   Parts part;
@@ -196,7 +192,7 @@ Status Emitter::load(tile::OpId id) {
       for (size_t w = 0; predicate && w < words.size(); ++w)
         words[w] = b_.CreateSelect(predicate, words[w], other.empty() ? integer_like(words[w], 0) : other[w]);
     } else {
-      words = gpu_->load_global(address(pointer, offsets[r]), word, count, predicate, other, stability, caching);
+      words = gpu_->load_global(address(pointer, offsets[r]), word, count, predicate, other, stability, op.caching);
     }
     groups.push_back(std::move(words));
   }
@@ -212,7 +208,7 @@ Status Emitter::load(tile::OpId id) {
           auto* predicate = b_.CreateAnd(masks[r], b_.CreateNot(part.whole[g]));
           auto otherwise = to_words(std::span<Value* const>(&e, 1), dtype);
           auto loaded =
-              gpu_->load_global(address(pointer, offsets[r]), single, 1, predicate, otherwise, stability, caching);
+              gpu_->load_global(address(pointer, offsets[r]), single, 1, predicate, otherwise, stability, op.caching);
           e = from_words(loaded, dtype, 1)[0];
           ++r;
         }

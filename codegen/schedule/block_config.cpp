@@ -22,7 +22,7 @@ bool is_block(ScheduleKind kind) {
 bool sound(const BlockPlan& p) {
   auto power = [](int64_t n) { return n >= 1 && std::has_single_bit(static_cast<uint64_t>(n)); };
   return power(p.rows) && power(p.columns) && power(p.warps) && p.warps <= 32 && p.min_blocks >= 0 &&
-         p.min_blocks <= 32 && power(p.steps) && power(p.run) && power(p.shift) && p.reads <= tile::Caching::Lasting &&
+         p.min_blocks <= 32 && power(p.steps) && power(p.run) && power(p.shift) && p.reads <= tile::Caching::Leaving &&
          int64_t{p.rows} * p.columns <= kMostElements * 32 * p.warps;
 }
 

@@ -53,6 +53,9 @@ public:
   [[nodiscard]] bool divides() const;
   // Registers of accumulators, in f32, per element of the tile.
   [[nodiscard]] int accumulators() const;
+  // What caches are told of the loads of BlockPlan::reads, all of them whole accesses. `again`: a program reads some of
+  // it more than once.
+  [[nodiscard]] tile::Caching reads(bool again) const;
 
   // A plan without axes; `warps` is brought into its bounds.
   [[nodiscard]] static BlockPlan plan(ScheduleKind kind, int64_t rows, int64_t columns, int64_t warps);
@@ -61,6 +64,8 @@ public:
 
 private:
   [[nodiscard]] int find_contiguous_axis() const;
+  // Whether another kernel may read a value's memory: one later in the plan, for all that is known here.
+  [[nodiscard]] bool read_elsewhere(ValueId value) const;
 };
 
 // Where rows along axis `axis` start, in elements of the buffers, in the accesses that are contiguous along it and move

@@ -8,6 +8,7 @@
 namespace tessera {
 namespace {
 
+constexpr int kSharingThreads = 128;           // where threads share operands
 constexpr int kFlatThreads = 256;              // one access a thread and stream, many blocks
 constexpr int kTransposeElements = 64 * 64;    // of a tile that is contiguous along one side and then the other
 constexpr int kOddTransposeElements = 32 * 32; // where each narrow element is an access of its own
@@ -32,10 +33,15 @@ public:
   std::vector<BlockPlan> run() {
     SymExpr all = f_.points(AxisRole::Outer);
     size_t c = static_cast<size_t>(f_.contiguous_axis);
-    if (int d = transposed_axis(); d >= 0) {
+    if (int d = transposed_axis(); d >= 0)
       transposes(static_cast<size_t>(d), c, all);
-      return std::move(plans_);
-    }
+    else
+      along(c, all);
+    return std::move(plans_);
+  }
+
+private:
+  void along(size_t c, const SymExpr& all) {
     // As many elements a thread as one access has, unless their values would not fit its registers.
     vector_ = f_.vector;
     while (vector_ > 1 && vector_ * f_.live > 2 * kRegisters) vector_ /= 2;
@@ -55,7 +61,8 @@ public:
     for (size_t n = 0; n < f_.d.live.size(); ++n)
       if (f_.d.live[n]) work_ += std::max(0, info(f_.nest.dag[static_cast<ScalarId>(n)].op).cost);
 
-    if (share_operands(all)) return std::move(plans_);
+    const bool whole = f_.multiple(f_.extent(c), f_.vector).known;
+    if (share_operands(all)) return read_whole(whole);
     std::vector<Candidate> all_sizes; // ties go to the first
     if (order_.size() > 1) {
       all_sizes = in_rows();
@@ -68,10 +75,13 @@ public:
     if (order_.size() > 1)
       if (auto aligned = in_whole_vectors(); aligned && aligned->cost < best.cost) add(std::move(*aligned));
     add(std::move(best));
-    return std::move(plans_);
+    read_whole(whole);
   }
-
-private:
+  // Hints for plans whose accesses are whole ones.
+  void read_whole(bool whole) {
+    for (BlockPlan& p : plans_)
+      if (whole) p.reads = f_.reads(false);
+  }
   struct Candidate {
     BlockPlan plan;
     double cost; // issue slots per element
@@ -284,16 +294,17 @@ private:
     auto wide = [](double n, int64_t tile) { // positions of whole tiles, of each that there is
       return std::ceil(n / static_cast<double>(tile)) * static_cast<double>(tile) / n;
     };
-    int64_t width = std::min(threads_ * vector_, power_above(static_cast<int64_t>(f_.guess(columns))));
+    const int64_t threads = std::min<int64_t>(threads_, kSharingThreads);
+    int64_t width = std::min(threads * vector_, power_above(static_cast<int64_t>(f_.guess(columns))));
     while (width > 32 * vector_ && wide(f_.guess(columns), width) > kMostWaste) width /= 2;
-    auto height = [&] { return std::max<int64_t>(1, each * threads_ * vector_ / width); };
+    auto height = [&] { return std::max<int64_t>(1, each * threads * vector_ / width); };
     while (each > 1 && wide(f_.guess(rows), height()) > kMostWaste) each /= 2;
     while (each > 1 && f_.guess(all) / static_cast<double>(height() * width) < 4.0 * f_.device.multiprocessors)
       each /= 2;
     if (each == 1 || wide(f_.guess(columns), width) > kMostWaste) return false;
     p.rows = static_cast<int>(height());
     p.columns = static_cast<int>(width);
-    p.warps = static_cast<int>(threads_ / 32);
+    p.warps = static_cast<int>(threads / 32);
     p.schedule.why = "operands that all " + f_.d.env.simplify(rows).str() + " rows share are read once for " +
                      std::to_string(each) + "; " + BlockFacts::sizes(p);
     if (whole.condition) p.conditions.push_back(*whole.condition);
@@ -366,7 +377,7 @@ private:
       if (m.condition) whole.push_back(*m.condition);
     }
     if (possible) plans_.push_back(transpose(d, c, all, kTransposeElements));
-    if (possible && whole.empty()) return;
+    if (possible && whole.empty()) return read_whole(true);
     if (possible) plans_.back().conditions = std::move(whole);
     const bool odd = f_.narrow < 4 && !f_.multiple(f_.extent(c), f_.vector).known; // so are most accesses
     plans_.push_back(transpose(d, c, all, odd ? kOddTransposeElements : kTransposeElements));

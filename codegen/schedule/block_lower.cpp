@@ -66,11 +66,6 @@ void BlockLowering::parameters() {
       out_.kernel.params.back().once =
           w->terms.empty() && std::find_if(std::next(w), d_.stores.end(), here) == d_.stores.end();
   }
-  // Hints for what is as large as the nest.
-  for (size_t i = 0; i < d_.live.size(); ++i)
-    if (d_.live[i] && node(static_cast<ScalarId>(i)).op == ScalarOp::Load &&
-        d_.access_deps(d_.loads[i]) == (uint64_t{1} << d_.axes.size()) - 1)
-      out_.kernel.params[static_cast<size_t>(d_.loads[i].buffer)].caching = plan_.reads;
   if (plan_.team) team_parameters();
 }
 
@@ -181,13 +176,15 @@ void BlockLowering::rounds() {
   for (const Access& a : d_.stores)
     if (plan_.loop && (d_.axes_in(a.offset) & d_.row_mask))
       sizes_.number(a.offset.substitute({{axis(s).var.symbol_id(), 0}}));
+  for (size_t k = 0; k < stages_.stages.size(); ++k)
+    if (!stages_.stages[k].reduces.empty() || !stages_.stages[k].stores.empty()) last_round_ = static_cast<int>(k);
   share_row();
   for (size_t k = 0; k < stages_.stages.size(); ++k) {
     const Stage& stage = stages_.stages[k];
     known_ = static_cast<int>(k);
     if (stage.reduces.empty() && stage.stores.empty()) continue;
     hoist(~d_.row_mask);
-    round_ = known_;
+    round_ = reading_ = known_;
     Fold fold(b_, nest_, online_, fold_state(nest_, stage.reduces, online_, position_dtype()));
     Values state = merged(fold, walk(k, fold));
     round_ = -1;

@@ -117,6 +117,7 @@ private:
   void prepare(ScalarId root);
   V load(ScalarId id) { return b_.cast(stored_value(id), node(id).dtype); }
   V stored_value(ScalarId id); // of a load: as memory has it
+  [[nodiscard]] tile::Caching caching(const Access& a) const;
   V check_bounds(ScalarId id);
   V divide(ScalarId id);
   void store(size_t index, V value);
@@ -180,6 +181,8 @@ private:
     SymExpr start;              // of the row in the accesses that decide, elements
     SymExpr aligned, by, place; // start - by, a multiple of plan_.shift; position in the tiles, from `aligned` on
   } shift_;
+  int reading_ = 0;                // round that loads are for
+  int last_round_ = 0;             // that reads the row
   int round_ = -1;                 // whose loop is being emitted; -1 outside
   int known_ = 0;                  // rounds whose reductions are known
   std::vector<Values> workspaces_; // of a team: by stage, a pointer for each number of its state

@@ -125,6 +125,7 @@ public:
     p.groups = groups;
     p.loop = !once;
     if (p.loop) p.steps = static_cast<int>(std::min<int64_t>(std::max<int64_t>(1, each / f_.vector), rows / 2));
+    if ((once || one_pass()) && f_.multiple(f_.extent(c), f_.vector).known) p.reads = f_.reads(false);
     if (p.loop && length && !one_pass()) keep_columns(p, c, *length, width * others, online);
     p.schedule.why = "the row of " + row.str() + " is not contiguous, an outer axis of " + f_.extent_text(c) + " is; " +
                      BlockFacts::sizes(p) + (once ? ", the whole row in registers" : ", a loop down the row");
@@ -221,20 +222,25 @@ private:
   // loads under way while others wait at their reductions.
   [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest, bool aligned) const {
     constexpr int64_t kThreads = 128, kThreadBytes = 128, kValues = 128, kManyValues = 96, kResident = 512;
+    constexpr int64_t kSmallRowBytes = 1024;
     if (longest * f_.usual > longest_row(aligned)) return std::nullopt;
     const int shift = aligned || power_above(longest) * f_.usual <= kShortRowBytes ? 1 : row_shift(f_);
     const int64_t columns = power_above(longest + shift - 1), bytes = columns * f_.usual;
     int64_t share = bytes <= 512 ? kThreadBytes / 2 : std::clamp<int64_t>(bytes / 32, 32, kThreadBytes);
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    const bool short_norm = bytes <= kShortRowBytes && row_groups().columns.size() == 1 && stores_rows();
+    if (n && short_norm && f_.usual >= 4 && bytes <= kSmallRowBytes) share = kThreadBytes;
     if (shift > 1 && bytes <= kWarpRowBytes) share = std::min(share, kThreadBytes / 2);
     int64_t each = std::clamp<int64_t>(share / f_.usual, 1, columns);
     while (each > 1 && each * std::max(2, f_.live) > kValues) each /= 2;
     // Few rows: more threads, down to an access each.
-    const auto n = f_.seen(f_.points(AxisRole::Outer));
     const int64_t least = aligned || shift > 1 ? vector_ : 1; // elements of an access
     // Threads of a multiprocessor: what hides a row's latencies, and of short rows that are stored what keeps loads
     // under way until the last wave.
-    const bool short_norm = bytes <= kShortRowBytes && row_groups().columns.size() == 1 && stores_rows();
-    auto busy = [&] { return (short_norm && each > vector_ ? 4096 : 512) * int64_t{f_.device.multiprocessors}; };
+    auto busy = [&] {
+      const int64_t threads = !short_norm || each <= vector_ ? 512 : bytes <= kSmallRowBytes ? 3072 : 4096;
+      return threads * f_.device.multiprocessors;
+    };
     while (n && each > least && columns / each < 512 && *n * (columns / each) < busy()) each /= 2;
     if (!n && shift == 1 && bytes > 1024 && each > least && columns / each < 512) each /= 2; // may be few
     const int64_t lanes = columns / each;                                                    // threads of a row
@@ -256,7 +262,7 @@ private:
         rows * columns / block * std::max(2, f_.live) >= kManyValues && block < kResident)
       p.min_blocks = static_cast<int>(kResident / block);
     p.groups = row_groups();
-    p.reads = caching(true);
+    p.reads = caching(false);
     return p;
   }
   // Bytes of a row that a block keeps in registers. Of one stream of 32 bits more than of others, which are bound by
@@ -265,16 +271,10 @@ private:
     if (f_.usual >= 4) return loaded_bytes() > 4 ? kRowBytes : aligned ? kRowBytes * 3 / 2 : 2 * kRowBytes;
     return f_.live == 1 && f_.accumulators() == 1 ? 2 * kRowBytes : kRowBytes;
   }
-  // Rows of whole accesses. Where the L2 holds only a part anyhow it had better give up what is written: 2 to 4 % of
-  // the time. Less fits it, with what was there before; then the L1 need not be asked for what is read once.
-  [[nodiscard]] tile::Caching caching(bool once) const {
-    constexpr double kMuch = 100e6;
-    const SymExpr row = f_.d.env.simplify(f_.d.row_count());
-    if (!f_.seen(row) || !f_.seen(f_.points(AxisRole::Outer)) || f_.d.env.divisor(row) % vector_ != 0)
-      return tile::Caching::Normal;
-    double bytes = 0;
-    for (const Stream& s : f_.streams) bytes += s.count * s.bytes;
-    return bytes >= kMuch ? tile::Caching::Lasting : once ? tile::Caching::Passing : tile::Caching::Normal;
+  // Of rows of whole accesses.
+  [[nodiscard]] tile::Caching caching(bool again) const {
+    const bool whole = f_.d.env.divisor(f_.d.env.simplify(f_.d.row_count())) % vector_ == 0;
+    return whole ? f_.reads(again) : tile::Caching::Normal;
   }
   // Of an element of the row, from the large streams.
   [[nodiscard]] int64_t loaded_bytes() const {
@@ -354,7 +354,7 @@ private:
     p.groups = row_groups();
     p.loop = true;
     p.ahead = ahead;
-    p.reads = caching(false);
+    p.reads = caching(!one_pass());
     p.streaming = length * f_.usual >= kRowBytes;
     // Two blocks of 512 threads have half of the registers each: for the tile, the next one, and addresses.
     const int64_t registers = each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded_bytes() / 2 + 16;

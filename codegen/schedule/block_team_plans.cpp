@@ -17,6 +17,7 @@ constexpr double kBytesPerUsAlone = 40e3, kBytesPerUs = 4.4e6, kCachedBytesPerUs
 constexpr int64_t kLeastBytes = 16 << 10;    // of a program's share
 constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length are shared from here on
 constexpr int64_t kMostPartials = 8192;      // and where each has several
+constexpr int64_t kShots = 4;                // waves of programs of a tile each, at least
 constexpr int64_t kShiftedElements = 8;      // of a thread, of rows that begin at any alignment
 constexpr double kMostlyKept = 0.85;         // of a row, so that reading the rest again is nothing
 constexpr int64_t kColumnBytes = 256;        // of a row of a column tile
@@ -199,6 +200,8 @@ private:
         // Elements of a byte become a register each: they need what they need.
         p.min_blocks = static_cast<int>(waits_ ? b.resident : f_.divides() || f_.usual == 1 ? 0 : 2048 / b.threads);
         if (loop) p.keep = kept_tiles(b.tile(), b.resident);
+        // Who waits reads again.
+        if (!waits_ && (aligned || whole.known)) p.reads = f_.reads(false);
         p.schedule.why = why;
         return p;
       };
@@ -233,6 +236,13 @@ private:
       return;
     }
     if (!waits_) {
+      // Sums of much: a tile each, which costs the least that a program can.
+      const Blocks shot{1024, 2, 4 * vector};
+      if (n && count && f_.usual == 4 && f_.live <= 2 && states_ == 1) {
+        const int64_t tiles = (*n + shot.tile() - 1) / shot.tile();
+        if (*count * tiles >= kShots * shot.resident * programs_ && tiles <= kMostPartials)
+          return add(shot, SymExpr(tiles), tiles, false, few, conditions);
+      }
       if (n && count)
         while (b.threads > 128 && b.tile() * element_ > kLeastBytes &&
                *count * ((*n + b.tile() - 1) / b.tile()) < 2 * programs_)
@@ -322,6 +332,7 @@ private:
       return;
     }
     BlockPlan p = column_team(groups, t);
+    if (!waits_ && whole.known) p.reads = f_.reads(false);
     if (auto known = p.team->as_const(); known && *known < 2) return;
     p.conditions = conditions;
     if (waits_ && !count) p.conditions.push_back({blocks(), 1, 1, programs / 2});

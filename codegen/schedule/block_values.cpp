@@ -133,6 +133,13 @@ ValueId BlockLowering::offset_of(const Access& a) {
   return offset;
 }
 
+// Hints for what is as large as the nest. What is to last until the last round of several is let go by that one.
+tile::Caching BlockLowering::caching(const Access& a) const {
+  if (!a.terms.empty() || d_.access_deps(a) != (uint64_t{1} << d_.axes.size()) - 1) return tile::Caching::Normal;
+  const bool leaves = plan_.reads == tile::Caching::Lasting && reading_ > 0 && reading_ == last_round_;
+  return leaves ? tile::Caching::Leaving : plan_.reads;
+}
+
 ValueId BlockLowering::stored_value(ScalarId id) {
   if (V v = loaded_[static_cast<size_t>(id)]; v >= 0) return raw_[static_cast<size_t>(id)] = v;
   const Access& a = d_.loads[static_cast<size_t>(id)];
@@ -151,7 +158,7 @@ ValueId BlockLowering::stored_value(ScalarId id) {
   mask = both(inside(shape), mask);
   mask = both(guard_, mask);
   if (mask >= 0 && is_tile(mask)) mask = splat(mask, shape);
-  V v = b_.load(pointers_[static_cast<size_t>(a.buffer)], splat(offset, shape), mask);
+  V v = b_.load(pointers_[static_cast<size_t>(a.buffer)], splat(offset, shape), mask, -1, caching(a));
   raw_[static_cast<size_t>(id)] = v;
   return v;
 }

@@ -143,7 +143,9 @@ BlockLowering::Values BlockLowering::walk_ahead(size_t round, const Fold& fold) 
     kept_.last_tiles.assign(carried.begin() + static_cast<std::ptrdiff_t>(numbers), carried.end());
     kept_.before.clear();
     if (round + 1 < stages_.stages.size()) kept_.before = streams(stages_.stages[round + 1]);
+    ++reading_;
     kept_.before_tiles = fetch(kept_.before, minus(last, width), false, several());
+    --reading_;
     return fold_tile(last, true, std::span<const V>(carried).first(numbers), kept_.last_tiles);
   }
   auto kept = [&](const std::vector<ScalarId>& ids, const Values& tiles_of, V at, bool masks, V guard) {

@@ -170,10 +170,11 @@ ValueId Builder::cast(ValueId v, DType dtype) {
   t.dtype = dtype;
   return emit(std::move(op), std::move(t));
 }
-ValueId Builder::load(ValueId ptr, ValueId offset, ValueId mask, ValueId other) {
+ValueId Builder::load(ValueId ptr, ValueId offset, ValueId mask, ValueId other, Caching caching) {
   TESSERA_CHECK(mask >= 0 || other < 0, "tile builder: 'other' without mask");
   Op op;
   op.kind = OpKind::Load;
+  op.caching = caching;
   op.operands = {ptr, offset};
   if (mask >= 0) op.operands.push_back(mask);
   if (other >= 0) op.operands.push_back(other);

@@ -141,8 +141,6 @@ Status Parser::params() {
     p.once = p.written && accept_word("once");
     p.invariant = accept_word("invariant");
     p.in_place = accept_word("in_place");
-    if (accept_word("passing")) p.caching = Caching::Passing;
-    if (accept_word("lasting")) p.caching = Caching::Lasting;
     if (is_ident("align")) {
       TESSERA_ASSIGN(p.alignment, attribute("align", 1, 4096));
     }

@@ -135,6 +135,8 @@ Status Parser::access(Op& op, std::vector<OpId>& ops, bool store) {
     }
   }
   op.contiguous_hint = accept_word("contiguous");
+  for (Caching c : {Caching::Passing, Caching::Lasting, Caching::Leaving})
+    if (!store && op.caching == Caching::Normal && accept_word(name(c))) op.caching = c;
   return {};
 }
 

@@ -40,7 +40,6 @@ public:
       if (p.once) out_ += " once";
       if (p.invariant) out_ += " invariant";
       if (p.in_place) out_ += " in_place";
-      if (p.caching != Caching::Normal) out_ += p.caching == Caching::Passing ? " passing" : " lasting";
       if (p.type.kind == Type::Kind::Pointer && p.alignment != Param{}.alignment)
         out_ += " align=" + std::to_string(p.alignment);
       if (p.multiple_of != 1) out_ += " multiple=" + std::to_string(p.multiple_of);
@@ -78,6 +77,7 @@ private:
     if (op.operands.size() > mask) out_ += " mask=" + name(op.operands[mask]);
     if (op.operands.size() > mask + 1) out_ += " other=" + name(op.operands[mask + 1]);
     if (op.contiguous_hint) out_ += " contiguous";
+    if (op.caching != Caching::Normal) out_ += " " + std::string(tile::name(op.caching));
   }
   void block(const std::vector<OpId>& ops, int depth) {
     for (OpId id : ops) {

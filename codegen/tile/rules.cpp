@@ -183,6 +183,10 @@ Status check_scalar(const Kernel& k, const Op& op) {
 
 } // namespace
 
+std::string_view name(Caching caching) {
+  constexpr std::string_view kWords[] = {"normal", "passing", "lasting", "leaving"};
+  return kWords[static_cast<size_t>(caching)];
+}
 std::string_view op_name(OpKind kind) { return kNames[static_cast<size_t>(kind)]; }
 
 Status check_type(const Type& type) {

@@ -74,6 +74,10 @@ enum class OpKind : uint8_t {
   Count_,
 };
 
+// What a load tells caches; it means the same without. Passing: nobody asks for it again, the L1 need not keep it.
+// Lasting: the L2 gives up other lines first, also those that are written. Leaving: it gives up these first.
+enum class Caching : uint8_t { Normal, Passing, Lasting, Leaving };
+
 struct Op {
   OpKind kind = OpKind::Const;
   ScalarOp scalar = ScalarOp::Add;
@@ -87,12 +91,9 @@ struct Op {
   std::vector<ValueId> results;
   std::vector<std::vector<OpId>> regions;        // For: 1, If: 2
   std::vector<std::vector<ValueId>> region_args; // For: {induction, carried...}
-  bool contiguous_hint = false; // the scheduler knows that consecutive elements are consecutive in memory
+  bool contiguous_hint = false;      // the scheduler knows that consecutive elements are consecutive in memory
+  Caching caching = Caching::Normal; // Load
 };
-
-// What caches are told of loads; they mean the same without. Passing: nobody asks for it again, the L1 need not keep
-// it. Lasting: the L2 gives up other lines first, also those that are written.
-enum class Caching : uint8_t { Normal, Passing, Lasting };
 
 struct Param {
   std::string name;
@@ -108,7 +109,6 @@ struct Param {
   // Of a pointer that is read: a written one that takes over its memory has an element at one place of all tiles in
   // which either's is. So the thread that holds an element in one layout is the same whenever it is read and written.
   bool in_place = false;
-  Caching caching = Caching::Normal; // of a pointer, its loads
 };
 
 // Beside a tile offset, the mask, other and value of a Load or Store may be scalars or tiles of the offset's shape; a
@@ -161,7 +161,7 @@ public:
   ValueId broadcast(ValueId v, std::vector<int> shape);
   ValueId scalar(ScalarOp op, std::span<const ValueId> args);
   ValueId cast(ValueId v, DType dtype);
-  ValueId load(ValueId ptr, ValueId offset, ValueId mask = -1, ValueId other = -1);
+  ValueId load(ValueId ptr, ValueId offset, ValueId mask = -1, ValueId other = -1, Caching caching = Caching::Normal);
   void store(ValueId ptr, ValueId offset, ValueId value, ValueId mask = -1);
   ValueId reduce(ReduceKind kind, ValueId v, int axis);
   std::pair<ValueId, ValueId> reduce_arg(ReduceKind kind, ValueId v, ValueId index, int axis, bool select_last);
@@ -187,6 +187,7 @@ private:
   std::vector<std::unordered_multimap<uint64_t, OpId>> seen_;
 };
 
+[[nodiscard]] std::string_view name(Caching caching);
 [[nodiscard]] std::string print(const Kernel& kernel);
 [[nodiscard]] Result<Kernel> parse(std::string_view text, const std::string& file = "<text>");
 [[nodiscard]] Status verify(const Kernel& kernel);

@@ -22,8 +22,6 @@ public:
       if (p.once && !p.written) return error("parameter '" + p.name + "' is written once but not written");
       if (p.invariant && (p.written || p.type.kind != Type::Kind::Pointer))
         return error("parameter '" + p.name + "' is invariant but " + (p.written ? "written" : "no pointer"));
-      if (p.caching != Caching::Normal && p.type.kind != Type::Kind::Pointer)
-        return error("parameter '" + p.name + "' is cached but is no pointer");
       if (p.in_place && (p.written || p.invariant || p.type.kind != Type::Kind::Pointer))
         return error("parameter '" + p.name + "' is read in place but is no pointer that may be taken over");
       if (p.multiple_of < 1 ||

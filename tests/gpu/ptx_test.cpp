@@ -460,23 +460,26 @@ TEST(Ptx, StoresAreStreamingWhereTheKernelSaysSo) {
   EXPECT_EQ(occurrences(compile(exponentials("f16", "")).ptx, "st\\.global\\.cs"), 0);
   (void)assemble(compile(exponentials("bf16", ", streaming: 1")));
 }
-TEST(Ptx, LoadsTellCachesWhatTheParameterSays) {
-  auto copy = [](const std::string& attributes, const std::string& mask) {
-    return "tile.kernel @k(%x: ptr<f32> " + attributes + R"(, %y: ptr<f32> written, %n: i64) config(warps: 4) {
+TEST(Ptx, LoadsTellCachesWhatTheySay) {
+  auto copy = [](const std::string& attributes, const std::string& hint, const std::string& mask) {
+    return "tile.kernel @k(%x: ptr<f32>" + attributes + R"(, %y: ptr<f32> written, %n: i64) config(warps: 4) {
   %r = range 512 : tile<[512], i64>
   %m = lt(%r, %n) : tile<[512], bool>
   %v = load %x[%r])" +
-           mask + R"( : tile<[512], f32>
+           mask + " " + hint + R"( : tile<[512], f32>
   store %y[%r] = %v
 })";
   };
   for (const char* mask : {"", " mask=%m"}) {
-    auto passing = compile(copy("invariant passing", mask)), lasting = compile(copy("lasting", mask));
+    auto passing = compile(copy(" invariant", "passing", mask)), lasting = compile(copy("", "lasting", mask)),
+         leaving = compile(copy("", "leaving", mask));
     EXPECT_EQ(occurrences(passing.ptx, R"(ld\.global\.nc\.L1::no_allocate)"), *mask ? 5 : 1); // split, below
     EXPECT_EQ(occurrences(lasting.ptx, R"(ld\.global\.L2::cache_hint)"), *mask ? 5 : 1);
+    EXPECT_EQ(occurrences(leaving.ptx, R"(ld\.global\.L2::cache_hint)"), *mask ? 5 : 1);
     EXPECT_EQ(occurrences(lasting.ptx, "createpolicy"), 1);
-    (void)assemble(passing);
-    (void)assemble(lasting);
+    EXPECT_EQ(occurrences(lasting.ptx, "evict_last"), 1);
+    EXPECT_EQ(occurrences(leaving.ptx, "evict_first"), 1);
+    for (const auto* code : {&passing, &lasting, &leaving}) (void)assemble(*code);
   }
 }
 // A row that begins and ends anywhere: whole accesses, and single elements for the two threads at its ends.

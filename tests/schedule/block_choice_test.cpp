@@ -33,6 +33,14 @@ Problem row_max(const std::string& rows, const std::string& row, const std::stri
                      ") { %0 = load x[i0, i1] : f32\n %1 = reduce.max %0 : f32\n store.row y[i0] = %1 }");
 }
 
+Problem softmax_of(const std::string& rows, const std::string& row, const std::string& dtype) {
+  return problem("x: " + dtype + "[" + rows + ", " + row + "]\ny: " + dtype + "[" + rows + ", " + row + "]",
+                 "nest softmax outer(i0: " + rows + ") row(i1: " + row +
+                     ") { %0 = load x[i0, i1] : f32\n %1 = reduce.max %0 : f32\n %2 = sub %0, %1 : f32\n"
+                     " %3 = exp %2 : f32\n %4 = reduce.sum %3 : f32\n %5 = div %3, %4 : f32\n"
+                     " store y[i0, i1] = %5 }");
+}
+
 TEST(BlockChoice, OneAccessAThreadAndStream) {
   EXPECT_EQ(summary(copy("n", "i0: n", "i0", "f32")), "block-flat [1, 1024] 8");
   EXPECT_EQ(summary(copy("n", "i0: n", "i0", "f16")), "block-flat [1, 2048] 8");
@@ -64,10 +72,45 @@ TEST(BlockChoice, LargeOperandsThatOuterAxesShareAreReadForSeveralPositions) {
     }
     return problem(text, body + "store y[i0, i1, i2, i3] = %" + std::to_string(last) + " }");
   };
-  EXPECT_EQ(summary(turned("cs", "2048, 128", "i2, i3")), "block-flat [2, 2048] 8");
-  EXPECT_EQ(summary(turned("cs", "8, 1, 2048, 128", "i0, 0, i2, i3")), "block-flat [2, 2048] 8");
+  EXPECT_EQ(summary(turned("cs", "2048, 128", "i2, i3")), "block-flat [2, 1024] 4");
+  EXPECT_EQ(summary(turned("cs", "8, 1, 2048, 128", "i0, 0, i2, i3")), "block-flat [2, 1024] 4");
   EXPECT_EQ(summary(turned("c", "2048, 128", "i2, i3")), "block-flat [1, 2048] 8");
   EXPECT_EQ(summary(turned("cs", "128", "i3")), "block-flat [16, 128] 8");
+}
+
+// What each load of the first kernel tells caches.
+std::string hints(const Problem& p) {
+  std::string s;
+  const tile::Kernel& k = lower_blocks(p).front().kernel;
+  for (tile::OpId id = 0; id < k.op_count(); ++id)
+    if (k.op(id).kind == tile::OpKind::Load) s += (s.empty() ? "" : " ") + std::string(tile::name(k.op(id).caching));
+  return s;
+}
+
+TEST(BlockChoice, LoadsTellCachesWhatBecomesOfTheRest) {
+  EXPECT_EQ(hints(copy("33554432", "i0: 33554432", "i0", "f32")), "lasting"); // more than the L2 holds
+  EXPECT_EQ(hints(copy("4194304", "i0: 4194304", "i0", "f32")), "leaving");
+  EXPECT_EQ(hints(copy("300000", "i0: 300000", "i0", "f32")), "normal");
+  EXPECT_EQ(hints(copy("n", "i0: n", "i0", "f32")), "normal normal"); // whole blocks, and the last one
+  EXPECT_EQ(hints(row_max("16384", "4096", "f32")), "passing");
+  EXPECT_EQ(hints(row_max("16384", "4095", "f32")), "normal"); // not whole accesses
+  EXPECT_EQ(hints(softmax_of("8192", "4096", "f32")), "lasting");
+  EXPECT_EQ(hints(softmax_of("1024", "4096", "f32")), "leaving");
+  // A loop: the first round, of which the row's last two tiles are ahead; then the last round, which lets them go.
+  EXPECT_EQ(hints(softmax_of("2048", "32768", "f32")), "lasting lasting leaving leaving");
+}
+
+TEST(BlockChoice, WhatIsReadLaterDoesNotLeave) {
+  Problem p = copy("4194304", "i0: 4194304", "i0", "f32");
+  const OpDef* relu = OpTable::get().find("Relu");
+  ASSERT_NE(relu, nullptr);
+  ASSERT_TRUE(p.graph.add_node(*relu, {p.nest.loads[0]}, {}, {}, {"later"}, 14).ok());
+  EXPECT_EQ(hints(p), "passing");
+  p.nest.sources = {NodeId{0}}; // the nest's own node, of which nobody reads more
+  EXPECT_EQ(hints(p), "leaving");
+  ValueId same = p.graph.node(NodeId{0}).results[0]; // that the nest does not store
+  ASSERT_TRUE(p.graph.add_node(*relu, {same}, {}, {}, {"still"}, 14).ok());
+  EXPECT_EQ(hints(p), "passing");
 }
 
 TEST(BlockChoice, ColumnsWhereRowsAreTransposed) {

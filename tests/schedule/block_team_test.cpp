@@ -96,7 +96,8 @@ Problem argmax(const std::string& rows, const std::string& row) {
 }
 
 TEST(BlockTeam, WhereRowsAreFewAndLong) {
-  EXPECT_EQ(summary(fold("sum", "1", "67108864")), "528 [1, 8192] + 0");
+  EXPECT_EQ(summary(fold("sum", "1", "67108864")), "4096 [1, 16384] once + 0");
+  EXPECT_EQ(summary(fold("sum", "1", "16777216")), "528 [1, 8192] + 0"); // four waves of programs would be less
   EXPECT_EQ(summary(columns("65536", "1024")), "66 [32, 64] + 0");
   EXPECT_EQ(summary(fold("sum", "8192", "4096")), "1");                // enough rows
   EXPECT_EQ(summary(fold("sum", "1", "30000")), "1");                  // short
