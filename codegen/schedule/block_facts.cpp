@@ -153,8 +153,9 @@ bool BlockFacts::read_elsewhere(ValueId value) const {
 }
 
 // Measured on an H200 with an L2 full of lines that are written. What exceeds the L2 had better take the place of these
-// than of what is read: reads and writes then come in longer runs. Of less, what is dead had better give way to the
-// results. Sums have no results, and are fastest when they touch the L1 least.
+// than of what is read: reads and writes then come in longer runs. But results that the L2 would hold until another
+// kernel reads them had better stay, and what is dead give way to them. Sums have no results, and are fastest when they
+// touch the L1 least.
 tile::Caching BlockFacts::reads(bool again) const {
   constexpr double kCache = 50e6, kLittle = 8e6, kFew = 0.125; // bytes; stored of what is read
   const uint64_t all = (uint64_t{1} << d.axes.size()) - 1;
@@ -170,7 +171,9 @@ tile::Caching BlockFacts::reads(bool again) const {
     });
   }
   if (stored < kFew * read) return again ? tile::Caching::Normal : tile::Caching::Passing;
-  if (read + stored >= kCache) return tile::Caching::Lasting;
+  const bool awaited = stored < kCache && std::any_of(nest.stores.begin(), nest.stores.end(),
+                                                      [&](const Store& s) { return read_elsewhere(s.value); });
+  if (read + stored >= kCache && !awaited) return tile::Caching::Lasting;
   if (again || read + stored < kLittle) return tile::Caching::Normal;
   for (const Stream& s : streams)
     dead = dead && (s.store || s.deps != all || !read_elsewhere(d.buffers[static_cast<size_t>(s.access->buffer)]));

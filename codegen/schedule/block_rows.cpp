@@ -271,10 +271,15 @@ private:
     if (f_.usual >= 4) return loaded_bytes() > 4 ? kRowBytes : aligned ? kRowBytes * 3 / 2 : 2 * kRowBytes;
     return f_.live == 1 && f_.accumulators() == 1 ? 2 * kRowBytes : kRowBytes;
   }
-  // Of rows of whole accesses.
+  // Of rows of whole accesses. Sums of many rows are better off without the L1, those of very many are not.
   [[nodiscard]] tile::Caching caching(bool again) const {
+    constexpr double kMuch = 250e6;
     const bool whole = f_.d.env.divisor(f_.d.env.simplify(f_.d.row_count())) % vector_ == 0;
-    return whole ? f_.reads(again) : tile::Caching::Normal;
+    if (!whole) return tile::Caching::Normal;
+    const tile::Caching hint = f_.reads(again);
+    double read = 0;
+    for (const Stream& s : f_.streams) read += s.store ? 0 : s.count * s.bytes;
+    return hint == tile::Caching::Passing && !stores_rows() && read >= kMuch ? tile::Caching::Lasting : hint;
   }
   // Of an element of the row, from the large streams.
   [[nodiscard]] int64_t loaded_bytes() const {

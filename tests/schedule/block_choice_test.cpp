@@ -92,7 +92,8 @@ TEST(BlockChoice, LoadsTellCachesWhatBecomesOfTheRest) {
   EXPECT_EQ(hints(copy("4194304", "i0: 4194304", "i0", "f32")), "leaving");
   EXPECT_EQ(hints(copy("300000", "i0: 300000", "i0", "f32")), "normal");
   EXPECT_EQ(hints(copy("n", "i0: n", "i0", "f32")), "normal normal"); // whole blocks, and the last one
-  EXPECT_EQ(hints(row_max("16384", "4096", "f32")), "passing");
+  EXPECT_EQ(hints(row_max("8192", "4096", "f32")), "passing");
+  EXPECT_EQ(hints(row_max("16384", "4096", "f32")), "lasting");
   EXPECT_EQ(hints(row_max("16384", "4095", "f32")), "normal"); // not whole accesses
   EXPECT_EQ(hints(softmax_of("8192", "4096", "f32")), "lasting");
   EXPECT_EQ(hints(softmax_of("1024", "4096", "f32")), "leaving");
@@ -106,11 +107,24 @@ TEST(BlockChoice, WhatIsReadLaterDoesNotLeave) {
   ASSERT_NE(relu, nullptr);
   ASSERT_TRUE(p.graph.add_node(*relu, {p.nest.loads[0]}, {}, {}, {"later"}, 14).ok());
   EXPECT_EQ(hints(p), "passing");
-  p.nest.sources = {NodeId{0}}; // the nest's own node, of which nobody reads more
+  Problem large = copy("16777216", "i0: 16777216", "i0", "f32"), next = copy("16777216", "i0: 16777216", "i0", "f32");
+  EXPECT_EQ(hints(large), "lasting");
+  ASSERT_TRUE(next.graph.add_node(*relu, {next.nest.stores[0].value}, {}, {}, {"next"}, 14).ok());
+  EXPECT_EQ(hints(next), "lasting"); // 67 MB of results do not stay anyhow
+  p.nest.sources = {NodeId{0}};      // the nest's own node, of which nobody reads more
   EXPECT_EQ(hints(p), "leaving");
   ValueId same = p.graph.node(NodeId{0}).results[0]; // that the nest does not store
   ASSERT_TRUE(p.graph.add_node(*relu, {same}, {}, {}, {"still"}, 14).ok());
   EXPECT_EQ(hints(p), "passing");
+}
+
+TEST(BlockChoice, ResultsThatAreReadNextStay) {
+  Problem p = copy("8388608", "i0: 8388608", "i0", "f32"); // 34 MB to 34 MB
+  EXPECT_EQ(hints(p), "lasting");
+  const OpDef* relu = OpTable::get().find("Relu");
+  ASSERT_NE(relu, nullptr);
+  ASSERT_TRUE(p.graph.add_node(*relu, {p.nest.stores[0].value}, {}, {}, {"next"}, 14).ok());
+  EXPECT_EQ(hints(p), "leaving");
 }
 
 TEST(BlockChoice, ColumnsWhereRowsAreTransposed) {
