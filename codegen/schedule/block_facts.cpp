@@ -126,6 +126,11 @@ int64_t exchange_bytes(const BlockFacts& f, int64_t elements, size_t along) {
   return bytes + kReductions;
 }
 
+int BlockFacts::loads_beside() const {
+  auto beside = [&](const Stream& s) { return !s.store && (s.deps & d.row_mask) && s.count < largest / 2; };
+  return static_cast<int>(std::count_if(streams.begin(), streams.end(), beside));
+}
+
 int BlockFacts::accumulators() const {
   int n = 0;
   for (size_t i = 0; i < d.live.size(); ++i) {

@@ -51,6 +51,8 @@ public:
   [[nodiscard]] bool contiguous(const Stream& s, size_t axis) const;
   // Whether positions along the row are divided by sizes that are not known, which takes registers for each element.
   [[nodiscard]] bool divides() const;
+  // Loads that vary along the row beside the large streams: gains and biases.
+  [[nodiscard]] int loads_beside() const;
   // Registers of accumulators, in f32, per element of the tile.
   [[nodiscard]] int accumulators() const;
   // What caches are told of the loads of BlockPlan::reads, all of them whole accesses. `again`: a program reads some of

@@ -249,8 +249,9 @@ private:
     while (n && rows > 1 && *n < rows * f_.device.multiprocessors) rows /= 2;
     int64_t threads = rows * lanes;
     // Gains of short rows are read and converted once for two of them, by warps that do not wait for each other.
-    if (shift == 1 && bytes > 512 && bytes <= 1024 && rows * lanes == kThreads && lanes == 32 && loads_beside() > 0 &&
-        2 * each * std::max(2, f_.live) <= kValues && n && *n >= 128 * f_.device.multiprocessors) {
+    if (shift == 1 && bytes > 512 && bytes <= 1024 && rows * lanes == kThreads && lanes == 32 &&
+        f_.loads_beside() > 0 && 2 * each * std::max(2, f_.live) <= kValues && n &&
+        *n >= 128 * f_.device.multiprocessors) {
       rows = 2;
       threads = 32;
     }
@@ -295,12 +296,6 @@ private:
       if (!s.store && s.count >= f_.largest / 2) halves += s.bytes == 1 ? 2 : s.bytes / 2;
     return halves;
   }
-  // Loads that vary along the row beside the large streams: gains and biases.
-  [[nodiscard]] int64_t loads_beside() const {
-    return std::count_if(f_.streams.begin(), f_.streams.end(), [&](const Stream& s) {
-      return !s.store && (s.deps & f_.d.row_mask) && s.count < f_.largest / 2;
-    });
-  }
   // Threads of a block and elements of each, in a loop over rows of `length`.
   struct LoopTile {
     int64_t threads, each;
@@ -331,7 +326,7 @@ private:
     };
     if (n && *n <= f_.device.multiprocessors) return {512, many > few && !wastes(512 * few) ? many : few};
     if (!stores_rows()) return {f_.accumulators() > 1 ? 128 : 256, many};
-    if (shifted) return loads_beside() > 1 ? LoopTile{512, many} : LoopTile{256, few};
+    if (shifted) return f_.loads_beside() > 1 ? LoopTile{512, many} : LoopTile{256, few};
     return {wastes(256 * few) ? 256 : 512, few};
   }
   // `aligned`: rows start at whole accesses. All that a thread has of a tile is folded into one accumulator.

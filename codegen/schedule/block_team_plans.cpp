@@ -6,6 +6,7 @@
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/kept.h"
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace tessera {
@@ -224,7 +225,7 @@ private:
       const double team = std::min(tiles, std::floor(static_cast<double>(resident) / rows));
       const double kept = std::min(1.0, (kept_tiles(tile, b.resident) + 1) * team / tiles);
       const bool at_once = *count <= most && pays(rows, rows * team, waits_ ? kept : 0);
-      if (auto held = holding_blocks(*n + shift - 1); held && !(at_once && kept >= kMostlyKept)) {
+      if (auto held = holding_blocks(*n + shift - 1, aligned); held && !(at_once && kept >= kMostlyKept)) {
         const int64_t share = (kept_tiles(held->tile(), held->resident) + 1) * held->tile();
         return add(*held, ceildiv(SymExpr(*n + shift - 1), share), 0, true,
                    "each row of " + row_.str() + " is held by its programs", {});
@@ -270,20 +271,26 @@ private:
   }
 
   // Elements of a thread, at most `each`, that leave room for what is computed of them.
-  [[nodiscard]] int64_t fitting(int64_t each) const {
-    while (each > 1 && each * f_.live + f_.accumulators() > kRegisters * 5 / 4) each /= 2;
+  [[nodiscard]] int64_t fitting(int64_t each, int64_t registers = kRegisters * 5 / 4) const {
+    while (each > 1 && each * f_.live + f_.accumulators() > registers) each /= 2;
     return each;
   }
   // For long rows, of `places` elements, that the GPU does not hold all at once: blocks of which a team holds one, so
   // that it is read once. Small ones overlap better, large ones make teams that meet sooner. Nothing where rows are
   // better read twice, or too long.
-  [[nodiscard]] std::optional<Blocks> holding_blocks(int64_t places) const {
-    constexpr int64_t kLargeTeam = 48;
+  [[nodiscard]] std::optional<Blocks> holding_blocks(int64_t places, bool aligned) const {
+    constexpr int64_t kLargeTeam = 48, kFew = kRegisters * 7 / 4, kMany = kRegisters * 5 / 4;
     if (!waits_ || kept_bytes_ == 0 || places * loaded_ < kLongRowBytes) return std::nullopt;
-    for (Blocks b : {Blocks{256, 4, kShiftedElements}, Blocks{512, 2, kShiftedElements}}) {
-      b.each = fitting(b.each);
+    auto blocks = [&](int64_t threads, int64_t resident, int64_t each, int64_t registers) {
+      return Blocks{threads, resident, fitting(each, registers)};
+    };
+    // Of whole accesses many a thread: loads under way, and a tile in registers that counts. A gain and a bias would
+    // take as many registers again.
+    std::array list = {blocks(256, 4, f_.loads_beside() > 1 ? 16 : 32, kFew), blocks(256, 4, 16, kMany)};
+    if (!aligned) list = {blocks(256, 4, kShiftedElements, kMany), blocks(512, 2, kShiftedElements, kMany)};
+    for (const Blocks& b : list) {
       const int64_t share = (kept_tiles(b.tile(), b.resident) + 1) * b.tile(), team = (places + share - 1) / share;
-      if (team <= kLargeTeam || (b.threads > 256 && 2 * team <= b.resident * programs_)) return b;
+      if (team <= kLargeTeam || (&b == &list.back() && 2 * team <= b.resident * programs_)) return b;
     }
     return std::nullopt;
   }

@@ -117,9 +117,9 @@ TEST(BlockTeam, ProgramsWaitWhereElementsNeedTheResult) {
 
 // Not all of them run at a time; a row is read once.
 TEST(BlockTeam, RowsThatTheGpuDoesNotHoldAtOnceAreHeldByTheirTeams) {
-  EXPECT_EQ(summary(softmax_of("100", "200000")), "14 [1, 2048] keeps 6 waits + 1");
-  EXPECT_EQ(summary(softmax_of("3000", "200000")), "14 [1, 2048] keeps 6 waits + 1");
-  EXPECT_EQ(summary(softmax_of("16", "1048576")), "32 [1, 4096] keeps 7 waits + 1"); // smaller blocks would be 74
+  EXPECT_EQ(summary(softmax_of("100", "200000")), "13 [1, 8192] keeps 1 waits + 1");
+  EXPECT_EQ(summary(softmax_of("3000", "200000")), "13 [1, 8192] keeps 1 waits + 1");
+  EXPECT_EQ(summary(softmax_of("16", "1048576")), "64 [1, 4096] keeps 3 waits + 1"); // a large team
   EXPECT_EQ(summary(softmax_of("3000", "200001")), "14 [1, 2048] keeps 6 waits + 1");
   EXPECT_EQ(summary(softmax_of("3000", "32768")), "1");                              // better read twice
   EXPECT_EQ(summary(softmax_of("4", "16777216")), "66 [1, 4096] keeps 7 waits + 1"); // more than the GPU holds
