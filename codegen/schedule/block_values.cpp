@@ -133,11 +133,13 @@ ValueId BlockLowering::offset_of(const Access& a) {
   return offset;
 }
 
-// Hints for what is as large as the nest. What is to last until the last round of several is let go by that one.
+// Hints for what is as large as the nest. What is to last until the last round of several is let go by that one, and
+// nothing leaves before it.
 tile::Caching BlockLowering::caching(const Access& a) const {
   if (!a.terms.empty() || d_.access_deps(a) != (uint64_t{1} << d_.axes.size()) - 1) return tile::Caching::Normal;
-  const bool leaves = plan_.reads == tile::Caching::Lasting && reading_ > 0 && reading_ == last_round_;
-  return leaves ? tile::Caching::Leaving : plan_.reads;
+  if (last_round_ == 0) return plan_.reads;
+  if (plan_.reads == tile::Caching::Lasting && reading_ == last_round_) return tile::Caching::Leaving;
+  return plan_.reads == tile::Caching::Leaving && reading_ < last_round_ ? tile::Caching::Normal : plan_.reads;
 }
 
 ValueId BlockLowering::stored_value(ScalarId id) {
