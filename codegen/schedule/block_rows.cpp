@@ -303,12 +303,13 @@ private:
   // Elements of 32 bits: 64 KB of loads under way on a multiprocessor, in one block. Of rows that two such tiles would
   // hold, tiles of a quarter: of the last two nothing is read again.
   [[nodiscard]] LoopTile wide_loop(double length) const {
-    constexpr int64_t kUnderWay = 64 << 10, kThreads = 512, kQuarter = 8, kSmall = 128;
+    constexpr int64_t kUnderWay = 64 << 10, kThreads = 512, kQuarter = 8, kSmall = 256;
     const int64_t loaded = loaded_bytes(),
                   each = power_below(std::max<int64_t>(vector_, kUnderWay / kThreads / loaded));
-    // Where nothing is read again small blocks of many rows overlap: one begins while others end.
+    // Where nothing is read again smaller blocks of many rows overlap: one begins while others end.
     const auto n = f_.seen(f_.points(AxisRole::Outer));
-    if (n && *n >= 2 * f_.device.multiprocessors && one_pass()) return {kSmall, each};
+    if (n && *n >= 2 * f_.device.multiprocessors && one_pass())
+      return {kSmall, std::max<int64_t>(vector_, each / 2)};
     if (loaded > 4 || length > static_cast<double>(2 * kThreads * each)) return {kThreads, each};
     return {std::clamp<int64_t>(power_above(static_cast<int64_t>(length)) / 4 / kQuarter, 128, 1024), kQuarter};
   }
@@ -359,6 +360,7 @@ private:
     // Two blocks of 512 threads have half of the registers each: for the tile, the next one, and addresses.
     const int64_t registers = each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded_bytes() / 2 + 16;
     if (f_.usual <= 2 && aligned && ahead && threads == 512 && stores_rows() && registers < 64) p.min_blocks = 2;
+    if (f_.usual > 2 && threads == 256 && !f_.divides() && one_pass()) p.min_blocks = 3; // of wide_loop
     return p;
   }
   // Whether something is stored for each element of a row, which then is read once more when its reductions are known.

@@ -27,7 +27,8 @@ def points(count, seed, device, wanted=lambda name: True):
     families = list(FAMILIES)
     out, names = [], set()
     while len(out) < count:
-        family, dtype = families[len(out) % len(families)], TYPES[(len(out) // len(families) + len(out)) % 3]
+        turn, number = divmod(len(out), len(families))
+        family, dtype = families[number], TYPES[(turn + number) % len(TYPES)]
         low, high = SMALL if r.random() < 0.1 else LARGE[device]
         elements = math.exp(r.uniform(math.log(low), math.log(high)))
         columns = _extent(r, max(7, math.ceil(elements / 1e5)), min(1 << 20, max(7, int(elements))))
