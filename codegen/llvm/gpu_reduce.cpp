@@ -104,56 +104,72 @@ Status Emitter::reduce(const tile::Op& op) {
         o = fold(o, {gpu_->shuffle_xor(o.value, 1 << *bit), arg ? gpu_->shuffle_xor(o.index, 1 << *bit) : nullptr});
   }
 
-  // Warps: each leaves what it has, all read all. Slot s, the place among results of a register, lane and warp that
-  // lies beside the axis, has one element for each warp along it.
+  // Warps: each leaves what it has, all read all. Slot s is the place among results of a register, lane and warp that
+  // lies beside the axis. Of few registers it has one element for each warp along the axis, side by side; of several
+  // those of a thread are side by side, and next to them other lanes', so that these do not meet in the same banks.
   if (along.warp_mask != 0) {
-    int parts = 1 << along.warps.size();
+    constexpr size_t kSeveral = 4;
+    const int parts = 1 << along.warps.size();
     uint32_t lanes_beside = 31 & ~along.lane_mask & ~free_lanes, warps_beside = warps & ~along.warp_mask & ~free_warps;
+    const bool across = out.size() >= kSeveral && lanes_beside != 0;
     std::vector<std::pair<int, int>> slot_bits, part_bits;
-    int slots = static_cast<int>(out.size());
+    const int own_slots = static_cast<int>(out.size()), slot_stride = across ? 1 : parts;
+    int slots = own_slots;
     for (int i = 0; i < layout::kLaneBits; ++i)
-      if (lanes_beside >> i & 1) slot_bits.emplace_back(i, slots * parts), slots *= 2;
+      if (lanes_beside >> i & 1) slot_bits.emplace_back(i, slots * slot_stride), slots *= 2;
     for (int i = 0; i < l.in_bits(Dim::Warp); ++i)
-      if (warps_beside >> i & 1) slot_bits.emplace_back(layout::kLaneBits + i, slots * parts), slots *= 2;
-    for (size_t i = 0; i < along.warps.size(); ++i) part_bits.emplace_back(layout::kLaneBits + along.warps[i], 1 << i);
+      if (warps_beside >> i & 1) slot_bits.emplace_back(layout::kLaneBits + i, slots * slot_stride), slots *= 2;
+    const int part_stride = across ? slots : 1;
+    for (size_t i = 0; i < along.warps.size(); ++i)
+      part_bits.emplace_back(layout::kLaneBits + along.warps[i], part_stride << i);
     auto both_bits = slot_bits;
     both_bits.insert(both_bits.end(), part_bits.begin(), part_bits.end());
     int64_t elements = int64_t{slots} * parts;
     int64_t value_bytes = (elements * bytes_of(dtype) + 15) / 16 * 16;
     int64_t bytes = value_bytes + (arg ? elements * bytes_of(index_type) : 0);
     TESSERA_ASSIGN(int64_t region, shared_region(bytes));
-    auto offset = [&](Value* element, size_t slot, DType type, int64_t start) {
-      int64_t fixed = region + start + static_cast<int64_t>(slot) * parts * bytes_of(type);
+    auto offset = [&](Value* element, int further, DType type, int64_t start) {
+      int64_t fixed = region + start + int64_t{further} * bytes_of(type);
       auto* scaled = b_.CreateMul(element, b_.getInt32(static_cast<uint32_t>(bytes_of(type))));
       return b_.CreateAdd(scaled, b_.getInt32(static_cast<uint32_t>(fixed)));
     };
     auto* own = xor_of_bits(both_bits);
     auto* mine = xor_of_bits(slot_bits);
     auto* writes = acts_for_copies(along.lane_mask | free_lanes, free_warps);
-    for (size_t s = 0; s < out.size(); ++s) {
-      store_shared_elements(offset(own, s, dtype, 0), std::span<Value* const>(&out[s].value, 1), dtype, writes);
-      if (arg)
-        store_shared_elements(offset(own, s, index_type, value_bytes), std::span<Value* const>(&out[s].index, 1),
-                              index_type, writes);
-    }
+    auto leave = [&](auto member, DType type, int64_t start) {
+      const int width = across ? std::min(own_slots, 16 / bytes_of(type)) : 1;
+      for (int s = 0; s < own_slots; s += width) {
+        Registers some;
+        for (int i = s; i < s + width; ++i) some.push_back(out[static_cast<size_t>(i)].*member);
+        store_shared_elements(offset(own, s * slot_stride, type, start), some, type, writes);
+      }
+    };
+    leave(&Folded::value, dtype, 0);
+    if (arg) leave(&Folded::index, index_type, value_bytes);
     barrier();
     hazards_.touch_shared({region, region + bytes});
-    auto read = [&](size_t slot, DType type, int64_t start) {
-      Registers all;
-      int width = std::min(parts, 16 / bytes_of(type));
-      for (int p = 0; p < parts; p += width) {
-        auto* at =
-            b_.CreateAdd(offset(mine, slot, type, start), b_.getInt32(static_cast<uint32_t>(p * bytes_of(type))));
-        for (auto* e : load_shared_elements(at, type, width)) all.push_back(e);
-      }
+    // By slot, then by part.
+    auto read = [&](DType type, int64_t start) {
+      std::vector<Registers> all(out.size(), Registers(static_cast<size_t>(parts)));
+      const int near = across ? own_slots : parts, far = across ? parts : own_slots;
+      const int width = std::min(near, 16 / bytes_of(type));
+      for (int f = 0; f < far; ++f)
+        for (int n = 0; n < near; n += width) {
+          auto some = load_shared_elements(offset(mine, f * (across ? part_stride : slot_stride) + n, type, start),
+                                           type, width);
+          for (int i = 0; i < width; ++i)
+            all[static_cast<size_t>(across ? n + i : f)][static_cast<size_t>(across ? f : n + i)] =
+                some[static_cast<size_t>(i)];
+        }
       return all;
     };
+    const std::vector<Registers> read_values = read(dtype, 0);
+    std::vector<Registers> read_indices;
+    if (arg) read_indices = read(index_type, value_bytes);
     for (size_t s = 0; s < out.size(); ++s) {
-      auto values = read(s, dtype, 0);
-      Registers indices;
-      if (arg) indices = read(s, index_type, value_bytes);
       std::vector<Folded> f;
-      for (size_t p = 0; p < values.size(); ++p) f.push_back({values[p], arg ? indices[p] : nullptr});
+      for (size_t p = 0; p < read_values[s].size(); ++p)
+        f.push_back({read_values[s][p], arg ? read_indices[s][p] : nullptr});
       for (size_t half = f.size() / 2; half > 0; half /= 2)
         for (size_t p = 0; p < half; ++p) f[p] = fold(f[p], f[p + half]);
       out[s] = f[0];

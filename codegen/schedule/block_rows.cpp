@@ -120,7 +120,11 @@ public:
     }
     if (length) rows = std::min(std::max<int64_t>(rows, 2), power_above(room(*length, *length)));
     int64_t elements = rows * columns;
-    threads = std::clamp<int64_t>(elements / std::min<int64_t>(each, f_.vector), 32, threads);
+    // A thread has as much of a short row as of a tile of a long one, if there are many: threads that share a column
+    // meet at the end.
+    const auto many = f_.seen(width * others);
+    const bool alike = once && many && *many >= 4 * columns * f_.device.multiprocessors && one_pass();
+    threads = std::clamp<int64_t>(elements / (alike ? each : std::min<int64_t>(each, f_.vector)), 32, threads);
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, rows, columns, threads / 32);
     p.groups = groups;
     p.loop = !once;
@@ -308,8 +312,7 @@ private:
                   each = power_below(std::max<int64_t>(vector_, kUnderWay / kThreads / loaded));
     // Where nothing is read again smaller blocks of many rows overlap: one begins while others end.
     const auto n = f_.seen(f_.points(AxisRole::Outer));
-    if (n && *n >= 2 * f_.device.multiprocessors && one_pass())
-      return {kSmall, std::max<int64_t>(vector_, each / 2)};
+    if (n && *n >= 2 * f_.device.multiprocessors && one_pass()) return {kSmall, std::max<int64_t>(vector_, each / 2)};
     if (loaded > 4 || length > static_cast<double>(2 * kThreads * each)) return {kThreads, each};
     return {std::clamp<int64_t>(power_above(static_cast<int64_t>(length)) / 4 / kQuarter, 128, 1024), kQuarter};
   }

@@ -22,12 +22,13 @@ constexpr int64_t kShots = 4;                // waves of programs of a tile each
 constexpr int64_t kShiftedElements = 8;      // of a thread, of rows that begin at any alignment
 constexpr double kMostlyKept = 0.85;         // of a row, so that reading the rest again is nothing
 constexpr int64_t kColumnBytes = 256;        // of a row of a column tile
+constexpr int64_t kColumnElements = 16;      // of a thread's part of one
 constexpr int64_t kWaitingBytes = 64;        // of one where programs wait
 constexpr int64_t kSectorBytes = 32;         // narrower ones waste what memory moves
 constexpr int64_t kPartialRegisters = 32;    // of a thread that waits, for what its team has folded
 constexpr int64_t kColumnBlocks = 8;         // resident on a multiprocessor, of 128 threads
 constexpr int64_t kWaitingBlocks = 2;        // of those that wait, of 256 threads
-constexpr double kMostlyBusy = 0.85;         // of the programs, of a tile's columns
+constexpr double kMostlyBusy = 0.8;          // of the programs, of a tile's columns
 
 class TeamPlanner {
 public:
@@ -310,8 +311,9 @@ private:
     }
     groups.columns.push_back(c);
     // Blocks that wait keep much of their share: few, large ones, with long pieces of narrow columns. Others are small.
-    ColumnTeam t = waits_ ? ColumnTeam{256, 4 * f_.vector, kWaitingBytes / f_.narrow, kWaitingBlocks, 0}
-                          : ColumnTeam{128, 4 * f_.vector, kColumnBytes / f_.narrow, kColumnBlocks, 0};
+    const int64_t each = std::min(4 * f_.vector, kColumnElements);
+    ColumnTeam t = waits_ ? ColumnTeam{256, each, kWaitingBytes / f_.narrow, kWaitingBlocks, 0}
+                          : ColumnTeam{128, each, kColumnBytes / f_.narrow, kColumnBlocks, 0};
     while (t.each > 1 && t.each * f_.live + f_.vector * f_.accumulators() > kRegisters) t.each /= 2;
     if (auto w = f_.constant(width)) t.columns = std::min(t.columns, power_above(*w));
     Multiple whole = f_.multiple(f_.extent(c), f_.vector);
