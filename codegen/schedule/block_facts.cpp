@@ -145,15 +145,17 @@ int BlockFacts::accumulators() const {
 bool BlockFacts::read_elsewhere(ValueId value) const {
   if (graph.constant(value)) return true;
   auto has = [](const auto& list, const auto& x) { return std::find(list.begin(), list.end(), x) != list.end(); };
-  for (int32_t i = 0; i < graph.node_count(); ++i) {
-    const Node& node = graph.node(NodeId{i});
-    if (!has(node.operands, value)) continue;
-    if (!has(nest.sources, NodeId{i})) return true;
-    for (ValueId result : node.results) {
-      auto stored = [&](const Store& s) { return s.value == result; };
-      if (std::none_of(nest.stores.begin(), nest.stores.end(), stored) && read_elsewhere(result)) return true;
+  if (users_.empty()) users_ = graph.users();
+  std::vector<ValueId> values{value};
+  for (size_t v = 0; v < values.size(); ++v)
+    for (NodeId user : users_[static_cast<size_t>(values[v].index)]) {
+      if (!has(nest.sources, user)) return true;
+      for (ValueId result : graph.node(user).results) {
+        auto stored = [&](const Store& s) { return s.value == result; };
+        if (std::none_of(nest.stores.begin(), nest.stores.end(), stored) && !has(values, result))
+          values.push_back(result);
+      }
     }
-  }
   return false;
 }
 

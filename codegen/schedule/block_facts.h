@@ -68,6 +68,7 @@ private:
   [[nodiscard]] int find_contiguous_axis() const;
   // Whether another kernel may read a value's memory: one later in the plan, for all that is known here.
   [[nodiscard]] bool read_elsewhere(ValueId value) const;
+  mutable std::vector<std::vector<NodeId>> users_; // of the graph's values, once somebody asks
 };
 
 // Where rows along axis `axis` start, in elements of the buffers, in the accesses that are contiguous along it and move
