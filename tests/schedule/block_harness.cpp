@@ -57,9 +57,14 @@ BlockPlan small(BlockPlan p, const Domain& domain) {
 
 } // namespace
 
-std::vector<ScheduledKernel> lower_blocks(const Problem& p, const Schedule& wanted) {
+DeviceTraits gpu_with(int multiprocessors) {
   DeviceTraits device;
   device.kind = DeviceTraits::Kind::Cuda;
+  device.multiprocessors = multiprocessors;
+  return device;
+}
+
+std::vector<ScheduledKernel> lower_blocks(const Problem& p, const Schedule& wanted, const DeviceTraits& device) {
   auto kernels = lower_for_gpu(p.graph, p.nest, device, p.nest.name, wanted);
   EXPECT_TRUE(kernels.ok()) << kernels.error().str();
   if (!kernels.ok()) return {};
@@ -74,12 +79,10 @@ std::vector<ScheduledKernel> lower_blocks(const Problem& p, const Schedule& want
   return std::move(*kernels);
 }
 
-std::vector<ScheduledKernel> block_kernels(const Problem& p) {
-  std::vector<ScheduledKernel> kernels = lower_blocks(p);
+std::vector<ScheduledKernel> block_kernels(const Problem& p, const DeviceTraits& device) {
+  std::vector<ScheduledKernel> kernels = lower_blocks(p, {}, device);
   auto domain = make_domain(p.graph, p.nest);
   EXPECT_TRUE(domain.ok());
-  DeviceTraits device;
-  device.kind = DeviceTraits::Kind::Cuda;
   Schedule exact;
   exact.config["exact_division"] = 1;
   for (const BlockPlan& plan : plan_blocks(p.graph, p.nest, *domain, device, exact)) {

@@ -11,9 +11,7 @@ std::string summary(const Problem& p) {
   std::string s;
   int others = 0;
   auto domain = make_domain(p.graph, p.nest);
-  DeviceTraits device;
-  device.kind = DeviceTraits::Kind::Cuda;
-  for (const BlockPlan& plan : plan_blocks(p.graph, p.nest, *domain, device, {})) {
+  for (const BlockPlan& plan : plan_blocks(p.graph, p.nest, *domain, gpu_with(), {})) {
     if (!plan.team) {
       ++others;
       continue;
@@ -40,18 +38,6 @@ Problem columns(const std::string& rows, const std::string& width) {
   return problem("x: f32[" + rows + ", " + width + "]\ny: f32[" + width + "]",
                  "nest columns outer(i0: " + width + ") row(i1: " + rows +
                      ") { %0 = load x[i1, i0] : f32\n %1 = reduce.sum %0 : f32\n store.row y[i0] = %1 }");
-}
-Problem softmax_of(const std::string& rows, const std::string& row, const std::string& t = "f32") {
-  return problem("x: " + t + "[" + rows + ", " + row + "]\ny: " + t + "[" + rows + ", " + row + "]",
-                 "nest softmax outer(i0: " + rows + ") row(i1: " + row + R"() {
-      %0 = load x[i0, i1] : f32
-      %1 = reduce.max %0 : f32
-      %2 = sub %0, %1 : f32
-      %3 = exp %2 : f32
-      %4 = reduce.sum %3 : f32
-      %5 = div %3, %4 : f32
-      store y[i0, i1] = %5
-    })");
 }
 // Mean and variance.
 Problem moments(const std::string& rows, const std::string& row) {

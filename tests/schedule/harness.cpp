@@ -183,7 +183,7 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
       }
     }
   ASSERT_GE(kernels.size(), kernel_runner().blocks_only ? 0u : 4u);
-  for (ScheduledKernel& k : block_kernels(p)) kernels.push_back(std::move(k));
+  for (ScheduledKernel& k : block_kernels(p, gpu_with(options.multiprocessors))) kernels.push_back(std::move(k));
   ASSERT_FALSE(kernels.empty());
   for (const Sizes& at : sizes) {
     auto by = bind(p.graph, at);

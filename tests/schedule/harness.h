@@ -20,6 +20,7 @@ struct RunOptions {
   int64_t integer_limit = 6; // integer inputs are in [-limit, limit], unsigned and index ones in [0, limit]
   bool specials = false;     // NaN, infinities and equal values among the float inputs
   std::map<std::string, std::vector<int64_t>> given; // contents of integer inputs
+  int multiprocessors = 132;                         // of the GPU whose kernels are run
 };
 // Every schedule that fits (each axis, two vector widths, two unrollings), and those for blocks of threads whose
 // conditions hold, against interpret(nest).

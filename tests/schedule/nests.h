@@ -4,10 +4,9 @@
 
 namespace tessera::test {
 
-inline Problem softmax(const char* dtype = "f32") {
-  std::string t = dtype;
-  return problem("x: " + t + "[b, s]\ny: " + t + "[b, s]", R"(
-    nest softmax outer(i0: b) row(i1: s) {
+inline Problem softmax_of(const std::string& rows, const std::string& row, const std::string& t = "f32") {
+  return problem("x: " + t + "[" + rows + ", " + row + "]\ny: " + t + "[" + rows + ", " + row + "]",
+                 "nest softmax outer(i0: " + rows + ") row(i1: " + row + R"() {
       %0 = load x[i0, i1] : f32
       %1 = reduce.max %0 : f32
       %2 = sub %0, %1 : f32
@@ -17,6 +16,7 @@ inline Problem softmax(const char* dtype = "f32") {
       store y[i0, i1] = %5
     })");
 }
+inline Problem softmax(const char* dtype = "f32") { return softmax_of("b", "s", dtype); }
 // z = x + r; y = (z - mean) * rsqrt(var + eps) * g + b, means as sums times a constant of the width.
 inline Problem layer_norm(const char* width = "768", const char* dtype = "f32") {
   std::string w = width, t = dtype;
