@@ -222,8 +222,8 @@ private:
   // whole accesses. Others are shifted where a block has one, and short ones accessed element by element.
   //
   // A thread has eight accesses, whose addresses, masks and reductions it then shares: of short rows fewer, so that a
-  // warp has a whole one and no barrier is needed. Blocks are small, and their registers are not bounded: some have
-  // loads under way while others wait at their reductions.
+  // warp has a whole one and no barrier is needed. Blocks are small, and have the registers that they take, but
+  // for the largest tiles: some have loads under way while others wait at their reductions.
   [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest, bool aligned) const {
     constexpr int64_t kThreads = 128, kThreadBytes = 128, kValues = 128, kManyValues = 96, kResident = 512;
     constexpr int64_t kSmallRowBytes = 1024;

@@ -271,24 +271,22 @@ private:
     add(b, floordiv(resident, points_), resident, true, few, conditions);
   }
 
-  // Elements of a thread, at most `each`, that leave room for what is computed of them.
+  // Elements of a thread, at most `each`, whose values take `registers` at most.
   [[nodiscard]] int64_t fitting(int64_t each, int64_t registers = kRegisters * 5 / 4) const {
     while (each > 1 && each * f_.live + f_.accumulators() > registers) each /= 2;
     return each;
   }
   // For long rows, of `places` elements, that the GPU does not hold all at once: blocks of which a team holds one, so
-  // that it is read once. Small ones overlap better, large ones make teams that meet sooner. Nothing where rows are
-  // better read twice, or too long.
+  // that it is read once. Small ones overlap better, those that hold more make teams that meet sooner. Nothing where
+  // rows are better read twice, or too long.
   [[nodiscard]] std::optional<Blocks> holding_blocks(int64_t places, bool aligned) const {
-    constexpr int64_t kLargeTeam = 48, kFew = kRegisters * 7 / 4, kMany = kRegisters * 5 / 4;
+    constexpr int64_t kLargeTeam = 48, kMost = kRegisters * 7 / 4;
     if (!waits_ || kept_bytes_ == 0 || places * loaded_ < kLongRowBytes) return std::nullopt;
-    auto blocks = [&](int64_t threads, int64_t resident, int64_t each, int64_t registers) {
-      return Blocks{threads, resident, fitting(each, registers)};
-    };
     // Of whole accesses many a thread: loads under way, and a tile in registers that counts. A gain and a bias would
     // take as many registers again.
-    std::array list = {blocks(256, 4, f_.loads_beside() > 1 ? 16 : 32, kFew), blocks(256, 4, 16, kMany)};
-    if (!aligned) list = {blocks(256, 4, kShiftedElements, kMany), blocks(512, 2, kShiftedElements, kMany)};
+    const int64_t many = fitting(f_.loads_beside() > 1 ? 16 : 32, kMost), few = fitting(kShiftedElements);
+    std::array list = {Blocks{256, 4, many}, Blocks{256, 4, fitting(16)}};
+    if (!aligned) list = {Blocks{256, 4, few}, Blocks{512, 2, few}};
     for (const Blocks& b : list) {
       const int64_t share = (kept_tiles(b.tile(), b.resident) + 1) * b.tile(), team = (places + share - 1) / share;
       if (team <= kLargeTeam || (&b == &list.back() && 2 * team <= b.resident * programs_)) return b;
