@@ -5,7 +5,8 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostElements = 256; // of a thread's tile: what comes from a file may be anything
+constexpr int64_t kMostElements = 256;    // of a thread's tile: what comes from a file may be anything
+constexpr int64_t kMostMembers = 1 << 14; // of a team
 
 int64_t bits(const std::vector<size_t>& axes) {
   uint64_t set = 0;
@@ -73,11 +74,15 @@ std::optional<BlockPlan> plan_of(const BlockFacts& f, const Schedule& schedule) 
   auto folds = [&](const std::vector<size_t>& g) { return !g.empty() && role(g.front()) == AxisRole::Row; };
   if (folds(p.groups.rows) && folds(p.groups.columns)) return std::nullopt;
   if (p.schedule.kind != ScheduleKind::BlockTeam) return p;
-  // Of teams those of columns are varied.
-  if (!folds(p.groups.rows) || !p.loop || p.programs < 1 || p.most_members < 1) return std::nullopt;
+  const bool along = folds(p.groups.columns);
+  if (!along && !folds(p.groups.rows)) return std::nullopt;
+  if (along ? p.rows != 1 : !p.loop || p.programs < 1) return std::nullopt;
   auto online = schedule.config.find("online");
-  share_columns(f, p, online == schedule.config.end() || online->second != 0);
+  share_team(f, p, online == schedule.config.end() || online->second != 0);
   if (auto members = p.team->as_const(); members && *members < 1) return std::nullopt;
+  // Each of those that wait reads what all members of the team have folded.
+  const int64_t most = p.waits ? int64_t{kMostElements} * 32 * p.warps : kMostMembers;
+  if (p.most_members < 1 || p.most_members > most) return std::nullopt;
   return p;
 }
 
@@ -99,16 +104,22 @@ std::optional<BlockPlan> tuned_plan(const BlockFacts& f, const TunedSchedule& tu
     if (!require(f.d.env.simplify(f.extent(i)), r.multiple_of, r.min, r.max)) return std::nullopt;
   }
   // What the plan relies on, whatever the record says.
-  if (p->team && p->waits && !require(column_teams(f, *p), 1, 1, p->programs)) return std::nullopt;
+  const bool along = !p->groups.columns.empty() && f.is_row(p->groups.columns.front());
+  if (p->team && p->waits && p->programs > 0) {
+    const SymExpr teams = along ? f.d.env.simplify(f.points(AxisRole::Outer)) : column_teams(f, *p);
+    if (!require(teams, 1, 1, p->programs)) return std::nullopt;
+  }
+  if (p->team && along && !require(*p->team, 1, 1, p->most_members)) return std::nullopt;
   if (p->split >= 0 && !require(f.d.env.simplify(f.extent(static_cast<size_t>(p->split))), p->columns, 0, INT64_MAX))
     return std::nullopt;
-  if (f.d.reduces && !p->loop) {
-    bool columns = !p->groups.columns.empty() && f.is_row(p->groups.columns.front());
+  if (f.d.reduces && !p->loop && !p->team) {
     SymExpr row = f.d.env.simplify(f.d.row_count());
-    int64_t lanes = columns ? p->columns : p->rows;
+    int64_t lanes = along ? p->columns : p->rows;
     if (lanes == 1 ? !row.is_const(1) : !require(row, 1, 0, lanes - p->shift + 1)) return std::nullopt;
   }
-  if (p->run > 1 && p->shift == 1 && f.d.reduces) {
+  // A single row begins at a whole access, whatever its length.
+  const bool single = f.constant(f.points(AxisRole::Outer)) == 1 && p->groups.columns.size() == 1;
+  if (p->run > 1 && p->shift == 1 && f.d.reduces && !single) {
     ShapeEnv env = f.d.env;
     for (const SizeCondition& c : p->conditions) assume(env, c);
     if (env.divisor(f.d.row_count()) % p->run != 0) return std::nullopt;

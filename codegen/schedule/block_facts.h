@@ -106,8 +106,20 @@ struct ColumnTeam {
 [[nodiscard]] BlockPlan column_team(const BlockFacts& facts, const AxisGroups& groups, const ColumnTeam& team,
                                     bool online);
 [[nodiscard]] SymExpr column_teams(const BlockFacts& facts, const BlockPlan& plan); // how many
-// The members of a plan's teams of columns, and whether they wait, from its tile and numbers of programs.
-void share_columns(const BlockFacts& facts, BlockPlan& plan, bool online);
+// Teams of rows: blocks of `threads`, of which `resident` are to be on a multiprocessor (0: as it comes), with `each`
+// elements a thread.
+struct RowTeam {
+  int64_t threads, each, resident;
+  int64_t programs; // what all teams together have at most; 0: as many for each row as hold it
+  int64_t members;  // what a team has at most, where sizes are not known
+  int shift;        // as BlockPlan's
+  bool loop;        // or a tile each
+  bool vectors;     // rows, or with a shift their tiles, begin at whole accesses
+};
+[[nodiscard]] BlockPlan row_team(const BlockFacts& facts, const RowTeam& team, bool online);
+// The members of a plan's teams, and whether they wait, from its tile, its shift, the tiles that it keeps, and its
+// programs.
+void share_team(const BlockFacts& facts, BlockPlan& plan, bool online);
 // How many places of the workspace a member that waits has registers for.
 [[nodiscard]] int64_t most_partials(const BlockFacts& facts, int64_t threads, bool online);
 

@@ -79,13 +79,27 @@ public:
   [[nodiscard]] int64_t most_partials(int64_t threads) const {
     return waits_ ? power_below(threads * kPartialRegisters / static_cast<int64_t>(states_)) : kMostPartials;
   }
-  // As many members as there are programs for a team, tiles for a member, and places for what they fold.
+  // What `team` of a plan is, and whether its members wait.
   void share(BlockPlan& p) const {
+    f_.is_row(p.groups.columns.front()) ? share_row(p) : share_columns(p);
+    p.waits = waits_;
+    p.most_members = f_.constant(*p.team).value_or(p.most_members);
+  }
+  // As many members as there are programs for a team, tiles for a member, and places for what they fold.
+  void share_columns(BlockPlan& p) const {
     SymExpr team = sym_min(floordiv(p.programs, column_teams(f_, p)), p.most_members);
     team = sym_min(team, ceildiv(row_, p.rows));
-    p.waits = waits_;
     p.team = f_.d.env.simplify(waits_ ? team : sym_max(team, 1));
-    p.most_members = f_.constant(*p.team).value_or(p.most_members);
+  }
+  // A tile each; or what all teams together may have; or as many as hold the row, all but what its alignment adds.
+  void share_row(BlockPlan& p) const {
+    const SymExpr places = row_ + SymExpr(p.shift - 1);
+    SymExpr team = ceildiv(places, p.loop ? (int64_t{p.keep} + 1) * p.columns : p.columns);
+    if (p.loop && p.programs > 0) {
+      team = floordiv(p.programs, points_);
+      if (!waits_) team = sym_min(ceildiv(row_, p.columns), team);
+    }
+    p.team = f_.d.env.simplify(team);
   }
   [[nodiscard]] BlockPlan column_team(const AxisGroups& groups, const ColumnTeam& t) const {
     const int64_t rows = std::max<int64_t>(2, t.threads * t.each / t.columns), elements = rows * t.columns;
@@ -98,6 +112,25 @@ public:
     p.min_blocks = static_cast<int>(t.resident);
     p.keep = kept_tiles(elements, t.resident, exchange_bytes(f_, elements, static_cast<size_t>(f_.contiguous_axis)));
     p.steps = static_cast<int>(std::min(std::max<int64_t>(1, t.each / f_.vector), rows / 2));
+    return p;
+  }
+
+  [[nodiscard]] BlockPlan row_team(const RowTeam& t) const {
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockTeam, 1, t.threads * t.each, t.threads / 32);
+    for (size_t i = 0; i < f_.d.axes.size(); ++i) (f_.is_row(i) ? p.groups.columns : p.groups.rows).push_back(i);
+    p.loop = t.loop;
+    p.shift = t.shift;
+    p.run = static_cast<int>(t.vectors ? std::min<int64_t>(t.each, kAccessBytes / f_.usual) : 1);
+    p.steps = static_cast<int>(t.each / p.run);
+    p.streaming = waits_ && t.loop;
+    p.ahead = p.streaming && p.groups.columns.size() == 1; // else positions are divided, twice then
+    p.min_blocks = static_cast<int>(t.resident);
+    p.programs = static_cast<int>(t.programs);
+    if (t.loop) p.keep = kept_tiles(p.columns, std::max<int64_t>(1, t.resident));
+    p.most_members = t.members;
+    // Who waits reads again.
+    if (!waits_ && t.vectors && t.shift == 1) p.reads = f_.reads(false);
+    share(p);
     return p;
   }
 
@@ -162,15 +195,13 @@ private:
   };
 
   void along_rows() {
-    AxisGroups groups;
-    for (size_t i = 0; i < f_.d.axes.size(); ++i) (f_.is_row(i) ? groups.columns : groups.rows).push_back(i);
     auto n = f_.constant(row_), count = f_.constant(points_);
     const int64_t vector = kAccessBytes / f_.usual;
     Multiple whole = f_.multiple(f_.extent(static_cast<size_t>(f_.contiguous_axis)), vector);
     if (whole.condition && !f_.implies(*whole.condition, row_, vector)) whole.condition.reset();
     // A thread's neighbours in a tile: as many as one access of theirs takes, or elements would change threads between
     // being loaded and being folded. A single row begins at a whole access, whatever its length.
-    const bool aligned = whole.known || (count && *count == 1 && groups.columns.size() == 1);
+    const bool aligned = whole.known || (count && *count == 1 && row_axes() == 1);
     const int shift = aligned ? 1 : row_shift(f_); // of rows of any length
     // Blocks that wait: 1024 threads on a multiprocessor in all, in small ones where a thread has few registers' worth
     // to remember.
@@ -186,34 +217,22 @@ private:
     const Blocks whole_accesses = b;
     if (!whole.condition) b = shifted(b);
     const int64_t resident = b.resident * programs_;
-    auto add = [&](const Blocks& b, const SymExpr& team, int64_t members, bool loop, const std::string& why,
+    // `programs`: of all teams together; 0: as many for each as its row takes.
+    auto add = [&](const Blocks& b, int64_t programs, int64_t members, bool loop, const std::string& why,
                    const std::vector<SizeCondition>& when) {
-      auto make = [&](const Blocks& b, bool vectors) {
-        BlockPlan p = BlockFacts::plan(ScheduleKind::BlockTeam, 1, b.tile(), b.threads / 32);
-        p.groups = groups;
-        p.team = f_.d.env.simplify(team);
-        p.most_members = f_.constant(*p.team).value_or(members);
-        p.loop = loop;
-        p.run = static_cast<int>(vectors ? std::min(b.each, vector) : 1);
-        p.steps = static_cast<int>(b.each / p.run);
-        p.streaming = waits_ && loop;
-        p.ahead = p.streaming && groups.columns.size() == 1; // else positions are divided, twice then
-        p.conditions = when;
+      auto make = [&](const Blocks& b, bool vectors, int shift) {
         // Elements of a byte become a register each: they need what they need.
-        p.min_blocks = static_cast<int>(waits_ ? b.resident : f_.divides() || f_.usual == 1 ? 0 : 2048 / b.threads);
-        if (loop) p.keep = kept_tiles(b.tile(), b.resident);
-        // Who waits reads again.
-        if (!waits_ && (aligned || whole.known)) p.reads = f_.reads(false);
-        p.schedule.why = why;
-        return p;
+        const int64_t blocks = waits_ ? b.resident : f_.divides() || f_.usual == 1 ? 0 : 2048 / b.threads;
+        plans_.push_back(row_team({b.threads, b.each, blocks, programs, members, shift, loop, vectors}));
+        plans_.back().conditions = when;
+        plans_.back().schedule.why = why;
       };
       if (whole.condition) {
-        plans_.push_back(make(b, true));
+        make(b, true, 1);
         plans_.back().conditions.push_back(*whole.condition);
         if (!loop) return; // rows of any length take the loop
       }
-      plans_.push_back(make(aligned ? b : shifted(b), aligned || shift > 1));
-      plans_.back().shift = shift;
+      make(aligned ? b : shifted(b), aligned || shift > 1, shift);
     };
     const std::string few = "few rows of " + row_.str();
     // Who does not wait leaves rows alone that keep half of the multiprocessors busy.
@@ -226,11 +245,8 @@ private:
       const double team = std::min(tiles, std::floor(static_cast<double>(resident) / rows));
       const double kept = std::min(1.0, (kept_tiles(tile, b.resident) + 1) * team / tiles);
       const bool at_once = *count <= most && pays(rows, rows * team, waits_ ? kept : 0);
-      if (auto held = holding_blocks(*n + shift - 1, aligned); held && !(at_once && kept >= kMostlyKept)) {
-        const int64_t share = (kept_tiles(held->tile(), held->resident) + 1) * held->tile();
-        return add(*held, ceildiv(SymExpr(*n + shift - 1), share), 0, true,
-                   "each row of " + row_.str() + " is held by its programs", {});
-      }
+      if (auto held = holding_blocks(*n + shift - 1, aligned); held && !(at_once && kept >= kMostlyKept))
+        return add(*held, 0, 0, true, "each row of " + row_.str() + " is held by its programs", {});
       if (!at_once) return;
     } else if (auto found = few_and_long(most, least)) {
       conditions = std::move(*found);
@@ -243,7 +259,7 @@ private:
       if (n && count && f_.usual == 4 && f_.live <= 2 && states_ == 1) {
         const int64_t tiles = (*n + shot.tile() - 1) / shot.tile();
         if (*count * tiles >= kShots * shot.resident * programs_ && tiles <= kMostPartials)
-          return add(shot, SymExpr(tiles), tiles, false, few, conditions);
+          return add(shot, 0, tiles, false, few, conditions);
       }
       if (n && count)
         while (b.threads > 128 && b.tile() * element_ > kLeastBytes &&
@@ -251,7 +267,7 @@ private:
           b.threads /= 2;
       // As many as run at a time: one that begins later has its own beginning and end to wait for.
       const int64_t members = 4 * programs_;
-      return add(b, sym_min(ceildiv(row_, b.tile()), floordiv(members, points_)), members, true, few, conditions);
+      return add(b, members, members, true, few, conditions);
     }
     // Shares that fit the registers; then those that are read once a round.
     const std::string in_registers = few + ", each program's share in registers";
@@ -260,17 +276,21 @@ private:
       auto tiles = [&](int64_t each) { return (places + b.threads * each - 1) / (b.threads * each); };
       Blocks once = b;
       while (once.each > 1 && 2 * *count * tiles(once.each) <= resident) once.each /= 2;
-      if (*count * tiles(once.each) <= resident)
-        return add(once, tiles(once.each), resident, false, in_registers, conditions);
+      if (*count * tiles(once.each) <= resident) return add(once, 0, resident, false, in_registers, conditions);
     } else {
       SymExpr tiles = ceildiv(row_, b.tile());
       auto fits = conditions;
       fits.push_back({f_.d.env.simplify(points_ * tiles), 1, 1, resident});
-      add(b, tiles, resident, false, in_registers, std::move(fits));
+      add(b, 0, resident, false, in_registers, std::move(fits));
     }
-    add(b, floordiv(resident, points_), resident, true, few, conditions);
+    add(b, resident, resident, true, few, conditions);
   }
 
+  [[nodiscard]] size_t row_axes() const {
+    size_t n = 0;
+    for (size_t i = 0; i < f_.d.axes.size(); ++i) n += f_.is_row(i);
+    return n;
+  }
   // Elements of a thread, at most `each`, whose values take `registers` at most.
   [[nodiscard]] int64_t fitting(int64_t each, int64_t registers = kRegisters * 5 / 4) const {
     while (each > 1 && each * f_.live + f_.accumulators() > registers) each /= 2;
@@ -379,7 +399,12 @@ BlockPlan column_team(const BlockFacts& facts, const AxisGroups& groups, const C
   static_cast<void>(planner.find_rounds());
   return planner.column_team(groups, team);
 }
-void share_columns(const BlockFacts& facts, BlockPlan& plan, bool online) {
+BlockPlan row_team(const BlockFacts& facts, const RowTeam& team, bool online) {
+  TeamPlanner planner(facts, online);
+  static_cast<void>(planner.find_rounds());
+  return planner.row_team(team);
+}
+void share_team(const BlockFacts& facts, BlockPlan& plan, bool online) {
   TeamPlanner planner(facts, online);
   static_cast<void>(planner.find_rounds());
   planner.share(plan);

@@ -99,11 +99,13 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
     }
     if (p.loop) rounds = std::max(1.0, stages);
   }
+  const bool rows = folds(p.groups.columns);
   if (p.loop) {
-    c.again = (rounds - 1) * read;
+    // Of a team's rows what is kept is not read again.
+    const double kept = rows && p.team ? std::min(1.0, (p.keep + 1) / tiles) : 0;
+    c.again = (rounds - 1) * read * (1 - kept);
     c.waits = false; // loads of the next tile do not depend on this one's
   }
-  const bool rows = folds(p.groups.columns);
   if (folds(p.groups.rows))
     c.latency =
         rounds * tiles * (kTile + kTileElement * each + (rounds > 1 ? kTileWarp * p.warps : 0)) + (p.team ? kTeam : 0);

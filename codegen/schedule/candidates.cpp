@@ -12,6 +12,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kThreads[] = {32, 64, 128, 256, 512, 1024};
+constexpr int64_t kSharedRowBytes = 64 << 10; // teams are tried for rows from here on
 
 bool holds(const SizeCondition& c, const CallSizes& sizes) {
   auto v = c.value.eval(sizes);
@@ -36,11 +37,16 @@ public:
     switch (base.schedule.kind) {
     case ScheduleKind::BlockFlat: flat(base); break;
     case ScheduleKind::BlockRows:
-    case ScheduleKind::BlockLoop: rows(base); break;
+    case ScheduleKind::BlockLoop:
     case ScheduleKind::BlockColumns:
     case ScheduleKind::BlockTeam:
-      columns(base);
-      column_teams(base);
+      if (!base.groups.columns.empty() && f_.is_row(base.groups.columns.front())) {
+        rows(alone(base));
+        row_teams(base);
+      } else {
+        columns(base);
+        column_teams(base);
+      }
       break;
     default: break;
     }
@@ -139,6 +145,21 @@ private:
     }
   }
 
+  // What the rules choose without teams.
+  [[nodiscard]] BlockPlan alone(const BlockPlan& base) const {
+    if (!base.team) return base;
+    for (BlockPlan& p : row_plans(f_))
+      if (std::all_of(p.conditions.begin(), p.conditions.end(), [&](const auto& c) { return holds(c, sizes_); })) {
+        p.conditions.clear();
+        p.schedule.config["online"] = online(base);
+        return p;
+      }
+    return base;
+  }
+  [[nodiscard]] static bool online(const BlockPlan& p) {
+    auto wanted = p.schedule.config.find("online");
+    return wanted == p.schedule.config.end() || wanted->second != 0;
+  }
   // Rows in registers, of a warp or of many, one or several a block; and loops over them.
   void rows(const BlockPlan& base) {
     const int64_t row = count(base.groups.columns), many = count(base.groups.rows);
@@ -207,8 +228,6 @@ private:
   }
   // The same, shared by teams: as many programs as fill the GPU, in blocks of all sizes.
   void column_teams(const BlockPlan& base) {
-    auto wanted = base.schedule.config.find("online");
-    const bool online = wanted == base.schedule.config.end() || wanted->second != 0;
     const int64_t width = count(base.groups.columns);
     for (int64_t threads : {128, 256, 512})
       for (int64_t columns = 16; columns <= std::min<int64_t>(256, power_above(width)); columns *= 2)
@@ -216,14 +235,48 @@ private:
           for (int64_t on : {640, 1024}) { // threads of a multiprocessor
             const int64_t resident = on / threads;
             if (resident < 2) continue;
-            BlockPlan p = column_team(
-                f_, base.groups, {threads, each, columns, resident, 2 * most_partials(f_, threads, online)}, online);
+            BlockPlan p = column_team(f_, base.groups,
+                                      {threads, each, columns, resident, 2 * most_partials(f_, threads, online(base))},
+                                      online(base));
             auto members = p.team->eval(sizes_);
             if (!members.ok() || *members < 2) continue;
-            p.schedule.config["online"] = online;
+            p.schedule.config["online"] = online(base);
             p.reads = base.reads;
             add(p);
           }
+  }
+  // Rows shared by teams: a tile each, as many members as hold the row, or as many programs as run at a time.
+  void row_teams(const BlockPlan& base) {
+    const int64_t row = count(base.groups.columns), many = count(base.groups.rows), vector = kAccessBytes / f_.usual;
+    if (row * f_.usual < kSharedRowBytes) return;
+    const bool aligned = many == 1 && base.groups.columns.size() == 1;
+    const int shift = aligned || row % vector == 0 ? 1 : row_shift(f_);
+    const bool whole = aligned || shift > 1 || row % vector == 0;
+    for (int64_t threads : {128, 256, 512, 1024})
+      for (int64_t each = vector; each <= std::min<int64_t>(8 * vector, 32); each *= 2)
+        for (int64_t on : {512, 1024, 2048}) { // threads of a multiprocessor
+          const int64_t resident = on / threads, all = resident * f_.device.multiprocessors;
+          if (resident < 1) continue;
+          auto add_team = [&](int64_t programs, bool loop, int64_t keep_part) {
+            BlockPlan p = row_team(f_, {threads, each, resident, programs, 0, shift, loop, whole}, online(base));
+            p.keep /= static_cast<int>(keep_part);
+            share_team(f_, p, online(base));
+            auto members = p.team->eval(sizes_);
+            const int64_t most = p.waits ? std::min(all, threads * 32) : 8192;
+            if (!members.ok() || *members < 2 || *members > most) return;
+            if (!p.waits && loop && programs == 0) return; // a tile each
+            if (p.waits && (loop && programs > 0 ? many * *members > all : 2 * *members > all)) return;
+            if (!f_.constant(*p.team)) p.most_members = programs > 0 ? programs : 2 * *members;
+            p.schedule.config["online"] = online(base);
+            add(p);
+            if (!p.ahead) return;
+            p.ahead = false;
+            add(p);
+          };
+          add_team(0, false, 1);
+          for (int64_t part : {1, 2, 4}) add_team(0, true, part); // of those that wait
+          add_team(all, true, 1);
+        }
   }
 
   // What an axis that nothing is contiguous along is divisible by does not matter.
@@ -238,12 +291,13 @@ private:
   // enough.
   std::vector<Candidate> best(size_t most) {
     std::stable_sort(made_.begin() + 1, made_.end(), [](const Made& a, const Made& b) { return a.us < b.us; });
-    std::map<std::tuple<ScheduleKind, int, int, int>, int> alike;
+    std::map<std::tuple<ScheduleKind, int, int, int, bool, int, bool>, int> alike;
     std::vector<Candidate> out;
     for (Made& m : made_) {
       if (out.size() >= most) break;
       const BlockPlan& p = m.plan;
-      if (!out.empty() && ++alike[{p.schedule.kind, p.rows, p.columns, p.warps}] > 3) continue;
+      if (!out.empty() && ++alike[{p.schedule.kind, p.rows, p.columns, p.warps, p.loop, p.keep, p.programs > 0}] > 3)
+        continue;
       TunedSchedule t{p.schedule, {}};
       for (size_t i = 0; i < extents_.size(); ++i) t.extents.push_back(range(i));
       auto usable = tuned_plan(f_, t);
@@ -268,8 +322,7 @@ std::vector<Candidate> block_candidates(const Graph& graph, const LoopNest& nest
   for (const BlockPlan& plan : plan_blocks(graph, nest, domain, device, {}))
     if (std::all_of(plan.conditions.begin(), plan.conditions.end(),
                     [&](const SizeCondition& c) { return holds(c, sizes); }))
-      // How many share a row is not varied.
-      return plan.team && plan.programs == 0 ? std::vector<Candidate>{} : BlockVariants(facts, sizes).run(plan, most);
+      return BlockVariants(facts, sizes).run(plan, most);
   return {};
 }
 

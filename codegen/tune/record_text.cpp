@@ -8,9 +8,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr int kFormat = 1;
 
-constexpr ScheduleKind kKinds[] = {ScheduleKind::Flat,      ScheduleKind::RowLoop,     ScheduleKind::ColumnLoop,
-                                   ScheduleKind::Tiled2D,   ScheduleKind::BlockFlat,   ScheduleKind::BlockRows,
-                                   ScheduleKind::BlockLoop, ScheduleKind::BlockColumns};
+std::optional<ScheduleKind> kind_of(std::string_view text) {
+  for (uint8_t k = 0; name(static_cast<ScheduleKind>(k)) != "?"; ++k)
+    if (text == name(static_cast<ScheduleKind>(k))) return static_cast<ScheduleKind>(k);
+  return std::nullopt;
+}
 
 std::optional<Hash128> hash_of(const std::string& hex) {
   if (hex.size() != 32 || hex.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
@@ -60,11 +62,10 @@ std::optional<TunedRecord> from_json(const Json& j) {
       r.extents.push_back(range);
     }
     if (const Json& s = j.at("schedule"); !s.is_string()) {
-      bool known = false;
-      for (ScheduleKind kind : kKinds)
-        if (s.at("kind").get<std::string>() == name(kind)) r.schedule.kind = kind, known = true;
+      auto kind = kind_of(s.at("kind").get<std::string>());
       r.schedule.config = s.at("config").get<std::map<std::string, int64_t>>();
-      if (!known || r.schedule.config.empty()) return std::nullopt;
+      if (!kind || r.schedule.config.empty()) return std::nullopt;
+      r.schedule.kind = *kind;
     }
     r.default_us = j.at("default_us").get<double>();
     r.tuned_us = j.at("tuned_us").get<double>();

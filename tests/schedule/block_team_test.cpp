@@ -135,6 +135,11 @@ TEST(BlockTeam, KnownSizesMeanTheSame) {
   kernel_runner().blocks_only = false;
 }
 
+// Tiles that begin below an unaligned row may be one more than the row has.
+TEST(BlockTeam, ATileEachOfRowsThatBeginAnywhere) {
+  EXPECT_EQ(summary(fold("sum", "16", "4194305")), "513 [1, 8192] once + 0");
+}
+
 TEST(BlockTeam, AnySizeMeansTheSame) {
   expect_same(fold("sum", "b", "s"), two("b", "s"));
   auto sizes = two("b", "s");

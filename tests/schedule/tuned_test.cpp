@@ -96,11 +96,11 @@ Meant meant(const Case& c) {
   return m;
 }
 // Whether a kernel does the same.
-void expect_meant(const Case& c, const Meant& m, const ScheduledKernel& k) {
+void expect_meant(const Case& c, const Meant& m, const ScheduledKernel& k, double tolerance = 2e-5) {
   auto actual = run_kernel(c.problem, k, m.inputs, c.sizes);
   for (size_t i = 0; i < m.expected.size(); ++i) {
     const auto& name = c.problem.graph.value(c.problem.nest.stores[i].value).name;
-    Comparison same = compare(actual.at(name), m.expected[i], 2e-5, 2e-5);
+    Comparison same = compare(actual.at(name), m.expected[i], tolerance, tolerance);
     EXPECT_TRUE(same.same) << same.message << k.schedule.why << "\n" << tile::print(k.kernel);
   }
 }
@@ -147,7 +147,38 @@ TEST(Candidates, EachOneMeansTheNest) {
   }
 }
 
-// Columns that are few and long are shared by teams of all sizes, and their kernels stand before one that needs none.
+// Of the candidates that programs share, every `step`-th one means the nest and stands before one that needs none.
+// Returns in how many ways rows are shared: a tile each, held, by as many programs as run at a time.
+std::set<std::string> expect_teams(const Case& c, size_t step, const Sizes& others) {
+  const Problem& p = c.problem;
+  std::set<std::string> ways;
+  auto list = candidates(p.graph, p.nest, gpu(), by_id(p, c.sizes), 1000);
+  EXPECT_TRUE(list.ok()) << list.error().str();
+  if (!list.ok()) return ways;
+  const Meant m = meant(c);
+  size_t teams = 0;
+  for (const Candidate& candidate : *list) {
+    const auto& config = candidate.tuned.schedule.config;
+    if (candidate.tuned.schedule.kind != ScheduleKind::BlockTeam) continue;
+    const std::string way = config.at("loop") == 0 ? "a tile each" : config.at("programs") == 0 ? "held" : "programs";
+    if (!ways.insert(way).second && ++teams % step != 0) continue;
+    Only only(candidate.tuned);
+    auto kernels = lower_for_gpu(p.graph, p.nest, gpu(), "kernel", {}, &only);
+    EXPECT_TRUE(kernels.ok()) << kernels.error().str();
+    if (!kernels.ok()) continue;
+    const ScheduledKernel& k = kernels->front();
+    EXPECT_FALSE(k.schedule.measured.empty()) << candidate.tuned.schedule.why;
+    EXPECT_GT(k.counters.eval(by_id(p, c.sizes)).value(), 0);
+    EXPECT_FALSE(tile::has_meetings(kernels->back().kernel));
+    EXPECT_TRUE(conditions_hold(p.graph, k, c.sizes));
+    EXPECT_TRUE(others.empty() || !conditions_hold(p.graph, k, others));
+    expect_meant(c, m, k, 2e-4);
+  }
+  EXPECT_GT(teams, 9U);
+  return ways;
+}
+
+// Columns that are few and long are shared by teams of all sizes.
 TEST(Candidates, TeamsOfColumns) {
   for (const char* what : {"%2 = sub %0, %1 : f32\n store y[i0, i1] = %2", "store y[i0] = %1"}) {
     const std::string y = what[0] == '%' ? "[c, n]" : "[c]";
@@ -155,25 +186,26 @@ TEST(Candidates, TeamsOfColumns) {
                    "nest down outer(i0: c) row(i1: n) { %0 = load x[i1, i0] : f32\n %1 = reduce.sum %0 : f32\n " +
                        std::string(what) + " }"),
            {{"n", 700}, {"c", 21}}};
-    const Problem& p = c.problem;
-    auto list = candidates(p.graph, p.nest, gpu(), by_id(p, c.sizes), 1000);
-    ASSERT_TRUE(list.ok()) << list.error().str();
-    const Meant m = meant(c);
-    size_t teams = 0;
-    for (const Candidate& candidate : *list) {
-      if (candidate.tuned.schedule.kind != ScheduleKind::BlockTeam || teams++ % 9 != 0) continue;
-      Only only(candidate.tuned);
-      auto kernels = lower_for_gpu(p.graph, p.nest, gpu(), "kernel", {}, &only);
-      ASSERT_TRUE(kernels.ok()) << kernels.error().str();
-      const ScheduledKernel& k = kernels->front();
-      ASSERT_FALSE(k.schedule.measured.empty()) << candidate.tuned.schedule.why;
-      EXPECT_GT(k.counters.eval(by_id(p, c.sizes)).value(), 0);
-      EXPECT_FALSE(tile::has_meetings(kernels->back().kernel));
-      EXPECT_TRUE(conditions_hold(p.graph, k, c.sizes));
-      EXPECT_FALSE(conditions_hold(p.graph, k, {{"n", 700}, {"c", 21 * 64}}));
-      expect_meant(c, m, k);
-    }
-    EXPECT_GT(teams, 9U);
+    expect_teams(c, 9, {{"n", 700}, {"c", 21 * 64}});
+  }
+}
+
+// So are rows, of whole accesses and others, of known length and not.
+TEST(Candidates, TeamsOfRows) {
+  const std::set<std::string> all{"a tile each", "held", "programs"}, last{"a tile each", "programs"};
+  const Sizes sizes{{"b", 3}, {"s", 40000}}, others{{"b", 3}, {"s", 80000}};
+  EXPECT_EQ(expect_teams({softmax_of("3", "40000"), {}}, 60, {}), all);
+  EXPECT_EQ(expect_teams({softmax_of("3", "40003"), {}}, 60, {}), all);
+  EXPECT_EQ(expect_teams({softmax_of("b", "s"), sizes}, 60, others), all);
+  EXPECT_EQ(expect_teams({softmax_of("1", "40003", "bf16"), {}}, 60, {}), all);
+  for (const char* rows : {"1", "3"}) {
+    const std::string n = rows;
+    Case sum{problem("x: f32[" + n + ", 40003]\ny: f32[" + n + "]",
+                     "nest sum outer(i0: " + n +
+                         ") row(i1: 40003) { %0 = load x[i0, i1] : f32\n"
+                         " %1 = reduce.sum %0 : f32\n store.row y[i0] = %1 }"),
+             {}};
+    EXPECT_EQ(expect_teams(sum, 60, {}), last) << rows;
   }
 }
 

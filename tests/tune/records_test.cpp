@@ -81,6 +81,21 @@ TEST_F(Records, ComeBackAsTheyWereWritten) {
   EXPECT_EQ(found[0].schedule.measured, "38.1 us -> 35.0 us on NVIDIA H200, sm_90, pinned");
 }
 
+// A kind that could not be read back would take the whole file with it.
+TEST_F(Records, OfSchedulesOfEveryKind) {
+  std::vector<TunedRecord> all;
+  for (uint8_t k = 0; name(static_cast<ScheduleKind>(k)) != "?"; ++k) {
+    all.push_back(record(k)); // the number of the kind is the lower half of the kernel's hash
+    all.back().schedule.kind = static_cast<ScheduleKind>(k);
+  }
+  EXPECT_EQ(all.back().schedule.kind, ScheduleKind::BlockTeam);
+  TunedRecords writes(folder_, kHere);
+  add(writes, all);
+  TunedRecords reads(folder_, kHere);
+  ASSERT_EQ(reads.all().size(), all.size());
+  for (const TunedRecord& r : reads.all()) EXPECT_EQ(r.schedule.kind, static_cast<ScheduleKind>(r.kernel.lo));
+}
+
 TEST_F(Records, CountForTheirDeviceDriverCompilerAndSizes) {
   TunedRecords here(folder_, kHere);
   add(here, {record(1)});

@@ -11,11 +11,12 @@ namespace {
 using onnx_test::Maker;
 using onnx_test::TemporaryFolder;
 
-// y = softmax(x * w), one kernel.
-Graph model(const onnx_test::Dim& rows, int64_t columns) {
+// y = softmax(x * w), one kernel; or softmax(x).
+Graph model(const onnx_test::Dim& rows, int64_t columns, bool weights = true) {
   Maker m;
-  m.input("x", {rows, columns}).input("w", {columns});
-  m.add("Mul", {"x", "w"}, {"u"}).add("Softmax", {"u"}, {"y"}, {onnx_test::int_attribute("axis", 1)});
+  m.input("x", {rows, columns});
+  if (weights) m.input("w", {columns}).add("Mul", {"x", "w"}, {"u"});
+  m.add("Softmax", {weights ? "u" : "x"}, {"y"}, {onnx_test::int_attribute("axis", 1)});
   m.output("y", {rows, columns});
   auto imported = m.import_it();
   EXPECT_TRUE(imported.ok());
@@ -64,9 +65,10 @@ Compiled compile_tuned(Graph graph, CompileOptions o) {
   return std::move(*compiled);
 }
 
-// The schedule on `warps` warps is the fastest one.
+// The schedule on `warps` warps is the fastest one, of those of one kind if that is given.
 struct FakeGpu {
   int warps;
+  std::optional<ScheduleKind> kind = std::nullopt;
   int made = 0;
   TuneOptions tuning() {
     TuneOptions t;
@@ -80,7 +82,8 @@ struct FakeGpu {
       };
       auto m = std::make_unique<Fake>();
       for (const Candidate& c : what.candidates)
-        m->us.push_back(c.tuned.schedule.config.at("warps") == warps ? 30 : 40);
+        m->us.push_back(c.tuned.schedule.config.at("warps") == warps && (!kind || c.tuned.schedule.kind == *kind) ? 30
+                                                                                                                  : 40);
       return std::unique_ptr<Measurer>(std::move(m));
     };
     return t;
@@ -127,6 +130,28 @@ TEST(Tune, AWinnerBecomesTheKernelOfItsSizes) {
   Tuned other = tune(model("n", 1024), o, {{"n", 100}}, unused.tuning());
   EXPECT_NE(other.report.kernels[0].outcome, TunedKernel::Outcome::Known);
   EXPECT_EQ(unused.made, 1);
+}
+
+// Rows that several programs share, too: others than the rules' teams are measured, and one that has won is taken by
+// the next process, which measures nothing.
+TEST(Tune, TeamsOfRowsAreRemembered) {
+  TemporaryFolder folder;
+  CompileOptions o = options(folder, "cuda");
+  FakeGpu gpu{16, ScheduleKind::BlockTeam};
+  const Tuned t = tune(model(16, 1048576, false), o, {}, gpu.tuning());
+  ASSERT_EQ(t.report.kernels.size(), 1U);
+  EXPECT_EQ(t.report.kernels[0].outcome, TunedKernel::Outcome::Tuned) << t.report.kernels[0].note;
+  EXPECT_EQ(t.report.kernels[0].record.schedule.kind, ScheduleKind::BlockTeam);
+  FakeGpu unused{16, ScheduleKind::BlockTeam};
+  const Tuned again = tune(model(16, 1048576, false), o, {}, unused.tuning());
+  EXPECT_EQ(again.report.kernels[0].outcome, TunedKernel::Outcome::Known);
+  EXPECT_EQ(unused.made, 0);
+
+  const Compiled tuned = compile_tuned(model(16, 1048576, false), o);
+  ASSERT_EQ(tuned.report.kernels[0].tuned.size(), 1U);
+  const KernelLaunch& first = only_launch(tuned).alternatives.at(0);
+  EXPECT_EQ(first.threads, 512);
+  EXPECT_GT(first.team.const_value(), 1);
 }
 
 TEST(Tune, OfFixedSizesTheWinnerIsTheKernel) {
