@@ -73,7 +73,15 @@ Result<GlobalMemory> GlobalMemory::make(const tile::Kernel& kernel, std::span<co
   }
   for (size_t i = 0; i < args.size(); ++i) {
     const auto& p = kernel.params[i];
-    if (p.type.kind == tile::Type::Kind::Pointer) continue;
+    if (p.type.kind == tile::Type::Kind::Pointer) {
+      int64_t promised = p.elements;
+      for (size_t n = 0; n < args.size(); ++n)
+        if (kernel.params[n].value == p.elements_value) promised = args[n].scalar.i;
+      if (static_cast<int64_t>(args[i].bytes.size()) < promised * (info(p.type.dtype).bits / 8))
+        return bad(kernel,
+                   "argument '" + p.name + "' has less than the " + std::to_string(promised) + " promised elements");
+      continue;
+    }
     if (p.multiple_of > 1 && args[i].scalar.i % p.multiple_of != 0)
       return bad(kernel, "argument '" + p.name + "' is no multiple of " + std::to_string(p.multiple_of));
     TESSERA_ASSIGN(auto scalar, Tensor::create(p.type.dtype, {1}));

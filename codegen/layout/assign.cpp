@@ -34,6 +34,7 @@ public:
     k_.of_value = c_.of_value;
     k_.access_width = c_.access_width;
     k_.splits = c_.splits;
+    k_.windows = c_.windows;
     definition_.assign(static_cast<size_t>(kernel.value_count()), -1);
     behind_.resize(static_cast<size_t>(kernel.op_count()));
     at_start_.resize(static_cast<size_t>(kernel.op_count()));
@@ -50,6 +51,7 @@ public:
     k_.of_value.resize(static_cast<size_t>(k_.kernel.value_count()));
     k_.access_width.resize(static_cast<size_t>(k_.kernel.op_count()), 1);
     k_.splits.resize(static_cast<size_t>(k_.kernel.op_count()), false);
+    k_.windows.resize(static_cast<size_t>(k_.kernel.op_count()));
     return std::move(k_);
   }
 
@@ -334,7 +336,9 @@ private:
     for (ValueId v : op.results) TESSERA_TRY(is(v, layout, "a loaded tile"));
     int width = k_.access_width[static_cast<size_t>(id)], side = 1;
     for (const Extent& e : layout.out()) side = std::max(side, layout.contiguous(e.dim));
-    if (width > side) return wrong("an access of " + std::to_string(width) + " in " + layout.str());
+    const Window& window = k_.windows[static_cast<size_t>(id)];
+    if (std::max(width, window.run) > side || (window.width > 0 && window.run % window.width != 0))
+      return wrong("an access of " + std::to_string(std::max(width, window.run)) + " in " + layout.str());
     return {};
   }
 };
@@ -367,6 +371,8 @@ std::string KernelLayouts::str() const {
         if (note.empty()) note = name_of((*this)[op.operands[1]]);
         note += " x" + std::to_string(access_width[static_cast<size_t>(id)]);
         if (splits[static_cast<size_t>(id)]) note += " split";
+        if (const Window& w = windows[static_cast<size_t>(id)]; w.width > 0)
+          note += " window " + std::to_string(w.width) + " of " + std::to_string(w.run);
       }
       notes.push_back(note);
       for (const auto& region : op.regions) self(self, region);

@@ -33,7 +33,7 @@
 // put a barrier between a store and a later access of the same memory (scratch), and between loads and a later store
 // that may overwrite what other threads have yet to load.
 #pragma once
-#include "codegen/layout/linear_layout.h"
+#include "codegen/layout/choose.h"
 #include "codegen/tile/tile.h"
 
 namespace tessera::layout {
@@ -50,6 +50,14 @@ struct KernelLayouts {
   // Scratch is taken to be aligned to 16 bytes.
   std::vector<int> access_width;
   std::vector<bool> splits;
+  // By OpId, of tile Loads of memory whose end is known and that nothing writes: neighbours that begin anywhere, wider
+  // than the access. They lie in whole accesses one behind the other, all of which may be read up to the memory's end:
+  //
+  //   memory      8 9 10 11 12 13 14 15 | 16 17 18 19 20 21 22 23 | 24 ...      of two bytes each
+  //   registers         0  1  2  3  4  5    6  7                               offset 10, width 8: two accesses
+  //
+  // The mask holds for all of the `width` neighbours of a window, or for an interval of them.
+  std::vector<Window> windows;
 
   [[nodiscard]] const LinearLayout& operator[](tile::ValueId v) const { return of_value[static_cast<size_t>(v)]; }
   // A conversion between layouts: a cast to its operand's own type, of tiles.

@@ -15,7 +15,8 @@ constexpr double kLineBytes = 128;
 
 double Access::cost(int axis, int side) const {
   size_t i = static_cast<size_t>(axis);
-  int at_once = std::min(width[i], side);
+  double at_once = std::min(width[i], side);
+  if (window[i] > 1 && side >= kLeastWindow) at_once = std::max(at_once, std::min(window[i], side) / 2.0);
   double elements = static_cast<double>(kLanes) * side; // that the warp's first lanes to last ones are apart
   double lines = kLanes;
   if (stride[i] || contiguity[i] > 1)
@@ -46,9 +47,13 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
   if (op.operands.size() > mask_at && k.type(op.operands[mask_at]).is_tile())
     mask = &info[static_cast<size_t>(op.operands[mask_at])];
   int64_t alignment = kAccessBytes; // of scratch
-  bool is_parameter = false;
+  bool is_parameter = false, known_end = false;
   for (const tile::Param& p : k.params)
-    if (p.value == op.operands[0]) alignment = p.alignment, is_parameter = true;
+    if (p.value == op.operands[0]) {
+      alignment = p.alignment;
+      is_parameter = true;
+      known_end = p.invariant && (p.elements > 0 || p.elements_value >= 0);
+    }
 
   // An access of memory is made element by element where the mask says so of a part of it; scratch is not worth it.
   const bool splits = is_parameter;
@@ -62,15 +67,17 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
   a.stride = offset.stride;
   for (size_t i = 0; i < a.shape.size(); ++i) {
     int axis = static_cast<int>(i);
-    auto fits = [&](int64_t w) {
+    auto neighbours = [&](int64_t w) {
       int64_t bytes = w * a.element_bytes;
       return w <= a.shape[i] && bytes <= kAccessBytes && alignment % bytes == 0 && w <= offset.contiguity[i] &&
-             offset.divisor(axis, w) >= w && (!mask || w <= (splits ? mask->interval : mask->constancy)[i]);
+             (!mask || w <= (splits ? mask->interval : mask->constancy)[i]);
     };
-    int w = 1;
-    while (fits(2 * w)) w *= 2;
+    int w = 1, window = 1;
+    while (neighbours(2 * w) && offset.divisor(axis, 2 * w) >= 2 * w) w *= 2;
+    while (neighbours(2 * window)) window *= 2;
     // Atomic additions are done element by element.
     a.width.push_back(op.kind == OpKind::AtomicAdd ? 1 : w);
+    a.window.push_back(op.kind == OpKind::Load && known_end && window >= kLeastWindow * w ? window : 1);
     a.same.push_back(mask ? mask->constancy[i] : a.shape[i]);
   }
   return a;

@@ -6,6 +6,7 @@
 namespace tessera::layout {
 
 inline constexpr int kAccessBytes = 16; // the widest access of a thread
+inline constexpr int kLeastWindow = 4;  // accesses that a window is worth, of which it takes two
 
 // A tile's Load, Store or AtomicAdd.
 struct Access {
@@ -18,12 +19,16 @@ struct Access {
   // Per axis, facts of the offsets, whatever alignment and mask allow.
   std::vector<int64_t> contiguity, constancy;
   std::vector<std::optional<int64_t>> stride;
+  // Per axis, as width, of loads wherever the groups begin: neighbours in memory that lie in two aligned groups, both
+  // of which may be read (assign.h, windows). 1 where that is no better.
+  std::vector<int> window;
   // Per axis, aligned groups of so many elements have one mask.
   std::vector<int64_t> same;
 
   // What an element costs when lanes run along `axis` and a thread takes `side` neighbours: how many lines of 128 bytes
   // a warp's instruction touches, and one more for the instruction, by elements moved. A contiguous f16 tile in
-  // accesses of 8: 5 / 256; element by element, 8 in a thread: 40 / 256; a column of a matrix: 33 / 32.
+  // accesses of 8: 5 / 256; windows of 8: 10 / 256; element by element, 8 in a thread: 40 / 256; a column of a matrix:
+  // 33 / 32.
   [[nodiscard]] double cost(int axis, int side) const;
   // Whether threads along `axis` would touch far apart elements while along some other one they would touch
   // neighbours; that axis, or -1.
@@ -31,6 +36,12 @@ struct Access {
 };
 // `op` has a tile as offset.
 [[nodiscard]] Access access_of(const tile::Kernel& kernel, tile::OpId op, const std::vector<AxisInfo>& info);
+
+// Loads of neighbours that begin anywhere (assign.h). Where `width` is 0 there is none.
+struct Window {
+  int width = 0; // elements of a whole access
+  int run = 0;   // neighbours that a thread holds, one window behind the other: registers [i * run, (i + 1) * run)
+};
 
 // What accesses of one shape, or of tiles that share a layout, agree on.
 struct Preference {

@@ -37,6 +37,7 @@ public:
     r_.of_access.resize(static_cast<size_t>(kernel.op_count()));
     r_.access_width.assign(static_cast<size_t>(kernel.op_count()), 1);
     r_.splits.assign(static_cast<size_t>(kernel.op_count()), false);
+    r_.windows.resize(static_cast<size_t>(kernel.op_count()));
     std::iota(parent_.begin(), parent_.end(), 0);
   }
 
@@ -278,6 +279,11 @@ private:
       if (along <= width) continue;
       width = along;
       r_.splits[static_cast<size_t>(a.op)] = along > a.same[i];
+    }
+    for (size_t i = 0; i < a.shape.size(); ++i) {
+      const int beside = layout.contiguous(axis(static_cast<int>(i))), along = std::min(a.window[i], beside);
+      if (along >= kLeastWindow * width)
+        r_.windows[static_cast<size_t>(a.op)] = {along, static_cast<int>(std::min<int64_t>(beside, a.contiguity[i]))};
     }
   }
 };

@@ -15,7 +15,8 @@ struct Classes {
   // By OpId, of tile Loads, Stores and AtomicAdds: in which they are done, and how many elements at a time.
   std::vector<LinearLayout> of_access;
   std::vector<int> access_width;
-  std::vector<bool> splits; // by OpId: the mask of an access may hold for a part of its elements
+  std::vector<bool> splits;    // by OpId: the mask of an access may hold for a part of its elements
+  std::vector<Window> windows; // by OpId, of Loads
   // For cheap tiles that nothing else says anything about.
   [[nodiscard]] const LinearLayout& of_shape(const std::vector<int>& shape);
 

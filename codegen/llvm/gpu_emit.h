@@ -86,6 +86,11 @@ private:
   Status reserve_scratch();
   Status load(tile::OpId id);
   Status store(tile::OpId id);
+  // gpu_window.cpp: loads of neighbours that begin at any alignment
+  Status load_windows(tile::OpId id);
+  std::vector<Value*> window(std::span<Value* const> words, Value* shift, DType dtype, int width);
+  [[nodiscard]] bool windows_start_alike(tile::ValueId offset, int width) const;
+  // gpu_memory.cpp
   Status atomic_add(const tile::Op& op);
   void report_index(const tile::Op& op);
   Status meet(const tile::Op& op); // Arrive, too
@@ -105,6 +110,7 @@ private:
   };
   Parts parts(const Registers& masks, int width);
   llvm::BasicBlock* rest_of(const Parts& parts, const std::function<void()>& body); // where it ends
+  [[nodiscard]] Stability stability_of(tile::ValueId pointer) const;
   Value* acts_for(tile::ValueId offset); // i1: this thread stores; null for all threads
   // Neighbours of one access as words and back; bool as bytes.
   llvm::Type* word_type(DType dtype, int elements, int* count);

@@ -114,6 +114,9 @@ public:
   virtual Value* pack_bf16(Value* low, Value* high) = 0;
   virtual Value* pack_f16(Value* low, Value* high) = 0;
 
+  // Bits [shift, shift + 32) of two i32 words side by side, `low` before `high`; the shift is i32, below 32.
+  virtual Value* funnel_shift(Value* low, Value* high, Value* shift) = 0;
+
   // A function of the mathematical library by its C name without suffix, "erf": of float or double arguments.
   virtual Value* library_call(std::string_view name, std::span<Value* const> args) = 0;
 

@@ -183,6 +183,10 @@ public:
     return pack(half(low), half(high));
   }
 
+  Value* funnel_shift(Value* low, Value* high, Value* shift) override {
+    return b_.CreateIntrinsic(llvm::Intrinsic::fshr, {b_.getInt32Ty()}, {high, low, shift});
+  }
+
   Value* library_call(std::string_view name, std::span<Value* const> args) override {
     return library(std::string(name) + (args[0]->getType()->isFloatTy() ? "f" : ""), args);
   }

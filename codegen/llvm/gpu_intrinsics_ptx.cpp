@@ -267,6 +267,11 @@ public:
     return assembly("cvt.rn.f16x2.f32 $0, $1, $2;", "=r,f,f", b_.getInt32Ty(), {high, low}, false);
   }
 
+  // Assembly: LLVM makes four instructions of the intrinsic.
+  Value* funnel_shift(Value* low, Value* high, Value* shift) override {
+    return assembly("shf.r.wrap.b32 $0, $1, $2, $3;", "=r,r,r,r", b_.getInt32Ty(), {low, high, shift}, false);
+  }
+
   Value* library_call(std::string_view name, std::span<Value* const> args) override {
     auto* type = args[0]->getType();
     std::string symbol = "__nv_" + std::string(name) + (type->isFloatTy() ? "f" : "");

@@ -160,7 +160,14 @@ llvm::BasicBlock* Emitter::rest_of(const Parts& parts, const std::function<void(
   return end;
 }
 
+Stability Emitter::stability_of(tile::ValueId pointer) const {
+  for (const auto& p : kernel_.params)
+    if (p.value == pointer && p.invariant) return Stability::Invariant;
+  return Stability::Varying;
+}
+
 Status Emitter::load(tile::OpId id) {
+  if (layouts_.windows[static_cast<size_t>(id)].width > 0) return load_windows(id);
   const auto& op = kernel_.op(id);
   auto pointer = op.operands[0], result = op.results[0];
   DType dtype = kernel_.type(result).dtype;
@@ -172,9 +179,7 @@ Status Emitter::load(tile::OpId id) {
   if (op.operands.size() > 2) masks = registers(op.operands[2], n);
   if (op.operands.size() > 3) others = registers(op.operands[3], n);
   bool shared = scratch_.count(pointer) > 0;
-  auto stability = Stability::Varying;
-  for (const auto& p : kernel_.params)
-    if (p.value == pointer && p.invariant) stability = Stability::Invariant;
+  auto stability = stability_of(pointer);
   order(GlobalAccess::Kind::Read, op);
   const bool splits = layouts_.splits[static_cast<size_t>(id)];
   Parts part;

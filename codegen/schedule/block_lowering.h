@@ -60,6 +60,7 @@ private:
   // block_shift.cpp: rows that begin at any alignment
   void shift_row();
   [[nodiscard]] std::optional<SymExpr> in_step(const Access& a) const;
+  void tell_end(const Access& a);
   void mask_shifted(Side& side);
   V whole_tile(V at);
   V shifted_tiles();

@@ -90,6 +90,24 @@ std::optional<SymExpr> BlockLowering::in_step(const Access& a) const {
   return divides(d_, plan_.shift, behind) ? std::optional(behind) : std::nullopt;
 }
 
+// Neighbours that begin at any alignment are loaded in whole accesses where it is known how far the memory reaches. A
+// size that is not known is passed for it only where rows are shifted: there threads have neighbours.
+void BlockLowering::tell_end(const Access& a) {
+  const auto buffer = static_cast<size_t>(a.buffer);
+  tile::Param& p = out_.kernel.params[buffer];
+  if (sides_[1].axis < 0 || p.written || p.elements > 0 || p.elements_value >= 0) return;
+  const auto start = start_along(d_, a, static_cast<size_t>(sides_[1].axis));
+  if (!start || in_step(a)) return;
+  if (plan_.shift == 1 && divides(d_, kAccessBytes * 8 / info(p.type.dtype).bits, *start)) return;
+  const SymExpr count = d_.env.simplify(graph_.type(d_.buffers[buffer]).count());
+  if (auto n = count.as_const()) {
+    p.elements = *n;
+  } else if (plan_.shift > 1) {
+    const V value = sizes_.number(count); // adds a parameter
+    out_.kernel.params[buffer].elements_value = value;
+  }
+}
+
 void BlockLowering::mask_shifted(Side& s) {
   V place = sizes_.number(shift_.place);
   s.mask = pointwise(b_, ScalarOp::And,

@@ -160,6 +160,7 @@ ValueId BlockLowering::stored_value(ScalarId id) {
   mask = both(inside(shape), mask);
   mask = both(guard_, mask);
   if (mask >= 0 && is_tile(mask)) mask = splat(mask, shape);
+  tell_end(a);
   V v = b_.load(pointers_[static_cast<size_t>(a.buffer)], splat(offset, shape), mask, -1, caching(a));
   raw_[static_cast<size_t>(id)] = v;
   return v;

@@ -98,6 +98,11 @@ public:
       c.memory = static_cast<int>(memory_.size());
       memory_.push_back(std::move(m));
     }
+    for (const Param& p : k_.params) {
+      const int64_t promised = p.elements_value < 0 ? p.elements : cells_[static_cast<size_t>(p.elements_value)].e[0].i;
+      if (promised > 0 && memory_[static_cast<size_t>(cells_[static_cast<size_t>(p.value)].memory)].count < promised)
+        return error("argument '" + p.name + "' has less than the " + std::to_string(promised) + " promised elements");
+    }
     TESSERA_TRY(has_meetings(k_) ? run_in_step(grid) : run_in_turn(grid));
     return std::move(result_);
   }

@@ -126,6 +126,7 @@ Status Parser::define(const Token& t, ValueId v) {
 
 Status Parser::params() {
   TESSERA_TRY(punct('('));
+  std::vector<std::pair<size_t, Token>> counts; // parameters, and the names of those that say how long they are
   while (!is_punct(')')) {
     Token t = token_;
     advance();
@@ -147,8 +148,22 @@ Status Parser::params() {
     if (is_ident("multiple")) {
       TESSERA_ASSIGN(p.multiple_of, attribute("multiple", 1, int64_t{1} << 40));
     }
+    if (accept_word("elements")) {
+      TESSERA_TRY(punct('='));
+      if (token_.kind == Token::Kind::Value) {
+        counts.emplace_back(k_.params.size(), token_);
+        advance();
+      } else {
+        TESSERA_ASSIGN(p.elements, integer_in(1, int64_t{1} << 62));
+      }
+    }
     k_.params.push_back(std::move(p));
     if (!accept(',')) break;
+  }
+  for (const auto& [param, name] : counts) { // it may come after the pointer
+    auto it = names_.find(std::string(name.text));
+    if (it == names_.end()) return error_at(name, "'%" + std::string(name.text) + "' is not defined");
+    k_.params[param].elements_value = it->second;
   }
   return punct(')');
 }

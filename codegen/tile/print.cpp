@@ -43,6 +43,9 @@ public:
       if (p.type.kind == Type::Kind::Pointer && p.alignment != Param{}.alignment)
         out_ += " align=" + std::to_string(p.alignment);
       if (p.multiple_of != 1) out_ += " multiple=" + std::to_string(p.multiple_of);
+      if (p.elements != 0) out_ += " elements=" + std::to_string(p.elements);
+      for (const Param& n : k_.params)
+        if (p.elements_value == n.value) out_ += " elements=%" + n.name;
     }
     out_ += ")";
     if (!k_.config.empty()) {

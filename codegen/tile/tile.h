@@ -103,6 +103,10 @@ struct Param {
   bool once = false;       // no store of a program writes an element that it has written before: order does not matter
   int64_t alignment = 64;  // bytes, of pointers
   int64_t multiple_of = 1; // of i64 scalars: a known divisor, which a caller guarantees
+  // Of a pointer: there are so many elements, at least, all of which may be read; 0 says nothing. Or as many as the i64
+  // parameter with this value.
+  int64_t elements = 0;
+  ValueId elements_value = -1;
   // Of a pointer: nothing writes this memory while the kernel runs, not through another parameter either (a written one
   // that takes over a read one's memory). Loads may then be moved and cached where writes are not seen.
   bool invariant = false;

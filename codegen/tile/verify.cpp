@@ -27,6 +27,7 @@ public:
       if (p.multiple_of < 1 ||
           (p.multiple_of > 1 && (p.type.kind == Type::Kind::Pointer || p.type.dtype != DType::I64)))
         return error("parameter '" + p.name + "' has a divisor but is no i64");
+      TESSERA_TRY(check_elements(p));
     }
     return block(k_.body, 0);
   }
@@ -40,6 +41,17 @@ private:
     if (defined_[static_cast<size_t>(v)] != 0) return error("value " + std::to_string(v) + " is defined twice");
     defined_[static_cast<size_t>(v)] = 1;
     scope_.push_back(v);
+    return {};
+  }
+  Status check_elements(const Param& p) const {
+    if (p.elements == 0 && p.elements_value < 0) return {};
+    auto counts = [&](const Param& n) {
+      return n.value == p.elements_value && n.type == Type{Type::Kind::Data, DType::I64, {}};
+    };
+    if (p.type.kind != Type::Kind::Pointer || p.elements < 0 || (p.elements > 0 && p.elements_value >= 0))
+      return error("parameter '" + p.name + "' has elements but is no pointer, or has them twice");
+    if (p.elements_value >= 0 && std::none_of(k_.params.begin(), k_.params.end(), counts))
+      return error("the elements of parameter '" + p.name + "' are no i64 parameter");
     return {};
   }
   Status check_written(const Op& op) const {

@@ -6,9 +6,9 @@ namespace tessera::layout {
 namespace {
 
 // An access of a one-dimensional tile of 4096.
-Access contiguous(int bytes, int width) { return {-1, {4096}, bytes, {width}, {4096}, {1}, {1}}; }
-Access strided(int bytes, int64_t stride) { return {-1, {4096}, bytes, {1}, {1}, {1}, {stride}}; }
-Access gathered(int bytes) { return {-1, {4096}, bytes, {1}, {1}, {1}, {std::nullopt}}; }
+Access contiguous(int bytes, int width) { return {-1, {4096}, bytes, {width}, {4096}, {1}, {1}, {1}}; }
+Access strided(int bytes, int64_t stride) { return {-1, {4096}, bytes, {1}, {1}, {1}, {stride}, {1}}; }
+Access gathered(int bytes) { return {-1, {4096}, bytes, {1}, {1}, {1}, {std::nullopt}, {1}}; }
 int width(const std::vector<Access>& accesses) { return vote({4096}, accesses, kAccessBytes).width; }
 
 TEST(Vote, LinesAndInstructionsAreCounted) {
@@ -36,7 +36,7 @@ TEST(Vote, TheNarrowestElementsDecideUnlessOthersSuffer) {
 
 TEST(Vote, TheAxisOfLeastCost) {
   auto along = [](int axis, int64_t other) {
-    Access a{-1, {64, 64}, 4, {1, 1}, {1, 1}, {1, 1}, {std::nullopt, std::nullopt}};
+    Access a{-1, {64, 64}, 4, {1, 1}, {1, 1}, {1, 1}, {std::nullopt, std::nullopt}, {1, 1}};
     size_t i = static_cast<size_t>(axis);
     a.width[i] = 4, a.contiguity[i] = 64, a.stride[i] = 1;
     if (other >= 0) a.stride[1 - i] = other;

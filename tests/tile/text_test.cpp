@@ -6,7 +6,7 @@ namespace tessera::tile::test {
 namespace {
 
 constexpr const char* kEverything =
-    R"(tile.kernel @all(%x: ptr<f16> invariant align=16, %y: ptr<f32> written, %z: ptr<i64> written, %n: i64 multiple=8, %f: f64) config(stages: 2, warps: 4) {
+    R"(tile.kernel @all(%x: ptr<f16> invariant align=16 elements=%n, %y: ptr<f32> written elements=1, %z: ptr<i64> written, %n: i64 multiple=8, %f: f64) config(stages: 2, warps: 4) {
   %0 = program_id 0 : i64
   %1 = const 0 : i64
   %2 = const 8 : i64
@@ -93,6 +93,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"tile.kernel @k(%x: i4) { }", 1, "tiles of i4 do not exist"},
         BadText{"tile.kernel @k(%x: tile<[4], f32>) { }", 1, "a pointer or a scalar"},
         BadText{"tile.kernel @k(%x: i64, %x: i64) { }", 1, "'%x' is defined twice"},
+        BadText{"tile.kernel @k(%x: ptr<f32> elements=%n) { }", 1, "'%n' is not defined"},
+        BadText{"tile.kernel @k(%x: ptr<f32> elements=0) { }", 1, "expected an integer from 1"},
         BadText{"tile.kernel @k() {\n %a = const 1 : i64\n %a = const 2 : i64\n}", 3, "'%a' is defined twice"},
         BadText{"tile.kernel @k() {\n %a = neg(%b) : i64\n}", 2, "'%b' is not defined here"},
         BadText{"tile.kernel @k() {\n %a = frob(1) : i64\n}", 2, "'frob' is not an operation"},
