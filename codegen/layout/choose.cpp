@@ -16,7 +16,7 @@ constexpr double kLineBytes = 128;
 double Access::cost(int axis, int side) const {
   size_t i = static_cast<size_t>(axis);
   double at_once = std::min(width[i], side);
-  if (window[i] > 1 && side >= kLeastWindow) at_once = std::max(at_once, std::min(window[i], side) / 2.0);
+  if (int w = windows(axis, side)) at_once = static_cast<double>(side) / (side / w + 1);
   double elements = static_cast<double>(kLanes) * side; // that the warp's first lanes to last ones are apart
   double lines = kLanes;
   if (stride[i] || contiguity[i] > 1)
@@ -24,6 +24,12 @@ double Access::cost(int axis, int side) const {
   else if (constancy[i] > 1)
     lines = elements / static_cast<double>(constancy[i]);
   return (std::clamp(lines, 1.0, static_cast<double>(kLanes)) + 1) / (kLanes * at_once);
+}
+
+int Access::windows(int axis, int side) const {
+  const size_t i = static_cast<size_t>(axis);
+  const int w = std::min(window[i], side);
+  return 2 * (side / w + 1) < side / std::min(width[i], side) ? w : 0;
 }
 
 int Access::better_axis(int axis) const {
@@ -77,7 +83,7 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
     while (neighbours(2 * window)) window *= 2;
     // Atomic additions are done element by element.
     a.width.push_back(op.kind == OpKind::AtomicAdd ? 1 : w);
-    a.window.push_back(op.kind == OpKind::Load && known_end && window >= kLeastWindow * w ? window : 1);
+    a.window.push_back(op.kind == OpKind::Load && known_end && window > w ? window : 1);
     a.same.push_back(mask ? mask->constancy[i] : a.shape[i]);
   }
   return a;

@@ -6,7 +6,6 @@
 namespace tessera::layout {
 
 inline constexpr int kAccessBytes = 16; // the widest access of a thread
-inline constexpr int kLeastWindow = 4;  // accesses that a window is worth, of which it takes two
 
 // A tile's Load, Store or AtomicAdd.
 struct Access {
@@ -20,7 +19,7 @@ struct Access {
   std::vector<int64_t> contiguity, constancy;
   std::vector<std::optional<int64_t>> stride;
   // Per axis, as width, of loads wherever the groups begin: neighbours in memory that lie in two aligned groups, both
-  // of which may be read (assign.h, windows). 1 where that is no better.
+  // of which may be read (assign.h, windows). 1 where they may not.
   std::vector<int> window;
   // Per axis, aligned groups of so many elements have one mask.
   std::vector<int64_t> same;
@@ -30,6 +29,9 @@ struct Access {
   // accesses of 8: 5 / 256; windows of 8: 10 / 256; element by element, 8 in a thread: 40 / 256; a column of a matrix:
   // 33 / 32.
   [[nodiscard]] double cost(int axis, int side) const;
+  // The width of windows of which a thread with `side` neighbours along `axis` takes its elements: one access more than
+  // there are windows. 0 where that is not less than half of the accesses that it saves.
+  [[nodiscard]] int windows(int axis, int side) const;
   // Whether threads along `axis` would touch far apart elements while along some other one they would touch
   // neighbours; that axis, or -1.
   [[nodiscard]] int better_axis(int axis) const;

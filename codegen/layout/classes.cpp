@@ -281,9 +281,9 @@ private:
       r_.splits[static_cast<size_t>(a.op)] = along > a.same[i];
     }
     for (size_t i = 0; i < a.shape.size(); ++i) {
-      const int beside = layout.contiguous(axis(static_cast<int>(i))), along = std::min(a.window[i], beside);
-      if (along >= kLeastWindow * width)
-        r_.windows[static_cast<size_t>(a.op)] = {along, static_cast<int>(std::min<int64_t>(beside, a.contiguity[i]))};
+      const auto beside =
+          static_cast<int>(std::min<int64_t>(layout.contiguous(axis(static_cast<int>(i))), a.contiguity[i]));
+      if (int w = a.windows(static_cast<int>(i), beside)) r_.windows[static_cast<size_t>(a.op)] = {w, beside};
     }
   }
 };

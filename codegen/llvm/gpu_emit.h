@@ -110,6 +110,9 @@ private:
   };
   Parts parts(const Registers& masks, int width);
   llvm::BasicBlock* rest_of(const Parts& parts, const std::function<void()>& body); // where it ends
+  // What a load has, as words by access, with the elements of the rest. Those where the mask is false stay.
+  using Groups = std::vector<std::vector<Value*>>;
+  void load_rest(const tile::Op& op, const Parts& parts, int width, Groups& groups);
   [[nodiscard]] Stability stability_of(tile::ValueId pointer) const;
   Value* acts_for(tile::ValueId offset); // i1: this thread stores; null for all threads
   // Neighbours of one access as words and back; bool as bytes.

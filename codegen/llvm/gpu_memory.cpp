@@ -160,6 +160,40 @@ llvm::BasicBlock* Emitter::rest_of(const Parts& parts, const std::function<void(
   return end;
 }
 
+void Emitter::load_rest(const tile::Op& op, const Parts& parts, int width, Groups& groups) {
+  const auto pointer = op.operands[0];
+  const DType dtype = kernel_.type(pointer).dtype;
+  const auto n = groups.size() * static_cast<size_t>(width);
+  const auto offsets = registers(op.operands[1], n);
+  Registers masks;
+  if (op.operands.size() > 2) masks = registers(op.operands[2], n);
+  int one = 0;
+  auto* single = word_type(dtype, 1, &one);
+  auto* before = b_.GetInsertBlock();
+  auto rest = groups;
+  auto* from = rest_of(parts, [&] {
+    for (size_t g = 0, r = 0; g < rest.size(); ++g) {
+      auto elements = from_words(groups[g], dtype, width);
+      for (auto*& e : elements) {
+        auto* predicate = both(masks.empty() ? nullptr : masks[r], b_.CreateNot(parts.whole[g]));
+        auto otherwise = to_words(std::span<Value* const>(&e, 1), dtype);
+        auto loaded = gpu_->load_global(address(pointer, offsets[r]), single, 1, predicate, otherwise,
+                                        stability_of(pointer), op.caching);
+        e = from_words(loaded, dtype, 1)[0];
+        ++r;
+      }
+      rest[g] = to_words(elements, dtype);
+    }
+  });
+  for (size_t g = 0; g < groups.size(); ++g)
+    for (size_t w = 0; w < groups[g].size(); ++w) {
+      auto* phi = b_.CreatePHI(groups[g][w]->getType(), 2);
+      phi->addIncoming(groups[g][w], before);
+      phi->addIncoming(rest[g][w], from);
+      groups[g][w] = phi;
+    }
+}
+
 Stability Emitter::stability_of(tile::ValueId pointer) const {
   for (const auto& p : kernel_.params)
     if (p.value == pointer && p.invariant) return Stability::Invariant;
@@ -184,7 +218,7 @@ Status Emitter::load(tile::OpId id) {
   const bool splits = layouts_.splits[static_cast<size_t>(id)];
   Parts part;
   if (splits) part = parts(masks, width);
-  std::vector<std::vector<Value*>> groups; // words, by access
+  Groups groups; // words, by access
   for (size_t r = 0; r < n; r += static_cast<size_t>(width)) {
     Value* predicate = masks.empty() ? nullptr : splits ? part.whole[groups.size()] : masks[r];
     std::vector<Value*> other;
@@ -201,33 +235,7 @@ Status Emitter::load(tile::OpId id) {
     }
     groups.push_back(std::move(words));
   }
-  if (splits) {
-    auto* before = b_.GetInsertBlock();
-    auto rest = groups;
-    auto* from = rest_of(part, [&] {
-      int one = 0;
-      auto* single = word_type(dtype, 1, &one);
-      for (size_t g = 0, r = 0; g < rest.size(); ++g) {
-        auto elements = from_words(groups[g], dtype, width);
-        for (auto*& e : elements) {
-          auto* predicate = b_.CreateAnd(masks[r], b_.CreateNot(part.whole[g]));
-          auto otherwise = to_words(std::span<Value* const>(&e, 1), dtype);
-          auto loaded =
-              gpu_->load_global(address(pointer, offsets[r]), single, 1, predicate, otherwise, stability, op.caching);
-          e = from_words(loaded, dtype, 1)[0];
-          ++r;
-        }
-        rest[g] = to_words(elements, dtype);
-      }
-    });
-    for (size_t g = 0; g < groups.size(); ++g)
-      for (size_t w = 0; w < groups[g].size(); ++w) {
-        auto* phi = b_.CreatePHI(groups[g][w]->getType(), 2);
-        phi->addIncoming(groups[g][w], before);
-        phi->addIncoming(rest[g][w], from);
-        groups[g][w] = phi;
-      }
-  }
+  if (splits) load_rest(op, part, width, groups);
   for (const auto& words : groups)
     for (auto* v : from_words(words, dtype, width)) out.push_back(v);
   define(result, std::move(out));

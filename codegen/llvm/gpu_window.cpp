@@ -59,8 +59,8 @@ Status Emitter::load_windows(tile::OpId id) {
   const auto [width, run] = layouts_.windows[static_cast<size_t>(id)];
   const DType dtype = kernel_.type(result).dtype;
   const auto n = register_count(result), each = static_cast<size_t>(width);
-  int count = 0, one = 0;
-  auto *word = word_type(dtype, width, &count), *single = word_type(dtype, 1, &one);
+  int count = 0;
+  auto* word = word_type(dtype, width, &count);
   const auto offsets = registers(op.operands[1], n);
   Registers masks, others;
   if (op.operands.size() > 2) masks = registers(op.operands[2], n);
@@ -86,10 +86,10 @@ Status Emitter::load_windows(tile::OpId id) {
   const bool alike = windows_start_alike(op.operands[1], width);
   if (alike) starts_at(offsets[0]);
 
-  // By window: its words, whether the mask holds for all of it, and whether these are its elements.
-  std::vector<std::vector<Value*>> windows;
-  Registers wanted, whole;
-  Value* rest = nullptr;
+  // By window: its words; whether the mask holds for all of it; whether that, and there are both accesses.
+  Groups windows;
+  Registers wanted;
+  Parts part;
   auto* memory = memory_type(dtype);
   for (size_t first = 0; first < n; first += static_cast<size_t>(run)) {
     if (!alike) starts_at(offsets[first]);
@@ -105,13 +105,13 @@ Status Emitter::load_windows(tile::OpId id) {
       auto* next = b_.CreateAdd(offset, number(static_cast<int64_t>((w + 1) * each)));
       auto* there = b_.CreateOr(b_.CreateICmpSLE(next, last), b_.CreateNot(shifts));
       wanted.push_back(all);
-      whole.push_back(both(all, there));
-      auto* others_of = any ? b_.CreateAnd(any, b_.CreateNot(whole.back())) : b_.CreateNot(there);
-      rest = rest ? b_.CreateOr(rest, others_of) : others_of;
+      part.whole.push_back(both(all, there));
+      auto* rest = both(any, b_.CreateNot(part.whole.back()));
+      part.rest = part.rest ? b_.CreateOr(part.rest, rest) : rest;
     }
     std::vector<Value*> words; // of all accesses of the run
     for (size_t a = 0; a <= several; ++a) {
-      Value* predicate = a > 0 ? b_.CreateAnd(whole[here + a - 1], shifts) : nullptr;
+      Value* predicate = a > 0 ? b_.CreateAnd(part.whole[here + a - 1], shifts) : nullptr;
       if (a < several) // the window that begins in it
         predicate = a == 0 || !wanted[here + a] ? wanted[here + a] : b_.CreateOr(predicate, wanted[here + a]);
       auto* at = b_.CreateGEP(memory, begin, b_.CreateAdd(offset, number(static_cast<int64_t>(a * each))));
@@ -130,30 +130,7 @@ Status Emitter::load_windows(tile::OpId id) {
     }
   }
 
-  auto* before = b_.GetInsertBlock();
-  auto ones = windows;
-  Parts part{{}, rest};
-  auto* from = rest_of(part, [&] {
-    for (size_t w = 0; w < ones.size(); ++w) {
-      auto loaded = from_words(windows[w], dtype, width);
-      for (size_t i = 0; i < each; ++i) {
-        const size_t r = w * each + i;
-        auto* predicate = both(masks.empty() ? nullptr : masks[r], b_.CreateNot(whole[w]));
-        auto otherwise = to_words(std::span<Value* const>(&loaded[i], 1), dtype);
-        auto words =
-            gpu_->load_global(address(pointer, offsets[r]), single, 1, predicate, otherwise, stability, op.caching);
-        loaded[i] = from_words(words, dtype, 1)[0];
-      }
-      ones[w] = to_words(loaded, dtype);
-    }
-  });
-  for (size_t w = 0; w < windows.size(); ++w)
-    for (size_t i = 0; i < windows[w].size(); ++i) {
-      auto* phi = b_.CreatePHI(windows[w][i]->getType(), 2);
-      phi->addIncoming(windows[w][i], before);
-      phi->addIncoming(ones[w][i], from);
-      windows[w][i] = phi;
-    }
+  load_rest(op, part, width, windows);
   Registers out;
   for (const auto& words : windows)
     for (auto* v : from_words(words, dtype, width)) out.push_back(v);

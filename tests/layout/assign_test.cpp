@@ -93,6 +93,31 @@ TEST(Assign, AccessesAreAsWideAsTheirFactsAllow) {
   EXPECT_EQ(widths(assign(narrow)), (std::vector<int>{4, 4}));
 }
 
+// Neighbours that begin anywhere, where the memory's end is known and nothing writes it.
+TEST(Assign, WindowsAreTakenWhereTheySpareHalfOfTheAccesses) {
+  auto windows = [](const std::string& of_x, const std::string& to) {
+    auto k = assign("tile.kernel @k(%x: ptr<" + of_x + ", %y: ptr<" + to + R"(> written, %s: i64) config(warps: 4) {
+  %r = range 2048 : tile<[2048], i64>
+  %o = add(%r, %s) : tile<[2048], i64>
+  %v = load %x[%o] : tile<[2048], )" +
+                    of_x.substr(0, of_x.find('>')) + R"(>
+  %c = cast(%v) : tile<[2048], )" +
+                    to + R"(>
+  store %y[%r] = %c
+})");
+    for (const Window& w : k.windows)
+      if (w.width > 0) return std::pair(w.width, w.run);
+    return std::pair(0, 0);
+  };
+  EXPECT_EQ(windows("f16> invariant elements=9", "bf16"), std::pair(8, 8));
+  EXPECT_EQ(windows("i8> invariant elements=%s", "f16"), std::pair(8, 8));
+  EXPECT_EQ(windows("f32> invariant elements=9", "f16"), std::pair(4, 8)); // three accesses instead of eight
+  EXPECT_EQ(windows("f32> invariant elements=9", "f32"), std::pair(0, 0)); // two instead of four
+  EXPECT_EQ(windows("f16> invariant align=2 elements=9", "f16"), std::pair(0, 0));
+  EXPECT_EQ(windows("f16> invariant", "f16"), std::pair(0, 0));
+  EXPECT_EQ(windows("f16> elements=9", "f16"), std::pair(0, 0));
+}
+
 TEST(Assign, TheRewrittenKernelMeansTheSame) {
   struct Case {
     const char* text;

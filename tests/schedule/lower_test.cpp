@@ -67,6 +67,25 @@ TEST(Lower, OddPartsOfRows) {
   expect_same(odd_part("999", 1001, 1, "f32"), {{}}, {.tolerance = 1e-2});
   expect_same(odd_part("999", 999, 0, "f32"), {{}}, {.tolerance = 1e-2});
   expect_same(odd_part("4099", 4104, 5, "f32"), {{}}, {.tolerance = 1e-2});
+  expect_same(odd_part("4099", 4104, 5, "f16"), {{}}, {.tolerance = 1e-1});
+  expect_same(odd_part("4099", 4099, 0, "bf16"), {{}}, {.tolerance = 1e-1});
+}
+// Parts of memory that begin and end anywhere, without reductions.
+TEST(Lower, Slices) {
+  for (const char* t : {"f16", "i8", "bool"})
+    for (int first : {0, 1, 7, 11}) {
+      const std::string from = std::to_string(first), type = t;
+      SCOPED_TRACE(type + " from " + from);
+      expect_same(
+          problem("x: " + type + "[4011]\ny: " + type + "[4000]",
+                  "nest slice outer(i0: 4000) {\n %0 = load x[i0 + " + from + "] : " + type + "\n store y[i0] = %0\n}"),
+          {{}});
+      expect_same(problem("x: " + type + "[3, 2011]\ng: f16[2011]\ny: f32[3, 2000]",
+                          "nest slice outer(i0: 3, i1: 2000) {\n %0 = load x[i0, i1 + " + from + "] : " + type +
+                              "\n %1 = cast %0 : f32\n %2 = load g[i1 + 3] : f32\n %3 = add %1, %2 : f32\n"
+                              " store y[i0, i1] = %3\n}"),
+                  {{}});
+    }
 }
 TEST(Lower, ColumnSum) { expect_same(column_sum(), two("n", "c")); }
 TEST(Lower, Rope) {
