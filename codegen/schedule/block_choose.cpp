@@ -19,7 +19,7 @@ std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, con
     plans = team_plans(facts, online);
     if (plans.empty() || plans.back().waits || !plans.back().conditions.empty()) {
       bool rows = facts.is_row(static_cast<size_t>(facts.contiguous_axis));
-      for (BlockPlan& p : rows ? row_plans(facts) : column_plans(facts, online)) plans.push_back(std::move(p));
+      for (BlockPlan& p : rows ? row_plans(facts, online) : column_plans(facts, online)) plans.push_back(std::move(p));
     }
   }
   if (tuned) {

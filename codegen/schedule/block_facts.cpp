@@ -163,8 +163,9 @@ bool BlockFacts::read_elsewhere(ValueId value) const {
 // than of what is read: reads and writes then come in longer runs. But results that the L2 would hold until another
 // kernel reads them had better stay, and what is dead give way to them. Sums have no results, and are fastest when they
 // touch the L1 least.
-tile::Caching BlockFacts::reads(bool again) const {
-  constexpr double kCache = 50e6, kLittle = 8e6, kFew = 0.125; // bytes; stored of what is read
+tile::Caching BlockFacts::reads(bool again, double much) const {
+  constexpr double kLittle = 8e6; // bytes
+  constexpr double kFew = 0.125;  // stored, of what is read
   const uint64_t all = (uint64_t{1} << d.axes.size()) - 1;
   double read = 0, stored = 0;
   bool dead = true;
@@ -178,9 +179,9 @@ tile::Caching BlockFacts::reads(bool again) const {
     });
   }
   if (stored < kFew * read) return again ? tile::Caching::Normal : tile::Caching::Passing;
-  const bool awaited = stored < kCache && std::any_of(nest.stores.begin(), nest.stores.end(),
-                                                      [&](const Store& s) { return read_elsewhere(s.value); });
-  if (read + stored >= kCache && !awaited) return tile::Caching::Lasting;
+  const bool awaited = stored < kCacheBytes && std::any_of(nest.stores.begin(), nest.stores.end(),
+                                                           [&](const Store& s) { return read_elsewhere(s.value); });
+  if (read + stored >= much && !awaited) return tile::Caching::Lasting;
   if (again || read + stored < kLittle) return tile::Caching::Normal;
   for (const Stream& s : streams)
     dead = dead && (s.store || s.deps != all || !read_elsewhere(d.buffers[static_cast<size_t>(s.access->buffer)]));

@@ -56,8 +56,9 @@ public:
   // Registers of accumulators, in f32, per element of the tile.
   [[nodiscard]] int accumulators() const;
   // What caches are told of the loads of BlockPlan::reads, all of them whole accesses. `again`: a program reads some of
-  // it more than once.
-  [[nodiscard]] tile::Caching reads(bool again) const;
+  // it more than once. `much`: so many bytes must be moved for what is read to last.
+  [[nodiscard]] tile::Caching reads(bool again, double much = kCacheBytes) const;
+  static constexpr double kCacheBytes = 50e6; // of the L2
 
   // A plan without axes; `warps` is brought into its bounds.
   [[nodiscard]] static BlockPlan plan(ScheduleKind kind, int64_t rows, int64_t columns, int64_t warps);
@@ -89,8 +90,16 @@ inline constexpr int kRegisters = 64;         // of a thread, for values of the 
 // along a contiguous row; columns: while an outer axis is the contiguous one (block_rows.cpp). `online`: sums that need
 // not wait for the reductions they depend on do not.
 [[nodiscard]] std::vector<BlockPlan> flat_plans(const BlockFacts& facts);
-[[nodiscard]] std::vector<BlockPlan> row_plans(const BlockFacts& facts);
+[[nodiscard]] std::vector<BlockPlan> row_plans(const BlockFacts& facts, bool online);
 [[nodiscard]] std::vector<BlockPlan> column_plans(const BlockFacts& facts, bool online);
+// Loops of blocks that hold a row of `length` elements, or a part of it, in registers and shared memory: `blocks` on a
+// multiprocessor, each of `threads` with `each` elements of a tile, the next one loaded `ahead`. Whether the plan, a
+// loop along rows, then keeps anything.
+struct HeldRow {
+  int64_t threads, each, blocks;
+  bool ahead;
+};
+[[nodiscard]] bool hold_row(const BlockFacts& facts, BlockPlan& plan, const HeldRow& held, int64_t length, bool online);
 // Of a tile of so many elements with columns along axis `along`: shared memory that its block needs to exchange values,
 // much where large streams are contiguous along another axis, so that the tile changes threads.
 [[nodiscard]] int64_t exchange_bytes(const BlockFacts& facts, int64_t elements, size_t along);

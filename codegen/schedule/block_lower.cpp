@@ -283,7 +283,6 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
                          !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), plan.shift)))
     return unfit("rows are shifted one at a time, along one axis, that is contiguous somewhere");
   if ((plan.ahead || plan.keep > 0) && !plan.loop) return unfit("tiles are loaded ahead, and kept, in loops");
-  if (plan.ahead && plan.keep > 0 && !plan.team) return unfit("tiles are loaded ahead and kept by teams only");
   OnlineSums online;
   if (auto wanted = plan.schedule.config.find("online");
       (plan.loop || plan.team) && wanted != plan.schedule.config.end() && wanted->second != 0)

@@ -24,7 +24,7 @@ int64_t room(int64_t most, int64_t least) { return least < 1 ? std::max<int64_t>
 
 class RowPlanner {
 public:
-  explicit RowPlanner(const BlockFacts& facts) : f_(facts), vector_(kAccessBytes / facts.usual) {}
+  RowPlanner(const BlockFacts& facts, bool online) : f_(facts), online_(online), vector_(kAccessBytes / facts.usual) {}
 
   // Along a contiguous row.
   std::vector<BlockPlan> rows() {
@@ -43,7 +43,10 @@ public:
             p->columns > *n ? ", " + std::to_string(100 * (p->columns - *n) / p->columns) + " % of it idle" : "";
         add(std::move(*p), "rows of " + std::to_string(*n) + " in registers" + waste);
       } else {
-        add(row_loop(row, whole), "rows of " + std::to_string(*n) + " in a loop, each round of reductions reads again");
+        BlockPlan loop = row_loop(row, whole);
+        std::string again = ", each round of reductions reads again";
+        if (loop.keep > 0) again = ", of which the block holds " + std::to_string(loop.keep + 1) + " tiles";
+        add(std::move(loop), "rows of " + std::to_string(*n) + " in a loop" + again);
       }
       return std::move(plans_);
     }
@@ -74,8 +77,27 @@ public:
     return std::move(plans_);
   }
 
-  // While an outer axis is the contiguous one. `online`: as team_plans has it.
-  std::vector<BlockPlan> columns(bool online) {
+  // The part of a row of `length` elements that the plan's blocks then hold; 0: nothing of it.
+  double hold(BlockPlan& p, const HeldRow& held, int64_t length) const {
+    constexpr int64_t kSystem = 1 << 10;
+    const int64_t tile = held.threads * held.each, bytes = kept_element();
+    const int64_t tiles = (length + p.shift - 1 + tile - 1) / tile;
+    const int64_t room = (f_.device.shared_bytes + kSystem) / held.blocks - 2 * kSystem;
+    const int64_t keep = bytes == 0 ? 0 : std::min(tiles - 1, room / (tile * bytes));
+    if (keep < 1) return 0;
+    p.columns = static_cast<int>(tile);
+    p.warps = static_cast<int>(held.threads / 32);
+    p.steps = static_cast<int>(std::max<int64_t>(1, held.each / p.run));
+    p.keep = static_cast<int>(keep);
+    p.ahead = held.ahead;
+    p.min_blocks = static_cast<int>(held.blocks);
+    p.streaming = false;
+    p.reads = f_.reads(true);
+    return static_cast<double>(keep + 1) / static_cast<double>(tiles);
+  }
+
+  // While an outer axis is the contiguous one.
+  std::vector<BlockPlan> columns() {
     size_t c = static_cast<size_t>(f_.contiguous_axis);
     SymExpr row = f_.d.env.simplify(f_.d.row_count());
     if (short_folds()) return threads_fold(c, row);
@@ -130,7 +152,7 @@ public:
     p.loop = !once;
     if (p.loop) p.steps = static_cast<int>(std::min<int64_t>(std::max<int64_t>(1, each / f_.vector), rows / 2));
     if ((once || one_pass()) && f_.multiple(f_.extent(c), f_.vector).known) p.reads = f_.reads(false);
-    if (p.loop && length && !one_pass()) keep_columns(p, c, *length, width * others, online);
+    if (p.loop && length && !one_pass()) keep_columns(p, c, *length, width * others);
     p.schedule.why = "the row of " + row.str() + " is not contiguous, an outer axis of " + f_.extent_text(c) + " is; " +
                      BlockFacts::sizes(p) + (once ? ", the whole row in registers" : ", a loop down the row");
     if (p.keep > 0) p.schedule.why += ", of which " + std::to_string(p.keep) + " tiles stay in shared memory";
@@ -181,19 +203,13 @@ private:
   }
   // Down long columns with several rounds: what later ones need stays in shared memory, for which columns are made
   // narrow. Half of it, at least, or the plan stays as it is.
-  void keep_columns(BlockPlan& p, size_t c, int64_t length, const SymExpr& results, bool online) const {
+  void keep_columns(BlockPlan& p, size_t c, int64_t length, const SymExpr& results) const {
     constexpr int64_t kThreads = 512, kBlocks = 2, kSystem = 1 << 10;
     constexpr double kMuch = 200e6; // what is read; of less the L2 holds a part, and blocks that keep little are more
     double read = 0;
     for (const Stream& s : f_.streams) read += s.store ? 0 : s.count * s.bytes;
     if (read < kMuch) return;
-    Domain d = f_.d;
-    OnlineSums sums;
-    if (online) sums = find_online(f_.nest, d);
-    const Stages stages = plan_stages(f_.nest, d);
-    std::vector<uint64_t> sides(2);
-    for (size_t i = 0; i < f_.d.axes.size(); ++i) sides[f_.is_row(i) ? 0 : 1] |= uint64_t{1} << i;
-    const int64_t bytes = kept_bytes(find_kept(f_.graph, f_.nest, d, stages, sums, sides));
+    const int64_t bytes = kept_element();
     int64_t each = 2 * f_.vector, columns = p.columns;
     while (each > 1 && each * f_.live + f_.vector * f_.accumulators() > kRegisters) each /= 2;
     const int64_t elements = kThreads * each;
@@ -364,7 +380,39 @@ private:
     const int64_t registers = each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded_bytes() / 2 + 16;
     if (f_.usual <= 2 && aligned && ahead && threads == 512 && stores_rows() && registers < 64) p.min_blocks = 2;
     if (f_.usual > 2 && threads == 256 && !f_.divides() && one_pass()) p.min_blocks = 3; // of wide_loop
+    hold_row(p, row);
     return p;
+  }
+  // Rows that a block holds: what is read again comes from the L2, and slowly. All of a row, or of narrow elements
+  // much. Tiles that take half of the registers are loaded one by one, smaller ones while the one before is folded.
+  // Gains are read for each row whatever is held, and take the registers of wider elements.
+  void hold_row(BlockPlan& p, const SymExpr& row) const {
+    constexpr int64_t kThreads = 512, kBlocks = 2, kLeast = 64 << 10, kLong = 96 << 10; // bytes
+    constexpr double kMost = 0.66;                                                      // of the row
+    const auto n = f_.constant(row);
+    const bool wide = f_.usual > 2, two = loaded_bytes() >= 2 * f_.usual;
+    if (!n || (two ? *n * loaded_bytes() < kLong : *n * f_.usual <= kLeast)) return;
+    if (!stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1) return;
+    if (row_groups().columns.size() != 1 || (f_.loads_beside() > 0 && (wide || !two)) || (two && wide) ||
+        (p.shift > 1 && loaded_bytes() > f_.usual))
+      return;
+    const bool small = p.shift == 1 && !two && !wide && *n * f_.usual < kLong;
+    const HeldRow held{kThreads, two || p.shift > 1 ? 16 : small ? vector_ : 32, kBlocks, two || small};
+    if (held.each * f_.live > kRegisters) return;
+    BlockPlan holding = p;
+    if (hold(holding, held, *n) >= (wide && p.shift == 1 ? 1 : kMost)) p = std::move(holding);
+  }
+  // Bytes of an element that later rounds need.
+  [[nodiscard]] int64_t kept_element() const {
+    Domain d = f_.d;
+    OnlineSums sums;
+    if (online_) sums = find_online(f_.nest, d);
+    const Stages stages = plan_stages(f_.nest, d);
+    uint64_t row = 0, others = 0;
+    for (size_t i = 0; i < d.axes.size(); ++i) (f_.is_row(i) ? row : others) |= uint64_t{1} << i;
+    const bool along = f_.is_row(static_cast<size_t>(f_.contiguous_axis)); // one row at a time
+    return kept_bytes(
+        find_kept(f_.graph, f_.nest, d, stages, sums, along ? std::vector{row} : std::vector{row, others}));
   }
   // Whether something is stored for each element of a row, which then is read once more when its reductions are known.
   [[nodiscard]] bool stores_rows() const {
@@ -385,13 +433,19 @@ private:
   }
 
   const BlockFacts& f_;
+  const bool online_;
   int64_t vector_; // elements of one access along a row
   std::vector<BlockPlan> plans_;
 };
 
 } // namespace
 
-std::vector<BlockPlan> row_plans(const BlockFacts& facts) { return RowPlanner(facts).rows(); }
-std::vector<BlockPlan> column_plans(const BlockFacts& facts, bool online) { return RowPlanner(facts).columns(online); }
+bool hold_row(const BlockFacts& facts, BlockPlan& plan, const HeldRow& held, int64_t length, bool online) {
+  return RowPlanner(facts, online).hold(plan, held, length) > 0;
+}
+std::vector<BlockPlan> row_plans(const BlockFacts& facts, bool online) { return RowPlanner(facts, online).rows(); }
+std::vector<BlockPlan> column_plans(const BlockFacts& facts, bool online) {
+  return RowPlanner(facts, online).columns();
+}
 
 } // namespace tessera

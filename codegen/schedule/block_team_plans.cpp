@@ -13,9 +13,9 @@ namespace tessera {
 namespace {
 
 // Of an H200.
-constexpr double kBytesPerUsAlone = 40e3, kBytesPerUs = 4.4e6, kCachedBytesPerUs = 9e6, kMeetingUs = 2,
-                 kCacheBytes = 50e6;
+constexpr double kBytesPerUsAlone = 40e3, kBytesPerUs = 4.4e6, kCachedBytesPerUs = 9e6, kMeetingUs = 2;
 constexpr int64_t kLeastBytes = 16 << 10;    // of a program's share
+constexpr double kHeldBytes = 8e6;           // moved, from which on what programs that wait have read is to last
 constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length are shared from here on
 constexpr int64_t kMostPartials = 8192;      // and where each has several
 constexpr int64_t kShots = 4;                // waves of programs of a tile each, at least
@@ -122,14 +122,16 @@ public:
     p.shift = t.shift;
     p.run = static_cast<int>(t.vectors ? std::min<int64_t>(t.each, kAccessBytes / f_.usual) : 1);
     p.steps = static_cast<int>(t.each / p.run);
-    p.streaming = waits_ && t.loop;
-    p.ahead = p.streaming && p.groups.columns.size() == 1; // else positions are divided, twice then
+    p.streaming = waits_ && t.loop && t.shift == 1; // shifted rows end within lines, which two programs write
+    p.ahead = waits_ && t.loop && p.groups.columns.size() == 1; // else positions are divided, twice then
     p.min_blocks = static_cast<int>(t.resident);
     p.programs = static_cast<int>(t.programs);
     if (t.loop) p.keep = kept_tiles(p.columns, std::max<int64_t>(1, t.resident));
     p.most_members = t.members;
-    // Who waits reads again.
-    if (!waits_ && t.vectors && t.shift == 1) p.reads = f_.reads(false);
+    if (waits_)
+      p.reads = f_.reads(true, kHeldBytes);
+    else if (t.vectors && t.shift == 1)
+      p.reads = f_.reads(false);
     share(p);
     return p;
   }
@@ -146,7 +148,7 @@ private:
     const double full = static_cast<double>(programs_);
     double each = programs / std::ceil(programs / full); // multiprocessors that work, on the average
     double rate = std::min(kBytesPerUs, each * kBytesPerUsAlone);
-    double faster = again_ > kCacheBytes ? 1 : kCachedBytesPerUs / kBytesPerUs;
+    double faster = again_ > BlockFacts::kCacheBytes ? 1 : kCachedBytesPerUs / kBytesPerUs;
     return total_ / rate + again_ * (1 - kept) / (rate * faster);
   }
   // Whether a team is worth its meetings, where `blocks` programs would work without; sizes are known.

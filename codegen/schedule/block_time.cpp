@@ -101,8 +101,8 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
   }
   const bool rows = folds(p.groups.columns);
   if (p.loop) {
-    // Of a team's rows what is kept is not read again.
-    const double kept = rows && p.team ? std::min(1.0, (p.keep + 1) / tiles) : 0;
+    // Of rows what is kept is not read again.
+    const double kept = rows && (p.team || p.keep > 0) ? std::min(1.0, (p.keep + 1) / tiles) : 0;
     c.again = (rounds - 1) * read * (1 - kept);
     c.waits = false; // loads of the next tile do not depend on this one's
   }
@@ -111,7 +111,8 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
         rounds * tiles * (kTile + kTileElement * each + (rounds > 1 ? kTileWarp * p.warps : 0)) + (p.team ? kTeam : 0);
   if (rows) {
     const double warps = std::max(1.0, p.warps / static_cast<double>(p.loop ? 1 : p.rows)); // of a row
-    c.latency = kLatency * (1 + (rounds * tiles - 1) / 2) + folding * warps * kMeeting;
+    const double again = p.keep > 0 && !p.team ? std::max(0.0, tiles - p.keep - 1) : tiles; // that are not held
+    c.latency = kLatency * (1 + (tiles + (rounds - 1) * again - 1) / 2) + folding * warps * kMeeting;
   }
   double alive = std::max<double>(f.live, 1.5) + (p.loop ? f.accumulators() : 0);
   c.registers = 16 + each * (alive + loaded / 4);

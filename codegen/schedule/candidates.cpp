@@ -148,7 +148,7 @@ private:
   // What the rules choose without teams.
   [[nodiscard]] BlockPlan alone(const BlockPlan& base) const {
     if (!base.team) return base;
-    for (BlockPlan& p : row_plans(f_))
+    for (BlockPlan& p : row_plans(f_, online(base)))
       if (std::all_of(p.conditions.begin(), p.conditions.end(), [&](const auto& c) { return holds(c, sizes_); })) {
         p.conditions.clear();
         p.schedule.config["online"] = online(base);
@@ -166,6 +166,7 @@ private:
     const int64_t whole = row == 1 ? 1 : std::max<int64_t>(2, power_above(row)), vector = kAccessBytes / f_.usual;
     BlockPlan p = base;
     p.loop = false;
+    p.keep = 0;
     p.schedule.kind = ScheduleKind::BlockRows;
     const int shift = row % vector == 0 ? 1 : row_shift(f_);
     if (whole <= 65536)
@@ -197,6 +198,11 @@ private:
           p.schedule.config["online"] = online;
           if (online == 1 || sums_online_) add_resident(p);
         }
+        p.schedule.config["online"] = 1;
+        for (bool ahead : {false, true})
+          if (BlockPlan held = p;
+              threads >= 128 && hold_row(f_, held, {threads, each, 1024 / threads, ahead}, row, true))
+            add(held);
       }
   }
 

@@ -98,7 +98,9 @@ TEST(BlockChoice, LoadsTellCachesWhatBecomesOfTheRest) {
   EXPECT_EQ(hints(softmax_of("8192", "4096", "f32")), "lasting");
   EXPECT_EQ(hints(softmax_of("1024", "4096", "f32")), "leaving");
   // A loop: the first round, of which the row's last two tiles are ahead; then the last round, which lets them go.
-  EXPECT_EQ(hints(softmax_of("2048", "32768", "f32")), "lasting lasting leaving leaving");
+  EXPECT_EQ(hints(softmax_of("2048", "49152", "f32")), "lasting lasting leaving leaving");
+  // Tiles that are held: to shared memory, none that is read again, in registers; then from shared memory.
+  EXPECT_EQ(hints(softmax_of("2048", "32768", "f32")), "lasting lasting lasting leaving normal");
 }
 
 TEST(BlockChoice, WhatIsReadLaterDoesNotLeave) {

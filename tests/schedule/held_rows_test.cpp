@@ -1,5 +1,5 @@
-// Long rows that their teams hold (docs/gpu-schedules.md), on a GPU so small that some teams begin when others have
-// ended.
+// Long rows that their teams, or single blocks, hold (docs/gpu-schedules.md). Teams on a GPU so small that some begin
+// when others have ended.
 #include "block_harness.h"
 #include "nests.h"
 
@@ -20,8 +20,40 @@ void expect_held(const Problem& p, int64_t members, int each, int keep) {
   kernel_runner().blocks_only = false;
 }
 
+// By one block: elements a thread, tiles in shared memory.
+void expect_held_alone(const Problem& p, int each, int keep, bool ahead) {
+  auto domain = make_domain(p.graph, p.nest);
+  const BlockPlan first = plan_blocks(p.graph, p.nest, *domain, gpu_with(1), {}).front();
+  ASSERT_TRUE(!first.team && first.loop) << first.schedule.why;
+  EXPECT_EQ(first.columns, 32 * first.warps * each) << first.schedule.why;
+  EXPECT_EQ(first.keep, keep);
+  EXPECT_EQ(first.ahead, ahead);
+  kernel_runner().blocks_only = true;
+  expect_same(p, {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  kernel_runner().blocks_only = false;
+}
+
 TEST(HeldRows, WholeAccesses) { expect_held(softmax_of("2", "65536"), 4, 32, 1); }
 TEST(HeldRows, AnyAlignment) { expect_held(softmax_of("2", "65541"), 5, 8, 6); }
+
+TEST(HeldRows, AllOfThemByABlock) { expect_held_alone(softmax_of("2", "20480"), 32, 1, false); }
+TEST(HeldRows, OfNarrowElementsMuchByABlock) {
+  expect_held_alone(softmax_of("2", "98304", "bf16"), 32, 3, false);
+  expect_held_alone(softmax_of("2", "40960", "bf16"), 8, 9, true);
+}
+TEST(HeldRows, AnyAlignmentByABlock) {
+  expect_held_alone(softmax_of("2", "34737"), 16, 3, false);
+  expect_held_alone(softmax_of("2", "40001", "f16"), 16, 4, false);
+}
+TEST(HeldRows, NotWhereTooLittleWouldBeHeld) {
+  auto keep = [](const Problem& p) {
+    auto domain = make_domain(p.graph, p.nest);
+    return plan_blocks(p.graph, p.nest, *domain, gpu_with(), {}).front().keep;
+  };
+  EXPECT_EQ(keep(softmax_of("2048", "49152")), 0);
+  EXPECT_EQ(keep(softmax_of("2048", "16384")), 0);
+  EXPECT_EQ(keep(softmax_of("2048", "32768", "bf16")), 0);
+}
 
 } // namespace
 } // namespace tessera::test
