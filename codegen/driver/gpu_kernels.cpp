@@ -83,15 +83,15 @@ private:
     return true;
   }
 
-  // Fewer blocks on a multiprocessor, hence more registers for each thread; then no calls, around which registers are
-  // saved. False: nothing is left to try.
+  // No calls, around which registers are saved; then fewer blocks on a multiprocessor, hence more registers for each
+  // thread, with calls and without. False: nothing is left to try.
   static bool relax(tile::Kernel& k) {
+    if (k.config.try_emplace("inline_division", 1).second) return true;
     auto blocks = k.config.find("min_blocks");
-    if (blocks != k.config.end() && blocks->second > 1) {
-      --blocks->second;
-      return true;
-    }
-    return k.config.try_emplace("inline_division", 1).second;
+    if (blocks == k.config.end() || blocks->second <= 1) return false;
+    --blocks->second;
+    k.config.erase("inline_division");
+    return true;
   }
 
   void compile(Made& m) const {

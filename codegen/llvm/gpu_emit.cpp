@@ -30,6 +30,7 @@ Status Emitter::emit() {
     for (auto r : kernel_.op(id).results) definitions_[static_cast<size_t>(r)] = &kernel_.op(id);
   short_functions_ = stores_halves();
   TESSERA_TRY(reserve_scratch());
+  load_tails();
   TESSERA_TRY(block(kernel_.body));
   b_.CreateRetVoid();
   return {};
@@ -278,6 +279,12 @@ Status Emitter::scalar_op(const tile::Op& op) {
   std::vector<Registers> args;
   for (auto o : op.operands) args.push_back(registers(o, n));
   Registers out;
+  // A number that a thread has one of: a mean.
+  if (op.scalar == ScalarOp::Div && type == DType::F32 && n == 1)
+    if (auto* by = llvm::dyn_cast<llvm::ConstantFP>(args[1][0]); by && by->getValueAPF().isFiniteNonZero()) {
+      define(result, {divided(args[0][0], *by)});
+      return {};
+    }
   if (op.scalar == ScalarOp::Cast && n > 1) {
     out = cast_registers(args[0], argument, type);
   } else {

@@ -89,6 +89,8 @@ private:
   // gpu_window.cpp: loads of neighbours that begin at any alignment
   Status load_windows(tile::OpId id);
   std::vector<Value*> window(std::span<Value* const> words, Value* shift, DType dtype, int width);
+  void load_tails();
+  [[nodiscard]] Value* elements_of(tile::ValueId pointer) const; // i64, of memory that has windows
   [[nodiscard]] bool windows_start_alike(tile::ValueId offset, int width) const;
   // gpu_memory.cpp
   Status atomic_add(const tile::Op& op);
@@ -177,6 +179,7 @@ private:
   Value* tanh_f32(Value* x);
   Value* erf_f32(Value* x);
   Value* one_plus(ScalarOp op, Value* x); // 1 + erf(x), 1 + tanh(x)
+  Value* divided(Value* x, const llvm::ConstantFP& by);
   Value* with_sign(Value* magnitude, Value* sign);
   Value* to_integer(Value* x, DType from, DType to);
   Registers cast_registers(const Registers& from, DType from_type, DType to); // pairs at a time
@@ -207,6 +210,8 @@ private:
   // Of the first loop with loads ahead; how many such loops are around what is being emitted.
   int64_t ahead_region_ = 0, ahead_bytes_ = 0;
   int ahead_depth_ = 0;
+  // By pointer and width of a whole access, words: the elements behind the last one. Empty where there are none.
+  std::map<std::pair<tile::ValueId, int>, std::vector<Value*>> tails_;
   std::vector<tile::ValueId> yielded_; // operands of the last Yield
 };
 

@@ -3,6 +3,7 @@
 #include "codegen/llvm/gpu_emit.h"
 #include "codegen/llvm/gpu_functions.h"
 #include "graph/support/check.h"
+#include <cmath>
 #include <llvm/IR/Intrinsics.h>
 
 namespace tessera::gpu {
@@ -45,6 +46,22 @@ Result<llvm::Value*> Emitter::arith(ScalarOp op, DType result, DType argument, s
     if (op == ScalarOp::Reciprocal) return gpu_->rcp(a[0]);
   }
   return Arithmetic::arith(op, result, argument, a);
+}
+
+// x / by, f32, rounded to nearest, without the call that is behind div.rn.f32: in linkable code, as nvJitLink makes it,
+// a thread's registers are saved around calls. A quotient of two f32 lies on a boundary of rounding or 2^-49 of itself
+// away from all of them; one that is right to half a unit of f64 is rounded to the same f32.
+llvm::Value* Emitter::divided(Value* x, const llvm::ConstantFP& by) {
+  auto* f64 = b_.getDoubleTy();
+  auto number = [&](double v) { return llvm::ConstantFP::get(f64, v); };
+  const auto divisor = static_cast<double>(by.getValueAPF().convertToFloat());
+  auto* wide = b_.CreateFPExt(x, f64);
+  Value *inverse = number(1 / divisor), *quotient = b_.CreateFMul(wide, inverse);
+  auto fma = [&](Value* a, Value* b, Value* c) { return b_.CreateIntrinsic(ID::fma, {f64}, {a, b, c}); };
+  auto* corrected = fma(fma(quotient, number(-divisor), wide), inverse, quotient);
+  auto* size = b_.CreateUnaryIntrinsic(ID::fabs, quotient);
+  auto* ordinary = b_.CreateAnd(b_.CreateFCmpOGT(size, number(0)), b_.CreateFCmpOLT(size, number(HUGE_VAL)));
+  return b_.CreateFPTrunc(b_.CreateSelect(ordinary, corrected, quotient), x->getType());
 }
 
 llvm::Value* Emitter::cast(Value* v, DType from, DType to) {

@@ -7,9 +7,10 @@
 // Windows of a run follow each other, so that w of them take w + 1 accesses. The shift is a number of the run time: by
 // whole words it chooses among registers, a bit of it at a time, by less than a word it shifts pairs of them.
 //
-// What is read is what is asked for and its neighbours within whole accesses, nothing beyond the memory's end: the
-// second access is not made where nothing of it is wanted, and where it would reach beyond the end, or the mask holds
-// for a part of the window, the elements are loaded one by one, behind a branch that few threads take.
+// What is read is what is asked for and its neighbours within whole accesses, nothing beyond the memory's end. The last
+// elements, where they are no whole access, are loaded one by one as the kernel begins, once for all: an access that
+// would reach beyond the end yields them instead. So there is no branch, and operands do not wait for each other.
+// Windows of which the mask holds for a part are loaded element by element, behind a branch (Parts).
 #include "codegen/llvm/gpu_emit.h"
 #include "graph/support/check.h"
 
@@ -53,6 +54,45 @@ bool Emitter::windows_start_alike(tile::ValueId offset, int width) const {
   return true;
 }
 
+llvm::Value* Emitter::elements_of(tile::ValueId pointer) const {
+  for (const auto& p : kernel_.params)
+    if (p.value == pointer && p.elements_value >= 0) return scalar(p.elements_value);
+  for (const auto& p : kernel_.params)
+    if (p.value == pointer)
+      return llvm::ConstantInt::get(llvm::Type::getInt64Ty(ctx_), static_cast<uint64_t>(p.elements));
+  return nullptr;
+}
+
+// The elements behind the last whole access, with zeros behind them, of all memory that has windows.
+void Emitter::load_tails() {
+  for (tile::OpId id = 0; id < kernel_.op_count(); ++id) {
+    const int width = layouts_.windows[static_cast<size_t>(id)].width;
+    if (width == 0) continue;
+    const auto pointer = kernel_.op(id).operands[0];
+    const DType dtype = kernel_.type(pointer).dtype;
+    auto& tail = tails_[{pointer, width}];
+    auto* elements = elements_of(pointer);
+    const auto* known = llvm::dyn_cast<llvm::ConstantInt>(elements);
+    if (!tail.empty() || (known && known->getSExtValue() % width == 0)) continue;
+    int one = 0;
+    auto* single = word_type(dtype, 1, &one);
+    auto* begin = b_.CreateAnd(elements, b_.getInt64(-static_cast<uint64_t>(width)));
+    Registers found;
+    for (int i = 0; i < width; ++i) {
+      auto* at = b_.CreateAdd(begin, b_.getInt64(static_cast<uint64_t>(i)));
+      auto* there = b_.CreateICmpSLT(at, elements);
+      if (i + 1 == width || there == b_.getFalse()) {
+        found.push_back(constant(dtype, 0, 0));
+        continue;
+      }
+      auto words =
+          gpu_->load_global(address(pointer, at), single, 1, there, {}, Stability::Invariant, tile::Caching::Normal);
+      found.push_back(from_words(words, dtype, 1)[0]);
+    }
+    tail = to_words(found, dtype);
+  }
+}
+
 Status Emitter::load_windows(tile::OpId id) {
   const auto& op = kernel_.op(id);
   const auto pointer = op.operands[0], result = op.results[0];
@@ -61,76 +101,56 @@ Status Emitter::load_windows(tile::OpId id) {
   const auto n = register_count(result), each = static_cast<size_t>(width);
   int count = 0;
   auto* word = word_type(dtype, width, &count);
+  const auto words_each = static_cast<size_t>(count);
   const auto offsets = registers(op.operands[1], n);
-  Registers masks, others;
-  if (op.operands.size() > 2) masks = registers(op.operands[2], n);
-  if (op.operands.size() > 3) others = registers(op.operands[3], n);
-  const auto stability = stability_of(pointer);
+  Parts part;
+  if (op.operands.size() > 2) part = parts(registers(op.operands[2], n), width);
+  const bool masked = !part.whole.empty();
   order(GlobalAccess::Kind::Read, op);
+  const std::vector<Value*>& tail = tails_.at({pointer, width});
 
-  Value* elements = nullptr; // of the memory
-  for (const auto& p : kernel_.params)
-    if (p.value == pointer)
-      elements = p.elements > 0 ? b_.getInt64(static_cast<uint64_t>(p.elements)) : scalar(p.elements_value);
-  auto number = [&](int64_t v) { return b_.getInt64(static_cast<uint64_t>(v)); };
-  Value *shift = nullptr, *begin = nullptr, *last = nullptr, *shifts = nullptr;
+  auto number = [&](size_t v) { return b_.getInt64(v); };
+  Value *shift = nullptr, *begin = nullptr, *last = nullptr; // `last`: an access there is the last whole one
   auto starts_at = [&](Value* offset) {
-    offset = b_.CreateSExt(offset, b_.getInt64Ty());
-    auto* behind = b_.CreateAnd(offset, number(width - 1));
+    auto* behind = b_.CreateAnd(b_.CreateSExt(offset, b_.getInt64Ty()), number(each - 1));
     shift = b_.CreateTrunc(behind, b_.getInt32Ty());
-    shifts = b_.CreateICmpNE(shift, b_.getInt32(0));
     begin = address(pointer, b_.CreateNeg(behind));
-    last =
-        b_.CreateAdd(b_.CreateSub(elements, number(width)), behind); // offset whose whole access ends with the memory
+    last = b_.CreateAdd(b_.CreateSub(elements_of(pointer), number(each)), behind);
   };
   const bool alike = windows_start_alike(op.operands[1], width);
   if (alike) starts_at(offsets[0]);
-
-  // By window: its words; whether the mask holds for all of it; whether that, and there are both accesses.
   Groups windows;
-  Registers wanted;
-  Parts part;
-  auto* memory = memory_type(dtype);
   for (size_t first = 0; first < n; first += static_cast<size_t>(run)) {
     if (!alike) starts_at(offsets[first]);
     const auto here = windows.size(), several = static_cast<size_t>(run) / each;
     auto* offset = b_.CreateSExt(offsets[first], b_.getInt64Ty());
-    for (size_t w = 0; w < several; ++w) {
-      const size_t r = first + w * each;
-      Value *all = nullptr, *any = nullptr;
-      if (!masks.empty()) {
-        all = b_.CreateAnd(masks[r], masks[r + each - 1]); // it holds for an interval
-        for (size_t i = r; i < r + each; ++i) any = any ? b_.CreateOr(any, masks[i]) : masks[i];
-      }
-      auto* next = b_.CreateAdd(offset, number(static_cast<int64_t>((w + 1) * each)));
-      auto* there = b_.CreateOr(b_.CreateICmpSLE(next, last), b_.CreateNot(shifts));
-      wanted.push_back(all);
-      part.whole.push_back(both(all, there));
-      auto* rest = both(any, b_.CreateNot(part.whole.back()));
-      part.rest = part.rest ? b_.CreateOr(part.rest, rest) : rest;
-    }
     std::vector<Value*> words; // of all accesses of the run
     for (size_t a = 0; a <= several; ++a) {
-      Value* predicate = a > 0 ? b_.CreateAnd(part.whole[here + a - 1], shifts) : nullptr;
-      if (a < several) // the window that begins in it
-        predicate = a == 0 || !wanted[here + a] ? wanted[here + a] : b_.CreateOr(predicate, wanted[here + a]);
-      auto* at = b_.CreateGEP(memory, begin, b_.CreateAdd(offset, number(static_cast<int64_t>(a * each))));
-      for (auto* v : gpu_->load_global(at, word, count, predicate, {}, stability, op.caching)) words.push_back(v);
-    }
-    for (size_t w = 0; w < several; ++w) {
-      const std::span<Value* const> two(&words[w * static_cast<size_t>(count)], 2 * static_cast<size_t>(count));
-      auto found = window(two, shift, dtype, width);
-      if (wanted[here + w] && (several > 1 || !others.empty())) {
-        std::vector<Value*> other;
-        if (!others.empty()) other = to_words(std::span<Value* const>(&others[first + w * each], each), dtype);
-        for (size_t i = 0; i < found.size(); ++i)
-          found[i] = b_.CreateSelect(wanted[here + w], found[i], other.empty() ? integer_like(found[i], 0) : other[i]);
+      auto* at = b_.CreateAdd(offset, number(a * each));
+      // A window that begins in it lies within the memory. What only ends in it may begin at an access, and need none.
+      Value* predicate = nullptr;
+      if (a == several || (masked && a > 0)) {
+        predicate = tail.empty() ? b_.CreateICmpNE(shift, b_.getInt32(0)) : b_.CreateICmpSLE(at, last);
+        if (masked) predicate = b_.CreateAnd(predicate, part.whole[here + a - 1]);
       }
-      windows.push_back(std::move(found));
+      if (masked && a < several)
+        predicate = predicate ? b_.CreateOr(predicate, part.whole[here + a]) : part.whole[here];
+      for (auto* v : gpu_->load_global(b_.CreateGEP(memory_type(dtype), begin, at), word, count, predicate,
+                                       predicate ? tail : std::vector<Value*>(), stability_of(pointer), op.caching))
+        words.push_back(v);
     }
+    for (size_t w = 0; w < several; ++w)
+      windows.push_back(window(std::span<Value* const>(&words[w * words_each], 2 * words_each), shift, dtype, width));
   }
-
-  load_rest(op, part, width, windows);
+  if (masked) {
+    Registers others(n, constant(dtype, 0, 0));
+    if (op.operands.size() > 3) others = registers(op.operands[3], n);
+    for (size_t w = 0; w < windows.size(); ++w) {
+      auto other = to_words(std::span<Value* const>(&others[w * each], each), dtype);
+      for (size_t i = 0; i < words_each; ++i) windows[w][i] = b_.CreateSelect(part.whole[w], windows[w][i], other[i]);
+    }
+    load_rest(op, part, width, windows);
+  }
   Registers out;
   for (const auto& words : windows)
     for (auto* v : from_words(words, dtype, width)) out.push_back(v);

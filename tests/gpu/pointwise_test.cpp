@@ -42,6 +42,25 @@ Range range_of(ScalarOp op) {
   }
 }
 
+// Of numbers of a thread alone; rounded as IEEE has it, also at the ends of the exponent.
+TEST(GpuPointwise, DivisionsByConstants) {
+  std::vector<double> x = {0.0,   -0.0,  HUGE_VAL, -HUGE_VAL, std::nan(""), 1,   -3,
+                           1e-45, 3e-45, 7e-45,    -1e-44,    1e-38,        3e38};
+  for (int i = 0; i < 500; ++i) x.push_back(std::ldexp(1 + i * 0.0123456789, i % 253 - 126) * (i % 2 ? 1 : -1));
+  for (double by : {3.0, 100417.0, 2.0, 7e-39, 1e-45, 3.4e38, -0.1}) {
+    KernelMaker m("divisions");
+    auto in = m.in("x", DType::F32), y = m.out("y", DType::F32), p = m.b.program_id(0);
+    m.b.store(y, p, m.op(ScalarOp::Div, {m.b.load(in, p), m.b.const_f(DType::F32, by)}));
+    GpuRun run;
+    run.grid = static_cast<int64_t>(x.size());
+    run.buffers = {filled(DType::F32, run.grid, 0), filled(DType::F32, run.grid, 0)};
+    for (size_t i = 0; i < x.size(); ++i) run.buffers[0].set_f64(static_cast<int64_t>(i), x[i]);
+    run.warps = {1};
+    run.seeds = 1;
+    expect_as_interpreted(std::move(m.k), run);
+  }
+}
+
 TEST(GpuPointwise, EveryOperatorAgreesWithTheInterpreter) {
   constexpr int64_t n = 301;
   int warps = 1;
