@@ -7,10 +7,11 @@
 namespace tessera {
 namespace {
 
-constexpr int kColumnBytes = 128;       // of a row of a column tile: whole lines
-constexpr int kSectorBytes = 32;        // narrower ones waste what memory moves
-constexpr int64_t kShortRow = 32;       // at most so many elements are folded by one thread
-constexpr int64_t kRowBytes = 32 << 10; // longer rows are read twice rather than kept
+constexpr int kColumnBytes = 128;           // of a row of a column tile: whole lines
+constexpr int kSectorBytes = 32;            // narrower ones waste what memory moves
+constexpr int64_t kShortRow = 32;           // at most so many elements are folded by one thread
+constexpr int64_t kRowBytes = 32 << 10;     // longer rows are read twice rather than kept
+constexpr int64_t kRegisterFile = 64 << 10; // registers of a multiprocessor
 constexpr int64_t kShortRowBytes = 2 << 10, kWarpRowBytes = 4 << 10; // one warp's, without and with a shift
 // Rows of unknown length: kernels for rows up to so many elements, and whether only for rows of whole 16-byte accesses.
 // Two loops over the row, for whole accesses and for any length, come after them.
@@ -139,6 +140,16 @@ public:
              *n * (kThreads / 32) >= 2 * columns * kWarps * f_.device.multiprocessors)
         columns *= 2;
       rows = std::max<int64_t>(1, threads * each / columns);
+    } else if (const auto w = f_.seen(width * others); length && !once && w) {
+      // Blocks that are alone on a multiprocessor are larger; of narrow elements, all have long pieces of columns.
+      const bool alone = *w <= columns * f_.device.multiprocessors;
+      const int64_t more = alone || f_.narrow <= 2 ? 2 * each : each;
+      const int64_t block = alone ? 512 : threads;
+      if (more * (f_.live + f_.accumulators()) <= kRegisters * 3 / 2 && block * more / columns < *length) {
+        threads = block;
+        each = more;
+        rows = threads * each / columns;
+      }
     }
     if (length) rows = std::min(std::max<int64_t>(rows, 2), power_above(room(*length, *length)));
     int64_t elements = rows * columns;
@@ -242,15 +253,19 @@ private:
   // for the largest tiles: some have loads under way while others wait at their reductions.
   [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest, bool aligned) const {
     constexpr int64_t kThreads = 128, kThreadBytes = 128, kValues = 128, kManyValues = 96, kResident = 512;
-    constexpr int64_t kSmallRowBytes = 1024;
-    if (longest * f_.usual > longest_row(aligned)) return std::nullopt;
+    constexpr int64_t kSmallRowBytes = 1024, kManyRows = 64;
+    if (longest * f_.usual > longest_row(longest, aligned)) return std::nullopt;
     const int shift = aligned || power_above(longest) * f_.usual <= kShortRowBytes ? 1 : row_shift(f_);
     const int64_t columns = power_above(longest + shift - 1), bytes = columns * f_.usual;
     int64_t share = bytes <= 512 ? kThreadBytes / 2 : std::clamp<int64_t>(bytes / 32, 32, kThreadBytes);
     const auto n = f_.seen(f_.points(AxisRole::Outer));
     const bool short_norm = bytes <= kShortRowBytes && row_groups().columns.size() == 1 && stores_rows();
     if (n && short_norm && f_.usual >= 4 && bytes <= kSmallRowBytes) share = kThreadBytes;
-    if (shift > 1 && bytes <= kWarpRowBytes) share = std::min(share, kThreadBytes / 2);
+    // Shifted rows of a warp, with its masks: where there are many, and nothing else takes registers.
+    const bool many =
+        n && *n >= kManyRows * f_.device.multiprocessors && f_.loads_beside() == 0 && loaded_bytes() <= f_.usual;
+    if (shift > 1 && bytes <= kWarpRowBytes && !many) share = std::min(share, kThreadBytes / 2);
+    if (bytes > 2 * kRowBytes) share = 2 * kThreadBytes; // a block has all registers
     int64_t each = std::clamp<int64_t>(share / f_.usual, 1, columns);
     while (each > 1 && each * std::max(2, f_.live) > kValues) each /= 2;
     // Few rows: more threads, down to an access each.
@@ -287,10 +302,20 @@ private:
     return p;
   }
   // Bytes of a row that a block keeps in registers. Of one stream of 32 bits more than of others, which are bound by
-  // arithmetic, and most where a loop would need masks; twice as many where there is nothing to keep but one bit.
-  [[nodiscard]] int64_t longest_row(bool aligned) const {
-    if (f_.usual >= 4) return loaded_bytes() > 4 ? kRowBytes : aligned ? kRowBytes * 3 / 2 : 2 * kRowBytes;
-    return f_.live == 1 && f_.accumulators() == 1 ? 2 * kRowBytes : kRowBytes;
+  // arithmetic: more where a loop would need masks, most where it has gains, too, and holds nothing (hold_row). Few
+  // rows have the registers to themselves; twice as many where there is nothing to keep but one bit.
+  [[nodiscard]] int64_t longest_row(int64_t longest, bool aligned) const {
+    constexpr int64_t kMost = 4 * kRowBytes;
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    auto few = [&](int rows) { return n && *n <= rows * f_.device.multiprocessors; }; // of a multiprocessor
+    if (f_.usual >= 4) {
+      if (loaded_bytes() > 4) return kRowBytes;
+      const bool fits = power_above(longest) * std::max(2, f_.live) <= kRegisterFile;
+      if (n && fits && !aligned && f_.loads_beside() > 0 && !one_pass()) return kMost;
+      return aligned ? kRowBytes * 3 / 2 : 2 * kRowBytes;
+    }
+    if (f_.live == 1 && f_.accumulators() == 1) return few(2) ? kMost : 2 * kRowBytes;
+    return few(1) && !one_pass() ? 2 * kRowBytes : kRowBytes;
   }
   // Of rows of whole accesses. Sums of many rows are better off without the L1, those of very many are not.
   [[nodiscard]] tile::Caching caching(bool again) const {
@@ -344,8 +369,14 @@ private:
       };
       return loaded(2 * elements) > 1.15 * loaded(elements);
     };
-    if (n && *n <= f_.device.multiprocessors) return {512, many > few && !wastes(512 * few) ? many : few};
-    if (!stores_rows()) return {f_.accumulators() > 1 ? 128 : 256, many};
+    auto at_most = [&](int rows) { return n && *n <= rows * f_.device.multiprocessors; }; // of a multiprocessor
+    if (at_most(1)) return {512, many > few && !wastes(512 * few) ? many : few};
+    if (!stores_rows()) {
+      const bool positions = f_.accumulators() > 1, bit = !positions && f_.live == 1;
+      return at_most(2) ? LoopTile{512, bit ? many : few} : LoopTile{positions ? 128 : 256, many};
+    }
+    // Of rows that two tiles hold nothing is read again.
+    if (at_most(3) && length <= static_cast<double>(2 * 512 * many) && !wastes(512 * few)) return {512, many};
     if (shifted) return f_.loads_beside() > 1 ? LoopTile{512, many} : LoopTile{256, few};
     return {wastes(256 * few) ? 256 : 512, few};
   }
@@ -379,6 +410,9 @@ private:
     // Two blocks of 512 threads have half of the registers each: for the tile, the next one, and addresses.
     const int64_t registers = each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded_bytes() / 2 + 16;
     if (f_.usual <= 2 && aligned && ahead && threads == 512 && stores_rows() && registers < 64) p.min_blocks = 2;
+    // All rows at a time.
+    if (const auto n = f_.seen(f_.points(AxisRole::Outer)); n && f_.usual <= 2 && threads == 256 && registers < 64)
+      if (*n > 3 * f_.device.multiprocessors && *n <= 4 * f_.device.multiprocessors) p.min_blocks = 4;
     if (f_.usual > 2 && threads == 256 && !f_.divides() && one_pass()) p.min_blocks = 3; // of wide_loop
     hold_row(p, row);
     return p;

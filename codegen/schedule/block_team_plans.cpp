@@ -17,13 +17,14 @@ constexpr double kBytesPerUsAlone = 40e3, kBytesPerUs = 4.4e6, kCachedBytesPerUs
 constexpr int64_t kLeastBytes = 16 << 10;    // of a program's share
 constexpr double kHeldBytes = 8e6;           // moved, from which on what programs that wait have read is to last
 constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length are shared from here on
+constexpr int64_t kHeldRowBytes = 156 << 10; // rows of one stream, which no block holds, are held by teams from here on
 constexpr int64_t kMostPartials = 8192;      // and where each has several
 constexpr int64_t kShots = 4;                // waves of programs of a tile each, at least
 constexpr int64_t kShiftedElements = 8;      // of a thread, of rows that begin at any alignment
 constexpr double kMostlyKept = 0.85;         // of a row, so that reading the rest again is nothing
 constexpr int64_t kColumnBytes = 256;        // of a row of a column tile
 constexpr int64_t kColumnElements = 16;      // of a thread's part of one
-constexpr int64_t kWaitingBytes = 64;        // of one where programs wait
+constexpr int64_t kWaitingBytes = 64;        // of one where programs wait; twice as much of narrow elements
 constexpr int64_t kSectorBytes = 32;         // narrower ones waste what memory moves
 constexpr int64_t kPartialRegisters = 32;    // of a thread that waits, for what its team has folded
 constexpr int64_t kColumnBlocks = 8;         // resident on a multiprocessor, of 128 threads
@@ -41,8 +42,6 @@ public:
     for (const Stream& s : f_.streams) {
       total_ += s.count * s.bytes;
       if (!s.store) again_ += s.count * s.bytes * static_cast<double>(rounds_ - 1);
-      if (s.count >= f_.largest / 2) element_ += s.bytes;
-      if (s.count >= f_.largest / 2 && !s.store) loaded_ += s.bytes;
     }
     const bool rows = f_.is_row(static_cast<size_t>(f_.contiguous_axis));
     rows ? along_rows() : down_columns();
@@ -70,6 +69,11 @@ public:
       ++rounds;
       last = s;
       states_ = std::max(states_, fold_state(f_.nest, stages.stages[s].reduces, sums).dtypes.size());
+    }
+    for (const Stream& s : f_.streams) {
+      if (s.count < f_.largest / 2) continue;
+      element_ += s.bytes;
+      if (!s.store) loaded_ += s.bytes;
     }
     rounds_ = rounds + (last + 1 < stages.stages.size());
     waits_ = rounds > 1 || last + 1 < stages.stages.size();
@@ -123,7 +127,8 @@ public:
     p.run = static_cast<int>(t.vectors ? std::min<int64_t>(t.each, kAccessBytes / f_.usual) : 1);
     p.steps = static_cast<int>(t.each / p.run);
     p.streaming = waits_ && t.loop && t.shift == 1; // shifted rows end within lines, which two programs write
-    p.ahead = waits_ && t.loop && p.groups.columns.size() == 1; // else positions are divided, twice then
+    // Not where positions are divided, twice then, nor where masks take the registers of narrow elements.
+    p.ahead = waits_ && t.loop && p.groups.columns.size() == 1 && (t.shift == 1 || !lean());
     p.min_blocks = static_cast<int>(t.resident);
     p.programs = static_cast<int>(t.programs);
     if (t.loop) p.keep = kept_tiles(p.columns, std::max<int64_t>(1, t.resident));
@@ -234,7 +239,7 @@ private:
         plans_.back().conditions.push_back(*whole.condition);
         if (!loop) return; // rows of any length take the loop
       }
-      make(aligned ? b : shifted(b), aligned || shift > 1, shift);
+      make(whole.condition ? shifted(b) : b, aligned || shift > 1, shift);
     };
     const std::string few = "few rows of " + row_.str();
     // Who does not wait leaves rows alone that keep half of the multiprocessors busy.
@@ -256,9 +261,9 @@ private:
       return;
     }
     if (!waits_) {
-      // Sums of much: a tile each, which costs the least that a program can.
+      // Sums of much: a tile each, which costs the least that a program can, if it is not masked element by element.
       const Blocks shot{1024, 2, 4 * vector};
-      if (n && count && f_.usual == 4 && f_.live <= 2 && states_ == 1) {
+      if (n && count && whole.known && f_.usual == 4 && f_.live <= 2 && states_ == 1) {
         const int64_t tiles = (*n + shot.tile() - 1) / shot.tile();
         if (*count * tiles >= kShots * shot.resident * programs_ && tiles <= kMostPartials)
           return add(shot, 0, tiles, false, few, conditions);
@@ -288,6 +293,8 @@ private:
     add(b, resident, resident, true, few, conditions);
   }
 
+  // One stream of 16 bits, and nothing beside it.
+  [[nodiscard]] bool lean() const { return loaded_ <= 2 && f_.loads_beside() == 0; }
   [[nodiscard]] size_t row_axes() const {
     size_t n = 0;
     for (size_t i = 0; i < f_.d.axes.size(); ++i) n += f_.is_row(i);
@@ -303,12 +310,19 @@ private:
   // rows are better read twice, or too long.
   [[nodiscard]] std::optional<Blocks> holding_blocks(int64_t places, bool aligned) const {
     constexpr int64_t kLargeTeam = 48, kMost = kRegisters * 7 / 4;
-    if (!waits_ || kept_bytes_ == 0 || places * loaded_ < kLongRowBytes) return std::nullopt;
+    const bool one = loaded_ <= f_.usual && (aligned || f_.loads_beside() == 0); // stream
+    if (!waits_ || kept_bytes_ == 0 || places * loaded_ < (one ? kHeldRowBytes : kLongRowBytes)) return std::nullopt;
+    // Many rows that a block holds need no team.
+    constexpr int64_t kMany = 4; // of a multiprocessor
+    if (places * loaded_ < kLongRowBytes && f_.guess(points_) >= static_cast<double>(kMany * programs_) &&
+        row_plans(f_, online_).front().keep > 0)
+      return std::nullopt;
     // Of whole accesses many a thread: loads under way, and a tile in registers that counts. A gain and a bias would
     // take as many registers again.
     const int64_t many = fitting(f_.loads_beside() > 1 ? 16 : 32, kMost), few = fitting(kShiftedElements);
     std::array list = {Blocks{256, 4, many}, Blocks{256, 4, fitting(16)}};
     if (!aligned) list = {Blocks{256, 4, few}, Blocks{512, 2, few}};
+    if (!aligned && lean()) list = {Blocks{128, 8, fitting(16)}, list[0]};
     for (const Blocks& b : list) {
       const int64_t share = (kept_tiles(b.tile(), b.resident) + 1) * b.tile(), team = (places + share - 1) / share;
       if (team <= kLargeTeam || (&b == &list.back() && 2 * team <= b.resident * programs_)) return b;
@@ -331,10 +345,12 @@ private:
     }
     groups.columns.push_back(c);
     // Blocks that wait keep much of their share: few, large ones, with long pieces of narrow columns. Others are small.
-    const int64_t each = std::min(4 * f_.vector, kColumnElements);
-    ColumnTeam t = waits_ ? ColumnTeam{256, each, kWaitingBytes / f_.narrow, kWaitingBlocks, 0}
+    const int64_t each = std::min(4 * f_.vector, kColumnElements),
+                  bytes = f_.narrow < 4 ? 2 * kWaitingBytes : kWaitingBytes;
+    ColumnTeam t = waits_ ? ColumnTeam{256, std::min(4 * f_.vector, 2 * each), bytes / f_.narrow, kWaitingBlocks, 0}
                           : ColumnTeam{128, each, kColumnBytes / f_.narrow, kColumnBlocks, 0};
-    while (t.each > 1 && t.each * f_.live + f_.vector * f_.accumulators() > kRegisters) t.each /= 2;
+    const int64_t registers = waits_ ? kRegisters * 5 / 4 : kRegisters;
+    while (t.each > 1 && t.each * f_.live + f_.vector * f_.accumulators() > registers) t.each /= 2;
     if (auto w = f_.constant(width)) t.columns = std::min(t.columns, power_above(*w));
     Multiple whole = f_.multiple(f_.extent(c), f_.vector);
     const int64_t programs = t.resident * programs_;

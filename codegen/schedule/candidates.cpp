@@ -12,6 +12,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kThreads[] = {32, 64, 128, 256, 512, 1024};
+constexpr double kHopeless = 5;               // times the least estimate: not measured
 constexpr int64_t kSharedRowBytes = 64 << 10; // teams are tried for rows from here on
 
 bool holds(const SizeCondition& c, const CallSizes& sizes) {
@@ -68,9 +69,10 @@ private:
     auto online = p.schedule.config.find("online");
     const int64_t kept = online == p.schedule.config.end() ? 1 : online->second;
     p.schedule.config.clear();
-    if (p.loop) p.schedule.config["online"] = kept;
-    if (!p.loop) p.steps = 1, p.ahead = p.streaming = false;
-    if (!p.loop && f_.d.reduces) p.run = 1;
+    if (p.loop || p.team) p.schedule.config["online"] = kept;
+    if (!p.loop) p.ahead = p.streaming = false;
+    if (!p.loop && !p.team) p.steps = 1;
+    if (!p.loop && !p.team && f_.d.reduces) p.run = 1;
     p.schedule.why = BlockFacts::sizes(p);
     write_config(p);
     if (!seen_.insert({p.schedule.kind, p.schedule.config}).second) return;
@@ -274,10 +276,10 @@ private:
             if (p.waits && (loop && programs > 0 ? many * *members > all : 2 * *members > all)) return;
             if (!f_.constant(*p.team)) p.most_members = programs > 0 ? programs : 2 * *members;
             p.schedule.config["online"] = online(base);
-            add(p);
-            if (!p.ahead) return;
-            p.ahead = false;
-            add(p);
+            for (bool ahead : {true, false}) {
+              p.ahead = ahead && p.waits && p.loop && base.groups.columns.size() == 1;
+              add(p);
+            }
           };
           add_team(0, false, 1);
           for (int64_t part : {1, 2, 4}) add_team(0, true, part); // of those that wait
@@ -300,7 +302,7 @@ private:
     std::map<std::tuple<ScheduleKind, int, int, int, bool, int, bool>, int> alike;
     std::vector<Candidate> out;
     for (Made& m : made_) {
-      if (out.size() >= most) break;
+      if (out.size() >= most || (out.size() > 1 && m.us > kHopeless * made_[1].us)) break;
       const BlockPlan& p = m.plan;
       if (!out.empty() && ++alike[{p.schedule.kind, p.rows, p.columns, p.warps, p.loop, p.keep, p.programs > 0}] > 3)
         continue;

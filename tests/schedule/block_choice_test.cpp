@@ -98,7 +98,7 @@ TEST(BlockChoice, LoadsTellCachesWhatBecomesOfTheRest) {
   EXPECT_EQ(hints(softmax_of("8192", "4096", "f32")), "lasting");
   EXPECT_EQ(hints(softmax_of("1024", "4096", "f32")), "leaving");
   // A loop: the first round, of which the row's last two tiles are ahead; then the last round, which lets them go.
-  EXPECT_EQ(hints(softmax_of("2048", "49152", "f32")), "lasting lasting leaving leaving");
+  EXPECT_EQ(hints(softmax_of("2048", "36864", "f32")), "lasting lasting leaving leaving");
   // Tiles that are held: to shared memory, none that is read again, in registers; then from shared memory.
   EXPECT_EQ(hints(softmax_of("2048", "32768", "f32")), "lasting lasting lasting leaving normal");
 }
@@ -185,7 +185,8 @@ TEST(BlockChoice, RowsByTheirBytes) {
   // Many rows: a warp each while they are short, then eight accesses a thread.
   EXPECT_EQ(summary(row_max("50000", "640", "bf16")), "block-rows [4, 1024] 4");
   EXPECT_EQ(summary(row_max("50000", "641", "bf16")), "block-rows [4, 1024] 4");
-  EXPECT_EQ(summary(row_max("50000", "1541", "bf16")), "block-rows [1, 2048] 2");
+  EXPECT_EQ(summary(row_max("50000", "1541", "bf16")), "block-rows [1, 2048] 1");
+  EXPECT_EQ(summary(row_max("5000", "1541", "bf16")), "block-rows [1, 2048] 2");
   EXPECT_EQ(summary(row_max("20000", "2203", "bf16")), "block-rows [1, 4096] 2");
   EXPECT_EQ(summary(row_max("20000", "8192", "bf16")), "block-rows [1, 8192] 4");
   EXPECT_EQ(summary(row_max("20000", "2160", "f32")), "block-rows [1, 4096] 4");
@@ -195,6 +196,10 @@ TEST(BlockChoice, RowsByTheirBytes) {
   EXPECT_EQ(summary(row_max("8", "1776", "f16")), "block-rows [1, 2048] 8");
   EXPECT_EQ(summary(row_max("600", "2000", "f16")), "block-rows [1, 2048] 4");
   EXPECT_EQ(summary(row_max("4", "1000000", "f32")), "block-team [1, 8192] 16");
+  // Few rows that are read again.
+  EXPECT_EQ(summary(softmax_of("8", "20000", "bf16")), "block-rows [1, 32768] 16");
+  EXPECT_EQ(summary(softmax_of("2000", "20000", "bf16")), "block-loop [1, 4096] 8");
+  EXPECT_EQ(summary(row_max("2048", "32768", "f32")), "block-loop [1, 4096] 8");
 }
 
 TEST(BlockChoice, UnknownRowsHaveAShortListOfKernels) {

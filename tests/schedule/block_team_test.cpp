@@ -85,11 +85,12 @@ TEST(BlockTeam, WhereRowsAreFewAndLong) {
   EXPECT_EQ(summary(fold("sum", "1", "67108864")), "4096 [1, 16384] once + 0");
   EXPECT_EQ(summary(fold("sum", "1", "16777216")), "528 [1, 8192] + 0"); // four waves of programs would be less
   EXPECT_EQ(summary(columns("65536", "1024")), "66 [32, 64] + 0");
-  EXPECT_EQ(summary(fold("sum", "8192", "4096")), "1");                // enough rows
-  EXPECT_EQ(summary(fold("sum", "1", "30000")), "1");                  // short
-  EXPECT_EQ(summary(fold("sum", "64", "40960")), "1");                 // half of the multiprocessors, not long
-  EXPECT_EQ(summary(columns("512", "16384")), "1");                    // many columns
-  EXPECT_EQ(summary(fold("sum", "1", "1000003")).substr(0, 3), "245"); // any length
+  EXPECT_EQ(summary(fold("sum", "8192", "4096")), "1");                 // enough rows
+  EXPECT_EQ(summary(fold("sum", "1", "30000")), "1");                   // short
+  EXPECT_EQ(summary(fold("sum", "64", "40960")), "1");                  // half of the multiprocessors, not long
+  EXPECT_EQ(summary(columns("512", "16384")), "1");                     // many columns
+  EXPECT_EQ(summary(fold("sum", "1", "1000003")).substr(0, 3), "245");  // any length
+  EXPECT_EQ(summary(fold("sum", "16", "4194305")), "33 [1, 4096] + 0"); // each tile of which would have masks
 }
 
 TEST(BlockTeam, ProgramsWaitWhereElementsNeedTheResult) {
@@ -107,8 +108,10 @@ TEST(BlockTeam, RowsThatTheGpuDoesNotHoldAtOnceAreHeldByTheirTeams) {
   EXPECT_EQ(summary(softmax_of("3000", "200000")), "13 [1, 8192] keeps 1 waits + 1");
   EXPECT_EQ(summary(softmax_of("16", "1048576")), "64 [1, 4096] keeps 3 waits + 1"); // a large team
   EXPECT_EQ(summary(softmax_of("3000", "200001")), "14 [1, 2048] keeps 6 waits + 1");
-  EXPECT_EQ(summary(softmax_of("3000", "32768")), "1");                              // better read twice
-  EXPECT_EQ(summary(softmax_of("4", "16777216")), "66 [1, 4096] keeps 7 waits + 1"); // more than the GPU holds
+  EXPECT_EQ(summary(softmax_of("520", "40000")), "3 [1, 8192] keeps 1 waits + 1");
+  EXPECT_EQ(summary(softmax_of("300", "100001", "f16")), "7 [1, 2048] keeps 6 waits + 1"); // small blocks for the masks
+  EXPECT_EQ(summary(softmax_of("3000", "32768")), "1");                                    // better read twice
+  EXPECT_EQ(summary(softmax_of("4", "16777216")), "66 [1, 4096] keeps 7 waits + 1");       // more than the GPU holds
 }
 
 TEST(BlockTeam, SizesThatAreNotKnown) {
@@ -133,11 +136,6 @@ TEST(BlockTeam, KnownSizesMeanTheSame) {
   expect_same(softmax_of("2", "65541"), {{}}, {.tolerance = 1e-3});
   expect_same(norm("2", "65543", "f16"), {{}}, {.tolerance = 1e-2});
   kernel_runner().blocks_only = false;
-}
-
-// Tiles that begin below an unaligned row may be one more than the row has.
-TEST(BlockTeam, ATileEachOfRowsThatBeginAnywhere) {
-  EXPECT_EQ(summary(fold("sum", "16", "4194305")), "513 [1, 8192] once + 0");
 }
 
 TEST(BlockTeam, AnySizeMeansTheSame) {

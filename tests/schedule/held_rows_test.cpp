@@ -38,7 +38,7 @@ TEST(HeldRows, AnyAlignment) { expect_held(softmax_of("2", "65541"), 5, 8, 6); }
 
 TEST(HeldRows, AllOfThemByABlock) { expect_held_alone(softmax_of("2", "20480"), 32, 1, false); }
 TEST(HeldRows, OfNarrowElementsMuchByABlock) {
-  expect_held_alone(softmax_of("2", "98304", "bf16"), 32, 3, false);
+  expect_held_alone(softmax_of("4", "98304", "bf16"), 32, 3, false);
   expect_held_alone(softmax_of("2", "40960", "bf16"), 8, 9, true);
 }
 TEST(HeldRows, AnyAlignmentByABlock) {
@@ -50,7 +50,7 @@ TEST(HeldRows, NotWhereTooLittleWouldBeHeld) {
     auto domain = make_domain(p.graph, p.nest);
     return plan_blocks(p.graph, p.nest, *domain, gpu_with(), {}).front().keep;
   };
-  EXPECT_EQ(keep(softmax_of("2048", "49152")), 0);
+  EXPECT_EQ(keep(softmax_of("2048", "36864")), 0);
   EXPECT_EQ(keep(softmax_of("2048", "16384")), 0);
   EXPECT_EQ(keep(softmax_of("2048", "32768", "bf16")), 0);
 }
