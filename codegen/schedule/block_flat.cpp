@@ -397,6 +397,21 @@ private:
     };
     int64_t columns = std::min(side, most(c)), rows = std::min(elements / columns, most(d));
     columns = std::min(elements / rows, most(c));
+    // Another shape where that one would leave much more of its tiles idle: 47 rows are three of 16.
+    if (auto across = f_.constant(f_.extent(c)), down = f_.constant(f_.extent(d)); across && down) {
+      constexpr int64_t kLeast = 16;
+      constexpr double kWorth = 0.85;
+      auto covered = [&](int64_t r, int64_t k) {
+        return static_cast<double>((*down + r - 1) / r * r) * static_cast<double>((*across + k - 1) / k * k);
+      };
+      double least = kWorth * covered(rows, columns);
+      for (int64_t r = kLeast; r <= most(d); r *= 2)
+        if (const int64_t k = rows * columns / r; k >= kLeast && k <= most(c) && covered(r, k) < least) {
+          least = covered(r, k);
+          rows = r;
+          columns = k;
+        }
+    }
     warps = std::clamp<int64_t>(rows * columns / 128, 1, warps);
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, rows, columns, power_below(warps));
     p.groups.columns = {c};

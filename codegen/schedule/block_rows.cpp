@@ -39,7 +39,7 @@ public:
     };
     if (auto n = f_.constant(row)) {
       const bool whole = f_.multiple(f_.extent(inner), vector_).known;
-      if (auto p = whole_rows(room(*n, *n), whole)) {
+      if (auto p = tile_is_idle(*n) ? std::nullopt : whole_rows(room(*n, *n), whole)) {
         std::string waste =
             p->columns > *n ? ", " + std::to_string(100 * (p->columns - *n) / p->columns) + " % of it idle" : "";
         add(std::move(*p), "rows of " + std::to_string(*n) + " in registers" + waste);
@@ -421,9 +421,15 @@ private:
   // much. Tiles that take half of the registers are loaded one by one, smaller ones while the one before is folded.
   // Gains are read for each row whatever is held, and take the registers of wider elements.
   void hold_row(BlockPlan& p, const SymExpr& row) const {
-    constexpr int64_t kThreads = 512, kBlocks = 2, kLeast = 64 << 10, kLong = 96 << 10; // bytes
-    constexpr double kMost = 0.66;                                                      // of the row
+    constexpr int64_t kThreads = 512, kBlocks = 2, kLeast = 64 << 10, kLong = 96 << 10, kSmall = 8 << 10; // bytes
+    constexpr double kMost = 0.66;                                                                        // of the row
     const auto n = f_.constant(row);
+    if (n && tile_is_idle(*n)) {
+      // Small blocks, 1024 threads of them, whose short tiles waste little.
+      const int64_t threads = *n * f_.usual <= kSmall ? 128 : *n * f_.usual <= kRowBytes ? 256 : 512;
+      hold(p, {threads, vector_, 1024 / threads, true}, *n);
+      return;
+    }
     const bool wide = f_.usual > 2, two = loaded_bytes() >= 2 * f_.usual;
     if (!n || (two ? *n * loaded_bytes() < kLong : *n * f_.usual <= kLeast)) return;
     if (!stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1) return;
@@ -435,6 +441,16 @@ private:
     if (held.each * f_.live > kRegisters) return;
     BlockPlan holding = p;
     if (hold(holding, held, *n) >= (wide && p.shift == 1 ? 1 : kMost)) p = std::move(holding);
+  }
+  // Many shifted rows just below a power of two, of 8191 elements: a tile for all of one, with what is before its
+  // start, would be twice as long.
+  [[nodiscard]] bool tile_is_idle(int64_t row) const {
+    constexpr int64_t kRows = 4; // of a multiprocessor
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    const int64_t bytes = row * f_.usual;
+    return n && *n >= kRows * f_.device.multiprocessors && bytes > kWarpRowBytes && bytes <= 2 * kRowBytes &&
+           stores_rows() && row % vector_ != 0 && power_above(row + row_shift(f_) - 1) > power_above(row) &&
+           !f_.divides() && kept_element() > 0;
   }
   // Bytes of an element that later rounds need.
   [[nodiscard]] int64_t kept_element() const {

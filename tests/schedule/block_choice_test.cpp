@@ -303,6 +303,9 @@ TEST(BlockChoice, ColumnsAndTransposes) {
   };
   EXPECT_EQ(summary(transpose("8192", "8192", "f32")), "block-flat [64, 64] 8");
   EXPECT_EQ(summary(transpose("n", "m", "f16")), "block-flat [64, 64] 8 n%8 m%8 | block-flat [32, 32] 8");
+  EXPECT_EQ(summary(transpose("4099", "8191", "f16")), "block-flat [32, 32] 8");
+  // Of tiles of 32 the third part of the rows would be idle.
+  EXPECT_EQ(summary(transpose("47", "8191", "f16")), "block-flat [64, 16] 8");
   EXPECT_EQ(summary(transpose("50000", "3", "f32")), "block-flat [4, 256] 4");
   // Heads keep their last axis: no transpose, runs of it are moved.
   EXPECT_EQ(summary(problem("x: f16[b, s, 12, 64]\ny: f16[b, 12, s, 64]", R"(

@@ -45,6 +45,12 @@ TEST(HeldRows, AnyAlignmentByABlock) {
   expect_held_alone(softmax_of("2", "34737"), 16, 3, false);
   expect_held_alone(softmax_of("2", "40001", "f16"), 16, 4, false);
 }
+TEST(HeldRows, JustBelowAPowerOfTwoByASmallBlock) {
+  expect_held_alone(softmax_of("4", "8191", "f16"), 8, 4, true);
+  expect_held_alone(softmax_of("5", "4093", "bf16"), 8, 4, true);
+  expect_held_alone(softmax_of("4", "8191"), 4, 8, true);
+  expect_held_alone(softmax_of("4", "16383"), 4, 8, true);
+}
 TEST(HeldRows, NotWhereTooLittleWouldBeHeld) {
   auto keep = [](const Problem& p) {
     auto domain = make_domain(p.graph, p.nest);
