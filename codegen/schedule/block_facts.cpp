@@ -1,5 +1,6 @@
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/choose.h"
+#include "codegen/schedule/kept.h"
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -163,6 +164,32 @@ bool BlockFacts::read_elsewhere(ValueId value) const {
 // than of what is read: reads and writes then come in longer runs. But results that the L2 would hold until another
 // kernel reads them had better stay, and what is dead give way to them. Sums have no results, and are fastest when they
 // touch the L1 least.
+bool BlockFacts::stores_rows() const {
+  for (size_t i = 0; i < d.stores.size(); ++i) {
+    uint64_t deps = d.deps[static_cast<size_t>(nest.stores[i].scalar)] | d.axes_in(d.stores[i].offset);
+    if (deps & d.row_mask) return true;
+  }
+  return false;
+}
+bool BlockFacts::one_pass() const {
+  if (stores_rows()) return false;
+  Domain own = d;
+  (void)find_online(nest, own);
+  for (size_t i = 0; i < own.live.size(); ++i)
+    if (own.live[i] && own.stage[i] > 1) return false;
+  return true;
+}
+int64_t BlockFacts::kept_element(bool online) const {
+  Domain own = d;
+  OnlineSums sums;
+  if (online) sums = find_online(nest, own);
+  const Stages stages = plan_stages(nest, own);
+  uint64_t row = 0, others = 0;
+  for (size_t i = 0; i < d.axes.size(); ++i) (is_row(i) ? row : others) |= uint64_t{1} << i;
+  const bool along = is_row(static_cast<size_t>(contiguous_axis)); // one row at a time
+  return kept_bytes(find_kept(graph, nest, own, stages, sums, along ? std::vector{row} : std::vector{row, others}));
+}
+
 tile::Caching BlockFacts::reads(bool again, double much) const {
   constexpr double kLittle = 8e6; // bytes
   constexpr double kFew = 0.125;  // stored, of what is read

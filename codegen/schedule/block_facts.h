@@ -2,6 +2,7 @@
 // guessed of sizes. Private to the folder.
 #pragma once
 #include "codegen/schedule/block_choose.h"
+#include <algorithm>
 
 namespace tessera {
 
@@ -53,6 +54,12 @@ public:
   [[nodiscard]] bool divides() const;
   // Loads that vary along the row beside the large streams: gains and biases.
   [[nodiscard]] int loads_beside() const;
+  // Whether something is stored for each element of a row, which then is read once more when its reductions are known.
+  [[nodiscard]] bool stores_rows() const;
+  // Whether one loop yields everything, so that nothing need be kept.
+  [[nodiscard]] bool one_pass() const;
+  // Bytes of an element that later rounds need, of what a program holds: rows one at a time, or tiles of columns.
+  [[nodiscard]] int64_t kept_element(bool online) const;
   // Registers of accumulators, in f32, per element of the tile.
   [[nodiscard]] int accumulators() const;
   // What caches are told of the loads of BlockPlan::reads, all of them whole accesses. `again`: a program reads some of
@@ -85,10 +92,12 @@ inline constexpr int kAccessBytes = 16;       // of a thread: the widest access 
 inline constexpr int kRegisters = 64;         // of a thread, for values of the tile
 [[nodiscard]] int64_t power_above(int64_t n); // at least 1
 [[nodiscard]] int64_t power_below(int64_t n);
+// Elements that a tile has room for, at least: a row of one element needs no mask, one that may have none does.
+[[nodiscard]] inline int64_t room(int64_t most, int64_t least) { return least < 1 ? std::max<int64_t>(most, 2) : most; }
 
 // Kernels in order of preference, the last one for every size. Flat: no reductions (block_flat.cpp). Rows: reductions
-// along a contiguous row; columns: while an outer axis is the contiguous one (block_rows.cpp). `online`: sums that need
-// not wait for the reductions they depend on do not.
+// along a contiguous row (block_rows.cpp); columns: while an outer axis is the contiguous one (block_columns.cpp).
+// `online`: sums that need not wait for the reductions they depend on do not.
 [[nodiscard]] std::vector<BlockPlan> flat_plans(const BlockFacts& facts);
 [[nodiscard]] std::vector<BlockPlan> row_plans(const BlockFacts& facts, bool online);
 [[nodiscard]] std::vector<BlockPlan> column_plans(const BlockFacts& facts, bool online);

@@ -1,17 +1,13 @@
-// Reductions by blocks of threads: whole rows in registers, loops over long ones, and columns.
+// Reductions along a contiguous row by blocks of threads: whole rows in registers, and loops over long ones.
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/kept.h"
 #include <algorithm>
 #include <cmath>
 
 namespace tessera {
 namespace {
 
-constexpr int kColumnBytes = 128;           // of a row of a column tile: whole lines
-constexpr int kSectorBytes = 32;            // narrower ones waste what memory moves
-constexpr int64_t kShortRow = 32;           // at most so many elements are folded by one thread
-constexpr int64_t kRowBytes = 32 << 10;     // longer rows are read twice rather than kept
-constexpr int64_t kRegisterFile = 64 << 10; // registers of a multiprocessor
+constexpr int64_t kRowBytes = 32 << 10;                              // longer rows are read twice rather than kept
+constexpr int64_t kRegisterFile = 64 << 10;                          // registers of a multiprocessor
 constexpr int64_t kShortRowBytes = 2 << 10, kWarpRowBytes = 4 << 10; // one warp's, without and with a shift
 // Rows of unknown length: kernels for rows up to so many elements, and whether only for rows of whole 16-byte accesses.
 // Two loops over the row, for whole accesses and for any length, come after them.
@@ -20,9 +16,6 @@ struct RowBound {
   bool aligned;
 };
 constexpr RowBound kRowBounds[] = {{256, true}, {512, true}, {1024, true}, {4096, true}, {1024, false}};
-// Elements that a tile has room for, at least: a row of one element needs no mask, one that may have none does.
-int64_t room(int64_t most, int64_t least) { return least < 1 ? std::max<int64_t>(most, 2) : most; }
-
 class RowPlanner {
 public:
   RowPlanner(const BlockFacts& facts, bool online) : f_(facts), online_(online), vector_(kAccessBytes / facts.usual) {}
@@ -81,7 +74,7 @@ public:
   // The part of a row of `length` elements that the plan's blocks then hold; 0: nothing of it.
   double hold(BlockPlan& p, const HeldRow& held, int64_t length) const {
     constexpr int64_t kSystem = 1 << 10;
-    const int64_t tile = held.threads * held.each, bytes = kept_element();
+    const int64_t tile = held.threads * held.each, bytes = f_.kept_element(online_);
     const int64_t tiles = (length + p.shift - 1 + tile - 1) / tile;
     const int64_t room = (f_.device.shared_bytes + kSystem) / held.blocks - 2 * kSystem;
     const int64_t keep = bytes == 0 ? 0 : std::min(tiles - 1, room / (tile * bytes));
@@ -97,149 +90,7 @@ public:
     return static_cast<double>(keep + 1) / static_cast<double>(tiles);
   }
 
-  // While an outer axis is the contiguous one.
-  std::vector<BlockPlan> columns() {
-    size_t c = static_cast<size_t>(f_.contiguous_axis);
-    SymExpr row = f_.d.env.simplify(f_.d.row_count());
-    if (short_folds()) return threads_fold(c, row);
-    AxisGroups groups;
-    bool narrow = f_.guess(f_.extent(c)) < 32; // short columns of several points side by side
-    SymExpr width = 1, others = 1;
-    for (size_t i = 0; i < f_.d.axes.size(); ++i) {
-      if (f_.is_row(i))
-        groups.rows.push_back(i);
-      else if (i != c && narrow)
-        groups.columns.push_back(i);
-      else if (i != c) {
-        groups.points.push_back(i);
-        others *= f_.extent(i);
-      }
-      if (!f_.is_row(i) && (i == c || narrow)) width *= f_.extent(i);
-    }
-    groups.columns.push_back(c);
-
-    int64_t threads = 256, each = 4 * f_.vector;
-    while (each > 1 && each * (f_.live + f_.accumulators()) > kRegisters) each /= 2;
-    int64_t columns = std::max<int64_t>(32, kColumnBytes / f_.narrow);
-    if (auto n = f_.constant(width)) columns = std::min(columns, power_above(*n));
-    if (auto n = f_.seen(width * others))
-      while (columns > 16 && *n < columns * f_.device.multiprocessors) columns /= 2;
-    int64_t rows = std::max<int64_t>(1, threads * each / columns);
-    auto length = f_.constant(row);
-    bool once = length && *length <= rows;
-    // Folded in one round down long columns: many small blocks, so that memory is busy while some of them compute.
-    if (!once && one_pass()) {
-      constexpr int64_t kThreads = 128, kElements = 16, kWarps = 32; // of a multiprocessor, at least
-      threads = kThreads;
-      each = std::min(each, std::max(kElements, f_.vector));
-      columns = std::min<int64_t>(columns, std::max<int64_t>(32, kColumnBytes / 2 / f_.narrow));
-      // Where each element is an access of its own a warp has 32 columns. Those of one block fold the same ones while
-      // there would be too few otherwise.
-      const auto n = f_.seen(width * others);
-      while (n && !f_.multiple(f_.extent(c), f_.vector).known && columns < kThreads &&
-             *n * (kThreads / 32) >= 2 * columns * kWarps * f_.device.multiprocessors)
-        columns *= 2;
-      rows = std::max<int64_t>(1, threads * each / columns);
-    } else if (const auto w = f_.seen(width * others); length && !once && w) {
-      // Blocks that are alone on a multiprocessor are larger; of narrow elements, all have long pieces of columns.
-      const bool alone = *w <= columns * f_.device.multiprocessors;
-      const int64_t more = alone || f_.narrow <= 2 ? 2 * each : each;
-      const int64_t block = alone ? 512 : threads;
-      if (more * (f_.live + f_.accumulators()) <= kRegisters * 3 / 2 && block * more / columns < *length) {
-        threads = block;
-        each = more;
-        rows = threads * each / columns;
-      }
-    }
-    if (length) rows = std::min(std::max<int64_t>(rows, 2), power_above(room(*length, *length)));
-    int64_t elements = rows * columns;
-    // A thread has as much of a short row as of a tile of a long one, if there are many: threads that share a column
-    // meet at the end.
-    const auto many = f_.seen(width * others);
-    const bool alike = once && many && *many >= 4 * columns * f_.device.multiprocessors && one_pass();
-    threads = std::clamp<int64_t>(elements / (alike ? each : std::min<int64_t>(each, f_.vector)), 32, threads);
-    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, rows, columns, threads / 32);
-    p.groups = groups;
-    p.loop = !once;
-    if (p.loop) p.steps = static_cast<int>(std::min<int64_t>(std::max<int64_t>(1, each / f_.vector), rows / 2));
-    if ((once || one_pass()) && f_.multiple(f_.extent(c), f_.vector).known) p.reads = f_.reads(false);
-    if (p.loop && length && !one_pass()) keep_columns(p, c, *length, width * others);
-    p.schedule.why = "the row of " + row.str() + " is not contiguous, an outer axis of " + f_.extent_text(c) + " is; " +
-                     BlockFacts::sizes(p) + (once ? ", the whole row in registers" : ", a loop down the row");
-    if (p.keep > 0) p.schedule.why += ", of which " + std::to_string(p.keep) + " tiles stay in shared memory";
-    Multiple whole = f_.multiple(f_.extent(c), f_.vector);
-    if (whole.condition) {
-      plans_.push_back(p);
-      plans_.back().conditions.push_back(*whole.condition);
-    }
-    plans_.push_back(std::move(p));
-    return std::move(plans_);
-  }
-
 private:
-  // Few elements are folded into each of many results, in one round: depthwise convolutions, pooling, sums of a small
-  // dimension. Then no threads need to meet.
-  [[nodiscard]] bool short_folds() const {
-    auto length = f_.constant(f_.d.row_count());
-    if (!length || *length < 2 || *length > kShortRow) return false;
-    for (size_t i = 0; i < f_.d.live.size(); ++i)
-      if (f_.d.live[i] && f_.d.stage[i] > 1) return false;
-    if (stores_rows()) return false;
-    SymExpr results = f_.points(AxisRole::Outer);
-    int64_t least = std::max(f_.d.env.range(results).lo, f_.d.env.divisor(results));
-    return f_.seen(results).value_or(least) >= 64 * f_.vector * f_.device.multiprocessors;
-  }
-  // Each thread folds its own columns, some rows at a time; all outer axes are columns.
-  std::vector<BlockPlan> threads_fold(size_t c, const SymExpr& row) {
-    constexpr int64_t kThreads = 256, kRowsAtATime = 4;
-    int64_t vector = f_.vector, values = f_.live + f_.accumulators(), rows = kRowsAtATime;
-    while (rows > 1 && rows * vector * values > kRegisters) rows /= 2;
-    while (vector > 1 && vector * values > kRegisters) vector /= 2;
-    int64_t length = *f_.constant(row);
-    rows = std::min(rows, power_above(length));
-    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, rows, kThreads * vector, kThreads / 32);
-    for (size_t i = 0; i < f_.d.axes.size(); ++i)
-      if (i != c) (f_.is_row(i) ? p.groups.rows : p.groups.columns).push_back(i);
-    p.groups.columns.push_back(c);
-    p.loop = length > rows;
-    p.schedule.why = "rows of " + row.str() + " folded by single threads; " + BlockFacts::sizes(p) +
-                     ", contiguous along " + f_.extent_text(c);
-    Multiple whole = f_.multiple(f_.extent(c), f_.vector);
-    if (whole.condition) {
-      plans_.push_back(p);
-      plans_.back().conditions.push_back(*whole.condition);
-    }
-    plans_.push_back(std::move(p));
-    return std::move(plans_);
-  }
-  // Down long columns with several rounds: what later ones need stays in shared memory, for which columns are made
-  // narrow. Half of it, at least, or the plan stays as it is.
-  void keep_columns(BlockPlan& p, size_t c, int64_t length, const SymExpr& results) const {
-    constexpr int64_t kThreads = 512, kBlocks = 2, kSystem = 1 << 10;
-    constexpr double kMuch = 200e6; // what is read; of less the L2 holds a part, and blocks that keep little are more
-    double read = 0;
-    for (const Stream& s : f_.streams) read += s.store ? 0 : s.count * s.bytes;
-    if (read < kMuch) return;
-    const int64_t bytes = kept_element();
-    int64_t each = 2 * f_.vector, columns = p.columns;
-    while (each > 1 && each * f_.live + f_.vector * f_.accumulators() > kRegisters) each /= 2;
-    const int64_t elements = kThreads * each;
-    const int64_t room = (f_.device.shared_bytes + kSystem) / kBlocks - kSystem - exchange_bytes(f_, elements, c);
-    const auto many = f_.seen(results);
-    auto halve = [&](bool wanted) { return wanted && columns * f_.narrow > kSectorBytes; };
-    while (halve(length * columns * bytes > room + elements * bytes)) columns /= 2;
-    while (many && halve(*many < columns * kBlocks * f_.device.multiprocessors)) columns /= 2;
-    if (bytes == 0 || room <= 0 || columns < 2 || (many && *many < columns * f_.device.multiprocessors)) return;
-    const int64_t rows = elements / columns, tiles = (length + rows - 1) / rows;
-    const int64_t keep = std::min(tiles - 1, room / (elements * bytes));
-    if (keep < 1 || 2 * (keep + 1) < tiles) return;
-    p.rows = static_cast<int>(rows);
-    p.columns = static_cast<int>(columns);
-    p.warps = static_cast<int>(kThreads / 32);
-    p.steps = static_cast<int>(std::clamp<int64_t>(each / f_.vector, 1, rows / 2));
-    p.keep = static_cast<int>(keep);
-    p.min_blocks = static_cast<int>(kBlocks);
-  }
   [[nodiscard]] AxisGroups row_groups() const {
     AxisGroups g;
     for (size_t i = 0; i < f_.d.axes.size(); ++i) (f_.is_row(i) ? g.columns : g.rows).push_back(i);
@@ -259,7 +110,7 @@ private:
     const int64_t columns = power_above(longest + shift - 1), bytes = columns * f_.usual;
     int64_t share = bytes <= 512 ? kThreadBytes / 2 : std::clamp<int64_t>(bytes / 32, 32, kThreadBytes);
     const auto n = f_.seen(f_.points(AxisRole::Outer));
-    const bool short_norm = bytes <= kShortRowBytes && row_groups().columns.size() == 1 && stores_rows();
+    const bool short_norm = bytes <= kShortRowBytes && row_groups().columns.size() == 1 && f_.stores_rows();
     if (n && short_norm && f_.usual >= 4 && bytes <= kSmallRowBytes) share = kThreadBytes;
     // Shifted rows of a warp, with its masks: where there are many, and nothing else takes registers.
     const bool many =
@@ -311,11 +162,11 @@ private:
     if (f_.usual >= 4) {
       if (loaded_bytes() > 4) return kRowBytes;
       const bool fits = power_above(longest) * std::max(2, f_.live) <= kRegisterFile;
-      if (n && fits && !aligned && f_.loads_beside() > 0 && !one_pass()) return kMost;
+      if (n && fits && !aligned && f_.loads_beside() > 0 && !f_.one_pass()) return kMost;
       return aligned ? kRowBytes * 3 / 2 : 2 * kRowBytes;
     }
     if (f_.live == 1 && f_.accumulators() == 1) return few(2) ? kMost : 2 * kRowBytes;
-    return few(1) && !one_pass() ? 2 * kRowBytes : kRowBytes;
+    return few(1) && !f_.one_pass() ? 2 * kRowBytes : kRowBytes;
   }
   // Of rows of whole accesses. Sums of many rows are better off without the L1, those of very many are not.
   [[nodiscard]] tile::Caching caching(bool again) const {
@@ -325,7 +176,7 @@ private:
     const tile::Caching hint = f_.reads(again);
     double read = 0;
     for (const Stream& s : f_.streams) read += s.store ? 0 : s.count * s.bytes;
-    return hint == tile::Caching::Passing && !stores_rows() && read >= kMuch ? tile::Caching::Lasting : hint;
+    return hint == tile::Caching::Passing && !f_.stores_rows() && read >= kMuch ? tile::Caching::Lasting : hint;
   }
   // Of an element of the row, from the large streams.
   [[nodiscard]] int64_t loaded_bytes() const {
@@ -353,7 +204,8 @@ private:
                   each = power_below(std::max<int64_t>(vector_, kUnderWay / kThreads / loaded));
     // Where nothing is read again smaller blocks of many rows overlap: one begins while others end.
     const auto n = f_.seen(f_.points(AxisRole::Outer));
-    if (n && *n >= 2 * f_.device.multiprocessors && one_pass()) return {kSmall, std::max<int64_t>(vector_, each / 2)};
+    if (n && *n >= 2 * f_.device.multiprocessors && f_.one_pass())
+      return {kSmall, std::max<int64_t>(vector_, each / 2)};
     if (loaded > 4 || length > static_cast<double>(2 * kThreads * each)) return {kThreads, each};
     return {std::clamp<int64_t>(power_above(static_cast<int64_t>(length)) / 4 / kQuarter, 128, 1024), kQuarter};
   }
@@ -371,7 +223,7 @@ private:
     };
     auto at_most = [&](int rows) { return n && *n <= rows * f_.device.multiprocessors; }; // of a multiprocessor
     if (at_most(1)) return {512, many > few && !wastes(512 * few) ? many : few};
-    if (!stores_rows()) {
+    if (!f_.stores_rows()) {
       const bool positions = f_.accumulators() > 1, bit = !positions && f_.live == 1;
       return at_most(2) ? LoopTile{512, bit ? many : few} : LoopTile{positions ? 128 : 256, many};
     }
@@ -405,15 +257,15 @@ private:
     p.groups = row_groups();
     p.loop = true;
     p.ahead = ahead;
-    p.reads = caching(!one_pass());
+    p.reads = caching(!f_.one_pass());
     p.streaming = length * f_.usual >= kRowBytes;
     // Two blocks of 512 threads have half of the registers each: for the tile, the next one, and addresses.
     const int64_t registers = each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded_bytes() / 2 + 16;
-    if (f_.usual <= 2 && aligned && ahead && threads == 512 && stores_rows() && registers < 64) p.min_blocks = 2;
+    if (f_.usual <= 2 && aligned && ahead && threads == 512 && f_.stores_rows() && registers < 64) p.min_blocks = 2;
     // All rows at a time.
     if (const auto n = f_.seen(f_.points(AxisRole::Outer)); n && f_.usual <= 2 && threads == 256 && registers < 64)
       if (*n > 3 * f_.device.multiprocessors && *n <= 4 * f_.device.multiprocessors) p.min_blocks = 4;
-    if (f_.usual > 2 && threads == 256 && !f_.divides() && one_pass()) p.min_blocks = 3; // of wide_loop
+    if (f_.usual > 2 && threads == 256 && !f_.divides() && f_.one_pass()) p.min_blocks = 3; // of wide_loop
     hold_row(p, row);
     return p;
   }
@@ -432,7 +284,7 @@ private:
     }
     const bool wide = f_.usual > 2, two = loaded_bytes() >= 2 * f_.usual;
     if (!n || (two ? *n * loaded_bytes() < kLong : *n * f_.usual <= kLeast)) return;
-    if (!stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1) return;
+    if (!f_.stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1) return;
     if (row_groups().columns.size() != 1 || (f_.loads_beside() > 0 && (wide || !two)) || (two && wide) ||
         (p.shift > 1 && loaded_bytes() > f_.usual))
       return;
@@ -449,39 +301,9 @@ private:
     const auto n = f_.seen(f_.points(AxisRole::Outer));
     const int64_t bytes = row * f_.usual;
     return n && *n >= kRows * f_.device.multiprocessors && bytes > kWarpRowBytes && bytes <= 2 * kRowBytes &&
-           stores_rows() && row % vector_ != 0 && power_above(row + row_shift(f_) - 1) > power_above(row) &&
-           !f_.divides() && kept_element() > 0;
+           f_.stores_rows() && row % vector_ != 0 && power_above(row + row_shift(f_) - 1) > power_above(row) &&
+           !f_.divides() && f_.kept_element(online_) > 0;
   }
-  // Bytes of an element that later rounds need.
-  [[nodiscard]] int64_t kept_element() const {
-    Domain d = f_.d;
-    OnlineSums sums;
-    if (online_) sums = find_online(f_.nest, d);
-    const Stages stages = plan_stages(f_.nest, d);
-    uint64_t row = 0, others = 0;
-    for (size_t i = 0; i < d.axes.size(); ++i) (f_.is_row(i) ? row : others) |= uint64_t{1} << i;
-    const bool along = f_.is_row(static_cast<size_t>(f_.contiguous_axis)); // one row at a time
-    return kept_bytes(
-        find_kept(f_.graph, f_.nest, d, stages, sums, along ? std::vector{row} : std::vector{row, others}));
-  }
-  // Whether something is stored for each element of a row, which then is read once more when its reductions are known.
-  [[nodiscard]] bool stores_rows() const {
-    for (size_t i = 0; i < f_.d.stores.size(); ++i) {
-      uint64_t deps = f_.d.deps[static_cast<size_t>(f_.nest.stores[i].scalar)] | f_.d.axes_in(f_.d.stores[i].offset);
-      if (deps & f_.d.row_mask) return true;
-    }
-    return false;
-  }
-  // One loop yields everything, so that nothing need be kept.
-  [[nodiscard]] bool one_pass() const {
-    if (stores_rows()) return false;
-    Domain d = f_.d;
-    (void)find_online(f_.nest, d);
-    for (size_t i = 0; i < d.live.size(); ++i)
-      if (d.live[i] && d.stage[i] > 1) return false;
-    return true;
-  }
-
   const BlockFacts& f_;
   const bool online_;
   int64_t vector_; // elements of one access along a row
@@ -494,8 +316,5 @@ bool hold_row(const BlockFacts& facts, BlockPlan& plan, const HeldRow& held, int
   return RowPlanner(facts, online).hold(plan, held, length) > 0;
 }
 std::vector<BlockPlan> row_plans(const BlockFacts& facts, bool online) { return RowPlanner(facts, online).rows(); }
-std::vector<BlockPlan> column_plans(const BlockFacts& facts, bool online) {
-  return RowPlanner(facts, online).columns();
-}
 
 } // namespace tessera

@@ -4,7 +4,8 @@
 // multiprocessors leave the others idle; a team for each costs a meeting, some microseconds. Where nobody waits
 // (results of the row alone) there may be as many programs as there are tiles. Programs that wait must all be resident.
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/kept.h"
+#include "codegen/schedule/online.h"
+#include "codegen/schedule/stages.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -59,10 +60,7 @@ public:
     OnlineSums sums;
     if (online_) sums = find_online(f_.nest, domain);
     Stages stages = plan_stages(f_.nest, domain);
-    std::vector<uint64_t> sides(2);
-    for (size_t i = 0; i < f_.d.axes.size(); ++i) sides[f_.is_row(i) ? 0 : 1] |= uint64_t{1} << i;
-    if (f_.is_row(static_cast<size_t>(f_.contiguous_axis))) sides.pop_back(); // one row at a time
-    kept_bytes_ = kept_bytes(find_kept(f_.graph, f_.nest, domain, stages, sums, sides));
+    kept_bytes_ = f_.kept_element(online_);
     size_t rounds = 0, last = 0;
     for (size_t s = 0; s < stages.stages.size(); ++s) {
       if (stages.stages[s].reduces.empty()) continue;
