@@ -129,7 +129,7 @@ private:
   // Down long columns with several rounds: what later ones need stays in shared memory, for which columns are made
   // narrow. Half of it, at least, or the plan stays as it is.
   void keep_columns(BlockPlan& p, size_t c, int64_t length, const SymExpr& results) const {
-    constexpr int64_t kThreads = 512, kBlocks = 2, kSystem = 1 << 10;
+    constexpr int64_t kThreads = 512, kBlocks = 2;
     constexpr double kMuch = 200e6; // what is read; of less the L2 holds a part, and blocks that keep little are more
     double read = 0;
     for (const Stream& s : f_.streams) read += s.store ? 0 : s.count * s.bytes;
@@ -138,7 +138,7 @@ private:
     int64_t each = 2 * f_.vector, columns = p.columns;
     while (each > 1 && each * f_.live + f_.vector * f_.accumulators() > kRegisters) each /= 2;
     const int64_t elements = kThreads * each;
-    const int64_t room = (f_.device.shared_bytes + kSystem) / kBlocks - kSystem - exchange_bytes(f_, elements, c);
+    const int64_t room = f_.shared_room(kBlocks, exchange_bytes(f_, elements, c));
     const auto many = f_.seen(results);
     auto halve = [&](bool wanted) { return wanted && columns * f_.narrow > kSectorBytes; };
     while (halve(length * columns * bytes > room + elements * bytes)) columns /= 2;

@@ -179,6 +179,15 @@ bool BlockFacts::one_pass() const {
     if (own.live[i] && own.stage[i] > 1) return false;
   return true;
 }
+AxisGroups BlockFacts::row_groups() const {
+  AxisGroups g;
+  for (size_t i = 0; i < d.axes.size(); ++i) (is_row(i) ? g.columns : g.rows).push_back(i);
+  return g;
+}
+int64_t BlockFacts::shared_room(int64_t blocks, int64_t exchange) const {
+  constexpr int64_t kSystem = 1 << 10; // the system's, of each block
+  return (device.shared_bytes + kSystem) / blocks - kSystem - exchange;
+}
 int64_t BlockFacts::kept_element(bool online) const {
   Domain own = d;
   OnlineSums sums;

@@ -58,6 +58,10 @@ public:
   [[nodiscard]] bool stores_rows() const;
   // Whether one loop yields everything, so that nothing need be kept.
   [[nodiscard]] bool one_pass() const;
+  // The row's axes as columns, all others as rows.
+  [[nodiscard]] AxisGroups row_groups() const;
+  // Bytes of shared memory that each of so many blocks on a multiprocessor has, beside what its warps `exchange`.
+  [[nodiscard]] int64_t shared_room(int64_t blocks, int64_t exchange = 1 << 10) const;
   // Bytes of an element that later rounds need, of what a program holds: rows one at a time, or tiles of columns.
   [[nodiscard]] int64_t kept_element(bool online) const;
   // Registers of accumulators, in f32, per element of the tile.

@@ -73,11 +73,9 @@ public:
 
   // The part of a row of `length` elements that the plan's blocks then hold; 0: nothing of it.
   double hold(BlockPlan& p, const HeldRow& held, int64_t length) const {
-    constexpr int64_t kSystem = 1 << 10;
     const int64_t tile = held.threads * held.each, bytes = f_.kept_element(online_);
     const int64_t tiles = (length + p.shift - 1 + tile - 1) / tile;
-    const int64_t room = (f_.device.shared_bytes + kSystem) / held.blocks - 2 * kSystem;
-    const int64_t keep = bytes == 0 ? 0 : std::min(tiles - 1, room / (tile * bytes));
+    const int64_t keep = bytes == 0 ? 0 : std::min(tiles - 1, f_.shared_room(held.blocks) / (tile * bytes));
     if (keep < 1) return 0;
     p.columns = static_cast<int>(tile);
     p.warps = static_cast<int>(held.threads / 32);
@@ -91,11 +89,6 @@ public:
   }
 
 private:
-  [[nodiscard]] AxisGroups row_groups() const {
-    AxisGroups g;
-    for (size_t i = 0; i < f_.d.axes.size(); ++i) (f_.is_row(i) ? g.columns : g.rows).push_back(i);
-    return g;
-  }
   // The row of up to `longest` elements in one tile; nothing when it would not fit the registers. `aligned`: rows are
   // whole accesses. Others are shifted where a block has one, and short ones accessed element by element.
   //
@@ -110,7 +103,7 @@ private:
     const int64_t columns = power_above(longest + shift - 1), bytes = columns * f_.usual;
     int64_t share = bytes <= 512 ? kThreadBytes / 2 : std::clamp<int64_t>(bytes / 32, 32, kThreadBytes);
     const auto n = f_.seen(f_.points(AxisRole::Outer));
-    const bool short_norm = bytes <= kShortRowBytes && row_groups().columns.size() == 1 && f_.stores_rows();
+    const bool short_norm = bytes <= kShortRowBytes && f_.row_groups().columns.size() == 1 && f_.stores_rows();
     if (n && short_norm && f_.usual >= 4 && bytes <= kSmallRowBytes) share = kThreadBytes;
     // Shifted rows of a warp, with its masks: where there are many, and nothing else takes registers.
     const bool many =
@@ -148,7 +141,7 @@ private:
     if (const int64_t block = int64_t{32} * p.warps;
         rows * columns / block * std::max(2, f_.live) >= kManyValues && block < kResident)
       p.min_blocks = static_cast<int>(kResident / block);
-    p.groups = row_groups();
+    p.groups = f_.row_groups();
     p.reads = caching(false);
     return p;
   }
@@ -236,7 +229,7 @@ private:
   [[nodiscard]] BlockPlan row_loop(const SymExpr& row, bool aligned) const {
     const double length = f_.seen(row) ? f_.guess(row) : 1e9;
     const int shift = aligned ? 1 : row_shift(f_);
-    const bool ahead = row_groups().columns.size() == 1;
+    const bool ahead = f_.row_groups().columns.size() == 1;
     auto [threads, each] = f_.divides()   ? LoopTile{256, vector_}
                            : f_.usual > 2 ? wide_loop(length)
                                           : narrow_loop(length, shift > 1);
@@ -254,7 +247,7 @@ private:
     p.shift = shift;
     p.run = static_cast<int>(aligned || shift > 1 ? std::min(each, vector_) : 1);
     p.steps = static_cast<int>(each / p.run);
-    p.groups = row_groups();
+    p.groups = f_.row_groups();
     p.loop = true;
     p.ahead = ahead;
     p.reads = caching(!f_.one_pass());
@@ -285,7 +278,7 @@ private:
     const bool wide = f_.usual > 2, two = loaded_bytes() >= 2 * f_.usual;
     if (!n || (two ? *n * loaded_bytes() < kLong : *n * f_.usual <= kLeast)) return;
     if (!f_.stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1) return;
-    if (row_groups().columns.size() != 1 || (f_.loads_beside() > 0 && (wide || !two)) || (two && wide) ||
+    if (f_.row_groups().columns.size() != 1 || (f_.loads_beside() > 0 && (wide || !two)) || (two && wide) ||
         (p.shift > 1 && loaded_bytes() > f_.usual))
       return;
     const bool small = p.shift == 1 && !two && !wide && *n * f_.usual < kLong;

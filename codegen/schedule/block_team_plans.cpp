@@ -119,7 +119,7 @@ public:
 
   [[nodiscard]] BlockPlan row_team(const RowTeam& t) const {
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockTeam, 1, t.threads * t.each, t.threads / 32);
-    for (size_t i = 0; i < f_.d.axes.size(); ++i) (f_.is_row(i) ? p.groups.columns : p.groups.rows).push_back(i);
+    p.groups = f_.row_groups();
     p.loop = t.loop;
     p.shift = t.shift;
     p.run = static_cast<int>(t.vectors ? std::min<int64_t>(t.each, kAccessBytes / f_.usual) : 1);
@@ -142,8 +142,7 @@ public:
 private:
   // Tiles of `elements` that fit a block's share of shared memory, beside what its warps `exchange`.
   [[nodiscard]] int kept_tiles(int64_t elements, int64_t resident, int64_t exchange = 1 << 10) const {
-    constexpr int64_t kSystem = 1 << 10;
-    int64_t bytes = (f_.device.shared_bytes + kSystem) / resident - kSystem - exchange;
+    const int64_t bytes = f_.shared_room(resident, exchange);
     return waits_ && kept_bytes_ > 0 ? static_cast<int>(std::max<int64_t>(0, bytes / (elements * kept_bytes_))) : 0;
   }
   // Time of `programs` that each read and write as much, a part `kept` of what is read again never leaving them.
