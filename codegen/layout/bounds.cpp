@@ -13,7 +13,11 @@ constexpr int64_t kMostPrograms = std::numeric_limits<int32_t>::max(); // of a l
 
 class Analysis {
 public:
-  explicit Analysis(const tile::Kernel& kernel) : k_(kernel), bounds_(static_cast<size_t>(kernel.value_count())) {}
+  explicit Analysis(const tile::Kernel& kernel)
+      : k_(kernel), bounds_(static_cast<size_t>(kernel.value_count())), definitions_(bounds_.size()) {
+    for (tile::OpId id = 0; id < k_.op_count(); ++id)
+      for (ValueId r : k_.op(id).results) definitions_[static_cast<size_t>(r)] = &k_.op(id);
+  }
 
   std::vector<Bounds> run() {
     for (ValueId v = 0; v < k_.value_count(); ++v) of(v) = of_type(v);
@@ -25,6 +29,20 @@ public:
 
 private:
   Bounds& of(ValueId v) { return bounds_[static_cast<size_t>(v)]; }
+  // c of x - x / c * c, which is what x leaves.
+  [[nodiscard]] std::optional<int64_t> divisor_of_rest(const Op& sub) {
+    auto defined = [&](ValueId v, ScalarOp op) -> const Op* {
+      const Op* d = definitions_[static_cast<size_t>(v)];
+      return d && d->kind == OpKind::Scalar && d->scalar == op ? d : nullptr;
+    };
+    const Op* product = defined(sub.operands[1], ScalarOp::Mul);
+    const Op* quotient = product ? defined(product->operands[0], ScalarOp::Div) : nullptr;
+    if (!quotient || quotient->operands[0] != sub.operands[0] || !of(sub.operands[0]).non_negative())
+      return std::nullopt;
+    const Bounds by = of(product->operands[1]), divided = of(quotient->operands[1]);
+    if (by != divided || by.least != by.most || by.least < 1) return std::nullopt;
+    return by.least;
+  }
   [[nodiscard]] Bounds of_type(ValueId v) const {
     const DTypeInfo& t = info(k_.type(v).dtype);
     if (t.kind == DTypeKind::Bool) return {0, 1};
@@ -96,7 +114,9 @@ private:
     const Bounds none = of_type(op.results[0]);
     switch (op.scalar) {
     case ScalarOp::Add: return over({add(a(0).least, a(1).least), add(a(0).most, a(1).most)});
-    case ScalarOp::Sub: return over({sub(a(0).least, a(1).most), sub(a(0).most, a(1).least)});
+    case ScalarOp::Sub:
+      if (auto c = divisor_of_rest(op)) return {0, std::min(*c - 1, a(0).most)};
+      return over({sub(a(0).least, a(1).most), sub(a(0).most, a(1).least)});
     case ScalarOp::Mul:
       return over({mul(a(0).least, a(1).least), mul(a(0).least, a(1).most), mul(a(0).most, a(1).least),
                    mul(a(0).most, a(1).most)});
@@ -117,6 +137,7 @@ private:
 
   const tile::Kernel& k_;
   std::vector<Bounds> bounds_;
+  std::vector<const Op*> definitions_; // by value id; null of parameters and region arguments
 };
 
 } // namespace

@@ -78,6 +78,7 @@ private:
   Value* narrowed(Value* v);
   void index_form(const tile::Op& op);                  // of the result, where it has one
   std::optional<Registers> compare(const tile::Op& op); // of an index with a scalar, in 32 bits
+  [[nodiscard]] std::vector<layout::Bounds> register_bounds(tile::ValueId id) const; // of each register's element
   Result<std::optional<Registers>>
   divide(const tile::Op& op); // i64 by a scalar, all registers in 32 bits where they fit
   Result<llvm::Function*> division(ScalarOp op);
@@ -126,6 +127,7 @@ private:
 
   // gpu_reduce.cpp: among registers, lanes and warps
   struct Folded;
+  [[nodiscard]] std::optional<int64_t> even_stride(tile::ValueId id, int axis) const;
   Status reduce(const tile::Op& op);
   Status scan(const tile::Op& op);
   Value* identity(ReduceKind kind, DType dtype);

@@ -9,6 +9,36 @@ using tile::OpKind;
 
 llvm::Value* Emitter::narrowed(Value* v) { return b_.CreateTrunc(v, b_.getInt32Ty()); }
 
+// Of a range each register has a part, and so have sums with it. Masks of tiles that end beyond the row know from it
+// which accesses are never made, and which always.
+std::vector<layout::Bounds> Emitter::register_bounds(tile::ValueId id) const {
+  const auto* op = definitions_[static_cast<size_t>(id)];
+  std::vector<layout::Bounds> of(register_count(id), bounds_[static_cast<size_t>(id)]);
+  if (!op || !kernel_.type(id).is_tile()) return of;
+  if (op->kind == OpKind::Range) {
+    const auto& l = layouts_[id];
+    const int64_t reach = thread_reach(l, layout::Dim::Axis0);
+    for (size_t r = 0; r < of.size(); ++r) {
+      const int64_t own = l.apply(layout::Dim::Register, static_cast<int>(r), layout::Dim::Axis0) & ~reach;
+      of[r] = {own, own + reach};
+    }
+  } else if (op->kind == OpKind::ExpandDims) {
+    return register_bounds(op->operands[0]);
+  } else if (op->kind == OpKind::Broadcast && kernel_.type(op->operands[0]).is_tile()) {
+    const auto from = register_bounds(op->operands[0]);
+    const auto map = layout::register_map(layouts_[op->operands[0]], layouts_[id]);
+    for (size_t r = 0; map && r < of.size(); ++r) of[r] = from[static_cast<size_t>((*map)[r])];
+  } else if (op->kind == OpKind::Scalar && op->scalar == ScalarOp::Add && of[0].fits_32()) {
+    auto x = register_bounds(op->operands[0]), y = register_bounds(op->operands[1]);
+    for (auto* list : {&x, &y})
+      if (list->size() == 1) list->resize(of.size(), list->front());
+    for (size_t r = 0; r < of.size(); ++r)
+      if (x[r].fits_32() && y[r].fits_32())
+        of[r] = {std::max(of[r].least, x[r].least + y[r].least), std::min(of[r].most, x[r].most + y[r].most)};
+  }
+  return of;
+}
+
 // Values stay i64 to whoever uses them: an extension, which the next narrow operation takes off again. Sums and
 // products stay in 64 bits, where constants of neighbouring accesses come apart from addresses; in 32 bits rotary
 // embeddings take 4 % longer on an H200.
@@ -45,13 +75,32 @@ std::optional<Emitter::Registers> Emitter::narrow(const tile::Op& op) {
   const size_t n = register_count(result);
   const Registers x = registers(op.operands[0], n), y = registers(op.operands[1], n);
   const auto same = static_cast<size_t>(constant_bits(result));
+  std::vector<layout::Bounds> x_bounds, y_bounds;
+  if (compares) {
+    x_bounds = register_bounds(op.operands[0]), y_bounds = register_bounds(op.operands[1]);
+    for (auto* list : {&x_bounds, &y_bounds})
+      if (list->size() == 1) list->resize(n, list->front());
+  }
+  // What a comparison of any two numbers of these yields.
+  auto decided = [&](const layout::Bounds& a, const layout::Bounds& c) -> Value* {
+    const bool below = a.most<c.least, above = a.least> c.most;
+    const bool at_most = a.most <= c.least, at_least = a.least >= c.most;
+    switch (op.scalar) {
+    case ScalarOp::Lt: return below || at_least ? b_.getInt1(below) : nullptr;
+    case ScalarOp::Le: return at_most || above ? b_.getInt1(at_most) : nullptr;
+    case ScalarOp::Gt: return above || at_most ? b_.getInt1(above) : nullptr;
+    case ScalarOp::Ge: return at_least || below ? b_.getInt1(at_least) : nullptr;
+    default: return nullptr;
+    }
+  };
   Registers out;
   for (size_t r = 0; r < n; ++r) {
     if (r & same) {
       out.push_back(out[r & ~same]);
       continue;
     }
-    auto* v = compute(narrowed(x[r]), narrowed(y[r]));
+    auto* v = compares ? decided(x_bounds[r], y_bounds[r]) : nullptr;
+    if (!v) v = compute(narrowed(x[r]), narrowed(y[r]));
     if (!v) return std::nullopt;
     out.push_back(compares ? v : b_.CreateZExt(v, b_.getInt64Ty(), "", true));
   }

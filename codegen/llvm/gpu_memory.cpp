@@ -8,6 +8,11 @@ namespace tessera::gpu {
 
 using tile::OpKind;
 
+static bool is_never(const llvm::Value* predicate) {
+  auto* constant = llvm::dyn_cast_or_null<llvm::ConstantInt>(predicate);
+  return constant && constant->isZero();
+}
+
 static int element_bytes(DType dtype) { return std::max(1, info(dtype).bits / 8); }
 
 llvm::Type* Emitter::word_type(DType dtype, int elements, int* count) {
@@ -174,19 +179,26 @@ void Emitter::load_rest(const tile::Op& op, const Parts& parts, int width, Group
   auto* from = rest_of(parts, [&] {
     for (size_t g = 0, r = 0; g < rest.size(); ++g) {
       auto elements = from_words(groups[g], dtype, width);
+      bool changed = false;
       for (auto*& e : elements) {
         auto* predicate = both(masks.empty() ? nullptr : masks[r], b_.CreateNot(parts.whole[g]));
+        if (is_never(predicate)) {
+          ++r;
+          continue;
+        }
+        changed = true;
         auto otherwise = to_words(std::span<Value* const>(&e, 1), dtype);
         auto loaded = gpu_->load_global(address(pointer, offsets[r]), single, 1, predicate, otherwise,
                                         stability_of(pointer), op.caching);
         e = from_words(loaded, dtype, 1)[0];
         ++r;
       }
-      rest[g] = to_words(elements, dtype);
+      if (changed) rest[g] = to_words(elements, dtype);
     }
   });
   for (size_t g = 0; g < groups.size(); ++g)
     for (size_t w = 0; w < groups[g].size(); ++w) {
+      if (rest[g][w] == groups[g][w]) continue;
       auto* phi = b_.CreatePHI(groups[g][w]->getType(), 2);
       phi->addIncoming(groups[g][w], before);
       phi->addIncoming(rest[g][w], from);
@@ -224,7 +236,10 @@ Status Emitter::load(tile::OpId id) {
     std::vector<Value*> other;
     if (!others.empty()) other = to_words(std::span<Value* const>(&others[r], static_cast<size_t>(width)), dtype);
     std::vector<Value*> words;
-    if (shared) {
+    if (is_never(predicate)) {
+      words =
+          other.empty() ? std::vector<Value*>(static_cast<size_t>(count), llvm::Constant::getNullValue(word)) : other;
+    } else if (shared) {
       Value* offset = offsets[r];
       if (predicate) offset = b_.CreateSelect(predicate, offset, integer_like(offset, 0));
       words = gpu_->load_shared(address(pointer, offset), word, count);
@@ -238,6 +253,8 @@ Status Emitter::load(tile::OpId id) {
   if (splits) load_rest(op, part, width, groups);
   for (const auto& words : groups)
     for (auto* v : from_words(words, dtype, width)) out.push_back(v);
+  for (size_t r = 0; others.empty() && r < masks.size(); ++r) // what is never read is a constant to what is made of it
+    if (is_never(masks[r])) out[r] = llvm::Constant::getNullValue(out[r]->getType());
   define(result, std::move(out));
   return {};
 }
@@ -267,6 +284,7 @@ Status Emitter::store(tile::OpId id) {
   for (size_t r = 0; r < n; r += static_cast<size_t>(width)) {
     Value* mask = masks.empty() ? nullptr : splits ? part.whole[r / static_cast<size_t>(width)] : masks[r];
     Value* predicate = both(mask, acts);
+    if (predicate && is_never(predicate)) continue;
     auto words = to_words(std::span<Value* const>(&values[r], static_cast<size_t>(width)), dtype);
     auto* at = address(pointer, offsets[r]);
     if (scratch_.count(pointer))
@@ -278,6 +296,7 @@ Status Emitter::store(tile::OpId id) {
     rest_of(part, [&] {
       for (size_t r = 0; r < n; ++r) {
         auto* mask = b_.CreateAnd(masks[r], b_.CreateNot(part.whole[r / static_cast<size_t>(width)]));
+        if (is_never(mask)) continue;
         gpu_->store_global(address(pointer, offsets[r]), to_words(std::span<Value* const>(&values[r], 1), dtype),
                            both(mask, acts), streams);
       }

@@ -1,7 +1,11 @@
 // Reductions and scans along an axis: within a thread's registers, then among the lanes of a warp by shuffles, then
 // among warps through shared memory. Bits of lane and warp that hold copies take no part.
+//
+// Of an argmax the values are folded first, and the places of those that are as good as the best one afterwards: four
+// instructions an element, where pairs that are compared in order, ties and NaNs included, take nine.
 #include "codegen/llvm/gpu_emit.h"
 #include "graph/support/check.h"
+#include <llvm/IR/MDBuilder.h>
 
 namespace tessera::gpu {
 
@@ -52,6 +56,26 @@ struct Emitter::Folded {
   Value *value = nullptr, *index = nullptr;
 };
 
+// How much the numbers in a thread's registers grow with each position along the axis; nothing where threads take
+// turns.
+std::optional<int64_t> Emitter::even_stride(tile::ValueId id, int axis) const {
+  if (!kernel_.type(id).is_tile()) return std::nullopt;
+  const auto& l = layouts_[id];
+  const auto reach = thread_reach(l, layout::axis(axis));
+  for (int r = 0; r < l.registers(); ++r)
+    if (static_cast<uint32_t>(l.apply(Dim::Register, r, layout::axis(axis))) & reach) return std::nullopt;
+  // Numbers of fewer bits are those of an i64 that fits.
+  for (const auto* op = definitions_[static_cast<size_t>(id)];
+       op &&
+       (op->kind == tile::OpKind::Broadcast || (op->kind == tile::OpKind::Scalar && op->scalar == ScalarOp::Cast)) &&
+       is_integer(kernel_.type(op->operands[0]).dtype) && kernel_.type(op->operands[0]).is_tile();
+       op = definitions_[static_cast<size_t>(id)])
+    id = op->operands[0];
+  const auto stride = facts_[static_cast<size_t>(id)].stride[static_cast<size_t>(axis)];
+  const auto extent = kernel_.type(id).shape[static_cast<size_t>(axis)];
+  return stride && *stride > 0 && *stride < kMostPosition / extent ? stride : std::nullopt;
+}
+
 Status Emitter::reduce(const tile::Op& op) {
   auto source = op.operands[0];
   bool arg = op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin;
@@ -59,28 +83,97 @@ Status Emitter::reduce(const tile::Op& op) {
   DType index_type = arg ? kernel_.type(op.operands[1]).dtype : DType::I64;
   const auto& l = layouts_[source];
   AxisBits along = axis_bits(l, op.axis);
-  auto fold = [&](Folded a, Folded c) -> Folded {
-    if (!arg) return {combine(op.reduce, dtype, a.value, c.value), nullptr};
-    auto* better = arg_better(op.reduce, op.select_last, dtype, c.value, c.index, a.value, a.index);
-    return {b_.CreateSelect(better, c.value, a.value), b_.CreateSelect(better, c.index, a.index)};
+  const ReduceKind values_kind = !arg ? op.reduce : op.reduce == ReduceKind::ArgMax ? ReduceKind::Max : ReduceKind::Min;
+  // What is known to be masked out adds nothing: x + 0 is x but for the sign of zeros.
+  auto nothing = [&](Value* v) {
+    auto* zero = llvm::dyn_cast<llvm::ConstantFP>(v);
+    return op.reduce == ReduceKind::Sum && zero && zero->isZero();
+  };
+  auto combined = [&](Value* a, Value* c) {
+    return nothing(c) ? a : nothing(a) ? c : combine(values_kind, dtype, a, c);
+  };
+  // Whether a value is as good as the best one of those that it is among: of which none is NaN unless the best one is.
+  auto as_good = [&](Value* v, Value* best) {
+    return is_float(dtype) ? b_.CreateOr(b_.CreateFCmpOEQ(v, best), b_.CreateFCmpUNO(v, v)) : b_.CreateICmpEQ(v, best);
+  };
+  const ReduceKind places_kind = op.select_last ? ReduceKind::Max : ReduceKind::Min;
+  auto nearer = [&](Value* a, Value* c) { return combine(places_kind, index_type, a, c); };
+  auto* nowhere = arg ? identity(places_kind, index_type) : nullptr;
+  auto by_halves = [](Registers list, auto f) {
+    for (; list.size() > 1; list.resize((list.size() + 1) / 2))
+      for (size_t i = 0, half = (list.size() + 1) / 2; i + half < list.size(); ++i)
+        list[i] = f(list[i], list[i + half]);
+    return list[0];
   };
 
-  // Registers, by halves: the fold is as deep as the axis has bits.
-  std::vector<Folded> v;
-  for (int r = 0; r < l.registers(); ++r)
-    v.push_back(
-        {registers(source)[static_cast<size_t>(r)], arg ? registers(op.operands[1])[static_cast<size_t>(r)] : nullptr});
-  for (size_t i = along.registers.size(); i-- > 0;)
-    for (int r = 0; r < l.registers(); ++r) {
-      int bit = 1 << along.registers[i];
-      uint32_t done = 0;
-      for (size_t j = i + 1; j < along.registers.size(); ++j) done |= 1u << along.registers[j];
-      if (!(r & bit) && !(static_cast<uint32_t>(r) & done))
-        v[static_cast<size_t>(r)] = fold(v[static_cast<size_t>(r)], v[static_cast<size_t>(r | bit)]);
+  // The place of the best one of several, as the places stand there.
+  auto place_among = [&](const Registers& values, const Registers& places, Value* best) {
+    Registers list;
+    for (size_t i = 0; i < values.size(); ++i)
+      list.push_back(b_.CreateSelect(as_good(values[i], best), places[i], nowhere));
+    return by_halves(list, nearer);
+  };
+
+  // Registers, by halves: the fold is as deep as the axis has bits. Of places that count up evenly along the axis it is
+  // found how far behind a thread's first one the best one is: the first such register or the last, in runs of few, as
+  // one selection waits for the one before.
+  constexpr size_t kRun = 16;
+  const std::optional<int64_t> stride = arg ? even_stride(op.operands[1], op.axis) : std::nullopt;
+  std::vector<Folded> out; // in order: registers of the result
+  for (int r = 0; r < l.registers(); ++r) {
+    if (static_cast<uint32_t>(r) & along.register_mask) continue;
+    Registers values, places;
+    std::vector<int64_t> behind; // the first one
+    for (int i = 0; i < 1 << along.registers.size(); ++i) {
+      int at = r;
+      for (size_t j = 0; j < along.registers.size(); ++j)
+        if (i >> j & 1) at |= 1 << along.registers[j];
+      values.push_back(registers(source)[static_cast<size_t>(at)]);
+      if (!arg) continue;
+      places.push_back(registers(op.operands[1])[static_cast<size_t>(at)]);
+      behind.push_back(stride.value_or(0) * l.apply(Dim::Register, at, layout::axis(op.axis)));
     }
-  std::vector<Folded> out; // those that are left, in order: registers of the result
-  for (int r = 0; r < l.registers(); ++r)
-    if (!(static_cast<uint32_t>(r) & along.register_mask)) out.push_back(v[static_cast<size_t>(r)]);
+    auto* best = by_halves(values, combined);
+    if (!arg || values.size() == 1) {
+      out.push_back({best, arg ? places[0] : nullptr});
+    } else if (!stride || !std::is_sorted(behind.begin(), behind.end())) {
+      out.push_back({best, place_among(values, places, best)});
+    } else {
+      if (op.select_last) std::reverse(values.begin(), values.end()), std::reverse(behind.begin(), behind.end());
+      auto first = [&](const std::function<Value*(Value*)>& wanted) {
+        Registers runs;
+        for (size_t end = values.size(); end > 0; end -= std::min(end, kRun)) {
+          Value* found = identity(places_kind, DType::I32);
+          for (size_t i = end; i-- > end - std::min(end, kRun);)
+            found = b_.CreateSelect(wanted(values[i]),
+                                    constant(DType::I32, 0, behind[i] - behind[op.select_last ? behind.size() - 1 : 0]),
+                                    found);
+          runs.push_back(found);
+        }
+        return by_halves(runs, [&](Value* a, Value* c) { return combine(places_kind, DType::I32, a, c); });
+      };
+      Value* found = nullptr;
+      if (is_float(dtype) && along.register_mask + 1 == static_cast<uint32_t>(l.registers())) {
+        // NaNs are looked for where there are some.
+        found = first([&](Value* v) { return b_.CreateFCmpOEQ(v, best); });
+        auto* nan = llvm::BasicBlock::Create(ctx_, "nan", fn_);
+        auto* after = llvm::BasicBlock::Create(ctx_, "after", fn_);
+        auto* before = b_.GetInsertBlock();
+        b_.CreateCondBr(b_.CreateFCmpUNO(best, best), nan, after, llvm::MDBuilder(ctx_).createUnlikelyBranchWeights());
+        b_.SetInsertPoint(nan);
+        auto* found_nan = first([&](Value* v) { return b_.CreateFCmpUNO(v, v); });
+        b_.CreateBr(after);
+        b_.SetInsertPoint(after);
+        auto* phi = b_.CreatePHI(found->getType(), 2);
+        phi->addIncoming(found, before);
+        phi->addIncoming(found_nan, nan);
+        found = phi;
+      } else {
+        found = first([&](Value* v) { return as_good(v, best); });
+      }
+      out.push_back({best, b_.CreateAdd(places[0], cast(found, DType::I32, index_type))});
+    }
+  }
 
   // Lanes. Where all of a warp's lanes fold bools, a vote does.
   uint32_t free_lanes = l.free_mask(Dim::Lane), free_warps = l.free_mask(Dim::Warp);
@@ -99,9 +192,16 @@ Status Emitter::reduce(const tile::Op& op) {
   if (vote && whole_warp && along.lane_mask != 0) {
     for (auto& o : out) o.value = op.reduce == ReduceKind::Any ? gpu_->vote_any(o.value) : gpu_->vote_all(o.value);
   } else {
-    for (auto bit = along.lanes.rbegin(); bit != along.lanes.rend(); ++bit)
-      for (auto& o : out)
-        o = fold(o, {gpu_->shuffle_xor(o.value, 1 << *bit), arg ? gpu_->shuffle_xor(o.index, 1 << *bit) : nullptr});
+    auto among_lanes = [&](Value* v, auto f) {
+      for (auto bit = along.lanes.rbegin(); bit != along.lanes.rend(); ++bit) v = f(v, gpu_->shuffle_xor(v, 1 << *bit));
+      return v;
+    };
+    for (auto& o : out) {
+      auto* own = o.value;
+      o.value = among_lanes(own, combined);
+      if (arg && !along.lanes.empty())
+        o.index = among_lanes(b_.CreateSelect(as_good(own, o.value), o.index, nowhere), nearer);
+    }
   }
 
   // Warps: each leaves what it has, all read all. Slot s is the place among results of a register, lane and warp that
@@ -167,12 +267,8 @@ Status Emitter::reduce(const tile::Op& op) {
     std::vector<Registers> read_indices;
     if (arg) read_indices = read(index_type, value_bytes);
     for (size_t s = 0; s < out.size(); ++s) {
-      std::vector<Folded> f;
-      for (size_t p = 0; p < read_values[s].size(); ++p)
-        f.push_back({read_values[s][p], arg ? read_indices[s][p] : nullptr});
-      for (size_t half = f.size() / 2; half > 0; half /= 2)
-        for (size_t p = 0; p < half; ++p) f[p] = fold(f[p], f[p + half]);
-      out[s] = f[0];
+      out[s].value = by_halves(read_values[s], combined);
+      if (arg) out[s].index = place_among(read_values[s], read_indices[s], out[s].value);
     }
   }
   Registers values, indices;

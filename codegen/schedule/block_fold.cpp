@@ -24,10 +24,14 @@ std::vector<int> BlockLowering::full_shape() const {
 DType BlockLowering::position_dtype() const {
   return d_.env.range(d_.row_count()).hi <= std::numeric_limits<int32_t>::max() ? DType::I32 : DType::I64;
 }
-// Along the row, as reduction r folds it; beyond the row one that loses every tie.
-BlockLowering::V BlockLowering::position(ScalarId r) {
-  V i = b_.cast(sizes_.number(axis(*fold_side()).var), position_dtype());
-  return inside_row(i, fold_identities(b_, nest_, r, position_dtype())[1]);
+// Along the row. Beyond it, where the values are identities, positions need no mask: such a one wins only when nothing
+// in the row is better than the identity. Then all elements are as good, and the one nearest to it is the first, or the
+// last, of them.
+BlockLowering::V BlockLowering::position() { return b_.cast(sizes_.number(axis(*fold_side()).var), position_dtype()); }
+BlockLowering::V BlockLowering::nearest_position(V i) {
+  const V last = sizes_.op(ScalarOp::Sub, sizes_.number(axis(*fold_side()).extent), sizes_.constant(1));
+  i = pointwise(b_, ScalarOp::Min, std::array{b_.cast(i, DType::I64), last});
+  return pointwise(b_, ScalarOp::Max, std::array{i, sizes_.constant(0)});
 }
 
 BlockLowering::V BlockLowering::inside_row(V v, V otherwise) {
@@ -62,8 +66,8 @@ BlockLowering::V BlockLowering::reduce(ScalarId r) {
   if (dim < 0) return arg ? sizes_.number(axis(*fold_side()).var) : fold_value(r); // a row of one point
   V v = full(fold_value(r));
   if (!arg) return kept(b_.reduce(node(r).reduce, v, dim));
-  V i = b_.reduce_arg(node(r).reduce, v, full(position(r)), dim, node(r).select_last).second;
-  return kept(b_.cast(i, DType::I64));
+  V i = b_.reduce_arg(node(r).reduce, v, full(position()), dim, node(r).select_last).second;
+  return kept(nearest_position(i));
 }
 
 // Of a tile without the row's dimensions: with them, of one position.
@@ -143,7 +147,7 @@ BlockLowering::Values BlockLowering::accumulate(const Fold& fold, const Values& 
     if (fold.online(p).kind != OnlineSum::Kind::None) {
       next = accumulate_online(fold, p, acc, next);
     } else if (is_arg_fold(r)) {
-      V v = full(fold_value(p.reduce)), i = full(position(p.reduce));
+      V v = full(fold_value(p.reduce)), i = full(position());
       Values best = own(
           [&](const Values& x, int dim) {
             auto [value, place] = b_.reduce_arg(r.reduce, x[0], x[1], dim, r.select_last);
@@ -196,6 +200,7 @@ void BlockLowering::finish(const Fold& fold, const Values& acc) {
   for (const FoldState::Part& p : fold.state().parts) {
     bool online = fold.online(p).kind != OnlineSum::Kind::None;
     V v = fold.result(p, acc, online ? value(fold.online(p).about) : -1);
+    if (is_arg_fold(node(p.reduce))) v = nearest_position(v);
     if (online && row_may_be_empty_) // then what it is about may be no number
       v = pointwise(
           b_, ScalarOp::Select,

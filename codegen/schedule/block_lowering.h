@@ -85,7 +85,8 @@ private:
   [[nodiscard]] std::vector<int> full_shape() const;
   V full(V v) { return b_.broadcast(v, full_shape()); }
   [[nodiscard]] DType position_dtype() const;
-  V position(ScalarId r);
+  V position();
+  V nearest_position(V i); // within the row
   V inside_row(V v, V otherwise);
   V filled(ScalarId from, DType dtype, ReduceKind kind);
   V fold_value(ScalarId r);

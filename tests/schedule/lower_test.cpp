@@ -1,4 +1,7 @@
+#include "block_harness.h"
 #include "nests.h"
+#include <cmath>
+#include <limits>
 
 namespace tessera::test {
 namespace {
@@ -164,6 +167,35 @@ TEST(Lower, ArgMaxTiesNanAndInfinities) {
         if (s.at("s") > 0) sizes.push_back(s);
       expect_same(p, sizes, {.tolerance = 0, .integer_limit = 3, .specials = true});
     }
+}
+
+// Positions beyond the row are not masked: rows of which nothing is better than what a masked element counts as, rows
+// that begin and end within an access, and tiles of which a part lies beyond all rows.
+TEST(Lower, ArgMaxOfRowsWithoutAnythingBetter) {
+  for (const std::string kind : {"argmax", "argmin", "argmax.last", "argmin.last"})
+    for (const int64_t row : {3, 301, 2045, 4093, 9001})
+      for (const std::string dtype : {"f16", "f32"}) {
+        const std::string n = std::to_string(row);
+        SCOPED_TRACE(kind + " of " + n + " " + dtype);
+        Problem p = problem("x: " + dtype + "[5, " + n + "]\ny: i64[5]",
+                            "nest pick outer(i0: 5) row(i1: " + n + ") { %0 = load x[i0, i1] : f32\n %1 = reduce." +
+                                kind + " %0 : i64\n store.row y[i0] = %1 }");
+        const bool last = kind.ends_with("last");
+        const double worst = (kind.starts_with("argmax") ? -1 : 1) * std::numeric_limits<double>::infinity();
+        Tensor x = Tensor::create(dtype == "f16" ? DType::F16 : DType::F32, {5, row}, true).value();
+        for (int64_t i = 0; i < x.count(); ++i) x.set_f64(i, worst);
+        x.set_f64(row + row / 2, std::nan(""));
+        x.set_f64(2 * row + row - 1, std::nan(""));
+        x.set_f64(3 * row + row / 3, 0);
+        x.set_f64(3 * row + row / 2, -0.0);
+        const int64_t none = last ? row - 1 : 0;
+        const std::vector<int64_t> expected = {none, row / 2, row - 1, last ? row / 2 : row / 3, none};
+        for (const ScheduledKernel& k : block_kernels(p)) {
+          const Tensor y = run_kernel(p, k, {{"x", x}}, {}).at("y");
+          for (int64_t i = 0; i < 5; ++i)
+            EXPECT_EQ(y.get_i64(i), expected[static_cast<size_t>(i)]) << "row " << i << ", " << k.schedule.why;
+        }
+      }
 }
 
 TEST(Lower, ArgMaxOverTwoAxesCountsRowMajor) {
