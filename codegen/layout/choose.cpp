@@ -19,7 +19,9 @@ double Access::cost(int axis, int side) const {
   if (int w = windows(axis, side)) at_once = static_cast<double>(side) / (side / w + 1);
   double elements = static_cast<double>(kLanes) * side; // that the warp's first lanes to last ones are apart
   double lines = kLanes;
-  if (stride[i] || contiguity[i] > 1)
+  if (scratch) // banks, not lines
+    lines = kLanes * at_once * element_bytes / kLineBytes;
+  else if (stride[i] || contiguity[i] > 1)
     lines = elements * static_cast<double>(stride[i] ? std::abs(*stride[i]) : 1) * element_bytes / kLineBytes;
   else if (constancy[i] > 1)
     lines = elements / static_cast<double>(constancy[i]);
@@ -35,6 +37,7 @@ int Access::windows(int axis, int side) const {
 int Access::better_axis(int axis) const {
   constexpr int64_t kFew = 4;
   size_t i = static_cast<size_t>(axis);
+  if (scratch) return -1; // what is converted goes through shared memory itself
   if (shape[i] == 1 || contiguity[i] >= kFew || constancy[i] >= kFew) return -1;
   if (stride[i] && std::abs(*stride[i]) * element_bytes <= kAccessBytes) return -1; // lanes share lines
   int best = -1;
@@ -67,6 +70,7 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
   Access a;
   a.op = id;
   a.shape = k.type(op.operands[1]).shape;
+  a.scratch = !is_parameter;
   a.element_bytes = static_cast<int>(byte_size(pointer.dtype, 1));
   a.contiguity = offset.contiguity;
   a.constancy = offset.constancy;

@@ -12,6 +12,7 @@ struct Access {
   tile::OpId op = -1;
   std::vector<int> shape; // of the offsets
   int element_bytes = 4;
+  bool scratch = false; // shared memory: far apart elements are as near as neighbours
   // Per axis, the largest number w (a power of two) such that every aligned group of w elements along the axis is one
   // access: neighbours in memory, aligned, w * element_bytes <= 16, one mask for all but few of the groups.
   std::vector<int> width;

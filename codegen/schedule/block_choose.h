@@ -28,8 +28,13 @@ struct BlockPlan {
   // Of inputs with elements of their own for each point.
   tile::Caching reads = tile::Caching::Normal;
   // Rows that begin at any alignment: their tiles begin at the multiple of so many elements at or below the row's start
-  // (block_shift.cpp). A power of two; 1: at the row's start.
+  // (block_shift.cpp). A power of two; 1: at the row's start. Of tiles with staged operands each row of the tile does.
   int shift = 1;
+  // Without reductions: operands that are contiguous along the tile's rows go through shared memory as they lie in
+  // memory (block_stage.cpp).
+  bool staged = false;
+  // Blocks that follow each other stand below each other instead of side by side.
+  bool downward = false;
   // Stores tell caches that nobody asks for them soon, so that what is read again stays.
   bool streaming = false;
   // Of a loop with several rounds: so many tiles of a program's share of the row stay in shared memory between rounds.

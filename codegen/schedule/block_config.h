@@ -20,6 +20,8 @@ void each_number(Plan& p, F&& f) {
   f("ahead", p.ahead);
   f("reads", p.reads);
   f("shift", p.shift);
+  f("staged", p.staged);
+  f("downward", p.downward);
   f("streaming", p.streaming);
   f("keep", p.keep);
   f("programs", p.programs);

@@ -89,6 +89,11 @@ private:
 [[nodiscard]] std::optional<SymExpr> shifted_start(const Graph& graph, const LoopNest& nest, const Domain& domain,
                                                    size_t axis, int64_t vector);
 
+// Of an access that is contiguous along axis `along`, and moves with `across` in steps that are known before the kernel
+// runs, at least as far as its runs are long: the step. Nothing of other accesses.
+[[nodiscard]] std::optional<SymExpr> staged_pitch(const Domain& domain, const Access& access, size_t along,
+                                                  size_t across);
+
 // The shift (BlockPlan) of rows of elements as usual: 1 where they all start at whole accesses, or have several axes.
 [[nodiscard]] int row_shift(const BlockFacts& facts);
 

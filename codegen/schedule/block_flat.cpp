@@ -12,6 +12,9 @@ constexpr int kSharingThreads = 128;           // where threads share operands
 constexpr int kFlatThreads = 256;              // one access a thread and stream, many blocks
 constexpr int kTransposeElements = 64 * 64;    // of a tile that is contiguous along one side and then the other
 constexpr int kOddTransposeElements = 32 * 32; // where each narrow element is an access of its own
+constexpr int64_t kStagedLanes = 8;            // beside each other along columns: their banks differ (block_stage.cpp)
+constexpr int64_t kStagedRun = 32;             // rows of a tile that spans all columns, at least
+constexpr int64_t kStagedSide = 16;            // of a tile with staged operands, at least
 constexpr int64_t kUnknownColumns = 64;        // of a tile across an inner extent that is not known
 // Issue slots of a thread: an access, whatever its width, and taking a number apart by one that is not known, is a
 // constant, or a power of two.
@@ -379,8 +382,50 @@ private:
     if (possible) plans_.push_back(transpose(d, c, all, kTransposeElements));
     if (possible && whole.empty()) return read_whole(true);
     if (possible) plans_.back().conditions = std::move(whole);
+    if (auto p = staged(d, c, all)) {
+      plans_.push_back(std::move(*p));
+      return;
+    }
     const bool odd = f_.narrow < 4 && !f_.multiple(f_.extent(c), f_.vector).known; // so are most accesses
     plans_.push_back(transpose(d, c, all, odd ? kOddTransposeElements : kTransposeElements));
+  }
+  // With operands along d staged in shared memory (block_stage.cpp): whole accesses along both sides of any length.
+  [[nodiscard]] std::optional<BlockPlan> staged(size_t d, size_t c, const SymExpr& all) const {
+    auto passes = [&](const Stream& s) {
+      return !s.store && s.count >= f_.largest / 2 && staged_pitch(f_.d, *s.access, d, c);
+    };
+    if (std::none_of(f_.streams.begin(), f_.streams.end(), passes)) return std::nullopt;
+    const bool shifts = shifted_start(f_.graph, f_.nest, f_.d, c, f_.vector).has_value();
+    const auto across = static_cast<int64_t>(f_.guess(f_.extent(c))),
+               down = static_cast<int64_t>(f_.guess(f_.extent(d)));
+    // Of few accesses the first and the last one of a row, which are taken apart, are too many.
+    if (across < kStagedLanes * (shifts ? f_.vector : 1) || down < kStagedSide) return std::nullopt;
+    int64_t elements = kTransposeElements, columns = kStagedLanes * f_.vector;
+    while (elements > 1024 && elements / kFlatThreads * f_.live > kRegisters) elements /= 2;
+    if (auto n = f_.seen(all); n && *n < elements * f_.device.multiprocessors) elements = 1024;
+    // All columns where they are few: what is contiguous along them is so from row to row.
+    const int64_t all_columns = power_above(across + (shifts ? f_.vector - 1 : 0));
+    if (all_columns <= elements / kStagedRun) columns = all_columns;
+    const int64_t rows = std::min(std::max(kStagedSide, elements / columns), power_above(down));
+    while (columns * rows < elements && columns < std::min(all_columns, 32 * f_.vector)) columns *= 2;
+    const int64_t warps = std::clamp<int64_t>(rows * columns / 512, 1, 8);
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, rows, columns, power_below(warps));
+    p.groups.columns = {c};
+    p.groups.rows = {d};
+    for (size_t i = 0; i < f_.d.axes.size(); ++i)
+      if (i != c && i != d) p.groups.points.push_back(i);
+    p.staged = true;
+    p.shift = shifts ? static_cast<int>(f_.vector) : 1;
+    p.whole_branch = true;
+    // Tiles above each other share sectors of what runs across: of as many tiles as one row has, the L2 would have lost
+    // them.
+    double moved = 0; // by an element
+    for (const Stream& s : f_.streams) moved += s.count >= f_.largest / 2 ? s.bytes : 0;
+    p.downward = moved * static_cast<double>(across) * static_cast<double>(rows) > BlockFacts::kCacheBytes &&
+                 down * columns < across * rows;
+    p.schedule.why = "operands contiguous along " + f_.extent_text(c) + " and along " + f_.extent_text(d) +
+                     ": staged in shared memory; " + BlockFacts::sizes(p);
+    return p;
   }
   [[nodiscard]] BlockPlan transpose(size_t d, size_t c, const SymExpr& all, int64_t elements) const {
     int64_t warps = 8;

@@ -69,16 +69,18 @@ void BlockLowering::parameters() {
   if (plan_.team) team_parameters();
 }
 
-// Takes the program's number apart, the columns' block fastest, and places the tile.
+// Takes the program's number apart, the columns' block fastest, or the rows', and places the tile.
 void BlockLowering::program() {
   V number = b_.program_id(0);
   SymExpr point = point_ >= 0 ? d_.axes[static_cast<size_t>(point_)].extent : SymExpr(1);
   std::vector<std::pair<Side*, SymExpr>> parts;
   out_.grid = point;
-  for (size_t i : {size_t{1}, size_t{0}}) {
+  for (size_t n : {size_t{0}, size_t{1}}) {
+    const size_t i = plan_.downward ? n : 1 - n;
     Side& s = sides_[i];
     if (s.axis < 0 || static_cast<int>(i) == fold_) continue;
-    SymExpr blocks = d_.env.simplify(ceildiv(axis(s).extent, s.lanes));
+    const SymExpr positions = axis(s).extent + (shifted(s) ? plan_.shift - 1 : 0);
+    SymExpr blocks = d_.env.simplify(ceildiv(positions, s.lanes));
     out_.grid *= blocks;
     if (blocks.is_const(1))
       s.blocks = sizes_.constant(0);
@@ -101,43 +103,63 @@ void BlockLowering::program() {
   out_.grid = d_.env.simplify(out_.grid);
 
   hoist(point_ >= 0 ? uint64_t{1} << point_ : 0);
+  if (plan_.staged) reserve_staged();
   auto placed = [&](bool masks) {
     for (size_t i : {size_t{0}, size_t{1}}) {
       Side& s = sides_[i];
       if (s.axis < 0) continue;
-      if (static_cast<int>(i) == fold_ && plan_.shift > 1) shift_row();
+      if (shifted(s)) fold_ < 0 ? shift_tile_rows() : shift_row();
       if (static_cast<int>(i) != fold_)
-        place(s, sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes)), masks);
+        place(s, sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes)), masks || stands_alone(s));
       else if (!plan_.loop)
         place(s, plan_.team ? sizes_.op(ScalarOp::Mul, member_, sizes_.constant(s.lanes)) : sizes_.constant(0), masks);
     }
   };
   if (!plan_.whole_branch) {
     placed(true);
-    return body();
+    return body(false);
   }
-  // Whether the block's last element exists.
-  const Side& s = sides_[1];
-  V end =
-      sizes_.op(ScalarOp::Add, sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes)), sizes_.constant(s.lanes));
-  V whole = b_.scalar(ScalarOp::Le, std::array{end, sizes_.number(axis(s).extent)});
   auto branch = [&](bool masks) {
     return [&, masks]() -> Values {
       scoped([&] {
         placed(masks);
-        body();
+        body(!masks && !stands_alone(sides_[1]));
       });
       return {};
     };
   };
+  const V whole = whole_block();
+  if (whole < 0) {
+    placed(true);
+    return body(false);
+  }
   b_.if_else(whole, branch(false), branch(true));
+}
+
+// Whether all of the block's elements exist, of sides that have several blocks; of staged operands a column more.
+BlockLowering::V BlockLowering::whole_block() {
+  V whole = -1;
+  for (const Side& s : sides_) {
+    const bool more = plan_.staged && &s == &sides_[1];
+    if (s.axis < 0 || stands_alone(s) || (always_whole(s) && !more)) continue;
+    V begin = sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes));
+    V end = sizes_.op(ScalarOp::Add, begin, sizes_.constant(s.lanes));
+    whole = both(whole, b_.scalar(more ? ScalarOp::Lt : ScalarOp::Le, std::array{end, sizes_.number(axis(s).extent)}));
+    if (shifted(s)) whole = both(whole, b_.scalar(ScalarOp::Ge, std::array{begin, sizes_.constant(plan_.shift - 1)}));
+  }
+  return whole;
+}
+
+// A side of one tile is masked in all branches.
+bool BlockLowering::stands_alone(const Side& s) const {
+  return d_.env.simplify(ceildiv(axis(s).extent, s.lanes)).is_const(1);
 }
 
 bool BlockLowering::always_whole(const Side& s) const {
   SymExpr extent = d_.env.simplify(axis(s).extent);
   const bool folded = fold_ >= 0 && &s == &sides_[static_cast<size_t>(fold_)];
   if (folded && plan_.ahead && d_.env.range(extent).lo < 1) return false; // the last tile is there anyhow
-  if (folded && plan_.shift > 1) return false;
+  if (shifted(s)) return false;
   bool walked = plan_.loop || plan_.team || !folded;
   return walked ? d_.env.divisor(extent) % s.lanes == 0 : extent.is_const(s.lanes);
 }
@@ -148,7 +170,7 @@ void BlockLowering::place(Side& s, V base, bool masks) {
   s.mask = -1;
   s.base = base;
   if (s.lanes == 1) return sizes_.bind(a.var, base);
-  if (plan_.shift > 1 && &s == fold_side()) {
+  if (shifted(s)) {
     sizes_.bind_tile(shift_.place, base, s.lanes, s.dim, static_cast<int>(full_shape().size()), s.steps, s.run);
     if (masks) mask_shifted(s);
     return;
@@ -159,7 +181,8 @@ void BlockLowering::place(Side& s, V base, bool masks) {
 }
 
 // All values before the first store: an output may lie on top of an input that is read at the same place.
-void BlockLowering::body() {
+void BlockLowering::body(bool whole) {
+  if (plan_.staged) stage_operands(whole);
   if (d_.reduces && !plan_.loop) load_ahead();
   if (plan_.loop || plan_.team) return rounds();
   Values values;
@@ -278,8 +301,11 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   if (each > 1 &&
       ((flat ? plan.steps > 1 : !plan.loop && !plan.team) || (rows_folded ? plan.rows : plan.columns) <= each))
     return unfit("steps and runs are of wider tiles, and of loops where there are reductions");
-  if (plan.shift > 1 && (!power(plan.shift) || rows_folded || plan.rows > 1 || plan.columns < 2 ||
-                         plan.groups.columns.size() != 1 || !space.domain.reduces ||
+  if (plan.staged &&
+      (!flat || plan.rows < 2 || plan.columns < 2 || plan.groups.rows.size() != 1 || plan.groups.columns.size() != 1))
+    return unfit("operands are staged for tiles of two axes, without reductions");
+  if (plan.shift > 1 && (!power(plan.shift) || rows_folded || plan.columns < 2 || plan.groups.columns.size() != 1 ||
+                         (!plan.staged && (plan.rows > 1 || flat)) ||
                          !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), plan.shift)))
     return unfit("rows are shifted one at a time, along one axis, that is contiguous somewhere");
   if ((plan.ahead || plan.keep > 0) && !plan.loop) return unfit("tiles are loaded ahead, and kept, in loops");

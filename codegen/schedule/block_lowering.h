@@ -52,19 +52,43 @@ private:
   void program();
   void place(Side& side, V base, bool masks);
   [[nodiscard]] bool always_whole(const Side& side) const;
-  void body();
+  void body(bool whole);
+  V whole_block();
+  [[nodiscard]] bool stands_alone(const Side& side) const;
   void rounds();
   void finish_sizes();
   void overwritable();
 
   // block_shift.cpp: rows that begin at any alignment
   void shift_row();
+  void shift_tile_rows();
   [[nodiscard]] std::optional<SymExpr> in_step(const Access& a) const;
   void tell_end(const Access& a);
+  [[nodiscard]] bool shifted(const Side& s) const { return plan_.shift > 1 && &s == &sides_[1]; }
   void mask_shifted(Side& side);
   V whole_tile(V at);
   V shifted_tiles();
   [[nodiscard]] SymExpr positions_of_row() const; // that tiles are to cover
+
+  // block_stage.cpp: transposed operands through shared memory, as they lie in memory
+  struct StagedOperand {
+    ScalarId id = -1;     // of the load
+    SymExpr pitch;        // from one column to the next, elements
+    int64_t vector = 1;   // elements of a whole access
+    int64_t halo = 0;     // columns before the tile's
+    int64_t columns = 1;  // of them and the tile's
+    int64_t accesses = 1; // whole ones, of a column; of all of it where that is one run
+    bool one_run = false; // columns lie in memory without gaps, and the tile has all their rows
+    bool gaps = false;    // in shared memory, against conflicts
+    V memory = -1, first = -1;
+  };
+  void reserve_staged();
+  void stage_operands(bool whole);
+  void load_beside();
+  [[nodiscard]] const StagedOperand* staged(ScalarId id) const;
+  V staged_step(const StagedOperand& s);
+  V staged_place(const StagedOperand& s, V column);
+  V staged_value(const StagedOperand& s);
 
   // block_walk.cpp: rounds over the row
   Values walk(size_t round, const Fold& fold);
@@ -183,6 +207,7 @@ private:
     SymExpr start;              // of the row in the accesses that decide, elements
     SymExpr aligned, by, place; // start - by, a multiple of plan_.shift; position in the tiles, from `aligned` on
   } shift_;
+  std::vector<StagedOperand> staged_;
   int reading_ = 0;                // round that loads are for
   int last_round_ = 0;             // that reads the row
   int round_ = -1;                 // whose loop is being emitted; -1 outside

@@ -81,10 +81,19 @@ void BlockLowering::shift_row() {
   sizes_.shift(a.var, shift_.place, shift_.by);
 }
 
+// Each row of the tile, of which the column's tiles all begin alike.
+void BlockLowering::shift_tile_rows() {
+  const Axis& a = axis(sides_[1]);
+  const SymExpr start = *shifted_start(graph_, nest_, d_, static_cast<size_t>(sides_[1].axis), plan_.shift);
+  const SymExpr vector = plan_.shift;
+  shift_ = {start, floordiv(start, vector) * vector, mod(start, vector), SymExpr::symbol("place")};
+  sizes_.shift(a.var, shift_.place, shift_.by);
+}
+
 // Of an access that is aligned where the tiles are: what its row starts behind `start`.
 std::optional<SymExpr> BlockLowering::in_step(const Access& a) const {
   if (plan_.shift == 1) return std::nullopt;
-  auto start = start_along(d_, a, static_cast<size_t>(sides_[static_cast<size_t>(fold_)].axis));
+  auto start = start_along(d_, a, static_cast<size_t>(sides_[1].axis));
   if (!start) return std::nullopt;
   SymExpr behind = d_.env.simplify(*start - shift_.start);
   return divides(d_, plan_.shift, behind) ? std::optional(behind) : std::nullopt;
@@ -112,9 +121,10 @@ void BlockLowering::tell_end(const Access& a) {
 
 void BlockLowering::mask_shifted(Side& s) {
   V place = sizes_.number(shift_.place);
-  s.mask = pointwise(b_, ScalarOp::And,
-                     std::array{b_.scalar(ScalarOp::Ge, std::array{place, sizes_.number(shift_.by)}),
-                                b_.scalar(ScalarOp::Lt, std::array{place, sizes_.number(axis(s).extent + shift_.by)})});
+  s.mask =
+      pointwise(b_, ScalarOp::And,
+                std::array{pointwise(b_, ScalarOp::Ge, std::array{place, sizes_.number(shift_.by)}),
+                           pointwise(b_, ScalarOp::Lt, std::array{place, sizes_.number(axis(s).extent + shift_.by)})});
 }
 
 // Whether all of the tile at `at` lies within the row: the same for all threads.

@@ -144,6 +144,7 @@ tile::Caching BlockLowering::caching(const Access& a) const {
 
 ValueId BlockLowering::stored_value(ScalarId id) {
   if (V v = loaded_[static_cast<size_t>(id)]; v >= 0) return raw_[static_cast<size_t>(id)] = v;
+  if (const StagedOperand* s = staged(id)) return raw_[static_cast<size_t>(id)] = staged_value(*s);
   const Access& a = d_.loads[static_cast<size_t>(id)];
   V offset = offset_of(a), mask = row_has_points(id);
   for (const auto& [term, stride] : a.terms) {

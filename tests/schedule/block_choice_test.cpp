@@ -302,8 +302,21 @@ TEST(BlockChoice, ColumnsAndTransposes) {
                    "nest t outer(i0: " + m + ", i1: " + n + ") { %0 = load x[i1, i0] : f32\n store y[i0, i1] = %0 }");
   };
   EXPECT_EQ(summary(transpose("8192", "8192", "f32")), "block-flat [64, 64] 8");
-  EXPECT_EQ(summary(transpose("n", "m", "f16")), "block-flat [64, 64] 8 n%8 m%8 | block-flat [32, 32] 8");
-  EXPECT_EQ(summary(transpose("4099", "8191", "f16")), "block-flat [32, 32] 8");
+  EXPECT_EQ(summary(transpose("n", "m", "f16")), "block-flat [64, 64] 8 n%8 m%8 | block-flat [64, 64] 8");
+  // Odd sides: whole accesses through shared memory, of rows shifted each by itself where theirs is odd.
+  auto number = [&](const char* n, const char* m, const char* d, const char* name) {
+    return lower_blocks(transpose(n, m, d)).back().schedule.config.at(name);
+  };
+  EXPECT_EQ(summary(transpose("4099", "8191", "f16")), "block-flat [64, 64] 8");
+  EXPECT_EQ(number("4099", "8191", "f16", "staged"), 1);
+  EXPECT_EQ(number("4099", "8191", "f16", "shift"), 8);
+  EXPECT_EQ(number("4096", "8191", "f16", "shift"), 1);
+  EXPECT_EQ(number("4096", "8192", "f16", "staged"), 0);
+  EXPECT_EQ(summary(transpose("336632", "95", "f32")), "block-flat [128, 32] 8");
+  EXPECT_EQ(summary(transpose("37", "300007", "f32")), "block-flat [64, 64] 8"); // all columns
+  // Down the columns where the L2 does not hold a row of tiles.
+  EXPECT_EQ(number("181635", "353", "f16", "downward"), 0);
+  EXPECT_EQ(number("281635", "353", "f16", "downward"), 1);
   // Of tiles of 32 the third part of the rows would be idle.
   EXPECT_EQ(summary(transpose("47", "8191", "f16")), "block-flat [64, 16] 8");
   EXPECT_EQ(summary(transpose("50000", "3", "f32")), "block-flat [4, 256] 4");

@@ -252,6 +252,53 @@ TEST(Lower, Transposes) {
               two("b", "s"));
 }
 
+// Operands that go through shared memory as they lie in memory: rows of one side or of both begin at any alignment.
+TEST(Lower, TransposesWithOddSides) {
+  auto add = [](const std::string& m, const std::string& n, const std::string& d, const std::string& of) {
+    return problem("x: " + d + "[" + m + ", " + n + "]\nz: " + d + "[" + n + ", " + m + "]\ny: " + d + "[" + m + ", " +
+                       n + "]",
+                   "nest add outer(i0: " + m + ", i1: " + n + ") { %0 = load x[i0, i1] : " + of +
+                       "\n %1 = load z[i1, i0] : " + of + "\n %2 = add %0, %1 : " + of + "\n store y[i0, i1] = %2 }");
+  };
+  const std::pair<const char*, const char*> shapes[] = {{"47", "331"}, {"95", "168"},  {"131", "77"}, {"16", "1029"},
+                                                        {"64", "65"},  {"200", "131"}, {"48", "67"},  {"17", "16"}};
+  for (const char* dtype : {"f32", "f16", "i8", "f64"}) {
+    const std::string d = dtype, of = d == "f16" ? "f32" : d;
+    const RunOptions options{.tolerance = d == "f16" ? 2e-3 : 1e-6};
+    for (auto [m, n] : shapes) expect_same(add(m, n, d, of), {{}}, options);
+    expect_same(add("m", "n", d, of), {{{"m", 70}, {"n", 67}}, {{"m", 3}, {"n", 150}}, {{"m", 130}, {"n", 1}}},
+                options);
+  }
+  // Several matrices, two operands across, one along the columns alone, a type of another width.
+  expect_same(problem("z: f16[3, 83, 67]\nw: f32[3, 83, 67]\nb: f32[83]\ny: f16[3, 67, 83]", R"(
+    nest many outer(i0: 3, i1: 67, i2: 83) {
+      %0 = load z[i0, i2, i1] : f32
+      %1 = load w[i0, i2, i1] : f32
+      %2 = load b[i2] : f32
+      %3 = add %0, %1 : f32
+      %4 = add %3, %2 : f32
+      store y[i0, i1, i2] = %4
+    })"),
+              {{}}, {.tolerance = 2e-3});
+  // A matrix that is added to its own transpose, and one whose columns are a part of longer ones.
+  expect_same(problem("x: f32[b, 131, 131]\ny: f32[b, 131, 131]", R"(
+    nest symmetric outer(i0: b, i1: 131, i2: 131) {
+      %0 = load x[i0, i1, i2] : f32
+      %1 = load x[i0, i2, i1] : f32
+      %2 = add %0, %1 : f32
+      store y[i0, i1, i2] = %2
+    })"),
+              {{{"b", 1}}, {{"b", 3}}});
+  expect_same(problem("x: f32[45, 101]\nz: f32[101, 90]\ny: f32[45, 101]", R"(
+    nest part outer(i0: 45, i1: 101) {
+      %0 = load x[i0, i1] : f32
+      %2 = load z[i1, i0 + 7] : f32
+      %3 = add %0, %2 : f32
+      store y[i0, i1] = %3
+    })"),
+              {{}});
+}
+
 // Masks and tables that all heads, or all queries, share.
 TEST(Lower, OperandsWithoutSomeOuterAxes) {
   std::vector<Sizes> sizes{
