@@ -6,10 +6,11 @@ namespace tessera::gpu {
 bool Hazards::conflict(const GlobalAccess& before, const GlobalAccess& after, bool next_round) const {
   using Kind = GlobalAccess::Kind;
   if (before.kind == Kind::Read && after.kind == Kind::Read) return false;
-  if (before.kind == Kind::Write && after.kind == Kind::Write && before.pointer == after.pointer &&
-      std::any_of(kernel_.params.begin(), kernel_.params.end(),
-                  [&](const tile::Param& p) { return p.value == before.pointer && p.once; }))
-    return false;
+  if (before.kind == Kind::Write && after.kind == Kind::Write && before.pointer == after.pointer) {
+    auto written = std::find_if(kernel_.params.begin(), kernel_.params.end(),
+                                [&](const tile::Param& p) { return p.value == before.pointer; });
+    if (written == kernel_.params.end() ? kernel_.config.contains("scratch_once") : written->once) return false;
+  }
   if (before.kind == Kind::Atomic && after.kind == Kind::Atomic) return false;
   bool in_place = false;
   if (before.pointer != after.pointer) {

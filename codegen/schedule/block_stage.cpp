@@ -76,6 +76,7 @@ void BlockLowering::reserve_staged() {
         s.one_run ? widest + rows.lanes : s.columns * widest + s.vector * (s.gaps ? s.columns / s.vector + 2 : 1);
     s.memory = b_.scratch(dtype, sizes_.constant(above(elements, s.vector)));
     staged_.push_back(s);
+    out_.kernel.config["scratch_once"] = 1;
   }
 }
 
