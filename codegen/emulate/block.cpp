@@ -66,7 +66,7 @@ Status Block::run(int64_t index) {
     t.index = i;
     t.calls = 0;
     t.copies.clear();
-    t.committed = 0;
+    t.ends.clear();
     // Stacks start at different lines of a page: else all of them would compete for the same few lines of the cache.
     size_t skip = static_cast<size_t>(i % 61) * 64;
     t.fiber.start(stacks_->bottom(i), Stacks::kBytes - skip, &Block::enter, &t);

@@ -46,8 +46,8 @@ struct Thread {
     const std::byte* from = nullptr; // null: zeros
     int bytes = 0;
   };
-  std::vector<Copy> copies; // under way; the first `committed` are waited for
-  size_t committed = 0;
+  std::vector<Copy> copies; // under way, in the order in which they were started
+  std::vector<size_t> ends; // of groups that have been committed, as positions in `copies`
   Fiber fiber;
 };
 
@@ -65,7 +65,7 @@ public:
   void load_matrices(Thread& t, int64_t offset, int count, bool transposed, uint32_t* words, int32_t site);
   void multiply(Thread& t, bool bf16, uint32_t* words, int32_t site);
   void copy_async(Thread& t, int64_t offset, std::byte* from, int bytes, bool exists);
-  void wait_for_copies(Thread& t);
+  void wait_for_copies(Thread& t, size_t later);
   void* shared(Thread& t, int64_t offset, int bytes, Access access);
   void* global(Thread& t, std::byte* address, int bytes, Access access);
   uint32_t arrive(Thread& t, std::byte* counter, uint32_t amount, bool wait);

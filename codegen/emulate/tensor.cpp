@@ -69,8 +69,10 @@ void Block::copy_async(Thread& t, int64_t offset, std::byte* from, int bytes, bo
   t.copies.push_back({offset, exists ? from : nullptr, bytes});
 }
 
-void Block::wait_for_copies(Thread& t) {
-  for (size_t i = 0; i < t.committed; ++i) {
+void Block::wait_for_copies(Thread& t, size_t later) {
+  if (t.ends.size() <= later) return;
+  const size_t groups = t.ends.size() - later, end = t.ends[groups - 1];
+  for (size_t i = 0; i < end; ++i) {
     const auto& c = t.copies[i];
     void* to = shared(t, c.offset, c.bytes, Access::Write);
     if (c.from)
@@ -78,8 +80,9 @@ void Block::wait_for_copies(Thread& t) {
     else
       std::memset(to, 0, static_cast<size_t>(c.bytes));
   }
-  t.copies.erase(t.copies.begin(), t.copies.begin() + static_cast<std::ptrdiff_t>(t.committed));
-  t.committed = 0;
+  t.copies.erase(t.copies.begin(), t.copies.begin() + static_cast<std::ptrdiff_t>(end));
+  t.ends.erase(t.ends.begin(), t.ends.begin() + static_cast<std::ptrdiff_t>(groups));
+  for (size_t& e : t.ends) e -= end;
 }
 
 } // namespace tessera::emu
@@ -98,5 +101,7 @@ void tessera_emu_multiply(void* thread, int32_t bf16, uint32_t* words, int32_t s
 void tessera_emu_copy_async(void* thread, int32_t offset, void* address, int32_t bytes, int32_t exists) {
   self(thread).block->copy_async(self(thread), offset, static_cast<std::byte*>(address), bytes, exists != 0);
 }
-void tessera_emu_commit_copies(void* thread) { self(thread).committed = self(thread).copies.size(); }
-void tessera_emu_wait_for_copies(void* thread) { self(thread).block->wait_for_copies(self(thread)); }
+void tessera_emu_commit_copies(void* thread) { self(thread).ends.push_back(self(thread).copies.size()); }
+void tessera_emu_wait_for_copies(void* thread, int32_t later) {
+  self(thread).block->wait_for_copies(self(thread), static_cast<size_t>(later));
+}

@@ -60,10 +60,10 @@ void tessera_emu_multiply(void* thread, int32_t bf16, uint32_t* words, int32_t s
 
 // Asynchronous copies: `bytes` (4, 8 or 16) from global `address` to `offset` in shared memory; zeros, and nothing is
 // read, where `exists` is 0. They are made when the thread waits: until then the place holds NaN patterns. What has not
-// been committed is not waited for.
+// been committed is not waited for, nor are the `later` groups that were committed last.
 void tessera_emu_copy_async(void* thread, int32_t offset, void* address, int32_t bytes, int32_t exists);
 void tessera_emu_commit_copies(void* thread);
-void tessera_emu_wait_for_copies(void* thread);
+void tessera_emu_wait_for_copies(void* thread, int32_t later);
 
 // One thread of a block tells at a counter (4 bytes of global memory) that the block is there: adds `amount` and yields
 // the sum (codegen/tile/team.h). With `wait` not 0 it comes back when all of the team have come.

@@ -10,10 +10,20 @@
 //
 // The next round's offsets and masks are the body's own operations on ranges, sizes and the induction value, emitted
 // once more for the next value.
+//
+// Loops that say `ahead=n` (rows that a block takes in turn) have the loads of n rounds under way, whatever reads them.
+// A thread copies what it has of the tile to places of its own and reads it there, so no barrier is needed:
+//
+//   copy rounds 0 .. n - 1, each a group
+//   for each round:
+//     wait for all groups but the n - 1 last ones
+//     the loop's body; a load reads this round's stage
+//     copy round + n to this stage, if the loop may have so many; end the group, which may be empty
 #include "codegen/layout/dot.h"
 #include "codegen/llvm/gpu_emit.h"
 #include "graph/support/check.h"
 #include <cmath>
+#include <functional>
 #include <set>
 
 namespace tessera::gpu {
@@ -44,6 +54,14 @@ struct Body {
       for (const auto& args : op.region_args) inside.insert(args.begin(), args.end());
       for (const auto& region : op.regions) collect(k, region);
     }
+  }
+  // Whether a value depends on the induction value, as far as operations right in the body show.
+  bool moves(const tile::Kernel& k, const tile::Op& loop, tile::ValueId v) const {
+    if (v == loop.region_args[0][0]) return true;
+    auto it = definitions.find(v);
+    if (it == definitions.end()) return false;
+    const auto& operands = k.op(it->second).operands;
+    return std::any_of(operands.begin(), operands.end(), [&](auto o) { return moves(k, loop, o); });
   }
   // Appends what computes `v` of the induction value alone, in order; false where more is needed.
   bool slice(const tile::Kernel& k, const tile::Op& loop, tile::ValueId v, std::vector<tile::OpId>& to) const {
@@ -147,6 +165,92 @@ Emitter::Ahead Emitter::loads_ahead(const tile::Op& loop) {
   return ahead;
 }
 
+// Whether the loop ends after so many rounds whatever its bounds are: to = min(from + rounds * step, ...) or the sum.
+bool Emitter::at_most_rounds(const tile::Op& loop, int rounds) const {
+  auto constant = [&](tile::ValueId v) { return facts_[static_cast<size_t>(v)].constant; };
+  const auto from = loop.operands[0], to = loop.operands[1];
+  const auto step = constant(loop.operands[2]);
+  if (!step) return false;
+  const int64_t most = rounds * *step;
+  if (auto a = constant(from), b = constant(to); a && b) return *b - *a <= most;
+  std::function<bool(tile::ValueId)> near = [&](tile::ValueId v) {
+    const auto* op = definitions_[static_cast<size_t>(v)];
+    if (!op || op->kind != OpKind::Scalar) return false;
+    if (op->scalar == ScalarOp::Min) return near(op->operands[0]) || near(op->operands[1]);
+    if (op->scalar != ScalarOp::Add) return false;
+    for (size_t i : {size_t{0}, size_t{1}})
+      if (auto by = constant(op->operands[1 - i]); by && op->operands[i] == from && *by <= most) return true;
+    return false;
+  };
+  return near(to);
+}
+
+Emitter::Ahead Emitter::own_loads_ahead(const tile::Op& loop) {
+  constexpr int64_t kMostBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for exchanges
+  Ahead ahead;
+  ahead.own = true;
+  ahead.stages = loop.ahead;
+  ahead.refills = !at_most_rounds(loop, loop.ahead);
+  Body body(kernel_, loop);
+  for (auto id : loop.regions[0]) {
+    const auto& op = kernel_.op(id);
+    if (op.kind != OpKind::Load || !kernel_.type(op.results[0]).is_tile()) continue;
+    // What is read earlier must be the same as what would be read in its place.
+    const tile::Param* param = nullptr;
+    for (const auto& p : kernel_.params)
+      if (p.value == op.operands[0]) param = &p;
+    if (!param || param->written || (body.stores && !param->invariant && !param->in_place)) continue;
+    if (op.operands.size() > 3 && !is_zero(kernel_, op.operands[3])) continue;
+    if (layouts_.splits[static_cast<size_t>(id)] || layouts_.windows[static_cast<size_t>(id)].width > 0) continue;
+    // What does not move with the loop is found in the L1, or in registers.
+    auto slice = ahead.slice;
+    if (!body.moves(kernel_, loop, op.operands[1]) || !body.slice(kernel_, loop, op.operands[1], slice)) continue;
+    if (op.operands.size() > 2 && !body.slice(kernel_, loop, op.operands[2], slice)) continue;
+    if (std::any_of(slice.begin(), slice.end(), [&](auto o) { return layouts_.is_conversion(kernel_.op(o)); }))
+      continue;
+    Copy c;
+    c.load = id;
+    c.width = layouts_.access_width[static_cast<size_t>(id)];
+    const int bytes = std::max(1, info(kernel_.type(op.results[0]).dtype).bits / 8);
+    if (c.width * bytes < 4) continue; // the least that a copy moves
+    const int64_t all = int64_t{32} * layouts_.warps * layouts_[op.results[0]].registers() * bytes;
+    if (ahead.stages * (ahead.stage_bytes + all) > kMostBytes) continue;
+    c.at = ahead.stage_bytes;
+    ahead.stage_bytes += all;
+    ahead.slice = std::move(slice);
+    ahead.copies.push_back(std::move(c));
+  }
+  if (ahead.copies.empty()) return ahead;
+  if (hazards_.shared_is_pending()) barrier(); // what lay below could not be used any more
+  auto region = hazards_.reserve_shared(ahead.stages * ahead.stage_bytes);
+  if (!region) return {};
+  ahead.region = *region;
+  return ahead;
+}
+
+// Byte offset of a thread's access, the one that begins with this register: neighbours' lie side by side.
+llvm::Value* Emitter::own_place(const Ahead& ahead, const Copy& copy, size_t register_index, Value* stage) {
+  const auto bytes =
+      static_cast<uint32_t>(std::max(1, info(kernel_.type(kernel_.op(copy.load).results[0]).dtype).bits / 8));
+  const uint32_t access = static_cast<uint32_t>(copy.width) * bytes,
+                 before = static_cast<uint32_t>(register_index) * bytes * 32 * static_cast<uint32_t>(layouts_.warps);
+  auto* thread = b_.CreateMul(thread_, b_.getInt32(access), "", true, true);
+  return b_.CreateAdd(b_.CreateAdd(thread, stage, "", true, true),
+                      b_.getInt32(static_cast<uint32_t>(ahead.region + copy.at) + before), "", true, true);
+}
+
+Status Emitter::load_own(const tile::Op& load) {
+  const OwnTile& own = own_ahead_.at(load.results[0]);
+  const DType dtype = kernel_.type(load.results[0]).dtype;
+  const size_t n = register_count(load.results[0]);
+  Registers out;
+  for (size_t r = 0; r < n; r += static_cast<size_t>(own.copy.width))
+    for (auto* v : load_shared_elements(own_place(own.ahead, own.copy, r, own.stage), dtype, own.copy.width))
+      out.push_back(v);
+  define(load.results[0], std::move(out));
+  return {};
+}
+
 Status Emitter::copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* induction, Value* predicate, Value* stage) {
   define(loop.region_args[0][0], {induction});
   for (auto id : ahead.slice) TESSERA_TRY(operation(id));
@@ -158,6 +262,12 @@ Status Emitter::copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* indu
     Registers offsets = registers(op.operands[1], n), masks;
     if (op.operands.size() > 2) masks = registers(op.operands[2], n);
     order(GlobalAccess::Kind::Read, op);
+    if (ahead.own) {
+      for (size_t r = 0; r < n; r += static_cast<size_t>(c.width))
+        gpu_->copy_async(own_place(ahead, c, r, stage), address(op.operands[0], offsets[r]),
+                         c.width * static_cast<int>(bytes), masks.empty() ? nullptr : masks[r], predicate);
+      continue;
+    }
     auto* acts = both(predicate, acts_for_copies(c.plan.store_free_lanes, c.plan.store_free_warps));
     auto* part = thread_part(c.plan.store, Dim::Offset);
     uint32_t reach = thread_reach(c.plan.store, Dim::Offset);

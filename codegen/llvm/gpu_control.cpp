@@ -14,9 +14,20 @@ Status Emitter::loop(const tile::Op& op) {
   if (narrow) from = narrowed(from), to = narrowed(to), step = narrowed(step);
   auto index = [&](Value* v) { return narrow ? b_.CreateSExt(v, b_.getInt64Ty()) : v; };
   auto* any = b_.CreateICmpSLT(from, to);
-  auto ahead = loads_ahead(op);
-  bool copies = !ahead.copies.empty();
+  auto ahead = op.ahead > 0 ? own_loads_ahead(op) : loads_ahead(op);
+  const bool copies = !ahead.copies.empty() && !ahead.own, own = !ahead.copies.empty() && ahead.own;
+  const auto stage_bytes = static_cast<uint32_t>(ahead.stage_bytes);
   if (copies) TESSERA_TRY(copy_ahead(op, ahead, index(from), any, b_.getInt32(0)));
+  // The induction value so many rounds later.
+  auto rounds_later = [&](Value* v, int rounds) {
+    for (int r = 0; r < rounds; ++r) v = b_.CreateNSWAdd(v, step);
+    return v;
+  };
+  for (int s = 0; own && s < ahead.stages; ++s) {
+    auto* round = rounds_later(from, s);
+    TESSERA_TRY(copy_ahead(op, ahead, index(round), b_.CreateICmpSLT(round, to),
+                           b_.getInt32(static_cast<uint32_t>(s) * stage_bytes)));
+  }
   auto* before = b_.GetInsertBlock();
   auto* body = llvm::BasicBlock::Create(ctx_, "loop", fn_);
   auto* after = llvm::BasicBlock::Create(ctx_, "after", fn_);
@@ -25,7 +36,7 @@ Status Emitter::loop(const tile::Op& op) {
   auto* i = b_.CreatePHI(from->getType(), 2, "i");
   i->addIncoming(from, before);
   llvm::PHINode* stage = nullptr;
-  if (copies) {
+  if (copies || own) {
     stage = b_.CreatePHI(b_.getInt32Ty(), 2, "stage");
     stage->addIncoming(b_.getInt32(0), before);
   }
@@ -42,10 +53,14 @@ Status Emitter::loop(const tile::Op& op) {
   hazards_.enter_loop();
   auto* next = b_.CreateNSWAdd(i, step);
   Value* other = nullptr; // the stage that this round does not read
+  if (own) {
+    gpu_->wait_for_copies(ahead.stages - 1);
+    for (const auto& c : ahead.copies) own_ahead_[kernel_.op(c.load).results[0]] = {ahead, c, stage};
+  }
   if (copies) {
-    gpu_->wait_for_copies();
+    gpu_->wait_for_copies(0);
     barrier();
-    other = b_.CreateSub(b_.getInt32(static_cast<uint32_t>(ahead.stage_bytes)), stage);
+    other = b_.CreateSub(b_.getInt32(stage_bytes), stage);
     ++ahead_depth_;
     TESSERA_TRY(copy_ahead(op, ahead, index(next), b_.CreateICmpSLT(next, to), other));
     for (const auto& c : ahead.copies) {
@@ -55,6 +70,20 @@ Status Emitter::loop(const tile::Op& op) {
   }
   define(args[0], {index(i)});
   TESSERA_TRY(block(op.regions[0]));
+  if (own) {
+    for (const auto& c : ahead.copies) own_ahead_.erase(kernel_.op(c.load).results[0]);
+    auto yields = yielded_;
+    if (ahead.refills) {
+      auto* later = rounds_later(i, ahead.stages);
+      TESSERA_TRY(copy_ahead(op, ahead, index(later), b_.CreateICmpSLT(later, to), stage));
+    } else {
+      gpu_->commit_copies();
+    }
+    yielded_ = std::move(yields);
+    auto* end = b_.getInt32(static_cast<uint32_t>(ahead.stages) * stage_bytes);
+    other = b_.CreateAdd(stage, b_.getInt32(stage_bytes));
+    other = b_.CreateSelect(b_.CreateICmpEQ(other, end), b_.getInt32(0), other);
+  }
   if (hazards_.next_round_conflicts()) barrier();
   hazards_.leave_loop();
   hazards_.merge(pending); // of no rounds at all
@@ -63,7 +92,7 @@ Status Emitter::loop(const tile::Op& op) {
   auto yields = yielded_;
   auto* latch = b_.GetInsertBlock();
   i->addIncoming(next, latch);
-  if (copies) stage->addIncoming(other, latch);
+  if (stage) stage->addIncoming(other, latch);
   for (size_t c = 0; c < carried; ++c) {
     auto n = registers(yields[c], register_count(args[1 + c]));
     for (size_t r = 0; r < n.size(); ++r)

@@ -178,7 +178,9 @@ Status Emitter::operation(tile::OpId id) {
     return {};
   case OpKind::Broadcast: return broadcast(op);
   case OpKind::Scalar: return layouts_.is_conversion(op) ? convert(op) : scalar_op(op);
-  case OpKind::Load: return ahead_.contains(op.results[0]) ? Status() : load(id);
+  case OpKind::Load:
+    if (ahead_.contains(op.results[0])) return {};
+    return own_ahead_.contains(op.results[0]) ? load_own(op) : load(id);
   case OpKind::Store: return store(id);
   case OpKind::Reduce: return reduce(op);
   case OpKind::Scan: return scan(op);

@@ -149,21 +149,28 @@ private:
   // One load: registers [first, first + load_step()) of the layout that it was arranged for.
   Registers staged_registers(Staged& staged, size_t first);
 
-  // gpu_ahead.cpp: loads of a loop that are copied to shared memory a round ahead
+  // gpu_ahead.cpp: loads of a loop that are copied to shared memory rounds ahead
   struct Copy {
     tile::OpId load = -1;
-    layout::Conversion plan;
-    int64_t at = 0; // byte offset in a stage
-    int width = 1;  // elements of a copy
+    layout::Conversion plan; // of a factor of a product
+    int64_t at = 0;          // byte offset in a stage
+    int width = 1;           // elements of a copy
   };
   struct Ahead {
     std::vector<Copy> copies;
     std::vector<tile::OpId> slice; // what computes their offsets and masks, in order
     int64_t region = 0, stage_bytes = 0;
+    bool own = false; // each thread reads what it has copied itself, in the layout of the load
+    int stages = 2;
+    bool refills = true; // the loop may have more rounds than stages
   };
   Ahead loads_ahead(const tile::Op& loop); // takes shared memory for them
+  Ahead own_loads_ahead(const tile::Op& loop);
+  [[nodiscard]] bool at_most_rounds(const tile::Op& loop, int rounds) const;
   // Starts the copies of the round with this induction value, where the predicate is true.
   Status copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* induction, Value* predicate, Value* stage);
+  Value* own_place(const Ahead& ahead, const Copy& copy, size_t register_index, Value* stage);
+  Status load_own(const tile::Op& load);
 
   // gpu_dot.cpp
   struct Factor;
@@ -209,6 +216,12 @@ private:
   bool short_functions_ = false; // 16 bits of an elementary function are enough
   Hazards hazards_;
   std::map<tile::ValueId, Staged> ahead_; // loaded tiles that are in shared memory
+  struct OwnTile {
+    Ahead ahead;
+    Copy copy;
+    Value* stage = nullptr;
+  };
+  std::map<tile::ValueId, OwnTile> own_ahead_; // those of which each thread reads its own elements
   // Of the first loop with loads ahead; how many such loops are around what is being emitted.
   int64_t ahead_region_ = 0, ahead_bytes_ = 0;
   int ahead_depth_ = 0;

@@ -135,7 +135,9 @@ public:
     });
   }
   void commit_copies() override { call("tessera_emu_commit_copies", b_.getVoidTy(), {}); }
-  void wait_for_copies() override { call("tessera_emu_wait_for_copies", b_.getVoidTy(), {}); }
+  void wait_for_copies(int later) override {
+    call("tessera_emu_wait_for_copies", b_.getVoidTy(), {b_.getInt32(static_cast<uint32_t>(later))});
+  }
 
   Value* arrive(Value* counter, Value* amount, Value* predicate) override {
     auto* before = b_.GetInsertBlock();

@@ -128,8 +128,7 @@ public:
   }
   std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
                                   std::span<Value* const> other, Stability stability, tile::Caching caching) override {
-    const bool always = is_true(predicate),
-               policy = caching == tile::Caching::Lasting || caching == tile::Caching::Leaving;
+    const bool always = is_true(predicate), policy = has_policy(caching);
     if (always && caching == tile::Caching::Normal) return plain_load(address, word, count, stability);
     // @p ld.global.v4.b32 {$0, $1, $2, $3}, [$8];   with $4 .. $7 tied to the results
     bool byte = word->isIntegerTy(8);
@@ -155,9 +154,7 @@ public:
     args.push_back(b_.CreatePtrToInt(address, b_.getInt64Ty()));
     if (policy) {
       constraints += ",l";
-      const std::string first_or_last = caching == tile::Caching::Lasting ? "last" : "first";
-      args.push_back(assembly("createpolicy.fractional.L2::evict_" + first_or_last + ".b64 $0, 1.0;", "=l",
-                              b_.getInt64Ty(), {}, false));
+      args.push_back(policy_of(caching));
     }
     if (!always) {
       constraints += ",b";
@@ -200,8 +197,7 @@ public:
   // Copies of 16 bytes leave out the L1, which no other block of the multiprocessor would profit from.
   void copy_async(Value* offset, Value* address, int bytes, Value* exists, Value* predicate) override {
     std::string text =
-        bytes == 16 ? "cp.async.cg.shared.global [$0], [$1], 16" : "cp.async.ca.shared.global [$0], [$1], ";
-    if (bytes != 16) text += std::to_string(bytes);
+        std::string("cp.async.") + (bytes == 16 ? "cg" : "ca") + ".shared.global [$0], [$1], " + std::to_string(bytes);
     std::string constraints = "l,l";
     std::vector<Value*> args = {b_.CreatePtrToInt(shared_address(offset), b_.getInt64Ty()),
                                 b_.CreatePtrToInt(address, b_.getInt64Ty())};
@@ -218,7 +214,9 @@ public:
     assembly(text + ";", constraints, b_.getVoidTy(), std::move(args), true);
   }
   void commit_copies() override { assembly("cp.async.commit_group;", "", b_.getVoidTy(), {}, true); }
-  void wait_for_copies() override { assembly("cp.async.wait_all;", "", b_.getVoidTy(), {}, true); }
+  void wait_for_copies(int later) override {
+    assembly("cp.async.wait_group " + std::to_string(later) + ";", "~{memory}", b_.getVoidTy(), {}, true);
+  }
 
   Value* arrive(Value* counter, Value* amount, Value* predicate) override {
     return assembly("{ .reg .b32 before; mov.b32 before, 0; @$3 atom.acq_rel.gpu.global.add.u32 before, [$1], $2; "
@@ -293,6 +291,12 @@ private:
   llvm::MDNode* range(uint32_t end) {
     return llvm::MDNode::get(module_.getContext(), {llvm::ConstantAsMetadata::get(b_.getInt32(0)),
                                                     llvm::ConstantAsMetadata::get(b_.getInt32(end))});
+  }
+  static bool has_policy(tile::Caching c) { return c == tile::Caching::Lasting || c == tile::Caching::Leaving; }
+  Value* policy_of(tile::Caching caching) {
+    const std::string first_or_last = caching == tile::Caching::Lasting ? "last" : "first";
+    return assembly("createpolicy.fractional.L2::evict_" + first_or_last + ".b64 $0, 1.0;", "=l", b_.getInt64Ty(), {},
+                    false);
   }
   static bool is_true(Value* predicate) {
     if (!predicate) return true;

@@ -15,6 +15,7 @@ struct BlockPlan {
   int split = -1;            // axis that is cut into vectors of `columns` elements first; -1: none
   int rows = 1, columns = 1; // of the tile, powers of two; 1: a scalar
   int warps = 4;
+  int turns = 1;      // tiles of rows that a program takes one after the other, all of their loads under way at once
   int min_blocks = 0; // that are to be resident on a multiprocessor, which bounds registers; 0: as it comes
   // Along the dimension that row axes lie along: the whole row in the tile, or a loop over it.
   bool loop = false;

@@ -1,4 +1,5 @@
 #include "codegen/schedule/block_config.h"
+#include "codegen/tile/rules.h"
 #include <algorithm>
 #include <bit>
 
@@ -22,8 +23,9 @@ bool is_block(ScheduleKind kind) {
 
 bool sound(const BlockPlan& p) {
   auto power = [](int64_t n) { return n >= 1 && std::has_single_bit(static_cast<uint64_t>(n)); };
-  return power(p.rows) && power(p.columns) && power(p.warps) && p.warps <= 32 && p.min_blocks >= 0 &&
-         p.min_blocks <= 32 && power(p.steps) && power(p.run) && power(p.shift) && p.reads <= tile::Caching::Leaving &&
+  return power(p.rows) && power(p.columns) && power(p.warps) && p.warps <= 32 && p.turns >= 1 &&
+         p.turns <= tile::kMaxAhead && p.min_blocks >= 0 && p.min_blocks <= 32 && power(p.steps) && power(p.run) &&
+         power(p.shift) && p.reads <= tile::Caching::Leaving &&
          int64_t{p.rows} * p.columns <= kMostElements * 32 * p.warps;
 }
 
@@ -73,6 +75,9 @@ std::optional<BlockPlan> plan_of(const BlockFacts& f, const Schedule& schedule) 
     if (role(axis) == AxisRole::Row) return std::nullopt;
   auto folds = [&](const std::vector<size_t>& g) { return !g.empty() && role(g.front()) == AxisRole::Row; };
   if (folds(p.groups.rows) && folds(p.groups.columns)) return std::nullopt;
+  if (p.turns > 1 && (p.loop || p.shift > 1 || !folds(p.groups.columns) || p.groups.rows.empty() ||
+                      p.schedule.kind == ScheduleKind::BlockTeam))
+    return std::nullopt;
   if (p.schedule.kind != ScheduleKind::BlockTeam) return p;
   const bool along = folds(p.groups.columns);
   if (!along && !folds(p.groups.rows)) return std::nullopt;

@@ -13,6 +13,7 @@ void each_number(Plan& p, F&& f) {
   f("rows", p.rows);
   f("columns", p.columns);
   f("warps", p.warps);
+  f("turns", p.turns);
   f("min_blocks", p.min_blocks);
   f("loop", p.loop);
   f("steps", p.steps);

@@ -62,7 +62,8 @@ void BlockLowering::parameters() {
     pointers_.push_back(b_.param(name, {tile::Type::Kind::Pointer, v.type.dtype, {}}, d_.written[i]));
     // Each point has its own element; of places that data say nobody knows.
     auto here = [&](const Access& a) { return a.buffer == static_cast<int>(i); };
-    if (auto w = std::find_if(d_.stores.begin(), d_.stores.end(), here); plan_.loop && w != d_.stores.end())
+    if (auto w = std::find_if(d_.stores.begin(), d_.stores.end(), here);
+        (plan_.loop || plan_.turns > 1) && w != d_.stores.end())
       out_.kernel.params.back().once =
           w->terms.empty() && std::find_if(std::next(w), d_.stores.end(), here) == d_.stores.end();
   }
@@ -80,7 +81,8 @@ void BlockLowering::program() {
     Side& s = sides_[i];
     if (s.axis < 0 || static_cast<int>(i) == fold_) continue;
     const SymExpr positions = axis(s).extent + (shifted(s) ? plan_.shift - 1 : 0);
-    SymExpr blocks = d_.env.simplify(ceildiv(positions, s.lanes));
+    const int64_t turns = i == 0 ? plan_.turns : 1;
+    SymExpr blocks = d_.env.simplify(ceildiv(positions, s.lanes * turns));
     out_.grid *= blocks;
     if (blocks.is_const(1))
       s.blocks = sizes_.constant(0);
@@ -115,6 +117,7 @@ void BlockLowering::program() {
         place(s, plan_.team ? sizes_.op(ScalarOp::Mul, member_, sizes_.constant(s.lanes)) : sizes_.constant(0), masks);
     }
   };
+  if (plan_.turns > 1) return in_turns();
   if (!plan_.whole_branch) {
     placed(true);
     return body(false);
@@ -153,6 +156,28 @@ BlockLowering::V BlockLowering::whole_block() {
 // A side of one tile is masked in all branches.
 bool BlockLowering::stands_alone(const Side& s) const {
   return d_.env.simplify(ceildiv(axis(s).extent, s.lanes)).is_const(1);
+}
+
+// The program's tiles of rows one after the other. What they have in common is computed before the first.
+void BlockLowering::in_turns() {
+  Side &rows = sides_[0], &columns = sides_[1];
+  place(columns, sizes_.constant(0), true);
+  const V turns = sizes_.constant(plan_.turns), first = sizes_.op(ScalarOp::Mul, rows.blocks, turns);
+  V end = sizes_.op(ScalarOp::Add, first, turns);
+  if (d_.env.divisor(axis(rows).extent) % (int64_t{rows.lanes} * plan_.turns) != 0) {
+    const V tiles = sizes_.number(d_.env.simplify(ceildiv(axis(rows).extent, rows.lanes)));
+    end = sizes_.op(ScalarOp::Min, end, tiles);
+  }
+  b_.for_loop(
+      first, end, sizes_.constant(1), {},
+      [&](V i, std::span<const V>) {
+        scoped([&] {
+          place(rows, sizes_.op(ScalarOp::Mul, i, sizes_.constant(rows.lanes)), true);
+          body();
+        });
+        return Values{};
+      },
+      plan_.turns);
 }
 
 bool BlockLowering::always_whole(const Side& s) const {
@@ -267,7 +292,7 @@ void BlockLowering::overwritable() {
     for (int b : read_only_where(graph_, nest_, d_, w)) {
       out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(b);
       // With tiles loaded ahead, or branches for whole ones, the order of offsets alone does not show it.
-      if (plan_.ahead || plan_.shift > 1) out_.kernel.params[static_cast<size_t>(b)].in_place = true;
+      if (plan_.ahead || plan_.shift > 1 || plan_.turns > 1) out_.kernel.params[static_cast<size_t>(b)].in_place = true;
     }
   }
 }
@@ -308,6 +333,9 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
                          (!plan.staged && (plan.rows > 1 || flat)) ||
                          !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), plan.shift)))
     return unfit("rows are shifted one at a time, along one axis, that is contiguous somewhere");
+  if (plan.turns > 1 &&
+      (plan.loop || plan.team || plan.shift > 1 || rows_folded || !space.domain.reduces || space.row < 0))
+    return unfit("rows are taken in turn where they stand in the tile, whole, and begin at an access");
   if ((plan.ahead || plan.keep > 0) && !plan.loop) return unfit("tiles are loaded ahead, and kept, in loops");
   OnlineSums online;
   if (auto wanted = plan.schedule.config.find("online");

@@ -50,6 +50,7 @@ private:
   // block_lower.cpp: the program, loops, stores
   void parameters();
   void program();
+  void in_turns();
   void place(Side& side, V base, bool masks);
   [[nodiscard]] bool always_whole(const Side& side) const;
   void body(bool whole);

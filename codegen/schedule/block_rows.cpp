@@ -27,7 +27,8 @@ public:
     auto add = [&](BlockPlan p, const std::string& why) {
       p.schedule.why = why + "; " + BlockFacts::sizes(p);
       if (!p.loop)
-        p.schedule.why += ", " + std::to_string(p.rows) + (p.rows == 1 ? " row" : " rows") + " a block, read once";
+        p.schedule.why += ", " + std::to_string(p.rows) + (p.rows == 1 ? " row" : " rows") + " a block, " +
+                          (p.turns > 1 ? std::to_string(p.turns) + " tiles in turn, " : "") + "read once";
       plans_.push_back(std::move(p));
     };
     if (auto n = f_.constant(row)) {
@@ -134,7 +135,10 @@ private:
       rows = 2;
       threads = 32;
     }
+    const auto turns = aligned && n ? in_turn(columns, columns > longest, *n) : std::nullopt;
+    if (turns) rows = turns->rows, threads = turns->threads;
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockRows, rows, columns, power_above(threads) / 32);
+    p.turns = turns ? turns->turns : 1;
     p.shift = shift;
     // Of tiles that would take more registers than leave 512 threads on a multiprocessor, some have loads under way too
     // seldom: better a few values are kept elsewhere.
@@ -144,6 +148,32 @@ private:
     p.groups = f_.row_groups();
     p.reads = caching(false);
     return p;
+  }
+  // Short rows that programs take in turn, the loads of all of which are copied to shared memory at once: more is under
+  // way than registers have room for, and the last wave is shorter. Of as many as keep the GPU full, up to where loads
+  // gain more by telling the L2 what to keep, which copies cannot. `padded`: the tile is longer than the row.
+  struct Turns {
+    int64_t rows, threads;
+    int turns;
+  };
+  [[nodiscard]] std::optional<Turns> in_turn(int64_t columns, bool padded, int64_t n) const {
+    constexpr int64_t kThreads = 64, kAccesses = 2, kLeastBytes = 256, kWideBytes = 2 << 10, kMostRowBytes = 8 << 10;
+    constexpr int64_t kFull = 896; // threads of a multiprocessor
+    constexpr double kMost = 150e6;
+    constexpr int kTurns = 2;
+    if (!f_.stores_rows() || columns * f_.usual < kLeastBytes) return std::nullopt;
+    if (columns * loaded_bytes() > (f_.usual >= 4 ? kWideBytes : kMostRowBytes)) return std::nullopt;
+    double moved = 0;
+    for (const Stream& s : f_.streams) {
+      moved += s.count * s.bytes;
+      const bool large = !s.store && s.count >= f_.largest / 2;
+      if (large && !f_.contiguous(s, static_cast<size_t>(f_.contiguous_axis))) return std::nullopt;
+    }
+    const int64_t each = vector_ * kAccesses * (padded ? 2 : 1), lanes = columns / each;
+    if (moved > kMost || lanes < 1 || lanes > 1024 || each * std::max(2, f_.live) > 128) return std::nullopt;
+    const int64_t rows = std::max<int64_t>(1, kThreads / lanes);
+    if (n * lanes < kFull * kTurns * f_.device.multiprocessors) return std::nullopt;
+    return Turns{rows, rows * lanes, kTurns};
   }
   // Bytes of a row that a block keeps in registers. Of one stream of 32 bits more than of others, which are bound by
   // arithmetic: more where a loop would need masks, most where it has gains, too, and holds nothing (hold_row). Few

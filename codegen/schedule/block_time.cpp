@@ -76,7 +76,7 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
   };
   double tiles = 1;
   c.blocks = extent(p.groups.points);
-  for (auto [axes, lanes] : {std::pair(&p.groups.rows, p.rows), std::pair(&p.groups.columns, p.columns)}) {
+  for (auto [axes, lanes] : {std::pair(&p.groups.rows, p.rows * p.turns), std::pair(&p.groups.columns, p.columns)}) {
     double n = std::ceil(extent(*axes) / lanes);
     (folds(*axes) ? tiles : c.blocks) *= n;
   }
@@ -86,7 +86,7 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
       tiles = std::ceil(tiles / static_cast<double>(*members));
     }
   c.waits = f.d.reduces;
-  c.block_bytes = c.threads * each * loaded;
+  c.block_bytes = c.threads * each * p.turns * loaded;
   double rounds = 1, folding = 0;
   if (f.d.reduces) {
     Domain d = f.d;
@@ -124,7 +124,7 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
   c.registers = std::clamp(c.registers, 24.0, 1000.0);
   double threads = c.threads * std::max(1, p.min_blocks);
   c.most = std::min(255.0, std::floor(kRegisterFile / threads / 8) * 8);
-  c.instructions = c.blocks * tiles * c.threads * each * issue * rounds;
+  c.instructions = c.blocks * p.turns * tiles * c.threads * each * issue * rounds;
   return c;
 }
 

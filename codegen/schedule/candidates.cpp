@@ -71,6 +71,7 @@ private:
     p.schedule.config.clear();
     if (p.loop || p.team) p.schedule.config["online"] = kept;
     if (!p.loop) p.ahead = p.streaming = false;
+    if (p.loop || p.team || p.shift > 1 || !f_.d.reduces) p.turns = 1;
     if (!p.loop && !p.team) p.steps = 1;
     if (!p.loop && !p.team && f_.d.reduces) p.run = 1;
     p.schedule.why = BlockFacts::sizes(p);
@@ -169,6 +170,7 @@ private:
     BlockPlan p = base;
     p.loop = false;
     p.keep = 0;
+    p.turns = 1;
     p.schedule.kind = ScheduleKind::BlockRows;
     const int shift = row % vector == 0 ? 1 : row_shift(f_);
     if (whole <= 65536)
@@ -181,6 +183,12 @@ private:
           p.shift = r == 1 ? shift : 1;
           p.columns = static_cast<int>(p.shift > 1 ? power_above(row + shift - 1) : whole);
           add_resident(p);
+          for (int turns : {2, 4}) {
+            p.turns = turns;
+            p.min_blocks = 0;
+            if (row % vector == 0 && p.shift == 1 && each <= 4 * vector && many >= turns * r) add(p);
+          }
+          p.turns = 1;
         }
     if (row * f_.usual < 2048) return;
     p.loop = true;

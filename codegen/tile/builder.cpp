@@ -276,9 +276,10 @@ void Builder::prefetch(ValueId ptr, ValueId offset) {
 
 std::vector<ValueId>
 Builder::for_loop(ValueId from, ValueId to, ValueId step, std::vector<ValueId> carried,
-                  const std::function<std::vector<ValueId>(ValueId, std::span<const ValueId>)>& body) {
+                  const std::function<std::vector<ValueId>(ValueId, std::span<const ValueId>)>& body, int ahead) {
   Op op;
   op.kind = OpKind::For;
+  op.ahead = ahead;
   op.operands = {from, to, step};
   op.operands.insert(op.operands.end(), carried.begin(), carried.end());
   std::vector<ValueId> args{kernel_.new_value({Type::Kind::Data, DType::I64, {}})};

@@ -252,6 +252,10 @@ Status Parser::for_loop(Op& op, std::vector<OpId>& ops, int depth) {
   TESSERA_TRY(keyword("step"));
   TESSERA_ASSIGN(ValueId step, value_or(DType::I64, ops));
   op.operands = {from, to, step};
+  if (is_ident("ahead")) {
+    TESSERA_ASSIGN(int64_t ahead, attribute("ahead", 1, kMaxAhead));
+    op.ahead = static_cast<int>(ahead);
+  }
   if (accept_word("carry")) {
     TESSERA_TRY(punct('('));
     do {

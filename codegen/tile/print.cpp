@@ -139,6 +139,7 @@ private:
     case OpKind::For:
       out_ += "for " + name(op.region_args[0][0]) + " = " + name(op.operands[0]) + " to " + name(op.operands[1]) +
               " step " + name(op.operands[2]);
+      if (op.ahead > 0) out_ += " ahead=" + std::to_string(op.ahead);
       if (!op.results.empty()) {
         out_ += " carry(";
         for (size_t i = 0; i < op.results.size(); ++i)

@@ -142,6 +142,8 @@ Status check_for(const Kernel& k, const Op& op) {
   if (op.operands.size() < 3 || op.regions.size() != 1 || op.region_args.size() != 1) return bad("malformed for");
   for (int i = 0; i < 3; ++i)
     if (!is_i64_scalar(k.type(op.operands[static_cast<size_t>(i)]))) return bad("loop bounds are i64 scalars");
+  if (op.ahead < 0 || op.ahead > kMaxAhead)
+    return bad("loads are at most " + std::to_string(kMaxAhead) + " rounds ahead");
   size_t carried = op.operands.size() - 3;
   if (op.results.size() != carried || op.region_args[0].size() != carried + 1) return bad("malformed for");
   if (!is_i64_scalar(k.type(op.region_args[0][0]))) return bad("the induction value is an i64 scalar");

@@ -8,6 +8,7 @@ inline constexpr int64_t kMaxTileElements = int64_t{1}
                                             << 20; // one tile; keeps products of dimensions far from overflow
 inline constexpr int kMaxRank = 8;
 inline constexpr int kMaxDepth = 64; // nesting of regions
+inline constexpr int kMaxAhead = 8;  // rounds of a loop
 
 // Name of an operation in the text form; Scalar, Reduce and Scan are spelled by their scalar operator or kind.
 [[nodiscard]] std::string_view op_name(OpKind kind);

@@ -85,6 +85,7 @@ struct Op {
   bool select_last = false;
   int axis = 0;                  // ProgramId, Reduce, Scan, ExpandDims
   int site = 0;                  // ReportIndex
+  int ahead = 0;                 // For: its loads may be under way so many rounds ahead, 0: as the lowering likes
   double f = 0;                  // Const of float dtype
   int64_t i = 0;                 // Const of integer dtype
   std::vector<ValueId> operands; // Load: ptr, offset, [mask, [other]] ; Store: ptr, offset, value, [mask]
@@ -177,9 +178,10 @@ public:
   ValueId arrive(ValueId counters, ValueId offset, ValueId member, ValueId count);
   void meet(ValueId counters, ValueId offset, ValueId member, ValueId count);
   void prefetch(ValueId ptr, ValueId offset);
-  // body(induction, carried) returns the next carried values; yields the final ones.
+  // body(induction, carried) returns the next carried values; yields the final ones. `ahead`: see Op.
   std::vector<ValueId> for_loop(ValueId from, ValueId to, ValueId step, std::vector<ValueId> carried,
-                                const std::function<std::vector<ValueId>(ValueId, std::span<const ValueId>)>& body);
+                                const std::function<std::vector<ValueId>(ValueId, std::span<const ValueId>)>& body,
+                                int ahead = 0);
   std::vector<ValueId> if_else(ValueId condition, const std::function<std::vector<ValueId>()>& then_body,
                                const std::function<std::vector<ValueId>()>& else_body);
   [[nodiscard]] Kernel& kernel() { return kernel_; }

@@ -1,0 +1,87 @@
+// Loops that say how many rounds ahead their loads are: copies to shared memory that each thread reads itself.
+#include "codegen/llvm/gpu_compiler.h"
+#include "harness.h"
+#include <regex>
+
+namespace tessera::test {
+namespace {
+
+using tile::ValueId;
+
+constexpr int kRow = 256;
+
+// y[r] = x[r] - max x[r] + g, of rows r from 3 p on, up to `n`; the sum of all maxima goes to s[p].
+tile::Kernel rows(DType d, int ahead, bool in_place) {
+  KernelMaker f("rows");
+  auto x = f.in("x", d), g = f.in("g", d), y = f.out("y", d), s = f.out("s", DType::F32);
+  auto n = f.size("n");
+  f.k.params[0].in_place = in_place;
+  f.k.params[1].invariant = true;
+  f.k.params[2].once = true;
+  const std::vector<int> shape = {kRow};
+  auto first = f.mul(f.b.program_id(0), f.i(3));
+  auto sums = f.b.for_loop(
+      first, n, f.i(1), {f.b.const_f(DType::F32, 0)},
+      [&](ValueId r, std::span<const ValueId> carried) -> std::vector<ValueId> {
+        auto at = f.along(shape, 0), place = f.add(at, f.mul(r, f.i(kRow)));
+        auto inside = f.lt(at, f.i(kRow - 16));
+        auto v = f.b.cast(f.b.load(x, place, inside), DType::F32);
+        auto most = f.b.reduce(ReduceKind::Max, v, 0);
+        auto gain = f.b.cast(f.b.load(g, at), DType::F32);
+        auto w = f.add(f.op(ScalarOp::Sub, {v, f.b.broadcast(most, shape)}), gain);
+        f.b.store(y, place, f.b.cast(w, d), inside);
+        return {f.add(carried[0], most)};
+      },
+      ahead);
+  f.b.store(s, f.b.program_id(0), sums[0]);
+  return std::move(f.k);
+}
+
+int occurrences(const std::string& text, const std::string& pattern) {
+  std::regex r(pattern);
+  return static_cast<int>(std::distance(std::sregex_iterator(text.begin(), text.end(), r), std::sregex_iterator()));
+}
+
+// More rounds than stages, fewer, and none.
+TEST(GpuAhead, AnyNumberOfRounds) {
+  for (auto d : {DType::F32, DType::BF16, DType::F64})
+    for (int ahead : {1, 2, 5})
+      for (int64_t n : {8, 3, 1}) {
+        SCOPED_TRACE(std::string(name(d)) + " ahead " + std::to_string(ahead) + " rows " + std::to_string(n));
+        GpuRun run;
+        run.buffers = {random_tensor(d, 8 * kRow, 5), random_tensor(d, kRow, 6), filled(d, 8 * kRow, -7),
+                       filled(DType::F32, 2, -7)};
+        run.scalars = {n};
+        run.grid = 1;
+        run.tolerance = d == DType::BF16 ? 2e-2 : 1e-5;
+        run.seeds = 1;
+        expect_as_interpreted(rows(d, ahead, true), run);
+        run.grid = 2; // the second program's rows may end before they begin
+        run.scalars = {std::min<int64_t>(n, 3)};
+        expect_as_interpreted(rows(d, ahead, true), run);
+        if (HasFatalFailure()) return;
+      }
+}
+
+// Copies of the first rounds and of later ones, of whole accesses; gains are no part of them.
+TEST(GpuAhead, CopiesWhatMovesWithTheLoop) {
+  auto k = rows(DType::BF16, 3, true);
+  k.config["warps"] = 1;
+  auto code = compile_gpu_kernel(k, {});
+  ASSERT_TRUE(code.ok()) << code.error().str();
+  EXPECT_EQ(occurrences(code->ptx, "cp.async.cg.shared.global \\[[^;]*, 16"), 3 + 1);
+  EXPECT_EQ(occurrences(code->ptx, "cp.async.wait_group 2;"), 1);
+  EXPECT_EQ(occurrences(code->ptx, "bar.sync"), 0) << "each thread reads its own";
+  EXPECT_EQ(code->shared_bytes, 3 * kRow * 2);
+}
+// What another thread may have overwritten is read in its place.
+TEST(GpuAhead, NotWhatMayHaveBeenWritten) {
+  auto k = rows(DType::BF16, 3, false);
+  k.config["warps"] = 1;
+  auto code = compile_gpu_kernel(k, {});
+  ASSERT_TRUE(code.ok()) << code.error().str();
+  EXPECT_EQ(occurrences(code->ptx, "cp.async"), 0);
+}
+
+} // namespace
+} // namespace tessera::test

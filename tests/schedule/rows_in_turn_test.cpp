@@ -1,0 +1,71 @@
+// Short rows that a program takes in turn, their loads copied to shared memory at once (docs/gpu-schedules.md).
+#include "block_harness.h"
+#include "nests.h"
+
+namespace tessera::test {
+namespace {
+
+// Rows and elements of a tile on so many warps.
+struct Wanted {
+  int rows, columns, warps;
+};
+void expect_in_turn(const Problem& p, const Wanted& w, double tolerance) {
+  auto domain = make_domain(p.graph, p.nest);
+  const BlockPlan first = plan_blocks(p.graph, p.nest, *domain, gpu_with(1), {}).front();
+  EXPECT_EQ(first.turns, 2) << first.schedule.why;
+  EXPECT_EQ(first.rows, w.rows) << first.schedule.why;
+  EXPECT_EQ(first.columns, w.columns);
+  EXPECT_EQ(first.warps, w.warps);
+  kernel_runner().blocks_only = true;
+  expect_same(p, {{}}, {.tolerance = tolerance, .multiprocessors = 1});
+  kernel_runner().blocks_only = false;
+}
+
+Problem norm(const char* rows, const char* width, const std::string& t) {
+  const std::string r = rows, w = width;
+  return problem("x: " + t + "[" + r + ", " + w + "]\ng: " + t + "[" + w + "]\ny: " + t + "[" + r + ", " + w + "]",
+                 "nest rms_norm outer(i0: " + r + ") row(i1: " + w + R"() {
+      %0 = load x[i0, i1] : f32
+      %1 = mul %0, %0 : f32
+      %2 = reduce.sum %1 : f32
+      %3 = const 0.001 : f32
+      %4 = mul %2, %3 : f32
+      %5 = sqrt %4 : f32
+      %6 = div %0, %5 : f32
+      %7 = load g[i1] : f32
+      %8 = mul %6, %7 : f32
+      store y[i0, i1] = %8
+    })");
+}
+
+TEST(RowsInTurn, ABlockOrAWarpARow) {
+  expect_in_turn(softmax_of("32", "1024", "bf16"), {1, 1024, 2}, 1e-2);
+  expect_in_turn(norm("64", "512", "f16"), {2, 512, 2}, 2e-3);
+  expect_in_turn(norm("8", "4096", "f16"), {1, 4096, 8}, 2e-3);
+  expect_in_turn(norm("64", "256", "f32"), {2, 256, 2}, 1e-4);
+}
+TEST(RowsInTurn, NumbersOfRowsThatLeaveTilesIdle) {
+  expect_in_turn(softmax_of("31", "1024", "f16"), {1, 1024, 2}, 2e-3); // half of the last program's
+  expect_in_turn(softmax_of("117", "256", "bf16"), {4, 256, 2}, 1e-2); // a part of the last tile's
+  expect_in_turn(softmax_of("233", "128", "bf16"), {8, 128, 2}, 1e-2);
+}
+TEST(RowsInTurn, RowsShorterThanTheTile) {
+  expect_in_turn(norm("57", "768", "f16"), {2, 1024, 2}, 2e-3); // masks, and gains that all rows share
+  expect_in_turn(softmax_of("57", "1000", "bf16"), {2, 1024, 2}, 1e-2);
+}
+TEST(RowsInTurn, NotWhereTheGpuWouldBeIdleOrRowsAreLong) {
+  auto turns = [](const Problem& p, int multiprocessors = 1) {
+    auto domain = make_domain(p.graph, p.nest);
+    return plan_blocks(p.graph, p.nest, *domain, gpu_with(multiprocessors), {}).front().turns;
+  };
+  EXPECT_EQ(turns(softmax_of("27", "1024", "bf16")), 1);
+  EXPECT_EQ(turns(softmax_of("32", "1024", "bf16"), 132), 1);
+  EXPECT_EQ(turns(softmax_of("8192", "1024", "bf16"), 132), 2);
+  EXPECT_EQ(turns(softmax_of("100000", "1024", "bf16"), 132), 1); // more than the L2 holds by far
+  EXPECT_EQ(turns(softmax_of("64", "8192", "bf16")), 1);
+  EXPECT_EQ(turns(softmax_of("64", "1024", "f32")), 1);
+  EXPECT_EQ(turns(softmax_of("64", "999", "bf16")), 1); // rows begin anywhere
+}
+
+} // namespace
+} // namespace tessera::test
