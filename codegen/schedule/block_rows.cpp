@@ -111,6 +111,9 @@ private:
         n && *n >= kManyRows * f_.device.multiprocessors && f_.loads_beside() == 0 && loaded_bytes() <= f_.usual;
     if (shift > 1 && bytes <= kWarpRowBytes && !many) share = std::min(share, kThreadBytes / 2);
     if (bytes > 2 * kRowBytes) share = 2 * kThreadBytes; // a block has all registers
+    // Rows of just 4 KB, 32-bit: two warps are 3 % faster than one (softmax).
+    const bool two_warps = n && f_.usual >= 4 && longest * f_.usual == kWarpRowBytes && f_.stores_rows();
+    if (two_warps) share = kThreadBytes / 2;
     int64_t each = std::clamp<int64_t>(share / f_.usual, 1, columns);
     while (each > 1 && each * std::max(2, f_.live) > kValues) each /= 2;
     // Few rows: more threads, down to an access each.
@@ -125,7 +128,7 @@ private:
     if (!n && shift == 1 && bytes > 1024 && each > least && columns / each < 512) each /= 2; // may be few
     const int64_t lanes = columns / each;                                                    // threads of a row
     if (lanes > 1024) return std::nullopt;
-    int64_t rows = shift > 1 || bytes > kWarpRowBytes ? 1 : std::max<int64_t>(1, kThreads / lanes);
+    int64_t rows = shift > 1 || bytes > kWarpRowBytes || two_warps ? 1 : std::max<int64_t>(1, kThreads / lanes);
     while (n && rows > 1 && *n < rows * f_.device.multiprocessors) rows /= 2;
     int64_t threads = rows * lanes;
     // Gains of short rows are read and converted once for two of them, by warps that do not wait for each other.
@@ -135,7 +138,7 @@ private:
       rows = 2;
       threads = 32;
     }
-    const auto turns = aligned && n ? in_turn(columns, columns > longest, *n) : std::nullopt;
+    const auto turns = aligned && n ? in_turn(columns, longest, *n) : std::nullopt;
     if (turns) rows = turns->rows, threads = turns->threads;
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockRows, rows, columns, power_above(threads) / 32);
     p.turns = turns ? turns->turns : 1;
@@ -150,30 +153,49 @@ private:
     return p;
   }
   // Short rows that programs take in turn, the loads of all of which are copied to shared memory at once: more is under
-  // way than registers have room for, and the last wave is shorter. Of as many as keep the GPU full, up to where loads
-  // gain more by telling the L2 what to keep, which copies cannot. `padded`: the tile is longer than the row.
+  // way than registers have room for. From as many on as keep the GPU full, up to where loads gain more by telling the
+  // L2 what to keep, which copies cannot, and where it is memory that a row waits for.
   struct Turns {
     int64_t rows, threads;
     int turns;
   };
-  [[nodiscard]] std::optional<Turns> in_turn(int64_t columns, bool padded, int64_t n) const {
-    constexpr int64_t kThreads = 64, kAccesses = 2, kLeastBytes = 256, kWideBytes = 2 << 10, kMostRowBytes = 8 << 10;
-    constexpr int64_t kFull = 896; // threads of a multiprocessor
-    constexpr double kMost = 150e6;
-    constexpr int kTurns = 2;
-    if (!f_.stores_rows() || columns * f_.usual < kLeastBytes) return std::nullopt;
-    if (columns * loaded_bytes() > (f_.usual >= 4 ? kWideBytes : kMostRowBytes)) return std::nullopt;
+  [[nodiscard]] std::optional<Turns> in_turn(int64_t columns, int64_t row, int64_t n) const {
+    constexpr int64_t kThreads = 64, kBytes = 32;                     // of a block; of a thread's loads
+    constexpr int64_t kLeast = 256, kWide = 2 << 10, kMost = 8 << 10; // bytes of a row, the most of 32-bit elements
+    constexpr int64_t kFull = 896, kResident = 1280;      // threads of a multiprocessor; where there are gains
+    constexpr double kShortMoved = 250e6, kMoved = 150e6; // bytes in all, of rows up to kWide and of longer ones
+    constexpr int kElementary = 10, kMostFunctions = 15;  // ScalarInfo::cost of functions, of all of them
+    const int64_t loaded = loaded_bytes();
+    if (!f_.stores_rows() || columns * f_.usual < kLeast || columns * loaded > (f_.usual >= 4 ? kWide : kMost))
+      return {};
     double moved = 0;
     for (const Stream& s : f_.streams) {
       moved += s.count * s.bytes;
       const bool large = !s.store && s.count >= f_.largest / 2;
-      if (large && !f_.contiguous(s, static_cast<size_t>(f_.contiguous_axis))) return std::nullopt;
+      const bool whole = s.bytes >= f_.usual && f_.contiguous(s, static_cast<size_t>(f_.contiguous_axis));
+      if (large && !whole) return {}; // copies of less than 16 bytes
     }
-    const int64_t each = vector_ * kAccesses * (padded ? 2 : 1), lanes = columns / each;
-    if (moved > kMost || lanes < 1 || lanes > 1024 || each * std::max(2, f_.live) > 128) return std::nullopt;
+    if (moved > (columns * f_.usual <= kWide ? kShortMoved : kMoved)) return {};
+    int functions = 0;
+    for (ScalarId id = 0; id < f_.nest.dag.size(); ++id) {
+      const int cost = info(f_.nest.dag[id].op).cost;
+      if (f_.d.live[static_cast<size_t>(id)] && f_.d.row_varying(id) && cost >= kElementary) functions += cost;
+    }
+    if (functions > kMostFunctions) return {};
+    int64_t each = std::max(vector_, power_below(kBytes / loaded));
+    // Of a row shorter than the tile as many as leave whole accesses out for all of the row's threads, so that none
+    // needs a mask of its own.
+    if (columns > row) each *= 2;
+    const int64_t lanes = columns / each;
+    if (lanes < 1 || lanes > 1024 || each * std::max(2, f_.live) > 128) return {};
+    if (columns > row && row % (lanes * vector_) != 0) return {};
+    const int64_t threads = n * lanes, processors = f_.device.multiprocessors;
+    if (threads < 2 * kFull * processors) return {};
+    // Gains are read once for all turns: four of them, of one stream, where their programs then run all at a time.
+    const bool four = f_.loads_beside() > 0 && loaded <= f_.usual && threads > 2 * kResident * processors &&
+                      threads <= 4 * kResident * processors * 9 / 10;
     const int64_t rows = std::max<int64_t>(1, kThreads / lanes);
-    if (n * lanes < kFull * kTurns * f_.device.multiprocessors) return std::nullopt;
-    return Turns{rows, rows * lanes, kTurns};
+    return Turns{rows, rows * lanes, four ? 4 : 2};
   }
   // Bytes of a row that a block keeps in registers. Of one stream of 32 bits more than of others, which are bound by
   // arithmetic: more where a loop would need masks, most where it has gains, too, and holds nothing (hold_row). Few

@@ -5,14 +5,14 @@
 namespace tessera::test {
 namespace {
 
-// Rows and elements of a tile on so many warps.
+// Rows and elements of a tile on so many warps, so many of them one after the other.
 struct Wanted {
-  int rows, columns, warps;
+  int rows, columns, warps, turns = 2;
 };
 void expect_in_turn(const Problem& p, const Wanted& w, double tolerance) {
   auto domain = make_domain(p.graph, p.nest);
   const BlockPlan first = plan_blocks(p.graph, p.nest, *domain, gpu_with(1), {}).front();
-  EXPECT_EQ(first.turns, 2) << first.schedule.why;
+  EXPECT_EQ(first.turns, w.turns) << first.schedule.why;
   EXPECT_EQ(first.rows, w.rows) << first.schedule.why;
   EXPECT_EQ(first.columns, w.columns);
   EXPECT_EQ(first.warps, w.warps);
@@ -38,6 +38,27 @@ Problem norm(const char* rows, const char* width, const std::string& t) {
     })");
 }
 
+// Two streams, and two results.
+Problem add_norm(const char* rows, const char* width, const std::string& t) {
+  const std::string r = rows, w = width, matrix = ": " + t + "[" + r + ", " + w + "]\n";
+  return problem("x" + matrix + "r" + matrix + "z" + matrix + "y" + matrix + "g: " + t + "[" + w + "]",
+                 "nest add_norm outer(i0: " + r + ") row(i1: " + w + R"() {
+      %0 = load x[i0, i1] : f32
+      %1 = load r[i0, i1] : f32
+      %2 = add %0, %1 : f32
+      %3 = mul %2, %2 : f32
+      %4 = reduce.sum %3 : f32
+      %5 = const 0.001 : f32
+      %6 = mul %4, %5 : f32
+      %7 = sqrt %6 : f32
+      %8 = div %2, %7 : f32
+      %9 = load g[i1] : f32
+      %10 = mul %8, %9 : f32
+      store z[i0, i1] = %2
+      store y[i0, i1] = %10
+    })");
+}
+
 TEST(RowsInTurn, ABlockOrAWarpARow) {
   expect_in_turn(softmax_of("32", "1024", "bf16"), {1, 1024, 2}, 1e-2);
   expect_in_turn(norm("64", "512", "f16"), {2, 512, 2}, 2e-3);
@@ -51,7 +72,11 @@ TEST(RowsInTurn, NumbersOfRowsThatLeaveTilesIdle) {
 }
 TEST(RowsInTurn, RowsShorterThanTheTile) {
   expect_in_turn(norm("57", "768", "f16"), {2, 1024, 2}, 2e-3); // masks, and gains that all rows share
-  expect_in_turn(softmax_of("57", "1000", "bf16"), {2, 1024, 2}, 1e-2);
+  expect_in_turn(softmax_of("57", "1536", "bf16"), {1, 2048, 2}, 1e-2);
+}
+TEST(RowsInTurn, FourWhereGainsAreReadForThem) {
+  expect_in_turn(norm("47", "1024", "f16"), {1, 1024, 2, 4}, 2e-3);
+  expect_in_turn(add_norm("29", "1024", "f16"), {1, 1024, 4, 2}, 5e-3); // of two streams less of each
 }
 TEST(RowsInTurn, NotWhereTheGpuWouldBeIdleOrRowsAreLong) {
   auto turns = [](const Problem& p, int multiprocessors = 1) {
@@ -64,7 +89,8 @@ TEST(RowsInTurn, NotWhereTheGpuWouldBeIdleOrRowsAreLong) {
   EXPECT_EQ(turns(softmax_of("100000", "1024", "bf16"), 132), 1); // more than the L2 holds by far
   EXPECT_EQ(turns(softmax_of("64", "8192", "bf16")), 1);
   EXPECT_EQ(turns(softmax_of("64", "1024", "f32")), 1);
-  EXPECT_EQ(turns(softmax_of("64", "999", "bf16")), 1); // rows begin anywhere
+  EXPECT_EQ(turns(softmax_of("64", "999", "bf16")), 1);  // rows begin anywhere
+  EXPECT_EQ(turns(softmax_of("64", "1000", "bf16")), 1); // some threads would have masks
 }
 
 } // namespace
