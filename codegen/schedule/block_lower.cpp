@@ -173,7 +173,7 @@ void BlockLowering::in_turns() {
       [&](V i, std::span<const V>) {
         scoped([&] {
           place(rows, sizes_.op(ScalarOp::Mul, i, sizes_.constant(rows.lanes)), true);
-          body();
+          body(false);
         });
         return Values{};
       },
