@@ -12,7 +12,6 @@ struct Access {
   tile::OpId op = -1;
   std::vector<int> shape; // of the offsets
   int element_bytes = 4;
-  bool scratch = false; // shared memory: far apart elements are as near as neighbours
   // Per axis, the largest number w (a power of two) such that every aligned group of w elements along the axis is one
   // access: neighbours in memory, aligned, w * element_bytes <= 16, one mask for all but few of the groups.
   std::vector<int> width;
@@ -24,6 +23,8 @@ struct Access {
   std::vector<int> window;
   // Per axis, aligned groups of so many elements have one mask.
   std::vector<int64_t> same;
+  // Shared memory: far apart elements are as near as neighbours.
+  bool scratch = false;
 
   // What an element costs when lanes run along `axis` and a thread takes `side` neighbours: how many lines of 128 bytes
   // a warp's instruction touches, and one more for the instruction, by elements moved. A contiguous f16 tile in

@@ -14,6 +14,7 @@ constexpr int kTransposeElements = 64 * 64;    // of a tile that is contiguous a
 constexpr int kOddTransposeElements = 32 * 32; // where each narrow element is an access of its own
 constexpr int64_t kStagedLanes = 8;            // beside each other along columns: their banks differ (block_stage.cpp)
 constexpr int64_t kStagedRun = 32;             // rows of a tile that spans all columns, at least
+constexpr double kStagedBytes = 192;           // that a thread loads of its tile, at most
 constexpr int64_t kStagedSide = 16;            // of a tile with staged operands, at least
 constexpr int64_t kUnknownColumns = 64;        // of a tile across an inner extent that is not known
 // Issue slots of a thread: an access, whatever its width, and taking a number apart by one that is not known, is a
@@ -390,25 +391,42 @@ private:
     plans_.push_back(transpose(d, c, all, odd ? kOddTransposeElements : kTransposeElements));
   }
   // With operands along d staged in shared memory (block_stage.cpp): whole accesses along both sides of any length.
+  // What is stored is not staged, so its axis has the columns.
   [[nodiscard]] std::optional<BlockPlan> staged(size_t d, size_t c, const SymExpr& all) const {
-    auto passes = [&](const Stream& s) {
-      return !s.store && s.count >= f_.largest / 2 && staged_pitch(f_.d, *s.access, d, c);
+    auto stored_along = [&](size_t axis) {
+      return std::any_of(f_.streams.begin(), f_.streams.end(),
+                         [&](const Stream& s) { return s.store && f_.contiguous(s, axis); });
     };
-    if (std::none_of(f_.streams.begin(), f_.streams.end(), passes)) return std::nullopt;
+    if (stored_along(d)) std::swap(c, d);
+    if (stored_along(d)) return std::nullopt;
+    int across_rows = 0;
+    double moved = 0, loaded = 0; // by an element, bytes
+    for (const Stream& s : f_.streams) {
+      if (s.count < f_.largest / 2) continue;
+      moved += s.bytes;
+      loaded += s.store ? 0 : s.bytes;
+      if (!f_.contiguous(s, d)) continue;
+      ++across_rows;
+      if (!staged_pitch(f_.d, *s.access, d, c)) return std::nullopt;
+    }
+    if (across_rows == 0) return std::nullopt;
     const bool shifts = shifted_start(f_.graph, f_.nest, f_.d, c, f_.vector).has_value();
     const auto across = static_cast<int64_t>(f_.guess(f_.extent(c))),
                down = static_cast<int64_t>(f_.guess(f_.extent(d)));
     // Of few accesses the first and the last one of a row, which are taken apart, are too many.
     if (across < kStagedLanes * (shifts ? f_.vector : 1) || down < kStagedSide) return std::nullopt;
-    int64_t elements = kTransposeElements, columns = kStagedLanes * f_.vector;
-    while (elements > 1024 && elements / kFlatThreads * f_.live > kRegisters) elements /= 2;
+    // All of a thread's loads are under way at a time.
+    int64_t each = kTransposeElements / kFlatThreads;
+    while (each > 4 && static_cast<double>(each) * loaded > kStagedBytes) each /= 2;
+    while (each > 4 && each * f_.live * std::max(1, f_.usual / 4) > kRegisters) each /= 2;
+    int64_t elements = kFlatThreads * each, columns = kStagedLanes * f_.vector;
     if (auto n = f_.seen(all); n && *n < elements * f_.device.multiprocessors) elements = 1024;
     // All columns where they are few: what is contiguous along them is so from row to row.
     const int64_t all_columns = power_above(across + (shifts ? f_.vector - 1 : 0));
     if (all_columns <= elements / kStagedRun) columns = all_columns;
     const int64_t rows = std::min(std::max(kStagedSide, elements / columns), power_above(down));
     while (columns * rows < elements && columns < std::min(all_columns, 32 * f_.vector)) columns *= 2;
-    const int64_t warps = std::clamp<int64_t>(rows * columns / 512, 1, 8);
+    const int64_t warps = std::clamp<int64_t>(rows * columns / (32 * each), 1, 8);
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, rows, columns, power_below(warps));
     p.groups.columns = {c};
     p.groups.rows = {d};
@@ -419,8 +437,6 @@ private:
     p.whole_branch = true;
     // Tiles above each other share sectors of what runs across: of as many tiles as one row has, the L2 would have lost
     // them.
-    double moved = 0; // by an element
-    for (const Stream& s : f_.streams) moved += s.count >= f_.largest / 2 ? s.bytes : 0;
     p.downward = moved * static_cast<double>(across) * static_cast<double>(rows) > BlockFacts::kCacheBytes &&
                  down * columns < across * rows;
     p.schedule.why = "operands contiguous along " + f_.extent_text(c) + " and along " + f_.extent_text(d) +

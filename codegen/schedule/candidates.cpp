@@ -99,13 +99,21 @@ private:
       if (w > elements) continue;
       p.columns = static_cast<int>(w);
       p.rows = static_cast<int>(elements / w);
-      if (p.rows == 1 || !p.groups.rows.empty()) add(p);
+      if (p.staged ? p.rows > 1 : p.rows == 1 || !p.groups.rows.empty()) add(p);
     }
   }
 
   void flat(const BlockPlan& base) {
     std::vector<BlockPlan> forms{base};
     if (base.groups.points.empty() && f_.d.axes.size() > 1) other_places(base, forms);
+    if (base.staged) { // blocks in the other order; through registers instead of as it lies in memory
+      for (auto which : {&BlockPlan::downward, &BlockPlan::staged}) {
+        BlockPlan p = base;
+        p.*which = !(p.*which);
+        if (!p.staged) p.shift = 1, p.whole_branch = p.downward = false;
+        forms.push_back(p);
+      }
+    }
     for (const BlockPlan& form : forms)
       for (int64_t threads : kThreads)
         for (int64_t each = std::max<int64_t>(1, f_.vector / 2); each <= 8 * f_.vector; each *= 2) {
@@ -126,6 +134,8 @@ private:
       if (i != c) outer.push_back(i);
     BlockPlan p = base;
     p.split = -1;
+    p.staged = p.downward = false;
+    p.shift = 1;
     p.groups = {};
     p.groups.columns = outer;
     p.groups.columns.push_back(c);

@@ -314,6 +314,21 @@ TEST(BlockChoice, ColumnsAndTransposes) {
   EXPECT_EQ(number("4096", "8192", "f16", "staged"), 0);
   EXPECT_EQ(summary(transpose("336632", "95", "f32")), "block-flat [128, 32] 8");
   EXPECT_EQ(summary(transpose("37", "300007", "f32")), "block-flat [64, 64] 8"); // all columns
+  // What is stored is not staged, whatever most bytes run along; of several operands a thread has fewer elements.
+  EXPECT_EQ(summary(problem("z: f32[2003, 3001]\nw: f32[2003, 3001]\nv: f32[2003, 3001]\nx: f32[3001, 2003]\n"
+                            "y: f32[3001, 2003]",
+                            R"(
+    nest several outer(i0: 3001, i1: 2003) {
+      %0 = load z[i1, i0] : f32
+      %1 = load w[i1, i0] : f32
+      %2 = load v[i1, i0] : f32
+      %3 = load x[i0, i1] : f32
+      %4 = add %0, %1 : f32
+      %5 = add %2, %3 : f32
+      %6 = add %4, %5 : f32
+      store y[i0, i1] = %6
+    })")),
+            "block-flat [64, 32] 8");
   // Down the columns where the L2 does not hold a row of tiles.
   EXPECT_EQ(number("181635", "353", "f16", "downward"), 0);
   EXPECT_EQ(number("281635", "353", "f16", "downward"), 1);
