@@ -114,65 +114,78 @@ Status Emitter::reduce(const tile::Op& op) {
     return by_halves(list, nearer);
   };
 
-  // Registers, by halves: the fold is as deep as the axis has bits. Of places that count up evenly along the axis it is
-  // found how far behind a thread's first one the best one is: the first such register or the last, in runs of few, as
-  // one selection waits for the one before.
-  constexpr size_t kRun = 16;
-  const std::optional<int64_t> stride = arg ? even_stride(op.operands[1], op.axis) : std::nullopt;
+  // Registers, by halves: the fold is as deep as the axis has bits.
   std::vector<Folded> out; // in order: registers of the result
+  std::vector<Registers> values, places;
+  std::vector<int64_t> positions; // along the axis, of each result's first register
   for (int r = 0; r < l.registers(); ++r) {
     if (static_cast<uint32_t>(r) & along.register_mask) continue;
-    Registers values, places;
-    std::vector<int64_t> behind; // the first one
-    for (int i = 0; i < 1 << along.registers.size(); ++i) {
+    Registers v, i;
+    for (int n = 0; n < 1 << along.registers.size(); ++n) {
       int at = r;
       for (size_t j = 0; j < along.registers.size(); ++j)
-        if (i >> j & 1) at |= 1 << along.registers[j];
-      values.push_back(registers(source)[static_cast<size_t>(at)]);
-      if (!arg) continue;
-      places.push_back(registers(op.operands[1])[static_cast<size_t>(at)]);
-      behind.push_back(stride.value_or(0) * l.apply(Dim::Register, at, layout::axis(op.axis)));
+        if (n >> j & 1) at |= 1 << along.registers[j];
+      v.push_back(registers(source)[static_cast<size_t>(at)]);
+      if (arg) i.push_back(registers(op.operands[1])[static_cast<size_t>(at)]);
+      if (out.empty()) positions.push_back(l.apply(Dim::Register, at, layout::axis(op.axis)));
     }
-    auto* best = by_halves(values, combined);
-    if (!arg || values.size() == 1) {
-      out.push_back({best, arg ? places[0] : nullptr});
-    } else if (!stride || !std::is_sorted(behind.begin(), behind.end())) {
-      out.push_back({best, place_among(values, places, best)});
-    } else {
-      if (op.select_last) std::reverse(values.begin(), values.end()), std::reverse(behind.begin(), behind.end());
-      auto first = [&](const std::function<Value*(Value*)>& wanted) {
-        Registers runs;
-        for (size_t end = values.size(); end > 0; end -= std::min(end, kRun)) {
-          Value* found = identity(places_kind, DType::I32);
-          for (size_t i = end; i-- > end - std::min(end, kRun);)
-            found = b_.CreateSelect(wanted(values[i]),
-                                    constant(DType::I32, 0, behind[i] - behind[op.select_last ? behind.size() - 1 : 0]),
-                                    found);
-          runs.push_back(found);
-        }
-        return by_halves(runs, [&](Value* a, Value* c) { return combine(places_kind, DType::I32, a, c); });
-      };
-      Value* found = nullptr;
-      if (is_float(dtype) && along.register_mask + 1 == static_cast<uint32_t>(l.registers())) {
-        // NaNs are looked for where there are some.
-        found = first([&](Value* v) { return b_.CreateFCmpOEQ(v, best); });
-        auto* nan = llvm::BasicBlock::Create(ctx_, "nan", fn_);
-        auto* after = llvm::BasicBlock::Create(ctx_, "after", fn_);
-        auto* before = b_.GetInsertBlock();
-        b_.CreateCondBr(b_.CreateFCmpUNO(best, best), nan, after, llvm::MDBuilder(ctx_).createUnlikelyBranchWeights());
-        b_.SetInsertPoint(nan);
-        auto* found_nan = first([&](Value* v) { return b_.CreateFCmpUNO(v, v); });
-        b_.CreateBr(after);
-        b_.SetInsertPoint(after);
-        auto* phi = b_.CreatePHI(found->getType(), 2);
-        phi->addIncoming(found, before);
-        phi->addIncoming(found_nan, nan);
-        found = phi;
-      } else {
-        found = first([&](Value* v) { return as_good(v, best); });
+    out.push_back({by_halves(v, combined), arg ? i[0] : nullptr});
+    values.push_back(std::move(v));
+    places.push_back(std::move(i));
+  }
+  // Of places that count up evenly along the axis it is found how far behind a thread's first one the best one is: the
+  // first such register or the last, in runs of few, as one selection waits for the one before.
+  constexpr size_t kRun = 16;
+  const auto stride = arg ? even_stride(op.operands[1], op.axis) : std::nullopt;
+  auto first = [&](const Registers& of, const std::function<Value*(Value*)>& wanted) {
+    Registers runs;
+    const size_t n = of.size();
+    for (size_t end = n; end > 0; end -= std::min(end, kRun)) {
+      Value* found = identity(places_kind, DType::I32);
+      for (size_t i = end; i-- > end - std::min(end, kRun);) {
+        const size_t at = op.select_last ? n - 1 - i : i;
+        found =
+            b_.CreateSelect(wanted(of[at]), constant(DType::I32, 0, *stride * (positions[at] - positions[0])), found);
       }
-      out.push_back({best, b_.CreateAdd(places[0], cast(found, DType::I32, index_type))});
+      runs.push_back(found);
     }
+    return by_halves(runs, [&](Value* a, Value* c) { return combine(places_kind, DType::I32, a, c); });
+  };
+  if (arg && positions.size() > 1 && stride && std::is_sorted(positions.begin(), positions.end())) {
+    Registers found;
+    Value* any_nan = nullptr;
+    for (size_t s = 0; s < out.size(); ++s) {
+      found.push_back(first(values[s], [&](Value* v) {
+        return is_float(dtype) ? b_.CreateFCmpOEQ(v, out[s].value) : b_.CreateICmpEQ(v, out[s].value);
+      }));
+      if (!is_float(dtype)) continue;
+      auto* nan = b_.CreateFCmpUNO(out[s].value, out[s].value);
+      any_nan = any_nan ? b_.CreateOr(any_nan, nan) : nan;
+    }
+    if (any_nan) { // NaNs are looked for where there are some
+      auto* nan = llvm::BasicBlock::Create(ctx_, "nan", fn_);
+      auto* after = llvm::BasicBlock::Create(ctx_, "after", fn_);
+      auto* before = b_.GetInsertBlock();
+      b_.CreateCondBr(any_nan, nan, after, llvm::MDBuilder(ctx_).createUnlikelyBranchWeights());
+      b_.SetInsertPoint(nan);
+      Registers with_nan;
+      for (size_t s = 0; s < out.size(); ++s)
+        with_nan.push_back(b_.CreateSelect(b_.CreateFCmpUNO(out[s].value, out[s].value),
+                                           first(values[s], [&](Value* v) { return b_.CreateFCmpUNO(v, v); }),
+                                           found[s]));
+      b_.CreateBr(after);
+      b_.SetInsertPoint(after);
+      for (size_t s = 0; s < out.size(); ++s) {
+        auto* phi = b_.CreatePHI(found[s]->getType(), 2);
+        phi->addIncoming(found[s], before);
+        phi->addIncoming(with_nan[s], nan);
+        found[s] = phi;
+      }
+    }
+    for (size_t s = 0; s < out.size(); ++s)
+      out[s].index = b_.CreateAdd(places[s][0], cast(found[s], DType::I32, index_type));
+  } else if (arg && positions.size() > 1) {
+    for (size_t s = 0; s < out.size(); ++s) out[s].index = place_among(values[s], places[s], out[s].value);
   }
 
   // Lanes. Where all of a warp's lanes fold bools, a vote does.
@@ -271,10 +284,10 @@ Status Emitter::reduce(const tile::Op& op) {
       if (arg) out[s].index = place_among(read_values[s], read_indices[s], out[s].value);
     }
   }
-  Registers values, indices;
-  for (auto& o : out) values.push_back(o.value), indices.push_back(o.index);
-  define(op.results[0], std::move(values));
-  if (arg) define(op.results[1], std::move(indices));
+  Registers best, index;
+  for (auto& o : out) best.push_back(o.value), index.push_back(o.index);
+  define(op.results[0], std::move(best));
+  if (arg) define(op.results[1], std::move(index));
   return {};
 }
 

@@ -144,10 +144,13 @@ private:
     p.turns = turns ? turns->turns : 1;
     p.shift = shift;
     // Of tiles that would take more registers than leave 512 threads on a multiprocessor, some have loads under way too
-    // seldom: better a few values are kept elsewhere.
-    if (const int64_t block = int64_t{32} * p.warps;
-        rows * columns / block * std::max(2, f_.live) >= kManyValues && block < kResident)
-      p.min_blocks = static_cast<int>(kResident / block);
+    // seldom: better a few values are kept elsewhere. What of a tile is beyond the row takes none: twice as many then.
+    const int64_t block = int64_t{32} * p.warps, values = rows * columns / block * std::max(2, f_.live);
+    const int64_t access = lanes * vector_, accesses = (longest + shift - 1 + access - 1) / access;
+    const bool known = f_.constant(f_.d.env.simplify(f_.d.row_count())).has_value() && (shift > 1 || aligned);
+    const bool idle = known && values / each * std::min(each, accesses * vector_) < kManyValues;
+    const int64_t resident = idle ? 2 * kResident : kResident;
+    if (values >= kManyValues && block < resident) p.min_blocks = static_cast<int>(resident / block);
     p.groups = f_.row_groups();
     p.reads = caching(false);
     return p;

@@ -146,6 +146,23 @@ TEST(CudaFacts, IndicesOfKnownSizesAreDividedIn32Bits) {
   }
 }
 
+// Rows just below or above a power of two: of a tile of twice as many elements only what rows reach is read.
+TEST(CudaFacts, WhatOfATileLiesBeyondAllRowsIsNotRead) {
+  TemporaryFolder folder;
+  for (const char* row : {"4091", "4093", "4095", "4097", "4101"})
+    for (const char* fold : {"argmax(%x) axes=[1] keepdims=0 select_last=0 : i64[20000]",
+                             "reduce_max(%x) axes=[1] keepdims=0 : f16[20000]"}) {
+      const std::string type = std::string(fold).substr(std::string(fold).find(" : ") + 3);
+      SCOPED_TRACE(std::string(row) + " " + fold);
+      const Accesses a = of_graph("graph @main(%x: f16[20000, " + std::string(row) + "]) -> (%y: " + type +
+                                      ") {\n  %y = " + fold + "\n}",
+                                  folder);
+      EXPECT_GE(a.wide_loads, 4);
+      EXPECT_LE(a.wide_loads, 5); // of eight accesses of a thread
+      EXPECT_LE(a.narrow_loads, 24);
+    }
+}
+
 struct Limits {
   const char* name;
   const char* text;

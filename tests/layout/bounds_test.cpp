@@ -48,6 +48,14 @@ TEST(Bounds, QuotientsRemaindersAndDifferences) {
             Texts{"[-55, 9]"});
 }
 
+TEST(Bounds, WhatADivisionLeaves) {
+  const std::string left =
+      "%a = mul(%p, 4093) : i64\n%q = div(%a, 8) : i64\n%b = mul(%q, 8) : i64\n%o = sub(%a, %b) : i64";
+  EXPECT_EQ(offsets(at(left, ", programs: 120")), Texts{"[0, 7]"});
+  EXPECT_EQ(offsets(at("%q = div(%p, 8) : i64\n%b = mul(%q, 4) : i64\n%o = sub(%p, %b) : i64", ", programs: 120")),
+            Texts{"[-56, 119]"});
+}
+
 TEST(Bounds, LoopsRunBelowTheirEndAndWhatTheyCarryMayBeAnything) {
   EXPECT_EQ(offsets(R"(
 tile.kernel @k(%y: ptr<f32> written) config(warps: 1, programs: 4) {
