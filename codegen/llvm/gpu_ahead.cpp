@@ -243,10 +243,16 @@ Status Emitter::load_own(const tile::Op& load) {
   const OwnTile& own = own_ahead_.at(load.results[0]);
   const DType dtype = kernel_.type(load.results[0]).dtype;
   const size_t n = register_count(load.results[0]);
-  Registers out;
-  for (size_t r = 0; r < n; r += static_cast<size_t>(own.copy.width))
+  Registers masks, out;
+  if (load.operands.size() > 2) masks = registers(load.operands[2], n);
+  for (size_t r = 0; r < n; r += static_cast<size_t>(own.copy.width)) {
+    if (!masks.empty() && is_never(masks[r])) { // nor copied
+      out.insert(out.end(), static_cast<size_t>(own.copy.width), llvm::Constant::getNullValue(element_type(dtype)));
+      continue;
+    }
     for (auto* v : load_shared_elements(own_place(own.ahead, own.copy, r, own.stage), dtype, own.copy.width))
       out.push_back(v);
+  }
   define(load.results[0], std::move(out));
   return {};
 }
@@ -263,9 +269,11 @@ Status Emitter::copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* indu
     if (op.operands.size() > 2) masks = registers(op.operands[2], n);
     order(GlobalAccess::Kind::Read, op);
     if (ahead.own) {
-      for (size_t r = 0; r < n; r += static_cast<size_t>(c.width))
+      for (size_t r = 0; r < n; r += static_cast<size_t>(c.width)) {
+        if (!masks.empty() && is_never(masks[r])) continue;
         gpu_->copy_async(own_place(ahead, c, r, stage), address(op.operands[0], offsets[r]),
                          c.width * static_cast<int>(bytes), masks.empty() ? nullptr : masks[r], predicate);
+      }
       continue;
     }
     auto* acts = both(predicate, acts_for_copies(c.plan.store_free_lanes, c.plan.store_free_warps));

@@ -104,7 +104,12 @@ private:
   [[nodiscard]] std::optional<Affine> affine(tile::ValueId id) const;
   [[nodiscard]] bool covers_whole_tiles(tile::ValueId offset) const; // GlobalAccess::whole
   void order(GlobalAccess::Kind kind, const tile::Op& op);           // a barrier before `op` where one is needed
-  Value* address(tile::ValueId pointer, Value* offset);              // of scratch: i32 byte offset in shared memory
+  // Of a mask: it holds for no element, as the sizes say.
+  static bool is_never(const Value* predicate) {
+    auto* constant = llvm::dyn_cast_or_null<llvm::ConstantInt>(predicate);
+    return constant && constant->isZero();
+  }
+  Value* address(tile::ValueId pointer, Value* offset); // of scratch: i32 byte offset in shared memory
   // Accesses whose mask may hold for a part of their elements: those of which it holds for all, and whether this thread
   // has others, which are made element by element, behind a branch that few threads take.
   struct Parts {

@@ -8,11 +8,6 @@ namespace tessera::gpu {
 
 using tile::OpKind;
 
-static bool is_never(const llvm::Value* predicate) {
-  auto* constant = llvm::dyn_cast_or_null<llvm::ConstantInt>(predicate);
-  return constant && constant->isZero();
-}
-
 static int element_bytes(DType dtype) { return std::max(1, info(dtype).bits / 8); }
 
 llvm::Type* Emitter::word_type(DType dtype, int elements, int* count) {
