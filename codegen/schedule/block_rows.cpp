@@ -138,7 +138,7 @@ private:
       rows = 2;
       threads = 32;
     }
-    const auto turns = aligned && n ? in_turn(columns, longest, *n) : std::nullopt;
+    const auto turns = aligned && n && longest == columns ? in_turn(columns, *n) : std::nullopt;
     if (turns) rows = turns->rows, threads = turns->threads;
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockRows, rows, columns, power_above(threads) / 32);
     p.turns = turns ? turns->turns : 1;
@@ -155,22 +155,20 @@ private:
     p.reads = caching(false);
     return p;
   }
-  // Short rows that programs take in turn, the loads of all of which are copied to shared memory at once: more is under
-  // way than registers have room for. From as many on as keep the GPU full, up to where loads gain more by telling the
-  // L2 what to keep, which copies cannot, and where it is memory that a row waits for.
+  // Short rows of 16-bit elements that fill their tile, and that programs take in turn, the loads of all of which are
+  // copied to shared memory at once: more is under way than registers have room for. From as many on as keep the GPU
+  // full, up to where loads tell the L2 what to keep, which copies cannot, and where it is memory that a row waits for.
   struct Turns {
     int64_t rows, threads;
     int turns;
   };
-  [[nodiscard]] std::optional<Turns> in_turn(int64_t columns, int64_t row, int64_t n) const {
-    constexpr int64_t kThreads = 64, kBytes = 32;                     // of a block; of a thread's loads
-    constexpr int64_t kLeast = 256, kWide = 2 << 10, kMost = 8 << 10; // bytes of a row, the most of 32-bit elements
-    constexpr int64_t kFull = 896, kResident = 1280;      // threads of a multiprocessor; where there are gains
-    constexpr double kShortMoved = 250e6, kMoved = 150e6; // bytes in all, of rows up to kWide and of longer ones
-    constexpr int kElementary = 10, kMostFunctions = 15;  // ScalarInfo::cost of functions, of all of them
+  [[nodiscard]] std::optional<Turns> in_turn(int64_t row, int64_t n) const {
+    constexpr int64_t kThreads = 64, kBytes = 32;        // of a block; of a thread's loads
+    constexpr int64_t kLeast = 256, kMost = 8 << 10;     // bytes of a row, what is loaded of one
+    constexpr int64_t kFull = 896, kResident = 1280;     // threads of a multiprocessor; where there are gains
+    constexpr int kElementary = 10, kMostFunctions = 15; // ScalarInfo::cost of functions, of all of them
     const int64_t loaded = loaded_bytes();
-    if (!f_.stores_rows() || columns * f_.usual < kLeast || columns * loaded > (f_.usual >= 4 ? kWide : kMost))
-      return {};
+    if (!f_.stores_rows() || f_.usual > 2 || row * f_.usual < kLeast || row * loaded > kMost) return {};
     double moved = 0;
     for (const Stream& s : f_.streams) {
       moved += s.count * s.bytes;
@@ -178,20 +176,15 @@ private:
       const bool whole = s.bytes >= f_.usual && f_.contiguous(s, static_cast<size_t>(f_.contiguous_axis));
       if (large && !whole) return {}; // copies of less than 16 bytes
     }
-    if (moved > (columns * f_.usual <= kWide ? kShortMoved : kMoved)) return {};
+    if (moved > BlockFacts::kCacheBytes) return {};
     int functions = 0;
     for (ScalarId id = 0; id < f_.nest.dag.size(); ++id) {
       const int cost = info(f_.nest.dag[id].op).cost;
       if (f_.d.live[static_cast<size_t>(id)] && f_.d.row_varying(id) && cost >= kElementary) functions += cost;
     }
     if (functions > kMostFunctions) return {};
-    int64_t each = std::max(vector_, power_below(kBytes / loaded));
-    // Of a row shorter than the tile as many as leave whole accesses out for all of the row's threads, so that none
-    // needs a mask of its own.
-    if (columns > row) each *= 2;
-    const int64_t lanes = columns / each;
+    const int64_t each = std::max(vector_, power_below(kBytes / loaded)), lanes = row / each;
     if (lanes < 1 || lanes > 1024 || each * std::max(2, f_.live) > 128) return {};
-    if (columns > row && row % (lanes * vector_) != 0) return {};
     const int64_t threads = n * lanes, processors = f_.device.multiprocessors;
     if (threads < 2 * kFull * processors) return {};
     // Gains are read once for all turns: four of them, of one stream, where their programs then run all at a time.
