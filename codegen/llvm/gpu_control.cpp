@@ -8,9 +8,10 @@ Status Emitter::loop(const tile::Op& op) {
   const auto& args = op.region_args[0];
   size_t carried = op.operands.size() - 3;
   auto bounds = [&](tile::ValueId id) { return bounds_[static_cast<size_t>(id)]; };
-  // A step further than the last round fits, too.
+  // A step further than the last round fits, too, and as many as loads are ahead.
+  const int64_t room = std::numeric_limits<int32_t>::max() - bounds(args[0]).most;
   const bool narrow = bounds(args[0]).fits_32() && bounds(op.operands[1]).fits_32() &&
-                      bounds(op.operands[2]).most <= std::numeric_limits<int32_t>::max() - bounds(args[0]).most;
+                      bounds(op.operands[2]).most <= room / std::max(1, op.ahead);
   if (narrow) from = narrowed(from), to = narrowed(to), step = narrowed(step);
   auto index = [&](Value* v) { return narrow ? b_.CreateSExt(v, b_.getInt64Ty()) : v; };
   auto* any = b_.CreateICmpSLT(from, to);
