@@ -54,27 +54,6 @@ Problem moments(const std::string& rows, const std::string& row) {
       store.row v[i0] = %6
     })");
 }
-// A root-mean-square norm of a sum, which is a result, too; g is for all rows.
-Problem norm(const std::string& rows, const std::string& row, const std::string& t) {
-  const std::string shape = "[" + rows + ", " + row + "]\n";
-  return problem("x: " + t + shape + "r: " + t + shape + "g: " + t + "[" + row + "]\nz: " + t + shape + "y: " + t +
-                     shape,
-                 "nest norm outer(i0: " + rows + ") row(i1: " + row + R"() {
-      %0 = load x[i0, i1] : f32
-      %1 = load r[i0, i1] : f32
-      %2 = add %0, %1 : f32
-      %3 = mul %2, %2 : f32
-      %4 = reduce.sum %3 : f32
-      %5 = const 0.01 : f32
-      %6 = mul %4, %5 : f32
-      %7 = rsqrt %6 : f32
-      %8 = mul %2, %7 : f32
-      %9 = load g[i1] : f32
-      %10 = mul %8, %9 : f32
-      store z[i0, i1] = %2
-      store y[i0, i1] = %10
-    })");
-}
 Problem argmax(const std::string& rows, const std::string& row) {
   return problem("x: f32[" + rows + ", " + row + "]\ny: i64[" + rows + "]",
                  "nest best outer(i0: " + rows + ") row(i1: " + row +
@@ -134,7 +113,7 @@ TEST(BlockTeam, KnownSizesMeanTheSame) {
   expect_same(moments("2", "65541"), {{}}, {.tolerance = 1e-3});
   // Rows that begin at any alignment.
   expect_same(softmax_of("2", "65541"), {{}}, {.tolerance = 1e-3});
-  expect_same(norm("2", "65543", "f16"), {{}}, {.tolerance = 1e-2});
+  expect_same(add_norm_of("2", "65543", "f16"), {{}}, {.tolerance = 1e-2});
   kernel_runner().blocks_only = false;
 }
 
@@ -146,7 +125,7 @@ TEST(BlockTeam, AnySizeMeansTheSame) {
   expect_same(columns("n", "c"), two("n", "c"));
   expect_same(softmax_of("b", "s"), two("b", "s"));
   expect_same(moments("b", "s"), two("b", "s"));
-  expect_same(norm("b", "s", "f16"), two("b", "s"), {.tolerance = 1e-2});
+  expect_same(add_norm_of("b", "s", "f16"), two("b", "s"), {.tolerance = 1e-2});
 }
 
 } // namespace

@@ -47,6 +47,27 @@ inline Problem layer_norm(const char* width = "768", const char* dtype = "f32") 
       store y[i0, i1, i2] = %17
     })");
 }
+// A root-mean-square norm of a sum, which is a result, too; g is for all rows.
+inline Problem add_norm_of(const std::string& rows, const std::string& row, const std::string& t) {
+  const std::string shape = "[" + rows + ", " + row + "]\n";
+  return problem("x: " + t + shape + "r: " + t + shape + "g: " + t + "[" + row + "]\nz: " + t + shape + "y: " + t +
+                     shape,
+                 "nest norm outer(i0: " + rows + ") row(i1: " + row + R"() {
+      %0 = load x[i0, i1] : f32
+      %1 = load r[i0, i1] : f32
+      %2 = add %0, %1 : f32
+      %3 = mul %2, %2 : f32
+      %4 = reduce.sum %3 : f32
+      %5 = const 0.01 : f32
+      %6 = mul %4, %5 : f32
+      %7 = rsqrt %6 : f32
+      %8 = mul %2, %7 : f32
+      %9 = load g[i1] : f32
+      %10 = mul %8, %9 : f32
+      store z[i0, i1] = %2
+      store y[i0, i1] = %10
+    })");
+}
 inline Problem bias_gelu(const char* dtype = "f32") {
   std::string t = dtype;
   return problem("x: " + t + "[b, s, 100]\nbias: " + t + "[100]\ny: " + t + "[b, s, 100]", R"(

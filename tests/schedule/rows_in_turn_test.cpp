@@ -38,27 +38,6 @@ Problem norm(const char* rows, const char* width, const std::string& t) {
     })");
 }
 
-// Two streams, and two results.
-Problem add_norm(const char* rows, const char* width, const std::string& t) {
-  const std::string r = rows, w = width, matrix = ": " + t + "[" + r + ", " + w + "]\n";
-  return problem("x" + matrix + "r" + matrix + "z" + matrix + "y" + matrix + "g: " + t + "[" + w + "]",
-                 "nest add_norm outer(i0: " + r + ") row(i1: " + w + R"() {
-      %0 = load x[i0, i1] : f32
-      %1 = load r[i0, i1] : f32
-      %2 = add %0, %1 : f32
-      %3 = mul %2, %2 : f32
-      %4 = reduce.sum %3 : f32
-      %5 = const 0.001 : f32
-      %6 = mul %4, %5 : f32
-      %7 = sqrt %6 : f32
-      %8 = div %2, %7 : f32
-      %9 = load g[i1] : f32
-      %10 = mul %8, %9 : f32
-      store z[i0, i1] = %2
-      store y[i0, i1] = %10
-    })");
-}
-
 TEST(RowsInTurn, ABlockOrAWarpARow) {
   expect_in_turn(softmax_of("32", "1024", "bf16"), {1, 1024, 2}, 1e-2);
   expect_in_turn(norm("64", "512", "f16"), {2, 512, 2}, 2e-3);
@@ -71,7 +50,7 @@ TEST(RowsInTurn, NumbersOfRowsThatLeaveTilesIdle) {
 }
 TEST(RowsInTurn, FourWhereGainsAreReadForThem) {
   expect_in_turn(norm("47", "1024", "f16"), {1, 1024, 2, 4}, 2e-3);
-  expect_in_turn(add_norm("29", "1024", "f16"), {1, 1024, 4, 2}, 5e-3); // of two streams less of each
+  expect_in_turn(add_norm_of("29", "1024", "f16"), {1, 1024, 4, 2}, 5e-3); // of two streams less of each
 }
 TEST(RowsInTurn, NotWhereTheGpuWouldBeIdleOrRowsAreLong) {
   auto turns = [](const Problem& p, int multiprocessors = 1) {
