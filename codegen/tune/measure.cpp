@@ -167,15 +167,16 @@ public:
     m->executors_.resize(what.candidates.size());
     const Executable& exe = **first;
     TESSERA_TRY(fits(exe, how.max_bytes, "may be taken for measuring"));
+    int64_t sets = 1;
     if (options.device == "cuda") {
       TESSERA_ASSIGN(m->watch_, cuda::Stopwatch::create());
-      if (how.max_bytes != INT64_MAX) {
-        TESSERA_ASSIGN(const int64_t free, m->watch_->free_bytes());
-        TESSERA_TRY(fits(exe, free / 4, "is a quarter of the GPU's free memory"));
-      }
+      TESSERA_ASSIGN(const int64_t free, m->watch_->free_bytes());
+      if (how.max_bytes != INT64_MAX) TESSERA_TRY(fits(exe, free / 4, "is a quarter of the GPU's free memory"));
+      sets = m->watch_->sets(static_cast<int64_t>(bytes(exe)), std::min(how.max_bytes, free / 4));
     } else {
       m->pool_ = ThreadPool::create(options.threads);
     }
+    m->sets_.resize(static_cast<size_t>(sets));
     // Buffers come in the order of the kernel's parameters, loads by their value.
     for (size_t operand = 0; operand < what.nest.loads.size(); ++operand) {
       TESSERA_ASSIGN(Tensor data, made_up(what, operand));
@@ -186,8 +187,10 @@ public:
       Dims dims;
       for (const SymExpr& d : info.shape) dims.push_back(d.const_value());
       if (m->watch_) {
-        TESSERA_ASSIGN(auto memory, m->watch_->allocate(info.dtype, dims));
-        m->device_outputs_.push_back(memory);
+        for (DeviceSet& set : m->sets_) {
+          TESSERA_ASSIGN(auto memory, m->watch_->allocate(info.dtype, dims));
+          set.outputs.push_back(memory);
+        }
       } else {
         TESSERA_ASSIGN(auto memory, Tensor::create(info.dtype, dims));
         m->outputs_.push_back(std::move(memory));
@@ -202,13 +205,8 @@ public:
   }
 
   Result<double> time_us(size_t candidate) override {
+    if (watch_) return time_us(candidate, sets_[turn_++ % sets_.size()]);
     TESSERA_ASSIGN(Executor * executor, this->executor(candidate));
-    if (watch_) {
-      TESSERA_ASSIGN(double ms, watch_->time([&](void* stream) {
-        return executor->run_on_device(device_inputs_, device_outputs_, stream);
-      }));
-      return ms * 1e3;
-    }
     auto start = std::chrono::steady_clock::now();
     TESSERA_TRY(executor->run(inputs_, nullptr, &outputs_));
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
@@ -226,13 +224,23 @@ public:
   }
 
 private:
-  static Status fits(const Executable& exe, int64_t limit, const char* what) {
+  // Inputs and outputs of one call on the GPU. Those of all sets hold the same.
+  struct DeviceSet {
+    std::map<std::string, DeviceTensor> inputs;
+    std::vector<DeviceTensor> outputs;
+  };
+
+  static double bytes(const Executable& exe) {
     double bytes = 0;
     for (const BufferInfo& b : exe.buffers) {
       double elements = 1;
       for (const SymExpr& d : b.shape) elements *= static_cast<double>(d.const_value());
       bytes += elements * info(b.dtype).bits / 8;
     }
+    return bytes;
+  }
+  static Status fits(const Executable& exe, int64_t limit, const char* what) {
+    const double bytes = DeviceMeasurer::bytes(exe);
     if (bytes <= static_cast<double>(limit)) return {};
     return Diagnostic(ErrorCode::UnsupportedFeature, "its data are " + std::to_string(static_cast<int64_t>(bytes)) +
                                                          " bytes, and " + std::to_string(limit) + " " + what);
@@ -246,7 +254,10 @@ private:
     if (static_cast<size_t>(at) >= exe.inputs.size()) return {};
     const std::string& name = exe.inputs[static_cast<size_t>(at)].name;
     if (watch_) {
-      TESSERA_ASSIGN(device_inputs_[name], watch_->upload(data));
+      TESSERA_ASSIGN(const DeviceTensor first, watch_->upload(data));
+      for (DeviceSet& set : sets_) {
+        TESSERA_ASSIGN(set.inputs[name], &set == &sets_[0] ? first : watch_->upload(first));
+      }
     } else {
       inputs_[name] = std::move(data);
     }
@@ -263,15 +274,23 @@ private:
     }
     return e.get();
   }
+  Result<double> time_us(size_t candidate, const DeviceSet& set) {
+    TESSERA_ASSIGN(Executor * executor, this->executor(candidate));
+    TESSERA_ASSIGN(double ms, watch_->time([&](void* stream) {
+      return executor->run_on_device(set.inputs, set.outputs, stream);
+    }));
+    return ms * 1e3;
+  }
   Result<std::vector<Tensor>> results(size_t candidate) {
     if (!watch_) {
       TESSERA_ASSIGN(Executor * executor, this->executor(candidate));
       return executor->run(inputs_);
     }
-    for (const DeviceTensor& t : device_outputs_) TESSERA_TRY(watch_->poison(t));
-    TESSERA_TRY(time_us(candidate));
+    const DeviceSet& set = sets_[turn_++ % sets_.size()];
+    for (const DeviceTensor& t : set.outputs) TESSERA_TRY(watch_->poison(t));
+    TESSERA_TRY(time_us(candidate, set));
     std::vector<Tensor> out;
-    for (const DeviceTensor& t : device_outputs_) {
+    for (const DeviceTensor& t : set.outputs) {
       TESSERA_ASSIGN(Tensor host, watch_->download(t));
       out.push_back(std::move(host));
     }
@@ -282,10 +301,10 @@ private:
   std::vector<std::unique_ptr<Executor>> executors_; // by candidate
   std::unique_ptr<cuda::Stopwatch> watch_;           // of a GPU
   std::shared_ptr<ThreadPool> pool_;                 // of the host
-  std::map<std::string, Tensor> inputs_;
-  std::map<std::string, DeviceTensor> device_inputs_;
+  std::map<std::string, Tensor> inputs_;             // of the host
   std::vector<Tensor> outputs_, expected_;
-  std::vector<DeviceTensor> device_outputs_;
+  std::vector<DeviceSet> sets_; // of a GPU
+  size_t turn_ = 0;             // of the sets
 };
 
 } // namespace

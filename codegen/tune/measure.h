@@ -18,13 +18,15 @@ struct MeasuredNest {
 
 struct MeasureOptions {
   bool one_by_one = false;       // each candidate is compiled when it is first prepared or run, and not all at once
-  int64_t max_bytes = INT64_MAX; // of a nest's inputs and outputs; on a GPU at most a quarter of what is free, too
+  int64_t max_bytes = INT64_MAX; // of a nest's inputs and outputs; on a GPU at most a quarter of what is free, too.
+                                 // Further sets of them, to be timed on in turn, stay within the same bounds
 };
 
-// On the GPU: between events, the level-2 cache overwritten before each run. On the host: with its clock, nothing
-// flushed. Results are compared with those of the rules' choice: integers and booleans exactly, floats as reductions in
-// another order may differ. Errors: of compiling the rules' choice, those of opening the device, OutOfMemory;
-// with `how.max_bytes`, UnsupportedFeature for a nest that takes more. What `what` refers to outlives the measurer.
+// On the GPU: between events, the level-2 cache overwritten before each run, on several sets of memory in turn
+// (cuda::memory_sets), whichever candidate runs. On the host: with its clock, nothing flushed. Results are compared
+// with those of the rules' choice: integers and booleans exactly, floats as reductions in another order may differ.
+// Errors: of compiling the rules' choice, those of opening the device, OutOfMemory; with `how.max_bytes`,
+// UnsupportedFeature for a nest that takes more. What `what` refers to outlives the measurer.
 [[nodiscard]] Result<std::unique_ptr<Measurer>> make_measurer(const MeasuredNest& what, const CompileOptions& options,
                                                               const MeasureOptions& how = {});
 

@@ -17,6 +17,12 @@ struct Work {
   TunedKernel out;
 };
 
+// What else tells schedules of blocks apart, where it is not as usual.
+constexpr std::pair<const char*, int64_t> kTold[] = {
+    {"split", -1}, {"turns", 1},    {"steps", 1},        {"run", 1},    {"shift", 1},
+    {"ahead", 0},  {"keep", 0},     {"programs", 0},     {"online", 1}, {"streaming", 0},
+    {"staged", 0}, {"downward", 0}, {"whole_branch", 0}, {"reads", 0}};
+
 std::string text_of(const Schedule& s) {
   std::string text(name(s.kind));
   if (s.kind < ScheduleKind::BlockFlat) {
@@ -30,6 +36,9 @@ std::string text_of(const Schedule& s) {
   text += " [" + std::to_string(number("rows")) + ", " + std::to_string(number("columns")) + "] on " +
           std::to_string(number("warps")) + (number("warps") == 1 ? " warp" : " warps");
   if (number("min_blocks") > 0) text += ", " + std::to_string(number("min_blocks")) + " blocks resident";
+  for (const auto& [key, usual] : kTold)
+    if (auto it = s.config.find(key); it != s.config.end() && it->second != usual)
+      text += ", " + std::string(key) + " " + std::to_string(it->second);
   return text;
 }
 

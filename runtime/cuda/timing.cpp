@@ -4,6 +4,13 @@
 
 namespace tessera::cuda {
 
+int64_t memory_sets(int64_t moved, int64_t cache, int64_t limit) {
+  constexpr int64_t kMost = 16;
+  moved = std::max<int64_t>(moved, 1);
+  const int64_t wanted = std::min(kMost, (2 * cache + moved - 1) / moved + 1);
+  return std::max<int64_t>(1, std::min(wanted, limit / moved));
+}
+
 struct Stopwatch::Impl {
   std::shared_ptr<Context> context;
   std::unique_ptr<Stream> stream;
@@ -34,10 +41,13 @@ Stopwatch::~Stopwatch() {
   impl_->staging.reset();
 }
 
-Result<std::unique_ptr<Stopwatch>> Stopwatch::create() {
+Result<std::unique_ptr<Stopwatch>> Stopwatch::create(std::shared_ptr<Context> context) {
   std::unique_ptr<Stopwatch> out(new Stopwatch());
   Impl& impl = *out->impl_;
-  TESSERA_ASSIGN(impl.context, Context::open());
+  impl.context = std::move(context);
+  if (!impl.context) {
+    TESSERA_ASSIGN(impl.context, Context::open());
+  }
   Context::Current current(*impl.context);
   TESSERA_TRY(current.status());
   TESSERA_ASSIGN(impl.stream, Stream::create(impl.context));
@@ -58,6 +68,10 @@ Result<int64_t> Stopwatch::free_bytes() const {
   return static_cast<int64_t>(free);
 }
 
+int64_t Stopwatch::sets(int64_t moved, int64_t limit) const {
+  return memory_sets(moved, impl_->context->properties().l2_bytes, limit);
+}
+
 Result<DeviceTensor> Stopwatch::allocate(DType dtype, const Dims& dims) {
   TESSERA_ASSIGN(int64_t count, element_count(dims));
   int64_t bytes = byte_size(dtype, count);
@@ -72,6 +86,19 @@ Result<DeviceTensor> Stopwatch::upload(const Tensor& tensor) {
   TESSERA_TRY(impl_->staging->upload(reinterpret_cast<CUdeviceptr>(out.data), tensor.data(), tensor.bytes(),
                                      impl_->stream->handle(), "copying an input to the GPU"));
   TESSERA_TRY(impl_->staging->settle());
+  return out;
+}
+
+Result<DeviceTensor> Stopwatch::upload(const DeviceTensor& tensor) {
+  TESSERA_ASSIGN(DeviceTensor out, allocate(tensor.dtype, tensor.dims));
+  TESSERA_ASSIGN(int64_t count, element_count(tensor.dims));
+  Context::Current current(*impl_->context);
+  TESSERA_TRY(current.status());
+  if (count == 0) return out;
+  CUresult r = impl_->context->driver().cuMemcpyDtoDAsync(
+      reinterpret_cast<CUdeviceptr>(out.data), reinterpret_cast<CUdeviceptr>(tensor.data),
+      static_cast<size_t>(byte_size(tensor.dtype, count)), impl_->stream->handle());
+  if (r != CUDA_SUCCESS) return impl_->context->error(r, "cuMemcpyDtoDAsync");
   return out;
 }
 

@@ -34,6 +34,37 @@ def check_errors(source):
     assert np.isnan(off([np.nan, 1.0], [1.0, 1.0])).tolist() == [True, False]
 
 
+def check_turns(source):
+    """Contenders on several sets of memory: how many, and that whoever calls takes the next one."""
+    sys.path.insert(0, os.path.join(source, "tools"))
+    from benchmark.clock import HostClock, MOST_SETS, race, sets_of_memory
+    mib, cache, none = 1 << 20, 50 << 20, 1 << 60
+    assert [sets_of_memory(n * mib, cache, none) for n in (1000, 100, 99, 10, 1, 0)] == [2, 2, 3, 11, MOST_SETS, MOST_SETS]
+    assert [sets_of_memory(10 * mib, cache, n * mib) for n in (40, 5)] == [4, 1]
+    assert HostClock().sets(mib, 2) == 1
+
+    log = []
+    class Clock:
+        least, timing = 3, False
+        def times(self, call, count):
+            self.timing = True
+            for _ in range(count): call()
+            self.timing = False
+            return [100.0] * count
+    clock = Clock()
+    for sets in (1, 2, 5):
+        log.clear()
+        calls = {name: [lambda name=name, i=i: log.append((name, i, clock.timing)) for i in range(sets)] for name in ("a", "b", "c")}
+        timings = race(clock, calls, 4, 1e-6)
+        assert list(timings) == ["a", "b", "c"] and all(t["rounds_us"] == [100.0] * 4 for t in timings.values()), timings
+        for name in calls:
+            mine = [(i, timed) for n, i, timed in log if n == name]
+            first = next(k for k, (_, timed) in enumerate(mine) if timed)
+            assert first >= 2 and {i for i, _ in mine[:first]} == set(range(sets)), mine
+        timed = [i for _, i, t in log if t]
+        assert all(len(set(timed[k:k + sets])) == sets for k in range(len(timed) - sets + 1)), timed
+
+
 def check_tuning(bench, library, cases, out, table):
     """Rules against tuning: a ratio for each case that has something to tune, and how many are within 10 %. How many cases were tuned."""
     command = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(library))), "bin", "tessera")
@@ -58,6 +89,7 @@ def check_tuning(bench, library, cases, out, table):
 def main():
     library, source = sys.argv[1:3]
     check_errors(source)
+    check_turns(source)
     work = tempfile.mkdtemp(prefix="tessera-bench-test-")
     cases, out, table = (os.path.join(work, n) for n in ("cases.json", "out.json", "out.md"))
 

@@ -65,6 +65,11 @@ class Machine:
         if self.torch: return case.torch_inputs(self.torch, self.device, seed)
         return case.numpy_inputs(seed)
 
+    def input_sets(self, case, count, seed=0):
+        """The same inputs `count` times, each in memory of its own."""
+        first = self.inputs(case, seed)
+        return [first] + [[x.clone() if self.torch else x.copy() for x in first] for _ in range(count - 1)]
+
     def outputs(self, case, poison):
         """Memory for the results, each byte set to `poison`."""
         out = []
@@ -82,22 +87,30 @@ class Machine:
         short = {v: k for k, v in (TORCH_TYPES(self.torch) if self.torch else {k: numpy_type(k) for k in NUMPY_TYPES}).items()}
         return [(n, short[a.dtype], list(a.shape), a.data_ptr() if self.torch else a.ctypes.data) for n, a in zip(names, arrays)]
 
-    # ---- contenders
+    # ---- contenders: a call for each set of inputs, on memory of its own
     def tessera(self, case, path, inputs, outputs):
+        """inputs and outputs: those of each set. (A model of six steps and more would be replayed as a CUDA graph, for up to four sets of addresses: with more sets its steps
+        are put on the stream one by one.)"""
         session = self.library.open(path, self.device, self.threads)
         stream = self.torch.cuda.current_stream().cuda_stream if self.device == "cuda" else 0
-        call = session.bind(self._described(case.arguments(), inputs), self._described(case.outputs, outputs), stream)
-        keep = (inputs, outputs)
-        return lambda _keep=keep: call()
+
+        def on(ins, outs):
+            call = session.bind(self._described(case.arguments(), ins), self._described(case.outputs, outs), stream)
+            return lambda _keep=(ins, outs): call()
+        return [on(*memory) for memory in zip(inputs, outputs)]
 
     def eager(self, case, inputs, mode=None):
         torch = self.torch
         f = case.torch_function(case.torch_constants(torch, self.device))
         if mode is not None: f = torch.compile(f, dynamic=False, **({"mode": mode} if mode else {}))
 
-        def call():
-            with torch.no_grad(): return f(*inputs)
-        return call
+        def on(ins):
+            result = [None]  # stays until the next call on these inputs has made another: results of other sets lie elsewhere
+
+            def call():
+                with torch.no_grad(): result[0] = f(*ins)
+            return call
+        return [on(ins) for ins in inputs]
 
     def compiled(self, case, inputs, mode=""):
         self.torch._dynamo.reset()
@@ -110,25 +123,31 @@ class Machine:
         options.intra_op_num_threads = self.threads
         options.log_severity_level = 3
         session = o.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        binding, held = session.io_binding(), []
-        arrays = [x.numpy() if self.torch else x for x in inputs]
-        for n, x in zip(case.arguments(), arrays): binding.bind_ortvalue_input(n, o.OrtValue.ortvalue_from_numpy(x))
-        for n, (shape, dtype) in zip(case.outputs, case.results):
-            held.append(np.zeros(shape, numpy_type(dtype)))
-            binding.bind_ortvalue_output(n, o.OrtValue.ortvalue_from_numpy(held[-1]))
-        return lambda _held=(held, arrays): session.run_with_iobinding(binding)
 
-    def copy(self, case):
+        def on(ins):
+            binding, held = session.io_binding(), []
+            arrays = [x.numpy() if self.torch else x for x in ins]
+            for n, x in zip(case.arguments(), arrays): binding.bind_ortvalue_input(n, o.OrtValue.ortvalue_from_numpy(x))
+            for n, (shape, dtype) in zip(case.outputs, case.results):
+                held.append(np.zeros(shape, numpy_type(dtype)))
+                binding.bind_ortvalue_output(n, o.OrtValue.ortvalue_from_numpy(held[-1]))
+            return lambda _held=(held, arrays): session.run_with_iobinding(binding)
+        return [on(ins) for ins in inputs]
+
+    def copy(self, case, sets):
         """As many bytes as the case moves: half read, half written."""
         half = max(case.bytes // 2, 1)
-        if self.device == "cuda":
-            source = self.torch.empty(half, dtype=self.torch.uint8, device="cuda")
-            target = self.torch.empty_like(source)
-            return lambda: target.copy_(source)
-        source, target = np.ones(half, np.uint8), np.zeros(half, np.uint8)
         step = -(-half // self.threads)
         parts = [slice(i, min(i + step, half)) for i in range(0, half, step)]
-        return lambda: list(self.copiers.map(lambda p: np.copyto(target[p], source[p]), parts))
+
+        def one():
+            if self.device == "cuda":
+                source = self.torch.empty(half, dtype=self.torch.uint8, device="cuda")
+                target = self.torch.empty_like(source)
+                return lambda: target.copy_(source)
+            source, target = np.ones(half, np.uint8), np.zeros(half, np.uint8)
+            return lambda: list(self.copiers.map(lambda p: np.copyto(target[p], source[p]), parts))
+        return [one() for _ in range(sets)]
 
     # ---- what is right
     def reference(self, case, inputs):

@@ -31,7 +31,8 @@ class Tuner:
             return {"failed": f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"[:300]}
         timed = [k for k in kernels if k["outcome"] != "left"]
         out = {"kernels": len(kernels), "measured": len(timed), "left": sorted({k["note"] for k in kernels if k["outcome"] == "left"}),
-               "wrong": found["wrong"], "schedules": [k["schedule"] for k in timed], "seconds": found["seconds"]}
+               "wrong": found["wrong"], "schedules": [k["schedule"] for k in timed], "seconds": found["seconds"],
+               "candidates": [k["measured"] for k in timed]}
         if timed:
             out["rules_us"], out["tuned_us"] = (sum(k["uses"] * k[t] for k in timed) for t in ("default_us", "tuned_us"))
             out["ratio"] = out["rules_us"] / out["tuned_us"] if out["tuned_us"] > 0 else 1.0
