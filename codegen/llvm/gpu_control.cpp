@@ -1,7 +1,21 @@
 // Loops and branches: what is carried and yielded, register by register, and which barriers they need.
+//
+// Elements of fewer than 32 bits travel from block to block in words. Each alone would have a register there, and be
+// taken out of the word that it was loaded in: half of a tile of f16 that is loaded a round ahead.
 #include "codegen/llvm/gpu_emit.h"
 
 namespace tessera::gpu {
+
+bool Emitter::travels_in_words(DType dtype, size_t count) {
+  const int bits = info(dtype).bits;
+  return dtype != DType::Bool && (bits == 16 || bits == 8) && count % static_cast<size_t>(32 / bits) == 0;
+}
+Emitter::Registers Emitter::to_travel(const Registers& list, DType dtype) {
+  return travels_in_words(dtype, list.size()) ? to_words(list, dtype) : list;
+}
+Emitter::Registers Emitter::travelled(const Registers& list, DType dtype, size_t count) {
+  return travels_in_words(dtype, count) ? from_words(list, dtype, static_cast<int>(count)) : list;
+}
 
 Status Emitter::loop(const tile::Op& op) {
   auto *from = scalar(op.operands[0]), *to = scalar(op.operands[1]), *step = scalar(op.operands[2]);
@@ -29,6 +43,9 @@ Status Emitter::loop(const tile::Op& op) {
     TESSERA_TRY(copy_ahead(op, ahead, index(round), b_.CreateICmpSLT(round, to),
                            b_.getInt32(static_cast<uint32_t>(s) * stage_bytes)));
   }
+  std::vector<Registers> first;
+  for (size_t c = 0; c < carried; ++c)
+    first.push_back(to_travel(registers(op.operands[3 + c], register_count(args[1 + c])), dtype(args[1 + c])));
   auto* before = b_.GetInsertBlock();
   auto* body = llvm::BasicBlock::Create(ctx_, "loop", fn_);
   auto* after = llvm::BasicBlock::Create(ctx_, "after", fn_);
@@ -41,15 +58,15 @@ Status Emitter::loop(const tile::Op& op) {
     stage = b_.CreatePHI(b_.getInt32Ty(), 2, "stage");
     stage->addIncoming(b_.getInt32(0), before);
   }
-  for (size_t c = 0; c < carried; ++c) {
-    Registers phis;
-    for (auto* v : registers(op.operands[3 + c], register_count(args[1 + c]))) {
+  std::vector<Registers> phis(carried);
+  for (size_t c = 0; c < carried; ++c)
+    for (auto* v : first[c]) {
       auto* phi = b_.CreatePHI(v->getType(), 2);
       phi->addIncoming(v, before);
-      phis.push_back(phi);
+      phis[c].push_back(phi);
     }
-    define(args[1 + c], std::move(phis));
-  }
+  for (size_t c = 0; c < carried; ++c)
+    define(args[1 + c], travelled(phis[c], dtype(args[1 + c]), register_count(args[1 + c])));
   auto pending = hazards_.pending();
   hazards_.enter_loop();
   auto* next = b_.CreateNSWAdd(i, step);
@@ -90,29 +107,26 @@ Status Emitter::loop(const tile::Op& op) {
   hazards_.merge(pending); // of no rounds at all
   if (copies) --ahead_depth_;
 
-  auto yields = yielded_;
+  std::vector<Registers> last;
+  for (size_t c = 0; c < carried; ++c)
+    last.push_back(to_travel(registers(yielded_[c], register_count(args[1 + c])), dtype(args[1 + c])));
   auto* latch = b_.GetInsertBlock();
   i->addIncoming(next, latch);
   if (stage) stage->addIncoming(other, latch);
-  for (size_t c = 0; c < carried; ++c) {
-    auto n = registers(yields[c], register_count(args[1 + c]));
-    for (size_t r = 0; r < n.size(); ++r)
-      llvm::cast<llvm::PHINode>(registers(args[1 + c])[r])->addIncoming(n[r], latch);
-  }
+  for (size_t c = 0; c < carried; ++c)
+    for (size_t r = 0; r < last[c].size(); ++r) llvm::cast<llvm::PHINode>(phis[c][r])->addIncoming(last[c][r], latch);
   b_.CreateCondBr(b_.CreateICmpSLT(next, to), body, after);
   b_.SetInsertPoint(after);
-  for (size_t c = 0; c < carried; ++c) {
-    size_t n = register_count(op.results[c]);
-    auto first = registers(op.operands[3 + c], n), last = registers(yields[c], n);
-    Registers out;
-    for (size_t r = 0; r < n; ++r) {
-      auto* phi = b_.CreatePHI(first[r]->getType(), 2);
-      phi->addIncoming(first[r], before);
-      phi->addIncoming(last[r], latch);
-      out.push_back(phi);
+  std::vector<Registers> out(carried);
+  for (size_t c = 0; c < carried; ++c)
+    for (size_t r = 0; r < first[c].size(); ++r) {
+      auto* phi = b_.CreatePHI(first[c][r]->getType(), 2);
+      phi->addIncoming(first[c][r], before);
+      phi->addIncoming(last[c][r], latch);
+      out[c].push_back(phi);
     }
-    define(op.results[c], std::move(out));
-  }
+  for (size_t c = 0; c < carried; ++c)
+    define(op.results[c], travelled(out[c], dtype(op.results[c]), register_count(op.results[c])));
   return {};
 }
 
@@ -133,7 +147,7 @@ Status Emitter::branch(const tile::Op& op) {
     yielded_.clear();
     TESSERA_TRY(block(op.regions[r]));
     for (size_t v = 0; v < op.results.size(); ++v)
-      yields[r].push_back(registers(yielded_[v], register_count(op.results[v])));
+      yields[r].push_back(to_travel(registers(yielded_[v], register_count(op.results[v])), dtype(op.results[v])));
     ends[r] = b_.GetInsertBlock();
     b_.CreateBr(merge);
     if (r == 0) ended = hazards_.pending();
@@ -142,16 +156,16 @@ Status Emitter::branch(const tile::Op& op) {
   hazards_.leave_branch();
   merge->insertInto(fn_);
   b_.SetInsertPoint(merge);
-  for (size_t v = 0; v < op.results.size(); ++v) {
-    Registers out;
+  std::vector<Registers> out(op.results.size());
+  for (size_t v = 0; v < op.results.size(); ++v)
     for (size_t r = 0; r < yields[0][v].size(); ++r) {
       auto* phi = b_.CreatePHI(yields[0][v][r]->getType(), 2);
       phi->addIncoming(yields[0][v][r], ends[0]);
       phi->addIncoming(yields[1][v][r], ends[1]);
-      out.push_back(phi);
+      out[v].push_back(phi);
     }
-    define(op.results[v], std::move(out));
-  }
+  for (size_t v = 0; v < op.results.size(); ++v)
+    define(op.results[v], travelled(out[v], dtype(op.results[v]), register_count(op.results[v])));
   return {};
 }
 

@@ -38,6 +38,11 @@ private:
   // gpu_control.cpp
   Status loop(const tile::Op& op);
   Status branch(const tile::Op& op);
+  // Registers as they travel from block to block, and back: `count` elements.
+  static bool travels_in_words(DType dtype, size_t count);
+  Registers to_travel(const Registers& list, DType dtype);
+  Registers travelled(const Registers& list, DType dtype, size_t count);
+  [[nodiscard]] DType dtype(tile::ValueId id) const { return kernel_.type(id).dtype; }
 
   // gpu_emit.cpp: structure and what needs no other thread
   Status block(const std::vector<tile::OpId>& ops);

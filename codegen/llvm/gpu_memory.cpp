@@ -160,35 +160,41 @@ llvm::BasicBlock* Emitter::rest_of(const Parts& parts, const std::function<void(
   return end;
 }
 
+// Into registers of their own, chosen from afterwards: nothing waits for the whole accesses, so that the row's ends are
+// under way with all the rest.
 void Emitter::load_rest(const tile::Op& op, const Parts& parts, int width, Groups& groups) {
   const auto pointer = op.operands[0];
   const DType dtype = kernel_.type(pointer).dtype;
   const auto n = groups.size() * static_cast<size_t>(width);
   const auto offsets = registers(op.operands[1], n);
-  Registers masks;
+  Registers masks, others;
   if (op.operands.size() > 2) masks = registers(op.operands[2], n);
+  if (op.operands.size() > 3) others = registers(op.operands[3], n);
   int one = 0;
   auto* single = word_type(dtype, 1, &one);
   auto* before = b_.GetInsertBlock();
   auto rest = groups;
   auto* from = rest_of(parts, [&] {
-    for (size_t g = 0, r = 0; g < rest.size(); ++g) {
-      auto elements = from_words(groups[g], dtype, width);
-      bool changed = false;
-      for (auto*& e : elements) {
+    std::vector<Registers> found(rest.size()); // elements, where there are some to load
+    for (size_t g = 0, r = 0; g < rest.size(); ++g)
+      for (int i = 0; i < width; ++i, ++r) {
         auto* predicate = both(masks.empty() ? nullptr : masks[r], b_.CreateNot(parts.whole[g]));
-        if (is_never(predicate)) {
-          ++r;
-          continue;
+        if (is_never(predicate)) continue;
+        if (found[g].empty()) {
+          const auto begin = static_cast<std::ptrdiff_t>(r) - i;
+          found[g].assign(static_cast<size_t>(width), llvm::Constant::getNullValue(element_type(dtype)));
+          if (!others.empty()) std::copy_n(others.begin() + begin, width, found[g].begin());
         }
-        changed = true;
-        auto otherwise = to_words(std::span<Value* const>(&e, 1), dtype);
-        auto loaded = gpu_->load_global(address(pointer, offsets[r]), single, 1, predicate, otherwise,
-                                        stability_of(pointer), op.caching);
+        auto*& e = found[g][static_cast<size_t>(i)];
+        const auto loaded =
+            gpu_->load_global(address(pointer, offsets[r]), single, 1, predicate,
+                              to_words(std::span<Value* const>(&e, 1), dtype), stability_of(pointer), op.caching);
         e = from_words(loaded, dtype, 1)[0];
-        ++r;
       }
-      if (changed) rest[g] = to_words(elements, dtype);
+    for (size_t g = 0; g < rest.size(); ++g) {
+      if (found[g].empty()) continue;
+      const auto words = to_words(found[g], dtype);
+      for (size_t w = 0; w < words.size(); ++w) rest[g][w] = b_.CreateSelect(parts.whole[g], groups[g][w], words[w]);
     }
   });
   for (size_t g = 0; g < groups.size(); ++g)
