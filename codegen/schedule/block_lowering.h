@@ -94,9 +94,14 @@ private:
   // block_walk.cpp: rounds over the row
   Values walk(size_t round, const Fold& fold);
   Values walk_ahead(size_t round, const Fold& fold);
+  Values walk_between_ends(size_t round, const Fold& fold, int64_t n);
   Values round_body(const Stage& stage, const Fold& fold, const Values& accumulators);
   [[nodiscard]] std::vector<ScalarId> streams(const Stage& stage) const;
+  // What the tile at `at` has of `loads`; masked where asked, or, fetched, where the row begins or ends in it.
+  Values load_tile(const std::vector<ScalarId>& loads, V at, bool masks, V guard);
   Values fetch(const std::vector<ScalarId>& loads, V at, bool masks, V guard);
+  Values fold_tile(size_t round, const Fold& fold, const std::vector<ScalarId>& loads, V at, bool masks,
+                   std::span<const V> accumulators, std::span<const V> tile);
 
   // block_share.cpp: which tiles of the row, and what is kept of them between rounds
   void share_row();

@@ -8,6 +8,10 @@
 //
 // Round 1 finds tile 3 in registers, and tile 2 under way while the block folds. The last tile, which may end within
 // the row, stands outside of the loops: in them nothing is masked but what is loaded.
+//
+// Of shifted rows of known length the first tile, which begins within an access, stands outside as well, and the tile
+// before the last one where the row may end in it. What is masked of them is known from their places, and nothing of
+// the others is.
 #include "codegen/schedule/block_lowering.h"
 #include "codegen/schedule/shapes.h"
 #include <algorithm>
@@ -29,6 +33,8 @@ BlockLowering::Values BlockLowering::walk(size_t round, const Fold& fold) {
   const Stage& stage = stages_.stages[round];
   if (!plan_.loop) return round_body(stage, fold, identities(fold));
   if (last_ >= 0) return walk_share(stage, fold);
+  if (plan_.ahead && plan_.shift > 1 && !plan_.team)
+    if (const auto n = d_.env.simplify(axis(s).extent).as_const()) return walk_between_ends(round, fold, *n);
   if (plan_.ahead) return walk_ahead(round, fold);
   V lanes = sizes_.constant(s.lanes);
   // To and fro: what was read last is still near. Positions that are taken apart are better known not to be negative.
@@ -81,22 +87,112 @@ std::vector<ScalarId> BlockLowering::streams(const Stage& stage) const {
   return found;
 }
 
+BlockLowering::Values BlockLowering::load_tile(const std::vector<ScalarId>& loads, V at, bool masks, V guard) {
+  return scoped([&] {
+    place(*fold_side(), at, masks);
+    guard_ = guard;
+    Values tiles;
+    for (ScalarId id : loads) tiles.push_back(stored_value(id));
+    guard_ = -1;
+    return tiles;
+  });
+}
 BlockLowering::Values BlockLowering::fetch(const std::vector<ScalarId>& loads, V at, bool masks, V guard) {
   if (loads.empty()) return {};
-  auto tiles_at = [&](bool masked, V condition) {
-    return scoped([&] {
-      place(*fold_side(), at, masked);
-      guard_ = condition;
-      Values tiles;
-      for (ScalarId id : loads) tiles.push_back(stored_value(id));
-      guard_ = -1;
-      return tiles;
-    });
-  };
-  if (plan_.shift == 1) return tiles_at(masks, guard);
+  if (plan_.shift == 1) return load_tile(loads, at, masks, guard);
   if (!plan_.team) guard = -1; // masks are false where there is no tile
   return b_.if_else(
-      both(guard, whole_tile(at)), [&] { return tiles_at(false, -1); }, [&] { return tiles_at(true, guard); });
+      both(guard, whole_tile(at)), [&] { return load_tile(loads, at, false, -1); },
+      [&] { return load_tile(loads, at, true, guard); });
+}
+
+BlockLowering::Values BlockLowering::fold_tile(size_t round, const Fold& fold, const std::vector<ScalarId>& loads, V at,
+                                               bool masks, std::span<const V> accumulators, std::span<const V> tile) {
+  return scoped([&] {
+    place(*fold_side(), at, masks);
+    for (size_t i = 0; i < loads.size(); ++i) loaded_[static_cast<size_t>(loads[i])] = tile[i];
+    Values next = round_body(stages_.stages[round], fold, Values(accumulators.begin(), accumulators.end()));
+    for (ScalarId id : loads) loaded_[static_cast<size_t>(id)] = -1;
+    return next;
+  });
+}
+
+namespace {
+std::vector<tile::ValueId> joined(std::vector<tile::ValueId> x, const std::vector<tile::ValueId>& y) {
+  x.insert(x.end(), y.begin(), y.end());
+  return x;
+}
+} // namespace
+
+BlockLowering::Values BlockLowering::walk_between_ends(size_t round, const Fold& fold, int64_t n) {
+  const Stage& stage = stages_.stages[round];
+  const int64_t width = fold_side()->lanes, last = (n + plan_.shift - 2) / width;
+  const int64_t end = last * width <= n ? last : last - 1; // the row ends there or behind it
+  auto at = [&](int64_t tile) { return sizes_.constant(tile * width); };
+  auto masked = [&](int64_t tile) { return tile < 1 || tile >= end; };
+  const std::vector<ScalarId> loads = streams(stage);
+  // Carried: accumulators, then the tile that is folded next.
+  const size_t numbers = fold.state().dtypes.size();
+  auto folded = [&](V base, bool masks, std::span<const V> now) {
+    return fold_tile(round, fold, loads, base, masks, now.first(numbers), now.subspan(numbers));
+  };
+  auto step = [&](V base, bool masks, V next, bool next_masks, std::span<const V> now) {
+    Values ahead = load_tile(loads, next, next_masks, -1);
+    return joined(folded(base, masks, now), ahead);
+  };
+  Values carried;
+  if (round % 2 == 0) {
+    carried = joined(identities(fold), load_tile(loads, at(0), true, -1));
+    for (int64_t t = 0; t < last;) {
+      const int64_t whole = t > 0 ? end - 1 - t : 0; // before such ones
+      if (whole > 1) {
+        carried = b_.for_loop(at(t), at(t + whole), at(1), carried, [&](V i, std::span<const V> now) {
+          return step(i, false, sizes_.op(ScalarOp::Add, i, at(1)), false, now);
+        });
+        t += whole;
+        continue;
+      }
+      carried = step(at(t), masked(t), at(t + 1), masked(t + 1), carried);
+      ++t;
+    }
+    kept_.last = loads;
+    kept_.last_tiles.assign(carried.begin() + static_cast<std::ptrdiff_t>(numbers), carried.end());
+    kept_.before.clear();
+    kept_.before_tiles.clear();
+    if (round + 1 < stages_.stages.size()) kept_.before = streams(stages_.stages[round + 1]);
+    ++reading_;
+    if (last > 0) kept_.before_tiles = load_tile(kept_.before, at(last - 1), masked(last - 1), -1);
+    --reading_;
+    return folded(at(last), true, carried);
+  }
+  auto kept = [&](const std::vector<ScalarId>& ids, const Values& tiles, int64_t tile) {
+    Values found;
+    for (ScalarId id : loads) {
+      auto it = std::find(ids.begin(), ids.end(), id);
+      found.push_back(it != ids.end() ? tiles[static_cast<size_t>(it - ids.begin())]
+                                      : load_tile({id}, at(tile), masked(tile), -1)[0]);
+    }
+    return found;
+  };
+  const Values ends = joined(identities(fold), kept(kept_.last, kept_.last_tiles, last));
+  if (last == 0) return folded(at(0), true, ends);
+  const Values before = kept(kept_.before, kept_.before_tiles, last - 1);
+  carried = joined(folded(at(last), true, ends), before);
+  kept_ = {};
+  for (int64_t t = last - 1; t > 0;) {
+    const int64_t whole = t < end ? t - 1 : 0;
+    if (whole > 1) {
+      carried = b_.for_loop(at(0), at(whole), at(1), carried, [&](V i, std::span<const V> now) {
+        V base = sizes_.op(ScalarOp::Sub, at(t), i);
+        return step(base, false, sizes_.op(ScalarOp::Sub, base, at(1)), false, now);
+      });
+      t -= whole;
+      continue;
+    }
+    carried = step(at(t), masked(t), at(t - 1), masked(t - 1), carried);
+    --t;
+  }
+  return folded(at(0), true, carried);
 }
 
 BlockLowering::Values BlockLowering::walk_ahead(size_t round, const Fold& fold) {
@@ -113,31 +209,18 @@ BlockLowering::Values BlockLowering::walk_ahead(size_t round, const Fold& fold) 
   auto several = [&] { return extent.lo > s.lanes ? -1 : positive(last); };
   const std::vector<ScalarId> loads = streams(stage);
   auto fold_at = [&](V at, bool masks, std::span<const V> accumulators, std::span<const V> tile) {
-    return scoped([&] {
-      place(s, at, masks);
-      for (size_t i = 0; i < loads.size(); ++i) loaded_[static_cast<size_t>(loads[i])] = tile[i];
-      Values next = round_body(stage, fold, Values(accumulators.begin(), accumulators.end()));
-      for (ScalarId id : loads) loaded_[static_cast<size_t>(id)] = -1;
-      return next;
-    });
-  };
-  auto fold_tile = [&](V at, bool masks, std::span<const V> accumulators, std::span<const V> tile) {
-    if (masks || plan_.shift == 1) return fold_at(at, masks, accumulators, tile);
+    if (masks || plan_.shift == 1) return fold_tile(round, fold, loads, at, masks, accumulators, tile);
     return b_.if_else(
-        whole_tile(at), [&] { return fold_at(at, false, accumulators, tile); },
-        [&] { return fold_at(at, true, accumulators, tile); });
+        whole_tile(at), [&] { return fold_tile(round, fold, loads, at, false, accumulators, tile); },
+        [&] { return fold_tile(round, fold, loads, at, true, accumulators, tile); });
   };
   // Carried: accumulators, then the tile that is folded next.
   const size_t numbers = fold.state().dtypes.size();
-  auto joined = [](Values x, const Values& y) {
-    x.insert(x.end(), y.begin(), y.end());
-    return x;
-  };
   if (round % 2 == 0) {
     Values carried = joined(identities(fold), fetch(loads, none, extent.lo < s.lanes, -1));
     carried = b_.for_loop(none, last, width, carried, [&](V i, std::span<const V> now) {
       Values next = fetch(loads, sizes_.op(ScalarOp::Add, i, width), true, -1);
-      return joined(fold_tile(i, false, now.first(numbers), now.subspan(numbers)), next);
+      return joined(fold_at(i, false, now.first(numbers), now.subspan(numbers)), next);
     });
     kept_.last = loads;
     kept_.last_tiles.assign(carried.begin() + static_cast<std::ptrdiff_t>(numbers), carried.end());
@@ -146,7 +229,7 @@ BlockLowering::Values BlockLowering::walk_ahead(size_t round, const Fold& fold) 
     ++reading_;
     kept_.before_tiles = fetch(kept_.before, minus(last, width), false, several());
     --reading_;
-    return fold_tile(last, true, std::span<const V>(carried).first(numbers), kept_.last_tiles);
+    return fold_at(last, true, std::span<const V>(carried).first(numbers), kept_.last_tiles);
   }
   auto kept = [&](const std::vector<ScalarId>& ids, const Values& tiles_of, V at, bool masks, V guard) {
     Values found;
@@ -159,13 +242,13 @@ BlockLowering::Values BlockLowering::walk_ahead(size_t round, const Fold& fold) 
   };
   Values end = kept(kept_.last, kept_.last_tiles, last, true, -1);
   Values before = kept(kept_.before, kept_.before_tiles, minus(last, width), false, several());
-  Values carried = joined(fold_tile(last, true, identities(fold), end), before);
+  Values carried = joined(fold_at(last, true, identities(fold), end), before);
   kept_ = {};
   V behind = sizes_.op(ScalarOp::Add, last, sizes_.constant(1));
   carried = b_.for_loop(width, behind, width, carried, [&](V i, std::span<const V> now) {
     V at = minus(last, i);
     Values next = fetch(loads, minus(at, width), false, positive(at));
-    return joined(fold_tile(at, false, now.first(numbers), now.subspan(numbers)), next);
+    return joined(fold_at(at, false, now.first(numbers), now.subspan(numbers)), next);
   });
   carried.resize(numbers);
   return carried;
