@@ -387,8 +387,21 @@ private:
       plans_.push_back(std::move(*p));
       return;
     }
+    if (short_rows(d, c)) return along(c, all);
     const bool odd = f_.narrow < 4 && !f_.multiple(f_.extent(c), f_.vector).known; // so are most accesses
     plans_.push_back(transpose(d, c, all, odd ? kOddTransposeElements : kTransposeElements));
+  }
+  // Accesses of a row from which on it is staged. Of narrow elements there are more to each of its ends.
+  [[nodiscard]] int64_t staged_accesses() const { return f_.narrow < 4 ? 2 * kStagedLanes : kStagedLanes; }
+  // Rows of narrow elements that are too short to be staged, but not to be one run: what is stored is in whole accesses
+  // then, and what runs across is read element by element.
+  [[nodiscard]] bool short_rows(size_t d, size_t c) const {
+    const auto across = f_.constant(f_.extent(c));
+    const bool stored = std::all_of(f_.streams.begin(), f_.streams.end(),
+                                    [&](const Stream& s) { return !s.store || f_.contiguous(s, c); });
+    return across && f_.narrow < 4 && stored && !f_.multiple(f_.extent(c), f_.vector).known &&
+           *across >= kStagedLanes * f_.vector && *across < staged_accesses() * f_.vector &&
+           f_.guess(f_.extent(d)) >= static_cast<double>(kStagedSide);
   }
   // With operands along d staged in shared memory (block_stage.cpp): whole accesses along both sides of any length.
   // What is stored is not staged, so its axis has the columns.
@@ -414,7 +427,7 @@ private:
     const auto across = static_cast<int64_t>(f_.guess(f_.extent(c))),
                down = static_cast<int64_t>(f_.guess(f_.extent(d)));
     // Of few accesses the first and the last one of a row, which are taken apart, are too many.
-    if (across < kStagedLanes * (shifts ? f_.vector : 1) || down < kStagedSide) return std::nullopt;
+    if (across < (shifts ? staged_accesses() * f_.vector : kStagedLanes) || down < kStagedSide) return std::nullopt;
     // All of a thread's loads are under way at a time.
     int64_t each = kTransposeElements / kFlatThreads;
     while (each > 4 && static_cast<double>(each) * loaded > kStagedBytes) each /= 2;

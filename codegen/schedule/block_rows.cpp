@@ -33,7 +33,7 @@ public:
     };
     if (auto n = f_.constant(row)) {
       const bool whole = f_.multiple(f_.extent(inner), vector_).known;
-      if (auto p = tile_is_idle(*n) ? std::nullopt : whole_rows(room(*n, *n), whole)) {
+      if (auto p = tile_is_idle(*n) && half_is_much(*n) ? std::nullopt : whole_rows(room(*n, *n), whole)) {
         std::string waste =
             p->columns > *n ? ", " + std::to_string(100 * (p->columns - *n) / p->columns) + " % of it idle" : "";
         add(std::move(*p), "rows of " + std::to_string(*n) + " in registers" + waste);
@@ -100,7 +100,11 @@ private:
     constexpr int64_t kThreads = 128, kThreadBytes = 128, kValues = 128, kManyValues = 96, kResident = 512;
     constexpr int64_t kSmallRowBytes = 1024, kManyRows = 64;
     if (longest * f_.usual > longest_row(longest, aligned)) return std::nullopt;
-    const int shift = aligned || power_above(longest) * f_.usual <= kShortRowBytes ? 1 : row_shift(f_);
+    const bool constant = f_.constant(f_.d.env.simplify(f_.d.row_count())).has_value();
+    // Of more than 1 KB those of narrow elements that are stored are worth a block each, with whole accesses.
+    const bool alike = f_.usual <= 2 && loaded_bytes() % f_.usual == 0; // no masks of bytes beside
+    const int64_t unshifted = constant && alike && f_.stores_rows() ? kShortRowBytes / 2 : kShortRowBytes;
+    const int shift = aligned || power_above(longest) * f_.usual <= unshifted ? 1 : row_shift(f_);
     const int64_t columns = power_above(longest + shift - 1), bytes = columns * f_.usual;
     int64_t share = bytes <= 512 ? kThreadBytes / 2 : std::clamp<int64_t>(bytes / 32, 32, kThreadBytes);
     const auto n = f_.seen(f_.points(AxisRole::Outer));
@@ -147,7 +151,7 @@ private:
     // seldom: better a few values are kept elsewhere. What of a tile is beyond the row takes none: twice as many then.
     const int64_t block = int64_t{32} * p.warps, values = rows * columns / block * std::max(2, f_.live);
     const int64_t access = lanes * vector_, accesses = (longest + shift - 1 + access - 1) / access;
-    const bool known = f_.constant(f_.d.env.simplify(f_.d.row_count())).has_value() && (shift > 1 || aligned);
+    const bool known = constant && (shift > 1 || aligned);
     const bool idle = known && values / each * std::min(each, accesses * vector_) < kManyValues;
     const int64_t resident = idle ? 2 * kResident : kResident;
     if (values >= kManyValues && block < resident) p.min_blocks = static_cast<int>(resident / block);
@@ -207,6 +211,10 @@ private:
       return aligned ? kRowBytes * 3 / 2 : 2 * kRowBytes;
     }
     if (f_.live == 1 && f_.accumulators() == 1) return few(2) ? kMost : 2 * kRowBytes;
+    // Nothing of them is stored, so that a loop reads them once as well. Shifted ones are begun and ended by more
+    // blocks there than have room for their registers in a tile.
+    if (n && f_.usual == 2 && !aligned && f_.one_pass() && !few(8))
+      return f_.accumulators() > 1 ? kWarpRowBytes : kRowBytes * 3 / 4;
     return few(1) && !f_.one_pass() ? 2 * kRowBytes : kRowBytes;
   }
   // Of rows of whole accesses. Sums of many rows are better off without the L1, those of very many are not.
@@ -266,7 +274,10 @@ private:
     if (at_most(1)) return {512, many > few && !wastes(512 * few) ? many : few};
     if (!f_.stores_rows()) {
       const bool positions = f_.accumulators() > 1, bit = !positions && f_.live == 1;
-      return at_most(2) ? LoopTile{512, bit ? many : few} : LoopTile{positions ? 128 : 256, many};
+      if (at_most(2)) return {512, bit ? many : few};
+      // Of shifted rows those that begin and end are many: small blocks, of which others are in the midst of theirs.
+      if (shifted && !bit && length * f_.usual <= kRowBytes) return {64, few};
+      return {positions || (shifted && !bit) ? 128 : 256, many};
     }
     // Of rows that two tiles hold nothing is read again.
     if (at_most(3) && length <= static_cast<double>(2 * 512 * many) && !wastes(512 * few)) return {512, many};
@@ -307,8 +318,27 @@ private:
     if (const auto n = f_.seen(f_.points(AxisRole::Outer)); n && f_.usual <= 2 && threads == 256 && registers < 64)
       if (*n > 3 * f_.device.multiprocessors && *n <= 4 * f_.device.multiprocessors) p.min_blocks = 4;
     if (f_.usual > 2 && threads == 256 && !f_.divides() && f_.one_pass()) p.min_blocks = 3; // of wide_loop
+    if (f_.usual == 2 && shift > 1 && threads <= 128 && f_.one_pass()) p.min_blocks = even_turns(threads, each);
     hold_row(p, row);
     return p;
+  }
+  // Blocks of small ones that a multiprocessor has at a time, such that few rows leave few of them idle at the end: 700
+  // rows take as long in five blocks of each of 132 multiprocessors as 1320 would. 0: as many as registers allow.
+  [[nodiscard]] int even_turns(int64_t threads, int64_t each) const {
+    constexpr int64_t kMany = 64; // rows of a multiprocessor, of which the last ones matter little
+    constexpr double kWorth = 1.03;
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    if (!n || *n > kMany * f_.device.multiprocessors) return 0;
+    if (f_.accumulators() > 1 && *n <= 1024 / threads * f_.device.multiprocessors) return 0; // all at a time
+    int best = 0;
+    double most = 0;
+    for (int64_t warps : {32, 24, 20, 16}) {
+      if (warps == 32 && each > 2 * vector_) continue; // take more registers
+      const int64_t blocks = 32 * warps / threads, places = blocks * f_.device.multiprocessors;
+      const double busy = static_cast<double>(*n) / static_cast<double>((*n + places - 1) / places * places);
+      if (busy > kWorth * most) most = busy, best = static_cast<int>(blocks);
+    }
+    return best;
   }
   // Rows that a block holds: what is read again comes from the L2, and slowly. All of a row, or of narrow elements
   // much. Tiles that take half of the registers are loaded one by one, smaller ones while the one before is folded.
@@ -334,6 +364,13 @@ private:
     if (held.each * f_.live > kRegisters) return;
     BlockPlan holding = p;
     if (hold(holding, held, *n) >= (wide && p.shift == 1 ? 1 : kMost)) p = std::move(holding);
+  }
+  // Where half of a tile takes more registers than there are: of two streams and more, of rows that are not short, and,
+  // of the longest ones, where a gain is read along with each element. Above 32 KB it was not timed.
+  [[nodiscard]] bool half_is_much(int64_t row) const {
+    const int64_t bytes = row * f_.usual;
+    if (loaded_bytes() >= 2 * f_.usual) return bytes > 2 * kWarpRowBytes;
+    return bytes > (f_.usual <= 2 && f_.loads_beside() == 1 ? kRowBytes * 3 / 4 : kRowBytes);
   }
   // Many shifted rows just below a power of two, of 8191 elements: a tile for all of one, with what is before its
   // start, would be twice as long.

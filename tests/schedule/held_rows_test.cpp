@@ -46,10 +46,20 @@ TEST(HeldRows, AnyAlignmentByABlock) {
   expect_held_alone(softmax_of("2", "40001", "f16"), 16, 4, false);
 }
 TEST(HeldRows, JustBelowAPowerOfTwoByASmallBlock) {
-  expect_held_alone(softmax_of("4", "8191", "f16"), 8, 4, true);
-  expect_held_alone(softmax_of("5", "4093", "bf16"), 8, 4, true);
-  expect_held_alone(softmax_of("4", "8191"), 4, 8, true);
+  expect_held_alone(softmax_of("4", "32765", "f16"), 8, 8, true);
   expect_held_alone(softmax_of("4", "16383"), 4, 8, true);
+}
+// Half of a tile is beyond the row, and costs nothing.
+TEST(HeldRows, JustBelowAPowerOfTwoNotUpTo32KB) {
+  for (const Problem& p : {softmax_of("4", "8191", "f16"), softmax_of("5", "4093", "bf16"), softmax_of("4", "8191")}) {
+    auto domain = make_domain(p.graph, p.nest);
+    const BlockPlan first = plan_blocks(p.graph, p.nest, *domain, gpu_with(1), {}).front();
+    EXPECT_EQ(first.schedule.kind, ScheduleKind::BlockRows) << first.schedule.why;
+    EXPECT_GT(first.shift, 1);
+    kernel_runner().blocks_only = true;
+    expect_same(p, {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+    kernel_runner().blocks_only = false;
+  }
 }
 TEST(HeldRows, NotWhereTooLittleWouldBeHeld) {
   auto keep = [](const Problem& p) {

@@ -1,0 +1,90 @@
+// Rows that begin at any alignment, in loops whose first and last tiles stand outside (block_walk.cpp): rows of all
+// lengths about a multiple of the tile's.
+#include "block_harness.h"
+#include "nests.h"
+
+namespace tessera::test {
+namespace {
+
+BlockPlan plan_of(const Problem& p, int multiprocessors) {
+  auto domain = make_domain(p.graph, p.nest);
+  return plan_blocks(p.graph, p.nest, *domain, gpu_with(multiprocessors), {}).front();
+}
+void expect_loop(const Problem& p, int columns, const RunOptions& how = {}) {
+  const BlockPlan plan = plan_of(p, 1);
+  ASSERT_TRUE(plan.loop && plan.shift > 1 && plan.keep == 0) << plan.schedule.why;
+  EXPECT_EQ(plan.columns, columns) << plan.schedule.why;
+  RunOptions alone = how;
+  alone.multiprocessors = 1;
+  kernel_runner().blocks_only = true;
+  expect_same(p, {{}}, alone);
+  kernel_runner().blocks_only = false;
+}
+Problem argmax_of(int rows, int row, const std::string& t) {
+  const std::string n = std::to_string(rows), m = std::to_string(row);
+  return problem("x: " + t + "[" + n + ", " + m + "]\ny: i64[" + n + "]",
+                 "nest argmax outer(i0: " + n + ") row(i1: " + m +
+                     ") { %0 = load x[i0, i1] : f32\n %1 = reduce.argmax %0 : i64\n store.row y[i0] = %1 }");
+}
+Problem variance_of(int rows, int row, const std::string& t) {
+  const std::string n = std::to_string(rows), m = std::to_string(row);
+  return problem("x: " + t + "[" + n + ", " + m + "]\ny: f32[" + n + "]", "nest variance outer(i0: " + n +
+                                                                              ") row(i1: " + m + R"() {
+      %0 = load x[i0, i1] : f32
+      %1 = reduce.sum %0 : f32
+      %2 = index )" + m + R"( : i64
+      %3 = cast %2 : f32
+      %4 = div %1, %3 : f32
+      %5 = sub %0, %4 : f32
+      %6 = mul %5, %5 : f32
+      %7 = reduce.sum %6 : f32
+      %8 = div %7, %3 : f32
+      store.row y[i0] = %8
+    })");
+}
+
+TEST(OddRows, PositionsInSmallBlocks) {
+  for (int row : {2049, 2051, 3065, 3066, 3067, 3071, 4101, 5117, 6143})
+    expect_loop(argmax_of(11, row, "f16"), 1024, {.specials = true});
+}
+TEST(OddRows, OnlineSumsInSmallBlocks) {
+  for (int row : {12289, 13305, 13306, 13311}) expect_loop(variance_of(9, row, "bf16"), 1024, {.tolerance = 1e-3});
+  expect_loop(variance_of(9, 20011, "f16"), 4096, {.tolerance = 1e-3});
+}
+TEST(OddRows, ThereAndBack) {
+  for (int row : {16387, 20473, 20474, 20475, 20479}) expect_loop(softmax_of("5", std::to_string(row), "f16"), 4096);
+}
+TEST(OddRows, ResidentBlocksThatLeaveFewIdle) {
+  auto blocks = [](int rows) { return plan_of(variance_of(rows, 100003, "bf16"), 132).min_blocks; };
+  EXPECT_EQ(blocks(700), 6);  // all of them at a time
+  EXPECT_EQ(blocks(1000), 4); // 1.9 turns; 1.5 of five blocks
+  EXPECT_EQ(blocks(2500), 5);
+  EXPECT_EQ(blocks(100000), 0);
+}
+TEST(OddRows, ShortOnesOfABlockEach) {
+  auto shift = [](const char* row, const char* t) { return plan_of(softmax_of("30000", row, t), 132).shift; };
+  EXPECT_EQ(shift("999", "f16"), 8);
+  EXPECT_EQ(shift("257", "f16"), 1);
+  EXPECT_EQ(shift("401", "f32"), 1);
+  expect_same(softmax_of("5", "999", "f16"), {{}}, {});
+}
+// Too short for whole accesses along them, of which the first and the last one are taken apart.
+TEST(OddRows, TransposesOfShortRows) {
+  auto transposed = [](int rows, int row, const std::string& t) {
+    const std::string n = std::to_string(rows), m = std::to_string(row);
+    return problem("x: " + t + "[" + m + ", " + n + "]\nz: " + t + "[" + n + ", " + m + "]\ny: " + t + "[" + n + ", " +
+                       m + "]",
+                   "nest t outer(i0: " + n + ", i1: " + m +
+                       ") { %0 = load x[i1, i0] : f32\n %1 = load z[i0, i1] : f32\n %2 = add %0, %1 : f32\n "
+                       "store y[i0, i1] = %2 }");
+  };
+  auto staged = [&](int row, const char* t) { return plan_of(transposed(200001, row, t), 132).staged; };
+  EXPECT_FALSE(staged(75, "f16"));
+  EXPECT_FALSE(staged(125, "bf16"));
+  EXPECT_TRUE(staged(201, "f16"));
+  EXPECT_TRUE(staged(37, "f32"));
+  expect_same(transposed(300, 101, "f16"), {{}}, {});
+}
+
+} // namespace
+} // namespace tessera::test
