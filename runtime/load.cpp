@@ -219,6 +219,7 @@ private:
     k.shared_bytes = j.at("shared").get<int64_t>();
     for (const auto& w : j.at("workspaces")) k.workspaces.push_back({dtype(w.at(0)), expr(w.at(1))});
     k.counters = expr(j.at("counters"));
+    k.boxes = expr(j.at("boxes"));
     k.team = expr(j.at("team"));
     for (const auto& c : j.at("conditions"))
       k.conditions.push_back({expr(c.at(0)), c.at(1).get<int64_t>(), c.at(2).get<int64_t>(), c.at(3).get<int64_t>()});

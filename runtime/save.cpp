@@ -135,6 +135,7 @@ private:
     auto& workspaces = j["workspaces"] = Json::array();
     for (const auto& w : k.workspaces) workspaces.push_back({std::string(name(w.dtype)), names_.text(w.count)});
     j["counters"] = names_.text(k.counters);
+    j["boxes"] = names_.text(k.boxes);
     j["team"] = names_.text(k.team);
     auto& conditions = j["conditions"] = Json::array();
     for (const auto& c : k.conditions) conditions.push_back({names_.text(c.value), c.multiple_of, c.min, c.max});

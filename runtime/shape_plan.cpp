@@ -176,6 +176,9 @@ private:
       step.workspaces.push_back(byte_size(k.workspaces[w].dtype, elements));
     }
     TESSERA_ASSIGN(step.counters, number(form.counters, what));
+    TESSERA_ASSIGN(step.boxes, number(form.boxes, what));
+    if (step.boxes < 0 || step.boxes > kMaxScratch)
+      return Diagnostic(ErrorCode::SizeOverflow, what + " needs boxes of " + std::to_string(step.boxes) + " words");
     step.grain = std::max<int64_t>(1, kElementsPerChunk / std::max<int64_t>(work, 1));
     plan_->worker_scratch = std::max(plan_->worker_scratch, scratch);
     return {};

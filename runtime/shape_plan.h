@@ -18,8 +18,8 @@ struct StepPlan {
   int64_t grid = 0, grain = 1;
   bool at_once = false;            // all programs run at the same time, and are launched so
   std::vector<int64_t> workspaces; // bytes of each
-  int64_t counters = 0;
-  int64_t bytes = 0; // read and written, for the profile
+  int64_t counters = 0, boxes = 0; // words
+  int64_t bytes = 0;               // read and written, for the profile
 };
 struct SegmentPlan {
   SegmentPlan();

@@ -115,6 +115,7 @@ KernelForm compile_kernel(SymProgram& program, const KernelLaunch& k) {
   form.work = program.add(k.work_per_program);
   form.scratch = program.add(k.scratch_bytes);
   form.counters = program.add(k.counters);
+  form.boxes = program.add(k.boxes);
   form.team = program.add(k.team);
   for (const auto& w : k.workspaces) form.workspaces.push_back(program.add(w.count));
   for (const auto& c : k.conditions) form.conditions.push_back({program.add(c.value), c.multiple_of, c.min, c.max});

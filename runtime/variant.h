@@ -12,7 +12,7 @@ namespace tessera {
 
 struct KernelForm {
   std::vector<int> sizes; // registers
-  int grid = -1, work = -1, scratch = -1, counters = -1, team = -1;
+  int grid = -1, work = -1, scratch = -1, counters = -1, boxes = -1, team = -1;
   std::vector<int> workspaces; // elements of each
   struct Condition {
     int value; // register

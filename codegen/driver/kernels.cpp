@@ -27,6 +27,7 @@ KernelLaunch launch_of(const ScheduledKernel& kernel, const std::string& name, c
   l.conditions = kernel.conditions;
   l.workspaces = kernel.workspaces;
   l.counters = kernel.counters;
+  l.boxes = kernel.boxes;
   l.team = kernel.team;
   return l;
 }

@@ -1,4 +1,5 @@
 #include "codegen/emulate/block.h"
+#include "codegen/tile/team.h"
 #include "graph/support/hash.h"
 #include <algorithm>
 #include <bit>
@@ -327,6 +328,25 @@ uint32_t Block::arrive(Thread& t, std::byte* counter, uint32_t amount, bool wait
   return *sum;
 }
 
+void Block::check_message(Thread& t, std::byte* place) {
+  count_call(t);
+  const auto* r = launch_.memory->find(place);
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(uint32_t)) * tile::kMessageWords;
+  if (!r || !r->written || place + kBytes > r->begin + r->bytes || reinterpret_cast<uintptr_t>(place) % kBytes != 0)
+    fail(t, "it exchanges messages where no box is: " + launch_.memory->describe(place));
+  if (error_) give_up(t);
+}
+void Block::send(Thread& t, std::byte* place, const uint32_t* numbers) {
+  check_message(t, place);
+  if (Status ok = launch_.teams->send(place, numbers); !ok.ok()) fail(t, ok.error().message);
+  if (error_) give_up(t);
+}
+void Block::receive(Thread& t, std::byte* place, uint32_t* numbers) {
+  check_message(t, place);
+  if (Status ok = launch_.teams->receive(place, numbers); !ok.ok()) fail(t, ok.error().message);
+  if (error_) give_up(t);
+}
+
 } // namespace tessera::emu
 
 // ---- what the code calls
@@ -362,6 +382,13 @@ void tessera_emu_warp_barrier(void* thread, int32_t site) {
 }
 uint32_t tessera_emu_arrive(void* thread, void* counter, uint32_t amount, int32_t wait) {
   return self(thread).block->arrive(self(thread), static_cast<std::byte*>(counter), amount, wait != 0);
+}
+void tessera_emu_send(void* thread, void* address, uint32_t first, uint32_t second, uint32_t third) {
+  const uint32_t numbers[] = {first, second, third};
+  self(thread).block->send(self(thread), static_cast<std::byte*>(address), numbers);
+}
+void tessera_emu_receive(void* thread, void* address, uint32_t* numbers) {
+  self(thread).block->receive(self(thread), static_cast<std::byte*>(address), numbers);
 }
 void* tessera_emu_shared(void* thread, int32_t offset, int32_t bytes, int32_t access) {
   return self(thread).block->shared(self(thread), offset, bytes, access_of(access));

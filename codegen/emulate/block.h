@@ -69,6 +69,8 @@ public:
   void* shared(Thread& t, int64_t offset, int bytes, Access access);
   void* global(Thread& t, std::byte* address, int bytes, Access access);
   uint32_t arrive(Thread& t, std::byte* counter, uint32_t amount, bool wait);
+  void send(Thread& t, std::byte* place, const uint32_t* numbers);
+  void receive(Thread& t, std::byte* place, uint32_t* numbers);
   [[nodiscard]] int64_t index() const { return index_; }
 
 private:
@@ -95,6 +97,7 @@ private:
   [[noreturn]] void give_up(Thread& t);
   [[nodiscard]] std::string stuck() const;
   void count_call(Thread& t);
+  void check_message(Thread& t, std::byte* place);
   template <class Where>
   void check_races(Thread& t, Histories& histories, int64_t at, int bytes, Access access, bool global,
                    const Where& where);

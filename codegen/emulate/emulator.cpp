@@ -22,7 +22,8 @@ static std::vector<HostSymbol> emulator_functions() {
           TESSERA_EMULATED(tessera_emu_global),        TESSERA_EMULATED(tessera_emu_load_matrices),
           TESSERA_EMULATED(tessera_emu_multiply),      TESSERA_EMULATED(tessera_emu_copy_async),
           TESSERA_EMULATED(tessera_emu_commit_copies), TESSERA_EMULATED(tessera_emu_wait_for_copies),
-          TESSERA_EMULATED(tessera_emu_arrive)};
+          TESSERA_EMULATED(tessera_emu_arrive),        TESSERA_EMULATED(tessera_emu_send),
+          TESSERA_EMULATED(tessera_emu_receive)};
 #undef TESSERA_EMULATED
 }
 
@@ -32,7 +33,7 @@ Result<EmulatedProgram> EmulatedProgram::compile(const tile::Kernel& kernel, con
   TESSERA_ASSIGN(code->compiled, compile_emulated_kernel(kernel, target));
   code->waits = tile::has_meetings(kernel);
   for (tile::OpId id = 0; id < kernel.op_count(); ++id)
-    code->meets = code->meets || kernel.op(id).kind == tile::OpKind::Arrive || kernel.op(id).kind == tile::OpKind::Meet;
+    code->meets = code->meets || kernel.op(id).kind == tile::OpKind::Arrive || tile::waits_for_team(kernel.op(id));
   auto functions = emulator_functions();
   TESSERA_ASSIGN(code->module, HostModule::load({&code->compiled.object, 1}, functions));
   code->function = reinterpret_cast<EmulatedKernelFn>(code->module->address(code->compiled.object.symbol));

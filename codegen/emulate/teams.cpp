@@ -69,11 +69,48 @@ Result<uint32_t> Teams::arrive(int64_t block, std::byte* address, uint32_t amoun
     return ((now ^ before) & tile::kTeamRound) != 0;
   };
   changed_.wait(lock, [&] { return failed_ || stuck_ || all_came(); });
-  if (!all_came())
-    return stuck_ ? Diagnostic(ErrorCode::CodegenError, "its block waits for others of its team that never come")
-                  : Diagnostic(ErrorCode::Cancelled, "another block failed");
+  if (!all_came()) return nobody_comes();
   take_over(own, counter.left);
   return sum;
+}
+
+Diagnostic Teams::nobody_comes() const {
+  return stuck_ ? Diagnostic(ErrorCode::CodegenError, "its block waits for others of its team that never come")
+                : Diagnostic(ErrorCode::Cancelled, "another block failed");
+}
+
+Status Teams::send(std::byte* place, const uint32_t* numbers) {
+  std::lock_guard lock(mutex_);
+  uint32_t message[tile::kMessageWords];
+  std::memcpy(message, place, sizeof message);
+  if (message[tile::kMessageNumbers] != 0)
+    return Diagnostic(ErrorCode::CodegenError, "it leaves a message where one is that nobody has read");
+  std::copy_n(numbers, tile::kMessageNumbers, message);
+  message[tile::kMessageNumbers] = 1;
+  std::memcpy(place, message, sizeof message);
+  if (awaited_.erase(place) == 0) return {};
+  --waiting_;
+  changed_.notify_all();
+  return {};
+}
+
+Status Teams::receive(std::byte* place, uint32_t* numbers) {
+  std::unique_lock lock(mutex_);
+  uint32_t message[tile::kMessageWords];
+  auto there = [&] {
+    std::memcpy(message, place, sizeof message);
+    return message[tile::kMessageNumbers] != 0;
+  };
+  if (!there()) {
+    awaited_.insert(place);
+    ++waiting_;
+    wake_if_stuck();
+    changed_.wait(lock, [&] { return failed_ || stuck_ || there(); });
+    if (!there()) return nobody_comes();
+  }
+  std::copy_n(message, tile::kMessageNumbers, numbers);
+  std::memset(place, 0, sizeof message);
+  return {};
 }
 
 void Teams::leave(bool well) {

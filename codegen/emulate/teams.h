@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <set>
 #include <vector>
 
 namespace tessera::emu {
@@ -24,6 +25,10 @@ public:
   // Adds to a counter and yields the sum; with `wait` when all of its team have come. Errors: CodegenError where all
   // blocks wait or have ended, Cancelled where another block has failed.
   [[nodiscard]] Result<uint32_t> arrive(int64_t block, std::byte* counter, uint32_t amount, bool wait);
+  // A message, and waiting for one: it says nothing of other memory. Errors as of arrive, and CodegenError where the
+  // one before has not been read.
+  [[nodiscard]] Status send(std::byte* place, const uint32_t* numbers);
+  [[nodiscard]] Status receive(std::byte* place, uint32_t* numbers);
   // An access of bytes [at, at + bytes) of the written memory: the block with whose access it is not ordered, or -1.
   // Of the readers of a byte the last one is known.
   [[nodiscard]] int64_t touch(int64_t block, int64_t at, int bytes, Access access);
@@ -40,6 +45,7 @@ private:
     int32_t writer, reader; // block + 1; 0: nobody
     uint32_t written, read; // in which interval of its own
   };
+  [[nodiscard]] Diagnostic nobody_comes() const;
   static void take_over(Clocks& to, const Clocks& from);
   [[nodiscard]] bool seen(int64_t block, int32_t other, uint32_t interval) const;
   void wake_if_stuck();
@@ -49,7 +55,8 @@ private:
   const bool detect_, waits_;
   std::vector<Clocks> clocks_; // by block; a block's own interval among them
   std::map<std::byte*, Counter> counters_;
-  std::vector<Last> last_; // by byte
+  std::set<std::byte*> awaited_; // messages
+  std::vector<Last> last_;       // by byte
   int64_t running_, waiting_ = 0;
   bool failed_ = false, stuck_ = false;
 };

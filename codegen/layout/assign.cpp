@@ -210,6 +210,7 @@ private:
     case OpKind::Scratch:
     case OpKind::Arrive:
     case OpKind::Meet:
+    case OpKind::Exchange:
     case OpKind::Count_: return;
     }
   }

@@ -172,6 +172,7 @@ private:
       return set(op.results[0], r);
     }
     case OpKind::Arrive:
+    case OpKind::Exchange:
     case OpKind::Reduce:
     case OpKind::Scan:
     case OpKind::Dot:

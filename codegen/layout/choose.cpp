@@ -159,6 +159,10 @@ LinearLayout layout_for(const std::vector<int>& shape, const Preference& prefere
   return LinearLayout::blocked(b, warps);
 }
 
+LinearLayout warp_layout(const std::vector<int>& shape, int warps) {
+  return LinearLayout::blocked({shape, {0}, {1}, {std::min(shape[0], kLanes)}, {1}}, warps);
+}
+
 LinearLayout scan_layout(const std::vector<int>& shape, int scanned, int warps) {
   Blocked b{shape,
             {},

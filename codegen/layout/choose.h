@@ -63,6 +63,8 @@ struct Preference {
 [[nodiscard]] LinearLayout layout_for(const std::vector<int>& shape, const Preference& preference, int warps,
                                       const std::vector<bool>& reduced);
 
+// Every warp has all of a tile with one axis, neighbours in neighbouring lanes.
+[[nodiscard]] LinearLayout warp_layout(const std::vector<int>& shape, int warps);
 // For a scan along `axis`: a thread holds a run of it, lanes runs side by side, then warps.
 [[nodiscard]] LinearLayout scan_layout(const std::vector<int>& shape, int axis, int warps);
 // Whether a layout will do for that.

@@ -187,6 +187,10 @@ private:
     for (const Op* op : ops_)
       if (op->kind == OpKind::Dot && on_tensor_cores(k_, *op))
         choice_.emplace(find(op->results[0]), Choice{dot_layouts(k_, *op, r_.warps).c, 1});
+    // What members of a team told each other is small, and folded by all: each warp has all of it.
+    for (const Op* op : ops_)
+      if (op->kind == OpKind::Exchange)
+        for (ValueId v : op->results) choice_.emplace(find(v), Choice{warp_layout(k_.type(v).shape, r_.warps), 0});
     while (spread()) {
     }
     std::vector<ValueId> classes;

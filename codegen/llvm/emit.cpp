@@ -130,7 +130,8 @@ Status Emitter::operation(const tile::Op& op) {
   case OpKind::Prefetch: prefetch(op); return {};
   case OpKind::Yield: yielded_.assign(op.operands.begin(), op.operands.end()); return {};
   case OpKind::Arrive:
-  case OpKind::Meet: return error("programs that meet have no host code");
+  case OpKind::Meet:
+  case OpKind::Exchange: return error("programs that meet have no host code");
   case OpKind::Count_: break;
   }
   return error("operation without host code");

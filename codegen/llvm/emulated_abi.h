@@ -69,6 +69,11 @@ void tessera_emu_wait_for_copies(void* thread, int32_t later);
 // the sum (codegen/tile/team.h). With `wait` not 0 it comes back when all of the team have come.
 uint32_t tessera_emu_arrive(void* thread, void* counter, uint32_t amount, int32_t wait);
 
+// Messages of three numbers between blocks: `address` is 16 bytes of global memory, 0 where there is none
+// (codegen/tile/team.h). Receiving waits for it and clears the place.
+void tessera_emu_send(void* thread, void* address, uint32_t first, uint32_t second, uint32_t third);
+void tessera_emu_receive(void* thread, void* address, uint32_t* numbers);
+
 // Called right before each access of shared memory: `bytes` (1, 2, 4, 8 or 16) at byte `offset`. Yields the host
 // address at which the access is then made directly; for an access that is not allowed the address of 16 spare bytes,
 // after the error has been noted. An access must be aligned to its size.

@@ -211,7 +211,7 @@ Emitter::Ahead Emitter::own_loads_ahead(const tile::Op& loop) {
     Copy c;
     c.load = id;
     c.width = layouts_.access_width[static_cast<size_t>(id)];
-    const int bytes = std::max(1, info(kernel_.type(op.results[0]).dtype).bits / 8);
+    const int bytes = element_bytes(kernel_.type(op.results[0]).dtype);
     if (c.width * bytes < 4) continue; // the least that a copy moves
     const int64_t all = int64_t{32} * layouts_.warps * layouts_[op.results[0]].registers() * bytes;
     if (ahead.stages * (ahead.stage_bytes + all) > kMostBytes) continue;
@@ -230,8 +230,7 @@ Emitter::Ahead Emitter::own_loads_ahead(const tile::Op& loop) {
 
 // Byte offset of a thread's access, the one that begins with this register: neighbours' lie side by side.
 llvm::Value* Emitter::own_place(const Ahead& ahead, const Copy& copy, size_t register_index, Value* stage) {
-  const auto bytes =
-      static_cast<uint32_t>(std::max(1, info(kernel_.type(kernel_.op(copy.load).results[0]).dtype).bits / 8));
+  const auto bytes = static_cast<uint32_t>(element_bytes(kernel_.type(kernel_.op(copy.load).results[0]).dtype));
   const uint32_t access = static_cast<uint32_t>(copy.width) * bytes,
                  before = static_cast<uint32_t>(register_index) * bytes * 32 * static_cast<uint32_t>(layouts_.warps);
   auto* thread = b_.CreateMul(thread_, b_.getInt32(access), "", true, true);

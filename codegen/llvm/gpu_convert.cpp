@@ -39,8 +39,6 @@ Emitter::Registers Emitter::exchanged(const Registers& source, const Conversion&
   return out;
 }
 
-static int element_bytes(DType dtype) { return std::max(1, info(dtype).bits / 8); }
-
 // What differs from register to register is added last, and as a constant: an immediate of the access.
 llvm::Value* Emitter::shared_offset(Value* part, uint32_t by, uint32_t reach, DType dtype, int64_t region,
                                     Value* stage) {

@@ -116,7 +116,7 @@ Status Emitter::dot_by_fma(const tile::Op& op) {
   auto result = op.results[0];
   const auto &at = kernel_.type(op.operands[0]), &bt = kernel_.type(op.operands[1]);
   DType dtype = at.dtype, sum_type = kernel_.type(result).dtype;
-  auto element = static_cast<int64_t>(std::max(1, info(dtype).bits / 8));
+  auto element = int64_t{element_bytes(dtype)};
   int64_t a_bytes = (at.count() * element + 15) / 16 * 16, bytes = a_bytes + bt.count() * element;
   TESSERA_ASSIGN(int64_t region, shared_region(bytes));
   auto scaled = [&](Value* row, Value* column, int columns, int64_t start) { // byte offset

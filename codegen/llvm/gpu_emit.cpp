@@ -192,7 +192,8 @@ Status Emitter::operation(tile::OpId id) {
   case OpKind::ReportIndex: report_index(op); return {};
   case OpKind::Arrive:
   case OpKind::Meet: return meet(op);
-  case OpKind::Prefetch: return {}; // all loads of a tile are in flight at once
+  case OpKind::Exchange: return exchange(op);
+  case OpKind::Prefetch: prefetch(op); return {};
   case OpKind::Yield: yielded_ = op.operands; return {};
   case OpKind::Count_: break;
   }

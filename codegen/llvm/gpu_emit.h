@@ -19,6 +19,9 @@
 
 namespace tessera::gpu {
 
+// In memory, shared memory too: a bool is a byte.
+[[nodiscard]] inline int element_bytes(DType dtype) { return std::max(1, info(dtype).bits / 8); }
+
 class Emitter final : public irgen::Arithmetic {
 public:
   Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, bool emulated);
@@ -101,7 +104,7 @@ private:
   // gpu_memory.cpp
   Status atomic_add(const tile::Op& op);
   void report_index(const tile::Op& op);
-  Status meet(const tile::Op& op); // Arrive, too
+  void prefetch(const tile::Op& op);
   struct Affine {
     std::vector<int64_t> strides; // by dimension; none of a scalar
     int64_t divisor = 1;          // of what is added to them
@@ -141,6 +144,10 @@ private:
   Status reduce(const tile::Op& op);
   Status scan(const tile::Op& op);
   Value* identity(ReduceKind kind, DType dtype);
+
+  // gpu_team.cpp
+  Status meet(const tile::Op& op); // Arrive, too
+  Status exchange(const tile::Op& op);
 
   // gpu_convert.cpp
   Status convert(const tile::Op& op);

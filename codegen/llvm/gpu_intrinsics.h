@@ -80,6 +80,9 @@ public:
   virtual void store_global(Value* address, std::span<Value* const> words, Value* predicate, bool streaming) = 0;
   virtual void atomic_add(Value* address, Value* value, Value* predicate) = 0; // i32, i64, float, double
 
+  // The line of the L2 that the address lies in is likely to be wanted.
+  virtual void prefetch(Value* address, Value* predicate) = 0;
+
   // Asynchronous copies of 4, 8 or 16 bytes from global memory to shared memory at an i32 byte offset, both aligned to
   // as much. Where `exists` is false nothing is read and zeros are written, where `predicate` is false nothing is done;
   // null is true. commit_copies ends a group of a thread's copies; wait_for_copies: all groups but
@@ -95,6 +98,14 @@ public:
   virtual Value* arrive(Value* counter, Value* amount, Value* predicate) = 0;
   // The same, and waits until all have come.
   virtual void meet(Value* counter, Value* amount, Value* predicate) = 0;
+
+  // Messages of 16 bytes between programs (codegen/tile/team.h), where the predicate is true: numbers are i32 words,
+  // three of them. Between the two of an exchange stands before_receiving, which all threads of the block come to:
+  // their warps go on when the message at the address is there, of one thread of each of them.
+  virtual void send(Value* address, std::span<Value* const> numbers, Value* predicate) = 0;
+  virtual void before_receiving(Value* address, Value* predicate) = 0;
+  // Waits for it, clears its place, and yields its numbers; zeros where the predicate is false.
+  virtual std::vector<Value*> receive(Value* address, Value* predicate) = 0;
 
   // Notes at `error` that bounds were violated at `site`, where the predicate is true.
   virtual void report(Value* error, int site, Value* predicate) = 0;

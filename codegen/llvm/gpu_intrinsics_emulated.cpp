@@ -127,6 +127,8 @@ public:
     });
   }
 
+  void prefetch(Value*, Value*) override {}
+
   void copy_async(Value* offset, Value* address, int bytes, Value* exists, Value* predicate) override {
     auto* read = exists ? number(exists) : b_.getInt32(1);
     guarded(predicate, [&] {
@@ -153,6 +155,21 @@ public:
   }
   void meet(Value* counter, Value* amount, Value* predicate) override {
     guarded(predicate, [&] { call("tessera_emu_arrive", b_.getInt32Ty(), {counter, amount, b_.getInt32(1)}); });
+  }
+
+  void send(Value* address, std::span<Value* const> numbers, Value* predicate) override {
+    guarded(predicate, [&] {
+      call("tessera_emu_send", b_.getVoidTy(), {address, numbers[0], numbers[1], numbers[2]});
+    });
+  }
+  // Threads of a block run one after the other, up to where they wait: all have sent before one of them does.
+  void before_receiving(Value*, Value*) override { barrier(); }
+  std::vector<Value*> receive(Value* address, Value* predicate) override {
+    auto* i32 = b_.getInt32Ty();
+    auto* heard = lane_memory();
+    store(heard, std::vector<Value*>(3, b_.getInt32(0)));
+    guarded(predicate, [&] { call("tessera_emu_receive", b_.getVoidTy(), {address, heard}); });
+    return load(heard, i32, 3);
   }
 
   void report(Value* error, int site, Value* predicate) override {

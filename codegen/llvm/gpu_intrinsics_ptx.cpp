@@ -194,6 +194,11 @@ public:
              b_.getVoidTy(), {b_.CreatePtrToInt(address, b_.getInt64Ty()), value, predicate}, true);
   }
 
+  void prefetch(Value* address, Value* predicate) override {
+    assembly("@$1 prefetch.global.L2 [$0];", "l,b", b_.getVoidTy(),
+             {b_.CreatePtrToInt(address, b_.getInt64Ty()), predicate ? predicate : b_.getTrue()}, true);
+  }
+
   // Copies of 16 bytes leave out the L1, which no other block of the multiprocessor would profit from.
   void copy_async(Value* offset, Value* address, int bytes, Value* exists, Value* predicate) override {
     std::string text =
@@ -231,6 +236,35 @@ public:
              "setp.ge.and.s32 waits, now, 0, $2; @waits bra AGAIN; }",
              "l,r,b", b_.getVoidTy(),
              {b_.CreatePtrToInt(counter, b_.getInt64Ty()), amount, predicate ? predicate : b_.getTrue()}, true);
+  }
+
+  void send(Value* address, std::span<Value* const> numbers, Value* predicate) override {
+    assembly(
+        "{ .reg .b128 message; .reg .b64 low, high; mov.b64 low, {$1, $2}; mov.b64 high, {$3, $4}; "
+        "mov.b128 message, {low, high}; @$5 st.relaxed.gpu.global.b128 [$0], message; }",
+        "l,r,r,r,r,b", b_.getVoidTy(),
+        {b_.CreatePtrToInt(address, b_.getInt64Ty()), numbers[0], numbers[1], numbers[2], b_.getInt32(1), predicate},
+        true);
+  }
+  void before_receiving(Value* address, Value* predicate) override {
+    assembly("{ .reg .b32 flag; .reg .pred waits; mov.b32 flag, 1; "
+             "AGAIN: @$1 ld.relaxed.gpu.global.u32 flag, [$0 + 12]; "
+             "setp.eq.u32 waits, flag, 0; @waits bra AGAIN; bar.warp.sync 0xffffffff; }",
+             "l,b", b_.getVoidTy(), {b_.CreatePtrToInt(address, b_.getInt64Ty()), predicate}, true);
+  }
+  std::vector<Value*> receive(Value* address, Value* predicate) override {
+    auto* i32 = b_.getInt32Ty();
+    auto* all =
+        assembly("{ .reg .b128 message, nothing; .reg .b64 low, high; .reg .b32 flag; .reg .pred waits; "
+                 "mov.b64 low, 0; mov.b64 high, 0; mov.b128 nothing, {low, high}; mov.b128 message, {low, high}; "
+                 "AGAIN: @$4 ld.relaxed.gpu.global.b128 message, [$3]; mov.b128 {low, high}, message; "
+                 "mov.b64 {$2, flag}, high; setp.eq.and.u32 waits, flag, 0, $4; @waits bra AGAIN; "
+                 "mov.b64 {$0, $1}, low; @$4 st.relaxed.gpu.global.b128 [$3], nothing; }",
+                 "=&r,=&r,=&r,l,b", llvm::StructType::get(i32, i32, i32),
+                 {b_.CreatePtrToInt(address, b_.getInt64Ty()), predicate}, true);
+    std::vector<Value*> numbers;
+    for (unsigned i = 0; i < 3; ++i) numbers.push_back(b_.CreateExtractValue(all, i));
+    return numbers;
   }
 
   void report(Value* error, int site, Value* predicate) override {

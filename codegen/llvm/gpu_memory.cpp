@@ -1,14 +1,11 @@
 // Loads, stores, atomics and scratch. Neighbours that layouts allow to move at once travel as words of up to 16 bytes.
 #include "codegen/llvm/gpu_emit.h"
-#include "codegen/tile/team.h"
 #include "graph/support/check.h"
 #include <llvm/IR/MDBuilder.h>
 
 namespace tessera::gpu {
 
 using tile::OpKind;
-
-static int element_bytes(DType dtype) { return std::max(1, info(dtype).bits / 8); }
 
 llvm::Type* Emitter::word_type(DType dtype, int elements, int* count) {
   int bytes = element_bytes(dtype) * elements;
@@ -327,26 +324,10 @@ void Emitter::report_index(const tile::Op& op) {
   gpu_->report(error_, op.site, bad);
 }
 
-// All threads have written before one of them tells so, and none reads before that one knows.
-Status Emitter::meet(const tile::Op& op) {
-  if (scratch_.count(op.operands[0])) return error("programs cannot meet in scratch");
-  auto *member = scalar(op.operands[2]), *count = scalar(op.operands[3]);
-  auto* others = b_.CreateTrunc(b_.CreateSub(count, b_.getInt64(1)), b_.getInt32Ty());
-  auto* amount = b_.CreateSelect(b_.CreateICmpEQ(member, b_.getInt64(0)),
-                                 b_.CreateSub(b_.getInt32(tile::kTeamRound), others), b_.getInt32(1));
-  auto* counter = address(op.operands[0], scalar(op.operands[1]));
-  auto* acts = acts_for_copies(~0u, ~0u);
-  barrier();
-  if (op.kind == OpKind::Meet) {
-    gpu_->meet(counter, amount, acts);
-    barrier();
-    return {};
-  }
-  auto* low = b_.CreateAnd(gpu_->arrive(counter, amount, acts), b_.getInt32(tile::kTeamRound - 1));
-  auto* last = both(acts, b_.CreateICmpEQ(low, b_.getInt32(0)));
-  define(op.results[0], {gpu_->barrier_any(last)});
-  hazards_.barrier();
-  return {};
+void Emitter::prefetch(const tile::Op& op) {
+  if (scratch_.count(op.operands[0])) return;
+  auto* acts = acts_for(op.operands[1]);
+  for (auto* offset : registers(op.operands[1])) gpu_->prefetch(address(op.operands[0], offset), acts);
 }
 
 // Memory of a program that several of its threads share: shared memory, so only little of it and of a known size.

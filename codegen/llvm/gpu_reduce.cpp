@@ -41,8 +41,6 @@ AxisBits axis_bits(const LinearLayout& l, int axis) {
   return a;
 }
 
-int bytes_of(DType dtype) { return std::max(1, info(dtype).bits / 8); }
-
 } // namespace
 
 llvm::Value* Emitter::identity(ReduceKind kind, DType dtype) {
@@ -238,19 +236,19 @@ Status Emitter::reduce(const tile::Op& op) {
     auto both_bits = slot_bits;
     both_bits.insert(both_bits.end(), part_bits.begin(), part_bits.end());
     int64_t elements = int64_t{slots} * parts;
-    int64_t value_bytes = (elements * bytes_of(dtype) + 15) / 16 * 16;
-    int64_t bytes = value_bytes + (arg ? elements * bytes_of(index_type) : 0);
+    int64_t value_bytes = (elements * element_bytes(dtype) + 15) / 16 * 16;
+    int64_t bytes = value_bytes + (arg ? elements * element_bytes(index_type) : 0);
     TESSERA_ASSIGN(int64_t region, shared_region(bytes));
     auto offset = [&](Value* element, int further, DType type, int64_t start) {
-      int64_t fixed = region + start + int64_t{further} * bytes_of(type);
-      auto* scaled = b_.CreateMul(element, b_.getInt32(static_cast<uint32_t>(bytes_of(type))));
+      int64_t fixed = region + start + int64_t{further} * element_bytes(type);
+      auto* scaled = b_.CreateMul(element, b_.getInt32(static_cast<uint32_t>(element_bytes(type))));
       return b_.CreateAdd(scaled, b_.getInt32(static_cast<uint32_t>(fixed)));
     };
     auto* own = xor_of_bits(both_bits);
     auto* mine = xor_of_bits(slot_bits);
     auto* writes = acts_for_copies(along.lane_mask | free_lanes, free_warps);
     auto leave = [&](auto member, DType type, int64_t start) {
-      const int width = across ? std::min(own_slots, 16 / bytes_of(type)) : 1;
+      const int width = across ? std::min(own_slots, 16 / element_bytes(type)) : 1;
       for (int s = 0; s < own_slots; s += width) {
         Registers some;
         for (int i = s; i < s + width; ++i) some.push_back(out[static_cast<size_t>(i)].*member);
@@ -265,7 +263,7 @@ Status Emitter::reduce(const tile::Op& op) {
     auto read = [&](DType type, int64_t start) {
       std::vector<Registers> all(out.size(), Registers(static_cast<size_t>(parts)));
       const int near = across ? own_slots : parts, far = across ? parts : own_slots;
-      const int width = std::min(near, 16 / bytes_of(type));
+      const int width = std::min(near, 16 / element_bytes(type));
       for (int f = 0; f < far; ++f)
         for (int n = 0; n < near; n += width) {
           auto some = load_shared_elements(offset(mine, f * (across ? part_stride : slot_stride) + n, type, start),
@@ -349,7 +347,7 @@ Status Emitter::scan(const tile::Op& op) {
     for (int i = 0; i < l.in_bits(Dim::Warp); ++i)
       if (warps_beside >> i & 1) slot_bits.emplace_back(layout::kLaneBits + i, slots), slots *= 2;
     for (size_t i = 0; i < along.warps.size(); ++i) part_bits.emplace_back(layout::kLaneBits + along.warps[i], 1 << i);
-    int size = bytes_of(dtype);
+    int size = element_bytes(dtype);
     int64_t bytes = int64_t{slots} * parts * size;
     TESSERA_ASSIGN(int64_t region, shared_region(bytes));
     auto *slot = xor_of_bits(slot_bits), *part = xor_of_bits(part_bits);

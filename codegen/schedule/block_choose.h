@@ -44,8 +44,9 @@ struct BlockPlan {
   // conditions hold. Without a loop, as many as there are tiles. Nothing: a row is one program's.
   std::optional<SymExpr> team;
   int64_t most_members = 1; // what `team` may be at most
-  int programs = 0;   // what all teams together have at most, and `team` follows from it; 0, of rows: what holds one
-  bool waits = false; // for others of the team: all programs must run at the same time, or another kernel is taken
+  int programs = 0;      // what all teams together have at most, and `team` follows from it; 0, of rows: what holds one
+  bool waits = false;    // for others of the team: all programs must run at the same time, or another kernel is taken
+  bool messages = false; // in which those of a row that wait tell each other what they have
   // Most blocks lie wholly within the sizes: they take a branch without masks.
   bool whole_branch = false;
   std::vector<SizeCondition> conditions; // all of them promises about `domain`'s sizes

@@ -268,8 +268,8 @@ void BlockLowering::finish_sizes() {
   for (size_t i = 0; i < out_.sizes.size(); ++i) {
     TESSERA_CHECK(d_.axes_in(out_.sizes[i]) == 0, "a size parameter with an axis: " + out_.sizes[i].str());
     int64_t divisor = d_.env.divisor(out_.sizes[i]);
-    out_.kernel.params[d_.buffers.size() + out_.workspaces.size() + (counters_ < 0 ? 0 : 1) + i].multiple_of =
-        std::max<int64_t>(1, divisor & -divisor);
+    out_.kernel.params[d_.buffers.size() + out_.workspaces.size() + (counters_ < 0 ? 0 : 1) + (boxes_ < 0 ? 0 : 1) + i]
+        .multiple_of = std::max<int64_t>(1, divisor & -divisor);
   }
 }
 

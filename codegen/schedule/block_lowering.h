@@ -134,9 +134,18 @@ private:
   V kept(V v);
 
   // block_team.cpp: programs that share a row
+  struct Boxes {
+    int64_t message = 0;  // words; 0: nothing is exchanged
+    SymExpr words, start; // of a team's boxes; where the first team's begin
+  };
   void team_parameters();
   V take_member(V number, const SymExpr& teams);
   [[nodiscard]] bool ends(size_t stage) const;
+  [[nodiscard]] int places() const; // of a tile with an element for each member
+  [[nodiscard]] bool exchanges(size_t stage) const;
+  V team_boxes(const Boxes& boxes);
+  void expect_messages(const Boxes& boxes);
+  Values exchange(const Fold& fold, size_t stage, const Values& state);
   void leave(V workspace, V part);
   Values gather(const Fold& fold, size_t stage);
   void settle(size_t stage, const Fold& fold, const Values& state);
@@ -226,9 +235,10 @@ private:
   Values kept_last_, kept_memory_;
   int rounds_walked_ = 0;
   bool idle_members_ = false; // there may be more members than tiles
-  V counters_ = -1, team_ = -1, member_ = -1, members_ = -1;
-  std::vector<int> sites_;    // of CheckBounds, -1 before
-  std::vector<int> reported_; // round that reports; -2: none has
+  V counters_ = -1, boxes_ = -1, team_ = -1, member_ = -1, members_ = -1;
+  std::vector<Boxes> exchanged_; // by stage
+  std::vector<int> sites_;       // of CheckBounds, -1 before
+  std::vector<int> reported_;    // round that reports; -2: none has
 };
 
 } // namespace tessera

@@ -4,24 +4,42 @@
 //
 //   nothing comes after but results of the row    the last one to arrive folds and stores them; nobody waits
 //   a later round, or elements, need the result   all wait, and each folds for itself
+//
+// Those who wait may tell each other what they have in messages (BlockPlan::messages): one way through the L2, where a
+// counter takes three (the result is written, then counted, then read).
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/block_lowering.h"
 #include "codegen/schedule/fold.h"
 #include "codegen/schedule/shapes.h"
+#include "codegen/tile/team.h"
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace tessera {
 
 void BlockLowering::team_parameters() {
-  for (const Stage& stage : stages_.stages) {
+  bool counted = false;
+  for (size_t k = 0; k < stages_.stages.size(); ++k) {
+    const auto dtypes = fold_state(nest_, stages_.stages[k].reduces, online_, position_dtype()).dtypes;
     workspaces_.emplace_back();
-    for (DType dtype : fold_state(nest_, stage.reduces, online_, position_dtype()).dtypes) {
+    exchanged_.emplace_back();
+    if (dtypes.empty()) continue;
+    if (exchanges(k)) {
+      exchanged_.back().message = tile::message_words(dtypes);
+      exchanged_.back().words = *plan_.team * *plan_.team * exchanged_.back().message;
+      continue;
+    }
+    counted = true;
+    for (DType dtype : dtypes) {
       workspaces_.back().push_back(b_.param("partial", {tile::Type::Kind::Pointer, dtype, {}}, true));
       out_.workspaces.push_back({dtype, 0});
     }
   }
-  counters_ = b_.param("counters", {tile::Type::Kind::Pointer, DType::I32, {}}, true);
+  auto words = [&](const char* name) { return b_.param(name, {tile::Type::Kind::Pointer, DType::I32, {}}, true); };
+  if (counted) counters_ = words("counters");
+  if (std::any_of(exchanged_.begin(), exchanged_.end(), [](const Boxes& x) { return x.message > 0; }))
+    boxes_ = words("boxes");
 }
 
 // Neighbours in memory run at the same time: tiles of a contiguous row are the members', columns the teams'.
@@ -35,11 +53,50 @@ BlockLowering::V BlockLowering::take_member(V number, const SymExpr& teams) {
     team_ = sizes_.op(ScalarOp::Mod, number, n);
     member_ = sizes_.op(ScalarOp::Div, number, n);
   }
-  out_.counters = teams;
+  if (counters_ >= 0) out_.counters = teams;
+  for (Boxes& x : exchanged_) {
+    if (x.message == 0) continue;
+    x.start = std::exchange(out_.boxes, d_.env.simplify(out_.boxes + x.words * teams));
+    expect_messages(x);
+  }
   out_.grid = teams * *plan_.team;
   for (Workspace& w : out_.workspaces)
     w.count = d_.env.simplify(out_.grid * sides_[static_cast<size_t>(1 - fold_)].lanes);
   return team_;
+}
+
+int BlockLowering::places() const { return static_cast<int>(std::max<int64_t>(2, power_above(plan_.most_members))); }
+
+bool BlockLowering::exchanges(size_t stage) const {
+  return plan_.messages && !ends(stage) && fold_ == 1 && sides_[0].lanes == 1 && places() <= 32 * plan_.warps;
+}
+
+BlockLowering::V BlockLowering::team_boxes(const Boxes& boxes) {
+  V before = sizes_.op(ScalarOp::Mul, team_, sizes_.number(boxes.words));
+  return sizes_.op(ScalarOp::Add, before, sizes_.number(boxes.start));
+}
+
+// The program's boxes are in the L2 before the first message comes: one that is not would have to be read from memory
+// once the last one has come.
+void BlockLowering::expect_messages(const Boxes& boxes) {
+  constexpr int kLine = 32; // words
+  const SymExpr own = *plan_.team * boxes.message;
+  V start = sizes_.op(ScalarOp::Add, team_boxes(boxes), sizes_.op(ScalarOp::Mul, member_, sizes_.number(own)));
+  const auto lines = static_cast<int>(power_above((places() * boxes.message + kLine - 1) / kLine));
+  V at = pointwise(b_, ScalarOp::Mul, std::array{b_.range(std::max(2, lines)), sizes_.constant(kLine)});
+  at = pointwise(b_, ScalarOp::Min, std::array{at, sizes_.number(own - 1)});
+  b_.prefetch(boxes_, pointwise(b_, ScalarOp::Add, std::array{at, start}));
+}
+
+BlockLowering::Values BlockLowering::exchange(const Fold& fold, size_t stage, const Values& state) {
+  const Values all = b_.exchange(boxes_, team_boxes(exchanged_[stage]), member_, members_, state, places());
+  const V there = pointwise(b_, ScalarOp::Lt, std::array{b_.range(places()), members_});
+  Values states = fold.identities();
+  for (size_t i = 0; i < states.size(); ++i)
+    states[i] = pointwise(b_, ScalarOp::Select, std::array{there, all[i], states[i]});
+  states = fold.merge(states, 0);
+  for (V& v : states) v = kept(v);
+  return states;
 }
 
 bool BlockLowering::ends(size_t stage) const {
@@ -59,7 +116,7 @@ void BlockLowering::leave(V workspace, V part) {
 // The states of all members, side by side in a tile, merged.
 BlockLowering::Values BlockLowering::gather(const Fold& fold, size_t stage) {
   const int side = sides_[static_cast<size_t>(1 - fold_)].lanes, dim = side == 1 ? 0 : fold_;
-  V member = b_.range(static_cast<int>(std::max<int64_t>(2, power_above(plan_.most_members))));
+  V member = b_.range(places());
   if (side > 1) member = b_.expand_dims(member, 1 - fold_);
   V there = pointwise(b_, ScalarOp::Lt, std::array{member, members_});
   V offset = pointwise(b_, ScalarOp::Add, std::array{member, sizes_.op(ScalarOp::Mul, team_, members_)});
@@ -77,19 +134,20 @@ BlockLowering::Values BlockLowering::gather(const Fold& fold, size_t stage) {
 
 // After a round: from what this program has folded to what the row's reductions are.
 void BlockLowering::settle(size_t stage, const Fold& fold, const Values& state) {
-  auto gathered = [&] {
-    Values all = gather(fold, stage);
+  auto known = [&](const Values& all) {
     known_ = static_cast<int>(stage) + 1;
     finish(fold, all);
   };
+  auto gathered = [&] { known(gather(fold, stage)); };
   if (state.empty()) {
     known_ = static_cast<int>(stage) + 1;
     return;
   }
+  if (!ends(stage)) out_.team = fold_ == 1 ? *plan_.team : out_.grid; // of columns, members are not neighbours
+  if (exchanged_[stage].message > 0) return known(exchange(fold, stage, state));
   for (size_t i = 0; i < state.size(); ++i) leave(workspaces_[stage][i], state[i]);
   if (!ends(stage)) {
     b_.meet(counters_, team_, member_, members_);
-    out_.team = fold_ == 1 ? *plan_.team : out_.grid; // of columns, members are not neighbours
     return gathered();
   }
   V last = b_.arrive(counters_, team_, member_, members_);

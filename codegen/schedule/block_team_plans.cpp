@@ -86,6 +86,14 @@ public:
     f_.is_row(p.groups.columns.front()) ? share_row(p) : share_columns(p);
     p.waits = waits_;
     p.most_members = f_.constant(*p.team).value_or(p.most_members);
+    p.messages = waits_ && f_.is_row(p.groups.columns.front()) && p.most_members <= most_told(p);
+  }
+  // Messages are the square of the members. While others' loads and stores are under way the last of many is late.
+  [[nodiscard]] int64_t most_told(const BlockPlan& p) const {
+    constexpr int64_t kMost = 128, kMostBesideOthers = 8;
+    const auto grid = f_.constant(f_.d.env.simplify(points_ * *p.team));
+    const bool alone = p.programs > 0 || (grid && *grid <= p.min_blocks * f_.device.multiprocessors);
+    return std::min(alone ? kMost : kMostBesideOthers, int64_t{32} * p.warps);
   }
   // As many members as there are programs for a team, tiles for a member, and places for what they fold.
   void share_columns(BlockPlan& p) const {

@@ -42,8 +42,8 @@ struct Schedule {
   std::string measured; // what a tuner saw: "38.1 us -> 35.0 us on NVIDIA H200"; empty: chosen by the rules
 };
 
-// A tile kernel and how to launch it. Parameters: one pointer per buffer, one per workspace, one to the counters if
-// there are any, then one i64 per size.
+// A tile kernel and how to launch it. Parameters: one pointer per buffer, one per workspace, one to the counters and
+// one to the boxes if there are any, then one i64 per size.
 struct ScheduledKernel {
   tile::Kernel kernel;
   Schedule schedule;
@@ -55,6 +55,7 @@ struct ScheduledKernel {
   std::vector<SymExpr> sizes; // i64 parameters after the buffers, as expressions over graph symbols
   std::vector<Workspace> workspaces;
   SymExpr counters = 0;     // i32 at which programs meet (tile/team.h), at rest before and after a launch
+  SymExpr boxes = 0;        // i32 through which they exchange numbers (tile/team.h), 0 before and after a launch
   SymExpr team = 0;         // so many neighbouring programs wait for each other; 0: none do
   SymExpr grid;             // programs
   SymExpr work_per_program; // elements, for grain size

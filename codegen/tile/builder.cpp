@@ -267,6 +267,20 @@ void Builder::meet(ValueId counters, ValueId offset, ValueId member, ValueId cou
   emit(std::move(op), {});
 }
 
+std::vector<ValueId> Builder::exchange(ValueId boxes, ValueId offset, ValueId member, ValueId count,
+                                       std::span<const ValueId> numbers, int places) {
+  Op op;
+  op.kind = OpKind::Exchange;
+  op.operands = {boxes, offset, member, count};
+  for (ValueId v : numbers) {
+    op.operands.push_back(v);
+    op.results.push_back(kernel_.new_value({Type::Kind::Data, kernel_.type(v).dtype, {places}}));
+  }
+  std::vector<ValueId> results = op.results;
+  emit(std::move(op), {});
+  return results;
+}
+
 void Builder::prefetch(ValueId ptr, ValueId offset) {
   Op op;
   op.kind = OpKind::Prefetch;

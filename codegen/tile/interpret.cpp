@@ -124,19 +124,25 @@ private:
     std::vector<std::vector<Cell>> states(static_cast<size_t>(std::max<int64_t>(grid, 0)), cells_);
     for (size_t begin = 0; begin < k_.body.size();) {
       size_t end = begin;
-      while (end < k_.body.size() && k_.op(k_.body[end]).kind != OpKind::Meet) ++end;
+      while (end < k_.body.size() && !waits_for_team(k_.op(k_.body[end]))) ++end;
       const Op* meet = end < k_.body.size() ? &k_.op(k_.body[end]) : nullptr;
+      const bool exchanges = meet && meet->kind == OpKind::Exchange;
       for (program_ = 0; program_ < grid; ++program_) {
         cells_.swap(states[static_cast<size_t>(program_)]);
         for (size_t i = begin; i < end; ++i) TESSERA_TRY(step(k_.op(k_.body[i])));
-        if (meet) TESSERA_TRY(arrive(*meet));
+        if (meet) TESSERA_TRY(exchanges ? tell(*meet) : arrive(*meet));
         cells_.swap(states[static_cast<size_t>(program_)]);
       }
       for (program_ = 0; meet && program_ < grid; ++program_) {
         cells_.swap(states[static_cast<size_t>(program_)]);
-        TESSERA_ASSIGN(std::byte * counter, counter_of(*meet));
-        if (!is_at_rest(read_as<uint32_t>(counter)))
-          return error("program " + std::to_string(program_) + " waits for others of its team that never come");
+        bool all = false;
+        if (exchanges) {
+          TESSERA_ASSIGN(all, hear(*meet));
+        } else {
+          TESSERA_ASSIGN(std::byte * counter, counter_of(*meet));
+          all = is_at_rest(read_as<uint32_t>(counter));
+        }
+        if (!all) return error("program " + std::to_string(program_) + " waits for others of its team that never come");
         cells_.swap(states[static_cast<size_t>(program_)]);
       }
       begin = end + 1;
@@ -159,6 +165,71 @@ private:
     write_as(counter, now);
     if (op.kind == OpKind::Arrive) result(op)[0].i = is_at_rest(now);
     return {};
+  }
+
+  // Of an exchange: word w of what member `from` tells member `to`.
+  Result<std::byte*> message_word(const Op& op, int64_t to, int64_t from, int w) {
+    std::vector<DType> dtypes;
+    for (ValueId v : op.results) dtypes.push_back(k_.type(v).dtype);
+    const int64_t count = e(op.operands[3])[0].i, index = e(op.operands[1])[0].i;
+    const int64_t at = index + (to * count + from) * message_words(dtypes) + w;
+    Memory& m = memory_of(op);
+    if (at < 0 || at >= m.count)
+      return error("exchange by '" + m.name + "' at offset " + std::to_string(at) + " of " + std::to_string(m.count) +
+                   " words, program " + std::to_string(program_));
+    return m.data + at * static_cast<int64_t>(sizeof(uint32_t));
+  }
+  // Of the numbers' words that stand one after the other: where in the messages, behind each three of which is a flag.
+  static int place_of(int word) { return word / kMessageNumbers * kMessageWords + word % kMessageNumbers; }
+  Status tell(const Op& op) {
+    TESSERA_TRY(spend(1));
+    const int64_t member = e(op.operands[2])[0].i, count = e(op.operands[3])[0].i;
+    if (member < 0 || member >= count || count > k_.type(op.results[0]).count())
+      return error("program " + std::to_string(program_) + " exchanges as member " + std::to_string(member) + " of " +
+                   std::to_string(count));
+    std::vector<uint32_t> words;
+    for (size_t i = 0; i < op.results.size(); ++i) {
+      const DType dtype = k_.type(op.results[i]).dtype;
+      std::byte bytes[2 * sizeof(uint32_t)]{};
+      write_element(dtype, bytes, e(op.operands[i + 4])[0]);
+      for (int w = 0; w < words_of(dtype); ++w) words.push_back(read_as<uint32_t>(bytes + 4 * w));
+    }
+    for (int64_t to = 0; to < count; ++to)
+      for (size_t w = 0; w < words.size(); ++w) {
+        const int at = place_of(static_cast<int>(w)), flag = at / kMessageWords * kMessageWords + kMessageNumbers;
+        TESSERA_ASSIGN(std::byte * there, message_word(op, to, member, flag));
+        if (w % kMessageNumbers == 0 && read_as<uint32_t>(there) != 0)
+          return error("program " + std::to_string(program_) + " finds a message where it leaves one");
+        write_as(there, uint32_t{1});
+        TESSERA_ASSIGN(there, message_word(op, to, member, at));
+        write_as(there, words[w]);
+      }
+    return {};
+  }
+  // Whether all have told what they have. Clears the program's boxes.
+  Result<bool> hear(const Op& op) {
+    const int64_t member = e(op.operands[2])[0].i, count = e(op.operands[3])[0].i;
+    for (size_t i = 0; i < op.results.size(); ++i) result(op, i);
+    for (int64_t from = 0; from < count; ++from) {
+      int word = 0;
+      for (size_t i = 0; i < op.results.size(); ++i) {
+        const DType dtype = k_.type(op.results[i]).dtype;
+        std::byte bytes[2 * sizeof(uint32_t)]{};
+        for (int w = 0; w < words_of(dtype); ++w, ++word) {
+          const int at = place_of(word), flag = at / kMessageWords * kMessageWords + kMessageNumbers;
+          TESSERA_ASSIGN(std::byte * there, message_word(op, member, from, flag));
+          if (read_as<uint32_t>(there) == 0) return false;
+          TESSERA_ASSIGN(there, message_word(op, member, from, at));
+          write_as(bytes + 4 * w, read_as<uint32_t>(there));
+        }
+        cells_[static_cast<size_t>(op.results[i])].e[static_cast<size_t>(from)] = read_element(dtype, bytes);
+      }
+      for (int w = 0; w < place_of(word - 1) / kMessageWords * kMessageWords + kMessageWords; ++w) {
+        TESSERA_ASSIGN(std::byte * there, message_word(op, member, from, w));
+        write_as(there, uint32_t{0});
+      }
+    }
+    return true;
   }
 
   Diagnostic error(const std::string& message) const {
@@ -412,7 +483,8 @@ private:
         }
       return {};
     case OpKind::Arrive: return arrive(op);
-    case OpKind::Meet: return error("programs meet in a region"); // run_in_step does those that stand in none
+    case OpKind::Meet:
+    case OpKind::Exchange: return error("programs meet in a region"); // run_in_step does those that stand in none
     case OpKind::Prefetch:
     case OpKind::Yield: return {};
     case OpKind::Count_: break;

@@ -204,6 +204,14 @@ Status Parser::operation(Op& op, std::vector<OpId>& ops, int depth) {
     op.kind = word == "arrive" ? OpKind::Arrive : OpKind::Meet;
     return team(op, ops);
   }
+  if (word == "exchange") {
+    op.kind = OpKind::Exchange;
+    Op numbers;
+    TESSERA_TRY(value_list(numbers, ops));
+    TESSERA_TRY(team(op, ops));
+    op.operands.insert(op.operands.end(), numbers.operands.begin(), numbers.operands.end());
+    return {};
+  }
   if (word == "prefetch") {
     op.kind = OpKind::Prefetch;
     TESSERA_ASSIGN(ValueId ptr, value());

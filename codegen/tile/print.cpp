@@ -161,8 +161,11 @@ private:
       break;
     case OpKind::Arrive:
     case OpKind::Meet:
-      out_ += std::string(op_name(op.kind)) + " " + name(op.operands[0]) + "[" + name(op.operands[1]) +
-              "] member=" + name(op.operands[2]) + " of=" + name(op.operands[3]);
+    case OpKind::Exchange:
+      out_ += std::string(op_name(op.kind));
+      if (op.kind == OpKind::Exchange) out_ += "(" + args(op.operands, 4) + ")";
+      out_ += " " + name(op.operands[0]) + "[" + name(op.operands[1]) + "] member=" + name(op.operands[2]) +
+              " of=" + name(op.operands[3]);
       break;
     case OpKind::Prefetch: out_ += "prefetch " + name(op.operands[0]) + "[" + name(op.operands[1]) + "]"; break;
     case OpKind::Yield: out_ += "yield " + args(op.operands); break;

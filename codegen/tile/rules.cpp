@@ -6,9 +6,9 @@ namespace tessera::tile {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(OpKind::Count_)> kNames = {
-    "const",      "program_id",   "range",  "expand_dims", "broadcast", "scalar", "load",
-    "store",      "reduce",       "scan",   "dot",         "for",       "if",     "scratch",
-    "atomic_add", "report_index", "arrive", "meet",        "prefetch",  "yield"};
+    "const",      "program_id",   "range",  "expand_dims", "broadcast", "scalar",   "load",
+    "store",      "reduce",       "scan",   "dot",         "for",       "if",       "scratch",
+    "atomic_add", "report_index", "arrive", "meet",        "exchange",  "prefetch", "yield"};
 
 Diagnostic bad(std::string message) { return {ErrorCode::Internal, std::move(message)}; }
 
@@ -69,10 +69,24 @@ Status check_store(const Kernel& k, const Op& op) {
 }
 
 Status check_team(const Kernel& k, const Op& op) {
-  TESSERA_TRY(check_memory(k, op, 4, 4));
-  if (k.type(op.operands[0]).dtype != DType::I32) return bad("counters are i32");
+  const bool exchanges = op.kind == OpKind::Exchange;
+  TESSERA_TRY(check_memory(k, op, 4, exchanges ? op.operands.size() : 4));
+  if (k.type(op.operands[0]).dtype != DType::I32) return bad(exchanges ? "boxes are i32" : "counters are i32");
   for (size_t i = 1; i < 4; ++i)
     if (!is_i64_scalar(k.type(op.operands[i]))) return bad("a counter's offset, member and count are i64 scalars");
+  if (exchanges) {
+    if (op.operands.size() == 4 || op.results.size() != op.operands.size() - 4)
+      return bad("an exchange has as many results as numbers, and one at least");
+    for (size_t i = 0; i < op.results.size(); ++i) {
+      const Type &from = k.type(op.operands[i + 4]), &to = k.type(op.results[i]);
+      if (from.kind != Type::Kind::Data || from.is_tile() || from.dtype == DType::String)
+        return bad("cannot exchange '" + from.str() + "'");
+      if (to != Type{Type::Kind::Data, from.dtype, {to.is_tile() ? to.shape[0] : 0}} ||
+          to.shape != k.type(op.results[0]).shape)
+        return bad("exchanged numbers '" + from.str() + "' yield a tile with one dimension, not '" + to.str() + "'");
+    }
+    return {};
+  }
   if (op.kind == OpKind::Meet) {
     if (!op.results.empty()) return bad("meet has no result");
     return {};
@@ -299,7 +313,8 @@ Status check_op(const Kernel& k, const Op& op) {
     if (op.site < 0) return bad("a site is not negative");
     return {};
   case OpKind::Arrive:
-  case OpKind::Meet: return check_team(k, op);
+  case OpKind::Meet:
+  case OpKind::Exchange: return check_team(k, op);
   case OpKind::Prefetch:
     TESSERA_TRY(check_memory(k, op, 2, 2));
     if (!op.results.empty()) return bad("prefetch has no result");

@@ -68,6 +68,10 @@ enum class OpKind : uint8_t {
   // program goes on when all have come; stands in no region). Each member arrives once a round.
   Arrive,
   Meet,
+  // pointer to boxes (i32), offset, member, count, scalars...: each member of a team tells its numbers to all (team.h).
+  // Yields a tile [n] for each of them, in which element i is member i's, and those that no member has are 0. Waits as
+  // Meet does, and stands in no region; orders no other memory.
+  Exchange,
   Prefetch, // pointer, offset (scalar or tile): a hint that the program reads there soon; may lie outside of the
             // memory; no effect
   Yield,    // ends every region, also one that yields nothing
@@ -177,6 +181,9 @@ public:
   void report_index(ValueId bad, int site);
   ValueId arrive(ValueId counters, ValueId offset, ValueId member, ValueId count);
   void meet(ValueId counters, ValueId offset, ValueId member, ValueId count);
+  // `places`: elements of each result, at least as many as a team has members.
+  std::vector<ValueId> exchange(ValueId boxes, ValueId offset, ValueId member, ValueId count,
+                                std::span<const ValueId> numbers, int places);
   void prefetch(ValueId ptr, ValueId offset);
   // body(induction, carried) returns the next carried values; yields the final ones. `ahead`: see Op.
   std::vector<ValueId> for_loop(ValueId from, ValueId to, ValueId step, std::vector<ValueId> carried,
@@ -198,6 +205,9 @@ private:
 [[nodiscard]] Result<Kernel> parse(std::string_view text, const std::string& file = "<text>");
 [[nodiscard]] Status verify(const Kernel& kernel);
 // Whether programs wait for each other: all of a grid must then run at the same time.
+[[nodiscard]] inline bool waits_for_team(const Op& op) {
+  return op.kind == OpKind::Meet || op.kind == OpKind::Exchange;
+}
 [[nodiscard]] bool has_meetings(const Kernel& kernel);
 
 // Reference meaning. args: pointers as byte spans, scalars as int64 or double, in parameter order.

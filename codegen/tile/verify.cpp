@@ -56,7 +56,7 @@ private:
   }
   Status check_written(const Op& op) const {
     if (op.kind != OpKind::Store && op.kind != OpKind::AtomicAdd && op.kind != OpKind::Arrive &&
-        op.kind != OpKind::Meet)
+        op.kind != OpKind::Meet && op.kind != OpKind::Exchange)
       return {};
     for (const Param& p : k_.params)
       if (p.value == op.operands[0] && !p.written)
@@ -79,7 +79,7 @@ private:
         if (v < 0 || v >= k_.value_count()) return error("value id out of range");
       if (op.kind == OpKind::Yield && (depth == 0 || i + 1 != ops.size()))
         return error("yield stands only at the end of a region");
-      if (op.kind == OpKind::Meet && depth > 0) return error("meet stands in no region");
+      if (waits_for_team(op) && depth > 0) return error(std::string(op_name(op.kind)) + " stands in no region");
       for (size_t r = 0; r < op.regions.size(); ++r) {
         size_t mark = scope_.size();
         if (r < op.region_args.size())
@@ -111,8 +111,7 @@ private:
 Status verify(const Kernel& kernel) { return Verifier(kernel).run(); }
 
 bool has_meetings(const Kernel& kernel) {
-  return std::any_of(kernel.body.begin(), kernel.body.end(),
-                     [&](OpId id) { return kernel.op(id).kind == OpKind::Meet; });
+  return std::any_of(kernel.body.begin(), kernel.body.end(), [&](OpId id) { return waits_for_team(kernel.op(id)); });
 }
 
 } // namespace tessera::tile

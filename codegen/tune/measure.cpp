@@ -83,7 +83,7 @@ private:
   // Of a launch all that is known, without conditions, and with its object.
   Status at_sizes(KernelLaunch& k, Executable& exe) const {
     k.conditions.clear();
-    std::vector<SymExpr*> expressions{&k.grid, &k.work_per_program, &k.scratch_bytes, &k.counters, &k.team};
+    std::vector<SymExpr*> expressions{&k.grid, &k.work_per_program, &k.scratch_bytes, &k.counters, &k.boxes, &k.team};
     for (SymExpr& e : k.sizes) expressions.push_back(&e);
     for (Workspace& w : k.workspaces) expressions.push_back(&w.count);
     for (SymExpr* e : expressions) {

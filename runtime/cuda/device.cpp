@@ -59,6 +59,7 @@ public:
       for (auto& block : *blocks) block.release(*context_, stream());
     scratch_.release(*context_, stream());
     counters_.release(*context_, stream());
+    boxes_.release(*context_, stream());
     inputs_.release(*context_, stream());
   }
 
@@ -78,8 +79,7 @@ public:
   Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
-    TESSERA_TRY(
-        prepare_steps(context_, variant, segment, call, *l.code, l.table, l.words, counters_address_, plan, l.refused));
+    TESSERA_TRY(prepare_steps(context_, variant, segment, call, *l.code, l.table, l.words, resting_, plan, l.refused));
     plan.step_scratch = rounded(plan.step_scratch);
     return {};
   }
@@ -126,7 +126,9 @@ public:
     auto& arena = arenas_[static_cast<size_t>(segment)];
     TESSERA_TRY(arena.reserve(*context_, plan.arena_bytes, run_.stream, "intermediate results"));
     TESSERA_TRY(scratch_.reserve(*context_, plan.step_scratch, run_.stream, "the workspace of library calls"));
-    TESSERA_TRY(place_counters(static_cast<const CudaPlan&>(*plan.device).counters));
+    const auto& wanted = static_cast<const CudaPlan&>(*plan.device);
+    TESSERA_TRY(place_resting(counters_, resting_.counters, wanted.counters, "counters of kernels that meet"));
+    TESSERA_TRY(place_resting(boxes_, resting_.boxes, wanted.boxes, "boxes of kernels that exchange numbers"));
     for (auto [id, offset] : plan.offsets) pointer(id) = arena.data() + offset;
     return poison(arena.data(), plan.arena_bytes);
   }
@@ -163,6 +165,7 @@ public:
     addresses_.assign(run_.table->pointers.begin(), run_.table->pointers.end());
     addresses_.push_back(scratch_.data());
     addresses_.push_back(counters_.data());
+    addresses_.push_back(boxes_.data());
     const int last = plan.first_step + static_cast<int>(plan.steps.size()) - 1;
     auto put = [this, &plan](CUstream stream) -> Status {
       const CUstream run_on = std::exchange(run_.stream, stream);
@@ -396,16 +399,16 @@ private:
                  "launching kernel '" + l.kernel->name + "'");
   }
 
-  // Counters are cleared when they are new. Every launch leaves them at rest, and one that did not happen has not
-  // touched them, so that nothing has to be done between launches, nor after a call that was given up.
-  Status place_counters(int64_t words) {
+  // Cleared when new. Every launch leaves it at rest, and one that did not happen has not touched it, so that nothing
+  // has to be done between launches, nor after a call that was given up.
+  Status place_resting(DeviceBlock& block, CUdeviceptr& where, int64_t words, const char* what) {
     auto bytes = words * static_cast<int64_t>(sizeof(int32_t));
-    if (bytes == 0 || (counters_address_ != 0 && bytes <= counters_.bytes())) return {};
-    counters_address_ = 0;
-    TESSERA_TRY(counters_.reserve(*context_, rounded(bytes), run_.stream, "counters of kernels that meet"));
-    TESSERA_CUDA_TRY(*this, "", cuMemsetD8Async, address(counters_.data()), 0, static_cast<size_t>(counters_.bytes()),
+    if (bytes == 0 || (where != 0 && bytes <= block.bytes())) return {};
+    where = 0;
+    TESSERA_TRY(block.reserve(*context_, rounded(bytes), run_.stream, what));
+    TESSERA_CUDA_TRY(*this, "", cuMemsetD8Async, address(block.data()), 0, static_cast<size_t>(block.bytes()),
                      run_.stream);
-    counters_address_ = address(counters_.data());
+    where = address(block.data());
     return {};
   }
 
@@ -509,8 +512,8 @@ private:
   bool wait_for_plans_ = false;
   bool plans_are_made_ = false;               // in the background
   std::vector<DeviceBlock> arenas_, outputs_; // per segment
-  DeviceBlock scratch_, inputs_, counters_;
-  CUdeviceptr counters_address_ = 0; // of counters_ once they are clear; plans' launches look here
+  DeviceBlock scratch_, inputs_, counters_, boxes_;
+  RestingMemory resting_; // of counters_ and boxes_ once they are clear
   // A call may have left work on a stream; done_ is recorded after it.
   bool pending_ = false;
   unsigned long long pending_stream_ = 0; // id

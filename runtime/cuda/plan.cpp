@@ -21,9 +21,9 @@ bool reports(const KernelLaunch& kernel) {
 class Preparer {
 public:
   Preparer(const std::shared_ptr<Context>& context, const Variant& variant, const Variant::CallState& call,
-           LoadedExecutable& code, BufferTable& table, ErrorWords& words, CUdeviceptr& counters, SegmentPlan& plan)
-      : context_(context), variant_(variant), call_(call), code_(code), table_(table), words_(words),
-        counters_(counters), plan_(plan) {}
+           LoadedExecutable& code, BufferTable& table, ErrorWords& words, RestingMemory& resting, SegmentPlan& plan)
+      : context_(context), variant_(variant), call_(call), code_(code), table_(table), words_(words), resting_(resting),
+        plan_(plan) {}
 
   Status run(int segment, std::vector<std::string>& refused) {
     Status first_refusal;
@@ -44,6 +44,7 @@ public:
         step.kernel.alone = !planned.at_once && !planned.kernel->team.is_const(0);
         replayable = replayable && !step.kernel.alone; // a graph does not wait for what is outside of it
         made->counters = std::max(made->counters, planned.counters);
+        made->boxes = std::max(made->boxes, planned.boxes);
         TESSERA_TRY(kernel(*planned.kernel, planned.grid, plan_.numbers.data() + planned.sizes, index, step.kernel));
         put += step.kernel.grid > 0 ? 1 : 0;
       } else if (std::holds_alternative<LibraryStep>(*form.step)) {
@@ -100,7 +101,8 @@ private:
     out.shared_bytes = static_cast<unsigned>(k.shared_bytes);
     for (auto b : k.buffers) out.params.push_back(&table_.pointers[static_cast<size_t>(b)]);
     for (auto& a : out.addresses) out.params.push_back(&a);
-    if (!k.counters.is_const(0)) out.params.push_back(&counters_);
+    if (!k.counters.is_const(0)) out.params.push_back(&resting_.counters);
+    if (!k.boxes.is_const(0)) out.params.push_back(&resting_.boxes);
     for (size_t i = 0; i < k.sizes.size(); ++i) out.params.push_back(sizes + i);
     out.params.push_back(words_.argument(step));
     return {};
@@ -151,7 +153,7 @@ private:
   LoadedExecutable& code_;
   BufferTable& table_;
   ErrorWords& words_;
-  CUdeviceptr& counters_;
+  RestingMemory& resting_;
   SegmentPlan& plan_;
   bool refused_ = false; // why the last library call has no plan: the library does not compute it
 };
@@ -203,8 +205,8 @@ Status choose_steps(Context& context, const Variant& variant, int segment, const
 
 Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,
                      const Variant::CallState& call, LoadedExecutable& code, BufferTable& table, ErrorWords& words,
-                     CUdeviceptr& counters, SegmentPlan& plan, std::vector<std::string>& refused) {
-  return Preparer(context, variant, call, code, table, words, counters, plan).run(segment, refused);
+                     RestingMemory& resting, SegmentPlan& plan, std::vector<std::string>& refused) {
+  return Preparer(context, variant, call, code, table, words, resting, plan).run(segment, refused);
 }
 
 } // namespace tessera::cuda

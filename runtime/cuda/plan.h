@@ -29,7 +29,7 @@ struct PreparedStep {
 
 struct CudaPlan final : DevicePlan {
   int first_step = 0;
-  int64_t counters = 0;             // words that some step wants
+  int64_t counters = 0, boxes = 0;  // words that some step wants
   std::vector<PreparedStep> steps;  // of the segment
   std::unique_ptr<Replays> replays; // null where they cannot be put on a stream as one
 };
@@ -55,16 +55,22 @@ private:
   std::vector<CUdeviceptr> arguments_; // by step
 };
 
+// Memory that kernels whose programs meet leave as they find it (KernelLaunch::counters, boxes): plans' launches look
+// here for it. 0: there is none yet.
+struct RestingMemory {
+  CUdeviceptr counters = 0, boxes = 0;
+};
+
 // Device::choose for a segment whose attentions the library may take.
 [[nodiscard]] Status choose_steps(Context& context, const Variant& variant, int segment, const Variant::CallState& call,
                                   SegmentPlan& plan, bool wait);
 // Fills plan.device with a CudaPlan, and plan.step_scratch with what its library calls need. `table` and `words` are
-// those of all runs of the variant; `counters` will hold the address of the counters. Errors: those of
+// those of all runs of the variant; `resting` will hold addresses when steps run. Errors: those of
 // LoadedExecutable::function and of planning library calls; SizeOverflow for a grid that is too large. `refused` gets
 // the names of all library calls that no library computes; the error is then the first one's.
 [[nodiscard]] Status prepare_steps(const std::shared_ptr<Context>& context, const Variant& variant, int segment,
                                    const Variant::CallState& call, LoadedExecutable& code, BufferTable& table,
-                                   ErrorWords& words, CUdeviceptr& counters, SegmentPlan& plan,
+                                   ErrorWords& words, RestingMemory& resting, SegmentPlan& plan,
                                    std::vector<std::string>& refused);
 
 } // namespace tessera::cuda

@@ -181,13 +181,14 @@ TEST_F(OnGpu, AlternativesAreTakenWhereTheirConditionsHold) {
   }
 }
 
-// Kernels whose programs meet get memory of the launch, and counters that are clear at the first launch and never
-// touched by the executor again.
+// Kernels whose programs meet get memory of the launch, and counters and boxes that are clear at the first launch and
+// never touched by the executor again.
 TEST_F(OnGpu, ProgramsThatMeetHaveMemoryOfTheirOwn) {
-  std::vector<uint64_t> counters, workspaces;
-  gpu.kernel("meets", 7, [&](const FakeGpu::Launch& l) {
-    auto n = static_cast<int64_t>(l.args[5]);
+  std::vector<uint64_t> counters, boxes, workspaces;
+  gpu.kernel("meets", 8, [&](const FakeGpu::Launch& l) {
+    auto n = static_cast<int64_t>(l.args[6]);
     counters.push_back(l.args[4]);
+    boxes.push_back(l.args[5]);
     workspaces.push_back(l.args[2]);
     std::memset(gpu.at<std::byte>(l.args[2], 8 * n), 1, static_cast<size_t>(8 * n)); // i64
     std::memset(gpu.at<std::byte>(l.args[3], 12), 1, 12);                            // f32
@@ -198,6 +199,8 @@ TEST_F(OnGpu, ProgramsThatMeetHaveMemoryOfTheirOwn) {
       EXPECT_TRUE(*counter == 0 || *counter == 0x80000000u) << *counter;
       *counter ^= 0x80000000u; // a round
     }
+    for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(gpu.at<uint32_t>(l.args[5], 5)[i], 0u);
+    EXPECT_EQ(l.args[5] % 16, 0u);
     std::memcpy(gpu.at<float>(l.args[1], n), gpu.at<float>(l.args[0], n), static_cast<size_t>(n) * 4);
     return CUDA_SUCCESS;
   });
@@ -207,10 +210,12 @@ TEST_F(OnGpu, ProgramsThatMeetHaveMemoryOfTheirOwn) {
   auto meets = launch(b, "meets", x, t, s);
   meets.workspaces = {{DType::I64, s}, {DType::F32, 3}};
   meets.counters = 3;
+  meets.boxes = 5;
   b.exe->steps.emplace_back(meets);
   meets = launch(b, "meets", t, y, s);
   meets.workspaces = {{DType::I64, s}, {DType::F32, 3}};
   meets.counters = 3;
+  meets.boxes = 5;
   b.exe->steps.emplace_back(meets);
   auto exe = b.done();
   auto e = executor(exe);
@@ -221,6 +226,8 @@ TEST_F(OnGpu, ProgramsThatMeetHaveMemoryOfTheirOwn) {
   }
   EXPECT_EQ(counters.size(), 8u);
   EXPECT_EQ(std::set<uint64_t>(counters.begin(), counters.end()).size(), 1u);
+  EXPECT_EQ(std::set<uint64_t>(boxes.begin(), boxes.end()).size(), 1u);
+  EXPECT_NE(boxes[0], counters[0]);
   // A failure to make or clear them is told, and the next call works.
   for (const char* function : {"cuMemAllocFromPoolAsync", "cuMemsetD8Async"}) {
     options.poison = false;

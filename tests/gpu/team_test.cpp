@@ -5,6 +5,7 @@
 #include "codegen/tile/team.h"
 #include "tests/schedule/block_harness.h"
 #include <cmath>
+#include <tuple>
 
 namespace tessera::test {
 namespace {
@@ -104,6 +105,72 @@ TEST(GpuTeam, RacesBetweenBlocksAreFound) {
   for (uint64_t seed = 0; seed < 4; ++seed)
     found = found || run(text, 4, seed, 4).error.find("is not ordered with an access by block") != std::string::npos;
   EXPECT_TRUE(found);
+}
+
+// Of n members each tells its number of every kind, and a block of `warps` warps finds those of all.
+std::string tell(int warps, int places) {
+  const std::string n = std::to_string(places);
+  auto tile = [&](const char* t) { return "tile<[" + n + "], " + t + ">"; };
+  return "tile.kernel @tell(%x: ptr<f32>, %y: ptr<f64> written, %c: ptr<i32> written, %n: i64) config(warps: " +
+         std::to_string(warps) + R"() {
+  %p = program_id 0 : i64
+  %v = load %x[%p] : f32
+  %d = cast(%v) : f64
+  %third = div(%d, 3.0) : f64
+  %h = cast(%v) : f16
+  %one = lt(%v, 1.0) : bool
+  %vs, %ds, %hs, %ones, %ps = exchange(%v, %third, %h, %one, %p) %c[0] member=%p of=%n : )" +
+         tile("f32") + ", " + tile("f64") + ", " + tile("f16") + ", " + tile("bool") + ", " + tile("i64") + R"(
+  %a = cast(%vs) : )" +
+         tile("f64") + "\n%b = cast(%hs) : " + tile("f64") + "\n%e = cast(%ones) : " + tile("f64") +
+         "\n%f = cast(%ps) : " + tile("f64") + R"(
+  %r = range )" +
+         n + " : " + tile("i64") + "\n%base = mul(%p, " + n + ") : i64\n%o = add(%r, %base) : " + tile("i64") +
+         "\n%g = mul(%a, 1000.0) : " + tile("f64") + "\n%i = add(%g, %ds) : " + tile("f64") +
+         "\n%j = add(%i, %b) : " + tile("f64") + "\n%k = add(%j, %e) : " + tile("f64") +
+         "\n%l = mul(%k, %f) : " + tile("f64") + "\nstore %y[%o] = %l\n}";
+}
+
+TEST(GpuTeam, BlocksExchangeNumbers) {
+  for (auto [warps, places, n] : {std::tuple{1, 2, 1}, {1, 32, 5}, {2, 16, 16}, {1, 64, 33}, {4, 64, 40}}) {
+    auto k = tile::parse(tell(warps, places));
+    ASSERT_TRUE(k.ok()) << k.error().str();
+    ASSERT_TRUE(tile::verify(*k).ok()) << tile::verify(*k).error().str();
+    const auto count = static_cast<size_t>(n);
+    std::vector<float> x(count);
+    for (size_t i = 0; i < count; ++i) x[i] = static_cast<float>(i % 5);
+    std::vector<uint32_t> boxes(count * count * 12); // 7 words of numbers: three messages
+    auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      std::vector<double> y(count * static_cast<size_t>(places), -1);
+      std::vector<tile::Argument> args{{bytes(x), {}}, {bytes(y), {}}, {bytes(boxes), {}}, {{}, {0, n}}};
+      auto r = emulate(*k, args, n, {}, {.seed = seed});
+      ASSERT_TRUE(r.ok()) << r.error().str();
+      for (size_t p = 0; p < count; ++p)
+        for (size_t m = 0; m < static_cast<size_t>(places); ++m) {
+          const double v = m < count ? x[m] : 0;
+          const double want = m < count ? (v * 1000 + v / 3.0 + v + (v < 1 ? 1 : 0)) * static_cast<double>(m) : 0;
+          ASSERT_EQ(y[p * static_cast<size_t>(places) + m], want) << p << " " << m;
+        }
+      ASSERT_EQ(boxes, std::vector<uint32_t>(boxes.size())) << "every box is empty again";
+    }
+    if (n < 3) continue;
+    std::vector<double> y(count * static_cast<size_t>(places));
+    std::vector<tile::Argument> args{{bytes(x), {}}, {bytes(y), {}}, {bytes(boxes), {}}, {{}, {0, n}}};
+    auto r = emulate(*k, args, n - 1, {}, {.seed = 1}); // one does not come
+    ASSERT_FALSE(r.ok());
+    EXPECT_NE(r.error().message.find("waits for others of its team that never come"), std::string::npos);
+  }
+}
+
+TEST(GpuTeam, PtxTellsInMessages) {
+  auto k = tile::parse(tell(2, 16));
+  auto code = compile_gpu_kernel(*k, {});
+  ASSERT_TRUE(code.ok()) << code.error().str();
+  EXPECT_NE(code->ptx.find("st.relaxed.gpu.global.b128"), std::string::npos);
+  EXPECT_NE(code->ptx.find("ld.relaxed.gpu.global.b128"), std::string::npos);
+  EXPECT_EQ(code->ptx.find("atom."), std::string::npos) << "no counter";
+  EXPECT_EQ(code->ptx.find("fence."), std::string::npos);
 }
 
 TEST(GpuTeam, PtxOrdersMemoryAroundTheCounter) {

@@ -37,6 +37,7 @@ BlockPlan small(BlockPlan p, const Domain& domain) {
     p.team = !p.loop ? ceildiv(row + SymExpr(p.shift - 1), p.columns) : p.waits ? SymExpr(3) : sym_min(row, 4) + 1;
     p.waits = true; // as it may without online sums
     p.keep = p.loop ? 2 : 0;
+    p.messages = p.loop; // so that both ways to meet are taken
     break;
   }
   case ScheduleKind::BlockFlat:

@@ -18,7 +18,10 @@ std::string summary(const Problem& p) {
     }
     s += (s.empty() ? "" : " | ") + plan.team->str() + " [" + std::to_string(plan.rows) + ", " +
          std::to_string(plan.columns) + "]" + (plan.loop ? "" : " once") +
-         (plan.keep > 0 ? " keeps " + std::to_string(plan.keep) : "") + (plan.waits ? " waits" : "");
+         (plan.keep > 0 ? " keeps " + std::to_string(plan.keep) : "") +
+         (plan.messages ? " tells"
+          : plan.waits  ? " waits"
+                        : "");
     for (const SizeCondition& c : plan.conditions) {
       if (c.min > 0) s += " " + std::to_string(c.min) + "<=" + c.value.str();
       if (c.max < INT64_MAX) s += " " + c.value.str() + "<=" + std::to_string(c.max);
@@ -73,10 +76,10 @@ TEST(BlockTeam, WhereRowsAreFewAndLong) {
 }
 
 TEST(BlockTeam, ProgramsWaitWhereElementsNeedTheResult) {
-  EXPECT_EQ(summary(softmax_of("4", "1048576")), "66 [1, 4096] keeps 7 waits + 1");
+  EXPECT_EQ(summary(softmax_of("4", "1048576")), "66 [1, 4096] keeps 7 tells + 1");
   // Of 16-bit elements smaller blocks; each has seven or eight tiles of its own.
-  EXPECT_EQ(summary(softmax_of("16", "1048576", "bf16")), "33 [1, 4096] keeps 6 waits + 1");
-  EXPECT_EQ(summary(softmax_of("16", "65536")), "16 [1, 4096] once waits + 1");
+  EXPECT_EQ(summary(softmax_of("16", "1048576", "bf16")), "33 [1, 4096] keeps 6 tells + 1");
+  EXPECT_EQ(summary(softmax_of("16", "65536")), "16 [1, 4096] once tells + 1");
   EXPECT_EQ(summary(moments("4", "1048576")).find("waits"), std::string::npos); // one round, online
   EXPECT_EQ(summary(argmax("4", "1048576")).find("waits"), std::string::npos);
 }
@@ -87,10 +90,10 @@ TEST(BlockTeam, RowsThatTheGpuDoesNotHoldAtOnceAreHeldByTheirTeams) {
   EXPECT_EQ(summary(softmax_of("3000", "200000")), "13 [1, 8192] keeps 1 waits + 1");
   EXPECT_EQ(summary(softmax_of("16", "1048576")), "64 [1, 4096] keeps 3 waits + 1"); // a large team
   EXPECT_EQ(summary(softmax_of("3000", "200001")), "14 [1, 2048] keeps 6 waits + 1");
-  EXPECT_EQ(summary(softmax_of("520", "40000")), "3 [1, 8192] keeps 1 waits + 1");
-  EXPECT_EQ(summary(softmax_of("300", "100001", "f16")), "7 [1, 2048] keeps 6 waits + 1"); // small blocks for the masks
+  EXPECT_EQ(summary(softmax_of("520", "40000")), "3 [1, 8192] keeps 1 tells + 1");
+  EXPECT_EQ(summary(softmax_of("300", "100001", "f16")), "7 [1, 2048] keeps 6 tells + 1"); // small blocks for the masks
   EXPECT_EQ(summary(softmax_of("3000", "32768")), "1");                                    // better read twice
-  EXPECT_EQ(summary(softmax_of("4", "16777216")), "66 [1, 4096] keeps 7 waits + 1");       // more than the GPU holds
+  EXPECT_EQ(summary(softmax_of("4", "16777216")), "66 [1, 4096] keeps 7 tells + 1");       // more than the GPU holds
 }
 
 TEST(BlockTeam, SizesThatAreNotKnown) {

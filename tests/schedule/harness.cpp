@@ -85,18 +85,22 @@ KernelRunner& kernel_runner() {
   return runner;
 }
 
-SharedMemory::SharedMemory(const ScheduledKernel& k, const std::unordered_map<uint64_t, int64_t>& symbols) {
+SharedMemory::SharedMemory(const ScheduledKernel& k, const std::unordered_map<uint64_t, int64_t>& symbols)
+    : counted(!k.counters.is_const(0)), boxed(!k.boxes.is_const(0)) {
   for (const Workspace& w : k.workspaces)
     workspaces.emplace_back(static_cast<size_t>(byte_size(w.dtype, w.count.eval(symbols).value())), std::byte{0xff});
   // As an earlier launch may have left them.
   counters.assign(static_cast<size_t>(k.counters.eval(symbols).value()), tile::kTeamRound);
+  boxes.assign(static_cast<size_t>(k.boxes.eval(symbols).value()), 0);
 }
 void SharedMemory::add_to(std::vector<tile::Argument>& args) {
   for (auto& w : workspaces) args.push_back({w, {}});
-  if (!counters.empty() || !workspaces.empty()) args.push_back({std::as_writable_bytes(std::span(counters)), {}});
+  if (counted) args.push_back({std::as_writable_bytes(std::span(counters)), {}});
+  if (boxed) args.push_back({std::as_writable_bytes(std::span(boxes)), {}});
 }
 bool SharedMemory::at_rest() const {
-  return std::all_of(counters.begin(), counters.end(), [](uint32_t c) { return tile::is_at_rest(c); });
+  return std::all_of(counters.begin(), counters.end(), [](uint32_t c) { return tile::is_at_rest(c); }) &&
+         std::all_of(boxes.begin(), boxes.end(), [](uint32_t w) { return w == 0; });
 }
 
 std::map<std::string, Tensor> run_kernel(const Problem& p, const ScheduledKernel& k,
@@ -236,6 +240,7 @@ void expect_golden(const std::string& name, const ScheduledKernel& k) {
                      " bytes\n";
   for (const Workspace& w : k.workspaces) text += "// workspace of " + w.count.str() + "\n";
   if (!k.counters.is_const(0)) text += "// counters " + k.counters.str() + "\n";
+  if (!k.boxes.is_const(0)) text += "// boxes of " + k.boxes.str() + " words\n";
   for (const SizeCondition& c : k.conditions) {
     if (c.multiple_of > 1)
       text += "// where " + c.value.str() + " is a multiple of " + std::to_string(c.multiple_of) + "\n";

@@ -42,9 +42,10 @@ void expect_golden(const std::string& name, const ScheduledKernel& kernel);
 struct SharedMemory {
   SharedMemory(const ScheduledKernel& k, const std::unordered_map<uint64_t, int64_t>& symbols);
   std::vector<std::vector<std::byte>> workspaces;
-  std::vector<uint32_t> counters;
+  std::vector<uint32_t> counters, boxes;
+  bool counted, boxed; // the kernel has a parameter for them
   void add_to(std::vector<tile::Argument>& args);
-  [[nodiscard]] bool at_rest() const; // every counter
+  [[nodiscard]] bool at_rest() const; // every counter and box
 };
 // Runs one kernel; inputs by buffer name. Reported sites come back in *sites. `in_place`: outputs lie where inputs were
 // that they may overwrite.

@@ -1,6 +1,7 @@
 // Programs that meet: text, rules, meaning.
 #include "codegen/tile/team.h"
 #include "helpers.h"
+#include <array>
 
 namespace tessera::tile::test {
 namespace {
@@ -86,6 +87,62 @@ TEST(Team, AllWaitWhereTheyMeet) {
   EXPECT_NE(r.error.find("program 2 waits for others of its team that never come"), std::string::npos) << r.error;
 }
 
+// Programs of one team tell each other three numbers, and find their sums.
+const char* const kTell = R"(
+tile.kernel @tell(%x: ptr<f32>, %d: ptr<f64>, %y: ptr<f64> written, %c: ptr<i32> written, %n: i64) {
+  %p = program_id 0 : i64
+  %team = div(%p, %n) : i64
+  %member = mod(%p, %n) : i64
+  %v = load %x[%p] : f32
+  %w = load %d[%p] : f64
+  %odd = mod(%member, 2) : i64
+  %b = eq(%odd, 1) : bool
+  %words = mul(%n, %n) : i64
+  %each = mul(%words, 8) : i64
+  %boxes = mul(%team, %each) : i64
+  %vs, %ws, %bs, %ps = exchange(%v, %w, %b, %p) %c[%boxes] member=%member of=%n : tile<[8], f32>, tile<[8], f64>, tile<[8], bool>, tile<[8], i64>
+  %first = cast(%vs) : tile<[8], f64>
+  %third = cast(%bs) : tile<[8], f64>
+  %fourth = cast(%ps) : tile<[8], f64>
+  %s = add(%first, %ws) : tile<[8], f64>
+  %t = add(%s, %third) : tile<[8], f64>
+  %u = add(%t, %fourth) : tile<[8], f64>
+  %sum = reduce.sum(%u) axis=0 : f64
+  store %y[%p] = %sum
+})";
+
+TEST(Team, AllTellAll) {
+  EXPECT_EQ(message_words(std::array{DType::F32, DType::F32, DType::F32}), 4);
+  EXPECT_EQ(message_words(std::array{DType::F32, DType::F64, DType::Bool, DType::I64}), 8);
+  Kernel k = read(kTell);
+  EXPECT_TRUE(has_meetings(k));
+  EXPECT_EQ(print(read(print(k))), print(k));
+  const List x{1, 2, 4, 8, 16, 32}, d{0.25, 0.5, 1.0 / 3, 7, -1e300, 1e300};
+  for (int64_t n : {1, 2, 3, 6}) {
+    Outcome r = run(k, {x, d, List(6), List(6 * 6 * 8)}, {n}, 6);
+    EXPECT_EQ(r.error, "");
+    for (int64_t p = 0; p < 6; ++p) {
+      double sum = 0;
+      for (int64_t m = 0; m < n; ++m) {
+        const auto q = static_cast<size_t>(p / n * n + m);
+        sum += x[q] + d[q] + static_cast<double>(m % 2) + static_cast<double>(q);
+      }
+      EXPECT_DOUBLE_EQ(r.arrays[2][static_cast<size_t>(p)], sum) << n;
+    }
+    EXPECT_EQ(r.arrays[3], List(6 * 6 * 8)) << "every box is empty again";
+  }
+  Outcome r = run(k, {x, d, List(6), List(6 * 6 * 8)}, {4}, 6);
+  EXPECT_NE(r.error.find("program 4 waits for others of its team that never come"), std::string::npos) << r.error;
+  r = run(k, {List(9), List(9), List(9), List(9 * 9 * 8)}, {9}, 9);
+  EXPECT_NE(r.error.find("exchanges as member 0 of 9"), std::string::npos) << r.error;
+  r = run(k, {x, d, List(6), List(8)}, {2}, 6);
+  EXPECT_NE(r.error.find("exchange by 'c' at offset"), std::string::npos) << r.error;
+  List full(6 * 6 * 8);
+  full[3] = 1;
+  r = run(k, {x, d, List(6), full}, {2}, 6);
+  EXPECT_NE(r.error.find("finds a message where it leaves one"), std::string::npos) << r.error;
+}
+
 TEST(Team, WhatIsRefused) {
   auto error = [](const std::string& body, const std::string& c = "ptr<i32> written") {
     auto k = parse("tile.kernel @t(%c: " + c + ", %n: i64) {\n" + body + "\n}");
@@ -100,6 +157,19 @@ TEST(Team, WhatIsRefused) {
   EXPECT_NE(error("%r = range 4 : tile<[4], i64>\nmeet %c[%r] member=0 of=%n").find("i64 scalars"), std::string::npos);
   EXPECT_NE(error("for %i = 0 to %n step 1 {\nmeet %c[0] member=0 of=%n\n}").find("in no region"), std::string::npos);
   EXPECT_NE(error("%l = arrive %c[0] member=0 of=%n : i64").find("arrive yields 'bool'"), std::string::npos);
+  auto exchange = [&](const std::string& type, const char* number = "%n") {
+    return error("%a = exchange(" + std::string(number) + ") %c[0] member=0 of=%n : " + type);
+  };
+  EXPECT_EQ(exchange("tile<[4], i64>"), "");
+  EXPECT_NE(exchange("tile<[4, 2], i64>").find("yield a tile with one dimension"), std::string::npos);
+  EXPECT_NE(exchange("tile<[4], f32>").find("yield a tile with one dimension"), std::string::npos);
+  EXPECT_NE(exchange("i64").find("yield a tile with one dimension"), std::string::npos);
+  EXPECT_NE(exchange("tile<[4], i64>", "%c").find("cannot exchange"), std::string::npos);
+  EXPECT_NE(error("for %i = 0 to %n step 1 {\n%a = exchange(%n) %c[0] member=0 of=%n : tile<[4], i64>\n}")
+                .find("in no region"),
+            std::string::npos);
+  EXPECT_NE(error("%a = exchange(%n) %c[0] member=0 of=%n : tile<[4], i64>", "ptr<f32> written").find("boxes are i32"),
+            std::string::npos);
   Outcome r = run(read(kLastAdds), {{1, 2}, List(8), {-1}, {0}}, {1}, 2);
   EXPECT_NE(r.error.find("arrives as member 1 of 1"), std::string::npos) << r.error;
 }

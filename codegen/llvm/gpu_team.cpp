@@ -1,0 +1,117 @@
+// Programs that meet and exchange numbers (codegen/tile/team.h).
+#include "codegen/llvm/gpu_emit.h"
+#include "codegen/tile/team.h"
+
+namespace tessera::gpu {
+
+using tile::OpKind;
+
+// All threads have written before one of them tells so, and none reads before that one knows.
+Status Emitter::meet(const tile::Op& op) {
+  if (scratch_.count(op.operands[0])) return error("programs cannot meet in scratch");
+  auto *member = scalar(op.operands[2]), *count = scalar(op.operands[3]);
+  auto* others = b_.CreateTrunc(b_.CreateSub(count, b_.getInt64(1)), b_.getInt32Ty());
+  auto* amount = b_.CreateSelect(b_.CreateICmpEQ(member, b_.getInt64(0)),
+                                 b_.CreateSub(b_.getInt32(tile::kTeamRound), others), b_.getInt32(1));
+  auto* counter = address(op.operands[0], scalar(op.operands[1]));
+  auto* acts = acts_for_copies(~0u, ~0u);
+  barrier();
+  if (op.kind == OpKind::Meet) {
+    gpu_->meet(counter, amount, acts);
+    barrier();
+    return {};
+  }
+  auto* low = b_.CreateAnd(gpu_->arrive(counter, amount, acts), b_.getInt32(tile::kTeamRound - 1));
+  auto* last = both(acts, b_.CreateICmpEQ(low, b_.getInt32(0)));
+  define(op.results[0], {gpu_->barrier_any(last)});
+  hazards_.barrier();
+  return {};
+}
+
+// Thread i speaks for this program with member i: it leaves the message in that one's box, waits for the one from
+// there, and puts what it says into shared memory, where all find it behind one barrier.
+Status Emitter::exchange(const tile::Op& op) {
+  if (scratch_.count(op.operands[0])) return error("programs cannot meet in scratch");
+  auto* i32 = b_.getInt32Ty();
+  const int places = kernel_.type(op.results[0]).shape[0], block = threads();
+  auto *member = scalar(op.operands[2]), *count = scalar(op.operands[3]);
+  std::vector<DType> dtypes;
+  std::vector<Value*> words; // of this program's numbers
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    dtypes.push_back(kernel_.type(op.results[i]).dtype);
+    auto* v = scalar(op.operands[i + 4]);
+    auto* bits = b_.CreateBitCast(v, b_.getIntNTy(static_cast<unsigned>(v->getType()->getPrimitiveSizeInBits())));
+    if (tile::words_of(dtypes.back()) == 1) {
+      words.push_back(b_.CreateZExt(bits, i32));
+    } else {
+      words.push_back(b_.CreateTrunc(bits, i32));
+      words.push_back(b_.CreateTrunc(b_.CreateLShr(bits, 32), i32));
+    }
+  }
+  words.resize((words.size() + tile::kMessageNumbers - 1) / tile::kMessageNumbers * tile::kMessageNumbers,
+               b_.getInt32(0));
+  const auto message = static_cast<uint64_t>(tile::message_words(dtypes));
+  auto* box = address(op.operands[0], scalar(op.operands[1]));
+  // Of the boxes of member `to` the place for what `from` tells, i64 both.
+  auto place = [&](Value* to, Value* from, uint64_t part) {
+    auto* at = b_.CreateNSWMul(b_.CreateNSWAdd(b_.CreateNSWMul(to, count), from), b_.getInt64(message));
+    at = b_.CreateNSWAdd(at, b_.getInt64(part * tile::kMessageWords));
+    return b_.CreateGEP(i32, box, at);
+  };
+  const size_t parts = message / tile::kMessageWords;
+  const int rounds = (places + block - 1) / block;
+  std::vector<Value*> others, there; // by round: whom this thread speaks with, and whether there is one
+  for (int r = 0; r < rounds; ++r) {
+    auto* other = b_.CreateAdd(thread_, b_.getInt32(static_cast<uint32_t>(r * block)));
+    others.push_back(b_.CreateZExt(other, b_.getInt64Ty()));
+    there.push_back(b_.CreateICmpSLT(others.back(), count));
+    for (size_t p = 0; p < parts; ++p)
+      gpu_->send(place(others.back(), member, p), std::span(words).subspan(p * tile::kMessageNumbers), there.back());
+  }
+  std::vector<int64_t> at; // byte offset of each number's region
+  int64_t bytes = 0;
+  for (DType d : dtypes) {
+    at.push_back(bytes);
+    bytes += (int64_t{places} * element_bytes(d) + 15) / 16 * 16;
+  }
+  TESSERA_ASSIGN(const int64_t region, shared_region(bytes));
+  auto offset = [&](Value* index, size_t number) {
+    auto* scaled = b_.CreateMul(index, b_.getInt32(static_cast<uint32_t>(element_bytes(dtypes[number]))));
+    return b_.CreateAdd(scaled, b_.getInt32(static_cast<uint32_t>(region + at[number])));
+  };
+  // The last member began last: until its message is there nobody else's is worth asking for, which keeps others
+  // waiting.
+  auto* last = b_.CreateNSWSub(count, b_.getInt64(1));
+  auto* latest = b_.CreateSelect(b_.CreateICmpEQ(member, last), b_.getInt64(0), last);
+  gpu_->before_receiving(place(member, latest, 0), both(acts_for_copies(layout::kLanes - 1, 0), there[0]));
+  for (size_t r = 0; r < others.size(); ++r) {
+    std::vector<Value*> heard;
+    for (size_t p = 0; p < parts; ++p)
+      for (auto* w : gpu_->receive(place(member, others[r], p), there[r])) heard.push_back(w);
+    auto* index = b_.CreateTrunc(others[r], i32);
+    auto* has_place = places % block ? b_.CreateICmpULT(index, b_.getInt32(static_cast<uint32_t>(places))) : nullptr;
+    for (size_t i = 0, w = 0; i < op.results.size(); ++i) {
+      auto* type = scalar(op.operands[i + 4])->getType();
+      const auto bits = static_cast<unsigned>(type->getPrimitiveSizeInBits());
+      Value* v = heard[w++];
+      if (bits > 32)
+        v = b_.CreateOr(b_.CreateZExt(v, b_.getInt64Ty()),
+                        b_.CreateShl(b_.CreateZExt(heard[w++], b_.getInt64Ty()), 32));
+      v = b_.CreateBitCast(b_.CreateZExtOrTrunc(v, b_.getIntNTy(bits)), type);
+      store_shared_elements(offset(index, i), std::span<Value* const>(&v, 1), dtypes[i], has_place);
+    }
+  }
+  barrier();
+  hazards_.touch_shared({region, region + bytes});
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    const auto& l = layouts_[op.results[i]];
+    auto* part = thread_part(l, layout::axis(0));
+    Registers out;
+    for (int r = 0; r < l.registers(); ++r)
+      out.push_back(load_shared_elements(offset(position(l, layout::axis(0), r, part), i), dtypes[i], 1)[0]);
+    define(op.results[i], std::move(out));
+  }
+  return {};
+}
+
+} // namespace tessera::gpu
