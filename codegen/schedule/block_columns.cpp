@@ -38,8 +38,12 @@ public:
     while (each > 1 && each * (f_.live + f_.accumulators()) > kRegisters) each /= 2;
     int64_t columns = std::max<int64_t>(32, kColumnBytes / f_.narrow);
     if (auto n = f_.constant(width)) columns = std::min(columns, power_above(*n));
-    if (auto n = f_.seen(width * others))
+    if (auto n = f_.seen(width * others)) {
       while (columns > 16 && *n < columns * f_.device.multiprocessors) columns /= 2;
+      // Blocks that read their columns again are long: two on a multiprocessor and more even it out.
+      while (!f_.one_pass() && columns * f_.narrow > 2 * kSectorBytes && *n < 2 * columns * f_.device.multiprocessors)
+        columns /= 2;
+    }
     int64_t rows = std::max<int64_t>(1, threads * each / columns);
     auto length = f_.constant(row);
     bool once = length && *length <= rows;

@@ -58,6 +58,8 @@ private:
       auto blocks = [&] { return *n / (threads_ * vector_); };
       while (threads_ > 128 && blocks() < 4 * f_.device.multiprocessors) threads_ /= 2;
       while (threads_ > 32 && blocks() < 2 * f_.device.multiprocessors) threads_ /= 2;
+      // Where most of the GPU is idle a thread's own time counts: half of a wide access.
+      if (threads_ == 32 && vector_ > 4 && 2 * blocks() < f_.device.multiprocessors) vector_ /= 2;
     }
     for (size_t i = 0; i < f_.d.axes.size(); ++i)
       if (i != c) order_.push_back(i);
@@ -147,13 +149,15 @@ private:
     }
     return cost;
   }
-  // Of all streams, accesses of `width` elements where they are contiguous.
-  [[nodiscard]] double accesses(int64_t width) const {
+  // Of all streams, accesses of `width` elements where they are contiguous. Those that all rows share are made once for
+  // `rows` that a thread has below each other.
+  [[nodiscard]] double accesses(int64_t width, double rows = 1) const {
     size_t c = order_.back();
     double cost = 0;
     for (const Stream& s : f_.streams) {
       bool wide = f_.contiguous(s, c) || !(s.deps >> c & 1);
-      cost += wide && width > 1 ? kAccess / static_cast<double>(width) : single(s);
+      double own = wide && width > 1 ? kAccess / static_cast<double>(width) : single(s);
+      cost += s.deps == uint64_t{1} << c ? own / rows : own;
     }
     return cost;
   }
@@ -248,23 +252,36 @@ private:
     int64_t start = kSectorBytes; // rows are known to begin at its multiples, in bytes
     while (start > f_.narrow && !f_.multiple(f_.extent(c), start / f_.narrow).known) start /= 2;
     std::vector<size_t> rows(order_.begin(), order_.end() - 1);
+    SymExpr others = 1;
+    for (size_t i : rows) others *= f_.extent(i);
+    const auto down = f_.constant(others);
+    // What is wasted costs as far as the GPU is busy.
+    const double busy = n && down ? std::min(1.0, static_cast<double>(*n * *down) / static_cast<double>(tile) /
+                                                      static_cast<double>(f_.device.multiprocessors))
+                                  : 1;
+    auto covered = [](int64_t extent, int64_t by) { // over what there is
+      return static_cast<double>((extent + by - 1) / by * by) / static_cast<double>(std::max<int64_t>(1, extent));
+    };
     std::vector<Candidate> list;
     for (int64_t w : widths) {
-      double waste = 1.3; // of an extent that is not known
-      if (n) waste = static_cast<double>((*n + w - 1) / w * w) / static_cast<double>(std::max<int64_t>(1, *n));
+      const int64_t high = std::max<int64_t>(1, tile / w);
+      double waste = n ? covered(*n, w) : 1.3; // of an extent that is not known
+      if (down) waste *= covered(*down, high);
+      waste = 1 + (waste - 1) * busy;
       int64_t width = std::min(w, vector);
       // Elements of one row that a thread has: rows are taken apart once for them.
       double each = static_cast<double>(std::clamp<int64_t>(w / 32, width, vector_));
       // Of narrower accesses a thread has more, that as much is under way.
       const int64_t threads = vector > 1 && vector < vector_ ? std::max<int64_t>(32, threads_ / 2) : threads_;
-      BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, std::max<int64_t>(1, tile / w), w, threads / 32);
+      BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, high, w, threads / 32);
       p.groups.rows = rows;
       p.groups.columns = {c};
       p.schedule.why = std::to_string(p.rows) + (p.rows == 1 ? " row, " : " rows, ") + std::to_string(w) + " of " +
                        f_.extent_text(c) + " columns a block; " + BlockFacts::sizes(p);
       // Pieces of rows that do not begin at sectors touch more of them than they fill.
-      const double sectors = 1 + static_cast<double>(kSectorBytes - start) / static_cast<double>(w * f_.narrow);
-      double own = accesses(width) * sectors + decode(rows) / each;
+      const double sectors = 1 + busy * static_cast<double>(kSectorBytes - start) / static_cast<double>(w * f_.narrow);
+      const double below = std::clamp(static_cast<double>(tile / threads) / each, 1.0, static_cast<double>(high));
+      double own = accesses(width, below) * sectors + decode(rows) / each;
       list.push_back({std::move(p), waste * own + (waste - 1) * (work_ + kIdle)});
     }
     return list;

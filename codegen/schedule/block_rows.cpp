@@ -33,12 +33,14 @@ public:
     };
     if (auto n = f_.constant(row)) {
       const bool whole = f_.multiple(f_.extent(inner), vector_).known;
-      if (auto p = tile_is_idle(*n) && half_is_much(*n) ? std::nullopt : whole_rows(room(*n, *n), whole)) {
+      auto lean = hold_lean(row, *n, whole);
+      const bool wasteful = lean || (tile_is_idle(*n) && half_is_much(*n));
+      if (auto p = wasteful ? std::nullopt : whole_rows(room(*n, *n), whole)) {
         std::string waste =
             p->columns > *n ? ", " + std::to_string(100 * (p->columns - *n) / p->columns) + " % of it idle" : "";
         add(std::move(*p), "rows of " + std::to_string(*n) + " in registers" + waste);
       } else {
-        BlockPlan loop = row_loop(row, whole);
+        BlockPlan loop = lean ? std::move(*lean) : row_loop(row, whole);
         std::string again = ", each round of reductions reads again";
         if (loop.keep > 0) again = ", of which the block holds " + std::to_string(loop.keep + 1) + " tiles";
         add(std::move(loop), "rows of " + std::to_string(*n) + " in a loop" + again);
@@ -153,8 +155,10 @@ private:
     const int64_t access = lanes * vector_, accesses = (longest + shift - 1 + access - 1) / access;
     const bool known = constant && (shift > 1 || aligned);
     const bool idle = known && values / each * std::min(each, accesses * vector_) < kManyValues;
+    const bool partly =
+        shift > 1 && known && accesses * vector_ < each && values >= kManyValues * 2 / 3 && block >= 256;
     const int64_t resident = idle ? 2 * kResident : kResident;
-    if (values >= kManyValues && block < resident) p.min_blocks = static_cast<int>(resident / block);
+    if ((values >= kManyValues || partly) && block < resident) p.min_blocks = static_cast<int>(resident / block);
     p.groups = f_.row_groups();
     p.reads = caching(false);
     return p;
@@ -234,6 +238,13 @@ private:
       if (!s.store && s.count >= f_.largest / 2) loaded += s.bytes;
     return std::max<int64_t>(1, loaded);
   }
+  // Whether what is loaded is one stream of 32 bits or more, and bytes beside it: masks.
+  [[nodiscard]] bool beside_bytes() const {
+    int wide = 0, bytes = 0, others = 0;
+    for (const Stream& s : f_.streams)
+      if (!s.store && s.count >= f_.largest / 2) ++(s.bytes >= 4 ? wide : s.bytes == 1 ? bytes : others);
+    return wide == 1 && bytes > 0 && others == 0;
+  }
   // Of the same, halves of registers: bytes take one each.
   [[nodiscard]] int64_t loaded_halves() const {
     int64_t halves = 0;
@@ -293,7 +304,10 @@ private:
                            : f_.usual > 2 ? wide_loop(length)
                                           : narrow_loop(length, shift > 1);
     // Of rows of unknown length masks and index arithmetic take a part.
-    const int64_t room = threads > 512      ? kRegisters * 25 / 32
+    // A block that holds the row in two tiles, all registers.
+    const bool two = threads == 512 && length <= static_cast<double>(2 * threads * each);
+    const int64_t room = two                ? kRegisters * 33 / 16
+                         : threads > 512    ? kRegisters * 25 / 32
                          : f_.constant(row) ? kRegisters * 7 / 4
                                             : kRegisters * 7 / 10;
     const int64_t next = ahead ? loaded_halves() : 0;
@@ -315,8 +329,11 @@ private:
     const int64_t registers = each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded_bytes() / 2 + 16;
     if (f_.usual <= 2 && aligned && ahead && threads == 512 && f_.stores_rows() && registers < 64) p.min_blocks = 2;
     // All rows at a time.
-    if (const auto n = f_.seen(f_.points(AxisRole::Outer)); n && f_.usual <= 2 && threads == 256 && registers < 64)
-      if (*n > 3 * f_.device.multiprocessors && *n <= 4 * f_.device.multiprocessors) p.min_blocks = 4;
+    if (const auto n = f_.seen(f_.points(AxisRole::Outer)); n && f_.usual <= 2) {
+      const int64_t least = (*n + f_.device.multiprocessors - 1) / f_.device.multiprocessors; // on a multiprocessor
+      if (threads == 256 && registers < 64 && least == 4) p.min_blocks = 4;
+      if (threads == 512 && !f_.stores_rows() && least == 2) p.min_blocks = 2;
+    }
     if (f_.usual > 2 && threads == 256 && !f_.divides() && f_.one_pass()) p.min_blocks = 3; // of wide_loop
     if (f_.usual == 2 && shift > 1 && threads <= 128 && f_.one_pass()) p.min_blocks = even_turns(threads, each);
     hold_row(p, row);
@@ -353,17 +370,54 @@ private:
       hold(p, {threads, vector_, 1024 / threads, true}, *n);
       return;
     }
+    if (n && hold_few(p, *n)) return;
     const bool wide = f_.usual > 2, two = loaded_bytes() >= 2 * f_.usual;
     if (!n || (two ? *n * loaded_bytes() < kLong : *n * f_.usual <= kLeast)) return;
     if (!f_.stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1) return;
     if (f_.row_groups().columns.size() != 1 || (f_.loads_beside() > 0 && (wide || !two)) || (two && wide) ||
-        (p.shift > 1 && loaded_bytes() > f_.usual))
+        (p.shift > 1 && loaded_bytes() > f_.usual && !beside_bytes()))
       return;
     const bool small = p.shift == 1 && !two && !wide && *n * f_.usual < kLong;
     const HeldRow held{kThreads, two || p.shift > 1 ? 16 : small ? vector_ : 32, kBlocks, two || small};
     if (held.each * f_.live > kRegisters) return;
     BlockPlan holding = p;
-    if (hold(holding, held, *n) >= (wide && p.shift == 1 ? 1 : kMost)) p = std::move(holding);
+    const bool all = (wide && p.shift == 1) || (p.shift > 1 && beside_bytes());
+    if (hold(holding, held, *n) >= (all ? 1 : kMost)) p = std::move(holding);
+  }
+  // Rows of one 16-bit stream that leave a part of their tile idle: eight blocks of 128 threads on a multiprocessor
+  // hold one each, where the tile would leave 512 threads.
+  [[nodiscard]] std::optional<BlockPlan> hold_lean(const SymExpr& row, int64_t length, bool aligned) const {
+    constexpr int64_t kRows = 4; // of a multiprocessor
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    if (f_.usual != 2 || loaded_bytes() > 2 || f_.loads_beside() > 0 || !f_.stores_rows() || f_.divides()) return {};
+    if (!n || *n < kRows * f_.device.multiprocessors || length * f_.usual <= kRowBytes / 2) return {};
+    if (length * f_.usual > kRowBytes || f_.kept_element(online_) == 0) return {};
+    if (4 * length <= 3 * power_above(length)) return {}; // so much is idle that the tile's registers are few
+    BlockPlan p = row_loop(row, aligned);
+    if (p.run == 1 || hold(p, {128, 2 * vector_, 8, true}, length) < 1) return {};
+    return p;
+  }
+  // Rows that have a multiprocessor each: a block of 1024 threads has all of its shared memory and, for one tile, of
+  // its registers. True where that holds all of a row.
+  [[nodiscard]] bool hold_few(BlockPlan& p, int64_t length) const {
+    constexpr int64_t kThreads = 1024, kMostElements = 16, kValues = 40; // of a thread: of 64 registers
+    constexpr double kBusy = 0.8; // of the multiprocessors, at least: the rest has nothing to do
+    const auto rows = f_.seen(f_.points(AxisRole::Outer));
+    const int64_t processors = f_.device.multiprocessors;
+    if (!rows || *rows > processors || static_cast<double>(*rows) < kBusy * static_cast<double>(processors))
+      return false;
+    // What several narrow streams wait for is arithmetic.
+    if (length * f_.usual <= 2 * kRowBytes || (f_.usual <= 2 && loaded_bytes() > f_.usual)) return false;
+    if (!f_.stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1 || f_.row_groups().columns.size() != 1)
+      return false;
+    if (p.shift > 1 && f_.loads_beside() > 1) return false; // takes more registers
+    const int beside = f_.loads_beside();                   // gains take registers, too
+    int64_t each = beside == 0 ? kMostElements : beside * f_.usual > 4 ? vector_ : kMostElements / 2;
+    while (each > vector_ && each * f_.live + each * loaded_halves() / 2 > kValues) each /= 2;
+    BlockPlan holding = p;
+    if (hold(holding, {kThreads, each, 1, false}, length) < 1) return false;
+    p = std::move(holding);
+    return true;
   }
   // Where half of a tile takes more registers than there are: of two streams and more, of rows that are not short, and,
   // of the longest ones, where a gain is read along with each element. Above 32 KB it was not timed.

@@ -161,9 +161,17 @@ private:
     double faster = again_ > BlockFacts::kCacheBytes ? 1 : kCachedBytesPerUs / kBytesPerUs;
     return total_ / rate + again_ * (1 - kept) / (rate * faster);
   }
-  // Whether a team is worth its meetings, where `blocks` programs would work without; sizes are known.
-  [[nodiscard]] bool pays(double blocks, double programs, double kept) const {
-    return us(blocks, 0) > us(programs, kept) + 2 * kMeetingUs;
+  // Whether a team is worth its meetings, where `blocks` programs would work without, and keep a part `alone`; sizes
+  // are known.
+  [[nodiscard]] bool pays(double blocks, double alone, double programs, double kept) const {
+    return us(blocks, alone) > us(programs, kept) + 2 * kMeetingUs;
+  }
+  // The part of a row of `length` elements that a block keeps by itself where each has a multiprocessor.
+  [[nodiscard]] double kept_alone(int64_t length, int64_t count) const {
+    if (!waits_ || count > programs_) return 0;
+    const BlockPlan p = row_plans(f_, online_).front();
+    if (!p.loop || p.keep == 0) return 0;
+    return std::min(1.0, (p.keep + 1.0) * p.columns / static_cast<double>(length));
   }
   // The same for columns, `count` of `length` elements: a block, with few loads under way, takes a tile at a time.
   // Finishing costs more than it seems where there is much to compute, hence the margin.
@@ -225,6 +233,8 @@ private:
     };
     if (f_.divides() || f_.usual == 1) b.each = vector;
     if (f_.divides()) b.threads = 256;
+    // So do those of a last access that is cut.
+    if (!waits_ && n && f_.usual == 2 && *n % vector != 0) b.each = std::min(b.each, 2 * vector);
     b.each = fitting(b.each);
     const Blocks whole_accesses = b;
     if (!whole.condition) b = shifted(b);
@@ -234,7 +244,10 @@ private:
                    const std::vector<SizeCondition>& when) {
       auto make = [&](const Blocks& b, bool vectors, int shift) {
         // Elements of a byte become a register each: they need what they need.
-        const int64_t blocks = waits_ ? b.resident : f_.divides() || f_.usual == 1 ? 0 : 2048 / b.threads;
+        const int64_t most = states_ > 1 && shift > 1 ? b.resident : 2048 / b.threads,
+                      blocks = waits_                          ? b.resident
+                               : f_.divides() || f_.usual == 1 ? 0
+                                                               : most;
         plans_.push_back(row_team({b.threads, b.each, blocks, programs, members, shift, loop, vectors}));
         plans_.back().conditions = when;
         plans_.back().schedule.why = why;
@@ -256,7 +269,9 @@ private:
       const auto rows = static_cast<double>(*count), tiles = static_cast<double>((*n + tile - 1) / tile);
       const double team = std::min(tiles, std::floor(static_cast<double>(resident) / rows));
       const double kept = std::min(1.0, (kept_tiles(tile, b.resident) + 1) * team / tiles);
-      const bool at_once = *count <= most && pays(rows, rows * team, waits_ ? kept : 0);
+      const double alone = kept_alone(*n, *count);
+      const bool at_once = *count <= most && pays(rows, alone, rows * team, waits_ ? kept : 0);
+      if (!at_once && alone >= 1) return;
       if (auto held = holding_blocks(*n + shift - 1, aligned); held && !(at_once && kept >= kMostlyKept))
         return add(*held, 0, 0, true, "each row of " + row_.str() + " is held by its programs", {});
       if (!at_once) return;
@@ -266,6 +281,11 @@ private:
       return;
     }
     if (!waits_) {
+      // Masks and several numbers of a row take more than the 32 registers that 2048 threads leave.
+      if (n && count && shift > 1 && states_ > 1 && f_.usual == 2 && !f_.divides()) {
+        b = {128, 8, 2 * vector};
+        return add(b, b.resident * programs_, b.resident * programs_, true, few, conditions);
+      }
       // Sums of much: a tile each, which costs the least that a program can, if it is not masked element by element.
       const Blocks shot{1024, 2, 4 * vector};
       if (n && count && whole.known && f_.usual == 4 && f_.live <= 2 && states_ == 1) {
@@ -327,7 +347,10 @@ private:
     const int64_t many = fitting(f_.loads_beside() > 1 ? 16 : 32, kMost), few = fitting(kShiftedElements);
     std::array list = {Blocks{256, 4, many}, Blocks{256, 4, fitting(16)}};
     if (!aligned) list = {Blocks{256, 4, few}, Blocks{512, 2, few}};
-    if (!aligned && lean()) list = {Blocks{128, 8, fitting(16)}, list[0]};
+    // 1024 threads leave 64 registers, which large tiles of one stream take up to the last one: with the masks of rows
+    // that end within a tile they would be 80.
+    const bool ends_within = places % list[0].tile() != 0;
+    if (lean() && (!aligned || ends_within)) list = {Blocks{128, 8, fitting(16)}, list[0]};
     for (const Blocks& b : list) {
       const int64_t share = (kept_tiles(b.tile(), b.resident) + 1) * b.tile(), team = (places + share - 1) / share;
       if (team <= kLargeTeam || (&b == &list.back() && 2 * team <= b.resident * programs_)) return b;
