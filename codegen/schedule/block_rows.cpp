@@ -285,7 +285,7 @@ private:
     if (at_most(1)) return {512, many > few && !wastes(512 * few) ? many : few};
     if (!f_.stores_rows()) {
       const bool positions = f_.accumulators() > 1, bit = !positions && f_.live == 1;
-      if (at_most(2)) return {512, bit ? many : few};
+      if (at_most(2)) return {512, bit && !shifted ? many : few}; // two blocks, which have half of the registers each
       // Of shifted rows those that begin and end are many: small blocks, of which others are in the midst of theirs.
       if (shifted && !bit && length * f_.usual <= kRowBytes) return {64, few};
       return {positions || (shifted && !bit) ? 128 : 256, many};
@@ -378,10 +378,12 @@ private:
         (p.shift > 1 && loaded_bytes() > f_.usual && !beside_bytes()))
       return;
     const bool small = p.shift == 1 && !two && !wide && *n * f_.usual < kLong;
-    const HeldRow held{kThreads, two || p.shift > 1 ? 16 : small ? vector_ : 32, kBlocks, two || small};
+    const bool masked = p.shift > 1 && beside_bytes();
+    const int64_t each = small || masked ? vector_ : two || p.shift > 1 ? 16 : 32;
+    const HeldRow held{kThreads, each, kBlocks, two || small};
     if (held.each * f_.live > kRegisters) return;
     BlockPlan holding = p;
-    const bool all = (wide && p.shift == 1) || (p.shift > 1 && beside_bytes());
+    const bool all = masked || (wide && p.shift == 1);
     if (hold(holding, held, *n) >= (all ? 1 : kMost)) p = std::move(holding);
   }
   // Rows of one 16-bit stream that leave a part of their tile idle: eight blocks of 128 threads on a multiprocessor
