@@ -191,14 +191,24 @@ private:
       if (f_.d.live[static_cast<size_t>(id)] && f_.d.row_varying(id) && cost >= kElementary) functions += cost;
     }
     if (functions > kMostFunctions) return {};
-    const int64_t each = std::max(vector_, power_below(kBytes / loaded)), lanes = row / each;
+    int64_t each = std::max(vector_, power_below(kBytes / loaded)), lanes = row / each, block = kThreads;
+    const int64_t processors = f_.device.multiprocessors;
+    auto full = [&] { return n * lanes >= 2 * kFull * processors; };
+    // A row of one stream and without gains is rather a warp's than two warps', which would have to meet.
+    if (lanes == 64 && loaded <= f_.usual && f_.loads_beside() == 0) {
+      lanes = block = 32;
+      if (full())
+        each *= 2;
+      else
+        lanes = block = 64;
+    }
     if (lanes < 1 || lanes > 1024 || each * std::max(2, f_.live) > 128) return {};
-    const int64_t threads = n * lanes, processors = f_.device.multiprocessors;
-    if (threads < 2 * kFull * processors) return {};
+    if (!full()) return {};
+    const int64_t threads = n * lanes;
     // Gains are read once for all turns: four of them, of one stream, where their programs then run all at a time.
     const bool four = f_.loads_beside() > 0 && loaded <= f_.usual && threads > 2 * kResident * processors &&
                       threads <= 4 * kResident * processors * 9 / 10;
-    const int64_t rows = std::max<int64_t>(1, kThreads / lanes);
+    const int64_t rows = std::max<int64_t>(1, block / lanes);
     return Turns{rows, rows * lanes, four ? 4 : 2};
   }
   // Bytes of a row that a block keeps in registers. Of one stream of 32 bits more than of others, which are bound by
