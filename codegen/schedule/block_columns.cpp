@@ -47,6 +47,15 @@ public:
     int64_t rows = std::max<int64_t>(1, threads * each / columns);
     auto length = f_.constant(row);
     bool once = length && *length <= rows;
+    // So are small blocks of columns of one sector, of which there are two and more then.
+    const auto across = f_.seen(width * others);
+    const int64_t all = columns * f_.device.multiprocessors;
+    if (!once && !f_.one_pass() && f_.narrow <= 2 && columns * f_.narrow == 2 * kSectorBytes && across &&
+        *across >= all && *across < 2 * all) {
+      columns /= 2;
+      threads /= 2;
+      rows = std::max<int64_t>(1, threads * each / columns);
+    }
     // Folded in one round down long columns: many small blocks, so that memory is busy while some of them compute.
     if (!once && f_.one_pass()) {
       constexpr int64_t kThreads = 128, kElements = 16, kWarps = 32; // of a multiprocessor, at least
@@ -78,6 +87,11 @@ public:
     const auto many = f_.seen(width * others);
     const bool alike = once && many && *many >= 4 * columns * f_.device.multiprocessors && f_.one_pass();
     threads = std::clamp<int64_t>(elements / (alike ? each : std::min<int64_t>(each, f_.vector)), 32, threads);
+    // Of a tile of which much lies beyond the row, and costs nothing, threads have more, so that this is whole
+    // accesses.
+    const bool idle = once && !f_.one_pass() && f_.usual >= 4 && 4 * *length <= 3 * rows;
+    if (idle && many && *many >= 4 * columns * f_.device.multiprocessors && elements / threads <= each)
+      threads = std::max<int64_t>(128, threads / 2);
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, rows, columns, threads / 32);
     p.groups = groups;
     p.loop = !once;

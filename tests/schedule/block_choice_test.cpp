@@ -271,8 +271,8 @@ TEST(BlockChoice, ColumnsAndTransposes) {
   EXPECT_EQ(summary(column_sum()), "block-team [32, 64] 4 c<=4224 c%4 | block-team [32, 64] 4 c<=4224 | "
                                    "block-columns [64, 32] 4 c%4 | block-columns [64, 32] 4");
   // Few columns: narrower tiles; a short row of known length stands in the tile.
-  auto channels = [](const std::string& n, const std::string& c) {
-    return problem("x: f32[" + n + ", " + c + ", 4096]\ny: f32[" + n + ", " + c + ", 4096]",
+  auto channels = [](const std::string& n, const std::string& c, const std::string& t = "f32") {
+    return problem("x: " + t + "[" + n + ", " + c + ", 4096]\ny: " + t + "[" + n + ", " + c + ", 4096]",
                    "nest channels outer(i0: " + n + ", i1: 4096) row(i2: " + c +
                        ") { %0 = load x[i0, i2, i1] : f32\n %1 = reduce.max %0 : f32\n %2 = sub %0, %1 : f32\n "
                        "store y[i0, i2, i1] = %2 }");
@@ -286,6 +286,11 @@ TEST(BlockChoice, ColumnsAndTransposes) {
   EXPECT_FALSE(loops(whole[0]));
   EXPECT_EQ(summary(loop), "block-columns [128, 32] 8");
   EXPECT_TRUE(loops(loop[0]));
+  // Threads have more of a tile that is half idle; 16-bit columns of a sector where wider ones would be few blocks.
+  EXPECT_EQ(summary(lower_blocks(channels("64", "70"))), "block-columns [128, 32] 4");
+  EXPECT_EQ(summary(lower_blocks(channels("64", "120"))), "block-columns [128, 32] 8");
+  EXPECT_EQ(summary(lower_blocks(channels("2", "2000", "f16"))), "block-columns [256, 16] 4");
+  EXPECT_EQ(summary(lower_blocks(channels("8", "2000", "f16"))), "block-columns [128, 64] 8");
   // What the second round needs stays in shared memory: of long columns as much as there is room for, for which they
   // are narrow; not where most would be read again anyhow.
   EXPECT_EQ(loop[0].schedule.config.at("keep"), 0); // too little to be worth it
