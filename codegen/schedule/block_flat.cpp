@@ -53,7 +53,7 @@ private:
     int64_t computed =
         std::count_if(f_.streams.begin(), f_.streams.end(), [](const Stream& s) { return !s.access->terms.empty(); });
     while (vector_ > 8 && vector_ * (f_.live + kIndexRegisters * computed) > 2 * kRegisters) vector_ /= 2;
-    // Few elements are spread over all multiprocessors by smaller blocks, not by narrower accesses.
+    // Few elements are spread over all multiprocessors by smaller blocks, before they are by narrower accesses.
     if (auto n = f_.seen(all)) {
       auto blocks = [&] { return *n / (threads_ * vector_); };
       while (threads_ > 128 && blocks() < 4 * f_.device.multiprocessors) threads_ /= 2;
