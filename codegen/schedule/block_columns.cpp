@@ -38,20 +38,21 @@ public:
     while (each > 1 && each * (f_.live + f_.accumulators()) > kRegisters) each /= 2;
     int64_t columns = std::max<int64_t>(32, kColumnBytes / f_.narrow);
     if (auto n = f_.constant(width)) columns = std::min(columns, power_above(*n));
-    if (auto n = f_.seen(width * others)) {
-      while (columns > 16 && *n < columns * f_.device.multiprocessors) columns /= 2;
+    const auto many = f_.seen(width * others);
+    if (many) {
+      while (columns > 16 && *many < columns * f_.device.multiprocessors) columns /= 2;
       // Blocks that read their columns again are long: two on a multiprocessor and more even it out.
-      while (!f_.one_pass() && columns * f_.narrow > 2 * kSectorBytes && *n < 2 * columns * f_.device.multiprocessors)
+      while (!f_.one_pass() && columns * f_.narrow > 2 * kSectorBytes &&
+             *many < 2 * columns * f_.device.multiprocessors)
         columns /= 2;
     }
     int64_t rows = std::max<int64_t>(1, threads * each / columns);
     auto length = f_.constant(row);
     bool once = length && *length <= rows;
     // So are small blocks of columns of one sector, of which there are two and more then.
-    const auto across = f_.seen(width * others);
     const int64_t all = columns * f_.device.multiprocessors;
-    if (!once && !f_.one_pass() && f_.narrow <= 2 && columns * f_.narrow == 2 * kSectorBytes && across &&
-        *across >= all && *across < 2 * all) {
+    if (!once && !f_.one_pass() && f_.narrow <= 2 && columns * f_.narrow == 2 * kSectorBytes && many && *many >= all &&
+        *many < 2 * all) {
       columns /= 2;
       threads /= 2;
       rows = std::max<int64_t>(1, threads * each / columns);
@@ -64,14 +65,13 @@ public:
       columns = std::min<int64_t>(columns, std::max<int64_t>(32, kColumnBytes / 2 / f_.narrow));
       // Where each element is an access of its own a warp has 32 columns. Those of one block fold the same ones while
       // there would be too few otherwise.
-      const auto n = f_.seen(width * others);
-      while (n && !f_.multiple(f_.extent(c), f_.vector).known && columns < kThreads &&
-             *n * (kThreads / 32) >= 2 * columns * kWarps * f_.device.multiprocessors)
+      while (many && !f_.multiple(f_.extent(c), f_.vector).known && columns < kThreads &&
+             *many * (kThreads / 32) >= 2 * columns * kWarps * f_.device.multiprocessors)
         columns *= 2;
       rows = std::max<int64_t>(1, threads * each / columns);
-    } else if (const auto w = f_.seen(width * others); length && !once && w) {
+    } else if (length && !once && many) {
       // Blocks that are alone on a multiprocessor are larger; of narrow elements, all have long pieces of columns.
-      const bool alone = *w <= columns * f_.device.multiprocessors;
+      const bool alone = *many <= columns * f_.device.multiprocessors;
       const int64_t more = alone || f_.narrow <= 2 ? 2 * each : each;
       const int64_t block = alone ? 512 : threads;
       if (more * (f_.live + f_.accumulators()) <= kRegisters * 3 / 2 && block * more / columns < *length) {
@@ -84,7 +84,6 @@ public:
     int64_t elements = rows * columns;
     // A thread has as much of a short row as of a tile of a long one, if there are many: threads that share a column
     // meet at the end.
-    const auto many = f_.seen(width * others);
     const bool alike = once && many && *many >= 4 * columns * f_.device.multiprocessors && f_.one_pass();
     threads = std::clamp<int64_t>(elements / (alike ? each : std::min<int64_t>(each, f_.vector)), 32, threads);
     // Of a tile of which much lies beyond the row, and costs nothing, threads have more, so that this is whole
