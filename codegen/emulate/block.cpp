@@ -341,8 +341,27 @@ void Block::send(Thread& t, std::byte* place, const uint32_t* numbers) {
   if (Status ok = launch_.teams->send(place, numbers); !ok.ok()) fail(t, ok.error().message);
   if (error_) give_up(t);
 }
+// What one warp listens for another may have cleared before it looks: whether it has depends on which comes first.
+Block::Heard& Block::heard(std::byte* place) {
+  Heard& h = heard_[place];
+  if (h.barriers != barriers) h = {barriers, {}, {}};
+  return h;
+}
+void Block::listen(Thread& t, std::byte* place) {
+  check_message(t, place);
+  Heard& h = heard(place);
+  h.listener = t.index / kWarp;
+  if (h.taker && *h.taker != *h.listener) fail(t, "it listens for a message that another warp takes");
+  if (error_) give_up(t);
+  if (Status ok = launch_.teams->listen(place); !ok.ok()) fail(t, ok.error().message);
+  if (error_) give_up(t);
+}
 void Block::receive(Thread& t, std::byte* place, uint32_t* numbers) {
   check_message(t, place);
+  Heard& h = heard(place);
+  h.taker = t.index / kWarp;
+  if (h.listener && *h.listener != *h.taker) fail(t, "it takes a message that another warp listens for");
+  if (error_) give_up(t);
   if (Status ok = launch_.teams->receive(place, numbers); !ok.ok()) fail(t, ok.error().message);
   if (error_) give_up(t);
 }
@@ -386,6 +405,9 @@ uint32_t tessera_emu_arrive(void* thread, void* counter, uint32_t amount, int32_
 void tessera_emu_send(void* thread, void* address, uint32_t first, uint32_t second, uint32_t third) {
   const uint32_t numbers[] = {first, second, third};
   self(thread).block->send(self(thread), static_cast<std::byte*>(address), numbers);
+}
+void tessera_emu_listen(void* thread, void* address) {
+  self(thread).block->listen(self(thread), static_cast<std::byte*>(address));
 }
 void tessera_emu_receive(void* thread, void* address, uint32_t* numbers) {
   self(thread).block->receive(self(thread), static_cast<std::byte*>(address), numbers);

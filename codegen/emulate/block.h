@@ -70,6 +70,7 @@ public:
   void* global(Thread& t, std::byte* address, int bytes, Access access);
   uint32_t arrive(Thread& t, std::byte* counter, uint32_t amount, bool wait);
   void send(Thread& t, std::byte* place, const uint32_t* numbers);
+  void listen(Thread& t, std::byte* place);
   void receive(Thread& t, std::byte* place, uint32_t* numbers);
   [[nodiscard]] int64_t index() const { return index_; }
 
@@ -82,6 +83,10 @@ private:
     std::array<uint32_t, kWarp> value{};
     std::array<int32_t, kWarp> source{};
     std::array<uint32_t*, kWarp> words{}; // of lanes in a collective of tensor cores
+  };
+  struct Heard { // of a message, since the block's barrier of this number
+    int64_t barriers = 0;
+    std::optional<int> listener, taker; // warps
   };
   explicit Block(const Launch& launch) : launch_(launch) {}
   static void enter(void* thread);
@@ -98,6 +103,7 @@ private:
   [[nodiscard]] std::string stuck() const;
   void count_call(Thread& t);
   void check_message(Thread& t, std::byte* place);
+  [[nodiscard]] Heard& heard(std::byte* place);
   template <class Where>
   void check_races(Thread& t, Histories& histories, int64_t at, int bytes, Access access, bool global,
                    const Where& where);
@@ -110,6 +116,7 @@ private:
   std::vector<Warp> warps_;
   Pages shared_;
   Histories shared_history_, global_history_;
+  std::map<std::byte*, Heard> heard_;
   Fiber caller_;
   int64_t index_ = 0;
   int ended_ = 0, arrived_ = 0; // threads at the end, at the block's barrier

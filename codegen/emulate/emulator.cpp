@@ -23,7 +23,7 @@ static std::vector<HostSymbol> emulator_functions() {
           TESSERA_EMULATED(tessera_emu_multiply),      TESSERA_EMULATED(tessera_emu_copy_async),
           TESSERA_EMULATED(tessera_emu_commit_copies), TESSERA_EMULATED(tessera_emu_wait_for_copies),
           TESSERA_EMULATED(tessera_emu_arrive),        TESSERA_EMULATED(tessera_emu_send),
-          TESSERA_EMULATED(tessera_emu_receive)};
+          TESSERA_EMULATED(tessera_emu_listen),        TESSERA_EMULATED(tessera_emu_receive)};
 #undef TESSERA_EMULATED
 }
 

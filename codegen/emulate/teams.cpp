@@ -94,20 +94,30 @@ Status Teams::send(std::byte* place, const uint32_t* numbers) {
   return {};
 }
 
+Status Teams::await(std::unique_lock<std::mutex>& lock, std::byte* place, uint32_t* message) {
+  auto there = [&] {
+    std::memcpy(message, place, sizeof(uint32_t) * tile::kMessageWords);
+    return message[tile::kMessageNumbers] != 0;
+  };
+  if (there()) return {};
+  awaited_.insert(place);
+  ++waiting_;
+  wake_if_stuck();
+  changed_.wait(lock, [&] { return failed_ || stuck_ || there(); });
+  if (!there()) return nobody_comes();
+  return {};
+}
+
+Status Teams::listen(std::byte* place) {
+  std::unique_lock lock(mutex_);
+  uint32_t message[tile::kMessageWords];
+  return await(lock, place, message);
+}
+
 Status Teams::receive(std::byte* place, uint32_t* numbers) {
   std::unique_lock lock(mutex_);
   uint32_t message[tile::kMessageWords];
-  auto there = [&] {
-    std::memcpy(message, place, sizeof message);
-    return message[tile::kMessageNumbers] != 0;
-  };
-  if (!there()) {
-    awaited_.insert(place);
-    ++waiting_;
-    wake_if_stuck();
-    changed_.wait(lock, [&] { return failed_ || stuck_ || there(); });
-    if (!there()) return nobody_comes();
-  }
+  TESSERA_TRY(await(lock, place, message));
   std::copy_n(message, tile::kMessageNumbers, numbers);
   std::memset(place, 0, sizeof message);
   return {};

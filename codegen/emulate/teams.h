@@ -28,6 +28,7 @@ public:
   // A message, and waiting for one: it says nothing of other memory. Errors as of arrive, and CodegenError where the
   // one before has not been read.
   [[nodiscard]] Status send(std::byte* place, const uint32_t* numbers);
+  [[nodiscard]] Status listen(std::byte* place); // waits for it, and leaves it there
   [[nodiscard]] Status receive(std::byte* place, uint32_t* numbers);
   // An access of bytes [at, at + bytes) of the written memory: the block with whose access it is not ordered, or -1.
   // Of the readers of a byte the last one is known.
@@ -46,6 +47,8 @@ private:
     uint32_t written, read; // in which interval of its own
   };
   [[nodiscard]] Diagnostic nobody_comes() const;
+  // Until there is a message, which is copied.
+  [[nodiscard]] Status await(std::unique_lock<std::mutex>& lock, std::byte* place, uint32_t* message);
   static void take_over(Clocks& to, const Clocks& from);
   [[nodiscard]] bool seen(int64_t block, int32_t other, uint32_t interval) const;
   void wake_if_stuck();

@@ -70,8 +70,10 @@ void tessera_emu_wait_for_copies(void* thread, int32_t later);
 uint32_t tessera_emu_arrive(void* thread, void* counter, uint32_t amount, int32_t wait);
 
 // Messages of three numbers between blocks: `address` is 16 bytes of global memory, 0 where there is none
-// (codegen/tile/team.h). Receiving waits for it and clears the place.
+// (codegen/tile/team.h). Receiving waits for it and clears the place; listening waits and leaves it to a thread of the
+// same warp.
 void tessera_emu_send(void* thread, void* address, uint32_t first, uint32_t second, uint32_t third);
+void tessera_emu_listen(void* thread, void* address);
 void tessera_emu_receive(void* thread, void* address, uint32_t* numbers);
 
 // Called right before each access of shared memory: `bytes` (1, 2, 4, 8 or 16) at byte `offset`. Yields the host

@@ -101,7 +101,8 @@ public:
 
   // Messages of 16 bytes between programs (codegen/tile/team.h), where the predicate is true: numbers are i32 words,
   // three of them. Between the two of an exchange stands before_receiving, which all threads of the block come to:
-  // their warps go on when the message at the address is there, of one thread of each of them.
+  // each warp goes on when the message at the address is there that one thread of it names, and another one, or itself,
+  // of the same warp receives.
   virtual void send(Value* address, std::span<Value* const> numbers, Value* predicate) = 0;
   virtual void before_receiving(Value* address, Value* predicate) = 0;
   // Waits for it, clears its place, and yields its numbers; zeros where the predicate is false.

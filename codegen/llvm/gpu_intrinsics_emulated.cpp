@@ -163,7 +163,11 @@ public:
     });
   }
   // Threads of a block run one after the other, up to where they wait: all have sent before one of them does.
-  void before_receiving(Value*, Value*) override { barrier(); }
+  void before_receiving(Value* address, Value* predicate) override {
+    barrier();
+    guarded(predicate, [&] { call("tessera_emu_listen", b_.getVoidTy(), {address}); });
+    call("tessera_emu_warp_barrier", b_.getVoidTy(), {site()});
+  }
   std::vector<Value*> receive(Value* address, Value* predicate) override {
     auto* i32 = b_.getInt32Ty();
     auto* heard = lane_memory();

@@ -79,10 +79,14 @@ Status Emitter::exchange(const tile::Op& op) {
     auto* scaled = b_.CreateMul(index, b_.getInt32(static_cast<uint32_t>(element_bytes(dtypes[number]))));
     return b_.CreateAdd(scaled, b_.getInt32(static_cast<uint32_t>(region + at[number])));
   };
-  // The last member began last: until its message is there nobody else's is worth asking for, which keeps others
-  // waiting.
-  auto* last = b_.CreateNSWSub(count, b_.getInt64(1));
-  auto* latest = b_.CreateSelect(b_.CreateICmpEQ(member, last), b_.getInt64(0), last);
+  // Of the members that a warp speaks with the last one began last: until its message is there no other one is worth
+  // asking for, which keeps others waiting. Messages of other warps' members may be gone when this one looks.
+  auto* first = b_.CreateAnd(others[0], b_.getInt64(~uint64_t{layout::kLanes - 1}));
+  auto* end = b_.CreateNSWAdd(first, b_.getInt64(layout::kLanes));
+  end = b_.CreateSelect(b_.CreateICmpSLT(end, count), end, count);
+  auto* latest = b_.CreateNSWSub(end, b_.getInt64(1));
+  auto* another = b_.CreateAnd(b_.CreateICmpEQ(latest, member), b_.CreateICmpNE(latest, first)); // not one's own
+  latest = b_.CreateSelect(another, b_.CreateNSWSub(latest, b_.getInt64(1)), latest);
   gpu_->before_receiving(place(member, latest, 0), both(acts_for_copies(layout::kLanes - 1, 0), there[0]));
   for (size_t r = 0; r < others.size(); ++r) {
     std::vector<Value*> heard;
