@@ -31,6 +31,8 @@ struct BlockPlan {
   // Rows that begin at any alignment: their tiles begin at the multiple of so many elements at or below the row's start
   // (block_shift.cpp). A power of two; 1: at the row's start. Of tiles with staged operands each row of the tile does.
   int shift = 1;
+  // Of shifted rows: where a thread's accesses may begin in the tile. `shift` may be several of them.
+  [[nodiscard]] int aligned_at() const { return run > 1 && (loop || team) ? std::min(run, shift) : shift; }
   // Without reductions: operands that are contiguous along the tile's rows go through shared memory as they lie in
   // memory (block_stage.cpp).
   bool staged = false;

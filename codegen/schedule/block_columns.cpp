@@ -6,9 +6,10 @@
 namespace tessera {
 namespace {
 
-constexpr int kColumnBytes = 128; // of a row of a column tile: whole lines
-constexpr int kSectorBytes = 32;  // narrower ones waste what memory moves
-constexpr int64_t kShortRow = 32; // at most so many elements are folded by one thread
+constexpr int kColumnBytes = 128;     // of a row of a column tile: whole lines
+constexpr int kSectorBytes = 32;      // narrower ones waste what memory moves
+constexpr int64_t kThreadBytes = 128; // of a column tile that several rounds read once
+constexpr int64_t kShortRow = 32;     // at most so many elements are folded by one thread
 
 class ColumnPlanner {
 public:
@@ -48,6 +49,15 @@ public:
     }
     int64_t rows = std::max<int64_t>(1, threads * each / columns);
     auto length = f_.constant(row);
+    // A row that half as many columns let stand in the tile is read once.
+    const bool wide = columns * f_.narrow > 2 * kSectorBytes && !f_.one_pass();
+    const bool more = f_.narrow <= 2 && 2 * each * (f_.live + f_.accumulators()) <= kRegisters * 3 / 2;
+    const int64_t tall = 2 * threads * (more ? 2 * each : each) / columns;
+    const bool stands = wide && length && *length > rows && *length <= tall;
+    if (stands) {
+      columns /= 2;
+      rows = power_above(*length);
+    }
     bool once = length && *length <= rows;
     // So are small blocks of columns of one sector, of which there are two and more then.
     const int64_t all = columns * f_.device.multiprocessors;
@@ -66,15 +76,19 @@ public:
       // Where each element is an access of its own a warp has 32 columns. Those of one block fold the same ones while
       // there would be too few otherwise.
       while (many && !f_.multiple(f_.extent(c), f_.vector).known && columns < kThreads &&
-             *many * (kThreads / 32) >= 2 * columns * kWarps * f_.device.multiprocessors)
+             4 * *many * (kThreads / 32) >= 7 * columns * kWarps * f_.device.multiprocessors)
         columns *= 2;
       rows = std::max<int64_t>(1, threads * each / columns);
     } else if (length && !once && many) {
-      // Blocks that are alone on a multiprocessor are larger; of narrow elements, all have long pieces of columns.
+      // Blocks that are alone on a multiprocessor are larger; of narrow elements, all have long pieces of columns, but
+      // for those that are wide enough for two.
       const bool alone = *many <= columns * f_.device.multiprocessors;
       const int64_t more = alone || f_.narrow <= 2 ? 2 * each : each;
       const int64_t block = alone ? 512 : threads;
-      if (more * (f_.live + f_.accumulators()) <= kRegisters * 3 / 2 && block * more / columns < *length) {
+      if (f_.narrow <= 2 && wide && !alone) {
+        columns /= 2;
+        rows = std::max<int64_t>(1, threads * each / columns);
+      } else if (more * (f_.live + f_.accumulators()) <= kRegisters * 3 / 2 && block * more / columns < *length) {
         threads = block;
         each = more;
         rows = threads * each / columns;
@@ -85,10 +99,13 @@ public:
     // A thread has as much of a short row as of a tile of a long one, if there are many: threads that share a column
     // meet at the end.
     const bool alike = once && many && *many >= 4 * columns * f_.device.multiprocessors && f_.one_pass();
-    threads = std::clamp<int64_t>(elements / (alike ? each : std::min<int64_t>(each, f_.vector)), 32, threads);
+    if (stands) each = kThreadBytes / f_.narrow;
+    while (stands && each > 1 && each * (f_.live + f_.accumulators()) > 3 * kRegisters) each /= 2;
+    threads =
+        std::clamp<int64_t>(elements / (alike || stands ? each : std::min<int64_t>(each, f_.vector)), 32, threads);
     // Of a tile of which much lies beyond the row, and costs nothing, threads have more, so that this is whole
     // accesses.
-    const bool idle = once && !f_.one_pass() && f_.usual >= 4 && 4 * *length <= 3 * rows;
+    const bool idle = once && !stands && !f_.one_pass() && f_.usual >= 4 && 4 * *length <= 3 * rows;
     if (idle && many && *many >= 4 * columns * f_.device.multiprocessors && elements / threads <= each)
       threads = std::max<int64_t>(128, threads / 2);
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, rows, columns, threads / 32);

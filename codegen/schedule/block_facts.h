@@ -85,9 +85,9 @@ private:
 
 // Where rows along axis `axis` start, in elements of the buffers, in the accesses that are contiguous along it and move
 // the most bytes; of several with the same alignment modulo `vector` elements, one. Nothing where there are none, or
-// all these starts are multiples of `vector`.
+// all these starts are multiples of `shift`.
 [[nodiscard]] std::optional<SymExpr> shifted_start(const Graph& graph, const LoopNest& nest, const Domain& domain,
-                                                   size_t axis, int64_t vector);
+                                                   size_t axis, int64_t vector, int64_t shift);
 
 // Of an access that is contiguous along axis `along`, and moves with `across` in steps that are known before the kernel
 // runs, at least as far as its runs are long: the step. Nothing of other accesses.
@@ -95,7 +95,8 @@ private:
                                                   size_t across);
 
 // The shift (BlockPlan) of rows of elements as usual: 1 where they all start at whole accesses, or have several axes.
-[[nodiscard]] int row_shift(const BlockFacts& facts);
+// Rows of several tiles begin at lines, so that no two tiles of a row share one.
+[[nodiscard]] int row_shift(const BlockFacts& facts, bool several_tiles);
 
 inline constexpr int kAccessBytes = 16;       // of a thread: the widest access there is
 inline constexpr int kRegisters = 64;         // of a thread, for values of the tile

@@ -440,7 +440,7 @@ private:
       if (!staged_pitch(f_.d, *s.access, d, c)) return std::nullopt;
     }
     if (across_rows == 0) return std::nullopt;
-    const bool shifts = shifted_start(f_.graph, f_.nest, f_.d, c, f_.vector).has_value();
+    const bool shifts = shifted_start(f_.graph, f_.nest, f_.d, c, f_.vector, f_.vector).has_value();
     const auto across = static_cast<int64_t>(f_.guess(f_.extent(c))),
                down = static_cast<int64_t>(f_.guess(f_.extent(d)));
     // Of few accesses the first and the last one of a row, which are taken apart, are too many.

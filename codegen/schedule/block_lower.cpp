@@ -329,9 +329,10 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   if (plan.staged &&
       (!flat || plan.rows < 2 || plan.columns < 2 || plan.groups.rows.size() != 1 || plan.groups.columns.size() != 1))
     return unfit("operands are staged for tiles of two axes, without reductions");
-  if (plan.shift > 1 && (!power(plan.shift) || rows_folded || plan.columns < 2 || plan.groups.columns.size() != 1 ||
-                         (!plan.staged && (plan.rows > 1 || flat)) ||
-                         !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), plan.shift)))
+  if (plan.shift > 1 &&
+      (!power(plan.shift) || rows_folded || plan.columns < 2 || plan.groups.columns.size() != 1 ||
+       (!plan.staged && (plan.rows > 1 || flat)) ||
+       !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), plan.aligned_at(), plan.shift)))
     return unfit("rows are shifted one at a time, along one axis, that is contiguous somewhere");
   if (plan.turns > 1 &&
       (plan.loop || plan.team || plan.shift > 1 || rows_folded || !space.domain.reduces || space.row < 0))

@@ -106,7 +106,7 @@ private:
     // Of more than 1 KB those of narrow elements that are stored are worth a block each, with whole accesses.
     const bool alike = f_.usual <= 2 && loaded_bytes() % f_.usual == 0; // no masks of bytes beside
     const int64_t unshifted = constant && alike && f_.stores_rows() ? kShortRowBytes / 2 : kShortRowBytes;
-    const int shift = aligned || power_above(longest) * f_.usual <= unshifted ? 1 : row_shift(f_);
+    const int shift = aligned || power_above(longest) * f_.usual <= unshifted ? 1 : row_shift(f_, false);
     const int64_t columns = power_above(longest + shift - 1), bytes = columns * f_.usual;
     int64_t share = bytes <= 512 ? kThreadBytes / 2 : std::clamp<int64_t>(bytes / 32, 32, kThreadBytes);
     const auto n = f_.seen(f_.points(AxisRole::Outer));
@@ -160,7 +160,7 @@ private:
     const int64_t resident = idle ? 2 * kResident : kResident;
     if ((values >= kManyValues || partly) && block < resident) p.min_blocks = static_cast<int>(resident / block);
     p.groups = f_.row_groups();
-    p.reads = caching(false);
+    p.reads = caching(false, false);
     return p;
   }
   // Short rows of 16-bit elements that fill their tile, and that programs take in turn, the loads of all of which are
@@ -231,11 +231,12 @@ private:
       return f_.accumulators() > 1 ? kWarpRowBytes : kRowBytes * 3 / 4;
     return few(1) && !f_.one_pass() ? 2 * kRowBytes : kRowBytes;
   }
-  // Of rows of whole accesses. Sums of many rows are better off without the L1, those of very many are not.
-  [[nodiscard]] tile::Caching caching(bool again) const {
+  // Of rows of whole accesses, and of others that a loop reads once, storing nothing. Sums of many rows are better off
+  // without the L1, those of very many are not.
+  [[nodiscard]] tile::Caching caching(bool again, bool shifted_loop) const {
     constexpr double kMuch = 250e6;
     const bool whole = f_.d.env.divisor(f_.d.env.simplify(f_.d.row_count())) % vector_ == 0;
-    if (!whole) return tile::Caching::Normal;
+    if (!whole && !(shifted_loop && f_.one_pass())) return tile::Caching::Normal;
     const tile::Caching hint = f_.reads(again);
     double read = 0;
     for (const Stream& s : f_.streams) read += s.store ? 0 : s.count * s.bytes;
@@ -302,20 +303,22 @@ private:
     }
     // Of rows that two tiles hold nothing is read again.
     if (at_most(3) && length <= static_cast<double>(2 * 512 * many) && !wastes(512 * few)) return {512, many};
-    if (shifted) return f_.loads_beside() > 1 ? LoopTile{512, many} : LoopTile{256, few};
+    if (shifted && f_.loads_beside() > 1) return {512, many};
+    if (shifted) return loaded_bytes() >= 2 * f_.usual && at_most(4) ? LoopTile{128, many} : LoopTile{256, few};
     return {wastes(256 * few) ? 256 : 512, few};
   }
   // `aligned`: rows start at whole accesses. All that a thread has of a tile is folded into one accumulator.
   [[nodiscard]] BlockPlan row_loop(const SymExpr& row, bool aligned) const {
     const double length = f_.seen(row) ? f_.guess(row) : 1e9;
-    const int shift = aligned ? 1 : row_shift(f_);
+    const int shift = aligned ? 1 : row_shift(f_, true);
     const bool ahead = f_.row_groups().columns.size() == 1;
     auto [threads, each] = f_.divides()   ? LoopTile{256, vector_}
                            : f_.usual > 2 ? wide_loop(length)
                                           : narrow_loop(length, shift > 1);
     // Of rows of unknown length masks and index arithmetic take a part.
-    // A block that holds the row in two tiles, all registers.
-    const bool two = threads == 512 && length <= static_cast<double>(2 * threads * each);
+    // A block that holds the row in two tiles, all registers. So have small ones of two streams, shifted.
+    const bool small = threads == 128 && shift > 1 && f_.stores_rows();
+    const bool two = small || (threads == 512 && length <= static_cast<double>(2 * threads * each));
     const int64_t room = two                ? kRegisters * 33 / 16
                          : threads > 512    ? kRegisters * 25 / 32
                          : f_.constant(row) ? kRegisters * 7 / 4
@@ -327,13 +330,13 @@ private:
     threads = std::min(threads, columns / 2);
     each = columns / threads;
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockLoop, 1, columns, threads / 32);
-    p.shift = shift;
+    p.shift = static_cast<int>(std::min<int64_t>(shift, columns));
     p.run = static_cast<int>(aligned || shift > 1 ? std::min(each, vector_) : 1);
     p.steps = static_cast<int>(each / p.run);
     p.groups = f_.row_groups();
     p.loop = true;
     p.ahead = ahead;
-    p.reads = caching(!f_.one_pass());
+    p.reads = caching(!f_.one_pass(), shift > 1);
     p.streaming = length * f_.usual >= kRowBytes;
     // Two blocks of 512 threads have half of the registers each: for the tile, the next one, and addresses.
     const int64_t registers = each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded_bytes() / 2 + 16;
@@ -372,7 +375,7 @@ private:
   // Gains are read for each row whatever is held, and take the registers of wider elements.
   void hold_row(BlockPlan& p, const SymExpr& row) const {
     constexpr int64_t kThreads = 512, kBlocks = 2, kLeast = 64 << 10, kLong = 96 << 10, kSmall = 8 << 10; // bytes
-    constexpr double kMost = 0.66;                                                                        // of the row
+    constexpr double kMost = 0.66, kMasked = 0.85;                                                        // of the row
     const auto n = f_.constant(row);
     if (n && tile_is_idle(*n)) {
       // Small blocks, 1024 threads of them, whose short tiles waste little.
@@ -384,17 +387,32 @@ private:
     const bool wide = f_.usual > 2, two = loaded_bytes() >= 2 * f_.usual;
     if (!n || (two ? *n * loaded_bytes() < kLong : *n * f_.usual <= kLeast)) return;
     if (!f_.stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1) return;
-    if (f_.row_groups().columns.size() != 1 || (f_.loads_beside() > 0 && (wide || !two)) || (two && wide) ||
+    const bool gain = wide && p.shift > 1 && f_.loads_beside() == 1;
+    if (f_.row_groups().columns.size() != 1 || (f_.loads_beside() > 0 && (wide || !two) && !gain) || (two && wide) ||
         (p.shift > 1 && loaded_bytes() > f_.usual && !beside_bytes()))
       return;
     const bool small = p.shift == 1 && !two && !wide && *n * f_.usual < kLong;
     const bool masked = p.shift > 1 && beside_bytes();
+    if (masked && *n + p.shift - 1 <= 3 * kReadAgain.threads * kReadAgain.each) {
+      read_again(p);
+      return;
+    }
     const int64_t each = small || masked ? vector_ : two || p.shift > 1 ? 16 : 32;
     const HeldRow held{kThreads, each, kBlocks, two || small};
     if (held.each * f_.live > kRegisters) return;
     BlockPlan holding = p;
-    const bool all = masked || (wide && p.shift == 1);
-    if (hold(holding, held, *n) >= (all ? 1 : kMost)) p = std::move(holding);
+    if (hold(holding, held, *n) >= (masked ? kMasked : wide && p.shift == 1 ? 1 : kMost)) p = std::move(holding);
+  }
+  // Three large tiles, of which the last round finds the last one in registers and the others in the L2.
+  static constexpr HeldRow kReadAgain{256, 32, 2, true};
+  void read_again(BlockPlan& p) const {
+    p.columns = static_cast<int>(kReadAgain.threads * kReadAgain.each);
+    p.warps = static_cast<int>(kReadAgain.threads / 32);
+    p.steps = static_cast<int>(kReadAgain.each / p.run);
+    p.min_blocks = static_cast<int>(kReadAgain.blocks);
+    p.ahead = kReadAgain.ahead;
+    p.streaming = false;
+    p.reads = f_.reads(true);
   }
   // Rows of one 16-bit stream that leave a part of their tile idle: eight blocks of 128 threads on a multiprocessor
   // hold one each, where the tile would leave 512 threads.
@@ -445,7 +463,7 @@ private:
     const auto n = f_.seen(f_.points(AxisRole::Outer));
     const int64_t bytes = row * f_.usual;
     return n && *n >= kRows * f_.device.multiprocessors && bytes > kWarpRowBytes && bytes <= 2 * kRowBytes &&
-           f_.stores_rows() && row % vector_ != 0 && power_above(row + row_shift(f_) - 1) > power_above(row) &&
+           f_.stores_rows() && row % vector_ != 0 && power_above(row + row_shift(f_, false) - 1) > power_above(row) &&
            !f_.divides() && f_.kept_element(online_) > 0;
   }
   const BlockFacts& f_;

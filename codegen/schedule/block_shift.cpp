@@ -31,7 +31,7 @@ bool divides(const Domain& d, int64_t vector, const SymExpr& e) {
 } // namespace
 
 std::optional<SymExpr> shifted_start(const Graph& graph, const LoopNest& nest, const Domain& d, size_t axis,
-                                     int64_t vector) {
+                                     int64_t vector, int64_t shift) {
   struct Class {
     SymExpr start;
     int64_t bytes;
@@ -56,23 +56,25 @@ std::optional<SymExpr> shifted_start(const Graph& graph, const LoopNest& nest, c
   const Class* most = nullptr;
   for (const Class& c : classes)
     if (!most || c.bytes > most->bytes) most = &c;
-  if (!most || divides(d, vector, most->start)) return std::nullopt;
+  if (!most || divides(d, shift, most->start)) return std::nullopt;
   return most->start;
 }
 
-int row_shift(const BlockFacts& f) {
+int row_shift(const BlockFacts& f, bool several_tiles) {
+  constexpr int64_t kLineBytes = 128;
   const int64_t vector = kAccessBytes / f.usual;
   int axis = -1, axes = 0;
   for (size_t i = 0; i < f.d.axes.size(); ++i)
     if (f.is_row(i)) axis = static_cast<int>(i), ++axes;
   if (axes != 1 || axis != f.contiguous_axis || vector < 2) return 1;
-  return shifted_start(f.graph, f.nest, f.d, static_cast<size_t>(axis), vector) ? static_cast<int>(vector) : 1;
+  if (!shifted_start(f.graph, f.nest, f.d, static_cast<size_t>(axis), vector, vector)) return 1;
+  return static_cast<int>(several_tiles ? kLineBytes / f.usual : vector);
 }
 
 // The program's row is known.
 void BlockLowering::shift_row() {
   const Axis& a = axis(*fold_side());
-  shift_ = {*shifted_start(graph_, nest_, d_, static_cast<size_t>(fold_side()->axis), plan_.shift),
+  shift_ = {*shifted_start(graph_, nest_, d_, static_cast<size_t>(fold_side()->axis), plan_.aligned_at(), plan_.shift),
             SymExpr::symbol("aligned"), SymExpr::symbol("by"), SymExpr::symbol("place")};
   V start = sizes_.number(shift_.start), vector = sizes_.constant(plan_.shift);
   V aligned = sizes_.op(ScalarOp::Mul, sizes_.op(ScalarOp::Div, start, vector), vector);
@@ -84,7 +86,8 @@ void BlockLowering::shift_row() {
 // Each row of the tile, of which the column's tiles all begin alike.
 void BlockLowering::shift_tile_rows() {
   const Axis& a = axis(sides_[1]);
-  const SymExpr start = *shifted_start(graph_, nest_, d_, static_cast<size_t>(sides_[1].axis), plan_.shift);
+  const SymExpr start =
+      *shifted_start(graph_, nest_, d_, static_cast<size_t>(sides_[1].axis), plan_.shift, plan_.shift);
   const SymExpr vector = plan_.shift;
   shift_ = {start, floordiv(start, vector) * vector, mod(start, vector), SymExpr::symbol("place")};
   sizes_.shift(a.var, shift_.place, shift_.by);
@@ -96,7 +99,7 @@ std::optional<SymExpr> BlockLowering::in_step(const Access& a) const {
   auto start = start_along(d_, a, static_cast<size_t>(sides_[1].axis));
   if (!start) return std::nullopt;
   SymExpr behind = d_.env.simplify(*start - shift_.start);
-  return divides(d_, plan_.shift, behind) ? std::optional(behind) : std::nullopt;
+  return divides(d_, plan_.aligned_at(), behind) ? std::optional(behind) : std::nullopt;
 }
 
 // Neighbours that begin at any alignment are loaded in whole accesses where it is known how far the memory reaches. A

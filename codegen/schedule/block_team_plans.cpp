@@ -140,11 +140,17 @@ public:
     if (t.loop) p.keep = kept_tiles(p.columns, std::max<int64_t>(1, t.resident));
     p.most_members = t.members;
     if (waits_)
-      p.reads = f_.reads(true, kHeldBytes);
+      p.reads = holds_much(p, t.resident) ? tile::Caching::Passing : f_.reads(true, kHeldBytes);
     else if (t.vectors && t.shift == 1)
       p.reads = f_.reads(false);
     share(p);
     return p;
+  }
+  // Shifted rows of 16 bits of which a multiprocessor holds so much that what it has read need not last in the L2: it
+  // would only be in the way of what is written.
+  [[nodiscard]] bool holds_much(const BlockPlan& p, int64_t resident) const {
+    constexpr int64_t kMuch = 96 << 10; // bytes
+    return p.loop && p.shift > 1 && f_.usual == 2 && (p.keep + 1) * p.columns * kept_bytes_ * resident >= kMuch;
   }
 
 private:
@@ -222,7 +228,7 @@ private:
     // A thread's neighbours in a tile: as many as one access of theirs takes, or elements would change threads between
     // being loaded and being folded. A single row begins at a whole access, whatever its length.
     const bool aligned = whole.known || (count && *count == 1 && row_axes() == 1);
-    const int shift = aligned ? 1 : row_shift(f_); // of rows of any length
+    const int shift = aligned ? 1 : row_shift(f_, true); // of rows of any length
     // Blocks that wait: 1024 threads on a multiprocessor in all, in small ones where a thread has few registers' worth
     // to remember.
     Blocks b{512, waits_ ? 2 : 4, (waits_ ? 2 : 4) * vector};
@@ -273,7 +279,7 @@ private:
       const bool at_once = *count <= most && pays(rows, alone, rows * team, waits_ ? kept : 0);
       if (!at_once && alone >= 1) return;
       if (auto held = holding_blocks(*n + shift - 1, aligned); held && !(at_once && kept >= kMostlyKept))
-        return add(*held, 0, 0, true, "each row of " + row_.str() + " is held by its programs", {});
+        return add(*held, 0, 0, !in_tiles(aligned), "each row of " + row_.str() + " is held by its programs", {});
       if (!at_once) return;
     } else if (auto found = few_and_long(most, least)) {
       conditions = std::move(*found);
@@ -305,10 +311,13 @@ private:
     const std::string in_registers = few + ", each program's share in registers";
     if (n && count) {
       const int64_t places = *n + shift - 1;
-      auto tiles = [&](int64_t each) { return (places + b.threads * each - 1) / (b.threads * each); };
       Blocks once = b;
-      while (once.each > 1 && 2 * *count * tiles(once.each) <= resident) once.each /= 2;
-      if (*count * tiles(once.each) <= resident) return add(once, 0, resident, false, in_registers, conditions);
+      // Shifted rows by small blocks: what their ends leave idle is less.
+      if (shift > 1 && once.threads > 256) once = {256, once.resident * once.threads / 256, once.each};
+      auto tiles = [&](int64_t each) { return (places + once.threads * each - 1) / (once.threads * each); };
+      const int64_t most = once.resident * programs_;
+      while (once.each > 1 && 2 * *count * tiles(once.each) <= most) once.each /= 2;
+      if (*count * tiles(once.each) <= most) return add(once, 0, most, false, in_registers, conditions);
     } else {
       SymExpr tiles = ceildiv(row_, b.tile());
       auto fits = conditions;
@@ -318,6 +327,12 @@ private:
     add(b, resident, resident, true, few, conditions);
   }
 
+  // Rows of whole accesses with masks of bytes beside: a tile each, in registers, and nothing in shared memory.
+  [[nodiscard]] bool in_tiles(bool aligned) const {
+    return aligned && std::any_of(f_.streams.begin(), f_.streams.end(), [&](const Stream& s) {
+             return !s.store && s.bytes == 1 && s.count >= f_.largest / 2;
+           });
+  }
   // One stream of 16 bits, and nothing beside it.
   [[nodiscard]] bool lean() const { return loaded_ <= 2 && f_.loads_beside() == 0; }
   [[nodiscard]] size_t row_axes() const {
@@ -349,10 +364,12 @@ private:
     if (!aligned) list = {Blocks{256, 4, few}, Blocks{512, 2, few}};
     // 1024 threads leave 64 registers, which large tiles of one stream take up to the last one: with the masks of rows
     // that end within a tile they would be 80.
+    if (in_tiles(aligned)) list.fill(loaded_ > 3 ? Blocks{256, 4, fitting(32)} : Blocks{512, 2, fitting(32)});
     const bool ends_within = places % list[0].tile() != 0;
     if (lean() && (!aligned || ends_within)) list = {Blocks{128, 8, fitting(16)}, list[0]};
     for (const Blocks& b : list) {
-      const int64_t share = (kept_tiles(b.tile(), b.resident) + 1) * b.tile(), team = (places + share - 1) / share;
+      const int64_t kept = in_tiles(aligned) ? 0 : kept_tiles(b.tile(), b.resident);
+      const int64_t share = (kept + 1) * b.tile(), team = (places + share - 1) / share;
       if (team <= kLargeTeam || (&b == &list.back() && 2 * team <= b.resident * programs_)) return b;
     }
     return std::nullopt;
@@ -381,6 +398,8 @@ private:
     while (t.each > 1 && t.each * f_.live + f_.vector * f_.accumulators() > registers) t.each /= 2;
     if (auto w = f_.constant(width)) t.columns = std::min(t.columns, power_above(*w));
     Multiple whole = f_.multiple(f_.extent(c), f_.vector);
+    // Of narrow elements that are accessed one by one a warp's part is taller, and fewer blocks meet.
+    if (!waits_ && !whole.known && !whole.condition && f_.narrow <= 2) t.threads *= 2, t.resident /= 2;
     const int64_t programs = t.resident * programs_;
     t.partials = most_partials(t.threads);
     auto blocks = [&] { return f_.d.env.simplify(ceildiv(width, t.columns) * others); };

@@ -182,7 +182,7 @@ private:
     p.keep = 0;
     p.turns = 1;
     p.schedule.kind = ScheduleKind::BlockRows;
-    const int shift = row % vector == 0 ? 1 : row_shift(f_);
+    const int shift = row % vector == 0 ? 1 : row_shift(f_, false);
     if (whole <= 65536)
       for (int64_t threads : kThreads)
         for (int64_t r = 1; r <= std::min<int64_t>(128, power_above(many)); r *= 2) {
@@ -204,12 +204,13 @@ private:
     p.loop = true;
     p.schedule.kind = ScheduleKind::BlockLoop;
     p.rows = 1;
+    const int line = row % vector == 0 ? 1 : row_shift(f_, true);
     for (int64_t threads : kThreads)
       for (int64_t each = vector; each <= 8 * vector && threads * each < 2 * row; each *= 2) {
         p.columns = static_cast<int>(threads * each);
         p.warps = static_cast<int>(threads / 32);
         const bool aligned = f_.d.env.divisor(f_.d.row_count()) % vector == 0;
-        p.shift = shift;
+        p.shift = static_cast<int>(std::min<int64_t>(line, p.columns));
         p.run = base.loop ? base.run : static_cast<int>(aligned || shift > 1 ? vector : 1);
         p.steps = static_cast<int>(std::max<int64_t>(1, each / p.run));
         p.ahead = base.loop ? base.ahead : true;
@@ -276,7 +277,7 @@ private:
     const int64_t row = count(base.groups.columns), many = count(base.groups.rows), vector = kAccessBytes / f_.usual;
     if (row * f_.usual < kSharedRowBytes) return;
     const bool aligned = many == 1 && base.groups.columns.size() == 1;
-    const int shift = aligned || row % vector == 0 ? 1 : row_shift(f_);
+    const int shift = aligned || row % vector == 0 ? 1 : row_shift(f_, true);
     const bool whole = aligned || shift > 1 || row % vector == 0;
     for (int64_t threads : {128, 256, 512, 1024})
       for (int64_t each = vector; each <= std::min<int64_t>(8 * vector, 32); each *= 2)

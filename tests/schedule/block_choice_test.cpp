@@ -290,7 +290,11 @@ TEST(BlockChoice, ColumnsAndTransposes) {
   EXPECT_EQ(summary(lower_blocks(channels("64", "70"))), "block-columns [128, 32] 4");
   EXPECT_EQ(summary(lower_blocks(channels("64", "120"))), "block-columns [128, 32] 8");
   EXPECT_EQ(summary(lower_blocks(channels("2", "2000", "f16"))), "block-columns [256, 16] 4");
-  EXPECT_EQ(summary(lower_blocks(channels("8", "2000", "f16"))), "block-columns [128, 64] 8");
+  EXPECT_EQ(summary(lower_blocks(channels("8", "2000", "f16"))), "block-columns [128, 32] 8");
+  // Half as many columns where the row stands in the tile then, 128 bytes of it a thread's.
+  EXPECT_EQ(summary(lower_blocks(channels("64", "100", "f16"))), "block-columns [128, 32] 2");
+  EXPECT_EQ(summary(lower_blocks(channels("64", "192", "f16"))), "block-columns [256, 32] 4");
+  EXPECT_EQ(summary(lower_blocks(channels("64", "192"))), "block-columns [256, 16] 4");
   // What the second round needs stays in shared memory: of long columns as much as there is room for, for which they
   // are narrow; not where most would be read again anyhow.
   EXPECT_EQ(loop[0].schedule.config.at("keep"), 0); // too little to be worth it
