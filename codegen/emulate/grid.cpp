@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace tessera::emu {
@@ -52,7 +53,17 @@ Result<EmulateResult> run_grid(const Launch& launch, int64_t grid) {
     workers = grid;
   }
   std::vector<std::thread> threads;
-  for (int64_t i = 1; i < workers; ++i) threads.emplace_back(work);
+  try {
+    for (int64_t i = 1; i < workers; ++i) threads.emplace_back(work);
+  } catch (const std::system_error& e) {
+    {
+      std::lock_guard lock(mutex);
+      failed = -1; // no error of a block counts
+      error = Diagnostic(ErrorCode::OutOfMemory, "kernel '" + launch.kernel + "': threads for " +
+                                                     std::to_string(workers) + " blocks at a time: " + e.what());
+    }
+    if (launch.teams) launch.teams->leave(false);
+  }
   work();
   for (auto& t : threads) t.join();
   if (error) return std::move(*error);

@@ -271,9 +271,10 @@ TEST(BlockChoice, ColumnsAndTransposes) {
   EXPECT_EQ(summary(column_sum()), "block-team [32, 64] 4 c<=4224 c%4 | block-team [32, 64] 4 c<=4224 | "
                                    "block-columns [64, 32] 4 c%4 | block-columns [64, 32] 4");
   // Few columns: narrower tiles; a short row of known length stands in the tile.
-  auto channels = [](const std::string& n, const std::string& c, const std::string& t = "f32") {
-    return problem("x: " + t + "[" + n + ", " + c + ", 4096]\ny: " + t + "[" + n + ", " + c + ", 4096]",
-                   "nest channels outer(i0: " + n + ", i1: 4096) row(i2: " + c +
+  auto channels = [](const std::string& n, const std::string& c, const std::string& t = "f32",
+                     const std::string& w = "4096") {
+    return problem("x: " + t + "[" + n + ", " + c + ", " + w + "]\ny: " + t + "[" + n + ", " + c + ", " + w + "]",
+                   "nest channels outer(i0: " + n + ", i1: " + w + ") row(i2: " + c +
                        ") { %0 = load x[i0, i2, i1] : f32\n %1 = reduce.max %0 : f32\n %2 = sub %0, %1 : f32\n "
                        "store y[i0, i2, i1] = %2 }");
   };
@@ -295,6 +296,8 @@ TEST(BlockChoice, ColumnsAndTransposes) {
   EXPECT_EQ(summary(lower_blocks(channels("64", "100", "f16"))), "block-columns [128, 32] 2");
   EXPECT_EQ(summary(lower_blocks(channels("64", "192", "f16"))), "block-columns [256, 32] 4");
   EXPECT_EQ(summary(lower_blocks(channels("64", "192"))), "block-columns [256, 16] 4");
+  for (const auto& [row, type] : {std::pair{"100", "f16"}, {"192", "bf16"}, {"256", "f16"}, {"192", "f32"}})
+    expect_same(channels("1", row, type, "333"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
   // What the second round needs stays in shared memory: of long columns as much as there is room for, for which they
   // are narrow; not where most would be read again anyhow.
   EXPECT_EQ(loop[0].schedule.config.at("keep"), 0); // too little to be worth it

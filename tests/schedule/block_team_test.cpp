@@ -92,8 +92,11 @@ TEST(BlockTeam, RowsThatTheGpuDoesNotHoldAtOnceAreHeldByTheirTeams) {
   EXPECT_EQ(summary(softmax_of("3000", "200001")), "14 [1, 2048] keeps 6 waits + 1");
   EXPECT_EQ(summary(softmax_of("520", "40000")), "3 [1, 8192] keeps 1 tells + 1");
   EXPECT_EQ(summary(softmax_of("300", "100001", "f16")), "7 [1, 2048] keeps 6 tells + 1"); // small blocks for the masks
-  EXPECT_EQ(summary(softmax_of("3000", "32768")), "1");                                    // better read twice
-  EXPECT_EQ(summary(softmax_of("4", "16777216")), "66 [1, 4096] keeps 7 tells + 1");       // more than the GPU holds
+  // Masks leave a tile each, in registers.
+  EXPECT_EQ(summary(masked_softmax_of("321", "131072", "f32")), "16 [1, 8192] once waits + 1");
+  EXPECT_EQ(summary(masked_softmax_of("409", "118200", "bf16")), "8 [1, 16384] once tells + 1");
+  EXPECT_EQ(summary(softmax_of("3000", "32768")), "1");                              // better read twice
+  EXPECT_EQ(summary(softmax_of("4", "16777216")), "66 [1, 4096] keeps 7 tells + 1"); // more than the GPU holds
 }
 
 TEST(BlockTeam, SizesThatAreNotKnown) {
@@ -117,6 +120,7 @@ TEST(BlockTeam, KnownSizesMeanTheSame) {
   // Rows that begin at any alignment.
   expect_same(softmax_of("2", "65541"), {{}}, {.tolerance = 1e-3});
   expect_same(add_norm_of("2", "65543", "f16"), {{}}, {.tolerance = 1e-2});
+  expect_same(masked_softmax_of("3", "65544", "f32"), {{}}, {.tolerance = 1e-4, .multiprocessors = 4});
   kernel_runner().blocks_only = false;
 }
 

@@ -61,6 +61,18 @@ TEST(HeldRows, JustBelowAPowerOfTwoNotUpTo32KB) {
     kernel_runner().blocks_only = false;
   }
 }
+// Each warp waits for the messages of its own lanes' members.
+TEST(HeldRows, TeamsOfMoreMembersThanAWarpHasLanes) {
+  const int multiprocessors = 10;
+  const Problem p = softmax_of("1", "150008", "f16");
+  auto domain = make_domain(p.graph, p.nest);
+  const BlockPlan first = plan_blocks(p.graph, p.nest, *domain, gpu_with(multiprocessors), {}).front();
+  ASSERT_TRUE(first.messages) << first.schedule.why;
+  EXPECT_GT(first.team->as_const().value_or(0), 32) << first.schedule.why;
+  kernel_runner().blocks_only = true;
+  expect_same(p, {{}}, {.tolerance = 1e-2, .multiprocessors = multiprocessors});
+  kernel_runner().blocks_only = false;
+}
 TEST(HeldRows, NotWhereTooLittleWouldBeHeld) {
   auto keep = [](const Problem& p) {
     auto domain = make_domain(p.graph, p.nest);

@@ -17,6 +17,23 @@ inline Problem softmax_of(const std::string& rows, const std::string& row, const
     })");
 }
 inline Problem softmax(const char* dtype = "f32") { return softmax_of("b", "s", dtype); }
+// Of what the mask is true for; the rest counts as -30000.
+inline Problem masked_softmax_of(const std::string& rows, const std::string& row, const std::string& t) {
+  const std::string shape = "[" + rows + ", " + row + "]\n";
+  return problem("x: " + t + shape + "m: bool" + shape + "y: " + t + shape,
+                 "nest masked outer(i0: " + rows + ") row(i1: " + row + R"() {
+      %0 = load x[i0, i1] : f32
+      %1 = load m[i0, i1] : bool
+      %2 = const -30000 : f32
+      %3 = select %1, %0, %2 : f32
+      %4 = reduce.max %3 : f32
+      %5 = sub %3, %4 : f32
+      %6 = exp %5 : f32
+      %7 = reduce.sum %6 : f32
+      %8 = div %6, %7 : f32
+      store y[i0, i1] = %8
+    })");
+}
 // z = x + r; y = (z - mean) * rsqrt(var + eps) * g + b, means as sums times a constant of the width.
 inline Problem layer_norm(const char* width = "768", const char* dtype = "f32") {
   std::string w = width, t = dtype;

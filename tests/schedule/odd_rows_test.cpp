@@ -54,6 +54,43 @@ TEST(OddRows, OnlineSumsInSmallBlocks) {
 TEST(OddRows, ThereAndBack) {
   for (int row : {16387, 20473, 20474, 20475, 20479}) expect_loop(softmax_of("5", std::to_string(row), "f16"), 4096);
 }
+// Tiles begin at lines. What begins at another access of the same line modulo 16 bytes is whole accesses as well.
+TEST(OddRows, SeveralTilesBeginAtLines) {
+  EXPECT_EQ(plan_of(softmax_of("5", "20473", "f16"), 1).shift, 64);
+  EXPECT_EQ(plan_of(softmax_of("5", "30001", "f32"), 1).shift, 32);
+  EXPECT_EQ(plan_of(softmax_of("5", "1999", "f16"), 1).shift, 8); // one tile
+  const Problem apart = problem("x: f16[5, 20473]\nr: f16[5, 20481]\ny: f16[5, 20473]",
+                                R"(nest apart outer(i0: 5) row(i1: 20473) {
+      %0 = load x[i0, i1] : f32
+      %1 = load r[i0, i1 + 8] : f32
+      %2 = add %0, %1 : f32
+      %3 = reduce.max %2 : f32
+      %4 = sub %2, %3 : f32
+      %5 = exp %4 : f32
+      %6 = reduce.sum %5 : f32
+      %7 = div %5, %6 : f32
+      store y[i0, i1] = %7
+    })");
+  EXPECT_EQ(plan_of(apart, 1).shift, 64);
+  kernel_runner().blocks_only = true;
+  expect_same(apart, {{}}, {.multiprocessors = 1});
+  kernel_runner().blocks_only = false;
+}
+TEST(OddRows, MasksOfThreeTilesAreReadAgain) {
+  const BlockPlan again = plan_of(masked_softmax_of("7", "21909", "f32"), 1),
+                  held = plan_of(masked_softmax_of("7", "28001", "f32"), 1);
+  EXPECT_EQ(again.keep, 0);
+  EXPECT_EQ(again.columns, 8192);
+  EXPECT_EQ(again.min_blocks, 2);
+  EXPECT_GT(held.keep, 0);
+  expect_loop(masked_softmax_of("7", "21909", "f32"), 8192);
+}
+TEST(OddRows, LoadsOfWhatIsReadOnceAreTold) {
+  EXPECT_EQ(plan_of(variance_of(3541, 12347, "f16"), 132).reads, tile::Caching::Passing);
+  EXPECT_EQ(plan_of(softmax_of("300", "100001", "f16"), 132).reads, tile::Caching::Passing); // a team holds each
+  EXPECT_EQ(plan_of(softmax_of("300", "100008", "f16"), 132).reads, tile::Caching::Lasting);
+  EXPECT_EQ(plan_of(softmax_of("300", "100001", "f32"), 132).reads, tile::Caching::Lasting);
+}
 TEST(OddRows, ResidentBlocksThatLeaveFewIdle) {
   auto blocks = [](int rows) { return plan_of(variance_of(rows, 100003, "bf16"), 132).min_blocks; };
   EXPECT_EQ(blocks(700), 6);  // all of them at a time
