@@ -165,7 +165,7 @@ Status Emitter::loop(const tile::Op& op) {
     }
     auto& slot = values_[static_cast<size_t>(args[1 + c])];
     auto type = slot.type;
-    slot = Val{type, {}, nullptr, nullptr, nullptr, nullptr};
+    slot = Val{type, {}, nullptr, nullptr, nullptr, nullptr, nullptr};
     define(args[1 + c], ps);
   }
   auto* outer_scratch = scratch_used_;

@@ -16,8 +16,9 @@ struct Val {
   tile::Type type;
   std::vector<llvm::Value*> parts; // elements; empty while only one of the forms below is known
   llvm::Value* splat = nullptr;    // every element is this scalar (scalars themselves: this)
-  llvm::Value* base = nullptr;     // affine: element l is base + stride * l (i64)
-  llvm::Value* stride = nullptr;
+  llvm::Value* base = nullptr;     // affine: element l is base + stride * l (i64); of a tile [R, C]
+  llvm::Value* stride = nullptr;   // element (r, c) is base + rows * r + stride * c
+  llvm::Value* rows = nullptr;
   llvm::Value* prefix = nullptr; // bool tile: lane l is true iff l < prefix (i64)
 };
 
@@ -53,6 +54,14 @@ private:
   Value* splat_of(tile::ValueId id);                                      // scalar, or splat of a tile, or nullptr
   void define(tile::ValueId id, std::vector<Value*> parts);
   void define_scalar(tile::ValueId id, Value* value);
+  // The steps of an affine form: along the lanes of a part, and from one part to the next. Nothing where lanes have no
+  // step of their own, as those of rows that are not a part each.
+  struct Steps {
+    Value *lane = nullptr, *part = nullptr;
+  };
+  Steps steps_of(const Val& v);
+  // Of w parts of w elements, element l of part p becomes element p of part l.
+  std::vector<Value*> transposed(std::vector<Value*> parts);
   std::vector<Value*> prefix_parts(Value* count, const tile::Type& type);
   Value* lane_iota(int lanes, int start);        // <lanes x i64> start, start+1, ...
   Value* join(const std::vector<Value*>& parts); // one long vector
@@ -77,6 +86,7 @@ private:
   void report_index(const tile::Op& op);
   void prefetch(const tile::Op& op);
   Value* address(tile::ValueId pointer, Value* offset);
+  Value* part_address(tile::ValueId pointer, Value* start, const Val& offset, int p);
   Value* guarded_address(Value* address, Value* condition); // a harmless address where the condition is false
 
   const tile::Kernel& kernel_;

@@ -11,6 +11,15 @@ llvm::Value* Emitter::address(tile::ValueId pointer, Value* offset) {
   return b_.CreateGEP(memory_type(kernel_.type(pointer).dtype), scalar(pointer), offset);
 }
 
+// Of part p, where lanes are neighbours; `start` is part 0's.
+llvm::Value* Emitter::part_address(tile::ValueId pointer, Value* start, const Val& offset, int p) {
+  if (p == 0) return start;
+  auto* memory = memory_type(kernel_.type(pointer).dtype);
+  const auto steps = static_cast<uint64_t>(p);
+  if (!offset.rows) return b_.CreateConstGEP1_64(memory, start, steps * static_cast<uint64_t>(lanes(offset.type)));
+  return b_.CreateGEP(memory, start, b_.CreateMul(steps_of(offset).part, b_.getInt64(steps)));
+}
+
 llvm::Value* Emitter::guarded_address(Value* address, Value* condition) {
   return b_.CreateSelect(condition, address, dummy_);
 }
@@ -34,7 +43,9 @@ Status Emitter::load(const tile::Op& op) {
   bool masked = mask >= 0;
 
   // One address for all lanes: a scalar load.
-  Value* uniform = off.splat ? off.splat : is_constant(off.stride, 0) ? off.base : nullptr;
+  const Steps steps = steps_of(off);
+  const bool still = is_constant(off.stride, 0) && (!off.rows || is_constant(off.rows, 0));
+  Value* uniform = off.splat ? off.splat : still ? off.base : nullptr;
   if (uniform && (!masked || splat_of(mask) || rt.is_tile())) {
     auto* at = address(pointer, uniform);
     Value* v = nullptr;
@@ -73,21 +84,30 @@ Status Emitter::load(const tile::Op& op) {
     Value* o = others[static_cast<size_t>(p)];
     return boolean ? b_.CreateZExt(o, part) : o;
   };
-  if (is_constant(off.stride, 1)) {
+  if (is_constant(steps.lane, 1)) {
     auto* start = address(pointer, off.base);
     for (int p = 0; p < n; ++p) {
-      auto* at = p == 0 ? start : b_.CreateConstGEP1_64(memory, start, static_cast<uint64_t>(p * w));
+      auto* at = part_address(pointer, start, off, p);
       Value* v =
           masked ? static_cast<Value*>(b_.CreateMaskedLoad(part, at, align, masks[static_cast<size_t>(p)], fallback(p)))
                  : b_.CreateAlignedLoad(part, at, align);
       out.push_back(to_register(v));
     }
-  } else if (off.base && off.stride && !masked) {
+  } else if (!masked && n == w && n > 1 && is_constant(steps.part, 1)) {
+    // A square across: its columns are contiguous.
+    std::vector<Value*> columns;
+    for (int l = 0; l < w; ++l) {
+      auto* step = b_.CreateMul(steps.lane, b_.getInt64(static_cast<uint64_t>(l)));
+      columns.push_back(b_.CreateAlignedLoad(part, address(pointer, b_.CreateAdd(off.base, step)), align));
+    }
+    for (auto* v : transposed(std::move(columns))) out.push_back(to_register(v));
+  } else if (steps.lane && !masked) {
     // One load a lane: addresses are known without a vector of them, and the gathering instruction is at best as fast.
     for (int p = 0; p < n; ++p) {
       Value* v = llvm::PoisonValue::get(part);
       for (int l = 0; l < w; ++l) {
-        auto* step = b_.CreateMul(off.stride, b_.getInt64(static_cast<uint64_t>(p * w + l)));
+        auto* step = b_.CreateAdd(b_.CreateMul(steps.part, b_.getInt64(static_cast<uint64_t>(p))),
+                                  b_.CreateMul(steps.lane, b_.getInt64(static_cast<uint64_t>(l))));
         auto* at = address(pointer, b_.CreateAdd(off.base, step));
         v = b_.CreateInsertElement(v, b_.CreateAlignedLoad(memory, at, align), static_cast<uint64_t>(l));
       }
@@ -133,10 +153,19 @@ Status Emitter::store(const tile::Op& op) {
   if (mask >= 0) masks = tile_parts(mask, n, w);
   if (boolean)
     for (auto*& v : values) v = b_.CreateZExt(v, FixedVectorType::get(memory, static_cast<unsigned>(w)));
-  if (is_constant(off.stride, 1)) {
+  const Steps steps = steps_of(off);
+  if (n == w && n > 1 && mask < 0 && is_constant(steps.part, 1) && !is_constant(steps.lane, 1)) { // a square across
+    auto columns = transposed(std::move(values));
+    for (int l = 0; l < w; ++l) {
+      auto* step = b_.CreateMul(steps.lane, b_.getInt64(static_cast<uint64_t>(l)));
+      b_.CreateAlignedStore(columns[static_cast<size_t>(l)], address(pointer, b_.CreateAdd(off.base, step)), align);
+    }
+    return {};
+  }
+  if (is_constant(steps.lane, 1)) {
     auto* start = address(pointer, off.base);
     for (int p = 0; p < n; ++p) {
-      auto* at = p == 0 ? start : b_.CreateConstGEP1_64(memory, start, static_cast<uint64_t>(p * w));
+      auto* at = part_address(pointer, start, off, p);
       if (mask >= 0)
         b_.CreateMaskedStore(values[static_cast<size_t>(p)], at, align, masks[static_cast<size_t>(p)]);
       else
@@ -202,7 +231,7 @@ void Emitter::prefetch(const tile::Op& op) {
   constexpr int64_t kLine = 64;
   auto& off = values_[static_cast<size_t>(op.operands[1])];
   const auto& ot = kernel_.type(op.operands[1]);
-  Value* base = is_constant(off.stride, 1) ? off.base : !ot.is_tile() ? scalar(op.operands[1]) : nullptr;
+  Value* base = is_constant(off.stride, 1) && !off.rows ? off.base : !ot.is_tile() ? scalar(op.operands[1]) : nullptr;
   auto* memory = memory_type(kernel_.type(op.operands[0]).dtype);
   if (!base || !memory) return;
   // Not inbounds: a place past the end of the memory is allowed.

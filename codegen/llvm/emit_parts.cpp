@@ -42,6 +42,34 @@ std::vector<llvm::Value*> Emitter::prefix_parts(Value* count, const tile::Type& 
   return out;
 }
 
+Emitter::Steps Emitter::steps_of(const Val& v) {
+  if (!v.base) return {};
+  const int w = lanes(v.type);
+  if (!v.rows) return {v.stride, b_.CreateMul(v.stride, b_.getInt64(static_cast<uint64_t>(w)))};
+  if (v.type.shape.back() == w) return {v.stride, v.rows};
+  if (v.type.shape.back() == 1) return {v.rows, b_.CreateMul(v.rows, b_.getInt64(static_cast<uint64_t>(w)))};
+  return {};
+}
+
+// Halves of squares change places, of half the size each time.
+std::vector<llvm::Value*> Emitter::transposed(std::vector<Value*> parts) {
+  const int w = static_cast<int>(parts.size());
+  for (int d = 1; d < w; d *= 2) {
+    std::vector<int> low, high;
+    for (int k = 0; k < w; ++k) {
+      low.push_back((k & d) != 0 ? w + k - d : k);
+      high.push_back((k & d) != 0 ? w + k : k + d);
+    }
+    for (int i = 0; i < w; ++i) {
+      if ((i & d) != 0) continue;
+      auto *a = parts[static_cast<size_t>(i)], *b = parts[static_cast<size_t>(i + d)];
+      parts[static_cast<size_t>(i)] = b_.CreateShuffleVector(a, b, low);
+      parts[static_cast<size_t>(i + d)] = b_.CreateShuffleVector(a, b, high);
+    }
+  }
+  return parts;
+}
+
 std::vector<llvm::Value*> Emitter::parts(tile::ValueId id) {
   auto& v = values_[static_cast<size_t>(id)];
   if (!v.parts.empty()) return v.parts;
@@ -55,10 +83,16 @@ std::vector<llvm::Value*> Emitter::parts(tile::ValueId id) {
     else
       made.assign(static_cast<size_t>(n), b_.CreateVectorSplat(static_cast<unsigned>(w), v.splat));
   } else if (v.base) {
-    auto* base = b_.CreateVectorSplat(static_cast<unsigned>(w), v.base);
-    auto* stride = b_.CreateVectorSplat(static_cast<unsigned>(w), v.stride);
+    auto splat = [&](Value* x) { return b_.CreateVectorSplat(static_cast<unsigned>(w), x); };
+    const int columns = v.rows ? v.type.shape.back() : 0; // 0: all elements are one row
     for (int p = 0; p < n; ++p) {
-      Value* x = b_.CreateAdd(base, b_.CreateMul(stride, lane_iota(w, p * w)));
+      std::vector<llvm::Constant*> row, column;
+      for (int l = p * w; l < (p + 1) * w; ++l) {
+        row.push_back(b_.getInt64(columns ? static_cast<uint64_t>(l / columns) : 0));
+        column.push_back(b_.getInt64(static_cast<uint64_t>(columns ? l % columns : l)));
+      }
+      Value* x = b_.CreateAdd(splat(v.base), b_.CreateMul(splat(v.stride), llvm::ConstantVector::get(column)));
+      if (v.rows) x = b_.CreateAdd(x, b_.CreateMul(splat(v.rows), llvm::ConstantVector::get(row)));
       made.push_back(x);
     }
   } else if (v.prefix) {

@@ -1,4 +1,5 @@
 #include "codegen/llvm/emit.h"
+#include <array>
 #include <llvm/IR/Intrinsics.h>
 
 namespace tessera::host {
@@ -22,39 +23,36 @@ Status Emitter::scalar_op(const tile::Op& op) {
     return {};
   }
   // Affine integer tiles and prefix masks stay symbolic.
-  auto form = [&](tile::ValueId id) -> std::pair<Value*, Value*> {
+  const size_t rank = rt.shape.size();
+  auto form = [&](tile::ValueId id) -> std::array<Value*, 3> {
     auto& v = values_[static_cast<size_t>(id)];
-    if (v.splat && kernel_.type(id).dtype == DType::I64) return {v.splat, b_.getInt64(0)};
-    return {v.base, v.stride};
+    if (v.splat && kernel_.type(id).dtype == DType::I64) return {v.splat, b_.getInt64(0), b_.getInt64(0)};
+    return {v.base, v.stride, v.rows ? v.rows : b_.getInt64(0)};
   };
-  if (rt.dtype == DType::I64 && rt.shape.size() == 1 && op.operands.size() == 2 && at == DType::I64) {
-    auto [ab, as] = form(op.operands[0]);
-    auto [bb, bs] = form(op.operands[1]);
-    if (ab && bb) {
-      if (op.scalar == ScalarOp::Add) {
-        out.base = b_.CreateAdd(ab, bb);
-        out.stride = b_.CreateAdd(as, bs);
-        return {};
-      }
-      if (op.scalar == ScalarOp::Sub) {
-        out.base = b_.CreateSub(ab, bb);
-        out.stride = b_.CreateSub(as, bs);
-        return {};
-      }
-      auto zero = [](Value* s) {
-        auto* c = llvm::dyn_cast<ConstantInt>(s);
-        return c && c->isZero();
-      };
-      if (op.scalar == ScalarOp::Mul && zero(bs)) {
-        out.base = b_.CreateMul(ab, bb);
-        out.stride = b_.CreateMul(as, bb);
-        return {};
-      }
-      if (op.scalar == ScalarOp::Mul && zero(as)) {
-        out.base = b_.CreateMul(ab, bb);
-        out.stride = b_.CreateMul(bs, ab);
-        return {};
-      }
+  if (rt.dtype == DType::I64 && (rank == 1 || rank == 2) && op.operands.size() == 2 && at == DType::I64) {
+    auto a = form(op.operands[0]), c = form(op.operands[1]);
+    auto zero = [](Value* s) {
+      auto* n = llvm::dyn_cast<ConstantInt>(s);
+      return n && n->isZero();
+    };
+    auto uniform_form = [&](const std::array<Value*, 3>& f) { return zero(f[1]) && zero(f[2]); };
+    auto each = [&](auto combine) {
+      out.base = combine(a[0], c[0]);
+      out.stride = combine(a[1], c[1]);
+      if (rank == 2) out.rows = combine(a[2], c[2]);
+      return Status();
+    };
+    auto scaled = [&](const std::array<Value*, 3>& f, Value* by) {
+      out.base = b_.CreateMul(f[0], by);
+      out.stride = b_.CreateMul(f[1], by);
+      if (rank == 2) out.rows = b_.CreateMul(f[2], by);
+      return Status();
+    };
+    if (a[0] && c[0]) {
+      if (op.scalar == ScalarOp::Add) return each([&](Value* x, Value* y) { return b_.CreateAdd(x, y); });
+      if (op.scalar == ScalarOp::Sub) return each([&](Value* x, Value* y) { return b_.CreateSub(x, y); });
+      if (op.scalar == ScalarOp::Mul && uniform_form(c)) return scaled(a, c[0]);
+      if (op.scalar == ScalarOp::Mul && uniform_form(a)) return scaled(c, a[0]);
     }
   }
   if (rt.dtype == DType::Bool && rt.shape.size() == 1 && op.operands.size() == 2) {
@@ -117,10 +115,16 @@ void Emitter::expand_dims(const tile::Op& op) {
   // Row-major order does not change.
   auto& from = values_[static_cast<size_t>(op.operands[0])];
   auto& to = values_[static_cast<size_t>(op.results[0])];
-  if (from.splat)
+  if (from.splat) {
     to.splat = from.splat;
-  else
+  } else if (from.base && from.type.shape.size() == 1) {
+    const bool column = op.axis == 1; // [n, 1]
+    to.base = from.base;
+    to.stride = column ? b_.getInt64(0) : from.stride;
+    to.rows = column ? from.stride : b_.getInt64(0);
+  } else {
     to.parts = parts(op.operands[0]);
+  }
 }
 
 void Emitter::broadcast(const tile::Op& op) {
@@ -132,7 +136,15 @@ void Emitter::broadcast(const tile::Op& op) {
     if (rt.dtype == DType::I64) {
       to.base = s;
       to.stride = b_.getInt64(0);
+      if (rt.shape.size() == 2) to.rows = b_.getInt64(0);
     }
+    return;
+  }
+  if (auto& from = values_[static_cast<size_t>(op.operands[0])]; from.base && rt.shape.size() == 2) {
+    // Along a dimension of 1 it has no step.
+    to.base = from.base;
+    to.stride = from.stride;
+    to.rows = from.rows ? from.rows : b_.getInt64(0);
     return;
   }
   // Element (i, j, ...) of the result reads the source with 0 where its dimension is 1.

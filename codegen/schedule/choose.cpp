@@ -1,6 +1,7 @@
 // The analytic choice: which axis the tile runs along, how wide, how much a program takes. Instant; a tuner may replace
 // the numbers in Schedule::config.
 #include "codegen/schedule/choose.h"
+#include "codegen/schedule/lowering.h"
 #include <algorithm>
 #include <bit>
 
@@ -45,6 +46,9 @@ public:
     if (int cross = s.kind == ScheduleKind::Flat && best >= 0 ? crossing(static_cast<size_t>(best)) : -1; cross >= 0) {
       s.kind = ScheduleKind::Tiled2D;
       s.config["cross"] = cross;
+      constexpr int kLaneBytes = 4; // of host code's vectors, llvm/emit.h
+      const bool vectors = vector > 1 && vector * kLaneBytes == device_.vector_bytes;
+      s.config["square"] = vectors && squares_fit(nest_, d_) ? vector : 1;
     }
     s.config["axis"] = best;
     s.config["vector"] = vector;

@@ -13,6 +13,17 @@ std::string identifier(const std::string& name) {
 
 } // namespace
 
+// Nothing is gathered or masked: the rest yields numbers, rows, columns and squares, whatever it computes.
+bool squares_fit(const LoopNest& nest, const Domain& d) {
+  for (size_t n = 0; n < d.live.size(); ++n) {
+    if (!d.live[n]) continue;
+    const ScalarOp op = nest.dag[static_cast<ScalarId>(n)].op;
+    if (op == ScalarOp::CheckBounds) return false;
+    if (op == ScalarOp::Load && (!d.loads[n].terms.empty() || d.loads[n].predicate >= 0)) return false;
+  }
+  return std::all_of(d.stores.begin(), d.stores.end(), [](const Access& a) { return a.terms.empty(); });
+}
+
 Lowering::Lowering(const Graph& graph, const LoopNest& nest, const Domain& domain, const Schedule& schedule,
                    const std::string& name)
     : graph_(graph), nest_(nest), d_(domain), schedule_(schedule), b_(out_.kernel), sizes_(b_, d_) {
@@ -26,6 +37,7 @@ Lowering::Lowering(const Graph& graph, const LoopNest& nest, const Domain& domai
   tile_axis_ = static_cast<int>(setting(schedule, "axis", -1));
   if (schedule.kind == ScheduleKind::Tiled2D) cross_axis_ = static_cast<int>(setting(schedule, "cross", -1));
   vector_ = static_cast<int>(setting(schedule, "vector", 1));
+  if (cross_axis_ >= 0) square_ = static_cast<int>(setting(schedule, "square", 1));
   wide_ = vector_ * static_cast<int>(setting(schedule, "unroll", 1));
   exact_division_ = setting(schedule, "exact_division", 0) != 0;
 }
@@ -76,6 +88,7 @@ void Lowering::program_sizes() {
   for (size_t i : prefix_) prefix *= axis(i).extent;
   middle_rows_ =
       middle_ < 0 ? SymExpr(1) : simple(sym_max(1, sym_min(middle, floordiv(target, sym_max(1, taken * row)))));
+  if (square_ > 1) middle_rows_ = simple(sym_max(square_, floordiv(middle_rows_, square_) * square_));
   middle_blocks_ = simple(ceildiv(middle, middle_rows_));
   points_ = prefix_.empty() ? SymExpr(1) : simple(sym_max(1, floordiv(target, sym_max(1, width * row * middle))));
   point_blocks_ = simple(ceildiv(prefix, points_));
@@ -147,7 +160,8 @@ void Lowering::outer_points(V block) {
     }
     V end = sizes_.number(m.extent);
     V to = middle_blocks_.is_const(1) ? end : op(ScalarOp::Min, op(ScalarOp::Add, from, rows), end);
-    loop(from, to, 1, {}, row);
+    if (square_ > 1) from = squares(column_block, from, to);
+    if (square_ <= 1 || d_.env.divisor(d_.env.simplify(m.extent)) % square_ != 0) loop(from, to, 1, {}, row);
   };
   if (prefix_.empty()) return middle_rows();
   SymExpr all = 1;
@@ -183,16 +197,66 @@ void Lowering::decode(V point) {
   }
 }
 
+Lowering::Range Lowering::tile_range(V column_block) {
+  const Axis& a = axis(static_cast<size_t>(tile_axis_));
+  Range range{sizes_.number(0), sizes_.number(a.extent), a.extent, column_blocks_.is_const(1)};
+  if (range.whole) return range;
+  V columns = sizes_.number(columns_);
+  range.from = op(ScalarOp::Mul, column_block, columns);
+  range.to = op(ScalarOp::Min, op(ScalarOp::Add, range.from, columns), range.to);
+  return range;
+}
+
+// Rows of the cross axis from `from` on, as many at a time as a square has, and tiles of as many: what is contiguous
+// along either axis is read in vectors. Behind the last square of these rows tiles are masked ones, a row at a time.
+// The first row that is left.
+Lowering::V Lowering::squares(V column_block, V from, V to) {
+  const Axis &m = axis(static_cast<size_t>(middle_)), &a = axis(static_cast<size_t>(tile_axis_));
+  uint64_t bound = uint64_t{1} << middle_;
+  for (size_t p : prefix_) bound |= uint64_t{1} << p;
+  auto fits = [&](const Axis& x) { return d_.env.divisor(d_.env.simplify(x.extent)) % square_ == 0; };
+  auto whole = [&](const Axis& x, V begin, V end) {
+    if (fits(x)) return end;
+    V length = op(ScalarOp::Sub, end, begin);
+    return op(ScalarOp::Add, begin, op(ScalarOp::And, length, sizes_.constant(-square_)));
+  };
+  V last = whole(m, from, to);
+  loop(from, last, square_, {}, [&](V i, const Values&) -> Values {
+    const Range range = tile_range(column_block);
+    V end = whole(a, range.from, range.to);
+    scoped([&] {
+      sizes_.bind_tile(m.var, i, square_, 0, 2);
+      in_square_ = true;
+      hoist(bound);
+      loop(range.from, end, square_, {}, [&](V j, const Values&) -> Values {
+        sizes_.bind_tile(a.var, j, square_, 1, 2);
+        flat_body();
+        return {};
+      });
+      sizes_.unbind_tile();
+      in_square_ = false;
+    });
+    if (fits(a)) return {};
+    V rows_end = op(ScalarOp::Add, i, sizes_.constant(square_));
+    loop(i, rows_end, 1, {}, [&](V row, const Values&) -> Values {
+      sizes_.bind(m.var, row);
+      hoist(bound);
+      walk({vector_, end, range.to, std::nullopt, true}, a.var, range.to, {}, [&](const Values&) -> Values {
+        flat_body();
+        return {};
+      });
+      return {};
+    });
+    return {};
+  });
+  return last;
+}
+
 void Lowering::inner(V column_block) {
   if (schedule_.kind == ScheduleKind::RowLoop) return rounds();
   if (tile_axis_ < 0) return flat_body();
   const Axis& a = axis(static_cast<size_t>(tile_axis_));
-  Range range{sizes_.number(0), sizes_.number(a.extent), a.extent, column_blocks_.is_const(1)};
-  if (!range.whole) {
-    V columns = sizes_.number(columns_);
-    range.from = op(ScalarOp::Mul, column_block, columns);
-    range.to = op(ScalarOp::Min, op(ScalarOp::Add, range.from, columns), range.to);
-  }
+  const Range range = tile_range(column_block);
   for (const Phase& p : phases(range))
     walk(p, a.var, range.to, {}, [&](const Values&) -> Values {
       if (d_.reduces)
@@ -395,10 +459,13 @@ Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest,
   int64_t cross = setting(chosen, "cross", -1);
   bool crossed = chosen.kind == ScheduleKind::Tiled2D && in_range && cross >= 0 && cross != axis &&
                  cross < static_cast<int64_t>(domain.axes.size());
+  const int64_t square = setting(chosen, "square", 1);
+  const bool squares = square == 1 || (power(square) && (!crossed || squares_fit(nest, domain)));
   ScheduleKind want = domain.reduces ? (row ? ScheduleKind::RowLoop : ScheduleKind::ColumnLoop)
                       : crossed      ? ScheduleKind::Tiled2D
                                      : ScheduleKind::Flat;
-  if ((!in_range && !(axis == -1 && domain.axes.empty())) || !power(vector) || !power(unroll) || chosen.kind != want)
+  if ((!in_range && !(axis == -1 && domain.axes.empty())) || !power(vector) || !power(unroll) || !squares ||
+      chosen.kind != want)
     return Diagnostic(ErrorCode::CodegenError, "schedule '" + std::string(tessera::name(chosen.kind)) + "' with axis " +
                                                    std::to_string(axis) + ", vector " + std::to_string(vector) +
                                                    ", unroll " + std::to_string(unroll) + " does not fit kernel '" +

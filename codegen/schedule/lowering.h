@@ -7,7 +7,8 @@
 // a load may move.
 //
 //   Flat        outer points x tiles of an outer axis: values, then stores
-//   Tiled2D     the same, a block at a time: narrow along the tiles' axis, long along another one, the innermost loop
+//   Tiled2D     the same, a block at a time: narrow along the tiles' axis, long along another one, the innermost loop;
+//               in squares of both, tiles [n, n], where vectors are as long as those
 //   RowLoop     outer points x rounds (stages.h) x tiles along the last loop over the row; folds end in scalars
 //   ColumnLoop  outer points x tiles of an outer axis x rounds x single row points; folds are tiles
 // A range is walked in up to three phases: steps of the full tile, of one vector, and one masked vector for the rest,
@@ -25,6 +26,9 @@ namespace tessera {
   auto it = s.config.find(key);
   return it == s.config.end() ? fallback : it->second;
 }
+
+// Whether the blocks of a Tiled2D schedule may be walked in squares.
+[[nodiscard]] bool squares_fit(const LoopNest& nest, const Domain& domain);
 
 class Lowering {
 public:
@@ -55,6 +59,8 @@ private:
   void decode(V point);
   void row_points();
   void inner(V column_block);
+  [[nodiscard]] Range tile_range(V column_block);
+  V squares(V column_block, V from, V to);
   void flat_body();
   void rounds();
   void row_round(size_t s);
@@ -106,6 +112,7 @@ private:
   int site(ScalarId id);
 
   bool is_tile(V v) { return b_.kernel().type(v).is_tile(); }
+  V in_full(V v) { return in_square_ ? b_.broadcast(v, {square_, square_}) : v; }
   V splat(V v, int lanes) { return is_tile(v) ? v : b_.broadcast(v, {lanes}); }
   V op(ScalarOp o, V x, V y) { return sizes_.op(o, x, y); }
   [[nodiscard]] const ScalarNode& node(ScalarId id) const { return nest_.dag[id]; }
@@ -151,7 +158,8 @@ private:
   int tile_axis_ = -1;               // index of axis
   int cross_axis_ = -1;              // Tiled2D: the axis that a block is walked along
   int vector_ = 1, wide_ = 1;        // lanes of the narrow and of the full tile
-  bool exact_division_ = false, preparing_ = false;
+  int square_ = 1;                   // Tiled2D: points of either axis that are taken at a time, 1: of one axis only
+  bool exact_division_ = false, preparing_ = false, in_square_ = false;
   std::vector<size_t> prefix_, row_axes_;  // outer axes flattened into a point; row axes, the tile axis last
   int middle_ = -1;                        // outer axis with a loop of its own
   SymExpr columns_, middle_rows_, points_; // per program

@@ -70,6 +70,7 @@ struct ScheduledKernel {
 // Schedule::config, what a tuner may vary:
 //   axis            the axis that tiles run along, counted after collapsing (domain.h); -1 when there is none
 //   cross           Tiled2D: the axis, counted likewise, that blocks are long along
+//   square          Tiled2D: so many points of both axes are a tile, where they are left; 1: tiles of one axis
 //   prefetch_points ColumnLoop: so many points ahead are prefetched where points lie far apart; 0: none
 //   vector, unroll  lanes of the narrow tile, and how many of them make the full one; powers of two
 //   program_bytes   what one program moves, roughly

@@ -1,6 +1,7 @@
 // The scalar DAG as tile operations: where a value is emitted, loads and stores with their masks, values kept in
 // scratch.
 #include "codegen/schedule/lowering.h"
+#include "codegen/schedule/shapes.h"
 #include <algorithm>
 #include <array>
 
@@ -71,7 +72,7 @@ Lowering::V Lowering::compute(ScalarId id) {
   }
   Values args;
   for (ScalarId a : n.args) args.push_back(value(a));
-  return b_.scalar(n.op, args);
+  return pointwise(b_, n.op, args);
 }
 
 // x / s with s a result of the row's reductions, x varying along the row: softmax, norms. One reciprocal per row
@@ -122,7 +123,7 @@ Lowering::V Lowering::load(ScalarId id) {
   auto stride = sizes_.tile_stride(a.offset);
   bool moving = std::any_of(a.terms.begin(), a.terms.end(), [&](const auto& t) { return is_tile(value(t.first)); });
   b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint =
-      is_tile(offset) && stride && stride->is_const(1) && !moving;
+      is_tile(offset) && stride && stride->is_const(1) && !moving && !in_square_;
   return b_.cast(v, n.dtype);
 }
 
@@ -196,12 +197,13 @@ void Lowering::keep(ScalarId id) {
 void Lowering::store(size_t index, V v) {
   const Access& a = d_.stores[index];
   DType dtype = graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).dtype;
-  v = b_.cast(v, dtype);
-  V offset = offset_of(a);
+  v = in_full(b_.cast(v, dtype));
+  V offset = in_full(offset_of(a));
   if (is_tile(v)) offset = splat(offset, sizes_.lanes());
   b_.store(pointers_[static_cast<size_t>(a.buffer)], offset, v, is_tile(offset) ? mask_ : -1);
   auto stride = sizes_.tile_stride(a.offset);
-  b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint = is_tile(offset) && stride && stride->is_const(1);
+  b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint =
+      is_tile(offset) && stride && stride->is_const(1) && !in_square_;
 }
 
 } // namespace tessera

@@ -421,6 +421,39 @@ TEST(HostPrefetch, IsOneInstructionALineAndHarmless) {
   }
 }
 
+// Squares along memory, across it, and what has one of their dimensions; of any size beside the vectors'.
+TEST(HostSquares, AlongAndAcrossAgreeWithTheInterpreter) {
+  for (const char* type : {"f32", "f64", "i8"})
+    for (int n : {4, 8, 16}) {
+      SCOPED_TRACE(std::string(type) + " " + std::to_string(n));
+      const std::string N = std::to_string(n), of = std::string(", ") + type + ">", at = ", i64>",
+                        square = "tile<[" + N + ", " + N + "]", column = "tile<[" + N + ", 1]",
+                        row = "tile<[1, " + N + "]";
+      auto k =
+          tile::parse("tile.kernel @squares(%x: ptr<" + std::string(type) + ">, %g: ptr<" + type + ">, %y: ptr<" +
+                      type + "> written, %z: ptr<" + type + "> written, %n: i64) {\n%r = range " + N + " : tile<[" + N +
+                      "], i64>\n%i = expand_dims(%r) axis=1 : " + column + at +
+                      "\n%j = expand_dims(%r) axis=0 : " + row + at + "\n%in = mul(%i, %n) : " + column + at +
+                      "\n%jn = mul(%j, %n) : " + row + at + "\n%a0 = broadcast(%in) : " + square + at +
+                      "\n%a1 = broadcast(%j) : " + square + at + "\n%along = add(%a0, %a1) : " + square + at +
+                      "\n%b0 = broadcast(%i) : " + square + at + "\n%b1 = broadcast(%jn) : " + square + at +
+                      "\n%across = add(%b1, %b0) : " + square + at + "\n%v = load %x[%along] : " + square + of +
+                      "\n%w = load %x[%across] : " + square + of + "\n%c = load %g[%i] : " + column + of +
+                      "\n%d = load %g[%in] : " + column + of + "\n%e = load %g[%j] : " + row + of +
+                      "\n%cs = broadcast(%c) : " + square + of + "\n%ds = broadcast(%d) : " + square + of +
+                      "\n%es = broadcast(%e) : " + square + of + "\n%s = add(%v, %cs) : " + square + of +
+                      "\n%t = sub(%w, %ds) : " + square + of + "\n%u = add(%t, %es) : " + square + of +
+                      "\n%q = sub(%s, %u) : " + square + of + "\nstore %y[%along] = %q\nstore %z[%across] = %s\n}");
+      ASSERT_TRUE(k.ok()) << k.error().str();
+      const DType d = k->params[0].type.dtype;
+      for (int pitch : {n, n + 3}) {
+        auto data = filled({d, d, d, d}, pitch * n, 1);
+        data.sizes = {pitch};
+        expect_as_interpreted(*k, data, 1);
+      }
+    }
+}
+
 TEST(HostGather, MasksGatherScatterAndReports) {
   // y[i] = x[index[i]] where the index is in range, else 0 and a report.
   Kernel k;

@@ -170,7 +170,12 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
              {ScheduleKind::Flat, ScheduleKind::Tiled2D, ScheduleKind::RowLoop, ScheduleKind::ColumnLoop}) {
           if (kind == ScheduleKind::Tiled2D && unroll != 1) continue; // as Flat does
           if (axis >= 0) s.kind = kind;
+          if (axis >= 0) s.config["square"] = kind == ScheduleKind::Tiled2D ? bytes / 4 : 1;
           auto k = lower_to_tiles(p.graph, p.nest, s, device, "test");
+          if (!k.ok() && axis >= 0 && kind == ScheduleKind::Tiled2D) { // where something is gathered
+            s.config["square"] = 1;
+            k = lower_to_tiles(p.graph, p.nest, s, device, "test");
+          }
           if (!k.ok() && axis >= 0) continue; // does not fit this kind
           ASSERT_TRUE(k.ok()) << k.error().str();
           any = true;

@@ -21,23 +21,6 @@ TEST(Lower, LayerNormDynamicWidth) {
 }
 TEST(Lower, BiasGelu) { expect_same(bias_gelu(), {{{"b", 2}, {"s", 3}}, {{"b", 0}, {"s", 3}}, {{"b", 7}, {"s", 19}}}); }
 TEST(Lower, BiasGeluHalf) { expect_same(bias_gelu("f16"), {{{"b", 2}, {"s", 3}}}, {.tolerance = 2e-3}); }
-// Rows whose length is no multiple of 16 bytes: their tiles begin below the row.
-Problem odd_softmax(const std::string& rows, const std::string& row, const std::string& t) {
-  return problem("x: " + t + "[" + rows + ", " + row + "]\nm: bool[" + rows + ", " + row + "]\ny: " + t + "[" + rows +
-                     ", " + row + "]",
-                 "nest odd outer(i0: " + rows + ") row(i1: " + row + R"() {
-      %0 = load x[i0, i1] : f32
-      %1 = load m[i0, i1] : bool
-      %2 = const -1000 : f32
-      %3 = select %1, %0, %2 : f32
-      %4 = reduce.max %3 : f32
-      %5 = sub %3, %4 : f32
-      %6 = exp %5 : f32
-      %7 = reduce.sum %6 : f32
-      %8 = div %6, %7 : f32
-      store y[i0, i1] = %8
-    })");
-}
 // Of a part of x, which starts elsewhere than y: x may have another pitch.
 Problem odd_part(const std::string& row, int64_t pitch, int64_t first, const std::string& t) {
   return problem("x: " + t + "[5, " + std::to_string(pitch) + "]\ny: " + t + "[5, " + row +
@@ -57,14 +40,14 @@ Problem odd_part(const std::string& row, int64_t pitch, int64_t first, const std
 TEST(Lower, OddRows) {
   for (const char* n : {"683", "2537", "18001"}) {
     SCOPED_TRACE(n);
-    expect_same(odd_softmax("3", n, "f16"), {{}}, {.tolerance = 2e-3});
-    expect_same(odd_softmax("5", n, "bf16"), {{}}, {.tolerance = 1e-2});
-    expect_same(odd_softmax("3", n, "f32"), {{}}, {.tolerance = 1e-4});
+    expect_same(masked_softmax_of("3", n, "f16"), {{}}, {.tolerance = 2e-3});
+    expect_same(masked_softmax_of("5", n, "bf16"), {{}}, {.tolerance = 1e-2});
+    expect_same(masked_softmax_of("3", n, "f32"), {{}}, {.tolerance = 1e-4});
     expect_same(layer_norm(n, "f16"), {{{"b", 1}, {"s", 3}}}, {.tolerance = 2e-2});
   }
   std::vector<Sizes> sizes;
   for (int64_t s : {1, 7, 13, 683, 1017, 1018, 4099}) sizes.push_back({{"b", 3}, {"s", s}});
-  expect_same(odd_softmax("b", "s", "f16"), sizes, {.tolerance = 2e-3});
+  expect_same(masked_softmax_of("b", "s", "f16"), sizes, {.tolerance = 2e-3});
 }
 TEST(Lower, OddPartsOfRows) {
   expect_same(odd_part("999", 1001, 1, "f32"), {{}}, {.tolerance = 1e-2});
