@@ -51,8 +51,8 @@ public:
     auto length = f_.constant(row);
     // A row that half as many columns let stand in the tile is read once.
     const bool wide = columns * f_.narrow > 2 * kSectorBytes && !f_.one_pass();
-    const bool more = f_.narrow <= 2 && 2 * each * (f_.live + f_.accumulators()) <= kRegisters * 3 / 2;
-    const int64_t tall = 2 * threads * (more ? 2 * each : each) / columns;
+    const bool twice = f_.narrow <= 2 && 2 * each * (f_.live + f_.accumulators()) <= kRegisters * 3 / 2;
+    const int64_t tall = 2 * threads * (twice ? 2 * each : each) / columns;
     const bool stands = wide && length && *length > rows && *length <= tall;
     if (stands) {
       columns /= 2;

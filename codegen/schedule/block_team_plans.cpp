@@ -81,12 +81,14 @@ public:
   [[nodiscard]] int64_t most_partials(int64_t threads) const {
     return waits_ ? power_below(threads * kPartialRegisters / static_cast<int64_t>(states_)) : kMostPartials;
   }
-  // What `team` of a plan is, and whether its members wait.
+  // What `team` of a plan is, whether its members wait, and what follows from how much of their row they keep.
   void share(BlockPlan& p) const {
-    f_.is_row(p.groups.columns.front()) ? share_row(p) : share_columns(p);
+    const bool rows = f_.is_row(p.groups.columns.front());
+    rows ? share_row(p) : share_columns(p);
+    if (rows && waits_) p.reads = holds_much(p) ? tile::Caching::Passing : f_.reads(true, kHeldBytes);
     p.waits = waits_;
     p.most_members = f_.constant(*p.team).value_or(p.most_members);
-    p.messages = waits_ && f_.is_row(p.groups.columns.front()) && p.most_members <= most_told(p);
+    p.messages = waits_ && rows && p.most_members <= most_told(p);
   }
   // Messages are the square of the members. While others' loads and stores are under way the last of many is late.
   [[nodiscard]] int64_t most_told(const BlockPlan& p) const {
@@ -139,21 +141,18 @@ public:
     p.programs = static_cast<int>(t.programs);
     if (t.loop) p.keep = kept_tiles(p.columns, std::max<int64_t>(1, t.resident));
     p.most_members = t.members;
-    if (waits_)
-      p.reads = holds_much(p, t.resident) ? tile::Caching::Passing : f_.reads(true, kHeldBytes);
-    else if (t.vectors && t.shift == 1)
-      p.reads = f_.reads(false);
+    if (!waits_ && t.vectors && t.shift == 1) p.reads = f_.reads(false);
     share(p);
     return p;
   }
-  // Shifted rows of 16 bits of which a multiprocessor holds so much that what it has read need not last in the L2: it
-  // would only be in the way of what is written.
-  [[nodiscard]] bool holds_much(const BlockPlan& p, int64_t resident) const {
-    constexpr int64_t kMuch = 96 << 10; // bytes
-    return p.loop && p.shift > 1 && f_.usual == 2 && (p.keep + 1) * p.columns * kept_bytes_ * resident >= kMuch;
-  }
 
 private:
+  // Shifted rows of 16 bits of which a multiprocessor holds so much that what it has read need not last in the L2: it
+  // would only be in the way of what is written.
+  [[nodiscard]] bool holds_much(const BlockPlan& p) const {
+    constexpr int64_t kMuch = 96 << 10; // bytes
+    return p.loop && p.shift > 1 && f_.usual == 2 && (p.keep + 1) * p.columns * kept_bytes_ * p.min_blocks >= kMuch;
+  }
   // Tiles of `elements` that fit a block's share of shared memory, beside what its warps `exchange`.
   [[nodiscard]] int kept_tiles(int64_t elements, int64_t resident, int64_t exchange = 1 << 10) const {
     const int64_t bytes = f_.shared_room(resident, exchange);
