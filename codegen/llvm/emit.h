@@ -63,7 +63,6 @@ private:
   // Of w parts of w elements, element l of part p becomes element p of part l.
   std::vector<Value*> transposed(std::vector<Value*> parts);
   std::vector<Value*> prefix_parts(Value* count, const tile::Type& type);
-  Value* lane_iota(int lanes, int start);        // <lanes x i64> start, start+1, ...
   Value* join(const std::vector<Value*>& parts); // one long vector
   std::vector<Value*> split(Value* whole, int lanes);
   Value* any(const std::vector<Value*>& mask_parts); // i1

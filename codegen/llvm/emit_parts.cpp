@@ -14,12 +14,6 @@ llvm::Type* Emitter::part_type(const tile::Type& type) {
   return type.is_tile() ? static_cast<llvm::Type*>(FixedVectorType::get(e, static_cast<unsigned>(lanes(type)))) : e;
 }
 
-llvm::Value* Emitter::lane_iota(int lanes, int start) {
-  std::vector<llvm::Constant*> c;
-  for (int i = 0; i < lanes; ++i) c.push_back(b_.getInt64(static_cast<uint64_t>(start + i)));
-  return llvm::ConstantVector::get(c);
-}
-
 std::vector<llvm::Value*> Emitter::prefix_parts(Value* count, const tile::Type& type) {
   std::vector<Value*> out;
   int w = lanes(type);

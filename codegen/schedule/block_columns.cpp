@@ -99,8 +99,10 @@ public:
     // A thread has as much of a short row as of a tile of a long one, if there are many: threads that share a column
     // meet at the end.
     const bool alike = once && many && *many >= 4 * columns * f_.device.multiprocessors && f_.one_pass();
-    if (stands) each = kThreadBytes / f_.narrow;
-    while (stands && each > 1 && each * (f_.live + f_.accumulators()) > 3 * kRegisters) each /= 2;
+    if (stands) {
+      each = kThreadBytes / f_.narrow;
+      while (each > 1 && each * (f_.live + f_.accumulators()) > 3 * kRegisters) each /= 2;
+    }
     threads =
         std::clamp<int64_t>(elements / (alike || stands ? each : std::min<int64_t>(each, f_.vector)), 32, threads);
     // Of a tile of which much lies beyond the row, and costs nothing, threads have more, so that this is whole

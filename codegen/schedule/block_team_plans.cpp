@@ -85,7 +85,10 @@ public:
   void share(BlockPlan& p) const {
     const bool rows = f_.is_row(p.groups.columns.front());
     rows ? share_row(p) : share_columns(p);
-    if (rows && waits_) p.reads = holds_much(p) ? tile::Caching::Passing : f_.reads(true, kHeldBytes);
+    if (rows && waits_) {
+      p.reads = f_.reads(true, kHeldBytes);
+      if (p.reads == tile::Caching::Lasting && holds_much(p)) p.reads = tile::Caching::Passing;
+    }
     p.waits = waits_;
     p.most_members = f_.constant(*p.team).value_or(p.most_members);
     p.messages = waits_ && rows && p.most_members <= most_told(p);
@@ -147,11 +150,14 @@ public:
   }
 
 private:
-  // Shifted rows of 16 bits of which a multiprocessor holds so much that what it has read need not last in the L2: it
-  // would only be in the way of what is written.
+  // Shifted rows of 16 bits, nothing of which is read again, and of which a multiprocessor holds so much that what it
+  // has read need not last in the L2: it would only be in the way of what is written.
   [[nodiscard]] bool holds_much(const BlockPlan& p) const {
     constexpr int64_t kMuch = 96 << 10; // bytes
-    return p.loop && p.shift > 1 && f_.usual == 2 && (p.keep + 1) * p.columns * kept_bytes_ * p.min_blocks >= kMuch;
+    if (!p.loop || p.shift == 1 || f_.usual != 2) return false;
+    const auto n = f_.constant(row_), members = f_.constant(*p.team);
+    const int64_t share = (int64_t{p.keep} + 1) * p.columns;
+    return n && members && *members * share >= *n + p.shift - 1 && share * kept_bytes_ * p.min_blocks >= kMuch;
   }
   // Tiles of `elements` that fit a block's share of shared memory, beside what its warps `exchange`.
   [[nodiscard]] int kept_tiles(int64_t elements, int64_t resident, int64_t exchange = 1 << 10) const {
@@ -398,7 +404,10 @@ private:
     if (auto w = f_.constant(width)) t.columns = std::min(t.columns, power_above(*w));
     Multiple whole = f_.multiple(f_.extent(c), f_.vector);
     // Of narrow elements that are accessed one by one a warp's part is taller, and fewer blocks meet.
-    if (!waits_ && !whole.known && !whole.condition && f_.narrow <= 2) t.threads *= 2, t.resident /= 2;
+    if (!waits_ && !whole.known && !whole.condition && f_.narrow <= 2) {
+      t.threads *= 2;
+      t.resident /= 2;
+    }
     const int64_t programs = t.resident * programs_;
     t.partials = most_partials(t.threads);
     auto blocks = [&] { return f_.d.env.simplify(ceildiv(width, t.columns) * others); };

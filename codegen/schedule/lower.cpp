@@ -148,9 +148,7 @@ void Lowering::outer_points(V block) {
     V rows = sizes_.number(middle_rows_), from = op(ScalarOp::Mul, middle_block, rows);
     auto row = [&](V i, const Values&) -> Values {
       sizes_.bind(m.var, i);
-      uint64_t bound = uint64_t{1} << middle_;
-      for (size_t p : prefix_) bound |= uint64_t{1} << p;
-      hoist(bound);
+      hoist(outer_axes() | uint64_t{1} << middle_);
       inner(column_block);
       return {};
     };
@@ -161,7 +159,7 @@ void Lowering::outer_points(V block) {
     V end = sizes_.number(m.extent);
     V to = middle_blocks_.is_const(1) ? end : op(ScalarOp::Min, op(ScalarOp::Add, from, rows), end);
     if (square_ > 1) from = squares(column_block, from, to);
-    if (square_ <= 1 || d_.env.divisor(d_.env.simplify(m.extent)) % square_ != 0) loop(from, to, 1, {}, row);
+    if (square_ == 1 || !in_squares(m)) loop(from, to, 1, {}, row);
   };
   if (prefix_.empty()) return middle_rows();
   SymExpr all = 1;
@@ -169,9 +167,7 @@ void Lowering::outer_points(V block) {
   V points = sizes_.number(points_), from = points_last ? sizes_.number(0) : op(ScalarOp::Mul, block, points);
   auto point = [&](V i, const Values&) -> Values {
     decode(i);
-    uint64_t bound = 0;
-    for (size_t p : prefix_) bound |= uint64_t{1} << p;
-    hoist(bound);
+    hoist(outer_axes());
     middle_rows();
     return {};
   };
@@ -207,16 +203,21 @@ Lowering::Range Lowering::tile_range(V column_block) {
   return range;
 }
 
+uint64_t Lowering::outer_axes() const {
+  uint64_t axes = 0;
+  for (size_t p : prefix_) axes |= uint64_t{1} << p;
+  return axes;
+}
+bool Lowering::in_squares(const Axis& a) const { return d_.env.divisor(d_.env.simplify(a.extent)) % square_ == 0; }
+
 // Rows of the cross axis from `from` on, as many at a time as a square has, and tiles of as many: what is contiguous
 // along either axis is read in vectors. Behind the last square of these rows tiles are masked ones, a row at a time.
 // The first row that is left.
 Lowering::V Lowering::squares(V column_block, V from, V to) {
   const Axis &m = axis(static_cast<size_t>(middle_)), &a = axis(static_cast<size_t>(tile_axis_));
-  uint64_t bound = uint64_t{1} << middle_;
-  for (size_t p : prefix_) bound |= uint64_t{1} << p;
-  auto fits = [&](const Axis& x) { return d_.env.divisor(d_.env.simplify(x.extent)) % square_ == 0; };
+  const uint64_t bound = outer_axes() | uint64_t{1} << middle_;
   auto whole = [&](const Axis& x, V begin, V end) {
-    if (fits(x)) return end;
+    if (in_squares(x)) return end;
     V length = op(ScalarOp::Sub, end, begin);
     return op(ScalarOp::Add, begin, op(ScalarOp::And, length, sizes_.constant(-square_)));
   };
@@ -236,7 +237,7 @@ Lowering::V Lowering::squares(V column_block, V from, V to) {
       sizes_.unbind_tile();
       in_square_ = false;
     });
-    if (fits(a)) return {};
+    if (in_squares(a)) return {};
     V rows_end = op(ScalarOp::Add, i, sizes_.constant(square_));
     loop(i, rows_end, 1, {}, [&](V row, const Values&) -> Values {
       sizes_.bind(m.var, row);

@@ -61,6 +61,8 @@ private:
   void inner(V column_block);
   [[nodiscard]] Range tile_range(V column_block);
   V squares(V column_block, V from, V to);
+  [[nodiscard]] uint64_t outer_axes() const;             // of a flattened outer point
+  [[nodiscard]] bool in_squares(const Axis& axis) const; // nothing is left behind the last one
   void flat_body();
   void rounds();
   void row_round(size_t s);
