@@ -51,7 +51,7 @@ public:
     auto length = f_.constant(row);
     // A row that half as many columns let stand in the tile is read once.
     const bool wide = columns * f_.narrow > 2 * kSectorBytes && !f_.one_pass();
-    const bool twice = f_.narrow <= 2 && 2 * each * (f_.live + f_.accumulators()) <= kRegisters * 3 / 2;
+    const bool twice = f_.narrow <= 4 && 2 * each * (f_.live + f_.accumulators()) <= kRegisters * 3 / 2;
     const int64_t tall = 2 * threads * (twice ? 2 * each : each) / columns;
     const bool stands = wide && length && *length > rows && *length <= tall;
     if (stands) {
@@ -99,6 +99,11 @@ public:
     // A thread has as much of a short row as of a tile of a long one, if there are many: threads that share a column
     // meet at the end.
     const bool alike = once && many && *many >= 4 * columns * f_.device.multiprocessors && f_.one_pass();
+    if (alike && f_.narrow <= 2 && columns * f_.narrow > 2 * kSectorBytes && rows > kShortRow) {
+      columns /= 2; // of narrow ones smaller blocks
+      elements /= 2;
+      threads /= 2;
+    }
     if (stands) {
       each = kThreadBytes / f_.narrow;
       while (each > 1 && each * (f_.live + f_.accumulators()) > 3 * kRegisters) each /= 2;
@@ -151,6 +156,15 @@ private:
     int64_t vector = f_.vector, values = f_.live + f_.accumulators(), rows = kRowsAtATime;
     while (rows > 1 && rows * vector * values > kRegisters) rows /= 2;
     while (vector > 1 && vector * values > kRegisters) vector /= 2;
+    // Columns that are accessed one by one lie side by side in a warp, and a thread has all of one.
+    auto whole = [&] {
+      const Multiple m = f_.multiple(f_.extent(c), vector);
+      return m.known || m.condition;
+    };
+    const int64_t widest = vector;
+    while (vector > 1 && !whole()) vector /= 2;
+    if (vector < widest) rows = std::min(rows * widest / vector, kShortRow);
+    while (rows > 1 && rows * vector * values > 2 * kRegisters) rows /= 2;
     int64_t length = *f_.constant(row);
     rows = std::min(rows, power_above(length));
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, rows, kThreads * vector, kThreads / 32);

@@ -132,6 +132,13 @@ int BlockFacts::loads_beside() const {
   return static_cast<int>(std::count_if(streams.begin(), streams.end(), beside));
 }
 
+bool BlockFacts::strided_rows() const {
+  const auto c = static_cast<size_t>(contiguous_axis);
+  return is_row(c) && std::any_of(streams.begin(), streams.end(), [&](const Stream& s) {
+           return !s.store && s.count >= largest / 2 && (s.deps >> c & 1) && !contiguous(s, c);
+         });
+}
+
 int BlockFacts::accumulators() const {
   int n = 0;
   for (size_t i = 0; i < d.live.size(); ++i) {

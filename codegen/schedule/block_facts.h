@@ -42,6 +42,8 @@ public:
   [[nodiscard]] std::string extent_text(size_t axis) const { return d.env.simplify(extent(axis)).str(); }
   [[nodiscard]] SymExpr points(AxisRole role) const; // product of the extents
   [[nodiscard]] std::optional<int64_t> constant(const SymExpr& e) const { return d.env.simplify(e).as_const(); }
+  // Whether a large stream is read along a row, but not in its order in memory: every second element of it.
+  [[nodiscard]] bool strided_rows() const;
   // What is known, or was seen by the call that leads to this compilation; else a usual size within the range.
   [[nodiscard]] std::optional<int64_t> seen(const SymExpr& e) const;
   [[nodiscard]] double guess(const SymExpr& e) const;
@@ -138,13 +140,27 @@ struct ColumnTeam {
 // elements a thread.
 struct RowTeam {
   int64_t threads, each, resident;
-  int64_t programs; // what all teams together have at most; 0: as many for each row as hold it
-  int64_t members;  // what a team has at most, where sizes are not known
-  int shift;        // as BlockPlan's
-  bool loop;        // or a tile each
-  bool vectors;     // rows, or with a shift their tiles, begin at whole accesses
+  int64_t programs;       // what all teams together have at most; 0: as many for each row as hold it
+  int64_t members;        // what a team has at most, where sizes are not known
+  int shift;              // as BlockPlan's
+  bool loop;              // or a tile each
+  bool vectors;           // rows, or with a shift their tiles, begin at whole accesses
+  int64_t keep = 1 << 20; // tiles in shared memory, at most: as many as it has room for
 };
 [[nodiscard]] BlockPlan row_team(const BlockFacts& facts, const RowTeam& team, bool online);
+// Blocks of which so many hold a long row that its tiles, one in registers and `keep` in shared memory, are read once
+// (block_team_held.cpp). Nothing where rows are better read twice, or too long.
+struct HeldTeam {
+  int64_t threads, resident, each, keep;
+  bool loop; // or a tile each
+};
+struct HeldTeamRow {
+  int64_t places;              // elements of a row, with what its alignment adds
+  std::optional<int64_t> rows; // how many
+  bool aligned;                // rows begin at whole accesses
+  int kept_bytes, loaded;      // of an element: what later rounds need; what is read
+};
+[[nodiscard]] std::optional<HeldTeam> held_team(const BlockFacts& facts, const HeldTeamRow& row);
 // The members of a plan's teams, and whether they wait, from its tile, its shift, the tiles that it keeps, and its
 // programs.
 void share_team(const BlockFacts& facts, BlockPlan& plan, bool online);

@@ -27,8 +27,12 @@ constexpr int64_t kSharing = 2;              // positions of a thread that share
 constexpr double kNearBytes = 65536;         // of an operand that the L1 may keep
 constexpr double kLargePart = 0.4;           // of what an element moves: reading it less often is worth larger tiles
 constexpr double kMostWaste = 1.1;           // positions of a tile over those that there are
-constexpr int64_t kSectorBytes = 32;         // what memory is read and written in
-constexpr double kIdle = 8;                  // an element of a tile that is not there: threads that wait in vain
+constexpr int64_t kLineBytes = 128;          // what memory likes to be read and written in
+// Bytes that a piece of a row costs beside its own, and a part of those by which it may begin within a line.
+constexpr double kPiece = 20, kWithinLine = 0.1, kLongPiece = 0.01; // a part that is nothing
+constexpr double kByteSlots = 6.7; // issue slots of the whole GPU in the time that memory moves a byte
+constexpr double kMuchWork = 16;   // issue slots of an element
+constexpr double kIdle = 8;        // an element of a tile that is not there: threads that wait in vain
 
 class FlatPlanner {
 public:
@@ -64,8 +68,18 @@ private:
     for (size_t i = 0; i < f_.d.axes.size(); ++i)
       if (i != c) order_.push_back(i);
     order_.push_back(c);
-    for (size_t n = 0; n < f_.d.live.size(); ++n)
-      if (f_.d.live[n]) work_ += std::max(0, info(f_.nest.dag[static_cast<ScalarId>(n)].op).cost);
+    for (size_t n = 0; n < f_.d.live.size(); ++n) {
+      if (!f_.d.live[n]) continue;
+      const int cost = std::max(0, info(f_.nest.dag[static_cast<ScalarId>(n)].op).cost);
+      work_ += cost;
+      if (f_.d.deps[n] != 0 && !(f_.d.deps[n] >> c & 1)) row_work_ += cost;
+    }
+    for (const Stream& s : f_.streams) memory_ += kByteSlots * s.bytes * s.count / std::max(1.0, f_.guess(all));
+
+    // Where a thread computes much on one stream, two accesses of it are under way.
+    const auto loads = std::count_if(f_.streams.begin(), f_.streams.end(),
+                                     [&](const Stream& s) { return !s.store && s.count >= f_.largest / 2; });
+    busy_threads_ = loads == 1 && work_ >= kMuchWork && threads_ == kFlatThreads ? threads_ / 2 : threads_;
 
     const bool whole = f_.multiple(f_.extent(c), f_.vector).known;
     if (share_operands(all)) return read_whole(whole);
@@ -90,11 +104,18 @@ private:
   }
   struct Candidate {
     BlockPlan plan;
-    double cost; // issue slots per element
+    double slots;       // for an element's accesses and indices
+    double spread = 1;  // what memory moves over what it would of long pieces
+    double others = -1; // slots of an element beside these; all of `work_` where it is not said
+    double cost = 0;
   };
+  [[nodiscard]] Candidate timed(Candidate c) const {
+    c.cost = c.slots + (c.others < 0 ? work_ : c.others) + memory_ * c.spread;
+    return c;
+  }
   void add(Candidate c) {
     if (order_.size() > 1) {
-      int tenths = static_cast<int>(c.cost * 10);
+      int tenths = static_cast<int>(c.slots * 10);
       c.plan.schedule.why += "; " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
                              " issue slots an element for accesses and indices";
     }
@@ -179,7 +200,7 @@ private:
           seen.empty() || (seen.size() == 1 && *seen.begin() == std::pair<size_t, size_t>{0, order_.size() - 1});
       cost += whole && s.access->terms.empty() ? kAccess / static_cast<double>(vector_) : single(s);
     }
-    return {std::move(p), cost};
+    return timed({std::move(p), cost});
   }
 
   // The same in runs of a vector, of which none meets the ends of two rows: numbers are taken apart once a run. What
@@ -189,21 +210,21 @@ private:
     Candidate c = one_run(all);
     c.plan.run = static_cast<int>(vector_);
     c.plan.schedule.why += ", once for " + std::to_string(vector_);
-    c.cost = decode(order_) / static_cast<double>(vector_);
+    c.slots = decode(order_) / static_cast<double>(vector_);
     for (const Stream& s : f_.streams) {
       Parts seen = parts(s, order_);
       const bool all_of_it = seen.size() == 1 && *seen.begin() == std::pair<size_t, size_t>{0, order_.size() - 1};
       if ((all_of_it || seen.empty()) && s.access->terms.empty()) {
-        c.cost += kAccess / static_cast<double>(vector_);
+        c.slots += kAccess / static_cast<double>(vector_);
         continue;
       }
-      c.cost += s.count * 8 <= f_.largest ? kNearAccess : single(s);
-      c.cost += kStep * static_cast<double>(seen.size());
+      c.slots += s.count * 8 <= f_.largest ? kNearAccess : single(s);
+      c.slots += kStep * static_cast<double>(seen.size());
       // The quotient of a quotient is no run of numbers.
       for (auto [first, last] : seen)
-        if (first > 0 && last + 1 < order_.size()) c.cost += division(f_.extent(order_[first]));
+        if (first > 0 && last + 1 < order_.size()) c.slots += division(f_.extent(order_[first]));
     }
-    return c;
+    return timed(std::move(c));
   }
 
   // Rows of the tile are single accesses, so that numbers are taken apart once per access: [threads, vector]. For the
@@ -215,13 +236,14 @@ private:
   }
   [[nodiscard]] Candidate in_vectors_of(int64_t v) const {
     size_t c = order_.back();
-    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, threads_, v, threads_ / 32);
+    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, threads_, v, busy_threads_ / 32);
     p.split = static_cast<int>(c);
     for (size_t i : order_) p.groups.rows.push_back(i > c ? i + 1 : i); // c itself: the number of the vector
     p.groups.columns = {c + 1};
     p.schedule.why = "runs of " + std::to_string(v) + " along an axis of " + f_.extent_text(c) + "; " +
                      BlockFacts::sizes(p) + "; other axes taken apart once a run";
-    return {std::move(p), accesses(v) + decode(order_) / static_cast<double>(v)};
+    const auto width = static_cast<double>(v);
+    return timed({std::move(p), accesses(v) + decode(order_) / width, 1, work_ - row_work_ * (1 - 1 / width)});
   }
   // The same for sizes where the inner extent is a multiple of the vector, when that is not known.
   [[nodiscard]] std::optional<Candidate> in_whole_vectors() const {
@@ -249,7 +271,7 @@ private:
     }
     int64_t vector = vector_; // the widest access that is known to begin at its multiples
     while (vector > 1 && !f_.multiple(f_.extent(c), vector).known) vector /= 2;
-    int64_t start = kSectorBytes; // rows are known to begin at its multiples, in bytes
+    int64_t start = kLineBytes; // rows are known to begin at its multiples, in bytes
     while (start > f_.narrow && !f_.multiple(f_.extent(c), start / f_.narrow).known) start /= 2;
     std::vector<size_t> rows(order_.begin(), order_.end() - 1);
     SymExpr others = 1;
@@ -272,17 +294,19 @@ private:
       // Elements of one row that a thread has: rows are taken apart once for them.
       double each = static_cast<double>(std::clamp<int64_t>(w / 32, width, vector_));
       // Of narrower accesses a thread has more, that as much is under way.
-      const int64_t threads = vector > 1 && vector < vector_ ? std::max<int64_t>(32, threads_ / 2) : threads_;
+      const int64_t threads = vector > 1 && vector < vector_ ? std::max<int64_t>(32, threads_ / 2) : busy_threads_;
       BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, high, w, threads / 32);
       p.groups.rows = rows;
       p.groups.columns = {c};
       p.schedule.why = std::to_string(p.rows) + (p.rows == 1 ? " row, " : " rows, ") + std::to_string(w) + " of " +
                        f_.extent_text(c) + " columns a block; " + BlockFacts::sizes(p);
-      // Pieces of rows that do not begin at sectors touch more of them than they fill.
-      const double sectors = 1 + busy * static_cast<double>(kSectorBytes - start) / static_cast<double>(w * f_.narrow);
+      const double within = kPiece + kWithinLine * static_cast<double>(kLineBytes - start);
+      const bool all_of_it = n && w >= *n; // whose rows follow each other
+      const double part = all_of_it ? 0 : within / static_cast<double>(w * f_.narrow);
+      const double spread = 1 + busy * std::max(0.0, part - kLongPiece);
       const double below = std::clamp(static_cast<double>(tile / threads) / each, 1.0, static_cast<double>(high));
-      double own = accesses(width, below) * sectors + decode(rows) / each;
-      list.push_back({std::move(p), waste * own + (waste - 1) * (work_ + kIdle)});
+      const double own = waste * (accesses(width, below) + decode(rows) / each) + (waste - 1) * kIdle;
+      list.push_back(timed({std::move(p), own, spread, waste * (work_ - row_work_ * (1 - 1 / each))}));
     }
     return list;
   }
@@ -516,8 +540,10 @@ private:
 
   const BlockFacts& f_;
   int64_t threads_ = kFlatThreads, vector_ = 1; // of a block; elements of an access
-  double work_ = 0;                             // instructions for an element beside accesses
-  std::vector<size_t> order_;                   // all axes, the contiguous one last
+  int64_t busy_threads_ = kFlatThreads;         // for as many elements, of rows of whole accesses
+  double work_ = 0, row_work_ = 0; // instructions for an element beside accesses; of them for what a row shares
+  double memory_ = 0;              // issue slots in the time that memory moves an element's bytes
+  std::vector<size_t> order_;      // all axes, the contiguous one last
   std::vector<BlockPlan> plans_;
 };
 

@@ -34,6 +34,7 @@ public:
     if (auto n = f_.constant(row)) {
       const bool whole = f_.multiple(f_.extent(inner), vector_).known;
       auto lean = hold_lean(row, *n, whole);
+      if (!lean) lean = hold_masked(row, *n, whole);
       const bool wasteful = lean || (tile_is_idle(*n) && half_is_much(*n));
       if (auto p = wasteful ? std::nullopt : whole_rows(room(*n, *n), whole)) {
         std::string waste =
@@ -84,7 +85,7 @@ public:
     p.warps = static_cast<int>(held.threads / 32);
     p.steps = static_cast<int>(std::max<int64_t>(1, held.each / p.run));
     p.keep = static_cast<int>(keep);
-    p.ahead = held.ahead;
+    p.ahead = held.ahead && !f_.strided_rows();
     p.min_blocks = static_cast<int>(held.blocks);
     p.streaming = false;
     p.reads = f_.reads(true);
@@ -116,18 +117,31 @@ private:
     const bool many =
         n && *n >= kManyRows * f_.device.multiprocessors && f_.loads_beside() == 0 && loaded_bytes() <= f_.usual;
     if (shift > 1 && bytes <= kWarpRowBytes && !many) share = std::min(share, kThreadBytes / 2);
+    // Of several narrow streams, with a gain and a bias, there is much to compute.
+    const bool several = shift > 1 && f_.usual <= 2 && loaded_bytes() > f_.usual && f_.loads_beside() > 0;
+    const bool masks = shift > 1 && f_.usual <= 2 && !alike && loaded_bytes() <= 3;
+    if (masks || (several && f_.loads_beside() > 1)) share = std::min(share, kThreadBytes / 2);
     if (bytes > 2 * kRowBytes) share = 2 * kThreadBytes; // a block has all registers
     // Rows of just 4 KB, 32-bit: two warps are 3 % faster than one (softmax).
     const bool two_warps = n && f_.usual >= 4 && longest * f_.usual == kWarpRowBytes && f_.stores_rows();
     if (two_warps) share = kThreadBytes / 2;
     int64_t each = std::clamp<int64_t>(share / f_.usual, 1, columns);
-    while (each > 1 && each * std::max(2, f_.live) > kValues) each /= 2;
+    // What of short rows' tiles lies beyond the row takes no registers.
+    auto taken = [&](int64_t each) {
+      const int64_t access = columns / each * vector_, accesses = (longest + shift - 1 + access - 1) / access;
+      return several && constant && bytes <= 2 * kWarpRowBytes ? std::min(each, accesses * vector_) : each;
+    };
+    while (each > 1 && taken(each) * std::max(2, f_.live) > kValues) each /= 2;
     // Few rows: more threads, down to an access each.
     const int64_t least = aligned || shift > 1 ? vector_ : 1; // elements of an access
     // Threads of a multiprocessor: what hides a row's latencies, and of short rows that are stored what keeps loads
-    // under way until the last wave.
+    // under way until the last wave. Shifted rows are begun and ended by each block, so there are to be more than two
+    // waves of them.
     auto busy = [&] {
-      const int64_t threads = !short_norm || each <= vector_ ? 512 : bytes <= kSmallRowBytes ? 3072 : 4096;
+      const int64_t waves = shift == 1 ? 512 : several ? 1536 : 1024;
+      const int64_t threads = !short_norm || each <= vector_ || shift > 1 ? waves
+                              : bytes <= kSmallRowBytes                   ? 3072
+                                                                          : 4096;
       return threads * f_.device.multiprocessors;
     };
     while (n && each > least && columns / each < 512 && *n * (columns / each) < busy()) each /= 2;
@@ -138,9 +152,9 @@ private:
     while (n && rows > 1 && *n < rows * f_.device.multiprocessors) rows /= 2;
     int64_t threads = rows * lanes;
     // Gains of short rows are read and converted once for two of them, by warps that do not wait for each other.
-    if (shift == 1 && bytes > 512 && bytes <= 1024 && rows * lanes == kThreads && lanes == 32 &&
+    if (shift == 1 && bytes >= 512 && bytes <= 1024 && rows * lanes == kThreads && lanes == 32 &&
         f_.loads_beside() > 0 && 2 * each * std::max(2, f_.live) <= kValues && n &&
-        *n >= 128 * f_.device.multiprocessors) {
+        *n >= kManyRows * 3 / 2 * f_.device.multiprocessors) {
       rows = 2;
       threads = 32;
     }
@@ -157,10 +171,12 @@ private:
     const bool idle = known && values / each * std::min(each, accesses * vector_) < kManyValues;
     const bool partly =
         shift > 1 && known && accesses * vector_ < each && values >= kManyValues * 2 / 3 && block >= 256;
-    const int64_t resident = idle ? 2 * kResident : kResident;
+    const int64_t resident = idle ? 2 * kResident : several ? kResident * 3 / 2 : kResident;
     if ((values >= kManyValues || partly) && block < resident) p.min_blocks = static_cast<int>(resident / block);
     p.groups = f_.row_groups();
-    p.reads = caching(false, false);
+    p.reads = caching(false, shift > 1 && f_.usual <= 2 && !f_.stores_rows());
+    // Shifted rows of one stream: what two of them share a line of is read twice.
+    if (shift > 1 && f_.stores_rows() && bytes > kWarpRowBytes && loaded_bytes() == f_.usual) p.reads = f_.reads(true);
     return p;
   }
   // Short rows of 16-bit elements that fill their tile, and that programs take in turn, the loads of all of which are
@@ -221,22 +237,24 @@ private:
     if (f_.usual >= 4) {
       if (loaded_bytes() > 4) return kRowBytes;
       const bool fits = power_above(longest) * std::max(2, f_.live) <= kRegisterFile;
-      if (n && fits && !aligned && f_.loads_beside() > 0 && !f_.one_pass()) return kMost;
+      const bool idle = 4 * longest <= 3 * power_above(longest);
+      if (n && fits && (!aligned || idle) && f_.loads_beside() > 0 && !f_.one_pass()) return kMost;
       return aligned ? kRowBytes * 3 / 2 : 2 * kRowBytes;
     }
     if (f_.live == 1 && f_.accumulators() == 1) return few(2) ? kMost : 2 * kRowBytes;
     // Nothing of them is stored, so that a loop reads them once as well. Shifted ones are begun and ended by more
     // blocks there than have room for their registers in a tile.
     if (n && f_.usual == 2 && !aligned && f_.one_pass() && !few(8))
-      return f_.accumulators() > 1 ? kWarpRowBytes : kRowBytes * 3 / 4;
+      return f_.accumulators() > 1 ? kWarpRowBytes * 7 / 4 : kRowBytes * 3 / 4;
+    if (few(4) && f_.usual == 2 && !aligned && loaded_bytes() > f_.usual && f_.loads_beside() > 1) return kRowBytes / 2;
     return few(1) && !f_.one_pass() ? 2 * kRowBytes : kRowBytes;
   }
   // Of rows of whole accesses, and of others that a loop reads once, storing nothing. Sums of many rows are better off
   // without the L1, those of very many are not.
-  [[nodiscard]] tile::Caching caching(bool again, bool shifted_loop) const {
+  [[nodiscard]] tile::Caching caching(bool again, bool shifted) const {
     constexpr double kMuch = 250e6;
     const bool whole = f_.d.env.divisor(f_.d.env.simplify(f_.d.row_count())) % vector_ == 0;
-    if (!whole && !(shifted_loop && f_.one_pass())) return tile::Caching::Normal;
+    if (!whole && !(shifted && f_.one_pass())) return tile::Caching::Normal;
     const tile::Caching hint = f_.reads(again);
     double read = 0;
     for (const Stream& s : f_.streams) read += s.store ? 0 : s.count * s.bytes;
@@ -303,8 +321,9 @@ private:
     }
     // Of rows that two tiles hold nothing is read again.
     if (at_most(3) && length <= static_cast<double>(2 * 512 * many) && !wastes(512 * few)) return {512, many};
-    if (shifted && f_.loads_beside() > 1) return {512, many};
-    if (shifted) return loaded_bytes() >= 2 * f_.usual && at_most(4) ? LoopTile{128, many} : LoopTile{256, few};
+    const bool few_of_two = shifted && loaded_bytes() >= 2 * f_.usual && at_most(4);
+    if (few_of_two) return {128, f_.loads_beside() > 1 ? few : many};
+    if (shifted) return f_.loads_beside() > 1 ? LoopTile{512, many} : LoopTile{256, few};
     return {wastes(256 * few) ? 256 : 512, few};
   }
   // `aligned`: rows start at whole accesses. All that a thread has of a tile is folded into one accumulator.
@@ -376,6 +395,7 @@ private:
   void hold_row(BlockPlan& p, const SymExpr& row) const {
     constexpr int64_t kThreads = 512, kBlocks = 2, kLeast = 64 << 10, kLong = 96 << 10, kSmall = 8 << 10; // bytes
     constexpr double kMost = 0.66, kMasked = 0.85;                                                        // of the row
+    constexpr double kRows = 4; // of a multiprocessor, where two streams are shifted: of fewer, some are idle
     const auto n = f_.constant(row);
     if (n && tile_is_idle(*n)) {
       // Small blocks, 1024 threads of them, whose short tiles waste little.
@@ -383,13 +403,16 @@ private:
       hold(p, {threads, vector_, 1024 / threads, true}, *n);
       return;
     }
-    if (n && hold_few(p, *n)) return;
+    if (n && (hold_few(p, *n) || hold_medium(p, *n))) return;
     const bool wide = f_.usual > 2, two = loaded_bytes() >= 2 * f_.usual;
-    if (!n || (two ? *n * loaded_bytes() < kLong : *n * f_.usual <= kLeast)) return;
+    const bool several =
+        two && f_.usual == 2 && f_.guess(f_.points(AxisRole::Outer)) > kRows * f_.device.multiprocessors;
+    if (!n || (two ? *n * loaded_bytes() < (p.shift > 1 && !beside_bytes() ? kLeast : kLong) : *n * f_.usual <= kLeast))
+      return;
     if (!f_.stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1) return;
     const bool gain = wide && p.shift > 1 && f_.loads_beside() == 1;
     if (f_.row_groups().columns.size() != 1 || (f_.loads_beside() > 0 && (wide || !two) && !gain) || (two && wide) ||
-        (p.shift > 1 && loaded_bytes() > f_.usual && !beside_bytes()))
+        (p.shift > 1 && loaded_bytes() > f_.usual && !beside_bytes() && !several))
       return;
     const bool small = p.shift == 1 && !two && !wide && *n * f_.usual < kLong;
     const bool masked = p.shift > 1 && beside_bytes();
@@ -397,11 +420,23 @@ private:
       read_again(p);
       return;
     }
-    const int64_t each = small || masked ? vector_ : two || p.shift > 1 ? 16 : 32;
+    const int64_t each = small || masked || (two && p.shift > 1) ? vector_ : two || p.shift > 1 ? 16 : 32;
     const HeldRow held{kThreads, each, kBlocks, two || small};
     if (held.each * f_.live > kRegisters) return;
     BlockPlan holding = p;
     if (hold(holding, held, *n) >= (masked ? kMasked : wide && p.shift == 1 ? 1 : kMost)) p = std::move(holding);
+  }
+  // Many rows of one 16-bit stream, a little too long for a tile: four blocks hold one each.
+  [[nodiscard]] bool hold_medium(BlockPlan& p, int64_t length) const {
+    constexpr int64_t kRows = 4; // of a multiprocessor
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    if (f_.usual != 2 || loaded_bytes() > 2 || f_.loads_beside() > 0 || !f_.stores_rows() || f_.divides()) return false;
+    if (!n || *n < kRows * f_.device.multiprocessors || p.run == 1 || f_.row_groups().columns.size() != 1) return false;
+    if (length * f_.usual <= kRowBytes || length * f_.usual > 2 * kRowBytes) return false;
+    BlockPlan holding = p;
+    if (hold(holding, {256, 2 * vector_, 4, true}, length) < 1) return false;
+    p = std::move(holding);
+    return true;
   }
   // Three large tiles, of which the last round finds the last one in registers and the others in the L2.
   static constexpr HeldRow kReadAgain{256, 32, 2, true};
@@ -419,13 +454,38 @@ private:
   [[nodiscard]] std::optional<BlockPlan> hold_lean(const SymExpr& row, int64_t length, bool aligned) const {
     constexpr int64_t kRows = 4; // of a multiprocessor
     const auto n = f_.seen(f_.points(AxisRole::Outer));
-    if (f_.usual != 2 || loaded_bytes() > 2 || f_.loads_beside() > 0 || !f_.stores_rows() || f_.divides()) return {};
-    if (!n || *n < kRows * f_.device.multiprocessors || length * f_.usual <= kRowBytes / 2) return {};
+    if (f_.usual != 2 || loaded_bytes() > 2 || f_.loads_beside() > 1 || !f_.stores_rows() || f_.divides()) return {};
+    if (!n || length * f_.usual <= kRowBytes / 2) return {};
     if (length * f_.usual > kRowBytes || f_.kept_element(online_) == 0) return {};
-    if (4 * length <= 3 * power_above(length)) return {}; // so much is idle that the tile's registers are few
+    // So much is idle that the tile's registers are few, but for a gain's.
+    if (f_.loads_beside() == 0 && 4 * length <= 3 * power_above(length)) return {};
     BlockPlan p = row_loop(row, aligned);
-    if (p.run == 1 || hold(p, {128, 2 * vector_, 8, true}, length) < 1) return {};
+    if (*n < kRows * f_.device.multiprocessors) {
+      // Few rows, of which large tiles, two on a multiprocessor, would not run all at a time.
+      const bool half = *n > kRows / 2 * f_.device.multiprocessors && aligned && f_.loads_beside() == 0;
+      if (half && p.run > 1 && hold(p, {256, vector_, 4, true}, length) >= 1) return p;
+      return {};
+    }
+    const int64_t each = f_.loads_beside() > 0 ? vector_ : 2 * vector_; // a gain takes registers
+    // Larger blocks where all of these would be one turn and a part of another.
+    const bool uneven = *n > 8 * f_.device.multiprocessors && *n < 16 * f_.device.multiprocessors;
+    if (p.run > 1 && uneven && f_.loads_beside() == 0 && hold(p, {256, vector_, 4, true}, length) >= 1) return p;
+    if (p.run == 1 || hold(p, {128, each, 8, true}, length) < 1) return {};
     return p;
+  }
+  // Shifted rows of a 32-bit stream with masks of bytes beside it, which would be accessed one by one: small blocks
+  // hold all of one, in short tiles that start at whole accesses of both.
+  [[nodiscard]] std::optional<BlockPlan> hold_masked(const SymExpr& row, int64_t length, bool aligned) const {
+    constexpr int64_t kRows = 4; // of a multiprocessor
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    if (aligned || !beside_bytes() || !f_.stores_rows() || f_.divides() || f_.loads_beside() > 0) return {};
+    if (!n || *n < kRows * f_.device.multiprocessors || f_.kept_element(online_) == 0) return {};
+    if (length * f_.usual <= kWarpRowBytes || length * f_.usual > kRowBytes) return {};
+    BlockPlan p = row_loop(row, aligned);
+    if (p.run == 1) return {};
+    for (int64_t threads : {128, 256})
+      if (hold(p, {threads, vector_, 1024 / threads, true}, length) >= 1) return p;
+    return {};
   }
   // Rows that have a multiprocessor each: a block of 1024 threads has all of its shared memory and, for one tile, of
   // its registers. True where that holds all of a row.

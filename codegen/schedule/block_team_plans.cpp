@@ -18,19 +18,23 @@ constexpr double kBytesPerUsAlone = 40e3, kBytesPerUs = 4.4e6, kCachedBytesPerUs
 constexpr int64_t kLeastBytes = 16 << 10;    // of a program's share
 constexpr double kHeldBytes = 8e6;           // moved, from which on what programs that wait have read is to last
 constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length are shared from here on
-constexpr int64_t kHeldRowBytes = 156 << 10; // rows of one stream, which no block holds, are held by teams from here on
 constexpr int64_t kMostPartials = 8192;      // and where each has several
 constexpr int64_t kShots = 4;                // waves of programs of a tile each, at least
 constexpr int64_t kShiftedElements = 8;      // of a thread, of rows that begin at any alignment
+constexpr int64_t kTeamRowBytes = 64 << 10;  // what a block could hold is shared from here on
+constexpr double kMuchKept = 0.75;           // of rows of several streams, which a block alone does not hold
 constexpr double kMostlyKept = 0.85;         // of a row, so that reading the rest again is nothing
 constexpr int64_t kColumnBytes = 256;        // of a row of a column tile
 constexpr int64_t kColumnElements = 16;      // of a thread's part of one
 constexpr int64_t kWaitingBytes = 64;        // of one where programs wait; twice as much of narrow elements
+constexpr double kMuchRead = 120e6;          // of 32-bit columns: four times as much, in twice as many threads
 constexpr int64_t kSectorBytes = 32;         // narrower ones waste what memory moves
 constexpr int64_t kPartialRegisters = 32;    // of a thread that waits, for what its team has folded
 constexpr int64_t kColumnBlocks = 8;         // resident on a multiprocessor, of 128 threads
-constexpr int64_t kWaitingBlocks = 2;        // of those that wait, of 256 threads
+constexpr int64_t kWaitingBlocks = 2;        // of those that wait, of 256 threads or 512
 constexpr double kMostlyBusy = 0.8;          // of the programs, of a tile's columns
+constexpr double kMostlyWide = 0.85;         // of the columns of those that wait
+constexpr double kBusy = 0.9;                // of the programs that run at a time, where all have a part of a row
 
 class TeamPlanner {
 public:
@@ -72,6 +76,7 @@ public:
       if (s.count < f_.largest / 2) continue;
       element_ += s.bytes;
       if (!s.store) loaded_ += s.bytes;
+      streams_ += !s.store && s.bytes > 1;
     }
     rounds_ = rounds + (last + 1 < stages.stages.size());
     waits_ = rounds > 1 || last + 1 < stages.stages.size();
@@ -139,10 +144,11 @@ public:
     p.steps = static_cast<int>(t.each / p.run);
     p.streaming = waits_ && t.loop && t.shift == 1; // shifted rows end within lines, which two programs write
     // Not where positions are divided, twice then, nor where masks take the registers of narrow elements.
-    p.ahead = waits_ && t.loop && p.groups.columns.size() == 1 && (t.shift == 1 || !lean());
+    p.ahead = waits_ && t.loop && p.groups.columns.size() == 1 && (t.shift == 1 || !lean()) && !f_.strided_rows();
     p.min_blocks = static_cast<int>(t.resident);
     p.programs = static_cast<int>(t.programs);
-    if (t.loop) p.keep = kept_tiles(p.columns, std::max<int64_t>(1, t.resident));
+    if (t.loop)
+      p.keep = static_cast<int>(std::min<int64_t>(t.keep, kept_tiles(p.columns, std::max<int64_t>(1, t.resident))));
     p.most_members = t.members;
     if (!waits_ && t.vectors && t.shift == 1) p.reads = f_.reads(false);
     share(p);
@@ -172,36 +178,53 @@ private:
     double faster = again_ > BlockFacts::kCacheBytes ? 1 : kCachedBytesPerUs / kBytesPerUs;
     return total_ / rate + again_ * (1 - kept) / (rate * faster);
   }
-  // Whether a team is worth its meetings, where `blocks` programs would work without, and keep a part `alone`; sizes
+  // Whether a team is worth its meeting, where `blocks` programs would work without, and keep a part `alone`; sizes
   // are known.
-  [[nodiscard]] bool pays(double blocks, double alone, double programs, double kept) const {
-    return us(blocks, alone) > us(programs, kept) + 2 * kMeetingUs;
+  [[nodiscard]] bool pays(double blocks, double alone, double programs, double kept, bool long_enough) const {
+    // What a block holds alone it reads first, and then stores: slower, but where there are blocks for nearly all.
+    constexpr double kAlternating = 1.6, kNearlyAll = 0.8;
+    const bool slow = alone > 0 && blocks < kNearlyAll * static_cast<double>(programs_) && long_enough;
+    const double meetings = (waits_ && long_enough && row_axes() == 1 ? 1 : 2) * kMeetingUs;
+    return us(blocks, alone) * (slow ? kAlternating : 1) > us(programs, kept) + meetings;
   }
   // The part of a row of `length` elements that a block keeps by itself where each has a multiprocessor.
   [[nodiscard]] double kept_alone(int64_t length, int64_t count) const {
     if (!waits_ || count > programs_) return 0;
     const BlockPlan p = row_plans(f_, online_).front();
-    if (!p.loop || p.keep == 0) return 0;
+    if (!p.loop) return 1;
+    if (p.keep == 0) return 0;
     return std::min(1.0, (p.keep + 1.0) * p.columns / static_cast<double>(length));
   }
   // The same for columns, `count` of `length` elements: a block, with few loads under way, takes a tile at a time.
   // Finishing costs more than it seems where there is much to compute, hence the margin.
   [[nodiscard]] bool columns_pay(int64_t length, int64_t count, int64_t rows, int64_t columns, int64_t partials,
                                  int64_t programs) const {
-    constexpr double kTileUs = 1.3, kMargin = 1.5;
+    constexpr double kTileUs = 1.3, kMargin = 1.5, kSmallMargin = 1.1, kLongUs = 30;
+    constexpr double kSingle = 770e3, kTeamSingle = 1015e3; // narrow elements accessed one by one, in a us
     const auto rounds = static_cast<double>(rounds_);
     auto ceil = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
-    auto us = [&](int64_t tiles, double waves) {
-      return std::max((total_ + again_) / kBytesPerUs, static_cast<double>(tiles) * waves * rounds * kTileUs);
+    const bool single = !waits_ && single_columns();
+    constexpr double kShortPieces = 1.5; // 64 bytes of narrow columns, which a block alone has
+    const bool pieces = !waits_ && !single && f_.narrow <= 2 && total_ / kBytesPerUs > kLongUs;
+    auto us = [&](int64_t tiles, double waves, double per_us, double tile) {
+      const double elements = single ? static_cast<double>(length * count) / per_us : 0;
+      return std::max({(total_ + again_) / kBytesPerUs, static_cast<double>(tiles) * waves * rounds * tile, elements});
     };
     // Alone: 64 rows of 32 columns, of which eight are resident; with further rounds narrower ones.
     const int64_t blocks = ceil(count, waits_ ? 16 : 32), most = (waits_ ? 4 : kColumnBlocks) * programs_;
     const double waves = std::max(1.0, static_cast<double>(blocks) / static_cast<double>(most));
-    const double alone = us(ceil(length, waits_ ? 256 : 64), waves);
+    const double alone = us(ceil(length, waits_ ? 256 : 64), waves, kSingle, pieces ? kShortPieces * kTileUs : kTileUs);
     const int64_t teams = ceil(count, columns), tiles = ceil(length, rows);
     const int64_t members = std::min({programs / teams, partials / columns, tiles});
     if (members < 2) return false;
-    return alone > kMargin * (us(ceil(tiles, members), 1) + (waits_ ? 2 : 1) * kMeetingUs);
+    const double shared = us(ceil(tiles, members), 1, kTeamSingle, kTileUs) + (waits_ ? 2 : 1) * kMeetingUs;
+    const bool certain = single || total_ / kBytesPerUs > kLongUs;
+    return alone > (certain ? kSmallMargin : kMargin) * shared;
+  }
+  // Narrow columns that are accessed element by element.
+  [[nodiscard]] bool single_columns() const {
+    const Multiple whole = f_.multiple(f_.extent(static_cast<size_t>(f_.contiguous_axis)), f_.vector);
+    return !whole.known && !whole.condition && f_.narrow <= 2;
   }
   // Conditions for at most `most` teams of rows of at least `least` elements; nothing where they never hold.
   [[nodiscard]] std::optional<std::vector<SizeCondition>> few_and_long(int64_t most, int64_t least) const {
@@ -222,6 +245,7 @@ private:
   // Blocks of so many threads, of which so many are to be on a multiprocessor, with so many elements a thread.
   struct Blocks {
     int64_t threads, resident, each;
+    int64_t keep = 1 << 20; // tiles in shared memory, at most
     [[nodiscard]] int64_t tile() const { return threads * each; }
   };
 
@@ -246,20 +270,30 @@ private:
     if (f_.divides()) b.threads = 256;
     // So do those of a last access that is cut.
     if (!waits_ && n && f_.usual == 2 && *n % vector != 0) b.each = std::min(b.each, 2 * vector);
+    if (!waits_ && n && f_.usual == 4 && *n % vector != 0 && count && *count == 1 && states_ == 1) b = {256, 4, b.each};
     b.each = fitting(b.each);
-    const Blocks whole_accesses = b;
     if (!whole.condition) b = shifted(b);
+    // Smaller blocks where so few large ones are a row's share that many have none.
+    auto busy = [&](int64_t resident) {
+      const int64_t all = resident * programs_;
+      return static_cast<double>(all / *count * *count) / static_cast<double>(all);
+    };
+    if (waits_ && n && count && *count > 0 && shift > 1 && !whole.condition)
+      for (Blocks less = b; less.threads > 128 && busy(b.resident) < kBusy;) {
+        less = {less.threads / 2, 2 * less.resident, less.each};
+        if (busy(less.resident) > busy(b.resident)) b = less;
+      }
     const int64_t resident = b.resident * programs_;
     // `programs`: of all teams together; 0: as many for each as its row takes.
     auto add = [&](const Blocks& b, int64_t programs, int64_t members, bool loop, const std::string& why,
                    const std::vector<SizeCondition>& when) {
       auto make = [&](const Blocks& b, bool vectors, int shift) {
         // Elements of a byte become a register each: they need what they need.
-        const int64_t most = states_ > 1 && shift > 1 ? b.resident : 2048 / b.threads,
-                      blocks = waits_                          ? b.resident
-                               : f_.divides() || f_.usual == 1 ? 0
-                                                               : most;
-        plans_.push_back(row_team({b.threads, b.each, blocks, programs, members, shift, loop, vectors}));
+        const bool cut = (states_ > 1 && shift > 1) || b.threads * b.resident <= 1024;
+        const int64_t most = cut ? b.resident : 2048 / b.threads, blocks = waits_                          ? b.resident
+                                                                           : f_.divides() || f_.usual == 1 ? 0
+                                                                                                           : most;
+        plans_.push_back(row_team({b.threads, b.each, blocks, programs, members, shift, loop, vectors, b.keep}));
         plans_.back().conditions = when;
         plans_.back().schedule.why = why;
       };
@@ -276,15 +310,20 @@ private:
     std::vector<SizeCondition> conditions;
     if (n && count) {
       if (*n < 2 || *count < 1) return;
-      const int64_t tile = whole_accesses.tile();
+      const int64_t tile = b.tile();
       const auto rows = static_cast<double>(*count), tiles = static_cast<double>((*n + tile - 1) / tile);
       const double team = std::min(tiles, std::floor(static_cast<double>(resident) / rows));
       const double kept = std::min(1.0, (kept_tiles(tile, b.resident) + 1) * team / tiles);
       const double alone = kept_alone(*n, *count);
-      const bool at_once = *count <= most && pays(rows, alone, rows * team, waits_ ? kept : 0);
+      // Of several streams, which a block alone does not hold, a few more.
+      const bool several = waits_ && shift > 1 && streams_ > 1 && kept >= kMuchKept && team >= 2 && *count > most;
+      const bool at_once = *count <= (several ? 2 * most : most) &&
+                           pays(rows, alone, rows * team, waits_ ? kept : 0, *n * loaded_ >= kTeamRowBytes);
       if (!at_once && alone >= 1) return;
-      if (auto held = holding_blocks(*n + shift - 1, aligned); held && !(at_once && kept >= kMostlyKept))
-        return add(*held, 0, 0, !in_tiles(aligned), "each row of " + row_.str() + " is held by its programs", {});
+      if (auto held = holding(*n + shift - 1, aligned);
+          held && !(at_once && kept >= (several ? kMuchKept : kMostlyKept)))
+        return add({held->threads, held->resident, held->each, held->keep}, 0, 0, held->loop,
+                   "each row of " + row_.str() + " is held by its programs", {});
       if (!at_once) return;
     } else if (auto found = few_and_long(most, least)) {
       conditions = std::move(*found);
@@ -319,10 +358,14 @@ private:
       Blocks once = b;
       // Shifted rows by small blocks: what their ends leave idle is less.
       if (shift > 1 && once.threads > 256) once = {256, once.resident * once.threads / 256, once.each};
-      auto tiles = [&](int64_t each) { return (places + once.threads * each - 1) / (once.threads * each); };
-      const int64_t most = once.resident * programs_;
-      while (once.each > 1 && 2 * *count * tiles(once.each) <= most) once.each /= 2;
-      if (*count * tiles(once.each) <= most) return add(once, 0, most, false, in_registers, conditions);
+      auto tiles = [&](const Blocks& b) { return (places + b.tile() - 1) / b.tile(); };
+      const int64_t most = once.resident * programs_, access = aligned || shift > 1 ? vector : 1;
+      while (once.each > access && 2 * *count * tiles(once) <= most) once.each /= 2;
+      // Of narrow elements that nothing stands beside a thread has room for more.
+      if (const Blocks large{128, 8, fitting(32)};
+          shift > 1 && f_.usual == 2 && lean() && *count * tiles(once) > most && *count * tiles(large) <= 8 * programs_)
+        return add(large, 0, 8 * programs_, false, in_registers, conditions);
+      if (*count * tiles(once) <= most) return add(once, 0, most, false, in_registers, conditions);
     } else {
       SymExpr tiles = ceildiv(row_, b.tile());
       auto fits = conditions;
@@ -332,14 +375,8 @@ private:
     add(b, resident, resident, true, few, conditions);
   }
 
-  // Rows of whole accesses with masks of bytes beside: a tile each, in registers, and nothing in shared memory.
-  [[nodiscard]] bool in_tiles(bool aligned) const {
-    return aligned && std::any_of(f_.streams.begin(), f_.streams.end(), [&](const Stream& s) {
-             return !s.store && s.bytes == 1 && s.count >= f_.largest / 2;
-           });
-  }
   // One stream of 16 bits, and nothing beside it.
-  [[nodiscard]] bool lean() const { return loaded_ <= 2 && f_.loads_beside() == 0; }
+  [[nodiscard]] bool lean() const { return loaded_ <= 3 && f_.usual == 2 && f_.loads_beside() == 0; }
   [[nodiscard]] size_t row_axes() const {
     size_t n = 0;
     for (size_t i = 0; i < f_.d.axes.size(); ++i) n += f_.is_row(i);
@@ -350,34 +387,16 @@ private:
     while (each > 1 && each * f_.live + f_.accumulators() > registers) each /= 2;
     return each;
   }
-  // For long rows, of `places` elements, that the GPU does not hold all at once: blocks of which a team holds one, so
-  // that it is read once. Small ones overlap better, those that hold more make teams that meet sooner. Nothing where
-  // rows are better read twice, or too long.
-  [[nodiscard]] std::optional<Blocks> holding_blocks(int64_t places, bool aligned) const {
-    constexpr int64_t kLargeTeam = 48, kMost = kRegisters * 7 / 4;
-    const bool one = loaded_ <= f_.usual && (aligned || f_.loads_beside() == 0); // stream
-    if (!waits_ || kept_bytes_ == 0 || places * loaded_ < (one ? kHeldRowBytes : kLongRowBytes)) return std::nullopt;
+  // What blocks hold a row of `places` elements, where the GPU does not hold all rows at once.
+  [[nodiscard]] std::optional<HeldTeam> holding(int64_t places, bool aligned) const {
+    if (!waits_) return std::nullopt;
     // Many rows that a block holds need no team.
     constexpr int64_t kMany = 4; // of a multiprocessor
-    if (places * loaded_ < kLongRowBytes && f_.guess(points_) >= static_cast<double>(kMany * programs_) &&
+    const bool several = streams_ > 1 && !aligned && f_.usual <= 2;
+    if (!several && places * loaded_ < kLongRowBytes && f_.guess(points_) >= static_cast<double>(kMany * programs_) &&
         row_plans(f_, online_).front().keep > 0)
       return std::nullopt;
-    // Of whole accesses many a thread: loads under way, and a tile in registers that counts. A gain and a bias would
-    // take as many registers again.
-    const int64_t many = fitting(f_.loads_beside() > 1 ? 16 : 32, kMost), few = fitting(kShiftedElements);
-    std::array list = {Blocks{256, 4, many}, Blocks{256, 4, fitting(16)}};
-    if (!aligned) list = {Blocks{256, 4, few}, Blocks{512, 2, few}};
-    // 1024 threads leave 64 registers, which large tiles of one stream take up to the last one: with the masks of rows
-    // that end within a tile they would be 80.
-    if (in_tiles(aligned)) list.fill(loaded_ > 3 ? Blocks{256, 4, fitting(32)} : Blocks{512, 2, fitting(32)});
-    const bool ends_within = places % list[0].tile() != 0;
-    if (lean() && (!aligned || ends_within)) list = {Blocks{128, 8, fitting(16)}, list[0]};
-    for (const Blocks& b : list) {
-      const int64_t kept = in_tiles(aligned) ? 0 : kept_tiles(b.tile(), b.resident);
-      const int64_t share = (kept + 1) * b.tile(), team = (places + share - 1) / share;
-      if (team <= kLargeTeam || (&b == &list.back() && 2 * team <= b.resident * programs_)) return b;
-    }
-    return std::nullopt;
+    return held_team(f_, {places, f_.constant(points_), aligned, kept_bytes_, loaded_});
   }
 
   void down_columns() {
@@ -395,16 +414,22 @@ private:
     }
     groups.columns.push_back(c);
     // Blocks that wait keep much of their share: few, large ones, with long pieces of narrow columns. Others are small.
-    const int64_t each = std::min(4 * f_.vector, kColumnElements),
-                  bytes = f_.narrow < 4 ? 2 * kWaitingBytes : kWaitingBytes;
-    ColumnTeam t = waits_ ? ColumnTeam{256, std::min(4 * f_.vector, 2 * each), bytes / f_.narrow, kWaitingBlocks, 0}
-                          : ColumnTeam{128, each, kColumnBytes / f_.narrow, kColumnBlocks, 0};
+    const int64_t each = std::min(4 * f_.vector, kColumnElements);
+    // Of much that is read no team keeps all, and longer pieces are worth more.
+    double read = 0;
+    for (const Stream& s : f_.streams) read += s.store ? 0 : s.count * s.bytes;
+    const bool large = f_.narrow >= 4 && read >= kMuchRead;
+    const bool narrow_pieces = f_.narrow >= 4 || single_columns();
+    const int64_t bytes = large ? 4 * kWaitingBytes : narrow_pieces ? kWaitingBytes : 2 * kWaitingBytes;
+    ColumnTeam t =
+        waits_ ? ColumnTeam{large ? 512 : 256, std::min(4 * f_.vector, 2 * each), bytes / f_.narrow, kWaitingBlocks, 0}
+               : ColumnTeam{128, each, kColumnBytes / f_.narrow, kColumnBlocks, 0};
     const int64_t registers = waits_ ? kRegisters * 5 / 4 : kRegisters;
     while (t.each > 1 && t.each * f_.live + f_.vector * f_.accumulators() > registers) t.each /= 2;
     if (auto w = f_.constant(width)) t.columns = std::min(t.columns, power_above(*w));
     Multiple whole = f_.multiple(f_.extent(c), f_.vector);
     // Of narrow elements that are accessed one by one a warp's part is taller, and fewer blocks meet.
-    if (!waits_ && !whole.known && !whole.condition && f_.narrow <= 2) {
+    if (!waits_ && single_columns()) {
       t.threads *= 2;
       t.resident /= 2;
     }
@@ -418,7 +443,7 @@ private:
       if (!teams || !w) return false;
       const int64_t across = (*w + t.columns - 1) / t.columns * t.columns;
       return static_cast<double>(*teams * (t.partials / t.columns)) < kMostlyBusy * static_cast<double>(programs) ||
-             static_cast<double>(*w) < kMostlyBusy * static_cast<double>(across);
+             static_cast<double>(*w) < (waits_ ? kMostlyWide : kMostlyBusy) * static_cast<double>(across);
     };
     while (t.columns * f_.narrow > kSectorBytes && t.columns > 2 && idle()) t.columns /= 2;
     const int64_t rows = std::max<int64_t>(2, t.threads * t.each / t.columns);
@@ -453,6 +478,7 @@ private:
   size_t rounds_ = 0;            // over the row, that of the elements included
   double total_ = 0, again_ = 0; // bytes; of those that rounds after the first read
   int element_ = 0, loaded_ = 0; // bytes of all large streams; of those that are read
+  int streams_ = 0;              // those that are read, but for masks
   int kept_bytes_ = 0;           // of an element, that rounds after the first need of it
   std::vector<BlockPlan> plans_;
 };

@@ -163,11 +163,11 @@ TEST(BlockChoice, ManyValuesAliveTakeFewerElements) {
 }
 
 TEST(BlockChoice, BroadcastOperands) {
-  EXPECT_EQ(summary(bias("768")), "block-flat [4, 256] 8");          // 3 * 256 columns
+  EXPECT_EQ(summary(bias("768")), "block-flat [256, 4] 8");          // runs of 4 rather than pieces of rows
   EXPECT_EQ(summary(bias("1024", "f16")), "block-flat [2, 1024] 8"); //
   EXPECT_EQ(summary(bias("100")), "block-flat [256, 4] 8");          // runs of 4: no power of two of use divides 100
   EXPECT_EQ(summary(bias("7")), "block-flat [1, 1024] 8");           // flattened, bias by mod
-  EXPECT_EQ(summary(bias("c")), "block-flat [256, 4] 8 c%4 | block-flat [16, 64] 8");
+  EXPECT_EQ(summary(bias("c")), "block-flat [256, 4] 8 c%4 | block-flat [1, 1024] 8");
 }
 
 TEST(BlockChoice, RowsByTheirBytes) {

@@ -86,11 +86,11 @@ TEST(BlockTeam, ProgramsWaitWhereElementsNeedTheResult) {
 
 // Not all of them run at a time; a row is read once.
 TEST(BlockTeam, RowsThatTheGpuDoesNotHoldAtOnceAreHeldByTheirTeams) {
-  EXPECT_EQ(summary(softmax_of("100", "200000")), "13 [1, 8192] keeps 1 waits + 1");
-  EXPECT_EQ(summary(softmax_of("3000", "200000")), "13 [1, 8192] keeps 1 waits + 1");
+  EXPECT_EQ(summary(softmax_of("100", "200000")), "13 [1, 4096] keeps 3 waits + 1");
+  EXPECT_EQ(summary(softmax_of("3000", "200000")), "13 [1, 4096] keeps 3 waits + 1");
   EXPECT_EQ(summary(softmax_of("16", "1048576")), "64 [1, 4096] keeps 3 waits + 1"); // a large team
   EXPECT_EQ(summary(softmax_of("3000", "200001")), "14 [1, 2048] keeps 6 waits + 1");
-  EXPECT_EQ(summary(softmax_of("520", "40000")), "3 [1, 8192] keeps 1 tells + 1");
+  EXPECT_EQ(summary(softmax_of("520", "40000")), "3 [1, 4096] keeps 3 tells + 1");
   EXPECT_EQ(summary(softmax_of("300", "100001", "f16")), "7 [1, 2048] keeps 6 tells + 1"); // small blocks for the masks
   // Masks leave a tile each, in registers.
   EXPECT_EQ(summary(masked_softmax_of("321", "131072", "f32")), "16 [1, 8192] once waits + 1");

@@ -1,0 +1,134 @@
+// Long rows of which the GPU does not hold all at a time: which blocks hold one, so that it is read once. A figure for
+// each choice here stands in docs/gpu-schedules.md.
+#include "codegen/schedule/block_facts.h"
+#include <algorithm>
+#include <vector>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kLongRowBytes = 256 << 10; // from here on
+constexpr int64_t kHeldRowBytes = 156 << 10; // of one stream, which no block holds, or of two that begin anywhere
+constexpr int64_t kGainRowBytes = 64 << 10;  // of one of 32 bits with gains
+constexpr int64_t kShiftedElements = 8;      // of a thread, of rows that begin at any alignment
+constexpr int64_t kLargeTeam = 48;           // meets late: rather larger shares
+
+class HeldPlanner {
+public:
+  HeldPlanner(const BlockFacts& facts, const HeldTeamRow& row)
+      : f_(facts), r_(row), several_(row.loaded > facts.usual && !masks()), wide_(facts.usual > 2) {}
+
+  [[nodiscard]] std::optional<HeldTeam> run() const {
+    const bool one = !several_ && (r_.aligned || f_.loads_beside() == 0); // stream
+    const bool short_ones = one || (several_ && !r_.aligned && !wide_);
+    // No block holds 32-bit rows with gains.
+    const bool gains = wide_ && !several_ && r_.aligned && f_.loads_beside() > 0;
+    const int64_t least = gains ? kGainRowBytes : short_ones ? kHeldRowBytes : kLongRowBytes;
+    if (r_.kept_bytes == 0 || r_.places * r_.loaded < least) return std::nullopt;
+    const std::vector<HeldTeam> list = gains && r_.places * r_.loaded < kHeldRowBytes ? std::vector{tile(256, 4, 32)}
+                                       : r_.aligned                                   ? of_whole_accesses()
+                                                                                      : shifted();
+    for (const HeldTeam& given : list) {
+      HeldTeam t = given;
+      t.keep = std::min(t.keep, fitting_tiles(t));
+      t.loop = t.loop || t.keep > 0;
+      const int64_t team = members(t);
+      if (team > kLargeTeam && (given.keep == 0 || given.keep == kAll) && &given != &list.back()) continue;
+      if (team > kLargeTeam && 2 * team > t.resident * f_.device.multiprocessors) continue;
+      return in_even_turns(t);
+    }
+    return std::nullopt;
+  }
+
+private:
+  // Of whole accesses many a thread: loads under way, and a tile in registers that counts. A gain and a bias would take
+  // as many registers again.
+  [[nodiscard]] std::vector<HeldTeam> of_whole_accesses() const {
+    constexpr int64_t kMost = kRegisters * 7 / 4;
+    const int64_t many = fitting(f_.loads_beside() > 1 ? 16 : 32, kMost);
+    // A tile each, and nothing in shared memory.
+    if (masks()) return {r_.loaded > 3 ? tile(256, 4, 32) : tile(512, 2, 32)};
+    // 1024 threads leave 64 registers, which large tiles of one stream take up to the last one: with the masks of rows
+    // that end within a tile they would be 80, and of 32 bits twice as many.
+    const bool ends_within = r_.places % (256 * many) != 0;
+    const int64_t less = fitting(16);
+    if (ends_within && lean()) return {loop(128, 8, less), loop(256, 4, many)};
+    if ((ends_within || f_.loads_beside() > 1) && wide_ && several_)
+      return {{128, 4, less, 1, true}, loop(256, 4, less)};
+    if (ends_within && wide_) return {loop(256, 4, less)};
+    return {loop(256, 4, many), loop(256, 4, less)};
+  }
+  [[nodiscard]] std::vector<HeldTeam> shifted() const {
+    const int64_t few = fitting(kShiftedElements);
+    if (lean()) return {loop(128, 8, fitting(16)), loop(256, 4, few)};
+    if (wide_ && several_) return {loop(128, 8, few), loop(256, 4, few)};
+    if (wide_ && f_.loads_beside() == 1) return {tile(256, 4, 32), loop(512, 2, few)};
+    // Where all teams are one turn and a part of another of what runs at a time, smaller shares.
+    const HeldTeam large = loop(256, 4, few), small = loop(128, 8, few), least = {128, 4, fitting(16), 3, true};
+    const bool uneven = turns(large) > 1 && turns(large) < 2;
+    if (masks() && r_.loaded <= 3) return {loop(128, 4, fitting(16)), large};
+    if (wide_ && f_.loads_beside() > 1 && uneven) return {least};
+    if (!several_ || wide_) return {large, loop(512, 2, few)};
+    if (uneven) return {least};
+    // Of two narrow streams smaller blocks where the last of larger ones would have little.
+    constexpr double kWorth = 1.12;
+    return {filled(small) > kWorth * filled(large) ? small : large, large, least};
+  }
+
+  [[nodiscard]] HeldTeam loop(int64_t threads, int64_t resident, int64_t each) const {
+    return {threads, resident, each, kAll, true};
+  }
+  [[nodiscard]] HeldTeam tile(int64_t threads, int64_t resident, int64_t each) const {
+    return {threads, resident, fitting(each), 0, false};
+  }
+  static constexpr int64_t kAll = 1 << 20;
+  // Bytes beside.
+  [[nodiscard]] bool masks() const {
+    return std::any_of(f_.streams.begin(), f_.streams.end(),
+                       [&](const Stream& s) { return !s.store && s.bytes == 1 && s.count >= f_.largest / 2; });
+  }
+  // One stream of 16 bits, and nothing beside it.
+  [[nodiscard]] bool lean() const { return r_.loaded <= 2 && f_.loads_beside() == 0; }
+  [[nodiscard]] int64_t fitting(int64_t each, int64_t registers = kRegisters * 5 / 4) const {
+    while (each > 1 && each * f_.live + f_.accumulators() > registers) each /= 2;
+    return each;
+  }
+  [[nodiscard]] int64_t fitting_tiles(const HeldTeam& t) const {
+    return std::max<int64_t>(0, f_.shared_room(t.resident, 1 << 10) / (t.threads * t.each * r_.kept_bytes));
+  }
+  [[nodiscard]] int64_t members(const HeldTeam& t) const {
+    const int64_t share = (t.keep + 1) * t.threads * t.each;
+    return (r_.places + share - 1) / share;
+  }
+  // The part of what a team's members have room for that the row takes.
+  [[nodiscard]] double filled(HeldTeam t) const {
+    t.keep = fitting_tiles(t);
+    return static_cast<double>(r_.places) / static_cast<double>(members(t) * (t.keep + 1) * t.threads * t.each);
+  }
+  // Where all teams are one turn of what runs at a time, and a little, that little would take as long again: smaller
+  // shares.
+  [[nodiscard]] HeldTeam in_even_turns(HeldTeam t) const {
+    constexpr double kLittle = 1.3;
+    if (turns(t) > 1 && turns(t) < kLittle) t.keep /= 2;
+    t.loop = t.loop && (t.keep > 0 || members(t) * t.threads * t.each < r_.places);
+    return t;
+  }
+  // All teams over what runs at a time; 0 where the number of rows is not known.
+  [[nodiscard]] double turns(HeldTeam t) const {
+    t.keep = std::min(t.keep, fitting_tiles(t));
+    return static_cast<double>(r_.rows.value_or(0) * members(t)) /
+           static_cast<double>(t.resident * f_.device.multiprocessors);
+  }
+
+  const BlockFacts& f_;
+  const HeldTeamRow r_;
+  const bool several_, wide_; // streams; more than 16 bits
+};
+
+} // namespace
+
+std::optional<HeldTeam> held_team(const BlockFacts& facts, const HeldTeamRow& row) {
+  return HeldPlanner(facts, row).run();
+}
+
+} // namespace tessera
