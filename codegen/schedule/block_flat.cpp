@@ -512,9 +512,21 @@ private:
     };
     int64_t columns = std::min(side, most(c)), rows = std::min(elements / columns, most(d));
     columns = std::min(elements / rows, most(c));
-    // Another shape where that one would leave much more of its tiles idle: 47 rows are three of 16.
-    if (auto across = f_.constant(f_.extent(c)), down = f_.constant(f_.extent(d)); across && down) {
-      constexpr int64_t kLeast = 16;
+    // All of a short side whose rows do not begin at lines, so that what is contiguous along it is one piece. Or
+    // another shape where that one would leave much more of its tiles idle: 144 rows are nine of 16.
+    const auto across = f_.constant(f_.extent(c)), down = f_.constant(f_.extent(d));
+    constexpr int64_t kLeast = 16, kShortSide = 128;
+    auto short_side = [&](const std::optional<int64_t>& n) {
+      return n && *n <= kShortSide && *n % f_.vector == 0 && *n * f_.narrow % kLineBytes != 0 &&
+             elements / power_above(*n) >= kLeast;
+    };
+    if (short_side(down)) {
+      rows = power_above(*down);
+      columns = std::min(elements / rows, most(c));
+    } else if (short_side(across)) {
+      columns = power_above(*across);
+      rows = std::min(elements / columns, most(d));
+    } else if (across && down) {
       constexpr double kWorth = 0.85;
       auto covered = [&](int64_t r, int64_t k) {
         return static_cast<double>((*down + r - 1) / r * r) * static_cast<double>((*across + k - 1) / k * k);

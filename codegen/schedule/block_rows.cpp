@@ -120,7 +120,8 @@ private:
     // Of several narrow streams, with a gain and a bias, there is much to compute.
     const bool several = shift > 1 && f_.usual <= 2 && loaded_bytes() > f_.usual && f_.loads_beside() > 0;
     const bool masks = shift > 1 && f_.usual <= 2 && !alike && loaded_bytes() <= 3;
-    if (masks || (several && f_.loads_beside() > 1)) share = std::min(share, kThreadBytes / 2);
+    if (masks || (several && f_.loads_beside() > 1 && bytes <= kRowBytes / 2))
+      share = std::min(share, kThreadBytes / 2);
     if (bytes > 2 * kRowBytes) share = 2 * kThreadBytes; // a block has all registers
     // Rows of just 4 KB, 32-bit: two warps are 3 % faster than one (softmax).
     const bool two_warps = n && f_.usual >= 4 && longest * f_.usual == kWarpRowBytes && f_.stores_rows();
@@ -138,7 +139,7 @@ private:
     // under way until the last wave. Shifted rows are begun and ended by each block, so there are to be more than two
     // waves of them.
     auto busy = [&] {
-      const int64_t waves = shift == 1 ? 512 : several ? 1536 : 1024;
+      const int64_t waves = shift == 1 ? 512 : several && bytes <= kRowBytes / 2 ? 1536 : 1024;
       const int64_t threads = !short_norm || each <= vector_ || shift > 1 ? waves
                               : bytes <= kSmallRowBytes                   ? 3072
                                                                           : 4096;
@@ -321,9 +322,9 @@ private:
     }
     // Of rows that two tiles hold nothing is read again.
     if (at_most(3) && length <= static_cast<double>(2 * 512 * many) && !wastes(512 * few)) return {512, many};
-    const bool few_of_two = shifted && loaded_bytes() >= 2 * f_.usual && at_most(4);
-    if (few_of_two) return {128, f_.loads_beside() > 1 ? few : many};
-    if (shifted) return f_.loads_beside() > 1 ? LoopTile{512, many} : LoopTile{256, few};
+    const bool two = loaded_bytes() >= 2 * f_.usual, gains = f_.loads_beside() > 1;
+    if (shifted && at_most(4) && (two || gains)) return {128, two && gains ? few : many};
+    if (shifted) return gains ? LoopTile{512, many} : LoopTile{256, few};
     return {wastes(256 * few) ? 256 : 512, few};
   }
   // `aligned`: rows start at whole accesses. All that a thread has of a tile is folded into one accumulator.

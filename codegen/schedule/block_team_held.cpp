@@ -20,7 +20,7 @@ public:
 
   [[nodiscard]] std::optional<HeldTeam> run() const {
     const bool one = !several_ && (r_.aligned || f_.loads_beside() == 0); // stream
-    const bool short_ones = one || (several_ && !r_.aligned && !wide_);
+    const bool short_ones = one || (several_ && !r_.aligned);
     // No block holds 32-bit rows with gains.
     const bool gains = wide_ && !several_ && r_.aligned && f_.loads_beside() > 0;
     const int64_t least = gains ? kGainRowBytes : short_ones ? kHeldRowBytes : kLongRowBytes;

@@ -346,6 +346,10 @@ TEST(BlockChoice, ColumnsAndTransposes) {
   EXPECT_EQ(number("281635", "353", "f16", "downward"), 1);
   // Of tiles of 32 the third part of the rows would be idle.
   EXPECT_EQ(summary(transpose("47", "8191", "f16")), "block-flat [64, 16] 8");
+  // All of a short side, whose rows of 80 bytes do not begin at lines.
+  EXPECT_EQ(summary(transpose("1000000", "40", "f16")), "block-flat [64, 64] 8");
+  EXPECT_EQ(summary(transpose("40", "1000000", "f16")), "block-flat [64, 64] 8");
+  EXPECT_EQ(summary(transpose("1000000", "144", "f16")), "block-flat [16, 256] 8");
   EXPECT_EQ(summary(transpose("50000", "3", "f32")), "block-flat [4, 256] 4");
   // Heads keep their last axis: no transpose, runs of it are moved.
   EXPECT_EQ(summary(problem("x: f16[b, s, 12, 64]\ny: f16[b, 12, s, 64]", R"(

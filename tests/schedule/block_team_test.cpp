@@ -92,6 +92,19 @@ TEST(BlockTeam, RowsThatTheGpuDoesNotHoldAtOnceAreHeldByTheirTeams) {
   EXPECT_EQ(summary(softmax_of("3000", "200001")), "14 [1, 2048] keeps 6 waits + 1");
   EXPECT_EQ(summary(softmax_of("520", "40000")), "3 [1, 4096] keeps 3 tells + 1");
   EXPECT_EQ(summary(softmax_of("300", "100001", "f16")), "7 [1, 2048] keeps 6 tells + 1"); // small blocks for the masks
+  // Of two streams, or with a gain: what was fastest of some twenty candidates.
+  EXPECT_EQ(summary(add_norm_of("1533", "41641", "f16")), "3 [1, 2048] keeps 6 tells + 1");
+  EXPECT_EQ(summary(add_norm_of("2000", "50001", "f16")), "7 [1, 1024] keeps 6 tells + 1"); // fills its teams
+  EXPECT_EQ(summary(add_norm_of("14", "709043", "f16")), "87 [1, 2048] keeps 3 waits + 1"); // too long for large shares
+  EXPECT_EQ(summary(add_norm_of("177", "64997", "f16")), "8 [1, 2048] keeps 3 tells + 1");  // 1.7 turns of large ones
+  EXPECT_EQ(summary(add_norm_of("248", "432888", "f32")), "106 [1, 2048] keeps 1 waits + 1");
+  EXPECT_EQ(summary(add_norm_of("300", "100001", "f32")), "14 [1, 1024] keeps 6 waits + 1");
+  // Few more rows than multiprocessors, which all programs hold at a time.
+  EXPECT_EQ(summary(add_norm_of("157", "27109", "f32")), "3 [1, 2048] keeps 6 tells + 1");
+  EXPECT_EQ(summary(add_norm_of("150", "30001", "f32")), "7 [1, 1024] keeps 6 tells + 1");
+  // A block could hold each, but few blocks read slowly.
+  EXPECT_EQ(summary(softmax_of("64", "40001", "f16")), "10 [1, 4096] once tells + 1");
+  EXPECT_EQ(summary(softmax_of("8", "20000", "bf16")), "1");
   // Masks leave a tile each, in registers.
   EXPECT_EQ(summary(masked_softmax_of("321", "131072", "f32")), "16 [1, 8192] once waits + 1");
   EXPECT_EQ(summary(masked_softmax_of("409", "118200", "bf16")), "8 [1, 16384] once tells + 1");
@@ -121,6 +134,11 @@ TEST(BlockTeam, KnownSizesMeanTheSame) {
   expect_same(softmax_of("2", "65541"), {{}}, {.tolerance = 1e-3});
   expect_same(add_norm_of("2", "65543", "f16"), {{}}, {.tolerance = 1e-2});
   expect_same(masked_softmax_of("3", "65544", "f32"), {{}}, {.tolerance = 1e-4, .multiprocessors = 4});
+  expect_same(add_norm_of("4", "41641", "f16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  expect_same(add_norm_of("2", "50001", "f16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  expect_same(add_norm_of("3", "40001", "f32"), {{}}, {.tolerance = 1e-3, .multiprocessors = 2});
+  expect_same(masked_softmax_of("4", "90785", "bf16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  expect_same(softmax_of("2", "40001", "f16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 6});
   kernel_runner().blocks_only = false;
 }
 

@@ -45,6 +45,29 @@ TEST(HeldRows, AnyAlignmentByABlock) {
   expect_held_alone(softmax_of("2", "34737"), 16, 3, false);
   expect_held_alone(softmax_of("2", "40001", "f16"), 16, 4, false);
 }
+TEST(HeldRows, OfNarrowElementsALittleMoreThanATile) {
+  expect_held_alone(softmax_of("5", "16387", "f16"), 16, 4, true);
+  expect_held_alone(softmax_of("5", "24000", "bf16"), 16, 5, true);
+}
+TEST(HeldRows, OfTwoStreamsAtAnyAlignment) { expect_held_alone(add_norm_of("5", "20001", "bf16"), 8, 4, true); }
+// 32-bit rows with masks of bytes beside.
+TEST(HeldRows, MasksByASmallBlock) {
+  expect_held_alone(masked_softmax_of("5", "3001", "f32"), 8, 2, true);
+  expect_held_alone(masked_softmax_of("5", "9001", "f32"), 8, 4, true);
+}
+// What is loaded ahead would take registers that single accesses want.
+TEST(HeldRows, EverySecondElementNotAhead) {
+  expect_held_alone(problem("x: f16[5, 28002]\ny: f16[5, 14001]", R"(nest strided outer(i0: 5) row(i1: 14001) {
+      %0 = load x[i0, 2*i1] : f32
+      %1 = reduce.max %0 : f32
+      %2 = sub %0, %1 : f32
+      %3 = exp %2 : f32
+      %4 = reduce.sum %3 : f32
+      %5 = div %3, %4 : f32
+      store y[i0, i1] = %5
+    })"),
+                    16, 6, false);
+}
 TEST(HeldRows, JustBelowAPowerOfTwoByASmallBlock) {
   expect_held_alone(softmax_of("4", "32765", "f16"), 8, 8, true);
   expect_held_alone(softmax_of("4", "16383"), 4, 8, true);

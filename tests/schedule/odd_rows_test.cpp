@@ -47,6 +47,15 @@ TEST(OddRows, PositionsInSmallBlocks) {
   for (int row : {3587, 4091, 4101, 4606, 4607, 5117, 6143})
     expect_loop(argmax_of(11, row, "f16"), 1024, {.specials = true});
 }
+TEST(OddRows, PositionsInATileUpTo7KB) {
+  for (int row : {2049, 2501, 3065, 3071, 3584}) {
+    const Problem p = argmax_of(11, row, "f16");
+    const BlockPlan plan = plan_of(p, 1);
+    EXPECT_EQ(plan.schedule.kind, ScheduleKind::BlockRows) << plan.schedule.why;
+    EXPECT_EQ(plan.shift, row % 8 ? 8 : 1);
+    expect_same(p, {{}}, {.specials = true, .multiprocessors = 1});
+  }
+}
 TEST(OddRows, OnlineSumsInSmallBlocks) {
   for (int row : {12289, 13305, 13306, 13311}) expect_loop(variance_of(9, row, "bf16"), 1024, {.tolerance = 1e-3});
   expect_loop(variance_of(9, 20011, "f16"), 4096, {.tolerance = 1e-3});
@@ -87,6 +96,10 @@ TEST(OddRows, MasksOfThreeTilesAreReadAgain) {
 }
 TEST(OddRows, LoadsOfWhatIsReadOnceAreTold) {
   EXPECT_EQ(plan_of(variance_of(3541, 12347, "f16"), 132).reads, tile::Caching::Passing);
+  EXPECT_EQ(plan_of(variance_of(20000, 3001, "f16"), 132).reads, tile::Caching::Passing); // a tile each
+  EXPECT_EQ(plan_of(argmax_of(20000, 2501, "bf16"), 132).reads, tile::Caching::Passing);
+  EXPECT_EQ(plan_of(softmax_of("10000", "6001"), 132).reads, tile::Caching::Lasting);        // stored again
+  EXPECT_EQ(plan_of(add_norm_of("20000", "2227", "f16"), 132).reads, tile::Caching::Normal); // of two streams
   EXPECT_EQ(plan_of(softmax_of("300", "100001", "f16"), 132).reads, tile::Caching::Passing); // a team holds each
   EXPECT_EQ(plan_of(softmax_of("300", "100008", "f16"), 132).reads, tile::Caching::Lasting);
   EXPECT_EQ(plan_of(softmax_of("300", "100001", "f32"), 132).reads, tile::Caching::Lasting);
@@ -105,6 +118,19 @@ TEST(OddRows, ShortOnesOfABlockEach) {
   EXPECT_EQ(shift("401", "f32"), 1);
   expect_same(softmax_of("5", "999", "f16"), {{}}, {});
 }
+// A short fold of columns that are accessed one by one: a thread has all of a column, beside the next one's.
+TEST(OddRows, ShortColumnsSideBySide) {
+  const Problem p = problem("x: f16[28, 1501]\ny: f16[1501]", R"(nest fold outer(i0: 1501) row(i1: 28) {
+      %0 = load x[i1, i0] : f32
+      %1 = reduce.sum %0 : f32
+      store.row y[i0] = %1
+    })");
+  const BlockPlan plan = plan_of(p, 1);
+  EXPECT_EQ(plan.rows, 32) << plan.schedule.why;
+  EXPECT_EQ(plan.columns, 256) << plan.schedule.why;
+  EXPECT_FALSE(plan.loop);
+  expect_same(p, {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+}
 // Too short for whole accesses along them, of which the first and the last one are taken apart.
 TEST(OddRows, TransposesOfShortRows) {
   auto transposed = [](int rows, int row, const std::string& t) {
@@ -121,6 +147,8 @@ TEST(OddRows, TransposesOfShortRows) {
   EXPECT_TRUE(staged(201, "f16"));
   EXPECT_TRUE(staged(37, "f32"));
   expect_same(transposed(300, 101, "f16"), {{}}, {});
+  expect_same(transposed(40, 808, "f16"), {{}}, {}); // all of the short side in a tile
+  expect_same(transposed(808, 40, "f16"), {{}}, {});
 }
 
 } // namespace
