@@ -132,6 +132,25 @@ int BlockFacts::loads_beside() const {
   return static_cast<int>(std::count_if(streams.begin(), streams.end(), beside));
 }
 
+int64_t BlockFacts::loaded_bytes() const {
+  int64_t loaded = 0;
+  for (const Stream& s : streams)
+    if (!s.store && s.count >= largest / 2) loaded += s.bytes;
+  return std::max<int64_t>(1, loaded);
+}
+bool BlockFacts::beside_bytes() const {
+  int wide = 0, bytes = 0, others = 0;
+  for (const Stream& s : streams)
+    if (!s.store && s.count >= largest / 2) ++(s.bytes >= 4 ? wide : s.bytes == 1 ? bytes : others);
+  return wide == 1 && bytes > 0 && others == 0;
+}
+int64_t BlockFacts::loaded_halves() const {
+  int64_t halves = 0;
+  for (const Stream& s : streams)
+    if (!s.store && s.count >= largest / 2) halves += s.bytes == 1 ? 2 : s.bytes / 2;
+  return halves;
+}
+
 bool BlockFacts::strided_rows() const {
   const auto c = static_cast<size_t>(contiguous_axis);
   return is_row(c) && std::any_of(streams.begin(), streams.end(), [&](const Stream& s) {

@@ -42,6 +42,11 @@ public:
   [[nodiscard]] std::string extent_text(size_t axis) const { return d.env.simplify(extent(axis)).str(); }
   [[nodiscard]] SymExpr points(AxisRole role) const; // product of the extents
   [[nodiscard]] std::optional<int64_t> constant(const SymExpr& e) const { return d.env.simplify(e).as_const(); }
+  // Of an element, from the large streams that are read: bytes, at least 1; halves of registers, of which a byte takes
+  // one. And whether these are one of 32 bits or more, and bytes beside it: masks.
+  [[nodiscard]] int64_t loaded_bytes() const;
+  [[nodiscard]] int64_t loaded_halves() const;
+  [[nodiscard]] bool beside_bytes() const;
   // Whether a large stream is read along a row, but not in its order in memory: every second element of it.
   [[nodiscard]] bool strided_rows() const;
   // What is known, or was seen by the call that leads to this compilation; else a usual size within the range.
@@ -100,9 +105,12 @@ private:
 // Rows of several tiles begin at lines, so that no two tiles of a row share one.
 [[nodiscard]] int row_shift(const BlockFacts& facts, bool several_tiles);
 
-inline constexpr int kAccessBytes = 16;       // of a thread: the widest access there is
-inline constexpr int kRegisters = 64;         // of a thread, for values of the tile
-[[nodiscard]] int64_t power_above(int64_t n); // at least 1
+inline constexpr int kAccessBytes = 16;           // of a thread: the widest access there is
+inline constexpr int64_t kLineBytes = 128;        // what memory likes to be read and written in
+inline constexpr int64_t kRowBytes = 32 << 10;    // longer rows are read twice rather than kept in a tile
+inline constexpr int64_t kWarpRowBytes = 4 << 10; // one warp's, with a shift
+inline constexpr int kRegisters = 64;             // of a thread, for values of the tile
+[[nodiscard]] int64_t power_above(int64_t n);     // at least 1
 [[nodiscard]] int64_t power_below(int64_t n);
 // Elements that a tile has room for, at least: a row of one element needs no mask, one that may have none does.
 [[nodiscard]] inline int64_t room(int64_t most, int64_t least) { return least < 1 ? std::max<int64_t>(most, 2) : most; }
@@ -111,6 +119,8 @@ inline constexpr int kRegisters = 64;         // of a thread, for values of the 
 // along a contiguous row (block_rows.cpp); columns: while an outer axis is the contiguous one (block_columns.cpp).
 // `online`: sums that need not wait for the reductions they depend on do not.
 [[nodiscard]] std::vector<BlockPlan> flat_plans(const BlockFacts& facts);
+// Adds those of transposes (block_transpose.cpp), if it is one; whether no others are needed behind them.
+[[nodiscard]] bool transpose_plans(const BlockFacts& facts, std::vector<BlockPlan>& plans);
 [[nodiscard]] std::vector<BlockPlan> row_plans(const BlockFacts& facts, bool online);
 [[nodiscard]] std::vector<BlockPlan> column_plans(const BlockFacts& facts, bool online);
 // Loops of blocks that hold a row of `length` elements, or a part of it, in registers and shared memory: `blocks` on a
@@ -121,6 +131,12 @@ struct HeldRow {
   bool ahead;
 };
 [[nodiscard]] bool hold_row(const BlockFacts& facts, BlockPlan& plan, const HeldRow& held, int64_t length, bool online);
+// The same for a loop of `length`, where that is known and worth it; instead of a tile for all of a row, of which much
+// would be idle, or its masks slow; and whether such a tile is a waste in any case (block_rows_held.cpp).
+void hold_in_loop(const BlockFacts& facts, BlockPlan& plan, std::optional<int64_t> length, bool online);
+[[nodiscard]] std::optional<BlockPlan> held_instead_of_tile(const BlockFacts& facts, const BlockPlan& loop,
+                                                            int64_t length, bool aligned, bool online);
+[[nodiscard]] bool tile_is_wasteful(const BlockFacts& facts, int64_t row, bool online);
 // Of a tile of so many elements with columns along axis `along`: shared memory that its block needs to exchange values,
 // much where large streams are contiguous along another axis, so that the tile changes threads.
 [[nodiscard]] int64_t exchange_bytes(const BlockFacts& facts, int64_t elements, size_t along);

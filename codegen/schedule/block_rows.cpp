@@ -6,9 +6,8 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kRowBytes = 32 << 10;                              // longer rows are read twice rather than kept
-constexpr int64_t kRegisterFile = 64 << 10;                          // registers of a multiprocessor
-constexpr int64_t kShortRowBytes = 2 << 10, kWarpRowBytes = 4 << 10; // one warp's, without and with a shift
+constexpr int64_t kRegisterFile = 64 << 10; // registers of a multiprocessor
+constexpr int64_t kShortRowBytes = 2 << 10; // one warp's, without a shift
 // Rows of unknown length: kernels for rows up to so many elements, and whether only for rows of whole 16-byte accesses.
 // Two loops over the row, for whole accesses and for any length, come after them.
 struct RowBound {
@@ -33,9 +32,8 @@ public:
     };
     if (auto n = f_.constant(row)) {
       const bool whole = f_.multiple(f_.extent(inner), vector_).known;
-      auto lean = hold_lean(row, *n, whole);
-      if (!lean) lean = hold_masked(row, *n, whole);
-      const bool wasteful = lean || (tile_is_idle(*n) && half_is_much(*n));
+      auto lean = held_instead_of_tile(f_, row_loop(row, whole), *n, whole, online_);
+      const bool wasteful = lean || tile_is_wasteful(f_, *n, online_);
       if (auto p = wasteful ? std::nullopt : whole_rows(room(*n, *n), whole)) {
         std::string waste =
             p->columns > *n ? ", " + std::to_string(100 * (p->columns - *n) / p->columns) + " % of it idle" : "";
@@ -75,23 +73,6 @@ public:
     return std::move(plans_);
   }
 
-  // The part of a row of `length` elements that the plan's blocks then hold; 0: nothing of it.
-  double hold(BlockPlan& p, const HeldRow& held, int64_t length) const {
-    const int64_t tile = held.threads * held.each, bytes = f_.kept_element(online_);
-    const int64_t tiles = (length + p.shift - 1 + tile - 1) / tile;
-    const int64_t keep = bytes == 0 ? 0 : std::min(tiles - 1, f_.shared_room(held.blocks) / (tile * bytes));
-    if (keep < 1) return 0;
-    p.columns = static_cast<int>(tile);
-    p.warps = static_cast<int>(held.threads / 32);
-    p.steps = static_cast<int>(std::max<int64_t>(1, held.each / p.run));
-    p.keep = static_cast<int>(keep);
-    p.ahead = held.ahead && !f_.strided_rows();
-    p.min_blocks = static_cast<int>(held.blocks);
-    p.streaming = false;
-    p.reads = f_.reads(true);
-    return static_cast<double>(keep + 1) / static_cast<double>(tiles);
-  }
-
 private:
   // The row of up to `longest` elements in one tile; nothing when it would not fit the registers. `aligned`: rows are
   // whole accesses. Others are shifted where a block has one, and short ones accessed element by element.
@@ -105,7 +86,7 @@ private:
     if (longest * f_.usual > longest_row(longest, aligned)) return std::nullopt;
     const bool constant = f_.constant(f_.d.env.simplify(f_.d.row_count())).has_value();
     // Of more than 1 KB those of narrow elements that are stored are worth a block each, with whole accesses.
-    const bool alike = f_.usual <= 2 && loaded_bytes() % f_.usual == 0; // no masks of bytes beside
+    const bool alike = f_.usual <= 2 && f_.loaded_bytes() % f_.usual == 0; // no masks of bytes beside
     const int64_t unshifted = constant && alike && f_.stores_rows() ? kShortRowBytes / 2 : kShortRowBytes;
     const int shift = aligned || power_above(longest) * f_.usual <= unshifted ? 1 : row_shift(f_, false);
     const int64_t columns = power_above(longest + shift - 1), bytes = columns * f_.usual;
@@ -115,11 +96,11 @@ private:
     if (n && short_norm && f_.usual >= 4 && bytes <= kSmallRowBytes) share = kThreadBytes;
     // Shifted rows of a warp, with its masks: where there are many, and nothing else takes registers.
     const bool many =
-        n && *n >= kManyRows * f_.device.multiprocessors && f_.loads_beside() == 0 && loaded_bytes() <= f_.usual;
+        n && *n >= kManyRows * f_.device.multiprocessors && f_.loads_beside() == 0 && f_.loaded_bytes() <= f_.usual;
     if (shift > 1 && bytes <= kWarpRowBytes && !many) share = std::min(share, kThreadBytes / 2);
     // Of several narrow streams, with a gain and a bias, there is much to compute.
-    const bool several = shift > 1 && f_.usual <= 2 && loaded_bytes() > f_.usual && f_.loads_beside() > 0;
-    const bool masks = shift > 1 && f_.usual <= 2 && !alike && loaded_bytes() <= 3;
+    const bool several = shift > 1 && f_.usual <= 2 && f_.loaded_bytes() > f_.usual && f_.loads_beside() > 0;
+    const bool masks = shift > 1 && f_.usual <= 2 && !alike && f_.loaded_bytes() <= 3;
     if (masks || (several && f_.loads_beside() > 1 && bytes <= kRowBytes / 2))
       share = std::min(share, kThreadBytes / 2);
     if (bytes > 2 * kRowBytes) share = 2 * kThreadBytes; // a block has all registers
@@ -177,7 +158,8 @@ private:
     p.groups = f_.row_groups();
     p.reads = caching(false, shift > 1 && f_.usual <= 2 && !f_.stores_rows());
     // Shifted rows of one stream: what two of them share a line of is read twice.
-    if (shift > 1 && f_.stores_rows() && bytes > kWarpRowBytes && loaded_bytes() == f_.usual) p.reads = f_.reads(true);
+    if (shift > 1 && f_.stores_rows() && bytes > kWarpRowBytes && f_.loaded_bytes() == f_.usual)
+      p.reads = f_.reads(true);
     return p;
   }
   // Short rows of 16-bit elements that fill their tile, and that programs take in turn, the loads of all of which are
@@ -192,7 +174,7 @@ private:
     constexpr int64_t kLeast = 256, kMost = 8 << 10;     // bytes of a row, what is loaded of one
     constexpr int64_t kFull = 896, kResident = 1280;     // threads of a multiprocessor; where there are gains
     constexpr int kElementary = 10, kMostFunctions = 15; // ScalarInfo::cost of functions, of all of them
-    const int64_t loaded = loaded_bytes();
+    const int64_t loaded = f_.loaded_bytes();
     if (!f_.stores_rows() || f_.usual > 2 || row * f_.usual < kLeast || row * loaded > kMost) return {};
     double moved = 0;
     for (const Stream& s : f_.streams) {
@@ -236,7 +218,7 @@ private:
     const auto n = f_.seen(f_.points(AxisRole::Outer));
     auto few = [&](int rows) { return n && *n <= rows * f_.device.multiprocessors; }; // of a multiprocessor
     if (f_.usual >= 4) {
-      if (loaded_bytes() > 4) return kRowBytes;
+      if (f_.loaded_bytes() > 4) return kRowBytes;
       const bool fits = power_above(longest) * std::max(2, f_.live) <= kRegisterFile;
       const bool idle = 4 * longest <= 3 * power_above(longest);
       if (n && fits && (!aligned || idle) && f_.loads_beside() > 0 && !f_.one_pass()) return kMost;
@@ -247,7 +229,8 @@ private:
     // blocks there than have room for their registers in a tile.
     if (n && f_.usual == 2 && !aligned && f_.one_pass() && !few(8))
       return f_.accumulators() > 1 ? kWarpRowBytes * 7 / 4 : kRowBytes * 3 / 4;
-    if (few(4) && f_.usual == 2 && !aligned && loaded_bytes() > f_.usual && f_.loads_beside() > 1) return kRowBytes / 2;
+    if (few(4) && f_.usual == 2 && !aligned && f_.loaded_bytes() > f_.usual && f_.loads_beside() > 1)
+      return kRowBytes / 2;
     return few(1) && !f_.one_pass() ? 2 * kRowBytes : kRowBytes;
   }
   // Of rows of whole accesses, and of others that a loop reads once, storing nothing. Sums of many rows are better off
@@ -261,27 +244,6 @@ private:
     for (const Stream& s : f_.streams) read += s.store ? 0 : s.count * s.bytes;
     return hint == tile::Caching::Passing && !f_.stores_rows() && read >= kMuch ? tile::Caching::Lasting : hint;
   }
-  // Of an element of the row, from the large streams.
-  [[nodiscard]] int64_t loaded_bytes() const {
-    int64_t loaded = 0;
-    for (const Stream& s : f_.streams)
-      if (!s.store && s.count >= f_.largest / 2) loaded += s.bytes;
-    return std::max<int64_t>(1, loaded);
-  }
-  // Whether what is loaded is one stream of 32 bits or more, and bytes beside it: masks.
-  [[nodiscard]] bool beside_bytes() const {
-    int wide = 0, bytes = 0, others = 0;
-    for (const Stream& s : f_.streams)
-      if (!s.store && s.count >= f_.largest / 2) ++(s.bytes >= 4 ? wide : s.bytes == 1 ? bytes : others);
-    return wide == 1 && bytes > 0 && others == 0;
-  }
-  // Of the same, halves of registers: bytes take one each.
-  [[nodiscard]] int64_t loaded_halves() const {
-    int64_t halves = 0;
-    for (const Stream& s : f_.streams)
-      if (!s.store && s.count >= f_.largest / 2) halves += s.bytes == 1 ? 2 : s.bytes / 2;
-    return halves;
-  }
   // Threads of a block and elements of each, in a loop over rows of `length`.
   struct LoopTile {
     int64_t threads, each;
@@ -290,7 +252,7 @@ private:
   // hold, tiles of a quarter: of the last two nothing is read again.
   [[nodiscard]] LoopTile wide_loop(double length) const {
     constexpr int64_t kUnderWay = 64 << 10, kThreads = 512, kQuarter = 8, kSmall = 256;
-    const int64_t loaded = loaded_bytes(),
+    const int64_t loaded = f_.loaded_bytes(),
                   each = power_below(std::max<int64_t>(vector_, kUnderWay / kThreads / loaded));
     // Where nothing is read again smaller blocks of many rows overlap: one begins while others end.
     const auto n = f_.seen(f_.points(AxisRole::Outer));
@@ -322,7 +284,7 @@ private:
     }
     // Of rows that two tiles hold nothing is read again.
     if (at_most(3) && length <= static_cast<double>(2 * 512 * many) && !wastes(512 * few)) return {512, many};
-    const bool two = loaded_bytes() >= 2 * f_.usual, gains = f_.loads_beside() > 1;
+    const bool two = f_.loaded_bytes() >= 2 * f_.usual, gains = f_.loads_beside() > 1;
     if (shifted && at_most(4) && (two || gains)) return {128, two && gains ? few : many};
     if (shifted) return gains ? LoopTile{512, many} : LoopTile{256, few};
     return {wastes(256 * few) ? 256 : 512, few};
@@ -343,7 +305,7 @@ private:
                          : threads > 512    ? kRegisters * 25 / 32
                          : f_.constant(row) ? kRegisters * 7 / 4
                                             : kRegisters * 7 / 10;
-    const int64_t next = ahead ? loaded_halves() : 0;
+    const int64_t next = ahead ? f_.loaded_halves() : 0;
     while (each > 1 && each * f_.live + each * next / 2 + f_.accumulators() > room) each /= 2;
     int64_t columns = threads * each;
     while (columns > 64 && static_cast<double>(columns) >= length) columns /= 2; // a loop has two tiles
@@ -359,7 +321,7 @@ private:
     p.reads = caching(!f_.one_pass(), shift > 1);
     p.streaming = length * f_.usual >= kRowBytes;
     // Two blocks of 512 threads have half of the registers each: for the tile, the next one, and addresses.
-    const int64_t registers = each * (f_.live > 2 ? 3 : 2) / 2 + each * loaded_bytes() / 2 + 16;
+    const int64_t registers = each * (f_.live > 2 ? 3 : 2) / 2 + each * f_.loaded_bytes() / 2 + 16;
     if (f_.usual <= 2 && aligned && ahead && threads == 512 && f_.stores_rows() && registers < 64) p.min_blocks = 2;
     // All rows at a time.
     if (const auto n = f_.seen(f_.points(AxisRole::Outer)); n && f_.usual <= 2) {
@@ -369,7 +331,7 @@ private:
     }
     if (f_.usual > 2 && threads == 256 && !f_.divides() && f_.one_pass()) p.min_blocks = 3; // of wide_loop
     if (f_.usual == 2 && shift > 1 && threads <= 128 && f_.one_pass()) p.min_blocks = even_turns(threads, each);
-    hold_row(p, row);
+    hold_in_loop(f_, p, f_.constant(row), online_);
     return p;
   }
   // Blocks of small ones that a multiprocessor has at a time, such that few rows leave few of them idle at the end: 700
@@ -390,143 +352,6 @@ private:
     }
     return best;
   }
-  // Rows that a block holds: what is read again comes from the L2, and slowly. All of a row, or of narrow elements
-  // much. Tiles that take half of the registers are loaded one by one, smaller ones while the one before is folded.
-  // Gains are read for each row whatever is held, and take the registers of wider elements.
-  void hold_row(BlockPlan& p, const SymExpr& row) const {
-    constexpr int64_t kThreads = 512, kBlocks = 2, kLeast = 64 << 10, kLong = 96 << 10, kSmall = 8 << 10; // bytes
-    constexpr double kMost = 0.66, kMasked = 0.85;                                                        // of the row
-    constexpr double kRows = 4; // of a multiprocessor, where two streams are shifted: of fewer, some are idle
-    const auto n = f_.constant(row);
-    if (n && tile_is_idle(*n)) {
-      // Small blocks, 1024 threads of them, whose short tiles waste little.
-      const int64_t threads = *n * f_.usual <= kSmall ? 128 : *n * f_.usual <= kRowBytes ? 256 : 512;
-      hold(p, {threads, vector_, 1024 / threads, true}, *n);
-      return;
-    }
-    if (n && (hold_few(p, *n) || hold_medium(p, *n))) return;
-    const bool wide = f_.usual > 2, two = loaded_bytes() >= 2 * f_.usual;
-    const bool several =
-        two && f_.usual == 2 && f_.guess(f_.points(AxisRole::Outer)) > kRows * f_.device.multiprocessors;
-    if (!n || (two ? *n * loaded_bytes() < (p.shift > 1 && !beside_bytes() ? kLeast : kLong) : *n * f_.usual <= kLeast))
-      return;
-    if (!f_.stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1) return;
-    const bool gain = wide && p.shift > 1 && f_.loads_beside() == 1;
-    if (f_.row_groups().columns.size() != 1 || (f_.loads_beside() > 0 && (wide || !two) && !gain) || (two && wide) ||
-        (p.shift > 1 && loaded_bytes() > f_.usual && !beside_bytes() && !several))
-      return;
-    const bool small = p.shift == 1 && !two && !wide && *n * f_.usual < kLong;
-    const bool masked = p.shift > 1 && beside_bytes();
-    if (masked && *n + p.shift - 1 <= 3 * kReadAgain.threads * kReadAgain.each) {
-      read_again(p);
-      return;
-    }
-    const int64_t each = small || masked || (two && p.shift > 1) ? vector_ : two || p.shift > 1 ? 16 : 32;
-    const HeldRow held{kThreads, each, kBlocks, two || small};
-    if (held.each * f_.live > kRegisters) return;
-    BlockPlan holding = p;
-    if (hold(holding, held, *n) >= (masked ? kMasked : wide && p.shift == 1 ? 1 : kMost)) p = std::move(holding);
-  }
-  // Many rows of one 16-bit stream, a little too long for a tile: four blocks hold one each.
-  [[nodiscard]] bool hold_medium(BlockPlan& p, int64_t length) const {
-    constexpr int64_t kRows = 4; // of a multiprocessor
-    const auto n = f_.seen(f_.points(AxisRole::Outer));
-    if (f_.usual != 2 || loaded_bytes() > 2 || f_.loads_beside() > 0 || !f_.stores_rows() || f_.divides()) return false;
-    if (!n || *n < kRows * f_.device.multiprocessors || p.run == 1 || f_.row_groups().columns.size() != 1) return false;
-    if (length * f_.usual <= kRowBytes || length * f_.usual > 2 * kRowBytes) return false;
-    BlockPlan holding = p;
-    if (hold(holding, {256, 2 * vector_, 4, true}, length) < 1) return false;
-    p = std::move(holding);
-    return true;
-  }
-  // Three large tiles, of which the last round finds the last one in registers and the others in the L2.
-  static constexpr HeldRow kReadAgain{256, 32, 2, true};
-  void read_again(BlockPlan& p) const {
-    p.columns = static_cast<int>(kReadAgain.threads * kReadAgain.each);
-    p.warps = static_cast<int>(kReadAgain.threads / 32);
-    p.steps = static_cast<int>(kReadAgain.each / p.run);
-    p.min_blocks = static_cast<int>(kReadAgain.blocks);
-    p.ahead = kReadAgain.ahead;
-    p.streaming = false;
-    p.reads = f_.reads(true);
-  }
-  // Rows of one 16-bit stream that leave a part of their tile idle: eight blocks of 128 threads on a multiprocessor
-  // hold one each, where the tile would leave 512 threads.
-  [[nodiscard]] std::optional<BlockPlan> hold_lean(const SymExpr& row, int64_t length, bool aligned) const {
-    constexpr int64_t kRows = 4; // of a multiprocessor
-    const auto n = f_.seen(f_.points(AxisRole::Outer));
-    if (f_.usual != 2 || loaded_bytes() > 2 || f_.loads_beside() > 1 || !f_.stores_rows() || f_.divides()) return {};
-    if (!n || length * f_.usual <= kRowBytes / 2) return {};
-    if (length * f_.usual > kRowBytes || f_.kept_element(online_) == 0) return {};
-    // So much is idle that the tile's registers are few, but for a gain's.
-    if (f_.loads_beside() == 0 && 4 * length <= 3 * power_above(length)) return {};
-    BlockPlan p = row_loop(row, aligned);
-    if (*n < kRows * f_.device.multiprocessors) {
-      // Few rows, of which large tiles, two on a multiprocessor, would not run all at a time.
-      const bool half = *n > kRows / 2 * f_.device.multiprocessors && aligned && f_.loads_beside() == 0;
-      if (half && p.run > 1 && hold(p, {256, vector_, 4, true}, length) >= 1) return p;
-      return {};
-    }
-    const int64_t each = f_.loads_beside() > 0 ? vector_ : 2 * vector_; // a gain takes registers
-    // Larger blocks where all of these would be one turn and a part of another.
-    const bool uneven = *n > 8 * f_.device.multiprocessors && *n < 16 * f_.device.multiprocessors;
-    if (p.run > 1 && uneven && f_.loads_beside() == 0 && hold(p, {256, vector_, 4, true}, length) >= 1) return p;
-    if (p.run == 1 || hold(p, {128, each, 8, true}, length) < 1) return {};
-    return p;
-  }
-  // Shifted rows of a 32-bit stream with masks of bytes beside it, which would be accessed one by one: small blocks
-  // hold all of one, in short tiles that start at whole accesses of both.
-  [[nodiscard]] std::optional<BlockPlan> hold_masked(const SymExpr& row, int64_t length, bool aligned) const {
-    constexpr int64_t kRows = 4; // of a multiprocessor
-    const auto n = f_.seen(f_.points(AxisRole::Outer));
-    if (aligned || !beside_bytes() || !f_.stores_rows() || f_.divides() || f_.loads_beside() > 0) return {};
-    if (!n || *n < kRows * f_.device.multiprocessors || f_.kept_element(online_) == 0) return {};
-    if (length * f_.usual <= kWarpRowBytes || length * f_.usual > kRowBytes) return {};
-    BlockPlan p = row_loop(row, aligned);
-    if (p.run == 1) return {};
-    for (int64_t threads : {128, 256})
-      if (hold(p, {threads, vector_, 1024 / threads, true}, length) >= 1) return p;
-    return {};
-  }
-  // Rows that have a multiprocessor each: a block of 1024 threads has all of its shared memory and, for one tile, of
-  // its registers. True where that holds all of a row.
-  [[nodiscard]] bool hold_few(BlockPlan& p, int64_t length) const {
-    constexpr int64_t kThreads = 1024, kMostElements = 16, kValues = 40; // of a thread: of 64 registers
-    constexpr double kBusy = 0.8; // of the multiprocessors, at least: the rest has nothing to do
-    const auto rows = f_.seen(f_.points(AxisRole::Outer));
-    const int64_t processors = f_.device.multiprocessors;
-    if (!rows || *rows > processors || static_cast<double>(*rows) < kBusy * static_cast<double>(processors))
-      return false;
-    // What several narrow streams wait for is arithmetic.
-    if (length * f_.usual <= 2 * kRowBytes || (f_.usual <= 2 && loaded_bytes() > f_.usual)) return false;
-    if (!f_.stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1 || f_.row_groups().columns.size() != 1)
-      return false;
-    if (p.shift > 1 && f_.loads_beside() > 1) return false; // takes more registers
-    const int beside = f_.loads_beside();                   // gains take registers, too
-    int64_t each = beside == 0 ? kMostElements : beside * f_.usual > 4 ? vector_ : kMostElements / 2;
-    while (each > vector_ && each * f_.live + each * loaded_halves() / 2 > kValues) each /= 2;
-    BlockPlan holding = p;
-    if (hold(holding, {kThreads, each, 1, false}, length) < 1) return false;
-    p = std::move(holding);
-    return true;
-  }
-  // Where half of a tile takes more registers than there are: of two streams and more, of rows that are not short, and,
-  // of the longest ones, where a gain is read along with each element. Above 32 KB it was not timed.
-  [[nodiscard]] bool half_is_much(int64_t row) const {
-    const int64_t bytes = row * f_.usual;
-    if (loaded_bytes() >= 2 * f_.usual) return bytes > 2 * kWarpRowBytes;
-    return bytes > (f_.usual <= 2 && f_.loads_beside() == 1 ? kRowBytes * 3 / 4 : kRowBytes);
-  }
-  // Many shifted rows just below a power of two, of 8191 elements: a tile for all of one, with what is before its
-  // start, would be twice as long.
-  [[nodiscard]] bool tile_is_idle(int64_t row) const {
-    constexpr int64_t kRows = 4; // of a multiprocessor
-    const auto n = f_.seen(f_.points(AxisRole::Outer));
-    const int64_t bytes = row * f_.usual;
-    return n && *n >= kRows * f_.device.multiprocessors && bytes > kWarpRowBytes && bytes <= 2 * kRowBytes &&
-           f_.stores_rows() && row % vector_ != 0 && power_above(row + row_shift(f_, false) - 1) > power_above(row) &&
-           !f_.divides() && f_.kept_element(online_) > 0;
-  }
   const BlockFacts& f_;
   const bool online_;
   int64_t vector_; // elements of one access along a row
@@ -535,9 +360,6 @@ private:
 
 } // namespace
 
-bool hold_row(const BlockFacts& facts, BlockPlan& plan, const HeldRow& held, int64_t length, bool online) {
-  return RowPlanner(facts, online).hold(plan, held, length) > 0;
-}
 std::vector<BlockPlan> row_plans(const BlockFacts& facts, bool online) { return RowPlanner(facts, online).rows(); }
 
 } // namespace tessera

@@ -61,7 +61,6 @@ std::optional<SymExpr> shifted_start(const Graph& graph, const LoopNest& nest, c
 }
 
 int row_shift(const BlockFacts& f, bool several_tiles) {
-  constexpr int64_t kLineBytes = 128;
   const int64_t vector = kAccessBytes / f.usual;
   int axis = -1, axes = 0;
   for (size_t i = 0; i < f.d.axes.size(); ++i)

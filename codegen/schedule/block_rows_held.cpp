@@ -1,0 +1,191 @@
+// Long rows that a block holds by itself, in shared memory and one tile in registers.
+#include "codegen/schedule/block_facts.h"
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+class HeldRowPlanner {
+public:
+  HeldRowPlanner(const BlockFacts& facts, bool online)
+      : f_(facts), online_(online), vector_(kAccessBytes / facts.usual) {}
+
+  // The part of a row of `length` elements that the plan's blocks then hold; 0: nothing of it.
+  double hold(BlockPlan& p, const HeldRow& held, int64_t length) const {
+    const int64_t tile = held.threads * held.each, bytes = f_.kept_element(online_);
+    const int64_t tiles = (length + p.shift - 1 + tile - 1) / tile;
+    const int64_t keep = bytes == 0 ? 0 : std::min(tiles - 1, f_.shared_room(held.blocks) / (tile * bytes));
+    if (keep < 1) return 0;
+    p.columns = static_cast<int>(tile);
+    p.warps = static_cast<int>(held.threads / 32);
+    p.steps = static_cast<int>(std::max<int64_t>(1, held.each / p.run));
+    p.keep = static_cast<int>(keep);
+    p.ahead = held.ahead && !f_.strided_rows();
+    p.min_blocks = static_cast<int>(held.blocks);
+    p.streaming = false;
+    p.reads = f_.reads(true);
+    return static_cast<double>(keep + 1) / static_cast<double>(tiles);
+  }
+  // Rows that a block holds: what is read again comes from the L2, and slowly. All of a row, or of narrow elements
+  // much. Tiles that take half of the registers are loaded one by one, smaller ones while the one before is folded.
+  // Gains are read for each row whatever is held, and take the registers of wider elements.
+  void in_loop(BlockPlan& p, std::optional<int64_t> n) const {
+    constexpr int64_t kThreads = 512, kBlocks = 2, kLeast = 64 << 10, kLong = 96 << 10, kSmall = 8 << 10; // bytes
+    constexpr double kMost = 0.66, kMasked = 0.85;                                                        // of the row
+    constexpr double kRows = 4; // of a multiprocessor, where two streams are shifted: of fewer, some are idle
+    if (n && tile_is_idle(*n)) {
+      // Small blocks, 1024 threads of them, whose short tiles waste little.
+      const int64_t threads = *n * f_.usual <= kSmall ? 128 : *n * f_.usual <= kRowBytes ? 256 : 512;
+      hold(p, {threads, vector_, 1024 / threads, true}, *n);
+      return;
+    }
+    if (n && (hold_few(p, *n) || hold_medium(p, *n))) return;
+    const bool wide = f_.usual > 2, two = f_.loaded_bytes() >= 2 * f_.usual;
+    const bool several =
+        two && f_.usual == 2 && f_.guess(f_.points(AxisRole::Outer)) > kRows * f_.device.multiprocessors;
+    if (!n ||
+        (two ? *n * f_.loaded_bytes() < (p.shift > 1 && !f_.beside_bytes() ? kLeast : kLong) : *n * f_.usual <= kLeast))
+      return;
+    if (!f_.stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1) return;
+    const bool gain = wide && p.shift > 1 && f_.loads_beside() == 1;
+    if (f_.row_groups().columns.size() != 1 || (f_.loads_beside() > 0 && (wide || !two) && !gain) || (two && wide) ||
+        (p.shift > 1 && f_.loaded_bytes() > f_.usual && !f_.beside_bytes() && !several))
+      return;
+    const bool small = p.shift == 1 && !two && !wide && *n * f_.usual < kLong;
+    const bool masked = p.shift > 1 && f_.beside_bytes();
+    if (masked && *n + p.shift - 1 <= 3 * kReadAgain.threads * kReadAgain.each) {
+      read_again(p);
+      return;
+    }
+    const int64_t each = small || masked || (two && p.shift > 1) ? vector_ : two || p.shift > 1 ? 16 : 32;
+    const HeldRow held{kThreads, each, kBlocks, two || small};
+    if (held.each * f_.live > kRegisters) return;
+    BlockPlan holding = p;
+    if (hold(holding, held, *n) >= (masked ? kMasked : wide && p.shift == 1 ? 1 : kMost)) p = std::move(holding);
+  }
+  // Many rows of one 16-bit stream, a little too long for a tile: four blocks hold one each.
+  [[nodiscard]] bool hold_medium(BlockPlan& p, int64_t length) const {
+    constexpr int64_t kRows = 4; // of a multiprocessor
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    if (f_.usual != 2 || f_.loaded_bytes() > 2 || f_.loads_beside() > 0 || !f_.stores_rows() || f_.divides())
+      return false;
+    if (!n || *n < kRows * f_.device.multiprocessors || p.run == 1 || f_.row_groups().columns.size() != 1) return false;
+    if (length * f_.usual <= kRowBytes || length * f_.usual > 2 * kRowBytes) return false;
+    BlockPlan holding = p;
+    if (hold(holding, {256, 2 * vector_, 4, true}, length) < 1) return false;
+    p = std::move(holding);
+    return true;
+  }
+  // Three large tiles, of which the last round finds the last one in registers and the others in the L2.
+  static constexpr HeldRow kReadAgain{256, 32, 2, true};
+  void read_again(BlockPlan& p) const {
+    p.columns = static_cast<int>(kReadAgain.threads * kReadAgain.each);
+    p.warps = static_cast<int>(kReadAgain.threads / 32);
+    p.steps = static_cast<int>(kReadAgain.each / p.run);
+    p.min_blocks = static_cast<int>(kReadAgain.blocks);
+    p.ahead = kReadAgain.ahead;
+    p.streaming = false;
+    p.reads = f_.reads(true);
+  }
+  // Rows of one 16-bit stream that leave a part of their tile idle: eight blocks of 128 threads on a multiprocessor
+  // hold one each, where the tile would leave 512 threads.
+  [[nodiscard]] std::optional<BlockPlan> hold_lean(BlockPlan p, int64_t length, bool aligned) const {
+    constexpr int64_t kRows = 4; // of a multiprocessor
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    if (f_.usual != 2 || f_.loaded_bytes() > 2 || f_.loads_beside() > 1 || !f_.stores_rows() || f_.divides()) return {};
+    if (!n || length * f_.usual <= kRowBytes / 2) return {};
+    if (length * f_.usual > kRowBytes || f_.kept_element(online_) == 0) return {};
+    // So much is idle that the tile's registers are few, but for a gain's.
+    if (f_.loads_beside() == 0 && 4 * length <= 3 * power_above(length)) return {};
+    if (*n < kRows * f_.device.multiprocessors) {
+      // Few rows, of which large tiles, two on a multiprocessor, would not run all at a time.
+      const bool half = *n > kRows / 2 * f_.device.multiprocessors && aligned && f_.loads_beside() == 0;
+      if (half && p.run > 1 && hold(p, {256, vector_, 4, true}, length) >= 1) return p;
+      return {};
+    }
+    const int64_t each = f_.loads_beside() > 0 ? vector_ : 2 * vector_; // a gain takes registers
+    // Larger blocks where all of these would be one turn and a part of another.
+    const bool uneven = *n > 8 * f_.device.multiprocessors && *n < 16 * f_.device.multiprocessors;
+    if (p.run > 1 && uneven && f_.loads_beside() == 0 && hold(p, {256, vector_, 4, true}, length) >= 1) return p;
+    if (p.run == 1 || hold(p, {128, each, 8, true}, length) < 1) return {};
+    return p;
+  }
+  // Shifted rows of a 32-bit stream with masks of bytes beside it, which would be accessed one by one: small blocks
+  // hold all of one, in short tiles that start at whole accesses of both.
+  [[nodiscard]] std::optional<BlockPlan> hold_masked(BlockPlan p, int64_t length, bool aligned) const {
+    constexpr int64_t kRows = 4; // of a multiprocessor
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    if (aligned || !f_.beside_bytes() || !f_.stores_rows() || f_.divides() || f_.loads_beside() > 0) return {};
+    if (!n || *n < kRows * f_.device.multiprocessors || f_.kept_element(online_) == 0) return {};
+    if (length * f_.usual <= kWarpRowBytes || length * f_.usual > kRowBytes) return {};
+    if (p.run == 1) return {};
+    for (int64_t threads : {128, 256})
+      if (hold(p, {threads, vector_, 1024 / threads, true}, length) >= 1) return p;
+    return {};
+  }
+  // Rows that have a multiprocessor each: a block of 1024 threads has all of its shared memory and, for one tile, of
+  // its registers. True where that holds all of a row.
+  [[nodiscard]] bool hold_few(BlockPlan& p, int64_t length) const {
+    constexpr int64_t kThreads = 1024, kMostElements = 16, kValues = 40; // of a thread: of 64 registers
+    constexpr double kBusy = 0.8; // of the multiprocessors, at least: the rest has nothing to do
+    const auto rows = f_.seen(f_.points(AxisRole::Outer));
+    const int64_t processors = f_.device.multiprocessors;
+    if (!rows || *rows > processors || static_cast<double>(*rows) < kBusy * static_cast<double>(processors))
+      return false;
+    // What several narrow streams wait for is arithmetic.
+    if (length * f_.usual <= 2 * kRowBytes || (f_.usual <= 2 && f_.loaded_bytes() > f_.usual)) return false;
+    if (!f_.stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1 || f_.row_groups().columns.size() != 1)
+      return false;
+    if (p.shift > 1 && f_.loads_beside() > 1) return false; // takes more registers
+    const int beside = f_.loads_beside();                   // gains take registers, too
+    int64_t each = beside == 0 ? kMostElements : beside * f_.usual > 4 ? vector_ : kMostElements / 2;
+    while (each > vector_ && each * f_.live + each * f_.loaded_halves() / 2 > kValues) each /= 2;
+    BlockPlan holding = p;
+    if (hold(holding, {kThreads, each, 1, false}, length) < 1) return false;
+    p = std::move(holding);
+    return true;
+  }
+  // Where half of a tile takes more registers than there are: of two streams and more, of rows that are not short, and,
+  // of the longest ones, where a gain is read along with each element. Above 32 KB it was not timed.
+  [[nodiscard]] bool half_is_much(int64_t row) const {
+    const int64_t bytes = row * f_.usual;
+    if (f_.loaded_bytes() >= 2 * f_.usual) return bytes > 2 * kWarpRowBytes;
+    return bytes > (f_.usual <= 2 && f_.loads_beside() == 1 ? kRowBytes * 3 / 4 : kRowBytes);
+  }
+  // Many shifted rows just below a power of two, of 8191 elements: a tile for all of one, with what is before its
+  // start, would be twice as long.
+  [[nodiscard]] bool tile_is_idle(int64_t row) const {
+    constexpr int64_t kRows = 4; // of a multiprocessor
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    const int64_t bytes = row * f_.usual;
+    return n && *n >= kRows * f_.device.multiprocessors && bytes > kWarpRowBytes && bytes <= 2 * kRowBytes &&
+           f_.stores_rows() && row % vector_ != 0 && power_above(row + row_shift(f_, false) - 1) > power_above(row) &&
+           !f_.divides() && f_.kept_element(online_) > 0;
+  }
+
+private:
+  const BlockFacts& f_;
+  const bool online_;
+  int64_t vector_; // elements of one access along a row
+};
+
+} // namespace
+
+bool hold_row(const BlockFacts& facts, BlockPlan& plan, const HeldRow& held, int64_t length, bool online) {
+  return HeldRowPlanner(facts, online).hold(plan, held, length) > 0;
+}
+void hold_in_loop(const BlockFacts& facts, BlockPlan& plan, std::optional<int64_t> length, bool online) {
+  HeldRowPlanner(facts, online).in_loop(plan, length);
+}
+std::optional<BlockPlan> held_instead_of_tile(const BlockFacts& facts, const BlockPlan& loop, int64_t length,
+                                              bool aligned, bool online) {
+  const HeldRowPlanner planner(facts, online);
+  auto lean = planner.hold_lean(loop, length, aligned);
+  return lean ? lean : planner.hold_masked(loop, length, aligned);
+}
+bool tile_is_wasteful(const BlockFacts& facts, int64_t row, bool online) {
+  const HeldRowPlanner planner(facts, online);
+  return planner.tile_is_idle(row) && planner.half_is_much(row);
+}
+
+} // namespace tessera
