@@ -270,7 +270,8 @@ private:
     if (f_.divides()) b.threads = 256;
     // So do those of a last access that is cut.
     if (!waits_ && n && f_.usual == 2 && *n % vector != 0) b.each = std::min(b.each, 2 * vector);
-    if (!waits_ && n && f_.usual == 4 && *n % vector != 0 && count && *count == 1 && states_ == 1) b = {256, 4, b.each};
+    const bool cut = !waits_ && n && f_.usual == 4 && *n % vector != 0 && count && *count == 1 && states_ == 1;
+    if (cut) b = {256, 4, b.each};
     b.each = fitting(b.each);
     if (!whole.condition) b = shifted(b);
     // Smaller blocks where so few large ones are a row's share that many have none.
@@ -289,10 +290,10 @@ private:
                    const std::vector<SizeCondition>& when) {
       auto make = [&](const Blocks& b, bool vectors, int shift) {
         // Elements of a byte become a register each: they need what they need.
-        const bool cut = (states_ > 1 && shift > 1) || b.threads * b.resident <= 1024;
-        const int64_t most = cut ? b.resident : 2048 / b.threads, blocks = waits_                          ? b.resident
-                                                                           : f_.divides() || f_.usual == 1 ? 0
-                                                                                                           : most;
+        const int64_t most = cut || (states_ > 1 && shift > 1) ? b.resident : 2048 / b.threads,
+                      blocks = waits_                          ? b.resident
+                               : f_.divides() || f_.usual == 1 ? 0
+                                                               : most;
         plans_.push_back(row_team({b.threads, b.each, blocks, programs, members, shift, loop, vectors, b.keep}));
         plans_.back().conditions = when;
         plans_.back().schedule.why = why;
