@@ -22,7 +22,7 @@ constexpr int64_t kMostPartials = 8192;      // and where each has several
 constexpr int64_t kShots = 4;                // waves of programs of a tile each, at least
 constexpr int64_t kShiftedElements = 8;      // of a thread, of rows that begin at any alignment
 constexpr int64_t kTeamRowBytes = 64 << 10;  // what a block could hold is shared from here on
-constexpr double kMuchKept = 0.75;           // of rows of several streams, which a block alone does not hold
+constexpr double kMuchKept = 0.75;           // of rows of several narrow streams, which a block alone does not hold
 constexpr double kMostlyKept = 0.85;         // of a row, so that reading the rest again is nothing
 constexpr int64_t kColumnBytes = 256;        // of a row of a column tile
 constexpr int64_t kColumnElements = 16;      // of a thread's part of one
@@ -317,12 +317,12 @@ private:
       const double kept = std::min(1.0, (kept_tiles(tile, b.resident) + 1) * team / tiles);
       const double alone = kept_alone(*n, *count);
       // Of several streams, which a block alone does not hold, a few more.
-      const bool several = waits_ && shift > 1 && streams_ > 1 && kept >= kMuchKept && team >= 2 && *count > most;
+      const double much = f_.usual > 2 ? kMostlyKept : kMuchKept;
+      const bool several = waits_ && shift > 1 && streams_ > 1 && kept >= much && team >= 2 && *count > most;
       const bool at_once = *count <= (several ? 2 * most : most) &&
                            pays(rows, alone, rows * team, waits_ ? kept : 0, *n * loaded_ >= kTeamRowBytes);
       if (!at_once && alone >= 1) return;
-      if (auto held = holding(*n + shift - 1, aligned);
-          held && !(at_once && kept >= (several ? kMuchKept : kMostlyKept)))
+      if (auto held = holding(*n + shift - 1, aligned); held && !(at_once && kept >= (several ? much : kMostlyKept)))
         return add({held->threads, held->resident, held->each, held->keep}, 0, 0, held->loop,
                    "each row of " + row_.str() + " is held by its programs", {});
       if (!at_once) return;

@@ -102,6 +102,8 @@ TEST(BlockTeam, RowsThatTheGpuDoesNotHoldAtOnceAreHeldByTheirTeams) {
   // Few more rows than multiprocessors, which all programs hold at a time.
   EXPECT_EQ(summary(add_norm_of("157", "27109", "f32")), "3 [1, 2048] keeps 6 tells + 1");
   EXPECT_EQ(summary(add_norm_of("150", "30001", "f32")), "7 [1, 1024] keeps 6 tells + 1");
+  EXPECT_EQ(summary(add_norm_of("200", "45001", "f16")), "5 [1, 1024] keeps 6 tells + 1");
+  EXPECT_EQ(summary(add_norm_of("140", "60001", "f32")), "15 [1, 1024] keeps 3 waits + 1"); // 83 % of them
   // A block could hold each, but few blocks read slowly.
   EXPECT_EQ(summary(softmax_of("64", "40001", "f16")), "10 [1, 4096] once tells + 1");
   EXPECT_EQ(summary(softmax_of("8", "20000", "bf16")), "1");
