@@ -181,9 +181,7 @@ private:
   void keep_columns(BlockPlan& p, size_t c, int64_t length, const SymExpr& results) const {
     constexpr int64_t kThreads = 512, kBlocks = 2;
     constexpr double kMuch = 200e6; // what is read; of less the L2 holds a part, and blocks that keep little are more
-    double read = 0;
-    for (const Stream& s : f_.streams) read += s.store ? 0 : s.count * s.bytes;
-    if (read < kMuch) return;
+    if (f_.read_bytes() < kMuch) return;
     const int64_t bytes = f_.kept_element(online_);
     int64_t each = 2 * f_.vector, columns = p.columns;
     while (each > 1 && each * f_.live + f_.vector * f_.accumulators() > kRegisters) each /= 2;

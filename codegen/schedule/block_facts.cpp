@@ -144,6 +144,20 @@ bool BlockFacts::beside_bytes() const {
     if (!s.store && s.count >= largest / 2) ++(s.bytes >= 4 ? wide : s.bytes == 1 ? bytes : others);
   return wide == 1 && bytes > 0 && others == 0;
 }
+int BlockFacts::loaded_streams() const {
+  return static_cast<int>(std::count_if(streams.begin(), streams.end(), [&](const Stream& s) {
+    return !s.store && s.count >= largest / 2 && s.bytes > 1;
+  }));
+}
+bool BlockFacts::masks() const {
+  return std::any_of(streams.begin(), streams.end(),
+                     [&](const Stream& s) { return !s.store && s.count >= largest / 2 && s.bytes == 1; });
+}
+double BlockFacts::read_bytes() const {
+  double read = 0;
+  for (const Stream& s : streams) read += s.store ? 0 : s.count * s.bytes;
+  return read;
+}
 int64_t BlockFacts::loaded_halves() const {
   int64_t halves = 0;
   for (const Stream& s : streams)

@@ -47,6 +47,13 @@ public:
   [[nodiscard]] int64_t loaded_bytes() const;
   [[nodiscard]] int64_t loaded_halves() const;
   [[nodiscard]] bool beside_bytes() const;
+  // How many of them there are but for masks, and whether masks lie beside 16-bit ones.
+  [[nodiscard]] int loaded_streams() const;
+  [[nodiscard]] bool masks() const;
+  [[nodiscard]] bool narrow_masks() const { return masks() && loaded_bytes() <= 3; }
+  // One stream of 16 bits, and nothing beside it.
+  [[nodiscard]] bool lean() const { return loaded_bytes() <= 2 && loads_beside() == 0; }
+  [[nodiscard]] double read_bytes() const; // by all loads together
   // Whether a large stream is read along a row, but not in its order in memory: every second element of it.
   [[nodiscard]] bool strided_rows() const;
   // What is known, or was seen by the call that leads to this compilation; else a usual size within the range.
@@ -105,12 +112,14 @@ private:
 // Rows of several tiles begin at lines, so that no two tiles of a row share one.
 [[nodiscard]] int row_shift(const BlockFacts& facts, bool several_tiles);
 
-inline constexpr int kAccessBytes = 16;           // of a thread: the widest access there is
-inline constexpr int64_t kLineBytes = 128;        // what memory likes to be read and written in
-inline constexpr int64_t kRowBytes = 32 << 10;    // longer rows are read twice rather than kept in a tile
-inline constexpr int64_t kWarpRowBytes = 4 << 10; // one warp's, with a shift
-inline constexpr int kRegisters = 64;             // of a thread, for values of the tile
-[[nodiscard]] int64_t power_above(int64_t n);     // at least 1
+inline constexpr int kAccessBytes = 16;             // of a thread: the widest access there is
+inline constexpr int64_t kLineBytes = 128;          // what memory likes to be read and written in
+inline constexpr int64_t kRowBytes = 32 << 10;      // longer rows are read twice rather than kept in a tile
+inline constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length, and most others, are shared from here on
+inline constexpr int64_t kAllTiles = 1 << 20;       // as many in shared memory as it has room for
+inline constexpr int64_t kWarpRowBytes = 4 << 10;   // one warp's, with a shift
+inline constexpr int kRegisters = 64;               // of a thread, for values of the tile
+[[nodiscard]] int64_t power_above(int64_t n);       // at least 1
 [[nodiscard]] int64_t power_below(int64_t n);
 // Elements that a tile has room for, at least: a row of one element needs no mask, one that may have none does.
 [[nodiscard]] inline int64_t room(int64_t most, int64_t least) { return least < 1 ? std::max<int64_t>(most, 2) : most; }
@@ -156,27 +165,22 @@ struct ColumnTeam {
 // elements a thread.
 struct RowTeam {
   int64_t threads, each, resident;
-  int64_t programs;       // what all teams together have at most; 0: as many for each row as hold it
-  int64_t members;        // what a team has at most, where sizes are not known
-  int shift;              // as BlockPlan's
-  bool loop;              // or a tile each
-  bool vectors;           // rows, or with a shift their tiles, begin at whole accesses
-  int64_t keep = 1 << 20; // tiles in shared memory, at most: as many as it has room for
+  int64_t programs;         // what all teams together have at most; 0: as many for each row as hold it
+  int64_t members;          // what a team has at most, where sizes are not known
+  int shift;                // as BlockPlan's
+  bool loop;                // or a tile each
+  bool vectors;             // rows, or with a shift their tiles, begin at whole accesses
+  int64_t keep = kAllTiles; // in shared memory, at most
 };
 [[nodiscard]] BlockPlan row_team(const BlockFacts& facts, const RowTeam& team, bool online);
-// Blocks of which so many hold a long row that its tiles, one in registers and `keep` in shared memory, are read once
-// (block_team_held.cpp). Nothing where rows are better read twice, or too long.
+// Blocks of which so many hold a long row of `places` elements, with what its alignment adds, that its tiles, one in
+// registers and `keep` in shared memory, are read once (block_team_held.cpp). `aligned`: it begins at a whole access;
+// `kept_bytes`: what later rounds need of an element. Nothing where rows are better read twice, or too long.
 struct HeldTeam {
   int64_t threads, resident, each, keep;
-  bool loop; // or a tile each
 };
-struct HeldTeamRow {
-  int64_t places;              // elements of a row, with what its alignment adds
-  std::optional<int64_t> rows; // how many
-  bool aligned;                // rows begin at whole accesses
-  int kept_bytes, loaded;      // of an element: what later rounds need; what is read
-};
-[[nodiscard]] std::optional<HeldTeam> held_team(const BlockFacts& facts, const HeldTeamRow& row);
+[[nodiscard]] std::optional<HeldTeam> held_team(const BlockFacts& facts, int64_t places, bool aligned, int kept_bytes,
+                                                bool online);
 // The members of a plan's teams, and whether they wait, from its tile, its shift, the tiles that it keeps, and its
 // programs.
 void share_team(const BlockFacts& facts, BlockPlan& plan, bool online);

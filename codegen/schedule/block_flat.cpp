@@ -95,14 +95,12 @@ private:
   }
   struct Candidate {
     BlockPlan plan;
-    double slots;       // for an element's accesses and indices
-    double spread = 1;  // what memory moves over what it would of long pieces
-    double others = -1; // slots of an element beside these; all of `work_` where it is not said
-    double cost = 0;
+    double slots; // for an element's accesses and indices
+    double cost;  // in slots
   };
-  [[nodiscard]] Candidate timed(Candidate c) const {
-    c.cost = c.slots + (c.others < 0 ? work_ : c.others) + memory_ * c.spread;
-    return c;
+  // `work`: slots of an element beside these; `spread`: what memory moves over what it would of long pieces.
+  [[nodiscard]] Candidate timed(BlockPlan p, double slots, double work, double spread = 1) const {
+    return {std::move(p), slots, slots + work + memory_ * spread};
   }
   void add(Candidate c) {
     if (order_.size() > 1) {
@@ -191,7 +189,7 @@ private:
           seen.empty() || (seen.size() == 1 && *seen.begin() == std::pair<size_t, size_t>{0, order_.size() - 1});
       cost += whole && s.access->terms.empty() ? kAccess / static_cast<double>(vector_) : single(s);
     }
-    return timed({std::move(p), cost});
+    return timed(std::move(p), cost, work_);
   }
 
   // The same in runs of a vector, of which none meets the ends of two rows: numbers are taken apart once a run. What
@@ -215,7 +213,7 @@ private:
       for (auto [first, last] : seen)
         if (first > 0 && last + 1 < order_.size()) c.slots += division(f_.extent(order_[first]));
     }
-    return timed(std::move(c));
+    return timed(std::move(c.plan), c.slots, work_);
   }
 
   // Rows of the tile are single accesses, so that numbers are taken apart once per access: [threads, vector]. For the
@@ -234,7 +232,7 @@ private:
     p.schedule.why = "runs of " + std::to_string(v) + " along an axis of " + f_.extent_text(c) + "; " +
                      BlockFacts::sizes(p) + "; other axes taken apart once a run";
     const auto width = static_cast<double>(v);
-    return timed({std::move(p), accesses(v) + decode(order_) / width, 1, work_ - row_work_ * (1 - 1 / width)});
+    return timed(std::move(p), accesses(v) + decode(order_) / width, work_ - row_work_ * (1 - 1 / width));
   }
   // The same for sizes where the inner extent is a multiple of the vector, when that is not known.
   [[nodiscard]] std::optional<Candidate> in_whole_vectors() const {
@@ -297,7 +295,7 @@ private:
       const double spread = 1 + busy * std::max(0.0, part - kLongPiece);
       const double below = std::clamp(static_cast<double>(tile / threads) / each, 1.0, static_cast<double>(high));
       const double own = waste * (accesses(width, below) + decode(rows) / each) + (waste - 1) * kIdle;
-      list.push_back(timed({std::move(p), own, spread, waste * (work_ - row_work_ * (1 - 1 / each))}));
+      list.push_back(timed(std::move(p), own, waste * (work_ - row_work_ * (1 - 1 / each)), spread));
     }
     return list;
   }

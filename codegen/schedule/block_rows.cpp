@@ -32,14 +32,15 @@ public:
     };
     if (auto n = f_.constant(row)) {
       const bool whole = f_.multiple(f_.extent(inner), vector_).known;
-      auto lean = held_instead_of_tile(f_, row_loop(row, whole), *n, whole, online_);
+      BlockPlan loop = row_loop(row, whole);
+      const auto lean = held_instead_of_tile(f_, loop, *n, whole, online_);
       const bool wasteful = lean || tile_is_wasteful(f_, *n, online_);
       if (auto p = wasteful ? std::nullopt : whole_rows(room(*n, *n), whole)) {
         std::string waste =
             p->columns > *n ? ", " + std::to_string(100 * (p->columns - *n) / p->columns) + " % of it idle" : "";
         add(std::move(*p), "rows of " + std::to_string(*n) + " in registers" + waste);
       } else {
-        BlockPlan loop = lean ? std::move(*lean) : row_loop(row, whole);
+        if (lean) loop = *lean;
         std::string again = ", each round of reductions reads again";
         if (loop.keep > 0) again = ", of which the block holds " + std::to_string(loop.keep + 1) + " tiles";
         add(std::move(loop), "rows of " + std::to_string(*n) + " in a loop" + again);
@@ -99,9 +100,8 @@ private:
         n && *n >= kManyRows * f_.device.multiprocessors && f_.loads_beside() == 0 && f_.loaded_bytes() <= f_.usual;
     if (shift > 1 && bytes <= kWarpRowBytes && !many) share = std::min(share, kThreadBytes / 2);
     // Of several narrow streams, with a gain and a bias, there is much to compute.
-    const bool several = shift > 1 && f_.usual <= 2 && f_.loaded_bytes() > f_.usual && f_.loads_beside() > 0;
-    const bool masks = shift > 1 && f_.usual <= 2 && !alike && f_.loaded_bytes() <= 3;
-    if (masks || (several && f_.loads_beside() > 1 && bytes <= kRowBytes / 2))
+    const bool several = shift > 1 && f_.usual <= 2 && f_.loaded_streams() > 1 && f_.loads_beside() > 0;
+    if ((shift > 1 && f_.narrow_masks()) || (several && f_.loads_beside() > 1 && bytes <= kRowBytes / 2))
       share = std::min(share, kThreadBytes / 2);
     if (bytes > 2 * kRowBytes) share = 2 * kThreadBytes; // a block has all registers
     // Rows of just 4 KB, 32-bit: two warps are 3 % faster than one (softmax).
@@ -229,8 +229,7 @@ private:
     // blocks there than have room for their registers in a tile.
     if (n && f_.usual == 2 && !aligned && f_.one_pass() && !few(8))
       return f_.accumulators() > 1 ? kWarpRowBytes * 7 / 4 : kRowBytes * 3 / 4;
-    if (few(4) && f_.usual == 2 && !aligned && f_.loaded_bytes() > f_.usual && f_.loads_beside() > 1)
-      return kRowBytes / 2;
+    if (few(4) && f_.usual == 2 && !aligned && f_.loaded_streams() > 1 && f_.loads_beside() > 1) return kRowBytes / 2;
     return few(1) && !f_.one_pass() ? 2 * kRowBytes : kRowBytes;
   }
   // Of rows of whole accesses, and of others that a loop reads once, storing nothing. Sums of many rows are better off
@@ -240,9 +239,8 @@ private:
     const bool whole = f_.d.env.divisor(f_.d.env.simplify(f_.d.row_count())) % vector_ == 0;
     if (!whole && !(shifted && f_.one_pass())) return tile::Caching::Normal;
     const tile::Caching hint = f_.reads(again);
-    double read = 0;
-    for (const Stream& s : f_.streams) read += s.store ? 0 : s.count * s.bytes;
-    return hint == tile::Caching::Passing && !f_.stores_rows() && read >= kMuch ? tile::Caching::Lasting : hint;
+    const bool lasting = hint == tile::Caching::Passing && !f_.stores_rows() && f_.read_bytes() >= kMuch;
+    return lasting ? tile::Caching::Lasting : hint;
   }
   // Threads of a block and elements of each, in a loop over rows of `length`.
   struct LoopTile {

@@ -8,7 +8,8 @@ namespace {
 class HeldRowPlanner {
 public:
   HeldRowPlanner(const BlockFacts& facts, bool online)
-      : f_(facts), online_(online), vector_(kAccessBytes / facts.usual) {}
+      : f_(facts), online_(online), vector_(kAccessBytes / facts.usual),
+        rows_(facts.seen(facts.points(AxisRole::Outer))), many_(rows_ && *rows_ >= 4 * facts.device.multiprocessors) {}
 
   // The part of a row of `length` elements that the plan's blocks then hold; 0: nothing of it.
   double hold(BlockPlan& p, const HeldRow& held, int64_t length) const {
@@ -32,7 +33,6 @@ public:
   void in_loop(BlockPlan& p, std::optional<int64_t> n) const {
     constexpr int64_t kThreads = 512, kBlocks = 2, kLeast = 64 << 10, kLong = 96 << 10, kSmall = 8 << 10; // bytes
     constexpr double kMost = 0.66, kMasked = 0.85;                                                        // of the row
-    constexpr double kRows = 4; // of a multiprocessor, where two streams are shifted: of fewer, some are idle
     if (n && tile_is_idle(*n)) {
       // Small blocks, 1024 threads of them, whose short tiles waste little.
       const int64_t threads = *n * f_.usual <= kSmall ? 128 : *n * f_.usual <= kRowBytes ? 256 : 512;
@@ -41,8 +41,7 @@ public:
     }
     if (n && (hold_few(p, *n) || hold_medium(p, *n))) return;
     const bool wide = f_.usual > 2, two = f_.loaded_bytes() >= 2 * f_.usual;
-    const bool several =
-        two && f_.usual == 2 && f_.guess(f_.points(AxisRole::Outer)) > kRows * f_.device.multiprocessors;
+    const bool several = f_.loaded_streams() > 1 && two && f_.usual == 2 && many_; // of fewer rows some are idle
     if (!n ||
         (two ? *n * f_.loaded_bytes() < (p.shift > 1 && !f_.beside_bytes() ? kLeast : kLong) : *n * f_.usual <= kLeast))
       return;
@@ -65,11 +64,8 @@ public:
   }
   // Many rows of one 16-bit stream, a little too long for a tile: four blocks hold one each.
   [[nodiscard]] bool hold_medium(BlockPlan& p, int64_t length) const {
-    constexpr int64_t kRows = 4; // of a multiprocessor
-    const auto n = f_.seen(f_.points(AxisRole::Outer));
-    if (f_.usual != 2 || f_.loaded_bytes() > 2 || f_.loads_beside() > 0 || !f_.stores_rows() || f_.divides())
-      return false;
-    if (!n || *n < kRows * f_.device.multiprocessors || p.run == 1 || f_.row_groups().columns.size() != 1) return false;
+    if (f_.usual != 2 || !f_.lean() || !f_.stores_rows() || f_.divides()) return false;
+    if (!many_ || p.run == 1 || f_.row_groups().columns.size() != 1) return false;
     if (length * f_.usual <= kRowBytes || length * f_.usual > 2 * kRowBytes) return false;
     BlockPlan holding = p;
     if (hold(holding, {256, 2 * vector_, 4, true}, length) < 1) return false;
@@ -90,22 +86,20 @@ public:
   // Rows of one 16-bit stream that leave a part of their tile idle: eight blocks of 128 threads on a multiprocessor
   // hold one each, where the tile would leave 512 threads.
   [[nodiscard]] std::optional<BlockPlan> hold_lean(BlockPlan p, int64_t length, bool aligned) const {
-    constexpr int64_t kRows = 4; // of a multiprocessor
-    const auto n = f_.seen(f_.points(AxisRole::Outer));
     if (f_.usual != 2 || f_.loaded_bytes() > 2 || f_.loads_beside() > 1 || !f_.stores_rows() || f_.divides()) return {};
-    if (!n || length * f_.usual <= kRowBytes / 2) return {};
+    if (!rows_ || length * f_.usual <= kRowBytes / 2) return {};
     if (length * f_.usual > kRowBytes || f_.kept_element(online_) == 0) return {};
     // So much is idle that the tile's registers are few, but for a gain's.
     if (f_.loads_beside() == 0 && 4 * length <= 3 * power_above(length)) return {};
-    if (*n < kRows * f_.device.multiprocessors) {
+    if (!many_) {
       // Few rows, of which large tiles, two on a multiprocessor, would not run all at a time.
-      const bool half = *n > kRows / 2 * f_.device.multiprocessors && aligned && f_.loads_beside() == 0;
+      const bool half = *rows_ > 2 * f_.device.multiprocessors && aligned && f_.loads_beside() == 0;
       if (half && p.run > 1 && hold(p, {256, vector_, 4, true}, length) >= 1) return p;
       return {};
     }
     const int64_t each = f_.loads_beside() > 0 ? vector_ : 2 * vector_; // a gain takes registers
     // Larger blocks where all of these would be one turn and a part of another.
-    const bool uneven = *n > 8 * f_.device.multiprocessors && *n < 16 * f_.device.multiprocessors;
+    const bool uneven = *rows_ > 8 * f_.device.multiprocessors && *rows_ < 16 * f_.device.multiprocessors;
     if (p.run > 1 && uneven && f_.loads_beside() == 0 && hold(p, {256, vector_, 4, true}, length) >= 1) return p;
     if (p.run == 1 || hold(p, {128, each, 8, true}, length) < 1) return {};
     return p;
@@ -113,10 +107,8 @@ public:
   // Shifted rows of a 32-bit stream with masks of bytes beside it, which would be accessed one by one: small blocks
   // hold all of one, in short tiles that start at whole accesses of both.
   [[nodiscard]] std::optional<BlockPlan> hold_masked(BlockPlan p, int64_t length, bool aligned) const {
-    constexpr int64_t kRows = 4; // of a multiprocessor
-    const auto n = f_.seen(f_.points(AxisRole::Outer));
     if (aligned || !f_.beside_bytes() || !f_.stores_rows() || f_.divides() || f_.loads_beside() > 0) return {};
-    if (!n || *n < kRows * f_.device.multiprocessors || f_.kept_element(online_) == 0) return {};
+    if (!many_ || f_.kept_element(online_) == 0) return {};
     if (length * f_.usual <= kWarpRowBytes || length * f_.usual > kRowBytes) return {};
     if (p.run == 1) return {};
     for (int64_t threads : {128, 256})
@@ -128,9 +120,8 @@ public:
   [[nodiscard]] bool hold_few(BlockPlan& p, int64_t length) const {
     constexpr int64_t kThreads = 1024, kMostElements = 16, kValues = 40; // of a thread: of 64 registers
     constexpr double kBusy = 0.8; // of the multiprocessors, at least: the rest has nothing to do
-    const auto rows = f_.seen(f_.points(AxisRole::Outer));
     const int64_t processors = f_.device.multiprocessors;
-    if (!rows || *rows > processors || static_cast<double>(*rows) < kBusy * static_cast<double>(processors))
+    if (!rows_ || *rows_ > processors || static_cast<double>(*rows_) < kBusy * static_cast<double>(processors))
       return false;
     // What several narrow streams wait for is arithmetic.
     if (length * f_.usual <= 2 * kRowBytes || (f_.usual <= 2 && f_.loaded_bytes() > f_.usual)) return false;
@@ -155,18 +146,18 @@ public:
   // Many shifted rows just below a power of two, of 8191 elements: a tile for all of one, with what is before its
   // start, would be twice as long.
   [[nodiscard]] bool tile_is_idle(int64_t row) const {
-    constexpr int64_t kRows = 4; // of a multiprocessor
-    const auto n = f_.seen(f_.points(AxisRole::Outer));
     const int64_t bytes = row * f_.usual;
-    return n && *n >= kRows * f_.device.multiprocessors && bytes > kWarpRowBytes && bytes <= 2 * kRowBytes &&
-           f_.stores_rows() && row % vector_ != 0 && power_above(row + row_shift(f_, false) - 1) > power_above(row) &&
-           !f_.divides() && f_.kept_element(online_) > 0;
+    return many_ && bytes > kWarpRowBytes && bytes <= 2 * kRowBytes && f_.stores_rows() && row % vector_ != 0 &&
+           power_above(row + row_shift(f_, false) - 1) > power_above(row) && !f_.divides() &&
+           f_.kept_element(online_) > 0;
   }
 
 private:
   const BlockFacts& f_;
   const bool online_;
-  int64_t vector_; // elements of one access along a row
+  const int64_t vector_; // elements of one access along a row
+  const std::optional<int64_t> rows_;
+  const bool many_; // four a multiprocessor
 };
 
 } // namespace

@@ -1,5 +1,5 @@
-// Long rows of which the GPU does not hold all at a time: which blocks hold one, so that it is read once. A figure for
-// each choice here stands in docs/gpu-schedules.md.
+// Long rows of which the GPU does not hold all at a time: which blocks hold one, so that it is read once. What led to
+// these choices stands in docs/gpu-schedules.md and docs/performance.md.
 #include "codegen/schedule/block_facts.h"
 #include <algorithm>
 #include <vector>
@@ -7,7 +7,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kLongRowBytes = 256 << 10; // from here on
 constexpr int64_t kHeldRowBytes = 156 << 10; // of one stream, which no block holds, or of two that begin anywhere
 constexpr int64_t kGainRowBytes = 64 << 10;  // of one of 32 bits with gains
 constexpr int64_t kShiftedElements = 8;      // of a thread, of rows that begin at any alignment
@@ -15,25 +14,33 @@ constexpr int64_t kLargeTeam = 48;           // meets late: rather larger shares
 
 class HeldPlanner {
 public:
-  HeldPlanner(const BlockFacts& facts, const HeldTeamRow& row)
-      : f_(facts), r_(row), several_(row.loaded > facts.usual && !masks()), wide_(facts.usual > 2) {}
+  HeldPlanner(const BlockFacts& facts, int64_t places, bool aligned, int kept_bytes)
+      : f_(facts), places_(places), aligned_(aligned), kept_bytes_(kept_bytes),
+        rows_(facts.constant(facts.points(AxisRole::Outer))), several_(facts.loaded_streams() > 1),
+        wide_(facts.usual > 2) {}
 
-  [[nodiscard]] std::optional<HeldTeam> run() const {
-    const bool one = !several_ && (r_.aligned || f_.loads_beside() == 0); // stream
-    const bool short_ones = one || (several_ && !r_.aligned);
+  [[nodiscard]] std::optional<HeldTeam> run(bool online) const {
+    const int64_t bytes = places_ * f_.loaded_bytes();
+    // Many rows that a block holds need no team.
+    constexpr int64_t kMany = 4; // of a multiprocessor
+    const auto many = static_cast<double>(kMany * f_.device.multiprocessors);
+    if (!(several_ && !aligned_ && !wide_) && bytes < kLongRowBytes && f_.guess(f_.points(AxisRole::Outer)) >= many &&
+        row_plans(f_, online).front().keep > 0)
+      return std::nullopt;
+    const bool one = !several_ && (aligned_ || f_.loads_beside() == 0); // stream
+    const bool short_ones = one || (several_ && !aligned_);
     // No block holds 32-bit rows with gains.
-    const bool gains = wide_ && !several_ && r_.aligned && f_.loads_beside() > 0;
+    const bool gains = wide_ && !several_ && aligned_ && f_.loads_beside() > 0;
     const int64_t least = gains ? kGainRowBytes : short_ones ? kHeldRowBytes : kLongRowBytes;
-    if (r_.kept_bytes == 0 || r_.places * r_.loaded < least) return std::nullopt;
-    const std::vector<HeldTeam> list = gains && r_.places * r_.loaded < kHeldRowBytes ? std::vector{tile(256, 4, 32)}
-                                       : r_.aligned                                   ? of_whole_accesses()
-                                                                                      : shifted();
+    if (kept_bytes_ == 0 || bytes < least) return std::nullopt;
+    const std::vector<HeldTeam> list = gains && bytes < kHeldRowBytes ? std::vector{tile(256, 4, 32)}
+                                       : aligned_                     ? of_whole_accesses()
+                                                                      : shifted();
     for (const HeldTeam& given : list) {
       HeldTeam t = given;
       t.keep = std::min(t.keep, fitting_tiles(t));
-      t.loop = t.loop || t.keep > 0;
       const int64_t team = members(t);
-      if (team > kLargeTeam && (given.keep == 0 || given.keep == kAll) && &given != &list.back()) continue;
+      if (team > kLargeTeam && (given.keep == 0 || given.keep == kAllTiles) && &given != &list.back()) continue;
       if (team > kLargeTeam && 2 * team > t.resident * f_.device.multiprocessors) continue;
       return in_even_turns(t);
     }
@@ -47,26 +54,25 @@ private:
     constexpr int64_t kMost = kRegisters * 7 / 4;
     const int64_t many = fitting(f_.loads_beside() > 1 ? 16 : 32, kMost);
     // A tile each, and nothing in shared memory.
-    if (masks()) return {r_.loaded > 3 ? tile(256, 4, 32) : tile(512, 2, 32)};
+    if (f_.masks()) return {f_.narrow_masks() ? tile(512, 2, 32) : tile(256, 4, 32)};
     // 1024 threads leave 64 registers, which large tiles of one stream take up to the last one: with the masks of rows
     // that end within a tile they would be 80, and of 32 bits twice as many.
-    const bool ends_within = r_.places % (256 * many) != 0;
+    const bool ends_within = places_ % (256 * many) != 0;
     const int64_t less = fitting(16);
-    if (ends_within && lean()) return {loop(128, 8, less), loop(256, 4, many)};
-    if ((ends_within || f_.loads_beside() > 1) && wide_ && several_)
-      return {{128, 4, less, 1, true}, loop(256, 4, less)};
+    if (ends_within && f_.lean()) return {loop(128, 8, less), loop(256, 4, many)};
+    if ((ends_within || f_.loads_beside() > 1) && wide_ && several_) return {{128, 4, less, 1}, loop(256, 4, less)};
     if (ends_within && wide_) return {loop(256, 4, less)};
     return {loop(256, 4, many), loop(256, 4, less)};
   }
   [[nodiscard]] std::vector<HeldTeam> shifted() const {
     const int64_t few = fitting(kShiftedElements);
-    if (lean()) return {loop(128, 8, fitting(16)), loop(256, 4, few)};
+    if (f_.lean()) return {loop(128, 8, fitting(16)), loop(256, 4, few)};
     if (wide_ && several_) return {loop(128, 8, few), loop(256, 4, few)};
     if (wide_ && f_.loads_beside() == 1) return {tile(256, 4, 32), loop(512, 2, few)};
     // Where all teams are one turn and a part of another of what runs at a time, smaller shares.
-    const HeldTeam large = loop(256, 4, few), small = loop(128, 8, few), least = {128, 4, fitting(16), 3, true};
+    const HeldTeam large = loop(256, 4, few), small = loop(128, 8, few), least = {128, 4, fitting(16), 3};
     const bool uneven = turns(large) > 1 && turns(large) < 2;
-    if (masks() && r_.loaded <= 3) return {loop(128, 4, fitting(16)), large};
+    if (f_.narrow_masks()) return {loop(128, 4, fitting(16)), large};
     if (wide_ && f_.loads_beside() > 1 && uneven) return {least};
     if (!several_ || wide_) return {large, loop(512, 2, few)};
     if (uneven) return {least};
@@ -76,59 +82,53 @@ private:
   }
 
   [[nodiscard]] HeldTeam loop(int64_t threads, int64_t resident, int64_t each) const {
-    return {threads, resident, each, kAll, true};
+    return {threads, resident, each, kAllTiles};
   }
   [[nodiscard]] HeldTeam tile(int64_t threads, int64_t resident, int64_t each) const {
-    return {threads, resident, fitting(each), 0, false};
+    return {threads, resident, fitting(each), 0};
   }
-  static constexpr int64_t kAll = 1 << 20;
-  // Bytes beside.
-  [[nodiscard]] bool masks() const {
-    return std::any_of(f_.streams.begin(), f_.streams.end(),
-                       [&](const Stream& s) { return !s.store && s.bytes == 1 && s.count >= f_.largest / 2; });
-  }
-  // One stream of 16 bits, and nothing beside it.
-  [[nodiscard]] bool lean() const { return r_.loaded <= 2 && f_.loads_beside() == 0; }
   [[nodiscard]] int64_t fitting(int64_t each, int64_t registers = kRegisters * 5 / 4) const {
     while (each > 1 && each * f_.live + f_.accumulators() > registers) each /= 2;
     return each;
   }
   [[nodiscard]] int64_t fitting_tiles(const HeldTeam& t) const {
-    return std::max<int64_t>(0, f_.shared_room(t.resident, 1 << 10) / (t.threads * t.each * r_.kept_bytes));
+    return std::max<int64_t>(0, f_.shared_room(t.resident, 1 << 10) / (t.threads * t.each * kept_bytes_));
   }
   [[nodiscard]] int64_t members(const HeldTeam& t) const {
     const int64_t share = (t.keep + 1) * t.threads * t.each;
-    return (r_.places + share - 1) / share;
+    return (places_ + share - 1) / share;
   }
   // The part of what a team's members have room for that the row takes.
   [[nodiscard]] double filled(HeldTeam t) const {
     t.keep = fitting_tiles(t);
-    return static_cast<double>(r_.places) / static_cast<double>(members(t) * (t.keep + 1) * t.threads * t.each);
+    return static_cast<double>(places_) / static_cast<double>(members(t) * (t.keep + 1) * t.threads * t.each);
   }
   // Where all teams are one turn of what runs at a time, and a little, that little would take as long again: smaller
   // shares.
   [[nodiscard]] HeldTeam in_even_turns(HeldTeam t) const {
     constexpr double kLittle = 1.3;
     if (turns(t) > 1 && turns(t) < kLittle) t.keep /= 2;
-    t.loop = t.loop && (t.keep > 0 || members(t) * t.threads * t.each < r_.places);
     return t;
   }
   // All teams over what runs at a time; 0 where the number of rows is not known.
   [[nodiscard]] double turns(HeldTeam t) const {
     t.keep = std::min(t.keep, fitting_tiles(t));
-    return static_cast<double>(r_.rows.value_or(0) * members(t)) /
+    return static_cast<double>(rows_.value_or(0) * members(t)) /
            static_cast<double>(t.resident * f_.device.multiprocessors);
   }
 
   const BlockFacts& f_;
-  const HeldTeamRow r_;
+  const int64_t places_;
+  const bool aligned_;
+  const int kept_bytes_;
+  const std::optional<int64_t> rows_;
   const bool several_, wide_; // streams; more than 16 bits
 };
 
 } // namespace
 
-std::optional<HeldTeam> held_team(const BlockFacts& facts, const HeldTeamRow& row) {
-  return HeldPlanner(facts, row).run();
+std::optional<HeldTeam> held_team(const BlockFacts& facts, int64_t places, bool aligned, int kept_bytes, bool online) {
+  return HeldPlanner(facts, places, aligned, kept_bytes).run(online);
 }
 
 } // namespace tessera

@@ -15,26 +15,25 @@ namespace {
 
 // Of an H200.
 constexpr double kBytesPerUsAlone = 40e3, kBytesPerUs = 4.4e6, kCachedBytesPerUs = 9e6, kMeetingUs = 2;
-constexpr int64_t kLeastBytes = 16 << 10;    // of a program's share
-constexpr double kHeldBytes = 8e6;           // moved, from which on what programs that wait have read is to last
-constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length are shared from here on
-constexpr int64_t kMostPartials = 8192;      // and where each has several
-constexpr int64_t kShots = 4;                // waves of programs of a tile each, at least
-constexpr int64_t kShiftedElements = 8;      // of a thread, of rows that begin at any alignment
-constexpr int64_t kTeamRowBytes = 64 << 10;  // what a block could hold is shared from here on
-constexpr double kMuchKept = 0.75;           // of rows of several narrow streams, which a block alone does not hold
-constexpr double kMostlyKept = 0.85;         // of a row, so that reading the rest again is nothing
-constexpr int64_t kColumnBytes = 256;        // of a row of a column tile
-constexpr int64_t kColumnElements = 16;      // of a thread's part of one
-constexpr int64_t kWaitingBytes = 64;        // of one where programs wait; twice as much of narrow elements
-constexpr double kMuchRead = 120e6;          // of 32-bit columns: four times as much, in twice as many threads
-constexpr int64_t kSectorBytes = 32;         // narrower ones waste what memory moves
-constexpr int64_t kPartialRegisters = 32;    // of a thread that waits, for what its team has folded
-constexpr int64_t kColumnBlocks = 8;         // resident on a multiprocessor, of 128 threads
-constexpr int64_t kWaitingBlocks = 2;        // of those that wait, of 256 threads or 512
-constexpr double kMostlyBusy = 0.8;          // of the programs, of a tile's columns
-constexpr double kMostlyWide = 0.85;         // of the columns of those that wait
-constexpr double kBusy = 0.9;                // of the programs that run at a time, where all have a part of a row
+constexpr int64_t kLeastBytes = 16 << 10;   // of a program's share
+constexpr double kHeldBytes = 8e6;          // moved, from which on what programs that wait have read is to last
+constexpr int64_t kMostPartials = 8192;     // and where each has several
+constexpr int64_t kShots = 4;               // waves of programs of a tile each, at least
+constexpr int64_t kShiftedElements = 8;     // of a thread, of rows that begin at any alignment
+constexpr int64_t kTeamRowBytes = 64 << 10; // what a block could hold is shared from here on
+constexpr double kMuchKept = 0.75;          // of rows of several narrow streams, which a block alone does not hold
+constexpr double kMostlyKept = 0.85;        // of a row, so that reading the rest again is nothing
+constexpr int64_t kColumnBytes = 256;       // of a row of a column tile
+constexpr int64_t kColumnElements = 16;     // of a thread's part of one
+constexpr int64_t kWaitingBytes = 64;       // of one where programs wait; twice as much of narrow elements
+constexpr double kMuchRead = 120e6;         // of 32-bit columns: four times as much, in twice as many threads
+constexpr int64_t kSectorBytes = 32;        // narrower ones waste what memory moves
+constexpr int64_t kPartialRegisters = 32;   // of a thread that waits, for what its team has folded
+constexpr int64_t kColumnBlocks = 8;        // resident on a multiprocessor, of 128 threads
+constexpr int64_t kWaitingBlocks = 2;       // of those that wait, of 256 threads or 512
+constexpr double kMostlyBusy = 0.8;         // of the programs, of a tile's columns
+constexpr double kMostlyWide = 0.85;        // of the columns of those that wait
+constexpr double kBusy = 0.9;               // of the programs that run at a time, where all have a part of a row
 
 class TeamPlanner {
 public:
@@ -73,10 +72,7 @@ public:
       states_ = std::max(states_, fold_state(f_.nest, stages.stages[s].reduces, sums).dtypes.size());
     }
     for (const Stream& s : f_.streams) {
-      if (s.count < f_.largest / 2) continue;
-      element_ += s.bytes;
-      if (!s.store) loaded_ += s.bytes;
-      streams_ += !s.store && s.bytes > 1;
+      if (s.count >= f_.largest / 2) element_ += s.bytes;
     }
     rounds_ = rounds + (last + 1 < stages.stages.size());
     waits_ = rounds > 1 || last + 1 < stages.stages.size();
@@ -144,7 +140,8 @@ public:
     p.steps = static_cast<int>(t.each / p.run);
     p.streaming = waits_ && t.loop && t.shift == 1; // shifted rows end within lines, which two programs write
     // Not where positions are divided, twice then, nor where masks take the registers of narrow elements.
-    p.ahead = waits_ && t.loop && p.groups.columns.size() == 1 && (t.shift == 1 || !lean()) && !f_.strided_rows();
+    p.ahead = waits_ && t.loop && p.groups.columns.size() == 1 && (t.shift == 1 || !(f_.lean() || f_.narrow_masks())) &&
+              !f_.strided_rows();
     p.min_blocks = static_cast<int>(t.resident);
     p.programs = static_cast<int>(t.programs);
     if (t.loop)
@@ -245,7 +242,7 @@ private:
   // Blocks of so many threads, of which so many are to be on a multiprocessor, with so many elements a thread.
   struct Blocks {
     int64_t threads, resident, each;
-    int64_t keep = 1 << 20; // tiles in shared memory, at most
+    int64_t keep = kAllTiles;
     [[nodiscard]] int64_t tile() const { return threads * each; }
   };
 
@@ -318,12 +315,13 @@ private:
       const double alone = kept_alone(*n, *count);
       // Of several streams, which a block alone does not hold, a few more.
       const double much = f_.usual > 2 ? kMostlyKept : kMuchKept;
-      const bool several = waits_ && shift > 1 && streams_ > 1 && kept >= much && team >= 2 && *count > most;
+      const bool several = waits_ && shift > 1 && f_.loaded_streams() > 1 && kept >= much && team >= 2 && *count > most;
       const bool at_once = *count <= (several ? 2 * most : most) &&
-                           pays(rows, alone, rows * team, waits_ ? kept : 0, *n * loaded_ >= kTeamRowBytes);
+                           pays(rows, alone, rows * team, waits_ ? kept : 0, *n * f_.loaded_bytes() >= kTeamRowBytes);
       if (!at_once && alone >= 1) return;
-      if (auto held = holding(*n + shift - 1, aligned); held && !(at_once && kept >= (several ? much : kMostlyKept)))
-        return add({held->threads, held->resident, held->each, held->keep}, 0, 0, held->loop,
+      const auto held = waits_ ? held_team(f_, *n + shift - 1, aligned, kept_bytes_, online_) : std::nullopt;
+      if (held && !(at_once && kept >= (several ? much : kMostlyKept)))
+        return add({held->threads, held->resident, held->each, held->keep}, 0, 0, held->keep > 0,
                    "each row of " + row_.str() + " is held by its programs", {});
       if (!at_once) return;
     } else if (auto found = few_and_long(most, least)) {
@@ -363,8 +361,9 @@ private:
       const int64_t most = once.resident * programs_, access = aligned || shift > 1 ? vector : 1;
       while (once.each > access && 2 * *count * tiles(once) <= most) once.each /= 2;
       // Of narrow elements that nothing stands beside a thread has room for more.
-      if (const Blocks large{128, 8, fitting(32)};
-          shift > 1 && f_.usual == 2 && lean() && *count * tiles(once) > most && *count * tiles(large) <= 8 * programs_)
+      if (const Blocks large{128, 8, fitting(32)}; shift > 1 && f_.usual == 2 && f_.lean() &&
+                                                   *count * tiles(once) > most &&
+                                                   *count * tiles(large) <= 8 * programs_)
         return add(large, 0, 8 * programs_, false, in_registers, conditions);
       if (*count * tiles(once) <= most) return add(once, 0, most, false, in_registers, conditions);
     } else {
@@ -376,8 +375,6 @@ private:
     add(b, resident, resident, true, few, conditions);
   }
 
-  // One stream of 16 bits, and nothing beside it.
-  [[nodiscard]] bool lean() const { return loaded_ <= 3 && f_.usual == 2 && f_.loads_beside() == 0; }
   [[nodiscard]] size_t row_axes() const {
     size_t n = 0;
     for (size_t i = 0; i < f_.d.axes.size(); ++i) n += f_.is_row(i);
@@ -388,18 +385,6 @@ private:
     while (each > 1 && each * f_.live + f_.accumulators() > registers) each /= 2;
     return each;
   }
-  // What blocks hold a row of `places` elements, where the GPU does not hold all rows at once.
-  [[nodiscard]] std::optional<HeldTeam> holding(int64_t places, bool aligned) const {
-    if (!waits_) return std::nullopt;
-    // Many rows that a block holds need no team.
-    constexpr int64_t kMany = 4; // of a multiprocessor
-    const bool several = streams_ > 1 && !aligned && f_.usual <= 2;
-    if (!several && places * loaded_ < kLongRowBytes && f_.guess(points_) >= static_cast<double>(kMany * programs_) &&
-        row_plans(f_, online_).front().keep > 0)
-      return std::nullopt;
-    return held_team(f_, {places, f_.constant(points_), aligned, kept_bytes_, loaded_});
-  }
-
   void down_columns() {
     const auto c = static_cast<size_t>(f_.contiguous_axis);
     AxisGroups groups;
@@ -417,9 +402,7 @@ private:
     // Blocks that wait keep much of their share: few, large ones, with long pieces of narrow columns. Others are small.
     const int64_t each = std::min(4 * f_.vector, kColumnElements);
     // Of much that is read no team keeps all, and longer pieces are worth more.
-    double read = 0;
-    for (const Stream& s : f_.streams) read += s.store ? 0 : s.count * s.bytes;
-    const bool large = f_.narrow >= 4 && read >= kMuchRead;
+    const bool large = f_.narrow >= 4 && f_.read_bytes() >= kMuchRead;
     const bool narrow_pieces = f_.narrow >= 4 || single_columns();
     const int64_t bytes = large ? 4 * kWaitingBytes : narrow_pieces ? kWaitingBytes : 2 * kWaitingBytes;
     ColumnTeam t =
@@ -478,8 +461,7 @@ private:
   size_t states_ = 1;            // numbers of a row that a round folds, at most
   size_t rounds_ = 0;            // over the row, that of the elements included
   double total_ = 0, again_ = 0; // bytes; of those that rounds after the first read
-  int element_ = 0, loaded_ = 0; // bytes of all large streams; of those that are read
-  int streams_ = 0;              // those that are read, but for masks
+  int element_ = 0;              // bytes of all large streams
   int kept_bytes_ = 0;           // of an element, that rounds after the first need of it
   std::vector<BlockPlan> plans_;
 };

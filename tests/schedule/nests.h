@@ -4,10 +4,11 @@
 
 namespace tessera::test {
 
-inline Problem softmax_of(const std::string& rows, const std::string& row, const std::string& t = "f32") {
-  return problem("x: " + t + "[" + rows + ", " + row + "]\ny: " + t + "[" + rows + ", " + row + "]",
-                 "nest softmax outer(i0: " + rows + ") row(i1: " + row + R"() {
-      %0 = load x[i0, i1] : f32
+// `at`: where the row's elements are in x, whose rows have `width`.
+inline Problem softmax_at(const std::string& rows, const std::string& row, const std::string& t,
+                          const std::string& width, const std::string& at) {
+  return problem("x: " + t + "[" + rows + ", " + width + "]\ny: " + t + "[" + rows + ", " + row + "]",
+                 "nest softmax outer(i0: " + rows + ") row(i1: " + row + ") { %0 = load x[i0, " + at + R"(] : f32
       %1 = reduce.max %0 : f32
       %2 = sub %0, %1 : f32
       %3 = exp %2 : f32
@@ -15,6 +16,9 @@ inline Problem softmax_of(const std::string& rows, const std::string& row, const
       %5 = div %3, %4 : f32
       store y[i0, i1] = %5
     })");
+}
+inline Problem softmax_of(const std::string& rows, const std::string& row, const std::string& t = "f32") {
+  return softmax_at(rows, row, t, row, "i1");
 }
 inline Problem softmax(const char* dtype = "f32") { return softmax_of("b", "s", dtype); }
 // Of what the mask is true for; the rest counts as -30000.
