@@ -117,6 +117,7 @@ inline constexpr int64_t kLineBytes = 128;          // what memory likes to be r
 inline constexpr int64_t kRowBytes = 32 << 10;      // longer rows are read twice rather than kept in a tile
 inline constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length, and most others, are shared from here on
 inline constexpr int64_t kAllTiles = 1 << 20;       // as many in shared memory as it has room for
+inline constexpr int64_t kToldBesideOthers = 8;     // members of a team by messages while other teams run
 inline constexpr int64_t kWarpRowBytes = 4 << 10;   // one warp's, with a shift
 inline constexpr int kRegisters = 64;               // of a thread, for values of the tile
 [[nodiscard]] int64_t power_above(int64_t n);       // at least 1

@@ -17,7 +17,17 @@ struct RowBound {
 constexpr RowBound kRowBounds[] = {{256, true}, {512, true}, {1024, true}, {4096, true}, {1024, false}};
 class RowPlanner {
 public:
-  RowPlanner(const BlockFacts& facts, bool online) : f_(facts), online_(online), vector_(kAccessBytes / facts.usual) {}
+  RowPlanner(const BlockFacts& facts, bool online)
+      : f_(facts), online_(online), vector_(row_vector(facts)) {}
+
+  // Elements of one access: as many as are known to divide the inner one of several axes.
+  [[nodiscard]] static int64_t row_vector(const BlockFacts& f) {
+    const int64_t most = kAccessBytes / f.usual;
+    if (f.row_groups().columns.size() == 1) return most;
+    for (int64_t v = most; v * f.usual >= 8; v /= 2)
+      if (f.multiple(f.extent(static_cast<size_t>(f.contiguous_axis)), v).known) return v;
+    return most;
+  }
 
   // Along a contiguous row.
   std::vector<BlockPlan> rows() {
@@ -149,12 +159,15 @@ private:
     // seldom: better a few values are kept elsewhere. What of a tile is beyond the row takes none: twice as many then.
     const int64_t block = int64_t{32} * p.warps, values = rows * columns / block * std::max(2, f_.live);
     const int64_t access = lanes * vector_, accesses = (longest + shift - 1 + access - 1) / access;
-    const bool known = constant && (shift > 1 || aligned);
+    const bool known = constant && (shift > 1 || aligned), wide_ones = f_.usual > 2 && f_.loaded_streams() > 1;
     const bool idle = known && values / each * std::min(each, accesses * vector_) < kManyValues;
     const bool partly =
         shift > 1 && known && accesses * vector_ < each && values >= kManyValues * 2 / 3 && block >= 256;
-    const int64_t resident = idle ? 2 * kResident : several ? kResident * 3 / 2 : kResident;
+    const int64_t resident = idle && !wide_ones ? 2 * kResident : idle || several ? kResident * 3 / 2 : kResident;
     if ((values >= kManyValues || partly) && block < resident) p.min_blocks = static_cast<int>(resident / block);
+    // Few rows leave registers to those that there are.
+    const int64_t processors = f_.device.multiprocessors;
+    if (n && *n <= rows * processors) p.min_blocks = 0;
     p.groups = f_.row_groups();
     p.reads = caching(false, shift > 1 && f_.usual <= 2 && !f_.stores_rows());
     // Shifted rows of one stream: what two of them share a line of is read twice.

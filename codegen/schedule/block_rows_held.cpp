@@ -17,15 +17,18 @@ public:
     const int64_t tiles = (length + p.shift - 1 + tile - 1) / tile;
     const int64_t keep = bytes == 0 ? 0 : std::min(tiles - 1, f_.shared_room(held.blocks) / (tile * bytes));
     if (keep < 1) return 0;
-    p.columns = static_cast<int>(tile);
-    p.warps = static_cast<int>(held.threads / 32);
-    p.steps = static_cast<int>(std::max<int64_t>(1, held.each / p.run));
+    set(p, held);
     p.keep = static_cast<int>(keep);
-    p.ahead = held.ahead && !f_.strided_rows();
-    p.min_blocks = static_cast<int>(held.blocks);
-    p.streaming = false;
     p.reads = f_.reads(true);
     return static_cast<double>(keep + 1) / static_cast<double>(tiles);
+  }
+  void set(BlockPlan& p, const HeldRow& tile) const {
+    p.columns = static_cast<int>(tile.threads * tile.each);
+    p.warps = static_cast<int>(tile.threads / 32);
+    p.steps = static_cast<int>(std::max<int64_t>(1, tile.each / p.run));
+    p.ahead = tile.ahead && !f_.strided_rows();
+    p.min_blocks = static_cast<int>(tile.blocks);
+    p.streaming = false;
   }
   // Rows that a block holds: what is read again comes from the L2, and slowly. All of a row, or of narrow elements
   // much. Tiles that take half of the registers are loaded one by one, smaller ones while the one before is folded.
@@ -39,7 +42,7 @@ public:
       hold(p, {threads, vector_, 1024 / threads, true}, *n);
       return;
     }
-    if (n && (hold_few(p, *n) || hold_medium(p, *n))) return;
+    if (n && (hold_few(p, *n) || hold_medium(p, *n) || hold_wide(p, *n))) return;
     const bool wide = f_.usual > 2, two = f_.loaded_bytes() >= 2 * f_.usual;
     const bool several = f_.loaded_streams() > 1 && two && f_.usual == 2 && many_; // of fewer rows some are idle
     if (!n ||
@@ -62,32 +65,51 @@ public:
     BlockPlan holding = p;
     if (hold(holding, held, *n) >= (masked ? kMasked : wide && p.shift == 1 ? 1 : kMost)) p = std::move(holding);
   }
-  // Many rows of one 16-bit stream, a little too long for a tile: four blocks hold one each.
+  // Many rows of one 16-bit stream, a little too long for a tile: four blocks hold one each. Rows of several axes, with
+  // their gains, in shorter tiles.
   [[nodiscard]] bool hold_medium(BlockPlan& p, int64_t length) const {
-    if (f_.usual != 2 || !f_.lean() || !f_.stores_rows() || f_.divides()) return false;
-    if (!many_ || p.run == 1 || f_.row_groups().columns.size() != 1) return false;
+    const bool axes = f_.row_groups().columns.size() > 1;
+    if (f_.usual != 2 || f_.loaded_bytes() > 2 || (f_.loads_beside() > 0 && !axes)) return false;
+    if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides()) return false;
     if (length * f_.usual <= kRowBytes || length * f_.usual > 2 * kRowBytes) return false;
     BlockPlan holding = p;
-    if (hold(holding, {256, 2 * vector_, 4, true}, length) < 1) return false;
+    if (hold(holding, {256, axes ? vector_ : 2 * vector_, 4, !axes}, length) < 1) return false;
+    p = std::move(holding);
+    return true;
+  }
+  // Many shifted rows of two 32-bit streams, too long for a tile: four blocks hold what is made of one each.
+  [[nodiscard]] bool hold_wide(BlockPlan& p, int64_t length) const {
+    if (f_.usual != 4 || f_.loaded_streams() != 2 || f_.masks() || !f_.stores_rows() || f_.divides()) return false;
+    if (!many_ || p.run == 1 || p.shift == 1) return false;
+    BlockPlan holding = p;
+    if (hold(holding, {256, 2 * vector_, 4, false}, length) < 1) return false;
     p = std::move(holding);
     return true;
   }
   // Three large tiles, of which the last round finds the last one in registers and the others in the L2.
   static constexpr HeldRow kReadAgain{256, 32, 2, true};
   void read_again(BlockPlan& p) const {
-    p.columns = static_cast<int>(kReadAgain.threads * kReadAgain.each);
-    p.warps = static_cast<int>(kReadAgain.threads / 32);
-    p.steps = static_cast<int>(kReadAgain.each / p.run);
-    p.min_blocks = static_cast<int>(kReadAgain.blocks);
-    p.ahead = kReadAgain.ahead;
-    p.streaming = false;
+    set(p, kReadAgain);
     p.reads = f_.reads(true);
+  }
+  // Many shifted rows of narrow elements with masks, of which a tile would have more than a third beyond the row: short
+  // tiles are read again, from the L1 and the L2, rather than held.
+  [[nodiscard]] std::optional<BlockPlan> short_tiles(BlockPlan p, int64_t length, bool aligned) const {
+    constexpr double kFilled = 0.7; // of the tile, at most
+    if (aligned || !f_.narrow_masks() || !f_.stores_rows() || f_.divides() || f_.loads_beside() > 0) return {};
+    if (!many_ || p.run == 1 || length * f_.usual <= 2 * kWarpRowBytes || length * f_.usual > kRowBytes) return {};
+    if (static_cast<double>(length) > kFilled * static_cast<double>(power_above(length))) return {};
+    const bool half = length * f_.usual <= kRowBytes / 2;
+    const int64_t resident = half ? 10 : *rows_ <= 8 * f_.device.multiprocessors ? 8 : 6;
+    set(p, {128, half ? vector_ : 2 * vector_, resident, true});
+    p.reads = tile::Caching::Normal;
+    return p;
   }
   // Rows of one 16-bit stream that leave a part of their tile idle: eight blocks of 128 threads on a multiprocessor
   // hold one each, where the tile would leave 512 threads.
   [[nodiscard]] std::optional<BlockPlan> hold_lean(BlockPlan p, int64_t length, bool aligned) const {
     if (f_.usual != 2 || f_.loaded_bytes() > 2 || f_.loads_beside() > 1 || !f_.stores_rows() || f_.divides()) return {};
-    if (!rows_ || length * f_.usual <= kRowBytes / 2) return {};
+    if (!rows_ || f_.strided_rows() || length * f_.usual <= kRowBytes / 2) return {};
     if (length * f_.usual > kRowBytes || f_.kept_element(online_) == 0) return {};
     // So much is idle that the tile's registers are few, but for a gain's.
     if (f_.loads_beside() == 0 && 4 * length <= 3 * power_above(length)) return {};
@@ -114,6 +136,13 @@ public:
     for (int64_t threads : {128, 256})
       if (hold(p, {threads, vector_, 1024 / threads, true}, length) >= 1) return p;
     return {};
+  }
+  // Shifted rows of a 32-bit stream with a gain, which would leave a quarter of a tile idle: four blocks hold one each.
+  [[nodiscard]] std::optional<BlockPlan> hold_gain(BlockPlan p, int64_t length, bool aligned) const {
+    if (aligned || f_.usual != 4 || f_.loaded_bytes() > 4 || f_.loads_beside() != 1) return {};
+    if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides() || f_.kept_element(online_) == 0) return {};
+    if (length * f_.usual <= kRowBytes || hold(p, {256, 4 * vector_, 4, true}, length) < 1) return {};
+    return p;
   }
   // Rows that have a multiprocessor each: a block of 1024 threads has all of its shared memory and, for one tile, of
   // its registers. True where that holds all of a row.
@@ -171,8 +200,10 @@ void hold_in_loop(const BlockFacts& facts, BlockPlan& plan, std::optional<int64_
 std::optional<BlockPlan> held_instead_of_tile(const BlockFacts& facts, const BlockPlan& loop, int64_t length,
                                               bool aligned, bool online) {
   const HeldRowPlanner planner(facts, online);
-  auto lean = planner.hold_lean(loop, length, aligned);
-  return lean ? lean : planner.hold_masked(loop, length, aligned);
+  if (auto lean = planner.hold_lean(loop, length, aligned)) return lean;
+  if (auto gain = planner.hold_gain(loop, length, aligned)) return gain;
+  if (auto shorter = planner.short_tiles(loop, length, aligned)) return shorter;
+  return planner.hold_masked(loop, length, aligned);
 }
 bool tile_is_wasteful(const BlockFacts& facts, int64_t row, bool online) {
   const HeldRowPlanner planner(facts, online);

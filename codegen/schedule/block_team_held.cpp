@@ -2,13 +2,15 @@
 // these choices stands in docs/gpu-schedules.md and docs/performance.md.
 #include "codegen/schedule/block_facts.h"
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kHeldRowBytes = 156 << 10; // of one stream, which no block holds, or of two that begin anywhere
-constexpr int64_t kGainRowBytes = 64 << 10;  // of one of 32 bits with gains
+constexpr int64_t kGainRowBytes = 64 << 10;  // of one of 32 bits with gains, or of rows of several axes
+constexpr int64_t kNarrowGainRowBytes = 120 << 10; // of one of 16 bits with a gain
 constexpr int64_t kShiftedElements = 8;      // of a thread, of rows that begin at any alignment
 constexpr int64_t kLargeTeam = 48;           // meets late: rather larger shares
 
@@ -29,9 +31,10 @@ public:
       return std::nullopt;
     const bool one = !several_ && (aligned_ || f_.loads_beside() == 0); // stream
     const bool short_ones = one || (several_ && !aligned_);
-    // No block holds 32-bit rows with gains.
-    const bool gains = wide_ && !several_ && aligned_ && f_.loads_beside() > 0;
-    const int64_t least = gains ? kGainRowBytes : short_ones ? kHeldRowBytes : kLongRowBytes;
+    // No block holds 32-bit rows with gains, nor long ones of several axes.
+    const bool gains = (wide_ || f_.row_groups().columns.size() > 1) && !several_ && aligned_ && f_.loads_beside() > 0;
+    const bool gain = one && !wide_ && f_.loads_beside() == 1;
+    const int64_t least = gains ? kGainRowBytes : gain ? kNarrowGainRowBytes : short_ones ? kHeldRowBytes : kLongRowBytes;
     if (kept_bytes_ == 0 || bytes < least) return std::nullopt;
     const std::vector<HeldTeam> list = gains && bytes < kHeldRowBytes ? std::vector{tile(256, 4, 32)}
                                        : aligned_                     ? of_whole_accesses()
@@ -53,8 +56,11 @@ private:
   [[nodiscard]] std::vector<HeldTeam> of_whole_accesses() const {
     constexpr int64_t kMost = kRegisters * 7 / 4;
     const int64_t many = fitting(f_.loads_beside() > 1 ? 16 : 32, kMost);
-    // A tile each, and nothing in shared memory.
-    if (f_.masks()) return {f_.narrow_masks() ? tile(512, 2, 32) : tile(256, 4, 32)};
+    if (f_.masks()) return masked();
+    // Of rows that are just too long for a block, small shares, if messages tell of them.
+    const HeldTeam shares{128, 8, fitting(16), 3};
+    if (!wide_ && !several_ && places_ * f_.loaded_bytes() < kHeldRowBytes && members(shares) <= kToldBesideOthers)
+      return {shares};
     // 1024 threads leave 64 registers, which large tiles of one stream take up to the last one: with the masks of rows
     // that end within a tile they would be 80, and of 32 bits twice as many.
     const bool ends_within = places_ % (256 * many) != 0;
@@ -64,11 +70,22 @@ private:
     if (ends_within && wide_) return {loop(256, 4, less)};
     return {loop(256, 4, many), loop(256, 4, less)};
   }
+  // A tile each, and nothing in shared memory. Narrow elements of rows that end within a tile take more registers than
+  // two large blocks have: smaller tiles, or, of teams that are not told by messages, loops whose last one is full.
+  [[nodiscard]] std::vector<HeldTeam> masked() const {
+    const HeldTeam large = tile(512, 2, 32), small = tile(256, 4, 32);
+    if (!f_.narrow_masks()) return {small};
+    if (places_ % (large.threads * large.each) == 0) return {large};
+    if (members(small) <= kToldBesideOthers) return {small};
+    const HeldTeam four{256, 4, fitting(16), 4}, two{256, 4, fitting(16), 2};
+    return {filled(four) >= filled(two) ? four : two};
+  }
   [[nodiscard]] std::vector<HeldTeam> shifted() const {
     const int64_t few = fitting(kShiftedElements);
+    if (f_.lean() && f_.strided_rows()) return {loop(128, 4, fitting(16))};
     if (f_.lean()) return {loop(128, 8, fitting(16)), loop(256, 4, few)};
     if (wide_ && several_) return {loop(128, 8, few), loop(256, 4, few)};
-    if (wide_ && f_.loads_beside() == 1) return {tile(256, 4, 32), loop(512, 2, few)};
+    if (wide_ && f_.loads_beside() == 1) return {{128, 4, fitting(32), 1}};
     // Where all teams are one turn and a part of another of what runs at a time, smaller shares.
     const HeldTeam large = loop(256, 4, few), small = loop(128, 8, few), least = {128, 4, fitting(16), 3};
     const bool uneven = turns(large) > 1 && turns(large) < 2;
@@ -100,14 +117,14 @@ private:
   }
   // The part of what a team's members have room for that the row takes.
   [[nodiscard]] double filled(HeldTeam t) const {
-    t.keep = fitting_tiles(t);
+    t.keep = std::min(t.keep, fitting_tiles(t));
     return static_cast<double>(places_) / static_cast<double>(members(t) * (t.keep + 1) * t.threads * t.each);
   }
-  // Where all teams are one turn of what runs at a time, and a little, that little would take as long again: smaller
-  // shares.
+  // Where all teams are a few turns of what runs at a time, and a little, that little would take as long as another:
+  // smaller shares.
   [[nodiscard]] HeldTeam in_even_turns(HeldTeam t) const {
-    constexpr double kLittle = 1.3;
-    if (turns(t) > 1 && turns(t) < kLittle) t.keep /= 2;
+    constexpr double kBusy = 0.7; // of the last turn and those before it
+    if (turns(t) > 1 && turns(t) < kBusy * std::ceil(turns(t))) t.keep /= 2;
     return t;
   }
   // All teams over what runs at a time; 0 where the number of rows is not known.

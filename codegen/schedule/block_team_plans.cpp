@@ -96,10 +96,10 @@ public:
   }
   // Messages are the square of the members. While others' loads and stores are under way the last of many is late.
   [[nodiscard]] int64_t most_told(const BlockPlan& p) const {
-    constexpr int64_t kMost = 128, kMostBesideOthers = 8;
+    constexpr int64_t kMost = 128;
     const auto grid = f_.constant(f_.d.env.simplify(points_ * *p.team));
     const bool alone = p.programs > 0 || (grid && *grid <= p.min_blocks * f_.device.multiprocessors);
-    return std::min(alone ? kMost : kMostBesideOthers, int64_t{32} * p.warps);
+    return std::min(alone ? kMost : kToldBesideOthers, int64_t{32} * p.warps);
   }
   // As many members as there are programs for a team, tiles for a member, and places for what they fold.
   void share_columns(BlockPlan& p) const {
@@ -139,9 +139,10 @@ public:
     p.run = static_cast<int>(t.vectors ? std::min<int64_t>(t.each, kAccessBytes / f_.usual) : 1);
     p.steps = static_cast<int>(t.each / p.run);
     p.streaming = waits_ && t.loop && t.shift == 1; // shifted rows end within lines, which two programs write
-    // Not where positions are divided, twice then, nor where masks take the registers of narrow elements.
-    p.ahead = waits_ && t.loop && p.groups.columns.size() == 1 && (t.shift == 1 || !(f_.lean() || f_.narrow_masks())) &&
-              !f_.strided_rows();
+    // Not where positions are divided, twice then, nor where masks take the registers of narrow elements. Strided rows
+    // are, or are not, as they begin.
+    const bool registers = t.shift == 1 || !(f_.lean() || f_.narrow_masks());
+    p.ahead = waits_ && t.loop && p.groups.columns.size() == 1 && (f_.strided_rows() ? t.shift > 1 : registers);
     p.min_blocks = static_cast<int>(t.resident);
     p.programs = static_cast<int>(t.programs);
     if (t.loop)
@@ -439,6 +440,18 @@ private:
       conditions = std::move(*found);
     } else {
       return;
+    }
+    // Wider ones where teams, which have equally many members, leave programs without a place in one.
+    if (auto w = f_.constant(width), o = f_.constant(others); waits_ && w && o) {
+      constexpr double kBusier = 1.1;
+      auto busy = [&](int64_t columns) {
+        const int64_t teams = (*w + columns - 1) / columns * *o;
+        const int64_t members = std::min(programs / std::max<int64_t>(1, teams), t.partials / columns);
+        return static_cast<double>(teams * members) / static_cast<double>(programs);
+      };
+      while (2 * t.columns * f_.narrow <= kColumnBytes && busy(t.columns) < kBusy &&
+             busy(2 * t.columns) > kBusier * busy(t.columns))
+        t.columns *= 2;
     }
     BlockPlan p = column_team(groups, t);
     if (!waits_ && whole.known) p.reads = f_.reads(false);
