@@ -17,8 +17,7 @@ struct RowBound {
 constexpr RowBound kRowBounds[] = {{256, true}, {512, true}, {1024, true}, {4096, true}, {1024, false}};
 class RowPlanner {
 public:
-  RowPlanner(const BlockFacts& facts, bool online)
-      : f_(facts), online_(online), vector_(row_vector(facts)) {}
+  RowPlanner(const BlockFacts& facts, bool online) : f_(facts), online_(online), vector_(row_vector(facts)) {}
 
   // Elements of one access: as many as are known to divide the inner one of several axes.
   [[nodiscard]] static int64_t row_vector(const BlockFacts& f) {

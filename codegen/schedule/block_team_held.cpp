@@ -8,11 +8,11 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kHeldRowBytes = 156 << 10; // of one stream, which no block holds, or of two that begin anywhere
-constexpr int64_t kGainRowBytes = 64 << 10;  // of one of 32 bits with gains, or of rows of several axes
+constexpr int64_t kHeldRowBytes = 156 << 10;       // of one stream, which no block holds, or of two that begin anywhere
+constexpr int64_t kGainRowBytes = 64 << 10;        // of one of 32 bits with gains, or of rows of several axes
 constexpr int64_t kNarrowGainRowBytes = 120 << 10; // of one of 16 bits with a gain
-constexpr int64_t kShiftedElements = 8;      // of a thread, of rows that begin at any alignment
-constexpr int64_t kLargeTeam = 48;           // meets late: rather larger shares
+constexpr int64_t kShiftedElements = 8;            // of a thread, of rows that begin at any alignment
+constexpr int64_t kLargeTeam = 48;                 // meets late: rather larger shares
 
 class HeldPlanner {
 public:
@@ -34,7 +34,10 @@ public:
     // No block holds 32-bit rows with gains, nor long ones of several axes.
     const bool gains = (wide_ || f_.row_groups().columns.size() > 1) && !several_ && aligned_ && f_.loads_beside() > 0;
     const bool gain = one && !wide_ && f_.loads_beside() == 1;
-    const int64_t least = gains ? kGainRowBytes : gain ? kNarrowGainRowBytes : short_ones ? kHeldRowBytes : kLongRowBytes;
+    const int64_t least = gains        ? kGainRowBytes
+                          : gain       ? kNarrowGainRowBytes
+                          : short_ones ? kHeldRowBytes
+                                       : kLongRowBytes;
     if (kept_bytes_ == 0 || bytes < least) return std::nullopt;
     const std::vector<HeldTeam> list = gains && bytes < kHeldRowBytes ? std::vector{tile(256, 4, 32)}
                                        : aligned_                     ? of_whole_accesses()
@@ -82,7 +85,7 @@ private:
   }
   [[nodiscard]] std::vector<HeldTeam> shifted() const {
     const int64_t few = fitting(kShiftedElements);
-    if (f_.lean() && f_.strided_rows()) return {loop(128, 4, fitting(16))};
+    if (f_.lean() && f_.strided_rows()) return {strided()};
     if (f_.lean()) return {loop(128, 8, fitting(16)), loop(256, 4, few)};
     if (wide_ && several_) return {loop(128, 8, few), loop(256, 4, few)};
     if (wide_ && f_.loads_beside() == 1) return {{128, 4, fitting(32), 1}};
@@ -98,6 +101,13 @@ private:
     return {filled(small) > kWorth * filled(large) ? small : large, large, least};
   }
 
+  // Of which every second element is read: small teams that hold much each, or else many small shares.
+  [[nodiscard]] HeldTeam strided() const {
+    constexpr int64_t kSmallTeam = 6;
+    HeldTeam large = loop(256, 2, fitting(16));
+    large.keep = fitting_tiles(large);
+    return members(large) <= kSmallTeam ? large : HeldTeam{128, 8, fitting(16), 3};
+  }
   [[nodiscard]] HeldTeam loop(int64_t threads, int64_t resident, int64_t each) const {
     return {threads, resident, each, kAllTiles};
   }

@@ -104,14 +104,73 @@ TEST(BlockTeam, RowsThatTheGpuDoesNotHoldAtOnceAreHeldByTheirTeams) {
   EXPECT_EQ(summary(add_norm_of("150", "30001", "f32")), "7 [1, 1024] keeps 6 tells + 1");
   EXPECT_EQ(summary(add_norm_of("200", "45001", "f16")), "5 [1, 1024] keeps 6 tells + 1");
   EXPECT_EQ(summary(add_norm_of("140", "60001", "f32")), "15 [1, 1024] keeps 3 waits + 1"); // 83 % of them
+  // With a gain.
+  EXPECT_EQ(summary(norm_of("37", "363053", "f32")), "45 [1, 4096] keeps 1 waits + 1");
+  EXPECT_EQ(summary(norm_of("500", "65536", "bf16")), "8 [1, 2048] keeps 3 tells + 1"); // as many as are told
+  EXPECT_EQ(summary(norm_of("800", "70000", "f16")), "3 [1, 8192] keeps 3 tells + 1");
+  EXPECT_EQ(summary(norm_of("800", "56000", "f16")), "1");
+  EXPECT_EQ(summary(group_norm_of("4000", "4", "8192", "bf16")), "4 [1, 8192] once tells + 1");
+  EXPECT_EQ(summary(group_norm_of("4000", "4", "7000", "bf16")), "1");
+  // Of which every second element is read.
+  EXPECT_EQ(summary(softmax_at("198", "195077", "f16", "390154", "2*i1")), "4 [1, 4096] keeps 14 tells + 1");
+  EXPECT_EQ(summary(softmax_at("40", "500001", "bf16", "1000002", "2*i1")), "62 [1, 2048] keeps 3 waits + 1");
   // A block could hold each, but few blocks read slowly.
   EXPECT_EQ(summary(softmax_of("64", "40001", "f16")), "10 [1, 4096] once tells + 1");
   EXPECT_EQ(summary(softmax_of("8", "20000", "bf16")), "1");
   // Masks leave a tile each, in registers.
   EXPECT_EQ(summary(masked_softmax_of("321", "131072", "f32")), "16 [1, 8192] once waits + 1");
-  EXPECT_EQ(summary(masked_softmax_of("409", "118200", "bf16")), "8 [1, 16384] once tells + 1");
+  EXPECT_EQ(summary(masked_softmax_of("200", "131072", "bf16")), "8 [1, 16384] once tells + 1");
+  // Where the last one ends within a tile smaller ones, and loops of teams that are large.
+  EXPECT_EQ(summary(masked_softmax_of("400", "60000", "bf16")), "8 [1, 8192] once tells + 1");
+  EXPECT_EQ(summary(masked_softmax_of("409", "118200", "bf16")), "6 [1, 4096] keeps 4 tells + 1");
+  EXPECT_EQ(summary(masked_softmax_of("109", "267392", "bf16")), "22 [1, 4096] keeps 2 waits + 1");
   EXPECT_EQ(summary(softmax_of("3000", "32768")), "1");                              // better read twice
   EXPECT_EQ(summary(softmax_of("4", "16777216")), "66 [1, 4096] keeps 7 tells + 1"); // more than the GPU holds
+}
+
+// A 32-bit row that is stored in 16 bits is one stream, not two narrow ones.
+TEST(BlockTeam, RowsThatAreStoredNarrowerAreOneStream) {
+  auto narrowed = [](const std::string& rows, const std::string& row) {
+    const std::string shape = "[" + rows + ", " + row + "]\n";
+    return problem("x: f32" + shape + "y: f16" + shape, "nest softmax outer(i0: " + rows + ") row(i1: " + row + R"() {
+      %0 = load x[i0, i1] : f32
+      %1 = reduce.max %0 : f32
+      %2 = sub %0, %1 : f32
+      %3 = exp %2 : f32
+      %4 = reduce.sum %3 : f32
+      %5 = div %3, %4 : f32
+      store y[i0, i1] = %5
+    })");
+  };
+  EXPECT_EQ(summary(narrowed("200", "45001")), "4 [1, 2048] keeps 6 tells + 1");
+  EXPECT_EQ(summary(add_norm_of("200", "45001", "f16")), "5 [1, 1024] keeps 6 tells + 1"); // two are shared at once
+  EXPECT_EQ(summary(narrowed("100", "200000")), "13 [1, 8192] keeps 1 waits + 1");
+  kernel_runner().blocks_only = true;
+  expect_same(narrowed("3", "60001"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  kernel_runner().blocks_only = false;
+}
+
+// Columns side by side, so many that teams take nearly all programs.
+TEST(BlockTeam, ColumnsOfWhichTeamsLeaveNoProgramIdle) {
+  auto softmax = [](int length, int columns, const std::string& t) {
+    const std::string n = std::to_string(length), m = std::to_string(columns);
+    return problem("x: " + t + "[" + n + ", " + m + "]\ny: " + t + "[" + n + ", " + m + "]",
+                   "nest down outer(i0: " + m + ") row(i1: " + n + R"() {
+      %0 = load x[i1, i0] : f32
+      %1 = reduce.max %0 : f32
+      %2 = sub %0, %1 : f32
+      %3 = exp %2 : f32
+      %4 = reduce.sum %3 : f32
+      %5 = div %3, %4 : f32
+      store y[i1, i0] = %5
+    })");
+  };
+  EXPECT_EQ(summary(softmax(9001, 2001, "bf16")), "4 [256, 32] keeps 6 waits + 1");  // 252 programs
+  EXPECT_EQ(summary(softmax(12832, 2845, "f16")), "11 [64, 128] keeps 6 waits + 1"); // 178 of 32 columns, 253
+  EXPECT_EQ(summary(softmax(12832, 1500, "f16")), "11 [128, 64] keeps 6 waits + 1"); // 235 of 32 columns, 264
+  kernel_runner().blocks_only = true;
+  expect_same(softmax(2053, 45, "f16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 4});
+  kernel_runner().blocks_only = false;
 }
 
 TEST(BlockTeam, SizesThatAreNotKnown) {
@@ -141,6 +200,13 @@ TEST(BlockTeam, KnownSizesMeanTheSame) {
   expect_same(add_norm_of("3", "40001", "f32"), {{}}, {.tolerance = 1e-3, .multiprocessors = 2});
   expect_same(masked_softmax_of("4", "90785", "bf16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
   expect_same(softmax_of("2", "40001", "f16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 6});
+  expect_same(masked_softmax_of("3", "100001", "f16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  expect_same(masked_softmax_of("3", "60000", "f16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  expect_same(norm_of("3", "60001", "f32"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  expect_same(norm_of("3", "65536", "bf16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  expect_same(group_norm_of("3", "4", "8192", "bf16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  expect_same(softmax_at("3", "100001", "f16", "200002", "2*i1"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  expect_same(softmax_at("2", "200001", "f16", "400002", "2*i1"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
   kernel_runner().blocks_only = false;
 }
 

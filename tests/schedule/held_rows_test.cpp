@@ -57,7 +57,15 @@ TEST(HeldRows, MasksByASmallBlock) {
 }
 // What is loaded ahead would take registers that single accesses want.
 TEST(HeldRows, EverySecondElementNotAhead) {
-  expect_held_alone(softmax_at("5", "14001", "f16", "28002", "2*i1"), 16, 6, false);
+  expect_held_alone(softmax_at("5", "24001", "f16", "48002", "2*i1"), 16, 5, false);
+}
+TEST(HeldRows, OfSeveralAxes) { expect_held_alone(group_norm_of("5", "4", "6144", "bf16"), 8, 11, false); }
+// Instead of a tile, much of which would be beyond the row; and of two streams, of which no tile has room.
+TEST(HeldRows, OfWideElementsAtAnyAlignment) {
+  expect_held_alone(norm_of("5", "9001", "f32"), 16, 2, true);
+  expect_held_alone(norm_of("5", "12257", "f32"), 16, 2, true);
+  expect_held_alone(add_norm_of("5", "9861", "f32"), 8, 4, false);
+  expect_held_alone(add_norm_of("5", "12257", "f32"), 8, 5, false);
 }
 TEST(HeldRows, JustBelowAPowerOfTwoByASmallBlock) {
   expect_held_alone(softmax_of("4", "32765", "f16"), 8, 8, true);

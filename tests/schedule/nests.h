@@ -68,6 +68,46 @@ inline Problem layer_norm(const char* width = "768", const char* dtype = "f32") 
       store y[i0, i1, i2] = %17
     })");
 }
+// A root-mean-square norm; g is for all rows.
+inline Problem norm_of(const std::string& rows, const std::string& row, const std::string& t) {
+  const std::string shape = "[" + rows + ", " + row + "]\n";
+  return problem("x: " + t + shape + "g: " + t + "[" + row + "]\ny: " + t + shape,
+                 "nest rms_norm outer(i0: " + rows + ") row(i1: " + row + R"() {
+      %0 = load x[i0, i1] : f32
+      %1 = mul %0, %0 : f32
+      %2 = reduce.sum %1 : f32
+      %3 = const 0.001 : f32
+      %4 = mul %2, %3 : f32
+      %5 = sqrt %4 : f32
+      %6 = div %0, %5 : f32
+      %7 = load g[i1] : f32
+      %8 = mul %6, %7 : f32
+      store y[i0, i1] = %8
+    })");
+}
+// Of groups of channels, each of so many pixels, with a gain for each channel, which all groups share.
+inline Problem group_norm_of(const std::string& groups, const std::string& channels, const std::string& pixels,
+                             const std::string& t) {
+  const std::string shape = "[" + groups + ", " + channels + ", " + pixels + "]\n";
+  return problem("x: " + t + shape + "g: " + t + "[" + channels + "]\ny: " + t + shape,
+                 "nest group_norm outer(i0: " + groups + ") row(i1: " + channels + ", i2: " + pixels + R"() {
+      %0 = load x[i0, i1, i2] : f32
+      %1 = reduce.sum %0 : f32
+      %2 = const 0.0001 : f32
+      %3 = mul %1, %2 : f32
+      %4 = sub %0, %3 : f32
+      %5 = mul %4, %4 : f32
+      %6 = reduce.sum %5 : f32
+      %7 = mul %6, %2 : f32
+      %8 = const 0.00001 : f32
+      %9 = add %7, %8 : f32
+      %10 = rsqrt %9 : f32
+      %11 = mul %4, %10 : f32
+      %12 = load g[i1] : f32
+      %13 = mul %11, %12 : f32
+      store y[i0, i1, i2] = %13
+    })");
+}
 // A root-mean-square norm of a sum, which is a result, too; g is for all rows.
 inline Problem add_norm_of(const std::string& rows, const std::string& row, const std::string& t) {
   const std::string shape = "[" + rows + ", " + row + "]\n";

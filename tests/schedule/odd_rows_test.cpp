@@ -94,6 +94,37 @@ TEST(OddRows, MasksOfThreeTilesAreReadAgain) {
   EXPECT_GT(held.keep, 0);
   expect_loop(masked_softmax_of("7", "21909", "f32"), 8192);
 }
+TEST(OddRows, MasksOfShortTilesAreReadAgain) {
+  for (int row : {4201, 5119, 5121, 5701})
+    expect_loop(masked_softmax_of("7", std::to_string(row), "bf16"), 1024, {.tolerance = 1e-2});
+  for (int row : {9001, 11003})
+    expect_loop(masked_softmax_of("7", std::to_string(row), "f16"), 2048, {.tolerance = 1e-2});
+  auto tile = [](const char* row) { return plan_of(masked_softmax_of("10000", row, "f16"), 132).schedule.kind; };
+  EXPECT_EQ(tile("5701"), ScheduleKind::BlockLoop);
+  EXPECT_EQ(tile("6100"), ScheduleKind::BlockRows); // fills three quarters of it
+  EXPECT_EQ(tile("2501"), ScheduleKind::BlockRows);
+  auto blocks = [](const char* rows) { return plan_of(masked_softmax_of(rows, "9001", "f16"), 132).min_blocks; };
+  EXPECT_EQ(blocks("1000"), 8); // all rows at a time
+  EXPECT_EQ(blocks("6000"), 6);
+}
+// A multiprocessor has one of few rows: its block has all registers.
+TEST(OddRows, FewHaveTheRegistersToThemselves) {
+  auto blocks = [](const char* rows) { return plan_of(softmax_of(rows, "12001"), 132).min_blocks; };
+  EXPECT_EQ(blocks("132"), 0);
+  EXPECT_GT(blocks("133"), 0);
+}
+// A row of several axes, of which the inner one is half accesses: two of them for each.
+TEST(OddRows, HalfAccessesOfSeveralAxes) {
+  auto run = [](const char* pixels, const char* t) { return plan_of(group_norm_of("9", "4", pixels, t), 1).run; };
+  EXPECT_EQ(run("12504", "bf16"), 8);
+  EXPECT_EQ(run("12500", "bf16"), 4);
+  EXPECT_EQ(run("12502", "f32"), 2);
+  kernel_runner().blocks_only = true;
+  expect_same(group_norm_of("9", "4", "12500", "bf16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  expect_same(group_norm_of("9", "4", "500", "f16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  expect_same(group_norm_of("9", "4", "12502", "f32"), {{}}, {.tolerance = 1e-3, .multiprocessors = 1});
+  kernel_runner().blocks_only = false;
+}
 TEST(OddRows, LoadsOfWhatIsReadOnceAreTold) {
   EXPECT_EQ(plan_of(variance_of(3541, 12347, "f16"), 132).reads, tile::Caching::Passing);
   EXPECT_EQ(plan_of(variance_of(20000, 3001, "f16"), 132).reads, tile::Caching::Passing); // a tile each

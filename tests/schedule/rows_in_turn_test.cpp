@@ -21,28 +21,11 @@ void expect_in_turn(const Problem& p, const Wanted& w, double tolerance) {
   kernel_runner().blocks_only = false;
 }
 
-Problem norm(const char* rows, const char* width, const std::string& t) {
-  const std::string r = rows, w = width;
-  return problem("x: " + t + "[" + r + ", " + w + "]\ng: " + t + "[" + w + "]\ny: " + t + "[" + r + ", " + w + "]",
-                 "nest rms_norm outer(i0: " + r + ") row(i1: " + w + R"() {
-      %0 = load x[i0, i1] : f32
-      %1 = mul %0, %0 : f32
-      %2 = reduce.sum %1 : f32
-      %3 = const 0.001 : f32
-      %4 = mul %2, %3 : f32
-      %5 = sqrt %4 : f32
-      %6 = div %0, %5 : f32
-      %7 = load g[i1] : f32
-      %8 = mul %6, %7 : f32
-      store y[i0, i1] = %8
-    })");
-}
-
 TEST(RowsInTurn, ABlockOrAWarpARow) {
   expect_in_turn(softmax_of("32", "1024", "bf16"), {1, 1024, 2}, 1e-2);
   expect_in_turn(softmax_of("57", "1024", "bf16"), {1, 1024, 1}, 1e-2); // so many that a warp a row is enough
-  expect_in_turn(norm("64", "512", "f16"), {2, 512, 2}, 2e-3);
-  expect_in_turn(norm("8", "4096", "f16"), {1, 4096, 8}, 2e-3);
+  expect_in_turn(norm_of("64", "512", "f16"), {2, 512, 2}, 2e-3);
+  expect_in_turn(norm_of("8", "4096", "f16"), {1, 4096, 8}, 2e-3);
 }
 TEST(RowsInTurn, NumbersOfRowsThatLeaveTilesIdle) {
   expect_in_turn(softmax_of("31", "1024", "f16"), {1, 1024, 2}, 2e-3); // half of the last program's
@@ -50,7 +33,7 @@ TEST(RowsInTurn, NumbersOfRowsThatLeaveTilesIdle) {
   expect_in_turn(softmax_of("233", "128", "bf16"), {8, 128, 2}, 1e-2);
 }
 TEST(RowsInTurn, FourWhereGainsAreReadForThem) {
-  expect_in_turn(norm("47", "1024", "f16"), {1, 1024, 2, 4}, 2e-3);
+  expect_in_turn(norm_of("47", "1024", "f16"), {1, 1024, 2, 4}, 2e-3);
   expect_in_turn(add_norm_of("29", "1024", "f16"), {1, 1024, 4, 2}, 5e-3); // of two streams less of each
 }
 TEST(RowsInTurn, NotWhereTheGpuWouldBeIdleOrRowsAreLong) {
