@@ -29,19 +29,10 @@ public:
     if (!(several_ && !aligned_ && !wide_) && bytes < kLongRowBytes && f_.guess(f_.points(AxisRole::Outer)) >= many &&
         row_plans(f_, online).front().keep > 0)
       return std::nullopt;
-    const bool one = !several_ && (aligned_ || f_.loads_beside() == 0); // stream
-    const bool short_ones = one || (several_ && !aligned_);
-    // No block holds 32-bit rows with gains, nor long ones of several axes.
-    const bool gains = (wide_ || f_.row_groups().columns.size() > 1) && !several_ && aligned_ && f_.loads_beside() > 0;
-    const bool gain = one && !wide_ && f_.loads_beside() == 1;
-    const int64_t least = gains        ? kGainRowBytes
-                          : gain       ? kNarrowGainRowBytes
-                          : short_ones ? kHeldRowBytes
-                                       : kLongRowBytes;
-    if (kept_bytes_ == 0 || bytes < least) return std::nullopt;
-    const std::vector<HeldTeam> list = gains && bytes < kHeldRowBytes ? std::vector{tile(256, 4, 32)}
-                                       : aligned_                     ? of_whole_accesses()
-                                                                      : shifted();
+    if (kept_bytes_ == 0 || bytes < least_bytes()) return std::nullopt;
+    const std::vector<HeldTeam> list = gains() && bytes < kHeldRowBytes ? std::vector{tile(256, 4, 32)}
+                                       : aligned_                       ? of_whole_accesses()
+                                                                        : shifted();
     for (const HeldTeam& given : list) {
       HeldTeam t = given;
       t.keep = std::min(t.keep, fitting_tiles(t));
@@ -54,6 +45,17 @@ public:
   }
 
 private:
+  // Rows of one stream with gains that no block holds: of 32 bits, or long ones of several axes.
+  [[nodiscard]] bool gains() const {
+    return (wide_ || f_.row_groups().columns.size() > 1) && !several_ && aligned_ && f_.loads_beside() > 0;
+  }
+  // Shorter rows are read again.
+  [[nodiscard]] int64_t least_bytes() const {
+    if (gains()) return kGainRowBytes;
+    if (several_) return aligned_ ? kLongRowBytes : kHeldRowBytes;
+    if (!wide_ && aligned_ && f_.loads_beside() == 1) return kNarrowGainRowBytes;
+    return aligned_ || f_.loads_beside() == 0 ? kHeldRowBytes : kLongRowBytes;
+  }
   // Of whole accesses many a thread: loads under way, and a tile in registers that counts. A gain and a bias would take
   // as many registers again.
   [[nodiscard]] std::vector<HeldTeam> of_whole_accesses() const {

@@ -132,15 +132,7 @@ TEST(BlockTeam, RowsThatTheGpuDoesNotHoldAtOnceAreHeldByTheirTeams) {
 TEST(BlockTeam, RowsThatAreStoredNarrowerAreOneStream) {
   auto narrowed = [](const std::string& rows, const std::string& row) {
     const std::string shape = "[" + rows + ", " + row + "]\n";
-    return problem("x: f32" + shape + "y: f16" + shape, "nest softmax outer(i0: " + rows + ") row(i1: " + row + R"() {
-      %0 = load x[i0, i1] : f32
-      %1 = reduce.max %0 : f32
-      %2 = sub %0, %1 : f32
-      %3 = exp %2 : f32
-      %4 = reduce.sum %3 : f32
-      %5 = div %3, %4 : f32
-      store y[i0, i1] = %5
-    })");
+    return softmax_nest("x: f32" + shape + "y: f16" + shape, rows, row, "x[i0, i1]");
   };
   EXPECT_EQ(summary(narrowed("200", "45001")), "4 [1, 2048] keeps 6 tells + 1");
   EXPECT_EQ(summary(add_norm_of("200", "45001", "f16")), "5 [1, 1024] keeps 6 tells + 1"); // two are shared at once
@@ -154,16 +146,8 @@ TEST(BlockTeam, RowsThatAreStoredNarrowerAreOneStream) {
 TEST(BlockTeam, ColumnsOfWhichTeamsLeaveNoProgramIdle) {
   auto softmax = [](int length, int columns, const std::string& t) {
     const std::string n = std::to_string(length), m = std::to_string(columns);
-    return problem("x: " + t + "[" + n + ", " + m + "]\ny: " + t + "[" + n + ", " + m + "]",
-                   "nest down outer(i0: " + m + ") row(i1: " + n + R"() {
-      %0 = load x[i1, i0] : f32
-      %1 = reduce.max %0 : f32
-      %2 = sub %0, %1 : f32
-      %3 = exp %2 : f32
-      %4 = reduce.sum %3 : f32
-      %5 = div %3, %4 : f32
-      store y[i1, i0] = %5
-    })");
+    const std::string shape = t + "[" + n + ", " + m + "]";
+    return softmax_nest("x: " + shape + "\ny: " + shape, m, n, "x[i1, i0]", "y[i1, i0]");
   };
   EXPECT_EQ(summary(softmax(9001, 2001, "bf16")), "4 [256, 32] keeps 6 waits + 1");  // 252 programs
   EXPECT_EQ(summary(softmax(12832, 2845, "f16")), "11 [64, 128] keeps 6 waits + 1"); // 178 of 32 columns, 253

@@ -4,18 +4,23 @@
 
 namespace tessera::test {
 
-// `at`: where the row's elements are in x, whose rows have `width`.
-inline Problem softmax_at(const std::string& rows, const std::string& row, const std::string& t,
-                          const std::string& width, const std::string& at) {
-  return problem("x: " + t + "[" + rows + ", " + width + "]\ny: " + t + "[" + rows + ", " + row + "]",
-                 "nest softmax outer(i0: " + rows + ") row(i1: " + row + ") { %0 = load x[i0, " + at + R"(] : f32
+// Along i1 for each i0, of what is loaded `from`.
+inline Problem softmax_nest(const std::string& declarations, const std::string& rows, const std::string& row,
+                            const std::string& from, const std::string& to = "y[i0, i1]") {
+  return problem(declarations,
+                 "nest softmax outer(i0: " + rows + ") row(i1: " + row + ") { %0 = load " + from + R"( : f32
       %1 = reduce.max %0 : f32
       %2 = sub %0, %1 : f32
       %3 = exp %2 : f32
       %4 = reduce.sum %3 : f32
       %5 = div %3, %4 : f32
-      store y[i0, i1] = %5
-    })");
+      store )" + to + " = %5 }");
+}
+// `at`: where the row's elements are in x, whose rows have `width`.
+inline Problem softmax_at(const std::string& rows, const std::string& row, const std::string& t,
+                          const std::string& width, const std::string& at) {
+  return softmax_nest("x: " + t + "[" + rows + ", " + width + "]\ny: " + t + "[" + rows + ", " + row + "]", rows, row,
+                      "x[i0, " + at + "]");
 }
 inline Problem softmax_of(const std::string& rows, const std::string& row, const std::string& t = "f32") {
   return softmax_at(rows, row, t, row, "i1");
