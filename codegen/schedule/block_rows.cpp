@@ -158,11 +158,13 @@ private:
     // seldom: better a few values are kept elsewhere. What of a tile is beyond the row takes none: twice as many then.
     const int64_t block = int64_t{32} * p.warps, values = rows * columns / block * std::max(2, f_.live);
     const int64_t access = lanes * vector_, accesses = (longest + shift - 1 + access - 1) / access;
-    const bool known = constant && (shift > 1 || aligned), wide_ones = f_.usual > 2 && f_.loaded_streams() > 1;
+    const bool known = constant && (shift > 1 || aligned);
     const bool idle = known && values / each * std::min(each, accesses * vector_) < kManyValues;
     const bool partly =
         shift > 1 && known && accesses * vector_ < each && values >= kManyValues * 2 / 3 && block >= 256;
-    const int64_t resident = idle && !wide_ones ? 2 * kResident : idle || several ? kResident * 3 / 2 : kResident;
+    // Two 32-bit streams need more than half of the registers.
+    const bool half = idle && !(f_.usual > 2 && f_.loaded_streams() > 1);
+    const int64_t resident = half ? 2 * kResident : idle || several ? kResident * 3 / 2 : kResident;
     if ((values >= kManyValues || partly) && block < resident) p.min_blocks = static_cast<int>(resident / block);
     // Few rows leave registers to those that there are.
     const int64_t processors = f_.device.multiprocessors;
@@ -187,13 +189,14 @@ private:
     constexpr int64_t kFull = 896, kResident = 1280;     // threads of a multiprocessor; where there are gains
     constexpr int kElementary = 10, kMostFunctions = 15; // ScalarInfo::cost of functions, of all of them
     const int64_t loaded = f_.loaded_bytes();
+    if (vector_ * f_.usual < kAccessBytes) return {}; // copies of less than 16 bytes
     if (!f_.stores_rows() || f_.usual > 2 || row * f_.usual < kLeast || row * loaded > kMost) return {};
     double moved = 0;
     for (const Stream& s : f_.streams) {
       moved += s.count * s.bytes;
       const bool large = !s.store && s.count >= f_.largest / 2;
       const bool whole = s.bytes >= f_.usual && f_.contiguous(s, static_cast<size_t>(f_.contiguous_axis));
-      if (large && !whole) return {}; // copies of less than 16 bytes
+      if (large && !whole) return {};
     }
     if (moved > BlockFacts::kCacheBytes) return {};
     int functions = 0;

@@ -139,10 +139,11 @@ public:
     p.run = static_cast<int>(t.vectors ? std::min<int64_t>(t.each, kAccessBytes / f_.usual) : 1);
     p.steps = static_cast<int>(t.each / p.run);
     p.streaming = waits_ && t.loop && t.shift == 1; // shifted rows end within lines, which two programs write
-    // Not where positions are divided, twice then, nor where masks take the registers of narrow elements. Strided rows
-    // are, or are not, as they begin.
-    const bool registers = t.shift == 1 || !(f_.lean() || f_.narrow_masks());
-    p.ahead = waits_ && t.loop && p.groups.columns.size() == 1 && (f_.strided_rows() ? t.shift > 1 : registers);
+    // Not where positions are divided, twice then, nor where masks take the registers of narrow elements. Of strided
+    // rows just those.
+    const bool masks = t.shift > 1 && (f_.lean() || f_.narrow_masks());
+    const bool ahead = f_.strided_rows() ? t.shift > 1 && f_.lean() : !masks;
+    p.ahead = ahead && waits_ && t.loop && p.groups.columns.size() == 1;
     p.min_blocks = static_cast<int>(t.resident);
     p.programs = static_cast<int>(t.programs);
     if (t.loop)

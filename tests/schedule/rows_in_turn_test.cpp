@@ -47,6 +47,8 @@ TEST(RowsInTurn, NotWhereTheGpuWouldBeIdleOrRowsAreLong) {
   EXPECT_EQ(turns(softmax_of("16384", "1024", "bf16"), 132), 1); // more than the L2 holds
   EXPECT_EQ(turns(softmax_of("64", "8192", "bf16")), 1);
   EXPECT_EQ(turns(softmax_of("64", "256", "f32")), 1);
+  EXPECT_EQ(turns(group_norm_of("128", "64", "4", "f16")), 1); // accesses of 8 bytes
+  EXPECT_EQ(turns(group_norm_of("128", "32", "8", "f16")), 2);
   EXPECT_EQ(turns(softmax_of("64", "999", "bf16")), 1); // rows begin anywhere
   EXPECT_EQ(turns(softmax_of("64", "768", "bf16")), 1); // a part of the tile would be idle
 }
