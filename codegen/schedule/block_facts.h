@@ -115,6 +115,7 @@ private:
 inline constexpr int kAccessBytes = 16;             // of a thread: the widest access there is
 inline constexpr int64_t kLineBytes = 128;          // what memory likes to be read and written in
 inline constexpr int64_t kRowBytes = 32 << 10;      // longer rows are read twice rather than kept in a tile
+inline constexpr int64_t kWideTileBytes = 48 << 10; // but of one 32-bit stream of whole accesses
 inline constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length, and most others, are shared from here on
 inline constexpr int64_t kAllTiles = 1 << 20;       // as many in shared memory as it has room for
 inline constexpr int64_t kToldBesideOthers = 8;     // members of a team by messages while other teams run

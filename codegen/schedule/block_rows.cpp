@@ -237,7 +237,7 @@ private:
       const bool fits = power_above(longest) * std::max(2, f_.live) <= kRegisterFile;
       const bool idle = 4 * longest <= 3 * power_above(longest);
       if (n && fits && (!aligned || idle) && f_.loads_beside() > 0 && !f_.one_pass()) return kMost;
-      return aligned ? kRowBytes * 3 / 2 : 2 * kRowBytes;
+      return aligned ? kWideTileBytes : 2 * kRowBytes;
     }
     if (f_.live == 1 && f_.accumulators() == 1) return few(2) ? kMost : 2 * kRowBytes;
     // Nothing of them is stored, so that a loop reads them once as well. Shifted ones are begun and ended by more

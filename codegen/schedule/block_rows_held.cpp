@@ -45,9 +45,8 @@ public:
     if (n && (hold_few(p, *n) || hold_medium(p, *n) || hold_wide(p, *n))) return;
     const bool wide = f_.usual > 2, two = f_.loaded_bytes() >= 2 * f_.usual;
     const bool several = f_.loaded_streams() > 1 && two && f_.usual == 2 && many_; // of fewer rows some are idle
-    if (!n ||
-        (two ? *n * f_.loaded_bytes() < (p.shift > 1 && !f_.beside_bytes() ? kLeast : kLong) : *n * f_.usual <= kLeast))
-      return;
+    const int64_t bytes = n ? *n * f_.loaded_bytes() : 0, longest = wide && p.shift == 1 ? kWideTileBytes : kLeast;
+    if (!n || (two ? bytes < (p.shift > 1 && !f_.beside_bytes() ? kLeast : kLong) : *n * f_.usual <= longest)) return;
     if (!f_.stores_rows() || f_.divides() || f_.usual == 1 || p.run == 1) return;
     const bool gain = wide && p.shift > 1 && f_.loads_beside() == 1;
     if (f_.row_groups().columns.size() != 1 || (f_.loads_beside() > 0 && (wide || !two) && !gain) || (two && wide) ||
@@ -59,7 +58,8 @@ public:
       read_again(p);
       return;
     }
-    const int64_t each = small || masked || (two && p.shift > 1) ? vector_ : two || p.shift > 1 ? 16 : 32;
+    const bool two_tiles = wide && !two && *n * f_.usual <= kLeast; // one of them in registers
+    const int64_t each = small || masked || (two && p.shift > 1) ? vector_ : two || two_tiles || p.shift > 1 ? 16 : 32;
     const HeldRow held{kThreads, each, kBlocks, two || small};
     if (held.each * f_.live > kRegisters) return;
     BlockPlan holding = p;
