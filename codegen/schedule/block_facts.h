@@ -21,6 +21,17 @@ struct Multiple {
   std::optional<SizeCondition> condition;
 };
 
+inline constexpr int kAccessBytes = 16;             // of a thread: the widest access there is
+inline constexpr int64_t kLineBytes = 128;          // what memory likes to be read and written in
+inline constexpr int64_t kRowBytes = 32 << 10;      // longer rows are read twice rather than kept in a tile
+inline constexpr int64_t kWideTileBytes = 48 << 10; // but of one 32-bit stream of whole accesses
+inline constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length, and most others, are shared from here on
+inline constexpr int64_t kAllTiles = 1 << 20;       // as many in shared memory as it has room for
+inline constexpr int64_t kToldBesideOthers = 8;     // members of a team by messages while other teams run
+inline constexpr int64_t kWarpRowBytes = 4 << 10;   // one warp's, with a shift
+inline constexpr int kRegisters = 64;               // of a thread, for values of the tile
+inline constexpr int64_t kShiftedElements = 8;      // of a thread, of shared rows that begin at any alignment
+
 class BlockFacts {
 public:
   BlockFacts(const Graph& graph, const LoopNest& nest, const Domain& domain, const DeviceTraits& device);
@@ -76,6 +87,11 @@ public:
   [[nodiscard]] AxisGroups row_groups() const;
   // Bytes of shared memory that each of so many blocks on a multiprocessor has, beside what its warps `exchange`.
   [[nodiscard]] int64_t shared_room(int64_t blocks, int64_t exchange = 1 << 10) const;
+  // Tiles of so many elements, of each of which later rounds need `bytes`, that fit there.
+  [[nodiscard]] int64_t tiles_in_shared(int64_t elements, int64_t bytes, int64_t blocks,
+                                        int64_t exchange = 1 << 10) const;
+  // Elements of a thread, at most `each`, whose values take so many registers at most.
+  [[nodiscard]] int64_t fitting(int64_t each, int64_t registers = kRegisters * 5 / 4) const;
   // Bytes of an element that later rounds need, of what a program holds: rows one at a time, or tiles of columns.
   [[nodiscard]] int64_t kept_element(bool online) const;
   // Registers of accumulators, in f32, per element of the tile.
@@ -112,16 +128,7 @@ private:
 // Rows of several tiles begin at lines, so that no two tiles of a row share one.
 [[nodiscard]] int row_shift(const BlockFacts& facts, bool several_tiles);
 
-inline constexpr int kAccessBytes = 16;             // of a thread: the widest access there is
-inline constexpr int64_t kLineBytes = 128;          // what memory likes to be read and written in
-inline constexpr int64_t kRowBytes = 32 << 10;      // longer rows are read twice rather than kept in a tile
-inline constexpr int64_t kWideTileBytes = 48 << 10; // but of one 32-bit stream of whole accesses
-inline constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length, and most others, are shared from here on
-inline constexpr int64_t kAllTiles = 1 << 20;       // as many in shared memory as it has room for
-inline constexpr int64_t kToldBesideOthers = 8;     // members of a team by messages while other teams run
-inline constexpr int64_t kWarpRowBytes = 4 << 10;   // one warp's, with a shift
-inline constexpr int kRegisters = 64;               // of a thread, for values of the tile
-[[nodiscard]] int64_t power_above(int64_t n);       // at least 1
+[[nodiscard]] int64_t power_above(int64_t n); // at least 1
 [[nodiscard]] int64_t power_below(int64_t n);
 // Elements that a tile has room for, at least: a row of one element needs no mask, one that may have none does.
 [[nodiscard]] inline int64_t room(int64_t most, int64_t least) { return least < 1 ? std::max<int64_t>(most, 2) : most; }
@@ -176,13 +183,12 @@ struct RowTeam {
 };
 [[nodiscard]] BlockPlan row_team(const BlockFacts& facts, const RowTeam& team, bool online);
 // Blocks of which so many hold a long row of `places` elements, with what its alignment adds, that its tiles, one in
-// registers and `keep` in shared memory, are read once (block_team_held.cpp). `aligned`: it begins at a whole access;
-// `kept_bytes`: what later rounds need of an element. Nothing where rows are better read twice, or too long.
+// registers and `keep` in shared memory, are read once (block_team_held.cpp). `aligned`: it begins at a whole access.
+// Nothing where rows are better read twice, or too long.
 struct HeldTeam {
   int64_t threads, resident, each, keep;
 };
-[[nodiscard]] std::optional<HeldTeam> held_team(const BlockFacts& facts, int64_t places, bool aligned, int kept_bytes,
-                                                bool online);
+[[nodiscard]] std::optional<HeldTeam> held_team(const BlockFacts& facts, int64_t places, bool aligned, bool online);
 // The members of a plan's teams, and whether they wait, from its tile, its shift, the tiles that it keeps, and its
 // programs.
 void share_team(const BlockFacts& facts, BlockPlan& plan, bool online);

@@ -19,15 +19,6 @@ class RowPlanner {
 public:
   RowPlanner(const BlockFacts& facts, bool online) : f_(facts), online_(online), vector_(row_vector(facts)) {}
 
-  // Elements of one access: as many as are known to divide the inner one of several axes.
-  [[nodiscard]] static int64_t row_vector(const BlockFacts& f) {
-    const int64_t most = kAccessBytes / f.usual;
-    if (f.row_groups().columns.size() == 1) return most;
-    for (int64_t v = most; v * f.usual >= 8; v /= 2)
-      if (f.multiple(f.extent(static_cast<size_t>(f.contiguous_axis)), v).known) return v;
-    return most;
-  }
-
   // Along a contiguous row.
   std::vector<BlockPlan> rows() {
     SymExpr row = f_.d.env.simplify(f_.d.row_count());
@@ -84,6 +75,14 @@ public:
   }
 
 private:
+  // Elements of one access: as many as are known to divide the inner one of several axes.
+  [[nodiscard]] static int64_t row_vector(const BlockFacts& f) {
+    const int64_t most = kAccessBytes / f.usual;
+    if (f.row_groups().columns.size() == 1) return most;
+    for (int64_t v = most; v * f.usual >= 8; v /= 2)
+      if (f.multiple(f.extent(static_cast<size_t>(f.contiguous_axis)), v).known) return v;
+    return most;
+  }
   // The row of up to `longest` elements in one tile; nothing when it would not fit the registers. `aligned`: rows are
   // whole accesses. Others are shifted where a block has one, and short ones accessed element by element.
   //

@@ -15,7 +15,7 @@ public:
   double hold(BlockPlan& p, const HeldRow& held, int64_t length) const {
     const int64_t tile = held.threads * held.each, bytes = f_.kept_element(online_);
     const int64_t tiles = (length + p.shift - 1 + tile - 1) / tile;
-    const int64_t keep = bytes == 0 ? 0 : std::min(tiles - 1, f_.shared_room(held.blocks) / (tile * bytes));
+    const int64_t keep = std::min(tiles - 1, f_.tiles_in_shared(tile, bytes, held.blocks));
     if (keep < 1) return 0;
     set(p, held);
     p.keep = static_cast<int>(keep);
@@ -141,7 +141,8 @@ public:
   [[nodiscard]] std::optional<BlockPlan> hold_gain(BlockPlan p, int64_t length, bool aligned) const {
     if (aligned || f_.usual != 4 || f_.loaded_bytes() > 4 || f_.loads_beside() != 1) return {};
     if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides() || f_.kept_element(online_) == 0) return {};
-    if (length * f_.usual <= kRowBytes || hold(p, {256, 4 * vector_, 4, true}, length) < 1) return {};
+    if (length * f_.usual <= kRowBytes || 4 * length > 3 * power_above(length)) return {};
+    if (hold(p, {256, 4 * vector_, 4, true}, length) < 1) return {};
     return p;
   }
   // Rows that have a multiprocessor each: a block of 1024 threads has all of its shared memory and, for one tile, of

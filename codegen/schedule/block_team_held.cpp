@@ -11,23 +11,22 @@ namespace {
 constexpr int64_t kHeldRowBytes = 156 << 10;       // of one stream, which no block holds, or of two that begin anywhere
 constexpr int64_t kGainRowBytes = 64 << 10;        // of one of 32 bits with gains, or of rows of several axes
 constexpr int64_t kNarrowGainRowBytes = 120 << 10; // of one of 16 bits with a gain
-constexpr int64_t kShiftedElements = 8;            // of a thread, of rows that begin at any alignment
 constexpr int64_t kLargeTeam = 48;                 // meets late: rather larger shares
 
 class HeldPlanner {
 public:
-  HeldPlanner(const BlockFacts& facts, int64_t places, bool aligned, int kept_bytes)
-      : f_(facts), places_(places), aligned_(aligned), kept_bytes_(kept_bytes),
+  HeldPlanner(const BlockFacts& facts, int64_t places, bool aligned, bool online)
+      : f_(facts), places_(places), aligned_(aligned), online_(online), kept_bytes_(facts.kept_element(online)),
         rows_(facts.constant(facts.points(AxisRole::Outer))), several_(facts.loaded_streams() > 1),
         wide_(facts.usual > 2) {}
 
-  [[nodiscard]] std::optional<HeldTeam> run(bool online) const {
+  [[nodiscard]] std::optional<HeldTeam> run() const {
     const int64_t bytes = places_ * f_.loaded_bytes();
     // Many rows that a block holds need no team.
     constexpr int64_t kMany = 4; // of a multiprocessor
     const auto many = static_cast<double>(kMany * f_.device.multiprocessors);
     if (!(several_ && !aligned_ && !wide_) && bytes < kLongRowBytes && f_.guess(f_.points(AxisRole::Outer)) >= many &&
-        row_plans(f_, online).front().keep > 0)
+        row_plans(f_, online_).front().keep > 0)
       return std::nullopt;
     if (kept_bytes_ == 0 || bytes < least_bytes()) return std::nullopt;
     const std::vector<HeldTeam> list = gains() && bytes < kHeldRowBytes ? std::vector{tile(256, 4, 32)}
@@ -60,16 +59,16 @@ private:
   // as many registers again.
   [[nodiscard]] std::vector<HeldTeam> of_whole_accesses() const {
     constexpr int64_t kMost = kRegisters * 7 / 4;
-    const int64_t many = fitting(f_.loads_beside() > 1 ? 16 : 32, kMost);
+    const int64_t many = f_.fitting(f_.loads_beside() > 1 ? 16 : 32, kMost);
     if (f_.masks()) return masked();
     // Of rows that are just too long for a block, small shares, if messages tell of them.
-    const HeldTeam shares{128, 8, fitting(16), 3};
+    const HeldTeam shares{128, 8, f_.fitting(16), 3};
     if (!wide_ && !several_ && places_ * f_.loaded_bytes() < kHeldRowBytes && members(shares) <= kToldBesideOthers)
       return {shares};
     // 1024 threads leave 64 registers, which large tiles of one stream take up to the last one: with the masks of rows
     // that end within a tile they would be 80, and of 32 bits twice as many.
     const bool ends_within = places_ % (256 * many) != 0;
-    const int64_t less = fitting(16);
+    const int64_t less = f_.fitting(16);
     if (ends_within && f_.lean()) return {loop(128, 8, less), loop(256, 4, many)};
     if ((ends_within || f_.loads_beside() > 1) && wide_ && several_) return {{128, 4, less, 1}, loop(256, 4, less)};
     if (ends_within && wide_) return {loop(256, 4, less)};
@@ -82,19 +81,19 @@ private:
     if (!f_.narrow_masks()) return {small};
     if (places_ % (large.threads * large.each) == 0) return {large};
     if (members(small) <= kToldBesideOthers) return {small};
-    const HeldTeam four{256, 4, fitting(16), 4}, two{256, 4, fitting(16), 2};
+    const HeldTeam four{256, 4, f_.fitting(16), 4}, two{256, 4, f_.fitting(16), 2};
     return {filled(four) >= filled(two) ? four : two};
   }
   [[nodiscard]] std::vector<HeldTeam> shifted() const {
-    const int64_t few = fitting(kShiftedElements);
+    const int64_t few = f_.fitting(kShiftedElements);
     if (f_.lean() && f_.strided_rows()) return {strided()};
-    if (f_.lean()) return {loop(128, 8, fitting(16)), loop(256, 4, few)};
+    if (f_.lean()) return {loop(128, 8, f_.fitting(16)), loop(256, 4, few)};
     if (wide_ && several_) return {loop(128, 8, few), loop(256, 4, few)};
-    if (wide_ && f_.loads_beside() == 1) return {{128, 4, fitting(32), 1}};
+    if (wide_ && f_.loads_beside() == 1) return {{128, 4, f_.fitting(32), 1}};
     // Where all teams are one turn and a part of another of what runs at a time, smaller shares.
-    const HeldTeam large = loop(256, 4, few), small = loop(128, 8, few), least = {128, 4, fitting(16), 3};
+    const HeldTeam large = loop(256, 4, few), small = loop(128, 8, few), least = {128, 4, f_.fitting(16), 3};
     const bool uneven = turns(large) > 1 && turns(large) < 2;
-    if (f_.narrow_masks()) return {loop(128, 4, fitting(16)), large};
+    if (f_.narrow_masks()) return {loop(128, 4, f_.fitting(16)), large};
     if (wide_ && f_.loads_beside() > 1 && uneven) return {least};
     if (!several_ || wide_) return {large, loop(512, 2, few)};
     if (uneven) return {least};
@@ -106,22 +105,18 @@ private:
   // Of which every second element is read: small teams that hold much each, or else many small shares.
   [[nodiscard]] HeldTeam strided() const {
     constexpr int64_t kSmallTeam = 6;
-    HeldTeam large = loop(256, 2, fitting(16));
+    HeldTeam large = loop(256, 2, f_.fitting(16));
     large.keep = fitting_tiles(large);
-    return members(large) <= kSmallTeam ? large : HeldTeam{128, 8, fitting(16), 3};
+    return members(large) <= kSmallTeam ? large : HeldTeam{128, 8, f_.fitting(16), 3};
   }
   [[nodiscard]] HeldTeam loop(int64_t threads, int64_t resident, int64_t each) const {
     return {threads, resident, each, kAllTiles};
   }
   [[nodiscard]] HeldTeam tile(int64_t threads, int64_t resident, int64_t each) const {
-    return {threads, resident, fitting(each), 0};
-  }
-  [[nodiscard]] int64_t fitting(int64_t each, int64_t registers = kRegisters * 5 / 4) const {
-    while (each > 1 && each * f_.live + f_.accumulators() > registers) each /= 2;
-    return each;
+    return {threads, resident, f_.fitting(each), 0};
   }
   [[nodiscard]] int64_t fitting_tiles(const HeldTeam& t) const {
-    return std::max<int64_t>(0, f_.shared_room(t.resident, 1 << 10) / (t.threads * t.each * kept_bytes_));
+    return f_.tiles_in_shared(t.threads * t.each, kept_bytes_, t.resident);
   }
   [[nodiscard]] int64_t members(const HeldTeam& t) const {
     const int64_t share = (t.keep + 1) * t.threads * t.each;
@@ -148,16 +143,16 @@ private:
 
   const BlockFacts& f_;
   const int64_t places_;
-  const bool aligned_;
-  const int kept_bytes_;
+  const bool aligned_, online_;
+  const int64_t kept_bytes_;
   const std::optional<int64_t> rows_;
   const bool several_, wide_; // streams; more than 16 bits
 };
 
 } // namespace
 
-std::optional<HeldTeam> held_team(const BlockFacts& facts, int64_t places, bool aligned, int kept_bytes, bool online) {
-  return HeldPlanner(facts, places, aligned, kept_bytes).run(online);
+std::optional<HeldTeam> held_team(const BlockFacts& facts, int64_t places, bool aligned, bool online) {
+  return HeldPlanner(facts, places, aligned, online).run();
 }
 
 } // namespace tessera

@@ -19,7 +19,6 @@ constexpr int64_t kLeastBytes = 16 << 10;   // of a program's share
 constexpr double kHeldBytes = 8e6;          // moved, from which on what programs that wait have read is to last
 constexpr int64_t kMostPartials = 8192;     // and where each has several
 constexpr int64_t kShots = 4;               // waves of programs of a tile each, at least
-constexpr int64_t kShiftedElements = 8;     // of a thread, of rows that begin at any alignment
 constexpr int64_t kTeamRowBytes = 64 << 10; // what a block could hold is shared from here on
 constexpr double kMuchKept = 0.75;          // of rows of several narrow streams, which a block alone does not hold
 constexpr double kMostlyKept = 0.85;        // of a row, so that reading the rest again is nothing
@@ -166,8 +165,7 @@ private:
   }
   // Tiles of `elements` that fit a block's share of shared memory, beside what its warps `exchange`.
   [[nodiscard]] int kept_tiles(int64_t elements, int64_t resident, int64_t exchange = 1 << 10) const {
-    const int64_t bytes = f_.shared_room(resident, exchange);
-    return waits_ && kept_bytes_ > 0 ? static_cast<int>(std::max<int64_t>(0, bytes / (elements * kept_bytes_))) : 0;
+    return waits_ ? static_cast<int>(f_.tiles_in_shared(elements, kept_bytes_, resident, exchange)) : 0;
   }
   // Time of `programs` that each read and write as much, a part `kept` of what is read again never leaving them.
   [[nodiscard]] double us(double programs, double kept) const {
@@ -271,7 +269,7 @@ private:
     if (!waits_ && n && f_.usual == 2 && *n % vector != 0) b.each = std::min(b.each, 2 * vector);
     const bool cut = !waits_ && n && f_.usual == 4 && *n % vector != 0 && count && *count == 1 && states_ == 1;
     if (cut) b = {256, 4, b.each};
-    b.each = fitting(b.each);
+    b.each = f_.fitting(b.each);
     if (!whole.condition) b = shifted(b);
     // Smaller blocks where so few large ones are a row's share that many have none.
     auto busy = [&](int64_t resident) {
@@ -321,7 +319,7 @@ private:
       const bool at_once = *count <= (several ? 2 * most : most) &&
                            pays(rows, alone, rows * team, waits_ ? kept : 0, *n * f_.loaded_bytes() >= kTeamRowBytes);
       if (!at_once && alone >= 1) return;
-      const auto held = waits_ ? held_team(f_, *n + shift - 1, aligned, kept_bytes_, online_) : std::nullopt;
+      const auto held = waits_ ? held_team(f_, *n + shift - 1, aligned, online_) : std::nullopt;
       if (held && !(at_once && kept >= (several ? much : kMostlyKept)))
         return add({held->threads, held->resident, held->each, held->keep}, 0, 0, held->keep > 0,
                    "each row of " + row_.str() + " is held by its programs", {});
@@ -363,9 +361,9 @@ private:
       const int64_t most = once.resident * programs_, access = aligned || shift > 1 ? vector : 1;
       while (once.each > access && 2 * *count * tiles(once) <= most) once.each /= 2;
       // Of narrow elements that nothing stands beside a thread has room for more.
-      if (const Blocks large{128, 8, fitting(32)}; shift > 1 && f_.usual == 2 && f_.lean() &&
-                                                   *count * tiles(once) > most &&
-                                                   *count * tiles(large) <= 8 * programs_)
+      if (const Blocks large{128, 8, f_.fitting(32)}; shift > 1 && f_.usual == 2 && f_.lean() &&
+                                                      *count * tiles(once) > most &&
+                                                      *count * tiles(large) <= 8 * programs_)
         return add(large, 0, 8 * programs_, false, in_registers, conditions);
       if (*count * tiles(once) <= most) return add(once, 0, most, false, in_registers, conditions);
     } else {
@@ -381,11 +379,6 @@ private:
     size_t n = 0;
     for (size_t i = 0; i < f_.d.axes.size(); ++i) n += f_.is_row(i);
     return n;
-  }
-  // Elements of a thread, at most `each`, whose values take `registers` at most.
-  [[nodiscard]] int64_t fitting(int64_t each, int64_t registers = kRegisters * 5 / 4) const {
-    while (each > 1 && each * f_.live + f_.accumulators() > registers) each /= 2;
-    return each;
   }
   void down_columns() {
     const auto c = static_cast<size_t>(f_.contiguous_axis);

@@ -106,6 +106,8 @@ TEST(HeldRows, NotWhereTooLittleWouldBeHeld) {
   EXPECT_EQ(keep(softmax_of("2048", "36864")), 0);
   EXPECT_EQ(keep(softmax_of("2048", "12288")), 0); // a tile
   EXPECT_EQ(keep(softmax_of("2048", "32768", "bf16")), 0);
+  EXPECT_EQ(keep(norm_of("2048", "14001", "f32")), 0); // fills its tile
+  EXPECT_EQ(keep(norm_of("2048", "12001", "f32")), 2);
 }
 
 } // namespace

@@ -113,7 +113,7 @@ TEST(OddRows, FewHaveTheRegistersToThemselves) {
   EXPECT_EQ(blocks("132"), 0);
   EXPECT_GT(blocks("133"), 0);
 }
-// A row of several axes, of which the inner one is half accesses: two of them for each.
+// Rows of several axes, of which the inner one is no multiple of 16 bytes, but one of 8.
 TEST(OddRows, HalfAccessesOfSeveralAxes) {
   auto run = [](const char* pixels, const char* t) { return plan_of(group_norm_of("9", "4", pixels, t), 1).run; };
   EXPECT_EQ(run("12504", "bf16"), 8);
