@@ -70,6 +70,7 @@ Status Block::run(int64_t index) {
     t.ends.clear();
     // Stacks start at different lines of a page: else all of them would compete for the same few lines of the cache.
     size_t skip = static_cast<size_t>(i % 61) * 64;
+    t.least = stacks_->least(i);
     t.fiber.start(stacks_->bottom(i), Stacks::kBytes - skip, &Block::enter, &t);
   }
   make_ready(0, launch_.threads, nullptr);
@@ -147,6 +148,11 @@ void Block::give_up(Thread& t) {
 void Block::count_call(Thread& t) {
   constexpr int64_t kMost = int64_t{1} << 28;
   if (++t.calls > kMost) fail(t, "it does not come to an end");
+}
+
+void Block::have_no_room(Thread& t) {
+  fail(t, "its frame does not fit an emulated thread's stack of " + std::to_string(Stacks::kBytes >> 10) + " KB");
+  give_up(t);
 }
 
 // No thread is ready and some have not ended: who waits where.
@@ -374,7 +380,7 @@ using tessera::emu::Access;
 using tessera::emu::Collective;
 using tessera::emu::Thread;
 
-static Thread& self(void* thread) { return *static_cast<Thread*>(thread); }
+static Thread& self(void* thread) { return tessera::emu::Block::self(thread); }
 static Access access_of(int32_t bits) {
   return (bits & kTesseraEmuAtomic) != 0  ? Access::Atomic
          : (bits & kTesseraEmuWrite) != 0 ? Access::Write

@@ -49,6 +49,7 @@ struct Thread {
   std::vector<Copy> copies; // under way, in the order in which they were started
   std::vector<size_t> ends; // of groups that have been committed, as positions in `copies`
   Fiber fiber;
+  const std::byte* least = nullptr; // Stacks::least
 };
 
 // Runs blocks one after the other on the calling system thread.
@@ -59,6 +60,13 @@ public:
   [[nodiscard]] Status run(int64_t index);
   int64_t barriers = 0, shuffles = 0; // executed so far; a warp's shuffle counts once
   std::set<int32_t> barrier_places;
+
+  // Who calls, a Thread*. It is given up where its frames do not fit its stack.
+  [[nodiscard]] static Thread& self(void* thread) {
+    auto& t = *static_cast<Thread*>(thread);
+    if (static_cast<const std::byte*>(__builtin_frame_address(0)) < t.least) t.block->have_no_room(t);
+    return t;
+  }
 
   // What threads call.
   uint32_t collective(Thread& t, Collective kind, int32_t site, uint32_t value, int32_t source);
@@ -102,6 +110,7 @@ private:
   [[noreturn]] void give_up(Thread& t);
   [[nodiscard]] std::string stuck() const;
   void count_call(Thread& t);
+  [[noreturn]] void have_no_room(Thread& t);
   void check_message(Thread& t, std::byte* place);
   [[nodiscard]] Heard& heard(std::byte* place);
   template <class Where>

@@ -19,9 +19,10 @@ struct Stacks::Region {
   std::byte* base = nullptr;
   int count = 0;
   size_t page = 0;
-  [[nodiscard]] size_t stride() const { return kBytes + page; }
+  [[nodiscard]] size_t below() const { return page + kBytes; } // the lowest stack
+  [[nodiscard]] size_t bytes() const { return below() + kBytes * static_cast<size_t>(count); }
   ~Region() {
-    if (base) ::munmap(base, stride() * static_cast<size_t>(count));
+    if (base) ::munmap(base, bytes());
   }
 };
 
@@ -44,9 +45,7 @@ Stacks::~Stacks() {
   if (pool().free.size() < kMostKept) pool().free.push_back(std::move(region_));
 }
 
-std::byte* Stacks::bottom(int i) const {
-  return region_->base + static_cast<size_t>(i) * region_->stride() + region_->page;
-}
+std::byte* Stacks::bottom(int i) const { return region_->base + region_->below() + static_cast<size_t>(i) * kBytes; }
 
 Result<std::unique_ptr<Stacks>> Stacks::take(int count) {
   {
@@ -61,18 +60,16 @@ Result<std::unique_ptr<Stacks>> Stacks::take(int count) {
   }
   auto region = std::make_unique<Region>();
   region->page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  auto bytes = region->stride() * static_cast<size_t>(count);
-  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  region->count = count;
+  void* base =
+      ::mmap(nullptr, region->bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   auto failed = [&] {
     return Diagnostic(ErrorCode::OutOfMemory,
                       "stacks for " + std::to_string(count) + " emulated threads: " + std::strerror(errno));
   };
   if (base == MAP_FAILED) return failed();
   region->base = static_cast<std::byte*>(base);
-  region->count = count;
-  for (int i = 0; i < count; ++i)
-    if (::mprotect(region->base + static_cast<size_t>(i) * region->stride(), region->page, PROT_NONE) != 0)
-      return failed();
+  if (::mprotect(region->base, region->page, PROT_NONE) != 0) return failed();
   return std::unique_ptr<Stacks>(new Stacks(std::move(region)));
 }
 

@@ -8,8 +8,9 @@
 namespace tessera::emu {
 
 // Stacks of 256 KB (unoptimized code of tiles with many registers a thread), of which pages cost memory once they are
-// touched; each with a page below it whose touch is a fault: a stack that is too small does not corrupt
-// another.
+// touched. They lie side by side: a page below each one whose touch is a fault would cost two of the 65530 areas of
+// memory that Linux gives a process, and blocks that wait for each other are tens of thousands of threads. Who runs on
+// them checks against least() instead; below the lowest one lie as many bytes again, and a page whose touch is a fault.
 class Stacks {
 public:
   // Stacks come from a pool of the process and go back to it. Error OutOfMemory.
@@ -20,6 +21,9 @@ public:
   static constexpr size_t kBytes = 256 << 10;
   // The low end of stack i.
   [[nodiscard]] std::byte* bottom(int i) const;
+  // A stack pointer below this is of a frame that stack i has no room for, with what it calls.
+  [[nodiscard]] const std::byte* least(int i) const { return bottom(i) + kForCalls; }
+  static constexpr size_t kForCalls = 32 << 10;
   struct Region; // of memory, with room for many stacks
 
 private:

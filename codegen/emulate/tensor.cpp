@@ -89,7 +89,7 @@ void Block::wait_for_copies(Thread& t, size_t later) {
 
 using tessera::emu::Thread;
 
-static Thread& self(void* thread) { return *static_cast<Thread*>(thread); }
+static Thread& self(void* thread) { return tessera::emu::Block::self(thread); }
 
 void tessera_emu_load_matrices(void* thread, int32_t offset, int32_t count, int32_t transposed, uint32_t* words,
                                int32_t site) {

@@ -59,7 +59,7 @@ TEST(Workers, AHangIsOneTasksResult) {
   WorkerOptions o;
   o.tasks = 4;
   o.jobs = 2;
-  o.timeout = std::chrono::seconds(1);
+  o.timeout = std::chrono::seconds(5);
   o.work = [](size_t task) -> std::string {
     if (task == 1) std::this_thread::sleep_for(std::chrono::minutes(5));
     return "fine";

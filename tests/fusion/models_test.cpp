@@ -1,8 +1,7 @@
-// Plans of the model graphs: how many kernels they come to, what stands alone, and that planning them is quick.
+// Plans of the model graphs: how many kernels they come to, and what stands alone.
 #include "frontend/onnx/importer.h"
 #include "graph/passes/pass.h"
 #include "tests/fusion/harness.h"
-#include <chrono>
 
 namespace tessera {
 namespace {

@@ -85,6 +85,16 @@ TEST(GpuTeam, BlocksWaitForEachOther) {
     }
 }
 
+// More threads at a time than half of the areas of memory that a process has by default (65530).
+TEST(GpuTeam, FortyBlocksOfAThousandThreadsWait) {
+  std::string text = all();
+  const std::string two = "warps: 2";
+  text.replace(text.find(two), two.size(), "warps: 32");
+  Ran r = run(text, 40, 1, 40);
+  EXPECT_EQ(r.error, "");
+  for (size_t i = 0; i < r.y.size(); ++i) ASSERT_EQ(r.y[i], static_cast<float>(i % 7) * total(40));
+}
+
 TEST(GpuTeam, WhoNeverComesIsMissed) {
   Ran r = run(all(), 3, 0, 4);
   EXPECT_NE(r.error.find("waits for others of its team that never come"), std::string::npos) << r.error;

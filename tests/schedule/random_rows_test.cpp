@@ -31,34 +31,44 @@ void expect_same_of_some(uint32_t seed, const std::function<Problem(Lengths&)>& 
   kernel_runner().blocks_only = false;
 }
 
+// Arguments of a call are drawn in any order: each number stands alone.
+using Rows = Problem (&)(const std::string& rows, const std::string& row, const std::string& t);
+void expect_same_of_rows(uint32_t seed, Rows make, std::pair<int, int> rows, std::pair<int, int> row, bool narrow) {
+  expect_same_of_some(seed, [&](Lengths& n) {
+    const std::string count = n(rows.first, rows.second), length = n(row.first, row.second);
+    return make(count, length, narrow ? n.narrow() : "f32");
+  });
+}
+
 TEST(RandomRows, Masks) {
-  expect_same_of_some(1, [](Lengths& n) { return masked_softmax_of(n(4, 9), n(4097, 12000), n.narrow()); });
-  expect_same_of_some(2, [](Lengths& n) { return masked_softmax_of(n(1, 5), n(16000, 90000), n.narrow()); });
+  expect_same_of_rows(1, masked_softmax_of, {4, 9}, {4097, 12000}, true);
+  expect_same_of_rows(2, masked_softmax_of, {1, 5}, {16000, 90000}, true);
 }
 TEST(RandomRows, Gains) {
-  expect_same_of_some(3, [](Lengths& n) { return norm_of(n(4, 9), n(8100, 12400), "f32"); });
-  expect_same_of_some(4, [](Lengths& n) { return norm_of(n(1, 5), n(30000, 90000), "f32"); });
-  expect_same_of_some(5, [](Lengths& n) { return norm_of(n(1, 5), n(30000, 90000), n.narrow()); });
+  expect_same_of_rows(3, norm_of, {4, 9}, {8100, 12400}, false);
+  expect_same_of_rows(4, norm_of, {1, 5}, {30000, 90000}, false);
+  expect_same_of_rows(5, norm_of, {1, 5}, {30000, 90000}, true);
 }
-TEST(RandomRows, TwoStreams) {
-  expect_same_of_some(6, [](Lengths& n) { return add_norm_of(n(4, 9), n(8100, 14500), "f32"); });
-}
+TEST(RandomRows, TwoStreams) { expect_same_of_rows(6, add_norm_of, {4, 9}, {8100, 14500}, false); }
 TEST(RandomRows, SeveralAxes) {
   for (const char* t : {"f32", "bf16"})
     expect_same_of_some(7, [&](Lengths& n) {
       const int access = 1 << n.number(0, 3);
-      return group_norm_of(n(1, 9), n(2, 6), std::to_string(access * n.number(1, 10000 / access)), t);
+      const std::string groups = n(1, 9), channels = n(2, 6);
+      return group_norm_of(groups, channels, std::to_string(access * n.number(1, 10000 / access)), t);
     });
 }
 TEST(RandomRows, EverySecondElement) {
   expect_same_of_some(8, [](Lengths& n) {
-    const int length = n.number(1000, 60000);
-    return softmax_at(n(1, 9), std::to_string(length), n.narrow(), std::to_string(2 * length + n.number(0, 1)), "2*i1");
+    const int length = n.number(1000, 60000), width = 2 * length + n.number(0, 1);
+    const std::string rows = n(1, 9), t = n.narrow();
+    return softmax_at(rows, std::to_string(length), t, std::to_string(width), "2*i1");
   });
 }
 TEST(RandomRows, Columns) {
   expect_same_of_some(9, [](Lengths& n) {
-    const std::string length = n(100, 4000), width = n(1, 300), shape = n.narrow() + "[" + length + ", " + width + "]";
+    const std::string length = n(100, 4000), width = n(1, 300), t = n.narrow();
+    const std::string shape = t + "[" + length + ", " + width + "]";
     return softmax_nest("x: " + shape + "\ny: " + shape, width, length, "x[i1, i0]", "y[i1, i0]");
   });
 }
