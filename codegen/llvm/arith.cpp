@@ -43,9 +43,11 @@ llvm::Value* Arithmetic::fma(Value* a, Value* b, Value* c) {
   return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
 }
 
+llvm::Value* Arithmetic::multiply_add(Value* a, Value* b, Value* c) { return fma(a, b, c); }
+
 llvm::Value* Arithmetic::polynomial(Value* x, std::span<const double> coefficients) {
   Value* r = constant_like(x, coefficients[0]);
-  for (size_t i = 1; i < coefficients.size(); ++i) r = fma(r, x, constant_like(x, coefficients[i]));
+  for (size_t i = 1; i < coefficients.size(); ++i) r = multiply_add(r, x, constant_like(x, coefficients[i]));
   return r;
 }
 

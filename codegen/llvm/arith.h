@@ -31,7 +31,8 @@ public:
   static llvm::Type* like(llvm::Type* element, Value* shape); // element, or a vector of it as long as `shape`
   Value* constant_like(Value* like, double v);                // float splat of the type of `like`
   Value* integer_like(Value* like, int64_t v);
-  Value* fma(Value* a, Value* b, Value* c);
+  Value* fma(Value* a, Value* b, Value* c);                  // rounds once
+  virtual Value* multiply_add(Value* a, Value* b, Value* c); // rounds once or twice, whichever is fast
   // Of a float remainder with its dividend's sign: the one with the divisor's.
   Value* with_sign_of(Value* remainder, Value* divisor);
   Value* polynomial(Value* x, std::span<const double> coefficients); // Horner, highest first

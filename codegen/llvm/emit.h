@@ -69,6 +69,8 @@ private:
   Value* any_of(tile::ValueId mask);
 
   // emit_math.cpp
+  Value* cast(Value* v, DType from, DType to) override;
+  Value* multiply_add(Value* a, Value* b, Value* c) override;
   Value* min_max(bool max, DType dtype, Value* a, Value* b) override;
   Result<Value*> math(ScalarOp op, DType dtype, std::span<Value* const> args) override;
   Value* exp_f32(Value* x);

@@ -3,7 +3,7 @@
 // libm for scalars.
 //
 //   function   method                                                                    largest error seen, f32
-//   exp        n = round(x log2 e), r = x - n ln 2 in two parts, degree-6 polynomial, scaled by 2^n      1.5 ulp
+//   exp        n = round(x log2 e), r = x - n ln 2 in two parts, degree-6 polynomial, scaled by 2^n      1 ulp (1.5 without FMA)
 //   tanh       |x| < 0.625: odd polynomial of degree 11; else 1 - 2 / (exp(2|x|) + 1), sign copied       2 ulp
 //   erf        |x| < 0.9277: x times a polynomial in x^2; else 1 - exp(-p(|x|)), p of degree 7 up to 4, sign copied
 //              (both fitted on Chebyshev nodes against float64); with AVX-512 sixteen pieces instead     2.5 ulp
@@ -18,31 +18,61 @@
 
 namespace tessera::host {
 
+// Behind a fence: a comparison with a constant would be moved before the conversion, and halves are compared one by
+// one.
+llvm::Value* Emitter::cast(Value* v, DType from, DType to) {
+  if (from != DType::F16 || to == DType::F16) return Arithmetic::cast(v, from, to);
+  auto* wide = b_.CreateFPExt(v, like(b_.getFloatTy(), v));
+  return Arithmetic::cast(b_.CreateArithmeticFence(wide, wide->getType()), DType::F32, to);
+}
+
+// Without the instruction a fused product and sum is a call of libm for every element.
+llvm::Value* Emitter::multiply_add(Value* a, Value* b, Value* c) {
+  return target_.vector_bytes > 16 ? fma(a, b, c) : b_.CreateFAdd(b_.CreateFMul(a, b), c);
+}
+
+// The instruction itself, so that two selects are not merged into a longer sequence. It yields its second operand where
+// one is NaN: that of `c` remains to be looked for, which a loop that folds into `a` does not wait for.
 llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* c) {
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(a->getType());
-  if (!vector || vector->getNumElements() != 16 || dtype != DType::F32 || target_.vector_bytes != 64)
-    return Arithmetic::min_max(max, dtype, a, c);
-  // The instruction itself, so that the two selects are not merged into a longer sequence.
-  auto id = max ? llvm::Intrinsic::x86_avx512_max_ps_512 : llvm::Intrinsic::x86_avx512_min_ps_512;
-  return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, b_.CreateIntrinsic(id, {}, {a, c, b_.getInt32(4)}));
+  const unsigned lanes = vector ? vector->getNumElements() : 0;
+  const bool native =
+      lanes > 0 && lanes <= 16 && (lanes & (lanes - 1)) == 0 && lanes * 4 <= unsigned(target_.vector_bytes);
+  if (dtype != DType::F32 || !native) return Arithmetic::min_max(max, dtype, a, c);
+  auto most = [&](Value* x, Value* y) -> Value* {
+    using namespace llvm;
+    if (lanes == 16)
+      return b_.CreateIntrinsic(max ? Intrinsic::x86_avx512_max_ps_512 : Intrinsic::x86_avx512_min_ps_512, {},
+                                {x, y, b_.getInt32(4)});
+    if (lanes == 8)
+      return b_.CreateIntrinsic(max ? Intrinsic::x86_avx_max_ps_256 : Intrinsic::x86_avx_min_ps_256, {}, {x, y});
+    return b_.CreateIntrinsic(max ? Intrinsic::x86_sse_max_ps : Intrinsic::x86_sse_min_ps, {}, {x, y});
+  };
+  auto resized = [&](Value* v, unsigned to) -> Value* {
+    std::vector<int> idx(to, llvm::PoisonMaskElem);
+    for (unsigned i = 0; i < std::min(lanes, to); ++i) idx[i] = static_cast<int>(i);
+    return b_.CreateShuffleVector(v, idx);
+  };
+  Value* found = lanes < 4 ? resized(most(resized(c, 4), resized(a, 4)), lanes) : most(c, a);
+  return b_.CreateSelect(b_.CreateFCmpUNO(c, c), c, found);
 }
 
 llvm::Value* Emitter::exp_f32(Value* x) {
-  // Outside of [-104, 89] the result is 0 or infinity; comparisons keep NaN. Below, where a mask's -inf ends up, 0 is
-  // put in place of what is computed of 0: scaling into the subnormal numbers takes the processor a hundred cycles.
-  auto* zero = constant_like(x, 0);
-  auto* hi = constant_like(x, 89.0);
+  // Outside of [-104, 89] the result is 0 or infinity; comparisons keep NaN. Below, where a mask's -inf ends up,
+  // nothing is scaled: into the subnormal numbers that takes the processor a hundred cycles.
+  auto *zero = constant_like(x, 0), *hi = constant_like(x, 89.0);
   auto* stays = b_.CreateFCmpUGE(x, constant_like(x, -104.0));
-  auto* clamped = b_.CreateSelect(stays, x, zero);
-  clamped = b_.CreateSelect(b_.CreateFCmpOGT(clamped, hi), hi, clamped);
+  auto* clamped = b_.CreateSelect(b_.CreateFCmpOGT(x, hi), hi, x);
   // Adding 1.5 * 2^23 leaves the rounded integer in the low bits; taking it away again is the rounding.
   auto* magic = constant_like(x, 12582912.0);
-  auto* n = b_.CreateFSub(fma(clamped, constant_like(x, 1.4426950408889634), magic), magic);
-  auto* r = fma(n, constant_like(x, -0.693359375), clamped);
-  r = fma(n, constant_like(x, 2.12194440e-4), r);
-  static constexpr std::array<double, 6> c = {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
-                                              4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1};
-  auto* p = fma(polynomial(r, c), b_.CreateFMul(r, r), b_.CreateFAdd(r, constant_like(x, 1)));
+  auto* n = b_.CreateFSub(multiply_add(clamped, constant_like(x, 1.4426950408889634), magic), magic);
+  n = b_.CreateSelect(stays, n, zero);
+  auto* r = multiply_add(n, constant_like(x, -0.693359375), clamped);
+  r = multiply_add(n, constant_like(x, 2.12194440e-4), r);
+  // 1 + r + r^2 q(r): q fitted for the least relative error, 3.6e-9, by Lawson's algorithm on Chebyshev nodes.
+  static constexpr std::array<double, 7> c = {
+      0.0013814539415761828, 0.00836874544620514, 0.04166838899254799, 0.1666652113199234, 0.4999999403953552, 1, 1};
+  auto* p = polynomial(r, c);
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
   if (vector && vector->getNumElements() == 16 && target_.vector_bytes == 64) {
     auto* mask = b_.CreateBitCast(stays, b_.getInt16Ty());
@@ -70,7 +100,7 @@ llvm::Value* Emitter::tanh_f32(Value* x) {
   auto* z = b_.CreateFMul(x, x);
   static constexpr std::array<double, 5> c = {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1,
                                               -3.33332819422e-1};
-  auto* small = fma(b_.CreateFMul(polynomial(z, c), z), x, x);
+  auto* small = multiply_add(b_.CreateFMul(polynomial(z, c), z), x, x);
   return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, 0.625)), small, big);
 }
 
@@ -102,14 +132,14 @@ llvm::Value* Emitter::erf_pieces(Value* x) {
   auto* a = b_.CreateSelect(b_.CreateFCmpOGT(ax, limit), limit, ax);
   // floor(4a), as a number and in the low bits of `shifted`; at the edges either piece is right.
   auto* magic = constant_like(x, 12582912.0);
-  auto* shifted = b_.CreateFAdd(fma(a, constant_like(x, 4), constant_like(x, -0.5)), magic);
+  auto* shifted = b_.CreateFAdd(multiply_add(a, constant_like(x, 4), constant_like(x, -0.5)), magic);
   auto* piece = b_.CreateBitCast(shifted, llvm::FixedVectorType::get(b_.getInt32Ty(), 16));
-  auto* t = fma(b_.CreateFSub(shifted, magic), constant_like(x, -0.25), a);
+  auto* t = multiply_add(b_.CreateFSub(shifted, magic), constant_like(x, -0.25), a);
   Value* r = nullptr;
   for (const auto& row : kErfPieces) {
     auto* table = llvm::ConstantDataVector::get(ctx_, llvm::ArrayRef<float>(row, 16));
     auto* c = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {}, {table, piece});
-    r = r ? fma(r, t, c) : c;
+    r = r ? multiply_add(r, t, c) : c;
   }
   return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, r, x);
 }

@@ -221,8 +221,8 @@ Status Emitter::reduce(const tile::Op& op) {
     Value* c = b_.CreateShuffleVector(whole, hi);
     Value* ai = arg ? b_.CreateShuffleVector(windex, lo) : nullptr;
     Value* ci = arg ? b_.CreateShuffleVector(windex, hi) : nullptr;
-    auto [f, fi] = fold(a, ai, c, ci);
-    if (pairs < half) { // elements without a partner keep their value
+    auto [f, fi] = fold(c, ci, a, ai); // the lower half stands in the register as it is: min_max looks for its NaN
+    if (pairs < half) {                // elements without a partner keep their value
       std::vector<llvm::Constant*> paired;
       for (int64_t o = 0; o < outer; ++o)
         for (int64_t e = 0; e < half; ++e)
@@ -283,7 +283,7 @@ void Emitter::dot(const tile::Op& op) {
       }
     Value* x = cast(b_.CreateShuffleVector(a, ai), at.dtype, ct.dtype);
     Value* y = cast(b_.CreateShuffleVector(bm, bi), at.dtype, ct.dtype);
-    c = is_float(ct.dtype) ? fma(x, y, c) : b_.CreateAdd(b_.CreateMul(x, y), c);
+    c = is_float(ct.dtype) ? multiply_add(x, y, c) : b_.CreateAdd(b_.CreateMul(x, y), c);
   }
   define(op.results[0], split(c, lanes(ct)));
 }
