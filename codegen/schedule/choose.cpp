@@ -9,6 +9,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kUnknownExtent = 256; // an extent of which nothing is known
+constexpr int64_t kChunk = 4096;        // elements of a row that fit the first-level cache, of two streams as well
 constexpr double kGatherShare = 0.7;    // cost of a gathered lane, in contiguous vector loads
 
 class Chooser {
@@ -55,8 +56,11 @@ public:
     s.config["unroll"] = unroll;
     s.config["program_bytes"] = dear() ? 16 << 10 : 64 << 10;
     s.config["prefetch_bytes"] = std::max<int64_t>(32 << 10, device_.l2_bytes / 8);
+    const bool cached = extent_guess(d_.row_count()) * element_bytes() <= device_.l2_bytes / 2;
     // A longer row would go to memory twice.
-    s.config["keep_in_output"] = extent_guess(d_.row_count()) * element_bytes() <= device_.l2_bytes / 4;
+    s.config["keep_in_output"] = cached;
+    if (s.kind == ScheduleKind::RowLoop && !cached && folds_online())
+      s.config["online"] = std::max<int64_t>(lanes, kChunk);
     // Where a point is dear, few of them are under way at a time, and each would wait for memory.
     if (s.kind == ScheduleKind::ColumnLoop) s.config["prefetch_points"] = dear() ? 8 : 0;
     s.config["exact_division"] = 0;
@@ -138,6 +142,13 @@ private:
       if (d_.live[n] && nest_.dag[static_cast<ScalarId>(n)].op == ScalarOp::Load) look(d_.loads[n]);
     for (const Access& a : d_.stores) look(a);
     return found;
+  }
+
+  bool folds_online() const {
+    Domain own = d_;
+    const OnlineSums sums = find_online(nest_, own);
+    return online_fits(nest_, d_) &&
+           std::any_of(sums.begin(), sums.end(), [](const OnlineSum& s) { return s.kind != OnlineSum::Kind::None; });
   }
 
   bool dear() const {

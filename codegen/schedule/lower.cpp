@@ -13,6 +13,14 @@ std::string identifier(const std::string& name) {
 
 } // namespace
 
+// Rows of one axis, and nothing that reports: chunks are read twice.
+bool online_fits(const LoopNest& nest, const Domain& d) {
+  const auto rows = std::count_if(d.axes.begin(), d.axes.end(), [](const Axis& a) { return a.role == AxisRole::Row; });
+  for (ScalarId id = 0; id < nest.dag.size(); ++id)
+    if (d.live[static_cast<size_t>(id)] && nest.dag[id].op == ScalarOp::CheckBounds && d.row_varying(id)) return false;
+  return rows == 1;
+}
+
 // Nothing is gathered or masked: the rest yields numbers, rows, columns and squares, whatever it computes.
 bool squares_fit(const LoopNest& nest, const Domain& d) {
   for (size_t n = 0; n < d.live.size(); ++n) {
@@ -24,9 +32,10 @@ bool squares_fit(const LoopNest& nest, const Domain& d) {
   return std::all_of(d.stores.begin(), d.stores.end(), [](const Access& a) { return a.terms.empty(); });
 }
 
-Lowering::Lowering(const Graph& graph, const LoopNest& nest, const Domain& domain, const Schedule& schedule,
-                   const std::string& name)
-    : graph_(graph), nest_(nest), d_(domain), schedule_(schedule), b_(out_.kernel), sizes_(b_, d_) {
+Lowering::Lowering(const Graph& graph, const LoopNest& nest, const Domain& domain, OnlineSums online,
+                   const Schedule& schedule, const std::string& name)
+    : graph_(graph), nest_(nest), d_(domain), online_(std::move(online)), schedule_(schedule), b_(out_.kernel),
+      sizes_(b_, d_) {
   out_.kernel.name = identifier(name);
   out_.schedule = schedule;
   size_t n = d_.live.size();
@@ -39,6 +48,7 @@ Lowering::Lowering(const Graph& graph, const LoopNest& nest, const Domain& domai
   vector_ = static_cast<int>(setting(schedule, "vector", 1));
   if (cross_axis_ >= 0) square_ = static_cast<int>(setting(schedule, "square", 1));
   wide_ = vector_ * static_cast<int>(setting(schedule, "unroll", 1));
+  chunk_ = setting(schedule, "online", 0);
   exact_division_ = setting(schedule, "exact_division", 0) != 0;
 }
 
@@ -284,7 +294,7 @@ void Lowering::rounds() {
     hoist(outer);
     round_ = known_;
     if (schedule_.kind == ScheduleKind::RowLoop)
-      row_round(s);
+      is_online(s) ? online_round(s) : row_round(s);
     else
       column_round(s);
     round_ = -1;
@@ -465,13 +475,17 @@ Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest,
   ScheduleKind want = domain.reduces ? (row ? ScheduleKind::RowLoop : ScheduleKind::ColumnLoop)
                       : crossed      ? ScheduleKind::Tiled2D
                                      : ScheduleKind::Flat;
-  if ((!in_range && !(axis == -1 && domain.axes.empty())) || !power(vector) || !power(unroll) || !squares ||
+  const int64_t chunk = setting(chosen, "online", 0);
+  const bool chunks = chunk == 0 || (chunk > 0 && row && online_fits(nest, domain) && chunk % (vector * unroll) == 0);
+  if ((!in_range && !(axis == -1 && domain.axes.empty())) || !power(vector) || !power(unroll) || !squares || !chunks ||
       chosen.kind != want)
     return Diagnostic(ErrorCode::CodegenError, "schedule '" + std::string(tessera::name(chosen.kind)) + "' with axis " +
                                                    std::to_string(axis) + ", vector " + std::to_string(vector) +
                                                    ", unroll " + std::to_string(unroll) + " does not fit kernel '" +
                                                    name + "'");
-  return Lowering(graph, nest, domain, chosen, name).run();
+  OnlineSums online;
+  if (chunk > 0) online = find_online(nest, domain);
+  return Lowering(graph, nest, domain, std::move(online), chosen, name).run();
 }
 
 } // namespace tessera

@@ -16,6 +16,7 @@
 #pragma once
 #include "codegen/schedule/choose.h"
 #include "codegen/schedule/needs.h"
+#include "codegen/schedule/online.h"
 #include "codegen/schedule/sizes.h"
 #include "codegen/schedule/stages.h"
 
@@ -30,9 +31,13 @@ namespace tessera {
 // Whether the blocks of a Tiled2D schedule may be walked in squares.
 [[nodiscard]] bool squares_fit(const LoopNest& nest, const Domain& domain);
 
+// Whether a RowLoop schedule may fold online.
+[[nodiscard]] bool online_fits(const LoopNest& nest, const Domain& domain);
+
 class Lowering {
 public:
-  Lowering(const Graph& graph, const LoopNest& nest, const Domain& domain, const Schedule& schedule,
+  // `online`: of a schedule that folds so, empty for others; `domain` has the stages that follow.
+  Lowering(const Graph& graph, const LoopNest& nest, const Domain& domain, OnlineSums online, const Schedule& schedule,
            const std::string& name);
   ScheduledKernel run();
 
@@ -74,10 +79,19 @@ private:
   Values loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body);
   Values round_body(size_t s, Values accumulators);
 
+  // row_online.cpp: rounds that fold sums together with what they are about
+  [[nodiscard]] bool is_online(size_t s) const;
+  void online_round(size_t s);
+  Values online_chunk(size_t s, const Fold& fold, const Phase& chunk, V row_end, Values state);
+  Values accumulate_references(const Fold& fold, const Values& acc);
+  Values accumulate_online(const Fold& fold, const Values& sums, const Values& about);
+  V inside_row(V v, V otherwise);
+
   // row_memory.cpp: what rounds read and keep
   void plan_prefetch();
   void prefetch_next_row();
   void prefetch_next_points(size_t s);
+  void prefetch_next_chunk(size_t s);
   [[nodiscard]] std::vector<ScalarId> loads_of_round(size_t s) const;
   void find_homes();
 
@@ -140,6 +154,7 @@ private:
   const Graph& graph_;
   const LoopNest& nest_;
   const Domain& d_;
+  const OnlineSums online_;
   const Schedule& schedule_;
   ScheduledKernel out_;
   tile::Builder b_;
@@ -160,6 +175,7 @@ private:
   int tile_axis_ = -1;               // index of axis
   int cross_axis_ = -1;              // Tiled2D: the axis that a block is walked along
   int vector_ = 1, wide_ = 1;        // lanes of the narrow and of the full tile
+  int64_t chunk_ = 0;                // online: elements of the row between two moves of a reference
   int square_ = 1;                   // Tiled2D: points of either axis that are taken at a time, 1: of one axis only
   bool exact_division_ = false, preparing_ = false, in_square_ = false;
   std::vector<size_t> prefix_, row_axes_;  // outer axes flattened into a point; row axes, the tile axis last

@@ -66,6 +66,21 @@ void Lowering::prefetch_next_points(size_t s) {
   }
 }
 
+// While a chunk is read for the second time, from the cache, memory would stand idle.
+void Lowering::prefetch_next_chunk(size_t s) {
+  const SymExpr& along = axis(static_cast<size_t>(tile_axis_)).var;
+  std::vector<std::pair<int, SymExpr>> fetched;
+  for (ScalarId id : loads_of_round(s)) {
+    const Access& a = d_.loads[static_cast<size_t>(id)];
+    auto linear = a.offset.linear_in(along);
+    if (!a.terms.empty() || a.predicate >= 0 || !linear || !linear->first.is_const(1)) continue;
+    std::pair<int, SymExpr> place{a.buffer, a.offset.substitute({{along.symbol_id(), along + chunk_}})};
+    if (std::find(fetched.begin(), fetched.end(), place) != fetched.end()) continue;
+    fetched.push_back(place);
+    b_.prefetch(pointers_[static_cast<size_t>(a.buffer)], sizes_.number(place.second));
+  }
+}
+
 // The loads along the row that a round makes itself.
 std::vector<ScalarId> Lowering::loads_of_round(size_t s) const {
   std::vector<char> seen(d_.live.size());

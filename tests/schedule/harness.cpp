@@ -187,6 +187,15 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
           ASSERT_EQ(tile::print(*again), text);
           kernels.push_back(std::move(*k));
           if (axis < 0) break;
+          if (kind != ScheduleKind::RowLoop) continue;
+          Schedule chunks = s; // the same with sums folded online, a chunk of one or two tiles
+          chunks.config["online"] = bytes / 4 * unroll * (1 + axis % 2);
+          auto online = lower_to_tiles(p.graph, p.nest, chunks, device, "test");
+          if (!online.ok() || tile::print(online->kernel) == text) continue;
+          auto fine = tile::verify(online->kernel);
+          ASSERT_TRUE(fine.ok()) << fine.error().str() << tile::print(online->kernel);
+          online->schedule.why += " (online)";
+          kernels.push_back(std::move(*online));
         }
         if (!any) break;
       }
