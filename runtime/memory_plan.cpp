@@ -10,8 +10,6 @@ namespace {
 constexpr int64_t kMaxArena = int64_t{1} << 56;
 constexpr size_t kGreedyLimit = 1536; // slots; above, only the near-linear placement
 
-int64_t aligned(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
-
 // Buffers that share memory by taking it over from each other.
 struct Slot {
   int64_t bytes = 0;

@@ -13,6 +13,9 @@
 namespace tessera {
 
 inline constexpr int64_t kArenaAlignment = 64;
+[[nodiscard]] inline int64_t aligned(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
 
 struct PlannedBuffer {
   int64_t bytes = 0;

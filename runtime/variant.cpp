@@ -156,7 +156,7 @@ Status Variant::compile_sizes() {
     form.step = &step;
     if (const auto* k = std::get_if<KernelLaunch>(&step)) {
       form.kernel = compile_kernel(program, *k);
-      max_kernel_buffers = std::max(max_kernel_buffers, k->buffers.size());
+      max_kernel_pointers = std::max(max_kernel_pointers, k->buffers.size() + k->workspaces.size() + 1);
     }
     if (const auto* l = std::get_if<LibraryStep>(&step)) {
       auto library = operands_of(*l);
@@ -171,7 +171,7 @@ Status Variant::compile_sizes() {
         form.epilogue->source = &**epilogue;
         form.epilogue->program = SymProgram(symbols);
         form.epilogue->kernel = compile_kernel(form.epilogue->program, (*epilogue)->kernel);
-        max_kernel_buffers = std::max(max_kernel_buffers, (*epilogue)->kernel.buffers.size());
+        max_kernel_pointers = std::max(max_kernel_pointers, (*epilogue)->kernel.buffers.size());
       }
     }
     steps.push_back(std::move(form));

@@ -73,9 +73,8 @@ Status verify_kernel(const Executable& e, const KernelLaunch& k, bool is_alterna
     return bad("a block of " + std::to_string(k.threads) + " threads is none for a GPU, or it has no object");
   if (!gpu && k.threads != 0) return bad("it is for a GPU, the executable is not");
   if (k.shared_bytes < 0 || k.shared_bytes > INT32_MAX) return bad("its shared memory has no valid size");
-  if (k.threads == 0 &&
-      (!k.workspaces.empty() || !k.counters.is_const(0) || !k.boxes.is_const(0) || !k.team.is_const(0)))
-    return bad("its programs meet, which they do on a GPU alone");
+  if (k.threads == 0 && (!k.boxes.is_const(0) || !k.team.is_const(0)))
+    return bad("its programs wait for each other, which they do on a GPU alone");
   for (const auto& w : k.workspaces)
     if (info(w.dtype).bits < 8 || info(w.dtype).kind == DTypeKind::String)
       return bad("has a workspace of " + std::string(name(w.dtype)));

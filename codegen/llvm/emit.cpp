@@ -129,9 +129,9 @@ Status Emitter::operation(const tile::Op& op) {
   case OpKind::ReportIndex: report_index(op); return {};
   case OpKind::Prefetch: prefetch(op); return {};
   case OpKind::Yield: yielded_.assign(op.operands.begin(), op.operands.end()); return {};
-  case OpKind::Arrive:
+  case OpKind::Arrive: return arrive(op);
   case OpKind::Meet:
-  case OpKind::Exchange: return error("programs that meet have no host code");
+  case OpKind::Exchange: return error("programs that wait for each other have no host code");
   case OpKind::Count_: break;
   }
   return error("operation without host code");

@@ -86,6 +86,7 @@ private:
   Status atomic_add(const tile::Op& op);
   void report_index(const tile::Op& op);
   void prefetch(const tile::Op& op);
+  Status arrive(const tile::Op& op);
   Value* address(tile::ValueId pointer, Value* offset);
   Value* part_address(tile::ValueId pointer, Value* start, const Val& offset, int p);
   Value* guarded_address(Value* address, Value* condition); // a harmless address where the condition is false

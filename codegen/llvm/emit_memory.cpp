@@ -1,5 +1,6 @@
 // Loads and stores: scalar, contiguous, contiguous with mask, gather and scatter; chosen by the form of the offset.
 #include "codegen/llvm/emit.h"
+#include "codegen/tile/team.h"
 #include "graph/support/check.h"
 #include <llvm/IR/Intrinsics.h>
 
@@ -179,6 +180,19 @@ Status Emitter::store(const tile::Op& op) {
     b_.CreateMaskedScatter(values[static_cast<size_t>(p)], at, align,
                            mask >= 0 ? masks[static_cast<size_t>(p)] : nullptr);
   }
+  return {};
+}
+
+// codegen/tile/team.h: what was written before is there for the last one to arrive.
+Status Emitter::arrive(const tile::Op& op) {
+  auto *counter = address(op.operands[0], scalar(op.operands[1])), *member = scalar(op.operands[2]);
+  auto* others = b_.CreateTrunc(b_.CreateSub(scalar(op.operands[3]), b_.getInt64(1)), b_.getInt32Ty());
+  auto* amount = b_.CreateSelect(b_.CreateICmpEQ(member, b_.getInt64(0)),
+                                 b_.CreateSub(b_.getInt32(tile::kTeamRound), others), b_.getInt32(1));
+  auto* before = b_.CreateAtomicRMW(llvm::AtomicRMWInst::Add, counter, amount, llvm::Align(4),
+                                    llvm::AtomicOrdering::AcquireRelease);
+  auto* low = b_.CreateAnd(b_.CreateAdd(before, amount), b_.getInt32(tile::kTeamRound - 1));
+  define_scalar(op.results[0], b_.CreateICmpEQ(low, b_.getInt32(0)));
   return {};
 }
 

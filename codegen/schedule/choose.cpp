@@ -8,9 +8,11 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kUnknownExtent = 256; // an extent of which nothing is known
-constexpr int64_t kChunk = 4096;        // elements of a row that fit the first-level cache, of two streams as well
-constexpr double kGatherShare = 0.7;    // cost of a gathered lane, in contiguous vector loads
+constexpr int64_t kUnknownExtent = 256;  // an extent of which nothing is known
+constexpr int64_t kPrograms = 64;        // that shared rows are divided into
+constexpr int64_t kPartBytes = 64 << 10; // of a row, at least
+constexpr int64_t kChunk = 4096;         // elements of a row that fit the first-level cache, of two streams as well
+constexpr double kGatherShare = 0.7;     // cost of a gathered lane, in contiguous vector loads
 
 class Chooser {
 public:
@@ -61,6 +63,7 @@ public:
     s.config["keep_in_output"] = cached;
     if (s.kind == ScheduleKind::RowLoop && !cached && folds_online())
       s.config["online"] = std::max<int64_t>(lanes, kChunk);
+    if (s.kind == ScheduleKind::RowLoop) split(s, cached);
     // Where a point is dear, few of them are under way at a time, and each would wait for memory.
     if (s.kind == ScheduleKind::ColumnLoop) s.config["prefetch_points"] = dear() ? 8 : 0;
     s.config["exact_division"] = 0;
@@ -142,6 +145,20 @@ private:
       if (d_.live[n] && nest_.dag[static_cast<ScalarId>(n)].op == ScalarOp::Load) look(d_.loads[n]);
     for (const Access& a : d_.stores) look(a);
     return found;
+  }
+
+  // Few long rows are shared by programs, as many whatever the threads: then results are the same.
+  void split(Schedule& s, bool cached) const {
+    SymExpr rows = 1;
+    for (const Axis& a : d_.axes)
+      if (a.role != AxisRole::Row) rows *= a.extent;
+    const auto count = d_.env.simplify(rows).as_const(), length = d_.env.simplify(d_.row_count()).as_const();
+    if (!count || !length) return; // memory for parts of any number of rows
+    const int64_t parts = std::min(kPrograms / std::max<int64_t>(1, *count), *length * element_bytes() / kPartBytes);
+    if (parts < 2) return;
+    Domain own = d_;
+    if (!cached) (void)find_online(nest_, own); // as the schedule folds
+    if (splits(nest_, own)) s.config["split"] = int64_t{1} << (std::bit_width(static_cast<uint64_t>(parts)) - 1);
   }
 
   bool folds_online() const {

@@ -49,6 +49,7 @@ Lowering::Lowering(const Graph& graph, const LoopNest& nest, const Domain& domai
   if (cross_axis_ >= 0) square_ = static_cast<int>(setting(schedule, "square", 1));
   wide_ = vector_ * static_cast<int>(setting(schedule, "unroll", 1));
   chunk_ = setting(schedule, "online", 0);
+  parts_ = setting(schedule, "split", 1);
   exact_division_ = setting(schedule, "exact_division", 0) != 0;
 }
 
@@ -59,6 +60,7 @@ ScheduledKernel Lowering::run() {
     pointers_.push_back(b_.param(name, {tile::Type::Kind::Pointer, v.type.dtype, {}}, d_.written[i]));
   }
   if (d_.reduces) stages_ = plan_stages(nest_, d_);
+  if (parts_ > 1) split_parameters();
   needs_ = find_needs(nest_, d_);
   program();
   overwritable();
@@ -96,15 +98,18 @@ void Lowering::program_sizes() {
   column_blocks_ = simple(ceildiv(width, columns_));
   SymExpr middle = middle_ >= 0 ? axis(static_cast<size_t>(middle_)).extent : SymExpr(1), prefix = 1;
   for (size_t i : prefix_) prefix *= axis(i).extent;
-  middle_rows_ =
-      middle_ < 0 ? SymExpr(1) : simple(sym_max(1, sym_min(middle, floordiv(target, sym_max(1, taken * row)))));
+  middle_rows_ = middle_ < 0 || parts_ > 1 // one row at a time
+                     ? SymExpr(1)
+                     : simple(sym_max(1, sym_min(middle, floordiv(target, sym_max(1, taken * row)))));
   if (square_ > 1) middle_rows_ = simple(sym_max(square_, floordiv(middle_rows_, square_) * square_));
   middle_blocks_ = simple(ceildiv(middle, middle_rows_));
-  points_ = prefix_.empty() ? SymExpr(1) : simple(sym_max(1, floordiv(target, sym_max(1, width * row * middle))));
+  points_ = prefix_.empty() || parts_ > 1 ? SymExpr(1)
+                                          : simple(sym_max(1, floordiv(target, sym_max(1, width * row * middle))));
   point_blocks_ = simple(ceildiv(prefix, points_));
   columns_ = simple(columns_);
   out_.grid = simple(point_blocks_ * middle_blocks_ * column_blocks_);
-  out_.work_per_program = simple(points_ * middle_rows_ * taken * row);
+  out_.work_per_program = simple(points_ * middle_rows_ * taken * ceildiv(row, parts_));
+  if (parts_ > 1) split_sizes();
 }
 
 void Lowering::program() {
@@ -135,7 +140,12 @@ void Lowering::program() {
   out_.scratch_bytes = d_.env.simplify(out_.scratch_bytes);
 
   hoist(0);
-  outer_points(b_.program_id(0));
+  row_number_ = b_.program_id(0);
+  if (parts_ > 1) {
+    part_ = op(ScalarOp::Mod, row_number_, sizes_.constant(parts_));
+    row_number_ = op(ScalarOp::Div, row_number_, sizes_.constant(parts_));
+  }
+  outer_points(row_number_);
 }
 
 // Takes the program's number apart, walks its outer points.
@@ -287,6 +297,7 @@ void Lowering::flat_body() {
 
 // The rounds over the row of one outer point (RowLoop) or of a tile of them (ColumnLoop), then what is stored once.
 void Lowering::rounds() {
+  if (parts_ > 1) return split_round();
   uint64_t outer = ~d_.row_mask;
   int before = known_;
   for (size_t s = 0; s < stages_.stages.size(); ++s) {
@@ -300,10 +311,14 @@ void Lowering::rounds() {
     round_ = -1;
     known_ = static_cast<int>(s) + 1;
   }
+  store_rows();
+  known_ = before;
+}
+
+void Lowering::store_rows() {
   Values values;
   for (size_t i : stages_.row_stores) values.push_back(value(nest_.stores[i].scalar));
   for (size_t i = 0; i < values.size(); ++i) store(stages_.row_stores[i], values[i]);
-  known_ = before;
 }
 
 // Loops over all row axes but the last one of row_axes_ (RowLoop) or over all of them (ColumnLoop).
@@ -485,6 +500,10 @@ Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest,
                                                    name + "'");
   OnlineSums online;
   if (chunk > 0) online = find_online(nest, domain);
+  const int64_t parts = setting(chosen, "split", 1);
+  if (!power(parts) || (parts > 1 && (!row || !splits(nest, domain))))
+    return Diagnostic(ErrorCode::CodegenError,
+                      "rows of kernel '" + name + "' cannot be shared by " + std::to_string(parts) + " programs");
   return Lowering(graph, nest, domain, std::move(online), chosen, name).run();
 }
 

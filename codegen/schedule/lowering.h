@@ -33,6 +33,8 @@ namespace tessera {
 
 // Whether a RowLoop schedule may fold online.
 [[nodiscard]] bool online_fits(const LoopNest& nest, const Domain& domain);
+// Whether programs may share its rows. `domain` has the stages of what is folded online.
+[[nodiscard]] bool splits(const LoopNest& nest, const Domain& domain);
 
 class Lowering {
 public:
@@ -70,6 +72,7 @@ private:
   [[nodiscard]] bool in_squares(const Axis& axis) const; // nothing is left behind the last one
   void flat_body();
   void rounds();
+  void store_rows();
   void row_round(size_t s);
   void column_round(size_t s);
   Values row_axes_loop(size_t k, Values carried, const std::function<Values(Values)>& innermost);
@@ -82,10 +85,17 @@ private:
   // row_online.cpp: rounds that fold sums together with what they are about
   [[nodiscard]] bool is_online(size_t s) const;
   void online_round(size_t s);
+  Values fold_range(size_t s, const Fold& fold, V begin, V end);
+  void finish_row(const Fold& fold, const Values& row);
   Values online_chunk(size_t s, const Fold& fold, const Phase& chunk, V row_end, Values state);
   Values accumulate_references(const Fold& fold, const Values& acc);
   Values accumulate_online(const Fold& fold, const Values& sums, const Values& about);
   V inside_row(V v, V otherwise);
+
+  // row_split.cpp: programs that share a row
+  void split_parameters();
+  void split_sizes();
+  void split_round();
 
   // row_memory.cpp: what rounds read and keep
   void plan_prefetch();
@@ -176,7 +186,10 @@ private:
   int cross_axis_ = -1;              // Tiled2D: the axis that a block is walked along
   int vector_ = 1, wide_ = 1;        // lanes of the narrow and of the full tile
   int64_t chunk_ = 0;                // online: elements of the row between two moves of a reference
-  int square_ = 1;                   // Tiled2D: points of either axis that are taken at a time, 1: of one axis only
+  int64_t parts_ = 1;                // programs that share a row
+  Values workspaces_;                // of these, by number of the state
+  V counters_ = -1, part_ = -1, row_number_ = -1;
+  int square_ = 1; // Tiled2D: points of either axis that are taken at a time, 1: of one axis only
   bool exact_division_ = false, preparing_ = false, in_square_ = false;
   std::vector<size_t> prefix_, row_axes_;  // outer axes flattened into a point; row axes, the tile axis last
   int middle_ = -1;                        // outer axis with a loop of its own

@@ -103,6 +103,7 @@ Lowering::Values Lowering::online_chunk(size_t s, const Fold& fold, const Phase&
     sums.push_back(fold.moved(p, state[static_cast<size_t>(p.first)], from, to, count(state)));
     about.push_back(to);
   }
+  if (sums.empty()) return moved;
   sums = walk(chunk, along, row_end, sums, [&](Values acc) {
     Values next = accumulate_online(fold, acc, about);
     if (mask_ < 0) prefetch_next_chunk(s);
@@ -114,22 +115,28 @@ Lowering::Values Lowering::online_chunk(size_t s, const Fold& fold, const Phase&
   return moved;
 }
 
-void Lowering::online_round(size_t s) {
-  const Stage& stage = stages_.stages[s];
-  const Fold fold(b_, nest_, online_, fold_state(nest_, stage.reduces, online_));
+// The state of elements [begin, end) of the row; `begin` is a multiple of the full tile, or the end.
+Lowering::Values Lowering::fold_range(size_t s, const Fold& fold, V begin, V end) {
   Values state = fold.identities();
   for (V& v : state) v = b_.broadcast(v, {wide_});
   const SymExpr& extent = axis(static_cast<size_t>(tile_axis_)).extent;
   const bool whole = d_.env.divisor(d_.env.simplify(extent)) % wide_ == 0;
-  V begin = sizes_.number(0), end = sizes_.number(extent);
-  V full = whole ? end : op(ScalarOp::And, end, sizes_.constant(-wide_));
-  state = loop(begin, full, chunk_, std::move(state), [&](V from, Values carried) {
-    V to = op(ScalarOp::Min, op(ScalarOp::Add, from, sizes_.constant(chunk_)), full);
-    return online_chunk(s, fold, {wide_, from, to, std::nullopt, false}, end, std::move(carried));
-  });
-  if (!whole) state = online_chunk(s, fold, {wide_, full, end, std::nullopt, true}, end, std::move(state));
+  V full = whole ? end : op(ScalarOp::Max, begin, op(ScalarOp::And, end, sizes_.constant(-wide_)));
+  auto fold_chunk = [&](V from, V to, bool masked, Values before) {
+    return online_chunk(s, fold, {wide_, from, to, std::nullopt, masked}, end, std::move(before));
+  };
+  if (is_online(s))
+    state = loop(begin, full, chunk_, std::move(state), [&](V from, Values carried) {
+      V to = op(ScalarOp::Min, op(ScalarOp::Add, from, sizes_.constant(chunk_)), full);
+      return fold_chunk(from, to, false, std::move(carried));
+    });
+  else
+    state = fold_chunk(begin, full, false, std::move(state));
+  return whole ? state : fold_chunk(full, end, true, std::move(state));
+}
 
-  const Values row = fold.merge(state, 0);
+// The reductions of a row's state.
+void Lowering::finish_row(const Fold& fold, const Values& row) {
   for (const FoldState::Part& p : fold.state().parts) {
     const bool online = fold.online(p).kind != OnlineSum::Kind::None;
     V v = fold.result(p, row, online ? value(fold.online(p).about) : -1);
@@ -138,6 +145,12 @@ void Lowering::online_round(size_t s) {
                                                  fold_identities(b_, nest_, p.reduce)[0]});
     remember(static_cast<size_t>(p.reduce), v);
   }
+}
+
+void Lowering::online_round(size_t s) {
+  const Fold fold(b_, nest_, online_, fold_state(nest_, stages_.stages[s].reduces, online_));
+  const V end = sizes_.number(axis(static_cast<size_t>(tile_axis_)).extent);
+  finish_row(fold, fold.merge(fold_range(s, fold, sizes_.number(0), end), 0));
 }
 
 } // namespace tessera

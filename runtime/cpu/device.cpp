@@ -51,7 +51,7 @@ public:
   }
 
   Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable&) override {
-    args_.resize(std::max(args_.size(), variant.max_kernel_buffers));
+    args_.resize(std::max(args_.size(), variant.max_kernel_pointers));
     while (arenas_.size() + 1 < variant.segment_begin.size()) arenas_.emplace_back();
     return std::make_unique<DeviceVariant>();
   }
@@ -157,6 +157,7 @@ private:
     if (step.grid <= 0) return {};
     const auto& k = *step.kernel;
     for (size_t i = 0; i < k.buffers.size(); ++i) args_[i] = pointer(k.buffers[i]);
+    place_shared(step);
     int32_t error = 0;
     struct Frame {
       HostKernelFn function;
@@ -170,6 +171,20 @@ private:
       frame.function(frame.args, frame.sizes, begin, end, frame.scratch[worker], frame.error);
     });
     return error == 0 ? Status() : reported_violation(k, error);
+  }
+
+  // Memory that programs share: one step runs at a time.
+  void place_shared(const StepPlan& step) {
+    if (step.counters == 0) return;
+    size_t argument = step.kernel->buffers.size();
+    std::byte* at = step_scratch_.data();
+    for (int64_t bytes : step.workspaces) {
+      args_[argument++] = at;
+      at += aligned(bytes);
+    }
+    if (poison_) std::memset(step_scratch_.data(), 0xFF, static_cast<size_t>(at - step_scratch_.data()));
+    args_[argument] = at;
+    std::memset(at, 0, static_cast<size_t>(step.counters) * sizeof(uint32_t));
   }
 
   Status library(const StepForm& form, const CpuStep& step) {

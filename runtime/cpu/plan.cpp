@@ -68,6 +68,11 @@ Status plan_cpu_calls(const Variant& variant, int segment, const Variant::CallSt
     if (e) return std::move(*e);
   TESSERA_TRY(std::move(built));
   plan.packed_bytes = packs.built_bytes();
+  for (const StepPlan& step : plan.steps) { // of kernels whose programs meet
+    int64_t bytes = step.counters * static_cast<int64_t>(sizeof(uint32_t));
+    for (int64_t w : step.workspaces) bytes += aligned(w);
+    if (step.counters > 0) plan.step_scratch = std::max(plan.step_scratch, bytes);
+  }
   for (auto& step : made->steps) {
     if (!step.library) continue;
     plan.step_scratch = std::max(plan.step_scratch, step.library->step_scratch);

@@ -188,14 +188,18 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
           kernels.push_back(std::move(*k));
           if (axis < 0) break;
           if (kind != ScheduleKind::RowLoop) continue;
-          Schedule chunks = s; // the same with sums folded online, a chunk of one or two tiles
-          chunks.config["online"] = bytes / 4 * unroll * (1 + axis % 2);
-          auto online = lower_to_tiles(p.graph, p.nest, chunks, device, "test");
-          if (!online.ok() || tile::print(online->kernel) == text) continue;
-          auto fine = tile::verify(online->kernel);
-          ASSERT_TRUE(fine.ok()) << fine.error().str() << tile::print(online->kernel);
-          online->schedule.why += " (online)";
-          kernels.push_back(std::move(*online));
+          // The same with sums folded online, a chunk of one or two tiles, and with rows that programs share.
+          for (auto [online, split] : {std::pair{1, 1}, {0, 4}, {1, 2}}) {
+            Schedule other = s;
+            other.config["online"] = online * bytes / 4 * unroll * (1 + axis % 2);
+            other.config["split"] = split;
+            auto made = lower_to_tiles(p.graph, p.nest, other, device, "test");
+            if (!made.ok() || tile::print(made->kernel) == text) continue;
+            auto fine = tile::verify(made->kernel);
+            ASSERT_TRUE(fine.ok()) << fine.error().str() << tile::print(made->kernel);
+            made->schedule.why += std::string(online ? " (online)" : "") + (split > 1 ? " (split)" : "");
+            kernels.push_back(std::move(*made));
+          }
         }
         if (!any) break;
       }
