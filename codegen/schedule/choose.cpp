@@ -1,6 +1,7 @@
 // The analytic choice: which axis the tile runs along, how wide, how much a program takes. Instant; a tuner may replace
 // the numbers in Schedule::config.
 #include "codegen/schedule/choose.h"
+#include "codegen/schedule/fold.h"
 #include "codegen/schedule/lowering.h"
 #include <algorithm>
 #include <bit>
@@ -10,7 +11,8 @@ namespace {
 
 constexpr int64_t kUnknownExtent = 256;  // an extent of which nothing is known
 constexpr int64_t kPrograms = 64;        // that shared rows are divided into
-constexpr int64_t kPartBytes = 64 << 10; // of a row, at least
+constexpr int64_t kPartBytes = 64 << 10; // of each, at least
+constexpr int64_t kPartPoints = 32;      // down columns, at least
 constexpr int64_t kChunk = 4096;         // elements of a row that fit the first-level cache, of two streams as well
 constexpr double kGatherShare = 0.7;     // cost of a gathered lane, in contiguous vector loads
 
@@ -41,6 +43,7 @@ public:
     int64_t lanes = int64_t{vector} * unroll;
     std::optional<int64_t> extent;
     if (best >= 0) extent = d_.env.simplify(d_.axes[static_cast<size_t>(best)].extent).as_const();
+    if (s.kind == ScheduleKind::ColumnLoop && extent) unroll = std::max(unroll, column_unroll());
     if (extent && *extent >= 1) {
       while (unroll > 1 && int64_t{vector} * unroll > *extent) unroll /= 2;
       while (vector > 1 && vector / 2 >= *extent) vector /= 2;
@@ -63,7 +66,7 @@ public:
     s.config["keep_in_output"] = cached;
     if (s.kind == ScheduleKind::RowLoop && !cached && folds_online())
       s.config["online"] = std::max<int64_t>(lanes, kChunk);
-    if (s.kind == ScheduleKind::RowLoop) split(s, cached);
+    if (s.kind == ScheduleKind::RowLoop || s.kind == ScheduleKind::ColumnLoop) split(s, lanes, cached);
     // Where a point is dear, few of them are under way at a time, and each would wait for memory.
     if (s.kind == ScheduleKind::ColumnLoop) s.config["prefetch_points"] = dear() ? 8 : 0;
     s.config["exact_division"] = 0;
@@ -147,18 +150,26 @@ private:
     return found;
   }
 
-  // Few long rows are shared by programs, as many whatever the threads: then results are the same.
-  void split(Schedule& s, bool cached) const {
-    SymExpr rows = 1;
-    for (const Axis& a : d_.axes)
-      if (a.role != AxisRole::Row) rows *= a.extent;
-    const auto count = d_.env.simplify(rows).as_const(), length = d_.env.simplify(d_.row_count()).as_const();
-    if (!count || !length) return; // memory for parts of any number of rows
-    const int64_t parts = std::min(kPrograms / std::max<int64_t>(1, *count), *length * element_bytes() / kPartBytes);
+  // Few long rows and few columns are shared by programs, as many whatever the threads: then results are the same.
+  void split(Schedule& s, int64_t lanes, bool cached) const {
+    const bool rows = s.kind == ScheduleKind::RowLoop;
+    SymExpr outer = 1, first = -1; // points; and down columns those of the axis that is divided
+    for (const Axis& a : d_.axes) {
+      if (a.role != AxisRole::Row) outer *= a.extent;
+      if (a.role == AxisRole::Row && first.is_const(-1)) first = a.extent;
+    }
+    const auto count = d_.env.simplify(outer).as_const(), length = d_.env.simplify(d_.row_count()).as_const(),
+               divided = d_.env.simplify(first).as_const();
+    if (!count || !length || !divided) return; // memory for parts of any number of rows
+    const int64_t side = rows ? 1 : std::min(lanes, std::max<int64_t>(1, *count)); // of columns at a time
+    const int64_t programs = std::max<int64_t>(1, *count / side), bytes = *length * side * element_bytes();
+    const int64_t parts =
+        std::min({kPrograms / programs, bytes / kPartBytes, rows ? kPrograms : *divided / kPartPoints});
     if (parts < 2) return;
     Domain own = d_;
-    if (!cached) (void)find_online(nest_, own); // as the schedule folds
-    if (splits(nest_, own)) s.config["split"] = int64_t{1} << (std::bit_width(static_cast<uint64_t>(parts)) - 1);
+    if (rows && !cached) (void)find_online(nest_, own); // as the schedule folds
+    if (splits(nest_, own, s.kind))
+      s.config["split"] = int64_t{1} << (std::bit_width(static_cast<uint64_t>(parts)) - 1);
   }
 
   bool folds_online() const {
@@ -183,6 +194,20 @@ private:
       if (d_.live[static_cast<size_t>(id)]) dearest = std::max(dearest, info(nest_.dag[id].op).cost);
     int fit = std::clamp(32 / (values_alive(nest_, d_) + (dearest >= 8 ? 4 : 1)), 1, std::max(1, device_.unroll));
     return static_cast<int>(std::bit_floor(static_cast<unsigned>(fit)));
+  }
+
+  // Points down a column lie on other pages: where they cost little but memory's time, as many neighbours are taken at a
+  // time as half of the registers have room for.
+  int column_unroll() const {
+    if (dear() || device_.unroll < 4) return 1;
+    int numbers = 0;
+    for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
+      if (!d_.live[static_cast<size_t>(id)] || nest_.dag[id].op != ScalarOp::Reduce) continue;
+      if (d_.stage[static_cast<size_t>(id)] > 1) return 1; // several rounds
+      numbers += is_arg_fold(nest_.dag[id]) ? 3 : 1;
+    }
+    const int registers = device_.vector_bytes >= 64 ? 16 : 8;
+    return static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, registers / std::max(1, numbers)))));
   }
 
   void explain(Schedule& s, int axis, int64_t lanes, int strided) const {

@@ -89,7 +89,7 @@ void Lowering::program_sizes() {
     width = axis(static_cast<size_t>(tile_axis_)).extent;
     // Of a transposed operand each cache line serves many points of the cross axis: a block is narrow, so that the
     // lines under its tile are still there for the next ones.
-    columns_ = d_.reduces         ? sym_max(1, floordiv(target, sym_max(1, row * wide_))) * wide_
+    columns_ = d_.reduces         ? sym_max(1, floordiv(target, sym_max(1, ceildiv(row, parts_) * wide_))) * wide_
                : cross_axis_ >= 0 ? SymExpr(wide_)
                                   : SymExpr((target + wide_ - 1) / wide_ * wide_);
     taken = sym_min(columns_, width);
@@ -278,14 +278,15 @@ void Lowering::inner(V column_block) {
   if (tile_axis_ < 0) return flat_body();
   const Axis& a = axis(static_cast<size_t>(tile_axis_));
   const Range range = tile_range(column_block);
-  for (const Phase& p : phases(range))
-    walk(p, a.var, range.to, {}, [&](const Values&) -> Values {
-      if (d_.reduces)
-        rounds();
-      else
-        flat_body();
-      return {};
-    });
+  auto each_tile = [&](const std::function<void()>& body) {
+    for (const Phase& p : phases(range))
+      walk(p, a.var, range.to, {}, [&](const Values&) -> Values {
+        body();
+        return {};
+      });
+  };
+  if (parts_ > 1) return split_columns(each_tile);
+  each_tile([&] { d_.reduces ? rounds() : flat_body(); });
 }
 
 // All values before the first store: an output may lie on top of an input that is read at the same place.
@@ -326,7 +327,9 @@ Lowering::Values Lowering::row_axes_loop(size_t k, Values carried, const std::fu
   size_t count = row_axes_.size() - (schedule_.kind == ScheduleKind::RowLoop ? 1 : 0);
   if (k == count) return innermost(std::move(carried));
   const Axis& a = axis(row_axes_[k]);
-  return loop(sizes_.number(0), sizes_.number(a.extent), 1, std::move(carried), [&](V i, Values c) {
+  const bool shared = k == 0 && share_;
+  V from = shared ? share_->first : sizes_.number(0), to = shared ? share_->second : sizes_.number(a.extent);
+  return loop(from, to, 1, std::move(carried), [&](V i, Values c) {
     sizes_.bind(a.var, i);
     return row_axes_loop(k + 1, std::move(c), innermost);
   });
@@ -364,12 +367,11 @@ void Lowering::row_round(size_t s) {
   finish(stage, groups);
 }
 
-void Lowering::column_round(size_t s) {
-  const Stage& stage = stages_.stages[s];
-  Values result = row_axes_loop(0, identities(stage, sizes_.lanes()),
-                                [&](Values acc) { return scoped([&] { return round_body(s, std::move(acc)); }); });
-  finish(stage, {std::move(result)});
+Lowering::Values Lowering::column_points(size_t s) {
+  return row_axes_loop(0, identities(stages_.stages[s], sizes_.lanes()),
+                       [&](Values acc) { return scoped([&] { return round_body(s, std::move(acc)); }); });
 }
+void Lowering::column_round(size_t s) { finish(stages_.stages[s], {column_points(s)}); }
 
 Lowering::Values Lowering::round_body(size_t s, Values accumulators) {
   const Stage& stage = stages_.stages[s];
@@ -501,7 +503,7 @@ Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest,
   OnlineSums online;
   if (chunk > 0) online = find_online(nest, domain);
   const int64_t parts = setting(chosen, "split", 1);
-  if (!power(parts) || (parts > 1 && (!row || !splits(nest, domain))))
+  if (!power(parts) || (parts > 1 && !splits(nest, domain, chosen.kind)))
     return Diagnostic(ErrorCode::CodegenError,
                       "rows of kernel '" + name + "' cannot be shared by " + std::to_string(parts) + " programs");
   return Lowering(graph, nest, domain, std::move(online), chosen, name).run();

@@ -33,8 +33,8 @@ namespace tessera {
 
 // Whether a RowLoop schedule may fold online.
 [[nodiscard]] bool online_fits(const LoopNest& nest, const Domain& domain);
-// Whether programs may share its rows. `domain` has the stages of what is folded online.
-[[nodiscard]] bool splits(const LoopNest& nest, const Domain& domain);
+// Whether programs may share its rows, or columns. `domain` has the stages of what is folded online.
+[[nodiscard]] bool splits(const LoopNest& nest, const Domain& domain, ScheduleKind kind);
 
 class Lowering {
 public:
@@ -75,6 +75,7 @@ private:
   void store_rows();
   void row_round(size_t s);
   void column_round(size_t s);
+  Values column_points(size_t s);
   Values row_axes_loop(size_t k, Values carried, const std::function<Values(Values)>& innermost);
   [[nodiscard]] std::vector<Phase> phases(const Range& range);
   Values walk(const Phase& phase, const SymExpr& axis, V end, Values carried,
@@ -96,6 +97,10 @@ private:
   void split_parameters();
   void split_sizes();
   void split_round();
+  void split_columns(const std::function<void(const std::function<void()>&)>& each_tile);
+  void if_last(const std::function<void()>& body);
+  [[nodiscard]] SymExpr outer_points() const;
+  [[nodiscard]] std::pair<V, V> own_part(const SymExpr& extent, int64_t unit);
 
   // row_memory.cpp: what rounds read and keep
   void plan_prefetch();
@@ -186,10 +191,11 @@ private:
   int cross_axis_ = -1;              // Tiled2D: the axis that a block is walked along
   int vector_ = 1, wide_ = 1;        // lanes of the narrow and of the full tile
   int64_t chunk_ = 0;                // online: elements of the row between two moves of a reference
-  int64_t parts_ = 1;                // programs that share a row
+  int64_t parts_ = 1;                // programs that share a row, or columns
   Values workspaces_;                // of these, by number of the state
   V counters_ = -1, part_ = -1, row_number_ = -1;
-  int square_ = 1; // Tiled2D: points of either axis that are taken at a time, 1: of one axis only
+  std::optional<std::pair<V, V>> share_; // of the outermost axis of the row, while columns are folded
+  int square_ = 1;                       // Tiled2D: points of either axis that are taken at a time, 1: of one axis only
   bool exact_division_ = false, preparing_ = false, in_square_ = false;
   std::vector<size_t> prefix_, row_axes_;  // outer axes flattened into a point; row axes, the tile axis last
   int middle_ = -1;                        // outer axis with a loop of its own

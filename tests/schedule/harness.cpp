@@ -187,11 +187,11 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
           ASSERT_EQ(tile::print(*again), text);
           kernels.push_back(std::move(*k));
           if (axis < 0) break;
-          if (kind != ScheduleKind::RowLoop) continue;
+          if (kind != ScheduleKind::RowLoop && kind != ScheduleKind::ColumnLoop) continue;
           // The same with sums folded online, a chunk of one or two tiles, and with rows that programs share.
           for (auto [online, split] : {std::pair{1, 1}, {0, 4}, {1, 2}}) {
             Schedule other = s;
-            other.config["online"] = online * bytes / 4 * unroll * (1 + axis % 2);
+            other.config["online"] = (kind == ScheduleKind::RowLoop) * online * bytes / 4 * unroll * (1 + axis % 2);
             other.config["split"] = split;
             auto made = lower_to_tiles(p.graph, p.nest, other, device, "test");
             if (!made.ok() || tile::print(made->kernel) == text) continue;
