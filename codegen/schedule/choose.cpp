@@ -127,8 +127,8 @@ private:
       for (size_t n = 0; n < d_.live.size(); ++n)
         folds += d_.live[n] && nest_.dag[static_cast<ScalarId>(n)].op == ScalarOp::Reduce;
       cost += (20 + 15.0 * folds) * vector / static_cast<double>(extent_guess(d_.row_count()));
-    } else { // indices of the other axes are computed once a row
-      cost += 10.0 * vector / static_cast<double>(extent);
+    } else { // indices of the other axes are computed once a row; down columns once for all of their points
+      cost += 10.0 * vector / static_cast<double>(extent) / static_cast<double>(extent_guess(d_.row_count()));
     }
     return cost;
   }
