@@ -223,6 +223,11 @@ private:
       s.why += ", in blocks along an axis of " +
                d_.env.simplify(d_.axes[static_cast<size_t>(s.config["cross"])].extent).str() +
                " on which a transposed operand is contiguous";
+    if (const int64_t chunk = setting(s, "online", 0); chunk > 0)
+      s.why += "; longer than the cache: sums are folded with what they depend on, " + std::to_string(chunk) +
+               " elements at a time";
+    if (const int64_t parts = setting(s, "split", 1); parts > 1)
+      s.why += "; shared by " + std::to_string(parts) + " programs, the last one folds what they found";
     if (strided)
       s.why +=
           "; " + std::to_string(strided) + (strided == 1 ? " access is" : " accesses are") + " strided or gathered";
