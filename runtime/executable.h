@@ -49,7 +49,8 @@ struct Workspace {
 };
 
 // A generated kernel. HostKernelFn's `buffers` are the addresses of the buffers, of the workspaces, and of the counters
-// if there are any. On a GPU (threads > 0) its parameters are these, the boxes if there are any, the sizes as i64, and the address of an i32 that takes a bounds violation
+// if there are any. On a GPU (threads > 0) its parameters are these, the boxes if there are any, the sizes as i64, and
+// the address of an i32 that takes a bounds violation
 // like HostKernelFn's *error; program p is block (p, 0, 0).
 struct KernelLaunch {
   std::string name;                // group name, for traces and errors
@@ -65,7 +66,7 @@ struct KernelLaunch {
   std::vector<std::string> report_sites;
   std::vector<Workspace> workspaces;
   SymExpr counters = 0; // i32 words at which programs meet: their low 31 bits are 0 before a launch and after
-  SymExpr boxes = 0;    // GPU only, as is team: i32 words through which programs exchange numbers: 0 before a launch and after
+  SymExpr boxes = 0;    // GPU only, as is team: i32 words through which programs exchange numbers, 0 likewise
   // Programs wait for each other: so many neighbours, from a multiple of it on. 0: none do; the grid: all of them.
   SymExpr team = 0;
   int threads = 0;          // per block; 0 on the host

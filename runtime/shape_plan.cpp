@@ -176,6 +176,8 @@ private:
       step.workspaces.push_back(byte_size(k.workspaces[w].dtype, elements));
     }
     TESSERA_ASSIGN(step.counters, number(form.counters, what));
+    if (step.counters < 0 || step.counters > kMaxScratch)
+      return Diagnostic(ErrorCode::SizeOverflow, what + " needs " + std::to_string(step.counters) + " counters");
     TESSERA_ASSIGN(step.boxes, number(form.boxes, what));
     if (step.boxes < 0 || step.boxes > kMaxScratch)
       return Diagnostic(ErrorCode::SizeOverflow, what + " needs boxes of " + std::to_string(step.boxes) + " words");

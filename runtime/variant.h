@@ -61,7 +61,7 @@ public:
   std::vector<void*> constant_pointers; // per buffer: on the host; null where it is no constant
   // Per buffer: steps that run on the device (all but host steps) read or write it. Never for strings.
   std::vector<bool> device_reads, device_writes;
-  bool on_gpu = false; // what host steps make or take has to be copied
+  bool on_gpu = false;            // what host steps make or take has to be copied
   size_t max_kernel_pointers = 0; // to buffers, workspaces and counters
 
   // How an input dimension is used.

@@ -3,11 +3,12 @@
 // libm for scalars.
 //
 //   function   method                                                                    largest error seen, f32
-//   exp        n = round(x log2 e), r = x - n ln 2 in two parts, degree-6 polynomial, scaled by 2^n      1 ulp (1.5 without FMA)
+//   exp        n = round(x log2 e), r = x - n ln 2 in two parts, degree-6 polynomial, scaled by 2^n      1 ulp
 //   tanh       |x| < 0.625: odd polynomial of degree 11; else 1 - 2 / (exp(2|x|) + 1), sign copied       2 ulp
 //   erf        |x| < 0.9277: x times a polynomial in x^2; else 1 - exp(-p(|x|)), p of degree 7 up to 4, sign copied
 //              (both fitted on Chebyshev nodes against float64); with AVX-512 sixteen pieces instead     2.5 ulp
 //   sigmoid    1 / (1 + exp(-x))                                                                         2.5 ulp
+// Without FMA exp has 1.5 ulp.
 #include "codegen/llvm/emit.h"
 #include "graph/support/check.h"
 #include <algorithm>

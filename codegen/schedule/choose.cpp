@@ -196,8 +196,8 @@ private:
     return static_cast<int>(std::bit_floor(static_cast<unsigned>(fit)));
   }
 
-  // Points down a column lie on other pages: where they cost little but memory's time, as many neighbours are taken at a
-  // time as half of the registers have room for.
+  // Points down a column lie on other pages: where they cost little but memory's time, as many neighbours are taken at
+  // a time as half of the registers have room for.
   int column_unroll() const {
     if (dear() || device_.unroll < 4) return 1;
     int numbers = 0;

@@ -175,7 +175,7 @@ private:
 
   // Memory that programs share: one step runs at a time.
   void place_shared(const StepPlan& step) {
-    if (step.counters == 0) return;
+    if (step.workspaces.empty() && step.counters == 0) return;
     size_t argument = step.kernel->buffers.size();
     std::byte* at = step_scratch_.data();
     for (int64_t bytes : step.workspaces) {

@@ -68,10 +68,10 @@ Status plan_cpu_calls(const Variant& variant, int segment, const Variant::CallSt
     if (e) return std::move(*e);
   TESSERA_TRY(std::move(built));
   plan.packed_bytes = packs.built_bytes();
-  for (const StepPlan& step : plan.steps) { // of kernels whose programs meet
+  for (const StepPlan& step : plan.steps) { // what programs of its kernel share
     int64_t bytes = step.counters * static_cast<int64_t>(sizeof(uint32_t));
     for (int64_t w : step.workspaces) bytes += aligned(w);
-    if (step.counters > 0) plan.step_scratch = std::max(plan.step_scratch, bytes);
+    plan.step_scratch = std::max(plan.step_scratch, bytes);
   }
   for (auto& step : made->steps) {
     if (!step.library) continue;
