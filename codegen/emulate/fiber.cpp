@@ -15,6 +15,13 @@ namespace tessera::emu {
 
 // ---- stacks
 
+// Frames of a fiber that was given up leave marks of the sanitizer's.
+#if defined(__SANITIZE_ADDRESS__)
+static void forget(std::byte* bottom, size_t bytes) { __asan_unpoison_memory_region(bottom, bytes); }
+#else
+static void forget(std::byte*, size_t) {}
+#endif
+
 struct Stacks::Region {
   std::byte* base = nullptr;
   int count = 0;
@@ -22,7 +29,9 @@ struct Stacks::Region {
   [[nodiscard]] size_t below() const { return page + kBytes; } // the lowest stack
   [[nodiscard]] size_t bytes() const { return below() + kBytes * static_cast<size_t>(count); }
   ~Region() {
-    if (base) ::munmap(base, bytes());
+    if (!base) return;
+    forget(base, bytes());
+    ::munmap(base, bytes());
   }
 };
 
@@ -78,8 +87,6 @@ Result<std::unique_ptr<Stacks>> Stacks::take(int count) {
 #if defined(__SANITIZE_ADDRESS__)
 // The sanitizer is told of stacks, or it takes the switch for an overflow.
 static thread_local Fiber* switched_from = nullptr;
-// Frames of a fiber that was given up leave marks.
-static void forget(std::byte* bottom, size_t bytes) { __asan_unpoison_memory_region(bottom, bytes); }
 void Fiber::arrived(void* fake_stack) {
   const void* bottom = nullptr;
   size_t bytes = 0;
@@ -87,8 +94,6 @@ void Fiber::arrived(void* fake_stack) {
   switched_from->bottom_ = static_cast<std::byte*>(const_cast<void*>(bottom));
   switched_from->bytes_ = bytes;
 }
-#else
-static void forget(std::byte*, size_t) {}
 #endif
 
 #if defined(__x86_64__) && !defined(TESSERA_FIBERS_BY_UCONTEXT)

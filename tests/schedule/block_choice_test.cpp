@@ -81,7 +81,7 @@ TEST(BlockChoice, LargeOperandsThatOuterAxesShareAreReadForSeveralPositions) {
 // What each load of the first kernel tells caches.
 std::string hints(const Problem& p) {
   std::string s;
-  const tile::Kernel& k = lower_blocks(p).front().kernel;
+  const tile::Kernel k = lower_blocks(p).front().kernel;
   for (tile::OpId id = 0; id < k.op_count(); ++id)
     if (k.op(id).kind == tile::OpKind::Load) s += (s.empty() ? "" : " ") + std::string(tile::name(k.op(id).caching));
   return s;
