@@ -328,10 +328,13 @@ uint32_t Block::arrive(Thread& t, std::byte* counter, uint32_t amount, bool wait
       reinterpret_cast<uintptr_t>(counter) % sizeof(uint32_t) != 0)
     fail(t, "it arrives at a counter that is none: " + launch_.memory->describe(counter));
   if (error_) give_up(t);
-  auto sum = launch_.teams->arrive(index_, counter, amount, wait);
-  if (!sum) fail(t, sum.error().message);
+  uint32_t sum = 0;
+  if (auto arrived = launch_.teams->arrive(index_, counter, amount, wait))
+    sum = *arrived;
+  else
+    fail(t, arrived.error().message);
   if (error_) give_up(t);
-  return *sum;
+  return sum;
 }
 
 void Block::check_message(Thread& t, std::byte* place) {
