@@ -11,8 +11,9 @@
 //               in squares of both, tiles [n, n], where vectors are as long as those
 //   RowLoop     outer points x rounds (stages.h) x tiles along the last loop over the row; folds end in scalars
 //   ColumnLoop  outer points x tiles of an outer axis x rounds x single row points; folds are tiles
-// A range is walked in up to three phases: steps of the full tile, of one vector, and one masked vector for the rest,
-// so that no access but the last is masked.
+// Rows that no cache holds are folded chunk by chunk (row_online.cpp); few rows and columns are programs' in parts,
+// whose states the last one to arrive merges (row_split.cpp). A range is walked in up to three phases: steps of the
+// full tile, of one vector, and one masked vector for the rest, so that no access but the last is masked.
 #pragma once
 #include "codegen/schedule/choose.h"
 #include "codegen/schedule/needs.h"

@@ -302,7 +302,7 @@ TEST_F(RealGpu, ProductsAreFollowedByTheirEpilogueKernel) {
   }
 }
 
-TEST_F(RealGpu, LaunchesAreCheap) {
+TEST_F(RealGpu, LongChainsOfLaunchesRun) {
   Builder b;
   b.exe->target = "cuda sm_75";
   constexpr int kKernels = 500;
