@@ -20,14 +20,12 @@ std::vector<int> BlockLowering::full_shape() const {
   return shape;
 }
 
-// Half the registers and shuffles where positions fit.
-DType BlockLowering::position_dtype() const {
-  return d_.env.range(d_.row_count()).hi <= std::numeric_limits<int32_t>::max() ? DType::I32 : DType::I64;
-}
 // Along the row. Beyond it, where the values are identities, positions need no mask: such a one wins only when nothing
 // in the row is better than the identity. Then all elements are as good, and the one nearest to it is the first, or the
 // last, of them.
-BlockLowering::V BlockLowering::position() { return b_.cast(sizes_.number(axis(*fold_side()).var), position_dtype()); }
+BlockLowering::V BlockLowering::position() {
+  return b_.cast(sizes_.number(axis(*fold_side()).var), d_.position_dtype());
+}
 BlockLowering::V BlockLowering::nearest_position(V i) {
   const V last = sizes_.op(ScalarOp::Sub, sizes_.number(axis(*fold_side()).extent), sizes_.constant(1));
   i = pointwise(b_, ScalarOp::Min, std::array{b_.cast(i, DType::I64), last});

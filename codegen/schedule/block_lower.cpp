@@ -233,7 +233,7 @@ void BlockLowering::rounds() {
     if (stage.reduces.empty() && stage.stores.empty()) continue;
     hoist(~d_.row_mask);
     round_ = reading_ = known_;
-    Fold fold(b_, nest_, online_, fold_state(nest_, stage.reduces, online_, position_dtype()));
+    Fold fold(b_, nest_, online_, fold_state(nest_, stage.reduces, online_, d_.position_dtype()));
     Values state = merged(fold, walk(k, fold));
     round_ = -1;
     if (plan_.team) {

@@ -114,7 +114,6 @@ private:
   // block_fold.cpp: reductions
   [[nodiscard]] std::vector<int> full_shape() const;
   V full(V v) { return b_.broadcast(v, full_shape()); }
-  [[nodiscard]] DType position_dtype() const;
   V position();
   V nearest_position(V i); // within the row
   V inside_row(V v, V otherwise);

@@ -21,7 +21,7 @@ namespace tessera {
 void BlockLowering::team_parameters() {
   bool counted = false;
   for (size_t k = 0; k < stages_.stages.size(); ++k) {
-    const auto dtypes = fold_state(nest_, stages_.stages[k].reduces, online_, position_dtype()).dtypes;
+    const auto dtypes = fold_state(nest_, stages_.stages[k].reduces, online_, d_.position_dtype()).dtypes;
     workspaces_.emplace_back();
     exchanged_.emplace_back();
     if (dtypes.empty()) continue;

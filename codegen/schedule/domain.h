@@ -12,6 +12,7 @@
 // stays.
 #pragma once
 #include "fusion/loop_nest.h"
+#include <limits>
 
 namespace tessera {
 
@@ -40,6 +41,10 @@ struct Domain {
   [[nodiscard]] uint64_t access_deps(const Access& a) const;
   [[nodiscard]] bool row_varying(ScalarId id) const { return (deps[static_cast<size_t>(id)] & row_mask) != 0; }
   [[nodiscard]] SymExpr row_count() const; // product of the row extents
+  // Of positions along the row that a fold carries: half the registers and shuffles where they fit.
+  [[nodiscard]] DType position_dtype() const {
+    return env.range(row_count()).hi <= std::numeric_limits<int32_t>::max() ? DType::I32 : DType::I64;
+  }
 };
 
 // Error UnsupportedType for element types that tiles do not have, UnsupportedFeature for more than 64 axes.

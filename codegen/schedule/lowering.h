@@ -113,7 +113,6 @@ private:
 
   // reduce.cpp: folding
   [[nodiscard]] bool is_arg(ScalarId r) const;
-  [[nodiscard]] DType position_dtype() const;
   Values identities(const Stage& stage, int lanes);
   Values accumulate(ScalarId r, std::span<const V> acc);
   void finish(const Stage& stage, const std::vector<Values>& groups);

@@ -3,16 +3,10 @@
 #include "codegen/schedule/fold.h"
 #include "codegen/schedule/lowering.h"
 #include <array>
-#include <limits>
 
 namespace tessera {
 
 bool Lowering::is_arg(ScalarId r) const { return is_arg_fold(node(r)); }
-
-// Half the registers where positions fit.
-DType Lowering::position_dtype() const {
-  return d_.env.range(d_.row_count()).hi <= std::numeric_limits<int32_t>::max() ? DType::I32 : DType::I64;
-}
 
 // What reduction r folds, in the dtype it is folded in.
 Lowering::V Lowering::fold_value(ScalarId r) { return b_.cast(value(node(r).args[0]), fold_dtype(nest_, r)); }
@@ -21,7 +15,7 @@ Lowering::V Lowering::fold_value(ScalarId r) { return b_.cast(value(node(r).args
 Lowering::Values Lowering::identities(const Stage& stage, int lanes) {
   Values list;
   for (ScalarId r : stage.reduces)
-    for (V v : fold_identities(b_, nest_, r, position_dtype())) list.push_back(b_.broadcast(v, {lanes}));
+    for (V v : fold_identities(b_, nest_, r, d_.position_dtype())) list.push_back(b_.broadcast(v, {lanes}));
   return list;
 }
 
@@ -42,7 +36,7 @@ Lowering::Values Lowering::accumulate(ScalarId r, std::span<const V> acc) {
   SymExpr position = 0;
   for (const Axis& a : d_.axes)
     if (a.role == AxisRole::Row) position = position * a.extent + a.var;
-  V i = splat(b_.cast(sizes_.number(position), position_dtype()), lanes);
+  V i = splat(b_.cast(sizes_.number(position), d_.position_dtype()), lanes);
   V wins = better(r, v, i, acc[0], acc[1]);
   if (mask_ >= 0 && schedule_.kind == ScheduleKind::RowLoop) wins = b_.scalar(ScalarOp::And, std::array{wins, mask_});
   return {b_.scalar(ScalarOp::Select, std::array{wins, v, acc[0]}),

@@ -148,7 +148,7 @@ void Lowering::finish_row(const Fold& fold, const Values& row) {
 }
 
 void Lowering::online_round(size_t s) {
-  const Fold fold(b_, nest_, online_, fold_state(nest_, stages_.stages[s].reduces, online_, position_dtype()));
+  const Fold fold(b_, nest_, online_, fold_state(nest_, stages_.stages[s].reduces, online_, d_.position_dtype()));
   const V end = sizes_.number(axis(static_cast<size_t>(tile_axis_)).extent);
   finish_row(fold, fold.merge(fold_range(s, fold, sizes_.number(0), end), 0));
 }

@@ -18,7 +18,7 @@ bool splits(const LoopNest& nest, const Domain& d, ScheduleKind kind) {
 }
 
 void Lowering::split_parameters() {
-  const FoldState state = fold_state(nest_, stages_.stages[0].reduces, online_, position_dtype());
+  const FoldState state = fold_state(nest_, stages_.stages[0].reduces, online_, d_.position_dtype());
   for (DType dtype : state.dtypes) {
     workspaces_.push_back(b_.param("partial", {tile::Type::Kind::Pointer, dtype, {}}, true));
     out_.workspaces.push_back({dtype, 0});
@@ -60,7 +60,7 @@ void Lowering::split_round() {
   hoist(~d_.row_mask);
   round_ = 0;
   const auto [from, to] = own_part(axis(static_cast<size_t>(tile_axis_)).extent, wide_);
-  const Fold fold(b_, nest_, online_, fold_state(nest_, stages_.stages[0].reduces, online_, position_dtype()));
+  const Fold fold(b_, nest_, online_, fold_state(nest_, stages_.stages[0].reduces, online_, d_.position_dtype()));
   const Values own = fold.merge(fold_range(0, fold, from, to), 0);
   round_ = -1;
   const V count = sizes_.constant(parts_), first = op(ScalarOp::Mul, row_number_, count);
