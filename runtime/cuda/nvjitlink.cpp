@@ -1,5 +1,6 @@
 #include "runtime/cuda/nvjitlink.h"
 #include "runtime/cuda/assembler_log.h"
+#include "runtime/cuda/cubin_resources.h"
 #include "runtime/cuda/dynamic_library.h"
 #include <atomic>
 #define NVJITLINK_NO_INLINE // functions are looked up by name, none is linked
@@ -93,6 +94,7 @@ public:
       return Diagnostic(ErrorCode::CodegenError,
                         version_ + " yields no cubin for " + arch + " (result " + std::to_string(status) + ")");
     read_resources(out.log, out);
+    read_missing_resources(ptx, out);
     return out;
   }
 

@@ -1,5 +1,6 @@
 #include "runtime/cuda/ptxas.h"
 #include "runtime/cuda/assembler_log.h"
+#include "runtime/cuda/cubin_resources.h"
 #include "runtime/cuda/dynamic_library.h"
 #include <cerrno>
 #include <cstdlib>
@@ -128,6 +129,7 @@ public:
       return Diagnostic(ErrorCode::CodegenError, version_ + " wrote no cubin for " + arch).note(done.output);
     out.log = std::move(done.output);
     read_resources(out.log, out);
+    read_missing_resources(ptx, out);
     return out;
   }
 

@@ -2,6 +2,7 @@
 #include "runtime/cuda/assembler.h"
 #include "runtime/cuda/assembler_log.h"
 #include "runtime/cuda/code_object.h"
+#include "runtime/cuda/cubin_resources.h"
 #include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -67,6 +68,73 @@ TEST_P(Assemblers, YieldACubinAndItsResources) {
     EXPECT_EQ(cubin->stack_bytes, 0) << cubin->log;
     EXPECT_GE(cubin->shared_bytes, 64) << cubin->log; // newer GPUs reserve some
   }
+}
+
+// What nvJitLink 13.0 does not print stands in the cubin.
+TEST_P(Assemblers, YieldACubinThatTellsItsResourcesItself) {
+  // 48 values that are there at the same time.
+  std::string loads, stores;
+  for (int i = 0; i < 48; ++i) {
+    const std::string n = std::to_string(i), at = "[%a+" + std::to_string(4 * i) + "]";
+    loads += "ld.volatile.global.b32 %v" + n + ", " + at + ";\n";
+    stores = "st.volatile.global.b32 " + at + ", %v" + n + ";\n" + stores;
+  }
+  auto kernel = [&](const std::string& bound) {
+    return ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry many(.param .u64 p)\n" + bound +
+           "{\n.reg .b64 %a;\n.reg .b32 %v<48>;\nld.param.u64 %a, [p];\n" + loads + stores + "ret;\n}\n";
+  };
+  for (const char* bound : {"", ".maxnreg 24\n"}) {
+    auto cubin = assembler_->assemble(kernel(bound), "sm_90");
+    ASSERT_TRUE(cubin.ok()) << cubin.error().str();
+    Cubin bare;
+    bare.bytes = cubin->bytes;
+    read_missing_resources(kernel(bound), bare);
+    EXPECT_EQ(bare.registers, cubin->registers);
+    EXPECT_EQ(bare.stack_bytes, cubin->stack_bytes);
+    EXPECT_EQ(bare.spill_bytes > 0, *bound != '\0');
+    EXPECT_GE(bare.spill_bytes, cubin->spill_bytes);
+    // Any end, and any byte changed: numbers or none.
+    for (size_t i = 0; i < cubin->bytes.size(); ++i) {
+      Cubin broken;
+      broken.bytes = cubin->bytes;
+      if (i % 2) {
+        broken.bytes[i] = static_cast<char>(~broken.bytes[i]);
+      } else {
+        broken.bytes.resize(i);
+      }
+      read_missing_resources(kernel(bound), broken);
+      EXPECT_GE(broken.registers, -1);
+      EXPECT_EQ(broken.spill_bytes, broken.stack_bytes);
+    }
+  }
+}
+
+// An array that a kernel has anyway, as sine has for large arguments, is none of its registers.
+TEST_P(Assemblers, YieldACubinWhoseOwnArraysAreNoSpills) {
+  const std::string ptx = R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry look_up(.param .u64 p) {
+.local .align 4 .b8 table[28];
+.reg .b64 %a, %t; .reg .b32 %i, %v;
+ld.param.u64 %a, [p];
+ld.volatile.global.b32 %i, [%a];
+mov.u64 %t, table;
+st.local.b32 [%t], %i; st.local.b32 [%t+4], %i; st.local.b32 [%t+24], 7;
+mul.wide.u32 %a, %i, 4;
+add.u64 %t, %t, %a;
+ld.local.b32 %v, [%t];
+ld.param.u64 %a, [p];
+st.volatile.global.b32 [%a], %v;
+ret;
+})";
+  auto cubin = assembler_->assemble(ptx, "sm_90");
+  ASSERT_TRUE(cubin.ok()) << cubin.error().str();
+  Cubin bare;
+  bare.bytes = cubin->bytes;
+  read_missing_resources(ptx, bare);
+  EXPECT_EQ(bare.stack_bytes, cubin->stack_bytes); // some assemblers do without
+  EXPECT_EQ(bare.spill_bytes, 0);
 }
 
 TEST_P(Assemblers, TellTheLineOfAnError) {
