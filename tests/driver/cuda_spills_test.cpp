@@ -1,10 +1,12 @@
 // Every kernel that the models make, and those of a part of the operators' samples, for an NVIDIA GPU is assembled,
-// without a GPU, and keeps its values in registers. Kernels of equal text are assembled once (the cache of objects sees
-// to that). Skipped where no assembler tells of spills.
+// without a GPU, and keeps its values in registers: all but a few bytes, where those cost less than a block less on a
+// multiprocessor would (Compiler::compile), or what its warning tells. Kernels of equal text are assembled once (the
+// cache of objects sees to that). Skipped where there is no assembler.
 #include "frontend/onnx/importer.h"
 #include "harness.h"
 #include "runtime/cuda/assembler.h"
 #include "tests/ops/samples_run.h"
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -33,7 +35,7 @@ protected:
   }
 
   // What of the graph's kernels spills, or cannot be compiled.
-  void look(Graph graph, const std::string& what) {
+  void look(Graph graph, const std::string& what, bool waits_may_spill) {
     CompileOptions o = options(folder_.path());
     o.device = "cuda";
     o.arch = "sm_90a";
@@ -49,29 +51,39 @@ protected:
     for (const auto& k : report.kernels) {
       ++kernels_;
       most_registers_ = std::max(most_registers_, k.registers);
-      if (k.spill_bytes == 0) continue;
-      ADD_FAILURE() << what << ": kernel " << k.name
-                    << (k.spill_bytes < 0
-                            ? " was not assembled"
-                            : " spills " + std::to_string(k.spill_bytes) + " bytes at " + std::to_string(k.registers) +
-                                  " registers (" + std::string(name(k.schedule.kind)) + ")");
-      for (const auto& w : report.device_warnings) ADD_FAILURE() << w;
+      spilling_ += k.spill_bytes > 0;
+      if (k.spill_bytes >= 0 && k.spill_bytes <= kFew) continue;
+      const std::string text =
+          what + ": kernel " + k.name +
+          (k.spill_bytes < 0 ? " was not assembled"
+                             : " spills " + std::to_string(k.spill_bytes) + " bytes at " + std::to_string(k.registers) +
+                                   " registers (" + std::string(name(k.schedule.kind)) + ")");
+      const auto& warnings = report.device_warnings;
+      const bool told = std::any_of(warnings.begin(), warnings.end(), [&](const std::string& w) {
+        return w.find("kernel " + k.name + " spills") != std::string::npos;
+      });
+      told_ += told;
+      // Programs that wait are not made fewer at a time.
+      if (!told || k.spill_bytes > kWaiting || !waits_may_spill) ADD_FAILURE() << text;
     }
   }
 
   ~CudaSpills() override {
     if (kernels_ > 0)
-      std::printf("[ spills   ] %d kernels, %d texts assembled, at most %d registers\n", kernels_, assembled_,
-                  most_registers_);
+      std::printf(
+          "[ spills   ] %d kernels, %d texts assembled, at most %d registers; %d spill, %d of them more than %d "
+          "bytes\n",
+          kernels_, assembled_, most_registers_, spilling_, told_, kFew);
   }
 
 private:
   TemporaryFolder folder_;
   std::mutex mutex_;
-  int kernels_ = 0, assembled_ = 0, most_registers_ = 0;
+  static constexpr int kFew = 16, kWaiting = 256; // bytes of a thread
+  int kernels_ = 0, assembled_ = 0, most_registers_ = 0, spilling_ = 0, told_ = 0;
 };
 
-TEST_F(CudaSpills, NoneInTheModels) {
+TEST_F(CudaSpills, HardlyAnyInTheModels) {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(std::string(TESSERA_SOURCE_DIR) + "/models"))
     if (entry.path().extension() == ".onnx") files.push_back(entry.path());
@@ -81,11 +93,11 @@ TEST_F(CudaSpills, NoneInTheModels) {
     import.allow_missing_weights = true;
     auto model = onnx::import_file(files[i], import);
     ASSERT_TRUE(model.ok()) << model.error().str();
-    look(std::move(model->graph), std::filesystem::path(files[i]).stem());
+    look(std::move(model->graph), std::filesystem::path(files[i]).stem(), false);
   });
 }
 
-TEST_F(CudaSpills, NoneInTheSamplesOfOperators) {
+TEST_F(CudaSpills, FewInTheSamplesOfOperators) {
   struct Job {
     const OpDef* op;
     Sample sample;
@@ -116,7 +128,7 @@ TEST_F(CudaSpills, NoneInTheSamplesOfOperators) {
     const auto& results = g->get().results;
     for (size_t r = 0; r < results.size(); ++r)
       if (results[r].valid()) g->graph.add_output("y" + std::to_string(r), results[r]);
-    look(std::move(g->graph), std::string(op->name) + ", " + test::describe(sample, number));
+    look(std::move(g->graph), std::string(op->name) + ", " + test::describe(sample, number), true);
   });
 }
 
