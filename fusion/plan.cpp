@@ -247,9 +247,9 @@ std::optional<Refusal> Planner::fits(const LoopNest& a, const LoopNest& b, int u
   return std::nullopt;
 }
 
-// A kernel with rows has one program a row: joining a wide pointwise nest to a few long rows would leave cores idle.
+// Where one program walks a row, joining a wide pointwise nest to a few long rows would leave cores idle.
 std::optional<Refusal> Planner::keeps_parallelism(const LoopNest& a, const LoopNest& b) {
-  if (a.has_reduction() == b.has_reduction()) return std::nullopt;
+  if (options_.rows_by_teams || a.has_reduction() == b.has_reduction()) return std::nullopt;
   const LoopNest& rows = a.has_reduction() ? a : b;
   const LoopNest& wide = a.has_reduction() ? b : a;
   double outer = estimate_(product(rows.extents(AxisRole::Outer))),

@@ -180,6 +180,9 @@ struct FusionOptions {
   // What starting a kernel costs, and what the device moves in that time: kernels that share nothing become one where
   // both together move less. 0: never.
   double launch_us = 0, bytes_per_us = 0;
+  // Kernels with rows share long ones among programs (a team of blocks), also where results are computed for each
+  // element. Without it one program walks a row, and wide nests stay out of kernels of a few long rows.
+  bool rows_by_teams = false;
   // Calls take generated epilogues (LibraryCall::epilogue_nest). Without it, only those that library_accepts allows, if
   // it is set.
   bool generated_epilogues = false;

@@ -334,6 +334,7 @@ void configure_for_cuda(FusionOptions& fusion, const CudaLibraries& libraries) {
   fusion.generated_epilogues = false;
   fusion.fixed_epilogues = true;
   fusion.scaled_operands = true;
+  fusion.rows_by_teams = true;
   // A kernel behind another in a graph; memory of a large GPU.
   fusion.launch_us = 2;
   fusion.bytes_per_us = 4e6;

@@ -23,6 +23,27 @@ TEST(Plan, SoftmaxIsOneKernel) {
   EXPECT_EQ(count_reason(plan, FusionReason::ReductionIntoConsumer), 2);
 }
 
+// Where one program walks a row the results of few long ones are a kernel of their own, which has more programs.
+TEST(Plan, FewLongRowsAreOneKernelWhereTeamsShareThem) {
+  auto groups = [](int64_t rows, int64_t row, bool teams) {
+    const std::string r = std::to_string(rows), x = "f32[" + r + ", " + std::to_string(row) + "]",
+                      one = "f32[" + r + ", 1]";
+    Graph g =
+        parsed("graph @main(%x: " + x + ") -> (%y: " + x + ") {\n  %m = reduce_max(%x) axes=[1] keepdims=1 : " + one +
+               "\n  %d = sub(%x, %m) : " + x + "\n  %e = exp(%d) : " + x +
+               "\n  %t = reduce_sum(%e) axes=[1] keepdims=1 : " + one + "\n  %y = div(%e, %t) : " + x + "\n}");
+    FusionOptions options = generated();
+    options.rows_by_teams = teams;
+    auto plan = plan_fusion(g, options);
+    EXPECT_TRUE(plan.ok()) << plan.error().str();
+    return std::pair(plan->groups.size(), print(g, *plan).find("7 rows would leave cores idle") != std::string::npos);
+  };
+  EXPECT_EQ(groups(7, 1 << 20, false), std::pair(size_t{2}, true)); // and the ledger says why
+  EXPECT_EQ(groups(7, 1 << 20, true), std::pair(size_t{1}, false));
+  EXPECT_EQ(groups(8, 1 << 20, false), std::pair(size_t{1}, false));
+  EXPECT_EQ(groups(7, 1 << 12, false), std::pair(size_t{1}, false));
+}
+
 TEST(Plan, SoftmaxThatIsCheckedForNanIsOneKernel) {
   Graph g = parsed(
       R"(graph @main(%x: f32[b, 4, s, s], %mask: bool[b, 1, s, s]) -> (%y: f32[b, 4, s, s]) where b in [1, ?], s in [1, ?] {
