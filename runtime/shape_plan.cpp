@@ -1,4 +1,5 @@
 #include "runtime/shape_plan.h"
+#include "graph/support/log.h"
 #include "runtime/device.h"
 #include <algorithm>
 
@@ -59,7 +60,13 @@ Result<Chosen> choose(const KernelLaunch& kernel, const KernelForm& form, const 
       if (state.fault[grid] != SymFault::None || state.fault[team] != SymFault::None) continue;
       TESSERA_ASSIGN(int64_t most, resident(kernel.alternatives[a]));
       at_once = state.value[grid] <= most;
-      if (!at_once && state.value[team] > most / 2) continue;
+      if (!at_once && state.value[team] > most / 2) {
+        TESSERA_LOGF(LogChannel::Perf, "'" + kernel.name + "': " + std::to_string(state.value[team]) +
+                                           " programs would have to wait for each other, and of all " +
+                                           std::to_string(state.value[grid]) + " the device runs " +
+                                           std::to_string(most) + " at a time: another kernel runs");
+        continue;
+      }
     }
     return Chosen{&kernel.alternatives[a], &other, at_once};
   }

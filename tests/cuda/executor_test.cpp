@@ -1,5 +1,6 @@
 // The executor on the fake GPU: copies, arena, host steps, alternatives, programs that meet, profiles.
 #include "executor_harness.h"
+#include "graph/support/log.h"
 #include <filesystem>
 #include <unistd.h>
 
@@ -285,11 +286,22 @@ TEST_F(OnGpu, ProgramsThatWaitRunOnlyWhereAllOfThemAreResident) {
     gpu.resident_blocks = 1;
     options.gpu_context = nullptr;
     auto e = executor(teams);
+    std::string told;
+    set_log_sink([](void* text, std::string_view, std::string_view line) { *static_cast<std::string*>(text) += line; },
+                 &told);
+    EXPECT_EQ(set_log_channels("perf"), "");
     for (int64_t n : {132 * 64, 132 * 64 + 1, 10000 * 64}) {
+      told.clear();
       ASSERT_TRUE(e->run({{"x", ramp(n)}}).ok());
+      // Why the slower kernel runs.
+      EXPECT_EQ(told.find("67 programs would have to wait for each other, and of all") != std::string::npos,
+                n != 132 * 64 && team > 66)
+          << told;
       EXPECT_EQ(gpu.launched.back(), n == 132 * 64 || team <= 66 ? "waits" : "alone") << team << " " << n;
       EXPECT_EQ(gpu.launches.back().cooperative, n == 132 * 64) << team << " " << n;
     }
+    (void)set_log_channels("");
+    set_log_sink(nullptr, nullptr);
   }
   // Of such grids one is under way at a time, whatever the streams and executors.
   auto following = std::make_shared<Executable>(**loaded);
