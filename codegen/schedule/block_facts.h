@@ -86,10 +86,11 @@ public:
   // The row's axes as columns, all others as rows.
   [[nodiscard]] AxisGroups row_groups() const;
   // Bytes of shared memory that each of so many blocks on a multiprocessor has, beside what its warps `exchange`.
-  [[nodiscard]] int64_t shared_room(int64_t blocks, int64_t exchange = 1 << 10) const;
+  static constexpr int64_t kExchangeBytes = 1 << 10; // usually
+  [[nodiscard]] int64_t shared_room(int64_t blocks, int64_t exchange = kExchangeBytes) const;
   // Tiles of so many elements, of each of which later rounds need `bytes`, that fit there.
   [[nodiscard]] int64_t tiles_in_shared(int64_t elements, int64_t bytes, int64_t blocks,
-                                        int64_t exchange = 1 << 10) const;
+                                        int64_t exchange = kExchangeBytes) const;
   // Elements of a thread, at most `each`, whose values take so many registers at most.
   [[nodiscard]] int64_t fitting(int64_t each, int64_t registers = kRegisters * 5 / 4) const;
   // Bytes of an element that later rounds need, of what a program holds: rows one at a time, or tiles of columns.

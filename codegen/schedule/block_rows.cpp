@@ -92,6 +92,7 @@ private:
   [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest, bool aligned) const {
     constexpr int64_t kThreads = 128, kThreadBytes = 128, kValues = 128, kManyValues = 96, kResident = 512;
     constexpr int64_t kSmallRowBytes = 1024, kManyRows = 64;
+    constexpr int64_t kLeastWarpRow = 1024, kWarpTiles = 14; // of a multiprocessor
     if (longest * f_.usual > longest_row(longest, aligned)) return std::nullopt;
     const bool constant = f_.constant(f_.d.env.simplify(f_.d.row_count())).has_value();
     // Of more than 1 KB those of narrow elements that are stored are worth a block each, with whole accesses.
@@ -112,9 +113,21 @@ private:
     if ((shift > 1 && f_.narrow_masks()) || (several && f_.loads_beside() > 1 && bytes <= kRowBytes / 2))
       share = std::min(share, kThreadBytes / 2);
     if (bytes > 2 * kRowBytes) share = 2 * kThreadBytes; // a block has all registers
-    // Rows of just 4 KB, 32-bit: two warps are 3 % faster than one (softmax).
-    const bool two_warps = n && f_.usual >= 4 && longest * f_.usual == kWarpRowBytes && f_.stores_rows();
+    // Of one stream of 32 bits that nothing stands beside: a warp for 4 KB, for shorter rows together, with registers
+    // for all it loads, unless there are few.
+    const bool bare = n && aligned && f_.usual == 4 && f_.loaded_bytes() == 4 && f_.loads_beside() == 0 &&
+                      f_.row_groups().columns.size() == 1 && f_.stores_rows();
+    const bool warp_each = bare && bytes >= kLeastWarpRow && bytes <= kWarpRowBytes &&
+                           *n * bytes >= kWarpTiles * kWarpRowBytes * f_.device.multiprocessors;
+    // Other rows of just 4 KB, 32-bit: two warps are 3 % faster than one.
+    const bool two_warps = !warp_each && n && f_.usual >= 4 && longest * f_.usual == kWarpRowBytes && f_.stores_rows();
     if (two_warps) share = kThreadBytes / 2;
+    // Narrow rows with a gain: four warps have one.
+    const bool four_warps = n && aligned && longest == columns && f_.usual == 2 && f_.stores_rows() &&
+                            f_.loaded_streams() == 1 && f_.loads_beside() > 0 &&
+                            (bytes == kWarpRowBytes || (bytes == 2 * kWarpRowBytes && f_.loads_beside() == 1));
+    if (four_warps) share = bytes / kThreads;
+    if (warp_each) share = kThreadBytes;
     int64_t each = std::clamp<int64_t>(share / f_.usual, 1, columns);
     // What of short rows' tiles lies beyond the row takes no registers.
     auto taken = [&](int64_t each) {
@@ -134,11 +147,12 @@ private:
                                                                           : 4096;
       return threads * f_.device.multiprocessors;
     };
-    while (n && each > least && columns / each < 512 && *n * (columns / each) < busy()) each /= 2;
+    while (n && !warp_each && each > least && columns / each < 512 && *n * (columns / each) < busy()) each /= 2;
     if (!n && shift == 1 && bytes > 1024 && each > least && columns / each < 512) each /= 2; // may be few
     const int64_t lanes = columns / each;                                                    // threads of a row
     if (lanes > 1024) return std::nullopt;
     int64_t rows = shift > 1 || bytes > kWarpRowBytes || two_warps ? 1 : std::max<int64_t>(1, kThreads / lanes);
+    if (warp_each) rows = std::max<int64_t>(1, 32 / lanes);
     while (n && rows > 1 && *n < rows * f_.device.multiprocessors) rows /= 2;
     int64_t threads = rows * lanes;
     // Gains of short rows are read and converted once for two of them, by warps that do not wait for each other.
@@ -165,6 +179,8 @@ private:
     const bool half = idle && !(f_.usual > 2 && f_.loaded_streams() > 1);
     const int64_t resident = half ? 2 * kResident : idle || several ? kResident * 3 / 2 : kResident;
     if ((values >= kManyValues || partly) && block < resident) p.min_blocks = static_cast<int>(resident / block);
+    if (warp_each && threads == 32) p.min_blocks = bytes == kWarpRowBytes ? 32 : 25;
+    if (bare && longest == columns && bytes == 2 * kWarpRowBytes && threads == 64) p.min_blocks = 16;
     // Few rows leave registers to those that there are.
     const int64_t processors = f_.device.multiprocessors;
     if (n && *n <= rows * processors) p.min_blocks = 0;

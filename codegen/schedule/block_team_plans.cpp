@@ -68,7 +68,11 @@ public:
       if (stages.stages[s].reduces.empty()) continue;
       ++rounds;
       last = s;
-      states_ = std::max(states_, fold_state(f_.nest, stages.stages[s].reduces, sums).dtypes.size());
+      const FoldState state = fold_state(f_.nest, stages.stages[s].reduces, sums);
+      states_ = std::max(states_, state.dtypes.size());
+      int64_t bytes = 0;
+      for (DType d : state.dtypes) bytes += (info(d).bits + 7) / 8;
+      state_bytes_ = std::max(state_bytes_, bytes);
     }
     for (const Stream& s : f_.streams) {
       if (s.count >= f_.largest / 2) element_ += s.bytes;
@@ -145,12 +149,28 @@ public:
     p.ahead = ahead && waits_ && t.loop && p.groups.columns.size() == 1;
     p.min_blocks = static_cast<int>(t.resident);
     p.programs = static_cast<int>(t.programs);
-    if (t.loop)
-      p.keep = static_cast<int>(std::min<int64_t>(t.keep, kept_tiles(p.columns, std::max<int64_t>(1, t.resident))));
+    const int64_t resident = std::max<int64_t>(1, t.resident);
+    if (t.loop) p.keep = static_cast<int>(std::min<int64_t>(t.keep, kept_tiles(p.columns, resident)));
     p.most_members = t.members;
     if (!waits_ && t.vectors && t.shift == 1) p.reads = f_.reads(false);
     share(p);
+    if (t.loop) keep_fitting(p, resident);
     return p;
+  }
+  // What the messages of a large team take is not there for tiles, and what all members have has not to be.
+  void keep_fitting(BlockPlan& p, int64_t resident) const {
+    if (p.messages && exchange(p) > BlockFacts::kExchangeBytes) {
+      p.keep = std::min(p.keep, kept_tiles(p.columns, resident, exchange(p)));
+      share(p);
+    }
+    const auto n = f_.constant(row_), team = f_.constant(*p.team);
+    if (!n || !team || *team < 1 || p.programs == 0) return;
+    const int64_t round = *team * p.columns, tiles = (*n + p.shift - 1 + round - 1) / round;
+    p.keep = static_cast<int>(std::min<int64_t>(p.keep, tiles - 1));
+  }
+  // Bytes of shared memory in which warps and members tell each other numbers, in two places by turns.
+  [[nodiscard]] int64_t exchange(const BlockPlan& p) const {
+    return 2 * state_bytes_ * p.warps + state_bytes_ * power_above(p.most_members);
   }
 
 private:
@@ -164,7 +184,8 @@ private:
     return n && members && *members * share >= *n + p.shift - 1 && share * kept_bytes_ * p.min_blocks >= kMuch;
   }
   // Tiles of `elements` that fit a block's share of shared memory, beside what its warps `exchange`.
-  [[nodiscard]] int kept_tiles(int64_t elements, int64_t resident, int64_t exchange = 1 << 10) const {
+  [[nodiscard]] int kept_tiles(int64_t elements, int64_t resident,
+                               int64_t exchange = BlockFacts::kExchangeBytes) const {
     return waits_ ? static_cast<int>(f_.tiles_in_shared(elements, kept_bytes_, resident, exchange)) : 0;
   }
   // Time of `programs` that each read and write as much, a part `kept` of what is read again never leaving them.
@@ -246,6 +267,18 @@ private:
     [[nodiscard]] int64_t tile() const { return threads * each; }
   };
 
+  // Whether rows of n elements are just about what teams of such blocks hold, all rows at a time.
+  [[nodiscard]] bool fills(const Blocks& b, int64_t n, int64_t count) const {
+    constexpr double kFull = 0.95;
+    const int64_t all = b.resident * programs_, tiles = (n + b.tile() - 1) / b.tile();
+    if (count < 1 || 2 * count > all || tiles < 2) return false;
+    const int64_t most = all / count, share = (tiles + most - 1) / most;
+    if (share > kept_tiles(b.tile(), b.resident) + 1) return false;
+    const int64_t used = count * ((tiles + share - 1) / share);
+    return static_cast<double>(used) >= kFull * static_cast<double>(all) &&
+           static_cast<double>(count * n) >= kFull * static_cast<double>(used * share * b.tile());
+  }
+
   void along_rows() {
     auto n = f_.constant(row_), count = f_.constant(points_);
     const int64_t vector = kAccessBytes / f_.usual;
@@ -270,6 +303,9 @@ private:
     const bool cut = !waits_ && n && f_.usual == 4 && *n % vector != 0 && count && *count == 1 && states_ == 1;
     if (cut) b = {256, 4, b.each};
     b.each = f_.fitting(b.each);
+    if (waits_ && kept_bytes_ <= 2 && f_.usual == 2 && f_.loaded_streams() == 1 && whole.known && n && count)
+      if (const Blocks large{512, 2, f_.fitting(4 * vector)}; large.each == 4 * vector && fills(large, *n, *count))
+        b = large;
     if (!whole.condition) b = shifted(b);
     // Smaller blocks where so few large ones are a row's share that many have none.
     auto busy = [&](int64_t resident) {
@@ -466,6 +502,7 @@ private:
   const int64_t programs_;
   bool waits_ = false;
   size_t states_ = 1;            // numbers of a row that a round folds, at most
+  int64_t state_bytes_ = 4;      // and what they take
   size_t rounds_ = 0;            // over the row, that of the elements included
   double total_ = 0, again_ = 0; // bytes; of those that rounds after the first read
   int element_ = 0;              // bytes of all large streams

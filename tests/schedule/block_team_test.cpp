@@ -76,9 +76,12 @@ TEST(BlockTeam, WhereRowsAreFewAndLong) {
 }
 
 TEST(BlockTeam, ProgramsWaitWhereElementsNeedTheResult) {
-  EXPECT_EQ(summary(softmax_of("4", "1048576")), "66 [1, 4096] keeps 7 tells + 1");
-  // Of 16-bit elements smaller blocks; each has seven or eight tiles of its own.
-  EXPECT_EQ(summary(softmax_of("16", "1048576", "bf16")), "33 [1, 4096] keeps 6 tells + 1");
+  EXPECT_EQ(summary(softmax_of("4", "1048576")), "66 [1, 4096] keeps 3 tells + 1"); // as much as it has
+  // Of 16-bit elements smaller blocks, but for rows that just fill large ones.
+  EXPECT_EQ(summary(softmax_of("16", "900000", "bf16")), "33 [1, 4096] keeps 6 tells + 1");
+  EXPECT_EQ(summary(softmax_of("16", "1048576", "bf16")), "16 [1, 16384] keeps 3 tells + 1");
+  EXPECT_EQ(summary(softmax_of("4", "1048576", "bf16")), "64 [1, 16384] once tells + 1");
+  EXPECT_EQ(summary(softmax_of("7", "1048576", "bf16")), "75 [1, 4096] keeps 3 tells + 1");
   EXPECT_EQ(summary(softmax_of("16", "65536")), "16 [1, 4096] once tells + 1");
   EXPECT_EQ(summary(moments("4", "1048576")).find("waits"), std::string::npos); // one round, online
   EXPECT_EQ(summary(argmax("4", "1048576")).find("waits"), std::string::npos);
@@ -100,8 +103,8 @@ TEST(BlockTeam, RowsThatTheGpuDoesNotHoldAtOnceAreHeldByTheirTeams) {
   EXPECT_EQ(summary(add_norm_of("248", "432888", "f32")), "106 [1, 2048] keeps 1 waits + 1");
   EXPECT_EQ(summary(add_norm_of("300", "100001", "f32")), "14 [1, 1024] keeps 6 waits + 1");
   // Few more rows than multiprocessors, which all programs hold at a time.
-  EXPECT_EQ(summary(add_norm_of("157", "27109", "f32")), "3 [1, 2048] keeps 6 tells + 1");
-  EXPECT_EQ(summary(add_norm_of("150", "30001", "f32")), "7 [1, 1024] keeps 6 tells + 1");
+  EXPECT_EQ(summary(add_norm_of("157", "27109", "f32")), "3 [1, 2048] keeps 4 tells + 1");
+  EXPECT_EQ(summary(add_norm_of("150", "30001", "f32")), "7 [1, 1024] keeps 4 tells + 1");
   EXPECT_EQ(summary(add_norm_of("200", "45001", "f16")), "5 [1, 1024] keeps 6 tells + 1");
   EXPECT_EQ(summary(add_norm_of("140", "60001", "f32")), "15 [1, 1024] keeps 3 waits + 1"); // 83 % of them
   // With a gain.
@@ -125,7 +128,7 @@ TEST(BlockTeam, RowsThatTheGpuDoesNotHoldAtOnceAreHeldByTheirTeams) {
   EXPECT_EQ(summary(masked_softmax_of("409", "118200", "bf16")), "6 [1, 4096] keeps 4 tells + 1");
   EXPECT_EQ(summary(masked_softmax_of("109", "267392", "bf16")), "22 [1, 4096] keeps 2 waits + 1");
   EXPECT_EQ(summary(softmax_of("3000", "32768")), "1");                              // better read twice
-  EXPECT_EQ(summary(softmax_of("4", "16777216")), "66 [1, 4096] keeps 7 tells + 1"); // more than the GPU holds
+  EXPECT_EQ(summary(softmax_of("4", "16777216")), "66 [1, 4096] keeps 6 tells + 1"); // more than the GPU holds
 }
 
 // A 32-bit row that is stored in 16 bits is one stream, not two narrow ones.
