@@ -49,11 +49,15 @@ public:
     }
     int64_t rows = std::max<int64_t>(1, threads * each / columns);
     auto length = f_.constant(row);
-    // A row that half as many columns let stand in the tile is read once.
+    // A row that half as many columns let stand in the tile is read once. The more threads share a column the longer
+    // they take to meet: of narrow elements they have as much of short rows, too, if there are columns for all
+    // multiprocessors.
     const bool wide = columns * f_.narrow > 2 * kSectorBytes && !f_.one_pass();
     const bool twice = f_.narrow <= 4 && 2 * each * (f_.live + f_.accumulators()) <= kRegisters * 3 / 2;
     const int64_t tall = 2 * threads * (twice ? 2 * each : each) / columns;
-    const bool stands = wide && length && *length > rows && *length <= tall;
+    constexpr int64_t kLeastShared = 32;
+    const bool stands = wide && length && *length >= kLeastShared && *length <= tall &&
+                        (*length > rows || (f_.narrow <= 2 && many && *many >= columns * f_.device.multiprocessors));
     if (stands) {
       columns /= 2;
       rows = power_above(*length);
@@ -78,6 +82,7 @@ public:
       while (many && !f_.multiple(f_.extent(c), f_.vector).known && columns < kThreads &&
              4 * *many * (kThreads / 32) >= 7 * columns * kWarps * f_.device.multiprocessors)
         columns *= 2;
+      if (const auto w = many ? wide_enough(*many, each) : std::nullopt) columns = *w, threads = kLargest;
       rows = std::max<int64_t>(1, threads * each / columns);
     } else if (length && !once && many) {
       // Blocks that are alone on a multiprocessor are larger; of narrow elements, all have long pieces of columns, but
@@ -128,6 +133,20 @@ public:
   }
 
 private:
+  // Much of narrow elements: as many columns as leave one block of 1024 threads for each multiprocessor, or two, if
+  // that keeps nearly all of them busy.
+  static constexpr int64_t kLargest = 1024;
+  [[nodiscard]] std::optional<int64_t> wide_enough(int64_t many, int64_t each) const {
+    constexpr int64_t kLeast = 256; // columns
+    constexpr double kMuch = 50e6, kBusy = 0.9;
+    if (f_.narrow != 2 || f_.read_bytes() < kMuch) return std::nullopt;
+    for (int64_t blocks : {1, 2})
+      for (int64_t columns = kLeast; 2 * columns <= kLargest * each; columns *= 2) {
+        const int64_t all = blocks * f_.device.multiprocessors, taken = (many + columns - 1) / columns;
+        if (taken <= all && static_cast<double>(taken) >= kBusy * static_cast<double>(all)) return columns;
+      }
+    return std::nullopt;
+  }
   // First for extents along `c` that are whole accesses, where that is not known.
   [[nodiscard]] std::vector<BlockPlan> for_all_extents(BlockPlan p, size_t c) const {
     std::vector<BlockPlan> plans;

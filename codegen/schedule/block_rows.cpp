@@ -110,7 +110,7 @@ private:
     if (shift > 1 && bytes <= kWarpRowBytes && !many) share = std::min(share, kThreadBytes / 2);
     // Of several narrow streams, with a gain and a bias, there is much to compute.
     const bool several = shift > 1 && f_.usual <= 2 && f_.loaded_streams() > 1 && f_.loads_beside() > 0;
-    if ((shift > 1 && f_.narrow_masks()) || (several && f_.loads_beside() > 1 && bytes <= kRowBytes / 2))
+    if ((shift > 1 && f_.narrow_masks()) || (several && f_.loads_beside() > 1 && bytes <= kRowBytes))
       share = std::min(share, kThreadBytes / 2);
     if (bytes > 2 * kRowBytes) share = 2 * kThreadBytes; // a block has all registers
     // Of one stream of 32 bits that nothing stands beside: a warp for 4 KB, for shorter rows together, with registers
@@ -358,6 +358,10 @@ private:
       if (threads == 512 && !f_.stores_rows() && least == 2) p.min_blocks = 2;
     }
     if (f_.usual > 2 && threads == 256 && !f_.divides() && f_.one_pass()) p.min_blocks = 3; // of wide_loop
+    // Shifted narrow rows with the next tile under way, which the assembler would give all registers.
+    if (f_.usual == 2 && shift > 1 && threads == 256 && ahead && f_.stores_rows() && f_.loads_beside() == 0 &&
+        f_.loaded_streams() == 1 && f_.constant(row))
+      p.min_blocks = f_.narrow_masks() ? 4 : 3;
     if (f_.usual == 2 && shift > 1 && threads <= 128 && f_.one_pass()) p.min_blocks = even_turns(threads, each);
     hold_in_loop(f_, p, f_.constant(row), online_);
     return p;

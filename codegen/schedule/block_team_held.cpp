@@ -95,6 +95,9 @@ private:
     const bool uneven = turns(large) > 1 && turns(large) < 2;
     if (f_.narrow_masks()) return {loop(128, 4, f_.fitting(16)), large};
     if (wide_ && f_.loads_beside() > 1 && uneven) return {least};
+    constexpr int64_t kLongGainBytes = 500 << 10; // small blocks with large tiles, whose gains are read together
+    if (!several_ && !wide_ && f_.loads_beside() == 1 && places_ * f_.loaded_bytes() >= kLongGainBytes)
+      return {{128, 4, f_.fitting(32), 6}, large};
     if (!several_ || wide_) return {large, loop(512, 2, few)};
     if (uneven) return {least};
     // Of two narrow streams smaller blocks where the last of larger ones would have little.

@@ -33,14 +33,6 @@ Problem row_max(const std::string& rows, const std::string& row, const std::stri
                      ") { %0 = load x[i0, i1] : f32\n %1 = reduce.max %0 : f32\n store.row y[i0] = %1 }");
 }
 
-Problem softmax_of(const std::string& rows, const std::string& row, const std::string& dtype) {
-  return problem("x: " + dtype + "[" + rows + ", " + row + "]\ny: " + dtype + "[" + rows + ", " + row + "]",
-                 "nest softmax outer(i0: " + rows + ") row(i1: " + row +
-                     ") { %0 = load x[i0, i1] : f32\n %1 = reduce.max %0 : f32\n %2 = sub %0, %1 : f32\n"
-                     " %3 = exp %2 : f32\n %4 = reduce.sum %3 : f32\n %5 = div %3, %4 : f32\n"
-                     " store y[i0, i1] = %5 }");
-}
-
 TEST(BlockChoice, OneAccessAThreadAndStream) {
   EXPECT_EQ(summary(copy("n", "i0: n", "i0", "f32")), "block-flat [1, 1024] 8");
   EXPECT_EQ(summary(copy("n", "i0: n", "i0", "f16")), "block-flat [1, 2048] 8");
@@ -202,6 +194,28 @@ TEST(BlockChoice, RowsByTheirBytes) {
   EXPECT_EQ(summary(row_max("2048", "32768", "f32")), "block-loop [1, 4096] 8");
 }
 
+// Registers for all that a warp loads: so many blocks on a multiprocessor, in all 800 to 1024 threads.
+TEST(BlockChoice, ShortRowsOf32BitsAreAWarps) {
+  auto bounded = [](const Problem& p) {
+    const auto kernels = lower_blocks(p);
+    auto bound = kernels[0].kernel.config.find("min_blocks");
+    return summary(kernels) + (bound == kernels[0].kernel.config.end() ? "" : " on " + std::to_string(bound->second));
+  };
+  EXPECT_EQ(bounded(softmax_of("8192", "1024")), "block-rows [1, 1024] 1 on 32");
+  EXPECT_EQ(bounded(softmax_of("6000", "768")), "block-rows [1, 1024] 1 on 32");
+  EXPECT_EQ(bounded(softmax_of("8192", "512")), "block-rows [2, 512] 1 on 25");
+  EXPECT_EQ(bounded(softmax_of("65536", "256")), "block-rows [4, 256] 1 on 25");
+  EXPECT_EQ(bounded(softmax_of("8192", "2048")), "block-rows [1, 2048] 2 on 16");
+  EXPECT_EQ(bounded(softmax_of("1000", "1024")), "block-rows [1, 1024] 4"); // few
+  // A gain is converted by four warps.
+  EXPECT_EQ(bounded(norm_of("8192", "2048", "bf16")), "block-rows [1, 2048] 4");
+  EXPECT_EQ(bounded(norm_of("8192", "4096", "f16")), "block-rows [1, 4096] 4");
+  for (const char* row : {"1024", "768", "512", "256"})
+    expect_same(softmax_of("67", row), {{}}, {.multiprocessors = 1});
+  for (const char* row : {"2048", "4096"})
+    expect_same(norm_of("30", row, "bf16"), {{}}, {.tolerance = 2e-2, .multiprocessors = 1});
+}
+
 TEST(BlockChoice, UnknownRowsHaveAShortListOfKernels) {
   EXPECT_EQ(summary(row_max("n", "s", "f16")), "block-team [1, 16384] 16 n<=66 s%8 | block-team [1, 8192] 16 n<=66 | "
                                                "block-rows [16, 256] 4 s<=256 s%8 | block-rows [4, 512] 4 s<=512 s%8 | "
@@ -296,8 +310,20 @@ TEST(BlockChoice, ColumnsAndTransposes) {
   EXPECT_EQ(summary(lower_blocks(channels("64", "100", "f16"))), "block-columns [128, 32] 2");
   EXPECT_EQ(summary(lower_blocks(channels("64", "192", "f16"))), "block-columns [256, 32] 4");
   EXPECT_EQ(summary(lower_blocks(channels("64", "192"))), "block-columns [256, 16] 4");
-  for (const auto& [row, type] : {std::pair{"100", "f16"}, {"192", "bf16"}, {"256", "f16"}, {"192", "f32"}})
+  EXPECT_EQ(summary(lower_blocks(channels("64", "64", "f16"))), "block-columns [64, 32] 1");
+  EXPECT_EQ(summary(lower_blocks(channels("1", "64", "f16"))), "block-columns [64, 16] 4"); // few: more threads
+  for (const auto& [row, type] :
+       {std::pair{"64", "f16"}, {"100", "f16"}, {"192", "bf16"}, {"256", "f16"}, {"192", "f32"}})
     expect_same(channels("1", row, type, "333"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  // Sums down columns of 16 bits so wide that a block of 1024 threads for each multiprocessor has all.
+  auto sum = [](const std::string& rows, const std::string& width) {
+    return problem("x: f16[" + rows + ", " + width + "]\ny: f32[" + width + "]",
+                   "nest sum outer(i0: " + width + ") row(i1: " + rows +
+                       ") { %0 = load x[i1, i0] : f32\n %1 = reduce.sum %0 : f32\n store.row y[i0] = %1 }");
+  };
+  EXPECT_EQ(summary(lower_blocks(sum("150", "262144"))), "block-columns [8, 2048] 32");
+  EXPECT_EQ(summary(lower_blocks(sum("147", "507839"))), "block-columns [4, 4096] 32");
+  EXPECT_EQ(summary(lower_blocks(sum("150", "200000"))).find("2048"), std::string::npos); // 98 blocks
   // What the second round needs stays in shared memory: of long columns as much as there is room for, for which they
   // are narrow; not where most would be read again anyhow.
   EXPECT_EQ(loop[0].schedule.config.at("keep"), 0); // too little to be worth it

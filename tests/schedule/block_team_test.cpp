@@ -85,6 +85,9 @@ TEST(BlockTeam, ProgramsWaitWhereElementsNeedTheResult) {
   EXPECT_EQ(summary(softmax_of("16", "65536")), "16 [1, 4096] once tells + 1");
   EXPECT_EQ(summary(moments("4", "1048576")).find("waits"), std::string::npos); // one round, online
   EXPECT_EQ(summary(argmax("4", "1048576")).find("waits"), std::string::npos);
+  EXPECT_EQ(summary(argmax("14", "524288")), "37 [1, 4096] + 0"); // with twice the registers of a sum's
+  // A block's share of one row, and of which all programs hold all.
+  expect_same(softmax_of("1", "98304", "bf16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
 }
 
 // Not all of them run at a time; a row is read once.
@@ -108,6 +111,8 @@ TEST(BlockTeam, RowsThatTheGpuDoesNotHoldAtOnceAreHeldByTheirTeams) {
   EXPECT_EQ(summary(add_norm_of("200", "45001", "f16")), "5 [1, 1024] keeps 6 tells + 1");
   EXPECT_EQ(summary(add_norm_of("140", "60001", "f32")), "15 [1, 1024] keeps 3 waits + 1"); // 83 % of them
   // With a gain.
+  EXPECT_EQ(summary(norm_of("173", "256087", "bf16")), "9 [1, 4096] keeps 6 waits + 1");
+  EXPECT_EQ(summary(norm_of("363", "150893", "bf16")), "6 [1, 2048] keeps 13 tells + 1");
   EXPECT_EQ(summary(norm_of("37", "363053", "f32")), "45 [1, 4096] keeps 1 waits + 1");
   EXPECT_EQ(summary(norm_of("500", "65536", "bf16")), "8 [1, 2048] keeps 3 tells + 1"); // as many as are told
   EXPECT_EQ(summary(norm_of("800", "70000", "f16")), "3 [1, 8192] keeps 3 tells + 1");
