@@ -134,7 +134,9 @@ public:
   ~Kernel();
   std::string name;
   std::vector<Param> params;
-  std::map<std::string, int64_t> config; // warps, min_blocks ...; programs: a launch has at most so many
+  // warps; programs: a launch has at most so many; min_blocks: of it on a multiprocessor, least_blocks: fewer would not
+  // be launched; ...
+  std::map<std::string, int64_t> config;
   std::vector<OpId> body;
 
   [[nodiscard]] const Op& op(OpId id) const { return ops_[static_cast<size_t>(id)]; }
