@@ -72,8 +72,8 @@ public:
       states_ = std::max(states_, state.dtypes.size());
       int64_t bytes = 0;
       for (DType d : state.dtypes) {
-        bytes += (info(d).bits + 7) / 8;
-        places_ = places_ || (states_ > 1 && (d == DType::I32 || d == DType::I64));
+        bytes += byte_size(d, 1);
+        positions_ = positions_ || (states_ > 1 && (d == DType::I32 || d == DType::I64));
       }
       state_bytes_ = std::max(state_bytes_, bytes);
     }
@@ -270,7 +270,8 @@ private:
     [[nodiscard]] int64_t tile() const { return threads * each; }
   };
 
-  [[nodiscard]] bool wide_places() const { return places_ && f_.usual == 4; }
+  // Of rows that are not shifted, whose values and positions are 32 bits and more each.
+  [[nodiscard]] bool wide_positions(int shift) const { return positions_ && f_.usual == 4 && shift == 1; }
   // Whether rows of n elements are just about what teams of such blocks hold, all rows at a time.
   [[nodiscard]] bool fills(const Blocks& b, int64_t n, int64_t count) const {
     constexpr double kFull = 0.95;
@@ -327,8 +328,7 @@ private:
                    const std::vector<SizeCondition>& when) {
       auto make = [&](const Blocks& b, bool vectors, int shift) {
         // Elements of a byte become a register each: they need what they need.
-        const int64_t most = cut || (shift == 1 && wide_places()) || (states_ > 1 && shift > 1) ? b.resident
-                                                                                                : 2048 / b.threads,
+        const int64_t most = cut || wide_positions(shift) || (states_ > 1 && shift > 1) ? b.resident : 2048 / b.threads,
                       blocks = waits_                          ? b.resident
                                : f_.divides() || f_.usual == 1 ? 0
                                                                : most;
@@ -376,8 +376,8 @@ private:
         b = {128, 8, 2 * vector};
         return add(b, b.resident * programs_, b.resident * programs_, true, few, conditions);
       }
-      // Places of 32-bit values take more than the 32 registers that 2048 threads leave.
-      if (n && count && shift == 1 && wide_places()) b = {256, 4, b.each};
+      // Positions of 32-bit values take more than the 32 registers that 2048 threads leave.
+      if (n && count && wide_positions(shift)) b = {256, 4, b.each};
       // Sums of much: a tile each, which costs the least that a program can, if it is not masked element by element.
       const Blocks shot{1024, 2, 4 * vector};
       if (n && count && whole.known && f_.usual == 4 && f_.live <= 2 && states_ == 1) {
@@ -510,7 +510,7 @@ private:
   bool waits_ = false;
   size_t states_ = 1;            // numbers of a row that a round folds, at most
   int64_t state_bytes_ = 4;      // and what they take
-  bool places_ = false;          // one of them is an integer, as an argmax's
+  bool positions_ = false;       // one of them is a position, as an argmax's
   size_t rounds_ = 0;            // over the row, that of the elements included
   double total_ = 0, again_ = 0; // bytes; of those that rounds after the first read
   int element_ = 0;              // bytes of all large streams

@@ -43,6 +43,7 @@ int declared_bytes(const std::string& ptx) {
 } // namespace
 
 void read_missing_resources(const std::string& ptx, Cubin& cubin) {
+  if (cubin.registers >= 0 && cubin.stack_bytes >= 0 && cubin.spill_bytes >= 0) return;
   const std::span<const char> bytes = cubin.bytes;
   const auto header = read<Elf64_Ehdr>(bytes, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||

@@ -93,7 +93,7 @@ TEST_P(Assemblers, YieldACubinThatTellsItsResourcesItself) {
     EXPECT_EQ(bare.stack_bytes, cubin->stack_bytes);
     EXPECT_EQ(bare.spill_bytes > 0, *bound != '\0');
     EXPECT_GE(bare.spill_bytes, cubin->spill_bytes);
-    // Any end, and any byte changed: numbers or none.
+    // Any even end, and any odd byte changed: numbers or none.
     for (size_t i = 0; i < cubin->bytes.size(); ++i) {
       Cubin broken;
       broken.bytes = cubin->bytes;

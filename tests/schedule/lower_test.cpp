@@ -84,22 +84,30 @@ TEST(Lower, Embedding) {
               {.given = {{"ids", {3, 0, 11, 7}}}});
 }
 
+// The host's kernel, and those for blocks of threads.
+std::vector<ScheduledKernel> all_kernels(const Problem& p) {
+  std::vector<ScheduledKernel> kernels = block_kernels(p);
+  kernels.push_back(lower(p));
+  return kernels;
+}
+
 TEST(Lower, BadIndexIsReportedAndReadsNothing) {
   for (const char* rows : {"30", "v"}) {
     Problem p = embedding(rows);
-    ScheduledKernel k = lower(p);
-    ASSERT_EQ(k.report_sites.size(), 1u);
-    EXPECT_NE(k.report_sites[0].find("index out of range"), std::string::npos);
-    EXPECT_NE(k.report_sites[0].find("'table'"), std::string::npos);
-    int64_t v = rows[0] == 'v' ? 0 : 30; // an empty table has no row to fall back to
-    Tensor table = Tensor::create(DType::F32, {v, 48}, true).value();
-    for (int64_t bad : {int64_t{-1}, int64_t{30}, int64_t{1} << 40}) {
-      std::vector<int64_t> ids{v ? int64_t{2} : bad, bad};
-      std::vector<int> sites;
-      run_kernel(p, k, {{"ids", Tensor::of<int64_t>(DType::I64, {1, 2}, ids)}, {"table", table}},
-                 {{"b", 1}, {"s", 2}, {"v", v}}, &sites);
-      ASSERT_FALSE(sites.empty());
-      EXPECT_EQ(sites[0], 0);
+    for (const ScheduledKernel& k : all_kernels(p)) {
+      ASSERT_EQ(k.report_sites.size(), 1u);
+      EXPECT_NE(k.report_sites[0].find("index out of range"), std::string::npos);
+      EXPECT_NE(k.report_sites[0].find("'table'"), std::string::npos);
+      int64_t v = rows[0] == 'v' ? 0 : 30; // an empty table has no row to fall back to
+      Tensor table = Tensor::create(DType::F32, {v, 48}, true).value();
+      for (int64_t bad : {int64_t{-1}, int64_t{30}, int64_t{1} << 40}) {
+        std::vector<int64_t> ids{v ? int64_t{2} : bad, bad};
+        std::vector<int> sites;
+        run_kernel(p, k, {{"ids", Tensor::of<int64_t>(DType::I64, {1, 2}, ids)}, {"table", table}},
+                   {{"b", 1}, {"s", 2}, {"v", v}}, &sites);
+        ASSERT_FALSE(sites.empty());
+        EXPECT_EQ(sites[0], 0);
+      }
     }
   }
 }
@@ -128,14 +136,15 @@ TEST(Lower, ChecksUnderAPredicate) {
       %4 = load x[%2] if %3 : f32
       store y[i0] = %4
     })");
-  ScheduledKernel k = lower(p);
   Tensor x = Tensor::create(DType::F32, {10}, true).value();
   std::vector<int64_t> ids{0, 1, 2, 99, -7}, wrong{0, 1, 99, 0, 0};
-  std::vector<int> sites;
-  run_kernel(p, k, {{"x", x}, {"ids", Tensor::of<int64_t>(DType::I64, {5}, ids)}}, {{"n", 5}}, &sites);
-  EXPECT_TRUE(sites.empty());
-  run_kernel(p, k, {{"x", x}, {"ids", Tensor::of<int64_t>(DType::I64, {5}, wrong)}}, {{"n", 5}}, &sites);
-  EXPECT_FALSE(sites.empty());
+  for (const ScheduledKernel& k : all_kernels(p)) {
+    std::vector<int> sites;
+    run_kernel(p, k, {{"x", x}, {"ids", Tensor::of<int64_t>(DType::I64, {5}, ids)}}, {{"n", 5}}, &sites);
+    EXPECT_TRUE(sites.empty());
+    run_kernel(p, k, {{"x", x}, {"ids", Tensor::of<int64_t>(DType::I64, {5}, wrong)}}, {{"n", 5}}, &sites);
+    EXPECT_FALSE(sites.empty());
+  }
 }
 
 TEST(Lower, ArgMaxTiesNanAndInfinities) {
