@@ -14,6 +14,7 @@ int64_t power_of_two_in(int64_t v) {
   if (v == 0) return kMaxDivisor;
   return std::min(kMaxDivisor, v & -v);
 }
+constexpr int64_t kMostFactor = int64_t{1} << 30; // of a span that is known
 constexpr int kIndexBits = 32; // narrower numbers wrap in practice
 int64_t covering(int extent) { return static_cast<int64_t>(std::bit_ceil(static_cast<unsigned>(extent))); }
 bool is_number(const Type& t) { return is_integer(t.dtype); }
@@ -56,6 +57,7 @@ private:
 
   [[nodiscard]] const AxisInfo& of(ValueId v) const { return info_[static_cast<size_t>(v)]; }
   void set(ValueId v, AxisInfo r) {
+    if (!k_.type(v).is_tile()) r.span = 0;
     for (size_t i = 0; i < r.stride.size(); ++i) {
       if (r.contiguity[i] >= covering(extent(v, i))) r.stride[i] = 1;
       if (r.constancy[i] >= covering(extent(v, i))) r.stride[i] = 0;
@@ -80,6 +82,7 @@ private:
       r.divisibility[i] = scalar.divisor();
       r.stride[i] = 0;
     }
+    r.span = 0;
     r.constant = scalar.constant;
     r.non_negative = scalar.non_negative;
     return r;
@@ -107,6 +110,7 @@ private:
       r.divisibility[i] = std::min(a.divisor(axis, r.contiguity[i]), b.divisor(axis, r.contiguity[i]));
       if (a.stride[i] == b.stride[i]) r.stride[i] = a.stride[i];
     }
+    if (a.span == b.span) r.span = a.span; // else it may grow from turn to turn of a loop
     if (a.constant == b.constant) r.constant = a.constant;
     r.non_negative = a.non_negative && b.non_negative;
     return r;
@@ -140,6 +144,7 @@ private:
       AxisInfo r = unknown(1);
       r.contiguity[0] = covering(extent(op.results[0], 0));
       r.divisibility[0] = kMaxDivisor;
+      r.span = extent(op.results[0], 0) - 1;
       r.non_negative = true;
       if (extent(op.results[0], 0) == 1) r.constant = 0;
       return set(op.results[0], r);
@@ -235,6 +240,7 @@ private:
       r.stride[i] = stride_along(op, args, i);
     }
     r.non_negative = r.non_negative || stays_non_negative(op, args);
+    r.span = span_of(op, args);
     return r;
   }
 
@@ -346,6 +352,39 @@ private:
     }
   }
 
+  // Not of numbers that wrap in practice, but of conditions, which are 0 or 1.
+  [[nodiscard]] std::optional<int64_t> span_of(const Op& op, const std::vector<AxisInfo>& args) const {
+    const DType from = k_.type(op.operands[0]).dtype;
+    if (op.scalar == ScalarOp::Cast && from == DType::Bool) return 1;
+    if (info(k_.type(op.results[0]).dtype).bits < kIndexBits || info(from).bits < kIndexBits) return std::nullopt;
+    const AxisInfo &a = args[0], &b = args.back();
+    const auto times = [](std::optional<int64_t> span, std::optional<int64_t> by) -> std::optional<int64_t> {
+      if (!span || !by || std::max(*span, std::abs(*by)) > kMostFactor) return std::nullopt;
+      return *span * std::abs(*by);
+    };
+    switch (op.scalar) {
+    case ScalarOp::Neg:
+    case ScalarOp::Abs:
+    case ScalarOp::Cast: return a.span;
+    case ScalarOp::Mul: return a.constant ? times(b.span, a.constant) : times(a.span, b.constant);
+    case ScalarOp::Div:
+      if (!a.span || b.constant.value_or(0) < 1) return std::nullopt;
+      return *a.span / *b.constant + 1;
+    case ScalarOp::Mod:
+      if (b.constant.value_or(0) < 1) return std::nullopt;
+      return a.non_negative ? *b.constant - 1 : 2 * (*b.constant - 1);
+    case ScalarOp::Add:
+    case ScalarOp::Sub:
+    case ScalarOp::Min:
+    case ScalarOp::Max:
+      if (!a.span || !b.span) return std::nullopt;
+      if (op.scalar == ScalarOp::Min || op.scalar == ScalarOp::Max) return std::max(*a.span, *b.span);
+      if (*a.span + *b.span > kMaxDivisor) return std::nullopt;
+      return *a.span + *b.span;
+    default: return std::nullopt;
+    }
+  }
+
   // Groups in which one number counts up and the other one stays, so that comparing them changes once.
   static int64_t counted_against(const AxisInfo& x, const AxisInfo& y, size_t i) {
     return std::max(std::min(x.contiguity[i], y.constancy[i]), std::min(x.constancy[i], y.contiguity[i]));
@@ -403,6 +442,7 @@ int64_t AxisInfo::divisor(int axis, int64_t group) const {
 std::string AxisInfo::str() const {
   std::string s =
       "contiguity " + list(contiguity) + " constancy " + list(constancy) + " divisibility " + list(divisibility);
+  if (span) s += " span " + std::to_string(*span);
   if (constant) s += " constant " + std::to_string(*constant);
   if (non_negative) s += " non-negative";
   return s;

@@ -10,6 +10,8 @@
 //   all
 //                    hold or none does. At least the constancy
 //
+// And of the tile as a whole its span: how far apart any two of its elements are at most, where that is known.
+//
 //   tile<[8], i64>                       contiguity   constancy   divisibility
 //   0 1 2 3 4 5 6 7       range 8             8           1           2^40     (0 is divisible by everything)
 //   8 9 10 11 12 ...      range 8 + 8         8           1           8
@@ -27,7 +29,7 @@
 // nothing changes. Of a scalar the facts are those of a tile of one element.
 //
 // What is assumed: integers wrap, and the facts hold of wrapped numbers, since powers of two divide 2^64 and 2^32. Only
-// signs, which divisions need, take sums and products of indices to fit their type, and parameters with a `multiple`
+// signs, which divisions need, and spans, which only say what is cheap, take sums and products of indices to fit their type, and parameters with a `multiple`
 // to be extents: not negative, and not 0 where a number that matters is divided by one.
 #pragma once
 #include "codegen/tile/tile.h"
@@ -41,6 +43,7 @@ struct AxisInfo {
   std::vector<int64_t> contiguity, constancy, divisibility, interval;
   // Per axis, v[x + 1] - v[x] where it is one number for the whole axis: what a strided access costs depends on it.
   std::vector<std::optional<int64_t>> stride;
+  std::optional<int64_t> span;     // how far apart two elements of the tile are, at most: what is spread over few lines
   std::optional<int64_t> constant; // all elements are this integer
   bool non_negative = false;
 

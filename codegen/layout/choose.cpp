@@ -25,6 +25,7 @@ double Access::cost(int axis, int side) const {
     lines = elements * static_cast<double>(stride[i] ? std::abs(*stride[i]) : 1) * element_bytes / kLineBytes;
   else if (constancy[i] > 1)
     lines = elements / static_cast<double>(constancy[i]);
+  if (span) lines = std::min(lines, static_cast<double>(*span) * element_bytes / kLineBytes + 1);
   return (std::clamp(lines, 1.0, static_cast<double>(kLanes)) + 1) / (kLanes * at_once);
 }
 
@@ -75,6 +76,7 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
   a.contiguity = offset.contiguity;
   a.constancy = offset.constancy;
   a.stride = offset.stride;
+  a.span = offset.span;
   for (size_t i = 0; i < a.shape.size(); ++i) {
     int axis = static_cast<int>(i);
     auto neighbours = [&](int64_t w) {

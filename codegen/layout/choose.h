@@ -25,11 +25,13 @@ struct Access {
   std::vector<int64_t> same;
   // Shared memory: far apart elements are as near as neighbours.
   bool scratch = false;
+  // How far apart any two offsets are at most.
+  std::optional<int64_t> span = std::nullopt;
 
   // What an element costs when lanes run along `axis` and a thread takes `side` neighbours: how many lines of 128 bytes
   // a warp's instruction touches, and one more for the instruction, by elements moved. A contiguous f16 tile in
   // accesses of 8: 5 / 256; windows of 8: 10 / 256; element by element, 8 in a thread: 40 / 256; a column of a matrix:
-  // 33 / 32.
+  // 33 / 32, and elements of which nothing is known but that they all lie within a line 2 / 32.
   [[nodiscard]] double cost(int axis, int side) const;
   // The width of windows of which a thread with `side` neighbours along `axis` takes its elements: one access more than
   // there are windows. 0 where that is not less than half of the accesses that it saves.

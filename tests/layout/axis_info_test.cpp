@@ -42,7 +42,7 @@ tile.kernel @scale(%x: ptr<f16>, %y: ptr<f16> written, %n: i64 MULTIPLE) {
     std::string t = text;
     return t.replace(t.find(" MULTIPLE"), 9, multiple);
   };
-  EXPECT_EQ(facts(with("")), Facts(2, "contiguity [64] constancy [1] divisibility [64] non-negative"));
+  EXPECT_EQ(facts(with("")), Facts(2, "contiguity [64] constancy [1] divisibility [64] span 63 non-negative"));
   EXPECT_EQ(facts(with(""), 2), Facts(2, "contiguity [1] constancy [1] divisibility [1] non-negative"));
   EXPECT_EQ(facts(with(" multiple=24"), 2), Facts(2, "contiguity [1] constancy [8] divisibility [1] non-negative"));
 }
@@ -86,10 +86,10 @@ tile.kernel @loop(%x: ptr<f32>, %y: ptr<f32> written, %n: i64, %s: i64 multiple=
   }
   store %y[%far] = 1
 })"),
-            (Facts{"contiguity [32] constancy [1] divisibility [32] non-negative",
-                   "contiguity [32] constancy [1] divisibility [4] non-negative",
-                   "contiguity [32] constancy [1] divisibility [32] non-negative",
-                   "contiguity [32] constancy [1] divisibility [4] non-negative"}));
+            (Facts{"contiguity [32] constancy [1] divisibility [32] span 31 non-negative",
+                   "contiguity [32] constancy [1] divisibility [4] span 31 non-negative",
+                   "contiguity [32] constancy [1] divisibility [32] span 31 non-negative",
+                   "contiguity [32] constancy [1] divisibility [4] span 31 non-negative"}));
 }
 
 TEST(AxisInfo, DivisionAndRemainderByAMultipleKeepGroups) {
@@ -130,7 +130,7 @@ tile.kernel @branch(%x: ptr<f32>, %c: bool, %n: i64 multiple=16) {
   }
   %v = load %x[%o]                        : tile<[64], f32>
 })"),
-            Facts(1, "contiguity [64] constancy [1] divisibility [4] non-negative"));
+            Facts(1, "contiguity [64] constancy [1] divisibility [4] span 63 non-negative"));
 }
 
 TEST(AxisInfo, StridesOfAWholeAxis) {
@@ -151,6 +151,34 @@ tile.kernel @strides(%x: ptr<f32>, %n: i64) {
   for (tile::OpId id = 0; id < k.op_count(); ++id)
     if (k.op(id).kind == OpKind::Load) strides.push_back(info[static_cast<size_t>(k.op(id).operands[1])].stride[0]);
   EXPECT_EQ(strides, (std::vector<std::optional<int64_t>>{-2, std::nullopt, 0}));
+}
+
+TEST(AxisInfo, SpansOfPiecesOfRowsThatFollowEachOther) {
+  Kernel k = tile::test::read(R"(
+tile.kernel @spans(%x: ptr<f32>, %n: i64) {
+  %p = program_id 0                       : i64
+  %r = range 64                           : tile<[64], i64>
+  %rows = expand_dims(%r) axis=1          : tile<[64, 1], i64>
+  %eight = mul(%rows, 8)                  : tile<[64, 1], i64>
+  %o = add(%eight, %p)                    : tile<[64, 1], i64>
+  %q = div(%o, 214)                       : tile<[64, 1], i64>
+  %m = mod(%o, 214)                       : tile<[64, 1], i64>
+  %next = ge(%m, 207)                     : tile<[64, 1], bool>
+  %one = cast(%next)                      : tile<[64, 1], i64>
+  %row = add(%q, %one)                    : tile<[64, 1], i64>
+  %u = mul(%q, %n)                        : tile<[64, 1], i64>
+  %s = select(%next, %q, %m)              : tile<[64, 1], i64>
+  %a = load %x[%row]                      : tile<[64, 1], f32>
+  %b = load %x[%m]                        : tile<[64, 1], f32>
+  %c = load %x[%u]                        : tile<[64, 1], f32>
+  %d = load %x[%s]                        : tile<[64, 1], f32>
+})");
+  std::vector<AxisInfo> info = axis_info(k);
+  std::vector<std::optional<int64_t>> spans;
+  for (tile::OpId id = 0; id < k.op_count(); ++id)
+    if (k.op(id).kind == OpKind::Load) spans.push_back(info[static_cast<size_t>(k.op(id).operands[1])].span);
+  // 504 / 214 + 1, and one for what counts up; a remainder of what may be negative has both signs.
+  EXPECT_EQ(spans, (std::vector<std::optional<int64_t>>{4, 213, std::nullopt, std::nullopt}));
 }
 
 // --- random arithmetic ---
@@ -289,6 +317,10 @@ private:
   void claim(const AxisInfo& info, const tile::Type& type, const int64_t* v, ValueId id) {
     bool tile = type.is_tile();
     int64_t extents[2] = {tile ? 4 : 1, tile ? 16 : 1};
+    if (info.span) {
+      const auto [least, most] = std::minmax_element(v, v + extents[0] * extents[1]);
+      EXPECT_LE(*most - *least, *info.span) << id << " span";
+    }
     for (int axis = 0; axis < (tile ? 2 : 1); ++axis) {
       size_t i = static_cast<size_t>(axis);
       int64_t stride = tile && axis == 0 ? 16 : 1, extent = extents[axis];

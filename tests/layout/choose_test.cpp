@@ -32,6 +32,11 @@ TEST(Vote, TheNarrowestElementsDecideUnlessOthersSuffer) {
   EXPECT_LE(width({contiguous(2, 8), contiguous(2, 8), contiguous(2, 1)}), 4);
   EXPECT_LE(width({contiguous(2, 8), strided(2, 2), strided(2, 2)}), 2);
   EXPECT_EQ(vote({4096}, {contiguous(2, 8)}, 4).width, 4);
+  // Pairs of equal elements that may lie anywhere are better in neighbouring lanes; near each other they do not count.
+  Access pairs{-1, {4096}, 2, {1}, {1}, {2}, {std::nullopt}, {1}};
+  EXPECT_LT(width({contiguous(2, 8), pairs, contiguous(2, 8)}), 8);
+  pairs.span = 20;
+  EXPECT_EQ(width({contiguous(2, 8), pairs, contiguous(2, 8)}), 8);
 }
 
 TEST(Vote, TheAxisOfLeastCost) {
