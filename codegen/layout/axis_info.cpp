@@ -15,7 +15,7 @@ int64_t power_of_two_in(int64_t v) {
   return std::min(kMaxDivisor, v & -v);
 }
 constexpr int64_t kMostFactor = int64_t{1} << 30; // of a span that is known
-constexpr int kIndexBits = 32; // narrower numbers wrap in practice
+constexpr int kIndexBits = 32;                    // narrower numbers wrap in practice
 int64_t covering(int extent) { return static_cast<int64_t>(std::bit_ceil(static_cast<unsigned>(extent))); }
 bool is_number(const Type& t) { return is_integer(t.dtype); }
 

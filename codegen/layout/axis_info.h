@@ -29,8 +29,9 @@
 // nothing changes. Of a scalar the facts are those of a tile of one element.
 //
 // What is assumed: integers wrap, and the facts hold of wrapped numbers, since powers of two divide 2^64 and 2^32. Only
-// signs, which divisions need, and spans, which only say what is cheap, take sums and products of indices to fit their type, and parameters with a `multiple`
-// to be extents: not negative, and not 0 where a number that matters is divided by one.
+// signs, which divisions need, and spans, which only say what is cheap, take sums and products of indices to fit their
+// type, and parameters with a `multiple` to be extents: not negative, and not 0 where a number that matters is divided
+// by one.
 #pragma once
 #include "codegen/tile/tile.h"
 

@@ -181,6 +181,7 @@ struct RowTeam {
   bool loop;                // or a tile each
   bool vectors;             // rows, or with a shift their tiles, begin at whole accesses
   int64_t keep = kAllTiles; // in shared memory, at most
+  bool ahead = true;        // the next tile is loaded while one is folded, where that is of use at all
 };
 [[nodiscard]] BlockPlan row_team(const BlockFacts& facts, const RowTeam& team, bool online);
 // Blocks of which so many hold a long row of `places` elements, with what its alignment adds, that its tiles, one in
@@ -188,6 +189,7 @@ struct RowTeam {
 // Nothing where rows are better read twice, or too long.
 struct HeldTeam {
   int64_t threads, resident, each, keep;
+  bool ahead = true; // as RowTeam's
 };
 [[nodiscard]] std::optional<HeldTeam> held_team(const BlockFacts& facts, int64_t places, bool aligned, bool online);
 // The members of a plan's teams, and whether they wait, from its tile, its shift, the tiles that it keeps, and its

@@ -97,7 +97,11 @@ private:
     const bool constant = f_.constant(f_.d.env.simplify(f_.d.row_count())).has_value();
     // Of more than 1 KB those of narrow elements that are stored are worth a block each, with whole accesses.
     const bool alike = f_.usual <= 2 && f_.loaded_bytes() % f_.usual == 0; // no masks of bytes beside
-    const int64_t unshifted = constant && alike && f_.stores_rows() ? kShortRowBytes / 2 : kShortRowBytes;
+    // Masks of bytes beside 32 bits would begin at lines of their own: longer rows are still accessed one by one.
+    const int64_t unshifted = !constant || !f_.stores_rows() ? kShortRowBytes
+                              : alike                        ? kShortRowBytes / 2
+                              : f_.beside_bytes()            ? kWarpRowBytes
+                                                             : kShortRowBytes;
     const int shift = aligned || power_above(longest) * f_.usual <= unshifted ? 1 : row_shift(f_, false);
     const int64_t columns = power_above(longest + shift - 1), bytes = columns * f_.usual;
     int64_t share = bytes <= 512 ? kThreadBytes / 2 : std::clamp<int64_t>(bytes / 32, 32, kThreadBytes);
@@ -110,8 +114,10 @@ private:
     if (shift > 1 && bytes <= kWarpRowBytes && !many) share = std::min(share, kThreadBytes / 2);
     // Of several narrow streams, with a gain and a bias, there is much to compute.
     const bool several = shift > 1 && f_.usual <= 2 && f_.loaded_streams() > 1 && f_.loads_beside() > 0;
-    if ((shift > 1 && f_.narrow_masks()) || (several && f_.loads_beside() > 1 && bytes <= kRowBytes))
-      share = std::min(share, kThreadBytes / 2);
+    // Longer ones by half as many threads where two blocks of a multiprocessor have something to do until the end.
+    const bool much = several && f_.loads_beside() > 1 && bytes <= kRowBytes, most = much && bytes == kRowBytes;
+    const bool half_each = much && (!most || !even(2 * f_.device.multiprocessors));
+    if ((shift > 1 && f_.narrow_masks()) || half_each) share = std::min(share, kThreadBytes / 2);
     if (bytes > 2 * kRowBytes) share = 2 * kThreadBytes; // a block has all registers
     // Of one stream of 32 bits that nothing stands beside: a warp for 4 KB, for shorter rows together, with registers
     // for all it loads, unless there are few.
@@ -177,8 +183,12 @@ private:
         shift > 1 && known && accesses * vector_ < each && values >= kManyValues * 2 / 3 && block >= 256;
     // Two 32-bit streams need more than half of the registers.
     const bool half = idle && !(f_.usual > 2 && f_.loaded_streams() > 1);
-    const int64_t resident = half ? 2 * kResident : idle || several ? kResident * 3 / 2 : kResident;
-    if ((values >= kManyValues || partly) && block < resident) p.min_blocks = static_cast<int>(resident / block);
+    const bool norm = shift == 1 && f_.loaded_streams() > 1 && f_.loads_beside() > 1; // with values of its own
+    const int64_t resident = norm ? kResident : half ? 2 * kResident : idle || several ? kResident * 3 / 2 : kResident;
+    if (most)
+      p.min_blocks = 2;
+    else if ((values >= kManyValues || partly) && block < resident)
+      p.min_blocks = static_cast<int>(resident / block);
     if (warp_each && threads == 32) p.min_blocks = bytes == kWarpRowBytes ? 32 : 25;
     if (bare && longest == columns && bytes == 2 * kWarpRowBytes && threads == 64) p.min_blocks = 16;
     // Few rows leave registers to those that there are.
@@ -365,6 +375,13 @@ private:
     if (f_.usual == 2 && shift > 1 && threads <= 128 && f_.one_pass()) p.min_blocks = even_turns(threads, each);
     hold_in_loop(f_, p, f_.constant(row), online_);
     return p;
+  }
+  // Whether rows are nearly whole turns of so many at a time; so are rows that are not known.
+  [[nodiscard]] bool even(int64_t places) const {
+    constexpr double kEven = 0.9;
+    const auto n = f_.seen(f_.points(AxisRole::Outer));
+    if (!n || *n == 0) return true;
+    return static_cast<double>(*n) >= kEven * static_cast<double>((*n + places - 1) / places * places);
   }
   // Blocks of small ones that a multiprocessor has at a time, such that few rows leave few of them idle at the end: 700
   // rows take as long in five blocks of each of 132 multiprocessors as 1320 would. 0: as many as registers allow.

@@ -72,8 +72,11 @@ public:
     if (f_.usual != 2 || f_.loaded_bytes() > 2 || (f_.loads_beside() > 0 && !axes)) return false;
     if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides()) return false;
     if (length * f_.usual <= kRowBytes || length * f_.usual > 2 * kRowBytes) return false;
+    constexpr double kMost = 0.85; // of a shifted row
     BlockPlan holding = p;
-    if (hold(holding, {256, axes ? vector_ : 2 * vector_, 4, !axes}, length) < 1) return false;
+    const double held = hold(holding, {256, axes ? vector_ : 2 * vector_, 4, !axes}, length);
+    if (held < (p.shift > 1 && !axes ? kMost : 1)) return false;
+    if (held < 1) holding.ahead = false;
     p = std::move(holding);
     return true;
   }

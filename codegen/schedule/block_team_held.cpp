@@ -9,9 +9,11 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kHeldRowBytes = 156 << 10;       // of one stream, which no block holds, or of two that begin anywhere
+constexpr int64_t kStridedRowBytes = 120 << 10;    // of one of 16 bits of which every second element is read
 constexpr int64_t kGainRowBytes = 64 << 10;        // of one of 32 bits with gains, or of rows of several axes
 constexpr int64_t kNarrowGainRowBytes = 120 << 10; // of one of 16 bits with a gain
 constexpr int64_t kLargeTeam = 48;                 // meets late: rather larger shares
+constexpr double kWorth = 1.12;                    // what smaller blocks, of which more meet, are to gain
 
 class HeldPlanner {
 public:
@@ -53,6 +55,7 @@ private:
     if (gains()) return kGainRowBytes;
     if (several_) return aligned_ ? kLongRowBytes : kHeldRowBytes;
     if (!wide_ && aligned_ && f_.loads_beside() == 1) return kNarrowGainRowBytes;
+    if (f_.strided_rows() && f_.lean() && leave_idle()) return kStridedRowBytes;
     return aligned_ || f_.loads_beside() == 0 ? kHeldRowBytes : kLongRowBytes;
   }
   // Of whole accesses many a thread: loads under way, and a tile in registers that counts. A gain and a bias would take
@@ -95,19 +98,27 @@ private:
     const bool uneven = turns(large) > 1 && turns(large) < 2;
     if (f_.narrow_masks()) return {loop(128, 4, f_.fitting(16)), large};
     if (wide_ && f_.loads_beside() > 1 && uneven) return {least};
-    constexpr int64_t kLongGainBytes = 500 << 10; // small blocks with large tiles, whose gains are read together
-    if (!several_ && !wide_ && f_.loads_beside() == 1 && places_ * f_.loaded_bytes() >= kLongGainBytes)
-      return {{128, 4, f_.fitting(32), 6}, large};
+    constexpr int64_t kLongGainBytes = 500 << 10; // large tiles, whose gains are read together
+    if (!several_ && !wide_ && f_.loads_beside() == 1 && places_ * f_.loaded_bytes() >= kLongGainBytes) {
+      const HeldTeam much{256, 4, f_.fitting(16), 6, false}, half{128, 4, f_.fitting(16), 6, false};
+      return {busy(half) > kWorth * busy(much) ? half : much, large};
+    }
     if (!several_ || wide_) return {large, loop(512, 2, few)};
     if (uneven) return {least};
     // Of two narrow streams smaller blocks where the last of larger ones would have little.
-    constexpr double kWorth = 1.12;
     return {filled(small) > kWorth * filled(large) ? small : large, large, least};
   }
 
+  // A few more rows than multiprocessors: a block each would leave most of them with one where there is room for two.
+  [[nodiscard]] bool leave_idle() const {
+    constexpr double kFew = 1.25; // rows of a multiprocessor
+    return rows_ && *rows_ > f_.device.multiprocessors &&
+           static_cast<double>(*rows_) <= kFew * static_cast<double>(f_.device.multiprocessors);
+  }
   // Of which every second element is read: small teams that hold much each, or else many small shares.
   [[nodiscard]] HeldTeam strided() const {
     constexpr int64_t kSmallTeam = 6;
+    if (places_ * f_.loaded_bytes() < kHeldRowBytes) return {128, 4, f_.fitting(32), 3};
     HeldTeam large = loop(256, 2, f_.fitting(16));
     large.keep = fitting_tiles(large);
     return members(large) <= kSmallTeam ? large : HeldTeam{128, 8, f_.fitting(16), 3};
@@ -130,10 +141,16 @@ private:
     t.keep = std::min(t.keep, fitting_tiles(t));
     return static_cast<double>(places_) / static_cast<double>(members(t) * (t.keep + 1) * t.threads * t.each);
   }
+  // The part of the time that members are busy: of what they have room for, in all turns.
+  [[nodiscard]] double busy(const HeldTeam& t) const {
+    const double all = turns(t);
+    return all <= 1 ? filled(t) : filled(t) * all / std::ceil(all);
+  }
   // Where all teams are a few turns of what runs at a time, and a little, that little would take as long as another:
   // smaller shares.
   [[nodiscard]] HeldTeam in_even_turns(HeldTeam t) const {
     constexpr double kBusy = 0.7; // of the last turn and those before it
+    if (f_.strided_rows() && places_ * f_.loaded_bytes() < kHeldRowBytes) return t; // rather few members
     if (turns(t) > 1 && turns(t) < kBusy * std::ceil(turns(t))) t.keep /= 2;
     return t;
   }

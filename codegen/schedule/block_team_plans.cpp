@@ -26,6 +26,7 @@ constexpr int64_t kColumnBytes = 256;       // of a row of a column tile
 constexpr int64_t kColumnElements = 16;     // of a thread's part of one
 constexpr int64_t kWaitingBytes = 64;       // of one where programs wait; twice as much of narrow elements
 constexpr double kMuchRead = 120e6;         // of 32-bit columns: four times as much, in twice as many threads
+constexpr int64_t kFewMembers = 24;         // of which twice as many columns would leave half
 constexpr int64_t kSectorBytes = 32;        // narrower ones waste what memory moves
 constexpr int64_t kPartialRegisters = 32;   // of a thread that waits, for what its team has folded
 constexpr int64_t kColumnBlocks = 8;        // resident on a multiprocessor, of 128 threads
@@ -149,7 +150,7 @@ public:
     // rows just those.
     const bool masks = t.shift > 1 && (f_.lean() || f_.narrow_masks());
     const bool ahead = f_.strided_rows() ? t.shift > 1 && f_.lean() : !masks;
-    p.ahead = ahead && waits_ && t.loop && p.groups.columns.size() == 1;
+    p.ahead = t.ahead && ahead && waits_ && t.loop && p.groups.columns.size() == 1;
     p.min_blocks = static_cast<int>(t.resident);
     p.programs = static_cast<int>(t.programs);
     const int64_t resident = std::max<int64_t>(1, t.resident);
@@ -267,6 +268,7 @@ private:
   struct Blocks {
     int64_t threads, resident, each;
     int64_t keep = kAllTiles;
+    bool ahead = true;
     [[nodiscard]] int64_t tile() const { return threads * each; }
   };
 
@@ -312,6 +314,16 @@ private:
       if (const Blocks large{512, 2, f_.fitting(4 * vector)}; large.each == 4 * vector && fills(large, *n, *count))
         b = large;
     if (!whole.condition) b = shifted(b);
+    // Shifted rows of one 32-bit stream, of which a block has a few tiles: fewer threads, each with more of one at
+    // once.
+    constexpr int64_t kFewTiles = 4;
+    if (const Blocks few{256, 2, f_.fitting(4 * vector), kAllTiles, false};
+        waits_ && n && count && *count > 0 && shift > 1 && f_.usual == 4 && f_.loaded_bytes() == 4 &&
+        few.tile() == b.tile() && few.resident == b.resident) {
+      const int64_t tiles = (*n + shift - 1 + few.tile() - 1) / few.tile();
+      const int64_t team = std::max<int64_t>(1, few.resident * programs_ / *count);
+      if (tiles > team && tiles <= kFewTiles * team) b = few;
+    }
     // Smaller blocks where so few large ones are a row's share that many have none.
     auto busy = [&](int64_t resident) {
       const int64_t all = resident * programs_;
@@ -332,7 +344,8 @@ private:
                       blocks = waits_                          ? b.resident
                                : f_.divides() || f_.usual == 1 ? 0
                                                                : most;
-        plans_.push_back(row_team({b.threads, b.each, blocks, programs, members, shift, loop, vectors, b.keep}));
+        plans_.push_back(
+            row_team({b.threads, b.each, blocks, programs, members, shift, loop, vectors, b.keep, b.ahead}));
         plans_.back().conditions = when;
         plans_.back().schedule.why = why;
       };
@@ -362,7 +375,7 @@ private:
       if (!at_once && alone >= 1) return;
       const auto held = waits_ ? held_team(f_, *n + shift - 1, aligned, online_) : std::nullopt;
       if (held && !(at_once && kept >= (several ? much : kMostlyKept)))
-        return add({held->threads, held->resident, held->each, held->keep}, 0, 0, held->keep > 0,
+        return add({held->threads, held->resident, held->each, held->keep, held->ahead}, 0, 0, held->keep > 0,
                    "each row of " + row_.str() + " is held by its programs", {});
       if (!at_once) return;
     } else if (auto found = few_and_long(most, least)) {
@@ -408,6 +421,11 @@ private:
                                                       *count * tiles(once) > most &&
                                                       *count * tiles(large) <= 8 * programs_)
         return add(large, 0, 8 * programs_, false, in_registers, conditions);
+      // So has it of masks beside them, or beside 32 bits.
+      if (const Blocks masked{256, 4, f_.fitting(32)}; shift == 1 && f_.masks() && masked.each == 32 &&
+                                                       *count * tiles(once) > most &&
+                                                       *count * tiles(masked) <= 4 * programs_)
+        return add(masked, 0, 4 * programs_, false, in_registers, conditions);
       if (*count * tiles(once) <= most) return add(once, 0, most, false, in_registers, conditions);
     } else {
       SymExpr tiles = ceildiv(row_, b.tile());
@@ -458,6 +476,10 @@ private:
     const int64_t programs = t.resident * programs_;
     t.partials = most_partials(t.threads);
     auto blocks = [&] { return f_.d.env.simplify(ceildiv(width, t.columns) * others); };
+    // Where those of long pieces would have few members, pieces of half their length: fewer meet, and sooner.
+    if (const auto teams = f_.seen(blocks());
+        waits_ && large && teams && programs / std::max<int64_t>(1, *teams) <= kFewMembers)
+      t.columns = std::min(t.columns, 2 * kWaitingBytes / f_.narrow);
     // Narrower ones where few would be shared by more members than there are places for what they fold, or the last
     // tile across would be wasted.
     auto idle = [&] {
