@@ -115,15 +115,10 @@ public:
     }
     threads =
         std::clamp<int64_t>(elements / (alike || stands ? each : std::min<int64_t>(each, f_.vector)), 32, threads);
-    // Of 32-bit columns that a tile has all of, and that are many, threads have as much as two rounds share.
-    constexpr int64_t kWideElements = 16;
+    // Of 32-bit columns that a tile has all of, and that are many, threads have as much: those that share a column meet
+    // at the end.
     if (once && !stands && !f_.one_pass() && f_.usual >= 4 && many && *many >= 4 * columns * f_.device.multiprocessors)
-      threads = std::min(threads, std::max<int64_t>(32, elements / std::min(kWideElements, each)));
-    // Of a tile of which much lies beyond the row, and costs nothing, threads have more, so that this is whole
-    // accesses.
-    const bool idle = once && !stands && !f_.one_pass() && f_.usual >= 4 && 4 * *length <= 3 * rows;
-    if (idle && many && *many >= 4 * columns * f_.device.multiprocessors && elements / threads <= each)
-      threads = std::max<int64_t>(128, threads / 2);
+      threads = std::min(threads, std::max<int64_t>(32, elements / (2 * each)));
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, rows, columns, threads / 32);
     p.groups = groups;
     p.loop = !once;

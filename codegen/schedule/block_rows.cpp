@@ -114,9 +114,10 @@ private:
     if (shift > 1 && bytes <= kWarpRowBytes && !many) share = std::min(share, kThreadBytes / 2);
     // Of several narrow streams, with a gain and a bias, there is much to compute.
     const bool several = shift > 1 && f_.usual <= 2 && f_.loaded_streams() > 1 && f_.loads_beside() > 0;
-    // Longer ones by half as many threads where two blocks of a multiprocessor have something to do until the end.
+    // More than 16 KB by half as many threads where rows begin at half an access.
     const bool much = several && f_.loads_beside() > 1 && bytes <= kRowBytes, most = much && bytes == kRowBytes;
-    const bool half_each = much && (!most || !even(2 * f_.device.multiprocessors));
+    const bool halves = constant && f_.d.env.divisor(f_.d.env.simplify(f_.d.row_count())) % (vector_ / 2) == 0;
+    const bool half_each = much && !(most && halves);
     if ((shift > 1 && f_.narrow_masks()) || half_each) share = std::min(share, kThreadBytes / 2);
     if (bytes > 2 * kRowBytes) share = 2 * kThreadBytes; // a block has all registers
     // Of one stream of 32 bits that nothing stands beside: a warp for 4 KB, for shorter rows together, with registers
@@ -375,13 +376,6 @@ private:
     if (f_.usual == 2 && shift > 1 && threads <= 128 && f_.one_pass()) p.min_blocks = even_turns(threads, each);
     hold_in_loop(f_, p, f_.constant(row), online_);
     return p;
-  }
-  // Whether rows are nearly whole turns of so many at a time; so are rows that are not known.
-  [[nodiscard]] bool even(int64_t places) const {
-    constexpr double kEven = 0.9;
-    const auto n = f_.seen(f_.points(AxisRole::Outer));
-    if (!n || *n == 0) return true;
-    return static_cast<double>(*n) >= kEven * static_cast<double>((*n + places - 1) / places * places);
   }
   // Blocks of small ones that a multiprocessor has at a time, such that few rows leave few of them idle at the end: 700
   // rows take as long in five blocks of each of 132 multiprocessors as 1320 would. 0: as many as registers allow.

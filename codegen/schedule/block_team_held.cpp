@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kHeldRowBytes = 156 << 10;       // of one stream, which no block holds, or of two that begin anywhere
-constexpr int64_t kStridedRowBytes = 120 << 10;    // of one of 16 bits of which every second element is read
+constexpr int64_t kIdleRowBytes = 120 << 10;       // of one of 16 bits, where blocks that hold one would leave room
 constexpr int64_t kGainRowBytes = 64 << 10;        // of one of 32 bits with gains, or of rows of several axes
 constexpr int64_t kNarrowGainRowBytes = 120 << 10; // of one of 16 bits with a gain
 constexpr int64_t kLargeTeam = 48;                 // meets late: rather larger shares
@@ -55,7 +55,7 @@ private:
     if (gains()) return kGainRowBytes;
     if (several_) return aligned_ ? kLongRowBytes : kHeldRowBytes;
     if (!wide_ && aligned_ && f_.loads_beside() == 1) return kNarrowGainRowBytes;
-    if (f_.strided_rows() && f_.lean() && leave_idle()) return kStridedRowBytes;
+    if (!aligned_ && f_.lean() && leave_idle() && (f_.strided_rows() || turns(kLargeShares) <= 1)) return kIdleRowBytes;
     return aligned_ || f_.loads_beside() == 0 ? kHeldRowBytes : kLongRowBytes;
   }
   // Of whole accesses many a thread: loads under way, and a tile in registers that counts. A gain and a bias would take
@@ -81,7 +81,8 @@ private:
   // two large blocks have: smaller tiles, or, of teams that are not told by messages, loops whose last one is full.
   [[nodiscard]] std::vector<HeldTeam> masked() const {
     const HeldTeam large = tile(512, 2, 32), small = tile(256, 4, 32);
-    if (!f_.narrow_masks()) return {small};
+    if (const HeldTeam half{256, 4, f_.fitting(16), 0}; !f_.narrow_masks())
+      return {busy(half) > kWorth * busy(small) ? half : small};
     if (places_ % (large.threads * large.each) == 0) return {large};
     if (members(small) <= kToldBesideOthers) return {small};
     const HeldTeam four{256, 4, f_.fitting(16), 4}, two{256, 4, f_.fitting(16), 2};
@@ -89,6 +90,8 @@ private:
   }
   [[nodiscard]] std::vector<HeldTeam> shifted() const {
     const int64_t few = f_.fitting(kShiftedElements);
+    if (f_.lean() && places_ * f_.loaded_bytes() < kHeldRowBytes)
+      return {turns(kLargeShares) <= 1 ? kLargeShares : HeldTeam{128, 4, 32, 3}};
     if (f_.lean() && f_.strided_rows()) return {strided()};
     if (f_.lean()) return {loop(128, 8, f_.fitting(16)), loop(256, 4, few)};
     if (wide_ && several_) return {loop(128, 8, few), loop(256, 4, few)};
@@ -109,6 +112,7 @@ private:
     return {filled(small) > kWorth * filled(large) ? small : large, large, least};
   }
 
+  static constexpr HeldTeam kLargeShares{128, 4, 32, kAllTiles};
   // A few more rows than multiprocessors: a block each would leave most of them with one where there is room for two.
   [[nodiscard]] bool leave_idle() const {
     constexpr double kFew = 1.25; // rows of a multiprocessor
@@ -118,7 +122,6 @@ private:
   // Of which every second element is read: small teams that hold much each, or else many small shares.
   [[nodiscard]] HeldTeam strided() const {
     constexpr int64_t kSmallTeam = 6;
-    if (places_ * f_.loaded_bytes() < kHeldRowBytes) return {128, 4, f_.fitting(32), 3};
     HeldTeam large = loop(256, 2, f_.fitting(16));
     large.keep = fitting_tiles(large);
     return members(large) <= kSmallTeam ? large : HeldTeam{128, 8, f_.fitting(16), 3};
@@ -150,7 +153,7 @@ private:
   // smaller shares.
   [[nodiscard]] HeldTeam in_even_turns(HeldTeam t) const {
     constexpr double kBusy = 0.7; // of the last turn and those before it
-    if (f_.strided_rows() && places_ * f_.loaded_bytes() < kHeldRowBytes) return t; // rather few members
+    if (!aligned_ && f_.lean() && places_ * f_.loaded_bytes() < kHeldRowBytes) return t; // rather few members
     if (turns(t) > 1 && turns(t) < kBusy * std::ceil(turns(t))) t.keep /= 2;
     return t;
   }

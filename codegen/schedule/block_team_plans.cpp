@@ -168,7 +168,7 @@ public:
       share(p);
     }
     const auto n = f_.constant(row_), team = f_.constant(*p.team);
-    if (!n || !team || *team < 1 || p.programs == 0) return;
+    if (!n || !team || *team < 1) return;
     const int64_t round = *team * p.columns, tiles = (*n + p.shift - 1 + round - 1) / round;
     p.keep = static_cast<int>(std::min<int64_t>(p.keep, tiles - 1));
   }
@@ -226,8 +226,10 @@ private:
     const auto rounds = static_cast<double>(rounds_);
     auto ceil = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
     const bool single = !waits_ && single_columns();
-    constexpr double kShortPieces = 1.5; // 64 bytes of narrow columns, which a block alone has
-    const bool pieces = !waits_ && !single && f_.narrow <= 2 && total_ / kBytesPerUs > kLongUs;
+    constexpr double kShortPieces = 1.5; // 64 bytes of columns, which a block alone has
+    const bool much =
+        waits_ ? f_.narrow >= 4 && f_.read_bytes() >= kMuchRead : f_.narrow <= 2 && total_ / kBytesPerUs > kLongUs;
+    const bool pieces = !single && much;
     auto us = [&](int64_t tiles, double waves, double per_us, double tile) {
       const double elements = single ? static_cast<double>(length * count) / per_us : 0;
       return std::max({(total_ + again_) / kBytesPerUs, static_cast<double>(tiles) * waves * rounds * tile, elements});
@@ -272,8 +274,8 @@ private:
     [[nodiscard]] int64_t tile() const { return threads * each; }
   };
 
-  // Of rows that are not shifted, whose values and positions are 32 bits and more each.
-  [[nodiscard]] bool wide_positions(int shift) const { return positions_ && f_.usual == 4 && shift == 1; }
+  // Of rows that are not shifted: beside values, which take 32 bits as they are compared.
+  [[nodiscard]] bool wide_positions(int shift) const { return positions_ && f_.usual > 1 && shift == 1; }
   // Whether rows of n elements are just about what teams of such blocks hold, all rows at a time.
   [[nodiscard]] bool fills(const Blocks& b, int64_t n, int64_t count) const {
     constexpr double kFull = 0.95;
@@ -374,7 +376,9 @@ private:
                            pays(rows, alone, rows * team, waits_ ? kept : 0, *n * f_.loaded_bytes() >= kTeamRowBytes);
       if (!at_once && alone >= 1) return;
       const auto held = waits_ ? held_team(f_, *n + shift - 1, aligned, online_) : std::nullopt;
-      if (held && !(at_once && kept >= (several ? much : kMostlyKept)))
+      // Of many 32-bit rows with masks a tile a member, whose masks are not made again.
+      const bool tiles_each = held && held->keep == 0 && f_.masks() && !f_.narrow_masks() && 2 * *count > programs_;
+      if (held && (tiles_each || !(at_once && kept >= (several ? much : kMostlyKept))))
         return add({held->threads, held->resident, held->each, held->keep, held->ahead}, 0, 0, held->keep > 0,
                    "each row of " + row_.str() + " is held by its programs", {});
       if (!at_once) return;
@@ -389,7 +393,7 @@ private:
         b = {128, 8, 2 * vector};
         return add(b, b.resident * programs_, b.resident * programs_, true, few, conditions);
       }
-      // Positions of 32-bit values take more than the 32 registers that 2048 threads leave.
+      // Values and their positions take more than the 32 registers that 2048 threads leave.
       if (n && count && wide_positions(shift)) b = {256, 4, b.each};
       // Sums of much: a tile each, which costs the least that a program can, if it is not masked element by element.
       const Blocks shot{1024, 2, 4 * vector};
