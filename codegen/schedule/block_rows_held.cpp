@@ -140,12 +140,24 @@ public:
       if (hold(p, {threads, vector_, 1024 / threads, true}, length) >= 1) return p;
     return {};
   }
-  // Shifted rows of a 32-bit stream with a gain, which would leave a quarter of a tile idle: four blocks hold one each.
+  // Rows of a 32-bit stream with a gain, which would leave a quarter of a tile idle: four blocks hold one each. Gain
+  // and bias of rows of whole accesses take registers of the next tile.
   [[nodiscard]] std::optional<BlockPlan> hold_gain(BlockPlan p, int64_t length, bool aligned) const {
-    if (aligned || f_.usual != 4 || f_.loaded_bytes() > 4 || f_.loads_beside() != 1) return {};
+    if (f_.usual != 4 || f_.loaded_bytes() > 4 || f_.loads_beside() < 1 || (!aligned && f_.loads_beside() > 1))
+      return {};
     if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides() || f_.kept_element(online_) == 0) return {};
-    if (length * f_.usual <= kRowBytes || 4 * length > 3 * power_above(length)) return {};
-    if (hold(p, {256, 4 * vector_, 4, true}, length) < 1) return {};
+    if (f_.row_groups().columns.size() != 1 || length * f_.usual <= kRowBytes || 4 * length > 3 * power_above(length))
+      return {};
+    if (hold(p, {256, (aligned ? 2 : 4) * vector_, 4, !aligned}, length) < 1) return {};
+    return p;
+  }
+  // Shifted rows of two 32-bit streams that nearly fill the largest tile, of which a multiprocessor has two: as many
+  // blocks of twice the threads hold one each, and load the next tile meanwhile.
+  [[nodiscard]] std::optional<BlockPlan> hold_two(BlockPlan p, int64_t length, bool aligned) const {
+    if (aligned || f_.usual != 4 || f_.loaded_streams() != 2 || f_.masks() || f_.loads_beside() > 2) return {};
+    if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides() || f_.kept_element(online_) == 0) return {};
+    if (length * f_.usual <= kRowBytes / 2 || length * f_.usual > kRowBytes) return {};
+    if (hold(p, {512, 2 * vector_, 2, true}, length) < 1) return {};
     return p;
   }
   // Rows that have a multiprocessor each: a block of 1024 threads has all of its shared memory and, for one tile, of
@@ -206,6 +218,7 @@ std::optional<BlockPlan> held_instead_of_tile(const BlockFacts& facts, const Blo
   const HeldRowPlanner planner(facts, online);
   if (auto lean = planner.hold_lean(loop, length, aligned)) return lean;
   if (auto gain = planner.hold_gain(loop, length, aligned)) return gain;
+  if (auto two = planner.hold_two(loop, length, aligned)) return two;
   if (auto shorter = planner.short_tiles(loop, length, aligned)) return shorter;
   return planner.hold_masked(loop, length, aligned);
 }

@@ -55,7 +55,8 @@ private:
     if (gains()) return kGainRowBytes;
     if (several_) return aligned_ ? kLongRowBytes : kHeldRowBytes;
     if (!wide_ && aligned_ && f_.loads_beside() == 1) return kNarrowGainRowBytes;
-    if (!aligned_ && f_.lean() && leave_idle() && (f_.strided_rows() || turns(kLargeShares) <= 1)) return kIdleRowBytes;
+    if (!aligned_ && f_.lean() && leave_idle() && (f_.strided_rows() || turns(large_shares()) <= 1))
+      return kIdleRowBytes;
     return aligned_ || f_.loads_beside() == 0 ? kHeldRowBytes : kLongRowBytes;
   }
   // Of whole accesses many a thread: loads under way, and a tile in registers that counts. A gain and a bias would take
@@ -91,7 +92,7 @@ private:
   [[nodiscard]] std::vector<HeldTeam> shifted() const {
     const int64_t few = f_.fitting(kShiftedElements);
     if (f_.lean() && places_ * f_.loaded_bytes() < kHeldRowBytes)
-      return {turns(kLargeShares) <= 1 ? kLargeShares : HeldTeam{128, 4, 32, 3}};
+      return {turns(large_shares()) <= 1 ? large_shares() : HeldTeam{128, 4, 32, 3}};
     if (f_.lean() && f_.strided_rows()) return {strided()};
     if (f_.lean()) return {loop(128, 8, f_.fitting(16)), loop(256, 4, few)};
     if (wide_ && several_) return {loop(128, 8, few), loop(256, 4, few)};
@@ -112,7 +113,8 @@ private:
     return {filled(small) > kWorth * filled(large) ? small : large, large, least};
   }
 
-  static constexpr HeldTeam kLargeShares{128, 4, 32, kAllTiles};
+  // Of strided rows with room for the L1, which has what lies between the elements.
+  [[nodiscard]] HeldTeam large_shares() const { return {128, 4, 32, f_.strided_rows() ? 5 : kAllTiles}; }
   // A few more rows than multiprocessors: a block each would leave most of them with one where there is room for two.
   [[nodiscard]] bool leave_idle() const {
     constexpr double kFew = 1.25; // rows of a multiprocessor
