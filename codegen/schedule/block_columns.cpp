@@ -116,9 +116,13 @@ public:
     threads =
         std::clamp<int64_t>(elements / (alike || stands ? each : std::min<int64_t>(each, f_.vector)), 32, threads);
     // Of 32-bit columns that a tile has all of, and that are many, threads have as much: those that share a column meet
-    // at the end.
-    if (once && !stands && !f_.one_pass() && f_.usual >= 4 && many && *many >= 4 * columns * f_.device.multiprocessors)
-      threads = std::min(threads, std::max<int64_t>(32, elements / (2 * each)));
+    // at the end. As long as they keep the GPU busy.
+    if (once && !stands && !f_.one_pass() && f_.usual >= 4 && many && *many >= 4 * all) {
+      constexpr int64_t kBusy = 512; // of a multiprocessor
+      const int64_t blocks = (*many + columns - 1) / columns;
+      const int64_t least = power_above((kBusy * f_.device.multiprocessors + blocks - 1) / blocks);
+      threads = std::min(threads, std::max({int64_t{32}, elements / (2 * each), least}));
+    }
     BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, rows, columns, threads / 32);
     p.groups = groups;
     p.loop = !once;

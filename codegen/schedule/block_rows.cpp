@@ -92,7 +92,7 @@ private:
   [[nodiscard]] std::optional<BlockPlan> whole_rows(int64_t longest, bool aligned) const {
     constexpr int64_t kThreads = 128, kThreadBytes = 128, kValues = 128, kManyValues = 96, kResident = 512;
     constexpr int64_t kSmallRowBytes = 1024, kManyRows = 64;
-    constexpr int64_t kLeastWarpRow = 1024, kWarpTiles = 14; // of a multiprocessor
+    constexpr int64_t kLeastWarpRow = 1024, kWarpTiles = 14, kFewTurns = 32; // of a multiprocessor
     if (longest * f_.usual > longest_row(longest, aligned)) return std::nullopt;
     const bool constant = f_.constant(f_.d.env.simplify(f_.d.row_count())).has_value();
     // Of more than 1 KB those of narrow elements that are stored are worth a block each, with whole accesses.
@@ -116,7 +116,7 @@ private:
     const bool several = shift > 1 && f_.usual <= 2 && f_.loaded_streams() > 1 && f_.loads_beside() > 0;
     // More than 16 KB by half as many threads where rows begin at half an access.
     const bool much = several && f_.loads_beside() > 1 && bytes <= kRowBytes, most = much && bytes == kRowBytes;
-    const bool halves = constant && f_.d.env.divisor(f_.d.env.simplify(f_.d.row_count())) % (vector_ / 2) == 0;
+    const bool halves = constant && longest % std::max<int64_t>(1, vector_ / 2) == 0;
     const bool half_each = much && !(most && halves);
     if ((shift > 1 && f_.narrow_masks()) || half_each) share = std::min(share, kThreadBytes / 2);
     if (bytes > 2 * kRowBytes) share = 2 * kThreadBytes; // a block has all registers
@@ -184,11 +184,13 @@ private:
         shift > 1 && known && accesses * vector_ < each && values >= kManyValues * 2 / 3 && block >= 256;
     // Two 32-bit streams need more than half of the registers.
     const bool half = idle && !(f_.usual > 2 && f_.loaded_streams() > 1);
-    const bool norm = shift == 1 && f_.loaded_streams() > 1 && f_.loads_beside() > 1; // with values of its own
-    const int64_t resident = norm ? kResident : half ? 2 * kResident : idle || several ? kResident * 3 / 2 : kResident;
+    const int64_t resident = half ? 2 * kResident : idle || several ? kResident * 3 / 2 : kResident;
+    // Of a few rows of two streams, with a gain and a bias, each has the registers that it takes.
+    const bool norm = shift == 1 && f_.usual <= 2 && f_.loaded_streams() > 1 && f_.loads_beside() > 1;
+    const bool free = norm && half && n && *n <= kFewTurns * f_.device.multiprocessors;
     if (most)
       p.min_blocks = 2;
-    else if ((values >= kManyValues || partly) && block < resident)
+    else if (!free && (values >= kManyValues || partly) && block < resident)
       p.min_blocks = static_cast<int>(resident / block);
     if (warp_each && threads == 32) p.min_blocks = bytes == kWarpRowBytes ? 32 : 25;
     if (bare && longest == columns && bytes == 2 * kWarpRowBytes && threads == 64) p.min_blocks = 16;
@@ -325,7 +327,7 @@ private:
     if (at_most(3) && length <= static_cast<double>(2 * 512 * many) && !wastes(512 * few)) return {512, many};
     const bool two = f_.loaded_bytes() >= 2 * f_.usual, gains = f_.loads_beside() > 1;
     if (shifted && at_most(4) && (two || gains)) return {128, two && gains ? few : many};
-    if (shifted) return gains ? LoopTile{512, many} : LoopTile{256, few};
+    if (shifted) return gains ? LoopTile{512, many} : LoopTile{f_.narrow_masks() ? 512 : 256, few};
     return {wastes(256 * few) ? 256 : 512, few};
   }
   // `aligned`: rows start at whole accesses. All that a thread has of a tile is folded into one accumulator.
@@ -370,9 +372,11 @@ private:
     }
     if (f_.usual > 2 && threads == 256 && !f_.divides() && f_.one_pass()) p.min_blocks = 3; // of wide_loop
     // Shifted narrow rows with the next tile under way, which the assembler would give all registers.
-    if (f_.usual == 2 && shift > 1 && threads == 256 && ahead && f_.stores_rows() && f_.loads_beside() == 0 &&
-        f_.loaded_streams() == 1 && f_.constant(row))
-      p.min_blocks = f_.narrow_masks() ? 4 : 3;
+    if (f_.usual == 2 && shift > 1 && ahead && f_.stores_rows() && f_.loads_beside() == 0 && f_.loaded_streams() == 1 &&
+        f_.constant(row)) {
+      if (threads == 512 && f_.narrow_masks()) p.min_blocks = 2;
+      if (threads == 256) p.min_blocks = 3;
+    }
     if (f_.usual == 2 && shift > 1 && threads <= 128 && f_.one_pass()) p.min_blocks = even_turns(threads, each);
     hold_in_loop(f_, p, f_.constant(row), online_);
     return p;

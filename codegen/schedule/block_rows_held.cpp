@@ -151,13 +151,14 @@ public:
     if (hold(p, {256, (aligned ? 2 : 4) * vector_, 4, !aligned}, length) < 1) return {};
     return p;
   }
-  // Shifted rows of two 32-bit streams that nearly fill the largest tile, of which a multiprocessor has two: as many
-  // blocks of twice the threads hold one each, and load the next tile meanwhile.
+  // Shifted rows of two 32-bit streams for which the largest tile would be needed, of which a multiprocessor has two:
+  // as many blocks of twice the threads hold one each, and load the next tile meanwhile.
   [[nodiscard]] std::optional<BlockPlan> hold_two(BlockPlan p, int64_t length, bool aligned) const {
     if (aligned || f_.usual != 4 || f_.loaded_streams() != 2 || f_.masks() || f_.loads_beside() > 2) return {};
     if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides() || f_.kept_element(online_) == 0) return {};
     if (length * f_.usual <= kRowBytes / 2 || length * f_.usual > kRowBytes) return {};
-    if (hold(p, {512, 2 * vector_, 2, true}, length) < 1) return {};
+    const bool bias = f_.loads_beside() > 1; // takes the registers of the next tile
+    if (hold(p, bias ? HeldRow{256, 2 * vector_, 4, false} : HeldRow{512, 2 * vector_, 2, true}, length) < 1) return {};
     return p;
   }
   // Rows that have a multiprocessor each: a block of 1024 threads has all of its shared memory and, for one tile, of

@@ -301,9 +301,10 @@ TEST(BlockChoice, ColumnsAndTransposes) {
   EXPECT_FALSE(loops(whole[0]));
   EXPECT_EQ(summary(loop), "block-columns [128, 32] 8");
   EXPECT_TRUE(loops(loop[0]));
-  // Threads have more of a tile that is half idle; 16-bit columns of a sector where wider ones would be few blocks.
+  // Threads have more of a tile that is read once; 16-bit columns of a sector where wider ones would be few blocks.
   EXPECT_EQ(summary(lower_blocks(channels("64", "70"))), "block-columns [128, 32] 4");
-  EXPECT_EQ(summary(lower_blocks(channels("64", "120"))), "block-columns [128, 32] 8");
+  EXPECT_EQ(summary(lower_blocks(channels("64", "120"))), "block-columns [128, 32] 4");
+  EXPECT_EQ(summary(lower_blocks(channels("16", "64"))), "block-columns [64, 32] 2");
   EXPECT_EQ(summary(lower_blocks(channels("2", "2000", "f16"))), "block-columns [256, 16] 4");
   EXPECT_EQ(summary(lower_blocks(channels("8", "2000", "f16"))), "block-columns [128, 32] 8");
   // Half as many columns where the row stands in the tile then, 128 bytes of it a thread's.

@@ -61,7 +61,34 @@ TEST(OddRows, OnlineSumsInSmallBlocks) {
   expect_loop(variance_of(9, 20011, "f16"), 4096, {.tolerance = 1e-3});
 }
 TEST(OddRows, ThereAndBack) {
-  for (int row : {28675, 30713, 30714, 30715, 30719}) expect_loop(softmax_of("5", std::to_string(row), "f16"), 4096);
+  for (int row : {32707, 32713, 32761, 32762, 32763, 32767}) expect_loop(softmax_of("5", std::to_string(row), "f16"), 4096);
+}
+// All but one tile of a row.
+TEST(OddRows, NearlyHeld) {
+  for (const char* row : {"28675", "30719"}) {
+    const Problem p = softmax_of("5", row, "f16");
+    EXPECT_EQ(plan_of(p, 1).keep, 6);
+    kernel_runner().blocks_only = true;
+    expect_same(p, {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+    kernel_runner().blocks_only = false;
+  }
+}
+// Two streams of 32 bits, and one of whole accesses with a gain: held, where a tile would leave few threads.
+TEST(OddRows, TwoStreamsAndGainsAreHeld) {
+  for (const Problem& p :
+       {add_norm_of("5", "8051", "f32"), add_norm_of("5", "5123", "f32"), norm_of("5", "10024", "f32")}) {
+    const BlockPlan plan = plan_of(p, 1);
+    EXPECT_TRUE(plan.loop && plan.keep > 0) << plan.schedule.why;
+    kernel_runner().blocks_only = true;
+    expect_same(p, {{}}, {.tolerance = 1e-3, .multiprocessors = 1});
+    kernel_runner().blocks_only = false;
+  }
+}
+// Masks of bytes would begin at lines of their own.
+TEST(OddRows, MasksBesideShortRowsOf32BitsAreNotShifted) {
+  EXPECT_EQ(plan_of(masked_softmax_of("9", "2001", "f32"), 1).shift, 1);
+  EXPECT_EQ(plan_of(masked_softmax_of("9", "2001", "f16"), 1).shift, 8);
+  expect_same(masked_softmax_of("9", "2001", "f32"), {{}}, {.tolerance = 1e-3, .multiprocessors = 1});
 }
 // Tiles begin at lines. What begins at another access of the same line modulo 16 bytes is whole accesses as well.
 TEST(OddRows, SeveralTilesBeginAtLines) {
