@@ -61,7 +61,7 @@ TEST(OddRows, OnlineSumsInSmallBlocks) {
   expect_loop(variance_of(9, 20011, "f16"), 4096, {.tolerance = 1e-3});
 }
 TEST(OddRows, ThereAndBack) {
-  for (int row : {32707, 32713, 32761, 32762, 32763, 32767}) expect_loop(softmax_of("5", std::to_string(row), "f16"), 4096);
+  for (int row : {32707, 32713, 32731, 32759, 32761}) expect_loop(softmax_of("5", std::to_string(row), "f16"), 4096);
 }
 // All but one tile of a row.
 TEST(OddRows, NearlyHeld) {
@@ -88,7 +88,9 @@ TEST(OddRows, TwoStreamsAndGainsAreHeld) {
 TEST(OddRows, MasksBesideShortRowsOf32BitsAreNotShifted) {
   EXPECT_EQ(plan_of(masked_softmax_of("9", "2001", "f32"), 1).shift, 1);
   EXPECT_EQ(plan_of(masked_softmax_of("9", "2001", "f16"), 1).shift, 8);
+  kernel_runner().blocks_only = true;
   expect_same(masked_softmax_of("9", "2001", "f32"), {{}}, {.tolerance = 1e-3, .multiprocessors = 1});
+  kernel_runner().blocks_only = false;
 }
 // Tiles begin at lines. What begins at another access of the same line modulo 16 bytes is whole accesses as well.
 TEST(OddRows, SeveralTilesBeginAtLines) {
