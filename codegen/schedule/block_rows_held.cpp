@@ -72,7 +72,7 @@ public:
     if (f_.usual != 2 || f_.loaded_bytes() > 2 || (f_.loads_beside() > 0 && !axes)) return false;
     if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides()) return false;
     if (length * f_.usual <= kRowBytes || length * f_.usual > 2 * kRowBytes) return false;
-    constexpr double kMost = 0.85; // of a shifted row
+    constexpr double kMost = 0.75; // of a shifted row
     BlockPlan holding = p;
     const double held = hold(holding, {256, axes ? vector_ : 2 * vector_, 4, !axes}, length);
     if (held < (p.shift > 1 && !axes ? kMost : 1)) return false;
@@ -80,14 +80,18 @@ public:
     p = std::move(holding);
     return true;
   }
-  // Many shifted rows of two 32-bit streams, too long for a tile: four blocks hold what is made of one each.
+  // Many shifted rows of two 32-bit streams, too long for a tile: four blocks hold what is made of one each, or two
+  // large ones.
   [[nodiscard]] bool hold_wide(BlockPlan& p, int64_t length) const {
     if (f_.usual != 4 || f_.loaded_streams() != 2 || f_.masks() || !f_.stores_rows() || f_.divides()) return false;
     if (!many_ || p.run == 1 || p.shift == 1) return false;
-    BlockPlan holding = p;
-    if (hold(holding, {256, 2 * vector_, 4, false}, length) < 1) return false;
-    p = std::move(holding);
-    return true;
+    for (const HeldRow& held :
+         {HeldRow{256, 2 * vector_, 4, false}, HeldRow{512, 2 * vector_, 2, f_.loads_beside() < 2}})
+      if (BlockPlan holding = p; hold(holding, held, length) >= 1) {
+        p = std::move(holding);
+        return true;
+      }
+    return false;
   }
   // Three large tiles, of which the last round finds the last one in registers and the others in the L2.
   static constexpr HeldRow kReadAgain{256, 32, 2, true};
@@ -149,6 +153,15 @@ public:
     if (f_.row_groups().columns.size() != 1 || length * f_.usual <= kRowBytes || 4 * length > 3 * power_above(length))
       return {};
     if (hold(p, {256, (aligned ? 2 : 4) * vector_, 4, !aligned}, length) < 1) return {};
+    return p;
+  }
+  // Of two 16-bit streams with a gain and a bias, which would leave a quarter of the largest tile idle: four blocks.
+  [[nodiscard]] std::optional<BlockPlan> hold_norm(BlockPlan p, int64_t length, bool aligned) const {
+    if (!aligned || f_.usual != 2 || f_.loaded_streams() < 2 || f_.loads_beside() < 2) return {};
+    if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides() || f_.kept_element(online_) == 0) return {};
+    if (f_.row_groups().columns.size() != 1 || length * f_.usual <= kRowBytes / 2 || length * f_.usual > kRowBytes)
+      return {};
+    if (4 * length > 3 * power_above(length) || hold(p, {256, vector_, 4, true}, length) < 1) return {};
     return p;
   }
   // Shifted rows of two 32-bit streams for which the largest tile would be needed, of which a multiprocessor has two:
@@ -219,6 +232,7 @@ std::optional<BlockPlan> held_instead_of_tile(const BlockFacts& facts, const Blo
   const HeldRowPlanner planner(facts, online);
   if (auto lean = planner.hold_lean(loop, length, aligned)) return lean;
   if (auto gain = planner.hold_gain(loop, length, aligned)) return gain;
+  if (auto norm = planner.hold_norm(loop, length, aligned)) return norm;
   if (auto two = planner.hold_two(loop, length, aligned)) return two;
   if (auto shorter = planner.short_tiles(loop, length, aligned)) return shorter;
   return planner.hold_masked(loop, length, aligned);

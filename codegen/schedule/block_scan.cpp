@@ -26,6 +26,8 @@ using V = tile::ValueId;
 constexpr int64_t kElements = 2048;       // of a tile of short rows, or of columns
 constexpr int64_t kThreads = 256;         // of a block
 constexpr int64_t kThreadBytes = 64;      // of long rows that a block has to itself, as they are added
+constexpr int64_t kFewHigh = 16;          // rows of a tile
+constexpr int64_t kManyTiles = 4;         // of a multiprocessor
 constexpr int64_t kColumns = 64;          // where the inner dimension is contiguous
 constexpr int64_t kAccess = 16;           // bytes
 constexpr int64_t kTeamThreads = 128;     // of a block
@@ -87,7 +89,10 @@ private:
       p.width = long_row;
     } else {
       p.width = side(s_.n, kElements / 2);
-      p.height = std::min<int64_t>(kElements / p.width, side(s_.outer, 16));
+      p.height = std::min<int64_t>(kElements / p.width, side(s_.outer, kFewHigh));
+      // Of many short rows full tiles.
+      if (auto rows = seen(s_.outer); rows && *rows * p.width >= kManyTiles * kElements * device_.multiprocessors)
+        p.height = kElements / p.width;
     }
     p.shift = shift(p.height);
     return p;

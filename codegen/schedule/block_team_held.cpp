@@ -109,8 +109,8 @@ private:
     }
     if (!several_ || wide_) return {large, loop(512, 2, few)};
     if (uneven) return {least};
-    // Of two narrow streams smaller blocks where the last of larger ones would have little.
-    return {filled(small) > kWorth * filled(large) ? small : large, large, least};
+    // Of two narrow streams smaller blocks where the last of larger ones, or their last turn, would have little.
+    return {busy(small) > kWorth * busy(large) ? small : large, large, least};
   }
 
   // Of strided rows with room for the L1, which has what lies between the elements.

@@ -104,6 +104,7 @@ TEST(BlockTeam, RowsThatTheGpuDoesNotHoldAtOnceAreHeldByTheirTeams) {
   // Of two streams, or with a gain: what was fastest of some twenty candidates.
   EXPECT_EQ(summary(add_norm_of("1533", "41641", "f16")), "3 [1, 2048] keeps 6 tells + 1");
   EXPECT_EQ(summary(add_norm_of("2000", "50001", "f16")), "7 [1, 1024] keeps 6 tells + 1"); // fills its teams
+  EXPECT_EQ(summary(add_norm_of("191", "77593", "f16")), "11 [1, 1024] keeps 6 waits + 1"); // two turns, not 2.2
   EXPECT_EQ(summary(add_norm_of("14", "709043", "f16")), "87 [1, 2048] keeps 3 waits + 1"); // too long for large shares
   EXPECT_EQ(summary(add_norm_of("177", "64997", "f16")), "8 [1, 2048] keeps 3 tells + 1");  // 1.7 turns of large ones
   EXPECT_EQ(summary(add_norm_of("248", "432888", "f32")), "106 [1, 2048] keeps 1 waits + 1");
