@@ -155,9 +155,12 @@ public:
     if (hold(p, {256, (aligned ? 2 : 4) * vector_, 4, !aligned}, length) < 1) return {};
     return p;
   }
-  // Of two 16-bit streams with a gain and a bias, which would leave a quarter of the largest tile idle: four blocks.
+  // Of two 16-bit streams with a gain and a bias, whose sum is stored as well, and which would leave a quarter of the
+  // largest tile idle: four blocks.
   [[nodiscard]] std::optional<BlockPlan> hold_norm(BlockPlan p, int64_t length, bool aligned) const {
-    if (!aligned || f_.usual != 2 || f_.loaded_streams() < 2 || f_.loads_beside() < 2) return {};
+    const auto stores = std::count_if(f_.streams.begin(), f_.streams.end(),
+                                      [&](const Stream& s) { return s.store && s.count >= f_.largest / 2; });
+    if (!aligned || f_.usual != 2 || f_.loaded_streams() < 2 || f_.loads_beside() < 2 || stores < 2) return {};
     if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides() || f_.kept_element(online_) == 0) return {};
     if (f_.row_groups().columns.size() != 1 || length * f_.usual <= kRowBytes / 2 || length * f_.usual > kRowBytes)
       return {};

@@ -122,7 +122,7 @@ ValueId as_fold(B& b, ValueId x, int64_t axis, std::string_view kind, bool exclu
 // than the launch that they save. Everything else is a scan.
 bool fold_pays(B& b, ValueId x, int64_t axis) {
   constexpr int64_t kLongest = 64, kUnknown = 16, kFew = 8; // elements of an axis; of tensors of any size
-  constexpr int64_t kTerms = 8 << 20;
+  constexpr int64_t kTerms = 2 << 20;
   const auto n = b.dim(x, axis).as_const();
   if (!n || *n > kLongest) return false;
   SymExpr terms = *n;

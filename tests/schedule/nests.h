@@ -44,11 +44,12 @@ inline Problem masked_softmax_of(const std::string& rows, const std::string& row
     })");
 }
 // z = x + r; y = (z - mean) * rsqrt(var + eps) * g + b, means as sums times a constant of the width.
-inline Problem layer_norm(const char* width = "768", const char* dtype = "f32") {
-  std::string w = width, t = dtype;
-  return problem("x: " + t + "[b, s, " + w + "]\nr: " + t + "[b, s, " + w + "]\ng: " + t + "[" + w + "]\nh: " + t +
-                     "[" + w + "]\nz: " + t + "[b, s, " + w + "]\ny: " + t + "[b, s, " + w + "]",
-                 "nest layer_norm outer(i0: b, i1: s) row(i2: " + w + R"() {
+inline Problem layer_norm(const char* width = "768", const char* dtype = "f32", const char* batch = "b",
+                          const char* length = "s") {
+  const std::string w = width, t = dtype, b = batch, s = length, shape = "[" + b + ", " + s + ", " + w + "]\n";
+  return problem("x: " + t + shape + "r: " + t + shape + "g: " + t + "[" + w + "]\nh: " + t + "[" + w + "]\nz: " + t +
+                     shape + "y: " + t + shape,
+                 "nest layer_norm outer(i0: " + b + ", i1: " + s + ") row(i2: " + w + R"() {
       %0 = load x[i0, i1, i2] : f32
       %1 = load r[i0, i1, i2] : f32
       %2 = add %0, %1 : f32

@@ -74,14 +74,16 @@ TEST(OddRows, NearlyHeld) {
     kernel_runner().blocks_only = false;
   }
 }
-// Two streams of 32 bits, and one of whole accesses with a gain: held, where a tile would leave few threads.
+// Two streams of 32 bits; of whole accesses one of 32 bits with a gain, and two of 16 with gain and bias: held, where a
+// tile would leave few threads.
 TEST(OddRows, TwoStreamsAndGainsAreHeld) {
-  for (const Problem& p : {add_norm_of("5", "8051", "f32"), add_norm_of("5", "5123", "f32"),
-                           add_norm_of("5", "17203", "f32"), norm_of("5", "10024", "f32")}) {
+  for (const Problem& p :
+       {add_norm_of("5", "8051", "f32"), add_norm_of("5", "5123", "f32"), add_norm_of("5", "17203", "f32"),
+        norm_of("5", "10024", "f32"), layer_norm("10912", "f16", "5", "1"), layer_norm("4501", "f32", "5", "1")}) {
     const BlockPlan plan = plan_of(p, 1);
     EXPECT_TRUE(plan.loop && plan.keep > 0) << plan.schedule.why;
     kernel_runner().blocks_only = true;
-    expect_same(p, {{}}, {.tolerance = 1e-3, .multiprocessors = 1});
+    expect_same(p, {{}}, {.tolerance = 2e-2, .multiprocessors = 1});
     kernel_runner().blocks_only = false;
   }
 }
