@@ -25,7 +25,7 @@ double Access::cost(int axis, int side) const {
     lines = elements * static_cast<double>(stride[i] ? std::abs(*stride[i]) : 1) * element_bytes / kLineBytes;
   else if (constancy[i] > 1)
     lines = elements / static_cast<double>(constancy[i]);
-  if (span) lines = std::min(lines, static_cast<double>(*span) * element_bytes / kLineBytes + 1);
+  if (span && !scratch) lines = std::min(lines, static_cast<double>(*span) * element_bytes / kLineBytes + 1);
   return (std::clamp(lines, 1.0, static_cast<double>(kLanes)) + 1) / (kLanes * at_once);
 }
 

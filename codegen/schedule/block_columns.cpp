@@ -117,7 +117,8 @@ public:
         std::clamp<int64_t>(elements / (alike || stands ? each : std::min<int64_t>(each, f_.vector)), 32, threads);
     // Of 32-bit columns that a tile has all of, and that are many, threads have as much: those that share a column meet
     // at the end. As long as they keep the GPU busy.
-    if (once && !stands && !f_.one_pass() && f_.usual >= 4 && many && *many >= 4 * all) {
+    if (once && !stands && !f_.one_pass() && f_.usual >= 4 && many &&
+        *many >= 4 * columns * f_.device.multiprocessors) {
       constexpr int64_t kBusy = 512; // of a multiprocessor
       const int64_t blocks = (*many + columns - 1) / columns;
       const int64_t least = power_above((kBusy * f_.device.multiprocessors + blocks - 1) / blocks);

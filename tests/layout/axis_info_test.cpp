@@ -177,7 +177,8 @@ tile.kernel @spans(%x: ptr<f32>, %n: i64) {
   std::vector<std::optional<int64_t>> spans;
   for (tile::OpId id = 0; id < k.op_count(); ++id)
     if (k.op(id).kind == OpKind::Load) spans.push_back(info[static_cast<size_t>(k.op(id).operands[1])].span);
-  // 504 / 214 + 1, and one for what counts up; a remainder of what may be negative has both signs.
+  // 504 / 214 + 1, and one for a condition; remainders; nothing of products with numbers that are not known, or
+  // choices.
   EXPECT_EQ(spans, (std::vector<std::optional<int64_t>>{4, 213, std::nullopt, std::nullopt}));
 }
 
