@@ -159,8 +159,9 @@ void hold_in_loop(const BlockFacts& facts, BlockPlan& plan, std::optional<int64_
 // Of a tile of so many elements with columns along axis `along`: shared memory that its block needs to exchange values,
 // much where large streams are contiguous along another axis, so that the tile changes threads.
 [[nodiscard]] int64_t exchange_bytes(const BlockFacts& facts, int64_t elements, size_t along);
-// Rows, or columns of rows, that are so few and long that several programs share each (block_team_plans.cpp). Where the
-// last one has conditions, or waits, one of the plans above comes behind it. Nothing where a program does better alone.
+// Rows, or columns of rows, that are so few and long that several programs share each (block_team_rows.cpp,
+// block_team_columns.cpp). Where the last one has conditions, or waits, one of the plans above comes behind it. Nothing
+// where a program does better alone.
 [[nodiscard]] std::vector<BlockPlan> team_plans(const BlockFacts& facts, bool online);
 
 // Teams of columns: blocks of `threads`, of which `resident` are to be on a multiprocessor, with tiles of `columns` and

@@ -70,7 +70,7 @@ public:
   [[nodiscard]] bool hold_medium(BlockPlan& p, int64_t length) const {
     const bool axes = f_.row_groups().columns.size() > 1;
     if (f_.usual != 2 || f_.loaded_bytes() > 2 || (f_.loads_beside() > 0 && !axes)) return false;
-    if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides()) return false;
+    if (!holdable(p)) return false;
     if (length * f_.usual <= kRowBytes || length * f_.usual > 2 * kRowBytes) return false;
     constexpr double kMost = 0.75; // of a shifted row
     BlockPlan holding = p;
@@ -83,8 +83,7 @@ public:
   // Many shifted rows of two 32-bit streams, too long for a tile: four blocks hold what is made of one each, or two
   // large ones.
   [[nodiscard]] bool hold_wide(BlockPlan& p, int64_t length) const {
-    if (f_.usual != 4 || f_.loaded_streams() != 2 || f_.masks() || !f_.stores_rows() || f_.divides()) return false;
-    if (!many_ || p.run == 1 || p.shift == 1) return false;
+    if (f_.usual != 4 || f_.loaded_streams() != 2 || f_.masks() || p.shift == 1 || !holdable(p)) return false;
     for (const HeldRow& held :
          {HeldRow{256, 2 * vector_, 4, false}, HeldRow{512, 2 * vector_, 2, f_.loads_beside() < 2}})
       if (BlockPlan holding = p; hold(holding, held, length) >= 1) {
@@ -136,10 +135,8 @@ public:
   // Shifted rows of a 32-bit stream with masks of bytes beside it, which would be accessed one by one: small blocks
   // hold all of one, in short tiles that start at whole accesses of both.
   [[nodiscard]] std::optional<BlockPlan> hold_masked(BlockPlan p, int64_t length, bool aligned) const {
-    if (aligned || !f_.beside_bytes() || !f_.stores_rows() || f_.divides() || f_.loads_beside() > 0) return {};
-    if (!many_ || f_.kept_element(online_) == 0) return {};
+    if (aligned || !f_.beside_bytes() || f_.loads_beside() > 0 || !holdable(p)) return {};
     if (length * f_.usual <= kWarpRowBytes || length * f_.usual > kRowBytes) return {};
-    if (p.run == 1) return {};
     for (int64_t threads : {128, 256})
       if (hold(p, {threads, vector_, 1024 / threads, true}, length) >= 1) return p;
     return {};
@@ -149,7 +146,7 @@ public:
   [[nodiscard]] std::optional<BlockPlan> hold_gain(BlockPlan p, int64_t length, bool aligned) const {
     if (f_.usual != 4 || f_.loaded_bytes() > 4 || f_.loads_beside() < 1 || (!aligned && f_.loads_beside() > 1))
       return {};
-    if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides() || f_.kept_element(online_) == 0) return {};
+    if (!holdable(p)) return {};
     if (f_.row_groups().columns.size() != 1 || length * f_.usual <= kRowBytes || 4 * length > 3 * power_above(length))
       return {};
     if (hold(p, {256, (aligned ? 2 : 4) * vector_, 4, !aligned}, length) < 1) return {};
@@ -161,7 +158,7 @@ public:
     const auto stores = std::count_if(f_.streams.begin(), f_.streams.end(),
                                       [&](const Stream& s) { return s.store && s.count >= f_.largest / 2; });
     if (!aligned || f_.usual != 2 || f_.loaded_streams() < 2 || f_.loads_beside() < 2 || stores < 2) return {};
-    if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides() || f_.kept_element(online_) == 0) return {};
+    if (!holdable(p)) return {};
     if (f_.row_groups().columns.size() != 1 || length * f_.usual <= kRowBytes / 2 || length * f_.usual > kRowBytes)
       return {};
     if (4 * length > 3 * power_above(length) || hold(p, {256, vector_, 4, true}, length) < 1) return {};
@@ -171,7 +168,7 @@ public:
   // as many blocks of twice the threads hold one each, and load the next tile meanwhile.
   [[nodiscard]] std::optional<BlockPlan> hold_two(BlockPlan p, int64_t length, bool aligned) const {
     if (aligned || f_.usual != 4 || f_.loaded_streams() != 2 || f_.masks() || f_.loads_beside() > 2) return {};
-    if (!many_ || p.run == 1 || !f_.stores_rows() || f_.divides() || f_.kept_element(online_) == 0) return {};
+    if (!holdable(p)) return {};
     if (length * f_.usual <= kRowBytes / 2 || length * f_.usual > kRowBytes) return {};
     const bool bias = f_.loads_beside() > 1; // takes the registers of the next tile
     if (hold(p, bias ? HeldRow{256, 2 * vector_, 4, false} : HeldRow{512, 2 * vector_, 2, true}, length) < 1) return {};
@@ -215,6 +212,11 @@ public:
   }
 
 private:
+  // Many rows, read in whole accesses, of which a later round needs something for each element.
+  [[nodiscard]] bool holdable(const BlockPlan& loop) const {
+    return many_ && loop.run > 1 && f_.stores_rows() && !f_.divides() && f_.kept_element(online_) > 0;
+  }
+
   const BlockFacts& f_;
   const bool online_;
   const int64_t vector_; // elements of one access along a row
