@@ -30,7 +30,9 @@ public:
     if (!(several_ && !aligned_ && !wide_) && bytes < kLongRowBytes && f_.guess(f_.points(AxisRole::Outer)) >= many &&
         row_plans(f_, online_).front().keep > 0)
       return std::nullopt;
-    if (kept_bytes_ == 0 || bytes < least_bytes()) return std::nullopt;
+    if (kept_bytes_ == 0) return std::nullopt;
+    if (auto t = instead_of_blocks()) return t;
+    if (bytes < least_bytes()) return std::nullopt;
     const std::vector<HeldTeam> list = gains() && bytes < kHeldRowBytes ? std::vector{tile(256, 4, 32)}
                                        : aligned_                       ? of_whole_accesses()
                                                                         : shifted();
@@ -55,8 +57,6 @@ private:
     if (gains()) return kGainRowBytes;
     if (several_) return aligned_ ? kLongRowBytes : kHeldRowBytes;
     if (!wide_ && aligned_ && f_.loads_beside() == 1) return kNarrowGainRowBytes;
-    if (!aligned_ && f_.lean() && leave_idle() && (f_.strided_rows() || turns(large_shares()) <= 1))
-      return kIdleRowBytes;
     return aligned_ || f_.loads_beside() == 0 ? kHeldRowBytes : kLongRowBytes;
   }
   // Of whole accesses many a thread: loads under way, and a tile in registers that counts. A gain and a bias would take
@@ -91,8 +91,6 @@ private:
   }
   [[nodiscard]] std::vector<HeldTeam> shifted() const {
     const int64_t few = f_.fitting(kShiftedElements);
-    if (f_.lean() && places_ * f_.loaded_bytes() < kHeldRowBytes)
-      return {turns(large_shares()) <= 1 ? large_shares() : HeldTeam{128, 4, 32, 3}};
     if (f_.lean() && f_.strided_rows()) return {strided()};
     if (f_.lean()) return {loop(128, 8, f_.fitting(16)), loop(256, 4, few)};
     if (wide_ && several_) return {loop(128, 8, few), loop(256, 4, few)};
@@ -113,13 +111,20 @@ private:
     return {busy(small) > kWorth * busy(large) ? small : large, large, least};
   }
 
-  // Of strided rows with room for the L1, which has what lies between the elements.
-  [[nodiscard]] HeldTeam large_shares() const { return {128, 4, 32, f_.strided_rows() ? 5 : kAllTiles}; }
-  // A few more rows than multiprocessors: a block each would leave most of them with one where there is room for two.
-  [[nodiscard]] bool leave_idle() const {
+  // Shifted rows of 16 bits that a block alone would hold most of, a few more than multiprocessors: most of these would
+  // have one block where there is room for two. Large shares, if all rows then run at a time; of strided rows with room
+  // for the L1, which has what lies between the elements, or else smaller ones.
+  [[nodiscard]] std::optional<HeldTeam> instead_of_blocks() const {
     constexpr double kFew = 1.25; // rows of a multiprocessor
-    return rows_ && *rows_ > f_.device.multiprocessors &&
-           static_cast<double>(*rows_) <= kFew * static_cast<double>(f_.device.multiprocessors);
+    const int64_t bytes = places_ * f_.loaded_bytes(), processors = f_.device.multiprocessors;
+    if (aligned_ || !f_.lean() || bytes < kIdleRowBytes || bytes >= kHeldRowBytes) return std::nullopt;
+    if (!rows_ || *rows_ <= processors || static_cast<double>(*rows_) > kFew * static_cast<double>(processors))
+      return std::nullopt;
+    HeldTeam large{128, 4, 32, f_.strided_rows() ? 5 : kAllTiles};
+    large.keep = std::min(large.keep, fitting_tiles(large));
+    if (turns(large) <= 1) return large;
+    if (f_.strided_rows()) return HeldTeam{128, 4, 32, 3};
+    return std::nullopt;
   }
   // Of which every second element is read: small teams that hold much each, or else many small shares.
   [[nodiscard]] HeldTeam strided() const {
@@ -155,7 +160,6 @@ private:
   // smaller shares.
   [[nodiscard]] HeldTeam in_even_turns(HeldTeam t) const {
     constexpr double kBusy = 0.7; // of the last turn and those before it
-    if (!aligned_ && f_.lean() && places_ * f_.loaded_bytes() < kHeldRowBytes) return t; // rather few members
     if (turns(t) > 1 && turns(t) < kBusy * std::ceil(turns(t))) t.keep /= 2;
     return t;
   }
