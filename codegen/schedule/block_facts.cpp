@@ -106,6 +106,26 @@ Multiple BlockFacts::multiple(const SymExpr& extent, int64_t k) const {
   return {false, SizeCondition{e, k}};
 }
 
+Multiple BlockFacts::whole_rows(int64_t k) const {
+  const Multiple inner = multiple(extent(static_cast<size_t>(contiguous_axis)), k);
+  return inner.known || !multiple(row_run(), k).known ? inner : Multiple{true, std::nullopt};
+}
+
+SymExpr BlockFacts::row_run() const {
+  const auto inner = static_cast<size_t>(contiguous_axis);
+  SymExpr run = extent(inner);
+  for (size_t i = inner; i-- > 0 && is_row(i);) {
+    const bool follows = std::all_of(streams.begin(), streams.end(), [&](const Stream& s) {
+      if (s.count < largest / 2) return true;
+      const auto linear = s.access->offset.linear_in(d.axes[i].var);
+      return linear && contiguous(s, inner) && d.env.simplify(linear->first - run).is_const(0);
+    });
+    if (!follows) break;
+    run = d.env.simplify(run * extent(i));
+  }
+  return run;
+}
+
 bool BlockFacts::implies(const SizeCondition& c, const SymExpr& e, int64_t k) const {
   ShapeEnv env = d.env;
   assume(env, c);

@@ -72,6 +72,8 @@ public:
   [[nodiscard]] double guess(const SymExpr& e) const;
   // Of products a factor is asked for, which then divides every other product with it.
   [[nodiscard]] Multiple multiple(const SymExpr& extent, int64_t k) const;
+  // Whether rows are whole pieces of k elements: their inner axis, or all axes that are one run in memory.
+  [[nodiscard]] Multiple whole_rows(int64_t k) const;
   // Whether k divides `e` under a condition: not where that is on a sum of sizes.
   [[nodiscard]] bool implies(const SizeCondition& c, const SymExpr& e, int64_t k) const;
   [[nodiscard]] bool contiguous(const Stream& s, size_t axis) const;
@@ -108,6 +110,8 @@ public:
   [[nodiscard]] static std::string sizes(const BlockPlan& plan);
 
 private:
+  // Elements of a row that follow each other in all large streams: the extents of its inner axes.
+  [[nodiscard]] SymExpr row_run() const;
   [[nodiscard]] int find_contiguous_axis() const;
   // Whether another kernel may read a value's memory: one later in the plan, for all that is known here.
   [[nodiscard]] bool read_elsewhere(ValueId value) const;

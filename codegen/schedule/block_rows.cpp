@@ -22,7 +22,6 @@ public:
   // Along a contiguous row.
   std::vector<BlockPlan> rows() {
     SymExpr row = f_.d.env.simplify(f_.d.row_count());
-    size_t inner = static_cast<size_t>(f_.contiguous_axis);
     auto add = [&](BlockPlan p, const std::string& why) {
       p.schedule.why = why + "; " + BlockFacts::sizes(p);
       if (!p.loop)
@@ -31,7 +30,7 @@ public:
       plans_.push_back(std::move(p));
     };
     if (auto n = f_.constant(row)) {
-      const bool whole = f_.multiple(f_.extent(inner), vector_).known;
+      const bool whole = f_.whole_rows(vector_).known;
       BlockPlan loop = row_loop(row, whole);
       const auto lean = held_instead_of_tile(f_, loop, *n, whole, online_);
       const bool wasteful = lean || tile_is_wasteful(f_, *n, online_);
@@ -48,7 +47,7 @@ public:
       return std::move(plans_);
     }
     SymRange range = f_.d.env.range(row);
-    Multiple whole = f_.multiple(f_.extent(inner), vector_);
+    Multiple whole = f_.whole_rows(vector_);
     // Whether there is no need of further kernels: for aligned rows, and for others.
     bool covered[2] = {!whole.known && !whole.condition, whole.known};
     for (const RowBound& b : kRowBounds) {
@@ -75,12 +74,12 @@ public:
   }
 
 private:
-  // Elements of one access: as many as are known to divide the inner one of several axes.
+  // Elements of one access: as many as are known to divide rows of several axes.
   [[nodiscard]] static int64_t row_vector(const BlockFacts& f) {
     const int64_t most = kAccessBytes / f.usual;
     if (f.row_groups().columns.size() == 1) return most;
     for (int64_t v = most; v * f.usual >= 8; v /= 2)
-      if (f.multiple(f.extent(static_cast<size_t>(f.contiguous_axis)), v).known) return v;
+      if (f.whole_rows(v).known) return v;
     return most;
   }
   // The row of up to `longest` elements in one tile; nothing when it would not fit the registers. `aligned`: rows are

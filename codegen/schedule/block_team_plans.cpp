@@ -116,7 +116,10 @@ BlockPlan TeamShares::row_team(const RowTeam& t) const {
   p.groups = f_.row_groups();
   p.loop = t.loop;
   p.shift = t.shift;
-  p.run = static_cast<int>(t.vectors ? std::min<int64_t>(t.each, kAccessBytes / f_.usual) : 1);
+  // As many as are accessed at once, or elements would change threads between being loaded and being folded.
+  int64_t access = kAccessBytes / f_.usual;
+  while (!t.vectors && access > 1 && (t.shift > 1 || !f_.whole_rows(access).known)) access /= 2;
+  p.run = static_cast<int>(std::min(t.each, access));
   p.steps = static_cast<int>(t.each / p.run);
   p.streaming = waits_ && t.loop && t.shift == 1; // shifted rows end within lines, which two programs write
   // Not where positions are divided, twice then, nor where masks take the registers of narrow elements. Of strided

@@ -91,11 +91,13 @@ inline Problem norm_of(const std::string& rows, const std::string& row, const st
       store y[i0, i1] = %8
     })");
 }
-// Of groups of channels, each of so many pixels, with a gain for each channel, which all groups share.
+// Of groups of channels, each of so many pixels, with a gain for each channel, which all groups share. `read_of`: the
+// first ones of so many pixels are read, so that channels do not follow each other in memory.
 inline Problem group_norm_of(const std::string& groups, const std::string& channels, const std::string& pixels,
-                             const std::string& t) {
-  const std::string shape = "[" + groups + ", " + channels + ", " + pixels + "]\n";
-  return problem("x: " + t + shape + "g: " + t + "[" + channels + "]\ny: " + t + shape,
+                             const std::string& t, const std::string& read_of = {}) {
+  auto shape = [&](const std::string& inner) { return "[" + groups + ", " + channels + ", " + inner + "]\n"; };
+  const std::string read = shape(read_of.empty() ? pixels : read_of);
+  return problem("x: " + t + read + "g: " + t + "[" + channels + "]\ny: " + t + shape(pixels),
                  "nest group_norm outer(i0: " + groups + ") row(i1: " + channels + ", i2: " + pixels + R"() {
       %0 = load x[i0, i1, i2] : f32
       %1 = reduce.sum %0 : f32

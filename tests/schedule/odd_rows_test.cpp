@@ -145,16 +145,38 @@ TEST(OddRows, FewHaveTheRegistersToThemselves) {
   EXPECT_EQ(blocks("132"), 0);
   EXPECT_GT(blocks("133"), 0);
 }
-// Rows of several axes, of which the inner one is no multiple of 16 bytes, but one of 8.
-TEST(OddRows, HalfAccessesOfSeveralAxes) {
-  auto run = [](const char* pixels, const char* t) { return plan_of(group_norm_of("9", "4", pixels, t), 1).run; };
-  EXPECT_EQ(run("12504", "bf16"), 8);
-  EXPECT_EQ(run("12500", "bf16"), 4);
-  EXPECT_EQ(run("12502", "f32"), 2);
+// Rows of several axes, of which the inner one is no multiple of 16 bytes: the row may be one, or one of 8.
+TEST(OddRows, AccessesOfSeveralAxes) {
+  auto run = [](const char* channels, const char* pixels, const char* t) {
+    return plan_of(group_norm_of("9", channels, pixels, t), 1).run;
+  };
+  EXPECT_EQ(run("3", "12504", "bf16"), 8);
+  EXPECT_EQ(run("4", "12502", "bf16"), 8);
+  EXPECT_EQ(run("3", "12500", "bf16"), 4);
+  EXPECT_EQ(run("4", "12501", "f32"), 4);
+  EXPECT_EQ(run("3", "12502", "f32"), 2);
   kernel_runner().blocks_only = true;
-  expect_same(group_norm_of("9", "4", "12500", "bf16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
-  expect_same(group_norm_of("9", "4", "500", "f16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
-  expect_same(group_norm_of("9", "4", "12502", "f32"), {{}}, {.tolerance = 1e-3, .multiprocessors = 1});
+  for (const char* t : {"bf16", "f32"})
+    for (const char* channels : {"3", "4"})
+      for (const char* pixels : {"12500", "12501", "12502"})
+        expect_same(group_norm_of("9", channels, pixels, t), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  for (const char* all : {"500", "502"}) // one run, and channels that do not follow each other
+    expect_same(group_norm_of("9", "4", "500", "f16", all), {{}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  kernel_runner().blocks_only = false;
+}
+// The same of rows that teams share: a thread folds what it loads, and nothing goes through shared memory for that.
+TEST(OddRows, TeamsOfSeveralAxes) {
+  auto run = [](const char* pixels) {
+    const BlockPlan plan = plan_of(group_norm_of("5", "4", pixels, "bf16"), 8);
+    EXPECT_TRUE(plan.team) << plan.schedule.why;
+    return plan.run;
+  };
+  EXPECT_EQ(run("25004"), 8);
+  EXPECT_EQ(run("25002"), 8);
+  EXPECT_EQ(run("25003"), 4);
+  kernel_runner().blocks_only = true;
+  for (const char* pixels : {"25002", "25003", "25004"})
+    expect_same(group_norm_of("5", "4", pixels, "bf16"), {{}}, {.tolerance = 1e-2, .multiprocessors = 8});
   kernel_runner().blocks_only = false;
 }
 TEST(OddRows, LoadsOfWhatIsReadOnceAreTold) {

@@ -26,6 +26,7 @@ TEST(RowsInTurn, ABlockOrAWarpARow) {
   expect_in_turn(softmax_of("57", "1024", "bf16"), {1, 1024, 1}, 1e-2); // so many that a warp a row is enough
   expect_in_turn(norm_of("64", "512", "f16"), {2, 512, 2}, 2e-3);
   expect_in_turn(norm_of("8", "4096", "f16"), {1, 4096, 8}, 2e-3);
+  expect_in_turn(group_norm_of("128", "64", "4", "f16"), {4, 256, 2}, 5e-3); // an access of two channels
 }
 TEST(RowsInTurn, NumbersOfRowsThatLeaveTilesIdle) {
   expect_in_turn(softmax_of("31", "1024", "f16"), {1, 1024, 2}, 2e-3); // half of the last program's
@@ -47,8 +48,8 @@ TEST(RowsInTurn, NotWhereTheGpuWouldBeIdleOrRowsAreLong) {
   EXPECT_EQ(turns(softmax_of("16384", "1024", "bf16"), 132), 1); // more than the L2 holds
   EXPECT_EQ(turns(softmax_of("64", "8192", "bf16")), 1);
   EXPECT_EQ(turns(softmax_of("64", "256", "f32")), 1);
-  EXPECT_EQ(turns(group_norm_of("128", "64", "4", "f16")), 1); // accesses of 8 bytes
-  EXPECT_EQ(turns(group_norm_of("128", "32", "8", "f16")), 2);
+  EXPECT_EQ(turns(group_norm_of("128", "64", "4", "f16", "8")), 1); // accesses of 8 bytes
+  EXPECT_EQ(turns(group_norm_of("128", "32", "8", "f16", "16")), 2);
   EXPECT_EQ(turns(softmax_of("64", "999", "bf16")), 1); // rows begin anywhere
   EXPECT_EQ(turns(softmax_of("64", "768", "bf16")), 1); // a part of the tile would be idle
 }
