@@ -106,7 +106,7 @@ Multiple BlockFacts::multiple(const SymExpr& extent, int64_t k) const {
   return {false, SizeCondition{e, k}};
 }
 
-Multiple BlockFacts::whole_rows(int64_t k) const {
+Multiple BlockFacts::row_multiple(int64_t k) const {
   const Multiple inner = multiple(extent(static_cast<size_t>(contiguous_axis)), k);
   return inner.known || !multiple(row_run(), k).known ? inner : Multiple{true, std::nullopt};
 }

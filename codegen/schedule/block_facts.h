@@ -72,8 +72,8 @@ public:
   [[nodiscard]] double guess(const SymExpr& e) const;
   // Of products a factor is asked for, which then divides every other product with it.
   [[nodiscard]] Multiple multiple(const SymExpr& extent, int64_t k) const;
-  // Whether rows are whole pieces of k elements: their inner axis, or all axes that are one run in memory.
-  [[nodiscard]] Multiple whole_rows(int64_t k) const;
+  // Whether rows are whole pieces of k elements: their inner axis, or the inner ones that are one run in memory.
+  [[nodiscard]] Multiple row_multiple(int64_t k) const;
   // Whether k divides `e` under a condition: not where that is on a sum of sizes.
   [[nodiscard]] bool implies(const SizeCondition& c, const SymExpr& e, int64_t k) const;
   [[nodiscard]] bool contiguous(const Stream& s, size_t axis) const;

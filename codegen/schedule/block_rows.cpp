@@ -30,7 +30,7 @@ public:
       plans_.push_back(std::move(p));
     };
     if (auto n = f_.constant(row)) {
-      const bool whole = f_.whole_rows(vector_).known;
+      const bool whole = f_.row_multiple(vector_).known;
       BlockPlan loop = row_loop(row, whole);
       const auto lean = held_instead_of_tile(f_, loop, *n, whole, online_);
       const bool wasteful = lean || tile_is_wasteful(f_, *n, online_);
@@ -47,7 +47,7 @@ public:
       return std::move(plans_);
     }
     SymRange range = f_.d.env.range(row);
-    Multiple whole = f_.whole_rows(vector_);
+    Multiple whole = f_.row_multiple(vector_);
     // Whether there is no need of further kernels: for aligned rows, and for others.
     bool covered[2] = {!whole.known && !whole.condition, whole.known};
     for (const RowBound& b : kRowBounds) {
@@ -79,7 +79,7 @@ private:
     const int64_t most = kAccessBytes / f.usual;
     if (f.row_groups().columns.size() == 1) return most;
     for (int64_t v = most; v * f.usual >= 8; v /= 2)
-      if (f.whole_rows(v).known) return v;
+      if (f.row_multiple(v).known) return v;
     return most;
   }
   // The row of up to `longest` elements in one tile; nothing when it would not fit the registers. `aligned`: rows are

@@ -118,7 +118,7 @@ BlockPlan TeamShares::row_team(const RowTeam& t) const {
   p.shift = t.shift;
   // As many as are accessed at once, or elements would change threads between being loaded and being folded.
   int64_t access = kAccessBytes / f_.usual;
-  while (!t.vectors && access > 1 && (t.shift > 1 || !f_.whole_rows(access).known)) access /= 2;
+  while (!t.vectors && access > 1 && (t.shift > 1 || !f_.row_multiple(access).known)) access /= 2;
   p.run = static_cast<int>(std::min(t.each, access));
   p.steps = static_cast<int>(t.each / p.run);
   p.streaming = waits_ && t.loop && t.shift == 1; // shifted rows end within lines, which two programs write

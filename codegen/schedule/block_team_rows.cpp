@@ -73,7 +73,7 @@ private:
   void along_rows() {
     auto n = f_.constant(row_), count = f_.constant(points_);
     const int64_t vector = kAccessBytes / f_.usual;
-    Multiple whole = f_.whole_rows(vector);
+    Multiple whole = f_.row_multiple(vector);
     if (whole.condition && !f_.implies(*whole.condition, row_, vector)) whole.condition.reset();
     // A thread's neighbours in a tile: as many as one access of theirs takes, or elements would change threads between
     // being loaded and being folded. A single row begins at a whole access, whatever its length.
