@@ -39,8 +39,13 @@ struct CompileOptions {
 };
 
 struct KernelReport {
+  struct Alternative {
+    std::string when; // "if 1 <= cols <= 1024, cols % 8 == 0"
+    Schedule schedule;
+  };
   std::string name;
-  Schedule schedule;
+  Schedule schedule;                     // for every size
+  std::vector<Alternative> alternatives; // that are taken before it: the first one whose conditions hold
   std::string tile_text, llvm_text;
   std::string ptx_text;                 // of a GPU
   int registers = -1, spill_bytes = -1; // of a thread; the most of the alternatives, -1 where no assembler told

@@ -255,6 +255,8 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       report.spill_bytes = std::max(report.spill_bytes, m.object.spill_bytes);
       report.from_cache = report.from_cache && m.cached;
       report.compile_ms += m.ms;
+      if (&v != &out.kernels[i].variants.back())
+        report.alternatives.push_back({when(v.scheduled), v.scheduled.schedule});
       if (const std::string& measured = v.scheduled.schedule.measured; !measured.empty())
         report.tuned.push_back(measured);
       if (!keep && !log_enabled(LogChannel::OutputCode)) continue;

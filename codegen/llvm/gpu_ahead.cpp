@@ -271,7 +271,7 @@ Status Emitter::copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* indu
       for (size_t r = 0; r < n; r += static_cast<size_t>(c.width)) {
         if (!masks.empty() && is_never(masks[r])) continue;
         gpu_->copy_async(own_place(ahead, c, r, stage), address(op.operands[0], offsets[r]),
-                         c.width * static_cast<int>(bytes), masks.empty() ? nullptr : masks[r], predicate);
+                         c.width * static_cast<int>(bytes), masks.empty() ? nullptr : masks[r], predicate, op.caching);
       }
       continue;
     }
@@ -282,7 +282,7 @@ Status Emitter::copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* indu
       auto own = static_cast<uint32_t>(c.plan.store.apply(Dim::Register, static_cast<int>(r), Dim::Offset));
       auto* to = shared_offset(part, own, reach, dtype, ahead.region + c.at, stage);
       gpu_->copy_async(to, address(op.operands[0], offsets[r]), c.width * static_cast<int>(bytes),
-                       masks.empty() ? nullptr : masks[r], acts);
+                       masks.empty() ? nullptr : masks[r], acts, op.caching);
     }
   }
   gpu_->commit_copies();

@@ -85,9 +85,10 @@ public:
 
   // Asynchronous copies of 4, 8 or 16 bytes from global memory to shared memory at an i32 byte offset, both aligned to
   // as much. Where `exists` is false nothing is read and zeros are written, where `predicate` is false nothing is done;
-  // null is true. commit_copies ends a group of a thread's copies; wait_for_copies: all groups but
-  // the `later` last ones are there; other threads see them behind a barrier.
-  virtual void copy_async(Value* offset, Value* address, int bytes, Value* exists, Value* predicate) = 0;
+  // null is true. `caching` as of load_global. commit_copies ends a group of a thread's copies; wait_for_copies: all
+  // groups but the `later` last ones are there; other threads see them behind a barrier.
+  virtual void copy_async(Value* offset, Value* address, int bytes, Value* exists, Value* predicate,
+                          tile::Caching caching) = 0;
   virtual void commit_copies() = 0;
   virtual void wait_for_copies(int later) = 0;
 

@@ -129,7 +129,7 @@ public:
 
   void prefetch(Value*, Value*) override {}
 
-  void copy_async(Value* offset, Value* address, int bytes, Value* exists, Value* predicate) override {
+  void copy_async(Value* offset, Value* address, int bytes, Value* exists, Value* predicate, tile::Caching) override {
     auto* read = exists ? number(exists) : b_.getInt32(1);
     guarded(predicate, [&] {
       call("tessera_emu_copy_async", b_.getVoidTy(),

@@ -83,7 +83,9 @@ std::optional<BlockPlan> plan_of(const BlockFacts& f, const Schedule& schedule) 
   if (!along && !folds(p.groups.rows)) return std::nullopt;
   if (along ? p.rows != 1 : !p.loop || p.programs < 1) return std::nullopt;
   auto online = schedule.config.find("online");
+  const tile::Caching reads = p.reads;
   share_team(f, p, online == schedule.config.end() || online->second != 0);
+  p.reads = reads; // as the schedule says, not the rules
   if (auto members = p.team->as_const(); members && *members < 1) return std::nullopt;
   // Each of those that wait reads what all members of the team have folded.
   const int64_t most = p.waits ? int64_t{kMostElements} * 32 * p.warps : kMostMembers;

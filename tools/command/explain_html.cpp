@@ -131,7 +131,9 @@ std::string kernels(const Json& j, double most) {
   Table table({{"name"}, {"moves", true}, {"one by one", true}, {""}, {"operators"}, {"over"}, {"schedule"}});
   for (const auto& k : j["kernels"]) {
     std::string schedule;
-    if (k.contains("schedule")) schedule = text(k["schedule"], "kind") + ": " + text(k["schedule"], "why");
+    for (const auto& s : k.value("schedules_before", Json::array()))
+      schedule += text(s, "when") + " " + text(s, "kind") + ": " + text(s, "why") + "; else ";
+    if (k.contains("schedule")) schedule += text(k["schedule"], "kind") + ": " + text(k["schedule"], "why");
     table.add({with_tile(k, text(k, "name")), shown(k["bytes"]), shown(k["bytes_operator_by_operator"]), bars(k, most),
                operators(k["operators"]), text(k, "iteration"), schedule},
               {text(k, "name"), key(k["bytes"]), key(k["bytes_operator_by_operator"]), key(k["bytes"]),

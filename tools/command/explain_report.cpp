@@ -186,8 +186,15 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
     bool has_code = kernel || own || (library && g.call.epilogue_nest);
     if (has_code && kernel_index < c.report.kernels.size()) {
       const auto& k = c.report.kernels[kernel_index++];
-      Json s{{"kind", name(k.schedule.kind)}, {"config", k.schedule.config}, {"why", k.schedule.why}};
-      out[kernel || own ? "schedule" : "epilogue_schedule"] = s;
+      auto described = [](const Schedule& s) {
+        return Json{{"kind", name(s.kind)}, {"config", s.config}, {"why", s.why}};
+      };
+      out[kernel || own ? "schedule" : "epilogue_schedule"] = described(k.schedule);
+      for (const auto& a : k.alternatives) {
+        Json before = described(a.schedule);
+        before["when"] = a.when;
+        out[kernel || own ? "schedules_before" : "epilogue_schedules_before"].push_back(std::move(before));
+      }
       if (!k.tuned.empty()) out["tuned"] = k.tuned;
       out["from_cache"] = k.from_cache;
       out["compile_ms"] = k.compile_ms;
