@@ -19,6 +19,9 @@
 //     wait for all groups but the n - 1 last ones
 //     the loop's body; a load reads this round's stage
 //     copy round + n to this stage, if the loop may have so many; end the group, which may be empty
+//
+// A load of such a loop that is only stored to scratch, each round to another place, is copied there instead, and is
+// neither loaded nor stored in the body: what later loops find there has been under way all at once.
 #include "codegen/layout/dot.h"
 #include "codegen/llvm/gpu_emit.h"
 #include "graph/support/check.h"
@@ -38,9 +41,12 @@ namespace {
 struct Body {
   std::map<tile::ValueId, tile::OpId> definitions; // by operations right in the body
   std::set<tile::ValueId> inside;
-  bool stores = false;
+  bool stores = false; // to memory that others see
+  std::set<tile::ValueId> scratch;
 
   Body(const tile::Kernel& k, const tile::Op& loop) {
+    for (tile::OpId id = 0; id < k.op_count(); ++id)
+      if (k.op(id).kind == OpKind::Scratch) scratch.insert(k.op(id).results[0]);
     for (auto v : loop.region_args[0]) inside.insert(v);
     for (auto id : loop.regions[0])
       for (auto v : k.op(id).results) definitions[v] = id;
@@ -49,7 +55,8 @@ struct Body {
   void collect(const tile::Kernel& k, const std::vector<tile::OpId>& ops) {
     for (auto id : ops) {
       const auto& op = k.op(id);
-      stores = stores || op.kind == OpKind::Store || op.kind == OpKind::AtomicAdd;
+      const bool writes = op.kind == OpKind::Store || op.kind == OpKind::AtomicAdd;
+      stores = stores || (writes && !scratch.contains(op.operands[0]));
       inside.insert(op.results.begin(), op.results.end());
       for (const auto& args : op.region_args) inside.insert(args.begin(), args.end());
       for (const auto& region : op.regions) collect(k, region);
@@ -95,6 +102,28 @@ std::optional<std::pair<tile::OpId, size_t>> only_use(const tile::Kernel& k, til
         found = {id, i};
       }
   return found;
+}
+
+// By how much a number, or each element of a tile, grows from one round of the loop to the next; nothing where that is
+// not a constant, as far as operations right in the body show.
+std::optional<int64_t> growth(const tile::Kernel& k, const tile::Op& loop, const Body& body, int64_t step,
+                              const std::function<std::optional<int64_t>(tile::ValueId)>& constant, tile::ValueId v) {
+  if (v == loop.region_args[0][0]) return step;
+  if (!body.moves(k, loop, v))
+    return body.inside.contains(v) && !body.definitions.contains(v) ? std::nullopt : std::optional<int64_t>(0);
+  const auto& op = k.op(body.definitions.at(v));
+  auto of = [&](size_t operand) { return growth(k, loop, body, step, constant, op.operands[operand]); };
+  if (op.kind == OpKind::Broadcast || op.kind == OpKind::ExpandDims) return of(0);
+  if (op.kind != OpKind::Scalar) return std::nullopt;
+  if (op.scalar == ScalarOp::Add) {
+    const auto a = of(0), b = of(1);
+    return a && b ? std::optional<int64_t>(*a + *b) : std::nullopt;
+  }
+  if (op.scalar != ScalarOp::Mul) return std::nullopt;
+  for (size_t i : {size_t{0}, size_t{1}})
+    if (const auto by = constant(op.operands[1 - i]))
+      if (const auto grows = of(i)) return *grows * *by;
+  return std::nullopt;
 }
 
 bool is_zero(const tile::Kernel& k, tile::ValueId v) {
@@ -185,6 +214,23 @@ bool Emitter::at_most_rounds(const tile::Op& loop, int rounds) const {
   return near(to);
 }
 
+tile::OpId Emitter::only_stored(const tile::Op& loop, const tile::Op& load) const {
+  if (loops_ > 0) return -1; // what touches the scratch behind this loop may come before it again
+  const auto use = only_use(kernel_, load.results[0]);
+  if (!use || use->second != 2) return -1;
+  const auto& store = kernel_.op(use->first);
+  const auto& in_body = loop.regions[0];
+  if (store.kind != OpKind::Store || std::find(in_body.begin(), in_body.end(), use->first) == in_body.end()) return -1;
+  const auto pointer = store.operands[0];
+  if (store.operands.size() > 3 || !scratch_.contains(pointer) || touched_scratch_.contains(pointer)) return -1;
+  if (layouts_[store.operands[1]] != layouts_[load.results[0]]) return -1;
+  auto constant = [&](tile::ValueId v) { return facts_[static_cast<size_t>(v)].constant; };
+  const auto step = constant(loop.operands[2]);
+  if (!step || !covers_whole_tiles(store.operands[1])) return -1;
+  const auto grows = growth(kernel_, loop, Body(kernel_, loop), *step, constant, store.operands[1]);
+  return grows && *grows > 0 && *grows % kernel_.type(load.results[0]).count() == 0 ? use->first : -1;
+}
+
 Emitter::Ahead Emitter::own_loads_ahead(const tile::Op& loop) {
   constexpr int64_t kMostBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for exchanges
   Ahead ahead;
@@ -211,8 +257,18 @@ Emitter::Ahead Emitter::own_loads_ahead(const tile::Op& loop) {
     Copy c;
     c.load = id;
     c.width = layouts_.access_width[static_cast<size_t>(id)];
+    c.into = only_stored(loop, op);
+    if (c.into >= 0) {
+      c.width = std::min(c.width, layouts_.access_width[static_cast<size_t>(c.into)]);
+      if (!body.slice(kernel_, loop, kernel_.op(c.into).operands[1], slice)) c.into = -1;
+    }
     const int bytes = element_bytes(kernel_.type(op.results[0]).dtype);
     if (c.width * bytes < 4) continue; // the least that a copy moves
+    if (c.into >= 0) {
+      ahead.slice = std::move(slice);
+      ahead.copies.push_back(std::move(c));
+      continue;
+    }
     const int64_t all = int64_t{32} * layouts_.warps * layouts_[op.results[0]].registers() * bytes;
     if (ahead.stages * (ahead.stage_bytes + all) > kMostBytes) continue;
     c.at = ahead.stage_bytes;
@@ -220,7 +276,7 @@ Emitter::Ahead Emitter::own_loads_ahead(const tile::Op& loop) {
     ahead.slice = std::move(slice);
     ahead.copies.push_back(std::move(c));
   }
-  if (ahead.copies.empty()) return ahead;
+  if (ahead.stage_bytes == 0) return ahead;
   if (hazards_.shared_is_pending()) barrier(); // what lay below could not be used any more
   auto region = hazards_.reserve_shared(ahead.stages * ahead.stage_bytes);
   if (!region) return {};
@@ -268,10 +324,14 @@ Status Emitter::copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* indu
     if (op.operands.size() > 2) masks = registers(op.operands[2], n);
     order(GlobalAccess::Kind::Read, op);
     if (ahead.own) {
+      Registers places;
+      const tile::Op* into = c.into < 0 ? nullptr : &kernel_.op(c.into);
+      if (into) places = registers(into->operands[1], n);
       for (size_t r = 0; r < n; r += static_cast<size_t>(c.width)) {
-        if (!masks.empty() && is_never(masks[r])) continue;
-        gpu_->copy_async(own_place(ahead, c, r, stage), address(op.operands[0], offsets[r]),
-                         c.width * static_cast<int>(bytes), masks.empty() ? nullptr : masks[r], predicate, op.caching);
+        if (!into && !masks.empty() && is_never(masks[r])) continue;
+        auto* to = into ? address(into->operands[0], places[r]) : own_place(ahead, c, r, stage);
+        gpu_->copy_async(to, address(op.operands[0], offsets[r]), c.width * static_cast<int>(bytes),
+                         masks.empty() ? nullptr : masks[r], predicate, op.caching);
       }
       continue;
     }

@@ -73,7 +73,12 @@ Status Emitter::loop(const tile::Op& op) {
   Value* other = nullptr; // the stage that this round does not read
   if (own) {
     gpu_->wait_for_copies(ahead.stages - 1);
-    for (const auto& c : ahead.copies) own_ahead_[kernel_.op(c.load).results[0]] = {ahead, c, stage};
+    for (const auto& c : ahead.copies) {
+      if (c.into < 0)
+        own_ahead_[kernel_.op(c.load).results[0]] = {ahead, c, stage};
+      else
+        copied_.insert({c.load, c.into});
+    }
   }
   if (copies) {
     gpu_->wait_for_copies(0);
@@ -87,7 +92,9 @@ Status Emitter::loop(const tile::Op& op) {
     }
   }
   define(args[0], {index(i)});
+  ++loops_;
   TESSERA_TRY(block(op.regions[0]));
+  --loops_;
   if (own) {
     for (const auto& c : ahead.copies) own_ahead_.erase(kernel_.op(c.load).results[0]);
     auto yields = yielded_;

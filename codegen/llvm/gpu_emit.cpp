@@ -179,9 +179,12 @@ Status Emitter::operation(tile::OpId id) {
   case OpKind::Broadcast: return broadcast(op);
   case OpKind::Scalar: return layouts_.is_conversion(op) ? convert(op) : scalar_op(op);
   case OpKind::Load:
-    if (ahead_.contains(op.results[0])) return {};
+    if (ahead_.contains(op.results[0]) || copied_.contains(id)) return {};
     return own_ahead_.contains(op.results[0]) ? load_own(op) : load(id);
-  case OpKind::Store: return store(id);
+  case OpKind::Store:
+    if (!copied_.contains(id)) return store(id);
+    order(GlobalAccess::Kind::Write, op);
+    return {};
   case OpKind::Reduce: return reduce(op);
   case OpKind::Scan: return scan(op);
   case OpKind::Dot: return dot(op);

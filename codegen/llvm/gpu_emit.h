@@ -16,6 +16,7 @@
 #include "codegen/llvm/arith.h"
 #include "codegen/llvm/gpu_hazards.h"
 #include "codegen/llvm/gpu_intrinsics.h"
+#include <set>
 
 namespace tessera::gpu {
 
@@ -172,6 +173,7 @@ private:
     layout::Conversion plan; // of a factor of a product
     int64_t at = 0;          // byte offset in a stage
     int width = 1;           // elements of a copy
+    tile::OpId into = -1;    // what is loaded is only stored, by this, to scratch: copied there, to no stage
   };
   struct Ahead {
     std::vector<Copy> copies;
@@ -183,6 +185,9 @@ private:
   };
   Ahead loads_ahead(const tile::Op& loop); // takes shared memory for them
   Ahead own_loads_ahead(const tile::Op& loop);
+  // The store to scratch that is all that reads a load of the loop's body, where copies of several rounds may be made
+  // before the loop: to other places in each round, of memory that nothing has touched before. Nothing, or -1.
+  [[nodiscard]] tile::OpId only_stored(const tile::Op& loop, const tile::Op& load) const;
   [[nodiscard]] bool at_most_rounds(const tile::Op& loop, int rounds) const;
   // Starts the copies of the round with this induction value, where the predicate is true.
   Status copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* induction, Value* predicate, Value* stage);
@@ -239,6 +244,9 @@ private:
     Value* stage = nullptr;
   };
   std::map<tile::ValueId, OwnTile> own_ahead_; // those of which each thread reads its own elements
+  std::set<tile::OpId> copied_;                // loads and stores of a loop's body that copies are made for
+  std::set<tile::ValueId> touched_scratch_;    // by what has been emitted
+  int loops_ = 0;                              // around what is being emitted
   // Of the first loop with loads ahead; how many such loops are around what is being emitted.
   int64_t ahead_region_ = 0, ahead_bytes_ = 0;
   int ahead_depth_ = 0;

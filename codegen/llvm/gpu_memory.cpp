@@ -113,6 +113,7 @@ bool Emitter::covers_whole_tiles(tile::ValueId offset) const {
 }
 
 void Emitter::order(GlobalAccess::Kind kind, const tile::Op& op) {
+  if (scratch_.contains(op.operands[0])) touched_scratch_.insert(op.operands[0]);
   GlobalAccess access{kind, op.operands[0], op.operands[1], false, {}};
   if (kernel_.type(op.operands[1]).is_tile()) {
     access.tile = true;

@@ -25,6 +25,7 @@ void each_number(Plan& p, F&& f) {
   f("downward", p.downward);
   f("streaming", p.streaming);
   f("keep", p.keep);
+  f("copied", p.copied);
   f("programs", p.programs);
   f("most_members", p.most_members);
   f("whole_branch", p.whole_branch);

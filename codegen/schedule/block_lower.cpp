@@ -292,7 +292,8 @@ void BlockLowering::overwritable() {
     for (int b : read_only_where(graph_, nest_, d_, w)) {
       out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(b);
       // With tiles loaded ahead, or branches for whole ones, the order of offsets alone does not show it.
-      if (plan_.ahead || plan_.shift > 1 || plan_.turns > 1) out_.kernel.params[static_cast<size_t>(b)].in_place = true;
+      if (plan_.ahead || plan_.copied || plan_.shift > 1 || plan_.turns > 1)
+        out_.kernel.params[static_cast<size_t>(b)].in_place = true;
     }
   }
 }

@@ -106,6 +106,8 @@ private:
   // block_share.cpp: which tiles of the row, and what is kept of them between rounds
   void share_row();
   Values walk_share(const Stage& stage, const Fold& fold);
+  [[nodiscard]] std::optional<int64_t> tiles_of_each(const SymExpr& count) const;
+  [[nodiscard]] bool plain_load(ScalarId id) const;
   V tile_base(V i);
   V kept_offset(V i);
   V raw(const KeptValue& k);
@@ -234,6 +236,8 @@ private:
   Values kept_last_, kept_memory_;
   int rounds_walked_ = 0;
   bool idle_members_ = false; // there may be more members than tiles
+  bool copies_ = false;       // the first tiles are copied to shared memory
+  bool all_kept_ = false;     // and are all that there are
   V counters_ = -1, boxes_ = -1, team_ = -1, member_ = -1, members_ = -1;
   std::vector<Boxes> exchanged_; // by stage
   std::vector<int> sites_;       // of CheckBounds, -1 before

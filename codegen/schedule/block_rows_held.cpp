@@ -42,7 +42,7 @@ public:
       hold(p, {threads, vector_, 1024 / threads, true}, *n);
       return;
     }
-    if (n && (hold_few(p, *n) || hold_medium(p, *n) || hold_wide(p, *n))) return;
+    if (n && (hold_few(p, *n) || hold_copied(p, *n) || hold_medium(p, *n) || hold_wide(p, *n))) return;
     const bool wide = f_.usual > 2, two = f_.loaded_bytes() >= 2 * f_.usual;
     const bool several = f_.loaded_streams() > 1 && two && f_.usual == 2 && many_; // of fewer rows some are idle
     const int64_t bytes = n ? *n * f_.loaded_bytes() : 0, longest = wide && p.shift == 1 ? kWideTileBytes : kLeast;
@@ -64,6 +64,23 @@ public:
     if (held.each * f_.live > kRegisters) return;
     BlockPlan holding = p;
     if (hold(holding, held, *n) >= (masked ? kMasked : wide && p.shift == 1 ? 1 : kMost)) p = std::move(holding);
+  }
+  // Many rows of whole tiles of one 16-bit stream: three blocks have all of one each in shared memory, copied there at
+  // once.
+  [[nodiscard]] bool hold_copied(BlockPlan& p, int64_t length) const {
+    constexpr int64_t kThreads = 512, kBlocks = 3;
+    if (f_.usual != 2 || f_.loaded_bytes() > 2 || p.shift > 1 || f_.row_groups().columns.size() != 1) return false;
+    if (!holdable(p) || f_.strided_rows()) return false;
+    for (const int64_t each : {2 * vector_, vector_}) {
+      const int64_t tile = kThreads * each, tiles = length / tile;
+      if (length % tile != 0 || tiles > f_.tiles_in_shared(tile, f_.kept_element(online_), kBlocks)) continue;
+      set(p, {kThreads, each, kBlocks, false});
+      p.keep = static_cast<int>(tiles);
+      p.copied = true;
+      p.reads = f_.reads(true);
+      return true;
+    }
+    return false;
   }
   // Many rows of one 16-bit stream, a little too long for a tile: four blocks hold one each. Rows of several axes, with
   // their gains, in shorter tiles.

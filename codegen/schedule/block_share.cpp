@@ -11,6 +11,8 @@
 //   second round         3. from shared   2. read, back      1. from registers
 #include "codegen/schedule/block_lowering.h"
 #include "codegen/schedule/shapes.h"
+#include "codegen/tile/rules.h"
+#include <algorithm>
 #include <array>
 
 namespace tessera {
@@ -30,11 +32,19 @@ void BlockLowering::share_row() {
     kept_values_ = find_kept(graph_, nest_, d_, stages_, online_, sides);
     kept_last_.assign(kept_values_.size(), -1);
     const int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes;
+    auto read = [&](const KeptValue& k) { return plain_load(k.id); };
+    copies_ = plan_.copied && plan_.keep > 0 && plan_.shift == 1 &&
+              std::all_of(kept_values_.begin(), kept_values_.end(), read);
     for (const KeptValue& k : kept_values_)
       kept_memory_.push_back(plan_.keep > 0 ? b_.scratch(k.dtype, sizes_.constant(plan_.keep * elements)) : -1);
   }
   auto op = [&](ScalarOp o, V x, V y) { return sizes_.op(o, x, y); };
   const SymExpr count = d_.env.simplify(ceildiv(axis(s).extent, s.lanes));
+  if (const auto each = tiles_of_each(count); copies_ && each && *each <= plan_.keep) {
+    all_kept_ = true;
+    last_ = sizes_.constant(*each);
+    return;
+  }
   V one = sizes_.constant(1), all = plan_.shift == 1 ? sizes_.number(count) : shifted_tiles();
   if (plan_.team) {
     // Members beyond the row's tiles have none; their last one then is masked throughout.
@@ -43,6 +53,13 @@ void BlockLowering::share_row() {
     all = op(ScalarOp::Div, mine, members_);
   }
   last_ = op(ScalarOp::Max, op(ScalarOp::Sub, all, one), sizes_.constant(0));
+}
+
+// Of a row of `count` whole tiles each program has as many; nothing where the last one is not whole, or some have more.
+std::optional<int64_t> BlockLowering::tiles_of_each(const SymExpr& count) const {
+  const auto tiles = count.as_const(), members = plan_.team ? d_.env.simplify(*plan_.team).as_const() : 1;
+  if (!tiles || !members || *tiles % *members != 0 || !always_whole(sides_[static_cast<size_t>(fold_)])) return {};
+  return *tiles / *members;
 }
 
 // Where the program's tile number `i` begins.
@@ -135,6 +152,20 @@ BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& 
     return b_.if_else(
         whole_tile(base), [&] { return branch(false); }, [&] { return branch(true); });
   };
+  // Loads that are only stored, to places of their own, are copies.
+  auto copied_tiles = [&](V to) {
+    auto tile = [&](V i, std::span<const V> carried) {
+      return scoped([&] {
+        place(s, tile_base(i), false);
+        const V offset = kept_offset(i);
+        for (size_t k = 0; k < kept_values_.size(); ++k)
+          b_.store(kept_memory_[k], offset, splat(stored_value(kept_values_[k].id), full_shape()));
+        for (size_t k = 0; k < kept_values_.size(); ++k) recall(kept_values_[k], b_.load(kept_memory_[k], offset));
+        return round_body(stage, fold, Values(carried.begin(), carried.end()));
+      });
+    };
+    state = b_.for_loop(none, to, one, state, tile, std::min(plan_.keep, tile::kMaxAhead));
+  };
   auto kept_tiles = [&] {
     if (plan_.keep == 0) return;
     auto tile = [&](V i, const Values& carried) {
@@ -150,7 +181,8 @@ BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& 
         return round_body(stage, fold, carried);
       });
     };
-    V to = sizes_.op(ScalarOp::Min, keep, last_);
+    V to = all_kept_ ? last_ : sizes_.op(ScalarOp::Min, keep, last_);
+    if (first && copies_) return copied_tiles(to);
     first ? tiles(none, to, forth, tile) : loop(none, to, tile);
   };
   auto read_tiles = [&] {
@@ -161,17 +193,29 @@ BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& 
       return placed(tile_base(i), [&] { return round_body(stage, fold, carried); });
     });
   };
+  // Of a row whose first tiles are being copied the last one is under way as well.
+  std::vector<ScalarId> early;
+  Values early_tiles;
+  if (first && copies_ && !all_kept_ && !idle_members_) {
+    early = streams(stage);
+    early_tiles = load_tile(early, tile_base(last_), true, -1);
+  }
   auto last_tile = [&] {
     state = scoped([&] {
       place(s, tile_base(last_), true);
       if (s.mask < 0 && idle_members_)
         s.mask = pointwise(b_, ScalarOp::Lt, std::array{sizes_.number(axis(s).var), sizes_.number(axis(s).extent)});
       for (size_t k = 0; !first && k < kept_values_.size(); ++k) recall(kept_values_[k], kept_last_[k]);
+      for (size_t k = 0; k < early.size(); ++k) loaded_[static_cast<size_t>(early[k])] = early_tiles[k];
       for (size_t k = 0; first && k < kept_values_.size(); ++k) kept_last_[k] = raw(kept_values_[k]);
-      return round_body(stage, fold, state);
+      Values folded = round_body(stage, fold, state);
+      for (ScalarId id : early) loaded_[static_cast<size_t>(id)] = -1;
+      return folded;
     });
   };
-  if (first) {
+  if (all_kept_) {
+    kept_tiles();
+  } else if (first) {
     kept_tiles();
     read_tiles();
     last_tile();

@@ -58,6 +58,12 @@ BlockLowering::Values BlockLowering::walk(size_t round, const Fold& fold) {
                      });
 }
 
+// Nothing else decides about it.
+bool BlockLowering::plain_load(ScalarId id) const {
+  const Access& a = d_.loads[static_cast<size_t>(id)];
+  return node(id).op == ScalarOp::Load && a.terms.empty() && a.predicate < 0;
+}
+
 // Loads of elements of their own for each row that a round needs, and nothing else decides about.
 std::vector<ScalarId> BlockLowering::streams(const Stage& stage) const {
   std::vector<char> needed(static_cast<size_t>(nest_.dag.size()));
@@ -79,9 +85,7 @@ std::vector<ScalarId> BlockLowering::streams(const Stage& stage) const {
   for (ScalarId id = nest_.dag.size() - 1; id >= 0; --id) {
     size_t i = static_cast<size_t>(id);
     if (!needed[i] || !d_.live[i] || memo_[i] >= 0 || node(id).op == ScalarOp::Reduce) continue;
-    const bool load = node(id).op == ScalarOp::Load;
-    if (load && d_.loads[i].terms.empty() && d_.loads[i].predicate < 0 && (d_.access_deps(d_.loads[i]) & axes) == axes)
-      found.push_back(id);
+    if (plain_load(id) && (d_.access_deps(d_.loads[i]) & axes) == axes) found.push_back(id);
     for (ScalarId a : node(id).args) need(a);
   }
   return found;

@@ -19,9 +19,9 @@ struct Work {
 
 // What else tells schedules of blocks apart, where it is not as usual.
 constexpr std::pair<const char*, int64_t> kTold[] = {
-    {"split", -1}, {"turns", 1},    {"steps", 1},        {"run", 1},    {"shift", 1},
-    {"ahead", 0},  {"keep", 0},     {"programs", 0},     {"online", 1}, {"streaming", 0},
-    {"staged", 0}, {"downward", 0}, {"whole_branch", 0}, {"reads", 0}};
+    {"split", -1},    {"turns", 1},  {"steps", 1},    {"run", 1},          {"shift", 1},
+    {"ahead", 0},     {"keep", 0},   {"copied", 0},   {"programs", 0},     {"online", 1},
+    {"streaming", 0}, {"staged", 0}, {"downward", 0}, {"whole_branch", 0}, {"reads", 0}};
 
 std::string text_of(const Schedule& s) {
   std::string text(name(s.kind));
