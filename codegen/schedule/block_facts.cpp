@@ -255,7 +255,7 @@ int64_t BlockFacts::fitting(int64_t each, int64_t registers) const {
   while (each > 1 && each * live + accumulators() > registers) each /= 2;
   return each;
 }
-int64_t BlockFacts::kept_element(bool online) const {
+std::vector<KeptValue> BlockFacts::kept(bool online) const {
   Domain own = d;
   OnlineSums sums;
   if (online) sums = find_online(nest, own);
@@ -263,10 +263,16 @@ int64_t BlockFacts::kept_element(bool online) const {
   uint64_t row = 0, others = 0;
   for (size_t i = 0; i < d.axes.size(); ++i) (is_row(i) ? row : others) |= uint64_t{1} << i;
   const bool along = is_row(static_cast<size_t>(contiguous_axis)); // one row at a time
-  return kept_bytes(find_kept(graph, nest, own, stages, sums, along ? std::vector{row} : std::vector{row, others}));
+  return find_kept(graph, nest, own, stages, sums, along ? std::vector{row} : std::vector{row, others});
+}
+int64_t BlockFacts::kept_element(bool online) const { return kept_bytes(kept(online)); }
+bool BlockFacts::keeps_stream(bool online) const {
+  if (loaded_bytes() != usual || masks() || strided_rows()) return false;
+  const std::vector<KeptValue> values = kept(online);
+  return values.size() == 1 && nest.dag[values.front().id].op == ScalarOp::Load;
 }
 
-tile::Caching BlockFacts::reads(bool again, double much) const {
+tile::Caching BlockFacts::reads(bool again) const {
   constexpr double kLittle = 8e6; // bytes
   constexpr double kFew = 0.125;  // stored, of what is read
   const uint64_t all = (uint64_t{1} << d.axes.size()) - 1;
@@ -284,8 +290,9 @@ tile::Caching BlockFacts::reads(bool again, double much) const {
   if (stored < kFew * read) return again ? tile::Caching::Normal : tile::Caching::Passing;
   const bool awaited = stored < kCacheBytes && std::any_of(nest.stores.begin(), nest.stores.end(),
                                                            [&](const Store& s) { return read_elsewhere(s.value); });
-  if (read + stored >= much && !awaited) return tile::Caching::Lasting;
-  if (again || read + stored < kLittle) return tile::Caching::Normal;
+  if (read + stored < kLittle) return tile::Caching::Normal;
+  if (!awaited) return tile::Caching::Lasting;
+  if (again) return tile::Caching::Normal;
   for (const Stream& s : streams)
     dead = dead && (s.store || s.deps != all || !read_elsewhere(d.buffers[static_cast<size_t>(s.access->buffer)]));
   return dead ? tile::Caching::Leaving : tile::Caching::Passing;

@@ -2,6 +2,7 @@
 // guessed of sizes. Private to the folder.
 #pragma once
 #include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/kept.h"
 #include <algorithm>
 
 namespace tessera {
@@ -97,11 +98,13 @@ public:
   [[nodiscard]] int64_t fitting(int64_t each, int64_t registers = kRegisters * 5 / 4) const;
   // Bytes of an element that later rounds need, of what a program holds: rows one at a time, or tiles of columns.
   [[nodiscard]] int64_t kept_element(bool online) const;
+  // Whether that is one large stream along the row, as it was loaded: it can be copied to shared memory.
+  [[nodiscard]] bool keeps_stream(bool online) const;
   // Registers of accumulators, in f32, per element of the tile.
   [[nodiscard]] int accumulators() const;
   // What caches are told of the loads of BlockPlan::reads, all of them whole accesses. `again`: a program reads some of
-  // it more than once. `much`: so many bytes must be moved for what is read to last.
-  [[nodiscard]] tile::Caching reads(bool again, double much = kCacheBytes) const;
+  // it more than once.
+  [[nodiscard]] tile::Caching reads(bool again) const;
   static constexpr double kCacheBytes = 50e6; // of the L2
 
   // A plan without axes; `warps` is brought into its bounds.
@@ -113,6 +116,7 @@ private:
   // Elements of a row that follow each other in all large streams: the extents of its inner axes.
   [[nodiscard]] SymExpr row_run() const;
   [[nodiscard]] int find_contiguous_axis() const;
+  [[nodiscard]] std::vector<KeptValue> kept(bool online) const; // between rounds
   // Whether another kernel may read a value's memory: one later in the plan, for all that is known here.
   [[nodiscard]] bool read_elsewhere(ValueId value) const;
   mutable std::vector<std::vector<NodeId>> users_; // of the graph's values, once somebody asks
@@ -154,6 +158,9 @@ struct HeldRow {
   bool ahead;
 };
 [[nodiscard]] bool hold_row(const BlockFacts& facts, BlockPlan& plan, const HeldRow& held, int64_t length, bool online);
+// Loops of blocks that hold all of such a row, the tiles in shared memory copied there at once. False, and no change,
+// where that cannot be.
+[[nodiscard]] bool copy_row(const BlockFacts& facts, BlockPlan& plan, const HeldRow& held, int64_t length, bool online);
 // The same for a loop of `length`, where that is known and worth it; instead of a tile for all of a row, of which much
 // would be idle, or its masks slow; and whether such a tile is a waste in any case (block_rows_held.cpp).
 void hold_in_loop(const BlockFacts& facts, BlockPlan& plan, std::optional<int64_t> length, bool online);

@@ -42,6 +42,8 @@ public:
         if (lean) loop = *lean;
         std::string again = ", each round of reductions reads again";
         if (loop.keep > 0) again = ", of which the block holds " + std::to_string(loop.keep + 1) + " tiles";
+        if (loop.copied)
+          again = ", read once, " + std::to_string(loop.keep) + " tiles of it copied to shared memory at once";
         add(std::move(loop), "rows of " + std::to_string(*n) + " in a loop" + again);
       }
       return std::move(plans_);
@@ -205,15 +207,16 @@ private:
   }
   // Short rows of 16-bit elements that fill their tile, and that programs take in turn, the loads of all of which are
   // copied to shared memory at once: more is under way than registers have room for. From as many on as keep the GPU
-  // full, up to where loads tell the L2 what to keep, which copies cannot, and where it is memory that a row waits for.
+  // full, up to where waves of blocks are many, and where it is memory that a row waits for.
   struct Turns {
     int64_t rows, threads;
     int turns;
   };
   [[nodiscard]] std::optional<Turns> in_turn(int64_t row, int64_t n) const {
-    constexpr int64_t kThreads = 64, kBytes = 32;        // of a block; of a thread's loads
-    constexpr int64_t kLeast = 256, kMost = 8 << 10;     // bytes of a row, what is loaded of one
-    constexpr int64_t kFull = 896, kResident = 1280;     // threads of a multiprocessor; where there are gains
+    constexpr int64_t kThreads = 64, kBytes = 32;    // of a block; of a thread's loads
+    constexpr int64_t kLeast = 256, kMost = 8 << 10; // bytes of a row, what is loaded of one
+    constexpr int64_t kFull = 896, kResident = 1280; // threads of a multiprocessor; where there are gains
+    constexpr double kMostMoved = 100e6, kMostOfNorms = 150e6;
     constexpr int kElementary = 10, kMostFunctions = 15; // ScalarInfo::cost of functions, of all of them
     const int64_t loaded = f_.loaded_bytes();
     if (vector_ * f_.usual < kAccessBytes) return {}; // copies of less than 16 bytes
@@ -225,7 +228,8 @@ private:
       const bool whole = s.bytes >= f_.usual && f_.contiguous(s, static_cast<size_t>(f_.contiguous_axis));
       if (large && !whole) return {};
     }
-    if (moved > BlockFacts::kCacheBytes) return {};
+    const bool one = loaded <= f_.usual, gains = f_.loads_beside() > 0;
+    if (moved > (one && gains ? kMostOfNorms : kMostMoved)) return {};
     int functions = 0;
     for (ScalarId id = 0; id < f_.nest.dag.size(); ++id) {
       const int cost = info(f_.nest.dag[id].op).cost;
@@ -235,20 +239,18 @@ private:
     int64_t each = std::max(vector_, power_below(kBytes / loaded)), lanes = row / each, block = kThreads;
     const int64_t processors = f_.device.multiprocessors;
     auto full = [&] { return n * lanes >= 2 * kFull * processors; };
-    // A row of one stream and without gains is rather a warp's than two warps', which would have to meet.
-    if (lanes == 64 && loaded <= f_.usual && f_.loads_beside() == 0) {
-      lanes = block = 32;
-      if (full())
-        each *= 2;
-      else
-        lanes = block = 64;
-    }
+    // A warp has 1024 elements where so much is moved that there are enough of them. A row of one stream and without
+    // gains is rather a warp's than two warps', which would have to meet, and two warps' than four's.
+    const int64_t much = 4 * vector_, most = one && !gains ? 64 : 32; // threads of a row
+    const bool large = moved > BlockFacts::kCacheBytes && row <= most * much && much * std::max(2, f_.live) <= 128;
+    if ((large || (lanes == 64 && one && !gains)) && n * row >= 2 * kFull * processors * much)
+      each = much, lanes = row / each, block = 32;
     if (lanes < 1 || lanes > 1024 || each * std::max(2, f_.live) > 128) return {};
     if (!full()) return {};
     const int64_t threads = n * lanes;
     // Gains are read once for all turns: four of them, of one stream, where their programs then run all at a time.
-    const bool four = f_.loads_beside() > 0 && loaded <= f_.usual && threads > 2 * kResident * processors &&
-                      threads <= 4 * kResident * processors * 9 / 10;
+    const bool four =
+        one && gains && threads > 2 * kResident * processors && threads <= 4 * kResident * processors * 9 / 10;
     const int64_t rows = std::max<int64_t>(1, block / lanes);
     return Turns{rows, rows * lanes, four ? 4 : 2};
   }

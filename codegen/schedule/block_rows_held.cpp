@@ -28,7 +28,7 @@ public:
     p.steps = static_cast<int>(std::max<int64_t>(1, tile.each / p.run));
     p.ahead = tile.ahead && !f_.strided_rows();
     p.min_blocks = static_cast<int>(tile.blocks);
-    p.streaming = false;
+    p.streaming = p.copied = false;
   }
   // Rows that a block holds: what is read again comes from the L2, and slowly. All of a row, or of narrow elements
   // much. Tiles that take half of the registers are loaded one by one, smaller ones while the one before is folded.
@@ -65,22 +65,40 @@ public:
     BlockPlan holding = p;
     if (hold(holding, held, *n) >= (masked ? kMasked : wide && p.shift == 1 ? 1 : kMost)) p = std::move(holding);
   }
-  // Many rows of whole tiles of one 16-bit stream: three blocks have all of one each in shared memory, copied there at
-  // once.
+  // Rows of whole accesses of one stream, of which all that is kept lies in shared memory: copied there at once, each
+  // is under way as a whole, and few registers let several blocks be there. Where a row ends with a tile all of it is
+  // kept, else, or where there is no room for the last tile, that one is in registers.
   [[nodiscard]] bool hold_copied(BlockPlan& p, int64_t length) const {
-    constexpr int64_t kThreads = 512, kBlocks = 3;
-    if (f_.usual != 2 || f_.loaded_bytes() > 2 || p.shift > 1 || f_.row_groups().columns.size() != 1) return false;
-    if (!holdable(p) || f_.strided_rows()) return false;
-    for (const int64_t each : {2 * vector_, vector_}) {
-      const int64_t tile = kThreads * each, tiles = length / tile;
-      if (length % tile != 0 || tiles > f_.tiles_in_shared(tile, f_.kept_element(online_), kBlocks)) continue;
-      set(p, {kThreads, each, kBlocks, false});
-      p.keep = static_cast<int>(tiles);
-      p.copied = true;
-      p.reads = f_.reads(true);
-      return true;
-    }
-    return false;
+    constexpr int64_t kFew = 2; // rows of a multiprocessor
+    if (!rows_ || *rows_ < kFew * f_.device.multiprocessors) return false;
+    const int64_t bytes = length * f_.usual, beside = f_.loads_beside();
+    std::vector<HeldRow> forms;
+    if (f_.usual == 2 && beside == 0)
+      forms = {{256, 16, 4, false}, {256, 16, 3, false}, {512, 16, 2, false}, {512, 16, 1, false}};
+    if (f_.usual == 2 && beside == 1 && bytes > kRowBytes) forms = {{512, 16, 2, false}};
+    if (f_.usual == 4 && beside == 0 && bytes > 2 * kRowBytes) forms = {{512, 8, 2, false}};
+    return std::any_of(forms.begin(), forms.end(), [&](const HeldRow& form) { return copy(p, form, length); });
+  }
+  // Whether that is possible, and such blocks have room for all of a row.
+  bool copy(BlockPlan& p, const HeldRow& form, int64_t length) const {
+    if (p.shift > 1 || p.run == 1 || !f_.stores_rows() || f_.divides() || f_.row_groups().columns.size() != 1)
+      return false;
+    const int64_t tile = form.threads * form.each, tiles = (length + tile - 1) / tile;
+    const int64_t room = f_.tiles_in_shared(tile, f_.usual, form.blocks);
+    if (tiles < 2 || tiles > room + 1 || !f_.keeps_stream(online_)) return false;
+    set(p, form);
+    p.keep = static_cast<int>(length % tile == 0 ? std::min(tiles, room) : tiles - 1);
+    p.copied = true;
+    p.reads = f_.reads(true);
+    return true;
+  }
+  // Many that fill the largest tile in registers, instead of it.
+  [[nodiscard]] bool copied_tile(BlockPlan& p, int64_t length, bool aligned) const {
+    constexpr int64_t kLeast = 28 << 10; // bytes; shorter ones leave much of the tile idle, or have smaller ones
+    const int64_t bytes = length * f_.usual;
+    if (!aligned || !many_ || f_.usual != 2 || f_.loads_beside() > 0 || bytes <= kLeast || bytes > kRowBytes)
+      return false;
+    return hold_copied(p, length);
   }
   // Many rows of one 16-bit stream, a little too long for a tile: four blocks hold one each. Rows of several axes, with
   // their gains, in shorter tiles.
@@ -246,12 +264,16 @@ private:
 bool hold_row(const BlockFacts& facts, BlockPlan& plan, const HeldRow& held, int64_t length, bool online) {
   return HeldRowPlanner(facts, online).hold(plan, held, length) > 0;
 }
+bool copy_row(const BlockFacts& facts, BlockPlan& plan, const HeldRow& held, int64_t length, bool online) {
+  return HeldRowPlanner(facts, online).copy(plan, held, length);
+}
 void hold_in_loop(const BlockFacts& facts, BlockPlan& plan, std::optional<int64_t> length, bool online) {
   HeldRowPlanner(facts, online).in_loop(plan, length);
 }
 std::optional<BlockPlan> held_instead_of_tile(const BlockFacts& facts, const BlockPlan& loop, int64_t length,
                                               bool aligned, bool online) {
   const HeldRowPlanner planner(facts, online);
+  if (BlockPlan copied = loop; planner.copied_tile(copied, length, aligned)) return copied;
   if (auto lean = planner.hold_lean(loop, length, aligned)) return lean;
   if (auto gain = planner.hold_gain(loop, length, aligned)) return gain;
   if (auto norm = planner.hold_norm(loop, length, aligned)) return norm;

@@ -11,7 +11,6 @@
 namespace tessera {
 namespace {
 
-constexpr double kHeldBytes = 8e6;        // moved, from which on what programs that wait have read is to last
 constexpr int64_t kMostPartials = 8192;   // members and columns that the last one reads
 constexpr int64_t kPartialRegisters = 32; // of a thread that waits, for what its team has folded
 
@@ -63,7 +62,7 @@ void TeamShares::share(BlockPlan& p) const {
   const bool rows = f_.is_row(p.groups.columns.front());
   rows ? share_row(p) : share_columns(p);
   if (rows && waits_) {
-    p.reads = f_.reads(true, kHeldBytes);
+    p.reads = f_.reads(true);
     if (p.reads == tile::Caching::Lasting && holds_much(p)) p.reads = tile::Caching::Passing;
   }
   p.waits = waits_;
@@ -135,7 +134,19 @@ BlockPlan TeamShares::row_team(const RowTeam& t) const {
   if (!waits_ && t.vectors && t.shift == 1) p.reads = f_.reads(false);
   share(p);
   if (t.loop) keep_fitting(p, resident);
+  p.copied = copies(p);
+  if (p.copied) p.ahead = false;
   return p;
+}
+
+// Where teams follow each other what is kept is copied, all of it under way at once: of 16 bits where members have
+// nothing but whole tiles. Messages would wait behind the copies where all programs begin, and meet, at a time.
+bool TeamShares::copies(const BlockPlan& p) const {
+  if (!waits_ || !p.loop || p.keep < 1 || p.programs > 0 || p.shift > 1 || p.groups.columns.size() != 1) return false;
+  if (!f_.keeps_stream(online_)) return false;
+  if (f_.usual >= 4) return true;
+  const auto n = f_.constant(row_), members = f_.constant(*p.team);
+  return n && members && *n == *members * (int64_t{p.keep} + 1) * p.columns;
 }
 
 // What the messages of a large team take is not there for tiles, and what all members have has not to be.
@@ -155,14 +166,15 @@ int64_t TeamShares::exchange(const BlockPlan& p) const {
   return 2 * state_bytes_ * p.warps + state_bytes_ * power_above(p.most_members);
 }
 
-// Shifted rows of 16 bits, nothing of which is read again, and of which a multiprocessor holds so much that what it
-// has read need not last in the L2: it would only be in the way of what is written.
+// Rows of 16 bits, nothing of which is read again, and of which a multiprocessor holds so much that what it has read
+// need not last in the L2: it would only be in the way of what is written. Of whole accesses more, of all rows at once.
 bool TeamShares::holds_much(const BlockPlan& p) const {
-  constexpr int64_t kMuch = 96 << 10; // bytes
-  if (!p.loop || p.shift == 1 || f_.usual != 2) return false;
+  constexpr int64_t kMuchShifted = 96 << 10, kMuchWhole = 160 << 10; // bytes
+  const int64_t much = p.shift > 1 ? kMuchShifted : kMuchWhole;
+  if (!p.loop || f_.usual != 2 || (p.shift == 1 && p.programs == 0)) return false;
   const auto n = f_.constant(row_), members = f_.constant(*p.team);
   const int64_t share = (int64_t{p.keep} + 1) * p.columns;
-  return n && members && *members * share >= *n + p.shift - 1 && share * kept_bytes_ * p.min_blocks >= kMuch;
+  return n && members && *members * share >= *n + p.shift - 1 && share * kept_bytes_ * p.min_blocks >= much;
 }
 
 int TeamShares::kept_tiles(int64_t elements, int64_t resident, int64_t exchange) const {

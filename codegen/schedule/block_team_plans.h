@@ -48,6 +48,7 @@ private:
   void keep_fitting(BlockPlan& p, int64_t resident) const;
   [[nodiscard]] int64_t exchange(const BlockPlan& p) const;
   [[nodiscard]] bool holds_much(const BlockPlan& p) const;
+  [[nodiscard]] bool copies(const BlockPlan& p) const;
 };
 
 // Plans of few long rows (block_team_rows.cpp), and of few columns (block_team_columns.cpp), if teams pay.

@@ -178,7 +178,7 @@ private:
     const int64_t row = count(base.groups.columns), many = count(base.groups.rows);
     const int64_t whole = row == 1 ? 1 : std::max<int64_t>(2, power_above(row)), vector = kAccessBytes / f_.usual;
     BlockPlan p = base;
-    p.loop = false;
+    p.loop = p.copied = false;
     p.keep = 0;
     p.turns = 1;
     p.schedule.kind = ScheduleKind::BlockRows;
@@ -224,6 +224,10 @@ private:
           if (BlockPlan held = p;
               threads >= 128 && hold_row(f_, held, {threads, each, 1024 / threads, ahead}, row, true))
             add(held);
+        for (int64_t on : {512, 768, 1024, 1536}) // threads of a multiprocessor
+          if (BlockPlan copied = p; threads >= 128 && on % threads == 0 &&
+                                    copy_row(f_, copied, {threads, each, on / threads, false}, row, true))
+            add(copied);
       }
   }
 
@@ -295,10 +299,14 @@ private:
             if (p.waits && (loop && programs > 0 ? many * *members > all : 2 * *members > all)) return;
             if (!f_.constant(*p.team)) p.most_members = programs > 0 ? programs : 2 * *members;
             p.schedule.config["online"] = online(base);
+            p.copied = false;
             for (bool ahead : {true, false}) {
               p.ahead = ahead && p.waits && p.loop && base.groups.columns.size() == 1;
               add(p);
             }
+            p.copied = p.waits && p.keep > 0 && p.shift == 1 && base.groups.columns.size() == 1 &&
+                       f_.keeps_stream(online(base));
+            if (p.copied) add(p);
           };
           add_team(0, false, 1);
           for (int64_t part : {1, 2, 4}) add_team(0, true, part); // of those that wait
