@@ -223,7 +223,8 @@ tile::OpId Emitter::only_stored(const tile::Op& loop, const tile::Op& load) cons
   if (store.kind != OpKind::Store || std::find(in_body.begin(), in_body.end(), use->first) == in_body.end()) return -1;
   const auto pointer = store.operands[0];
   if (store.operands.size() > 3 || !scratch_.contains(pointer) || touched_scratch_.contains(pointer)) return -1;
-  if (layouts_[store.operands[1]] != layouts_[load.results[0]]) return -1;
+  const auto& layout = layouts_[load.results[0]]; // each element is one thread's
+  if (layouts_[store.operands[1]] != layout || !layout.is_injective()) return -1;
   auto constant = [&](tile::ValueId v) { return facts_[static_cast<size_t>(v)].constant; };
   const auto step = constant(loop.operands[2]);
   if (!step || !covers_whole_tiles(store.operands[1])) return -1;

@@ -64,7 +64,7 @@ Result<GpuTarget> GpuTarget::parse(std::string_view arch) {
 }
 
 std::string gpu_compiler_version(const GpuTarget& target) {
-  return "tessera-gpu-19 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline;
+  return "tessera-gpu-20 llvm-" LLVM_VERSION_STRING " " + target.arch + " " + kPtxVersion + " " + kPipeline;
 }
 
 Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target, bool keep_ir) {

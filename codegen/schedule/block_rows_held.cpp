@@ -66,28 +66,33 @@ public:
     if (hold(holding, held, *n) >= (masked ? kMasked : wide && p.shift == 1 ? 1 : kMost)) p = std::move(holding);
   }
   // Rows of whole accesses of one stream, of which all that is kept lies in shared memory: copied there at once, each
-  // is under way as a whole, and few registers let several blocks be there. Where a row ends with a tile all of it is
-  // kept, else, or where there is no room for the last tile, that one is in registers.
+  // is under way as a whole, and few registers let several blocks be there. Three or four of them where that leaves
+  // room for all tiles but one that ends the row, else two large ones, or one.
   [[nodiscard]] bool hold_copied(BlockPlan& p, int64_t length) const {
-    constexpr int64_t kFew = 2; // rows of a multiprocessor
+    constexpr int64_t kFew = 2;                          // rows of a multiprocessor
+    constexpr int64_t kLeastOfGains = kRowBytes * 5 / 4; // shorter ones are as fast in a loop that reads again
     if (!rows_ || *rows_ < kFew * f_.device.multiprocessors) return false;
     const int64_t bytes = length * f_.usual, beside = f_.loads_beside();
-    std::vector<HeldRow> forms;
+    const HeldRow small{256, 16, 4, false}, medium{256, 16, 3, false}, large{512, 16, 2, false},
+        alone{512, 16, 1, false};
     if (f_.usual == 2 && beside == 0)
-      forms = {{256, 16, 4, false}, {256, 16, 3, false}, {512, 16, 2, false}, {512, 16, 1, false}};
-    if (f_.usual == 2 && beside == 1 && bytes > kRowBytes) forms = {{512, 16, 2, false}};
-    if (f_.usual == 4 && beside == 0 && bytes > 2 * kRowBytes) forms = {{512, 8, 2, false}};
-    return std::any_of(forms.begin(), forms.end(), [&](const HeldRow& form) { return copy(p, form, length); });
+      return copy(p, small, length, true) || copy(p, medium, length, true) || copy(p, large, length) ||
+             copy(p, alone, length);
+    if (f_.usual == 2 && beside == 1 && bytes > kLeastOfGains) return copy(p, large, length);
+    if (f_.usual == 4 && beside == 0 && bytes > 2 * kRowBytes) return copy(p, {512, 8, 2, false}, length);
+    return false;
   }
-  // Whether that is possible, and such blocks have room for all of a row.
-  bool copy(BlockPlan& p, const HeldRow& form, int64_t length) const {
+  // Whether that is possible, and such blocks have room for all of a row. A row that ends with a tile is in shared
+  // memory as a whole where there is room, but if that is `wanted`; else its last tile is in registers.
+  bool copy(BlockPlan& p, const HeldRow& form, int64_t length, bool wanted = false) const {
     if (p.shift > 1 || p.run == 1 || !f_.stores_rows() || f_.divides() || f_.row_groups().columns.size() != 1)
       return false;
     const int64_t tile = form.threads * form.each, tiles = (length + tile - 1) / tile;
     const int64_t room = f_.tiles_in_shared(tile, f_.usual, form.blocks);
-    if (tiles < 2 || tiles > room + 1 || !f_.keeps_stream(online_)) return false;
+    const bool ends = length % tile == 0;
+    if (tiles < 2 || tiles > room + (wanted && ends ? 0 : 1) || !f_.keeps_stream(online_)) return false;
     set(p, form);
-    p.keep = static_cast<int>(length % tile == 0 ? std::min(tiles, room) : tiles - 1);
+    p.keep = static_cast<int>(ends ? std::min(tiles, room) : tiles - 1);
     p.copied = true;
     p.reads = f_.reads(true);
     return true;

@@ -140,13 +140,15 @@ BlockPlan TeamShares::row_team(const RowTeam& t) const {
 }
 
 // Where teams follow each other what is kept is copied, all of it under way at once: of 16 bits where members have
-// nothing but whole tiles. Messages would wait behind the copies where all programs begin, and meet, at a time.
+// large shares, of nothing but whole tiles. Messages would wait behind the copies where all programs begin, and meet,
+// at a time.
 bool TeamShares::copies(const BlockPlan& p) const {
   if (!waits_ || !p.loop || p.keep < 1 || p.programs > 0 || p.shift > 1 || p.groups.columns.size() != 1) return false;
   if (!f_.keeps_stream(online_)) return false;
   if (f_.usual >= 4) return true;
+  constexpr int kLarge = 4; // blocks of a multiprocessor
   const auto n = f_.constant(row_), members = f_.constant(*p.team);
-  return n && members && *n == *members * (int64_t{p.keep} + 1) * p.columns;
+  return p.min_blocks <= kLarge && n && members && *n == *members * (int64_t{p.keep} + 1) * p.columns;
 }
 
 // What the messages of a large team take is not there for tiles, and what all members have has not to be.

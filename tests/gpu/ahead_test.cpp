@@ -84,5 +84,65 @@ TEST(GpuAhead, NotWhatMayHaveBeenWritten) {
   EXPECT_EQ(occurrences(code->ptx, "cp.async"), 0);
 }
 
+// Tiles of a row of x to places of scratch, 2 rounds ahead; their sum; then they are found there, from the last on:
+// y = x - sum. `stride`: from one round's place to the next's; `again`: the scratch is written before.
+tile::Kernel held(DType d, int tiles, int64_t stride, bool again = false) {
+  KernelMaker f("held");
+  auto x = f.in("x", d), y = f.out("y", d);
+  const std::vector<int> shape = {kRow};
+  auto kept = f.b.scratch(d, f.i(std::max<int64_t>(stride, kRow) * tiles));
+  auto row = f.mul(f.b.program_id(0), f.i(kRow * tiles)), at = f.along(shape, 0);
+  if (again) f.b.store(kept, at, f.b.cast(at, d));
+  auto sum = f.b.for_loop(
+      f.i(0), f.i(tiles), f.i(1), {f.b.const_f(DType::F32, 0)},
+      [&](ValueId i, std::span<const ValueId> carried) -> std::vector<ValueId> {
+        auto place = f.add(at, f.mul(i, f.i(stride)));
+        f.b.store(kept, place, f.b.load(x, f.add(f.add(at, f.mul(i, f.i(kRow))), row), -1, -1, tile::Caching::Lasting));
+        return {f.add(carried[0], f.b.reduce(ReduceKind::Sum, f.b.cast(f.b.load(kept, place), DType::F32), 0))};
+      },
+      2);
+  f.b.for_loop(f.i(0), f.i(tiles), f.i(1), {}, [&](ValueId i, std::span<const ValueId>) -> std::vector<ValueId> {
+    auto back = f.op(ScalarOp::Sub, {f.i(tiles - 1), i});
+    auto v = f.b.cast(f.b.load(kept, f.add(at, f.mul(back, f.i(stride)))), DType::F32);
+    f.b.store(y, f.add(f.add(at, f.mul(back, f.i(kRow))), row),
+              f.b.cast(f.op(ScalarOp::Sub, {v, f.b.broadcast(sum[0], shape)}), d));
+    return {};
+  });
+  return std::move(f.k);
+}
+
+TEST(GpuAhead, WhatIsOnlyStoredToScratchIsCopiedThere) {
+  for (auto d : {DType::F32, DType::BF16})
+    for (int tiles : {1, 2, 5})
+      for (int64_t stride : {kRow, 2 * kRow, 0}) { // the same place in all rounds is none of their own
+        SCOPED_TRACE(std::string(name(d)) + " tiles " + std::to_string(tiles) + " stride " + std::to_string(stride));
+        GpuRun run;
+        run.buffers = {random_tensor(d, 2 * tiles * kRow, 5), filled(d, 2 * tiles * kRow, -7)};
+        run.warps = {1, 4, 32}; // of which several threads have each element
+        run.grid = 2;
+        run.tolerance = d == DType::BF16 ? 2e-2 : 1e-4;
+        run.seeds = 1;
+        expect_as_interpreted(held(d, tiles, stride), run);
+        expect_as_interpreted(held(d, tiles, stride, true), run);
+        if (HasFatalFailure()) return;
+      }
+}
+TEST(GpuAhead, NothingIsLoadedOfWhatIsCopied) {
+  auto ptx = [](tile::Kernel k) {
+    k.config["warps"] = 2;
+    auto code = compile_gpu_kernel(k, {});
+    EXPECT_TRUE(code.ok()) << code.error().str();
+    return code->ptx;
+  };
+  const std::string copied = ptx(held(DType::BF16, 5, kRow));
+  // Two before the loop, one in it, each with what caches are told, to a place that the assembler does not take apart.
+  EXPECT_EQ(occurrences(copied, "cp.async.cg.shared.global.L2::cache_hint \\[place\\], [^;]*, 16, "), 2 + 1);
+  EXPECT_EQ(occurrences(copied, "prmt.b32 place, "), 2 + 1);
+  EXPECT_EQ(occurrences(copied, "ld.global"), 0);
+  EXPECT_EQ(occurrences(ptx(held(DType::BF16, 5, 0)), "cp.async.*place"), 0 + 3) << "to stages";
+  EXPECT_EQ(occurrences(ptx(held(DType::BF16, 5, kRow, true)), "st.shared"), occurrences(copied, "st.shared") + 1 + 1)
+      << "what was written before is stored in its turn";
+}
+
 } // namespace
 } // namespace tessera::test

@@ -3,6 +3,7 @@
 #include "codegen/driver/gpu_kernels.h"
 #include "runtime/cuda/code_object.h"
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <unistd.h>
@@ -59,6 +60,40 @@ protected:
   CompileOptions options_;
   GpuKernelOptions gpu_;
 };
+
+// Instructions of a cubin for compute capability 9.0 with these lowest 12 bits.
+int instructions(const std::vector<char>& cubin, uint64_t opcode) {
+  auto number = [&](size_t at, size_t bytes) {
+    uint64_t n = 0;
+    std::memcpy(&n, cubin.data() + at, bytes);
+    return n;
+  };
+  int found = 0;
+  const size_t sections = number(0x28, 8), each = number(0x3A, 2), count = number(0x3C, 2);
+  for (size_t s = 0; s < count; ++s) {
+    const size_t header = sections + s * each;
+    constexpr uint64_t kExecutable = 4;
+    if (!(number(header + 8, 8) & kExecutable)) continue;
+    const size_t begin = number(header + 0x18, 8), size = number(header + 0x20, 8);
+    for (size_t i = begin; i + 16 <= begin + size; i += 16) found += (number(i, 8) & 0xfff) == opcode;
+  }
+  return found;
+}
+
+// Assemblers up to CUDA 13.3 lose registers of copies that carry a hint and have a uniform place: such code traps.
+TEST_F(CompileGpuKernels, CopiesWithHintsHaveTheirRegisters) {
+  constexpr uint64_t kCopy = 0xfae, kUniformCopy = 0xdae;
+  for (const Problem& p :
+       {softmax_of("8192", "1024", "bf16"), softmax_of("65536", "256", "bf16"), norm_of("8192", "4096", "bf16"),
+        add_norm_of("8192", "1024", "f16"), softmax_of("2048", "32768", "bf16"), softmax_of("16", "1048576")}) {
+    auto made = compile(p);
+    ASSERT_TRUE(made.ok()) << made.error().str();
+    const auto first = decoded(*made).at(static_cast<size_t>(made->kernels[0].variants[0].object));
+    ASSERT_NE(first.ptx.find("L2::cache_hint [place]"), std::string::npos);
+    EXPECT_GE(instructions(first.cubin, kCopy), 4) << first.ptx.substr(0, 200);
+    EXPECT_EQ(instructions(first.cubin, kUniformCopy), 0);
+  }
+}
 
 TEST_F(CompileGpuKernels, YieldPtxAndCubinForEveryAlternative) {
   Problem p = softmax("f16");

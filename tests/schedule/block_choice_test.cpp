@@ -81,18 +81,20 @@ std::string hints(const Problem& p) {
 
 TEST(BlockChoice, LoadsTellCachesWhatBecomesOfTheRest) {
   EXPECT_EQ(hints(copy("33554432", "i0: 33554432", "i0", "f32")), "lasting"); // more than the L2 holds
-  EXPECT_EQ(hints(copy("4194304", "i0: 4194304", "i0", "f32")), "leaving");
+  EXPECT_EQ(hints(copy("4194304", "i0: 4194304", "i0", "f32")), "lasting");
   EXPECT_EQ(hints(copy("300000", "i0: 300000", "i0", "f32")), "normal");
   EXPECT_EQ(hints(copy("n", "i0: n", "i0", "f32")), "normal normal"); // whole blocks, and the last one
   EXPECT_EQ(hints(row_max("8192", "4096", "f32")), "passing");
   EXPECT_EQ(hints(row_max("16384", "4096", "f32")), "lasting");
   EXPECT_EQ(hints(row_max("16384", "4095", "f32")), "normal"); // not whole accesses
   EXPECT_EQ(hints(softmax_of("8192", "4096", "f32")), "lasting");
-  EXPECT_EQ(hints(softmax_of("1024", "4096", "f32")), "leaving");
+  EXPECT_EQ(hints(softmax_of("1024", "4096", "f32")), "lasting");
   // A loop: the first round, of which the row's last two tiles are ahead; then the last round, which lets them go.
   EXPECT_EQ(hints(softmax_of("2048", "36864", "f32")), "lasting lasting leaving leaving");
-  // Tiles that are held: to shared memory, none that is read again, in registers; then from shared memory.
-  EXPECT_EQ(hints(softmax_of("2048", "32768", "f32")), "lasting lasting lasting leaving normal");
+  // Tiles that are held: the last one to registers, the others to shared memory and from there, none that is read
+  // again; then from shared memory.
+  EXPECT_EQ(hints(softmax_of("2048", "32768", "f32")), "lasting lasting normal lasting leaving normal");
+  EXPECT_EQ(hints(softmax_of("2048", "32768", "bf16")), "lasting normal normal"); // all of them to shared memory
 }
 
 TEST(BlockChoice, WhatIsReadLaterDoesNotLeave) {
@@ -100,6 +102,8 @@ TEST(BlockChoice, WhatIsReadLaterDoesNotLeave) {
   const OpDef* relu = OpTable::get().find("Relu");
   ASSERT_NE(relu, nullptr);
   ASSERT_TRUE(p.graph.add_node(*relu, {p.nest.loads[0]}, {}, {}, {"later"}, 14).ok());
+  EXPECT_EQ(hints(p), "lasting");
+  ASSERT_TRUE(p.graph.add_node(*relu, {p.nest.stores[0].value}, {}, {}, {"result"}, 14).ok());
   EXPECT_EQ(hints(p), "passing");
   Problem large = copy("16777216", "i0: 16777216", "i0", "f32"), next = copy("16777216", "i0: 16777216", "i0", "f32");
   EXPECT_EQ(hints(large), "lasting");
@@ -209,7 +213,7 @@ TEST(BlockChoice, ShortRowsOf32BitsAreAWarps) {
   EXPECT_EQ(bounded(softmax_of("1000", "1024")), "block-rows [1, 1024] 4"); // few
   // A gain is converted by four warps.
   EXPECT_EQ(bounded(norm_of("8192", "2048", "bf16")), "block-rows [1, 2048] 4");
-  EXPECT_EQ(bounded(norm_of("8192", "4096", "f16")), "block-rows [1, 4096] 4");
+  EXPECT_EQ(bounded(norm_of("20000", "4096", "f16")), "block-rows [1, 4096] 4");
   for (const char* row : {"1024", "768", "512", "256"})
     expect_same(softmax_of("67", row), {{}}, {.multiprocessors = 1});
   for (const char* row : {"2048", "4096"})

@@ -20,6 +20,19 @@ void expect_held(const Problem& p, int64_t members, int each, int keep) {
   kernel_runner().blocks_only = false;
 }
 
+// By one block, the tiles copied to shared memory at once: threads, elements of each, tiles there.
+void expect_copied(const Problem& p, int threads, int each, int keep, double tolerance) {
+  auto domain = make_domain(p.graph, p.nest);
+  const BlockPlan first = plan_blocks(p.graph, p.nest, *domain, gpu_with(1), {}).front();
+  ASSERT_TRUE(!first.team && first.loop && first.copied) << first.schedule.why;
+  EXPECT_EQ(32 * first.warps, threads) << first.schedule.why;
+  EXPECT_EQ(first.columns, threads * each);
+  EXPECT_EQ(first.keep, keep);
+  kernel_runner().blocks_only = true;
+  expect_same(p, {{}}, {.tolerance = tolerance, .multiprocessors = 1});
+  kernel_runner().blocks_only = false;
+}
+
 // By one block: elements a thread, tiles in shared memory.
 void expect_held_alone(const Problem& p, int each, int keep, bool ahead) {
   auto domain = make_domain(p.graph, p.nest);
@@ -36,13 +49,34 @@ void expect_held_alone(const Problem& p, int each, int keep, bool ahead) {
 TEST(HeldRows, WholeAccesses) { expect_held(softmax_of("2", "65536"), 4, 32, 1); }
 TEST(HeldRows, AnyAlignment) { expect_held(softmax_of("2", "65541"), 5, 8, 6); }
 
-TEST(HeldRows, AllOfThemByABlock) {
-  expect_held_alone(softmax_of("2", "20480"), 32, 1, false);
-  expect_held_alone(softmax_of("2", "16208"), 16, 1, false);
+TEST(HeldRows, AllOfThemByABlock) { expect_held_alone(softmax_of("2", "16208"), 16, 1, false); }
+TEST(HeldRows, CopiedAtOnce) {
+  expect_copied(softmax_of("4", "16384", "f16"), 256, 16, 4, 2e-3); // instead of a tile of 64 elements a thread
+  expect_copied(softmax_of("2", "32768", "bf16"), 256, 16, 8, 1e-2);
+  expect_copied(softmax_of("2", "40960", "bf16"), 512, 16, 5, 1e-2);
+  expect_copied(softmax_of("6", "98304", "bf16"), 512, 16, 12, 1e-2);
+  expect_copied(norm_of("5", "24576", "f16"), 512, 16, 3, 5e-3);
+  expect_copied(softmax_of("2", "20480"), 512, 8, 5, 1e-4);
 }
-TEST(HeldRows, OfNarrowElementsMuchByABlock) {
-  expect_held_alone(softmax_of("4", "98304", "bf16"), 32, 3, false);
-  expect_held_alone(softmax_of("2", "40960", "bf16"), 8, 9, true);
+TEST(HeldRows, CopiedAtOnceButForTheTileThatEndsTheRow) {
+  expect_copied(softmax_of("4", "15000", "f16"), 256, 16, 3, 2e-3);  // which is a part of one
+  expect_copied(softmax_of("5", "65536", "bf16"), 512, 16, 7, 1e-2); // for which there is no room
+  expect_copied(softmax_of("2", "30000"), 512, 8, 7, 1e-4);
+}
+TEST(HeldRows, CopiedByTeamsThatFollowEachOther) {
+  auto copied = [](const Problem& p, int multiprocessors) {
+    auto domain = make_domain(p.graph, p.nest);
+    const BlockPlan first = plan_blocks(p.graph, p.nest, *domain, gpu_with(multiprocessors), {}).front();
+    EXPECT_TRUE(first.team && first.waits) << first.schedule.why;
+    EXPECT_FALSE(first.copied && first.ahead);
+    return first.copied;
+  };
+  EXPECT_TRUE(copied(softmax_of("16", "1048576"), 132));
+  EXPECT_TRUE(copied(softmax_of("90", "390656"), 132)); // whose last tile is a part of one
+  EXPECT_TRUE(copied(softmax_of("638", "131072", "f16"), 132));
+  EXPECT_FALSE(copied(softmax_of("500", "200704", "bf16"), 132)); // many small shares
+  EXPECT_FALSE(copied(softmax_of("16", "1048576", "bf16"), 132)); // all begin, and meet, at a time
+  EXPECT_FALSE(copied(softmax_of("90", "390641"), 132));          // rows begin anywhere
 }
 TEST(HeldRows, AnyAlignmentByABlock) {
   expect_held_alone(softmax_of("2", "34737"), 16, 3, false);
@@ -50,7 +84,6 @@ TEST(HeldRows, AnyAlignmentByABlock) {
 }
 TEST(HeldRows, OfNarrowElementsALittleMoreThanATile) {
   expect_held_alone(softmax_of("5", "16387", "f16"), 16, 4, true);
-  expect_held_alone(softmax_of("5", "24000", "bf16"), 16, 5, true);
 }
 TEST(HeldRows, OfTwoStreamsAtAnyAlignment) { expect_held_alone(add_norm_of("5", "20001", "bf16"), 8, 4, true); }
 // 32-bit rows with masks of bytes beside.
@@ -104,9 +137,9 @@ TEST(HeldRows, NotWhereTooLittleWouldBeHeld) {
     return plan_blocks(p.graph, p.nest, *domain, gpu_with(), {}).front().keep;
   };
   EXPECT_EQ(keep(softmax_of("2048", "36864")), 0);
-  EXPECT_EQ(keep(softmax_of("2048", "12288")), 0); // a tile
-  EXPECT_EQ(keep(softmax_of("2048", "32768", "bf16")), 0);
-  EXPECT_EQ(keep(norm_of("2048", "14001", "f32")), 0); // fills its tile
+  EXPECT_EQ(keep(softmax_of("2048", "12288")), 0);         // a tile
+  EXPECT_EQ(keep(softmax_of("20000", "8192", "bf16")), 0); // a tile
+  EXPECT_EQ(keep(norm_of("2048", "14001", "f32")), 0);     // fills its tile
   EXPECT_EQ(keep(norm_of("2048", "12001", "f32")), 2);
 }
 

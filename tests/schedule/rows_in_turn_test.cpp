@@ -37,6 +37,21 @@ TEST(RowsInTurn, FourWhereGainsAreReadForThem) {
   expect_in_turn(norm_of("47", "1024", "f16"), {1, 1024, 2, 4}, 2e-3);
   expect_in_turn(add_norm_of("29", "1024", "f16"), {1, 1024, 4, 2}, 5e-3); // of two streams less of each
 }
+// As many elements for each warp as that makes 1024.
+TEST(RowsInTurn, AWarpEachWhereMuchIsMoved) {
+  auto chosen = [](const Problem& p) {
+    auto domain = make_domain(p.graph, p.nest);
+    const BlockPlan first = plan_blocks(p.graph, p.nest, *domain, gpu_with(132), {}).front();
+    return std::array{first.rows, first.columns, first.warps, first.turns};
+  };
+  EXPECT_EQ(chosen(softmax_of("65536", "256", "bf16")), (std::array{4, 256, 1, 2}));
+  EXPECT_EQ(chosen(softmax_of("32768", "512", "f16")), (std::array{2, 512, 1, 2}));
+  EXPECT_EQ(chosen(softmax_of("12000", "2048", "f16")), (std::array{1, 2048, 2, 2}));
+  EXPECT_EQ(chosen(add_norm_of("8192", "1024", "bf16")), (std::array{1, 1024, 1, 2}));
+  EXPECT_EQ(chosen(norm_of("8192", "4096", "bf16")), (std::array{1, 4096, 8, 2})); // a gain is read once for two
+  for (const Problem& p : {softmax_of("131", "256", "bf16"), add_norm_of("9", "1024", "bf16")})
+    expect_same(p, {{}}, {.tolerance = 2e-2, .multiprocessors = 1});
+}
 TEST(RowsInTurn, NotWhereTheGpuWouldBeIdleOrRowsAreLong) {
   auto turns = [](const Problem& p, int multiprocessors = 1) {
     auto domain = make_domain(p.graph, p.nest);
@@ -45,7 +60,8 @@ TEST(RowsInTurn, NotWhereTheGpuWouldBeIdleOrRowsAreLong) {
   EXPECT_EQ(turns(softmax_of("27", "1024", "bf16")), 1);
   EXPECT_EQ(turns(softmax_of("32", "1024", "bf16"), 132), 1);
   EXPECT_EQ(turns(softmax_of("8192", "1024", "bf16"), 132), 2);
-  EXPECT_EQ(turns(softmax_of("16384", "1024", "bf16"), 132), 1); // more than the L2 holds
+  EXPECT_EQ(turns(softmax_of("16384", "1024", "bf16"), 132), 2); // more than the L2 holds
+  EXPECT_EQ(turns(softmax_of("32768", "1024", "bf16"), 132), 1); // much more
   EXPECT_EQ(turns(softmax_of("64", "8192", "bf16")), 1);
   EXPECT_EQ(turns(softmax_of("64", "256", "f32")), 1);
   EXPECT_EQ(turns(group_norm_of("128", "64", "4", "f16", "8")), 1); // accesses of 8 bytes
