@@ -71,7 +71,7 @@ public:
   [[nodiscard]] bool hold_copied(BlockPlan& p, int64_t length) const {
     constexpr int64_t kFew = 2;                          // rows of a multiprocessor
     constexpr int64_t kLeastOfGains = kRowBytes * 5 / 4; // shorter ones are as fast in a loop that reads again
-    if (!rows_ || *rows_ < kFew * f_.device.multiprocessors) return false;
+    if (rows_ && *rows_ < kFew * f_.device.multiprocessors) return false;
     const int64_t bytes = length * f_.usual, beside = f_.loads_beside();
     const HeldRow small{256, 16, 4, false}, medium{256, 16, 3, false}, large{512, 16, 2, false},
         alone{512, 16, 1, false};

@@ -58,6 +58,15 @@ TEST(HeldRows, CopiedAtOnce) {
   expect_copied(norm_of("5", "24576", "f16"), 512, 16, 3, 5e-3);
   expect_copied(softmax_of("2", "20480"), 512, 8, 5, 1e-4);
 }
+TEST(HeldRows, CopiedAtOnceWhateverTheNumberOfRows) {
+  const Problem p = softmax_of("n", "32768", "bf16");
+  auto domain = make_domain(p.graph, p.nest);
+  const auto plans = plan_blocks(p.graph, p.nest, *domain, gpu_with(), {});
+  EXPECT_TRUE(plans.back().copied) << plans.back().schedule.why;
+  kernel_runner().blocks_only = true;
+  expect_same(p, {{{"n", 3}}, {{"n", 0}}}, {.tolerance = 1e-2, .multiprocessors = 1});
+  kernel_runner().blocks_only = false;
+}
 TEST(HeldRows, CopiedAtOnceButForTheTileThatEndsTheRow) {
   expect_copied(softmax_of("4", "15000", "f16"), 256, 16, 3, 2e-3);  // which is a part of one
   expect_copied(softmax_of("5", "65536", "bf16"), 512, 16, 7, 1e-2); // for which there is no room
