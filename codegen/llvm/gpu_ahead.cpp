@@ -248,7 +248,7 @@ Emitter::Ahead Emitter::own_loads_ahead(const tile::Op& loop) {
       if (p.value == op.operands[0]) param = &p;
     if (!param || param->written || (body.stores && !param->invariant && !param->in_place)) continue;
     if (op.operands.size() > 3 && !is_zero(kernel_, op.operands[3])) continue;
-    if (layouts_.splits[static_cast<size_t>(id)] || layouts_.windows[static_cast<size_t>(id)].width > 0) continue;
+    if (layouts_.windows[static_cast<size_t>(id)].width > 0) continue;
     // What does not move with the loop is found in the L1, or in registers.
     auto slice = ahead.slice;
     if (!body.moves(kernel_, loop, op.operands[1]) || !body.slice(kernel_, loop, op.operands[1], slice)) continue;
@@ -263,6 +263,7 @@ Emitter::Ahead Emitter::own_loads_ahead(const tile::Op& loop) {
       c.width = std::min(c.width, layouts_.access_width[static_cast<size_t>(c.into)]);
       if (!body.slice(kernel_, loop, kernel_.op(c.into).operands[1], slice)) c.into = -1;
     }
+    if (c.into < 0 && layouts_.splits[static_cast<size_t>(id)]) continue;
     const int bytes = element_bytes(kernel_.type(op.results[0]).dtype);
     if (c.width * bytes < 4) continue; // the least that a copy moves
     if (c.into >= 0) {
@@ -313,7 +314,10 @@ Status Emitter::load_own(const tile::Op& load) {
   return {};
 }
 
-Status Emitter::copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* induction, Value* predicate, Value* stage) {
+// Of accesses whose mask holds for a part of their elements these are loaded and stored one by one, when all copies
+// have been started.
+Status Emitter::copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* induction, Value* predicate, Value* stage,
+                           std::vector<std::function<void()>>& afterwards) {
   define(loop.region_args[0][0], {induction});
   for (auto id : ahead.slice) TESSERA_TRY(operation(id));
   for (const auto& c : ahead.copies) {
@@ -328,12 +332,36 @@ Status Emitter::copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* indu
       Registers places;
       const tile::Op* into = c.into < 0 ? nullptr : &kernel_.op(c.into);
       if (into) places = registers(into->operands[1], n);
+      const bool splits = layouts_.splits[static_cast<size_t>(c.load)];
+      Parts part;
+      if (splits) part = parts(masks, c.width);
       for (size_t r = 0; r < n; r += static_cast<size_t>(c.width)) {
         if (!into && !masks.empty() && is_never(masks[r])) continue;
         auto* to = into ? address(into->operands[0], places[r]) : own_place(ahead, c, r, stage);
-        gpu_->copy_async(to, address(op.operands[0], offsets[r]), c.width * static_cast<int>(bytes),
-                         masks.empty() ? nullptr : masks[r], predicate, op.caching);
+        const size_t access = r / static_cast<size_t>(c.width);
+        Value* exists = masks.empty() ? nullptr : splits ? part.whole[access] : masks[r];
+        gpu_->copy_async(to, address(op.operands[0], offsets[r]), c.width * static_cast<int>(bytes), exists,
+                         splits ? both(predicate, b_.CreateNot(part.cut[access])) : predicate, op.caching);
       }
+      if (!splits) continue;
+      part.rest = both(part.rest, predicate);
+      afterwards.push_back([=, this, &op] {
+        rest_of(part, [&] {
+          for (size_t r = 0; r < n; r += static_cast<size_t>(c.width)) {
+            auto* cut = both(predicate, part.cut[r / static_cast<size_t>(c.width)]);
+            if (is_never(cut)) continue;
+            Registers elements;
+            for (size_t i = r; i < r + static_cast<size_t>(c.width); ++i) {
+              int one = 0;
+              auto* single = word_type(dtype, 1, &one);
+              const auto word = gpu_->load_global(address(op.operands[0], offsets[i]), single, 1, both(cut, masks[i]),
+                                                  {}, stability_of(op.operands[0]), op.caching);
+              elements.push_back(from_words(word, dtype, 1)[0]);
+            }
+            store_shared_elements(address(into->operands[0], places[r]), elements, dtype, cut);
+          }
+        });
+      });
       continue;
     }
     auto* acts = both(predicate, acts_for_copies(c.plan.store_free_lanes, c.plan.store_free_warps));

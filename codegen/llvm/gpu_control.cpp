@@ -3,6 +3,8 @@
 // Elements of fewer than 32 bits travel from block to block in words. Each alone would have a register there, and be
 // taken out of the word that it was loaded in: half of a tile of f16 that is loaded a round ahead.
 #include "codegen/llvm/gpu_emit.h"
+#include <functional>
+#include <utility>
 
 namespace tessera::gpu {
 
@@ -32,7 +34,11 @@ Status Emitter::loop(const tile::Op& op) {
   auto ahead = op.ahead > 0 ? own_loads_ahead(op) : loads_ahead(op);
   const bool copies = !ahead.copies.empty() && !ahead.own, own = !ahead.copies.empty() && ahead.own;
   const auto stage_bytes = static_cast<uint32_t>(ahead.stage_bytes);
-  if (copies) TESSERA_TRY(copy_ahead(op, ahead, index(from), any, b_.getInt32(0)));
+  std::vector<std::function<void()>> afterwards;
+  auto finish_copies = [&] {
+    for (const auto& emit : std::exchange(afterwards, {})) emit();
+  };
+  if (copies) TESSERA_TRY(copy_ahead(op, ahead, index(from), any, b_.getInt32(0), afterwards));
   // The induction value so many rounds later.
   auto rounds_later = [&](Value* v, int rounds) {
     for (int r = 0; r < rounds; ++r) v = b_.CreateNSWAdd(v, step);
@@ -41,8 +47,9 @@ Status Emitter::loop(const tile::Op& op) {
   for (int s = 0; own && s < ahead.stages; ++s) {
     auto* round = rounds_later(from, s);
     TESSERA_TRY(copy_ahead(op, ahead, index(round), b_.CreateICmpSLT(round, to),
-                           b_.getInt32(static_cast<uint32_t>(s) * stage_bytes)));
+                           b_.getInt32(static_cast<uint32_t>(s) * stage_bytes), afterwards));
   }
+  finish_copies();
   std::vector<Registers> first;
   for (size_t c = 0; c < carried; ++c)
     first.push_back(to_travel(registers(op.operands[3 + c], register_count(args[1 + c])), dtype(args[1 + c])));
@@ -85,7 +92,7 @@ Status Emitter::loop(const tile::Op& op) {
     barrier();
     other = b_.CreateSub(b_.getInt32(stage_bytes), stage);
     ++ahead_depth_;
-    TESSERA_TRY(copy_ahead(op, ahead, index(next), b_.CreateICmpSLT(next, to), other));
+    TESSERA_TRY(copy_ahead(op, ahead, index(next), b_.CreateICmpSLT(next, to), other, afterwards));
     for (const auto& c : ahead.copies) {
       auto v = kernel_.op(c.load).results[0];
       ahead_[v] = {c.plan, kernel_.type(v).dtype, ahead.region + c.at, stage, nullptr};
@@ -100,7 +107,8 @@ Status Emitter::loop(const tile::Op& op) {
     auto yields = yielded_;
     if (ahead.refills) {
       auto* later = rounds_later(i, ahead.stages);
-      TESSERA_TRY(copy_ahead(op, ahead, index(later), b_.CreateICmpSLT(later, to), stage));
+      TESSERA_TRY(copy_ahead(op, ahead, index(later), b_.CreateICmpSLT(later, to), stage, afterwards));
+      finish_copies();
     } else {
       gpu_->commit_copies();
     }

@@ -122,7 +122,7 @@ private:
   // Accesses whose mask may hold for a part of their elements: those of which it holds for all, and whether this thread
   // has others, which are made element by element, behind a branch that few threads take.
   struct Parts {
-    Registers whole; // i1, by access
+    Registers whole, cut; // i1, by access: the mask holds for all, for some of its elements
     Value* rest = nullptr;
   };
   Parts parts(const Registers& masks, int width);
@@ -190,7 +190,9 @@ private:
   [[nodiscard]] tile::OpId only_stored(const tile::Op& loop, const tile::Op& load) const;
   [[nodiscard]] bool at_most_rounds(const tile::Op& loop, int rounds) const;
   // Starts the copies of the round with this induction value, where the predicate is true.
-  Status copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* induction, Value* predicate, Value* stage);
+  // `afterwards` gets what remains to be emitted behind them.
+  Status copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* induction, Value* predicate, Value* stage,
+                    std::vector<std::function<void()>>& afterwards);
   Value* own_place(const Ahead& ahead, const Copy& copy, size_t register_index, Value* stage);
   Status load_own(const tile::Op& load);
 

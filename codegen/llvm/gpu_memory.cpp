@@ -143,6 +143,7 @@ Emitter::Parts Emitter::parts(const Registers& masks, int width) {
     auto* rest = b_.CreateAnd(any, b_.CreateNot(all));
     p.rest = p.rest ? b_.CreateOr(p.rest, rest) : rest;
     p.whole.push_back(all);
+    p.cut.push_back(rest);
   }
   return p;
 }

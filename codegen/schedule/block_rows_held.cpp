@@ -65,19 +65,20 @@ public:
     BlockPlan holding = p;
     if (hold(holding, held, *n) >= (masked ? kMasked : wide && p.shift == 1 ? 1 : kMost)) p = std::move(holding);
   }
-  // Rows of whole accesses of one stream, of which all that is kept lies in shared memory: copied there at once, each
-  // is under way as a whole, and few registers let several blocks be there. Three or four of them where that leaves
-  // room for all tiles but one that ends the row, else two large ones, or one.
+  // Rows of one stream, of which all that is kept lies in shared memory: copied there at once, each is under way as a
+  // whole, and few registers let several blocks be there. Up to 64 KB three or four of them where that leaves room for
+  // all tiles but one that does not end with the row, else two large ones, or one.
   [[nodiscard]] bool hold_copied(BlockPlan& p, int64_t length) const {
     constexpr int64_t kFew = 2;                          // rows of a multiprocessor
     constexpr int64_t kLeastOfGains = kRowBytes * 5 / 4; // shorter ones are as fast in a loop that reads again
     if (rows_ && *rows_ < kFew * f_.device.multiprocessors) return false;
     const int64_t bytes = length * f_.usual, beside = f_.loads_beside();
-    const HeldRow small{256, 16, 4, false}, medium{256, 16, 3, false}, large{512, 16, 2, false},
-        alone{512, 16, 1, false};
-    if (f_.usual == 2 && beside == 0)
-      return copy(p, small, length, true) || copy(p, medium, length, true) || copy(p, large, length) ||
-             copy(p, alone, length);
+    const HeldRow large{512, 16, 2, false};
+    if (f_.usual == 2 && beside == 0) {
+      for (const int64_t blocks : {4, 3})
+        if (bytes <= 2 * kRowBytes && copy(p, {256, 16, blocks, false}, length, true)) return true;
+      return copy(p, large, length) || copy(p, {512, 16, 1, false}, length);
+    }
     if (f_.usual == 2 && beside == 1 && bytes > kLeastOfGains) return copy(p, large, length);
     if (f_.usual == 4 && beside == 0 && bytes > 2 * kRowBytes) return copy(p, {512, 8, 2, false}, length);
     return false;
@@ -85,11 +86,11 @@ public:
   // Whether that is possible, and such blocks have room for all of a row. A row that ends with a tile is in shared
   // memory as a whole where there is room, but if that is `wanted`; else its last tile is in registers.
   bool copy(BlockPlan& p, const HeldRow& form, int64_t length, bool wanted = false) const {
-    if (p.shift > 1 || p.run == 1 || !f_.stores_rows() || f_.divides() || f_.row_groups().columns.size() != 1)
-      return false;
-    const int64_t tile = form.threads * form.each, tiles = (length + tile - 1) / tile;
+    if (p.run == 1 || !f_.stores_rows() || f_.divides() || f_.row_groups().columns.size() != 1) return false;
+    const int64_t tile = form.threads * form.each, tiles = (length + p.shift - 1 + tile - 1) / tile;
     const int64_t room = f_.tiles_in_shared(tile, f_.usual, form.blocks);
-    const bool ends = length % tile == 0;
+    if (tiles != (length + tile - 1) / tile) return false; // some rows have a tile more: none is known to be whole
+    const bool ends = p.shift == 1 && length % tile == 0;
     if (tiles < 2 || tiles > room + (wanted && ends ? 0 : 1) || !f_.keeps_stream(online_)) return false;
     set(p, form);
     p.keep = static_cast<int>(ends ? std::min(tiles, room) : tiles - 1);
@@ -97,12 +98,10 @@ public:
     p.reads = f_.reads(true);
     return true;
   }
-  // Many that fill the largest tile in registers, instead of it.
+  // Many of them instead of the largest tile in registers, if they fill it, or are shifted.
   [[nodiscard]] bool copied_tile(BlockPlan& p, int64_t length, bool aligned) const {
-    constexpr int64_t kLeast = 28 << 10; // bytes; shorter ones leave much of the tile idle, or have smaller ones
-    const int64_t bytes = length * f_.usual;
-    if (!aligned || !many_ || f_.usual != 2 || f_.loads_beside() > 0 || bytes <= kLeast || bytes > kRowBytes)
-      return false;
+    const int64_t kLeast = (aligned ? 28 : 24) << 10, bytes = length * f_.usual;
+    if (!many_ || f_.usual != 2 || f_.loads_beside() > 0 || bytes <= kLeast || bytes > kRowBytes) return false;
     return hold_copied(p, length);
   }
   // Many rows of one 16-bit stream, a little too long for a tile: four blocks hold one each. Rows of several axes, with

@@ -33,8 +33,7 @@ void BlockLowering::share_row() {
     kept_last_.assign(kept_values_.size(), -1);
     const int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes;
     auto read = [&](const KeptValue& k) { return plain_load(k.id); };
-    copies_ = plan_.copied && plan_.keep > 0 && plan_.shift == 1 &&
-              std::all_of(kept_values_.begin(), kept_values_.end(), read);
+    copies_ = plan_.copied && plan_.keep > 0 && std::all_of(kept_values_.begin(), kept_values_.end(), read);
     for (const KeptValue& k : kept_values_)
       kept_memory_.push_back(plan_.keep > 0 ? b_.scratch(k.dtype, sizes_.constant(plan_.keep * elements)) : -1);
   }
@@ -155,11 +154,14 @@ BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& 
   // Loads that are only stored, to places of their own, are copies.
   auto copied_tiles = [&](V to) {
     auto tile = [&](V i, std::span<const V> carried) {
-      return scoped([&] {
-        place(s, tile_base(i), false);
-        const V offset = kept_offset(i);
+      const V base = tile_base(i), offset = kept_offset(i);
+      scoped([&] {
+        place(s, base, plan_.shift > 1);
         for (size_t k = 0; k < kept_values_.size(); ++k)
           b_.store(kept_memory_[k], offset, splat(stored_value(kept_values_[k].id), full_shape()));
+        return 0;
+      });
+      return placed(base, [&] {
         for (size_t k = 0; k < kept_values_.size(); ++k) recall(kept_values_[k], b_.load(kept_memory_[k], offset));
         return round_body(stage, fold, Values(carried.begin(), carried.end()));
       });

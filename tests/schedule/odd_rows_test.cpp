@@ -64,9 +64,9 @@ TEST(OddRows, ThereAndBack) {
   for (int row : {32771, 36857, 36858, 36859, 36863})
     expect_loop(masked_softmax_of("5", std::to_string(row), "f16"), 8192, {.tolerance = 1e-2});
 }
-// All but one tile of a row.
+// All but one tile of a row, where some rows have a tile more than others by where they begin.
 TEST(OddRows, NearlyHeld) {
-  for (const char* row : {"28675", "30719", "32761"}) {
+  for (const char* row : {"32709", "32761"}) {
     const Problem p = softmax_of("5", row, "f16");
     EXPECT_EQ(plan_of(p, 1).keep, 6);
     kernel_runner().blocks_only = true;
