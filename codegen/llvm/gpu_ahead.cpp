@@ -126,6 +126,17 @@ std::optional<int64_t> growth(const tile::Kernel& k, const tile::Op& loop, const
   return std::nullopt;
 }
 
+// Operations that write behind a pointer, however deep in regions.
+int writes_to(const tile::Kernel& k, const std::vector<tile::OpId>& ops, tile::ValueId pointer) {
+  int n = 0;
+  for (auto id : ops) {
+    const auto& op = k.op(id);
+    n += (op.kind == OpKind::Store || op.kind == OpKind::AtomicAdd) && op.operands[0] == pointer;
+    for (const auto& region : op.regions) n += writes_to(k, region, pointer);
+  }
+  return n;
+}
+
 bool is_zero(const tile::Kernel& k, tile::ValueId v) {
   for (tile::OpId id = 0; id < k.op_count(); ++id) {
     const auto& op = k.op(id);
@@ -223,7 +234,8 @@ tile::OpId Emitter::only_stored(const tile::Op& loop, const tile::Op& load) cons
   if (store.kind != OpKind::Store || std::find(in_body.begin(), in_body.end(), use->first) == in_body.end()) return -1;
   const auto pointer = store.operands[0];
   if (store.operands.size() > 3 || !scratch_.contains(pointer) || touched_scratch_.contains(pointer)) return -1;
-  const auto& layout = layouts_[load.results[0]]; // each element is one thread's
+  if (writes_to(kernel_, in_body, pointer) > 1) return -1; // which of them is last must not depend on the copies
+  const auto& layout = layouts_[load.results[0]];          // each element is one thread's
   if (layouts_[store.operands[1]] != layout || !layout.is_injective()) return -1;
   auto constant = [&](tile::ValueId v) { return facts_[static_cast<size_t>(v)].constant; };
   const auto step = constant(loop.operands[2]);

@@ -84,14 +84,14 @@ public:
     return false;
   }
   // Whether that is possible, and such blocks have room for all of a row. A row that ends with a tile is in shared
-  // memory as a whole where there is room, but if that is `wanted`; else its last tile is in registers.
-  bool copy(BlockPlan& p, const HeldRow& form, int64_t length, bool wanted = false) const {
+  // memory as a whole, if there is room; if not, its last tile is in registers, unless it is to be there `entirely`.
+  bool copy(BlockPlan& p, const HeldRow& form, int64_t length, bool entirely = false) const {
     if (p.run == 1 || !f_.stores_rows() || f_.divides() || f_.row_groups().columns.size() != 1) return false;
     const int64_t tile = form.threads * form.each, tiles = (length + p.shift - 1 + tile - 1) / tile;
     const int64_t room = f_.tiles_in_shared(tile, f_.usual, form.blocks);
     if (tiles != (length + tile - 1) / tile) return false; // some rows have a tile more: none is known to be whole
     const bool ends = p.shift == 1 && length % tile == 0;
-    if (tiles < 2 || tiles > room + (wanted && ends ? 0 : 1) || !f_.keeps_stream(online_)) return false;
+    if (tiles < 2 || tiles > room + (entirely && ends ? 0 : 1) || !f_.keeps_stream(online_)) return false;
     set(p, form);
     p.keep = static_cast<int>(ends ? std::min(tiles, room) : tiles - 1);
     p.copied = true;

@@ -127,6 +127,25 @@ TEST(GpuAhead, WhatIsOnlyStoredToScratchIsCopiedThere) {
         if (HasFatalFailure()) return;
       }
 }
+// Of two loads that are stored to the same places the second one stays.
+TEST(GpuAhead, NotWhereSomethingElseWritesTheScratch) {
+  KernelMaker f("twice");
+  auto x = f.in("x", DType::F32), y = f.out("y", DType::F32);
+  const std::vector<int> shape = {kRow};
+  auto kept = f.b.scratch(DType::F32, f.i(2 * kRow)), at = f.along(shape, 0);
+  f.b.for_loop(
+      f.i(0), f.i(2), f.i(1), {},
+      [&](ValueId i, std::span<const ValueId>) -> std::vector<ValueId> {
+        auto place = f.add(at, f.mul(i, f.i(kRow)));
+        for (int half : {0, 2}) f.b.store(kept, place, f.b.load(x, f.add(place, f.i(half * kRow))));
+        return {};
+      },
+      2);
+  for (int i : {0, 1}) f.b.store(y, f.add(at, f.i(i * kRow)), f.b.load(kept, f.add(at, f.i(i * kRow))));
+  GpuRun run;
+  run.buffers = {random_tensor(DType::F32, 4 * kRow, 5), filled(DType::F32, 2 * kRow, -7)};
+  expect_as_interpreted(f.k, run);
+}
 TEST(GpuAhead, NothingIsLoadedOfWhatIsCopied) {
   auto ptx = [](tile::Kernel k) {
     k.config["warps"] = 2;
