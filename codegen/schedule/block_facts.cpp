@@ -245,8 +245,7 @@ AxisGroups BlockFacts::row_groups() const {
   return g;
 }
 int64_t BlockFacts::shared_room(int64_t blocks, int64_t exchange) const {
-  constexpr int64_t kSystem = 1 << 10; // the system's, of each block
-  return (device.shared_bytes + kSystem) / blocks - kSystem - exchange;
+  return (device.shared_bytes + kSystemBytes) / blocks - kSystemBytes - exchange;
 }
 int64_t BlockFacts::tiles_in_shared(int64_t elements, int64_t bytes, int64_t blocks, int64_t exchange) const {
   return bytes > 0 ? std::max<int64_t>(0, shared_room(blocks, exchange) / (elements * bytes)) : 0;

@@ -90,6 +90,7 @@ public:
   [[nodiscard]] AxisGroups row_groups() const;
   // Bytes of shared memory that each of so many blocks on a multiprocessor has, beside what its warps `exchange`.
   static constexpr int64_t kExchangeBytes = 1 << 10; // usually
+  static constexpr int64_t kSystemBytes = 1 << 10;   // the system's, of each block
   [[nodiscard]] int64_t shared_room(int64_t blocks, int64_t exchange = kExchangeBytes) const;
   // Tiles of so many elements, of each of which later rounds need `bytes`, that fit there.
   [[nodiscard]] int64_t tiles_in_shared(int64_t elements, int64_t bytes, int64_t blocks,

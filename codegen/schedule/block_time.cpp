@@ -9,10 +9,12 @@ namespace {
 
 constexpr double kLaunch = 3.4, kBlock = 0.0006;                                // us
 constexpr double kLatency = 1.8, kMeeting = 0.06;                               // us
+constexpr double kCopiedTile = 0.05;                                            // of kLatency
 constexpr double kTile = 0.9, kTileElement = 0.04, kTileWarp = 0.05, kTeam = 4; // us, of columns
-constexpr double kMemory = 4.45e6, kCache = 9e6;                                // bytes per us
-constexpr double kRegisterFile = 65536, kThreads = 2048;                        // of a multiprocessor
-constexpr double kLanes = 128 * 1.75e3; // instructions of a lane, per us and multiprocessor
+constexpr double kBeside = 0.05;
+constexpr double kMemory = 4.45e6, kCache = 9e6;         // bytes per us
+constexpr double kRegisterFile = 65536, kThreads = 2048; // of a multiprocessor
+constexpr double kLanes = 128 * 1.75e3;                  // instructions of a lane, per us and multiprocessor
 
 // Linear between the measured points.
 double slow(double under_way) {
@@ -100,11 +102,17 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
     if (p.loop) rounds = std::max(1.0, stages);
   }
   const bool rows = folds(p.groups.columns);
+  if (p.keep > 0) {
+    auto online = p.schedule.config.find("online");
+    const bool sums_online = online == p.schedule.config.end() || online->second != 0;
+    c.kept = static_cast<double>(int64_t{p.keep} * p.rows * p.columns * f.kept_element(sums_online));
+  }
   if (p.loop) {
     // Of rows what is kept is not read again.
     const double kept = rows && (p.team || p.keep > 0) ? std::min(1.0, (p.keep + 1) / tiles) : 0;
     c.again = (rounds - 1) * read * (1 - kept);
-    c.waits = false; // loads of the next tile do not depend on this one's
+    c.waits = p.copied; // else loads of the next tile do not depend on this one's
+    if (p.copied) c.block_bytes *= p.keep + 1;
   }
   if (folds(p.groups.rows))
     c.latency =
@@ -112,7 +120,8 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
   if (rows) {
     const double warps = std::max(1.0, p.warps / static_cast<double>(p.loop ? 1 : p.rows)); // of a row
     const double again = p.keep > 0 && !p.team ? std::max(0.0, tiles - p.keep - 1) : tiles; // that are not held
-    c.latency = kLatency * (1 + (tiles + (rounds - 1) * again - 1) / 2) + folding * warps * kMeeting;
+    const double later = tiles + (rounds - 1) * again - 1, copied = rounds * tiles - 1;
+    c.latency = kLatency * (1 + (p.copied ? copied * kCopiedTile : later / 2)) + folding * warps * kMeeting;
   }
   double alive = std::max<double>(f.live, 1.5) + (p.loop ? f.accumulators() : 0);
   c.registers = 16 + each * (alive + loaded / 4);
@@ -133,6 +142,11 @@ double estimate_us(const LaunchCost& c, const DeviceTraits& device) {
   double registers = std::min(std::ceil(c.registers / 8) * 8, c.most);
   double resident = std::clamp(std::floor(kRegisterFile / (c.threads * registers)), 1.0, 32.0);
   resident = std::max(1.0, std::min(resident, std::floor(kThreads / c.threads)));
+  if (c.kept > 0) {
+    const double shared = static_cast<double>(device.shared_bytes + BlockFacts::kSystemBytes) /
+                          (c.kept + BlockFacts::kSystemBytes + BlockFacts::kExchangeBytes);
+    resident = std::max(1.0, std::min(resident, std::floor(shared)));
+  }
   double under_way = std::min(resident, c.blocks / processors) * c.block_bytes * (c.waits ? 0.5 : 1);
   double waves = c.blocks / (processors * resident);
   double tail = waves > 1 ? 1 + (std::ceil(waves) / waves - 1) / 2 : 1;
@@ -141,8 +155,8 @@ double estimate_us(const LaunchCost& c, const DeviceTraits& device) {
   double memory = c.bytes / kMemory * read_share * tail + c.again / kCache;
   double busy = std::min(1.0, c.blocks / processors);
   double arithmetic = c.instructions / (kLanes * processors * busy);
-  return kLaunch + std::max({std::hypot(memory, std::max(1.0, waves) * c.latency), c.blocks * kBlock, arithmetic}) *
-                       (1 + spilled);
+  const double moving = std::max(std::hypot(memory, std::max(1.0, waves) * c.latency), c.blocks * kBlock);
+  return kLaunch + (std::max(moving, arithmetic) + kBeside * std::min(moving, arithmetic)) * (1 + spilled);
 }
 
 } // namespace tessera

@@ -225,6 +225,18 @@ TEST(Candidates, ConditionsKeepATunedKernelToItsSizes) {
   }
 }
 
+// Copies to shared memory at once are measured where the rules do not choose them, and cost what their blocks wait for.
+TEST(Candidates, CopiedRowsAreWorthMeasuring) {
+  for (const Problem& p : {norm_of("1400", "24576", "f32"), softmax_of("20000", "12000", "f16"),
+                           softmax_of("2048", "30001", "f16"), softmax_of("90", "390656")}) {
+    auto list = candidates(p.graph, p.nest, gpu(), by_id(p, {}), 24);
+    ASSERT_TRUE(list.ok());
+    auto copied = [](const Candidate& c) { return c.tuned.schedule.config.at("copied") != 0; };
+    EXPECT_TRUE(std::any_of(list->begin(), list->end(), copied)) << list->front().tuned.schedule.why;
+    EXPECT_FALSE(std::all_of(list->begin(), list->end(), copied));
+  }
+}
+
 // Numbers that make no sense are passed over: the rules' kernels are there.
 TEST(Candidates, DamagedConfigsAreIgnored) {
   Problem p = row_sums("n", "512");
