@@ -10,8 +10,8 @@
 //   first round          1. kept          2. read            3. in registers
 //   second round         3. from shared   2. read, back      1. from registers
 //
-// With `copied` the first tiles, and the last one, are all under way before the first is folded; of a row that ends with
-// a tile all may be kept, and none is the last one then.
+// With `copied` the first tiles, and the last one, are all under way before the first is folded; of a row that ends
+// with a tile all may be kept, and none is the last one then.
 #include "codegen/schedule/block_lowering.h"
 #include "codegen/schedule/shapes.h"
 #include "codegen/tile/rules.h"

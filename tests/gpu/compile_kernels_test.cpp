@@ -105,6 +105,13 @@ TEST_F(CompileGpuKernels, YieldPtxAndCubinForEveryAlternative) {
   ASSERT_GE(variants.size(), 2u); // rows that fit in registers, and any
   auto objects = decoded(*made);
   EXPECT_EQ(objects.size(), variants.size());
+  const KernelReport& report = made->reports.at(0); // names each of them, the one for every size last
+  ASSERT_EQ(report.alternatives.size() + 1, variants.size());
+  for (size_t i = 0; i < report.alternatives.size(); ++i) {
+    EXPECT_EQ(report.alternatives[i].schedule.why, variants[i].scheduled.schedule.why);
+    EXPECT_EQ(report.alternatives[i].when.substr(0, 3), "if ");
+  }
+  EXPECT_EQ(report.schedule.why, variants.back().scheduled.schedule.why);
   for (const auto& v : variants) {
     const auto& o = objects.at(static_cast<size_t>(v.object));
     EXPECT_EQ(o.symbol, v.symbol);
