@@ -200,7 +200,7 @@ public:
   }
 
   // Copies of 16 bytes leave out the L1, which no other block of the multiprocessor would profit from. With a policy,
-  // ptxas up to 13.3 loses the uniform registers of a place that it takes for a uniform base and an offset, and the
+  // ptxas 12.9 and 13.0 lose the uniform registers of a place that it takes for a uniform base and an offset, and the
   // instruction traps: a permutation that changes nothing is what it does not see through.
   void copy_async(Value* offset, Value* address, int bytes, Value* exists, Value* predicate,
                   tile::Caching caching) override {

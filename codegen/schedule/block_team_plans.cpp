@@ -169,14 +169,18 @@ int64_t TeamShares::exchange(const BlockPlan& p) const {
 }
 
 // Rows of 16 bits, nothing of which is read again, and of which a multiprocessor holds so much that what it has read
-// need not last in the L2: it would only be in the way of what is written. Of whole accesses more, of all rows at once.
+// need not last in the L2: it would only be in the way of what is written. Shifted ones by what there is room for; of
+// whole accesses one stream, of which all rows are held at a time, by what there is.
 bool TeamShares::holds_much(const BlockPlan& p) const {
   constexpr int64_t kMuchShifted = 96 << 10, kMuchWhole = 160 << 10; // bytes
-  const int64_t much = p.shift > 1 ? kMuchShifted : kMuchWhole;
-  if (!p.loop || f_.usual != 2 || (p.shift == 1 && p.programs == 0)) return false;
+  if (!p.loop || f_.usual != 2) return false;
   const auto n = f_.constant(row_), members = f_.constant(*p.team);
   const int64_t share = (int64_t{p.keep} + 1) * p.columns;
-  return n && members && *members * share >= *n + p.shift - 1 && share * kept_bytes_ * p.min_blocks >= much;
+  if (!n || !members || *members * share < *n + p.shift - 1) return false;
+  if (p.shift > 1) return share * kept_bytes_ * p.min_blocks >= kMuchShifted;
+  const auto rows = f_.constant(points_);
+  if (!rows || p.programs == 0 || f_.loaded_bytes() > f_.usual) return false;
+  return *rows * *n * kept_bytes_ >= kMuchWhole * f_.device.multiprocessors;
 }
 
 int TeamShares::kept_tiles(int64_t elements, int64_t resident, int64_t exchange) const {

@@ -19,7 +19,7 @@
 //
 // as if in each place that a multiprocessor has for a block one ran after the other, hides behind it in part. Tiles
 // that are copied at once are all under way, and then waited for: each of them, in either round, takes 0.05 of the 1.8
-// us (300 candidates of 19 kernels: the first by this estimate is 1 % slower than the best, and it is 10 % off on the
+// us (220 candidates of 19 kernels: the first by this estimate is 1 % slower than the best, and it is 10 % off on the
 // average). Of blocks of columns:
 //
 //   latency = waves * (tiles of all rounds * (0.9 us + 0.04 us * elements of a thread + 0.05 us * warps) + 4 us of

@@ -80,7 +80,8 @@ int instructions(const std::vector<char>& cubin, uint64_t opcode) {
   return found;
 }
 
-// Assemblers up to CUDA 13.3 lose registers of copies that carry a hint and have a uniform place: such code traps.
+// Assemblers of CUDA 12.9 and 13.0 lose registers of copies that carry a hint and have a uniform place: such code
+// traps.
 TEST_F(CompileGpuKernels, CopiesWithHintsHaveTheirRegisters) {
   constexpr uint64_t kCopy = 0xfae, kUniformCopy = 0xdae;
   for (const Problem& p :

@@ -72,6 +72,23 @@ TEST(HeldRows, CopiedAtOnceButForTheTileThatEndsTheRow) {
   expect_copied(softmax_of("5", "65536", "bf16"), 512, 16, 7, 1e-2); // for which there is no room
   expect_copied(softmax_of("2", "30000"), 512, 8, 7, 1e-4);
 }
+// Where a multiprocessor holds much of one stream, of all rows at a time.
+TEST(HeldRows, WhatIsHeldAllAtATimeNeedNotLast) {
+  auto reads = [](const Problem& p) {
+    auto domain = make_domain(p.graph, p.nest);
+    const BlockPlan first = plan_blocks(p.graph, p.nest, *domain, gpu_with(), {}).front();
+    EXPECT_TRUE(first.team && first.waits) << first.schedule.why;
+    return tile::name(first.reads);
+  };
+  EXPECT_EQ(reads(softmax_of("16", "1048576", "bf16")), "passing");
+  EXPECT_EQ(reads(softmax_of("16", "800000", "bf16")), "passing");
+  EXPECT_EQ(reads(norm_of("16", "1048576", "bf16")), "passing");
+  EXPECT_EQ(reads(softmax_of("16", "524288", "bf16")), "lasting"); // half of what there is room for
+  EXPECT_EQ(reads(softmax_of("64", "131072", "bf16")), "lasting");
+  EXPECT_EQ(reads(add_norm_of("16", "524288", "bf16")), "lasting"); // two streams
+  EXPECT_EQ(reads(softmax_of("638", "131072", "f16")), "lasting");  // teams that follow each other
+  EXPECT_EQ(reads(softmax_of("16", "1048576")), "lasting");
+}
 // Elements at the ends of the row are loaded and stored one by one.
 TEST(HeldRows, CopiedAtOnceAtAnyAlignment) {
   expect_copied(softmax_of("4", "20001", "f16"), 256, 16, 4, 2e-3);
