@@ -112,6 +112,7 @@ struct MatmulCall {
   std::optional<EpilogueKernel> epilogue;
   std::optional<LibraryEpilogue> fused = std::nullopt; // GPU only
   double scale = 1;                                    // GPU only; of the sum, before any epilogue
+  bool tf32 = false; // GPU only: f32 operands may be rounded to TF32 (10 bits of mantissa), sums stay in f32
 }; // c[..., m, n] = scale * a[..., m, k] b[..., k, n]; batch strides 0 where broadcast; f32 on the host
 // Logical dims [N, C, spatial...] of x and y, [O, C/groups, kernel...] of w (transposed: [C, O/groups, ...]); strides
 // say how they lie: channels-last is a stride order. f32 on the host.
@@ -123,6 +124,7 @@ struct ConvCall {
   std::vector<int64_t> output_padding;
   std::optional<EpilogueKernel> epilogue;
   std::optional<LibraryEpilogue> fused = std::nullopt; // GPU only
+  bool tf32 = false;                                   // as MatmulCall::tf32
 };
 struct PoolCall {
   enum class Kind : uint8_t { Max, Average, AverageIncludePad } kind = Kind::Max;

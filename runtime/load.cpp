@@ -286,10 +286,13 @@ private:
       if (l.contains("instead_of")) s.instead_of = l.at("instead_of").get<int>();
       auto call = l.at("call").get<std::string>();
       if (call == "matmul") {
-        s.call = MatmulCall{
-            operand(l.at("a")), operand(l.at("b")),
-            operand(l.at("c")), epilogue(l.at("epilogue")),
-            fused(l),           l.contains("scale") ? std::bit_cast<double>(l.at("scale").get<int64_t>()) : 1.0};
+        s.call = MatmulCall{operand(l.at("a")),
+                            operand(l.at("b")),
+                            operand(l.at("c")),
+                            epilogue(l.at("epilogue")),
+                            fused(l),
+                            l.contains("scale") ? std::bit_cast<double>(l.at("scale").get<int64_t>()) : 1.0,
+                            l.value("tf32", false)};
       } else if (call == "conv") {
         s.call = ConvCall{operand(l.at("x")),
                           operand(l.at("w")),
@@ -302,7 +305,8 @@ private:
                           l.at("transposed").get<bool>(),
                           ints(l.at("output_padding")),
                           epilogue(l.at("epilogue")),
-                          fused(l)};
+                          fused(l),
+                          l.value("tf32", false)};
       } else if (call == "pool") {
         int kind = l.at("kind").get<int>();
         if (kind < 0 || kind > static_cast<int>(PoolCall::Kind::AverageIncludePad))

@@ -195,6 +195,7 @@ private:
                 {"epilogue", epilogue(m->epilogue)}});
       if (m->fused) j["fused"] = fused(*m->fused);
       if (m->scale != 1) j["scale"] = bits(m->scale);
+      if (m->tf32) j["tf32"] = true;
     } else if (const auto* c = std::get_if<ConvCall>(&l.call)) {
       j.update({{"call", "conv"},
                 {"x", operand(c->x)},
@@ -209,6 +210,7 @@ private:
                 {"output_padding", c->output_padding},
                 {"epilogue", epilogue(c->epilogue)}});
       if (c->fused) j["fused"] = fused(*c->fused);
+      if (c->tf32) j["tf32"] = true;
     } else if (const auto* a = std::get_if<FusedAttentionCall>(&l.call)) {
       j.update({{"call", "attention"},
                 {"q", operand(a->q)},

@@ -24,7 +24,8 @@ public:
         find_libraries_(options.find_libraries) {
     libraries_.as_loops = options.as_loops;
     libraries_.cublaslt = options.cublaslt;
-    libraries_.cudnn = libraries_.depthwise = options.cudnn;
+    libraries_.tf32 = options.strict_rounding ? Tf32::Off : options.tf32;
+    libraries_.cudnn = options.cudnn;
     traits_.kind = DeviceTraits::Kind::Cuda;
     traits_.name = "cuda " + target_.arch;
     traits_.shared_bytes = shared_bytes_of(target_.arch);

@@ -238,8 +238,9 @@ private:
       if (!call.fixed) in_place(kernel);
     }
     if (call.kind == LibraryCall::Kind::Matmul) {
-      step.call = MatmulCall{operand(call.operands[0]), operand(call.operands[1]), result,
-                             std::move(epilogue),       std::move(by_library),     call.scale};
+      step.call = MatmulCall{operand(call.operands[0]),   operand(call.operands[1]), result,
+                             std::move(epilogue),         std::move(by_library),     call.scale,
+                             attributes.i("tf32", 0) != 0};
     } else if (call.kind == LibraryCall::Kind::Conv) {
       ConvCall c;
       c.x = operand(call.operands[0]);
@@ -254,6 +255,7 @@ private:
       c.output_padding = attributes.ints("output_padding");
       c.epilogue = std::move(epilogue);
       c.fused = std::move(by_library);
+      c.tf32 = attributes.i("tf32", 0) != 0;
       step.call = std::move(c);
     } else {
       PoolCall c;

@@ -86,6 +86,12 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options) 
 
 } // namespace
 
+std::optional<Tf32> parse_tf32(std::string_view name) {
+  if (name == "off") return Tf32::Off;
+  if (name == "conv") return Tf32::Conv;
+  return name == "all" ? std::optional(Tf32::All) : std::nullopt;
+}
+
 Result<Compiled> compile(Graph imported, const CompileOptions& options) {
   Timer total, timer;
   Compiled out;

@@ -11,6 +11,11 @@ namespace tessera {
 
 class TunedSchedules;
 
+// Which f32 operations of a GPU's libraries may round their operands to TF32 (10 bits of mantissa; sums stay in f32):
+// none, convolutions (PyTorch's default), or products as well.
+enum class Tf32 : uint8_t { Off, Conv, All };
+[[nodiscard]] std::optional<Tf32> parse_tf32(std::string_view name); // "off", "conv", "all"
+
 struct CompileOptions {
   std::string device = "cpu"; // or "cuda"
   // Of a GPU: the target of PTX ("sm_90a"; empty: sm_90, which newer GPUs run too), the GPU that machine code is made
@@ -31,7 +36,8 @@ struct CompileOptions {
   // Asked between kernels, on any thread: true ends the compile with error Cancelled.
   std::function<bool()> cancelled;
   bool fusion = true;
-  bool strict_rounding = false; // round after every operator
+  bool strict_rounding = false; // round after every operator; nothing is computed in TF32
+  Tf32 tf32 = Tf32::Conv;       // of f32 operations on a GPU
   bool cache = true;            // object cache on disk
   std::string cache_dir;        // empty: TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera
   bool keep_texts = false;      // keep tile and LLVM texts for explain and dumps

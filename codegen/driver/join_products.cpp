@@ -97,6 +97,7 @@ struct Sibling {
 struct Kind {
   ValueId operand;
   bool transposed = false;
+  bool tf32 = false;   // the products' attribute
   std::string follows; // text of that operator
   auto operator<=>(const Kind&) const = default;
 };
@@ -167,6 +168,7 @@ private:
         s.shared = true;
     };
     const Node* turn = graph_.producer(s.weight);
+    kind.tf32 = node.attributes.i("tf32", 0) != 0;
     kind.transposed = turn && turn->op->name == std::string_view("transpose") && graph_.type(s.weight).rank() == 2 &&
                       turn->attributes.ints("perm") == Ints{1, 0};
     const ValueId source = kind.transposed ? turn->operands[0] : s.weight;
@@ -285,7 +287,7 @@ private:
     if (kind.transposed) {
       TESSERA_ASSIGN(w, graph_.apply("transpose", {w}, {{"perm", Ints{1, 0}}}, first.location));
     }
-    TESSERA_ASSIGN(ValueId y, graph_.apply("matmul", {kind.operand, w}, {}, first.location));
+    TESSERA_ASSIGN(ValueId y, graph_.apply("matmul", {kind.operand, w}, tf32_attribute(kind.tf32), first.location));
     if (biased) {
       const DType dtype = weights[0].dtype();
       std::string name;

@@ -1,5 +1,6 @@
 // What a device can run, and the rewriting of what it can run another way.
 #pragma once
+#include "codegen/driver/compile.h"
 #include "fusion/plan.h"
 #include <set>
 
@@ -19,15 +20,19 @@ namespace tessera {
 [[nodiscard]] bool host_as_loops(const Graph& graph, NodeId node);
 
 // ---- NVIDIA GPUs
+// Attributes of a product whose f32 operands may be rounded to TF32.
+[[nodiscard]] inline Attributes tf32_attribute(bool tf32) {
+  Attributes a;
+  if (tf32) a.set("tf32", int64_t{1});
+  return a;
+}
 // What the executable may count on where it runs, and what of it is wanted.
 struct CudaLibraries {
   bool cublaslt = true, cudnn = true; // without one, what it would do becomes generated loops
-  // Whether cuDNN computes depthwise convolutions, too. They read each element a few times and multiply little; as
-  // loops they take what precedes and follows.
-  bool depthwise = true;
   // Whether a convolution of single points (kernel 1, stride 1, no pads) with its channels last is what it is, a
   // product of pixels and weights: cuBLASLt's.
   bool single_points_are_products = true;
+  Tf32 tf32 = Tf32::Conv;         // as CompileOptions::tf32
   std::set<std::string> as_loops; // as CompileOptions::as_loops
   // Activations for which cuDNN compiles a kernel when a plan is made (a second or so each); otherwise pointwise
   // kernels.

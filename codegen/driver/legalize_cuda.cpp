@@ -60,7 +60,11 @@ public:
   Status run() {
     for (NodeId id : graph_.order()) {
       const auto* s = product(graph_.node(id));
-      if (!s || s->kind != Structured::Conv) continue;
+      if (!s) continue;
+      const bool conv = s->kind == Structured::Conv;
+      if (conv ? libraries_.tf32 != Tf32::Off : s->kind == Structured::Matmul && libraries_.tf32 == Tf32::All)
+        round_to_tf32(id);
+      if (!conv) continue;
       if (libraries_.cublaslt && libraries_.single_points_are_products && of_single_points(id)) {
         TESSERA_TRY(product_of_pixels(id));
         continue;
@@ -73,6 +77,10 @@ public:
   }
 
 private:
+  void round_to_tf32(NodeId id) {
+    if (graph_.type(graph_.node(id).operands[0]).dtype == DType::F32)
+      graph_.node(id).attributes.set("tf32", int64_t{1});
+  }
   [[nodiscard]] bool of_single_points(NodeId id) const {
     const Node& node = graph_.node(id);
     const SymShape& w = graph_.type(node.operands[1]).shape;
@@ -93,7 +101,8 @@ private:
     TESSERA_ASSIGN(ValueId matrix,
                    graph_.apply("reshape", {node.operands[1]}, {{"shape", SymShape{w[0], w[1]}}}, node.location));
     TESSERA_ASSIGN(ValueId weight, graph_.apply("transpose", {matrix}, {{"perm", Ints{1, 0}}}, node.location));
-    TESSERA_ASSIGN(ValueId y, graph_.apply("matmul", {node.operands[0], weight}, {}, node.location));
+    TESSERA_ASSIGN(ValueId y, graph_.apply("matmul", {node.operands[0], weight},
+                                           tf32_attribute(libraries_.tf32 != Tf32::Off), node.location));
     graph_.value(y).name = graph_.value(node.results[0]).name;
     graph_.value(node.results[0]).name.clear();
     graph_.replace_all_uses(node.results[0], y);
@@ -233,9 +242,6 @@ bool accepts_conv(const Graph& graph, const LibraryCall& call, const CudaLibrari
   if (is_transposed(graph.node(call.node))) return refuse(why_not, "cuDNN's transposed convolution has no epilogue");
   if (fixed.bias && (fixed.bias_dim != 1 || !env.known_equal(fixed.bias->strides[1], 1)))
     return refuse(why_not, "cuDNN's bias lies along the channels, a dense vector");
-  // In mobilenet_v3, batch 64, cuDNN took 4.3 to 5.6 us a MB moved with an activation, 1 to 2.2 without.
-  if (fixed.activation != Activation::None && is_depthwise(graph, graph.node(call.node)))
-    return refuse(why_not, "cuDNN's kernels for depthwise convolutions are fast without an activation only");
   if (fixed.activation != Activation::None && fixed.activation != Activation::Relu && !libraries.runtime_compiled)
     return refuse(why_not, "of cuDNN's kernels that need no compiling at run time none has this activation");
   return true;
@@ -313,7 +319,7 @@ bool cuda_as_loops(const Graph& graph, NodeId id, const CudaLibraries& libraries
       for (size_t i = 0; i < extra.size(); ++i) symmetric = symmetric && extra[i] < strides[i];
       return !symmetric;
     }
-    return !libraries.depthwise && is_depthwise(graph, node);
+    return is_depthwise(graph, node); // windows that slide: codegen/schedule/block_window.cpp
   }
   Ints dilations = a.ints("dilations");
   bool dilated = std::any_of(dilations.begin(), dilations.end(), [](int64_t d) { return d != 1; });

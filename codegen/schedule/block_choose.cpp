@@ -16,7 +16,8 @@ std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, con
   } else if (!domain.reduces) {
     plans = flat_plans(facts);
   } else {
-    plans = team_plans(facts, online);
+    plans = window_plans(facts);
+    if (plans.empty()) plans = team_plans(facts, online);
     if (plans.empty() || plans.back().waits || !plans.back().conditions.empty()) {
       bool rows = facts.is_row(static_cast<size_t>(facts.contiguous_axis));
       for (BlockPlan& p : rows ? row_plans(facts, online) : column_plans(facts, online)) plans.push_back(std::move(p));

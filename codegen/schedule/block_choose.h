@@ -52,6 +52,12 @@ struct BlockPlan {
   int programs = 0;      // what all teams together have at most, and `team` follows from it; 0, of rows: what holds one
   bool waits = false;    // for others of the team: all programs must run at the same time, or another kernel is taken
   bool messages = false; // in which those of a row that wait tell each other what they have
+  // Of windows (block_window.cpp): a thread computes `outputs` consecutive results along the domain's axis `window` and
+  // `outer_outputs` along `outer_window` (-1: none), and folds `taps` taps without a loop; a loop over the outermost
+  // row axis does the rest. taps == 0: no window.
+  int window = -1, outputs = 1;
+  int outer_window = -1, outer_outputs = 1;
+  int taps = 0;
   // Most blocks lie wholly within the sizes: they take a branch without masks.
   bool whole_branch = false;
   std::vector<SizeCondition> conditions; // all of them promises about `domain`'s sizes

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int64_t kMostElements = 256;    // of a thread's tile: what comes from a file may be anything
 constexpr int64_t kMostMembers = 1 << 14; // of a team
+constexpr int64_t kMostTaps = 4096;       // of a window
 
 int64_t bits(const std::vector<size_t>& axes) {
   uint64_t set = 0;
@@ -18,7 +19,7 @@ int64_t bits(const std::vector<size_t>& axes) {
 
 bool is_block(ScheduleKind kind) {
   return kind == ScheduleKind::BlockFlat || kind == ScheduleKind::BlockRows || kind == ScheduleKind::BlockLoop ||
-         kind == ScheduleKind::BlockColumns || kind == ScheduleKind::BlockTeam;
+         kind == ScheduleKind::BlockColumns || kind == ScheduleKind::BlockTeam || kind == ScheduleKind::BlockWindow;
 }
 
 bool sound(const BlockPlan& p) {
@@ -26,7 +27,8 @@ bool sound(const BlockPlan& p) {
   return power(p.rows) && power(p.columns) && power(p.warps) && p.warps <= 32 && p.turns >= 1 &&
          p.turns <= tile::kMaxAhead && p.min_blocks >= 0 && p.min_blocks <= 32 && power(p.steps) && power(p.run) &&
          power(p.shift) && p.reads <= tile::Caching::Leaving &&
-         int64_t{p.rows} * p.columns <= kMostElements * 32 * p.warps;
+         int64_t{p.rows} * p.columns <= kMostElements * 32 * p.warps && p.outputs >= 1 && p.outer_outputs >= 1 &&
+         int64_t{p.outputs} * p.outer_outputs * p.columns <= kMostElements && p.taps >= 0 && p.taps <= kMostTaps;
 }
 
 } // namespace
@@ -71,8 +73,9 @@ std::optional<BlockPlan> plan_of(const BlockFacts& f, const Schedule& schedule) 
     if (last != group->end() && role(*last) == AxisRole::Outer) std::rotate(last, last + 1, group->end());
   }
   // Reductions fold along one dimension of the tile, which then holds all of the row's axes.
+  // Those of a window are written out.
   for (size_t axis : p.groups.points)
-    if (role(axis) == AxisRole::Row) return std::nullopt;
+    if ((role(axis) == AxisRole::Row) != (p.taps > 0)) return std::nullopt;
   auto folds = [&](const std::vector<size_t>& g) { return !g.empty() && role(g.front()) == AxisRole::Row; };
   if (folds(p.groups.rows) && folds(p.groups.columns)) return std::nullopt;
   if (p.turns > 1 && (p.loop || p.shift > 1 || !folds(p.groups.columns) || p.groups.rows.empty() ||
@@ -119,7 +122,7 @@ std::optional<BlockPlan> tuned_plan(const BlockFacts& f, const TunedSchedule& tu
   if (p->team && along && !require(*p->team, 1, 1, p->most_members)) return std::nullopt;
   if (p->split >= 0 && !require(f.d.env.simplify(f.extent(static_cast<size_t>(p->split))), p->columns, 0, INT64_MAX))
     return std::nullopt;
-  if (f.d.reduces && !p->loop && !p->team) {
+  if (f.d.reduces && !p->loop && !p->team && p->taps == 0) {
     SymExpr row = f.d.env.simplify(f.d.row_count());
     int64_t lanes = along ? p->columns : p->rows;
     if (lanes == 1 ? !row.is_const(1) : !require(row, 1, 0, lanes - p->shift + 1)) return std::nullopt;

@@ -30,6 +30,11 @@ void each_number(Plan& p, F&& f) {
   f("most_members", p.most_members);
   f("whole_branch", p.whole_branch);
   f("split", p.split);
+  f("window", p.window);
+  f("outputs", p.outputs);
+  f("outer_window", p.outer_window);
+  f("outer_outputs", p.outer_outputs);
+  f("taps", p.taps);
 }
 
 // Writes all of the plan but its conditions into its schedule's config: each_number, and "row_axes" and "column_axes",

@@ -171,6 +171,16 @@ void hold_in_loop(const BlockFacts& facts, BlockPlan& plan, std::optional<int64_
 // Of a tile of so many elements with columns along axis `along`: shared memory that its block needs to exchange values,
 // much where large streams are contiguous along another axis, so that the tile changes threads.
 [[nodiscard]] int64_t exchange_bytes(const BlockFacts& facts, int64_t elements, size_t along);
+// Windows that slide: reductions of a known number of taps in which neighbouring results read the same elements, so
+// that a thread which computes several of them reads each once (block_window.cpp). Nothing where the nest has none, or
+// where results are too few for single threads to fold them.
+[[nodiscard]] std::vector<BlockPlan> window_plans(const BlockFacts& facts);
+// All plans of such a nest that need no condition, with their estimated times: what a tuner measures.
+struct WindowChoice {
+  BlockPlan plan;
+  double us;
+};
+[[nodiscard]] std::vector<WindowChoice> window_choices(const BlockFacts& facts);
 // Rows, or columns of rows, that are so few and long that several programs share each (block_team_rows.cpp,
 // block_team_columns.cpp). Where the last one has conditions, or waits, one of the plans above comes behind it. Nothing
 // where a program does better alone.

@@ -8,9 +8,9 @@
 namespace tessera {
 
 BlockLowering::BlockLowering(const Graph& graph, const LoopNest& nest, const BlockSpace& space, const BlockPlan& plan,
-                             const std::string& name, OnlineSums online)
-    : graph_(graph), nest_(nest), d_(space.domain), plan_(plan), point_(space.point), b_(out_.kernel), sizes_(b_, d_),
-      online_(std::move(online)), needs_(find_needs(nest, space.domain)) {
+                             const std::string& name, OnlineSums online, std::optional<WindowAxes> window)
+    : graph_(graph), nest_(nest), d_(space.domain), plan_(plan), point_(window ? -1 : space.point), b_(out_.kernel),
+      sizes_(b_, d_), online_(std::move(online)), needs_(find_needs(nest, space.domain)), window_(std::move(window)) {
   for (char c : name) out_.kernel.name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (out_.kernel.name.empty()) out_.kernel.name = "kernel";
   out_.kernel.config["warps"] = plan.warps;
@@ -63,7 +63,7 @@ void BlockLowering::parameters() {
     // Each point has its own element; of places that data say nobody knows.
     auto here = [&](const Access& a) { return a.buffer == static_cast<int>(i); };
     if (auto w = std::find_if(d_.stores.begin(), d_.stores.end(), here);
-        (plan_.loop || plan_.turns > 1) && w != d_.stores.end())
+        (plan_.loop || plan_.turns > 1 || plan_.taps > 0) && w != d_.stores.end())
       out_.kernel.params.back().once =
           w->terms.empty() && std::find_if(std::next(w), d_.stores.end(), here) == d_.stores.end();
   }
@@ -207,6 +207,7 @@ void BlockLowering::place(Side& s, V base, bool masks) {
 
 // All values before the first store: an output may lie on top of an input that is read at the same place.
 void BlockLowering::body(bool whole) {
+  if (window_) return window_body();
   if (plan_.staged) stage_operands(whole);
   if (d_.reduces && !plan_.loop) load_ahead();
   if (plan_.loop || plan_.team) return rounds();
@@ -311,6 +312,13 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
     return unfit("tiles, warps and their parts are powers of two");
   Domain d = domain;
   for (const SizeCondition& c : plan.conditions) assume(d.env, c);
+  std::optional<WindowAxes> window;
+  if (plan.taps > 0) {
+    if (!d.reduces || plan.loop || plan.team || plan.turns > 1 || plan.staged || plan.shift > 1 || plan.steps > 1 ||
+        plan.run > 1)
+      return unfit("a window has no loop, team or turns");
+    TESSERA_ASSIGN(window, spread_window(nest, d, plan));
+  }
   if (plan.split >= 0) {
     if (d.env.divisor(d.axes[static_cast<size_t>(plan.split)].extent) % plan.columns != 0)
       return unfit("the axis that is split is no multiple of the vector");
@@ -321,6 +329,11 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   BlockSpace space = group_axes(nest, std::move(d), plan.groups);
   if ((plan.rows > 1 && space.row < 0) || (plan.columns > 1 && space.column < 0))
     return unfit("a dimension without an axis");
+  if (window) {
+    if (space.point < 0 || space.domain.axes[static_cast<size_t>(space.point)].role != AxisRole::Row)
+      return unfit("the row axes of a window are points");
+    window->fold = space.domain.axes[static_cast<size_t>(space.point)].var;
+  }
   bool rows_folded = space.row >= 0 && space.domain.axes[static_cast<size_t>(space.row)].role == AxisRole::Row;
   const int each = plan.steps * plan.run;
   const bool flat = !space.domain.reduces;
@@ -343,7 +356,7 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   if (auto wanted = plan.schedule.config.find("online");
       (plan.loop || plan.team) && wanted != plan.schedule.config.end() && wanted->second != 0)
     online = find_online(nest, space.domain);
-  return BlockLowering(graph, nest, space, plan, name, std::move(online)).run();
+  return BlockLowering(graph, nest, space, plan, name, std::move(online), std::move(window)).run();
 }
 
 } // namespace tessera

@@ -22,14 +22,30 @@
 #include "codegen/schedule/online.h"
 #include "codegen/schedule/sizes.h"
 #include "codegen/schedule/stages.h"
+#include <array>
 
 namespace tessera {
 
+// The axes that a thread of a window plan unrolls (block_window_lower.cpp).
+struct WindowAxes {
+  struct Outputs {
+    SymExpr var;     // position among a thread's results
+    int count = 1;   // of them
+    int inside = -1; // whether such a result exists: index into Domain::conditions; -1: all do
+  };
+  std::array<Outputs, 2> outputs; // along BlockPlan::window and outer_window
+  SymExpr fold;                   // all row axes as one number
+  SymExpr round;                  // of the loop over the outermost one
+  int taps = 0, row = 0;          // extents: of `fold`, and of what lies within one position of the outermost row axis
+};
+// Replaces the window axes of `d` by blocks of results. Error CodegenError where the plan does not fit.
+[[nodiscard]] Result<WindowAxes> spread_window(const LoopNest& nest, Domain& d, const BlockPlan& plan);
+
 class BlockLowering {
 public:
-  // `online`: of loops; its stages are those of the space's domain.
+  // `online`: of loops; its stages are those of the space's domain. `window`: of a plan with taps.
   BlockLowering(const Graph& graph, const LoopNest& nest, const BlockSpace& space, const BlockPlan& plan,
-                const std::string& name, OnlineSums online);
+                const std::string& name, OnlineSums online, std::optional<WindowAxes> window = std::nullopt);
   ScheduledKernel run();
 
 private:
@@ -90,6 +106,22 @@ private:
   V staged_step(const StagedOperand& s);
   V staged_place(const StagedOperand& s, V column);
   V staged_value(const StagedOperand& s);
+
+  // block_window_lower.cpp: several results a thread, taps written out
+  struct TapLoad {
+    ScalarId id;
+    SymExpr condition;
+    int output; // the result along the window that it was first made for; 0: made for all
+    V value;
+  };
+  void window_body();
+  Values fold_taps(Values accumulators, const SymExpr& first);
+  void fold_tap(Values& accumulators);
+  void at_each_output(const std::function<void(size_t)>& f);
+  void unroll(const SymExpr& var, const SymExpr& at);
+  void find_unrolled_values();
+  [[nodiscard]] SymExpr here(const SymExpr& e) const; // at the result and tap of the moment
+  std::optional<TapLoad*> tap_load(ScalarId id);
 
   // block_walk.cpp: rounds over the row
   Values walk(size_t round, const Fold& fold);
@@ -224,6 +256,14 @@ private:
     SymExpr aligned, by, place; // start - by, a multiple of plan_.shift; position in the tiles, from `aligned` on
   } shift_;
   std::vector<StagedOperand> staged_;
+  // Of a window: what the axes that are unrolled stand for now; values that vary with them; loads by their offset; the
+  // nest's reductions.
+  std::optional<WindowAxes> window_;
+  std::unordered_map<uint64_t, SymExpr> unrolled_;
+  std::vector<size_t> unrolled_values_;
+  int output_ = 0;
+  std::unordered_map<SymExpr, std::vector<TapLoad>> tap_loads_;
+  std::vector<ScalarId> reductions_;
   int reading_ = 0;                // round that loads are for
   int last_round_ = 0;             // that reads the row
   int round_ = -1;                 // whose loop is being emitted; -1 outside

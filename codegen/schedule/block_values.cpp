@@ -75,8 +75,8 @@ ValueId BlockLowering::compute(ScalarId id) {
   switch (n.op) {
   case ScalarOp::Const: return is_float(n.dtype) ? b_.const_f(n.dtype, n.f) : b_.const_i(n.dtype, n.i);
   case ScalarOp::Index:
-    return n.dtype == DType::Bool ? sizes_.condition(d_.sym[static_cast<size_t>(id)])
-                                  : sizes_.number(d_.sym[static_cast<size_t>(id)]);
+    return n.dtype == DType::Bool ? sizes_.condition(here(d_.sym[static_cast<size_t>(id)]))
+                                  : sizes_.number(here(d_.sym[static_cast<size_t>(id)]));
   case ScalarOp::Load: return load(id);
   case ScalarOp::CheckBounds: return check_bounds(id);
   case ScalarOp::Reduce:
@@ -127,9 +127,9 @@ ValueId BlockLowering::inside(const std::vector<int>& shape) {
 
 ValueId BlockLowering::offset_of(const Access& a) {
   auto start = in_step(a);
-  V offset = sizes_.number(start ? shift_.aligned + shift_.place + *start : a.offset);
+  V offset = sizes_.number(start ? shift_.aligned + shift_.place + *start : here(a.offset));
   for (const auto& [term, stride] : a.terms)
-    offset = sizes_.op(ScalarOp::Add, offset, sizes_.op(ScalarOp::Mul, value(term), sizes_.number(stride)));
+    offset = sizes_.op(ScalarOp::Add, offset, sizes_.op(ScalarOp::Mul, value(term), sizes_.number(here(stride))));
   return offset;
 }
 
@@ -145,6 +145,8 @@ tile::Caching BlockLowering::caching(const Access& a) const {
 ValueId BlockLowering::stored_value(ScalarId id) {
   if (V v = loaded_[static_cast<size_t>(id)]; v >= 0) return raw_[static_cast<size_t>(id)] = v;
   if (const StagedOperand* s = staged(id)) return raw_[static_cast<size_t>(id)] = staged_value(*s);
+  auto tap = tap_load(id);
+  if (tap && (*tap)->value >= 0) return (*tap)->value;
   const Access& a = d_.loads[static_cast<size_t>(id)];
   V offset = offset_of(a), mask = row_has_points(id);
   for (const auto& [term, stride] : a.terms) {
@@ -164,6 +166,7 @@ ValueId BlockLowering::stored_value(ScalarId id) {
   tell_end(a);
   V v = b_.load(pointers_[static_cast<size_t>(a.buffer)], splat(offset, shape), mask, -1, caching(a));
   raw_[static_cast<size_t>(id)] = v;
+  if (tap) (*tap)->value = v;
   return v;
 }
 
@@ -215,6 +218,7 @@ void BlockLowering::store(size_t index, V v) {
   V offset = offset_of(a);
   std::vector<int> shape = common_shape(b_.kernel(), std::array{offset, v});
   V mask = inside(shape);
+  if (window_) mask = both(mask, guard_); // a result that exists
   if (mask >= 0 && is_tile(mask)) mask = splat(mask, shape);
   b_.store(pointers_[static_cast<size_t>(a.buffer)], splat(offset, shape), is_tile(v) ? splat(v, shape) : v, mask);
 }

@@ -37,6 +37,7 @@ public:
     add(base);
     switch (base.schedule.kind) {
     case ScheduleKind::BlockFlat: flat(base); break;
+    case ScheduleKind::BlockWindow: windows(); break;
     case ScheduleKind::BlockRows:
     case ScheduleKind::BlockLoop:
     case ScheduleKind::BlockColumns:
@@ -103,6 +104,16 @@ private:
     }
   }
 
+  void windows() {
+    for (WindowChoice& choice : window_choices(f_))
+      for (int64_t threads : {64, 128, 256}) {
+        BlockPlan p = choice.plan;
+        p.rows = static_cast<int>(threads);
+        p.warps = static_cast<int>(threads / 32);
+        write_config(p);
+        if (seen_.insert({p.schedule.kind, p.schedule.config}).second) made_.push_back({std::move(p), choice.us});
+      }
+  }
   void flat(const BlockPlan& base) {
     std::vector<BlockPlan> forms{base};
     if (base.groups.points.empty() && f_.d.axes.size() > 1) other_places(base, forms);

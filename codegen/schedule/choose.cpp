@@ -267,6 +267,7 @@ std::string_view name(ScheduleKind kind) {
   case ScheduleKind::BlockRows: return "block-rows";
   case ScheduleKind::BlockLoop: return "block-loop";
   case ScheduleKind::BlockColumns: return "block-columns";
+  case ScheduleKind::BlockWindow: return "block-window";
   case ScheduleKind::BlockTeam: return "block-team";
   case ScheduleKind::Flat: return "flat";
   case ScheduleKind::RowLoop: return "row-loop";

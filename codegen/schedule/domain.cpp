@@ -231,6 +231,7 @@ void each_expression(const LoopNest& nest, Domain& domain, const std::function<v
     if (op == ScalarOp::Load) f(domain.loads[i].offset);
   }
   for (Access& a : domain.stores) f(a.offset);
+  for (SymExpr& c : domain.conditions) f(c);
 }
 
 void find_dependences(const LoopNest& nest, Domain& domain) {

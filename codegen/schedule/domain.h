@@ -32,6 +32,7 @@ struct Domain {
   std::vector<SymExpr> sym;   // by ScalarId: of live Index nodes, over the new axes
   std::vector<Access> loads;  // by ScalarId: of live Load nodes
   std::vector<Access> stores; // by position in nest.stores
+  std::vector<SymExpr> conditions; // over the axes, that a schedule asks beside what the nest computes
   std::vector<uint64_t> deps; // by ScalarId: axes a live value depends on, as bits; a Reduce ends row axes
   std::vector<int> stage;     // by ScalarId: how many rounds of reductions must be over before it is known
   uint64_t row_mask = 0;

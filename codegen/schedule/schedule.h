@@ -32,6 +32,7 @@ enum class ScheduleKind : uint8_t {
   BlockLoop,    // rows longer than a tile: each stage between reductions is a loop over the row
   BlockColumns, // reduction over an axis that is not contiguous: folds over the rows of a tile
   BlockTeam,    // rows, or columns, that several programs share: their partial results meet
+  BlockWindow,  // folds of a few taps that neighbouring results share: a thread folds several results by itself
 };
 [[nodiscard]] std::string_view name(ScheduleKind kind);
 

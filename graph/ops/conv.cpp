@@ -12,7 +12,8 @@ const std::vector<AttrDef>& primitive_attributes() {
                                                   {"pads_end", AttrKind::Ints, true},
                                                   {"dilations", AttrKind::Ints, true},
                                                   {"groups", AttrKind::Int, false, int64_t{1}},
-                                                  {"channels_last", AttrKind::Int}};
+                                                  {"channels_last", AttrKind::Int},
+                                                  {"tf32", AttrKind::Int}}; // 1: f32 may be rounded to TF32
   return attributes;
 }
 

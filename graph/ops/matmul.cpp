@@ -77,6 +77,7 @@ OpDef matmul_record() {
   def.summary = "product of the matrices in the last two dimensions, the others broadcast";
   def.aten = {"mm", "bmm"};
   def.operands = {{"a", TypeSet::Numeric}, {"b", TypeSet::SameAsFirst}};
+  def.attributes = {{"tf32", AttrKind::Int, false}}; // 1: a device may round f32 operands to TF32
   def.infer = infer_matmul;
   def.meaning = StructuredOp{Structured::Matmul};
   def.reference = reference_matmul;

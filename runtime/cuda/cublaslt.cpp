@@ -36,13 +36,12 @@ struct Types {
   int64_t operand_bytes, result_bytes;
 };
 
-std::optional<Types> types_of(DType operand, DType result, const GemmOptions& options) {
+std::optional<Types> types_of(DType operand, DType result, bool tf32) {
   auto floats = [&](cudaDataType_t type, int64_t bytes, cublasComputeType_t compute, cudaDataType_t scale) {
     return operand == result ? std::optional(Types{type, type, scale, compute, bytes, bytes}) : std::nullopt;
   };
   switch (operand) {
-  case DType::F32:
-    return floats(CUDA_R_32F, 4, options.allow_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  case DType::F32: return floats(CUDA_R_32F, 4, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
   case DType::F16: return floats(CUDA_R_16F, 2, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   case DType::BF16: return floats(CUDA_R_16BF, 2, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   case DType::F64: return floats(CUDA_R_64F, 8, CUBLAS_COMPUTE_64F, CUDA_R_64F);
@@ -195,7 +194,7 @@ public:
   Result<std::unique_ptr<CudaLibraryPlan>> run() {
     TESSERA_ASSIGN(library_, CublasLt::of(context_.context));
     const Operand &a = operands_[0], &b = operands_[1], &c = operands_[2];
-    auto types = types_of(a.dtype, c.dtype, library_->options);
+    auto types = types_of(a.dtype, c.dtype, call_.tf32);
     if (!types || a.dtype != b.dtype)
       return refuse("it multiplies no " + std::string(tessera::name(a.dtype)) + " and " +
                     std::string(tessera::name(b.dtype)) + " into " + std::string(tessera::name(c.dtype)));
@@ -302,6 +301,7 @@ private:
     std::string out(tessera::name(operands_[0].dtype));
     out += " into " + std::string(tessera::name(operands_[2].dtype)) + " " + std::to_string(problem_.m) + "x" +
            std::to_string(problem_.n) + "x" + std::to_string(problem_.k);
+    if (types_.compute == CUBLAS_COMPUTE_32F_FAST_TF32) out += " in TF32";
     auto matrix = [&](const char* what, const GemmMatrix& x) {
       out += std::string(" ") + what + (x.transposed ? "T" : "N") + " ld " + std::to_string(x.ld);
       if (problem_.batch > 1 && !pointers) out += " stride " + std::to_string(x.batch_stride);
@@ -448,9 +448,7 @@ bool enabled(const char* variable, bool otherwise) {
 
 } // namespace
 
-GemmOptions GemmOptions::from_environment() {
-  return {enabled("TESSERA_ALLOW_TF32", false), enabled("TESSERA_GEMM_POINTERS", true)};
-}
+GemmOptions GemmOptions::from_environment() { return {enabled("TESSERA_GEMM_POINTERS", true)}; }
 
 Result<std::shared_ptr<CublasLt>> CublasLt::open() {
   auto lt = std::make_shared<CublasLt>();

@@ -1,10 +1,10 @@
 // cuBLASLt as a table of functions, a handle per context, and the algorithms that its heuristics chose. Products on a
 // GPU (library.h, plan_cuda_matmul) are planned here.
 //
-// Types: f32 (TF32 only where asked for), f16 and bf16 with sums and epilogue in f32, f64, and i8 with i32 results. The
-// epilogue of MatmulCall::fused is the library's: bias along the dense dimension of the result, residual as beta * C,
-// ReLU, GELU by tanh. Where the library has no algorithm with that epilogue, and an EpilogueKernel can finish, the
-// product is planned without. A product over nothing (k = 0) is a memset.
+// Types: f32 (in TF32 where MatmulCall::tf32 allows it), f16 and bf16 with sums and epilogue in f32, f64, and i8 with
+// i32 results. The epilogue of MatmulCall::fused is the library's: bias along the dense dimension of the result,
+// residual as beta * C, ReLU, GELU by tanh. Where the library has no algorithm with that epilogue, and an
+// EpilogueKernel can finish, the product is planned without. A product over nothing (k = 0) is a memset.
 //
 // Batches that have no single stride (library_gemm.h) are given as arrays of addresses to libraries of version 13 and
 // later, which have a mode for that; else, or where there is no algorithm for it, the call is repeated.
@@ -34,10 +34,9 @@ namespace tessera::cuda {
   X(cublasLtMatmulPreferenceDestroy)                                                                                   \
   X(cublasLtMatmulPreferenceSetAttribute)
 
-// How products are computed; of the process, read when the library is opened. TESSERA_ALLOW_TF32=1: f32 products round
-// their operands to TF32. TESSERA_GEMM_POINTERS=0: batches without a single stride repeat the call.
+// How products are computed; of the process, read when the library is opened. TESSERA_GEMM_POINTERS=0: batches without
+// a single stride repeat the call.
 struct GemmOptions {
-  bool allow_tf32 = false;
   bool pointer_arrays = true;
   [[nodiscard]] static GemmOptions from_environment();
 };

@@ -30,7 +30,6 @@ Result<std::shared_ptr<Cudnn>> Cudnn::open() {
 #define TESSERA_CUDNN_BIND(function) TESSERA_TRY(dnn->library_->bind(dnn->function, #function));
   TESSERA_CUDNN_FUNCTIONS(TESSERA_CUDNN_BIND)
 #undef TESSERA_CUDNN_BIND
-  dnn->allow_tf32 = enabled("TESSERA_ALLOW_TF32");
   dnn->compile_at_run_time = enabled("TESSERA_CUDNN_COMPILE");
   dnn->wait_for_plans = enabled("TESSERA_CUDNN_WAIT");
   return dnn;

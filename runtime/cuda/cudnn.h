@@ -3,7 +3,7 @@
 // library.h are here).
 //
 // Of the engines that its heuristics propose for a graph (mode A, then the fallback ones), the first is taken that
-// finalizes into a plan, computes in f32 where the operands are f32 (no TF32 unless TESSERA_ALLOW_TF32=1), gives the
+// finalizes into a plan, computes in f32 where the operands are f32 (in TF32 only where the call allows it), gives the
 // same result every time, and is compiled already. An epilogue that only engines compiled at run time would compute is
 // left to the call's EpilogueKernel, if it has one; only then are those engines tried. TESSERA_CUDNN_COMPILE=1 lets
 // them compete from the start.
@@ -93,7 +93,7 @@ public:
   TESSERA_CUDNN_FUNCTIONS(TESSERA_CUDNN_FIELD)
 #undef TESSERA_CUDNN_FIELD
   size_t version = 0; // 90100 is 9.1.0
-  bool allow_tf32 = false, compile_at_run_time = false, wait_for_plans = false;
+  bool compile_at_run_time = false, wait_for_plans = false;
   cudnnHandle_t handle = nullptr;
   mutable std::mutex running; // the handle has one stream at a time
 
@@ -121,11 +121,16 @@ private:
       return (library).error(tessera_s_, #function, doing);                                                            \
   } while (0)
 
-// The first engine of a graph's proposals that will do (above), null where there is none; `compiled`: engines that are
-// compiled at run time, too. `handle` is for this thread's use alone.
+struct EngineOptions {
+  DType dtype = DType::F32; // of operands and result
+  bool compiled = false;    // engines that are compiled at run time are taken, too
+  bool tf32 = false;        // f32 operands may be rounded to TF32
+};
+// The first engine of a graph's proposals that will do (above), null where there is none. `handle` is for this thread's
+// use alone.
 [[nodiscard]] Result<std::shared_ptr<const ConvEngine>> find_engine(const Cudnn& library, cudnnHandle_t handle,
-                                                                    std::span<const Descriptor> operations, DType dtype,
-                                                                    bool compiled);
+                                                                    std::span<const Descriptor> operations,
+                                                                    const EngineOptions& options);
 // Queues an engine: data[i] is the address of the tensor that the graph calls ids[i]. `name`: of the call, for errors.
 [[nodiscard]] Status run_engine(const Cudnn& library, const std::string& name, const ConvEngine& engine,
                                 CUstream stream, const std::vector<int64_t>& ids, const std::vector<void*>& data,

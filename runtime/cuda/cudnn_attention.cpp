@@ -241,7 +241,7 @@ void AttentionEngines::make(const Job& job, cudnnHandle_t handle) const {
   auto found = [&]() -> Result<std::shared_ptr<const ConvEngine>> {
     if (!handle) return Diagnostic(ErrorCode::DeviceError, "cuDNN did not give a second handle");
     TESSERA_ASSIGN(auto graph, make_attention_graph(*library_, job.problem));
-    return find_engine(*library_, handle, graph.operations, job.problem.dtype, true);
+    return find_engine(*library_, handle, graph.operations, {job.problem.dtype, true, false});
   }();
   Entry& entry = *job.entry;
   if (found.ok() && *found) {

@@ -293,6 +293,7 @@ private:
     if (a.residual_is_result) out += " residual times 0";
     if (a.zero_bias) out += " bias of zeros";
     if (a.compiled) out += " compiled";
+    if (call_.tf32 && operands_[0].dtype == DType::F32) out += " in TF32";
     return out;
   }
 
@@ -305,7 +306,7 @@ private:
     options.alignment = alignment();
     auto graph = make_conv_graph(*library_, problem_, options);
     if (!graph) return no_engine(graph.error());
-    return find_engine(*library_, library_->handle, graph->operations, options.dtype, a.compiled);
+    return find_engine(*library_, library_->handle, graph->operations, {options.dtype, a.compiled, call_.tf32});
   }
 
   const CudaPlanContext& context_;

@@ -11,9 +11,8 @@ constexpr int64_t kMostEngines = 32; // of one mode of the heuristics
 
 class EngineSearch {
 public:
-  // `compiled`: engines that would be compiled at run time, too.
-  EngineSearch(const Cudnn& library, cudnnHandle_t handle, DType dtype, bool compiled)
-      : library_(library), handle_(handle), dtype_(dtype), compiled_(compiled) {}
+  EngineSearch(const Cudnn& library, cudnnHandle_t handle, const EngineOptions& options)
+      : library_(library), handle_(handle), options_(options) {}
 
   // Null where none of the library's proposals will do.
   Result<std::shared_ptr<const ConvEngine>> run(std::span<const Descriptor> graph) const {
@@ -85,11 +84,11 @@ private:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13: return false;
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE: // of f32 operands: in TF32
       case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
-        if (dtype_ == DType::F32 && !library_.allow_tf32) return false;
+        if (options_.dtype == DType::F32 && !options_.tf32) return false;
         break;
       default: break;
       }
-    if (compiled_) return true;
+    if (options_.compiled) return true;
     cudnnBackendBehaviorNote_t behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
     TESSERA_CUDNN_TRY(library_, "asking for an engine's notes", cudnnBackendGetAttribute, engine.handle(),
                       CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count,
@@ -99,8 +98,7 @@ private:
 
   const Cudnn& library_;
   cudnnHandle_t handle_;
-  DType dtype_;
-  bool compiled_;
+  EngineOptions options_;
 };
 
 } // namespace
@@ -112,9 +110,9 @@ Result<std::shared_ptr<const ConvEngine>> no_engine(const Diagnostic& why) {
 }
 
 Result<std::shared_ptr<const ConvEngine>> find_engine(const Cudnn& library, cudnnHandle_t handle,
-                                                      std::span<const Descriptor> operations, DType dtype,
-                                                      bool compiled) {
-  return EngineSearch(library, handle, dtype, compiled).run(operations);
+                                                      std::span<const Descriptor> operations,
+                                                      const EngineOptions& options) {
+  return EngineSearch(library, handle, options).run(operations);
 }
 
 Status run_engine(const Cudnn& library, const std::string& name, const ConvEngine& engine, CUstream stream,

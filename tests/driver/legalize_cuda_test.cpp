@@ -140,18 +140,14 @@ TEST(LegalizeCuda, UnequalPadsArePaddedExplicitly) {
   }
 }
 
-TEST(LegalizeCuda, DepthwiseConvolutionsAreTheLibrarysOrLoops) {
+TEST(LegalizeCuda, DepthwiseConvolutionsAreLoops) {
   ConvGraphText c{{2, 6, 5, 8}, {8, 1, 3, 3}, window({1, 1}, {1, 1}, {1, 1}, {1, 1}, 8, true)};
   Graph g;
-  CudaLibraries libraries;
-  libraries.depthwise = false;
-  auto plan = legalized(c, g, libraries);
+  auto plan = legalized(c, g);
   ASSERT_EQ(plan.groups.size(), 1u);
   EXPECT_EQ(plan.groups[0].kind, Group::Kind::Kernel) << print(g, plan);
   // Its weight has the channels innermost: [kernel..., C, O].
   EXPECT_EQ(str(g.type(plan.groups[0].nest.loads[1]).shape), "[3, 3, 1, 8]");
-  plan = legalized(c, g);
-  EXPECT_EQ(plan.groups[0].kind, Group::Kind::Library);
 }
 
 TEST(LegalizeCuda, TransposedConvolutionsKeepTheirWeights) {

@@ -49,6 +49,7 @@ BlockPlan small(BlockPlan p, const Domain& domain) {
     p.rows = rows && p.shift == 1 ? 2 : 1;
     p.columns = p.shift > 1 ? std::max(8, 2 * p.shift) : p.run > 1 ? 8 : 4;
     break;
+  case ScheduleKind::BlockWindow: p.rows = 4; break;
   default:
     if (p.loop) p.rows = 4;
     p.columns = 8;

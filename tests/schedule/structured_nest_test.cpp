@@ -1,6 +1,7 @@
 // Products, convolutions and pooling as loops: in every schedule, for hosts and for blocks of threads.
+#include "block_harness.h"
+#include "codegen/schedule/block_facts.h"
 #include "graph/ops/op.h"
-#include "harness.h"
 
 namespace tessera::test {
 namespace {
@@ -51,6 +52,79 @@ TEST(StructuredNests, Convolutions) {
   %y = conv_transpose(%x, %w) strides=[2] pads_begin=[1] pads_end=[0] dilations=[1] groups=2 output_padding=[0] : f32[n, 6, 10]
 })"),
               kBatches);
+}
+
+// Every shape that a thread's results may have, each against the nest: sizes that a thread's results divide and others.
+TEST(StructuredNests, WindowsOfSeveralResults) {
+  struct Window {
+    const char *dtype, *x, *w, *y, *attributes;
+  };
+  const Window windows[] = {
+      {"f32", "[n, 9, 10, 8]", "[8, 1, 7, 7]", "[n, 9, 10, 8]",
+       "strides=[1, 1] pads_begin=[3, 3] pads_end=[3, 3] dilations=[1, 1] groups=8"},
+      {"f16", "[n, 9, 12, 6]", "[6, 1, 3, 3]", "[n, 5, 6, 6]",
+       "strides=[2, 2] pads_begin=[1, 1] pads_end=[1, 1] dilations=[1, 1] groups=6"},
+      {"bf16", "[n, 12, 7, 4]", "[4, 1, 3, 5]", "[n, 12, 7, 4]",
+       "strides=[1, 1] pads_begin=[2, 4] pads_end=[2, 4] dilations=[2, 2] groups=4"},
+      {"f32", "[n, 8, 6, 3]", "[6, 1, 3, 3]", "[n, 8, 6, 6]",
+       "strides=[1, 1] pads_begin=[1, 1] pads_end=[1, 1] dilations=[1, 1] groups=3"},
+      {"f64", "[n, 11, 4]", "[4, 1, 4]", "[n, 8, 4]", "strides=[1] pads_begin=[0] pads_end=[0] dilations=[1] groups=4"},
+      {"f32", "[n, h, v, 4]", "[4, 1, 3, 3]", "[n, h, v, 4]",
+       "strides=[1, 1] pads_begin=[1, 1] pads_end=[1, 1] dilations=[1, 1] groups=4"}};
+  DeviceTraits device = gpu_with();
+  size_t masked = 0, several = 0;
+  for (const Window& w : windows) {
+    const std::string d = w.dtype;
+    const bool symbolic = std::string(w.x).find('h') != std::string::npos;
+    Problem p = of_graph("graph @main(%x: " + d + w.x + ", %w: " + d + w.w + ") -> (%y: " + d + w.y +
+                         ") where n in [0, ?]" + (symbolic ? ", h in [1, ?], v in [1, ?]" : "") +
+                         " {\n  %y = conv(%x, %w) " + w.attributes + " channels_last=1 : " + d + w.y + "\n}");
+    auto domain = make_domain(p.graph, p.nest);
+    ASSERT_TRUE(domain.ok());
+    const BlockFacts facts(p.graph, p.nest, *domain, device);
+    auto choices = window_choices(facts);
+    ASSERT_FALSE(choices.empty()) << w.x;
+    const Sizes sizes = symbolic ? Sizes{{"n", 2}, {"h", 5}, {"v", 9}} : Sizes{{"n", 2}};
+    std::unordered_map<uint64_t, int64_t> by;
+    for (const auto& [name, value] : sizes) by[p.graph.env().find(name)->symbol_id()] = value;
+    std::map<std::string, Tensor> inputs;
+    std::vector<Tensor> in_order;
+    for (const auto& load : p.nest.loads) {
+      Dims dims;
+      for (const SymExpr& e : p.graph.type(load).shape) dims.push_back(e.eval(by).value());
+      Tensor t = Tensor::create(p.graph.type(load).dtype, dims).value();
+      for (int64_t i = 0; i < t.count(); ++i) t.set_f64(i, static_cast<double>((i * 7 + 3) % 11) - 4);
+      inputs.emplace(p.graph.value(load).name, t);
+      in_order.push_back(t);
+    }
+    auto expected = interpret(p.graph, p.nest, in_order, by);
+    ASSERT_TRUE(expected.ok()) << expected.error().str();
+    for (size_t i = 0; i < choices.size(); i += 3) {
+      BlockPlan& plan = choices[i].plan;
+      plan.rows = 4;
+      auto kernel = lower_block(p.graph, p.nest, *domain, plan, "window");
+      ASSERT_TRUE(kernel.ok()) << kernel.error().str();
+      auto actual = run_kernel(p, *kernel, inputs, sizes);
+      Comparison same = compare(actual.at("y"), expected.value()[0], 0, 0); // small integers: exact
+      ASSERT_TRUE(same.same) << same.message << "\n" << plan.schedule.why << " of " << w.x;
+      masked += plan.outputs == 4 || plan.outputs == 7;
+      several += plan.outer_outputs > 1;
+    }
+  }
+  EXPECT_GT(masked, 0u);
+  EXPECT_GT(several, 0u);
+}
+
+// A window whose taps are too many to be written out is a loop over its rows.
+TEST(StructuredNests, LargeWindowsLoopOverTheirRows) {
+  Problem p = of_graph(
+      R"(graph @main(%x: f32[n, 32, 32, 8], %w: f32[8, 1, 31, 31]) -> (%y: f32[n, 32, 32, 8]) where n in [0, ?] {
+  %y = conv(%x, %w) strides=[1, 1] pads_begin=[15, 15] pads_end=[15, 15] dilations=[1, 1] groups=8 channels_last=1 : f32[n, 32, 32, 8]
+})");
+  auto kernels = lower_blocks(p);
+  ASSERT_FALSE(kernels.empty());
+  EXPECT_EQ(kernels.back().schedule.kind, ScheduleKind::BlockWindow);
+  EXPECT_NE(tile::print(kernels.back().kernel).find("for %"), std::string::npos);
 }
 
 TEST(StructuredNests, Pooling) {

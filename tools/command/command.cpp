@@ -40,6 +40,9 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
   sub.option("--threads", o.threads, "worker threads, 0 for all cores").not_negative();
   sub.flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison");
   sub.flag("--strict-rounding", o.strict_rounding, "round f16 and bf16 after every operator");
+  sub.option("--tf32", o.tf32, "f32 operations on a GPU that may round their operands to TF32; --strict-rounding: off")
+      .one_of({"off", "conv", "all"})
+      .show_default();
   sub.flag("--no-cache", o.no_cache, "neither read nor write compiled kernels on disk");
   sub.option("--cache-dir", o.cache_dir,
              "folder of compiled kernels (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
@@ -96,6 +99,7 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   out.compile.threads = o.threads;
   out.compile.fusion = !o.no_fusion;
   out.compile.strict_rounding = o.strict_rounding;
+  out.compile.tf32 = *parse_tf32(o.tf32);
   out.compile.cache = !o.no_cache;
   out.compile.cache_dir = o.cache_dir;
   for (const auto& pass : o.disabled_passes)

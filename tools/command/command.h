@@ -27,6 +27,7 @@ struct ModelOptions {
   std::vector<std::string> shapes; // NAME=1x128, DIM=4
   std::string device = "auto", arch;
   int threads = 0;
+  std::string tf32 = "conv";
   bool no_fusion = false, strict_rounding = false, no_cache = false, no_tuned = false;
   std::string tuned_for;
   std::optional<double> tune_share;
