@@ -18,8 +18,8 @@ namespace {
 constexpr int64_t kMostTaps = 4096;       // of a window
 constexpr int64_t kMostCode = 3072;       // operations of a thread between two loop ends
 constexpr int64_t kMostOutputs = 14;      // of a thread, along one axis
-constexpr int64_t kMostAccumulators = 64; // registers
-constexpr double kRegisterBudget = 160;   // of a thread, estimated
+constexpr int64_t kMostAccumulators = 32; // registers; with more, fewer warps are resident and nothing is gained
+constexpr double kRegisterBudget = 128;   // of a thread: accumulators and what one row of the window reads
 constexpr double kLatency = 650;          // cycles of a load, on the average of L1 and L2
 constexpr double kDependent = 2.2;        // cycles per operation of a warp that is alone on its scheduler
 constexpr double kSchedulers = 4;         // of a multiprocessor

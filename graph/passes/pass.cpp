@@ -38,6 +38,7 @@ const std::vector<std::string>& default_pipeline() {
       "simplify",
       "cse", // each makes work for the next
       "channels-last",
+      "simplify", // transposes that meet the model's own cancel, so that values are seen to be laid out
       "sink-transposes",
       "sink-views",
       "simplify",

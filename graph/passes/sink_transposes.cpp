@@ -54,6 +54,7 @@ public:
   Result<Replacement> rule(NodeId id) {
     const Node node = graph_.node(id);
     if (node.results.size() != 1 || node.op->side_effect) return Replacement{};
+    if (keeps_layout(node)) mark(node.results[0]);
     if (node.op->pointwise()) return pointwise(node);
     if (node.operands.empty() || !is_transpose(node.operands[0]) || !laid_out(source(node.operands[0])))
       return Replacement{};
@@ -74,6 +75,13 @@ private:
     if (static_cast<size_t>(v.index) < laid_out_.size() && laid_out_[static_cast<size_t>(v.index)]) return true;
     const Node* producer = graph_.producer(v);
     return producer && producer->attributes.i("channels_last", 0) != 0;
+  }
+  // Computed from a value that was laid out, dimension by dimension: pointwise operators, and products with its rows.
+  [[nodiscard]] bool keeps_layout(const Node& node) const {
+    const size_t rank = graph_.type(node.results[0]).shape.size();
+    auto laid = [&](ValueId v) { return v.valid() && graph_.type(v).shape.size() == rank && laid_out(v); };
+    if (node.op->name == "matmul") return laid(node.operands[0]);
+    return node.op->pointwise() && std::any_of(node.operands.begin(), node.operands.end(), laid);
   }
   void mark(ValueId v) {
     if (laid_out_.size() <= static_cast<size_t>(v.index)) laid_out_.resize(static_cast<size_t>(v.index) + 1);
