@@ -1,4 +1,5 @@
 #include "codegen/driver/kernels.h"
+#include "codegen/driver/same_nests.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
 #include "graph/support/handover.h"
@@ -103,6 +104,8 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
   uint64_t seed = hash128(version).lo;
 
   // Schedule everything; one object for each distinct text.
+  SameNests same(graph);
+  const bool texts = options.keep_texts || dump_enabled() || log_enabled(LogChannel::OutputCode);
   std::map<Hash128, int> by_text;
   std::vector<std::pair<Hash128, const tile::Kernel*>> distinct;
   out.kernels.reserve(requests.size());
@@ -111,6 +114,21 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     KernelReport report;
     report.name = request.name;
     ScheduledKernel scheduled;
+    // Texts name the values, so each is made where they are wanted; a nest with a tuner of its own is not another's.
+    const bool shares = request.nest && !request.tuned && !texts;
+    if (auto first = shares ? same.find_or_add(*request.nest, out.kernels.size()) : std::nullopt) {
+      ScheduledKernel& model = out.kernels[*first].scheduled;
+      tile::Kernel code = std::move(model.kernel); // stays with the first one
+      LinkedKernel linked = out.kernels[*first];
+      model.kernel = std::move(code);
+      linked.scheduled.buffers =
+          buffers_for(*request.nest, *requests[*first].nest, std::move(linked.scheduled.buffers));
+      report.schedule = linked.scheduled.schedule;
+      report.tuned = out.reports[*first].tuned;
+      out.kernels.push_back(std::move(linked));
+      out.reports.push_back(std::move(report));
+      continue;
+    }
     if (request.nest) {
       report.schedule = choose_schedule(graph, *request.nest, device);
       if (const TunedSchedules* tuned = request.tuned ? request.tuned : options.tuned.get())
