@@ -6,8 +6,12 @@ namespace {
 
 using namespace tile;
 
-bool may_vary(ScalarOp op) {
-  switch (op) {
+// Whether the operand may be a parameter: a term, a factor, what is compared, an address.
+bool may_vary(const Op& op, size_t operand) {
+  if (op.kind == OpKind::Broadcast) return true;
+  if (op.kind == OpKind::Load || op.kind == OpKind::Store) return operand == 1;
+  if (op.kind != OpKind::Scalar) return false;
+  switch (op.scalar) {
   case ScalarOp::Add:
   case ScalarOp::Sub:
   case ScalarOp::Mul:
@@ -39,9 +43,9 @@ private:
     for (OpId id : block) {
       const Op& op = out_.kernel.op(id);
       for (ValueId r : op.results) defined_by_[static_cast<size_t>(r)] = id;
-      if (op.kind == OpKind::Scalar && may_vary(op.scalar))
-        for (size_t i = 0; i < op.operands.size(); ++i)
-          if (auto value = number(op.operands[i])) out_.kernel.op(id).operands[i] = parameter(*value);
+      for (size_t i = 0; i < op.operands.size(); ++i)
+        if (auto value = may_vary(op, i) ? number(op.operands[i]) : std::nullopt)
+          out_.kernel.op(id).operands[i] = parameter(*value);
       for (const auto& region : std::vector<std::vector<OpId>>(op.regions)) replace(region);
     }
   }
