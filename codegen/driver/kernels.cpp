@@ -103,7 +103,7 @@ using DistinctKernels = std::vector<std::pair<Hash128, const tile::Kernel*>>; //
 // Where many kernels differ in constants alone, compiling each costs more (5 ms or so) than its constants gain: they
 // become one with parameters.
 void share_code(std::vector<LinkedKernel>& kernels, DistinctKernels& distinct, uint64_t seed) {
-  constexpr size_t kMany = 16;
+  constexpr size_t kMany = 8;
   if (distinct.size() < kMany) return;
   struct Member {
     size_t object;
