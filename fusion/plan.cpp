@@ -47,7 +47,11 @@ Result<FusionPlan> Planner::run() {
 // ---- units
 
 int Planner::find(int unit) const {
-  while (units_[static_cast<size_t>(unit)].parent >= 0) unit = units_[static_cast<size_t>(unit)].parent;
+  auto parent = [&](int u) -> int& { return units_[static_cast<size_t>(u)].parent; };
+  while (parent(unit) >= 0) {
+    if (int above = parent(parent(unit)); above >= 0) parent(unit) = above;
+    unit = parent(unit);
+  }
   return unit;
 }
 
@@ -67,6 +71,7 @@ int Planner::add(Unit unit) {
   for (ValueId v : unit.defines) defined_by_[at(v)] = id;
   for (ValueId v : unit.reads)
     if (readers_[at(v)].empty() || readers_[at(v)].back() != id) readers_[at(v)].push_back(id);
+  unit.members = {id};
   units_.push_back(std::move(unit));
   order_.append(id);
   return id;
@@ -175,10 +180,10 @@ void Planner::merge_siblings(int unit) {
       if (std::find(tried.begin(), tried.end(), a) != tried.end()) continue;
       tried.push_back(a);
       if (try_horizontal(a, b)) continue;
-      for (ValueId w : reads)
-        if (std::any_of(readers_[at(w)].begin(), readers_[at(w)].end(),
-                        [&](int r) { return r != unit && find(r) == find(unit); }))
-          shared_[{w.index, unit}] = true;
+      for (int member : units_[static_cast<size_t>(b)].members)
+        if (member != unit)
+          for (ValueId w : units_[static_cast<size_t>(member)].reads)
+            if (std::find(reads.begin(), reads.end(), w) != reads.end()) shared_[{w.index, unit}] = true;
     }
   }
 }
@@ -264,7 +269,9 @@ void Planner::contract(int a, int b, int kept) {
   int gone = kept == a ? b : a;
   Unit &into = units_[static_cast<size_t>(kept)], &from = units_[static_cast<size_t>(gone)];
   into.defines.insert(into.defines.end(), from.defines.begin(), from.defines.end());
+  into.members.insert(into.members.end(), from.members.begin(), from.members.end());
   from.defines.clear();
+  from.members.clear();
   from.nest = LoopNest{};
   from.parent = kept;
 }

@@ -14,7 +14,8 @@ struct Unit {
   std::optional<CallDraft> draft; // Library
   std::vector<ValueId> reads;     // as it was made, before merging
   std::vector<ValueId> defines;   // of all that was merged into it
-  int parent = -1;                // merged into that unit
+  std::vector<int> members;       // units that were merged into it, and itself
+  mutable int parent = -1;        // merged into that unit, or into one that was merged further; find() shortens the way
 };
 
 class Planner {

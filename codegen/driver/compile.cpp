@@ -1,5 +1,6 @@
 #include "codegen/driver/compile.h"
 #include "codegen/driver/build.h"
+#include "codegen/driver/fold_constants.h"
 #include "graph/support/log.h"
 #include <chrono>
 
@@ -124,7 +125,14 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options) {
     if (why) *why = reason;
     return false;
   };
-  TESSERA_ASSIGN(report.plan, plan_fusion(*graph, fusion));
+  const bool folds =
+      std::any_of(report.passes.begin(), report.passes.end(), [](const auto& p) { return p.name == "fold"; });
+  for (bool changed = true; changed;) {
+    host_reasons.clear();
+    TESSERA_ASSIGN(report.plan, plan_fusion(*graph, fusion));
+    if (!folds) break;
+    TESSERA_ASSIGN(changed, fold_constants(*graph, report.plan, options, report));
+  }
   backend->refine(*graph, report.plan);
   if (log_enabled(LogChannel::Fusion)) log_write(LogChannel::Fusion, print(*graph, report.plan));
   if (dump_enabled()) {
@@ -148,6 +156,7 @@ Result<Compiled> compile_again(const Compiled& before, const CompileOptions& opt
   out.work = before.work;
   out.report.passes = before.report.passes;
   out.report.plan = before.report.plan;
+  out.report.constants = before.report.constants;
   out.report.source_nodes = before.report.source_nodes;
   TESSERA_TRY(generate(out, *backend, options));
   out.report.total_ms = total.lap();

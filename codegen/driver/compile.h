@@ -42,6 +42,9 @@ struct CompileOptions {
   std::string cache_dir;        // empty: TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera
   bool keep_texts = false;      // keep tile and LLVM texts for explain and dumps
   std::vector<std::string> disabled_passes;
+  // Bytes of a value that does not depend on inputs, and of all of them together, which are computed when compiling
+  // (fold_constants.h); more where the constants that they are made from have more. Negative: none are.
+  int64_t fold_bytes = int64_t{64} << 20;
 };
 
 struct KernelReport {
@@ -59,10 +62,23 @@ struct KernelReport {
   bool from_cache = false;
   double compile_ms = 0;
 };
+// What was computed of constants when compiling, beside what the pass `fold` did, and what was not.
+struct FoldedConstants {
+  struct Left {
+    std::string value, op; // the value's name, the operator that makes it
+    int64_t bytes = 0;
+    std::string why;
+  };
+  int values = 0;
+  int64_t bytes = 0;
+  double milliseconds = 0;
+  std::vector<Left> left; // computed at every call
+};
 // Everything that explain prints and run throws away.
 struct CompileReport {
   std::vector<PassStats> passes;
   FusionPlan plan;
+  FoldedConstants constants;
   std::vector<KernelReport> kernels; // in the order of flat_groups(), of those that have code
   double import_ms = 0, passes_ms = 0, fusion_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
   int cache_hits = 0, cache_misses = 0;

@@ -1,4 +1,6 @@
 #include "codegen/driver/kernels.h"
+#include "codegen/driver/same_nests.h"
+#include "codegen/driver/shared_code.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
 #include "graph/support/handover.h"
@@ -94,6 +96,56 @@ static double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
+namespace {
+
+using DistinctKernels = std::vector<std::pair<Hash128, const tile::Kernel*>>; // by object: hash of the text, the kernel
+
+// Where many kernels differ in constants alone, compiling each costs more (5 ms or so) than its constants gain: they
+// become one with parameters.
+void share_code(std::vector<LinkedKernel>& kernels, DistinctKernels& distinct, uint64_t seed) {
+  constexpr size_t kMany = 8;
+  if (distinct.size() < kMany) return;
+  struct Member {
+    size_t object;
+    std::vector<int64_t> constants;
+  };
+  std::map<Hash128, std::vector<Member>> alike;
+  for (size_t i = 0; i < distinct.size(); ++i) {
+    OutlinedKernel outlined = outline_constants(*distinct[i].second);
+    alike[hash128(anonymous_text(std::move(outlined.kernel)), seed)].push_back({i, std::move(outlined.constants)});
+  }
+  std::vector<const std::vector<int64_t>*> constants(distinct.size()); // of those that share
+  std::vector<size_t> shared(distinct.size());                         // first object of the same form
+  for (const auto& [key, members] : alike)
+    for (const Member& m : members) {
+      shared[m.object] = members.size() < kMany ? m.object : members[0].object;
+      if (members.size() >= kMany) constants[m.object] = &m.constants;
+    }
+  std::vector<int> moved(distinct.size(), -1); // objects that are left, renumbered
+  DistinctKernels left;
+  for (LinkedKernel& k : kernels) {
+    const auto old = static_cast<size_t>(k.object);
+    const size_t first = shared[old];
+    if (constants[old])
+      for (int64_t c : *constants[old]) k.scheduled.sizes.emplace_back(c);
+    if (moved[first] < 0) {
+      moved[first] = static_cast<int>(left.size());
+      Hash128 key = distinct[old].first;
+      if (constants[old]) { // the first user has its text
+        k.scheduled.kernel = outline_constants(k.scheduled.kernel).kernel;
+        key = hash128(anonymous_text(k.scheduled.kernel), seed);
+        k.scheduled.kernel.name = "tsr_" + key.hex();
+      }
+      left.emplace_back(key, &k.scheduled.kernel);
+    }
+    k.object = moved[first];
+    k.symbol = left[static_cast<size_t>(k.object)].second->name;
+  }
+  distinct = std::move(left);
+}
+
+} // namespace
+
 Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const KernelRequest> requests,
                                       const DeviceTraits& device, const HostTarget& target, ObjectCache& cache,
                                       const CompileOptions& options) {
@@ -103,14 +155,31 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
   uint64_t seed = hash128(version).lo;
 
   // Schedule everything; one object for each distinct text.
+  SameNests same(graph);
+  const bool texts = options.keep_texts || dump_enabled() || log_enabled(LogChannel::OutputCode);
   std::map<Hash128, int> by_text;
-  std::vector<std::pair<Hash128, const tile::Kernel*>> distinct;
+  DistinctKernels distinct;
   out.kernels.reserve(requests.size());
   for (const auto& request : requests) {
     CheckContext context("kernel " + request.name);
     KernelReport report;
     report.name = request.name;
     ScheduledKernel scheduled;
+    // Texts name the values, so each is made where they are wanted; a nest with a tuner of its own is not another's.
+    const bool shares = request.nest && !request.tuned && !texts;
+    if (auto first = shares ? same.find_or_add(*request.nest, out.kernels.size()) : std::nullopt) {
+      ScheduledKernel& model = out.kernels[*first].scheduled;
+      tile::Kernel code = std::move(model.kernel); // stays with the first one
+      LinkedKernel linked = out.kernels[*first];
+      model.kernel = std::move(code);
+      linked.scheduled.buffers =
+          buffers_for(*request.nest, *requests[*first].nest, std::move(linked.scheduled.buffers));
+      report.schedule = linked.scheduled.schedule;
+      report.tuned = out.reports[*first].tuned;
+      out.kernels.push_back(std::move(linked));
+      out.reports.push_back(std::move(report));
+      continue;
+    }
     if (request.nest) {
       report.schedule = choose_schedule(graph, *request.nest, device);
       if (const TunedSchedules* tuned = request.tuned ? request.tuned : options.tuned.get())
@@ -150,6 +219,7 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
   for (const auto& k : out.kernels)
     if (!distinct[static_cast<size_t>(k.object)].second)
       distinct[static_cast<size_t>(k.object)].second = &k.scheduled.kernel;
+  share_code(out.kernels, distinct, seed);
 
   struct Made {
     std::optional<Diagnostic> error;

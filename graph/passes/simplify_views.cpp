@@ -69,25 +69,37 @@ Result<ValueId> slice(Graph& graph, const Node node) {
   return emit(graph, node.location, "slice", {inner->operands[0]}, std::move(attributes));
 }
 
-// concat of one, and of consecutive pieces of one tensor that make it whole again.
+// concat of one, and of consecutive pieces of one tensor: a larger piece of it, or all of it.
 Result<ValueId> concat(Graph& graph, const Node node) {
   if (node.operands.size() == 1) return node.operands[0];
   const int64_t axis = node.attributes.i("axis");
   ValueId whole;
-  SymExpr at = 0;
+  SymShape first, sizes;
+  size_t along = 0;
+  SymExpr at;
   for (ValueId v : node.operands) {
     const Node* piece = graph.producer(v);
     if (!is_op(piece, "slice") || (whole.valid() && piece->operands[0] != whole)) return ValueId{};
-    whole = piece->operands[0];
-    const SymShape starts = piece->attributes.dims("starts");
+    const SymShape starts = piece->attributes.dims("starts"), &shape = graph.type(v).shape;
+    if (!whole.valid()) {
+      whole = piece->operands[0];
+      along = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(starts.size()) : axis);
+      first = starts;
+      sizes = shape;
+      at = starts[along];
+    }
     const Ints steps = piece->attributes.ints("steps");
-    const int64_t k = axis < 0 ? axis + static_cast<int64_t>(starts.size()) : axis;
     for (size_t d = 0; d < starts.size(); ++d)
-      if (steps[d] != 1 || !graph.env().known_equal(starts[d], static_cast<int64_t>(d) == k ? at : SymExpr(0)))
+      if (steps[d] != 1 || !graph.env().known_equal(starts[d], d == along ? at : first[d]) ||
+          (d != along && !graph.env().known_equal(shape[d], sizes[d])))
         return ValueId{};
-    at += graph.type(v).shape[static_cast<size_t>(k)];
+    at += shape[along];
   }
-  return same_shape(graph, whole, node.results[0]) ? whole : ValueId{};
+  sizes[along] = at - first[along];
+  if (same_shape(graph, whole, node.results[0])) return whole; // which leaves nothing but starts of 0
+  Ints steps(sizes.size(), 1);
+  return emit(graph, node.location, "slice", {whole},
+              {{"starts", std::move(first)}, {"steps", std::move(steps)}, {"sizes", std::move(sizes)}});
 }
 } // namespace
 

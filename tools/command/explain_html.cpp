@@ -194,6 +194,13 @@ std::string breaks(const Json& j) {
   return out + table.html();
 }
 
+std::string constants(const Json& j) {
+  Table table({{"value"}, {"operator"}, {"bytes", true}, {"why it is computed at every call"}});
+  for (const auto& l : j["constants"]["left"])
+    table.add({text(l, "name"), text(l, "op"), text(l, "bytes"), text(l, "reason")});
+  return table.empty() ? "" : "<h2>Constants that were not computed when compiling</h2>\n" + table.html();
+}
+
 std::string guards(const Json& j) {
   Table table({{"class"}, {"condition"}, {"reason"}, {"where"}});
   for (const auto& g : j["guards"])
@@ -208,7 +215,7 @@ std::string compile_times(const Json& j) {
                text(p, "nodes_before"), text(p, "nodes_after")});
   const auto& c = j["compile"];
   std::string out = "<details><summary>Time of compiling: ";
-  for (const char* step : {"import", "passes", "fusion", "codegen", "link"})
+  for (const char* step : {"import", "passes", "fusion", "constants", "codegen", "link"})
     out += std::string(step) + " " + escaped(format_ms(c[std::string(step) + "_ms"].get<double>())) + ", ";
   return out + text(c, "cache_hits") + " kernels from the cache, " + text(c, "cache_misses") + " compiled</summary>\n" +
          table.html() + "</details>\n";
@@ -263,8 +270,8 @@ std::string explain_html(const Json& j) {
          "<p class=\"note\">Bars: what a step moves and, in grey, what its operators would move one by one. Click a "
          "column's head to sort.</p>\n" +
          kernels(j, most) + library_calls(j, most) + edges(j["not_fused"], "Edges not fused", false) +
-         edges(j["fused"], "Edges fused", true) + reasons(j) + breaks(j) + guards(j) + compile_times(j) + "<script>" +
-         kScript + "</script></body></html>\n";
+         edges(j["fused"], "Edges fused", true) + reasons(j) + breaks(j) + constants(j) + guards(j) + compile_times(j) +
+         "<script>" + kScript + "</script></body></html>\n";
 }
 
 } // namespace tessera::command

@@ -247,6 +247,11 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
                                   {"dimension", d.dim}});
   j["breaks"] = {{"host_operators", j["host_operators"].size()}, {"data_dependent_sizes", data_dependent}};
 
+  const FoldedConstants& constants = c.report.constants;
+  j["constants"] = {{"computed", constants.values}, {"bytes", constants.bytes}, {"left", Json::array()}};
+  for (const auto& l : constants.left)
+    j["constants"]["left"].push_back({{"name", l.value}, {"op", l.op}, {"bytes", l.bytes}, {"reason", l.why}});
+
   j["guards"] = Json::array();
   for (const auto& g : env.guards())
     j["guards"].push_back({{"condition", g.condition.str()},
@@ -278,10 +283,10 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
                  {"edges_not_fused", j["not_fused"].size()},
                  {"bytes", bytes_json(env, sizes, fused_bytes)},
                  {"bytes_operator_by_operator", bytes_json(env, sizes, unfused_bytes)}};
-  j["compile"] = {{"import_ms", session.import_ms()},     {"passes_ms", c.report.passes_ms},
-                  {"fusion_ms", c.report.fusion_ms},      {"codegen_ms", c.report.codegen_ms},
-                  {"link_ms", c.report.link_ms},          {"cache_hits", c.report.cache_hits},
-                  {"cache_misses", c.report.cache_misses}};
+  j["compile"] = {{"import_ms", session.import_ms()},  {"passes_ms", c.report.passes_ms},
+                  {"fusion_ms", c.report.fusion_ms},   {"constants_ms", constants.milliseconds},
+                  {"codegen_ms", c.report.codegen_ms}, {"link_ms", c.report.link_ms},
+                  {"cache_hits", c.report.cache_hits}, {"cache_misses", c.report.cache_misses}};
   j["passes"] = Json::array();
   for (const auto& p : c.report.passes)
     j["passes"].push_back({{"name", p.name},
@@ -423,6 +428,15 @@ std::string explain_text(const Json& j, bool summary) {
   for (const auto& d : j["breaks"]["data_dependent_sizes"])
     out += "  size " + text_of(d["symbol"]) + " is known only when " + text_of(d["defined_by"]) + " (" +
            text_of(d["op"]) + ") has run\n";
+
+  const Json& constants = j["constants"];
+  if (constants["computed"] != 0 || !constants["left"].empty()) {
+    out += "\nconstants\n  " + std::to_string(constants["computed"].get<int>()) + " computed when compiling, " +
+           format_bytes(constants["bytes"].get<double>()) + "\n";
+    for (const auto& l : constants["left"])
+      out += "  " + text_of(l["name"]) + " (" + text_of(l["op"]) + ", " + format_bytes(l["bytes"].get<double>()) +
+             ") depends on no input and is computed at every call: " + text_of(l["reason"]) + "\n";
+  }
 
   if (!summary && !j["guards"].empty()) {
     out += "\nguards\n";
