@@ -2,6 +2,7 @@
 #include "api/background.h"
 #include "codegen/driver/load.h"
 #include "codegen/tune/target.h"
+#include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include <algorithm>
 #include <chrono>
@@ -225,6 +226,7 @@ struct Session::Impl {
     auto variant = make(*sizes, &want);
     stats.recompile_ms = ms_since(start);
     if (!variant.ok()) {
+      if (variant.error().code == ErrorCode::OutOfMemory) return std::move(variant).failure();
       if (failed_labels.size() >= 64) failed_labels.clear();
       failed_labels.insert(want.label);
       TESSERA_LOGF(LogChannel::Recompiles, "variant " + want.label + " failed to compile after " +
@@ -360,6 +362,10 @@ Session::~Session() {
 }
 
 Result<std::unique_ptr<Session>> Session::open(const std::string& path, SessionOptions options) {
+  return guarded({"opening", path}, [&] { return make(path, std::move(options)); });
+}
+
+Result<std::unique_ptr<Session>> Session::make(const std::string& path, SessionOptions options) {
   std::unique_ptr<Session> session(new Session());
   auto& impl = *session->impl_;
   impl.path = path;
@@ -384,13 +390,20 @@ void Session::settle_tuning() {
   if (impl_->tuner) impl_->tuner->settle();
 }
 
-Result<std::unique_ptr<Executor>> Session::new_executor() { return make_executor(impl_, std::make_shared<Known>()); }
+Result<std::unique_ptr<Executor>> Session::new_executor() {
+  return guarded("making an executor", [&] { return make_executor(impl_, std::make_shared<Known>()); });
+}
 
 std::vector<IoInfo> Session::inputs() const { return infos(*impl_->generic, impl_->generic->inputs); }
 std::vector<IoInfo> Session::outputs() const { return infos(*impl_->generic, impl_->generic->outputs); }
 
 Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
                                          std::vector<Tensor>* outputs) {
+  return guarded("running the model", [&] { return specialize_and_run(inputs, stats, outputs); });
+}
+
+Result<std::vector<Tensor>> Session::specialize_and_run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
+                                                        std::vector<Tensor>* outputs) {
   auto start = Clock::now();
   RunStats before;
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");

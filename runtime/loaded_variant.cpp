@@ -1,4 +1,5 @@
 #include "runtime/loaded_variant.h"
+#include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include <atomic>
 #include <chrono>
@@ -31,15 +32,20 @@ LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunSta
   stats_ = &stats;
   on_device_ = arguments.on_device;
   arena_bytes_ = 0;
-  Status status;
-  auto miss = steps(arguments, status);
+  std::optional<MidRunMiss> miss;
+  Status status = guarded("running the model", [&] {
+    Status outcome;
+    miss = steps(arguments, outcome);
+    return outcome;
+  });
   stats.arena_bytes = arena_bytes_;
   if (miss || !status.ok()) {
     device_.abandon();
     given_.clear();
     if (miss) return *miss;
-    if (!loaded_->refused.empty())
-      return RefusedCalls{std::move(status).take_error(), std::exchange(loaded_->refused, {})};
+    auto refused = std::exchange(loaded_->refused, {});
+    if (!refused.empty() && status.error().code != ErrorCode::OutOfMemory)
+      return RefusedCalls{std::move(status).take_error(), std::move(refused)};
     return Result<std::vector<Tensor>>(std::move(status).take_error());
   }
   return Result<std::vector<Tensor>>(std::move(given_));
@@ -250,11 +256,11 @@ Status LoadedVariant::host(const HostStep& step, int index) {
   std::unordered_map<uint64_t, int64_t> symbols;
   for (size_t i = 0; i < variant_->slots.size(); ++i)
     if (call.bound[i]) symbols.emplace(variant_->slots[i].symbol_id(), call.values[i]);
-  auto results = step.run(operands, symbols);
+  auto results = guarded({"host step", step.name}, [&] { return step.run(operands, symbols); });
   if (!results.ok()) {
-    Diagnostic d = results.error();
-    if (d.location == Location{}) d.location.node = step.name;
-    return d;
+    Location where;
+    where.node = step.name;
+    return std::move(results).take_error().at(std::move(where));
   }
   if (results->size() < step.outputs.size())
     return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op + ") returned " +

@@ -1,6 +1,7 @@
 #include "codegen/driver/kernels.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
+#include "graph/support/guarded.h"
 #include "graph/support/handover.h"
 #include "graph/support/log.h"
 #include <atomic>
@@ -62,10 +63,13 @@ struct Loop {
   const std::function<void(size_t)>& body;
   size_t count;
   std::atomic<size_t> next{0};
+  FirstException failure;
   Handover handover;
-  void run() {
+  void run() noexcept {
     handover.take();
-    for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) body(i);
+    failure.run([&] {
+      for (size_t i; !failure.thrown() && (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) body(i);
+    });
     handover.give();
   }
 };
@@ -88,6 +92,7 @@ void compile_each(size_t count, const CompileOptions& options, const std::functi
     helpers.wait();
   });
   loop.handover.take();
+  loop.failure.rethrow();
 }
 
 static double ms_since(std::chrono::steady_clock::time_point start) {
@@ -104,7 +109,12 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
 
   // Schedule everything; one object for each distinct text.
   std::map<Hash128, int> by_text;
-  std::vector<std::pair<Hash128, const tile::Kernel*>> distinct;
+  struct Distinct {
+    Hash128 key;
+    const tile::Kernel* kernel = nullptr;
+    std::string_view first_user; // name of a request
+  };
+  std::vector<Distinct> distinct;
   out.kernels.reserve(requests.size());
   for (const auto& request : requests) {
     CheckContext context("kernel " + request.name);
@@ -141,15 +151,14 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     linked.scheduled = std::move(scheduled);
     out.kernels.push_back(std::move(linked));
     auto [it, fresh] = by_text.try_emplace(key, static_cast<int>(distinct.size()));
-    if (fresh) distinct.emplace_back(key, nullptr);
+    if (fresh) distinct.push_back({key, nullptr, request.name});
     out.kernels.back().object = it->second;
     if (options.keep_texts) report.tile_text = tile::print(out.kernels.back().scheduled.kernel);
     if (dump_enabled()) write_dump(request.name + ".tile", text);
     out.reports.push_back(std::move(report));
   }
   for (const auto& k : out.kernels)
-    if (!distinct[static_cast<size_t>(k.object)].second)
-      distinct[static_cast<size_t>(k.object)].second = &k.scheduled.kernel;
+    if (auto& d = distinct[static_cast<size_t>(k.object)]; !d.kernel) d.kernel = &k.scheduled.kernel;
 
   struct Made {
     std::optional<Diagnostic> error;
@@ -160,7 +169,7 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
   std::vector<Made> made(distinct.size());
   auto make = [&](size_t i) {
     auto began = std::chrono::steady_clock::now();
-    const auto& [key, kernel] = distinct[i];
+    const auto& [key, kernel, first_user] = distinct[i];
     auto& m = made[i];
     if (options.cancelled && options.cancelled()) {
       m.error = Diagnostic(ErrorCode::Cancelled, "the compile was given up");
@@ -174,7 +183,8 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
       }
     }
     if (!m.cached) {
-      auto compiled = compile_host_kernel(*kernel, target, want_ir);
+      auto compiled = guarded({"compiling kernel", first_user},
+                              [&, k = kernel] { return compile_host_kernel(*k, target, want_ir); });
       if (!compiled) {
         m.error = compiled.error();
         return;
@@ -207,8 +217,8 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     // A cached object that passes its checksum and still does not link was made by something else: compile all anew,
     // once.
     for (size_t i = 0; i < distinct.size(); ++i) {
-      TESSERA_ASSIGN(out.objects[i], compile_host_kernel(*distinct[i].second, target, false));
-      cache.store(distinct[i].first, out.objects[i].object);
+      TESSERA_ASSIGN(out.objects[i], compile_host_kernel(*distinct[i].kernel, target, false));
+      cache.store(distinct[i].key, out.objects[i].object);
     }
     module = HostModule::load(out.objects);
   }

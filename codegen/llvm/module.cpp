@@ -1,11 +1,10 @@
 // Linking objects into the process by LLVM's ORC.
-#include "codegen/llvm/host_compiler.h"
+#include "codegen/llvm/objects.h"
+#include "codegen/llvm/start.h"
 #include <dlfcn.h>
 #include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/Support/MemoryBuffer.h>
-#include <llvm/Support/TargetSelect.h>
-#include <mutex>
 #include <unordered_map>
 
 namespace tessera {
@@ -46,23 +45,17 @@ public:
   }
 };
 
-} // namespace
+using Functions = std::unordered_map<std::string, HostKernelFn>;
 
-Result<std::shared_ptr<HostModule>> HostModule::load(std::span<const CompiledObject> objects,
-                                                     std::span<const HostSymbol> symbols) {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    llvm::InitializeNativeTarget();
-    llvm::InitializeNativeTargetAsmPrinter();
-  });
+Result<std::unique_ptr<llvm::orc::LLJIT>> link(std::span<const CompiledObject> objects,
+                                               std::span<const HostSymbol> symbols, Functions& functions) {
   auto failed = [](llvm::Error e) {
     return Diagnostic(ErrorCode::CodegenError, "linking kernels: " + llvm::toString(std::move(e)));
   };
-  std::shared_ptr<HostModule> module(new HostModule());
-  auto jit = llvm::orc::LLJITBuilder().create();
-  if (!jit) return failed(jit.takeError());
-  module->impl_->jit = std::move(*jit);
-  auto& lljit = *module->impl_->jit;
+  auto made = llvm::orc::LLJITBuilder().create();
+  if (!made) return failed(made.takeError());
+  irgen::LeakedOnException<llvm::orc::LLJIT> jit(std::move(*made));
+  auto& lljit = *jit;
   // A damaged object must not write to standard error on its own: the caller gets the error.
   lljit.getExecutionSession().setErrorReporter([](llvm::Error e) { llvm::consumeError(std::move(e)); });
   lljit.getMainJITDylib().addGenerator(std::make_unique<VectorMath>());
@@ -83,8 +76,27 @@ Result<std::shared_ptr<HostModule>> HostModule::load(std::span<const CompiledObj
       {{&lljit.getMainJITDylib(), llvm::orc::JITDylibLookupFlags::MatchAllSymbols}}, std::move(all));
   if (!addresses) return failed(addresses.takeError());
   for (const auto& o : objects)
-    module->impl_->functions[o.symbol] =
-        (*addresses)[lljit.mangleAndIntern(o.symbol)].getAddress().toPtr<HostKernelFn>();
+    functions[o.symbol] = (*addresses)[lljit.mangleAndIntern(o.symbol)].getAddress().toPtr<HostKernelFn>();
+  return jit.take();
+}
+
+Status start_linking() {
+  TESSERA_TRY(irgen::start_host());
+  static irgen::StartedOnce linking;
+  return linking.start([]() -> Status {
+    Functions functions;
+    TESSERA_TRY(link({&irgen::empty_object(), 1}, {}, functions));
+    return {};
+  });
+}
+
+} // namespace
+
+Result<std::shared_ptr<HostModule>> HostModule::load(std::span<const CompiledObject> objects,
+                                                     std::span<const HostSymbol> symbols) {
+  TESSERA_TRY(start_linking());
+  std::shared_ptr<HostModule> module(new HostModule());
+  TESSERA_ASSIGN(module->impl_->jit, link(objects, symbols, module->impl_->functions));
   return module;
 }
 
