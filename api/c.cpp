@@ -22,7 +22,7 @@ const char* told(const Diagnostic& error) noexcept {
     text = error.str();
     return {};
   });
-  return put.ok() ? text.c_str() : "error TES-4001 out-of-memory: out of memory\n";
+  return put.ok() ? text.c_str() : kNoMemoryForError;
 }
 Diagnostic usage(std::string message) { return {ErrorCode::Usage, std::move(message)}; }
 

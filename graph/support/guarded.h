@@ -22,6 +22,9 @@ struct Doing {
 // Sets memory aside for errors that are made when there is none. guarded() calls it.
 void set_errors_aside() noexcept;
 
+// Instead of Diagnostic::str(), where there is no memory for that.
+inline constexpr const char* kNoMemoryForError = "error TES-4001 out-of-memory: out of memory\n";
+
 // body()'s Status or Result; an exception that leaves it is an error.
 template <class Body>
 [[nodiscard]] std::invoke_result_t<Body> guarded(const Doing& doing, Body&& body) noexcept {
