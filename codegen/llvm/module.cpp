@@ -15,7 +15,7 @@ struct HostModule::Impl {
 };
 
 HostModule::HostModule() : impl_(std::make_unique<Impl>()) {}
-HostModule::~HostModule() = default;
+HostModule::~HostModule() { irgen::destroy(std::move(impl_->jit)); }
 
 HostKernelFn HostModule::find(const std::string& symbol) const {
   auto it = impl_->functions.find(symbol);

@@ -189,14 +189,14 @@ TEST_P(Injected, PassesAndFusion) {
 // All of it, objects from the cache: schedules, linking, building the executable, the executor.
 TEST_P(Injected, Open) {
   auto open = [&] { return guarded("opening", [&] { return without_value(Session::open(path_, options_)); }); };
-  inject({phase("open"), open, [&] { expect_opens(); }, {}, 211, 10});
-  inject({phase("open, all fail from one on"), open, [&] { expect_opens(); }, {}, 1009, 10, false});
+  inject({phase("open"), open, [&] { expect_opens(); }, {}, 10, 50});
+  inject({phase("open, all fail from one on"), open, [&] { expect_opens(); }, {}, 101, 50, false});
 }
 
 TEST_P(Injected, CompileWithoutCache) {
   options_.compile.cache = false;
   auto open = [&] { return guarded("opening", [&] { return without_value(Session::open(path_, options_)); }); };
-  inject({phase("compile"), open, [&] { expect_opens(); }, {}, 4001, 10});
+  inject({phase("compile"), open, [&] { expect_opens(); }, {}, 401, 20});
 }
 
 TEST_P(Injected, FirstRun) {
