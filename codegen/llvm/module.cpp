@@ -1,6 +1,7 @@
 // Linking objects into the process by LLVM's ORC.
 #include "codegen/llvm/objects.h"
 #include "codegen/llvm/start.h"
+#include "graph/support/guarded.h"
 #include <dlfcn.h>
 #include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
@@ -15,7 +16,15 @@ struct HostModule::Impl {
 };
 
 HostModule::HostModule() : impl_(std::make_unique<Impl>()) {}
-HostModule::~HostModule() { irgen::destroy(std::move(impl_->jit)); }
+// Taking the code apart needs memory. Where there is none it is leaked: nothing refers to it any more.
+HostModule::~HostModule() {
+  if (!impl_->jit) return;
+  auto ended = guarded("unloading kernels", [&]() -> Status {
+    llvm::consumeError(impl_->jit->getExecutionSession().endSession());
+    return {};
+  });
+  if (!ended.ok()) (void)impl_->jit.release();
+}
 
 HostKernelFn HostModule::find(const std::string& symbol) const {
   auto it = impl_->functions.find(symbol);

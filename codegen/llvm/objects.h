@@ -5,18 +5,8 @@
 #include <exception>
 #include <llvm/IR/Module.h>
 #include <llvm/Target/TargetMachine.h>
-#include <new>
 
 namespace tessera::irgen {
-
-// Destroys an object of LLVM. That may need memory (to take linked code apart): without it, what is left is leaked.
-template <class T>
-void destroy(std::unique_ptr<T> object) noexcept {
-  try {
-    delete object.release();
-  } catch (const std::bad_alloc&) { // nothing refers to the rest
-  }
-}
 
 // Owner of LLVM's objects in a scope. LLVM is compiled without exceptions: one that passes through it, std::bad_alloc,
 // runs none of its destructors there, so that its objects may be half changed and their locks held. A scope that is
@@ -28,10 +18,7 @@ public:
   explicit LeakedOnException(Args&&... args) : object_(std::make_unique<T>(std::forward<Args>(args)...)) {}
   explicit LeakedOnException(std::unique_ptr<T> object) : object_(std::move(object)) {}
   ~LeakedOnException() {
-    if (std::uncaught_exceptions() > exceptions_)
-      (void)object_.release();
-    else
-      destroy(std::move(object_));
+    if (std::uncaught_exceptions() > exceptions_) (void)object_.release();
   }
   LeakedOnException(const LeakedOnException&) = delete;
   LeakedOnException& operator=(const LeakedOnException&) = delete;
