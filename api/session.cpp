@@ -211,7 +211,7 @@ struct Session::Impl {
     int specialized = 0;
     for (const auto& v : variants) {
       if (!v->specialized) continue;
-      if (v->label == want.label) return {};
+      if (v->label == want.label) return give(*v); // it may have failed to join before
       ++specialized;
     }
     if (specialized >= options.max_variants) return {};
@@ -237,13 +237,21 @@ struct Session::Impl {
     stats.recompiles = 1;
     TESSERA_LOGF(LogChannel::Recompiles, "variant " + want.label + " took " + std::to_string(stats.recompile_ms) +
                                              " ms: " + why + " for " + text_of(*sizes));
+    return give(**variant);
+  }
+
+  // The session's own executor has the variant afterwards. The mutex is held.
+  Status give(const SessionVariant& variant) {
     // More conditions first: they are the better fit.
     size_t at = 0;
     for (size_t i = 0; i < executor->variants().size(); ++i)
-      for (const auto& v : variants)
-        if (holds(*v, *executor->variants()[i]) && v->conditions >= (*variant)->conditions) at = i + 1;
-    known->insert((*variant)->compiled.executable.get());
-    return executor->add_variant((*variant)->compiled.executable, at);
+      for (const auto& v : variants) {
+        if (!holds(*v, *executor->variants()[i])) continue;
+        if (v.get() == &variant) return {};
+        if (v->conditions >= variant.conditions) at = i + 1;
+      }
+    known->insert(variant.compiled.executable.get());
+    return executor->add_variant(variant.compiled.executable, at);
   }
 
   // The variant of an executable, or of one that it has replaced. The mutex is held.

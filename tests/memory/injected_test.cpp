@@ -1,11 +1,12 @@
 // Every tenth allocation of import, compile and run fails, one at a time: an error each time (or success, where the
 // allocation was not needed), nothing hangs, and the next run is right. In LLVM, whose allocations are hundreds of
 // thousands, the steps are longer.
-#include "codegen/driver/compile.h"
-#include "codegen/llvm/host_compiler.h"
+#include "api/c.h"
+#include "codegen/driver/kernels.h"
 #include "failing_allocations.h"
 #include "graph/support/guarded.h"
 #include "tests/api/harness.h"
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <thread>
@@ -250,6 +251,48 @@ TEST_P(Injected, TwoExecutors) {
     });
   };
   inject({phase("two executors"), both, [&] { ASSERT_TRUE(first().ok()); }, {}, 10, 10});
+}
+
+// Errors of the C interface are texts.
+TEST_P(Injected, CInterface) {
+  auto status_of = [](const char* error) -> Status {
+    if (error == nullptr) return {};
+    const bool memory = std::string_view(error).find("TES-4001") != std::string_view::npos;
+    return Diagnostic(memory ? ErrorCode::OutOfMemory : ErrorCode::Internal, error);
+  };
+  const Tensor& x = case_.inputs.at("x");
+  const tessera_tensor input{"x", info(x.dtype()).onnx, static_cast<int32_t>(x.dims().size()), x.dims().data(),
+                             const_cast<std::byte*>(x.data())};
+  tessera_session* session = nullptr;
+  ASSERT_EQ(tessera_open(path_.c_str(), "cpu", 2, &session), nullptr);
+  std::vector<Tensor> results;
+  std::vector<tessera_tensor> outputs;
+  for (const Tensor& w : wanted_) results.push_back(Tensor::create(w.dtype(), w.dims()).value());
+  for (Tensor& r : results)
+    outputs.push_back(
+        {nullptr, info(r.dtype()).onnx, static_cast<int32_t>(r.dims().size()), r.dims().data(), r.mutable_data()});
+  auto call = [&] { return tessera_run(session, &input, 1, outputs.data(), static_cast<int32_t>(outputs.size())); };
+  auto next = [&] {
+    ASSERT_EQ(call(), nullptr);
+    expect_same(results, wanted_);
+  };
+  inject({phase("C interface"), [&] { return status_of(call()); }, next, {}, 1});
+  tessera_close(session);
+}
+
+// One kernel of many cannot be compiled.
+TEST(InjectedCompile, AnExceptionOfOneKernelReachesTheCaller) {
+  CompileOptions options;
+  options.jobs = 2;
+  for (size_t thrower = 0; thrower < 20; ++thrower)
+    EXPECT_THROW(compile_each(20, options,
+                              [&](size_t i) {
+                                if (i == thrower) throw std::bad_alloc();
+                              }),
+                 std::bad_alloc);
+  std::atomic<size_t> sum = 0;
+  compile_each(20, options, [&](size_t i) { sum += i; });
+  EXPECT_EQ(sum, 190U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Injected, testing::Values(product, convolution, host),
