@@ -58,7 +58,7 @@ Case product() {
   Maker m;
   m.input("x", {"b", 8}).output("y", {"b", 16});
   m.weight(onnx_test::float_tensor("w", {8, 16}, values(128))).weight(onnx_test::float_tensor("c", {16}, values(16)));
-  m.add("MatMul", {"x", "w"}, {"p"}).add("Add", {"p", "c"}, {"q"}).add("Relu", {"q"}, {"r"});
+  m.add("MatMul", {"x", "w"}, {"p"}).add("Add", {"p", "c"}, {"q"}).add("Erf", {"q"}, {"r"});
   m.add("Softmax", {"r"}, {"y"}, {onnx_test::int_attribute("axis", -1)});
   return {"product", m, {{"x", api_test::numbers({3, 8})}}, {{"x", api_test::numbers({5, 8}, 1)}}};
 }
@@ -198,6 +198,16 @@ TEST_P(Injected, CompileWithoutCache) {
   options_.compile.cache = false;
   auto open = [&] { return guarded("opening", [&] { return without_value(Session::open(path_, options_)); }); };
   inject({phase("compile"), open, [&] { expect_opens(); }, {}, 401, 20});
+}
+
+TEST_P(Injected, CompileForAGpu) {
+  options_.compile.device = "cuda";
+  options_.compile.arch = "sm_90";
+  options_.compile.cache = false;
+  options_.compile_only = true;
+  auto open = [&] { return guarded("opening", [&] { return without_value(Session::open(path_, options_)); }); };
+  ASSERT_TRUE(open().ok()) << open().error().str(); // starts this part of LLVM
+  inject({phase("compile for a GPU"), open, [&] { ASSERT_TRUE(open().ok()); }, {}, 997, 20});
 }
 
 TEST_P(Injected, FirstRun) {
