@@ -1,6 +1,7 @@
 #include "api/c.h"
 #include "api/device.h"
 #include "api/session.h"
+#include "graph/support/guarded.h"
 #include <algorithm>
 
 struct tessera_session {
@@ -15,10 +16,13 @@ struct tessera_session {
 namespace tessera {
 namespace {
 
-const char* told(const Diagnostic& error) {
+const char* told(const Diagnostic& error) noexcept {
   thread_local std::string text;
-  text = error.str();
-  return text.c_str();
+  auto put = guarded("an error's text", [&]() -> Status {
+    text = error.str();
+    return {};
+  });
+  return put.ok() ? text.c_str() : kNoMemoryForError;
 }
 Diagnostic usage(std::string message) { return {ErrorCode::Usage, std::move(message)}; }
 
@@ -137,7 +141,7 @@ const char* tessera_open(const char* model, const char* device, int32_t threads,
 
 const char* tessera_open_with(const char* model, const tessera_options* options, tessera_session** session) {
   if (session == nullptr) return told(usage("nowhere to put the session"));
-  auto opened = open_session(model, options ? *options : tessera_options{});
+  auto opened = guarded("opening a model", [&] { return open_session(model, options ? *options : tessera_options{}); });
   if (!opened.ok()) return told(opened.error());
   *session = opened->release();
   return nullptr;
@@ -150,7 +154,7 @@ const char* tessera_device(const tessera_session* session) { return session->dev
 const char* tessera_output_sizes(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                                  const tessera_tensor** outputs, int32_t* output_count) {
   if (outputs == nullptr || output_count == nullptr) return told(usage("nowhere to put the outputs"));
-  auto status = output_sizes(*session, inputs, input_count);
+  auto status = guarded("finding the outputs' sizes", [&] { return output_sizes(*session, inputs, input_count); });
   if (!status.ok()) return told(status.error());
   *outputs = session->outputs.data();
   *output_count = static_cast<int32_t>(session->outputs.size());
@@ -159,12 +163,15 @@ const char* tessera_output_sizes(tessera_session* session, const tessera_tensor*
 
 const char* tessera_run(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                         const tessera_tensor* outputs, int32_t output_count) {
-  auto status = run_on_host(*session->session, inputs, input_count, outputs, output_count);
+  auto status = guarded("running the model",
+                        [&] { return run_on_host(*session->session, inputs, input_count, outputs, output_count); });
   return status.ok() ? nullptr : told(status.error());
 }
 
 const char* tessera_run_on_device(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                                   const tessera_tensor* outputs, int32_t output_count, void* stream) {
-  auto status = run_on_device(*session->session, inputs, input_count, outputs, output_count, stream);
+  auto status = guarded("running the model", [&] {
+    return run_on_device(*session->session, inputs, input_count, outputs, output_count, stream);
+  });
   return status.ok() ? nullptr : told(status.error());
 }

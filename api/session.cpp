@@ -2,6 +2,7 @@
 #include "api/background.h"
 #include "codegen/driver/load.h"
 #include "codegen/tune/target.h"
+#include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include <algorithm>
 #include <chrono>
@@ -210,7 +211,7 @@ struct Session::Impl {
     int specialized = 0;
     for (const auto& v : variants) {
       if (!v->specialized) continue;
-      if (v->label == want.label) return {};
+      if (v->label == want.label) return give(*v); // it may have failed to join before
       ++specialized;
     }
     if (specialized >= options.max_variants) return {};
@@ -225,6 +226,7 @@ struct Session::Impl {
     auto variant = make(*sizes, &want);
     stats.recompile_ms = ms_since(start);
     if (!variant.ok()) {
+      if (variant.error().code == ErrorCode::OutOfMemory) return std::move(variant).failure();
       if (failed_labels.size() >= 64) failed_labels.clear();
       failed_labels.insert(want.label);
       TESSERA_LOGF(LogChannel::Recompiles, "variant " + want.label + " failed to compile after " +
@@ -235,13 +237,21 @@ struct Session::Impl {
     stats.recompiles = 1;
     TESSERA_LOGF(LogChannel::Recompiles, "variant " + want.label + " took " + std::to_string(stats.recompile_ms) +
                                              " ms: " + why + " for " + text_of(*sizes));
+    return give(**variant);
+  }
+
+  // The session's own executor has the variant afterwards. The mutex is held.
+  Status give(const SessionVariant& variant) {
     // More conditions first: they are the better fit.
     size_t at = 0;
     for (size_t i = 0; i < executor->variants().size(); ++i)
-      for (const auto& v : variants)
-        if (holds(*v, *executor->variants()[i]) && v->conditions >= (*variant)->conditions) at = i + 1;
-    known->insert((*variant)->compiled.executable.get());
-    return executor->add_variant((*variant)->compiled.executable, at);
+      for (const auto& v : variants) {
+        if (!holds(*v, *executor->variants()[i])) continue;
+        if (v.get() == &variant) return {};
+        if (v->conditions >= variant.conditions) at = i + 1;
+      }
+    known->insert(variant.compiled.executable.get());
+    return executor->add_variant(variant.compiled.executable, at);
   }
 
   // The variant of an executable, or of one that it has replaced. The mutex is held.
@@ -360,6 +370,10 @@ Session::~Session() {
 }
 
 Result<std::unique_ptr<Session>> Session::open(const std::string& path, SessionOptions options) {
+  return guarded({"opening", path}, [&] { return make(path, std::move(options)); });
+}
+
+Result<std::unique_ptr<Session>> Session::make(const std::string& path, SessionOptions options) {
   std::unique_ptr<Session> session(new Session());
   auto& impl = *session->impl_;
   impl.path = path;
@@ -384,13 +398,20 @@ void Session::settle_tuning() {
   if (impl_->tuner) impl_->tuner->settle();
 }
 
-Result<std::unique_ptr<Executor>> Session::new_executor() { return make_executor(impl_, std::make_shared<Known>()); }
+Result<std::unique_ptr<Executor>> Session::new_executor() {
+  return guarded("making an executor", [&] { return make_executor(impl_, std::make_shared<Known>()); });
+}
 
 std::vector<IoInfo> Session::inputs() const { return infos(*impl_->generic, impl_->generic->inputs); }
 std::vector<IoInfo> Session::outputs() const { return infos(*impl_->generic, impl_->generic->outputs); }
 
 Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
                                          std::vector<Tensor>* outputs) {
+  return guarded("running the model", [&] { return specialize_and_run(inputs, stats, outputs); });
+}
+
+Result<std::vector<Tensor>> Session::specialize_and_run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
+                                                        std::vector<Tensor>* outputs) {
   auto start = Clock::now();
   RunStats before;
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");

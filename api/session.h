@@ -98,6 +98,10 @@ public:
 
 private:
   Session();
+  // open() and run(), which end exceptions.
+  [[nodiscard]] static Result<std::unique_ptr<Session>> make(const std::string& path, SessionOptions options);
+  [[nodiscard]] Result<std::vector<Tensor>> specialize_and_run(const std::map<std::string, Tensor>& inputs,
+                                                               RunStats* stats, std::vector<Tensor>* outputs);
   struct Impl;
   std::shared_ptr<Impl> impl_;
 };

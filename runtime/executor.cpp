@@ -1,3 +1,4 @@
+#include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "runtime/loaded_variant.h"
 #include <algorithm>
@@ -15,9 +16,7 @@ public:
       : options_(std::move(options)), device_(std::move(device)), on_gpu_(on_gpu) {}
 
   Status add(std::shared_ptr<const Executable> executable, size_t at) {
-    Status added;
-    TESSERA_TRY(device_->around([&] { added = join(std::move(executable), at); }));
-    return added;
+    return inside("adding a variant", [&] { return join(std::move(executable), at); });
   }
 
   Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
@@ -27,40 +26,40 @@ public:
 
   Status run_on_device(const std::map<std::string, DeviceTensor>& inputs, std::span<const DeviceTensor> outputs,
                        void* stream, RunStats* stats) override {
-    TESSERA_ASSIGN(auto in, shown(inputs));
-    std::vector<Tensor> out;
-    for (const auto& t : outputs) {
-      TESSERA_ASSIGN(auto view, shown(t));
-      out.push_back(std::move(view));
-    }
-    auto done = call(in, Running{*this, {&out, true, stream}}, stats);
-    if (!done.ok()) return std::move(done).take_error();
-    return {};
+    return guarded("running the model", [&]() -> Status {
+      TESSERA_ASSIGN(auto in, shown(inputs));
+      std::vector<Tensor> out;
+      for (const auto& t : outputs) {
+        TESSERA_ASSIGN(auto view, shown(t));
+        out.push_back(std::move(view));
+      }
+      TESSERA_TRY(call(in, Running{*this, {&out, true, stream}}, stats));
+      return {};
+    });
   }
 
   Result<std::vector<DeviceTensor>> output_sizes(const std::map<std::string, DeviceTensor>& inputs) override {
-    auto typed = inputs;
-    static std::byte never_read{};
-    for (auto& input : typed) input.second.data = &never_read;
-    TESSERA_ASSIGN(auto in, shown(typed));
-    std::vector<DeviceTensor> sizes;
-    auto found = call(
-        in,
-        [&](LoadedVariant& l) -> LoadedVariant::Outcome {
-          auto known = l.output_sizes();
-          if (!known.ok()) return Result<std::vector<Tensor>>(std::move(known).take_error());
-          sizes = std::move(*known);
-          return Result<std::vector<Tensor>>(std::vector<Tensor>());
-        },
-        nullptr);
-    if (!found.ok()) return std::move(found).take_error();
-    return sizes;
+    return guarded("finding the outputs' sizes", [&]() -> Result<std::vector<DeviceTensor>> {
+      auto typed = inputs;
+      static std::byte never_read{};
+      for (auto& input : typed) input.second.data = &never_read;
+      TESSERA_ASSIGN(auto in, shown(typed));
+      std::vector<DeviceTensor> sizes;
+      TESSERA_TRY(call(
+          in,
+          [&](LoadedVariant& l) -> LoadedVariant::Outcome {
+            auto known = l.output_sizes();
+            if (!known.ok()) return Result<std::vector<Tensor>>(std::move(known).take_error());
+            sizes = std::move(*known);
+            return Result<std::vector<Tensor>>(std::vector<Tensor>());
+          },
+          nullptr));
+      return sizes;
+    });
   }
 
   Status wait() override {
-    Status outcome;
-    TESSERA_TRY(device_->around([&] { outcome = device_->wait(); }));
-    return outcome;
+    return inside("waiting for the device", [&] { return device_->wait(); });
   }
 
   [[nodiscard]] const std::vector<std::shared_ptr<const Executable>>& variants() const override { return variants_; }
@@ -89,6 +88,16 @@ private:
     return views;
   }
 
+  // What touches the device. Exceptions end here.
+  template <class Body>
+  Status inside(const Doing& doing, const Body& body) {
+    return guarded(doing, [&]() -> Status {
+      Status outcome;
+      TESSERA_TRY(device_->around([&] { outcome = body(); }));
+      return outcome;
+    });
+  }
+
   // What call() does with the variant that fits.
   struct Running {
     ExecutorImpl& self;
@@ -107,26 +116,28 @@ private:
     RunStats local;
     stats_ = stats ? stats : &local;
     *stats_ = RunStats{};
-    std::optional<Result<std::vector<Tensor>>> result;
+    std::vector<Tensor> outputs;
     ran_ = nullptr;
     if (options_.observer) options_.observer->begins();
     struct Frame {
       ExecutorImpl* self;
       const std::map<std::string, Tensor>& inputs;
       const Use& use;
-      std::optional<Result<std::vector<Tensor>>>& result;
+      std::vector<Tensor>& outputs;
+      Status run() const {
+        if (self->options_.observer) self->renew();
+        TESSERA_ASSIGN(outputs, self->choose_and_use(inputs, use));
+        return {};
+      }
     };
-    Frame frame{this, inputs, use, result};
-    auto usable = device_->around([&frame] {
-      if (frame.self->options_.observer) frame.self->renew();
-      frame.result.emplace(frame.self->choose_and_use(frame.inputs, frame.use));
-    });
+    Frame frame{this, inputs, use, outputs};
+    Status outcome = inside("running the model", [&frame] { return frame.run(); });
     for (auto& l : loaded_) l->let_go();
     if (options_.observer) tell_observer();
     stats_->total_ms = ms_since(start);
     stats_ = nullptr;
-    TESSERA_TRY(std::move(usable));
-    return std::move(*result);
+    TESSERA_TRY(std::move(outcome));
+    return outputs;
   }
 
   // Inside of around().
@@ -135,6 +146,8 @@ private:
       return Diagnostic(ErrorCode::Usage,
                         "the variants of one executor are for one device; one is for '" + executable->target + "'");
     TESSERA_ASSIGN(auto loaded, LoadedVariant::create(executable, *device_, options_));
+    loaded_.reserve(loaded_.size() + 1); // both or none
+    variants_.reserve(variants_.size() + 1);
     loaded_.insert(loaded_.begin() + static_cast<std::ptrdiff_t>(at), std::move(loaded));
     variants_.insert(variants_.begin() + static_cast<std::ptrdiff_t>(at), std::move(executable));
     return {};
@@ -146,7 +159,6 @@ private:
     std::erase_if(retired_, [](const Retired& r) { return r.successor_ran; });
     const uint64_t now = options_.observer->generation();
     if (now == generation_) return;
-    generation_ = now;
     for (size_t i = 0; i < variants_.size(); ++i) {
       auto successor = options_.observer->successor(*variants_[i]);
       if (!successor) continue;
@@ -158,10 +170,12 @@ private:
         continue;
       }
       // The old one goes when the new one has run: until then nothing else may hold the weights on the device.
+      retired_.reserve(retired_.size() + 1);
       retired_.push_back({std::exchange(loaded_[i], std::move(*loaded)), successor.get()});
       variants_[i] = std::move(successor);
       ++stats_->renewals;
     }
+    generation_ = now;
   }
 
   void tell_observer() {
@@ -246,7 +260,8 @@ private:
         // Inputs that no variant can take are an error, not a reason to compile.
         if (auto hard = refusal(*loaded_[i], inputs); hard && !hard->miss) return std::move(hard->error);
         may_compile = false;
-        if (recompile(inputs, *first_miss, i)) generic = false;
+        TESSERA_ASSIGN(bool compiled, recompile(inputs, *first_miss, i));
+        if (compiled) generic = false;
       }
       auto refused = refusal(*loaded_[i], inputs);
       if (!refused) {
@@ -257,8 +272,9 @@ private:
           // Another variant that does without these calls stands before this one from now on.
           auto miss = refused_calls(*loaded_[i], *r);
           stats_->misses.push_back(miss);
-          if (++replacements > kMaxReplacements || !options_.recompile || !recompile(inputs, miss, i))
-            return std::move(r->error);
+          if (++replacements > kMaxReplacements || !options_.recompile) return std::move(r->error);
+          TESSERA_ASSIGN(bool compiled, recompile(inputs, miss, i));
+          if (!compiled) return std::move(r->error);
           --i;
           continue;
         }
@@ -277,7 +293,8 @@ private:
       // The generic variant missed a guard itself: the last resort is to compile.
       if (generic && last->miss && may_compile) {
         may_compile = false;
-        if (recompile(inputs, last->guard, i)) --i;
+        TESSERA_ASSIGN(bool compiled, recompile(inputs, last->guard, i));
+        if (compiled) --i;
       }
     }
     Diagnostic error = last->error;
@@ -293,8 +310,8 @@ private:
     return error;
   }
 
-  // True: a new variant stands at `at`.
-  bool recompile(const std::map<std::string, Tensor>& inputs, const GuardMiss& miss, size_t at) {
+  // True: a new variant stands at `at`. Error OutOfMemory; any other failure is remembered.
+  Result<bool> recompile(const std::map<std::string, Tensor>& inputs, const GuardMiss& miss, size_t at) {
     if (loaded_.size() >= kMaxVariants) {
       TESSERA_LOGF(LogChannel::Recompiles,
                    "not compiling: the limit of " + std::to_string(kMaxVariants) + " variants is reached");
@@ -318,6 +335,7 @@ private:
                             " (" + miss.reason + ") for " + text_of(miss.sizes);
     if (!compiled.ok() || !added.ok()) {
       const Diagnostic& error = compiled.ok() ? added.error() : compiled.error();
+      if (error.code == ErrorCode::OutOfMemory) return error;
       if (failed_compiles_.size() >= kMaxFailures) failed_compiles_.clear();
       failed_compiles_.emplace(miss.sizes, error);
       TESSERA_LOGF(LogChannel::Recompiles,
@@ -352,15 +370,17 @@ private:
 
 Result<std::unique_ptr<Executor>> Executor::create(std::vector<std::shared_ptr<const Executable>> variants,
                                                    ExecutorOptions options) {
-  if (variants.empty()) return Diagnostic(ErrorCode::Usage, "an executor needs at least one executable");
-  for (const auto& v : variants)
-    if (!v) return Diagnostic(ErrorCode::Usage, "an executable is missing");
-  if (!options.pool) options.pool = ThreadPool::create();
-  bool on_gpu = is_gpu_target(variants[0]->target);
-  TESSERA_ASSIGN(auto device, on_gpu ? make_cuda_device(options) : make_cpu_device(options));
-  auto executor = std::make_unique<ExecutorImpl>(std::move(options), std::move(device), on_gpu);
-  for (auto& v : variants) TESSERA_TRY(executor->add(std::move(v), executor->variants().size()));
-  return std::unique_ptr<Executor>(std::move(executor));
+  return guarded("making an executor", [&]() -> Result<std::unique_ptr<Executor>> {
+    if (variants.empty()) return Diagnostic(ErrorCode::Usage, "an executor needs at least one executable");
+    for (const auto& v : variants)
+      if (!v) return Diagnostic(ErrorCode::Usage, "an executable is missing");
+    if (!options.pool) options.pool = ThreadPool::create();
+    bool on_gpu = is_gpu_target(variants[0]->target);
+    TESSERA_ASSIGN(auto device, on_gpu ? make_cuda_device(options) : make_cpu_device(options));
+    auto executor = std::make_unique<ExecutorImpl>(std::move(options), std::move(device), on_gpu);
+    for (auto& v : variants) TESSERA_TRY(executor->add(std::move(v), executor->variants().size()));
+    return std::unique_ptr<Executor>(std::move(executor));
+  });
 }
 
 } // namespace tessera

@@ -17,7 +17,8 @@ public:
   virtual ~ThreadPool() = default;
   [[nodiscard]] virtual int threads() const = 0;
   // Calls body(begin, end, worker) over [0, n) in chunks of at least `grain`; returns when all is done. worker <
-  // threads(). A call from inside a body runs inline. Bodies must not throw.
+  // threads(). A call from inside a body runs inline. An exception of a body ends the loop and leaves this call, as
+  // one of region()'s body leaves that; no thread is inside then.
   virtual void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t, int)>& body) = 0;
   // Runs `body` with the workers kept at hand: loops that it starts (on its own thread) begin in less than a
   // microsecond.

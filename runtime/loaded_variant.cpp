@@ -1,4 +1,5 @@
 #include "runtime/loaded_variant.h"
+#include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include <atomic>
 #include <chrono>
@@ -31,15 +32,16 @@ LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunSta
   stats_ = &stats;
   on_device_ = arguments.on_device;
   arena_bytes_ = 0;
-  Status status;
-  auto miss = steps(arguments, status);
+  std::optional<MidRunMiss> miss;
+  Status status = guarded("running the model", [&] { return steps(arguments, miss); });
   stats.arena_bytes = arena_bytes_;
   if (miss || !status.ok()) {
     device_.abandon();
     given_.clear();
     if (miss) return *miss;
-    if (!loaded_->refused.empty())
-      return RefusedCalls{std::move(status).take_error(), std::exchange(loaded_->refused, {})};
+    auto refused = std::exchange(loaded_->refused, {});
+    if (!refused.empty() && status.error().code != ErrorCode::OutOfMemory)
+      return RefusedCalls{std::move(status).take_error(), std::move(refused)};
     return Result<std::vector<Tensor>>(std::move(status).take_error());
   }
   return Result<std::vector<Tensor>>(std::move(given_));
@@ -66,63 +68,47 @@ void LoadedVariant::let_go() {
   host_results_.clear();
 }
 
-// A guard that was missed, or the outcome in `status`.
-std::optional<MidRunMiss> LoadedVariant::steps(const CallArguments& arguments, Status& status) {
+// `miss`: a guard that was missed, which ends the run.
+Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss) {
   const auto& v = *variant_;
   const auto& exe = *v.exe;
-  auto failed = [&](Status s) {
-    if (s.ok()) return false;
-    status = std::move(s);
-    return true;
-  };
-  if (arguments.outputs && arguments.outputs->size() != exe.outputs.size()) {
-    status = Diagnostic(ErrorCode::BadInput, std::to_string(arguments.outputs->size()) +
-                                                 " output tensors were given, the model has " +
-                                                 std::to_string(exe.outputs.size()));
-    return std::nullopt;
-  }
+  if (arguments.outputs && arguments.outputs->size() != exe.outputs.size())
+    return Diagnostic(ErrorCode::BadInput, std::to_string(arguments.outputs->size()) +
+                                               " output tensors were given, the model has " +
+                                               std::to_string(exe.outputs.size()));
   let_go();
-  if (failed(device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_})))
-    return std::nullopt;
+  TESSERA_TRY(device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_}));
   given_.assign(exe.outputs.size(), Tensor());
   int segments = static_cast<int>(v.segment_begin.size()) - 1;
   for (int s = 0; s < segments; ++s) {
-    auto entered = enter(s, arguments);
-    if (!entered.ok()) {
-      status = std::move(entered).take_error();
-      return std::nullopt;
-    }
-    SegmentPlan& plan = **entered;
-    if (s > 0 && failed(store_results(v.segment_begin[static_cast<size_t>(s)] - 1))) return std::nullopt;
+    TESSERA_ASSIGN(SegmentPlan * entered, enter(s, arguments));
+    SegmentPlan& plan = *entered;
+    if (s > 0) TESSERA_TRY(store_results(v.segment_begin[static_cast<size_t>(s)] - 1));
     int begin = v.segment_begin[static_cast<size_t>(s)], end = v.segment_begin[static_cast<size_t>(s) + 1];
     bool started = false;
     if (!options_.profile) {
-      auto replayed = device_.replay(plan);
-      if (!replayed.ok()) {
-        status = std::move(replayed).take_error();
-        return std::nullopt;
-      }
-      started = *replayed;
+      TESSERA_ASSIGN(started, device_.replay(plan));
     }
     for (int k = started ? end : begin; k < end; ++k) {
       const auto& form = v.steps[static_cast<size_t>(k)];
       const auto& step = plan.steps[static_cast<size_t>(k - begin)];
       if (plan.leaves_out(static_cast<size_t>(k - begin))) continue;
-      if (options_.profile && failed(device_.mark())) return std::nullopt;
-      if (failed(execute(form, step, plan, k))) return std::nullopt;
+      if (options_.profile) TESSERA_TRY(device_.mark());
+      TESSERA_TRY(execute(form, step, plan, k));
       if (options_.profile) {
-        if (failed(device_.mark())) return std::nullopt;
+        TESSERA_TRY(device_.mark());
         stats_->steps.push_back({name_of(*form.step), 0, step.bytes});
       }
     }
     if (s + 1 < segments) {
-      if (failed(define(v.segment_begin[static_cast<size_t>(s) + 1] - 1, s + 1))) return std::nullopt;
-      int g = v.guards.check(call.values, call.bound, call.guards);
-      if (g >= 0) return MidRunMiss{g};
+      TESSERA_TRY(define(v.segment_begin[static_cast<size_t>(s) + 1] - 1, s + 1));
+      if (int g = v.guards.check(call.values, call.bound, call.guards); g >= 0) {
+        miss = MidRunMiss{g};
+        return {};
+      }
     }
   }
-  failed(device_.finish(given_));
-  return std::nullopt;
+  return device_.finish(given_);
 }
 
 // Plans the segment when its sizes are new; places its temporaries and outputs.
@@ -250,11 +236,11 @@ Status LoadedVariant::host(const HostStep& step, int index) {
   std::unordered_map<uint64_t, int64_t> symbols;
   for (size_t i = 0; i < variant_->slots.size(); ++i)
     if (call.bound[i]) symbols.emplace(variant_->slots[i].symbol_id(), call.values[i]);
-  auto results = step.run(operands, symbols);
+  auto results = guarded({"host step", step.name}, [&] { return step.run(operands, symbols); });
   if (!results.ok()) {
-    Diagnostic d = results.error();
-    if (d.location == Location{}) d.location.node = step.name;
-    return d;
+    Location where;
+    where.node = step.name;
+    return std::move(results).take_error().at(std::move(where));
   }
   if (results->size() < step.outputs.size())
     return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op + ") returned " +

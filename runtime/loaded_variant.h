@@ -44,7 +44,7 @@ public:
 
 private:
   LoadedVariant(Device& device, const ExecutorOptions& options) : device_(device), options_(options) {}
-  [[nodiscard]] std::optional<MidRunMiss> steps(const CallArguments& arguments, Status& status);
+  [[nodiscard]] Status steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss);
   [[nodiscard]] Result<SegmentPlan*> enter(int segment, const CallArguments& arguments);
   [[nodiscard]] Status make_output(size_t o, const CallArguments& arguments);
   [[nodiscard]] Status execute(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index);

@@ -4,6 +4,10 @@
 // the same rows fall to the same core in every loop, so what one kernel wrote is still in that core's cache when the
 // next one reads it. A worker that is done takes chunks of the others' shares; one that never arrives (busy elsewhere)
 // is not waited for.
+//
+// A body that throws ends its loop, not the pool: the chunks that have not begun are left out, and the exception goes
+// on in the loop's caller once no helper is inside. A region that is left by an exception lets its helpers go first.
+#include "graph/support/guarded.h"
 #include "graph/support/handover.h"
 #include "runtime/executor.h"
 #include "runtime/single_thread_openmp.h"
@@ -44,24 +48,27 @@ struct Region {
   alignas(64) std::atomic<int> inside{0};     // helpers that work on the open loop
   alignas(64) std::atomic<int> asleep{0};
   std::atomic<bool> closed{false};
-  Handover handover; // to helpers and back
+  FirstException failure; // of the open loop
+  Handover handover;      // to helpers and back
 
   explicit Region(int threads) : shares(static_cast<size_t>(threads)) {}
 
-  void work(int worker) {
-    auto n = shares.size();
-    for (size_t k = 0; k < n; ++k) {
-      auto& share = shares[(static_cast<size_t>(worker) + k) % n];
-      for (;;) {
-        if (share.next.load(std::memory_order_relaxed) >= share.end) break;
-        int64_t begin = share.next.fetch_add(chunk, std::memory_order_relaxed);
-        if (begin >= share.end) break;
-        (*body)(begin, std::min(begin + chunk, share.end), worker);
+  void work(int worker) noexcept {
+    failure.run([&] {
+      auto n = shares.size();
+      for (size_t k = 0; k < n; ++k) {
+        auto& share = shares[(static_cast<size_t>(worker) + k) % n];
+        while (!failure.thrown()) {
+          if (share.next.load(std::memory_order_relaxed) >= share.end) break;
+          int64_t begin = share.next.fetch_add(chunk, std::memory_order_relaxed);
+          if (begin >= share.end) break;
+          (*body)(begin, std::min(begin + chunk, share.end), worker);
+        }
       }
-    }
+    });
   }
 
-  void helper(int worker);
+  void helper(int worker) noexcept;
   void loop(int64_t n, int64_t grain, const Body& b);
   void close() {
     closed.store(true);
@@ -78,10 +85,21 @@ struct Current {
 };
 thread_local Current current;
 
-void Region::helper(int worker) {
+// What this thread does in a scope.
+class Now {
+public:
+  explicit Now(Current now) : before_(current) { current = now; }
+  ~Now() { current = before_; }
+  Now(const Now&) = delete;
+  Now& operator=(const Now&) = delete;
+
+private:
+  Current before_;
+};
+
+void Region::helper(int worker) noexcept {
   SingleThreadOpenMP omp;
-  Current before = current;
-  current = {nullptr, this, worker, true};
+  Now now_helping({nullptr, this, worker, true});
   uint64_t seen = 0;
   for (;;) {
     // The epoch first: close() sets `closed` and then moves the epoch on, so that sleeping on a value read before the
@@ -110,7 +128,6 @@ void Region::helper(int worker) {
       asleep.fetch_sub(1);
     }
   }
-  current = before;
 }
 
 void Region::loop(int64_t n, int64_t grain, const Body& b) {
@@ -137,6 +154,7 @@ void Region::loop(int64_t n, int64_t grain, const Body& b) {
     else
       std::this_thread::yield();
   }
+  failure.rethrow();
 }
 
 class TbbPool;
@@ -144,7 +162,7 @@ struct HelperTask {
   Region* region;
   int worker;
   TESSERA_UNSEEN void operator()() const { run(region, worker); }
-  static void run(Region* region, int worker) {
+  static void run(Region* region, int worker) noexcept {
     region->handover.take();
     region->helper(worker);
     region->handover.give();
@@ -153,9 +171,10 @@ struct HelperTask {
 struct RegionTask {
   TbbPool* pool;
   const std::function<void()>* body;
+  FirstException* failure;
   Handover* handover;
-  TESSERA_UNSEEN void operator()() const { run(*pool, *body, *handover); }
-  static void run(TbbPool& pool, const std::function<void()>& body, Handover& handover);
+  TESSERA_UNSEEN void operator()() const { run(*pool, *body, *failure, *handover); }
+  static void run(TbbPool& pool, const std::function<void()>& body, FirstException& failure, Handover& handover);
 };
 
 class TbbPool final : public ThreadPool {
@@ -172,10 +191,8 @@ public:
     if (current.in_loop) return body(0, n, current.worker); // nested: the other workers are busy with the outer loop
     if (threads_ == 1 || n <= grain) {
       SingleThreadOpenMP omp;
-      current.in_loop = true;
-      body(0, n, 0);
-      current.in_loop = false;
-      return;
+      Now in_loop({current.pool, current.region, current.worker, true});
+      return body(0, n, 0);
     }
     if (current.pool == this) return current.region->loop(n, grain, body);
     region([&] { current.region->loop(n, grain, body); });
@@ -184,11 +201,13 @@ public:
   void region(const std::function<void()>& body) override {
     SingleThreadOpenMP omp;
     if (threads_ == 1 || current.pool == this || current.in_loop) return body();
+    FirstException failure;
     Handover handover;
     handover.give();
-    RegionTask task{this, &body, &handover};
+    RegionTask task{this, &body, &failure, &handover};
     arena_.execute(task);
     handover.take();
+    failure.rethrow();
   }
 
 private:
@@ -200,15 +219,19 @@ private:
     region->closed.store(false);
     {
       oneapi::tbb::task_group helpers;
+      struct Open { // helpers wait in the region until it is closed
+        Region& region;
+        oneapi::tbb::task_group& helpers;
+        ~Open() {
+          region.close();
+          helpers.wait();
+          region.handover.take();
+        }
+      } open{*region, helpers};
       region->handover.give();
       for (int w = 1; w < threads_; ++w) helpers.run(HelperTask{region.get(), w});
-      Current before = current;
-      current = {this, region.get(), 0, false};
+      Now inside({this, region.get(), 0, false});
       body();
-      current = before;
-      region->close();
-      helpers.wait();
-      region->handover.take();
     }
     spare = std::move(region);
   }
@@ -220,12 +243,12 @@ private:
 
 // execute() may run this on another thread of the arena when every slot is taken, hence a scope of its own.
 // Isolated: while it waits for its helpers it must not become the helper of another executor's region.
-void RegionTask::run(TbbPool& pool, const std::function<void()>& body, Handover& handover) {
+void RegionTask::run(TbbPool& pool, const std::function<void()>& body, FirstException& failure, Handover& handover) {
   handover.take();
-  {
+  failure.run([&] {
     SingleThreadOpenMP inner;
     oneapi::tbb::this_task_arena::isolate([&] { pool.run_region(body); });
-  }
+  });
   handover.give();
 }
 

@@ -2,6 +2,7 @@
 #include "codegen/schedule/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
+#include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "runtime/cuda/code_object.h"
 #include <algorithm>
@@ -66,7 +67,11 @@ struct Compiler {
     if (!keep_ir && from_cache(key, m)) {
       m.cached = true;
     } else {
-      compile(m);
+      auto compiled = guarded({"compiling kernel", m.first_user}, [&]() -> Status {
+        compile(m);
+        return {};
+      });
+      if (!compiled.ok()) m.error = std::move(compiled).take_error();
       // What could not be assembled is tried again next time.
       if (!m.error && !m.not_assembled) cache.store(key, cuda::encode(m.object));
     }

@@ -3,6 +3,7 @@
 #include "codegen/driver/shared_code.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
+#include "graph/support/guarded.h"
 #include "graph/support/handover.h"
 #include "graph/support/log.h"
 #include <atomic>
@@ -64,10 +65,13 @@ struct Loop {
   const std::function<void(size_t)>& body;
   size_t count;
   std::atomic<size_t> next{0};
+  FirstException failure;
   Handover handover;
-  void run() {
+  void run() noexcept {
     handover.take();
-    for (size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) body(i);
+    failure.run([&] {
+      for (size_t i; !failure.thrown() && (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) body(i);
+    });
     handover.give();
   }
 };
@@ -90,6 +94,7 @@ void compile_each(size_t count, const CompileOptions& options, const std::functi
     helpers.wait();
   });
   loop.handover.take();
+  loop.failure.rethrow();
 }
 
 static double ms_since(std::chrono::steady_clock::time_point start) {
@@ -98,7 +103,12 @@ static double ms_since(std::chrono::steady_clock::time_point start) {
 
 namespace {
 
-using DistinctKernels = std::vector<std::pair<Hash128, const tile::Kernel*>>; // by object: hash of the text, the kernel
+struct DistinctKernel { // of an object
+  Hash128 key;          // of the text
+  const tile::Kernel* kernel = nullptr;
+  std::string_view first_user; // name of a request
+};
+using DistinctKernels = std::vector<DistinctKernel>;
 
 // Where many kernels differ in constants alone, compiling each costs more (5 ms or so) than its constants gain: they
 // become one with parameters.
@@ -111,7 +121,7 @@ void share_code(std::vector<LinkedKernel>& kernels, DistinctKernels& distinct, u
   };
   std::map<Hash128, std::vector<Member>> alike;
   for (size_t i = 0; i < distinct.size(); ++i) {
-    OutlinedKernel outlined = outline_constants(*distinct[i].second);
+    OutlinedKernel outlined = outline_constants(*distinct[i].kernel);
     alike[hash128(anonymous_text(std::move(outlined.kernel)), seed)].push_back({i, std::move(outlined.constants)});
   }
   std::vector<const std::vector<int64_t>*> constants(distinct.size()); // of those that share
@@ -130,16 +140,16 @@ void share_code(std::vector<LinkedKernel>& kernels, DistinctKernels& distinct, u
       for (int64_t c : *constants[old]) k.scheduled.sizes.emplace_back(c);
     if (moved[first] < 0) {
       moved[first] = static_cast<int>(left.size());
-      Hash128 key = distinct[old].first;
+      Hash128 key = distinct[old].key;
       if (constants[old]) { // the first user has its text
         k.scheduled.kernel = outline_constants(k.scheduled.kernel).kernel;
         key = hash128(anonymous_text(k.scheduled.kernel), seed);
         k.scheduled.kernel.name = "tsr_" + key.hex();
       }
-      left.emplace_back(key, &k.scheduled.kernel);
+      left.push_back({key, &k.scheduled.kernel, distinct[old].first_user});
     }
     k.object = moved[first];
-    k.symbol = left[static_cast<size_t>(k.object)].second->name;
+    k.symbol = left[static_cast<size_t>(k.object)].kernel->name;
   }
   distinct = std::move(left);
 }
@@ -210,15 +220,14 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     linked.scheduled = std::move(scheduled);
     out.kernels.push_back(std::move(linked));
     auto [it, fresh] = by_text.try_emplace(key, static_cast<int>(distinct.size()));
-    if (fresh) distinct.emplace_back(key, nullptr);
+    if (fresh) distinct.push_back({key, nullptr, request.name});
     out.kernels.back().object = it->second;
     if (options.keep_texts) report.tile_text = tile::print(out.kernels.back().scheduled.kernel);
     if (dump_enabled()) write_dump(request.name + ".tile", text);
     out.reports.push_back(std::move(report));
   }
   for (const auto& k : out.kernels)
-    if (!distinct[static_cast<size_t>(k.object)].second)
-      distinct[static_cast<size_t>(k.object)].second = &k.scheduled.kernel;
+    if (auto& d = distinct[static_cast<size_t>(k.object)]; !d.kernel) d.kernel = &k.scheduled.kernel;
   share_code(out.kernels, distinct, seed);
 
   struct Made {
@@ -230,7 +239,7 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
   std::vector<Made> made(distinct.size());
   auto make = [&](size_t i) {
     auto began = std::chrono::steady_clock::now();
-    const auto& [key, kernel] = distinct[i];
+    const auto& [key, kernel, first_user] = distinct[i];
     auto& m = made[i];
     if (options.cancelled && options.cancelled()) {
       m.error = Diagnostic(ErrorCode::Cancelled, "the compile was given up");
@@ -244,7 +253,8 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
       }
     }
     if (!m.cached) {
-      auto compiled = compile_host_kernel(*kernel, target, want_ir);
+      auto compiled = guarded({"compiling kernel", first_user},
+                              [&, k = kernel] { return compile_host_kernel(*k, target, want_ir); });
       if (!compiled) {
         m.error = compiled.error();
         return;
@@ -277,8 +287,8 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     // A cached object that passes its checksum and still does not link was made by something else: compile all anew,
     // once.
     for (size_t i = 0; i < distinct.size(); ++i) {
-      TESSERA_ASSIGN(out.objects[i], compile_host_kernel(*distinct[i].second, target, false));
-      cache.store(distinct[i].first, out.objects[i].object);
+      TESSERA_ASSIGN(out.objects[i], compile_host_kernel(*distinct[i].kernel, target, false));
+      cache.store(distinct[i].key, out.objects[i].object);
     }
     module = HostModule::load(out.objects);
   }

@@ -33,7 +33,7 @@ struct LinkedKernels {
                                                     ObjectCache& cache, const CompileOptions& options);
 
 // body(0) ... body(count - 1), in any order, on the threads that options.jobs give to compiling. Returns when all are
-// done; body throws nothing.
+// done. Where one throws, those that have not begun are left out, and its exception leaves this call.
 void compile_each(size_t count, const CompileOptions& options, const std::function<void(size_t)>& body);
 
 // The kernel's text without the names that a model gave its values: kernels of equal layers are equal.

@@ -1,6 +1,7 @@
 // The host: target detection, kernels to objects.
 #include "codegen/llvm/emit.h"
 #include "codegen/llvm/objects.h"
+#include "codegen/llvm/start.h"
 #include <cstdlib>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/TargetParser/Host.h>
@@ -45,16 +46,18 @@ std::string host_compiler_version(const HostTarget& target) {
 }
 
 Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const HostTarget& target, bool keep_ir) {
-  llvm::LLVMContext context;
-  irgen::silence(context);
-  llvm::Module module(kernel.name, context);
-  TESSERA_ASSIGN(auto machine, irgen::host_machine(target, module));
-  host::Emitter emitter(module, kernel, target);
-  TESSERA_TRY(emitter.emit(kernel.name));
+  TESSERA_TRY(irgen::start_host());
+  irgen::LeakedOnException<llvm::LLVMContext> context;
+  irgen::silence(*context);
+  irgen::LeakedOnException<llvm::Module> module(kernel.name, *context);
+  TESSERA_ASSIGN(auto made, irgen::host_machine(target, *module));
+  irgen::LeakedOnException<llvm::TargetMachine> machine(std::move(made));
+  irgen::LeakedOnException<host::Emitter> emitter(*module, kernel, target);
+  TESSERA_TRY(emitter->emit(kernel.name));
   CompiledObject out;
   out.symbol = kernel.name;
-  TESSERA_TRY(irgen::optimize(module, *machine, irgen::kHostPipeline, keep_ir ? &out.llvm_ir : nullptr));
-  TESSERA_ASSIGN(out.object, irgen::emit_file(module, *machine, false));
+  TESSERA_TRY(irgen::optimize(*module, *machine, irgen::kHostPipeline, keep_ir ? &out.llvm_ir : nullptr));
+  TESSERA_ASSIGN(out.object, irgen::emit_file(*module, *machine, false));
   return out;
 }
 

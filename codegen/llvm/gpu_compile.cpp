@@ -3,10 +3,10 @@
 #include "codegen/llvm/gpu_emit.h"
 #include "codegen/llvm/libdevice.h"
 #include "codegen/llvm/objects.h"
+#include "codegen/llvm/start.h"
 #include <llvm/Config/llvm-config.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/TargetSelect.h>
-#include <mutex>
 
 namespace tessera {
 namespace {
@@ -24,13 +24,6 @@ constexpr const char* kPipeline =
     "loop-mssa(licm),early-cse<memssa>,instcombine<max-iterations=1;no-verify-fixpoint>,simplifycfg)";
 
 Result<std::unique_ptr<llvm::TargetMachine>> gpu_machine(const GpuTarget& target, llvm::Module& module) {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    LLVMInitializeNVPTXTargetInfo();
-    LLVMInitializeNVPTXTarget();
-    LLVMInitializeNVPTXTargetMC();
-    LLVMInitializeNVPTXAsmPrinter();
-  });
   std::string message;
   const auto* llvm_target = llvm::TargetRegistry::lookupTarget(kTriple, message);
   if (!llvm_target) return Diagnostic(ErrorCode::CodegenError, message);
@@ -42,6 +35,25 @@ Result<std::unique_ptr<llvm::TargetMachine>> gpu_machine(const GpuTarget& target
   module.setDataLayout(machine->createDataLayout());
   module.addModuleFlag(llvm::Module::Override, "nvvm-reflect-ftz", 0u);
   return machine;
+}
+
+Status start_gpu() {
+  TESSERA_TRY(irgen::start_host());
+  static irgen::StartedOnce gpu;
+  return gpu.start([]() -> Status {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    irgen::LeakedOnException<llvm::LLVMContext> context;
+    irgen::LeakedOnException<llvm::Module> module("tessera_start", *context);
+    irgen::add_empty_function(*module, "tessera_start");
+    TESSERA_ASSIGN(auto made, gpu_machine({}, *module));
+    irgen::LeakedOnException<llvm::TargetMachine> machine(std::move(made));
+    TESSERA_TRY(irgen::optimize(*module, *machine, kPipeline, nullptr));
+    TESSERA_TRY(irgen::emit_file(*module, *machine, true));
+    return {};
+  });
 }
 
 Status check_name(const tile::Kernel& kernel) {
@@ -71,19 +83,21 @@ Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTa
   TESSERA_TRY(GpuTarget::parse(target.arch));
   TESSERA_TRY(check_name(kernel));
   TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel));
-  llvm::LLVMContext context;
-  irgen::silence(context);
-  llvm::Module module(kernel.name, context);
-  TESSERA_ASSIGN(auto machine, gpu_machine(target, module));
-  gpu::Emitter emitter(module, layouts, false);
-  TESSERA_TRY(emitter.emit());
-  TESSERA_TRY(gpu::link_libdevice(module));
+  TESSERA_TRY(start_gpu());
+  irgen::LeakedOnException<llvm::LLVMContext> context;
+  irgen::silence(*context);
+  irgen::LeakedOnException<llvm::Module> module(kernel.name, *context);
+  TESSERA_ASSIGN(auto made, gpu_machine(target, *module));
+  irgen::LeakedOnException<llvm::TargetMachine> machine(std::move(made));
+  irgen::LeakedOnException<gpu::Emitter> emitter(*module, layouts, false);
+  TESSERA_TRY(emitter->emit());
+  TESSERA_TRY(gpu::link_libdevice(*module));
   GpuKernelCode out;
   out.symbol = kernel.name;
-  out.threads = emitter.threads();
-  out.shared_bytes = emitter.shared_bytes();
-  TESSERA_TRY(irgen::optimize(module, *machine, kPipeline, keep_ir ? &out.llvm_ir : nullptr));
-  TESSERA_ASSIGN(auto text, irgen::emit_file(module, *machine, true));
+  out.threads = emitter->threads();
+  out.shared_bytes = emitter->shared_bytes();
+  TESSERA_TRY(irgen::optimize(*module, *machine, kPipeline, keep_ir ? &out.llvm_ir : nullptr));
+  TESSERA_ASSIGN(auto text, irgen::emit_file(*module, *machine, true));
   out.ptx.assign(text.begin(), text.end());
   return out;
 }
@@ -91,20 +105,22 @@ Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTa
 Result<EmulatedKernel> compile_emulated_kernel(const tile::Kernel& kernel, const GpuTarget& target, bool keep_ir) {
   TESSERA_TRY(GpuTarget::parse(target.arch));
   TESSERA_ASSIGN(auto layouts, layout::assign_layouts(kernel));
-  llvm::LLVMContext context;
-  irgen::silence(context);
-  llvm::Module module(kernel.name, context);
-  TESSERA_ASSIGN(auto machine, irgen::host_machine(HostTarget::detect(), module));
+  TESSERA_TRY(irgen::start_host());
+  irgen::LeakedOnException<llvm::LLVMContext> context;
+  irgen::silence(*context);
+  irgen::LeakedOnException<llvm::Module> module(kernel.name, *context);
+  TESSERA_ASSIGN(auto made, irgen::host_machine(HostTarget::detect(), *module));
+  irgen::LeakedOnException<llvm::TargetMachine> machine(std::move(made));
   // It runs a few times and is compiled often: what the calls do dwarfs the code between them.
   machine->setOptLevel(llvm::CodeGenOptLevel::None);
-  gpu::Emitter emitter(module, layouts, true);
-  TESSERA_TRY(emitter.emit());
+  irgen::LeakedOnException<gpu::Emitter> emitter(*module, layouts, true);
+  TESSERA_TRY(emitter->emit());
   EmulatedKernel out;
   out.object.symbol = kernel.name;
-  out.threads = emitter.threads();
-  out.shared_bytes = emitter.shared_bytes();
-  TESSERA_TRY(irgen::optimize(module, *machine, "function(early-cse)", keep_ir ? &out.object.llvm_ir : nullptr));
-  TESSERA_ASSIGN(out.object.object, irgen::emit_file(module, *machine, false));
+  out.threads = emitter->threads();
+  out.shared_bytes = emitter->shared_bytes();
+  TESSERA_TRY(irgen::optimize(*module, *machine, "function(early-cse)", keep_ir ? &out.object.llvm_ir : nullptr));
+  TESSERA_ASSIGN(out.object.object, irgen::emit_file(*module, *machine, false));
   return out;
 }
 

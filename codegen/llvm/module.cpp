@@ -1,18 +1,42 @@
 // Linking objects into the process by LLVM's ORC.
-#include "codegen/llvm/host_compiler.h"
+#include "codegen/llvm/objects.h"
+#include "codegen/llvm/start.h"
+#include "graph/support/guarded.h"
 #include <dlfcn.h>
 #include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/Support/MemoryBuffer.h>
-#include <llvm/Support/TargetSelect.h>
-#include <mutex>
 #include <unordered_map>
 
 namespace tessera {
 
+// Linked code: functions, and the session that owns their memory.
 struct HostModule::Impl {
   std::unique_ptr<llvm::orc::LLJIT> jit;
   std::unordered_map<std::string, HostKernelFn> functions;
+  bool lacks_memory = false; // the reason for an error, where there was one
+  const int exceptions = std::uncaught_exceptions();
+
+  // Taking the code apart needs memory. Where there is none, or LLVM was left by an exception, it is leaked.
+  ~Impl() {
+    if (!jit) return;
+    const bool taken_apart =
+        std::uncaught_exceptions() == exceptions && guarded("unloading kernels", [&]() -> Status {
+                                                      llvm::consumeError(jit->getExecutionSession().endSession());
+                                                      return {};
+                                                    }).ok();
+    if (!taken_apart) (void)jit.release();
+  }
+  // Its text; whether it was memory is kept.
+  std::string text_of(llvm::Error error) {
+    std::string text;
+    llvm::handleAllErrors(std::move(error), [&](const llvm::ErrorInfoBase& e) {
+      text += (text.empty() ? "" : "; ") + e.message();
+      lacks_memory = lacks_memory || e.convertToErrorCode() == std::errc::not_enough_memory;
+    });
+    return text;
+  }
+  [[nodiscard]] Status link(std::span<const CompiledObject> objects, std::span<const HostSymbol> symbols);
 };
 
 HostModule::HostModule() : impl_(std::make_unique<Impl>()) {}
@@ -25,7 +49,7 @@ HostKernelFn HostModule::find(const std::string& symbol) const {
 
 void* HostModule::address(const std::string& symbol) const { return reinterpret_cast<void*>(find(symbol)); }
 
-namespace {
+namespace irgen {
 
 // Symbols that kernels may call and that the process may not export: glibc's vector math, opened once.
 class VectorMath : public llvm::orc::DefinitionGenerator {
@@ -46,45 +70,57 @@ public:
   }
 };
 
-} // namespace
+} // namespace irgen
+} // namespace tessera
 
-Result<std::shared_ptr<HostModule>> HostModule::load(std::span<const CompiledObject> objects,
-                                                     std::span<const HostSymbol> symbols) {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    llvm::InitializeNativeTarget();
-    llvm::InitializeNativeTargetAsmPrinter();
-  });
-  auto failed = [](llvm::Error e) {
-    return Diagnostic(ErrorCode::CodegenError, "linking kernels: " + llvm::toString(std::move(e)));
+// Its destructor needs memory. One that an exception finds on its way into LLVM is leaked, as in LeakedOnException.
+template <>
+struct std::default_delete<tessera::irgen::VectorMath> {
+  void operator()(tessera::irgen::VectorMath* generator) const {
+    if (std::uncaught_exceptions() == 0) delete generator;
+  }
+};
+
+namespace tessera {
+
+Status HostModule::Impl::link(std::span<const CompiledObject> objects, std::span<const HostSymbol> symbols) {
+  auto failed = [&](llvm::Error e) {
+    std::string text = text_of(std::move(e));
+    return Diagnostic(lacks_memory ? ErrorCode::OutOfMemory : ErrorCode::CodegenError, "linking kernels: " + text);
   };
-  std::shared_ptr<HostModule> module(new HostModule());
-  auto jit = llvm::orc::LLJITBuilder().create();
-  if (!jit) return failed(jit.takeError());
-  module->impl_->jit = std::move(*jit);
-  auto& lljit = *module->impl_->jit;
+  auto made = llvm::orc::LLJITBuilder().create();
+  if (!made) return failed(made.takeError());
+  jit = std::move(*made);
   // A damaged object must not write to standard error on its own: the caller gets the error.
-  lljit.getExecutionSession().setErrorReporter([](llvm::Error e) { llvm::consumeError(std::move(e)); });
-  lljit.getMainJITDylib().addGenerator(std::make_unique<VectorMath>());
+  jit->getExecutionSession().setErrorReporter([this](llvm::Error e) { (void)text_of(std::move(e)); });
+  jit->getMainJITDylib().addGenerator(std::make_unique<irgen::VectorMath>());
   llvm::orc::SymbolMap given;
   for (const auto& s : symbols)
-    given[lljit.mangleAndIntern(s.name)] = {llvm::orc::ExecutorAddr::fromPtr(s.address),
-                                            llvm::JITSymbolFlags::Exported};
+    given[jit->mangleAndIntern(s.name)] = {llvm::orc::ExecutorAddr::fromPtr(s.address), llvm::JITSymbolFlags::Exported};
   if (!given.empty())
-    if (auto e = lljit.getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(given))))
+    if (auto e = jit->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(given))))
       return failed(std::move(e));
   for (const auto& o : objects) {
     auto buffer = llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(o.object.data(), o.object.size()), o.symbol);
-    if (auto e = lljit.addObjectFile(std::move(buffer))) return failed(std::move(e));
+    if (auto e = jit->addObjectFile(std::move(buffer))) return failed(std::move(e));
   }
   llvm::orc::SymbolLookupSet all;
-  for (const auto& o : objects) all.add(lljit.mangleAndIntern(o.symbol));
-  auto addresses = lljit.getExecutionSession().lookup(
-      {{&lljit.getMainJITDylib(), llvm::orc::JITDylibLookupFlags::MatchAllSymbols}}, std::move(all));
+  for (const auto& o : objects) all.add(jit->mangleAndIntern(o.symbol));
+  auto addresses = jit->getExecutionSession().lookup(
+      {{&jit->getMainJITDylib(), llvm::orc::JITDylibLookupFlags::MatchAllSymbols}}, std::move(all));
   if (!addresses) return failed(addresses.takeError());
   for (const auto& o : objects)
-    module->impl_->functions[o.symbol] =
-        (*addresses)[lljit.mangleAndIntern(o.symbol)].getAddress().toPtr<HostKernelFn>();
+    functions[o.symbol] = (*addresses)[jit->mangleAndIntern(o.symbol)].getAddress().toPtr<HostKernelFn>();
+  return {};
+}
+
+Result<std::shared_ptr<HostModule>> HostModule::load(std::span<const CompiledObject> objects,
+                                                     std::span<const HostSymbol> symbols) {
+  TESSERA_TRY(irgen::start_host());
+  static irgen::StartedOnce linking;
+  TESSERA_TRY(linking.start([] { return Impl().link({&irgen::empty_object(), 1}, {}); }));
+  std::shared_ptr<HostModule> module(new HostModule());
+  TESSERA_TRY(module->impl_->link(objects, symbols));
   return module;
 }
 

@@ -5,10 +5,8 @@
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
-#include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
-#include <mutex>
 
 namespace tessera::irgen {
 
@@ -26,11 +24,6 @@ void silence(llvm::LLVMContext& context) {
 }
 
 Result<std::unique_ptr<llvm::TargetMachine>> host_machine(const HostTarget& target, llvm::Module& module) {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    llvm::InitializeNativeTarget();
-    llvm::InitializeNativeTargetAsmPrinter();
-  });
   std::string triple = llvm::sys::getProcessTriple(), message;
   const auto* llvm_target = llvm::TargetRegistry::lookupTarget(triple, message);
   if (!llvm_target) return failed(module, message);
@@ -43,23 +36,36 @@ Result<std::unique_ptr<llvm::TargetMachine>> host_machine(const HostTarget& targ
   return machine;
 }
 
-Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* pipeline, std::string* printed) {
-  std::string problems;
-  llvm::raw_string_ostream problem_stream(problems);
-  if (llvm::verifyModule(module, &problem_stream)) return failed(module, "invalid LLVM IR: " + problem_stream.str());
+namespace {
+struct Pipeline {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager sccs;
   llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(sccs);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, sccs, modules);
+  llvm::PassBuilder builder;
   llvm::ModulePassManager passes;
-  if (auto e = builder.parsePassPipeline(passes, pipeline)) return failed(module, llvm::toString(std::move(e)));
-  passes.run(module, modules);
+  explicit Pipeline(llvm::TargetMachine* machine) : builder(machine) {
+    builder.registerModuleAnalyses(modules);
+    builder.registerCGSCCAnalyses(sccs);
+    builder.registerFunctionAnalyses(functions);
+    builder.registerLoopAnalyses(loops);
+    builder.crossRegisterProxies(loops, functions, sccs, modules);
+  }
+};
+struct File {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream{bytes};
+  llvm::legacy::PassManager passes;
+};
+} // namespace
+
+Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* pipeline, std::string* printed) {
+  std::string problems;
+  llvm::raw_string_ostream problem_stream(problems);
+  if (llvm::verifyModule(module, &problem_stream)) return failed(module, "invalid LLVM IR: " + problem_stream.str());
+  LeakedOnException<Pipeline> p(&machine);
+  if (auto e = p->builder.parsePassPipeline(p->passes, pipeline)) return failed(module, llvm::toString(std::move(e)));
+  p->passes.run(module, p->modules);
   if (printed) {
     llvm::raw_string_ostream text(*printed);
     module.print(text, nullptr);
@@ -68,14 +74,12 @@ Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* 
 }
 
 Result<std::vector<char>> emit_file(llvm::Module& module, llvm::TargetMachine& machine, bool assembly) {
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream stream(bytes);
-  llvm::legacy::PassManager emit;
+  LeakedOnException<File> file;
   auto kind = assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
-  if (machine.addPassesToEmitFile(emit, stream, nullptr, kind))
+  if (machine.addPassesToEmitFile(file->passes, file->stream, nullptr, kind))
     return failed(module, "the target cannot emit such a file");
-  emit.run(module);
-  return std::vector<char>(bytes.begin(), bytes.end());
+  file->passes.run(module);
+  return std::vector<char>(file->bytes.begin(), file->bytes.end());
 }
 
 } // namespace tessera::irgen

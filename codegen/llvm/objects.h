@@ -2,10 +2,34 @@
 // codegen/llvm.
 #pragma once
 #include "codegen/llvm/host_compiler.h"
+#include <exception>
 #include <llvm/IR/Module.h>
 #include <llvm/Target/TargetMachine.h>
 
 namespace tessera::irgen {
+
+// Owner of LLVM's objects in a scope. LLVM is compiled without exceptions: one that passes through it, std::bad_alloc,
+// runs none of its destructors there, so that its objects may be half changed and their locks held. A scope that is
+// left by an exception therefore leaks what it owns instead of destroying it.
+template <class T>
+class LeakedOnException {
+public:
+  template <class... Args>
+  explicit LeakedOnException(Args&&... args) : object_(std::make_unique<T>(std::forward<Args>(args)...)) {}
+  explicit LeakedOnException(std::unique_ptr<T> object) : object_(std::move(object)) {}
+  ~LeakedOnException() {
+    if (std::uncaught_exceptions() > exceptions_) (void)object_.release();
+  }
+  LeakedOnException(const LeakedOnException&) = delete;
+  LeakedOnException& operator=(const LeakedOnException&) = delete;
+  T& operator*() const { return *object_; }
+  T* operator->() const { return object_.get(); }
+  std::unique_ptr<T> take() { return std::move(object_); }
+
+private:
+  int exceptions_ = std::uncaught_exceptions();
+  std::unique_ptr<T> object_;
+};
 
 // Of the machine that this runs on; sets the module's triple and data layout.
 [[nodiscard]] Result<std::unique_ptr<llvm::TargetMachine>> host_machine(const HostTarget& target, llvm::Module& module);

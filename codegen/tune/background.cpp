@@ -1,8 +1,8 @@
 #include "codegen/tune/background.h"
+#include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -65,6 +65,12 @@ private:
 };
 
 void log(const std::string& text) { TESSERA_LOGF(LogChannel::Perf, "background tuning: " + text); }
+void log_error(const Diagnostic& error) noexcept {
+  (void)guarded("logging", [&]() -> Status {
+    log(error.str());
+    return {};
+  });
+}
 
 } // namespace
 
@@ -108,11 +114,11 @@ BackgroundTuner::BackgroundTuner(CompileOptions compile, std::shared_ptr<TunedRe
   thread_ = std::thread([this] {
     // Compiling leaves the processor to whoever else wants it. (Threads have priorities of their own on Linux.)
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
-    try {
+    auto worked = guarded("tuning in the background", [this]() -> Status {
       work();
-    } catch (const std::exception& e) { // out of memory: calls go on
-      log(std::string("given up: ") + e.what());
-    }
+      return {};
+    });
+    if (!worked.ok()) log_error(worked.error()); // calls go on
     std::lock_guard lock(mutex_);
     working_ = false;
     stopped_ = true;
@@ -145,16 +151,21 @@ void BackgroundTuner::ended(const std::shared_ptr<const Executable>& ran, std::s
                             std::span<const int64_t> values) {
   gate_.leave();
   if (!ran || stopped()) return;
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return; // another call will do
-  Key key{ran.get(), {values.begin(), values.end()}};
-  auto it = seen_.find(key);
-  if (it == seen_.end()) {
-    if (seen_.size() >= kMaxSeen) return;
-    it = seen_.emplace(std::move(key), Seen{ran, {}, 0, false}).first;
-    for (size_t i = 0; i < symbols.size(); ++i) it->second.sizes[symbols[i].symbol_id()] = values[i];
-  }
-  if (++it->second.calls == options_.hot_calls) changed_.notify_all();
+  auto counted = guarded("counting a call", [&]() -> Status {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return {}; // another call will do
+    Key key{ran.get(), {values.begin(), values.end()}};
+    auto it = seen_.find(key);
+    if (it == seen_.end()) {
+      if (seen_.size() >= kMaxSeen) return {};
+      Seen seen{ran, {}, 0, false};
+      for (size_t i = 0; i < symbols.size(); ++i) seen.sizes[symbols[i].symbol_id()] = values[i];
+      it = seen_.emplace(std::move(key), std::move(seen)).first;
+    }
+    if (++it->second.calls == options_.hot_calls) changed_.notify_all();
+    return {};
+  });
+  if (!counted.ok()) log_error(counted.error());
 }
 
 void BackgroundTuner::work() {

@@ -12,7 +12,7 @@ namespace {
 Diagnostic system_error(ErrorCode code, const std::string& path, const std::string& what, int error) {
   Location where;
   where.file = path;
-  return {code, std::move(where), what + ": " + std::strerror(error)};
+  return {error == ENOMEM ? ErrorCode::OutOfMemory : code, std::move(where), what + ": " + std::strerror(error)};
 }
 } // namespace
 

@@ -28,18 +28,19 @@ OpDef nonzero_record() {
   def.meaning = StructuredOp{};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
-    std::vector<int64_t> found;
-    for (int64_t i = 0; i < x.count(); ++i)
-      if (is_float(x.dtype()) ? x.get_f64(i) != 0 : x.get_i64(i) != 0) found.push_back(i);
-    auto n = static_cast<int64_t>(found.size());
+    auto found = [&](int64_t i) { return is_float(x.dtype()) ? x.get_f64(i) != 0 : x.get_i64(i) != 0; };
+    int64_t n = 0;
+    for (int64_t i = 0; i < x.count(); ++i) n += found(i);
     Dims strides = strides_of(x.dims());
     TESSERA_ASSIGN(Tensor out, Tensor::create(DType::I64, {static_cast<int64_t>(strides.size()), n}));
-    for (int64_t i = 0; i < n; ++i) {
-      int64_t rest = found[static_cast<size_t>(i)];
+    for (int64_t i = 0, column = 0; column < n; ++i) {
+      if (!found(i)) continue;
+      int64_t rest = i;
       for (size_t k = 0; k < strides.size(); ++k) {
-        out.set_i64(static_cast<int64_t>(k) * n + i, rest / strides[k]);
+        out.set_i64(static_cast<int64_t>(k) * n + column, rest / strides[k]);
         rest %= strides[k];
       }
+      ++column;
     }
     c.results = {out};
     return {};

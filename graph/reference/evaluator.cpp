@@ -1,5 +1,6 @@
 #include "graph/reference/evaluator.h"
 #include "graph/ops/op.h"
+#include "graph/support/guarded.h"
 
 namespace tessera {
 
@@ -70,6 +71,17 @@ Result<std::vector<Tensor>> evaluate_decomposition(const Graph& graph, const Nod
   return results;
 }
 
+// The error of a reference, with its place, and with what it works on where memory is exhausted.
+Diagnostic failed(const Node& node, const std::vector<Tensor>& operands, Diagnostic error) {
+  if (error.code == ErrorCode::OutOfMemory) {
+    size_t bytes = 0;
+    for (const Tensor& t : operands) bytes += t.defined() && t.dtype() != DType::String ? t.bytes() : 0;
+    error.note("'" + std::string(node.op->name) + "' is computed by its reference on the host; its operands have " +
+               std::to_string(bytes) + " bytes");
+  }
+  return std::move(error).at(node.location);
+}
+
 } // namespace
 
 Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node, std::vector<Tensor> operands,
@@ -97,7 +109,8 @@ Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node, 
     context.operands.resize(std::max(context.operands.size(), op.operands.size()));
   for (ValueId r : node.results) context.result_types.push_back(r.valid() ? graph.type(r) : TensorType{});
   context.eval = [&](const SymExpr& e) { return value_of(graph.env(), e, symbols); };
-  if (auto status = op.reference(context); !status.ok()) return std::move(status).take_error().at(node.location);
+  if (auto status = guarded({"operator", op.name}, [&] { return op.reference(context); }); !status.ok())
+    return failed(node, context.operands, std::move(status).take_error());
   if (context.results.size() < node.results.size())
     return Diagnostic(ErrorCode::Internal, node.location,
                       "the reference of '" + std::string(op.name) + "' yields " +

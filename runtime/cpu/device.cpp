@@ -204,9 +204,7 @@ private:
       run.epilogue_args = args_.data();
     }
     step.library->run(run);
-    if (failure.load() != 0)
-      return Diagnostic(ErrorCode::DeviceError, "oneDNN failed with status " + std::to_string(failure.load()) +
-                                                    " in '" + name_of(*form.step) + "'");
+    if (failure.load() != 0) return library_error(failure.load(), name_of(*form.step));
     return error == 0 ? Status() : reported_violation(form.epilogue->source->kernel, error);
   }
 

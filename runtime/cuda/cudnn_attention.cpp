@@ -1,4 +1,5 @@
 #include "runtime/cuda/cudnn_attention.h"
+#include "graph/support/guarded.h"
 #include "graph/support/log.h"
 #include "runtime/cuda/cudnn_graph.h"
 #include <chrono>
@@ -187,10 +188,11 @@ std::shared_ptr<const AttentionEngines::Entry> AttentionEngines::engine(const At
   std::unique_lock lock(mutex_);
   auto& entry = entries_[problem.key()];
   if (!entry) {
-    entry = std::make_shared<Entry>();
-    jobs_.push_back({problem, entry});
-    ++open_;
     if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+    auto fresh = std::make_shared<Entry>();
+    jobs_.push_back({problem, fresh});
+    entry = std::move(fresh); // from now on others wait for the job
+    ++open_;
     more_.notify_one();
   }
   auto asked = entry;
@@ -228,8 +230,16 @@ void AttentionEngines::work() {
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();
-    make(job, handle);
+    auto made = guarded("making a plan of an attention", [&]() -> Status {
+      make(job, handle);
+      return {};
+    });
     lock.lock();
+    if (job.entry->state == Entry::State::Making) { // an exception: a later call tries again
+      job.entry->why = std::move(made).take_error().message;
+      job.entry->state = Entry::State::Refused;
+      std::erase_if(entries_, [&](const auto& e) { return e.second == job.entry; });
+    }
     --open_;
     done_.notify_all();
   }

@@ -65,6 +65,9 @@ protected:
   }
 };
 
+// What a LibraryRun::failure means: OutOfMemory or DeviceError.
+[[nodiscard]] Diagnostic library_error(int failure, const std::string& step);
+
 struct PlanContext {
   int threads = 1;
   bool has_epilogue = false;

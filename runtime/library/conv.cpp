@@ -551,15 +551,23 @@ private:
   int64_t scratchpad_ = 0, stage_ = 0; // bytes, elements
 };
 
+ErrorCode code_of(dnnl_status_t status) {
+  return status == dnnl_out_of_memory ? ErrorCode::OutOfMemory : ErrorCode::DeviceError;
+}
+
 } // namespace
+
+Diagnostic library_error(int failure, const std::string& step) {
+  return {code_of(static_cast<dnnl_status_t>(failure)),
+          "oneDNN failed with status " + std::to_string(failure) + " in '" + step + "'"};
+}
 
 Result<std::unique_ptr<LibraryPlan>> plan_conv(const PlanContext& context, const ConvCall& call, const Operand& x,
                                                const Operand& w, const Operand& y) {
   try {
     return Planner(context, call, x, w, y).run();
   } catch (const dnnl::error& e) {
-    return Diagnostic(e.status == dnnl_out_of_memory ? ErrorCode::OutOfMemory : ErrorCode::DeviceError,
-                      "convolution '" + context.name + "': " + e.what());
+    return Diagnostic(code_of(e.status), "convolution '" + context.name + "': " + e.what());
   }
 }
 

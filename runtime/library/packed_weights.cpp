@@ -14,15 +14,27 @@ Registry& registry() {
 }
 } // namespace
 
+PackRequests::~PackRequests() { finish(PackedWeight::Failed); }
+
+void PackRequests::finish(PackedWeight::State state) {
+  for (auto& m : mine_) {
+    int building = PackedWeight::Building;
+    m.pack->state_.compare_exchange_strong(building, state);
+    m.pack->state_.notify_all();
+  }
+}
+
 Result<std::shared_ptr<const PackedWeight>> PackRequests::want(const Tensor& source, Job job) {
   auto& all = registry();
   std::shared_ptr<PackedWeight> found;
   bool fresh = false;
+  std::lock_guard lock(mutex_);
+  mine_.reserve(mine_.size() + 1); // what others can find is surely finished
   {
-    std::lock_guard lock(all.mutex);
+    std::lock_guard registry_lock(all.mutex);
     auto& entry = all.packs[{source.data(), job.key}];
     found = entry.lock();
-    if (!found) {
+    if (!found || found->state_.load() == PackedWeight::Failed) {
       found = std::make_shared<PackedWeight>();
       TESSERA_ASSIGN(found->block_, allocate_bytes(job.bytes));
       found->data_ = found->block_.get();
@@ -33,7 +45,6 @@ Result<std::shared_ptr<const PackedWeight>> PackRequests::want(const Tensor& sou
       if (all.packs.size() % 256 == 0) std::erase_if(all.packs, [](const auto& e) { return e.second.expired(); });
     }
   }
-  std::lock_guard lock(mutex_);
   if (fresh)
     mine_.push_back({found, source, std::move(job)});
   else
@@ -75,13 +86,9 @@ Status PackRequests::build(ThreadPool& pool) {
     }
   };
   pool.parallel_for(static_cast<int64_t>(parts.size()), 1, body);
+  finish(PackedWeight::Ready);
   bool failed = false;
-  for (auto& m : mine_) {
-    int building = PackedWeight::Building;
-    m.pack->state_.compare_exchange_strong(building, PackedWeight::Ready);
-    m.pack->state_.notify_all();
-    failed = failed || m.pack->state_.load() == PackedWeight::Failed;
-  }
+  for (auto& m : mine_) failed = failed || m.pack->state_.load() == PackedWeight::Failed;
   mine_.clear();
   for (auto& o : others_) {
     o->state_.wait(PackedWeight::Building);

@@ -32,6 +32,11 @@ private:
 
 class PackRequests {
 public:
+  PackRequests() = default;
+  // What was not built has failed: nobody waits for it any longer.
+  ~PackRequests();
+  PackRequests(const PackRequests&) = delete;
+  PackRequests& operator=(const PackRequests&) = delete;
   struct Job {
     std::string key; // layout, besides the address of the source: equal keys mean equal packs
     size_t bytes = 0;
@@ -55,6 +60,8 @@ private:
     Tensor source;
     Job job;
   };
+  void finish(PackedWeight::State state); // of those that are still being built
+
   std::mutex mutex_;
   std::vector<Pending> mine_;
   std::vector<std::shared_ptr<PackedWeight>> others_;

@@ -1,10 +1,13 @@
 // tessera: run, explain, compile, bench, tune, test, opt. Each subcommand is a file of its name.
 #include "command.h"
+#include "graph/support/guarded.h"
 #include <csignal>
+#include <cstdio>
 
+using namespace tessera;
 using namespace tessera::command;
 
-int main(int argc, char** argv) {
+static int run(int argc, char** argv) {
   CommandLine line("tessera",
                    "Compiles ONNX models into few fused kernels, runs them, and says what fused and what did not.",
                    TESSERA_VERSION,
@@ -22,4 +25,19 @@ int main(int argc, char** argv) {
   add_opt(line);
   std::signal(SIGPIPE, SIG_DFL); // 'tessera explain | head' ends quietly
   return line.run(argc, argv, kUsage);
+}
+
+int main(int argc, char** argv) {
+  int code = info(ErrorCode::OutOfMemory).exit_code;
+  auto ended = guarded("running the command", [&]() -> Status {
+    code = run(argc, argv);
+    return {};
+  });
+  if (ended.ok()) return code;
+  auto told = guarded("printing an error", [&]() -> Status {
+    code = fail(ended.error());
+    return {};
+  });
+  if (!told.ok()) std::fputs(kNoMemoryForError, stderr);
+  return code;
 }

@@ -1,0 +1,65 @@
+#include "codegen/llvm/start.h"
+#include "codegen/llvm/objects.h"
+#include "graph/support/tensor.h"
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/Support/ErrorHandling.h>
+#include <llvm/Support/TargetSelect.h>
+
+namespace tessera::irgen {
+
+Status StartedOnce::start(const std::function<Status()>& body) {
+  std::lock_guard lock(mutex_);
+  if (state_ == State::Done) return {};
+  if (state_ == State::Begun)
+    return Diagnostic(ErrorCode::CodegenError, "LLVM cannot be used: it could not be started before")
+        .note("start the process again, with more memory");
+  constexpr size_t kRoom = size_t{64} << 20; // bytes, more than starting takes
+  TESSERA_ASSIGN(auto room, allocate_bytes(kRoom));
+  room.reset();
+  state_ = State::Begun;
+  TESSERA_TRY(body());
+  state_ = State::Done;
+  return {};
+}
+
+namespace {
+
+CompiledObject& start_object() {
+  static CompiledObject object;
+  return object;
+}
+
+Status compile_empty_function() {
+  llvm::install_bad_alloc_error_handler([](void*, const char*, bool) { throw std::bad_alloc(); });
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+  CompiledObject& object = start_object();
+  object.symbol = "tessera_start";
+  LeakedOnException<llvm::LLVMContext> context;
+  LeakedOnException<llvm::Module> module(object.symbol, *context);
+  add_empty_function(*module, object.symbol);
+  TESSERA_ASSIGN(auto made, host_machine(HostTarget::detect(), *module));
+  LeakedOnException<llvm::TargetMachine> machine(std::move(made));
+  TESSERA_TRY(optimize(*module, *machine, kHostPipeline, nullptr));
+  TESSERA_ASSIGN(object.object, emit_file(*module, *machine, false));
+  return {};
+}
+
+} // namespace
+
+Status start_host() {
+  static StartedOnce host;
+  return host.start(compile_empty_function);
+}
+
+const CompiledObject& empty_object() { return start_object(); }
+
+void add_empty_function(llvm::Module& module, const std::string& name) {
+  llvm::IRBuilder<> b(module.getContext());
+  auto* type = llvm::FunctionType::get(b.getVoidTy(), false);
+  auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
+  b.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "", f));
+  b.CreateRetVoid();
+}
+
+} // namespace tessera::irgen

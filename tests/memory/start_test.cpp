@@ -1,0 +1,47 @@
+// Memory that runs out while LLVM is started: LLVM may be of no use afterwards, which is an error each time and no
+// hang.
+#include "codegen/llvm/host_compiler.h"
+#include "failing_allocations.h"
+#include "graph/support/guarded.h"
+#include <cstdio>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace tessera {
+namespace {
+
+Status start() {
+  return guarded("starting", []() -> Status {
+    TESSERA_TRY(HostModule::load({}));
+    return {};
+  });
+}
+
+// 0: started although an allocation failed; 1: an error, and again; 2: an error, then started; 3: anything else.
+[[noreturn]] void start_without(long number) {
+  ::alarm(60); // a hang ends by its signal
+  set_errors_aside();
+  test::FailingAllocations failing(number);
+  const Status first = start();
+  if (!failing.stop()) std::_Exit(3);
+  if (first.ok()) std::_Exit(0);
+  if (first.error().code != ErrorCode::OutOfMemory) std::_Exit(3);
+  const Status second = start(), third = start();
+  if (second.ok() && third.ok()) std::_Exit(2);
+  if (second.ok() || third.ok() || second.error().code != ErrorCode::CodegenError) std::_Exit(3);
+  std::fprintf(stderr, "%s", third.error().str().c_str());
+  std::_Exit(1);
+}
+
+// Each in a process of its own: LLVM starts once.
+TEST(StartDeathTest, AFailureIsAnErrorFromThenOn) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(start_without(1), testing::ExitedWithCode(2), ""); // before anything is begun
+  for (long number = 50; number < 3000; number = number * 3 / 2)
+    EXPECT_EXIT(
+        start_without(number), [](int status) { return WIFEXITED(status) && WEXITSTATUS(status) < 3; }, "");
+  EXPECT_EXIT(start_without(1000), testing::ExitedWithCode(1), "start the process again");
+}
+
+} // namespace
+} // namespace tessera
