@@ -137,8 +137,10 @@ struct Session::Impl {
     }
     TESSERA_ASSIGN(variant->compiled, compile(std::move(model.graph), options.compile));
     variant->compiled.report.import_ms = took;
-    if (tuned)
-      for (auto& w : tuned->warnings()) variant->compiled.report.cache_warnings.push_back(std::move(w));
+    auto& warnings = variant->compiled.report.cache_warnings;
+    if (tuned) // a folder that both cannot use is told of once
+      for (auto& w : tuned->warnings())
+        if (std::find(warnings.begin(), warnings.end(), w) == warnings.end()) warnings.push_back(std::move(w));
     variants.push_back(variant);
     return variant;
   }
