@@ -2,6 +2,7 @@
 #include "api/background.h"
 #include "codegen/driver/load.h"
 #include "codegen/tune/target.h"
+#include "graph/support/in_use.h"
 #include "graph/support/log.h"
 #include <algorithm>
 #include <chrono>
@@ -22,6 +23,8 @@ std::string text_of(const Sizes& sizes) {
   for (const auto& [symbol, size] : sizes) text += (text.empty() ? "" : ", ") + symbol + "=" + std::to_string(size);
   return text;
 }
+
+constexpr const char* kOneThread = "each thread takes a session or an executor (new_executor()) of its own";
 
 // The first guard that does not hold for these sizes; guards over sizes that are not known yet are passed over.
 const Guard* missed(const Executable& executable, const Sizes& sizes) {
@@ -58,6 +61,7 @@ struct Session::Impl {
   onnx::ModelInfo info;
   double import_ms = 0;
   std::shared_ptr<TunedRecords> tuned; // that options.compile.tuned shows, if it is this session's own
+  InUse in_use;                        // of calls: run(), run_on_device(), output_sizes()
   mutable std::mutex mutex;            // of variants: executors on several threads may recompile
   std::vector<std::shared_ptr<SessionVariant>> variants;
   std::shared_ptr<const Executable> generic; // of the first variant
@@ -396,6 +400,7 @@ Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& in
   auto start = Clock::now();
   RunStats before;
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
   if (!impl_->options.specialize.empty()) TESSERA_TRY(impl_->specialize(inputs, before));
   auto result = impl_->executor->run(inputs, stats, outputs);
   if (!stats) return result;
@@ -413,11 +418,13 @@ Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& in
 Status Session::run_on_device(const std::map<std::string, DeviceTensor>& inputs, std::span<const DeviceTensor> outputs,
                               void* stream, RunStats* stats) {
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
   return impl_->executor->run_on_device(inputs, outputs, stream, stats);
 }
 
 Result<std::vector<DeviceTensor>> Session::output_sizes(const std::map<std::string, DeviceTensor>& inputs) {
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
   return impl_->executor->output_sizes(inputs);
 }
 

@@ -4,9 +4,10 @@
 //   if (!session.ok()) { std::cerr << session.error().str(); return 1; }
 //   auto outputs = (*session)->run({{"input_ids", ids}, {"attention_mask", mask}});
 //
-// A Session may be used by one thread at a time; further executors over the same compiled code and packed weights come
-// from new_executor(), and may run and recompile on other threads at the same time. No exception leaves it, it installs
-// no signal handlers and writes only to the log and the cache folder.
+// A Session may be used by one thread at a time: a call that comes into another one's is an error. Further executors
+// over the same compiled code and packed weights come from new_executor(), and may run and recompile on other threads
+// at the same time. No exception leaves it, it installs no signal handlers and writes only to the log and the cache
+// folder.
 //
 // Variants. The first one is compiled by open() without knowing any call: it is generic but for what it had to assume
 // (two dimensions that meet in a broadcast are equal). A call that violates an assumption, and that no variant fits,

@@ -1,3 +1,4 @@
+#include "graph/support/in_use.h"
 #include "graph/support/log.h"
 #include "runtime/loaded_variant.h"
 #include <algorithm>
@@ -58,6 +59,7 @@ public:
   }
 
   Status wait() override {
+    TESSERA_ASSIGN(auto alone, use_alone());
     Status outcome;
     TESSERA_TRY(device_->around([&] { outcome = device_->wait(); }));
     return outcome;
@@ -67,6 +69,7 @@ public:
   [[nodiscard]] int64_t arena_bytes() const override { return arena_bytes_; }
   Status add_variant(std::shared_ptr<const Executable> executable, size_t at) override {
     if (!executable) return Diagnostic(ErrorCode::Usage, "an executable is missing");
+    TESSERA_ASSIGN(auto alone, use_alone());
     return add(std::move(executable), std::min(at, loaded_.size() - 1));
   }
 
@@ -89,6 +92,10 @@ private:
     return views;
   }
 
+  Result<InUse::Guard> use_alone() {
+    return in_use_.begin("the executor", "each thread takes an executor of its own: Session::new_executor()");
+  }
+
   // What call() does with the variant that fits.
   struct Running {
     ExecutorImpl& self;
@@ -103,6 +110,7 @@ private:
 
   template <class Use>
   Result<std::vector<Tensor>> call(const std::map<std::string, Tensor>& inputs, const Use& use, RunStats* stats) {
+    TESSERA_ASSIGN(auto alone, use_alone());
     auto start = Clock::now();
     RunStats local;
     stats_ = stats ? stats : &local;
@@ -329,6 +337,7 @@ private:
     return true;
   }
 
+  InUse in_use_;
   ExecutorOptions options_;
   std::unique_ptr<Device> device_;
   bool on_gpu_;

@@ -109,7 +109,8 @@ public:
                                                                 ExecutorOptions options = {});
   virtual ~Executor() = default;
   // Inputs by name. Outputs are fresh tensors (in model order) unless given in `outputs` (dtype and dims must fit).
-  // Errors: UnknownInput, MissingInput, BadInput (dtype, rank, dimension), GuardFailed, OutOfMemory, DeviceError.
+  // Errors: UnknownInput, MissingInput, BadInput (dtype, rank, dimension; an output whose memory overlaps an input's or
+  // another output's), GuardFailed, OutOfMemory, DeviceError; Usage where another thread is in a call of this executor.
   // The executor stays usable after any error.
   [[nodiscard]] virtual Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs,
                                                         RunStats* stats = nullptr,
