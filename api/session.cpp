@@ -1,7 +1,9 @@
 #include "api/session.h"
 #include "api/background.h"
+#include "api/variant.h"
 #include "codegen/driver/load.h"
 #include "codegen/tune/target.h"
+#include "frontend/onnx/importer.h"
 #include "graph/support/in_use.h"
 #include "graph/support/log.h"
 #include <algorithm>
@@ -285,7 +287,8 @@ struct Session::Impl {
       TESSERA_ASSIGN(share, tune_share_of_environment());
     }
     if (share == 0 || !tuned || options.compile_only) return {};
-    options.background.share = share;
+    BackgroundOptions background = options.background ? *options.background : BackgroundOptions{};
+    background.share = share;
     successors = std::make_shared<Successors>();
     BackgroundTuner::Hooks hooks;
     std::weak_ptr<Impl> weak = self;
@@ -297,7 +300,7 @@ struct Session::Impl {
       auto impl = weak.lock();
       return impl ? impl->renew(e, compile) : Status();
     };
-    tuner = std::make_shared<BackgroundTuner>(options.compile, tuned, options.background, std::move(hooks));
+    tuner = std::make_shared<BackgroundTuner>(options.compile, tuned, std::move(background), std::move(hooks));
     return {};
   }
 

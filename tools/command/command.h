@@ -1,6 +1,6 @@
 // What the subcommands share: options of a model, exit codes, JSON, tables, progress.
 #pragma once
-#include "api/session.h"
+#include "api/variant.h"
 #include "options.h"
 #include <nlohmann/json.hpp>
 #include <string>

@@ -3,6 +3,7 @@
 #include "codegen/llvm/host_compiler.h"
 #include "codegen/tile/tile.h"
 #include "command.h"
+#include "frontend/onnx/importer.h"
 #include "graph/support/file.h"
 #include <algorithm>
 #include <cstdio>

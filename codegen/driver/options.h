@@ -1,0 +1,40 @@
+// What a compile can be told. Part of the installed interface.
+#pragma once
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+class TunedSchedules;
+
+struct CompileOptions {
+  std::string device = "cpu"; // or "cuda"
+  // Of a GPU: the target of PTX ("sm_90a"; empty: sm_90, which newer GPUs run too), the GPU that machine code is made
+  // for where it is not the target itself ("sm_100"), and its multiprocessors (0: an H200's).
+  std::string arch, assemble_for;
+  int multiprocessors = 0;
+  // The GPU that is here, with its driver ("NVIDIA H200", "13.0"): which measured schedules count. Empty: not known.
+  std::string device_name, driver;
+  std::shared_ptr<const TunedSchedules> tuned; // measured schedules (codegen/tune); empty: the rules choose
+  bool cublaslt = true, cudnn = true; // there where the executable runs; what they would do becomes generated loops
+  // The executable is for the GPU of this machine: of the two, what cannot be opened here is not counted on.
+  bool find_libraries = false;
+  // Nodes of the model, by name, whose products, convolutions and pooling are generated loops whatever libraries there
+  // are: those that a library refused when it was asked.
+  std::set<std::string> as_loops;
+  int threads = 0; // of the machine the executable will run on; 0 = all
+  int jobs = 0;    // kernels that are compiled at the same time; 0: as many as threads
+  // Asked between kernels, on any thread: true ends the compile with error Cancelled.
+  std::function<bool()> cancelled;
+  bool fusion = true;
+  bool strict_rounding = false; // round after every operator
+  bool cache = true;            // object cache on disk
+  std::string cache_dir;        // empty: TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera
+  bool keep_texts = false;      // keep tile and LLVM texts for explain and dumps
+  std::vector<std::string> disabled_passes;
+};
+
+} // namespace tessera
