@@ -2,15 +2,19 @@
 #include "api/device.h"
 #include "api/session.h"
 #include "graph/support/guarded.h"
+#include "graph/support/in_use.h"
 #include <algorithm>
 
 struct tessera_session {
   std::unique_ptr<tessera::Session> session;
   std::string device;
+  std::vector<tessera::IoInfo> inputs, outputs; // as the model declares them
+  std::map<std::string, size_t, std::less<>> input_named;
+  tessera::InUse in_use;
   // What tessera_output_sizes() shows.
   std::vector<std::string> names;
   std::vector<tessera::Dims> dims;
-  std::vector<tessera_tensor> outputs;
+  std::vector<tessera_tensor> sizes;
 };
 
 namespace tessera {
@@ -26,93 +30,137 @@ const char* told(const Diagnostic& error) noexcept {
 }
 Diagnostic usage(std::string message) { return {ErrorCode::Usage, std::move(message)}; }
 
-Result<std::pair<DType, Dims>> type_of(const tessera_tensor& t, const std::string& what) {
+// Runs body(session) as the only one in it; the error's text, or null.
+template <class Body>
+const char* call(tessera_session* session, const Doing& doing, const Body& body) {
+  auto outcome = guarded(doing, [&]() -> Status {
+    if (session == nullptr) return usage("the session is null");
+    TESSERA_ASSIGN(auto alone, session->in_use.begin("the session", "open a session for each thread"));
+    return body(*session);
+  });
+  return outcome.ok() ? nullptr : told(outcome.error());
+}
+
+enum class Side : uint8_t { Input, Output };
+enum class Memory : uint8_t { Needed, Ignored };
+
+// A tensor of the caller's that was looked at: nothing that it points to is read before that is known to be there.
+struct Checked {
+  const IoInfo* io;
+  DType dtype;
+  Dims dims;
+  size_t bytes;
+  void* data;
+};
+
+Diagnostic unknown_input(const std::vector<IoInfo>& known, const std::string& name) {
+  Diagnostic d(ErrorCode::UnknownInput, "the model has no input '" + name + "'");
+  std::string names;
+  for (const auto& io : known) names += (names.empty() ? "'" : ", '") + io.name + "'";
+  return std::move(d).note(names.empty() ? "it has no inputs" : "its inputs are " + names);
+}
+
+Status check_memory(const std::string& what, DType dtype, size_t bytes, const void* data) {
+  if (bytes == 0) return {};
+  if (data == nullptr) return usage(what + " has no memory");
+  const auto at = reinterpret_cast<uintptr_t>(data);
+  const auto alignment = static_cast<uintptr_t>(std::clamp(info(dtype).bits / 8, 1, 8));
+  if (at % alignment != 0)
+    return usage(what + " lies at an address that is no multiple of " + std::to_string(alignment) +
+                 ", the size of its elements");
+  if (at + bytes < at)
+    return usage(what + " of " + std::to_string(bytes) + " bytes reaches beyond the end of the address space");
+  return {};
+}
+
+Result<Checked> check(const tessera_tensor& t, const IoInfo& io, const std::string& what, Memory memory) {
   auto dtype = dtype_from_onnx(t.dtype);
   if (!dtype || *dtype == DType::String)
     return usage(what + " has the element type " + std::to_string(t.dtype) + ", which cannot be passed as memory");
-  if (t.rank < 0 || (t.rank > 0 && t.dims == nullptr)) return usage(what + " has no dimensions");
-  return std::pair(*dtype, Dims(t.dims, t.dims + t.rank));
+  // The model's rank says how many dimensions there are to be read.
+  if (t.rank < 0 || static_cast<size_t>(t.rank) != io.shape.size())
+    return Diagnostic(ErrorCode::BadInput, what + " has rank " + std::to_string(t.rank) + ", the model declares rank " +
+                                               std::to_string(io.shape.size()));
+  if (t.rank > 0 && t.dims == nullptr) return usage(what + " has no dimensions");
+  Dims dims(t.dims, t.dims + t.rank);
+  for (size_t d = 0; d < dims.size(); ++d)
+    if (dims[d] < 0)
+      return usage(what + " has dimension " + std::to_string(d) + " of " + std::to_string(dims[d]) +
+                   ", a size is 0 or more");
+  auto elements = element_count(dims);
+  if (!elements.ok()) return Diagnostic(elements.error().code, what + ": " + elements.error().message);
+  const auto bytes = static_cast<size_t>(byte_size(*dtype, *elements));
+  if (memory == Memory::Needed) TESSERA_TRY(check_memory(what, *dtype, bytes, t.data));
+  return Checked{&io, *dtype, std::move(dims), bytes, t.data};
 }
 
-enum class Memory : uint8_t { Needed, Ignored };
-
-// Calls each(what it is for a message, tensor, dtype, dims) for inputs or outputs.
-template <class Each>
-Status for_each(const tessera_tensor* tensors, int32_t count, const char* kind, Memory memory, Each each) {
-  if (count < 0 || (count > 0 && tensors == nullptr)) return usage(std::string("no ") + kind + "s are given");
+// All tensors of one side of a call.
+Result<std::vector<Checked>> check_all(const tessera_session& s, Side side, const tessera_tensor* tensors,
+                                       int32_t count, Memory memory) {
+  const bool input = side == Side::Input;
+  const auto& known = input ? s.inputs : s.outputs;
+  const std::string kind = input ? "input" : "output";
+  // More inputs than the model has are not looked at; fewer are told of by name, when the call misses one.
+  const bool wrong =
+      count < 0 || (input ? static_cast<size_t>(count) > known.size() : static_cast<size_t>(count) != known.size());
+  if (wrong)
+    return usage("the model has " + std::to_string(known.size()) + " " + kind + "s, and the number given is " +
+                 std::to_string(count));
+  if (count > 0 && tensors == nullptr) return usage("the " + kind + "s are null");
+  std::vector<Checked> out;
+  std::vector<bool> given(known.size());
   for (int32_t i = 0; i < count; ++i) {
     const tessera_tensor& t = tensors[i];
-    std::string what = std::string(kind) + " " + (t.name ? "'" + std::string(t.name) + "'" : std::to_string(i));
-    TESSERA_ASSIGN(auto type, type_of(t, what));
-    TESSERA_ASSIGN(int64_t elements, element_count(type.second));
-    if (memory == Memory::Needed && t.data == nullptr && elements > 0) return usage(what + " has no memory");
-    TESSERA_TRY(each(t, type.first, std::move(type.second), elements));
+    auto index = static_cast<size_t>(i);
+    if (input) {
+      if (t.name == nullptr) return usage("input " + std::to_string(i) + " has no name");
+      auto it = s.input_named.find(std::string_view(t.name));
+      if (it == s.input_named.end()) return unknown_input(known, t.name);
+      index = it->second;
+      if (given[index]) return usage("input '" + it->first + "' is given twice");
+      given[index] = true;
+    }
+    TESSERA_ASSIGN(auto checked, check(t, known[index], kind + " '" + known[index].name + "'", memory));
+    out.push_back(std::move(checked));
   }
-  return {};
+  return out;
 }
 
-Status run_on_host(Session& session, const tessera_tensor* inputs, int32_t input_count, const tessera_tensor* outputs,
-                   int32_t output_count) {
-  // The caller's memory outlives the call, so that nothing owns it here.
-  auto view = [](const tessera_tensor& t, DType dtype, Dims dims, int64_t elements) {
-    static const std::byte nothing{};
-    const auto* data = t.data ? static_cast<const std::byte*>(t.data) : &nothing;
-    return Tensor::view(dtype, std::move(dims), {nullptr, data, static_cast<size_t>(byte_size(dtype, elements))});
-  };
-  std::map<std::string, Tensor> in;
-  TESSERA_TRY(for_each(inputs, input_count, "input", Memory::Needed,
-                       [&](const auto& t, DType dtype, Dims dims, int64_t elements) -> Status {
-                         if (t.name == nullptr) return usage("an input has no name");
-                         in.insert_or_assign(t.name, view(t, dtype, std::move(dims), elements));
-                         return {};
-                       }));
-  std::vector<Tensor> out;
-  TESSERA_TRY(for_each(outputs, output_count, "output", Memory::Needed,
-                       [&](const auto& t, DType dtype, Dims dims, int64_t elements) -> Status {
-                         out.push_back(view(t, dtype, std::move(dims), elements));
-                         return {};
-                       }));
-  TESSERA_TRY(session.run(in, nullptr, &out));
-  return {};
+// The caller's memory outlives the call, so that nothing owns it here.
+Tensor view(Checked& t) {
+  static const std::byte nothing{};
+  const auto* data = t.data ? static_cast<const std::byte*>(t.data) : &nothing;
+  return Tensor::view(t.dtype, std::move(t.dims), {nullptr, data, t.bytes});
 }
+DeviceTensor on_device(Checked& t) { return {t.dtype, std::move(t.dims), t.data}; }
 
-Result<std::map<std::string, DeviceTensor>> device_inputs(const tessera_tensor* inputs, int32_t count, Memory memory) {
-  std::map<std::string, DeviceTensor> in;
-  TESSERA_TRY(for_each(inputs, count, "input", memory, [&](const auto& t, DType dtype, Dims dims, int64_t) -> Status {
-    if (t.name == nullptr) return usage("an input has no name");
-    in.insert_or_assign(t.name, DeviceTensor{dtype, std::move(dims), t.data});
-    return {};
-  }));
-  return in;
+template <class To>
+auto by_name(std::vector<Checked>& tensors, const To& to) {
+  std::map<std::string, decltype(to(tensors.front()))> out;
+  for (auto& t : tensors) out.emplace(t.io->name, to(t));
+  return out;
+}
+template <class To>
+auto in_order(std::vector<Checked>& tensors, const To& to) {
+  std::vector<decltype(to(tensors.front()))> out;
+  for (auto& t : tensors) out.push_back(to(t));
+  return out;
 }
 
 Status output_sizes(tessera_session& s, const tessera_tensor* inputs, int32_t input_count) {
-  TESSERA_ASSIGN(auto in, device_inputs(inputs, input_count, Memory::Ignored));
-  TESSERA_ASSIGN(auto sizes, s.session->output_sizes(in));
-  auto infos = s.session->outputs();
+  TESSERA_ASSIGN(auto in, check_all(s, Side::Input, inputs, input_count, Memory::Ignored));
+  TESSERA_ASSIGN(auto sizes, s.session->output_sizes(by_name(in, on_device)));
   s.names.clear();
   s.dims.clear();
-  s.outputs.clear();
+  s.sizes.clear();
   for (size_t i = 0; i < sizes.size(); ++i) {
-    s.names.push_back(infos[i].name);
+    s.names.push_back(s.outputs[i].name);
     s.dims.push_back(std::move(sizes[i].dims));
   }
   for (size_t i = 0; i < sizes.size(); ++i)
-    s.outputs.push_back({s.names[i].c_str(), info(sizes[i].dtype).onnx, static_cast<int32_t>(s.dims[i].size()),
-                         s.dims[i].data(), nullptr});
+    s.sizes.push_back({s.names[i].c_str(), info(sizes[i].dtype).onnx, static_cast<int32_t>(s.dims[i].size()),
+                       s.dims[i].data(), nullptr});
   return {};
-}
-
-Status run_on_device(Session& session, const tessera_tensor* inputs, int32_t input_count, const tessera_tensor* outputs,
-                     int32_t output_count, void* stream) {
-  TESSERA_ASSIGN(auto in, device_inputs(inputs, input_count, Memory::Needed));
-  std::vector<DeviceTensor> out;
-  TESSERA_TRY(for_each(outputs, output_count, "output", Memory::Needed,
-                       [&](const auto& t, DType dtype, Dims dims, int64_t) -> Status {
-                         out.push_back({dtype, std::move(dims), t.data});
-                         return {};
-                       }));
-  return session.run_on_device(in, out, stream);
 }
 
 Result<std::unique_ptr<tessera_session>> open_session(const char* model, const tessera_options& given) {
@@ -126,6 +174,9 @@ Result<std::unique_ptr<tessera_session>> open_session(const char* model, const t
   auto out = std::make_unique<tessera_session>();
   out->device = choice.device;
   TESSERA_ASSIGN(out->session, Session::open(model, std::move(options)));
+  out->inputs = out->session->inputs();
+  out->outputs = out->session->outputs();
+  for (size_t i = 0; i < out->inputs.size(); ++i) out->input_named.emplace(out->inputs[i].name, i);
   return out;
 }
 
@@ -149,29 +200,35 @@ const char* tessera_open_with(const char* model, const tessera_options* options,
 
 void tessera_close(tessera_session* session) { delete session; }
 
-const char* tessera_device(const tessera_session* session) { return session->device.c_str(); }
+const char* tessera_device(const tessera_session* session) { return session ? session->device.c_str() : nullptr; }
 
 const char* tessera_output_sizes(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                                  const tessera_tensor** outputs, int32_t* output_count) {
   if (outputs == nullptr || output_count == nullptr) return told(usage("nowhere to put the outputs"));
-  auto status = guarded("finding the outputs' sizes", [&] { return output_sizes(*session, inputs, input_count); });
-  if (!status.ok()) return told(status.error());
-  *outputs = session->outputs.data();
-  *output_count = static_cast<int32_t>(session->outputs.size());
-  return nullptr;
+  return call(session, "finding the outputs' sizes", [&](tessera_session& s) -> Status {
+    TESSERA_TRY(output_sizes(s, inputs, input_count));
+    *outputs = s.sizes.data();
+    *output_count = static_cast<int32_t>(s.sizes.size());
+    return {};
+  });
 }
 
 const char* tessera_run(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                         const tessera_tensor* outputs, int32_t output_count) {
-  auto status = guarded("running the model",
-                        [&] { return run_on_host(*session->session, inputs, input_count, outputs, output_count); });
-  return status.ok() ? nullptr : told(status.error());
+  return call(session, "running the model", [&](tessera_session& s) -> Status {
+    TESSERA_ASSIGN(auto in, check_all(s, Side::Input, inputs, input_count, Memory::Needed));
+    TESSERA_ASSIGN(auto out, check_all(s, Side::Output, outputs, output_count, Memory::Needed));
+    auto given = in_order(out, view);
+    TESSERA_TRY(s.session->run(by_name(in, view), nullptr, &given));
+    return {};
+  });
 }
 
 const char* tessera_run_on_device(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                                   const tessera_tensor* outputs, int32_t output_count, void* stream) {
-  auto status = guarded("running the model", [&] {
-    return run_on_device(*session->session, inputs, input_count, outputs, output_count, stream);
+  return call(session, "running the model", [&](tessera_session& s) -> Status {
+    TESSERA_ASSIGN(auto in, check_all(s, Side::Input, inputs, input_count, Memory::Needed));
+    TESSERA_ASSIGN(auto out, check_all(s, Side::Output, outputs, output_count, Memory::Needed));
+    return s.session->run_on_device(by_name(in, on_device), in_order(out, on_device), stream);
   });
-  return status.ok() ? nullptr : told(status.error());
 }

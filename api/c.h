@@ -6,7 +6,10 @@
  *   if (!error) error = tessera_run(s, inputs, 2, outputs, 1);
  *
  * Every function that can fail returns null when it did not, and else the error as text, which is good until the same
- * thread calls again. A session is used by one thread at a time. */
+ * thread calls again. Null pointers, counts and ranks that are not the model's, sizes that no memory has, misaligned or
+ * overlapping memory are such errors, as far as a pointer shows it: that there is memory where it leads to is for the
+ * caller to see to. A session is used by one thread at a time; a call that comes into another thread's is an error, but
+ * closing a session that is in use is not noticed. */
 #pragma once
 #include <stdint.h>
 
@@ -16,7 +19,7 @@ extern "C" {
 
 typedef struct tessera_session tessera_session;
 
-/* Contiguous, row-major memory, aligned to the element. */
+/* Contiguous, row-major memory, aligned to the element (to 8 bytes where that is larger). */
 typedef struct {
   const char* name; /* of an input; unused for outputs, which come in the model's order */
   int32_t dtype;    /* onnx.TensorProto.DataType; strings are refused */
@@ -40,7 +43,7 @@ const char* tessera_open_with(const char* model, const tessera_options* options,
 const char* tessera_open(const char* model, const char* device, int32_t threads, tessera_session** session);
 void tessera_close(tessera_session* session); /* null is allowed */
 
-/* "cpu" or "cuda": what "auto" came to. Good as long as the session. */
+/* "cpu" or "cuda": what "auto" came to. Good as long as the session; null for a null session. */
 const char* tessera_device(const tessera_session* session);
 
 /* What outputs these inputs lead to: `outputs` shows `output_count` tensors in the model's order with name, type and
@@ -49,7 +52,8 @@ const char* tessera_device(const tessera_session* session);
 const char* tessera_output_sizes(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                                  const tessera_tensor** outputs, int32_t* output_count);
 
-/* Inputs and outputs in host memory; all outputs are given, of the sizes that the inputs lead to. */
+/* Inputs and outputs in host memory; each input once, and all outputs, of the sizes that the inputs lead to. The memory
+ * of an output overlaps no other output's and no input's. */
 const char* tessera_run(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                         const tessera_tensor* outputs, int32_t output_count);
 

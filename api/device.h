@@ -1,6 +1,7 @@
 // Which device a model is compiled for.
 #pragma once
-#include "codegen/driver/compile.h"
+#include "codegen/driver/options.h"
+#include "graph/support/result.h"
 
 namespace tessera {
 

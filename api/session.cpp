@@ -1,8 +1,11 @@
 #include "api/session.h"
 #include "api/background.h"
+#include "api/variant.h"
 #include "codegen/driver/load.h"
 #include "codegen/tune/target.h"
+#include "frontend/onnx/importer.h"
 #include "graph/support/guarded.h"
+#include "graph/support/in_use.h"
 #include "graph/support/log.h"
 #include <algorithm>
 #include <chrono>
@@ -23,6 +26,8 @@ std::string text_of(const Sizes& sizes) {
   for (const auto& [symbol, size] : sizes) text += (text.empty() ? "" : ", ") + symbol + "=" + std::to_string(size);
   return text;
 }
+
+constexpr const char* kOneThread = "each thread takes a session or an executor (new_executor()) of its own";
 
 // The first guard that does not hold for these sizes; guards over sizes that are not known yet are passed over.
 const Guard* missed(const Executable& executable, const Sizes& sizes) {
@@ -59,6 +64,7 @@ struct Session::Impl {
   onnx::ModelInfo info;
   double import_ms = 0;
   std::shared_ptr<TunedRecords> tuned; // that options.compile.tuned shows, if it is this session's own
+  InUse in_use;                        // of calls: run(), run_on_device(), output_sizes()
   mutable std::mutex mutex;            // of variants: executors on several threads may recompile
   std::vector<std::shared_ptr<SessionVariant>> variants;
   std::shared_ptr<const Executable> generic; // of the first variant
@@ -138,8 +144,10 @@ struct Session::Impl {
     }
     TESSERA_ASSIGN(variant->compiled, compile(std::move(model.graph), options.compile));
     variant->compiled.report.import_ms = took;
-    if (tuned)
-      for (auto& w : tuned->warnings()) variant->compiled.report.cache_warnings.push_back(std::move(w));
+    auto& warnings = variant->compiled.report.cache_warnings;
+    if (tuned) // a folder that both cannot use is told of once
+      for (auto& w : tuned->warnings())
+        if (std::find(warnings.begin(), warnings.end(), w) == warnings.end()) warnings.push_back(std::move(w));
     variants.push_back(variant);
     return variant;
   }
@@ -289,7 +297,8 @@ struct Session::Impl {
       TESSERA_ASSIGN(share, tune_share_of_environment());
     }
     if (share == 0 || !tuned || options.compile_only) return {};
-    options.background.share = share;
+    BackgroundOptions background = options.background ? *options.background : BackgroundOptions{};
+    background.share = share;
     successors = std::make_shared<Successors>();
     BackgroundTuner::Hooks hooks;
     std::weak_ptr<Impl> weak = self;
@@ -301,7 +310,7 @@ struct Session::Impl {
       auto impl = weak.lock();
       return impl ? impl->renew(e, compile) : Status();
     };
-    tuner = std::make_shared<BackgroundTuner>(options.compile, tuned, options.background, std::move(hooks));
+    tuner = std::make_shared<BackgroundTuner>(options.compile, tuned, std::move(background), std::move(hooks));
     return {};
   }
 
@@ -415,6 +424,7 @@ Result<std::vector<Tensor>> Session::specialize_and_run(const std::map<std::stri
   auto start = Clock::now();
   RunStats before;
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
   if (!impl_->options.specialize.empty()) TESSERA_TRY(impl_->specialize(inputs, before));
   auto result = impl_->executor->run(inputs, stats, outputs);
   if (!stats) return result;
@@ -432,11 +442,13 @@ Result<std::vector<Tensor>> Session::specialize_and_run(const std::map<std::stri
 Status Session::run_on_device(const std::map<std::string, DeviceTensor>& inputs, std::span<const DeviceTensor> outputs,
                               void* stream, RunStats* stats) {
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
   return impl_->executor->run_on_device(inputs, outputs, stream, stats);
 }
 
 Result<std::vector<DeviceTensor>> Session::output_sizes(const std::map<std::string, DeviceTensor>& inputs) {
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
   return impl_->executor->output_sizes(inputs);
 }
 

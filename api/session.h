@@ -4,9 +4,10 @@
 //   if (!session.ok()) { std::cerr << session.error().str(); return 1; }
 //   auto outputs = (*session)->run({{"input_ids", ids}, {"attention_mask", mask}});
 //
-// A Session may be used by one thread at a time; further executors over the same compiled code and packed weights come
-// from new_executor(), and may run and recompile on other threads at the same time. No exception leaves it, it installs
-// no signal handlers and writes only to the log and the cache folder.
+// A Session may be used by one thread at a time: a call that comes into another one's is an error. Further executors
+// over the same compiled code and packed weights come from new_executor(), and may run and recompile on other threads
+// at the same time. No exception leaves it, it installs no signal handlers and writes only to the log and the cache
+// folder.
 //
 // Variants. The first one is compiled by open() without knowing any call: it is generic but for what it had to assume
 // (two dimensions that meet in a broadcast are equal). A call that violates an assumption, and that no variant fits,
@@ -15,12 +16,14 @@
 // compute (it is missing, or has no kernel for these sizes) is no error either: a variant in which the nodes concerned
 // are generated loops takes its place.
 #pragma once
-#include "codegen/driver/compile.h"
-#include "codegen/tune/background.h"
-#include "frontend/onnx/importer.h"
-#include "runtime/executor.h"
+#include "codegen/driver/options.h"
+#include "frontend/onnx/options.h"
+#include "runtime/run.h"
 
 namespace tessera {
+
+struct SessionVariant;    // a compiled variant (api/variant.h, not installed)
+struct BackgroundOptions; // codegen/tune/background.h, not installed
 
 // A request that code be made for less than every shape, because it may be faster: checked by a guard at each call.
 struct Specialization {
@@ -45,25 +48,14 @@ struct SessionOptions {
   // never. What wins is recorded and replaces the kernels between two calls (docs/tuning.md). Empty: what
   // TESSERA_TUNE_SHARE says, else 0. Not with compiled files, nor without use_tuned.
   std::optional<double> tune_share;
-  BackgroundOptions background; // the rest of it; `share` is set from tune_share
-  bool compile_only = false;    // nothing will be run: no device is opened, and run() is an error
+  std::shared_ptr<BackgroundOptions> background; // the rest of it, for tests; `share` is set from tune_share
+  bool compile_only = false;                     // nothing will be run: no device is opened, and run() is an error
 };
 
 struct IoInfo {
   std::string name;
   DType dtype;
   SymShape shape; // as the model declares it
-};
-
-// One compiled variant and what the compile said.
-struct SessionVariant {
-  std::string label; // "generic", "batch=4, seq%8=0", "for s86=1, s10=4" (after a missed assumption)
-  bool specialized = false;
-  int conditions = 0;             // of a specialized one: how many dimensions it is made for
-  std::set<std::string> as_loops; // CompileOptions::as_loops that it was compiled with
-  Compiled compiled;
-  // Those that it has replaced, with kernels that were tuned less.
-  std::vector<std::shared_ptr<const Executable>> earlier;
 };
 
 class Session {

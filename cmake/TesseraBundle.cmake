@@ -1,9 +1,9 @@
 # The pieces of the bundle that tools/bundle packs: command, tests and benchmarks over one libtessera.so (so that LLVM is in it
-# once), with library paths relative to themselves.
+# once; tessera_whole, which exports everything), with library paths relative to themselves.
 function(tessera_bundled name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE tessera_flags tessera_shared Threads::Threads ${ARG_LINK})
+  target_link_libraries(${name} PRIVATE tessera_flags tessera_whole Threads::Threads ${ARG_LINK})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bundled
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../lib")
   target_link_options(${name} PRIVATE -Wl,--disable-new-dtags) # a path that holds for the libraries' own libraries, too

@@ -1,4 +1,5 @@
-# libtessera.so: all of ours, with LLVM and protobuf inside and hidden, so that a process may hold other copies of them.
+# libtessera.so: all of ours, with LLVM and protobuf inside. It exports the C interface and the documented C++ one; all else is
+# hidden, so that a process may hold other copies of these libraries.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -10,24 +11,36 @@ foreach(part ${parts} tessera_onnx_proto)
     list(APPEND objects $<TARGET_OBJECTS:${part}>)
   endif()
 endforeach()
-add_library(tessera_shared SHARED ${objects})
-set_target_properties(tessera_shared PROPERTIES OUTPUT_NAME tessera VERSION ${PROJECT_VERSION} SOVERSION 0 EXPORT_NAME tessera EXCLUDE_FROM_ALL OFF)
-target_link_libraries(tessera_shared PRIVATE ${TESSERA_LLVM_LIBRARIES} protobuf::libprotobuf-lite TBB::tbb DNNL::dnnl spdlog::spdlog Threads::Threads ${CMAKE_DL_LIBS})
-target_link_options(tessera_shared PRIVATE -Wl,--exclude-libs,ALL)
-# A program that opens it without a search path of its own, a script say, finds the libraries that lie beside it in a bundle.
-set_target_properties(tessera_shared PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
-target_link_options(tessera_shared PRIVATE -Wl,--disable-new-dtags)
-target_compile_features(tessera_shared INTERFACE cxx_std_20)
-target_include_directories(tessera_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/tessera>)
+
+# tessera_shared_library(TARGET [FILE]): the whole project as one shared library, from objects that are compiled once. With FILE, a
+# version script, it exports what that says and nothing else; without, everything of ours.
+function(tessera_shared_library name)
+  add_library(${name} SHARED ${objects})
+  set_target_properties(${name} PROPERTIES OUTPUT_NAME tessera VERSION ${PROJECT_VERSION} SOVERSION 0
+    # A program that opens it without a search path of its own, a script say, finds the libraries that lie beside it in a bundle.
+    BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
+  target_link_libraries(${name} PRIVATE ${TESSERA_LLVM_LIBRARIES} protobuf::libprotobuf-lite TBB::tbb DNNL::dnnl spdlog::spdlog Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,--disable-new-dtags)
+  if(ARGC GREATER 1)
+    target_link_options(${name} PRIVATE -Wl,--version-script=${ARGV1})
+    set_target_properties(${name} PROPERTIES LINK_DEPENDS ${ARGV1})
+  endif()
+  target_compile_features(${name} INTERFACE cxx_std_20)
+endfunction()
+
+tessera_shared_library(tessera_shared ${CMAKE_SOURCE_DIR}/cmake/exports.map)
+set_target_properties(tessera_shared PROPERTIES EXPORT_NAME tessera EXCLUDE_FROM_ALL OFF)
+target_include_directories(tessera_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+# The same for the bundle, whose command and tests use all of it.
+tessera_shared_library(tessera_whole)
+set_target_properties(tessera_whole PROPERTIES EXCLUDE_FROM_ALL ON LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bundled/lib)
 
 install(TARGETS tessera_shared EXPORT TesseraTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET tessera)
   install(TARGETS tessera RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-foreach(folder api frontend/onnx graph/support graph/sym graph/ir graph/ops graph/passes graph/reference fusion codegen/tile codegen/layout codegen/schedule codegen/llvm codegen/driver codegen/tune runtime runtime/library)
-  file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.h)
-  install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera/${folder})
-endforeach()
+install(CODE "set(source \"${CMAKE_SOURCE_DIR}\")\nset(include \"${CMAKE_INSTALL_INCLUDEDIR}\")")
+install(SCRIPT ${CMAKE_SOURCE_DIR}/cmake/PublicHeaders.cmake)
 install(EXPORT TesseraTargets NAMESPACE Tessera:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tessera)
 file(WRITE ${CMAKE_BINARY_DIR}/TesseraConfig.cmake "include(\${CMAKE_CURRENT_LIST_DIR}/TesseraTargets.cmake)\n")
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/TesseraConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -1,4 +1,5 @@
 #include "graph/support/guarded.h"
+#include "graph/support/in_use.h"
 #include "graph/support/log.h"
 #include "runtime/loaded_variant.h"
 #include <algorithm>
@@ -59,13 +60,17 @@ public:
   }
 
   Status wait() override {
-    return inside("waiting for the device", [&] { return device_->wait(); });
+    return inside("waiting for the device", [&]() -> Status {
+      TESSERA_ASSIGN(auto alone, use_alone());
+      return device_->wait();
+    });
   }
 
   [[nodiscard]] const std::vector<std::shared_ptr<const Executable>>& variants() const override { return variants_; }
   [[nodiscard]] int64_t arena_bytes() const override { return arena_bytes_; }
   Status add_variant(std::shared_ptr<const Executable> executable, size_t at) override {
     if (!executable) return Diagnostic(ErrorCode::Usage, "an executable is missing");
+    TESSERA_ASSIGN(auto alone, use_alone());
     return add(std::move(executable), std::min(at, loaded_.size() - 1));
   }
 
@@ -98,6 +103,10 @@ private:
     });
   }
 
+  Result<InUse::Guard> use_alone() {
+    return in_use_.begin("the executor", "each thread takes an executor of its own: Session::new_executor()");
+  }
+
   // What call() does with the variant that fits.
   struct Running {
     ExecutorImpl& self;
@@ -112,6 +121,7 @@ private:
 
   template <class Use>
   Result<std::vector<Tensor>> call(const std::map<std::string, Tensor>& inputs, const Use& use, RunStats* stats) {
+    TESSERA_ASSIGN(auto alone, use_alone());
     auto start = Clock::now();
     RunStats local;
     stats_ = stats ? stats : &local;
@@ -347,6 +357,7 @@ private:
     return true;
   }
 
+  InUse in_use_;
   ExecutorOptions options_;
   std::unique_ptr<Device> device_;
   bool on_gpu_;

@@ -1,6 +1,6 @@
+#include "graph/support/file.h"
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
-#include "runtime/mapped_file.h"
 #include "runtime/variant.h"
 #include <bit>
 #include <map>

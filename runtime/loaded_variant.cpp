@@ -77,6 +77,7 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
                                                " output tensors were given, the model has " +
                                                std::to_string(exe.outputs.size()));
   let_go();
+  if (arguments.outputs) TESSERA_TRY(check_overlaps(*arguments.outputs));
   TESSERA_TRY(device_.begin({v, *loaded_, table_, call.tensors, arguments.on_device, arguments.stream, *stats_}));
   given_.assign(exe.outputs.size(), Tensor());
   int segments = static_cast<int>(v.segment_begin.size()) - 1;
@@ -109,6 +110,33 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
     }
   }
   return device_.finish(given_);
+}
+
+// What a run writes overlaps nothing that it reads or writes otherwise.
+Status LoadedVariant::check_overlaps(const std::vector<Tensor>& outputs) {
+  const auto& exe = *variant_->exe;
+  ranges_.clear();
+  auto add = [&](const Tensor& t, const Binding& binding, bool written) {
+    if (t.dtype() == DType::String || t.bytes() == 0) return;
+    auto begin = reinterpret_cast<uintptr_t>(t.data());
+    ranges_.push_back({begin, begin + t.bytes(), &binding, written});
+  };
+  for (size_t i = 0; i < call.tensors.size(); ++i) add(*call.tensors[i], exe.inputs[i], false);
+  for (size_t o = 0; o < outputs.size(); ++o) add(outputs[o], exe.outputs[o], true);
+  std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  const Range *any = nullptr, *written = nullptr; // those before that reach furthest
+  for (const Range& r : ranges_) {
+    if (const Range* other = r.written ? any : written; other && r.begin < other->end) {
+      const Range &out = r.written ? r : *other, &second = r.written ? *other : r;
+      return Diagnostic(ErrorCode::BadInput, "the memory given for output '" + out.binding->name +
+                                                 "' overlaps that of " + (second.written ? "output '" : "input '") +
+                                                 second.binding->name + "'")
+          .note("give each output memory of its own");
+    }
+    if (!any || r.end > any->end) any = &r;
+    if (r.written && (!written || r.end > written->end)) written = &r;
+  }
+  return {};
 }
 
 // Plans the segment when its sizes are new; places its temporaries and outputs.
@@ -160,10 +188,6 @@ Status LoadedVariant::make_output(size_t o, const CallArguments& arguments) {
       return Diagnostic(ErrorCode::BadInput, "the tensor given for output '" + binding.name +
                                                  "' does not have the type and sizes of the result, " +
                                                  std::string(name(info.dtype)) + str(info.shape));
-    for (const auto* input : call.tensors)
-      if (t.bytes() > 0 && input->dtype() != DType::String && t.data() < input->data() + input->bytes() &&
-          input->data() < t.data() + t.bytes())
-        return Diagnostic(ErrorCode::BadInput, "the tensor given for output '" + binding.name + "' overlaps an input");
     given_[o] = t;
     return {};
   }

@@ -46,6 +46,7 @@ private:
   LoadedVariant(Device& device, const ExecutorOptions& options) : device_(device), options_(options) {}
   [[nodiscard]] Status steps(const CallArguments& arguments, std::optional<MidRunMiss>& miss);
   [[nodiscard]] Result<SegmentPlan*> enter(int segment, const CallArguments& arguments);
+  Status check_overlaps(const std::vector<Tensor>& outputs);
   [[nodiscard]] Status make_output(size_t o, const CallArguments& arguments);
   [[nodiscard]] Status execute(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index);
   [[nodiscard]] Status copy_strings(const CopyStep& copy);
@@ -72,6 +73,12 @@ private:
   std::vector<Tensor> held_; // results of host steps, and strings
   std::vector<bool> is_held_;
   bool holding_ = false;
+  struct Range { // of addresses, of an input or output
+    uintptr_t begin, end;
+    const Binding* binding;
+    bool written;
+  };
+  std::vector<Range> ranges_; // of inputs and given outputs
   std::vector<Tensor> given_; // outputs
   std::vector<Tensor> host_results_;
 };

@@ -1,15 +1,11 @@
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
-#include "runtime/mapped_file.h"
+#include "runtime/mapped_regions.h"
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <fcntl.h>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace tessera {
 namespace {
@@ -265,49 +261,6 @@ private:
   SymbolNames names_;
 };
 
-// Writes a temporary file beside the target and renames it when all is on disk.
-class AtomicFile {
-public:
-  explicit AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".XXXXXX") {}
-  ~AtomicFile() {
-    if (fd_ >= 0) ::close(fd_);
-    if (fd_ >= 0) ::unlink(temporary_.c_str());
-  }
-  Status open() {
-    fd_ = ::mkstemp(temporary_.data());
-    return fd_ >= 0 ? Status() : failed("create");
-  }
-  Status write(const void* data, size_t bytes) {
-    const auto* p = static_cast<const char*>(data);
-    while (bytes > 0) {
-      auto n = ::write(fd_, p, std::min(bytes, size_t{1} << 30));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return failed("write");
-      p += n;
-      bytes -= static_cast<size_t>(n);
-    }
-    return {};
-  }
-  Status commit() {
-    mode_t mask = ::umask(0);
-    ::umask(mask);
-    if (::fchmod(fd_, 0666 & ~mask) != 0 || ::fsync(fd_) != 0) return failed("write");
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("rename to");
-    ::close(fd_);
-    fd_ = -1;
-    return {};
-  }
-
-private:
-  Status failed(const char* what) const {
-    Diagnostic d(ErrorCode::FileError, std::string("cannot ") + what + " '" + path_ + "': " + std::strerror(errno));
-    if (errno == ENOSPC || errno == EDQUOT) d.note("the disk is full; nothing was left behind");
-    return d;
-  }
-  std::string path_, temporary_;
-  int fd_ = -1;
-};
-
 } // namespace
 
 Status save_executable(const Executable& executable, const std::string& path, bool embed_weights) {
@@ -333,8 +286,7 @@ Status save_executable(const Executable& executable, const std::string& path, bo
   for (const auto& s : writer.sections) at = file::aligned(at + s.bytes);
   header.file_bytes = at;
 
-  AtomicFile out(path);
-  TESSERA_TRY(out.open());
+  TESSERA_ASSIGN(auto out, NewFile::create(path));
   static constexpr char kZeros[file::kAlignment] = {};
   TESSERA_TRY(out.write(&header, sizeof header));
   TESSERA_TRY(out.write(text.data(), text.size()));
@@ -344,7 +296,7 @@ Status save_executable(const Executable& executable, const std::string& path, bo
     TESSERA_TRY(out.write(s.data, s.bytes));
     TESSERA_TRY(out.write(kZeros, file::aligned(s.bytes) - s.bytes));
   }
-  return out.commit();
+  return out.commit(true);
 }
 
 } // namespace tessera

@@ -1,17 +1,18 @@
 #include "codegen/driver/load.h"
 #include "codegen/driver/host_payload.h"
 #include "codegen/llvm/host_compiler.h"
+#include "graph/support/file.h"
 #include "runtime/file_format.h"
 #include <cstring>
-#include <fstream>
 #include <map>
 
 namespace tessera {
 
 bool is_compiled_file(const std::string& path) {
   char magic[sizeof file::kMagic] = {};
-  std::ifstream in(path, std::ios::binary);
-  return in.read(magic, sizeof magic) && std::memcmp(magic, file::kMagic, sizeof magic) == 0;
+  auto file = open_file(path);
+  auto bytes = file.ok() ? read_some(*file, path, magic, sizeof magic) : std::move(file).failure();
+  return bytes.ok() && *bytes == sizeof magic && std::memcmp(magic, file::kMagic, sizeof magic) == 0;
 }
 
 Result<std::shared_ptr<Executable>> load_compiled(const std::string& path) {

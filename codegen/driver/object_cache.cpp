@@ -1,13 +1,8 @@
 #include "codegen/driver/object_cache.h"
 #include "graph/support/log.h"
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <filesystem>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace tessera {
 namespace {
@@ -24,37 +19,6 @@ std::string default_directory() {
   if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) return std::string(xdg) + "/tessera";
   if (const char* home = std::getenv("HOME"); home && *home) return std::string(home) + "/.cache/tessera";
   return "";
-}
-
-bool write_all(int fd, const void* data, size_t bytes) {
-  const char* p = static_cast<const char*>(data);
-  while (bytes > 0) {
-    ssize_t n = ::write(fd, p, bytes);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    p += n;
-    bytes -= static_cast<size_t>(n);
-  }
-  return true;
-}
-
-std::optional<std::string> read_file(const std::string& path) {
-  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  std::string text;
-  struct stat st {};
-  if (::fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size < (int64_t{1} << 30))
-    text.reserve(static_cast<size_t>(st.st_size));
-  char block[1 << 16];
-  for (ssize_t n; (n = ::read(fd, block, sizeof block)) != 0;) {
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      break;
-    }
-    text.append(block, static_cast<size_t>(n));
-  }
-  ::close(fd);
-  return text;
 }
 
 } // namespace
@@ -76,46 +40,58 @@ std::vector<std::string> ObjectCache::warnings() const {
   return warnings_;
 }
 
+// The folder of an entry; nothing where there is none, and none is made. A folder that cannot be had or that is not
+// trusted is one for all entries.
+std::optional<PrivateFolder> ObjectCache::folder_of(const std::string& name, PrivateFolder::Missing missing) {
+  auto all = [&]() -> Result<std::optional<PrivateFolder>> {
+    TESSERA_ASSIGN(auto folder, PrivateFolder::open(directory_, missing));
+    for (const std::string& below : {std::string("objects"), name.substr(0, 2)}) {
+      if (!folder) break;
+      TESSERA_ASSIGN(folder, folder->below(below, missing));
+    }
+    return folder;
+  };
+  auto folder = all();
+  if (folder.ok()) return std::move(*folder);
+  if (enabled_.exchange(false)) warn(cache_warning(folder.error()));
+  return std::nullopt;
+}
+
 std::optional<std::vector<char>> ObjectCache::find(const Hash128& key) {
   if (!enabled_) return std::nullopt;
-  std::string name = key.hex(), path = directory_ + "/objects/" + name.substr(0, 2) + "/" + name + ".o";
-  auto text = read_file(path);
-  if (!text) return std::nullopt;
-  Header h{};
-  if (text->size() >= sizeof h) std::memcpy(&h, text->data(), sizeof h);
-  if (text->size() < sizeof h || std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 ||
-      h.bytes != text->size() - sizeof h || h.content != hash128(text->data() + sizeof h, text->size() - sizeof h)) {
-    warn("cache entry " + path + " is damaged; the kernel is compiled again and the entry replaced");
+  std::string name = key.hex();
+  auto folder = folder_of(name, PrivateFolder::Missing::Leave);
+  if (!folder) return std::nullopt;
+  auto text = folder->read(name + ".o");
+  if (!text.ok()) {
+    if (!unread_.exchange(true)) warn(cache_warning(text.error()));
     return std::nullopt;
   }
-  return std::vector<char>(text->begin() + sizeof h, text->end());
+  if (!*text) return std::nullopt;
+  const std::string& entry = **text;
+  Header h{};
+  if (entry.size() >= sizeof h) std::memcpy(&h, entry.data(), sizeof h);
+  if (entry.size() < sizeof h || std::memcmp(h.magic, kMagic, sizeof kMagic) != 0 ||
+      h.bytes != entry.size() - sizeof h || h.content != hash128(entry.data() + sizeof h, entry.size() - sizeof h)) {
+    warn("cache entry " + directory_ + "/objects/" + name.substr(0, 2) + "/" + name +
+         ".o is damaged; the kernel is compiled again and the entry replaced");
+    return std::nullopt;
+  }
+  return std::vector<char>(entry.begin() + sizeof h, entry.end());
 }
 
 void ObjectCache::store(const Hash128& key, const std::vector<char>& object) {
   if (!enabled_) return;
-  std::string name = key.hex(), folder = directory_ + "/objects/" + name.substr(0, 2);
-  std::error_code ec;
-  std::filesystem::create_directories(folder, ec);
-  if (ec)
-    return warn("cache folder " + directory_ + " cannot be written (" + ec.message() +
-                "); kernels are compiled anew in each process");
-  std::string temporary = folder + "/." + name + "." + std::to_string(::getpid()) + ".XXXXXX";
-  int fd = ::mkstemp(temporary.data());
-  if (fd < 0)
-    return warn("cache folder " + directory_ + " cannot be written (" + std::strerror(errno) +
-                "); kernels are compiled anew in each process");
+  std::string name = key.hex();
+  auto folder = folder_of(name, PrivateFolder::Missing::Make);
+  if (!folder) return;
   Header h{};
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   h.bytes = object.size();
   h.content = hash128(object.data(), object.size());
-  bool good = write_all(fd, &h, sizeof h) && write_all(fd, object.data(), object.size());
-  int error = errno;
-  good = ::close(fd) == 0 && good;
-  if (good && ::rename(temporary.c_str(), (folder + "/" + name + ".o").c_str()) == 0) return;
-  if (good) error = errno;
-  ::unlink(temporary.c_str());
-  warn("cache folder " + directory_ + " cannot be written (" + std::strerror(error) +
-       "); kernels are compiled anew in each process");
+  auto status = folder->write(name + ".o", {std::string_view(reinterpret_cast<const char*>(&h), sizeof h),
+                                            std::string_view(object.data(), object.size())});
+  if (!status.ok() && !unwritten_.exchange(true)) warn(cache_warning(status.error()));
 }
 
 } // namespace tessera

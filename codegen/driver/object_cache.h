@@ -1,8 +1,10 @@
 // Object cache on disk: machine code by hash of the kernel's text and the compiler's version. Safe for several
-// processes: entries are written to a temporary file and renamed; a damaged entry is reported, recompiled and replaced.
+// processes: entries are written to a temporary file and renamed; a damaged entry is reported, recompiled and replaced,
+// and so is one that is not trusted (private_folder.h). A folder that is not trusted switches the cache off.
 #pragma once
+#include "codegen/driver/private_folder.h"
 #include "graph/support/hash.h"
-#include "graph/support/result.h"
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -18,14 +20,16 @@ public:
 
   [[nodiscard]] std::optional<std::vector<char>> find(const Hash128& key);
   void store(const Hash128& key, const std::vector<char>& object);
-  // What went wrong with the cache itself; each kind once. Never an error of the compile.
+  // What went wrong with the cache itself, each kind once, and damaged entries. Never an error of the compile.
   [[nodiscard]] std::vector<std::string> warnings() const;
   [[nodiscard]] const std::string& directory() const { return directory_; }
 
 private:
   void warn(std::string text);
+  std::optional<PrivateFolder> folder_of(const std::string& name, PrivateFolder::Missing missing);
   std::string directory_;
-  bool enabled_;
+  std::atomic<bool> enabled_;
+  std::atomic<bool> unread_{false}, unwritten_{false}; // an entry that was not trusted, or not written, was told of
   mutable std::mutex mutex_;
   std::vector<std::string> warnings_;
 };

@@ -2,64 +2,12 @@
 #include "codegen/driver/object_cache.h"
 #include "graph/support/log.h"
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 namespace tessera {
 namespace {
 
-Diagnostic file_error(const std::string& path, const std::string& what, int error) {
-  Location where;
-  where.file = path;
-  return Diagnostic(ErrorCode::FileError, std::move(where), what + ": " + std::strerror(error));
-}
-
-// Held while the file is read, changed and replaced. Ends with the process, too.
-class FileLock {
-public:
-  static Result<std::unique_ptr<FileLock>> take(const std::string& path) {
-    int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return file_error(path, "cannot open", errno);
-    std::unique_ptr<FileLock> lock(new FileLock(fd));
-    while (::flock(fd, LOCK_EX) != 0)
-      if (errno != EINTR) return file_error(path, "cannot lock", errno);
-    return lock;
-  }
-  ~FileLock() { ::close(fd_); }
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-
-private:
-  explicit FileLock(int fd) : fd_(fd) {}
-  int fd_;
-};
-
-Status replace(const std::string& path, const std::string& text) {
-  std::string temporary = path + ".XXXXXX";
-  int fd = ::mkstemp(temporary.data());
-  if (fd < 0) return file_error(path, "cannot write beside", errno);
-  bool good = true;
-  for (size_t done = 0; good && done < text.size();) {
-    ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    good = n > 0;
-    if (good) done += static_cast<size_t>(n);
-  }
-  good = good && ::fchmod(fd, 0644) == 0;
-  int error = errno;
-  good = ::close(fd) == 0 && good;
-  if (good && ::rename(temporary.c_str(), path.c_str()) == 0) return {};
-  if (good) error = errno;
-  ::unlink(temporary.c_str());
-  return file_error(path, "cannot write", error);
-}
+constexpr const char* kFile = "tuned.json";
 
 bool contains(const TunedRecord& r, std::span<const int64_t> extents) {
   if (r.extents.size() != extents.size()) return false;
@@ -106,8 +54,8 @@ void merge_records(std::vector<TunedRecord>& records, std::span<const TunedRecor
 }
 
 TunedRecords::TunedRecords(const std::string& directory, TunedTarget target) : target_(std::move(target)) {
-  std::string folder = ObjectCache(directory, false).directory();
-  if (!folder.empty()) file_ = folder + "/tuned.json";
+  folder_ = ObjectCache(directory, false).directory();
+  if (!folder_.empty()) file_ = folder_ + "/" + kFile;
   read_ = stamp();
   records_ = read();
 }
@@ -129,21 +77,26 @@ void TunedRecords::refresh() {
 
 std::vector<TunedRecord> TunedRecords::read() const {
   if (file_.empty()) return {};
-  std::ifstream in(file_, std::ios::binary);
-  if (!in) return {};
-  std::ostringstream text;
-  text << in.rdbuf();
-  auto parsed = parse_records(text.str(), file_);
-  if (parsed.ok()) {
-    merge_records(*parsed, {}); // in order, whoever wrote them
-    return std::move(*parsed);
+  auto text = [&]() -> Result<std::optional<std::string>> {
+    TESSERA_ASSIGN(auto folder, PrivateFolder::open(folder_, PrivateFolder::Missing::Leave));
+    if (!folder) return std::optional<std::string>();
+    return folder->read(kFile);
+  }();
+  if (!text.ok()) return warn(cache_warning(text.error())), std::vector<TunedRecord>();
+  if (!*text) return {};
+  auto parsed = parse_records(**text, file_);
+  if (!parsed.ok()) {
+    warn("tuned schedules are ignored: " + parsed.error().message + " (" + file_ + ")");
+    return {};
   }
-  std::string warning = "tuned schedules are ignored: " + parsed.error().message + " (" + file_ + ")";
-  if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end()) {
-    TESSERA_LOGF(LogChannel::Cache, warning);
-    warnings_.push_back(std::move(warning));
-  }
-  return {};
+  merge_records(*parsed, {}); // in order, whoever wrote them
+  return std::move(*parsed);
+}
+
+void TunedRecords::warn(std::string text) const {
+  if (std::find(warnings_.begin(), warnings_.end(), text) != warnings_.end()) return;
+  TESSERA_LOGF(LogChannel::Cache, text);
+  warnings_.push_back(std::move(text));
 }
 
 std::vector<TunedSchedule> TunedRecords::find(const Hash128& nest) const {
@@ -183,14 +136,12 @@ Status TunedRecords::update(const std::function<void(std::vector<TunedRecord>&)>
   std::lock_guard lock(mutex_);
   if (file_.empty())
     return Diagnostic(ErrorCode::FileError, "there is no folder for tuned schedules: set TESSERA_CACHE_DIR");
-  std::error_code ec;
-  std::filesystem::create_directories(std::filesystem::path(file_).parent_path(), ec);
-  if (ec) return file_error(file_, "cannot make the folder", ec.value());
-  TESSERA_ASSIGN(auto locked, FileLock::take(file_ + ".lock"));
+  TESSERA_ASSIGN(auto folder, PrivateFolder::open(folder_, PrivateFolder::Missing::Make));
+  TESSERA_ASSIGN(auto locked, folder->lock(std::string(kFile) + ".lock"));
   std::vector<TunedRecord> now = read();
   change(now);
   merge_records(now, {});
-  TESSERA_TRY(replace(file_, print_records(now)));
+  TESSERA_TRY(folder->write(kFile, {print_records(now)}));
   read_ = stamp();
   records_ = std::move(now);
   return {};

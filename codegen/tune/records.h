@@ -5,7 +5,8 @@
 // driver and compiler are those of the compile; a pinned one counts whatever driver and compiler are, and measuring
 // does not replace it. Several processes may write: each one locks FILE.lock, reads the file again, adds what it has,
 // and renames a new file into its place, so that readers see an old or a new file. A file that is damaged or of another
-// format is reported, ignored, and replaced by the next write.
+// format, or that is not trusted (codegen/driver/private_folder.h), is reported, ignored, and replaced by the next
+// write; in a folder that is not trusted nothing is read or written.
 #pragma once
 #include "codegen/schedule/tuned.h"
 #include <mutex>
@@ -71,7 +72,9 @@ private:
   [[nodiscard]] std::vector<TunedRecord> read() const;
   [[nodiscard]] Stamp stamp() const;
 
-  std::string file_;
+  void warn(std::string text) const;
+
+  std::string folder_, file_; // empty: there is none
   TunedTarget target_;
   mutable std::mutex mutex_;                     // of what follows
   std::vector<TunedRecord> records_, unwritten_; // unwritten_: what no write has succeeded with yet

@@ -1,7 +1,8 @@
 #include "codegen/tune/target.h"
 #include "codegen/llvm/gpu_compiler.h"
 #include "codegen/llvm/host_compiler.h"
-#include <fstream>
+#include "graph/support/file.h"
+#include <sstream>
 #include <thread>
 
 namespace tessera {
@@ -9,7 +10,8 @@ namespace {
 
 // "model name" of Linux, which other systems do not tell.
 std::string processor() {
-  std::ifstream in("/proc/cpuinfo");
+  auto cpuinfo = read_file("/proc/cpuinfo");
+  std::istringstream in(cpuinfo.ok() ? *cpuinfo : "");
   for (std::string line; std::getline(in, line);)
     if (line.starts_with("model name"))
       if (auto colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);

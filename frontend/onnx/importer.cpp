@@ -10,6 +10,8 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "" : slash == 0 ? "/" : path.substr(0, slash);
 }
 
+std::string_view text_of(const Storage& s) { return {reinterpret_cast<const char*>(s.data), s.bytes}; }
+
 Result<ImportedModel> import(std::string_view bytes, const ImportOptions& options, WeightLoader weights,
                              const std::string& file) {
   TESSERA_ASSIGN(ParsedModel parsed, parse_model(bytes, file));
@@ -27,9 +29,9 @@ Result<ImportedModel> import(std::string_view bytes, const ImportOptions& option
 } // namespace
 
 Result<ImportedModel> import_file(const std::string& path, const ImportOptions& options) {
-  TESSERA_ASSIGN(auto mapped, MappedFile::open(path, ErrorCode::FileError));
-  return import(mapped->bytes(), options, WeightLoader(folder_of(path), path, mapped, options.allow_missing_weights),
-                path);
+  TESSERA_ASSIGN(Storage mapped, map_file(path));
+  return import(text_of(mapped), options,
+                WeightLoader(folder_of(path), path, mapped.owner, options.allow_missing_weights), path);
 }
 
 Result<ImportedModel> import_bytes(std::string_view bytes, const std::string& directory, const ImportOptions& options,
@@ -38,11 +40,11 @@ Result<ImportedModel> import_bytes(std::string_view bytes, const std::string& di
 }
 
 Result<Tensor> read_tensor_file(const std::string& path, std::string* name) {
-  TESSERA_ASSIGN(auto mapped, MappedFile::open(path, ErrorCode::FileError));
+  TESSERA_ASSIGN(Storage mapped, map_file(path));
   Location where;
   where.file = path;
   proto::TensorProto tensor;
-  TESSERA_TRY(parse_message(mapped->bytes(), tensor, path));
+  TESSERA_TRY(parse_message(text_of(mapped), tensor, path));
   // Sequences, maps and optionals are messages of their own; each keeps its elements in the field that is TensorProto's
   // segment, which no writer uses.
   if (tensor.has_segment())

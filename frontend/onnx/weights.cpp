@@ -133,8 +133,8 @@ Result<DType> element_type(int data_type, const Location& where, const std::stri
                     what + " has element type " + onnx_type_name(data_type) + ", which is not supported");
 }
 
-WeightLoader::WeightLoader(std::string directory, const std::string& model_path,
-                           std::shared_ptr<const MappedFile> model_file, bool allow_missing)
+WeightLoader::WeightLoader(std::string directory, const std::string& model_path, std::shared_ptr<const void> model_file,
+                           bool allow_missing)
     : directory_(std::move(directory)), model_file_(std::move(model_file)), allow_missing_(allow_missing) {
   if (auto root = real_folder(directory_); !root.empty()) roots_.push_back(root);
   // Download caches keep links: a model's file and its weights are then links to files that lie together elsewhere.
@@ -173,13 +173,13 @@ Result<WeightLoader::External> WeightLoader::open_external(const std::string& lo
   bool inside = std::any_of(roots_.begin(), roots_.end(),
                             [&](const std::string& root) { return (real + "/").starts_with(root); });
   if (!inside) return leaves("is a link to '" + real + "'");
-  auto file = MappedFile::open(real, ErrorCode::BadWeights);
+  auto file = map_file(real, ErrorCode::BadWeights);
   if (!file.ok()) return bad(where, what, "has external data in '" + full + "', which " + file.error().message);
-  return files_[location] = External{std::move(file).value()};
+  return files_[location] = std::move(file).value();
 }
 
 Result<Tensor> WeightLoader::from_raw(DType dtype, Dims dims, std::string_view raw,
-                                      const std::shared_ptr<const MappedFile>& owner) {
+                                      const std::shared_ptr<const void>& owner) {
   bool rewrite = dtype == DType::Bool && !all_zero_or_one(raw);
   auto alignment = static_cast<uintptr_t>(std::clamp(info(dtype).bits / 8, 1, 8));
   bool aligned = reinterpret_cast<uintptr_t>(raw.data()) % alignment == 0;
@@ -191,7 +191,7 @@ Result<Tensor> WeightLoader::from_raw(DType dtype, Dims dims, std::string_view r
   } else if (!raw.empty()) {
     std::memcpy(out.mutable_data(), raw.data(), raw.size());
   }
-  if (owner != nullptr) owner->forget(raw);
+  if (owner != nullptr) drop_pages(raw.data(), raw.size());
   return out;
 }
 
@@ -214,14 +214,14 @@ Result<Tensor> WeightLoader::from_external(const proto::TensorProto& tensor, DTy
     return bad(where, what,
                "needs " + std::to_string(need) + " bytes, and its external data has " + std::to_string(*length));
   TESSERA_ASSIGN(External external, open_external(location, where, what));
-  if (external.file == nullptr) return without_data(dtype, std::move(dims), bytes);
-  auto all = external.file->bytes();
+  if (!external) return without_data(dtype, std::move(dims), bytes);
+  std::string_view all(reinterpret_cast<const char*>(external->data), external->bytes);
   if (offset > all.size() || need > all.size() - offset)
     return bad(where, what,
                "reaches beyond the end of '" + location + "': " + std::to_string(need) + " bytes at offset " +
                    std::to_string(offset) + ", and the file has " + std::to_string(all.size()))
         .note("the file is short: it was cut off, or belongs to another model");
-  return from_raw(dtype, std::move(dims), all.substr(offset, need), external.file);
+  return from_raw(dtype, std::move(dims), all.substr(offset, need), external->owner);
 }
 
 Result<Tensor> WeightLoader::load(const proto::TensorProto& tensor, const Location& where, std::string_view raw) {

@@ -1,9 +1,9 @@
 // TensorProto to Tensor: raw, typed and external data of every element type.
 #pragma once
-#include "frontend/onnx/mapped_file.h"
 #include "frontend/onnx/model_proto.h"
-#include "graph/support/tensor.h"
+#include "graph/support/file.h"
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,8 +23,8 @@ inline constexpr int64_t kMaxDenseBytes = int64_t{1} << 31;
 class WeightLoader {
 public:
   // `directory` holds the model; external data may lie in it, or beside the file that `model_path` is a link to.
-  // `model_file` is the map that `raw` views of load() point into, when they do.
-  WeightLoader(std::string directory, const std::string& model_path, std::shared_ptr<const MappedFile> model_file,
+  // `model_file` keeps the map that `raw` views of load() point into, when they do.
+  WeightLoader(std::string directory, const std::string& model_path, std::shared_ptr<const void> model_file,
                bool allow_missing);
 
   // Views the file where the data is aligned to the element size, copies it once where not. `raw`: raw_data that is not
@@ -33,17 +33,15 @@ public:
   Result<Tensor> load_sparse(const proto::SparseTensorProto& tensor, const Location& where);
 
 private:
-  struct External {
-    std::shared_ptr<const MappedFile> file; // nullptr: missing, and that is allowed
-  };
+  using External = std::optional<Storage>; // the whole file; nothing: it is missing, and that is allowed
   Result<External> open_external(const std::string& location, const Location& where, const std::string& what);
   Result<Tensor> from_external(const proto::TensorProto& tensor, DType dtype, Dims dims, int64_t bytes,
                                const Location& where, const std::string& what);
-  Result<Tensor> from_raw(DType dtype, Dims dims, std::string_view raw, const std::shared_ptr<const MappedFile>& owner);
+  Result<Tensor> from_raw(DType dtype, Dims dims, std::string_view raw, const std::shared_ptr<const void>& owner);
 
   std::string directory_;
   std::vector<std::string> roots_; // real paths that external files may lie under, each ending with '/'
-  std::shared_ptr<const MappedFile> model_file_;
+  std::shared_ptr<const void> model_file_;
   bool allow_missing_;
   std::map<std::string, External> files_; // by location as the model writes it
 };

@@ -1,10 +1,10 @@
 #include "graph/support/log.h"
 #include "graph/support/check.h"
+#include "graph/support/file.h"
 #include <array>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -110,11 +110,9 @@ void write_dump(const std::string& file_name, std::string_view text) {
   std::filesystem::path path = std::filesystem::path(log.dump_dir) / safe;
   std::error_code ec;
   std::filesystem::create_directories(log.dump_dir, ec);
-  std::ofstream out(path, std::ios::binary);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  out.close();
+  auto written = write_file(path.string(), {text});
   // A dump is a help for debugging: that it failed is said, and the work goes on.
-  if (!out) log.stderr_logger.warn("TESSERA_DUMP_DIR: cannot write {}{}", path.string(), ec ? ": " + ec.message() : "");
+  if (!written.ok()) log.stderr_logger.warn("TESSERA_DUMP_DIR: {}", written.error().str());
 }
 
 } // namespace tessera

@@ -1,8 +1,7 @@
 // The .npy format: "\x93NUMPY", version, length of the header, the header (a Python dict), the data.
-#include "graph/support/tensor.h"
+#include "graph/support/file.h"
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <sys/stat.h>
 
@@ -10,20 +9,6 @@ namespace tessera {
 namespace {
 constexpr char kMagic[] = "\x93NUMPY";
 constexpr size_t kMaxHeader = 1 << 20;
-
-struct File {
-  std::FILE* f = nullptr;
-  explicit File(const std::string& path, const char* mode) : f(std::fopen(path.c_str(), mode)) {}
-  ~File() {
-    if (f) std::fclose(f);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-};
-
-Diagnostic file_error(const std::string& path, const std::string& what) {
-  return Diagnostic(ErrorCode::FileError, Location{.file = path}, what + ": " + std::strerror(errno));
-}
 
 struct Header {
   std::string descr;
@@ -180,22 +165,30 @@ Result<Tensor> read_npy(const std::string& path) {
   auto corrupt = [&](std::string what) {
     return Diagnostic(ErrorCode::BadInput, where, "not a valid .npy file: " + std::move(what));
   };
-  File file(path, "rb");
-  if (!file.f) return file_error(path, "cannot open");
+  TESSERA_ASSIGN(auto file, open_file(path));
   struct stat st {};
-  if (fstat(fileno(file.f), &st) != 0) return file_error(path, "cannot read");
-  if (!S_ISREG(st.st_mode)) return Diagnostic(ErrorCode::FileError, where, "not a regular file");
+  if (::fstat(file.get(), &st) != 0) return file_error(ErrorCode::FileError, path, "examine", errno);
+  size_t start = 0; // bytes read
+  // Whether so many bytes were there; an error where the system would not read them.
+  auto read = [&](void* to, size_t bytes) -> Result<bool> {
+    TESSERA_ASSIGN(size_t n, read_some(file, path, to, bytes));
+    start += n;
+    return n == bytes;
+  };
   unsigned char head[12];
-  if (std::fread(head, 1, 10, file.f) != 10 || std::memcmp(head, kMagic, 6) != 0) return corrupt("no NUMPY header");
+  TESSERA_ASSIGN(bool whole, read(head, 10));
+  if (!whole || std::memcmp(head, kMagic, 6) != 0) return corrupt("no NUMPY header");
   size_t length = head[8] | static_cast<size_t>(head[9]) << 8;
   if (head[6] < 1 || head[6] > 3) return corrupt("version " + std::to_string(head[6]));
   if (head[6] >= 2) {
-    if (std::fread(head + 10, 1, 2, file.f) != 2) return corrupt("it is cut short");
+    TESSERA_ASSIGN(whole, read(head + 10, 2));
+    if (!whole) return corrupt("it is cut short");
     length |= static_cast<size_t>(head[10]) << 16 | static_cast<size_t>(head[11]) << 24;
   }
   if (length > kMaxHeader) return corrupt("its header has " + std::to_string(length) + " bytes");
   std::string text(length, '\0');
-  if (std::fread(text.data(), 1, length, file.f) != length) return corrupt("it is cut short");
+  TESSERA_ASSIGN(whole, read(text.data(), length));
+  if (!whole) return corrupt("it is cut short");
   Header header;
   if (!HeaderParser(text).parse(header)) return corrupt("its header does not parse");
   std::optional<DType> dtype = dtype_of_descr(header.descr);
@@ -206,8 +199,7 @@ Result<Tensor> read_npy(const std::string& path) {
   auto count = element_count(header.shape);
   if (!count.ok()) return std::move(count).take_error().at(where);
   const size_t size = dtype ? static_cast<size_t>(info(*dtype).bits) / 8 : chars * (header.descr[1] == 'U' ? 4 : 1);
-  const long start = std::ftell(file.f);
-  const size_t have = st.st_size > start ? static_cast<size_t>(st.st_size - start) : 0;
+  const size_t have = std::max(static_cast<size_t>(st.st_size), start) - start;
   if (size > 0 && static_cast<size_t>(*count) > have / size)
     return corrupt("it has " + std::to_string(have) + " bytes of data, its header promises " + std::to_string(*count) +
                    " elements of " + std::to_string(size));
@@ -215,11 +207,13 @@ Result<Tensor> read_npy(const std::string& path) {
   const bool swap = header.descr[0] == '>', shuffled = header.fortran && header.shape.size() > 1;
   if (dtype && !swap && !shuffled) {
     TESSERA_ASSIGN(Tensor t, Tensor::create(*dtype, std::move(header.shape)));
-    if (std::fread(t.mutable_data(), 1, bytes, file.f) != bytes) return file_error(path, "cannot read");
+    TESSERA_ASSIGN(whole, read(t.mutable_data(), bytes));
+    if (!whole) return corrupt("it is cut short");
     return t;
   }
   std::vector<std::byte> data(bytes);
-  if (std::fread(data.data(), 1, bytes, file.f) != bytes) return file_error(path, "cannot read");
+  TESSERA_ASSIGN(whole, read(data.data(), bytes));
+  if (!whole) return corrupt("it is cut short");
   if (swap) {
     size_t unit = !dtype ? 4 : info(*dtype).kind == DTypeKind::Complex ? size / 2 : size;
     if (dtype || header.descr[1] == 'U')
@@ -300,15 +294,10 @@ Status write_npy(const std::string& path, const Tensor& tensor) {
   char head[10] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0};
   head[8] = static_cast<char>(header.size() & 255);
   head[9] = static_cast<char>(header.size() >> 8);
-  File file(path, "wb");
-  if (!file.f) return file_error(path, "cannot write");
   const void* data = other.empty() ? static_cast<const void*>(tensor.data()) : other.data();
   const size_t bytes = tensor.dtype() == DType::String || type.bits < 8 ? other.size() : tensor.bytes();
-  bool good = std::fwrite(head, 1, sizeof head, file.f) == sizeof head &&
-              std::fwrite(header.data(), 1, header.size(), file.f) == header.size() &&
-              (bytes == 0 || std::fwrite(data, 1, bytes, file.f) == bytes) && std::fflush(file.f) == 0;
-  if (!good) return file_error(path, "cannot write");
-  return {};
+  return write_file(
+      path, {std::string_view(head, sizeof head), header, std::string_view(static_cast<const char*>(data), bytes)});
 }
 
 } // namespace tessera

@@ -1,6 +1,6 @@
 #include "runtime/cuda/constants.h"
 #include "graph/support/log.h"
-#include "runtime/mapped_file.h"
+#include "runtime/mapped_regions.h"
 #include <algorithm>
 #include <chrono>
 

@@ -1,4 +1,5 @@
 #include "runtime/cuda/ptxas.h"
+#include "graph/support/file.h"
 #include "runtime/cuda/assembler_log.h"
 #include "runtime/cuda/cubin_resources.h"
 #include "runtime/cuda/dynamic_library.h"
@@ -6,8 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <fstream>
-#include <iterator>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -107,12 +106,7 @@ public:
       return Diagnostic(ErrorCode::FileError,
                         std::string("no temporary folder for ptxas: ") + std::strerror(folder.error()))
           .note("TMPDIR names the folder for temporary files");
-    {
-      std::ofstream file(folder.input(), std::ios::binary);
-      file << ptx;
-      if (!file.flush())
-        return Diagnostic(ErrorCode::FileError, "writing '" + folder.input() + "' failed: " + std::strerror(errno));
-    }
+    TESSERA_TRY(write_file(folder.input(), {ptx}));
     TESSERA_ASSIGN(auto done, run({program_, "-v", "-O3", "-arch=" + arch, "-o", folder.output(), folder.input()}));
     // The temporary name would differ each time.
     for (size_t at; (at = done.output.find(folder.input())) != std::string::npos;)
@@ -123,8 +117,8 @@ public:
       return d;
     }
     Cubin out;
-    std::ifstream file(folder.output(), std::ios::binary);
-    out.bytes.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    auto cubin = read_file(folder.output());
+    if (cubin.ok()) out.bytes.assign(cubin->begin(), cubin->end());
     if (out.bytes.empty())
       return Diagnostic(ErrorCode::CodegenError, version_ + " wrote no cubin for " + arch).note(done.output);
     out.log = std::move(done.output);

@@ -9,7 +9,7 @@
 #include "graph/support/hash.h"
 #include "graph/support/tensor.h"
 #include "runtime/executor.h"
-#include "runtime/mapped_file.h"
+#include "runtime/mapped_regions.h"
 #include <atomic>
 #include <mutex>
 

@@ -1,6 +1,10 @@
 // The C interface: results as the C++ one has them, in memory of the caller's; every wrong argument is an error text.
 #include "api/c.h"
+#include "graph/support/log.h"
 #include "harness.h"
+#include <functional>
+#include <thread>
+#include <unistd.h>
 
 namespace tessera::api_test {
 namespace {
@@ -134,7 +138,7 @@ TEST(C, WrongArgumentsAreErrorsAndTheSessionGoesOn) {
     tessera_tensor in[] = {good[0], second};
     return tessera_run(s.session, in, 2, &result, 1);
   };
-  says(with({"q", kFloat, 2, dims, x}), "'y' was not given");
+  says(with({"q", kFloat, 2, dims, x}), "no input 'q'");
   says(with({"y", kFloat, 2, wrong, x}), "y");
   says(with({"y", kFloat, 2, negative, x}), "");
   says(with({"y", 8, 2, dims, x}), "type 8");
@@ -148,6 +152,170 @@ TEST(C, WrongArgumentsAreErrorsAndTheSessionGoesOn) {
   const char* error = with(good[1]);
   EXPECT_EQ(error, nullptr) << error;
   EXPECT_EQ(z[3], 8);
+}
+
+void expect_says(const char* error, const std::string& text) {
+  ASSERT_NE(error, nullptr) << text;
+  EXPECT_NE(std::string(error).find(text), std::string::npos) << error;
+}
+
+// x and y to z = x + y and w = x - y
+Maker two_outputs() {
+  Maker m;
+  m.input("x", {"n", 4}).input("y", {"n", 4});
+  m.add("Add", {"x", "y"}, {"z"}).add("Sub", {"x", "y"}, {"w"});
+  m.output("z").output("w");
+  return m;
+}
+
+TEST(C, NullSessionsAndPointersAreErrors) {
+  float x[4] = {1, 2, 3, 4}, z[4];
+  int64_t dims[] = {1, 4};
+  tessera_tensor in[] = {{"x", kFloat, 2, dims, x}, {"y", kFloat, 2, dims, x}}, out{nullptr, kFloat, 2, dims, z};
+  const tessera_tensor* sizes = nullptr;
+  int32_t count = 0;
+  expect_says(tessera_run(nullptr, in, 2, &out, 1), "the session is null");
+  expect_says(tessera_run_on_device(nullptr, in, 2, &out, 1, nullptr), "the session is null");
+  expect_says(tessera_output_sizes(nullptr, in, 2, &sizes, &count), "the session is null");
+  EXPECT_EQ(tessera_device(nullptr), nullptr);
+  Opened s(write(model()));
+  ASSERT_TRUE(s.session);
+  expect_says(tessera_run(s.session, nullptr, 2, &out, 1), "the inputs are null");
+  expect_says(tessera_run(s.session, in, 2, nullptr, 1), "the outputs are null");
+  expect_says(tessera_run(s.session, nullptr, 0, &out, 1), "'x' was not given");
+  expect_says(tessera_output_sizes(s.session, nullptr, 2, &sizes, &count), "the inputs are null");
+  expect_says(tessera_output_sizes(s.session, in, 2, &sizes, nullptr), "nowhere");
+  EXPECT_EQ(tessera_run(s.session, in, 2, &out, 1), nullptr);
+}
+
+// What is read of a tensor is bounded by what the model declares, so that a wrong number reads nothing.
+TEST(C, NumbersThatAreNotTheModelsAreErrors) {
+  Opened s(write(model()));
+  ASSERT_TRUE(s.session);
+  alignas(8) char bytes[32] = {};
+  float z[4];
+  int64_t dims[] = {1, 4};
+  const tessera_tensor good[] = {{"x", kFloat, 2, dims, bytes}, {"y", kFloat, 2, dims, bytes}},
+                       result{nullptr, kFloat, 2, dims, z};
+  const tessera_tensor* sizes = nullptr;
+  int32_t known = 0;
+  for (int32_t count : {INT32_MIN, -1, 3, 1 << 30, INT32_MAX}) {
+    expect_says(tessera_run(s.session, good, count, &result, 1), "the model has 2 inputs");
+    expect_says(tessera_run(s.session, good, 2, &result, count), "the model has 1 outputs");
+    expect_says(tessera_output_sizes(s.session, good, count, &sizes, &known), "the model has 2 inputs");
+  }
+  auto with = [&](const std::function<void(tessera_tensor&)>& change, const std::string& text) {
+    tessera_tensor in[] = {good[0], good[1]}, out = result;
+    change(in[1]);
+    change(out);
+    expect_says(tessera_run(s.session, in, 2, &result, 1), text);
+    expect_says(tessera_run(s.session, good, 2, &out, 1), text);
+  };
+  for (int32_t rank : {INT32_MIN, -1, 0, 1, 3, 1 << 30, INT32_MAX})
+    with([&](tessera_tensor& t) { t.rank = rank; }, "rank " + std::to_string(rank) + ", the model declares rank 2");
+  for (int32_t type : {INT32_MIN, -1, 0, 8, 4711, INT32_MAX})
+    with([&](tessera_tensor& t) { t.dtype = type; }, "type " + std::to_string(type));
+  int64_t negative[] = {-1, 4}, huge[] = {int64_t{1} << 40, int64_t{1} << 40}, all[] = {INT64_MAX, INT64_MAX},
+          beyond[] = {int64_t{1} << 50, 16};
+  with([&](tessera_tensor& t) { t.dims = nullptr; }, "no dimensions");
+  with([&](tessera_tensor& t) { t.dims = negative; }, "dimension 0 of -1");
+  with([&](tessera_tensor& t) { t.dims = huge; }, "size-overflow");
+  with([&](tessera_tensor& t) { t.dims = all; }, "size-overflow");
+  with(
+      [&](tessera_tensor& t) {
+        t.dims = beyond;
+        t.data = reinterpret_cast<void*>(UINTPTR_MAX - 7);
+      },
+      "end of the address space");
+  with([&](tessera_tensor& t) { t.data = nullptr; }, "no memory");
+  for (int off : {1, 2, 3}) with([&](tessera_tensor& t) { t.data = bytes + off; }, "no multiple of 4");
+  EXPECT_EQ(tessera_run(s.session, good, 2, &result, 1), nullptr);
+}
+
+TEST(C, InputsAreGivenOnceAndOutputsHaveMemoryOfTheirOwn) {
+  Opened s(write(two_outputs()));
+  ASSERT_TRUE(s.session);
+  float data[16] = {1, 2, 3, 4, 5, 6, 7, 8};
+  int64_t dims[] = {1, 4};
+  tessera_tensor in[] = {{"x", kFloat, 2, dims, data}, {"y", kFloat, 2, dims, data + 4}};
+  auto run = [&](float* z, float* w) {
+    tessera_tensor out[] = {{nullptr, kFloat, 2, dims, z}, {nullptr, kFloat, 2, dims, w}};
+    return tessera_run(s.session, in, 2, out, 2);
+  };
+  expect_says(run(data + 8, data + 8), "output 'w' overlaps that of output 'z'");
+  expect_says(run(data + 8, data + 11), "overlaps that of output");
+  expect_says(run(data + 11, data + 8), "overlaps that of output");
+  expect_says(run(data, data + 8), "output 'z' overlaps that of input 'x'");
+  expect_says(run(data + 8, data + 5), "output 'w' overlaps that of input 'y'");
+  EXPECT_EQ(data[0], 1) << "nothing was written";
+  in[1].name = "x";
+  expect_says(run(data + 8, data + 12), "input 'x' is given twice");
+  in[1].name = "y";
+  in[1].data = data; // two inputs may share memory
+  EXPECT_EQ(run(data + 8, data + 12), nullptr);
+  EXPECT_EQ(data[11], 8);
+  EXPECT_EQ(data[15], 0);
+}
+
+// A call that comes in the middle of another one, from the log of that.
+struct SecondCall {
+  std::function<std::string()> call;
+  std::string error;
+  static void write(void* self, std::string_view, std::string_view) {
+    auto& s = *static_cast<SecondCall*>(self);
+    if (s.error.empty()) std::thread([&] { s.error = s.call(); }).join();
+  }
+  explicit SecondCall(std::function<std::string()> c) : call(std::move(c)) {
+    ::alarm(60); // a call that gets in would wait for the log
+    set_log_sink(write, this);
+    EXPECT_EQ(set_log_channels("memory"), "");
+  }
+  ~SecondCall() {
+    (void)set_log_channels("");
+    set_log_sink(nullptr, nullptr);
+    ::alarm(0);
+  }
+};
+
+TEST(C, ASecondThreadIsAnError) {
+  Opened s(write(model()));
+  ASSERT_TRUE(s.session);
+  float x[8] = {}, z[8], other[8];
+  int64_t dims[] = {2, 4};
+  tessera_tensor in[] = {{"x", kFloat, 2, dims, x}, {"y", kFloat, 2, dims, x}};
+  tessera_tensor out{nullptr, kFloat, 2, dims, z}, second{nullptr, kFloat, 2, dims, other};
+  for (bool run : {true, false}) {
+    dims[0] = run ? 2 : 1; // a new shape is told in the log
+    SecondCall within([&] {
+      const tessera_tensor* sizes = nullptr;
+      int32_t count = 0;
+      const char* error =
+          run ? tessera_run(s.session, in, 2, &second, 1) : tessera_output_sizes(s.session, in, 2, &sizes, &count);
+      return std::string(error ? error : "no error");
+    });
+    EXPECT_EQ(tessera_run(s.session, in, 2, &out, 1), nullptr);
+    EXPECT_NE(within.error.find("the session is in use by another thread"), std::string::npos) << within.error;
+  }
+  EXPECT_EQ(tessera_run(s.session, in, 2, &out, 1), nullptr);
+}
+
+TEST(C, ASecondThreadIsAnErrorOfTheSessionAndOfItsExecutors) {
+  auto session = open(model());
+  ASSERT_TRUE(session);
+  auto executor = session->new_executor();
+  ASSERT_TRUE(executor.ok());
+  int64_t rows = 1;
+  auto check = [&](const auto& run, const std::string& text) {
+    Inputs in = {{"x", numbers({++rows, 4})}, {"y", numbers({rows, 4}, 1)}};
+    SecondCall within([&] {
+      auto result = run(in);
+      return result.ok() ? "no error" : result.error().str();
+    });
+    expect_right(model(), in, run(in));
+    EXPECT_NE(within.error.find(text), std::string::npos) << within.error;
+  };
+  check([&](const Inputs& in) { return session->run(in); }, "the session is in use by another thread");
+  check([&](const Inputs& in) { return (*executor)->run(in); }, "the executor is in use by another thread");
 }
 
 } // namespace

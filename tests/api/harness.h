@@ -1,7 +1,7 @@
 // What the tests of the API share: small models as files, options that touch nothing outside of a folder of the test's
 // own, and the reference evaluator to compare with.
 #pragma once
-#include "api/session.h"
+#include "api/variant.h"
 #include "graph/reference/evaluator.h"
 #include "tests/onnx/model_maker.h"
 #include <gtest/gtest.h>

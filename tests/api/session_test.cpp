@@ -107,7 +107,7 @@ TEST(Session, WritesOutputsThatAreGiven) {
   std::vector<Tensor> few{given[0]};
   expect_error(session->run(in, nullptr, &few), ErrorCode::BadInput, {"1 output tensors", "has 2"});
   std::vector<Tensor> overlapping{in.at("x"), given[1]};
-  expect_error(session->run(in, nullptr, &overlapping), ErrorCode::BadInput, {"overlaps an input"});
+  expect_error(session->run(in, nullptr, &overlapping), ErrorCode::BadInput, {"overlaps that of input"});
   expect_right(model, in, session->run(in));
 }
 

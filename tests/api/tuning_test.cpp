@@ -51,8 +51,9 @@ SessionOptions tuned_options(const TemporaryFolder& folder, FakeTimes& times) {
   SessionOptions o = options();
   o.compile.cache_dir = folder.path();
   o.tune_share = 1;
-  o.background.idle_seconds = 0;
-  o.background.tune.measurer = times.measurer();
+  o.background = std::make_shared<BackgroundOptions>();
+  o.background->idle_seconds = 0;
+  o.background->tune.measurer = times.measurer();
   return o;
 }
 TunedRecords records_of(const TemporaryFolder& folder) { return {folder.path(), {}}; }
@@ -229,7 +230,7 @@ TEST(Tuning, ClosingStopsItPromptly) {
   FakeTimes times;
   times.time = [](size_t) { return 40.0; };
   SessionOptions o = tuned_options(folder, times);
-  o.background.idle_seconds = 1000; // a gate that hardly ever opens
+  o.background->idle_seconds = 1000; // a gate that hardly ever opens
   auto session = open(model(), o);
   ASSERT_TRUE(session);
   auto executor = session->new_executor();
@@ -245,10 +246,10 @@ TEST(Tuning, CallsGoOnWhileTheMachineMeasures) {
   TemporaryFolder folder;
   FakeTimes unused;
   SessionOptions o = tuned_options(folder, unused);
-  o.background.tune.measurer = nullptr;
-  o.background.tune.candidates = 4;
-  o.background.tune.search.final_runs = 3;
-  o.background.retries = 1000;
+  o.background->tune.measurer = nullptr;
+  o.background->tune.candidates = 4;
+  o.background->tune.search.final_runs = 3;
+  o.background->retries = 1000;
   auto session = open(model(), o);
   ASSERT_TRUE(session);
   for (int i = 0; i < 40; ++i) run(*session);

@@ -1,8 +1,8 @@
 // The runtime on an NVIDIA GPU, with kernels in PTX that its driver compiles. Skipped, saying so, where there is none.
+#include "graph/support/file.h"
 #include "runtime/cuda/assembler.h"
 #include "runtime/cuda/code_object.h"
 #include "runtime/cuda/constants.h"
-#include "runtime/mapped_file.h"
 #include "tests/runtime/build_executable.h"
 #include <chrono>
 #include <cstdlib>

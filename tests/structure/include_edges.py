@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Check the include edges between folders (docs/architecture.md), that LLVM and protobuf headers stay where they belong, and
-that every source folder has a README.
+"""Check the include edges between folders (docs/architecture.md), that LLVM and protobuf headers stay where they belong, that
+files are opened in one place, and that every source folder has a README.
 
     include_edges.py SOURCE_DIRECTORY
 """
@@ -19,6 +19,10 @@ MAY = {
 }
 ONLY_IN = {r"llvm/": "codegen/llvm", r"google/protobuf|tessera_onnx\.pb\.h": "frontend/onnx", r"oneapi/dnnl|dnnl\.h": "runtime/library", r"spdlog/": "graph/support"}
 
+# Opening a FIFO or a device as a file may wait for ever: whoever opens one takes the functions of these files.
+OPENS = re.compile(r"std::(i|o)?fstream\b|\bfopen\(|(?<![\w>])::open(at)?\(")
+MAY_OPEN = {"graph/support/file.cpp", "codegen/driver/private_folder.cpp"}
+
 def main():
     root = sys.argv[1]
     problems, files = [], 0
@@ -35,6 +39,7 @@ def main():
                     m = re.match(r'\s*#include\s*"([^"]+)"', text)
                     if m and "/" in m[1] and not any(m[1].startswith(r + "/") for r in rule) and m[1].split("/")[0] in {x.split("/")[0] for x in MAY}:
                         problems.append(f"{where}: {rel} may not include {m[1]}")
+                    if OPENS.search(text) and f"{rel}/{n}" not in MAY_OPEN: problems.append(f"{where}: opens a file; graph/support/file.h does that")
                     for pattern, owner in ONLY_IN.items():
                         if re.match(r'\s*#include\s*[<"](' + pattern + ")", text) and not (rel + "/").startswith(owner + "/"): problems.append(f"{where}: {text.strip()} belongs to {owner}")
     print("\n".join(problems) or f"{files} files, include edges as documented")

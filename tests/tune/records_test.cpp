@@ -4,6 +4,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sstream>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -188,6 +189,41 @@ TEST_F(Records, WithoutAFolderNothingIsFatal) {
   auto status = records.add(list);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::FileError);
+}
+
+TEST_F(Records, OfOthersAreIgnoredAndAFolderOfOthersIsLeftAlone) {
+  {
+    TunedRecords records(folder_, kHere);
+    add(records, {record(1)});
+  }
+  auto expect_refused = [&](const std::string& what) {
+    TunedRecords records(folder_, kHere);
+    EXPECT_TRUE(records.all().empty());
+    ASSERT_EQ(records.warnings().size(), 1U);
+    EXPECT_NE(records.warnings()[0].find(what), std::string::npos) << records.warnings()[0];
+  };
+  const std::string file = folder_ + "/tuned.json";
+  ASSERT_EQ(::chmod(file.c_str(), 0622), 0);
+  expect_refused(file + ": a regular file of user");
+  ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
+  EXPECT_EQ(TunedRecords(folder_, kHere).all().size(), 1U);
+
+  ASSERT_EQ(::chmod(folder_.c_str(), 0777), 0);
+  expect_refused(folder_ + ": a folder of user");
+  const std::string before = text();
+  std::vector<TunedRecord> more{record(2)};
+  TunedRecords records(folder_, kHere);
+  auto status = records.add(more);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("mode 0777"), std::string::npos) << status.error().str();
+  EXPECT_EQ(text(), before);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0700), 0);
+
+  std::filesystem::remove(file);
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  ::alarm(60); // a reader that waits ends by a signal
+  expect_refused("is a FIFO");
+  ::alarm(0);
 }
 
 TEST_F(Records, WhatCouldNotBeWrittenCountsHereAndIsWrittenLater) {

@@ -1,5 +1,6 @@
 #include "command.h"
 #include "api/device.h"
+#include "graph/support/file.h"
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -165,21 +166,15 @@ Json to_json(const RunStats& stats) {
   return j;
 }
 
+Status write_text(const std::string& path, std::string_view text) {
+  if (!path.empty() && path != "-") return write_file(path, {text});
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return {};
+  return file_error(ErrorCode::FileError, "standard output", "write", errno);
+}
+
 Status write_json(const std::string& path, const Json& json) {
   if (path.empty()) return {};
-  std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  bool to_stdout = path == "-";
-  FILE* f = to_stdout ? stdout : std::fopen(path.c_str(), "wb");
-  auto failed = [&] {
-    Location where;
-    where.file = path;
-    return Diagnostic(ErrorCode::FileError, std::move(where), std::string("cannot write: ") + std::strerror(errno));
-  };
-  if (f == nullptr) return failed();
-  bool good = std::fwrite(text.data(), 1, text.size(), f) == text.size() && std::fflush(f) == 0;
-  if (!to_stdout) good = std::fclose(f) == 0 && good;
-  if (!good) return failed();
-  return {};
+  return write_text(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 int fail(const Diagnostic& d, const std::string& json_path) {

@@ -1,6 +1,6 @@
 // What the subcommands share: options of a model, exit codes, JSON, tables, progress.
 #pragma once
-#include "api/session.h"
+#include "api/variant.h"
 #include "options.h"
 #include <nlohmann/json.hpp>
 #include <string>
@@ -54,6 +54,8 @@ struct ShapeArgument {
 // ---- results
 [[nodiscard]] Json to_json(const Diagnostic& d);
 [[nodiscard]] Json to_json(const RunStats& stats);
+// Writes a whole file; to standard output where `path` is "-" or empty.
+[[nodiscard]] Status write_text(const std::string& path, std::string_view text);
 // Writes pretty-printed JSON with a newline; nothing when `path` is empty. Bytes that are no UTF-8 are replaced.
 [[nodiscard]] Status write_json(const std::string& path, const Json& json);
 // Prints the error, writes {"error": ...} where JSON was asked for, and returns its exit code.

@@ -1,8 +1,6 @@
 // tessera explain: what fused, what did not and why, in bytes.
 #include "explain.h"
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 
 namespace tessera::command {
 
@@ -13,17 +11,6 @@ struct ExplainOptions {
   std::string format = "text", output;
   bool summary = false, tiles = false;
 };
-
-Status write_text(const std::string& path, const std::string& text) {
-  FILE* f = path.empty() ? stdout : std::fopen(path.c_str(), "wb");
-  bool good = f != nullptr && std::fwrite(text.data(), 1, text.size(), f) == text.size() && std::fflush(f) == 0;
-  int error = errno;
-  if (f != nullptr && f != stdout) good = std::fclose(f) == 0 && good;
-  if (good) return {};
-  Location where;
-  where.file = path;
-  return Diagnostic(ErrorCode::FileError, std::move(where), std::string("cannot write: ") + std::strerror(error));
-}
 
 int run(const ExplainOptions& o) {
   auto report = [&]() -> Result<Json> {

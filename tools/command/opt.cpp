@@ -3,11 +3,11 @@
 #include "codegen/llvm/host_compiler.h"
 #include "codegen/tile/tile.h"
 #include "command.h"
+#include "frontend/onnx/importer.h"
+#include "graph/support/file.h"
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <sstream>
 #include <thread>
@@ -36,19 +36,12 @@ constexpr FinalStep kFinalSteps[] = {
 constexpr std::string_view kDefaultPipeline = "default";
 
 Result<std::string> read_all(const std::string& path) {
-  std::ostringstream text;
   if (path == "-") {
+    std::ostringstream text;
     text << std::cin.rdbuf();
     return text.str();
   }
-  std::ifstream in(path, std::ios::binary);
-  Location where;
-  where.file = path;
-  if (!in)
-    return Diagnostic(ErrorCode::FileError, std::move(where), std::string("cannot open: ") + std::strerror(errno));
-  text << in.rdbuf();
-  if (in.bad()) return Diagnostic(ErrorCode::FileError, std::move(where), "cannot read");
-  return text.str();
+  return read_file(path);
 }
 
 std::vector<std::string> split_passes(const std::string& text) {
@@ -184,15 +177,7 @@ int run(const OptOptions& o) {
     return graph_level(o, std::move(graph), passes, json);
   }();
   if (!text.ok()) return fail(text.error(), o.json);
-  FILE* f = o.output.empty() || o.output == "-" ? stdout : std::fopen(o.output.c_str(), "wb");
-  if (f == nullptr || std::fwrite(text->data(), 1, text->size(), f) != text->size() ||
-      (f == stdout ? std::fflush(f) : std::fclose(f)) != 0) {
-    Location where;
-    where.file = o.output;
-    return fail(
-        Diagnostic(ErrorCode::FileError, std::move(where), std::string("cannot write: ") + std::strerror(errno)),
-        o.json);
-  }
+  if (auto status = write_text(o.output, *text); !status.ok()) return fail(status.error(), o.json);
   return finish(kDone, o.json, json);
 }
 

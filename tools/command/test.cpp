@@ -1,6 +1,7 @@
 // tessera test: ONNX backend-test folders. They run in processes beside this one, so that a crash or a hang is a result
 // as well.
 #include "api/device.h"
+#include "frontend/onnx/importer.h"
 #include "graph/ops/op.h"
 #include "inputs.h"
 #include "workers.h"

@@ -1,10 +1,9 @@
 // tessera tune: kernels of a model measured with other schedules; and the file that remembers the winners.
 #include "codegen/tune/tune.h"
 #include "codegen/tune/target.h"
+#include "graph/support/file.h"
 #include "inputs.h"
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 
 namespace tessera::command {
 
@@ -136,15 +135,8 @@ Result<Json> records(const TuneCommand& o) {
   Json j{{"records", all.file()}};
   std::vector<TunedRecord> more;
   if (!o.merge_file.empty()) {
-    std::ifstream in(o.merge_file, std::ios::binary);
-    std::ostringstream text;
-    text << in.rdbuf();
-    if (!in) {
-      Location where;
-      where.file = o.merge_file;
-      return Diagnostic(ErrorCode::FileError, std::move(where), "cannot open");
-    }
-    TESSERA_ASSIGN(more, parse_records(text.str(), o.merge_file));
+    TESSERA_ASSIGN(std::string text, read_file(o.merge_file));
+    TESSERA_ASSIGN(more, parse_records(text, o.merge_file));
   }
   int changed = 0;
   const std::string& prefix = o.pin.empty() ? o.unpin : o.pin;
@@ -164,13 +156,7 @@ Result<Json> records(const TuneCommand& o) {
   j["changed"] = changed;
   const std::vector<TunedRecord> now = all.all();
   if (!o.export_file.empty()) {
-    std::ofstream out(o.export_file, std::ios::binary);
-    out << print_records(now);
-    if (!out.flush()) {
-      Location where;
-      where.file = o.export_file;
-      return Diagnostic(ErrorCode::FileError, std::move(where), "cannot write");
-    }
+    TESSERA_TRY(write_file(o.export_file, {print_records(now)}));
   }
   j["list"] = Json::parse(print_records(now))["records"];
   if (o.model.json != "-" && o.list) {

@@ -1,14 +1,11 @@
-// Files mapped into memory: reading ones of ours, finding out which file a tensor's bytes come from, giving pages back.
+// Which file the bytes of a tensor come from, and giving their pages back.
 #pragma once
-#include "graph/support/result.h"
-#include "graph/support/tensor.h"
+#include "graph/support/file.h"
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace tessera {
-
-// Maps a whole file read-only. Error FileError with the system's text. An empty file gives empty storage.
-[[nodiscard]] Result<Storage> map_file(const std::string& path);
 
 // The mappings of this process that show an unmodified file: read-only, with a file behind them.
 class MappedRegions {

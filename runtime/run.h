@@ -1,0 +1,150 @@
+// What runs an executable, for those that only run one: thread pool, executor, statistics. One executor per thread or
+// stream of requests; the Executable (executable.h) is shared. Part of the installed interface.
+#pragma once
+#include "graph/support/tensor.h"
+#include "graph/sym/expr.h"
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+
+namespace tessera {
+
+struct Executable;
+
+namespace cuda {
+class Context; // runtime/cuda/context.h
+}
+
+// Thread pool shared by executors: oneTBB arena of `threads` workers. Libraries run single-threaded inside its tasks.
+class ThreadPool {
+public:
+  static std::shared_ptr<ThreadPool> create(int threads = 0); // 0: all cores this process may use
+  virtual ~ThreadPool() = default;
+  [[nodiscard]] virtual int threads() const = 0;
+  // Calls body(begin, end, worker) over [0, n) in chunks of at least `grain`; returns when all is done. worker <
+  // threads(). A call from inside a body runs inline. An exception of a body ends the loop and leaves this call, as
+  // one of region()'s body leaves that; no thread is inside then.
+  virtual void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t, int)>& body) = 0;
+  // Runs `body` with the workers kept at hand: loops that it starts (on its own thread) begin in less than a
+  // microsecond.
+  virtual void region(const std::function<void()>& body) { body(); }
+};
+
+// What happens when an Assumed guard does not hold: compile another variant (`compile`), or go to the next variant that
+// fits. The runtime never needs LLVM: compiling is this function. The same where the device's libraries do not compute
+// calls of the variant (one is missing, or has no kernel for these sizes): a variant without these calls is wanted.
+struct GuardMiss {
+  std::string guard; // its text; empty where a library refused
+  std::string reason, where;
+  std::map<std::string, int64_t> sizes; // symbol -> value of this call
+  // The steps of that variant that were refused, by name.
+  std::shared_ptr<const Executable> refused_in;
+  std::vector<std::string> refused = {};
+};
+// A null executable means that nothing better is to be had: the call goes on with the variants there are.
+using RecompileFn = std::function<Result<std::shared_ptr<const Executable>>(
+    const std::map<std::string, Dims>& input_shapes, const GuardMiss&)>;
+
+// Told of an executor's calls by the threads that make them: what works beside them keeps out of their way, and may
+// hand over better code of the same model (codegen/tune/background.h). Nothing here waits. Executors may share one.
+class CallObserver {
+public:
+  virtual ~CallObserver() = default;
+  virtual void begins() = 0;
+  // Once after each begins(). `ran`: what was run, nothing where the call failed before that; `values`: the sizes of
+  // its inputs, of these symbols.
+  virtual void ended(const std::shared_ptr<const Executable>& ran, std::span<const SymExpr> symbols,
+                     std::span<const int64_t> values) = 0;
+  // Changes when successor() has something new.
+  [[nodiscard]] virtual uint64_t generation() const = 0;
+  // What is to stand in the place of a variant from now on, with the same inputs, outputs and constants; or nothing.
+  [[nodiscard]] virtual std::shared_ptr<const Executable> successor(const Executable& of) = 0;
+};
+
+struct ExecutorOptions {
+  std::shared_ptr<ThreadPool> pool; // created when empty
+  RecompileFn recompile;            // empty: a guard miss with no fitting variant is an error
+  size_t memory_limit = 0;          // bytes of arena; 0 = none
+  bool poison = false;              // fill arena and outputs with NaN patterns before each run (tests)
+  bool profile = false;             // per-step times
+  // A call of a new shape waits for plans that a GPU's libraries take long to make (TESSERA_CUDNN_WAIT=1, too).
+  // Otherwise it is computed another way until they are there.
+  bool wait_for_plans = false;
+  // For executables whose target is "cuda ...": on which GPU they run, as the driver counts them; or a context that is
+  // open already.
+  int gpu = 0;
+  std::shared_ptr<cuda::Context> gpu_context;
+  std::shared_ptr<CallObserver> observer; // with one, the executor's own stream goes before others of the GPU
+  // Waits for the GPU after each step, so that an error is told of the step that made it. TESSERA_CUDA_SYNC=1, too.
+  bool synchronize_launches = false;
+};
+
+struct StepProfile {
+  std::string name;
+  double ms = 0;
+  int64_t bytes = 0;
+};
+struct RunStats {
+  double total_ms = 0, plan_ms = 0; // plan: shape plan of a new shape, library primitives included
+  int variant = 0;                  // which executable ran
+  bool new_shape = false;
+  int recompiles = 0; // during this call
+  int renewals = 0;   // variants that CallObserver::successor() replaced at its beginning
+  double recompile_ms = 0;
+  std::vector<GuardMiss> misses;
+  int64_t arena_bytes = 0;
+  int host_steps = 0;             // steps that ran by their reference on the host
+  int64_t host_bytes = 0;         // on a GPU: copied between it and the host for them
+  std::vector<StepProfile> steps; // when profiling
+};
+
+// Memory of a GPU (of the host, where it says so) that the caller owns: row-major, contiguous, any address that is
+// aligned to the element.
+struct DeviceTensor {
+  DType dtype = DType::F32;
+  Dims dims;
+  void* data = nullptr;
+};
+
+class Executor {
+public:
+  // `variants`: tried in order; the last one should be generic. All are for the same device: the host, or a GPU, which
+  // is opened here (Errors: no driver, no GPU, code for another GPU). Weights are packed, or copied to the GPU, when
+  // they are first needed, and shared by executors and variants.
+  [[nodiscard]] static Result<std::unique_ptr<Executor>> create(std::vector<std::shared_ptr<const Executable>> variants,
+                                                                ExecutorOptions options = {});
+  virtual ~Executor() = default;
+  // Inputs by name. Outputs are fresh tensors (in model order) unless given in `outputs` (dtype and dims must fit).
+  // Errors: UnknownInput, MissingInput, BadInput (dtype, rank, dimension; an output whose memory overlaps an input's or
+  // another output's), GuardFailed, OutOfMemory, DeviceError; Usage where another thread is in a call of this executor.
+  // The executor stays usable after any error.
+  [[nodiscard]] virtual Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs,
+                                                        RunStats* stats = nullptr,
+                                                        std::vector<Tensor>* outputs = nullptr) = 0;
+  // On a GPU, without a copy: inputs by name and all outputs, in model order, are memory of it. `stream` is a CUstream
+  // of the GPU's primary context (null: the default stream) on which the inputs are made; outputs are there when it has
+  // got to the end of what this puts on it. Does not wait for the GPU, unless the executable has host steps. Memory
+  // that is not aligned to 16 bytes is copied. Inputs and outputs stay the caller's and must live until the stream is
+  // there. Errors: as for run(), and Usage for an executable that is not for a GPU. What goes wrong on the GPU later, a
+  // bounds violation included, is told by wait(), or by a later call that finds it.
+  [[nodiscard]] virtual Status run_on_device(const std::map<std::string, DeviceTensor>& inputs,
+                                             std::span<const DeviceTensor> outputs, void* stream,
+                                             RunStats* stats = nullptr) = 0;
+  // The type and sizes of every output, in model order, that inputs of these types and sizes lead to (no data is looked
+  // at or given): what run_on_device() wants memory for. Guards are checked as in a run, and a variant is compiled
+  // where one is missing. Errors: UnknownInput, MissingInput, BadInput, GuardFailed, SizeOverflow; UnsupportedFeature
+  // where a size depends on values, as NonZero's does.
+  [[nodiscard]] virtual Result<std::vector<DeviceTensor>>
+  output_sizes(const std::map<std::string, DeviceTensor>& inputs) = 0;
+  // Until all that run_on_device() started is done, and no library's plan is being made in the background for a shape
+  // that was run. Errors of it that have not been told yet: DeviceError, BadInput.
+  [[nodiscard]] virtual Status wait() = 0;
+  [[nodiscard]] virtual const std::vector<std::shared_ptr<const Executable>>& variants() const = 0;
+  // Another variant, to be tried at this place in the order (at most the place of the last, generic one). Between calls
+  // only.
+  [[nodiscard]] virtual Status add_variant(std::shared_ptr<const Executable> executable, size_t at) = 0;
+  [[nodiscard]] virtual int64_t arena_bytes() const = 0; // planned for the last shape
+};
+
+} // namespace tessera
