@@ -2,6 +2,7 @@
 #include "api/c.h"
 #include "graph/support/log.h"
 #include "harness.h"
+#include <cmath>
 #include <functional>
 #include <thread>
 #include <unistd.h>
@@ -122,8 +123,10 @@ TEST(C, WrongArgumentsAreErrorsAndTheSessionGoesOn) {
   says(tessera_open(nullptr, "cpu", 1, &none), "model");
   tessera_options much{};
   much.device = "cpu";
-  much.tune_share = 2;
-  says(tessera_open_with(write(model()).c_str(), &much, &none), "share");
+  for (double share : {2.0, std::nan("")}) {
+    much.tune_share = share;
+    says(tessera_open_with(write(model()).c_str(), &much, &none), "share");
+  }
   says(tessera_open("m.onnx", "cpu", 1, nullptr), "session");
   EXPECT_EQ(none, nullptr);
   tessera_close(nullptr);
