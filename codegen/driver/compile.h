@@ -34,7 +34,8 @@ struct CompileOptions {
   bool strict_rounding = false; // round after every operator
   bool cache = true;            // object cache on disk
   std::string cache_dir;        // empty: TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera
-  bool keep_texts = false;      // keep tile and LLVM texts for explain and dumps
+  bool keep_tiles = false;      // keep the text of tile kernels (KernelReport::tile_text)
+  bool keep_texts = false;      // that, and the LLVM IR and PTX, which are made anew where the cache has the code
   std::vector<std::string> disabled_passes;
 };
 
