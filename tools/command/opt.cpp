@@ -101,7 +101,7 @@ Result<std::string> graph_level(const OptOptions& o, Graph graph, std::vector<st
     else if (find_step(name) != nullptr)
       return Diagnostic(ErrorCode::Usage, "'" + name + "' prints and can only stand last");
     else
-      return Diagnostic(ErrorCode::Usage, "no pass is called '" + name + "'").note("'tessera opt --list' names them");
+      return unknown_pass(name);
   }
   pipeline.verify = o.verify;
   TESSERA_TRY(verify(graph));
@@ -150,7 +150,7 @@ int list_passes() {
   graph.add({std::string(kDefaultPipeline), "the pipeline that a compile runs"});
   Table last({"last step", "level", ""});
   for (const auto& s : kFinalSteps) last.add({std::string(s.name), std::string(s.level), std::string(s.summary)});
-  std::fputs((graph.str() + "\n" + last.str()).c_str(), stdout);
+  say(graph.str() + "\n" + last.str());
   return kDone;
 }
 
@@ -164,6 +164,7 @@ int run(const OptOptions& o) {
   json["file"] = o.file;
   json["passes"] = Json::array();
   auto text = [&]() -> Result<std::string> {
+    TESSERA_TRY(need_model(o.file, "opt"));
     auto passes = split_passes(o.passes);
     if (o.file.ends_with(".onnx")) {
       onnx::ImportOptions import;
@@ -184,15 +185,9 @@ int run(const OptOptions& o) {
     return graph_level(o, std::move(graph), passes, json);
   }();
   if (!text.ok()) return fail(text.error(), o.json);
-  FILE* f = o.output.empty() || o.output == "-" ? stdout : std::fopen(o.output.c_str(), "wb");
-  if (f == nullptr || std::fwrite(text->data(), 1, text->size(), f) != text->size() ||
-      (f == stdout ? std::fflush(f) : std::fclose(f)) != 0) {
-    Location where;
-    where.file = o.output;
-    return fail(
-        Diagnostic(ErrorCode::FileError, std::move(where), std::string("cannot write: ") + std::strerror(errno)),
-        o.json);
-  }
+  // Whole lines: the text is read back.
+  if (auto status = write_file(o.output, shown_lines(*text, std::string::npos)); !status.ok())
+    return fail(status.error(), o.json);
   return finish(kDone, o.json, json);
 }
 
