@@ -1,5 +1,6 @@
 #include "api/session.h"
 #include "api/background.h"
+#include "api/report.h"
 #include "api/variant.h"
 #include "codegen/driver/load.h"
 #include "codegen/tune/target.h"
@@ -100,7 +101,8 @@ struct Session::Impl {
     auto start = Clock::now();
     if (is_compiled_file(path)) {
       if (!options.allow_compiled_file)
-        return Diagnostic(ErrorCode::Usage, path + " is a compiled file; this needs the model itself");
+        return Diagnostic(ErrorCode::Usage, path + " is a compiled file; this needs the model itself")
+            .note("give the model that it was compiled from");
       if (!sizes.empty() || specialization)
         return Diagnostic(ErrorCode::UnsupportedFeature,
                           path + " holds one compiled variant, which does not fit these sizes: " + text_of(sizes))
@@ -108,6 +110,14 @@ struct Session::Impl {
       auto variant = std::make_shared<SessionVariant>();
       variant->label = "compiled file";
       TESSERA_ASSIGN(variant->compiled.executable, load_compiled(path));
+      const std::string& target = variant->compiled.executable->target;
+      if (!(target + " ").starts_with(options.compiled_for + (options.compiled_for.empty() ? "" : " ")))
+        return Diagnostic(ErrorCode::Usage,
+                          path + " is a compiled file for '" + target + "', not for '" + options.compiled_for + "'")
+            .note("compile the model for that device");
+      if (!options.specialize.empty())
+        return Diagnostic(ErrorCode::Usage, path + " is a compiled file, which cannot be specialized")
+            .note("open the model itself");
       import_ms = ms_since(start);
       variant->compiled.report.import_ms = import_ms;
       variants.push_back(variant);
@@ -337,7 +347,7 @@ std::vector<IoInfo> infos(const Executable& e, const std::vector<Binding>& bindi
   std::vector<IoInfo> out;
   for (const auto& b : bindings) {
     const auto& buffer = e.buffers[static_cast<size_t>(b.buffer)];
-    out.push_back({b.name, buffer.dtype, buffer.shape});
+    out.push_back({b.name, buffer.dtype, buffer.shape, b.indexed});
   }
   return out;
 }
@@ -399,7 +409,10 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, SessionO
   impl.known = std::make_shared<Known>();
   if (impl.options.compile_only) return session;
   TESSERA_TRY(impl.start_tuning(session->impl_));
-  TESSERA_ASSIGN(impl.executor, make_executor(session->impl_, impl.known));
+  auto executor = make_executor(session->impl_, impl.known);
+  if (!executor.ok() && !impl.variants.front()->compiled.graph)
+    return std::move(executor).take_error().note(path + " is compiled for '" + impl.generic->target + "'");
+  TESSERA_ASSIGN(impl.executor, std::move(executor));
   return session;
 }
 
@@ -456,6 +469,18 @@ std::vector<std::shared_ptr<const SessionVariant>> Session::variants() const {
   std::lock_guard lock(impl_->mutex);
   return {impl_->variants.begin(), impl_->variants.end()};
 }
+std::string Session::report() const {
+  const auto variant = variants().front();
+  const Compiled& compiled = variant->compiled;
+  return compiled.graph ? report_text(compiled, impl_->info, impl_->path, variant->label) : compiled.executable->report;
+}
+
+Status Session::save(const std::string& path, bool embed_weights) const {
+  Executable executable = *variants().front()->compiled.executable; // constants are views
+  executable.report = report();
+  return save_executable(executable, path, embed_weights);
+}
+
 const onnx::ModelInfo& Session::model_info() const { return impl_->info; }
 double Session::import_ms() const { return impl_->import_ms; }
 

@@ -41,6 +41,7 @@ struct SessionOptions {
   enum class OnMiss : uint8_t { Compile, Generic } on_miss = OnMiss::Compile;
   int max_variants = 8; // specialized ones; beyond it, misses take the generic variant
   bool allow_compiled_file = true;
+  std::string compiled_for; // what a compiled file must be for: "cpu", "cuda", "cuda sm_90"; empty: any
   // Kernels take the schedules that `tessera tune` found to be faster on this device (codegen/tune); compile.tuned,
   // when it is set, is taken as it is.
   bool use_tuned = true;
@@ -56,12 +57,15 @@ struct IoInfo {
   std::string name;
   DType dtype;
   SymShape shape; // as the model declares it
+  // Of an input of integers: the dimensions that they index, so that values from 0 to their extents - 1 are valid.
+  std::vector<IndexedDimension> indexed = {};
 };
 
 class Session {
 public:
-  // `path`: an ONNX file, or what `tessera compile` wrote (one variant, no graph: SessionVariant::compiled.graph is
-  // null). Errors: those of import and compile; Usage for a specialization of a dimension that the model does not have.
+  // `path`: an ONNX file, or what save() wrote (one variant, no graph: SessionVariant::compiled.graph is null).
+  // Errors: those of import and compile; Usage for a specialization of a dimension that the model does not have, or of
+  // a compiled file, and for a compiled file that is not for `compiled_for`.
   [[nodiscard]] static Result<std::unique_ptr<Session>> open(const std::string& path, SessionOptions options = {});
   ~Session();
 
@@ -83,7 +87,12 @@ public:
   [[nodiscard]] Result<std::unique_ptr<Executor>> new_executor();
   // In the order in which they were compiled; the first one is the generic one.
   [[nodiscard]] std::vector<std::shared_ptr<const SessionVariant>> variants() const;
-  [[nodiscard]] const onnx::ModelInfo& model_info() const;
+  [[nodiscard]] const onnx::ModelInfo& model_info() const; // empty for a compiled file
+  // What the compile of the first variant made of the model, as JSON for every size (api/report.h): of a compiled file
+  // that of the compile which wrote it.
+  [[nodiscard]] std::string report() const;
+  // Writes the first variant and its report as a file that open() takes. Errors: those of save_executable.
+  [[nodiscard]] Status save(const std::string& path, bool embed_weights) const;
   [[nodiscard]] double import_ms() const; // of open()
   // Until the tuner in the background has nothing to do; returns at once where there is none.
   void settle_tuning();

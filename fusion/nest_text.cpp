@@ -11,6 +11,7 @@
 // they are.
 #include "fusion/loop_nest.h"
 #include "fusion/rewrite.h"
+#include "graph/support/text.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -27,19 +28,10 @@ bool plain_word(std::string_view s) {
                      [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; });
 }
 
-std::string in_quotes(std::string_view s) {
-  std::string out = "\"";
-  for (char c : s) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c == '\n' ? ' ' : c;
-  }
-  return out + '"';
-}
-
 std::string value_name(const Graph& graph, ValueId v) {
   const std::string& name = graph.value(v).name;
   if (name.empty()) return "#" + std::to_string(v.index);
-  return plain_word(name) ? name : in_quotes(name);
+  return plain_word(name) ? name : quote(name);
 }
 
 std::string number(double v) {
@@ -58,7 +50,7 @@ public:
   }
 
   std::string run() {
-    std::string out = "nest " + (plain_word(nest_.name) ? nest_.name : in_quotes(nest_.name)) + axes(AxisRole::Outer) +
+    std::string out = "nest " + (plain_word(nest_.name) ? nest_.name : quote(nest_.name)) + axes(AxisRole::Outer) +
                       axes(AxisRole::Row) + " {\n";
     auto need = reachable(nest_.dag, store_roots(nest_));
     std::vector<bool> shown(need.size());

@@ -1,6 +1,7 @@
 // Text of plans, and what must hold of every plan.
 #include "fusion/library_epilogue.h"
 #include "fusion/rewrite.h"
+#include "graph/support/text.h"
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -11,7 +12,7 @@ namespace {
 
 std::string value_text(const Graph& graph, ValueId v) {
   const std::string& name = graph.value(v).name;
-  return name.empty() ? "#" + std::to_string(v.index) : name;
+  return name.empty() ? "#" + std::to_string(v.index) : shown(name);
 }
 std::string list(const Graph& graph, const std::vector<ValueId>& values) {
   std::string out;
@@ -20,7 +21,7 @@ std::string list(const Graph& graph, const std::vector<ValueId>& values) {
 }
 std::string node_text(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
-  if (!node.location.node.empty()) return node.location.node;
+  if (!node.location.node.empty()) return shown(node.location.node);
   for (ValueId v : node.results)
     if (v.valid()) return std::string(node.op->name) + "(" + value_text(graph, v) + ")";
   return std::string(node.op->name);
@@ -87,7 +88,7 @@ std::string_view kind_text(Group::Kind kind) {
 }
 
 void print(const Graph& graph, const Group& g, std::string& out) {
-  out += "group " + g.name + ": " + std::string(kind_text(g.kind)) + "\n";
+  out += "group " + shown(g.name) + ": " + std::string(kind_text(g.kind)) + "\n";
   out += "  reads " + list(graph, g.reads) + "; writes " + list(graph, g.writes) + "\n";
   out += "  bytes " + (g.bytes_read + g.bytes_written).str() + ", operator by operator " + g.bytes_unfused.str() + "\n";
   if (g.kind == Group::Kind::Kernel) {

@@ -179,9 +179,15 @@ struct Constant {
   Tensor value; // may view a mapped file
 };
 
+// A dimension that integers of an input select elements of: rows of an embedding, say.
+struct IndexedDimension {
+  SymExpr extent;
+  bool direct = true; // the integers themselves are the indices; else indices are computed from them
+};
 struct Binding {
   std::string name;
   BufferId buffer;
+  std::vector<IndexedDimension> indexed = {}; // of an input: what random values must fit, what a bad index violates
 };
 // Input dims: symbol (bound by the call), expression or constant (checked).
 struct Executable {
@@ -195,6 +201,7 @@ struct Executable {
   std::shared_ptr<const void> code;       // keeps linked code alive
   std::string target;                     // "cpu x86-64 avx512"; an executable for another machine is refused
   int host_steps = 0;
+  std::string report; // of a loaded file: what the compile said (Session::report()); opaque to the runtime
 };
 
 } // namespace tessera

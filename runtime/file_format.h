@@ -19,7 +19,7 @@
 namespace tessera::file {
 
 inline constexpr char kMagic[8] = {'T', 'E', 'S', 'S', 'E', 'X', 'E', '\n'};
-inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kVersion = 5;
 inline constexpr size_t kAlignment = 64;
 inline constexpr uint64_t kMaxPlan = uint64_t{1} << 32;
 

@@ -31,6 +31,7 @@ public:
     exe_->model_name = j.at("model").get<std::string>();
     exe_->target = j.at("target").get<std::string>();
     exe_->host_steps = j.at("host_steps").get<int>();
+    exe_->report = j.at("report").get<std::string>();
     environment(j);
     for (const auto& c : j.at("constants")) constant(c);
     for (const auto& b : j.at("buffers")) buffer(b);
@@ -196,8 +197,11 @@ private:
     b.dynamic = j.at("dynamic").get<bool>();
     exe_->buffers.push_back(std::move(b));
   }
-  static void bindings(const Json& j, std::vector<Binding>& out) {
-    for (const auto& b : j) out.push_back({b.at("name").get<std::string>(), b.at("buffer").get<BufferId>()});
+  void bindings(const Json& j, std::vector<Binding>& out) {
+    for (const auto& b : j) {
+      out.push_back({b.at("name").get<std::string>(), b.at("buffer").get<BufferId>()});
+      for (const auto& d : b.at("indexed")) out.back().indexed.push_back({expr(d.at(0)), d.at(1).get<bool>()});
+    }
   }
 
   KernelLaunch kernel(const Json& j, bool alternative = false) {

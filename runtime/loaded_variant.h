@@ -54,6 +54,8 @@ private:
   [[nodiscard]] Status host(const HostStep& step, int index);
   [[nodiscard]] Status define(int index, int segment);
   [[nodiscard]] Status store_results(int index);
+  [[nodiscard]] std::unordered_map<uint64_t, int64_t> symbol_values() const; // known so far, by id
+  [[nodiscard]] Diagnostic with_bad_indices(Diagnostic error) const;
   void hold(size_t id, Tensor t);
   void give_held(BufferId buffer);
 

@@ -46,6 +46,7 @@ public:
     j["model"] = e_.model_name;
     j["target"] = e_.target;
     j["host_steps"] = e_.host_steps;
+    j["report"] = e_.report;
     auto& buffers = j["buffers"] = Json::array();
     for (const auto& b : e_.buffers)
       buffers.push_back({{"name", b.name},
@@ -109,9 +110,13 @@ private:
     for (const auto& e : v) j.push_back(names_.text(e));
     return j;
   }
-  static Json bindings(const std::vector<Binding>& v) {
+  Json bindings(const std::vector<Binding>& v) {
     Json j = Json::array();
-    for (const auto& b : v) j.push_back({{"name", b.name}, {"buffer", b.buffer}});
+    for (const auto& b : v) {
+      Json indexed = Json::array();
+      for (const auto& d : b.indexed) indexed.push_back({names_.text(d.extent), d.direct});
+      j.push_back({{"name", b.name}, {"buffer", b.buffer}, {"indexed", std::move(indexed)}});
+    }
     return j;
   }
   Json kernel(const KernelLaunch& k) {

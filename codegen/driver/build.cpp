@@ -80,6 +80,48 @@ BoxedNest box_epilogue(Graph& graph, const LoopNest& nest) {
 
 namespace {
 
+// The dimensions that integers of an input index, followed through operators that compute integers element by element
+// or move them.
+std::vector<IndexedDimension> indexed_dimensions(const Graph& graph, ValueId input,
+                                                 const std::vector<std::vector<NodeId>>& users) {
+  std::vector<IndexedDimension> out;
+  if (!is_integer(graph.type(input).dtype)) return out;
+  std::map<ValueId, bool> direct = {{input, true}}; // whether the input's own integers reach a value, unchanged
+  std::vector<ValueId> todo = {input};
+  while (!todo.empty()) {
+    const ValueId v = todo.back();
+    todo.pop_back();
+    const bool unchanged = direct.at(v);
+    for (NodeId id : users[static_cast<size_t>(v.index)]) {
+      const Node& n = graph.node(id);
+      if (n.op->name.starts_with("gather") && n.operands[0].valid() && n.operands[0] != v) {
+        const SymShape& table = graph.type(n.operands[0]).shape;
+        int64_t axis = n.attributes.i("axis");
+        if (axis < 0) axis += static_cast<int64_t>(table.size());
+        const bool one = n.op->name != "gather_nd"; // that one's indices are of several dimensions in turn
+        for (size_t d = 0; d < table.size(); ++d) {
+          if (one && static_cast<int64_t>(d) != axis) continue;
+          auto same = std::find_if(out.begin(), out.end(), [&](const auto& i) { return i.extent == table[d]; });
+          if (same == out.end())
+            out.push_back({table[d], one && unchanged});
+          else
+            same->direct = same->direct || (one && unchanged);
+        }
+        continue;
+      }
+      const bool moved = n.op->indexing() != nullptr || n.op->name == "cast";
+      if ((!moved && n.op->pointwise() == nullptr) || n.results.empty() || !n.results[0].valid() ||
+          !is_integer(graph.type(n.results[0]).dtype))
+        continue;
+      auto [it, fresh] = direct.try_emplace(n.results[0], unchanged && moved);
+      if (!fresh && (it->second || !unchanged || !moved)) continue;
+      it->second = unchanged && moved;
+      todo.push_back(n.results[0]);
+    }
+  }
+  return out;
+}
+
 class Builder {
 public:
   explicit Builder(const BuildInput& input)
@@ -91,8 +133,9 @@ public:
     exe_->target = in_.target;
     exe_->code = in_.code.code;
     exe_->objects = in_.code.objects;
+    const auto users = graph_.users();
     for (auto v : graph_.inputs()) {
-      exe_->inputs.push_back({graph_.value(v).name, buffer(v)});
+      exe_->inputs.push_back({graph_.value(v).name, buffer(v), indexed_dimensions(graph_, v, users)});
       for (const auto& d : graph_.declared_shape(v))
         for (const auto& s : d.symbols()) bound_.insert(s.symbol_id());
     }

@@ -264,7 +264,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
         report.alternatives.push_back({when(v.scheduled), v.scheduled.schedule});
       if (const std::string& measured = v.scheduled.schedule.measured; !measured.empty())
         report.tuned.push_back(measured);
-      if (!keep && !log_enabled(LogChannel::OutputCode)) continue;
+      if (!keep && !options.keep_tiles && !log_enabled(LogChannel::OutputCode)) continue;
       auto head = heading(v, m.object);
       tiles += head + tile::print(v.scheduled.kernel);
       llvm += m.llvm_ir;
@@ -276,8 +276,8 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       write_dump(requests[i].name + ".ll", llvm);
       write_dump(requests[i].name + ".ptx", ptx);
     }
+    if (options.keep_tiles || options.keep_texts) report.tile_text = std::move(tiles);
     if (options.keep_texts) {
-      report.tile_text = std::move(tiles);
       report.llvm_text = std::move(llvm);
       report.ptx_text = std::move(ptx);
     }

@@ -222,7 +222,7 @@ Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const Kernel
     auto [it, fresh] = by_text.try_emplace(key, static_cast<int>(distinct.size()));
     if (fresh) distinct.push_back({key, nullptr, request.name});
     out.kernels.back().object = it->second;
-    if (options.keep_texts) report.tile_text = tile::print(out.kernels.back().scheduled.kernel);
+    if (options.keep_tiles || options.keep_texts) report.tile_text = tile::print(out.kernels.back().scheduled.kernel);
     if (dump_enabled()) write_dump(request.name + ".tile", text);
     out.reports.push_back(std::move(report));
   }

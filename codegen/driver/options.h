@@ -42,7 +42,8 @@ struct CompileOptions {
   Tf32 tf32 = Tf32::Conv;       // of f32 operations on a GPU
   bool cache = true;            // object cache on disk
   std::string cache_dir;        // empty: TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera
-  bool keep_texts = false;      // keep tile and LLVM texts for explain and dumps
+  bool keep_tiles = false;      // keep the text of tile kernels (KernelReport::tile_text)
+  bool keep_texts = false;      // that, and the LLVM IR and PTX, which are made anew where the cache has the code
   std::vector<std::string> disabled_passes;
   // Bytes of a value that does not depend on inputs, and of all of them together, which are computed when compiling
   // (fold_constants.h); more where the constants that they are made from have more. Negative: none are.

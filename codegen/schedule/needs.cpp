@@ -117,6 +117,7 @@ bool depends_on(const LoopNest& nest, ScalarId id, ScalarId on) {
 }
 
 std::string bounds_text(const Graph& graph, const LoopNest& nest, ScalarId check) {
+  ValueId table;
   std::string text = "index out of range [0, ";
   auto extent = nest.dag.as_sym(nest.dag[check].args[1]);
   text += (extent ? extent->str() : "extent") + ")";
@@ -124,15 +125,20 @@ std::string bounds_text(const Graph& graph, const LoopNest& nest, ScalarId check
     if (nest.dag[u].op != ScalarOp::Load ||
         std::find(nest.dag[u].args.begin(), nest.dag[u].args.end(), check) == nest.dag[u].args.end())
       continue;
-    const std::string& buffer = graph.value(nest.loads[static_cast<size_t>(nest.dag[u].operand)]).name;
-    if (!buffer.empty()) text += " of '" + buffer + "'";
+    table = nest.loads[static_cast<size_t>(nest.dag[u].operand)];
     break;
   }
-  for (size_t i = 0; i < nest.sources.size(); ++i) {
-    const Location& where = graph.node(nest.sources[i]).location;
-    if (!where.node.empty()) text += (text.find(" in ") == std::string::npos ? " in " : ", ") + where.node;
+  if (table.valid() && !graph.value(table).name.empty()) text += " of '" + graph.value(table).name + "'";
+  // The operator that reads the table, else the first one of the kernel that has a name.
+  const Node* source = nullptr;
+  for (NodeId id : nest.sources) {
+    const Node& n = graph.node(id);
+    if (n.location.node.empty()) continue;
+    const bool reads = table.valid() && std::find(n.operands.begin(), n.operands.end(), table) != n.operands.end();
+    if (source == nullptr || reads) source = &n;
+    if (reads) break;
   }
-  return text;
+  return source == nullptr ? text : text + " in " + source->location.node;
 }
 
 } // namespace tessera

@@ -31,6 +31,14 @@ std::string shown_dims(const proto::TensorShapeProto& shape) {
   return out + "]";
 }
 
+// "?x4"
+std::string example_dims(const proto::TensorShapeProto& shape) {
+  std::string out;
+  for (const auto& d : shape.dim())
+    out += (out.empty() ? "" : "x") + (d.has_dim_value() ? std::to_string(d.dim_value()) : "?");
+  return out;
+}
+
 } // namespace
 
 std::string identifier(std::string_view name) {
@@ -91,7 +99,8 @@ Status DimensionTable::read_options(const proto::GraphProto& graph,
     if (static_cast<int>(dims.size()) != type.shape().dim_size())
       return Diagnostic(ErrorCode::BadInput, where,
                         "input '" + name + "' has " + std::to_string(type.shape().dim_size()) + " dimensions " +
-                            shown_dims(type.shape()) + ", and " + std::to_string(dims.size()) + " sizes are given");
+                            shown_dims(type.shape()) + ", and " + std::to_string(dims.size()) + " sizes are given")
+          .note("give one size for each, such as " + example_dims(type.shape()) + ", where ? is any size");
     for (size_t i = 0; i < dims.size(); ++i) {
       const auto& d = type.shape().dim(static_cast<int>(i));
       if (dims[i] == -1) continue;

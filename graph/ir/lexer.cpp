@@ -192,11 +192,24 @@ Result<std::string_view> Lexer::expression() {
   skip();
   Position start = at_;
   int depth = 0;
+  char last = '('; // before `at_`, but for spaces; at the beginning an operand is due
   while (!at_end()) {
     char c = now();
+    // Where an operand is due, quotation marks begin a symbol whose name is no identifier; elsewhere they end the
+    // expression, as the reason of a guard does.
+    std::string name;
+    const size_t quoted = c == '"' && std::string_view("(,+-*").find(last) != std::string_view::npos
+                              ? unquote(text_.substr(at_.offset), name)
+                              : 0;
+    if (quoted > 0) {
+      for (size_t i = 0; i < quoted; ++i) advance();
+      last = '"';
+      continue;
+    }
     if (c == '\n' || c == '"' || c == '{' || c == '}' || c == ']' || (depth == 0 && (c == ',' || c == ')'))) break;
     if (c == '(' && ++depth > kMaxDepth) return error("the expression is nested too deeply", start);
     if (c == ')') --depth;
+    if (!space(c)) last = c;
     advance();
     if (at_.offset - start.offset > kMaxExpression) return error("the expression is too long", start);
   }

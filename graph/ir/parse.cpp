@@ -185,7 +185,7 @@ Status Parser::where(Graph& graph) {
   do {
     in_.skip();
     Position at = in_.position();
-    TESSERA_ASSIGN(std::string word, in_.identifier("a symbol, 'require' or 'assume'"));
+    TESSERA_ASSIGN(std::string word, in_.name("a symbol, 'require' or 'assume'"));
     if (in_.eat_word("in")) {
       TESSERA_TRY(where_symbol(graph, word, at));
       continue;

@@ -18,25 +18,6 @@ bool is_identifier(std::string_view s) {
   return s != "_"; // stands for what is left out
 }
 
-std::string quote(std::string_view s) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string out = "\"";
-  for (char c : s) {
-    auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      out += {'\\', c};
-    else if (c == '\n')
-      out += "\\n";
-    else if (c == '\t')
-      out += "\\t";
-    else if (byte < 0x20 || byte == 0x7f)
-      out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
-    else
-      out += c;
-  }
-  return out + "\"";
-}
-
 std::string identifier_or_quoted(std::string_view s) { return is_identifier(s) ? std::string(s) : quote(s); }
 
 std::string real(double v) {
@@ -235,7 +216,7 @@ private:
     for (const SymExpr& s : env.symbols()) {
       if (!used.count(s.symbol_id())) continue;
       SymRange range = env.range(s);
-      std::string text = s.symbol_name() + " in [" + std::to_string(range.lo) + ", " +
+      std::string text = s.str() + " in [" + std::to_string(range.lo) + ", " +
                          (range.hi >= kSymMax ? "?" : std::to_string(range.hi)) + "]";
       if (int64_t divisor = env.divisor(s); divisor > 1) text += " div " + std::to_string(divisor);
       if (auto hint = env.hint(s)) text += " hint " + std::to_string(*hint);

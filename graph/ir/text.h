@@ -1,12 +1,12 @@
 // The lexical rules of the Graph text form, shared by printer and parser (docs/graph-ir.md).
 #pragma once
 #include "graph/ir/graph.h"
+#include "graph/support/text.h"
 
 namespace tessera::text {
 
 // [A-Za-z_][A-Za-z0-9_.]*: what may stand without quotes after % and @, as an attribute's or a symbol's name.
 [[nodiscard]] bool is_identifier(std::string_view s);
-[[nodiscard]] std::string quote(std::string_view s); // "a\"b\n": \" \\ \n \t and \xNN for other control characters
 [[nodiscard]] std::string identifier_or_quoted(std::string_view s);
 // Shortest text that reads back to the same double; always with a point, an exponent, or inf / -inf / nan.
 [[nodiscard]] std::string real(double v);

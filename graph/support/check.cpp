@@ -1,4 +1,5 @@
 #include "graph/support/check.h"
+#include "graph/support/text.h"
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -12,10 +13,11 @@ std::vector<std::string>& contexts() {
 } // namespace
 
 void check_failed(const char* condition, const char* file, int line, std::string_view what) {
-  std::fprintf(stderr, "tessera: internal error: %.*s\n  check: %s\n  at %s:%d\n", static_cast<int>(what.size()),
-               what.data(), condition, file, line);
+  const std::string text = shown(what);
+  std::fprintf(stderr, "tessera: internal error: %.*s\n  check: %s\n  at %s:%d\n", static_cast<int>(text.size()),
+               text.data(), condition, file, line);
   const auto& stack = contexts();
-  for (auto it = stack.rbegin(); it != stack.rend(); ++it) std::fprintf(stderr, "  while: %s\n", it->c_str());
+  for (auto it = stack.rbegin(); it != stack.rend(); ++it) std::fprintf(stderr, "  while: %s\n", shown(*it).c_str());
   std::fprintf(stderr,
                "This is a bug in Tessera. Please report it with the model; TESSERA_DUMP_DIR=DIR saves each stage.\n");
   std::fflush(stderr);

@@ -1,5 +1,6 @@
 #include "graph/support/diagnostic.h"
 #include "graph/support/check.h"
+#include "graph/support/text.h"
 #include <array>
 
 namespace tessera {
@@ -57,17 +58,17 @@ const ErrorCodeInfo& info(ErrorCode code) {
 }
 
 std::string Location::str() const {
-  std::string out = file;
+  std::string out = shown(file);
   if (line > 0) {
     out += (out.empty() ? "line " : ":") + std::to_string(line);
     if (column > 0) out += ":" + std::to_string(column);
   }
   if (node.empty() && op.empty() && output.empty()) return out;
   if (!out.empty()) out += ": ";
-  out += node.empty() ? "node" : "node '" + node + "'";
+  out += node.empty() ? "node" : "node '" + shown(node) + "'";
   if (op.empty() && output.empty()) return out;
-  out += " (" + op;
-  if (!output.empty()) out += (op.empty() ? "output '" : ", output '") + output + "'";
+  out += " (" + shown(op);
+  if (!output.empty()) out += (op.empty() ? "output '" : ", output '") + shown(output) + "'";
   return out + ")";
 }
 
@@ -100,8 +101,16 @@ std::string Diagnostic::str() const {
   const ErrorCodeInfo& row = info(code);
   std::string out = "error " + std::string(row.id) + " " + std::string(row.name) + ": ";
   if (std::string where = location.str(); !where.empty()) out += where + ": ";
-  out += message + "\n";
-  for (const std::string& text : notes) out += "  note: " + text + "\n";
+  out += shown(message) + "\n";
+  // Of a long chain of notes (calls of functions within functions) both ends.
+  constexpr size_t kFirst = 8, kLast = 4;
+  const bool all = notes.size() <= kFirst + kLast + 1;
+  for (size_t i = 0; i < notes.size(); ++i) {
+    if (all || i < kFirst || i + kLast >= notes.size())
+      out += "  note: " + shown(notes[i]) + "\n";
+    else if (i == kFirst)
+      out += "  note: ... (" + std::to_string(notes.size() - kFirst - kLast) + " more)\n";
+  }
   return out;
 }
 

@@ -46,7 +46,8 @@ struct ErrorCodeInfo {
 };
 const ErrorCodeInfo& info(ErrorCode code);
 
-// Where: a file, a position in it, a node. All optional. Printed as "model.onnx: node 'Add_12' (Add, output 'z')".
+// Where: a file, a position in it, a node. All optional. str(), for people: "model.onnx: node 'Add_12' (Add, output
+// 'z')".
 struct Location {
   std::string file;
   std::string node;         // node name
@@ -75,7 +76,8 @@ struct Diagnostic {
   Diagnostic& note(std::string text) &;
   Diagnostic&& note(std::string text) &&;
   Diagnostic&& at(Location loc) &&; // unless it has a location
-  // "error TES-2001 unsupported-op: model.onnx: node 'X' (Foo, output 'y'): message\n  note: ...\n"
+  // "error TES-2001 unsupported-op: model.onnx: node 'X' (Foo, output 'y'): message\n  note: ...\n", for people: one
+  // line for the message and each note, whatever names are in them (text.h). Message, notes and location are exact.
   [[nodiscard]] std::string str() const;
 };
 

@@ -1,6 +1,7 @@
 #include "graph/support/log.h"
 #include "graph/support/check.h"
 #include "graph/support/file.h"
+#include "graph/support/text.h"
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -44,7 +45,7 @@ struct Logger {
     if (!unknown.empty()) {
       std::string known;
       for (const ChannelInfo& c : kChannels) known += (known.empty() ? "" : ", ") + std::string(c.name);
-      stderr_logger.warn("TESSERA_LOG: unknown channel '{}'; channels are {}, all", unknown, known);
+      stderr_logger.warn("TESSERA_LOG: unknown channel '{}'; channels are {}, all", shown(unknown), known);
     }
   }
 
@@ -69,6 +70,16 @@ struct Logger {
   }
 };
 
+// A text of several lines, each after the first marked: no line of it passes for a message of its own.
+std::string continued(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    out += text[i];
+    if (text[i] == '\n' && i + 1 < text.size()) out += "  | ";
+  }
+  return out;
+}
+
 // Never destroyed: threads may still log while the process ends.
 Logger& logger() {
   static Logger* const instance = new Logger;
@@ -83,11 +94,12 @@ bool log_enabled(LogChannel channel) {
 void log_write(LogChannel channel, const std::string& text) {
   Logger& log = logger();
   std::string_view name = kChannels[static_cast<size_t>(channel)].name;
+  const std::string safe = continued(shown_lines(text));
   std::lock_guard lock(log.mutex);
   if (log.sink)
-    log.sink(log.user, name, text);
+    log.sink(log.user, name, safe);
   else
-    log.stderr_logger.info("{}: {}", name, text);
+    log.stderr_logger.info("{}: {}", name, safe);
 }
 
 void set_log_sink(LogSink sink, void* user) {
@@ -104,9 +116,9 @@ bool dump_enabled() { return !logger().dump_dir.empty(); }
 void write_dump(const std::string& file_name, std::string_view text) {
   Logger& log = logger();
   if (log.dump_dir.empty()) return;
-  std::string safe = file_name;
+  std::string safe = shown(file_name, 200);
   for (char& c : safe)
-    if (c == '/' || c == '\\' || static_cast<unsigned char>(c) < ' ') c = '_';
+    if (c == '/' || c == '\\') c = '_';
   std::filesystem::path path = std::filesystem::path(log.dump_dir) / safe;
   std::error_code ec;
   std::filesystem::create_directories(log.dump_dir, ec);

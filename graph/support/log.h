@@ -1,5 +1,6 @@
 // Channels of the log: TESSERA_LOG=fusion,guards,recompiles,output_code,passes,cache,memory,perf (or "all"). Written to
-// standard error through spdlog, which is private to log.cpp. A disabled channel costs one relaxed load.
+// standard error through spdlog, which is private to log.cpp, and fit to be shown (text.h): the second and later lines
+// of a text begin with "  | ". A disabled channel costs one relaxed load.
 #pragma once
 #include <string>
 #include <string_view>

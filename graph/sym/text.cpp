@@ -1,5 +1,6 @@
 // The text form: infix arithmetic and functions. A name that is no identifier, or is that of a function, stands in
 // quotes.
+#include "graph/support/text.h"
 #include "graph/sym/node.h"
 #include <array>
 
@@ -36,12 +37,7 @@ void print_name(const std::string& name, std::string& out) {
     out += name;
     return;
   }
-  out += '"';
-  for (char c : name) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  out += '"';
+  out += quote(name);
 }
 
 void print(const SymExpr& e, std::string& out, bool inside_product) {
@@ -180,12 +176,9 @@ private:
   }
   Result<SymExpr> quoted() {
     std::string name;
-    for (++at_; at_ < s_.size() && s_[at_] != '"'; ++at_) {
-      if (s_[at_] == '\\' && at_ + 1 < s_.size()) ++at_;
-      name += s_[at_];
-    }
-    if (at_ >= s_.size()) return error("a name does not end");
-    ++at_;
+    const size_t bytes = unquote(s_.substr(at_), name);
+    if (bytes == 0) return error("a name in quotes does not end, or has an unknown escape");
+    at_ += bytes;
     return lookup_(name);
   }
   Result<SymExpr> call(const Function& f) {

@@ -107,6 +107,15 @@ TEST(TextForm, GuardsComeBackInOrder) {
   round_trip(text);
 }
 
+// A dimension may be called anything.
+TEST(TextForm, SymbolsWithAnyName) {
+  round_trip(
+      R"(graph @main(%x: f32["past len", 2*"a\"b\\c\n\xe2\x80\xae\xff" + 1]) -> (%y: f32["past len", 2*"a\"b\\c\n\xe2\x80\xae\xff" + 1]) where "past len" in [1, ?], "a\"b\\c\n\xe2\x80\xae\xff" in [0, 9] {
+  %y = exp(%x) : f32["past len", 2*"a\"b\\c\n\xe2\x80\xae\xff" + 1]
+}
+)");
+}
+
 TEST(TextForm, LeftOutOperandsAndResultsAreUnderscores) {
   round_trip(R"(graph @main(%x: f32[4], %hi: f32[]) -> (%y: f32[4]) {
   %y = Clip@13(%x, _, %hi) : f32[4]

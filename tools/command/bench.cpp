@@ -1,6 +1,8 @@
 // tessera bench: how long a call takes, what starting costs, and how near the memory's ceiling the compiled part comes.
-#include "inputs.h"
+#include "codegen/driver/load.h"
+#include "explain.h"
 #include "runtime/cuda/timing.h"
+#include "runtime/variant.h"
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -72,33 +74,6 @@ struct EmptyFolder {
   EmptyFolder& operator=(const EmptyFolder&) = delete;
 };
 
-// Multiply-adds of the products and convolutions, times two.
-double library_flops(const Compiled& c, const Sizes& sizes) {
-  const ShapeEnv& env = c.graph->env();
-  double total = 0;
-  for (const Group* group : flat_groups(c.report.plan)) {
-    const Group& g = *group; // of an attention those of its two products
-    if (g.kind == Group::Kind::Own && !g.node.valid()) {
-      const SymShape &q = g.attention.q.shape, &v = g.attention.v.shape;
-      if (auto n = evaluate(env, sizes, product(q) * v[v.size() - 2])) total += 2.0 * static_cast<double>(*n);
-      if (auto n = evaluate(env, sizes, product(g.attention.out.shape) * v[v.size() - 2]))
-        total += 2.0 * static_cast<double>(*n);
-      continue;
-    }
-    if (g.kind != Group::Kind::Library || g.call.kind == LibraryCall::Kind::Pool || g.call.operands.size() < 2)
-      continue;
-    SymExpr per_result = 1;
-    const SymShape& b = g.call.operands[1].shape;
-    if (g.call.kind == LibraryCall::Kind::Matmul && b.size() >= 2)
-      per_result = b[b.size() - 2];
-    else
-      for (size_t d = 1; d < b.size(); ++d) per_result *= b[d]; // convolution: [out, in / groups, kernel ...]
-    if (auto n = evaluate(env, sizes, product(g.call.result.shape) * per_result))
-      total += 2.0 * static_cast<double>(*n);
-  }
-  return total;
-}
-
 // A call as it is timed: on the host with its clock, on a GPU between events with inputs and outputs that lie there.
 struct Timed {
   std::unique_ptr<cuda::Stopwatch> watch; // null on the host
@@ -131,15 +106,16 @@ struct Timed {
 Result<Json> bench(const BenchOptions& o) {
   TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
   TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
-  options.allow_compiled_file = false;
   options.executor.profile = o.profile;
   options.executor.wait_for_plans = true; // what is timed is what stays
   options.executor.pool = ThreadPool::create(o.model.threads);
+  const bool compiled_file = is_compiled_file(o.model.model);
   Progress progress;
   Json j;
   j["model"] = o.model.model;
+  j["compiled_file"] = compiled_file;
   j["threads"] = options.executor.pool->threads();
-  if (!o.no_cold && options.compile.cache) {
+  if (!o.no_cold && options.compile.cache && !compiled_file) {
     progress.show("compiling from nothing");
     EmptyFolder folder;
     SessionOptions cold = options;
@@ -149,9 +125,11 @@ Result<Json> bench(const BenchOptions& o) {
     TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(cold)));
     j["cold_start_ms"] = ms_since(start);
   }
-  progress.show("compiling");
+  progress.show(compiled_file ? "loading" : "compiling");
   // The first one fills the cache, the second is a start that finds everything there.
-  { TESSERA_ASSIGN(auto filler, Session::open(o.model.model, options)); }
+  if (!compiled_file) {
+    TESSERA_ASSIGN(auto filler, Session::open(o.model.model, options));
+  }
   auto start = Clock::now();
   TESSERA_ASSIGN(auto session, Session::open(o.model.model, options));
   j["warm_start_ms"] = ms_since(start);
@@ -166,11 +144,11 @@ Result<Json> bench(const BenchOptions& o) {
   TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, tensors, shapes, notes));
   TESSERA_TRY(make_inputs(*session, sizes, o.seed, tensors));
   progress.clear();
-  for (const auto& n : notes) std::fprintf(stderr, "note: %s\n", printable(n).c_str());
+  for (const auto& n : notes) say_note(n);
   j["sizes"] = sizes;
 
   RunStats stats;
-  bool gpu = options.compile.device == "cuda";
+  bool gpu = is_gpu_target(compiled.executable->target);
   j["device"] = compiled.executable->target;
   start = Clock::now();
   TESSERA_ASSIGN(Timed timed, Timed::create(*session, tensors, gpu, stats));
@@ -200,9 +178,12 @@ Result<Json> bench(const BenchOptions& o) {
   j["max_ms"] = times.back();
   j["arena_bytes"] = stats.arena_bytes;
 
-  SymExpr bytes = 0;
-  for (const auto& g : r.plan.groups) bytes += g.bytes_read + g.bytes_written;
-  if (auto moved = evaluate(compiled.graph->env(), sizes, bytes)) {
+  TESSERA_ASSIGN(Json report, explain_json(*session, sizes, false));
+  auto total = [&](const char* what) -> std::optional<int64_t> {
+    const Json& value = report["totals"][what]["at_sizes"];
+    return value.is_number_integer() ? std::optional(value.get<int64_t>()) : std::nullopt;
+  };
+  if (auto moved = total("bytes")) {
     progress.show("measuring the memory");
     double bandwidth = 0;
     if (gpu) {
@@ -217,7 +198,7 @@ Result<Json> bench(const BenchOptions& o) {
     j["copy_bytes_per_second"] = bandwidth;
     j["memory_floor_ms"] = floor_ms;
     j["share_of_memory_ceiling"] = floor_ms / median;
-    double flops = library_flops(compiled, sizes);
+    const double flops = static_cast<double>(total("library_flops").value_or(0));
     j["library_flops"] = flops;
     j["library_flops_per_second"] = flops / (median / 1e3);
     if (o.profile) {
@@ -243,7 +224,8 @@ std::string bench_text(const Json& j) {
                     j["device"].get<std::string>() + ", " + j["threads"].dump() + " threads)\n";
   out += "start: ";
   if (j.contains("cold_start_ms")) out += ms("cold_start_ms") + " from nothing, ";
-  out += ms("warm_start_ms") + " from the cache; first run " + ms("first_run_ms") + "\n";
+  out += ms("warm_start_ms") + (j["compiled_file"] ? " from the file" : " from the cache") + "; first run " +
+         ms("first_run_ms") + "\n";
   out += "arena " + format_bytes(j["arena_bytes"].get<double>());
   if (j.contains("bytes_moved")) {
     out += "; moves " + format_bytes(j["bytes_moved"].get<double>()) + ", a copy of that takes " +
@@ -270,7 +252,7 @@ std::string bench_text(const Json& j) {
 int run(const BenchOptions& o) {
   auto report = bench(o);
   if (!report.ok()) return fail(report.error(), o.model.json);
-  if (o.model.json != "-") std::fputs(printable(bench_text(*report)).c_str(), stdout);
+  if (o.model.json != "-") say(bench_text(*report));
   return finish(kDone, o.model.json, *report);
 }
 

@@ -1,5 +1,6 @@
 #include "command.h"
 #include "api/device.h"
+#include "codegen/driver/load.h"
 #include "graph/support/file.h"
 #include <algorithm>
 #include <cerrno>
@@ -39,28 +40,38 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
   sub.option("--device", o.device, "where to run").one_of({"auto", "cpu", "cuda"}).show_default();
   sub.option("--arch", o.arch, "GPU to make code for: sm_80, sm_90, sm_90a (default: the one that is here)");
   sub.option("--threads", o.threads, "worker threads, 0 for all cores").not_negative();
-  sub.flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison");
-  sub.flag("--strict-rounding", o.strict_rounding, "round f16 and bf16 after every operator");
+  sub.flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison").only_compiles(o.compiles);
+  sub.flag("--strict-rounding", o.strict_rounding, "round f16 and bf16 after every operator").only_compiles(o.compiles);
   sub.option("--tf32", o.tf32, "f32 operations on a GPU that may round their operands to TF32; --strict-rounding: off")
       .one_of({"off", "conv", "all"})
-      .show_default();
+      .show_default()
+      .only_compiles(o.compiles);
   sub.flag("--no-cache", o.no_cache, "neither read nor write compiled kernels on disk");
   sub.option("--cache-dir", o.cache_dir,
              "folder of compiled kernels (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
-  sub.flag("--no-tuned", o.no_tuned, "the rules' schedules, even where 'tessera tune' found better ones");
+  sub.flag("--no-tuned", o.no_tuned, "the rules' schedules, even where 'tessera tune' found better ones")
+      .only_compiles(o.compiles);
   sub.option("--tune-share", o.tune_share,
              "tune kernels beside the calls, in this share of the time (0.05; default: $TESSERA_TUNE_SHARE, else 0)")
-      .range(0.0, 1.0);
-  sub.option("--tuned-for", o.tuned_for, "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")");
+      .range(0.0, 1.0)
+      .only_compiles(o.compiles);
+  sub.option("--tuned-for", o.tuned_for, "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")")
+      .only_compiles(o.compiles);
   sub.option("--disable-pass", o.disabled_passes,
              "leave a graph pass out, by name (repeatable; 'tessera opt --list' names them)")
-      .one_at_a_time();
+      .one_at_a_time()
+      .only_compiles(o.compiles);
   sub.option("--specialize", o.specialize, "make variants for sizes: DIM=exact or DIM=div:8 (repeatable)")
-      .one_at_a_time();
+      .one_at_a_time()
+      .only_compiles(o.compiles);
   sub.option("--on-miss", o.on_miss, "when no specialized variant fits: compile another, or run the generic one")
       .one_of({"compile", "generic"})
-      .show_default();
-  sub.option("--max-variants", o.max_variants, "specialized variants at most").range(1, 1000).show_default();
+      .show_default()
+      .only_compiles(o.compiles);
+  sub.option("--max-variants", o.max_variants, "specialized variants at most")
+      .range(1, 1000)
+      .show_default()
+      .only_compiles(o.compiles);
   sub.option("--json", o.json, "write the results to this file as JSON ('-': standard output)");
 }
 
@@ -88,8 +99,32 @@ Result<std::vector<ShapeArgument>> parse_shapes(const std::vector<std::string>& 
   return out;
 }
 
+Diagnostic unknown_pass(const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& p : graph_passes()) known.emplace_back(p.name);
+  Diagnostic d = usage("no pass is called '" + name + "'");
+  if (auto close = similar(name, known); !close.empty()) d.note("did you mean '" + close + "'?");
+  return std::move(d).note("'tessera opt --list' names them");
+}
+
+Status need_model(const std::string& path, const std::string& subcommand) {
+  if (!is_compiled_file(path)) return {};
+  return usage(path + " is a compiled file, and 'tessera " + subcommand + "' works on a model")
+      .note("give it the model that the file was compiled from; run, bench and explain take compiled files");
+}
+
 Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<ShapeArgument>& shapes) {
   SessionOptions out;
+  if (is_compiled_file(o.model)) {
+    std::string given;
+    for (const auto& name : o.compiles) given += (given.empty() ? "" : ", ") + name;
+    if (!given.empty())
+      return usage(o.model + " is a compiled file, to which " + given + " cannot apply")
+          .note("give it to 'tessera compile MODEL -o FILE', which makes the code");
+    out.compile.threads = o.threads;
+    out.compiled_for = !o.arch.empty() ? "cuda " + o.arch : o.device == "auto" ? "" : o.device;
+    return out;
+  }
   // A model that is only compiled for some GPU needs none here.
   TESSERA_ASSIGN(DeviceChoice device, choose_device(o.device == "auto" && !o.arch.empty() ? "cuda" : o.device, o.arch));
   device.apply(out.compile);
@@ -104,8 +139,7 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   out.compile.cache = !o.no_cache;
   out.compile.cache_dir = o.cache_dir;
   for (const auto& pass : o.disabled_passes)
-    if (find_graph_pass(pass) == nullptr)
-      return usage("no pass is called '" + pass + "'").note("'tessera opt --list' names them");
+    if (find_graph_pass(pass) == nullptr) return unknown_pass(pass);
   out.compile.disabled_passes = o.disabled_passes;
   out.on_miss = o.on_miss == "generic" ? SessionOptions::OnMiss::Generic : SessionOptions::OnMiss::Compile;
   out.max_variants = o.max_variants;
@@ -132,13 +166,19 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   return out;
 }
 
+Result<std::unique_ptr<Session>> open_session(const ModelOptions& o, SessionOptions session) {
+  Progress progress;
+  progress.show((is_compiled_file(o.model) ? "loading " : "compiling ") + o.model);
+  return Session::open(o.model, std::move(session));
+}
+
 // ---- results
 Json to_json(const Diagnostic& d) {
   Json j;
   const auto& code = info(d.code);
   j["id"] = code.id;
   j["name"] = code.name;
-  j["message"] = d.message;
+  j["message"] = shown(d.message);
   Json at;
   if (!d.location.file.empty()) at["file"] = d.location.file;
   if (!d.location.node.empty()) at["node"] = d.location.node;
@@ -146,7 +186,8 @@ Json to_json(const Diagnostic& d) {
   if (!d.location.output.empty()) at["output"] = d.location.output;
   if (d.location.line > 0) at["line"] = d.location.line, at["column"] = d.location.column;
   if (!at.is_null()) j["location"] = at;
-  j["notes"] = d.notes;
+  j["notes"] = Json::array();
+  for (const auto& note : d.notes) j["notes"].push_back(shown(note));
   j["exit_code"] = code.exit_code;
   return j;
 }
@@ -172,15 +213,17 @@ Status write_text(const std::string& path, std::string_view text) {
   return file_error(ErrorCode::FileError, "standard output", "write", errno);
 }
 
+std::string json_text(const Json& json) { return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n"; }
+}
+
 Status write_json(const std::string& path, const Json& json) {
-  if (path.empty()) return {};
-  return write_text(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  return path.empty() ? Status() : write_text(path, json_text(json));
 }
 
 int fail(const Diagnostic& d, const std::string& json_path) {
-  std::fputs(printable(d.str()).c_str(), stderr);
+  std::fputs(d.str().c_str(), stderr);
   if (auto status = write_json(json_path, Json{{"error", to_json(d)}}); !status.ok())
-    std::fputs(printable(status.error().str()).c_str(), stderr);
+    std::fputs(status.error().str().c_str(), stderr);
   return info(d.code).exit_code;
 }
 
@@ -209,20 +252,9 @@ std::string format_ms(double ms) {
   return format_number(ms * 1000, 1) + " us";
 }
 
-std::string printable(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    auto u = static_cast<unsigned char>(c);
-    if ((u < 32 && c != '\n' && c != '\t') || u == 127) {
-      char buffer[8];
-      std::snprintf(buffer, sizeof buffer, "\\x%02x", u);
-      out += buffer;
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
+void say(std::string_view text) { std::fputs(shown_lines(text).c_str(), stdout); }
+void say_note(const std::string& text) { std::fprintf(stderr, "note: %s\n", shown(text).c_str()); }
+void say_warning(const std::string& text) { std::fprintf(stderr, "warning: %s\n", shown(text).c_str()); }
 
 namespace {
 // Characters of UTF-8 text: continuation bytes take no column.
@@ -231,6 +263,11 @@ size_t width(const std::string& s) {
       std::count_if(s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 } // namespace
+
+void Table::add(std::vector<std::string> row) {
+  for (std::string& cell : row) cell = shown(cell);
+  rows_.push_back(std::move(row));
+}
 
 std::string Table::str(const std::string& indent) const {
   std::vector<size_t> widths;
@@ -256,7 +293,7 @@ Progress::Progress() : terminal_(::isatty(STDERR_FILENO) != 0) {}
 
 void Progress::show(const std::string& text) {
   if (!terminal_) return;
-  std::fprintf(stderr, "\r\033[K%s", text.substr(0, 110).c_str());
+  std::fprintf(stderr, "\r\033[K%s", shown(text, 80).c_str());
   std::fflush(stderr);
   shown_ = true;
 }

@@ -1,6 +1,7 @@
 // What the subcommands share: options of a model, exit codes, JSON, tables, progress.
 #pragma once
 #include "api/variant.h"
+#include "graph/support/text.h"
 #include "options.h"
 #include <nlohmann/json.hpp>
 #include <string>
@@ -36,9 +37,13 @@ struct ModelOptions {
   std::vector<std::string> specialize; // DIM=exact, DIM=div:8
   std::string on_miss = "compile";
   int max_variants = 8;
-  std::string json; // file, "-" for standard output
+  std::string json;                  // file, "-" for standard output
+  std::vector<std::string> compiles; // options that were given and that only the compile of a model can follow
 };
 void add_model_options(Subcommand& sub, ModelOptions& options);
+[[nodiscard]] Diagnostic unknown_pass(const std::string& name);
+// An error for a compiled file where `subcommand` needs the model it was compiled from.
+[[nodiscard]] Status need_model(const std::string& path, const std::string& subcommand);
 
 // A --shape: sizes of an input, or of a named dimension (one number). -1 where free ("?").
 struct ShapeArgument {
@@ -47,33 +52,43 @@ struct ShapeArgument {
 };
 [[nodiscard]] Result<std::vector<ShapeArgument>> parse_shapes(const std::vector<std::string>& texts);
 
-// Errors: Usage for texts that do not parse, and those of choose_device().
+// Errors: Usage for texts that do not parse, and for options that do not apply to a compiled file; those of
+// choose_device().
 [[nodiscard]] Result<SessionOptions> session_options(const ModelOptions& options,
                                                      const std::vector<ShapeArgument>& shapes);
+
+// Opens the model or compiled file, showing progress.
+[[nodiscard]] Result<std::unique_ptr<Session>> open_session(const ModelOptions& options, SessionOptions session);
 
 // ---- results
 [[nodiscard]] Json to_json(const Diagnostic& d);
 [[nodiscard]] Json to_json(const RunStats& stats);
 // Writes a whole file; to standard output where `path` is "-" or empty.
 [[nodiscard]] Status write_text(const std::string& path, std::string_view text);
-// Writes pretty-printed JSON with a newline; nothing when `path` is empty. Bytes that are no UTF-8 are replaced.
+// Pretty-printed, with a newline. Strings are exact, in ASCII; bytes that are no UTF-8 are replaced by U+FFFD.
+[[nodiscard]] std::string json_text(const Json& json);
+// Nothing when `path` is empty.
 [[nodiscard]] Status write_json(const std::string& path, const Json& json);
 // Prints the error, writes {"error": ...} where JSON was asked for, and returns its exit code.
 int fail(const Diagnostic& d, const std::string& json_path = "");
 // Where `to` is a value to write at the end: prints and returns the code of a failed write, else `code`.
 int finish(int code, const std::string& json_path, const Json& json);
 
-// ---- text
+// ---- text. Everything for people leaves through these three and fail(), fit to be shown (graph/support/text.h); names
+// that are put into a line of ours are shown() by themselves.
+void say(std::string_view text); // lines for standard output
+void say_note(const std::string& text);
+void say_warning(const std::string& text);
 [[nodiscard]] std::string format_bytes(double bytes);          // "12.6 MB", decimal units
 [[nodiscard]] std::string format_number(double v, int digits); // fixed
 [[nodiscard]] std::string format_ms(double ms);                // "1.23 ms", "45 us", "2.1 s"
-[[nodiscard]] std::string printable(std::string_view text);    // control characters of untrusted names shown as escapes
-// Columns padded to their widest cell; cells of columns named in `right` are aligned to the right.
+// Columns padded to their widest cell; cells of columns named in `right` are aligned to the right. Each cell is
+// shown().
 class Table {
 public:
   explicit Table(std::vector<std::string> header, std::vector<size_t> right = {})
       : rows_{std::move(header)}, right_(std::move(right)) {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  void add(std::vector<std::string> row);
   [[nodiscard]] bool empty() const { return rows_.size() == 1; }
   [[nodiscard]] std::string str(const std::string& indent = "") const;
 

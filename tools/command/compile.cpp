@@ -15,16 +15,14 @@ struct CompileCommand {
 
 int run(const CompileCommand& o) {
   auto done = [&]() -> Result<Json> {
+    TESSERA_TRY(need_model(o.model.model, "compile"));
     TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
     TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
-    options.allow_compiled_file = false;
     options.compile_only = true;
-    Progress progress;
-    progress.show("compiling " + o.model.model);
-    TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(options)));
-    progress.clear();
+    options.compile.keep_tiles = true;
+    TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
     const auto& compiled = session->variants().front()->compiled;
-    TESSERA_TRY(save_executable(*compiled.executable, o.output, o.embed_weights));
+    TESSERA_TRY(session->save(o.output, o.embed_weights));
     std::error_code ignored; // the size is for people
     auto bytes = std::filesystem::file_size(o.output, ignored);
     const auto& r = compiled.report;
@@ -38,9 +36,8 @@ int run(const CompileCommand& o) {
            {"cache_hits", r.cache_hits},
            {"cache_misses", r.cache_misses}};
     if (o.model.json != "-")
-      std::printf("%s: %s for %s, compiled in %s\n", printable(o.output).c_str(),
-                  format_bytes(ignored ? 0 : static_cast<double>(bytes)).c_str(), compiled.executable->target.c_str(),
-                  format_ms(r.import_ms + r.total_ms).c_str());
+      say(shown(o.output) + ": " + format_bytes(ignored ? 0 : static_cast<double>(bytes)) + " for " +
+          compiled.executable->target + ", compiled in " + format_ms(r.import_ms + r.total_ms) + "\n");
     return j;
   }();
   if (!done.ok()) return fail(done.error(), o.model.json);

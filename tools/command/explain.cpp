@@ -1,6 +1,6 @@
 // tessera explain: what fused, what did not and why, in bytes.
 #include "explain.h"
-#include <cstdio>
+#include <unordered_map>
 
 namespace tessera::command {
 
@@ -12,41 +12,86 @@ struct ExplainOptions {
   bool summary = false, tiles = false;
 };
 
+Diagnostic damaged(const std::string& what) {
+  return Diagnostic(ErrorCode::CorruptFile, "the report in the compiled file cannot be read: " + what)
+      .note("write the file again with 'tessera compile'");
+}
+
+// Puts the value of every "expression" beside it.
+void evaluate_all(Json& j, const std::function<Json(const std::string&)>& value) {
+  if (j.is_object() && j.contains("expression"))
+    j["at_sizes"] = value(j["expression"].get<std::string>());
+  else if (j.is_structured())
+    for (auto& part : j) evaluate_all(part, value);
+}
+
+Result<std::string> render(const ExplainOptions& o, const Json& report) {
+  try {
+    if (o.format == "json") return json_text(report);
+    if (o.format == "html") return explain_html(report);
+    std::string text = shown_lines(explain_text(report, o.summary));
+    if (o.tiles)
+      for (const char* which : {"kernels", "library_calls"})
+        for (const auto& k : report.at(which))
+          if (k.contains("tile")) text += "\n" + shown_lines(k.at("tile").get<std::string>());
+    return text;
+  } catch (const Json::exception& e) {
+    return damaged(e.what());
+  }
+}
+
 int run(const ExplainOptions& o) {
   auto report = [&]() -> Result<Json> {
     TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
     TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
-    options.allow_compiled_file = false;
     options.compile_only = true;
     options.import.allow_missing_weights = true; // a graph without its weights explains as well
-    options.compile.keep_texts = o.tiles;
-    Progress progress;
-    progress.show("compiling " + o.model.model);
-    TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(options)));
-    progress.clear();
+    options.compile.keep_tiles = o.tiles;
+    TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
     std::vector<std::string> notes;
     TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
-    for (const auto& n : notes) std::fprintf(stderr, "note: %s\n", printable(n).c_str());
-    return explain_json(*session, *session->variants().front(), o.model.model, sizes);
+    for (const auto& n : notes) say_note(n);
+    return explain_json(*session, sizes, o.tiles);
   }();
   if (!report.ok()) return fail(report.error(), o.model.json);
-  std::string text;
-  if (o.format == "json")
-    text = report->dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  else if (o.format == "html")
-    text = explain_html(*report);
-  else
-    text = printable(explain_text(*report, o.summary));
-  if (o.tiles && o.format == "text")
-    for (const char* which : {"kernels", "library_calls"})
-      for (const auto& k : (*report)[which])
-        if (k.contains("tile")) text += "\n" + k["tile"].get<std::string>();
+  auto text = render(o, *report);
+  if (!text.ok()) return fail(text.error(), o.model.json);
   if (o.model.json != "-")
-    if (auto status = write_text(o.output, text); !status.ok()) return fail(status.error(), "");
+    if (auto status = write_text(o.output, *text); !status.ok()) return fail(status.error(), "");
   return finish(kDone, o.model.json, *report);
 }
 
 } // namespace
+
+Result<Json> explain_json(const Session& session, const Sizes& sizes, bool tiles) {
+  constexpr int kMaxDepth = 32; // a report has a dozen levels
+  std::unordered_map<std::string, SymExpr> symbols;
+  std::unordered_map<uint64_t, int64_t> values;
+  for (const auto& [name, size] : sizes)
+    values.emplace(symbols.emplace(name, SymExpr::symbol(name)).first->second.symbol_id(), size);
+  auto lookup = [&](std::string_view name) -> Result<SymExpr> {
+    auto it = symbols.find(std::string(name));
+    if (it == symbols.end()) return Diagnostic(ErrorCode::ParseError, "only a run defines this size");
+    return it->second;
+  };
+  auto value = [&](const std::string& text) -> Json {
+    auto e = parse_sym(text, lookup);
+    if (!e.ok()) return nullptr;
+    auto v = e->eval(values);
+    return v.ok() ? Json(*v) : Json(nullptr);
+  };
+  try {
+    Json j = Json::parse(session.report(), [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; });
+    j["sizes"] = sizes;
+    evaluate_all(j, value);
+    if (!tiles)
+      for (const char* which : {"kernels", "library_calls"})
+        for (auto& part : j.at(which)) part.erase("tile");
+    return j;
+  } catch (const Json::exception& e) {
+    return damaged(e.what());
+  }
+}
 
 void add_explain(CommandLine& line) {
   auto options = std::make_shared<ExplainOptions>();

@@ -1,12 +1,13 @@
-// The report of what a compile made of a model: as JSON, and as text and as a page from that JSON.
+// The report of what a compile made of a model (api/report.h), at the sizes of a call: as text and as a page.
 #pragma once
 #include "inputs.h"
 
 namespace tessera::command {
 
-// Bytes are given as expressions and, where the sizes say it, as numbers.
-[[nodiscard]] Json explain_json(const Session& session, const SessionVariant& variant, const std::string& path,
-                                const Sizes& sizes);
+// Session::report() with the numbers that the sizes give: "at_sizes" beside each "expression", null where the sizes do
+// not say it. Without the texts of tile kernels unless `tiles`. Error CorruptFile: a compiled file's report is none.
+[[nodiscard]] Result<Json> explain_json(const Session& session, const Sizes& sizes, bool tiles);
+// Both throw Json::exception where a part of the report is missing or of another type, which only explain.cpp sees.
 [[nodiscard]] std::string explain_text(const Json& report, bool summary);
 // One HTML file that needs no other: tables that can be sorted, a bar for what each step moves.
 [[nodiscard]] std::string explain_html(const Json& report);

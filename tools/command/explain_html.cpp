@@ -43,9 +43,9 @@ for (const head of document.querySelectorAll("th")) head.addEventListener("click
 });
 )js";
 
-std::string escaped(std::string_view text) {
+std::string html_escaped(const std::string& text) {
   std::string out;
-  for (char c : printable(std::string(text))) {
+  for (char c : text) {
     switch (c) {
     case '&': out += "&amp;"; break;
     case '<': out += "&lt;"; break;
@@ -56,6 +56,7 @@ std::string escaped(std::string_view text) {
   }
   return out;
 }
+std::string escaped(std::string_view text) { return html_escaped(shown(text)); }
 std::string text(const Json& j, const char* key) {
   auto it = j.find(key);
   if (it == j.end() || it->is_null()) return "";
@@ -64,10 +65,10 @@ std::string text(const Json& j, const char* key) {
 
 // A number of bytes; NaN where the sizes do not say it.
 double number_of(const Json& bytes) {
-  const auto& v = bytes["at_sizes"];
+  const auto& v = bytes.at("at_sizes");
   return v.is_null() ? std::nan("") : v.get<double>();
 }
-std::string shown(const Json& bytes) {
+std::string amount(const Json& bytes) {
   double v = number_of(bytes);
   return std::isnan(v) ? "<code>" + text(bytes, "expression") + "</code>" : escaped(format_bytes(v));
 }
@@ -107,7 +108,7 @@ std::string key(const Json& bytes) { return key(number_of(bytes)); }
 // What a group moves and, in grey, what its operators would move one by one, on one scale for the page.
 std::string bars(const Json& group, double most) {
   auto bar = [&](const char* which, const char* cls) {
-    double v = number_of(group[which]);
+    double v = number_of(group.at(which));
     if (std::isnan(v) || most <= 0) return std::string();
     return std::string("<div class=\"bar") + cls + "\" style=\"width:" + format_number(100 * v / most, 2) +
            "%\" title=\"" + escaped(format_bytes(v)) + "\"></div>";
@@ -124,33 +125,34 @@ std::string operators(const Json& list) {
 
 std::string with_tile(const Json& group, const std::string& name) {
   if (!group.contains("tile")) return "<code>" + name + "</code>";
-  return "<details><summary><code>" + name + "</code></summary><pre>" + text(group, "tile") + "</pre></details>";
+  return "<details><summary><code>" + name + "</code></summary><pre>" +
+         html_escaped(shown_lines(group.at("tile").get<std::string>())) + "</pre></details>";
 }
 
 std::string kernels(const Json& j, double most) {
   Table table({{"name"}, {"moves", true}, {"one by one", true}, {""}, {"operators"}, {"over"}, {"schedule"}});
-  for (const auto& k : j["kernels"]) {
+  for (const auto& k : j.at("kernels")) {
     std::string schedule;
     for (const auto& s : k.value("schedules_before", Json::array()))
       schedule += text(s, "when") + " " + text(s, "kind") + ": " + text(s, "why") + "; else ";
-    if (k.contains("schedule")) schedule += text(k["schedule"], "kind") + ": " + text(k["schedule"], "why");
-    table.add({with_tile(k, text(k, "name")), shown(k["bytes"]), shown(k["bytes_operator_by_operator"]), bars(k, most),
-               operators(k["operators"]), text(k, "iteration"), schedule},
-              {text(k, "name"), key(k["bytes"]), key(k["bytes_operator_by_operator"]), key(k["bytes"]),
-               std::to_string(k["operators"].size())});
+    if (k.contains("schedule")) schedule += text(k.at("schedule"), "kind") + ": " + text(k.at("schedule"), "why");
+    table.add({with_tile(k, text(k, "name")), amount(k.at("bytes")), amount(k.at("bytes_operator_by_operator")),
+               bars(k, most), operators(k.at("operators")), text(k, "iteration"), schedule},
+              {text(k, "name"), key(k.at("bytes")), key(k.at("bytes_operator_by_operator")), key(k.at("bytes")),
+               std::to_string(k.at("operators").size())});
   }
   return table.empty() ? "" : "<h2>Kernels</h2>\n" + table.html();
 }
 
 std::string library_calls(const Json& j, double most) {
   Table table({{"name"}, {"call"}, {"moves", true}, {"one by one", true}, {""}, {"operands"}, {"done on the result"}});
-  for (const auto& k : j["library_calls"]) {
+  for (const auto& k : j.at("library_calls")) {
     std::string operands;
-    for (const auto& o : k["operands"])
+    for (const auto& o : k.at("operands"))
       operands += (operands.empty() ? "" : " x ") + text(o, "name") + " <code>" + text(o, "shape") + "</code>";
-    table.add({with_tile(k, text(k, "name")), text(k, "library_call"), shown(k["bytes"]),
-               shown(k["bytes_operator_by_operator"]), bars(k, most), operands, operators(k["epilogue"])},
-              {text(k, "name"), "", key(k["bytes"]), key(k["bytes_operator_by_operator"]), key(k["bytes"])});
+    table.add({with_tile(k, text(k, "name")), text(k, "library_call"), amount(k.at("bytes")),
+               amount(k.at("bytes_operator_by_operator")), bars(k, most), operands, operators(k.at("epilogue"))},
+              {text(k, "name"), "", key(k.at("bytes")), key(k.at("bytes_operator_by_operator")), key(k.at("bytes"))});
   }
   return table.empty() ? "" : "<h2>Library calls</h2>\n" + table.html();
 }
@@ -164,8 +166,8 @@ std::string edges(const Json& list, const char* title, bool saved) {
       return text(e, name) + " <span class=\"note\">" + text(e, op) + "</span>";
     };
     table.add({text(e, "code"), text(e, "reason"), end("producer", "producer_op"), end("consumer", "consumer_op"),
-               has ? shown(e[which]) : "", text(e, "detail")},
-              {"", "", "", "", has ? key(e[which]) : ""});
+               has ? amount(e.at(which)) : "", text(e, "detail")},
+              {"", "", "", "", has ? key(e.at(which)) : ""});
   }
   if (table.empty()) return "";
   std::string head = std::string(title) + " (" + std::to_string(list.size()) + ")";
@@ -175,20 +177,20 @@ std::string edges(const Json& list, const char* title, bool saved) {
 
 std::string reasons(const Json& j) {
   Table table({{"code"}, {"reason"}, {"edges", true}, {"means"}});
-  for (const auto& c : j["edges_by_code"])
+  for (const auto& c : j.at("edges_by_code"))
     table.add({text(c, "code"), text(c, "reason"), text(c, "count"), text(c, "summary")});
   return table.empty() ? "" : "<h2>Edges by reason</h2>\n" + table.html();
 }
 
 std::string breaks(const Json& j) {
   std::string out = "<h2>Breaks</h2>\n";
-  if (j["host_operators"].empty() && j["breaks"]["data_dependent_sizes"].empty())
+  if (j.at("host_operators").empty() && j.at("breaks").at("data_dependent_sizes").empty())
     return out + "<p>None: every operator is compiled or a library call, every size follows from the inputs.</p>\n";
   Table table({{"what"}, {"why"}, {"bytes", true}});
-  for (const auto& h : j["host_operators"])
-    table.add({text(h, "name") + " runs by its reference on the host", text(h, "reason"), shown(h["bytes"])},
-              {"", "", key(h["bytes"])});
-  for (const auto& d : j["breaks"]["data_dependent_sizes"])
+  for (const auto& h : j.at("host_operators"))
+    table.add({text(h, "name") + " runs by its reference on the host", text(h, "reason"), amount(h.at("bytes"))},
+              {"", "", key(h.at("bytes"))});
+  for (const auto& d : j.at("breaks").at("data_dependent_sizes"))
     table.add({"size <code>" + text(d, "symbol") + "</code>",
                "known only when " + text(d, "defined_by") + " (" + text(d, "op") + ") has run", ""});
   return out + table.html();
@@ -196,42 +198,42 @@ std::string breaks(const Json& j) {
 
 std::string constants(const Json& j) {
   Table table({{"value"}, {"operator"}, {"bytes", true}, {"why it is computed at every call"}});
-  for (const auto& l : j["constants"]["left"])
+  for (const auto& l : j.at("constants").at("left"))
     table.add({text(l, "name"), text(l, "op"), text(l, "bytes"), text(l, "reason")});
   return table.empty() ? "" : "<h2>Constants that were not computed when compiling</h2>\n" + table.html();
 }
 
 std::string guards(const Json& j) {
   Table table({{"class"}, {"condition"}, {"reason"}, {"where"}});
-  for (const auto& g : j["guards"])
+  for (const auto& g : j.at("guards"))
     table.add({text(g, "class"), "<code>" + text(g, "condition") + "</code>", text(g, "reason"), text(g, "where")});
   return table.empty() ? "" : "<h2>Guards</h2>\n" + table.html();
 }
 
 std::string compile_times(const Json& j) {
   Table table({{"pass"}, {"changed"}, {"ms", true}, {"nodes before", true}, {"after", true}});
-  for (const auto& p : j["passes"])
-    table.add({text(p, "name"), p["changed"].get<bool>() ? "yes" : "", format_number(p["ms"].get<double>(), 2),
+  for (const auto& p : j.at("passes"))
+    table.add({text(p, "name"), p.at("changed").get<bool>() ? "yes" : "", format_number(p.at("ms").get<double>(), 2),
                text(p, "nodes_before"), text(p, "nodes_after")});
-  const auto& c = j["compile"];
+  const auto& c = j.at("compile");
   std::string out = "<details><summary>Time of compiling: ";
   for (const char* step : {"import", "passes", "fusion", "constants", "codegen", "link"})
-    out += std::string(step) + " " + escaped(format_ms(c[std::string(step) + "_ms"].get<double>())) + ", ";
+    out += std::string(step) + " " + escaped(format_ms(c.at(std::string(step) + "_ms").get<double>())) + ", ";
   return out + text(c, "cache_hits") + " kernels from the cache, " + text(c, "cache_misses") + " compiled</summary>\n" +
          table.html() + "</details>\n";
 }
 
 std::string totals(const Json& j) {
-  const auto& t = j["totals"];
+  const auto& t = j.at("totals");
   auto card = [](const std::string& number, const std::string& what, bool bad = false) {
     return std::string("<div class=\"card") + (bad ? " bad" : "") + "\"><b>" + number + "</b>" + what + "</div>\n";
   };
-  double after = number_of(t["bytes"]), before = number_of(t["bytes_operator_by_operator"]);
+  double after = number_of(t.at("bytes")), before = number_of(t.at("bytes_operator_by_operator"));
   std::string out = "<div class=\"cards\">\n" + card(text(t, "operators"), "operators") +
                     card(text(t, "kernels"), "kernels") + card(text(t, "library_calls"), "library calls") +
-                    card(text(t, "host_operators"), "by reference on the host", t["host_operators"] != 0) +
-                    card(shown(t["bytes"]), "moved") +
-                    card(shown(t["bytes_operator_by_operator"]), "operator by operator");
+                    card(text(t, "host_operators"), "by reference on the host", t.at("host_operators") != 0) +
+                    card(amount(t.at("bytes")), "moved") +
+                    card(amount(t.at("bytes_operator_by_operator")), "operator by operator");
   if (!std::isnan(after) && !std::isnan(before) && before > 0)
     out += card(format_number(100 * after / before, 0) + " %", "of the bytes are left");
   return out + "</div>\n";
@@ -240,17 +242,17 @@ std::string totals(const Json& j) {
 std::string heading(const Json& j) {
   std::string out = "<h1>" + text(j, "model") + "</h1>\n<p>";
   if (j.contains("opsets"))
-    for (const auto& [domain, version] : j["opsets"].items())
+    for (const auto& [domain, version] : j.at("opsets").items())
       out += escaped(domain) + " opset " + escaped(version.dump()) + "; ";
   out += text(j, "target") + "; " + text(j, "variant") + " variant</p>\n";
   for (const char* which : {"inputs", "outputs"}) {
     out += std::string("<p>") + which + ":";
-    for (const auto& io : j[which]) out += " " + text(io, "name") + " <code>" + text(io, "type") + "</code>";
+    for (const auto& io : j.at(which)) out += " " + text(io, "name") + " <code>" + text(io, "type") + "</code>";
     out += "</p>\n";
   }
-  if (!j["sizes"].empty()) {
+  if (!j.at("sizes").empty()) {
     out += "<p class=\"note\">Numbers are for";
-    for (const auto& [name, size] : j["sizes"].items()) out += " " + escaped(name) + "=" + escaped(size.dump());
+    for (const auto& [name, size] : j.at("sizes").items()) out += " " + escaped(name) + "=" + escaped(size.dump());
     out += ".</p>\n";
   }
   return out;
@@ -261,17 +263,17 @@ std::string heading(const Json& j) {
 std::string explain_html(const Json& j) {
   double most = 0;
   for (const char* which : {"kernels", "library_calls"})
-    for (const auto& g : j[which])
+    for (const auto& g : j.at(which))
       for (const char* bytes : {"bytes", "bytes_operator_by_operator"})
-        if (double v = number_of(g[bytes]); !std::isnan(v)) most = std::max(most, v);
+        if (double v = number_of(g.at(bytes)); !std::isnan(v)) most = std::max(most, v);
   return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + text(j, "model") +
          "</title>\n<meta name=\"viewport\" content=\"width=device-width\"><style>" + kStyle +
          "</style></head><body>\n" + heading(j) + totals(j) +
          "<p class=\"note\">Bars: what a step moves and, in grey, what its operators would move one by one. Click a "
          "column's head to sort.</p>\n" +
-         kernels(j, most) + library_calls(j, most) + edges(j["not_fused"], "Edges not fused", false) +
-         edges(j["fused"], "Edges fused", true) + reasons(j) + breaks(j) + constants(j) + guards(j) + compile_times(j) +
-         "<script>" + kScript + "</script></body></html>\n";
+         kernels(j, most) + library_calls(j, most) + edges(j.at("not_fused"), "Edges not fused", false) +
+         edges(j.at("fused"), "Edges fused", true) + reasons(j) + breaks(j) + constants(j) + guards(j) +
+         compile_times(j) + "<script>" + kScript + "</script></body></html>\n";
 }
 
 } // namespace tessera::command

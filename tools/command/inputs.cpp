@@ -1,5 +1,4 @@
 #include "inputs.h"
-#include "graph/ops/op.h"
 #include "graph/support/hash.h"
 #include <algorithm>
 #include <cmath>
@@ -25,42 +24,22 @@ const IoInfo* find_io(const std::vector<IoInfo>& ios, const std::string& name) {
   return it == ios.end() ? nullptr : &*it;
 }
 
-const Graph& graph_of(const Session& session) { return *session.variants().front()->compiled.graph; }
-
-// Whether numbers computed from this value may go on to be indices unchanged in kind: integers of any operator but
-// structured ones.
-bool carries_index(const Graph& graph, const Node& n) {
-  return (n.op->pointwise() != nullptr || n.op->indexing() != nullptr) && !n.results.empty() && n.results[0].valid() &&
-         is_integer(graph.type(n.results[0]).dtype);
+// The smallest extent that values of an input index; nullopt when they index nothing.
+std::optional<int64_t> indexed_extent(const ShapeEnv& env, const IoInfo& io, const Sizes& sizes) {
+  std::optional<int64_t> extent;
+  for (const IndexedDimension& d : io.indexed)
+    if (auto size = evaluate(env, sizes, d.extent)) extent = std::min(extent.value_or(*size), *size);
+  return extent;
 }
 
-// The smallest extent that values of an input index into; nullopt when they index nothing.
-std::optional<int64_t> indexed_extent(const Graph& graph, ValueId input, const std::vector<std::vector<NodeId>>& users,
-                                      const Sizes& sizes) {
-  std::optional<int64_t> extent;
-  std::vector<bool> seen(static_cast<size_t>(graph.value_count()), false);
-  std::vector<ValueId> todo = {input};
-  while (!todo.empty()) {
-    ValueId v = todo.back();
-    todo.pop_back();
-    if (seen[static_cast<size_t>(v.index)]) continue;
-    seen[static_cast<size_t>(v.index)] = true;
-    for (NodeId id : users[static_cast<size_t>(v.index)]) {
-      const Node& n = graph.node(id);
-      bool is_table = !n.operands.empty() && n.operands[0] == v;
-      if (n.op->name.starts_with("gather") && !is_table && n.operands[0].valid()) {
-        const SymShape& table = graph.type(n.operands[0]).shape;
-        int64_t axis = n.attributes.i("axis");
-        if (axis < 0) axis += static_cast<int64_t>(table.size());
-        if (axis < 0 || axis >= static_cast<int64_t>(table.size())) continue;
-        if (auto size = evaluate(graph.env(), sizes, table[static_cast<size_t>(axis)]))
-          extent = std::min(extent.value_or(*size), *size);
-      } else if (carries_index(graph, n)) {
-        todo.push_back(n.results[0]);
-      }
-    }
+// Sizes as --shape takes them, ? for any: "?x4".
+std::string example(const SymShape& shape) {
+  std::string out;
+  for (const auto& d : shape) {
+    auto fixed = d.as_const();
+    out += (out.empty() ? "" : "x") + (fixed ? std::to_string(*fixed) : "?");
   }
-  return extent;
+  return out;
 }
 
 uint64_t name_seed(uint64_t seed, const std::string& name) { return hash128(name, seed).lo; }
@@ -149,7 +128,8 @@ Result<Sizes> choose_sizes(const Session& session, const Tensors& given, const s
       if (io->shape.size() != argument.sizes.size())
         return Diagnostic(ErrorCode::BadInput, "input '" + io->name + "' is " + str(io->shape) +
                                                    ", and --shape gives " + std::to_string(argument.sizes.size()) +
-                                                   " sizes");
+                                                   " sizes")
+            .note("for example --shape " + io->name + "=" + example(io->shape));
       for (size_t d = 0; d < io->shape.size(); ++d) {
         auto fixed = io->shape[d].as_const();
         if (fixed && argument.sizes[d] >= 0 && *fixed != argument.sizes[d])
@@ -194,9 +174,7 @@ Result<Sizes> choose_sizes(const Session& session, const Tensors& given, const s
 }
 
 Status make_inputs(const Session& session, const Sizes& sizes, uint64_t seed, Tensors& tensors) {
-  const Graph& graph = graph_of(session);
   const ShapeEnv& env = *session.variants().front()->compiled.executable->env;
-  std::vector<std::vector<NodeId>> users;
   for (const auto& io : session.inputs()) {
     if (tensors.contains(io.name)) continue;
     Dims dims;
@@ -221,10 +199,7 @@ Status make_inputs(const Session& session, const Sizes& sizes, uint64_t seed, Te
       for (int64_t i = 0; i < t.count(); ++i)
         t.set_f64(i, std::sqrt(-2 * std::log(uniform())) * std::cos(2 * std::numbers::pi * uniform()));
     } else if (kind == DTypeKind::Signed || kind == DTypeKind::Unsigned) {
-      if (users.empty()) users = graph.users();
-      auto input = std::find_if(graph.inputs().begin(), graph.inputs().end(),
-                                [&](ValueId v) { return graph.value(v).name == io.name; });
-      auto extent = input == graph.inputs().end() ? std::nullopt : indexed_extent(graph, *input, users, sizes);
+      auto extent = indexed_extent(env, io, sizes);
       auto limit = static_cast<uint64_t>(std::clamp<int64_t>(extent.value_or(1), 1, kLargestIndex));
       for (int64_t i = 0; i < t.count(); ++i) t.set_i64(i, extent ? static_cast<int64_t>(rng() % limit) : 1);
     } else if (kind == DTypeKind::Bool) {

@@ -22,7 +22,7 @@ using Sizes = std::map<std::string, int64_t>; // of symbolic dimensions, by name
 // within it, other integers (masks, lengths) and booleans are 1. The same seed gives the same numbers, input by input.
 [[nodiscard]] Status make_inputs(const Session& session, const Sizes& sizes, uint64_t seed, Tensors& tensors);
 
-// The value of a size expression of `graph`; nullopt where it has symbols that only a run defines.
+// The value of a size expression; nullopt where it has symbols that only a run defines.
 [[nodiscard]] std::optional<int64_t> evaluate(const ShapeEnv& env, const Sizes& sizes, const SymExpr& e);
 
 } // namespace tessera::command

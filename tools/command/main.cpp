@@ -24,7 +24,7 @@ static int run(int argc, char** argv) {
   add_test(line);
   add_opt(line);
   std::signal(SIGPIPE, SIG_DFL); // 'tessera explain | head' ends quietly
-  return line.run(argc, argv, kUsage);
+  return line.run(argc, argv, [](const tessera::Diagnostic& d) { return fail(d); });
 }
 
 int main(int argc, char** argv) {

@@ -94,7 +94,7 @@ Result<std::string> graph_level(const OptOptions& o, Graph graph, std::vector<st
     else if (find_step(name) != nullptr)
       return Diagnostic(ErrorCode::Usage, "'" + name + "' prints and can only stand last");
     else
-      return Diagnostic(ErrorCode::Usage, "no pass is called '" + name + "'").note("'tessera opt --list' names them");
+      return unknown_pass(name);
   }
   pipeline.verify = o.verify;
   TESSERA_TRY(verify(graph));
@@ -143,7 +143,7 @@ int list_passes() {
   graph.add({std::string(kDefaultPipeline), "the pipeline that a compile runs"});
   Table last({"last step", "level", ""});
   for (const auto& s : kFinalSteps) last.add({std::string(s.name), std::string(s.level), std::string(s.summary)});
-  std::fputs((graph.str() + "\n" + last.str()).c_str(), stdout);
+  say(graph.str() + "\n" + last.str());
   return kDone;
 }
 
@@ -157,6 +157,7 @@ int run(const OptOptions& o) {
   json["file"] = o.file;
   json["passes"] = Json::array();
   auto text = [&]() -> Result<std::string> {
+    TESSERA_TRY(need_model(o.file, "opt"));
     auto passes = split_passes(o.passes);
     if (o.file.ends_with(".onnx")) {
       onnx::ImportOptions import;
@@ -177,7 +178,9 @@ int run(const OptOptions& o) {
     return graph_level(o, std::move(graph), passes, json);
   }();
   if (!text.ok()) return fail(text.error(), o.json);
-  if (auto status = write_text(o.output, *text); !status.ok()) return fail(status.error(), o.json);
+  // Whole lines: the text is read back.
+  if (auto status = write_text(o.output, shown_lines(*text, std::string::npos)); !status.ok())
+    return fail(status.error(), o.json);
   return finish(kDone, o.json, json);
 }
 

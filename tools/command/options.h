@@ -1,6 +1,7 @@
 // The command line as the subcommands declare it: a thin layer over CLI11, whose headers take longer to compile than
 // any subcommand and are private to options.cpp.
 #pragma once
+#include "graph/support/diagnostic.h"
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -15,6 +16,9 @@ class Option;
 } // namespace CLI
 
 namespace tessera::command {
+
+// The word of `known` that is most like `word`, at most a third of it mistyped; "" if there is none.
+[[nodiscard]] std::string similar(const std::string& word, const std::vector<std::string>& known);
 
 // A subcommand's work, run after the command line was read; returns the exit code.
 using Action = std::function<int()>;
@@ -32,6 +36,7 @@ public:
   Option& not_negative();
   Option& positive();
   Option& excludes(const Option& other);
+  Option& only_compiles(std::vector<std::string>& given); // its name is added to `given` when it is used
 
 private:
   CLI::Option* option_;
@@ -44,7 +49,7 @@ public:
   // double, optional double.
   template <class T>
   Option option(const std::string& names, T& to, const std::string& help);
-  void flag(const std::string& names, bool& to, const std::string& help);
+  Option flag(const std::string& names, bool& to, const std::string& help);
   [[nodiscard]] Option declared(const std::string& name); // one of this subcommand's
   void footer(const std::string& text);
   void action(Action action);
@@ -60,8 +65,9 @@ public:
               const std::string& footer);
   ~CommandLine();
   Subcommand add(const std::string& name, const std::string& summary);
-  // Reads the arguments and runs the chosen subcommand's action; its exit code, or `usage_error` for wrong arguments.
-  int run(int argc, char** argv, int usage_error);
+  // Reads the arguments and runs the chosen subcommand's action; its exit code, or what `refuse` returns for wrong
+  // arguments.
+  int run(int argc, char** argv, const std::function<int(const Diagnostic&)>& refuse);
 
 private:
   std::unique_ptr<CLI::App> app_;

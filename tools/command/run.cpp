@@ -75,7 +75,7 @@ Result<bool> compare_outputs(const RunOptions& o, const Session& session, const 
   for (size_t i = 0; i < outputs.size(); ++i) {
     std::string path = dir + "/" + file_name(ios[i].name);
     if (!std::filesystem::exists(path)) {
-      text += "  " + ios[i].name + ": not compared, there is no " + path + "\n";
+      text += "  " + shown(ios[i].name) + ": not compared, there is no " + shown(path) + "\n";
       continue;
     }
     TESSERA_ASSIGN(Tensor expected, read_npy(path, outputs[i].dtype()));
@@ -97,9 +97,9 @@ Result<bool> compare_outputs(const RunOptions& o, const Session& session, const 
     json[i]["max_abs"] = c.max_abs;
     json[i]["same"] = same;
     if (!same) json[i]["difference"] = c.message;
-    text += "  " + ios[i].name + ": " + (same ? "agrees" : "differs") + ", norm of the difference over the norm " +
-            shown_number(c.norm_ratio) + ", largest difference " + shown_number(c.max_abs) +
-            (same || c.message.empty() ? "" : "\n    " + c.message) + "\n";
+    text += "  " + shown(ios[i].name) + ": " + (same ? "agrees" : "differs") +
+            ", norm of the difference over the norm " + shown_number(c.norm_ratio) + ", largest difference " +
+            shown_number(c.max_abs) + (same || c.message.empty() ? "" : "\n    " + shown(c.message)) + "\n";
   }
   if (compared == 0)
     return Diagnostic(ErrorCode::BadInput, "'" + dir + "' has an expected result for none of the outputs")
@@ -142,7 +142,7 @@ Result<bool> run_case(const RunOptions& o, const std::vector<ShapeArgument>& sha
   if (given < tensors.size())
     notes.push_back(std::to_string(tensors.size() - given) + " of " + std::to_string(tensors.size()) +
                     " inputs made up from seed " + std::to_string(o.seed));
-  for (const auto& n : notes) std::fprintf(stderr, "note: %s\n", printable(n).c_str());
+  for (const auto& n : notes) say_note(n);
 
   RunStats stats;
   TESSERA_ASSIGN(std::vector<Tensor> outputs, session.run(tensors, &stats));
@@ -167,7 +167,7 @@ Result<bool> run_case(const RunOptions& o, const std::vector<ShapeArgument>& sha
     table.add(row);
     json["outputs"].push_back(std::move(j));
   }
-  std::string text = (what.name.empty() ? "" : what.name + "\n") + table.str("  ");
+  std::string text = (what.name.empty() ? "" : shown(what.name) + "\n") + table.str("  ");
   if (!o.output_dir.empty()) {
     std::string dir =
         what.name.empty() ? o.output_dir : o.output_dir + "/" + std::filesystem::path(what.name).filename().string();
@@ -175,7 +175,7 @@ Result<bool> run_case(const RunOptions& o, const std::vector<ShapeArgument>& sha
     std::filesystem::create_directories(dir, error);
     if (error) return Diagnostic(ErrorCode::FileError, "cannot make the folder '" + dir + "': " + error.message());
     for (size_t i = 0; i < outputs.size(); ++i) TESSERA_TRY(write_npy(dir + "/" + file_name(ios[i].name), outputs[i]));
-    text += "  written to " + dir + "\n";
+    text += "  written to " + shown(dir) + "\n";
   }
   bool same = true;
   if (!what.expect_dir.empty()) {
@@ -184,9 +184,9 @@ Result<bool> run_case(const RunOptions& o, const std::vector<ShapeArgument>& sha
   }
   for (const auto& m : stats.misses)
     text += "  " +
-            (m.refused.empty() ? "guard missed: " + m.guard
+            (m.refused.empty() ? "guard missed: " + shown(m.guard)
                                : std::to_string(m.refused.size()) + " library calls refused, now loops") +
-            " (" + m.reason + "), recompiled in " + format_ms(stats.recompile_ms) + "\n";
+            " (" + shown(m.reason) + "), recompiled in " + format_ms(stats.recompile_ms) + "\n";
   text += "  run in " + format_ms(stats.total_ms) +
           (stats.new_shape ? ", " + format_ms(stats.plan_ms) + " of that to plan for new sizes" : "") + "\n";
   if (o.profile) {
@@ -194,7 +194,7 @@ Result<bool> run_case(const RunOptions& o, const std::vector<ShapeArgument>& sha
     for (const auto& s : stats.steps) steps.add({s.name, format_ms(s.ms), format_bytes(static_cast<double>(s.bytes))});
     text += steps.str("    ");
   }
-  if (o.model.json != "-") std::fputs(printable(text).c_str(), stdout);
+  if (o.model.json != "-") say(text);
   return same;
 }
 
@@ -204,10 +204,8 @@ int run(const RunOptions& o) {
     TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
     options.executor.poison = o.poison;
     options.executor.profile = o.profile;
+    TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
     Progress progress;
-    progress.show("compiling " + o.model.model);
-    TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(options)));
-    progress.clear();
     std::vector<Case> cases;
     for (const auto& dir : o.cases)
       cases.push_back({dir, dir + "/inputs", std::filesystem::exists(dir + "/expected") ? dir + "/expected" : ""});
@@ -241,12 +239,17 @@ int run(const RunOptions& o) {
                        {"link_ms", r.link_ms},       {"total_ms", r.import_ms + r.total_ms},
                        {"cache_hits", r.cache_hits}, {"cache_misses", r.cache_misses}};
     if (!r.cache_warnings.empty()) json["compile"]["warnings"] = r.cache_warnings;
-    for (const auto& w : r.cache_warnings) std::fprintf(stderr, "warning: %s\n", printable(w).c_str());
+    for (const auto& w : r.cache_warnings) say_warning(w);
     if (o.model.json != "-") {
-      std::printf("  compiled in %s (%d kernels, %d library calls", format_ms(r.import_ms + r.total_ms).c_str(),
-                  counts.kernels, counts.library_calls);
-      if (counts.host_steps > 0) std::printf(", %d operators by reference on the host", counts.host_steps);
-      std::printf("; %d of %d objects from the cache)\n", r.cache_hits, r.cache_hits + r.cache_misses);
+      std::string text = std::string(generic.graph ? "  compiled in " : "  loaded in ") +
+                         format_ms(r.import_ms + r.total_ms) + " (" + std::to_string(counts.kernels) + " kernels, " +
+                         std::to_string(counts.library_calls) + " library calls";
+      if (counts.host_steps > 0)
+        text += ", " + std::to_string(counts.host_steps) + " operators by reference on the host";
+      if (generic.graph)
+        text += "; " + std::to_string(r.cache_hits) + " of " + std::to_string(r.cache_hits + r.cache_misses) +
+                " objects from the cache";
+      say(text + ")\n");
     }
     return std::pair(same, std::move(json));
   }();

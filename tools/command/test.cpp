@@ -7,6 +7,7 @@
 #include "workers.h"
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -186,9 +187,7 @@ Status run_all(const TestOptions& o, std::vector<TestResult>& results) {
   w.tasks = results.size();
   w.jobs = o.jobs > 0 ? static_cast<size_t>(o.jobs) : std::max(1u, std::thread::hardware_concurrency());
   w.timeout = std::chrono::seconds(o.timeout);
-  w.work = [&](size_t task) {
-    return run_folder(o, results[task].folder).dump(-1, ' ', false, Json::error_handler_t::replace);
-  };
+  w.work = [&](size_t task) { return json_text(run_folder(o, results[task].folder)); };
   w.done = [&](size_t task, const TaskEnd& end) {
     TestResult& result = results[task];
     progress.show(std::to_string(++done) + " of " + std::to_string(results.size()) + "  " + result.name);
@@ -217,6 +216,7 @@ Result<std::vector<TestResult>> find_folders(const TestOptions& o) {
   std::vector<TestResult> out;
   for (const auto& dir : o.dirs) {
     std::error_code error;
+    TESSERA_TRY(need_model(dir, "test"));
     if (!fs::is_directory(dir, error)) return Diagnostic(ErrorCode::FileError, "'" + dir + "' is not a folder");
     auto add = [&](const fs::path& folder) {
       std::string path = folder.string();
@@ -250,7 +250,7 @@ int run(const TestOptions& o) {
   if (!folders.ok()) return fail(folders.error(), o.json);
   std::vector<TestResult>& results = *folders;
   if (o.list) {
-    for (const auto& r : results) std::printf("%s\n", r.folder.c_str());
+    for (const auto& r : results) say(shown(r.folder, PATH_MAX) + "\n");
     return kDone;
   }
   if (auto status = run_all(o, results); !status.ok()) return fail(status.error(), o.json);
@@ -274,8 +274,8 @@ int run(const TestOptions& o) {
                              {"ms", r.ms}});
     bool bad = r.outcome != Outcome::Pass && r.outcome != Outcome::Unsupported;
     if (bad || o.verbose)
-      text += std::string(kOutcomeNames[static_cast<size_t>(r.outcome)]) + "  " + r.name +
-              (r.reason.empty() ? "" : ": " + r.reason) + "\n";
+      text += std::string(kOutcomeNames[static_cast<size_t>(r.outcome)]) + "  " + shown(r.name) +
+              (r.reason.empty() ? "" : ": " + shown(r.reason)) + "\n";
   }
   std::vector<std::pair<std::string, int>> subjects(unsupported.begin(), unsupported.end());
   std::stable_sort(subjects.begin(), subjects.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
@@ -294,7 +294,7 @@ int run(const TestOptions& o) {
   text += " of " + std::to_string(results.size()) + "; of those that pass, " + std::to_string(with_host_steps) +
           " have operators run by their reference\n";
   json["pass_with_host_steps"] = with_host_steps;
-  if (o.json != "-") std::fputs(printable(text).c_str(), stdout);
+  if (o.json != "-") say(text);
   bool bad = counts[static_cast<size_t>(Outcome::Fail)] + counts[static_cast<size_t>(Outcome::Crash)] +
                  counts[static_cast<size_t>(Outcome::Timeout)] >
              0;

@@ -49,23 +49,21 @@ Json to_json(const TunedKernel& k) {
 }
 
 Result<Json> tune(const TuneCommand& o) {
+  TESSERA_TRY(need_model(o.model.model, "tune"));
   TESSERA_ASSIGN(auto shapes, parse_shapes(o.model.shapes));
   TESSERA_ASSIGN(SessionOptions options, session_options(o.model, shapes));
-  options.allow_compiled_file = false;
   options.compile_only = true;
   options.use_tuned = false;
   options.executor.pool = ThreadPool::create(o.model.threads);
   options.compile.threads = options.executor.pool->threads();
   if (options.compile.device == "cuda" && options.compile.driver.empty())
     return Diagnostic(ErrorCode::Usage, "tuning measures on the GPU that is here: --arch is for compiling");
-  Progress progress;
-  progress.show("compiling " + o.model.model);
   const CompileOptions compile = options.compile;
-  TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(options)));
-  progress.clear();
+  TESSERA_ASSIGN(auto session, open_session(o.model, std::move(options)));
+  Progress progress;
   std::vector<std::string> notes;
   TESSERA_ASSIGN(Sizes sizes, choose_sizes(*session, {}, shapes, notes));
-  for (const auto& n : notes) std::fprintf(stderr, "note: %s\n", printable(n).c_str());
+  for (const auto& n : notes) say_note(n);
   const Compiled& compiled = session->variants().front()->compiled;
   CallSizes values;
   for (const auto& [name, size] : sizes)
@@ -74,7 +72,7 @@ Result<Json> tune(const TuneCommand& o) {
   auto target = tuned_target(compile);
   TESSERA_CHECK(target.has_value(), "a device that is here has a name");
   TunedRecords records(compile.cache_dir, *target);
-  for (const auto& w : records.warnings()) std::fprintf(stderr, "warning: %s\n", printable(w).c_str());
+  for (const auto& w : records.warnings()) say_warning(w);
   TESSERA_ASSIGN(auto backend, Backend::create(compile));
   TuneOptions tuning;
   tuning.budget_seconds = o.budget;
@@ -113,13 +111,13 @@ std::string tune_text(const Json& j) {
                microseconds(after), gain,
                k.contains("note") ? k["note"].get<std::string>() : k["schedule"].get<std::string>()});
     for (const auto& r : k["rejected"])
-      details += "  " + k["name"].get<std::string>() + ": " + r.get<std::string>() + "\n";
+      details += "  " + shown(k["name"].get<std::string>()) + ": " + shown(r.get<std::string>()) + "\n";
   }
   std::string out = table.empty() ? "no kernels\n" : table.str();
   if (!details.empty()) out += "rejected\n" + details;
   return out + j["tuned"].dump() + " of " + j["measured"].dump() + " measured kernels have a better schedule, " +
          j["left"].dump() + " not measured; " + format_number(j["seconds"], 1) + " s; " +
-         j["records"].get<std::string>() + "\n";
+         shown(j["records"].get<std::string>()) + "\n";
 }
 
 // ---- records
@@ -131,7 +129,7 @@ std::string sizes_text(const TunedRecord& r) {
 
 Result<Json> records(const TuneCommand& o) {
   TunedRecords all(o.model.cache_dir, {});
-  for (const auto& w : all.warnings()) std::fprintf(stderr, "warning: %s\n", printable(w).c_str());
+  for (const auto& w : all.warnings()) say_warning(w);
   Json j{{"records", all.file()}};
   std::vector<TunedRecord> more;
   if (!o.merge_file.empty()) {
@@ -165,9 +163,9 @@ Result<Json> records(const TuneCommand& o) {
       table.add({r.kernel.hex().substr(0, 12), r.name, r.on.device, r.on.driver, sizes_text(r),
                  microseconds(r.default_us), microseconds(r.tuned_us),
                  std::string(r.is_default() ? "default" : name(r.schedule.kind)), r.pinned ? "pinned" : ""});
-    std::fputs(printable(table.empty() ? "no records\n" : table.str()).c_str(), stdout);
+    say(table.empty() ? "no records\n" : table.str());
   } else if (o.model.json != "-") {
-    std::printf("%s: %zu records, %d changed\n", printable(all.file()).c_str(), now.size(), changed);
+    say(shown(all.file()) + ": " + std::to_string(now.size()) + " records, " + std::to_string(changed) + " changed\n");
   }
   return j;
 }
@@ -179,7 +177,7 @@ int run(const TuneCommand& o) {
                 o.model.json);
   auto report = o.on_records() ? records(o) : tune(o);
   if (!report.ok()) return fail(report.error(), o.model.json);
-  if (!o.on_records() && o.model.json != "-") std::fputs(printable(tune_text(*report)).c_str(), stdout);
+  if (!o.on_records() && o.model.json != "-") say(tune_text(*report));
   return finish(kDone, o.model.json, *report);
 }
 

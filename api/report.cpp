@@ -1,11 +1,12 @@
-#include "explain.h"
+#include "api/report.h"
 #include <algorithm>
-#include <cmath>
-#include <set>
+#include <nlohmann/json.hpp>
 
-namespace tessera::command {
+namespace tessera {
 
 namespace {
+
+using Json = nlohmann::ordered_json; // keys in the order in which they were written
 
 // An operator of the source model, as people know it: several primitive nodes may come from one.
 struct Source {
@@ -44,19 +45,8 @@ Json names_json(const Graph& graph, const std::vector<ValueId>& values) {
   return out;
 }
 
-// A number of bytes: its expression, and its value at the sizes given.
-Json bytes_json(const ShapeEnv& env, const Sizes& sizes, const SymExpr& e) {
-  Json j;
-  j["expression"] = e.str();
-  if (auto v = evaluate(env, sizes, e))
-    j["at_sizes"] = *v;
-  else
-    j["at_sizes"] = nullptr;
-  return j;
-}
-double at_sizes(const Json& bytes) {
-  return bytes["at_sizes"].is_null() ? std::nan("") : bytes["at_sizes"].get<double>();
-}
+// A number of bytes or operations, which follows from the sizes of a call.
+Json sized(const SymExpr& e) { return {{"expression", e.str()}}; }
 
 std::string_view kind_name(LibraryCall::Kind kind) {
   switch (kind) {
@@ -110,7 +100,7 @@ std::vector<NodeId> nodes_of(const Group& g) {
   return out;
 }
 
-Json edges_json(const Graph& graph, const FusionPlan& plan, const Sizes& sizes, bool fused) {
+Json edges_json(const Graph& graph, const FusionPlan& plan, bool fused) {
   Json out = Json::array();
   for (const auto& e : plan.ledger) {
     const auto& why = info(e.reason);
@@ -127,34 +117,59 @@ Json edges_json(const Graph& graph, const FusionPlan& plan, const Sizes& sizes, 
     if (e.value.valid()) {
       const TensorType& type = graph.type(e.value);
       j["type"] = type.str();
-      j["bytes"] = bytes_json(graph.env(), sizes, floordiv(type.count() * info(type.dtype).bits + 7, 8));
+      j["bytes"] = sized(floordiv(type.count() * info(type.dtype).bits + 7, 8));
     }
-    if (fused) j["bytes_saved"] = bytes_json(graph.env(), sizes, e.bytes_saved);
+    if (fused) j["bytes_saved"] = sized(e.bytes_saved);
     if (!e.detail.empty()) j["detail"] = e.detail;
     out.push_back(std::move(j));
   }
   return out;
 }
 
+// Multiply-adds of products and convolutions, times two; of an attention those of its two products.
+SymExpr library_flops(const FusionPlan& plan) {
+  SymExpr total = 0;
+  for (const Group* group : flat_groups(plan)) {
+    const Group& g = *group;
+    if (g.kind == Group::Kind::Own && !g.node.valid()) {
+      const SymShape &q = g.attention.q.shape, &v = g.attention.v.shape;
+      total += (product(q) + product(g.attention.out.shape)) * v[v.size() - 2] * 2;
+      continue;
+    }
+    if (g.kind != Group::Kind::Library || g.call.kind == LibraryCall::Kind::Pool || g.call.operands.size() < 2)
+      continue;
+    SymExpr per_result = 1;
+    const SymShape& b = g.call.operands[1].shape;
+    if (g.call.kind == LibraryCall::Kind::Matmul && b.size() >= 2)
+      per_result = b[b.size() - 2];
+    else
+      for (size_t d = 1; d < b.size(); ++d) per_result *= b[d]; // convolution: [out, in / groups, kernel ...]
+    total += product(g.call.result.shape) * per_result * 2;
+  }
+  return total;
+}
+
 } // namespace
 
-Json explain_json(const Session& session, const SessionVariant& variant, const std::string& path, const Sizes& sizes) {
-  const Compiled& c = variant.compiled;
+std::string report_text(const Compiled& c, const onnx::ModelInfo& model, const std::string& path,
+                        const std::string& label) {
   const Graph& graph = *c.graph;
-  const ShapeEnv& env = graph.env();
   Json j;
-  const auto& model = session.model_info();
   j["model"] = path;
   j["producer"] = model.producer;
   j["ir_version"] = model.ir_version;
+  j["opsets"] = Json::object();
   for (const auto& [domain, version] : model.opsets) j["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
-  j["variant"] = variant.label;
+  j["variant"] = label;
   j["target"] = c.executable->target;
-  j["sizes"] = sizes;
-  for (const char* which : {"inputs", "outputs"}) {
+  j["sizes"] = Json::object();
+  for (const auto& [which, bindings] :
+       {std::pair("inputs", &c.executable->inputs), std::pair("outputs", &c.executable->outputs)}) {
     j[which] = Json::array();
-    for (const auto& io : std::string_view(which) == "inputs" ? session.inputs() : session.outputs())
-      j[which].push_back({{"name", io.name}, {"type", TensorType{io.dtype, io.shape}.str()}});
+    for (const Binding& io : *bindings) {
+      const BufferInfo& b = c.executable->buffers[static_cast<size_t>(io.buffer)];
+      j[which].push_back({{"name", io.name}, {"type", TensorType{b.dtype, b.shape}.str()}});
+    }
   }
 
   j["kernels"] = j["library_calls"] = j["host_operators"] = j["copies"] = Json::array();
@@ -206,8 +221,8 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
     }
     out["reads"] = names_json(graph, g.reads);
     out["writes"] = names_json(graph, g.writes);
-    out["bytes"] = bytes_json(env, sizes, g.bytes_read + g.bytes_written);
-    out["bytes_operator_by_operator"] = bytes_json(env, sizes, g.bytes_unfused);
+    out["bytes"] = sized(g.bytes_read + g.bytes_written);
+    out["bytes_operator_by_operator"] = sized(g.bytes_unfused);
     fused_bytes += g.bytes_read + g.bytes_written;
     unfused_bytes += g.bytes_unfused;
     if (g.kind == Group::Kind::Host) {
@@ -220,8 +235,8 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
     j[kernel || own ? "kernels" : library || attention ? "library_calls" : "host_operators"].push_back(std::move(out));
   }
 
-  j["not_fused"] = edges_json(graph, c.report.plan, sizes, false);
-  j["fused"] = edges_json(graph, c.report.plan, sizes, true);
+  j["not_fused"] = edges_json(graph, c.report.plan, false);
+  j["fused"] = edges_json(graph, c.report.plan, true);
 
   // Pairs of kernels that might have been one.
   j["pairs"] = Json::array();
@@ -253,7 +268,7 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
     j["constants"]["left"].push_back({{"name", l.value}, {"op", l.op}, {"bytes", l.bytes}, {"reason", l.why}});
 
   j["guards"] = Json::array();
-  for (const auto& g : env.guards())
+  for (const auto& g : graph.env().guards())
     j["guards"].push_back({{"condition", g.condition.str()},
                            {"class", g.cls == GuardClass::Required ? "required" : "assumed"},
                            {"reason", g.reason},
@@ -281,9 +296,10 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
                  {"copies", j["copies"].size()},
                  {"edges_fused", j["fused"].size()},
                  {"edges_not_fused", j["not_fused"].size()},
-                 {"bytes", bytes_json(env, sizes, fused_bytes)},
-                 {"bytes_operator_by_operator", bytes_json(env, sizes, unfused_bytes)}};
-  j["compile"] = {{"import_ms", session.import_ms()},  {"passes_ms", c.report.passes_ms},
+                 {"bytes", sized(fused_bytes)},
+                 {"bytes_operator_by_operator", sized(unfused_bytes)},
+                 {"library_flops", sized(library_flops(c.report.plan))}};
+  j["compile"] = {{"import_ms", c.report.import_ms},   {"passes_ms", c.report.passes_ms},
                   {"fusion_ms", c.report.fusion_ms},   {"constants_ms", constants.milliseconds},
                   {"codegen_ms", c.report.codegen_ms}, {"link_ms", c.report.link_ms},
                   {"cache_hits", c.report.cache_hits}, {"cache_misses", c.report.cache_misses}};
@@ -294,157 +310,8 @@ Json explain_json(const Session& session, const SessionVariant& variant, const s
                            {"ms", p.milliseconds},
                            {"nodes_before", p.nodes_before},
                            {"nodes_after", p.nodes_after}});
-  return j;
+  // Names are the model's: bytes that are no UTF-8 are replaced.
+  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// ---- text
-namespace {
-
-std::string text_of(const Json& j) { return j.is_null() ? "" : j.get<std::string>(); }
-
-std::string shown_bytes(const Json& bytes) {
-  double v = at_sizes(bytes);
-  return std::isnan(v) ? bytes["expression"].get<std::string>() : format_bytes(v);
-}
-
-// "Add_12, ReduceMean_13 ... Add_21": a few of many.
-std::string shown_operators(const Json& operators, size_t most = 4) {
-  std::string out;
-  for (size_t i = 0; i < operators.size(); ++i) {
-    if (i + 1 < operators.size() && i + 1 >= most && operators.size() > most) {
-      out += " ... " + text_of(operators.back()["name"]);
-      break;
-    }
-    out += (i > 0 ? ", " : "") + text_of(operators[i]["name"]);
-  }
-  return out;
-}
-
-// Which operators, by type, with counts: "Add 2, Gelu".
-std::string shown_types(const Json& operators) {
-  std::vector<std::pair<std::string, int>> counts;
-  for (const auto& o : operators) {
-    std::string op = text_of(o["op"]);
-    auto it = std::find_if(counts.begin(), counts.end(), [&](const auto& c) { return c.first == op; });
-    if (it == counts.end())
-      counts.emplace_back(op, 1);
-    else
-      ++it->second;
-  }
-  std::string out;
-  for (const auto& [op, n] : counts) out += (out.empty() ? "" : ", ") + op + (n > 1 ? " " + std::to_string(n) : "");
-  return out;
-}
-
-std::string totals_text(const Json& j) {
-  const Json& t = j["totals"];
-  double after = at_sizes(t["bytes"]), before = at_sizes(t["bytes_operator_by_operator"]);
-  std::string out = "totals\n  " + t["operators"].dump() + " operators -> " + t["kernels"].dump() + " kernels, " +
-                    t["library_calls"].dump() + " library calls, " + t["host_operators"].dump() +
-                    " operators by reference on the host\n  " + shown_bytes(t["bytes"]) + " moved instead of " +
-                    shown_bytes(t["bytes_operator_by_operator"]) + " operator by operator";
-  if (!std::isnan(after) && !std::isnan(before) && before > 0)
-    out += " (" + format_number(100 * after / before, 0) + " %)";
-  return out + "\n";
-}
-
-} // namespace
-
-std::string explain_text(const Json& j, bool summary) {
-  std::string out = text_of(j["model"]);
-  for (const auto& [domain, version] : j["opsets"].items()) out += ", " + domain + " opset " + version.dump();
-  out += "; " + text_of(j["target"]) + "; " + text_of(j["variant"]) + " variant\n";
-  for (const char* which : {"inputs", "outputs"}) {
-    out += std::string(which) + ":";
-    for (const auto& io : j[which]) out += " " + text_of(io["name"]) + " " + text_of(io["type"]);
-    out += "\n";
-  }
-  if (!j["sizes"].empty()) {
-    out += "numbers below are for";
-    for (const auto& [name, size] : j["sizes"].items()) out += " " + name + "=" + size.dump();
-    out += "\n";
-  }
-
-  if (!summary && !j["kernels"].empty()) {
-    out += "\nkernels\n";
-    Table table({"name", "operators", "bytes", "one by one", "which", "from"}, {1, 2, 3});
-    for (const auto& k : j["kernels"])
-      table.add({text_of(k["name"]), std::to_string(k["operators"].size()), shown_bytes(k["bytes"]),
-                 shown_bytes(k["bytes_operator_by_operator"]), shown_types(k["operators"]),
-                 shown_operators(k["operators"])});
-    out += table.str("  ");
-  }
-  Table tuned({"name", "measured"});
-  for (const auto& k : j["kernels"])
-    if (k.contains("tuned"))
-      for (const auto& t : k["tuned"]) tuned.add({text_of(k["name"]), text_of(t)});
-  if (!summary && !tuned.empty()) out += "\nkernels with tuned schedules\n" + tuned.str("  ");
-  if (!summary && !j["library_calls"].empty()) {
-    out += "\nlibrary calls\n";
-    Table table({"name", "call", "operands", "bytes", "epilogue"}, {3});
-    for (const auto& k : j["library_calls"]) {
-      std::string operands;
-      for (const auto& o : k["operands"]) operands += (operands.empty() ? "" : " x ") + text_of(o["shape"]);
-      std::string epilogue =
-          k["epilogue"].empty() ? "-" : shown_types(k["epilogue"]) + ": " + shown_operators(k["epilogue"]);
-      table.add({text_of(k["name"]), text_of(k["library_call"]), operands, shown_bytes(k["bytes"]), epilogue});
-    }
-    out += table.str("  ");
-  }
-  if (!summary && !j["not_fused"].empty()) {
-    out += "\nedges not fused\n";
-    Table table({"code", "reason", "from", "to", "bytes", "detail"}, {4});
-    for (const auto& e : j["not_fused"])
-      table.add({text_of(e["code"]), text_of(e["reason"]), text_of(e["producer"]), text_of(e["consumer"]),
-                 e.contains("bytes") ? shown_bytes(e["bytes"]) : "", e.contains("detail") ? text_of(e["detail"]) : ""});
-    out += table.str("  ");
-  }
-
-  // What was weighed: one line a value, whose edges say the same.
-  Table recomputed({"code", "value", "detail"});
-  std::set<std::string> weighed;
-  for (const auto& e : j["fused"])
-    if (const std::string detail = e.contains("detail") ? text_of(e["detail"]) : "";
-        detail.find("computed ") != std::string::npos && weighed.insert(text_of(e["value"])).second)
-      recomputed.add({text_of(e["code"]), text_of(e["value"]), detail});
-  if (!summary && !recomputed.empty()) out += "\nrecomputed by consumers\n" + recomputed.str("  ");
-  Table pairs({"code", "reason", "one", "other", "detail"});
-  for (const auto& p : j["pairs"])
-    pairs.add(
-        {text_of(p["code"]), text_of(p["reason"]), text_of(p["first"]), text_of(p["second"]), text_of(p["detail"])});
-  if (!summary && !pairs.empty()) out += "\npairs of kernels\n" + pairs.str("  ");
-
-  Table codes({"code", "reason", "edges", ""}, {2});
-  for (const auto& c : j["edges_by_code"])
-    codes.add({text_of(c["code"]), text_of(c["reason"]), c["count"].dump(), text_of(c["summary"])});
-  if (!codes.empty()) out += "\nedges by reason\n" + codes.str("  ");
-
-  out += "\nbreaks\n";
-  if (j["host_operators"].empty() && j["breaks"]["data_dependent_sizes"].empty())
-    out += "  none: every operator is compiled or a library call, every size follows from the inputs\n";
-  for (const auto& h : j["host_operators"])
-    out += "  " + text_of(h["name"]) + " runs by its reference on the host" +
-           (h.contains("reason") ? ": " + text_of(h["reason"]) : "") + ", " + shown_bytes(h["bytes"]) + "\n";
-  for (const auto& d : j["breaks"]["data_dependent_sizes"])
-    out += "  size " + text_of(d["symbol"]) + " is known only when " + text_of(d["defined_by"]) + " (" +
-           text_of(d["op"]) + ") has run\n";
-
-  const Json& constants = j["constants"];
-  if (constants["computed"] != 0 || !constants["left"].empty()) {
-    out += "\nconstants\n  " + std::to_string(constants["computed"].get<int>()) + " computed when compiling, " +
-           format_bytes(constants["bytes"].get<double>()) + "\n";
-    for (const auto& l : constants["left"])
-      out += "  " + text_of(l["name"]) + " (" + text_of(l["op"]) + ", " + format_bytes(l["bytes"].get<double>()) +
-             ") depends on no input and is computed at every call: " + text_of(l["reason"]) + "\n";
-  }
-
-  if (!summary && !j["guards"].empty()) {
-    out += "\nguards\n";
-    for (const auto& g : j["guards"])
-      out += "  " + text_of(g["class"]) + ": " + text_of(g["condition"]) + "; " + text_of(g["reason"]) +
-             (text_of(g["where"]).empty() ? "" : ", " + text_of(g["where"])) + "\n";
-  }
-  return out + "\n" + totals_text(j);
-}
-
-} // namespace tessera::command
+} // namespace tessera
