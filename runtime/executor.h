@@ -59,7 +59,9 @@ struct ExecutorOptions {
   std::shared_ptr<ThreadPool> pool; // created when empty
   RecompileFn recompile;            // empty: a guard miss with no fitting variant is an error
   size_t memory_limit = 0;          // bytes of arena; 0 = none
-  bool poison = false;              // fill arena and outputs with NaN patterns before each run (tests)
+  // For tests: arena and outputs are filled with NaN patterns before each run; on the host, a step that writes beside
+  // its temporaries or scratch memory is an error.
+  bool poison = false;
   bool profile = false;             // per-step times
   // A call of a new shape waits for plans that a GPU's libraries take long to make (TESSERA_CUDNN_WAIT=1, too).
   // Otherwise it is computed another way until they are there.
@@ -157,6 +159,10 @@ using ResolveHostStepFn = std::function<Result<decltype(HostStep::run)>(const Ho
 // have changed), UnsupportedFeature (made for another machine), and those of the functions. Without `link` the
 // executable can be examined but not run.
 [[nodiscard]] Result<std::shared_ptr<Executable>> load_executable(const std::string& path, const LinkFn& link = {},
+                                                                  const ResolveHostStepFn& resolve = {});
+// The same of a file's bytes; `path` is what errors call it, and where weights are looked for.
+[[nodiscard]] Result<std::shared_ptr<Executable>> load_executable(Storage file, const std::string& path,
+                                                                  const LinkFn& link = {},
                                                                   const ResolveHostStepFn& resolve = {});
 
 } // namespace tessera
