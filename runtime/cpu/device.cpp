@@ -129,7 +129,8 @@ public:
     arm(*form.step);
     auto status = start(index, form, step, device);
     auto whole = zones_.check(name_of(*form.step));
-    return status.ok() ? whole : status;
+    if (!status.ok()) return status;
+    return whole;
   }
 
   Status start(int index, const StepForm& form, const StepPlan& step, DevicePlan* device) {
