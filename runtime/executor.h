@@ -161,8 +161,7 @@ using ResolveHostStepFn = std::function<Result<decltype(HostStep::run)>(const Ho
 [[nodiscard]] Result<std::shared_ptr<Executable>> load_executable(const std::string& path, const LinkFn& link = {},
                                                                   const ResolveHostStepFn& resolve = {});
 // The same of a file's bytes; `path` is what errors call it, and where weights are looked for.
-[[nodiscard]] Result<std::shared_ptr<Executable>> load_executable(Storage file, const std::string& path,
-                                                                  const LinkFn& link = {},
-                                                                  const ResolveHostStepFn& resolve = {});
+[[nodiscard]] Result<std::shared_ptr<Executable>>
+load_executable(Storage file, const std::string& path, const LinkFn& link = {}, const ResolveHostStepFn& resolve = {});
 
 } // namespace tessera

@@ -30,7 +30,8 @@ public:
     return json_->size();
   }
   [[nodiscard]] JsonValue at(size_t index) const {
-    if (index >= size()) corrupt(place() + " has " + std::to_string(size()) + " entries, not " + std::to_string(index + 1));
+    if (index >= size())
+      corrupt(place() + " has " + std::to_string(size()) + " entries, not " + std::to_string(index + 1));
     return {(*json_)[index], index, this};
   }
   // read(value) of every entry.
@@ -87,8 +88,8 @@ public:
   // Error: something else was expected here.
   [[noreturn]] void wrong(const std::string& expected) const {
     constexpr size_t kMost = 60; // characters of what is there
-    std::string found = json_->is_structured() ? json_->type_name()
-                                               : json_->dump(-1, ' ', true, Json::error_handler_t::replace);
+    std::string found =
+        json_->is_structured() ? json_->type_name() : json_->dump(-1, ' ', true, Json::error_handler_t::replace);
     if (found.size() > kMost) found = found.substr(0, kMost) + "...";
     corrupt(place() + " is " + found + ", expected " + expected);
   }

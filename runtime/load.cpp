@@ -56,7 +56,8 @@ private:
         h.code_bytes > h.hashed_bytes - h.plan_bytes)
       corrupt("the sizes in its header contradict each other");
     if (file::contents_hash(h, {chars(sizeof h), h.hashed_bytes}) != h.hash)
-      corrupt("bytes 0 to " + std::to_string(sizeof h + h.hashed_bytes) + " do not match their hash: they were changed");
+      corrupt("bytes 0 to " + std::to_string(sizeof h + h.hashed_bytes) +
+              " do not match their hash: they were changed");
     return h;
   }
 
@@ -81,7 +82,8 @@ private:
 
   void read_code(const JsonValue& j, size_t begin, size_t end) {
     exe_->target = j.at("target").text();
-    for (auto [at, bytes] : sections(j.at("objects"), begin, end)) exe_->objects.emplace_back(chars(at), chars(at) + bytes);
+    for (auto [at, bytes] : sections(j.at("objects"), begin, end))
+      exe_->objects.emplace_back(chars(at), chars(at) + bytes);
     j.at("kernels").each([&](const JsonValue& k) { contracts_.push_back(contract(k)); });
   }
 
@@ -362,25 +364,13 @@ private:
     if (j.has("instead_of")) s.instead_of = static_cast<int>(j.at("instead_of").integer<int64_t>(0, kMostSteps));
     auto call = j.at("call").text();
     if (call == "matmul") {
-      s.call = MatmulCall{operand(j.at("a")),
-                          operand(j.at("b")),
-                          operand(j.at("c")),
-                          epilogue(j.at("epilogue")),
-                          fused(j),
-                          j.has("scale") ? real(j.at("scale")) : 1.0};
+      s.call = MatmulCall{operand(j.at("a")),         operand(j.at("b")), operand(j.at("c")),
+                          epilogue(j.at("epilogue")), fused(j),           j.has("scale") ? real(j.at("scale")) : 1.0};
     } else if (call == "conv") {
-      s.call = ConvCall{operand(j.at("x")),
-                        operand(j.at("w")),
-                        operand(j.at("y")),
-                        ints(j.at("strides")),
-                        ints(j.at("pads_begin")),
-                        ints(j.at("pads_end")),
-                        ints(j.at("dilations")),
-                        j.at("groups").integer(),
-                        j.at("transposed").flag(),
-                        ints(j.at("output_padding")),
-                        epilogue(j.at("epilogue")),
-                        fused(j)};
+      s.call = ConvCall{operand(j.at("x")),           operand(j.at("w")),         operand(j.at("y")),
+                        ints(j.at("strides")),        ints(j.at("pads_begin")),   ints(j.at("pads_end")),
+                        ints(j.at("dilations")),      j.at("groups").integer(),   j.at("transposed").flag(),
+                        ints(j.at("output_padding")), epilogue(j.at("epilogue")), fused(j)};
     } else if (call == "pool") {
       s.call = PoolCall{one_of(j.at("kind"), PoolCall::Kind::AverageIncludePad),
                         operand(j.at("x")),

@@ -177,7 +177,8 @@ private:
     for (size_t b = 0; b < k.access.size(); ++b)
       j["access"].push_back({std::string(name(k.access[b].dtype)), text(k.access[b].elements),
                              b < k.written.size() && k.written[b], k.access[b].may_overwrite});
-    auto [at, fresh] = contract_at_.try_emplace(j.dump(-1, ' ', false, Json::error_handler_t::replace), contracts_.size());
+    auto [at, fresh] =
+        contract_at_.try_emplace(j.dump(-1, ' ', false, Json::error_handler_t::replace), contracts_.size());
     if (fresh) contracts_.push_back(std::move(j));
     launch["contract"] = at->second;
     launch["arguments"] = list(arguments);

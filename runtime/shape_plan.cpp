@@ -100,11 +100,12 @@ Result<bool> check_contract(const Variant& v, const Variant::CallState& call, co
     auto r = static_cast<size_t>(fact.value);
     if (state.fault[r] != SymFault::None || state.value[r] < fact.min || state.value[r] > fact.max ||
         state.value[r] % fact.multiple_of != 0)
-      return broken("was compiled for other sizes: " + k.facts[i].value.str() + " is " +
-                    (state.fault[r] == SymFault::None ? std::to_string(state.value[r]) : "a size that cannot be computed") +
-                    ", expected " +
-                    (fact.multiple_of > 1 ? "a multiple of " + std::to_string(fact.multiple_of) + " " : std::string()) +
-                    "from " + std::to_string(fact.min) + " to " + std::to_string(fact.max));
+      return broken(
+          "was compiled for other sizes: " + k.facts[i].value.str() + " is " +
+          (state.fault[r] == SymFault::None ? std::to_string(state.value[r]) : "a size that cannot be computed") +
+          ", expected " +
+          (fact.multiple_of > 1 ? "a multiple of " + std::to_string(fact.multiple_of) + " " : std::string()) + "from " +
+          std::to_string(fact.min) + " to " + std::to_string(fact.max));
   }
   return true;
 }
@@ -330,8 +331,8 @@ Result<std::vector<Operand>> concrete_operands(const Variant& variant, const Ste
                                                const Variant::CallState& call, const SegmentPlan& plan) {
   std::vector<Operand> operands;
   for (const auto& o : form.operands) {
-    TESSERA_ASSIGN(auto concrete, concrete_operand(variant, o, call, plan, name_of(*form.step),
-                                                   operands.size() == form.result));
+    TESSERA_ASSIGN(auto concrete,
+                   concrete_operand(variant, o, call, plan, name_of(*form.step), operands.size() == form.result));
     operands.push_back(std::move(concrete));
   }
   return operands;

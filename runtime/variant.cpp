@@ -272,7 +272,8 @@ Status Variant::check_segments() const {
     const auto* host = std::get_if<HostStep>(&exe->steps[s]);
     auto used = buffers_of(exe->steps[s]);
     auto known = [&](const std::vector<BufferId>& ids, int by) {
-      return std::all_of(ids.begin(), ids.end(), [&](BufferId b) { return buffer_segment[static_cast<size_t>(b)] <= by; });
+      return std::all_of(ids.begin(), ids.end(),
+                         [&](BufferId b) { return buffer_segment[static_cast<size_t>(b)] <= by; });
     };
     if (!known(used.read, segment) || !known(used.written, segment + (host && !host->defines.empty() ? 1 : 0)))
       return Diagnostic(ErrorCode::Internal,

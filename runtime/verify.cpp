@@ -250,7 +250,8 @@ Status verify_bindings(const Executable& e) {
       if (!in_range(e, b.buffer)) return bad("'" + b.name + "' has no buffer");
       if (e.buffers[static_cast<size_t>(b.buffer)].kind != kind)
         return bad(what + " '" + b.name + "' is bound to a buffer of another kind");
-      if (bound[static_cast<size_t>(b.buffer)]) return bad(what + " '" + b.name + "' shares its buffer with another one");
+      if (bound[static_cast<size_t>(b.buffer)])
+        return bad(what + " '" + b.name + "' shares its buffer with another one");
       if (!names.insert(b.name).second) return bad("there are two " + what + "s '" + b.name + "'");
       bound[static_cast<size_t>(b.buffer)] = true;
     }

@@ -1,7 +1,7 @@
 // The contract of a kernel's code: what it may access of its buffers, and what its compile took for granted of sizes.
-// A kernel is compiled for every value of its symbols that the environment admits, so within these facts it stays inside
-// of the values that it was compiled for, whatever the values of the symbols are. The runtime holds both against the
-// buffers of each shape.
+// A kernel is compiled for every value of its symbols that the environment admits, so within these facts it stays
+// inside of the values that it was compiled for, whatever the values of the symbols are. The runtime holds both against
+// the buffers of each shape.
 #pragma once
 #include "codegen/schedule/schedule.h"
 

@@ -84,8 +84,7 @@ public:
       if (r.node_.valid()) return contradiction("its text has several operators");
       r.node_ = id;
     }
-    if (!r.node_.valid() || r.node().op->name != step.op)
-      return contradiction("its text has no '" + step.op + "'");
+    if (!r.node_.valid() || r.node().op->name != step.op) return contradiction("its text has no '" + step.op + "'");
     auto same = [&](const std::vector<ValueId>& values, const std::vector<BufferId>& buffers, bool results) {
       if (values.size() != buffers.size()) return false;
       for (size_t i = 0; i < values.size(); ++i) {

@@ -193,9 +193,8 @@ private:
     zones_.arm();
   }
   [[nodiscard]] bool in_arena(const void* p) const {
-    return std::any_of(arenas_.begin(), arenas_.end(), [&](const Block& arena) {
-      return p >= arena.data() && p < arena.data() + arena.size();
-    });
+    return std::any_of(arenas_.begin(), arenas_.end(),
+                       [&](const Block& arena) { return p >= arena.data() && p < arena.data() + arena.size(); });
   }
 
   void*& pointer(BufferId id) { return table_->pointers[static_cast<size_t>(id)]; }
@@ -272,7 +271,7 @@ private:
 
   std::shared_ptr<ThreadPool> pool_;
   bool poison_;
-  RedZones zones_;                  // with poison_
+  RedZones zones_; // with poison_
   int64_t memory_ = machine_memory();
   std::vector<Block> arenas_; // per segment
   Block step_scratch_;

@@ -1,6 +1,6 @@
-// Memory that no step may touch, for ExecutorOptions::poison: around the buffers that a step uses. What is written there
-// is noticed after the step; with the address sanitizer, what instrumented code reads or writes there ends the process
-// at once.
+// Memory that no step may touch, for ExecutorOptions::poison: around the buffers that a step uses. What is written
+// there is noticed after the step; with the address sanitizer, what instrumented code reads or writes there ends the
+// process at once.
 #pragma once
 #include "graph/support/result.h"
 #include <cstddef>

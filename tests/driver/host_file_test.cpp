@@ -65,9 +65,10 @@ TEST(HostFile, TextsThatDoNotFitAreCorrupt) {
   step.op = "nonzero";
   step.inputs = {0};
   step.outputs = {1};
-  for (const char* text : {"", "graph", "graph @host(%x: f32[3]) -> (\"y\" = %x: f32[3]) {\n}\n",
-                           "graph @host(%x: f32[3]) -> (%y: f32[3]) {\n  %y = neg(%x) : f32[3]\n}\n",
-                           "graph @host(%x: f32[3]) -> (%y: i64[1, n]) where n in [0, ?] {\n  %y = nonzero(%x) : i64[1, n]\n}\n"}) {
+  for (const char* text :
+       {"", "graph", "graph @host(%x: f32[3]) -> (\"y\" = %x: f32[3]) {\n}\n",
+        "graph @host(%x: f32[3]) -> (%y: f32[3]) {\n  %y = neg(%x) : f32[3]\n}\n",
+        "graph @host(%x: f32[3]) -> (%y: i64[1, n]) where n in [0, ?] {\n  %y = nonzero(%x) : i64[1, n]\n}\n"}) {
     step.payload = text;
     auto made = resolve_host_step(step, executable);
     ASSERT_FALSE(made.ok()) << text;

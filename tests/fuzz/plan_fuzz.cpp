@@ -1,7 +1,7 @@
 // Plans of executables whose kernels are plain functions, so that the address sanitizer sees what they touch. Each
 // function stays inside of what its contract says, whatever sizes it gets within the facts, as generated code does.
-#include "plan_harness.h"
 #include "codegen/driver/host_payload.h"
+#include "plan_harness.h"
 #include "tests/runtime/build_executable.h"
 
 namespace tessera::fuzz {
@@ -109,26 +109,16 @@ PlanModel windows() {
        t = m.buffer("t", {b, 4, h, h}), u = m.buffer("u", {b, 4, h, h}), p = m.buffer("p", {b, 4, half, half}),
        up = m.constant("up", test::random_tensor({4, 2, 2, 2}, 2)), y = m.output("y", {b, 2, half * 2, half * 2});
   m.exe->buffers[static_cast<size_t>(u)].in_place_of = t;
-  m.exe->steps.emplace_back(LibraryStep{"convolution",
-                                        ConvCall{m.dense(x),
-                                                 m.dense(w),
-                                                 m.dense(t),
-                                                 {1, 1},
-                                                 {1, 1},
-                                                 {1, 1},
-                                                 {1, 1},
-                                                 1,
-                                                 false,
-                                                 {},
-                                                 std::nullopt}});
+  m.exe->steps.emplace_back(LibraryStep{
+      "convolution",
+      ConvCall{m.dense(x), m.dense(w), m.dense(t), {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, false, {}, std::nullopt}});
   m.twice_of(t, u, b * 4 * h * h);
   m.exe->steps.emplace_back(LibraryStep{
       "pooling",
       PoolCall{PoolCall::Kind::Max, m.dense(u), m.dense(p), {2, 2}, {2, 2}, {0, 0}, {0, 0}, {1, 1}, std::nullopt}});
   m.exe->steps.emplace_back(LibraryStep{
       "transposed",
-      ConvCall{
-          m.dense(p), m.dense(up), m.dense(y), {2, 2}, {0, 0}, {0, 0}, {1, 1}, 1, true, {0, 0}, std::nullopt}});
+      ConvCall{m.dense(p), m.dense(up), m.dense(y), {2, 2}, {0, 0}, {0, 0}, {1, 1}, 1, true, {0, 0}, std::nullopt}});
   return m.model("windows", {{"x", test::random_tensor({2, 3, 6, 6}, 3)}});
 }
 

@@ -85,18 +85,44 @@ private:
 
   void text(Json& node) {
     auto value = node.get<std::string>();
-    static const char* const kTexts[] = {"0",   "1",    "-1",  "2",    "9223372036854775807", "1000000", "1099511627776",
-                                         "f32", "f16",  "i64", "bool", "string",              "i4",      "",
-                                         "s",   "n",    "b",   "h",    "nobody",              "matmul",  "conv",
-                                         "s*s", "s + 1"};
+    static const char* const kTexts[] = {"0",
+                                         "1",
+                                         "-1",
+                                         "2",
+                                         "9223372036854775807",
+                                         "1000000",
+                                         "1099511627776",
+                                         "f32",
+                                         "f16",
+                                         "i64",
+                                         "bool",
+                                         "string",
+                                         "i4",
+                                         "",
+                                         "s",
+                                         "n",
+                                         "b",
+                                         "h",
+                                         "nobody",
+                                         "matmul",
+                                         "conv",
+                                         "s*s",
+                                         "s + 1"};
     switch (below(7)) {
     case 0: node = Json(neighbour(node)); return;
     case 1: node = kTexts[below(std::size(kTexts))]; return;
     case 2: { // as a size
-      static const char* const kAround[][2] = {{"(", ") + 1"},     {"(", ") - 1"},         {"(", ")*2"},
-                                               {"(", ")*1000000"}, {"floordiv(", ", 2)"},  {"floordiv(", ", 0)"},
-                                               {"-(", ")"},        {"max(", ", 100)"},     {"min(", ", 1)"},
-                                               {"mod(", ", 3)"},   {"select(le(", ", 2), 0, 5)"}};
+      static const char* const kAround[][2] = {{"(", ") + 1"},
+                                               {"(", ") - 1"},
+                                               {"(", ")*2"},
+                                               {"(", ")*1000000"},
+                                               {"floordiv(", ", 2)"},
+                                               {"floordiv(", ", 0)"},
+                                               {"-(", ")"},
+                                               {"max(", ", 100)"},
+                                               {"min(", ", 1)"},
+                                               {"mod(", ", 3)"},
+                                               {"select(le(", ", 2), 0, 5)"}};
       const auto& a = kAround[below(std::size(kAround))];
       node = a[0] + value + a[1];
       return;
