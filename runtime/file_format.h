@@ -19,6 +19,7 @@
 #pragma once
 #include "graph/support/hash.h"
 #include "graph/support/tensor.h"
+#include "graph/sym/expr.h"
 #include <cstring>
 
 namespace tessera::file {
@@ -43,6 +44,9 @@ inline Hash128 contents_hash(const Header& header, std::string_view body) {
   Hash128 h = hash128(body.data(), body.size(), head.lo);
   return {hash_combine(head.lo, h.lo), hash_combine(head.hi, h.hi)};
 }
+
+// What stands for a launch's symbol in a contract: p0, p1 and so on, the same ones throughout the process.
+[[nodiscard]] SymExpr parameter(size_t index);
 
 // A hash of size, head, tail and some places between: notices another file, not every changed bit.
 inline Hash128 sample_hash(const std::byte* data, size_t bytes) {

@@ -92,7 +92,7 @@ private:
     Symbols symbols;
     constexpr int kMostParameters = 1 << 16;
     for (int p = 0, n = j.at("parameters").integer(0, kMostParameters); p < n; ++p) {
-      c.parameters.push_back(SymExpr::symbol("p" + std::to_string(p)));
+      c.parameters.push_back(file::parameter(static_cast<size_t>(p)));
       symbols.emplace(c.parameters.back().symbol_name(), c.parameters.back());
     }
     auto number = [&](const JsonValue& e) { return expr(e, symbols); };

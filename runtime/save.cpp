@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <deque>
 #include <fcntl.h>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sys/stat.h>
@@ -146,10 +148,8 @@ private:
   void contract(const KernelLaunch& k, Json& launch) {
     uncontracted_ = uncontracted_ || k.access.size() != k.buffers.size();
     auto arguments = symbols_of(k);
-    for (size_t p = parameters_.size(); p < arguments.size(); ++p)
-      parameters_.push_back(SymExpr::symbol("p" + std::to_string(p)));
     std::unordered_map<uint64_t, SymExpr> parameter;
-    for (size_t p = 0; p < arguments.size(); ++p) parameter.emplace(arguments[p].symbol_id(), parameters_[p]);
+    for (size_t p = 0; p < arguments.size(); ++p) parameter.emplace(arguments[p].symbol_id(), file::parameter(p));
     auto text = [&](const SymExpr& e) { return e.substitute(parameter).str(); };
     auto conditions = [&](const std::vector<SizeCondition>& list) {
       Json all = Json::array();
@@ -320,7 +320,6 @@ private:
   SymbolNames names_;
   Json contracts_ = Json::array();
   std::map<std::string, size_t> contract_at_; // by text
-  std::vector<SymExpr> parameters_;           // p0, p1 ...
   bool uncontracted_ = false;
 };
 
@@ -368,6 +367,14 @@ private:
 };
 
 } // namespace
+
+SymExpr file::parameter(size_t index) {
+  static std::mutex mutex;
+  static std::deque<SymExpr> all;
+  std::lock_guard lock(mutex);
+  while (all.size() <= index) all.push_back(SymExpr::symbol("p" + std::to_string(all.size())));
+  return all[index];
+}
 
 Status save_executable(const Executable& executable, const std::string& path, bool embed_weights) {
   Writer writer(executable, embed_weights);
