@@ -159,6 +159,35 @@ Status verify_operands(const Executable& e, const LibraryStep& step) {
   return {};
 }
 
+// Windows that some device can compute: what sizes of operands allow is told when a shape is planned.
+Status verify_windows(const LibraryStep& step) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  auto bad = [&](const std::string& what) {
+    return Diagnostic(ErrorCode::Internal, "library call '" + step.name + "': " + what);
+  };
+  auto each = [&](std::initializer_list<const std::vector<int64_t>*> lists, size_t count, int64_t least) {
+    return std::all_of(lists.begin(), lists.end(), [&](const std::vector<int64_t>* list) {
+      return list->size() == count &&
+             std::all_of(list->begin(), list->end(), [&](int64_t v) { return v >= least && v <= kMost; });
+    });
+  };
+  if (const auto* c = std::get_if<ConvCall>(&step.call)) {
+    size_t rank = c->x.shape.size();
+    if (rank < 3 || c->w.shape.size() != rank || c->y.shape.size() != rank) return bad("ranks of the operands");
+    if (c->groups < 1 || c->groups > kMost || !each({&c->strides, &c->dilations}, rank - 2, 1) ||
+        !each({&c->pads_begin, &c->pads_end}, rank - 2, -kMost))
+      return bad("groups, strides, dilations or pads out of range");
+  }
+  if (const auto* p = std::get_if<PoolCall>(&step.call)) {
+    size_t rank = p->x.shape.size();
+    if (rank < 3 || p->y.shape.size() != rank) return bad("ranks of the operands");
+    if (!each({&p->kernel, &p->strides, &p->dilations}, rank - 2, 1) ||
+        !each({&p->pads_begin, &p->pads_end}, rank - 2, -kMost))
+      return bad("window, strides, dilations or pads out of range");
+  }
+  return {};
+}
+
 Status verify_step(const Executable& e, const Step& step) {
   if (const auto* k = std::get_if<KernelLaunch>(&step)) return verify_kernel(e, *k);
   if (const auto* h = std::get_if<HostStep>(&step)) {
@@ -179,6 +208,7 @@ Status verify_step(const Executable& e, const Step& step) {
   }
   const auto& l = std::get<LibraryStep>(step);
   TESSERA_TRY(verify_operands(e, l));
+  TESSERA_TRY(verify_windows(l));
   auto library = operands_of(l);
   if (const auto* a = std::get_if<FusedAttentionCall>(&l.call)) {
     auto rank = a->q.shape.size();

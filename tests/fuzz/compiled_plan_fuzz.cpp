@@ -38,7 +38,7 @@ std::vector<PlanModel> plan_models() {
             R"(graph @main(%x: f32[b, 3, 8, 8], %w: f32[4, 3, 3, 3]) -> (%y: f32[b, 4, 4, 4]) where b in [1, ?] {
   %c = conv(%x, %w) strides=[1, 1] pads_begin=[1, 1] pads_end=[1, 1] dilations=[1, 1] groups=1 : f32[b, 4, 8, 8]
   %e = neg(%c) : f32[b, 4, 8, 8]
-  %y = pool(%e) mode="max" kernel=[2, 2] strides=[2, 2] pads_begin=[0, 0] pads_end=[0, 0] dilations=[1, 1] ceil_mode=0 : f32[b, 4, 4, 4]
+  %y = pool(%e) mode="max" kernel=[2, 2] strides=[2, 2] pads_begin=[0, 0] pads_end=[0, 0] dilations=[1, 1] : f32[b, 4, 4, 4]
 }
 )",
             {{"x", {2, 3, 8, 8}}, {"w", {4, 3, 3, 3}}}),

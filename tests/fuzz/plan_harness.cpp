@@ -98,7 +98,8 @@ public:
     std::mt19937_64 rng(number);
     Json plan = plan_;
     mutate(plan, rng);
-    if (std::getenv("TESSERA_FUZZ_SHOW")) std::fprintf(stderr, "%s\n", Json::diff(plan_, plan).dump(1).c_str());
+    if (std::getenv("TESSERA_FUZZ_SHOW"))
+      std::fprintf(stderr, "%s\n", Json::diff(plan_, plan).dump(1, ' ', false, Json::error_handler_t::replace).c_str());
     auto done = run(plan, rng() % 2 == 0);
     if (std::getenv("TESSERA_FUZZ_SHOW"))
       std::fprintf(stderr, "%s\n", done.ok() ? "it ran" : done.error().str().c_str());

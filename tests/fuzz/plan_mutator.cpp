@@ -14,7 +14,7 @@ public:
     nodes_.clear();
     collect(plan);
     Json& node = *nodes_[below(nodes_.size())];
-    if (below(12) == 0) { // of another type, perhaps
+    if (below(40) == 0) { // of another type, perhaps
       Json other = *nodes_[below(nodes_.size())];
       node = std::move(other);
       return;
@@ -68,18 +68,27 @@ private:
                                      int64_t{1} << 62,
                                      INT64_MAX,
                                      INT64_MIN};
-    switch (below(5)) {
-    case 0: node = Json(neighbour(node)); break;
+    switch (below(20)) {
+    case 0:
     case 1:
+    case 2:
+    case 3:
+    case 4:
+    case 5: node = Json(neighbour(node)); break;
+    case 6:
+    case 7:
+    case 8:
+    case 9:
+    case 10:
       if (node.is_number_float()) break;
       node = static_cast<int64_t>(node.get<uint64_t>() + (below(2) != 0 ? 1 : ~uint64_t{0}));
       break;
-    case 2: {
+    case 11: {
       static const Json kOdd[] = {UINT64_MAX, 0.5, 1e300, -1e300, "1", true, nullptr};
       node = kOdd[below(std::size(kOdd))];
       break;
     }
-    default: node = kEdges[below(std::size(kEdges))]; break;
+    default: node = kEdges[below(below(2) != 0 ? 9 : std::size(kEdges))]; break; // 9: small ones
     }
   }
 
@@ -108,10 +117,13 @@ private:
                                          "conv",
                                          "s*s",
                                          "s + 1"};
-    switch (below(7)) {
-    case 0: node = Json(neighbour(node)); return;
-    case 1: node = kTexts[below(std::size(kTexts))]; return;
-    case 2: { // as a size
+    switch (below(16)) {
+    case 0: node = kTexts[below(std::size(kTexts))]; return;
+    case 1:
+    case 2:
+    case 3:
+    case 4:
+    case 5: { // as a size
       static const char* const kAround[][2] = {{"(", ") + 1"},
                                                {"(", ") - 1"},
                                                {"(", ")*2"},
@@ -127,20 +139,24 @@ private:
       node = a[0] + value + a[1];
       return;
     }
-    case 3: node = value + " + " + (neighbour(node).is_string() ? neighbour(node).get<std::string>() : "1"); return;
-    case 4:
+    case 6:
+    case 7: node = value + " + " + (neighbour(node).is_string() ? neighbour(node).get<std::string>() : "1"); return;
+    case 8:
       if (!value.empty()) value.erase(below(value.size()), 1 + below(4));
       break;
-    case 5:
+    case 9:
       if (!value.empty()) value[below(value.size())] = "0123456789-*(),sn[]% \n\x80\x01"[below(24)];
       break;
-    default: // a number in it
+    case 10:
+    case 11: // a number in it
       for (size_t at = below(value.size() + 1), i = 0; i < value.size(); ++i) {
         char& c = value[(at + i) % value.size()];
         if (c < '0' || c > '9') continue;
         c = static_cast<char>('0' + below(10));
         break;
       }
+      break;
+    default: node = Json(neighbour(node)); return;
     }
     node = value;
   }
