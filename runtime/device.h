@@ -62,6 +62,10 @@ public:
   [[nodiscard]] virtual Result<int64_t> resident_programs(DeviceVariant& loaded, const KernelLaunch& kernel) = 0;
   // Arena offsets and sizes are multiples of it.
   [[nodiscard]] virtual int64_t alignment() const = 0;
+  // Bytes behind each buffer of the arena that nothing may touch (ExecutorOptions::poison).
+  [[nodiscard]] virtual int64_t red_zone() const { return 0; }
+  // Most bytes that the device's buffers can have together.
+  [[nodiscard]] virtual int64_t memory() const { return INT64_MAX; }
   // Threads that each have SegmentPlan::worker_scratch bytes.
   [[nodiscard]] virtual int workers() const = 0;
 

@@ -48,6 +48,13 @@ struct Workspace {
   SymExpr count; // elements
 };
 
+// What a kernel's code may access of one of its buffers, for every launch for which the contract's facts hold.
+struct KernelAccess {
+  DType dtype = DType::F32;
+  SymExpr elements;               // of dtype, from the buffer's first one on
+  std::vector<int> may_overwrite; // written: indices of the buffers whose memory it may share, read or written
+};
+
 // A generated kernel. HostKernelFn's `buffers` are the addresses of the buffers, of the workspaces, and of the counters
 // if there are any. On a GPU (threads > 0) its parameters are these, the boxes if there are any, the sizes as i64, and
 // the address of an i32 that takes a bounds violation
@@ -76,6 +83,10 @@ struct KernelLaunch {
   // run enough of them at once. Alternatives have none themselves.
   std::vector<SizeCondition> conditions;
   std::vector<KernelLaunch> alternatives;
+  // The contract of the code: what each buffer must hold, and what its compile took for granted of sizes. Both are
+  // checked when a shape is planned. Without `access` the launch is unchecked, and cannot be saved.
+  std::vector<KernelAccess> access; // per buffer
+  std::vector<SizeCondition> facts;
 };
 
 // ---- library calls, in the terms of runtime/library/

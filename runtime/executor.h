@@ -24,5 +24,8 @@ using ResolveHostStepFn = std::function<Result<decltype(HostStep::run)>(const Ho
 // executable can be examined but not run.
 [[nodiscard]] Result<std::shared_ptr<Executable>> load_executable(const std::string& path, const LinkFn& link = {},
                                                                   const ResolveHostStepFn& resolve = {});
+// The same of a file's bytes; `path` is what errors call it, and where weights are looked for.
+[[nodiscard]] Result<std::shared_ptr<Executable>>
+load_executable(Storage file, const std::string& path, const LinkFn& link = {}, const ResolveHostStepFn& resolve = {});
 
 } // namespace tessera

@@ -1,19 +1,25 @@
 // The executable file:
 //
-//   offset 0   magic "TESSEXE\n"            8 bytes
-//          8   format version               u32
-//         12   0                            u32
-//         16   bytes of the plan            u64
-//         24   bytes of the file            u64
-//         32   hash of plan and objects     128 bits
-//         48   plan: JSON, at most kMaxPlan
-//   then, each at a multiple of 64: objects, embedded weights; the plan says where
+//   offset 0   magic "TESSEXE\n"                     8 bytes
+//          8   format version                        u32
+//         12   0                                     u32
+//         16   bytes of the plan                     u64
+//         24   bytes of the description of the code  u64
+//         32   bytes that are hashed                 u64: plan, description, objects, and what lies between
+//         40   bytes of the file                     u64
+//         48   hash of these and of the header       128 bits
+//         64   plan: JSON
+//   then the description of the code: JSON; then, each at a multiple of 64: objects, embedded weights
 //
-// Little-endian. The plan is checked by its hash before it is parsed, and every index in it before it is used. Embedded
-// weights are not hashed as a whole (loading maps them and reads nothing); samples of them are.
+// Little-endian. The hash is checked before anything else is read. The description says where objects lie and what each
+// kernel's code needs (its contract, runtime/executable.h), in terms of parameters of its own; it belongs to the code.
+// The plan says which buffers and which sizes each launch gives to which kernel, and where weights lie; it is checked
+// against the description (docs/runtime.md). Embedded weights are not hashed as a whole (loading maps them and reads
+// nothing); samples of them are.
 #pragma once
 #include "graph/support/hash.h"
 #include "graph/support/tensor.h"
+#include "graph/sym/expr.h"
 #include <cstring>
 
 namespace tessera::file {
@@ -21,17 +27,26 @@ namespace tessera::file {
 inline constexpr char kMagic[8] = {'T', 'E', 'S', 'S', 'E', 'X', 'E', '\n'};
 inline constexpr uint32_t kVersion = 5;
 inline constexpr size_t kAlignment = 64;
-inline constexpr uint64_t kMaxPlan = uint64_t{1} << 32;
 
 struct Header {
   char magic[8];
   uint32_t version = kVersion, reserved = 0;
-  uint64_t plan_bytes = 0, file_bytes = 0;
+  uint64_t plan_bytes = 0, code_bytes = 0, hashed_bytes = 0, file_bytes = 0;
   Hash128 hash;
 };
-static_assert(sizeof(Header) == 48);
+static_assert(sizeof(Header) == 64);
 
 inline size_t aligned(size_t at) { return (at + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Header::hash of a header that is complete otherwise; `body`: the bytes behind it that are hashed.
+inline Hash128 contents_hash(const Header& header, std::string_view body) {
+  Hash128 head = hash128(&header, offsetof(Header, hash));
+  Hash128 h = hash128(body.data(), body.size(), head.lo);
+  return {hash_combine(head.lo, h.lo), hash_combine(head.hi, h.hi)};
+}
+
+// What stands for a launch's symbol in a contract: p0, p1 and so on, the same ones throughout the process.
+[[nodiscard]] SymExpr parameter(size_t index);
 
 // A hash of size, head, tail and some places between: notices another file, not every changed bit.
 inline Hash128 sample_hash(const std::byte* data, size_t bytes) {

@@ -1,23 +1,23 @@
 #include "graph/support/file.h"
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
+#include "runtime/json_reader.h"
 #include "runtime/variant.h"
 #include <bit>
 #include <map>
-#include <nlohmann/json.hpp>
 
 namespace tessera {
 namespace {
+using file::corrupt;
+using file::JsonValue;
 using Json = nlohmann::json;
 
-// Thrown and caught in this file only, like the exceptions of the JSON library.
-struct Corrupt {
-  std::string what;
-};
-[[noreturn]] void corrupt(const std::string& what) { throw Corrupt{what}; }
+// Thrown and caught in this file only.
 struct Failed {
   Diagnostic error;
 };
+
+constexpr int64_t kMostSteps = INT32_MAX - 1;
 
 class Reader {
 public:
@@ -25,136 +25,219 @@ public:
       : path_(path), file_(std::move(file)), exe_(std::make_shared<Executable>()) {}
 
   std::shared_ptr<Executable> run() {
-    header();
-    Json j = Json::parse(plan_.begin(), plan_.end());
-    sections(j);
-    exe_->model_name = j.at("model").get<std::string>();
-    exe_->target = j.at("target").get<std::string>();
-    exe_->host_steps = j.at("host_steps").get<int>();
-    exe_->report = j.at("report").get<std::string>();
-    environment(j);
-    for (const auto& c : j.at("constants")) constant(c);
-    for (const auto& b : j.at("buffers")) buffer(b);
-    for (const auto& s : j.at("steps")) step(s);
-    bindings(j.at("inputs"), exe_->inputs);
-    bindings(j.at("outputs"), exe_->outputs);
+    const file::Header h = header();
+    auto text = [&](uint64_t at, uint64_t bytes) {
+      const char* begin = chars(sizeof h + at);
+      Json j = Json::parse(begin, begin + bytes, nullptr, false);
+      if (j.is_discarded()) corrupt("it is not written as a compiled file is");
+      return j;
+    };
+    const Json code = text(h.plan_bytes, h.code_bytes), plan = text(0, h.plan_bytes);
+    read_code({code, "code"}, sizeof h + h.plan_bytes + h.code_bytes, sizeof h + h.hashed_bytes);
+    read_plan({plan, "plan"}, sizeof h + h.hashed_bytes);
     return exe_;
   }
 
 private:
-  void header() {
+  [[nodiscard]] const char* chars(size_t at) const { return reinterpret_cast<const char*>(file_.data) + at; }
+
+  // Nothing behind the header is looked at before the hash is known to be right.
+  file::Header header() const {
     file::Header h;
     if (file_.bytes < sizeof h) corrupt("it is shorter than a header");
     std::memcpy(&h, file_.data, sizeof h);
-    if (std::memcmp(h.magic, file::kMagic, sizeof h.magic) != 0) corrupt("it is not an executable of Tessera");
+    if (std::memcmp(h.magic, file::kMagic, sizeof h.magic) != 0) corrupt("it is not a compiled model");
     if (h.version != file::kVersion)
       corrupt("it has format version " + std::to_string(h.version) + ", this program reads version " +
               std::to_string(file::kVersion));
     if (h.file_bytes != file_.bytes)
-      corrupt("it should have " + std::to_string(h.file_bytes) + " bytes and has " + std::to_string(file_.bytes));
-    if (h.plan_bytes > file::kMaxPlan || h.plan_bytes > file_.bytes - sizeof h) corrupt("its plan does not fit in it");
-    plan_ = {reinterpret_cast<const char*>(file_.data) + sizeof h, h.plan_bytes};
-    hash_ = h.hash;
+      corrupt("it has " + std::to_string(file_.bytes) + " bytes, its header says " + std::to_string(h.file_bytes));
+    if (h.hashed_bytes > file_.bytes - sizeof h || h.plan_bytes > h.hashed_bytes ||
+        h.code_bytes > h.hashed_bytes - h.plan_bytes)
+      corrupt("the sizes in its header contradict each other");
+    if (file::contents_hash(h, {chars(sizeof h), h.hashed_bytes}) != h.hash)
+      corrupt("bytes 0 to " + std::to_string(sizeof h + h.hashed_bytes) +
+              " do not match their hash: they were changed");
+    return h;
   }
 
-  void sections(const Json& j) {
-    size_t at = file::aligned(sizeof(file::Header) + plan_.size());
-    for (const auto& s : j.at("sections")) {
-      auto bytes = s.get<uint64_t>();
-      if (at > file_.bytes || bytes > file_.bytes - at) corrupt("a section lies outside of it");
-      sections_.push_back({at, bytes});
-      at = file::aligned(at + bytes);
-    }
-    auto objects = j.at("objects").get<uint64_t>();
-    if (objects > sections_.size()) corrupt("it has fewer sections than objects");
-    Hash128 hash = hash128(plan_);
-    for (size_t i = 0; i < objects; ++i) {
-      const auto* p = reinterpret_cast<const char*>(file_.data) + sections_[i].first;
-      auto h = hash128(p, sections_[i].second, hash.lo);
-      hash = {hash_combine(hash.lo, h.lo), hash_combine(hash.hi, h.hi)};
-      exe_->objects.emplace_back(p, p + sections_[i].second);
-    }
-    if (hash != hash_) corrupt("its contents do not match their hash");
+  // Sections lie one after the other at aligned places. Returns their offsets and sizes.
+  static std::vector<std::pair<size_t, size_t>> sections(const JsonValue& sizes, size_t at, size_t end) {
+    std::vector<std::pair<size_t, size_t>> all;
+    sizes.each([&](const JsonValue& size) {
+      at = file::aligned(at);
+      auto bytes = size.word();
+      if (at > end || bytes > end - at) size.wrong("a section that lies in the file");
+      all.emplace_back(at, bytes);
+      at += bytes;
+    });
+    return all;
   }
 
-  void environment(const Json& j) {
+  // ---- the code: machine code, and a launch over parameters of its own for each contract
+  struct Contract {
+    KernelLaunch launch;
+    std::vector<SymExpr> parameters;
+  };
+
+  void read_code(const JsonValue& j, size_t begin, size_t end) {
+    exe_->target = j.at("target").text();
+    for (auto [at, bytes] : sections(j.at("objects"), begin, end))
+      exe_->objects.emplace_back(chars(at), chars(at) + bytes);
+    j.at("kernels").each([&](const JsonValue& k) { contracts_.push_back(contract(k)); });
+  }
+
+  Contract contract(const JsonValue& j) const {
+    Contract c;
+    Symbols symbols;
+    constexpr int kMostParameters = 1 << 16;
+    for (int p = 0, n = j.at("parameters").integer(0, kMostParameters); p < n; ++p) {
+      c.parameters.push_back(file::parameter(static_cast<size_t>(p)));
+      symbols.emplace(c.parameters.back().symbol_name(), c.parameters.back());
+    }
+    auto number = [&](const JsonValue& e) { return expr(e, symbols); };
+    auto conditions = [&](const JsonValue& list) {
+      return list.list([&](const JsonValue& v) {
+        return SizeCondition{number(v.at(size_t{0})), v.at(1).integer<int64_t>(1, INT64_MAX), v.at(2).integer(),
+                             v.at(3).integer()};
+      });
+    };
+    KernelLaunch& k = c.launch;
+    k.symbol = j.at("symbol").text();
+    k.object = index<int>(j.at("object"), exe_->objects.size());
+    k.sizes = j.at("sizes").list(number);
+    k.grid = number(j.at("grid"));
+    k.work_per_program = number(j.at("work"));
+    k.scratch_bytes = number(j.at("scratch"));
+    const auto buffers = j.at("access").size();
+    j.at("access").each([&](const JsonValue& a) {
+      auto shared = a.at(3).list([&](const JsonValue& b) { return index<int>(b, buffers); });
+      k.access.push_back({a.at(size_t{0}).dtype(), number(a.at(1)), std::move(shared)});
+      k.written.push_back(a.at(2).flag());
+    });
+    j.at("workspaces").each([&](const JsonValue& w) {
+      k.workspaces.push_back({w.at(size_t{0}).dtype(), number(w.at(1))});
+    });
+    k.counters = number(j.at("counters"));
+    k.boxes = number(j.at("boxes"));
+    k.team = number(j.at("team"));
+    k.threads = j.at("threads").integer(0, INT32_MAX);
+    k.shared_bytes = j.at("shared").integer<int64_t>(0, INT32_MAX);
+    k.conditions = conditions(j.at("conditions"));
+    k.facts = conditions(j.at("facts"));
+    return c;
+  }
+
+  // ---- the plan
+  void read_plan(const JsonValue& j, size_t weights_begin) {
+    weights_ = sections(j.at("sections"), weights_begin, file_.bytes);
+    exe_->model_name = j.at("model").text();
+    exe_->report = j.at("report").text();
+    environment(j);
+    j.at("constants").each([&](const JsonValue& c) { constant(c); });
+    buffers_ = j.at("buffers").size();
+    j.at("buffers").each([&](const JsonValue& b) { buffer(b); });
+    j.at("steps").each([&](const JsonValue& s) { exe_->steps.push_back(step(s)); });
+    for (const auto& s : exe_->steps) exe_->host_steps += std::holds_alternative<HostStep>(s) ? 1 : 0;
+    bindings(j.at("inputs"), exe_->inputs);
+    bindings(j.at("outputs"), exe_->outputs);
+  }
+
+  void environment(const JsonValue& j) {
+    constexpr int64_t kMost = int64_t{1} << 62;
     exe_->env = std::make_shared<ShapeEnv>();
-    for (const auto& s : j.at("symbols")) {
-      auto name = s.at(0).get<std::string>();
-      auto symbol = exe_->env->create_symbol(name, {s.at(1).get<int64_t>(), s.at(2).get<int64_t>()},
-                                             std::max<int64_t>(1, s.at(3).get<int64_t>()));
-      if (!symbols_.emplace(name, symbol).second) corrupt("symbol '" + name + "' is there twice");
-    }
-    for (const auto& g : j.at("guards")) {
+    j.at("symbols").each([&](const JsonValue& s) {
+      auto name = s.at(size_t{0}).text();
+      SymRange range{s.at(1).integer(-kMost, kMost), s.at(2).integer(-kMost, kMost)};
+      if (range.lo > range.hi) s.at(2).wrong("at least " + std::to_string(range.lo));
+      auto symbol = exe_->env->create_symbol(name, range, s.at(3).integer<int64_t>(1, kMost));
+      if (!symbols_.emplace(name, symbol).second) s.at(size_t{0}).wrong("a name that no other symbol has");
+    });
+    j.at("guards").each([&](const JsonValue& g) {
       Guard guard;
       guard.condition = expr(g.at("condition"));
-      guard.cls = g.at("required").get<bool>() ? GuardClass::Required : GuardClass::Assumed;
-      guard.reason = g.at("reason").get<std::string>();
-      const auto& w = g.at("where");
-      guard.where.file = w.at(0).get<std::string>();
-      guard.where.node = w.at(1).get<std::string>();
-      guard.where.op = w.at(2).get<std::string>();
-      guard.where.output = w.at(3).get<std::string>();
-      guard.where.line = w.at(4).get<int>();
-      guard.where.column = w.at(5).get<int>();
+      guard.cls = g.at("required").flag() ? GuardClass::Required : GuardClass::Assumed;
+      guard.reason = g.at("reason").text();
+      const auto w = g.at("where");
+      guard.where.file = w.at(size_t{0}).text();
+      guard.where.node = w.at(1).text();
+      guard.where.op = w.at(2).text();
+      guard.where.output = w.at(3).text();
+      guard.where.line = w.at(4).integer(INT32_MIN, INT32_MAX);
+      guard.where.column = w.at(5).integer(INT32_MIN, INT32_MAX);
       exe_->env->add_guard(std::move(guard));
-    }
+    });
   }
 
-  SymExpr expr(const Json& j) {
-    auto text = j.get<std::string>();
+  using Symbols = std::map<std::string, SymExpr, std::less<>>;
+  static SymExpr expr(const JsonValue& j, const Symbols& symbols) {
+    auto text = j.text();
     auto e = parse_sym(text, [&](std::string_view name) -> Result<SymExpr> {
-      auto it = symbols_.find(name);
-      if (it != symbols_.end()) return it->second;
-      return Diagnostic(ErrorCode::ParseError, "unknown symbol '" + std::string(name) + "'");
+      auto it = symbols.find(name);
+      if (it != symbols.end()) return it->second;
+      return Diagnostic(ErrorCode::ParseError, "there is no symbol '" + std::string(name) + "'");
     });
-    if (!e.ok()) corrupt("the expression '" + text + "' cannot be read: " + e.error().message);
+    if (!e.ok()) j.wrong("a size (" + e.error().message + ")");
     return *e;
   }
-  std::vector<SymExpr> exprs(const Json& j) {
-    std::vector<SymExpr> v;
-    for (const auto& e : j) v.push_back(expr(e));
-    return v;
+  [[nodiscard]] SymExpr expr(const JsonValue& j) const { return expr(j, symbols_); }
+  [[nodiscard]] std::vector<SymExpr> exprs(const JsonValue& j) const {
+    return j.list([&](const JsonValue& e) { return expr(e); });
   }
-  static DType dtype(const Json& j) {
-    auto d = dtype_from_name(j.get<std::string>());
-    if (!d) corrupt("there is no element type '" + j.get<std::string>() + "'");
-    return *d;
+  // An index into `count` things; `least` is -1 where there may be none.
+  template <class Int>
+  static Int index(const JsonValue& j, size_t count, int64_t least = 0) {
+    return static_cast<Int>(j.integer<int64_t>(least, static_cast<int64_t>(std::min<size_t>(count, INT32_MAX)) - 1));
+  }
+  [[nodiscard]] BufferId buffer_id(const JsonValue& j, int64_t least = 0) const {
+    return index<BufferId>(j, buffers_, least);
+  }
+  [[nodiscard]] std::vector<BufferId> buffer_ids(const JsonValue& j, int64_t least = 0) const {
+    return j.list([&](const JsonValue& b) { return buffer_id(b, least); });
+  }
+  static std::vector<std::string> texts(const JsonValue& j) {
+    return j.list([](const JsonValue& t) { return t.text(); });
+  }
+  static std::vector<int64_t> ints(const JsonValue& j) {
+    return j.list([](const JsonValue& v) { return v.integer(); });
+  }
+  static double real(const JsonValue& bits) { return std::bit_cast<double>(bits.integer()); }
+  template <class Enum>
+  static Enum one_of(const JsonValue& j, Enum last) {
+    return static_cast<Enum>(j.integer(0, static_cast<int>(last)));
   }
 
-  void constant(const Json& j) {
+  void constant(const JsonValue& j) {
     Constant c;
-    c.name = j.at("name").get<std::string>();
-    auto type = dtype(j.at("dtype"));
-    auto dims = j.at("dims").get<Dims>();
+    c.name = j.at("name").text();
+    auto type = j.at("dtype").dtype();
+    Dims dims = ints(j.at("dims"));
     auto count = element_count(dims);
-    if (!count.ok()) corrupt("constant '" + c.name + "': " + count.error().message);
+    if (!count.ok()) j.at("dims").wrong("dimensions of a tensor (" + count.error().message + ")");
     if (type == DType::String) {
-      auto strings = j.at("strings").get<std::vector<std::string>>();
-      if (static_cast<int64_t>(strings.size()) != *count)
-        corrupt("constant '" + c.name + "' has another number of strings than its dims");
+      auto strings = texts(j.at("strings"));
+      if (static_cast<int64_t>(strings.size()) != *count) j.at("strings").wrong(std::to_string(*count) + " strings");
       c.value = Tensor::strings(dims, std::move(strings));
       exe_->constants.push_back(std::move(c));
       return;
     }
     auto bytes = static_cast<size_t>(byte_size(type, *count));
     Storage storage;
-    std::string source = "the file";
-    if (j.contains("section")) {
-      auto s = j.at("section").get<uint64_t>();
-      if (s >= sections_.size() || sections_[s].second != bytes)
-        corrupt("constant '" + c.name + "' has no section of its size");
-      storage = {file_.owner, file_.data + sections_[s].first, bytes};
+    std::string source = path_;
+    if (j.has("section")) {
+      auto s = index<size_t>(j.at("section"), weights_.size());
+      if (weights_[s].second != bytes) j.at("section").wrong("a section of " + std::to_string(bytes) + " bytes");
+      storage = {file_.owner, file_.data + weights_[s].first, bytes};
     } else {
-      source = j.at("file").get<std::string>();
+      source = j.at("file").text();
       const auto& mapped = weights(source, c.name);
-      auto offset = j.at("offset").get<uint64_t>();
+      auto offset = j.at("offset").word();
       if (offset > mapped.bytes || bytes > mapped.bytes - offset)
         corrupt("'" + source + "' is too short for constant '" + c.name + "'");
       storage = {mapped.owner, mapped.data + offset, bytes};
     }
     auto hash = file::sample_hash(storage.data, bytes);
-    if (hash.lo != j.at("hash").at(0).get<uint64_t>() || hash.hi != j.at("hash").at(1).get<uint64_t>())
+    if (hash.lo != j.at("hash").at(size_t{0}).word() || hash.hi != j.at("hash").at(1).word())
       corrupt("the weights of '" + c.name + "' in '" + source + "' have changed since it was written");
     c.value = Tensor::view(type, std::move(dims), std::move(storage));
     exe_->constants.push_back(std::move(c));
@@ -181,169 +264,163 @@ private:
     return mapped_.emplace(source, std::move(*mapped)).first->second;
   }
 
-  void buffer(const Json& j) {
+  void buffer(const JsonValue& j) {
     BufferInfo b;
-    b.name = j.at("name").get<std::string>();
-    int kind = j.at("kind").get<int>();
-    if (kind < 0 || kind > static_cast<int>(BufferInfo::Kind::Temporary))
-      corrupt("buffer '" + b.name + "' is of no kind");
-    b.kind = static_cast<BufferInfo::Kind>(kind);
-    b.dtype = dtype(j.at("dtype"));
+    b.name = j.at("name").text();
+    b.kind = one_of(j.at("kind"), BufferInfo::Kind::Temporary);
+    b.dtype = j.at("dtype").dtype();
     b.shape = exprs(j.at("shape"));
-    b.constant = j.at("constant").get<int>();
-    b.first_step = j.at("first").get<int>();
-    b.last_step = j.at("last").get<int>();
-    b.in_place_of = j.at("in_place_of").get<int>();
-    b.dynamic = j.at("dynamic").get<bool>();
+    b.constant = index<int>(j.at("constant"), exe_->constants.size(), -1);
+    b.first_step = static_cast<int>(j.at("first").integer<int64_t>(0, kMostSteps));
+    b.last_step = static_cast<int>(j.at("last").integer<int64_t>(-1, kMostSteps));
+    b.in_place_of = buffer_id(j.at("in_place_of"), -1);
+    b.dynamic = j.at("dynamic").flag();
     exe_->buffers.push_back(std::move(b));
   }
-  void bindings(const Json& j, std::vector<Binding>& out) {
-    for (const auto& b : j) {
-      out.push_back({b.at("name").get<std::string>(), b.at("buffer").get<BufferId>()});
-      for (const auto& d : b.at("indexed")) out.back().indexed.push_back({expr(d.at(0)), d.at(1).get<bool>()});
-    }
+  void bindings(const JsonValue& j, std::vector<Binding>& out) const {
+    j.each([&](const JsonValue& b) {
+      out.push_back({b.at("name").text(), buffer_id(b.at("buffer"))});
+      b.at("indexed").each([&](const JsonValue& d) {
+        out.back().indexed.push_back({expr(d.at(size_t{0})), d.at(1).flag()});
+      });
+    });
   }
 
-  KernelLaunch kernel(const Json& j, bool alternative = false) {
-    KernelLaunch k;
-    k.name = j.at("name").get<std::string>();
-    k.symbol = j.at("symbol").get<std::string>();
-    k.object = j.at("object").get<int>();
-    k.buffers = j.at("buffers").get<std::vector<BufferId>>();
-    k.written = j.at("written").get<std::vector<bool>>();
-    k.sizes = exprs(j.at("sizes"));
-    k.grid = expr(j.at("grid"));
-    k.work_per_program = expr(j.at("work"));
-    k.scratch_bytes = expr(j.at("scratch"));
-    k.report_sites = j.at("sites").get<std::vector<std::string>>();
-    if (k.object < 0 || static_cast<size_t>(k.object) >= exe_->objects.size())
-      corrupt("kernel '" + k.name + "' has no object");
-    if (!j.contains("threads")) return k;
-    k.threads = j.at("threads").get<int>();
-    k.shared_bytes = j.at("shared").get<int64_t>();
-    for (const auto& w : j.at("workspaces")) k.workspaces.push_back({dtype(w.at(0)), expr(w.at(1))});
-    k.counters = expr(j.at("counters"));
-    k.boxes = expr(j.at("boxes"));
-    k.team = expr(j.at("team"));
-    for (const auto& c : j.at("conditions"))
-      k.conditions.push_back({expr(c.at(0)), c.at(1).get<int64_t>(), c.at(2).get<int64_t>(), c.at(3).get<int64_t>()});
-    for (const auto& a : j.at("alternatives")) {
-      if (alternative) corrupt("an alternative of kernel '" + k.name + "' has alternatives itself");
-      k.alternatives.push_back(kernel(a, true));
-    }
+  KernelLaunch kernel(const JsonValue& j) const {
+    KernelLaunch k = launch(j);
+    k.name = j.at("name").text();
+    k.buffers = buffer_ids(j.at("buffers"));
+    if (k.buffers.size() != k.access.size()) j.at("buffers").wrong(std::to_string(k.access.size()) + " buffers");
+    if (!j.has("alternatives")) return k;
+    j.at("alternatives").each([&](const JsonValue& a) {
+      KernelLaunch other = launch(a);
+      other.name = k.name;
+      other.buffers = k.buffers;
+      k.alternatives.push_back(std::move(other));
+    });
     return k;
   }
-  StridedOperand operand(const Json& j) {
-    StridedOperand o;
-    o.buffer = j.at("buffer").get<BufferId>();
-    o.shape = exprs(j.at("shape"));
-    o.strides = exprs(j.at("strides"));
-    o.offset = expr(j.at("offset"));
-    return o;
+  // A contract with the sizes of this launch in the place of its parameters.
+  KernelLaunch launch(const JsonValue& j) const {
+    const Contract& c = contracts_[index<size_t>(j.at("contract"), contracts_.size())];
+    auto arguments = exprs(j.at("arguments"));
+    if (arguments.size() != c.parameters.size())
+      j.at("arguments").wrong(std::to_string(c.parameters.size()) + " sizes");
+    std::unordered_map<uint64_t, SymExpr> by_parameter;
+    for (size_t p = 0; p < arguments.size(); ++p) by_parameter.emplace(c.parameters[p].symbol_id(), arguments[p]);
+    KernelLaunch k = c.launch;
+    auto place = [&](SymExpr& e) { e = e.substitute(by_parameter); };
+    for (auto& e : k.sizes) place(e);
+    for (auto* e : {&k.grid, &k.work_per_program, &k.scratch_bytes, &k.counters, &k.boxes, &k.team}) place(*e);
+    for (auto& w : k.workspaces) place(w.count);
+    for (auto& a : k.access) place(a.elements);
+    for (auto* list : {&k.conditions, &k.facts})
+      for (auto& condition : *list) place(condition.value);
+    k.report_sites = texts(j.at("sites"));
+    return k;
   }
-  std::optional<EpilogueKernel> epilogue(const Json& j) {
+  StridedOperand operand(const JsonValue& j) const {
+    return {buffer_id(j.at("buffer")), exprs(j.at("shape")), exprs(j.at("strides")), expr(j.at("offset"))};
+  }
+  std::optional<EpilogueKernel> epilogue(const JsonValue& j) const {
     if (j.is_null()) return std::nullopt;
     return EpilogueKernel{kernel(j.at("kernel")), exprs(j.at("begin")), exprs(j.at("count"))};
   }
-  std::optional<LibraryEpilogue> fused(const Json& call) {
-    if (!call.contains("fused")) return std::nullopt;
-    const auto& j = call.at("fused");
-    auto number = [](const Json& bits) { return std::bit_cast<double>(bits.get<int64_t>()); };
+  std::optional<LibraryEpilogue> fused(const JsonValue& call) const {
+    if (!call.has("fused")) return std::nullopt;
+    const auto j = call.at("fused");
     LibraryEpilogue e;
-    e.alpha = number(j.at("alpha"));
-    e.bias_dim = j.at("bias_dim").get<int>();
-    int activation = j.at("activation").get<int>();
-    if (activation < 0 || activation > static_cast<int>(LibraryEpilogue::Activation::Tanh))
-      corrupt("the activation of a library call is of no kind");
-    e.activation = static_cast<LibraryEpilogue::Activation>(activation);
-    e.clip_low = number(j.at("clip").at(0));
-    e.clip_high = number(j.at("clip").at(1));
-    if (j.contains("bias")) e.bias = operand(j.at("bias"));
-    if (j.contains("residual")) e.residual = operand(j.at("residual"));
+    e.alpha = real(j.at("alpha"));
+    e.bias_dim = j.at("bias_dim").integer(-1, 64);
+    e.activation = one_of(j.at("activation"), LibraryEpilogue::Activation::Tanh);
+    e.clip_low = real(j.at("clip").at(size_t{0}));
+    e.clip_high = real(j.at("clip").at(1));
+    if (j.has("bias")) e.bias = operand(j.at("bias"));
+    if (j.has("residual")) e.residual = operand(j.at("residual"));
     return e;
   }
-  static std::vector<int64_t> ints(const Json& j) { return j.get<std::vector<int64_t>>(); }
 
-  void step(const Json& j) {
-    if (j.contains("kernel")) {
-      exe_->steps.emplace_back(kernel(j.at("kernel")));
-    } else if (j.contains("copy")) {
-      const auto& c = j.at("copy");
-      exe_->steps.emplace_back(
-          CopyStep{c.at("name").get<std::string>(), c.at("source").get<BufferId>(), c.at("target").get<BufferId>()});
-    } else if (j.contains("host")) {
-      const auto& h = j.at("host");
-      HostStep s;
-      s.name = h.at("name").get<std::string>();
-      s.op = h.at("op").get<std::string>();
-      s.reason = h.at("reason").get<std::string>();
-      s.payload = h.at("payload").get<std::string>();
-      s.inputs = h.at("inputs").get<std::vector<BufferId>>();
-      s.outputs = h.at("outputs").get<std::vector<BufferId>>();
-      for (const auto& d : h.at("defines"))
-        s.defines.push_back({expr(d.at(0)), d.at(1).get<int>(), d.at(2).get<int>()});
-      exe_->steps.emplace_back(std::move(s));
-    } else {
-      const auto& l = j.at("library");
-      LibraryStep s;
-      s.name = l.at("name").get<std::string>();
-      if (l.contains("instead_of")) s.instead_of = l.at("instead_of").get<int>();
-      auto call = l.at("call").get<std::string>();
-      if (call == "matmul") {
-        s.call = MatmulCall{operand(l.at("a")),
-                            operand(l.at("b")),
-                            operand(l.at("c")),
-                            epilogue(l.at("epilogue")),
-                            fused(l),
-                            l.contains("scale") ? std::bit_cast<double>(l.at("scale").get<int64_t>()) : 1.0,
-                            l.value("tf32", false)};
-      } else if (call == "conv") {
-        s.call = ConvCall{operand(l.at("x")),
-                          operand(l.at("w")),
-                          operand(l.at("y")),
-                          ints(l.at("strides")),
-                          ints(l.at("pads_begin")),
-                          ints(l.at("pads_end")),
-                          ints(l.at("dilations")),
-                          l.at("groups").get<int64_t>(),
-                          l.at("transposed").get<bool>(),
-                          ints(l.at("output_padding")),
-                          epilogue(l.at("epilogue")),
-                          fused(l),
-                          l.value("tf32", false)};
-      } else if (call == "pool") {
-        int kind = l.at("kind").get<int>();
-        if (kind < 0 || kind > static_cast<int>(PoolCall::Kind::AverageIncludePad))
-          corrupt("pooling '" + s.name + "' is of no kind");
-        s.call = PoolCall{static_cast<PoolCall::Kind>(kind),
-                          operand(l.at("x")),
-                          operand(l.at("y")),
-                          ints(l.at("kernel")),
-                          ints(l.at("strides")),
-                          ints(l.at("pads_begin")),
-                          ints(l.at("pads_end")),
-                          ints(l.at("dilations")),
-                          epilogue(l.at("epilogue"))};
-      } else if (call == "attention") {
-        FusedAttentionCall a{operand(l.at("q")), operand(l.at("k")), operand(l.at("v")), operand(l.at("out"))};
-        a.scale = std::bit_cast<double>(l.at("scale").get<int64_t>());
-        a.causal = l.at("causal").get<bool>();
-        if (l.contains("bias")) a.bias = operand(l.at("bias"));
-        s.call = std::move(a);
-      } else {
-        corrupt("there is no library call '" + call + "'");
-      }
-      exe_->steps.emplace_back(std::move(s));
+  Step step(const JsonValue& j) const {
+    if (j.has("kernel")) return kernel(j.at("kernel"));
+    if (j.has("copy")) {
+      const auto c = j.at("copy");
+      return CopyStep{c.at("name").text(), buffer_id(c.at("source")), buffer_id(c.at("target"))};
     }
+    if (j.has("host")) return host(j.at("host"));
+    return library(j.at("library"));
+  }
+  HostStep host(const JsonValue& j) const {
+    HostStep s;
+    s.name = j.at("name").text();
+    s.op = j.at("op").text();
+    s.reason = j.at("reason").text();
+    s.payload = j.at("payload").text();
+    s.inputs = buffer_ids(j.at("inputs"), -1);
+    s.outputs = buffer_ids(j.at("outputs"), -1);
+    constexpr int kMostDims = 64;
+    j.at("defines").each([&](const JsonValue& d) {
+      s.defines.push_back(
+          {expr(d.at(size_t{0})), index<int>(d.at(1), s.outputs.size()), index<int>(d.at(2), kMostDims)});
+    });
+    return s;
+  }
+  LibraryStep library(const JsonValue& j) const {
+    LibraryStep s;
+    s.name = j.at("name").text();
+    if (j.has("instead_of")) s.instead_of = static_cast<int>(j.at("instead_of").integer<int64_t>(0, kMostSteps));
+    auto call = j.at("call").text();
+    const bool tf32 = j.has("tf32") && j.at("tf32").flag();
+    if (call == "matmul") {
+      s.call = MatmulCall{operand(j.at("a")),
+                          operand(j.at("b")),
+                          operand(j.at("c")),
+                          epilogue(j.at("epilogue")),
+                          fused(j),
+                          j.has("scale") ? real(j.at("scale")) : 1.0,
+                          tf32};
+    } else if (call == "conv") {
+      s.call = ConvCall{operand(j.at("x")),
+                        operand(j.at("w")),
+                        operand(j.at("y")),
+                        ints(j.at("strides")),
+                        ints(j.at("pads_begin")),
+                        ints(j.at("pads_end")),
+                        ints(j.at("dilations")),
+                        j.at("groups").integer(),
+                        j.at("transposed").flag(),
+                        ints(j.at("output_padding")),
+                        epilogue(j.at("epilogue")),
+                        fused(j),
+                        tf32};
+    } else if (call == "pool") {
+      s.call = PoolCall{one_of(j.at("kind"), PoolCall::Kind::AverageIncludePad),
+                        operand(j.at("x")),
+                        operand(j.at("y")),
+                        ints(j.at("kernel")),
+                        ints(j.at("strides")),
+                        ints(j.at("pads_begin")),
+                        ints(j.at("pads_end")),
+                        ints(j.at("dilations")),
+                        epilogue(j.at("epilogue"))};
+    } else if (call == "attention") {
+      FusedAttentionCall a{operand(j.at("q")), operand(j.at("k")), operand(j.at("v")), operand(j.at("out"))};
+      a.scale = real(j.at("scale"));
+      a.causal = j.at("causal").flag();
+      if (j.has("bias")) a.bias = operand(j.at("bias"));
+      s.call = std::move(a);
+    } else {
+      j.at("call").wrong("matmul, conv, pool or attention");
+    }
+    return s;
   }
 
   const std::string& path_;
   Storage file_;
   std::shared_ptr<Executable> exe_;
-  std::string_view plan_;
-  Hash128 hash_;
-  std::vector<std::pair<size_t, size_t>> sections_; // offset, bytes
-  std::map<std::string, SymExpr, std::less<>> symbols_;
+  std::vector<Contract> contracts_;
+  size_t buffers_ = 0;
+  std::vector<std::pair<size_t, size_t>> weights_; // offset, bytes
+  Symbols symbols_;
   std::map<std::string, Storage> mapped_;
 };
 
@@ -373,26 +450,29 @@ Status link_kernels(Executable& e, const LinkFn& link) {
 Result<std::shared_ptr<Executable>> load_executable(const std::string& path, const LinkFn& link,
                                                     const ResolveHostStepFn& resolve) {
   TESSERA_ASSIGN(auto file, map_file(path));
+  return load_executable(std::move(file), path, link, resolve);
+}
+
+Result<std::shared_ptr<Executable>> load_executable(Storage file, const std::string& path, const LinkFn& link,
+                                                    const ResolveHostStepFn& resolve) {
   auto damaged = [&](const std::string& what) {
     return Diagnostic(ErrorCode::CorruptFile, "'" + path + "' cannot be loaded: " + what)
-        .note("write it again with `tessera compile`");
+        .note("compile the model again with `tessera compile`");
   };
   std::shared_ptr<Executable> exe;
   try {
     exe = Reader(path, std::move(file)).run();
-  } catch (const Corrupt& c) {
+  } catch (const file::Corrupt& c) {
     return damaged(c.what);
   } catch (Failed& f) {
     return std::move(f.error);
-  } catch (const Json::exception& e) {
-    return damaged(std::string("its plan is malformed: ") + e.what());
   } catch (const std::bad_alloc&) {
     return Diagnostic(ErrorCode::OutOfMemory, "not enough memory to load '" + path + "'");
   }
   TESSERA_TRY(check_target(exe->target));
-  if (link && !is_gpu_target(exe->target)) TESSERA_TRY(link_kernels(*exe, link));
   auto consistent = verify(*exe);
   if (!consistent.ok()) return damaged(consistent.error().message);
+  if (link && !is_gpu_target(exe->target)) TESSERA_TRY(link_kernels(*exe, link));
   for (auto& step : exe->steps)
     if (auto* h = std::get_if<HostStep>(&step); h && resolve) {
       TESSERA_ASSIGN(h->run, resolve(*h));

@@ -66,8 +66,10 @@ struct ExecutorOptions {
   std::shared_ptr<ThreadPool> pool; // created when empty
   RecompileFn recompile;            // empty: a guard miss with no fitting variant is an error
   size_t memory_limit = 0;          // bytes of arena; 0 = none
-  bool poison = false;              // fill arena and outputs with NaN patterns before each run (tests)
-  bool profile = false;             // per-step times
+  // For tests: arena and outputs are filled with NaN patterns before each run; on the host, a step that writes beside
+  // its temporaries or scratch memory is an error.
+  bool poison = false;
+  bool profile = false; // per-step times
   // A call of a new shape waits for plans that a GPU's libraries take long to make (TESSERA_CUDNN_WAIT=1, too).
   // Otherwise it is computed another way until they are there.
   bool wait_for_plans = false;

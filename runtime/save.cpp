@@ -3,7 +3,9 @@
 #include "runtime/mapped_regions.h"
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -17,6 +19,7 @@ public:
   void add(const SymExpr& e) {
     for (const auto& s : e.symbols()) {
       if (!name_.emplace(s.symbol_id(), "").second) continue;
+      place_.emplace(s.symbol_id(), order_.size());
       std::string name = s.symbol_name();
       for (int i = 2; !used_.insert(name).second; ++i) name = s.symbol_name() + "_" + std::to_string(i);
       name_[s.symbol_id()] = name;
@@ -30,9 +33,11 @@ public:
   }
   [[nodiscard]] const std::vector<SymExpr>& order() const { return order_; }
   [[nodiscard]] const std::string& name(const SymExpr& s) const { return name_.at(s.symbol_id()); }
+  [[nodiscard]] size_t place(const SymExpr& s) const { return place_.at(s.symbol_id()); } // in order()
 
 private:
   std::map<uint64_t, std::string> name_;
+  std::unordered_map<uint64_t, size_t> place_;
   std::set<std::string> used_;
   std::unordered_map<uint64_t, SymExpr> renamed_;
   std::vector<SymExpr> order_;
@@ -44,8 +49,6 @@ public:
 
   Status plan(Json& j) {
     j["model"] = e_.model_name;
-    j["target"] = e_.target;
-    j["host_steps"] = e_.host_steps;
     j["report"] = e_.report;
     auto& buffers = j["buffers"] = Json::array();
     for (const auto& b : e_.buffers)
@@ -74,6 +77,8 @@ public:
            {"reason", g.reason},
            {"where", {g.where.file, g.where.node, g.where.op, g.where.output, g.where.line, g.where.column}}});
     constants(j["constants"] = Json::array());
+    auto& sizes = j["sections"] = Json::array();
+    for (const auto& w : weights) sizes.push_back(w.bytes);
     auto& symbols = j["symbols"] = Json::array();
     for (const auto& s : names_.order()) {
       auto range = e_.env->range(s);
@@ -82,11 +87,22 @@ public:
     return {};
   }
 
+  // What the plan's launches need of the code. After plan().
+  Status code(Json& j) {
+    if (uncontracted_)
+      return Diagnostic(ErrorCode::Internal, "the executable cannot be saved: a kernel does not say what it accesses");
+    j["target"] = e_.target;
+    auto& objects = j["objects"] = Json::array();
+    for (const auto& o : e_.objects) objects.push_back(o.size());
+    j["kernels"] = std::move(contracts_);
+    return {};
+  }
+
   struct Section {
     const std::byte* data;
     size_t bytes;
   };
-  std::vector<Section> sections; // objects, then weights; at aligned places one after the other
+  std::vector<Section> weights; // embedded; at aligned places one after the other, behind the objects
 
 private:
   [[nodiscard]] std::set<uint64_t> bound_symbols() const {
@@ -119,30 +135,72 @@ private:
     }
     return j;
   }
+  // A launch: its buffers, and what it gives for the parameters of its kernel's contract.
   Json kernel(const KernelLaunch& k) {
-    Json j{{"name", k.name},
-           {"symbol", k.symbol},
-           {"object", k.object},
-           {"buffers", k.buffers},
-           {"written", k.written},
-           {"sizes", list(k.sizes)},
-           {"grid", names_.text(k.grid)},
-           {"work", names_.text(k.work_per_program)},
-           {"scratch", names_.text(k.scratch_bytes)},
-           {"sites", k.report_sites}};
-    if (k.threads == 0) return j;
-    j["threads"] = k.threads;
-    j["shared"] = k.shared_bytes;
-    auto& workspaces = j["workspaces"] = Json::array();
-    for (const auto& w : k.workspaces) workspaces.push_back({std::string(name(w.dtype)), names_.text(w.count)});
-    j["counters"] = names_.text(k.counters);
-    j["boxes"] = names_.text(k.boxes);
-    j["team"] = names_.text(k.team);
-    auto& conditions = j["conditions"] = Json::array();
-    for (const auto& c : k.conditions) conditions.push_back({names_.text(c.value), c.multiple_of, c.min, c.max});
+    Json j{{"name", k.name}, {"buffers", k.buffers}, {"sites", k.report_sites}};
+    contract(k, j);
+    if (k.alternatives.empty()) return j;
     auto& alternatives = j["alternatives"] = Json::array();
-    for (const auto& a : k.alternatives) alternatives.push_back(kernel(a));
+    for (const auto& a : k.alternatives) contract(a, alternatives.emplace_back(Json{{"sites", a.report_sites}}));
     return j;
+  }
+  // What of a launch depends on its code alone: the launch over parameters p0, p1 ... in the place of its symbols.
+  // Launches that say the same share it, as layers of a model do.
+  void contract(const KernelLaunch& k, Json& launch) {
+    uncontracted_ = uncontracted_ || k.access.size() != k.buffers.size();
+    auto arguments = symbols_of(k);
+    std::unordered_map<uint64_t, SymExpr> parameter;
+    for (size_t p = 0; p < arguments.size(); ++p) parameter.emplace(arguments[p].symbol_id(), file::parameter(p));
+    auto text = [&](const SymExpr& e) { return e.substitute(parameter).str(); };
+    auto conditions = [&](const std::vector<SizeCondition>& list) {
+      Json all = Json::array();
+      for (const auto& c : list) all.push_back({text(c.value), c.multiple_of, c.min, c.max});
+      return all;
+    };
+    Json j{{"symbol", k.symbol},
+           {"object", k.object},
+           {"parameters", arguments.size()},
+           {"sizes", Json::array()},
+           {"grid", text(k.grid)},
+           {"work", text(k.work_per_program)},
+           {"scratch", text(k.scratch_bytes)},
+           {"access", Json::array()},
+           {"workspaces", Json::array()},
+           {"counters", text(k.counters)},
+           {"boxes", text(k.boxes)},
+           {"team", text(k.team)},
+           {"threads", k.threads},
+           {"shared", k.shared_bytes},
+           {"conditions", conditions(k.conditions)},
+           {"facts", conditions(k.facts)}};
+    for (const auto& e : k.sizes) j["sizes"].push_back(text(e));
+    for (const auto& w : k.workspaces) j["workspaces"].push_back({std::string(name(w.dtype)), text(w.count)});
+    for (size_t b = 0; b < k.access.size(); ++b)
+      j["access"].push_back({std::string(name(k.access[b].dtype)), text(k.access[b].elements),
+                             b < k.written.size() && k.written[b], k.access[b].may_overwrite});
+    auto [at, fresh] =
+        contract_at_.try_emplace(j.dump(-1, ' ', false, Json::error_handler_t::replace), contracts_.size());
+    if (fresh) contracts_.push_back(std::move(j));
+    launch["contract"] = at->second;
+    launch["arguments"] = list(arguments);
+  }
+  // In the order in which the file names them: what was loaded is saved the same.
+  std::vector<SymExpr> symbols_of(const KernelLaunch& k) {
+    std::set<SymExpr> found;
+    auto add = [&](const SymExpr& e) {
+      names_.add(e);
+      for (const auto& s : e.symbols()) found.insert(s);
+    };
+    for (const auto& e : k.sizes) add(e);
+    for (const auto& e : {k.grid, k.work_per_program, k.scratch_bytes, k.counters, k.boxes, k.team}) add(e);
+    for (const auto& w : k.workspaces) add(w.count);
+    for (const auto& a : k.access) add(a.elements);
+    for (const auto* list : {&k.conditions, &k.facts})
+      for (const auto& c : *list) add(c.value);
+    std::vector<SymExpr> ordered(found.begin(), found.end());
+    std::sort(ordered.begin(), ordered.end(),
+              [&](const SymExpr& a, const SymExpr& b) { return names_.place(a) < names_.place(b); });
+    return ordered;
   }
   Json operand(const StridedOperand& o) {
     return {{"buffer", o.buffer},
@@ -238,7 +296,6 @@ private:
   }
 
   void constants(Json& out) {
-    for (const auto& o : e_.objects) sections.push_back({reinterpret_cast<const std::byte*>(o.data()), o.size()});
     auto regions = MappedRegions::of_this_process();
     for (const auto& c : e_.constants) {
       const auto& t = c.value;
@@ -253,8 +310,8 @@ private:
           j["file"] = place->path;
           j["offset"] = place->offset;
         } else {
-          j["section"] = sections.size();
-          sections.push_back({t.data(), t.bytes()});
+          j["section"] = weights.size();
+          weights.push_back({t.data(), t.bytes()});
         }
       }
       out.push_back(std::move(j));
@@ -264,42 +321,54 @@ private:
   const Executable& e_;
   bool embed_;
   SymbolNames names_;
+  Json contracts_ = Json::array();
+  std::map<std::string, size_t> contract_at_; // by text
+  bool uncontracted_ = false;
 };
 
 } // namespace
 
+SymExpr file::parameter(size_t index) {
+  static std::mutex mutex;
+  static std::deque<SymExpr> all;
+  std::lock_guard lock(mutex);
+  while (all.size() <= index) all.push_back(SymExpr::symbol("p" + std::to_string(all.size())));
+  return all[index];
+}
+
 Status save_executable(const Executable& executable, const std::string& path, bool embed_weights) {
   Writer writer(executable, embed_weights);
-  Json plan;
+  Json plan, code;
   TESSERA_TRY(writer.plan(plan));
-  // Where sections lie depends on the length of the plan, which must not depend on them: they follow each other, each
-  // at a multiple of the alignment.
-  auto& sizes = plan["sections"] = Json::array();
-  for (const auto& s : writer.sections) sizes.push_back(s.bytes);
-  plan["objects"] = executable.objects.size();
+  TESSERA_TRY(writer.code(code));
   // Names come from models: bytes that are no UTF-8 are replaced, which only changes how they print.
-  std::string text = plan.dump(-1, ' ', false, Json::error_handler_t::replace);
+  auto text = [](const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  auto align = [](std::string& bytes) {
+    bytes.resize(file::aligned(sizeof(file::Header) + bytes.size()) - sizeof(file::Header));
+  };
   file::Header header;
   std::memcpy(header.magic, file::kMagic, sizeof header.magic);
-  header.plan_bytes = text.size();
-  header.hash = hash128(text);
-  for (size_t i = 0; i < executable.objects.size(); ++i) {
-    auto h = hash128(writer.sections[i].data, writer.sections[i].bytes, header.hash.lo);
-    header.hash = {hash_combine(header.hash.lo, h.lo), hash_combine(header.hash.hi, h.hi)};
+  std::string body = text(plan); // all that is hashed
+  header.plan_bytes = body.size();
+  body += text(code);
+  header.code_bytes = body.size() - header.plan_bytes;
+  for (const auto& o : executable.objects) {
+    align(body);
+    body.append(o.data(), o.size());
   }
-  size_t at = file::aligned(sizeof header + text.size());
-  for (const auto& s : writer.sections) at = file::aligned(at + s.bytes);
-  header.file_bytes = at;
+  align(body);
+  header.hashed_bytes = body.size();
+  header.file_bytes = sizeof header + body.size();
+  for (const auto& w : writer.weights) header.file_bytes = file::aligned(header.file_bytes + w.bytes);
+  header.hash = file::contents_hash(header, body);
 
   TESSERA_ASSIGN(auto out, NewFile::create(path));
   static constexpr char kZeros[file::kAlignment] = {};
   TESSERA_TRY(out.write(&header, sizeof header));
-  TESSERA_TRY(out.write(text.data(), text.size()));
-  at = sizeof header + text.size();
-  TESSERA_TRY(out.write(kZeros, file::aligned(at) - at));
-  for (const auto& s : writer.sections) {
-    TESSERA_TRY(out.write(s.data, s.bytes));
-    TESSERA_TRY(out.write(kZeros, file::aligned(s.bytes) - s.bytes));
+  TESSERA_TRY(out.write(body.data(), body.size()));
+  for (const auto& w : writer.weights) {
+    TESSERA_TRY(out.write(w.data, w.bytes));
+    TESSERA_TRY(out.write(kZeros, file::aligned(w.bytes) - w.bytes));
   }
   return out.commit(true);
 }

@@ -73,6 +73,43 @@ Result<Chosen> choose(const KernelLaunch& kernel, const KernelForm& form, const 
   return Chosen{&kernel, &form};
 }
 
+// Whether a launch at these sizes stays inside of its buffers: the contract of its code is held against them. False:
+// it writes no element, there is nothing to launch.
+Result<bool> check_contract(const Variant& v, const Variant::CallState& call, const KernelLaunch& k,
+                            const KernelForm& form, const SymProgram::State& state, const SegmentPlan& plan) {
+  if (form.access.empty()) return true;
+  auto broken = [&](const std::string& what) {
+    return Diagnostic(ErrorCode::Internal, "kernel '" + k.name + "' " + what + " for " + sizes_text(v, call))
+        .note("the plan and the kernel's code contradict each other: compile the model again");
+  };
+  bool writes = false;
+  for (size_t i = 0; i < form.access.size(); ++i) {
+    auto r = static_cast<size_t>(form.access[i]);
+    const auto& buffer = v.exe->buffers[static_cast<size_t>(k.buffers[i])];
+    int64_t there = plan.bytes[static_cast<size_t>(k.buffers[i])];
+    if (state.fault[r] != SymFault::None || state.value[r] < 0)
+      return broken("accesses a number of elements of '" + buffer.name + "' that cannot be computed");
+    if (state.value[r] / 8 > there || byte_size(buffer.dtype, state.value[r]) > there)
+      return broken("accesses " + std::to_string(state.value[r]) + " elements of '" + buffer.name + "', which has " +
+                    std::to_string(there) + " bytes of " + std::string(name(buffer.dtype)));
+    writes = writes || (k.written[i] && state.value[r] > 0);
+  }
+  if (!writes) return false;
+  for (size_t i = 0; i < form.facts.size(); ++i) {
+    const auto& fact = form.facts[i];
+    auto r = static_cast<size_t>(fact.value);
+    if (state.fault[r] != SymFault::None || state.value[r] < fact.min || state.value[r] > fact.max ||
+        state.value[r] % fact.multiple_of != 0)
+      return broken(
+          "was compiled for other sizes: " + k.facts[i].value.str() + " is " +
+          (state.fault[r] == SymFault::None ? std::to_string(state.value[r]) : "a size that cannot be computed") +
+          ", expected " +
+          (fact.multiple_of > 1 ? "a multiple of " + std::to_string(fact.multiple_of) + " " : std::string()) + "from " +
+          std::to_string(fact.min) + " to " + std::to_string(fact.max));
+  }
+  return true;
+}
+
 int64_t round_up(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
 class Planner {
@@ -107,6 +144,10 @@ private:
       if (!elements.ok())
         return Diagnostic(ErrorCode::SizeOverflow, "'" + info.name + "': " + elements.error().message);
       plan_->bytes[b] = byte_size(info.dtype, *elements);
+      bool given = info.kind == BufferInfo::Kind::Input || info.kind == BufferInfo::Kind::Constant;
+      if (!given && plan_->bytes[b] > device_.memory())
+        return Diagnostic(ErrorCode::OutOfMemory, "'" + info.name + "' would have " + std::to_string(plan_->bytes[b]) +
+                                                      " bytes, the machine has " + std::to_string(device_.memory()));
       plan_->dims[b] = std::move(dims);
     }
     return {};
@@ -120,7 +161,7 @@ private:
       const auto& b = v_.exe->buffers[static_cast<size_t>(id)];
       index[static_cast<size_t>(id)] = static_cast<int>(planned.size());
       int64_t bytes = unused(b) ? 0 : plan_->bytes[static_cast<size_t>(id)];
-      planned.push_back({round_up(bytes, device_.alignment()), b.first_step, b.last_step, -1});
+      planned.push_back({round_up(bytes + device_.red_zone(), device_.alignment()), b.first_step, b.last_step, -1});
     }
     for (auto id : ids)
       if (int from = v_.in_place_of[static_cast<size_t>(id)]; from >= 0)
@@ -165,6 +206,12 @@ private:
     auto what = "kernel '" + k.name + "'";
     step.kernel = &k;
     step.sizes = plan_->numbers.size();
+    TESSERA_ASSIGN(bool writes, check_contract(v_, call_, k, form, call_.sizes, *plan_));
+    if (!writes) { // grid 0: it is not launched
+      plan_->numbers.resize(plan_->numbers.size() + form.sizes.size());
+      step.workspaces.resize(form.workspaces.size());
+      return {};
+    }
     for (int reg : form.sizes) {
       TESSERA_ASSIGN(int64_t n, number(reg, what));
       plan_->numbers.push_back(n);
@@ -172,7 +219,7 @@ private:
     TESSERA_ASSIGN(step.grid, number(form.grid, what));
     TESSERA_ASSIGN(int64_t work, number(form.work, what));
     TESSERA_ASSIGN(int64_t scratch, number(form.scratch, what));
-    if (scratch > kMaxScratch)
+    if (scratch < 0 || scratch > kMaxScratch)
       return Diagnostic(ErrorCode::SizeOverflow,
                         what + " needs " + std::to_string(scratch) + " bytes of scratch memory");
     for (size_t w = 0; w < form.workspaces.size(); ++w) {
@@ -243,7 +290,7 @@ Result<std::unique_ptr<SegmentPlan>> plan_segment(const Variant& variant, int se
 
 namespace {
 Result<Operand> concrete_operand(const Variant& v, const OperandForm& form, const Variant::CallState& call,
-                                 const SegmentPlan& plan, const std::string& name) {
+                                 const SegmentPlan& plan, const std::string& name, bool result) {
   Operand o;
   o.buffer = form.buffer;
   for (size_t d = 0; d < form.shape.size(); ++d) {
@@ -267,7 +314,12 @@ Result<Operand> concrete_operand(const Variant& v, const OperandForm& form, cons
   }
   const auto& info = v.exe->buffers[static_cast<size_t>(form.buffer)];
   o.dtype = info.dtype;
-  if (!fine || (!empty && last >= plan.bytes[static_cast<size_t>(form.buffer)] / byte_size(info.dtype, 1)))
+  const int64_t there = plan.bytes[static_cast<size_t>(form.buffer)] / byte_size(info.dtype, 1);
+  if (result && fine) { // no two elements of a result lie in one place
+    auto count = element_count(o.shape);
+    fine = count.ok() && *count <= there;
+  }
+  if (!fine || (!empty && last >= there))
     return Diagnostic(ErrorCode::Internal,
                       "library call '" + name + "' reaches outside of '" + info.name + "' for " + sizes_text(v, call));
   if (info.kind == BufferInfo::Kind::Constant) o.constant = &v.exe->constants[static_cast<size_t>(info.constant)].value;
@@ -279,14 +331,16 @@ Result<std::vector<Operand>> concrete_operands(const Variant& variant, const Ste
                                                const Variant::CallState& call, const SegmentPlan& plan) {
   std::vector<Operand> operands;
   for (const auto& o : form.operands) {
-    TESSERA_ASSIGN(auto concrete, concrete_operand(variant, o, call, plan, name_of(*form.step)));
+    TESSERA_ASSIGN(auto concrete,
+                   concrete_operand(variant, o, call, plan, name_of(*form.step), operands.size() == form.result));
     operands.push_back(std::move(concrete));
   }
   return operands;
 }
 
-EpilogueSizes::EpilogueSizes(const Variant& variant, const EpilogueForm& form, const Variant::CallState& call)
-    : variant_(variant), form_(form), call_(call) {
+EpilogueSizes::EpilogueSizes(const Variant& variant, const EpilogueForm& form, const Variant::CallState& call,
+                             const SegmentPlan& plan)
+    : variant_(variant), form_(form), call_(call), plan_(plan) {
   form.program.prepare(state_);
   for (size_t i = 0; i < variant.slots.size(); ++i) {
     state_.value[i] = call.values[i];
@@ -312,10 +366,15 @@ Result<EpilogueSizes::Launch> EpilogueSizes::at(std::span<const int64_t> box, co
   const auto* form = chosen.form;
   Launch launch;
   launch.kernel = kernel;
+  TESSERA_ASSIGN(bool writes, check_contract(variant_, call_, *kernel, *form, state_, plan_));
+  if (!writes) {
+    launch.sizes.resize(form->sizes.size());
+    return launch;
+  }
   for (int reg : form->sizes) launch.sizes.push_back(get(reg));
   launch.grid = get(form->grid);
   launch.scratch = get(form->scratch);
-  if (!fine || launch.scratch > kMaxScratch)
+  if (!fine || launch.scratch < 0 || launch.scratch > kMaxScratch)
     return Diagnostic(ErrorCode::SizeOverflow, "the epilogue of '" + name + "' has sizes that cannot be computed for " +
                                                    sizes_text(variant_, call_));
   return launch;

@@ -58,19 +58,22 @@ plan_segment(const Variant& variant, int segment, Variant::CallState& call, Devi
 // The launch of an epilogue kernel over boxes of its call's result.
 class EpilogueSizes {
 public:
-  EpilogueSizes(const Variant& variant, const EpilogueForm& form, const Variant::CallState& call);
+  EpilogueSizes(const Variant& variant, const EpilogueForm& form, const Variant::CallState& call,
+                const SegmentPlan& plan);
   struct Launch {
     const KernelLaunch* kernel = nullptr; // or an alternative
     std::vector<int64_t> sizes;
     int64_t grid = 0, scratch = 0;
   };
-  // `box`: begin per dimension, then count per dimension. Error SizeOverflow; `name` is the call's.
+  // `box`: begin per dimension, then count per dimension. Errors SizeOverflow, and Internal for a kernel whose contract
+  // does not hold; `name` is the call's.
   [[nodiscard]] Result<Launch> at(std::span<const int64_t> box, const std::string& name);
 
 private:
   const Variant& variant_;
   const EpilogueForm& form_;
   const Variant::CallState& call_;
+  const SegmentPlan& plan_;
   SymProgram::State state_;
 };
 

@@ -119,6 +119,8 @@ KernelForm compile_kernel(SymProgram& program, const KernelLaunch& k) {
   form.team = program.add(k.team);
   for (const auto& w : k.workspaces) form.workspaces.push_back(program.add(w.count));
   for (const auto& c : k.conditions) form.conditions.push_back({program.add(c.value), c.multiple_of, c.min, c.max});
+  for (const auto& c : k.facts) form.facts.push_back({program.add(c.value), c.multiple_of, c.min, c.max});
+  for (const auto& a : k.access) form.access.push_back(program.add(a.elements));
   for (const auto& a : k.alternatives) form.alternatives.push_back(compile_kernel(program, a));
   return form;
 }
@@ -179,6 +181,24 @@ Status Variant::compile_sizes() {
   return {};
 }
 
+namespace {
+// Whether two buffers may lie in the same memory while a step runs that may use both.
+bool may_share(const Step& step, BufferId a, BufferId b) {
+  const KernelLaunch* k = std::get_if<KernelLaunch>(&step);
+  if (const auto* l = std::get_if<LibraryStep>(&step))
+    if (const auto& epilogue = *operands_of(*l).epilogue) k = &epilogue->kernel;
+  if (!k) {
+    auto used = buffers_of(step).read;
+    auto uses = [&](BufferId id) { return std::find(used.begin(), used.end(), id) != used.end(); };
+    return !uses(a) || !uses(b);
+  }
+  for (size_t i = 0; i < k->buffers.size(); ++i)
+    for (size_t j = 0; j < k->buffers.size(); ++j)
+      if (k->buffers[i] == a && k->buffers[j] == b && !shares_memory(*k, i, j)) return false;
+  return true;
+}
+} // namespace
+
 Status Variant::check_buffers() {
   auto count = exe->buffers.size();
   temporaries.resize(segment_begin.size() - 1);
@@ -199,6 +219,8 @@ Status Variant::check_buffers() {
       for (auto b : used.written) from_host[static_cast<size_t>(b)] = true;
   }
 
+  TESSERA_TRY(check_segments());
+
   // Taking over memory: the source must be ours, of the same segment, and dead after the step that writes the taker,
   // and that step must not be a library call that reads it as an operand (other blocks may still read what this block
   // overwrites).
@@ -218,10 +240,7 @@ Status Variant::check_buffers() {
     // A temporary is placed in the segment where its size is known, at the earliest the one in which it is first used:
     // for a host step's result that is after it.
     int first_step = b.first_step + (from_host[i] ? 1 : 0);
-    auto first_use = static_cast<int>(std::upper_bound(segment_begin.begin(), segment_begin.end() - 1, first_step) -
-                                      segment_begin.begin()) -
-                     1;
-    if (first_use < buffer_segment[i])
+    if (segment_of(first_step) < buffer_segment[i])
       return Diagnostic(ErrorCode::Internal, "buffer '" + b.name + "' is used before its size is known");
     temporaries[static_cast<size_t>(buffer_segment[i])].push_back(static_cast<BufferId>(i));
     if (b.in_place_of < 0 || from_host[i]) continue;
@@ -232,9 +251,33 @@ Status Variant::check_buffers() {
     if (fits && static_cast<size_t>(b.first_step) < steps.size()) {
       const auto& form = steps[static_cast<size_t>(b.first_step)];
       bool own_result = !form.operands.empty() && form.operands[form.result].buffer == b.in_place_of;
-      fits = own_result || !library_operands[static_cast<size_t>(b.first_step)].count(b.in_place_of);
+      fits = (own_result || !library_operands[static_cast<size_t>(b.first_step)].count(b.in_place_of)) &&
+             may_share(*form.step, static_cast<BufferId>(i), b.in_place_of);
     }
     if (fits) in_place_of[i] = b.in_place_of;
+  }
+  return {};
+}
+
+int Variant::segment_of(int step) const {
+  auto after = std::upper_bound(segment_begin.begin(), segment_begin.end() - 1, step);
+  return static_cast<int>(after - segment_begin.begin()) - 1;
+}
+
+// A buffer has a place from the segment on in which its size is known. Results of a step that defines sizes are stored
+// when the next segment begins.
+Status Variant::check_segments() const {
+  for (size_t s = 0; s < exe->steps.size(); ++s) {
+    int segment = segment_of(static_cast<int>(s));
+    const auto* host = std::get_if<HostStep>(&exe->steps[s]);
+    auto used = buffers_of(exe->steps[s]);
+    auto known = [&](const std::vector<BufferId>& ids, int by) {
+      return std::all_of(ids.begin(), ids.end(),
+                         [&](BufferId b) { return buffer_segment[static_cast<size_t>(b)] <= by; });
+    };
+    if (!known(used.read, segment) || !known(used.written, segment + (host && !host->defines.empty() ? 1 : 0)))
+      return Diagnostic(ErrorCode::Internal,
+                        "step '" + name_of(exe->steps[s]) + "' uses a buffer before its size is known");
   }
   return {};
 }

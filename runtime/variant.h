@@ -18,7 +18,8 @@ struct KernelForm {
     int value; // register
     int64_t multiple_of, min, max;
   };
-  std::vector<Condition> conditions;
+  std::vector<Condition> conditions, facts;
+  std::vector<int> access;              // elements of each buffer; empty: unchecked
   std::vector<KernelForm> alternatives; // as the kernel's
 };
 struct OperandForm {
@@ -93,6 +94,8 @@ private:
   Status compile_inputs();
   Status compile_sizes();
   Status check_buffers();
+  Status check_segments() const;
+  int segment_of(int step) const;
   Status bind_dims(const InputForm& input, const Tensor& tensor, CallState& call) const;
   [[nodiscard]] std::string declared(const InputForm& input) const;
 };
@@ -118,5 +121,7 @@ struct LibraryOperands {
 };
 [[nodiscard]] LibraryOperands operands_of(const LibraryStep& step);
 [[nodiscard]] const std::string& name_of(const Step& step);
+// Whether buffers a and b of a launch may lie in the same memory: both are only read, or its contract allows it.
+[[nodiscard]] bool shares_memory(const KernelLaunch& kernel, size_t a, size_t b);
 
 } // namespace tessera

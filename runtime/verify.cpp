@@ -1,4 +1,6 @@
 #include "runtime/variant.h"
+#include <algorithm>
+#include <set>
 
 namespace tessera {
 
@@ -58,7 +60,40 @@ const std::string& name_of(const Step& step) {
   return std::visit([](const auto& s) -> const std::string& { return s.name; }, step);
 }
 
+bool shares_memory(const KernelLaunch& k, size_t a, size_t b) {
+  auto may = [&](size_t over, size_t under) {
+    const auto& list = k.access[over].may_overwrite;
+    return std::find(list.begin(), list.end(), static_cast<int>(under)) != list.end();
+  };
+  return k.access.empty() || (!k.written[a] && !k.written[b]) || may(a, b) || may(b, a);
+}
+
 namespace {
+
+bool in_range(const Executable& e, BufferId b) { return b >= 0 && static_cast<size_t>(b) < e.buffers.size(); }
+
+// The buffers of a launch are those that its code was made for.
+Status verify_access(const Executable& e, const KernelLaunch& k) {
+  auto bad = [&](const std::string& what) {
+    return Diagnostic(ErrorCode::Internal, "kernel '" + k.name + "': " + what);
+  };
+  for (auto b : k.buffers)
+    if (!in_range(e, b)) return bad("uses a buffer that does not exist");
+  if (k.access.empty()) return {};
+  if (k.access.size() != k.buffers.size())
+    return bad("has " + std::to_string(k.buffers.size()) + " buffers, its code needs " +
+               std::to_string(k.access.size()));
+  for (size_t i = 0; i < k.buffers.size(); ++i) {
+    const auto& b = e.buffers[static_cast<size_t>(k.buffers[i])];
+    if (b.dtype != k.access[i].dtype)
+      return bad("its code needs " + std::string(name(k.access[i].dtype)) + " elements where '" + b.name + "' has " +
+                 std::string(name(b.dtype)));
+    for (size_t j = 0; j < i; ++j)
+      if (k.buffers[i] == k.buffers[j] && !shares_memory(k, i, j))
+        return bad("its code needs two buffers where it has '" + b.name + "' twice");
+  }
+  return {};
+}
 
 Status verify_kernel(const Executable& e, const KernelLaunch& k, bool is_alternative = false) {
   auto bad = [&](const std::string& what) {
@@ -66,6 +101,7 @@ Status verify_kernel(const Executable& e, const KernelLaunch& k, bool is_alterna
   };
   bool gpu = is_gpu_target(e.target);
   if (k.written.size() != k.buffers.size()) return bad("one written flag per buffer is needed");
+  TESSERA_TRY(verify_access(e, k));
   if (k.object >= 0 && static_cast<size_t>(k.object) >= e.objects.size())
     return bad("object " + std::to_string(k.object) + " does not exist");
   if (!k.function && k.object < 0) return bad("has neither code nor an object");
@@ -79,8 +115,9 @@ Status verify_kernel(const Executable& e, const KernelLaunch& k, bool is_alterna
     if (info(w.dtype).bits < 8 || info(w.dtype).kind == DTypeKind::String)
       return bad("has a workspace of " + std::string(name(w.dtype)));
   if (!is_alternative && !k.team.is_const(0)) return bad("has programs that wait, and there is no other kernel");
-  for (const auto& c : k.conditions)
-    if (c.multiple_of < 1 || c.min > c.max) return bad("a condition on a size can never be checked");
+  for (const auto* list : {&k.conditions, &k.facts})
+    for (const auto& c : *list)
+      if (c.multiple_of < 1 || c.min > c.max) return bad("a condition on a size can never be checked");
   if (is_alternative && !k.alternatives.empty()) return bad("an alternative has alternatives itself");
   if (!is_alternative && !k.conditions.empty()) return bad("has conditions and is no alternative");
   for (const auto& a : k.alternatives) {
@@ -112,12 +149,41 @@ Status verify_operands(const Executable& e, const LibraryStep& step) {
   bool gpu = is_gpu_target(e.target);
   auto library = operands_of(step);
   for (const auto* o : library.all) {
-    if (o->buffer < 0 || static_cast<size_t>(o->buffer) >= e.buffers.size()) return bad("an operand has no buffer");
+    if (!in_range(e, o->buffer)) return bad("an operand has no buffer");
     if (o->strides.size() != o->shape.size()) return bad("one stride per dimension is needed");
     const auto& b = e.buffers[static_cast<size_t>(o->buffer)];
     bool weight = o == library.all[1] && library.all.size() > 2 && b.kind == BufferInfo::Kind::Constant;
     if (!library_type(b.dtype, gpu, weight))
       return bad("operand '" + b.name + "' is not f32" + (gpu ? ", nor another type that a GPU's libraries take" : ""));
+  }
+  return {};
+}
+
+// Windows that some device can compute: what sizes of operands allow is told when a shape is planned.
+Status verify_windows(const LibraryStep& step) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  auto bad = [&](const std::string& what) {
+    return Diagnostic(ErrorCode::Internal, "library call '" + step.name + "': " + what);
+  };
+  auto each = [&](std::initializer_list<const std::vector<int64_t>*> lists, size_t count, int64_t least) {
+    return std::all_of(lists.begin(), lists.end(), [&](const std::vector<int64_t>* list) {
+      return list->size() == count &&
+             std::all_of(list->begin(), list->end(), [&](int64_t v) { return v >= least && v <= kMost; });
+    });
+  };
+  if (const auto* c = std::get_if<ConvCall>(&step.call)) {
+    size_t rank = c->x.shape.size();
+    if (rank < 3 || c->w.shape.size() != rank || c->y.shape.size() != rank) return bad("ranks of the operands");
+    if (c->groups < 1 || c->groups > kMost || !each({&c->strides, &c->dilations}, rank - 2, 1) ||
+        !each({&c->pads_begin, &c->pads_end}, rank - 2, -kMost))
+      return bad("groups, strides, dilations or pads out of range");
+  }
+  if (const auto* p = std::get_if<PoolCall>(&step.call)) {
+    size_t rank = p->x.shape.size();
+    if (rank < 3 || p->y.shape.size() != rank) return bad("ranks of the operands");
+    if (!each({&p->kernel, &p->strides, &p->dilations}, rank - 2, 1) ||
+        !each({&p->pads_begin, &p->pads_end}, rank - 2, -kMost))
+      return bad("window, strides, dilations or pads out of range");
   }
   return {};
 }
@@ -133,8 +199,7 @@ Status verify_step(const Executable& e, const Step& step) {
     return {};
   }
   if (const auto* c = std::get_if<CopyStep>(&step)) {
-    auto in_range = [&](BufferId b) { return b >= 0 && static_cast<size_t>(b) < e.buffers.size(); };
-    if (in_range(c->source) && in_range(c->target)) {
+    if (in_range(e, c->source) && in_range(e, c->target)) {
       const auto &from = e.buffers[static_cast<size_t>(c->source)], &to = e.buffers[static_cast<size_t>(c->target)];
       if (from.dtype != to.dtype || from.shape.size() != to.shape.size())
         return Diagnostic(ErrorCode::Internal, "copy '" + c->name + "': types differ");
@@ -143,6 +208,7 @@ Status verify_step(const Executable& e, const Step& step) {
   }
   const auto& l = std::get<LibraryStep>(step);
   TESSERA_TRY(verify_operands(e, l));
+  TESSERA_TRY(verify_windows(l));
   auto library = operands_of(l);
   if (const auto* a = std::get_if<FusedAttentionCall>(&l.call)) {
     auto rank = a->q.shape.size();
@@ -200,55 +266,127 @@ Status verify_instead(const Executable& e, size_t s) {
 
 } // namespace
 
-Status verify(const Executable& e) {
+namespace {
+
+// Inputs and outputs: each has one buffer of its kind, and no other has it.
+Status verify_bindings(const Executable& e) {
   auto bad = [&](const std::string& what) {
     return Diagnostic(ErrorCode::Internal, "executable '" + e.model_name + "': " + what);
   };
-  auto in_range = [&](BufferId b) { return b >= 0 && static_cast<size_t>(b) < e.buffers.size(); };
-  if (!e.env) return bad("has no shape environment");
-  for (const auto& b : e.buffers) {
-    bool constant = b.kind == BufferInfo::Kind::Constant;
-    if (constant && (b.constant < 0 || static_cast<size_t>(b.constant) >= e.constants.size()))
-      return bad("buffer '" + b.name + "' shows a constant that does not exist");
-    if (constant) {
-      const auto& t = e.constants[static_cast<size_t>(b.constant)].value;
-      if (t.dtype() != b.dtype || t.dims().size() != b.shape.size())
-        return bad("buffer '" + b.name + "' and its constant differ in type");
-      for (size_t d = 0; d < b.shape.size(); ++d)
-        if (!b.shape[d].is_const(t.dims()[d])) return bad("buffer '" + b.name + "' and its constant differ in shape");
+  std::vector<bool> bound(e.buffers.size());
+  auto bind = [&](const std::vector<Binding>& bindings, BufferInfo::Kind kind, const std::string& what) -> Status {
+    std::set<std::string> names;
+    for (const auto& b : bindings) {
+      if (!in_range(e, b.buffer)) return bad("'" + b.name + "' has no buffer");
+      if (e.buffers[static_cast<size_t>(b.buffer)].kind != kind)
+        return bad(what + " '" + b.name + "' is bound to a buffer of another kind");
+      if (bound[static_cast<size_t>(b.buffer)])
+        return bad(what + " '" + b.name + "' shares its buffer with another one");
+      if (!names.insert(b.name).second) return bad("there are two " + what + "s '" + b.name + "'");
+      bound[static_cast<size_t>(b.buffer)] = true;
     }
-    if (b.in_place_of >= 0 && !in_range(b.in_place_of))
-      return bad("buffer '" + b.name + "' takes over a buffer that does not exist");
+    return {};
+  };
+  TESSERA_TRY(bind(e.inputs, BufferInfo::Kind::Input, "input"));
+  TESSERA_TRY(bind(e.outputs, BufferInfo::Kind::Output, "output"));
+  for (size_t i = 0; i < e.buffers.size(); ++i) {
+    auto kind = e.buffers[i].kind;
+    if ((kind == BufferInfo::Kind::Input || kind == BufferInfo::Kind::Output) && !bound[i])
+      return bad("buffer '" + e.buffers[i].name + "' is no input or output of the model");
   }
-  for (const auto* bindings : {&e.inputs, &e.outputs})
-    for (const auto& b : *bindings)
-      if (!in_range(b.buffer)) return bad("'" + b.name + "' has no buffer");
-  for (const auto& b : e.inputs)
-    if (e.buffers[static_cast<size_t>(b.buffer)].kind != BufferInfo::Kind::Input)
-      return bad("input '" + b.name + "' is bound to a buffer of another kind");
-  for (const auto& b : e.outputs)
-    if (e.buffers[static_cast<size_t>(b.buffer)].kind != BufferInfo::Kind::Output)
-      return bad("output '" + b.name + "' is bound to a buffer of another kind");
+  return {};
+}
+
+Status verify_buffers(const Executable& e) {
+  auto bad = [&](const BufferInfo& b, const std::string& what) {
+    return Diagnostic(ErrorCode::Internal, "executable '" + e.model_name + "': buffer '" + b.name + "' " + what);
+  };
+  for (const auto& b : e.buffers) {
+    if (b.kind == BufferInfo::Kind::Constant) {
+      if (b.constant < 0 || static_cast<size_t>(b.constant) >= e.constants.size())
+        return bad(b, "shows a constant that does not exist");
+      const auto& t = e.constants[static_cast<size_t>(b.constant)].value;
+      if (t.dtype() != b.dtype || t.dims().size() != b.shape.size()) return bad(b, "and its constant differ in type");
+      for (size_t d = 0; d < b.shape.size(); ++d)
+        if (!b.shape[d].is_const(t.dims()[d])) return bad(b, "and its constant differ in shape");
+    }
+    if (b.in_place_of >= 0 && !in_range(e, b.in_place_of)) return bad(b, "takes over a buffer that does not exist");
+    // A temporary that nobody uses lives from 0 to -1.
+    if (b.kind == BufferInfo::Kind::Temporary &&
+        (b.first_step < 0 || b.last_step < -1 || b.last_step >= static_cast<int>(e.steps.size())))
+      return bad(b, "lives in steps that do not exist");
+  }
+  return {};
+}
+
+// What a step reads before it writes.
+std::vector<BufferId> needed_by(const Step& step) {
+  std::vector<BufferId> needed;
+  auto kernel = [&](const KernelLaunch& k) {
+    for (size_t i = 0; i < k.buffers.size(); ++i)
+      if (!k.written[i]) needed.push_back(k.buffers[i]);
+  };
+  if (const auto* k = std::get_if<KernelLaunch>(&step)) {
+    kernel(*k);
+  } else if (const auto* l = std::get_if<LibraryStep>(&step)) {
+    auto library = operands_of(*l);
+    if (*library.epilogue) kernel((*library.epilogue)->kernel);
+    std::erase(needed, library.all[library.result]->buffer);
+    for (size_t i = 0; i < library.all.size(); ++i)
+      if (i != library.result) needed.push_back(library.all[i]->buffer);
+  } else {
+    needed = buffers_of(step).read;
+  }
+  return needed;
+}
+
+// Every step uses buffers that are alive, writes what is its to write, and reads what was written before.
+Status verify_uses(const Executable& e) {
+  std::vector<bool> defined;
+  for (const auto& b : e.buffers)
+    defined.push_back(b.kind == BufferInfo::Kind::Input || b.kind == BufferInfo::Kind::Constant);
   for (size_t s = 0; s < e.steps.size(); ++s) {
-    TESSERA_TRY(verify_step(e, e.steps[s]));
-    TESSERA_TRY(verify_instead(e, s));
+    auto bad = [&](const std::string& what) {
+      return Diagnostic(ErrorCode::Internal,
+                        "executable '" + e.model_name + "': step '" + name_of(e.steps[s]) + "' " + what);
+    };
     auto used = buffers_of(e.steps[s]);
     for (const auto* list : {&used.read, &used.written})
       for (auto id : *list) {
-        if (!in_range(id)) return bad("step '" + name_of(e.steps[s]) + "' uses a buffer that does not exist");
+        if (!in_range(e, id)) return bad("uses a buffer that does not exist");
         const auto& b = e.buffers[static_cast<size_t>(id)];
         auto at = static_cast<int>(s);
         if (b.kind == BufferInfo::Kind::Temporary && (at < b.first_step || at > b.last_step))
-          return bad("step '" + name_of(e.steps[s]) + "' uses '" + b.name + "' outside of its lifetime");
+          return bad("uses '" + b.name + "' outside of its lifetime");
       }
+    for (auto id : needed_by(e.steps[s]))
+      if (!defined[static_cast<size_t>(id)])
+        return bad("reads '" + e.buffers[static_cast<size_t>(id)].name + "' before it is written");
     for (auto id : used.written) {
-      auto kind = e.buffers[static_cast<size_t>(id)].kind;
-      if (kind == BufferInfo::Kind::Input || kind == BufferInfo::Kind::Constant)
-        return bad("step '" + name_of(e.steps[s]) + "' writes '" + e.buffers[static_cast<size_t>(id)].name +
-                   "', which is not its to write");
+      const auto& b = e.buffers[static_cast<size_t>(id)];
+      if (b.kind == BufferInfo::Kind::Input || b.kind == BufferInfo::Kind::Constant)
+        return bad("writes '" + b.name + "', which is not its to write");
+      defined[static_cast<size_t>(id)] = true;
     }
   }
+  for (const auto& output : e.outputs)
+    if (!defined[static_cast<size_t>(output.buffer)])
+      return Diagnostic(ErrorCode::Internal,
+                        "executable '" + e.model_name + "': no step writes the output '" + output.name + "'");
   return {};
+}
+
+} // namespace
+
+Status verify(const Executable& e) {
+  if (!e.env) return Diagnostic(ErrorCode::Internal, "executable '" + e.model_name + "': has no shape environment");
+  TESSERA_TRY(verify_buffers(e));
+  TESSERA_TRY(verify_bindings(e));
+  for (size_t s = 0; s < e.steps.size(); ++s) {
+    TESSERA_TRY(verify_step(e, e.steps[s]));
+    TESSERA_TRY(verify_instead(e, s));
+  }
+  return verify_uses(e);
 }
 
 bool is_gpu_target(const std::string& target) { return target == "cuda" || target.starts_with("cuda "); }

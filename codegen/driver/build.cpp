@@ -1,4 +1,5 @@
 #include "codegen/driver/build.h"
+#include "codegen/driver/contract.h"
 #include "codegen/driver/host_payload.h"
 #include "graph/reference/evaluator.h"
 #include "runtime/variant.h"
@@ -190,8 +191,14 @@ private:
     return it->second;
   }
 
-  KernelLaunch launch(const std::string& name, int kernel) {
-    return in_.code.launch(kernel, name, [this](ValueId v) { return buffer(v); });
+  KernelLaunch launch(const std::string& name, int kernel, const LaunchDomain& domain = {}) {
+    return contracted(in_.code.launch(kernel, name, [this](ValueId v) { return buffer(v); }), kernel, domain);
+  }
+  // With its contract, and those of its alternatives: they have the same buffers.
+  KernelLaunch contracted(KernelLaunch l, int kernel, const LaunchDomain& domain) {
+    add_contract(l, graph_, in_.code.scheduled(kernel), domain);
+    for (auto& a : l.alternatives) add_contract(a, graph_, in_.code.scheduled(kernel), domain);
+    return l;
   }
   // Whether the kernel reads `from` only where it has yet to write `to`.
   bool may_run_in_place(int kernel, ValueId from, ValueId to) const {
@@ -203,7 +210,8 @@ private:
   }
   // An epilogue that runs in place: what it reads of the raw result lies in the final one's buffer.
   KernelLaunch launch_in_place(const std::string& name, int kernel, ValueId raw, ValueId final) {
-    return in_.code.launch(kernel, name, [=, this](ValueId v) { return buffer(v == raw ? final : v); });
+    auto l = in_.code.launch(kernel, name, [=, this](ValueId v) { return buffer(v == raw ? final : v); });
+    return contracted(std::move(l), kernel, {});
   }
 
   LibraryEpilogue fused(const FixedEpilogue& from) {
@@ -276,7 +284,7 @@ private:
       int kernel = in_.kernel_of_group[index];
       std::string name = group.name + ".epilogue";
       epilogue = EpilogueKernel{call.fixed ? launch_in_place(name, kernel, call.result.value, call.fixed->result.value)
-                                           : launch(name, kernel),
+                                           : launch(name, kernel, {box.begin, box.count, &*call.epilogue_nest}),
                                 box.begin, box.count};
       if (!call.fixed) in_place(kernel);
     }

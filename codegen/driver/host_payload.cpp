@@ -68,33 +68,104 @@ std::string host_payload(const Graph& graph, const Node& node) {
   return parse_graph(text).ok() ? text : "";
 }
 
-Result<decltype(HostStep::run)> resolve_host_step(const HostStep& step, const ShapeEnv& env) {
-  auto corrupt = [&](const std::string& what) {
-    return Diagnostic(ErrorCode::CorruptFile, "operator '" + step.name + "' cannot be made again: " + what)
-        .note("write the file again with `tessera compile`");
-  };
-  auto parsed = parse_graph(step.payload, step.name);
-  if (!parsed.ok()) return corrupt(parsed.error().str());
-  auto graph = std::make_shared<const Graph>(std::move(*parsed));
-  NodeId found;
-  for (NodeId id : graph->order()) {
-    if (!computes(graph->node(id))) continue;
-    if (found.valid()) return corrupt("its text has several operators");
-    found = id;
+namespace {
+
+// The operator of a payload, ready to run: tensors are held against the types that its inference saw.
+class ResolvedStep {
+public:
+  static Result<ResolvedStep> create(const HostStep& step, const Executable& executable) {
+    auto parsed = parse_graph(step.payload, step.name);
+    if (!parsed.ok()) return parsed.error();
+    ResolvedStep r;
+    r.graph_ = std::make_shared<const Graph>(std::move(*parsed));
+    auto contradiction = [&](const std::string& what) { return Diagnostic(ErrorCode::CorruptFile, what); };
+    for (NodeId id : r.graph_->order()) {
+      if (!computes(r.graph_->node(id))) continue;
+      if (r.node_.valid()) return contradiction("its text has several operators");
+      r.node_ = id;
+    }
+    if (!r.node_.valid() || r.node().op->name != step.op) return contradiction("its text has no '" + step.op + "'");
+    auto same = [&](const std::vector<ValueId>& values, const std::vector<BufferId>& buffers, bool results) {
+      if (values.size() != buffers.size()) return false;
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (buffers[i] < 0 && (results || !values[i].valid())) continue; // left out
+        if (buffers[i] < 0 || !values[i].valid()) return false;
+        const auto& buffer = executable.buffers[static_cast<size_t>(buffers[i])];
+        const TensorType& type = r.graph_->type(values[i]);
+        if (type.dtype != buffer.dtype || type.shape.size() != buffer.shape.size()) return false;
+      }
+      return true;
+    };
+    if (!same(r.node().operands, step.inputs, false) || !same(r.node().results, step.outputs, true))
+      return contradiction("its text has other operands or results");
+    for (const SymExpr& s : r.graph_->env().symbols())
+      if (auto known = executable.env->find(s.symbol_name()))
+        r.symbols_.emplace_back(known->symbol_id(), s.symbol_id());
+    for (BufferId b : step.outputs)
+      r.declared_.push_back(b >= 0 ? executable.buffers[static_cast<size_t>(b)].shape : SymShape());
+    return r;
   }
-  if (!found.valid() || graph->node(found).op->name != step.op) return corrupt("its text has no '" + step.op + "'");
-  if (graph->node(found).operands.size() != step.inputs.size() ||
-      graph->node(found).results.size() != step.outputs.size())
-    return corrupt("its text has another number of operands or results");
-  std::vector<std::pair<uint64_t, uint64_t>> symbols; // the executable's, the text's
-  for (const SymExpr& s : graph->env().symbols())
-    if (auto known = env.find(s.symbol_name())) symbols.emplace_back(known->symbol_id(), s.symbol_id());
-  return decltype(HostStep::run)([graph, found, symbols](const std::vector<Tensor>& operands, const SymValues& sizes) {
+
+  Result<std::vector<Tensor>> operator()(std::vector<Tensor> operands, const SymValues& sizes) const {
     SymValues own;
-    for (auto [theirs, ours] : symbols)
+    for (auto [theirs, ours] : symbols_)
       if (auto it = sizes.find(theirs); it != sizes.end()) own.emplace(ours, it->second);
-    return evaluate_node(*graph, graph->node(found), operands, own);
-  });
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const ValueId v = node().operands[i];
+      if (!v.valid()) continue;
+      if (const Tensor* constant = graph_->constant(v))
+        operands[i] = *constant; // what inference looked at
+      else
+        TESSERA_TRY(check(graph_->type(v), operands[i], own));
+    }
+    TESSERA_TRY(check_results(sizes, own));
+    return evaluate_node(*graph_, node(), operands, own);
+  }
+
+private:
+  [[nodiscard]] const Node& node() const { return graph_->node(node_); }
+  Diagnostic contradiction(const std::string& what) const {
+    return Diagnostic(ErrorCode::Internal, node().location, "'" + std::string(node().op->name) + "': " + what);
+  }
+  // Binds sizes that only this tensor tells.
+  Status check(const TensorType& type, const Tensor& t, SymValues& own) const {
+    bool fits = t.dtype() == type.dtype && t.dims().size() == type.shape.size();
+    for (size_t d = 0; d < type.shape.size() && fits; ++d)
+      if (type.shape[d].is_symbol()) own.emplace(type.shape[d].symbol_id(), t.dims()[d]);
+    for (size_t d = 0; d < type.shape.size() && fits; ++d) {
+      auto size = type.shape[d].eval(own);
+      fits = size.ok() && *size == t.dims()[d];
+    }
+    return fits ? Status() : contradiction("an operand is not the " + type.str() + " that its text declares");
+  }
+  // Sizes of results that are known before it runs are the executable's: nothing else is allocated.
+  Status check_results(const SymValues& sizes, const SymValues& own) const {
+    for (size_t r = 0; r < declared_.size(); ++r)
+      for (size_t d = 0; d < declared_[r].size(); ++d) {
+        const SymExpr& e = graph_->type(node().results[r]).shape[d];
+        auto made = e.eval(own), declared = declared_[r][d].eval(sizes);
+        if (made.ok() && declared.ok() && *made != *declared)
+          return contradiction("its text makes a result whose dimension " + std::to_string(d) + " is " +
+                               std::to_string(*made) + ", expected " + std::to_string(*declared));
+      }
+    return {};
+  }
+
+  std::shared_ptr<const Graph> graph_;
+  NodeId node_;
+  std::vector<std::pair<uint64_t, uint64_t>> symbols_; // the executable's, the text's
+  std::vector<SymShape> declared_;                     // of results, over the executable's symbols
+};
+
+} // namespace
+
+Result<decltype(HostStep::run)> resolve_host_step(const HostStep& step, const Executable& executable) {
+  auto resolved = ResolvedStep::create(step, executable);
+  if (!resolved.ok())
+    return Diagnostic(ErrorCode::CorruptFile,
+                      "operator '" + step.name + "' cannot be made again: " + resolved.error().str())
+        .note("compile the model again with `tessera compile`");
+  return decltype(HostStep::run)(std::move(*resolved));
 }
 
 } // namespace tessera

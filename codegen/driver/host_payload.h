@@ -12,7 +12,8 @@ namespace tessera {
 
 // For HostStep::payload. Empty when the node's text cannot be read back (a subgraph that reads values around it).
 [[nodiscard]] std::string host_payload(const Graph& graph, const Node& node);
-// The function of a host step of a loaded executable, whose environment `env` is. Errors: CorruptFile.
-[[nodiscard]] Result<decltype(HostStep::run)> resolve_host_step(const HostStep& step, const ShapeEnv& env);
+// The function of a host step of a loaded executable. Errors: CorruptFile, also for a text whose types are not those of
+// the step's buffers. The function refuses operands that are not what the text declares.
+[[nodiscard]] Result<decltype(HostStep::run)> resolve_host_step(const HostStep& step, const Executable& executable);
 
 } // namespace tessera

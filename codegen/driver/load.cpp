@@ -41,7 +41,7 @@ Result<std::shared_ptr<Executable>> load_compiled(const std::string& path) {
   TESSERA_ASSIGN(auto executable, load_executable(path, link));
   for (auto& step : executable->steps)
     if (auto* host = std::get_if<HostStep>(&step)) {
-      TESSERA_ASSIGN(host->run, resolve_host_step(*host, *executable->env));
+      TESSERA_ASSIGN(host->run, resolve_host_step(*host, *executable));
     }
   return executable;
 }

@@ -1,13 +1,22 @@
 // The host as a device: buffers are host memory, kernels are functions whose programs the thread pool runs.
 #include "runtime/cpu/plan.h"
+#include "runtime/cpu/red_zones.h"
 #include <chrono>
 #include <cstring>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 namespace tessera {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Of the machine, swap included, in bytes.
+int64_t machine_memory() {
+  struct sysinfo info {};
+  if (::sysinfo(&info) != 0) return INT64_MAX;
+  return static_cast<int64_t>((info.totalram + info.totalswap) * info.mem_unit);
+}
 
 // Memory that grows and is kept between runs; large blocks ask for huge pages.
 class Block {
@@ -33,6 +42,7 @@ public:
     bytes_ = 0;
   }
   [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] size_t size() const { return bytes_; }
   Block() = default;
   Block(Block&& o) noexcept : data_(std::exchange(o.data_, nullptr)), bytes_(std::exchange(o.bytes_, 0)) {}
   Block& operator=(Block&&) = delete;
@@ -63,6 +73,8 @@ public:
   }
   [[nodiscard]] int64_t alignment() const override { return kArenaAlignment; }
   [[nodiscard]] int workers() const override { return pool_->threads(); }
+  [[nodiscard]] int64_t red_zone() const override { return poison_ ? RedZones::kBytes : 0; }
+  [[nodiscard]] int64_t memory() const override { return memory_; }
 
   Status around(const std::function<void()>& body) override {
     pool_->region(body);
@@ -83,11 +95,15 @@ public:
   }
 
   Status enter(int segment, const SegmentPlan& plan) override {
+    if (auto needed = plan.arena_bytes + plan.step_scratch + plan.worker_scratch * workers(); needed > memory_)
+      return Diagnostic(ErrorCode::OutOfMemory, "this shape needs " + std::to_string(needed) +
+                                                    " bytes for intermediate results, the machine has " +
+                                                    std::to_string(memory_));
     auto& arena = arenas_[static_cast<size_t>(segment)];
     TESSERA_TRY(arena.reserve(plan.arena_bytes));
-    TESSERA_TRY(step_scratch_.reserve(plan.step_scratch));
+    TESSERA_TRY(step_scratch_.reserve(plan.step_scratch + red_zone()));
     for (size_t w = 0; w < worker_scratch_.size(); ++w) {
-      TESSERA_TRY(worker_scratch_[w].reserve(plan.worker_scratch));
+      TESSERA_TRY(worker_scratch_[w].reserve(plan.worker_scratch + red_zone()));
       worker_pointers_[w] = worker_scratch_[w].data();
     }
     for (auto [id, offset] : plan.offsets) pointer(id) = arena.data() + offset;
@@ -109,6 +125,15 @@ public:
   }
 
   Status execute(int index, const StepForm& form, const StepPlan& step, DevicePlan* device) override {
+    if (!poison_) return start(index, form, step, device);
+    arm(*form.step);
+    auto status = start(index, form, step, device);
+    auto whole = zones_.check(name_of(*form.step));
+    if (!status.ok()) return status;
+    return whole;
+  }
+
+  Status start(int index, const StepForm& form, const StepPlan& step, DevicePlan* device) {
     if (std::holds_alternative<KernelLaunch>(*form.step)) return launch(step);
     if (const auto* c = std::get_if<CopyStep>(form.step)) return copy(*c);
     auto& plan = static_cast<CpuPlan&>(*device);
@@ -151,6 +176,27 @@ public:
   Status wait() override { return {}; }
 
 private:
+  // Of the arenas, a step may touch the temporaries that it uses; of scratch memory, what the plan asked for.
+  void arm(const Step& step) {
+    for (auto& arena : arenas_) zones_.close(arena.data(), arena.size());
+    auto used = buffers_of(step);
+    for (const auto* ids : {&used.read, &used.written})
+      for (auto id : *ids) {
+        auto b = static_cast<size_t>(id);
+        if (variant_->exe->buffers[b].kind != BufferInfo::Kind::Temporary || !in_arena(table_->pointers[b])) continue;
+        auto* begin = static_cast<std::byte*>(table_->pointers[b]);
+        zones_.allow(begin, static_cast<size_t>(table_->bytes[b]));
+        zones_.guard(begin + table_->bytes[b]);
+      }
+    zones_.guard(step_scratch_.data() + plan_->step_scratch);
+    for (auto& scratch : worker_scratch_) zones_.guard(scratch.data() + plan_->worker_scratch);
+    zones_.arm();
+  }
+  [[nodiscard]] bool in_arena(const void* p) const {
+    return std::any_of(arenas_.begin(), arenas_.end(),
+                       [&](const Block& arena) { return p >= arena.data() && p < arena.data() + arena.size(); });
+  }
+
   void*& pointer(BufferId id) { return table_->pointers[static_cast<size_t>(id)]; }
 
   Status launch(const StepPlan& step) {
@@ -223,6 +269,8 @@ private:
 
   std::shared_ptr<ThreadPool> pool_;
   bool poison_;
+  RedZones zones_; // with poison_
+  int64_t memory_ = machine_memory();
   std::vector<Block> arenas_; // per segment
   Block step_scratch_;
   std::vector<Block> worker_scratch_;

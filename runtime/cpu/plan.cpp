@@ -6,12 +6,12 @@ namespace {
 
 Result<std::unique_ptr<EpiloguePlan>> plan_epilogue(const Variant& variant, const EpilogueForm& form,
                                                     const std::string& name, const Variant::CallState& call,
-                                                    const LibraryPlan& library) {
+                                                    const SegmentPlan& segment, const LibraryPlan& library) {
   auto plan = std::make_unique<EpiloguePlan>();
   plan->function = form.source->kernel.function;
   plan->buffers = form.source->kernel.buffers;
   plan->sizes_per_box = form.kernel.sizes.size();
-  EpilogueSizes sizes(variant, form, call);
+  EpilogueSizes sizes(variant, form, call, segment);
   auto numbers = static_cast<size_t>(library.rank) * 2;
   for (int box = 0; box < library.box_count; ++box) {
     TESSERA_ASSIGN(auto launch, sizes.at({library.boxes.data() + static_cast<size_t>(box) * numbers, numbers}, name));
@@ -37,7 +37,7 @@ Status plan_call(const Variant& variant, const StepForm& form, const Variant::Ca
     TESSERA_ASSIGN(step.library, plan_pool(context, std::get<PoolCall>(library.call), operands[0], operands[1]));
   }
   if (form.epilogue) {
-    TESSERA_ASSIGN(step.epilogue, plan_epilogue(variant, *form.epilogue, library.name, call, *step.library));
+    TESSERA_ASSIGN(step.epilogue, plan_epilogue(variant, *form.epilogue, library.name, call, plan, *step.library));
   }
   return {};
 }

@@ -136,7 +136,7 @@ private:
     const auto& result = operands[form.result];
     std::vector<int64_t> box(result.shape.size(), 0);
     box.insert(box.end(), result.shape.begin(), result.shape.end());
-    TESSERA_ASSIGN(auto launch, EpilogueSizes(variant_, *form.epilogue, call_).at(box, l.name));
+    TESSERA_ASSIGN(auto launch, EpilogueSizes(variant_, *form.epilogue, call_, plan_).at(box, l.name));
     step.kernel.sizes = std::move(launch.sizes);
     return kernel(*launch.kernel, launch.grid, step.kernel.sizes.data(), index, step.kernel);
   }

@@ -219,6 +219,7 @@ private:
     if (g < 1 || c % g != 0 || o % g != 0 || x_.shape[0] != y_.shape[0]) return contradiction("groups and channels");
     int64_t w0 = call_.transposed ? c : o, w1 = call_.transposed ? o / g : c / g;
     if (w_.shape[0] != w0 || w_.shape[1] != w1) return contradiction("channels of the weights");
+    Dims padded = x_.shape;
     for (size_t d = 0; d < spatial_; ++d) {
       int64_t s = call_.strides[d], l = call_.dilations[d], p = call_.pads_begin[d], q = call_.pads_end[d],
               k = w_.shape[d + 2];
@@ -232,7 +233,11 @@ private:
       int64_t out = y_.shape[d + 2], in = x_.shape[d + 2];
       bool fits = call_.transposed ? true : out == 0 || (out - 1) * s + (k - 1) * l < in + p + q;
       if (!fits) return contradiction("spatial size " + std::to_string(out) + " of the result");
+      if (call_.transposed && std::abs((in - 1) * s + (k - 1) * l + 1 - p - out) > kMost)
+        return contradiction("spatial size " + std::to_string(out) + " of the result");
+      padded[d + 2] += p + q;
     }
+    TESSERA_ASSIGN([[maybe_unused]] int64_t count, element_count(padded)); // of a padded copy
     return {};
   }
 

@@ -184,6 +184,8 @@ Result<std::unique_ptr<LibraryPlan>> plan_pool(const PlanContext& context, const
     if (std::min({k, st, l}) < 1 || std::min(p, q) < 0 || std::max({k, st, l, p, q}) > kMost ||
         std::max(x.shape[d + 2], y.shape[d + 2]) > kMost)
       return contradiction("window, stride, pad or dilation out of range");
+    if ((y.shape[d + 2] - 1) * st > x.shape[d + 2] + p + q + st) // a last window may begin behind the pads
+      return contradiction("spatial size of the result");
     s.axis[3 - spatial + d] = {x.shape[d + 2], y.shape[d + 2], k, st, l, p, q, x.strides[d + 2], y.strides[d + 2]};
     taps *= static_cast<double>(k);
   }

@@ -56,16 +56,21 @@ TEST(HostFile, AttributesConstantsAndSeveralResults) {
 }
 
 TEST(HostFile, TextsThatDoNotFitAreCorrupt) {
-  ShapeEnv env;
+  Executable executable;
+  executable.env = std::make_shared<ShapeEnv>();
+  executable.buffers.resize(2);
+  executable.buffers[0].shape = executable.buffers[1].shape = {SymExpr(3)};
   HostStep step;
   step.name = "at";
   step.op = "nonzero";
   step.inputs = {0};
   step.outputs = {1};
-  for (const char* text : {"", "graph", "graph @host(%x: f32[3]) -> (\"y\" = %x: f32[3]) {\n}\n",
-                           "graph @host(%x: f32[3]) -> (%y: f32[3]) {\n  %y = neg(%x) : f32[3]\n}\n"}) {
+  for (const char* text :
+       {"", "graph", "graph @host(%x: f32[3]) -> (\"y\" = %x: f32[3]) {\n}\n",
+        "graph @host(%x: f32[3]) -> (%y: f32[3]) {\n  %y = neg(%x) : f32[3]\n}\n",
+        "graph @host(%x: f32[3]) -> (%y: i64[1, n]) where n in [0, ?] {\n  %y = nonzero(%x) : i64[1, n]\n}\n"}) {
     step.payload = text;
-    auto made = resolve_host_step(step, env);
+    auto made = resolve_host_step(step, executable);
     ASSERT_FALSE(made.ok()) << text;
     EXPECT_EQ(made.error().code, ErrorCode::CorruptFile);
     EXPECT_NE(made.error().message.find("'at'"), std::string::npos) << made.error().str();

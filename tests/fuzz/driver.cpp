@@ -11,6 +11,9 @@
 #include <unistd.h>
 #include <vector>
 
+// Of targets whose inputs are more than bytes: makes of an input another one, which `seed` decides.
+extern "C" [[gnu::weak]] size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned int seed);
+
 namespace {
 
 using Bytes = std::string;
@@ -121,7 +124,15 @@ int main(int argc, char** argv) {
   for (long n = first; n < first + iterations; ++n) {
     std::mt19937_64 rng(static_cast<uint64_t>(n) * 0x9e3779b97f4a7c15ull + 1); // each input by its number alone
     Bytes input = seeds[static_cast<size_t>(rng() % seeds.size())];
-    mutate(input, seeds, rng);
+    if (LLVMFuzzerCustomMutator != nullptr) {
+      constexpr size_t kMost = 4096;
+      size_t size = input.size();
+      input.resize(std::max(size, kMost));
+      auto* data = reinterpret_cast<uint8_t*>(input.data());
+      input.resize(LLVMFuzzerCustomMutator(data, size, input.size(), static_cast<unsigned int>(rng() | 1)));
+    } else {
+      mutate(input, seeds, rng);
+    }
     run(input, n);
   }
   std::printf("%zu seeds and %ld mutations of them, no crash\n", seeds.size(), iterations);

@@ -71,8 +71,9 @@ struct Builder {
     return {b, exe->buffers[static_cast<size_t>(b)].shape,
             contiguous_strides(exe->buffers[static_cast<size_t>(b)].shape), 0};
   }
-  // Lifetimes of temporaries from the steps that use them.
+  // Lifetimes of temporaries from the steps that use them; contracts of kernels that access their whole buffers.
   std::shared_ptr<const Executable> done();
+  void give_contract(KernelLaunch& k);
 };
 
 inline Tensor random_tensor(Dims dims, uint32_t seed) {

@@ -169,7 +169,7 @@ TEST(Executor, TakesOverMemoryInPlaceAndWritesGivenOutputs) {
   ASSERT_TRUE(r.ok());
   EXPECT_EQ((*r)[0].data(), where);
   EXPECT_EQ(out[0].as<float>()[999], 15);
-  EXPECT_EQ(stats.arena_bytes, 4032) << "one buffer, not two";
+  EXPECT_LT(stats.arena_bytes, 8000) << "one buffer, not two";
   std::vector<Tensor> wrong{filled({999}, 0)}, none;
   EXPECT_EQ(code_of(*e, {{"x", filled({1000}, 1)}}, &wrong), ErrorCode::BadInput);
   EXPECT_EQ(code_of(*e, {{"x", filled({1000}, 1)}}, &none), ErrorCode::BadInput);
