@@ -240,7 +240,10 @@ Status LoadedVariant::make_output(size_t o, const CallArguments& arguments) {
     given_[o] = Tensor::view(info.dtype, dims, Storage{spare, spare.get(), room});
     return {};
   }
-  TESSERA_ASSIGN(auto block, allocate_bytes(bytes));
+  auto allocated = allocate_bytes(bytes);
+  if (!allocated.ok())
+    return Diagnostic(allocated.error().code, allocated.error().message + " for output '" + binding.name + "'");
+  auto block = std::move(*allocated);
   given_[o] = Tensor::view(info.dtype, dims, Storage{block, block.get(), bytes});
   if (bytes >= kWorthKeeping) {
     spare = std::move(block);
