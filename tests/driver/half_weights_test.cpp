@@ -31,6 +31,7 @@ void check(const Graph& graph, const Inputs& inputs, DType dtype) {
   for (bool fusion : {true, false}) {
     auto o = options(folder.path());
     o.fusion = fusion;
+    if (!fusion) o.fold_bytes = -1; // the cast is a step that reads a constant alone: it would be done when compiling
     auto c = compile_it(graph.clone(), o);
     ASSERT_TRUE(c.executable);
     ASSERT_EQ(c.executable->constants.size(), 1u);
