@@ -56,7 +56,8 @@ std::string_view file_kind(unsigned st_mode) {
 }
 
 Diagnostic file_error(ErrorCode code, const std::string& path, const std::string& what, int error) {
-  Diagnostic d(code, at(path), "cannot " + what + ": " + std::strerror(error));
+  Diagnostic d(error == ENOMEM ? ErrorCode::OutOfMemory : code, at(path),
+               "cannot " + what + ": " + std::strerror(error));
   if (error == ENOSPC || error == EDQUOT) d.note("the disk is full");
   return d;
 }
