@@ -30,7 +30,8 @@ private:
 
 // "a regular file", "a folder", "a FIFO" ...: what st_mode says.
 [[nodiscard]] std::string_view file_kind(unsigned st_mode);
-// "cannot WHAT: " and the system's text for `error`, an errno. A full disk is named in a note.
+// "cannot WHAT: " and the system's text for `error`, an errno. OutOfMemory instead of `code` where that is what it
+// says; a full disk is named in a note.
 [[nodiscard]] Diagnostic file_error(ErrorCode code, const std::string& path, const std::string& what, int error);
 
 // Flags of open() with which a file is opened that may turn out to be anything.
