@@ -203,7 +203,7 @@ Json to_json(const RunStats& stats) {
 
 std::string json_text(const Json& json) { return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n"; }
 
-Status write_file(const std::string& path, const std::string& text) {
+Status write_text(const std::string& path, std::string_view text) {
   const bool to_stdout = path.empty() || path == "-";
   FILE* f = to_stdout ? stdout : std::fopen(path.c_str(), "wb");
   auto failed = [&] {
@@ -219,7 +219,7 @@ Status write_file(const std::string& path, const std::string& text) {
 }
 
 Status write_json(const std::string& path, const Json& json) {
-  return path.empty() ? Status() : write_file(path, json_text(json));
+  return path.empty() ? Status() : write_text(path, json_text(json));
 }
 
 int fail(const Diagnostic& d, const std::string& json_path) {

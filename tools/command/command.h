@@ -64,7 +64,7 @@ struct ShapeArgument {
 [[nodiscard]] Json to_json(const RunStats& stats);
 // Pretty-printed, with a newline. Strings are exact, in ASCII; bytes that are no UTF-8 are replaced by U+FFFD.
 [[nodiscard]] std::string json_text(const Json& json);
-[[nodiscard]] Status write_file(const std::string& path, const std::string& text); // "" or "-": standard output
+[[nodiscard]] Status write_text(const std::string& path, std::string_view text); // "" or "-": standard output
 // Nothing when `path` is empty.
 [[nodiscard]] Status write_json(const std::string& path, const Json& json);
 // Prints the error, writes {"error": ...} where JSON was asked for, and returns its exit code.

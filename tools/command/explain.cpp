@@ -57,7 +57,7 @@ int run(const ExplainOptions& o) {
   auto text = render(o, *report);
   if (!text.ok()) return fail(text.error(), o.model.json);
   if (o.model.json != "-")
-    if (auto status = write_file(o.output, *text); !status.ok()) return fail(status.error(), "");
+    if (auto status = write_text(o.output, *text); !status.ok()) return fail(status.error(), "");
   return finish(kDone, o.model.json, *report);
 }
 

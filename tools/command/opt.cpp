@@ -186,7 +186,7 @@ int run(const OptOptions& o) {
   }();
   if (!text.ok()) return fail(text.error(), o.json);
   // Whole lines: the text is read back.
-  if (auto status = write_file(o.output, shown_lines(*text, std::string::npos)); !status.ok())
+  if (auto status = write_text(o.output, shown_lines(*text, std::string::npos)); !status.ok())
     return fail(status.error(), o.json);
   return finish(kDone, o.json, json);
 }
