@@ -56,9 +56,8 @@ struct SessionOptions {
 struct IoInfo {
   std::string name;
   DType dtype;
-  SymShape shape; // as the model declares it
-  // Of an input of integers: the dimensions that they index, so that values from 0 to their extents - 1 are valid.
-  std::vector<IndexedDimension> indexed = {};
+  SymShape shape;                    // as the model declares it
+  std::vector<SymExpr> indexed = {}; // of an input of integers: extents of the dimensions that they index
 };
 
 class Session {

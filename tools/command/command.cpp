@@ -214,7 +214,6 @@ Status write_text(const std::string& path, std::string_view text) {
 }
 
 std::string json_text(const Json& json) { return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n"; }
-}
 
 Status write_json(const std::string& path, const Json& json) {
   return path.empty() ? Status() : write_text(path, json_text(json));

@@ -27,8 +27,8 @@ const IoInfo* find_io(const std::vector<IoInfo>& ios, const std::string& name) {
 // The smallest extent that values of an input index; nullopt when they index nothing.
 std::optional<int64_t> indexed_extent(const ShapeEnv& env, const IoInfo& io, const Sizes& sizes) {
   std::optional<int64_t> extent;
-  for (const IndexedDimension& d : io.indexed)
-    if (auto size = evaluate(env, sizes, d.extent)) extent = std::min(extent.value_or(*size), *size);
+  for (const SymExpr& d : io.indexed)
+    if (auto size = evaluate(env, sizes, d)) extent = std::min(extent.value_or(*size), *size);
   return extent;
 }
 
