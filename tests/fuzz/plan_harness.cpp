@@ -39,8 +39,8 @@ public:
   }
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;
-  // Lives as long as the process: executables look into it.
-private:
+
+private: // never unmapped: executables look into it
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
 };

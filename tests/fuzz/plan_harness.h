@@ -13,7 +13,7 @@ struct PlanModel {
   std::shared_ptr<const Executable> executable;
   std::map<std::string, Tensor> inputs;
 };
-// Of a target: its models, made anew, and the function of each kernel by symbol, while `model` lives.
+// The models of a fuzz target, linked and ready to run.
 [[nodiscard]] std::vector<PlanModel> plan_models();
 
 } // namespace tessera::fuzz
