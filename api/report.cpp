@@ -64,6 +64,7 @@ Json call_json(const Graph& graph, const LibraryCall& call) {
   for (const auto& o : call.operands)
     j["operands"].push_back({{"name", value_name(graph, o.value)}, {"shape", str(o.shape)}});
   j["result"] = str(call.result.shape);
+  if (graph.node(call.node).attributes.i("tf32", 0) != 0) j["tf32"] = true; // f32 operands are rounded to TF32
   // What runs on the result while it is in cache: every source but the call's own node.
   std::vector<NodeId> attached;
   Source own = source_of(graph, call.node);

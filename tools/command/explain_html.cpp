@@ -150,8 +150,9 @@ std::string library_calls(const Json& j, double most) {
     std::string operands;
     for (const auto& o : k.at("operands"))
       operands += (operands.empty() ? "" : " x ") + text(o, "name") + " <code>" + text(o, "shape") + "</code>";
-    table.add({with_tile(k, text(k, "name")), text(k, "library_call"), amount(k.at("bytes")),
-               amount(k.at("bytes_operator_by_operator")), bars(k, most), operands, operators(k.at("epilogue"))},
+    table.add({with_tile(k, text(k, "name")), text(k, "library_call") + (k.contains("tf32") ? " in TF32" : ""),
+               amount(k.at("bytes")), amount(k.at("bytes_operator_by_operator")), bars(k, most), operands,
+               operators(k.at("epilogue"))},
               {text(k, "name"), "", key(k.at("bytes")), key(k.at("bytes_operator_by_operator")), key(k.at("bytes"))});
   }
   return table.empty() ? "" : "<h2>Library calls</h2>\n" + table.html();

@@ -98,7 +98,8 @@ std::string explain_text(const Json& j, bool summary) {
       for (const auto& o : k.at("operands")) operands += (operands.empty() ? "" : " x ") + text_of(o.at("shape"));
       std::string epilogue =
           k.at("epilogue").empty() ? "-" : shown_types(k.at("epilogue")) + ": " + shown_operators(k.at("epilogue"));
-      table.add({text_of(k.at("name")), text_of(k.at("library_call")), operands, shown_bytes(k.at("bytes")), epilogue});
+      table.add({text_of(k.at("name")), text_of(k.at("library_call")) + (k.contains("tf32") ? " in TF32" : ""),
+                 operands, shown_bytes(k.at("bytes")), epilogue});
     }
     out += table.str("  ");
   }
