@@ -1,8 +1,10 @@
 #include "api/c.h"
 #include "api/device.h"
 #include "api/session.h"
+#include "codegen/driver/compile.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
+#include "graph/support/text.h"
 #include <algorithm>
 
 struct tessera_session {
@@ -170,6 +172,11 @@ Result<std::unique_ptr<tessera_session>> open_session(const char* model, const t
   TESSERA_ASSIGN(DeviceChoice choice, choose_device(given.device ? given.device : "auto"));
   choice.apply(options.compile);
   options.compile.threads = given.threads;
+  if (given.tf32 != nullptr) {
+    auto tf32 = parse_tf32(given.tf32);
+    if (!tf32) return usage("tf32 is " + quote(given.tf32) + "; it may be \"off\", \"conv\" or \"all\"");
+    options.compile.tf32 = *tf32;
+  }
   if (given.tune_share != 0) options.tune_share = std::max(given.tune_share, 0.0);
   auto out = std::make_unique<tessera_session>();
   out->device = choice.device;

@@ -9,6 +9,8 @@
 
 namespace tessera {
 
+[[nodiscard]] std::optional<Tf32> parse_tf32(std::string_view name); // "off", "conv", "all"
+
 struct KernelReport {
   struct Alternative {
     std::string when; // "if 1 <= cols <= 1024, cols % 8 == 0"

@@ -3,10 +3,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tessera {
@@ -16,7 +14,6 @@ class TunedSchedules;
 // Which f32 operations of a GPU's libraries may round their operands to TF32 (10 bits of mantissa; sums stay in f32):
 // none, convolutions (PyTorch's default), or products as well.
 enum class Tf32 : uint8_t { Off, Conv, All };
-[[nodiscard]] std::optional<Tf32> parse_tf32(std::string_view name); // "off", "conv", "all"
 
 struct CompileOptions {
   std::string device = "cpu"; // or "cuda"

@@ -28,7 +28,8 @@ bool sound(const BlockPlan& p) {
          p.turns <= tile::kMaxAhead && p.min_blocks >= 0 && p.min_blocks <= 32 && power(p.steps) && power(p.run) &&
          power(p.shift) && p.reads <= tile::Caching::Leaving &&
          int64_t{p.rows} * p.columns <= kMostElements * 32 * p.warps && p.outputs >= 1 && p.outer_outputs >= 1 &&
-         int64_t{p.outputs} * p.outer_outputs * p.columns <= kMostElements && p.taps >= 0 && p.taps <= kMostTaps;
+         p.taps >= 0 && p.taps <= kMostTaps &&
+         (p.taps == 0 || int64_t{p.outputs} * p.outer_outputs * p.columns <= kMostElements);
 }
 
 } // namespace

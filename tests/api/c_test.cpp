@@ -100,6 +100,7 @@ TEST(C, SizesThatDependOnValuesAreNotKnownBefore) {
 TEST(C, OpensWithOptions) {
   for (double share : {-1.0, 0.0, 0.1}) {
     tessera_options options{};
+    options.tf32 = "off";
     options.device = "cpu";
     options.threads = 1;
     options.tune_share = share;
