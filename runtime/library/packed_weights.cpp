@@ -1,5 +1,6 @@
 #include "runtime/library/packed_weights.h"
 #include <algorithm>
+#include <exception>
 #include <map>
 
 namespace tessera {
@@ -14,7 +15,9 @@ Registry& registry() {
 }
 } // namespace
 
-PackRequests::~PackRequests() { finish(PackedWeight::Failed); }
+PackRequests::~PackRequests() {
+  finish(std::uncaught_exceptions() > 0 ? PackedWeight::NoMemory : PackedWeight::Failed);
+}
 
 void PackRequests::finish(PackedWeight::State state) {
   for (auto& m : mine_) {
@@ -34,7 +37,7 @@ Result<std::shared_ptr<const PackedWeight>> PackRequests::want(const Tensor& sou
     std::lock_guard registry_lock(all.mutex);
     auto& entry = all.packs[{source.data(), job.key}];
     found = entry.lock();
-    if (!found || found->state_.load() == PackedWeight::Failed) {
+    if (!found || found->state_.load() >= PackedWeight::Failed) {
       found = std::make_shared<PackedWeight>();
       TESSERA_ASSIGN(found->block_, allocate_bytes(job.bytes));
       found->data_ = found->block_.get();
@@ -87,14 +90,18 @@ Status PackRequests::build(ThreadPool& pool) {
   };
   pool.parallel_for(static_cast<int64_t>(parts.size()), 1, body);
   finish(PackedWeight::Ready);
-  bool failed = false;
+  bool failed = false, no_memory = false;
   for (auto& m : mine_) failed = failed || m.pack->state_.load() == PackedWeight::Failed;
   mine_.clear();
   for (auto& o : others_) {
     o->state_.wait(PackedWeight::Building);
     failed = failed || o->state_.load() == PackedWeight::Failed;
+    no_memory = no_memory || o->state_.load() == PackedWeight::NoMemory;
   }
   others_.clear();
+  if (no_memory)
+    return Diagnostic(ErrorCode::OutOfMemory,
+                      "memory ran out while another executor packed weights that this one needs");
   if (failed) return Diagnostic(ErrorCode::DeviceError, "oneDNN could not reorder weights");
   return {};
 }

@@ -22,7 +22,7 @@ public:
 
 private:
   friend class PackRequests;
-  enum State : int { Building, Ready, Failed };
+  enum State : int { Building, Ready, Failed, NoMemory }; // NoMemory: an exception ended the packing
   const std::byte* data_ = nullptr;
   size_t bytes_ = 0;
   std::shared_ptr<std::byte> block_;

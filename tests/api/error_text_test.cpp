@@ -22,9 +22,9 @@ TEST(ErrorText, IsFitToBeShown) {
   ASSERT_EQ(tessera_open(write(m).c_str(), "cpu", 1, &session), nullptr);
   std::vector<float> x(4), y(4);
   const int64_t dims[] = {1, 4};
-  const tessera_tensor in[] = {{"x", 1, 2, dims, x.data()}, {kHostile.c_str(), 1, 2, dims, x.data()}};
+  const tessera_tensor in = {kHostile.c_str(), 1, 2, dims, x.data()};
   const tessera_tensor out = {"y", 1, 2, dims, y.data()};
-  error = tessera_run(session, in, 2, &out, 1);
+  error = tessera_run(session, &in, 1, &out, 1);
   ASSERT_NE(error, nullptr);
   EXPECT_NE(std::string(error).find(kShown), std::string::npos) << error;
   tessera_close(session);

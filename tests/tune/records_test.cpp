@@ -89,7 +89,7 @@ TEST_F(Records, OfSchedulesOfEveryKind) {
     all.push_back(record(k)); // the number of the kind is the lower half of the kernel's hash
     all.back().schedule.kind = static_cast<ScheduleKind>(k);
   }
-  EXPECT_EQ(all.back().schedule.kind, ScheduleKind::BlockTeam);
+  EXPECT_EQ(all.back().schedule.kind, ScheduleKind::BlockWindow);
   TunedRecords writes(folder_, kHere);
   add(writes, all);
   TunedRecords reads(folder_, kHere);
