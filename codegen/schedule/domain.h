@@ -28,13 +28,13 @@ struct Domain {
   ShapeEnv env;                 // facts about these axes and the sizes of the nest only: cheap to ask
   std::vector<ValueId> buffers; // parameters: loads in operand order, then stored values; each once
   std::vector<bool> written;
-  std::vector<char> live;     // by ScalarId: the value is needed as such, not only inside an offset
-  std::vector<SymExpr> sym;   // by ScalarId: of live Index nodes, over the new axes
-  std::vector<Access> loads;  // by ScalarId: of live Load nodes
-  std::vector<Access> stores; // by position in nest.stores
+  std::vector<char> live;          // by ScalarId: the value is needed as such, not only inside an offset
+  std::vector<SymExpr> sym;        // by ScalarId: of live Index nodes, over the new axes
+  std::vector<Access> loads;       // by ScalarId: of live Load nodes
+  std::vector<Access> stores;      // by position in nest.stores
   std::vector<SymExpr> conditions; // over the axes, that a schedule asks beside what the nest computes
-  std::vector<uint64_t> deps; // by ScalarId: axes a live value depends on, as bits; a Reduce ends row axes
-  std::vector<int> stage;     // by ScalarId: how many rounds of reductions must be over before it is known
+  std::vector<uint64_t> deps;      // by ScalarId: axes a live value depends on, as bits; a Reduce ends row axes
+  std::vector<int> stage;          // by ScalarId: how many rounds of reductions must be over before it is known
   uint64_t row_mask = 0;
   bool reduces = false; // has a reduction, or stores once per outer point beside row axes
 
