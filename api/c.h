@@ -35,8 +35,7 @@ typedef struct {
   /* Tune kernels beside the calls, in at most this share of the time: 0.05 is 5 %. 0: what the variable
    * TESSERA_TUNE_SHARE says, else never; negative: never. */
   double tune_share;
-  /* f32 operations on a GPU that may round their operands to TF32: "off", "conv" (the default, as PyTorch's) or "all".
-   */
+  /* Which f32 operations on a GPU may round operands to TF32: "off", "conv" (null; PyTorch's default too) or "all". */
   const char* tf32;
 } tessera_options;
 
