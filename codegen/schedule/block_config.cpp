@@ -8,7 +8,6 @@ namespace {
 
 constexpr int64_t kMostElements = 256;    // of a thread's tile: what comes from a file may be anything
 constexpr int64_t kMostMembers = 1 << 14; // of a team
-constexpr int64_t kMostTaps = 4096;       // of a window
 
 int64_t bits(const std::vector<size_t>& axes) {
   uint64_t set = 0;

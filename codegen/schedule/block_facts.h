@@ -30,6 +30,7 @@ inline constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length, a
 inline constexpr int64_t kAllTiles = 1 << 20;       // as many in shared memory as it has room for
 inline constexpr int64_t kToldBesideOthers = 8;     // members of a team by messages while other teams run
 inline constexpr int64_t kWarpRowBytes = 4 << 10;   // one warp's, with a shift
+inline constexpr int64_t kMostTaps = 4096;          // of a window whose taps are written out, or looped over by rows
 inline constexpr int kRegisters = 64;               // of a thread, for values of the tile
 inline constexpr int64_t kShiftedElements = 8;      // of a thread, of shared rows that begin at any alignment
 

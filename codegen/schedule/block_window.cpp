@@ -15,7 +15,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostTaps = 4096;       // of a window
 constexpr int64_t kMostCode = 3072;       // operations of a thread between two loop ends
 constexpr int64_t kMostOutputs = 14;      // of a thread, along one axis
 constexpr int64_t kMostAccumulators = 32; // registers; with more, fewer warps are resident and nothing is gained
