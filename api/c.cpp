@@ -2,10 +2,12 @@
 #include "api/device.h"
 #include "api/session.h"
 #include "codegen/driver/compile.h"
+#include "frontend/fx/importer.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "graph/support/text.h"
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 struct tessera_session {
   std::unique_ptr<tessera::Session> session;
@@ -17,6 +19,14 @@ struct tessera_session {
   std::vector<std::string> names;
   std::vector<tessera::Dims> dims;
   std::vector<tessera_tensor> sizes;
+  // What tessera_inputs() and tessera_outputs() show.
+  struct Shown {
+    std::vector<std::vector<std::string>> dims;
+    std::vector<std::vector<const char*>> texts;
+    std::vector<tessera_io> ios;
+  };
+  Shown shown_inputs, shown_outputs;
+  std::string report;
 };
 
 namespace tessera {
@@ -149,6 +159,20 @@ auto in_order(std::vector<Checked>& tensors, const To& to) {
   return out;
 }
 
+void show(const std::vector<IoInfo>& all, tessera_session::Shown& shown) {
+  for (const IoInfo& io : all) {
+    auto& dims = shown.dims.emplace_back();
+    for (const SymExpr& e : io.shape) dims.push_back(e.str());
+  }
+  for (size_t i = 0; i < all.size(); ++i) { // once the texts stay where they are
+    auto& texts = shown.texts.emplace_back();
+    for (const std::string& d : shown.dims[i]) texts.push_back(d.c_str());
+  }
+  for (size_t i = 0; i < all.size(); ++i)
+    shown.ios.push_back({all[i].name.c_str(), info(all[i].dtype).onnx, static_cast<int32_t>(all[i].shape.size()),
+                         shown.texts[i].data()});
+}
+
 Status output_sizes(tessera_session& s, const tessera_tensor* inputs, int32_t input_count) {
   TESSERA_ASSIGN(auto in, check_all(s, Side::Input, inputs, input_count, Memory::Ignored));
   TESSERA_ASSIGN(auto sizes, s.session->output_sizes(by_name(in, on_device)));
@@ -165,8 +189,9 @@ Status output_sizes(tessera_session& s, const tessera_tensor* inputs, int32_t in
   return {};
 }
 
-Result<std::unique_ptr<tessera_session>> open_session(const char* model, const tessera_options& given) {
-  if (model == nullptr) return usage("a model is needed");
+// Open: (SessionOptions) -> Result<std::unique_ptr<Session>>
+template <class Open>
+Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& given, const Open& open) {
   if (given.threads < 0) return usage("there are no " + std::to_string(given.threads) + " threads");
   SessionOptions options;
   TESSERA_ASSIGN(DeviceChoice choice, choose_device(given.device ? given.device : "auto"));
@@ -180,11 +205,31 @@ Result<std::unique_ptr<tessera_session>> open_session(const char* model, const t
   if (given.tune_share != 0) options.tune_share = std::max(given.tune_share, 0.0);
   auto out = std::make_unique<tessera_session>();
   out->device = choice.device;
-  TESSERA_ASSIGN(out->session, Session::open(model, std::move(options)));
+  TESSERA_ASSIGN(out->session, open(std::move(options)));
   out->inputs = out->session->inputs();
   out->outputs = out->session->outputs();
   for (size_t i = 0; i < out->inputs.size(); ++i) out->input_named.emplace(out->inputs[i].name, i);
+  show(out->inputs, out->shown_inputs);
+  show(out->outputs, out->shown_outputs);
   return out;
+}
+
+Result<ProgramSource> source_of(const tessera_program& program) {
+  if (program.json == nullptr) return usage("the program has no JSON");
+  if (program.weight_count < 0 || (program.weight_count > 0 && program.weights == nullptr))
+    return usage("the program's weights are null");
+  ProgramSource source;
+  source.name = program.name ? program.name : "<program>";
+  source.json.assign(program.json, program.json_bytes);
+  source.strided = program.strided != 0;
+  for (int32_t i = 0; i < program.weight_count; ++i) {
+    const tessera_tensor& w = program.weights[i];
+    if (w.name == nullptr) return usage("weight " + std::to_string(i) + " has no name");
+    const IoInfo any{w.name, DType::F32, SymShape(static_cast<size_t>(std::max(w.rank, 0)))};
+    TESSERA_ASSIGN(Checked checked, check(w, any, "weight '" + any.name + "'", Memory::Needed));
+    source.weights.insert_or_assign(any.name, view(checked));
+  }
+  return source;
 }
 
 } // namespace
@@ -199,13 +244,76 @@ const char* tessera_open(const char* model, const char* device, int32_t threads,
 
 const char* tessera_open_with(const char* model, const tessera_options* options, tessera_session** session) {
   if (session == nullptr) return told(usage("nowhere to put the session"));
-  auto opened = guarded("opening a model", [&] { return open_session(model, options ? *options : tessera_options{}); });
+  auto opened = guarded("opening a model", [&]() -> Result<std::unique_ptr<tessera_session>> {
+    if (model == nullptr) return usage("a model is needed");
+    return open_session(options ? *options : tessera_options{},
+                        [&](SessionOptions o) { return Session::open(model, std::move(o)); });
+  });
   if (!opened.ok()) return told(opened.error());
   *session = opened->release();
   return nullptr;
 }
 
+const char* tessera_open_program(const tessera_program* program, const tessera_options* options,
+                                 tessera_session** session) {
+  if (session == nullptr) return told(usage("nowhere to put the session"));
+  if (program == nullptr) return told(usage("a program is needed"));
+  auto opened = guarded("opening a program", [&]() -> Result<std::unique_ptr<tessera_session>> {
+    TESSERA_ASSIGN(ProgramSource source, source_of(*program));
+    return open_session(options ? *options : tessera_options{},
+                        [&](SessionOptions o) { return Session::open_program(std::move(source), std::move(o)); });
+  });
+  if (!opened.ok()) return told(opened.error());
+  *session = opened->release();
+  return nullptr;
+}
+
+const char* tessera_survey_program(const tessera_program* program, const char** refusals) {
+  if (program == nullptr || refusals == nullptr)
+    return told(usage("a program, and a place for the answer, are needed"));
+  thread_local std::string text;
+  auto outcome = guarded("surveying a program", [&]() -> Status {
+    TESSERA_ASSIGN(ProgramSource source, source_of(*program));
+    TESSERA_ASSIGN(auto found, fx::survey(source));
+    auto all = nlohmann::json::array();
+    for (const auto& r : found)
+      all.push_back({{"node", r.node}, {"target", r.target}, {"output", r.output}, {"reason", r.reason.message}});
+    text = all.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    return {};
+  });
+  if (!outcome.ok()) return told(outcome.error());
+  *refusals = text.c_str();
+  return nullptr;
+}
+
 void tessera_close(tessera_session* session) { delete session; }
+
+const char* tessera_inputs(tessera_session* session, const tessera_io** inputs, int32_t* count) {
+  if (inputs == nullptr || count == nullptr) return told(usage("nowhere to put the inputs"));
+  return call(session, "describing the inputs", [&](tessera_session& s) -> Status {
+    *inputs = s.shown_inputs.ios.data();
+    *count = static_cast<int32_t>(s.shown_inputs.ios.size());
+    return {};
+  });
+}
+
+const char* tessera_outputs(tessera_session* session, const tessera_io** outputs, int32_t* count) {
+  if (outputs == nullptr || count == nullptr) return told(usage("nowhere to put the outputs"));
+  return call(session, "describing the outputs", [&](tessera_session& s) -> Status {
+    *outputs = s.shown_outputs.ios.data();
+    *count = static_cast<int32_t>(s.shown_outputs.ios.size());
+    return {};
+  });
+}
+
+const char* tessera_report(tessera_session* session, const char** json) {
+  if (json == nullptr) return told(usage("nowhere to put the report"));
+  return call(session, "reporting", [&](tessera_session& s) -> Status {
+    s.report = s.session->report();
+    *json = s.report.c_str();
+    return {};
+  });
+}
 
 const char* tessera_device(const tessera_session* session) { return session ? session->device.c_str() : nullptr; }
 

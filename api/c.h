@@ -11,6 +11,7 @@
  * caller to see to. A session is used by one thread at a time; a call that comes into another thread's is an error, but
  * closing a session that is in use is not noticed. */
 #pragma once
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -43,10 +44,41 @@ typedef struct {
  * tuned schedules. */
 const char* tessera_open_with(const char* model, const tessera_options* options, tessera_session** session);
 const char* tessera_open(const char* model, const char* device, int32_t threads, tessera_session** session);
+
+/* A program of torch.export that the caller captured: its JSON (schema version 8). `weights`: its parameters, buffers
+ * and constants by the names in its signature, in host memory that stays as it is until the session is closed.
+ * `strided`: inputs and outputs lie in memory as the program's strides say (session.h, ProgramSource), else they are
+ * contiguous. */
+typedef struct {
+  const char* name; /* of the model, for messages; may be null */
+  const char* json;
+  size_t json_bytes;
+  const tessera_tensor* weights;
+  int32_t weight_count;
+  int32_t strided;
+} tessera_program;
+const char* tessera_open_program(const tessera_program* program, const tessera_options* options,
+                                 tessera_session** session);
+/* What of a program Tessera does not take, as JSON, good until the same thread calls again:
+ * [{"node": position, "target": "torch.ops.aten.foo.default", "output": "foo", "reason": "..."}] */
+const char* tessera_survey_program(const tessera_program* program, const char** refusals);
 void tessera_close(tessera_session* session); /* null is allowed */
 
 /* "cpu" or "cuda": what "auto" came to. Good as long as the session; null for a null session. */
 const char* tessera_device(const tessera_session* session);
+
+/* An input or output as the model declares it. */
+typedef struct {
+  const char* name;
+  int32_t dtype; /* onnx.TensorProto.DataType */
+  int32_t rank;
+  const char* const* dims; /* rank of them: a number, or an expression over symbols: "768", "batch", "2*seq" */
+} tessera_io;
+/* In the model's order; they are the session's, good until it is closed. */
+const char* tessera_inputs(tessera_session* session, const tessera_io** inputs, int32_t* count);
+const char* tessera_outputs(tessera_session* session, const tessera_io** outputs, int32_t* count);
+/* What `tessera explain --format json` shows. The text is the session's, good until it is asked again or closed. */
+const char* tessera_report(tessera_session* session, const char** json);
 
 /* What outputs these inputs lead to: `outputs` shows `output_count` tensors in the model's order with name, type and
  * sizes and without data. They are the session's, good until it is asked again or closed. The inputs' data is not

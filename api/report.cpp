@@ -152,15 +152,16 @@ SymExpr library_flops(const FusionPlan& plan) {
 
 } // namespace
 
-std::string report_text(const Compiled& c, const onnx::ModelInfo& model, const std::string& path,
+std::string report_text(const Compiled& c, const ModelInfo& model, const std::string& path,
                         const std::string& label) {
   const Graph& graph = *c.graph;
   Json j;
   j["model"] = path;
   j["producer"] = model.producer;
-  j["ir_version"] = model.ir_version;
+  j["format"] = model.format;
+  j["format_version"] = model.version;
   j["opsets"] = Json::object();
-  for (const auto& [domain, version] : model.opsets) j["opsets"][domain.empty() ? "ai.onnx" : domain] = version;
+  for (const auto& [domain, version] : model.opsets) j["opsets"][domain] = version;
   j["variant"] = label;
   j["target"] = c.executable->target;
   j["sizes"] = Json::object();

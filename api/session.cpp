@@ -4,7 +4,8 @@
 #include "api/variant.h"
 #include "codegen/driver/load.h"
 #include "codegen/tune/target.h"
-#include "frontend/onnx/importer.h"
+#include "frontend/fx/importer.h"
+#include "frontend/model.h"
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "graph/support/log.h"
@@ -61,8 +62,9 @@ bool is_new(const SessionVariant& v, Known& has) {
 
 struct Session::Impl {
   std::string path;
+  std::shared_ptr<const ProgramSource> program; // in the place of a file, or null
   SessionOptions options;
-  onnx::ModelInfo info;
+  ModelInfo info;
   double import_ms = 0;
   std::shared_ptr<TunedRecords> tuned; // that options.compile.tuned shows, if it is this session's own
   InUse in_use;                        // of calls: run(), run_on_device(), output_sizes()
@@ -99,7 +101,7 @@ struct Session::Impl {
   // mutex is held, except by open().
   Result<std::shared_ptr<SessionVariant>> make(const Sizes& sizes, const Wanted* specialization) {
     auto start = Clock::now();
-    if (is_compiled_file(path)) {
+    if (!program && is_compiled_file(path)) {
       if (!options.allow_compiled_file)
         return Diagnostic(ErrorCode::Usage, path + " is a compiled file; this needs the model itself")
             .note("give the model that it was compiled from");
@@ -123,9 +125,9 @@ struct Session::Impl {
       variants.push_back(variant);
       return variant;
     }
-    onnx::ImportOptions import = options.import;
+    ImportOptions import = options.import;
     for (const auto& [symbol, size] : sizes) import.dim_hints[symbol] = size;
-    TESSERA_ASSIGN(auto model, onnx::import_file(path, import));
+    TESSERA_ASSIGN(auto model, program ? fx::import_program(*program, import) : import_model(path, import));
     const double took = ms_since(start);
     if (variants.empty()) {
       import_ms = took;
@@ -390,13 +392,22 @@ Session::~Session() {
 }
 
 Result<std::unique_ptr<Session>> Session::open(const std::string& path, SessionOptions options) {
-  return guarded({"opening", path}, [&] { return make(path, std::move(options)); });
+  return guarded({"opening", path}, [&] { return make(path, nullptr, std::move(options)); });
 }
 
-Result<std::unique_ptr<Session>> Session::make(const std::string& path, SessionOptions options) {
+Result<std::unique_ptr<Session>> Session::open_program(ProgramSource program, SessionOptions options) {
+  return guarded("opening a program", [&] {
+    auto shared = std::make_shared<const ProgramSource>(std::move(program));
+    return make(shared->name, shared, std::move(options));
+  });
+}
+
+Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::shared_ptr<const ProgramSource> program,
+                                               SessionOptions options) {
   std::unique_ptr<Session> session(new Session());
   auto& impl = *session->impl_;
   impl.path = path;
+  impl.program = std::move(program);
   impl.options = std::move(options);
   if (!impl.options.executor.pool) impl.options.executor.pool = ThreadPool::create(impl.options.compile.threads);
   impl.options.compile.threads = impl.options.executor.pool->threads();
@@ -482,7 +493,7 @@ Status Session::save(const std::string& path, bool embed_weights) const {
   return save_executable(executable, path, embed_weights);
 }
 
-const onnx::ModelInfo& Session::model_info() const { return impl_->info; }
+const ModelInfo& Session::model_info() const { return impl_->info; }
 double Session::import_ms() const { return impl_->import_ms; }
 
 } // namespace tessera

@@ -17,7 +17,7 @@
 // are generated loops takes its place.
 #pragma once
 #include "codegen/driver/options.h"
-#include "frontend/onnx/options.h"
+#include "frontend/options.h"
 #include "runtime/run.h"
 
 namespace tessera {
@@ -34,7 +34,7 @@ struct Specialization {
 
 struct SessionOptions {
   CompileOptions compile;
-  onnx::ImportOptions import;
+  ImportOptions import;
   ExecutorOptions executor;                         // `recompile` is set by the session
   std::map<std::string, Specialization> specialize; // by symbolic dimension ("batch"); empty: no specialized variants
   // A call that no specialized variant fits: compile one for it, or (once there is one) take the generic one.
@@ -62,10 +62,13 @@ struct IoInfo {
 
 class Session {
 public:
-  // `path`: an ONNX file, or what save() wrote (one variant, no graph: SessionVariant::compiled.graph is null).
+  // `path`: an ONNX file, an archive of torch.export (.pt2), or what save() wrote (one variant, no graph: SessionVariant::compiled.graph is null).
   // Errors: those of import and compile; Usage for a specialization of a dimension that the model does not have, or of
   // a compiled file, and for a compiled file that is not for `compiled_for`.
   [[nodiscard]] static Result<std::unique_ptr<Session>> open(const std::string& path, SessionOptions options = {});
+  // A program that this process captured. Its weights are used where they lie.
+  [[nodiscard]] static Result<std::unique_ptr<Session>> open_program(ProgramSource program,
+                                                                     SessionOptions options = {});
   ~Session();
 
   [[nodiscard]] std::vector<IoInfo> inputs() const;
@@ -86,7 +89,7 @@ public:
   [[nodiscard]] Result<std::unique_ptr<Executor>> new_executor();
   // In the order in which they were compiled; the first one is the generic one.
   [[nodiscard]] std::vector<std::shared_ptr<const SessionVariant>> variants() const;
-  [[nodiscard]] const onnx::ModelInfo& model_info() const; // empty for a compiled file
+  [[nodiscard]] const ModelInfo& model_info() const; // empty for a compiled file
   // What the compile of the first variant made of the model, as JSON for every size (api/report.h): of a compiled file
   // that of the compile which wrote it.
   [[nodiscard]] std::string report() const;
@@ -99,7 +102,9 @@ public:
 private:
   Session();
   // open() and run(), which end exceptions.
-  [[nodiscard]] static Result<std::unique_ptr<Session>> make(const std::string& path, SessionOptions options);
+  [[nodiscard]] static Result<std::unique_ptr<Session>> make(const std::string& path,
+                                                             std::shared_ptr<const ProgramSource> program,
+                                                             SessionOptions options);
   [[nodiscard]] Result<std::vector<Tensor>> specialize_and_run(const std::map<std::string, Tensor>& inputs,
                                                                RunStats* stats, std::vector<Tensor>* outputs);
   struct Impl;

@@ -1,7 +1,7 @@
 #include "graph/support/file.h"
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
-#include "runtime/json_reader.h"
+#include "graph/support/json_reader.h"
 #include "runtime/variant.h"
 #include <bit>
 #include <map>

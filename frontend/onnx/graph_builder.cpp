@@ -37,8 +37,9 @@ Status GraphBuilder::build() {
   if (!model.has_graph()) return Diagnostic(ErrorCode::MalformedModel, model_location(), "has no graph");
   TESSERA_ASSIGN(opsets_, read_opsets(model.opset_import(), file_, "the model"));
   TESSERA_TRY(functions_.read(model, file_));
-  out_.info.ir_version = model.ir_version();
-  out_.info.opsets.insert(opsets_.begin(), opsets_.end());
+  out_.info.format = "ONNX";
+  out_.info.version = model.ir_version();
+  for (const auto& [domain, version] : opsets_) out_.info.opsets[domain.empty() ? "ai.onnx" : domain] = version;
   out_.info.producer = model.producer_name() + (model.producer_version().empty() ? "" : " " + model.producer_version());
   out_.info.functions = model.functions_size();
 

@@ -1,16 +1,8 @@
 // ONNX model files to Graph. Protobuf stays inside this folder.
 #pragma once
-#include "frontend/onnx/options.h"
-#include "graph/ir/graph.h"
+#include "frontend/model.h"
 
 namespace tessera::onnx {
-
-struct ImportedModel {
-  Graph graph;
-  ModelInfo info;
-  std::string path;
-  std::vector<std::string> warnings; // what the model says of itself and is not so, without being an error
-};
 
 // Reads a model file. External data is memory-mapped; a tensor whose layout allows is a view of the map. Local
 // functions are inlined. Every diagnostic names file and node. Errors: FileError, MalformedModel, BadWeights,

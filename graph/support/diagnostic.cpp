@@ -66,9 +66,10 @@ std::string Location::str() const {
   if (node.empty() && op.empty() && output.empty()) return out;
   if (!out.empty()) out += ": ";
   out += node.empty() ? "node" : "node '" + shown(node) + "'";
-  if (op.empty() && output.empty()) return out;
+  if (op.empty() && output.empty() && source.empty()) return out;
   out += " (" + shown(op);
   if (!output.empty()) out += (op.empty() ? "output '" : ", output '") + shown(output) + "'";
+  if (!source.empty()) out += (op.empty() && output.empty() ? "" : ", ") + shown(source);
   return out + ")";
 }
 

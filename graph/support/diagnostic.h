@@ -53,6 +53,7 @@ struct Location {
   std::string node;         // node name
   std::string op;           // op type, with domain when it is not the default one
   std::string output;       // first output's name
+  std::string source;       // the line of the user's program that made the node: "model.py:42"
   int line = 0, column = 0; // 1-based, of text formats; 0 = none
   [[nodiscard]] std::string str() const;
   bool operator==(const Location&) const = default;

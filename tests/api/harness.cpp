@@ -45,7 +45,7 @@ Tensor integers(Dims dims, int64_t below, int seed) {
 
 void expect_right(const Maker& model, const Inputs& inputs, const Result<std::vector<Tensor>>& results) {
   ASSERT_TRUE(results.ok()) << results.error().str();
-  onnx::ImportOptions import;
+  ImportOptions import;
   for (const auto& [name, tensor] : inputs) import.input_shapes[name] = tensor.dims();
   auto static_model = model.import_it(import);
   ASSERT_TRUE(static_model.ok()) << static_model.error().str();

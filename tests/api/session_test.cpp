@@ -48,7 +48,7 @@ TEST(Session, SaysWhatTheModelDeclares) {
   ASSERT_EQ(session->outputs().size(), 2u);
   EXPECT_EQ(session->outputs()[1].name, "z");
   EXPECT_EQ(str(session->outputs()[1].shape), "[1, 1]");
-  EXPECT_EQ(session->model_info().opsets.at(""), 17);
+  EXPECT_EQ(session->model_info().opsets.at("ai.onnx"), 17);
 }
 
 TEST(Session, WrongInputsAreErrorsAndTheSessionGoesOn) {

@@ -188,7 +188,7 @@ TEST(Compile, KeepsTextsWhenAsked) {
 class Models : public testing::TestWithParam<const char*> {};
 TEST_P(Models, CompileWithoutHostSteps) {
   static const TemporaryFolder folder; // the same kernels recur between models
-  onnx::ImportOptions import;
+  ImportOptions import;
   import.allow_missing_weights = true;
   auto load = [&]() -> Graph {
     auto model = onnx::import_file(std::string(TESSERA_SOURCE_DIR) + "/models/" + GetParam() + ".onnx", import);

@@ -73,7 +73,7 @@ std::string summary(const Graph& graph, const FusionPlan& plan) {
 class CudaPlan : public testing::TestWithParam<const char*> {};
 
 TEST_P(CudaPlan, GivesTheLibrariesWhatTheyCompute) {
-  onnx::ImportOptions import;
+  ImportOptions import;
   import.allow_missing_weights = true;
   auto model = onnx::import_file(std::string(TESSERA_SOURCE_DIR) + "/models/" + GetParam() + ".onnx", import);
   ASSERT_TRUE(model.ok()) << model.error().str();

@@ -89,7 +89,7 @@ TEST_F(CudaSpills, HardlyAnyInTheModels) {
     if (entry.path().extension() == ".onnx") files.push_back(entry.path());
   EXPECT_GE(files.size(), 15u);
   each(files.size(), [&](size_t i) {
-    onnx::ImportOptions import;
+    ImportOptions import;
     import.allow_missing_weights = true;
     auto model = onnx::import_file(files[i], import);
     ASSERT_TRUE(model.ok()) << model.error().str();

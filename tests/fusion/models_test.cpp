@@ -14,7 +14,7 @@ struct Model {
 class ModelPlan : public testing::TestWithParam<Model> {};
 
 TEST_P(ModelPlan, IsFused) {
-  onnx::ImportOptions import;
+  ImportOptions import;
   import.allow_missing_weights = true;
   auto model = onnx::import_file(std::string(TESSERA_SOURCE_DIR) + "/models/" + GetParam().name + ".onnx", import);
   ASSERT_TRUE(model.ok()) << model.error().str();

@@ -4,7 +4,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tessera;
-  onnx::ImportOptions options;
+  ImportOptions options;
   options.allow_missing_weights = true;
   auto model = onnx::import_bytes({reinterpret_cast<const char*>(data), size}, "/nonexistent", options);
   if (!model.ok()) {

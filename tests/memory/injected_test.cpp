@@ -172,7 +172,7 @@ TEST_P(Injected, Import) {
 }
 
 TEST_P(Injected, PassesAndFusion) {
-  std::optional<onnx::ImportedModel> model;
+  std::optional<ImportedModel> model;
   auto plan = [&] {
     return guarded("planning", [&]() -> Status {
       TESSERA_TRY(run_pipeline(model->graph, {}));

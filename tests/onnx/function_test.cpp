@@ -58,7 +58,7 @@ TEST(Functions, AttributesAreReferredTo) {
     m.input("x", {2, 3}).add("F", {"x"}, {"y"}, attributes, "local").output("y");
     return m.import_it();
   };
-  auto axis = [](const onnx::ImportedModel& m) {
+  auto axis = [](const ImportedModel& m) {
     return m.graph.producer(m.graph.outputs()[0].value)->attributes.i("axis", -99);
   };
   auto given = call(f, {int_attribute("ax", 0)});

@@ -20,7 +20,7 @@ TEST(Import, KeepsNamesShapesAndPlaces) {
   const Node& n = *g.producer(g.outputs()[0].value);
   EXPECT_EQ(n.location.str(), (Location{"model.onnx", "n_y", "Relu", "y"}).str());
   EXPECT_EQ(n.opset, 17);
-  EXPECT_EQ(m->info.opsets.at(""), 17);
+  EXPECT_EQ(m->info.opsets.at("ai.onnx"), 17);
   EXPECT_EQ(m->info.nodes, 1);
   EXPECT_TRUE(verify(g).ok()) << verify(g).error().str();
 }
@@ -252,7 +252,7 @@ TEST(Dimensions, Impossible) {
 }
 
 TEST(Options, GiveSizes) {
-  onnx::ImportOptions options;
+  ImportOptions options;
   options.dim_values = {{"b", 3}};
   auto m = relu_model().import_it(options);
   ASSERT_TRUE(m.ok()) << m.error().str();
@@ -297,7 +297,7 @@ TEST(Options, GiveARankWhereTheModelHasNone) {
   m.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(proto::TensorProto::FLOAT);
   m.add("Relu", {"x"}, {"y"}).output("y");
   expect_error(m.import_it(), ErrorCode::UnsupportedFeature, {"input 'x' has no shape", "--shape x="});
-  onnx::ImportOptions options;
+  ImportOptions options;
   options.input_shapes = {{"x", {2, -1}}};
   auto given = m.import_it(options);
   ASSERT_TRUE(given.ok()) << given.error().str();

@@ -130,13 +130,13 @@ Maker& Maker::add(proto::NodeProto n) {
   *graph().add_node() = std::move(n);
   return *this;
 }
-Result<onnx::ImportedModel> Maker::import_it(const onnx::ImportOptions& options, const std::string& directory) const {
+Result<ImportedModel> Maker::import_it(const ImportOptions& options, const std::string& directory) const {
   return onnx::import_bytes(bytes(), directory, options, "model.onnx");
 }
 
 Maker relu_model() { return Maker().input("x", {"b", 4}).add("Relu", {"x"}, {"y"}).output("y"); }
 
-void expect_error(const Result<onnx::ImportedModel>& result, ErrorCode code, const Names& texts) {
+void expect_error(const Result<ImportedModel>& result, ErrorCode code, const Names& texts) {
   ASSERT_FALSE(result.ok());
   std::string text = result.error().str();
   EXPECT_EQ(info(result.error().code).name, info(code).name) << text;
@@ -144,7 +144,7 @@ void expect_error(const Result<onnx::ImportedModel>& result, ErrorCode code, con
     EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
 }
 
-std::string type_of_output(const onnx::ImportedModel& model, size_t output) {
+std::string type_of_output(const ImportedModel& model, size_t output) {
   return model.graph.type(model.graph.outputs().at(output).value).str();
 }
 

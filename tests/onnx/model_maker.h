@@ -56,7 +56,7 @@ struct Maker {
     return add(node(op, inputs, outputs, attributes, domain));
   }
   [[nodiscard]] std::string bytes() const { return model.SerializeAsString(); }
-  [[nodiscard]] Result<onnx::ImportedModel> import_it(const onnx::ImportOptions& options = {},
+  [[nodiscard]] Result<ImportedModel> import_it(const ImportOptions& options = {},
                                                       const std::string& directory = "") const;
 };
 
@@ -64,8 +64,8 @@ struct Maker {
 Maker relu_model();
 
 // The error, with its parts checked: the code, and each text somewhere in Diagnostic::str().
-void expect_error(const Result<onnx::ImportedModel>& result, ErrorCode code, const Names& texts);
-std::string type_of_output(const onnx::ImportedModel& model, size_t output = 0);
+void expect_error(const Result<ImportedModel>& result, ErrorCode code, const Names& texts);
+std::string type_of_output(const ImportedModel& model, size_t output = 0);
 const Tensor* weight_named(const Graph& graph, const std::string& name);
 
 // A folder of its own that is gone at the end.

@@ -14,8 +14,8 @@ std::vector<std::string> model_files() {
   return out;
 }
 
-onnx::ImportOptions without_weights() {
-  onnx::ImportOptions options;
+ImportOptions without_weights() {
+  ImportOptions options;
   options.allow_missing_weights = true;
   return options;
 }

@@ -10,8 +10,8 @@ namespace {
 using T = proto::TensorProto;
 
 // The tensor as weight "w" of a model that has it as an output.
-Result<onnx::ImportedModel> import_weight(const T& tensor, const std::string& directory = "",
-                                          const onnx::ImportOptions& options = {}) {
+Result<ImportedModel> import_weight(const T& tensor, const std::string& directory = "",
+                                          const ImportOptions& options = {}) {
   Maker m;
   m.weight(tensor).output(tensor.name());
   return m.import_it(options, directory);
@@ -262,7 +262,7 @@ TEST(ExternalData, FollowsALinkedModelToItsOwnFolder) {
 }
 
 TEST(ExternalData, MayBeMissingWhereTheGraphIsAllThatIsWanted) {
-  onnx::ImportOptions options;
+  ImportOptions options;
   options.allow_missing_weights = true;
   for (const Dims& dims : {Dims{3}, Dims{}}) {
     auto imported = import_weight(external(T::INT64, dims, "none.bin"), "", options);

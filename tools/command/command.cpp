@@ -184,6 +184,7 @@ Json to_json(const Diagnostic& d) {
   if (!d.location.node.empty()) at["node"] = d.location.node;
   if (!d.location.op.empty()) at["op"] = d.location.op;
   if (!d.location.output.empty()) at["output"] = d.location.output;
+  if (!d.location.source.empty()) at["source"] = d.location.source;
   if (d.location.line > 0) at["line"] = d.location.line, at["column"] = d.location.column;
   if (!at.is_null()) j["location"] = at;
   j["notes"] = Json::array();

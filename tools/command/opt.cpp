@@ -3,7 +3,7 @@
 #include "codegen/llvm/host_compiler.h"
 #include "codegen/tile/tile.h"
 #include "command.h"
-#include "frontend/onnx/importer.h"
+#include "frontend/model.h"
 #include "graph/support/file.h"
 #include <algorithm>
 #include <cstdio>
@@ -160,9 +160,9 @@ int run(const OptOptions& o) {
     TESSERA_TRY(need_model(o.file, "opt"));
     auto passes = split_passes(o.passes);
     if (o.file.ends_with(".onnx")) {
-      onnx::ImportOptions import;
+      ImportOptions import;
       import.allow_missing_weights = true;
-      TESSERA_ASSIGN(auto model, onnx::import_file(o.file, import));
+      TESSERA_ASSIGN(auto model, import_model(o.file, import));
       return graph_level(o, std::move(model.graph), passes, json);
     }
     TESSERA_ASSIGN(std::string source, read_all(o.file));

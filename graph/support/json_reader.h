@@ -46,6 +46,18 @@ public:
     return all;
   }
 
+  // Names of an object's members, in the order of the alphabet.
+  [[nodiscard]] std::vector<std::string_view> keys() const {
+    if (!json_->is_object()) wrong("an object");
+    std::vector<std::string_view> all;
+    for (const auto& [key, value] : json_->get_ref<const Json::object_t&>()) all.emplace_back(key);
+    return all;
+  }
+  [[nodiscard]] bool is_text() const { return json_->is_string(); }
+  [[nodiscard]] double number() const {
+    if (!json_->is_number()) wrong("a number");
+    return json_->get<double>();
+  }
   [[nodiscard]] std::string text() const {
     if (!json_->is_string()) wrong("a string");
     return json_->get_ref<const std::string&>();

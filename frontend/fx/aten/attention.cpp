@@ -1,0 +1,7 @@
+#include "frontend/fx/call.h"
+
+namespace tessera::fx {
+
+void register_attention(AtenTable&) {}
+
+} // namespace tessera::fx

@@ -1,0 +1,370 @@
+#include "frontend/fx/graph_builder.h"
+#include <algorithm>
+
+namespace tessera::fx {
+
+GraphBuilder::GraphBuilder(const Program& program, const ImportOptions& options, WeightLookup weights, std::string file,
+                           bool strided, ImportedModel& out)
+    : program_(program), options_(options), weights_(std::move(weights)), file_(std::move(file)), strided_(strided),
+      out_(out), symbols_(out.graph.env(), program, options, file_) {}
+
+Location GraphBuilder::file_location() const {
+  Location where;
+  where.file = file_;
+  return where;
+}
+
+namespace {
+// Name of the first result.
+std::string result_name(const FxNode& node) {
+  for (const Argument& a : node.outputs) {
+    if (!a.name.empty()) return a.name;
+    if (!a.items.empty() && !a.items[0].name.empty()) return a.items[0].name;
+  }
+  return {};
+}
+// "torch.ops.aten.add.Tensor" is "aten.add.Tensor".
+std::string_view short_target(std::string_view target) {
+  constexpr std::string_view ops = "torch.ops.";
+  return target.starts_with(ops) ? target.substr(ops.size()) : target;
+}
+} // namespace
+
+Location GraphBuilder::place_of(const FxNode& node) const {
+  Location where = file_location();
+  where.output = result_name(node);
+  where.node = node.module.empty() ? where.output : node.module + "." + where.output;
+  where.op = short_target(node.target);
+  where.source = node.source;
+  return where;
+}
+
+std::string GraphBuilder::unique(std::string name) {
+  if (name.empty() || names_.insert(name).second) return name;
+  for (int i = 1;; ++i) {
+    std::string candidate = name + "_" + std::to_string(i);
+    if (names_.insert(candidate).second) return candidate;
+  }
+}
+
+Status GraphBuilder::build() {
+  out_.path = file_;
+  out_.info.format = "PyTorch";
+  out_.info.version = program_.schema_major;
+  out_.info.opsets["aten"] = program_.aten_opset;
+  out_.info.producer = "pytorch" + (program_.torch_version.empty() ? "" : " " + program_.torch_version);
+  out_.info.nodes = static_cast<int>(program_.graph.nodes.size());
+  TESSERA_TRY(add_inputs());
+  TESSERA_TRY(add_nodes(nullptr));
+  TESSERA_TRY(add_outputs());
+  if (!out_.graph.env().substitutions().empty()) out_.graph.simplify_shapes();
+  return {};
+}
+
+Result<std::vector<Refusal>> GraphBuilder::survey() {
+  std::vector<Refusal> refusals;
+  TESSERA_TRY(add_inputs());
+  TESSERA_TRY(add_nodes(&refusals));
+  return refusals;
+}
+
+Result<TensorType> GraphBuilder::type_of(const std::string& name, const TensorMeta& meta) {
+  if (!meta.dtype)
+    return Diagnostic(ErrorCode::UnsupportedType, file_location(),
+                      "'" + name + "' has element type " + dtype_name_of_schema(meta.dtype_number) +
+                          ", which is not supported");
+  TensorType type;
+  type.dtype = *meta.dtype;
+  TESSERA_ASSIGN(type.shape, symbols_.read(meta.sizes));
+  return type;
+}
+
+Ints GraphBuilder::memory_order(const TensorMeta& meta) {
+  auto shape = symbols_.read(meta.sizes), strides = symbols_.read(meta.strides);
+  if (!shape.ok() || !strides.ok()) return {};
+  const ShapeEnv& env = out_.graph.env();
+  // From the innermost dimension outwards: the one whose stride is the product of those found.
+  const size_t rank = shape->size();
+  std::vector<bool> taken(rank);
+  Ints order;
+  SymExpr stride = 1;
+  while (order.size() < rank) {
+    std::optional<size_t> found;
+    for (size_t k = rank; k-- > 0;) {
+      // Where sizes of 1 leave a choice, the last dimension is the innermost, as in contiguous memory.
+      if (taken[k] || !((*shape)[k].is_const(1) || env.known_equal((*strides)[k], stride))) continue;
+      found = k;
+      break;
+    }
+    if (!found) return {};
+    taken[*found] = true;
+    order.insert(order.begin(), static_cast<int64_t>(*found));
+    stride *= (*shape)[*found];
+  }
+  return std::is_sorted(order.begin(), order.end()) ? Ints() : order;
+}
+
+Result<ValueId> GraphBuilder::input(const std::string& name, const TensorMeta& meta) {
+  TESSERA_ASSIGN(TensorType type, type_of(name, meta));
+  if (auto given = options_.input_shapes.find(name); given != options_.input_shapes.end()) {
+    if (given->second.size() != type.shape.size())
+      return Diagnostic(ErrorCode::BadInput, file_location(),
+                        "input '" + name + "' has rank " + std::to_string(type.shape.size()) +
+                            ", and the rank given is " + std::to_string(given->second.size()));
+    for (size_t k = 0; k < type.shape.size(); ++k)
+      if (given->second[k] >= 0)
+        TESSERA_TRY(out_.graph.env().require(sym_eq(type.shape[k], given->second[k]), GuardClass::Required,
+                                             "the size given for input '" + name + "'", file_location()));
+  }
+  const Ints order = strided_ ? memory_order(meta) : Ints();
+  if (order.empty()) return out_.graph.add_input(unique(name), std::move(type));
+  // Stored with its dimensions in another order: what the program sees is a transpose.
+  TensorType stored{type.dtype, {}};
+  Ints back(order.size());
+  for (size_t k = 0; k < order.size(); ++k) {
+    stored.shape.push_back(type.shape[static_cast<size_t>(order[k])]);
+    back[static_cast<size_t>(order[k])] = static_cast<int64_t>(k);
+  }
+  ValueId memory = out_.graph.add_input(unique(name), std::move(stored));
+  return out_.graph.apply("transpose", {memory}, {{"perm", back}}, file_location());
+}
+
+Status GraphBuilder::add_inputs() {
+  // Sizes that are given for symbols are known before any shape is read.
+  for (const InputSpec& spec : program_.inputs) {
+    const std::string& name = spec.argument.name;
+    auto meta_of = [&]() -> Result<const TensorMeta*> {
+      auto it = program_.graph.tensors.find(name);
+      if (it == program_.graph.tensors.end())
+        return Diagnostic(ErrorCode::MalformedModel, file_location(), "input '" + name + "' has no sizes");
+      return &it->second;
+    };
+    switch (spec.kind) {
+    case InputSpec::Kind::User: {
+      if (spec.argument.kind == Argument::Kind::Tensor) {
+        TESSERA_ASSIGN(const TensorMeta* meta, meta_of());
+        TESSERA_ASSIGN(ValueId v, input(name, *meta));
+        items_[name] = v;
+      } else if (spec.argument.kind == Argument::Kind::SymInt) {
+        auto it = program_.graph.sym_ints.find(name);
+        if (it == program_.graph.sym_ints.end())
+          return Diagnostic(ErrorCode::MalformedModel, file_location(), "input '" + name + "' has no expression");
+        TESSERA_ASSIGN(SymExpr e, symbols_.read(it->second.value));
+        items_[name] = e;
+        // A call tells the size by the dimension of an input that nothing reads.
+        out_.graph.add_input(unique(name), TensorType{DType::Bool, {e}});
+      }
+      // Others are constants of the signature's, which nodes have as arguments.
+      break;
+    }
+    case InputSpec::Kind::Parameter:
+    case InputSpec::Kind::Buffer:
+    case InputSpec::Kind::TensorConstant: {
+      TESSERA_ASSIGN(const TensorMeta* meta, meta_of());
+      TESSERA_ASSIGN(Tensor weight, weights_(spec.target, *meta));
+      items_[name] = out_.graph.add_constant(std::move(weight), unique(spec.target));
+      break;
+    }
+    case InputSpec::Kind::Constant:
+    case InputSpec::Kind::Token: break;
+    case InputSpec::Kind::CustomObject:
+      return Diagnostic(ErrorCode::UnsupportedFeature, file_location(),
+                        "the program has the custom object '" + spec.target + "', which is no tensor");
+    }
+  }
+  return {};
+}
+
+Status GraphBuilder::add_nodes(std::vector<Refusal>* refusals) {
+  for (size_t i = 0; i < program_.graph.nodes.size(); ++i) {
+    const FxNode& node = program_.graph.nodes[i];
+    auto status = add_node(node, place_of(node));
+    if (status.ok()) continue;
+    if (refusals == nullptr) return status;
+    refusals->push_back({static_cast<int>(i), node.target, result_name(node), std::move(status).take_error()});
+    TESSERA_TRY(define_opaque(node));
+  }
+  return {};
+}
+
+Status GraphBuilder::define_opaque(const FxNode& node) {
+  auto define = [&](const Argument& a) -> Status {
+    if (a.kind == Argument::Kind::Tensor) {
+      auto it = program_.graph.tensors.find(a.name);
+      if (it == program_.graph.tensors.end() || !it->second.dtype) return {}; // nothing can read it
+      TESSERA_ASSIGN(TensorType type, type_of(a.name, it->second));
+      items_[a.name] = out_.graph.add_input(unique(a.name), std::move(type));
+    } else if (a.kind == Argument::Kind::SymInt) {
+      auto it = program_.graph.sym_ints.find(a.name);
+      if (it == program_.graph.sym_ints.end()) return {};
+      auto e = symbols_.read(it->second.value);
+      if (e.ok()) items_[a.name] = *e;
+    }
+    return {};
+  };
+  for (const Argument& a : node.outputs) {
+    TESSERA_TRY(define(a));
+    for (const Argument& i : a.items) TESSERA_TRY(define(i));
+  }
+  return {};
+}
+
+Result<Item> GraphBuilder::item_of(const Argument& a, const Location& where) {
+  if (a.kind == Argument::Kind::Int || a.kind == Argument::Kind::Bool) return Item(SymExpr(a.integer));
+  auto it = items_.find(a.name);
+  if (it == items_.end())
+    return Diagnostic(ErrorCode::MalformedModel, where, "reads '" + a.name + "', which nothing defines");
+  return it->second;
+}
+
+Status GraphBuilder::add_node(const FxNode& node, Location where) {
+  std::string_view target = short_target(node.target);
+  if (!target.starts_with("aten.") || target.starts_with("aten.sym_") || target.starts_with("aten._assert"))
+    return symbolic(node, where);
+  Node place;
+  place.location = std::move(where);
+  return add_call(node, place);
+}
+
+Status GraphBuilder::add_call(const FxNode& node, const Node& place) {
+  std::string_view target = short_target(node.target);
+  const std::string_view name = target.substr(5); // without "aten."
+  const Schema* schema = find_schema(target);
+  const Translate translate = AtenTable::get().find(name);
+  const OpDef* record = translate ? nullptr : record_of(name);
+  if (schema == nullptr || (translate == nullptr && record == nullptr))
+    return Diagnostic(ErrorCode::UnsupportedOp, place.location,
+                      "operator '" + std::string(target) + "' is not supported");
+  Call call(
+      out_.graph, place, node, program_.graph, *schema,
+      [&](const std::string& n) -> const Item* {
+        auto it = items_.find(n);
+        return it == items_.end() ? nullptr : &it->second;
+      },
+      [&](const std::vector<Size>& sizes) { return symbols_.read(sizes); });
+  if (translate != nullptr)
+    translate(call);
+  else
+    translate_by_record(call, *record);
+  auto done = call.b.done(call.all_results());
+  if (!done.ok()) return std::move(done).take_error().at(place.location);
+  return define_results(node, *done, place.location);
+}
+
+Status GraphBuilder::define_results(const FxNode& node, const std::vector<ValueId>& results, const Location& where) {
+  size_t next = 0;
+  auto define = [&](const Argument& a) -> Status {
+    const size_t i = next++;
+    if (a.kind == Argument::Kind::None) return {};
+    if (a.kind != Argument::Kind::Tensor)
+      return Diagnostic(ErrorCode::UnsupportedFeature, where, "has a result that is " + std::string(name(a.kind)));
+    if (i >= results.size() || !results[i].valid()) {
+      if (program_.graph.tensors.contains(a.name) && i >= results.size())
+        return Diagnostic(ErrorCode::UnsupportedFeature, where,
+                          "result " + std::to_string(i) + " ('" + a.name + "') is not supported");
+      return {}; // not computed; reading it is an error
+    }
+    return define_tensor(a.name, results[i], where);
+  };
+  for (const Argument& a : node.outputs) {
+    if (a.kind == Argument::Kind::List)
+      for (const Argument& item : a.items) TESSERA_TRY(define(item));
+    else
+      TESSERA_TRY(define(a));
+  }
+  return {};
+}
+
+Status GraphBuilder::define_tensor(const std::string& name, ValueId value, const Location& where) {
+  // What the exporter says of the result is what the translation must have come to.
+  auto it = program_.graph.tensors.find(name);
+  if (it != program_.graph.tensors.end()) {
+    const TensorMeta& meta = it->second;
+    const TensorType type = out_.graph.type(value);
+    auto contradicts = [&](const std::string& what) {
+      return Diagnostic(ErrorCode::UnsupportedFeature, where,
+                        "'" + name + "' is " + type.str() + " here, and the program says " + what)
+          .note("this is an error in the translation of " + where.op + ": please report it");
+    };
+    if (meta.dtype != type.dtype) return contradicts("its element type is " + dtype_name_of_schema(meta.dtype_number));
+    if (meta.sizes.size() != type.shape.size()) return contradicts("its rank is " + std::to_string(meta.sizes.size()));
+    for (size_t k = 0; k < meta.sizes.size(); ++k) {
+      if (symbols_.is_new_symbol(meta.sizes[k])) { // a size that depends on data
+        symbols_.bind(meta.sizes[k], type.shape[k]);
+        continue;
+      }
+      TESSERA_ASSIGN(SymExpr stated, symbols_.read(meta.sizes[k]));
+      if (out_.graph.env().known_equal(stated, type.shape[k])) continue;
+      if (stated.is_const() && type.shape[k].is_const())
+        return contradicts("dimension " + std::to_string(k) + " is " + stated.str());
+      TESSERA_TRY(out_.graph.env().require(sym_eq(stated, type.shape[k]), GuardClass::Required,
+                                           "the size of '" + name + "' as exported", where));
+    }
+  }
+  items_[name] = value;
+  Value& v = out_.graph.value(value);
+  if (v.name.empty()) v.name = unique(name);
+  return {};
+}
+
+// Arithmetic of sizes: what a symbolic number is equal to stands beside its name.
+Status GraphBuilder::symbolic(const FxNode& node, const Location& where) {
+  std::string_view target = short_target(node.target);
+  if (target.starts_with("aten._assert") || target == "aten.sym_constrain_range.default" ||
+      target == "aten.sym_constrain_range_for_size.default")
+    return {}; // ranges of symbols say it
+  for (const Argument& a : node.outputs) {
+    if (a.kind == Argument::Kind::SymInt) {
+      auto it = program_.graph.sym_ints.find(a.name);
+      if (it == program_.graph.sym_ints.end())
+        return Diagnostic(ErrorCode::MalformedModel, where, "'" + a.name + "' has no expression");
+      TESSERA_ASSIGN(SymExpr e, symbols_.read(it->second.value));
+      items_[a.name] = e;
+    } else if (a.kind == Argument::Kind::SymBool) {
+      // Read by assertions alone.
+    } else {
+      return Diagnostic(ErrorCode::UnsupportedOp, where, "operator '" + std::string(target) + "' is not supported");
+    }
+  }
+  return {};
+}
+
+Status GraphBuilder::add_outputs() {
+  std::unordered_set<std::string> taken;
+  for (const OutputSpec& spec : program_.outputs) {
+    const Argument& a = spec.argument;
+    if (spec.kind == OutputSpec::Kind::Token || a.kind == Argument::Kind::None) continue;
+    ValueId value;
+    Location where = file_location();
+    where.output = a.name;
+    if (a.kind == Argument::Kind::Tensor || a.kind == Argument::Kind::SymInt || a.kind == Argument::Kind::Int) {
+      TESSERA_ASSIGN(Item item, item_of(a, where));
+      if (const auto* v = std::get_if<ValueId>(&item)) value = *v;
+      if (const auto* e = std::get_if<SymExpr>(&item)) {
+        Node place;
+        place.location = where;
+        ops::B b(out_.graph, place);
+        value = b.size(*e, DType::I64);
+        TESSERA_TRY(b.done(value));
+      }
+    }
+    if (!value.valid())
+      return Diagnostic(ErrorCode::UnsupportedFeature, where,
+                        "an output is " + std::string(name(a.kind)) + ", and outputs are tensors");
+    if (strided_ && a.kind == Argument::Kind::Tensor)
+      if (auto it = program_.graph.tensors.find(a.name); it != program_.graph.tensors.end())
+        if (Ints order = memory_order(it->second); !order.empty()) {
+          TESSERA_ASSIGN(value, out_.graph.apply("transpose", {value}, {{"perm", order}}, where));
+        }
+    const bool mutation = spec.kind != OutputSpec::Kind::User && spec.kind != OutputSpec::Kind::Loss;
+    std::string label = mutation ? spec.target : a.name.empty() ? "output" : a.name;
+    for (int i = 1; !taken.insert(label).second; ++i)
+      label = (mutation ? spec.target : a.name.empty() ? "output" : a.name) + "_" + std::to_string(i);
+    out_.graph.add_output(label, value);
+  }
+  if (out_.graph.outputs().empty())
+    return Diagnostic(ErrorCode::UnsupportedFeature, file_location(), "the program has no output that is a tensor");
+  return {};
+}
+
+} // namespace tessera::fx

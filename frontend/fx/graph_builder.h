@@ -1,0 +1,54 @@
+// Program to Graph: names to values, one ATen call after the other.
+#pragma once
+#include "frontend/fx/call.h"
+#include "frontend/fx/importer.h"
+#include "frontend/fx/symbols.h"
+#include <functional>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace tessera::fx {
+
+// A weight by the name that the signature gives it, with the sizes that the program states.
+using WeightLookup = std::function<Result<Tensor>(const std::string& name, const TensorMeta& meta)>;
+
+class GraphBuilder {
+public:
+  GraphBuilder(const Program& program, const ImportOptions& options, WeightLookup weights, std::string file,
+               bool strided, ImportedModel& out);
+  [[nodiscard]] Status build();
+  // The same, but a node that fails is noted, and its results are inputs.
+  [[nodiscard]] Result<std::vector<Refusal>> survey();
+
+private:
+  Status add_inputs();
+  Status add_nodes(std::vector<Refusal>* refusals);
+  Status add_node(const FxNode& node, Location where);
+  Status add_call(const FxNode& node, const Node& place);
+  Status define_results(const FxNode& node, const std::vector<ValueId>& results, const Location& where);
+  Status define_tensor(const std::string& name, ValueId value, const Location& where);
+  Status define_opaque(const FxNode& node);
+  Status add_outputs();
+  Status symbolic(const FxNode& node, const Location& where); // _operator.*, sym_size ...
+  Result<ValueId> input(const std::string& name, const TensorMeta& meta);
+  Result<TensorType> type_of(const std::string& name, const TensorMeta& meta);
+  Result<Item> item_of(const Argument& a, const Location& where);
+  // Dimensions in the order of memory, outermost first, if the strides are a permutation of contiguous ones and not
+  // contiguous; else empty.
+  Ints memory_order(const TensorMeta& meta);
+  [[nodiscard]] Location place_of(const FxNode& node) const;
+  [[nodiscard]] Location file_location() const;
+  std::string unique(std::string name);
+
+  const Program& program_;
+  const ImportOptions& options_;
+  WeightLookup weights_;
+  std::string file_;
+  bool strided_;
+  ImportedModel& out_;
+  SymbolTable symbols_;
+  std::unordered_map<std::string, Item> items_;
+  std::unordered_set<std::string> names_;
+};
+
+} // namespace tessera::fx

@@ -1,0 +1,51 @@
+#include "frontend/fx/importer.h"
+#include "frontend/fx/graph_builder.h"
+#include "graph/support/file.h"
+
+namespace tessera::fx {
+namespace {
+
+WeightLookup weights_of(const ProgramSource& source) {
+  return [&source](const std::string& name, const TensorMeta&) -> Result<Tensor> {
+    auto it = source.weights.find(name);
+    if (it != source.weights.end()) return it->second;
+    Location where;
+    where.file = source.name;
+    return Diagnostic(ErrorCode::BadWeights, where, "weight '" + name + "' was not given");
+  };
+}
+
+} // namespace
+
+Result<bool> is_archive(const std::string& path) {
+  TESSERA_ASSIGN(FileDescriptor file, open_file(path));
+  char magic[4] = {};
+  TESSERA_ASSIGN(size_t read, read_some(file, path, magic, sizeof magic));
+  return read == sizeof magic && std::string_view(magic, 4) == "PK\3\4";
+}
+
+Result<ImportedModel> import_program(const ProgramSource& source, const ImportOptions& options) {
+  TESSERA_ASSIGN(Program program, parse_program(source.json, source.name));
+  ImportedModel out;
+  GraphBuilder builder(program, options, weights_of(source), source.name, source.strided, out);
+  if (auto status = builder.build(); !status.ok()) {
+    Location where;
+    where.file = source.name;
+    return std::move(status).take_error().at(std::move(where));
+  }
+  return out;
+}
+
+Result<std::vector<Refusal>> survey(const ProgramSource& source) {
+  TESSERA_ASSIGN(Program program, parse_program(source.json, source.name));
+  ImportedModel out;
+  ImportOptions options;
+  auto any_weight = [](const std::string&, const TensorMeta& meta) -> Result<Tensor> {
+    Dims dims;
+    for (const Size& s : meta.sizes) dims.push_back(s.constant);
+    return Tensor::view(meta.dtype.value_or(DType::F32), std::move(dims), {});
+  };
+  return GraphBuilder(program, options, any_weight, source.name, source.strided, out).survey();
+}
+
+} // namespace tessera::fx

@@ -1,0 +1,24 @@
+// Programs of torch.export to Graph: in archives (.pt2), or in memory as a process that captured one has them.
+#pragma once
+#include "frontend/model.h"
+
+namespace tessera::fx {
+
+// True if the file is a zip archive, as torch.export.save writes. Error FileError.
+[[nodiscard]] Result<bool> is_archive(const std::string& path);
+// Reads an archive. Weights are views of the mapped file. Errors: FileError, MalformedModel, BadWeights, UnsupportedOp,
+// UnsupportedFeature (archives and programs of versions that are not known, pickled weights).
+[[nodiscard]] Result<ImportedModel> import_file(const std::string& path, const ImportOptions& options = {});
+// The same from memory.
+[[nodiscard]] Result<ImportedModel> import_program(const ProgramSource& source, const ImportOptions& options = {});
+
+// What of a program cannot be imported: each node that has no translation, by name of its first result.
+struct Refusal {
+  int node; // position in the program's list
+  std::string target, output;
+  Diagnostic reason;
+};
+// Imports a program and goes on after each node that fails; what such a node defines is taken to be given.
+[[nodiscard]] Result<std::vector<Refusal>> survey(const ProgramSource& source);
+
+} // namespace tessera::fx

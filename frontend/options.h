@@ -1,0 +1,39 @@
+// What an import can be told, and what a model says of itself. Part of the installed interface.
+#pragma once
+#include "graph/support/tensor.h"
+#include <map>
+#include <string>
+
+namespace tessera {
+
+struct ImportOptions {
+  // Sizes given by the user: symbol name ("batch") or input name -> dims, -1 where free. Those sizes become constants.
+  std::map<std::string, int64_t> dim_values;
+  std::map<std::string, Dims> input_shapes;
+  // Hints for assumptions, not constants: symbol name -> size of the call that asks for this compilation.
+  std::map<std::string, int64_t> dim_hints;
+  bool allow_missing_weights = false; // graph-only files: weights without data (explain, golden tests)
+};
+
+// A program of torch.export in memory, for a process that captured one: its JSON (schema version 8) and its weights.
+struct ProgramSource {
+  std::string name; // of the model, for messages
+  std::string json;
+  // Parameters, buffers and constants by the names in the program's signature, contiguous in the order of the
+  // dimensions; they are not copied.
+  std::map<std::string, Tensor> weights;
+  // Inputs and outputs lie in memory as the program's strides say, if these are a permutation of contiguous ones: the
+  // Graph's inputs and outputs have the dimensions in the order of memory. Otherwise they are contiguous.
+  bool strided = false;
+};
+
+struct ModelInfo {
+  std::string format;                    // "ONNX", "PyTorch"
+  int64_t version = 0;                   // of the format: ONNX's IR version, the major version of PyTorch's schema
+  std::map<std::string, int64_t> opsets; // operator domain -> version ("ai.onnx", "aten")
+  std::string producer;                  // name and version
+  int functions = 0;                     // local functions in the file
+  int nodes = 0;                         // after they were inlined
+};
+
+} // namespace tessera

@@ -1,0 +1,264 @@
+"""An FX graph as the JSON of torch.export's schema: what Tessera's importer of ATen graphs reads."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+
+import sympy
+import torch
+
+SCHEMA_MAJOR, SCHEMA_MINOR = 8, 14  # no newer member of the schema is written
+
+_DTYPES = {
+    "uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float16": 6, "float32": 7, "float64": 8,
+    "complex32": 9, "complex64": 10, "complex128": 11, "bool": 12, "bfloat16": 13, "uint16": 28,
+    "float8_e4m3fn": 29, "float8_e5m2": 30, "float8_e4m3fnuz": 31, "float8_e5m2fnuz": 32, "float8_e8m0fnu": 33,
+    "uint32": 34, "uint64": 35,
+}  # fmt: skip
+_FORMATS = {"contiguous_format": 1, "channels_last": 2, "channels_last_3d": 3, "preserve_format": 4}
+
+
+class NotExpressible(Exception):
+    """A node, argument or value that the schema has no form for. str() says which."""
+
+
+def dtype_number(dtype: torch.dtype) -> int:
+    return _DTYPES.get(str(dtype).removeprefix("torch."), 0)
+
+
+def _number(x: float):
+    if math.isnan(x):
+        return "NaN"
+    return ("Infinity" if x > 0 else "-Infinity") if math.isinf(x) else x
+
+
+def _expression(x) -> dict:
+    """A size: an int or a SymInt."""
+    if isinstance(x, int):
+        return {"as_int": int(x)}
+    expr = x.node.expr
+    if expr.is_Integer:
+        return {"as_int": int(expr)}
+    hint = x.node.hint if x.node.has_hint() else None
+    return {"as_expr": {"expr_str": sympy.srepr(expr), "hint": None if hint is None else {"as_int": int(hint)}}}
+
+
+def tensor_meta(t: torch.Tensor) -> dict:
+    if t.layout != torch.strided:
+        raise NotExpressible(f"a tensor of layout {t.layout}")
+    return {
+        "dtype": dtype_number(t.dtype),
+        "sizes": [_expression(s) for s in t.shape],
+        "requires_grad": False,
+        "device": {"type": t.device.type, "index": t.device.index},
+        "strides": [_expression(s) for s in t.stride()],
+        "storage_offset": _expression(t.storage_offset()),
+        "layout": 7,
+    }
+
+
+class _Writer:
+    def __init__(self, module: torch.fx.GraphModule):
+        self.module = module
+        self.tensors: dict[str, dict] = {}
+        self.sym_ints: dict[str, dict] = {}
+        self.constants: dict[str, torch.Tensor] = {}  # tensors that get_attr nodes read
+        self.parts: dict[tuple[str, int], str] = {}  # (node, index) -> name of that result
+        self.same: dict[str, str] = {}  # a further getitem of a result -> its name
+        for n in module.graph.nodes:
+            if n.target is operator.getitem and isinstance(n.args[0], torch.fx.Node):
+                name = self.parts.setdefault((n.args[0].name, n.args[1]), n.name)
+                if name != n.name:
+                    self.same[n.name] = name
+
+    # -- arguments
+    def value(self, node: torch.fx.Node) -> dict:
+        v = node.meta.get("val")
+        name = self.same.get(node.name, node.name)
+        if isinstance(v, torch.Tensor):
+            return {"as_tensor": {"name": name}}
+        if isinstance(v, (torch.SymInt, int)) and not isinstance(v, bool):
+            return {"as_sym_int": {"as_name": name}}
+        if isinstance(v, (torch.SymBool, bool)):
+            return {"as_sym_bool": {"as_name": name}}
+        if isinstance(v, (torch.SymFloat, float)):
+            return {"as_sym_float": {"as_name": name}}
+        raise NotExpressible(f"'{node.name}', a {type(v).__name__}")
+
+    def argument(self, a) -> dict:
+        if a is None:
+            return {"as_none": True}
+        if isinstance(a, torch.fx.Node):
+            return self.value(a)
+        if isinstance(a, bool):
+            return {"as_bool": a}
+        if isinstance(a, int):
+            return {"as_int": a}
+        if isinstance(a, float):
+            return {"as_float": _number(a)}
+        if isinstance(a, complex):
+            return {"as_complex": {"real": _number(a.real), "imag": _number(a.imag)}}
+        if isinstance(a, str):
+            return {"as_string": a}
+        if isinstance(a, torch.dtype):
+            return {"as_scalar_type": dtype_number(a)}
+        if isinstance(a, torch.memory_format):
+            return {"as_memory_format": _FORMATS[str(a).removeprefix("torch.")]}
+        if isinstance(a, torch.layout):
+            return {"as_layout": 7 if a == torch.strided else 0}
+        if isinstance(a, torch.device):
+            return {"as_device": {"type": a.type, "index": a.index}}
+        if isinstance(a, (list, tuple, torch.fx.immutable_collections.immutable_list)):
+            return self.list_argument(list(a))
+        raise NotExpressible(f"an argument of type {type(a).__name__}")
+
+    def list_argument(self, items: list) -> dict:
+        parts = [self.argument(i) for i in items]
+        keys = {next(iter(p)) for p in parts}
+        if keys <= {"as_int"}:
+            return {"as_ints": items}
+        if keys == {"as_bool"}:
+            return {"as_bools": items}
+        if keys <= {"as_float", "as_int"}:
+            return {"as_floats": [_number(float(i)) for i in items]}
+        if keys == {"as_string"}:
+            return {"as_strings": items}
+        if keys == {"as_tensor"}:
+            return {"as_tensors": [p["as_tensor"] for p in parts]}
+        if keys == {"as_tensor", "as_none"} or keys == {"as_none"}:
+            return {"as_optional_tensors": parts}
+        if keys <= {"as_int", "as_sym_int"}:
+            return {"as_sym_ints": [p["as_sym_int"] if "as_sym_int" in p else p for p in parts]}
+        if keys <= {"as_float", "as_sym_float", "as_int"}:
+            return {"as_sym_floats": [p["as_sym_float"] if "as_sym_float" in p else {"as_float": float(p.popitem()[1])} for p in parts]}
+        raise NotExpressible("a list of " + ", ".join(sorted(keys)))
+
+    # -- values
+    def define(self, name: str, v) -> dict:
+        if isinstance(v, torch.Tensor):
+            self.tensors[name] = tensor_meta(v)
+            return {"as_tensor": {"name": name}}
+        if isinstance(v, (bool, torch.SymBool)):
+            return {"as_sym_bool": {"as_name": name}}
+        if isinstance(v, (int, torch.SymInt)):
+            self.sym_ints[name] = _expression(v)
+            return {"as_sym_int": {"as_name": name}}
+        if isinstance(v, (float, torch.SymFloat)):
+            return {"as_sym_float": {"as_name": name}}
+        if v is None:
+            return {"as_none": True}
+        raise NotExpressible(f"'{name}', a {type(v).__name__}")
+
+    def outputs(self, node: torch.fx.Node) -> list[dict]:
+        v = node.meta.get("val")
+        if isinstance(v, (list, tuple)):
+            names = [self.parts.get((node.name, i)) for i in range(len(v))]
+            parts = [self.define(n or f"{node.name}_unused_{i}", x) for i, (n, x) in enumerate(zip(names, v))]
+            returns = getattr(getattr(node.target, "_schema", None), "returns", ())
+            if len(returns) == 1:  # one list
+                return [{"as_tensors": [p["as_tensor"] for p in parts]}]
+            return parts
+        return [] if v is None else [self.define(node.name, v)]
+
+    # -- nodes
+    def node(self, node: torch.fx.Node) -> dict | None:
+        target = node.target
+        metadata = {}
+        if stack := node.meta.get("stack_trace"):
+            metadata["stack_trace"] = stack
+        if modules := node.meta.get("nn_module_stack"):
+            metadata["nn_module_stack"] = ";".join(
+                f"{key},{path},{kind if isinstance(kind, str) else kind.__name__}" for key, (path, kind) in modules.items()
+            )
+        if isinstance(target, torch._ops.OpOverload):
+            name = "torch.ops." + str(target)
+            schema = target._schema.arguments
+            inputs = [{"name": s.name, "arg": self.argument(a), "kind": 1} for s, a in zip(schema, node.args)]
+            inputs += [{"name": k, "arg": self.argument(a), "kind": 2} for k, a in node.kwargs.items()]
+        elif getattr(target, "__module__", "") in ("_operator", "math") or target in _SYMBOLIC:
+            name = f"{'math' if target.__module__ == 'math' else '_operator'}.{target.__name__}"
+            inputs = [{"name": "ab"[i : i + 1] or str(i), "arg": self.argument(a), "kind": 1} for i, a in enumerate(node.args)]
+        else:
+            raise NotExpressible(f"a call of {getattr(target, '__name__', target)}")
+        return {"target": name, "inputs": inputs, "outputs": self.outputs(node), "metadata": metadata}
+
+
+_SYMBOLIC = {torch.sym_float, torch.sym_int, torch.sym_max, torch.sym_min, torch.sym_not, torch.sym_ite}
+
+
+def program_of(module: torch.fx.GraphModule, weights: dict[str, str] | None = None) -> tuple[dict, list[torch.fx.Node], dict[str, torch.Tensor]]:
+    """The program of a graph of ATen operators whose values are known (meta["val"]).
+
+    weights: names of placeholders that are parameters, by the name that the program gives them.
+    Returns the program, the node of each entry in its list of nodes, and the tensors of its get_attr nodes.
+    Raises NotExpressible.
+    """
+    w = _Writer(module)
+    weights = weights or {}
+    inputs, input_specs, nodes, origin, ranges = [], [], [], [], {}
+    outputs, output_specs = [], []
+    for n in module.graph.nodes:
+        if n.op == "placeholder":
+            arg = w.define(n.name, n.meta["val"])
+            inputs.append(arg)
+            if n.name in weights:
+                input_specs.append({"parameter": {"arg": {"name": n.name}, "parameter_name": weights[n.name]}})
+            else:
+                input_specs.append({"user_input": {"arg": arg}})
+        elif n.op == "get_attr":
+            value = module
+            for part in str(n.target).split("."):
+                value = getattr(value, part)
+            if not isinstance(value, torch.Tensor):
+                continue  # a subgraph; the node that calls it says so
+            n.meta.setdefault("val", value)
+            w.constants[str(n.target)] = value
+            inputs.append(w.define(n.name, value))
+            input_specs.append({"tensor_constant": {"arg": {"name": n.name}, "tensor_constant_name": str(n.target)}})
+        elif n.op == "call_function":
+            if n.target is operator.getitem and isinstance(n.args[0], torch.fx.Node) and (n.args[0].name, n.args[1]) in w.parts:
+                continue
+            nodes.append(w.node(n))
+            origin.append(n)
+        elif n.op == "output":
+            for a in n.args[0] if isinstance(n.args[0], (list, tuple)) else (n.args[0],):
+                if isinstance(a, torch.fx.Node) and isinstance(a.meta.get("val"), torch.Tensor):
+                    arg = w.value(a)
+                    outputs.append(arg)
+                    output_specs.append({"user_output": {"arg": arg}})
+        else:
+            raise NotExpressible(f"a node of kind {n.op}")
+    env = next((v.node.shape_env for n in module.graph.nodes for v in _symbolic(n.meta.get("val"))), None)
+    if env is not None:
+        for symbol, r in env.var_to_range.items():
+            low = int(r.lower) if r.lower.is_Integer else None
+            high = int(r.upper) if r.upper.is_Integer else None
+            ranges[str(symbol)] = {"min_val": low, "max_val": high if high is not None and high < 2**62 else None}
+    program = {
+        "graph_module": {
+            "graph": {
+                "inputs": inputs, "outputs": outputs, "nodes": nodes, "tensor_values": w.tensors,
+                "sym_int_values": w.sym_ints, "sym_bool_values": {}, "is_single_tensor_return": False,
+            },
+            "signature": {"input_specs": input_specs, "output_specs": output_specs},
+            "module_call_graph": [],
+        },
+        "opset_version": {"aten": 10},
+        "range_constraints": ranges,
+        "schema_version": {"major": SCHEMA_MAJOR, "minor": SCHEMA_MINOR},
+        "torch_version": torch.__version__,
+    }  # fmt: skip
+    return program, origin, w.constants
+
+
+def _symbolic(v):
+    if isinstance(v, torch.SymInt):
+        yield v
+    elif isinstance(v, torch.Tensor):
+        yield from (s for s in (*v.shape, *v.stride()) if isinstance(s, torch.SymInt))
+
+
+def dumps(program: dict) -> bytes:
+    return json.dumps(program, allow_nan=False, separators=(",", ":")).encode()
