@@ -196,6 +196,7 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
   SessionOptions options;
   TESSERA_ASSIGN(DeviceChoice choice, choose_device(given.device ? given.device : "auto"));
   choice.apply(options.compile);
+  options.executor.gpu = choice.gpu;
   options.compile.threads = given.threads;
   if (given.tf32 != nullptr) {
     auto tf32 = parse_tf32(given.tf32);

@@ -31,7 +31,7 @@ typedef struct {
 
 /* All zero: what tessera_open() takes where nothing is said. */
 typedef struct {
-  const char* device; /* "cpu", "cuda" or "auto", the default */
+  const char* device; /* "cpu", "cuda", "cuda:1" (the second GPU) or "auto", the default */
   int32_t threads;    /* of the host, 0 for all cores */
   /* Tune kernels beside the calls, in at most this share of the time: 0.05 is 5 %. 0: what the variable
    * TESSERA_TUNE_SHARE says, else never; negative: never. */

@@ -1,6 +1,7 @@
 #include "api/device.h"
 #include "codegen/llvm/gpu_compiler.h"
 #include "runtime/cuda/context.h"
+#include <charconv>
 
 namespace tessera {
 
@@ -17,8 +18,8 @@ void DeviceChoice::apply(CompileOptions& options) const {
 namespace {
 
 // Code for a GPU that is here: PTX that newer ones run as well, machine code for this one.
-Result<DeviceChoice> open_gpu() {
-  TESSERA_ASSIGN(auto context, cuda::Context::open());
+Result<DeviceChoice> open_gpu(int gpu) {
+  TESSERA_ASSIGN(auto context, cuda::Context::open(gpu));
   const auto& p = context->properties();
   if (p.major < 8)
     return Diagnostic(ErrorCode::UnsupportedFeature, p.name + " has compute capability " + std::to_string(p.major) +
@@ -26,6 +27,7 @@ Result<DeviceChoice> open_gpu() {
                                                          "; generated code needs 8.0 or newer");
   DeviceChoice c;
   c.device = "cuda";
+  c.gpu = gpu;
   c.name = p.name;
   c.arch = p.major >= 9 ? "sm_90" : "sm_80";
   if (p.arch() != c.arch) c.assemble_for = p.arch();
@@ -34,6 +36,19 @@ Result<DeviceChoice> open_gpu() {
   c.find_libraries = true;
   c.why = p.name + " (" + p.arch() + ")";
   return c;
+}
+
+// The number in "cuda:1"; 0 for "cuda"; nothing for anything else.
+std::optional<int> gpu_number(std::string_view requested) {
+  constexpr std::string_view cuda = "cuda";
+  if (!requested.starts_with(cuda)) return {};
+  requested.remove_prefix(cuda.size());
+  if (requested.empty()) return 0;
+  int number = 0;
+  auto [end, error] = std::from_chars(requested.data() + 1, requested.data() + requested.size(), number);
+  if (requested[0] != ':' || error != std::errc() || end != requested.data() + requested.size() || number < 0)
+    return {};
+  return number;
 }
 
 DeviceChoice cpu(std::string why) {
@@ -51,8 +66,9 @@ Result<DeviceChoice> choose_device(const std::string& requested, const std::stri
       return Diagnostic(ErrorCode::Usage, "an architecture (" + arch + ") is of a GPU, not of the CPU");
     return cpu("asked for");
   }
-  if (requested != "cuda" && requested != "auto")
-    return Diagnostic(ErrorCode::Usage, "there is no device '" + requested + "': it is auto, cpu or cuda");
+  const auto number = requested == "auto" ? 0 : gpu_number(requested);
+  if (!number)
+    return Diagnostic(ErrorCode::Usage, "there is no device '" + requested + "': it is auto, cpu, cuda or cuda:N");
   if (!arch.empty()) {
     TESSERA_ASSIGN(auto target, GpuTarget::parse(arch));
     DeviceChoice c;
@@ -61,8 +77,8 @@ Result<DeviceChoice> choose_device(const std::string& requested, const std::stri
     c.why = "code for " + target.arch;
     return c;
   }
-  auto gpu = open_gpu();
-  if (gpu.ok() || requested == "cuda") return gpu;
+  auto gpu = open_gpu(*number);
+  if (gpu.ok() || requested != "auto") return gpu;
   return cpu(gpu.error().message);
 }
 

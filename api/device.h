@@ -11,15 +11,17 @@ struct DeviceChoice {
   std::string why;    // for people: what decided, and what was missing where a GPU was not taken
   std::string arch, assemble_for;
   int multiprocessors = 0;
+  int gpu = 0;                 // which one, as the driver counts them: ExecutorOptions::gpu
   std::string driver;          // "13.0", of a GPU that is here
   bool find_libraries = false; // as CompileOptions::find_libraries
 
   void apply(CompileOptions& options) const;
 };
 
-// `requested`: "cpu"; "cuda", the first GPU of this machine; "auto", that GPU if there is one that generated code runs
-// on, else the CPU. With `arch` ("sm_90a") code is made for that GPU, and none need be here. Errors for "cuda": those
-// of opening the driver, UnsupportedFeature for a GPU before compute capability 8.0, Usage for an unknown arch.
+// `requested`: "cpu"; "cuda", the first GPU of this machine; "cuda:1", the second; "auto", that GPU if there is one
+// that generated code runs on, else the CPU. With `arch` ("sm_90a") code is made for that GPU, and none need be here.
+// Errors for "cuda": those of opening the driver, UnsupportedFeature for a GPU before compute capability 8.0, Usage for
+// an unknown arch.
 [[nodiscard]] Result<DeviceChoice> choose_device(const std::string& requested, const std::string& arch = "");
 
 } // namespace tessera

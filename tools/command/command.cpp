@@ -37,7 +37,7 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
   sub.option("MODEL", o.model, "ONNX model file").required();
   sub.option("--shape", o.shapes, "sizes: INPUT=1x128 of an input, or DIM=4 of a named dimension (repeatable)")
       .one_at_a_time();
-  sub.option("--device", o.device, "where to run").one_of({"auto", "cpu", "cuda"}).show_default();
+  sub.option("--device", o.device, "where to run: auto, cpu, cuda or cuda:N, the GPU of number N").show_default();
   sub.option("--arch", o.arch, "GPU to make code for: sm_80, sm_90, sm_90a (default: the one that is here)");
   sub.option("--threads", o.threads, "worker threads, 0 for all cores").not_negative();
   sub.flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison").only_compiles(o.compiles);
@@ -122,12 +122,13 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
       return usage(o.model + " is a compiled file, to which " + given + " cannot apply")
           .note("give it to 'tessera compile MODEL -o FILE', which makes the code");
     out.compile.threads = o.threads;
-    out.compiled_for = !o.arch.empty() ? "cuda " + o.arch : o.device == "auto" ? "" : o.device;
+    out.compiled_for = !o.arch.empty() ? "cuda " + o.arch : o.device == "auto" ? "" : o.device.substr(0, o.device.find(':'));
     return out;
   }
   // A model that is only compiled for some GPU needs none here.
   TESSERA_ASSIGN(DeviceChoice device, choose_device(o.device == "auto" && !o.arch.empty() ? "cuda" : o.device, o.arch));
   device.apply(out.compile);
+  out.executor.gpu = device.gpu;
   out.use_tuned = !o.no_tuned;
   out.tune_share = o.tune_share;
   if (!o.tuned_for.empty() && o.arch.empty()) return usage("--tuned-for names a GPU that is not here: it needs --arch");
