@@ -45,9 +45,9 @@ struct CudaLibraries {
 // Every dtype stays (sums of f16 and bf16 are in f32 in each route). What is rewritten:
 //   - a channels-last convolution of single points becomes a product
 //   - a convolution whose pads differ before and behind gets its input padded explicitly where cuDNN computes it
-//   - constant weights of channels-last convolutions are laid out as the kernel reads them: [O, kernel..., C] for
-//   cuDNN,
-//     [kernel..., C, O] for loops; a transpose behind restores the dimensions and vanishes into the reader's index
+//   - weights of channels-last convolutions are laid out as the kernel reads them: [O, kernel..., C] for cuDNN,
+//     [kernel..., C, O] for loops; constants when compiling, others by a copy in each call; a transpose behind restores
+//     the dimensions and vanishes into the reader's index
 //   - products of one operand with constant weights become one (join_products.h)
 [[nodiscard]] Status legalize_for_cuda(Graph& graph, const CudaLibraries& libraries);
 // As host_supports. What runs as loops counts as supported.

@@ -81,15 +81,17 @@ private:
     if (graph_.type(graph_.node(id).operands[0]).dtype == DType::F32)
       graph_.node(id).attributes.set("tf32", int64_t{1});
   }
+  [[nodiscard]] bool of_single_points(ValueId weight) const {
+    const SymShape& w = graph_.type(weight).shape;
+    return std::all_of(w.begin() + 2, w.end(), [](const SymExpr& k) { return k.is_const(1); });
+  }
   [[nodiscard]] bool of_single_points(NodeId id) const {
     const Node& node = graph_.node(id);
-    const SymShape& w = graph_.type(node.operands[1]).shape;
     auto all = [&](const char* attribute, int64_t value) {
       Ints values = node.attributes.ints(attribute);
       return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
     };
-    bool points = std::all_of(w.begin() + 2, w.end(), [](const SymExpr& k) { return k.is_const(1); });
-    return points && is_channels_last(node) && !is_transposed(node) && node.attributes.i("groups", 1) == 1 &&
+    return of_single_points(node.operands[1]) && is_channels_last(node) && !is_transposed(node) && node.attributes.i("groups", 1) == 1 &&
            all("strides", 1) && all("pads_begin", 0) && all("pads_end", 0) &&
            cudnn_dtype(graph_.type(node.operands[0]).dtype);
   }
@@ -115,8 +117,8 @@ private:
     const Node node = graph_.node(id);
     ValueId w = node.operands[1];
     const Tensor* value = graph_.constant(w);
-    if (!is_channels_last(node) || !value || value->data() == nullptr) return {};
-    auto rank = static_cast<int64_t>(value->dims().size());
+    if (!is_channels_last(node) || (value && value->data() == nullptr)) return {};
+    const int64_t rank = graph_.type(w).rank();
     Ints perm; // [O, C, kernel...] as it is read
     if (cuda_as_loops(graph_, id, libraries_)) {
       for (int64_t d = 2; d < rank; ++d) perm.push_back(d);
@@ -130,9 +132,19 @@ private:
     if (!moved.valid()) {
       Ints back(perm.size());
       for (size_t d = 0; d < perm.size(); ++d) back[static_cast<size_t>(perm[d])] = static_cast<int64_t>(d);
-      TESSERA_ASSIGN(Tensor laid_out, transposed(*value, perm));
-      ValueId constant = graph_.add_constant(std::move(laid_out), graph_.value(w).name + ".channels_last");
-      TESSERA_ASSIGN(moved, graph_.apply("transpose", {constant}, {{"perm", back}}, node.location));
+      ValueId stored;
+      if (value) {
+        TESSERA_ASSIGN(Tensor laid_out, transposed(*value, perm));
+        stored = graph_.add_constant(std::move(laid_out), graph_.value(w).name + ".channels_last");
+      } else {
+        const Node* producer = graph_.producer(w);
+        const bool lies_so = producer && producer->op->name == "transpose" && producer->attributes.ints("perm") == back;
+        if (lies_so || of_single_points(w)) return {};
+        // A weight that is given at run time is laid out in each call.
+        TESSERA_ASSIGN(ValueId view, graph_.apply("transpose", {w}, {{"perm", perm}}, node.location));
+        TESSERA_ASSIGN(stored, graph_.apply("copy", {view}, {}, node.location));
+      }
+      TESSERA_ASSIGN(moved, graph_.apply("transpose", {stored}, {{"perm", back}}, node.location));
     }
     graph_.node(id).operands[1] = moved;
     changed_ = true;

@@ -163,6 +163,27 @@ OpDef transpose() {
   return def;
 }
 
+// ---- copy
+// No view: a library call that reads it finds its elements in the order of its own dimensions.
+OpDef copy() {
+  OpDef def = primitive("copy", "x in memory of its own, contiguous", {});
+  def.infer = infer_same;
+  def.meaning = Indexing{[](ScalarDag& d, int, std::span<const ScalarId> at, const Node& n, const Graph& g) {
+    return Result<ScalarId>(load(d, g, n, 0, {at.begin(), at.end()}));
+  }};
+  def.reference = [](ReferenceContext& c) -> Status {
+    c.results = {c.operands[0]};
+    return {};
+  };
+  def.samples = [] {
+    std::vector<Sample> out;
+    for (DType d : {DType::F32, DType::I64, DType::F16, DType::Bool})
+      for (const Dims& dims : {Dims{2, 3, 4}, Dims{}, Dims{0, 3}}) out.push_back(sample({random(d, dims, 3)}));
+    return out;
+  };
+  return def;
+}
+
 // ---- expand
 OpDef expand() {
   OpDef def = primitive("expand", "x repeated along dimensions of size 1 to `shape`", {"expand"});
@@ -464,7 +485,7 @@ void register_slice_composites(OpTable& table); // indexing_slice.cpp
 void register_move_composites(OpTable& table);  // indexing_onnx.cpp
 
 void register_indexing_ops(OpTable& table) {
-  for (OpDef (*make)() : {reshape, transpose, expand, slice, flip, concat}) table.add(make());
+  for (OpDef (*make)() : {reshape, transpose, copy, expand, slice, flip, concat}) table.add(make());
   register_pad(table);
   register_gathers(table);
   register_shape_composites(table);
