@@ -148,7 +148,8 @@ void translate_view_of_bits(Call& c) {
 } // namespace
 
 void register_creation(AtenTable& t) {
-  t.add({"zeros.default", "zeros_like.default", "new_zeros.default", "zero.default"}, filled_with(0));
+  t.add({"zeros.default", "zeros_like.default", "new_zeros.default", "zero.default", "_efficientzerotensor.default"},
+        filled_with(0));
   t.add({"ones.default", "ones_like.default", "new_ones.default"}, filled_with(1));
   // Any contents are right.
   t.add({"empty.memory_format", "empty_like.default", "empty_strided.default", "empty_permuted.default",
