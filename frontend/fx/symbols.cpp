@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 
 namespace tessera::fx {
 
@@ -131,6 +133,83 @@ private:
     return table_.symbol(name);
   }
 
+  // A quotient of sizes, which only a rounding function makes a size again.
+  struct Quotient {
+    SymExpr above, below = 1;
+  };
+
+  // "Float('0.5', precision=53)": a fraction whose denominator is a small power of two, else an error.
+  Result<Quotient> fraction() {
+    if (!take('\'')) return error("has a number without its digits");
+    size_t end = text_.find('\'', at_);
+    if (end == std::string_view::npos) return error("has a number that does not end");
+    const std::string digits(text_.substr(at_, end - at_));
+    at_ = end + 1;
+    while (take(',')) { // "precision=53"
+      word();
+      if (!take('=')) return error("has a precision without a value");
+      word();
+    }
+    if (!take(')')) return error("has a number that does not end");
+    double value = std::strtod(digits.c_str(), nullptr);
+    int64_t below = 1;
+    while (value != std::floor(value) && below < (1 << 20)) {
+      value *= 2;
+      below *= 2;
+    }
+    if (value != std::floor(value) || std::fabs(value) > 0x1p31) {
+      Diagnostic d = error("has the factor " + digits + ", which is no fraction of a power of two up to 2^20");
+      d.code = ErrorCode::UnsupportedFeature;
+      return d;
+    }
+    return Quotient{SymExpr(static_cast<int64_t>(value)), SymExpr(below)};
+  }
+
+  Result<Quotient> quotient() {
+    if (++depth_ > kMaxDepth) return error("is nested more than " + std::to_string(kMaxDepth) + " deep");
+    const size_t start = at_;
+    std::string_view name = word();
+    if (auto dot = name.rfind('.'); dot != std::string_view::npos) name = name.substr(dot + 1);
+    Result<Quotient> out = Quotient{};
+    const bool folds = name == "Add" || name == "Mul" || name == "FloatTrueDiv" || name == "IntTrueDiv" ||
+                       name == "Rational" || name == "ToFloat";
+    if (name == "Float" && take('(')) {
+      out = fraction();
+    } else if (folds && take('(')) {
+      TESSERA_ASSIGN(Quotient q, quotient());
+      while (take(',')) {
+        TESSERA_ASSIGN(Quotient r, quotient());
+        if (name == "Add")
+          q = {q.above * r.below + r.above * q.below, q.below * r.below};
+        else if (name == "Mul")
+          q = {q.above * r.above, q.below * r.below};
+        else
+          q = {q.above * r.below, q.below * r.above};
+      }
+      if (!take(')')) return error("misses a closing parenthesis");
+      out = q;
+    } else {
+      at_ = start;
+      TESSERA_ASSIGN(SymExpr e, expression());
+      out = Quotient{e, 1};
+    }
+    --depth_;
+    return out;
+  }
+
+  // "CeilToInt(...)": of quotients that are not negative.
+  Result<SymExpr> rounded(std::string_view name) {
+    TESSERA_ASSIGN(Quotient q, quotient());
+    if (!take(')')) return error("misses a closing parenthesis");
+    const bool positive = table_.env_.prove(sym_lt(0, q.below)) == true;
+    if (!positive || table_.env_.prove(sym_le(0, q.above)) != true) {
+      Diagnostic d = error("rounds a quotient that may be negative");
+      d.code = ErrorCode::UnsupportedFeature;
+      return d;
+    }
+    return name == "CeilToInt" ? ceildiv(q.above, q.below) : floordiv(q.above, q.below);
+  }
+
   Result<SymExpr> expression() {
     if (++depth_ > kMaxDepth) return error("is nested more than " + std::to_string(kMaxDepth) + " deep");
     skip();
@@ -151,6 +230,8 @@ private:
     } else if (name == "Integer") {
       out = number();
       if (out.ok() && !take(')')) return error("has an integer that does not end");
+    } else if (name == "CeilToInt" || name == "FloorToInt" || name == "TruncToInt") {
+      out = rounded(name);
     } else {
       std::vector<SymExpr> args;
       if (!take(')')) {
