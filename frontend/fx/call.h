@@ -118,17 +118,24 @@ private:
 
 using Translate = void (*)(Call&);
 
+// What undoes a view: the call's `self` with the elements that its result number `result` shows replaced by `written`.
+using WriteBack = ValueId (*)(Call&, ValueId written, int result);
+
 // Translations by operator and overload: "add.Tensor".
 class AtenTable {
 public:
   static const AtenTable& get();
   void add(std::initializer_list<std::string_view> names, Translate translate);
   [[nodiscard]] Translate find(std::string_view name) const;
+  // Operators whose results share memory with `self`.
+  void add_views(std::initializer_list<std::string_view> names, WriteBack write_back);
+  [[nodiscard]] WriteBack find_view(std::string_view name) const;
   [[nodiscard]] const std::map<std::string_view, Translate>& all() const { return rows_; }
 
 private:
   AtenTable();
   std::map<std::string_view, Translate> rows_;
+  std::map<std::string_view, WriteBack> views_;
 };
 // Registering functions, one per file of aten/.
 void register_pointwise(AtenTable&);

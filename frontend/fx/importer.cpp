@@ -40,10 +40,12 @@ Result<std::vector<Refusal>> survey(const ProgramSource& source) {
   TESSERA_ASSIGN(Program program, parse_program(source.json, source.name));
   ImportedModel out;
   ImportOptions options;
-  auto any_weight = [](const std::string&, const TensorMeta& meta) -> Result<Tensor> {
+  // Zeros stand for a weight that is not given: folding reads small ones.
+  auto any_weight = [&source](const std::string& name, const TensorMeta& meta) -> Result<Tensor> {
+    if (auto it = source.weights.find(name); it != source.weights.end()) return it->second;
     Dims dims;
     for (const Size& s : meta.sizes) dims.push_back(s.constant);
-    return Tensor::view(meta.dtype.value_or(DType::F32), std::move(dims), {});
+    return Tensor::create(meta.dtype.value_or(DType::F32), std::move(dims), true);
   };
   return GraphBuilder(program, options, any_weight, source.name, source.strided, out).survey();
 }

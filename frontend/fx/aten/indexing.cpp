@@ -168,6 +168,16 @@ void translate_nonzero(Call& c) {
   c.result(c.b.transpose(at, {1, 0}));
 }
 
+// The first `size` positions; rows of `fill_value` after them.
+void translate_nonzero_static(Call& c) {
+  ValueId x = as_vector(c.b, c.tensor("self"));
+  const SymExpr size = c.size("size");
+  ValueId fill = c.b.scalar_i(DType::I64, c.integer("fill_value"));
+  ValueId at = c.b.transpose(c.b.op("nonzero", {x}), {1, 0});
+  if (!c.b.ok()) return;
+  c.result(c.b.pad(at, {0, 0}, {size - c.b.dim(at, 0), 0}, fill));
+}
+
 void translate_nonzero_numpy(Call& c) {
   ValueId x = as_vector(c.b, c.tensor("self"));
   ValueId at = c.b.op("nonzero", {x});
@@ -225,6 +235,7 @@ void register_indexing(AtenTable& t) {
   t.add({"take_along_dim.default"}, translate_take_along_dim);
   t.add({"embedding.default"}, translate_embedding);
   t.add({"nonzero.default", "argwhere.default"}, translate_nonzero);
+  t.add({"nonzero_static.default"}, translate_nonzero_static);
   t.add({"nonzero_numpy.default"}, translate_nonzero_numpy);
   t.add({"masked_select.default"}, translate_masked_select);
   t.add({"_unique2.default"}, translate_unique);

@@ -445,11 +445,11 @@ void translate_as_strided(Call& c) {
   c.result(c.b.gather(flat, memory_index(c.b, s.sizes, s.strides, s.offset), 0));
 }
 
-void translate_as_strided_scatter(Call& c) {
-  ValueId x = c.tensor("self"), source = c.tensor("src");
+// x with `source` written to the elements that the call's sizes and strides name.
+ValueId strided_put(Call& c, ValueId x, ValueId source) {
   const Strided s = strided_of(c);
   ValueId flat = in_memory_order(c, x, s.memory);
-  if (!c.b.ok()) return;
+  if (!c.b.ok()) return {};
   const SymExpr count = product(s.sizes);
   ValueId at = c.b.reshape(memory_index(c.b, s.sizes, s.strides, s.offset), {count});
   source = c.b.reshape(broadcast_to(c.b, c.b.cast(source, c.b.dtype(x)), s.sizes), {count});
@@ -457,7 +457,12 @@ void translate_as_strided_scatter(Call& c) {
   const Ints order = *dense_order(c.b.env(), c.b.shape(x), s.memory.strides);
   SymShape stored;
   for (int64_t k : order) stored.push_back(c.b.dim(x, k));
-  c.result(c.b.transpose(c.b.reshape(out, stored), inverse(order)));
+  return c.b.transpose(c.b.reshape(out, stored), inverse(order));
+}
+
+void translate_as_strided_scatter(Call& c) {
+  ValueId x = c.tensor("self"), source = c.tensor("src");
+  c.result(strided_put(c, x, source));
 }
 
 // Windows of `size` elements, every `step`-th, as a last dimension.
@@ -487,9 +492,149 @@ void translate_atleast(Call& c, int64_t least) {
   }
 }
 
+// ---- writes through views
+ValueId put_reshaped(Call& c, ValueId written, int) {
+  ValueId x = c.tensor("self");
+  return c.b.reshape(written, c.b.shape(x));
+}
+
+ValueId put_expanded(Call& c, ValueId written, int) {
+  ValueId x = c.tensor("self");
+  if (c.b.ok() && c.b.shape(x) != c.b.shape(written)) {
+    c.unsupported("a write through an expanded view, whose elements share memory");
+    return {};
+  }
+  return written;
+}
+
+// Exchanged dimensions are exchanged back by the same call.
+ValueId put_exchanged(Call& c, ValueId written, int) {
+  const bool axes = c.schema().argument("axis0") != nullptr, dims = c.schema().argument("dim0") != nullptr;
+  const int rank = c.b.rank(written);
+  if (!c.b.ok() || rank < 2) return written;
+  int64_t from = rank - 2, to = rank - 1;
+  if (axes || dims) {
+    from = c.axis(axes ? "axis0" : "dim0", rank);
+    to = c.axis(axes ? "axis1" : "dim1", rank);
+  }
+  Ints perm(static_cast<size_t>(rank));
+  std::iota(perm.begin(), perm.end(), int64_t{0});
+  std::swap(perm[static_cast<size_t>(from)], perm[static_cast<size_t>(to)]);
+  return c.b.transpose(written, perm);
+}
+
+ValueId put_reversed(Call& c, ValueId written, int) {
+  Ints perm;
+  for (int64_t k = c.b.rank(written); k-- > 0;) perm.push_back(k);
+  return c.b.transpose(written, perm);
+}
+
+ValueId put_permuted(Call& c, ValueId written, int) {
+  Ints perm = c.ints("dims");
+  for (int64_t& p : perm) p = c.b.axis(p, c.b.rank(written));
+  return c.b.transpose(written, inverse(perm));
+}
+
+ValueId put_moved(Call& c, ValueId written, int) {
+  // The view of a tensor that numbers its dimensions says where each went.
+  const int rank = c.b.rank(written);
+  Ints from = c.ints("source"), to = c.ints("destination"), perm(static_cast<size_t>(rank), -1), rest;
+  for (size_t k = 0; k < from.size() && k < to.size() && c.b.ok(); ++k) {
+    from[k] = c.b.axis(from[k], rank);
+    perm[static_cast<size_t>(c.b.axis(to[k], rank))] = from[k];
+  }
+  for (int64_t k = 0; k < rank; ++k)
+    if (std::find(from.begin(), from.end(), k) == from.end()) rest.push_back(k);
+  size_t next = 0;
+  for (int64_t& p : perm)
+    if (p < 0 && next < rest.size()) p = rest[next++];
+  return c.b.ok() ? c.b.transpose(written, inverse(perm)) : ValueId();
+}
+
+ValueId put_sliced(Call& c, ValueId written, int) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  const SymExpr n = c.b.dim(x, axis);
+  const Range r = c.schema().argument("length") ? Range{wrapped(c.b.env(), c.size("start"), n), c.size("length"), 1}
+                                                : range_of(c, n);
+  return put_range(c.b, x, written, axis, r);
+}
+
+ValueId put_selected(Call& c, ValueId written, int) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  return put_range(c.b, x, c.b.unsqueeze(written, {axis}), axis, one_at(c, c.b.dim(x, axis)));
+}
+
+ValueId put_unbound(Call& c, ValueId written, int result) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  return put_range(c.b, x, c.b.unsqueeze(written, {axis}), axis, {result, 1, 1});
+}
+
+// A part begins where those before it end.
+ValueId put_part(Call& c, ValueId written, int result) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  SymExpr start = 0;
+  for (int i = 0; i < result; ++i) {
+    const SymShape shape = c.result_shape(i);
+    if (!c.b.ok() || shape.size() <= static_cast<size_t>(axis)) return {};
+    start += shape[static_cast<size_t>(axis)];
+  }
+  return put_range(c.b, x, written, axis, {c.b.env().simplify(start), c.b.dim(written, axis), 1});
+}
+
+ValueId put_on_diagonal(Call& c, ValueId written, int) {
+  ValueId x = c.tensor("self");
+  const Diagonal d = diagonal_of(c, c.b.rank(x));
+  return put_diagonal(c.b, x, written, d.offset, d.dim1, d.dim2);
+}
+
+ValueId put_strided(Call& c, ValueId written, int) { return strided_put(c, c.tensor("self"), written); }
+
+ValueId put_bits(Call& c, ValueId written, int) {
+  ValueId x = c.tensor("self");
+  if (!c.b.ok() || c.b.dtype(x) == c.b.dtype(written)) return written;
+  return c.b.op("bitcast", {written}, {{"to", c.b.dtype(x)}});
+}
+
+ValueId put_nowhere(Call& c, ValueId, int) {
+  c.unsupported("a write through a view whose elements share memory");
+  return {};
+}
+
+void register_writes(AtenTable& t) {
+  t.add_views({"view.default",       "reshape.default",    "_unsafe_view.default", "_reshape_alias.default",
+               "view_as.default",    "reshape_as.default", "flatten.using_ints",   "ravel.default",
+               "unflatten.int",      "squeeze.default",    "squeeze.dim",          "squeeze.dims",
+               "unsqueeze.default",  "alias.default",      "detach.default",       "lift.default",
+               "lift_fresh.default", "contiguous.default", "atleast_1d.default",   "atleast_2d.default",
+               "atleast_3d.default"},
+              put_reshaped);
+  t.add_views({"expand.default", "expand_as.default", "broadcast_to.default"}, put_expanded);
+  t.add_views({"transpose.int", "swapdims.default", "swapaxes.default", "t.default", "mT.default", "mT.a",
+               "adjoint.default", "mH.default", "mH.a"},
+              put_exchanged);
+  t.add_views({"numpy_T.default", "numpy_T.a", "matrix_H.default", "matrix_H.a"}, put_reversed);
+  t.add_views({"permute.default"}, put_permuted);
+  t.add_views({"movedim.int", "movedim.intlist", "moveaxis.int", "moveaxis.intlist"}, put_moved);
+  t.add_views({"slice.Tensor", "narrow.default"}, put_sliced);
+  t.add_views({"select.int"}, put_selected);
+  t.add_views({"unbind.int"}, put_unbound);
+  t.add_views({"split.Tensor", "split.sizes", "split_with_sizes.default", "chunk.default", "tensor_split.sections",
+               "tensor_split.indices"},
+              put_part);
+  t.add_views({"diagonal.default"}, put_on_diagonal);
+  t.add_views({"as_strided.default"}, put_strided);
+  t.add_views({"view.dtype"}, put_bits);
+  t.add_views({"unfold.default"}, put_nowhere);
+}
+
 } // namespace
 
 void register_views(AtenTable& t) {
+  register_writes(t);
   t.add({"view.default", "reshape.default", "_unsafe_view.default", "view_copy.default", "_reshape_copy.default",
          "_reshape_alias.default", "_reshape_alias_copy.default"},
         translate_view);
