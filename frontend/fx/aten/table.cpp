@@ -4,8 +4,9 @@
 namespace tessera::fx {
 
 AtenTable::AtenTable() {
-  for (auto* registered : {register_pointwise, register_creation, register_reductions, register_views,
-                           register_indexing, register_products, register_norms, register_windows, register_attention})
+  for (auto* registered :
+       {register_pointwise, register_creation, register_reductions, register_views, register_indexing,
+        register_products, register_norms, register_windows, register_convolution, register_attention})
     registered(*this);
 }
 
