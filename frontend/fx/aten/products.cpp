@@ -35,11 +35,16 @@ void translate_weighted(Call& c) {
 constexpr char kMat1[] = "mat1", kMat2[] = "mat2", kBatch1[] = "batch1", kBatch2[] = "batch2", kMat[] = "mat",
                kVec[] = "vec";
 
+// The sum over the batch is one product of wider matrices.
 void translate_addbmm(Call& c) {
-  ValueId product = c.b.matmul(c.tensor("batch1"), c.tensor("batch2"));
+  ValueId x = c.tensor("batch1"), y = c.tensor("batch2");
   if (!c.b.ok()) return;
-  const DType d = c.b.dtype(product);
-  c.result(weighted_sum(c, c.b.cast(c.b.sum(c.b.widen(product), {0}, false), d)));
+  const SymShape sx = c.b.shape(x), sy = c.b.shape(y);
+  if (sx.size() != 3 || sy.size() != 3)
+    return c.b.fail(ErrorCode::ShapeMismatch, "addbmm takes batches of matrices, not " + str(sx) + " and " + str(sy));
+  x = c.b.reshape(c.b.transpose(x, {1, 0, 2}), {sx[1], sx[0] * sx[2]});
+  y = c.b.reshape(y, {sy[0] * sy[1], sy[2]});
+  c.result(weighted_sum(c, c.b.matmul(x, y)));
 }
 
 ValueId outer(Call& c, ValueId x, ValueId y) {
