@@ -75,8 +75,8 @@ void translate_nll(Call& c) {
 }
 
 void translate_nll_backward(Call& c) {
-  ValueId grad = c.tensor("grad_output"), x = c.tensor("self"), target = c.tensor("target"),
-          weight = c.maybe("weight"), sum = c.tensor("total_weight");
+  ValueId grad = c.tensor("grad_output"), x = c.tensor("self"), target = c.tensor("target"), weight = c.maybe("weight"),
+          sum = c.tensor("total_weight");
   const int64_t reduction = c.integer("reduction");
   if (!c.b.ok()) return;
   const DType d = c.b.dtype(x), wide = compute_dtype(d);
@@ -253,9 +253,7 @@ void translate_bce_backward(Call& c) {
   });
 }
 void translate_soft_margin_backward(Call& c) {
-  element_gradient(c, [&](const Pair& p) {
-    return c.b.neg(c.b.mul(p.y, c.b.sigmoid(c.b.neg(c.b.mul(p.x, p.y)))));
-  });
+  element_gradient(c, [&](const Pair& p) { return c.b.neg(c.b.mul(p.y, c.b.sigmoid(c.b.neg(c.b.mul(p.x, p.y))))); });
 }
 
 } // namespace

@@ -16,8 +16,7 @@ struct Cell {
 ValueId reordered(Call& c, ValueId v, const Cell& cell) {
   if (!c.b.ok()) return {};
   if (cell.order.size() > 1) {
-    const SymExpr hidden =
-        c.b.env().simplify(floordiv(c.b.dim(v, 0), static_cast<int64_t>(cell.order.size())));
+    const SymExpr hidden = c.b.env().simplify(floordiv(c.b.dim(v, 0), static_cast<int64_t>(cell.order.size())));
     std::vector<ValueId> parts;
     for (int64_t gate : cell.order) parts.push_back(c.b.slice(v, 0, hidden * gate, hidden));
     v = c.b.concat(parts, 0);
@@ -25,7 +24,9 @@ ValueId reordered(Call& c, ValueId v, const Cell& cell) {
   return c.b.unsqueeze(v, {0});
 }
 
-ValueId joined(Call& c, const std::vector<ValueId>& parts) { return parts.size() == 1 ? parts[0] : c.b.concat(parts, 0); }
+ValueId joined(Call& c, const std::vector<ValueId>& parts) {
+  return parts.size() == 1 ? parts[0] : c.b.concat(parts, 0);
+}
 
 void recurrent(Call& c, const Cell& cell) {
   ValueId x = c.tensor("input");
@@ -54,11 +55,12 @@ void recurrent(Call& c, const Cell& cell) {
       const size_t at = static_cast<size_t>(layer * directions + d) * each;
       w.push_back(reordered(c, params[at], cell));
       r.push_back(reordered(c, params[at + 1], cell));
-      if (biased) bias.push_back(c.b.concat({reordered(c, params[at + 2], cell), reordered(c, params[at + 3], cell)}, 1));
+      if (biased)
+        bias.push_back(c.b.concat({reordered(c, params[at + 2], cell), reordered(c, params[at + 3], cell)}, 1));
     }
     auto state = [&](size_t i) { return c.b.slice(states.at(i), 0, layer * directions, directions); };
-    std::vector<ValueId> operands = {x, joined(c, w), joined(c, r), biased ? joined(c, bias) : ValueId(), ValueId(),
-                                     state(0)};
+    std::vector<ValueId> operands = {x,         joined(c, w), joined(c, r), biased ? joined(c, bias) : ValueId(),
+                                     ValueId(), state(0)};
     if (cell.lstm) operands.push_back(state(1));
     Attributes a = cell.attributes;
     a.set("direction", std::string(both ? "bidirectional" : "forward"));

@@ -45,7 +45,8 @@ Taps taps_of(const Axis& a, Mode mode) {
       t = {{inside(static_cast<int64_t>(std::floor(static_cast<float>(y) * static_cast<float>(a.step())))), 1}};
       break;
     case Mode::NearestExact:
-      t = {{inside(static_cast<int64_t>(std::floor((static_cast<float>(y) + 0.5F) * static_cast<float>(a.step())))), 1}};
+      t = {
+          {inside(static_cast<int64_t>(std::floor((static_cast<float>(y) + 0.5F) * static_cast<float>(a.step())))), 1}};
       break;
     case Mode::Linear: {
       const double p = std::max(x, 0.0);
@@ -132,9 +133,10 @@ std::vector<std::optional<double>> factors(Call& c, size_t n) {
     for (size_t i = 0; i < n && i < given.size(); ++i) out[i] = given[i];
     return out;
   }
-  const std::vector<std::string_view> names = n == 1   ? std::vector<std::string_view>{"scales"}
-                                              : n == 2 ? std::vector<std::string_view>{"scales_h", "scales_w"}
-                                                       : std::vector<std::string_view>{"scales_d", "scales_h", "scales_w"};
+  const std::vector<std::string_view> names = n == 1 ? std::vector<std::string_view>{"scales"}
+                                              : n == 2
+                                                  ? std::vector<std::string_view>{"scales_h", "scales_w"}
+                                                  : std::vector<std::string_view>{"scales_d", "scales_h", "scales_w"};
   for (size_t i = 0; i < n; ++i)
     if (c.schema().argument(names[i])) out[i] = c.maybe_number(names[i]);
   return out;
@@ -191,9 +193,10 @@ void translate_upsample(Call& c) {
   const bool nearest = kMode == Mode::Nearest || kMode == Mode::NearestExact;
   const bool scaled = std::any_of(scales.begin(), scales.end(), [](const auto& s) { return s.has_value(); });
   if (constant && (kMode == Mode::Linear || kMode == Mode::Cubic) && (corners || !scaled) && is_float(d)) {
-    return c.result(c.b.op("Resize", {x, ValueId(), ValueId(), c.b.dims(wanted)},
-                           {{"mode", std::string(kMode == Mode::Linear ? "linear" : "cubic")},
-                            {"coordinate_transformation_mode", std::string(corners ? "align_corners" : "half_pixel")}}));
+    return c.result(
+        c.b.op("Resize", {x, ValueId(), ValueId(), c.b.dims(wanted)},
+               {{"mode", std::string(kMode == Mode::Linear ? "linear" : "cubic")},
+                {"coordinate_transformation_mode", std::string(corners ? "align_corners" : "half_pixel")}}));
   }
   ValueId y = nearest ? x : is_float(d) ? c.b.widen(x) : c.b.cast(x, DType::F32);
   for (size_t i = 0; i < n && c.b.ok(); ++i) {
@@ -203,7 +206,8 @@ void translate_upsample(Call& c) {
     if (in.is_const() && out.is_const()) {
       y = apply_taps(c, y, axis, taps_of({in.const_value(), out.const_value(), scales[i], corners}, kMode));
     } else if (kMode == Mode::LinearWide || kMode == Mode::CubicWide) {
-      return c.unsupported("resampling without aliases from " + str(shape) + ", whose kernel depends on symbolic sizes");
+      return c.unsupported("resampling without aliases from " + str(shape) +
+                           ", whose kernel depends on symbolic sizes");
     } else {
       y = resample_symbolic(c, y, axis, out, scales[i], corners, kMode);
     }
@@ -421,8 +425,8 @@ void translate_im2col(Call& c) {
   ValueId padded = c.b.pad(in.value, {0, 0, padding[0], padding[1]}, {0, 0, padding[0], padding[1]});
   SymShape out;
   for (size_t i = 0; i < 2; ++i)
-    out.push_back(c.b.env().simplify(
-        floordiv(s[i + 2] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1, stride[i]) + 1));
+    out.push_back(
+        c.b.env().simplify(floordiv(s[i + 2] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1, stride[i]) + 1));
   std::vector<ValueId> parts;
   for (int64_t i = 0; i < kernel[0] && c.b.ok(); ++i)
     for (int64_t j = 0; j < kernel[1]; ++j) {
@@ -450,8 +454,7 @@ void translate_cdist(Call& c) {
   const DType d = c.b.dtype(x);
   const int rx = c.b.rank(x), ry = c.b.rank(y);
   if (c.b.dim(x, rx - 1).is_const(0)) return c.result(zeros(c, d, c.result_shape(0)));
-  ValueId difference =
-      c.b.sub(c.b.unsqueeze(c.b.widen(x), {rx - 1}), c.b.unsqueeze(c.b.widen(y), {ry - 2}));
+  ValueId difference = c.b.sub(c.b.unsqueeze(c.b.widen(x), {rx - 1}), c.b.unsqueeze(c.b.widen(y), {ry - 2}));
   if (!c.b.ok()) return;
   c.result(c.b.cast(norm_of(c, difference, p, c.b.rank(difference) - 1), d));
 }

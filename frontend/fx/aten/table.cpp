@@ -4,10 +4,10 @@
 namespace tessera::fx {
 
 AtenTable::AtenTable() {
-  for (auto* registered :
-       {register_pointwise, register_activations, register_creation, register_reductions, register_views,
-        register_indexing, register_products, register_convolution, register_norms, register_windows,
-        register_attention, register_losses, register_resample, register_recurrent})
+  for (auto* registered : {register_pointwise, register_activations, register_creation, register_reductions,
+                           register_views, register_movement, register_sort_scan, register_indexing, register_scatter,
+                           register_products, register_convolution, register_norms, register_windows,
+                           register_attention, register_losses, register_resample, register_recurrent})
     registered(*this);
 }
 
