@@ -10,6 +10,7 @@
 #include "frontend/fx/program.h"
 #include "frontend/fx/schema.h"
 #include "graph/ops/build.h"
+#include <functional>
 #include <variant>
 
 namespace tessera::fx {
@@ -116,7 +117,7 @@ private:
   std::vector<ValueId> results_;
 };
 
-using Translate = void (*)(Call&);
+using Translate = std::function<void(Call&)>;
 
 // What undoes a view: the call's `self` with the elements that its result number `result` shows replaced by `written`.
 using WriteBack = ValueId (*)(Call&, ValueId written, int result);
@@ -139,6 +140,7 @@ private:
 };
 // Registering functions, one per file of aten/.
 void register_pointwise(AtenTable&);
+void register_activations(AtenTable&);
 void register_creation(AtenTable&);
 void register_reductions(AtenTable&);
 void register_views(AtenTable&);
@@ -149,7 +151,11 @@ void register_sort_scan(AtenTable&);
 void register_products(AtenTable&);
 void register_norms(AtenTable&);
 void register_windows(AtenTable&);
+void register_convolution(AtenTable&);
 void register_attention(AtenTable&);
+void register_losses(AtenTable&);
+void register_resample(AtenTable&);
+void register_recurrent(AtenTable&);
 
 // The translation of an operator whose record (graph/ops) states its ATen name: operands are the tensors of the schema,
 // attributes the arguments of the same names. nullptr: no record states it.
