@@ -219,8 +219,8 @@ Result<Item> GraphBuilder::item_of(const Argument& a, const Location& where) {
 
 Status GraphBuilder::add_node(const FxNode& node, Location where) {
   std::string_view target = short_target(node.target);
-  if (!target.starts_with("aten.") || target.starts_with("aten.sym_") || target.starts_with("aten._assert"))
-    return symbolic(node, where);
+  const bool is_call = target.starts_with("aten.") || target.starts_with("prims.");
+  if (!is_call || target.starts_with("aten.sym_") || target.starts_with("aten._assert")) return symbolic(node, where);
   Node place;
   place.location = std::move(where);
   return add_call(node, place);
@@ -240,7 +240,7 @@ Call GraphBuilder::call_of(const FxNode& node, const Node& place, const Schema& 
 }
 
 Result<std::vector<ValueId>> GraphBuilder::translate(const FxNode& node, const Node& place, const std::string& name) {
-  const Schema* schema = find_schema("aten." + name);
+  const Schema* schema = find_schema(name.starts_with("prims.") ? name : "aten." + name);
   const Translate translation = AtenTable::get().find(name);
   const OpDef* record = translation ? nullptr : record_of(name);
   if (schema == nullptr || (translation == nullptr && record == nullptr))
@@ -257,7 +257,8 @@ Result<std::vector<ValueId>> GraphBuilder::translate(const FxNode& node, const N
 }
 
 Status GraphBuilder::add_call(const FxNode& node, const Node& place) {
-  const std::string name(short_target(node.target).substr(5)); // without "aten."
+  std::string_view target = short_target(node.target);
+  const std::string name(target.starts_with("aten.") ? target.substr(5) : target);
   TESSERA_TRY(refresh_arguments(node));
   if (const auto functional = functional_name(name)) return add_write(node, place, *functional);
   TESSERA_ASSIGN(std::vector<ValueId> results, translate(node, place, name));
@@ -271,6 +272,10 @@ Status GraphBuilder::define_results(const FxNode& node, const std::vector<ValueI
   auto define = [&](const Argument& a) -> Status {
     const size_t i = next++;
     if (a.kind == Argument::Kind::None) return {};
+    if (a.kind == Argument::Kind::SymFloat && i < results.size() && results[i].valid()) {
+      items_[a.name] = SymbolicNumber{results[i]};
+      return {};
+    }
     if (a.kind != Argument::Kind::Tensor)
       return Diagnostic(ErrorCode::UnsupportedFeature, where, "has a result that is " + std::string(name(a.kind)));
     if (i >= results.size() || !results[i].valid()) {
@@ -322,7 +327,82 @@ Status GraphBuilder::define_tensor(const std::string& name, ValueId value, const
   return {};
 }
 
-// Arithmetic of sizes: what a symbolic number is equal to stands beside its name.
+// An item, or a constant, as a number of f64.
+Result<ValueId> GraphBuilder::number_of(const Argument& a, ops::B& b, const Location& where) {
+  if (a.kind == Argument::Kind::Float) return b.scalar(DType::F64, a.number);
+  TESSERA_ASSIGN(Item item, item_of(a, where));
+  if (const auto* e = std::get_if<SymExpr>(&item)) return b.size(*e, DType::F64);
+  if (const auto* n = std::get_if<SymbolicNumber>(&item)) return n->value;
+  return Diagnostic(ErrorCode::UnsupportedFeature, where, "'" + a.name + "' is no number");
+}
+
+namespace {
+// Arithmetic of numbers: Python's functions by name, and the operators that they are.
+struct NumberFunction {
+  std::string_view target, record;
+};
+constexpr NumberFunction kNumberFunctions[] = {
+    {"_operator.add", "add"},
+    {"_operator.sub", "sub"},
+    {"_operator.mul", "mul"},
+    {"_operator.truediv", "div"},
+    {"_operator.mod", "mod"},
+    {"_operator.pow", "pow"},
+    {"_operator.pow_by_natural", "pow"},
+    {"_operator.neg", "neg"},
+    {"_operator.abs", "abs"},
+    {"_operator.sym_max", "max"},
+    {"_operator.sym_min", "min"},
+    {"_operator._sym_sqrt", "sqrt"},
+    {"_operator._sym_exp", "exp"},
+    {"_operator._sym_log2", "log2"},
+    {"_operator._sym_sin", "sin"},
+    {"_operator._sym_cos", "cos"},
+    {"_operator._sym_tan", "tan"},
+    {"_operator._sym_tanh", "tanh"},
+    {"_operator._sym_sinh", "sinh"},
+    {"_operator._sym_cosh", "cosh"},
+    {"_operator._sym_asin", "asin"},
+    {"_operator._sym_acos", "acos"},
+    {"_operator._sym_atan", "atan"},
+    {"math.sqrt", "sqrt"},
+    {"math.exp", "exp"},
+    {"math.expm1", "expm1"},
+    {"math.log", "log"},
+    {"math.log2", "log2"},
+    {"math.log1p", "log1p"},
+    {"math.pow", "pow"},
+    {"math.sin", "sin"},
+    {"math.cos", "cos"},
+    {"math.tan", "tan"},
+    {"math.tanh", "tanh"},
+    {"math.fabs", "abs"},
+    {"math.fmod", "fmod"},
+};
+} // namespace
+
+Result<ValueId> GraphBuilder::number_from(const FxNode& node, std::string_view target, const Location& where) {
+  Node place;
+  place.location = where;
+  ops::B b(out_.graph, place);
+  std::vector<ValueId> operands;
+  for (const NamedArgument& a : node.inputs) {
+    TESSERA_ASSIGN(ValueId v, number_of(a.value, b, where));
+    operands.push_back(v);
+  }
+  auto one = [&](ValueId v) -> Result<ValueId> {
+    TESSERA_ASSIGN(std::vector<ValueId> done, b.done(v));
+    return done[0];
+  };
+  if (target == "_operator.sym_float" && operands.size() == 1) return one(operands[0]);
+  if (target == "_operator.floordiv" && operands.size() == 2) return one(b.floor(b.div(operands[0], operands[1])));
+  for (const NumberFunction& f : kNumberFunctions)
+    if (f.target == target) return one(b.op(f.record, std::move(operands)));
+  return Diagnostic(ErrorCode::UnsupportedOp, where,
+                    "operator '" + std::string(target) + "' of symbolic numbers is not supported");
+}
+
+// Arithmetic of sizes and of symbolic numbers. What a size is equal to stands beside its name; a number is a tensor.
 Status GraphBuilder::symbolic(const FxNode& node, const Location& where) {
   std::string_view target = short_target(node.target);
   if (target.starts_with("aten._assert") || target == "aten.sym_constrain_range.default" ||
@@ -335,6 +415,9 @@ Status GraphBuilder::symbolic(const FxNode& node, const Location& where) {
         return Diagnostic(ErrorCode::MalformedModel, where, "'" + a.name + "' has no expression");
       TESSERA_ASSIGN(SymExpr e, symbols_.read(it->second.value));
       items_[a.name] = e;
+    } else if (a.kind == Argument::Kind::SymFloat) {
+      TESSERA_ASSIGN(ValueId v, number_from(node, target, where));
+      items_[a.name] = SymbolicNumber{v};
     } else if (a.kind == Argument::Kind::SymBool) {
       // Read by assertions alone.
     } else {
@@ -352,9 +435,15 @@ Status GraphBuilder::add_outputs() {
     ValueId value;
     Location where = file_location();
     where.output = a.name;
+<<<<<<< HEAD
     if (a.kind == Argument::Kind::Tensor || a.kind == Argument::Kind::SymInt || a.kind == Argument::Kind::Int) {
       TESSERA_TRY(refresh(a.name));
+=======
+    if (a.kind == Argument::Kind::Tensor || a.kind == Argument::Kind::SymInt || a.kind == Argument::Kind::Int ||
+        a.kind == Argument::Kind::SymFloat) {
+>>>>>>> e1ddcbbd44fb7e4a121b175a1795fb30bfe8a723
       TESSERA_ASSIGN(Item item, item_of(a, where));
+      if (const auto* n = std::get_if<SymbolicNumber>(&item)) value = n->value;
       if (const auto* v = std::get_if<ValueId>(&item)) value = *v;
       if (const auto* e = std::get_if<SymExpr>(&item)) {
         Node place;

@@ -41,6 +41,9 @@ private:
   Status define_opaque(const FxNode& node);
   Status add_outputs();
   Status symbolic(const FxNode& node, const Location& where); // _operator.*, sym_size ...
+  // A symbolic number's operand, and its value: tensors f64[].
+  Result<ValueId> number_of(const Argument& a, ops::B& b, const Location& where);
+  Result<ValueId> number_from(const FxNode& node, std::string_view target, const Location& where);
   Result<ValueId> input(const std::string& name, const TensorMeta& meta);
   Result<TensorType> type_of(const std::string& name, const TensorMeta& meta);
   Result<Item> item_of(const Argument& a, const Location& where);

@@ -7,25 +7,27 @@ import pathlib
 import re
 
 import torch
+import torch._prims  # declares prims::
 
+PRIMS = {"prims::convert_element_type"}  # the primitives that graphs of ATen operators hold
 LEFT_OUT = re.compile(r"^aten::(?!_fused_rms_norm|cudnn_batch_norm)(_foreach|_fused|_sparse|sparse|_cudnn|cudnn|miopen|mkldnn|_mkldnn|_test|_nested|quantized|mps|_validate|to_mkldnn|_nnpack|_linalg_check)")
 
 
 def main():
     lines = set()
     for schema in torch._C._jit_get_all_schemas():
-        if not schema.name.startswith("aten::") or LEFT_OUT.match(schema.name):
+        if not (schema.name.startswith("aten::") or schema.name in PRIMS) or LEFT_OUT.match(schema.name):
             continue
         if any(a.is_out for a in schema.arguments) or any("Dict" in str(a.type) or "Future" in str(a.type) for a in schema.arguments):
             continue
         text = str(schema)
         # The JSON names an operator without an overload's name "default".
         name, rest = text.split("(", 1)
-        name = name.removeprefix("aten::")
-        if "." not in name:
+        name = name.replace("::", ".")
+        if name.count(".") == 1:
             name += ".default"
         rest = re.sub(r"\([a-z]!?(?: -> \*)?(?:\|[a-z]!?)?\)", "", rest)  # marks of aliasing
-        lines.add(f"aten.{name}({rest}")
+        lines.add(f"{name}({rest}")
     out = pathlib.Path(__file__).with_name("aten_schemas.txt")
     head = f"# Written by make_schemas.py from PyTorch {torch.__version__.split('+')[0]}.\n"
     out.write_text(head + "\n".join(sorted(lines)) + "\n")

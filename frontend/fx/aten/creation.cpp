@@ -129,6 +129,14 @@ void translate_conversion(Call& c) {
     return c.unsupported("conversion from " + std::string(name(from)) + " to " + std::string(name(to)));
   c.result(c.b.cast(x, to));
 }
+// The one element of a tensor as a number. An integer would be a size that depends on data.
+void translate_item(Call& c) {
+  ValueId x = c.tensor("self");
+  if (!c.b.ok()) return;
+  if (!is_float(c.b.dtype(x))) return c.unsupported("an integer that is read from a tensor when the graph runs");
+  c.result(c.b.cast(c.b.reshape(x, {}), DType::F64));
+}
+void translate_element_type(Call& c) { c.result(c.operand("a", c.result_dtype())); }
 void translate_copy(Call& c) { // src in the dtype and sizes of self
   ValueId self = c.tensor("self"), source = c.tensor("src");
   if (!c.b.ok()) return;
@@ -138,7 +146,8 @@ void translate_copy(Call& c) { // src in the dtype and sizes of self
 } // namespace
 
 void register_creation(AtenTable& t) {
-  t.add({"zeros.default", "zeros_like.default", "new_zeros.default", "zero.default"}, filled_with(0));
+  t.add({"zeros.default", "zeros_like.default", "new_zeros.default", "zero.default", "_efficientzerotensor.default"},
+        filled_with(0));
   t.add({"ones.default", "ones_like.default", "new_ones.default"}, filled_with(1));
   // Any contents are right.
   t.add({"empty.memory_format", "empty_like.default", "empty_strided.default", "empty_permuted.default",
@@ -172,6 +181,8 @@ void register_creation(AtenTable& t) {
   t.add({"_to_copy.default", "to.device", "to.dtype", "to.dtype_layout", "to.other", "to.prim_Device", "to.prim_dtype",
          "to.prim_other", "type_as.default"},
         translate_conversion);
+  t.add({"_local_scalar_dense.default", "item.default"}, translate_item);
+  t.add({"prims.convert_element_type.default"}, translate_element_type);
   t.add({"copy.default"}, translate_copy);
 }
 

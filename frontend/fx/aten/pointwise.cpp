@@ -193,6 +193,8 @@ ValueId x_times_log(ops::B& b, ValueId x, ValueId y, std::string_view log) {
 }
 ValueId xlogy(ops::B& b, ValueId x, ValueId y) { return x_times_log(b, x, y, "log"); }
 ValueId xlog1py(ops::B& b, ValueId x, ValueId y) { return x_times_log(b, x, y, "log1p"); }
+// 0 of what is positive, pi of what is negative.
+ValueId angle(ops::B& b, ValueId x) { return b.select(b.lt(x, 0.0), M_PI, b.select(b.op1("isnan", x), x, 0.0)); }
 ValueId heaviside(ops::B& b, ValueId x, ValueId at_zero) {
   if (b.ok() && b.dtype(x) == DType::Bool) return b.logical_or(x, at_zero);
   return b.select(b.eq(x, 0.0), at_zero, b.cast(b.gt(x, 0.0), b.dtype(x)));
@@ -299,8 +301,8 @@ void translate_clamp(Call& c) {
   const DType d = c.result_dtype();
   ValueId x = c.operand("self", d);
   const bool low = c.schema().argument("min") && c.given("min"), high = c.schema().argument("max") && c.given("max");
-  if (low) x = c.b.max(x, c.operand("min", d));
-  if (high) x = c.b.min(x, c.operand("max", d));
+  if (low) x = greatest(c.b, x, c.operand("min", d));
+  if (high) x = least(c.b, x, c.operand("max", d));
   c.result(x);
 }
 
@@ -415,6 +417,7 @@ void register_unary(AtenTable& t) {
   t.add({"square.default"}, by_formula([](ops::B& b, ValueId x) { return b.mul(x, x); }));
   t.add({"frac.default"}, by_formula([](ops::B& b, ValueId x) { return b.sub(x, b.op1("trunc", x)); }));
   t.add({"sinc.default", "special_sinc.default"}, by_formula(sinc));
+  t.add({"angle.default"}, by_formula(angle));
   t.add({"isnan.default"}, predicate([](ops::B& b, ValueId x) { return b.op1("isnan", x); }, false));
   t.add({"isinf.default"}, predicate([](ops::B& b, ValueId x) { return b.op1("isinf", x); }, false));
   t.add({"isfinite.default"}, predicate([](ops::B& b, ValueId x) { return b.lt(b.abs(x), INFINITY); }, true));

@@ -192,6 +192,19 @@ Translate norm_of(std::string_view order) {
   };
 }
 
+// Norm of the difference.
+void translate_dist(Call& c) {
+  const DType d = computing_dtype(c);
+  ValueId x = c.operand("self", d), y = c.operand("other", d);
+  const double p = c.number("p");
+  if (!c.b.ok()) return;
+  ValueId gap = c.b.sub(x, y);
+  if (!c.b.ok()) return;
+  Fold all;
+  for (int k = 0; k < c.b.rank(gap); ++k) all.axes.push_back(k);
+  give(c, norm(c.b, gap, all, p));
+}
+
 void translate_trace(Call& c) {
   ValueId x = c.operand("self", computing_dtype(c));
   if (!c.b.ok() || c.b.rank(x) != 2) return c.unsupported("the trace of what is no matrix");
@@ -240,6 +253,7 @@ void register_reductions(AtenTable& t) {
   t.add({"linalg_vector_norm.default"}, norm_of("ord"));
   t.add({"norm.Scalar", "norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype", "norm.ScalarOpt_dtype"}, norm_of("p"));
   t.add({"frobenius_norm.dim"}, norm_of(""));
+  t.add({"dist.default"}, translate_dist);
   t.add({"trace.default"}, translate_trace);
   t.add({"sum_to_size.default"}, translate_sum_to_size);
 }
