@@ -435,13 +435,9 @@ Status GraphBuilder::add_outputs() {
     ValueId value;
     Location where = file_location();
     where.output = a.name;
-<<<<<<< HEAD
-    if (a.kind == Argument::Kind::Tensor || a.kind == Argument::Kind::SymInt || a.kind == Argument::Kind::Int) {
-      TESSERA_TRY(refresh(a.name));
-=======
     if (a.kind == Argument::Kind::Tensor || a.kind == Argument::Kind::SymInt || a.kind == Argument::Kind::Int ||
         a.kind == Argument::Kind::SymFloat) {
->>>>>>> e1ddcbbd44fb7e4a121b175a1795fb30bfe8a723
+      TESSERA_TRY(refresh(a.name));
       TESSERA_ASSIGN(Item item, item_of(a, where));
       if (const auto* n = std::get_if<SymbolicNumber>(&item)) value = n->value;
       if (const auto* v = std::get_if<ValueId>(&item)) value = *v;
