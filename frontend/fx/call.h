@@ -66,10 +66,18 @@ public:
   // Axes, sorted and distinct; all of them where the argument is None, or empty and `empty_is_all`.
   [[nodiscard]] Ints axes(std::string_view name, int rank, bool empty_is_all = true);
 
+  // Strides and storage offset, in elements, that the exporter states for a tensor argument; nothing where it does not.
+  struct Memory {
+    SymShape strides;
+    SymExpr offset;
+  };
+  [[nodiscard]] std::optional<Memory> memory(std::string_view name);
+
   // -- what the exporter says of a result
   [[nodiscard]] DType result_dtype(int index = 0);
   [[nodiscard]] SymShape result_shape(int index = 0);
   [[nodiscard]] bool is_used(int index) const; // anybody reads it: its meta is there
+  [[nodiscard]] int result_count() const;      // tensors of a list are counted one by one
   [[nodiscard]] const FxNode& fx() const { return fx_; }
   [[nodiscard]] const Schema& schema() const { return schema_; }
 
@@ -111,17 +119,24 @@ private:
 
 using Translate = std::function<void(Call&)>;
 
+// What undoes a view: the call's `self` with the elements that its result number `result` shows replaced by `written`.
+using WriteBack = ValueId (*)(Call&, ValueId written, int result);
+
 // Translations by operator and overload: "add.Tensor".
 class AtenTable {
 public:
   static const AtenTable& get();
   void add(std::initializer_list<std::string_view> names, Translate translate);
   [[nodiscard]] Translate find(std::string_view name) const;
+  // Operators whose results share memory with `self`.
+  void add_views(std::initializer_list<std::string_view> names, WriteBack write_back);
+  [[nodiscard]] WriteBack find_view(std::string_view name) const;
   [[nodiscard]] const std::map<std::string_view, Translate>& all() const { return rows_; }
 
 private:
   AtenTable();
   std::map<std::string_view, Translate> rows_;
+  std::map<std::string_view, WriteBack> views_;
 };
 // Registering functions, one per file of aten/.
 void register_pointwise(AtenTable&);
@@ -129,11 +144,18 @@ void register_activations(AtenTable&);
 void register_creation(AtenTable&);
 void register_reductions(AtenTable&);
 void register_views(AtenTable&);
+void register_movement(AtenTable&);
 void register_indexing(AtenTable&);
+void register_scatter(AtenTable&);
+void register_sort_scan(AtenTable&);
 void register_products(AtenTable&);
 void register_norms(AtenTable&);
 void register_windows(AtenTable&);
+void register_convolution(AtenTable&);
 void register_attention(AtenTable&);
+void register_losses(AtenTable&);
+void register_resample(AtenTable&);
+void register_recurrent(AtenTable&);
 
 // The translation of an operator whose record (graph/ops) states its ATen name: operands are the tensors of the schema,
 // attributes the arguments of the same names. nullptr: no record states it.

@@ -226,29 +226,45 @@ Status GraphBuilder::add_node(const FxNode& node, Location where) {
   return add_call(node, place);
 }
 
-Status GraphBuilder::add_call(const FxNode& node, const Node& place) {
-  std::string_view target = short_target(node.target);
-  const std::string_view name = target.starts_with("aten.") ? target.substr(5) : target;
-  const Schema* schema = find_schema(target);
-  const Translate translate = AtenTable::get().find(name);
-  const OpDef* record = translate ? nullptr : record_of(name);
-  if (schema == nullptr || (translate == nullptr && record == nullptr))
+Call GraphBuilder::call_of(const FxNode& node, const Node& place, const Schema& schema) {
+  return {out_.graph,
+          place,
+          node,
+          program_.graph,
+          schema,
+          [this](const std::string& n) -> const Item* {
+            auto it = items_.find(n);
+            return it == items_.end() ? nullptr : &it->second;
+          },
+          [this](const std::vector<Size>& sizes) { return symbols_.read(sizes); }};
+}
+
+Result<std::vector<ValueId>> GraphBuilder::translate(const FxNode& node, const Node& place, const std::string& name) {
+  const Schema* schema = find_schema(name.starts_with("prims.") ? name : "aten." + name);
+  const Translate translation = AtenTable::get().find(name);
+  const OpDef* record = translation ? nullptr : record_of(name);
+  if (schema == nullptr || (translation == nullptr && record == nullptr))
     return Diagnostic(ErrorCode::UnsupportedOp, place.location,
-                      "operator '" + std::string(target) + "' is not supported");
-  Call call(
-      out_.graph, place, node, program_.graph, *schema,
-      [&](const std::string& n) -> const Item* {
-        auto it = items_.find(n);
-        return it == items_.end() ? nullptr : &it->second;
-      },
-      [&](const std::vector<Size>& sizes) { return symbols_.read(sizes); });
-  if (translate != nullptr)
-    translate(call);
+                      "operator '" + std::string(short_target(node.target)) + "' is not supported");
+  Call call = call_of(node, place, *schema);
+  if (translation != nullptr)
+    translation(call);
   else
     translate_by_record(call, *record);
   auto done = call.b.done(call.all_results());
   if (!done.ok()) return std::move(done).take_error().at(place.location);
-  return define_results(node, *done, place.location);
+  return done;
+}
+
+Status GraphBuilder::add_call(const FxNode& node, const Node& place) {
+  std::string_view target = short_target(node.target);
+  const std::string name(target.starts_with("aten.") ? target.substr(5) : target);
+  TESSERA_TRY(refresh_arguments(node));
+  if (const auto functional = functional_name(name)) return add_write(node, place, *functional);
+  TESSERA_ASSIGN(std::vector<ValueId> results, translate(node, place, name));
+  TESSERA_TRY(define_results(node, results, place.location));
+  note_views(node);
+  return {};
 }
 
 Status GraphBuilder::define_results(const FxNode& node, const std::vector<ValueId>& results, const Location& where) {
@@ -421,6 +437,7 @@ Status GraphBuilder::add_outputs() {
     where.output = a.name;
     if (a.kind == Argument::Kind::Tensor || a.kind == Argument::Kind::SymInt || a.kind == Argument::Kind::Int ||
         a.kind == Argument::Kind::SymFloat) {
+      TESSERA_TRY(refresh(a.name));
       TESSERA_ASSIGN(Item item, item_of(a, where));
       if (const auto* n = std::get_if<SymbolicNumber>(&item)) value = n->value;
       if (const auto* v = std::get_if<ValueId>(&item)) value = *v;
@@ -446,6 +463,7 @@ Status GraphBuilder::add_outputs() {
       label = (mutation ? spec.target : a.name.empty() ? "output" : a.name) + "_" + std::to_string(i);
     out_.graph.add_output(label, value);
   }
+  TESSERA_TRY(add_written_outputs(taken));
   if (out_.graph.outputs().empty())
     return Diagnostic(ErrorCode::UnsupportedFeature, file_location(), "the program has no output that is a tensor");
   return {};

@@ -2,6 +2,7 @@
 #pragma once
 #include "frontend/fx/call.h"
 #include "frontend/fx/importer.h"
+#include "frontend/fx/mutation.h"
 #include "frontend/fx/symbols.h"
 #include <functional>
 #include <unordered_map>
@@ -25,6 +26,16 @@ private:
   Status add_nodes(std::vector<Refusal>* refusals);
   Status add_node(const FxNode& node, Location where);
   Status add_call(const FxNode& node, const Node& place);
+  // The operator `name` ("add.Tensor") with the node's arguments.
+  Result<std::vector<ValueId>> translate(const FxNode& node, const Node& place, const std::string& name);
+  Call call_of(const FxNode& node, const Node& place, const Schema& schema);
+  // -- writes (mutation.cpp)
+  Status add_write(const FxNode& node, const Node& place, const std::string& functional);
+  Status write(const std::string& name, ValueId value, const Node& place);
+  Status refresh(const std::string& name); // makes a view again whose memory was written to
+  Status refresh_arguments(const FxNode& node);
+  void note_views(const FxNode& node); // results that share memory with the node's `self`
+  Status add_written_outputs(std::unordered_set<std::string>& taken);
   Status define_results(const FxNode& node, const std::vector<ValueId>& results, const Location& where);
   Status define_tensor(const std::string& name, ValueId value, const Location& where);
   Status define_opaque(const FxNode& node);
@@ -52,6 +63,7 @@ private:
   SymbolTable symbols_;
   std::unordered_map<std::string, Item> items_;
   std::unordered_set<std::string> names_;
+  Aliases aliases_;
 };
 
 } // namespace tessera::fx

@@ -4,8 +4,11 @@
 namespace tessera::fx {
 
 AtenTable::AtenTable() {
-  for (auto* registered : {register_pointwise, register_activations, register_creation, register_reductions, register_views,
-                           register_indexing, register_products, register_norms, register_windows, register_attention})
+  for (auto* registered :
+       {register_pointwise, register_creation, register_reductions, register_views, register_movement,
+        register_indexing, register_scatter, register_sort_scan, register_products, register_norms, register_windows,
+        register_attention, register_activations, register_convolution, register_losses, register_resample,
+        register_recurrent})
     registered(*this);
 }
 
@@ -24,6 +27,15 @@ void AtenTable::add(std::initializer_list<std::string_view> names, Translate tra
 Translate AtenTable::find(std::string_view name) const {
   auto it = rows_.find(name);
   return it == rows_.end() ? nullptr : it->second;
+}
+
+void AtenTable::add_views(std::initializer_list<std::string_view> names, WriteBack write_back) {
+  for (std::string_view name : names) views_.emplace(name, write_back);
+}
+
+WriteBack AtenTable::find_view(std::string_view name) const {
+  auto it = views_.find(name);
+  return it == views_.end() ? nullptr : it->second;
 }
 
 const OpDef* record_of(std::string_view name) {
