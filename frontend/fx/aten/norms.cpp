@@ -42,9 +42,10 @@ void translate_layer_norm(Call& c) {
   const DType d = c.b.dtype(x);
   mixed(c, x, {&scale, &bias});
   const int wanted = c.is_used(2) ? 3 : c.is_used(1) ? 2 : 1;
-  if (c.b.rank(x) == axis || wanted == 1) { // also the empty normalized_shape
+  if (wanted == 1) {
     c.result(c.b.cast(layer_norm(c, x, axis, scale, bias, epsilon), d));
-    return;
+    c.unused_result();
+    return c.unused_result();
   }
   if (!scale.valid()) scale = c.b.like(x, 1);
   std::vector<ValueId> operands = {x, scale};
@@ -55,7 +56,7 @@ void translate_layer_norm(Call& c) {
               {{"axis", axis}, {"epsilon", epsilon}, {"stash_type", int64_t{info(stash).onnx}}}, wanted);
   if (!c.b.ok()) return;
   c.result(c.b.cast(out[0], d));
-  for (int i = 1; i < wanted; ++i) stated_result(c, i, [&] { return out[static_cast<size_t>(i)]; });
+  for (int i = 1; i < 3; ++i) stated_result(c, i, [&] { return out.at(static_cast<size_t>(i)); });
 }
 
 // rstd * (g - mean(g) - n * mean(g * n)) over axes: what a normalization hands back.

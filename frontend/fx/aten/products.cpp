@@ -79,6 +79,24 @@ void translate_bilinear(Call& c) {
   c.result(bias.valid() ? c.b.add(y, bias) : y);
 }
 
+// The product of three tensors, each with dimensions added where it has none of its own, summed over some of them.
+void translate_trilinear(Call& c) {
+  const std::vector<ValueId> operands = {c.tensor("i1"), c.tensor("i2"), c.tensor("i3")};
+  const Ints added[] = {c.ints("expand1"), c.ints("expand2"), c.ints("expand3")}, summed = c.ints("sumdim");
+  if (!c.b.ok()) return;
+  const int64_t rank = c.b.rank(operands[0]) + static_cast<int64_t>(added[0].size());
+  if (rank > 26) return c.unsupported("a product of three tensors in " + std::to_string(rank) + " dimensions");
+  auto labels = [&](const Ints& left_out) { // one letter a dimension
+    std::string out;
+    for (int64_t d = 0; d < rank; ++d)
+      if (std::find(left_out.begin(), left_out.end(), d) == left_out.end()) out.push_back(static_cast<char>('a' + d));
+    return out;
+  };
+  const std::string equation =
+      labels(added[0]) + "," + labels(added[1]) + "," + labels(added[2]) + "->" + labels(summed);
+  c.result(c.b.op("Einsum", operands, {{"equation", equation}}));
+}
+
 void translate_einsum(Call& c) {
   std::vector<ValueId> operands = c.tensors("tensors");
   std::string equation = c.text("equation");
@@ -236,6 +254,7 @@ void register_products(AtenTable& t) {
   t.add({"_addmm_activation.default"}, translate_addmm_activation);
   t.add({"linear.default"}, translate_linear);
   t.add({"bilinear.default"}, translate_bilinear);
+  t.add({"_trilinear.default"}, translate_trilinear);
   t.add({"einsum.default"}, translate_einsum);
   t.add({"tensordot.default"}, translate_tensordot);
   t.add({"inner.default"}, translate_inner);
