@@ -325,16 +325,19 @@ Ints Call::axes(std::string_view name, int rank, bool empty_is_all) {
   return b.ok() ? b.axes(out, rank) : Ints();
 }
 
-const TensorMeta* Call::meta(int index) const {
-  std::vector<const Argument*> flat;
+const Argument* Call::result_argument(int index) const {
   for (const Argument& a : fx_.outputs) {
-    if (a.kind == Argument::Kind::List)
-      for (const Argument& i : a.items) flat.push_back(&i);
-    else
-      flat.push_back(&a);
+    const auto count = a.kind == Argument::Kind::List ? static_cast<int>(a.items.size()) : 1;
+    if (index >= 0 && index < count) return a.kind == Argument::Kind::List ? &a.items[static_cast<size_t>(index)] : &a;
+    index -= count;
   }
-  if (index < 0 || static_cast<size_t>(index) >= flat.size()) return nullptr;
-  auto it = program_.tensors.find(flat[static_cast<size_t>(index)]->name);
+  return nullptr;
+}
+
+const TensorMeta* Call::meta(int index) const {
+  const Argument* result = result_argument(index);
+  if (result == nullptr) return nullptr;
+  auto it = program_.tensors.find(result->name);
   return it == program_.tensors.end() ? nullptr : &it->second;
 }
 
@@ -354,7 +357,24 @@ std::optional<Call::Memory> Call::memory(std::string_view name) {
   return Memory{std::move(*strides), (*offset)[0]};
 }
 
-bool Call::is_used(int index) const { return meta(index) != nullptr; }
+namespace {
+bool reads(const Argument& a, const std::string& name) {
+  if (a.kind == Argument::Kind::Tensor && a.name == name) return true;
+  return std::any_of(a.items.begin(), a.items.end(), [&](const Argument& i) { return reads(i, name); });
+}
+} // namespace
+
+bool Call::is_used(int index) const {
+  // Exporters describe results that nobody reads as well.
+  const Argument* result = result_argument(index);
+  if (result == nullptr || !program_.tensors.contains(result->name)) return false;
+  const std::string& name = result->name;
+  for (const FxNode& node : program_.nodes)
+    for (const NamedArgument& a : node.inputs)
+      if (reads(a.value, name)) return true;
+  return std::any_of(program_.outputs.begin(), program_.outputs.end(),
+                     [&](const Argument& a) { return reads(a, name); });
+}
 
 DType Call::result_dtype(int index) {
   const TensorMeta* m = meta(index);

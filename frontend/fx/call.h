@@ -76,7 +76,7 @@ public:
   // -- what the exporter says of a result
   [[nodiscard]] DType result_dtype(int index = 0);
   [[nodiscard]] SymShape result_shape(int index = 0);
-  [[nodiscard]] bool is_used(int index) const; // anybody reads it: its meta is there
+  [[nodiscard]] bool is_used(int index) const; // a node or an output of the graph reads it
   [[nodiscard]] int result_count() const;      // tensors of a list are counted one by one
   [[nodiscard]] const FxNode& fx() const { return fx_; }
   [[nodiscard]] const Schema& schema() const { return schema_; }
@@ -102,6 +102,7 @@ public:
 private:
   // The argument, or the schema's default for it; nullptr where it is None or there is none.
   [[nodiscard]] const Argument* find(std::string_view name) const;
+  [[nodiscard]] const Argument* result_argument(int index) const; // nullptr where there are fewer
   [[nodiscard]] const TensorMeta* meta(int index) const;
   const Item* item(const Argument& a);
   std::optional<SymExpr> as_size(const Argument& a);

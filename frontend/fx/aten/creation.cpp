@@ -168,8 +168,8 @@ void register_creation(AtenTable& t) {
   t.add({"tril_indices.default"}, triangle_indices(true));
   t.add({"triu_indices.default"}, triangle_indices(false));
 
-  t.add({"clone.default", "detach.default", "detach_copy.default", "contiguous.default", "positive.default",
-         "resolve_conj.default", "resolve_neg.default"},
+  t.add({"clone.default", "detach.default", "detach_.default", "detach_copy.default", "contiguous.default",
+         "positive.default", "resolve_conj.default", "resolve_neg.default"},
         translate_copy_of_self);
   // Of real numbers.
   t.add({"real.default", "conj.default", "_conj.default", "conj_physical.default", "_conj_physical.default"},

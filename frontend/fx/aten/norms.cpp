@@ -42,9 +42,10 @@ void translate_layer_norm(Call& c) {
   const DType d = c.b.dtype(x);
   mixed(c, x, {&scale, &bias});
   const int wanted = c.is_used(2) ? 3 : c.is_used(1) ? 2 : 1;
-  if (c.b.rank(x) == axis || wanted == 1) { // also the empty normalized_shape
+  if (wanted == 1) {
     c.result(c.b.cast(layer_norm(c, x, axis, scale, bias, epsilon), d));
-    return;
+    c.unused_result();
+    return c.unused_result();
   }
   if (!scale.valid()) scale = c.b.like(x, 1);
   std::vector<ValueId> operands = {x, scale};
@@ -55,12 +56,9 @@ void translate_layer_norm(Call& c) {
               {{"axis", axis}, {"epsilon", epsilon}, {"stash_type", int64_t{info(stash).onnx}}}, wanted);
   if (!c.b.ok()) return;
   c.result(c.b.cast(out[0], d));
-  for (int i = 1; i < wanted; ++i) stated_result(c, i, [&] { return out[static_cast<size_t>(i)]; });
+  for (int i = 1; i < 3; ++i) stated_result(c, i, [&] { return out.at(static_cast<size_t>(i)); });
 }
 
-struct Sums {
-  ValueId normalized, grad; // in the wide dtype
-};
 // rstd * (g - mean(g) - n * mean(g * n)) over axes: what a normalization hands back.
 ValueId normalized_gradient(Call& c, ValueId g, ValueId n, ValueId rstd, const Ints& axes) {
   ValueId first = c.b.mean(g, axes, true), second = c.b.mean(c.b.mul(g, n), axes, true);
@@ -221,11 +219,10 @@ BatchStatistics statistics(Call& c, ValueId x, double epsilon) {
   return s;
 }
 
-// (1 - momentum) * running + momentum * own, in running's dtype.
+// (1 - momentum) * running + momentum * own, in own's dtype.
 ValueId updated(Call& c, ValueId running, ValueId own, double momentum) {
   if (!c.b.ok()) return {};
-  const DType wide = c.b.dtype(own);
-  return c.b.cast(c.b.add(c.b.mul(c.b.cast(running, wide), 1 - momentum), c.b.mul(own, momentum)), c.b.dtype(running));
+  return c.b.add(c.b.mul(c.b.cast(running, c.b.dtype(own)), 1 - momentum), c.b.mul(own, momentum));
 }
 
 ValueId unbiased(Call& c, const BatchStatistics& s) {
@@ -275,14 +272,14 @@ void translate_batch_norm(Call& c) {
       return c.b.rsqrt(c.b.add(c.b.cast(running_var, wide), epsilon));
     });
     if (kForm == BatchForm::Functional) {
-      c.result(running_mean);
-      c.result(running_var);
+      stated_result(c, 3, [&] { return running_mean; });
+      stated_result(c, 4, [&] { return running_var; });
     }
     if (kForm == BatchForm::Reserve || kForm == BatchForm::ReserveFunctional)
       stated_result(c, 3, [&] { return zeros(c, DType::U8, {0}); });
     if (kForm == BatchForm::ReserveFunctional) {
-      c.result(running_mean);
-      c.result(running_var);
+      stated_result(c, 4, [&] { return running_mean; });
+      stated_result(c, 5, [&] { return running_var; });
     }
     return;
   }
@@ -300,8 +297,9 @@ void translate_batch_norm(Call& c) {
   if (kForm == BatchForm::Reserve || kForm == BatchForm::ReserveFunctional)
     stated_result(c, 3, [&] { return zeros(c, DType::U8, {0}); });
   if (kForm == BatchForm::Functional || kForm == BatchForm::ReserveFunctional) {
-    c.result(updated(c, running_mean, s.mean, momentum));
-    c.result(updated(c, running_var, unbiased(c, s), momentum));
+    const int first = kForm == BatchForm::Functional ? 3 : 4;
+    stated_result(c, first, [&] { return updated(c, running_mean, s.mean, momentum); });
+    stated_result(c, first + 1, [&] { return updated(c, running_var, unbiased(c, s), momentum); });
   }
 }
 

@@ -27,10 +27,7 @@ ValueId weighted_sum(Call& c, ValueId product) {
 template <const char* kFirst, const char* kSecond>
 void translate_weighted(Call& c) {
   ValueId product = matrix_product(c, c.tensor(kFirst), c.tensor(kSecond));
-  ValueId y = weighted_sum(c, product);
-  if (!c.b.ok()) return;
-  // A self of more dimensions than the product is no sum of PyTorch's; of fewer it broadcasts.
-  c.result(y);
+  c.result(weighted_sum(c, product));
 }
 constexpr char kMat1[] = "mat1", kMat2[] = "mat2", kBatch1[] = "batch1", kBatch2[] = "batch2", kMat[] = "mat",
                kVec[] = "vec";
@@ -60,8 +57,9 @@ void translate_outer(Call& c) {
 }
 void translate_addr(Call& c) {
   const DType d = c.promoted({"self", "vec1", "vec2"});
-  ValueId product = outer(c, c.operand("vec1", d), c.operand("vec2", d));
-  c.result(weighted_sum(c, product));
+  ValueId x = c.operand("vec1", d), y = c.operand("vec2", d);
+  if (!c.b.ok()) return;
+  c.result(c.b.cast(weighted_sum(c, outer(c, c.b.widen(x), c.b.widen(y))), d));
 }
 
 void translate_addmm_activation(Call& c) {
@@ -79,6 +77,24 @@ void translate_bilinear(Call& c) {
   if (!c.b.ok()) return;
   ValueId y = c.b.op("Einsum", {x1, weight, x2}, {{"equation", std::string("...i,oij,...j->...o")}});
   c.result(bias.valid() ? c.b.add(y, bias) : y);
+}
+
+// The product of three tensors, each with dimensions added where it has none of its own, summed over some of them.
+void translate_trilinear(Call& c) {
+  const std::vector<ValueId> operands = {c.tensor("i1"), c.tensor("i2"), c.tensor("i3")};
+  const Ints added[] = {c.ints("expand1"), c.ints("expand2"), c.ints("expand3")}, summed = c.ints("sumdim");
+  if (!c.b.ok()) return;
+  const int64_t rank = c.b.rank(operands[0]) + static_cast<int64_t>(added[0].size());
+  if (rank > 26) return c.unsupported("a product of three tensors in " + std::to_string(rank) + " dimensions");
+  auto labels = [&](const Ints& left_out) { // one letter a dimension
+    std::string out;
+    for (int64_t d = 0; d < rank; ++d)
+      if (std::find(left_out.begin(), left_out.end(), d) == left_out.end()) out.push_back(static_cast<char>('a' + d));
+    return out;
+  };
+  const std::string equation =
+      labels(added[0]) + "," + labels(added[1]) + "," + labels(added[2]) + "->" + labels(summed);
+  c.result(c.b.op("Einsum", operands, {{"equation", equation}}));
 }
 
 void translate_einsum(Call& c) {
@@ -217,12 +233,11 @@ void translate_cross(Call& c) {
     if (axis == rank) return c.b.fail(ErrorCode::ShapeMismatch, "no dimension of a cross product has size 3");
   }
   if (!c.b.ok()) return;
-  const DType wide = compute_dtype(d);
-  auto part = [&](ValueId v, int64_t i) { return c.b.slice(c.b.cast(v, wide), axis, i % 3, 1); };
+  auto part = [&](ValueId v, int64_t i) { return c.b.slice(v, axis, i % 3, 1); };
   std::vector<ValueId> out;
   for (int64_t i = 0; i < 3; ++i)
     out.push_back(c.b.sub(c.b.mul(part(x, i + 1), part(y, i + 2)), c.b.mul(part(x, i + 2), part(y, i + 1))));
-  c.result(c.b.cast(c.b.concat(out, axis), d));
+  c.result(c.b.concat(out, axis));
 }
 
 } // namespace
@@ -239,6 +254,7 @@ void register_products(AtenTable& t) {
   t.add({"_addmm_activation.default"}, translate_addmm_activation);
   t.add({"linear.default"}, translate_linear);
   t.add({"bilinear.default"}, translate_bilinear);
+  t.add({"_trilinear.default"}, translate_trilinear);
   t.add({"einsum.default"}, translate_einsum);
   t.add({"tensordot.default"}, translate_tensordot);
   t.add({"inner.default"}, translate_inner);

@@ -478,6 +478,66 @@ void translate_pdist(Call& c) {
   c.result(c.b.cast(norm_of(c, difference, p, 1), d));
 }
 
+void translate_cosine_similarity(Call& c) {
+  const DType d = c.promoted({"x1", "x2"});
+  ValueId x = c.operand("x1", d), y = c.operand("x2", d);
+  const double epsilon = c.number("eps");
+  if (!c.b.ok()) return;
+  x = c.b.widen(x);
+  y = c.b.widen(y);
+  auto shape = c.b.env().broadcast(c.b.shape(x), c.b.shape(y), c.b.node().location);
+  if (!shape.ok()) return c.b.fail(shape.error());
+  const int64_t axis = c.axis("dim", static_cast<int>(shape->size()));
+  if (!c.b.ok()) return;
+  x = c.b.expand(x, *shape);
+  y = c.b.expand(y, *shape);
+  auto unit = [&](ValueId v) { return c.b.div(v, c.b.max(c.b.sqrt(c.b.sum(c.b.mul(v, v), {axis}, true)), epsilon)); };
+  c.result(c.b.cast(c.b.sum(c.b.mul(unit(x), unit(y)), {axis}, false), d));
+}
+
+// ---- bags: sums, means or maxima of rows that consecutive indices name; offsets[b] is where bag b begins
+void translate_embedding_bag(Call& c) {
+  ValueId weight = c.tensor("weight"), indices = c.tensor("indices"), offsets = c.tensor("offsets"),
+          factor = c.maybe("per_sample_weights");
+  const int64_t mode = c.integer("mode");
+  const bool last = c.flag("include_last_offset");
+  const auto padding = c.schema().argument("padding_idx") ? c.maybe_integer("padding_idx") : std::nullopt;
+  if (!c.b.ok()) return;
+  if (c.is_used(1) || c.is_used(2) || c.is_used(3))
+    return c.unsupported("bag sizes and positions of an embedding bag as results");
+  const DType d = c.b.dtype(weight), i64 = DType::I64;
+  const SymExpr count = c.b.dim(indices, 0), rows = c.b.dim(weight, 0);
+  const SymExpr bags = last ? c.b.dim(offsets, 0) - 1 : c.b.dim(offsets, 0);
+  ValueId read = c.b.widen(c.b.gather(weight, indices, 0)); // [n, D]
+  if (factor.valid()) read = c.b.mul(read, c.b.unsqueeze(c.b.cast(factor, c.b.dtype(read)), {1}));
+  ValueId begin = c.b.cast(offsets, i64), end;
+  if (last) {
+    end = c.b.slice(begin, 0, 1, bags);
+    begin = c.b.slice(begin, 0, 0, bags);
+  } else {
+    end = c.b.concat({c.b.slice(begin, 0, 1, bags - 1), c.b.reshape(c.b.size(count, i64), {1})}, 0);
+  }
+  ValueId place = c.b.iota({1, count}, 1);
+  ValueId member = c.b.logical_and(c.b.ge(place, c.b.unsqueeze(begin, {1})), c.b.lt(place, c.b.unsqueeze(end, {1})));
+  // Of the inner operator -1 stands for no index; the outer one counts from the end.
+  const bool inner = c.schema().name.find("._embedding_bag") != std::string_view::npos;
+  if (padding && !(inner && *padding < 0)) {
+    ValueId skip = *padding < 0 ? c.b.size(rows + *padding, i64) : c.b.scalar_i(i64, *padding);
+    member = c.b.logical_and(member, c.b.unsqueeze(c.b.ne(c.b.cast(indices, i64), skip), {0}));
+  }
+  const double none = mode == 2 ? -std::numeric_limits<double>::infinity() : 0.0;
+  ValueId chosen = c.b.select(c.b.unsqueeze(member, {2}), c.b.unsqueeze(read, {0}), none); // [bags, n, D]
+  ValueId size = c.b.sum(c.b.cast(member, c.b.dtype(read)), {1}, true), y;
+  if (mode == 2) {
+    y = c.b.select(c.b.gt(size, 0.0), c.b.reduce("reduce_max", chosen, {1}, false), 0.0);
+  } else {
+    y = c.b.sum(chosen, {1}, false);
+    if (mode == 1) y = c.b.div(y, c.b.max(size, 1.0));
+  }
+  c.result(c.b.cast(y, d));
+  for (int i = 1; i < 4; ++i) c.unused_result();
+}
+
 } // namespace
 
 void register_resample(AtenTable& t) {
@@ -514,6 +574,10 @@ void register_resample(AtenTable& t) {
   t.add({"im2col.default"}, translate_im2col);
   t.add({"cdist.default", "_cdist_forward.default"}, translate_cdist);
   t.add({"pdist.default", "_pdist_forward.default"}, translate_pdist);
+  t.add({"cosine_similarity.default"}, translate_cosine_similarity);
+  t.add({"embedding_bag.default", "embedding_bag.padding_idx", "_embedding_bag.default",
+         "_embedding_bag_forward_only.default"},
+        translate_embedding_bag);
 }
 
 } // namespace tessera::fx

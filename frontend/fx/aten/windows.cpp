@@ -357,13 +357,12 @@ struct Adaptive {
 };
 
 // Sizes wanted; None stands for the input's own.
-SymShape wanted_sizes(Call& c, ValueId x, size_t n) {
+SymShape wanted_sizes(Call& c, size_t n) {
   SymShape out = c.sizes("output_size");
   if (c.b.ok() && out.size() == 1) out.assign(n, out[0]);
   if (c.b.ok() && out.size() != n)
     c.b.fail(ErrorCode::BadAttribute,
              "argument 'output_size' has " + std::to_string(out.size()) + " elements, expected " + std::to_string(n));
-  (void)x;
   return out;
 }
 
@@ -400,7 +399,7 @@ std::pair<ValueId, ValueId> adaptive_tap(Call& c, const Adaptive& a, size_t i, i
 void translate_adaptive_avg_pool(Call& c) {
   ValueId x = c.tensor("self");
   const size_t n = dimensions_of(c);
-  const SymShape out = wanted_sizes(c, x, n);
+  const SymShape out = wanted_sizes(c, n);
   if (!c.b.ok()) return;
   const Batched in = with_batch(c, x, static_cast<int>(n));
   const DType d = c.b.dtype(x);
@@ -441,7 +440,6 @@ void translate_adaptive_avg_pool_backward(Call& c) {
   const Batched in = with_batch(c, x, static_cast<int>(n)), g = with_batch(c, grad, static_cast<int>(n));
   const DType d = c.b.dtype(grad);
   const SymShape sizes = spatial_sizes(c, in.value), out = spatial_sizes(c, g.value);
-  const SymShape shape = c.b.shape(in.value);
   ValueId y = c.b.widen(g.value);
   for (size_t i = 0; i < n && c.b.ok(); ++i) {
     const auto axis = static_cast<int64_t>(i) + 2;
@@ -483,13 +481,12 @@ void translate_adaptive_avg_pool_backward(Call& c) {
     y = sum;
   }
   c.result(without_batch(c, c.b.cast(y, d), in));
-  (void)shape;
 }
 
 void translate_adaptive_max_pool(Call& c) {
   ValueId x = c.tensor("self");
   const size_t n = dimensions_of(c);
-  const SymShape out = wanted_sizes(c, x, n);
+  const SymShape out = wanted_sizes(c, n);
   if (!c.b.ok()) return;
   const Batched in = with_batch(c, x, static_cast<int>(n));
   const SymShape sizes = spatial_sizes(c, in.value);
@@ -528,6 +525,39 @@ void translate_adaptive_max_pool(Call& c) {
   c.result(without_batch(c, best.index, in));
 }
 
+// The sum of blocks where they overlap: columns [N, C * kh * kw, blocks] to an image.
+void translate_col2im(Call& c) {
+  ValueId x = c.tensor("self");
+  const SymShape size = c.sizes("output_size");
+  Pool p;
+  p.kernel = spatial(c, "kernel_size", 2, {1});
+  p.strides = spatial(c, "stride", 2, {1});
+  p.pads = spatial(c, "padding", 2, {0});
+  p.dilations = spatial(c, "dilation", 2, {1});
+  if (!c.b.ok()) return;
+  const Batched in = with_batch(c, x, 1);
+  const DType d = c.b.dtype(x);
+  const SymShape s = c.b.shape(in.value);
+  const SymShape out = {windows(c, p, size.at(0), 0), windows(c, p, size.at(1), 1)};
+  const SymExpr channels = c.b.env().simplify(floordiv(s[1], product_of(p.kernel)));
+  // Taps and windows of a dimension stand together, so that one index reads both.
+  ValueId y = c.b.reshape(c.b.widen(in.value), {s[0], channels, p.kernel[0], p.kernel[1], out[0], out[1]});
+  y = c.b.reshape(c.b.transpose(y, {0, 1, 2, 4, 3, 5}), {s[0], channels, out[0] * p.kernel[0], out[1] * p.kernel[1]});
+  ValueId sum;
+  each_covering(
+      c, p, size, out, [&](const std::vector<ValueId>& at, ValueId covered, const std::vector<ValueId>& offset) {
+        std::vector<ValueId> both;
+        for (size_t i = 0; i < 2; ++i) {
+          ValueId tap =
+              c.b.max(c.b.min(offset[i], c.b.scalar_i(DType::I64, p.kernel[i] - 1)), c.b.scalar_i(DType::I64, 0));
+          both.push_back(c.b.add(c.b.mul(tap, c.b.size(out[i], DType::I64)), at[i]));
+        }
+        ValueId part = c.b.select(covered, read_at(c, y, both), 0.0);
+        sum = sum.valid() ? c.b.add(sum, part) : part;
+      });
+  c.result(without_batch(c, c.b.cast(sum, d), in));
+}
+
 } // namespace
 
 void register_windows(AtenTable& t) {
@@ -545,6 +575,7 @@ void register_windows(AtenTable& t) {
         translate_adaptive_avg_pool_backward);
   t.add({"adaptive_max_pool1d.default", "adaptive_max_pool2d.default", "adaptive_max_pool3d.default"},
         translate_adaptive_max_pool);
+  t.add({"col2im.default"}, translate_col2im);
 }
 
 } // namespace tessera::fx
