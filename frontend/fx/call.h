@@ -10,6 +10,7 @@
 #include "frontend/fx/program.h"
 #include "frontend/fx/schema.h"
 #include "graph/ops/build.h"
+#include <functional>
 #include <variant>
 
 namespace tessera::fx {
@@ -108,7 +109,7 @@ private:
   std::vector<ValueId> results_;
 };
 
-using Translate = void (*)(Call&);
+using Translate = std::function<void(Call&)>;
 
 // Translations by operator and overload: "add.Tensor".
 class AtenTable {
@@ -124,6 +125,7 @@ private:
 };
 // Registering functions, one per file of aten/.
 void register_pointwise(AtenTable&);
+void register_activations(AtenTable&);
 void register_creation(AtenTable&);
 void register_reductions(AtenTable&);
 void register_views(AtenTable&);

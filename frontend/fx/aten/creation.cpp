@@ -1,7 +1,190 @@
-#include "frontend/fx/call.h"
+// Tensors that come from numbers, and copies: constants, ramps, masks of triangles, conversions of type.
+#include "frontend/fx/aten/pointwise.h"
+#include <algorithm>
 
 namespace tessera::fx {
+namespace {
 
-void register_creation(AtenTable&) {}
+// ---- one value at every element of the result, whose sizes and dtype the exporter states
+void fill(Call& c, ValueId value) {
+  SymShape shape = c.result_shape();
+  if (c.b.ok()) c.result(c.b.expand(value, std::move(shape)));
+}
+Translate filled_with(int64_t value) {
+  return [value](Call& c) {
+    const DType d = c.result_dtype();
+    if (!admits(TypeSet::NumericOrBool, d))
+      return c.unsupported("a tensor of " + std::string(name(d)) + " cannot be filled");
+    fill(c, is_float(d) ? c.b.scalar(d, static_cast<double>(value)) : c.b.scalar_i(d, value));
+  };
+}
+Translate filled_with(std::string_view argument) {
+  return [argument](Call& c) {
+    ValueId value = c.operand(argument, c.result_dtype());
+    if (c.b.ok() && c.b.rank(value) > 0) value = c.b.reshape(value, {}); // one element
+    fill(c, value);
+  };
+}
+
+// ---- ramps
+bool is_whole(const Scalar& s) { return s.kind != Scalar::Kind::Float && s.kind != Scalar::Kind::Number; }
+
+// start + i * step. Integers are exact; floats are computed in f64 and rounded once.
+void translate_arange(Call& c) {
+  SymShape shape = c.result_shape();
+  const bool has_start = c.given("start"), has_step = c.given("step");
+  Scalar one, zero;
+  one.integer = 1;
+  one.number = 1;
+  const Scalar start = has_start ? c.scalar("start") : zero, step = has_step ? c.scalar("step") : one;
+  if (!c.b.ok()) return;
+  const DType d = is_whole(start) && is_whole(step) ? DType::I64 : DType::F64;
+  ValueId i = c.b.cast(c.b.iota(shape, 0), d);
+  if (!step.is_constant() || step.number != 1) i = c.b.mul(i, c.literal(step, d));
+  if (!start.is_constant() || start.number != 0) i = c.b.add(i, c.literal(start, d));
+  give(c, i);
+}
+
+// `steps` numbers from start to end, counted from the end that is nearer, so that both ends are exact.
+ValueId linspace(Call& c, const SymShape& shape) {
+  ops::B& b = c.b;
+  ValueId start = c.operand("start", DType::F64), end = c.operand("end", DType::F64);
+  if (!b.ok()) return {};
+  for (ValueId* v : {&start, &end})
+    if (b.rank(*v) > 0) *v = b.reshape(*v, {});
+  const SymExpr steps = shape[0];
+  if (steps.is_const(1) || steps.is_const(0)) return b.expand(start, shape);
+  ValueId i = b.iota(shape, 0), last = b.size(steps - 1, DType::I64);
+  // A symbolic number of steps may be 1: then nothing is divided by.
+  ValueId step = b.div(b.sub(end, start), b.cast(b.max(last, b.scalar_i(DType::I64, 1)), DType::F64));
+  ValueId rising = b.add(start, b.mul(step, b.cast(i, DType::F64)));
+  ValueId falling = b.sub(end, b.mul(step, b.cast(b.sub(last, i), DType::F64)));
+  return b.select(b.le(i, b.div(last, 2.0)), rising, falling);
+}
+void translate_linspace(Call& c) {
+  SymShape shape = c.result_shape();
+  if (c.b.ok()) give(c, linspace(c, shape));
+}
+void translate_logspace(Call& c) {
+  SymShape shape = c.result_shape();
+  const double base = c.number("base");
+  if (!c.b.ok()) return;
+  ValueId exponent = linspace(c, shape);
+  if (c.b.ok()) give(c, c.b.pow(c.b.scalar(DType::F64, base), exponent));
+}
+
+// ---- matrices
+ValueId row_index(ops::B& b, const SymExpr& rows) { return b.iota({rows, 1}, 0); }
+ValueId column_index(ops::B& b, const SymExpr& columns) { return b.iota({1, columns}, 1); }
+
+void translate_eye(Call& c) {
+  SymShape shape = c.result_shape();
+  if (c.b.ok()) give(c, c.b.eq(row_index(c.b, shape[0]), column_index(c.b, shape[1])));
+}
+// Zeros on the other side of a diagonal.
+Translate triangle(bool lower) {
+  return [lower](Call& c) {
+    ValueId x = c.tensor("self");
+    const SymExpr diagonal = c.size("diagonal");
+    if (!c.b.ok()) return;
+    ops::B& b = c.b;
+    const int rank = b.rank(x);
+    if (rank < 2) return b.fail(ErrorCode::ShapeMismatch, "a triangle of " + b.type(x).str() + ": it is no matrix");
+    ValueId limit = b.add(row_index(b, b.dim(x, rank - 2)), b.size(diagonal, DType::I64));
+    ValueId column = column_index(b, b.dim(x, rank - 1));
+    ValueId kept = lower ? b.le(column, limit) : b.ge(column, limit);
+    c.result(b.dtype(x) == DType::Bool ? b.logical_and(x, kept) : b.select(kept, x, 0.0));
+  };
+}
+// Rows and columns of the elements on one side of a diagonal, in row-major order: [2, count].
+Translate triangle_indices(bool lower) {
+  return [lower](Call& c) {
+    const int64_t rows = c.integer("row"), columns = c.integer("col"), offset = c.integer("offset");
+    const DType d = c.result_dtype();
+    if (!c.b.ok()) return;
+    std::vector<int64_t> row, column;
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t from = lower ? 0 : std::clamp<int64_t>(i + offset, 0, columns);
+      const int64_t to = lower ? std::clamp<int64_t>(i + offset + 1, 0, columns) : columns;
+      for (int64_t j = from; j < to; ++j) {
+        row.push_back(i);
+        column.push_back(j);
+      }
+    }
+    const auto count = static_cast<int64_t>(row.size());
+    row.insert(row.end(), column.begin(), column.end());
+    auto table = Tensor::of<int64_t>(DType::I64, {2, count}, row);
+    c.result(c.b.cast(c.b.constant(std::move(table)), d));
+  };
+}
+
+// ---- copies
+void translate_copy_of_self(Call& c) { c.result(c.tensor("self")); }
+void translate_conversion(Call& c) {
+  const DType to = c.result_dtype();
+  ValueId x = c.tensor("self");
+  if (!c.b.ok()) return;
+  const DType from = c.b.dtype(x);
+  if (from != to && (!admits(TypeSet::NumericOrBool, from) || !admits(TypeSet::NumericOrBool, to)))
+    return c.unsupported("conversion from " + std::string(name(from)) + " to " + std::string(name(to)));
+  c.result(c.b.cast(x, to));
+}
+void translate_copy(Call& c) { // src in the dtype and sizes of self
+  ValueId self = c.tensor("self"), source = c.tensor("src");
+  if (!c.b.ok()) return;
+  c.result(c.b.expand(c.b.cast(source, c.b.dtype(self)), c.b.shape(self)));
+}
+void translate_view_of_bits(Call& c) {
+  const DType to = c.result_dtype();
+  ValueId x = c.tensor("self");
+  if (!c.b.ok()) return;
+  const DType from = c.b.dtype(x);
+  if (from == to) return c.result(x);
+  if (info(from).bits != info(to).bits || !admits(TypeSet::NumericOrBool, from) || !admits(TypeSet::NumericOrBool, to))
+    return c.unsupported("bits of " + std::string(name(from)) + " read as " + std::string(name(to)));
+  c.result(c.b.op("bitcast", {x}, {{"to", to}}));
+}
+
+} // namespace
+
+void register_creation(AtenTable& t) {
+  t.add({"zeros.default", "zeros_like.default", "new_zeros.default", "zero.default"}, filled_with(0));
+  t.add({"ones.default", "ones_like.default", "new_ones.default"}, filled_with(1));
+  // Any contents are right.
+  t.add({"empty.memory_format", "empty_like.default", "empty_strided.default", "empty_permuted.default",
+         "new_empty.default", "new_empty_strided.default"},
+        filled_with(0));
+  t.add({"full.default", "full_like.default", "new_full.default"}, filled_with("fill_value"));
+  t.add({"fill.Scalar", "fill.Tensor"}, filled_with("value"));
+  t.add({"scalar_tensor.default"}, filled_with("s"));
+
+  t.add({"arange.default", "arange.start", "arange.start_step"}, translate_arange);
+  t.add({"linspace.default", "linspace.Scalar_Tensor", "linspace.Tensor_Scalar", "linspace.Tensor_Tensor"},
+        translate_linspace);
+  t.add({"logspace.default", "logspace.Scalar_Tensor", "logspace.Tensor_Scalar", "logspace.Tensor_Tensor"},
+        translate_logspace);
+  t.add({"eye.default", "eye.m"}, translate_eye);
+  t.add({"tril.default"}, triangle(true));
+  t.add({"triu.default"}, triangle(false));
+  t.add({"tril_indices.default"}, triangle_indices(true));
+  t.add({"triu_indices.default"}, triangle_indices(false));
+
+  t.add({"clone.default", "alias.default", "alias_copy.default", "detach.default", "detach_copy.default",
+         "lift.default", "lift_fresh.default", "lift_fresh_copy.default", "contiguous.default", "positive.default",
+         "resolve_conj.default", "resolve_neg.default"},
+        translate_copy_of_self);
+  // Of real numbers.
+  t.add({"real.default", "conj.default", "_conj.default", "conj_physical.default", "_conj_physical.default"},
+        [](Call& c) {
+          ValueId x = c.tensor("self");
+          if (info(c.b.dtype(x)).kind == DTypeKind::Complex) c.unsupported("complex numbers");
+          c.result(x);
+        });
+  t.add({"_to_copy.default", "to.device", "to.dtype", "to.dtype_layout", "to.other", "to.prim_Device", "to.prim_dtype",
+         "to.prim_other", "type_as.default"},
+        translate_conversion);
+  t.add({"copy.default"}, translate_copy);
+  t.add({"view.dtype", "view_copy.dtype"}, translate_view_of_bits);
+}
 
 } // namespace tessera::fx

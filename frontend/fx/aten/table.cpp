@@ -4,7 +4,7 @@
 namespace tessera::fx {
 
 AtenTable::AtenTable() {
-  for (auto* registered : {register_pointwise, register_creation, register_reductions, register_views,
+  for (auto* registered : {register_pointwise, register_activations, register_creation, register_reductions, register_views,
                            register_indexing, register_products, register_norms, register_windows, register_attention})
     registered(*this);
 }
