@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import torch
 
 from . import _library, _program
+from ._program import value_bytes
 
 Node = torch.fx.Node
 
@@ -127,12 +128,17 @@ def stages(graph: torch.fx.Graph, refused: Mapping[Node, str]) -> tuple[list[lis
             else:
                 level[n] = max((level.get(i, 0) for i in n.all_input_nodes), default=0)
                 ready[n] = max((ready.get(i, 0) for i in n.all_input_nodes), default=0) if is_size(n) else level[n] + 1
-        # Views, and what has no input, run where they are read.
+        # Calls run where they are read, if that lets no more bytes cross.
         for n in reversed(list(graph.nodes)):
-            if n in level and n not in left and not is_size(n) and not _program.is_part(n) and (is_view(n) or not n.all_input_nodes):
-                readers = [u for u in n.users]
-                if readers and all(u in level and u not in left and not is_size(u) for u in readers):
-                    level[n] = max(level[n], min(level[u] for u in readers))
+            if n not in level or n in left or is_size(n) or _program.is_part(n) or isinstance(n.meta.get("val"), (list, tuple)):
+                continue
+            if not n.users or not all(u in level and u not in left and not is_size(u) for u in n.users):
+                continue
+            at = min(level[u] for u in n.users)
+            more = sum(value_bytes(i) for i in n.all_input_nodes if i in level and i not in left and not is_size(i)
+                       and all(u is n or u not in left and level.get(u, -1) <= level[i] for u in i.users))  # fmt: skip
+            if at > level[n] and more <= value_bytes(n):
+                level[n] = at
         groups: dict[int, list[Node]] = {}
         for n in graph.nodes:
             if n in level and n not in left and not is_size(n):

@@ -350,5 +350,18 @@ def symbolic_sizes(v: object) -> Iterator[torch.SymInt]:
         yield from (s for s in (*v.shape, *v.stride()) if isinstance(s, torch.SymInt))
 
 
+def value_bytes(node: torch.fx.Node) -> int:
+    """Bytes of the tensors of a value, at the sizes the graph was captured with."""
+    total = 0
+    values = node.meta.get("val")
+    for t in values if isinstance(values, (list, tuple)) else [values]:
+        if isinstance(t, torch.Tensor):
+            count = t.element_size()
+            for s in t.shape:
+                count *= s if isinstance(s, int) else (s.node.hint if s.node.has_hint() else 1)
+            total += count
+    return total
+
+
 def dumps(program: dict) -> bytes:
     return json.dumps(program, allow_nan=False, separators=(",", ":")).encode()

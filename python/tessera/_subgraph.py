@@ -118,32 +118,7 @@ class Subgraph:
 
     def crossing_bytes(self) -> int:
         """Bytes of inputs and outputs that are tensors, at the sizes the graph was captured with."""
-        return sum(_bytes(n) for n in (*self.inputs, *self.outputs))
-
-
-def _bytes(node: Node) -> int:
-    total = 0
-    values = node.meta.get("val")
-    for t in values if isinstance(values, (list, tuple)) else [values]:
-        if isinstance(t, torch.Tensor):
-            count = t.element_size()
-            for s in t.shape:
-                count *= s if isinstance(s, int) else (s.node.hint if s.node.has_hint() else 1)
-            total += count
-    return total
-
-
-def needed_nodes(wanted: Sequence[Node], given: set[Node]) -> list[Node]:
-    """Calls that lead from `given` to `wanted`, in the graph's order."""
-    needed: set[Node] = set()
-    stack = [n for n in wanted if n not in given]
-    while stack:
-        n = stack.pop()
-        if n in needed or n in given:
-            continue
-        needed.add(n)
-        stack.extend(n.all_input_nodes)
-    return [n for n in wanted[0].graph.nodes if n in needed] if needed else []
+        return sum(_program.value_bytes(n) for n in (*self.inputs, *self.outputs))
 
 
 def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node],

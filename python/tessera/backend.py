@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from . import _library, _partition, _program
 from ._options import Options, statistics
+from ._program import value_bytes
 from ._subgraph import Subgraph, sympy_function
 
 log = logging.getLogger("tessera")
@@ -48,8 +50,8 @@ class CompiledGraph:
     subgraphs: list[Subgraph]
     left: dict[Node, str]  # calls of operators for PyTorch, with the reason
     crossing: int  # bytes between the subgraphs and PyTorch within the graph, at the sizes of the capture
-    example: int = 0
-    error: str = ""
+    results: list[object]  # of the graph: nodes and constants
+    error: str = ""  # why the graph is not one subgraph; empty if it is, or if operators alone are the reason
 
 
 _observers: list[Callable[[CompiledGraph], None]] = []
@@ -130,7 +132,7 @@ class _GraphCompiler:
         self.device = _device_of(gm.graph)
         results = gm.graph.output_node().args[0]
         self.results = list(results) if isinstance(results, (list, tuple)) else [results]
-        self.result = CompiledGraph(kind, self.name, [], {}, 0)
+        self.result = CompiledGraph(kind, self.name, [], {}, 0, self.results)
 
     def subgraph(self, name: str, nodes: Sequence[Node]) -> Subgraph:
         inside = set(nodes)
@@ -164,15 +166,11 @@ class _GraphCompiler:
         else:
             stages, left = self.split(calls)
         parts: list[tuple[Sequence[Node], Subgraph]] = []
-        failed = False
         for i, nodes in enumerate(stages):
             try:
                 parts.append((nodes, self.subgraph(f"{self.name} part {i}", nodes)))
             except Exception as e:
                 self.refuse(nodes, e, left)
-                failed = True
-        if failed:  # what is left now may join neighbours that PyTorch runs; the subgraphs stay
-            pass
         return self.assemble(parts, left)
 
     def try_whole(self, nodes: list[Node]) -> Subgraph | None:
@@ -295,7 +293,7 @@ class _GraphCompiler:
                 s = owner[n]
                 call = graph.call_function(s, tuple(value(i) for i in s.inputs))
                 for i, o in enumerate(s.outputs):
-                    values[o] = graph.call_function(__import__("operator").getitem, (call, i))
+                    values[o] = graph.call_function(operator.getitem, (call, i))
                 return values[n]
             for i in n.all_input_nodes:
                 value(i)
@@ -321,9 +319,7 @@ class _GraphCompiler:
 
 
 def _crossing(s: Subgraph, outside: set[Node], results: Sequence[Any]) -> int:
-    from ._subgraph import _bytes
-
-    return sum(_bytes(n) for n in s.inputs if n not in outside) + sum(_bytes(n) for n in s.outputs if n not in results)
+    return sum(value_bytes(n) for n in s.inputs if n not in outside) + sum(value_bytes(n) for n in s.outputs if n not in results)
 
 
 def compile_graph(gm: torch.fx.GraphModule, kind: str, options: Options, frozen: Mapping[int, torch.Tensor] | None = None) -> Callable[[list[Any]], list[Any]]:
