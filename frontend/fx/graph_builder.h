@@ -1,5 +1,6 @@
 // Program to Graph: names to values, one ATen call after the other.
 #pragma once
+#include "frontend/fx/archive.h"
 #include "frontend/fx/call.h"
 #include "frontend/fx/importer.h"
 #include "frontend/fx/symbols.h"
@@ -10,7 +11,7 @@
 namespace tessera::fx {
 
 // A weight by the name that the signature gives it, with the sizes that the program states.
-using WeightLookup = std::function<Result<Tensor>(const std::string& name, const TensorMeta& meta)>;
+using WeightLookup = std::function<Result<StoredWeight>(const std::string& name, const TensorMeta& meta)>;
 
 class GraphBuilder {
 public:
@@ -31,6 +32,7 @@ private:
   Status add_outputs();
   Status symbolic(const FxNode& node, const Location& where); // _operator.*, sym_size ...
   Result<ValueId> input(const std::string& name, const TensorMeta& meta);
+  Result<ValueId> weight(const std::string& name, const TensorMeta& meta);
   Result<TensorType> type_of(const std::string& name, const TensorMeta& meta);
   Result<Item> item_of(const Argument& a, const Location& where);
   // Dimensions in the order of memory, outermost first, if the strides are a permutation of contiguous ones and not
@@ -49,6 +51,8 @@ private:
   SymbolTable symbols_;
   std::unordered_map<std::string, Item> items_;
   std::unordered_set<std::string> names_;
+  // Weights by where they lie and what they are: two names of one storage are one constant.
+  std::map<std::tuple<const std::byte*, DType, Dims>, ValueId> shared_;
 };
 
 } // namespace tessera::fx
