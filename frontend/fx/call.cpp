@@ -338,6 +338,22 @@ const TensorMeta* Call::meta(int index) const {
   return it == program_.tensors.end() ? nullptr : &it->second;
 }
 
+int Call::result_count() const {
+  int n = 0;
+  for (const Argument& a : fx_.outputs) n += a.kind == Argument::Kind::List ? static_cast<int>(a.items.size()) : 1;
+  return n;
+}
+
+std::optional<Call::Memory> Call::memory(std::string_view name) {
+  const Argument* a = find(name);
+  if (a == nullptr || a->kind != Argument::Kind::Tensor) return {};
+  auto it = program_.tensors.find(a->name);
+  if (it == program_.tensors.end()) return {};
+  auto strides = sizes_(it->second.strides), offset = sizes_({it->second.storage_offset});
+  if (!strides.ok() || !offset.ok()) return {};
+  return Memory{std::move(*strides), (*offset)[0]};
+}
+
 bool Call::is_used(int index) const { return meta(index) != nullptr; }
 
 DType Call::result_dtype(int index) {

@@ -66,10 +66,18 @@ public:
   // Axes, sorted and distinct; all of them where the argument is None, or empty and `empty_is_all`.
   [[nodiscard]] Ints axes(std::string_view name, int rank, bool empty_is_all = true);
 
+  // Strides and storage offset, in elements, that the exporter states for a tensor argument; nothing where it does not.
+  struct Memory {
+    SymShape strides;
+    SymExpr offset;
+  };
+  [[nodiscard]] std::optional<Memory> memory(std::string_view name);
+
   // -- what the exporter says of a result
   [[nodiscard]] DType result_dtype(int index = 0);
   [[nodiscard]] SymShape result_shape(int index = 0);
   [[nodiscard]] bool is_used(int index) const; // anybody reads it: its meta is there
+  [[nodiscard]] int result_count() const;      // tensors of a list are counted one by one
   [[nodiscard]] const FxNode& fx() const { return fx_; }
   [[nodiscard]] const Schema& schema() const { return schema_; }
 
@@ -129,7 +137,10 @@ void register_activations(AtenTable&);
 void register_creation(AtenTable&);
 void register_reductions(AtenTable&);
 void register_views(AtenTable&);
+void register_movement(AtenTable&);
 void register_indexing(AtenTable&);
+void register_scatter(AtenTable&);
+void register_sort_scan(AtenTable&);
 void register_products(AtenTable&);
 void register_norms(AtenTable&);
 void register_windows(AtenTable&);

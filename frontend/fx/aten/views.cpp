@@ -1,5 +1,7 @@
-// Views: what moves no element.
-#include "frontend/fx/call.h"
+// Views: what moves no element. Copies of views are the same.
+#include "frontend/fx/aten/view_parts.h"
+#include <algorithm>
+#include <numeric>
 
 namespace tessera::fx {
 namespace {
@@ -14,7 +16,12 @@ SymShape completed(Call& c, SymShape sizes, const SymExpr& count) {
     else
       others *= sizes[k];
   }
-  if (open) sizes[*open] = c.b.env().simplify(floordiv(count, others));
+  if (!open) return sizes;
+  if (others.is_const(0)) {
+    c.b.fail(ErrorCode::ShapeMismatch, "the size -1 of a tensor without elements is not known");
+    return sizes;
+  }
+  sizes[*open] = c.b.env().simplify(floordiv(count, others));
   return sizes;
 }
 
@@ -25,10 +32,516 @@ void translate_view(Call& c) {
   c.result(c.b.reshape(x, completed(c, std::move(sizes), c.b.type(x).count())));
 }
 
+void translate_view_as(Call& c) {
+  ValueId x = c.tensor("self"), other = c.tensor("other");
+  if (c.b.ok()) c.result(c.b.reshape(x, c.b.shape(other)));
+}
+
+void translate_view_dtype(Call& c) {
+  ValueId x = c.tensor("self");
+  auto to = c.dtype("dtype");
+  if (!c.b.ok() || !to) return;
+  if (*to == c.b.dtype(x)) return c.result(x);
+  if (info(*to).bits != info(c.b.dtype(x)).bits)
+    return c.unsupported("a view of " + c.b.type(x).str() + " as elements of another size");
+  c.result(c.b.op("bitcast", {x}, {{"to", *to}}));
+}
+
+void translate_flatten(Call& c) {
+  ValueId x = c.tensor("self");
+  const int rank = c.b.rank(x);
+  const int64_t start = c.axis("start_dim", rank), end = c.axis("end_dim", rank);
+  if (!c.b.ok()) return;
+  if (rank == 0) return c.result(c.b.reshape(x, {1}));
+  if (start > end) return c.unsupported("flatten from a dimension to an earlier one");
+  SymShape in = c.b.shape(x), out(in.begin(), in.begin() + start);
+  out.push_back(
+      product(std::span<const SymExpr>(in).subspan(static_cast<size_t>(start), static_cast<size_t>(end - start + 1))));
+  out.insert(out.end(), in.begin() + end + 1, in.end());
+  c.result(c.b.reshape(x, out));
+}
+
+void translate_ravel(Call& c) {
+  ValueId x = c.tensor("self");
+  c.result(c.b.reshape(x, {c.b.type(x).count()}));
+}
+
+void translate_unflatten(Call& c) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  SymShape sizes = c.sizes("sizes");
+  if (!c.b.ok()) return;
+  SymShape in = c.b.shape(x), out(in.begin(), in.begin() + axis);
+  sizes = completed(c, sizes, c.b.dim(x, axis));
+  out.insert(out.end(), sizes.begin(), sizes.end());
+  if (axis + 1 <= static_cast<int64_t>(in.size())) out.insert(out.end(), in.begin() + axis + 1, in.end());
+  c.result(c.b.reshape(x, out));
+}
+
+void translate_expand(Call& c) {
+  ValueId x = c.tensor("self");
+  SymShape sizes = c.sizes("size");
+  if (!c.b.ok()) return;
+  const SymShape in = c.b.shape(x);
+  for (size_t k = 0; k < in.size() && k < sizes.size(); ++k) {
+    SymExpr& size = sizes[sizes.size() - 1 - k];
+    if (size.is_const(-1)) size = in[in.size() - 1 - k];
+  }
+  c.result(broadcast_to(c.b, x, sizes));
+}
+
+void translate_expand_as(Call& c) {
+  ValueId x = c.tensor("self"), other = c.tensor("other");
+  c.result(broadcast_to(c.b, x, c.b.shape(other)));
+}
+
+void translate_broadcast_tensors(Call& c) {
+  std::vector<ValueId> xs = c.tensors("tensors");
+  SymShape shape;
+  for (ValueId x : xs) {
+    if (!c.b.ok()) return;
+    auto both = c.b.env().broadcast(shape, c.b.shape(x), c.b.node().location);
+    if (!both.ok()) return c.b.fail(both.error());
+    shape = *both;
+  }
+  for (ValueId x : xs) c.result(broadcast_to(c.b, x, shape));
+}
+
+void translate_permute(Call& c) {
+  ValueId x = c.tensor("self");
+  Ints perm = c.ints("dims");
+  for (int64_t& p : perm) p = c.b.axis(p, c.b.rank(x));
+  c.result(c.b.op("transpose", {x}, {{"perm", perm}}));
+}
+
+void exchange(Call& c, int64_t from, int64_t to, ValueId x) {
+  if (!c.b.ok()) return;
+  Ints perm(static_cast<size_t>(c.b.rank(x)));
+  std::iota(perm.begin(), perm.end(), int64_t{0});
+  if (!perm.empty()) std::swap(perm[static_cast<size_t>(from)], perm[static_cast<size_t>(to)]);
+  c.result(c.b.transpose(x, perm));
+}
+
+template <const char* const* kNames>
+void translate_exchange(Call& c) {
+  ValueId x = c.tensor("self");
+  const int rank = c.b.rank(x);
+  const int64_t from = c.axis(kNames[0], rank), to = c.axis(kNames[1], rank);
+  exchange(c, from, to, x);
+}
+constexpr const char* kDims[] = {"dim0", "dim1"};
+constexpr const char* kAxes[] = {"axis0", "axis1"};
+
+// The last two dimensions.
+void translate_matrix_transpose(Call& c) {
+  ValueId x = c.tensor(c.schema().argument("self") ? "self" : "a");
+  const int rank = c.b.rank(x);
+  if (c.b.ok() && rank < 2) return c.result(x);
+  exchange(c, rank - 2, rank - 1, x);
+}
+
+void translate_numpy_t(Call& c) {
+  ValueId x = c.tensor(c.schema().argument("self") ? "self" : "a");
+  Ints perm;
+  for (int64_t k = c.b.rank(x); k-- > 0;) perm.push_back(k);
+  c.result(c.b.transpose(x, perm));
+}
+
+void translate_movedim(Call& c) {
+  ValueId x = c.tensor("self");
+  const int rank = c.b.rank(x);
+  Ints from = c.ints("source"), to = c.ints("destination");
+  if (c.b.ok() && rank == 0) return c.result(x);
+  if (from.size() != to.size()) return c.unsupported("movedim of lists that differ in length");
+  Ints perm(static_cast<size_t>(rank), -1), rest;
+  for (size_t k = 0; k < from.size(); ++k) {
+    from[k] = c.b.axis(from[k], rank);
+    to[k] = c.b.axis(to[k], rank);
+    if (!c.b.ok()) return;
+    perm[static_cast<size_t>(to[k])] = from[k];
+  }
+  for (int64_t k = 0; k < rank; ++k)
+    if (std::find(from.begin(), from.end(), k) == from.end()) rest.push_back(k);
+  size_t next = 0;
+  for (int64_t& p : perm)
+    if (p < 0 && next < rest.size()) p = rest[next++];
+  c.result(c.b.op("transpose", {x}, {{"perm", perm}}));
+}
+
+void translate_squeeze(Call& c) {
+  ValueId x = c.tensor("self");
+  const int rank = c.b.rank(x);
+  Ints axes = c.axes("dim", rank, false), ones;
+  for (int64_t a : axes)
+    if (c.b.env().simplify(c.b.dim(x, a)).is_const(1)) ones.push_back(a);
+  c.result(c.b.squeeze(x, ones));
+}
+
+void translate_unsqueeze(Call& c) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.b.axis(c.integer("dim"), c.b.rank(x) + 1);
+  c.result(c.b.unsqueeze(x, {axis}));
+}
+
+void translate_same(Call& c) { c.result(c.tensor(c.schema().argument("self") ? "self" : "a")); }
+
+// ---- ranges
+Range range_of(Call& c, const SymExpr& n) {
+  std::optional<SymExpr> start, end;
+  if (c.given("start")) start = c.size("start");
+  if (c.given("end")) end = c.size("end");
+  const int64_t step = c.integer("step");
+  if (c.b.ok() && step < 1) c.unsupported("a slice whose step is " + std::to_string(step));
+  return slice_range(c.b.env(), n, start, end, step);
+}
+
+void translate_slice(Call& c) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  const Range r = range_of(c, c.b.dim(x, axis));
+  c.result(take_range(c.b, x, axis, r));
+}
+
+void translate_slice_scatter(Call& c) {
+  ValueId x = c.tensor("self"), source = c.tensor("src");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  const Range r = range_of(c, c.b.dim(x, axis));
+  source = c.b.cast(source, c.b.dtype(x));
+  c.result(put_range(c.b, x, source, axis, r));
+}
+
+void translate_slice_backward(Call& c) {
+  ValueId g = c.tensor("grad_output");
+  const SymShape shape = c.sizes("input_sizes");
+  const int64_t axis = c.axis("dim", static_cast<int>(shape.size()));
+  if (!c.b.ok()) return;
+  const Range r = range_of(c, shape[static_cast<size_t>(axis)]);
+  c.result(put_range(c.b, zeros(c.b, c.b.dtype(g), shape), g, axis, r));
+}
+
+Range one_at(Call& c, const SymExpr& n) { return {wrapped(c.b.env(), c.size("index"), n), 1, 1}; }
+
+void translate_select(Call& c) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  const Range r = one_at(c, c.b.dim(x, axis));
+  c.result(c.b.squeeze(take_range(c.b, x, axis, r), {axis}));
+}
+
+void translate_select_scatter(Call& c) {
+  ValueId x = c.tensor("self"), source = c.tensor("src");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  const Range r = one_at(c, c.b.dim(x, axis));
+  source = c.b.unsqueeze(c.b.cast(source, c.b.dtype(x)), {axis});
+  c.result(put_range(c.b, x, source, axis, r));
+}
+
+void translate_select_backward(Call& c) {
+  ValueId g = c.tensor("grad_output");
+  const SymShape shape = c.sizes("input_sizes");
+  const int64_t axis = c.axis("dim", static_cast<int>(shape.size()));
+  if (!c.b.ok()) return;
+  const Range r = one_at(c, shape[static_cast<size_t>(axis)]);
+  c.result(put_range(c.b, zeros(c.b, c.b.dtype(g), shape), c.b.unsqueeze(g, {axis}), axis, r));
+}
+
+void translate_narrow(Call& c) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  const SymExpr start = wrapped(c.b.env(), c.size("start"), c.b.dim(x, axis)), size = c.size("length");
+  c.result(take_range(c.b, x, axis, {start, size, 1}));
+}
+
+// ---- parts
+void cut(Call& c, ValueId x, int64_t axis, const SymShape& sizes) {
+  SymExpr start = 0;
+  for (const SymExpr& size : sizes) {
+    c.result(take_range(c.b, x, axis, {start, size, 1}));
+    start = c.b.env().simplify(start + size);
+  }
+}
+
+// `count` parts of `size`, but for the last one.
+void cut_evenly(Call& c, ValueId x, int64_t axis, const SymExpr& size, int64_t count) {
+  SymShape sizes(static_cast<size_t>(std::max<int64_t>(count, 1)), size);
+  sizes.back() = c.b.env().simplify(c.b.dim(x, axis) - size * (static_cast<int64_t>(sizes.size()) - 1));
+  cut(c, x, axis, sizes);
+}
+
+void translate_split(Call& c) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  const SymExpr size = c.size("split_size");
+  if (c.b.ok()) cut_evenly(c, x, axis, size, c.result_count());
+}
+
+void translate_split_sizes(Call& c) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  const SymShape sizes = c.sizes(c.schema().argument("split_sizes") ? "split_sizes" : "split_size");
+  if (c.b.ok()) cut(c, x, axis, sizes);
+}
+
+void translate_chunk(Call& c) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.axis("dim", c.b.rank(x)), chunks = std::max<int64_t>(c.integer("chunks"), 1);
+  if (c.b.ok()) cut_evenly(c, x, axis, c.b.env().simplify(ceildiv(c.b.dim(x, axis), chunks)), c.result_count());
+}
+
+void cut_at(Call& c, ValueId x, int64_t axis, const SymShape& ends) {
+  const SymExpr n = c.b.dim(x, axis);
+  std::optional<SymExpr> start = SymExpr(0);
+  for (const SymExpr& end : ends) {
+    c.result(take_range(c.b, x, axis, slice_range(c.b.env(), n, start, end, 1)));
+    start = end;
+  }
+  c.result(take_range(c.b, x, axis, slice_range(c.b.env(), n, start, {}, 1)));
+}
+
+// `sections` parts, of which the first n mod sections have one element more.
+void cut_into(Call& c, ValueId x, int64_t axis, int64_t sections) {
+  const SymExpr n = c.b.dim(x, axis), least = floordiv(n, sections), more = mod(n, sections);
+  SymShape sizes;
+  for (int64_t i = 0; i < sections; ++i) sizes.push_back(c.b.env().simplify(least + sym_lt(i, more)));
+  cut(c, x, axis, sizes);
+}
+
+void translate_tensor_split(Call& c) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  if (c.schema().argument("sections")) {
+    const int64_t sections = c.integer("sections");
+    if (c.b.ok()) cut_into(c, x, axis, std::max<int64_t>(sections, 1));
+  } else {
+    const SymShape ends = c.sizes("indices");
+    if (c.b.ok()) cut_at(c, x, axis, ends);
+  }
+}
+
+// hsplit, vsplit, dsplit: along dimension kAxis, of a vector along its only one.
+template <int64_t kAxis>
+void translate_split_axis(Call& c) {
+  ValueId x = c.tensor("self");
+  if (!c.b.ok()) return;
+  const int64_t axis = std::min<int64_t>(kAxis, c.b.rank(x) - 1);
+  if (axis < 0) return c.unsupported("a scalar cannot be split");
+  if (c.schema().argument("sections")) {
+    const int64_t sections = c.integer("sections");
+    if (c.b.ok()) cut_into(c, x, axis, std::max<int64_t>(sections, 1));
+  } else {
+    const SymShape ends = c.sizes("indices");
+    if (c.b.ok()) cut_at(c, x, axis, ends);
+  }
+}
+
+void translate_unbind(Call& c) {
+  ValueId x = c.tensor("self");
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  for (int64_t i = 0; c.b.ok() && i < c.result_count(); ++i)
+    c.result(c.b.squeeze(take_range(c.b, x, axis, {i, 1, 1}), {axis}));
+}
+
+// ---- diagonals
+struct Diagonal {
+  int64_t offset, dim1, dim2;
+};
+Diagonal diagonal_of(Call& c, int rank) { return {c.integer("offset"), c.axis("dim1", rank), c.axis("dim2", rank)}; }
+
+void translate_diagonal(Call& c) {
+  ValueId x = c.tensor("self");
+  const Diagonal d = diagonal_of(c, c.b.rank(x));
+  c.result(take_diagonal(c.b, x, d.offset, d.dim1, d.dim2));
+}
+
+void translate_diagonal_scatter(Call& c) {
+  ValueId x = c.tensor("self"), source = c.tensor("src");
+  const Diagonal d = diagonal_of(c, c.b.rank(x));
+  c.result(put_diagonal(c.b, x, c.b.cast(source, c.b.dtype(x)), d.offset, d.dim1, d.dim2));
+}
+
+void translate_diagonal_backward(Call& c) {
+  ValueId g = c.tensor("grad_output");
+  const SymShape shape = c.sizes("input_sizes");
+  const Diagonal d = diagonal_of(c, static_cast<int>(shape.size()));
+  if (c.b.ok()) c.result(put_diagonal(c.b, zeros(c.b, c.b.dtype(g), shape), g, d.offset, d.dim1, d.dim2));
+}
+
+// Zeros but for a diagonal, which is x's last dimension.
+ValueId embedded(Call& c, ValueId x, int64_t offset, int64_t dim1, int64_t dim2) {
+  if (!c.b.ok() || c.b.rank(x) == 0) return {};
+  SymShape line = c.b.shape(x);
+  const SymExpr n = line.back() + std::abs(offset);
+  line.pop_back();
+  SymShape shape(line.size() + 2);
+  size_t next = 0;
+  for (int64_t k = 0; k < static_cast<int64_t>(shape.size()); ++k)
+    shape[static_cast<size_t>(k)] = k == dim1 || k == dim2 ? n : line[next++];
+  return put_diagonal(c.b, zeros(c.b, c.b.dtype(x), shape), x, offset, dim1, dim2);
+}
+
+void translate_diag_embed(Call& c) {
+  ValueId x = as_vector(c.b, c.tensor("self"));
+  const Diagonal d = diagonal_of(c, c.b.rank(x) + 1);
+  if (c.b.ok() && d.dim1 == d.dim2) return c.unsupported("a diagonal of one dimension");
+  c.result(embedded(c, x, d.offset, d.dim1, d.dim2));
+}
+
+void translate_diag(Call& c) {
+  ValueId x = c.tensor("self");
+  const int64_t offset = c.integer("diagonal");
+  if (c.b.ok() && c.b.rank(x) < 2) return c.result(embedded(c, as_vector(c.b, x), offset, 0, 1));
+  c.result(take_diagonal(c.b, x, offset, 0, 1));
+}
+
+void translate_diagflat(Call& c) {
+  ValueId x = c.tensor("self");
+  x = c.b.reshape(x, {c.b.type(x).count()});
+  c.result(embedded(c, x, c.integer("offset"), 0, 1));
+}
+
+// ---- views by strides
+// x's elements in the order of its memory, as a vector; fails where memory has more or fewer than the elements.
+ValueId in_memory_order(Call& c, ValueId x, const Call::Memory& memory) {
+  if (!c.b.ok()) return {};
+  auto order = dense_order(c.b.env(), c.b.shape(x), memory.strides);
+  if (!order) {
+    c.unsupported("a view by strides of a tensor that is not dense in memory (" + c.b.type(x).str() + " with strides " +
+                  str(memory.strides) + ")");
+    return {};
+  }
+  return c.b.reshape(c.b.transpose(x, *order), {c.b.type(x).count()});
+}
+
+// Arguments of as_strided: sizes, strides, where the first element lies relative to x's first one.
+struct Strided {
+  SymShape sizes, strides;
+  SymExpr offset;
+  Call::Memory memory; // of x
+};
+Strided strided_of(Call& c) {
+  ValueId x = c.tensor("self");
+  Strided s;
+  s.sizes = c.sizes("size");
+  s.strides = c.sizes("stride");
+  s.memory = c.memory("self").value_or(Call::Memory{contiguous_strides(c.b.shape(x)), 0});
+  if (c.given("storage_offset")) s.offset = c.b.env().simplify(c.size("storage_offset") - s.memory.offset);
+  if (c.b.ok() && s.sizes.size() != s.strides.size()) c.unsupported("sizes and strides that differ in number");
+  return s;
+}
+
+void translate_as_strided(Call& c) {
+  ValueId x = c.tensor("self");
+  const Strided s = strided_of(c);
+  if (!c.b.ok()) return;
+  if (s.offset.is_const(0) && s.sizes == c.b.shape(x) && s.strides == s.memory.strides) return c.result(x);
+  ValueId flat = in_memory_order(c, x, s.memory);
+  if (!c.b.ok()) return;
+  auto order = dense_order(c.b.env(), s.sizes, s.strides);
+  if (s.offset.is_const(0) && order && c.b.env().known_equal(product(s.sizes), c.b.type(x).count())) {
+    SymShape stored;
+    for (int64_t k : *order) stored.push_back(s.sizes[static_cast<size_t>(k)]);
+    return c.result(c.b.transpose(c.b.reshape(flat, stored), inverse(*order)));
+  }
+  c.result(c.b.gather(flat, memory_index(c.b, s.sizes, s.strides, s.offset), 0));
+}
+
+void translate_as_strided_scatter(Call& c) {
+  ValueId x = c.tensor("self"), source = c.tensor("src");
+  const Strided s = strided_of(c);
+  ValueId flat = in_memory_order(c, x, s.memory);
+  if (!c.b.ok()) return;
+  const SymExpr count = product(s.sizes);
+  ValueId at = c.b.reshape(memory_index(c.b, s.sizes, s.strides, s.offset), {count});
+  source = c.b.reshape(broadcast_to(c.b, c.b.cast(source, c.b.dtype(x)), s.sizes), {count});
+  ValueId out = c.b.op("scatter_elements", {flat, at, source});
+  const Ints order = *dense_order(c.b.env(), c.b.shape(x), s.memory.strides);
+  SymShape stored;
+  for (int64_t k : order) stored.push_back(c.b.dim(x, k));
+  c.result(c.b.transpose(c.b.reshape(out, stored), inverse(order)));
+}
+
+// Windows of `size` elements, every `step`-th, as a last dimension.
+void translate_unfold(Call& c) {
+  ValueId x = as_vector(c.b, c.tensor("self"));
+  const int64_t axis = c.axis("dimension", c.b.rank(x)), size = c.integer("size"), step = c.integer("step");
+  if (!c.b.ok()) return;
+  if (step < 1) return c.unsupported("windows whose step is " + std::to_string(step));
+  const int64_t rank = c.b.rank(x);
+  const SymExpr count = c.b.env().simplify(floordiv(c.b.dim(x, axis) - size, step) + 1);
+  ValueId at = memory_index(c.b, {count, size}, {step, 1}, 0);
+  ValueId windows = c.b.gather(x, at, axis); // [.., count, size, ..]
+  ValueId out = c.b.transpose(windows, moved(static_cast<int>(rank) + 1, axis + 1, rank));
+  c.result(out);
+}
+
+void translate_atleast(Call& c, int64_t least) {
+  const bool many = c.schema().argument("tensors") != nullptr;
+  std::vector<ValueId> xs = many ? c.tensors("tensors") : std::vector<ValueId>{c.tensor("self")};
+  for (ValueId x : xs) {
+    const int rank = c.b.rank(x);
+    Ints axes;
+    if (least >= 1 && rank == 0) axes = least == 1 ? Ints{0} : least == 2 ? Ints{0, 1} : Ints{0, 1, 2};
+    if (least >= 2 && rank == 1) axes = least == 2 ? Ints{0} : Ints{0, 2};
+    if (least == 3 && rank == 2) axes = {2};
+    c.result(c.b.unsqueeze(x, axes));
+  }
+}
+
 } // namespace
 
 void register_views(AtenTable& t) {
-  t.add({"view.default", "reshape.default", "_unsafe_view.default"}, translate_view);
+  t.add({"view.default", "reshape.default", "_unsafe_view.default", "view_copy.default", "_reshape_copy.default",
+         "_reshape_alias.default", "_reshape_alias_copy.default"},
+        translate_view);
+  t.add({"view_as.default", "reshape_as.default"}, translate_view_as);
+  t.add({"view.dtype", "view_copy.dtype"}, translate_view_dtype);
+  t.add({"flatten.using_ints"}, translate_flatten);
+  t.add({"ravel.default"}, translate_ravel);
+  t.add({"unflatten.int"}, translate_unflatten);
+  t.add({"expand.default", "expand_copy.default", "broadcast_to.default"}, translate_expand);
+  t.add({"expand_as.default"}, translate_expand_as);
+  t.add({"broadcast_tensors.default"}, translate_broadcast_tensors);
+  t.add({"permute.default", "permute_copy.default"}, translate_permute);
+  t.add({"transpose.int", "transpose_copy.int", "swapdims.default"}, translate_exchange<kDims>);
+  t.add({"swapaxes.default"}, translate_exchange<kAxes>);
+  t.add({"t.default", "t_copy.default", "mT.default", "mT.a", "adjoint.default", "mH.default", "mH.a"},
+        translate_matrix_transpose);
+  t.add({"numpy_T.default", "numpy_T.a", "matrix_H.default", "matrix_H.a"}, translate_numpy_t);
+  t.add({"movedim.int", "movedim.intlist", "moveaxis.int", "moveaxis.intlist"}, translate_movedim);
+  t.add({"squeeze.default", "squeeze.dim", "squeeze.dims", "squeeze_copy.default", "squeeze_copy.dim",
+         "squeeze_copy.dims"},
+        translate_squeeze);
+  t.add({"unsqueeze.default", "unsqueeze_copy.default"}, translate_unsqueeze);
+  t.add({"alias.default", "alias_copy.default", "lift.default", "lift_fresh.default", "lift_fresh_copy.default"},
+        translate_same);
+  t.add({"slice.Tensor", "slice_copy.Tensor"}, translate_slice);
+  t.add({"slice_scatter.default"}, translate_slice_scatter);
+  t.add({"slice_backward.default"}, translate_slice_backward);
+  t.add({"select.int", "select_copy.int"}, translate_select);
+  t.add({"select_scatter.default"}, translate_select_scatter);
+  t.add({"select_backward.default"}, translate_select_backward);
+  t.add({"narrow.default", "narrow_copy.default"}, translate_narrow);
+  t.add({"split.Tensor", "split_copy.Tensor", "unsafe_split.Tensor"}, translate_split);
+  t.add({"split.sizes", "split_with_sizes.default", "split_with_sizes_copy.default", "unsafe_split_with_sizes.default"},
+        translate_split_sizes);
+  t.add({"chunk.default", "unsafe_chunk.default"}, translate_chunk);
+  t.add({"tensor_split.sections", "tensor_split.indices"}, translate_tensor_split);
+  t.add({"hsplit.int", "hsplit.array"}, translate_split_axis<1>);
+  t.add({"vsplit.int", "vsplit.array"}, translate_split_axis<0>);
+  t.add({"dsplit.int", "dsplit.array"}, translate_split_axis<2>);
+  t.add({"unbind.int", "unbind_copy.int"}, translate_unbind);
+  t.add({"diagonal.default", "diagonal_copy.default"}, translate_diagonal);
+  t.add({"diagonal_scatter.default"}, translate_diagonal_scatter);
+  t.add({"diagonal_backward.default"}, translate_diagonal_backward);
+  t.add({"diag_embed.default"}, translate_diag_embed);
+  t.add({"diag.default"}, translate_diag);
+  t.add({"diagflat.default"}, translate_diagflat);
+  t.add({"as_strided.default", "as_strided_copy.default"}, translate_as_strided);
+  t.add({"as_strided_scatter.default"}, translate_as_strided_scatter);
+  t.add({"unfold.default", "unfold_copy.default"}, translate_unfold);
+  t.add({"atleast_1d.default", "atleast_1d.Sequence"}, [](Call& c) { translate_atleast(c, 1); });
+  t.add({"atleast_2d.default", "atleast_2d.Sequence"}, [](Call& c) { translate_atleast(c, 2); });
+  t.add({"atleast_3d.default", "atleast_3d.Sequence"}, [](Call& c) { translate_atleast(c, 3); });
 }
 
 } // namespace tessera::fx
