@@ -144,6 +144,7 @@ void register_sort_scan(AtenTable&);
 void register_products(AtenTable&);
 void register_norms(AtenTable&);
 void register_windows(AtenTable&);
+void register_convolution(AtenTable&);
 void register_attention(AtenTable&);
 
 // The translation of an operator whose record (graph/ops) states its ATen name: operands are the tensors of the schema,

@@ -8,7 +8,7 @@ import re
 
 import torch
 
-LEFT_OUT = re.compile(r"^aten::(_foreach|_fused|_sparse|sparse|_cudnn|cudnn|miopen|mkldnn|_mkldnn|_test|_nested|quantized|mps|_validate|to_mkldnn|_nnpack|_linalg_check)")
+LEFT_OUT = re.compile(r"^aten::(?!_fused_rms_norm|cudnn_batch_norm)(_foreach|_fused|_sparse|sparse|_cudnn|cudnn|miopen|mkldnn|_mkldnn|_test|_nested|quantized|mps|_validate|to_mkldnn|_nnpack|_linalg_check)")
 
 
 def main():

@@ -1,7 +1,410 @@
-#include "frontend/fx/call.h"
+// Softmax, attention, and their gradients.
+#include "frontend/fx/aten/parts.h"
+#include <cmath>
+#include <limits>
 
 namespace tessera::fx {
+namespace {
 
-void register_attention(AtenTable&) {}
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// ---- softmax
+template <bool kLogarithm>
+void translate_softmax(Call& c) {
+  ValueId x = c.tensor("self");
+  if (!c.b.ok()) return;
+  DType d = c.b.dtype(x);
+  if (c.schema().argument("half_to_float")) {
+    if (c.flag("half_to_float")) d = DType::F32;
+  } else {
+    d = requested_dtype(c, d);
+  }
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  if (!c.b.ok()) return;
+  if (!is_float(d)) d = c.result_dtype(0);
+  c.result(softmax(c, c.b.cast(x, d), axis, kLogarithm));
+}
+
+// Rows of minus infinity alone are zeros.
+void translate_safe_softmax(Call& c) {
+  ValueId x = c.tensor("self");
+  if (!c.b.ok()) return;
+  const DType d = requested_dtype(c, c.b.dtype(x));
+  const int64_t axis = c.axis("dim", c.b.rank(x));
+  if (!c.b.ok()) return;
+  x = c.b.cast(x, d);
+  ValueId hidden = c.b.eq(c.b.reduce("reduce_max", x, {axis}, true), -kInfinity);
+  c.result(c.b.select(hidden, 0.0, softmax(c, x, axis, false)));
+}
+
+template <bool kLogarithm>
+void translate_softmax_backward(Call& c) {
+  ValueId grad = c.tensor("grad_output"), y = c.tensor("output");
+  const auto d = c.dtype("input_dtype");
+  if (!c.b.ok()) return;
+  const int rank = c.b.rank(y);
+  const int64_t axis = c.axis("dim", rank);
+  if (!c.b.ok() || !d) return;
+  const Ints axes = rank == 0 ? Ints() : Ints{axis};
+  ValueId g = c.b.widen(grad), p = c.b.widen(y);
+  auto sum = [&](ValueId v) { return axes.empty() ? v : c.b.sum(v, axes, true); };
+  if (kLogarithm) return c.result(c.b.cast(c.b.sub(g, c.b.mul(c.b.exp(p), sum(g))), *d));
+  ValueId weighted = c.b.mul(g, p);
+  c.result(c.b.cast(c.b.sub(weighted, c.b.mul(p, sum(weighted))), *d));
+}
+
+// ---- attention
+// Operands as [batch, heads, length, width].
+struct Heads {
+  ValueId q, k, v, mask; // mask: bool or added to the scores, broadcast to them; may be invalid
+  SymShape lead;         // dimensions of the result before the last two
+  bool causal = false;
+  double scale = 0;
+  std::optional<double> given_scale;
+};
+
+SymShape leading(Call& c, ValueId v) {
+  SymShape s = c.b.shape(v);
+  if (s.size() < 2) {
+    c.b.fail(ErrorCode::ShapeMismatch, "attention takes [..., length, width], not " + str(s));
+    return {};
+  }
+  s.resize(s.size() - 2);
+  return s;
+}
+
+// v [lead..., a, b] as [batch, heads, a, b], where the lead is `to` of them all.
+ValueId four_dimensional(Call& c, ValueId v, const SymShape& to) {
+  if (!c.b.ok()) return {};
+  const SymShape s = c.b.shape(v);
+  SymShape wide = to;
+  wide.insert(wide.end(), s.end() - 2, s.end());
+  v = c.b.expand(v, wide);
+  if (to.size() == 2) return v;
+  SymExpr batch = 1, heads = to.empty() ? SymExpr(1) : to.back();
+  for (size_t i = 0; i + 1 < to.size(); ++i) batch *= to[i];
+  return c.b.reshape(v, {batch, heads, s[s.size() - 2], s.back()});
+}
+
+std::optional<Heads> heads_of(Call& c) {
+  Heads h;
+  h.q = c.tensor("query");
+  h.k = c.tensor("key");
+  h.v = c.tensor("value");
+  h.mask = c.schema().argument("attn_mask")   ? c.maybe("attn_mask")
+           : c.schema().argument("attn_bias") ? c.maybe("attn_bias")
+                                              : ValueId();
+  h.causal = c.flag("is_causal");
+  h.given_scale = c.maybe_number("scale");
+  if (c.number("dropout_p") != 0) c.unsupported("attention with dropout " + std::to_string(c.number("dropout_p")));
+  if (!c.b.ok()) return std::nullopt;
+  SymShape lq = leading(c, h.q), lk = leading(c, h.k), lv = leading(c, h.v);
+  if (!c.b.ok()) return std::nullopt;
+  auto broadcast = [&](const SymShape& a, const SymShape& b) {
+    auto s = c.b.env().broadcast(a, b, c.b.node().location);
+    if (!s.ok()) c.b.fail(s.error());
+    return s.ok() ? *s : SymShape();
+  };
+  const bool grouped = c.schema().argument("enable_gqa") && c.flag("enable_gqa");
+  if (grouped && lq.size() == 2 && lk.size() == 2) {
+    SymExpr heads = broadcast({lk[1]}, {lv[1]})[0];
+    SymExpr batch = broadcast(broadcast({lq[0]}, {lk[0]}), {lv[0]})[0];
+    h.lead = {batch, lq[1]};
+    h.q = four_dimensional(c, h.q, h.lead);
+    h.k = four_dimensional(c, h.k, {batch, heads});
+    h.v = four_dimensional(c, h.v, {batch, heads});
+  } else {
+    h.lead = broadcast(broadcast(lq, lk), lv);
+    if (!c.b.ok()) return std::nullopt;
+    h.q = four_dimensional(c, h.q, h.lead);
+    h.k = four_dimensional(c, h.k, h.lead);
+    h.v = four_dimensional(c, h.v, h.lead);
+  }
+  if (!c.b.ok()) return std::nullopt;
+  if (h.mask.valid()) {
+    SymShape m = c.b.shape(h.mask);
+    const SymExpr keys = c.b.dim(h.k, 2);
+    if (m.empty()) m = {1};
+    h.mask = c.b.reshape(h.mask, m);
+    if (m.back().is_const(1) && !keys.is_const(1)) { // one column for all keys
+      m.back() = keys;
+      h.mask = c.b.expand(h.mask, m);
+    }
+    if (m.size() > 2 && h.lead.size() != 2) { // the mask's own lead is flattened as the scores' is
+      while (m.size() < h.lead.size() + 2) m.insert(m.begin(), SymExpr(1));
+      h.mask = c.b.reshape(h.mask, m);
+      SymShape to = h.lead;
+      if (h.lead.size() > 2)
+        h.mask = four_dimensional(c, h.mask, to);
+      else
+        while (m.size() < 4) {
+          m.insert(m.begin(), SymExpr(1));
+          h.mask = c.b.reshape(h.mask, m);
+        }
+    }
+  }
+  if (h.given_scale) {
+    h.scale = *h.given_scale;
+  } else {
+    auto width = c.b.dim(h.q, 3).as_const();
+    h.scale = width && *width > 0 ? 1 / std::sqrt(static_cast<double>(*width)) : 1;
+  }
+  return h;
+}
+
+ValueId attention(Call& c, const Heads& h) {
+  std::vector<ValueId> operands = {h.q, h.k, h.v};
+  if (h.mask.valid()) operands.push_back(h.mask);
+  Attributes a = {{"is_causal", int64_t{h.causal}}};
+  if (h.given_scale) a.set("scale", *h.given_scale);
+  ValueId y = c.b.op("Attention", operands, std::move(a));
+  if (!c.b.ok() || h.lead.size() == 2) return y;
+  SymShape s = c.b.shape(y), out = h.lead;
+  out.insert(out.end(), s.end() - 2, s.end());
+  return c.b.reshape(y, out);
+}
+
+// Scores with everything that masks them, in the computing dtype: as the composite Attention makes them.
+ValueId masked_scores(Call& c, const Heads& h) {
+  if (!c.b.ok()) return {};
+  const DType wide = compute_dtype(c.b.dtype(h.q));
+  ValueId s = c.b.cast(c.b.matmul(c.b.mul(h.q, h.scale), c.b.transpose(h.k, {0, 1, 3, 2})), wide);
+  if (h.mask.valid()) {
+    ValueId m =
+        c.b.dtype(h.mask) == DType::Bool ? c.b.select(h.mask, c.b.scalar(wide, 0), -kInfinity) : c.b.cast(h.mask, wide);
+    s = c.b.add(s, m);
+  }
+  if (h.causal) {
+    ValueId key = c.b.iota({1, 1, 1, c.b.dim(h.k, 2)}, 3), query = c.b.iota({1, 1, c.b.dim(h.q, 2), 1}, 2);
+    s = c.b.select(c.b.le(key, query), s, -kInfinity);
+  }
+  return s;
+}
+
+// Heads of keys and values repeated as grouped queries need them.
+void spread_groups(Call& c, Heads& h) {
+  if (!c.b.ok()) return;
+  const SymExpr q = c.b.dim(h.q, 1), k = c.b.dim(h.k, 1);
+  if (c.b.env().known_equal(q, k)) return;
+  const SymExpr group = c.b.env().simplify(floordiv(q, k));
+  auto spread = [&](ValueId v) {
+    SymShape s = c.b.shape(v);
+    ValueId wide = c.b.expand(c.b.unsqueeze(v, {2}), {s[0], s[1], group, s[2], s[3]});
+    return c.b.reshape(wide, {s[0], q, s[2], s[3]});
+  };
+  h.k = spread(h.k);
+  h.v = spread(h.v);
+}
+
+ValueId log_sum(Call& c, Heads h) {
+  spread_groups(c, h);
+  ValueId s = masked_scores(c, h);
+  if (!c.b.ok()) return {};
+  ValueId high = c.b.reduce("reduce_max", s, {3}, true);
+  high = c.b.select(c.b.eq(high, -kInfinity), 0.0, high);
+  ValueId sum = c.b.log(c.b.sum(c.b.exp(c.b.sub(s, high)), {3}, true));
+  return c.b.squeeze(c.b.add(sum, high), {3});
+}
+
+// The dtype and shape that the program states, where that is what there is.
+void attention_results(Call& c, int sums) {
+  auto h = heads_of(c);
+  if (!h) return;
+  c.result(attention(c, *h));
+  const int count = static_cast<int>(c.schema().results.size());
+  for (int i = 1; i < count && c.b.ok(); ++i) {
+    if (!c.is_used(i)) {
+      c.unused_result();
+      continue;
+    }
+    if (i == sums) {
+      const DType d = c.result_dtype(i);
+      c.result(c.b.cast(log_sum(c, *h), d));
+      continue;
+    }
+    // Seeds and offsets of a dropout that there is not, cumulative sizes of sequences of one size.
+    const SymShape shape = c.result_shape(i);
+    if (!c.b.ok()) return;
+    c.result(zeros(c, c.result_dtype(i), shape));
+  }
+}
+
+void translate_attention(Call& c) { attention_results(c, -1); }
+void translate_attention_with_sums(Call& c) { attention_results(c, 1); }
+
+// The second result is the weights.
+void translate_attention_math(Call& c) {
+  if (c.given("dropout_mask")) return c.unsupported("attention with a dropout mask");
+  auto h = heads_of(c);
+  if (!h) return;
+  c.result(attention(c, *h));
+  if (!c.is_used(1)) return c.unused_result();
+  const DType d = c.result_dtype(1);
+  const SymShape shape = c.result_shape(1);
+  spread_groups(c, *h);
+  ValueId s = masked_scores(c, *h);
+  ValueId hidden = c.b.eq(c.b.reduce("reduce_max", s, {3}, true), -kInfinity);
+  ValueId weights = c.b.cast(c.b.select(hidden, 0.0, softmax(c, s, 3, false)), d);
+  c.result(c.b.reshape(weights, shape));
+}
+
+// With P the weights, dV = P^T dO, dP = dO V^T, dS = P * (dP - rowsum(dO * O)), dQ = scale dS K, dK = scale dS^T Q.
+void translate_attention_backward(Call& c) {
+  ValueId grad = c.tensor(c.schema().argument("grad_out_") ? "grad_out_" : "grad_out"), out = c.tensor("out"),
+          sums = c.tensor("logsumexp");
+  auto h = heads_of(c);
+  Ints mask = c.schema().argument("grad_input_mask") ? c.ints("grad_input_mask") : Ints{1, 1, 1, 0};
+  if (!h || !c.b.ok()) return;
+  mask.resize(4, 0);
+  const DType d = c.b.dtype(h->q), wide = compute_dtype(d);
+  if (c.b.rank(grad) != 4 || h->lead.size() != 2)
+    return c.unsupported("the gradient of an attention over " + str(c.b.shape(grad)));
+  const SymExpr key_heads = c.b.dim(h->k, 1);
+  const SymShape key_shape = c.b.shape(h->k), value_shape = c.b.shape(h->v);
+  spread_groups(c, *h);
+  ValueId s = masked_scores(c, *h);
+  if (!c.b.ok()) return;
+  // Libraries pad the sums' rows.
+  const SymExpr rows = c.b.dim(h->q, 2);
+  if (!c.b.env().known_equal(c.b.dim(sums, 2), rows)) sums = c.b.slice(sums, 2, 0, rows);
+  ValueId p = c.b.exp(c.b.sub(s, c.b.unsqueeze(c.b.cast(sums, wide), {3})));
+  // A row without keys has the sum -inf, and no weights.
+  p = c.b.select(c.b.eq(s, -kInfinity), 0.0, p);
+  ValueId narrow = c.b.cast(p, d);
+  ValueId dv = c.b.matmul(transposed(c, narrow), grad);
+  ValueId dp = c.b.cast(c.b.matmul(grad, transposed(c, h->v)), wide);
+  ValueId row = c.b.sum(c.b.mul(c.b.cast(grad, wide), c.b.cast(out, wide)), {3}, true);
+  ValueId ds = c.b.mul(p, c.b.sub(dp, row));
+  ValueId scaled = c.b.cast(c.b.mul(ds, h->scale), d);
+  ValueId dq = c.b.matmul(scaled, h->k), dk = c.b.matmul(transposed(c, scaled), h->q);
+  auto gathered = [&](ValueId v, const SymShape& shape) { // heads that share a key head add up
+    if (!c.b.ok() || c.b.env().known_equal(c.b.dim(v, 1), key_heads)) return v;
+    const SymExpr group = c.b.env().simplify(floordiv(c.b.dim(v, 1), key_heads));
+    v = c.b.reshape(v, {shape[0], key_heads, group, shape[2], shape[3]});
+    return c.b.cast(c.b.sum(c.b.widen(v), {2}, false), d);
+  };
+  auto give = [&](size_t i, ValueId v) {
+    if (mask[i])
+      c.result(v);
+    else
+      c.unused_result();
+  };
+  give(0, dq);
+  give(1, gathered(dk, key_shape));
+  give(2, gathered(dv, value_shape));
+  if (c.schema().results.size() < 4) return;
+  if (!mask[3] || !h->mask.valid() || !c.is_used(3)) return c.unused_result();
+  // The bias was broadcast to the scores.
+  const SymShape wanted = c.result_shape(3), full = c.b.shape(ds);
+  Ints axes;
+  for (size_t i = 0; i < full.size(); ++i)
+    if (i + wanted.size() < full.size() || !c.b.env().known_equal(wanted[i + wanted.size() - full.size()], full[i]))
+      axes.push_back(static_cast<int64_t>(i));
+  if (!axes.empty()) ds = c.b.sum(ds, axes, true);
+  c.result(c.b.cast(c.b.reshape(ds, wanted), c.result_dtype(3)));
+}
+
+// ---- nn.MultiheadAttention and nn.TransformerEncoderLayer in one operator, as eval mode has them
+struct Packed {
+  ValueId y, weights; // weights: [N, heads, L, S], wide
+};
+Packed packed_attention(Call& c, ValueId q, ValueId k, ValueId v, int64_t width, int64_t heads, ValueId mask,
+                        std::optional<int64_t> mask_type, bool need_weights) {
+  Packed out;
+  ValueId weight = c.tensor("qkv_weight"), bias = c.tensor("qkv_bias");
+  if (!c.b.ok()) return out;
+  const SymShape s = c.b.shape(q);
+  auto project = [&](ValueId x, int64_t part) {
+    ValueId w = c.b.slice(weight, 0, part * width, width), b = c.b.slice(bias, 0, part * width, width);
+    ValueId y = linear(c, x, w, b);
+    SymShape shape = c.b.shape(y);
+    if (!c.b.ok()) return y;
+    return c.b.transpose(c.b.reshape(y, {shape[0], shape[1], heads, width / heads}), {0, 2, 1, 3});
+  };
+  Heads h;
+  h.q = project(q, 0);
+  h.k = project(k, 1);
+  h.v = project(v, 2);
+  h.lead = {s[0], heads};
+  h.scale = 1 / std::sqrt(static_cast<double>(width / heads));
+  if (mask.valid() && c.b.ok()) { // true hides a key: 0 is [L, S], 1 is [N, S], 2 is [N, heads, L, S]
+    const SymShape m = c.b.shape(mask);
+    const int64_t kind = mask_type.value_or(m.size() == 2 ? 0 : 2);
+    if (kind == 1 && m.size() == 2) mask = c.b.reshape(mask, {m[0], 1, 1, m[1]});
+    h.mask = c.b.dtype(mask) == DType::Bool ? c.b.logical_not(mask) : mask;
+  }
+  ValueId y = attention(c, h);
+  if (need_weights) {
+    ValueId scores = masked_scores(c, h);
+    out.weights = softmax(c, scores, 3, false);
+  }
+  y = c.b.reshape(c.b.transpose(y, {0, 2, 1, 3}), {s[0], s[1], width});
+  out.y = linear(c, y, c.tensor("proj_weight"), c.tensor("proj_bias"));
+  return out;
+}
+
+void translate_multi_head(Call& c) {
+  ValueId q = c.tensor("query"), k = c.tensor("key"), v = c.tensor("value"), mask = c.maybe("mask");
+  const int64_t width = c.integer("embed_dim"), heads = c.integer("num_head");
+  const auto mask_type = c.maybe_integer("mask_type");
+  const bool need = c.flag("need_weights") && c.is_used(1), average = c.flag("average_attn_weights");
+  if (!c.b.ok()) return;
+  const DType d = c.b.dtype(q);
+  Packed p = packed_attention(c, q, k, v, width, heads, mask, mask_type, need);
+  c.result(p.y);
+  if (!need) return c.unused_result();
+  c.result(c.b.cast(average ? c.b.mean(p.weights, {1}, false) : p.weights, d));
+}
+
+void translate_encoder_layer(Call& c) {
+  ValueId x = c.tensor("src"), mask = c.maybe("mask");
+  const int64_t width = c.integer("embed_dim"), heads = c.integer("num_heads");
+  const auto mask_type = c.maybe_integer("mask_type");
+  const bool gelu = c.flag("use_gelu"), first = c.flag("norm_first");
+  const double epsilon = c.number("eps");
+  if (!c.b.ok()) return;
+  const int rank = c.b.rank(x);
+  auto norm = [&](ValueId v, const char* weight, const char* bias) {
+    return layer_norm(c, v, rank - 1, c.tensor(weight), c.tensor(bias), epsilon);
+  };
+  auto attend = [&](ValueId v) { return packed_attention(c, v, v, v, width, heads, mask, mask_type, false).y; };
+  auto feed = [&](ValueId v) {
+    ValueId y = linear(c, v, c.tensor("ffn_weight_1"), c.tensor("ffn_bias_1"));
+    y = c.b.op1(gelu ? "Gelu" : "Relu", y);
+    return linear(c, y, c.tensor("ffn_weight_2"), c.tensor("ffn_bias_2"));
+  };
+  if (first) {
+    x = c.b.add(x, attend(norm(x, "norm_weight_1", "norm_bias_1")));
+    x = c.b.add(x, feed(norm(x, "norm_weight_2", "norm_bias_2")));
+  } else {
+    x = norm(c.b.add(x, attend(x)), "norm_weight_1", "norm_bias_1");
+    x = norm(c.b.add(x, feed(x)), "norm_weight_2", "norm_bias_2");
+  }
+  c.result(x);
+}
+
+} // namespace
+
+void register_attention(AtenTable& t) {
+  t.add({"softmax.int", "_softmax.default"}, translate_softmax<false>);
+  t.add({"log_softmax.int", "_log_softmax.default"}, translate_softmax<true>);
+  t.add({"_safe_softmax.default"}, translate_safe_softmax);
+  t.add({"_softmax_backward_data.default"}, translate_softmax_backward<false>);
+  t.add({"_log_softmax_backward_data.default"}, translate_softmax_backward<true>);
+  t.add({"scaled_dot_product_attention.default"}, translate_attention);
+  t.add({"_scaled_dot_product_attention_math.default"}, translate_attention_math);
+  t.add({"_scaled_dot_product_flash_attention.default", "_scaled_dot_product_flash_attention_for_cpu.default",
+         "_scaled_dot_product_efficient_attention.default", "_scaled_dot_product_cudnn_attention.default",
+         "_scaled_dot_product_fused_attention_overrideable.default"},
+        translate_attention_with_sums);
+  t.add({"_scaled_dot_product_flash_attention_backward.default",
+         "_scaled_dot_product_flash_attention_for_cpu_backward.default",
+         "_scaled_dot_product_efficient_attention_backward.default",
+         "_scaled_dot_product_cudnn_attention_backward.default",
+         "_scaled_dot_product_fused_attention_overrideable_backward.default"},
+        translate_attention_backward);
+  t.add({"_native_multi_head_attention.default"}, translate_multi_head);
+  t.add({"_transformer_encoder_layer_fwd.default"}, translate_encoder_layer);
+}
 
 } // namespace tessera::fx

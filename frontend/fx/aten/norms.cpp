@@ -1,7 +1,419 @@
-#include "frontend/fx/call.h"
+// Normalizations and their gradients. Statistics are taken in f32 (f64 for f64).
+#include "frontend/fx/aten/parts.h"
 
 namespace tessera::fx {
+namespace {
 
-void register_norms(AtenTable&) {}
+// A result of the dtype that the program states; nothing where nobody reads it.
+void stated_result(Call& c, int index, const std::function<ValueId()>& value) {
+  if (!c.b.ok()) return;
+  if (!c.is_used(index)) return c.unused_result();
+  const DType d = c.result_dtype(index);
+  ValueId v = value();
+  c.result(cast_if(c, v, d));
+}
+
+// ---- layer normalization: over the last dimensions
+int64_t first_normalized(Call& c, ValueId x) {
+  const auto count = static_cast<int64_t>(c.sizes("normalized_shape").size());
+  if (!c.b.ok()) return 0;
+  const int64_t axis = c.b.rank(x) - count;
+  if (axis < 0)
+    c.b.fail(ErrorCode::ShapeMismatch,
+             "normalized_shape has " + std::to_string(count) + " dimensions and the input " + str(c.b.shape(x)));
+  return axis;
+}
+
+// Parameters of another dtype than x's: everything in f32, as PyTorch computes it.
+ValueId mixed(Call& c, ValueId& x, std::initializer_list<ValueId*> parameters) {
+  if (!c.b.ok()) return x;
+  DType d = c.b.dtype(x);
+  for (const ValueId* p : parameters)
+    if (p->valid() && c.b.dtype(*p) != d) d = Call::promote(d, compute_dtype(c.b.dtype(*p)));
+  for (ValueId* p : parameters) *p = cast_if(c, *p, d);
+  return x = c.b.cast(x, d);
+}
+
+void translate_layer_norm(Call& c) {
+  ValueId x = c.tensor("input"), scale = c.maybe("weight"), bias = c.maybe("bias");
+  const double epsilon = c.number("eps");
+  const int64_t axis = first_normalized(c, x);
+  if (!c.b.ok()) return;
+  const DType d = c.b.dtype(x);
+  mixed(c, x, {&scale, &bias});
+  const int wanted = c.is_used(2) ? 3 : c.is_used(1) ? 2 : 1;
+  if (c.b.rank(x) == axis || wanted == 1) { // also the empty normalized_shape
+    c.result(c.b.cast(layer_norm(c, x, axis, scale, bias, epsilon), d));
+    return;
+  }
+  if (!scale.valid()) scale = c.b.like(x, 1);
+  std::vector<ValueId> operands = {x, scale};
+  if (bias.valid()) operands.push_back(bias);
+  const DType stash = c.b.dtype(x) == DType::F64 ? DType::F64 : DType::F32;
+  std::vector<ValueId> out =
+      c.b.ops("LayerNormalization", operands,
+              {{"axis", axis}, {"epsilon", epsilon}, {"stash_type", int64_t{info(stash).onnx}}}, wanted);
+  if (!c.b.ok()) return;
+  c.result(c.b.cast(out[0], d));
+  for (int i = 1; i < wanted; ++i) stated_result(c, i, [&] { return out[static_cast<size_t>(i)]; });
+}
+
+struct Sums {
+  ValueId normalized, grad; // in the wide dtype
+};
+// rstd * (g - mean(g) - n * mean(g * n)) over axes: what a normalization hands back.
+ValueId normalized_gradient(Call& c, ValueId g, ValueId n, ValueId rstd, const Ints& axes) {
+  ValueId first = c.b.mean(g, axes, true), second = c.b.mean(c.b.mul(g, n), axes, true);
+  return c.b.mul(rstd, c.b.sub(c.b.sub(g, first), c.b.mul(n, second)));
+}
+
+void translate_layer_norm_backward(Call& c) {
+  ValueId grad = c.tensor("grad_out"), x = c.tensor("input"), mean = c.tensor("mean"), rstd = c.tensor("rstd"),
+          weight = c.maybe("weight"), bias = c.maybe("bias");
+  const Ints mask = c.ints("output_mask");
+  const int64_t axis = first_normalized(c, x);
+  if (!c.b.ok()) return;
+  const DType wide = compute_dtype(c.b.dtype(x));
+  const int rank = c.b.rank(x);
+  const Ints inner = axis_range(axis, rank), outer = axis_range(0, axis);
+  ValueId g = c.b.cast(grad, wide), scale = c.b.cast(rstd, wide);
+  ValueId n = c.b.mul(c.b.sub(c.b.cast(x, wide), c.b.cast(mean, wide)), scale);
+  ValueId through = weight.valid() ? c.b.mul(g, c.b.cast(weight, wide)) : g;
+  if (mask.at(0))
+    stated_result(c, 0, [&] { return normalized_gradient(c, through, n, scale, inner); });
+  else
+    c.unused_result();
+  auto parameter = [&](int index, bool wanted, ValueId v) {
+    if (!wanted) return c.unused_result();
+    stated_result(c, index, [&] { return outer.empty() ? v : c.b.sum(v, outer, false); });
+  };
+  parameter(1, mask.at(1) && weight.valid(), c.b.mul(g, n));
+  parameter(2, mask.at(2) && bias.valid(), g);
+}
+
+// ---- RMS normalization
+void translate_rms_norm(Call& c) {
+  ValueId x = c.tensor("input"), weight = c.maybe("weight");
+  const int64_t axis = first_normalized(c, x);
+  if (!c.b.ok()) return;
+  const DType d = c.b.dtype(x), out = c.result_dtype(0);
+  const DType wide = compute_dtype(d);
+  // Without one given, PyTorch takes the distance from 1 to the next number of the computing dtype.
+  const double epsilon =
+      c.maybe_number("eps").value_or(wide == DType::F64 ? 2.220446049250313e-16 : 1.1920928955078125e-07);
+  if (!c.b.ok()) return;
+  if (!weight.valid()) weight = c.b.like(x, 1);
+  mixed(c, x, {&weight});
+  c.result(c.b.cast(c.b.op("RMSNormalization", {x, weight}, {{"axis", axis}, {"epsilon", epsilon}}), out));
+  if (c.schema().results.size() == 1 || !c.is_used(1)) return c.unused_result();
+  stated_result(c, 1, [&] {
+    ValueId v = c.b.cast(x, wide);
+    return c.b.rsqrt(c.b.add(c.b.mean(c.b.mul(v, v), axis_range(axis, c.b.rank(x)), true), epsilon));
+  });
+}
+
+void translate_rms_norm_backward(Call& c) {
+  ValueId grad = c.tensor("grad_out"), x = c.tensor("input"), rstd = c.tensor("rstd"), weight = c.maybe("weight");
+  const Ints mask = c.ints("output_mask");
+  const int64_t axis = first_normalized(c, x);
+  if (!c.b.ok()) return;
+  const DType wide = compute_dtype(c.b.dtype(x));
+  const Ints inner = axis_range(axis, c.b.rank(x)), outer = axis_range(0, axis);
+  ValueId g = c.b.cast(grad, wide), scale = c.b.cast(rstd, wide), n = c.b.mul(c.b.cast(x, wide), scale);
+  ValueId through = weight.valid() ? c.b.mul(g, c.b.cast(weight, wide)) : g;
+  if (mask.at(0))
+    stated_result(
+        c, 0, [&] { return c.b.mul(scale, c.b.sub(through, c.b.mul(n, c.b.mean(c.b.mul(through, n), inner, true)))); });
+  else
+    c.unused_result();
+  if (mask.at(1) && weight.valid())
+    stated_result(c, 1, [&] { return outer.empty() ? c.b.mul(g, n) : c.b.sum(c.b.mul(g, n), outer, false); });
+  else
+    c.unused_result();
+}
+
+// ---- group normalization
+// A vector over the channels; `value` everywhere where there is none.
+ValueId channels_or(Call& c, ValueId v, const SymExpr& channels, DType d, double value) {
+  return v.valid() ? v : c.b.expand(c.b.scalar(d, value), {channels});
+}
+
+void translate_group_norm(Call& c) {
+  ValueId x = c.tensor("input"), weight = c.maybe("weight"), bias = c.maybe("bias");
+  const int64_t groups = c.schema().argument("group") ? c.integer("group") : c.integer("num_groups");
+  const double epsilon = c.number("eps");
+  if (!c.b.ok()) return;
+  const DType d = c.b.dtype(x);
+  mixed(c, x, {&weight, &bias});
+  const SymShape shape = c.b.shape(x);
+  if (shape.size() < 2)
+    return c.b.fail(ErrorCode::ShapeMismatch, "group normalization takes [N, C, ...], not " + str(shape));
+  const DType common = c.b.dtype(x);
+  c.result(c.b.cast(c.b.op("GroupNormalization",
+                           {x, channels_or(c, weight, shape[1], common, 1), channels_or(c, bias, shape[1], common, 0)},
+                           {{"num_groups", groups}, {"epsilon", epsilon}}),
+                    d));
+  if (c.schema().results.size() == 1) return;
+  SymShape split = {shape[0], groups, c.b.env().simplify(floordiv(shape[1], groups))};
+  split.insert(split.end(), shape.begin() + 2, shape.end());
+  const Ints axes = axis_range(2, static_cast<int64_t>(split.size()));
+  ValueId wide = c.b.reshape(c.b.widen(x), split), mean;
+  auto mean_of = [&] { return mean.valid() ? mean : mean = c.b.mean(wide, axes, true); };
+  stated_result(c, 1, [&] { return c.b.reshape(mean_of(), {shape[0], groups}); });
+  stated_result(c, 2, [&] {
+    ValueId centred = c.b.sub(wide, mean_of());
+    ValueId variance = c.b.mean(c.b.mul(centred, centred), axes, true);
+    return c.b.reshape(c.b.rsqrt(c.b.add(variance, epsilon)), {shape[0], groups});
+  });
+}
+
+void translate_group_norm_backward(Call& c) {
+  ValueId grad = c.tensor("grad_out"), x = c.tensor("input"), mean = c.tensor("mean"), rstd = c.tensor("rstd"),
+          weight = c.maybe("weight");
+  const int64_t groups = c.integer("group");
+  const Ints mask = c.ints("output_mask");
+  if (!c.b.ok()) return;
+  const SymShape shape = c.b.shape(x);
+  const DType wide = compute_dtype(c.b.dtype(x));
+  const SymExpr each = c.b.env().simplify(floordiv(shape[1], groups)), places = product(std::span(shape).subspan(2));
+  const SymShape split = {shape[0], groups, each, places}, group = {shape[0], groups, 1, 1};
+  auto wide_split = [&](ValueId v) { return c.b.reshape(c.b.cast(v, wide), split); };
+  auto stat = [&](ValueId v) { return c.b.reshape(c.b.cast(v, wide), group); };
+  ValueId g = wide_split(grad), scale = stat(rstd);
+  ValueId n = c.b.mul(c.b.sub(wide_split(x), stat(mean)), scale);
+  ValueId through = weight.valid() ? c.b.mul(g, c.b.reshape(c.b.cast(weight, wide), {1, groups, each, 1})) : g;
+  if (mask.at(0))
+    stated_result(c, 0, [&] { return c.b.reshape(normalized_gradient(c, through, n, scale, {2, 3}), shape); });
+  else
+    c.unused_result();
+  auto parameter = [&](int index, bool wanted, const std::function<ValueId()>& v) {
+    if (!wanted) return c.unused_result();
+    stated_result(c, index, [&] { return c.b.reshape(c.b.sum(v(), {0, 3}, false), {shape[1]}); });
+  };
+  parameter(1, mask.at(1) != 0, [&] { return c.b.mul(g, n); });
+  parameter(2, mask.at(2) != 0, [&] { return g; });
+}
+
+// ---- batch normalization
+struct BatchStatistics {
+  ValueId mean, variance, inverse; // [C], wide
+  SymExpr count;                   // elements of a channel
+};
+
+Ints all_but_channels(int rank) {
+  Ints axes = axis_range(2, rank);
+  axes.insert(axes.begin(), 0);
+  return axes;
+}
+
+BatchStatistics statistics(Call& c, ValueId x, double epsilon) {
+  BatchStatistics s;
+  const SymShape shape = c.b.shape(x);
+  const Ints axes = all_but_channels(c.b.rank(x));
+  s.count = 1;
+  for (int64_t a : axes) s.count *= shape[static_cast<size_t>(a)];
+  ValueId mean = c.b.mean(x, axes, true), centred = c.b.sub(x, mean);
+  ValueId variance = c.b.mean(c.b.mul(centred, centred), axes, true);
+  if (!c.b.ok()) return s;
+  s.mean = c.b.reshape(mean, {shape[1]});
+  s.variance = c.b.reshape(variance, {shape[1]});
+  s.inverse = c.b.rsqrt(c.b.add(s.variance, epsilon));
+  return s;
+}
+
+// (1 - momentum) * running + momentum * own, in running's dtype.
+ValueId updated(Call& c, ValueId running, ValueId own, double momentum) {
+  if (!c.b.ok()) return {};
+  const DType wide = c.b.dtype(own);
+  return c.b.cast(c.b.add(c.b.mul(c.b.cast(running, wide), 1 - momentum), c.b.mul(own, momentum)), c.b.dtype(running));
+}
+
+ValueId unbiased(Call& c, const BatchStatistics& s) {
+  if (!c.b.ok()) return {};
+  const DType wide = c.b.dtype(s.variance);
+  ValueId n = c.b.size(s.count, wide);
+  return c.b.mul(s.variance, c.b.div(n, c.b.sub(n, 1.0)));
+}
+
+enum class BatchForm {
+  Plain,      // one result
+  Saved,      // out, mean, inverse deviation
+  Functional, // out, mean, inverse deviation, new running mean, new running variance
+  Reserve,    // out, mean, inverse deviation, a byte tensor that only a library reads
+  ReserveFunctional,
+};
+
+template <BatchForm kForm>
+void translate_batch_norm(Call& c) {
+  ValueId x = c.tensor("input"), weight = c.maybe("weight"), bias = c.maybe("bias");
+  const bool has_running = c.schema().argument("running_mean") != nullptr;
+  ValueId running_mean = has_running ? c.maybe("running_mean") : ValueId(),
+          running_var = has_running ? c.maybe("running_var") : ValueId();
+  const std::string_view name = c.schema().name;
+  const bool update = name.find("with_update") != std::string_view::npos;
+  bool training = update || (c.schema().argument("training") && c.flag("training"));
+  const double epsilon = c.number(c.schema().argument("epsilon") ? "epsilon" : "eps");
+  const double momentum = c.number(c.schema().argument("momentum") ? "momentum" : "exponential_average_factor");
+  if (!c.b.ok()) return;
+  if (!training && !running_mean.valid()) training = true; // no statistics to use but the batch's own
+  const DType d = c.b.dtype(x);
+  const SymShape shape = c.b.shape(x);
+  const int rank = c.b.rank(x);
+  if (rank < 2) return c.b.fail(ErrorCode::ShapeMismatch, "batch normalization takes [N, C, ...], not " + str(shape));
+  if (!training) {
+    const DType p = weight.valid() ? c.b.dtype(weight) : c.b.dtype(running_mean);
+    c.result(c.b.op(
+        "BatchNormalization",
+        {x, channels_or(c, weight, shape[1], p, 1), channels_or(c, bias, shape[1], p, 0), running_mean, running_var},
+        {{"epsilon", epsilon}}));
+    if (kForm == BatchForm::Plain) return;
+    const bool zero_sized = c.is_used(1) && c.result_shape(1) == SymShape{0};
+    const DType wide = compute_dtype(c.b.dtype(running_var));
+    stated_result(c, 1, [&] { return zero_sized ? zeros(c, wide, {0}) : running_mean; });
+    stated_result(c, 2, [&] {
+      if (zero_sized) return zeros(c, wide, {0});
+      return c.b.rsqrt(c.b.add(c.b.cast(running_var, wide), epsilon));
+    });
+    if (kForm == BatchForm::Functional) {
+      c.result(running_mean);
+      c.result(running_var);
+    }
+    if (kForm == BatchForm::Reserve || kForm == BatchForm::ReserveFunctional)
+      stated_result(c, 3, [&] { return zeros(c, DType::U8, {0}); });
+    if (kForm == BatchForm::ReserveFunctional) {
+      c.result(running_mean);
+      c.result(running_var);
+    }
+    return;
+  }
+  ValueId wide = c.b.widen(x);
+  BatchStatistics s = statistics(c, wide, epsilon);
+  if (!c.b.ok()) return;
+  const DType w = c.b.dtype(wide);
+  ValueId factor = weight.valid() ? c.b.mul(c.b.cast(weight, w), s.inverse) : s.inverse;
+  ValueId y = c.b.mul(c.b.sub(wide, along(c, s.mean, 1, rank)), along(c, factor, 1, rank));
+  if (bias.valid()) y = c.b.add(y, along(c, c.b.cast(bias, w), 1, rank));
+  c.result(c.b.cast(y, d));
+  if (kForm == BatchForm::Plain) return;
+  stated_result(c, 1, [&] { return s.mean; });
+  stated_result(c, 2, [&] { return s.inverse; });
+  if (kForm == BatchForm::Reserve || kForm == BatchForm::ReserveFunctional)
+    stated_result(c, 3, [&] { return zeros(c, DType::U8, {0}); });
+  if (kForm == BatchForm::Functional || kForm == BatchForm::ReserveFunctional) {
+    c.result(updated(c, running_mean, s.mean, momentum));
+    c.result(updated(c, running_var, unbiased(c, s), momentum));
+  }
+}
+
+void translate_batch_norm_backward(Call& c) {
+  const bool cudnn = c.schema().argument("input") && c.schema().argument("epsilon");
+  ValueId grad = c.tensor(c.schema().argument("grad_out") ? "grad_out" : "grad_output"), x = c.tensor("input"),
+          weight = c.maybe("weight"), running_mean = c.maybe("running_mean"), running_var = c.maybe("running_var");
+  ValueId save_mean = c.maybe("save_mean"), save_inverse;
+  for (std::string_view n : {"save_invstd", "save_var"})
+    if (c.schema().argument(n)) save_inverse = c.maybe(n);
+  const bool training = cudnn || (c.schema().argument("train") ? c.flag("train") : c.flag("update"));
+  const double epsilon = c.number(cudnn ? "epsilon" : "eps");
+  const Ints mask = cudnn ? Ints{1, 1, 1} : c.ints("output_mask");
+  if (!c.b.ok()) return;
+  const DType wide = compute_dtype(c.b.dtype(x));
+  const int rank = c.b.rank(x);
+  const Ints axes = all_but_channels(rank);
+  auto vector = [&](ValueId v) { return along(c, c.b.cast(v, wide), 1, rank); };
+  ValueId mean, inverse;
+  if (training) {
+    if (!save_mean.valid() || !save_inverse.valid())
+      return c.b.fail(ErrorCode::BadAttribute, "the gradient of a batch normalization needs the saved statistics");
+    mean = vector(save_mean);
+    inverse = vector(save_inverse);
+  } else {
+    if (!running_mean.valid() || !running_var.valid())
+      return c.b.fail(ErrorCode::BadAttribute, "the gradient of a batch normalization needs the running statistics");
+    mean = vector(running_mean);
+    inverse = c.b.rsqrt(c.b.add(vector(running_var), epsilon));
+  }
+  ValueId g = c.b.cast(grad, wide), n = c.b.mul(c.b.sub(c.b.cast(x, wide), mean), inverse);
+  ValueId through = weight.valid() ? c.b.mul(g, vector(weight)) : g;
+  if (mask.at(0))
+    stated_result(
+        c, 0, [&] { return training ? normalized_gradient(c, through, n, inverse, axes) : c.b.mul(through, inverse); });
+  else
+    c.unused_result();
+  if (mask.at(1))
+    stated_result(c, 1, [&] { return c.b.sum(c.b.mul(g, n), axes, false); });
+  else
+    c.unused_result();
+  if (mask.at(2))
+    stated_result(c, 2, [&] { return c.b.sum(g, axes, false); });
+  else
+    c.unused_result();
+}
+
+// ---- instance normalization: each channel of each instance
+void translate_instance_norm(Call& c) {
+  ValueId x = c.tensor("input"), weight = c.maybe("weight"), bias = c.maybe("bias"),
+          running_mean = c.maybe("running_mean"), running_var = c.maybe("running_var");
+  const bool own = c.flag("use_input_stats");
+  const double epsilon = c.number("eps");
+  if (!c.b.ok()) return;
+  const DType d = c.b.dtype(x);
+  const SymExpr channels = c.b.dim(x, 1);
+  if (!own) {
+    if (!running_mean.valid() || !running_var.valid())
+      return c.b.fail(ErrorCode::BadAttribute, "instance normalization has no statistics to use");
+    const DType p = c.b.dtype(running_mean);
+    return c.result(c.b.op(
+        "BatchNormalization",
+        {x, channels_or(c, weight, channels, p, 1), channels_or(c, bias, channels, p, 0), running_mean, running_var},
+        {{"epsilon", epsilon}}));
+  }
+  if (running_mean.valid()) return c.unsupported("instance normalization that updates running statistics");
+  mixed(c, x, {&weight, &bias});
+  const DType common = c.b.dtype(x);
+  c.result(c.b.cast(c.b.op("InstanceNormalization",
+                           {x, channels_or(c, weight, channels, common, 1), channels_or(c, bias, channels, common, 0)},
+                           {{"epsilon", epsilon}}),
+                    d));
+}
+
+// ---- weight normalization: g * v / |v|, norms over all dimensions but one
+void translate_weight_norm(Call& c) {
+  ValueId v = c.tensor("v"), g = c.tensor("g");
+  const int64_t dim = c.integer("dim");
+  if (!c.b.ok()) return;
+  const DType d = c.b.dtype(v);
+  const int rank = c.b.rank(v);
+  Ints axes = axis_range(0, rank);
+  if (dim >= 0) axes.erase(axes.begin() + dim); // -1: the norm of everything
+  ValueId wide = c.b.widen(v);
+  ValueId norm = c.b.sqrt(c.b.sum(c.b.mul(wide, wide), axes, true));
+  if (!c.b.ok()) return;
+  if (dim < 0) norm = c.b.reshape(norm, {});
+  c.result(c.b.cast(c.b.mul(wide, c.b.div(c.b.cast(g, c.b.dtype(wide)), norm)), d));
+  if (c.schema().results.size() > 1) stated_result(c, 1, [&] { return norm; });
+}
+
+} // namespace
+
+void register_norms(AtenTable& t) {
+  t.add({"layer_norm.default", "native_layer_norm.default"}, translate_layer_norm);
+  t.add({"native_layer_norm_backward.default"}, translate_layer_norm_backward);
+  t.add({"rms_norm.default", "_fused_rms_norm.default"}, translate_rms_norm);
+  t.add({"_fused_rms_norm_backward.default"}, translate_rms_norm_backward);
+  t.add({"group_norm.default", "native_group_norm.default"}, translate_group_norm);
+  t.add({"native_group_norm_backward.default"}, translate_group_norm_backward);
+  t.add({"batch_norm.default"}, translate_batch_norm<BatchForm::Plain>);
+  t.add({"native_batch_norm.default", "_native_batch_norm_legit.default", "_native_batch_norm_legit.no_stats",
+         "_native_batch_norm_legit_no_training.default"},
+        translate_batch_norm<BatchForm::Saved>);
+  t.add({"_native_batch_norm_legit_functional.default"}, translate_batch_norm<BatchForm::Functional>);
+  t.add({"_batch_norm_with_update.default", "_batch_norm_no_update.default", "cudnn_batch_norm.default"},
+        translate_batch_norm<BatchForm::Reserve>);
+  t.add({"_batch_norm_with_update_functional.default"}, translate_batch_norm<BatchForm::ReserveFunctional>);
+  t.add({"native_batch_norm_backward.default", "batch_norm_backward.default", "cudnn_batch_norm_backward.default"},
+        translate_batch_norm_backward);
+  t.add({"instance_norm.default"}, translate_instance_norm);
+  t.add({"_weight_norm.default", "_weight_norm_interface.default"}, translate_weight_norm);
+}
 
 } // namespace tessera::fx

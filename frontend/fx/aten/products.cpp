@@ -1,7 +1,245 @@
-#include "frontend/fx/call.h"
+// Matrix products and what is made of them.
+#include "frontend/fx/aten/parts.h"
 
 namespace tessera::fx {
+namespace {
 
-void register_products(AtenTable&) {}
+void translate_matmul(Call& c) {
+  ValueId x = c.tensor(c.given("self") ? "self" : "input");
+  const char* second = c.schema().argument("other") ? "other" : c.schema().argument("mat2") ? "mat2" : "vec";
+  c.result(matrix_product(c, x, c.tensor(second)));
+}
+
+// Sum of products of two vectors. Numbers are real, so vdot is the same.
+void translate_dot(Call& c) {
+  ValueId x = c.tensor("self"), y = c.tensor(c.schema().argument("tensor") ? "tensor" : "other");
+  c.result(matrix_product(c, x, y));
+}
+
+// beta * self + alpha * product; self counts for nothing, NaN included, where beta is 0.
+ValueId weighted_sum(Call& c, ValueId product) {
+  product = c.scaled(product, "alpha");
+  const Scalar beta = c.scalar("beta");
+  if (!c.b.ok() || (beta.is_constant() && beta.number == 0)) return product;
+  return c.b.add(product, c.scaled(c.b.cast(c.tensor("self"), c.b.dtype(product)), "beta"));
+}
+
+template <const char* kFirst, const char* kSecond>
+void translate_weighted(Call& c) {
+  ValueId product = matrix_product(c, c.tensor(kFirst), c.tensor(kSecond));
+  ValueId y = weighted_sum(c, product);
+  if (!c.b.ok()) return;
+  // A self of more dimensions than the product is no sum of PyTorch's; of fewer it broadcasts.
+  c.result(y);
+}
+constexpr char kMat1[] = "mat1", kMat2[] = "mat2", kBatch1[] = "batch1", kBatch2[] = "batch2", kMat[] = "mat",
+               kVec[] = "vec";
+
+void translate_addbmm(Call& c) {
+  ValueId product = c.b.matmul(c.tensor("batch1"), c.tensor("batch2"));
+  if (!c.b.ok()) return;
+  const DType d = c.b.dtype(product);
+  c.result(weighted_sum(c, c.b.cast(c.b.sum(c.b.widen(product), {0}, false), d)));
+}
+
+ValueId outer(Call& c, ValueId x, ValueId y) {
+  if (!c.b.ok()) return {};
+  return c.b.mul(c.b.unsqueeze(x, {1}), c.b.unsqueeze(y, {0}));
+}
+void translate_outer(Call& c) {
+  const DType d = c.promoted({"self", "vec2"});
+  ValueId x = c.operand("self", d), y = c.operand("vec2", d);
+  if (!c.b.ok()) return;
+  if (d == DType::Bool) return c.result(c.b.logical_and(c.b.unsqueeze(x, {1}), c.b.unsqueeze(y, {0})));
+  c.result(outer(c, x, y));
+}
+void translate_addr(Call& c) {
+  const DType d = c.promoted({"self", "vec1", "vec2"});
+  ValueId product = outer(c, c.operand("vec1", d), c.operand("vec2", d));
+  c.result(weighted_sum(c, product));
+}
+
+void translate_addmm_activation(Call& c) {
+  ValueId y = weighted_sum(c, c.b.matmul(c.tensor("mat1"), c.tensor("mat2")));
+  const bool gelu = c.flag("use_gelu");
+  if (!c.b.ok()) return;
+  c.result(gelu ? c.b.op("Gelu", {y}, {{"approximate", std::string("tanh")}}) : c.b.op1("Relu", y));
+}
+
+void translate_linear(Call& c) { c.result(linear(c, c.tensor("input"), c.tensor("weight"), c.maybe("bias"))); }
+
+// y[..., o] = sum over i, j of x1[..., i] * weight[o, i, j] * x2[..., j]
+void translate_bilinear(Call& c) {
+  ValueId x1 = c.tensor("input1"), x2 = c.tensor("input2"), weight = c.tensor("weight"), bias = c.maybe("bias");
+  if (!c.b.ok()) return;
+  ValueId y = c.b.op("Einsum", {x1, weight, x2}, {{"equation", std::string("...i,oij,...j->...o")}});
+  c.result(bias.valid() ? c.b.add(y, bias) : y);
+}
+
+void translate_einsum(Call& c) {
+  std::vector<ValueId> operands = c.tensors("tensors");
+  std::string equation = c.text("equation");
+  if (!c.b.ok()) return;
+  DType common = c.b.dtype(operands.at(0));
+  for (ValueId& v : operands) common = Call::promote(common, c.b.dtype(v));
+  for (ValueId& v : operands) v = c.b.cast(v, common);
+  c.result(c.b.op("Einsum", operands, {{"equation", equation}}));
+}
+
+// Contracted dimensions last on the left, first on the right; one product of matrices.
+ValueId contracted(Call& c, ValueId x, ValueId y, const Ints& from_x, const Ints& from_y) {
+  if (!c.b.ok()) return {};
+  if (from_x.size() != from_y.size()) {
+    c.b.fail(ErrorCode::BadAttribute, "different numbers of dimensions of the two tensors are contracted: " +
+                                          std::to_string(from_x.size()) + " and " + std::to_string(from_y.size()));
+    return {};
+  }
+  const SymShape sx = c.b.shape(x), sy = c.b.shape(y);
+  auto inside = [](const Ints& all, int64_t a) { return std::find(all.begin(), all.end(), a) != all.end(); };
+  Ints px, py = from_y;
+  SymShape out;
+  SymExpr rows = 1, columns = 1;
+  for (int64_t a = 0; a < static_cast<int64_t>(sx.size()); ++a)
+    if (!inside(from_x, a)) {
+      px.push_back(a);
+      out.push_back(sx[static_cast<size_t>(a)]);
+      rows *= out.back();
+    }
+  px.insert(px.end(), from_x.begin(), from_x.end());
+  for (int64_t a = 0; a < static_cast<int64_t>(sy.size()); ++a)
+    if (!inside(from_y, a)) {
+      py.push_back(a);
+      out.push_back(sy[static_cast<size_t>(a)]);
+      columns *= out.back();
+    }
+  // A contracted dimension of size 1 broadcasts: the other side is summed over it.
+  SymExpr depth = 1;
+  SymShape wide_x = sx, wide_y = sy;
+  for (size_t i = 0; i < from_x.size(); ++i) {
+    SymExpr &p = wide_x[static_cast<size_t>(from_x[i])], &q = wide_y[static_cast<size_t>(from_y[i])];
+    auto both = c.b.env().broadcast(p, q, c.b.node().location);
+    if (!both.ok()) return c.b.fail(both.error()), ValueId{};
+    depth *= *both;
+    p = q = *both;
+  }
+  ValueId a = c.b.reshape(c.b.transpose(c.b.expand(x, wide_x), px), {rows, depth});
+  ValueId b = c.b.reshape(c.b.transpose(c.b.expand(y, wide_y), py), {depth, columns});
+  return c.b.reshape(c.b.matmul(a, b), out);
+}
+
+void translate_tensordot(Call& c) {
+  ValueId x = c.tensor("self"), y = c.tensor("other");
+  Ints dx = c.ints("dims_self"), dy = c.ints("dims_other");
+  if (!c.b.ok()) return;
+  for (int64_t& a : dx) a = c.b.axis(a, c.b.rank(x));
+  for (int64_t& a : dy) a = c.b.axis(a, c.b.rank(y));
+  c.result(contracted(c, x, y, dx, dy));
+}
+
+void translate_inner(Call& c) {
+  ValueId x = c.tensor("self"), y = c.tensor("other");
+  if (!c.b.ok()) return;
+  const int rx = c.b.rank(x), ry = c.b.rank(y);
+  if (rx == 0 || ry == 0) return c.result(c.b.mul(x, y));
+  c.result(contracted(c, x, y, {rx - 1}, {ry - 1}));
+}
+
+void translate_vecdot(Call& c) {
+  const DType d = c.promoted({"x", "y"});
+  ValueId x = c.operand("x", d), y = c.operand("y", d);
+  if (!c.b.ok()) return;
+  ValueId product = c.b.mul(c.b.widen(x), c.b.widen(y));
+  const int rank = c.b.rank(product);
+  c.result(c.b.cast(c.b.sum(product, {c.axis("dim", rank)}, false), d));
+}
+
+// Products of a chain, in the order that multiplies least (sizes that are not constants: from the left).
+void translate_chain(Call& c) {
+  std::vector<ValueId> xs = c.tensors(c.schema().argument("matrices") ? "matrices" : "tensors");
+  if (!c.b.ok()) return;
+  const size_t n = xs.size();
+  std::vector<double> size; // xs[i] is size[i] x size[i + 1]
+  bool known = n > 2;
+  for (size_t i = 0; i < n && known; ++i) {
+    const SymShape s = c.b.shape(xs[i]);
+    auto rows = s.size() == 2 ? s[0].as_const() : i == 0 ? std::optional<int64_t>(1) : s[0].as_const();
+    auto columns = s.size() == 2 || i == 0 ? s.back().as_const() : std::optional<int64_t>(1);
+    known = rows && columns;
+    if (!known) break;
+    if (i == 0) size.push_back(static_cast<double>(*rows));
+    size.push_back(static_cast<double>(*columns));
+  }
+  if (!known) {
+    ValueId y = xs.at(0);
+    for (size_t i = 1; i < n; ++i) y = matrix_product(c, y, xs[i]);
+    return c.result(y);
+  }
+  std::vector<std::vector<double>> cost(n, std::vector<double>(n, 0));
+  std::vector<std::vector<size_t>> split(n, std::vector<size_t>(n, 0));
+  for (size_t length = 2; length <= n; ++length)
+    for (size_t i = 0; i + length <= n; ++i) {
+      const size_t j = i + length - 1;
+      cost[i][j] = -1;
+      for (size_t k = i; k < j; ++k) {
+        double at = cost[i][k] + cost[k + 1][j] + size[i] * size[k + 1] * size[j + 1];
+        if (cost[i][j] < 0 || at < cost[i][j]) {
+          cost[i][j] = at;
+          split[i][j] = k;
+        }
+      }
+    }
+  auto multiply = [&](auto&& self, size_t i, size_t j) -> ValueId {
+    if (i == j) return xs[i];
+    return matrix_product(c, self(self, i, split[i][j]), self(self, split[i][j] + 1, j));
+  };
+  c.result(multiply(multiply, 0, n - 1));
+}
+
+void translate_cross(Call& c) {
+  const DType d = c.promoted({"self", "other"});
+  ValueId x = c.operand("self", d), y = c.operand("other", d);
+  if (!c.b.ok()) return;
+  auto shape = c.b.env().broadcast(c.b.shape(x), c.b.shape(y), c.b.node().location);
+  if (!shape.ok()) return c.b.fail(shape.error());
+  x = c.b.expand(x, *shape);
+  y = c.b.expand(y, *shape);
+  const int rank = static_cast<int>(shape->size());
+  int64_t axis = 0;
+  if (c.given("dim")) {
+    axis = c.axis("dim", rank);
+  } else { // the first dimension of size 3
+    while (axis < rank && !(*shape)[static_cast<size_t>(axis)].is_const(3)) ++axis;
+    if (axis == rank) return c.b.fail(ErrorCode::ShapeMismatch, "no dimension of a cross product has size 3");
+  }
+  if (!c.b.ok()) return;
+  const DType wide = compute_dtype(d);
+  auto part = [&](ValueId v, int64_t i) { return c.b.slice(c.b.cast(v, wide), axis, i % 3, 1); };
+  std::vector<ValueId> out;
+  for (int64_t i = 0; i < 3; ++i)
+    out.push_back(c.b.sub(c.b.mul(part(x, i + 1), part(y, i + 2)), c.b.mul(part(x, i + 2), part(y, i + 1))));
+  c.result(c.b.cast(c.b.concat(out, axis), d));
+}
+
+} // namespace
+
+void register_products(AtenTable& t) {
+  t.add({"mm.default", "bmm.default", "matmul.default", "linalg_matmul.default", "mv.default"}, translate_matmul);
+  t.add({"dot.default", "vdot.default"}, translate_dot);
+  t.add({"addmm.default"}, translate_weighted<kMat1, kMat2>);
+  t.add({"baddbmm.default"}, translate_weighted<kBatch1, kBatch2>);
+  t.add({"addmv.default"}, translate_weighted<kMat, kVec>);
+  t.add({"addbmm.default"}, translate_addbmm);
+  t.add({"addr.default"}, translate_addr);
+  t.add({"outer.default", "ger.default"}, translate_outer);
+  t.add({"_addmm_activation.default"}, translate_addmm_activation);
+  t.add({"linear.default"}, translate_linear);
+  t.add({"bilinear.default"}, translate_bilinear);
+  t.add({"einsum.default"}, translate_einsum);
+  t.add({"tensordot.default"}, translate_tensordot);
+  t.add({"inner.default"}, translate_inner);
+  t.add({"linalg_vecdot.default"}, translate_vecdot);
+  t.add({"chain_matmul.default", "linalg_multi_dot.default"}, translate_chain);
+  t.add({"cross.default", "linalg_cross.default"}, translate_cross);
+}
 
 } // namespace tessera::fx

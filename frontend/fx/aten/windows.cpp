@@ -1,7 +1,550 @@
-#include "frontend/fx/call.h"
+// Pooling and its gradients, adaptive pooling, blocks of images.
+//
+// A gradient is gathered, not scattered: an element of the input adds up what the few windows that cover it hand back.
+#include "frontend/fx/aten/parts.h"
+#include <limits>
 
 namespace tessera::fx {
+namespace {
 
-void register_windows(AtenTable&) {}
+struct Pool {
+  Ints kernel, strides, pads, dilations;
+  bool ceil = false;
+  [[nodiscard]] size_t spatial() const { return kernel.size(); }
+  [[nodiscard]] Attributes attributes() const {
+    Ints both = pads;
+    both.insert(both.end(), pads.begin(), pads.end());
+    return {{"kernel_shape", kernel},
+            {"strides", strides},
+            {"pads", both},
+            {"dilations", dilations},
+            {"ceil_mode", int64_t{ceil}}};
+  }
+};
+
+// How many spatial dimensions the operator has: "max_pool2d_with_indices" has 2.
+size_t dimensions_of(Call& c) {
+  const std::string_view name = c.schema().name;
+  const size_t d = name.find("d", name.find_first_of("123"));
+  return d == std::string_view::npos ? 1 : static_cast<size_t>(name[d - 1] - '0');
+}
+
+Pool pool_of(Call& c) {
+  const size_t n = dimensions_of(c);
+  Pool p;
+  p.kernel = spatial(c, "kernel_size", n, {1});
+  p.strides = spatial(c, "stride", n, p.kernel);
+  p.pads = spatial(c, "padding", n, {0});
+  p.dilations = c.schema().argument("dilation") ? spatial(c, "dilation", n, {1}) : Ints(n, 1);
+  p.ceil = c.flag("ceil_mode");
+  return p;
+}
+
+SymShape spatial_sizes(Call& c, ValueId x) {
+  SymShape s = c.b.shape(x);
+  return s.size() < 2 ? SymShape{} : SymShape(s.begin() + 2, s.end());
+}
+SymExpr windows(Call& c, const Pool& p, const SymExpr& size, size_t i) {
+  SymExpr padded = size + 2 * p.pads[i], extent = p.dilations[i] * (p.kernel[i] - 1) + 1;
+  if (!p.ceil) return c.b.env().simplify(floordiv(padded - extent, p.strides[i]) + 1);
+  // A window must start inside of the input or of the padding before it.
+  SymExpr count = ceildiv(padded - extent, p.strides[i]) + 1;
+  return c.b.env().simplify(sym_select(sym_lt((count - 1) * p.strides[i], size + p.pads[i]), count, count - 1));
+}
+
+ValueId lowest(Call& c, DType d) {
+  return is_float(d) ? c.b.scalar(d, -std::numeric_limits<double>::infinity())
+                     : c.b.scalar_i(d, reduce_identity_i64(ReduceKind::Max, d));
+}
+
+// ---- maxima
+// The greatest value so far and where it was: a later one counts if it is greater, or NaN.
+struct Best {
+  ValueId value, index;
+  void meet(Call& c, ValueId v, ValueId at) {
+    if (!value.valid()) {
+      value = v;
+      index = at;
+      return;
+    }
+    ValueId better = c.b.gt(v, value);
+    if (is_float(c.b.dtype(v))) better = c.b.logical_or(better, c.b.op1("isnan", v));
+    value = c.b.select(better, v, value);
+    index = c.b.select(better, at, index);
+  }
+};
+
+int64_t product_of(const Ints& values) {
+  int64_t n = 1;
+  for (int64_t v : values) n *= v;
+  return n;
+}
+
+constexpr int64_t kTaps = 128; // the most taps that are compared one after the other
+
+// Maxima of windows and their positions in the spatial dimensions, row-major: each tap is a strided slice.
+std::pair<ValueId, ValueId> max_with_positions(Call& c, ValueId x, const Pool& p) {
+  const size_t n = p.spatial();
+  const DType d = c.b.dtype(x);
+  const SymShape sizes = spatial_sizes(c, x);
+  SymShape out, begin(2, SymExpr(0)), end(2, SymExpr(0));
+  for (size_t i = 0; i < n; ++i) {
+    out.push_back(windows(c, p, sizes[i], i));
+    begin.emplace_back(p.pads[i]);
+    SymExpr more =
+        c.b.env().simplify((out[i] - 1) * p.strides[i] + p.dilations[i] * (p.kernel[i] - 1) + 1 - sizes[i] - p.pads[i]);
+    auto known = more.as_const();
+    end.push_back(known ? SymExpr(std::max<int64_t>(*known, 0)) : sym_max(more, 0));
+  }
+  ValueId padded = c.b.pad(x, begin, end, lowest(c, d));
+  Best best;
+  Ints at(n, 0);
+  for (int64_t t = 0; t < product_of(p.kernel) && c.b.ok(); ++t) {
+    int64_t rest = t;
+    for (size_t i = n; i-- > 0;) {
+      at[i] = rest % p.kernel[i];
+      rest /= p.kernel[i];
+    }
+    ValueId v = padded, position;
+    for (size_t i = 0; i < n; ++i) {
+      v = c.b.slice(v, static_cast<int64_t>(i) + 2, at[i] * p.dilations[i], out[i], p.strides[i]);
+      SymShape ramp(n + 2, SymExpr(1));
+      ramp[i + 2] = out[i];
+      ValueId k = c.b.mul(c.b.iota(ramp, static_cast<int64_t>(i) + 2), c.b.scalar_i(DType::I64, p.strides[i]));
+      k = c.b.add(k, c.b.scalar_i(DType::I64, at[i] * p.dilations[i] - p.pads[i]));
+      position = position.valid() ? c.b.add(c.b.mul(position, c.b.size(sizes[i], DType::I64)), k) : k;
+    }
+    if (!c.b.ok()) return {};
+    best.meet(c, v, c.b.expand(position, c.b.shape(v)));
+  }
+  return {best.value, best.index};
+}
+
+void translate_max_pool(Call& c) {
+  ValueId x = c.tensor("self");
+  const Pool p = pool_of(c);
+  if (!c.b.ok()) return;
+  const Batched in = with_batch(c, x, static_cast<int>(p.spatial()));
+  if (c.schema().results.size() == 1 || !c.is_used(1)) {
+    c.result(without_batch(c, c.b.op("MaxPool", {in.value}, p.attributes()), in));
+    return c.unused_result();
+  }
+  if (product_of(p.kernel) > kTaps)
+    return c.unsupported("positions of maxima of windows with " + std::to_string(product_of(p.kernel)) + " elements");
+  auto [value, index] = max_with_positions(c, in.value, p);
+  c.result(without_batch(c, value, in));
+  c.result(without_batch(c, index, in));
+}
+
+// ---- what covers an element
+// For each element of an input of `sizes`, along every spatial dimension: the windows that may cover it, newest first.
+// f(windows, covered) gets index tensors, one for each dimension and broadcast along it, and whether each is a window
+// that does cover the element.
+using Covering =
+    std::function<void(const std::vector<ValueId>& at, ValueId covered, const std::vector<ValueId>& offset)>;
+
+void each_covering(Call& c, const Pool& p, const SymShape& sizes, const SymShape& out, const Covering& f) {
+  const size_t n = p.spatial();
+  const DType i64 = DType::I64;
+  struct Choice {
+    ValueId window, covered, offset; // [.., size, ..]
+  };
+  std::vector<std::vector<Choice>> choices(n);
+  for (size_t i = 0; i < n && c.b.ok(); ++i) {
+    SymShape ramp(n + 2, SymExpr(1));
+    ramp[i + 2] = sizes[i];
+    auto number = [&](int64_t v) { return c.b.scalar_i(i64, v); };
+    ValueId place = c.b.add(c.b.iota(ramp, static_cast<int64_t>(i) + 2), number(p.pads[i])); // in the padded input
+    auto add = [&](ValueId window, ValueId offset, ValueId extra) {
+      ValueId last = c.b.size(out[i] - 1, i64);
+      ValueId inside = c.b.logical_and(c.b.ge(window, number(0)), c.b.le(window, last));
+      if (extra.valid()) inside = c.b.logical_and(inside, extra);
+      // Read somewhere where there is no such window.
+      choices[i].push_back({c.b.max(c.b.min(window, last), number(0)), inside, offset});
+    };
+    if (p.dilations[i] == 1) { // windows start at each multiple of the stride: the last of them, and those before
+      ValueId newest = c.b.div(place, number(p.strides[i]));
+      for (int64_t k = 0; k * p.strides[i] < p.kernel[i]; ++k) {
+        ValueId window = c.b.sub(newest, number(k));
+        ValueId offset = c.b.sub(place, c.b.mul(window, number(p.strides[i])));
+        ValueId extra;
+        if ((k + 1) * p.strides[i] > p.kernel[i]) extra = c.b.lt(offset, number(p.kernel[i]));
+        add(window, offset, extra);
+      }
+    } else { // one window at most for each tap
+      for (int64_t k = 0; k < p.kernel[i]; ++k) {
+        ValueId from = c.b.sub(place, number(k * p.dilations[i]));
+        ValueId start = c.b.max(from, number(0)), window = c.b.div(start, number(p.strides[i]));
+        ValueId hit = c.b.eq(c.b.mul(window, number(p.strides[i])), from);
+        add(window, number(k), hit);
+      }
+    }
+  }
+  // Every combination of the dimensions' choices.
+  std::vector<size_t> pick(n, 0);
+  while (c.b.ok()) {
+    std::vector<ValueId> at, offset;
+    ValueId covered;
+    for (size_t i = 0; i < n; ++i) {
+      const Choice& choice = choices[i][pick[i]];
+      at.push_back(choice.window);
+      offset.push_back(choice.offset);
+      covered = covered.valid() ? c.b.logical_and(covered, choice.covered) : choice.covered;
+    }
+    f(at, covered, offset);
+    size_t i = n;
+    while (i-- > 0) {
+      if (++pick[i] < choices[i].size()) break;
+      pick[i] = 0;
+      if (i == 0) return;
+    }
+  }
+}
+
+// x read at one index for each spatial dimension, each broadcast along its own: a gather a dimension.
+ValueId read_at(Call& c, ValueId x, const std::vector<ValueId>& at) {
+  for (size_t i = 0; i < at.size() && c.b.ok(); ++i) {
+    const auto axis = static_cast<int64_t>(i) + 2;
+    x = c.b.gather(x, c.b.reshape(at[i], {c.b.dim(at[i], axis)}), axis);
+  }
+  return x;
+}
+
+// Row-major positions in the spatial dimensions: [1, 1, sizes...].
+ValueId positions(Call& c, const SymShape& sizes) {
+  ValueId out;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    SymShape ramp(sizes.size() + 2, SymExpr(1));
+    ramp[i + 2] = sizes[i];
+    ValueId k = c.b.iota(ramp, static_cast<int64_t>(i) + 2);
+    out = out.valid() ? c.b.add(c.b.mul(out, c.b.size(sizes[i], DType::I64)), k) : k;
+  }
+  return out;
+}
+
+ValueId max_gradient(Call& c, ValueId grad, ValueId index, const SymShape& sizes, const Pool& p) {
+  if (!c.b.ok()) return {};
+  const DType d = c.b.dtype(grad);
+  const SymShape out = spatial_sizes(c, grad);
+  ValueId wide = c.b.widen(grad), sum, here = positions(c, sizes);
+  each_covering(c, p, sizes, out, [&](const std::vector<ValueId>& at, ValueId covered, const std::vector<ValueId>&) {
+    ValueId mine = c.b.logical_and(covered, c.b.eq(read_at(c, index, at), here));
+    ValueId part = c.b.select(mine, read_at(c, wide, at), 0.0);
+    sum = sum.valid() ? c.b.add(sum, part) : part;
+  });
+  return c.b.cast(sum, d);
+}
+
+void translate_max_pool_backward(Call& c) {
+  ValueId grad = c.tensor("grad_output"), x = c.tensor("self"), index = c.tensor("indices");
+  const Pool p = pool_of(c);
+  if (!c.b.ok()) return;
+  const int n = static_cast<int>(p.spatial());
+  const Batched in = with_batch(c, x, n), g = with_batch(c, grad, n), at = with_batch(c, index, n);
+  c.result(without_batch(c, max_gradient(c, g.value, at.value, spatial_sizes(c, in.value), p), in));
+}
+
+// ---- means
+// Elements that PyTorch divides each window's sum by: [1, 1, windows...]; one number where it is the same for all.
+ValueId window_sizes(Call& c, const Pool& p, const SymShape& sizes, const SymShape& out, bool include_pad,
+                     std::optional<int64_t> divisor, DType d) {
+  if (divisor) return c.b.scalar(d, static_cast<double>(*divisor));
+  ValueId area;
+  for (size_t i = 0; i < p.spatial(); ++i) {
+    SymShape ramp(p.spatial() + 2, SymExpr(1));
+    ramp[i + 2] = out[i];
+    ValueId start = c.b.mul(c.b.iota(ramp, static_cast<int64_t>(i) + 2), c.b.scalar_i(DType::I64, p.strides[i]));
+    start = c.b.sub(start, c.b.scalar_i(DType::I64, p.pads[i]));
+    // Padding counts, what ceil_mode adds behind it does not.
+    ValueId stop =
+        c.b.min(c.b.add(start, c.b.scalar_i(DType::I64, p.kernel[i])), c.b.size(sizes[i] + p.pads[i], DType::I64));
+    if (!include_pad) {
+      start = c.b.max(start, c.b.scalar_i(DType::I64, 0));
+      stop = c.b.min(stop, c.b.size(sizes[i], DType::I64));
+    }
+    ValueId length = c.b.sub(stop, start);
+    area = area.valid() ? c.b.mul(area, length) : length;
+  }
+  return c.b.cast(area, d);
+}
+
+void translate_avg_pool(Call& c) {
+  ValueId x = c.tensor("self");
+  const Pool p = pool_of(c);
+  const bool include_pad = c.flag("count_include_pad");
+  const auto divisor = c.schema().argument("divisor_override") ? c.maybe_integer("divisor_override") : std::nullopt;
+  if (!c.b.ok()) return;
+  const Batched in = with_batch(c, x, static_cast<int>(p.spatial()));
+  const DType d = c.b.dtype(x);
+  if (!divisor && is_float(d)) {
+    Attributes a = p.attributes();
+    a.erase("dilations");
+    a.set("count_include_pad", int64_t{include_pad});
+    return c.result(without_batch(c, c.b.op("AveragePool", {in.value}, std::move(a)), in));
+  }
+  // Sums of windows: means of all the taps times their number.
+  Attributes a = p.attributes();
+  a.erase("dilations");
+  const SymShape sizes = spatial_sizes(c, in.value);
+  SymShape out, begin(2, SymExpr(0)), end(2, SymExpr(0));
+  for (size_t i = 0; i < p.spatial(); ++i) {
+    out.push_back(windows(c, p, sizes[i], i));
+    begin.emplace_back(p.pads[i]);
+    SymExpr more = c.b.env().simplify((out[i] - 1) * p.strides[i] + p.kernel[i] - sizes[i] - p.pads[i]);
+    auto known = more.as_const();
+    end.push_back(known ? SymExpr(std::max<int64_t>(*known, 0)) : sym_max(more, 0));
+  }
+  const DType wide = is_float(d) ? compute_dtype(d) : DType::F64;
+  ValueId padded = c.b.pad(c.b.cast(in.value, wide), begin, end);
+  ValueId mean = c.b.op("pool", {padded},
+                        {{"mode", std::string("average")},
+                         {"kernel", p.kernel},
+                         {"strides", p.strides},
+                         {"pads_begin", Ints(p.spatial(), 0)},
+                         {"pads_end", Ints(p.spatial(), 0)},
+                         {"dilations", Ints(p.spatial(), 1)}});
+  ValueId sum = c.b.mul(mean, static_cast<double>(product_of(p.kernel)));
+  ValueId y =
+      c.b.div(is_float(d) ? sum : c.b.op1("round", sum), window_sizes(c, p, sizes, out, include_pad, divisor, wide));
+  // Integers are divided towards zero.
+  c.result(without_batch(c, c.b.cast(is_float(d) ? y : c.b.op1("trunc", y), d), in));
+}
+
+void translate_avg_pool_backward(Call& c) {
+  ValueId grad = c.tensor("grad_output"), x = c.tensor("self");
+  const Pool p = pool_of(c);
+  const bool include_pad = c.flag("count_include_pad");
+  const auto divisor = c.maybe_integer("divisor_override");
+  if (!c.b.ok()) return;
+  const int n = static_cast<int>(p.spatial());
+  const Batched in = with_batch(c, x, n), g = with_batch(c, grad, n);
+  const DType d = c.b.dtype(grad);
+  const SymShape sizes = spatial_sizes(c, in.value), out = spatial_sizes(c, g.value);
+  ValueId wide = c.b.widen(g.value);
+  wide = c.b.div(wide, window_sizes(c, p, sizes, out, include_pad, divisor, c.b.dtype(wide)));
+  ValueId sum;
+  each_covering(c, p, sizes, out, [&](const std::vector<ValueId>& at, ValueId covered, const std::vector<ValueId>&) {
+    ValueId part = c.b.select(covered, read_at(c, wide, at), 0.0);
+    sum = sum.valid() ? c.b.add(sum, part) : part;
+  });
+  c.result(without_batch(c, c.b.cast(sum, d), in));
+}
+
+// ---- adaptive pooling: window o of `out` covers [floor(o * in / out), ceil((o + 1) * in / out))
+struct Adaptive {
+  Ints in, out; // constant spatial sizes
+  [[nodiscard]] bool divides() const {
+    for (size_t i = 0; i < in.size(); ++i)
+      if (out[i] == 0 || in[i] % out[i] != 0) return false;
+    return true;
+  }
+  [[nodiscard]] int64_t start(size_t i, int64_t o) const { return o * in[i] / out[i]; }
+  [[nodiscard]] int64_t stop(size_t i, int64_t o) const { return ((o + 1) * in[i] + out[i] - 1) / out[i]; }
+  [[nodiscard]] int64_t longest(size_t i) const {
+    int64_t most = 0;
+    for (int64_t o = 0; o < out[i]; ++o) most = std::max(most, stop(i, o) - start(i, o));
+    return most;
+  }
+  // Windows that are all alike.
+  [[nodiscard]] Pool pool() const {
+    Pool p;
+    for (size_t i = 0; i < in.size(); ++i) p.kernel.push_back(in[i] / out[i]);
+    p.strides = p.kernel;
+    p.pads.assign(in.size(), 0);
+    p.dilations.assign(in.size(), 1);
+    return p;
+  }
+};
+
+// Sizes wanted; None stands for the input's own.
+SymShape wanted_sizes(Call& c, ValueId x, size_t n) {
+  SymShape out = c.sizes("output_size");
+  if (c.b.ok() && out.size() == 1) out.assign(n, out[0]);
+  if (c.b.ok() && out.size() != n)
+    c.b.fail(ErrorCode::BadAttribute,
+             "argument 'output_size' has " + std::to_string(out.size()) + " elements, expected " + std::to_string(n));
+  (void)x;
+  return out;
+}
+
+std::optional<Adaptive> constant_sizes(Call& c, const SymShape& in, const SymShape& out) {
+  Adaptive a;
+  for (size_t i = 0; i < in.size(); ++i) {
+    auto n = c.b.env().simplify(in[i]).as_const(), m = c.b.env().simplify(out[i]).as_const();
+    if (!n || !m) {
+      c.unsupported("adaptive pooling from " + str(in) + " to " + str(out) +
+                    ", whose windows depend on symbolic sizes");
+      return std::nullopt;
+    }
+    a.in.push_back(*n);
+    a.out.push_back(*m);
+  }
+  return a;
+}
+
+// Indices of tap k of each window along dimension i, kept inside, and whether the window has that tap.
+std::pair<ValueId, ValueId> adaptive_tap(Call& c, const Adaptive& a, size_t i, int64_t k) {
+  Ints index;
+  std::vector<int64_t> has;
+  for (int64_t o = 0; o < a.out[i]; ++o) {
+    const int64_t at = a.start(i, o) + k;
+    has.push_back(at < a.stop(i, o));
+    index.push_back(std::min(at, a.in[i] - 1));
+  }
+  SymShape along(a.in.size() + 2, SymExpr(1));
+  along[i + 2] = a.out[i];
+  ValueId mask = c.b.constant(Tensor::of<int64_t>(DType::Bool, {a.out[i]}, has));
+  return {c.b.ints(index), c.b.reshape(mask, along)};
+}
+
+void translate_adaptive_avg_pool(Call& c) {
+  ValueId x = c.tensor("self");
+  const size_t n = dimensions_of(c);
+  const SymShape out = wanted_sizes(c, x, n);
+  if (!c.b.ok()) return;
+  const Batched in = with_batch(c, x, static_cast<int>(n));
+  const DType d = c.b.dtype(x);
+  const SymShape sizes = spatial_sizes(c, in.value);
+  if (std::all_of(out.begin(), out.end(), [](const SymExpr& e) { return e.is_const(1); }))
+    return c.result(without_batch(c, c.b.op1("GlobalAveragePool", in.value), in));
+  auto same = true;
+  for (size_t i = 0; i < n; ++i) same = same && c.b.env().known_equal(sizes[i], out[i]);
+  if (same) return c.result(x);
+  auto a = constant_sizes(c, sizes, out);
+  if (!a) return;
+  if (a->divides()) return c.result(without_batch(c, c.b.op("AveragePool", {in.value}, a->pool().attributes()), in));
+  if (product_of(a->out) == 0) {
+    SymShape shape = c.b.shape(in.value);
+    std::copy(out.begin(), out.end(), shape.begin() + 2);
+    return c.result(without_batch(c, zeros(c, d, shape), in));
+  }
+  ValueId y = c.b.widen(in.value);
+  for (size_t i = 0; i < n && c.b.ok(); ++i) { // a mean of means: windows of a dimension do not depend on the others
+    ValueId sum;
+    for (int64_t k = 0; k < a->longest(i); ++k) {
+      auto [index, has] = adaptive_tap(c, *a, i, k);
+      ValueId part = c.b.select(has, c.b.gather(y, index, static_cast<int64_t>(i) + 2), 0.0);
+      sum = sum.valid() ? c.b.add(sum, part) : part;
+    }
+    std::vector<double> count;
+    for (int64_t o = 0; o < a->out[i]; ++o) count.push_back(static_cast<double>(a->stop(i, o) - a->start(i, o)));
+    ValueId length = c.b.constant(Tensor::of<double>(c.b.dtype(y), {a->out[i]}, count));
+    y = c.b.div(sum, along(c, length, static_cast<int64_t>(i) + 2, static_cast<int>(n) + 2));
+  }
+  c.result(without_batch(c, c.b.cast(y, d), in));
+}
+
+void translate_adaptive_avg_pool_backward(Call& c) {
+  ValueId grad = c.tensor("grad_output"), x = c.tensor("self");
+  const size_t n = dimensions_of(c);
+  if (!c.b.ok()) return;
+  const Batched in = with_batch(c, x, static_cast<int>(n)), g = with_batch(c, grad, static_cast<int>(n));
+  const DType d = c.b.dtype(grad);
+  const SymShape sizes = spatial_sizes(c, in.value), out = spatial_sizes(c, g.value);
+  const SymShape shape = c.b.shape(in.value);
+  ValueId y = c.b.widen(g.value);
+  for (size_t i = 0; i < n && c.b.ok(); ++i) {
+    const auto axis = static_cast<int64_t>(i) + 2;
+    SymShape wide = c.b.shape(y);
+    if (out[i].is_const(1)) { // all of the input is one window
+      wide[i + 2] = sizes[i];
+      y = c.b.expand(c.b.div(y, c.b.size(sizes[i], c.b.dtype(y))), wide);
+      continue;
+    }
+    auto a = constant_sizes(c, {sizes[i]}, {out[i]});
+    if (!a) return;
+    std::vector<double> count;
+    for (int64_t o = 0; o < a->out[0]; ++o) count.push_back(static_cast<double>(a->stop(0, o) - a->start(0, o)));
+    y = c.b.div(
+        y, along(c, c.b.constant(Tensor::of<double>(c.b.dtype(y), {a->out[0]}, count)), axis, static_cast<int>(n) + 2));
+    // Windows that cover element p: consecutive ones.
+    std::vector<std::vector<int64_t>> covering(static_cast<size_t>(a->in[0]));
+    size_t most = 0;
+    for (int64_t o = 0; o < a->out[0]; ++o)
+      for (int64_t p = a->start(0, o); p < a->stop(0, o); ++p) {
+        covering[static_cast<size_t>(p)].push_back(o);
+        most = std::max(most, covering[static_cast<size_t>(p)].size());
+      }
+    ValueId sum;
+    for (size_t k = 0; k < most; ++k) {
+      Ints index;
+      std::vector<int64_t> has;
+      for (const auto& windows : covering) {
+        has.push_back(k < windows.size());
+        index.push_back(k < windows.size() ? windows[k] : 0);
+      }
+      ValueId part = c.b.gather(y, c.b.ints(index), axis);
+      if (std::find(has.begin(), has.end(), 0) != has.end())
+        part = c.b.select(
+            along(c, c.b.constant(Tensor::of<int64_t>(DType::Bool, {a->in[0]}, has)), axis, static_cast<int>(n) + 2),
+            part, 0.0);
+      sum = sum.valid() ? c.b.add(sum, part) : part;
+    }
+    y = sum;
+  }
+  c.result(without_batch(c, c.b.cast(y, d), in));
+  (void)shape;
+}
+
+void translate_adaptive_max_pool(Call& c) {
+  ValueId x = c.tensor("self");
+  const size_t n = dimensions_of(c);
+  const SymShape out = wanted_sizes(c, x, n);
+  if (!c.b.ok()) return;
+  const Batched in = with_batch(c, x, static_cast<int>(n));
+  const SymShape sizes = spatial_sizes(c, in.value);
+  auto a = constant_sizes(c, sizes, out);
+  if (!a) return;
+  if (a->divides() && !c.is_used(1)) {
+    c.result(without_batch(c, c.b.op("MaxPool", {in.value}, a->pool().attributes()), in));
+    return c.unused_result();
+  }
+  // Taps of all dimensions together, in row-major order.
+  Ints longest;
+  for (size_t i = 0; i < n; ++i) longest.push_back(a->longest(i));
+  if (product_of(longest) > kTaps)
+    return c.unsupported("positions of maxima of windows with " + std::to_string(product_of(longest)) + " elements");
+  Best best;
+  ValueId low = lowest(c, c.b.dtype(x));
+  for (int64_t t = 0; t < product_of(longest) && c.b.ok(); ++t) {
+    int64_t rest = t;
+    Ints at(n, 0);
+    for (size_t i = n; i-- > 0;) {
+      at[i] = rest % longest[i];
+      rest /= longest[i];
+    }
+    ValueId v = in.value, has, position;
+    for (size_t i = 0; i < n; ++i) {
+      auto [index, inside] = adaptive_tap(c, *a, i, at[i]);
+      v = c.b.gather(v, index, static_cast<int64_t>(i) + 2);
+      has = has.valid() ? c.b.logical_and(has, inside) : inside;
+      ValueId k = along(c, index, static_cast<int64_t>(i) + 2, static_cast<int>(n) + 2);
+      position = position.valid() ? c.b.add(c.b.mul(position, c.b.size(sizes[i], DType::I64)), k) : k;
+    }
+    if (!c.b.ok()) return;
+    best.meet(c, c.b.select(has, v, low), c.b.expand(position, c.b.shape(v)));
+  }
+  c.result(without_batch(c, best.value, in));
+  c.result(without_batch(c, best.index, in));
+}
+
+} // namespace
+
+void register_windows(AtenTable& t) {
+  t.add({"max_pool1d.default", "max_pool2d.default", "max_pool3d.default", "max_pool1d_with_indices.default",
+         "max_pool2d_with_indices.default", "max_pool3d_with_indices.default"},
+        translate_max_pool);
+  t.add({"max_pool2d_with_indices_backward.default", "max_pool3d_with_indices_backward.default"},
+        translate_max_pool_backward);
+  t.add({"avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default"}, translate_avg_pool);
+  t.add({"avg_pool2d_backward.default", "avg_pool3d_backward.default"}, translate_avg_pool_backward);
+  t.add({"adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",
+         "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default"},
+        translate_adaptive_avg_pool);
+  t.add({"_adaptive_avg_pool2d_backward.default", "_adaptive_avg_pool3d_backward.default"},
+        translate_adaptive_avg_pool_backward);
+  t.add({"adaptive_max_pool1d.default", "adaptive_max_pool2d.default", "adaptive_max_pool3d.default"},
+        translate_adaptive_max_pool);
+}
 
 } // namespace tessera::fx

@@ -1,0 +1,258 @@
+// Convolutions and their gradients.
+//
+// With stride s, dilation d and padding p, element q of the result reads element q * s + k * d - p of the input through
+// tap k. So the gradient of the input is the transposed convolution of the result's gradient, and the gradient of tap k
+// is the product of the result's gradient with the elements that the tap reads, a strided slice of the padded input.
+#include "frontend/fx/aten/parts.h"
+
+namespace tessera::fx {
+namespace {
+
+struct Form {
+  Ints strides, pads_begin, pads_end, dilations, extra; // extra: output padding of a transposed convolution
+  int64_t groups = 1;
+  bool transposed = false;
+
+  [[nodiscard]] size_t spatial() const { return strides.size(); }
+  [[nodiscard]] Attributes attributes() const {
+    Ints pads = pads_begin;
+    pads.insert(pads.end(), pads_end.begin(), pads_end.end());
+    return {{"strides", strides}, {"pads", pads}, {"dilations", dilations}, {"group", groups}};
+  }
+};
+
+Form form_of(Call& c, size_t n) {
+  Form f;
+  f.strides = spatial(c, "stride", n, {1});
+  f.dilations = spatial(c, "dilation", n, {1});
+  f.groups = c.integer("groups");
+  f.transposed = c.schema().argument("transposed") ? c.flag("transposed")
+                                                   : c.schema().name.find("conv_transpose") != std::string_view::npos;
+  f.extra = c.schema().argument("output_padding") ? spatial(c, "output_padding", n, {0}) : Ints(n, 0);
+  f.pads_begin = f.pads_end = Ints(n, 0);
+  return f;
+}
+
+ValueId convolution(Call& c, ValueId x, ValueId weight, ValueId bias, const Form& f) {
+  if (!c.b.ok()) return {};
+  const Batched batched = with_batch(c, x, static_cast<int>(f.spatial()));
+  std::vector<ValueId> operands = {batched.value, weight};
+  if (bias.valid()) operands.push_back(bias);
+  Attributes a = f.attributes();
+  if (f.transposed) a.set("output_padding", f.extra);
+  ValueId y;
+  if (is_float(c.b.dtype(x))) {
+    y = c.b.op(f.transposed ? "ConvTranspose" : "Conv", operands, std::move(a));
+  } else { // ONNX's are of real numbers
+    Attributes p = {{"strides", f.strides},
+                    {"pads_begin", f.pads_begin},
+                    {"pads_end", f.pads_end},
+                    {"dilations", f.dilations},
+                    {"groups", f.groups}};
+    if (f.transposed) p.set("output_padding", f.extra);
+    y = c.b.op(f.transposed ? "conv_transpose" : "conv", {batched.value, weight}, std::move(p));
+    if (bias.valid()) y = c.b.add(y, along(c, bias, 1, c.b.rank(y)));
+  }
+  return without_batch(c, y, batched);
+}
+
+int spatial_dimensions(Call& c, ValueId weight) {
+  if (!c.b.ok()) return 1;
+  const int n = c.b.rank(weight) - 2;
+  if (n < 1)
+    c.b.fail(ErrorCode::ShapeMismatch,
+             "the weight of a convolution is [O, I, kernel...], not " + str(c.b.shape(weight)));
+  return std::max(n, 1);
+}
+
+void translate_convolution(Call& c) {
+  ValueId x = c.tensor(c.schema().argument("input") ? "input" : "self"), weight = c.tensor("weight"),
+          bias = c.maybe("bias");
+  const auto n = static_cast<size_t>(spatial_dimensions(c, weight));
+  Form f;
+  if (c.schema().argument("groups")) {
+    f = form_of(c, n);
+  } else { // thnn_conv2d, conv_depthwise3d: their groups are those that the channels make
+    f.strides = spatial(c, "stride", n, {1});
+    f.dilations = c.schema().argument("dilation") ? spatial(c, "dilation", n, {1}) : Ints(n, 1);
+    f.pads_begin = f.pads_end = f.extra = Ints(n, 0);
+    if (!c.b.ok()) return;
+    auto channels = c.b.dim(x, c.b.rank(x) - static_cast<int64_t>(n) - 1).as_const(),
+         each = c.b.dim(weight, 1).as_const();
+    if (!channels || !each || *each < 1) return c.unsupported("a convolution whose channels are symbolic");
+    f.groups = *channels / *each;
+  }
+  f.pads_begin = f.pads_end = spatial(c, "padding", n, {0});
+  c.result(convolution(c, x, weight, bias, f));
+}
+
+// Padding by a word: 'valid' is none; 'same' keeps sizes, the odd element at the end.
+void translate_convolution_padding(Call& c) {
+  ValueId x = c.tensor("input"), weight = c.tensor("weight"), bias = c.maybe("bias");
+  const auto n = static_cast<size_t>(spatial_dimensions(c, weight));
+  Form f = form_of(c, n);
+  const std::string padding = c.text("padding");
+  if (!c.b.ok()) return;
+  if (padding == "same") {
+    for (size_t i = 0; i < n; ++i) {
+      auto kernel = c.b.dim(weight, static_cast<int64_t>(i) + 2).as_const();
+      if (!kernel) return c.unsupported("padding 'same' with a kernel of a symbolic size");
+      const int64_t total = f.dilations[i] * (*kernel - 1);
+      f.pads_begin[i] = total / 2;
+      f.pads_end[i] = total - total / 2;
+    }
+  } else if (padding != "valid") {
+    return c.b.fail(ErrorCode::BadAttribute, "argument 'padding' is '" + padding + "', expected 'same' or 'valid'");
+  }
+  c.result(convolution(c, x, weight, bias, f));
+}
+
+// [T, B, I] with weight [kernel, I, O].
+void translate_conv_tbc(Call& c) {
+  ValueId x = c.tensor("self"), weight = c.tensor("weight"), bias = c.tensor("bias");
+  const int64_t pad = c.integer("pad");
+  if (!c.b.ok()) return;
+  Form f{{1}, {pad}, {pad}, {1}, {0}, 1, false};
+  ValueId y = convolution(c, c.b.transpose(x, {1, 2, 0}), c.b.transpose(weight, {2, 1, 0}), bias, f);
+  c.result(c.b.transpose(y, {2, 0, 1}));
+}
+
+// ---- gradients
+// x cut to `size` along the spatial dimensions.
+ValueId cut(Call& c, ValueId x, std::span<const SymExpr> size) {
+  for (size_t i = 0; i < size.size() && c.b.ok(); ++i) {
+    const auto axis = static_cast<int64_t>(i) + 2;
+    if (!c.b.env().known_equal(c.b.dim(x, axis), size[i])) x = c.b.slice(x, axis, 0, size[i]);
+  }
+  return x;
+}
+
+ValueId input_gradient(Call& c, ValueId grad, ValueId x, ValueId weight, const Form& f) {
+  const SymShape in = c.b.shape(x), out = c.b.shape(grad), kernel = c.b.shape(weight);
+  const auto sizes = std::span(in).subspan(2);
+  Form g = f;
+  g.transposed = !f.transposed;
+  if (!f.transposed) {
+    // Elements at the end that strides pass over: output padding where it is known; else all there may be, cut off.
+    for (size_t i = 0; i < f.spatial(); ++i) {
+      SymExpr reached =
+          (out[i + 2] - 1) * f.strides[i] + f.dilations[i] * (kernel[i + 2] - 1) + 1 - f.pads_begin[i] - f.pads_end[i];
+      auto missing = c.b.env().simplify(in[i + 2] - reached).as_const();
+      g.extra[i] = missing && *missing >= 0 ? *missing : f.strides[i] - 1;
+    }
+  }
+  return cut(c, convolution(c, grad, weight, {}, g), sizes);
+}
+
+// What tap `at` reads of x, padded already: one element for each element of a result of `sizes`.
+ValueId tap(Call& c, ValueId padded, const Ints& at, const Form& f, std::span<const SymExpr> sizes) {
+  for (size_t i = 0; i < at.size() && c.b.ok(); ++i)
+    padded = c.b.slice(padded, static_cast<int64_t>(i) + 2, at[i] * f.dilations[i], sizes[i], f.strides[i]);
+  return padded;
+}
+
+// Gradient of a weight [O, I / groups, kernel...] from the gradient [N, O, ...] and the input [N, I, ...].
+ValueId weight_gradient(Call& c, ValueId grad, ValueId x, const SymShape& weight, const Form& f) {
+  if (!c.b.ok()) return {};
+  const DType d = c.b.dtype(x);
+  const SymShape in = c.b.shape(x), out = c.b.shape(grad);
+  const auto sizes = std::span(out).subspan(2);
+  Ints kernel;
+  int64_t taps = 1;
+  for (size_t i = 2; i < weight.size(); ++i) {
+    auto k = weight[i].as_const();
+    if (!k) return c.unsupported("the gradient of a convolution's weight of a symbolic kernel size"), ValueId{};
+    kernel.push_back(*k);
+    taps *= *k;
+  }
+  if (taps > 1024)
+    return c.unsupported("the gradient of a convolution's weight with " + std::to_string(taps) + " taps"), ValueId{};
+  const SymExpr batch = in[0], groups = f.groups, each = c.b.env().simplify(floordiv(in[1], f.groups)),
+                filters = c.b.env().simplify(floordiv(out[1], f.groups)), places = product(sizes);
+  // Enough zeros that each tap's slice fits.
+  SymShape begin(2, SymExpr(0)), end(2, SymExpr(0));
+  for (size_t i = 0; i < f.spatial(); ++i) {
+    begin.emplace_back(f.pads_begin[i]);
+    SymExpr need = f.dilations[i] * (kernel[i] - 1) + (sizes[i] - 1) * f.strides[i] + 1;
+    SymExpr more = c.b.env().simplify(need - in[i + 2] - f.pads_begin[i]);
+    auto known = more.as_const();
+    end.push_back(known ? SymExpr(std::max<int64_t>(*known, 0)) : sym_max(more, 0));
+  }
+  ValueId padded = c.b.pad(x, begin, end);
+  std::vector<ValueId> reads; // each [N, I, places]
+  Ints at(kernel.size(), 0);
+  for (int64_t t = 0; t < taps; ++t) {
+    int64_t rest = t;
+    for (size_t i = kernel.size(); i-- > 0;) {
+      at[i] = rest % kernel[i];
+      rest /= kernel[i];
+    }
+    reads.push_back(c.b.reshape(tap(c, padded, at, f, sizes), {batch, in[1], places}));
+  }
+  if (!c.b.ok()) return {};
+  if (each.is_const(1)) { // one channel a group: sums of products, no matrices
+    ValueId g = c.b.widen(c.b.reshape(grad, {batch, groups, filters, places}));
+    std::vector<ValueId> parts;
+    for (ValueId r : reads) {
+      ValueId p = c.b.mul(g, c.b.widen(c.b.reshape(r, {batch, groups, 1, places})));
+      parts.push_back(c.b.unsqueeze(c.b.sum(p, {0, 3}, false), {2}));
+    }
+    return c.b.cast(c.b.reshape(c.b.concat(parts, 2), weight), d);
+  }
+  // [groups, filters, N * places] times [groups, N * places, taps * channels].
+  auto by_group = [&](ValueId v, const SymExpr& channels) {
+    return c.b.transpose(c.b.reshape(v, {batch, groups, channels, places}), {1, 0, 3, 2}); // [g, N, places, channels]
+  };
+  std::vector<ValueId> columns;
+  for (ValueId r : reads) columns.push_back(by_group(r, each));
+  ValueId right = c.b.reshape(c.b.concat(columns, 3), {groups, batch * places, each * taps});
+  ValueId left = c.b.transpose(c.b.reshape(grad, {batch, groups, filters, places}), {1, 2, 0, 3});
+  ValueId y = c.b.matmul(c.b.reshape(left, {groups, filters, batch * places}), right); // [g, filters, taps * channels]
+  y = c.b.transpose(c.b.reshape(y, {groups, filters, taps, each}), {0, 1, 3, 2});
+  return c.b.reshape(y, weight);
+}
+
+void translate_convolution_backward(Call& c) {
+  ValueId grad = c.tensor("grad_output"), x = c.tensor("input"), weight = c.tensor("weight");
+  const auto n = static_cast<size_t>(spatial_dimensions(c, weight));
+  Form f = form_of(c, n);
+  f.pads_begin = f.pads_end = spatial(c, "padding", n, {0});
+  const Ints mask = c.ints("output_mask");
+  if (!c.b.ok()) return;
+  const Batched grads = with_batch(c, grad, static_cast<int>(n)), inputs = with_batch(c, x, static_cast<int>(n));
+  if (mask.at(0))
+    c.result(without_batch(c, input_gradient(c, grads.value, inputs.value, weight, f), inputs));
+  else
+    c.unused_result();
+  if (mask.at(1)) {
+    // A transposed convolution is the other way round: its input stands where the gradient does.
+    const SymShape shape = c.b.shape(weight);
+    c.result(f.transposed ? weight_gradient(c, inputs.value, grads.value, shape, f)
+                          : weight_gradient(c, grads.value, inputs.value, shape, f));
+  } else {
+    c.unused_result();
+  }
+  if (mask.at(2)) {
+    Ints axes = axis_range(2, static_cast<int64_t>(n) + 2);
+    axes.insert(axes.begin(), 0);
+    if (!c.b.ok()) return;
+    const DType d = c.b.dtype(grad);
+    c.result(c.b.cast(c.b.sum(c.b.widen(grads.value), axes, false), d));
+  } else {
+    c.unused_result();
+  }
+}
+
+} // namespace
+
+void register_convolution(AtenTable& t) {
+  t.add({"convolution.default", "_convolution.default", "_convolution.deprecated", "convolution_overrideable.default",
+         "conv1d.default", "conv2d.default", "conv3d.default", "conv_transpose1d.default", "conv_transpose2d.input",
+         "conv_transpose3d.input", "thnn_conv2d.default", "conv_depthwise3d.default"},
+        translate_convolution);
+  t.add({"conv1d.padding", "conv2d.padding", "conv3d.padding"}, translate_convolution_padding);
+  t.add({"conv_tbc.default"}, translate_conv_tbc);
+  t.add({"convolution_backward.default", "convolution_backward_overrideable.default"}, translate_convolution_backward);
+}
+
+} // namespace tessera::fx

@@ -1,0 +1,84 @@
+#include "frontend/fx/aten/parts.h"
+#include <numeric>
+
+namespace tessera::fx {
+
+Ints spatial(Call& c, std::string_view name, size_t count, const Ints& fallback) {
+  Ints values = c.ints(name);
+  if (!c.b.ok()) return Ints(count, 1);
+  if (values.empty()) values = fallback;
+  if (values.size() == 1) values.assign(count, values[0]);
+  if (values.size() != count) {
+    c.b.fail(ErrorCode::BadAttribute, "argument '" + std::string(name) + "' has " + std::to_string(values.size()) +
+                                          " elements, expected " + std::to_string(count));
+    return Ints(count, 1);
+  }
+  return values;
+}
+
+Batched with_batch(Call& c, ValueId x, int spatial) {
+  if (!c.b.ok() || c.b.rank(x) != spatial + 1) return {x, false};
+  return {c.b.unsqueeze(x, {0}), true};
+}
+ValueId without_batch(Call& c, ValueId x, const Batched& like) {
+  return like.added && c.b.ok() ? c.b.squeeze(x, {0}) : x;
+}
+
+ValueId matrix_product(Call& c, ValueId x, ValueId y) { return c.b.op("MatMul", {x, y}); }
+
+ValueId transposed(Call& c, ValueId x) {
+  if (!c.b.ok()) return {};
+  Ints perm = axis_range(0, c.b.rank(x));
+  if (perm.size() > 1) std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  return c.b.transpose(x, perm);
+}
+
+ValueId linear(Call& c, ValueId x, ValueId weight, ValueId bias) {
+  if (!c.b.ok()) return {};
+  ValueId y = matrix_product(c, x, c.b.rank(weight) == 1 ? weight : transposed(c, weight));
+  return bias.valid() ? c.b.add(y, bias) : y;
+}
+
+Ints axis_range(int64_t begin, int64_t end) {
+  Ints axes(static_cast<size_t>(std::max<int64_t>(end - begin, 0)));
+  std::iota(axes.begin(), axes.end(), begin);
+  return axes;
+}
+
+ValueId along(Call& c, ValueId vector, int64_t axis, int rank) {
+  if (!c.b.ok()) return {};
+  SymShape shape(static_cast<size_t>(rank), SymExpr(1));
+  shape[static_cast<size_t>(axis)] = c.b.dim(vector, 0);
+  return c.b.reshape(vector, shape);
+}
+
+ValueId cast_if(Call& c, ValueId v, DType dtype) { return v.valid() ? c.b.cast(v, dtype) : v; }
+
+ValueId reduced_loss(Call& c, ValueId loss, int64_t reduction) {
+  if (!c.b.ok() || reduction == 0) return loss;
+  Ints axes = axis_range(0, c.b.rank(loss));
+  if (axes.empty()) return loss;
+  return reduction == 1 ? c.b.mean(loss, axes, false) : c.b.sum(loss, axes, false);
+}
+
+ValueId zeros(Call& c, DType dtype, const SymShape& shape) { return c.b.expand(c.b.scalar(dtype, 0), shape); }
+
+ValueId softmax(Call& c, ValueId x, int64_t axis, bool logarithm) {
+  if (!c.b.ok()) return {};
+  const bool scalar = c.b.rank(x) == 0;
+  if (scalar) x = c.b.reshape(x, {1});
+  ValueId y = c.b.op(logarithm ? "LogSoftmax" : "Softmax", {x}, {{"axis", axis}});
+  return scalar ? c.b.reshape(y, {}) : y;
+}
+
+ValueId layer_norm(Call& c, ValueId x, int64_t axis, ValueId scale, ValueId bias, double epsilon) {
+  if (!c.b.ok()) return {};
+  if (!scale.valid()) scale = c.b.like(x, 1);
+  std::vector<ValueId> operands = {x, scale};
+  if (bias.valid()) operands.push_back(bias);
+  return c.b.op("LayerNormalization", operands, {{"axis", axis}, {"epsilon", epsilon}});
+}
+
+DType requested_dtype(Call& c, DType fallback) { return c.dtype("dtype").value_or(fallback); }
+
+} // namespace tessera::fx
