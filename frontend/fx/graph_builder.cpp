@@ -129,6 +129,29 @@ Result<ValueId> GraphBuilder::input(const std::string& name, const TensorMeta& m
   return out_.graph.apply("transpose", {memory}, {{"perm", back}}, file_location());
 }
 
+Result<ValueId> GraphBuilder::weight(const std::string& name, const TensorMeta& meta) {
+  TESSERA_ASSIGN(StoredWeight stored, weights_(name, meta));
+  auto constant = [&]() -> ValueId {
+    const Tensor& t = stored.tensor;
+    if (t.data() == nullptr) return out_.graph.add_constant(std::move(stored.tensor), unique(name));
+    auto [it, is_new] = shared_.try_emplace({t.data(), t.dtype(), t.dims()});
+    if (is_new) it->second = out_.graph.add_constant(std::move(stored.tensor), unique(name));
+    return it->second;
+  };
+  ValueId v = constant();
+  if (!stored.perm.empty()) {
+    TESSERA_ASSIGN(v, out_.graph.apply("transpose", {v}, {{"perm", stored.perm}}, file_location()));
+  }
+  if (!stored.sizes.empty()) {
+    Node place;
+    place.location = file_location();
+    ops::B b(out_.graph, place);
+    v = b.expand(v, SymShape(stored.sizes.begin(), stored.sizes.end()));
+    TESSERA_TRY(b.done(v));
+  }
+  return v;
+}
+
 Status GraphBuilder::add_inputs() {
   // Sizes that are given for symbols are known before any shape is read.
   for (const InputSpec& spec : program_.inputs) {
@@ -161,8 +184,8 @@ Status GraphBuilder::add_inputs() {
     case InputSpec::Kind::Buffer:
     case InputSpec::Kind::TensorConstant: {
       TESSERA_ASSIGN(const TensorMeta* meta, meta_of());
-      TESSERA_ASSIGN(Tensor weight, weights_(spec.target, *meta));
-      items_[name] = out_.graph.add_constant(std::move(weight), unique(spec.target));
+      TESSERA_ASSIGN(ValueId v, weight(spec.target, *meta));
+      items_[name] = v;
       break;
     }
     case InputSpec::Kind::Constant:
@@ -429,7 +452,17 @@ Status GraphBuilder::symbolic(const FxNode& node, const Location& where) {
 
 Status GraphBuilder::add_outputs() {
   std::unordered_set<std::string> taken;
-  for (const OutputSpec& spec : program_.outputs) {
+  auto is_mutation = [](const OutputSpec& spec) {
+    return spec.kind != OutputSpec::Kind::User && spec.kind != OutputSpec::Kind::Loss;
+  };
+  // What the module returns, and then the new values of what it changes.
+  std::vector<const OutputSpec*> in_order;
+  for (const bool mutations : {false, true})
+    for (const OutputSpec& spec : program_.outputs)
+      if (is_mutation(spec) == mutations) in_order.push_back(&spec);
+  std::string changed;
+  for (const OutputSpec* output : in_order) {
+    const OutputSpec& spec = *output;
     const Argument& a = spec.argument;
     if (spec.kind == OutputSpec::Kind::Token || a.kind == Argument::Kind::None) continue;
     ValueId value;
@@ -449,6 +482,11 @@ Status GraphBuilder::add_outputs() {
         TESSERA_TRY(b.done(value));
       }
     }
+    if (a.kind == Argument::Kind::Float || a.kind == Argument::Kind::Bool) {
+      TESSERA_ASSIGN(Tensor number, Tensor::create(a.kind == Argument::Kind::Bool ? DType::Bool : DType::F64, {}));
+      number.set_f64(0, a.kind == Argument::Kind::Bool ? static_cast<double>(a.integer) : a.number);
+      value = out_.graph.add_constant(std::move(number));
+    }
     if (!value.valid())
       return Diagnostic(ErrorCode::UnsupportedFeature, where,
                         "an output is " + std::string(name(a.kind)) + ", and outputs are tensors");
@@ -457,13 +495,17 @@ Status GraphBuilder::add_outputs() {
         if (Ints order = memory_order(it->second); !order.empty()) {
           TESSERA_ASSIGN(value, out_.graph.apply("transpose", {value}, {{"perm", order}}, where));
         }
-    const bool mutation = spec.kind != OutputSpec::Kind::User && spec.kind != OutputSpec::Kind::Loss;
+    const bool mutation = is_mutation(spec);
+    if (mutation) changed += (changed.empty() ? "'" : ", '") + spec.target + "'";
     std::string label = mutation ? spec.target : a.name.empty() ? "output" : a.name;
     for (int i = 1; !taken.insert(label).second; ++i)
       label = (mutation ? spec.target : a.name.empty() ? "output" : a.name) + "_" + std::to_string(i);
     out_.graph.add_output(label, value);
   }
   TESSERA_TRY(add_written_outputs(taken));
+  if (!changed.empty())
+    out_.warnings.push_back("the module changes " + changed +
+                            ": the new values are outputs of these names, and calls do not keep them");
   if (out_.graph.outputs().empty())
     return Diagnostic(ErrorCode::UnsupportedFeature, file_location(), "the program has no output that is a tensor");
   return {};

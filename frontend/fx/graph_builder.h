@@ -1,5 +1,6 @@
 // Program to Graph: names to values, one ATen call after the other.
 #pragma once
+#include "frontend/fx/archive.h"
 #include "frontend/fx/call.h"
 #include "frontend/fx/importer.h"
 #include "frontend/fx/mutation.h"
@@ -11,7 +12,7 @@
 namespace tessera::fx {
 
 // A weight by the name that the signature gives it, with the sizes that the program states.
-using WeightLookup = std::function<Result<Tensor>(const std::string& name, const TensorMeta& meta)>;
+using WeightLookup = std::function<Result<StoredWeight>(const std::string& name, const TensorMeta& meta)>;
 
 class GraphBuilder {
 public:
@@ -45,6 +46,7 @@ private:
   Result<ValueId> number_of(const Argument& a, ops::B& b, const Location& where);
   Result<ValueId> number_from(const FxNode& node, std::string_view target, const Location& where);
   Result<ValueId> input(const std::string& name, const TensorMeta& meta);
+  Result<ValueId> weight(const std::string& name, const TensorMeta& meta);
   Result<TensorType> type_of(const std::string& name, const TensorMeta& meta);
   Result<Item> item_of(const Argument& a, const Location& where);
   // Dimensions in the order of memory, outermost first, if the strides are a permutation of contiguous ones and not
@@ -64,6 +66,8 @@ private:
   std::unordered_map<std::string, Item> items_;
   std::unordered_set<std::string> names_;
   Aliases aliases_;
+  // Weights by where they lie and what they are: two names of one storage are one constant.
+  std::map<std::tuple<const std::byte*, DType, Dims>, ValueId> shared_;
 };
 
 } // namespace tessera::fx

@@ -6,9 +6,9 @@ namespace tessera::fx {
 namespace {
 
 WeightLookup weights_of(const ProgramSource& source) {
-  return [&source](const std::string& name, const TensorMeta&) -> Result<Tensor> {
+  return [&source](const std::string& name, const TensorMeta&) -> Result<StoredWeight> {
     auto it = source.weights.find(name);
-    if (it != source.weights.end()) return it->second;
+    if (it != source.weights.end()) return StoredWeight{it->second, {}, {}};
     Location where;
     where.file = source.name;
     return Diagnostic(ErrorCode::BadWeights, where, "weight '" + name + "' was not given");
@@ -22,6 +22,35 @@ Result<bool> is_archive(const std::string& path) {
   char magic[4] = {};
   TESSERA_ASSIGN(size_t read, read_some(file, path, magic, sizeof magic));
   return read == sizeof magic && std::string_view(magic, 4) == "PK\3\4";
+}
+
+namespace {
+
+Result<ImportedModel> import_archive(const Archive& archive, const ImportOptions& options, const std::string& path) {
+  TESSERA_ASSIGN(Program program, parse_program(archive.program(), path));
+  ImportedModel out;
+  auto weights = [&](const std::string& name, const TensorMeta& meta) {
+    return archive.weight(name, meta, options.allow_missing_weights);
+  };
+  GraphBuilder builder(program, options, weights, path, false, out);
+  if (auto status = builder.build(); !status.ok()) {
+    Location where;
+    where.file = path;
+    return std::move(status).take_error().at(std::move(where));
+  }
+  return out;
+}
+
+} // namespace
+
+Result<ImportedModel> import_file(const std::string& path, const ImportOptions& options) {
+  TESSERA_ASSIGN(Archive archive, Archive::open(path));
+  return import_archive(archive, options, path);
+}
+
+Result<ImportedModel> import_bytes(Storage file, const ImportOptions& options, const std::string& display_name) {
+  TESSERA_ASSIGN(Archive archive, Archive::from_memory(std::move(file), display_name));
+  return import_archive(archive, options, display_name);
 }
 
 Result<ImportedModel> import_program(const ProgramSource& source, const ImportOptions& options) {
@@ -41,11 +70,12 @@ Result<std::vector<Refusal>> survey(const ProgramSource& source) {
   ImportedModel out;
   ImportOptions options;
   // Zeros stand for a weight that is not given: folding reads small ones.
-  auto any_weight = [&source](const std::string& name, const TensorMeta& meta) -> Result<Tensor> {
-    if (auto it = source.weights.find(name); it != source.weights.end()) return it->second;
+  auto any_weight = [&source](const std::string& name, const TensorMeta& meta) -> Result<StoredWeight> {
+    if (auto it = source.weights.find(name); it != source.weights.end()) return StoredWeight{it->second, {}, {}};
     Dims dims;
     for (const Size& s : meta.sizes) dims.push_back(s.constant);
-    return Tensor::create(meta.dtype.value_or(DType::F32), std::move(dims), true);
+    TESSERA_ASSIGN(Tensor zeros, Tensor::create(meta.dtype.value_or(DType::F32), std::move(dims), true));
+    return StoredWeight{std::move(zeros), {}, {}};
   };
   return GraphBuilder(program, options, any_weight, source.name, source.strided, out).survey();
 }

@@ -9,7 +9,10 @@ namespace tessera::fx {
 // Reads an archive. Weights are views of the mapped file. Errors: FileError, MalformedModel, BadWeights, UnsupportedOp,
 // UnsupportedFeature (archives and programs of versions that are not known, pickled weights).
 [[nodiscard]] Result<ImportedModel> import_file(const std::string& path, const ImportOptions& options = {});
-// The same from memory.
+// An archive in memory, which its weights are views of.
+[[nodiscard]] Result<ImportedModel> import_bytes(Storage file, const ImportOptions& options = {},
+                                                 const std::string& display_name = "model.pt2");
+// A program and its weights, without an archive.
 [[nodiscard]] Result<ImportedModel> import_program(const ProgramSource& source, const ImportOptions& options = {});
 
 // What of a program cannot be imported: each node that has no translation, by name of its first result.

@@ -428,4 +428,24 @@ Result<Program> parse_program(std::string_view json, const std::string& file) {
   }
 }
 
+Result<PayloadSpecs> parse_payloads(std::string_view json, const std::string& name) {
+  nlohmann::json document = nlohmann::json::parse(json, nullptr, false);
+  if (document.is_discarded()) return Diagnostic(ErrorCode::MalformedModel, "'" + name + "' is no valid JSON");
+  try {
+    const JsonValue root(document, name);
+    Reader reader;
+    PayloadSpecs specs;
+    Reader::members(root.at("config"), [&](const std::string& weight, const JsonValue& v) {
+      PayloadSpec spec;
+      spec.file = v.at("path_name").text();
+      spec.pickled = v.has("use_pickle") && v.at("use_pickle").flag();
+      if (v.has("tensor_meta") && !v.at("tensor_meta").is_null()) spec.meta = reader.meta(v.at("tensor_meta"));
+      specs.emplace(weight, std::move(spec));
+    });
+    return specs;
+  } catch (const file::Corrupt& c) {
+    return Diagnostic(ErrorCode::MalformedModel, c.what);
+  }
+}
+
 } // namespace tessera::fx

@@ -126,6 +126,17 @@ struct Program {
 // for another major version of the schema.
 [[nodiscard]] Result<Program> parse_program(std::string_view json, const std::string& file);
 
+// What an archive says of a weight or constant: its entry, and how it lies in there.
+struct PayloadSpec {
+  std::string file;               // name of the entry in its folder; several weights may share one
+  bool pickled = false;           // an object of Python in the place of bytes
+  std::optional<TensorMeta> meta; // sizes, strides and offset in the entry, which is a whole storage
+};
+using PayloadSpecs = std::map<std::string, PayloadSpec, std::less<>>; // by name in the module
+// Reads a list of payloads (weights_config.json, constants_config.json). `name` is the entry's, for messages. Error
+// MalformedModel naming the place in the document.
+[[nodiscard]] Result<PayloadSpecs> parse_payloads(std::string_view json, const std::string& name);
+
 // DType of the schema's number for it; nothing for types that we do not have.
 [[nodiscard]] std::optional<DType> dtype_of_schema(int64_t number);
 // "float8_e5m2fnuz", for messages.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import sympy
 import torch
@@ -45,6 +47,34 @@ def _expression(x) -> dict:
     return {"as_expr": {"expr_str": sympy.srepr(expr), "hint": None if hint is None else {"as_int": int(hint)}}}
 
 
+def _sympy(x: int | torch.SymInt) -> sympy.Expr:
+    return sympy.Integer(x) if isinstance(x, int) else x.node.expr
+
+
+def _is_one(x: int | torch.SymInt) -> bool:
+    return x == 1 if isinstance(x, int) else _sympy(x) == 1
+
+
+def memory_order(t: torch.Tensor) -> tuple[tuple[int, ...], bool]:
+    """The dimensions of a tensor from the outermost in memory to the innermost, and whether it is dense so.
+
+    An empty order: that of contiguous memory, which stands for tensors that are not dense, too. The same rule as the
+    importer's of programs (frontend/fx/graph_builder.cpp).
+    """
+    order: list[int] = []
+    stride: sympy.Expr = sympy.Integer(1)
+    shape, strides = t.shape, t.stride()
+    while len(order) < t.dim():
+        for k in reversed(range(t.dim())):
+            if k not in order and (_is_one(shape[k]) or sympy.expand(_sympy(strides[k]) - stride) == 0):
+                order.insert(0, k)
+                stride = stride * _sympy(shape[k])
+                break
+        else:
+            return (), False
+    return (() if order == sorted(order) else tuple(order)), True
+
+
 def tensor_meta(t: torch.Tensor) -> dict:
     if t.layout != torch.strided:
         raise NotExpressible(f"a tensor of layout {t.layout}")
@@ -60,14 +90,15 @@ def tensor_meta(t: torch.Tensor) -> dict:
 
 
 class _Writer:
-    def __init__(self, module: torch.fx.GraphModule):
-        self.module = module
+    """Collects the values of one program while its nodes are written."""
+
+    def __init__(self, graph_nodes: Iterable[torch.fx.Node]):
         self.tensors: dict[str, dict] = {}
         self.sym_ints: dict[str, dict] = {}
-        self.constants: dict[str, torch.Tensor] = {}  # tensors that get_attr nodes read
         self.parts: dict[tuple[str, int], str] = {}  # (node, index) -> name of that result
         self.same: dict[str, str] = {}  # a further getitem of a result -> its name
-        for n in module.graph.nodes:
+        self.symbolic_nodes: list[dict] = []  # definitions of sizes that the nodes written read
+        for n in graph_nodes:
             if n.target is operator.getitem and isinstance(n.args[0], torch.fx.Node):
                 name = self.parts.setdefault((n.args[0].name, n.args[1]), n.name)
                 if name != n.name:
@@ -80,6 +111,12 @@ class _Writer:
         if isinstance(v, torch.Tensor):
             return {"as_tensor": {"name": name}}
         if isinstance(v, (torch.SymInt, int)) and not isinstance(v, bool):
+            if isinstance(v, int) or v.node.expr.is_Integer:
+                return {"as_int": int(v)}
+            if name not in self.sym_ints:  # what a size is equal to stands beside its name
+                self.sym_ints[name] = _expression(v)
+                out = [{"as_sym_int": {"as_name": name}}]
+                self.symbolic_nodes.append({"target": "_operator.add", "inputs": [], "outputs": out, "metadata": {}})
             return {"as_sym_int": {"as_name": name}}
         if isinstance(v, (torch.SymBool, bool)):
             return {"as_sym_bool": {"as_name": name}}
@@ -118,11 +155,11 @@ class _Writer:
         parts = [self.argument(i) for i in items]
         keys = {next(iter(p)) for p in parts}
         if keys <= {"as_int"}:
-            return {"as_ints": items}
+            return {"as_ints": [p["as_int"] for p in parts]}
         if keys == {"as_bool"}:
             return {"as_bools": items}
         if keys <= {"as_float", "as_int"}:
-            return {"as_floats": [_number(float(i)) for i in items]}
+            return {"as_floats": [_number(float(next(iter(p.values())))) for p in parts]}
         if keys == {"as_string"}:
             return {"as_strings": items}
         if keys == {"as_tensor"}:
@@ -188,61 +225,72 @@ class _Writer:
 _SYMBOLIC = {torch.sym_float, torch.sym_int, torch.sym_max, torch.sym_min, torch.sym_not, torch.sym_ite}
 
 
-def program_of(module: torch.fx.GraphModule, weights: dict[str, str] | None = None) -> tuple[dict, list[torch.fx.Node], dict[str, torch.Tensor]]:
-    """The program of a graph of ATen operators whose values are known (meta["val"]).
+@dataclasses.dataclass
+class Program:
+    """A part of an FX graph as a program: `json` is the document, `nodes[i]` the FX node of its i-th node."""
 
-    weights: names of placeholders that are parameters, by the name that the program gives them.
-    Returns the program, the node of each entry in its list of nodes, and the tensors of its get_attr nodes.
+    json: dict
+    nodes: list[torch.fx.Node | None]
+
+
+def is_part(node: torch.fx.Node) -> bool:
+    """True for a getitem that names one result of another node."""
+    return node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node) and isinstance(node.args[0].meta.get("val"), (list, tuple))
+
+
+def write_program(
+    inputs: Sequence[torch.fx.Node],
+    nodes: Sequence[torch.fx.Node],
+    outputs: Sequence[torch.fx.Node],
+    constants: Mapping[torch.fx.Node, tuple[str, torch.Tensor]],
+) -> Program:
+    """The program that computes `outputs` by `nodes` from `inputs` and `constants` (node -> name in the program, value).
+
+    nodes: calls in order, with the getitems of their results; every value of a node is known (meta["val"]). Sizes that
+    they read need no input: their expressions are written, and symbols that no input's dimension states are inputs.
     Raises NotExpressible.
     """
-    w = _Writer(module)
-    weights = weights or {}
-    inputs, input_specs, nodes, origin, ranges = [], [], [], [], {}
-    outputs, output_specs = [], []
-    for n in module.graph.nodes:
-        if n.op == "placeholder":
-            arg = w.define(n.name, n.meta["val"])
-            inputs.append(arg)
-            if n.name in weights:
-                input_specs.append({"parameter": {"arg": {"name": n.name}, "parameter_name": weights[n.name]}})
-            else:
-                input_specs.append({"user_input": {"arg": arg}})
-        elif n.op == "get_attr":
-            value = module
-            for part in str(n.target).split("."):
-                value = getattr(value, part)
-            if not isinstance(value, torch.Tensor):
-                continue  # a subgraph; the node that calls it says so
-            n.meta.setdefault("val", value)
-            w.constants[str(n.target)] = value
-            inputs.append(w.define(n.name, value))
-            input_specs.append({"tensor_constant": {"arg": {"name": n.name}, "tensor_constant_name": str(n.target)}})
-        elif n.op == "call_function":
-            if n.target is operator.getitem and isinstance(n.args[0], torch.fx.Node) and (n.args[0].name, n.args[1]) in w.parts:
-                continue
-            nodes.append(w.node(n))
-            origin.append(n)
-        elif n.op == "output":
-            for a in n.args[0] if isinstance(n.args[0], (list, tuple)) else (n.args[0],):
-                if isinstance(a, torch.fx.Node) and isinstance(a.meta.get("val"), torch.Tensor):
-                    arg = w.value(a)
-                    outputs.append(arg)
-                    output_specs.append({"user_output": {"arg": arg}})
-        else:
-            raise NotExpressible(f"a node of kind {n.op}")
-    env = next((v.node.shape_env for n in module.graph.nodes for v in _symbolic(n.meta.get("val"))), None)
-    if env is not None:
-        for symbol, r in env.var_to_range.items():
-            low = int(r.lower) if r.lower.is_Integer else None
-            high = int(r.upper) if r.upper.is_Integer else None
-            ranges[str(symbol)] = {"min_val": low, "max_val": high if high is not None and high < 2**62 else None}
-    program = {
+    graph = (inputs or nodes or outputs)[0].graph
+    w = _Writer(graph.nodes)
+    program_inputs, input_specs, calls, origin, not_dense = [], [], [], [], []
+    for n in inputs:
+        arg = w.define(n.name, n.meta["val"])
+        program_inputs.append(arg)
+        input_specs.append({"user_input": {"arg": arg}})
+    for n in (*inputs, *outputs):
+        v = n.meta["val"]
+        if isinstance(v, torch.Tensor) and next(symbolic_sizes(v), None) is not None and not memory_order(v)[1]:
+            not_dense.append(n.name)  # passed as contiguous memory, whatever sizes could make of its strides
+    for n, (name, value) in constants.items():
+        arg = w.define(n.name, value)
+        program_inputs.append(arg)
+        input_specs.append({"tensor_constant": {"arg": {"name": n.name}, "tensor_constant_name": name}})
+    for n in nodes:
+        if is_part(n):
+            continue
+        call = w.node(n)
+        calls += w.symbolic_nodes
+        origin += [None] * len(w.symbolic_nodes)
+        w.symbolic_nodes.clear()
+        calls.append(call)
+        origin.append(n)
+    program_outputs = [w.value(n) for n in outputs]
+    for name in not_dense:
+        name = w.same.get(name, name)
+        w.tensors[name] = {**w.tensors[name], "strides": [{"as_int": 0} for _ in w.tensors[name]["sizes"]]}
+    env = next((v.node.shape_env for n in (*inputs, *nodes) for v in symbolic_sizes(n.meta.get("val"))), None)
+    ranges = {}
+    for symbol, r in env.var_to_range.items() if env is not None else ():
+        low = int(r.lower) if r.lower.is_Integer else None
+        high = int(r.upper) if r.upper.is_Integer else None
+        ranges[str(symbol)] = {"min_val": low, "max_val": high if high is not None and high < 2**62 else None}
+    document = {
         "graph_module": {
             "graph": {
-                "inputs": inputs, "outputs": outputs, "nodes": nodes, "tensor_values": w.tensors,
+                "inputs": program_inputs, "outputs": program_outputs, "nodes": calls, "tensor_values": w.tensors,
                 "sym_int_values": w.sym_ints, "sym_bool_values": {}, "is_single_tensor_return": False,
             },
-            "signature": {"input_specs": input_specs, "output_specs": output_specs},
+            "signature": {"input_specs": input_specs, "output_specs": [{"user_output": {"arg": a}} for a in program_outputs]},
             "module_call_graph": [],
         },
         "opset_version": {"aten": 10},
@@ -250,14 +298,69 @@ def program_of(module: torch.fx.GraphModule, weights: dict[str, str] | None = No
         "schema_version": {"major": SCHEMA_MAJOR, "minor": SCHEMA_MINOR},
         "torch_version": torch.__version__,
     }  # fmt: skip
-    return program, origin, w.constants
+    return Program(document, origin)
 
 
-def _symbolic(v):
+def not_expressible(node: torch.fx.Node) -> str | None:
+    """Why a call has no form in the schema; None if it has one."""
+    try:
+        _Writer((node, *node.users)).node(node)
+    except NotExpressible as e:
+        return str(e)
+    return None
+
+
+def attribute_of(module: torch.fx.GraphModule, target: str) -> object:
+    """What a get_attr node reads."""
+    value: object = module
+    for part in target.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def program_of(module: torch.fx.GraphModule) -> tuple[dict, list[torch.fx.Node | None], dict[str, torch.Tensor]]:
+    """The program of a whole graph of ATen operators whose values are known (meta["val"]).
+
+    Returns the program, the node of each entry in its list of nodes, and the tensors of its get_attr nodes by name.
+    Raises NotExpressible.
+    """
+    constants: dict[torch.fx.Node, tuple[str, torch.Tensor]] = {}
+    for n in module.graph.find_nodes(op="get_attr"):
+        value = attribute_of(module, str(n.target))
+        if isinstance(value, torch.Tensor):  # else a subgraph; the node that calls it says so
+            n.meta.setdefault("val", value)
+            constants[n] = (str(n.target), value)
+    results = module.graph.output_node().args[0]
+    outputs = [a for a in (results if isinstance(results, (list, tuple)) else [results])
+               if isinstance(a, torch.fx.Node) and isinstance(a.meta.get("val"), torch.Tensor)]  # fmt: skip
+    inputs = module.graph.find_nodes(op="placeholder")
+    nodes = [n for n in module.graph.nodes if n.op == "call_function"]
+    program = write_program(inputs, nodes, outputs, constants)
+    return program.json, program.nodes, dict(constants.values())
+
+
+def symbolic_sizes(v: object) -> Iterator[torch.SymInt]:
+    """The symbolic sizes that a value's type states."""
     if isinstance(v, torch.SymInt):
         yield v
+    elif isinstance(v, (list, tuple)):
+        for x in v:
+            yield from symbolic_sizes(x)
     elif isinstance(v, torch.Tensor):
         yield from (s for s in (*v.shape, *v.stride()) if isinstance(s, torch.SymInt))
+
+
+def value_bytes(node: torch.fx.Node) -> int:
+    """Bytes of the tensors of a value, at the sizes the graph was captured with."""
+    total = 0
+    values = node.meta.get("val")
+    for t in values if isinstance(values, (list, tuple)) else [values]:
+        if isinstance(t, torch.Tensor):
+            count = t.element_size()
+            for s in t.shape:
+                count *= s if isinstance(s, int) else (s.node.hint if s.node.has_hint() else 1)
+            total += count
+    return total
 
 
 def dumps(program: dict) -> bytes:

@@ -1,0 +1,67 @@
+"""Options of the PyTorch backend, and what it counts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """torch.compile(..., options={...}).
+
+    freeze: parameters and buffers that are not changed become constants of the program (inference only).
+    tf32: f32 operations on a GPU that may round operands to TF32: "off", "conv" or "all".
+    threads: of the host; 0 for as many as PyTorch has.
+    strict: raise an error instead of leaving a subgraph to PyTorch.
+    device: "cpu" or "cuda": graphs on another device are left to PyTorch; "auto" for every device.
+    """
+
+    freeze: bool = False
+    tf32: str = "conv"
+    threads: int = 0
+    strict: bool = False
+    device: str = "auto"
+
+    @classmethod
+    def of(cls, given: Mapping[str, object] | None) -> Options:
+        """From the options of a call of torch.compile. Raises ValueError for an unknown name or value."""
+        given = dict(given or {})
+        known = {f.name: f for f in dataclasses.fields(cls)}
+        for name, value in given.items():
+            if name not in known:
+                raise ValueError(f"tessera has no option '{name}'; its options are {', '.join(known)}")
+            kind = type(known[name].default)
+            if type(value) is not kind:
+                raise ValueError(f"tessera's option '{name}' is {value!r}, a {type(value).__name__}; it must be a {kind.__name__}")
+        options = cls(**given)  # type: ignore[arg-type]
+        for name, values in (("tf32", ("off", "conv", "all")), ("device", ("auto", "cpu", "cuda"))):
+            if getattr(options, name) not in values:
+                raise ValueError(f"tessera's option '{name}' is {getattr(options, name)!r}; it must be one of {', '.join(values)}")
+        return options
+
+
+@dataclasses.dataclass
+class Statistics:
+    """What happened since the process started, or since reset()."""
+
+    graphs: int = 0  # that PyTorch gave to the backend: forward and backward ones count each
+    compiles: int = 0  # of subgraphs
+    calls: int = 0  # of compiled subgraphs
+    copies: int = 0  # of inputs whose strides are not those of the compile, or that lie on another device
+    copied_bytes: int = 0
+    operators_left: int = 0  # calls of operators in graphs that run in PyTorch
+    fallback_calls: int = 0  # of subgraphs that were compiled and failed when called
+
+    def reset(self) -> None:
+        """Sets every count to 0."""
+        for f in dataclasses.fields(self):
+            setattr(self, f.name, 0)
+
+
+statistics = Statistics()
+
+
+def stats() -> dict[str, int]:
+    """What the PyTorch backend counted: graphs, compiles, calls, copies, operators left to PyTorch."""
+    return dataclasses.asdict(statistics)

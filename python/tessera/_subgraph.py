@@ -1,0 +1,170 @@
+"""A subgraph compiled by Tessera: how PyTorch's tensors become its inputs and outputs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from . import _library, _program
+from ._options import Options, Statistics
+
+log = logging.getLogger("tessera")
+Node = torch.fx.Node
+
+
+def _static(sizes: Sequence[Any]) -> bool:
+    return all(isinstance(s, int) for s in sizes)
+
+
+class Subgraph:
+    """Calls of a graph as one compiled program.
+
+    inputs: nodes whose values a call gives, in order: tensors and sizes. outputs: nodes whose tensors it returns.
+    Called with the values of `inputs`; returns the list of tensors of `outputs`.
+    """
+
+    def __init__(self, name: str, nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node],
+                 constants: Mapping[Node, tuple[str, torch.Tensor]], device: torch.device, options: Options, statistics: Statistics):  # fmt: skip
+        """Compiles. Raises NotExpressible and errors of the library."""
+        self.name, self.nodes, self.inputs, self.outputs, self.constants = name, nodes, inputs, outputs, constants
+        self.device, self.options, self.statistics = device, options, statistics
+        self.__name__ = name  # of a call in a graph
+        self.failed: str | None = None
+        self._eager: Callable[..., Any] | None = None
+        program = _program.write_program(inputs, nodes, outputs, constants)
+        weights = {k: v.detach().cpu().contiguous() for k, v in constants.values()}
+        threads = options.threads or torch.get_num_threads()
+        self.session = _library.open_program(name, _program.dumps(program.json), weights, device.type, threads, options.tf32, True)
+        statistics.compiles += 1
+        # Of each input that is a tensor: position, order of its dimensions in memory, whether it is moved to the device.
+        self._moved = [i for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n.meta["val"].device != device]
+        tensors = [(i, n.meta["val"]) for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor)]
+        self._resolved = [i for i, t in tensors if t.is_neg() or t.is_conj()]
+        self._plain = [i for i, t in tensors if not _program.memory_order(t)[0]]
+        self._permuted = [(i, _program.memory_order(t)[0]) for i, t in tensors if _program.memory_order(t)[0]]
+        self._makers = [self._maker(n.meta["val"]) for n in outputs]
+        self._back = [(i, n.meta["val"].device) for i, n in enumerate(outputs) if n.meta["val"].device != device]
+        self._stream: Callable[[], int] | None = None
+        if device.type == "cuda":
+            index = device.index if device.index is not None else torch.cuda.current_device()
+            self._stream = lambda: torch.cuda.current_stream(index).cuda_stream
+
+    def _maker(self, t: torch.Tensor) -> Callable[[Sequence[int]], torch.Tensor]:
+        """Memory for an output like `t`: (sizes in the order of memory) -> tensor."""
+        order, dense = _program.memory_order(t)
+        dtype, device = t.dtype, self.device
+        if dense and _static(t.shape) and _static(t.stride()):
+            shape, strides = tuple(t.shape), t.stride()
+            return lambda _sizes: torch.empty_strided(shape, strides, dtype=dtype, device=device)
+        if not order:
+            return lambda sizes: torch.empty(sizes, dtype=dtype, device=device)
+        back = tuple(order.index(k) for k in range(len(order)))
+        return lambda sizes: torch.empty(sizes, dtype=dtype, device=device).permute(back)
+
+    def _make(self, i: int, sizes: Sequence[int]) -> torch.Tensor:
+        return self._makers[i](tuple(sizes))
+
+    def _copied(self, t: torch.Tensor) -> torch.Tensor:
+        self.statistics.copies += 1
+        self.statistics.copied_bytes += t.numel() * t.element_size()
+        return t.clone(memory_format=torch.contiguous_format)
+
+    def __call__(self, *args: Any) -> list[torch.Tensor]:
+        if self.failed is not None:
+            return self._run_eager(args)
+        given = list(args)
+        for i in self._moved:
+            given[i] = given[i].to(self.device)
+            self.statistics.copies += 1
+        for i in self._resolved:
+            given[i] = given[i].resolve_neg().resolve_conj()
+        for i in self._plain:
+            t = given[i]
+            if not t.is_contiguous() or t.data_ptr() % t.element_size():
+                given[i] = self._copied(t)
+        for i, order in self._permuted:
+            t = given[i].permute(order)
+            if not t.is_contiguous() or t.data_ptr() % t.element_size():
+                t = self._copied(t)
+            given[i] = t
+        stream = self._stream
+        try:
+            out = self.session.call(given, self._make, 0 if stream is None else stream())
+        except Exception as e:
+            return self._failed_call(e, args)
+        self.statistics.calls += 1
+        for i, device in self._back:
+            out[i] = out[i].to(device)
+        return out
+
+    def _failed_call(self, error: Exception, args: Sequence[Any]) -> list[torch.Tensor]:
+        """A call that the library refused: PyTorch computes it, and raises what is an error there."""
+        if self.options.strict:
+            raise error
+        result = self._run_eager(args)  # an error of the inputs, such as an index out of range, is raised here
+        self.failed = str(error).splitlines()[0]
+        log.warning("%s runs in PyTorch from now on: %s", self.name, error)
+        return result
+
+    def _run_eager(self, args: Sequence[Any]) -> list[torch.Tensor]:
+        self.statistics.fallback_calls += 1
+        if self._eager is None:
+            self._eager = eager(self.nodes, self.inputs, self.outputs, self.constants)
+        return list(self._eager(*args))
+
+    def crossing_bytes(self) -> int:
+        """Bytes of inputs and outputs that are tensors, at the sizes the graph was captured with."""
+        return sum(_program.value_bytes(n) for n in (*self.inputs, *self.outputs))
+
+
+def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node],
+          constants: Mapping[Node, tuple[str, torch.Tensor]]) -> Callable[..., Any]:  # fmt: skip
+    """The same calls by PyTorch."""
+    graph = torch.fx.Graph()
+    values: dict[Node, Node] = {n: graph.placeholder(n.name) for n in inputs}
+    root = torch.nn.Module()
+    for i, (n, (_, value)) in enumerate(constants.items()):
+        root.register_buffer(f"constant_{i}", value, persistent=False)
+        values[n] = graph.get_attr(f"constant_{i}")
+    # Symbols of sizes: an input that is one, or a dimension that is one.
+    symbols: dict[sympy.Expr, Callable[[], Node]] = {}
+    for n in inputs:
+        v = n.meta["val"]
+        if isinstance(v, torch.SymInt):
+            symbols.setdefault(v.node.expr, lambda n=n: values[n])
+        elif isinstance(v, torch.Tensor):
+            for d, s in enumerate(v.shape):
+                if isinstance(s, torch.SymInt):
+                    symbols.setdefault(s.node.expr, lambda n=n, d=d: graph.call_function(torch.ops.aten.sym_size.int, (values[n], d)))
+
+    def argument(n: Node) -> Any:
+        if n not in values:
+            v = n.meta["val"]
+            if isinstance(v, int):
+                return v
+            expr = v.node.expr
+            if expr not in symbols:
+                terms = sorted(expr.free_symbols, key=str)
+                function = sympy_function(expr, terms)
+                values[n] = graph.call_function(function, tuple(symbols[s]() for s in terms))
+            else:
+                values[n] = symbols[expr]()
+        return values[n]
+
+    for n in nodes:
+        values[n] = graph.node_copy(n, argument)
+    graph.output([values[n] for n in outputs])
+    return torch.fx.GraphModule(root, graph)
+
+
+def sympy_function(expr: sympy.Expr, symbols: Sequence[sympy.Symbol]) -> Callable[..., int]:
+    """An expression over sizes as a function of integers."""
+
+    def size(*values: int) -> int:
+        return int(expr.xreplace({s: sympy.Integer(v) for s, v in zip(symbols, values)}))
+
+    return size

@@ -1,0 +1,377 @@
+"""torch.compile(model, backend="tessera"): graphs that Dynamo captures, compiled by Tessera.
+
+    model = torch.compile(model, backend="tessera", options={"freeze": True})
+
+Options: tessera._options.Options. What Tessera does not take runs in PyTorch, is counted in tessera.stats(), reported by
+tessera.explain() and logged once a graph (logger "tessera").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import logging
+import operator
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch._decomp import core_aten_decompositions
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+from . import _library, _partition, _program
+from ._options import Options, statistics
+from ._program import value_bytes
+from ._subgraph import Subgraph, sympy_function
+
+log = logging.getLogger("tessera")
+Node = torch.fx.Node
+
+# Composites whose meaning is worth more than their parts: the importer takes them whole.
+_KEPT = ("aten.silu.default", "aten.hardswish.default", "aten.hardsigmoid.default")
+
+
+@functools.cache
+def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
+    """What AOTAutograd takes apart before Tessera sees a graph."""
+    return {op: f for op, f in core_aten_decompositions().items() if str(op) not in _KEPT}
+
+
+@dataclasses.dataclass
+class CompiledGraph:
+    """What became of one graph: for tessera.explain()."""
+
+    kind: str  # "inference", "forward", "backward"
+    name: str
+    subgraphs: list[Subgraph]
+    left: dict[Node, str]  # calls of operators for PyTorch, with the reason
+    crossing: int  # bytes between the subgraphs and PyTorch within the graph, at the sizes of the capture
+    results: list[object]  # of the graph: nodes and constants
+    error: str = ""  # why the graph is not one subgraph; empty if it is, or if operators alone are the reason
+
+
+_observers: list[Callable[[CompiledGraph], None]] = []
+_count_lock = threading.Lock()
+_graph_count = 0
+
+
+@contextlib.contextmanager
+def observed(observer: Callable[[CompiledGraph], None]):
+    """Calls `observer` with every graph that is compiled inside."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
+
+
+def _device_of(graph: torch.fx.Graph) -> torch.device:
+    """The device that a graph computes on: that of a GPU's tensor if there is one."""
+    found = torch.device("cpu")
+    for n in graph.nodes:
+        v = n.meta.get("val")
+        for t in v if isinstance(v, (list, tuple)) else (v,):
+            if isinstance(t, torch.Tensor) and t.device.type != "cpu":
+                return t.device
+    return found
+
+
+def _outside_readers(nodes: Sequence[Node], inside: set[Node]) -> list[Node]:
+    return [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor) and any(u not in inside and not (_partition.is_size(u)) for u in n.users)]
+
+
+def _inputs_of(nodes: Sequence[Node], outputs: Sequence[Node], graph: torch.fx.Graph, constants: Mapping[Node, Any]) -> list[Node]:
+    """The tensors that these calls read from outside, and the symbols of sizes that no dimension of them states."""
+    inside = set(nodes)
+    inputs: dict[Node, None] = {}
+    for n in nodes:
+        for i in n.all_input_nodes:
+            if i not in inside and i not in constants and isinstance(i.meta.get("val"), torch.Tensor):
+                inputs[i] = None
+    bound = {s.node.expr for i in inputs for s in i.meta["val"].shape if isinstance(s, torch.SymInt)}
+    free: dict[sympy.Symbol, None] = {}
+    for n in (*inputs, *nodes, *(i for n in nodes for i in n.all_input_nodes)):
+        for s in _program.symbolic_sizes(n.meta.get("val")):
+            free.update(dict.fromkeys(sorted(s.node.expr.free_symbols - bound, key=str)))
+    if free:
+        for n in graph.nodes:
+            v = n.meta.get("val")
+            if isinstance(v, torch.SymInt) and v.node.expr in free and (n.op == "placeholder" or n in inside or not _partition.is_size(n)):
+                inputs[n] = None
+                del free[v.node.expr]
+    return list(inputs)
+
+
+def _unlocked_constants(gm: torch.fx.GraphModule, frozen: Mapping[Node, torch.Tensor]) -> dict[Node, tuple[str, torch.Tensor]]:
+    constants: dict[Node, tuple[str, torch.Tensor]] = {}
+    for n in gm.graph.find_nodes(op="get_attr"):
+        value = _program.attribute_of(gm, str(n.target))
+        if isinstance(value, torch.Tensor):
+            n.meta.setdefault("val", value)
+            constants[n] = (str(n.target), value)
+    for n, t in frozen.items():
+        constants[n] = (n.name, t)
+    return constants
+
+
+class _GraphCompiler:
+    """One graph of ATen operators: what AOTAutograd hands to a compiler."""
+
+    def __init__(self, gm: torch.fx.GraphModule, kind: str, options: Options, frozen: Mapping[int, torch.Tensor]):
+        global _graph_count
+        self.gm, self.graph, self.options = gm, gm.graph, options
+        with _count_lock:
+            _graph_count += 1
+            self.name = f"{kind} graph {_graph_count - 1}"
+        self.placeholders = gm.graph.find_nodes(op="placeholder")
+        self.constants = _unlocked_constants(gm, {self.placeholders[i]: t for i, t in frozen.items()})
+        self.device = _device_of(gm.graph)
+        results = gm.graph.output_node().args[0]
+        self.results = list(results) if isinstance(results, (list, tuple)) else [results]
+        self.result = CompiledGraph(kind, self.name, [], {}, 0, self.results)
+
+    def subgraph(self, name: str, nodes: Sequence[Node]) -> Subgraph:
+        inside = set(nodes)
+        outputs = _outside_readers(nodes, inside)
+        inputs = _inputs_of(nodes, outputs, self.graph, self.constants)
+        return Subgraph(name, nodes, inputs, outputs, self.constants_of(nodes), self.device, self.options, statistics)
+
+    def constants_of(self, nodes: Sequence[Node]) -> dict[Node, tuple[str, torch.Tensor]]:
+        read = {i for n in nodes for i in n.all_input_nodes}
+        return {n: c for n, c in self.constants.items() if n in read}
+
+    def compile(self) -> Callable[[list[Any]], list[Any]]:
+        """A function of the graph's inputs, which it takes as a list and empties ("boxed")."""
+        statistics.graphs += 1
+        calls = [n for n in self.graph.nodes if n.op == "call_function" and not _partition.is_size(n)]
+        whole: Subgraph | None = None
+        wanted = self.options.device in ("auto", self.device.type)
+        if wanted and any(isinstance(n, Node) and n in calls for n in self.results):
+            whole = self.try_whole([n for n in calls if str(n.target) not in _partition._FACTS])
+        if whole is not None and (run := self.direct(whole)) is not None:
+            self.result.subgraphs.append(whole)
+            self.tell()
+            return run
+        if whole is not None:
+            return self.assemble([(whole.nodes, whole)], {})
+        if not calls:
+            left: dict[Node, str] = {}
+            stages: list[list[Node]] = []
+        elif not wanted:
+            left, stages = {n: f"it runs on {self.device.type}, and the option 'device' is '{self.options.device}'" for n in calls}, []
+        else:
+            stages, left = self.split(calls)
+        parts: list[tuple[Sequence[Node], Subgraph]] = []
+        for i, nodes in enumerate(stages):
+            try:
+                parts.append((nodes, self.subgraph(f"{self.name} part {i}", nodes)))
+            except Exception as e:
+                self.refuse(nodes, e, left)
+        return self.assemble(parts, left)
+
+    def try_whole(self, nodes: list[Node]) -> Subgraph | None:
+        if not nodes or any(_partition.is_random(n) for n in nodes) or any(_partition._refused_value(n, self.device) for n in self.graph.nodes):
+            return None
+        try:
+            return self.subgraph(self.name, nodes)
+        except Exception as e:  # the parts that can be compiled are found below
+            self.result.error = str(e).splitlines()[0] if str(e) else type(e).__name__
+            return None
+
+    def split(self, calls: Sequence[Node]) -> tuple[list[list[Node]], dict[Node, str]]:
+        left: dict[Node, str] = {}
+        try:
+            refused = _partition.refusals(self.graph, self.device, self.constants)
+        except Exception as e:
+            self.refuse(calls, e, left)
+            return [], left
+        if not refused:  # every operator is known, and the compile of all of them failed
+            self.refuse(calls, RuntimeError(self.result.error), left)
+            return [], left
+        return _partition.stages(self.graph, refused)
+
+    def refuse(self, nodes: Sequence[Node], error: Exception, left: dict[Node, str]) -> None:
+        if self.options.strict:
+            raise error
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        for n in nodes:
+            left[n] = f"its subgraph was not compiled: {reason}"
+
+    def tell(self) -> None:
+        """Counts and reports what is left to PyTorch."""
+        left = {n: r for n, r in self.result.left.items() if not _program.is_part(n)}
+        if left:
+            statistics.operators_left += len(left)
+            by_reason: dict[tuple[str, str], int] = {}
+            for n, reason in left.items():
+                key = (str(n.target), reason)
+                by_reason[key] = by_reason.get(key, 0) + 1
+            text = "; ".join(f"{target}{f' x{count}' if count > 1 else ''}: {reason}" for (target, reason), count in by_reason.items())
+            if self.options.strict:
+                raise RuntimeError(f"tessera: {self.name} has operators for PyTorch, and the option 'strict' forbids it: {text}")
+            log.warning("%s: %d operators run in PyTorch: %s", self.name, len(left), text)
+        for observer in list(_observers):
+            observer(self.result)
+
+    def direct(self, whole: Subgraph) -> Callable[[list[Any]], list[Any]] | None:
+        """The graph as one call, where its results are the subgraph's, its inputs or constants."""
+        position = {n: i for i, n in enumerate(self.placeholders)}
+        index = {n: i for i, n in enumerate(whole.outputs)}
+        size_of = self.sizes()
+        picks: list[Callable[[list[Any], list[torch.Tensor]], Any]] = []
+        for r in self.results:
+            if not isinstance(r, Node):
+                picks.append(lambda a, o, r=r: r)
+            elif r in index:
+                picks.append(lambda a, o, i=index[r]: o[i])
+            elif r in position:
+                picks.append(lambda a, o, i=position[r]: a[i])
+            elif r in self.constants:
+                picks.append(lambda a, o, t=self.constants[r][1]: t)
+            elif (size := size_of(r)) is not None:
+                picks.append(lambda a, o, f=size: f(a))
+            else:
+                return None
+        plain = [index.get(r) for r in self.results if isinstance(r, Node)] == list(range(len(whole.outputs))) and len(self.results) == len(whole.outputs)
+        taken = [position[n] for n in whole.inputs]
+        all_taken = taken == list(range(len(self.placeholders)))
+
+        def run(args: list[Any]) -> list[Any]:
+            given = list(args)
+            args.clear()
+            out = whole(*given) if all_taken else whole(*[given[i] for i in taken])
+            return out if plain else [pick(given, out) for pick in picks]
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+    def sizes(self) -> Callable[[Node], Callable[[list[Any]], int] | None]:
+        """Sizes as functions of the graph's inputs."""
+        where: dict[sympy.Symbol, Callable[[list[Any]], int]] = {}
+        for i, n in enumerate(self.placeholders):
+            v = n.meta.get("val")
+            if isinstance(v, torch.SymInt) and v.node.expr.is_Symbol:
+                where.setdefault(v.node.expr, lambda a, i=i: a[i])
+            elif isinstance(v, torch.Tensor):
+                for d, s in enumerate(v.shape):
+                    if isinstance(s, torch.SymInt) and s.node.expr.is_Symbol:
+                        where.setdefault(s.node.expr, lambda a, i=i, d=d: a[i].shape[d])
+
+        def size_of(n: Node) -> Callable[[list[Any]], int] | None:
+            v = n.meta.get("val")
+            if isinstance(v, int):
+                return lambda a: v
+            if not isinstance(v, torch.SymInt):
+                return None
+            terms = sorted(v.node.expr.free_symbols, key=str)
+            if not all(s in where for s in terms):
+                return None
+            f = sympy_function(v.node.expr, terms)
+            return lambda a: f(*[where[s](a) for s in terms])
+
+        return size_of
+
+    def assemble(self, parts: Sequence[tuple[Sequence[Node], Subgraph]], left: dict[Node, str]) -> Callable[[list[Any]], list[Any]]:
+        """A graph of PyTorch's that calls the subgraphs, and runs the rest as it stands."""
+        self.result.left = left
+        self.result.subgraphs = [s for _, s in parts]
+        outside = {*self.placeholders, *self.constants}
+        self.result.crossing = sum(_crossing(s, outside, self.results) for _, s in parts)
+        self.tell()
+        graph = torch.fx.Graph()
+        values: dict[Node, Node] = {n: graph.placeholder(n.name) for n in self.placeholders}
+        owner = {n: s for nodes, s in parts for n in nodes}
+
+        def value(n: Node) -> Node:
+            if n in values:
+                return values[n]
+            if n in owner:
+                s = owner[n]
+                call = graph.call_function(s, tuple(value(i) for i in s.inputs))
+                for i, o in enumerate(s.outputs):
+                    values[o] = graph.call_function(operator.getitem, (call, i))
+                return values[n]
+            for i in n.all_input_nodes:
+                value(i)
+            values[n] = graph.node_copy(n, value)
+            return values[n]
+
+        for n in self.order(parts, left):
+            value(n)
+        graph.output([value(r) if isinstance(r, Node) else r for r in self.results])
+        module = torch.fx.GraphModule(self.gm, graph)
+
+        def run(args: list[Any]) -> list[Any]:
+            given = list(args)
+            args.clear()
+            return module(*given)
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+    def order(self, parts: Sequence[tuple[Sequence[Node], Subgraph]], left: Mapping[Node, str]) -> list[Node]:
+        """Calls for PyTorch that must run even if nothing reads them, in their order."""
+        return [n for n in self.graph.nodes if n in left and not _program.is_part(n) and (n.users or _partition.is_ordered(n))]
+
+
+def _crossing(s: Subgraph, outside: set[Node], results: Sequence[Any]) -> int:
+    return sum(value_bytes(n) for n in s.inputs if n not in outside) + sum(value_bytes(n) for n in s.outputs if n not in results)
+
+
+def compile_graph(gm: torch.fx.GraphModule, kind: str, options: Options, frozen: Mapping[int, torch.Tensor] | None = None) -> Callable[[list[Any]], list[Any]]:
+    """Compiles one graph of ATen operators whose values are known (meta["val"]); kind: "inference", "forward", "backward"."""
+    return _GraphCompiler(gm, kind, options, frozen or {}).compile()
+
+
+def _frozen_inputs(gm: torch.fx.GraphModule, aot: torch.fx.GraphModule, given: Sequence[Any]) -> dict[int, torch.Tensor]:
+    """Inputs of AOTAutograd's graph that are parameters or buffers which it does not change."""
+    context = torch._guards.TracingContext.try_get()
+    meta = context.fw_metadata if context is not None else None
+    count = len(aot.graph.find_nodes(op="placeholder"))
+    if meta is None or count != len(given):  # inputs were joined or split: their places are not known
+        return {}
+    changed = {i for i, info in enumerate(meta.input_info) if info.mutates_data or info.mutates_metadata}
+    frozen = {}
+    for i in meta.static_input_indices:
+        t = given[i]
+        if i not in changed and isinstance(t, torch.Tensor) and not torch._subclasses.fake_tensor.is_fake(t):
+            frozen[i] = t.detach()
+    return frozen
+
+
+def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, object] | None = None, mode: str | None = None) -> Callable[..., Any]:
+    """The backend. gm: Dynamo's graph; options: see Options; mode: Inductor's, which has no meaning here.
+
+    Raises ValueError for an unknown option.
+    """
+    chosen = Options.of(options)
+    if mode not in (None, "default"):
+        log.warning("tessera ignores the mode '%s': its options are %s", mode, ", ".join(f.name for f in dataclasses.fields(Options)))
+
+    def compiler(kind: str) -> Callable[..., Any]:
+        def compile_one(aot: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+            frozen = _frozen_inputs(gm, aot, example_inputs) if chosen.freeze and kind == "inference" else {}
+            return compile_graph(aot, kind, chosen, frozen)
+
+        return compile_one
+
+    return aot_autograd(
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+        partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="inductor"),
+        decompositions=decompositions(),
+    )(gm, example_inputs)
+
+
+def register() -> None:
+    """Makes backend="tessera" known where the package is not installed."""
+    if "tessera" not in torch._dynamo.list_backends(exclude_tags=None):
+        torch._dynamo.register_backend(compiler_fn=tessera, name="tessera")
+
+
+register()
