@@ -11,6 +11,8 @@ using Json = nlohmann::ordered_json; // keys in the order in which they were wri
 // An operator of the source model, as people know it: several primitive nodes may come from one.
 struct Source {
   std::string name, op;
+  std::string module; // path of the module whose call it is; empty where the model does not say
+  std::string line;   // of the user's program: "model.py:42"; empty where the model does not say
   bool operator==(const Source&) const = default;
 };
 Source source_of(const Graph& graph, NodeId id) {
@@ -18,7 +20,18 @@ Source source_of(const Graph& graph, NodeId id) {
   std::string name = !n.location.node.empty() ? n.location.node : n.location.output;
   if (name.empty() && !n.results.empty() && n.results[0].valid()) name = graph.value(n.results[0]).name;
   if (name.empty()) name = std::string(n.op->name) + "#" + std::to_string(id.index);
-  return {name, n.location.op.empty() ? std::string(n.op->name) : n.location.op};
+  Source s{name, n.location.op.empty() ? std::string(n.op->name) : n.location.op, {}, n.location.source};
+  // Programs that keep lines name a node "path.of.module.result".
+  const std::string ending = "." + n.location.output;
+  if (!s.line.empty() && name.ends_with(ending)) s.module = name.substr(0, name.size() - ending.size());
+  return s;
+}
+
+Json source_json(const Source& s) {
+  Json j{{"name", s.name}, {"op", s.op}};
+  if (!s.module.empty()) j["module"] = s.module;
+  if (!s.line.empty()) j["source"] = s.line;
+  return j;
 }
 
 Json sources_json(const Graph& graph, const std::vector<NodeId>& nodes) {
@@ -27,7 +40,7 @@ Json sources_json(const Graph& graph, const std::vector<NodeId>& nodes) {
   for (NodeId id : nodes) {
     Source s = source_of(graph, id);
     if (std::find(seen.begin(), seen.end(), s) != seen.end()) continue;
-    out.push_back({{"name", s.name}, {"op", s.op}});
+    out.push_back(source_json(s));
     seen.push_back(std::move(s));
   }
   return out;
@@ -114,6 +127,8 @@ Json edges_json(const Graph& graph, const FusionPlan& plan, bool fused) {
     j["producer_op"] = from.op;
     j["consumer"] = to.name;
     j["consumer_op"] = to.op;
+    if (!from.line.empty()) j["producer_source"] = from.line;
+    if (!to.line.empty()) j["consumer_source"] = to.line;
     j["value"] = value_name(graph, e.value);
     if (e.value.valid()) {
       const TensorType& type = graph.type(e.value);
@@ -152,8 +167,7 @@ SymExpr library_flops(const FusionPlan& plan) {
 
 } // namespace
 
-std::string report_text(const Compiled& c, const ModelInfo& model, const std::string& path,
-                        const std::string& label) {
+std::string report_text(const Compiled& c, const ModelInfo& model, const std::string& path, const std::string& label) {
   const Graph& graph = *c.graph;
   Json j;
   j["model"] = path;

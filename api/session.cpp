@@ -65,6 +65,7 @@ struct Session::Impl {
   std::shared_ptr<const ProgramSource> program; // in the place of a file, or null
   SessionOptions options;
   ModelInfo info;
+  std::vector<std::string> warnings; // of the import
   double import_ms = 0;
   std::shared_ptr<TunedRecords> tuned; // that options.compile.tuned shows, if it is this session's own
   InUse in_use;                        // of calls: run(), run_on_device(), output_sizes()
@@ -132,6 +133,7 @@ struct Session::Impl {
     if (variants.empty()) {
       import_ms = took;
       info = model.info;
+      this->warnings = model.warnings;
     }
     auto variant = std::make_shared<SessionVariant>();
     variant->label = sizes.empty() ? "generic" : "for " + text_of(sizes);
@@ -501,6 +503,7 @@ Status Session::save(const std::string& path, bool embed_weights) const {
 }
 
 const ModelInfo& Session::model_info() const { return impl_->info; }
+const std::vector<std::string>& Session::model_warnings() const { return impl_->warnings; }
 double Session::import_ms() const { return impl_->import_ms; }
 
 } // namespace tessera

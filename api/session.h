@@ -94,6 +94,8 @@ public:
   // In the order in which they were compiled; the first one is the generic one.
   [[nodiscard]] std::vector<std::shared_ptr<const SessionVariant>> variants() const;
   [[nodiscard]] const ModelInfo& model_info() const; // empty for a compiled file
+  // What the model says of itself and is not so, or does that a call does not; one line each.
+  [[nodiscard]] const std::vector<std::string>& model_warnings() const;
   // What the compile of the first variant made of the model, as JSON for every size (api/report.h): of a compiled file
   // that of the compile which wrote it.
   [[nodiscard]] std::string report() const;

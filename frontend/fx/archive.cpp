@@ -1,4 +1,5 @@
 #include "frontend/fx/archive.h"
+#include "frontend/fx/importer.h"
 #include "graph/support/file.h"
 #include <algorithm>
 #include <cstring>
@@ -7,8 +8,6 @@
 namespace tessera::fx {
 namespace {
 
-constexpr const char* kSaveAgain = "export the model again: torch.export.save(torch.export.export(module, inputs), "
-                                   "\"model.pt2\") of PyTorch 2.9 or newer";
 constexpr std::string_view kVersion = "0"; // of archives
 
 Diagnostic unsupported(const std::string& what) {

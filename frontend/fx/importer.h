@@ -4,6 +4,10 @@
 
 namespace tessera::fx {
 
+// What to do with a model of PyTorch in a form that is not read.
+inline constexpr const char* kSaveAgain =
+    "export the model: torch.export.save(torch.export.export(module, inputs), \"model.pt2\") with PyTorch 2.9 or newer";
+
 // True if the file is a zip archive, as torch.export.save writes. Error FileError.
 [[nodiscard]] Result<bool> is_archive(const std::string& path);
 // Reads an archive. Weights are views of the mapped file. Errors: FileError, MalformedModel, BadWeights, UnsupportedOp,

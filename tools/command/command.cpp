@@ -34,7 +34,7 @@ Result<std::pair<std::string, std::string>> split_assignment(const std::string& 
 } // namespace
 
 void add_model_options(Subcommand& sub, ModelOptions& o) {
-  sub.option("MODEL", o.model, "ONNX model file").required();
+  sub.option("MODEL", o.model, "model file: ONNX, or a program of torch.export (.pt2)").required();
   sub.option("--shape", o.shapes, "sizes: INPUT=1x128 of an input, or DIM=4 of a named dimension (repeatable)")
       .one_at_a_time();
   sub.option("--device", o.device, "where to run: auto, cpu, cuda or cuda:N, the GPU of number N").show_default();
@@ -170,7 +170,11 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
 Result<std::unique_ptr<Session>> open_session(const ModelOptions& o, SessionOptions session) {
   Progress progress;
   progress.show((is_compiled_file(o.model) ? "loading " : "compiling ") + o.model);
-  return Session::open(o.model, std::move(session));
+  auto opened = Session::open(o.model, std::move(session));
+  progress.clear();
+  if (opened.ok())
+    for (const auto& w : (*opened)->model_warnings()) say_warning(w);
+  return opened;
 }
 
 // ---- results

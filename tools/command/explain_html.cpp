@@ -119,7 +119,8 @@ std::string bars(const Json& group, double most) {
 std::string operators(const Json& list) {
   std::string out;
   for (const auto& o : list)
-    out += (out.empty() ? "" : ", ") + text(o, "name") + " <span class=\"note\">" + text(o, "op") + "</span>";
+    out += (out.empty() ? "" : ", ") + text(o, "name") + " <span class=\"note\">" + text(o, "op") +
+           (o.contains("source") ? ", " + text(o, "source") : "") + "</span>";
   return out.empty() ? "-" : out;
 }
 
@@ -242,6 +243,8 @@ std::string totals(const Json& j) {
 
 std::string heading(const Json& j) {
   std::string out = "<h1>" + text(j, "model") + "</h1>\n<p>";
+  if (j.contains("format") && !text(j, "format").empty())
+    out += text(j, "format") + (text(j, "producer").empty() ? "" : " (" + text(j, "producer") + ")") + "; ";
   if (j.contains("opsets"))
     for (const auto& [domain, version] : j.at("opsets").items())
       out += escaped(domain) + " opset " + escaped(version.dump()) + "; ";

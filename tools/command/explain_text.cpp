@@ -18,15 +18,20 @@ std::string shown_bytes(const Json& bytes) {
   return std::isnan(v) ? text_of(bytes.at("expression")) : format_bytes(v);
 }
 
+// "Add_12", "layers.0.act.relu (model.py:42)"
+std::string shown_operator(const Json& o) {
+  return text_of(o.at("name")) + (o.contains("source") ? " (" + text_of(o.at("source")) + ")" : "");
+}
+
 // "Add_12, ReduceMean_13 ... Add_21": a few of many.
 std::string shown_operators(const Json& operators, size_t most = 4) {
   std::string out;
   for (size_t i = 0; i < operators.size(); ++i) {
     if (i + 1 < operators.size() && i + 1 >= most && operators.size() > most) {
-      out += " ... " + text_of(operators.back().at("name"));
+      out += " ... " + shown_operator(operators.back());
       break;
     }
-    out += (i > 0 ? ", " : "") + text_of(operators[i].at("name"));
+    out += (i > 0 ? ", " : "") + shown_operator(operators[i]);
   }
   return out;
 }
@@ -63,6 +68,9 @@ std::string totals_text(const Json& j) {
 
 std::string explain_text(const Json& j, bool summary) {
   std::string out = text_of(j.at("model"));
+  if (!j.at("format").get<std::string>().empty())
+    out += ", " + text_of(j.at("format")) +
+           (text_of(j.at("producer")).empty() ? "" : " (" + text_of(j.at("producer")) + ")");
   for (const auto& [domain, version] : j.at("opsets").items()) out += ", " + shown(domain) + " opset " + version.dump();
   out += "; " + text_of(j.at("target")) + "; " + text_of(j.at("variant")) + " variant\n";
   for (const char* which : {"inputs", "outputs"}) {
@@ -92,14 +100,23 @@ std::string explain_text(const Json& j, bool summary) {
   if (!summary && !tuned.empty()) out += "\nkernels with tuned schedules\n" + tuned.str("  ");
   if (!summary && !j.at("library_calls").empty()) {
     out += "\nlibrary calls\n";
-    Table table({"name", "call", "operands", "bytes", "epilogue"}, {3});
+    // The operator itself is named where the model tells its line.
+    const bool with_source = std::any_of(j.at("library_calls").begin(), j.at("library_calls").end(), [](const Json& k) {
+      return !k.at("operators").empty() && k.at("operators")[0].contains("source");
+    });
+    std::vector<std::string> header = {"name", "call", "operands", "bytes", "epilogue"};
+    if (with_source) header.emplace_back("from");
+    Table table(header, {3});
     for (const auto& k : j.at("library_calls")) {
       std::string operands;
       for (const auto& o : k.at("operands")) operands += (operands.empty() ? "" : " x ") + text_of(o.at("shape"));
       std::string epilogue =
           k.at("epilogue").empty() ? "-" : shown_types(k.at("epilogue")) + ": " + shown_operators(k.at("epilogue"));
-      table.add({text_of(k.at("name")), text_of(k.at("library_call")) + (k.contains("tf32") ? " in TF32" : ""),
-                 operands, shown_bytes(k.at("bytes")), epilogue});
+      std::vector<std::string> row = {text_of(k.at("name")),
+                                      text_of(k.at("library_call")) + (k.contains("tf32") ? " in TF32" : ""), operands,
+                                      shown_bytes(k.at("bytes")), epilogue};
+      if (with_source) row.push_back(k.at("operators").empty() ? "-" : shown_operator(k.at("operators")[0]));
+      table.add(std::move(row));
     }
     out += table.str("  ");
   }

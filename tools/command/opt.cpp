@@ -159,7 +159,7 @@ int run(const OptOptions& o) {
   auto text = [&]() -> Result<std::string> {
     TESSERA_TRY(need_model(o.file, "opt"));
     auto passes = split_passes(o.passes);
-    if (o.file.ends_with(".onnx")) {
+    if (o.file.ends_with(".onnx") || o.file.ends_with(".pt2")) {
       ImportOptions import;
       import.allow_missing_weights = true;
       TESSERA_ASSIGN(auto model, import_model(o.file, import));
@@ -189,7 +189,7 @@ int run(const OptOptions& o) {
 void add_opt(CommandLine& line) {
   auto options = std::make_shared<OptOptions>();
   Subcommand sub = line.add("opt", "run named passes over the text of an IR");
-  sub.option("FILE", options->file, "graph text, tile text, or an ONNX model; '-' for standard input");
+  sub.option("FILE", options->file, "graph text, tile text, or a model (.onnx, .pt2); '-' for standard input");
   sub.option("--passes", options->passes,
              "names with commas between; one of print, verify, fuse, tile, llvm may stand last");
   sub.option("-o,--output", options->output, "write the text to this file");

@@ -1,5 +1,5 @@
-// tessera test: ONNX backend-test folders. They run in processes beside this one, so that a crash or a hang is a result
-// as well.
+// tessera test: folders of the form of ONNX's backend tests, whatever the model's format. They run in processes beside
+// this one, so that a crash or a hang is a result as well.
 #include "api/device.h"
 #include "frontend/onnx/importer.h"
 #include "graph/ops/op.h"
@@ -72,14 +72,32 @@ Json error_outcome(const Diagnostic& d) {
                       unsupported ? subject : "");
 }
 
-// Files PREFIX_0.pb, PREFIX_1.pb ... of a data set.
+// Names of the model in a test folder.
+constexpr const char* kModels[] = {"model.onnx", "model.pt2"};
+constexpr const char* kFolderForm =
+    "a test folder has model.onnx or model.pt2, and test_data_set_0 with input_0.pb, output_0.pb (or .npy)";
+
+// The model of a folder; empty where there is none.
+std::string model_in(const std::string& folder) {
+  for (const char* name : kModels)
+    if (fs::exists(fs::path(folder) / name)) return folder + "/" + name;
+  return "";
+}
+
+// Files PREFIX_0.pb, PREFIX_1.pb ... of a data set; .npy in the place of any.
 std::vector<std::string> numbered(const fs::path& folder, const std::string& prefix) {
   std::vector<std::string> out;
   for (int i = 0;; ++i) {
     fs::path p = folder / (prefix + "_" + std::to_string(i) + ".pb");
+    if (!fs::exists(p)) p.replace_extension(".npy");
     if (!fs::exists(p)) return out;
     out.push_back(p.string());
   }
+}
+
+// A tensor and its name; arrays (.npy) have none. `as`: the element type that an array has where numpy lacks it.
+Result<Tensor> read_tensor(const std::string& file, DType as, std::string& name) {
+  return file.ends_with(".npy") ? read_npy(file, as) : onnx::read_tensor_file(file, &name);
 }
 
 // What a type's rounding alone may do to a result: relative to the element, and, where terms cancel, to the largest
@@ -124,7 +142,7 @@ Result<Json> run_data_set(const TestOptions& o, Session& session, const fs::path
   auto files = numbered(set, "input");
   for (size_t i = 0; i < files.size(); ++i) {
     std::string name;
-    TESSERA_ASSIGN(Tensor t, onnx::read_tensor_file(files[i], &name));
+    TESSERA_ASSIGN(Tensor t, read_tensor(files[i], i < ios.size() ? ios[i].dtype : DType::F32, name));
     // By name where an input has it; the files of older tests have none and stand in the order of the inputs.
     bool named = std::any_of(ios.begin(), ios.end(), [&](const IoInfo& io) { return io.name == name; });
     if (!named && i >= ios.size())
@@ -137,7 +155,8 @@ Result<Json> run_data_set(const TestOptions& o, Session& session, const fs::path
   bool by_type_only = false;
   for (size_t i = 0; i < expected_files.size(); ++i) {
     std::string name;
-    TESSERA_ASSIGN(Tensor expected, onnx::read_tensor_file(expected_files[i], &name));
+    TESSERA_ASSIGN(Tensor expected,
+                   read_tensor(expected_files[i], i < results.size() ? results[i].dtype : DType::F32, name));
     auto named = std::find_if(results.begin(), results.end(), [&](const IoInfo& io) { return io.name == name; });
     size_t at = named != results.end() ? static_cast<size_t>(named - results.begin()) : i;
     if (at >= outputs.size()) return outcome_json(Outcome::Fail, "output " + std::to_string(i) + " is missing");
@@ -163,7 +182,7 @@ Json run_folder(const TestOptions& o, const std::string& folder) {
   auto device = choose_device(o.device);
   if (!device.ok()) return outcome_json(Outcome::Fail, first_line(device.error().message));
   device->apply(options.compile);
-  auto session = Session::open(folder + "/model.onnx", std::move(options));
+  auto session = Session::open(model_in(folder), std::move(options));
   if (!session.ok()) return error_outcome(session.error());
   int sets = 0;
   std::string reason;
@@ -227,18 +246,18 @@ Result<std::vector<TestResult>> find_folders(const TestOptions& o) {
       if (o.filter.empty() || path.find(o.filter) != std::string::npos) out.push_back(std::move(r));
     };
     size_t before = out.size();
-    bool any = fs::exists(dir + "/model.onnx");
+    bool any = !model_in(dir).empty();
     if (any) add(dir);
     for (auto it = fs::recursive_directory_iterator(dir, error); !error && it != fs::recursive_directory_iterator();
          it.increment(error)) {
-      if (it->path().filename() != "model.onnx" || it->path().parent_path() == fs::path(dir)) continue;
-      add(it->path().parent_path());
+      if (!it->is_directory() || model_in(it->path().string()).empty()) continue;
+      add(it->path());
       any = true;
     }
     if (error) return Diagnostic(ErrorCode::FileError, "cannot read '" + dir + "': " + error.message());
     if (!any)
-      return Diagnostic(ErrorCode::FileError, "'" + dir + "' holds no folder with a model.onnx")
-          .note("a test folder has model.onnx and test_data_set_0/input_0.pb, output_0.pb");
+      return Diagnostic(ErrorCode::FileError, "'" + dir + "' holds no folder with a model.onnx or model.pt2")
+          .note(kFolderForm);
     std::sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
               [](const auto& a, const auto& b) { return a.folder < b.folder; });
   }
@@ -305,9 +324,10 @@ int run(const TestOptions& o) {
 
 void add_test(CommandLine& line) {
   auto options = std::make_shared<TestOptions>();
-  Subcommand sub = line.add("test", "run ONNX backend-test folders");
+  Subcommand sub = line.add("test", "run folders of a model with inputs and outputs, as ONNX's backend tests");
   sub.option("DIR", options->dirs,
-             "folders that hold, at any depth, model.onnx with test_data_set_N/input_M.pb, output_M.pb")
+             "folders that hold, at any depth, model.onnx or model.pt2 with test_data_set_N/input_M.pb, output_M.pb "
+             "(or .npy)")
       .required();
   sub.option("--filter", options->filter, "only folders whose path has this text");
   sub.option("--device", options->device, "where to run").one_of({"auto", "cpu", "cuda"}).show_default();
