@@ -1,0 +1,1 @@
+"""Tessera compiles models into few fused kernels and runs them."""
