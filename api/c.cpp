@@ -447,3 +447,25 @@ const char* tessera_run_on_device(tessera_session* session, const tessera_tensor
     return s.executor ? s.executor->run_on_device(named, made, stream) : s.session->run_on_device(named, made, stream);
   });
 }
+
+const char* tessera_call(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
+                         tessera_allocate allocate, void* context, void* stream) {
+  return call(session, "running the model", [&](tessera_session& s) -> Status {
+    if (allocate == nullptr) return usage("the function that gives memory for outputs is null");
+    if (input_count < 0 || static_cast<size_t>(input_count) != s.inputs.size())
+      return usage("the model has " + std::to_string(s.inputs.size()) + " inputs, and the number given is " +
+                   std::to_string(input_count));
+    if (input_count > 0 && inputs == nullptr) return usage("the inputs are null");
+    std::vector<DeviceTensor> in;
+    in.reserve(s.inputs.size());
+    for (size_t i = 0; i < s.inputs.size(); ++i) {
+      TESSERA_ASSIGN(auto checked, check(inputs[i], s.inputs[i], "input '" + s.inputs[i].name + "'", Memory::Needed));
+      in.push_back(on_device(checked));
+    }
+    OutputAllocator give = [&](size_t output, DType dtype, const Dims& dims) -> Result<void*> {
+      return allocate(context, static_cast<int32_t>(output), info(dtype).onnx, static_cast<int32_t>(dims.size()),
+                      dims.data());
+    };
+    return s.session->call(in, give, stream);
+  });
+}

@@ -120,6 +120,14 @@ const char* tessera_run_fresh(tessera_session* session, const tessera_tensor* in
 const char* tessera_run_on_device(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                                   const tessera_tensor* outputs, int32_t output_count, void* stream);
 
+/* Memory for output `output` of a call, once its element type and sizes are known; null: there is none, which ends the
+ * call. `context` is the caller's. */
+typedef void* (*tessera_allocate)(void* context, int32_t output, int32_t dtype, int32_t rank, const int64_t* dims);
+/* The cheapest call: inputs by position (names are not looked at), in the memory of the session's device; outputs in
+ * memory that `allocate` gives, those whose sizes depend on values included. `stream` as above, null on the host. */
+const char* tessera_call(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
+                         tessera_allocate allocate, void* context, void* stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -471,6 +471,13 @@ Status Session::run_on_device(const std::map<std::string, DeviceTensor>& inputs,
   return impl_->executor->run_on_device(inputs, outputs, stream, stats);
 }
 
+Status Session::call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream,
+                     RunStats* stats) {
+  if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
+  TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
+  return impl_->executor->call(inputs, outputs, stream, stats);
+}
+
 Result<std::vector<DeviceTensor>> Session::output_sizes(const std::map<std::string, DeviceTensor>& inputs) {
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
   TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));

@@ -62,9 +62,10 @@ struct IoInfo {
 
 class Session {
 public:
-  // `path`: an ONNX file, an archive of torch.export (.pt2), or what save() wrote (one variant, no graph: SessionVariant::compiled.graph is null).
-  // Errors: those of import and compile; Usage for a specialization of a dimension that the model does not have, or of
-  // a compiled file, and for a compiled file that is not for `compiled_for`.
+  // `path`: an ONNX file, an archive of torch.export (.pt2), or what save() wrote (one variant, no graph:
+  // SessionVariant::compiled.graph is null). Errors: those of import and compile; Usage for a specialization of a
+  // dimension that the model does not have, or of a compiled file, and for a compiled file that is not for
+  // `compiled_for`.
   [[nodiscard]] static Result<std::unique_ptr<Session>> open(const std::string& path, SessionOptions options = {});
   // A program that this process captured. Its weights are used where they lie.
   [[nodiscard]] static Result<std::unique_ptr<Session>> open_program(ProgramSource program,
@@ -81,6 +82,9 @@ public:
   // compiled when guards miss; specialization on request is run()'s.
   [[nodiscard]] Status run_on_device(const std::map<std::string, DeviceTensor>& inputs,
                                      std::span<const DeviceTensor> outputs, void* stream, RunStats* stats = nullptr);
+  // Inputs by position, and memory of outputs asked for: see Executor::call.
+  [[nodiscard]] Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs,
+                            void* stream = nullptr, RunStats* stats = nullptr);
   // What memory run_on_device() wants for its outputs: see Executor::output_sizes.
   [[nodiscard]] Result<std::vector<DeviceTensor>> output_sizes(const std::map<std::string, DeviceTensor>& inputs);
   // Another executor over the same code and weights, for another thread. It has the variants of this moment and gets
@@ -102,9 +106,8 @@ public:
 private:
   Session();
   // open() and run(), which end exceptions.
-  [[nodiscard]] static Result<std::unique_ptr<Session>> make(const std::string& path,
-                                                             std::shared_ptr<const ProgramSource> program,
-                                                             SessionOptions options);
+  [[nodiscard]] static Result<std::unique_ptr<Session>>
+  make(const std::string& path, std::shared_ptr<const ProgramSource> program, SessionOptions options);
   [[nodiscard]] Result<std::vector<Tensor>> specialize_and_run(const std::map<std::string, Tensor>& inputs,
                                                                RunStats* stats, std::vector<Tensor>* outputs);
   struct Impl;

@@ -22,7 +22,26 @@ public:
 
   Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
                                   std::vector<Tensor>* outputs) override {
-    return call(inputs, Running{*this, {outputs, false, nullptr}}, stats);
+    std::vector<const Tensor*> ordered;
+    TESSERA_TRY(in_order(inputs, ordered));
+    return use_variant(ordered, Running{*this, {outputs, nullptr, false, nullptr}}, stats);
+  }
+
+  Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream,
+              RunStats* stats) override {
+    return guarded("running the model", [&]() -> Status {
+      std::vector<Tensor> views;
+      views.reserve(inputs.size());
+      for (const auto& t : inputs) {
+        TESSERA_ASSIGN(auto view, shown(t));
+        views.push_back(std::move(view));
+      }
+      std::vector<const Tensor*> ordered;
+      ordered.reserve(views.size());
+      for (const Tensor& t : views) ordered.push_back(&t);
+      TESSERA_TRY(use_variant(ordered, Running{*this, {nullptr, &outputs, on_gpu_, stream}}, stats));
+      return {};
+    });
   }
 
   Status run_on_device(const std::map<std::string, DeviceTensor>& inputs, std::span<const DeviceTensor> outputs,
@@ -34,7 +53,9 @@ public:
         TESSERA_ASSIGN(auto view, shown(t));
         out.push_back(std::move(view));
       }
-      TESSERA_TRY(call(in, Running{*this, {&out, true, stream}}, stats));
+      std::vector<const Tensor*> ordered;
+      TESSERA_TRY(in_order(in, ordered));
+      TESSERA_TRY(use_variant(ordered, Running{*this, {&out, nullptr, true, stream}}, stats));
       return {};
     });
   }
@@ -46,8 +67,10 @@ public:
       for (auto& input : typed) input.second.data = &never_read;
       TESSERA_ASSIGN(auto in, shown(typed));
       std::vector<DeviceTensor> sizes;
-      TESSERA_TRY(call(
-          in,
+      std::vector<const Tensor*> ordered;
+      TESSERA_TRY(in_order(in, ordered));
+      TESSERA_TRY(use_variant(
+          ordered,
           [&](LoadedVariant& l) -> LoadedVariant::Outcome {
             auto known = l.output_sizes();
             if (!known.ok()) return Result<std::vector<Tensor>>(std::move(known).take_error());
@@ -107,7 +130,7 @@ private:
     return in_use_.begin("the executor", "each thread takes an executor of its own: Session::new_executor()");
   }
 
-  // What call() does with the variant that fits.
+  // What use_variant() does with the variant that fits.
   struct Running {
     ExecutorImpl& self;
     CallArguments arguments;
@@ -119,8 +142,15 @@ private:
     }
   };
 
+  // All variants have the inputs of the last, generic one: join() sees to it.
+  Status in_order(const std::map<std::string, Tensor>& inputs, std::vector<const Tensor*>& ordered) {
+    TESSERA_ASSIGN(auto alone, use_alone());
+    ordered.reserve(inputs.size());
+    return loaded_.back()->variant().in_order(inputs, ordered);
+  }
+
   template <class Use>
-  Result<std::vector<Tensor>> call(const std::map<std::string, Tensor>& inputs, const Use& use, RunStats* stats) {
+  Result<std::vector<Tensor>> use_variant(std::span<const Tensor* const> inputs, const Use& use, RunStats* stats) {
     TESSERA_ASSIGN(auto alone, use_alone());
     auto start = Clock::now();
     RunStats local;
@@ -131,7 +161,7 @@ private:
     if (options_.observer) options_.observer->begins();
     struct Frame {
       ExecutorImpl* self;
-      const std::map<std::string, Tensor>& inputs;
+      std::span<const Tensor* const> inputs;
       const Use& use;
       std::vector<Tensor>& outputs;
       Status run() const {
@@ -155,6 +185,10 @@ private:
     if (is_gpu_target(executable->target) != on_gpu_)
       return Diagnostic(ErrorCode::Usage,
                         "the variants of one executor are for one device; one is for '" + executable->target + "'");
+    auto same_name = [](const Binding& a, const Binding& b) { return a.name == b.name; };
+    if (!variants_.empty() && !std::equal(executable->inputs.begin(), executable->inputs.end(),
+                                          variants_.back()->inputs.begin(), variants_.back()->inputs.end(), same_name))
+      return Diagnostic(ErrorCode::Usage, "the variants of one executor have the same inputs in the same order");
     TESSERA_ASSIGN(auto loaded, LoadedVariant::create(executable, *device_, options_));
     loaded_.reserve(loaded_.size() + 1); // both or none
     variants_.reserve(variants_.size() + 1);
@@ -205,7 +239,7 @@ private:
     GuardMiss guard;
   };
   // Nothing: the variant fits.
-  std::optional<Refusal> refusal(LoadedVariant& l, const std::map<std::string, Tensor>& inputs) {
+  std::optional<Refusal> refusal(LoadedVariant& l, std::span<const Tensor* const> inputs) {
     if (auto s = l.variant().bind(inputs, l.call); !s.ok()) return Refusal{s.error(), false, {}};
     int g = l.variant().guards.check(l.call.values, l.call.bound, l.call.guards);
     if (g < 0) return std::nullopt;
@@ -258,7 +292,7 @@ private:
 
   // `use`: of the first variant that fits, LoadedVariant::Outcome of it.
   template <class Use>
-  Result<std::vector<Tensor>> choose_and_use(const std::map<std::string, Tensor>& inputs, const Use& use) {
+  Result<std::vector<Tensor>> choose_and_use(std::span<const Tensor* const> inputs, const Use& use) {
     bool may_compile = static_cast<bool>(options_.recompile);
     int replacements = 0;
     std::optional<Refusal> last;
@@ -321,7 +355,7 @@ private:
   }
 
   // True: a new variant stands at `at`. Error OutOfMemory; any other failure is remembered.
-  Result<bool> recompile(const std::map<std::string, Tensor>& inputs, const GuardMiss& miss, size_t at) {
+  Result<bool> recompile(std::span<const Tensor* const> inputs, const GuardMiss& miss, size_t at) {
     if (loaded_.size() >= kMaxVariants) {
       TESSERA_LOGF(LogChannel::Recompiles,
                    "not compiling: the limit of " + std::to_string(kMaxVariants) + " variants is reached");
@@ -333,7 +367,8 @@ private:
     }
     auto start = Clock::now();
     std::map<std::string, Dims> shapes;
-    for (auto& [name, tensor] : inputs) shapes.emplace(name, tensor.dims());
+    const auto& names = variants_.back()->inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) shapes.emplace(names[i].name, inputs[i]->dims());
     auto compiled = options_.recompile(shapes, miss);
     if (compiled.ok() && !*compiled) return false;
     Status added = compiled.ok() ? join(*compiled, at) : Status();

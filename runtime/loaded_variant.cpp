@@ -226,11 +226,23 @@ Status LoadedVariant::make_output(size_t o, const CallArguments& arguments) {
     given_[o] = t;
     return {};
   }
+  if (info.dtype == DType::String && arguments.allocator)
+    return Diagnostic(ErrorCode::UnsupportedType, "output '" + binding.name + "' holds strings, which are no memory");
   if (info.dtype == DType::String) { // the step that makes it replaces it
     given_[o] = Tensor::strings({0}, {});
     return {};
   }
   auto bytes = static_cast<size_t>(table_.bytes[id]);
+  if (arguments.allocator) {
+    TESSERA_ASSIGN(void* memory, (*arguments.allocator)(o, info.dtype, dims));
+    if (memory == nullptr && bytes > 0)
+      return Diagnostic(ErrorCode::OutOfMemory, "the caller has no memory for output '" + binding.name + "' of " +
+                                                    std::to_string(bytes) + " bytes");
+    static std::byte nothing{};
+    const auto* data = memory ? static_cast<const std::byte*>(memory) : &nothing;
+    given_[o] = Tensor::view(info.dtype, dims, Storage{nullptr, data, bytes});
+    return {};
+  }
   auto& [spare, room] = spare_outputs_[o];
   constexpr size_t kWorthKeeping = 64 << 10; // below, the allocator is as good
   if (spare && spare.use_count() == 1 && room >= bytes && room <= bytes * 2) {

@@ -18,9 +18,10 @@ struct RefusedCalls {
 };
 
 struct CallArguments {
-  std::vector<Tensor>* outputs = nullptr; // given by the caller, or null
-  bool on_device = false;                 // inputs and outputs show memory of the device
-  void* stream = nullptr;                 // on_device: the caller's
+  std::vector<Tensor>* outputs = nullptr;     // given by the caller, or null
+  const OutputAllocator* allocator = nullptr; // of the caller's memory for outputs, or null
+  bool on_device = false;                     // inputs and outputs show memory of the device
+  void* stream = nullptr;                     // on_device: the caller's
 };
 
 class LoadedVariant {

@@ -109,6 +109,10 @@ struct DeviceTensor {
   void* data = nullptr;
 };
 
+// Memory for output `output` of a call, once its type and sizes are known: at least as many bytes as these take,
+// aligned to the element, that overlap no input.
+using OutputAllocator = std::function<Result<void*>(size_t output, DType dtype, const Dims& dims)>;
+
 class Executor {
 public:
   // `variants`: tried in order; the last one should be generic. All are for the same device: the host, or a GPU, which
@@ -133,6 +137,11 @@ public:
   [[nodiscard]] virtual Status run_on_device(const std::map<std::string, DeviceTensor>& inputs,
                                              std::span<const DeviceTensor> outputs, void* stream,
                                              RunStats* stats = nullptr) = 0;
+  // The same for callers that count: inputs by position, in the model's order, and memory of outputs asked for when
+  // their sizes are known, those that depend on values included. On a GPU as run_on_device(); on the host, in its
+  // memory.
+  [[nodiscard]] virtual Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream,
+                                    RunStats* stats = nullptr) = 0;
   // The type and sizes of every output, in model order, that inputs of these types and sizes lead to (no data is looked
   // at or given): what run_on_device() wants memory for. Guards are checked as in a run, and a variant is compiled
   // where one is missing. Errors: UnknownInput, MissingInput, BadInput, GuardFailed, SizeOverflow; UnsupportedFeature

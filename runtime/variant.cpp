@@ -342,21 +342,18 @@ Status Variant::bind_dims(const InputForm& input, const Tensor& tensor, CallStat
   return {};
 }
 
-Status Variant::bind(const std::map<std::string, Tensor>& given, CallState& call) const {
-  std::fill(call.bound.begin(), call.bound.end(), false);
-  size_t found = 0;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    auto it = given.find(inputs[i].binding->name);
+Status Variant::in_order(const std::map<std::string, Tensor>& given, std::vector<const Tensor*>& ordered) const {
+  ordered.clear();
+  for (const InputForm& input : inputs) {
+    auto it = given.find(input.binding->name);
     if (it == given.end()) {
-      Diagnostic d(ErrorCode::MissingInput, "input '" + inputs[i].binding->name + "' was not given");
-      d.note("the model declares it as " + declared(inputs[i]));
+      Diagnostic d(ErrorCode::MissingInput, "input '" + input.binding->name + "' was not given");
+      d.note("the model declares it as " + declared(input));
       return d;
     }
-    ++found;
-    call.tensors[i] = &it->second;
-    TESSERA_TRY(bind_dims(inputs[i], it->second, call));
+    ordered.push_back(&it->second);
   }
-  if (found != given.size())
+  if (ordered.size() != given.size())
     for (const auto& one : given) {
       const std::string& key = one.first; // a binding cannot be captured by every compiler
       if (std::none_of(inputs.begin(), inputs.end(), [&](const InputForm& f) { return f.binding->name == key; })) {
@@ -367,6 +364,17 @@ Status Variant::bind(const std::map<std::string, Tensor>& given, CallState& call
         return d;
       }
     }
+  return {};
+}
+Status Variant::bind(std::span<const Tensor* const> given, CallState& call) const {
+  std::fill(call.bound.begin(), call.bound.end(), false);
+  if (given.size() != inputs.size())
+    return Diagnostic(ErrorCode::BadInput, std::to_string(given.size()) + " inputs were given, the model has " +
+                                               std::to_string(inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    call.tensors[i] = given[i];
+    TESSERA_TRY(bind_dims(inputs[i], *given[i], call));
+  }
   bool ran = false;
   for (size_t i = 0; i < inputs.size(); ++i)
     for (size_t d = 0; d < inputs[i].dims.size(); ++d) {

@@ -86,8 +86,10 @@ public:
     std::vector<const Tensor*> tensors; // per input
   };
   void prepare(CallState& call) const;
-  // Binds the inputs' symbols. Errors UnknownInput, MissingInput, BadInput.
-  [[nodiscard]] Status bind(const std::map<std::string, Tensor>& given, CallState& call) const;
+  // Binds the symbols of inputs in the model's order. Error BadInput.
+  [[nodiscard]] Status bind(std::span<const Tensor* const> given, CallState& call) const;
+  // Inputs by name, in the model's order. Errors UnknownInput, MissingInput.
+  [[nodiscard]] Status in_order(const std::map<std::string, Tensor>& given, std::vector<const Tensor*>& ordered) const;
 
 private:
   Status number_symbols();
