@@ -466,6 +466,6 @@ const char* tessera_call(tessera_session* session, const tessera_tensor* inputs,
       return allocate(context, static_cast<int32_t>(output), info(dtype).onnx, static_cast<int32_t>(dims.size()),
                       dims.data());
     };
-    return s.session->call(in, give, stream);
+    return s.executor ? s.executor->call(in, give, stream) : s.session->call(in, give, stream);
   });
 }

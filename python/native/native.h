@@ -11,7 +11,9 @@
 #include <Python.h>
 
 #include "api/c.h"
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -99,18 +101,18 @@ std::vector<Io> describe(const tessera_io* ios, int32_t count);
 PyObject* tuple_of(const Io& io);
 
 // One thread's way into a model, used by one call at a time. It keeps the arrays that describe the call's tensors, so
-// that a call with the sizes of the one before allocates nothing.
+// that a call with the sizes of the one before allocates nothing here.
 struct Lane {
   tessera_session* session = nullptr;
+  bool prepared = false;
   std::vector<tessera_tensor> inputs, outputs;
-  std::vector<int64_t> sizes;   // of all inputs, one after the other: what `inputs` points to
-  std::vector<int64_t> planned; // the sizes for which `outputs` holds
-  bool has_plan = false;
-  std::vector<int64_t> output_sizes; // what `outputs` points to
-  std::vector<Ref> output_tuples;    // the same as tuples
-  std::vector<void*> results;        // outputs whose sizes depend on values: computed already
-  std::vector<Ref> held;             // what keeps the memory of this call's inputs
-  std::vector<Ref> made;             // the outputs of this call
+  std::vector<int64_t> sizes;                    // of all inputs, one after the other: what `inputs` points to
+  std::vector<int64_t> planned;                  // the sizes of inputs for which `output_dims` holds
+  bool has_plan = false;                         // there are such
+  std::vector<std::vector<int64_t>> output_dims; // of the last call; what `outputs` points to
+  std::vector<Ref> output_tuples;                // the same as tuples of int
+  std::vector<Ref> held;                         // what keeps the memory of this call's inputs
+  std::vector<Ref> made;                         // the outputs of this call
 
   Lane() = default;
   Lane(const Lane&) = delete;
@@ -149,13 +151,27 @@ private:
   Lane* lane_ = nullptr;
 };
 
-// The steps of a call, in order. Each returns false with a Python error set.
-// Output sizes for the inputs' sizes; computed anew only where these are not the last call's. Where they depend on
-// values, the model runs, in host memory.
-bool plan_outputs(const Model& model, Lane& lane);
-// Runs on what lane.inputs and lane.outputs describe: in host memory, or on `stream` in the GPU's. What plan_outputs()
-// has computed is copied.
-bool execute(const Model& model, Lane& lane, bool on_device, void* stream);
+// What makes the tensor of an output once its sizes are known.
+class Maker {
+public:
+  virtual ~Maker() = default;
+  // `data`: where its elements go. Null with a Python error. The interpreter's lock is held.
+  virtual Ref make(size_t output, int32_t dtype, PyObject* sizes, const std::vector<int64_t>& dims,
+                   void*& data) const = 0;
+};
+
+// The steps of a call, in order. Each returns false, or null, with a Python error set.
+void prepare(const Model& model, Lane& lane);
+// Runs on what lane.inputs describes, in a GPU's memory or the host's; lane.made holds the outputs.
+bool compute(const Model& model, Lane& lane, const Maker& maker, bool on_gpu, void* stream);
+PyObject* outputs_of(Lane& lane); // as a list
+
+// tensor.data_ptr(), and tensor.shape as the sizes of input `i`.
+bool address_of(PyObject* tensor, void*& address);
+bool take_shape(const Model& model, Lane& lane, size_t i, PyObject* tensor);
+// Raises InputError; false.
+bool wrong_rank(const Io& io, const int64_t* dims, size_t rank);
+
 // Of onnx.TensorProto.DataType; 0 for what takes no whole bytes.
 size_t element_bytes(int32_t dtype);
 const char* dtype_name(int32_t dtype);

@@ -122,6 +122,14 @@ std::string Io::text() const {
   return out + ']';
 }
 
+bool wrong_rank(const Io& io, const int64_t* dims, size_t rank) {
+  std::string given = "[";
+  for (size_t d = 0; d < rank; ++d) given += (d ? ", " : "") + std::to_string(dims[d]);
+  raise_error("InputError", "input '" + io.name + "' has " + std::to_string(rank) + " dimensions, " + given +
+                                "]; the model declares " + io.text());
+  return false;
+}
+
 std::vector<Io> describe(const tessera_io* ios, int32_t count) {
   std::vector<Io> all;
   for (int32_t i = 0; i < count; ++i) {
