@@ -1,6 +1,6 @@
 // The type tessera._native.Session, and the functions that open one.
 #include "native.h"
-#include <memory>
+#include "values.h"
 
 namespace tessera::python {
 namespace {
@@ -89,7 +89,20 @@ PyObject* session_call(PyObject* self, PyObject* const* args, Py_ssize_t count) 
   }
   return protect<PyObject*>(nullptr, [&] { return call(model_of(self), args[0], args[1], args[2]); });
 }
+// run(args, stream)
+PyObject* session_run(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  if (count != 2 || !PyTuple_Check(args[0])) {
+    PyErr_SetString(PyExc_TypeError, "run() takes a tuple of arrays, and a stream or None");
+    return nullptr;
+  }
+  return protect<PyObject*>(nullptr, [&] { return run(model_of(self), args[0], args[1]); });
+}
+
 PyMethodDef methods[] = {
+    {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(session_run)), METH_FASTCALL,
+     "run(args, stream, /)\n--\n\n"
+     "Runs the model on arrays, one for each input: NumPy arrays, PyTorch tensors, or objects with __dlpack__.\n"
+     "Returns the list of outputs, of the first input's kind. Raises tessera.Error."},
     {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(session_call)), METH_FASTCALL,
      "call(args, make, stream, /)\n--\n\n"
      "Runs the model on tensors that lie where the session runs, of the dtypes and layout that it declares.\n\n"
@@ -282,5 +295,6 @@ PyMODINIT_FUNC PyInit__native() {
   if (PyModule_AddObject(module.get(), "Session", type.get()) != 0) return nullptr;
   Py_INCREF(type.get()); // session_type
   (void)type.release();
+  if (!add_tensor_type(module.get())) return nullptr;
   return module.release();
 }
