@@ -7,6 +7,8 @@
 In PyTorch: torch.compile(module, backend="tessera").
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import _libraries  # noqa: F401  before the extension
 from ._errors import Error, FileError, InputError, InputTypeError, ModelError, OutOfMemoryError, RunError, UnsupportedError, UsageError
 from ._native import Tensor
@@ -15,5 +17,16 @@ from ._session import Model, TensorInfo, load
 __version__ = "0.1.0"
 __all__ = [
     "Error", "FileError", "InputError", "InputTypeError", "Model", "ModelError", "OutOfMemoryError", "RunError", "Tensor", "TensorInfo",
-    "UnsupportedError", "UsageError", "load",
+    "UnsupportedError", "UsageError", "explain", "load",
 ]  # fmt: skip
+
+if TYPE_CHECKING:
+    from ._explain import explain
+
+
+def __getattr__(name: str) -> Any:
+    if name == "explain":  # needs PyTorch, which the rest does not
+        from ._explain import explain
+
+        return explain
+    raise AttributeError(f"module 'tessera' has no attribute {name!r}")
