@@ -8,15 +8,18 @@
 #include "graph/support/text.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 struct tessera_session {
-  std::unique_ptr<tessera::Session> session;
+  std::shared_ptr<tessera::Session> session;
+  std::unique_ptr<tessera::Executor> executor; // of a clone; the first one runs by the session's own
   std::string device;
+  bool sizes_known = true;                      // of outputs, from those of inputs
   std::vector<tessera::IoInfo> inputs, outputs; // as the model declares them
   std::map<std::string, size_t, std::less<>> input_named;
   tessera::InUse in_use;
-  // What tessera_output_sizes() shows.
-  std::vector<std::string> names;
+  std::vector<tessera::Tensor> fresh; // what tessera_run_fresh() shows
+  // What tessera_output_sizes() and tessera_run_fresh() show.
   std::vector<tessera::Dims> dims;
   std::vector<tessera_tensor> sizes;
   // What tessera_inputs() and tessera_outputs() show.
@@ -32,13 +35,33 @@ struct tessera_session {
 namespace tessera {
 namespace {
 
+// What tessera_last_error() shows, and the text of it all.
+struct LastError {
+  Diagnostic error;
+  std::string text, location;
+  std::vector<const char*> notes;
+  tessera_error parts{};
+  bool any = false;
+};
+thread_local LastError last_error;
+
 const char* told(const Diagnostic& error) noexcept {
-  thread_local std::string text;
   auto put = guarded("an error's text", [&]() -> Status {
-    text = error.str();
+    LastError& last = last_error;
+    last.any = false;
+    last.error = error;
+    last.text = error.str();
+    last.location = error.location.str();
+    last.notes.clear();
+    for (const std::string& note : last.error.notes) last.notes.push_back(note.c_str());
+    const ErrorCodeInfo& known = info(error.code); // texts of a table
+    last.parts = {known.id.data(),       known.name.data(),
+                  last.location.c_str(), last.error.message.c_str(),
+                  last.notes.data(),     static_cast<int32_t>(last.notes.size())};
+    last.any = true;
     return {};
   });
-  return put.ok() ? text.c_str() : kNoMemoryForError;
+  return put.ok() ? last_error.text.c_str() : kNoMemoryForError;
 }
 Diagnostic usage(std::string message) { return {ErrorCode::Usage, std::move(message)}; }
 
@@ -125,11 +148,12 @@ Result<std::vector<Checked>> check_all(const tessera_session& s, Side side, cons
     const tessera_tensor& t = tensors[i];
     auto index = static_cast<size_t>(i);
     if (input) {
-      if (t.name == nullptr) return usage("input " + std::to_string(i) + " has no name");
-      auto it = s.input_named.find(std::string_view(t.name));
-      if (it == s.input_named.end()) return unknown_input(known, t.name);
-      index = it->second;
-      if (given[index]) return usage("input '" + it->first + "' is given twice");
+      if (t.name != nullptr) {
+        auto it = s.input_named.find(std::string_view(t.name));
+        if (it == s.input_named.end()) return unknown_input(known, t.name);
+        index = it->second;
+      }
+      if (given[index]) return usage("input '" + known[index].name + "' is given twice");
       given[index] = true;
     }
     TESSERA_ASSIGN(auto checked, check(t, known[index], kind + " '" + known[index].name + "'", memory));
@@ -173,20 +197,66 @@ void show(const std::vector<IoInfo>& all, tessera_session::Shown& shown) {
                          shown.texts[i].data()});
 }
 
+// Of: DeviceTensor or Tensor. Data: of one of them, the address that is shown.
+template <class Of, class Data>
+void show_outputs(tessera_session& s, const std::vector<Of>& outputs, const std::vector<DType>& dtypes,
+                  std::vector<Dims> dims, const Data& data) {
+  s.dims = std::move(dims);
+  s.sizes.clear();
+  for (size_t i = 0; i < outputs.size(); ++i)
+    s.sizes.push_back({s.outputs[i].name.c_str(), info(dtypes[i]).onnx, static_cast<int32_t>(s.dims[i].size()),
+                       s.dims[i].data(), data(outputs[i])});
+}
+
 Status output_sizes(tessera_session& s, const tessera_tensor* inputs, int32_t input_count) {
   TESSERA_ASSIGN(auto in, check_all(s, Side::Input, inputs, input_count, Memory::Ignored));
-  TESSERA_ASSIGN(auto sizes, s.session->output_sizes(by_name(in, on_device)));
-  s.names.clear();
-  s.dims.clear();
-  s.sizes.clear();
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    s.names.push_back(s.outputs[i].name);
-    s.dims.push_back(std::move(sizes[i].dims));
+  const auto given = by_name(in, on_device);
+  TESSERA_ASSIGN(auto sizes, s.executor ? s.executor->output_sizes(given) : s.session->output_sizes(given));
+  std::vector<DType> dtypes;
+  std::vector<Dims> dims;
+  for (auto& t : sizes) {
+    dtypes.push_back(t.dtype);
+    dims.push_back(std::move(t.dims));
   }
-  for (size_t i = 0; i < sizes.size(); ++i)
-    s.sizes.push_back({s.names[i].c_str(), info(sizes[i].dtype).onnx, static_cast<int32_t>(s.dims[i].size()),
-                       s.dims[i].data(), nullptr});
+  show_outputs(s, sizes, dtypes, std::move(dims), [](const DeviceTensor&) -> void* { return nullptr; });
   return {};
+}
+
+Status run_fresh(tessera_session& s, const tessera_tensor* inputs, int32_t input_count) {
+  TESSERA_ASSIGN(auto in, check_all(s, Side::Input, inputs, input_count, Memory::Needed));
+  const auto given = by_name(in, view);
+  s.sizes.clear();
+  s.fresh.clear();
+  TESSERA_ASSIGN(s.fresh, s.executor ? s.executor->run(given) : s.session->run(given));
+  std::vector<DType> dtypes;
+  std::vector<Dims> dims;
+  for (size_t i = 0; i < s.fresh.size(); ++i) {
+    if (s.fresh[i].dtype() == DType::String)
+      return Diagnostic(ErrorCode::UnsupportedType,
+                        "output '" + s.outputs[i].name + "' holds strings, which are no memory of a fixed layout");
+    dtypes.push_back(s.fresh[i].dtype());
+    dims.push_back(s.fresh[i].dims());
+  }
+  show_outputs(s, s.fresh, dtypes, std::move(dims),
+               [](const Tensor& t) { return static_cast<void*>(const_cast<std::byte*>(t.data())); });
+  return {};
+}
+
+// What a session's interface shows, from the session itself.
+void describe(tessera_session& s) {
+  s.inputs = s.session->inputs();
+  s.outputs = s.session->outputs();
+  std::set<uint64_t> bound;
+  for (size_t i = 0; i < s.inputs.size(); ++i) {
+    s.input_named.emplace(s.inputs[i].name, i);
+    for (const SymExpr& d : s.inputs[i].shape)
+      for (const SymExpr& symbol : d.symbols()) bound.insert(symbol.symbol_id());
+  }
+  for (const IoInfo& o : s.outputs)
+    for (const SymExpr& d : o.shape)
+      for (const SymExpr& symbol : d.symbols()) s.sizes_known = s.sizes_known && bound.contains(symbol.symbol_id());
+  show(s.inputs, s.shown_inputs);
+  show(s.outputs, s.shown_outputs);
 }
 
 // Open: (SessionOptions) -> Result<std::unique_ptr<Session>>
@@ -207,11 +277,7 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
   auto out = std::make_unique<tessera_session>();
   out->device = choice.device;
   TESSERA_ASSIGN(out->session, open(std::move(options)));
-  out->inputs = out->session->inputs();
-  out->outputs = out->session->outputs();
-  for (size_t i = 0; i < out->inputs.size(); ++i) out->input_named.emplace(out->inputs[i].name, i);
-  show(out->inputs, out->shown_inputs);
-  show(out->outputs, out->shown_outputs);
+  describe(*out);
   return out;
 }
 
@@ -289,6 +355,24 @@ const char* tessera_survey_program(const tessera_program* program, const char** 
 
 void tessera_close(tessera_session* session) { delete session; }
 
+const tessera_error* tessera_last_error(void) { return last_error.any ? &last_error.parts : nullptr; }
+
+const char* tessera_clone(tessera_session* session, tessera_session** clone) {
+  if (session == nullptr || clone == nullptr) return told(usage("a session, and a place for the clone, are needed"));
+  // What is read of `session` stays as it was when it was opened.
+  auto made = guarded("cloning a session", [&]() -> Result<std::unique_ptr<tessera_session>> {
+    auto out = std::make_unique<tessera_session>();
+    out->session = session->session;
+    out->device = session->device;
+    TESSERA_ASSIGN(out->executor, session->session->new_executor());
+    describe(*out);
+    return out;
+  });
+  if (!made.ok()) return told(made.error());
+  *clone = made->release();
+  return nullptr;
+}
+
 const char* tessera_inputs(tessera_session* session, const tessera_io** inputs, int32_t* count) {
   if (inputs == nullptr || count == nullptr) return told(usage("nowhere to put the inputs"));
   return call(session, "describing the inputs", [&](tessera_session& s) -> Status {
@@ -329,13 +413,27 @@ const char* tessera_output_sizes(tessera_session* session, const tessera_tensor*
   });
 }
 
+int32_t tessera_sizes_known(const tessera_session* session) { return session && session->sizes_known ? 1 : 0; }
+
+const char* tessera_run_fresh(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
+                              const tessera_tensor** outputs, int32_t* output_count) {
+  if (outputs == nullptr || output_count == nullptr) return told(usage("nowhere to put the outputs"));
+  return call(session, "running the model", [&](tessera_session& s) -> Status {
+    TESSERA_TRY(run_fresh(s, inputs, input_count));
+    *outputs = s.sizes.data();
+    *output_count = static_cast<int32_t>(s.sizes.size());
+    return {};
+  });
+}
+
 const char* tessera_run(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                         const tessera_tensor* outputs, int32_t output_count) {
   return call(session, "running the model", [&](tessera_session& s) -> Status {
     TESSERA_ASSIGN(auto in, check_all(s, Side::Input, inputs, input_count, Memory::Needed));
     TESSERA_ASSIGN(auto out, check_all(s, Side::Output, outputs, output_count, Memory::Needed));
     auto given = in_order(out, view);
-    TESSERA_TRY(s.session->run(by_name(in, view), nullptr, &given));
+    const auto named = by_name(in, view);
+    TESSERA_TRY(s.executor ? s.executor->run(named, nullptr, &given) : s.session->run(named, nullptr, &given));
     return {};
   });
 }
@@ -345,7 +443,9 @@ const char* tessera_run_on_device(tessera_session* session, const tessera_tensor
   return call(session, "running the model", [&](tessera_session& s) -> Status {
     TESSERA_ASSIGN(auto in, check_all(s, Side::Input, inputs, input_count, Memory::Needed));
     TESSERA_ASSIGN(auto out, check_all(s, Side::Output, outputs, output_count, Memory::Needed));
-    return s.session->run_on_device(by_name(in, on_device), in_order(out, on_device), stream);
+    const auto named = by_name(in, on_device);
+    const auto made = in_order(out, on_device);
+    return s.executor ? s.executor->run_on_device(named, made, stream) : s.session->run_on_device(named, made, stream);
   });
 }
 
@@ -367,6 +467,6 @@ const char* tessera_call(tessera_session* session, const tessera_tensor* inputs,
       return allocate(context, static_cast<int32_t>(output), info(dtype).onnx, static_cast<int32_t>(dims.size()),
                       dims.data());
     };
-    return s.session->call(in, give, stream);
+    return s.executor ? s.executor->call(in, give, stream) : s.session->call(in, give, stream);
   });
 }

@@ -20,9 +20,22 @@ extern "C" {
 
 typedef struct tessera_session tessera_session;
 
+/* The error that the last failed function of this thread returned, in its parts: its exact texts, not escaped for a
+ * terminal. Good until the same thread calls again; null where none has failed. */
+typedef struct {
+  const char* code;     /* "TES-3008": stable */
+  const char* name;     /* "bad-input" */
+  const char* location; /* "model.onnx: node 'Add_12' (Add, output 'z')", or empty */
+  const char* message;
+  const char* const* notes; /* note_count of them: causes, and what to do */
+  int32_t note_count;
+} tessera_error;
+const tessera_error* tessera_last_error(void);
+
 /* Contiguous, row-major memory, aligned to the element (to 8 bytes where that is larger). */
 typedef struct {
-  const char* name; /* of an input; unused for outputs, which come in the model's order */
+  const char* name; /* of an input, null for the one at this place in the model's order; unused for outputs, which come
+                     * in that order */
   int32_t dtype;    /* onnx.TensorProto.DataType; strings are refused */
   int32_t rank;
   const int64_t* dims; /* rank of them */
@@ -64,6 +77,10 @@ const char* tessera_open_program(const tessera_program* program, const tessera_o
 const char* tessera_survey_program(const tessera_program* program, const char** refusals);
 void tessera_close(tessera_session* session); /* null is allowed */
 
+/* Another session over the same compiled code and weights, for another thread: calls of both run at the same time. It
+ * has memory for intermediate results of its own. Each is closed by itself, in any order. */
+const char* tessera_clone(tessera_session* session, tessera_session** clone);
+
 /* "cpu" or "cuda": what "auto" came to. Good as long as the session; null for a null session. */
 const char* tessera_device(const tessera_session* session);
 
@@ -85,11 +102,18 @@ const char* tessera_report(tessera_session* session, const char** json);
  * looked at. An output whose sizes depend on values is an error. */
 const char* tessera_output_sizes(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                                  const tessera_tensor** outputs, int32_t* output_count);
+/* 1: the sizes of all outputs follow from those of the inputs; 0: some depend on values, as NonZero's does, so that
+ * tessera_run_fresh() alone can compute them. */
+int32_t tessera_sizes_known(const tessera_session* session);
 
 /* Inputs and outputs in host memory; each input once, and all outputs, of the sizes that the inputs lead to. The memory
  * of an output overlaps no other output's and no input's. */
 const char* tessera_run(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                         const tessera_tensor* outputs, int32_t output_count);
+
+/* The same with outputs in memory of the session's, good until it is called again or closed. */
+const char* tessera_run_fresh(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
+                              const tessera_tensor** outputs, int32_t* output_count);
 
 /* The same in a GPU's memory, put on `stream` (a CUstream of the primary context, null for the default one). Does not
  * wait; what goes wrong on the GPU later is told by a later call, or by tessera_run(). */

@@ -32,7 +32,7 @@ tessera_shared_library(tessera_shared ${CMAKE_SOURCE_DIR}/cmake/exports.map)
 set_target_properties(tessera_shared PROPERTIES EXPORT_NAME tessera EXCLUDE_FROM_ALL OFF)
 target_include_directories(tessera_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # The same for the bundle, whose command and tests use all of it.
-tessera_shared_library(tessera_whole)
+tessera_shared_library(tessera_whole ${CMAKE_SOURCE_DIR}/cmake/exports_whole.map)
 set_target_properties(tessera_whole PROPERTIES EXCLUDE_FROM_ALL ON LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bundled/lib)
 
 install(TARGETS tessera_shared EXPORT TesseraTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""What a call of a model from Python costs on the host, beside the same call through the C interface.
+
+    call_cost.py [--limit MICROSECONDS]
+
+A model of one addition of 8 numbers runs on the CPU with one thread. "C interface": one call of tessera_run() or tessera_call() after
+another from C, as often as ctypes can be told to: the figure is of the function itself, ctypes' own cost taken off. With --limit the
+program ends with 1 where a call from Python costs more than that over the C interface.
+"""
+
+import argparse
+import ctypes
+import json
+import statistics
+import sys
+import time
+
+import numpy
+
+import tessera
+from tessera import _native
+
+
+def program() -> bytes:
+    """x + x of float32[8] as torch.export writes it."""
+    meta = {
+        "dtype": 7, "sizes": [{"as_int": 8}], "requires_grad": False, "device": {"type": "cpu", "index": None},
+        "strides": [{"as_int": 1}], "storage_offset": {"as_int": 0}, "layout": 7,
+    }  # fmt: skip
+    x = {"as_tensor": {"name": "x"}}
+    add = {"as_tensor": {"name": "add"}}
+    node = {
+        "target": "torch.ops.aten.add.Tensor", "outputs": [add], "metadata": {},
+        "inputs": [{"name": "self", "arg": x, "kind": 1}, {"name": "other", "arg": x, "kind": 1}],
+    }  # fmt: skip
+    graph = {
+        "inputs": [x], "outputs": [add], "nodes": [node], "tensor_values": {"x": meta, "add": meta},
+        "sym_int_values": {}, "sym_bool_values": {}, "is_single_tensor_return": False,
+    }  # fmt: skip
+    signature = {"input_specs": [{"user_input": {"arg": x}}], "output_specs": [{"user_output": {"arg": add}}]}
+    return json.dumps({
+        "graph_module": {"graph": graph, "signature": signature, "module_call_graph": []}, "opset_version": {"aten": 10},
+        "range_constraints": {}, "schema_version": {"major": 8, "minor": 14}, "torch_version": "2.9",
+    }).encode()  # fmt: skip
+
+
+def per_call(function, calls: int = 20000, rounds: int = 9) -> float:
+    """Median over rounds, in microseconds."""
+    for _ in range(1000):
+        function()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        for _ in range(calls):
+            function()
+        times.append((time.perf_counter() - start) / calls * 1e6)
+    return statistics.median(times)
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32), ("dims", ctypes.POINTER(ctypes.c_int64)), ("data", ctypes.c_void_p)]
+
+
+class Program(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("json", ctypes.c_char_p), ("json_bytes", ctypes.c_size_t), ("weights", ctypes.c_void_p), ("weight_count", ctypes.c_int32), ("strided", ctypes.c_int32)]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("device", ctypes.c_char_p), ("threads", ctypes.c_int32), ("tune_share", ctypes.c_double), ("tf32", ctypes.c_char_p)]
+
+
+def library() -> ctypes.CDLL:
+    """The libtessera.so that the extension has loaded."""
+    with open("/proc/self/maps") as maps:
+        path = next(line.split()[-1] for line in maps if "/libtessera" in line)
+    c = ctypes.CDLL(path)
+    for name in ("tessera_open_program", "tessera_run"):
+        getattr(c, name).restype = ctypes.c_char_p
+    return c
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="what a call from Python costs over the C interface")
+    parser.add_argument("--limit", type=float, help="in microseconds")
+    limit = parser.parse_args().limit
+    text = program()
+    model = tessera.Model(_native.open_program("x + x", text, device="cpu", threads=1), "x + x")
+    x = numpy.arange(8, dtype=numpy.float32)
+    assert (model(x) == x + x).all()
+
+    c, session = library(), ctypes.c_void_p()
+    given, options = Program(b"x + x", text, len(text), None, 0, 0), Options(b"cpu", 1, 0, None)
+    if error := c.tessera_open_program(ctypes.byref(given), ctypes.byref(options), ctypes.byref(session)):
+        print(error.decode(), file=sys.stderr)
+        return 1
+    y, dims = numpy.empty(8, numpy.float32), (ctypes.c_int64 * 1)(8)
+    inputs, outputs = (Tensor * 1)(Tensor(b"x", 1, 1, dims, x.ctypes.data)), (Tensor * 1)(Tensor(None, 1, 1, dims, y.ctypes.data))
+    one = ctypes.c_int32(1)
+    assert c.tessera_run(session, inputs, one, outputs, one) is None and (y == x + x).all()
+    null = ctypes.c_void_p()
+    c.tessera_device.restype = ctypes.c_char_p
+    through_ctypes = per_call(lambda: c.tessera_run(session, inputs, one, outputs, one))
+    # A function that does nothing, with as many arguments: null stands for a session, and the error's text is not made twice.
+    empty = ctypes.PyDLL(None).Py_IsInitialized
+    ctypes_itself = per_call(lambda: empty(null, inputs, one, outputs, one))
+    in_c = through_ctypes - ctypes_itself
+    from_python = per_call(lambda: model(x))
+    c.tessera_close(session)
+    print(f"C interface (tessera_run): {in_c:.2f} us a call")
+    print(f"Python, NumPy arrays:      {from_python:.2f} us a call, {from_python - in_c:.2f} us over the C interface")
+    if limit is not None and from_python - in_c > limit:
+        print(f"error: that is more than {limit} us", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

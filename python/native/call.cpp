@@ -1,0 +1,266 @@
+// A call: arguments become descriptions of memory, the library runs without the interpreter's lock, outputs are made
+// when their sizes are known.
+#include "native.h"
+#include <cstring>
+
+namespace tessera::python {
+
+Model::~Model() {
+  for (Lane* lane : lanes) delete lane;
+}
+
+bool Using::take() {
+  if (!model_.free_lanes.empty()) {
+    lane_ = model_.free_lanes.back();
+    model_.free_lanes.pop_back();
+    return true;
+  }
+  tessera_session* clone = nullptr;
+  const char* error = nullptr;
+  {
+    tessera_session* first = model_.lanes.front()->session;
+    WithoutLock others;
+    error = tessera_clone(first, &clone);
+  }
+  if (error) {
+    raise_last_error(error);
+    return false;
+  }
+  auto lane = std::make_unique<Lane>();
+  lane->session = clone;
+  model_.lanes.reserve(model_.lanes.size() + 1);
+  model_.free_lanes.reserve(model_.lanes.size() + 1); // giving a lane back must not fail
+  lane_ = lane.release();
+  model_.lanes.push_back(lane_);
+  return true;
+}
+
+Using::~Using() {
+  if (!lane_) return;
+  for (Ref& r : lane_->held) r.reset();
+  for (Ref& r : lane_->made) r.reset();
+  model_.free_lanes.push_back(lane_);
+}
+
+// Sizes that the model fixes stand in the lane from its first call on.
+void prepare(const Model& model, Lane& lane) {
+  if (lane.prepared) return;
+  lane.sizes.resize(model.size_count);
+  lane.inputs.resize(model.inputs.size());
+  lane.held.resize(model.inputs.size());
+  lane.outputs.resize(model.outputs.size());
+  lane.made.resize(model.outputs.size());
+  lane.output_dims.resize(model.outputs.size());
+  lane.output_tuples.resize(model.outputs.size());
+  for (size_t i = 0; i < model.inputs.size(); ++i) {
+    const Io& io = model.inputs[i];
+    int64_t* dims = lane.sizes.data() + model.first_size[i];
+    for (size_t d = 0; d < io.fixed.size(); ++d) dims[d] = io.fixed[d];
+    lane.inputs[i] = {nullptr, io.dtype, static_cast<int32_t>(io.dims.size()), dims, nullptr};
+  }
+  lane.prepared = true;
+}
+
+namespace {
+
+// What has no element may have no address; the library takes null for a refusal.
+std::byte nothing[64]; // NOLINT: its address is not const
+
+// Output `o` of these sizes, as a tensor in lane.made.
+bool make_output(Lane& lane, const Maker& maker, size_t o, int32_t dtype, int32_t rank, const int64_t* dims) {
+  auto& known = lane.output_dims[o];
+  PyObject* tuple = lane.output_tuples[o].get();
+  if (!tuple || !std::equal(known.begin(), known.end(), dims, dims + rank)) {
+    Ref fresh(PyTuple_New(rank));
+    if (!fresh) return false;
+    for (int32_t d = 0; d < rank; ++d) {
+      PyObject* size = PyLong_FromLongLong(dims[d]);
+      if (!size || PyTuple_SetItem(fresh.get(), d, size) != 0) return false;
+    }
+    known.assign(dims, dims + rank);
+    lane.output_tuples[o] = std::move(fresh);
+    tuple = lane.output_tuples[o].get();
+  }
+  void* data = nullptr;
+  lane.made[o] = maker.make(o, dtype, tuple, known, data);
+  if (!lane.made[o]) return false;
+  lane.outputs[o] = {nullptr, dtype, rank, known.data(), data ? data : nothing};
+  return true;
+}
+
+// Of tessera_call(): the call whose outputs are asked for. `failed`: a Python error is set.
+struct Asked {
+  Lane& lane;
+  const Maker& maker;
+  bool failed = false;
+};
+
+void* allocate(void* context, int32_t output, int32_t dtype, int32_t rank, const int64_t* dims) {
+  Asked& asked = *static_cast<Asked*>(context);
+  const auto o = static_cast<size_t>(output);
+  Lane& lane = asked.lane;
+  if (lane.made[o]) { // before the lock was released
+    const auto& known = lane.output_dims[o];
+    if (std::equal(known.begin(), known.end(), dims, dims + rank)) return lane.outputs[o].data;
+  }
+  PyGILState_STATE state = PyGILState_Ensure();
+  const bool made = protect(false, [&] { return make_output(lane, asked.maker, o, dtype, rank, dims); });
+  // The error stays with the thread, whose call raises it.
+  asked.failed = asked.failed || !made;
+  PyGILState_Release(state);
+  return made ? lane.outputs[o].data : nullptr;
+}
+
+// In the memory of the session's device.
+bool compute_there(const Model& model, Lane& lane, const Maker& maker, void* stream) {
+  // Outputs of a call whose sizes are the last one's are made at once, while the lock is held.
+  const bool foreseen = lane.has_plan && lane.planned == lane.sizes;
+  lane.has_plan = false;
+  if (foreseen)
+    for (size_t o = 0; o < lane.outputs.size(); ++o) {
+      const auto dims = lane.output_dims[o];
+      if (!make_output(lane, maker, o, model.outputs[o].dtype, static_cast<int32_t>(dims.size()), dims.data()))
+        return false;
+    }
+  Asked asked{lane, maker};
+  const char* error = nullptr;
+  {
+    WithoutLock others;
+    error = tessera_call(lane.session, lane.inputs.data(), static_cast<int32_t>(lane.inputs.size()), allocate, &asked,
+                         stream);
+  }
+  if (asked.failed) return false;
+  if (error) {
+    raise_last_error(error);
+    return false;
+  }
+  if (!foreseen) lane.planned = lane.sizes;
+  lane.has_plan = model.sizes_known;
+  return true;
+}
+
+// Host memory for a session on a GPU: the library copies.
+bool compute_from_host(const Model& model, Lane& lane, const Maker& maker) {
+  lane.has_plan = false;
+  const tessera_tensor* outputs = nullptr;
+  int32_t count = 0;
+  const auto inputs = static_cast<int32_t>(lane.inputs.size());
+  const char* error = nullptr;
+  {
+    WithoutLock others; // a variant may be compiled
+    error = model.sizes_known ? tessera_output_sizes(lane.session, lane.inputs.data(), inputs, &outputs, &count)
+                              : tessera_run_fresh(lane.session, lane.inputs.data(), inputs, &outputs, &count);
+  }
+  if (error) {
+    raise_last_error(error);
+    return false;
+  }
+  for (size_t o = 0; o < lane.outputs.size(); ++o) {
+    if (!make_output(lane, maker, o, outputs[o].dtype, outputs[o].rank, outputs[o].dims)) return false;
+    size_t bytes = element_bytes(outputs[o].dtype);
+    for (int32_t d = 0; d < outputs[o].rank; ++d) bytes *= static_cast<size_t>(outputs[o].dims[d]);
+    if (!model.sizes_known && bytes > 0) std::memcpy(lane.outputs[o].data, outputs[o].data, bytes);
+  }
+  if (!model.sizes_known) return true;
+  {
+    WithoutLock others;
+    error = tessera_run(lane.session, lane.inputs.data(), inputs, lane.outputs.data(), count);
+  }
+  if (error) raise_last_error(error);
+  return error == nullptr;
+}
+
+} // namespace
+
+bool compute(const Model& model, Lane& lane, const Maker& maker, bool on_gpu, void* stream) {
+  return on_gpu == model.on_gpu ? compute_there(model, lane, maker, stream) : compute_from_host(model, lane, maker);
+}
+
+PyObject* outputs_of(Lane& lane) {
+  Ref list(PyList_New(static_cast<Py_ssize_t>(lane.outputs.size())));
+  if (!list) return nullptr;
+  for (size_t o = 0; o < lane.outputs.size(); ++o)
+    if (PyList_SetItem(list.get(), static_cast<Py_ssize_t>(o), lane.made[o].release()) != 0) return nullptr;
+  return list.release();
+}
+
+bool address_of(PyObject* tensor, void*& address) {
+  Ref number(PyObject_CallMethodObjArgs(tensor, names.data_ptr, nullptr));
+  if (!number) return false;
+  address = PyLong_AsVoidPtr(number.get());
+  return address != nullptr || !PyErr_Occurred();
+}
+
+bool take_shape(const Model& model, Lane& lane, size_t i, PyObject* tensor) {
+  const Io& io = model.inputs[i];
+  Ref shape(PyObject_GetAttr(tensor, names.shape));
+  if (shape && !PyTuple_Check(shape.get())) shape.reset(PySequence_Tuple(shape.get()));
+  if (!shape) return false;
+  const auto rank = static_cast<size_t>(PyTuple_Size(shape.get()));
+  int64_t* dims = lane.sizes.data() + model.first_size[i];
+  std::vector<int64_t> given;
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t size = PyLong_AsLongLong(PyTuple_GetItem(shape.get(), static_cast<Py_ssize_t>(d)));
+    if (size == -1 && PyErr_Occurred()) return false;
+    if (rank == io.dims.size()) {
+      dims[d] = size;
+    } else {
+      given.push_back(size);
+    }
+  }
+  return rank == io.dims.size() || wrong_rank(io, given.data(), given.size());
+}
+
+namespace {
+
+class PythonMaker final : public Maker {
+public:
+  explicit PythonMaker(PyObject* make) : make_(make) {}
+  Ref make(size_t output, int32_t, PyObject* sizes, const std::vector<int64_t>&, void*& data) const override {
+    Ref number(PyLong_FromSize_t(output));
+    if (!number) return Ref();
+    Ref tensor(PyObject_CallFunctionObjArgs(make_, number.get(), sizes, nullptr));
+    if (tensor && !address_of(tensor.get(), data)) return Ref();
+    return tensor;
+  }
+
+private:
+  PyObject* make_;
+};
+
+bool take_argument(const Model& model, Lane& lane, size_t i, PyObject* arg) {
+  const Io& io = model.inputs[i];
+  lane.held[i] = Ref::borrow(arg);
+  if (PyLong_Check(arg)) {
+    if (io.dims.size() != 1) {
+      raise_error("InputTypeError", "input '" + io.name + "' is " + io.text() + "; an integer was given");
+      return false;
+    }
+    int64_t& size = lane.sizes[model.first_size[i]];
+    size = PyLong_AsLongLong(arg);
+    lane.inputs[i].data = nothing; // nothing reads its elements
+    return size != -1 || !PyErr_Occurred();
+  }
+  return address_of(arg, lane.inputs[i].data) && (io.is_fixed() || take_shape(model, lane, i, arg));
+}
+
+} // namespace
+
+PyObject* call(Model& model, PyObject* args, PyObject* make, PyObject* stream) {
+  Ref tuple = PyTuple_Check(args) ? Ref::borrow(args) : Ref(PySequence_Tuple(args));
+  if (!tuple) return nullptr;
+  const Py_ssize_t count = PyTuple_Size(tuple.get());
+  if (static_cast<size_t>(count) != model.inputs.size())
+    return raise_error("InputTypeError", "the model has " + std::to_string(model.inputs.size()) + " inputs; " +
+                                             std::to_string(count) + " were given");
+  void* on = PyLong_AsVoidPtr(stream);
+  if (!on && PyErr_Occurred()) return nullptr;
+  Using lane(model);
+  if (!lane.take()) return nullptr;
+  prepare(model, *lane);
+  for (size_t i = 0; i < model.inputs.size(); ++i)
+    if (!take_argument(model, *lane, i, PyTuple_GetItem(tuple.get(), static_cast<Py_ssize_t>(i)))) return nullptr;
+  return compute(model, *lane, PythonMaker(make), model.on_gpu, on) ? outputs_of(*lane) : nullptr;
+}
+
+} // namespace tessera::python

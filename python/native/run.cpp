@@ -1,0 +1,309 @@
+// Session.run(): arrays of NumPy, tensors of PyTorch, and anything with __dlpack__, checked and used where they lie.
+// The outputs are of the first input's kind.
+#include "values.h"
+
+namespace tessera::python {
+namespace {
+
+enum class Kind : uint8_t { Numpy, Torch, Dlpack };
+
+// What PyArrayInterface of NumPy's protocol __array_struct__ holds.
+struct ArrayStruct {
+  int two;
+  int rank;
+  char kind;
+  int element;
+  int flags;
+  Py_ssize_t* shape;
+  Py_ssize_t* strides; // in bytes
+  void* data;
+  PyObject* description;
+};
+constexpr int kContiguous = 0x1, kAligned = 0x100, kNative = 0x200;
+
+// A class or function of a module that is imported already: null, without an error, where it is not.
+PyObject* loaded(const char* module, const char* name, PyObject*& known) {
+  if (known) return known;
+  PyObject* modules = PyImport_GetModuleDict();        // borrowed
+  PyObject* m = PyDict_GetItemString(modules, module); // borrowed
+  known = m ? PyObject_GetAttrString(m, name) : nullptr;
+  if (!known) PyErr_Clear();
+  return known;
+}
+// One of tessera._arrays: null with an error.
+PyObject* helper(const char* name, PyObject*& known) {
+  if (known) return known;
+  Ref module(PyImport_ImportModule("tessera._arrays"));
+  if (module) known = PyObject_GetAttrString(module.get(), name);
+  return known;
+}
+PyObject *ndarray_type, *torch_type, *numpy_number, *numpy_dtype, *numpy_contiguous, *numpy_empty, *torch_dtype,
+    *torch_stream, *torch_empty, *torch_known;
+
+bool wrong_dtype(const Io& io, const std::string& given) {
+  raise_error("InputTypeError", "input '" + io.name + "' has dtype " + given + "; the model declares " + io.text());
+  return false;
+}
+std::string text_of(PyObject* object) {
+  Ref shown(PyObject_Str(object));
+  Ref utf8(shown ? PyUnicode_AsUTF8String(shown.get()) : nullptr);
+  const char* text = utf8 ? PyBytes_AsString(utf8.get()) : nullptr;
+  if (!text) PyErr_Clear();
+  return text ? text : "?";
+}
+
+class Arguments {
+public:
+  Arguments(Model& model, Lane& lane, PyObject* stream) : model_(model), lane_(lane), stream_(stream) {}
+
+  bool take(size_t i, PyObject* arg) {
+    io_ = &model_.inputs[i];
+    PyObject* numpy = loaded("numpy", "ndarray", ndarray_type);
+    const bool is_numpy = numpy && PyObject_IsInstance(arg, numpy) == 1;
+    PyObject* torch = is_numpy ? nullptr : loaded("torch", "Tensor", torch_type);
+    const bool is_torch = torch && PyObject_IsInstance(arg, torch) == 1;
+    const Kind kind = is_numpy ? Kind::Numpy : is_torch ? Kind::Torch : Kind::Dlpack;
+    if (i == 0) kind_ = kind;
+    bool gpu = false;
+    const bool done = is_numpy ? take_numpy(i, arg) : is_torch ? take_torch(i, arg, gpu) : take_dlpack(i, arg, gpu);
+    if (!done) return false;
+    if (gpu && !model_.on_gpu) {
+      raise_error("InputError", "input '" + io_->name +
+                                    "' lies in a GPU's memory; the model was loaded for the CPU. Load it with "
+                                    "device=\"cuda\", or copy the input to the host");
+      return false;
+    }
+    if (i == 0) on_gpu_ = gpu;
+    if (gpu == on_gpu_) return true;
+    raise_error("InputError", "input '" + io_->name + "' lies in " + (gpu ? "a GPU's" : "host") +
+                                  " memory and input '" + model_.inputs[0].name +
+                                  "' does not; all inputs of a call lie in the same memory");
+    return false;
+  }
+
+  [[nodiscard]] Kind kind() const { return kind_; }
+  [[nodiscard]] bool on_gpu() const { return on_gpu_; }
+  [[nodiscard]] void* stream() const { return on_; }
+
+private:
+  int64_t* dims(size_t i) { return lane_.sizes.data() + model_.first_size[i]; }
+
+  bool take_numpy(size_t i, PyObject* arg) {
+    Ref dtype(PyObject_GetAttr(arg, names.dtype));
+    if (!dtype) return false;
+    if (dtype.get() != model_.input_dtypes[i].get()) {
+      PyObject* number = helper("numpy_number", numpy_number);
+      Ref found(number ? PyObject_CallFunctionObjArgs(number, dtype.get(), nullptr) : nullptr);
+      if (!found) return false;
+      if (PyLong_AsLong(found.get()) != io_->dtype) return wrong_dtype(*io_, text_of(dtype.get()));
+      model_.input_dtypes[i] = Ref::borrow(dtype.get());
+    }
+    Ref array = Ref::borrow(arg);
+    Ref capsule(PyObject_GetAttr(arg, names.array_struct));
+    if (!capsule) return false;
+    const auto* a = static_cast<const ArrayStruct*>(PyCapsule_GetPointer(capsule.get(), nullptr));
+    if (!a) return false;
+    constexpr int kAll = kContiguous | kAligned | kNative;
+    if ((a->flags & kAll) != kAll) { // a row-major copy in this machine's byte order
+      PyObject* contiguous = helper("numpy_contiguous", numpy_contiguous);
+      array.reset(contiguous ? PyObject_CallFunctionObjArgs(contiguous, arg, nullptr) : nullptr);
+      if (!array) return false;
+      capsule.reset(PyObject_GetAttr(array.get(), names.array_struct));
+      if (!capsule) return false;
+      a = static_cast<const ArrayStruct*>(PyCapsule_GetPointer(capsule.get(), nullptr));
+      if (!a) return false;
+    }
+    const auto rank = static_cast<size_t>(a->rank);
+    if (rank != io_->dims.size()) {
+      const std::vector<int64_t> given(a->shape, a->shape + rank);
+      return wrong_rank(*io_, given.data(), rank);
+    }
+    std::copy(a->shape, a->shape + rank, dims(i));
+    lane_.inputs[i].data = a->data;
+    lane_.held[i] = std::move(array);
+    return true;
+  }
+
+  bool take_torch(size_t i, PyObject* arg, bool& gpu) {
+    Ref dtype(PyObject_GetAttr(arg, names.dtype));
+    if (!dtype) return false;
+    Ref& expected = model_.torch_dtypes[i];
+    if (!expected) {
+      PyObject* of = helper("torch_dtype", torch_dtype);
+      expected.reset(of ? PyObject_CallFunction(of, "i", static_cast<int>(io_->dtype)) : nullptr);
+      if (!expected) return false;
+    }
+    if (dtype.get() != expected.get()) return wrong_dtype(*io_, text_of(dtype.get()));
+    Ref on_cpu(PyObject_GetAttr(arg, names.is_cpu));
+    if (!on_cpu) return false;
+    gpu = on_cpu.get() != Py_True;
+    if (gpu && i == 0 && !take_torch_stream(arg)) return false;
+    Ref tensor = Ref::borrow(arg);
+    Ref contiguous(PyObject_CallMethodObjArgs(arg, names.is_contiguous, nullptr));
+    Ref negative(contiguous ? PyObject_CallMethodObjArgs(arg, names.is_neg, nullptr) : nullptr);
+    if (!negative) return false;
+    if (contiguous.get() != Py_True || negative.get() == Py_True) {
+      PyObject* copied = helper("torch_contiguous", torch_known);
+      tensor.reset(copied ? PyObject_CallFunctionObjArgs(copied, arg, nullptr) : nullptr);
+      if (!tensor) return false;
+    }
+    if (!take_shape(model_, lane_, i, tensor.get()) || !address_of(tensor.get(), lane_.inputs[i].data)) return false;
+    lane_.held[i] = std::move(tensor);
+    return true;
+  }
+  // The caller's stream: what was given, else PyTorch's current one. Errors: a device that is not GPU 0.
+  bool take_torch_stream(PyObject* tensor) {
+    PyObject* of = helper("torch_stream", torch_stream);
+    Ref number(of ? PyObject_CallFunctionObjArgs(of, tensor, stream_, nullptr) : nullptr);
+    if (!number) return false;
+    on_ = PyLong_AsVoidPtr(number.get());
+    return on_ != nullptr || !PyErr_Occurred();
+  }
+
+  bool take_dlpack(size_t i, PyObject* arg, bool& gpu) {
+    Ref device(PyObject_GetAttr(arg, names.dlpack_device));
+    if (!device) {
+      PyErr_Clear();
+      raise_error("InputTypeError",
+                  "input '" + io_->name + "' is of type " + text_of(reinterpret_cast<PyObject*>(Py_TYPE(arg))) +
+                      "; a NumPy array, a PyTorch tensor or an object with __dlpack__ is expected, " + io_->text());
+      return false;
+    }
+    Ref where(PyObject_CallObject(device.get(), nullptr));
+    int type = 0, id = 0;
+    if (!where || !PyArg_ParseTuple(where.get(), "ii", &type, &id)) return false;
+    if (type != dlpack::kCpu && type != dlpack::kCudaHost) {
+      raise_error("UnsupportedError", "input '" + io_->name + "' lies on DLPack's device (" + std::to_string(type) +
+                                          ", " + std::to_string(id) +
+                                          "); of a GPU's memory PyTorch's tensors are taken: torch.from_dlpack(x)");
+      return false;
+    }
+    gpu = false;
+    Ref capsule(PyObject_CallMethodObjArgs(arg, names.dlpack, nullptr));
+    if (!capsule) return false;
+    const dlpack::Tensor* t = nullptr;
+    if (PyCapsule_IsValid(capsule.get(), "dltensor")) {
+      t = &static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.get(), "dltensor"))->tensor;
+    } else if (PyCapsule_IsValid(capsule.get(), "dltensor_versioned")) {
+      t = &static_cast<dlpack::VersionedTensor*>(PyCapsule_GetPointer(capsule.get(), "dltensor_versioned"))->tensor;
+    } else {
+      raise_error("InputTypeError", "input '" + io_->name + "': __dlpack__ returned no capsule of DLPack");
+      return false;
+    }
+    if (dtype_of(t->dtype) != io_->dtype) {
+      const int32_t known = dtype_of(t->dtype);
+      return wrong_dtype(*io_, known ? dtype_name(known)
+                                     : "DLPack code " + std::to_string(t->dtype.code) + " of " +
+                                           std::to_string(t->dtype.bits) + " bits");
+    }
+    const auto rank = static_cast<size_t>(t->rank);
+    if (rank != io_->dims.size()) return wrong_rank(*io_, t->shape, rank);
+    std::copy(t->shape, t->shape + rank, dims(i));
+    auto* data = static_cast<std::byte*>(t->data) + t->byte_offset;
+    const auto element = static_cast<int64_t>(element_bytes(io_->dtype));
+    bool row_major = true;
+    int64_t expected = 1;
+    for (size_t d = rank; t->strides && d-- > 0;) {
+      if (t->shape[d] != 1 && t->strides[d] != expected) row_major = false;
+      expected *= t->shape[d];
+    }
+    if (t->strides && expected == 0) row_major = true; // no elements
+    const auto alignment = static_cast<uintptr_t>(std::min<int64_t>(element, 8));
+    if (row_major && reinterpret_cast<uintptr_t>(data) % alignment == 0) {
+      lane_.inputs[i].data = data;
+      lane_.held[i] = std::move(capsule); // whose destructor gives the tensor back: it was not taken over
+      return true;
+    }
+    std::vector<int64_t> strides(rank);
+    int64_t own = element;
+    for (size_t d = rank; d-- > 0;) {
+      strides[d] = t->strides ? t->strides[d] * element : own;
+      own *= t->shape[d];
+    }
+    void* to = nullptr;
+    Ref copy = new_tensor(io_->dtype, {t->shape, t->shape + rank}, to);
+    if (!copy) return false;
+    copy_strided(static_cast<std::byte*>(to), data, t->shape, strides.data(), rank, static_cast<size_t>(element));
+    lane_.inputs[i].data = to;
+    lane_.held[i] = std::move(copy);
+    return true;
+  }
+
+  Model& model_;
+  Lane& lane_;
+  PyObject* stream_;
+  const Io* io_ = nullptr;
+  Kind kind_ = Kind::Numpy;
+  bool on_gpu_ = false;
+  void* on_ = nullptr;
+};
+
+// Outputs of the inputs' kind.
+class KindMaker final : public Maker {
+public:
+  KindMaker(Model& model, Kind kind, PyObject* like) : model_(model), kind_(kind), like_(like) {}
+  Ref make(size_t output, int32_t dtype, PyObject* sizes, const std::vector<int64_t>& dims,
+           void*& data) const override {
+    if (kind_ == Kind::Torch) return make_torch(output, dtype, sizes, data);
+    if (kind_ == Kind::Numpy) {
+      Ref& of = model_.numpy_out[output];
+      if (!of) {
+        PyObject* find = helper("numpy_dtype", numpy_dtype);
+        of.reset(find ? PyObject_CallFunction(find, "i", static_cast<int>(dtype)) : nullptr);
+        if (!of) return Ref();
+      }
+      if (of.get() != Py_None) return make_numpy(of.get(), sizes, data);
+    }
+    return new_tensor(dtype, dims, data);
+  }
+
+private:
+  static Ref make_numpy(PyObject* dtype, PyObject* sizes, void*& data) {
+    PyObject* empty = helper("numpy_empty", numpy_empty);
+    Ref array(empty ? PyObject_CallFunctionObjArgs(empty, sizes, dtype, nullptr) : nullptr);
+    Ref capsule(array ? PyObject_GetAttr(array.get(), names.array_struct) : nullptr);
+    if (!capsule) return Ref();
+    const auto* a = static_cast<const ArrayStruct*>(PyCapsule_GetPointer(capsule.get(), nullptr));
+    if (!a) return Ref();
+    data = a->data;
+    return array;
+  }
+  Ref make_torch(size_t output, int32_t dtype, PyObject* sizes, void*& data) const {
+    Ref& of = model_.torch_out[output];
+    if (!of) {
+      PyObject* find = helper("torch_dtype", torch_dtype);
+      of.reset(find ? PyObject_CallFunction(find, "i", static_cast<int>(dtype)) : nullptr);
+      if (!of) return Ref();
+    }
+    PyObject* empty = helper("torch_empty", torch_empty);
+    Ref tensor(empty ? PyObject_CallFunctionObjArgs(empty, sizes, of.get(), like_, nullptr) : nullptr);
+    if (tensor && !address_of(tensor.get(), data)) return Ref();
+    return tensor;
+  }
+
+  Model& model_;
+  Kind kind_;
+  PyObject* like_; // the first input
+};
+
+} // namespace
+
+PyObject* run(Model& model, PyObject* args, PyObject* stream) {
+  const Py_ssize_t count = PyTuple_Size(args);
+  if (static_cast<size_t>(count) != model.inputs.size()) {
+    std::string all;
+    for (const Io& io : model.inputs) all += (all.empty() ? "" : ", ") + ("'" + io.name + "' " + io.text());
+    return raise_error("InputTypeError", "the model has " + std::to_string(model.inputs.size()) + " inputs (" + all +
+                                             "); " + std::to_string(count) + " were given");
+  }
+  Using lane(model);
+  if (!lane.take()) return nullptr;
+  prepare(model, *lane);
+  Arguments arguments(model, *lane, stream);
+  for (size_t i = 0; i < model.inputs.size(); ++i)
+    if (!arguments.take(i, PyTuple_GetItem(args, static_cast<Py_ssize_t>(i)))) return nullptr;
+  const KindMaker maker(model, arguments.kind(), count > 0 ? PyTuple_GetItem(args, 0) : Py_None);
+  return compute(model, *lane, maker, arguments.on_gpu(), arguments.stream()) ? outputs_of(*lane) : nullptr;
+}
+
+} // namespace tessera::python

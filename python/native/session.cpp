@@ -1,0 +1,300 @@
+// The type tessera._native.Session, and the functions that open one.
+#include "native.h"
+#include "values.h"
+
+namespace tessera::python {
+namespace {
+
+struct SessionObject {
+  PyObject_HEAD Model* model;
+};
+PyTypeObject* session_type = nullptr;
+
+Model& model_of(PyObject* self) { return *reinterpret_cast<SessionObject*>(self)->model; }
+
+// Takes `session` over. `weights` lives as long as it does.
+PyObject* make_session(tessera_session* session, Ref weights) {
+  auto model = std::make_unique<Model>();
+  model->lanes.reserve(1);
+  auto lane = std::make_unique<Lane>();
+  lane->session = session;
+  model->weights = std::move(weights);
+  model->free_lanes.push_back(lane.get());
+  model->lanes.push_back(lane.release());
+  const tessera_io* ios = nullptr;
+  int32_t count = 0;
+  if (const char* error = tessera_inputs(session, &ios, &count)) return raise_last_error(error);
+  model->inputs = describe(ios, count);
+  if (const char* error = tessera_outputs(session, &ios, &count)) return raise_last_error(error);
+  model->outputs = describe(ios, count);
+  for (const Io& io : model->inputs) {
+    model->first_size.push_back(model->size_count);
+    model->size_count += io.dims.size();
+  }
+  model->on_gpu = std::string(tessera_device(session)) == "cuda";
+  model->sizes_known = tessera_sizes_known(session) != 0;
+  model->input_dtypes.resize(model->inputs.size());
+  model->torch_dtypes.resize(model->inputs.size());
+  model->numpy_out.resize(model->outputs.size());
+  model->torch_out.resize(model->outputs.size());
+  auto* allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(session_type, Py_tp_alloc));
+  PyObject* self = allocate(session_type, 0);
+  if (self) reinterpret_cast<SessionObject*>(self)->model = model.release();
+  return self;
+}
+
+void session_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  delete reinterpret_cast<SessionObject*>(self)->model;
+  auto* release = reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free));
+  release(self);
+  Py_DECREF(type);
+}
+
+PyObject* tuple_of_all(const std::vector<Io>& ios) {
+  Ref all(PyTuple_New(static_cast<Py_ssize_t>(ios.size())));
+  if (!all) return nullptr;
+  for (size_t i = 0; i < ios.size(); ++i) {
+    PyObject* io = tuple_of(ios[i]);
+    if (!io || PyTuple_SetItem(all.get(), static_cast<Py_ssize_t>(i), io) != 0) return nullptr;
+  }
+  return all.release();
+}
+PyObject* get_inputs(PyObject* self, void*) {
+  return protect<PyObject*>(nullptr, [&] { return tuple_of_all(model_of(self).inputs); });
+}
+PyObject* get_outputs(PyObject* self, void*) {
+  return protect<PyObject*>(nullptr, [&] { return tuple_of_all(model_of(self).outputs); });
+}
+PyObject* get_device(PyObject* self, void*) { return PyUnicode_FromString(model_of(self).on_gpu ? "cuda" : "cpu"); }
+
+PyObject* report(PyObject* self, PyObject*) {
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    Using lane(model_of(self));
+    if (!lane.take()) return nullptr;
+    const char *json = nullptr, *error = nullptr;
+    {
+      WithoutLock others;
+      error = tessera_report(lane->session, &json);
+    }
+    return error ? raise_last_error(error) : PyUnicode_FromString(json);
+  });
+}
+
+// call(args, make, stream)
+PyObject* session_call(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  if (count != 3) {
+    PyErr_Format(PyExc_TypeError, "call() takes args, make and stream; %zd arguments were given", count);
+    return nullptr;
+  }
+  return protect<PyObject*>(nullptr, [&] { return call(model_of(self), args[0], args[1], args[2]); });
+}
+// run(args, stream)
+PyObject* session_run(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  if (count != 2 || !PyTuple_Check(args[0])) {
+    PyErr_SetString(PyExc_TypeError, "run() takes a tuple of arrays, and a stream or None");
+    return nullptr;
+  }
+  return protect<PyObject*>(nullptr, [&] { return run(model_of(self), args[0], args[1]); });
+}
+
+PyMethodDef methods[] = {
+    {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(session_run)), METH_FASTCALL,
+     "run(args, stream, /)\n--\n\n"
+     "Runs the model on arrays, one for each input: NumPy arrays, PyTorch tensors, or objects with __dlpack__.\n"
+     "Returns the list of outputs, of the first input's kind. Raises tessera.Error."},
+    {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(session_call)), METH_FASTCALL,
+     "call(args, make, stream, /)\n--\n\n"
+     "Runs the model on tensors that lie where the session runs, of the dtypes and layout that it declares.\n\n"
+     "args: a sequence, one entry for each input: an object with data_ptr() and shape, or an int, the size that an "
+     "input\n"
+     "of one dimension stands for. Sizes that the model fixes are not looked at.\n"
+     "make(output, sizes): a tensor with data_ptr() for that output, sizes being a tuple of int.\n"
+     "stream: of the GPU, as an int; 0 is the default stream. Not looked at on the host.\n"
+     "Returns the list of what make returned. Other threads run meanwhile. Raises tessera.Error."},
+    {"report", report, METH_NOARGS,
+     "report()\n--\n\nWhat `tessera explain --format json` shows, as text. Raises tessera.Error."},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef attributes[] = {{"inputs", get_inputs, nullptr,
+                             "(name, number of onnx.TensorProto.DataType, dimensions: int or str) of each", nullptr},
+                            {"outputs", get_outputs, nullptr, "the same of the outputs", nullptr},
+                            {"device", get_device, nullptr, "\"cpu\" or \"cuda\"", nullptr},
+                            {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(session_dealloc)},
+                       {Py_tp_methods, methods},
+                       {Py_tp_getset, attributes},
+                       {Py_tp_doc, const_cast<char*>("A compiled model. Several threads may use it at the same time.")},
+                       {0, nullptr}};
+PyType_Spec spec = {"tessera._native.Session", sizeof(SessionObject), 0, Py_TPFLAGS_DEFAULT | (1UL << 7), slots};
+
+// ---- opening
+
+struct Options {
+  const char *device = "auto", *tf32 = "conv";
+  int threads = 0;
+  [[nodiscard]] tessera_options c() const {
+    tessera_options o{};
+    o.device = device;
+    o.threads = threads;
+    o.tf32 = tf32;
+    return o;
+  }
+};
+
+// Open: (tessera_session**) -> const char*
+template <class Open>
+PyObject* open_with(Ref weights, const Open& open) {
+  tessera_session* session = nullptr;
+  const char* error = nullptr;
+  {
+    WithoutLock others;
+    error = open(&session);
+  }
+  return error ? raise_last_error(error) : make_session(session, std::move(weights));
+}
+
+PyObject* open_model(PyObject*, PyObject* args, PyObject* keywords) {
+  static const char* names_of[] = {"path", "device", "threads", "tf32", nullptr};
+  PyObject* path = nullptr;
+  Options options;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|siz:open", const_cast<char**>(names_of), PyUnicode_FSConverter,
+                                   &path, &options.device, &options.threads, &options.tf32))
+    return nullptr;
+  Ref bytes(path);
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    const char* file = PyBytes_AsString(bytes.get());
+    const tessera_options c = options.c();
+    return file ? open_with(Ref(), [&](tessera_session** s) { return tessera_open_with(file, &c, s); }) : nullptr;
+  });
+}
+
+// A program as C sees it, and what that points to.
+struct Program {
+  std::vector<std::string> names;
+  std::vector<std::vector<int64_t>> dims;
+  std::vector<tessera_tensor> weights;
+  tessera_program c{};
+
+  // `given`: dict of name -> (dtype, shape, address, owner), or None.
+  bool take(const char* name, PyObject* json, PyObject* given, bool strided) {
+    char* text = nullptr;
+    Py_ssize_t bytes = 0;
+    if (PyBytes_AsStringAndSize(json, &text, &bytes) != 0) return false;
+    if (given && given != Py_None) {
+      if (!PyDict_Check(given)) {
+        PyErr_SetString(PyExc_TypeError, "weights must be a dict of name to (dtype, shape, address, owner)");
+        return false;
+      }
+      Py_ssize_t at = 0;
+      PyObject *key = nullptr, *value = nullptr;
+      while (PyDict_Next(given, &at, &key, &value)) {
+        int dtype = 0;
+        PyObject *shape = nullptr, *address = nullptr, *owner = nullptr;
+        Ref utf8(PyUnicode_AsUTF8String(key));
+        if (!utf8) return false;
+        if (!PyTuple_Check(value) || !PyArg_ParseTuple(value, "iOOO", &dtype, &shape, &address, &owner)) {
+          if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a weight is a tuple (dtype, shape, address, owner)");
+          return false;
+        }
+        Ref sizes(PySequence_Tuple(shape));
+        if (!sizes) return false;
+        auto& into = dims.emplace_back();
+        for (Py_ssize_t d = 0; d < PyTuple_Size(sizes.get()); ++d) {
+          into.push_back(PyLong_AsLongLong(PyTuple_GetItem(sizes.get(), d)));
+          if (into.back() == -1 && PyErr_Occurred()) return false;
+        }
+        void* data = PyLong_AsVoidPtr(address);
+        if (!data && PyErr_Occurred()) return false;
+        names.emplace_back(PyBytes_AsString(utf8.get()));
+        weights.push_back({nullptr, dtype, static_cast<int32_t>(into.size()), nullptr, data});
+      }
+      for (size_t i = 0; i < weights.size(); ++i) { // once they stay where they are
+        weights[i].name = names[i].c_str();
+        weights[i].dims = dims[i].data();
+      }
+    }
+    c = {name, text, static_cast<size_t>(bytes), weights.data(), static_cast<int32_t>(weights.size()), strided ? 1 : 0};
+    return true;
+  }
+};
+
+PyObject* open_program(PyObject*, PyObject* args, PyObject* keywords) {
+  static const char* names_of[] = {"name", "json", "weights", "device", "threads", "tf32", "strided", nullptr};
+  const char* name = nullptr;
+  PyObject *json = nullptr, *weights = nullptr;
+  Options options;
+  int strided = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "zO|Osizp:open_program", const_cast<char**>(names_of), &name, &json,
+                                   &weights, &options.device, &options.threads, &options.tf32, &strided))
+    return nullptr;
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    Program program;
+    if (!program.take(name, json, weights, strided != 0)) return nullptr;
+    const tessera_options c = options.c();
+    Ref held(weights && weights != Py_None ? PyDict_Copy(weights) : nullptr);
+    if (PyErr_Occurred()) return nullptr;
+    return open_with(std::move(held), [&](tessera_session** s) { return tessera_open_program(&program.c, &c, s); });
+  });
+}
+
+PyObject* survey_program(PyObject*, PyObject* args, PyObject* keywords) {
+  static const char* names_of[] = {"json", "weights", "strided", nullptr};
+  PyObject *json = nullptr, *weights = nullptr;
+  int strided = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Op:survey_program", const_cast<char**>(names_of), &json, &weights,
+                                   &strided))
+    return nullptr;
+  return protect<PyObject*>(nullptr, [&]() -> PyObject* {
+    Program program;
+    if (!program.take(nullptr, json, weights, strided != 0)) return nullptr;
+    const char *refusals = nullptr, *error = nullptr;
+    {
+      WithoutLock others;
+      error = tessera_survey_program(&program.c, &refusals);
+    }
+    return error ? raise_last_error(error) : PyUnicode_FromString(refusals);
+  });
+}
+
+PyMethodDef functions[] = {
+    {"open", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_model)), METH_VARARGS | METH_KEYWORDS,
+     "open(path, device=\"auto\", threads=0, tf32=\"conv\")\n--\n\nA Session of a model file. Raises tessera.Error."},
+    {"open_program", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(open_program)),
+     METH_VARARGS | METH_KEYWORDS,
+     "open_program(name, json, weights=None, device=\"auto\", threads=0, tf32=\"conv\", strided=False)\n--\n\n"
+     "A Session of a program in the JSON of torch.export (bytes).\n\n"
+     "weights: name -> (number of onnx.TensorProto.DataType, shape, address in host memory, owner of that memory).\n"
+     "The dict's values live as long as the session. Raises tessera.Error."},
+    {"survey_program", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(survey_program)),
+     METH_VARARGS | METH_KEYWORDS,
+     "survey_program(json, weights=None, strided=False)\n--\n\n"
+     "What of a program is not taken, as JSON: a list of {node, target, output, reason}. Raises tessera.Error."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "tessera._native",
+                          "Tessera's C interface for this package's modules.",
+                          -1,
+                          functions,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr};
+
+} // namespace
+} // namespace tessera::python
+
+PyMODINIT_FUNC PyInit__native() {
+  using namespace tessera::python;
+  if (!intern_names()) return nullptr;
+  Ref module(PyModule_Create(&definition));
+  if (!module) return nullptr;
+  Ref type(PyType_FromSpec(&spec));
+  if (!type) return nullptr;
+  session_type = reinterpret_cast<PyTypeObject*>(type.get());
+  if (PyModule_AddObject(module.get(), "Session", type.get()) != 0) return nullptr;
+  Py_INCREF(type.get()); // session_type
+  (void)type.release();
+  if (!add_tensor_type(module.get())) return nullptr;
+  return module.release();
+}

@@ -1,0 +1,90 @@
+"""What the extension asks about NumPy's arrays and PyTorch's tensors. Neither is imported before it is needed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+# Names by number of onnx.TensorProto.DataType; NumPy, ml_dtypes and PyTorch use the same ones where they have the type.
+NAMES = {
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "string", 9: "bool", 10: "float16",
+    11: "float64", 12: "uint32", 13: "uint64", 14: "complex64", 15: "complex128", 16: "bfloat16", 17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz", 19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "float4_e2m1fn",
+    24: "float8_e8m0fnu", 25: "uint2", 26: "int2",
+}  # fmt: skip
+NUMBERS = {name: number for number, name in NAMES.items()}
+_PACKED = {"uint4", "int4", "float4_e2m1fn", "uint2", "int2", "string"}  # arrays hold these one to a byte, or by reference
+
+
+def numpy_number(dtype: Any) -> int:
+    """The number of a NumPy dtype, 0 where the library has none."""
+    name = str(dtype.newbyteorder("=").name) if dtype.kind != "V" else str(dtype.name)
+    return 0 if name in _PACKED else NUMBERS.get(name, 0)
+
+
+def numpy_dtype(number: int) -> Any:
+    """The NumPy dtype of a number; None where neither NumPy nor an installed ml_dtypes has it."""
+    import numpy
+
+    name = NAMES.get(number, "")
+    if name in _PACKED:
+        return None
+    try:
+        return numpy.dtype(name)
+    except TypeError:
+        pass
+    try:
+        import ml_dtypes  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+        return numpy.dtype(getattr(ml_dtypes, name))
+    except (ImportError, AttributeError):
+        return None
+
+
+def numpy_contiguous(array: Any) -> Any:
+    """A row-major, aligned copy in this machine's byte order."""
+    import numpy
+
+    return numpy.array(array, dtype=array.dtype.newbyteorder("=") if array.dtype.kind != "V" else array.dtype, order="C", copy=True)
+
+
+def numpy_empty(shape: tuple[int, ...], dtype: Any) -> Any:
+    global numpy_empty
+    import numpy
+
+    numpy_empty = numpy.empty
+    return numpy.empty(shape, dtype)
+
+
+def torch_dtype(number: int) -> Any:
+    """The torch.dtype of a number. Raises UnsupportedError where PyTorch has none."""
+    import torch
+
+    name = NAMES.get(number, "")
+    found = None if name in _PACKED else getattr(torch, name, None)
+    if found is None:
+        from ._errors import UnsupportedError
+
+        raise UnsupportedError(f"PyTorch has no dtype for the model's {name}", code="TES-2002", name="unsupported-type")
+    return found
+
+
+def torch_contiguous(tensor: Any) -> Any:
+    """A contiguous tensor of the same values."""
+    return tensor.detach().resolve_neg().contiguous()
+
+
+def torch_stream(tensor: Any, stream: int | None) -> int:
+    """The CUDA stream, as an int, for a call on a tensor of a GPU: the one given, else PyTorch's current one."""
+    device = tensor.device
+    if device.type != "cuda" or device.index not in (None, 0):
+        from ._errors import InputError
+
+        raise InputError(f"a tensor lies on '{device}'; the model runs on 'cuda:0'")
+    if stream is not None:
+        return stream
+    return int(sys.modules["torch"].cuda.current_stream(device).cuda_stream)
+
+
+def torch_empty(shape: tuple[int, ...], dtype: Any, like: Any) -> Any:
+    return sys.modules["torch"].empty(shape, dtype=dtype, device=like.device)

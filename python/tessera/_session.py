@@ -1,0 +1,131 @@
+"""Models from files, as functions on arrays."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from . import _native
+from ._arrays import NAMES
+from ._errors import InputTypeError, UsageError
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output as the model declares it.
+
+    dtype: NumPy's name of it ("float32", "bfloat16"); shape: of each dimension its size, or the expression over symbols
+    that it is ("batch", "2*seq").
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def _infos(described: tuple[_native.Described, ...]) -> tuple[TensorInfo, ...]:
+    return tuple(TensorInfo(name, NAMES.get(number, "undefined"), shape) for name, number, shape in described)
+
+
+class Model:
+    """A compiled model: a function from arrays to arrays. tessera.load() makes one.
+
+    Several threads may call it at the same time; other Python threads run while it computes. A call with sizes that no
+    call had before plans memory once; it does not compile again unless the model's code assumed otherwise.
+    """
+
+    def __init__(self, session: _native.Session, path: str) -> None:
+        self._session = session
+        self._run = session.run
+        self._path = path
+        self._inputs = _infos(session.inputs)
+        self._outputs = _infos(session.outputs)
+        self._names = tuple(i.name for i in self._inputs)
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """The inputs, in the order of positional arguments."""
+        return self._inputs
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """The outputs, in the order in which a call returns them."""
+        return self._outputs
+
+    @property
+    def device(self) -> str:
+        """Where the model runs: "cpu" or "cuda"."""
+        return self._session.device
+
+    def __call__(self, *args: Any, stream: int | None = None, **named: Any) -> Any:
+        """Computes the outputs.
+
+        args, named: one array for each input, by position or by name: a NumPy array, a PyTorch tensor, or any object
+        with __dlpack__ and __dlpack_device__, of the declared dtype and sizes. Contiguous, aligned memory is used where
+        it lies; another layout is copied first. All inputs lie in the same memory: the host's, or (for a model on
+        "cuda") the GPU's. A name that is no Python identifier is passed as **{"name": array}; inputs named "stream" are
+        passed by position.
+        stream: of inputs in a GPU's memory: the CUDA stream, as an int, on which they are made and on which the work is
+        put. None: PyTorch's current stream. The call does not wait for the GPU.
+
+        Returns the output, or a tuple where the model has several or none. They are NumPy arrays where the first input
+        is one (without inputs, too), PyTorch tensors on the same device where it is one, else objects with __dlpack__.
+        An output of a dtype that NumPy has only with the package ml_dtypes is an object with __dlpack__ where that is
+        not installed.
+
+        Raises InputTypeError (a TypeError): an input is missing, unknown, of the wrong kind or dtype; InputError (a
+        ValueError): its sizes do not fit, or it lies in the wrong memory; OutOfMemoryError; RunError.
+        """
+        if named:
+            args = self._in_order(args, named)
+        outputs = self._run(args, stream)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _in_order(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        known = ", ".join(f"'{n}'" for n in self._names)
+        for name in named:
+            if name not in self._names:
+                raise InputTypeError(f"the model has no input '{name}'; its inputs are {known}", code="TES-1002", name="unknown-input")
+            if name in self._names[: len(args)]:
+                raise InputTypeError(f"input '{name}' is given twice, by position and by name", code="TES-1001", name="usage")
+        missing = [n for n in self._names[len(args) :] if n not in named]
+        if missing:
+            raise InputTypeError(f"input '{missing[0]}' was not given; the model's inputs are {known}", code="TES-1003", name="missing-input")
+        return (*args, *(named[n] for n in self._names[len(args) :]))
+
+    def explain(self, format: str = "text", **sizes: int) -> str:
+        """What was compiled: kernels, library calls, bytes moved, edges that were not fused and why.
+
+        format: "text", what the command `tessera explain` prints (it compiles the file once more), or "json", this
+        session's report. sizes: of symbolic dimensions, for the text's bytes: explain(batch=8).
+        Raises UsageError: another format; RunError: the command failed.
+        """
+        if format == "json":
+            return self._session.report()
+        if format != "text":
+            raise UsageError(f"format is {format!r}; it may be \"text\" or \"json\"")
+        from ._report import text
+
+        return text(self._path, self.device, sizes)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self._inputs))
+        outputs = ", ".join(map(str, self._outputs))
+        return f"<tessera.Model {self._path!r} on {self.device}: ({inputs}) -> ({outputs})>"
+
+
+def load(path: str | os.PathLike[str], device: str = "auto", *, threads: int = 0, tf32: str = "conv") -> Model:
+    """Reads and compiles a model.
+
+    path: an ONNX file, an archive of torch.export (.pt2), or what `tessera compile` wrote.
+    device: "cpu", "cuda", or "auto": the GPU where there is one that can be used.
+    threads: of the host; 0 for all cores that this process may use.
+    tf32: which float32 operations on a GPU may round operands to TF32: "off", "conv" or "all".
+
+    Raises FileError, ModelError, UnsupportedError, UsageError, OutOfMemoryError, RunError; all are tessera.Error.
+    """
+    return Model(_native.open(path, device, threads, tf32), os.fspath(path))
