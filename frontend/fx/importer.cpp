@@ -72,7 +72,14 @@ Result<std::vector<Refusal>> survey(const ProgramSource& source) {
   auto any_weight = [](const std::string&, const TensorMeta& meta) -> Result<StoredWeight> {
     Dims dims;
     for (const Size& s : meta.sizes) dims.push_back(s.constant);
-    return StoredWeight{Tensor::view(meta.dtype.value_or(DType::F32), std::move(dims), {}), {}, {}};
+    const DType dtype = meta.dtype.value_or(DType::F32);
+    TESSERA_ASSIGN(int64_t count, element_count(dims));
+    const auto bytes = static_cast<size_t>(byte_size(dtype, count));
+    if (bytes == 0) {
+      TESSERA_ASSIGN(Tensor none, Tensor::create(dtype, std::move(dims)));
+      return StoredWeight{std::move(none), {}, {}};
+    }
+    return StoredWeight{Tensor::view(dtype, std::move(dims), {nullptr, nullptr, bytes}), {}, {}};
   };
   return GraphBuilder(program, options, any_weight, source.name, source.strided, out).survey();
 }
