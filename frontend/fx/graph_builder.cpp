@@ -76,6 +76,10 @@ Result<TensorType> GraphBuilder::type_of(const std::string& name, const TensorMe
   TensorType type;
   type.dtype = *meta.dtype;
   TESSERA_ASSIGN(type.shape, symbols_.read(meta.sizes));
+  for (const SymExpr& size : type.shape)
+    if (auto known = size.as_const(); known && *known < 0)
+      return Diagnostic(ErrorCode::MalformedModel, file_location(),
+                        "'" + name + "' has a dimension of " + std::to_string(*known) + ", expected 0 or more");
   return type;
 }
 
@@ -319,6 +323,8 @@ Status GraphBuilder::define_results(const FxNode& node, const std::vector<ValueI
 }
 
 Status GraphBuilder::define_tensor(const std::string& name, ValueId value, const Location& where) {
+  if (items_.contains(name))
+    return Diagnostic(ErrorCode::MalformedModel, where, "defines '" + name + "', which is defined already");
   // What the exporter says of the result is what the translation must have come to.
   auto it = program_.graph.tensors.find(name);
   if (it != program_.graph.tensors.end()) {

@@ -1,0 +1,303 @@
+// Archives of torch.export: weights of every layout, and every way in which an archive can be broken.
+#include "archive_maker.h"
+#include "graph/ops/op.h"
+#include <gtest/gtest.h>
+
+namespace tessera::fx_test {
+namespace {
+
+// The weight's values as the program sees them: the first operand of the first relu, transposes and repeats resolved.
+const Tensor* constant_of(const Graph& graph, bool& in_order) {
+  in_order = true;
+  for (NodeId id : graph.order()) {
+    const Node& n = graph.node(id);
+    if (n.op->name == "transpose" || n.op->name == "expand") in_order = false;
+    for (ValueId v : n.operands)
+      if (const Tensor* t = v.valid() ? graph.constant(v) : nullptr) return t;
+  }
+  return nullptr;
+}
+
+TEST(Archive, WeightsAreViewsWhereTheyLie) {
+  struct Case {
+    const char* what;
+    Model model;
+    bool view, in_order;
+    Dims stored;
+    float first;
+  };
+  const Case cases[] = {
+      {"contiguous", {{2, 3}, {3, 1}, 0, floats(6)}, true, true, {2, 3}, -3},
+      {"at an offset", {{2, 3}, {3, 1}, 4, floats(10)}, true, true, {2, 3}, 1},
+      {"transposed", {{3, 2}, {1, 3}, 0, floats(6)}, true, false, {2, 3}, -3},
+      {"channels last", {{1, 2, 2, 3}, {12, 1, 6, 2}, 0, floats(12)}, true, false, {1, 2, 3, 2}, -3},
+      {"sizes of 1 with any stride", {{1, 6}, {77, 1}, 0, floats(6)}, true, true, {1, 6}, -3},
+      {"repeated", {{4, 3}, {0, 1}, 0, floats(3)}, true, false, {1, 3}, -3},
+      {"every second", {{3}, {2}, 1, floats(6)}, false, true, {3}, -2},
+      {"a column of a matrix", {{2, 1}, {3, 1}, 2, floats(6)}, false, true, {2, 1}, -1},
+  };
+  for (const Case& c : cases) {
+    const std::string bytes = pack(c.model.entries()).bytes;
+    auto block = allocate_bytes(bytes.size()).value();
+    std::memcpy(block.get(), bytes.data(), bytes.size());
+    auto model = fx::import_bytes({block, block.get(), bytes.size()});
+    ASSERT_TRUE(model.ok()) << c.what << ": " << model.error().str();
+    EXPECT_TRUE(verify(model->graph).ok()) << c.what;
+    bool in_order = false;
+    const Tensor* t = constant_of(model->graph, in_order);
+    ASSERT_NE(t, nullptr) << c.what;
+    EXPECT_EQ(t->dims(), c.stored) << c.what;
+    EXPECT_EQ(in_order, c.in_order) << c.what;
+    EXPECT_EQ(t->data() >= block.get() && t->data() < block.get() + bytes.size(), c.view) << c.what;
+    EXPECT_EQ(t->get_f64(0), c.first) << c.what;
+  }
+}
+
+TEST(Archive, NamesOfOneStorageAreOneConstant) {
+  Model m;
+  Json& graph = m.program["graph_module"]["graph"];
+  Json& signature = m.program["graph_module"]["signature"];
+  graph["inputs"].insert(graph["inputs"].begin(), tensor("p_v"));
+  graph["tensor_values"]["p_v"] = graph["tensor_values"]["p_w"];
+  graph["nodes"][1]["inputs"][0]["arg"] = tensor("p_v");
+  graph["tensor_values"]["z"] = graph["tensor_values"]["y"];
+  signature["input_specs"].insert(signature["input_specs"].begin(),
+                                  Json{{"parameter", {{"arg", {{"name", "p_v"}}}, {"parameter_name", "tied"}}}});
+  m.weights["config"]["tied"] = m.weights["config"]["act.w"];
+  auto model = import_it(m);
+  ASSERT_TRUE(model.ok()) << model.error().str();
+  const Graph& g = model->graph;
+  // Both calls read one value.
+  std::vector<ValueId> read;
+  for (NodeId id : g.order())
+    for (ValueId v : g.node(id).operands)
+      if (v.valid() && g.type(v).shape.size() == 2 && g.constant(v) != nullptr) read.push_back(v);
+  ASSERT_EQ(read.size(), 2u) << print(g);
+  EXPECT_EQ(read[0], read[1]);
+}
+
+TEST(Archive, NodesNameModuleAndLine) {
+  auto model = import_it(Model());
+  ASSERT_TRUE(model.ok()) << model.error().str();
+  const Location& where = model->graph.node(model->graph.order().back()).location;
+  EXPECT_EQ(where.node, "layers.0.act.z");
+  EXPECT_EQ(where.op, "aten.relu.default");
+  EXPECT_EQ(where.source, "model.py:42");
+  EXPECT_EQ(model->info.format, "PyTorch");
+  EXPECT_EQ(model->info.producer, "pytorch 2.15.0");
+}
+
+TEST(Archive, AnyRootFolderAndZip64) {
+  for (const char* root : {"", "archive/", "a name with spaces/"}) {
+    Model m;
+    m.root = root;
+    EXPECT_TRUE(import_it(m).ok()) << root;
+    auto large = import_text(pack(m.entries(), true).bytes);
+    EXPECT_TRUE(large.ok()) << large.error().str();
+  }
+}
+
+TEST(Archive, MutationsAreOutputsBehindTheResults) {
+  Model m;
+  Json& specs = m.program["graph_module"]["signature"]["output_specs"];
+  specs[0] = {{"buffer_mutation", {{"arg", {{"name", "y"}}}, {"buffer_name", "count"}}}};
+  auto model = import_it(m);
+  ASSERT_TRUE(model.ok()) << model.error().str();
+  ASSERT_EQ(model->graph.outputs().size(), 2u);
+  EXPECT_EQ(model->graph.outputs()[0].name, "z");
+  EXPECT_EQ(model->graph.outputs()[1].name, "count");
+  ASSERT_EQ(model->warnings.size(), 1u);
+  EXPECT_NE(model->warnings[0].find("'count'"), std::string::npos);
+}
+
+TEST(Archive, WeightsThatWereNotSaved) {
+  Model m;
+  m.weight.clear();
+  auto refused = import_it(m);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::BadWeights);
+  ImportOptions options;
+  options.allow_missing_weights = true;
+  EXPECT_TRUE(import_it(m, options).ok());
+}
+
+// One clear error for each, with the code and a part of the text.
+void expect_error(const Result<ImportedModel>& r, ErrorCode code, const std::string& part, const std::string& what) {
+  ASSERT_FALSE(r.ok()) << what;
+  EXPECT_EQ(r.error().code, code) << what << ": " << r.error().str();
+  EXPECT_NE(r.error().str().find(part), std::string::npos) << what << ": " << r.error().str();
+  EXPECT_EQ(r.error().location.file, "model.pt2") << what << ": " << r.error().str();
+}
+
+TEST(BrokenArchive, CutOffAnywhere) {
+  const std::string whole = pack(Model().entries()).bytes;
+  for (size_t n = 0; n < whole.size(); ++n) {
+    auto r = import_text(whole.substr(0, n));
+    ASSERT_FALSE(r.ok()) << n;
+    EXPECT_EQ(r.error().code, ErrorCode::MalformedModel) << n;
+  }
+}
+
+TEST(BrokenArchive, Directory) {
+  const Packed good = pack(Model().entries());
+  auto damaged = [&](size_t at, auto value) {
+    std::string bytes = good.bytes;
+    overwrite(bytes, at, value);
+    return import_text(bytes);
+  };
+  const auto M = ErrorCode::MalformedModel;
+  expect_error(damaged(good.end + 16, 0x7fffffffu), M, "directory", "directory behind the end");
+  expect_error(damaged(good.end + 12, 0x7fffffffu), M, "directory", "directory too long");
+  expect_error(damaged(good.end + 10, uint16_t{60000}), M, "60000 entries", "too many entries");
+  expect_error(damaged(good.end + 16, 0xffffffffu), M, "zip64", "zip64 record that is not there");
+  expect_error(damaged(good.directory, 0u), M, "no entry 0", "no directory entry");
+  expect_error(damaged(good.directory + 42, 0x7fffffffu), M, "offset 2147483647", "header outside of the file");
+  expect_error(damaged(good.directory + 20, 0x7fffffffu), M, "2147483647 bytes", "entry outside of the file");
+  expect_error(damaged(good.directory + 24, 1u), M, "said to have 1", "two sizes");
+  expect_error(damaged(good.directory + 28, uint16_t{0xffff}), M, "longer than the directory", "long name");
+}
+
+TEST(BrokenArchive, Entries) {
+  auto with = [](const Entry& e) {
+    Model m;
+    m.more.push_back(e);
+    return import_it(m);
+  };
+  const auto M = ErrorCode::MalformedModel;
+  expect_error(with({"model/../../etc/passwd", "x"}), M, "leads out of the archive", "..");
+  expect_error(with({"/etc/passwd", "x"}), M, "absolute path", "absolute");
+  expect_error(with({"model/archive_format", "pt2"}), M, "is there twice", "twice");
+  expect_error(with({"other/archive_format", "pt2"}), M, "expected one", "two roots");
+  std::vector<Entry> all = Model().entries();
+  all[3].method = 8;
+  expect_error(import_entries(all), ErrorCode::UnsupportedFeature, "is compressed", "deflated");
+  all[3].method = 0;
+  all[0].flags = 1;
+  expect_error(import_entries(all), ErrorCode::UnsupportedFeature, "is encrypted", "encrypted");
+  // Two entries of the directory for the same bytes.
+  Packed p = pack({{"a", "1"}, {"b", "2"}});
+  overwrite(p.bytes, p.bytes.find("PK\1\2", p.directory + 4) + 42, uint32_t{0});
+  expect_error(import_text(p.bytes), M, "another name", "two entries in one place");
+}
+
+TEST(BrokenArchive, OtherKindsSayWhatTheyAre) {
+  auto of = [](std::vector<std::string> names) {
+    std::vector<Entry> all;
+    for (auto& n : names) all.push_back({n, "x"});
+    return import_entries(all);
+  };
+  const auto U = ErrorCode::UnsupportedFeature;
+  expect_error(of({"m/data.pkl", "m/constants.pkl"}), U, "TorchScript", "TorchScript");
+  expect_error(of({"m/data.pkl", "m/data/0"}), U, "checkpoint", "checkpoint");
+  expect_error(of({"serialized_exported_program.json"}), U, "2.8 or older", "old export");
+  expect_error(of({"arr_0.npy"}), U, "NumPy", "npz");
+  expect_error(of({"word/document.xml"}), U, "without archive_format", "any zip");
+  auto changed = [](const std::string& name, const std::string& bytes) {
+    std::vector<Entry> all = Model().entries();
+    for (Entry& e : all)
+      if (e.name == "model/" + name) e.bytes = bytes;
+    return import_entries(all);
+  };
+  expect_error(changed("archive_format", "pt3"), U, "expected 'pt2'", "format");
+  expect_error(changed("archive_version", "9"), U, "version '9'", "version");
+  expect_error(changed("byteorder", "big"), U, "byte order", "byte order");
+  auto renamed = [](const std::string& from, const std::string& to) {
+    std::vector<Entry> all = Model().entries();
+    for (Entry& e : all)
+      if (e.name == "model/" + from) e.name = "model/" + to;
+    return import_entries(all);
+  };
+  expect_error(renamed("models/model.json", "data/aotinductor/model/x.so"), U, "AOTInductor", "AOTInductor");
+  expect_error(renamed("data/weights/model_weights_config.json", "data/weights/model.pt"), U, "pickle", "pickled");
+  expect_error(renamed("data/weights/model_weights_config.json", "extra/x"), ErrorCode::MalformedModel,
+               "the list of its weights", "no list");
+  expect_error(renamed("data/weights/weight_0", "data/weights/weight_1"), ErrorCode::BadWeights, "weight_0",
+               "no weight");
+  std::vector<Entry> two = Model().entries();
+  two[3].name = "model/models/a.json";
+  two.push_back({"model/models/b.json", "{}"});
+  expect_error(import_entries(two), U, "'a', 'b'", "two models");
+}
+
+TEST(BrokenArchive, Weights) {
+  const auto B = ErrorCode::BadWeights;
+  expect_error(import_it(Model({2, 3}, {3, 1}, 0, floats(5))), B, "'act.w': needs 6 elements", "too short");
+  expect_error(import_it(Model({2, 3}, {3, 1}, 1, floats(6))), B, "needs 7 elements", "offset");
+  expect_error(import_it(Model({2, 3}, {INT64_MAX, 1}, 0, floats(6))), B, "more than 2^63", "stride that overflows");
+  expect_error(import_it(Model({2, 3}, {3, 1}, INT64_MAX, floats(6))), B, "more than 2^63", "offset that overflows");
+  expect_error(import_it(Model({1000, 1000}, {1, 1}, 0, floats(1999))), B, "overlap", "windows");
+  expect_error(import_it(Model({1 << 30, 1 << 30, 1 << 30}, {1, 1, 1}, 0, floats(6))), B, "", "absurd sizes");
+  expect_error(import_it(Model({2, 3}, {-3, 1}, 0, floats(6))), B, "stride -3", "negative stride");
+  Model pickled;
+  pickled.weights["config"]["act.w"]["use_pickle"] = true;
+  expect_error(import_it(pickled), ErrorCode::UnsupportedFeature, "is pickled", "pickled");
+  Model unlisted;
+  unlisted.weights["config"] = Json::object();
+  expect_error(import_it(unlisted), B, "in neither", "unlisted");
+  Model other;
+  other.weights["config"]["act.w"]["tensor_meta"] = meta({3, 2}, {2, 1});
+  expect_error(import_it(other), B, "[3, 2]", "another shape");
+  Model type;
+  type.weights["config"]["act.w"]["tensor_meta"] = meta({2, 3}, {3, 1}, 0, 8);
+  expect_error(import_it(type), B, "float64", "another type");
+  Model path;
+  path.weights["config"]["act.w"]["path_name"] = "../../../etc/passwd";
+  expect_error(import_it(path), B, "etc/passwd", "a path out of the archive");
+}
+
+TEST(BrokenProgram, OneErrorEach) {
+  struct Case {
+    const char* what;
+    std::function<void(Json& program, Json& graph)> damage;
+    ErrorCode code;
+    const char* part;
+  };
+  const auto M = ErrorCode::MalformedModel;
+  const Case cases[] = {
+      {"major version", [](Json& p, Json&) { p["schema_version"]["major"] = 9; }, ErrorCode::UnsupportedFeature,
+       "9.20"},
+      {"operator", [](Json&, Json& g) { g["nodes"][0]["target"] = "torch.ops.my.op.default"; },
+       ErrorCode::UnsupportedOp, "model.py:42"},
+      {"undefined name", [](Json&, Json& g) { g["nodes"][0]["inputs"][0]["arg"] = tensor("nobody"); }, M, "nobody"},
+      {"cycle", [](Json&, Json& g) { g["nodes"][0]["inputs"][0]["arg"] = tensor("y"); }, M, "'y'"},
+      {"undefined output",
+       [](Json& p, Json&) { p["graph_module"]["signature"]["output_specs"][0]["user_output"]["arg"] = tensor("q"); }, M,
+       "'q'"},
+      {"wrong type", [](Json&, Json& g) { g["nodes"] = 3; }, M, "nodes is 3, expected an array"},
+      {"missing member", [](Json& p, Json&) { p.erase("graph_module"); }, M, "no 'graph_module'"},
+      {"missing input", [](Json&, Json& g) { g["inputs"].erase(0); }, M, "2 inputs"},
+      {"no sizes", [](Json&, Json& g) { g["tensor_values"].erase("x"); }, M, "'x' has no sizes"},
+      {"negative size", [](Json&, Json& g) { g["tensor_values"]["x"] = meta({-2}, {1}); }, M, "-2"},
+      {"absurd size",
+       [](Json&, Json& g) {
+         g["tensor_values"]["x"] = meta({INT64_MAX, INT64_MAX}, {1, 1});
+       },
+       ErrorCode::SizeOverflow, "x"},
+      {"expression",
+       [](Json&, Json& g) {
+         g["tensor_values"]["x"]["sizes"][0] = {{"as_expr", {{"expr_str", "__import__('os')"}, {"hint", nullptr}}}};
+       },
+       M, "__import__"},
+      {"deep expression",
+       [](Json&, Json& g) {
+         std::string deep;
+         for (int i = 0; i < 100000; ++i) deep += "Add(";
+         g["tensor_values"]["x"]["sizes"][0] = {{"as_expr", {{"expr_str", deep}, {"hint", nullptr}}}};
+       },
+       M, "nested"},
+      {"defined twice", [](Json&, Json& g) { g["nodes"][1]["outputs"][0] = tensor("y"); }, M, "'y'"},
+  };
+  for (const Case& c : cases) {
+    Model m;
+    c.damage(m.program, m.program["graph_module"]["graph"]);
+    expect_error(import_it(m), c.code, c.part, c.what);
+  }
+  std::vector<Entry> all = Model().entries();
+  all[3].bytes = std::string(200000, '[');
+  expect_error(import_entries(all), M, "no valid JSON", "deep nesting");
+  all[3].bytes = std::string("{\"graph_module\": \0}", 19);
+  expect_error(import_entries(all), M, "no valid JSON", "zero byte");
+}
+
+} // namespace
+} // namespace tessera::fx_test
