@@ -134,17 +134,6 @@ void translate_copy(Call& c) { // src in the dtype and sizes of self
   if (!c.b.ok()) return;
   c.result(c.b.expand(c.b.cast(source, c.b.dtype(self)), c.b.shape(self)));
 }
-void translate_view_of_bits(Call& c) {
-  const DType to = c.result_dtype();
-  ValueId x = c.tensor("self");
-  if (!c.b.ok()) return;
-  const DType from = c.b.dtype(x);
-  if (from == to) return c.result(x);
-  if (info(from).bits != info(to).bits || !admits(TypeSet::NumericOrBool, from) || !admits(TypeSet::NumericOrBool, to))
-    return c.unsupported("bits of " + std::string(name(from)) + " read as " + std::string(name(to)));
-  c.result(c.b.op("bitcast", {x}, {{"to", to}}));
-}
-
 } // namespace
 
 void register_creation(AtenTable& t) {
@@ -169,8 +158,7 @@ void register_creation(AtenTable& t) {
   t.add({"tril_indices.default"}, triangle_indices(true));
   t.add({"triu_indices.default"}, triangle_indices(false));
 
-  t.add({"clone.default", "alias.default", "alias_copy.default", "detach.default", "detach_copy.default",
-         "lift.default", "lift_fresh.default", "lift_fresh_copy.default", "contiguous.default", "positive.default",
+  t.add({"clone.default", "detach.default", "detach_copy.default", "contiguous.default", "positive.default",
          "resolve_conj.default", "resolve_neg.default"},
         translate_copy_of_self);
   // Of real numbers.
@@ -184,7 +172,6 @@ void register_creation(AtenTable& t) {
          "to.prim_other", "type_as.default"},
         translate_conversion);
   t.add({"copy.default"}, translate_copy);
-  t.add({"view.dtype", "view_copy.dtype"}, translate_view_of_bits);
 }
 
 } // namespace tessera::fx

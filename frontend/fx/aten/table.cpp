@@ -4,9 +4,10 @@
 namespace tessera::fx {
 
 AtenTable::AtenTable() {
-  for (auto* registered : {register_pointwise, register_activations, register_creation, register_reductions, register_views,
-                           register_movement, register_indexing, register_scatter, register_sort_scan, register_products,
-                           register_norms, register_windows, register_convolution, register_attention})
+  for (auto* registered :
+       {register_pointwise, register_activations, register_creation, register_reductions, register_views,
+        register_movement, register_indexing, register_scatter, register_sort_scan, register_products, register_norms,
+        register_windows, register_convolution, register_attention})
     registered(*this);
 }
 
