@@ -32,7 +32,10 @@ log = logging.getLogger("tessera")
 Node = torch.fx.Node
 
 # Composites whose meaning is worth more than their parts: the importer takes them whole.
-_KEPT = ("aten.silu.default", "aten.hardswish.default", "aten.hardsigmoid.default")
+_KEPT = (
+    "aten.silu.default", "aten.hardswish.default", "aten.hardsigmoid.default", "aten._fused_rms_norm.default",
+    "aten._scaled_dot_product_flash_attention_for_cpu.default",
+)  # fmt: skip
 
 
 @functools.cache
