@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-if os.environ.get("TESSERA_INSTALLED") != "1":  # else the installed package is tested
-    sys.path.insert(0, str(ROOT / "python"))
+sys.path.append(str(ROOT / "build" / "python"))  # where neither PYTHONPATH nor an installed wheel has the package
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch  # noqa: E402
