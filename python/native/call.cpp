@@ -5,7 +5,12 @@
 
 namespace tessera::python {
 
+// Closing waits for what the session does in the background, which may want the interpreter's lock.
 Model::~Model() {
+  {
+    WithoutLock others;
+    for (Lane* lane : lanes) tessera_close(std::exchange(lane->session, nullptr));
+  }
   for (Lane* lane : lanes) delete lane;
 }
 
@@ -29,7 +34,7 @@ bool Using::take() {
   auto lane = std::make_unique<Lane>();
   lane->session = clone;
   model_.lanes.reserve(model_.lanes.size() + 1);
-  model_.free_lanes.reserve(model_.lanes.size() + 1); // giving a lane back must not fail
+  model_.free_lanes.reserve(model_.lanes.size() + 1); // of all lanes: giving one back must not fail
   lane_ = lane.release();
   model_.lanes.push_back(lane_);
   return true;
@@ -63,8 +68,7 @@ void prepare(const Model& model, Lane& lane) {
 
 namespace {
 
-// What has no element may have no address; the library takes null for a refusal.
-std::byte nothing[64]; // NOLINT: its address is not const
+std::byte no_elements[64]; // NOLINT: its address is not const
 
 // Output `o` of these sizes, as a tensor in lane.made.
 bool make_output(Lane& lane, const Maker& maker, size_t o, int32_t dtype, int32_t rank, const int64_t* dims) {
@@ -84,7 +88,7 @@ bool make_output(Lane& lane, const Maker& maker, size_t o, int32_t dtype, int32_
   void* data = nullptr;
   lane.made[o] = maker.make(o, dtype, tuple, known, data);
   if (!lane.made[o]) return false;
-  lane.outputs[o] = {nullptr, dtype, rank, known.data(), data ? data : nothing};
+  lane.outputs[o] = {nullptr, dtype, rank, known.data(), address_or_nothing(data)};
   return true;
 }
 
@@ -172,6 +176,8 @@ bool compute_from_host(const Model& model, Lane& lane, const Maker& maker) {
 
 } // namespace
 
+void* address_or_nothing(void* address) { return address ? address : no_elements; }
+
 bool compute(const Model& model, Lane& lane, const Maker& maker, bool on_gpu, void* stream) {
   return on_gpu == model.on_gpu ? compute_there(model, lane, maker, stream) : compute_from_host(model, lane, maker);
 }
@@ -179,8 +185,10 @@ bool compute(const Model& model, Lane& lane, const Maker& maker, bool on_gpu, vo
 PyObject* outputs_of(Lane& lane) {
   Ref list(PyList_New(static_cast<Py_ssize_t>(lane.outputs.size())));
   if (!list) return nullptr;
-  for (size_t o = 0; o < lane.outputs.size(); ++o)
+  for (size_t o = 0; o < lane.outputs.size(); ++o) {
+    if (!lane.made[o]) return raise_error("RunError", "output " + std::to_string(o) + " was not computed");
     if (PyList_SetItem(list.get(), static_cast<Py_ssize_t>(o), lane.made[o].release()) != 0) return nullptr;
+  }
   return list.release();
 }
 
@@ -188,7 +196,9 @@ bool address_of(PyObject* tensor, void*& address) {
   Ref number(PyObject_CallMethodObjArgs(tensor, names.data_ptr, nullptr));
   if (!number) return false;
   address = PyLong_AsVoidPtr(number.get());
-  return address != nullptr || !PyErr_Occurred();
+  if (!address && PyErr_Occurred()) return false;
+  address = address_or_nothing(address);
+  return true;
 }
 
 bool take_shape(const Model& model, Lane& lane, size_t i, PyObject* tensor) {
@@ -238,7 +248,7 @@ bool take_argument(const Model& model, Lane& lane, size_t i, PyObject* arg) {
     }
     int64_t& size = lane.sizes[model.first_size[i]];
     size = PyLong_AsLongLong(arg);
-    lane.inputs[i].data = nothing; // nothing reads its elements
+    lane.inputs[i].data = no_elements; // nothing reads them
     return size != -1 || !PyErr_Occurred();
   }
   return address_of(arg, lane.inputs[i].data) && (io.is_fixed() || take_shape(model, lane, i, arg));

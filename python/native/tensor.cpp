@@ -50,6 +50,7 @@ struct Memory {
   int32_t dtype = 0;
   std::vector<int64_t> dims, strides;
   void* data = nullptr;
+  size_t bytes = 0;
 
   void leave() {
     if (users.fetch_sub(1) != 1) return;
@@ -128,10 +129,6 @@ PyObject* dlpack_of(PyObject* self, PyObject* args, PyObject* keywords) {
   if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO:__dlpack__", const_cast<char**>(names_of), &stream, &version,
                                    &device, &copy))
     return nullptr;
-  if (copy == Py_True) {
-    PyErr_SetString(PyExc_BufferError, "a copy is the consumer's to make: this memory is shared, pass copy=None");
-    return nullptr;
-  }
   int major = 0, minor = 0, kind = dlpack::kCpu, id = 0;
   if (version && version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) return nullptr;
   if (device && device != Py_None && !PyArg_ParseTuple(device, "ii", &kind, &id)) return nullptr;
@@ -140,9 +137,19 @@ PyObject* dlpack_of(PyObject* self, PyObject* args, PyObject* keywords) {
     return nullptr;
   }
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
-    Memory& m = memory_of(self);
+    Ref shown = Ref::borrow(self);
+    if (copy == Py_True) {
+      void* data = nullptr;
+      const Memory& from = memory_of(self);
+      shown = new_tensor(from.dtype, from.dims, data);
+      if (!shown) return nullptr;
+      std::memcpy(data, from.data, from.bytes);
+    }
+    Memory& m = memory_of(shown.get());
     if (major >= 1) {
-      auto* managed = new dlpack::VersionedTensor{1, 0, &m, release<dlpack::VersionedTensor>, 0, describe_memory(m)};
+      const uint64_t flags = copy == Py_True ? dlpack::kCopied : 0;
+      auto* managed =
+          new dlpack::VersionedTensor{1, 0, &m, release<dlpack::VersionedTensor>, flags, describe_memory(m)};
       m.users.fetch_add(1);
       return capsule_of(managed, "dltensor_versioned",
                         [](PyObject* c) { drop<dlpack::VersionedTensor>(c, "dltensor_versioned"); });
@@ -193,6 +200,7 @@ Ref new_tensor(int32_t dtype, const std::vector<int64_t>& dims, void*& data) {
     if (d + 1 < dims.size()) memory->strides[d] = memory->strides[d + 1] * dims[d + 1];
     bytes *= static_cast<size_t>(dims[d]);
   }
+  memory->bytes = bytes;
   memory->data = std::aligned_alloc(64, std::max<size_t>((bytes + 63) / 64 * 64, 64));
   if (!memory->data) throw std::bad_alloc();
   data = memory->data;
