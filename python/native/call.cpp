@@ -92,11 +92,12 @@ bool make_output(Lane& lane, const Maker& maker, size_t o, int32_t dtype, int32_
   return true;
 }
 
-// Of tessera_call(): the call whose outputs are asked for. `failed`: a Python error is set.
+// Of tessera_call(): the call whose outputs are asked for. The library may ask on a thread of its own, whose Python
+// error is kept for the caller.
 struct Asked {
   Lane& lane;
   const Maker& maker;
-  bool failed = false;
+  Raised error;
 };
 
 void* allocate(void* context, int32_t output, int32_t dtype, int32_t rank, const int64_t* dims) {
@@ -109,8 +110,7 @@ void* allocate(void* context, int32_t output, int32_t dtype, int32_t rank, const
   }
   PyGILState_STATE state = PyGILState_Ensure();
   const bool made = protect(false, [&] { return make_output(lane, asked.maker, o, dtype, rank, dims); });
-  // The error stays with the thread, whose call raises it.
-  asked.failed = asked.failed || !made;
+  if (!made) asked.error.take();
   PyGILState_Release(state);
   return made ? lane.outputs[o].data : nullptr;
 }
@@ -126,14 +126,14 @@ bool compute_there(const Model& model, Lane& lane, const Maker& maker, void* str
       if (!make_output(lane, maker, o, model.outputs[o].dtype, static_cast<int32_t>(dims.size()), dims.data()))
         return false;
     }
-  Asked asked{lane, maker};
+  Asked asked{lane, maker, {}};
   const char* error = nullptr;
   {
     WithoutLock others;
     error = tessera_call(lane.session, lane.inputs.data(), static_cast<int32_t>(lane.inputs.size()), allocate, &asked,
                          stream);
   }
-  if (asked.failed) return false;
+  if (asked.error.give_back()) return false;
   if (error) {
     raise_last_error(error);
     return false;

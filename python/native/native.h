@@ -83,6 +83,15 @@ bool intern_names();
 
 // A str. Text of a model, or of the library, may hold bytes that are no UTF-8.
 Ref text(const char* s);
+// A Python exception on its way from one thread to another.
+class Raised {
+public:
+  void take();                    // this thread's, which has none afterwards
+  [[nodiscard]] bool give_back(); // false: there is none
+
+private:
+  Ref type_, value_, trace_;
+};
 // Sets the Python exception for the error that the last function of libtessera returned on this thread
 // (tessera._errors.make_error makes it). Always returns null.
 PyObject* raise_last_error(const char* text);

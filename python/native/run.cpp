@@ -198,7 +198,7 @@ private:
     int type = 0, id = 0;
     if (!where || !PyArg_ParseTuple(where.get(), "ii", &type, &id)) return false;
     if (!lies_on_host(type, id) || !lies_in(i, false)) return false;
-    Ref capsule(PyObject_CallMethodObjArgs(arg, names.dlpack, nullptr));
+    Ref capsule = capsule_of(arg);
     if (!capsule) return false;
     const dlpack::Tensor* t = tensor_of(capsule.get());
     if (!t) {
@@ -206,6 +206,17 @@ private:
       return false;
     }
     return take_capsule(i, std::move(capsule), *t);
+  }
+  // Version 1 of the protocol, in which read-only memory can be shown, where the owner knows it.
+  static Ref capsule_of(PyObject* owner) {
+    static PyObject* const nothing = PyTuple_New(0);
+    static PyObject* const newest = Py_BuildValue("{s(ii)}", "max_version", 1, 0);
+    Ref method(PyObject_GetAttr(owner, names.dlpack));
+    if (!method || !nothing || !newest) return Ref();
+    Ref capsule(PyObject_Call(method.get(), nothing, newest));
+    if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError)) return capsule;
+    PyErr_Clear();
+    return Ref(PyObject_CallObject(method.get(), nullptr));
   }
   bool lies_on_host(int32_t type, int32_t id) {
     if (type == dlpack::kCpu || type == dlpack::kCudaHost) return true;

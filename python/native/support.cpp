@@ -39,6 +39,23 @@ Ref text(const char* s) {
   return Ref(PyUnicode_DecodeUTF8(s, static_cast<Py_ssize_t>(std::char_traits<char>::length(s)), "backslashreplace"));
 }
 
+// What replaces these functions is not in the limited API of 3.10.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+void Raised::take() {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  type_.reset(type);
+  value_.reset(value);
+  trace_.reset(trace);
+}
+bool Raised::give_back() {
+  if (!type_) return false;
+  PyErr_Restore(type_.release(), value_.release(), trace_.release());
+  return true;
+}
+#pragma GCC diagnostic pop
+
 PyObject* raise_last_error(const char* shown) {
   const tessera_error* e = tessera_last_error();
   if (!e) {

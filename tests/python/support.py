@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import tempfile
@@ -9,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "build" / "python"))  # where neither PYTHONPATH nor an installed wheel has the package
+if importlib.util.find_spec("tessera") is None:  # neither PYTHONPATH nor an installed wheel has it
+    sys.path.append(str(ROOT / "build" / "python"))
+    os.environ["PYTHONPATH"] = sys.path[-1]
 _folder = tempfile.TemporaryDirectory()
 FOLDER = Path(_folder.name)
 os.environ.setdefault("TESSERA_CACHE_DIR", str(FOLDER / "cache"))
@@ -21,8 +24,10 @@ import tessera  # noqa: E402
 
 
 def save(graph: str, name: str = "model.onnx") -> Path:
-    """A file of the graph, such as "(float[n] x) => (float[n] y) { y = Relu(x) }"."""
+    """A file of the graph, such as "(float[n] x) => (float[n] y) { y = Relu(x) }"; "float[]" is a scalar."""
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> g {graph}')
+    for io in (*model.graph.input, *model.graph.output):
+        io.type.tensor_type.shape.SetInParent()
     onnx.save(model, FOLDER / name)
     return FOLDER / name
 

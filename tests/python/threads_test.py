@@ -22,6 +22,17 @@ def resident() -> int:
     return pages * 4096
 
 
+class Array:
+    """What Session.call takes."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self.array = numpy.ones(sizes, numpy.float32)
+        self.shape = self.array.shape
+
+    def data_ptr(self) -> int:
+        return self.array.ctypes.data
+
+
 class Threads(unittest.TestCase):
     def in_threads(self, count: int, body) -> None:
         failed: list[BaseException] = []
@@ -50,18 +61,25 @@ class Threads(unittest.TestCase):
 
         self.in_threads(6, body)
 
-    def test_two_calls_at_once(self) -> None:
-        """Both calls wait in the middle until the other one is there, too."""
+    def test_errors_of_the_caller_in_the_middle(self) -> None:
+        """Also where all of the library's threads are taken, so that one of them asks for another thread's outputs."""
         model = load("(float[n] x) => (float[n] y) { y = Relu(x) }")
+
+        def body(index: int) -> None:
+            def make(_output: int, sizes: tuple[int, ...]) -> Array:
+                raise KeyError(index, sizes)
+
+            for n in range(1, 100):
+                with self.assertRaises(KeyError) as caught:
+                    model._session.call((Array((n,)),), make, 0)
+                self.assertEqual(caught.exception.args, (index, (n,)))
+
+        self.in_threads(6, body)
+
+    def test_two_calls_at_once(self) -> None:
+        """Both calls wait in the middle until the other one is there, too. With more threads a call has them all."""
+        model = load("(float[n] x) => (float[n] y) { y = Relu(x) }", threads=1)
         barrier = threading.Barrier(2, timeout=300)
-
-        class Array:
-            def __init__(self, sizes) -> None:
-                self.array = numpy.ones(sizes, numpy.float32)
-                self.shape = self.array.shape
-
-            def data_ptr(self) -> int:
-                return self.array.ctypes.data
 
         def make(_output: int, sizes: tuple[int, ...]) -> Array:
             barrier.wait()
@@ -100,13 +118,14 @@ class Threads(unittest.TestCase):
     def test_a_model_goes_while_another_thread_calls_it(self) -> None:
         models = [load("(float[n] x) => (float[n] y) { y = Exp(x) }")]
         x = numpy.zeros(50_000, numpy.float32)
+        started = threading.Barrier(2)
 
         def body(index: int) -> None:
             model = models[0]
-            for _ in range(20):
+            started.wait()
+            models.clear()
+            for _ in range(20 + 20 * index):
                 assert (model(x) == 1).all()
-            if index == 0:
-                models.clear()
 
         self.in_threads(2, body)
 

@@ -26,7 +26,7 @@ import sys, json, tessera
 assert not {{"torch", "numpy", "onnx"}} & set(sys.modules), sorted(sys.modules)
 model = tessera.load({str(MODEL)!r}, "cpu")
 assert [str(i) for i in model.inputs + model.outputs] == ["x: float32[batch, 64]", "y: float32[batch, 10]"], model
-assert "MatMul" in model.explain(batch=3) and json.loads(model.explain("json"))
+assert "matmul" in model.explain(batch=3) and json.loads(model.explain("json"))
 try:
     model([1.0])
 except TypeError as e:
@@ -99,7 +99,7 @@ class Wheel(unittest.TestCase):
                 here.run("python", "-c", ALONE)
                 self.assertIn("explain", here.run("tessera", "--help"))
                 self.assertIn("y", here.run("tessera", "run", MODEL, "--shape", "batch=2"))
-                self.assertIn("MatMul", here.run("tessera", "explain", MODEL))
+                self.assertIn("matmul", here.run("tessera", "explain", MODEL))
                 print(f"installed: {here.run('python', '--version').strip()}", flush=True)
 
 
