@@ -184,7 +184,7 @@ private:
   }
   bool take_dlpack(size_t i, PyObject* arg) {
     if (const dlpack::Tensor* t = tensor_of(arg))
-      return lies_on_host(t->device.type, t->device.id) && lies_in(i, false) && take_capsule(i, Ref::borrow(arg), *t);
+      return take_dlpack_device(i, t->device) && take_capsule(i, Ref::borrow(arg), *t);
     Ref device(PyObject_GetAttr(arg, names.dlpack_device));
     if (!device) {
       PyErr_Clear();
@@ -195,10 +195,10 @@ private:
       return false;
     }
     Ref where(PyObject_CallObject(device.get(), nullptr));
-    int type = 0, id = 0;
-    if (!where || !PyArg_ParseTuple(where.get(), "ii", &type, &id)) return false;
-    if (!lies_on_host(type, id) || !lies_in(i, false)) return false;
-    Ref capsule = capsule_of(arg);
+    dlpack::Device on{};
+    if (!where || !PyArg_ParseTuple(where.get(), "ii", &on.type, &on.id)) return false;
+    if (!take_dlpack_device(i, on)) return false;
+    Ref capsule = capsule_of(arg, on.type == dlpack::kCuda);
     if (!capsule) return false;
     const dlpack::Tensor* t = tensor_of(capsule.get());
     if (!t) {
@@ -207,23 +207,42 @@ private:
     }
     return take_capsule(i, std::move(capsule), *t);
   }
-  // Version 1 of the protocol, in which read-only memory can be shown, where the owner knows it.
-  static Ref capsule_of(PyObject* owner) {
+  // Version 1 of the protocol, in which read-only memory can be shown, where the owner knows it. Of a GPU's memory the
+  // owner sees to it that the stream of the call comes after what fills it.
+  Ref capsule_of(PyObject* owner, bool gpu) const {
     static PyObject* const nothing = PyTuple_New(0);
     static PyObject* const newest = Py_BuildValue("{s(ii)}", "max_version", 1, 0);
     Ref method(PyObject_GetAttr(owner, names.dlpack));
     if (!method || !nothing || !newest) return Ref();
-    Ref capsule(PyObject_Call(method.get(), nothing, newest));
+    Ref on_stream, with_stream;
+    if (gpu) { // 1 is the default stream
+      on_stream.reset(PyLong_FromVoidPtr(on_ ? on_ : reinterpret_cast<void*>(1)));
+      with_stream.reset(on_stream ? Py_BuildValue("{sOs(ii)}", "stream", on_stream.get(), "max_version", 1, 0)
+                                  : nullptr);
+      if (!with_stream) return Ref();
+    }
+    Ref capsule(PyObject_Call(method.get(), nothing, gpu ? with_stream.get() : newest));
     if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError)) return capsule;
     PyErr_Clear();
-    return Ref(PyObject_CallObject(method.get(), nullptr));
+    if (!gpu) return Ref(PyObject_CallObject(method.get(), nullptr));
+    with_stream.reset(Py_BuildValue("{sO}", "stream", on_stream.get()));
+    return with_stream ? Ref(PyObject_Call(method.get(), nothing, with_stream.get())) : Ref();
   }
-  bool lies_on_host(int32_t type, int32_t id) {
-    if (type == dlpack::kCpu || type == dlpack::kCudaHost) return true;
-    raise_error("UnsupportedError", "input '" + io_->name + "' lies on DLPack's device (" + std::to_string(type) +
-                                        ", " + std::to_string(id) +
-                                        "); of a GPU's memory PyTorch's tensors are taken: torch.from_dlpack(x)");
-    return false;
+  // The stream is the caller's: what was given, else the default one.
+  bool take_dlpack_device(size_t i, dlpack::Device device) {
+    if (device.type == dlpack::kCpu || device.type == dlpack::kCudaHost) return lies_in(i, false);
+    if (device.type != dlpack::kCuda) {
+      raise_error("UnsupportedError", "input '" + io_->name + "' lies on DLPack's device (" +
+                                          std::to_string(device.type) + ", " + std::to_string(device.id) +
+                                          "); memory of the host (1, 0) and of NVIDIA's GPUs (2, n) is taken");
+      return false;
+    }
+    if (!model_.on_gpu || device.id != model_.gpu) return elsewhere("cuda:" + std::to_string(device.id));
+    if (i == 0 && stream_ != Py_None) {
+      on_ = PyLong_AsVoidPtr(stream_);
+      if (!on_ && PyErr_Occurred()) return false;
+    }
+    return lies_in(i, true);
   }
   bool take_capsule(size_t i, Ref capsule, const dlpack::Tensor& t) {
     if (dtype_of(t.dtype) != io_->dtype) {
@@ -249,6 +268,12 @@ private:
       lane_.inputs[i].data = address_or_nothing(data);
       lane_.held[i] = std::move(capsule); // whose destructor gives the tensor back: it was not taken over
       return true;
+    }
+    if (on_gpu_) {
+      raise_error("InputError", "input '" + io_->name +
+                                    "' is not row-major; of a GPU's memory only PyTorch's tensors are copied. Make it "
+                                    "contiguous");
+      return false;
     }
     std::vector<int64_t> strides(rank);
     int64_t own = element;
@@ -277,7 +302,8 @@ private:
 // Outputs of the inputs' kind.
 class KindMaker final : public Maker {
 public:
-  KindMaker(Model& model, Kind kind, PyObject* like) : model_(model), kind_(kind), like_(like) {}
+  KindMaker(Model& model, const Lane& lane, const Arguments& arguments, PyObject* like)
+      : model_(model), lane_(lane), arguments_(arguments), kind_(arguments.kind()), like_(like) {}
   Ref make(size_t output, int32_t dtype, PyObject* sizes, const std::vector<int64_t>& dims,
            void*& data) const override {
     if (kind_ == Kind::Torch) return make_torch(output, dtype, sizes, data);
@@ -290,7 +316,8 @@ public:
       }
       if (of.get() != Py_None) return make_numpy(of.get(), sizes, data);
     }
-    return new_tensor(dtype, dims, data);
+    return arguments_.on_gpu() ? new_gpu_tensor(lane_.session, model_.gpu, arguments_.stream(), dtype, dims, data)
+                               : new_tensor(dtype, dims, data);
   }
 
 private:
@@ -318,6 +345,8 @@ private:
   }
 
   Model& model_;
+  const Lane& lane_;
+  const Arguments& arguments_;
   Kind kind_;
   PyObject* like_; // the first input
 };
@@ -338,7 +367,7 @@ PyObject* run(Model& model, PyObject* args, PyObject* stream) {
   Arguments arguments(model, *lane, stream);
   for (size_t i = 0; i < model.inputs.size(); ++i)
     if (!arguments.take(i, PyTuple_GetItem(args, static_cast<Py_ssize_t>(i)))) return nullptr;
-  const KindMaker maker(model, arguments.kind(), count > 0 ? PyTuple_GetItem(args, 0) : Py_None);
+  const KindMaker maker(model, *lane, arguments, count > 0 ? PyTuple_GetItem(args, 0) : Py_None);
   return compute(model, *lane, maker, arguments.on_gpu(), arguments.stream()) ? outputs_of(*lane) : nullptr;
 }
 

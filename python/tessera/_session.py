@@ -103,7 +103,7 @@ class Model:
 
         format: "text", what the command `tessera explain` prints (it compiles the file once more), or "json", this
         session's report. sizes: of symbolic dimensions, for the text's bytes: explain(batch=8).
-        Raises UsageError: another format; RunError: the command failed.
+        Raises UsageError: another format; InputTypeError: a dimension that the model does not have.
         """
         if format == "json":
             return self._session.report()

@@ -201,11 +201,15 @@ class Errors(unittest.TestCase):
     def test_foreign_device(self) -> None:
         class Elsewhere(Dlpack):
             def __dlpack_device__(self) -> tuple[int, int]:
-                return (8, 0)
+                return device
 
-        x = values((2, 2))
-        with self.assertRaisesRegex(tessera.UnsupportedError, r"input 'b' lies on DLPack's device \(8, 0\)"):
-            load(ADD)(x, Elsewhere(x))
+        x, model = values((2, 2)), load(ADD)
+        device = (8, 0)
+        what = "input 'b' lies on DLPack's device (8, 0); memory of the host (1, 0) and of NVIDIA's GPUs (2, n) is taken"
+        self.check(tessera.UnsupportedError, f"{what} [TES-2003 unsupported-feature]", lambda: model(x, Elsewhere(x)))
+        device = (2, 1)
+        what = "input 'b' lies on 'cuda:1'; the model was loaded for the CPU. Load it with device=\"cuda\", or copy the input to the host"
+        self.check(tessera.InputError, f"{what} [TES-3008 bad-input]", lambda: model(x, Elsewhere(x)))
 
 
 if __name__ == "__main__":

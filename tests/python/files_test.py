@@ -97,8 +97,10 @@ class Explained(unittest.TestCase):
         self.assertEqual(sorted(report), sorted(json.loads(done.stdout)))
         with self.assertRaisesRegex(tessera.UsageError, "format is 'html'; it may be \"text\" or \"json\""):
             model.explain("html")
-        with self.assertRaisesRegex(tessera.RunError, "nobody"):
+        with self.assertRaises(tessera.InputTypeError) as caught:
             model.explain(nobody=3)
+        self.assertEqual(caught.exception.message, "neither an input nor a dimension is called 'nobody'")
+        self.assertEqual((caught.exception.code, len(caught.exception.notes)), ("TES-1002", 2))
 
     def test_command(self) -> None:
         run = [sys.executable, "-m", "tessera._command"]
