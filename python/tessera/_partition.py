@@ -77,8 +77,6 @@ def refusals(graph: torch.fx.Graph, device: torch.device, constants: Mapping[Nod
         if _program.is_part(n):
             source = n.args[0]
             reason = refused.get(source) if isinstance(source, Node) else None
-        elif is_random(n):
-            reason = "random numbers are PyTorch's, so that a seed gives what it gives there"
         else:
             for v in (n, *n.all_input_nodes):
                 reason = reason or _refused_value(v, device)
@@ -91,10 +89,10 @@ def refusals(graph: torch.fx.Graph, device: torch.device, constants: Mapping[Nod
     inputs = [n for n in inputs if _refused_value(n, device) is None]
     if taken:
         program = _program.write_program(inputs, taken, [], constants)
-        found = json.loads(_library.survey_program(_program.dumps(program.json), {k: v for k, v in constants.values()}))
+        found = json.loads(_library.survey_program(_program.dumps(program.json), _program.host_values(constants)))
         for r in found:
             n = program.nodes[r["node"]]
-            if n is not None:
+            if n is not None:  # a random operator that draws nothing in this call is taken
                 refused[n] = r["reason"]
         for n in taken:
             if _program.is_part(n) and n.args[0] in refused:
