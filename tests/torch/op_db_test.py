@@ -1,6 +1,6 @@
 """PyTorch's own operator database through the backend: every operator of core ATen that it samples, results as eager's.
 
-    python tests/torch/op_db_test.py [--all] [--samples N] [--each] [NAME ...]
+    python tests/torch/op_db_test.py [--all] [--samples N] [--dynamic] [--each] [NAME ...]
 
 The first samples of each dtype are the calls of one graph, which goes to the backend as Dynamo would give it
 (tessera.backend.tessera: AOTAutograd, then compile_graph): what torch.compile does, without the time that Dynamo takes to read
@@ -10,6 +10,7 @@ An operator is whole if its graph is one subgraph and nothing in it is left to P
 forked off, so that a crash is one row of the table.
 
 --all: every operator of the database, in f32 (or the first dtype it has); then only results and crashes count.
+--dynamic: every size is a symbol.
 --each: one graph for each sample, to find the sample that is at fault.
 """
 
@@ -45,6 +46,7 @@ import tessera.backend
 # The database seeds the generator in the call of a random operator, which a graph does not record: it is seeded before the graph.
 common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
 
+HALVES = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
 SHARE_WHOLE = 0.95
 SECONDS = 300  # of one operator, after which it counts as a crash
@@ -79,6 +81,7 @@ class Case:
     want: list[Any]
     undefined: bool  # the values of the results are, as empty()'s
     signature: str
+    in_f32: Callable[[], list[Any]]  # eager's results of the same values in f32
 
 
 @dataclasses.dataclass
@@ -90,12 +93,14 @@ class Row:
     samples: int = 0
     left: list[str] = dataclasses.field(default_factory=list)  # reasons why it is not whole
     wrong: list[str] = dataclasses.field(default_factory=list)  # results that are not eager's, errors, crashes
+    rounded: int = 0  # samples in f16 and bf16 that equal eager's in f32, and not eager's in their dtype
     seconds: float = 0
 
     def __str__(self) -> str:
         state = "WRONG" if self.wrong else "left" if self.left else "whole"
         text = "; ".join(self.wrong or self.left)
-        return f"{self.name:44} {','.join(self.dtypes):20} {self.samples:3}  {state:5} {self.seconds:5.1f} s  {text[:300]}"
+        rounded = f"{self.rounded} as f32  " if self.rounded else ""
+        return f"{self.name:44} {','.join(self.dtypes):20} {self.samples:3}  {state:5} {self.seconds:5.1f} s  {rounded}{text[:300]}"
 
 
 def full_name(op: OpInfo) -> str:
@@ -151,12 +156,16 @@ def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
     places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
     signature = str([(x.shape, x.dtype, x.stride()) if isinstance(x, torch.Tensor) else x for x in leaves])
 
-    def call(*tensors: torch.Tensor) -> list[Any]:
-        given = list(leaves)
-        for i, t in zip(places, tensors):
-            given[i] = t
+    def call_of(given: list[Any]) -> list[Any]:
         value, args, kwargs = pytree.tree_unflatten(given, spec)
         return pytree.tree_leaves(op(value, *args, **kwargs))
+
+    def call(*tensors: torch.Tensor) -> list[Any]:
+        given = dict(zip(places, tensors))
+        return call_of([given.get(i, x) for i, x in enumerate(leaves)])
+
+    def in_f32() -> list[Any]:
+        return call_of([widened(x) for x in leaves])
 
     tensors = [leaves[i].detach() for i in places]
     storages = {t.untyped_storage()._cdata for t in tensors if t.layout == torch.strided}
@@ -167,14 +176,20 @@ def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
     def fn(*given: torch.Tensor) -> list[Any]:
         return [t.clone() if i in views else t for i, t in enumerate(call(*given))]
 
-    return Case(dtype, fn, tensors, want, is_undefined(calls), signature)
+    return Case(dtype, fn, tensors, want, is_undefined(calls), signature, in_f32)
+
+
+def widened(x: Any) -> Any:
+    if isinstance(x, torch.Tensor):
+        return x.float() if x.dtype in HALVES else x.clone()
+    return torch.float32 if x in HALVES else x
 
 
 def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split('Exception raised from')[0].split())}"
 
 
-def capture(cases: Sequence[Case], backend: Callable[..., Callable[..., Any]]) -> Callable[[], list[list[Any]]]:
+def capture(cases: Sequence[Case], backend: Callable[..., Callable[..., Any]], dynamic: bool) -> Callable[[], list[list[Any]]]:
     """The cases as one graph through a backend of torch.compile: a function that computes the results of each."""
     graph = torch.fx.Graph()
     nodes = [[graph.placeholder(f"x_{i}_{k}") for k in range(len(c.tensors))] for i, c in enumerate(cases)]
@@ -193,9 +208,9 @@ def capture(cases: Sequence[Case], backend: Callable[..., Callable[..., Any]]) -
     graph.output(graph.call_function(results, tuple(calls)))
     module = torch.fx.GraphModule(torch.nn.Module(), graph)
     given = [t for c in cases for t in c.tensors]
-    fake = FakeTensorMode(shape_env=ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True), static_shapes=True)
+    fake = FakeTensorMode(shape_env=ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True))
     with tracing(TracingContext(fake)):
-        run = backend(module, given)
+        run = backend(module, [fake.from_tensor(t, static_shapes=not dynamic) for t in given])
 
     def compute() -> list[list[Any]]:
         flat = iter(run(*given))
@@ -206,20 +221,20 @@ def capture(cases: Sequence[Case], backend: Callable[..., Callable[..., Any]]) -
     return compute
 
 
-def capture_error(cases: Sequence[Case]) -> str | None:
+def capture_error(cases: Sequence[Case], dynamic: bool) -> str | None:
     """Why PyTorch does not capture the cases for any backend; None if it does."""
     try:
-        capture(cases, torch._dynamo.lookup_backend("aot_eager"))
+        capture(cases, torch._dynamo.lookup_backend("aot_eager"), dynamic)
     except Exception as e:
         return one_line(e)
     return None
 
 
-def through_backend(cases: Sequence[Case]) -> tuple[list[list[Any]], list[str]]:
+def through_backend(cases: Sequence[Case], dynamic: bool) -> tuple[list[list[Any]], list[str]]:
     """Results of the cases as one graph, and why it is not one subgraph."""
     seen: list[tessera.backend.CompiledGraph] = []
     with support.Counted() as counted, tessera.backend.observed(seen.append):
-        run = capture(cases, tessera.backend.tessera)
+        run = capture(cases, tessera.backend.tessera, dynamic)
         torch.manual_seed(0)
         out = run()
     left = {f"{node.target}: {reason}" for g in seen for node, reason in g.left.items()}
@@ -230,76 +245,95 @@ def through_backend(cases: Sequence[Case]) -> tuple[list[list[Any]], list[str]]:
 
 
 def tolerances(op: OpInfo, dtype: torch.dtype) -> dict[str, float]:
-    """assert_close's own for the dtype, or what the OpInfo states for it on the CPU."""
-    found = {}
+    """assert_close's own for the dtype, or what the database states for a compiler's results (Inductor's test) on the CPU."""
     for d in op.decorators:
-        for o in getattr(d, "decorators", [d]):
-            if isinstance(o, toleranceOverride) and dtype in o.d and getattr(d, "device_type", None) in (None, "cpu"):
-                found = {"rtol": o.d[dtype].rtol, "atol": o.d[dtype].atol}
-    return found
+        for o in getattr(d, "decorators", []):
+            if isinstance(o, toleranceOverride) and dtype in o.d and d.cls_name == "TestInductorOpInfo" and d.device_type in (None, "cpu"):
+                return {"rtol": o.d[dtype].rtol, "atol": o.d[dtype].atol}
+    return {}
 
 
-def compare(op: OpInfo, case: Case, got: list[Any]) -> str | None:
+def assert_same(op: OpInfo, case: Case, got: list[Any], want: list[Any]) -> None:
+    for g, w in zip(got, want, strict=True):
+        if case.undefined and isinstance(w, torch.Tensor):
+            assert (g.shape, g.dtype) == (w.shape, w.dtype), f"{g.dtype}{list(g.shape)}, expected {w.dtype}{list(w.shape)}"
+        else:
+            support.assert_close(g, w, **tolerances(op, case.dtype))
+
+
+def compare(op: OpInfo, case: Case, got: list[Any], row: Row) -> None:
     try:
-        for g, w in zip(got, case.want, strict=True):
-            if case.undefined and isinstance(w, torch.Tensor):
-                assert (g.shape, g.dtype) == (w.shape, w.dtype), f"{g.dtype}{list(g.shape)}, expected {w.dtype}{list(w.shape)}"
-            else:
-                support.assert_close(g, w, **tolerances(op, case.dtype))
+        assert_same(op, case, got, case.want)
     except Exception as e:
-        return f"{short(case.dtype)} {case.signature}: {' '.join(str(e).split())}"
-    return None
+        if case.dtype in HALVES and is_exact(op, case, got):
+            row.rounded += 1
+        else:
+            row.wrong.append(f"{short(case.dtype)} {case.signature}: {' '.join(str(e).split())}")
 
 
-def check(op: OpInfo, wanted: Sequence[torch.dtype], count: int, each: bool) -> Row:
+def is_exact(op: OpInfo, case: Case, got: list[Any]) -> bool:
+    """True if the results are those of f32, rounded once, and it is eager that rounds in between.
+
+    PyTorch's own test of a compiler compares with eager in f32 for this reason.
+    """
+    try:
+        want = [w.to(g.dtype) if isinstance(g, torch.Tensor) else w for w, g in zip(case.in_f32(), got, strict=True)]
+        assert_same(op, case, got, want)
+    except Exception:
+        return False
+    return True
+
+
+def check(op: OpInfo, wanted: Sequence[torch.dtype], options: argparse.Namespace) -> Row:
     row = Row(full_name(op))
     begin = time.perf_counter()
     cases: list[Case] = []
-    samples = [(d, s) for d in wanted for s in samples_of(op, d, count)]
+    samples = [(d, s) for d in wanted for s in samples_of(op, d, options.samples)]
     row.dtypes += [short(d) for d in wanted]
     with torch.no_grad():
         torch.manual_seed(0)
         for dtype, sample in samples:
-            if each:
+            if options.each:
                 torch.manual_seed(0)
             try:
                 cases.append(case_of(op, dtype, sample))
             except Exception as e:  # nothing to compare with
                 row.left.append(f"eager raises {one_line(e)}")
         row.samples = len(cases)
-        groups = [[c] for c in cases] if each else [cases] if cases else []
+        groups = [[c] for c in cases] if options.each else [cases] if cases else []
         for group in groups:
             try:
-                got, left = through_backend(group)
+                got, left = through_backend(group, options.dynamic)
             except Exception as e:
                 where = f"{short(group[0].dtype)} {group[0].signature}: " if len(group) == 1 else ""
-                if (error := capture_error(group)) is not None:
+                if (error := capture_error(group, options.dynamic)) is not None:
                     row.left.append(f"{where}PyTorch does not capture it: {error}")
                     continue
                 row.wrong.append(f"{where}{one_line(e)}")
-                if each:
+                if options.each:
                     traceback.print_exc()
                 continue
             row.left += [r for r in left if r not in row.left]
-            row.wrong += filter(None, (compare(op, c, g) for c, g in zip(group, got)))
+            for c, g in zip(group, got):
+                compare(op, c, g, row)
     row.seconds = time.perf_counter() - begin
     return row
 
 
-def work(ops: Sequence[tuple[OpInfo, list[torch.dtype]]], count: int, each: bool, pipe: Connection) -> None:
+def work(ops: Sequence[tuple[OpInfo, list[torch.dtype]]], options: argparse.Namespace, pipe: Connection) -> None:
     torch.set_num_threads(1)
     for op, dtypes in ops:
-        pipe.send(check(op, dtypes, count, each))
+        pipe.send(check(op, dtypes, options))
     pipe.close()
 
 
-def rows(ops: Sequence[tuple[OpInfo, list[torch.dtype]]], count: int, each: bool) -> Iterator[Row]:
+def rows(ops: Sequence[tuple[OpInfo, list[torch.dtype]]], options: argparse.Namespace) -> Iterator[Row]:
     """Rows in order; the process that crashes is replaced by one for the operators behind."""
     context = multiprocessing.get_context("fork")
     done = 0
     while done < len(ops):
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=work, args=(ops[done:], count, each, theirs))
+        process = context.Process(target=work, args=(ops[done:], options, theirs))
         process.start()
         theirs.close()
         try:
@@ -322,6 +356,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("--each", action="store_true")
     parser.add_argument("--samples", type=int, default=2)
     options = parser.parse_args()
@@ -334,7 +369,7 @@ def main() -> int:
     index, count = support.shard()
     ops = [(op, d[:1] if options.all else d) for op in chosen if (d := dtypes_of(op, DTYPES))][index::count]
     found = []
-    for row in rows(ops, options.samples, options.each):
+    for row in rows(ops, options):
         print(row, flush=True)
         found.append(row)
     wrong = [r for r in found if r.wrong]
@@ -347,7 +382,8 @@ def main() -> int:
         print(f"  {r.name}: " + "\n      ".join(r.wrong))
     whole = len(found) - len(wrong) - len(left)
     print(f"\n{len(found)} operators, {sum(r.samples for r in found)} samples in {sum(r.seconds for r in found):.0f} s: "
-          f"{whole} whole ({100 * whole / max(1, len(found)):.1f} %), {len(left)} left in part, {len(wrong)} wrong")  # fmt: skip
+          f"{whole} whole ({100 * whole / max(1, len(found)):.1f} %), {len(left)} left in part, {len(wrong)} wrong; "
+          f"{sum(r.rounded for r in found)} samples in f16 and bf16 are as eager's in f32 alone")  # fmt: skip
     return 1 if wrong or (not options.all and whole < SHARE_WHOLE * len(found)) else 0
 
 
