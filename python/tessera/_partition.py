@@ -28,7 +28,15 @@ def is_size(node: Node) -> bool:
 
 
 def is_random(node: Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+    """True for a call that draws random numbers. Attention does so for its dropout alone."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    dropout = next((i for i, a in enumerate(target._schema.arguments) if a.name == "dropout_p"), None)
+    if dropout is None:
+        return True
+    given = node.args[dropout] if dropout < len(node.args) else node.kwargs.get("dropout_p", target._schema.arguments[dropout].default_value)
+    return given != 0
 
 
 def is_ordered(node: Node) -> bool:

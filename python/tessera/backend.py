@@ -327,7 +327,8 @@ def _crossing(s: Subgraph, outside: set[Node], results: Sequence[Any]) -> int:
 
 def compile_graph(gm: torch.fx.GraphModule, kind: str, options: Options, frozen: Mapping[int, torch.Tensor] | None = None) -> Callable[[list[Any]], list[Any]]:
     """Compiles one graph of ATen operators whose values are known (meta["val"]); kind: "inference", "forward", "backward"."""
-    return _GraphCompiler(gm, kind, options, frozen or {}).compile()
+    with torch._subclasses.fake_tensor.unset_fake_temporarily():  # AOTAutograd calls in its mode, and constants are real tensors
+        return _GraphCompiler(gm, kind, options, frozen or {}).compile()
 
 
 def _frozen_inputs(gm: torch.fx.GraphModule, aot: torch.fx.GraphModule, given: Sequence[Any]) -> dict[int, torch.Tensor]:
