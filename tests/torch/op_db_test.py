@@ -17,6 +17,7 @@ forked off, so that a crash is one row of the table.
 from __future__ import annotations
 
 import argparse
+import copy
 import dataclasses
 import itertools
 import logging
@@ -82,6 +83,7 @@ class Case:
     fn: Callable[..., list[Any]]
     tensors: list[torch.Tensor]
     want: list[Any]
+    changed: list[torch.Tensor]  # the tensors after eager's call
     undefined: bool  # the values of the results are, as empty()'s
     signature: str
     in_f32: Callable[[], list[Any]]  # eager's results of the same values in f32
@@ -169,12 +171,14 @@ def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
         return call_of([given.get(i, x) for i, x in enumerate(leaves)])
 
     def in_f32() -> list[Any]:
-        return call_of([widened(x) for x in leaves])
+        given = [widened(x) for x in leaves]
+        return call_of(given) + [given[i] for i in places]
 
-    tensors = [leaves[i].detach() for i in places]
-    storages = {t.untyped_storage()._cdata for t in tensors if t.layout == torch.strided}
+    original = [leaves[i] for i in places]
+    tensors, for_eager = copy.deepcopy(original), copy.deepcopy(original)
+    storages = {t.untyped_storage()._cdata for t in for_eager if t.layout == torch.strided}
     with Calls() as calls:
-        want = call(*tensors)
+        want = call(*for_eager)
     views = {i for i, t in enumerate(want) if isinstance(t, torch.Tensor) and t.layout == torch.strided and t.untyped_storage()._cdata in storages}
 
     def fn(*given: torch.Tensor) -> list[Any]:
@@ -184,12 +188,12 @@ def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
     if op.name in ANY_ORDER and not sample.kwargs.get("stable"):
         place = ANY_ORDER[op.name]
         any_order = sample.kwargs.get("dim", sample.args[place] if place < len(sample.args) else -1)
-    return Case(dtype, fn, tensors, want, is_undefined(calls), signature, in_f32, any_order)
+    return Case(dtype, fn, tensors, want, for_eager, is_undefined(calls), signature, in_f32, any_order)
 
 
 def widened(x: Any) -> Any:
     if isinstance(x, torch.Tensor):
-        return x.float() if x.dtype in HALVES else x.clone()
+        return x.float() if x.dtype in HALVES else copy.deepcopy(x)
     return torch.float32 if x in HALVES else x
 
 
@@ -198,7 +202,7 @@ def one_line(error: Exception) -> str:
 
 
 def capture(cases: Sequence[Case], backend: Callable[..., Callable[..., Any]], dynamic: bool) -> Callable[[], list[list[Any]]]:
-    """The cases as one graph through a backend of torch.compile: a function that computes the results of each."""
+    """The cases as one graph through a backend of torch.compile: a function that computes the results of each, and what became of its inputs."""
     graph = torch.fx.Graph()
     nodes = [[graph.placeholder(f"x_{i}_{k}") for k in range(len(c.tensors))] for i, c in enumerate(cases)]
     calls = [graph.call_function(c.fn, tuple(n)) for c, n in zip(cases, nodes)]
@@ -224,7 +228,7 @@ def capture(cases: Sequence[Case], backend: Callable[..., Callable[..., Any]], d
         flat = iter(run(*given))
         for i, ks in enumerate(lists):
             constants.update({(i, k): next(flat) for k in ks})
-        return [[constants[i, k] for k in range(len(c.want))] for i, c in enumerate(cases)]
+        return [[constants[i, k] for k in range(len(c.want))] + c.tensors for i, c in enumerate(cases)]
 
     return compute
 
@@ -265,7 +269,7 @@ def assert_same(op: OpInfo, case: Case, got: list[Any], want: list[Any]) -> None
     for g, w in zip(got, want, strict=True):
         if case.undefined and isinstance(w, torch.Tensor):
             assert (g.shape, g.dtype) == (w.shape, w.dtype), f"{g.dtype}{list(g.shape)}, expected {w.dtype}{list(w.shape)}"
-        elif case.any_order is not None and w is want[-1] and w.dim() > 0:
+        elif case.any_order is not None and w is case.want[-1] and w.dim() > 0:
             x, d = case.tensors[0], case.any_order
             assert (g.sort(d).values.diff(dim=d) > 0).all(), "a position is there twice"
             support.assert_close(x.gather(d, g), x.gather(d, w))
@@ -275,7 +279,7 @@ def assert_same(op: OpInfo, case: Case, got: list[Any], want: list[Any]) -> None
 
 def compare(op: OpInfo, case: Case, got: list[Any], row: Row) -> None:
     try:
-        assert_same(op, case, got, case.want)
+        assert_same(op, case, got, case.want + case.changed)
     except Exception as e:
         if case.dtype in HALVES and is_exact(op, case, got):
             row.rounded += 1
