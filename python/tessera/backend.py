@@ -177,7 +177,7 @@ class _GraphCompiler:
         return self.assemble(parts, left)
 
     def try_whole(self, nodes: list[Node]) -> Subgraph | None:
-        if not nodes or any(_partition.is_random(n) for n in nodes) or any(_partition._refused_value(n, self.device) for n in self.graph.nodes):
+        if not nodes or any(_partition.is_random(n) or _partition.reads_data(n) for n in nodes) or any(_partition._refused_value(n, self.device) for n in self.graph.nodes):
             return None
         try:
             return self.subgraph(self.name, nodes)

@@ -50,7 +50,7 @@ ANY_ORDER = {"sort": 0, "argsort": 0, "topk": 1}
 # The database seeds the generator in the call of a random operator, which a graph does not record: it is seeded before the graph.
 common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
 
-HALVES = (torch.float16, torch.bfloat16)
+WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64}
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
 SHARE_WHOLE = 0.95
 SECONDS = 300  # of one operator, after which it counts as a crash
@@ -86,7 +86,7 @@ class Case:
     changed: list[torch.Tensor]  # the tensors after eager's call
     undefined: bool  # the values of the results are, as empty()'s
     signature: str
-    in_f32: Callable[[], list[Any]]  # eager's results of the same values in f32
+    wider: Callable[[], list[Any]]  # eager's results of the same values in a wider type
     any_order: int | None  # dimension in which results that are positions may name another one of equal elements
 
 
@@ -99,13 +99,13 @@ class Row:
     samples: int = 0
     left: list[str] = dataclasses.field(default_factory=list)  # reasons why it is not whole
     wrong: list[str] = dataclasses.field(default_factory=list)  # results that are not eager's, errors, crashes
-    rounded: int = 0  # samples in f16 and bf16 that equal eager's in f32, and not eager's in their dtype
+    rounded: int = 0  # samples that equal eager's in a wider type, and not eager's in their own
     seconds: float = 0
 
     def __str__(self) -> str:
         state = "WRONG" if self.wrong else "left" if self.left else "whole"
         text = "; ".join(self.wrong or self.left)
-        rounded = f"{self.rounded} as f32  " if self.rounded else ""
+        rounded = f"{self.rounded} as in a wider type  " if self.rounded else ""
         return f"{self.name:44} {','.join(self.dtypes):20} {self.samples:3}  {state:5} {self.seconds:5.1f} s  {rounded}{text[:300]}"
 
 
@@ -170,7 +170,7 @@ def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
         given = dict(zip(places, tensors))
         return call_of([given.get(i, x) for i, x in enumerate(leaves)])
 
-    def in_f32() -> list[Any]:
+    def wider() -> list[Any]:
         given = [widened(x) for x in leaves]
         return call_of(given) + [given[i] for i in places]
 
@@ -188,13 +188,13 @@ def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
     if op.name in ANY_ORDER and not sample.kwargs.get("stable"):
         place = ANY_ORDER[op.name]
         any_order = sample.kwargs.get("dim", sample.args[place] if place < len(sample.args) else -1)
-    return Case(dtype, fn, tensors, want, for_eager, is_undefined(calls), signature, in_f32, any_order)
+    return Case(dtype, fn, tensors, want, for_eager, is_undefined(calls), signature, wider, any_order)
 
 
 def widened(x: Any) -> Any:
     if isinstance(x, torch.Tensor):
-        return x.float() if x.dtype in HALVES else copy.deepcopy(x)
-    return torch.float32 if x in HALVES else x
+        return x.to(WIDER[x.dtype]) if x.dtype in WIDER else copy.deepcopy(x)
+    return WIDER[x] if isinstance(x, torch.dtype) and x in WIDER else x
 
 
 def one_line(error: Exception) -> str:
@@ -257,10 +257,11 @@ def through_backend(cases: Sequence[Case], dynamic: bool) -> tuple[list[list[Any
 
 
 def tolerances(op: OpInfo, dtype: torch.dtype) -> dict[str, float]:
-    """assert_close's own for the dtype, or what the database states for a compiler's results (Inductor's test) on the CPU."""
+    """assert_close's own for the dtype, or what the database states on the CPU for a compiler's results or for every test."""
     for d in op.decorators:
-        for o in getattr(d, "decorators", []):
-            if isinstance(o, toleranceOverride) and dtype in o.d and d.cls_name == "TestInductorOpInfo" and d.device_type in (None, "cpu"):
+        applies = d.cls_name == "TestInductorOpInfo" or (d.cls_name == "TestCommon" and d.test_name is None) if hasattr(d, "cls_name") else False
+        for o in d.decorators if applies and d.device_type in (None, "cpu") else ():
+            if isinstance(o, toleranceOverride) and dtype in o.d:
                 return {"rtol": o.d[dtype].rtol, "atol": o.d[dtype].atol}
     return {}
 
@@ -281,19 +282,19 @@ def compare(op: OpInfo, case: Case, got: list[Any], row: Row) -> None:
     try:
         assert_same(op, case, got, case.want + case.changed)
     except Exception as e:
-        if case.dtype in HALVES and is_exact(op, case, got):
+        if case.dtype in WIDER and is_exact(op, case, got):
             row.rounded += 1
         else:
             row.wrong.append(f"{short(case.dtype)} {case.signature}: {' '.join(str(e).split())}")
 
 
 def is_exact(op: OpInfo, case: Case, got: list[Any]) -> bool:
-    """True if the results are those of f32, rounded once, and it is eager that rounds in between.
+    """True if the results are those of a wider type, rounded once: what differs is how eager rounds in between.
 
     PyTorch's own test of a compiler compares with eager in f32 for this reason.
     """
     try:
-        want = [w.to(g.dtype) if isinstance(g, torch.Tensor) else w for w, g in zip(case.in_f32(), got, strict=True)]
+        want = [w.to(g.dtype) if isinstance(g, torch.Tensor) else w for w, g in zip(case.wider(), got, strict=True)]
         assert_same(op, case, got, want)
     except Exception:
         return False
@@ -399,7 +400,7 @@ def main() -> int:
     whole = len(found) - len(wrong) - len(left)
     print(f"\n{len(found)} operators, {sum(r.samples for r in found)} samples in {sum(r.seconds for r in found):.0f} s: "
           f"{whole} whole ({100 * whole / max(1, len(found)):.1f} %), {len(left)} left in part, {len(wrong)} wrong; "
-          f"{sum(r.rounded for r in found)} samples in f16 and bf16 are as eager's in f32 alone")  # fmt: skip
+          f"{sum(r.rounded for r in found)} samples are as eager's in a wider type alone")  # fmt: skip
     return 1 if wrong or (not options.all and whole < SHARE_WHOLE * len(found)) else 0
 
 
