@@ -75,7 +75,7 @@ class Calls(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Case:
     """One sample: a call of the operator as a function of its tensors, and eager's results."""
 
@@ -87,6 +87,7 @@ class Case:
     undefined: bool  # the values of the results are, as empty()'s
     signature: str
     wider: Callable[[], list[Any]]  # eager's results of the same values in a wider type
+    random: bool  # it draws random numbers: a graph of its own, so that eager's draw follows the same seed
     any_order: int | None  # dimension in which results that are positions may name another one of equal elements
 
 
@@ -184,11 +185,12 @@ def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
     def fn(*given: torch.Tensor) -> list[Any]:
         return [t.clone() if i in views else t for i, t in enumerate(call(*given))]
 
+    random = any(torch.Tag.nondeterministic_seeded in f.tags for f in calls.overloads)
     any_order = None
     if op.name in ANY_ORDER and not sample.kwargs.get("stable"):
         place = ANY_ORDER[op.name]
         any_order = sample.kwargs.get("dim", sample.args[place] if place < len(sample.args) else -1)
-    return Case(dtype, fn, tensors, want, for_eager, is_undefined(calls), signature, wider, any_order)
+    return Case(dtype, fn, tensors, want, for_eager, is_undefined(calls), signature, wider, random, any_order)
 
 
 def widened(x: Any) -> Any:
@@ -308,16 +310,16 @@ def check(op: OpInfo, wanted: Sequence[torch.dtype], options: argparse.Namespace
     samples = [(d, s) for d in wanted for s in samples_of(op, d, options.samples)]
     row.dtypes += [short(d) for d in wanted]
     with torch.no_grad():
-        torch.manual_seed(0)
         for dtype, sample in samples:
-            if options.each:
-                torch.manual_seed(0)
+            torch.manual_seed(0)
             try:
                 cases.append(case_of(op, dtype, sample))
             except Exception as e:  # nothing to compare with
                 row.left.append(f"eager raises {one_line(e)}")
         row.samples = len(cases)
-        groups = [[c] for c in cases] if options.each else [cases] if cases else []
+        alone = [c for c in cases if options.each or c.random]
+        together = [c for c in cases if c not in alone]
+        groups = [[c] for c in alone] + ([together] if together else [])
         for group in groups:
             try:
                 got, left = through_backend(group, options.dynamic)
