@@ -303,8 +303,7 @@ def write_program(
 
 def host_values(constants: Mapping[torch.fx.Node, tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     """The constants of a program by name, contiguous in host memory."""
-    with torch._subclasses.fake_tensor.unset_fake_temporarily():  # a compile runs under the mode of fake tensors
-        return {name: value.detach().cpu().contiguous() for name, value in constants.values()}
+    return {name: value.detach().cpu().contiguous() for name, value in constants.values()}
 
 
 def not_expressible(node: torch.fx.Node) -> str | None:

@@ -178,7 +178,7 @@ class _GraphCompiler:
         return self.assemble(parts, left)
 
     def try_whole(self, nodes: list[Node]) -> Subgraph | None:
-        if not nodes or any(_partition._refused_value(n, self.device) for n in self.graph.nodes):
+        if not nodes or any(_partition.is_random(n) or _partition.reads_data(n) for n in nodes) or any(_partition._refused_value(n, self.device) for n in self.graph.nodes):
             return None
         try:
             return self.subgraph(self.name, nodes)
@@ -333,7 +333,8 @@ def compile_graph(gm: torch.fx.GraphModule, kind: str, options: Options, frozen:
     kind: "inference", "forward", "backward". frozen: inputs that become constants, by position. parameters: positions of
     inputs that Dynamo guards: parameters and buffers.
     """
-    return _GraphCompiler(gm, kind, options, frozen or {}, parameters).compile()
+    with torch._subclasses.fake_tensor.unset_fake_temporarily():  # AOTAutograd calls in its mode, and constants are real tensors
+        return _GraphCompiler(gm, kind, options, frozen or {}, parameters).compile()
 
 
 def _parameters(aot: torch.fx.GraphModule) -> list[int]:
