@@ -1,4 +1,5 @@
 #include "frontend/fx/graph_builder.h"
+#include "frontend/fx/inline.h"
 #include <algorithm>
 
 namespace tessera::fx {
@@ -271,7 +272,8 @@ Call GraphBuilder::call_of(const FxNode& node, const Node& place, const Schema& 
           [this](const std::vector<Size>& sizes) { return symbols_.read(sizes); }};
 }
 
-Result<std::vector<ValueId>> GraphBuilder::translate(const FxNode& node, const Node& place, const std::string& name) {
+Result<std::vector<ValueId>> GraphBuilder::translate(const FxNode& node, const Node& place, const std::string& name,
+                                                     std::vector<Written>* written) {
   const Schema* schema = find_schema(name.starts_with("prims.") ? name : "aten." + name);
   const Translate translation = AtenTable::get().find(name);
   const OpDef* record = translation ? nullptr : record_of(name);
@@ -285,6 +287,7 @@ Result<std::vector<ValueId>> GraphBuilder::translate(const FxNode& node, const N
     translate_by_record(call, *record);
   auto done = call.b.done(call.all_results());
   if (!done.ok()) return std::move(done).take_error().at(place.location);
+  if (written != nullptr) *written = call.written();
   return done;
 }
 
@@ -293,9 +296,11 @@ Status GraphBuilder::add_call(const FxNode& node, const Node& place) {
   const std::string name(target.starts_with("aten.") ? target.substr(5) : target);
   TESSERA_TRY(refresh_arguments(node));
   if (const auto functional = functional_name(name)) return add_write(node, place, *functional);
-  TESSERA_ASSIGN(std::vector<ValueId> results, translate(node, place, name));
+  std::vector<Written> written;
+  TESSERA_ASSIGN(std::vector<ValueId> results, translate(node, place, name, &written));
   TESSERA_TRY(define_results(node, results, place.location));
   note_views(node);
+  for (const auto& [argument, value] : written) TESSERA_TRY(write(argument, value, place));
   return {};
 }
 
@@ -458,7 +463,9 @@ Status GraphBuilder::symbolic(const FxNode& node, const Location& where) {
     } else if (a.kind == Argument::Kind::SymBool) {
       // Read by assertions alone.
     } else {
-      return Diagnostic(ErrorCode::UnsupportedOp, where, "operator '" + std::string(target) + "' is not supported");
+      Diagnostic d(ErrorCode::UnsupportedOp, where, "operator '" + std::string(target) + "' is not supported");
+      if (std::string advice = advice_on_region(node); !advice.empty()) d.note(std::move(advice));
+      return d;
     }
   }
   return {};
@@ -474,7 +481,7 @@ Status GraphBuilder::add_outputs() {
   for (const bool mutations : {false, true})
     for (const OutputSpec& spec : program_.outputs)
       if (is_mutation(spec) == mutations) in_order.push_back(&spec);
-  std::string changed;
+  std::vector<std::string> changed;
   for (const OutputSpec* output : in_order) {
     const OutputSpec& spec = *output;
     const Argument& a = spec.argument;
@@ -510,16 +517,19 @@ Status GraphBuilder::add_outputs() {
           TESSERA_ASSIGN(value, out_.graph.apply("transpose", {value}, {{"perm", order}}, where));
         }
     const bool mutation = is_mutation(spec);
-    if (mutation) changed += (changed.empty() ? "'" : ", '") + spec.target + "'";
+    if (mutation) changed.push_back(spec.target);
     std::string label = mutation ? spec.target : a.name.empty() ? "output" : a.name;
     for (int i = 1; !taken.insert(label).second; ++i)
       label = (mutation ? spec.target : a.name.empty() ? "output" : a.name) + "_" + std::to_string(i);
     out_.graph.add_output(label, value);
   }
-  TESSERA_TRY(add_written_outputs(taken));
-  if (!changed.empty())
-    out_.warnings.push_back("the module changes " + changed +
+  TESSERA_TRY(add_written_outputs(taken, changed));
+  if (!changed.empty()) {
+    std::string all;
+    for (const std::string& name : changed) all += (all.empty() ? "'" : ", '") + name + "'";
+    out_.warnings.push_back("the module changes " + all +
                             ": the new values are outputs of these names, and calls do not keep them");
+  }
   if (out_.graph.outputs().empty())
     return Diagnostic(ErrorCode::UnsupportedFeature, file_location(), "the program has no output that is a tensor");
   return {};
