@@ -24,7 +24,8 @@ struct tessera_session {
   std::vector<tessera::IoInfo> inputs, outputs; // as the model declares them
   std::map<std::string, size_t, std::less<>> input_named;
   tessera::InUse in_use;
-  std::vector<tessera::Tensor> fresh; // what tessera_run_fresh() shows
+  std::vector<tessera::DeviceTensor> called_with; // inputs of the last tessera_call(), all of them looked at
+  std::vector<tessera::Tensor> fresh;             // what tessera_run_fresh() shows
   // What tessera_output_sizes() and tessera_run_fresh() show.
   std::vector<tessera::Dims> dims;
   std::vector<tessera_tensor> sizes;
@@ -187,6 +188,24 @@ auto in_order(std::vector<Checked>& tensors, const To& to) {
   std::vector<decltype(to(tensors.front()))> out;
   for (auto& t : tensors) out.push_back(to(t));
   return out;
+}
+
+bool is_same(const DeviceTensor& known, const tessera_tensor& t) {
+  return known.data == t.data && info(known.dtype).onnx == t.dtype && t.dims != nullptr &&
+         std::equal(known.dims.begin(), known.dims.end(), t.dims, t.dims + std::max(t.rank, 0));
+}
+
+// All inputs in order, as called_with. Those that the last call gave, as weights are, were looked at then.
+Status take_inputs(tessera_session& s, const tessera_tensor* inputs) {
+  auto last = std::exchange(s.called_with, {});
+  last.resize(s.inputs.size());
+  for (size_t i = 0; i < last.size(); ++i) {
+    if (is_same(last[i], inputs[i]) && last[i].data != nullptr) continue;
+    TESSERA_ASSIGN(auto checked, check(inputs[i], s.inputs[i], "input '" + s.inputs[i].name + "'", Memory::Needed));
+    last[i] = on_device(checked);
+  }
+  s.called_with = std::move(last);
+  return {};
 }
 
 void show(const std::vector<IoInfo>& all, tessera_session::Shown& shown) {
@@ -465,17 +484,12 @@ const char* tessera_call(tessera_session* session, const tessera_tensor* inputs,
       return usage("the model has " + std::to_string(s.inputs.size()) + " inputs, and the number given is " +
                    std::to_string(input_count));
     if (input_count > 0 && inputs == nullptr) return usage("the inputs are null");
-    std::vector<DeviceTensor> in;
-    in.reserve(s.inputs.size());
-    for (size_t i = 0; i < s.inputs.size(); ++i) {
-      TESSERA_ASSIGN(auto checked, check(inputs[i], s.inputs[i], "input '" + s.inputs[i].name + "'", Memory::Needed));
-      in.push_back(on_device(checked));
-    }
+    TESSERA_TRY(take_inputs(s, inputs));
     OutputAllocator give = [&](size_t output, DType dtype, const Dims& dims) -> Result<void*> {
       return allocate(context, static_cast<int32_t>(output), info(dtype).onnx, static_cast<int32_t>(dims.size()),
                       dims.data());
     };
-    return s.executor ? s.executor->call(in, give, stream) : s.session->call(in, give, stream);
+    return s.executor ? s.executor->call(s.called_with, give, stream) : s.session->call(s.called_with, give, stream);
   });
 }
 

@@ -32,11 +32,41 @@ typedef struct {
 } tessera_error;
 const tessera_error* tessera_last_error(void);
 
+/* Element types. The numbers are those of ONNX's TensorProto.DataType, whatever the model's format. */
+typedef enum {
+  TESSERA_F32 = 1,
+  TESSERA_U8 = 2,
+  TESSERA_I8 = 3,
+  TESSERA_U16 = 4,
+  TESSERA_I16 = 5,
+  TESSERA_I32 = 6,
+  TESSERA_I64 = 7,
+  TESSERA_STRING = 8, /* of models alone: a tensor of it is refused */
+  TESSERA_BOOL = 9,   /* one byte: 0 or 1 */
+  TESSERA_F16 = 10,
+  TESSERA_F64 = 11,
+  TESSERA_U32 = 12,
+  TESSERA_U64 = 13,
+  TESSERA_C64 = 14,
+  TESSERA_C128 = 15,
+  TESSERA_BF16 = 16,
+  TESSERA_F8E4M3FN = 17,
+  TESSERA_F8E4M3FNUZ = 18,
+  TESSERA_F8E5M2 = 19,
+  TESSERA_F8E5M2FNUZ = 20,
+  TESSERA_U4 = 21, /* two in a byte, the first in the lower half; as are I4 and F4E2M1 */
+  TESSERA_I4 = 22,
+  TESSERA_F4E2M1 = 23,
+  TESSERA_F8E8M0 = 24,
+  TESSERA_U2 = 25, /* four in a byte, the first in the lowest bits; as are those of I2 */
+  TESSERA_I2 = 26
+} tessera_dtype;
+
 /* Contiguous, row-major memory, aligned to the element (to 8 bytes where that is larger). */
 typedef struct {
   const char* name; /* of an input, null for the one at this place in the model's order; unused for outputs, which come
                      * in that order */
-  int32_t dtype;    /* onnx.TensorProto.DataType; strings are refused */
+  int32_t dtype;    /* a tessera_dtype */
   int32_t rank;
   const int64_t* dims; /* rank of them */
   void* data;
@@ -87,7 +117,7 @@ const char* tessera_device(const tessera_session* session);
 /* An input or output as the model declares it. */
 typedef struct {
   const char* name;
-  int32_t dtype; /* onnx.TensorProto.DataType */
+  int32_t dtype; /* a tessera_dtype */
   int32_t rank;
   const char* const* dims; /* rank of them: a number, or an expression over symbols: "768", "batch", "2*seq" */
 } tessera_io;
