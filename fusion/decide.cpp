@@ -30,7 +30,7 @@ public:
     out_.too_dear.assign(values, false);
     out_.sites.assign(values, 0);
     TESSERA_TRY(places());
-    pin_for_hosts();
+    pin_values();
     draft_calls();
     count_sites();
     for (NodeId id : out_.order)
@@ -112,12 +112,16 @@ private:
     return {};
   }
 
-  void pin_for_hosts() {
+  void pin_values() {
     for (const auto& output : graph_.outputs()) out_.pinned[at(output.value)] = true;
-    for (NodeId id : out_.order)
+    for (NodeId id : out_.order) {
+      const Node& node = graph_.node(id);
       if (place(id) == Place::Host || place(id) == Place::Own)
-        for (ValueId v : graph_.node(id).operands)
+        for (ValueId v : node.operands)
           if (v.valid()) out_.pinned[at(v)] = true;
+      if (place(id) == Place::Loops && node.op->indexing() && node.op->indexing()->stored)
+        out_.pinned[at(node.results[0])] = true;
+    }
   }
 
   void draft_calls() {
