@@ -44,8 +44,9 @@ class Subgraph:
         self._moved = [i for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n.meta["val"].device != device]
         tensors = [(i, n.meta["val"]) for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor)]
         self._resolved = [i for i, t in tensors if t.is_neg() or t.is_conj()]
-        self._plain = [i for i, t in tensors if not _program.memory_order(t)[0]]
-        self._permuted = [(i, _program.memory_order(t)[0]) for i, t in tensors if _program.memory_order(t)[0]]
+        orders = [(i, _program.memory_order(t)[0]) for i, t in tensors]
+        self._plain = [i for i, order in orders if not order]
+        self._permuted = [(i, order) for i, order in orders if order]
         self._makers = [self._maker(n.meta["val"]) for n in outputs]
         self._back = [(i, n.meta["val"].device) for i, n in enumerate(outputs) if n.meta["val"].device != device]
         self._stream: Callable[[], int] | None = None
