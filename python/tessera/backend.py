@@ -22,6 +22,7 @@ import torch
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from . import _library, _partition, _program
 from ._options import Options, statistics
@@ -76,15 +77,33 @@ def _device_of(graph: torch.fx.Graph) -> torch.device:
     """The device that a graph computes on: that of a GPU's tensor if there is one."""
     found = torch.device("cpu")
     for n in graph.nodes:
-        v = n.meta.get("val")
-        for t in v if isinstance(v, (list, tuple)) else (v,):
-            if isinstance(t, torch.Tensor) and t.device.type != "cpu":
+        for t in _partition.tensors(n.meta.get("val")):
+            if t.device.type != "cpu":
                 return t.device
     return found
 
 
-def _outside_readers(nodes: Sequence[Node], inside: set[Node]) -> list[Node]:
-    return [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor) and any(u not in inside and not (_partition.is_size(u)) for u in n.users)]
+def _storage(n: Node) -> int | None:
+    """What tensors of one memory have in common; None for a value that is not in one memory."""
+    found = {t.untyped_storage()._cdata for t in _partition.tensors(n.meta.get("val")) if t.layout == torch.strided}
+    return found.pop() if len(found) == 1 else None
+
+
+def _views(graph: torch.fx.Graph, results: Sequence[object]) -> dict[Node, Node]:
+    """Results that share memory with an input, a constant or another result, and the node whose memory it is.
+
+    PyTorch makes these views anew, so that they share it when the graph has run, too.
+    """
+    owner: dict[int, Node] = {}
+    for n in graph.nodes:
+        if (storage := _storage(n)) is not None:
+            owner.setdefault(storage, n)
+    sharing: dict[Node, dict[Node, None]] = {}
+    for r in results:
+        if isinstance(r, Node) and (storage := _storage(r)) is not None:
+            sharing.setdefault(owner[storage], {})[r] = None
+    return {r: base for base, all in sharing.items() if len(all) > 1 or base.op != "call_function"
+            for r in all if r is not base and r.op == "call_function"}  # fmt: skip
 
 
 def _inputs_of(nodes: Sequence[Node], outputs: Sequence[Node], graph: torch.fx.Graph, constants: Mapping[Node, Any]) -> list[Node]:
@@ -136,11 +155,18 @@ class _GraphCompiler:
         self.device = _device_of(gm.graph)
         results = gm.graph.output_node().args[0]
         self.results = list(results) if isinstance(results, (list, tuple)) else [results]
+        self.views = _views(gm.graph, self.results)
+        self.returned = {self.views.get(r, r) for r in self.results if isinstance(r, Node)}  # what the views are made from
         self.result = CompiledGraph(kind, self.name, [], {}, 0, self.results)
 
+    def outputs_of(self, nodes: Sequence[Node]) -> list[Node]:
+        """Tensors of these calls that the graph returns or that calls outside read."""
+        inside = {*nodes, self.graph.output_node()}
+        read = lambda n: any(u not in inside and not _partition.is_size(u) for u in n.users)  # noqa: E731
+        return [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor) and (n in self.returned or read(n))]
+
     def subgraph(self, name: str, nodes: Sequence[Node]) -> Subgraph:
-        inside = set(nodes)
-        outputs = _outside_readers(nodes, inside)
+        outputs = self.outputs_of(nodes)
         inputs = _inputs_of(nodes, outputs, self.graph, self.constants)
         return Subgraph(name, nodes, inputs, outputs, self.constants_of(nodes), self.device, self.options, statistics, self.parameters)
 
@@ -152,9 +178,11 @@ class _GraphCompiler:
         """A function of the graph's inputs, which it takes as a list and empties ("boxed")."""
         statistics.graphs += 1
         calls = [n for n in self.graph.nodes if n.op == "call_function" and not _partition.is_size(n)]
+        if not any(n in self.returned or _partition.is_ordered(n) for n in calls):
+            calls = []  # inputs, constants and views of them
         whole: Subgraph | None = None
         wanted = self.options.device in ("auto", self.device.type)
-        if wanted and any(isinstance(n, Node) and n in calls for n in self.results):
+        if wanted and any(n in self.returned for n in calls):
             whole = self.try_whole([n for n in calls if str(n.target) not in _partition._FACTS])
         if whole is not None and (run := self.direct(whole)) is not None:
             self.result.subgraphs.append(whole)
@@ -222,7 +250,9 @@ class _GraphCompiler:
             observer(self.result)
 
     def direct(self, whole: Subgraph) -> Callable[[list[Any]], list[Any]] | None:
-        """The graph as one call, where its results are the subgraph's, its inputs or constants."""
+        """The graph as one call, where its results are the subgraph's, its inputs or constants, and no views of these."""
+        if self.views:
+            return None
         position = {n: i for i, n in enumerate(self.placeholders)}
         index = {n: i for i, n in enumerate(whole.outputs)}
         size_of = self.sizes()
@@ -284,10 +314,11 @@ class _GraphCompiler:
         self.result.left = left
         self.result.subgraphs = [s for _, s in parts]
         outside = {*self.placeholders, *self.constants}
-        self.result.crossing = sum(_crossing(s, outside, self.results) for _, s in parts)
+        self.result.crossing = sum(_crossing(s, outside, self.returned) for _, s in parts)
         self.tell()
         graph = torch.fx.Graph()
         values: dict[Node, Node] = {n: graph.placeholder(n.name) for n in self.placeholders}
+        views: dict[Node, Node] = {}
         owner = {n: s for nodes, s in parts for n in nodes}
 
         def value(n: Node) -> Node:
@@ -304,15 +335,25 @@ class _GraphCompiler:
             values[n] = graph.node_copy(n, value)
             return values[n]
 
+        def result(n: Node) -> Node:
+            return view(n, self.views[n]) if n in self.views else value(n)
+
+        def view(n: Node, base: Node) -> Node:
+            if n is base or n.op != "call_function":
+                return value(n)
+            if n not in views:
+                views[n] = graph.node_copy(n, lambda i: view(i, base) if _storage(i) == _storage(base) else value(i))
+            return views[n]
+
         for n in self.order(parts, left):
             value(n)
-        graph.output([value(r) if isinstance(r, Node) else r for r in self.results])
-        module = torch.fx.GraphModule(self.gm, graph)
+        graph.output([result(r) if isinstance(r, Node) else r for r in self.results])
+        forward = torch.fx.GraphModule(self.gm, graph).forward
 
         def run(args: list[Any]) -> list[Any]:
             given = list(args)
             args.clear()
-            return module(*given)
+            return forward(*given)
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
@@ -322,7 +363,7 @@ class _GraphCompiler:
         return [n for n in self.graph.nodes if n in left and not _program.is_part(n) and (n.users or _partition.is_ordered(n))]
 
 
-def _crossing(s: Subgraph, outside: set[Node], results: Sequence[Any]) -> int:
+def _crossing(s: Subgraph, outside: set[Node], results: set[Node]) -> int:
     return sum(value_bytes(n) for n in s.inputs if n not in outside) + sum(value_bytes(n) for n in s.outputs if n not in results)
 
 
@@ -333,8 +374,7 @@ def compile_graph(gm: torch.fx.GraphModule, kind: str, options: Options, frozen:
     kind: "inference", "forward", "backward". frozen: inputs that become constants, by position. parameters: positions of
     inputs that Dynamo guards: parameters and buffers.
     """
-    with torch._subclasses.fake_tensor.unset_fake_temporarily():  # AOTAutograd calls in its mode, and constants are real tensors
-        return _GraphCompiler(gm, kind, options, frozen or {}, parameters).compile()
+    return _GraphCompiler(gm, kind, options, frozen or {}, parameters).compile()
 
 
 def _parameters(aot: torch.fx.GraphModule) -> list[int]:
@@ -372,8 +412,9 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
 
     def compiler(kind: str) -> Callable[..., Any]:
         def compile_one(aot: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
-            frozen = _frozen_inputs(gm, aot, example_inputs) if chosen.freeze and kind == "inference" else {}
-            return compile_graph(aot, kind, chosen, frozen, () if kind == "backward" else _parameters(aot))
+            with unset_fake_temporarily():  # AOTAutograd calls in its mode, and constants are real tensors
+                frozen = _frozen_inputs(gm, aot, example_inputs) if chosen.freeze and kind == "inference" else {}
+                return compile_graph(aot, kind, chosen, frozen, () if kind == "backward" else _parameters(aot))
 
         return compile_one
 
