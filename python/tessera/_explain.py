@@ -45,7 +45,7 @@ class Graph:
 
     name: str
     kind: str  # "inference", "forward", "backward"
-    reports: list[dict]  # of the subgraphs, as `tessera explain --format json` shows them
+    reports: list[dict[str, Any]]  # of the subgraphs, as `tessera explain --format json` shows them
     left: list[Left]
     crossing_bytes: int  # between the subgraphs and PyTorch inside the graph, at the sizes of the call
     boundary_bytes: int  # results of the graph that leave it, at the sizes of the call
@@ -67,7 +67,7 @@ class Explanation:
     graphs: list[Graph]
     breaks: list[Break]
 
-    def json(self) -> dict:
+    def json(self) -> dict[str, Any]:
         """graphs[i]["programs"] are the reports of `tessera explain --format json`; sizes are those of the call."""
         return {
             "breaks": [dataclasses.asdict(b) for b in self.breaks],
@@ -86,11 +86,8 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        many = lambda n, what: f"{n} {what}{'' if n == 1 else 's'}"  # noqa: E731
-        out = [
-            f"{many(len(self.graphs), 'graph')}, {many(len(self.breaks), 'graph break')}, "
-            f"{many(sum(g.launches for g in self.graphs), 'launch').replace('launchs', 'launches')}"
-        ]
+        launches = sum(g.launches for g in self.graphs)
+        out = [f"{_many(len(self.graphs), 'graph')}, {_many(len(self.breaks), 'graph break')}, {launches} {'launch' if launches == 1 else 'launches'}"]
         for b in self.breaks:
             out.append(f"  break   {b}")
             if b.line:
@@ -99,12 +96,12 @@ class Explanation:
             lost = sum(g.boundary_bytes for g in self.graphs[:-1])
             out.append(f"  cost    each break ends a graph: {_bytes(lost)} leave graphs that another one reads, and nothing fuses across it")
         for g in self.graphs:
-            parts = many(len(g.reports), "program")
+            parts = _many(len(g.reports), "program")
             counts = ", ".join(f"{n} {w}" for n, w in ((g.total("kernels"), "kernels"), (g.total("library_calls"), "library calls"),
                                (g.total("host_operators"), "CPU fallbacks"), (g.total("copies"), "copies")) if n)  # fmt: skip
             out.append(f"{g.name}: {parts}: {counts or 'no launch'}")
             if g.left:
-                out.append(f"  left to PyTorch: {many(sum(x.count for x in g.left), 'operator')}, {_bytes(g.crossing_bytes)} cross")
+                out.append(f"  left to PyTorch: {_many(sum(x.count for x in g.left), 'operator')}, {_bytes(g.crossing_bytes)} cross")
                 for x in g.left:
                     times = f" x{x.count}" if x.count > 1 else ""
                     out.append(f"    {x.operator}{times}: {x.reason}" + (f" ({x.place})" if x.place else ""))
@@ -117,6 +114,10 @@ class Explanation:
                         operators = ", ".join(dict.fromkeys(o["op"] or o["name"] for o in k.get("operators", [])))
                         out.append(f"  {label:12}  {k.get('name', '')}  {k.get('iteration', k.get('library_call', ''))}  {operators}".rstrip())
         return "\n".join(out)
+
+
+def _many(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def _bytes(n: int) -> str:
