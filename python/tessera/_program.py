@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import sympy
 import torch
 
+from ._composites import ATEN_NAMES
+
 SCHEMA_MAJOR, SCHEMA_MINOR = 8, 14  # no newer member of the schema is written
 
 _DTYPES = {
@@ -210,7 +212,7 @@ class _Writer:
                 f"{key},{path},{kind if isinstance(kind, str) else kind.__name__}" for key, (path, kind) in modules.items()
             )
         if isinstance(target, torch._ops.OpOverload):
-            name = "torch.ops." + str(target)
+            name = "torch.ops." + ATEN_NAMES.get(target, str(target))
             schema = target._schema.arguments
             inputs = [{"name": s.name, "arg": self.argument(a), "kind": 1} for s, a in zip(schema, node.args)]
             inputs += [{"name": k, "arg": self.argument(a), "kind": 2} for k, a in node.kwargs.items()]

@@ -23,7 +23,7 @@ from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from . import _library, _partition, _program
+from . import _composites, _library, _partition, _program
 from ._options import Options, statistics
 from ._program import value_bytes
 from ._subgraph import Subgraph, sympy_function
@@ -377,6 +377,7 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
 
         return compile_one
 
+    _composites.keep(gm, example_inputs)
     return aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
