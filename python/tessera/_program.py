@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import sympy
 import torch
+from torch.utils._sympy.functions import Max
 
 from ._composites import ATEN_NAMES
 
@@ -42,19 +45,40 @@ def _expression(x) -> dict:
     """A size: an int or a SymInt."""
     if isinstance(x, int):
         return {"as_int": int(x)}
-    expr = x.node.expr
+    return _written(x.node.expr, int(x.node.hint) if x.node.has_hint() else None)
+
+
+@functools.lru_cache(maxsize=4096)
+def _text(expr: sympy.Expr) -> str:
+    return str(sympy.srepr(expr))
+
+
+def _written(expr: sympy.Expr, hint: int | None = None) -> dict:
     if expr.is_Integer:
         return {"as_int": int(expr)}
-    hint = x.node.hint if x.node.has_hint() else None
-    return {"as_expr": {"expr_str": sympy.srepr(expr), "hint": None if hint is None else {"as_int": int(hint)}}}
+    return {"as_expr": {"expr_str": _text(expr), "hint": None if hint is None else {"as_int": hint}}}
 
 
-def _sympy(x: int | torch.SymInt) -> sympy.Expr:
-    return sympy.Integer(x) if isinstance(x, int) else x.node.expr
+def _size(x: int | torch.SymInt) -> sympy.Expr:
+    """A size or stride; strides of contiguous memory say Max(1, size), since memory without elements has such, too."""
+    if isinstance(x, int):
+        return sympy.Integer(x)
+    return sympy.expand(x.node.expr.replace(lambda e: isinstance(e, (sympy.Max, Max)) and 1 in e.args and len(e.args) == 2,
+                                            lambda e: next(a for a in e.args if a != 1)))  # fmt: skip
 
 
-def _is_one(x: int | torch.SymInt) -> bool:
-    return x == 1 if isinstance(x, int) else _sympy(x) == 1
+def _memory_order(shape: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...] | None:
+    order: list[int] = []
+    stride: Any = 1
+    while len(order) < len(shape):
+        for k in reversed(range(len(shape))):
+            if k not in order and (shape[k] == 1 or strides[k] == stride):
+                order.insert(0, k)
+                stride = stride * shape[k] if isinstance(stride, int) else sympy.expand(stride * shape[k])
+                break
+        else:
+            return None
+    return tuple(order)
 
 
 def memory_order(t: torch.Tensor) -> tuple[tuple[int, ...], bool]:
@@ -63,18 +87,26 @@ def memory_order(t: torch.Tensor) -> tuple[tuple[int, ...], bool]:
     An empty order: that of contiguous memory, which stands for tensors that are not dense, too. The same rule as the
     importer's of programs (frontend/fx/graph_builder.cpp).
     """
-    order: list[int] = []
+    sizes, strides = tuple(t.shape), t.stride()
+    if not all(isinstance(s, int) for s in (*sizes, *strides)):
+        sizes, strides = tuple(map(_size, sizes)), tuple(map(_size, strides))
+    order = _memory_order(sizes, strides)
+    if order is None:
+        return (), False
+    return (() if order == tuple(range(len(order))) else order), True
+
+
+def _dense_strides(t: torch.Tensor) -> list[dict]:
+    """The strides of a tensor that is dense in its memory order, as products of sizes; zeros of one that is not."""
+    order, dense = memory_order(t)
+    if not dense:
+        return [{"as_int": 0} for _ in t.shape]
+    strides: list[dict] = [{} for _ in t.shape]
     stride: sympy.Expr = sympy.Integer(1)
-    shape, strides = t.shape, t.stride()
-    while len(order) < t.dim():
-        for k in reversed(range(t.dim())):
-            if k not in order and (_is_one(shape[k]) or sympy.expand(_sympy(strides[k]) - stride) == 0):
-                order.insert(0, k)
-                stride = stride * _sympy(shape[k])
-                break
-        else:
-            return (), False
-    return (() if order == sorted(order) else tuple(order)), True
+    for k in reversed(order or range(t.dim())):
+        strides[k] = _written(stride)
+        stride = stride * (t.shape[k] if isinstance(t.shape[k], int) else t.shape[k].node.expr)
+    return strides
 
 
 def tensor_meta(t: torch.Tensor) -> dict:
@@ -254,15 +286,11 @@ def write_program(
     """
     graph = (inputs or nodes or outputs)[0].graph
     w = _Writer(graph.nodes)
-    program_inputs, input_specs, calls, origin, not_dense = [], [], [], [], []
+    program_inputs, input_specs, calls, origin = [], [], [], []
     for n in inputs:
         arg = w.define(n.name, n.meta["val"])
         program_inputs.append(arg)
         input_specs.append({"user_input": {"arg": arg}})
-    for n in (*inputs, *outputs):
-        v = n.meta["val"]
-        if isinstance(v, torch.Tensor) and next(symbolic_sizes(v), None) is not None and not memory_order(v)[1]:
-            not_dense.append(n.name)  # passed as contiguous memory, whatever sizes could make of its strides
     for n, (name, value) in constants.items():
         arg = w.define(n.name, value)
         program_inputs.append(arg)
@@ -277,9 +305,11 @@ def write_program(
         calls.append(call)
         origin.append(n)
     program_outputs = [w.value(n) for n in outputs]
-    for name in not_dense:
-        name = w.same.get(name, name)
-        w.tensors[name] = {**w.tensors[name], "strides": [{"as_int": 0} for _ in w.tensors[name]["sizes"]]}
+    for n in (*inputs, *outputs):  # memory that is not dense is passed as contiguous, whatever sizes could make of its strides
+        v = n.meta["val"]
+        if isinstance(v, torch.Tensor) and next(symbolic_sizes(v), None) is not None:
+            name = w.same.get(n.name, n.name)
+            w.tensors[name] = {**w.tensors[name], "strides": _dense_strides(v)}
     env = next((v.node.shape_env for n in (*inputs, *nodes) for v in symbolic_sizes(n.meta.get("val"))), None)
     ranges = {}
     for symbol, r in env.var_to_range.items() if env is not None else ():

@@ -47,7 +47,7 @@ class Subgraph:
         tensors = [(i, n.meta["val"]) for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor)]
         self._resolved = [i for i, t in tensors if t.is_neg() or t.is_conj()]
         orders = {i: _program.memory_order(t) for i, t in tensors}
-        trusted = {i for i, (_, dense) in orders.items() if dense and inputs[i] in parameters}
+        trusted = {i for i, (_, dense) in orders.items() if dense and inputs[i] in parameters and _static(inputs[i].meta["val"].shape)}
         self._plain = [i for i, (order, _) in orders.items() if not order and i not in trusted]
         self._permuted = [(i, order) for i, (order, _) in orders.items() if order and i not in trusted]
         self._makers = [self._maker(n.meta["val"]) for n in outputs]

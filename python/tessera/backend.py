@@ -22,6 +22,7 @@ import torch
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from . import _composites, _library, _partition, _program
 from ._options import Options, statistics
@@ -76,15 +77,39 @@ def _device_of(graph: torch.fx.Graph) -> torch.device:
     """The device that a graph computes on: that of a GPU's tensor if there is one."""
     found = torch.device("cpu")
     for n in graph.nodes:
-        v = n.meta.get("val")
-        for t in v if isinstance(v, (list, tuple)) else (v,):
-            if isinstance(t, torch.Tensor) and t.device.type != "cpu":
+        for t in _partition.tensors(n.meta.get("val")):
+            if t.device.type != "cpu":
                 return t.device
     return found
 
 
-def _outside_readers(nodes: Sequence[Node], inside: set[Node]) -> list[Node]:
-    return [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor) and any(u not in inside and not (_partition.is_size(u)) for u in n.users)]
+def _storage(n: Node) -> int | None:
+    """What tensors of one memory have in common; None for a value that is not in one memory."""
+    found = {t.untyped_storage()._cdata for t in _partition.tensors(n.meta.get("val")) if t.layout == torch.strided}
+    return found.pop() if len(found) == 1 else None
+
+
+def _views(graph: torch.fx.Graph, results: Sequence[object], left: Mapping[Node, str]) -> dict[Node, Node]:
+    """Views that PyTorch makes of the values that a subgraph gives, instead of the subgraph: view -> whose memory it is.
+
+    Of the results, and of what calls for PyTorch read: those that share memory with an input, a constant or another of them,
+    so that they still do when the graph has run; and what those calls read with gaps in memory, so that they find the
+    strides that they were captured with.
+    """
+    owner: dict[int, Node] = {}
+    for n in graph.nodes:
+        if (storage := _storage(n)) is not None:
+            owner.setdefault(storage, n)
+    sharing: dict[Node, dict[Node, bool]] = {}  # memory -> values in it -> whether a call for PyTorch reads it
+    for r in results:
+        if isinstance(r, Node) and (storage := _storage(r)) is not None:
+            sharing.setdefault(owner[storage], {})[r] = False
+    for r in dict.fromkeys(i for n in left for i in n.all_input_nodes if i not in left):
+        if (storage := _storage(r)) is not None:
+            sharing.setdefault(owner[storage], {})[r] = isinstance(r.meta["val"], torch.Tensor)
+    return {r: base for base, all in sharing.items() for r, read in all.items()
+            if r is not base and r.op == "call_function"
+            and (len(all) > 1 or base.op != "call_function" or read and not _program.memory_order(r.meta["val"])[1])}  # fmt: skip
 
 
 def _inputs_of(nodes: Sequence[Node], outputs: Sequence[Node], graph: torch.fx.Graph, constants: Mapping[Node, Any]) -> list[Node]:
@@ -137,10 +162,24 @@ class _GraphCompiler:
         results = gm.graph.output_node().args[0]
         self.results = list(results) if isinstance(results, (list, tuple)) else [results]
         self.result = CompiledGraph(kind, self.name, [], {}, 0, self.results)
+        self.leave({})
+
+    def leave(self, left: dict[Node, str]) -> None:
+        """Decides what subgraphs return, when PyTorch runs the calls `left`."""
+        self.left = left
+        self.views = _views(self.graph, self.results, left)
+        base = lambda n: self.views.get(n, n)  # noqa: E731
+        self.returned = {base(r) for r in self.results if isinstance(r, Node)}
+        self.shown = self.returned | {base(i) for n in left for i in n.all_input_nodes}
+
+    def outputs_of(self, nodes: Sequence[Node]) -> list[Node]:
+        """Tensors of these calls that the graph returns or that calls outside read."""
+        inside = {*nodes, *self.left, self.graph.output_node()}
+        read = lambda n: any(u not in inside and not _partition.is_size(u) for u in n.users)  # noqa: E731
+        return [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor) and (n in self.shown or read(n))]
 
     def subgraph(self, name: str, nodes: Sequence[Node]) -> Subgraph:
-        inside = set(nodes)
-        outputs = _outside_readers(nodes, inside)
+        outputs = self.outputs_of(nodes)
         inputs = _inputs_of(nodes, outputs, self.graph, self.constants)
         return Subgraph(name, nodes, inputs, outputs, self.constants_of(nodes), self.device, self.options, statistics, self.parameters)
 
@@ -152,9 +191,11 @@ class _GraphCompiler:
         """A function of the graph's inputs, which it takes as a list and empties ("boxed")."""
         statistics.graphs += 1
         calls = [n for n in self.graph.nodes if n.op == "call_function" and not _partition.is_size(n)]
+        if not any(n in self.returned or _partition.is_ordered(n) for n in calls):
+            calls = []  # inputs, constants and views of them
         whole: Subgraph | None = None
         wanted = self.options.device in ("auto", self.device.type)
-        if wanted and any(isinstance(n, Node) and n in calls for n in self.results):
+        if wanted and any(n in self.returned for n in calls):
             whole = self.try_whole([n for n in calls if str(n.target) not in _partition._FACTS])
         if whole is not None and (run := self.direct(whole)) is not None:
             self.result.subgraphs.append(whole)
@@ -169,6 +210,7 @@ class _GraphCompiler:
             left, stages = {n: f"it runs on {self.device.type}, and the option 'device' is '{self.options.device}'" for n in calls}, []
         else:
             stages, left = self.split(calls)
+        self.leave(left)
         parts: list[tuple[Sequence[Node], Subgraph]] = []
         for i, nodes in enumerate(stages):
             try:
@@ -222,7 +264,9 @@ class _GraphCompiler:
             observer(self.result)
 
     def direct(self, whole: Subgraph) -> Callable[[list[Any]], list[Any]] | None:
-        """The graph as one call, where its results are the subgraph's, its inputs or constants."""
+        """The graph as one call, where its results are the subgraph's, its inputs or constants, and no views of these."""
+        if self.views:
+            return None
         position = {n: i for i, n in enumerate(self.placeholders)}
         index = {n: i for i, n in enumerate(whole.outputs)}
         size_of = self.sizes()
@@ -284,10 +328,11 @@ class _GraphCompiler:
         self.result.left = left
         self.result.subgraphs = [s for _, s in parts]
         outside = {*self.placeholders, *self.constants}
-        self.result.crossing = sum(_crossing(s, outside, self.results) for _, s in parts)
+        self.result.crossing = sum(_crossing(s, outside, self.returned) for _, s in parts)
         self.tell()
         graph = torch.fx.Graph()
         values: dict[Node, Node] = {n: graph.placeholder(n.name) for n in self.placeholders}
+        views: dict[Node, Node] = {}
         owner = {n: s for nodes, s in parts for n in nodes}
 
         def value(n: Node) -> Node:
@@ -300,19 +345,29 @@ class _GraphCompiler:
                     values[o] = graph.call_function(operator.getitem, (call, i))
                 return values[n]
             for i in n.all_input_nodes:
-                value(i)
-            values[n] = graph.node_copy(n, value)
+                seen(i)
+            values[n] = graph.node_copy(n, seen)
             return values[n]
+
+        def seen(n: Node) -> Node:  # by PyTorch
+            return view(n, self.views[n]) if n in self.views else value(n)
+
+        def view(n: Node, base: Node) -> Node:
+            if n is base or n.op != "call_function":
+                return value(n)
+            if n not in views:
+                views[n] = graph.node_copy(n, lambda i: view(i, base) if _storage(i) == _storage(base) else value(i))
+            return views[n]
 
         for n in self.order(parts, left):
             value(n)
-        graph.output([value(r) if isinstance(r, Node) else r for r in self.results])
-        module = torch.fx.GraphModule(self.gm, graph)
+        graph.output([seen(r) if isinstance(r, Node) else r for r in self.results])
+        forward = torch.fx.GraphModule(self.gm, graph).forward
 
         def run(args: list[Any]) -> list[Any]:
             given = list(args)
             args.clear()
-            return module(*given)
+            return forward(*given)
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
@@ -322,7 +377,7 @@ class _GraphCompiler:
         return [n for n in self.graph.nodes if n in left and not _program.is_part(n) and (n.users or _partition.is_ordered(n))]
 
 
-def _crossing(s: Subgraph, outside: set[Node], results: Sequence[Any]) -> int:
+def _crossing(s: Subgraph, outside: set[Node], results: set[Node]) -> int:
     return sum(value_bytes(n) for n in s.inputs if n not in outside) + sum(value_bytes(n) for n in s.outputs if n not in results)
 
 
@@ -333,8 +388,7 @@ def compile_graph(gm: torch.fx.GraphModule, kind: str, options: Options, frozen:
     kind: "inference", "forward", "backward". frozen: inputs that become constants, by position. parameters: positions of
     inputs that Dynamo guards: parameters and buffers.
     """
-    with torch._subclasses.fake_tensor.unset_fake_temporarily():  # AOTAutograd calls in its mode, and constants are real tensors
-        return _GraphCompiler(gm, kind, options, frozen or {}, parameters).compile()
+    return _GraphCompiler(gm, kind, options, frozen or {}, parameters).compile()
 
 
 def _parameters(aot: torch.fx.GraphModule) -> list[int]:
@@ -372,8 +426,9 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
 
     def compiler(kind: str) -> Callable[..., Any]:
         def compile_one(aot: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
-            frozen = _frozen_inputs(gm, aot, example_inputs) if chosen.freeze and kind == "inference" else {}
-            return compile_graph(aot, kind, chosen, frozen, () if kind == "backward" else _parameters(aot))
+            with unset_fake_temporarily():  # AOTAutograd calls in its mode, and constants are real tensors
+                frozen = _frozen_inputs(gm, aot, example_inputs) if chosen.freeze and kind == "inference" else {}
+                return compile_graph(aot, kind, chosen, frozen, () if kind == "backward" else _parameters(aot))
 
         return compile_one
 

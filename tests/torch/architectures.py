@@ -39,6 +39,7 @@ class Architecture:
     make: Callable[[], torch.nn.Module]
     takes: str = "image"
     size: int = IMAGE  # of images
+    static: tuple[int, ...] = ()  # dimensions that stay static under dynamic=True
 
 
 def _torchvision(name: str, **options: Any) -> Callable[[], torch.nn.Module]:
@@ -120,7 +121,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "vit": Architecture(
         "timm", _timm("vit_tiny_patch16_224", img_size=IMAGE, patch_size=8, embed_dim=96, depth=3, num_heads=3)
     ),
-    "swin": Architecture("torchvision", _swin),
+    # PyTorch's own analysis of shifted windows over an image of any size takes minutes.
+    "swin": Architecture("torchvision", _swin, static=(1, 2, 3)),
     "levit": Architecture("timm", _timm("levit_128s", img_size=IMAGE)),
     "mixer": Architecture("timm", _mixer),
     "mobilevit": Architecture("timm", _timm("mobilevit_xxs")),
