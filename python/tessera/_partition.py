@@ -32,8 +32,20 @@ def is_size(node: Node) -> bool:
     return node.op == "call_function" and not reads_data(node) and (isinstance(v, (torch.SymInt, torch.SymBool)) or (isinstance(v, int) and not isinstance(v, bool)))
 
 
+# Arguments, with the value under which the operator draws no random numbers.
+_NOT_RANDOM: dict[str, object] = {"dropout_p": 0.0, "train": False, "training": False}
+
+
 def is_random(node: Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+    """True for a call that draws random numbers."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    for i, a in enumerate(target._schema.arguments):
+        if a.name in _NOT_RANDOM:
+            given = node.args[i] if i < len(node.args) else node.kwargs.get(a.name, a.default_value)
+            return given != _NOT_RANDOM[a.name]
+    return True
 
 
 def is_ordered(node: Node) -> bool:

@@ -14,6 +14,8 @@ import sympy
 import torch
 from torch.utils._sympy.functions import Max
 
+from ._composites import ATEN_NAMES
+
 SCHEMA_MAJOR, SCHEMA_MINOR = 8, 14  # no newer member of the schema is written
 
 _DTYPES = {
@@ -245,7 +247,7 @@ class _Writer:
                 f"{key},{path},{kind if isinstance(kind, str) else kind.__name__}" for key, (path, kind) in modules.items()
             )
         if isinstance(target, torch._ops.OpOverload):
-            name = "torch.ops." + str(target)
+            name = "torch.ops." + ATEN_NAMES.get(target, str(target))
             schema = target._schema.arguments
             inputs = [{"name": s.name, "arg": self.argument(a), "kind": 1} for s, a in zip(schema, node.args)]
             inputs += [{"name": k, "arg": self.argument(a), "kind": 2} for k, a in node.kwargs.items()]

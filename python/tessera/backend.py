@@ -24,7 +24,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from . import _library, _partition, _program
+from . import _composites, _library, _partition, _program
 from ._options import Options, statistics
 from ._program import value_bytes
 from ._subgraph import Subgraph, sympy_function
@@ -89,21 +89,27 @@ def _storage(n: Node) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _views(graph: torch.fx.Graph, results: Sequence[object]) -> dict[Node, Node]:
-    """Results that share memory with an input, a constant or another result, and the node whose memory it is.
+def _views(graph: torch.fx.Graph, results: Sequence[object], left: Mapping[Node, str]) -> dict[Node, Node]:
+    """Views that PyTorch makes of the values that a subgraph gives, instead of the subgraph: view -> whose memory it is.
 
-    PyTorch makes these views anew, so that they share it when the graph has run, too.
+    Of the results, and of what calls for PyTorch read: those that share memory with an input, a constant or another of them,
+    so that they still do when the graph has run; and what those calls read with gaps in memory, so that they find the
+    strides that they were captured with.
     """
     owner: dict[int, Node] = {}
     for n in graph.nodes:
         if (storage := _storage(n)) is not None:
             owner.setdefault(storage, n)
-    sharing: dict[Node, dict[Node, None]] = {}
+    sharing: dict[Node, dict[Node, bool]] = {}  # memory -> values in it -> whether a call for PyTorch reads it
     for r in results:
         if isinstance(r, Node) and (storage := _storage(r)) is not None:
-            sharing.setdefault(owner[storage], {})[r] = None
-    return {r: base for base, all in sharing.items() if len(all) > 1 or base.op != "call_function"
-            for r in all if r is not base and r.op == "call_function"}  # fmt: skip
+            sharing.setdefault(owner[storage], {})[r] = False
+    for r in dict.fromkeys(i for n in left for i in n.all_input_nodes if i not in left):
+        if (storage := _storage(r)) is not None:
+            sharing.setdefault(owner[storage], {})[r] = isinstance(r.meta["val"], torch.Tensor)
+    return {r: base for base, all in sharing.items() for r, read in all.items()
+            if r is not base and r.op == "call_function"
+            and (len(all) > 1 or base.op != "call_function" or read and not _program.memory_order(r.meta["val"])[1])}  # fmt: skip
 
 
 def _inputs_of(nodes: Sequence[Node], outputs: Sequence[Node], graph: torch.fx.Graph, constants: Mapping[Node, Any]) -> list[Node]:
@@ -179,15 +185,22 @@ class _GraphCompiler:
         self.device = _device_of(gm.graph)
         results = gm.graph.output_node().args[0]
         self.results = list(results) if isinstance(results, (list, tuple)) else [results]
-        self.views = _views(gm.graph, self.results)
-        self.returned = {self.views.get(r, r) for r in self.results if isinstance(r, Node)}  # what the views are made from
         self.result = CompiledGraph(kind, self.name, [], {}, 0, self.results)
+        self.leave({})
+
+    def leave(self, left: dict[Node, str]) -> None:
+        """Decides what subgraphs return, when PyTorch runs the calls `left`."""
+        self.left = left
+        self.views = _views(self.graph, self.results, left)
+        base = lambda n: self.views.get(n, n)  # noqa: E731
+        self.returned = {base(r) for r in self.results if isinstance(r, Node)}
+        self.shown = self.returned | {base(i) for n in left for i in n.all_input_nodes}
 
     def outputs_of(self, nodes: Sequence[Node]) -> list[Node]:
         """Tensors of these calls that the graph returns or that calls outside read."""
-        inside = {*nodes, self.graph.output_node()}
+        inside = {*nodes, *self.left, self.graph.output_node()}
         tensors = [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor)]
-        return [n for n in tensors if n in self.returned or any(u not in inside and not _partition.is_size(u) for u in n.users)]
+        return [n for n in tensors if n in self.shown or any(u not in inside and not _partition.is_size(u) for u in n.users)]
 
     def subgraph(self, name: str, nodes: Sequence[Node]) -> Subgraph:
         outputs = self.outputs_of(nodes)
@@ -221,6 +234,7 @@ class _GraphCompiler:
             left, stages = {n: f"it runs on {self.device.type}, and the option 'device' is '{self.options.device}'" for n in calls}, []
         else:
             stages, left = self.split(calls)
+        self.leave(left)
         parts: list[tuple[Sequence[Node], Subgraph]] = []
         for i, nodes in enumerate(stages):
             try:
@@ -355,11 +369,11 @@ class _GraphCompiler:
                     values[o] = graph.call_function(operator.getitem, (call, k))
                 return values[n]
             for i in n.all_input_nodes:
-                value(i)
-            values[n] = graph.node_copy(n, value)
+                seen(i)
+            values[n] = graph.node_copy(n, seen)
             return values[n]
 
-        def result(n: Node) -> Node:
+        def seen(n: Node) -> Node:  # by PyTorch
             return view(n, self.views[n]) if n in self.views else value(n)
 
         def view(n: Node, base: Node) -> Node:
@@ -371,7 +385,7 @@ class _GraphCompiler:
 
         for n in self.order(parts, left):
             value(n)
-        graph.output([result(r) if isinstance(r, Node) else r for r in self.results])
+        graph.output([seen(r) if isinstance(r, Node) else r for r in self.results])
         forward = torch.fx.GraphModule(self.gm, graph).forward
 
         def run(args: list[Any]) -> list[Any]:
@@ -442,6 +456,7 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
 
         return compile_one
 
+    _composites.keep(gm, example_inputs)
     return aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
