@@ -40,8 +40,11 @@ class Subgraph:
         program = _program.write_program(inputs, nodes, outputs, constants)
         weights = _program.host_values(constants)
         threads = options.threads or torch.get_num_threads()
-        self.session = _library.open_program(name, _program.dumps(program.json), weights, device.type, threads, options.tf32, True)
+        self.session = _library.open_program(name, _program.dumps(program.json), weights, device.type, threads, options.tf32)
         statistics.compiles += 1
+        kernels, cached = self.session.kernels
+        statistics.kernels += kernels
+        statistics.cached_kernels += cached
         # Of each input that is a tensor: position, order of its dimensions in memory, whether it is moved to the device.
         self._moved = [i for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n.meta["val"].device != device]
         tensors = [(i, n.meta["val"]) for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor)]
