@@ -1,4 +1,4 @@
-"""The extension for PyTorch's tensors."""
+"""The library for PyTorch's tensors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ DTYPES = {
 }  # fmt: skip
 
 
-def _weights(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, tuple[int, ...], int, torch.Tensor]]:
-    return {k: (DTYPES[t.dtype], tuple(t.shape), t.data_ptr(), t) for k, t in tensors.items()}
+def _weights(weights: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, tuple[int, ...], int, torch.Tensor]]:
+    return {k: (DTYPES[t.dtype], tuple(t.shape), t.data_ptr(), t) for k, t in weights.items()}
 
 
-def open_program(name: str, json: bytes, weights: Mapping[str, torch.Tensor], device: str, threads: int, tf32: str, strided: bool) -> _native.Session:
-    """Compiles a program. weights: contiguous tensors in host memory. Raises an error of the library."""
-    return _native.open_program(name, json, _weights(weights), device, threads, tf32, strided)
+def open_program(name: str, json: bytes, weights: Mapping[str, torch.Tensor], device: str, threads: int, tf32: str) -> _native.Session:
+    """Compiles a program. weights: contiguous tensors in host memory. Raises tessera.Error."""
+    return _native.open_program(name, json, _weights(weights), device, threads, tf32, True)
 
 
 def survey_program(json: bytes, weights: Mapping[str, torch.Tensor]) -> str:
-    """What of a program Tessera does not take: JSON, a list of {node, target, output, reason}. Raises an error of the library."""
+    """What of a program Tessera does not take: JSON, a list of {node, target, output, reason}. Raises tessera.Error."""
     return _native.survey_program(json, _weights(weights))
