@@ -32,11 +32,41 @@ typedef struct {
 } tessera_error;
 const tessera_error* tessera_last_error(void);
 
+/* Element types. The numbers are those of ONNX's TensorProto.DataType, whatever the model's format. */
+typedef enum {
+  TESSERA_F32 = 1,
+  TESSERA_U8 = 2,
+  TESSERA_I8 = 3,
+  TESSERA_U16 = 4,
+  TESSERA_I16 = 5,
+  TESSERA_I32 = 6,
+  TESSERA_I64 = 7,
+  TESSERA_STRING = 8, /* of models alone: a tensor of it is refused */
+  TESSERA_BOOL = 9,   /* one byte: 0 or 1 */
+  TESSERA_F16 = 10,
+  TESSERA_F64 = 11,
+  TESSERA_U32 = 12,
+  TESSERA_U64 = 13,
+  TESSERA_C64 = 14,
+  TESSERA_C128 = 15,
+  TESSERA_BF16 = 16,
+  TESSERA_F8E4M3FN = 17,
+  TESSERA_F8E4M3FNUZ = 18,
+  TESSERA_F8E5M2 = 19,
+  TESSERA_F8E5M2FNUZ = 20,
+  TESSERA_U4 = 21, /* two in a byte, the first in the lower half; as are I4 and F4E2M1 */
+  TESSERA_I4 = 22,
+  TESSERA_F4E2M1 = 23,
+  TESSERA_F8E8M0 = 24,
+  TESSERA_U2 = 25, /* four in a byte, the first in the lowest bits; as are those of I2 */
+  TESSERA_I2 = 26
+} tessera_dtype;
+
 /* Contiguous, row-major memory, aligned to the element (to 8 bytes where that is larger). */
 typedef struct {
   const char* name; /* of an input, null for the one at this place in the model's order; unused for outputs, which come
                      * in that order */
-  int32_t dtype;    /* onnx.TensorProto.DataType; strings are refused */
+  int32_t dtype;    /* a tessera_dtype */
   int32_t rank;
   const int64_t* dims; /* rank of them */
   void* data;
@@ -87,7 +117,7 @@ const char* tessera_device(const tessera_session* session);
 /* An input or output as the model declares it. */
 typedef struct {
   const char* name;
-  int32_t dtype; /* onnx.TensorProto.DataType */
+  int32_t dtype; /* a tessera_dtype */
   int32_t rank;
   const char* const* dims; /* rank of them: a number, or an expression over symbols: "768", "batch", "2*seq" */
 } tessera_io;
@@ -127,6 +157,18 @@ typedef void* (*tessera_allocate)(void* context, int32_t output, int32_t dtype, 
  * memory that `allocate` gives, those whose sizes depend on values included. `stream` as above, null on the host. */
 const char* tessera_call(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                          tessera_allocate allocate, void* context, void* stream);
+
+/* Memory of the GPU that the session runs on, for a caller without an allocator of its own. It may outlive the
+ * session; streams live as long as the memory that is used on them. It is used by one thread at a time. */
+typedef struct tessera_memory tessera_memory;
+/* `bytes` of it at *data, aligned to 256, to be used on `stream`, and on others after tessera_memory_wait(). An
+ * `allocate` of tessera_call() may call it. */
+const char* tessera_memory_create(const tessera_session* session, size_t bytes, void* stream, tessera_memory** memory,
+                                  void** data);
+/* What is put on `stream` from now on comes after what was put on the stream of tessera_memory_create() before. */
+const char* tessera_memory_wait(tessera_memory* memory, void* stream);
+/* Gives it back after what was put on all of its streams before. Null is allowed. */
+void tessera_memory_free(tessera_memory* memory);
 
 #ifdef __cplusplus
 }

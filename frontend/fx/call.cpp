@@ -357,6 +357,14 @@ std::optional<Call::Memory> Call::memory(std::string_view name) {
   return Memory{std::move(*strides), (*offset)[0]};
 }
 
+void Call::writes(std::string_view name, ValueId v) {
+  const Argument* a = find(name);
+  ValueId before = maybe(name);
+  if (!b.ok() || a == nullptr) return;
+  v = b.cast(v, b.dtype(before));
+  if (b.ok()) written_.push_back({a->name, v});
+}
+
 namespace {
 bool reads(const Argument& a, const std::string& name) {
   if (a.kind == Argument::Kind::Tensor && a.name == name) return true;

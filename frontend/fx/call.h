@@ -33,6 +33,12 @@ struct Scalar {
   [[nodiscard]] bool is_constant() const { return kind != Kind::Size && kind != Kind::Number; }
 };
 
+// A tensor that a call writes to, by its name in the program, and its value from then on.
+struct Written {
+  std::string name;
+  ValueId value;
+};
+
 class Call {
 public:
   // `lookup`: the item of a name, nullptr where there is none. `node` names the place that the new nodes come from.
@@ -96,6 +102,10 @@ public:
   void results(const std::vector<ValueId>& vs) { results_.insert(results_.end(), vs.begin(), vs.end()); }
   void unused_result() { results_.push_back({}); } // one that must not be read
   [[nodiscard]] const std::vector<ValueId>& all_results() const { return results_; }
+  // The argument's memory holds `v` after the call, in the element type that it has. For operators whose schema does
+  // not say that they write: batch_norm to its running statistics.
+  void writes(std::string_view name, ValueId v);
+  [[nodiscard]] const std::vector<Written>& written() const { return written_; }
   // "not supported": the call runs elsewhere, or is an error of the import.
   void unsupported(std::string what) { b.fail(ErrorCode::UnsupportedFeature, std::move(what)); }
 
@@ -116,6 +126,7 @@ private:
   Sizes sizes_;
   mutable std::map<std::string, Argument, std::less<>> fallbacks_; // defaults that were read
   std::vector<ValueId> results_;
+  std::vector<Written> written_;
 };
 
 using Translate = std::function<void(Call&)>;
@@ -157,6 +168,7 @@ void register_attention(AtenTable&);
 void register_losses(AtenTable&);
 void register_resample(AtenTable&);
 void register_recurrent(AtenTable&);
+void register_composites(AtenTable&);
 
 // The translation of an operator whose record (graph/ops) states its ATen name: operands are the tensors of the schema,
 // attributes the arguments of the same names. nullptr: no record states it.

@@ -1,4 +1,5 @@
 #include "frontend/fx/graph_builder.h"
+#include "frontend/fx/inline.h"
 #include <algorithm>
 
 namespace tessera::fx {
@@ -214,6 +215,14 @@ Status GraphBuilder::add_nodes(std::vector<Refusal>* refusals) {
   return {};
 }
 
+// A result that is a size: the program states its expression. One without is not defined; reading it is an error.
+Status GraphBuilder::define_size(const Argument& a) {
+  auto it = program_.graph.sym_ints.find(a.name);
+  if (it == program_.graph.sym_ints.end()) return {};
+  if (auto e = symbols_.read(it->second.value); e.ok()) items_[a.name] = *e;
+  return {};
+}
+
 Status GraphBuilder::define_opaque(const FxNode& node) {
   auto define = [&](const Argument& a) -> Status {
     if (a.kind == Argument::Kind::Tensor) {
@@ -222,10 +231,7 @@ Status GraphBuilder::define_opaque(const FxNode& node) {
       TESSERA_ASSIGN(TensorType type, type_of(a.name, it->second));
       items_[a.name] = out_.graph.add_input(unique(a.name), std::move(type));
     } else if (a.kind == Argument::Kind::SymInt) {
-      auto it = program_.graph.sym_ints.find(a.name);
-      if (it == program_.graph.sym_ints.end()) return {};
-      auto e = symbols_.read(it->second.value);
-      if (e.ok()) items_[a.name] = *e;
+      return define_size(a);
     }
     return {};
   };
@@ -266,7 +272,8 @@ Call GraphBuilder::call_of(const FxNode& node, const Node& place, const Schema& 
           [this](const std::vector<Size>& sizes) { return symbols_.read(sizes); }};
 }
 
-Result<std::vector<ValueId>> GraphBuilder::translate(const FxNode& node, const Node& place, const std::string& name) {
+Result<std::vector<ValueId>> GraphBuilder::translate(const FxNode& node, const Node& place, const std::string& name,
+                                                     std::vector<Written>* written) {
   const Schema* schema = find_schema(name.starts_with("prims.") ? name : "aten." + name);
   const Translate translation = AtenTable::get().find(name);
   const OpDef* record = translation ? nullptr : record_of(name);
@@ -280,6 +287,7 @@ Result<std::vector<ValueId>> GraphBuilder::translate(const FxNode& node, const N
     translate_by_record(call, *record);
   auto done = call.b.done(call.all_results());
   if (!done.ok()) return std::move(done).take_error().at(place.location);
+  if (written != nullptr) *written = call.written();
   return done;
 }
 
@@ -288,9 +296,11 @@ Status GraphBuilder::add_call(const FxNode& node, const Node& place) {
   const std::string name(target.starts_with("aten.") ? target.substr(5) : target);
   TESSERA_TRY(refresh_arguments(node));
   if (const auto functional = functional_name(name)) return add_write(node, place, *functional);
-  TESSERA_ASSIGN(std::vector<ValueId> results, translate(node, place, name));
+  std::vector<Written> written;
+  TESSERA_ASSIGN(std::vector<ValueId> results, translate(node, place, name, &written));
   TESSERA_TRY(define_results(node, results, place.location));
   note_views(node);
+  for (const auto& [argument, value] : written) TESSERA_TRY(write(argument, value, place));
   return {};
 }
 
@@ -303,6 +313,9 @@ Status GraphBuilder::define_results(const FxNode& node, const std::vector<ValueI
       items_[a.name] = SymbolicNumber{results[i]};
       return {};
     }
+    const auto size =
+        a.kind == Argument::Kind::SymInt ? program_.graph.sym_ints.find(a.name) : program_.graph.sym_ints.end();
+    if (size != program_.graph.sym_ints.end() && !symbols_.is_new_symbol(size->second.value)) return define_size(a);
     if (a.kind != Argument::Kind::Tensor)
       return Diagnostic(ErrorCode::UnsupportedFeature, where, "has a result that is " + std::string(name(a.kind)));
     if (i >= results.size() || !results[i].valid()) {
@@ -450,7 +463,9 @@ Status GraphBuilder::symbolic(const FxNode& node, const Location& where) {
     } else if (a.kind == Argument::Kind::SymBool) {
       // Read by assertions alone.
     } else {
-      return Diagnostic(ErrorCode::UnsupportedOp, where, "operator '" + std::string(target) + "' is not supported");
+      Diagnostic d(ErrorCode::UnsupportedOp, where, "operator '" + std::string(target) + "' is not supported");
+      if (std::string advice = advice_on_region(node); !advice.empty()) d.note(std::move(advice));
+      return d;
     }
   }
   return {};
@@ -466,7 +481,7 @@ Status GraphBuilder::add_outputs() {
   for (const bool mutations : {false, true})
     for (const OutputSpec& spec : program_.outputs)
       if (is_mutation(spec) == mutations) in_order.push_back(&spec);
-  std::string changed;
+  std::vector<std::string> changed;
   for (const OutputSpec* output : in_order) {
     const OutputSpec& spec = *output;
     const Argument& a = spec.argument;
@@ -502,16 +517,19 @@ Status GraphBuilder::add_outputs() {
           TESSERA_ASSIGN(value, out_.graph.apply("transpose", {value}, {{"perm", order}}, where));
         }
     const bool mutation = is_mutation(spec);
-    if (mutation) changed += (changed.empty() ? "'" : ", '") + spec.target + "'";
+    if (mutation) changed.push_back(spec.target);
     std::string label = mutation ? spec.target : a.name.empty() ? "output" : a.name;
     for (int i = 1; !taken.insert(label).second; ++i)
       label = (mutation ? spec.target : a.name.empty() ? "output" : a.name) + "_" + std::to_string(i);
     out_.graph.add_output(label, value);
   }
-  TESSERA_TRY(add_written_outputs(taken));
-  if (!changed.empty())
-    out_.warnings.push_back("the module changes " + changed +
+  TESSERA_TRY(add_written_outputs(taken, changed));
+  if (!changed.empty()) {
+    std::string all;
+    for (const std::string& name : changed) all += (all.empty() ? "'" : ", '") + name + "'";
+    out_.warnings.push_back("the module changes " + all +
                             ": the new values are outputs of these names, and calls do not keep them");
+  }
   if (out_.graph.outputs().empty())
     return Diagnostic(ErrorCode::UnsupportedFeature, file_location(), "the program has no output that is a tensor");
   return {};

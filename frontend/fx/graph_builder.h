@@ -28,7 +28,9 @@ private:
   Status add_node(const FxNode& node, Location where);
   Status add_call(const FxNode& node, const Node& place);
   // The operator `name` ("add.Tensor") with the node's arguments.
-  Result<std::vector<ValueId>> translate(const FxNode& node, const Node& place, const std::string& name);
+  // `written`: where to put what the call writes to its arguments.
+  Result<std::vector<ValueId>> translate(const FxNode& node, const Node& place, const std::string& name,
+                                         std::vector<Written>* written = nullptr);
   Call call_of(const FxNode& node, const Node& place, const Schema& schema);
   // -- writes (mutation.cpp)
   Status add_write(const FxNode& node, const Node& place, const std::string& functional);
@@ -36,9 +38,12 @@ private:
   Status refresh(const std::string& name); // makes a view again whose memory was written to
   Status refresh_arguments(const FxNode& node);
   void note_views(const FxNode& node); // results that share memory with the node's `self`
-  Status add_written_outputs(std::unordered_set<std::string>& taken);
+  // Outputs for buffers and inputs that were written to and that the signature does not name; their names go to
+  // `changed`.
+  Status add_written_outputs(std::unordered_set<std::string>& taken, std::vector<std::string>& changed);
   Status define_results(const FxNode& node, const std::vector<ValueId>& results, const Location& where);
   Status define_tensor(const std::string& name, ValueId value, const Location& where);
+  Status define_size(const Argument& a);
   Status define_opaque(const FxNode& node);
   Status add_outputs();
   Status symbolic(const FxNode& node, const Location& where); // _operator.*, sym_size ...

@@ -1,5 +1,6 @@
 #include "frontend/fx/importer.h"
 #include "frontend/fx/graph_builder.h"
+#include "frontend/fx/inline.h"
 #include "graph/support/file.h"
 
 namespace tessera::fx {
@@ -26,8 +27,14 @@ Result<bool> is_archive(const std::string& path) {
 
 namespace {
 
+Result<Program> read_program(std::string_view json, const std::string& file) {
+  TESSERA_ASSIGN(Program program, parse_program(json, file));
+  TESSERA_TRY(inline_regions(program, file));
+  return program;
+}
+
 Result<ImportedModel> import_archive(const Archive& archive, const ImportOptions& options, const std::string& path) {
-  TESSERA_ASSIGN(Program program, parse_program(archive.program(), path));
+  TESSERA_ASSIGN(Program program, read_program(archive.program(), path));
   ImportedModel out;
   auto weights = [&](const std::string& name, const TensorMeta& meta) {
     return archive.weight(name, meta, options.allow_missing_weights);
@@ -54,7 +61,7 @@ Result<ImportedModel> import_bytes(Storage file, const ImportOptions& options, c
 }
 
 Result<ImportedModel> import_program(const ProgramSource& source, const ImportOptions& options) {
-  TESSERA_ASSIGN(Program program, parse_program(source.json, source.name));
+  TESSERA_ASSIGN(Program program, read_program(source.json, source.name));
   ImportedModel out;
   GraphBuilder builder(program, options, weights_of(source), source.name, source.strided, out);
   if (auto status = builder.build(); !status.ok()) {
@@ -66,6 +73,7 @@ Result<ImportedModel> import_program(const ProgramSource& source, const ImportOp
 }
 
 Result<std::vector<Refusal>> survey(const ProgramSource& source) {
+  // Regions stay as they are: positions of nodes are the program's.
   TESSERA_ASSIGN(Program program, parse_program(source.json, source.name));
   ImportedModel out;
   ImportOptions options;

@@ -70,6 +70,18 @@ const Argument* self_of(const FxNode& node) {
   return nullptr;
 }
 
+// The call with its arguments under the names of the functional operator: `input` where dropout_ has `self`.
+FxNode with_names_of(const Schema& functional, const Schema& in_place, const FxNode& node) {
+  FxNode out = node;
+  for (NamedArgument& a : out.inputs)
+    for (size_t i = 0; i < in_place.arguments.size() && i < functional.arguments.size(); ++i)
+      if (in_place.arguments[i].name == a.name) {
+        a.name = functional.arguments[i].name;
+        break;
+      }
+  return out;
+}
+
 // Operators that change what a name's sizes and strides are, not elements.
 constexpr std::array<std::string_view, 12> kChangesOfShape = {"t",        "transpose",  "squeeze", "unsqueeze",
                                                               "swapaxes", "swapdims",   "resize",  "resize_as",
@@ -163,7 +175,10 @@ Status GraphBuilder::add_write(const FxNode& node, const Node& place, const std:
     if (op == "fill" && b.rank(value) > 0) value = b.reshape(value, {});
     value = b.expand(value, type.shape);
   } else if (op != "detach") {
-    TESSERA_ASSIGN(std::vector<ValueId> results, translate(node, place, functional));
+    const Schema *in_place = find_schema("aten." + name_without_namespace(node.target)),
+                 *schema = find_schema("aten." + functional);
+    const FxNode call = in_place && schema ? with_names_of(*schema, *in_place, node) : node;
+    TESSERA_ASSIGN(std::vector<ValueId> results, translate(call, place, functional));
     if (results.size() != 1 || !results[0].valid())
       return Diagnostic(ErrorCode::UnsupportedOp, place.location,
                         "operator '" + node.target + "' writes to something else than one tensor 'self'");
@@ -222,7 +237,7 @@ void GraphBuilder::note_views(const FxNode& node) {
       aliases_.add(names[i], {self->name, &node, static_cast<int>(i), certain, {}, 0});
 }
 
-Status GraphBuilder::add_written_outputs(std::unordered_set<std::string>& taken) {
+Status GraphBuilder::add_written_outputs(std::unordered_set<std::string>& taken, std::vector<std::string>& changed) {
   for (const InputSpec& spec : program_.inputs) {
     const std::string& name = spec.argument.name;
     if (spec.argument.kind != Argument::Kind::Tensor || !aliases_.is_written(name)) continue;
@@ -241,6 +256,7 @@ Status GraphBuilder::add_written_outputs(std::unordered_set<std::string>& taken)
           TESSERA_ASSIGN(value, out_.graph.apply("transpose", {value}, {{"perm", order}}, file_location()));
         }
     out_.graph.add_output(free, value);
+    changed.push_back(label);
   }
   return {};
 }

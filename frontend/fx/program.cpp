@@ -175,6 +175,11 @@ private:
       if (metadata.has("nn_module_stack")) n.module = module_path(metadata.at("nn_module_stack").text());
       if (metadata.has("stack_trace")) n.source = source_line(metadata.at("stack_trace").text());
     }
+    // A region of the program that has no line is where its first node is.
+    if (n.source.empty())
+      for (const NamedArgument& a : n.inputs)
+        if (n.source.empty() && a.value.graph && !a.value.graph->nodes.empty())
+          n.source = a.value.graph->nodes.front().source;
     return n;
   }
 
@@ -209,7 +214,7 @@ private:
     return path == "L['self']" || path == "self" ? std::string() : path;
   }
 
-  // The innermost frame that is not PyTorch's own: "model.py:42".
+  // The innermost frame that is neither PyTorch's own nor of code that it generated ("<eval_with_key>"): "model.py:42".
   static std::string source_line(const std::string& trace) {
     std::string best, last;
     size_t at = 0;
@@ -218,6 +223,7 @@ private:
       size_t quote = trace.find('"', at);
       if (quote == std::string::npos) break;
       std::string path = trace.substr(at, quote - at);
+      if (path.starts_with('<')) continue;
       size_t line = trace.find("line ", quote);
       if (line == std::string::npos) break;
       line += 5;

@@ -156,9 +156,9 @@ Result<Ints> InferContext::known_ints(int operand) const {
 
 Result<int64_t> InferContext::axis(int64_t a, int rank) const {
   if (a >= -rank && a < rank) return a < 0 ? a + rank : a;
-  return error(ErrorCode::BadAttribute, "axis " + std::to_string(a) + " of '" + std::string(node.op->name) +
-                                            "' is not in [" + std::to_string(-rank) + ", " + std::to_string(rank) +
-                                            ")");
+  const std::string of = node.op != nullptr ? " of '" + std::string(node.op->name) + "'" : ""; // none while importing
+  return error(ErrorCode::BadAttribute, "axis " + std::to_string(a) + of + " is not in [" + std::to_string(-rank) +
+                                            ", " + std::to_string(rank) + ")");
 }
 
 Diagnostic InferContext::error(ErrorCode code, std::string message) const {

@@ -69,6 +69,39 @@ Result<ValueId> slice(Graph& graph, const Node node) {
   return emit(graph, node.location, "slice", {inner->operands[0]}, std::move(attributes));
 }
 
+// gather at known positions that ascend evenly within the dimension: a slice, of one scalar position without the
+// dimension. Views fold into what reads them, and positions that are data do not.
+Result<ValueId> gather(Graph& graph, const Node node) {
+  const ValueId x = node.operands[0], index = node.operands[1];
+  const auto& positions = graph.value(index).contents;
+  const int rank = graph.type(index).rank();
+  if (!positions || positions->empty() || rank > 1) return ValueId{};
+  const ShapeEnv& env = graph.env();
+  SymShape sizes = graph.type(x).shape;
+  const int64_t axis = node.attributes.i("axis");
+  const auto along = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(sizes.size()) : axis);
+  const SymExpr extent = sizes[along];
+  auto from_start = [&](const SymExpr& i) { return env.prove(sym_lt(i, 0)) == true ? i + extent : i; };
+  const SymExpr first = env.simplify(from_start(positions->front())), last = from_start(positions->back());
+  if (env.prove(sym_le(0, first)) != true || env.prove(sym_lt(last, extent)) != true) return ValueId{};
+  int64_t step = 1;
+  for (size_t i = 1; i < positions->size(); ++i) {
+    const auto apart = env.simplify(from_start((*positions)[i]) - from_start((*positions)[i - 1])).as_const();
+    if (!apart || *apart < 1 || (i > 1 && *apart != step)) return ValueId{};
+    step = *apart;
+  }
+  SymShape starts(sizes.size(), 0);
+  Ints steps(sizes.size(), 1);
+  starts[along] = first;
+  steps[along] = step;
+  sizes[along] = static_cast<int64_t>(positions->size());
+  TESSERA_ASSIGN(ValueId piece, emit(graph, node.location, "slice", {x},
+                                     {{"starts", std::move(starts)}, {"steps", std::move(steps)}, {"sizes", sizes}}));
+  if (rank == 1) return piece;
+  sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(along));
+  return emit(graph, node.location, "reshape", {piece}, {{"shape", std::move(sizes)}});
+}
+
 // concat of one, and of consecutive pieces of one tensor: a larger piece of it, or all of it.
 Result<ValueId> concat(Graph& graph, const Node node) {
   if (node.operands.size() == 1) return node.operands[0];
@@ -111,6 +144,7 @@ Result<ValueId> simplify_view(Graph& graph, NodeId id) {
   if (op == "reshape") return reshape(graph, node);
   if (op == "expand") return expand(graph, node);
   if (op == "slice") return slice(graph, node);
+  if (op == "gather") return gather(graph, node);
   if (op == "concat") return concat(graph, node);
   return ValueId{};
 }

@@ -112,7 +112,7 @@ def refusals(graph: torch.fx.Graph, device: torch.device, constants: Mapping[Nod
     inputs = [n for n in inputs if _refused_value(n, device) is None]
     if taken:
         program = _program.write_program(inputs, taken, [], constants)
-        found = json.loads(_library.survey_program(_program.dumps(program.json), {k: v for k, v in constants.values()}))
+        found = json.loads(_library.survey_program(_program.dumps(program.json), _program.host_values(constants)))
         for r in found:
             n = program.nodes[r["node"]]
             if n is not None:

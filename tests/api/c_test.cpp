@@ -27,7 +27,7 @@ Maker model() {
   return m;
 }
 
-constexpr int32_t kFloat = 1;
+constexpr int32_t kFloat = TESSERA_F32;
 
 TEST(C, RunsInMemoryOfTheCallers) {
   Opened s(write(model()));
@@ -131,6 +131,11 @@ TEST(C, WrongArgumentsAreErrorsAndTheSessionGoesOn) {
   says(tessera_open("m.onnx", "cpu", 1, nullptr), "session");
   EXPECT_EQ(none, nullptr);
   tessera_close(nullptr);
+  tessera_memory* memory = nullptr;
+  void* data = nullptr;
+  says(tessera_memory_create(nullptr, 8, nullptr, &memory, &data), "session");
+  says(tessera_memory_wait(nullptr, nullptr), "null");
+  tessera_memory_free(nullptr);
 
   Opened s(write(model()));
   ASSERT_TRUE(s.session);
@@ -142,6 +147,8 @@ TEST(C, WrongArgumentsAreErrorsAndTheSessionGoesOn) {
     tessera_tensor in[] = {good[0], second};
     return tessera_run(s.session, in, 2, &result, 1);
   };
+  says(tessera_memory_create(s.session, 8, nullptr, &memory, &data), "the session runs on the CPU");
+  says(tessera_memory_create(s.session, 8, nullptr, nullptr, &data), "places");
   says(with({"q", kFloat, 2, dims, x}), "no input 'q'");
   says(with({"y", kFloat, 2, wrong, x}), "y");
   says(with({"y", kFloat, 2, negative, x}), "");
@@ -149,7 +156,7 @@ TEST(C, WrongArgumentsAreErrorsAndTheSessionGoesOn) {
   says(with({"y", 4711, 2, dims, x}), "4711");
   says(with({"y", kFloat, 2, nullptr, x}), "dimensions");
   says(with({"y", kFloat, 2, dims, nullptr}), "no memory");
-  says(with({nullptr, kFloat, 2, dims, x}), "name");
+  EXPECT_EQ(with({nullptr, kFloat, 2, dims, x}), nullptr) << "the input at this place";
   says(tessera_run(s.session, good, 2, nullptr, 1), "output");
   says(tessera_run(s.session, good, 2, &result, 0), "output");
   says(tessera_run_on_device(s.session, good, 2, &result, 1, nullptr), "device memory");
@@ -190,6 +197,39 @@ TEST(C, NullSessionsAndPointersAreErrors) {
   expect_says(tessera_output_sizes(s.session, nullptr, 2, &sizes, &count), "the inputs are null");
   expect_says(tessera_output_sizes(s.session, in, 2, &sizes, nullptr), "nowhere");
   EXPECT_EQ(tessera_run(s.session, in, 2, &out, 1), nullptr);
+}
+
+TEST(C, ElementTypesAreThoseOfTheTable) {
+  const std::pair<tessera_dtype, DType> types[] = {
+      {TESSERA_F32, DType::F32},
+      {TESSERA_U8, DType::U8},
+      {TESSERA_I8, DType::I8},
+      {TESSERA_U16, DType::U16},
+      {TESSERA_I16, DType::I16},
+      {TESSERA_I32, DType::I32},
+      {TESSERA_I64, DType::I64},
+      {TESSERA_STRING, DType::String},
+      {TESSERA_BOOL, DType::Bool},
+      {TESSERA_F16, DType::F16},
+      {TESSERA_F64, DType::F64},
+      {TESSERA_U32, DType::U32},
+      {TESSERA_U64, DType::U64},
+      {TESSERA_C64, DType::C64},
+      {TESSERA_C128, DType::C128},
+      {TESSERA_BF16, DType::BF16},
+      {TESSERA_F8E4M3FN, DType::F8E4M3FN},
+      {TESSERA_F8E4M3FNUZ, DType::F8E4M3FNUZ},
+      {TESSERA_F8E5M2, DType::F8E5M2},
+      {TESSERA_F8E5M2FNUZ, DType::F8E5M2FNUZ},
+      {TESSERA_U4, DType::U4},
+      {TESSERA_I4, DType::I4},
+      {TESSERA_F4E2M1, DType::F4E2M1},
+      {TESSERA_F8E8M0, DType::F8E8M0},
+      {TESSERA_U2, DType::U2},
+      {TESSERA_I2, DType::I2},
+  };
+  EXPECT_EQ(std::size(types), static_cast<size_t>(kDTypeCount));
+  for (const auto& [number, dtype] : types) EXPECT_EQ(number, info(dtype).onnx) << name(dtype);
 }
 
 // What is read of a tensor is bounded by what the model declares, so that a wrong number reads nothing.

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-if os.environ.get("TESSERA_INSTALLED") != "1":  # else the installed package is tested
-    sys.path.insert(0, str(ROOT / "build" / "python"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from shards import ROOT, shard  # noqa: E402, F401
+
+sys.path.append(str(ROOT / "build" / "python"))  # where neither PYTHONPATH nor an installed wheel has the package
 
 import torch  # noqa: E402
 
@@ -46,9 +45,3 @@ def compiled(fn: Callable[..., Any], dynamic: bool = False, **options: Any) -> C
 def assert_close(got: Any, want: Any, **tolerances: float) -> None:
     """torch.testing's comparison of nested results at its own tolerances; NaN equals NaN."""
     torch.testing.assert_close(got, want, equal_nan=True, check_stride=False, **tolerances)
-
-
-def shard() -> tuple[int, int]:
-    """(index, count) of TESSERA_SHARD, "0/2": this process takes every count-th case."""
-    index, count = os.environ.get("TESSERA_SHARD", "0/1").split("/")
-    return int(index), int(count)

@@ -291,12 +291,17 @@ void translate_batch_norm(Call& c) {
   ValueId y = c.b.mul(c.b.sub(wide, along(c, s.mean, 1, rank)), along(c, factor, 1, rank));
   if (bias.valid()) y = c.b.add(y, along(c, c.b.cast(bias, w), 1, rank));
   c.result(c.b.cast(y, d));
+  const bool functional = kForm == BatchForm::Functional || kForm == BatchForm::ReserveFunctional;
+  if (!functional && running_mean.valid() && running_var.valid()) {
+    c.writes("running_mean", updated(c, running_mean, s.mean, momentum));
+    c.writes("running_var", updated(c, running_var, unbiased(c, s), momentum));
+  }
   if (kForm == BatchForm::Plain) return;
   stated_result(c, 1, [&] { return s.mean; });
   stated_result(c, 2, [&] { return s.inverse; });
   if (kForm == BatchForm::Reserve || kForm == BatchForm::ReserveFunctional)
     stated_result(c, 3, [&] { return zeros(c, DType::U8, {0}); });
-  if (kForm == BatchForm::Functional || kForm == BatchForm::ReserveFunctional) {
+  if (functional) {
     const int first = kForm == BatchForm::Functional ? 3 : 4;
     stated_result(c, first, [&] { return updated(c, running_mean, s.mean, momentum); });
     stated_result(c, first + 1, [&] { return updated(c, running_var, unbiased(c, s), momentum); });

@@ -1,0 +1,314 @@
+// The importer of programs: promotion, views, writes in place, symbols and their ranges, and what it says of what it
+// cannot read. Values are those that PyTorch computes.
+#include "frontend/fx/program.h"
+#include "frontend/fx/symbols.h"
+#include "graph/reference/evaluator.h"
+#include "program_maker.h"
+#include <gtest/gtest.h>
+
+namespace tessera::fx_test {
+namespace {
+
+using Inputs = std::map<std::string, Tensor>;
+
+std::string error_of(std::string_view text, const ImportOptions& options = {}) {
+  auto model = fx::import_program(program(text), options);
+  return model.ok() ? "no error" : model.error().str();
+}
+
+// Types of operands, an operator, and the result's type by torch.result_type: the importer compares it with its own.
+TEST(Importer, PromotesAsPyTorch) {
+  struct Case {
+    const char *a, *b, *op, *result; // b: a type, or a number
+  };
+  const Case cases[] = {
+      {"f16[2]", "f32[2]", "add.Tensor", "f32[2]"},    {"f16[2]", "bf16[2]", "add.Tensor", "f32[2]"},
+      {"f16[2]", "f32[]", "add.Tensor", "f16[2]"},     {"i64[2]", "f16[]", "mul.Tensor", "f16[2]"},
+      {"i8[2]", "u8[2]", "add.Tensor", "i16[2]"},      {"i32[2]", "i64[]", "sub.Tensor", "i32[2]"},
+      {"i64[]", "i32[2]", "add.Tensor", "i32[2]"},     {"bool[2]", "i32[]", "add.Tensor", "i32[2]"},
+      {"bool[2]", "1", "add.Tensor", "i64[2]"},        {"i32[2]", "1.5", "add.Tensor", "f32[2]"},
+      {"f16[2]", "2", "mul.Tensor", "f16[2]"},         {"u8[2]", "-1", "add.Tensor", "u8[2]"},
+      {"i32[2]", "i32[2]", "div.Tensor", "f32[2]"},    {"i64[2]", "2", "div.Tensor", "f32[2]"},
+      {"f64[]", "f32[2]", "div.Tensor", "f32[2]"},     {"i32[2]", "2.0", "gt.Scalar", "bool[2]"},
+      {"i64[2]", "2", "bitwise_and.Scalar", "i64[2]"}, {"i32[2]", "f32[2]", "pow.Tensor_Tensor", "f32[2]"},
+  };
+  for (const Case& c : cases) {
+    const bool number = std::string_view(c.b).find('[') == std::string_view::npos;
+    const std::string op(c.op);
+    const bool exponent = op.starts_with("pow");
+    std::string text = std::string("input a: ") + c.a + "\n";
+    if (!number) text += std::string("input b: ") + c.b + "\n";
+    text += std::string("y: ") + c.result + " = " + op + "(self=a, " + (exponent ? "exponent=" : "other=") +
+            (number ? c.b : "b") + ")\nreturn y\n";
+    EXPECT_EQ(error_of(text), "no error") << text;
+  }
+}
+
+TEST(Importer, ComputesAsPyTorch) {
+  struct Case {
+    const char* text;
+    Inputs inputs;
+    const char* expected;
+  };
+  const Tensor x23 = range({2, 3}), x4 = range({4});
+  const Case cases[] = {
+      // arguments that are left out take the schema's default
+      {"input x: f32[2, 3]\ny: f32[2] = sum.dim_IntList(self=x, dim=[1])\nreturn y",
+       {{"x", x23}},
+       "y=f32[2]{3.0, 12.0}"},
+      {"input x: f32[4]\ny: f32[4] = add.Tensor(self=x, other=1, alpha=3)\nreturn y",
+       {{"x", x4}},
+       "y=f32[4]{3.0, 4.0, 5.0, 6.0}"},
+      // results that nobody reads, and lists of results
+      {"input x: f32[4]\na: f32[2], b: f32[2] = split.Tensor(self=x, split_size=2)\nreturn b",
+       {{"x", x4}},
+       "b=f32[2]{2.0, 3.0}"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(results(c.text, c.inputs), c.expected) << c.text;
+}
+
+TEST(Importer, ViewsAndStrides) {
+  struct Case {
+    const char *type, *call, *expected; // the result's type, the call on x: f32[2, 3] = 0 .. 5
+  };
+  const Case cases[] = {
+      {"f32[3, 2] strides [1, 3]", "t.default(self=x)", "y=f32[3, 2]{0.0, 3.0, 1.0, 4.0, 2.0, 5.0}"},
+      {"f32[2]", "select.int(self=x, dim=1, index=-1)", "y=f32[2]{2.0, 5.0}"},
+      {"f32[2, 2]", "slice.Tensor(self=x, dim=1, start=0, end=9223372036854775807, step=2)",
+       "y=f32[2, 2]{0.0, 2.0, 3.0, 5.0}"},
+      {"f32[2, 2]", "as_strided.default(self=x, size=[2, 2], stride=[1, 2], storage_offset=1)",
+       "y=f32[2, 2]{1.0, 3.0, 2.0, 4.0}"},
+      {"f32[2]", "diagonal.default(self=x, offset=1)", "y=f32[2]{1.0, 5.0}"},
+      {"f32[2, 2, 2]", "unfold.default(self=x, dimension=1, size=2, step=1)",
+       "y=f32[2, 2, 2]{0.0, 1.0, 1.0, 2.0, 3.0, 4.0, 4.0, 5.0}"},
+      {"f32[2, 2, 3]", "expand.default(self=x, size=[2, -1, -1])",
+       "y=f32[2, 2, 3]{0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0}"},
+      {"f32[3, 2]", "view.default(self=x, size=[-1, 2])", "y=f32[3, 2]{0.0, 1.0, 2.0, 3.0, 4.0, 5.0}"},
+      {"f32[2, 1, 3]", "unsqueeze.default(self=x, dim=-2)", "y=f32[2, 1, 3]{0.0, 1.0, 2.0, 3.0, 4.0, 5.0}"},
+  };
+  for (const Case& c : cases) {
+    const std::string text = std::string("input x: f32[2, 3]\ny: ") + c.type + " = " + c.call + "\nreturn y";
+    EXPECT_EQ(results(text, {{"x", range({2, 3})}}), c.expected) << text;
+  }
+}
+
+// Of a program with `strided` inputs and outputs, the graph's have their dimensions in the order of memory.
+TEST(Importer, StridedInputsAreTransposes) {
+  ProgramSource source = program("s in [2, 64]\n"
+                                 "input x: f32[s, 8, 4] strides [32, 1, 8]\n"
+                                 "input gap: f32[2, 3] strides [4, 1]\n"
+                                 "y: f32[s, 8, 4] strides [32, 1, 8] = relu.default(self=x)\n"
+                                 "z: f32[2, 3] = neg.default(self=gap)\n"
+                                 "return y, z");
+  for (const bool strided : {false, true}) {
+    source.strided = strided;
+    auto model = fx::import_program(source);
+    ASSERT_TRUE(model.ok()) << model.error().str();
+    const Graph& g = model->graph;
+    const char* expected = strided ? "f32[s, 4, 8]" : "f32[s, 8, 4]";
+    EXPECT_EQ(g.type(g.inputs()[0]).str(), expected);
+    EXPECT_EQ(g.type(g.outputs()[0].value).str(), expected);
+    EXPECT_EQ(g.type(g.inputs()[1]).str(), "f32[2, 3]"); // no permutation of contiguous strides
+  }
+}
+
+TEST(Importer, WritesInPlace) {
+  struct Case {
+    const char *text, *expected; // x: f32[2, 3] = 0 .. 5
+  };
+  const Case cases[] = {
+      // Through a view; another view of the same memory shows it, a copy does not.
+      {"row: f32[3] = select.int(self=x, dim=0, index=1)\n"
+       "kept: f32[2, 3] = clone.default(self=x)\n"
+       "other: f32[2] = select.int(self=x, dim=1, index=0)\n"
+       "w: f32[3] = add_.Tensor(self=row, other=10)\n"
+       "y: f32[2] = neg.default(self=other)\n"
+       "return y, kept",
+       "y=f32[2]{-0.0, -13.0} kept=f32[2, 3]{0.0, 1.0, 2.0, 3.0, 4.0, 5.0} x=f32[2, 3]{0.0, 1.0, 2.0, 13.0, 14.0, "
+       "15.0}"},
+      // A view of a view, read by the name of what the write returned.
+      {"part: f32[2, 2] = slice.Tensor(self=x, dim=1, start=1)\n"
+       "turned: f32[2, 2] strides [1, 3] offset 1 = t.default(self=part)\n"
+       "w: f32[2, 2] strides [1, 3] offset 1 = zero_.default(self=turned)\n"
+       "y: f32[2, 2] = add.Tensor(self=w, other=1)\n"
+       "return y",
+       "y=f32[2, 2]{1.0, 1.0, 1.0, 1.0} x=f32[2, 3]{0.0, 0.0, 0.0, 3.0, 0.0, 0.0}"},
+      // Memory keeps its element type; a scalar fills.
+      {"c: f32[2, 3] = clone.default(self=x)\n"
+       "w: f32[2, 3] = fill_.Scalar(self=c, value=7)\n"
+       "y: f32[2, 3] = add.Tensor(self=w, other=x)\n"
+       "return y",
+       "y=f32[2, 3]{7.0, 8.0, 9.0, 10.0, 11.0, 12.0}"},
+      // A slice of a buffer takes values; the signature says it.
+      {"buffer b: f32[2, 3]\n"
+       "head: f32[1, 3] = slice.Tensor(self=b, dim=0, start=0, end=1)\n"
+       "from: f32[1, 3] offset 3 = slice.Tensor(self=x, dim=0, start=1, end=2)\n"
+       "w: f32[1, 3] = copy_.default(self=head, src=from)\n"
+       "y: f32[2, 3] = neg.default(self=b)\n"
+       "return y\nmutates b = b",
+       "y=f32[2, 3]{-3.0, -4.0, -5.0, -2.0, -3.0, -4.0} b=f32[2, 3]{3.0, 4.0, 5.0, 2.0, 3.0, 4.0}"},
+      // Functionalised: the new value of an input is a result of its own.
+      {"y: f32[2, 3] = mul.Tensor(self=x, other=2)\nz: f32[2, 3] = neg.default(self=y)\nreturn z\nmutates x = y",
+       "z=f32[2, 3]{-0.0, -2.0, -4.0, -6.0, -8.0, -10.0} x=f32[2, 3]{0.0, 2.0, 4.0, 6.0, 8.0, 10.0}"},
+  };
+  for (const Case& c : cases) {
+    const std::string text = std::string("input x: f32[2, 3]\n") + c.text;
+    EXPECT_EQ(results(text, {{"x", range({2, 3})}}), c.expected) << text;
+  }
+}
+
+TEST(Importer, WritesThatCannotBeFollowed) {
+  EXPECT_NE(error_of("input x: f32[2, 3]\n"
+                     "t: f32[3, 2] strides [1, 3] = t.default(self=x)\n"
+                     "r: f32[6] = reshape.default(self=t, shape=[6])\n"
+                     "w: f32[6] = add_.Tensor(self=r, other=1)\nreturn w")
+                .find("whether it shares memory with 't' is not known"),
+            std::string::npos);
+  EXPECT_NE(error_of("input x: f32[2, 3]\nw: f32[3, 2] = t_.default(self=x)\nreturn w")
+                .find("changes the shape of a tensor in place"),
+            std::string::npos);
+}
+
+TEST(Importer, RangesOfSymbolsBindInputs) {
+  constexpr std::string_view text =
+      "s in [2, 64]\nt in [0, ?]\n"
+      "input x: f32[s, 4]\ninput k: f32[8*t]\n"
+      "y: f32[s, 4] = relu.default(self=x)\nz: f32[8*t] = neg.default(self=k)\nreturn y, z";
+  const Graph g = imported(text);
+  EXPECT_EQ(g.env().range(g.type(g.inputs()[0]).shape[0]), (SymRange{2, 64}));
+  EXPECT_EQ(g.env().divisor(g.type(g.inputs()[1]).shape[0]), 8);
+  auto said = [&](Dims x, Dims k) { return results(text, {{"x", range(std::move(x))}, {"k", range(std::move(k))}}); };
+  EXPECT_EQ(said({2, 4}, {8}).find("error"), std::string::npos) << said({2, 4}, {8});
+  EXPECT_NE(said({65, 4}, {8}).find("65"), std::string::npos) << said({65, 4}, {8});
+  EXPECT_NE(said({1, 4}, {8}).find("error"), std::string::npos);
+  EXPECT_NE(said({2, 4}, {9}).find("error"), std::string::npos);
+  EXPECT_NE(said({2, 5}, {8}).find("dimension 1 of input 'x' must be 4, not 5"), std::string::npos);
+  // Sizes that are given become constants; a contradiction is an error.
+  ImportOptions options;
+  options.dim_values["s"] = 3;
+  auto fixed = fx::import_program(program(text), options);
+  ASSERT_TRUE(fixed.ok()) << fixed.error().str();
+  EXPECT_EQ(fixed->graph.type(fixed->graph.inputs()[0]).str(), "f32[3, 4]");
+  options.dim_values.clear();
+  options.input_shapes["x"] = {3, 5};
+  EXPECT_NE(error_of(text, options).find("'x'"), std::string::npos);
+  options.input_shapes["x"] = {3};
+  EXPECT_NE(error_of(text, options).find("input 'x' has rank 2, and the rank given is 1"), std::string::npos);
+  EXPECT_NE(
+      error_of("s in [9, 3]\ninput x: f32[s]\ny: f32[s] = relu.default(self=x)\nreturn y").find("empty range [9, 3]"),
+      std::string::npos);
+}
+
+TEST(Importer, SizesAreValues) {
+  EXPECT_EQ(results("s in [1, ?]\ninput x: f32[s, 2]\n"
+                    "n = sym_size.int(self=x, dim=0) : s\n"
+                    "twice = _operator.mul(a=n, b=2) : 2*s\n"
+                    "half = _operator.floordiv(a=n, b=2) : s//2\n"
+                    "flat: f32[2*s] = view.default(self=x, size=[twice])\n"
+                    "y: f32[s] = arange.default(end=n, dtype=f32)\n"
+                    "return flat, y, twice, half",
+                    {{"x", range({3, 2})}}),
+            "flat=f32[6]{0.0, 1.0, 2.0, 3.0, 4.0, 5.0} y=f32[3]{0.0, 1.0, 2.0} twice=i64[]{6} half=i64[]{1}");
+  // A size that is an input.
+  EXPECT_EQ(results("s in [1, 9]\ninput n = s\ninput x: f32[s]\ny: f32[s] = mul.Tensor(self=x, other=n)\nreturn y",
+                    {{"x", range({3})}, {"n", range({3}, 0, DType::Bool)}}),
+            "y=f32[3]{0.0, 3.0, 6.0}");
+  // A size that values decide.
+  EXPECT_EQ(results("u in [0, ?]\ninput x: f32[4]\n"
+                    "i: i64[u, 1] = nonzero.default(self=x)\n"
+                    "y: f32[u, 1] = index.Tensor(self=x, indices=[i])\nreturn y",
+                    {{"x", range({4}, -1)}}),
+            "y=f32[3, 1]{-1.0, 1.0, 2.0}");
+}
+
+TEST(Importer, ExpressionsOfSympy) {
+  struct Case {
+    const char *text, *expected; // expected: the size, or a part of the error
+  };
+  const Case cases[] = {
+      {"Mul(Integer(2), Symbol('a', positive=True, integer=True))", "2*a"},
+      {"Add(Integer(-1), Symbol('a'), Mul(Integer(3), Symbol('b')))", "a + 3*b - 1"},
+      {"Add(Mul(Integer(-1), Symbol('a')), Integer(7))", "-a + 7"},
+      {"FloorDiv(Add(Symbol('a'), Integer(1)), Integer(2))", "floordiv(a + 1, 2)"},
+      {"torch.utils._sympy.functions.FloorDiv(Symbol('a'), Integer(2))", "floordiv(a, 2)"},
+      {"Mod(Symbol('a'), Integer(8))", "mod(a, 8)"},
+      {"Pow(Symbol('a'), Integer(2))", "a*a"},
+      {"Max(Integer(1), Symbol('a'))", "max(a, 1)"},
+      {"Min(Symbol('a'), Symbol('b'), Integer(4))", "min"},
+      {"CeilToInt(IntTrueDiv(Symbol('a'), Integer(2)))", "floordiv(a + 1, 2)"},
+      {"TruncToInt(Mul(Float('0.5', precision=53), ToFloat(Symbol('a'))))", "floordiv(a, 2)"},
+      {"42", "42"},
+      {"Rational(1, 3)", "calls 'Rational' of 2 arguments"},
+      {"FloorDiv(Symbol('a'), Integer(0))", "divides by 0"},
+      {"Pow(Symbol('a'), Symbol('b'))", "a power that is no constant"},
+      {"sin(Symbol('a'))", "calls 'sin' of 1 arguments"},
+      {"Integer(99999999999999999999)", "where a 64-bit integer is expected"},
+      {"Symbol('a", "whose name does not end"},
+      {"Add(Integer(1)", "misses a closing parenthesis"},
+      {"Add(Integer(1)) x", "has more after its end"},
+      {"", "is no expression of sympy"},
+  };
+  ShapeEnv env;
+  fx::Program program;
+  ImportOptions options;
+  fx::SymbolTable table(env, program, options, "model.pt2");
+  for (const Case& c : cases) {
+    auto e = table.read_expression(c.text);
+    const std::string said = e.ok() ? e->str() : e.error().str();
+    EXPECT_NE(said.find(c.expected), std::string::npos) << c.text << ": " << said;
+    EXPECT_TRUE(e.ok() || said.find("model.pt2") != std::string::npos) << said;
+  }
+}
+
+// One error: file, node by its module, operator, the user's line; what is wrong, and what to do where it is known.
+TEST(Importer, ErrorsNamePlaces) {
+  EXPECT_EQ(error_of("input x: f32[2]\ny: f32[2] = my.op.default(x=x)\nreturn y"),
+            "error TES-2001 unsupported-op: program: node 'body.0.y' (my.op.default, output 'y', net.py:10): operator "
+            "'my.op.default' is not supported\n");
+  struct Case {
+    const char *text, *part;
+  };
+  const Case cases[] = {
+      {"y: f32[3] = relu.default(self=x)\nreturn y", "'y' is f32[2] here, and the program says dimension 0 is 3"},
+      {"y: f16[2] = alias.default(self=x)\nreturn y",
+       "'y' is f32[2] here, and the program says its element type is float16"},
+      {"y: f32[2, 1] = relu.default(self=x)\nreturn y", "the program says its rank is 2"},
+      {"y: f32[2] = relu.default(self=nothing)\nreturn y", "reads 'nothing', which nothing defines"},
+      {"y: f32[2] = neg.default(self=None)\nreturn y", "argument 'self' is None, expected a number"},
+      {"y: f32[2] = softmax.int(self=x, dim=x)\nreturn y", "argument 'dim' is a tensor, expected an integer"},
+      {"y: f32[2] = softmax.int(self=x, dim=4)\nreturn y", "axis 4 is not in [-1, 1)"},
+      {"y: f32[2] = add.Tensor(self=x)\nreturn y", "argument 'other' is None, expected a number"},
+      {"a: f32[2, 1] = unsqueeze.default(self=x, dim=1)\ny: f32[2, 2] = mm.default(self=a, mat2=a)\nreturn y",
+       "net.py:11"},
+      {"y: complex32[2] = relu.default(self=x)\nreturn y", "complex32"},
+      {"return x, None", "no error"},
+      {"y: f32[2] = relu.default(self=x)\nreturn None", "the program has no output that is a tensor"},
+      {"input q: complex32[2]\ny: f32[2] = relu.default(self=x)\nreturn y",
+       "'q' has element type complex32, which is not supported"},
+  };
+  for (const Case& c : cases) {
+    const std::string text = std::string("input x: f32[2]\n") + c.text;
+    const std::string said = error_of(text);
+    EXPECT_NE(said.find(c.part), std::string::npos) << text << "\n" << said;
+  }
+}
+
+// Nodes have the module and the line; the graph is as short as the program.
+TEST(Importer, GraphOfASmallProgram) {
+  EXPECT_EQ(print(imported("s in [1, 64]\n"
+                           "input x: f32[s, 4]\nweight w: f32[3, 4]\nweight b: f32[3]\n"
+                           "h: f32[s, 3] = linear.default(input=x, weight=w, bias=b)\n"
+                           "y: f32[s, 3] = relu.default(self=h)\nreturn y")),
+            R"(graph @main(%x: f32[s, 4]) -> (%y: f32[s, 3]) where s in [1, 64] {
+  %w = constant {-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0} : f32[3, 4]
+  %b = constant {-1.0, 0.0, 1.0} : f32[3]
+  %0 = transpose(%w) perm=[1, 0] : f32[4, 3]   // body.0.h
+  %1 = MatMul(%x, %0) : f32[s, 3]   // body.0.h
+  %h = add(%1, %b) : f32[s, 3]   // body.0.h
+  %y = Relu(%h) : f32[s, 3]   // body.0.y
+}
+)");
+}
+
+} // namespace
+} // namespace tessera::fx_test
