@@ -35,7 +35,8 @@ private:
   // -- writes (mutation.cpp)
   Status add_write(const FxNode& node, const Node& place, const std::string& functional);
   Status write(const std::string& name, ValueId value, const Node& place);
-  Status refresh(const std::string& name); // makes a view again whose memory was written to
+  Status refresh(const std::string& name);    // makes a view again whose memory was written to, and those that made it
+  Status make_again(const std::string& name); // that one, whose parent shows what the memory holds
   Status refresh_arguments(const FxNode& node);
   void note_views(const FxNode& node); // results that share memory with the node's `self`
   // Outputs for buffers and inputs that were written to and that the signature does not name; their names go to
