@@ -6,19 +6,26 @@
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "graph/support/text.h"
+#include "runtime/cuda/memory.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+
+struct tessera_memory {
+  std::unique_ptr<tessera::cuda::SharedBlock> block;
+};
 
 struct tessera_session {
   std::shared_ptr<tessera::Session> session;
   std::unique_ptr<tessera::Executor> executor; // of a clone; the first one runs by the session's own
   std::string device;
+  int gpu = 0;                                  // of device "cuda"
   bool sizes_known = true;                      // of outputs, from those of inputs
   std::vector<tessera::IoInfo> inputs, outputs; // as the model declares them
   std::map<std::string, size_t, std::less<>> input_named;
   tessera::InUse in_use;
-  std::vector<tessera::Tensor> fresh; // what tessera_run_fresh() shows
+  std::vector<tessera::DeviceTensor> called_with; // inputs of the last tessera_call(), all of them looked at
+  std::vector<tessera::Tensor> fresh;             // what tessera_run_fresh() shows
   // What tessera_output_sizes() and tessera_run_fresh() show.
   std::vector<tessera::Dims> dims;
   std::vector<tessera_tensor> sizes;
@@ -183,6 +190,24 @@ auto in_order(std::vector<Checked>& tensors, const To& to) {
   return out;
 }
 
+bool is_same(const DeviceTensor& known, const tessera_tensor& t) {
+  return known.data == t.data && info(known.dtype).onnx == t.dtype && t.dims != nullptr &&
+         std::equal(known.dims.begin(), known.dims.end(), t.dims, t.dims + std::max(t.rank, 0));
+}
+
+// All inputs in order, as called_with. Those that the last call gave, as weights are, were looked at then.
+Status take_inputs(tessera_session& s, const tessera_tensor* inputs) {
+  auto last = std::exchange(s.called_with, {});
+  last.resize(s.inputs.size());
+  for (size_t i = 0; i < last.size(); ++i) {
+    if (is_same(last[i], inputs[i]) && last[i].data != nullptr) continue;
+    TESSERA_ASSIGN(auto checked, check(inputs[i], s.inputs[i], "input '" + s.inputs[i].name + "'", Memory::Needed));
+    last[i] = on_device(checked);
+  }
+  s.called_with = std::move(last);
+  return {};
+}
+
 void show(const std::vector<IoInfo>& all, tessera_session::Shown& shown) {
   for (const IoInfo& io : all) {
     auto& dims = shown.dims.emplace_back();
@@ -276,6 +301,7 @@ Result<std::unique_ptr<tessera_session>> open_session(const tessera_options& giv
   if (given.tune_share != 0) options.tune_share = std::max(given.tune_share, 0.0);
   auto out = std::make_unique<tessera_session>();
   out->device = choice.device;
+  out->gpu = choice.gpu;
   TESSERA_ASSIGN(out->session, open(std::move(options)));
   describe(*out);
   return out;
@@ -364,6 +390,7 @@ const char* tessera_clone(tessera_session* session, tessera_session** clone) {
     auto out = std::make_unique<tessera_session>();
     out->session = session->session;
     out->device = session->device;
+    out->gpu = session->gpu;
     TESSERA_ASSIGN(out->executor, session->session->new_executor());
     describe(*out);
     return out;
@@ -457,16 +484,39 @@ const char* tessera_call(tessera_session* session, const tessera_tensor* inputs,
       return usage("the model has " + std::to_string(s.inputs.size()) + " inputs, and the number given is " +
                    std::to_string(input_count));
     if (input_count > 0 && inputs == nullptr) return usage("the inputs are null");
-    std::vector<DeviceTensor> in;
-    in.reserve(s.inputs.size());
-    for (size_t i = 0; i < s.inputs.size(); ++i) {
-      TESSERA_ASSIGN(auto checked, check(inputs[i], s.inputs[i], "input '" + s.inputs[i].name + "'", Memory::Needed));
-      in.push_back(on_device(checked));
-    }
+    TESSERA_TRY(take_inputs(s, inputs));
     OutputAllocator give = [&](size_t output, DType dtype, const Dims& dims) -> Result<void*> {
       return allocate(context, static_cast<int32_t>(output), info(dtype).onnx, static_cast<int32_t>(dims.size()),
                       dims.data());
     };
-    return s.executor ? s.executor->call(in, give, stream) : s.session->call(in, give, stream);
+    return s.executor ? s.executor->call(s.called_with, give, stream) : s.session->call(s.called_with, give, stream);
   });
 }
+
+const char* tessera_memory_create(const tessera_session* session, size_t bytes, void* stream, tessera_memory** memory,
+                                  void** data) {
+  if (session == nullptr || memory == nullptr || data == nullptr)
+    return told(usage("a session, and places for the memory and its address, are needed"));
+  auto made = guarded("allocating memory", [&]() -> Result<std::unique_ptr<tessera_memory>> {
+    if (session->device != "cuda") return usage("the session runs on the CPU, and has no memory of a GPU");
+    if (bytes > static_cast<size_t>(INT64_MAX)) return usage("no memory has " + std::to_string(bytes) + " bytes");
+    TESSERA_ASSIGN(auto context, cuda::Context::open(session->gpu));
+    auto out = std::make_unique<tessera_memory>();
+    TESSERA_ASSIGN(out->block,
+                   cuda::SharedBlock::create(std::move(context), std::max<int64_t>(static_cast<int64_t>(bytes), 1),
+                                             static_cast<CUstream>(stream), "a result"));
+    return out;
+  });
+  if (!made.ok()) return told(made.error());
+  *memory = made->release();
+  *data = (*memory)->block->data();
+  return nullptr;
+}
+
+const char* tessera_memory_wait(tessera_memory* memory, void* stream) {
+  if (memory == nullptr) return told(usage("the memory is null"));
+  auto outcome = guarded("waiting for memory", [&] { return memory->block->wait_on(static_cast<CUstream>(stream)); });
+  return outcome.ok() ? nullptr : told(outcome.error());
+}
+
+void tessera_memory_free(tessera_memory* memory) { delete memory; }

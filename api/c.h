@@ -158,6 +158,18 @@ typedef void* (*tessera_allocate)(void* context, int32_t output, int32_t dtype, 
 const char* tessera_call(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                          tessera_allocate allocate, void* context, void* stream);
 
+/* Memory of the GPU that the session runs on, for a caller without an allocator of its own. It may outlive the
+ * session; streams live as long as the memory that is used on them. It is used by one thread at a time. */
+typedef struct tessera_memory tessera_memory;
+/* `bytes` of it at *data, aligned to 256, to be used on `stream`, and on others after tessera_memory_wait(). An
+ * `allocate` of tessera_call() may call it. */
+const char* tessera_memory_create(const tessera_session* session, size_t bytes, void* stream, tessera_memory** memory,
+                                  void** data);
+/* What is put on `stream` from now on comes after what was put on the stream of tessera_memory_create() before. */
+const char* tessera_memory_wait(tessera_memory* memory, void* stream);
+/* Gives it back after what was put on all of its streams before. Null is allowed. */
+void tessera_memory_free(tessera_memory* memory);
+
 #ifdef __cplusplus
 }
 #endif

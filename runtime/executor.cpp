@@ -22,24 +22,18 @@ public:
 
   Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
                                   std::vector<Tensor>* outputs) override {
+    TESSERA_ASSIGN(auto alone, use_alone());
     std::vector<const Tensor*> ordered;
     TESSERA_TRY(in_order(inputs, ordered));
-    return use_variant(ordered, Running{*this, {outputs, nullptr, false, nullptr}}, stats);
+    return use_variant(alone, ordered, Running{*this, {outputs, nullptr, false, nullptr}}, stats);
   }
 
   Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream,
               RunStats* stats) override {
     return guarded("running the model", [&]() -> Status {
-      std::vector<Tensor> views;
-      views.reserve(inputs.size());
-      for (const auto& t : inputs) {
-        TESSERA_ASSIGN(auto view, shown(t));
-        views.push_back(std::move(view));
-      }
-      std::vector<const Tensor*> ordered;
-      ordered.reserve(views.size());
-      for (const Tensor& t : views) ordered.push_back(&t);
-      TESSERA_TRY(use_variant(ordered, Running{*this, {nullptr, &outputs, on_gpu_, stream}}, stats));
+      TESSERA_ASSIGN(auto alone, use_alone());
+      TESSERA_TRY(show_inputs(inputs));
+      TESSERA_TRY(use_variant(alone, shown_inputs_, Running{*this, {nullptr, &outputs, on_gpu_, stream}}, stats));
       return {};
     });
   }
@@ -53,9 +47,10 @@ public:
         TESSERA_ASSIGN(auto view, shown(t));
         out.push_back(std::move(view));
       }
+      TESSERA_ASSIGN(auto alone, use_alone());
       std::vector<const Tensor*> ordered;
       TESSERA_TRY(in_order(in, ordered));
-      TESSERA_TRY(use_variant(ordered, Running{*this, {&out, nullptr, true, stream}}, stats));
+      TESSERA_TRY(use_variant(alone, ordered, Running{*this, {&out, nullptr, true, stream}}, stats));
       return {};
     });
   }
@@ -67,10 +62,11 @@ public:
       for (auto& input : typed) input.second.data = &never_read;
       TESSERA_ASSIGN(auto in, shown(typed));
       std::vector<DeviceTensor> sizes;
+      TESSERA_ASSIGN(auto alone, use_alone());
       std::vector<const Tensor*> ordered;
       TESSERA_TRY(in_order(in, ordered));
       TESSERA_TRY(use_variant(
-          ordered,
+          alone, ordered,
           [&](LoadedVariant& l) -> LoadedVariant::Outcome {
             auto known = l.output_sizes();
             if (!known.ok()) return Result<std::vector<Tensor>>(std::move(known).take_error());
@@ -107,6 +103,22 @@ private:
     auto bytes = static_cast<size_t>(byte_size(t.dtype, count));
     return Tensor::view(t.dtype, t.dims, Storage{nullptr, static_cast<const std::byte*>(t.data), bytes});
   }
+  // The inputs of a call as tensors, in shown_inputs_. Most calls give most inputs (weights) as the call before did.
+  Status show_inputs(std::span<const DeviceTensor> inputs) {
+    if (views_.size() != inputs.size()) {
+      shown_inputs_.clear();
+      views_.assign(inputs.size(), Tensor());
+      for (const Tensor& t : views_) shown_inputs_.push_back(&t);
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const DeviceTensor& t = inputs[i];
+      Tensor& view = views_[i];
+      if (view.defined() && view.data() == t.data && view.dtype() == t.dtype && view.dims() == t.dims) continue;
+      view = Tensor(); // if this one fails, it is not the next call's
+      TESSERA_ASSIGN(view, shown(t));
+    }
+    return {};
+  }
   static Result<std::map<std::string, Tensor>> shown(const std::map<std::string, DeviceTensor>& tensors) {
     std::map<std::string, Tensor> views;
     for (const auto& [name, t] : tensors) {
@@ -142,16 +154,15 @@ private:
     }
   };
 
-  // All variants have the inputs of the last, generic one: join() sees to it.
+  // All variants have the inputs of the last, generic one: join() sees to it. The executor is used alone.
   Status in_order(const std::map<std::string, Tensor>& inputs, std::vector<const Tensor*>& ordered) {
-    TESSERA_ASSIGN(auto alone, use_alone());
     ordered.reserve(inputs.size());
     return loaded_.back()->variant().in_order(inputs, ordered);
   }
 
   template <class Use>
-  Result<std::vector<Tensor>> use_variant(std::span<const Tensor* const> inputs, const Use& use, RunStats* stats) {
-    TESSERA_ASSIGN(auto alone, use_alone());
+  Result<std::vector<Tensor>> use_variant(const InUse::Guard&, std::span<const Tensor* const> inputs, const Use& use,
+                                          RunStats* stats) {
     auto start = Clock::now();
     RunStats local;
     stats_ = stats ? stats : &local;
@@ -410,6 +421,8 @@ private:
   // Of the call under way:
   RunStats* stats_ = nullptr;
   LoadedVariant* ran_ = nullptr;
+  std::vector<Tensor> views_;               // inputs of the last call by position; the memory is the caller's
+  std::vector<const Tensor*> shown_inputs_; // to views_
 };
 
 } // namespace

@@ -215,6 +215,14 @@ Status GraphBuilder::add_nodes(std::vector<Refusal>* refusals) {
   return {};
 }
 
+// A result that is a size: the program states its expression. One without is not defined; reading it is an error.
+Status GraphBuilder::define_size(const Argument& a) {
+  auto it = program_.graph.sym_ints.find(a.name);
+  if (it == program_.graph.sym_ints.end()) return {};
+  if (auto e = symbols_.read(it->second.value); e.ok()) items_[a.name] = *e;
+  return {};
+}
+
 Status GraphBuilder::define_opaque(const FxNode& node) {
   auto define = [&](const Argument& a) -> Status {
     if (a.kind == Argument::Kind::Tensor) {
@@ -223,10 +231,7 @@ Status GraphBuilder::define_opaque(const FxNode& node) {
       TESSERA_ASSIGN(TensorType type, type_of(a.name, it->second));
       items_[a.name] = out_.graph.add_input(unique(a.name), std::move(type));
     } else if (a.kind == Argument::Kind::SymInt) {
-      auto it = program_.graph.sym_ints.find(a.name);
-      if (it == program_.graph.sym_ints.end()) return {};
-      auto e = symbols_.read(it->second.value);
-      if (e.ok()) items_[a.name] = *e;
+      return define_size(a);
     }
     return {};
   };
@@ -308,6 +313,9 @@ Status GraphBuilder::define_results(const FxNode& node, const std::vector<ValueI
       items_[a.name] = SymbolicNumber{results[i]};
       return {};
     }
+    const auto size =
+        a.kind == Argument::Kind::SymInt ? program_.graph.sym_ints.find(a.name) : program_.graph.sym_ints.end();
+    if (size != program_.graph.sym_ints.end() && !symbols_.is_new_symbol(size->second.value)) return define_size(a);
     if (a.kind != Argument::Kind::Tensor)
       return Diagnostic(ErrorCode::UnsupportedFeature, where, "has a result that is " + std::string(name(a.kind)));
     if (i >= results.size() || !results[i].valid()) {

@@ -44,6 +44,7 @@ private:
   Status add_written_outputs(std::unordered_set<std::string>& taken, std::vector<std::string>& changed);
   Status define_results(const FxNode& node, const std::vector<ValueId>& results, const Location& where);
   Status define_tensor(const std::string& name, ValueId value, const Location& where);
+  Status define_size(const Argument& a);
   Status define_opaque(const FxNode& node);
   Status add_outputs();
   Status symbolic(const FxNode& node, const Location& where); // _operator.*, sym_size ...

@@ -23,7 +23,8 @@ Result<SymExpr> SymbolTable::symbol(const std::string& name) {
     return named_.emplace(name, SymExpr(given->second)).first->second;
   SymRange range;
   if (auto it = program_.ranges.find(name); it != program_.ranges.end()) {
-    range.lo = std::max<int64_t>(it->second.min.value_or(0), 0);
+    // A symbol without a lower bound is an integer that the program reads from a tensor: sizes are never negative.
+    range.lo = std::max(it->second.min.value_or(-kSymMax), -kSymMax);
     range.hi = std::min(it->second.max.value_or(kSymMax), kSymMax);
     if (range.lo > range.hi)
       return malformed(name, "is constrained to the empty range [" + std::to_string(range.lo) + ", " +
@@ -232,6 +233,8 @@ private:
       if (out.ok() && !take(')')) return error("has an integer that does not end");
     } else if (name == "CeilToInt" || name == "FloorToInt" || name == "TruncToInt") {
       out = rounded(name);
+    } else if (name == "Piecewise") {
+      out = piecewise();
     } else {
       std::vector<SymExpr> args;
       if (!take(')')) {
@@ -244,6 +247,25 @@ private:
       out = apply(name, args);
     }
     --depth_;
+    return out;
+  }
+
+  // "Piecewise(ExprCondPair(value, condition), ...)": the value of the first condition that holds; the last one is
+  // true.
+  Result<SymExpr> piecewise() {
+    std::vector<std::pair<SymExpr, SymExpr>> cases; // value, condition
+    do {
+      if (word() != "ExprCondPair" || !take('(')) return error("has a case that is no pair of value and condition");
+      TESSERA_ASSIGN(SymExpr value, expression());
+      if (!take(',')) return error("has a case without a condition");
+      TESSERA_ASSIGN(SymExpr condition, expression());
+      if (!take(')')) return error("misses a closing parenthesis");
+      cases.emplace_back(std::move(value), std::move(condition));
+    } while (take(','));
+    if (!take(')')) return error("misses a closing parenthesis");
+    if (!cases.back().second.is_const(1)) return error("has cases that leave some sizes out");
+    SymExpr out = cases.back().first;
+    for (size_t i = cases.size() - 1; i-- > 0;) out = sym_select(cases[i].second, cases[i].first, out);
     return out;
   }
 

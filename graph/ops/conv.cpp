@@ -184,7 +184,8 @@ Status infer_conv_transpose(InferContext& c) {
   return set_result(c, c.type(0).dtype, in_own_order(c.node, out));
 }
 
-Status reference_conv_transpose(ReferenceContext& c) {
+template <class V>
+Status convolve_transposed(ReferenceContext& c) {
   const Tensor &x = c.operands[0], &w = c.operands[1];
   Window win = window_of(c.node.attributes);
   int64_t groups = c.node.attributes.i("groups", 1), filters = w.dims()[1];
@@ -196,8 +197,8 @@ Status reference_conv_transpose(ReferenceContext& c) {
                  win.pads_end[i]);
     dims.push_back(os.back());
   }
-  TESSERA_ASSIGN(int64_t count, element_count(dims));
-  std::vector<double> sums(static_cast<size_t>(count)), vx = all<double>(x), vw = all<double>(w);
+  TESSERA_ASSIGN(Tensor out, Tensor::create(x.dtype(), dims));
+  std::vector<V> sums(static_cast<size_t>(out.count())), vx = all<V>(x), vw = all<V>(w);
   Dims stride = strides_of(os);
   int64_t image = 1, taps = 1;
   for (int64_t d : os) image *= d;
@@ -219,7 +220,7 @@ Status reference_conv_transpose(ReferenceContext& c) {
             vx[static_cast<size_t>(i.i())] * vw[static_cast<size_t>((channel * filters + f) * taps + k.i())];
     }
   }
-  TESSERA_ASSIGN(Tensor out, from_f64(x.dtype(), dims, sums));
+  for (int64_t i = 0; i < out.count(); ++i) set(out, i, sums[static_cast<size_t>(i)]);
   c.results = {out};
   return {};
 }
@@ -229,12 +230,15 @@ OpDef conv_transpose_record() {
   def.name = "conv_transpose";
   def.summary = "transposed convolution of x [N, C, spatial...] (channels_last 1: [N, spatial..., C]) with w [C, O / "
                 "groups, kernel...], without bias";
-  def.operands = {{"x", TypeSet::Float}, {"w", TypeSet::SameAsFirst}};
+  def.operands = {{"x", TypeSet::Numeric}, {"w", TypeSet::SameAsFirst}};
   def.attributes = primitive_attributes();
   def.attributes.push_back({"output_padding", AttrKind::Ints});
   def.infer = infer_conv_transpose;
   def.meaning = StructuredOp{Structured::Conv};
-  def.reference = [](ReferenceContext& c) { return on_channels_first(c, reference_conv_transpose); };
+  def.reference = [](ReferenceContext& c) -> Status {
+    const bool real = is_float(c.operands[0].dtype());
+    return on_channels_first(c, real ? convolve_transposed<double> : convolve_transposed<uint64_t>);
+  };
   def.samples = [] {
     std::vector<Sample> out;
     uint64_t seed = 1;
@@ -243,7 +247,7 @@ OpDef conv_transpose_record() {
       out.push_back(sample({random(d, std::move(x), seed), random(d, std::move(w), seed + 1)}, std::move(a)));
       seed += 2;
     };
-    for (DType d : {DType::F32, DType::F64, DType::F16}) {
+    for (DType d : {DType::F32, DType::F64, DType::F16, DType::I32}) {
       add(d, {1, 2, 4}, {2, 3, 3}, conv_attributes({2}, {1}, {1}, {1}));
       add(d, {2, 2, 3, 4}, {2, 2, 3, 2}, conv_attributes({2, 3}, {1, 0}, {0, 0}, {1, 2}), {1, 2});
     }

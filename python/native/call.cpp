@@ -5,7 +5,12 @@
 
 namespace tessera::python {
 
+// Closing waits for what the session does in the background, which may want the interpreter's lock.
 Model::~Model() {
+  {
+    WithoutLock others;
+    for (Lane* lane : lanes) tessera_close(std::exchange(lane->session, nullptr));
+  }
   for (Lane* lane : lanes) delete lane;
 }
 
@@ -29,7 +34,7 @@ bool Using::take() {
   auto lane = std::make_unique<Lane>();
   lane->session = clone;
   model_.lanes.reserve(model_.lanes.size() + 1);
-  model_.free_lanes.reserve(model_.lanes.size() + 1); // giving a lane back must not fail
+  model_.free_lanes.reserve(model_.lanes.size() + 1); // of all lanes: giving one back must not fail
   lane_ = lane.release();
   model_.lanes.push_back(lane_);
   return true;
@@ -63,8 +68,7 @@ void prepare(const Model& model, Lane& lane) {
 
 namespace {
 
-// What has no element may have no address; the library takes null for a refusal.
-std::byte nothing[64]; // NOLINT: its address is not const
+std::byte no_elements[64]; // NOLINT: its address is not const
 
 // Output `o` of these sizes, as a tensor in lane.made.
 bool make_output(Lane& lane, const Maker& maker, size_t o, int32_t dtype, int32_t rank, const int64_t* dims) {
@@ -84,15 +88,16 @@ bool make_output(Lane& lane, const Maker& maker, size_t o, int32_t dtype, int32_
   void* data = nullptr;
   lane.made[o] = maker.make(o, dtype, tuple, known, data);
   if (!lane.made[o]) return false;
-  lane.outputs[o] = {nullptr, dtype, rank, known.data(), data ? data : nothing};
+  lane.outputs[o] = {nullptr, dtype, rank, known.data(), address_or_nothing(data)};
   return true;
 }
 
-// Of tessera_call(): the call whose outputs are asked for. `failed`: a Python error is set.
+// Of tessera_call(): the call whose outputs are asked for. The library may ask on a thread of its own, whose Python
+// error is kept for the caller.
 struct Asked {
   Lane& lane;
   const Maker& maker;
-  bool failed = false;
+  Raised error;
 };
 
 void* allocate(void* context, int32_t output, int32_t dtype, int32_t rank, const int64_t* dims) {
@@ -105,8 +110,7 @@ void* allocate(void* context, int32_t output, int32_t dtype, int32_t rank, const
   }
   PyGILState_STATE state = PyGILState_Ensure();
   const bool made = protect(false, [&] { return make_output(lane, asked.maker, o, dtype, rank, dims); });
-  // The error stays with the thread, whose call raises it.
-  asked.failed = asked.failed || !made;
+  if (!made) asked.error.take();
   PyGILState_Release(state);
   return made ? lane.outputs[o].data : nullptr;
 }
@@ -122,14 +126,14 @@ bool compute_there(const Model& model, Lane& lane, const Maker& maker, void* str
       if (!make_output(lane, maker, o, model.outputs[o].dtype, static_cast<int32_t>(dims.size()), dims.data()))
         return false;
     }
-  Asked asked{lane, maker};
+  Asked asked{lane, maker, {}};
   const char* error = nullptr;
   {
     WithoutLock others;
     error = tessera_call(lane.session, lane.inputs.data(), static_cast<int32_t>(lane.inputs.size()), allocate, &asked,
                          stream);
   }
-  if (asked.failed) return false;
+  if (asked.error.give_back()) return false;
   if (error) {
     raise_last_error(error);
     return false;
@@ -172,6 +176,8 @@ bool compute_from_host(const Model& model, Lane& lane, const Maker& maker) {
 
 } // namespace
 
+void* address_or_nothing(void* address) { return address ? address : no_elements; }
+
 bool compute(const Model& model, Lane& lane, const Maker& maker, bool on_gpu, void* stream) {
   return on_gpu == model.on_gpu ? compute_there(model, lane, maker, stream) : compute_from_host(model, lane, maker);
 }
@@ -179,8 +185,10 @@ bool compute(const Model& model, Lane& lane, const Maker& maker, bool on_gpu, vo
 PyObject* outputs_of(Lane& lane) {
   Ref list(PyList_New(static_cast<Py_ssize_t>(lane.outputs.size())));
   if (!list) return nullptr;
-  for (size_t o = 0; o < lane.outputs.size(); ++o)
+  for (size_t o = 0; o < lane.outputs.size(); ++o) {
+    if (!lane.made[o]) return raise_error("RunError", "output " + std::to_string(o) + " was not computed");
     if (PyList_SetItem(list.get(), static_cast<Py_ssize_t>(o), lane.made[o].release()) != 0) return nullptr;
+  }
   return list.release();
 }
 
@@ -188,7 +196,9 @@ bool address_of(PyObject* tensor, void*& address) {
   Ref number(PyObject_CallMethodObjArgs(tensor, names.data_ptr, nullptr));
   if (!number) return false;
   address = PyLong_AsVoidPtr(number.get());
-  return address != nullptr || !PyErr_Occurred();
+  if (!address && PyErr_Occurred()) return false;
+  address = address_or_nothing(address);
+  return true;
 }
 
 bool take_shape(const Model& model, Lane& lane, size_t i, PyObject* tensor) {
@@ -238,7 +248,7 @@ bool take_argument(const Model& model, Lane& lane, size_t i, PyObject* arg) {
     }
     int64_t& size = lane.sizes[model.first_size[i]];
     size = PyLong_AsLongLong(arg);
-    lane.inputs[i].data = nothing; // nothing reads its elements
+    lane.inputs[i].data = no_elements; // nothing reads them
     return size != -1 || !PyErr_Occurred();
   }
   return address_of(arg, lane.inputs[i].data) && (io.is_fixed() || take_shape(model, lane, i, arg));

@@ -5,6 +5,7 @@
 
 namespace tessera::python::dlpack {
 
+constexpr uint64_t kCopied = 2; // of VersionedTensor::flags
 constexpr int32_t kCpu = 1, kCuda = 2, kCudaHost = 3;
 
 struct Device {
@@ -34,7 +35,7 @@ struct VersionedTensor {
   uint32_t major, minor;
   void* context;
   void (*deleter)(VersionedTensor*);
-  uint64_t flags; // bit 0: read-only
+  uint64_t flags; // bit 0: read-only; bit 1: a copy that nobody else has
   Tensor tensor;
 };
 

@@ -76,11 +76,22 @@ T protect(T failed, Body&& body) noexcept {
 // extension refuses to be imported into a second interpreter.
 struct Names {
   PyObject *data_ptr, *shape, *dtype, *array_struct, *dlpack, *dlpack_device, *is_contiguous, *contiguous, *is_cpu,
-      *is_neg, *get_device, *stream, *empty;
+      *is_cuda, *is_neg, *get_device;
 };
 extern Names names;
 bool intern_names();
 
+// A str. Text of a model, or of the library, may hold bytes that are no UTF-8.
+Ref text(const char* s);
+// A Python exception on its way from one thread to another.
+class Raised {
+public:
+  void take();                    // this thread's, which has none afterwards
+  [[nodiscard]] bool give_back(); // false: there is none
+
+private:
+  Ref type_, value_, trace_;
+};
 // Sets the Python exception for the error that the last function of libtessera returned on this thread
 // (tessera._errors.make_error makes it). Always returns null.
 PyObject* raise_last_error(const char* text);
@@ -126,6 +137,7 @@ struct Model {
   std::vector<size_t> first_size; // of each input, in Lane::sizes
   size_t size_count = 0;
   bool on_gpu = false, sizes_known = true;
+  int gpu = 0;                           // which one, as CUDA counts them
   Ref weights;                           // what open_program() was given: lives as long as the sessions
   std::vector<Lane*> lanes;              // all of them; the first one is what was opened
   std::vector<Lane*> free_lanes;         // those that no call uses; guarded by the interpreter's lock
@@ -166,6 +178,9 @@ void prepare(const Model& model, Lane& lane);
 bool compute(const Model& model, Lane& lane, const Maker& maker, bool on_gpu, void* stream);
 PyObject* outputs_of(Lane& lane); // as a list
 
+// What has no element may have no address, and the library takes null for a refusal: `address`, or one that nothing
+// reads.
+void* address_or_nothing(void* address);
 // tensor.data_ptr(), and tensor.shape as the sizes of input `i`.
 bool address_of(PyObject* tensor, void*& address);
 bool take_shape(const Model& model, Lane& lane, size_t i, PyObject* tensor);

@@ -40,12 +40,16 @@ PyObject* helper(const char* name, PyObject*& known) {
 PyObject *ndarray_type, *torch_type, *numpy_number, *numpy_dtype, *numpy_contiguous, *numpy_empty, *torch_dtype,
     *torch_stream, *torch_empty, *torch_known;
 
+// Whether `object` is of a class that may not be there. -1: a Python error.
+int is_a(PyObject* object, PyObject* type) { return type ? PyObject_IsInstance(object, type) : 0; }
+
 bool wrong_dtype(const Io& io, const std::string& given) {
   raise_error("InputTypeError", "input '" + io.name + "' has dtype " + given + "; the model declares " + io.text());
   return false;
 }
+// str(object)
 std::string text_of(PyObject* object) {
-  Ref shown(PyObject_Str(object));
+  Ref shown(object ? PyObject_Str(object) : nullptr);
   Ref utf8(shown ? PyUnicode_AsUTF8String(shown.get()) : nullptr);
   const char* text = utf8 ? PyBytes_AsString(utf8.get()) : nullptr;
   if (!text) PyErr_Clear();
@@ -58,27 +62,12 @@ public:
 
   bool take(size_t i, PyObject* arg) {
     io_ = &model_.inputs[i];
-    PyObject* numpy = loaded("numpy", "ndarray", ndarray_type);
-    const bool is_numpy = numpy && PyObject_IsInstance(arg, numpy) == 1;
-    PyObject* torch = is_numpy ? nullptr : loaded("torch", "Tensor", torch_type);
-    const bool is_torch = torch && PyObject_IsInstance(arg, torch) == 1;
+    const int is_numpy = is_a(arg, loaded("numpy", "ndarray", ndarray_type));
+    const int is_torch = is_numpy ? 0 : is_a(arg, loaded("torch", "Tensor", torch_type));
+    if (is_numpy < 0 || is_torch < 0) return false;
     const Kind kind = is_numpy ? Kind::Numpy : is_torch ? Kind::Torch : Kind::Dlpack;
     if (i == 0) kind_ = kind;
-    bool gpu = false;
-    const bool done = is_numpy ? take_numpy(i, arg) : is_torch ? take_torch(i, arg, gpu) : take_dlpack(i, arg, gpu);
-    if (!done) return false;
-    if (gpu && !model_.on_gpu) {
-      raise_error("InputError", "input '" + io_->name +
-                                    "' lies in a GPU's memory; the model was loaded for the CPU. Load it with "
-                                    "device=\"cuda\", or copy the input to the host");
-      return false;
-    }
-    if (i == 0) on_gpu_ = gpu;
-    if (gpu == on_gpu_) return true;
-    raise_error("InputError", "input '" + io_->name + "' lies in " + (gpu ? "a GPU's" : "host") +
-                                  " memory and input '" + model_.inputs[0].name +
-                                  "' does not; all inputs of a call lie in the same memory");
-    return false;
+    return is_numpy ? lies_in(i, false) && take_numpy(i, arg) : is_torch ? take_torch(i, arg) : take_dlpack(i, arg);
   }
 
   [[nodiscard]] Kind kind() const { return kind_; }
@@ -86,6 +75,15 @@ public:
   [[nodiscard]] void* stream() const { return on_; }
 
 private:
+  // All inputs lie in the host's memory, or all in that of the model's GPU.
+  bool lies_in(size_t i, bool gpu) {
+    if (i == 0) on_gpu_ = gpu;
+    if (gpu == on_gpu_) return true;
+    raise_error("InputError", "input '" + io_->name + "' lies in " + (gpu ? "a GPU's" : "host") +
+                                  " memory and input '" + model_.inputs[0].name +
+                                  "' does not; all inputs of a call lie in the same memory");
+    return false;
+  }
   int64_t* dims(size_t i) { return lane_.sizes.data() + model_.first_size[i]; }
 
   bool take_numpy(size_t i, PyObject* arg) {
@@ -124,7 +122,7 @@ private:
     return true;
   }
 
-  bool take_torch(size_t i, PyObject* arg, bool& gpu) {
+  bool take_torch(size_t i, PyObject* arg) {
     Ref dtype(PyObject_GetAttr(arg, names.dtype));
     if (!dtype) return false;
     Ref& expected = model_.torch_dtypes[i];
@@ -136,13 +134,15 @@ private:
     if (dtype.get() != expected.get()) return wrong_dtype(*io_, text_of(dtype.get()));
     Ref on_cpu(PyObject_GetAttr(arg, names.is_cpu));
     if (!on_cpu) return false;
-    gpu = on_cpu.get() != Py_True;
-    if (gpu && i == 0 && !take_torch_stream(arg)) return false;
+    const bool gpu = on_cpu.get() != Py_True;
+    if ((gpu && !take_torch_device(i, arg)) || !lies_in(i, gpu)) return false;
     Ref tensor = Ref::borrow(arg);
     Ref contiguous(PyObject_CallMethodObjArgs(arg, names.is_contiguous, nullptr));
     Ref negative(contiguous ? PyObject_CallMethodObjArgs(arg, names.is_neg, nullptr) : nullptr);
-    if (!negative) return false;
-    if (contiguous.get() != Py_True || negative.get() == Py_True) {
+    const bool complex = io_->dtype == 14 || io_->dtype == 15;
+    Ref conjugate(complex && negative ? PyObject_CallMethod(arg, "is_conj", nullptr) : nullptr);
+    if (!negative || (complex && !conjugate)) return false;
+    if (contiguous.get() != Py_True || negative.get() == Py_True || conjugate.get() == Py_True) {
       PyObject* copied = helper("torch_contiguous", torch_known);
       tensor.reset(copied ? PyObject_CallFunctionObjArgs(copied, arg, nullptr) : nullptr);
       if (!tensor) return false;
@@ -151,8 +151,22 @@ private:
     lane_.held[i] = std::move(tensor);
     return true;
   }
-  // The caller's stream: what was given, else PyTorch's current one. Errors: a device that is not GPU 0.
-  bool take_torch_stream(PyObject* tensor) {
+  // Raises InputError.
+  bool elsewhere(const std::string& device) {
+    raise_error("InputError",
+                "input '" + io_->name + "' lies on '" + device + "'; the model was loaded for " +
+                    (model_.on_gpu ? "'cuda:" + std::to_string(model_.gpu) + "'"
+                                   : "the CPU. Load it with device=\"cuda\", or copy the input to the host"));
+    return false;
+  }
+  // Of a tensor that is not the host's. The caller's stream is what was given, else PyTorch's current one.
+  bool take_torch_device(size_t i, PyObject* tensor) {
+    Ref on_cuda(PyObject_GetAttr(tensor, names.is_cuda));
+    Ref gpu(on_cuda ? PyObject_CallMethodObjArgs(tensor, names.get_device, nullptr) : nullptr);
+    if (!gpu) return false;
+    if (!model_.on_gpu || on_cuda.get() != Py_True || PyLong_AsLong(gpu.get()) != model_.gpu)
+      return elsewhere(text_of(Ref(PyObject_GetAttrString(tensor, "device")).get()));
+    if (i > 0) return true;
     PyObject* of = helper("torch_stream", torch_stream);
     Ref number(of ? PyObject_CallFunctionObjArgs(of, tensor, stream_, nullptr) : nullptr);
     if (!number) return false;
@@ -160,70 +174,117 @@ private:
     return on_ != nullptr || !PyErr_Occurred();
   }
 
-  bool take_dlpack(size_t i, PyObject* arg, bool& gpu) {
+  // What __dlpack__ returns is taken as well, and stays its owner's: a capsule that was not consumed.
+  static const dlpack::Tensor* tensor_of(PyObject* capsule) {
+    if (PyCapsule_IsValid(capsule, "dltensor"))
+      return &static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"))->tensor;
+    if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
+      return &static_cast<dlpack::VersionedTensor*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"))->tensor;
+    return nullptr;
+  }
+  bool take_dlpack(size_t i, PyObject* arg) {
+    if (const dlpack::Tensor* t = tensor_of(arg))
+      return take_dlpack_device(i, t->device) && take_capsule(i, Ref::borrow(arg), *t);
     Ref device(PyObject_GetAttr(arg, names.dlpack_device));
     if (!device) {
       PyErr_Clear();
-      raise_error("InputTypeError",
-                  "input '" + io_->name + "' is of type " + text_of(reinterpret_cast<PyObject*>(Py_TYPE(arg))) +
-                      "; a NumPy array, a PyTorch tensor or an object with __dlpack__ is expected, " + io_->text());
+      Ref type(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(arg)), "__name__"));
+      raise_error("InputTypeError", "input '" + io_->name + "' is of type " + text_of(type.get()) +
+                                        "; a NumPy array, a PyTorch tensor or an object with __dlpack__ is expected, " +
+                                        io_->text());
       return false;
     }
     Ref where(PyObject_CallObject(device.get(), nullptr));
-    int type = 0, id = 0;
-    if (!where || !PyArg_ParseTuple(where.get(), "ii", &type, &id)) return false;
-    if (type != dlpack::kCpu && type != dlpack::kCudaHost) {
-      raise_error("UnsupportedError", "input '" + io_->name + "' lies on DLPack's device (" + std::to_string(type) +
-                                          ", " + std::to_string(id) +
-                                          "); of a GPU's memory PyTorch's tensors are taken: torch.from_dlpack(x)");
-      return false;
-    }
-    gpu = false;
-    Ref capsule(PyObject_CallMethodObjArgs(arg, names.dlpack, nullptr));
+    dlpack::Device on{};
+    if (!where || !PyArg_ParseTuple(where.get(), "ii", &on.type, &on.id)) return false;
+    if (!take_dlpack_device(i, on)) return false;
+    Ref capsule = capsule_of(arg, on.type == dlpack::kCuda);
     if (!capsule) return false;
-    const dlpack::Tensor* t = nullptr;
-    if (PyCapsule_IsValid(capsule.get(), "dltensor")) {
-      t = &static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.get(), "dltensor"))->tensor;
-    } else if (PyCapsule_IsValid(capsule.get(), "dltensor_versioned")) {
-      t = &static_cast<dlpack::VersionedTensor*>(PyCapsule_GetPointer(capsule.get(), "dltensor_versioned"))->tensor;
-    } else {
+    const dlpack::Tensor* t = tensor_of(capsule.get());
+    if (!t) {
       raise_error("InputTypeError", "input '" + io_->name + "': __dlpack__ returned no capsule of DLPack");
       return false;
     }
-    if (dtype_of(t->dtype) != io_->dtype) {
-      const int32_t known = dtype_of(t->dtype);
-      return wrong_dtype(*io_, known ? dtype_name(known)
-                                     : "DLPack code " + std::to_string(t->dtype.code) + " of " +
-                                           std::to_string(t->dtype.bits) + " bits");
+    return take_capsule(i, std::move(capsule), *t);
+  }
+  // Version 1 of the protocol, in which read-only memory can be shown, where the owner knows it. Of a GPU's memory the
+  // owner sees to it that the stream of the call comes after what fills it.
+  Ref capsule_of(PyObject* owner, bool gpu) const {
+    static PyObject* const nothing = PyTuple_New(0);
+    static PyObject* const newest = Py_BuildValue("{s(ii)}", "max_version", 1, 0);
+    Ref method(PyObject_GetAttr(owner, names.dlpack));
+    if (!method || !nothing || !newest) return Ref();
+    Ref on_stream, with_stream;
+    if (gpu) { // 1 is the default stream
+      on_stream.reset(PyLong_FromVoidPtr(on_ ? on_ : reinterpret_cast<void*>(1)));
+      with_stream.reset(on_stream ? Py_BuildValue("{sOs(ii)}", "stream", on_stream.get(), "max_version", 1, 0)
+                                  : nullptr);
+      if (!with_stream) return Ref();
     }
-    const auto rank = static_cast<size_t>(t->rank);
-    if (rank != io_->dims.size()) return wrong_rank(*io_, t->shape, rank);
-    std::copy(t->shape, t->shape + rank, dims(i));
-    auto* data = static_cast<std::byte*>(t->data) + t->byte_offset;
+    Ref capsule(PyObject_Call(method.get(), nothing, gpu ? with_stream.get() : newest));
+    if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError)) return capsule;
+    PyErr_Clear();
+    if (!gpu) return Ref(PyObject_CallObject(method.get(), nullptr));
+    with_stream.reset(Py_BuildValue("{sO}", "stream", on_stream.get()));
+    return with_stream ? Ref(PyObject_Call(method.get(), nothing, with_stream.get())) : Ref();
+  }
+  // The stream is the caller's: what was given, else the default one.
+  bool take_dlpack_device(size_t i, dlpack::Device device) {
+    if (device.type == dlpack::kCpu || device.type == dlpack::kCudaHost) return lies_in(i, false);
+    if (device.type != dlpack::kCuda) {
+      raise_error("UnsupportedError", "input '" + io_->name + "' lies on DLPack's device (" +
+                                          std::to_string(device.type) + ", " + std::to_string(device.id) +
+                                          "); memory of the host (1, 0) and of NVIDIA's GPUs (2, n) is taken");
+      return false;
+    }
+    if (!model_.on_gpu || device.id != model_.gpu) return elsewhere("cuda:" + std::to_string(device.id));
+    if (i == 0 && stream_ != Py_None) {
+      on_ = PyLong_AsVoidPtr(stream_);
+      if (!on_ && PyErr_Occurred()) return false;
+    }
+    return lies_in(i, true);
+  }
+  bool take_capsule(size_t i, Ref capsule, const dlpack::Tensor& t) {
+    if (dtype_of(t.dtype) != io_->dtype) {
+      const int32_t known = dtype_of(t.dtype);
+      return wrong_dtype(*io_, known ? dtype_name(known)
+                                     : "DLPack code " + std::to_string(t.dtype.code) + " of " +
+                                           std::to_string(t.dtype.bits) + " bits");
+    }
+    const auto rank = static_cast<size_t>(t.rank);
+    if (rank != io_->dims.size()) return wrong_rank(*io_, t.shape, rank);
+    std::copy(t.shape, t.shape + rank, dims(i));
+    auto* data = static_cast<std::byte*>(t.data) + t.byte_offset;
     const auto element = static_cast<int64_t>(element_bytes(io_->dtype));
     bool row_major = true;
     int64_t expected = 1;
-    for (size_t d = rank; t->strides && d-- > 0;) {
-      if (t->shape[d] != 1 && t->strides[d] != expected) row_major = false;
-      expected *= t->shape[d];
+    for (size_t d = rank; t.strides && d-- > 0;) {
+      if (t.shape[d] != 1 && t.strides[d] != expected) row_major = false;
+      expected *= t.shape[d];
     }
-    if (t->strides && expected == 0) row_major = true; // no elements
+    if (t.strides && expected == 0) row_major = true; // no elements
     const auto alignment = static_cast<uintptr_t>(std::min<int64_t>(element, 8));
     if (row_major && reinterpret_cast<uintptr_t>(data) % alignment == 0) {
-      lane_.inputs[i].data = data;
+      lane_.inputs[i].data = address_or_nothing(data);
       lane_.held[i] = std::move(capsule); // whose destructor gives the tensor back: it was not taken over
       return true;
+    }
+    if (on_gpu_) {
+      raise_error("InputError", "input '" + io_->name +
+                                    "' is not row-major; of a GPU's memory only PyTorch's tensors are copied. Make it "
+                                    "contiguous");
+      return false;
     }
     std::vector<int64_t> strides(rank);
     int64_t own = element;
     for (size_t d = rank; d-- > 0;) {
-      strides[d] = t->strides ? t->strides[d] * element : own;
-      own *= t->shape[d];
+      strides[d] = t.strides ? t.strides[d] * element : own;
+      own *= t.shape[d];
     }
     void* to = nullptr;
-    Ref copy = new_tensor(io_->dtype, {t->shape, t->shape + rank}, to);
+    Ref copy = new_tensor(io_->dtype, {t.shape, t.shape + rank}, to);
     if (!copy) return false;
-    copy_strided(static_cast<std::byte*>(to), data, t->shape, strides.data(), rank, static_cast<size_t>(element));
+    copy_strided(static_cast<std::byte*>(to), data, t.shape, strides.data(), rank, static_cast<size_t>(element));
     lane_.inputs[i].data = to;
     lane_.held[i] = std::move(copy);
     return true;
@@ -241,7 +302,8 @@ private:
 // Outputs of the inputs' kind.
 class KindMaker final : public Maker {
 public:
-  KindMaker(Model& model, Kind kind, PyObject* like) : model_(model), kind_(kind), like_(like) {}
+  KindMaker(Model& model, const Lane& lane, const Arguments& arguments, PyObject* like)
+      : model_(model), lane_(lane), arguments_(arguments), kind_(arguments.kind()), like_(like) {}
   Ref make(size_t output, int32_t dtype, PyObject* sizes, const std::vector<int64_t>& dims,
            void*& data) const override {
     if (kind_ == Kind::Torch) return make_torch(output, dtype, sizes, data);
@@ -254,7 +316,8 @@ public:
       }
       if (of.get() != Py_None) return make_numpy(of.get(), sizes, data);
     }
-    return new_tensor(dtype, dims, data);
+    return arguments_.on_gpu() ? new_gpu_tensor(lane_.session, model_.gpu, arguments_.stream(), dtype, dims, data)
+                               : new_tensor(dtype, dims, data);
   }
 
 private:
@@ -282,6 +345,8 @@ private:
   }
 
   Model& model_;
+  const Lane& lane_;
+  const Arguments& arguments_;
   Kind kind_;
   PyObject* like_; // the first input
 };
@@ -302,7 +367,7 @@ PyObject* run(Model& model, PyObject* args, PyObject* stream) {
   Arguments arguments(model, *lane, stream);
   for (size_t i = 0; i < model.inputs.size(); ++i)
     if (!arguments.take(i, PyTuple_GetItem(args, static_cast<Py_ssize_t>(i)))) return nullptr;
-  const KindMaker maker(model, arguments.kind(), count > 0 ? PyTuple_GetItem(args, 0) : Py_None);
+  const KindMaker maker(model, *lane, arguments, count > 0 ? PyTuple_GetItem(args, 0) : Py_None);
   return compute(model, *lane, maker, arguments.on_gpu(), arguments.stream()) ? outputs_of(*lane) : nullptr;
 }
 

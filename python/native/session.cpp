@@ -1,6 +1,8 @@
 // The type tessera._native.Session, and the functions that open one.
 #include "native.h"
 #include "values.h"
+#include <cstdlib>
+#include <cstring>
 
 namespace tessera::python {
 namespace {
@@ -12,8 +14,8 @@ PyTypeObject* session_type = nullptr;
 
 Model& model_of(PyObject* self) { return *reinterpret_cast<SessionObject*>(self)->model; }
 
-// Takes `session` over. `weights` lives as long as it does.
-PyObject* make_session(tessera_session* session, Ref weights) {
+// Takes `session` over. `weights` lives as long as it does. `device`: as it was opened for.
+PyObject* make_session(tessera_session* session, const char* device, Ref weights) {
   auto model = std::make_unique<Model>();
   model->lanes.reserve(1);
   auto lane = std::make_unique<Lane>();
@@ -32,6 +34,7 @@ PyObject* make_session(tessera_session* session, Ref weights) {
     model->size_count += io.dims.size();
   }
   model->on_gpu = std::string(tessera_device(session)) == "cuda";
+  if (const char* number = std::strchr(device, ':')) model->gpu = std::atoi(number + 1); // the library has checked it
   model->sizes_known = tessera_sizes_known(session) != 0;
   model->input_dtypes.resize(model->inputs.size());
   model->torch_dtypes.resize(model->inputs.size());
@@ -141,16 +144,17 @@ struct Options {
   }
 };
 
-// Open: (tessera_session**) -> const char*
+// Open: (const tessera_options*, tessera_session**) -> const char*
 template <class Open>
-PyObject* open_with(Ref weights, const Open& open) {
+PyObject* open_with(const Options& options, Ref weights, const Open& open) {
   tessera_session* session = nullptr;
   const char* error = nullptr;
+  const tessera_options c = options.c();
   {
     WithoutLock others;
-    error = open(&session);
+    error = open(&c, &session);
   }
-  return error ? raise_last_error(error) : make_session(session, std::move(weights));
+  return error ? raise_last_error(error) : make_session(session, options.device, std::move(weights));
 }
 
 PyObject* open_model(PyObject*, PyObject* args, PyObject* keywords) {
@@ -163,8 +167,9 @@ PyObject* open_model(PyObject*, PyObject* args, PyObject* keywords) {
   Ref bytes(path);
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
     const char* file = PyBytes_AsString(bytes.get());
-    const tessera_options c = options.c();
-    return file ? open_with(Ref(), [&](tessera_session** s) { return tessera_open_with(file, &c, s); }) : nullptr;
+    if (!file) return nullptr;
+    return open_with(options, Ref(),
+                     [&](const tessera_options* o, tessera_session** s) { return tessera_open_with(file, o, s); });
   });
 }
 
@@ -230,10 +235,11 @@ PyObject* open_program(PyObject*, PyObject* args, PyObject* keywords) {
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
     Program program;
     if (!program.take(name, json, weights, strided != 0)) return nullptr;
-    const tessera_options c = options.c();
     Ref held(weights && weights != Py_None ? PyDict_Copy(weights) : nullptr);
     if (PyErr_Occurred()) return nullptr;
-    return open_with(std::move(held), [&](tessera_session** s) { return tessera_open_program(&program.c, &c, s); });
+    return open_with(options, std::move(held), [&](const tessera_options* o, tessera_session** s) {
+      return tessera_open_program(&program.c, o, s);
+    });
   });
 }
 

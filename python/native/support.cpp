@@ -17,10 +17,9 @@ bool intern_names() {
                                                     {&names.is_contiguous, "is_contiguous"},
                                                     {&names.contiguous, "contiguous"},
                                                     {&names.is_cpu, "is_cpu"},
+                                                    {&names.is_cuda, "is_cuda"},
                                                     {&names.is_neg, "is_neg"},
-                                                    {&names.get_device, "get_device"},
-                                                    {&names.stream, "stream"},
-                                                    {&names.empty, "empty"}};
+                                                    {&names.get_device, "get_device"}};
   for (auto [to, text] : all) {
     if (*to) continue;
     *to = PyUnicode_InternFromString(text);
@@ -34,11 +33,28 @@ Ref function_of(const char* module, const char* name) {
   Ref m(PyImport_ImportModule(module));
   return m ? Ref(PyObject_GetAttrString(m.get(), name)) : Ref();
 }
-// Text from the library may hold bytes that are no UTF-8.
+} // namespace
+
 Ref text(const char* s) {
   return Ref(PyUnicode_DecodeUTF8(s, static_cast<Py_ssize_t>(std::char_traits<char>::length(s)), "backslashreplace"));
 }
-} // namespace
+
+// What replaces these functions is not in the limited API of 3.10.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+void Raised::take() {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  type_.reset(type);
+  value_.reset(value);
+  trace_.reset(trace);
+}
+bool Raised::give_back() {
+  if (!type_) return false;
+  PyErr_Restore(type_.release(), value_.release(), trace_.release());
+  return true;
+}
+#pragma GCC diagnostic pop
 
 PyObject* raise_last_error(const char* shown) {
   const tessera_error* e = tessera_last_error();

@@ -1,5 +1,5 @@
-// The type tessera._native.Tensor: an output for a caller whose inputs are neither NumPy's nor PyTorch's. It owns host
-// memory and gives it to others by DLPack, without a copy.
+// The type tessera._native.Tensor: an output for a caller whose inputs are neither NumPy's nor PyTorch's. It owns
+// memory of the host or of a GPU and gives it to others by DLPack, without a copy.
 #include "values.h"
 #include <atomic>
 #include <cstdlib>
@@ -50,11 +50,28 @@ struct Memory {
   int32_t dtype = 0;
   std::vector<int64_t> dims, strides;
   void* data = nullptr;
+  size_t bytes = 0;
+  dlpack::Device device{dlpack::kCpu, 0};
+  tessera_memory* of_gpu = nullptr; // what `data` lies in; null for the host's
 
+  Memory(int32_t of, const std::vector<int64_t>& sizes) : dtype(of), dims(sizes), strides(sizes.size(), 1) {
+    bytes = element_bytes(dtype);
+    for (size_t d = dims.size(); d-- > 0;) {
+      if (d + 1 < dims.size()) strides[d] = strides[d + 1] * dims[d + 1];
+      bytes *= static_cast<size_t>(dims[d]);
+    }
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() {
+    if (of_gpu) {
+      tessera_memory_free(of_gpu);
+    } else {
+      std::free(data); // NOLINT: of aligned_alloc
+    }
+  }
   void leave() {
-    if (users.fetch_sub(1) != 1) return;
-    std::free(data); // NOLINT: of aligned_alloc
-    delete this;
+    if (users.fetch_sub(1) == 1) delete this;
   }
 };
 
@@ -91,16 +108,30 @@ PyObject* repr(PyObject* self) {
                : nullptr;
 }
 
-PyObject* dlpack_device(PyObject*, PyObject*) { return Py_BuildValue("(ii)", dlpack::kCpu, 0); }
+PyObject* dlpack_device(PyObject* self, PyObject*) {
+  const auto& device = memory_of(self).device;
+  return Py_BuildValue("(ii)", device.type, device.id);
+}
+
+// The consumer's stream, of __dlpack__, comes after what was put on the producer's. None: the default stream; -1: the
+// consumer sees to it.
+bool order_for(Memory& m, PyObject* stream) {
+  if (!m.of_gpu) return true;
+  void* on = nullptr;
+  if (stream && stream != Py_None) {
+    const long long number = PyLong_AsLongLong(stream);
+    if (number == -1) return !PyErr_Occurred();
+    on = PyLong_AsVoidPtr(stream);
+    if (!on && PyErr_Occurred()) return false;
+  }
+  const char* error = tessera_memory_wait(m.of_gpu, on);
+  if (error) raise_last_error(error);
+  return error == nullptr;
+}
 
 dlpack::Tensor describe_memory(Memory& m) {
-  return {m.data,
-          {dlpack::kCpu, 0},
-          static_cast<int32_t>(m.dims.size()),
-          dlpack_type(m.dtype),
-          m.dims.data(),
-          m.strides.data(),
-          0};
+  return {m.data,           m.device, static_cast<int32_t>(m.dims.size()), dlpack_type(m.dtype), m.dims.data(),
+          m.strides.data(), 0};
 }
 
 // A capsule that nobody has taken still owns its tensor.
@@ -128,21 +159,30 @@ PyObject* dlpack_of(PyObject* self, PyObject* args, PyObject* keywords) {
   if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO:__dlpack__", const_cast<char**>(names_of), &stream, &version,
                                    &device, &copy))
     return nullptr;
-  if (copy == Py_True) {
-    PyErr_SetString(PyExc_BufferError, "a copy is the consumer's to make: this memory is shared, pass copy=None");
-    return nullptr;
-  }
-  int major = 0, minor = 0, kind = dlpack::kCpu, id = 0;
+  Memory& own = memory_of(self);
+  int major = 0, minor = 0, kind = own.device.type, id = own.device.id;
   if (version && version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) return nullptr;
   if (device && device != Py_None && !PyArg_ParseTuple(device, "ii", &kind, &id)) return nullptr;
-  if (kind != dlpack::kCpu) {
-    PyErr_SetString(PyExc_BufferError, "this tensor lies in host memory, dl_device (1, 0)");
+  if (kind != own.device.type || id != own.device.id || (copy == Py_True && own.of_gpu)) {
+    PyErr_Format(PyExc_BufferError, "this tensor lies on dl_device (%d, %d), and a copy to (%d, %d) is not made here",
+                 own.device.type, own.device.id, kind, id);
     return nullptr;
   }
+  if (!order_for(own, stream)) return nullptr;
   return protect<PyObject*>(nullptr, [&]() -> PyObject* {
-    Memory& m = memory_of(self);
+    Ref shown = Ref::borrow(self);
+    if (copy == Py_True) {
+      void* data = nullptr;
+      const Memory& from = memory_of(self);
+      shown = new_tensor(from.dtype, from.dims, data);
+      if (!shown) return nullptr;
+      std::memcpy(data, from.data, from.bytes);
+    }
+    Memory& m = memory_of(shown.get());
     if (major >= 1) {
-      auto* managed = new dlpack::VersionedTensor{1, 0, &m, release<dlpack::VersionedTensor>, 0, describe_memory(m)};
+      const uint64_t flags = copy == Py_True ? dlpack::kCopied : 0;
+      auto* managed =
+          new dlpack::VersionedTensor{1, 0, &m, release<dlpack::VersionedTensor>, flags, describe_memory(m)};
       m.users.fetch_add(1);
       return capsule_of(managed, "dltensor_versioned",
                         [](PyObject* c) { drop<dlpack::VersionedTensor>(c, "dltensor_versioned"); });
@@ -156,20 +196,27 @@ PyObject* dlpack_of(PyObject* self, PyObject* args, PyObject* keywords) {
 PyMethodDef methods[] = {
     {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dlpack_of)), METH_VARARGS | METH_KEYWORDS,
      "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
-     "The memory as a capsule of DLPack. Raises BufferError."},
-    {"__dlpack_device__", dlpack_device, METH_NOARGS, "__dlpack_device__()\n--\n\n(1, 0): host memory."},
+     "The memory as a capsule of DLPack. stream: of a GPU, on which it will be used. Raises BufferError."},
+    {"__dlpack_device__", dlpack_device, METH_NOARGS,
+     "__dlpack_device__()\n--\n\n(1, 0): host memory; (2, n): memory of GPU n."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef attributes[] = {{"shape", get_shape, nullptr, "tuple of int", nullptr},
                             {"dtype", get_dtype, nullptr, "its name, such as \"bfloat16\"", nullptr},
                             {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyType_Slot slots[] = {
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-    {Py_tp_repr, reinterpret_cast<void*>(repr)},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, attributes},
-    {Py_tp_doc, const_cast<char*>("An output in host memory, row-major, that other libraries take by DLPack.")},
-    {0, nullptr}};
+PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+                       {Py_tp_repr, reinterpret_cast<void*>(repr)},
+                       {Py_tp_methods, methods},
+                       {Py_tp_getset, attributes},
+                       {Py_tp_doc, const_cast<char*>("An output, row-major, that other libraries take by DLPack.")},
+                       {0, nullptr}};
 PyType_Spec spec = {"tessera.Tensor", sizeof(TensorObject), 0, Py_TPFLAGS_DEFAULT | (1UL << 7), slots};
+
+Ref tensor_over(std::unique_ptr<Memory> memory) {
+  auto* allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(tensor_type, Py_tp_alloc));
+  Ref self(allocate(tensor_type, 0));
+  if (self) reinterpret_cast<TensorObject*>(self.get())->memory = memory.release();
+  return self;
+}
 
 } // namespace
 
@@ -184,26 +231,23 @@ bool add_tensor_type(PyObject* module) {
 }
 
 Ref new_tensor(int32_t dtype, const std::vector<int64_t>& dims, void*& data) {
-  auto memory = std::make_unique<Memory>();
-  memory->dtype = dtype;
-  memory->dims = dims;
-  memory->strides.assign(dims.size(), 1);
-  size_t bytes = element_bytes(dtype);
-  for (size_t d = dims.size(); d-- > 0;) {
-    if (d + 1 < dims.size()) memory->strides[d] = memory->strides[d + 1] * dims[d + 1];
-    bytes *= static_cast<size_t>(dims[d]);
-  }
-  memory->data = std::aligned_alloc(64, std::max<size_t>((bytes + 63) / 64 * 64, 64));
+  auto memory = std::make_unique<Memory>(dtype, dims);
+  memory->data = std::aligned_alloc(64, std::max<size_t>((memory->bytes + 63) / 64 * 64, 64));
   if (!memory->data) throw std::bad_alloc();
   data = memory->data;
-  auto* allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(tensor_type, Py_tp_alloc));
-  Ref self(allocate(tensor_type, 0));
-  if (!self) {
-    std::free(memory->data); // NOLINT
-    return self;
+  return tensor_over(std::move(memory));
+}
+
+Ref new_gpu_tensor(const tessera_session* session, int gpu, void* stream, int32_t dtype,
+                   const std::vector<int64_t>& dims, void*& data) {
+  auto memory = std::make_unique<Memory>(dtype, dims);
+  memory->device = {dlpack::kCuda, gpu};
+  if (const char* error = tessera_memory_create(session, memory->bytes, stream, &memory->of_gpu, &memory->data)) {
+    raise_last_error(error);
+    return Ref();
   }
-  reinterpret_cast<TensorObject*>(self.get())->memory = memory.release();
-  return self;
+  data = memory->data;
+  return tensor_over(std::move(memory));
 }
 
 void copy_strided(std::byte* to, const std::byte* from, const int64_t* dims, const int64_t* strides, size_t rank,

@@ -8,10 +8,13 @@ namespace tessera::python {
 // Session.run(args, stream): run.cpp
 PyObject* run(Model& model, PyObject* args, PyObject* stream);
 
-// tessera._native.Tensor, host memory with __dlpack__: tensor.cpp
+// tessera._native.Tensor, memory with __dlpack__: tensor.cpp
 bool add_tensor_type(PyObject* module);
 // A new one, row-major; `data`: where its elements go.
 Ref new_tensor(int32_t dtype, const std::vector<int64_t>& dims, void*& data);
+// The same in the memory of the GPU that `session` runs on, to be written on `stream`. Null with a Python error.
+Ref new_gpu_tensor(const tessera_session* session, int gpu, void* stream, int32_t dtype,
+                   const std::vector<int64_t>& dims, void*& data);
 
 // DLPack's type of a number of onnx.TensorProto.DataType, and back; 0 where there is none.
 dlpack::DataType dlpack_type(int32_t dtype);

@@ -71,19 +71,14 @@ def torch_dtype(number: int) -> Any:
 
 def torch_contiguous(tensor: Any) -> Any:
     """A contiguous tensor of the same values."""
-    return tensor.detach().resolve_neg().contiguous()
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
 def torch_stream(tensor: Any, stream: int | None) -> int:
     """The CUDA stream, as an int, for a call on a tensor of a GPU: the one given, else PyTorch's current one."""
-    device = tensor.device
-    if device.type != "cuda" or device.index not in (None, 0):
-        from ._errors import InputError
-
-        raise InputError(f"a tensor lies on '{device}'; the model runs on 'cuda:0'")
     if stream is not None:
         return stream
-    return int(sys.modules["torch"].cuda.current_stream(device).cuda_stream)
+    return int(sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream)
 
 
 def torch_empty(shape: tuple[int, ...], dtype: Any, like: Any) -> Any:

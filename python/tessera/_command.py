@@ -16,7 +16,7 @@ def program() -> str:
     for path in (here / "bin" / "tessera", built):
         if path.is_file():
             return str(path)
-    raise FileError(f"the command is neither at {here / 'bin' / 'tessera'} nor at {built}; install the wheel, or build the target 'tessera'", code="TES-3001", name="file-error")
+    raise FileError(f"the command is neither at {here / 'bin' / 'tessera'} nor at {built}; install the wheel, or build the target 'tessera'")
 
 
 def main() -> int:

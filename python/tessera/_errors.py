@@ -12,8 +12,8 @@ class Error(Exception):
     empty; message: what is wrong; notes: causes, and what to do.
     """
 
-    code: str = "TES-1001"
-    name: str = "usage"
+    code: str = "TES-4999"
+    name: str = "internal"
 
     def __init__(self, message: str = "", *, code: str | None = None, name: str | None = None, location: str = "", notes: Sequence[str] = ()) -> None:
         if code is not None:
@@ -55,25 +55,43 @@ class InputTypeError(Error, TypeError):
 class UsageError(Error, ValueError):
     """An argument that no call can have, such as a device that does not exist."""
 
+    code = "TES-1001"
+    name = "usage"
+
 
 class UnsupportedError(Error, NotImplementedError):
     """A valid model that needs what Tessera does not have."""
+
+    code = "TES-2003"
+    name = "unsupported-feature"
 
 
 class ModelError(Error, ValueError):
     """A model, or a file of it, that is damaged or contradicts itself."""
 
+    code = "TES-3002"
+    name = "malformed-model"
+
 
 class FileError(Error, OSError):
     """A file that cannot be opened, read or written."""
+
+    code = "TES-3001"
+    name = "file-error"
 
 
 class OutOfMemoryError(Error, MemoryError):
     """No memory on the host or the GPU."""
 
+    code = "TES-4001"
+    name = "out-of-memory"
+
 
 class RunError(Error, RuntimeError):
     """A device, a library or the compiler failed."""
+
+    code = "TES-4999"
+    name = "internal"
 
 
 _KINDS: dict[str, type[Error]] = {

@@ -21,14 +21,31 @@ Node = torch.fx.Node
 _FACTS = {"aten._assert_scalar.default", "aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default"}
 
 
+def reads_data(node: Node) -> bool:
+    """True for a call that yields a number of Python's from the elements of a tensor: item()."""
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.data_dependent_output in node.target.tags
+
+
 def is_size(node: Node) -> bool:
     """True for a call whose value is a size or a condition on sizes."""
     v = node.meta.get("val")
-    return node.op == "call_function" and (isinstance(v, (torch.SymInt, torch.SymBool)) or (isinstance(v, int) and not isinstance(v, bool)))
+    return node.op == "call_function" and not reads_data(node) and (isinstance(v, (torch.SymInt, torch.SymBool)) or (isinstance(v, int) and not isinstance(v, bool)))
+
+
+# Arguments, with the value under which the operator draws no random numbers.
+_NOT_RANDOM: dict[str, object] = {"dropout_p": 0.0, "train": False, "training": False}
 
 
 def is_random(node: Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+    """True for a call that draws random numbers."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    for i, a in enumerate(target._schema.arguments):
+        if a.name in _NOT_RANDOM:
+            given = node.args[i] if i < len(node.args) else node.kwargs.get(a.name, a.default_value)
+            return given != _NOT_RANDOM[a.name]
+    return True
 
 
 def is_ordered(node: Node) -> bool:
@@ -79,6 +96,10 @@ def refusals(graph: torch.fx.Graph, device: torch.device, constants: Mapping[Nod
             reason = refused.get(source) if isinstance(source, Node) else None
         elif is_random(n):
             reason = "random numbers are PyTorch's, so that a seed gives what it gives there"
+        elif reads_data(n):
+            reason = "it makes a number of Python's from an element of a tensor"
+        elif any(i in refused and isinstance(i.meta.get("val"), (torch.SymFloat, torch.SymBool)) for i in n.all_input_nodes):
+            reason = "it reads a number that PyTorch computes"
         else:
             for v in (n, *n.all_input_nodes):
                 reason = reason or _refused_value(v, device)
@@ -91,7 +112,7 @@ def refusals(graph: torch.fx.Graph, device: torch.device, constants: Mapping[Nod
     inputs = [n for n in inputs if _refused_value(n, device) is None]
     if taken:
         program = _program.write_program(inputs, taken, [], constants)
-        found = json.loads(_library.survey_program(_program.dumps(program.json), {k: v for k, v in constants.values()}))
+        found = json.loads(_library.survey_program(_program.dumps(program.json), _program.host_values(constants)))
         for r in found:
             n = program.nodes[r["node"]]
             if n is not None:

@@ -301,6 +301,11 @@ def write_program(
     return Program(document, origin)
 
 
+def host_values(constants: Mapping[torch.fx.Node, tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """The constants of a program by name, contiguous in host memory."""
+    return {name: value.detach().cpu().contiguous() for name, value in constants.values()}
+
+
 def not_expressible(node: torch.fx.Node) -> str | None:
     """Why a call has no form in the schema; None if it has one."""
     try:

@@ -42,6 +42,7 @@ class Model:
         self._session = session
         self._run = session.run
         self._path = path
+        self._file = os.path.abspath(path)  # whichever folder is the current one later
         self._inputs = _infos(session.inputs)
         self._outputs = _infos(session.outputs)
         self._names = tuple(i.name for i in self._inputs)
@@ -102,7 +103,7 @@ class Model:
 
         format: "text", what the command `tessera explain` prints (it compiles the file once more), or "json", this
         session's report. sizes: of symbolic dimensions, for the text's bytes: explain(batch=8).
-        Raises UsageError: another format; RunError: the command failed.
+        Raises UsageError: another format; InputTypeError: a dimension that the model does not have.
         """
         if format == "json":
             return self._session.report()
@@ -110,7 +111,7 @@ class Model:
             raise UsageError(f"format is {format!r}; it may be \"text\" or \"json\"")
         from ._report import text
 
-        return text(self._path, self.device, sizes)
+        return text(self._file, self.device, sizes)
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self._inputs))
@@ -118,14 +119,15 @@ class Model:
         return f"<tessera.Model {self._path!r} on {self.device}: ({inputs}) -> ({outputs})>"
 
 
-def load(path: str | os.PathLike[str], device: str = "auto", *, threads: int = 0, tf32: str = "conv") -> Model:
+def load(path: str | bytes | os.PathLike[str], device: str = "auto", *, threads: int = 0, tf32: str = "conv") -> Model:
     """Reads and compiles a model.
 
     path: an ONNX file, an archive of torch.export (.pt2), or what `tessera compile` wrote.
-    device: "cpu", "cuda", or "auto": the GPU where there is one that can be used.
+    device: "cpu", "cuda" (the first GPU), "cuda:1" (the second one), or "auto": the first GPU where there is one that can
+    be used.
     threads: of the host; 0 for all cores that this process may use.
     tf32: which float32 operations on a GPU may round operands to TF32: "off", "conv" or "all".
 
     Raises FileError, ModelError, UnsupportedError, UsageError, OutOfMemoryError, RunError; all are tessera.Error.
     """
-    return Model(_native.open(path, device, threads, tf32), os.fspath(path))
+    return Model(_native.open(path, device, threads, tf32), os.fsdecode(path))

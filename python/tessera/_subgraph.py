@@ -28,15 +28,17 @@ class Subgraph:
     """
 
     def __init__(self, name: str, nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node],
-                 constants: Mapping[Node, tuple[str, torch.Tensor]], device: torch.device, options: Options, statistics: Statistics):  # fmt: skip
-        """Compiles. Raises NotExpressible and errors of the library."""
+                 constants: Mapping[Node, tuple[str, torch.Tensor]], device: torch.device, options: Options, statistics: Statistics,
+                 parameters: frozenset[Node] = frozenset()):  # fmt: skip
+        """Compiles. parameters: inputs whose strides are guarded by Dynamo: no call checks them. Raises NotExpressible and
+        errors of the library."""
         self.name, self.nodes, self.inputs, self.outputs, self.constants = name, nodes, inputs, outputs, constants
         self.device, self.options, self.statistics = device, options, statistics
         self.__name__ = name  # of a call in a graph
         self.failed: str | None = None
         self._eager: Callable[..., Any] | None = None
         program = _program.write_program(inputs, nodes, outputs, constants)
-        weights = {k: v.detach().cpu().contiguous() for k, v in constants.values()}
+        weights = _program.host_values(constants)
         threads = options.threads or torch.get_num_threads()
         self.session = _library.open_program(name, _program.dumps(program.json), weights, device.type, threads, options.tf32, True)
         statistics.compiles += 1
@@ -44,8 +46,10 @@ class Subgraph:
         self._moved = [i for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n.meta["val"].device != device]
         tensors = [(i, n.meta["val"]) for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor)]
         self._resolved = [i for i, t in tensors if t.is_neg() or t.is_conj()]
-        self._plain = [i for i, t in tensors if not _program.memory_order(t)[0]]
-        self._permuted = [(i, _program.memory_order(t)[0]) for i, t in tensors if _program.memory_order(t)[0]]
+        orders = {i: _program.memory_order(t) for i, t in tensors}
+        trusted = {i for i, (_, dense) in orders.items() if dense and inputs[i] in parameters}
+        self._plain = [i for i, (order, _) in orders.items() if not order and i not in trusted]
+        self._permuted = [(i, order) for i, (order, _) in orders.items() if order and i not in trusted]
         self._makers = [self._maker(n.meta["val"]) for n in outputs]
         self._back = [(i, n.meta["val"].device) for i, n in enumerate(outputs) if n.meta["val"].device != device]
         self._stream: Callable[[], int] | None = None

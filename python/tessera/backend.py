@@ -14,7 +14,7 @@ import functools
 import logging
 import operator
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -124,7 +124,7 @@ def _unlocked_constants(gm: torch.fx.GraphModule, frozen: Mapping[Node, torch.Te
 class _GraphCompiler:
     """One graph of ATen operators: what AOTAutograd hands to a compiler."""
 
-    def __init__(self, gm: torch.fx.GraphModule, kind: str, options: Options, frozen: Mapping[int, torch.Tensor]):
+    def __init__(self, gm: torch.fx.GraphModule, kind: str, options: Options, frozen: Mapping[int, torch.Tensor], parameters: Collection[int]):
         global _graph_count
         self.gm, self.graph, self.options = gm, gm.graph, options
         with _count_lock:
@@ -132,6 +132,7 @@ class _GraphCompiler:
             self.name = f"{kind} graph {_graph_count - 1}"
         self.placeholders = gm.graph.find_nodes(op="placeholder")
         self.constants = _unlocked_constants(gm, {self.placeholders[i]: t for i, t in frozen.items()})
+        self.parameters = frozenset(self.placeholders[i] for i in parameters)
         self.device = _device_of(gm.graph)
         results = gm.graph.output_node().args[0]
         self.results = list(results) if isinstance(results, (list, tuple)) else [results]
@@ -141,7 +142,7 @@ class _GraphCompiler:
         inside = set(nodes)
         outputs = _outside_readers(nodes, inside)
         inputs = _inputs_of(nodes, outputs, self.graph, self.constants)
-        return Subgraph(name, nodes, inputs, outputs, self.constants_of(nodes), self.device, self.options, statistics)
+        return Subgraph(name, nodes, inputs, outputs, self.constants_of(nodes), self.device, self.options, statistics, self.parameters)
 
     def constants_of(self, nodes: Sequence[Node]) -> dict[Node, tuple[str, torch.Tensor]]:
         read = {i for n in nodes for i in n.all_input_nodes}
@@ -177,7 +178,7 @@ class _GraphCompiler:
         return self.assemble(parts, left)
 
     def try_whole(self, nodes: list[Node]) -> Subgraph | None:
-        if not nodes or any(_partition.is_random(n) for n in nodes) or any(_partition._refused_value(n, self.device) for n in self.graph.nodes):
+        if not nodes or any(_partition.is_random(n) or _partition.reads_data(n) for n in nodes) or any(_partition._refused_value(n, self.device) for n in self.graph.nodes):
             return None
         try:
             return self.subgraph(self.name, nodes)
@@ -325,9 +326,23 @@ def _crossing(s: Subgraph, outside: set[Node], results: Sequence[Any]) -> int:
     return sum(value_bytes(n) for n in s.inputs if n not in outside) + sum(value_bytes(n) for n in s.outputs if n not in results)
 
 
-def compile_graph(gm: torch.fx.GraphModule, kind: str, options: Options, frozen: Mapping[int, torch.Tensor] | None = None) -> Callable[[list[Any]], list[Any]]:
-    """Compiles one graph of ATen operators whose values are known (meta["val"]); kind: "inference", "forward", "backward"."""
-    return _GraphCompiler(gm, kind, options, frozen or {}).compile()
+def compile_graph(gm: torch.fx.GraphModule, kind: str, options: Options, frozen: Mapping[int, torch.Tensor] | None = None,
+                  parameters: Collection[int] = ()) -> Callable[[list[Any]], list[Any]]:  # fmt: skip
+    """Compiles one graph of ATen operators whose values are known (meta["val"]).
+
+    kind: "inference", "forward", "backward". frozen: inputs that become constants, by position. parameters: positions of
+    inputs that Dynamo guards: parameters and buffers.
+    """
+    with torch._subclasses.fake_tensor.unset_fake_temporarily():  # AOTAutograd calls in its mode, and constants are real tensors
+        return _GraphCompiler(gm, kind, options, frozen or {}, parameters).compile()
+
+
+def _parameters(aot: torch.fx.GraphModule) -> list[int]:
+    """Positions of the inputs of AOTAutograd's graph that are parameters and buffers, whose sizes and strides Dynamo guards."""
+    context = torch._guards.TracingContext.try_get()
+    meta = context.fw_metadata if context is not None else None
+    count = len(aot.graph.find_nodes(op="placeholder"))
+    return [i for i in (meta.static_input_indices if meta is not None else ()) if i < count]
 
 
 def _frozen_inputs(gm: torch.fx.GraphModule, aot: torch.fx.GraphModule, given: Sequence[Any]) -> dict[int, torch.Tensor]:
@@ -358,7 +373,7 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
     def compiler(kind: str) -> Callable[..., Any]:
         def compile_one(aot: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
             frozen = _frozen_inputs(gm, aot, example_inputs) if chosen.freeze and kind == "inference" else {}
-            return compile_graph(aot, kind, chosen, frozen)
+            return compile_graph(aot, kind, chosen, frozen, () if kind == "backward" else _parameters(aot))
 
         return compile_one
 

@@ -1,4 +1,5 @@
 #include "runtime/cuda/memory.h"
+#include "graph/support/log.h"
 #include <algorithm>
 #include <cstring>
 
@@ -18,6 +19,45 @@ Status DeviceBlock::reserve(Context& context, int64_t bytes, CUstream stream, co
 void DeviceBlock::release(Context& context, CUstream stream) {
   if (!address_) return;
   context.release(std::exchange(address_, 0), std::exchange(bytes_, 0), stream);
+}
+
+namespace {
+// The driver has two handles for the default stream.
+CUstream known(CUstream stream) { return stream == CU_STREAM_LEGACY ? nullptr : stream; }
+
+// `later` goes on once what is on `earlier` by now is done.
+Status order(const std::shared_ptr<Context>& context, CUstream earlier, CUstream later) {
+  TESSERA_ASSIGN(auto event, Event::create(context));
+  TESSERA_TRY(event->record(earlier));
+  return event->wait_on(later);
+}
+} // namespace
+
+Result<std::unique_ptr<SharedBlock>> SharedBlock::create(std::shared_ptr<Context> context, int64_t bytes,
+                                                         CUstream stream, const std::string& what) {
+  std::unique_ptr<SharedBlock> shared(new SharedBlock(std::move(context), known(stream)));
+  Context::Current current(*shared->context_);
+  TESSERA_TRY(current.status());
+  TESSERA_TRY(shared->block_.reserve(*shared->context_, bytes, stream, what));
+  return shared;
+}
+
+SharedBlock::~SharedBlock() {
+  Context::Current current(*context_);
+  for (CUstream other : others_) {
+    auto ordered = order(context_, other, stream_);
+    if (!ordered.ok()) TESSERA_LOGF(LogChannel::Memory, ordered.error().str()); // the stream is gone, and its work done
+  }
+  block_.release(*context_, stream_);
+}
+
+Status SharedBlock::wait_on(CUstream stream) {
+  stream = known(stream);
+  if (stream == stream_) return {};
+  Context::Current current(*context_);
+  TESSERA_TRY(current.status());
+  if (std::find(others_.begin(), others_.end(), stream) == others_.end()) others_.push_back(stream);
+  return order(context_, stream_, stream);
 }
 
 namespace {

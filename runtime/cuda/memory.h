@@ -27,6 +27,30 @@ private:
   int64_t bytes_ = 0;
 };
 
+// Device memory that is passed on to others, who use it on streams of their own. Streams live as long as the memory
+// that they use.
+class SharedBlock {
+public:
+  // To be used on `stream`, and on others after wait_on(). Errors: those of Context::allocate.
+  [[nodiscard]] static Result<std::unique_ptr<SharedBlock>> create(std::shared_ptr<Context> context, int64_t bytes,
+                                                                   CUstream stream, const std::string& what);
+  // Given back after what was put on all of its streams before.
+  ~SharedBlock();
+  SharedBlock(const SharedBlock&) = delete;
+  SharedBlock& operator=(const SharedBlock&) = delete;
+  // What is put on `stream` from now on comes after what was put on the block's first stream before. Errors:
+  // DeviceError.
+  [[nodiscard]] Status wait_on(CUstream stream);
+  [[nodiscard]] std::byte* data() const { return block_.data(); }
+
+private:
+  SharedBlock(std::shared_ptr<Context> context, CUstream stream) : context_(std::move(context)), stream_(stream) {}
+  std::shared_ptr<Context> context_;
+  DeviceBlock block_;
+  CUstream stream_;
+  std::vector<CUstream> others_; // each once
+};
+
 // Copies between host memory of any kind and the device, over a ring of pinned slots. A copy larger than a slot goes in
 // pieces: while the GPU copies one, the host fills or empties the next. Used by one thread at a time, on one stream at
 // a time (settle() before the stream changes). The context is current.

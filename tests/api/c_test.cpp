@@ -131,6 +131,11 @@ TEST(C, WrongArgumentsAreErrorsAndTheSessionGoesOn) {
   says(tessera_open("m.onnx", "cpu", 1, nullptr), "session");
   EXPECT_EQ(none, nullptr);
   tessera_close(nullptr);
+  tessera_memory* memory = nullptr;
+  void* data = nullptr;
+  says(tessera_memory_create(nullptr, 8, nullptr, &memory, &data), "session");
+  says(tessera_memory_wait(nullptr, nullptr), "null");
+  tessera_memory_free(nullptr);
 
   Opened s(write(model()));
   ASSERT_TRUE(s.session);
@@ -142,6 +147,8 @@ TEST(C, WrongArgumentsAreErrorsAndTheSessionGoesOn) {
     tessera_tensor in[] = {good[0], second};
     return tessera_run(s.session, in, 2, &result, 1);
   };
+  says(tessera_memory_create(s.session, 8, nullptr, &memory, &data), "the session runs on the CPU");
+  says(tessera_memory_create(s.session, 8, nullptr, nullptr, &data), "places");
   says(with({"q", kFloat, 2, dims, x}), "no input 'q'");
   says(with({"y", kFloat, 2, wrong, x}), "y");
   says(with({"y", kFloat, 2, negative, x}), "");
@@ -149,7 +156,7 @@ TEST(C, WrongArgumentsAreErrorsAndTheSessionGoesOn) {
   says(with({"y", 4711, 2, dims, x}), "4711");
   says(with({"y", kFloat, 2, nullptr, x}), "dimensions");
   says(with({"y", kFloat, 2, dims, nullptr}), "no memory");
-  EXPECT_EQ(with({nullptr, kFloat, 2, dims, x}), nullptr); // the one at its place
+  EXPECT_EQ(with({nullptr, kFloat, 2, dims, x}), nullptr) << "the input at this place";
   says(tessera_run(s.session, good, 2, nullptr, 1), "output");
   says(tessera_run(s.session, good, 2, &result, 0), "output");
   says(tessera_run_on_device(s.session, good, 2, &result, 1, nullptr), "device memory");

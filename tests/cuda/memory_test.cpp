@@ -35,6 +35,36 @@ TEST(Blocks, GrowInTheOrderOfTheStreamAndAreEmptyAfterAnError) {
   EXPECT_EQ(context->held_bytes(), 0);
 }
 
+TEST(SharedBlocks, AreReadAfterTheirStreamAndFreedAfterAllStreams) {
+  FakeGpu gpu;
+  auto context = gpu.context();
+  Context::Current current(*context);
+  auto a = Stream::create(context).value(), b = Stream::create(context).value();
+  auto block = SharedBlock::create(context, 64, a->handle(), "a test").value();
+  const auto address = reinterpret_cast<CUdeviceptr>(block->data());
+  const auto& driver = context->driver();
+  ASSERT_EQ(driver.cuMemsetD8Async(address, 7, 64, a->handle()), CUDA_SUCCESS);
+  ASSERT_TRUE(block->wait_on(a->handle()).ok()) << "nothing to wait for";
+  ASSERT_TRUE(block->wait_on(b->handle()).ok());
+  char seen = 0;
+  ASSERT_EQ(driver.cuMemcpyDtoHAsync(&seen, address, 1, b->handle()), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuStreamSynchronize(b->handle()), CUDA_SUCCESS);
+  EXPECT_EQ(seen, 7);
+  ASSERT_EQ(driver.cuMemsetD8Async(address, 8, 64, b->handle()), CUDA_SUCCESS);
+  block.reset();
+  gpu.run_all();
+  EXPECT_EQ(gpu.live_bytes(), 0);
+  EXPECT_EQ(context->held_bytes(), 0);
+}
+
+TEST(SharedBlocks, ThatDoNotFitAreAnError) {
+  FakeGpu gpu;
+  gpu.memory = 1 << 20;
+  auto block = SharedBlock::create(gpu.context(), 2 << 20, nullptr, "a test");
+  ASSERT_FALSE(block.ok());
+  EXPECT_EQ(block.error().code, ErrorCode::OutOfMemory);
+}
+
 TEST(Copies, OfEverySizeArriveThoughTheGpuTakesItsTime) {
   auto pool = ThreadPool::create(2);
   std::mt19937 rng(1);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from shards import ROOT, shard  # noqa: E402, F401
 
-if os.environ.get("TESSERA_INSTALLED") != "1":  # else the installed package is tested
-    sys.path.insert(0, str(ROOT / "python"))
+sys.path.append(str(ROOT / "build" / "python"))  # where neither PYTHONPATH nor an installed wheel has the package
 
 import torch  # noqa: E402
 

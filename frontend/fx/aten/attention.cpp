@@ -86,16 +86,24 @@ ValueId four_dimensional(Call& c, ValueId v, const SymShape& to) {
   return c.b.reshape(v, {batch, heads, s[s.size() - 2], s.back()});
 }
 
-std::optional<Heads> heads_of(Call& c) {
+// What products of 16-bit operands are rounded to. The CPU's operator keeps scores and weights in f32; there a product
+// of f32 takes no longer.
+enum class Products : uint8_t { Stored, Wide };
+
+std::optional<Heads> heads_of(Call& c, Products products = Products::Stored) {
   Heads h;
   h.q = c.tensor("query");
   h.k = c.tensor("key");
   h.v = c.tensor("value");
+  if (products == Products::Wide)
+    for (ValueId* v : {&h.q, &h.k, &h.v}) *v = c.b.widen(*v);
   h.mask = c.schema().argument("attn_mask")   ? c.maybe("attn_mask")
            : c.schema().argument("attn_bias") ? c.maybe("attn_bias")
                                               : ValueId();
   h.causal = c.flag("is_causal");
   h.given_scale = c.maybe_number("scale");
+  if (products == Products::Wide && h.mask.valid() && c.b.ok() && c.b.dtype(h.mask) != DType::Bool)
+    h.mask = c.b.widen(h.mask);
   if (c.number("dropout_p") != 0) c.unsupported("attention with dropout " + std::to_string(c.number("dropout_p")));
   if (!c.b.ok()) return std::nullopt;
   SymShape lq = leading(c, h.q), lk = leading(c, h.k), lv = leading(c, h.v);
@@ -207,10 +215,10 @@ ValueId log_sum(Call& c, Heads h) {
 }
 
 // The dtype and shape that the program states, where that is what there is.
-void attention_results(Call& c, int sums) {
-  auto h = heads_of(c);
+void attention_results(Call& c, int sums, Products products = Products::Stored) {
+  auto h = heads_of(c, products);
   if (!h) return;
-  c.result(attention(c, *h));
+  c.result(c.b.cast(attention(c, *h), c.result_dtype(0)));
   const int count = static_cast<int>(c.schema().results.size());
   for (int i = 1; i < count && c.b.ok(); ++i) {
     if (!c.is_used(i)) {
@@ -231,6 +239,7 @@ void attention_results(Call& c, int sums) {
 
 void translate_attention(Call& c) { attention_results(c, -1); }
 void translate_attention_with_sums(Call& c) { attention_results(c, 1); }
+void translate_attention_of_cpu(Call& c) { attention_results(c, 1, Products::Wide); }
 
 // The second result is the weights.
 void translate_attention_math(Call& c) {
@@ -249,14 +258,16 @@ void translate_attention_math(Call& c) {
 }
 
 // With P the weights, dV = P^T dO, dP = dO V^T, dS = P * (dP - rowsum(dO * O)), dQ = scale dS K, dK = scale dS^T Q.
+template <Products kProducts>
 void translate_attention_backward(Call& c) {
   ValueId grad = c.tensor(c.schema().argument("grad_out_") ? "grad_out_" : "grad_out"), out = c.tensor("out"),
           sums = c.tensor("logsumexp");
-  auto h = heads_of(c);
+  auto h = heads_of(c, kProducts);
   Ints mask = c.schema().argument("grad_input_mask") ? c.ints("grad_input_mask") : Ints{1, 1, 1, 0};
   if (!h || !c.b.ok()) return;
   mask.resize(4, 0);
-  const DType d = c.b.dtype(h->q), wide = compute_dtype(d);
+  const DType stored = c.b.dtype(grad), d = c.b.dtype(h->q), wide = compute_dtype(d);
+  grad = c.b.cast(grad, d);
   if (c.b.rank(grad) != 4 || h->lead.size() != 2)
     return c.unsupported("the gradient of an attention over " + str(c.b.shape(grad)));
   const SymExpr key_heads = c.b.dim(h->k, 1);
@@ -285,7 +296,7 @@ void translate_attention_backward(Call& c) {
   };
   auto give = [&](size_t i, ValueId v) {
     if (mask[i])
-      c.result(v);
+      c.result(c.b.cast(v, stored));
     else
       c.unused_result();
   };
@@ -393,16 +404,16 @@ void register_attention(AtenTable& t) {
   t.add({"_log_softmax_backward_data.default"}, translate_softmax_backward<true>);
   t.add({"scaled_dot_product_attention.default"}, translate_attention);
   t.add({"_scaled_dot_product_attention_math.default"}, translate_attention_math);
-  t.add({"_scaled_dot_product_flash_attention.default", "_scaled_dot_product_flash_attention_for_cpu.default",
-         "_scaled_dot_product_efficient_attention.default", "_scaled_dot_product_cudnn_attention.default",
-         "_scaled_dot_product_fused_attention_overrideable.default"},
+  t.add({"_scaled_dot_product_flash_attention.default", "_scaled_dot_product_efficient_attention.default",
+         "_scaled_dot_product_cudnn_attention.default", "_scaled_dot_product_fused_attention_overrideable.default"},
         translate_attention_with_sums);
+  t.add({"_scaled_dot_product_flash_attention_for_cpu.default"}, translate_attention_of_cpu);
   t.add({"_scaled_dot_product_flash_attention_backward.default",
-         "_scaled_dot_product_flash_attention_for_cpu_backward.default",
          "_scaled_dot_product_efficient_attention_backward.default",
          "_scaled_dot_product_cudnn_attention_backward.default",
          "_scaled_dot_product_fused_attention_overrideable_backward.default"},
-        translate_attention_backward);
+        translate_attention_backward<Products::Stored>);
+  t.add({"_scaled_dot_product_flash_attention_for_cpu_backward.default"}, translate_attention_backward<Products::Wide>);
   t.add({"_native_multi_head_attention.default"}, translate_multi_head);
   t.add({"_transformer_encoder_layer_fwd.default"}, translate_encoder_layer);
 }

@@ -105,11 +105,11 @@ ValueId apply_taps(Call& c, ValueId x, int64_t axis, const Taps& taps) {
     for (const auto& t : taps) {
       has.push_back(k < t.size());
       index.push_back(k < t.size() ? t[k].index : 0);
-      weight.push_back(k < t.size() ? t[k].weight : 0);
+      weight.push_back(k < t.size() ? t[k].weight : 1); // where there is none, the part is not taken
     }
     auto vector = [&](Tensor t) { return along(c, c.b.constant(std::move(t)), axis, rank); };
     ValueId part = c.b.gather(x, c.b.ints(index), axis);
-    auto is_one = [](double w) { return w == 1 || w == 0; };
+    auto is_one = [](double w) { return w == 1; };
     if (!std::all_of(weight.begin(), weight.end(), is_one))
       part = c.b.mul(part, vector(Tensor::of<double>(c.b.dtype(x), {n}, weight)));
     if (std::find(has.begin(), has.end(), 0) != has.end())

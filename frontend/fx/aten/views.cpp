@@ -425,7 +425,26 @@ Strided strided_of(Call& c) {
   s.strides = c.sizes("stride");
   s.memory = c.memory("self").value_or(Call::Memory{contiguous_strides(c.b.shape(x)), 0});
   if (c.given("storage_offset")) s.offset = c.b.env().simplify(c.size("storage_offset") - s.memory.offset);
-  if (c.b.ok() && s.sizes.size() != s.strides.size()) c.unsupported("sizes and strides that differ in number");
+  if (!c.b.ok()) return s;
+  if (s.sizes.size() != s.strides.size()) {
+    c.unsupported("sizes and strides that differ in number");
+    return s;
+  }
+  // x is its own elements: what a view's storage holds beside them is not at hand.
+  SymExpr last = s.offset;
+  for (size_t k = 0; k < s.sizes.size(); ++k) {
+    if (s.sizes[k].is_const(0)) return s;
+    last += (s.sizes[k] - 1) * s.strides[k];
+  }
+  for (const SymExpr& inside : {sym_le(0, s.offset), sym_lt(last, c.b.type(x).count())}) {
+    if (c.b.env().prove(inside) == false) {
+      c.unsupported("elements from " + s.offset.str() + " to " + last.str() + " of the memory of a tensor of " +
+                    c.b.type(x).count().str() + " elements");
+      return s;
+    }
+    c.b.check(c.b.env().require(inside, GuardClass::Required, "a view by strides lies within its tensor",
+                                c.b.node().location));
+  }
   return s;
 }
 

@@ -1,0 +1,101 @@
+"""tessera.load on a GPU: PyTorch's tensors, and arrays that other libraries see by DLPack alone, on streams. Skipped without a GPU."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+import support  # noqa: F401  puts the package on the path
+import torch
+
+import tessera
+
+MODEL = support.ROOT / "models" / "small" / "mlp.onnx"
+
+
+class Dlpack:
+    """A tensor of which only DLPack is seen."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        kind, index = self._tensor.__dlpack_device__()
+        return int(kind), index
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._tensor.__dlpack__(**options)
+
+
+@unittest.skipUnless(torch.cuda.is_available(), "there is no GPU")
+class Gpu(unittest.TestCase):
+    def setUp(self) -> None:
+        self.model = tessera.load(MODEL, "cuda")
+        self.host = tessera.load(MODEL, "cpu")
+        self.x = torch.rand(1000, 64)
+        self.want = self.host(self.x)
+
+    def same(self, y: torch.Tensor, want: torch.Tensor | None = None) -> None:
+        torch.testing.assert_close(y.cpu(), self.want if want is None else want, rtol=1e-3, atol=1e-5)
+
+    def test_tensors(self) -> None:
+        y = self.model(self.x.cuda())
+        self.assertEqual(y.device, torch.device("cuda:0"))
+        self.same(y)
+        self.same(self.model(self.x.cuda().T.contiguous().T))
+        self.same(torch.from_numpy(self.model(self.x.numpy())))
+
+    def test_dlpack(self) -> None:
+        x = self.x.cuda()
+        for given in (Dlpack(x), x.__dlpack__()):
+            y = self.model(given)
+            self.assertIsInstance(y, tessera.Tensor)
+            self.assertEqual(y.__dlpack_device__(), (2, 0))
+            one, other = torch.from_dlpack(y), torch.from_dlpack(y)
+            self.assertEqual(one.data_ptr(), other.data_ptr())
+            del y
+            self.same(one)
+
+    def test_streams(self) -> None:
+        """Inputs made late on one stream, the call on it, the result used on another one."""
+        mine, other = torch.cuda.Stream(), torch.cuda.Stream()
+        for kind in (Dlpack, lambda t: t):
+            with torch.cuda.stream(mine):
+                torch.cuda._sleep(50_000_000)
+                x = self.x.cuda(non_blocking=True)
+                y = self.model(kind(x), stream=mine.cuda_stream)
+            with torch.cuda.stream(other):
+                if isinstance(y, torch.Tensor):
+                    other.wait_stream(mine)
+                    seen = y.clone()
+                else:
+                    seen = torch.from_dlpack(y).clone()
+            other.synchronize()
+            self.same(seen)
+            del y
+
+    def test_memory_is_given_back(self) -> None:
+        x = Dlpack(torch.rand(100_000, 64).cuda())
+        want = torch.from_dlpack(self.model(x)).cpu()
+        torch.cuda.synchronize()
+        before = torch.cuda.mem_get_info()[0]
+        for _ in range(2000):
+            y = torch.from_dlpack(self.model(x))
+        self.same(y, want)
+        del y
+        torch.cuda.synchronize()
+        self.assertLess(before - torch.cuda.mem_get_info()[0], 64 << 20)
+
+    def test_errors(self) -> None:
+        x = self.x.cuda()
+        for kind in (Dlpack, lambda t: t):
+            with self.assertRaisesRegex(tessera.InputError, "lies on 'cuda:0'; the model was loaded for the CPU"):
+                self.host(kind(x))
+        with self.assertRaisesRegex(tessera.InputError, "input 'x' is not row-major"):
+            self.model(Dlpack(x.T.contiguous().T))
+        with self.assertRaisesRegex(BufferError, "dl_device"):
+            self.model(Dlpack(x)).__dlpack__(dl_device=(1, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()

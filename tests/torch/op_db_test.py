@@ -1,0 +1,410 @@
+"""PyTorch's own operator database through the backend: every operator of core ATen that it samples, results as eager's.
+
+    python tests/torch/op_db_test.py [--all] [--samples N] [--dynamic] [--each] [NAME ...]
+
+The first samples of each dtype are the calls of one graph, which goes to the backend as Dynamo would give it
+(tessera.backend.tessera: AOTAutograd, then compile_graph): what torch.compile does, without the time that Dynamo takes to read
+Python. A result that is a view of an input is cloned in the graph: AOTAutograd would answer the view itself.
+
+An operator is whole if its graph is one subgraph and nothing in it is left to PyTorch. Operators run in a process that is
+forked off, so that a crash is one row of the table.
+
+--all: every operator of the database, in f32 (or the first dtype it has); then only results and crashes count.
+--dynamic: every size is a symbol.
+--each: one graph for each sample, to find the sample that is at fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import itertools
+import logging
+import multiprocessing
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import support
+import torch
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.testing._internal import common_methods_invocations
+from torch.testing._internal.common_device_type import toleranceOverride
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import tessera.backend
+
+# Operators that may put equal elements in any order unless they are told to be stable, and the place of `dim` in their arguments.
+ANY_ORDER = {"sort": 0, "argsort": 0, "topk": 1}
+
+# The database seeds the generator in the call of a random operator, which a graph does not record: it is seeded before the graph.
+common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+
+WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64}
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool)
+SHARE_WHOLE = 0.95
+SECONDS = 300  # of one operator, after which it counts as a crash
+
+# Composites whose meaning is worth keeping, by the names of the database.
+COMPOSITES = {
+    "nn.functional.linear", "nn.functional.scaled_dot_product_attention", "nn.functional.layer_norm", "nn.functional.rms_norm",
+    "nn.functional.group_norm", "nn.functional.batch_norm", "nn.functional.embedding", "nn.functional.gelu", "nn.functional.silu", "einsum",
+    *(f"nn.functional.conv{t}{n}d" for t in ("", "_transpose") for n in (1, 2, 3)),
+}  # fmt: skip
+
+
+class Calls(TorchDispatchMode):
+    """The overloads that run inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.overloads: list[torch._ops.OpOverload] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.overloads.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+@dataclasses.dataclass(eq=False)
+class Case:
+    """One sample: a call of the operator as a function of its tensors, and eager's results."""
+
+    dtype: torch.dtype
+    fn: Callable[..., list[Any]]
+    tensors: list[torch.Tensor]
+    want: list[Any]
+    changed: list[torch.Tensor]  # the tensors after eager's call
+    undefined: bool  # the values of the results are, as empty()'s
+    signature: str
+    wider: Callable[[], list[Any]]  # eager's results of the same values in a wider type
+    random: bool  # it draws random numbers: a graph of its own, so that eager's draw follows the same seed
+    any_order: int | None  # dimension in which results that are positions may name another one of equal elements
+
+
+@dataclasses.dataclass
+class Row:
+    """What became of one operator."""
+
+    name: str
+    dtypes: list[str] = dataclasses.field(default_factory=list)
+    samples: int = 0
+    left: list[str] = dataclasses.field(default_factory=list)  # reasons why it is not whole
+    wrong: list[str] = dataclasses.field(default_factory=list)  # results that are not eager's, errors, crashes
+    rounded: int = 0  # samples that equal eager's in a wider type, and not eager's in their own
+    seconds: float = 0
+
+    def __str__(self) -> str:
+        state = "WRONG" if self.wrong else "left" if self.left else "whole"
+        text = "; ".join(self.wrong or self.left)
+        rounded = f"{self.rounded} as in a wider type  " if self.rounded else ""
+        return f"{self.name:44} {','.join(self.dtypes):20} {self.samples:3}  {state:5} {self.seconds:5.1f} s  {rounded}{text[:300]}"
+
+
+def full_name(op: OpInfo) -> str:
+    return op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+
+
+def short(dtype: torch.dtype) -> str:
+    name = str(dtype).removeprefix("torch.")
+    return name.replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("int", "i")
+
+
+def packets_of_core() -> set[str]:
+    """Names of ATen operators with an overload of core ATen."""
+    names = set()
+    for s in torch._C._jit_get_all_schemas():
+        namespace, name = s.name.split("::")
+        if namespace == "aten" and torch.Tag.core in getattr(getattr(torch.ops.aten, name), s.overload_name or "default").tags:
+            names.add(name)
+    return names
+
+
+def dtypes_of(op: OpInfo, wanted: Sequence[torch.dtype]) -> list[torch.dtype]:
+    return [d for d in wanted if op.supports_dtype(d, "cpu")]
+
+
+def samples_of(op: OpInfo, dtype: torch.dtype, count: int) -> Iterator[SampleInput]:
+    torch.manual_seed(0)
+    return itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), count)
+
+
+def is_of_core(op: OpInfo, packets: set[str]) -> bool:
+    """Named as an operator of core ATen, a composite of the list, or one call of core ATen for its first sample."""
+    if op.aten_name in packets or op.name in COMPOSITES:
+        return True
+    for dtype in dtypes_of(op, DTYPES)[:1]:
+        for s in samples_of(op, dtype, 1):
+            try:
+                with Calls() as calls, torch.no_grad():
+                    op(s.input, *s.args, **s.kwargs)
+            except Exception:  # eager has no such operator on the CPU
+                return False
+            return len(calls.overloads) == 1 and torch.Tag.core in calls.overloads[0].tags and not is_undefined(calls)
+    return False
+
+
+def is_undefined(calls: Calls) -> bool:
+    last = calls.overloads[-1]._schema.name if calls.overloads else ""
+    return last.startswith(("aten::empty", "aten::new_empty", "aten::resize"))
+
+
+def case_of(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> Case:
+    leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+    places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+    signature = str([(x.shape, x.dtype, x.stride()) if isinstance(x, torch.Tensor) else x for x in leaves])
+
+    def call_of(given: list[Any]) -> list[Any]:
+        value, args, kwargs = pytree.tree_unflatten(given, spec)
+        return pytree.tree_leaves(op(value, *args, **kwargs))
+
+    def call(*tensors: torch.Tensor) -> list[Any]:
+        given = dict(zip(places, tensors))
+        return call_of([given.get(i, x) for i, x in enumerate(leaves)])
+
+    def wider() -> list[Any]:
+        given = [widened(x) for x in leaves]
+        return call_of(given) + [given[i] for i in places]
+
+    original = [leaves[i] for i in places]
+    tensors, for_eager = copy.deepcopy(original), copy.deepcopy(original)
+    storages = {t.untyped_storage()._cdata for t in for_eager if t.layout == torch.strided}
+    with Calls() as calls:
+        want = call(*for_eager)
+    views = {i for i, t in enumerate(want) if isinstance(t, torch.Tensor) and t.layout == torch.strided and t.untyped_storage()._cdata in storages}
+
+    def fn(*given: torch.Tensor) -> list[Any]:
+        return [t.clone() if i in views else t for i, t in enumerate(call(*given))]
+
+    random = any(torch.Tag.nondeterministic_seeded in f.tags for f in calls.overloads)
+    any_order = None
+    if op.name in ANY_ORDER and not sample.kwargs.get("stable"):
+        place = ANY_ORDER[op.name]
+        any_order = sample.kwargs.get("dim", sample.args[place] if place < len(sample.args) else -1)
+    return Case(dtype, fn, tensors, want, for_eager, is_undefined(calls), signature, wider, random, any_order)
+
+
+def widened(x: Any) -> Any:
+    if isinstance(x, torch.Tensor):
+        return x.to(WIDER[x.dtype]) if x.dtype in WIDER else copy.deepcopy(x)
+    return WIDER[x] if isinstance(x, torch.dtype) and x in WIDER else x
+
+
+def one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split('Exception raised from')[0].split())}"
+
+
+def capture(cases: Sequence[Case], backend: Callable[..., Callable[..., Any]], dynamic: bool) -> Callable[[], list[list[Any]]]:
+    """The cases as one graph through a backend of torch.compile: a function that computes the results of each, and what became of its inputs."""
+    graph = torch.fx.Graph()
+    nodes = [[graph.placeholder(f"x_{i}_{k}") for k in range(len(c.tensors))] for i, c in enumerate(cases)]
+    calls = [graph.call_function(c.fn, tuple(n)) for c, n in zip(cases, nodes)]
+    lists: list[list[int]] = []
+    constants: dict[tuple[int, int], Any] = {}
+
+    def results(*values: list[Any]) -> tuple[torch.Tensor, ...]:
+        """Dynamo's graphs return tensors and sizes; other values are constants of the capture."""
+        lists.clear()  # AOTAutograd runs this more than once
+        for i, v in enumerate(values):
+            lists.append([k for k, x in enumerate(v) if isinstance(x, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool))])
+            constants.update({(i, k): x for k, x in enumerate(v) if k not in lists[-1]})
+        return tuple(v[k] for v, ks in zip(values, lists) for k in ks)
+
+    graph.output(graph.call_function(results, tuple(calls)))
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    given = [t for c in cases for t in c.tensors]
+    fake = FakeTensorMode(shape_env=ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True))
+    with tracing(TracingContext(fake)):
+        run = backend(module, [fake.from_tensor(t, static_shapes=not dynamic) for t in given])
+
+    def compute() -> list[list[Any]]:
+        flat = iter(run(*given))
+        for i, ks in enumerate(lists):
+            constants.update({(i, k): next(flat) for k in ks})
+        return [[constants[i, k] for k in range(len(c.want))] + c.tensors for i, c in enumerate(cases)]
+
+    return compute
+
+
+def capture_error(cases: Sequence[Case], dynamic: bool) -> str | None:
+    """Why PyTorch does not capture the cases for any backend; None if it does."""
+    try:
+        capture(cases, torch._dynamo.lookup_backend("aot_eager"), dynamic)
+    except Exception as e:
+        return one_line(e)
+    return None
+
+
+def through_backend(cases: Sequence[Case], dynamic: bool) -> tuple[list[list[Any]], list[str]]:
+    """Results of the cases as one graph, and why it is not one subgraph."""
+    seen: list[tessera.backend.CompiledGraph] = []
+    with support.Counted() as counted, tessera.backend.observed(seen.append):
+        run = capture(cases, tessera.backend.tessera, dynamic)
+        torch.manual_seed(0)
+        out = run()
+    left = {f"{node.target}: {reason}" for g in seen for node, reason in g.left.items()}
+    left |= {f"a graph: {g.error}" for g in seen if g.error and not g.left}
+    if counted.fallback_calls:
+        left.add("a call of the subgraph failed")
+    return out, sorted(left)
+
+
+def tolerances(op: OpInfo, dtype: torch.dtype) -> dict[str, float]:
+    """assert_close's own for the dtype, or what the database states on the CPU for a compiler's results or for every test."""
+    for d in op.decorators:
+        applies = d.cls_name == "TestInductorOpInfo" or (d.cls_name == "TestCommon" and d.test_name is None) if hasattr(d, "cls_name") else False
+        for o in d.decorators if applies and d.device_type in (None, "cpu") else ():
+            if isinstance(o, toleranceOverride) and dtype in o.d:
+                return {"rtol": o.d[dtype].rtol, "atol": o.d[dtype].atol}
+    return {}
+
+
+def assert_same(op: OpInfo, case: Case, got: list[Any], want: list[Any]) -> None:
+    for g, w in zip(got, want, strict=True):
+        if case.undefined and isinstance(w, torch.Tensor):
+            assert (g.shape, g.dtype) == (w.shape, w.dtype), f"{g.dtype}{list(g.shape)}, expected {w.dtype}{list(w.shape)}"
+        elif case.any_order is not None and w is case.want[-1] and w.dim() > 0:
+            x, d = case.tensors[0], case.any_order
+            assert (g.sort(d).values.diff(dim=d) > 0).all(), "a position is there twice"
+            support.assert_close(x.gather(d, g), x.gather(d, w))
+        else:
+            support.assert_close(g, w, **tolerances(op, case.dtype))
+
+
+def compare(op: OpInfo, case: Case, got: list[Any], row: Row) -> None:
+    try:
+        assert_same(op, case, got, case.want + case.changed)
+    except Exception as e:
+        if case.dtype in WIDER and is_exact(op, case, got):
+            row.rounded += 1
+        else:
+            row.wrong.append(f"{short(case.dtype)} {case.signature}: {' '.join(str(e).split())}")
+
+
+def is_exact(op: OpInfo, case: Case, got: list[Any]) -> bool:
+    """True if the results are those of a wider type, rounded once: what differs is how eager rounds in between.
+
+    PyTorch's own test of a compiler compares with eager in f32 for this reason.
+    """
+    try:
+        want = [w.to(g.dtype) if isinstance(g, torch.Tensor) else w for w, g in zip(case.wider(), got, strict=True)]
+        assert_same(op, case, got, want)
+    except Exception:
+        return False
+    return True
+
+
+def check(op: OpInfo, wanted: Sequence[torch.dtype], options: argparse.Namespace) -> Row:
+    row = Row(full_name(op))
+    begin = time.perf_counter()
+    cases: list[Case] = []
+    samples = [(d, s) for d in wanted for s in samples_of(op, d, options.samples)]
+    row.dtypes += [short(d) for d in wanted]
+    with torch.no_grad():
+        for dtype, sample in samples:
+            torch.manual_seed(0)
+            try:
+                cases.append(case_of(op, dtype, sample))
+            except Exception as e:  # nothing to compare with
+                row.left.append(f"eager raises {one_line(e)}")
+        row.samples = len(cases)
+        alone = [c for c in cases if options.each or c.random]
+        together = [c for c in cases if c not in alone]
+        groups = [[c] for c in alone] + ([together] if together else [])
+        for group in groups:
+            try:
+                got, left = through_backend(group, options.dynamic)
+            except Exception as e:
+                where = f"{short(group[0].dtype)} {group[0].signature}: " if len(group) == 1 else ""
+                if (error := capture_error(group, options.dynamic)) is not None:
+                    row.left.append(f"{where}PyTorch does not capture it: {error}")
+                    continue
+                row.wrong.append(f"{where}{one_line(e)}")
+                if options.each:
+                    traceback.print_exc()
+                continue
+            row.left += [r for r in left if r not in row.left]
+            for c, g in zip(group, got):
+                compare(op, c, g, row)
+    row.seconds = time.perf_counter() - begin
+    return row
+
+
+def work(ops: Sequence[tuple[OpInfo, list[torch.dtype]]], options: argparse.Namespace, pipe: Connection) -> None:
+    torch.set_num_threads(1)
+    for op, dtypes in ops:
+        pipe.send(check(op, dtypes, options))
+    pipe.close()
+
+
+def rows(ops: Sequence[tuple[OpInfo, list[torch.dtype]]], options: argparse.Namespace) -> Iterator[Row]:
+    """Rows in order; the process that crashes is replaced by one for the operators behind."""
+    context = multiprocessing.get_context("fork")
+    done = 0
+    while done < len(ops):
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=work, args=(ops[done:], options, theirs))
+        process.start()
+        theirs.close()
+        try:
+            while done < len(ops):
+                if not ours.poll(SECONDS):
+                    process.kill()
+                    raise EOFError
+                yield ours.recv()
+                done += 1
+        except EOFError:
+            process.join()
+            row = Row(full_name(ops[done][0]), [short(d) for d in ops[done][1]])
+            row.wrong.append(f"the process ended with {process.exitcode}")
+            yield row
+            done += 1
+        process.join()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--dynamic", action="store_true")
+    parser.add_argument("--each", action="store_true")
+    parser.add_argument("--samples", type=int, default=2)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.getLogger("torch").setLevel(logging.CRITICAL)
+    chosen = [op for op in op_db if not options.names or full_name(op) in options.names or op.name in options.names]
+    if not options.names and not options.all:
+        packets = packets_of_core()
+        chosen = [op for op in chosen if is_of_core(op, packets)]
+    index, count = support.shard()
+    ops = [(op, d[:1] if options.all else d) for op in chosen if (d := dtypes_of(op, DTYPES))][index::count]
+    found = []
+    for row in rows(ops, options):
+        print(row, flush=True)
+        found.append(row)
+    wrong = [r for r in found if r.wrong]
+    left = [r for r in found if r.left and not r.wrong]
+    print(f"\nNot whole ({len(left)}):")
+    for r in left:
+        print(f"  {r.name}: {'; '.join(r.left)}")
+    print(f"\nWrong ({len(wrong)}):")
+    for r in wrong:
+        print(f"  {r.name}: " + "\n      ".join(r.wrong))
+    whole = len(found) - len(wrong) - len(left)
+    print(f"\n{len(found)} operators, {sum(r.samples for r in found)} samples in {sum(r.seconds for r in found):.0f} s: "
+          f"{whole} whole ({100 * whole / max(1, len(found)):.1f} %), {len(left)} left in part, {len(wrong)} wrong; "
+          f"{sum(r.rounded for r in found)} samples are as eager's in a wider type alone")  # fmt: skip
+    return 1 if wrong or (not options.all and whole < SHARE_WHOLE * len(found)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
