@@ -31,6 +31,8 @@ private:
   // `written`: where to put what the call writes to its arguments.
   Result<std::vector<ValueId>> translate(const FxNode& node, const Node& place, const std::string& name,
                                          std::vector<Written>* written = nullptr);
+  // Runs a translation of the call: lists that are too short for it are an error of the call.
+  void run(Call& call, const std::function<void()>& translation);
   Call call_of(const FxNode& node, const Node& place, const Schema& schema);
   // -- writes (mutation.cpp)
   Status add_write(const FxNode& node, const Node& place, const std::string& functional);

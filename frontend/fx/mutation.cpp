@@ -150,7 +150,7 @@ Status GraphBuilder::write(const std::string& name, ValueId value, const Node& p
     if (alias.node != nullptr) {
       const std::string view = name_without_namespace(alias.node->target);
       Call call = call_of(*alias.node, place, *find_schema("aten." + view));
-      value = AtenTable::get().find_view(view)(call, value, alias.result);
+      run(call, [&] { value = AtenTable::get().find_view(view)(call, value, alias.result); });
       auto done = call.b.done(value);
       if (!done.ok()) return std::move(done).take_error().at(place.location);
     }
