@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy
 import torch
+from torch.utils._sympy.printers import PythonPrinter
 
 from . import _library, _program
 from ._options import Options, Statistics
@@ -40,8 +42,11 @@ class Subgraph:
         program = _program.write_program(inputs, nodes, outputs, constants)
         weights = _program.host_values(constants)
         threads = options.threads or torch.get_num_threads()
-        self.session = _library.open_program(name, _program.dumps(program.json), weights, device.type, threads, options.tf32, True)
+        self.session = _library.open_program(name, _program.dumps(program.json), weights, device.type, threads, options.tf32)
         statistics.compiles += 1
+        kernels, cached = self.session.kernels
+        statistics.kernels += kernels
+        statistics.cached_kernels += cached
         # Of each input that is a tensor: position, order of its dimensions in memory, whether it is moved to the device.
         self._moved = [i for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n.meta["val"].device != device]
         tensors = [(i, n.meta["val"]) for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor)]
@@ -166,9 +171,6 @@ def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
 
 
 def sympy_function(expr: sympy.Expr, symbols: Sequence[sympy.Symbol]) -> Callable[..., int]:
-    """An expression over sizes as a function of integers."""
-
-    def size(*values: int) -> int:
-        return int(expr.xreplace({s: sympy.Integer(v) for s, v in zip(symbols, values)}))
-
-    return size
+    """An expression over sizes as a function of integers: what PyTorch's printer makes of it, as Inductor's programs have it."""
+    text = PythonPrinter().doprint(expr)
+    return eval(f"lambda {', '.join(map(str, symbols))}: int({text})", {"math": math, "torch": torch})  # type: ignore[no-any-return]

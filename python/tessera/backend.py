@@ -55,6 +55,7 @@ class CompiledGraph:
     left: dict[Node, str]  # calls of operators for PyTorch, with the reason
     crossing: int  # bytes between the subgraphs and PyTorch within the graph, at the sizes of the capture
     results: list[object]  # of the graph: nodes and constants
+    returned: int  # as many of them, the first ones, go to the caller; what is behind them is for the backward graph
     error: str = ""  # why the graph is not one subgraph; empty if it is, or if operators alone are the reason
 
 
@@ -92,8 +93,8 @@ def _storage(n: Node) -> int | None:
 def _views(graph: torch.fx.Graph, results: Sequence[object], left: Mapping[Node, str]) -> dict[Node, Node]:
     """Views that PyTorch makes of the values that a subgraph gives, instead of the subgraph: view -> whose memory it is.
 
-    Of the results, and of what calls for PyTorch read: those that share memory with an input, a constant or another of them,
-    so that they still do when the graph has run; and what those calls read with gaps in memory, so that they find the
+    Of the results, and of what calls for PyTorch read: those that share memory with an input, a constant, a result of such
+    calls or another of them, so that they still do when the graph has run; and what those calls read with gaps in memory, so that they find the
     strides that they were captured with.
     """
     owner: dict[int, Node] = {}
@@ -109,7 +110,7 @@ def _views(graph: torch.fx.Graph, results: Sequence[object], left: Mapping[Node,
             sharing.setdefault(owner[storage], {})[r] = isinstance(r.meta["val"], torch.Tensor)
     return {r: base for base, all in sharing.items() for r, read in all.items()
             if r is not base and r.op == "call_function"
-            and (len(all) > 1 or base.op != "call_function" or read and not _program.memory_order(r.meta["val"])[1])}  # fmt: skip
+            and (len(all) > 1 or base.op != "call_function" or base in left or read and not _program.memory_order(r.meta["val"])[1])}  # fmt: skip
 
 
 def _inputs_of(nodes: Sequence[Node], outputs: Sequence[Node], graph: torch.fx.Graph, constants: Mapping[Node, Any]) -> list[Node]:
@@ -161,7 +162,9 @@ class _GraphCompiler:
         self.device = _device_of(gm.graph)
         results = gm.graph.output_node().args[0]
         self.results = list(results) if isinstance(results, (list, tuple)) else [results]
-        self.result = CompiledGraph(kind, self.name, [], {}, 0, self.results)
+        meta = _metadata()
+        returned = meta.num_forward_returns if kind == "forward" and meta is not None else len(self.results)
+        self.result = CompiledGraph(kind, self.name, [], {}, 0, self.results, returned)
         self.leave({})
 
     def leave(self, left: dict[Node, str]) -> None:
@@ -391,18 +394,22 @@ def compile_graph(gm: torch.fx.GraphModule, kind: str, options: Options, frozen:
     return _GraphCompiler(gm, kind, options, frozen or {}, parameters).compile()
 
 
+def _metadata() -> Any:
+    """What AOTAutograd knows of the inputs and results of the forward graph that it compiles; None outside of a compile."""
+    context = torch._guards.TracingContext.try_get()
+    return context.fw_metadata if context is not None else None
+
+
 def _parameters(aot: torch.fx.GraphModule) -> list[int]:
     """Positions of the inputs of AOTAutograd's graph that are parameters and buffers, whose sizes and strides Dynamo guards."""
-    context = torch._guards.TracingContext.try_get()
-    meta = context.fw_metadata if context is not None else None
+    meta = _metadata()
     count = len(aot.graph.find_nodes(op="placeholder"))
     return [i for i in (meta.static_input_indices if meta is not None else ()) if i < count]
 
 
 def _frozen_inputs(gm: torch.fx.GraphModule, aot: torch.fx.GraphModule, given: Sequence[Any]) -> dict[int, torch.Tensor]:
     """Inputs of AOTAutograd's graph that are parameters or buffers which it does not change."""
-    context = torch._guards.TracingContext.try_get()
-    meta = context.fw_metadata if context is not None else None
+    meta = _metadata()
     count = len(aot.graph.find_nodes(op="placeholder"))
     if meta is None or count != len(given):  # inputs were joined or split: their places are not known
         return {}
