@@ -26,7 +26,7 @@ def attention(
 
 
 @attention.register_fake
-def _(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: Any = 0.0, is_causal: Any = False, scale: Any = None, enable_gqa: Any = False):
+def _(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: Any = 0.0, is_causal: Any = False, scale: Any = None, enable_gqa: Any = False) -> Any:
     return query.new_empty((*query.shape[:-1], value.shape[-1]))
 
 
@@ -42,9 +42,11 @@ def _needs_gradients(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
 def _is_plain(node: torch.fx.Node) -> bool:
     """True for an attention on a GPU without dropout, whose dtype autocast does not change, with one batch of heads."""
     given = dict(zip(("query", "key", "value", "attn_mask", "dropout_p"), node.args)) | node.kwargs
-    query, key, value = (getattr(given.get(k), "meta", {}).get("example_value") for k in ("query", "key", "value"))
+    query, *others = (getattr(given.get(k), "meta", {}).get("example_value") for k in ("query", "key", "value"))
     result = node.meta.get("example_value")
-    if any(not isinstance(t, torch.Tensor) for t in (query, key, value, result)) or given.get("dropout_p", 0.0) != 0.0:
+    if not isinstance(query, torch.Tensor) or not isinstance(result, torch.Tensor) or given.get("dropout_p", 0.0) != 0.0:
+        return False
+    if any(not isinstance(t, torch.Tensor) for t in others):
         return False
     return query.device.type == "cuda" and result.dtype == query.dtype and result.shape[:-1] == query.shape[:-1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -144,7 +145,7 @@ def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
     for n in inputs:
         v = n.meta["val"]
         if isinstance(v, torch.SymInt):
-            symbols.setdefault(v.node.expr, lambda n=n: values[n])
+            symbols.setdefault(v.node.expr, functools.partial(values.__getitem__, n))
         elif isinstance(v, torch.Tensor):
             for d, s in enumerate(v.shape):
                 if isinstance(s, torch.SymInt):

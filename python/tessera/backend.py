@@ -14,7 +14,7 @@ import functools
 import logging
 import operator
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -65,7 +65,7 @@ _graph_count = 0
 
 
 @contextlib.contextmanager
-def observed(observer: Callable[[CompiledGraph], None]):
+def observed(observer: Callable[[CompiledGraph], None]) -> Iterator[None]:
     """Calls `observer` with every graph that is compiled inside."""
     _observers.append(observer)
     try:
@@ -147,6 +147,30 @@ def _unlocked_constants(gm: torch.fx.GraphModule, frozen: Mapping[Node, torch.Te
     return constants
 
 
+# A result of a graph, from its arguments and the outputs of its subgraph.
+_Pick = Callable[[list[Any], Sequence[Any]], Any]
+
+
+def _always(value: Any) -> _Pick:
+    return lambda a, o: value
+
+
+def _argument(i: int) -> _Pick:
+    return lambda a, o: a[i]
+
+
+def _output(i: int) -> _Pick:
+    return lambda a, o: o[i]
+
+
+def _size(of: Callable[[list[Any]], int]) -> _Pick:
+    return lambda a, o: of(a)
+
+
+def _dimension(i: int, d: int) -> Callable[[list[Any]], int]:
+    return lambda a: a[i].shape[d]
+
+
 class _GraphCompiler:
     """One graph of ATen operators: what AOTAutograd hands to a compiler."""
 
@@ -171,15 +195,14 @@ class _GraphCompiler:
         """Decides what subgraphs return, when PyTorch runs the calls `left`."""
         self.left = left
         self.views = _views(self.graph, self.results, left)
-        base = lambda n: self.views.get(n, n)  # noqa: E731
-        self.returned = {base(r) for r in self.results if isinstance(r, Node)}
-        self.shown = self.returned | {base(i) for n in left for i in n.all_input_nodes}
+        self.returned: set[Node] = {self.views.get(r, r) for r in self.results if isinstance(r, Node)}
+        self.shown = self.returned | {self.views.get(i, i) for n in left for i in n.all_input_nodes}
 
     def outputs_of(self, nodes: Sequence[Node]) -> list[Node]:
         """Tensors of these calls that the graph returns or that calls outside read."""
         inside = {*nodes, *self.left, self.graph.output_node()}
-        read = lambda n: any(u not in inside and not _partition.is_size(u) for u in n.users)  # noqa: E731
-        return [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor) and (n in self.shown or read(n))]
+        tensors = [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor)]
+        return [n for n in tensors if n in self.shown or any(u not in inside and not _partition.is_size(u) for u in n.users)]
 
     def subgraph(self, name: str, nodes: Sequence[Node]) -> Subgraph:
         outputs = self.outputs_of(nodes)
@@ -273,18 +296,18 @@ class _GraphCompiler:
         position = {n: i for i, n in enumerate(self.placeholders)}
         index = {n: i for i, n in enumerate(whole.outputs)}
         size_of = self.sizes()
-        picks: list[Callable[[list[Any], list[torch.Tensor]], Any]] = []
+        picks: list[_Pick] = []
         for r in self.results:
             if not isinstance(r, Node):
-                picks.append(lambda a, o, r=r: r)
+                picks.append(_always(r))
             elif r in index:
-                picks.append(lambda a, o, i=index[r]: o[i])
+                picks.append(_output(index[r]))
             elif r in position:
-                picks.append(lambda a, o, i=position[r]: a[i])
+                picks.append(_argument(position[r]))
             elif r in self.constants:
-                picks.append(lambda a, o, t=self.constants[r][1]: t)
+                picks.append(_always(self.constants[r][1]))
             elif (size := size_of(r)) is not None:
-                picks.append(lambda a, o, f=size: f(a))
+                picks.append(_size(size))
             else:
                 return None
         plain = [index.get(r) for r in self.results if isinstance(r, Node)] == list(range(len(whole.outputs))) and len(self.results) == len(whole.outputs)
@@ -306,11 +329,11 @@ class _GraphCompiler:
         for i, n in enumerate(self.placeholders):
             v = n.meta.get("val")
             if isinstance(v, torch.SymInt) and v.node.expr.is_Symbol:
-                where.setdefault(v.node.expr, lambda a, i=i: a[i])
+                where.setdefault(v.node.expr, operator.itemgetter(i))
             elif isinstance(v, torch.Tensor):
                 for d, s in enumerate(v.shape):
                     if isinstance(s, torch.SymInt) and s.node.expr.is_Symbol:
-                        where.setdefault(s.node.expr, lambda a, i=i, d=d: a[i].shape[d])
+                        where.setdefault(s.node.expr, _dimension(i, d))
 
         def size_of(n: Node) -> Callable[[list[Any]], int] | None:
             v = n.meta.get("val")
@@ -344,8 +367,8 @@ class _GraphCompiler:
             if n in owner:
                 s = owner[n]
                 call = graph.call_function(s, tuple(value(i) for i in s.inputs))
-                for i, o in enumerate(s.outputs):
-                    values[o] = graph.call_function(operator.getitem, (call, i))
+                for k, o in enumerate(s.outputs):
+                    values[o] = graph.call_function(operator.getitem, (call, k))
                 return values[n]
             for i in n.all_input_nodes:
                 seen(i)
@@ -370,7 +393,7 @@ class _GraphCompiler:
         def run(args: list[Any]) -> list[Any]:
             given = list(args)
             args.clear()
-            return forward(*given)
+            return list(forward(*given))
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
