@@ -201,7 +201,7 @@ def _graph(g: backend.CompiledGraph, name: str) -> Graph:
 
 
 # What Dynamo says of a branch on a tensor's value is the name of its own function.
-_BRANCH = ("generic_jump", "a branch on the value of a tensor", "A branch that is not taken costs nothing in the graph: torch.where(), or torch.cond().")
+_BRANCH = ("generic_jump", "a branch on the value of a tensor", "torch.where() and torch.cond() keep it in the graph; the one computes both sides, the other one of them.")
 
 
 def _break(reason: Any, graph: Graph) -> Break:
