@@ -1,5 +1,5 @@
 """The wheel in dist/, made first where it is older than the build: installed in fresh environments of every CPython that is here,
-without a compiler on the path; and the examples of README.md and of docs/pytorch.md, run as printed.
+without a compiler on the path; and the examples of README.md, run as printed.
 """
 
 from __future__ import annotations
@@ -104,12 +104,8 @@ class Wheel(unittest.TestCase):
                 print(f"installed: {here.run('python', '--version').strip()}", flush=True)
 
 
-def examples(page: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-
-
 @unittest.skipUnless(importlib.util.find_spec("torch"), "needs PyTorch (tools/setup --torch)")
-class Pages(unittest.TestCase):
+class Readme(unittest.TestCase):
     """NumPy and PyTorch come from the environment that runs this; nothing of it comes before the wheel."""
 
     @classmethod
@@ -122,29 +118,21 @@ class Pages(unittest.TestCase):
         ours = [p for p in sys.path if p.endswith("site-packages")]
         (site / "others.pth").write_text("\n".join(ours) + "\n")
 
-    def run_file(self, name: str, code: str) -> None:
-        (self.here.folder / name).write_text(code)
-        print(f"---- {name}\n{self.here.run('python', name)}", flush=True)
-
-    def test_readme(self) -> None:
+    def test_examples(self) -> None:
         text = (ROOT / "README.md").read_text(encoding="utf-8")
         part = text[text.index("## In Python") : text.index("## Two commands")]
+        parts = re.findall(r"^```python\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
         commands = re.findall(r"^    (tessera .*)$", part, re.MULTILINE)
-        self.assertGreaterEqual(len(examples(part)), 4)
+        self.assertGreaterEqual(len(parts), 4)
         self.assertGreaterEqual(len(commands), 2)
-        for i, example in enumerate(examples(part)):
+        for i, example in enumerate(parts):
             with self.subTest(example=example):
                 self.assertLessEqual(len(example.splitlines()), 10)
-                self.run_file(f"example{i}.py", example)
+                (self.here.folder / f"example{i}.py").write_text(example)
+                print(f"---- example {i + 1}\n{self.here.run('python', f'example{i}.py')}", flush=True)
         for command in commands:
             with self.subTest(command=command):
                 print(f"---- {command}\n{self.here.run(*shlex.split(command.split('#')[0]))}", flush=True)
-
-    def test_pytorch_page(self) -> None:
-        """Its examples go on from each other."""
-        parts = examples((ROOT / "docs" / "pytorch.md").read_text(encoding="utf-8"))
-        self.assertGreaterEqual(len(parts), 4)
-        self.run_file("page.py", "\n".join(parts))
 
 
 if __name__ == "__main__":
