@@ -1,6 +1,7 @@
 #include "api/c.h"
 #include "api/device.h"
 #include "api/session.h"
+#include "api/variant.h"
 #include "codegen/driver/compile.h"
 #include "frontend/fx/importer.h"
 #include "graph/support/guarded.h"
@@ -425,6 +426,14 @@ const char* tessera_report(tessera_session* session, const char** json) {
     *json = s.report.c_str();
     return {};
   });
+}
+
+void tessera_kernels(const tessera_session* session, int32_t* needed, int32_t* cached) {
+  if (session == nullptr || needed == nullptr || cached == nullptr) return;
+  const auto variant = session->session->variants().front();
+  const CompileReport& report = variant->compiled.report;
+  *needed = report.cache_hits + report.cache_misses;
+  *cached = report.cache_hits;
 }
 
 const char* tessera_device(const tessera_session* session) { return session ? session->device.c_str() : nullptr; }

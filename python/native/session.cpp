@@ -69,6 +69,11 @@ PyObject* get_inputs(PyObject* self, void*) {
 PyObject* get_outputs(PyObject* self, void*) {
   return protect<PyObject*>(nullptr, [&] { return tuple_of_all(model_of(self).outputs); });
 }
+PyObject* get_kernels(PyObject* self, void*) {
+  int32_t needed = 0, cached = 0;
+  tessera_kernels(model_of(self).lanes.front()->session, &needed, &cached);
+  return Py_BuildValue("(ii)", needed, cached);
+}
 PyObject* get_device(PyObject* self, void*) { return PyUnicode_FromString(model_of(self).on_gpu ? "cuda" : "cpu"); }
 
 PyObject* report(PyObject* self, PyObject*) {
@@ -121,6 +126,8 @@ PyMethodDef methods[] = {
 PyGetSetDef attributes[] = {{"inputs", get_inputs, nullptr,
                              "(name, number of onnx.TensorProto.DataType, dimensions: int or str) of each", nullptr},
                             {"outputs", get_outputs, nullptr, "the same of the outputs", nullptr},
+                            {"kernels", get_kernels, nullptr,
+                             "(kernels that opening needed, those of them that were in the cache folder)", nullptr},
                             {"device", get_device, nullptr, "\"cpu\" or \"cuda\"", nullptr},
                             {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(session_dealloc)},

@@ -4,7 +4,8 @@
     y = model(x)                         # NumPy arrays, PyTorch tensors, anything with __dlpack__
     print(model.explain())               # what was fused, what was not and why
 
-In PyTorch: torch.compile(module, backend="tessera").
+In PyTorch: torch.compile(module, backend="tessera"). tessera.explain(module, *args) says what became of a call, tessera.stats()
+what was counted since the process started.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from . import _libraries  # noqa: F401  before the extension
 from ._errors import Error, FileError, InputError, InputTypeError, ModelError, OutOfMemoryError, RunError, UnsupportedError, UsageError
 from ._native import Tensor
+from ._options import stats
 from ._session import Model, TensorInfo, load
 
 __version__ = "0.1.0"
 __all__ = [
     "Error", "FileError", "InputError", "InputTypeError", "Model", "ModelError", "OutOfMemoryError", "RunError", "Tensor", "TensorInfo",
-    "UnsupportedError", "UsageError", "explain", "load",
+    "UnsupportedError", "UsageError", "explain", "load", "stats",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import dataclasses
 import json
 import logging
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,9 +24,9 @@ class Break:
     reason: str
     place: str  # "model.py:42 in forward", innermost call; empty where Dynamo does not know it
     line: str = ""  # text of that line
-
-    def __str__(self) -> str:
-        return (f"{self.place}: " if self.place else "") + self.reason
+    help: str = ""  # Dynamo's explanation and hints, a line each
+    graph: str = ""  # name of the graph that it ended
+    bytes: int = 0  # results of that graph, which the code behind the break reads from memory, at the sizes of the call
 
 
 @dataclasses.dataclass
@@ -45,10 +46,11 @@ class Graph:
 
     name: str
     kind: str  # "inference", "forward", "backward"
-    reports: list[dict]  # of the subgraphs, as `tessera explain --format json` shows them
+    reports: list[dict[str, Any]]  # of the subgraphs, as `tessera explain --format json` shows them
     left: list[Left]
     crossing_bytes: int  # between the subgraphs and PyTorch inside the graph, at the sizes of the call
-    boundary_bytes: int  # results of the graph that leave it, at the sizes of the call
+    boundary_bytes: int  # results of the graph that the caller gets, at the sizes of the call
+    saved_bytes: int  # of a forward graph: what it keeps for the backward one
 
     def total(self, what: str) -> int:
         """Sum over subgraphs of a count in the reports: "kernels", "library_calls", "host_operators", "copies"."""
@@ -60,6 +62,18 @@ class Graph:
         return sum(self.total(w) for w in ("kernels", "library_calls", "host_operators", "copies")) + sum(x.count for x in self.left)
 
 
+_COLUMNS: tuple[tuple[str, Callable[[Graph], str]], ...] = (
+    ("launches", lambda g: str(g.launches)),
+    ("kernels", lambda g: str(g.total("kernels"))),
+    ("library calls", lambda g: str(g.total("library_calls"))),
+    ("copies", lambda g: str(g.total("copies"))),
+    ("CPU fallbacks", lambda g: str(g.total("host_operators"))),
+    ("in PyTorch", lambda g: str(sum(x.count for x in g.left))),
+    ("results", lambda g: _bytes(g.boundary_bytes)),
+    ("saved", lambda g: _bytes(g.saved_bytes)),
+)  # fmt: skip
+
+
 @dataclasses.dataclass
 class Explanation:
     """What became of one call. str() is a text, its first screen a summary; json() has everything."""
@@ -67,7 +81,7 @@ class Explanation:
     graphs: list[Graph]
     breaks: list[Break]
 
-    def json(self) -> dict:
+    def json(self) -> dict[str, Any]:
         """graphs[i]["programs"] are the reports of `tessera explain --format json`; sizes are those of the call."""
         return {
             "breaks": [dataclasses.asdict(b) for b in self.breaks],
@@ -78,6 +92,7 @@ class Explanation:
                     "launches": g.launches,
                     "crossing_bytes": g.crossing_bytes,
                     "boundary_bytes": g.boundary_bytes,
+                    "saved_bytes": g.saved_bytes,
                     "programs": g.reports,
                     "left_to_pytorch": [dataclasses.asdict(x) for x in g.left],
                 }
@@ -86,37 +101,56 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        many = lambda n, what: f"{n} {what}{'' if n == 1 else 's'}"  # noqa: E731
-        out = [
-            f"{many(len(self.graphs), 'graph')}, {many(len(self.breaks), 'graph break')}, "
-            f"{many(sum(g.launches for g in self.graphs), 'launch').replace('launchs', 'launches')}"
-        ]
+        return "\n".join((*self._summary(), *self._breaks(), *self._left(), *self._programs()))
+
+    def _summary(self) -> Iterator[str]:
+        yield f"{_many(len(self.graphs), 'graph')}, {_many(len(self.breaks), 'graph break')}, {_many(sum(g.launches for g in self.graphs), 'launch', 'es')}"
+        columns: list[tuple[str, Callable[[Graph], str]]] = [("", lambda g: g.name), *((c, f) for c, f in _COLUMNS if any(f(g) not in ("0", "0 bytes") for g in self.graphs))]
+        rows = [[title for title, _ in columns], *([f(g) for _, f in columns] for g in self.graphs)]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
+        for row in rows if self.graphs else ():
+            yield "  " + "   ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths)))
+
+    def _breaks(self) -> Iterator[str]:
         for b in self.breaks:
-            out.append(f"  break   {b}")
+            yield ""
+            yield f"graph break{f' at {b.place}' if b.place else ''}: {b.reason}"
             if b.line:
-                out.append(f"            {b.line}")
-        if self.breaks:
-            lost = sum(g.boundary_bytes for g in self.graphs[:-1])
-            out.append(f"  cost    each break ends a graph: {_bytes(lost)} leave graphs that another one reads, and nothing fuses across it")
+                yield f"    {b.line}"
+            for line in b.help.splitlines():
+                yield f"  {line}"
+            yield f"  It ends {b.graph}: {_bytes(b.bytes)} go through memory to the code behind it, and nothing fuses across it."
+
+    def _left(self) -> Iterator[str]:
         for g in self.graphs:
-            parts = many(len(g.reports), "program")
-            counts = ", ".join(f"{n} {w}" for n, w in ((g.total("kernels"), "kernels"), (g.total("library_calls"), "library calls"),
-                               (g.total("host_operators"), "CPU fallbacks"), (g.total("copies"), "copies")) if n)  # fmt: skip
-            out.append(f"{g.name}: {parts}: {counts or 'no launch'}")
             if g.left:
-                out.append(f"  left to PyTorch: {many(sum(x.count for x in g.left), 'operator')}, {_bytes(g.crossing_bytes)} cross")
-                for x in g.left:
-                    times = f" x{x.count}" if x.count > 1 else ""
-                    out.append(f"    {x.operator}{times}: {x.reason}" + (f" ({x.place})" if x.place else ""))
+                yield ""
+                yield f"{g.name}: {_many(sum(x.count for x in g.left), 'operator')} left to PyTorch, {_bytes(g.crossing_bytes)} cross"
+            for x in g.left:
+                yield f"  {x.operator}{f' x{x.count}' if x.count > 1 else ''}{f' ({x.place})' if x.place else ''}: {x.reason}"
+
+    def _programs(self) -> Iterator[str]:
         for g in self.graphs:
             for r in g.reports:
-                out.append("")
-                out.append(f"{r['name']}:" if "name" in r else f"{g.name}:")
-                for kind, label in (("kernels", "kernel"), ("library_calls", "library call"), ("host_operators", "CPU fallback")):
+                yield ""
+                yield f"{r['model']}:"
+                for kind, label in (("kernels", "kernel"), ("library_calls", "library call"), ("host_operators", "CPU fallback"), ("copies", "copy")):
                     for k in r.get(kind, []):
-                        operators = ", ".join(dict.fromkeys(o["op"] or o["name"] for o in k.get("operators", [])))
-                        out.append(f"  {label:12}  {k.get('name', '')}  {k.get('iteration', k.get('library_call', ''))}  {operators}".rstrip())
-        return "\n".join(out)
+                        yield f"  {label:12}  {k.get('name', '')}  {_origins(k.get('operators', []))}".rstrip()
+
+
+def _many(n: int, what: str, plural: str = "s") -> str:
+    return f"{n} {what}{'' if n == 1 else plural}"
+
+
+def _origins(operators: Sequence[Mapping[str, str]]) -> str:
+    """Where operators come from, in the user's terms: "norm1: native_layer_norm (model.py:12)"."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for o in operators:
+        parts = (o.get("op") or o.get("name") or "").split(".")
+        name = parts[1] if parts[0] in ("aten", "prims") and len(parts) > 1 else ".".join(parts)
+        found.setdefault((o.get("module", ""), o.get("source", "")), {})[name] = None
+    return "; ".join(f"{f'{m}: ' if m else ''}{', '.join(names)}{f' ({line})' if line else ''}" for (m, line), names in found.items())
 
 
 def _bytes(n: int) -> str:
@@ -144,11 +178,11 @@ def _node_bytes(node: torch.fx.Node, left: dict[torch.fx.Node, str]) -> int:
     return crossing
 
 
-def _graph(g: backend.CompiledGraph) -> Graph:
+def _graph(g: backend.CompiledGraph, name: str) -> Graph:
     reports = []
     for s in g.subgraphs:
         report = json.loads(s.session.report())
-        report.setdefault("name", s.name)
+        report["model"] = s.name.replace(g.name, name, 1)
         reports.append(report)
     left: dict[tuple[str, str], Left] = {}
     for n, reason in g.left.items():
@@ -159,49 +193,63 @@ def _graph(g: backend.CompiledGraph) -> Graph:
             left[key] = Left(str(n.target), 0, reason, _place_of(n), 0)
         left[key].count += 1
         left[key].bytes += _node_bytes(n, g.left)
-    return Graph(g.name, g.kind, reports, list(left.values()), g.crossing, sum(value_bytes(r) for r in g.results if isinstance(r, torch.fx.Node)))
+    given, saved = (
+        sum(value_bytes(r) for r in dict.fromkeys(results) if isinstance(r, torch.fx.Node))
+        for results in (g.results[: g.returned], g.results[g.returned :])
+    )
+    return Graph(name, g.kind, reports, list(left.values()), g.crossing, given, saved)
 
 
-def _breaks(reasons: list[Any]) -> list[Break]:
-    out = []
-    for r in reasons:
-        if not getattr(r, "graph_break", True):
-            continue
-        frames = [f for f in getattr(r, "user_stack", None) or []]
-        place = line = ""
-        if frames:
-            f = frames[-1]
-            place, line = f"{os.path.basename(f.filename)}:{f.lineno} in {f.name}", (f.line or "").strip()
-        out.append(Break(str(r.reason).strip().splitlines()[0], place, line))
-    return out
+# What Dynamo says of a branch on a tensor's value is the name of its own function.
+_BRANCH = ("generic_jump", "a branch on the value of a tensor", "torch.where() and torch.cond() keep it in the graph; the one computes both sides, the other one of them.")
 
 
-def explain(fn: Callable[..., Any], *args: Any, options: dict[str, Any] | None = None, **kwargs: Any) -> Explanation:
+def _break(reason: Any, graph: Graph) -> Break:
+    text, *lines = str(reason.reason).strip().splitlines()
+    help = [x.strip() for x in lines if x.strip().startswith(("Explanation:", "Hint:"))]
+    if text.startswith(_BRANCH[0]):
+        text, help = _BRANCH[1], [f"Hint: {_BRANCH[2]}"]
+    place = line = ""
+    if frames := list(getattr(reason, "user_stack", None) or []):
+        f = frames[-1]
+        function = re.sub(r"^torch_dynamo_resume_in_(.*)_at_\d+$", r"\1", f.name)
+        place, line = f"{os.path.basename(f.filename)}:{f.lineno} in {function}", (f.line or "").strip()
+    return Break(text, place, line, "\n".join(help), graph.name, graph.boundary_bytes)
+
+
+def explain(fn: Callable[..., Any], *args: Any, options: dict[str, Any] | None = None, dynamic: bool | None = None, **kwargs: Any) -> Explanation:
     """Compiles `fn` for these arguments, calls it once, and says what became of it.
 
-    fn: a module or function, compiled or not. The call has the effects that it has; what torch.compile compiled before is
-    compiled again (torch._dynamo.reset()). If a result needs gradients, the graph of the backward pass is shown when it
-    is compiled within the call.
+    fn: a module or function, compiled or not. options, dynamic: those of torch.compile; the others are the call's. The call
+    has the effects that it has; what torch.compile compiled before is compiled again (torch._dynamo.reset()). If a result
+    needs gradients, the graphs of the backward pass are compiled and shown, too.
     Raises what `fn` raises.
     """
-    found: list[backend.CompiledGraph] = []
     chosen = {**dataclasses.asdict(Options()), **(options or {})}
     inner = getattr(fn, "_orig_mod", None) or getattr(fn, "_torchdynamo_orig_callable", None) or fn
-    reasons: list[Any] = []
+    parts: list[tuple[Any, list[backend.CompiledGraph]]] = []  # of each graph of Dynamo's: why it ends, what it became
 
     def compiler(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        reason = getattr(gm, "compile_subgraph_reason", None)
-        if reason is not None:
-            reasons.append(reason)
-        return backend.tessera(gm, inputs, options=chosen)
+        found: list[backend.CompiledGraph] = []
+        parts.append((getattr(gm, "compile_subgraph_reason", None), found))
+        with backend.observed(found.append):
+            return backend.tessera(gm, inputs, options=chosen)
 
     torch._dynamo.reset()
     level = backend.log.level
     try:
         backend.log.setLevel(logging.ERROR)  # the explanation says it
-        with backend.observed(found.append):
-            torch.compile(inner, backend=compiler)(*args, **kwargs)
+        with torch._functorch.config.patch(force_non_lazy_backward_lowering=True):
+            torch.compile(inner, backend=compiler, dynamic=dynamic)(*args, **kwargs)
     finally:
         backend.log.setLevel(level)
         torch._dynamo.reset()
-    return Explanation([_graph(g) for g in found], _breaks(reasons))
+    graphs: list[Graph] = []
+    breaks: list[Break] = []
+    for i, (reason, found) in enumerate(parts):
+        made = [_graph(g, f"graph {i}" + ("" if g.kind == "inference" else f" {g.kind}")) for g in found]
+        made.sort(key=lambda g: g.kind == "backward")  # PyTorch compiles it first
+        graphs += made
+        if made and getattr(reason, "graph_break", False):
+            breaks.append(_break(reason, made[0]))
+    return Explanation(graphs, breaks)

@@ -47,6 +47,8 @@ class Statistics:
 
     graphs: int = 0  # that PyTorch gave to the backend: forward and backward ones count each
     compiles: int = 0  # of subgraphs
+    kernels: int = 0  # that these needed
+    cached_kernels: int = 0  # of them, in the cache folder on disk
     calls: int = 0  # of compiled subgraphs
     copies: int = 0  # of inputs whose strides are not those of the compile, or that lie on another device
     copied_bytes: int = 0
@@ -63,5 +65,5 @@ statistics = Statistics()
 
 
 def stats() -> dict[str, int]:
-    """What the PyTorch backend counted: graphs, compiles, calls, copies, operators left to PyTorch."""
+    """What the backend of torch.compile counted since the process started: the fields of Statistics by name."""
     return dataclasses.asdict(statistics)

@@ -8,7 +8,7 @@ times that the longest path changes sides.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 
@@ -44,7 +44,7 @@ def is_random(node: Node) -> bool:
     for i, a in enumerate(target._schema.arguments):
         if a.name in _NOT_RANDOM:
             given = node.args[i] if i < len(node.args) else node.kwargs.get(a.name, a.default_value)
-            return given != _NOT_RANDOM[a.name]
+            return bool(given != _NOT_RANDOM[a.name])
     return True
 
 
@@ -63,17 +63,18 @@ def is_view(node: Node) -> bool:
     return _program.is_part(node) or is_size(node) or (isinstance(target, torch._ops.OpOverload) and target.is_view)
 
 
-def _tensors(value: object):
+def tensors(value: object) -> Iterator[torch.Tensor]:
+    """The tensors of a node's value."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for v in value:
-            yield from _tensors(v)
+            yield from tensors(v)
 
 
 def _refused_value(node: Node, device: torch.device) -> str | None:
     """Why the library cannot hold a tensor of this node's; None if it can."""
-    for t in _tensors(node.meta.get("val")):
+    for t in tensors(node.meta.get("val")):
         if t.dtype not in _library.DTYPES:
             return f"a tensor of {str(t.dtype).removeprefix('torch.')}"
         if t.layout != torch.strided or type(t) not in (torch.Tensor, torch.nn.Parameter) and not torch._subclasses.fake_tensor.is_fake(t):

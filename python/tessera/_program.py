@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import sympy
 import torch
+from torch.utils._sympy.functions import Max
+
+from ._composites import ATEN_NAMES
 
 SCHEMA_MAJOR, SCHEMA_MINOR = 8, 14  # no newer member of the schema is written
 
@@ -19,6 +24,7 @@ _DTYPES = {
     "float8_e4m3fn": 29, "float8_e5m2": 30, "float8_e4m3fnuz": 31, "float8_e5m2fnuz": 32, "float8_e8m0fnu": 33,
     "uint32": 34, "uint64": 35,
 }  # fmt: skip
+Json = dict[str, Any]
 _FORMATS = {"contiguous_format": 1, "channels_last": 2, "channels_last_3d": 3, "preserve_format": 4}
 
 
@@ -30,29 +36,51 @@ def dtype_number(dtype: torch.dtype) -> int:
     return _DTYPES.get(str(dtype).removeprefix("torch."), 0)
 
 
-def _number(x: float):
+def _number(x: float) -> float | str:
     if math.isnan(x):
         return "NaN"
     return ("Infinity" if x > 0 else "-Infinity") if math.isinf(x) else x
 
 
-def _expression(x) -> dict:
+def _expression(x: int | torch.SymInt) -> Json:
     """A size: an int or a SymInt."""
     if isinstance(x, int):
         return {"as_int": int(x)}
-    expr = x.node.expr
+    hint = x.node.hint if x.node.has_hint() else None
+    return _written(x.node.expr, int(hint) if isinstance(hint, int) else None)
+
+
+@functools.lru_cache(maxsize=4096)
+def _text(expr: sympy.Expr) -> str:
+    return str(sympy.srepr(expr))
+
+
+def _written(expr: sympy.Expr, hint: int | None = None) -> Json:
     if expr.is_Integer:
         return {"as_int": int(expr)}
-    hint = x.node.hint if x.node.has_hint() else None
-    return {"as_expr": {"expr_str": sympy.srepr(expr), "hint": None if hint is None else {"as_int": int(hint)}}}
+    return {"as_expr": {"expr_str": _text(expr), "hint": None if hint is None else {"as_int": hint}}}
 
 
-def _sympy(x: int | torch.SymInt) -> sympy.Expr:
-    return sympy.Integer(x) if isinstance(x, int) else x.node.expr
+def _size(x: int | torch.SymInt) -> sympy.Expr:
+    """A size or stride; strides of contiguous memory say Max(1, size), since memory without elements has such, too."""
+    if isinstance(x, int):
+        return sympy.Integer(x)
+    return sympy.expand(x.node.expr.replace(lambda e: isinstance(e, (sympy.Max, Max)) and 1 in e.args and len(e.args) == 2,
+                                            lambda e: next(a for a in e.args if a != 1)))  # fmt: skip
 
 
-def _is_one(x: int | torch.SymInt) -> bool:
-    return x == 1 if isinstance(x, int) else _sympy(x) == 1
+def _memory_order(shape: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...] | None:
+    order: list[int] = []
+    stride: Any = 1
+    while len(order) < len(shape):
+        for k in reversed(range(len(shape))):
+            if k not in order and (shape[k] == 1 or strides[k] == stride):
+                order.insert(0, k)
+                stride = stride * shape[k] if isinstance(stride, int) else sympy.expand(stride * shape[k])
+                break
+        else:
+            return None
+    return tuple(order)
 
 
 def memory_order(t: torch.Tensor) -> tuple[tuple[int, ...], bool]:
@@ -61,21 +89,30 @@ def memory_order(t: torch.Tensor) -> tuple[tuple[int, ...], bool]:
     An empty order: that of contiguous memory, which stands for tensors that are not dense, too. The same rule as the
     importer's of programs (frontend/fx/graph_builder.cpp).
     """
-    order: list[int] = []
+    sizes, strides = tuple(t.shape), t.stride()
+    if not all(isinstance(s, int) for s in (*sizes, *strides)):
+        sizes, strides = tuple(map(_size, sizes)), tuple(map(_size, strides))
+    order = _memory_order(sizes, strides)
+    if order is None:
+        return (), False
+    return (() if order == tuple(range(len(order))) else order), True
+
+
+def _dense_strides(t: torch.Tensor) -> list[Json]:
+    """The strides of a tensor that is dense in its memory order, as products of sizes; zeros of one that is not."""
+    order, dense = memory_order(t)
+    if not dense:
+        return [{"as_int": 0} for _ in t.shape]
+    strides: list[Json] = [{} for _ in t.shape]
     stride: sympy.Expr = sympy.Integer(1)
-    shape, strides = t.shape, t.stride()
-    while len(order) < t.dim():
-        for k in reversed(range(t.dim())):
-            if k not in order and (_is_one(shape[k]) or sympy.expand(_sympy(strides[k]) - stride) == 0):
-                order.insert(0, k)
-                stride = stride * _sympy(shape[k])
-                break
-        else:
-            return (), False
-    return (() if order == sorted(order) else tuple(order)), True
+    for k in reversed(order or range(t.dim())):
+        strides[k] = _written(stride)
+        size: int | torch.SymInt = t.shape[k]
+        stride = stride * (size if isinstance(size, int) else size.node.expr)
+    return strides
 
 
-def tensor_meta(t: torch.Tensor) -> dict:
+def tensor_meta(t: torch.Tensor) -> Json:
     if t.layout != torch.strided:
         raise NotExpressible(f"a tensor of layout {t.layout}")
     return {
@@ -93,19 +130,19 @@ class _Writer:
     """Collects the values of one program while its nodes are written."""
 
     def __init__(self, graph_nodes: Iterable[torch.fx.Node]):
-        self.tensors: dict[str, dict] = {}
-        self.sym_ints: dict[str, dict] = {}
+        self.tensors: dict[str, Json] = {}
+        self.sym_ints: dict[str, Json] = {}
         self.parts: dict[tuple[str, int], str] = {}  # (node, index) -> name of that result
         self.same: dict[str, str] = {}  # a further getitem of a result -> its name
-        self.symbolic_nodes: list[dict] = []  # definitions of sizes that the nodes written read
+        self.symbolic_nodes: list[Json] = []  # definitions of sizes that the nodes written read
         for n in graph_nodes:
-            if n.target is operator.getitem and isinstance(n.args[0], torch.fx.Node):
+            if n.target is operator.getitem and isinstance(n.args[0], torch.fx.Node) and isinstance(n.args[1], int):
                 name = self.parts.setdefault((n.args[0].name, n.args[1]), n.name)
                 if name != n.name:
                     self.same[n.name] = name
 
     # -- arguments
-    def value(self, node: torch.fx.Node) -> dict:
+    def value(self, node: torch.fx.Node) -> Json:
         v = node.meta.get("val")
         name = self.same.get(node.name, node.name)
         if isinstance(v, torch.Tensor):
@@ -124,7 +161,7 @@ class _Writer:
             return {"as_sym_float": {"as_name": name}}
         raise NotExpressible(f"'{node.name}', a {type(v).__name__}")
 
-    def argument(self, a) -> dict:
+    def argument(self, a: Any) -> Json:
         if a is None:
             return {"as_none": True}
         if isinstance(a, torch.fx.Node):
@@ -151,7 +188,7 @@ class _Writer:
             return self.list_argument(list(a))
         raise NotExpressible(f"an argument of type {type(a).__name__}")
 
-    def list_argument(self, items: list) -> dict:
+    def list_argument(self, items: list[Any]) -> Json:
         parts = [self.argument(i) for i in items]
         keys = {next(iter(p)) for p in parts}
         if keys <= {"as_int"}:
@@ -173,7 +210,7 @@ class _Writer:
         raise NotExpressible("a list of " + ", ".join(sorted(keys)))
 
     # -- values
-    def define(self, name: str, v) -> dict:
+    def define(self, name: str, v: Any) -> Json:
         if isinstance(v, torch.Tensor):
             self.tensors[name] = tensor_meta(v)
             return {"as_tensor": {"name": name}}
@@ -188,7 +225,7 @@ class _Writer:
             return {"as_none": True}
         raise NotExpressible(f"'{name}', a {type(v).__name__}")
 
-    def outputs(self, node: torch.fx.Node) -> list[dict]:
+    def outputs(self, node: torch.fx.Node) -> list[Json]:
         v = node.meta.get("val")
         if isinstance(v, (list, tuple)):
             names = [self.parts.get((node.name, i)) for i in range(len(v))]
@@ -200,7 +237,7 @@ class _Writer:
         return [] if v is None else [self.define(node.name, v)]
 
     # -- nodes
-    def node(self, node: torch.fx.Node) -> dict | None:
+    def node(self, node: torch.fx.Node) -> Json | None:
         target = node.target
         metadata = {}
         if stack := node.meta.get("stack_trace"):
@@ -210,12 +247,12 @@ class _Writer:
                 f"{key},{path},{kind if isinstance(kind, str) else kind.__name__}" for key, (path, kind) in modules.items()
             )
         if isinstance(target, torch._ops.OpOverload):
-            name = "torch.ops." + str(target)
+            name = "torch.ops." + ATEN_NAMES.get(target, str(target))
             schema = target._schema.arguments
             inputs = [{"name": s.name, "arg": self.argument(a), "kind": 1} for s, a in zip(schema, node.args)]
             inputs += [{"name": k, "arg": self.argument(a), "kind": 2} for k, a in node.kwargs.items()]
         elif getattr(target, "__module__", "") in ("_operator", "math") or target in _SYMBOLIC:
-            name = f"{'math' if target.__module__ == 'math' else '_operator'}.{target.__name__}"
+            name = f"{'math' if target.__module__ == 'math' else '_operator'}.{getattr(target, '__name__', '')}"
             inputs = [{"name": "ab"[i : i + 1] or str(i), "arg": self.argument(a), "kind": 1} for i, a in enumerate(node.args)]
         else:
             raise NotExpressible(f"a call of {getattr(target, '__name__', target)}")
@@ -229,7 +266,7 @@ _SYMBOLIC = {torch.sym_float, torch.sym_int, torch.sym_max, torch.sym_min, torch
 class Program:
     """A part of an FX graph as a program: `json` is the document, `nodes[i]` the FX node of its i-th node."""
 
-    json: dict
+    json: Json
     nodes: list[torch.fx.Node | None]
 
 
@@ -252,15 +289,14 @@ def write_program(
     """
     graph = (inputs or nodes or outputs)[0].graph
     w = _Writer(graph.nodes)
-    program_inputs, input_specs, calls, origin, not_dense = [], [], [], [], []
+    program_inputs: list[Json] = []
+    input_specs: list[Json] = []
+    calls: list[Json | None] = []
+    origin: list[torch.fx.Node | None] = []
     for n in inputs:
         arg = w.define(n.name, n.meta["val"])
         program_inputs.append(arg)
         input_specs.append({"user_input": {"arg": arg}})
-    for n in (*inputs, *outputs):
-        v = n.meta["val"]
-        if isinstance(v, torch.Tensor) and next(symbolic_sizes(v), None) is not None and not memory_order(v)[1]:
-            not_dense.append(n.name)  # passed as contiguous memory, whatever sizes could make of its strides
     for n, (name, value) in constants.items():
         arg = w.define(n.name, value)
         program_inputs.append(arg)
@@ -275,9 +311,11 @@ def write_program(
         calls.append(call)
         origin.append(n)
     program_outputs = [w.value(n) for n in outputs]
-    for name in not_dense:
-        name = w.same.get(name, name)
-        w.tensors[name] = {**w.tensors[name], "strides": [{"as_int": 0} for _ in w.tensors[name]["sizes"]]}
+    for n in (*inputs, *outputs):  # memory that is not dense is passed as contiguous, whatever sizes could make of its strides
+        v = n.meta["val"]
+        if isinstance(v, torch.Tensor) and next(symbolic_sizes(v), None) is not None:
+            name = w.same.get(n.name, n.name)
+            w.tensors[name] = {**w.tensors[name], "strides": _dense_strides(v)}
     env = next((v.node.shape_env for n in (*inputs, *nodes) for v in symbolic_sizes(n.meta.get("val"))), None)
     ranges = {}
     for symbol, r in env.var_to_range.items() if env is not None else ():
@@ -323,7 +361,7 @@ def attribute_of(module: torch.fx.GraphModule, target: str) -> object:
     return value
 
 
-def program_of(module: torch.fx.GraphModule) -> tuple[dict, list[torch.fx.Node | None], dict[str, torch.Tensor]]:
+def program_of(module: torch.fx.GraphModule) -> tuple[Json, list[torch.fx.Node | None], dict[str, torch.Tensor]]:
     """The program of a whole graph of ATen operators whose values are known (meta["val"]).
 
     Returns the program, the node of each entry in its list of nodes, and the tensors of its get_attr nodes by name.
@@ -368,5 +406,5 @@ def value_bytes(node: torch.fx.Node) -> int:
     return total
 
 
-def dumps(program: dict) -> bytes:
+def dumps(program: Json) -> bytes:
     return json.dumps(program, allow_nan=False, separators=(",", ":")).encode()

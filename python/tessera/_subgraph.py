@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy
 import torch
+from torch.utils._sympy.printers import PythonPrinter
 
 from . import _library, _program
 from ._options import Options, Statistics
@@ -40,14 +43,17 @@ class Subgraph:
         program = _program.write_program(inputs, nodes, outputs, constants)
         weights = _program.host_values(constants)
         threads = options.threads or torch.get_num_threads()
-        self.session = _library.open_program(name, _program.dumps(program.json), weights, device.type, threads, options.tf32, True)
+        self.session = _library.open_program(name, _program.dumps(program.json), weights, device.type, threads, options.tf32)
         statistics.compiles += 1
+        kernels, cached = self.session.kernels
+        statistics.kernels += kernels
+        statistics.cached_kernels += cached
         # Of each input that is a tensor: position, order of its dimensions in memory, whether it is moved to the device.
         self._moved = [i for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor) and n.meta["val"].device != device]
         tensors = [(i, n.meta["val"]) for i, n in enumerate(inputs) if isinstance(n.meta["val"], torch.Tensor)]
         self._resolved = [i for i, t in tensors if t.is_neg() or t.is_conj()]
         orders = {i: _program.memory_order(t) for i, t in tensors}
-        trusted = {i for i, (_, dense) in orders.items() if dense and inputs[i] in parameters}
+        trusted = {i for i, (_, dense) in orders.items() if dense and inputs[i] in parameters and _static(inputs[i].meta["val"].shape)}
         self._plain = [i for i, (order, _) in orders.items() if not order and i not in trusted]
         self._permuted = [(i, order) for i, (order, _) in orders.items() if order and i not in trusted]
         self._makers = [self._maker(n.meta["val"]) for n in outputs]
@@ -139,7 +145,7 @@ def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
     for n in inputs:
         v = n.meta["val"]
         if isinstance(v, torch.SymInt):
-            symbols.setdefault(v.node.expr, lambda n=n: values[n])
+            symbols.setdefault(v.node.expr, functools.partial(values.__getitem__, n))
         elif isinstance(v, torch.Tensor):
             for d, s in enumerate(v.shape):
                 if isinstance(s, torch.SymInt):
@@ -166,9 +172,6 @@ def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
 
 
 def sympy_function(expr: sympy.Expr, symbols: Sequence[sympy.Symbol]) -> Callable[..., int]:
-    """An expression over sizes as a function of integers."""
-
-    def size(*values: int) -> int:
-        return int(expr.xreplace({s: sympy.Integer(v) for s, v in zip(symbols, values)}))
-
-    return size
+    """An expression over sizes as a function of integers: what PyTorch's printer makes of it, as Inductor's programs have it."""
+    text = PythonPrinter().doprint(expr)
+    return eval(f"lambda {', '.join(map(str, symbols))}: int({text})", {"math": math, "torch": torch})  # type: ignore[no-any-return]

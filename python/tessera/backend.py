@@ -14,7 +14,7 @@ import functools
 import logging
 import operator
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -22,8 +22,9 @@ import torch
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from . import _library, _partition, _program
+from . import _composites, _library, _partition, _program
 from ._options import Options, statistics
 from ._program import value_bytes
 from ._subgraph import Subgraph, sympy_function
@@ -54,6 +55,7 @@ class CompiledGraph:
     left: dict[Node, str]  # calls of operators for PyTorch, with the reason
     crossing: int  # bytes between the subgraphs and PyTorch within the graph, at the sizes of the capture
     results: list[object]  # of the graph: nodes and constants
+    returned: int  # as many of them, the first ones, go to the caller; what is behind them is for the backward graph
     error: str = ""  # why the graph is not one subgraph; empty if it is, or if operators alone are the reason
 
 
@@ -63,7 +65,7 @@ _graph_count = 0
 
 
 @contextlib.contextmanager
-def observed(observer: Callable[[CompiledGraph], None]):
+def observed(observer: Callable[[CompiledGraph], None]) -> Iterator[None]:
     """Calls `observer` with every graph that is compiled inside."""
     _observers.append(observer)
     try:
@@ -76,15 +78,39 @@ def _device_of(graph: torch.fx.Graph) -> torch.device:
     """The device that a graph computes on: that of a GPU's tensor if there is one."""
     found = torch.device("cpu")
     for n in graph.nodes:
-        v = n.meta.get("val")
-        for t in v if isinstance(v, (list, tuple)) else (v,):
-            if isinstance(t, torch.Tensor) and t.device.type != "cpu":
+        for t in _partition.tensors(n.meta.get("val")):
+            if t.device.type != "cpu":
                 return t.device
     return found
 
 
-def _outside_readers(nodes: Sequence[Node], inside: set[Node]) -> list[Node]:
-    return [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor) and any(u not in inside and not (_partition.is_size(u)) for u in n.users)]
+def _storage(n: Node) -> int | None:
+    """What tensors of one memory have in common; None for a value that is not in one memory."""
+    found = {t.untyped_storage()._cdata for t in _partition.tensors(n.meta.get("val")) if t.layout == torch.strided}
+    return found.pop() if len(found) == 1 else None
+
+
+def _views(graph: torch.fx.Graph, results: Sequence[object], left: Mapping[Node, str]) -> dict[Node, Node]:
+    """Views that PyTorch makes of the values that a subgraph gives, instead of the subgraph: view -> whose memory it is.
+
+    Of the results, and of what calls for PyTorch read: those that share memory with an input, a constant, a result of such
+    calls or another of them, so that they still do when the graph has run; and what those calls read with gaps in memory, so that they find the
+    strides that they were captured with.
+    """
+    owner: dict[int, Node] = {}
+    for n in graph.nodes:
+        if (storage := _storage(n)) is not None:
+            owner.setdefault(storage, n)
+    sharing: dict[Node, dict[Node, bool]] = {}  # memory -> values in it -> whether a call for PyTorch reads it
+    for r in results:
+        if isinstance(r, Node) and (storage := _storage(r)) is not None:
+            sharing.setdefault(owner[storage], {})[r] = False
+    for r in dict.fromkeys(i for n in left for i in n.all_input_nodes if i not in left):
+        if (storage := _storage(r)) is not None:
+            sharing.setdefault(owner[storage], {})[r] = isinstance(r.meta["val"], torch.Tensor)
+    return {r: base for base, all in sharing.items() for r, read in all.items()
+            if r is not base and r.op == "call_function"
+            and (len(all) > 1 or base.op != "call_function" or base in left or read and not _program.memory_order(r.meta["val"])[1])}  # fmt: skip
 
 
 def _inputs_of(nodes: Sequence[Node], outputs: Sequence[Node], graph: torch.fx.Graph, constants: Mapping[Node, Any]) -> list[Node]:
@@ -121,6 +147,30 @@ def _unlocked_constants(gm: torch.fx.GraphModule, frozen: Mapping[Node, torch.Te
     return constants
 
 
+# A result of a graph, from its arguments and the outputs of its subgraph.
+_Pick = Callable[[list[Any], Sequence[Any]], Any]
+
+
+def _always(value: Any) -> _Pick:
+    return lambda a, o: value
+
+
+def _argument(i: int) -> _Pick:
+    return lambda a, o: a[i]
+
+
+def _output(i: int) -> _Pick:
+    return lambda a, o: o[i]
+
+
+def _size(of: Callable[[list[Any]], int]) -> _Pick:
+    return lambda a, o: of(a)
+
+
+def _dimension(i: int, d: int) -> Callable[[list[Any]], int]:
+    return lambda a: a[i].shape[d]
+
+
 class _GraphCompiler:
     """One graph of ATen operators: what AOTAutograd hands to a compiler."""
 
@@ -136,11 +186,26 @@ class _GraphCompiler:
         self.device = _device_of(gm.graph)
         results = gm.graph.output_node().args[0]
         self.results = list(results) if isinstance(results, (list, tuple)) else [results]
-        self.result = CompiledGraph(kind, self.name, [], {}, 0, self.results)
+        meta = _metadata()
+        returned = meta.num_forward_returns if kind == "forward" and meta is not None else len(self.results)
+        self.result = CompiledGraph(kind, self.name, [], {}, 0, self.results, returned)
+        self.leave({})
+
+    def leave(self, left: dict[Node, str]) -> None:
+        """Decides what subgraphs return, when PyTorch runs the calls `left`."""
+        self.left = left
+        self.views = _views(self.graph, self.results, left)
+        self.returned: set[Node] = {self.views.get(r, r) for r in self.results if isinstance(r, Node)}
+        self.shown = self.returned | {self.views.get(i, i) for n in left for i in n.all_input_nodes}
+
+    def outputs_of(self, nodes: Sequence[Node]) -> list[Node]:
+        """Tensors of these calls that the graph returns or that calls outside read."""
+        inside = {*nodes, *self.left, self.graph.output_node()}
+        tensors = [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor)]
+        return [n for n in tensors if n in self.shown or any(u not in inside and not _partition.is_size(u) for u in n.users)]
 
     def subgraph(self, name: str, nodes: Sequence[Node]) -> Subgraph:
-        inside = set(nodes)
-        outputs = _outside_readers(nodes, inside)
+        outputs = self.outputs_of(nodes)
         inputs = _inputs_of(nodes, outputs, self.graph, self.constants)
         return Subgraph(name, nodes, inputs, outputs, self.constants_of(nodes), self.device, self.options, statistics, self.parameters)
 
@@ -152,9 +217,11 @@ class _GraphCompiler:
         """A function of the graph's inputs, which it takes as a list and empties ("boxed")."""
         statistics.graphs += 1
         calls = [n for n in self.graph.nodes if n.op == "call_function" and not _partition.is_size(n)]
+        if not any(n in self.returned or _partition.is_ordered(n) for n in calls):
+            calls = []  # inputs, constants and views of them
         whole: Subgraph | None = None
         wanted = self.options.device in ("auto", self.device.type)
-        if wanted and any(isinstance(n, Node) and n in calls for n in self.results):
+        if wanted and any(n in self.returned for n in calls):
             whole = self.try_whole([n for n in calls if str(n.target) not in _partition._FACTS])
         if whole is not None and (run := self.direct(whole)) is not None:
             self.result.subgraphs.append(whole)
@@ -169,6 +236,7 @@ class _GraphCompiler:
             left, stages = {n: f"it runs on {self.device.type}, and the option 'device' is '{self.options.device}'" for n in calls}, []
         else:
             stages, left = self.split(calls)
+        self.leave(left)
         parts: list[tuple[Sequence[Node], Subgraph]] = []
         for i, nodes in enumerate(stages):
             try:
@@ -222,22 +290,24 @@ class _GraphCompiler:
             observer(self.result)
 
     def direct(self, whole: Subgraph) -> Callable[[list[Any]], list[Any]] | None:
-        """The graph as one call, where its results are the subgraph's, its inputs or constants."""
+        """The graph as one call, where its results are the subgraph's, its inputs or constants, and no views of these."""
+        if self.views:
+            return None
         position = {n: i for i, n in enumerate(self.placeholders)}
         index = {n: i for i, n in enumerate(whole.outputs)}
         size_of = self.sizes()
-        picks: list[Callable[[list[Any], list[torch.Tensor]], Any]] = []
+        picks: list[_Pick] = []
         for r in self.results:
             if not isinstance(r, Node):
-                picks.append(lambda a, o, r=r: r)
+                picks.append(_always(r))
             elif r in index:
-                picks.append(lambda a, o, i=index[r]: o[i])
+                picks.append(_output(index[r]))
             elif r in position:
-                picks.append(lambda a, o, i=position[r]: a[i])
+                picks.append(_argument(position[r]))
             elif r in self.constants:
-                picks.append(lambda a, o, t=self.constants[r][1]: t)
+                picks.append(_always(self.constants[r][1]))
             elif (size := size_of(r)) is not None:
-                picks.append(lambda a, o, f=size: f(a))
+                picks.append(_size(size))
             else:
                 return None
         plain = [index.get(r) for r in self.results if isinstance(r, Node)] == list(range(len(whole.outputs))) and len(self.results) == len(whole.outputs)
@@ -259,11 +329,11 @@ class _GraphCompiler:
         for i, n in enumerate(self.placeholders):
             v = n.meta.get("val")
             if isinstance(v, torch.SymInt) and v.node.expr.is_Symbol:
-                where.setdefault(v.node.expr, lambda a, i=i: a[i])
+                where.setdefault(v.node.expr, operator.itemgetter(i))
             elif isinstance(v, torch.Tensor):
                 for d, s in enumerate(v.shape):
                     if isinstance(s, torch.SymInt) and s.node.expr.is_Symbol:
-                        where.setdefault(s.node.expr, lambda a, i=i, d=d: a[i].shape[d])
+                        where.setdefault(s.node.expr, _dimension(i, d))
 
         def size_of(n: Node) -> Callable[[list[Any]], int] | None:
             v = n.meta.get("val")
@@ -284,10 +354,11 @@ class _GraphCompiler:
         self.result.left = left
         self.result.subgraphs = [s for _, s in parts]
         outside = {*self.placeholders, *self.constants}
-        self.result.crossing = sum(_crossing(s, outside, self.results) for _, s in parts)
+        self.result.crossing = sum(_crossing(s, outside, self.returned) for _, s in parts)
         self.tell()
         graph = torch.fx.Graph()
         values: dict[Node, Node] = {n: graph.placeholder(n.name) for n in self.placeholders}
+        views: dict[Node, Node] = {}
         owner = {n: s for nodes, s in parts for n in nodes}
 
         def value(n: Node) -> Node:
@@ -296,23 +367,33 @@ class _GraphCompiler:
             if n in owner:
                 s = owner[n]
                 call = graph.call_function(s, tuple(value(i) for i in s.inputs))
-                for i, o in enumerate(s.outputs):
-                    values[o] = graph.call_function(operator.getitem, (call, i))
+                for k, o in enumerate(s.outputs):
+                    values[o] = graph.call_function(operator.getitem, (call, k))
                 return values[n]
             for i in n.all_input_nodes:
-                value(i)
-            values[n] = graph.node_copy(n, value)
+                seen(i)
+            values[n] = graph.node_copy(n, seen)
             return values[n]
+
+        def seen(n: Node) -> Node:  # by PyTorch
+            return view(n, self.views[n]) if n in self.views else value(n)
+
+        def view(n: Node, base: Node) -> Node:
+            if n is base or n.op != "call_function":
+                return value(n)
+            if n not in views:
+                views[n] = graph.node_copy(n, lambda i: view(i, base) if _storage(i) == _storage(base) else value(i))
+            return views[n]
 
         for n in self.order(parts, left):
             value(n)
-        graph.output([value(r) if isinstance(r, Node) else r for r in self.results])
-        module = torch.fx.GraphModule(self.gm, graph)
+        graph.output([seen(r) if isinstance(r, Node) else r for r in self.results])
+        forward = torch.fx.GraphModule(self.gm, graph).forward
 
         def run(args: list[Any]) -> list[Any]:
             given = list(args)
             args.clear()
-            return module(*given)
+            return list(forward(*given))
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
@@ -322,7 +403,7 @@ class _GraphCompiler:
         return [n for n in self.graph.nodes if n in left and not _program.is_part(n) and (n.users or _partition.is_ordered(n))]
 
 
-def _crossing(s: Subgraph, outside: set[Node], results: Sequence[Any]) -> int:
+def _crossing(s: Subgraph, outside: set[Node], results: set[Node]) -> int:
     return sum(value_bytes(n) for n in s.inputs if n not in outside) + sum(value_bytes(n) for n in s.outputs if n not in results)
 
 
@@ -333,22 +414,25 @@ def compile_graph(gm: torch.fx.GraphModule, kind: str, options: Options, frozen:
     kind: "inference", "forward", "backward". frozen: inputs that become constants, by position. parameters: positions of
     inputs that Dynamo guards: parameters and buffers.
     """
-    with torch._subclasses.fake_tensor.unset_fake_temporarily():  # AOTAutograd calls in its mode, and constants are real tensors
-        return _GraphCompiler(gm, kind, options, frozen or {}, parameters).compile()
+    return _GraphCompiler(gm, kind, options, frozen or {}, parameters).compile()
+
+
+def _metadata() -> Any:
+    """What AOTAutograd knows of the inputs and results of the forward graph that it compiles; None outside of a compile."""
+    context = torch._guards.TracingContext.try_get()
+    return context.fw_metadata if context is not None else None
 
 
 def _parameters(aot: torch.fx.GraphModule) -> list[int]:
     """Positions of the inputs of AOTAutograd's graph that are parameters and buffers, whose sizes and strides Dynamo guards."""
-    context = torch._guards.TracingContext.try_get()
-    meta = context.fw_metadata if context is not None else None
+    meta = _metadata()
     count = len(aot.graph.find_nodes(op="placeholder"))
     return [i for i in (meta.static_input_indices if meta is not None else ()) if i < count]
 
 
 def _frozen_inputs(gm: torch.fx.GraphModule, aot: torch.fx.GraphModule, given: Sequence[Any]) -> dict[int, torch.Tensor]:
     """Inputs of AOTAutograd's graph that are parameters or buffers which it does not change."""
-    context = torch._guards.TracingContext.try_get()
-    meta = context.fw_metadata if context is not None else None
+    meta = _metadata()
     count = len(aot.graph.find_nodes(op="placeholder"))
     if meta is None or count != len(given):  # inputs were joined or split: their places are not known
         return {}
@@ -372,11 +456,13 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
 
     def compiler(kind: str) -> Callable[..., Any]:
         def compile_one(aot: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
-            frozen = _frozen_inputs(gm, aot, example_inputs) if chosen.freeze and kind == "inference" else {}
-            return compile_graph(aot, kind, chosen, frozen, () if kind == "backward" else _parameters(aot))
+            with unset_fake_temporarily():  # AOTAutograd calls in its mode, and constants are real tensors
+                frozen = _frozen_inputs(gm, aot, example_inputs) if chosen.freeze and kind == "inference" else {}
+                return compile_graph(aot, kind, chosen, frozen, () if kind == "backward" else _parameters(aot))
 
         return compile_one
 
+    _composites.keep(gm, example_inputs)
     return aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),

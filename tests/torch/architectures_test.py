@@ -1,4 +1,4 @@
-"""Twenty-five architectures through torch.compile(backend="tessera"): results as eager's, static and for any batch.
+"""Twenty-five architectures through torch.compile(backend="tessera"): results as eager's, static and for any batch and length.
 
     python tests/torch/architectures_test.py [NAME ...]
 """
@@ -13,7 +13,7 @@ import support
 import torch
 from architectures import ARCHITECTURES, build, inputs
 
-BATCHES = (2, 3, 5)
+SHAPES = ((2, 24), (3, 17), (5, 13))  # batch, tokens of a text
 
 
 def check(name: str) -> str:
@@ -31,8 +31,12 @@ def check(name: str) -> str:
         assert c.fallback_calls == 0, f"{c.fallback_calls} calls fell back to PyTorch"
         with support.Counted() as c:
             model = support.compiled(module, dynamic=True)
-            for n, batch in enumerate(BATCHES):
+            for n, (batch, tokens) in enumerate(SHAPES):
                 x = inputs(name, batch)
+                if ARCHITECTURES[name].takes == "tokens":
+                    x = (x[0][:, :tokens].contiguous(),)
+                for dim in ARCHITECTURES[name].static:
+                    torch._dynamo.mark_static(x[0], dim)
                 support.assert_close(model(*x), module(*x), rtol=1e-3, atol=1e-4)
                 if n == 0:
                     first = (c.graphs, c.compiles)

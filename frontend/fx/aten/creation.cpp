@@ -1,6 +1,7 @@
 // Tensors that come from numbers, and copies: constants, ramps, masks of triangles, conversions of type.
 #include "frontend/fx/aten/pointwise.h"
 #include <algorithm>
+#include <cstdlib>
 
 namespace tessera::fx {
 namespace {
@@ -106,6 +107,10 @@ Translate triangle_indices(bool lower) {
     const int64_t rows = c.integer("row"), columns = c.integer("col"), offset = c.integer("offset");
     const DType d = c.result_dtype();
     if (!c.b.ok()) return;
+    constexpr int64_t kMost = int64_t{1} << 26; // elements of the whole matrix
+    if (rows < 0 || columns < 0 || (columns > 0 && rows > kMost / columns) || std::abs(offset / 2) > kMost)
+      return c.unsupported("indices of a triangle of " + std::to_string(rows) + " rows and " + std::to_string(columns) +
+                           " columns");
     std::vector<int64_t> row, column;
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t from = lower ? 0 : std::clamp<int64_t>(i + offset, 0, columns);

@@ -331,6 +331,8 @@ void translate_unfold_backward(Call& c) {
   if (!b.ok()) return;
   // [.., count, .., size] as [count, size, ..]
   const int rank = b.rank(g);
+  if (static_cast<size_t>(rank) != shape.size() + 1)
+    return b.fail(ErrorCode::ShapeMismatch, "the gradient " + str(b.shape(g)) + " is of no windows of " + str(shape));
   const SymExpr count = b.dim(g, axis);
   Ints perm = {axis, rank - 1};
   SymShape front = {shape[static_cast<size_t>(axis)]};
