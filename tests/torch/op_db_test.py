@@ -6,6 +6,8 @@ The first samples of each dtype are the calls of one graph, which goes to the ba
 (tessera.backend.tessera: AOTAutograd, then compile_graph): what torch.compile does, without the time that Dynamo takes to read
 Python. A result that is a view of an input is cloned in the graph: AOTAutograd would answer the view itself.
 
+With TESSERA_SHARD, "0/2", this process takes every second sample of every operator.
+
 An operator is whole if its graph is one subgraph and nothing in it is left to PyTorch. Operators run in a process that is
 forked off, so that a crash is one row of the table.
 
@@ -311,7 +313,8 @@ def check(op: OpInfo, wanted: Sequence[torch.dtype], options: argparse.Namespace
     row = Row(full_name(op))
     begin = time.perf_counter()
     cases: list[Case] = []
-    samples = [(d, s) for d in wanted for s in samples_of(op, d, options.samples)]
+    index, shards = support.shard()
+    samples = [(d, s) for d in wanted for s in samples_of(op, d, options.samples)][index::shards]
     row.dtypes += [short(d) for d in wanted]
     with torch.no_grad():
         for dtype, sample in samples:
@@ -382,7 +385,7 @@ def main() -> int:
     parser.add_argument("--dtypes", type=lambda text: [getattr(torch, name) for name in text.split(",")])
     parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("--each", action="store_true")
-    parser.add_argument("--samples", type=int, default=2)
+    parser.add_argument("--samples", type=int, default=8)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.getLogger("torch").setLevel(logging.CRITICAL)
@@ -390,8 +393,7 @@ def main() -> int:
     if not options.names and not options.all:
         packets = packets_of_core()
         chosen = [op for op in chosen if is_of_core(op, packets)]
-    index, count = support.shard()
-    ops = [(op, d[:1] if options.all and not options.dtypes else d) for op in chosen if (d := dtypes_of(op, options.dtypes or DTYPES))][index::count]
+    ops = [(op, d[:1] if options.all and not options.dtypes else d) for op in chosen if (d := dtypes_of(op, options.dtypes or DTYPES))]
     found = []
     for row in rows(ops, options):
         print(row, flush=True)
