@@ -360,9 +360,14 @@ class _GraphCompiler:
         values: dict[Node, Node] = {n: graph.placeholder(n.name) for n in self.placeholders}
         views: dict[Node, Node] = {}
         owner = {n: s for nodes, s in parts for n in nodes}
+        size_of = self.sizes()
 
         def value(n: Node) -> Node:
             if n in values:
+                return values[n]
+            if _partition.is_size(n) and any(i in owner and i not in owner[i].outputs for i in n.all_input_nodes) and (size := size_of(n)):
+                # Of a tensor that its subgraph does not return.
+                values[n] = graph.call_function(lambda *given: size(given), tuple(values[i] for i in self.placeholders))
                 return values[n]
             if n in owner:
                 s = owner[n]
