@@ -44,7 +44,7 @@ def is_random(node: Node) -> bool:
     for i, a in enumerate(target._schema.arguments):
         if a.name in _NOT_RANDOM:
             given = node.args[i] if i < len(node.args) else node.kwargs.get(a.name, a.default_value)
-            return given != _NOT_RANDOM[a.name]
+            return bool(given != _NOT_RANDOM[a.name])
     return True
 
 

@@ -25,6 +25,9 @@ _DTYPES = {
 _FORMATS = {"contiguous_format": 1, "channels_last": 2, "channels_last_3d": 3, "preserve_format": 4}
 
 
+Json = dict[str, Any]
+
+
 class NotExpressible(Exception):
     """A node, argument or value that the schema has no form for. str() says which."""
 
@@ -33,17 +36,18 @@ def dtype_number(dtype: torch.dtype) -> int:
     return _DTYPES.get(str(dtype).removeprefix("torch."), 0)
 
 
-def _number(x: float):
+def _number(x: float) -> float | str:
     if math.isnan(x):
         return "NaN"
     return ("Infinity" if x > 0 else "-Infinity") if math.isinf(x) else x
 
 
-def _expression(x) -> dict:
+def _expression(x: int | torch.SymInt) -> Json:
     """A size: an int or a SymInt."""
     if isinstance(x, int):
         return {"as_int": int(x)}
-    return _written(x.node.expr, int(x.node.hint) if x.node.has_hint() else None)
+    hint: Any = x.node.hint if x.node.has_hint() else None
+    return _written(x.node.expr, None if hint is None else int(hint))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -51,7 +55,7 @@ def _text(expr: sympy.Expr) -> str:
     return str(sympy.srepr(expr))
 
 
-def _written(expr: sympy.Expr, hint: int | None = None) -> dict:
+def _written(expr: sympy.Expr, hint: int | None = None) -> Json:
     if expr.is_Integer:
         return {"as_int": int(expr)}
     return {"as_expr": {"expr_str": _text(expr), "hint": None if hint is None else {"as_int": hint}}}
@@ -94,20 +98,21 @@ def memory_order(t: torch.Tensor) -> tuple[tuple[int, ...], bool]:
     return (() if order == tuple(range(len(order))) else order), True
 
 
-def _dense_strides(t: torch.Tensor) -> list[dict]:
+def _dense_strides(t: torch.Tensor) -> list[Json]:
     """The strides of a tensor that is dense in its memory order, as products of sizes; zeros of one that is not."""
     order, dense = memory_order(t)
     if not dense:
         return [{"as_int": 0} for _ in t.shape]
-    strides: list[dict] = [{} for _ in t.shape]
+    strides: list[Json] = [{} for _ in t.shape]
     stride: sympy.Expr = sympy.Integer(1)
     for k in reversed(order or range(t.dim())):
         strides[k] = _written(stride)
-        stride = stride * (t.shape[k] if isinstance(t.shape[k], int) else t.shape[k].node.expr)
+        size: Any = t.shape[k]
+        stride = stride * (size if isinstance(size, int) else size.node.expr)
     return strides
 
 
-def tensor_meta(t: torch.Tensor) -> dict:
+def tensor_meta(t: torch.Tensor) -> Json:
     if t.layout != torch.strided:
         raise NotExpressible(f"a tensor of layout {t.layout}")
     return {
@@ -125,19 +130,19 @@ class _Writer:
     """Collects the values of one program while its nodes are written."""
 
     def __init__(self, graph_nodes: Iterable[torch.fx.Node]):
-        self.tensors: dict[str, dict] = {}
-        self.sym_ints: dict[str, dict] = {}
+        self.tensors: dict[str, Json] = {}
+        self.sym_ints: dict[str, Json] = {}
         self.parts: dict[tuple[str, int], str] = {}  # (node, index) -> name of that result
         self.same: dict[str, str] = {}  # a further getitem of a result -> its name
-        self.symbolic_nodes: list[dict] = []  # definitions of sizes that the nodes written read
+        self.symbolic_nodes: list[Json] = []  # definitions of sizes that the nodes written read
         for n in graph_nodes:
-            if n.target is operator.getitem and isinstance(n.args[0], torch.fx.Node):
+            if n.target is operator.getitem and isinstance(n.args[0], torch.fx.Node) and isinstance(n.args[1], int):
                 name = self.parts.setdefault((n.args[0].name, n.args[1]), n.name)
                 if name != n.name:
                     self.same[n.name] = name
 
     # -- arguments
-    def value(self, node: torch.fx.Node) -> dict:
+    def value(self, node: torch.fx.Node) -> Json:
         v = node.meta.get("val")
         name = self.same.get(node.name, node.name)
         if isinstance(v, torch.Tensor):
@@ -156,7 +161,7 @@ class _Writer:
             return {"as_sym_float": {"as_name": name}}
         raise NotExpressible(f"'{node.name}', a {type(v).__name__}")
 
-    def argument(self, a) -> dict:
+    def argument(self, a: Any) -> Json:
         if a is None:
             return {"as_none": True}
         if isinstance(a, torch.fx.Node):
@@ -183,7 +188,7 @@ class _Writer:
             return self.list_argument(list(a))
         raise NotExpressible(f"an argument of type {type(a).__name__}")
 
-    def list_argument(self, items: list) -> dict:
+    def list_argument(self, items: list[Any]) -> Json:
         parts = [self.argument(i) for i in items]
         keys = {next(iter(p)) for p in parts}
         if keys <= {"as_int"}:
@@ -205,7 +210,7 @@ class _Writer:
         raise NotExpressible("a list of " + ", ".join(sorted(keys)))
 
     # -- values
-    def define(self, name: str, v) -> dict:
+    def define(self, name: str, v: Any) -> Json:
         if isinstance(v, torch.Tensor):
             self.tensors[name] = tensor_meta(v)
             return {"as_tensor": {"name": name}}
@@ -220,7 +225,7 @@ class _Writer:
             return {"as_none": True}
         raise NotExpressible(f"'{name}', a {type(v).__name__}")
 
-    def outputs(self, node: torch.fx.Node) -> list[dict]:
+    def outputs(self, node: torch.fx.Node) -> list[Json]:
         v = node.meta.get("val")
         if isinstance(v, (list, tuple)):
             names = [self.parts.get((node.name, i)) for i in range(len(v))]
@@ -232,8 +237,8 @@ class _Writer:
         return [] if v is None else [self.define(node.name, v)]
 
     # -- nodes
-    def node(self, node: torch.fx.Node) -> dict | None:
-        target = node.target
+    def node(self, node: torch.fx.Node) -> Json:
+        target: Any = node.target
         metadata = {}
         if stack := node.meta.get("stack_trace"):
             metadata["stack_trace"] = stack
@@ -261,7 +266,7 @@ _SYMBOLIC = {torch.sym_float, torch.sym_int, torch.sym_max, torch.sym_min, torch
 class Program:
     """A part of an FX graph as a program: `json` is the document, `nodes[i]` the FX node of its i-th node."""
 
-    json: dict
+    json: Json
     nodes: list[torch.fx.Node | None]
 
 
@@ -284,7 +289,10 @@ def write_program(
     """
     graph = (inputs or nodes or outputs)[0].graph
     w = _Writer(graph.nodes)
-    program_inputs, input_specs, calls, origin = [], [], [], []
+    program_inputs: list[Json] = []
+    input_specs: list[Json] = []
+    calls: list[Json] = []
+    origin: list[torch.fx.Node | None] = []
     for n in inputs:
         arg = w.define(n.name, n.meta["val"])
         program_inputs.append(arg)
@@ -353,7 +361,7 @@ def attribute_of(module: torch.fx.GraphModule, target: str) -> object:
     return value
 
 
-def program_of(module: torch.fx.GraphModule) -> tuple[dict, list[torch.fx.Node | None], dict[str, torch.Tensor]]:
+def program_of(module: torch.fx.GraphModule) -> tuple[Json, list[torch.fx.Node | None], dict[str, torch.Tensor]]:
     """The program of a whole graph of ATen operators whose values are known (meta["val"]).
 
     Returns the program, the node of each entry in its list of nodes, and the tensors of its get_attr nodes by name.
@@ -398,5 +406,5 @@ def value_bytes(node: torch.fx.Node) -> int:
     return total
 
 
-def dumps(program: dict) -> bytes:
+def dumps(program: Json) -> bytes:
     return json.dumps(program, allow_nan=False, separators=(",", ":")).encode()

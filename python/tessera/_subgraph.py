@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -141,14 +142,18 @@ def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
         values[n] = graph.get_attr(f"constant_{i}")
     # Symbols of sizes: an input that is one, or a dimension that is one.
     symbols: dict[sympy.Expr, Callable[[], Node]] = {}
+
+    def extent(n: Node, d: int) -> Node:
+        return graph.call_function(torch.ops.aten.sym_size.int, (values[n], d))
+
     for n in inputs:
         v = n.meta["val"]
         if isinstance(v, torch.SymInt):
-            symbols.setdefault(v.node.expr, lambda n=n: values[n])
+            symbols.setdefault(v.node.expr, functools.partial(values.__getitem__, n))
         elif isinstance(v, torch.Tensor):
             for d, s in enumerate(v.shape):
                 if isinstance(s, torch.SymInt):
-                    symbols.setdefault(s.node.expr, lambda n=n, d=d: graph.call_function(torch.ops.aten.sym_size.int, (values[n], d)))
+                    symbols.setdefault(s.node.expr, functools.partial(extent, n, d))
 
     def argument(n: Node) -> Any:
         if n not in values:

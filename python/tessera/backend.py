@@ -14,7 +14,7 @@ import functools
 import logging
 import operator
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -27,7 +27,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from . import _library, _partition, _program
 from ._options import Options, statistics
 from ._program import value_bytes
-from ._subgraph import Subgraph, sympy_function
+from ._subgraph import Subgraph
 
 log = logging.getLogger("tessera")
 Node = torch.fx.Node
@@ -65,7 +65,7 @@ _graph_count = 0
 
 
 @contextlib.contextmanager
-def observed(observer: Callable[[CompiledGraph], None]):
+def observed(observer: Callable[[CompiledGraph], None]) -> Iterator[None]:
     """Calls `observer` with every graph that is compiled inside."""
     _observers.append(observer)
     try:
@@ -171,15 +171,17 @@ class _GraphCompiler:
         """Decides what subgraphs return, when PyTorch runs the calls `left`."""
         self.left = left
         self.views = _views(self.graph, self.results, left)
-        base = lambda n: self.views.get(n, n)  # noqa: E731
-        self.returned = {base(r) for r in self.results if isinstance(r, Node)}
-        self.shown = self.returned | {base(i) for n in left for i in n.all_input_nodes}
+        self.returned = {self.views.get(r, r) for r in self.results if isinstance(r, Node)}
+        self.shown = self.returned | {self.views.get(i, i) for n in left for i in n.all_input_nodes}
 
     def outputs_of(self, nodes: Sequence[Node]) -> list[Node]:
         """Tensors of these calls that the graph returns or that calls outside read."""
         inside = {*nodes, *self.left, self.graph.output_node()}
-        read = lambda n: any(u not in inside and not _partition.is_size(u) for u in n.users)  # noqa: E731
-        return [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor) and (n in self.shown or read(n))]
+
+        def read(n: Node) -> bool:
+            return n in self.shown or any(u not in inside and not _partition.is_size(u) for u in n.users)
+
+        return [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor) and read(n)]
 
     def subgraph(self, name: str, nodes: Sequence[Node]) -> Subgraph:
         outputs = self.outputs_of(nodes)
@@ -200,10 +202,6 @@ class _GraphCompiler:
         wanted = self.options.device in ("auto", self.device.type)
         if wanted and any(n in self.returned for n in calls):
             whole = self.try_whole([n for n in calls if str(n.target) not in _partition._FACTS])
-        if whole is not None and (run := self.direct(whole)) is not None:
-            self.result.subgraphs.append(whole)
-            self.tell()
-            return run
         if whole is not None:
             return self.assemble([(whole.nodes, whole)], {})
         if not calls:
@@ -266,71 +264,11 @@ class _GraphCompiler:
         for observer in list(_observers):
             observer(self.result)
 
-    def direct(self, whole: Subgraph) -> Callable[[list[Any]], list[Any]] | None:
-        """The graph as one call, where its results are the subgraph's, its inputs or constants, and no views of these."""
-        if self.views:
-            return None
-        position = {n: i for i, n in enumerate(self.placeholders)}
-        index = {n: i for i, n in enumerate(whole.outputs)}
-        size_of = self.sizes()
-        picks: list[Callable[[list[Any], list[torch.Tensor]], Any]] = []
-        for r in self.results:
-            if not isinstance(r, Node):
-                picks.append(lambda a, o, r=r: r)
-            elif r in index:
-                picks.append(lambda a, o, i=index[r]: o[i])
-            elif r in position:
-                picks.append(lambda a, o, i=position[r]: a[i])
-            elif r in self.constants:
-                picks.append(lambda a, o, t=self.constants[r][1]: t)
-            elif (size := size_of(r)) is not None:
-                picks.append(lambda a, o, f=size: f(a))
-            else:
-                return None
-        plain = [index.get(r) for r in self.results if isinstance(r, Node)] == list(range(len(whole.outputs))) and len(self.results) == len(whole.outputs)
-        taken = [position[n] for n in whole.inputs]
-        all_taken = taken == list(range(len(self.placeholders)))
-
-        def run(args: list[Any]) -> list[Any]:
-            given = list(args)
-            args.clear()
-            out = whole(*given) if all_taken else whole(*[given[i] for i in taken])
-            return out if plain else [pick(given, out) for pick in picks]
-
-        run._boxed_call = True  # type: ignore[attr-defined]
-        return run
-
-    def sizes(self) -> Callable[[Node], Callable[[list[Any]], int] | None]:
-        """Sizes as functions of the graph's inputs."""
-        where: dict[sympy.Symbol, Callable[[list[Any]], int]] = {}
-        for i, n in enumerate(self.placeholders):
-            v = n.meta.get("val")
-            if isinstance(v, torch.SymInt) and v.node.expr.is_Symbol:
-                where.setdefault(v.node.expr, lambda a, i=i: a[i])
-            elif isinstance(v, torch.Tensor):
-                for d, s in enumerate(v.shape):
-                    if isinstance(s, torch.SymInt) and s.node.expr.is_Symbol:
-                        where.setdefault(s.node.expr, lambda a, i=i, d=d: a[i].shape[d])
-
-        def size_of(n: Node) -> Callable[[list[Any]], int] | None:
-            v = n.meta.get("val")
-            if isinstance(v, int):
-                return lambda a: v
-            if not isinstance(v, torch.SymInt):
-                return None
-            terms = sorted(v.node.expr.free_symbols, key=str)
-            if not all(s in where for s in terms):
-                return None
-            f = sympy_function(v.node.expr, terms)
-            return lambda a: f(*[where[s](a) for s in terms])
-
-        return size_of
-
     def assemble(self, parts: Sequence[tuple[Sequence[Node], Subgraph]], left: dict[Node, str]) -> Callable[[list[Any]], list[Any]]:
         """A graph of PyTorch's that calls the subgraphs, and runs the rest as it stands."""
         self.result.left = left
         self.result.subgraphs = [s for _, s in parts]
-        outside = {*self.placeholders, *self.constants}
+        outside: set[Node] = {*self.placeholders, *self.constants}
         self.result.crossing = sum(_crossing(s, outside, self.returned) for _, s in parts)
         self.tell()
         graph = torch.fx.Graph()
@@ -344,8 +282,8 @@ class _GraphCompiler:
             if n in owner:
                 s = owner[n]
                 call = graph.call_function(s, tuple(value(i) for i in s.inputs))
-                for i, o in enumerate(s.outputs):
-                    values[o] = graph.call_function(operator.getitem, (call, i))
+                for k, o in enumerate(s.outputs):
+                    values[o] = graph.call_function(operator.getitem, (call, k))
                 return values[n]
             for i in n.all_input_nodes:
                 seen(i)
@@ -370,7 +308,7 @@ class _GraphCompiler:
         def run(args: list[Any]) -> list[Any]:
             given = list(args)
             args.clear()
-            return forward(*given)
+            return list(forward(*given))
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
