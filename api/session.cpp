@@ -9,6 +9,7 @@
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "graph/support/log.h"
+#include "runtime/guards.h"
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -243,7 +244,7 @@ struct Session::Impl {
     std::string why = "first call";
     for (const auto& v : variants)
       if (const Guard* g = v->specialized ? missed(*v->compiled.executable, *sizes) : nullptr)
-        why = "variant " + v->label + " missed " + g->condition.str() + " (" + g->reason + ")";
+        why = "variant " + v->label + " missed " + readable(g->condition) + " (" + g->reason + ")";
     auto start = Clock::now();
     auto variant = make(*sizes, &want);
     stats.recompile_ms = ms_since(start);

@@ -6,7 +6,7 @@ function(tessera_bundled name)
   target_link_libraries(${name} PRIVATE tessera_flags tessera_whole Threads::Threads ${ARG_LINK})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bundled
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../lib")
-  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags) # a path that holds for the libraries' own libraries, too
+  target_link_options(${name} PRIVATE -s -Wl,--disable-new-dtags) # a path that holds for the libraries' own libraries, too
   add_dependencies(bundled ${name})
 endfunction()
 

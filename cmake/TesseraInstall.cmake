@@ -20,7 +20,8 @@ function(tessera_shared_library name)
     # A program that opens it without a search path of its own, a script say, finds the libraries that lie beside it in a bundle.
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
   target_link_libraries(${name} PRIVATE ${TESSERA_LLVM_LIBRARIES} protobuf::libprotobuf-lite TBB::tbb DNNL::dnnl spdlog::spdlog Threads::Threads ${CMAKE_DL_LIBS})
-  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,--disable-new-dtags)
+  # Much of LLVM is in sections that nothing refers to.
+  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,--disable-new-dtags -Wl,--gc-sections)
   if(ARGC GREATER 1)
     target_link_options(${name} PRIVATE -Wl,--version-script=${ARGV1})
     set_target_properties(${name} PROPERTIES LINK_DEPENDS ${ARGV1})
@@ -34,6 +35,7 @@ target_include_directories(tessera_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_
 # The same for the bundle, whose command and tests use all of it.
 tessera_shared_library(tessera_whole ${CMAKE_SOURCE_DIR}/cmake/exports_whole.map)
 set_target_properties(tessera_whole PROPERTIES EXCLUDE_FROM_ALL ON LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bundled/lib)
+target_link_options(tessera_whole PRIVATE -s)
 
 install(TARGETS tessera_shared EXPORT TesseraTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET tessera)

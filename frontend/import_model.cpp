@@ -26,7 +26,13 @@ Result<ImportedModel> import_model(const std::string& path, const ImportOptions&
                       "the file is a pickle, as torch.save writes; pickles are not read")
         .note(fx::kSaveAgain);
   }
-  return archive ? fx::import_file(path, options) : onnx::import_file(path, options);
+  if (archive) return fx::import_file(path, options);
+  auto model = onnx::import_file(path, options);
+  // The name says what the file was meant to be.
+  if (!model.ok() && model.error().code == ErrorCode::MalformedModel && path.ends_with(".pt2"))
+    return std::move(model).take_error().note("nor is it an archive of torch.export.save, which begins as a zip file: "
+                                              "save the program again, or copy it again");
+  return model;
 }
 
 } // namespace tessera

@@ -30,7 +30,7 @@ public:
     out_.too_dear.assign(values, false);
     out_.sites.assign(values, 0);
     TESSERA_TRY(places());
-    pin_for_hosts();
+    pin_values();
     draft_calls();
     count_sites();
     for (NodeId id : out_.order)
@@ -42,6 +42,7 @@ public:
 
 private:
   Place& place(NodeId id) { return out_.place[static_cast<size_t>(id.index)]; }
+  [[nodiscard]] Place place(NodeId id) const { return out_.place[static_cast<size_t>(id.index)]; }
   static size_t at(ValueId v) { return static_cast<size_t>(v.index); }
 
   // Where a needed node runs. Backwards, so that what only known contents depend on is not needed at all.
@@ -112,12 +113,16 @@ private:
     return {};
   }
 
-  void pin_for_hosts() {
+  void pin_values() {
     for (const auto& output : graph_.outputs()) out_.pinned[at(output.value)] = true;
-    for (NodeId id : out_.order)
+    for (NodeId id : out_.order) {
+      const Node& node = graph_.node(id);
       if (place(id) == Place::Host || place(id) == Place::Own)
-        for (ValueId v : graph_.node(id).operands)
+        for (ValueId v : node.operands)
           if (v.valid()) out_.pinned[at(v)] = true;
+      if (place(id) == Place::Loops && node.op->indexing() && node.op->indexing()->stored)
+        out_.pinned[at(node.results[0])] = true;
+    }
   }
 
   void draft_calls() {
@@ -298,9 +303,22 @@ private:
     double bytes = estimate_(byte_count(graph_, v));
     double written_out = chain.leaf_bytes * std::max(sites, 1) + attached + again;
     double stored = bytes * (1 + sites) + chain.leaf_bytes - attached;
+    if (kernel_of_its_own(chain)) stored += options_.launch_us * options_.bytes_per_us;
     constexpr double kMargin = 1.1; // readers in one kernel read once: do not store for little
     out_.tradeoffs[v.index] = {written_out, stored};
     return written_out > stored * (attached > 0 ? kMargin : 1);
+  }
+
+  // Whether storing the value takes a launch more: it is made from what every call gives, so that no kernel before it
+  // could do it. What is made from constants alone is computed when compiling.
+  [[nodiscard]] bool kernel_of_its_own(const Chain& chain) const {
+    bool given = false;
+    for (ValueId leaf : chain.leaves) {
+      NodeId producer = graph_.value(leaf).producer;
+      if (producer.valid() && place(producer) != Place::Constant) return false;
+      given = given || !producer.valid();
+    }
+    return given;
   }
 
   // How v, which has memory, may be computed once more by a kernel that would read it: from what lies in memory

@@ -2,6 +2,32 @@
 
 namespace tessera {
 
+std::string readable(const SymExpr& e) {
+  const char* between = nullptr;
+  switch (e.op()) {
+  case SymOp::Eq: between = " == "; break;
+  case SymOp::Ne: between = " != "; break;
+  case SymOp::Lt: between = " < "; break;
+  case SymOp::Le: between = " <= "; break;
+  case SymOp::And: between = " and "; break;
+  case SymOp::Or: between = " or "; break;
+  default: return e.str();
+  }
+  const auto args = e.args();
+  const bool nests = e.op() == SymOp::And || e.op() == SymOp::Or;
+  // The number behind the size: "2 <= s" reads as "s >= 2".
+  if ((e.op() == SymOp::Lt || e.op() == SymOp::Le) && args[0].is_const())
+    return args[1].str() + (e.op() == SymOp::Lt ? " > " : " >= ") + args[0].str();
+  if ((e.op() == SymOp::Eq || e.op() == SymOp::Ne) && args[0].is_const())
+    return args[1].str() + between + args[0].str();
+  std::string text;
+  for (const SymExpr& a : args) {
+    const bool enclose = nests && (a.op() == SymOp::And || a.op() == SymOp::Or) && a.op() != e.op();
+    text += (text.empty() ? "" : between) + (enclose ? "(" + readable(a) + ")" : nests ? readable(a) : a.str());
+  }
+  return text;
+}
+
 Result<GuardSet> GuardSet::compile(const ShapeEnv& env, std::span<const SymExpr> slots) {
   GuardSet set;
   set.slots_.assign(slots.begin(), slots.end());
@@ -51,7 +77,7 @@ int GuardSet::check(std::span<const int64_t> values, const std::vector<bool>& bo
 
 GuardMiss GuardSet::explain(int guard, std::span<const int64_t> values, const std::vector<bool>& bound) const {
   const auto& g = guards_[static_cast<size_t>(guard)];
-  GuardMiss miss{g.condition.str(), g.reason, g.where.str(), {}};
+  GuardMiss miss{readable(g.condition), g.reason, g.where.str(), {}};
   for (size_t i = 0; i < slots_.size(); ++i)
     if (bound[i]) miss.sizes.emplace(slots_[i].symbol_name(), values[i]);
   return miss;

@@ -7,6 +7,9 @@
 
 namespace tessera {
 
+// A condition on sizes as people write it: "s <= 512", "b == 4 or b == 8". SymExpr::str() is what is read back.
+[[nodiscard]] std::string readable(const SymExpr& condition);
+
 class GuardSet {
 public:
   // Guards of `env` over `slots` (symbols in slot order; the first ones are bound by inputs, later ones by host steps),

@@ -272,6 +272,28 @@ Call GraphBuilder::call_of(const FxNode& node, const Node& place, const Schema& 
           [this](const std::vector<Size>& sizes) { return symbols_.read(sizes); }};
 }
 
+void GraphBuilder::run(Call& call, const std::function<void()>& translation) {
+  auto does_not_fit = [&] {
+    std::string given;
+    for (const NamedArgument& a : call.fx().inputs) {
+      given += (given.empty() ? "" : ", ") + a.name + " is " + std::string(name(a.value.kind));
+      auto it = items_.find(a.value.name);
+      const auto* v = it == items_.end() ? nullptr : std::get_if<ValueId>(&it->second);
+      if (v != nullptr && v->valid()) given += " " + out_.graph.type(*v).str();
+      if (a.value.kind == Argument::Kind::List) given += " of " + std::to_string(a.value.items.size());
+    }
+    call.b.fail(ErrorCode::MalformedModel,
+                "an argument has fewer dimensions or elements than the operator takes: " + given);
+  };
+  try {
+    translation();
+  } catch (const std::out_of_range&) { // of lists (checked.h)
+    does_not_fit();
+  } catch (const std::length_error&) { // a list of as many elements as a negative number says
+    does_not_fit();
+  }
+}
+
 Result<std::vector<ValueId>> GraphBuilder::translate(const FxNode& node, const Node& place, const std::string& name,
                                                      std::vector<Written>* written) {
   const Schema* schema = find_schema(name.starts_with("prims.") ? name : "aten." + name);
@@ -281,10 +303,12 @@ Result<std::vector<ValueId>> GraphBuilder::translate(const FxNode& node, const N
     return Diagnostic(ErrorCode::UnsupportedOp, place.location,
                       "operator '" + std::string(short_target(node.target)) + "' is not supported");
   Call call = call_of(node, place, *schema);
-  if (translation != nullptr)
-    translation(call);
-  else
-    translate_by_record(call, *record);
+  run(call, [&] {
+    if (translation != nullptr)
+      translation(call);
+    else
+      translate_by_record(call, *record);
+  });
   auto done = call.b.done(call.all_results());
   if (!done.ok()) return std::move(done).take_error().at(place.location);
   if (written != nullptr) *written = call.written();

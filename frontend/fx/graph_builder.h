@@ -31,11 +31,14 @@ private:
   // `written`: where to put what the call writes to its arguments.
   Result<std::vector<ValueId>> translate(const FxNode& node, const Node& place, const std::string& name,
                                          std::vector<Written>* written = nullptr);
+  // Runs a translation of the call: lists that are too short for it are an error of the call.
+  void run(Call& call, const std::function<void()>& translation);
   Call call_of(const FxNode& node, const Node& place, const Schema& schema);
   // -- writes (mutation.cpp)
   Status add_write(const FxNode& node, const Node& place, const std::string& functional);
   Status write(const std::string& name, ValueId value, const Node& place);
-  Status refresh(const std::string& name); // makes a view again whose memory was written to
+  Status refresh(const std::string& name);    // makes a view again whose memory was written to, and those that made it
+  Status make_again(const std::string& name); // that one, whose parent shows what the memory holds
   Status refresh_arguments(const FxNode& node);
   void note_views(const FxNode& node); // results that share memory with the node's `self`
   // Outputs for buffers and inputs that were written to and that the signature does not name; their names go to

@@ -98,9 +98,16 @@ Status GraphBuilder::refresh_arguments(const FxNode& node) {
 }
 
 Status GraphBuilder::refresh(const std::string& name) {
-  if (!aliases_.is_stale(name)) return {};
+  // The views that made this one, from it to the first that shows what its memory holds. Chains may be long.
+  std::vector<std::string> stale;
+  for (std::string at = name; aliases_.is_stale(at); at = aliases_.find(at)->parent) stale.push_back(at);
+  for (; !stale.empty(); stale.pop_back())
+    if (aliases_.is_stale(stale.back())) TESSERA_TRY(make_again(stale.back()));
+  return {};
+}
+
+Status GraphBuilder::make_again(const std::string& name) {
   const Aliases::Alias alias = *aliases_.find(name);
-  TESSERA_TRY(refresh(alias.parent));
   if (alias.node == nullptr) {
     items_[name] = items_[alias.parent];
     aliases_.made(name);
@@ -126,28 +133,31 @@ Status GraphBuilder::refresh(const std::string& name) {
 }
 
 Status GraphBuilder::write(const std::string& name, ValueId value, const Node& place) {
-  items_[name] = value;
-  const Aliases::Alias* found = aliases_.find(name);
-  if (found == nullptr) {
-    aliases_.wrote(name);
-    return {};
+  std::vector<std::string> written; // from the name to the tensor that has the memory
+  for (std::string at = name;;) {
+    items_[at] = value;
+    const Aliases::Alias* found = aliases_.find(at);
+    if (found == nullptr) {
+      aliases_.wrote(at);
+      break;
+    }
+    const Aliases::Alias alias = *found;
+    TESSERA_TRY(refresh(alias.parent));
+    if (!alias.certain)
+      return Diagnostic(ErrorCode::UnsupportedFeature, place.location,
+                        "writes to '" + at + "', and whether it shares memory with '" + alias.parent + "' is not known")
+          .note("write `.view` or `.clone()` in the model instead of what may be either");
+    if (alias.node != nullptr) {
+      const std::string view = name_without_namespace(alias.node->target);
+      Call call = call_of(*alias.node, place, *find_schema("aten." + view));
+      run(call, [&] { value = AtenTable::get().find_view(view)(call, value, alias.result); });
+      auto done = call.b.done(value);
+      if (!done.ok()) return std::move(done).take_error().at(place.location);
+    }
+    written.push_back(at);
+    at = alias.parent;
   }
-  const Aliases::Alias alias = *found;
-  TESSERA_TRY(refresh(alias.parent));
-  if (!alias.certain)
-    return Diagnostic(ErrorCode::UnsupportedFeature, place.location,
-                      "writes to '" + name + "', and whether it shares memory with '" + alias.parent + "' is not known")
-        .note("write `.view` or `.clone()` in the model instead of what may be either");
-  ValueId whole = value;
-  if (alias.node != nullptr) {
-    const std::string view = name_without_namespace(alias.node->target);
-    Call call = call_of(*alias.node, place, *find_schema("aten." + view));
-    whole = AtenTable::get().find_view(view)(call, value, alias.result);
-    auto done = call.b.done(whole);
-    if (!done.ok()) return std::move(done).take_error().at(place.location);
-  }
-  TESSERA_TRY(write(alias.parent, whole, place));
-  aliases_.made(name);
+  for (const std::string& view : written) aliases_.made(view);
   return {};
 }
 

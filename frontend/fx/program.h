@@ -1,6 +1,7 @@
 // A program of torch.export as its JSON states it (schema version 8): nodes that call ATen operators, values by name.
 // Nothing here knows what an operator means.
 #pragma once
+#include "frontend/fx/checked.h"
 #include "graph/support/dtype.h"
 #include "graph/support/result.h"
 #include "graph/sym/expr.h"

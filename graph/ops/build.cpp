@@ -221,7 +221,10 @@ ValueId B::squeeze(ValueId x, const Ints& axes) {
 ValueId B::slice(ValueId x, int64_t axis, const SymExpr& start, const SymExpr& size, int64_t step) {
   if (!ok()) return {};
   SymShape sizes = shape(x);
-  TESSERA_CHECK(axis >= 0 && axis < static_cast<int64_t>(sizes.size()), "slice axis");
+  if (axis < 0 || axis >= static_cast<int64_t>(sizes.size()))
+    return fail(ErrorCode::ShapeMismatch,
+                "a tensor of " + std::to_string(sizes.size()) + " dimensions has no dimension " + std::to_string(axis)),
+           ValueId();
   auto a = static_cast<size_t>(axis);
   if (start.is_const(0) && step == 1 && sizes[a] == size) return x;
   SymShape starts(sizes.size(), SymExpr(0));

@@ -164,13 +164,15 @@ OpDef transpose() {
 }
 
 // ---- copy
-// No view: a library call that reads it finds its elements in the order of its own dimensions.
+// No view: whoever reads it finds its elements in the order of its own dimensions.
 OpDef copy() {
   OpDef def = primitive("copy", "x in memory of its own, contiguous", {});
   def.infer = infer_same;
-  def.meaning = Indexing{[](ScalarDag& d, int, std::span<const ScalarId> at, const Node& n, const Graph& g) {
-    return Result<ScalarId>(load(d, g, n, 0, {at.begin(), at.end()}));
-  }};
+  def.meaning = Indexing{.body =
+                             [](ScalarDag& d, int, std::span<const ScalarId> at, const Node& n, const Graph& g) {
+                               return Result<ScalarId>(load(d, g, n, 0, {at.begin(), at.end()}));
+                             },
+                         .stored = true};
   def.reference = [](ReferenceContext& c) -> Status {
     c.results = {c.operands[0]};
     return {};

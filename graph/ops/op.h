@@ -87,7 +87,8 @@ struct Pointwise {
 };
 struct Indexing {
   IndexingFn body;
-  bool view = false; // one load at a pure index: never worth a kernel of its own
+  bool view = false;   // one load at a pure index: never worth a kernel of its own
+  bool stored = false; // always written to memory: readers rely on the order of its elements there
 };
 // Attributes: axes (Ints, sorted, non-negative), keepdims (Int); ArgMax and ArgMin also select_last (Int).
 struct Reduction {

@@ -58,6 +58,10 @@ public:
     if (node.op->pointwise()) return pointwise(node);
     if (node.operands.empty() || !is_transpose(node.operands[0]) || !laid_out(source(node.operands[0])))
       return Replacement{};
+    if (node.op->name == "transpose") { // what a transpose that has sunk to here undoes
+      const bool undone = node.attributes.ints("perm") == inverse(perm_of(node.operands[0]));
+      return undone ? Replacement{source(node.operands[0])} : Replacement{};
+    }
     if (node.op->reduction()) return reduction(node);
     if (node.op->name == "concat") return concat(node);
     if (node.op->name == "reshape") return reshape(node);
@@ -76,9 +80,16 @@ private:
     const Node* producer = graph_.producer(v);
     return producer && producer->attributes.i("channels_last", 0) != 0;
   }
-  // Computed from a value that was laid out, dimension by dimension: pointwise operators, and products with its rows.
+  // Computed from a value that was laid out, dimension by dimension: pointwise operators, products with its rows, and
+  // the same rows in other dimensions.
   [[nodiscard]] bool keeps_layout(const Node& node) const {
-    const size_t rank = graph_.type(node.results[0]).shape.size();
+    const SymShape& shape = graph_.type(node.results[0]).shape;
+    const size_t rank = shape.size();
+    if (node.op->name == "reshape") {
+      const SymShape& from = graph_.type(node.operands[0]).shape;
+      return !shape.empty() && !from.empty() && laid_out(node.operands[0]) &&
+             graph_.env().known_equal(from.back(), shape.back());
+    }
     auto laid = [&](ValueId v) { return v.valid() && graph_.type(v).shape.size() == rank && laid_out(v); };
     if (node.op->name == "matmul") return laid(node.operands[0]);
     return node.op->pointwise() && std::any_of(node.operands.begin(), node.operands.end(), laid);

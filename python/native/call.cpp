@@ -261,8 +261,8 @@ PyObject* call(Model& model, PyObject* args, PyObject* make, PyObject* stream) {
   if (!tuple) return nullptr;
   const Py_ssize_t count = PyTuple_Size(tuple.get());
   if (static_cast<size_t>(count) != model.inputs.size())
-    return raise_error("InputTypeError", "the model has " + std::to_string(model.inputs.size()) + " inputs; " +
-                                             std::to_string(count) + " were given");
+    return raise_error("InputTypeError", "the model has " + counted(model.inputs.size(), "input") +
+                                             ", and the number given is " + std::to_string(count));
   void* on = PyLong_AsVoidPtr(stream);
   if (!on && PyErr_Occurred()) return nullptr;
   Using lane(model);

@@ -184,6 +184,8 @@ void* address_or_nothing(void* address);
 // tensor.data_ptr(), and tensor.shape as the sizes of input `i`.
 bool address_of(PyObject* tensor, void*& address);
 bool take_shape(const Model& model, Lane& lane, size_t i, PyObject* tensor);
+// "1 input", "2 inputs"
+std::string counted(size_t n, const char* what);
 // Raises InputError; false.
 bool wrong_rank(const Io& io, const int64_t* dims, size_t rank);
 

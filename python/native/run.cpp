@@ -358,8 +358,8 @@ PyObject* run(Model& model, PyObject* args, PyObject* stream) {
   if (static_cast<size_t>(count) != model.inputs.size()) {
     std::string all;
     for (const Io& io : model.inputs) all += (all.empty() ? "" : ", ") + ("'" + io.name + "' " + io.text());
-    return raise_error("InputTypeError", "the model has " + std::to_string(model.inputs.size()) + " inputs (" + all +
-                                             "); " + std::to_string(count) + " were given");
+    return raise_error("InputTypeError", "the model has " + counted(model.inputs.size(), "input") + " (" + all +
+                                             "), and the number given is " + std::to_string(count));
   }
   Using lane(model);
   if (!lane.take()) return nullptr;

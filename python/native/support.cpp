@@ -138,10 +138,12 @@ std::string Io::text() const {
   return out + ']';
 }
 
+std::string counted(size_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
+
 bool wrong_rank(const Io& io, const int64_t* dims, size_t rank) {
   std::string given = "[";
   for (size_t d = 0; d < rank; ++d) given += (d ? ", " : "") + std::to_string(dims[d]);
-  raise_error("InputError", "input '" + io.name + "' has " + std::to_string(rank) + " dimensions, " + given +
+  raise_error("InputError", "input '" + io.name + "' has " + counted(rank, "dimension") + ", " + given +
                                 "]; the model declares " + io.text());
   return false;
 }

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from ._errors import FileError
+from ._libraries import environment
 
 
 def program() -> str:
@@ -25,7 +26,7 @@ def main() -> int:
     if not os.access(path, os.X_OK):  # an installer that does not keep modes
         os.chmod(path, 0o755)
     sys.stdout.flush()
-    os.execv(path, ["tessera", *sys.argv[1:]])
+    os.execve(path, ["tessera", *sys.argv[1:]], environment())
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ import sympy
 import torch
 from torch.utils._sympy.functions import Max
 
+from ._composites import ATEN_NAMES
+
 SCHEMA_MAJOR, SCHEMA_MINOR = 8, 14  # no newer member of the schema is written
 
 _DTYPES = {
@@ -22,10 +24,8 @@ _DTYPES = {
     "float8_e4m3fn": 29, "float8_e5m2": 30, "float8_e4m3fnuz": 31, "float8_e5m2fnuz": 32, "float8_e8m0fnu": 33,
     "uint32": 34, "uint64": 35,
 }  # fmt: skip
-_FORMATS = {"contiguous_format": 1, "channels_last": 2, "channels_last_3d": 3, "preserve_format": 4}
-
-
 Json = dict[str, Any]
+_FORMATS = {"contiguous_format": 1, "channels_last": 2, "channels_last_3d": 3, "preserve_format": 4}
 
 
 class NotExpressible(Exception):
@@ -247,12 +247,12 @@ class _Writer:
                 f"{key},{path},{kind if isinstance(kind, str) else kind.__name__}" for key, (path, kind) in modules.items()
             )
         if isinstance(target, torch._ops.OpOverload):
-            name = "torch.ops." + str(target)
+            name = "torch.ops." + ATEN_NAMES.get(target, str(target))
             schema = target._schema.arguments
             inputs = [{"name": s.name, "arg": self.argument(a), "kind": 1} for s, a in zip(schema, node.args)]
             inputs += [{"name": k, "arg": self.argument(a), "kind": 2} for k, a in node.kwargs.items()]
         elif getattr(target, "__module__", "") in ("_operator", "math") or target in _SYMBOLIC:
-            name = f"{'math' if target.__module__ == 'math' else '_operator'}.{target.__name__}"
+            name = f"{'math' if target.__module__ == 'math' else '_operator'}.{getattr(target, '__name__', '')}"
             inputs = [{"name": "ab"[i : i + 1] or str(i), "arg": self.argument(a), "kind": 1} for i, a in enumerate(node.args)]
         else:
             raise NotExpressible(f"a call of {getattr(target, '__name__', target)}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from ._command import program
 from ._errors import Error, RunError, make_error
+from ._libraries import environment
 
 
 def text(path: str, device: str, sizes: Mapping[str, int]) -> str:
@@ -15,7 +16,7 @@ def text(path: str, device: str, sizes: Mapping[str, int]) -> str:
     arguments = [program(), "explain", path, "--device", device]
     for symbol, size in sizes.items():
         arguments += ["--shape", f"{symbol}={size}"]
-    done = subprocess.run(arguments, capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(arguments, capture_output=True, text=True, errors="replace", check=False, env=environment())
     if done.returncode != 0:
         raise _error(done.stderr.strip(), done.returncode)
     return done.stdout

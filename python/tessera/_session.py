@@ -65,13 +65,14 @@ class Model:
     def __call__(self, *args: Any, stream: int | None = None, **named: Any) -> Any:
         """Computes the outputs.
 
-        args, named: one array for each input, by position or by name: a NumPy array, a PyTorch tensor, or any object
-        with __dlpack__ and __dlpack_device__, of the declared dtype and sizes. Contiguous, aligned memory is used where
-        it lies; another layout is copied first. All inputs lie in the same memory: the host's, or (for a model on
-        "cuda") the GPU's. A name that is no Python identifier is passed as **{"name": array}; inputs named "stream" are
-        passed by position.
-        stream: of inputs in a GPU's memory: the CUDA stream, as an int, on which they are made and on which the work is
-        put. None: PyTorch's current stream. The call does not wait for the GPU.
+        args, named: one array for each input, by position or by name: a NumPy array, a PyTorch tensor, any object with
+        __dlpack__ and __dlpack_device__, or a capsule of DLPack (which is not consumed), of the declared dtype and sizes.
+        Contiguous, aligned memory is used where it lies; another layout is copied first (in a GPU's memory PyTorch's
+        tensors alone are). All inputs lie in the same memory: the host's, or (for a model on "cuda") the GPU's. A name
+        that is no Python identifier is passed as **{"name": array}; inputs named "stream" are passed by position.
+        stream: of inputs in a GPU's memory: the CUDA stream, as an int, on which the work is put. It lives as long as the
+        outputs. None: PyTorch's current stream where the first input is a tensor of it, else the default stream. The call
+        does not wait for the GPU.
 
         Returns the output, or a tuple where the model has several or none. They are NumPy arrays where the first input
         is one (without inputs, too), PyTorch tensors on the same device where it is one, else objects with __dlpack__.

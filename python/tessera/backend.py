@@ -24,7 +24,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from . import _library, _partition, _program
+from . import _composites, _library, _partition, _program
 from ._options import Options, statistics
 from ._program import value_bytes
 from ._subgraph import Subgraph
@@ -147,6 +147,7 @@ def _unlocked_constants(gm: torch.fx.GraphModule, frozen: Mapping[Node, torch.Te
     return constants
 
 
+# A result of a graph, from its arguments and the outputs of its subgraph.
 class _GraphCompiler:
     """One graph of ATen operators: what AOTAutograd hands to a compiler."""
 
@@ -377,6 +378,7 @@ def tessera(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options:
 
         return compile_one
 
+    _composites.keep(gm, example_inputs)
     return aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),

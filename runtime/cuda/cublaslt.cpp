@@ -1,5 +1,6 @@
 #include "runtime/cuda/cublaslt.h"
 #include "graph/support/log.h"
+#include "runtime/cuda/pinned_arrays.h"
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -95,6 +96,7 @@ class MatmulPlan final : public CudaLibraryPlan {
 public:
   MatmulPlan(Context& context, std::shared_ptr<CublasLt> library, Types types)
       : context_(context), library_(std::move(library)), types_(types) {}
+  std::shared_ptr<PinnedArrays> arrays; // by_pointers
 
   Status run(CUstream stream, void* const* pointers, void* workspace) const override {
     if (problem.empty()) return {};
@@ -125,20 +127,26 @@ public:
                          residual + r.c * types_.result_bytes, result + r.c * types_.result_bytes, work));
       return {};
     }
-    // The arrays lie in front of the workspace. Bytes of pageable memory have been read when the copy returns.
-    size_t count = matrices.size();
-    auto& addresses = addresses_;
-    addresses.resize(4 * count);
-    for (size_t i = 0; i < count; ++i) {
-      addresses[i] = left + matrices[i].a * types_.operand_bytes;
-      addresses[count + i] = right + matrices[i].b * types_.operand_bytes;
-      addresses[2 * count + i] = residual + matrices[i].c * types_.result_bytes;
-      addresses[3 * count + i] = result + matrices[i].c * types_.result_bytes;
+    // The arrays lie in front of the workspace.
+    const size_t count = matrices.size();
+    const std::array<std::byte*, 4> bases{left, right, residual, result};
+    if (bases != bases_) {
+      addresses_.resize(4 * count);
+      for (size_t i = 0; i < count; ++i) {
+        addresses_[i] = left + matrices[i].a * types_.operand_bytes;
+        addresses_[count + i] = right + matrices[i].b * types_.operand_bytes;
+        addresses_[2 * count + i] = residual + matrices[i].c * types_.result_bytes;
+        addresses_[3 * count + i] = result + matrices[i].c * types_.result_bytes;
+      }
+      TESSERA_ASSIGN(pinned_, arrays->find(context_, addresses_));
+      bases_ = bases;
     }
-    TESSERA_CUDA_TRY(context_, name, cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(work), addresses.data(),
-                     addresses.size() * sizeof(std::byte*), stream);
-    auto* arrays = reinterpret_cast<std::byte**>(work);
-    return call(arrays, arrays + count, arrays + 2 * count, arrays + 3 * count, work + array_bytes);
+    // Without pinned memory a graph cannot hold the copy, and capturing it fails; bytes of pageable memory have been
+    // read when the copy returns.
+    TESSERA_CUDA_TRY(context_, name, cuMemcpyHtoDAsync, reinterpret_cast<CUdeviceptr>(work),
+                     pinned_ ? pinned_ : addresses_.data(), addresses_.size() * sizeof(std::byte*), stream);
+    auto* there = reinterpret_cast<std::byte**>(work);
+    return call(there, there + count, there + 2 * count, there + 3 * count, work + array_bytes);
   }
 
   // A sum over nothing.
@@ -181,8 +189,10 @@ private:
   Context& context_;
   std::shared_ptr<CublasLt> library_;
   Types types_;
-  mutable std::mutex mutex_; // of what a run changes: the descriptor's bias, and
+  mutable std::mutex mutex_; // of what a run changes: the descriptor's bias, and the last run's arrays of addresses
+  mutable std::array<std::byte*, 4> bases_{};
   mutable std::vector<std::byte*> addresses_;
+  mutable const void* pinned_ = nullptr; // of addresses_; null where there is no room for them
 };
 
 // Makes descriptors and asks for an algorithm, from the best form of the call to the plainest.
@@ -328,7 +338,6 @@ private:
     std::string doing = "planning '" + context_.name + "'";
     auto out = plan();
     out->by_pointers = pointers;
-    out->replayable = !pointers; // the arrays of addresses are copied from the host
     out->descriptors = std::make_unique<Descriptors>(library_);
     auto& d = *out->descriptors;
     int64_t batch = pointers ? problem_.batch * static_cast<int64_t>(problem_.repeats.size()) : problem_.batch;
@@ -393,6 +402,7 @@ private:
       int64_t bytes = 4 * batch * static_cast<int64_t>(sizeof(void*));
       out->array_bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
       out->workspace_bytes += out->array_bytes;
+      TESSERA_ASSIGN(out->arrays, PinnedArrays::of(context_.context));
     }
     out->calls = pointers ? 1 : static_cast<int>(problem_.repeats.size());
     out->epilogue_done = fused || !call_.fused;

@@ -14,8 +14,9 @@ public:
   virtual ~CudaLibraryPlan() = default;
   // Puts the call on the stream and returns; the context is current. `pointers` are device addresses by BufferId (an
   // operand's offset is the plan's to add), each aligned to 16 bytes or more; `workspace` has workspace_bytes, aligned
-  // to 256 and shared with the steps before and after on the same stream. Allocates nothing and does not synchronise.
-  // Error DeviceError.
+  // to 256 and shared with the steps before and after on the same stream. What it puts there depends on these alone and
+  // may be part of a CUDA graph (replay.h): memory of the host that it reads later stays as it is. Does not synchronise.
+  // Errors: DeviceError, OutOfMemory.
   [[nodiscard]] virtual Status run(CUstream stream, void* const* pointers, void* workspace) const = 0;
 
   int64_t workspace_bytes = 0;
@@ -23,9 +24,6 @@ public:
   // The call computes its `fused` epilogue. False where it has one that the library refused at these sizes: the result
   // is then the raw one, and the executor runs the call's EpilogueKernel over it.
   bool epilogue_done = true;
-  // What run() puts on a stream depends on `pointers` and `workspace` alone and reads no memory of the host later: it
-  // can be part of a CUDA graph (replay.h).
-  bool replayable = true;
 };
 
 // Operands in the order of operands_of() (runtime/variant.h): a, b, c or x, w, y or x, y; then the fused epilogue's

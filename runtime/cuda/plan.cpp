@@ -59,7 +59,6 @@ public:
           continue;
         }
         plan_.step_scratch = std::max(plan_.step_scratch, step.library->workspace_bytes);
-        replayable = replayable && step.library->replayable;
         ++put;
       } else {
         replayable = replayable && is_copy_on_gpu(*form.step);

@@ -1,4 +1,5 @@
 #include "program_maker.h"
+#include "archive_maker.h"
 #include "frontend/fx/program.h"
 #include "graph/ir/text.h"
 #include "graph/reference/evaluator.h"
@@ -6,8 +7,6 @@
 
 namespace tessera::fx_test {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Numbers of the schema, by our names.
 constexpr std::pair<std::string_view, int> kTypes[] = {
@@ -310,6 +309,28 @@ private:
 } // namespace
 
 ProgramSource program(std::string_view text) { return Maker().make(text); }
+
+std::string archive(const ProgramSource& source) {
+  std::vector<Entry> entries;
+  Json config = Json::object();
+  const Json program = Json::parse(source.json);
+  for (const auto& [name, tensor] : source.weights) {
+    const std::string file = "weight_" + std::to_string(entries.size());
+    entries.push_back({"model/data/weights/" + file, {reinterpret_cast<const char*>(tensor.data()), tensor.bytes()}});
+    config[name] = {{"path_name", file},
+                    {"is_param", true},
+                    {"use_pickle", false},
+                    {"tensor_meta", program["graph_module"]["graph"]["tensor_values"][name]}};
+  }
+  const std::vector<Entry> rest = {{"model/data/weights/model_weights_config.json", Json{{"config", config}}.dump()},
+                                   {"model/data/constants/model_constants_config.json", R"({"config": {}})"},
+                                   {"model/models/model.json", source.json},
+                                   {"model/archive_format", "pt2"},
+                                   {"model/archive_version", "0"},
+                                   {"model/byteorder", "little"}};
+  entries.insert(entries.end(), rest.begin(), rest.end());
+  return pack(entries).bytes;
+}
 
 Graph imported(std::string_view text) {
   auto model = fx::import_program(program(text));

@@ -20,6 +20,8 @@ namespace tessera::fx_test {
 
 // The JSON of the program, and its weights. A statement that is none of the above is a failed check.
 [[nodiscard]] ProgramSource program(std::string_view text);
+// An archive with the program and its weights, as torch.export.save writes it.
+[[nodiscard]] std::string archive(const ProgramSource& source);
 // Imports it; fails the test where that fails.
 [[nodiscard]] Graph imported(std::string_view text);
 // Results of the program by the reference evaluator, as text: "f32[2]{1, 2}"; the error where there is one.

@@ -159,7 +159,7 @@ class Errors(unittest.TestCase):
         a, b = numpy.zeros((3, 4), numpy.float32), numpy.zeros(3, numpy.int64)
         self.assertEqual(model(a, b).shape, (3, 4))
         kind, size = tessera.InputTypeError, tessera.InputError
-        self.check(kind, "the model has 2 inputs ('a' float32[n, 4], 'b' int64[n]); 1 were given [TES-3008 bad-input]", lambda: model(a))
+        self.check(kind, "the model has 2 inputs ('a' float32[n, 4], 'b' int64[n]), and the number given is 1 [TES-3008 bad-input]", lambda: model(a))
         self.check(kind, "input 'b' was not given; the model's inputs are 'a', 'b' [TES-1003 missing-input]", lambda: model(a=a))
         self.check(kind, "the model has no input 'c'; its inputs are 'a', 'b' [TES-1002 unknown-input]", lambda: model(a, c=b))
         self.check(kind, "input 'a' is given twice, by position and by name [TES-1001 usage]", lambda: model(a, b, a=a))
@@ -169,8 +169,8 @@ class Errors(unittest.TestCase):
         for wrong in (Refused(), [1.0], None, 3, numpy.float32(3)):
             what = f"input 'a' is of type {type(wrong).__name__}; a NumPy array, a PyTorch tensor or an object with __dlpack__ is expected, float32[n, 4]"
             self.check(kind, f"{what} [TES-3008 bad-input]", lambda: model(wrong, b))
-        self.check(size, "input 'a' has 1 dimensions, [4]; the model declares float32[n, 4] [TES-3008 bad-input]", lambda: model(a[0], b))
-        self.check(size, "input 'a' has 1 dimensions, [4]; the model declares float32[n, 4] [TES-3008 bad-input]", lambda: model(Dlpack(a[0]), b))
+        self.check(size, "input 'a' has 1 dimension, [4]; the model declares float32[n, 4] [TES-3008 bad-input]", lambda: model(a[0], b))
+        self.check(size, "input 'a' has 1 dimension, [4]; the model declares float32[n, 4] [TES-3008 bad-input]", lambda: model(Dlpack(a[0]), b))
         for x in (a[:, :3], Dlpack(a[:, :3])):
             what = "input 'a': dimension 1 must be 4, the model declares f32[n, 4] and f32[3, 3] was given"
             self.check(size, f"{what} [TES-3008 bad-input]", lambda: model(x, b))

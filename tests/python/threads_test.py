@@ -141,7 +141,8 @@ class Many(unittest.TestCase):
         for _ in range(calls):
             call()
         gc.collect()
-        self.assertEqual([sys.getrefcount(o) for o in watched], counts)
+        for o, count in zip(watched, counts, strict=True):
+            self.assertLess(abs(sys.getrefcount(o) - count), calls // 10, o)  # others hold None as well
         self.assertLess(resident() - before, 4 << 20)
 
     def test_calls(self) -> None:

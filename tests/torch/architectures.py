@@ -6,12 +6,17 @@ and the dynamic shapes under which torch.export takes any batch. Batches of any 
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "python" / "benchmarks"))
+from random_weights import set_statistics, wake  # noqa: E402
 
 IMAGE = 64  # height and width of images, in pixels
 TOKENS = 24  # tokens of a text
@@ -222,36 +227,14 @@ def inputs(name: str, batch: int = BATCH, seed: int = 0) -> tuple[torch.Tensor, 
     return (torch.randn(batch, 1600, generator=generator),)
 
 
-def _wake(module: torch.nn.Module) -> None:
-    """Parameters that start at zero, or nearly so, take random values: a branch that they scale would not be tested."""
-    with torch.no_grad():
-        for p in module.parameters():
-            if p.abs().max() < 1e-4:
-                p.normal_(std=0.1)
-
-
-def _set_statistics(module: torch.nn.Module, example: tuple[torch.Tensor, ...]) -> None:
-    """Batch normalizations take the statistics of the example: without it activations fade to 1e-10 in some networks."""
-    norms = [m for m in module.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
-    for m in norms:
-        m.momentum = None  # the average of all batches
-        m.train()
-    if norms:
-        with torch.no_grad():
-            module(*example)
-    for m in norms:
-        m.momentum = 0.1
-        m.eval()
-
-
 def build(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...], tuple[dict[int, torch.export.Dim], ...]]:
     """The module in evaluation mode, example inputs of a batch of BATCH, and dynamic shapes of a free batch, one
     dictionary an input. Raises KeyError for a name that is not in NAMES."""
     with torch.random.fork_rng():
         torch.manual_seed(zlib.crc32(name.encode()))
         module = ARCHITECTURES[name].make().eval()
-        _wake(module)
-        _set_statistics(module, inputs(name, 8, seed=1))
+        wake(module)
+        set_statistics(module, inputs(name, 8, seed=1))
     batch = torch.export.Dim("batch", min=1, max=64)
     example = inputs(name)
     return module, example, tuple({0: batch} for _ in example)

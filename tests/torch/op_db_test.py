@@ -1,6 +1,6 @@
 """PyTorch's own operator database through the backend: every operator of core ATen that it samples, results as eager's.
 
-    python tests/torch/op_db_test.py [--all] [--samples N] [--dynamic] [--each] [NAME ...]
+    python tests/torch/op_db_test.py [--all] [--samples N] [--dtypes T,...] [--dynamic] [--each] [NAME ...]
 
 The first samples of each dtype are the calls of one graph, which goes to the backend as Dynamo would give it
 (tessera.backend.tessera: AOTAutograd, then compile_graph): what torch.compile does, without the time that Dynamo takes to read
@@ -10,6 +10,7 @@ An operator is whole if its graph is one subgraph and nothing in it is left to P
 forked off, so that a crash is one row of the table.
 
 --all: every operator of the database, in f32 (or the first dtype it has); then only results and crashes count.
+--dtypes float64,uint8: these instead.
 --dynamic: every size is a symbol.
 --each: one graph for each sample, to find the sample that is at fault.
 """
@@ -375,6 +376,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--dtypes", type=lambda text: [getattr(torch, name) for name in text.split(",")])
     parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("--each", action="store_true")
     parser.add_argument("--samples", type=int, default=2)
@@ -386,7 +388,7 @@ def main() -> int:
         packets = packets_of_core()
         chosen = [op for op in chosen if is_of_core(op, packets)]
     index, count = support.shard()
-    ops = [(op, d[:1] if options.all else d) for op in chosen if (d := dtypes_of(op, DTYPES))][index::count]
+    ops = [(op, d[:1] if options.all and not options.dtypes else d) for op in chosen if (d := dtypes_of(op, options.dtypes or DTYPES))][index::count]
     found = []
     for row in rows(ops, options):
         print(row, flush=True)

@@ -115,7 +115,13 @@ std::string explain_text(const Json& j, bool summary) {
       std::vector<std::string> row = {text_of(k.at("name")),
                                       text_of(k.at("library_call")) + (k.contains("tf32") ? " in TF32" : ""), operands,
                                       shown_bytes(k.at("bytes")), epilogue};
-      if (with_source) row.push_back(k.at("operators").empty() ? "-" : shown_operator(k.at("operators")[0]));
+      if (with_source) {
+        const Json &all = k.at("operators"), &epilogue_of = k.at("epilogue");
+        auto own = std::find_if(all.begin(), all.end(), [&](const Json& o) {
+          return std::find(epilogue_of.begin(), epilogue_of.end(), o) == epilogue_of.end();
+        });
+        row.push_back(own == all.end() ? "-" : shown_operator(*own));
+      }
       table.add(std::move(row));
     }
     out += table.str("  ");

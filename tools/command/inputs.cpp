@@ -13,10 +13,39 @@ namespace {
 constexpr int64_t kDefaultSize = 32;
 constexpr int64_t kLargestIndex = 100;
 
-std::string list_inputs(const Session& session) {
+std::string list(const std::vector<std::string>& names) {
   std::string out;
-  for (const auto& i : session.inputs()) out += (out.empty() ? "" : ", ") + i.name;
-  return "the model's inputs are " + (out.empty() ? "none" : out);
+  for (const auto& n : names) out += (out.empty() ? "" : ", ") + n;
+  return out;
+}
+
+std::vector<std::string> input_names(const Session& session) {
+  std::vector<std::string> out;
+  for (const auto& i : session.inputs()) out.push_back(i.name);
+  return out;
+}
+
+// The error for a name that is none of `known`, with the one that was meant.
+Diagnostic unknown_name(const std::string& message, const std::string& name, const std::vector<std::string>& known) {
+  Diagnostic d(ErrorCode::UnknownInput, message);
+  if (const auto close = similar(name, known); !close.empty()) d.note("did you mean '" + close + "'?");
+  return d;
+}
+
+std::string list_inputs(const Session& session) {
+  const std::string all = list(input_names(session));
+  return "the model's inputs are " + (all.empty() ? "none" : all);
+}
+
+// A size that is an input is declared as bool[n], of which no element is read: a number stands for n of them.
+Result<Tensor> as_declared(const IoInfo& io, Tensor t) {
+  const bool number = t.dims().empty() && is_integer(t.dtype());
+  if (!number || io.dtype != DType::Bool || io.shape.size() != 1) return t;
+  const int64_t n = t.get_i64(0);
+  if (n < 0)
+    return Diagnostic(ErrorCode::BadInput, "input '" + io.name + "' is a size, and " + std::to_string(n) +
+                                               " was given; a size is 0 or more");
+  return Tensor::create(DType::Bool, {n}, true);
 }
 
 const IoInfo* find_io(const std::vector<IoInfo>& ios, const std::string& name) {
@@ -72,10 +101,13 @@ Result<Tensors> read_inputs(const Session& session, const std::vector<std::strin
     }
     if (io == nullptr && text.find('=') == std::string::npos)
       return Diagnostic(ErrorCode::Usage, "--input '" + text + "' is not of the form NAME=FILE.npy");
-    if (io == nullptr)
-      return Diagnostic(ErrorCode::UnknownInput, "the model has no input '" + text.substr(0, text.find('=')) + "'")
+    if (io == nullptr) {
+      const std::string name = text.substr(0, text.find('='));
+      return unknown_name("the model has no input '" + name + "'", name, input_names(session))
           .note(list_inputs(session));
+    }
     TESSERA_ASSIGN(Tensor t, read_npy(path, io->dtype));
+    TESSERA_ASSIGN(t, as_declared(*io, std::move(t)));
     if (!out.emplace(io->name, std::move(t)).second)
       return Diagnostic(ErrorCode::Usage, "--input gives '" + io->name + "' twice");
   }
@@ -96,9 +128,11 @@ Result<Tensors> read_input_folder(const Session& session, const std::string& fol
     std::string name = file.substr(0, file.size() - 4);
     const IoInfo* io = find_io(ios, name);
     if (io == nullptr)
-      return Diagnostic(ErrorCode::UnknownInput, "'" + folder + "/" + file + "' is named like no input of the model")
+      return unknown_name("'" + folder + "/" + file + "' is named like no input of the model", name,
+                          input_names(session))
           .note(list_inputs(session));
     TESSERA_ASSIGN(Tensor t, read_npy(folder + "/" + file, io->dtype));
+    TESSERA_ASSIGN(t, as_declared(*io, std::move(t)));
     out.emplace(name, std::move(t));
   }
   return out;
@@ -108,9 +142,17 @@ Result<Sizes> choose_sizes(const Session& session, const Tensors& given, const s
                            std::vector<std::string>& notes) {
   auto ios = session.inputs();
   Sizes out;
+  // A dimension tells the size of its symbol: 16 of 8*s that s is 2. What contradicts is found when the model is run.
   auto bind = [&](const IoInfo& io, const Dims& dims) {
-    for (size_t d = 0; d < io.shape.size() && d < dims.size(); ++d)
-      if (io.shape[d].is_symbol() && dims[d] >= 0) out.emplace(io.shape[d].symbol_name(), dims[d]);
+    for (size_t d = 0; d < io.shape.size() && d < dims.size(); ++d) {
+      const auto in_it = io.shape[d].symbols();
+      if (dims[d] < 0 || in_it.size() != 1) continue;
+      const auto linear = io.shape[d].linear_in(in_it[0]);
+      const auto factor = linear ? linear->first.as_const() : std::nullopt,
+                 offset = linear ? linear->second.as_const() : std::nullopt;
+      if (factor && offset && *factor > 0 && dims[d] >= *offset)
+        out.emplace(in_it[0].symbol_name(), (dims[d] - *offset) / *factor);
+    }
   };
   for (const auto& io : ios)
     if (auto it = given.find(io.name); it != given.end()) bind(io, it->second.dims());
@@ -142,11 +184,20 @@ Result<Sizes> choose_sizes(const Session& session, const Tensors& given, const s
                std::find(symbols.begin(), symbols.end(), argument.name) != symbols.end()) {
       if (argument.sizes[0] >= 0) out.emplace(argument.name, argument.sizes[0]);
     } else {
-      std::string all;
-      for (const auto& s : symbols) all += (all.empty() ? "" : ", ") + s;
-      return Diagnostic(ErrorCode::UnknownInput, "neither an input nor a dimension is called '" + argument.name + "'")
-          .note(list_inputs(session))
-          .note(all.empty() ? "it has no symbolic dimensions" : "its symbolic dimensions are " + all);
+      std::vector<std::string> known = input_names(session);
+      known.insert(known.end(), symbols.begin(), symbols.end());
+      Diagnostic unknown =
+          unknown_name("neither an input nor a dimension is called '" + argument.name + "'", argument.name, known)
+              .note(list_inputs(session))
+              .note(symbols.empty() ? "it has no symbolic dimensions" : "its symbolic dimensions are " + list(symbols));
+      // Names that users gave to dimensions are not in every format.
+      auto free = std::find_if(ios.begin(), ios.end(), [](const IoInfo& io) {
+        return std::any_of(io.shape.begin(), io.shape.end(), [](const SymExpr& d) { return !d.is_const(); });
+      });
+      if (free != ios.end())
+        unknown.note("sizes can be given by input: --shape " + free->name + "=" + example(free->shape) +
+                     " with a number for each ?");
+      return unknown;
     }
   }
 

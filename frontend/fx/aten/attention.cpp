@@ -324,6 +324,11 @@ Packed packed_attention(Call& c, ValueId q, ValueId k, ValueId v, int64_t width,
   Packed out;
   ValueId weight = c.tensor("qkv_weight"), bias = c.tensor("qkv_bias");
   if (!c.b.ok()) return out;
+  if (heads < 1 || width < heads) {
+    c.b.fail(ErrorCode::BadAttribute,
+             "argument 'num_heads' is " + std::to_string(heads) + ", of an embedding of " + std::to_string(width));
+    return out;
+  }
   const SymShape s = c.b.shape(q);
   auto project = [&](ValueId x, int64_t part) {
     ValueId w = c.b.slice(weight, 0, part * width, width), b = c.b.slice(bias, 0, part * width, width);

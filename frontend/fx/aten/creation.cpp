@@ -1,6 +1,7 @@
 // Tensors that come from numbers, and copies: constants, ramps, masks of triangles, conversions of type.
 #include "frontend/fx/aten/pointwise.h"
 #include <algorithm>
+#include <cstdlib>
 
 namespace tessera::fx {
 namespace {
@@ -29,7 +30,8 @@ Translate filled_with(std::string_view argument) {
 // ---- ramps
 bool is_whole(const Scalar& s) { return s.kind != Scalar::Kind::Float && s.kind != Scalar::Kind::Number; }
 
-// start + i * step. Integers are exact; floats are computed in f64 and rounded once.
+// start + i * step. Integers are exact, and take start and step as integers; floats are computed in f64 and rounded
+// once.
 void translate_arange(Call& c) {
   SymShape shape = c.result_shape();
   const bool has_start = c.given("start"), has_step = c.given("step");
@@ -38,10 +40,13 @@ void translate_arange(Call& c) {
   one.number = 1;
   const Scalar start = has_start ? c.scalar("start") : zero, step = has_step ? c.scalar("step") : one;
   if (!c.b.ok()) return;
-  const DType d = is_whole(start) && is_whole(step) ? DType::I64 : DType::F64;
+  const DType d = (is_whole(start) && is_whole(step)) || !is_float(c.result_dtype()) ? DType::I64 : DType::F64;
+  auto number = [&](const Scalar& s) { // rounded towards 0 where it becomes an integer
+    return d == DType::I64 && !is_whole(s) ? c.b.cast(c.literal(s, DType::F64), d) : c.literal(s, d);
+  };
   ValueId i = c.b.cast(c.b.iota(shape, 0), d);
-  if (!step.is_constant() || step.number != 1) i = c.b.mul(i, c.literal(step, d));
-  if (!start.is_constant() || start.number != 0) i = c.b.add(i, c.literal(start, d));
+  if (!step.is_constant() || step.number != 1) i = c.b.mul(i, number(step));
+  if (!start.is_constant() || start.number != 0) i = c.b.add(i, number(start));
   give(c, i);
 }
 
@@ -102,6 +107,10 @@ Translate triangle_indices(bool lower) {
     const int64_t rows = c.integer("row"), columns = c.integer("col"), offset = c.integer("offset");
     const DType d = c.result_dtype();
     if (!c.b.ok()) return;
+    constexpr int64_t kMost = int64_t{1} << 26; // elements of the whole matrix
+    if (rows < 0 || columns < 0 || (columns > 0 && rows > kMost / columns) || std::abs(offset / 2) > kMost)
+      return c.unsupported("indices of a triangle of " + std::to_string(rows) + " rows and " + std::to_string(columns) +
+                           " columns");
     std::vector<int64_t> row, column;
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t from = lower ? 0 : std::clamp<int64_t>(i + offset, 0, columns);

@@ -1,4 +1,5 @@
 #include "frontend/fx/aten/parts.h"
+#include <limits>
 #include <numeric>
 
 namespace tessera::fx {
@@ -13,6 +14,15 @@ Ints spatial(Call& c, std::string_view name, size_t count, const Ints& fallback)
                                           " elements, expected " + std::to_string(count));
     return Ints(count, 1);
   }
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const int64_t least = name.find("padding") != std::string_view::npos ? 0 : 1;
+  for (const int64_t v : values)
+    if (v < least || v > kMost) {
+      c.b.fail(ErrorCode::BadAttribute, "argument '" + std::string(name) + "' has " + std::to_string(v) +
+                                            ", expected a number from " + std::to_string(least) + " to " +
+                                            std::to_string(kMost));
+      return Ints(count, 1);
+    }
   return values;
 }
 

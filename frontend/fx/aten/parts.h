@@ -36,6 +36,9 @@ struct Batched {
 // Exponentials divided by their sum along `axis`, in x's dtype; the axis of a scalar is one element.
 [[nodiscard]] ValueId softmax(Call& c, ValueId x, int64_t axis, bool logarithm);
 
+// Norm of x's lines along `axis`, which is kept as a dimension of one element. x: f32 or f64.
+[[nodiscard]] ValueId norm_along(Call& c, ValueId x, int64_t axis, double order);
+
 // A layer normalization over the dimensions from `axis` on; scale and bias may be invalid.
 [[nodiscard]] ValueId layer_norm(Call& c, ValueId x, int64_t axis, ValueId scale, ValueId bias, double epsilon);
 

@@ -1,4 +1,5 @@
 // Folds over dimensions: sums, extremes, moments, norms. Small floats are folded in f32 and rounded once.
+#include "frontend/fx/aten/parts.h"
 #include "frontend/fx/aten/pointwise.h"
 #include <cmath>
 #include <limits>
@@ -26,6 +27,8 @@ SymExpr count_of(B& b, ValueId x, const Ints& axes) {
 }
 ValueId fold(B& b, std::string_view record, ValueId x, const Fold& f) {
   if (!b.ok() || f.axes.empty()) return x;
+  if (b.dtype(x) == DType::Bool)
+    record = record == "reduce_sum" ? "reduce_any" : record == "reduce_prod" ? "reduce_all" : record;
   return b.reduce(record, x, f.axes, f.keep);
 }
 
@@ -228,6 +231,8 @@ void translate_sum_to_size(Call& c) {
 }
 
 } // namespace
+
+ValueId norm_along(Call& c, ValueId x, int64_t axis, double order) { return norm(c.b, x, {{axis}, true}, order); }
 
 void register_reductions(AtenTable& t) {
   t.add({"sum.default", "sum.dim_IntList"}, folded("reduce_sum"));

@@ -33,6 +33,16 @@ double cubic(double x, double a) { // Keys, 1981
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
+// Fails for sizes that nothing is resampled to, or whose taps are too many to be written out.
+bool has_taps(Call& c, const Axis& a) {
+  constexpr int64_t kMost = int64_t{1} << 24; // elements of an axis
+  const bool sound = a.in > 0 && a.out > 0 && a.in <= kMost && a.out <= kMost && a.step() <= static_cast<double>(kMost);
+  if (!sound)
+    c.b.fail(ErrorCode::UnsupportedFeature, "resampling from " + std::to_string(a.in) + " to " + std::to_string(a.out) +
+                                                " elements; from 1 to " + std::to_string(kMost) + " are supported");
+  return sound;
+}
+
 Taps taps_of(const Axis& a, Mode mode) {
   Taps all;
   auto inside = [&](int64_t i) { return std::clamp<int64_t>(i, 0, a.in - 1); };
@@ -204,7 +214,9 @@ void translate_upsample(Call& c) {
     const SymExpr in = shape[i + 2], out = wanted[i + 2];
     if (nearest && c.b.env().known_equal(in, out)) continue;
     if (in.is_const() && out.is_const()) {
-      y = apply_taps(c, y, axis, taps_of({in.const_value(), out.const_value(), scales[i], corners}, kMode));
+      const Axis a{in.const_value(), out.const_value(), scales[i], corners};
+      if (!has_taps(c, a)) return;
+      y = apply_taps(c, y, axis, taps_of(a, kMode));
     } else if (kMode == Mode::LinearWide || kMode == Mode::CubicWide) {
       return c.unsupported("resampling without aliases from " + str(shape) +
                            ", whose kernel depends on symbolic sizes");
@@ -236,6 +248,7 @@ void translate_upsample_backward(Call& c) {
       return c.unsupported("the gradient of resampling from " + str(input) + " to " + str(shape) +
                            ", whose weights depend on symbolic sizes");
     const Axis a{in.const_value(), out.const_value(), scales[i], corners};
+    if (!has_taps(c, a)) return;
     y = apply_taps(c, y, static_cast<int64_t>(i) + 2, turned(taps_of(a, kMode), a.in));
   }
   c.result(c.b.cast(y, d));
@@ -249,6 +262,11 @@ public:
     if (!c.b.ok()) return;
     shape_ = c.b.shape(x);
     const SymShape g = c.b.shape(grid);
+    if (shape_.size() < 3 || g.size() != shape_.size()) {
+      c.b.fail(ErrorCode::ShapeMismatch, "input " + str(shape_) + " and grid " + str(g) +
+                                             " have no batch, channels and dimensions to sample in common");
+      return;
+    }
     n_ = shape_.size() - 2;
     places_ = product(std::span(g).subspan(1, n_));
     out_ = {shape_[0], shape_[1]};

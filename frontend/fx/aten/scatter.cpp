@@ -1,5 +1,6 @@
 // Writes at positions that are data.
 #include "frontend/fx/aten/index_parts.h"
+#include "frontend/fx/aten/parts.h"
 #include <algorithm>
 #include <limits>
 
@@ -306,6 +307,21 @@ void translate_embedding_backward(Call& c) {
   c.result(b.cast(scatter_nd(b, zeros(b, b.dtype(g), {rows, width}), at, g, "add"), stored));
 }
 
+// Rows that `indices` name and whose norm is above the limit are scaled down to it.
+void translate_embedding_renorm(Call& c) {
+  ops::B& b = c.b;
+  ValueId x = c.tensor("self"), indices = as_index(b, c.tensor("indices"));
+  const double limit = c.number("max_norm"), order = c.number("norm_type");
+  if (!b.ok()) return;
+  const SymExpr n = b.type(indices).count();
+  ValueId at = b.reshape(indices, {n}), rows = b.gather(x, at, 0), wide = b.widen(rows);
+  constexpr double kTiny = 1e-7; // PyTorch's: a row of zeros divides by it
+  ValueId length = norm_along(c, wide, 1, order), scale = b.div(b.like(length, limit), b.add(length, kTiny));
+  rows = b.cast(b.select(b.gt(length, limit), b.mul(wide, scale), wide), b.dtype(x));
+  // A row that is named several times is written the same each time.
+  c.result(scatter_nd(b, x, b.reshape(at, {n, 1}), rows, "none"));
+}
+
 void translate_unfold_backward(Call& c) {
   ops::B& b = c.b;
   ValueId g = c.tensor("grad_in");
@@ -315,6 +331,8 @@ void translate_unfold_backward(Call& c) {
   if (!b.ok()) return;
   // [.., count, .., size] as [count, size, ..]
   const int rank = b.rank(g);
+  if (static_cast<size_t>(rank) != shape.size() + 1)
+    return b.fail(ErrorCode::ShapeMismatch, "the gradient " + str(b.shape(g)) + " is of no windows of " + str(shape));
   const SymExpr count = b.dim(g, axis);
   Ints perm = {axis, rank - 1};
   SymShape front = {shape[static_cast<size_t>(axis)]};
@@ -345,6 +363,7 @@ void register_scatter(AtenTable& t) {
   t.add({"masked_scatter.default"}, translate_masked_scatter);
   t.add({"put.default"}, translate_put);
   t.add({"embedding_dense_backward.default"}, translate_embedding_backward);
+  t.add({"embedding_renorm.default"}, translate_embedding_renorm);
   t.add({"unfold_backward.default"}, translate_unfold_backward);
 }
 

@@ -302,7 +302,9 @@ void cut_at(Call& c, ValueId x, int64_t axis, const SymShape& ends) {
 void cut_into(Call& c, ValueId x, int64_t axis, int64_t sections) {
   const SymExpr n = c.b.dim(x, axis), least = floordiv(n, sections), more = mod(n, sections);
   SymShape sizes;
-  for (int64_t i = 0; i < sections; ++i) sizes.push_back(c.b.env().simplify(least + sym_lt(i, more)));
+  // A program that was damaged may say more than it has results.
+  const int64_t wanted = std::min<int64_t>(sections, c.result_count());
+  for (int64_t i = 0; i < wanted; ++i) sizes.push_back(c.b.env().simplify(least + sym_lt(i, more)));
   cut(c, x, axis, sizes);
 }
 

@@ -37,6 +37,11 @@ Pool pool_of(Call& c) {
   p.pads = spatial(c, "padding", n, {0});
   p.dilations = c.schema().argument("dilation") ? spatial(c, "dilation", n, {1}) : Ints(n, 1);
   p.ceil = c.flag("ceil_mode");
+  // Translations write the elements of a window out.
+  constexpr double kMostElements = 1 << 16;
+  double elements = 1;
+  for (const int64_t k : p.kernel) elements *= static_cast<double>(k);
+  if (c.b.ok() && elements > kMostElements) c.unsupported("a window of more than 65536 elements");
   return p;
 }
 
@@ -373,6 +378,11 @@ std::optional<Adaptive> constant_sizes(Call& c, const SymShape& in, const SymSha
     if (!n || !m) {
       c.unsupported("adaptive pooling from " + str(in) + " to " + str(out) +
                     ", whose windows depend on symbolic sizes");
+      return std::nullopt;
+    }
+    constexpr int64_t kMost = int64_t{1} << 24; // elements of an axis: windows are written out
+    if (*n < 0 || *m < 0 || *n > kMost || *m > kMost) {
+      c.unsupported("adaptive pooling from " + str(in) + " to " + str(out));
       return std::nullopt;
     }
     a.in.push_back(*n);

@@ -1,11 +1,14 @@
-"""tessera.load on a GPU: PyTorch's tensors, and arrays that other libraries see by DLPack alone, on streams. Skipped without a GPU."""
+"""tessera.load's function on PyTorch's tensors, on the host; and on a GPU (skipped without one), where arrays that other libraries see
+by DLPack alone are taken, too, and streams are the caller's.
+"""
 
 from __future__ import annotations
 
+import tempfile
 import unittest
 from typing import Any
 
-import support  # noqa: F401  puts the package on the path
+import support  # puts the package on the path
 import torch
 
 import tessera
@@ -25,6 +28,61 @@ class Dlpack:
 
     def __dlpack__(self, **options: Any) -> Any:
         return self._tensor.__dlpack__(**options)
+
+
+class Host(unittest.TestCase):
+    def test_tensors(self) -> None:
+        model = tessera.load(MODEL, "cpu")
+        x = torch.rand(6, 64)
+        want = torch.from_numpy(model(x.numpy()))
+        wide = torch.rand(6, 128)
+        wide[:, ::2] = x
+        cases = {
+            "contiguous": x, "transposed": x.T.contiguous().T, "strided": wide[:, ::2], "offset": torch.cat([x, x])[6:], "requires_grad": x.clone().requires_grad_(),
+            "parameter": torch.nn.Parameter(x), "negated": torch.complex(x, -x).conj().imag, "broadcast": x[:1].expand(6, 64),
+        }  # fmt: skip
+        for name, given in cases.items():
+            with self.subTest(given=name):
+                y = model(given)
+                self.assertIs(type(y), torch.Tensor)
+                self.assertFalse(y.requires_grad)
+                torch.testing.assert_close(y, want[:1].expand(6, 10) if name == "broadcast" else want)
+        self.assertEqual(model(torch.empty(0, 64)).shape, (0, 10))
+
+    def test_memory_is_shared(self) -> None:
+        """The second input, when it is looked at, changes the first one."""
+        import onnx.parser  # which a machine with a GPU may not have
+
+        graph = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 21]> g (float[n] a, float[n] b) => (float[n] y) { y = Add(a, b) }')
+        with tempfile.TemporaryDirectory() as folder:
+            onnx.save(graph, f"{folder}/add.onnx")
+            model = tessera.load(f"{folder}/add.onnx", "cpu")
+        a = torch.zeros(4)
+
+        class Late(torch.Tensor):
+            def data_ptr(self) -> int:
+                a.fill_(1)
+                return super().data_ptr()
+
+        y = model(a, torch.zeros(4).as_subclass(Late))
+        self.assertEqual(y.tolist(), [1, 1, 1, 1])
+        y.fill_(3)
+        self.assertEqual(a.tolist(), [1, 1, 1, 1])
+
+    def test_errors(self) -> None:
+        model = tessera.load(MODEL, "cpu")
+        for given, kind, message in (
+            (torch.rand(2, 64).double(), tessera.InputTypeError, "input 'x' has dtype torch.float64; the model declares float32[batch, 64]"),
+            (torch.rand(64), tessera.InputError, "input 'x' has 1 dimension, [64]; the model declares float32[batch, 64]"),
+            (torch.rand(2, 64, device="meta"), tessera.InputError, "input 'x' lies on 'meta'; the model was loaded for the CPU. Load it with device=\"cuda\", or copy the input to the host"),
+        ):  # fmt: skip
+            with self.subTest(message=message):
+                with self.assertRaises(tessera.Error) as caught:
+                    model(given)
+                self.assertIs(type(caught.exception), kind)
+                self.assertEqual(caught.exception.message, message)
+        with self.assertRaises(RuntimeError):  # PyTorch's own: a sparse tensor has no memory of that kind
+            model(torch.rand(2, 64).to_sparse())
 
 
 @unittest.skipUnless(torch.cuda.is_available(), "there is no GPU")
