@@ -61,7 +61,7 @@ class Subgraph:
         self._stream: Callable[[], int] | None = None
         if device.type == "cuda":
             index = device.index if device.index is not None else torch.cuda.current_device()
-            self._stream = lambda: torch.cuda.current_stream(index).cuda_stream
+            self._stream = functools.partial(torch._C._cuda_getCurrentRawStream, index)  # as Inductor's programs have it
 
     def _maker(self, t: torch.Tensor) -> Callable[[Sequence[int]], torch.Tensor]:
         """Memory for an output like `t`: (sizes in the order of memory) -> tensor."""
