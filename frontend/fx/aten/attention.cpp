@@ -113,8 +113,12 @@ std::optional<Heads> heads_of(Call& c, Products products = Products::Stored) {
     if (!s.ok()) c.b.fail(s.error());
     return s.ok() ? *s : SymShape();
   };
-  const bool grouped = c.schema().argument("enable_gqa") && c.flag("enable_gqa");
-  if (grouped && lq.size() == 2 && lk.size() == 2) {
+  // Queries that share keys in groups: by the flag, or, of operators without one, by numbers of heads that differ.
+  const bool four = lq.size() == 2 && lk.size() == 2;
+  const bool grouped = c.schema().argument("enable_gqa")
+                           ? c.flag("enable_gqa")
+                           : four && !lk[1].is_const(1) && !c.b.env().known_equal(lq[1], lk[1]);
+  if (grouped && four) {
     SymExpr heads = broadcast({lk[1]}, {lv[1]})[0];
     SymExpr batch = broadcast(broadcast({lq[0]}, {lk[0]}), {lv[0]})[0];
     h.lead = {batch, lq[1]};
