@@ -428,6 +428,10 @@ const char* tessera_report(tessera_session* session, const char** json) {
   });
 }
 
+int32_t tessera_variants(const tessera_session* session) {
+  return session ? static_cast<int32_t>(session->session->variants().size()) : 0;
+}
+
 void tessera_kernels(const tessera_session* session, int32_t* needed, int32_t* cached) {
   if (session == nullptr || needed == nullptr || cached == nullptr) return;
   const auto variant = session->session->variants().front();

@@ -124,6 +124,8 @@ typedef struct {
 /* In the model's order; they are the session's, good until it is closed. */
 const char* tessera_inputs(tessera_session* session, const tessera_io** inputs, int32_t* count);
 const char* tessera_outputs(tessera_session* session, const tessera_io** outputs, int32_t* count);
+/* How many variants were compiled: one, and another for each call whose sizes those before were not made for. */
+int32_t tessera_variants(const tessera_session* session);
 /* Kernels that opening the session needed, and how many of them were taken from the cache folder. */
 void tessera_kernels(const tessera_session* session, int32_t* needed, int32_t* cached);
 /* What `tessera explain --format json` shows. The text is the session's, good until it is asked again or closed. */

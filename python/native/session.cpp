@@ -74,6 +74,9 @@ PyObject* get_kernels(PyObject* self, void*) {
   tessera_kernels(model_of(self).lanes.front()->session, &needed, &cached);
   return Py_BuildValue("(ii)", needed, cached);
 }
+PyObject* get_variants(PyObject* self, void*) {
+  return PyLong_FromLong(tessera_variants(model_of(self).lanes.front()->session));
+}
 PyObject* get_device(PyObject* self, void*) { return PyUnicode_FromString(model_of(self).on_gpu ? "cuda" : "cpu"); }
 
 PyObject* report(PyObject* self, PyObject*) {
@@ -128,6 +131,8 @@ PyGetSetDef attributes[] = {{"inputs", get_inputs, nullptr,
                             {"outputs", get_outputs, nullptr, "the same of the outputs", nullptr},
                             {"kernels", get_kernels, nullptr,
                              "(kernels that opening needed, those of them that were in the cache folder)", nullptr},
+                            {"variants", get_variants, nullptr,
+                             "how many variants were compiled; each call whose sizes fit none adds one", nullptr},
                             {"device", get_device, nullptr, "\"cpu\" or \"cuda\"", nullptr},
                             {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(session_dealloc)},

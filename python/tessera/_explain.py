@@ -105,9 +105,9 @@ class Explanation:
 
     def _summary(self) -> Iterator[str]:
         yield f"{_many(len(self.graphs), 'graph')}, {_many(len(self.breaks), 'graph break')}, {_many(sum(g.launches for g in self.graphs), 'launch', 'es')}"
-        columns: list[tuple[str, Callable[[Graph], str]]] = [("", lambda g: g.name), *((c, f) for c, f in _COLUMNS if any(f(g) not in ("0", "0 bytes") for g in self.graphs))]
-        rows = [[title for title, _ in columns], *([f(g) for _, f in columns] for g in self.graphs)]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
+        columns = [c for c in _COLUMNS if any(c[1](g) not in ("0", "0 bytes") for g in self.graphs)]
+        rows = [["", *(title for title, _ in columns)], *([g.name, *(text(g) for _, text in columns)] for g in self.graphs)]
+        widths = [max(map(len, column)) for column in zip(*rows)]
         for row in rows if self.graphs else ():
             yield "  " + "   ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths)))
 
@@ -193,11 +193,9 @@ def _graph(g: backend.CompiledGraph, name: str) -> Graph:
             left[key] = Left(str(n.target), 0, reason, _place_of(n), 0)
         left[key].count += 1
         left[key].bytes += _node_bytes(n, g.left)
-    given, saved = (
-        sum(value_bytes(r) for r in dict.fromkeys(results) if isinstance(r, torch.fx.Node))
-        for results in (g.results[: g.returned], g.results[g.returned :])
-    )
-    return Graph(name, g.kind, reports, list(left.values()), g.crossing, given, saved)
+    returned, saved = (sum(value_bytes(r) for r in dict.fromkeys(results) if isinstance(r, torch.fx.Node))
+                       for results in (g.results[: g.returned], g.results[g.returned :]))  # fmt: skip
+    return Graph(name, g.kind, reports, list(left.values()), g.crossing, returned, saved)
 
 
 # What Dynamo says of a branch on a tensor's value is the name of its own function.

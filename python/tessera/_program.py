@@ -46,8 +46,8 @@ def _expression(x: int | torch.SymInt) -> Json:
     """A size: an int or a SymInt."""
     if isinstance(x, int):
         return {"as_int": int(x)}
-    hint = x.node.hint if x.node.has_hint() else None
-    return _written(x.node.expr, int(hint) if isinstance(hint, int) else None)
+    hint: Any = x.node.hint if x.node.has_hint() else None
+    return _written(x.node.expr, None if hint is None else int(hint))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -107,7 +107,7 @@ def _dense_strides(t: torch.Tensor) -> list[Json]:
     stride: sympy.Expr = sympy.Integer(1)
     for k in reversed(order or range(t.dim())):
         strides[k] = _written(stride)
-        size: int | torch.SymInt = t.shape[k]
+        size: Any = t.shape[k]
         stride = stride * (size if isinstance(size, int) else size.node.expr)
     return strides
 
@@ -237,8 +237,8 @@ class _Writer:
         return [] if v is None else [self.define(node.name, v)]
 
     # -- nodes
-    def node(self, node: torch.fx.Node) -> Json | None:
-        target = node.target
+    def node(self, node: torch.fx.Node) -> Json:
+        target: Any = node.target
         metadata = {}
         if stack := node.meta.get("stack_trace"):
             metadata["stack_trace"] = stack
@@ -291,7 +291,7 @@ def write_program(
     w = _Writer(graph.nodes)
     program_inputs: list[Json] = []
     input_specs: list[Json] = []
-    calls: list[Json | None] = []
+    calls: list[Json] = []
     origin: list[torch.fx.Node | None] = []
     for n in inputs:
         arg = w.define(n.name, n.meta["val"])

@@ -43,7 +43,7 @@ class Subgraph:
         program = _program.write_program(inputs, nodes, outputs, constants)
         weights = _program.host_values(constants)
         threads = options.threads or torch.get_num_threads()
-        self.session = _library.open_program(name, _program.dumps(program.json), weights, device.type, threads, options.tf32)
+        self.session = _library.open_program(name, _program.dumps(program.json), weights, str(device), threads, options.tf32)
         statistics.compiles += 1
         kernels, cached = self.session.kernels
         statistics.kernels += kernels
@@ -61,7 +61,7 @@ class Subgraph:
         self._stream: Callable[[], int] | None = None
         if device.type == "cuda":
             index = device.index if device.index is not None else torch.cuda.current_device()
-            self._stream = lambda: torch.cuda.current_stream(index).cuda_stream
+            self._stream = functools.partial(torch._C._cuda_getCurrentRawStream, index)  # as Inductor's programs have it
 
     def _maker(self, t: torch.Tensor) -> Callable[[Sequence[int]], torch.Tensor]:
         """Memory for an output like `t`: (sizes in the order of memory) -> tensor."""
@@ -142,6 +142,10 @@ def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
         values[n] = graph.get_attr(f"constant_{i}")
     # Symbols of sizes: an input that is one, or a dimension that is one.
     symbols: dict[sympy.Expr, Callable[[], Node]] = {}
+
+    def extent(n: Node, d: int) -> Node:
+        return graph.call_function(torch.ops.aten.sym_size.int, (values[n], d))
+
     for n in inputs:
         v = n.meta["val"]
         if isinstance(v, torch.SymInt):
@@ -149,7 +153,7 @@ def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
         elif isinstance(v, torch.Tensor):
             for d, s in enumerate(v.shape):
                 if isinstance(s, torch.SymInt):
-                    symbols.setdefault(s.node.expr, lambda n=n, d=d: graph.call_function(torch.ops.aten.sym_size.int, (values[n], d)))
+                    symbols.setdefault(s.node.expr, functools.partial(extent, n, d))
 
     def argument(n: Node) -> Any:
         if n not in values:

@@ -27,7 +27,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from . import _composites, _library, _partition, _program
 from ._options import Options, statistics
 from ._program import value_bytes
-from ._subgraph import Subgraph, sympy_function
+from ._subgraph import Subgraph
 
 log = logging.getLogger("tessera")
 Node = torch.fx.Node
@@ -148,29 +148,6 @@ def _unlocked_constants(gm: torch.fx.GraphModule, frozen: Mapping[Node, torch.Te
 
 
 # A result of a graph, from its arguments and the outputs of its subgraph.
-_Pick = Callable[[list[Any], Sequence[Any]], Any]
-
-
-def _always(value: Any) -> _Pick:
-    return lambda a, o: value
-
-
-def _argument(i: int) -> _Pick:
-    return lambda a, o: a[i]
-
-
-def _output(i: int) -> _Pick:
-    return lambda a, o: o[i]
-
-
-def _size(of: Callable[[list[Any]], int]) -> _Pick:
-    return lambda a, o: of(a)
-
-
-def _dimension(i: int, d: int) -> Callable[[list[Any]], int]:
-    return lambda a: a[i].shape[d]
-
-
 class _GraphCompiler:
     """One graph of ATen operators: what AOTAutograd hands to a compiler."""
 
@@ -195,14 +172,17 @@ class _GraphCompiler:
         """Decides what subgraphs return, when PyTorch runs the calls `left`."""
         self.left = left
         self.views = _views(self.graph, self.results, left)
-        self.returned: set[Node] = {self.views.get(r, r) for r in self.results if isinstance(r, Node)}
+        self.returned = {self.views.get(r, r) for r in self.results if isinstance(r, Node)}
         self.shown = self.returned | {self.views.get(i, i) for n in left for i in n.all_input_nodes}
 
     def outputs_of(self, nodes: Sequence[Node]) -> list[Node]:
         """Tensors of these calls that the graph returns or that calls outside read."""
         inside = {*nodes, *self.left, self.graph.output_node()}
-        tensors = [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor)]
-        return [n for n in tensors if n in self.shown or any(u not in inside and not _partition.is_size(u) for u in n.users)]
+
+        def read(n: Node) -> bool:
+            return n in self.shown or any(u not in inside and not _partition.is_size(u) for u in n.users)
+
+        return [n for n in nodes if isinstance(n.meta.get("val"), torch.Tensor) and read(n)]
 
     def subgraph(self, name: str, nodes: Sequence[Node]) -> Subgraph:
         outputs = self.outputs_of(nodes)
@@ -223,10 +203,6 @@ class _GraphCompiler:
         wanted = self.options.device in ("auto", self.device.type)
         if wanted and any(n in self.returned for n in calls):
             whole = self.try_whole([n for n in calls if str(n.target) not in _partition._FACTS])
-        if whole is not None and (run := self.direct(whole)) is not None:
-            self.result.subgraphs.append(whole)
-            self.tell()
-            return run
         if whole is not None:
             return self.assemble([(whole.nodes, whole)], {})
         if not calls:
@@ -289,71 +265,11 @@ class _GraphCompiler:
         for observer in list(_observers):
             observer(self.result)
 
-    def direct(self, whole: Subgraph) -> Callable[[list[Any]], list[Any]] | None:
-        """The graph as one call, where its results are the subgraph's, its inputs or constants, and no views of these."""
-        if self.views:
-            return None
-        position = {n: i for i, n in enumerate(self.placeholders)}
-        index = {n: i for i, n in enumerate(whole.outputs)}
-        size_of = self.sizes()
-        picks: list[_Pick] = []
-        for r in self.results:
-            if not isinstance(r, Node):
-                picks.append(_always(r))
-            elif r in index:
-                picks.append(_output(index[r]))
-            elif r in position:
-                picks.append(_argument(position[r]))
-            elif r in self.constants:
-                picks.append(_always(self.constants[r][1]))
-            elif (size := size_of(r)) is not None:
-                picks.append(_size(size))
-            else:
-                return None
-        plain = [index.get(r) for r in self.results if isinstance(r, Node)] == list(range(len(whole.outputs))) and len(self.results) == len(whole.outputs)
-        taken = [position[n] for n in whole.inputs]
-        all_taken = taken == list(range(len(self.placeholders)))
-
-        def run(args: list[Any]) -> list[Any]:
-            given = list(args)
-            args.clear()
-            out = whole(*given) if all_taken else whole(*[given[i] for i in taken])
-            return out if plain else [pick(given, out) for pick in picks]
-
-        run._boxed_call = True  # type: ignore[attr-defined]
-        return run
-
-    def sizes(self) -> Callable[[Node], Callable[[list[Any]], int] | None]:
-        """Sizes as functions of the graph's inputs."""
-        where: dict[sympy.Symbol, Callable[[list[Any]], int]] = {}
-        for i, n in enumerate(self.placeholders):
-            v = n.meta.get("val")
-            if isinstance(v, torch.SymInt) and v.node.expr.is_Symbol:
-                where.setdefault(v.node.expr, operator.itemgetter(i))
-            elif isinstance(v, torch.Tensor):
-                for d, s in enumerate(v.shape):
-                    if isinstance(s, torch.SymInt) and s.node.expr.is_Symbol:
-                        where.setdefault(s.node.expr, _dimension(i, d))
-
-        def size_of(n: Node) -> Callable[[list[Any]], int] | None:
-            v = n.meta.get("val")
-            if isinstance(v, int):
-                return lambda a: v
-            if not isinstance(v, torch.SymInt):
-                return None
-            terms = sorted(v.node.expr.free_symbols, key=str)
-            if not all(s in where for s in terms):
-                return None
-            f = sympy_function(v.node.expr, terms)
-            return lambda a: f(*[where[s](a) for s in terms])
-
-        return size_of
-
     def assemble(self, parts: Sequence[tuple[Sequence[Node], Subgraph]], left: dict[Node, str]) -> Callable[[list[Any]], list[Any]]:
         """A graph of PyTorch's that calls the subgraphs, and runs the rest as it stands."""
         self.result.left = left
         self.result.subgraphs = [s for _, s in parts]
-        outside = {*self.placeholders, *self.constants}
+        outside: set[Node] = {*self.placeholders, *self.constants}
         self.result.crossing = sum(_crossing(s, outside, self.returned) for _, s in parts)
         self.tell()
         graph = torch.fx.Graph()

@@ -17,20 +17,29 @@ import torch  # noqa: E402
 
 import tessera.backend  # noqa: E402, F401
 from tessera._options import statistics, stats  # noqa: E402
+from tessera.backend import CompiledGraph, observed  # noqa: E402
 
 logging.getLogger("tessera").setLevel(logging.ERROR)
 torch._dynamo.config.automatic_dynamic_shapes = False
 
 
 class Counted:
-    """What the backend counted inside: attributes of Statistics."""
+    """What the backend counted inside: attributes of Statistics; variants, of the programs that were compiled inside."""
 
     def __enter__(self) -> Counted:
         self._before = stats()
+        self._graphs: list[CompiledGraph] = []
+        self._observed = observed(self._graphs.append)
+        self._observed.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        pass
+    def __exit__(self, *error: Any) -> None:
+        self._observed.__exit__(*error)
+
+    @property
+    def variants(self) -> int:
+        """Variants that the library compiled; as many as programs if no call's sizes needed another one."""
+        return sum(s.session.variants for g in self._graphs for s in g.subgraphs)
 
     def __getattr__(self, name: str) -> int:
         return getattr(statistics, name) - self._before[name]
