@@ -3,11 +3,13 @@
 CUDA graphs: is it right, time of a call, time of the first call. Random weights, f16, on a GPU.
 
     python3 python/benchmarks/torch_models.py OUT.jsonl [--batch 1,32] [--freeze] [--jobs N] [--budget SECONDS] SOURCE:NAME ...
+    python3 python/benchmarks/torch_models.py OUT.jsonl --table
 
 SOURCE is tv (torchvision), timm or hf (transformers; a key of HF below: the family's base model at its default
 configuration with at most 12 layers). JOBS models at a time are compiled by both, each in a process with its share of the
 cores: that gives the times of the first calls. Then one process after the other measures, alone on the GPU. Errors are
-‖out−ref‖/‖ref‖ of f16 results against f32. One JSON object a model and batch is appended to OUT.jsonl.
+‖out−ref‖/‖ref‖ of f16 results against f32. One JSON object a model and batch is appended to OUT.jsonl; --table prints
+that file as a table in Markdown.
 """
 
 from __future__ import annotations
@@ -245,15 +247,46 @@ class Worker:
         os.waitpid(self.pid, 0)
 
 
+def summary(rows: list[dict]) -> str:
+    """Geometric means over the rows that have both ways."""
+    out = []
+    for name, key in (("time", "us"), ("first call", "first_s")):
+        values = [r[f"tessera_{key}"] / r[f"inductor_{key}"] for r in rows if f"tessera_{key}" in r and f"inductor_{key}" in r]
+        if values:
+            mean = math.exp(sum(map(math.log, values)) / len(values))
+            out.append(f"{name} over Inductor: {mean:.3f} of {len(values)}, worst {max(values):.2f}")
+    return "\n".join(out)
+
+
+def table(rows: list[dict]) -> str:
+    """The rows in Markdown: µs of a call, seconds of the first one, errors against f32."""
+    out = ["| model | batch | Tessera µs | over Inductor | error (eager's) | first call s | over Inductor |", "|---|---:|---:|---:|---:|---:|---:|"]
+    for r in rows:
+        if "ratio" not in r:
+            continue
+        first = r["tessera_first_s"] / r["inductor_first_s"]
+        out.append(
+            f"| {r['model']} | {r['batch']} | {r['tessera_us']:.0f} | {r['ratio']:.2f} | {r['tessera_rel']:.1e} ({r['eager_rel']:.1e}) "
+            f"| {r['tessera_first_s']:.1f} | {first:.2f} |"
+        )
+    return "\n".join(out)
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("out")
-    p.add_argument("models", nargs="+")
+    p.add_argument("models", nargs="*")
+    p.add_argument("--table", action="store_true", help="print OUT as a table, measure nothing")
     p.add_argument("--batch", default="1,32")
     p.add_argument("--jobs", type=int, default=6, help="architectures that are compiled at a time")
     p.add_argument("--budget", type=float, default=570, help="seconds for everything")
     p.add_argument("--freeze", action="store_true", help="parameters are constants of the compiled graph")
     a = p.parse_args()
+    if a.table:
+        with open(a.out) as f:
+            rows = [json.loads(line) for line in f]
+        print(table(rows) + "\n\n" + summary(rows))
+        return
     end = time.time() + a.budget
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(max(1, (os.cpu_count() or 1) // a.jobs)))
     import timm  # noqa: F401  once, before the processes part
@@ -280,12 +313,7 @@ def main() -> None:
                 with open(a.out, "a") as f:
                     f.write(json.dumps(row) + "\n")
                 print(json.dumps(row), flush=True)
-    ratios = [r["ratio"] for r in rows if "ratio" in r]
-    firsts = [r["tessera_first_s"] / r["inductor_first_s"] for r in rows if "tessera_first_s" in r and "inductor_first_s" in r]
-    for name, values in (("time", ratios), ("first call", firsts)):
-        if values:
-            mean = math.exp(sum(map(math.log, values)) / len(values))
-            print(f"{name} over Inductor: {mean:.3f} of {len(values)}, worst {max(values):.2f}")
+    print(summary(rows))
     sys.stdout.flush()
     os._exit(0)
 

@@ -27,7 +27,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from . import _composites, _library, _partition, _program
 from ._options import Options, statistics
 from ._program import value_bytes
-from ._subgraph import Subgraph
+from ._subgraph import Subgraph, sympy_function
 
 log = logging.getLogger("tessera")
 Node = torch.fx.Node
@@ -265,6 +265,31 @@ class _GraphCompiler:
         for observer in list(_observers):
             observer(self.result)
 
+    def sizes(self) -> Callable[[Node], Callable[..., int] | None]:
+        """Sizes as functions of the graph's inputs; None where they do not state all symbols."""
+        where: dict[sympy.Expr, Callable[[Sequence[Any]], int]] = {}
+        for i, n in enumerate(self.placeholders):
+            v = n.meta.get("val")
+            if isinstance(v, torch.SymInt):
+                where.setdefault(v.node.expr, operator.itemgetter(i))
+            for d, s in enumerate(v.shape if isinstance(v, torch.Tensor) else ()):
+                if isinstance(s, torch.SymInt):
+                    where.setdefault(s.node.expr, lambda given, i=i, d=d: int(given[i].shape[d]))
+
+        def size_of(n: Node) -> Callable[..., int] | None:
+            v = n.meta.get("val")
+            if isinstance(v, int):
+                return lambda *given: v
+            if not isinstance(v, torch.SymInt):
+                return None
+            terms = sorted(v.node.expr.free_symbols, key=str)
+            if not all(s in where for s in terms):
+                return None
+            size = sympy_function(v.node.expr, terms)
+            return lambda *given: size(*[where[s](given) for s in terms])
+
+        return size_of
+
     def assemble(self, parts: Sequence[tuple[Sequence[Node], Subgraph]], left: dict[Node, str]) -> Callable[[list[Any]], list[Any]]:
         """A graph of PyTorch's that calls the subgraphs, and runs the rest as it stands."""
         self.result.left = left
@@ -283,7 +308,7 @@ class _GraphCompiler:
                 return values[n]
             if _partition.is_size(n) and any(i in owner and i not in owner[i].outputs for i in n.all_input_nodes) and (size := size_of(n)):
                 # Of a tensor that its subgraph does not return.
-                values[n] = graph.call_function(lambda *given: size(given), tuple(values[i] for i in self.placeholders))
+                values[n] = graph.call_function(size, tuple(values[i] for i in self.placeholders))
                 return values[n]
             if n in owner:
                 s = owner[n]
