@@ -59,7 +59,6 @@ struct Heads {
   ValueId q, k, v, mask; // mask: bool or added to the scores, broadcast to them; may be invalid
   SymShape lead;         // dimensions of the result before the last two
   bool causal = false;
-  double scale = 0;
   std::optional<double> given_scale;
 };
 
@@ -155,13 +154,17 @@ std::optional<Heads> heads_of(Call& c, Products products = Products::Stored) {
         }
     }
   }
-  if (h.given_scale) {
-    h.scale = *h.given_scale;
-  } else {
-    auto width = c.b.dim(h.q, 3).as_const();
-    h.scale = width && *width > 0 ? 1 / std::sqrt(static_cast<double>(*width)) : 1;
-  }
   return h;
+}
+
+// v times the scale of the scores: the one given, or the reciprocal root of the width.
+ValueId times_scale(Call& c, const Heads& h, ValueId v) {
+  if (h.given_scale) return c.b.mul(v, *h.given_scale);
+  const SymExpr width = c.b.dim(h.q, 3);
+  if (auto w = width.as_const()) return c.b.mul(v, *w > 0 ? 1 / std::sqrt(static_cast<double>(*w)) : 1.0);
+  if (!c.b.ok()) return {};
+  ValueId wide = c.b.widen(v);
+  return c.b.cast(c.b.mul(wide, c.b.rsqrt(c.b.size(width, c.b.dtype(wide)))), c.b.dtype(v));
 }
 
 ValueId attention(Call& c, const Heads& h) {
@@ -180,7 +183,7 @@ ValueId attention(Call& c, const Heads& h) {
 ValueId masked_scores(Call& c, const Heads& h) {
   if (!c.b.ok()) return {};
   const DType wide = compute_dtype(c.b.dtype(h.q));
-  ValueId s = c.b.cast(c.b.matmul(c.b.mul(h.q, h.scale), c.b.transpose(h.k, {0, 1, 3, 2})), wide);
+  ValueId s = c.b.cast(c.b.matmul(times_scale(c, h, h.q), c.b.transpose(h.k, {0, 1, 3, 2})), wide);
   if (h.mask.valid()) {
     ValueId m =
         c.b.dtype(h.mask) == DType::Bool ? c.b.select(h.mask, c.b.scalar(wide, 0), -kInfinity) : c.b.cast(h.mask, wide);
@@ -290,7 +293,7 @@ void translate_attention_backward(Call& c) {
   ValueId dp = c.b.cast(c.b.matmul(grad, transposed(c, h->v)), wide);
   ValueId row = c.b.sum(c.b.mul(c.b.cast(grad, wide), c.b.cast(out, wide)), {3}, true);
   ValueId ds = c.b.mul(p, c.b.sub(dp, row));
-  ValueId scaled = c.b.cast(c.b.mul(ds, h->scale), d);
+  ValueId scaled = c.b.cast(times_scale(c, *h, ds), d);
   ValueId dq = c.b.matmul(scaled, h->k), dk = c.b.matmul(transposed(c, scaled), h->q);
   auto gathered = [&](ValueId v, const SymShape& shape) { // heads that share a key head add up
     if (!c.b.ok() || c.b.env().known_equal(c.b.dim(v, 1), key_heads)) return v;
@@ -346,7 +349,6 @@ Packed packed_attention(Call& c, ValueId q, ValueId k, ValueId v, int64_t width,
   h.k = project(k, 1);
   h.v = project(v, 2);
   h.lead = {s[0], heads};
-  h.scale = 1 / std::sqrt(static_cast<double>(width / heads));
   if (mask.valid() && c.b.ok()) { // true hides a key: 0 is [L, S], 1 is [N, S], 2 is [N, heads, L, S]
     const SymShape m = c.b.shape(mask);
     const int64_t kind = mask_type.value_or(m.size() == 2 ? 0 : 2);

@@ -209,10 +209,11 @@ void translate_upsample(Call& c) {
                 {"coordinate_transformation_mode", std::string(corners ? "align_corners" : "half_pixel")}}));
   }
   ValueId y = nearest ? x : is_float(d) ? c.b.widen(x) : c.b.cast(x, DType::F32);
-  for (size_t i = 0; i < n && c.b.ok(); ++i) {
+  // The last axis comes first. Bytes are rounded after each, halves upwards, as PyTorch's integer arithmetic does.
+  for (size_t i = n; i-- > 0 && c.b.ok();) {
     const auto axis = static_cast<int64_t>(i) + 2;
     const SymExpr in = shape[i + 2], out = wanted[i + 2];
-    if (nearest && c.b.env().known_equal(in, out)) continue;
+    if (c.b.env().known_equal(in, out) && (nearest || d == DType::U8)) continue;
     if (in.is_const() && out.is_const()) {
       const Axis a{in.const_value(), out.const_value(), scales[i], corners};
       if (!has_taps(c, a)) return;
@@ -223,11 +224,9 @@ void translate_upsample(Call& c) {
     } else {
       y = resample_symbolic(c, y, axis, out, scales[i], corners, kMode);
     }
+    if (d == DType::U8 && !nearest) y = c.b.min(c.b.max(c.b.floor(c.b.add(y, 0.5)), 0.0), 255.0);
   }
-  if (!is_float(d) && !nearest) { // whole numbers, within the type's range
-    y = c.b.op1("round", y);
-    if (d == DType::U8) y = c.b.min(c.b.max(y, 0.0), 255.0);
-  }
+  if (!is_float(d) && !nearest) y = c.b.op1("round", y);
   c.result(c.b.cast(y, d));
 }
 
