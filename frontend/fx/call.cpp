@@ -144,12 +144,21 @@ std::optional<double> Call::as_number(const Argument& a) {
   return {};
 }
 
+// Positions, counts and axes are no larger than sizes are, so that sums of them do not overflow.
+std::optional<int64_t> Call::within_sizes(std::string_view name, int64_t value) {
+  if (value >= -kSymMax && value <= kSymMax) return value;
+  b.fail(ErrorCode::BadAttribute, "argument '" + std::string(name) + "' holds a number beyond " +
+                                      std::to_string(kSymMax) + ", which is more than any size");
+  return {};
+}
+
 std::optional<int64_t> Call::maybe_integer(std::string_view name) {
   const Argument* a = find(name);
   if (a == nullptr) return {};
-  if (a->kind == Argument::Kind::Float && a->number == std::floor(a->number)) return static_cast<int64_t>(a->number);
+  if (a->kind == Argument::Kind::Float && a->number == std::floor(a->number))
+    return within_sizes(name, std::fabs(a->number) <= kSymMax ? static_cast<int64_t>(a->number) : kSymMax + 1);
   if (auto e = as_size(*a)) {
-    if (auto c = b.env().simplify(*e).as_const()) return *c;
+    if (auto c = b.env().simplify(*e).as_const()) return within_sizes(name, *c);
     unsupported("argument '" + std::string(name) + "' is the symbolic size " + e->str() + ", and must be a constant");
     return {};
   }
@@ -224,6 +233,7 @@ Ints Call::ints(std::string_view name) {
       unsupported("argument '" + std::string(name) + "' holds the symbolic size " + e.str() + ", and must be constant");
       return {};
     }
+    if (!within_sizes(name, *c)) return {};
     out.push_back(*c);
   }
   return out;

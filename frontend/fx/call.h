@@ -117,6 +117,8 @@ private:
   const Item* item(const Argument& a);
   std::optional<SymExpr> as_size(const Argument& a);
   std::optional<double> as_number(const Argument& a);
+  // The number, unless its magnitude is more than any size's: that fails.
+  std::optional<int64_t> within_sizes(std::string_view name, int64_t value);
   void wrong(std::string_view name, std::string_view expected, const Argument* found);
 
   const FxNode& fx_;

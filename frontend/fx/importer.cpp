@@ -77,12 +77,17 @@ Result<std::vector<Refusal>> survey(const ProgramSource& source) {
   TESSERA_ASSIGN(Program program, parse_program(source.json, source.name));
   ImportedModel out;
   ImportOptions options;
-  // Zeros stand for a weight that is not given: folding reads small ones.
+  // Zeros stand for a small weight that is not given, which folding may read; a larger one has no data.
   auto any_weight = [&source](const std::string& name, const TensorMeta& meta) -> Result<StoredWeight> {
     if (auto it = source.weights.find(name); it != source.weights.end()) return StoredWeight{it->second, {}, {}};
     Dims dims;
     for (const Size& s : meta.sizes) dims.push_back(s.constant);
-    TESSERA_ASSIGN(Tensor zeros, Tensor::create(meta.dtype.value_or(DType::F32), std::move(dims), true));
+    constexpr int64_t kSmallBytes = 1 << 20;
+    const DType dtype = meta.dtype.value_or(DType::F32);
+    TESSERA_ASSIGN(const int64_t count, element_count(dims));
+    if (const int64_t bytes = byte_size(dtype, count); bytes > kSmallBytes)
+      return StoredWeight{Tensor::view(dtype, std::move(dims), {nullptr, nullptr, static_cast<size_t>(bytes)}), {}, {}};
+    TESSERA_ASSIGN(Tensor zeros, Tensor::create(dtype, std::move(dims), true));
     return StoredWeight{std::move(zeros), {}, {}};
   };
   return GraphBuilder(program, options, any_weight, source.name, source.strided, out).survey();

@@ -391,9 +391,19 @@ void translate_grid_sampler(Call& c) {
 // ---- channels and pixels
 SymShape lead_of(const SymShape& s, size_t last) { return {s.begin(), s.end() - static_cast<int64_t>(last)}; }
 
+// A factor between pixels and channels.
+int64_t pixel_factor(Call& c, std::string_view name) {
+  constexpr int64_t kMost = 1 << 15;
+  const int64_t r = c.integer(name);
+  if (c.b.ok() && (r < 1 || r > kMost))
+    c.b.fail(ErrorCode::BadAttribute, "argument '" + std::string(name) + "' is " + std::to_string(r) +
+                                          ", expected a number from 1 to " + std::to_string(kMost));
+  return r;
+}
+
 void translate_pixel_shuffle(Call& c) {
   ValueId x = c.tensor("self");
-  const int64_t r = c.integer("upscale_factor");
+  const int64_t r = pixel_factor(c, "upscale_factor");
   if (!c.b.ok()) return;
   const SymShape s = c.b.shape(x);
   const auto k = static_cast<int64_t>(s.size()) - 3;
@@ -407,7 +417,7 @@ void translate_pixel_shuffle(Call& c) {
 }
 void translate_pixel_unshuffle(Call& c) {
   ValueId x = c.tensor("self");
-  const int64_t r = c.integer("downscale_factor");
+  const int64_t r = pixel_factor(c, "downscale_factor");
   if (!c.b.ok()) return;
   const SymShape s = c.b.shape(x);
   const auto k = static_cast<int64_t>(s.size()) - 3;
