@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -126,9 +127,16 @@ class Subgraph:
             self._eager = eager(self.nodes, self.inputs, self.outputs, self.constants)
         return list(self._eager(*args))
 
-    def crossing_bytes(self) -> int:
-        """Bytes of inputs and outputs that are tensors, at the sizes the graph was captured with."""
-        return sum(_program.value_bytes(n) for n in (*self.inputs, *self.outputs))
+    def host_operators(self) -> dict[Node, str]:
+        """Calls that the program computes by operators without generated code, with the reason."""
+        found: dict[Node, str] = {}
+        by_name = {n.name: n.args[0] if _program.is_part(n) else n for n in self.nodes}
+        for step in json.loads(self.session.report()).get("host_operators", []):
+            for operator in step["operators"]:
+                call = by_name.get(operator["name"].rsplit(".", 1)[-1])  # behind the path of the module
+                if isinstance(call, Node):
+                    found |= dict.fromkeys([call, *(u for u in call.users if _program.is_part(u))], step["reason"])
+        return found
 
 
 def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node],

@@ -199,27 +199,35 @@ class _GraphCompiler:
         calls = [n for n in self.graph.nodes if n.op == "call_function" and not _partition.is_size(n)]
         if not any(n in self.returned or _partition.is_ordered(n) for n in calls):
             calls = []  # inputs, constants and views of them
-        whole: Subgraph | None = None
-        wanted = self.options.device in ("auto", self.device.type)
-        if wanted and any(n in self.returned for n in calls):
-            whole = self.try_whole([n for n in calls if str(n.target) not in _partition._FACTS])
-        if whole is not None:
-            return self.assemble([(whole.nodes, whole)], {})
+        if calls and self.options.device not in ("auto", self.device.type):
+            return self.assemble([], {n: f"it runs on {self.device.type}, and the option 'device' is '{self.options.device}'" for n in calls})
+        return self.assemble(*self.programs(calls))
+
+    def programs(self, calls: Sequence[Node]) -> tuple[list[Subgraph], dict[Node, str]]:
+        """The calls as programs, and those that are left to PyTorch, with the reason."""
         if not calls:
-            left: dict[Node, str] = {}
-            stages: list[list[Node]] = []
-        elif not wanted:
-            left, stages = {n: f"it runs on {self.device.type}, and the option 'device' is '{self.options.device}'" for n in calls}, []
-        else:
-            stages, left = self.split(calls)
+            return [], {}
+        whole = self.try_whole([n for n in calls if str(n.target) not in _partition._FACTS]) if any(n in self.returned for n in calls) else None
+        parts, left = ([whole], {}) if whole is not None else self.parts(*self.split(calls))
+        while slow := self.on_host(parts):
+            parts, left = self.parts(*_partition.stages(self.graph, {**left, **slow}))
+        return parts, left
+
+    def parts(self, stages: Sequence[Sequence[Node]], left: dict[Node, str]) -> tuple[list[Subgraph], dict[Node, str]]:
         self.leave(left)
-        parts: list[tuple[Sequence[Node], Subgraph]] = []
+        parts: list[Subgraph] = []
         for i, nodes in enumerate(stages):
             try:
-                parts.append((nodes, self.subgraph(f"{self.name} part {i}", nodes)))
+                parts.append(self.subgraph(f"{self.name} part {i}", nodes))
             except Exception as e:
                 self.refuse(nodes, e, left)
-        return self.assemble(parts, left)
+        return parts, left
+
+    def on_host(self, parts: Sequence[Subgraph]) -> dict[Node, str]:
+        """Calls that programs on a GPU would compute on the host, from copies there: PyTorch has kernels for them."""
+        if self.device.type == "cpu" or self.options.strict:
+            return {}
+        return {n: reason for s in parts for n, reason in s.host_operators().items()}
 
     def try_whole(self, nodes: list[Node]) -> Subgraph | None:
         if not nodes or any(_partition.is_random(n) or _partition.reads_data(n) for n in nodes) or any(_partition._refused_value(n, self.device) for n in self.graph.nodes):
@@ -265,17 +273,17 @@ class _GraphCompiler:
         for observer in list(_observers):
             observer(self.result)
 
-    def assemble(self, parts: Sequence[tuple[Sequence[Node], Subgraph]], left: dict[Node, str]) -> Callable[[list[Any]], list[Any]]:
+    def assemble(self, parts: Sequence[Subgraph], left: dict[Node, str]) -> Callable[[list[Any]], list[Any]]:
         """A graph of PyTorch's that calls the subgraphs, and runs the rest as it stands."""
         self.result.left = left
-        self.result.subgraphs = [s for _, s in parts]
+        self.result.subgraphs = list(parts)
         outside: set[Node] = {*self.placeholders, *self.constants}
-        self.result.crossing = sum(_crossing(s, outside, self.returned) for _, s in parts)
+        self.result.crossing = sum(_crossing(s, outside, self.returned) for s in parts)
         self.tell()
         graph = torch.fx.Graph()
         values: dict[Node, Node] = {n: graph.placeholder(n.name) for n in self.placeholders}
         views: dict[Node, Node] = {}
-        owner = {n: s for nodes, s in parts for n in nodes}
+        owner = {n: s for s in parts for n in s.nodes}
 
         def value(n: Node) -> Node:
             if n in values:
@@ -301,7 +309,7 @@ class _GraphCompiler:
                 views[n] = graph.node_copy(n, lambda i: view(i, base) if _storage(i) == _storage(base) else value(i))
             return views[n]
 
-        for n in self.order(parts, left):
+        for n in self.order(left):
             value(n)
         graph.output([seen(r) if isinstance(r, Node) else r for r in self.results])
         forward = torch.fx.GraphModule(self.gm, graph).forward
@@ -314,7 +322,7 @@ class _GraphCompiler:
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
 
-    def order(self, parts: Sequence[tuple[Sequence[Node], Subgraph]], left: Mapping[Node, str]) -> list[Node]:
+    def order(self, left: Mapping[Node, str]) -> list[Node]:
         """Calls for PyTorch that must run even if nothing reads them, in their order."""
         return [n for n in self.graph.nodes if n in left and not _program.is_part(n) and (n.users or _partition.is_ordered(n))]
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from backend_test import custom, r
 
 import tessera
-from tessera import _subgraph
+from tessera import _subgraph, backend
 
 
 class Shapes(unittest.TestCase):
@@ -92,6 +92,22 @@ class Left(unittest.TestCase):
         with self.assertLogs("tessera", logging.WARNING) as logs:
             support.assert_close(support.compiled(torch.sin, device="cuda")(r(8)), r(8).sin())
         self.assertIn("'device' is 'cuda'", logs.output[0])
+
+    def test_host_operators(self):
+        """What a program on a GPU would compute on the host is left to PyTorch; shown on the CPU, as if it were one."""
+
+        def fn(x, i):
+            y = (x.sin() * 2).index_put((i,), x[:2], accumulate=True)
+            return y.exp() + 1, y.sort(1)
+
+        args = r(5, 3), torch.tensor([1, 1])
+        decide = lambda self, parts: {n: why for s in parts for n, why in s.host_operators().items()}  # noqa: E731
+        with unittest.mock.patch.object(backend._GraphCompiler, "on_host", decide), support.Counted() as c, torch.no_grad():
+            support.assert_close(support.compiled(fn)(*args), fn(*args))
+        self.assertEqual((c.graphs, c.fallback_calls), (1, 0))
+        self.assertGreater(c.operators_left, 0)
+        for s in c.programs:
+            self.assertEqual(s.host_operators(), {})
 
     def test_collective(self):
         import torch.distributed as dist
