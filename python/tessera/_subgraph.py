@@ -148,13 +148,13 @@ def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
     for i, (n, (_, value)) in enumerate(constants.items()):
         root.register_buffer(f"constant_{i}", value, persistent=False)
         values[n] = graph.get_attr(f"constant_{i}")
-    # Symbols of sizes: an input that is one, or a dimension that is one.
+    # Symbols of sizes: a value that is one, or a dimension that is one.
     symbols: dict[sympy.Expr, Callable[[], Node]] = {}
 
     def extent(n: Node, d: int) -> Node:
         return graph.call_function(torch.ops.aten.sym_size.int, (values[n], d))
 
-    for n in inputs:
+    def bind(n: Node) -> None:
         v = n.meta["val"]
         if isinstance(v, torch.SymInt):
             symbols.setdefault(v.node.expr, functools.partial(values.__getitem__, n))
@@ -162,6 +162,9 @@ def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
             for d, s in enumerate(v.shape):
                 if isinstance(s, torch.SymInt):
                     symbols.setdefault(s.node.expr, functools.partial(extent, n, d))
+
+    for n in inputs:
+        bind(n)
 
     def argument(n: Node) -> Any:
         if n not in values:
@@ -179,6 +182,7 @@ def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
 
     for n in nodes:
         values[n] = graph.node_copy(n, argument)
+        bind(n)  # sizes that are data
     graph.output([values[n] for n in outputs])
     return torch.fx.GraphModule(root, graph)
 

@@ -160,6 +160,21 @@ class Left(unittest.TestCase):
         self.assertEqual((len(made), len(logs.output), c.fallback_calls, c.calls), (1, 1, 3, 0))
         self.assertIn("the device is gone", logs.output[0])
 
+    def test_sizes_that_are_data(self):
+        """Sizes that follow from values: in programs, and where PyTorch computes in the place of one."""
+        functions = (
+            lambda x: x[x > 0].exp(),
+            lambda x: (x[x > 0] * 2).sum() + torch.nonzero(x > 0).shape[0],
+            lambda x: torch.nonzero(x > 0)[:, 0].sum(),
+        )
+        for n, fn in enumerate(functions):
+            with self.subTest(n), torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), torch.no_grad(), support.Counted() as c:
+                want = fn(r(4, 8))
+                support.assert_close(support.compiled(fn)(r(4, 8)), want)
+                for s in c.programs:
+                    s.failed = "as a call that failed leaves it"
+                    support.assert_close(s._run_eager([r(4, 8)]), s(r(4, 8)))
+
     def test_index_out_of_range(self):
         compiled = support.compiled(lambda x, i: x[i].exp())
         for at in (torch.tensor([0, 9]), torch.tensor([2, 1])):
