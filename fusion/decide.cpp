@@ -1,5 +1,6 @@
 #include "fusion/decide.h"
 #include "fusion/structured_nest.h"
+#include "graph/ir/sizes.h"
 #include <algorithm>
 
 namespace tessera::fusion {
@@ -47,6 +48,7 @@ private:
 
   // Where a needed node runs. Backwards, so that what only known contents depend on is not needed at all.
   Status places() {
+    const SizeDefiners sizes(graph_);
     std::vector<bool> wanted(out_.pinned.size(), false);
     for (const auto& output : graph_.outputs()) wanted[at(output.value)] = true;
     for (auto it = out_.order.rbegin(); it != out_.order.rend(); ++it) {
@@ -60,6 +62,11 @@ private:
       for (ValueId v : node.results) needed = needed || (v.valid() && wanted[at(v)]);
       if (!needed) continue;
       TESSERA_TRY(place_one(*it, node));
+      // The nodes that define sizes of this one run, whether or not their results are read.
+      sizes.needed_by(graph_, *it, [&](NodeId definer) {
+        for (ValueId v : graph_.node(definer).results)
+          if (v.valid()) wanted[at(v)] = true;
+      });
       bool known = std::all_of(node.results.begin(), node.results.end(),
                                [&](ValueId v) { return !v.valid() || known_contents(graph_, v); });
       if (known && place(*it) == Place::Loops) continue; // written from what is known: operands are not read

@@ -64,6 +64,9 @@ void Planner::successors(int unit, const std::function<void(int)>& f) {
   for (ValueId v : units_[static_cast<size_t>(unit)].defines)
     for (int reader : readers_[at(v)])
       if (int r = find(reader); r != unit) f(r);
+  if (auto it = waiting_.find(units_[static_cast<size_t>(unit)].node); it != waiting_.end())
+    for (int waits : it->second)
+      if (int r = find(waits); r != unit) f(r);
 }
 
 int Planner::add(Unit unit) {
@@ -71,6 +74,9 @@ int Planner::add(Unit unit) {
   for (ValueId v : unit.defines) defined_by_[at(v)] = id;
   for (ValueId v : unit.reads)
     if (readers_[at(v)].empty() || readers_[at(v)].back() != id) readers_[at(v)].push_back(id);
+  auto wait = [&](NodeId n) { sizes_.needed_by(graph_, n, [&](NodeId definer) { waiting_[definer].push_back(id); }); };
+  if (unit.node.valid()) wait(unit.node);
+  for (NodeId n : unit.nest.sources) wait(n);
   unit.members = {id};
   units_.push_back(std::move(unit));
   order_.append(id);

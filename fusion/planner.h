@@ -3,6 +3,7 @@
 #include "fusion/decide.h"
 #include "fusion/merge.h"
 #include "fusion/order.h"
+#include "graph/ir/sizes.h"
 
 namespace tessera::fusion {
 
@@ -76,10 +77,12 @@ private:
   UnitOrder order_;
   Decisions d_;
   std::vector<Unit> units_;
-  std::vector<int> defined_by_;            // by value: unit as made, -1
-  std::vector<std::vector<int>> readers_;  // by value: units as made
-  std::vector<std::vector<int>> homes_;    // by node: units as made that contain it
-  std::vector<std::vector<NodeId>> users_; // by value
+  std::vector<int> defined_by_;           // by value: unit as made, -1
+  std::vector<std::vector<int>> readers_; // by value: units as made
+  SizeDefiners sizes_{graph_};
+  std::unordered_map<NodeId, std::vector<int>> waiting_; // by node of the host: units that need a size it defines
+  std::vector<std::vector<int>> homes_;                  // by node: units as made that contain it
+  std::vector<std::vector<NodeId>> users_;               // by value
   std::vector<PairEntry> pairs_;
   std::map<std::pair<int32_t, int>, Refusal>
       refused_; // (value, reader as made) -> why it was not merged with its producer

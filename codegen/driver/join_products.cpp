@@ -1,4 +1,5 @@
 #include "codegen/driver/join_products.h"
+#include "fusion/cost.h"
 #include "graph/ops/op.h"
 #include <algorithm>
 #include <cstring>
@@ -92,6 +93,7 @@ struct Sibling {
   NodeId follows; // an operator of one tensor that all siblings have, if there is one
   std::vector<NodeId> replaced;
   bool shared = false; // others read the weight, too
+  bool given = false;  // the weight is no constant: each call pads it
 };
 // What siblings have in common.
 struct Kind {
@@ -154,11 +156,11 @@ private:
     return node.op->pointwise() && node.results.size() == 1 && !node.op->side_effect;
   }
 
-  // A product with constant columns, and a bias.
+  // A product with columns of known number, and a bias where weight and bias are constants.
   std::optional<Sibling> product(NodeId id, Kind& kind) const {
     const Node& node = graph_.node(id);
     if (node.op->name != std::string_view("matmul") || cuda_as_loops(graph_, id, libraries_)) return std::nullopt;
-    Sibling s{id, node.operands[1], {}, node.results[0], 0, {}, {id}};
+    Sibling s{id, node.operands[1], {}, node.results[0], 0, {}, {id}, false, false};
     kind.operand = node.operands[0];
     if (graph_.type(kind.operand).rank() < 2 || tensor_of(graph_, kind.operand)) return std::nullopt;
     auto take = [&](ValueId weight) { // those that others read, too, stay
@@ -172,20 +174,21 @@ private:
     kind.transposed = turn && turn->op->name == std::string_view("transpose") && graph_.type(s.weight).rank() == 2 &&
                       turn->attributes.ints("perm") == Ints{1, 0};
     const ValueId source = kind.transposed ? turn->operands[0] : s.weight;
-    const Tensor* weight = tensor_of(graph_, source);
-    if (!weight || weight->dims().size() != 2) return std::nullopt;
-    if (kind.transposed) take(s.weight);
-    if (!s.shared) take(source);
+    const SymShape& shape = graph_.type(source).shape;
+    const auto columns = shape.size() == 2 ? shape[kind.transposed ? 0 : 1].as_const() : std::nullopt;
+    if (!columns || *columns == 0) return std::nullopt;
+    s.columns = *columns;
+    s.given = tensor_of(graph_, source) == nullptr;
+    if (kind.transposed && !s.given) take(s.weight);
+    if (!s.shared && !s.given) take(source);
     s.weight = source;
-    s.columns = weight->dims()[kind.transposed ? 0 : 1];
-    if (s.columns == 0) return std::nullopt;
-    take_bias(s);
+    if (!s.given) take_bias(s);
     return s;
   }
 
   // What a family asks of each: nothing is lost.
   bool joins(Sibling& s, Kind& kind) const {
-    return !s.shared && take_what_follows(s, kind) && read_by_strides(s.result);
+    return !s.shared && !s.given && take_what_follows(s, kind) && read_by_strides(s.result);
   }
 
   // Of 16 bits, as only tensor cores mind; where the other operand's rows are aligned; where another kernel, for what
@@ -194,13 +197,28 @@ private:
     constexpr int64_t kFew = 256;
     const DType dtype = graph_.type(s.result).dtype;
     const SymExpr& summed = graph_.type(kind.operand).shape.back();
-    return info(dtype).bits == 16 && s.columns >= kFew && summed.known_divisor() % (kAccess * 8 / 16) == 0;
+    return info(dtype).bits == 16 && s.columns >= kFew && summed.known_divisor() % (kAccess * 8 / 16) == 0 &&
+           (!s.given || worth_padding_in_each_call(s, kind));
+  }
+
+  // Whether a faster product makes up for a copy of the weight, and one of the result, in each call.
+  bool worth_padding_in_each_call(const Sibling& s, const Kind& kind) const {
+    // Of an H200: operations in a microsecond of a product with unaligned rows and of a padded one (docs/libraries.md),
+    // and bytes that it copies in that time.
+    constexpr double kUnaligned = 85e6, kPadded = 687e6, kBytes = 4e6;
+    fusion::Estimator estimate(graph_.env());
+    const double summed = estimate(graph_.type(kind.operand).shape.back());
+    const double rows = estimate(graph_.type(kind.operand).count()) / std::max(summed, 1.0);
+    const double columns = static_cast<double>(s.columns), width = info(graph_.type(s.result).dtype).bits / 8.0;
+    const double gained = 2 * rows * summed * columns * (1 / kUnaligned - 1 / kPadded);
+    return gained > 2 * (summed + rows) * columns * width / kBytes;
   }
 
   // Whether weights may be held a second time.
   bool may_copy(const std::vector<Sibling>& siblings, int64_t most) {
     int64_t bytes = 0;
     for (const auto& s : siblings) {
+      if (s.given) continue;
       const Tensor& weight = *tensor_of(graph_, s.weight);
       bytes += byte_size(weight.dtype(), weight.count());
     }
@@ -274,22 +292,31 @@ private:
     std::vector<Tensor> weights, biases;
     int64_t columns = 0;
     bool biased = false;
+    const DType dtype = graph_.type(siblings[0].weight).dtype;
     for (const auto& s : siblings) {
-      weights.push_back(*tensor_of(graph_, s.weight));
+      if (!s.given) weights.push_back(*tensor_of(graph_, s.weight));
       biased = biased || s.bias.valid();
       columns += s.columns;
     }
-    columns = aligned_columns(columns, weights[0].dtype());
+    columns = aligned_columns(columns, dtype);
     const char* suffix = siblings.size() > 1 ? ".joined" : ".padded";
-    TESSERA_ASSIGN(Tensor weight, side_by_side(weights, kind.transposed ? 0 : 1, columns));
+    const int axis = kind.transposed ? 0 : 1;
     const Node first = graph_.node(siblings[0].product);
-    ValueId w = graph_.add_constant(std::move(weight), graph_.value(siblings[0].weight).name + suffix);
+    ValueId w;
+    if (weights.empty()) { // one that is given
+      SymShape none(2, SymExpr(0)), behind = none;
+      behind[static_cast<size_t>(axis)] = columns - siblings[0].columns;
+      TESSERA_ASSIGN(
+          w, graph_.apply("pad", {siblings[0].weight}, {{"pads_begin", none}, {"pads_end", behind}}, first.location));
+    } else {
+      TESSERA_ASSIGN(Tensor weight, side_by_side(weights, axis, columns));
+      w = graph_.add_constant(std::move(weight), graph_.value(siblings[0].weight).name + suffix);
+    }
     if (kind.transposed) {
       TESSERA_ASSIGN(w, graph_.apply("transpose", {w}, {{"perm", Ints{1, 0}}}, first.location));
     }
     TESSERA_ASSIGN(ValueId y, graph_.apply("matmul", {kind.operand, w}, tf32_attribute(kind.tf32), first.location));
     if (biased) {
-      const DType dtype = weights[0].dtype();
       std::string name;
       for (const auto& s : siblings) {
         if (s.bias.valid()) {

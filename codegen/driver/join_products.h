@@ -22,7 +22,8 @@
 //   y = matmul(x, w)                w' = [w | 0 ...]      : f16[768, 50264]
 //                                   y = matmul(x, w')[..., 0:50257]
 //
-// Where y is an output that slice is a kernel of its own, which copies. Weights that others read are held twice then.
+// Where y is an output that slice is a kernel of its own, which copies. Weights that others read are held twice then. A
+// weight that is given at run time is padded in each call, where the faster product makes up for it.
 //
 // Joined weights are copies in host memory, where the parts may be mapped from a file; so only products are joined that
 // are small enough for launches to matter. Executables of one model share them.

@@ -21,17 +21,13 @@ std::vector<llvm::Value*> Emitter::prefix_parts(Value* count, const tile::Type& 
     auto* left = b_.CreateSub(count, b_.getInt64(static_cast<uint64_t>(p) * static_cast<uint64_t>(w)));
     left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, b_.getInt64(0));
     left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.getInt64(static_cast<uint64_t>(w)));
-    if (target_.vector_bytes == 64 && w >= 8) { // a mask register is a number: low `left` bits set
-      auto* bits = b_.CreateSub(b_.CreateShl(b_.getInt64(1), left), b_.getInt64(1));
-      out.push_back(b_.CreateBitCast(b_.CreateTrunc(bits, b_.getIntNTy(static_cast<unsigned>(w))),
-                                     FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(w))));
-    } else {
-      std::vector<llvm::Constant*> c;
-      for (int i = 0; i < w; ++i) c.push_back(b_.getInt32(static_cast<uint32_t>(i)));
-      out.push_back(
-          b_.CreateICmpSLT(llvm::ConstantVector::get(c),
-                           b_.CreateVectorSplat(static_cast<unsigned>(w), b_.CreateTrunc(left, b_.getInt32Ty()))));
-    }
+    // Compared as bytes where one instruction makes a mask register of it. Not as the number whose low `left` bits are
+    // set: the combiner of LLVM 19's selection DAGs does not terminate on some logic of masks that are bitcasts.
+    auto* number = target_.vector_bytes == 64 ? b_.getInt8Ty() : b_.getInt32Ty();
+    std::vector<llvm::Constant*> c;
+    for (int i = 0; i < w; ++i) c.push_back(llvm::ConstantInt::get(number, static_cast<uint64_t>(i)));
+    out.push_back(b_.CreateICmpSLT(llvm::ConstantVector::get(c),
+                                   b_.CreateVectorSplat(static_cast<unsigned>(w), b_.CreateTrunc(left, number))));
   }
   return out;
 }

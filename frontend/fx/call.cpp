@@ -410,6 +410,10 @@ SymShape Call::result_shape(int index) {
 
 ValueId Call::literal(const Scalar& s, DType dtype) {
   if (!b.ok()) return {};
+  if (info(dtype).kind == DTypeKind::Complex) {
+    unsupported("a number as a complex one");
+    return {};
+  }
   switch (s.kind) {
   case Scalar::Kind::Bool:
   case Scalar::Kind::Int: return b.scalar_i(dtype, s.integer);

@@ -58,7 +58,12 @@ Status GraphBuilder::build() {
   TESSERA_TRY(add_inputs());
   TESSERA_TRY(add_nodes(nullptr));
   TESSERA_TRY(add_outputs());
-  if (!out_.graph.env().substitutions().empty()) out_.graph.simplify_shapes();
+  if (out_.graph.env().substitutions().empty()) return {};
+  out_.graph.simplify_shapes();
+  // What was found out of a size late may contradict what was done with it before.
+  if (auto status = verify(out_.graph); !status.ok())
+    return Diagnostic(ErrorCode::MalformedModel, status.error().location,
+                      "the program's sizes contradict each other: " + status.error().message);
   return {};
 }
 

@@ -27,7 +27,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from . import _composites, _library, _partition, _program
 from ._options import Options, statistics
 from ._program import value_bytes
-from ._subgraph import Subgraph
+from ._subgraph import Sizes, Subgraph
 
 log = logging.getLogger("tessera")
 Node = torch.fx.Node
@@ -166,6 +166,7 @@ class _GraphCompiler:
         meta = _metadata()
         returned = meta.num_forward_returns if kind == "forward" and meta is not None else len(self.results)
         self.result = CompiledGraph(kind, self.name, [], {}, 0, self.results, returned)
+        self.symbols = {s for n in self.placeholders for s in _program.symbols_of(n)}
         self.leave({})
 
     def leave(self, left: dict[Node, str]) -> None:
@@ -174,6 +175,14 @@ class _GraphCompiler:
         self.views = _views(self.graph, self.results, left)
         self.returned = {self.views.get(r, r) for r in self.results if isinstance(r, Node)}
         self.shown = self.returned | {self.views.get(i, i) for n in left for i in n.all_input_nodes}
+        # Sizes that PyTorch reads and the inputs do not have: it takes them from the tensors.
+        pending = [n for n in self.shown if _partition.is_size(n)]
+        while pending:
+            n = pending.pop()
+            if _program.symbols_of(n) <= self.symbols:
+                continue
+            for i in n.all_input_nodes:
+                (pending.append if _partition.is_size(i) else self.shown.add)(i)
 
     def outputs_of(self, nodes: Sequence[Node]) -> list[Node]:
         """Tensors of these calls that the graph returns or that calls outside read."""
@@ -284,9 +293,15 @@ class _GraphCompiler:
         values: dict[Node, Node] = {n: graph.placeholder(n.name) for n in self.placeholders}
         views: dict[Node, Node] = {}
         owner = {n: s for s in parts for n in s.nodes}
+        sizes = Sizes(graph, values)
+        for n in self.placeholders:
+            sizes.bind(n)
 
         def value(n: Node) -> Node:
             if n in values:
+                return values[n]
+            if _partition.is_size(n) and any(i in owner and i not in owner[i].outputs for i in n.all_input_nodes) and sizes.known(n):
+                values[n] = sizes.node(n)  # of a tensor that its subgraph does not return
                 return values[n]
             if n in owner:
                 s = owner[n]

@@ -168,6 +168,31 @@ TEST(JoinProducts, OddColumnsOf16BitsArePadded) {
   narrow.joined(0);
 }
 
+// x [rows, 256] times the transpose of a weight [301, 256], both given at run time; how many products are padded.
+int padded_in_each_call(int64_t rows) {
+  Graph g;
+  ValueId x = g.add_input("x", {DType::F16, {rows, 256}}), w = g.add_input("w", {DType::F16, {301, 256}});
+  ValueId turned = g.apply("transpose", {w}, {{"perm", Ints{1, 0}}}).value();
+  g.add_output("y", g.apply("matmul", {x, turned}).value());
+  std::map<std::string, Tensor> inputs{{"x", numbers(DType::F16, {rows, 256}, 1)},
+                                       {"w", numbers(DType::F16, {301, 256}, 2)}};
+  auto before = evaluate_graph(g, inputs);
+  auto made = join_products(g, {});
+  EXPECT_TRUE(made.ok());
+  auto fine = verify(g);
+  EXPECT_TRUE(fine.ok()) << fine.error().str();
+  auto after = evaluate_graph(g, inputs);
+  if (!made.ok() || !before.ok() || !after.ok()) return -1;
+  auto same = compare((*after)[0], (*before)[0], 1e-6, 1e-6);
+  EXPECT_TRUE(same.same) << same.message;
+  return made->padded;
+}
+
+TEST(JoinProducts, WeightsOfRunTimeArePaddedWhereManyRowsMakeUpForTheCopy) {
+  EXPECT_EQ(padded_in_each_call(512), 1);
+  EXPECT_EQ(padded_in_each_call(4), 0);
+}
+
 TEST(JoinProducts, WeightsAreCopiedOnceForAllVariants) {
   Tensor parts[] = {numbers(DType::F32, {16, 8}, 1), numbers(DType::F32, {16, 12}, 2)};
   auto joined = [&] {

@@ -157,6 +157,35 @@ TEST(BrokenArchive, Directory) {
   expect_error(damaged(good.directory + 28, uint16_t{0xffff}), M, "longer than the directory", "long name");
 }
 
+TEST(BrokenArchive, Zip64) {
+  const Packed good = pack(Model().entries(), true);
+  const size_t locator = good.end - 20, record = locator - 56;
+  auto damaged = [&](size_t at, auto value) {
+    std::string bytes = good.bytes;
+    overwrite(bytes, at, value);
+    return import_text(bytes);
+  };
+  const auto M = ErrorCode::MalformedModel;
+  ASSERT_TRUE(import_text(good.bytes).ok());
+  expect_error(damaged(locator + 8, UINT64_MAX), M, "zip64 record is not at offset", "record outside of the file");
+  expect_error(damaged(locator + 8, uint64_t{0}), M, "zip64 record is not at offset 0", "record elsewhere");
+  expect_error(damaged(record + 32, UINT64_MAX), M, "entries in", "entries without end");
+  expect_error(damaged(record + 48, UINT64_MAX - 10), M, "directory", "directory outside of the file");
+  expect_error(damaged(record + 40, UINT64_MAX), M, "directory", "directory without end");
+  // The 64-bit offset of the first entry stands behind its name.
+  const size_t offset = good.directory + 46 + Model().entries()[0].name.size() + 4;
+  expect_error(damaged(offset, UINT64_MAX - 5), M, "is not at offset", "entry outside of the file");
+  expect_error(damaged(offset - 2, uint16_t{60000}), M, "extra field that does not end", "long extra field");
+  expect_error(damaged(offset - 4, uint16_t{7}), M, "is not at offset 4294967295", "no 64-bit offset");
+}
+
+TEST(BrokenArchive, WhatStandsAroundIt) {
+  const std::string good = pack(Model().entries()).bytes;
+  expect_error(import_text("#!/bin/sh\n" + good), ErrorCode::MalformedModel, "no entry 0", "something before it");
+  expect_error(import_text(good + "x"), ErrorCode::MalformedModel, "something was appended", "something behind it");
+  expect_error(import_text(""), ErrorCode::MalformedModel, "no end record", "nothing");
+}
+
 TEST(BrokenArchive, Entries) {
   auto with = [](const Entry& e) {
     Model m;
@@ -166,6 +195,10 @@ TEST(BrokenArchive, Entries) {
   const auto M = ErrorCode::MalformedModel;
   expect_error(with({"model/../../etc/passwd", "x"}), M, "leads out of the archive", "..");
   expect_error(with({"/etc/passwd", "x"}), M, "absolute path", "absolute");
+  expect_error(with({"C:\\\\windows", "x"}), M, "of another system", "backslash");
+  expect_error(with({"", "x"}), M, "has no name", "no name");
+  expect_error(with({std::string("model/a\0b", 9), "x"}), M, "a zero byte", "zero byte");
+  EXPECT_TRUE(with({"model/a..b/..c", "x"}).ok());
   expect_error(with({"model/archive_format", "pt2"}), M, "is there twice", "twice");
   expect_error(with({"other/archive_format", "pt2"}), M, "expected one", "two roots");
   std::vector<Entry> all = Model().entries();
@@ -243,6 +276,62 @@ TEST(BrokenArchive, Weights) {
   Model path;
   path.weights["config"]["act.w"]["path_name"] = "../../../etc/passwd";
   expect_error(import_it(path), B, "etc/passwd", "a path out of the archive");
+  Model folder;
+  folder.weights["config"]["act.w"]["path_name"] = "";
+  expect_error(import_it(folder), B, "no entry 'model/data/weights/'", "no path");
+  Model symbolic;
+  symbolic.weights["config"]["act.w"]["tensor_meta"]["sizes"][0] = {
+      {"as_expr", {{"expr_str", "Symbol('s0')"}, {"hint", nullptr}}}};
+  expect_error(import_it(symbolic), B, "symbolic size", "a size that is a symbol");
+  Model complex32;
+  complex32.weights["config"]["act.w"]["tensor_meta"] = meta({2, 3}, {3, 1}, 0, 9);
+  expect_error(import_it(complex32), ErrorCode::UnsupportedType, "complex32", "a type that we do not have");
+  Model ranks;
+  ranks.weights["config"]["act.w"]["tensor_meta"]["strides"] = constants({1});
+  expect_error(import_it(ranks), ErrorCode::MalformedModel, "strides", "more sizes than strides");
+}
+
+// Documents that are cut off, or that hold something else than is expected.
+TEST(BrokenArchive, Documents) {
+  const std::vector<Entry> good = Model().entries();
+  for (const size_t document : {size_t{1}, size_t{2}, size_t{3}}) {
+    for (const size_t cut : {size_t{0}, size_t{1}, good[document].bytes.size() / 2, good[document].bytes.size() - 1}) {
+      std::vector<Entry> all = good;
+      all[document].bytes.resize(cut);
+      expect_error(import_entries(all), ErrorCode::MalformedModel, "no valid JSON", good[document].name);
+    }
+    for (const char* other : {"7", "[]", "null", "{}", "\"x\""}) {
+      std::vector<Entry> all = good;
+      all[document].bytes = other;
+      auto r = import_entries(all);
+      ASSERT_FALSE(r.ok()) << good[document].name << other;
+      EXPECT_EQ(r.error().code, ErrorCode::MalformedModel) << r.error().str();
+    }
+  }
+}
+
+// Other minor versions of the schema: fields that are not known are passed over, and those that came later are missing.
+TEST(Archive, MinorVersionsOfTheSchema) {
+  Model later;
+  later.program["schema_version"]["minor"] = 99;
+  later.program["of_the_future"] = {{"a", Json::array({1, 2})}};
+  later.program["graph_module"]["graph"]["of_the_future"] = 1;
+  later.node(0)["of_the_future"] = "x";
+  std::string deep(100000, '[');
+  later.program["graph_module"]["metadata"] = nullptr;
+  std::vector<Entry> all = later.entries();
+  const size_t at = all[3].bytes.find("\"metadata\":null");
+  ASSERT_NE(at, std::string::npos);
+  all[3].bytes.replace(at + 11, 4, deep + std::string(deep.size(), ']'));
+  auto model = import_entries(all);
+  EXPECT_TRUE(model.ok()) << model.error().str();
+  Model earlier;
+  earlier.program["schema_version"]["minor"] = 0;
+  earlier.program.erase("torch_version");
+  earlier.program["graph_module"]["graph"].erase("is_single_tensor_return");
+  earlier.node(0).erase("metadata");
+  model = import_it(earlier);
+  EXPECT_TRUE(model.ok()) << model.error().str();
 }
 
 TEST(BrokenProgram, OneErrorEach) {

@@ -157,6 +157,82 @@ TEST(Importer, WritesInPlace) {
   }
 }
 
+// Operators whose schemas say nothing of their writes, and in-place ones whose arguments have other names.
+TEST(Importer, WritesThatNoSchemaTells) {
+  const std::string text =
+      "input x: f32[2, 1]\nbuffer m: f32[1]\nbuffer v: f32[1]\nweight w: f32[1]\n"
+      "y: f32[2, 1] = batch_norm.default(input=x, weight=None, bias=None, running_mean=m, running_var=v, "
+      "training=True, momentum=0.5, eps=0.0, cudnn_enabled=False)\n"
+      "d: f32[2, 1] = dropout_.default(self=y, p=0.5, train=False)\n"
+      "return d";
+  // The batch's mean is 3, its unbiased variance 2; both statistics were -1.
+  EXPECT_EQ(results(text, {{"x", Tensor::of<double>(DType::F32, {2, 1}, std::vector<double>{2, 4})}}),
+            "d=f32[2, 1]{-1.0, 1.0} m=f32[1]{1.0} v=f32[1]{0.5}");
+  auto model = fx::import_program(program(text));
+  ASSERT_EQ(model->warnings.size(), 1u);
+  EXPECT_NE(model->warnings[0].find("the module changes 'm', 'v'"), std::string::npos) << model->warnings[0];
+}
+
+// A call of a region with a graph of its own: {mul = x * 2; return mul} under `target`, whose first argument is `mode`.
+ProgramSource with_region(const std::string& target, const std::vector<nlohmann::ordered_json>& mode) {
+  using Json = nlohmann::ordered_json;
+  ProgramSource source = program("input x: f32[2]\nmul: f32[2] = mul.Tensor(self=x, other=3)\n"
+                                 "out: f32[2] = alias.default(self=mul)\nreturn out, mul");
+  Json p = Json::parse(source.json);
+  Json& graph = p["graph_module"]["graph"];
+  Json region = graph;
+  region["nodes"].erase(1);
+  region["nodes"][0]["inputs"][1]["arg"] = {{"as_int", 2}};
+  region["outputs"] = Json::array({{{"as_tensor", {{"name", "mul"}}}}});
+  Json inputs = Json::array();
+  auto add = [&](const Json& arg) { inputs.push_back({{"name", ""}, {"arg", arg}, {"kind", 1}}); };
+  for (const Json& m : mode) add(m);
+  add({{"as_graph", {{"name", "region"}, {"graph", region}}}});
+  add({{"as_tensor", {{"name", "mul"}}}});
+  graph["nodes"][1]["target"] = "torch.ops.higher_order." + target;
+  graph["nodes"][1]["inputs"] = inputs;
+  graph["nodes"][1]["metadata"] = Json::object();
+  source.json = p.dump();
+  return source;
+}
+
+TEST(Importer, RegionsWithoutGradientsAreInlined) {
+  const nlohmann::ordered_json off = {{"as_bool", false}}, on = {{"as_bool", true}}, cpu = {{"as_string", "cpu"}},
+                               bf16 = {{"as_scalar_type", 13}};
+  for (const auto& source :
+       {with_region("wrap_with_set_grad_enabled", {off}), with_region("wrap_with_autocast", {cpu, bf16, off, off})}) {
+    auto model = fx::import_program(source);
+    ASSERT_TRUE(model.ok()) << model.error().str();
+    auto out = evaluate_graph(model->graph, {{"x", range({2}, 1)}});
+    ASSERT_TRUE(out.ok()) << out.error().str();
+    EXPECT_EQ(show((*out)[0]), "f32[2]{6.0, 12.0}"); // both values named 'mul' are there
+    EXPECT_EQ(show((*out)[1]), "f32[2]{3.0, 6.0}");
+    EXPECT_EQ(model->graph.outputs()[0].name, "out");
+  }
+  auto error = [](const ProgramSource& source) { return fx::import_program(source).error().str(); };
+  const std::string autocast = error(with_region("wrap_with_autocast", {cpu, bf16, on, off}));
+  EXPECT_NE(autocast.find("(higher_order.wrap_with_autocast, output 'out', net.py:10)"), std::string::npos) << autocast;
+  EXPECT_NE(autocast.find("run_decompositions()"), std::string::npos) << autocast;
+  EXPECT_NE(error(with_region("cond", {off})).find("run under a condition"), std::string::npos);
+}
+
+// Damaged programs: lists that are too short for the operator are errors, whatever reads them.
+TEST(Importer, ArgumentsThatAreTooShort) {
+  const char* const calls[] = {
+      "y: f32[2] = adaptive_avg_pool2d.default(self=x, output_size=[2, 2])",
+      "y: f32[2] = conv2d.default(input=x, weight=x)",
+      "y: f32[2] = softmax.int(self=x, dim=4)",
+      "y: f32[2] = pixel_shuffle.default(self=x, upscale_factor=2)",
+      "y: f32[2] = avg_pool2d.default(self=x, kernel_size=[0, 0])",
+      "y: f32[2] = permute.default(self=x, dims=[])",
+  };
+  for (const char* call : calls) {
+    const std::string said = error_of(std::string("input x: f32[2]\n") + call + "\nreturn y");
+    EXPECT_EQ(said.find("error TES-"), 0u) << call << "\n" << said;
+    EXPECT_NE(said.find("body.0.y"), std::string::npos) << said;
+  }
+}
+
 TEST(Importer, WritesThatCannotBeFollowed) {
   EXPECT_NE(error_of("input x: f32[2, 3]\n"
                      "t: f32[3, 2] strides [1, 3] = t.default(self=x)\n"

@@ -534,6 +534,38 @@ TEST(HostGather, MasksGatherScatterAndReports) {
   EXPECT_EQ(error, 7);
 }
 
+// Logic of masks, some of which LLVM's instruction selection does not come to an end with on vectors of booleans.
+TEST(HostMasks, FormulasOfTwoBoundsAgreeWithTheInterpreter) {
+  for (DType d : {DType::I64, DType::F32, DType::I16}) {
+    Kernel k;
+    k.name = "masks";
+    Builder b(k);
+    auto x = b.param("x", pointer(d)), y = b.param("y", pointer(d), true);
+    auto m = b.param("m", scalar_i64()), n = b.param("n", scalar_i64());
+    auto op = [&](ScalarOp o, std::initializer_list<tile::ValueId> a) {
+      return b.scalar(o, std::vector<tile::ValueId>(a));
+    };
+    auto zero = b.const_i(DType::I64, 0);
+    auto none = is_float(d) ? b.const_f(d, 0) : b.const_i(d, 0);
+    b.for_loop(zero, b.const_i(DType::I64, 128), b.const_i(DType::I64, 32), {},
+               [&](tile::ValueId i, std::span<const tile::ValueId>) -> std::vector<tile::ValueId> {
+                 auto at = op(ScalarOp::Add, {b.range(32), i});
+                 auto first = op(ScalarOp::Lt, {at, m}), second = op(ScalarOp::Lt, {at, n});
+                 auto other = op(ScalarOp::Not, {second});
+                 auto v = b.load(x, at, op(ScalarOp::Or, {first, second}));
+                 auto inner = op(ScalarOp::Select, {other, v, none});
+                 auto outer = op(ScalarOp::Select, {first, inner, none});
+                 b.store(y, at, op(ScalarOp::Select, {second, v, outer}));
+                 return {};
+               });
+    for (auto [size_m, size_n] : {std::pair<int64_t, int64_t>{100, 37}, {37, 100}, {0, 128}, {128, 0}}) {
+      Buffers data = filled({d, d}, 128, 3, true);
+      data.sizes = {size_m, size_n};
+      expect_as_interpreted(k, data, 1);
+    }
+  }
+}
+
 TEST(HostModule, RefusesDamagedObjects) {
   std::vector<CompiledObject> objects(1);
   objects[0].symbol = "kernel";

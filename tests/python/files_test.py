@@ -100,7 +100,8 @@ class Explained(unittest.TestCase):
         with self.assertRaises(tessera.InputTypeError) as caught:
             model.explain(nobody=3)
         self.assertEqual(caught.exception.message, "neither an input nor a dimension is called 'nobody'")
-        self.assertEqual((caught.exception.code, len(caught.exception.notes)), ("TES-1002", 2))
+        self.assertEqual(caught.exception.code, "TES-1002")
+        self.assertIn("its symbolic dimensions are batch", caught.exception.notes)
 
     def test_command(self) -> None:
         run = [sys.executable, "-m", "tessera._command"]

@@ -5,6 +5,7 @@ without a compiler on the path; and the examples of README.md, run as printed.
 from __future__ import annotations
 
 import email
+import importlib.util
 import os
 import re
 import shlex
@@ -103,30 +104,35 @@ class Wheel(unittest.TestCase):
                 print(f"installed: {here.run('python', '--version').strip()}", flush=True)
 
 
+@unittest.skipUnless(importlib.util.find_spec("torch"), "needs PyTorch (tools/setup --torch)")
 class Readme(unittest.TestCase):
     """NumPy and PyTorch come from the environment that runs this; nothing of it comes before the wheel."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.here = Environment(sys.executable, Path(folder.name))
+        (cls.here.folder / "models").symlink_to(ROOT / "models")
+        (site,) = (cls.here.folder / "venv" / "lib").glob("python*/site-packages")
+        ours = [p for p in sys.path if p.endswith("site-packages")]
+        (site / "others.pth").write_text("\n".join(ours) + "\n")
 
     def test_examples(self) -> None:
         text = (ROOT / "README.md").read_text(encoding="utf-8")
         part = text[text.index("## In Python") : text.index("## Two commands")]
-        examples = re.findall(r"^```python\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+        parts = re.findall(r"^```python\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
         commands = re.findall(r"^    (tessera .*)$", part, re.MULTILINE)
-        self.assertGreaterEqual(len(examples), 4)
+        self.assertGreaterEqual(len(parts), 4)
         self.assertGreaterEqual(len(commands), 2)
-        with tempfile.TemporaryDirectory() as folder:
-            here = Environment(sys.executable, Path(folder))
-            (here.folder / "models").symlink_to(ROOT / "models")
-            (site,) = (here.folder / "venv" / "lib").glob("python*/site-packages")
-            ours = [p for p in sys.path if p.endswith("site-packages")]
-            (site / "others.pth").write_text("\n".join(ours) + "\n")
-            for i, example in enumerate(examples):
-                with self.subTest(example=example):
-                    self.assertLessEqual(len(example.splitlines()), 10)
-                    (here.folder / f"example{i}.py").write_text(example)
-                    print(f"---- example {i + 1}\n{here.run('python', f'example{i}.py')}", flush=True)
-            for command in commands:
-                with self.subTest(command=command):
-                    print(f"---- {command}\n{here.run(*shlex.split(command.split('#')[0]))}", flush=True)
+        for i, example in enumerate(parts):
+            with self.subTest(example=example):
+                self.assertLessEqual(len(example.splitlines()), 10)
+                (self.here.folder / f"example{i}.py").write_text(example)
+                print(f"---- example {i + 1}\n{self.here.run('python', f'example{i}.py')}", flush=True)
+        for command in commands:
+            with self.subTest(command=command):
+                print(f"---- {command}\n{self.here.run(*shlex.split(command.split('#')[0]))}", flush=True)
 
 
 if __name__ == "__main__":

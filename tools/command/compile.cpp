@@ -55,6 +55,7 @@ void add_compile(CommandLine& line) {
            "put the weights into the file instead of naming the model's own files");
   sub.footer("Examples:\n"
              "  tessera compile model.onnx -o model.tsr\n"
+             "  tessera compile model.pt2 -o model.tsr\n"
              "  tessera compile model.onnx -o model.tsr --embed-weights --threads 4\n"
              "  tessera compile model.onnx -o model.tsr --device cuda --arch sm_90");
   sub.action([options] { return run(*options); });

@@ -105,6 +105,7 @@ void add_explain(CommandLine& line) {
              "Examples:\n"
              "  tessera explain model.onnx --shape batch=8 --shape seq=128\n"
              "  tessera explain model.onnx --summary\n"
+             "  tessera explain model.pt2 --shape x=8x3x224x224\n"
              "  tessera explain model.onnx --format json -o report.json\n"
              "  tessera explain model.onnx --format html --tiles -o report.html");
   sub.action([options] { return run(*options); });

@@ -284,6 +284,7 @@ void add_run(CommandLine& line) {
              "  tessera run model.onnx --shape batch=4 --shape seq=128\n"
              "  tessera run model.onnx --input input_ids=ids.npy --input attention_mask=mask.npy --output-dir out\n"
              "  tessera run model.onnx --input x=x.npy --expect reference --rtol 1e-3\n"
+             "  tessera run model.pt2 --shape x=8x3x224x224\n"
              "  tessera run model.onnx --shape batch=4 --specialize batch=exact --specialize seq=div:8");
   sub.action([options] { return run(*options); });
 }

@@ -108,7 +108,8 @@ Translate triangle_indices(bool lower) {
     const DType d = c.result_dtype();
     if (!c.b.ok()) return;
     constexpr int64_t kMost = int64_t{1} << 26; // elements of the whole matrix
-    if (rows < 0 || columns < 0 || (columns > 0 && rows > kMost / columns) || std::abs(offset / 2) > kMost)
+    if (rows < 0 || columns < 0 || rows > kMost || columns > kMost || (columns > 0 && rows > kMost / columns) ||
+        std::abs(offset / 2) > kMost)
       return c.unsupported("indices of a triangle of " + std::to_string(rows) + " rows and " + std::to_string(columns) +
                            " columns");
     std::vector<int64_t> row, column;

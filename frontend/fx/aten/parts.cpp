@@ -27,7 +27,13 @@ Ints spatial(Call& c, std::string_view name, size_t count, const Ints& fallback)
 }
 
 Batched with_batch(Call& c, ValueId x, int spatial) {
-  if (!c.b.ok() || c.b.rank(x) != spatial + 1) return {x, false};
+  if (!c.b.ok()) return {x, false};
+  const int rank = c.b.rank(x);
+  if (rank == spatial + 2) return {x, false};
+  if (rank != spatial + 1)
+    c.b.fail(ErrorCode::ShapeMismatch, "a tensor of " + std::to_string(spatial + 1) + " or " +
+                                           std::to_string(spatial + 2) + " dimensions is expected, not " +
+                                           str(c.b.shape(x)));
   return {c.b.unsqueeze(x, {0}), true};
 }
 ValueId without_batch(Call& c, ValueId x, const Batched& like) {

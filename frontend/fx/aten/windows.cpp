@@ -424,7 +424,7 @@ void translate_adaptive_avg_pool(Call& c) {
   if (a->divides()) return c.result(without_batch(c, c.b.op("AveragePool", {in.value}, a->pool().attributes()), in));
   if (product_of(a->out) == 0) {
     SymShape shape = c.b.shape(in.value);
-    std::copy(out.begin(), out.end(), shape.begin() + 2);
+    for (size_t i = 0; i < n; ++i) shape[i + 2] = out[i];
     return c.result(without_batch(c, zeros(c, d, shape), in));
   }
   ValueId y = c.b.widen(in.value);

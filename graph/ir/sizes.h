@@ -1,0 +1,26 @@
+// Sizes that only running a node defines: how many elements NonZero finds.
+#pragma once
+#include "graph/ir/graph.h"
+#include <unordered_map>
+
+namespace tessera {
+
+class SizeDefiners {
+public:
+  explicit SizeDefiners(const Graph& graph);
+  // Calls f with each node that defines a size which `node` needs: one of its results' sizes, of its attributes, or of
+  // the known contents of its operands. Not with `node` itself.
+  template <class F>
+  void needed_by(const Graph& graph, NodeId node, F&& f) const {
+    if (by_symbol_.empty()) return;
+    for (const SymExpr& e : sizes_of(graph, node))
+      for (const SymExpr& symbol : e.symbols())
+        if (auto it = by_symbol_.find(symbol.symbol_id()); it != by_symbol_.end() && it->second != node) f(it->second);
+  }
+
+private:
+  [[nodiscard]] static std::vector<SymExpr> sizes_of(const Graph& graph, NodeId node);
+  std::unordered_map<uint64_t, NodeId> by_symbol_;
+};
+
+} // namespace tessera

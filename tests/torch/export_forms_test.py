@@ -1,0 +1,242 @@
+"""What a module's `forward` may take, return and change, as exported programs through the command: results and new values as
+eager's, or one clear error.
+
+    python tests/torch/export_forms_test.py [NAME ...]
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from shards import ROOT, shard
+from torch import Tensor, nn
+from torch.export import Dim
+
+COMMAND = os.environ.get("TESSERA_COMMAND", str(ROOT / "build/bin/tessera"))
+WORK = ROOT / "build/export-forms"
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Form:
+    """A module, a call of it, the sizes that are free, and a part of the error where it cannot be run."""
+
+    make: Callable[[], nn.Module]
+    inputs: tuple[Any, ...]
+    free: Any = None
+    error: str = ""
+
+
+class _Of(nn.Module):
+    """A module that is a function."""
+
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *x: Any) -> Any:
+        return self.function(*x)
+
+
+class _Cache(nn.Module):
+    """Keys that are kept from call to call."""
+
+    def __init__(self, write: Callable[[Tensor, Tensor, Tensor], Any]):
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(2, 16, 8))
+        self.write = write
+
+    def forward(self, x: Tensor, at: Tensor) -> Tensor:
+        self.write(self.kept, x, at)
+        return F.scaled_dot_product_attention(x, self.kept, self.kept)
+
+
+class _Norm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x)
+
+
+class _Layouts(nn.Module):
+    """Parameters and buffers that share a storage, transposed and at offsets; a constant; one that is not saved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        whole = torch.randn(12)
+        self.a = nn.Parameter(whole[:6].view(2, 3))
+        self.register_buffer("b", whole[3:9].view(3, 2).t())
+        self.register_buffer("fresh", torch.arange(3.0), persistent=False)
+        self.constant = torch.tensor([1.0, 2.0, 3.0])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.a.t() @ self.b + self.fresh + self.constant
+
+
+class _Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(10, 8)
+        self.head = nn.Linear(8, 10, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.embed(tokens))
+
+
+def _without_gradients(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        y = x * 2
+        with torch.autocast("cpu", enabled=False):
+            y = y.float().exp()
+    return x + y
+
+
+def _autocast(x: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return x @ x
+
+
+def _item(x: Tensor, n: Tensor) -> Tensor:
+    k = n.item()
+    torch._check(k >= 1)
+    torch._check(k <= x.shape[0])
+    return x[:k]
+
+
+BATCH = {0: Dim("batch", min=1, max=64)}
+X = torch.linspace(-1, 1, 24)
+FORMS: dict[str, Form] = {
+    "dictionaries": Form(lambda: _Of(lambda d: {"sum": d["a"] + d["b"], "product": d["a"] * d["b"]}), ({"a": X, "b": X * 2},)),
+    "nested": Form(lambda: _Of(lambda xs: (xs[0] + xs[1][0], [xs[1][1] * 2])), ([X.view(4, 6), (X.view(4, 6), X[:3])],)),
+    "numbers": Form(lambda: _Of(lambda x, n: (x * n, x.shape[0] * 2, x + x.shape[0])), (X.view(4, 6), 5), ((BATCH, None),)),
+    "size_input": Form(lambda: _Of(lambda x, n: x * n), (X.view(4, 6), 5), ((BATCH, Dim.DYNAMIC),)),
+    "multiples": Form(
+        lambda: _Of(lambda x: x.view(x.shape[0], x.shape[1] // 8, 8).sum(2)), (torch.randn(2, 16),),
+        (({0: Dim("batch", max=64), 1: 8 * Dim("blocks", max=16)},),),
+    ),
+    "empty": Form(lambda: _Of(lambda x: (x.new_zeros(0, 3), x[:0])), (X.view(4, 6),)),
+    "nonzero": Form(lambda: _Of(lambda x: (x[x > 0], torch.nonzero(x).shape[0])), (X.view(4, 6),), ((BATCH,),)),
+    "sorted": Form(lambda: _Of(lambda x: (torch.topk(x, 3), x.sort(descending=True).indices)), (torch.randn(4, 6),), ((BATCH,),)),
+    "layouts": Form(_Layouts, (X.view(8, 3),), ((BATCH,),)),
+    "tied": Form(_Tied, (torch.tensor([[1, 2, 3]]),)),
+    "batch_norm": Form(lambda: _Norm().train(), (torch.randn(6, 4),), ({0: Dim("batch", min=2, max=64)},)),
+    "cache_index": Form(lambda: _Cache(lambda k, x, at: k.index_copy_(1, at, x)), (torch.randn(2, 3, 8), torch.tensor([4, 5, 6]))),
+    "cache_slice": Form(lambda: _Cache(lambda k, x, at: k[:, 4:7].copy_(x)), (torch.randn(2, 3, 8), torch.tensor([4, 5, 6]))),
+    "cache_put": Form(lambda: _Cache(lambda k, x, at: k.__setitem__((slice(None), at), x)), (torch.randn(2, 3, 8), torch.tensor([4, 5, 6]))),
+    "changed_input": Form(lambda: _Of(lambda x, y: x.add_(y) * 2), (X.clone(), X * 3)),
+    "recurrent": Form(lambda: nn.LSTM(8, 16, batch_first=True), (torch.randn(2, 5, 8),), ({0: BATCH[0]},)),
+    "without_gradients": Form(lambda: _Of(_without_gradients), (X,)),
+    "autocast": Form(lambda: _Of(_autocast), (X[:16].view(4, 4),), error="run_decompositions()"),
+    "condition": Form(
+        lambda: _Of(lambda x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))), (X.clone(),),
+        error="operator 'higher_order.cond' is not supported",
+    ),
+    "item": Form(lambda: _Of(_item), (X.clone(), torch.tensor(2)), error="an integer that is read from a tensor"),
+    "random": Form(lambda: _Of(lambda x: x + torch.rand_like(x)), (X,), error="operator 'aten.rand_like.default' is not supported"),
+}  # fmt: skip
+
+
+def _array(value: Any) -> np.ndarray[Any, Any]:
+    return value.numpy(force=True) if isinstance(value, torch.Tensor) else np.asarray(value)
+
+
+def _expected(form: Form, module: nn.Module, program: torch.export.ExportedProgram) -> dict[str, np.ndarray[Any, Any]]:
+    """Eager's results by the names of the program's outputs, and what the call changed by the names of buffers and inputs."""
+    module, inputs = copy.deepcopy(module), copy.deepcopy(form.inputs)
+    leaves = [v for v in torch.utils._pytree.tree_leaves(inputs)]
+    users = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+    with torch.no_grad():
+        results = torch.utils._pytree.tree_leaves(module(*inputs))
+    names = [s.arg.name for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT"]
+    out = {name: _array(r) for name, r in zip(names, results, strict=True)}
+    state = dict(module.named_buffers())
+    for spec in program.run_decompositions().graph_signature.output_specs:
+        if spec.kind.name == "BUFFER_MUTATION":
+            out[spec.target] = _array(state[spec.target])
+        elif spec.kind.name == "USER_INPUT_MUTATION":
+            out[spec.target] = _array(leaves[users.index(spec.target)])
+    return out
+
+
+def check(name: str) -> str:
+    """One form, as exported and after run_decompositions(). Raises AssertionError for another result than eager's."""
+    form = FORMS[name]
+    torch.manual_seed(0)
+    module = form.make()
+    free = form.free[0] if form.free and isinstance(form.free[0], tuple) else form.free
+    if isinstance(module, _Of) and form.free:
+        free = (free,)  # *x of forward
+    program = torch.export.export(module, copy.deepcopy(form.inputs), dynamic_shapes=free)
+    if form.error:
+        said = _run(name, program, form, {}).stderr
+        assert said.count("error TES-") == 1 and form.error in said, said
+        return "refused: " + said.splitlines()[0]
+    expected = _expected(form, module, program)
+    for kind, exported in (("exported", program), ("decomposed", program.run_decompositions())):
+        done = _run(f"{name}-{kind}", exported, form, expected)
+        assert done.returncode == 0, f"{kind}: {done.stderr}"
+        folder = WORK / f"{name}-{kind}" / "out"
+        got = {p.stem: np.load(p) for p in folder.iterdir()}
+        assert len(got) == len(expected), f"{kind}: outputs {sorted(got)} instead of {sorted(expected)}"
+        # Decomposition names results anew; their order is the report's.
+        order = [o["name"] for o in json.loads((WORK / f"{name}-{kind}" / "report.json").read_text())["cases"][0]["outputs"]]
+        for key, output in zip(expected, order, strict=True):
+            a, b = got[output].astype(np.float64), expected[key].astype(np.float64)
+            assert a.shape == b.shape, f"{kind}: {output} has the shape {a.shape}, eager's {key} {b.shape}"
+            assert np.linalg.norm(a - b) <= TOLERANCE * np.linalg.norm(b), f"{kind}: {output} is {a}, eager's {key} is {b}"
+    return f"outputs {', '.join(expected)}"
+
+
+def _run(
+    folder: str, program: torch.export.ExportedProgram, form: Form, expected: dict[str, Any]
+) -> subprocess.CompletedProcess[str]:
+    """Saves a program and the call's inputs, and runs the command on them."""
+    work = WORK / folder
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    torch.export.save(program, work / "model.pt2")
+    arguments = []
+    users = [s.arg for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+    for arg, value in zip(users, torch.utils._pytree.tree_leaves(form.inputs), strict=True):
+        if isinstance(value, torch.Tensor) or type(arg).__name__ == "SymIntArgument":
+            np.save(work / f"{arg.name}.npy", _array(value))
+            arguments += ["--input", f"{arg.name}={arg.name}.npy"]
+    command = [COMMAND, "run", "model.pt2", *arguments, "--output-dir", "out", "--json", "report.json", "--cache-dir", str(WORK / "cache")]
+    return subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=300)
+
+
+def main() -> int:
+    failed = []
+    index, count = shard()
+    names = sys.argv[1:] or list(FORMS)[index::count]
+    for name in names:
+        try:
+            print(f"{name:18} {check(name)}", flush=True)
+        except Exception as e:
+            failed.append(name)
+            print(f"{name:18} FAILED {type(e).__name__}: {' '.join(str(e).split())[:600]}", flush=True)
+    print(f"{len(names) - len(failed)} of {len(names)} forms of exported modules as they should be")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    sys.exit(main())
