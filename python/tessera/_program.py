@@ -393,6 +393,11 @@ def symbolic_sizes(v: object) -> Iterator[torch.SymInt]:
         yield from (s for s in (*v.shape, *v.stride()) if isinstance(s, torch.SymInt))
 
 
+def symbols_of(node: torch.fx.Node) -> set[sympy.Symbol]:
+    """The symbols in the sizes that a node's value states."""
+    return {s for size in symbolic_sizes(node.meta.get("val")) for s in size.node.expr.free_symbols}
+
+
 def value_bytes(node: torch.fx.Node) -> int:
     """Bytes of the tensors of a value, at the sizes the graph was captured with."""
     total = 0

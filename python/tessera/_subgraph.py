@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -126,9 +127,52 @@ class Subgraph:
             self._eager = eager(self.nodes, self.inputs, self.outputs, self.constants)
         return list(self._eager(*args))
 
-    def crossing_bytes(self) -> int:
-        """Bytes of inputs and outputs that are tensors, at the sizes the graph was captured with."""
-        return sum(_program.value_bytes(n) for n in (*self.inputs, *self.outputs))
+    def host_operators(self) -> dict[Node, str]:
+        """Calls that the program computes by operators without generated code, with the reason."""
+        found: dict[Node, str] = {}
+        by_name = {n.name: n.args[0] if _program.is_part(n) else n for n in self.nodes}
+        for step in json.loads(self.session.report()).get("host_operators", []):
+            for operator in step["operators"]:
+                call = by_name.get(operator["name"].rsplit(".", 1)[-1])  # behind the path of the module
+                if isinstance(call, Node):
+                    found |= dict.fromkeys([call, *(u for u in call.users if _program.is_part(u))], step["reason"])
+        return found
+
+
+class Sizes:
+    """Sizes as nodes of a graph that is being made, from those that its values are or have as dimensions."""
+
+    def __init__(self, graph: torch.fx.Graph, values: Mapping[Node, Node]):
+        """values: nodes of the graph that is copied, and what they are in `graph`."""
+        self._graph, self._values = graph, values
+        self._symbols: dict[sympy.Expr, Callable[[], Node]] = {}
+
+    def _extent(self, n: Node, d: int) -> Node:
+        return self._graph.call_function(torch.ops.aten.sym_size.int, (self._values[n], d))
+
+    def bind(self, n: Node) -> None:
+        """From now on the value of `n`, which is there, states sizes."""
+        v = n.meta["val"]
+        if isinstance(v, torch.SymInt):
+            self._symbols.setdefault(v.node.expr, functools.partial(self._values.__getitem__, n))
+        elif isinstance(v, torch.Tensor):
+            for d, s in enumerate(v.shape):
+                if isinstance(s, torch.SymInt):
+                    self._symbols.setdefault(s.node.expr, functools.partial(self._extent, n, d))
+
+    def known(self, n: Node) -> bool:
+        return _program.symbols_of(n) <= self._symbols.keys()
+
+    def node(self, n: Node) -> Any:
+        """The value of a size: a number, or a node. Its symbols are known."""
+        v = n.meta["val"]
+        if isinstance(v, int):
+            return v
+        expr = v.node.expr
+        if expr in self._symbols:
+            return self._symbols[expr]()
+        terms = sorted(expr.free_symbols, key=str)
+        return self._graph.call_function(sympy_function(expr, terms), tuple(self._symbols[s]() for s in terms))
 
 
 def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node],
@@ -140,37 +184,12 @@ def eager(nodes: Sequence[Node], inputs: Sequence[Node], outputs: Sequence[Node]
     for i, (n, (_, value)) in enumerate(constants.items()):
         root.register_buffer(f"constant_{i}", value, persistent=False)
         values[n] = graph.get_attr(f"constant_{i}")
-    # Symbols of sizes: an input that is one, or a dimension that is one.
-    symbols: dict[sympy.Expr, Callable[[], Node]] = {}
-
-    def extent(n: Node, d: int) -> Node:
-        return graph.call_function(torch.ops.aten.sym_size.int, (values[n], d))
-
+    sizes = Sizes(graph, values)
     for n in inputs:
-        v = n.meta["val"]
-        if isinstance(v, torch.SymInt):
-            symbols.setdefault(v.node.expr, functools.partial(values.__getitem__, n))
-        elif isinstance(v, torch.Tensor):
-            for d, s in enumerate(v.shape):
-                if isinstance(s, torch.SymInt):
-                    symbols.setdefault(s.node.expr, functools.partial(extent, n, d))
-
-    def argument(n: Node) -> Any:
-        if n not in values:
-            v = n.meta["val"]
-            if isinstance(v, int):
-                return v
-            expr = v.node.expr
-            if expr not in symbols:
-                terms = sorted(expr.free_symbols, key=str)
-                function = sympy_function(expr, terms)
-                values[n] = graph.call_function(function, tuple(symbols[s]() for s in terms))
-            else:
-                values[n] = symbols[expr]()
-        return values[n]
-
+        sizes.bind(n)
     for n in nodes:
-        values[n] = graph.node_copy(n, argument)
+        values[n] = graph.node_copy(n, lambda i: values[i] if i in values else sizes.node(i))
+        sizes.bind(n)  # sizes that are data
     graph.output([values[n] for n in outputs])
     return torch.fx.GraphModule(root, graph)
 

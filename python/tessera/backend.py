@@ -27,7 +27,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from . import _composites, _library, _partition, _program
 from ._options import Options, statistics
 from ._program import value_bytes
-from ._subgraph import Subgraph, sympy_function
+from ._subgraph import Sizes, Subgraph
 
 log = logging.getLogger("tessera")
 Node = torch.fx.Node
@@ -166,6 +166,7 @@ class _GraphCompiler:
         meta = _metadata()
         returned = meta.num_forward_returns if kind == "forward" and meta is not None else len(self.results)
         self.result = CompiledGraph(kind, self.name, [], {}, 0, self.results, returned)
+        self.symbols = {s for n in self.placeholders for s in _program.symbols_of(n)}
         self.leave({})
 
     def leave(self, left: dict[Node, str]) -> None:
@@ -174,6 +175,14 @@ class _GraphCompiler:
         self.views = _views(self.graph, self.results, left)
         self.returned = {self.views.get(r, r) for r in self.results if isinstance(r, Node)}
         self.shown = self.returned | {self.views.get(i, i) for n in left for i in n.all_input_nodes}
+        # Sizes that PyTorch reads and the inputs do not have: it takes them from the tensors.
+        pending = [n for n in self.shown if _partition.is_size(n)]
+        while pending:
+            n = pending.pop()
+            if _program.symbols_of(n) <= self.symbols:
+                continue
+            for i in n.all_input_nodes:
+                (pending.append if _partition.is_size(i) else self.shown.add)(i)
 
     def outputs_of(self, nodes: Sequence[Node]) -> list[Node]:
         """Tensors of these calls that the graph returns or that calls outside read."""
@@ -199,27 +208,35 @@ class _GraphCompiler:
         calls = [n for n in self.graph.nodes if n.op == "call_function" and not _partition.is_size(n)]
         if not any(n in self.returned or _partition.is_ordered(n) for n in calls):
             calls = []  # inputs, constants and views of them
-        whole: Subgraph | None = None
-        wanted = self.options.device in ("auto", self.device.type)
-        if wanted and any(n in self.returned for n in calls):
-            whole = self.try_whole([n for n in calls if str(n.target) not in _partition._FACTS])
-        if whole is not None:
-            return self.assemble([(whole.nodes, whole)], {})
+        if calls and self.options.device not in ("auto", self.device.type):
+            return self.assemble([], {n: f"it runs on {self.device.type}, and the option 'device' is '{self.options.device}'" for n in calls})
+        return self.assemble(*self.programs(calls))
+
+    def programs(self, calls: Sequence[Node]) -> tuple[list[Subgraph], dict[Node, str]]:
+        """The calls as programs, and those that are left to PyTorch, with the reason."""
         if not calls:
-            left: dict[Node, str] = {}
-            stages: list[list[Node]] = []
-        elif not wanted:
-            left, stages = {n: f"it runs on {self.device.type}, and the option 'device' is '{self.options.device}'" for n in calls}, []
-        else:
-            stages, left = self.split(calls)
+            return [], {}
+        whole = self.try_whole([n for n in calls if str(n.target) not in _partition._FACTS]) if any(n in self.returned for n in calls) else None
+        parts, left = ([whole], {}) if whole is not None else self.parts(*self.split(calls))
+        while slow := self.on_host(parts):
+            parts, left = self.parts(*_partition.stages(self.graph, {**left, **slow}))
+        return parts, left
+
+    def parts(self, stages: Sequence[Sequence[Node]], left: dict[Node, str]) -> tuple[list[Subgraph], dict[Node, str]]:
         self.leave(left)
-        parts: list[tuple[Sequence[Node], Subgraph]] = []
+        parts: list[Subgraph] = []
         for i, nodes in enumerate(stages):
             try:
-                parts.append((nodes, self.subgraph(f"{self.name} part {i}", nodes)))
+                parts.append(self.subgraph(f"{self.name} part {i}", nodes))
             except Exception as e:
                 self.refuse(nodes, e, left)
-        return self.assemble(parts, left)
+        return parts, left
+
+    def on_host(self, parts: Sequence[Subgraph]) -> dict[Node, str]:
+        """Calls that programs on a GPU would compute on the host, from copies there: PyTorch has kernels for them."""
+        if self.device.type == "cpu" or self.options.strict:
+            return {}
+        return {n: reason for s in parts for n, reason in s.host_operators().items()}
 
     def try_whole(self, nodes: list[Node]) -> Subgraph | None:
         if not nodes or any(_partition.is_random(n) or _partition.reads_data(n) for n in nodes) or any(_partition._refused_value(n, self.device) for n in self.graph.nodes):
@@ -265,50 +282,26 @@ class _GraphCompiler:
         for observer in list(_observers):
             observer(self.result)
 
-    def sizes(self) -> Callable[[Node], Callable[..., int] | None]:
-        """Sizes as functions of the graph's inputs; None where they do not state all symbols."""
-        where: dict[sympy.Expr, Callable[[Sequence[Any]], int]] = {}
-        for i, n in enumerate(self.placeholders):
-            v = n.meta.get("val")
-            if isinstance(v, torch.SymInt):
-                where.setdefault(v.node.expr, operator.itemgetter(i))
-            for d, s in enumerate(v.shape if isinstance(v, torch.Tensor) else ()):
-                if isinstance(s, torch.SymInt):
-                    where.setdefault(s.node.expr, lambda given, i=i, d=d: int(given[i].shape[d]))
-
-        def size_of(n: Node) -> Callable[..., int] | None:
-            v = n.meta.get("val")
-            if isinstance(v, int):
-                return lambda *given: v
-            if not isinstance(v, torch.SymInt):
-                return None
-            terms = sorted(v.node.expr.free_symbols, key=str)
-            if not all(s in where for s in terms):
-                return None
-            size = sympy_function(v.node.expr, terms)
-            return lambda *given: size(*[where[s](given) for s in terms])
-
-        return size_of
-
-    def assemble(self, parts: Sequence[tuple[Sequence[Node], Subgraph]], left: dict[Node, str]) -> Callable[[list[Any]], list[Any]]:
+    def assemble(self, parts: Sequence[Subgraph], left: dict[Node, str]) -> Callable[[list[Any]], list[Any]]:
         """A graph of PyTorch's that calls the subgraphs, and runs the rest as it stands."""
         self.result.left = left
-        self.result.subgraphs = [s for _, s in parts]
+        self.result.subgraphs = list(parts)
         outside: set[Node] = {*self.placeholders, *self.constants}
-        self.result.crossing = sum(_crossing(s, outside, self.returned) for _, s in parts)
+        self.result.crossing = sum(_crossing(s, outside, self.returned) for s in parts)
         self.tell()
         graph = torch.fx.Graph()
         values: dict[Node, Node] = {n: graph.placeholder(n.name) for n in self.placeholders}
         views: dict[Node, Node] = {}
-        owner = {n: s for nodes, s in parts for n in nodes}
-        size_of = self.sizes()
+        owner = {n: s for s in parts for n in s.nodes}
+        sizes = Sizes(graph, values)
+        for n in self.placeholders:
+            sizes.bind(n)
 
         def value(n: Node) -> Node:
             if n in values:
                 return values[n]
-            if _partition.is_size(n) and any(i in owner and i not in owner[i].outputs for i in n.all_input_nodes) and (size := size_of(n)):
-                # Of a tensor that its subgraph does not return.
-                values[n] = graph.call_function(size, tuple(values[i] for i in self.placeholders))
+            if _partition.is_size(n) and any(i in owner and i not in owner[i].outputs for i in n.all_input_nodes) and sizes.known(n):
+                values[n] = sizes.node(n)  # of a tensor that its subgraph does not return
                 return values[n]
             if n in owner:
                 s = owner[n]
@@ -331,7 +324,7 @@ class _GraphCompiler:
                 views[n] = graph.node_copy(n, lambda i: view(i, base) if _storage(i) == _storage(base) else value(i))
             return views[n]
 
-        for n in self.order(parts, left):
+        for n in self.order(left):
             value(n)
         graph.output([seen(r) if isinstance(r, Node) else r for r in self.results])
         forward = torch.fx.GraphModule(self.gm, graph).forward
@@ -344,7 +337,7 @@ class _GraphCompiler:
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
 
-    def order(self, parts: Sequence[tuple[Sequence[Node], Subgraph]], left: Mapping[Node, str]) -> list[Node]:
+    def order(self, left: Mapping[Node, str]) -> list[Node]:
         """Calls for PyTorch that must run even if nothing reads them, in their order."""
         return [n for n in self.graph.nodes if n in left and not _program.is_part(n) and (n.users or _partition.is_ordered(n))]
 

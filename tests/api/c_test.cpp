@@ -179,6 +179,23 @@ Maker two_outputs() {
   return m;
 }
 
+TEST(C, CountsKernelsAndVariants) {
+  const std::string path = write(model());
+  for (int32_t expected : {0, 1}) { // of the kernel, in the folder of these tests
+    Opened s(path);
+    ASSERT_TRUE(s.session);
+    int32_t needed = -1, cached = -1;
+    tessera_kernels(s.session, &needed, &cached);
+    EXPECT_EQ(needed, 1);
+    EXPECT_GE(cached, expected); // another test may have made it
+    EXPECT_EQ(tessera_variants(s.session), 1);
+  }
+  int32_t untouched = 7;
+  tessera_kernels(nullptr, &untouched, &untouched);
+  EXPECT_EQ(untouched, 7);
+  EXPECT_EQ(tessera_variants(nullptr), 0);
+}
+
 TEST(C, NullSessionsAndPointersAreErrors) {
   float x[4] = {1, 2, 3, 4}, z[4];
   int64_t dims[] = {1, 4};

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from backend_test import custom, r
 
 import tessera
-from tessera import _subgraph
+from tessera import _subgraph, backend
 
 
 class Shapes(unittest.TestCase):
@@ -93,6 +93,22 @@ class Left(unittest.TestCase):
             support.assert_close(support.compiled(torch.sin, device="cuda")(r(8)), r(8).sin())
         self.assertIn("'device' is 'cuda'", logs.output[0])
 
+    def test_host_operators(self):
+        """What a program on a GPU would compute on the host is left to PyTorch; shown on the CPU, as if it were one."""
+
+        def fn(x, i):
+            y = (x.sin() * 2).index_put((i,), x[:2], accumulate=True)
+            return y.exp() + 1, y.sort(1)
+
+        args = r(5, 3), torch.tensor([1, 1])
+        decide = lambda self, parts: {n: why for s in parts for n, why in s.host_operators().items()}  # noqa: E731
+        with unittest.mock.patch.object(backend._GraphCompiler, "on_host", decide), support.Counted() as c, torch.no_grad():
+            support.assert_close(support.compiled(fn)(*args), fn(*args))
+        self.assertEqual((c.graphs, c.fallback_calls), (1, 0))
+        self.assertGreater(c.operators_left, 0)
+        for s in c.programs:
+            self.assertEqual(s.host_operators(), {})
+
     def test_collective(self):
         import torch.distributed as dist
         import torch.distributed._functional_collectives as collectives
@@ -143,6 +159,21 @@ class Left(unittest.TestCase):
                     support.assert_close(compiled(r(8)), r(8).exp() + 1)
         self.assertEqual((len(made), len(logs.output), c.fallback_calls, c.calls), (1, 1, 3, 0))
         self.assertIn("the device is gone", logs.output[0])
+
+    def test_sizes_that_are_data(self):
+        """Sizes that follow from values: in programs, and where PyTorch computes in the place of one."""
+        functions = (
+            lambda x: x[x > 0].exp(),
+            lambda x: (x[x > 0] * 2).sum() + torch.nonzero(x > 0).shape[0],
+            lambda x: torch.nonzero(x > 0)[:, 0].sum(),
+        )
+        for n, fn in enumerate(functions):
+            with self.subTest(n), torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), torch.no_grad(), support.Counted() as c:
+                want = fn(r(4, 8))
+                support.assert_close(support.compiled(fn)(r(4, 8)), want)
+                for s in c.programs:
+                    s.failed = "as a call that failed leaves it"
+                    support.assert_close(s._run_eager([r(4, 8)]), s(r(4, 8)))
 
     def test_index_out_of_range(self):
         compiled = support.compiled(lambda x, i: x[i].exp())

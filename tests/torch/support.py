@@ -17,6 +17,7 @@ import torch  # noqa: E402
 
 import tessera.backend  # noqa: E402, F401
 from tessera._options import statistics, stats  # noqa: E402
+from tessera._subgraph import Subgraph  # noqa: E402
 from tessera.backend import CompiledGraph, observed  # noqa: E402
 
 logging.getLogger("tessera").setLevel(logging.ERROR)
@@ -37,9 +38,13 @@ class Counted:
         self._observed.__exit__(*error)
 
     @property
+    def programs(self) -> list[Subgraph]:
+        return [s for g in self._graphs for s in g.subgraphs]
+
+    @property
     def variants(self) -> int:
         """Variants that the library compiled; as many as programs if no call's sizes needed another one."""
-        return sum(s.session.variants for g in self._graphs for s in g.subgraphs)
+        return sum(s.session.variants for s in self.programs)
 
     def __getattr__(self, name: str) -> int:
         return getattr(statistics, name) - self._before[name]
