@@ -182,9 +182,11 @@ private:
     return points / std::max(1.0, estimate_((*body)->innermost));
   }
 
-  // How many consumers each value has and how many points they run over, views looked through. Backwards.
+  // How many consumers each value has and how many points they run over, views looked through; and over how many it
+  // would be computed if everything behind it were written out where it is read. Backwards.
   void count_sites() {
     spread_.assign(out_.pinned.size(), 0);
+    written_.assign(out_.pinned.size(), 0);
     for (auto it = out_.order.rbegin(); it != out_.order.rend(); ++it) {
       if (place(*it) != Place::Loops) continue;
       const Node& node = graph_.node(*it);
@@ -195,9 +197,11 @@ private:
         ValueId result = node.results[r];
         if (!result.valid()) continue;
         bool passes = is_view(graph_, result) && !out_.pinned[at(result)];
+        const double behind = out_.pinned[at(result)] || folds(node) ? 0 : written_[at(result)];
         for (ValueId v : operands) {
           if (!v.valid()) continue;
           out_.sites[at(v)] = std::min(out_.sites[at(v)] + (passes ? out_.sites[at(result)] : 1), 1 << 20);
+          written_[at(v)] += std::max(behind, points_of(node, r, v));
           spread_[at(v)] += passes ? spread_[at(result)] : points_of(node, r, v);
         }
       }
@@ -310,7 +314,10 @@ private:
     double bytes = estimate_(byte_count(graph_, v));
     double written_out = chain.leaf_bytes * std::max(sites, 1) + attached + again;
     double stored = bytes * (1 + sites) + chain.leaf_bytes - attached;
-    if (kernel_of_its_own(chain)) stored += options_.launch_us * options_.bytes_per_us;
+    // A launch, where writing v out costs less than that even if everything behind it is written out, too.
+    const double launch = options_.launch_us * options_.bytes_per_us;
+    if (kernel_of_its_own(chain) && written_[at(v)] * instead * options_.bytes_per_instruction < launch)
+      stored += launch;
     constexpr double kMargin = 1.1; // readers in one kernel read once: do not store for little
     out_.tradeoffs[v.index] = {written_out, stored};
     return written_out > stored * (attached > 0 ? kMargin : 1);
@@ -346,6 +353,7 @@ private:
   Estimator& estimate_;
   Decisions out_;
   std::vector<double> spread_;
+  std::vector<double> written_;
   std::vector<Chain> chain_;
 };
 

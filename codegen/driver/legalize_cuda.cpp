@@ -91,8 +91,8 @@ private:
       Ints values = node.attributes.ints(attribute);
       return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
     };
-    return of_single_points(node.operands[1]) && is_channels_last(node) && !is_transposed(node) && node.attributes.i("groups", 1) == 1 &&
-           all("strides", 1) && all("pads_begin", 0) && all("pads_end", 0) &&
+    return of_single_points(node.operands[1]) && is_channels_last(node) && !is_transposed(node) &&
+           node.attributes.i("groups", 1) == 1 && all("strides", 1) && all("pads_begin", 0) && all("pads_end", 0) &&
            cudnn_dtype(graph_.type(node.operands[0]).dtype);
   }
 
@@ -117,7 +117,10 @@ private:
     const Node node = graph_.node(id);
     ValueId w = node.operands[1];
     const Tensor* value = graph_.constant(w);
-    if (!is_channels_last(node) || (value && value->data() == nullptr)) return {};
+    const Node* source = graph_.producer(w);
+    const auto* structured = source ? source->op->structured() : nullptr;
+    const bool absent = value == nullptr && structured && structured->kind == Structured::Constant;
+    if (!is_channels_last(node) || absent) return {};
     const int64_t rank = graph_.type(w).rank();
     Ints perm; // [O, C, kernel...] as it is read
     if (cuda_as_loops(graph_, id, libraries_)) {

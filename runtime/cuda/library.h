@@ -15,8 +15,8 @@ public:
   // Puts the call on the stream and returns; the context is current. `pointers` are device addresses by BufferId (an
   // operand's offset is the plan's to add), each aligned to 16 bytes or more; `workspace` has workspace_bytes, aligned
   // to 256 and shared with the steps before and after on the same stream. What it puts there depends on these alone and
-  // may be part of a CUDA graph (replay.h): memory of the host that it reads later stays as it is. Does not synchronise.
-  // Errors: DeviceError, OutOfMemory.
+  // may be part of a CUDA graph (replay.h): memory of the host that it reads later stays as it is. Does not
+  // synchronise. Errors: DeviceError, OutOfMemory.
   [[nodiscard]] virtual Status run(CUstream stream, void* const* pointers, void* workspace) const = 0;
 
   int64_t workspace_bytes = 0;

@@ -60,7 +60,8 @@ TEST_F(ExportedProgram, Runs) {
 }
 
 TEST_F(ExportedProgram, IsExplainedByModuleAndLine) {
-  expect(0, "explain m.pt2 --shape x=4x4", {"PyTorch", "aten.mul.Tensor: body.0.y (net.py:11)", "  body.0.h (net.py:10)", "y f32[s, 3]"});
+  expect(0, "explain m.pt2 --shape x=4x4",
+         {"PyTorch", "aten.mul.Tensor: body.0.y (net.py:11)", "  body.0.h (net.py:10)", "y f32[s, 3]"});
   expect(0, "explain m.pt2 --format json -o r.json");
   Json r = json("r.json");
   EXPECT_EQ(r["format"], "PyTorch");
