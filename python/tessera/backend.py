@@ -24,7 +24,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from . import _composites, _library, _partition, _program
+from . import _composites, _partition, _program
 from ._options import Options, statistics
 from ._program import value_bytes
 from ._subgraph import Sizes, Subgraph
@@ -147,7 +147,6 @@ def _unlocked_constants(gm: torch.fx.GraphModule, frozen: Mapping[Node, torch.Te
     return constants
 
 
-# A result of a graph, from its arguments and the outputs of its subgraph.
 class _GraphCompiler:
     """One graph of ATen operators: what AOTAutograd hands to a compiler."""
 
