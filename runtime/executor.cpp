@@ -22,10 +22,12 @@ public:
 
   Result<std::vector<Tensor>> run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
                                   std::vector<Tensor>* outputs) override {
-    TESSERA_ASSIGN(auto alone, use_alone());
-    std::vector<const Tensor*> ordered;
-    TESSERA_TRY(in_order(inputs, ordered));
-    return use_variant(alone, ordered, Running{*this, {outputs, nullptr, false, nullptr}}, stats);
+    return guarded("running the model", [&]() -> Result<std::vector<Tensor>> {
+      TESSERA_ASSIGN(auto alone, use_alone());
+      std::vector<const Tensor*> ordered;
+      TESSERA_TRY(in_order(inputs, ordered));
+      return use_variant(alone, ordered, Running{*this, {outputs, nullptr, false, nullptr}}, stats);
+    });
   }
 
   Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream,

@@ -178,6 +178,7 @@ public:
 private:
   // Of the arenas, a step may touch the temporaries that it uses; of scratch memory, what the plan asked for.
   void arm(const Step& step) {
+    zones_.clear();
     for (auto& arena : arenas_) zones_.close(arena.data(), arena.size());
     auto used = buffers_of(step);
     for (const auto* ids : {&used.read, &used.written})

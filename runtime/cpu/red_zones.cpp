@@ -29,16 +29,25 @@ void RedZones::arm() {
 }
 
 Status RedZones::check(const std::string& name) {
-  for (const Range& r : closed_) ASAN_UNPOISON_MEMORY_REGION(r.begin, r.bytes);
-  for (std::byte* zone : zones_) ASAN_UNPOISON_MEMORY_REGION(zone, kBytes);
+  open();
   bool whole = std::all_of(zones_.begin(), zones_.end(), [](const std::byte* zone) {
     return std::all_of(zone, zone + kBytes, [](std::byte b) { return b == kPattern; });
   });
+  clear();
+  if (whole) return {};
+  return Diagnostic(ErrorCode::Internal, "step '" + name + "' wrote outside of its buffers");
+}
+
+void RedZones::open() {
+  for (const Range& r : closed_) ASAN_UNPOISON_MEMORY_REGION(r.begin, r.bytes);
+  for (std::byte* zone : zones_) ASAN_UNPOISON_MEMORY_REGION(zone, kBytes);
+}
+
+void RedZones::clear() {
+  open();
   zones_.clear();
   closed_.clear();
   allowed_.clear();
-  if (whole) return {};
-  return Diagnostic(ErrorCode::Internal, "step '" + name + "' wrote outside of its buffers");
 }
 
 } // namespace tessera

@@ -19,10 +19,13 @@ public:
   void allow(std::byte* begin, size_t bytes);
   // Fills the zones, before a step.
   void arm();
-  // After it; the next one begins with none. Error Internal: the step `name` wrote outside of its buffers.
+  // Lets go of what a step left that an exception ended: the next one begins with none.
+  void clear();
+  // After a step; the next one begins with none. Error Internal: the step `name` wrote outside of its buffers.
   [[nodiscard]] Status check(const std::string& name);
 
 private:
+  void open();
   struct Range {
     std::byte* begin;
     size_t bytes;
