@@ -44,7 +44,9 @@ struct Pipeline {
   llvm::ModuleAnalysisManager modules;
   llvm::PassBuilder builder;
   llvm::ModulePassManager passes;
-  explicit Pipeline(llvm::TargetMachine* machine) : builder(machine) {
+  explicit Pipeline(llvm::TargetMachine* machine) : builder(machine) {}
+  // Not in the constructor: what an exception leaves of it would be destroyed.
+  void register_analyses() {
     builder.registerModuleAnalyses(modules);
     builder.registerCGSCCAnalyses(sccs);
     builder.registerFunctionAnalyses(functions);
@@ -64,6 +66,7 @@ Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* 
   llvm::raw_string_ostream problem_stream(problems);
   if (llvm::verifyModule(module, &problem_stream)) return failed(module, "invalid LLVM IR: " + problem_stream.str());
   LeakedOnException<Pipeline> p(&machine);
+  p->register_analyses();
   if (auto e = p->builder.parsePassPipeline(p->passes, pipeline)) return failed(module, llvm::toString(std::move(e)));
   p->passes.run(module, p->modules);
   if (printed) {
