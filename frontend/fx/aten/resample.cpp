@@ -391,13 +391,17 @@ void translate_grid_sampler(Call& c) {
 // ---- channels and pixels
 SymShape lead_of(const SymShape& s, size_t last) { return {s.begin(), s.end() - static_cast<int64_t>(last)}; }
 
-// A factor between pixels and channels.
+// A factor between pixels and channels of `self`, which has them and perhaps dimensions before.
 int64_t pixel_factor(Call& c, std::string_view name) {
   constexpr int64_t kMost = 1 << 15;
   const int64_t r = c.integer(name);
   if (c.b.ok() && (r < 1 || r > kMost))
     c.b.fail(ErrorCode::BadAttribute, "argument '" + std::string(name) + "' is " + std::to_string(r) +
                                           ", expected a number from 1 to " + std::to_string(kMost));
+  const ValueId x = c.tensor("self");
+  if (c.b.ok() && c.b.rank(x) < 3)
+    c.b.fail(ErrorCode::ShapeMismatch,
+             "argument 'self' has rank " + std::to_string(c.b.rank(x)) + ", expected 3 or more");
   return r;
 }
 
