@@ -122,7 +122,9 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
       return usage(o.model + " is a compiled file, to which " + given + " cannot apply")
           .note("give it to 'tessera compile MODEL -o FILE', which makes the code");
     out.compile.threads = o.threads;
-    out.compiled_for = !o.arch.empty() ? "cuda " + o.arch : o.device == "auto" ? "" : o.device.substr(0, o.device.find(':'));
+    out.compiled_for = !o.arch.empty()      ? "cuda " + o.arch
+                       : o.device == "auto" ? ""
+                                            : o.device.substr(0, o.device.find(':'));
     return out;
   }
   // A model that is only compiled for some GPU needs none here.

@@ -9,7 +9,8 @@ using namespace tessera::command;
 
 static int run(int argc, char** argv) {
   CommandLine line("tessera",
-                   "Compiles ONNX models and exported PyTorch programs into few fused kernels, runs them, and says what fused and what did not.",
+                   "Compiles ONNX models and exported PyTorch programs into few fused kernels, runs them, and says "
+                   "what fused and what did not.",
                    TESSERA_VERSION,
                    "Exit codes: 0 done; 1 results differ; 2 wrong use; 3 not supported; 4 bad model or input; 5 failed "
                    "while running.\n"
