@@ -137,7 +137,7 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
   return c;
 }
 
-double estimate_us(const LaunchCost& c, const DeviceTraits& device) {
+double estimate_us(const LaunchCost& c, const Target& device) {
   const double processors = std::max(1, device.multiprocessors);
   double registers = std::min(std::ceil(c.registers / 8) * 8, c.most);
   double resident = std::clamp(std::floor(kRegisterFile / (c.threads * registers)), 1.0, 32.0);

@@ -51,6 +51,6 @@ struct LaunchCost {
 // Of a plan at concrete sizes; nothing where a size is not among `sizes`.
 [[nodiscard]] std::optional<LaunchCost> launch_cost(const BlockFacts& facts, const BlockPlan& plan,
                                                     const CallSizes& sizes);
-[[nodiscard]] double estimate_us(const LaunchCost& cost, const DeviceTraits& device);
+[[nodiscard]] double estimate_us(const LaunchCost& cost, const Target& device);
 
 } // namespace tessera

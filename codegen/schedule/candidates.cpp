@@ -363,7 +363,7 @@ private:
 };
 
 std::vector<Candidate> block_candidates(const Graph& graph, const LoopNest& nest, const Domain& domain,
-                                        const DeviceTraits& device, const CallSizes& sizes, size_t most) {
+                                        const Target& device, const CallSizes& sizes, size_t most) {
   BlockFacts facts(graph, nest, domain, device);
   for (const BlockPlan& plan : plan_blocks(graph, nest, domain, device, {}))
     if (std::all_of(plan.conditions.begin(), plan.conditions.end(),
@@ -374,7 +374,7 @@ std::vector<Candidate> block_candidates(const Graph& graph, const LoopNest& nest
 
 // A host has one kernel for all sizes, so only what is known can be tuned: one number at a time, then pairs.
 std::vector<Candidate> host_candidates(const Graph& graph, const LoopNest& nest, const Domain& domain,
-                                       const DeviceTraits& device, size_t most) {
+                                       const Target& device, size_t most) {
   std::vector<ExtentRange> extents;
   for (const Axis& a : domain.axes) {
     auto n = domain.env.simplify(a.extent).as_const();
@@ -408,12 +408,12 @@ std::vector<Candidate> host_candidates(const Graph& graph, const LoopNest& nest,
 
 } // namespace
 
-Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& nest, const DeviceTraits& device,
+Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& nest, const Target& device,
                                           const CallSizes& sizes, size_t most) {
   TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
   if (domain.axes.empty()) return std::vector<Candidate>{};
-  return device.kind == DeviceTraits::Kind::Cuda ? block_candidates(graph, nest, domain, device, sizes, most)
-                                                 : host_candidates(graph, nest, domain, device, most);
+  return device.kind == Target::Kind::Cuda ? block_candidates(graph, nest, domain, device, sizes, most)
+                                           : host_candidates(graph, nest, domain, device, most);
 }
 
 } // namespace tessera

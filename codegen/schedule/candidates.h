@@ -12,7 +12,7 @@ struct Candidate {
   TunedSchedule tuned;
   double estimate_us = 0;
 };
-[[nodiscard]] Result<std::vector<Candidate>>
-candidates(const Graph& graph, const LoopNest& nest, const DeviceTraits& device, const CallSizes& sizes, size_t most);
+[[nodiscard]] Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& nest, const Target& device,
+                                                        const CallSizes& sizes, size_t most);
 
 } // namespace tessera

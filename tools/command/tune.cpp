@@ -79,7 +79,7 @@ Result<Json> tune(const TuneCommand& o) {
   tuning.candidates = static_cast<size_t>(o.candidates);
   tuning.again = o.again;
   tuning.progress = [&](const std::string& text) { progress.show(text); };
-  TESSERA_ASSIGN(TuneReport report, tune_kernels(*compiled.graph, compiled.report.plan, compile, backend->traits(),
+  TESSERA_ASSIGN(TuneReport report, tune_kernels(*compiled.graph, compiled.report.plan, compile, backend->device(),
                                                  values, records, tuning));
   progress.clear();
   Json j{{"model", o.model.model}, {"device", target->device}, {"driver", target->driver}, {"sizes", sizes}};
