@@ -10,6 +10,9 @@ void DeviceChoice::apply(CompileOptions& options) const {
   options.arch = arch;
   options.assemble_for = assemble_for;
   options.multiprocessors = multiprocessors;
+  options.shared_bytes = shared_bytes;
+  options.l2_bytes = l2_bytes;
+  options.memory_peak_bytes_per_us = memory_peak_bytes_per_us;
   options.device_name = name;
   options.driver = driver;
   options.find_libraries = find_libraries;
@@ -32,6 +35,9 @@ Result<DeviceChoice> open_gpu(int gpu) {
   c.arch = p.major >= 9 ? "sm_90" : "sm_80";
   if (p.arch() != c.arch) c.assemble_for = p.arch();
   c.multiprocessors = p.multiprocessors;
+  c.shared_bytes = p.shared_bytes_per_block;
+  c.l2_bytes = p.l2_bytes;
+  c.memory_peak_bytes_per_us = p.memory_peak_bytes_per_us;
   c.driver = cuda::version_text(context->driver().version);
   c.find_libraries = true;
   c.why = p.name + " (" + p.arch() + ")";

@@ -10,10 +10,12 @@ struct DeviceChoice {
   std::string name;   // "NVIDIA H200", empty for the CPU and for a GPU that is only compiled for
   std::string why;    // for people: what decided, and what was missing where a GPU was not taken
   std::string arch, assemble_for;
-  int multiprocessors = 0;
-  int gpu = 0;                 // which one, as the driver counts them: ExecutorOptions::gpu
-  std::string driver;          // "13.0", of a GPU that is here
-  bool find_libraries = false; // as CompileOptions::find_libraries
+  int multiprocessors = 0;                // as the driver reports them, like what follows
+  int64_t shared_bytes = 0, l2_bytes = 0; // of a block; of the device
+  double memory_peak_bytes_per_us = 0;    // memory clock times bus width
+  int gpu = 0;                            // which one, as the driver counts them: ExecutorOptions::gpu
+  std::string driver;                     // "13.0", of a GPU that is here
+  bool find_libraries = false;            // as CompileOptions::find_libraries
 
   void apply(CompileOptions& options) const;
 };

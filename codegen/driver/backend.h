@@ -25,8 +25,8 @@ public:
   // For options.device. Errors: Usage for a device or an architecture that there is no code for.
   [[nodiscard]] static Result<std::unique_ptr<Backend>> create(const CompileOptions& options);
   virtual ~Backend() = default;
-  [[nodiscard]] virtual std::string target() const = 0; // Executable::target
-  [[nodiscard]] virtual const DeviceTraits& traits() const = 0;
+  [[nodiscard]] virtual std::string target() const = 0;   // Executable::target
+  [[nodiscard]] virtual const Target& device() const = 0; // what code is made for
   // Rewrites what the device runs another way.
   [[nodiscard]] virtual Status legalize(Graph& graph) = 0;
   // Whether a node runs on the device; otherwise it runs by its reference on the host, for the reason `why_not`.
@@ -39,7 +39,7 @@ public:
                                                    ObjectCache& cache, const CompileOptions& options) = 0;
 };
 
-[[nodiscard]] std::unique_ptr<Backend> make_cpu_backend(const CompileOptions& options);
+[[nodiscard]] Result<std::unique_ptr<Backend>> make_cpu_backend(const CompileOptions& options);
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options);
 
 } // namespace tessera

@@ -1,26 +1,22 @@
 #include "codegen/driver/backend.h"
 #include "codegen/driver/legalize.h"
+#include "codegen/target/host.h"
+#include "codegen/target/select.h"
 #include <thread>
-#include <unistd.h>
 
 namespace tessera {
 namespace {
 
 class CpuBackend final : public Backend {
 public:
-  explicit CpuBackend(const CompileOptions& options) : target_(HostTarget::detect()) {
-    traits_.vector_bytes = target_.vector_bytes;
-    traits_.name = std::string("cpu ") + (target_.vector_bytes == 64   ? "avx512"
-                                          : target_.vector_bytes == 32 ? "avx2"
-                                                                       : "sse");
-    traits_.threads =
-        options.threads > 0 ? options.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    if (long l1 = ::sysconf(_SC_LEVEL1_DCACHE_SIZE); l1 > 0) traits_.l1_bytes = l1;
-    if (long l2 = ::sysconf(_SC_LEVEL2_CACHE_SIZE); l2 > 0) traits_.l2_bytes = l2;
-  }
+  CpuBackend(HostTarget target, Target device) : target_(std::move(target)), device_(std::move(device)) {}
 
-  std::string target() const override { return "cpu x86-64 " + traits_.name.substr(4); }
-  const DeviceTraits& traits() const override { return traits_; }
+  std::string target() const override {
+    return std::string("cpu x86-64 ") + (target_.vector_bytes == 64   ? "avx512"
+                                         : target_.vector_bytes == 32 ? "avx2"
+                                                                      : "sse");
+  }
+  const Target& device() const override { return device_; }
   Status legalize(Graph& graph) override { return legalize_for_host(graph); }
   bool supports(const Graph& graph, NodeId node, std::string* why_not) override {
     return host_supports(graph, node, why_not);
@@ -33,7 +29,7 @@ public:
 
   Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, ObjectCache& cache,
                              const CompileOptions& options) override {
-    TESSERA_ASSIGN(auto linked, compile_kernels(graph, requests, traits_, target_, cache, options));
+    TESSERA_ASSIGN(auto linked, compile_kernels(graph, requests, device_, target_, cache, options));
     DeviceCode out;
     for (const auto& o : linked.objects) out.objects.push_back(o.object);
     out.code = linked.module;
@@ -57,13 +53,29 @@ public:
 
 private:
   HostTarget target_;
-  DeviceTraits traits_;
+  Target device_;
 };
 
 } // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(const CompileOptions& options) {
-  return std::make_unique<CpuBackend>(options);
+Result<std::unique_ptr<Backend>> make_cpu_backend(const CompileOptions& options) {
+  HostTarget host = HostTarget::detect();
+  DeviceFacts here;
+  here.vector_bytes = host.vector_bytes;
+  TESSERA_ASSIGN(ChosenTarget chosen, choose_target(options.target, here));
+  Target& device = chosen.target;
+  if (device.vector_bytes > host.vector_bytes)
+    return Diagnostic(ErrorCode::Usage, "target '" + options.target + "' has vectors of " +
+                                            std::to_string(device.vector_bytes) + " bytes, this machine of " +
+                                            std::to_string(host.vector_bytes));
+  host.vector_bytes = device.vector_bytes;
+  // A target that nobody named stands for every host with its vectors: the system knows the rest.
+  if (options.target.empty()) {
+    device.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    set_host_caches(device);
+  }
+  if (options.threads > 0) device.cores = options.threads;
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(host), std::move(device)));
 }
 
 Result<std::unique_ptr<Backend>> Backend::create(const CompileOptions& options) {

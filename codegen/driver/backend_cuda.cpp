@@ -1,6 +1,7 @@
 #include "codegen/driver/backend.h"
 #include "codegen/driver/gpu_kernels.h"
 #include "codegen/driver/legalize.h"
+#include "codegen/target/select.h"
 #include "graph/ops/op.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cudnn.h"
@@ -8,34 +9,22 @@
 namespace tessera {
 namespace {
 
-// Most that a block may have. PTX for sm_90 runs on newer GPUs, some of which have less: kernels that ask for it are
-// alternatives there.
-int64_t shared_bytes_of(std::string_view arch) {
-  if (arch == "sm_86" || arch == "sm_89") return 99 << 10;
-  if (arch == "sm_80" || arch == "sm_87") return 163 << 10;
-  return 227 << 10;
-}
-
 class CudaBackend final : public Backend {
 public:
-  CudaBackend(const CompileOptions& options, GpuTarget target, GpuKernelOptions kernels,
+  CudaBackend(const CompileOptions& options, GpuTarget target, Target device, GpuKernelOptions kernels,
               std::vector<std::string> warnings)
-      : target_(std::move(target)), kernels_(std::move(kernels)), warnings_(std::move(warnings)),
-        find_libraries_(options.find_libraries) {
+      : target_(std::move(target)), device_(std::move(device)), kernels_(std::move(kernels)),
+        warnings_(std::move(warnings)), find_libraries_(options.find_libraries) {
     libraries_.as_loops = options.as_loops;
     libraries_.cublaslt = options.cublaslt;
     libraries_.tf32 = options.strict_rounding ? Tf32::Off : options.tf32;
     libraries_.cudnn = options.cudnn;
-    traits_.kind = DeviceTraits::Kind::Cuda;
-    traits_.name = "cuda " + target_.arch;
-    traits_.shared_bytes = shared_bytes_of(target_.arch);
-    if (options.multiprocessors > 0) traits_.multiprocessors = options.multiprocessors;
   }
 
   std::string target() const override {
-    return traits_.name + (kernels_.assemble_for.empty() ? "" : " for " + kernels_.assemble_for);
+    return "cuda " + target_.arch + (kernels_.assemble_for.empty() ? "" : " for " + kernels_.assemble_for);
   }
-  const DeviceTraits& traits() const override { return traits_; }
+  const Target& device() const override { return device_; }
   Status legalize(Graph& graph) override {
     if (find_libraries_) find_libraries(graph);
     return legalize_for_cuda(graph, libraries_);
@@ -48,7 +37,7 @@ public:
 
   Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, ObjectCache& cache,
                              const CompileOptions& options) override {
-    TESSERA_ASSIGN(auto made, compile_gpu_kernels(graph, requests, traits_, target_, cache, options, kernels_));
+    TESSERA_ASSIGN(auto made, compile_gpu_kernels(graph, requests, device_, target_, cache, options, kernels_));
     DeviceCode out;
     out.objects = std::move(made.objects);
     out.reports = std::move(made.reports);
@@ -88,27 +77,37 @@ private:
   }
 
   GpuTarget target_;
+  Target device_;
   GpuKernelOptions kernels_;
   std::vector<std::string> warnings_;
   bool find_libraries_;
   CudaLibraries libraries_;
-  DeviceTraits traits_;
 };
 
 } // namespace
 
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options) {
   TESSERA_ASSIGN(auto target, GpuTarget::parse(options.arch.empty() ? "sm_90" : options.arch));
+  DeviceFacts here;
+  here.kind = Target::Kind::Cuda;
+  here.gpu = options.device_name;
+  here.arch = options.assemble_for.empty() ? target.arch : options.assemble_for;
+  here.multiprocessors = options.multiprocessors;
+  here.shared_bytes = options.shared_bytes;
+  here.l2_bytes = options.l2_bytes;
+  here.memory_peak_bytes_per_us = options.memory_peak_bytes_per_us;
+  TESSERA_ASSIGN(ChosenTarget chosen, choose_target(options.target, here));
   GpuKernelOptions kernels;
   kernels.assemble_for = options.assemble_for;
   std::vector<std::string> warnings;
+  if (!chosen.warning.empty()) warnings.push_back(chosen.warning);
   auto assembler = cuda::Assembler::find();
   if (assembler.ok())
     kernels.assembler = *assembler;
   else
     warnings.push_back("no assembler of PTX, the driver compiles it when it is loaded: " + assembler.error().message);
-  return std::unique_ptr<Backend>(
-      std::make_unique<CudaBackend>(options, std::move(target), std::move(kernels), std::move(warnings)));
+  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(options, std::move(target), std::move(chosen.target),
+                                                                std::move(kernels), std::move(warnings)));
 }
 
 } // namespace tessera

@@ -154,7 +154,7 @@ private:
 
 // How many blocks have to stay on each multiprocessor for programs that wait to be launched at all (shape_plan.cpp),
 // and those that all run at a time to go on doing so.
-int64_t least_blocks(const ScheduledKernel& k, const DeviceTraits& device) {
+int64_t least_blocks(const ScheduledKernel& k, const Target& device) {
   auto it = k.kernel.config.find("min_blocks");
   if (it == k.kernel.config.end() || k.team.is_const(0)) return 1;
   const auto team = k.team.as_const(), grid = k.grid.as_const();
@@ -177,7 +177,7 @@ std::string heading(const GpuVariant& v, const cuda::CodeObject& o) {
 }
 
 // `tuned`: whether schedules that were measured count.
-Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest> requests, const DeviceTraits& device,
+Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
                                const GpuTarget& target, ObjectCache& cache, const CompileOptions& options,
                                const GpuKernelOptions& gpu, bool tuned) {
   auto start = std::chrono::steady_clock::now();
@@ -290,7 +290,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
 } // namespace
 
 Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
-                                       const DeviceTraits& device, const GpuTarget& target, ObjectCache& cache,
+                                       const Target& device, const GpuTarget& target, ObjectCache& cache,
                                        const CompileOptions& options, const GpuKernelOptions& gpu) {
   auto out = compile_all(graph, requests, device, target, cache, options, gpu, true);
   bool tuned = options.tuned || std::any_of(requests.begin(), requests.end(), [](const auto& r) { return r.tuned; });

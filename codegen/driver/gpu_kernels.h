@@ -37,9 +37,8 @@ struct GpuKernelOptions {
 };
 // Errors: UnsupportedType and CodegenError, naming the kernel.
 [[nodiscard]] Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
-                                                     const DeviceTraits& device, const GpuTarget& target,
-                                                     ObjectCache& cache, const CompileOptions& options,
-                                                     const GpuKernelOptions& gpu = {});
+                                                     const Target& device, const GpuTarget& target, ObjectCache& cache,
+                                                     const CompileOptions& options, const GpuKernelOptions& gpu = {});
 
 // The launch of a kernel with its alternatives; `buffer` gives the executable's buffer of a graph value.
 [[nodiscard]] KernelLaunch gpu_launch(const std::string& name, const GpuKernel& kernel,

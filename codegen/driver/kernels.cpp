@@ -156,9 +156,8 @@ void share_code(std::vector<LinkedKernel>& kernels, DistinctKernels& distinct, u
 
 } // namespace
 
-Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const KernelRequest> requests,
-                                      const DeviceTraits& device, const HostTarget& target, ObjectCache& cache,
-                                      const CompileOptions& options) {
+Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
+                                      const HostTarget& target, ObjectCache& cache, const CompileOptions& options) {
   auto start = std::chrono::steady_clock::now();
   LinkedKernels out;
   std::string version = host_compiler_version(target);

@@ -29,8 +29,8 @@ struct LinkedKernels {
   double codegen_ms = 0, link_ms = 0;
 };
 [[nodiscard]] Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const KernelRequest> requests,
-                                                    const DeviceTraits& device, const HostTarget& target,
-                                                    ObjectCache& cache, const CompileOptions& options);
+                                                    const Target& device, const HostTarget& target, ObjectCache& cache,
+                                                    const CompileOptions& options);
 
 // body(0) ... body(count - 1), in any order, on the threads that options.jobs give to compiling. Returns when all are
 // done. Where one throws, those that have not begun are left out, and its exception leaves this call.

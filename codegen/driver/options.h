@@ -18,9 +18,15 @@ enum class Tf32 : uint8_t { Off, Conv, All };
 struct CompileOptions {
   std::string device = "cpu"; // or "cuda"
   // Of a GPU: the target of PTX ("sm_90a"; empty: sm_90, which newer GPUs run too), the GPU that machine code is made
-  // for where it is not the target itself ("sm_100"), and its multiprocessors (0: an H200's).
+  // for where it is not the target itself ("sm_100").
   std::string arch, assemble_for;
+  // The device whose figures schedules are chosen by: the name of a known target ("a100", "avx2") or the path of a
+  // target file (codegen/target). Empty: by what the following say of the GPU, or by the host's vectors.
+  std::string target;
+  // What the driver reports of the GPU; 0: not known. Memory clock times bus width is in bytes per microsecond.
   int multiprocessors = 0;
+  int64_t shared_bytes = 0, l2_bytes = 0; // of a block, in bytes; of the device, in bytes
+  double memory_peak_bytes_per_us = 0;
   // The GPU that is here, with its driver ("NVIDIA H200", "13.0"): which measured schedules count. Empty: not known.
   std::string device_name, driver;
   std::shared_ptr<const TunedSchedules> tuned; // measured schedules (codegen/tune); empty: the rules choose

@@ -4,8 +4,8 @@
 
 namespace tessera {
 
-std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, const Domain& domain,
-                                   const DeviceTraits& device, const Schedule& wanted, const TunedSchedules* tuned) {
+std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, const Domain& domain, const Target& device,
+                                   const Schedule& wanted, const TunedSchedules* tuned) {
   BlockFacts facts(graph, nest, domain, device);
   auto exact = wanted.config.find("exact_division");
   const bool online = exact == wanted.config.end() || exact->second == 0;
@@ -75,9 +75,9 @@ LoopNest without_row(const LoopNest& nest) {
 
 } // namespace
 
-Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const LoopNest& given,
-                                                   const DeviceTraits& device, const std::string& name,
-                                                   const Schedule& wanted, const TunedSchedules* tuned) {
+Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const LoopNest& given, const Target& device,
+                                                   const std::string& name, const Schedule& wanted,
+                                                   const TunedSchedules* tuned) {
   CheckContext context("schedule of " + name);
   SymExpr length = 1;
   for (const Axis& a : given.axes)

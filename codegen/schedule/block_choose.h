@@ -69,7 +69,7 @@ void assume(ShapeEnv& env, const SizeCondition& condition);
 // In order of preference, those of `tuned` first; the last one has no conditions. `wanted`: of its config,
 // "exact_division".
 [[nodiscard]] std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, const Domain& domain,
-                                                 const DeviceTraits& device, const Schedule& wanted,
+                                                 const Target& device, const Schedule& wanted,
                                                  const TunedSchedules* tuned = nullptr);
 
 // The kernel of one plan. Error CodegenError when the tile does not fit the plan's axes.

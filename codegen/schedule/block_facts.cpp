@@ -15,8 +15,8 @@ int64_t power_below(int64_t n) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, n))));
 }
 
-BlockFacts::BlockFacts(const Graph& g, const LoopNest& n, const Domain& domain, const DeviceTraits& traits)
-    : graph(g), nest(n), d(domain), device(traits) {
+BlockFacts::BlockFacts(const Graph& g, const LoopNest& n, const Domain& domain, const Target& target)
+    : graph(g), nest(n), d(domain), device(target) {
   auto add = [&](const Access& a, uint64_t deps, bool store) {
     double count = 1;
     for (size_t i = 0; i < d.axes.size(); ++i)

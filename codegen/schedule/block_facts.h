@@ -36,12 +36,12 @@ inline constexpr int64_t kShiftedElements = 8;      // of a thread, of shared ro
 
 class BlockFacts {
 public:
-  BlockFacts(const Graph& graph, const LoopNest& nest, const Domain& domain, const DeviceTraits& device);
+  BlockFacts(const Graph& graph, const LoopNest& nest, const Domain& domain, const Target& device);
 
   const Graph& graph;
   const LoopNest& nest;
   const Domain& d;
-  const DeviceTraits& device;
+  const Target& device;
   std::vector<Stream> streams;
   double largest = 1;       // of the streams' counts
   int narrow = 0;           // bytes of the narrowest element among the large streams

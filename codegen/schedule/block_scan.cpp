@@ -50,7 +50,7 @@ int64_t bytes_of(DType dtype) { return std::max(1, info(dtype).bits / 8); }
 
 class ScanPlanner {
 public:
-  ScanPlanner(const ShapeEnv& env, const ScanShape& shape, const DeviceTraits& device)
+  ScanPlanner(const ShapeEnv& env, const ScanShape& shape, const Target& device)
       : env_(env), s_(shape), device_(device), rows_(shape.inner.is_const(1)),
         computed_(bytes_of(compute_dtype(shape.dtype))) {}
 
@@ -155,7 +155,7 @@ private:
 
   const ShapeEnv& env_;
   const ScanShape& s_;
-  const DeviceTraits& device_;
+  const Target& device_;
   const bool rows_;        // the axis is contiguous
   const int64_t computed_; // bytes of an element as it is added
   std::vector<ScanPlan> plans_;
@@ -406,7 +406,7 @@ private:
 
 } // namespace
 
-std::vector<ScanPlan> scan_plans(const ShapeEnv& env, const ScanShape& shape, const DeviceTraits& device) {
+std::vector<ScanPlan> scan_plans(const ShapeEnv& env, const ScanShape& shape, const Target& device) {
   return ScanPlanner(env, shape, device).run();
 }
 ScheduledKernel scan_kernel(const ShapeEnv& env, const ScanShape& shape, const ScanPlan& plan,

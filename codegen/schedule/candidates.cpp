@@ -44,7 +44,7 @@ struct Offered {
 
 // The chosen schedule first, then the best ones by predicted time, then some of the others at random.
 Result<std::vector<Candidate>> block_candidates(const Graph& graph, const LoopNest& nest, const Domain& domain,
-                                                const DeviceTraits& device, const CallSizes& sizes,
+                                                const Target& device, const CallSizes& sizes,
                                                 const CandidateOptions& options) {
   constexpr double kHopeless = 6; // times the least prediction
   BlockFacts facts(graph, nest, domain, device);
@@ -104,7 +104,7 @@ Result<std::vector<Candidate>> block_candidates(const Graph& graph, const LoopNe
 
 // A host has one kernel for all sizes, so only what is known can be tuned: one number at a time, then pairs.
 std::vector<Candidate> host_candidates(const Graph& graph, const LoopNest& nest, const Domain& domain,
-                                       const DeviceTraits& device, size_t most) {
+                                       const Target& device, size_t most) {
   std::vector<ExtentRange> extents;
   for (const Axis& a : domain.axes) {
     auto n = domain.env.simplify(a.extent).as_const();
@@ -138,11 +138,11 @@ std::vector<Candidate> host_candidates(const Graph& graph, const LoopNest& nest,
 
 } // namespace
 
-Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& nest, const DeviceTraits& device,
+Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& nest, const Target& device,
                                           const CallSizes& sizes, const CandidateOptions& options) {
   TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
   if (domain.axes.empty()) return std::vector<Candidate>{};
-  return device.kind == DeviceTraits::Kind::Cuda ? block_candidates(graph, nest, domain, device, sizes, options)
+  return device.kind == Target::Kind::Cuda ? block_candidates(graph, nest, domain, device, sizes, options)
                                                  : host_candidates(graph, nest, domain, device, options.most);
 }
 

@@ -18,7 +18,7 @@ struct CandidateOptions {
   uint64_t seed = 1;
 };
 [[nodiscard]] Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& nest,
-                                                        const DeviceTraits& device, const CallSizes& sizes,
+                                                        const Target& device, const CallSizes& sizes,
                                                         const CandidateOptions& options);
 
 } // namespace tessera

@@ -18,7 +18,7 @@ constexpr double kGatherShare = 0.7;     // cost of a gathered lane, in contiguo
 
 class Chooser {
 public:
-  Chooser(const Graph& graph, const LoopNest& nest, const Domain& d, const DeviceTraits& device)
+  Chooser(const Graph& graph, const LoopNest& nest, const Domain& d, const Target& device)
       : graph_(graph), nest_(nest), d_(d), device_(device) {}
 
   Schedule run() {
@@ -236,7 +236,7 @@ private:
   const Graph& graph_;
   const LoopNest& nest_;
   const Domain& d_;
-  const DeviceTraits& device_;
+  const Target& device_;
 };
 
 } // namespace
@@ -277,10 +277,10 @@ std::string_view name(ScheduleKind kind) {
   return "?";
 }
 
-Schedule choose_for(const Graph& graph, const LoopNest& nest, const Domain& domain, const DeviceTraits& device) {
+Schedule choose_for(const Graph& graph, const LoopNest& nest, const Domain& domain, const Target& device) {
   return Chooser(graph, nest, domain, device).run();
 }
-Schedule choose_schedule(const Graph& graph, const LoopNest& nest, const DeviceTraits& device) {
+Schedule choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device) {
   Result<Domain> domain = make_domain(graph, nest);
   if (domain.ok()) return choose_for(graph, nest, *domain, device);
   Schedule s; // lower_to_tiles reports the same error

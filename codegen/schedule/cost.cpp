@@ -52,7 +52,7 @@ struct Side {
 
 class Predictor {
 public:
-  Predictor(const SizedFacts& f, const BlockPlan& p, int64_t members, const DeviceTraits& device, const CostModel& m)
+  Predictor(const SizedFacts& f, const BlockPlan& p, int64_t members, const Target& device, const CostModel& m)
       : f_(f), p_(p), m_(m), device_(device), members_(static_cast<double>(std::max<int64_t>(1, members))),
         points_(side(p.groups.points)), rows_(side(p.groups.rows)), columns_(side(p.groups.columns)),
         threads_(32 * p.warps), online_(online()) {}
@@ -337,7 +337,7 @@ private:
   const SizedFacts& f_;
   const BlockPlan& p_;
   const CostModel& m_;
-  const DeviceTraits& device_;
+  const Target& device_;
   const double members_;
   const Side points_, rows_, columns_;
   const int threads_; // of a block
@@ -399,7 +399,7 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
   return f;
 }
 
-Cost cost(const SizedFacts& facts, const BlockPlan& plan, int64_t members, const DeviceTraits& device,
+Cost cost(const SizedFacts& facts, const BlockPlan& plan, int64_t members, const Target& device,
           const CostModel& model) {
   return Predictor(facts, plan, members, device, model).run();
 }

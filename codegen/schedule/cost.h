@@ -117,7 +117,7 @@ struct Cost {
   [[nodiscard]] std::string_view bound() const; // "memory", "latency", "issue", "shared", "launch": the greatest
 };
 // `members`: blocks that share a row, or columns.
-[[nodiscard]] Cost cost(const SizedFacts& facts, const BlockPlan& plan, int64_t members, const DeviceTraits& device,
+[[nodiscard]] Cost cost(const SizedFacts& facts, const BlockPlan& plan, int64_t members, const Target& device,
                         const CostModel& model);
 
 } // namespace tessera

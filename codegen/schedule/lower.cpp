@@ -475,7 +475,7 @@ void Lowering::overwritable() {
 }
 
 Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest, const Schedule& schedule,
-                                       const DeviceTraits& device, const std::string& name) {
+                                       const Target& device, const std::string& name) {
   CheckContext context("schedule of " + name);
   TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
   Schedule chosen = schedule.config.contains("axis") ? schedule : choose_for(graph, nest, domain, device);

@@ -26,7 +26,7 @@ bool scan_takes(const Graph& graph, const Node& node, std::string* why_not) {
 // Running sum or product along an axis: x and y as [outer, n, inner]. On a host, along a contiguous axis a program
 // takes one row and scans it tile by tile, the last value carried; otherwise a tile of the inner dimension is carried
 // down the axis.
-Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& node, const DeviceTraits& device,
+Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& node, const Target& device,
                                                 const std::string& name) {
   const TensorType& type = graph.type(node.operands[0]);
   auto axis = node.attributes.i("axis");
@@ -38,7 +38,7 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
     if (d < axis) outer *= type.shape[static_cast<size_t>(d)];
     if (d > axis) inner *= type.shape[static_cast<size_t>(d)];
   }
-  if (device.kind == DeviceTraits::Kind::Cuda) {
+  if (device.kind == Target::Kind::Cuda) {
     const ScanShape shape{type.dtype, outer, n, inner, product, exclusive, reverse};
     std::vector<ScheduledKernel> kernels;
     for (const ScanPlan& plan : scan_plans(graph.env(), shape, device)) {
@@ -120,7 +120,7 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
 struct Row {
   Structured kind;
   bool (*takes)(const Graph&, const Node&, std::string*);
-  Result<std::vector<ScheduledKernel>> (*lower)(const Graph&, const Node&, const DeviceTraits&, const std::string&);
+  Result<std::vector<ScheduledKernel>> (*lower)(const Graph&, const Node&, const Target&, const std::string&);
 };
 constexpr Row kTable[] = {{Structured::Scan, scan_takes, lower_scan}};
 
@@ -138,7 +138,7 @@ bool has_own_kernel(const Graph& graph, const Node& node, std::string* why_not) 
   return row && row->takes(graph, node, why_not);
 }
 
-Result<std::vector<ScheduledKernel>> lower_own_kernel(const Graph& graph, const Node& node, const DeviceTraits& device,
+Result<std::vector<ScheduledKernel>> lower_own_kernel(const Graph& graph, const Node& node, const Target& device,
                                                       const std::string& name) {
   const Row* row = find(node);
   TESSERA_CHECK(row != nullptr, "no kernel of its own for " + std::string(node.op->name));

@@ -9,8 +9,8 @@ namespace tessera {
 [[nodiscard]] bool has_own_kernel(const Graph& graph, const Node& node, std::string* why_not = nullptr);
 // Buffers: operands that the kernels read, then results. In order of preference, the last one for every size; on a host
 // one. For a node with has_own_kernel().
-[[nodiscard]] Result<std::vector<ScheduledKernel>>
-lower_own_kernel(const Graph& graph, const Node& node, const DeviceTraits& device, const std::string& name);
+[[nodiscard]] Result<std::vector<ScheduledKernel>> lower_own_kernel(const Graph& graph, const Node& node,
+                                                                    const Target& device, const std::string& name);
 
 // ---- private to the folder: Scan for blocks of threads (block_scan.cpp)
 struct ScanShape {
@@ -30,7 +30,7 @@ struct ScanPlan {
   std::vector<SizeCondition> conditions;
 };
 // In order of preference, the last one for every size.
-[[nodiscard]] std::vector<ScanPlan> scan_plans(const ShapeEnv& env, const ScanShape& shape, const DeviceTraits& device);
+[[nodiscard]] std::vector<ScanPlan> scan_plans(const ShapeEnv& env, const ScanShape& shape, const Target& device);
 // Without buffers, buffer_written and may_overwrite.
 [[nodiscard]] ScheduledKernel scan_kernel(const ShapeEnv& env, const ScanShape& shape, const ScanPlan& plan,
                                           const std::string& name);

@@ -1,24 +1,12 @@
 // Schedules: from a LoopNest to a tile kernel for one device. The nest says what, the schedule says in which order and
 // blocks.
 #pragma once
+#include "codegen/target/target.h"
 #include "codegen/tile/tile.h"
 #include "fusion/loop_nest.h"
 #include "runtime/executable.h"
 
 namespace tessera {
-
-// What schedules need to know of a device.
-struct DeviceTraits {
-  enum class Kind : uint8_t { Cpu, Cuda } kind = Kind::Cpu;
-  std::string name;                                // "cpu avx512", "cuda sm_90"
-  int vector_bytes = 64;                           // natural vector of one program's step
-  int unroll = 4;                                  // vectors per step that hide latency
-  int threads = 1;                                 // programs that run at a time
-  int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20; // per core
-  // Of a GPU.
-  int multiprocessors = 132;
-  int64_t shared_bytes = 227 << 10; // most that a block may have
-};
 
 enum class ScheduleKind : uint8_t {
   Flat,    // pointwise: outer axes flattened where accesses allow; the innermost contiguous one is the tile
@@ -95,11 +83,11 @@ struct ScheduledKernel {
 // block's plan (block_config.h).
 class TunedSchedules;
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const LoopNest& nest,
-                                                                 const DeviceTraits& device, const std::string& name,
+                                                                 const Target& device, const std::string& name,
                                                                  const Schedule& wanted = {},
                                                                  const TunedSchedules* tuned = nullptr);
-[[nodiscard]] Schedule choose_schedule(const Graph& graph, const LoopNest& nest, const DeviceTraits& device);
+[[nodiscard]] Schedule choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device);
 [[nodiscard]] Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest, const Schedule& schedule,
-                                                     const DeviceTraits& device, const std::string& name);
+                                                     const Target& device, const std::string& name);
 
 } // namespace tessera

@@ -88,7 +88,7 @@ ExtentRange bucket_of(int64_t extent) {
   return {up / 2 + 1, up, std::min<int64_t>(16, extent & -extent)};
 }
 
-std::optional<Schedule> tuned_host_schedule(const Graph& graph, const LoopNest& nest, const DeviceTraits& device,
+std::optional<Schedule> tuned_host_schedule(const Graph& graph, const LoopNest& nest, const Target& device,
                                             const TunedSchedules& tuned) {
   auto domain = make_domain(graph, nest);
   if (!domain.ok()) return std::nullopt; // lowering says why

@@ -41,6 +41,6 @@ public:
 // For a host, whose kernels have no alternatives: of a nest whose extents are all known, the tuned schedule, if there
 // is one that fits it.
 [[nodiscard]] std::optional<Schedule> tuned_host_schedule(const Graph& graph, const LoopNest& nest,
-                                                          const DeviceTraits& device, const TunedSchedules& tuned);
+                                                          const Target& device, const TunedSchedules& tuned);
 
 } // namespace tessera

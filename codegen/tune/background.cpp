@@ -195,7 +195,7 @@ void BackgroundTuner::tune(const Executable& executable, const CallSizes& sizes)
   if (!compiled || !compiled->graph) return;
   auto backend = Backend::create(compile_);
   if (!backend.ok()) return log(backend.error().str());
-  auto report = tune_kernels(*compiled->graph, compiled->report.plan, compile_, (*backend)->traits(), sizes, *records_,
+  auto report = tune_kernels(*compiled->graph, compiled->report.plan, compile_, (*backend)->device(), sizes, *records_,
                              options_.tune);
   if (!report.ok()) return log(report.error().str());
   for (const Diagnostic& d : report->unwritten) log("a record was not written: " + d.str());

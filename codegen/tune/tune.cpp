@@ -48,7 +48,7 @@ namespace {
 
 class Tuner {
 public:
-  Tuner(const Graph& graph, const FusionPlan& plan, const CompileOptions& compile, const DeviceTraits& device,
+  Tuner(const Graph& graph, const FusionPlan& plan, const CompileOptions& compile, const Target& device,
         const CallSizes& sizes, TunedRecords& records, const TuneOptions& options)
       : graph_(graph), plan_(plan), compile_(compile), device_(device), sizes_(sizes), records_(records),
         options_(options) {}
@@ -168,7 +168,7 @@ private:
   const Graph& graph_;
   const FusionPlan& plan_;
   const CompileOptions& compile_;
-  const DeviceTraits& device_;
+  const Target& device_;
   const CallSizes& sizes_;
   TunedRecords& records_;
   const TuneOptions& options_;
@@ -179,7 +179,7 @@ private:
 } // namespace
 
 Result<TuneReport> tune_kernels(const Graph& graph, const FusionPlan& plan, const CompileOptions& compile,
-                                const DeviceTraits& device, const CallSizes& sizes, TunedRecords& records,
+                                const Target& device, const CallSizes& sizes, TunedRecords& records,
                                 const TuneOptions& options) {
   return Tuner(graph, plan, compile, device, sizes, records, options).run();
 }

@@ -59,7 +59,7 @@ struct TuneReport {
 // made for. Records are written after each kernel, so that nothing is lost when it is interrupted. Errors: those of
 // writing the records and of opening the device; what goes wrong with one kernel is its note.
 [[nodiscard]] Result<TuneReport> tune_kernels(const Graph& graph, const FusionPlan& plan, const CompileOptions& compile,
-                                              const DeviceTraits& device, const CallSizes& sizes, TunedRecords& records,
+                                              const Target& device, const CallSizes& sizes, TunedRecords& records,
                                               const TuneOptions& options = {});
 
 } // namespace tessera

@@ -54,6 +54,7 @@ public:
     return all;
   }
   [[nodiscard]] bool is_text() const { return json_->is_string(); }
+  [[nodiscard]] bool is_number() const { return json_->is_number(); }
   [[nodiscard]] double number() const {
     if (!json_->is_number()) wrong("a number");
     return json_->get<double>();

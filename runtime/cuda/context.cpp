@@ -82,6 +82,11 @@ Status Context::start(int ordinal) {
   p.default_shared_bytes_per_block = default_shared;
   p.memory_pools = pools != 0;
   p.cooperative_launch = cooperative != 0;
+  // Newer drivers need not report these two.
+  int clock_khz = 0, bus_bits = 0;
+  if (driver_->cuDeviceGetAttribute(&clock_khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device_) == CUDA_SUCCESS &&
+      driver_->cuDeviceGetAttribute(&bus_bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device_) == CUDA_SUCCESS)
+    p.memory_peak_bytes_per_us = 2.0 * clock_khz * bus_bits / 8 / 1e3; // two transfers in a cycle
   CUcontext primary = nullptr;
   TESSERA_CUDA_TRY(*this, "", cuDevicePrimaryCtxRetain, &primary, device_);
   handle_ = primary;

@@ -16,6 +16,7 @@ struct DeviceProperties {
   int multiprocessors = 0;
   int max_threads_per_block = 0;
   int64_t memory_bytes = 0, l2_bytes = 0;
+  double memory_peak_bytes_per_us = 0;        // memory clock times bus width; 0 where the driver does not tell
   int64_t shared_bytes_per_block = 0;         // what a kernel may have when it asks for it
   int64_t default_shared_bytes_per_block = 0; // and without asking
   bool cooperative_launch = false;            // of grids whose blocks wait for each other

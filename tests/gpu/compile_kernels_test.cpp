@@ -1,6 +1,7 @@
 // Loop nests to code objects: what is shared, what the cache keeps, what is said where nothing assembles.
 #include "../schedule/nests.h"
 #include "codegen/driver/gpu_kernels.h"
+#include "codegen/target/select.h"
 #include "runtime/cuda/code_object.h"
 #include <cstdlib>
 #include <cstring>
@@ -15,12 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr int kFewSpilled = 16; // bytes of a thread, which cost less than a block less
 
-DeviceTraits h200() {
-  DeviceTraits d;
-  d.kind = DeviceTraits::Kind::Cuda;
-  d.name = "cuda sm_90";
-  return d;
-}
+Target h200() { return shipped_target("h200"); }
 
 class CompileGpuKernels : public ::testing::Test {
 protected:
@@ -277,7 +273,7 @@ TEST_F(CompileGpuKernels, NamedNestsHaveTheRegistersAndBlocksTheyWerePlannedFor)
   problems.push_back(rope());
   problems.push_back(embedding());
   problems.push_back(embedding("v"));
-  const DeviceTraits gpu = h200();
+  const Target gpu = h200();
   constexpr int64_t kSystem = 1 << 10, kRegisters = 64 << 10; // bytes of each block, of a multiprocessor
   int waiting = 0;
   for (const auto& p : problems) {

@@ -2,6 +2,7 @@
 #include "../fusion/harness.h"
 #include "../schedule/harness.h"
 #include "codegen/schedule/own_kernels.h"
+#include "codegen/target/select.h"
 #include "graph/support/hash.h"
 #include <cstring>
 
@@ -46,12 +47,7 @@ Result<std::vector<int>> run_on_emulator(const tile::Kernel& kernel, std::span<c
 
 namespace {
 
-DeviceTraits gpu_traits() {
-  DeviceTraits d;
-  d.kind = DeviceTraits::Kind::Cuda;
-  d.name = "cuda sm_90";
-  return d;
-}
+Target gpu_traits() { return shipped_target("h200"); }
 
 Result<bool> holds(const ScheduledKernel& k, const Symbols& symbols) {
   for (const auto& c : k.conditions) {

@@ -1,5 +1,6 @@
 // What is chosen for blocks of threads: forms, sizes of tiles and conditions.
 #include "block_harness.h"
+#include "codegen/target/select.h"
 #include "nests.h"
 #include <algorithm>
 
@@ -407,8 +408,7 @@ TEST(BlockChoice, ShortFoldsOfManyResultsAreSingleThreads) {
   expect_same(depthwise("4"), {{{"n", 2}}, {{"n", 0}}});
 
   Problem p = depthwise("5"); // many for a small GPU
-  DeviceTraits device;
-  device.kind = DeviceTraits::Kind::Cuda;
+  Target device = shipped_target("h200");
   device.multiprocessors = 2;
   auto kernels = lower_for_gpu(p.graph, p.nest, device, "small");
   ASSERT_TRUE(kernels.ok());

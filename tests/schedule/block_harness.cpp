@@ -1,5 +1,6 @@
 #include "block_harness.h"
 #include "codegen/schedule/block_config.h"
+#include "codegen/target/select.h"
 
 namespace tessera::test {
 namespace {
@@ -59,14 +60,13 @@ BlockPlan small(BlockPlan p, const Domain& domain) {
 
 } // namespace
 
-DeviceTraits gpu_with(int multiprocessors) {
-  DeviceTraits device;
-  device.kind = DeviceTraits::Kind::Cuda;
+Target gpu_with(int multiprocessors) {
+  Target device = shipped_target("h200");
   device.multiprocessors = multiprocessors;
   return device;
 }
 
-std::vector<ScheduledKernel> lower_blocks(const Problem& p, const Schedule& wanted, const DeviceTraits& device) {
+std::vector<ScheduledKernel> lower_blocks(const Problem& p, const Schedule& wanted, const Target& device) {
   auto kernels = lower_for_gpu(p.graph, p.nest, device, p.nest.name, wanted);
   EXPECT_TRUE(kernels.ok()) << kernels.error().str();
   if (!kernels.ok()) return {};
@@ -81,7 +81,7 @@ std::vector<ScheduledKernel> lower_blocks(const Problem& p, const Schedule& want
   return std::move(*kernels);
 }
 
-std::vector<ScheduledKernel> block_kernels(const Problem& p, const DeviceTraits& device) {
+std::vector<ScheduledKernel> block_kernels(const Problem& p, const Target& device) {
   std::vector<ScheduledKernel> kernels = lower_blocks(p, {}, device);
   auto domain = make_domain(p.graph, p.nest);
   EXPECT_TRUE(domain.ok());

@@ -5,13 +5,13 @@
 
 namespace tessera::test {
 
-DeviceTraits gpu_with(int multiprocessors = 132);
+Target gpu_with(int multiprocessors = 132);
 // The kernels of a GPU, then those of the same plans with small tiles, so that short rows loop and few points fill
 // several blocks. Each is verified, printed and parsed again; all tiles are powers of two.
-std::vector<ScheduledKernel> block_kernels(const Problem& p, const DeviceTraits& device = gpu_with());
+std::vector<ScheduledKernel> block_kernels(const Problem& p, const Target& device = gpu_with());
 // Those that a GPU gets.
 std::vector<ScheduledKernel> lower_blocks(const Problem& p, const Schedule& wanted = {},
-                                          const DeviceTraits& device = gpu_with());
+                                          const Target& device = gpu_with());
 bool conditions_hold(const Graph& graph, const ScheduledKernel& kernel, const Sizes& sizes);
 
 } // namespace tessera::test

@@ -1,6 +1,7 @@
 // What kernels for blocks of threads do, whatever was chosen: outputs in the memory of inputs, divisions, indices out
 // of range, and errors.
 #include "block_harness.h"
+#include "codegen/target/select.h"
 #include "nests.h"
 #include <algorithm>
 
@@ -110,8 +111,7 @@ TEST(BlockLower, ChecksUnderAPredicateOfTheRow) {
 }
 
 TEST(BlockLower, UnsupportedElementsAndPlansThatDoNotFitAreErrors) {
-  DeviceTraits device;
-  device.kind = DeviceTraits::Kind::Cuda;
+  Target device = shipped_target("h200");
   Problem packed = problem("x: i4[n]\ny: i4[n]", "nest copy outer(i0: n) { %0 = load x[i0] : i4\n store y[i0] = %0 }");
   auto k = lower_for_gpu(packed.graph, packed.nest, device, "copy");
   ASSERT_FALSE(k.ok());

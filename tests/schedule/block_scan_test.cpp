@@ -1,6 +1,7 @@
 // Running sums and products by blocks, compared with the operator's reference.
 #include "block_harness.h"
 #include "codegen/schedule/own_kernels.h"
+#include "codegen/target/select.h"
 #include "graph/reference/evaluator.h"
 #include <random>
 
@@ -55,8 +56,7 @@ void expect_scan(DType dtype, int rank, int64_t axis, const char* kind, bool exc
   p.graph.add_output("y", *y);
   const Node& node = *p.graph.producer(*y);
   ASSERT_TRUE(has_own_kernel(p.graph, node));
-  DeviceTraits device;
-  device.kind = DeviceTraits::Kind::Cuda;
+  Target device = shipped_target("h200");
   auto made = lower_own_kernel(p.graph, node, device, "scan");
   ASSERT_TRUE(made.ok()) << made.error().str();
   auto kernels = std::move(*made);

@@ -1,5 +1,6 @@
 #include "harness.h"
 #include "block_harness.h"
+#include "codegen/target/select.h"
 #include "codegen/tile/team.h"
 #include <algorithm>
 #include <cmath>
@@ -149,7 +150,7 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
   for (int bytes : {64, 16})
     for (int unroll : {1, 2}) {
       if (kernel_runner().blocks_only) continue;
-      DeviceTraits device;
+      Target device = shipped_target("avx512");
       device.vector_bytes = bytes;
       device.unroll = unroll;
       Schedule chosen = choose_schedule(p.graph, p.nest, device);
@@ -245,7 +246,7 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
 }
 
 ScheduledKernel lower(const Problem& p, int unroll) {
-  DeviceTraits device;
+  Target device = shipped_target("avx512");
   device.unroll = unroll;
   auto k = lower_to_tiles(p.graph, p.nest, choose_schedule(p.graph, p.nest, device), device, p.nest.name);
   EXPECT_TRUE(k.ok()) << k.error().str();

@@ -71,7 +71,7 @@ TEST(StructuredNests, WindowsOfSeveralResults) {
       {"f64", "[n, 11, 4]", "[4, 1, 4]", "[n, 8, 4]", "strides=[1] pads_begin=[0] pads_end=[0] dilations=[1] groups=4"},
       {"f32", "[n, h, v, 4]", "[4, 1, 3, 3]", "[n, h, v, 4]",
        "strides=[1, 1] pads_begin=[1, 1] pads_end=[1, 1] dilations=[1, 1] groups=4"}};
-  DeviceTraits device = gpu_with();
+  Target device = gpu_with();
   size_t masked = 0, several = 0;
   for (const Window& w : windows) {
     const std::string d = w.dtype;

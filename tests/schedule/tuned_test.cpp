@@ -2,17 +2,14 @@
 #include "block_harness.h"
 #include "codegen/schedule/block_config.h"
 #include "codegen/schedule/candidates.h"
+#include "codegen/target/select.h"
 #include "nests.h"
 #include <cmath>
 
 namespace tessera::test {
 namespace {
 
-DeviceTraits gpu() {
-  DeviceTraits device;
-  device.kind = DeviceTraits::Kind::Cuda;
-  return device;
-}
+Target gpu() { return shipped_target("h200"); }
 Hash128 key(const Problem& p) {
   auto domain = make_domain(p.graph, p.nest);
   EXPECT_TRUE(domain.ok());

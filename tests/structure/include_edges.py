@@ -13,6 +13,7 @@ MAY = {
     "frontend": {"graph", "frontend"},
     "fusion": {"graph", "fusion"},
     "runtime": {"graph/support", "graph/sym", "runtime"},
+    "codegen/target": {"graph/support", "codegen/target"},
     "codegen": {"graph", "fusion", "runtime", "codegen"},
     "api": {"graph", "frontend", "fusion", "codegen", "runtime", "api"},
     "python": {"api/c.h", "python"},

@@ -53,7 +53,7 @@ Tuned tune(Graph graph, const CompileOptions& o, const std::map<std::string, int
   for (const auto& [name, size] : sizes) values[out.compiled.graph->env().find(name)->symbol_id()] = size;
   TunedRecords records(o.cache_dir, *tuned_target(o));
   auto report =
-      tune_kernels(*out.compiled.graph, out.compiled.report.plan, o, (*backend)->traits(), values, records, tuning);
+      tune_kernels(*out.compiled.graph, out.compiled.report.plan, o, (*backend)->device(), values, records, tuning);
   EXPECT_TRUE(report.ok()) << (report.ok() ? "" : report.error().str());
   if (report.ok()) out.report = std::move(*report);
   return out;

@@ -2,6 +2,7 @@
 #include "api/device.h"
 #include "codegen/driver/load.h"
 #include "graph/support/file.h"
+#include "graph/support/similar.h"
 #include <algorithm>
 #include <cerrno>
 #include <charconv>

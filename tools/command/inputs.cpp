@@ -1,5 +1,6 @@
 #include "inputs.h"
 #include "graph/support/hash.h"
+#include "graph/support/similar.h"
 #include <algorithm>
 #include <cmath>
 #include <dirent.h>

@@ -1,6 +1,7 @@
 // tessera opt: named passes over the text of any IR; what the golden tests run.
 #include "codegen/driver/legalize.h"
 #include "codegen/llvm/host_compiler.h"
+#include "codegen/target/select.h"
 #include "codegen/tile/tile.h"
 #include "command.h"
 #include "frontend/model.h"
@@ -117,9 +118,8 @@ Result<std::string> graph_level(const OptOptions& o, Graph graph, std::vector<st
   TESSERA_TRY(verify(graph, plan));
   if (last == "fuse") return print(graph, plan);
   HostTarget target = HostTarget::detect();
-  DeviceTraits device;
+  Target device = shipped_target("avx512");
   device.vector_bytes = o.vector_bytes > 0 ? o.vector_bytes : target.vector_bytes;
-  device.name = "cpu";
   std::string out;
   for (const auto& group : plan.groups) {
     const LoopNest* nest = group.kind == Group::Kind::Kernel ? &group.nest : nullptr;

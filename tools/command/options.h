@@ -17,9 +17,6 @@ class Option;
 
 namespace tessera::command {
 
-// The word of `known` that is most like `word`, at most a third of it mistyped; "" if there is none.
-[[nodiscard]] std::string similar(const std::string& word, const std::vector<std::string>& known);
-
 // A subcommand's work, run after the command line was read; returns the exit code.
 using Action = std::function<int()>;
 

@@ -95,7 +95,7 @@ Result<Json> tune(const TuneCommand& o) {
   tuning.seed = static_cast<uint64_t>(o.seed);
   tuning.again = o.again;
   tuning.progress = [&](const std::string& text) { progress.show(text); };
-  TESSERA_ASSIGN(TuneReport report, tune_kernels(*compiled.graph, compiled.report.plan, compile, backend->traits(),
+  TESSERA_ASSIGN(TuneReport report, tune_kernels(*compiled.graph, compiled.report.plan, compile, backend->device(),
                                                  values, records, tuning));
   progress.clear();
   if (!o.log.empty()) TESSERA_TRY(write_log(o.log, o.model.model, *compiled.graph, sizes, report));

@@ -1,8 +1,9 @@
 // Predicts the times of schedules that `tessera tune --log` measured, for parameters of the cost that the script beside
-// it varies. Arguments: log files. Writes one JSON object about the rows on a line, then, for each line "name value
+// it varies. Arguments: a target's name, log files. Writes one JSON object about the rows on a line, then, for each line "name value
 // name value ..." of the input, the predicted time and registers of all rows as pairs of 64-bit floats.
 #include "codegen/schedule/block_config.h"
 #include "codegen/schedule/cost.h"
+#include "codegen/target/select.h"
 #include "graph/support/file.h"
 #include <cstdio>
 #include <iostream>
@@ -40,7 +41,7 @@ std::optional<ScheduleKind> kind_of(std::string_view text) {
 
 class Log {
 public:
-  explicit Log(const DeviceTraits& device) : device_(device) {}
+  explicit Log(const Target& device) : device_(device) {}
 
   Status read(const std::string& file) {
     TESSERA_ASSIGN(std::string text, read_file(file));
@@ -95,14 +96,13 @@ public:
   std::vector<Row> rows;
 
 private:
-  const DeviceTraits& device_;
+  const Target& device_;
 };
 
 int run(int argc, char** argv) {
-  DeviceTraits device;
-  device.kind = DeviceTraits::Kind::Cuda;
+  const Target& device = shipped_target(argv[1]);
   Log log(device);
-  for (int i = 1; i < argc; ++i)
+  for (int i = 2; i < argc; ++i)
     if (auto status = log.read(argv[i]); !status.ok()) {
       std::fprintf(stderr, "%s\n", status.error().message.c_str());
       return 1;
