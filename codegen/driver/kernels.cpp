@@ -35,25 +35,6 @@ KernelLaunch launch_of(const ScheduledKernel& kernel, const std::string& name, c
   return l;
 }
 
-bool host_code_takes(DType dtype) {
-  switch (dtype) {
-  case DType::Bool:
-  case DType::I8:
-  case DType::I16:
-  case DType::I32:
-  case DType::I64:
-  case DType::U8:
-  case DType::U16:
-  case DType::U32:
-  case DType::U64:
-  case DType::F16:
-  case DType::BF16:
-  case DType::F32:
-  case DType::F64: return true;
-  default: return false;
-  }
-}
-
 std::string anonymous_text(tile::Kernel kernel) {
   kernel.name = "kernel";
   for (size_t i = 0; i < kernel.params.size(); ++i) kernel.params[i].name = "p" + std::to_string(i);

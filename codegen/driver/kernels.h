@@ -44,7 +44,4 @@ void compile_each(size_t count, const CompileOptions& options, const std::functi
 [[nodiscard]] KernelLaunch launch_of(const ScheduledKernel& kernel, const std::string& name, const std::string& symbol,
                                      int object, const std::function<BufferId(ValueId)>& buffer);
 
-// Whether generated host code can hold values of this dtype in memory.
-[[nodiscard]] bool host_code_takes(DType dtype);
-
 } // namespace tessera

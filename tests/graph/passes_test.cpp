@@ -100,7 +100,7 @@ TEST_P(PassGolden, Matches) {
   Graph graph = input->clone();
   PipelineOptions options;
   options.passes = golden.passes;
-  options.verify = true;
+  options.run.verify = true;
   options.options.values = golden.options;
   auto stats = run_pipeline(graph, options);
   ASSERT_TRUE(stats.ok()) << stats.error().str();
@@ -165,7 +165,7 @@ TEST(PassRunner, DisablesAndRefuses) {
   Graph g = parsed(kSmall);
   PipelineOptions options;
   options.passes = {"simplify", "dce"};
-  options.disabled = {"simplify"};
+  options.run.disabled = {"simplify"};
   auto stats = run_pipeline(g, options);
   ASSERT_TRUE(stats.ok());
   EXPECT_EQ(stats->size(), 1u);
@@ -175,9 +175,9 @@ TEST(PassRunner, DisablesAndRefuses) {
   unsetenv("TESSERA_DISABLE_PASSES");
   ASSERT_TRUE(stats.ok());
   EXPECT_TRUE(stats->empty());
-  options.disabled = {"nothing"};
+  options.run.disabled = {"nothing"};
   EXPECT_EQ(run_pipeline(g, options).error().code, ErrorCode::Usage);
-  options.disabled.clear();
+  options.run.disabled.clear();
   options.passes = {"optimise"};
   EXPECT_EQ(run_pipeline(g, options).error().code, ErrorCode::Usage);
   options.passes = {"fold"};

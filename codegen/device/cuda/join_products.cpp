@@ -1,4 +1,5 @@
-#include "codegen/driver/join_products.h"
+#include "codegen/device/cuda/join_products.h"
+#include "codegen/device/cuda/passes.h"
 #include "fusion/cost.h"
 #include "graph/ops/op.h"
 #include <algorithm>
@@ -112,37 +113,51 @@ public:
     for (const auto& output : graph.outputs()) given_[at(output.value)] = true;
   }
 
-  Result<JoinedProducts> run() {
+  Result<int> join_families() {
     std::map<Kind, std::vector<Sibling>> families;
+    for (NodeId id : graph_.order()) {
+      Kind kind;
+      auto s = product(id, kind);
+      if (s && is_aligned(*s) && joins(*s, kind)) families[kind].push_back(std::move(*s));
+    }
+    int joined = 0;
+    for (const auto& [kind, siblings] : families) {
+      if (siblings.size() < 2 || !may_copy(siblings, kMaxJoinedBytes)) continue;
+      TESSERA_TRY(join(kind, siblings));
+      joined += static_cast<int>(siblings.size()) - 1;
+    }
+    replace();
+    return joined;
+  }
+
+  Result<int> pad_each() {
     std::vector<std::pair<Kind, Sibling>> odd;
     for (NodeId id : graph_.order()) {
       Kind kind;
       auto s = product(id, kind);
-      if (!s) continue;
-      if (s->columns != aligned_columns(s->columns, graph_.type(s->result).dtype)) {
-        if (gains_by_padding(*s, kind)) odd.emplace_back(kind, std::move(*s));
-      } else if (joins(*s, kind))
-        families[kind].push_back(std::move(*s));
+      if (s && !is_aligned(*s) && gains_by_padding(*s, kind)) odd.emplace_back(kind, std::move(*s));
     }
-    JoinedProducts count;
-    for (const auto& [kind, siblings] : families) {
-      if (siblings.size() < 2 || !may_copy(siblings, kMaxJoinedBytes)) continue;
-      TESSERA_TRY(join(kind, siblings));
-      count.joined += static_cast<int>(siblings.size()) - 1;
-    }
+    int padded = 0;
     for (const auto& [kind, s] : odd) {
       if (!may_copy({s}, kMaxBytesOfModel)) continue;
       TESSERA_TRY(join(kind, {s}));
-      ++count.padded;
+      ++padded;
     }
-    if (count.joined + count.padded == 0) return count;
-    graph_.replace_uses(by_value_);
-    for (auto id = replaced_.rbegin(); id != replaced_.rend(); ++id) graph_.remove_node(*id);
-    graph_.compact();
-    return count;
+    replace();
+    return padded;
   }
 
 private:
+  [[nodiscard]] bool is_aligned(const Sibling& s) const {
+    return s.columns == aligned_columns(s.columns, graph_.type(s.result).dtype);
+  }
+  // Puts what was made in the place of what it stands for.
+  void replace() {
+    if (replaced_.empty()) return;
+    graph_.replace_uses(by_value_);
+    for (auto id = replaced_.rbegin(); id != replaced_.rend(); ++id) graph_.remove_node(*id);
+    graph_.compact();
+  }
   static size_t at(ValueId v) { return static_cast<size_t>(v.index); }
   [[nodiscard]] bool is_view(const Node& node) const {
     return node.op->indexing() && node.op->indexing()->view && !node.operands.empty() && node.results.size() == 1;
@@ -159,7 +174,9 @@ private:
   // A product with columns of known number, and a bias where weight and bias are constants.
   std::optional<Sibling> product(NodeId id, Kind& kind) const {
     const Node& node = graph_.node(id);
-    if (node.op->name != std::string_view("matmul") || cuda_as_loops(graph_, id, libraries_)) return std::nullopt;
+    const auto* structured = node.op->structured();
+    if (!structured || structured->kind != Structured::Matmul || !cublaslt_multiplies(graph_, node, libraries_))
+      return std::nullopt;
     Sibling s{id, node.operands[1], {}, node.results[0], 0, {}, {id}, false, false};
     kind.operand = node.operands[0];
     if (graph_.type(kind.operand).rank() < 2 || tensor_of(graph_, kind.operand)) return std::nullopt;
@@ -368,9 +385,10 @@ private:
 
 } // namespace
 
-Result<JoinedProducts> join_products(Graph& graph, const CudaLibraries& libraries) {
-  if (!libraries.cublaslt) return JoinedProducts{};
-  return Joiner(graph, libraries).run();
+Result<int> join_products(Graph& graph, const CudaLibraries& libraries) {
+  return Joiner(graph, libraries).join_families();
 }
+
+Result<int> pad_products(Graph& graph, const CudaLibraries& libraries) { return Joiner(graph, libraries).pad_each(); }
 
 } // namespace tessera
