@@ -63,7 +63,7 @@ struct Target {
   double memory_latency_us = 0, l1_latency_us = 0, l2_latency_us = 0, l3_latency_us = 0; // of one dependent load
   double shared_latency_us = 0; // of one dependent load from shared memory
   double barrier_us = 0;        // barrier of a block of 256 threads
-  double grid_barrier_us = 0;   // barrier of all resident blocks; on a host, of all cores
+  double grid_barrier_us = 0;   // barrier of all resident blocks
   double launch_us = 0;         // what one more kernel (on a host, one more parallel loop) adds on the device
   double host_launch_us = 0;    // what one launch takes the host
   double kernel_us = 0;         // a kernel that moves next to nothing, between the events around it

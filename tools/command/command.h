@@ -18,6 +18,7 @@ void add_compile(CommandLine& line);
 void add_bench(CommandLine& line);
 void add_test(CommandLine& line);
 void add_tune(CommandLine& line);
+void add_calibrate(CommandLine& line);
 void add_opt(CommandLine& line);
 
 enum ExitCode : int { kDone = 0, kDiffers = 1, kUsage = 2, kUnsupported = 3, kBadInput = 4, kFailed = 5 };

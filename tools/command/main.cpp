@@ -1,4 +1,4 @@
-// tessera: run, explain, compile, bench, tune, test, opt. Each subcommand is a file of its name.
+// tessera: run, explain, compile, bench, tune, calibrate, test, opt. Each subcommand is a file of its name.
 #include "command.h"
 #include "graph/support/guarded.h"
 #include <csignal>
@@ -22,6 +22,7 @@ static int run(int argc, char** argv) {
   add_compile(line);
   add_bench(line);
   add_tune(line);
+  add_calibrate(line);
   add_test(line);
   add_opt(line);
   std::signal(SIGPIPE, SIG_DFL); // 'tessera explain | head' ends quietly

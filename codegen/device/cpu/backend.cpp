@@ -1,7 +1,7 @@
 #include "codegen/device/cpu/cpu.h"
+#include "codegen/target/host.h"
 #include "codegen/target/select.h"
 #include <thread>
-#include <unistd.h>
 
 namespace tessera {
 namespace {
@@ -68,9 +68,7 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CompileOptions& options)
   // A target that nobody named stands for every host with its vectors: the system knows the rest.
   if (options.target.empty()) {
     device.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    if (long l1 = ::sysconf(_SC_LEVEL1_DCACHE_SIZE); l1 > 0) device.l1_bytes = l1;
-    if (long l2 = ::sysconf(_SC_LEVEL2_CACHE_SIZE); l2 > 0) device.l2_bytes = l2;
-    if (long l3 = ::sysconf(_SC_LEVEL3_CACHE_SIZE); l3 > 0) device.l3_bytes = l3;
+    set_host_caches(device);
   }
   if (options.threads > 0) device.cores = options.threads;
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(host), std::move(device)));
