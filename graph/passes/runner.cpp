@@ -24,7 +24,7 @@ void dump(const PassSubject& subject, const PassRunOptions& options, int number,
 void log(const PassStats& stats) {
   if (!log_enabled(LogChannel::Passes)) return;
   char line[160];
-  std::snprintf(line, sizeof line, "%-16s %-9s %5d -> %5d %s  %.2f ms", stats.name.c_str(),
+  std::snprintf(line, sizeof line, "%-18s %-9s %5d -> %5d %s  %.2f ms", stats.name.c_str(),
                 stats.changed ? "changed" : "unchanged", stats.nodes_before, stats.nodes_after,
                 stats.level == "plan" ? "groups" : "nodes", stats.milliseconds);
   log_write(LogChannel::Passes, line);

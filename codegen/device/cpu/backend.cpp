@@ -1,4 +1,5 @@
 #include "codegen/device/cpu/cpu.h"
+#include "codegen/device/cpu/host_kernels.h"
 #include "codegen/target/host.h"
 #include "codegen/target/select.h"
 #include <thread>
@@ -24,7 +25,7 @@ public:
 
   Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, ObjectCache& cache,
                              const CompileOptions& options) override {
-    TESSERA_ASSIGN(auto linked, compile_kernels(graph, requests, device_, target_, cache, options));
+    TESSERA_ASSIGN(auto linked, compile_host_kernels(graph, requests, device_, target_, cache, options));
     DeviceCode out;
     for (const auto& o : linked.objects) out.objects.push_back(o.object);
     out.code = linked.module;
