@@ -191,6 +191,21 @@ TEST(JoinProducts, WeightsOfRunTimeArePaddedWhereManyRowsMakeUpForTheCopy) {
   EXPECT_EQ(padded_in_each_call(4), 0);
 }
 
+// Two families with one bias: the joined biases have names of their own.
+TEST(JoinProducts, ValuesHaveOneNameEach) {
+  Layer l(DType::F32);
+  const ValueId bias = l.constant({24});
+  const ValueId other = l.op("neg", {l.x});
+  std::vector<ValueId> sums;
+  for (ValueId operand : {l.x, other}) {
+    const ValueId q = l.op("add", {l.op("matmul", {operand, l.constant({16, 24})}), bias});
+    const ValueId k = l.op("add", {l.op("matmul", {operand, l.constant({16, 24})}), bias});
+    sums.push_back(l.op("matmul", {q, l.op("transpose", {k}, {{"perm", Ints{1, 0}}})}));
+  }
+  l.g.add_output("y", l.op("mul", {sums[0], sums[1]}));
+  l.joined(2);
+}
+
 TEST(JoinProducts, WeightsAreCopiedOnceForAllVariants) {
   Tensor parts[] = {numbers(DType::F32, {16, 8}, 1), numbers(DType::F32, {16, 12}, 2)};
   auto joined = [&] {

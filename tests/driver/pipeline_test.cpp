@@ -1,6 +1,7 @@
 // The pipeline of a compile: its table, each pass left out, stopping, and that it is what a compile runs.
 #include "codegen/device/device.h"
 #include "codegen/driver/pipeline.h"
+#include "graph/reference/evaluator.h"
 #include "harness.h"
 #include <algorithm>
 #include <set>
@@ -122,8 +123,12 @@ TEST(Pipeline, WithoutAnyOnePassResultsOnTheHostAreRight) {
   }
 }
 
+// And the graph that it is made of computes the same.
 TEST(Pipeline, WithoutAnyOnePassCodeForAGpuIsMade) {
   TemporaryFolder folder;
+  const Graph source = work_for_all();
+  const auto want = evaluate_graph(source, image(2));
+  ASSERT_TRUE(want.ok()) << want.error().str();
   for (const std::string& pass : passes_of("cuda")) {
     SCOPED_TRACE("without " + pass);
     CompileOptions o = for_device("cuda", folder);
@@ -132,6 +137,12 @@ TEST(Pipeline, WithoutAnyOnePassCodeForAGpuIsMade) {
     ASSERT_TRUE(compiled.executable);
     EXPECT_EQ(compiled.executable->host_steps, pass == "decompose" ? 1 : 0); // a composite by its reference
     EXPECT_FALSE(changed_by(compiled).contains(pass));
+    auto got = evaluate_graph(*compiled.graph, image(2));
+    ASSERT_TRUE(got.ok()) << got.error().str();
+    for (size_t o = 0; o < want->size(); ++o) {
+      const auto same = compare((*got)[o], (*want)[o], 2e-2, 2e-2);
+      EXPECT_TRUE(same.same) << "output " << o << ": " << same.message;
+    }
   }
 }
 

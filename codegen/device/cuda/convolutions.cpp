@@ -1,4 +1,5 @@
 // How convolutions are prepared for the library or the loops that compute them.
+#include "codegen/device/cuda/names.h"
 #include "codegen/device/cuda/passes.h"
 #include <algorithm>
 #include <map>
@@ -65,7 +66,7 @@ Ints order_in_memory(int64_t rank, bool for_library) {
 
 class WeightLayouts {
 public:
-  WeightLayouts(Graph& graph, const CudaLibraries& libraries) : graph_(graph), libraries_(libraries) {}
+  WeightLayouts(Graph& graph, const CudaLibraries& libraries) : graph_(graph), libraries_(libraries), names_(graph) {}
 
   Result<bool> run() {
     bool changed = false;
@@ -97,7 +98,7 @@ private:
     ValueId stored;
     if (value) {
       TESSERA_ASSIGN(Tensor tensor, transposed(*value, perm));
-      stored = graph_.add_constant(std::move(tensor), graph_.value(w).name + ".channels_last");
+      stored = graph_.add_constant(std::move(tensor), names_(graph_.value(w).name + ".channels_last"));
     } else {
       const bool lies_so = producer && producer->op->name == "transpose" && producer->attributes.ints("perm") == back;
       if (lies_so || weighs_single_points(graph_, w)) return w;
@@ -111,6 +112,7 @@ private:
 
   Graph& graph_;
   const CudaLibraries& libraries_;
+  NewNames names_;
   std::map<std::pair<ValueId, Ints>, ValueId> moved_;
 };
 

@@ -1,4 +1,5 @@
 #include "codegen/device/cuda/join_products.h"
+#include "codegen/device/cuda/names.h"
 #include "codegen/device/cuda/passes.h"
 #include "fusion/cost.h"
 #include "graph/ops/op.h"
@@ -109,7 +110,7 @@ class Joiner {
 public:
   Joiner(Graph& graph, const CudaLibraries& libraries)
       : graph_(graph), libraries_(libraries), users_(graph.users()), given_(users_.size(), false),
-        by_value_(users_.size()) {
+        by_value_(users_.size()), names_(graph) {
     for (const auto& output : graph.outputs()) given_[at(output.value)] = true;
   }
 
@@ -327,7 +328,7 @@ private:
           w, graph_.apply("pad", {siblings[0].weight}, {{"pads_begin", none}, {"pads_end", behind}}, first.location));
     } else {
       TESSERA_ASSIGN(Tensor weight, side_by_side(weights, axis, columns));
-      w = graph_.add_constant(std::move(weight), graph_.value(siblings[0].weight).name + suffix);
+      w = graph_.add_constant(std::move(weight), names_(graph_.value(siblings[0].weight).name + suffix));
     }
     if (kind.transposed) {
       TESSERA_ASSIGN(w, graph_.apply("transpose", {w}, {{"perm", Ints{1, 0}}}, first.location));
@@ -346,7 +347,7 @@ private:
         biases.push_back(std::move(none));
       }
       TESSERA_ASSIGN(Tensor bias, side_by_side(biases, 0, columns));
-      ValueId b = graph_.add_constant(std::move(bias), name + suffix);
+      ValueId b = graph_.add_constant(std::move(bias), names_(name + suffix));
       TESSERA_ASSIGN(y, graph_.apply("add", {y, b}, {}, first.location));
     }
     if (siblings[0].follows.valid()) {
@@ -380,6 +381,7 @@ private:
   std::vector<bool> given_;                // outputs
   std::vector<ValueId> by_value_;          // what takes a value's place
   std::vector<NodeId> replaced_;
+  NewNames names_;
   int64_t copied_ = 0; // bytes of weights
 };
 
