@@ -207,8 +207,8 @@ struct FusionOptions {
   std::function<bool(const Graph&, NodeId, std::string* why_not)> device_supports;
   // Whether two products and the softmax between them are to be an Attention group. Empty: never.
   std::function<bool(const Graph&, const AttentionCall&, std::string* why_not)> attention_accepts;
-  // Refuses calls: asked with the bare call (one refused also without strided operands becomes loops with as_loops, else
-  // a Host group) and with each candidate whose epilogue has just been extended. Empty: every call is fine.
+  // Refuses calls: asked with the bare call (one refused also without strided operands becomes loops with as_loops,
+  // else a Host group) and with each candidate whose epilogue has just been extended. Empty: every call is fine.
   std::function<bool(const Graph&, const LibraryCall&, std::string* why_not)> library_accepts;
 };
 // Plans the whole graph. The graph must be decomposed to primitives. Deterministic. May add axis symbols to the
