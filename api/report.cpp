@@ -322,6 +322,7 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
   j["passes"] = Json::array();
   for (const auto& p : c.report.passes)
     j["passes"].push_back({{"name", p.name},
+                           {"level", p.level},
                            {"changed", p.changed},
                            {"ms", p.milliseconds},
                            {"nodes_before", p.nodes_before},

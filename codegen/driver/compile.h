@@ -58,8 +58,8 @@ struct Compiled {
   CompileReport report;
   std::shared_ptr<const KernelWork> work;
 };
-// Consumes the graph (imported, not yet decomposed).
-[[nodiscard]] Result<Compiled> compile(Graph graph, const CompileOptions& options);
+// Consumes the graph (imported, not yet decomposed). `dump_prefix`: of the names of files in TESSERA_DUMP_DIR.
+[[nodiscard]] Result<Compiled> compile(Graph graph, const CompileOptions& options, const std::string& dump_prefix = "");
 // The same graph and plan, with the schedules that options.tuned has by now: an executable with the same inputs,
 // outputs and constants, which share their memory. Only reads `before`, which other threads may use.
 [[nodiscard]] Result<Compiled> compile_again(const Compiled& before, const CompileOptions& options);

@@ -262,7 +262,7 @@ TEST_F(Command, OptRunsPassesOverText) {
   expect(0, "opt '" + tile + "'", {"tile.kernel @sum"});
   expect(0, "opt '" + tile + "' --passes llvm --vector-bytes 32", {"define"});
   expect(0, "opt '" + model("mlp") + "' --passes default", {"matmul"});
-  expect(2, "opt '" + graph + "' --passes fuse,cse", {"can only stand last"});
+  expect(2, "opt '" + graph + "' --passes tile,cse", {"'tile' prints and can only stand last"});
   std::ofstream(path("bad.graph"))
       << "graph @main(%x: f32[b]) -> (%y: f32[b]) where b in [0, ?] {\n  %y = nonsense(%x) : f32[b]\n}\n";
   expect(4, "opt bad.graph", {"bad.graph:2", "nonsense"});

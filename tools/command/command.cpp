@@ -1,6 +1,7 @@
 #include "command.h"
 #include "api/device.h"
 #include "codegen/driver/load.h"
+#include "codegen/driver/pipeline.h"
 #include "graph/support/file.h"
 #include "graph/support/similar.h"
 #include <algorithm>
@@ -34,19 +35,27 @@ Result<std::pair<std::string, std::string>> split_assignment(const std::string& 
 
 } // namespace
 
-void add_model_options(Subcommand& sub, ModelOptions& o) {
-  sub.option("MODEL", o.model, "model file: ONNX, or a program of torch.export (.pt2)").required();
+void add_plan_options(Subcommand& sub, ModelOptions& o) {
   sub.option("--shape", o.shapes, "sizes: INPUT=1x128 of an input, or DIM=4 of a named dimension (repeatable)")
       .one_at_a_time();
   sub.option("--device", o.device, "where to run: auto, cpu, cuda or cuda:N, the GPU of number N").show_default();
   sub.option("--arch", o.arch, "GPU to make code for: sm_80, sm_90, sm_90a (default: the one that is here)");
-  sub.option("--threads", o.threads, "worker threads, 0 for all cores").not_negative();
   sub.flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison").only_compiles(o.compiles);
   sub.flag("--strict-rounding", o.strict_rounding, "round f16 and bf16 after every operator").only_compiles(o.compiles);
   sub.option("--tf32", o.tf32, "f32 operations on a GPU that may round their operands to TF32; --strict-rounding: off")
       .one_of({"off", "conv", "all"})
       .show_default()
       .only_compiles(o.compiles);
+  sub.option("--disable-pass", o.disabled_passes,
+             "leave a pass out, by name (repeatable; 'tessera opt --list' names them)")
+      .one_at_a_time()
+      .only_compiles(o.compiles);
+}
+
+void add_model_options(Subcommand& sub, ModelOptions& o) {
+  sub.option("MODEL", o.model, "model file: ONNX, or a program of torch.export (.pt2)").required();
+  add_plan_options(sub, o);
+  sub.option("--threads", o.threads, "worker threads, 0 for all cores").not_negative();
   sub.flag("--no-cache", o.no_cache, "neither read nor write compiled kernels on disk");
   sub.option("--cache-dir", o.cache_dir,
              "folder of compiled kernels (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
@@ -57,10 +66,6 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
       .range(0.0, 1.0)
       .only_compiles(o.compiles);
   sub.option("--tuned-for", o.tuned_for, "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")")
-      .only_compiles(o.compiles);
-  sub.option("--disable-pass", o.disabled_passes,
-             "leave a graph pass out, by name (repeatable; 'tessera opt --list' names them)")
-      .one_at_a_time()
       .only_compiles(o.compiles);
   sub.option("--specialize", o.specialize, "make variants for sizes: DIM=exact or DIM=div:8 (repeatable)")
       .one_at_a_time()
@@ -102,7 +107,7 @@ Result<std::vector<ShapeArgument>> parse_shapes(const std::vector<std::string>& 
 
 Diagnostic unknown_pass(const std::string& name) {
   std::vector<std::string> known;
-  for (const auto& p : graph_passes()) known.emplace_back(p.name);
+  for (const auto& p : compile_passes()) known.emplace_back(p.name);
   Diagnostic d = usage("no pass is called '" + name + "'");
   if (auto close = similar(name, known); !close.empty()) d.note("did you mean '" + close + "'?");
   return std::move(d).note("'tessera opt --list' names them");
@@ -143,7 +148,7 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   out.compile.cache = !o.no_cache;
   out.compile.cache_dir = o.cache_dir;
   for (const auto& pass : o.disabled_passes)
-    if (find_graph_pass(pass) == nullptr) return unknown_pass(pass);
+    if (find_compile_pass(pass) == nullptr) return unknown_pass(pass);
   out.compile.disabled_passes = o.disabled_passes;
   out.on_miss = o.on_miss == "generic" ? SessionOptions::OnMiss::Generic : SessionOptions::OnMiss::Compile;
   out.max_variants = o.max_variants;

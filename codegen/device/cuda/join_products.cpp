@@ -1,4 +1,6 @@
-#include "codegen/driver/join_products.h"
+#include "codegen/device/cuda/join_products.h"
+#include "codegen/device/cuda/names.h"
+#include "codegen/device/cuda/passes.h"
 #include "fusion/cost.h"
 #include "graph/ops/op.h"
 #include <algorithm>
@@ -108,41 +110,55 @@ class Joiner {
 public:
   Joiner(Graph& graph, const CudaLibraries& libraries)
       : graph_(graph), libraries_(libraries), users_(graph.users()), given_(users_.size(), false),
-        by_value_(users_.size()) {
+        by_value_(users_.size()), names_(graph) {
     for (const auto& output : graph.outputs()) given_[at(output.value)] = true;
   }
 
-  Result<JoinedProducts> run() {
+  Result<int> join_families() {
     std::map<Kind, std::vector<Sibling>> families;
+    for (NodeId id : graph_.order()) {
+      Kind kind;
+      auto s = product(id, kind);
+      if (s && is_aligned(*s) && joins(*s, kind)) families[kind].push_back(std::move(*s));
+    }
+    int joined = 0;
+    for (const auto& [kind, siblings] : families) {
+      if (siblings.size() < 2 || !may_copy(siblings, kMaxJoinedBytes)) continue;
+      TESSERA_TRY(join(kind, siblings));
+      joined += static_cast<int>(siblings.size()) - 1;
+    }
+    replace();
+    return joined;
+  }
+
+  Result<int> pad_each() {
     std::vector<std::pair<Kind, Sibling>> odd;
     for (NodeId id : graph_.order()) {
       Kind kind;
       auto s = product(id, kind);
-      if (!s) continue;
-      if (s->columns != aligned_columns(s->columns, graph_.type(s->result).dtype)) {
-        if (gains_by_padding(*s, kind)) odd.emplace_back(kind, std::move(*s));
-      } else if (joins(*s, kind))
-        families[kind].push_back(std::move(*s));
+      if (s && !is_aligned(*s) && gains_by_padding(*s, kind)) odd.emplace_back(kind, std::move(*s));
     }
-    JoinedProducts count;
-    for (const auto& [kind, siblings] : families) {
-      if (siblings.size() < 2 || !may_copy(siblings, kMaxJoinedBytes)) continue;
-      TESSERA_TRY(join(kind, siblings));
-      count.joined += static_cast<int>(siblings.size()) - 1;
-    }
+    int padded = 0;
     for (const auto& [kind, s] : odd) {
       if (!may_copy({s}, kMaxBytesOfModel)) continue;
       TESSERA_TRY(join(kind, {s}));
-      ++count.padded;
+      ++padded;
     }
-    if (count.joined + count.padded == 0) return count;
-    graph_.replace_uses(by_value_);
-    for (auto id = replaced_.rbegin(); id != replaced_.rend(); ++id) graph_.remove_node(*id);
-    graph_.compact();
-    return count;
+    replace();
+    return padded;
   }
 
 private:
+  [[nodiscard]] bool is_aligned(const Sibling& s) const {
+    return s.columns == aligned_columns(s.columns, graph_.type(s.result).dtype);
+  }
+  // Puts what was made in the place of what it stands for.
+  void replace() {
+    if (replaced_.empty()) return;
+    graph_.replace_uses(by_value_);
+    for (auto id = replaced_.rbegin(); id != replaced_.rend(); ++id) graph_.remove_node(*id);
+    graph_.compact();
+  }
   static size_t at(ValueId v) { return static_cast<size_t>(v.index); }
   [[nodiscard]] bool is_view(const Node& node) const {
     return node.op->indexing() && node.op->indexing()->view && !node.operands.empty() && node.results.size() == 1;
@@ -159,7 +175,9 @@ private:
   // A product with columns of known number, and a bias where weight and bias are constants.
   std::optional<Sibling> product(NodeId id, Kind& kind) const {
     const Node& node = graph_.node(id);
-    if (node.op->name != std::string_view("matmul") || cuda_as_loops(graph_, id, libraries_)) return std::nullopt;
+    const auto* structured = node.op->structured();
+    if (!structured || structured->kind != Structured::Matmul || !cublaslt_multiplies(graph_, node, libraries_))
+      return std::nullopt;
     Sibling s{id, node.operands[1], {}, node.results[0], 0, {}, {id}, false, false};
     kind.operand = node.operands[0];
     if (graph_.type(kind.operand).rank() < 2 || tensor_of(graph_, kind.operand)) return std::nullopt;
@@ -310,7 +328,7 @@ private:
           w, graph_.apply("pad", {siblings[0].weight}, {{"pads_begin", none}, {"pads_end", behind}}, first.location));
     } else {
       TESSERA_ASSIGN(Tensor weight, side_by_side(weights, axis, columns));
-      w = graph_.add_constant(std::move(weight), graph_.value(siblings[0].weight).name + suffix);
+      w = graph_.add_constant(std::move(weight), names_(graph_.value(siblings[0].weight).name + suffix));
     }
     if (kind.transposed) {
       TESSERA_ASSIGN(w, graph_.apply("transpose", {w}, {{"perm", Ints{1, 0}}}, first.location));
@@ -329,7 +347,7 @@ private:
         biases.push_back(std::move(none));
       }
       TESSERA_ASSIGN(Tensor bias, side_by_side(biases, 0, columns));
-      ValueId b = graph_.add_constant(std::move(bias), name + suffix);
+      ValueId b = graph_.add_constant(std::move(bias), names_(name + suffix));
       TESSERA_ASSIGN(y, graph_.apply("add", {y, b}, {}, first.location));
     }
     if (siblings[0].follows.valid()) {
@@ -363,14 +381,16 @@ private:
   std::vector<bool> given_;                // outputs
   std::vector<ValueId> by_value_;          // what takes a value's place
   std::vector<NodeId> replaced_;
+  NewNames names_;
   int64_t copied_ = 0; // bytes of weights
 };
 
 } // namespace
 
-Result<JoinedProducts> join_products(Graph& graph, const CudaLibraries& libraries) {
-  if (!libraries.cublaslt) return JoinedProducts{};
-  return Joiner(graph, libraries).run();
+Result<int> join_products(Graph& graph, const CudaLibraries& libraries) {
+  return Joiner(graph, libraries).join_families();
 }
+
+Result<int> pad_products(Graph& graph, const CudaLibraries& libraries) { return Joiner(graph, libraries).pad_each(); }
 
 } // namespace tessera

@@ -1,7 +1,6 @@
 // Attention on an NVIDIA GPU: by cuDNN, by a kernel of ours, or by cuDNN and by the kernel where that turns out not to
 // take it when running.
-#include "codegen/driver/legalize.h"
-#include "codegen/schedule/block_attention.h"
+#include "codegen/device/cuda/passes.h"
 #include <algorithm>
 
 namespace tessera {
@@ -31,7 +30,7 @@ Group kernel_of(const Graph& graph, const Group& group) {
   return k;
 }
 
-// Biases that a library would have read and nobody does now.
+// Removes kernels of biases that a library would have read and nobody does now.
 void drop_unread_biases(const std::vector<ValueId>& biases, FusionPlan& plan) {
   for (ValueId bias : biases) {
     auto reads = [&](const Group& g) { return std::find(g.reads.begin(), g.reads.end(), bias) != g.reads.end(); };
@@ -42,21 +41,13 @@ void drop_unread_biases(const std::vector<ValueId>& biases, FusionPlan& plan) {
 
 } // namespace
 
-bool cuda_takes_attention(const Graph& graph, const AttentionCall& call, const CudaLibraries& libraries,
-                          std::string* why_not) {
-  std::string library = "cuDNN is left out", kernel;
-  if (libraries.attention_kernel && attention_by_blocks_takes(graph, call, &kernel)) return true;
-  if (libraries.cudnn && libraries.attention && cudnn_takes_attention(graph, call, &library)) return true;
-  if (why_not) *why_not = library + (kernel.empty() ? "" : "; by a kernel: " + kernel);
-  return false;
-}
-
-void place_attention(const Graph& graph, const CudaLibraries& libraries, FusionPlan& plan) {
+bool place_attention(const Graph& graph, const CudaLibraries& libraries, FusionPlan& plan) {
   std::vector<ValueId> biases;
+  bool changed = false;
   for (Group& group : plan.groups) {
-    if (group.kind != Group::Kind::Attention || !libraries.attention_kernel) continue;
-    if (!attention_by_blocks_takes(graph, group.attention, nullptr)) continue;
-    bool library = libraries.cudnn && libraries.attention && cudnn_takes_attention(graph, group.attention, nullptr);
+    if (group.kind != Group::Kind::Attention || !kernel_takes_attention(graph, group.attention, libraries)) continue;
+    changed = true;
+    const bool library = cudnn_takes_attention(graph, group.attention, libraries);
     Group kernel = kernel_of(graph, group);
     if (library) {
       group.otherwise.clear();
@@ -69,6 +60,7 @@ void place_attention(const Graph& graph, const CudaLibraries& libraries, FusionP
     group = std::move(kernel);
   }
   drop_unread_biases(biases, plan);
+  return changed;
 }
 
 } // namespace tessera

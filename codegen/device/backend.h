@@ -1,6 +1,7 @@
-// What of a compile depends on the device: how the graph is prepared, what runs where, and machine code for its
-// kernels.
+// What of a compile depends on the device: what runs where, and machine code for kernels. How graph and plan are
+// prepared is said by the device's passes (device.h).
 #pragma once
+#include "codegen/device/routes.h"
 #include "codegen/driver/kernels.h"
 
 namespace tessera {
@@ -27,19 +28,12 @@ public:
   virtual ~Backend() = default;
   [[nodiscard]] virtual std::string target() const = 0;   // Executable::target
   [[nodiscard]] virtual const Target& device() const = 0; // what code is made for
-  // Rewrites what the device runs another way.
-  [[nodiscard]] virtual Status legalize(Graph& graph) = 0;
-  // Whether a node runs on the device; otherwise it runs by its reference on the host, for the reason `why_not`.
-  [[nodiscard]] virtual bool supports(const Graph& graph, NodeId node, std::string* why_not) = 0;
-  // What the device's library does with results.
-  virtual void configure(FusionOptions& fusion) = 0;
-  // Chooses among ways of computing a group that the device has beside the plan's.
-  virtual void refine(const Graph&, FusionPlan&) {}
+  // By what each structured operator runs.
+  [[nodiscard]] virtual std::shared_ptr<const DeviceRoutes> routes() const = 0;
+  // Sets what of planning depends on the device, beside its routes.
+  virtual void configure(FusionOptions& fusion) const = 0;
   [[nodiscard]] virtual Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests,
                                                    ObjectCache& cache, const CompileOptions& options) = 0;
 };
-
-[[nodiscard]] Result<std::unique_ptr<Backend>> make_cpu_backend(const CompileOptions& options);
-[[nodiscard]] Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options);
 
 } // namespace tessera

@@ -28,15 +28,13 @@
 // Joined weights are copies in host memory, where the parts may be mapped from a file; so only products are joined that
 // are small enough for launches to matter. Executables of one model share them.
 #pragma once
-#include "codegen/driver/legalize.h"
+#include "codegen/device/cuda/libraries.h"
+#include "graph/ir/graph.h"
 
 namespace tessera {
 
-struct JoinedProducts {
-  int joined = 0; // products that went into others
-  int padded = 0;
-};
-// Rewrites the graph. Error OutOfMemory.
-[[nodiscard]] Result<JoinedProducts> join_products(Graph& graph, const CudaLibraries& libraries);
+// Both rewrite the graph and return how many products went into others, or got further columns. Error OutOfMemory.
+[[nodiscard]] Result<int> join_products(Graph& graph, const CudaLibraries& libraries);
+[[nodiscard]] Result<int> pad_products(Graph& graph, const CudaLibraries& libraries);
 
 } // namespace tessera

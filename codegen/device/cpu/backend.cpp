@@ -1,5 +1,5 @@
-#include "codegen/driver/backend.h"
-#include "codegen/driver/legalize.h"
+#include "codegen/device/cpu/cpu.h"
+#include "codegen/device/cpu/host_kernels.h"
 #include "codegen/target/host.h"
 #include "codegen/target/select.h"
 #include <thread>
@@ -17,19 +17,15 @@ public:
                                                                       : "sse");
   }
   const Target& device() const override { return device_; }
-  Status legalize(Graph& graph) override { return legalize_for_host(graph); }
-  bool supports(const Graph& graph, NodeId node, std::string* why_not) override {
-    return host_supports(graph, node, why_not);
-  }
-  void configure(FusionOptions& fusion) override {
+  std::shared_ptr<const DeviceRoutes> routes() const override { return routes_; }
+  void configure(FusionOptions& fusion) const override {
     fusion.generated_epilogues = true;
     fusion.half_weights = true;
-    fusion.as_loops = host_as_loops;
   }
 
   Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, ObjectCache& cache,
                              const CompileOptions& options) override {
-    TESSERA_ASSIGN(auto linked, compile_kernels(graph, requests, device_, target_, cache, options));
+    TESSERA_ASSIGN(auto linked, compile_host_kernels(graph, requests, device_, target_, cache, options));
     DeviceCode out;
     for (const auto& o : linked.objects) out.objects.push_back(o.object);
     out.code = linked.module;
@@ -54,6 +50,7 @@ public:
 private:
   HostTarget target_;
   Target device_;
+  std::shared_ptr<const DeviceRoutes> routes_ = std::make_shared<const DeviceRoutes>(cpu_routes());
 };
 
 } // namespace
@@ -76,12 +73,6 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CompileOptions& options)
   }
   if (options.threads > 0) device.cores = options.threads;
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(host), std::move(device)));
-}
-
-Result<std::unique_ptr<Backend>> Backend::create(const CompileOptions& options) {
-  if (options.device == "cpu") return make_cpu_backend(options);
-  if (options.device == "cuda") return make_cuda_backend(options);
-  return Diagnostic(ErrorCode::Usage, "there is no device '" + options.device + "': it is cpu or cuda");
 }
 
 } // namespace tessera

@@ -1,4 +1,4 @@
-#include "codegen/driver/gpu_kernels.h"
+#include "codegen/device/cuda/gpu_kernels.h"
 #include "codegen/schedule/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
