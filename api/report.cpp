@@ -178,6 +178,7 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
   for (const auto& [domain, version] : model.opsets) j["opsets"][domain] = version;
   j["variant"] = label;
   j["target"] = c.executable->target;
+  j["figures"] = c.report.figures;
   j["sizes"] = Json::object();
   for (const auto& [which, bindings] :
        {std::pair("inputs", &c.executable->inputs), std::pair("outputs", &c.executable->outputs)}) {

@@ -25,8 +25,9 @@ public:
   // For options.device. Errors: Usage for a device or an architecture that there is no code for.
   [[nodiscard]] static Result<std::unique_ptr<Backend>> create(const CompileOptions& options);
   virtual ~Backend() = default;
-  [[nodiscard]] virtual std::string target() const = 0;   // Executable::target
-  [[nodiscard]] virtual const Target& device() const = 0; // what code is made for
+  [[nodiscard]] virtual std::string target() const = 0;         // Executable::target
+  [[nodiscard]] virtual const Target& device() const = 0;       // whose figures decide
+  [[nodiscard]] virtual const std::string& figures() const = 0; // where they come from: "h200", "a100, scaled to ..."
   // Rewrites what the device runs another way.
   [[nodiscard]] virtual Status legalize(Graph& graph) = 0;
   // Whether a node runs on the device; otherwise it runs by its reference on the host, for the reason `why_not`.

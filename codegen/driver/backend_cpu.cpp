@@ -9,7 +9,8 @@ namespace {
 
 class CpuBackend final : public Backend {
 public:
-  CpuBackend(HostTarget target, Target device) : target_(std::move(target)), device_(std::move(device)) {}
+  CpuBackend(HostTarget target, ChosenTarget device)
+      : target_(std::move(target)), device_(std::move(device.target)), figures_(std::move(device.why)) {}
 
   std::string target() const override {
     return std::string("cpu x86-64 ") + (target_.vector_bytes == 64   ? "avx512"
@@ -17,6 +18,7 @@ public:
                                                                       : "sse");
   }
   const Target& device() const override { return device_; }
+  const std::string& figures() const override { return figures_; }
   Status legalize(Graph& graph) override { return legalize_for_host(graph); }
   bool supports(const Graph& graph, NodeId node, std::string* why_not) override {
     return host_supports(graph, node, why_not);
@@ -24,6 +26,7 @@ public:
   void configure(FusionOptions& fusion) override {
     fusion.generated_epilogues = true;
     fusion.half_weights = true;
+    fusion.bytes_per_instruction = device_.bytes_per_instruction();
     fusion.as_loops = host_as_loops;
   }
 
@@ -54,6 +57,7 @@ public:
 private:
   HostTarget target_;
   Target device_;
+  std::string figures_;
 };
 
 } // namespace
@@ -75,7 +79,7 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CompileOptions& options)
     set_host_caches(device);
   }
   if (options.threads > 0) device.cores = options.threads;
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(host), std::move(device)));
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(host), std::move(chosen)));
 }
 
 Result<std::unique_ptr<Backend>> Backend::create(const CompileOptions& options) {

@@ -11,10 +11,11 @@ namespace {
 
 class CudaBackend final : public Backend {
 public:
-  CudaBackend(const CompileOptions& options, GpuTarget target, Target device, GpuKernelOptions kernels,
+  CudaBackend(const CompileOptions& options, GpuTarget target, ChosenTarget device, GpuKernelOptions kernels,
               std::vector<std::string> warnings)
-      : target_(std::move(target)), device_(std::move(device)), kernels_(std::move(kernels)),
-        warnings_(std::move(warnings)), find_libraries_(options.find_libraries) {
+      : target_(std::move(target)), device_(std::move(device.target)), figures_(std::move(device.why)),
+        kernels_(std::move(kernels)), warnings_(std::move(warnings)), find_libraries_(options.find_libraries) {
+    libraries_.device = device_;
     libraries_.as_loops = options.as_loops;
     libraries_.cublaslt = options.cublaslt;
     libraries_.tf32 = options.strict_rounding ? Tf32::Off : options.tf32;
@@ -25,6 +26,7 @@ public:
     return "cuda " + target_.arch + (kernels_.assemble_for.empty() ? "" : " for " + kernels_.assemble_for);
   }
   const Target& device() const override { return device_; }
+  const std::string& figures() const override { return figures_; }
   Status legalize(Graph& graph) override {
     if (find_libraries_) find_libraries(graph);
     return legalize_for_cuda(graph, libraries_);
@@ -78,6 +80,7 @@ private:
 
   GpuTarget target_;
   Target device_;
+  std::string figures_;
   GpuKernelOptions kernels_;
   std::vector<std::string> warnings_;
   bool find_libraries_;
@@ -106,7 +109,7 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options
     kernels.assembler = *assembler;
   else
     warnings.push_back("no assembler of PTX, the driver compiles it when it is loaded: " + assembler.error().message);
-  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(options, std::move(target), std::move(chosen.target),
+  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(options, std::move(target), std::move(chosen),
                                                                 std::move(kernels), std::move(warnings)));
 }
 

@@ -1,6 +1,7 @@
 // What a device can run, and the rewriting of what it can run another way.
 #pragma once
 #include "codegen/driver/compile.h"
+#include "codegen/target/select.h"
 #include "fusion/plan.h"
 #include <set>
 
@@ -41,6 +42,7 @@ struct CudaLibraries {
   bool attention = true;
   // The same by a kernel of ours, in place of three steps: where cuDNN does not take it, or is not there.
   bool attention_kernel = true;
+  Target device = shipped_target("h200"); // whose figures decide
 };
 // Every dtype stays (sums of f16 and bf16 are in f32 in each route). What is rewritten:
 //   - a channels-last convolution of single points becomes a product

@@ -356,10 +356,9 @@ void configure_for_cuda(FusionOptions& fusion, const CudaLibraries& libraries) {
   fusion.fixed_epilogues = true;
   fusion.scaled_operands = true;
   fusion.rows_by_teams = true;
-  // A kernel behind another in a graph; memory of a large GPU.
-  fusion.launch_us = 2;
-  fusion.bytes_per_us = 4e6;
-  fusion.bytes_per_instruction = 0.15; // 4e12 bytes and 3e13 instructions of a lane in a second
+  fusion.launch_us = libraries.device.launch_us;
+  fusion.bytes_per_us = libraries.device.memory_bytes_per_us;
+  fusion.bytes_per_instruction = libraries.device.bytes_per_instruction();
   fusion.as_loops = [libraries](const Graph& graph, NodeId id) { return cuda_as_loops(graph, id, libraries); };
   if (libraries.attention_kernel || (libraries.cudnn && libraries.attention))
     fusion.attention_accepts = [libraries](const Graph& graph, const AttentionCall& call, std::string* why_not) {

@@ -7,22 +7,17 @@
 namespace tessera {
 namespace {
 
-constexpr double kLaunch = 3.4, kBlock = 0.0006;                                // us
-constexpr double kLatency = 1.8, kMeeting = 0.06;                               // us
-constexpr double kCopiedTile = 0.05;                                            // of kLatency
-constexpr double kTile = 0.9, kTileElement = 0.04, kTileWarp = 0.05, kTeam = 4; // us, of columns
+constexpr double kLatency = 1.8;                                     // us
+constexpr double kCopiedTile = 0.05;                                 // of kLatency
+constexpr double kTile = 0.9, kTileElement = 0.04, kTileWarp = 0.05; // us, of columns
 constexpr double kBeside = 0.05;
-constexpr double kMemory = 4.45e6, kCache = 9e6;         // bytes per us
-constexpr double kRegisterFile = 65536, kThreads = 2048; // of a multiprocessor
-constexpr double kLanes = 128 * 1.75e3;                  // instructions of a lane, per us and multiprocessor
 
-// Linear between the measured points.
-double slow(double under_way) {
-  constexpr double kb[] = {4, 8, 12, 16, 24, 32}, factor[] = {2.68, 1.58, 1.23, 1.10, 1.04, 1};
-  double x = under_way / 1024;
-  if (x <= kb[0]) return factor[0] * kb[0] / std::max(x, 0.01);
-  for (size_t i = 1; i < std::size(kb); ++i)
-    if (x <= kb[i]) return factor[i - 1] + (factor[i] - factor[i - 1]) * (x - kb[i - 1]) / (kb[i] - kb[i - 1]);
+// By the share of the bytes in flight that saturate memory; linear between the measured points.
+double slow(double share) {
+  constexpr double at[] = {0.125, 0.25, 0.375, 0.5, 0.75, 1}, factor[] = {2.68, 1.58, 1.23, 1.10, 1.04, 1};
+  if (share <= at[0]) return factor[0] * at[0] / std::max(share, 3e-4);
+  for (size_t i = 1; i < std::size(at); ++i)
+    if (share <= at[i]) return factor[i - 1] + (factor[i] - factor[i - 1]) * (share - at[i - 1]) / (at[i] - at[i - 1]);
   return 1;
 }
 
@@ -115,13 +110,14 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
     if (p.copied) c.block_bytes *= p.keep + 1;
   }
   if (folds(p.groups.rows))
-    c.latency =
-        rounds * tiles * (kTile + kTileElement * each + (rounds > 1 ? kTileWarp * p.warps : 0)) + (p.team ? kTeam : 0);
+    c.latency = rounds * tiles * (kTile + kTileElement * each + (rounds > 1 ? kTileWarp * p.warps : 0)) +
+                (p.team ? 2 * f.device.grid_barrier_us : 0);
   if (rows) {
     const double warps = std::max(1.0, p.warps / static_cast<double>(p.loop ? 1 : p.rows)); // of a row
     const double again = p.keep > 0 && !p.team ? std::max(0.0, tiles - p.keep - 1) : tiles; // that are not held
     const double later = tiles + (rounds - 1) * again - 1, copied = rounds * tiles - 1;
-    c.latency = kLatency * (1 + (p.copied ? copied * kCopiedTile : later / 2)) + folding * warps * kMeeting;
+    c.latency =
+        kLatency * (1 + (p.copied ? copied * kCopiedTile : later / 2)) + folding * warps * f.device.warp_exchange_us;
   }
   double alive = std::max<double>(f.live, 1.5) + (p.loop ? f.accumulators() : 0);
   c.registers = 16 + each * (alive + loaded / 4);
@@ -132,7 +128,8 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
   }
   c.registers = std::clamp(c.registers, 24.0, 1000.0);
   double threads = c.threads * std::max(1, p.min_blocks);
-  c.most = std::min(255.0, std::floor(kRegisterFile / threads / 8) * 8);
+  c.most = std::min(static_cast<double>(f.device.thread_registers),
+                    std::floor(static_cast<double>(f.device.registers) / threads / 8) * 8);
   c.instructions = c.blocks * p.turns * tiles * c.threads * each * issue * rounds;
   return c;
 }
@@ -140,23 +137,24 @@ std::optional<LaunchCost> launch_cost(const BlockFacts& f, const BlockPlan& p, c
 double estimate_us(const LaunchCost& c, const Target& device) {
   const double processors = std::max(1, device.multiprocessors);
   double registers = std::min(std::ceil(c.registers / 8) * 8, c.most);
-  double resident = std::clamp(std::floor(kRegisterFile / (c.threads * registers)), 1.0, 32.0);
-  resident = std::max(1.0, std::min(resident, std::floor(kThreads / c.threads)));
+  double resident = std::clamp(std::floor(static_cast<double>(device.registers) / (c.threads * registers)), 1.0,
+                               static_cast<double>(device.resident_blocks));
+  resident = std::max(1.0, std::min(resident, std::floor(static_cast<double>(device.resident_threads) / c.threads)));
   if (c.kept > 0) {
-    const double shared = static_cast<double>(device.shared_bytes + BlockFacts::kSystemBytes) /
-                          (c.kept + BlockFacts::kSystemBytes + BlockFacts::kExchangeBytes);
+    const double shared = static_cast<double>(device.shared_bytes + device.reserved_shared_bytes) /
+                          (c.kept + static_cast<double>(device.reserved_shared_bytes + BlockFacts::kExchangeBytes));
     resident = std::max(1.0, std::min(resident, std::floor(shared)));
   }
   double under_way = std::min(resident, c.blocks / processors) * c.block_bytes * (c.waits ? 0.5 : 1);
   double waves = c.blocks / (processors * resident);
   double tail = waves > 1 ? 1 + (std::ceil(waves) / waves - 1) / 2 : 1;
   double spilled = std::max(0.0, c.registers / c.most - 1);
-  double read_share = c.block_bytes > 0 ? slow(under_way) : 1;
-  double memory = c.bytes / kMemory * read_share * tail + c.again / kCache;
+  double read_share = c.block_bytes > 0 ? slow(under_way / static_cast<double>(device.saturating_bytes)) : 1;
+  double memory = c.bytes / device.memory_bytes_per_us * read_share * tail + c.again / device.l2_bytes_per_us;
   double busy = std::min(1.0, c.blocks / processors);
-  double arithmetic = c.instructions / (kLanes * processors * busy);
-  const double moving = std::max(std::hypot(memory, std::max(1.0, waves) * c.latency), c.blocks * kBlock);
-  return kLaunch + (std::max(moving, arithmetic) + kBeside * std::min(moving, arithmetic)) * (1 + spilled);
+  double arithmetic = c.instructions / (device.fma_per_cycle * device.clock_mhz * processors * busy);
+  const double moving = std::max(std::hypot(memory, std::max(1.0, waves) * c.latency), c.blocks * device.block_us);
+  return device.kernel_us + (std::max(moving, arithmetic) + kBeside * std::min(moving, arithmetic)) * (1 + spilled);
 }
 
 } // namespace tessera

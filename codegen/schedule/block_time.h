@@ -1,6 +1,6 @@
 // What a launch of a block schedule takes, estimated: enough to tell which schedules of a nest are worth measuring.
 //
-//   time   = 3.4 us + greater(max(|memory, latency|, blocks * 0.6 ns), arithmetic)     |a, b| = sqrt(a^2 + b^2)
+//   time   = kernel_us + greater(max(|memory, latency|, blocks * block_us), arithmetic)     |a, b| = sqrt(a^2 + b^2)
 //   greater(a, b) = max(a, b) + 0.05 * min(a, b): of candidates that are bound by one alike the other tells
 //   memory = bytes / 4.45 TB/s * slow(bytes under way on a multiprocessor) * tail + bytes read again / 9 TB/s
 //

@@ -89,7 +89,7 @@ private:
     p.min_blocks = 0;
     add(p);
     for (int64_t registers : {32, 40, 48, 64, 80, 96, 128}) {
-      p.min_blocks = static_cast<int>(65536 / (32 * p.warps * registers));
+      p.min_blocks = static_cast<int>(f_.device.registers / (32 * p.warps * registers));
       if (p.min_blocks >= 2 && p.min_blocks <= 32 && p.min_blocks * p.warps <= 64) add(p);
     }
   }
