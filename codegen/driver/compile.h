@@ -15,6 +15,7 @@ struct KernelReport {
   struct Alternative {
     std::string when; // "if 1 <= cols <= 1024, cols % 8 == 0"
     Schedule schedule;
+    int registers = -1; // of a thread; -1 where no assembler told
   };
   std::string name;
   Schedule schedule;                     // for every size

@@ -261,7 +261,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       report.from_cache = report.from_cache && m.cached;
       report.compile_ms += m.ms;
       if (&v != &out.kernels[i].variants.back())
-        report.alternatives.push_back({when(v.scheduled), v.scheduled.schedule});
+        report.alternatives.push_back({when(v.scheduled), v.scheduled.schedule, m.object.registers});
       if (const std::string& measured = v.scheduled.schedule.measured; !measured.empty())
         report.tuned.push_back(measured);
       if (!keep && !options.keep_tiles && !log_enabled(LogChannel::OutputCode)) continue;

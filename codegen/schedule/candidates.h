@@ -12,7 +12,13 @@ struct Candidate {
   TunedSchedule tuned;
   double estimate_us = 0;
 };
-[[nodiscard]] Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& nest, const Target& device,
-                                                        const CallSizes& sizes, size_t most);
+struct CandidateOptions {
+  size_t most = 24;   // that the prediction puts first, the chosen one included
+  size_t samples = 0; // of the others, drawn at random
+  uint64_t seed = 1;
+};
+[[nodiscard]] Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& nest,
+                                                        const Target& device, const CallSizes& sizes,
+                                                        const CandidateOptions& options);
 
 } // namespace tessera

@@ -110,6 +110,7 @@ public:
     TESSERA_ASSIGN(m->backend_, Backend::create(m->options_));
     m->target_ = m->backend_->target();
     m->made_.resize(what.candidates.size());
+    m->registers_.assign(what.candidates.size(), -1);
     m->only_.emplace_back(); // none for the rules' choice
     for (size_t c = 1; c < what.candidates.size(); ++c) m->only_.emplace_back(what.candidates[c].tuned);
     return m;
@@ -119,13 +120,14 @@ public:
   Status make_all() {
     TESSERA_ASSIGN(DeviceCode all, compile(0, only_.size()));
     for (size_t c = 0; c < only_.size(); ++c)
-      if (c == 0 || !all.reports[c].tuned.empty())
+      if (registers_[c] = registers(all.reports[c]); c == 0 || !all.reports[c].tuned.empty())
         made_[c] = KernelModel(what_, all, target_).make(static_cast<int>(c));
     return {}; // one that does not compile took all with it: they are made by themselves
   }
   const Model& get(size_t c) {
     if (made_[c]) return *made_[c];
     auto one = compile(c, 1);
+    if (one.ok()) registers_[c] = registers(one->reports[0]);
     if (!one.ok())
       made_[c] = one.error();
     else if (c == 0 || !one->reports[0].tuned.empty())
@@ -136,7 +138,13 @@ public:
     return *made_[c];
   }
 
+  [[nodiscard]] int registers(size_t c) const { return registers_[c]; }
+
 private:
+  // Of the kernel that is launched first: the candidate's.
+  static int registers(const KernelReport& r) {
+    return r.alternatives.empty() ? r.registers : r.alternatives.front().registers;
+  }
   Models(const MeasuredNest& what, const CompileOptions& options)
       : what_(what), options_(options), cache_(options.cache_dir, options.cache) {}
   Result<DeviceCode> compile(size_t first, size_t count) {
@@ -153,6 +161,7 @@ private:
   std::string target_;
   std::vector<OnlyThis> only_;
   std::vector<std::optional<Model>> made_;
+  std::vector<int> registers_; // of a thread, by candidate
 };
 
 class DeviceMeasurer final : public Measurer {
@@ -203,6 +212,8 @@ public:
     TESSERA_TRY(executor(candidate));
     return {};
   }
+
+  int registers(size_t candidate) override { return models_->registers(candidate); }
 
   Result<double> time_us(size_t candidate) override {
     if (watch_) return time_us(candidate, sets_[turn_++ % sets_.size()]);

@@ -147,6 +147,13 @@ Status TunedRecords::update(const std::function<void(std::vector<TunedRecord>&)>
   return {};
 }
 
+Result<FileDescriptor> TunedRecords::measuring() const {
+  if (file_.empty()) return FileDescriptor();
+  auto folder = PrivateFolder::open(folder_, PrivateFolder::Missing::Make);
+  if (!folder.ok()) return FileDescriptor(); // whoever writes the records says why
+  return (*folder)->lock(std::string(kFile) + ".measuring");
+}
+
 std::vector<TunedRecord> TunedRecords::all() const {
   std::lock_guard lock(mutex_);
   return records_;

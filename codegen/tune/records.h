@@ -9,6 +9,7 @@
 // write; in a folder that is not trusted nothing is read or written.
 #pragma once
 #include "codegen/schedule/tuned.h"
+#include "graph/support/file.h"
 #include <mutex>
 
 namespace tessera {
@@ -57,6 +58,10 @@ public:
   [[nodiscard]] Status add(std::span<const TunedRecord> records);
   // Changes all records of the file at once: `change` gets them and leaves those that shall stay.
   [[nodiscard]] Status update(const std::function<void(std::vector<TunedRecord>&)>& change);
+
+  // Held while schedules are timed: processes that tune with one cache folder compile side by side, but measure one
+  // after another. No descriptor where there is no folder.
+  [[nodiscard]] Result<FileDescriptor> measuring() const;
 
   [[nodiscard]] std::vector<TunedRecord> all() const;
   [[nodiscard]] const std::string& file() const { return file_; }

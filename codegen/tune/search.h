@@ -19,6 +19,7 @@ public:
   virtual ~Measurer() = default;
   // What of time_us() need not keep the device: compiling the candidate. Else its first run does that.
   [[nodiscard]] virtual Status prepare(size_t) { return {}; }
+  [[nodiscard]] virtual int registers(size_t) { return -1; } // of a thread, as the assembler says; -1: not known
   [[nodiscard]] virtual Result<double> time_us(size_t candidate) = 0; // one run, the caches flushed before it
   // Whether the candidate yields what candidate 0 does; else what differs.
   [[nodiscard]] virtual Result<std::string> difference(size_t candidate) = 0; // empty: none

@@ -23,6 +23,8 @@ constexpr std::pair<const char*, int64_t> kTold[] = {
     {"ahead", 0},     {"keep", 0},   {"copied", 0},   {"programs", 0},     {"online", 1},
     {"streaming", 0}, {"staged", 0}, {"downward", 0}, {"whole_branch", 0}, {"reads", 0}};
 
+} // namespace
+
 std::string text_of(const Schedule& s) {
   std::string text(name(s.kind));
   if (s.kind < ScheduleKind::BlockFlat) {
@@ -41,6 +43,8 @@ std::string text_of(const Schedule& s) {
       text += ", " + std::string(key) + " " + std::to_string(it->second);
   return text;
 }
+
+namespace {
 
 class Tuner {
 public:
@@ -119,7 +123,8 @@ private:
       if (std::find(nest.loads.begin(), nest.loads.end(), s.value) != nest.loads.end())
         return left("it reads what it writes");
     if (expired()) return left("the budget of time is used up");
-    auto list = candidates(graph_, nest, device_, sizes_, options_.candidates);
+    auto list = candidates(graph_, nest, device_, sizes_,
+                           {.most = options_.candidates, .samples = options_.samples, .seed = options_.seed});
     if (!list.ok()) return left(list.error().message);
     if (list->size() < 2) return left("there is nothing to choose");
     if (options_.progress) options_.progress(out.name + ": " + std::to_string(list->size()) + " schedules");
@@ -128,10 +133,15 @@ private:
     if (!measurer.ok()) return left(measurer.error().message);
     SearchOptions search = options_.search;
     search.expired = [&] { return expired(); };
+    auto alone = records_.measuring();
+    if (!alone.ok()) return left(alone.error().message);
     auto found = tessera::search(list->size(), **measurer, search);
+    static_cast<void>(alone->close());
     if (!found.ok()) return left(found.error().message);
+    out.nest = print(graph_, nest);
     for (size_t c = 0; c < list->size(); ++c)
-      out.measured.push_back({text_of((*list)[c].tuned.schedule), (*list)[c].estimate_us, found->first_us[c]});
+      out.measured.push_back(
+          {(*list)[c].tuned.schedule, (*list)[c].estimate_us, found->first_us[c], (*measurer)->registers(c)});
     for (const auto& r : found->rejected) {
       out.rejected.push_back(text_of((*list)[r.candidate].tuned.schedule) +
                              (r.wrong ? " yields something else: " : " fails: ") + r.why);

@@ -11,7 +11,9 @@ using MakeMeasurer = std::function<Result<std::unique_ptr<Measurer>>(const Measu
 
 struct TuneOptions {
   double budget_seconds = 60; // no kernel is begun, and no candidate measured, after that
-  size_t candidates = 24;     // of a kernel, at most; the estimate picks them
+  size_t candidates = 24;     // of a kernel, at most; the predicted time picks them
+  size_t samples = 0;         // further ones, drawn at random
+  uint64_t seed = 1;          // of these
   bool again = false;         // kernels that have a record, too
   std::function<bool()> stop; // asked between measurements: true ends it, as the end of the budget does
   // Records that cannot be written count in this process all the same, and the report says so; else that is an error.
@@ -20,6 +22,9 @@ struct TuneOptions {
   MakeMeasurer measurer; // empty: make_measurer()
   std::function<void(const std::string&)> progress;
 };
+
+// A schedule for people: "block-rows [1, 4096] on 4 warps, shift 8".
+[[nodiscard]] std::string text_of(const Schedule& schedule);
 
 struct TunedKernel {
   enum class Outcome : uint8_t {
@@ -35,9 +40,11 @@ struct TunedKernel {
   std::string schedule; // of the fastest, for people
   TunedRecord record;
   struct Measured {
-    std::string schedule;
+    Schedule schedule;
     double estimate_us = 0, us = 0; // of the first round; -1: not measured
+    int registers = -1;             // of a thread; -1: not known
   };
+  std::string nest;                  // text of its loop nest, over the graph's values
   std::vector<Measured> measured;    // the rules' choice first
   std::vector<std::string> rejected; // candidates that failed, or whose results were wrong, and how
   int wrong = 0;                     // of those, with wrong results

@@ -1,7 +1,6 @@
-// Measured schedules: keys of nests, configs as descriptions of plans, candidates, and the estimate that sorts them.
+// Measured schedules: keys of nests, configs as descriptions of plans, and candidates.
 #include "block_harness.h"
 #include "codegen/schedule/block_config.h"
-#include "codegen/schedule/block_time.h"
 #include "codegen/schedule/candidates.h"
 #include "codegen/target/select.h"
 #include "nests.h"
@@ -112,7 +111,7 @@ TEST(Candidates, EachOneMeansTheNest) {
   cases.push_back({bias_gelu(), {{"n", 10}, {"m", 24}, {"b", 2}, {"s", 5}, {"c", 24}}});
   for (const Case& c : cases) {
     const Problem& p = c.problem;
-    auto list = candidates(p.graph, p.nest, gpu(), by_id(p, c.sizes), 12);
+    auto list = candidates(p.graph, p.nest, gpu(), by_id(p, c.sizes), CandidateOptions{.most = 12, .samples = 100});
     ASSERT_TRUE(list.ok()) << list.error().str();
     EXPECT_GE(list->size(), 3U) << p.nest.name;
     const Meant m = meant(c);
@@ -149,7 +148,7 @@ TEST(Candidates, EachOneMeansTheNest) {
 std::set<std::string> expect_teams(const Case& c, size_t step, const Sizes& others) {
   const Problem& p = c.problem;
   std::set<std::string> ways;
-  auto list = candidates(p.graph, p.nest, gpu(), by_id(p, c.sizes), 1000);
+  auto list = candidates(p.graph, p.nest, gpu(), by_id(p, c.sizes), CandidateOptions{.most = 1000});
   EXPECT_TRUE(list.ok()) << list.error().str();
   if (!list.ok()) return ways;
   const Meant m = meant(c);
@@ -209,7 +208,7 @@ TEST(Candidates, TeamsOfRows) {
 // A schedule for rows up to 1024 elements, of whole accesses, is not launched for others.
 TEST(Candidates, ConditionsKeepATunedKernelToItsSizes) {
   Problem p = row_sums("n", "m");
-  auto list = candidates(p.graph, p.nest, gpu(), by_id(p, {{"n", 3000}, {"m", 1000}}), 30);
+  auto list = candidates(p.graph, p.nest, gpu(), by_id(p, {{"n", 3000}, {"m", 1000}}), CandidateOptions{.most = 30});
   ASSERT_TRUE(list.ok());
   ASSERT_FALSE(list->empty());
   for (const Candidate& c : *list) {
@@ -226,7 +225,7 @@ TEST(Candidates, ConditionsKeepATunedKernelToItsSizes) {
 TEST(Candidates, CopiedRowsAreWorthMeasuring) {
   for (const Problem& p : {norm_of("1400", "24576", "f32"), softmax_of("20000", "12000", "f16"),
                            softmax_of("2048", "30001", "f16"), softmax_of("90", "390656")}) {
-    auto list = candidates(p.graph, p.nest, gpu(), by_id(p, {}), 24);
+    auto list = candidates(p.graph, p.nest, gpu(), by_id(p, {}), CandidateOptions{.most = 24});
     ASSERT_TRUE(list.ok());
     auto copied = [](const Candidate& c) { return c.tuned.schedule.config.at("copied") != 0; };
     EXPECT_TRUE(std::any_of(list->begin(), list->end(), copied)) << list->front().tuned.schedule.why;
@@ -238,7 +237,7 @@ TEST(Candidates, CopiedRowsAreWorthMeasuring) {
 TEST(Candidates, DamagedConfigsAreIgnored) {
   Problem p = row_sums("n", "512");
   const std::vector<ScheduledKernel> plain = lower_blocks(p);
-  auto list = candidates(p.graph, p.nest, gpu(), by_id(p, {{"n", 3000}}), 2);
+  auto list = candidates(p.graph, p.nest, gpu(), by_id(p, {{"n", 3000}}), CandidateOptions{.most = 2});
   ASSERT_TRUE(list.ok() && !list->empty());
   const std::pair<const char*, int64_t> damage[] = {
       {"rows", 0},        {"rows", 1 << 30},    {"columns", 3},     {"columns", 256}, {"warps", 64},
@@ -260,47 +259,6 @@ TEST(Candidates, DamagedConfigsAreIgnored) {
   auto kernels = lower_for_gpu(p.graph, p.nest, gpu(), "kernel", {}, &only);
   ASSERT_TRUE(kernels.ok());
   EXPECT_TRUE(kernels->front().schedule.measured.empty());
-}
-
-double estimate(const Problem& p, const Sizes& sizes = {}) {
-  auto list = candidates(p.graph, p.nest, gpu(), by_id(p, sizes), 1);
-  EXPECT_TRUE(list.ok() && list->size() == 1);
-  return list.ok() && !list->empty() ? list->front().estimate_us : -1;
-}
-Problem copy(const std::string& n, const std::string& dtype) {
-  return problem("x: " + dtype + "[" + n + "]\ny: " + dtype + "[" + n + "]",
-                 "nest copy outer(i0: " + n + ") { %0 = load x[i0] : f32\n store y[i0] = %0 }");
-}
-
-TEST(LaunchTime, FollowsTheBytesAndTheBlocks) {
-  // 268 MB copied in 69 us; next to nothing takes the time of a launch.
-  EXPECT_NEAR(estimate(copy("67108864", "bf16")), 3.4 + 268.4 / 4.45, 6);
-  EXPECT_NEAR(estimate(copy("100", "f32")), 3.4, 0.5);
-  EXPECT_NEAR(estimate(row_sums("8192", "4096", "x", "bf16")), 3.4 + 134.2 / 4.45, 9); // measured: 35.6
-  EXPECT_LT(estimate(row_sums("n", "4096"), {{"n", 100}}), estimate(row_sums("n", "4096"), {{"n", 1000}}));
-
-  LaunchCost c;
-  c.blocks = 100000;
-  c.threads = 128;
-  c.registers = 32;
-  c.bytes = 268e6;
-  auto with = [&](double bytes) {
-    c.block_bytes = bytes;
-    return estimate_us(c, gpu()) - 3.4;
-  };
-  // 16 blocks of 128 threads are resident: 1, 2, 4 KB each are 16, 32 and 64 KB.
-  EXPECT_NEAR(with(512) / with(4096), 1.58, 0.03);
-  EXPECT_NEAR(with(1024) / with(4096), 1.10, 0.03);
-  EXPECT_NEAR(with(2048) / with(4096), 1, 0.01);
-  c.waits = true;
-  EXPECT_NEAR(with(2048) / with(4096), 1.10, 0.03);
-  c.blocks = 1e6; // of so few bytes the blocks themselves cost more
-  EXPECT_NEAR(with(4096), 600, 1);
-  c.blocks = 100000;
-  c.registers = 300;
-  double spilling = with(4096);
-  c.registers = 32;
-  EXPECT_GT(spilling, 1.1 * with(4096));
 }
 
 } // namespace

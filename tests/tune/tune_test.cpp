@@ -228,7 +228,7 @@ TEST(Tune, TheHostMeasuresAndStaysRight) {
   EXPECT_EQ(k.measured.size(), 6U);
   EXPECT_EQ(k.wrong, 0);
   EXPECT_TRUE(k.rejected.empty()) << k.rejected[0];
-  for (const auto& m : k.measured) EXPECT_GT(m.us, 0) << m.schedule;
+  for (const auto& m : k.measured) EXPECT_GT(m.us, 0) << text_of(m.schedule);
 
   // As if one of the others had won.
   TunedRecords records(o.cache_dir, *tuned_target(o));

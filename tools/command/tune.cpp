@@ -12,9 +12,9 @@ namespace {
 struct TuneCommand {
   ModelOptions model;
   double budget = 60;
-  int candidates = 24;
+  int candidates = 24, samples = 0, seed = 1;
   bool again = false, list = false, clear = false;
-  std::string export_file, merge_file, pin, unpin;
+  std::string log, export_file, merge_file, pin, unpin;
   [[nodiscard]] bool on_records() const {
     return list || clear || !export_file.empty() || !merge_file.empty() || !pin.empty() || !unpin.empty();
   }
@@ -44,8 +44,22 @@ Json to_json(const TunedKernel& k) {
   j["rejected"] = k.rejected;
   j["measured"] = Json::array();
   for (const auto& m : k.measured)
-    j["measured"].push_back({{"schedule", m.schedule}, {"estimate_us", m.estimate_us}, {"us", m.us}});
+    j["measured"].push_back({{"schedule", text_of(m.schedule)}, {"estimate_us", m.estimate_us}, {"us", m.us}});
   return j;
+}
+
+// All that was measured, for tools/fit: a line with the graph, and one for each kernel.
+Status write_log(const std::string& file, const std::string& model, const Graph& graph, const Sizes& sizes,
+                 const TuneReport& report) {
+  std::string text = Json{{"model", model}, {"graph", print(graph)}}.dump() + "\n";
+  for (const TunedKernel& k : report.kernels) {
+    if (k.measured.empty()) continue;
+    Json j{{"kernel", k.name}, {"key", k.record.kernel.hex()}, {"nest", k.nest}, {"sizes", sizes}};
+    j["rows"] = Json::array();
+    for (const auto& m : k.measured) j["rows"].push_back({name(m.schedule.kind), m.schedule.config, m.us, m.registers});
+    text += j.dump() + "\n";
+  }
+  return write_file(file, {text});
 }
 
 Result<Json> tune(const TuneCommand& o) {
@@ -77,11 +91,14 @@ Result<Json> tune(const TuneCommand& o) {
   TuneOptions tuning;
   tuning.budget_seconds = o.budget;
   tuning.candidates = static_cast<size_t>(o.candidates);
+  tuning.samples = static_cast<size_t>(o.samples);
+  tuning.seed = static_cast<uint64_t>(o.seed);
   tuning.again = o.again;
   tuning.progress = [&](const std::string& text) { progress.show(text); };
   TESSERA_ASSIGN(TuneReport report, tune_kernels(*compiled.graph, compiled.report.plan, compile, backend->device(),
                                                  values, records, tuning));
   progress.clear();
+  if (!o.log.empty()) TESSERA_TRY(write_log(o.log, o.model.model, *compiled.graph, sizes, report));
   Json j{{"model", o.model.model}, {"device", target->device}, {"driver", target->driver}, {"sizes", sizes}};
   j["records"] = records.file();
   j["seconds"] = report.seconds;
@@ -192,6 +209,11 @@ void add_tune(CommandLine& line) {
   sub.option("--candidates", options->candidates, "schedules of a kernel to measure, at most")
       .range(2, 1000)
       .show_default();
+  sub.option("--samples", options->samples, "further schedules of a kernel, drawn at random from all that are right")
+      .range(0, 10000)
+      .show_default();
+  sub.option("--seed", options->seed, "of these").range(0, 1 << 30).show_default();
+  sub.option("--log", options->log, "write all that was measured to this file, one JSON object a line (tools/fit)");
   sub.flag("--again", options->again, "kernels that have a record, too");
   sub.flag("--list", options->list, "show the records");
   sub.option("--export", options->export_file, "write the records to this file");

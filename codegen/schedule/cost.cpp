@@ -1,0 +1,414 @@
+#include "codegen/schedule/cost.h"
+#include "codegen/schedule/online.h"
+#include "codegen/schedule/stages.h"
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+namespace tessera {
+namespace {
+
+constexpr int kElementary = 8; // ScalarInfo::cost of functions that are made of many instructions
+
+// Steps of an access along all axes as numbers.
+Result<SizedStream> sized_stream(const BlockFacts& f, const Stream& s, const CallSizes& sizes,
+                                 const std::vector<int64_t>& extents) {
+  SizedStream out;
+  out.bytes = s.bytes;
+  out.store = s.store;
+  out.deps = s.deps;
+  out.step.resize(extents.size());
+  out.affine = s.access->terms.empty();
+  SymExpr rest = s.access->offset;
+  for (size_t i = 0; i < extents.size(); ++i) {
+    if (!(s.deps >> i & 1)) continue;
+    out.count *= static_cast<double>(extents[i]);
+    auto linear = rest.linear_in(f.d.axes[i].var);
+    auto step = linear ? linear->first.eval(sizes) : Result<int64_t>(Diagnostic(ErrorCode::Usage, ""));
+    if (!step.ok()) {
+      out.affine = false;
+      rest = rest.substitute({{f.d.axes[i].var.symbol_id(), 0}});
+      continue;
+    }
+    out.step[i] = *step;
+    rest = linear->second;
+  }
+  if (auto start = rest.eval(sizes); start.ok()) out.start = *start;
+  return out;
+}
+
+// A dimension of the tile, or the points of the grid, with the axes that lie along it.
+struct Side {
+  double extent = 1;         // positions
+  uint64_t axes = 0;         // of the domain, as bits
+  std::vector<size_t> order; // the same, the fastest one last
+  bool folds = false;        // they are the row's
+  int64_t part = 1;          // the last axis has only its remainder by it here, or, negative, the quotient
+  [[nodiscard]] int inner() const { return order.empty() ? -1 : static_cast<int>(order.back()); }
+};
+
+class Predictor {
+public:
+  Predictor(const SizedFacts& f, const BlockPlan& p, int64_t members, const Target& device, const CostModel& m)
+      : f_(f), p_(p), m_(m), device_(device), members_(static_cast<double>(std::max<int64_t>(1, members))),
+        points_(side(p.groups.points)), rows_(side(p.groups.rows)), columns_(side(p.groups.columns)),
+        threads_(32 * p.warps), online_(online()) {}
+
+  Cost run() {
+    threads_of_tile();
+    grid();
+    traffic();
+    registers();
+    chain();
+    return total();
+  }
+
+private:
+  [[nodiscard]] bool online() const {
+    auto it = p_.schedule.config.find("online");
+    return it == p_.schedule.config.end() || it->second != 0;
+  }
+  [[nodiscard]] Side side(const std::vector<size_t>& axes) const {
+    Side s;
+    const auto split = static_cast<size_t>(std::max(0, p_.split));
+    for (size_t a : axes) {
+      size_t axis = p_.split >= 0 && a > split ? a - 1 : a;
+      auto n = static_cast<double>(f_.extents[axis]);
+      if (p_.split >= 0 && axis == split) {
+        s.part = a == split ? -p_.columns : p_.columns;
+        n = a == split ? std::ceil(n / p_.columns) : p_.columns;
+      }
+      s.extent *= n;
+      s.axes |= uint64_t{1} << axis;
+      s.order.push_back(axis);
+    }
+    s.folds = f_.reduces && s.axes != 0 && (s.axes & f_.row_mask) == s.axes;
+    return s;
+  }
+  // Whether an access meets the axes of a side as one contiguous segment, or as one number at least.
+  [[nodiscard]] static bool one_number(const SizedStream& s, const Side& side, const std::vector<int64_t>& extents) {
+    if (!s.affine) return false;
+    for (size_t i = 0; i + 1 < side.order.size(); ++i)
+      if (s.step[side.order[i]] != s.step[side.order[i + 1]] * extents[side.order[i + 1]]) return false;
+    return true;
+  }
+
+  void threads_of_tile() {
+    const double all = static_cast<double>(p_.rows) * p_.columns;
+    each_ = std::max(1.0, all / threads_);
+    const bool walked = p_.loop || p_.team;
+    const double wide = f_.reduces && walked ? (columns_.folds ? p_.run : static_cast<double>(f_.vector))
+                                             : static_cast<double>(f_.vector);
+    const double vt = std::clamp(wide, 1.0, std::max(1.0, std::min<double>(p_.columns, each_)));
+    across_ = std::clamp(p_.columns / vt, 1.0, static_cast<double>(threads_));
+    each_columns_ = p_.columns / across_;
+    each_rows_ = std::max(1.0, p_.rows / (threads_ / across_));
+    access_ = vt;
+    // Of a row that stands in the tile the accesses beyond its end do not exist.
+    if (columns_.folds && !walked) {
+      const double accesses = std::ceil((columns_.extent + p_.shift - 1) / (across_ * vt));
+      each_columns_ = std::min(each_columns_, accesses * vt);
+    }
+    if (rows_.folds && !walked)
+      each_rows_ = std::min(each_rows_, std::max(1.0, std::ceil(rows_.extent * across_ / threads_)));
+    each_ = each_rows_ * each_columns_;
+  }
+
+  void grid() {
+    cost_.blocks = points_.extent;
+    tiles_ = 1;
+    const double row = std::ceil(rows_.extent / (static_cast<double>(p_.rows) * p_.turns));
+    const double column = std::ceil((columns_.extent + (p_.shift > 1 ? p_.shift - 1 : 0)) / p_.columns);
+    (rows_.folds ? tiles_ : cost_.blocks) *= row;
+    (columns_.folds ? tiles_ : cost_.blocks) *= column;
+    cost_.blocks *= members_;
+    if (members_ > 1) tiles_ = std::ceil(tiles_ / members_);
+    rounds_ = f_.rounds[online_ ? 1 : 0];
+    loops_ = p_.loop ? std::max(1, rounds_.rounds) : 1;
+    resident_part_ = 1;
+    if (loops_ > 1) {
+      const double kept = columns_.folds ? (p_.team || p_.keep > 0 ? p_.keep + 1.0 : 0.0) : p_.keep;
+      resident_part_ = std::min(1.0, kept / tiles_);
+    }
+  }
+
+  // Issue slots and cycles of shared memory of one thread for one tile, and what memory moves for all of them.
+  void traffic() {
+    const double blocks_tiles = cost_.blocks * tiles_ * p_.turns;
+    slots_ = 0;
+    double read = 0;
+    for (const SizedStream& s : f_.streams) {
+      const bool down = (s.deps & rows_.axes) != 0, along = (s.deps & columns_.axes) != 0;
+      const double elements = (down ? each_rows_ : 1) * (along ? each_columns_ : 1);
+      double width = 1, segment = s.bytes, extra = 0;
+      const int inner = columns_.inner(), inner_row = rows_.inner();
+      const bool unit = along && inner >= 0 && s.affine && s.step[static_cast<size_t>(inner)] == 1;
+      const bool unit_rows =
+          !unit && down && inner_row >= 0 && s.affine && s.step[static_cast<size_t>(inner_row)] == 1 && rows_.part == 1;
+      if (unit) {
+        const bool whole = one_number(s, columns_, f_.extents);
+        const auto inner_extent = static_cast<double>(f_.extents[static_cast<size_t>(inner)]);
+        const double run = columns_.part > 1 ? rows_run(s) : whole ? columns_.extent : inner_extent;
+        segment = s.bytes * (columns_.part > 1 ? run : std::min<double>(p_.columns, run));
+        if (columns_.part <= 1 && p_.rows > 1 && down && p_.columns >= columns_.extent && whole && rows_follow(s))
+          segment = s.bytes * std::min<double>(p_.rows, rows_.extent) * columns_.extent;
+        width = std::min<double>(whole || columns_.part > 1 ? aligned(s) : 1, std::max(1.0, access_));
+        if (p_.shift > 1 && !in_step(s)) {
+          width = p_.loop || p_.team || p_.staged ? access_ : 1;
+          extra = p_.loop || p_.team || p_.staged ? m_.window : 0;
+        }
+        if (!whole && columns_.part <= 1 && p_.run > 1) extra = 0;
+      } else if (unit_rows) {
+        segment = s.bytes * std::min<double>(p_.rows, rows_.extent);
+        width = std::min<double>(aligned(s), 16.0 / s.bytes);
+        if (p_.staged) width = 16.0 / s.bytes;
+        exchanged_ += elements;
+      }
+      const double accesses = elements / std::max(1.0, width);
+      slots_ += accesses * (m_.access + extra) + (s.bytes < 4 ? elements * m_.convert : 0);
+      // Lanes of a warp meet in lines of 128 bytes.
+      const double apart = unit || unit_rows ? width * s.bytes : along ? std::min(128.0, stride(s) * s.bytes) : s.bytes;
+      cycles_ += accesses * std::clamp(32 * apart / 128, 1.0, 32.0) / 32;
+      const double wasted = unit || unit_rows ? 1 : std::clamp(stride(s), 1.0, std::max(1.0, 32.0 / s.bytes));
+      const double bytes = s.count * s.bytes * wasted * (1 + m_.piece / std::max(1.0, segment));
+      cost_.bytes += bytes;
+      if (!s.store) {
+        read += bytes;
+        // Of what blocks share the level-2 cache yields a copy to each of them.
+        const double each_block =
+            (down ? p_.rows : 1.0) * (along ? std::min<double>(p_.columns, columns_.extent) : 1.0);
+        cost_.again += std::max(0.0, blocks_tiles * each_block * s.bytes - s.count * s.bytes) * (s.affine ? 1 : 0);
+        if (along || down) loaded_ += static_cast<double>(s.bytes) * elements;
+      }
+    }
+    cost_.again += (loops_ - 1) * read * (1 - resident_part_);
+    slots_ += exchanged_ * 2;
+    cycles_ += exchanged_ / 16;
+    for (const SizedFacts::Work& w : f_.work) {
+      const double n = ((w.deps & rows_.axes) ? each_rows_ : 1) * ((w.deps & columns_.axes) ? each_columns_ : 1);
+      slots_ += n * (w.simple * m_.simple + w.elementary * m_.elementary);
+    }
+    if (f_.reduces) slots_ += each_ * f_.accumulators * m_.simple;
+    slots_ += index_slots(rows_, p_.rows > 1 ? each_rows_ : 0) +
+              index_slots(columns_, p_.columns > 1 ? each_columns_ / (p_.run > 1 && !f_.reduces ? p_.run : 1) : 0);
+  }
+  [[nodiscard]] double stride(const SizedStream& s) const {
+    int64_t least = 0;
+    for (size_t i = 0; i < s.step.size(); ++i)
+      if ((s.deps >> i & 1) && s.step[i] != 0 && (least == 0 || std::abs(s.step[i]) < least))
+        least = std::abs(s.step[i]);
+    return least == 0 ? 1.0 : static_cast<double>(least);
+  }
+  // Elements that follow each other from row to row of a split tile.
+  [[nodiscard]] double rows_run(const SizedStream& s) const {
+    double run = static_cast<double>(f_.extents[static_cast<size_t>(columns_.inner())]);
+    for (size_t i = rows_.order.size(); i-- > 1;) {
+      const size_t outer = rows_.order[i - 1], here = rows_.order[i];
+      if (s.step[outer] != s.step[here] * f_.extents[here]) break;
+      run *= static_cast<double>(f_.extents[outer]);
+    }
+    return std::min(run, static_cast<double>(p_.rows) * p_.columns);
+  }
+  [[nodiscard]] bool rows_follow(const SizedStream& s) const {
+    const int row = rows_.inner();
+    if (row < 0 || columns_.order.empty()) return false;
+    const size_t first = columns_.order.front();
+    return s.step[static_cast<size_t>(row)] == s.step[first] * f_.extents[first] && one_number(s, rows_, f_.extents);
+  }
+  // Elements of an access at whose multiples all rows begin, at most 16 bytes.
+  [[nodiscard]] double aligned(const SizedStream& s) const {
+    int64_t g = 16 / s.bytes;
+    uint64_t inside = 0; // axes of the segment
+    for (const Side* side : {&columns_, &rows_})
+      if (side->inner() >= 0 && s.step[static_cast<size_t>(side->inner())] == 1) {
+        if (one_number(s, *side, f_.extents))
+          inside |= side->axes;
+        else
+          inside |= uint64_t{1} << side->inner();
+      }
+    for (size_t i = 0; i < s.step.size(); ++i)
+      if ((s.deps >> i & 1) && !(inside >> i & 1)) g = std::gcd(g, s.step[i]);
+    g = std::gcd(g, s.start);
+    if (p_.shift > 1 && in_step(s)) g = 16 / s.bytes;
+    return static_cast<double>(std::max<int64_t>(1, g));
+  }
+  // Whether rows of an access begin where those of the accesses do that the alignment is made for.
+  [[nodiscard]] bool in_step(const SizedStream& s) const { return (s.deps & ~columns_.axes) != 0; }
+
+  // Of taking positions along a side apart, for each of `count`.
+  [[nodiscard]] double index_slots(const Side& side, double count) const {
+    if (side.order.size() < 2 || count <= 0) return 0;
+    std::set<std::pair<size_t, size_t>> parts; // of the side's axes, that an access meets as one number
+    for (const SizedStream& s : f_.streams) {
+      if (!(s.deps & side.axes)) continue;
+      for (size_t first = 0; first < side.order.size();) {
+        size_t last = first;
+        while (last + 1 < side.order.size() && s.affine &&
+               s.step[side.order[last]] == s.step[side.order[last + 1]] * f_.extents[side.order[last + 1]])
+          ++last;
+        if (s.deps >> side.order[last] & 1) parts.emplace(first, last);
+        first = last + 1;
+      }
+    }
+    double slots = 0;
+    for (auto [first, last] : parts) {
+      if (last + 1 < side.order.size()) slots += division(side, last + 1);
+      if (first > 0) slots += division(side, first);
+    }
+    return slots * count;
+  }
+  [[nodiscard]] double division(const Side& side, size_t from) const {
+    bool known = true, power = true;
+    for (size_t i = from; i < side.order.size(); ++i) {
+      known &= f_.known[side.order[i]] != 0;
+      power &= std::has_single_bit(static_cast<uint64_t>(std::max<int64_t>(1, f_.extents[side.order[i]])));
+    }
+    return !known ? m_.divide : power ? m_.simple : m_.divide_constant;
+  }
+
+  void registers() {
+    const double words = loaded_ / 4;
+    double need = m_.registers + each_ * f_.live * m_.registers_live + words * m_.registers_loaded;
+    if (p_.loop) need += m_.registers_loop + (p_.ahead ? words * m_.registers_loaded : 0);
+    if (p_.shift > 1) need += m_.registers_shift;
+    if (f_.reduces && rows_.folds) need += each_columns_ * f_.accumulators;
+    cost_.registers = std::clamp(need, 16.0, 1000.0);
+    constexpr double kFile = 65536, kThreads = 2048, kBlocks = 32;
+    const double asked = static_cast<double>(threads_) * std::max(1, p_.min_blocks);
+    cost_.most = std::min(255.0, std::floor(kFile / asked / 8) * 8);
+    const double taken = std::min(std::ceil(cost_.registers / 8) * 8, cost_.most);
+    double shared = 1024 + static_cast<double>(device_.reserved_shared_bytes);
+    const double elements = static_cast<double>(p_.rows) * p_.columns;
+    shared += p_.keep * elements * rounds_.kept_bytes;
+    if (p_.turns > 1) shared += p_.turns * loaded_ * threads_;
+    if (exchanged_ > 0) shared += elements * 4;
+    const double room = static_cast<double>(device_.shared_bytes + device_.reserved_shared_bytes);
+    cost_.resident = std::min(
+        {std::floor(kFile / (threads_ * taken)), std::floor(kThreads / threads_), kBlocks, std::floor(room / shared)});
+    cost_.resident = std::max(1.0, cost_.resident);
+  }
+
+  // What a block takes that has the multiprocessor to itself, its threads computing one instruction after another.
+  void chain() {
+    double us = m_.chain + m_.element * (m_.setup + slots_);
+    const double warps = std::max(1.0, across_ / 32), sharing = std::max(1.0, threads_ / across_);
+    const double meeting = columns_.folds ? m_.meet * std::log2(warps) : rows_.folds ? m_.meet * std::log2(sharing) : 0;
+    const double folds = f_.reduces ? std::max(1, rounds_.folds) : 0;
+    us += folds * (m_.fold + meeting);
+    if (exchanged_ > 0) us += m_.exchange;
+    const double later = tiles_ - 1, tile = m_.element * slots_;
+    if (p_.copied) {
+      us += (tiles_ * loops_ - 1) * (m_.loop * m_.copied + tile);
+    } else {
+      us += later * (m_.loop * (p_.ahead ? m_.ahead : 1) + tile);
+      us += (loops_ - 1) * tiles_ * (m_.loop * (resident_part_ * m_.near + (1 - resident_part_) * m_.again) + tile);
+    }
+    us += (p_.turns - 1) * (m_.loop * m_.near + tile);
+    if (p_.team) us += p_.waits ? folds * (m_.team + m_.member * members_) : m_.last + m_.member * members_;
+    chain_ = us;
+  }
+
+  Cost total() {
+    const double processors = std::max(1, device_.multiprocessors), blocks = cost_.blocks;
+    auto busiest = [&](double places) {
+      const double waves = blocks / places;
+      return waves <= 1 ? 1 : waves + m_.tail * (std::ceil(waves) - waves);
+    };
+    const double most = busiest(processors); // blocks of the busiest multiprocessor
+    const double all_tiles = tiles_ * p_.turns * loops_;
+    cost_.launch = m_.launch;
+    cost_.memory =
+        std::max(cost_.bytes / m_.bandwidth, most * cost_.bytes / blocks / m_.alone) + cost_.again / m_.cache;
+    cost_.latency = busiest(processors * cost_.resident) * chain_;
+    const double folds = f_.reduces ? std::max(1, rounds_.folds) * m_.shuffle : 0;
+    cost_.issue = most * p_.warps * (slots_ * all_tiles + m_.setup + folds) / (4 * m_.clock);
+    cost_.shared = most * threads_ * cycles_ * all_tiles / m_.clock;
+    const double moving = std::hypot(cost_.memory, cost_.latency);
+    double sum = 0;
+    for (double t : {moving, cost_.issue, cost_.shared, blocks * m_.block}) sum += std::pow(t, m_.q);
+    const double missing = std::max(0.0, cost_.registers / cost_.most - 1);
+    cost_.us = m_.launch + std::pow(sum, 1 / m_.q) * (1 + m_.spill * missing);
+    return cost_;
+  }
+
+  const SizedFacts& f_;
+  const BlockPlan& p_;
+  const CostModel& m_;
+  const Target& device_;
+  const double members_;
+  const Side points_, rows_, columns_;
+  const int threads_; // of a block
+  const bool online_;
+  Cost cost_;
+  double each_ = 1, each_rows_ = 1, each_columns_ = 1; // elements of a thread's tile; of them down and along it
+  double across_ = 1;                                  // threads beside each other along the columns
+  double access_ = 1;                                  // elements of a thread that follow each other
+  double tiles_ = 1, loops_ = 1;                       // of a block: along the row; loops over them
+  double resident_part_ = 1;                           // of the row, that later loops find on the multiprocessor
+  double slots_ = 0, cycles_ = 0;                      // of a thread and tile
+  double exchanged_ = 0;                               // elements of a thread that change threads
+  double loaded_ = 0;                                  // bytes of a thread's loads of a tile
+  double chain_ = 0;
+  SizedFacts::Rounds rounds_;
+};
+
+} // namespace
+
+Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) {
+  SizedFacts f;
+  for (size_t i = 0; i < facts.d.axes.size(); ++i) {
+    TESSERA_ASSIGN(int64_t n, facts.extent(i).eval(sizes));
+    f.extents.push_back(std::max<int64_t>(1, n));
+    f.known.push_back(facts.constant(facts.extent(i)).has_value());
+    f.points *= static_cast<double>(f.extents.back());
+  }
+  for (const Stream& s : facts.streams) {
+    TESSERA_ASSIGN(SizedStream stream, sized_stream(facts, s, sizes, f.extents));
+    f.streams.push_back(std::move(stream));
+  }
+  std::map<uint64_t, SizedFacts::Work> work;
+  for (size_t n = 0; n < facts.d.live.size(); ++n) {
+    if (!facts.d.live[n]) continue;
+    const int slots = std::max(0, info(facts.nest.dag[static_cast<ScalarId>(n)].op).cost);
+    SizedFacts::Work& w = work[facts.d.deps[n]];
+    w.deps = facts.d.deps[n];
+    (slots >= kElementary ? w.elementary : w.simple) += slots;
+  }
+  for (const auto& [deps, w] : work) f.work.push_back(w);
+  f.row_mask = facts.d.row_mask;
+  f.reduces = facts.d.reduces;
+  f.live = facts.live;
+  f.accumulators = facts.accumulators();
+  f.vector = facts.vector;
+  f.column = facts.contiguous_axis;
+  if (f.reduces)
+    for (const bool online : {false, true}) {
+      Domain d = facts.d;
+      if (online) static_cast<void>(find_online(facts.nest, d));
+      SizedFacts::Rounds& r = f.rounds[online ? 1 : 0];
+      r = {0, 0, static_cast<int>(facts.kept_element(online))};
+      for (const Stage& s : plan_stages(facts.nest, d).stages) {
+        r.rounds += !s.reduces.empty() || !s.stores.empty();
+        r.folds += !s.reduces.empty();
+      }
+      r.rounds = std::max(1, r.rounds);
+    }
+  return f;
+}
+
+Cost cost(const SizedFacts& facts, const BlockPlan& plan, int64_t members, const Target& device,
+          const CostModel& model) {
+  return Predictor(facts, plan, members, device, model).run();
+}
+
+std::string_view Cost::bound() const {
+  const std::pair<double, std::string_view> terms[] = {
+      {memory, "memory"}, {latency, "latency"}, {issue, "issue"}, {shared, "shared memory"}, {launch, "launch"}};
+  return std::max_element(std::begin(terms), std::end(terms), [](auto& a, auto& b) { return a.first < b.first; })
+      ->second;
+}
+
+} // namespace tessera

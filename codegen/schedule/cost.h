@@ -1,0 +1,123 @@
+// The time that a launch of a schedule takes, predicted: terms in microseconds, the schedule of the least sum is
+// chosen.
+//
+//   time    = launch + |moving, issue, shared|_q              |a, b|_q = (a^q + b^q)^(1/q)
+//   moving  = sqrt(memory^2 + latency^2)
+//   memory  = bytes / bandwidth + bytes read again / bandwidth of the level-2 cache
+//   latency = blocks one after another on a multiprocessor * dependent chain of a block
+//   issue   = instruction slots of all warps / issue rate
+//   shared  = cycles in which shared memory and the level-1 cache answer
+//
+// The latency term is Little's law: blocks that wait for memory hide each other's waiting as far as registers, threads
+// and shared memory let them be resident. A copy of 268 MB with 4, 8, 16 and 32 KB in flight on each of 132
+// multiprocessors takes 185, 109, 76 and 69 us; with a chain of 0.7 us the two terms yield 186, 109, 78 and 69.
+#pragma once
+#include "codegen/schedule/block_facts.h"
+#include "codegen/schedule/tuned.h"
+
+namespace tessera {
+
+// An access of a nest at given sizes.
+struct SizedStream {
+  int bytes = 4; // of an element
+  bool store = false;
+  bool affine = true;        // in all axes that it depends on; otherwise data decide where it reads
+  uint64_t deps = 0;         // axes, as bits
+  double count = 1;          // distinct elements
+  std::vector<int64_t> step; // elements from one position to the next, by axis
+  int64_t start = 0;         // offset at the first position, elements
+};
+
+// What the cost needs of a nest at given sizes: numbers, computed once.
+struct SizedFacts {
+  struct Work {
+    uint64_t deps = 0;                 // axes that the values move with
+    double simple = 0, elementary = 0; // instructions of a value: additions and the like; of exp, tanh, division ...
+  };
+  // Of reductions, with sums folded online or not.
+  struct Rounds {
+    int rounds = 1;     // loops over the row
+    int folds = 0;      // of them, those that reduce
+    int kept_bytes = 0; // of an element that rounds after the first need
+  };
+  std::vector<int64_t> extents;
+  std::vector<char> known; // the extent is a constant
+  std::vector<SizedStream> streams;
+  std::vector<Work> work;
+  Rounds rounds[2]; // [1]: online
+  double points = 1;
+  uint64_t row_mask = 0;
+  bool reduces = false;
+  int live = 1, accumulators = 1;
+  int64_t vector = 1; // elements of an access of the narrowest large stream
+  int column = -1;    // axis along which most bytes are contiguous
+};
+// `sizes` has all symbols of the nest. Error: an expression that cannot be evaluated.
+[[nodiscard]] Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes);
+
+// Parameters of the cost, fitted by tools/fit_schedules; of a device, in microseconds, bytes and issue slots.
+struct CostModel {
+#define TESSERA_COST_PARAMETERS(X)                                                                                     \
+  X(launch, 3.4)           /* us: an empty kernel, between events */                                                   \
+  X(block, 0.0006)         /* us: a block of the grid, started */                                                      \
+  X(bandwidth, 4.45e6)     /* bytes a us: memory */                                                                    \
+  X(alone, 60e3)           /* bytes a us: memory, of one multiprocessor */                                             \
+  X(cache, 9e6)            /* bytes a us: level-2 cache */                                                             \
+  X(chain, 0.7)            /* us: from the start of a block to the arrival of its loads */                             \
+  X(loop, 0.35)            /* us: a further tile of a loop */                                                          \
+  X(ahead, 0.5)            /* of that, where the tile is loaded before the one before it is computed */                \
+  X(again, 0.5)            /* of that, where the tile comes from the level-2 cache */                                  \
+  X(near, 0.1)             /* of that, where it comes from shared memory */                                            \
+  X(copied, 0.05)          /* of that, where all tiles are copied at once */                                           \
+  X(fold, 0.05)            /* us: a reduction within a warp */                                                         \
+  X(meet, 0.03)            /* us: a barrier, for each doubling of a row's warps */                                     \
+  X(exchange, 0.25)        /* us: a tile that changes threads through shared memory */                                 \
+  X(team, 2)               /* us: blocks that wait for each other, once a round */                                     \
+  X(member, 0.01)          /* us: each block of those */                                                               \
+  X(last, 1.5)             /* us: results of several blocks folded by the last one */                                  \
+  X(element, 0.002)        /* us: an element of a thread, computed one after another */                                \
+  X(tail, 0.5)             /* of the part of the last wave that is idle */                                             \
+  X(piece, 20)             /* bytes that a contiguous segment costs beside its own */                                  \
+  X(access, 4)             /* issue slots of a load or store */                                                        \
+  X(window, 4)             /* of choosing an access's elements from two */                                             \
+  X(simple, 1)             /* of an addition */                                                                        \
+  X(elementary, 0.7)       /* of one instruction of an elementary function */                                          \
+  X(convert, 1)            /* of an element of less than 32 bits, loaded or stored */                                  \
+  X(divide, 25)            /* of taking an index apart by an unknown extent */                                         \
+  X(divide_constant, 6)    /* by a constant */                                                                         \
+  X(setup, 60)             /* of a thread, beside */                                                                   \
+  X(shuffle, 10)           /* of a fold's step within a warp */                                                        \
+  X(clock, 1750)           /* cycles a us */                                                                           \
+  X(q, 3)                  /* exponent of |a, b| */                                                                    \
+  X(spill, 1)              /* of the time, for each share of registers that is missing */                              \
+  X(registers, 18)         /* registers of a thread beside values */                                                   \
+  X(registers_live, 1)     /* of a value alive */                                                                      \
+  X(registers_loaded, 0.5) /* of a 32-bit word that is loaded */                                                       \
+  X(registers_loop, 14)    /* of a loop */                                                                             \
+  X(registers_shift, 8)    /* of misaligned rows */
+#define X(name, value) double name = value;
+  TESSERA_COST_PARAMETERS(X)
+#undef X
+};
+template <class Model, class F>
+void each_parameter(Model& m, F&& f) {
+#define X(name, value) f(#name, m.name);
+  TESSERA_COST_PARAMETERS(X)
+#undef X
+}
+
+struct Cost {
+  double us = 0; // all of it
+  double launch = 0, memory = 0, latency = 0, issue = 0, shared = 0;
+  // What it was computed from.
+  double blocks = 1, resident = 1;              // resident: on a multiprocessor
+  double registers = 32;                        // of a thread, that it needs not to spill
+  double most = 255;                            // that it may have
+  double bytes = 0, again = 0;                  // moved from and to memory; read again
+  [[nodiscard]] std::string_view bound() const; // "memory", "latency", "issue", "shared", "launch": the greatest
+};
+// `members`: blocks that share a row, or columns.
+[[nodiscard]] Cost cost(const SizedFacts& facts, const BlockPlan& plan, int64_t members, const Target& device,
+                        const CostModel& model);
+
+} // namespace tessera
