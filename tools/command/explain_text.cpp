@@ -72,7 +72,7 @@ std::string explain_text(const Json& j, bool summary) {
     out += ", " + text_of(j.at("format")) +
            (text_of(j.at("producer")).empty() ? "" : " (" + text_of(j.at("producer")) + ")");
   for (const auto& [domain, version] : j.at("opsets").items()) out += ", " + shown(domain) + " opset " + version.dump();
-  out += "; " + text_of(j.at("target")) + " (figures of " + text_of(j.at("figures")) + "); " +
+  out += "; " + text_of(j.at("target")) + " (figures of " + text_of(j.value("figures", Json(""))) + "); " +
          text_of(j.at("variant")) + " variant\n";
   for (const char* which : {"inputs", "outputs"}) {
     out += std::string(which) + ":";
