@@ -288,6 +288,7 @@ TEST_F(Command, TargetsAreNamedOrFiles) {
   expect(0, explain + "--device cpu --target mine.json", {"(figures of mine.json)"});
   expect(0, "run '" + model("relu") + "' --device cpu --target mine.json", {});
   expect(4, "calibrate --device cpu -o none/mine.json", {"none/mine.json"});
+  expect(0, "calibrate --list", {"saturating_bytes", "loads in flight", "rtx4090", "sm_89"});
   expect(2, "calibrate --device tpu", {"there is no device 'tpu'"});
 }
 
