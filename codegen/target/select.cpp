@@ -112,6 +112,10 @@ Result<ChosenTarget> choose_target(const std::string& wanted, const DeviceFacts&
                                               ", the device is " + std::string(name(device.kind)));
     return ChosenTarget{std::move(t), wanted, ""};
   }
+  if (const char* variable = std::getenv("TESSERA_TARGET"); variable && *variable) {
+    TESSERA_ASSIGN(Target t, named_target(variable));
+    if (t.kind == device.kind) return ChosenTarget{std::move(t), variable, ""};
+  }
   if (device.kind == Target::Kind::Cuda) return choose_gpu(device);
   const std::string_view host = device.vector_bytes >= 64 ? "avx512" : device.vector_bytes >= 32 ? "avx2" : "portable";
   return ChosenTarget{shipped_target(host), std::string(host), ""};

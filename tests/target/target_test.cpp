@@ -2,6 +2,8 @@
 #include "codegen/target/select.h"
 #include "graph/support/file.h"
 #include <gtest/gtest.h>
+#include <random>
+#include <set>
 
 namespace tessera::test {
 namespace {
@@ -61,6 +63,9 @@ TEST(Target, BrokenFilesAreOneErrorThatNamesFileFieldAndValues) {
       {"\"multiprocessors\": 132", "\"multiprocessors\": [1]", {"is array", "a whole number"}},
       {"\"multiprocessors\": 132", "\"multiprocessors\": 132, \"cores\": 4", {"has the field 'cores'", "cuda target"}},
       {"\"multiprocessors\": 132", "\"multiprocessors\": 132, \"kernel_us\": 4", {"kernel_us", "given twice"}},
+      {"\"multiprocessors\": 132",
+       "\"multiprocessors\": 132, \"multiprocessors\": 66",
+       {"'multiprocessors' is given twice"}},
       {"\"kernel_us\": 3.4", "\"kernel_us\": 1e300", {"kernel_us is 1e+300", "0.1 to 10000 (us)"}},
       {"\"shared_bytes\": 232448",
        "\"shared_bytes\": 233000",
@@ -79,6 +84,27 @@ TEST(Target, BrokenFilesAreOneErrorThatNamesFileFieldAndValues) {
     EXPECT_NE(t.error().str().find("my/h200.json"), std::string::npos) << t.error().str();
   }
   for (const char* text : {"", "3", "null", "{}", "{\"name\": 3}"}) EXPECT_FALSE(parse_target(text, "f.json").ok());
+}
+
+// Whatever the text, it is a sane target or an error.
+TEST(Target, MutatedFilesAreTargetsOrErrors) {
+  std::mt19937 random(1);
+  const std::string good = text_of("h200");
+  const std::string bytes = "{}[],:\"0123456789.e-+ \n\\x";
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = good;
+    for (int k = random() % 4; k >= 0; --k) {
+      const size_t at = random() % text.size();
+      switch (random() % 3) {
+      case 0: text[at] = bytes[random() % bytes.size()]; break;
+      case 1: text.erase(at, random() % 8); break;
+      default: text.insert(at, 1, bytes[random() % bytes.size()]);
+      }
+    }
+    auto t = parse_target(text, "mutated.json");
+    EXPECT_TRUE(!t.ok() || verify_target(*t, "mutated.json").ok()) << text;
+  }
+  EXPECT_FALSE(parse_target(std::string(100000, '['), "deep.json").ok());
 }
 
 DeviceFacts gpu(const std::string& name, const std::string& arch, int multiprocessors = 0, double peak = 0) {
@@ -133,6 +159,16 @@ TEST(Target, AnUnknownGpuHasTheNearestFileScaled) {
   EXPECT_EQ(t.saturating_bytes, base.saturating_bytes); // half of the bandwidth for half of the multiprocessors
   EXPECT_EQ(chosen->why, "rtx4090, scaled to 64 multiprocessors, 504 GB/s of memory, 50 MB of L2");
   EXPECT_NE(chosen->warning.find("tessera calibrate"), std::string::npos) << chosen->warning;
+}
+
+TEST(Target, TheVariableChoosesForDevicesOfItsKind) {
+  ::setenv("TESSERA_TARGET", "a100", 1);
+  EXPECT_EQ(choose_target("", gpu("NVIDIA H200", "sm_90"))->target.name, "a100");
+  EXPECT_EQ(choose_target("h100", gpu("NVIDIA H200", "sm_90"))->target.name, "h100");
+  EXPECT_FALSE(choose_target("", DeviceFacts{.vector_bytes = 32})->target.is_gpu());
+  ::setenv("TESSERA_TARGET", "none", 1);
+  EXPECT_FALSE(choose_target("", DeviceFacts{.vector_bytes = 32}).ok());
+  ::unsetenv("TESSERA_TARGET");
 }
 
 TEST(Target, NamesAndFilesAreChosen) {

@@ -61,7 +61,9 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
       .only_compiles(o.compiles);
   sub.option("--target", o.target,
              "device whose figures choose schedules: the name of a known one (h200, a100, avx2) or a target file that "
-             "'tessera calibrate' wrote; without a GPU here, also what code is made for")
+             "'tessera calibrate' wrote (default: $TESSERA_TARGET, else the device's own); without a GPU here, also "
+             "what code is "
+             "made for")
       .only_compiles(o.compiles);
   sub.option("--disable-pass", o.disabled_passes,
              "leave a graph pass out, by name (repeatable; 'tessera opt --list' names them)")
