@@ -182,6 +182,10 @@ std::string explain_text(const Json& j, bool summary) {
       out += "  " + text_of(g.at("class")) + ": " + text_of(g.at("condition")) + "; " + text_of(g.at("reason")) +
              (text_of(g.at("where")).empty() ? "" : ", " + text_of(g.at("where"))) + "\n";
   }
+  if (const Json warnings = j.at("compile").value("warnings", Json::array()); !warnings.empty()) {
+    out += "\nwarnings\n";
+    for (const auto& w : warnings) out += "  " + text_of(w) + "\n";
+  }
   return out + "\n" + totals_text(j);
 }
 
