@@ -28,6 +28,8 @@ public:
   virtual ~Backend() = default;
   [[nodiscard]] virtual std::string target() const = 0;   // Executable::target
   [[nodiscard]] virtual const Target& device() const = 0; // what code is made for
+  [[nodiscard]] virtual const std::string&
+  figures() const = 0; // where its figures come from: "h200", "a100, scaled to ..."
   // By what each structured operator runs.
   [[nodiscard]] virtual std::shared_ptr<const DeviceRoutes> routes() const = 0;
   // Sets what of planning depends on the device, beside its routes.

@@ -72,6 +72,7 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options) 
   BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.boxes, backend.target()};
   TESSERA_ASSIGN(build.code, backend.compile(*out.graph, requests, cache, options));
   report.kernels = build.code.reports;
+  report.figures = backend.figures();
   report.cache_hits = build.code.hits;
   report.cache_misses = build.code.misses;
   report.cache_warnings = cache.warnings();

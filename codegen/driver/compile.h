@@ -49,6 +49,7 @@ struct CompileReport {
   int cache_hits = 0, cache_misses = 0;
   std::vector<std::string> cache_warnings;  // a corrupt entry that was replaced, a folder that cannot be written
   std::vector<std::string> device_warnings; // what the device's code lacks: spilled registers, no assembler
+  std::string figures;                      // the target whose figures decided: "h200", "a100, scaled to ..."
   int source_nodes = 0;                     // operators in the imported graph
 };
 struct KernelWork; // what code was generated from, beside graph and plan (compile.cpp)

@@ -303,17 +303,17 @@ private:
     if (p_.shift > 1) need += m_.registers_shift + each_ * m_.registers_mask;
     if (f_.reduces && rows_.folds) need += each_columns_ * f_.accumulators;
     cost_.registers = std::clamp(need, 16.0, 1000.0);
-    const auto file = static_cast<double>(device_.registers), threads = static_cast<double>(device_.resident_threads);
+    const auto file = static_cast<double>(device_.registers), resident = static_cast<double>(device_.resident_threads);
     const double asked = static_cast<double>(threads_) * std::max(1, p_.min_blocks);
     cost_.most = std::min(static_cast<double>(device_.thread_registers), std::floor(file / asked / 8) * 8);
     const double taken = std::min(std::ceil(cost_.registers / 8) * 8, cost_.most);
-    double shared = 1024 + BlockFacts::kSystemBytes;
+    double shared = 1024 + static_cast<double>(device_.reserved_shared_bytes);
     const double elements = static_cast<double>(p_.rows) * p_.columns;
     shared += p_.keep * elements * rounds_.kept_bytes;
     if (p_.turns > 1) shared += p_.turns * loaded_ * threads_;
     if (exchanged_ > 0) shared += elements * 4;
-    const double room = static_cast<double>(device_.shared_bytes + BlockFacts::kSystemBytes);
-    cost_.resident = std::min({std::floor(file / (threads_ * taken)), std::floor(threads / threads_),
+    const double room = static_cast<double>(device_.shared_bytes + device_.reserved_shared_bytes);
+    cost_.resident = std::min({std::floor(file / (threads_ * taken)), std::floor(resident / threads_),
                                static_cast<double>(device_.resident_blocks), std::floor(room / shared)});
     cost_.resident = std::max(1.0, cost_.resident);
   }

@@ -54,8 +54,10 @@ private:
     offer(p);
     int before = 0;
     for (int64_t registers : kRegisterBounds) {
-      p.min_blocks = static_cast<int>(65536 / (32 * p.warps * registers));
-      if (p.min_blocks >= 2 && p.min_blocks <= 32 && p.min_blocks * p.warps <= 64 && p.min_blocks != before) offer(p);
+      p.min_blocks = static_cast<int>(f_.device.registers / (32 * p.warps * registers));
+      if (p.min_blocks >= 2 && p.min_blocks <= f_.device.resident_blocks &&
+          32 * p.min_blocks * p.warps <= f_.device.resident_threads && p.min_blocks != before)
+        offer(p);
       before = p.min_blocks;
     }
   }

@@ -10,7 +10,7 @@ inline Status legalize_for_cuda(Graph& graph, const CudaLibraries& libraries = {
 }
 inline FusionOptions cuda_fusion(const CudaLibraries& libraries = {}) {
   FusionOptions fusion;
-  configure_for_cuda(fusion);
+  configure_for_cuda(fusion, CudaLibraries().device);
   set_routes(fusion, cuda_routes(std::make_shared<const CudaLibraries>(libraries)));
   return fusion;
 }

@@ -2,6 +2,7 @@
 #include "api/device.h"
 #include "codegen/driver/load.h"
 #include "codegen/driver/pipeline.h"
+#include "codegen/target/select.h"
 #include "graph/support/file.h"
 #include "graph/support/similar.h"
 #include <algorithm>
@@ -67,6 +68,12 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
       .only_compiles(o.compiles);
   sub.option("--tuned-for", o.tuned_for, "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")")
       .only_compiles(o.compiles);
+  sub.option("--target", o.target,
+             "device whose figures choose schedules: the name of a known one (h200, a100, avx2) or a target file that "
+             "'tessera calibrate' wrote (default: $TESSERA_TARGET, else the device's own); without a GPU here, also "
+             "what code is "
+             "made for")
+      .only_compiles(o.compiles);
   sub.option("--specialize", o.specialize, "make variants for sizes: DIM=exact or DIM=div:8 (repeatable)")
       .one_at_a_time()
       .only_compiles(o.compiles);
@@ -119,6 +126,22 @@ Status need_model(const std::string& path, const std::string& subcommand) {
       .note("give it the model that the file was compiled from; run, bench and explain take compiled files");
 }
 
+namespace {
+
+// The device of --device, --arch and --target: where --device is auto, --arch asks for a GPU, and --target for its kind
+// of device, code for its architecture if no GPU is here.
+Result<DeviceChoice> device_for(const ModelOptions& o) {
+  if (o.device != "auto") return choose_device(o.device, o.arch);
+  if (!o.arch.empty()) return choose_device("cuda", o.arch);
+  if (o.target.empty()) return choose_device("auto");
+  TESSERA_ASSIGN(const Target target, named_target(o.target));
+  if (!target.is_gpu()) return choose_device("cpu");
+  TESSERA_ASSIGN(DeviceChoice here, choose_device("auto"));
+  return here.device == "cuda" ? here : choose_device("cuda", target.arch);
+}
+
+} // namespace
+
 Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<ShapeArgument>& shapes) {
   SessionOptions out;
   if (is_compiled_file(o.model)) {
@@ -134,13 +157,14 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
     return out;
   }
   // A model that is only compiled for some GPU needs none here.
-  TESSERA_ASSIGN(DeviceChoice device, choose_device(o.device == "auto" && !o.arch.empty() ? "cuda" : o.device, o.arch));
+  TESSERA_ASSIGN(DeviceChoice device, device_for(o));
   device.apply(out.compile);
   out.executor.gpu = device.gpu;
   out.use_tuned = !o.no_tuned;
   out.tune_share = o.tune_share;
   if (!o.tuned_for.empty() && o.arch.empty()) return usage("--tuned-for names a GPU that is not here: it needs --arch");
   if (!o.tuned_for.empty()) out.compile.device_name = o.tuned_for;
+  out.compile.target = o.target;
   out.compile.threads = o.threads;
   out.compile.fusion = !o.no_fusion;
   out.compile.strict_rounding = o.strict_rounding;

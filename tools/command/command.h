@@ -31,7 +31,7 @@ struct ModelOptions {
   int threads = 0;
   std::string tf32 = "conv";
   bool no_fusion = false, strict_rounding = false, no_cache = false, no_tuned = false;
-  std::string tuned_for;
+  std::string tuned_for, target;
   std::optional<double> tune_share;
   std::string cache_dir;
   std::vector<std::string> disabled_passes;

@@ -9,7 +9,8 @@ namespace {
 
 class CpuBackend final : public Backend {
 public:
-  CpuBackend(HostTarget target, Target device) : target_(std::move(target)), device_(std::move(device)) {}
+  CpuBackend(HostTarget target, ChosenTarget device)
+      : target_(std::move(target)), device_(std::move(device.target)), figures_(std::move(device.why)) {}
 
   std::string target() const override {
     return std::string("cpu x86-64 ") + (target_.vector_bytes == 64   ? "avx512"
@@ -17,10 +18,12 @@ public:
                                                                       : "sse");
   }
   const Target& device() const override { return device_; }
+  const std::string& figures() const override { return figures_; }
   std::shared_ptr<const DeviceRoutes> routes() const override { return routes_; }
   void configure(FusionOptions& fusion) const override {
     fusion.generated_epilogues = true;
     fusion.half_weights = true;
+    fusion.bytes_per_instruction = device_.bytes_per_instruction();
   }
 
   Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, ObjectCache& cache,
@@ -51,6 +54,7 @@ private:
   HostTarget target_;
   Target device_;
   std::shared_ptr<const DeviceRoutes> routes_ = std::make_shared<const DeviceRoutes>(cpu_routes());
+  std::string figures_;
 };
 
 } // namespace
@@ -72,7 +76,7 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CompileOptions& options)
     set_host_caches(device);
   }
   if (options.threads > 0) device.cores = options.threads;
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(host), std::move(device)));
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(host), std::move(chosen)));
 }
 
 } // namespace tessera

@@ -5,10 +5,11 @@
 #include "runtime/cuda/cudnn.h"
 
 namespace tessera {
-CudaBackend::CudaBackend(const CompileOptions& options, GpuTarget target, Target device, GpuKernelOptions kernels,
+CudaBackend::CudaBackend(const CompileOptions& options, GpuTarget target, ChosenTarget device, GpuKernelOptions kernels,
                          std::vector<std::string> warnings)
-    : target_(std::move(target)), device_(std::move(device)), kernels_(std::move(kernels)),
-      warnings_(std::move(warnings)), find_libraries_(options.find_libraries) {
+    : target_(std::move(target)), device_(std::move(device.target)), figures_(std::move(device.why)),
+      kernels_(std::move(kernels)), warnings_(std::move(warnings)), find_libraries_(options.find_libraries) {
+  libraries_->device = device_;
   libraries_->as_loops = options.as_loops;
   libraries_->cublaslt = options.cublaslt;
   libraries_->tf32 = options.strict_rounding ? Tf32::Off : options.tf32;
@@ -79,7 +80,7 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options
     kernels.assembler = *assembler;
   else
     warnings.push_back("no assembler of PTX, the driver compiles it when it is loaded: " + assembler.error().message);
-  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(options, std::move(target), std::move(chosen.target),
+  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(options, std::move(target), std::move(chosen),
                                                                 std::move(kernels), std::move(warnings)));
 }
 

@@ -8,12 +8,13 @@ namespace tessera {
 
 class CudaBackend final : public Backend {
 public:
-  CudaBackend(const CompileOptions& options, GpuTarget target, Target device, GpuKernelOptions kernels,
+  CudaBackend(const CompileOptions& options, GpuTarget target, ChosenTarget device, GpuKernelOptions kernels,
               std::vector<std::string> warnings);
   [[nodiscard]] std::string target() const override;
   [[nodiscard]] const Target& device() const override { return device_; }
+  [[nodiscard]] const std::string& figures() const override { return figures_; }
   [[nodiscard]] std::shared_ptr<const DeviceRoutes> routes() const override { return routes_; }
-  void configure(FusionOptions& fusion) const override { configure_for_cuda(fusion); }
+  void configure(FusionOptions& fusion) const override { configure_for_cuda(fusion, device_); }
   [[nodiscard]] Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests,
                                            ObjectCache& cache, const CompileOptions& options) override;
 
@@ -25,6 +26,7 @@ public:
 private:
   GpuTarget target_;
   Target device_;
+  std::string figures_;
   GpuKernelOptions kernels_;
   std::vector<std::string> warnings_;
   bool find_libraries_;

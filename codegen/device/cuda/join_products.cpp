@@ -221,15 +221,16 @@ private:
 
   // Whether a faster product makes up for a copy of the weight, and one of the result, in each call.
   bool worth_padding_in_each_call(const Sibling& s, const Kind& kind) const {
-    // Of an H200: operations in a microsecond of a product with unaligned rows and of a padded one (docs/libraries.md),
-    // and bytes that it copies in that time.
-    constexpr double kUnaligned = 85e6, kPadded = 687e6, kBytes = 4e6;
+    // Shares of the tensor cores' multiply-adds that cuBLASLt reaches with unaligned rows and with padded ones.
+    constexpr double kUnaligned = 0.09, kPadded = 0.726;
+    const Target& device = libraries_.device;
+    const double peak = device.multiprocessors * device.tensor_f16_per_cycle * device.clock_mhz;
     fusion::Estimator estimate(graph_.env());
     const double summed = estimate(graph_.type(kind.operand).shape.back());
     const double rows = estimate(graph_.type(kind.operand).count()) / std::max(summed, 1.0);
     const double columns = static_cast<double>(s.columns), width = info(graph_.type(s.result).dtype).bits / 8.0;
-    const double gained = 2 * rows * summed * columns * (1 / kUnaligned - 1 / kPadded);
-    return gained > 2 * (summed + rows) * columns * width / kBytes;
+    const double gained = rows * summed * columns / peak * (1 / kUnaligned - 1 / kPadded);
+    return gained > 2 * (summed + rows) * columns * width / device.memory_bytes_per_us;
   }
 
   // Whether weights may be held a second time.

@@ -1,6 +1,7 @@
 // NVIDIA's libraries as a compile counts on them.
 #pragma once
 #include "codegen/driver/options.h"
+#include "codegen/target/select.h"
 
 namespace tessera {
 
@@ -16,6 +17,7 @@ struct CudaLibraries {
   bool attention = true;
   // The same by a kernel of ours, in place of three steps: where cuDNN does not take it, or is not there.
   bool attention_kernel = true;
+  Target device = shipped_target("h200"); // whose figures decide
 };
 
 } // namespace tessera

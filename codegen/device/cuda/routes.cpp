@@ -236,15 +236,14 @@ std::shared_ptr<const DeviceRoutes> cuda_routes(std::shared_ptr<const CudaLibrar
   return std::make_shared<const DeviceRoutes>(std::move(routes));
 }
 
-void configure_for_cuda(FusionOptions& fusion) {
+void configure_for_cuda(FusionOptions& fusion, const Target& device) {
   fusion.generated_epilogues = false;
   fusion.fixed_epilogues = true;
   fusion.scaled_operands = true;
   fusion.rows_by_teams = true;
-  // A kernel behind another in a graph; memory of a large GPU.
-  fusion.launch_us = 2;
-  fusion.bytes_per_us = 4e6;
-  fusion.bytes_per_instruction = 0.15; // 4e12 bytes and 3e13 instructions of a lane in a second
+  fusion.launch_us = device.launch_us;
+  fusion.bytes_per_us = device.memory_bytes_per_us;
+  fusion.bytes_per_instruction = device.bytes_per_instruction();
 }
 
 } // namespace tessera

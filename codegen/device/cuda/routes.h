@@ -9,7 +9,7 @@ namespace tessera {
 // The table reads `libraries` when it is asked.
 [[nodiscard]] std::shared_ptr<const DeviceRoutes> cuda_routes(std::shared_ptr<const CudaLibraries> libraries);
 // Everything in `fusion` that depends on this device but its routes.
-void configure_for_cuda(FusionOptions& fusion);
+void configure_for_cuda(FusionOptions& fusion, const Target& device);
 
 // Whether cuBLASLt multiplies for this product.
 [[nodiscard]] bool cublaslt_multiplies(const Graph& graph, const Node& node, const CudaLibraries& libraries,
