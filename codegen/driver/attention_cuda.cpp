@@ -1,7 +1,7 @@
 // Attention on an NVIDIA GPU: by cuDNN, by a kernel of ours, or by cuDNN and by the kernel where that turns out not to
 // take it when running.
 #include "codegen/driver/legalize.h"
-#include "codegen/schedule/block_attention.h"
+#include "codegen/schedule/lower/block_attention.h"
 #include <algorithm>
 
 namespace tessera {

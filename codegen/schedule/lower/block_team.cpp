@@ -8,9 +8,9 @@
 // Those who wait may tell each other what they have in messages (BlockPlan::messages): one way through the L2, where a
 // counter takes three (the result is written, then counted, then read).
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/block_lowering.h"
-#include "codegen/schedule/fold.h"
-#include "codegen/schedule/shapes.h"
+#include "codegen/schedule/lower/block_lowering.h"
+#include "codegen/schedule/lower/fold.h"
+#include "codegen/schedule/lower/shapes.h"
 #include "codegen/tile/team.h"
 #include <algorithm>
 #include <array>

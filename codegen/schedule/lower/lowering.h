@@ -16,9 +16,9 @@
 // full tile, of one vector, and one masked vector for the rest, so that no access but the last is masked.
 #pragma once
 #include "codegen/schedule/choose.h"
+#include "codegen/schedule/lower/sizes.h"
 #include "codegen/schedule/needs.h"
 #include "codegen/schedule/online.h"
-#include "codegen/schedule/sizes.h"
 #include "codegen/schedule/stages.h"
 
 namespace tessera {

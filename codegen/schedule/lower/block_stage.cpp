@@ -20,8 +20,8 @@
 //
 // All accesses of x are whole ones then, but for the ends of rows. Of z a tile needs the `halo` of 7 columns before it.
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/block_lowering.h"
-#include "codegen/schedule/shapes.h"
+#include "codegen/schedule/lower/block_lowering.h"
+#include "codegen/schedule/lower/shapes.h"
 #include <algorithm>
 #include <array>
 

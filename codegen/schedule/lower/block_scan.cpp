@@ -10,8 +10,8 @@
 //   tiles of a member    0 .. count - keep - 1      count - keep .. count - 1
 //   backward             2. read, last one first    1. read and kept, last one first
 //   forward              3. read again              4. from shared memory
+#include "codegen/schedule/lower/shapes.h"
 #include "codegen/schedule/own_kernels.h"
-#include "codegen/schedule/shapes.h"
 #include <algorithm>
 #include <array>
 #include <bit>

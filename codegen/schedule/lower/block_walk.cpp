@@ -12,8 +12,8 @@
 // Of shifted rows of known length the first tile, which begins within an access, stands outside as well, and the tile
 // before the last one where the row may end in it. What is masked of them is known from their places, and nothing of
 // the others is.
-#include "codegen/schedule/block_lowering.h"
-#include "codegen/schedule/shapes.h"
+#include "codegen/schedule/lower/block_lowering.h"
+#include "codegen/schedule/lower/shapes.h"
 #include <algorithm>
 #include <array>
 

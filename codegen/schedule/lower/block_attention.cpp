@@ -14,9 +14,9 @@
 // Two loops. A comparison of the key with the query (causal masks, j <= i + c) is true for all of a block's queries up
 // to some key: until there, and as far as blocks of keys are whole, it is not made, nor are keys counted. The second
 // loop does both; where the score is -inf behind the diagonal it ends there, else with the keys.
-#include "codegen/schedule/block_attention.h"
-#include "codegen/schedule/shapes.h"
-#include "codegen/schedule/sizes.h"
+#include "codegen/schedule/lower/block_attention.h"
+#include "codegen/schedule/lower/shapes.h"
+#include "codegen/schedule/lower/sizes.h"
 #include <algorithm>
 #include <array>
 #include <bit>

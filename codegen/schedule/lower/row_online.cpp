@@ -9,9 +9,9 @@
 //     s  = s exp(m - m')
 //     s += exp(x - m')  over the chunk
 //   at the end          states of all lanes merge into one
-#include "codegen/schedule/fold.h"
-#include "codegen/schedule/lowering.h"
-#include "codegen/schedule/shapes.h"
+#include "codegen/schedule/lower/fold.h"
+#include "codegen/schedule/lower/lowering.h"
+#include "codegen/schedule/lower/shapes.h"
 #include <array>
 
 namespace tessera {

@@ -1,7 +1,7 @@
 // Folding in the loops over the row: accumulators, masked rests, positions of argmax and argmin, and the end of a
 // round.
-#include "codegen/schedule/fold.h"
-#include "codegen/schedule/lowering.h"
+#include "codegen/schedule/lower/fold.h"
+#include "codegen/schedule/lower/lowering.h"
 #include <array>
 
 namespace tessera {

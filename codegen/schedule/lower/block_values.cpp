@@ -1,6 +1,6 @@
 // The scalar DAG as operations on tiles of the shape that each value's dependences ask for.
-#include "codegen/schedule/block_lowering.h"
-#include "codegen/schedule/shapes.h"
+#include "codegen/schedule/lower/block_lowering.h"
+#include "codegen/schedule/lower/shapes.h"
 #include <algorithm>
 #include <array>
 

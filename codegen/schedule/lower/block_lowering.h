@@ -18,9 +18,9 @@
 #pragma once
 #include "codegen/schedule/block_choose.h"
 #include "codegen/schedule/kept.h"
+#include "codegen/schedule/lower/sizes.h"
 #include "codegen/schedule/needs.h"
 #include "codegen/schedule/online.h"
-#include "codegen/schedule/sizes.h"
 #include "codegen/schedule/stages.h"
 #include <array>
 

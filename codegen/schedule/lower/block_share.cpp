@@ -12,8 +12,8 @@
 //
 // With `copied` the first tiles, and the last one, are all under way before the first is folded; of a row that ends
 // with a tile all may be kept, and none is the last one then.
-#include "codegen/schedule/block_lowering.h"
-#include "codegen/schedule/shapes.h"
+#include "codegen/schedule/lower/block_lowering.h"
+#include "codegen/schedule/lower/shapes.h"
 #include "codegen/tile/rules.h"
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "codegen/schedule/lowering.h"
+#include "codegen/schedule/lower/lowering.h"
 #include <algorithm>
 #include <array>
 

@@ -1,8 +1,8 @@
 // Lowering of windows that slide (block_window.cpp): a thread's results and taps are written out, each at numbers in
 // place of the axes that the thread unrolls. Loads whose place and condition become equal by that are made once.
-#include "codegen/schedule/block_lowering.h"
-#include "codegen/schedule/fold.h"
-#include "codegen/schedule/shapes.h"
+#include "codegen/schedule/lower/block_lowering.h"
+#include "codegen/schedule/lower/fold.h"
+#include "codegen/schedule/lower/shapes.h"
 #include <array>
 
 namespace tessera {

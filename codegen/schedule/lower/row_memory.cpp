@@ -1,5 +1,5 @@
 // What the rounds over a row read and keep, and where: prefetches, and the homes of values that later rounds need.
-#include "codegen/schedule/lowering.h"
+#include "codegen/schedule/lower/lowering.h"
 #include <algorithm>
 
 namespace tessera {

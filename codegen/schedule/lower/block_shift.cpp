@@ -8,8 +8,8 @@
 // Accesses whose rows start alike modulo `vector`, inputs and outputs of one shape, are whole vectors then, but for the
 // first and the last one of a row, which layouts split (layout/assign.h). All others see place - by.
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/block_lowering.h"
-#include "codegen/schedule/shapes.h"
+#include "codegen/schedule/lower/block_lowering.h"
+#include "codegen/schedule/lower/shapes.h"
 #include <array>
 
 namespace tessera {

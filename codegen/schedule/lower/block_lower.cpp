@@ -1,6 +1,6 @@
 // A block's program: where its tile stands, masks at the ends, loops over long rows, stores.
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/block_lowering.h"
+#include "codegen/schedule/lower/block_lowering.h"
 #include <algorithm>
 #include <array>
 #include <limits>

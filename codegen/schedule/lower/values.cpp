@@ -1,7 +1,7 @@
 // The scalar DAG as tile operations: where a value is emitted, loads and stores with their masks, values kept in
 // scratch.
-#include "codegen/schedule/lowering.h"
-#include "codegen/schedule/shapes.h"
+#include "codegen/schedule/lower/lowering.h"
+#include "codegen/schedule/lower/shapes.h"
 #include <algorithm>
 #include <array>
 

@@ -1,9 +1,9 @@
 // Few long rows, or few columns, that several programs share on a host: each folds its part of the row, or of the
 // points down the columns, and leaves the state in a workspace; the last one to arrive merges the states in the order
 // of the parts, so that a result is the same in every run and with any number of threads, and stores. Nobody waits.
-#include "codegen/schedule/fold.h"
-#include "codegen/schedule/lowering.h"
-#include "codegen/schedule/shapes.h"
+#include "codegen/schedule/lower/fold.h"
+#include "codegen/schedule/lower/lowering.h"
+#include "codegen/schedule/lower/shapes.h"
 #include <algorithm>
 #include <array>
 
