@@ -1,5 +1,5 @@
 // Reductions of tiles: along the row within a tile, and accumulators of loops over the row (online.h).
-#include "codegen/schedule/lower/block_lowering.h"
+#include "codegen/schedule/lower/block_fold.h"
 #include "codegen/schedule/lower/fold.h"
 #include "codegen/schedule/lower/shapes.h"
 #include <array>
@@ -7,38 +7,25 @@
 #include <limits>
 #include <tuple>
 
-namespace tessera {
-
-std::vector<int> BlockLowering::full_shape() const {
-  std::vector<int> shape;
-  for (const Side& s : sides_) {
-    if (s.dim < 0) continue;
-    if (s.steps > 1) shape.push_back(s.steps);
-    shape.push_back(s.width());
-    if (s.run > 1) shape.push_back(s.run);
-  }
-  return shape;
-}
+namespace tessera::block {
 
 // Along the row. Beyond it, where the values are identities, positions need no mask: such a one wins only when nothing
 // in the row is better than the identity. Then all elements are as good, and the one nearest to it is the first, or the
 // last, of them.
-BlockLowering::V BlockLowering::position() {
-  return b_.cast(sizes_.number(axis(*fold_side()).var), d_.position_dtype());
-}
-BlockLowering::V BlockLowering::nearest_position(V i) {
+V Scalars::position() { return b_.cast(sizes_.number(axis(*fold_side()).var), d_.position_dtype()); }
+V Scalars::nearest_position(V i) {
   const V last = sizes_.op(ScalarOp::Sub, sizes_.number(axis(*fold_side()).extent), sizes_.constant(1));
   i = pointwise(b_, ScalarOp::Min, std::array{b_.cast(i, DType::I64), last});
   return pointwise(b_, ScalarOp::Max, std::array{i, sizes_.constant(0)});
 }
 
-BlockLowering::V BlockLowering::inside_row(V v, V otherwise) {
+V Scalars::inside_row(V v, V otherwise) {
   if (fold_side()->mask < 0) return v;
   return pointwise(b_, ScalarOp::Select, std::array{fold_side()->mask, v, otherwise});
 }
 
 // A value as it is folded; positions beyond the row hold the identity.
-BlockLowering::V BlockLowering::filled(ScalarId from, DType dtype, ReduceKind kind) {
+V Scalars::filled(ScalarId from, DType dtype, ReduceKind kind) {
   V v = b_.cast(value(from), dtype);
   if (fold_side()->mask < 0) return v;
   double f = reduce_identity_f64(kind, dtype);
@@ -51,14 +38,14 @@ BlockLowering::V BlockLowering::filled(ScalarId from, DType dtype, ReduceKind ki
   return inside_row(v, is_float(dtype) ? b_.const_f(dtype, f) : b_.const_i(dtype, i));
 }
 // What reduction r folds, in the dtype it is folded in.
-BlockLowering::V BlockLowering::fold_value(ScalarId r) {
+V Scalars::fold_value(ScalarId r) {
   ReduceKind kind = node(r).reduce;
   if (is_arg_fold(node(r))) kind = kind == ReduceKind::ArgMax ? ReduceKind::Max : ReduceKind::Min;
   return filled(node(r).args[0], fold_dtype(nest_, r), kind);
 }
 
 // The whole row stands in the tile.
-BlockLowering::V BlockLowering::reduce(ScalarId r) {
+V Scalars::reduce(ScalarId r) {
   const bool arg = is_arg_fold(node(r));
   const int dim = fold_side()->dim;
   if (dim < 0) return arg ? sizes_.number(axis(*fold_side()).var) : fold_value(r); // a row of one point
@@ -68,28 +55,20 @@ BlockLowering::V BlockLowering::reduce(ScalarId r) {
   return kept(nearest_position(i));
 }
 
-// Of a tile without the row's dimensions: with them, of one position.
-BlockLowering::V BlockLowering::kept(V v) {
-  if (!is_tile(v)) return v;
-  for (size_t rank = full_shape().size(); b_.kernel().type(v).shape.size() < rank;)
-    v = b_.expand_dims(v, fold_side()->dim);
-  return v;
-}
-
 // ---- loops
 
 // What a thread has of the tile, folded: tiles of the shape that accumulators have.
-BlockLowering::Values BlockLowering::own(const std::function<Values(const Values&, int)>& fold, Values v) {
+Values Accumulators::own(const std::function<Values(const Values&, int)>& fold, Values v) {
   const Side& s = *fold_side();
   if (s.run > 1) v = fold(v, s.dim + s.dims() - 1);
   if (s.steps > 1) v = fold(v, s.dim);
   return v;
 }
-BlockLowering::V BlockLowering::own(ReduceKind kind, V v) {
+V Accumulators::own(ReduceKind kind, V v) {
   return own([&](const Values& x, int dim) { return Values{b_.reduce(kind, x[0], dim)}; }, {v})[0];
 }
 // The reverse, to go with the tile's elements.
-BlockLowering::V BlockLowering::beside_own(V v) {
+V Accumulators::beside_own(V v) {
   const Side& s = *fold_side();
   if (!is_tile(v)) return v;
   if (s.steps > 1) v = b_.expand_dims(v, s.dim);
@@ -99,7 +78,7 @@ BlockLowering::V BlockLowering::beside_own(V v) {
 
 // How many elements of the row each accumulator meets in this tile: pieces of `run`, whole ones, from lane * run on and
 // width * run apart, as many as begin before the row's end.
-BlockLowering::V BlockLowering::elements_met() {
+V Accumulators::elements_met() {
   const Side& s = *fold_side();
   V most = sizes_.constant(int64_t{s.steps} * s.run);
   if (s.mask < 0) return most;
@@ -117,7 +96,7 @@ BlockLowering::V BlockLowering::elements_met() {
   return sizes_.op(ScalarOp::Min, sizes_.op(ScalarOp::Mul, n, sizes_.constant(s.run)), most);
 }
 
-BlockLowering::Values BlockLowering::identities(const Fold& fold) {
+Values Accumulators::identities(const Fold& fold) {
   std::vector<int> shape = full_shape();
   const Side& s = *fold_side();
   int dim = s.dim;
@@ -132,7 +111,7 @@ BlockLowering::Values BlockLowering::identities(const Fold& fold) {
 }
 
 // The accumulators after this tile; acc: those before it.
-BlockLowering::Values BlockLowering::accumulate(const Fold& fold, const Values& acc) {
+Values Accumulators::accumulate(const Fold& fold, const Values& acc) {
   Values next(acc.size(), -1);
   if (int c = fold.state().count; c >= 0) {
     size_t i = static_cast<size_t>(c);
@@ -145,7 +124,7 @@ BlockLowering::Values BlockLowering::accumulate(const Fold& fold, const Values& 
     if (fold.online(p).kind != OnlineSum::Kind::None) {
       next = accumulate_online(fold, p, acc, next);
     } else if (is_arg_fold(r)) {
-      V v = full(fold_value(p.reduce)), i = full(position());
+      V v = full(scalars_.fold_value(p.reduce)), i = full(scalars_.position());
       Values best = own(
           [&](const Values& x, int dim) {
             auto [value, place] = b_.reduce_arg(r.reduce, x[0], x[1], dim, r.select_last);
@@ -157,7 +136,7 @@ BlockLowering::Values BlockLowering::accumulate(const Fold& fold, const Values& 
       next[at] = b_.scalar(ScalarOp::Select, std::array{wins, v, acc[at]});
       next[at + 1] = b_.scalar(ScalarOp::Select, std::array{wins, i, acc[at + 1]});
     } else {
-      V v = own(r.reduce, full(fold_value(p.reduce)));
+      V v = own(r.reduce, full(scalars_.fold_value(p.reduce)));
       next[at] = b_.scalar(fold_operator(r.reduce), std::array{acc[at], v});
     }
   }
@@ -165,28 +144,28 @@ BlockLowering::Values BlockLowering::accumulate(const Fold& fold, const Values& 
 }
 
 // The reference moves first, then the sum is brought to it, then the tile's elements are added.
-BlockLowering::Values BlockLowering::accumulate_online(const Fold& fold, const FoldState::Part& p, const Values& acc,
-                                                       const Values& now) {
+Values Accumulators::accumulate_online(const Fold& fold, const FoldState::Part& p, const Values& acc,
+                                       const Values& now) {
   Values next = now;
   const OnlineSum& sum = fold.online(p);
   const bool squares = sum.kind == OnlineSum::Kind::Squares;
   const ReduceKind kind = squares ? ReduceKind::Sum : ReduceKind::Max;
   size_t at = static_cast<size_t>(p.first), ref = static_cast<size_t>(p.reference);
   DType dtype = fold.state().dtypes[at];
-  V v = full(filled(sum.moving, dtype, kind)), zero = b_.const_f(dtype, 0);
+  V v = full(scalars_.filled(sum.moving, dtype, kind)), zero = b_.const_f(dtype, 0);
   if (next[ref] < 0) next[ref] = b_.scalar(fold_operator(kind), std::array{acc[ref], own(kind, v)});
   auto count = [&](const Values& of) { return squares ? of[static_cast<size_t>(fold.state().count)] : -1; };
   V from = fold.reference(p, acc[ref], count(acc)), to = fold.reference(p, next[ref], count(next));
   V added = fold.term(p, v, beside_own(to));
-  for (ScalarId w : sum.weights) added = pointwise(b_, ScalarOp::Mul, std::array{added, value(w)});
-  if (squares || !sum.weights.empty()) added = inside_row(added, zero);
+  for (ScalarId w : sum.weights) added = pointwise(b_, ScalarOp::Mul, std::array{added, scalars_.value(w)});
+  if (squares || !sum.weights.empty()) added = scalars_.inside_row(added, zero);
   added = own(ReduceKind::Sum, full(added));
   next[at] = pointwise(b_, ScalarOp::Add, std::array{fold.moved(p, acc[at], from, to, count(acc)), added});
   return next;
 }
 
 // Of accumulators of a loop that has ended: one state.
-BlockLowering::Values BlockLowering::merged(const Fold& fold, Values acc) {
+Values Accumulators::merged(const Fold& fold, Values acc) {
   int dim = fold_side()->dim;
   if (dim >= 0) acc = fold.merge(acc, dim);
   for (V& v : acc) v = kept(v);
@@ -194,17 +173,17 @@ BlockLowering::Values BlockLowering::merged(const Fold& fold, Values acc) {
 }
 
 // The reductions of a state; what online sums are about is known by now.
-void BlockLowering::finish(const Fold& fold, const Values& acc) {
+void Accumulators::finish(const Fold& fold, const Values& acc) {
   for (const FoldState::Part& p : fold.state().parts) {
     bool online = fold.online(p).kind != OnlineSum::Kind::None;
-    V v = fold.result(p, acc, online ? value(fold.online(p).about) : -1);
-    if (is_arg_fold(node(p.reduce))) v = nearest_position(v);
-    if (online && row_may_be_empty_) // then what it is about may be no number
+    V v = fold.result(p, acc, online ? scalars_.value(fold.online(p).about) : -1);
+    if (is_arg_fold(node(p.reduce))) v = scalars_.nearest_position(v);
+    if (online && c_.row_may_be_empty) // then what it is about may be no number
       v = pointwise(
           b_, ScalarOp::Select,
           std::array{sizes_.condition(sym_lt(0, d_.row_count())), v, fold_identities(b_, nest_, p.reduce)[0]});
-    remember(static_cast<size_t>(p.reduce), v);
+    memo_.remember(static_cast<size_t>(p.reduce), v);
   }
 }
 
-} // namespace tessera
+} // namespace tessera::block

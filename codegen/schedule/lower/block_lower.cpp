@@ -6,49 +6,10 @@
 #include <limits>
 
 namespace tessera {
-
-BlockLowering::BlockLowering(const Graph& graph, const LoopNest& nest, const BlockSpace& space, const BlockPlan& plan,
-                             const std::string& name, OnlineSums online, std::optional<WindowAxes> window)
-    : graph_(graph), nest_(nest), d_(space.domain), plan_(plan), point_(window ? -1 : space.point), b_(out_.kernel),
-      sizes_(b_, d_), online_(std::move(online)), needs_(find_needs(nest, space.domain)), window_(std::move(window)) {
-  for (char c : name) out_.kernel.name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  if (out_.kernel.name.empty()) out_.kernel.name = "kernel";
-  out_.kernel.config["warps"] = plan.warps;
-  if (plan.min_blocks > 0) out_.kernel.config["min_blocks"] = plan.min_blocks;
-  if (plan.streaming) out_.kernel.config["streaming"] = 1;
-  out_.schedule = plan.schedule;
-  out_.conditions = plan.conditions;
-  size_t n = d_.live.size();
-  memo_.assign(2 * n, -1);
-  raw_.assign(n, -1);
-  sites_.assign(n, -1);
-  reported_.assign(n, -2);
-  loaded_.assign(n, -1);
-  if (auto it = plan.schedule.config.find("exact_division"); it != plan.schedule.config.end())
-    exact_division_ = it->second != 0;
-
-  sides_[0].axis = space.row;
-  sides_[0].lanes = plan.rows;
-  sides_[1].axis = space.column;
-  sides_[1].lanes = plan.columns;
-  if (d_.reduces)
-    for (int i : {0, 1})
-      if (sides_[static_cast<size_t>(i)].axis >= 0 && axis(sides_[static_cast<size_t>(i)]).role == AxisRole::Row)
-        fold_ = i;
-  if (fold_ >= 0) fold_side()->steps = plan.steps, fold_side()->run = plan.run;
-  if (!d_.reduces) sides_[1].run = plan.run;
-  int rank = 0;
-  for (Side& s : sides_)
-    if (s.lanes > 1) {
-      s.dim = rank;
-      rank += s.dims();
-    }
-}
+namespace block {
 
 ScheduledKernel BlockLowering::run() {
-  if (d_.reduces && (plan_.loop || plan_.team)) stages_ = plan_stages(nest_, d_);
   parameters();
-  row_may_be_empty_ = d_.reduces && d_.env.range(d_.row_count()).lo < 1;
   program();
   finish_sizes();
   overwritable();
@@ -59,7 +20,7 @@ void BlockLowering::parameters() {
   for (size_t i = 0; i < d_.buffers.size(); ++i) {
     const Value& v = graph_.value(d_.buffers[i]);
     std::string name = v.name.empty() ? "b" + std::to_string(i) : v.name;
-    pointers_.push_back(b_.param(name, {tile::Type::Kind::Pointer, v.type.dtype, {}}, d_.written[i]));
+    c_.pointers.push_back(b_.param(name, {tile::Type::Kind::Pointer, v.type.dtype, {}}, d_.written[i]));
     // Each point has its own element; of places that data say nobody knows.
     auto here = [&](const Access& a) { return a.buffer == static_cast<int>(i); };
     if (auto w = std::find_if(d_.stores.begin(), d_.stores.end(), here);
@@ -67,20 +28,20 @@ void BlockLowering::parameters() {
       out_.kernel.params.back().once =
           w->terms.empty() && std::find_if(std::next(w), d_.stores.end(), here) == d_.stores.end();
   }
-  if (plan_.team) team_parameters();
+  if (plan_.team) team_.add_parameters();
 }
 
 // Takes the program's number apart, the columns' block fastest, or the rows', and places the tile.
 void BlockLowering::program() {
   V number = b_.program_id(0);
-  SymExpr point = point_ >= 0 ? d_.axes[static_cast<size_t>(point_)].extent : SymExpr(1);
+  SymExpr point = c_.point >= 0 ? d_.axes[static_cast<size_t>(c_.point)].extent : SymExpr(1);
   std::vector<std::pair<Side*, SymExpr>> parts;
   out_.grid = point;
   for (size_t n : {size_t{0}, size_t{1}}) {
     const size_t i = plan_.downward ? n : 1 - n;
     Side& s = sides_[i];
     if (s.axis < 0 || static_cast<int>(i) == fold_) continue;
-    const SymExpr positions = axis(s).extent + (shifted(s) ? plan_.shift - 1 : 0);
+    const SymExpr positions = axis(s).extent + (shift_.is_shifted(s) ? plan_.shift - 1 : 0);
     const int64_t turns = i == 0 ? plan_.turns : 1;
     SymExpr blocks = d_.env.simplify(ceildiv(positions, s.lanes * turns));
     out_.grid *= blocks;
@@ -89,7 +50,7 @@ void BlockLowering::program() {
     else
       parts.emplace_back(&s, blocks);
   }
-  if (plan_.team) number = take_member(number, d_.env.simplify(out_.grid));
+  if (plan_.team) number = team_.take_member(number, d_.env.simplify(out_.grid));
   bool points = !d_.env.simplify(point).is_const(1);
   for (size_t i = 0; i < parts.size(); ++i) {
     auto [side, blocks] = parts[i];
@@ -101,20 +62,23 @@ void BlockLowering::program() {
     side->blocks = sizes_.op(ScalarOp::Mod, number, n);
     number = sizes_.op(ScalarOp::Div, number, n);
   }
-  if (point_ >= 0) sizes_.bind(d_.axes[static_cast<size_t>(point_)].var, points ? number : sizes_.constant(0));
+  if (c_.point >= 0) sizes_.bind(d_.axes[static_cast<size_t>(c_.point)].var, points ? number : sizes_.constant(0));
   out_.grid = d_.env.simplify(out_.grid);
 
-  hoist(point_ >= 0 ? uint64_t{1} << point_ : 0);
-  if (plan_.staged) reserve_staged();
+  scalars_.hoist(c_.point >= 0 ? uint64_t{1} << c_.point : 0);
+  if (plan_.staged) staged_.reserve();
   auto placed = [&](bool masks) {
     for (size_t i : {size_t{0}, size_t{1}}) {
       Side& s = sides_[i];
       if (s.axis < 0) continue;
-      if (shifted(s)) fold_ < 0 ? shift_tile_rows() : shift_row();
+      if (shift_.is_shifted(s)) fold_ < 0 ? shift_.shift_tile_rows() : shift_.shift_row();
       if (static_cast<int>(i) != fold_)
-        place(s, sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes)), masks || stands_alone(s));
+        placement_.place(s, sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes)),
+                         masks || placement_.stands_alone(s));
       else if (!plan_.loop)
-        place(s, plan_.team ? sizes_.op(ScalarOp::Mul, member_, sizes_.constant(s.lanes)) : sizes_.constant(0), masks);
+        placement_.place(
+            s, plan_.team ? sizes_.op(ScalarOp::Mul, team_.member(), sizes_.constant(s.lanes)) : sizes_.constant(0),
+            masks);
     }
   };
   if (plan_.turns > 1) return in_turns();
@@ -124,14 +88,14 @@ void BlockLowering::program() {
   }
   auto branch = [&](bool masks) {
     return [&, masks]() -> Values {
-      scoped([&] {
+      memo_.scoped([&] {
         placed(masks);
-        body(!masks && !stands_alone(sides_[1]));
+        body(!masks && !placement_.stands_alone(sides_[1]));
       });
       return {};
     };
   };
-  const V whole = whole_block();
+  const V whole = placement_.whole_block();
   if (whole < 0) {
     placed(true);
     return body(false);
@@ -139,29 +103,10 @@ void BlockLowering::program() {
   b_.if_else(whole, branch(false), branch(true));
 }
 
-// Whether all of the block's elements exist, of sides that have several blocks; of staged operands a column more.
-BlockLowering::V BlockLowering::whole_block() {
-  V whole = -1;
-  for (const Side& s : sides_) {
-    const bool more = plan_.staged && &s == &sides_[1];
-    if (s.axis < 0 || stands_alone(s) || (always_whole(s) && !more)) continue;
-    V begin = sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes));
-    V end = sizes_.op(ScalarOp::Add, begin, sizes_.constant(s.lanes));
-    whole = both(whole, b_.scalar(more ? ScalarOp::Lt : ScalarOp::Le, std::array{end, sizes_.number(axis(s).extent)}));
-    if (shifted(s)) whole = both(whole, b_.scalar(ScalarOp::Ge, std::array{begin, sizes_.constant(plan_.shift - 1)}));
-  }
-  return whole;
-}
-
-// A side of one tile is masked in all branches.
-bool BlockLowering::stands_alone(const Side& s) const {
-  return d_.env.simplify(ceildiv(axis(s).extent, s.lanes)).is_const(1);
-}
-
 // The program's tiles of rows one after the other. What they have in common is computed before the first.
 void BlockLowering::in_turns() {
   Side &rows = sides_[0], &columns = sides_[1];
-  place(columns, sizes_.constant(0), true);
+  placement_.place(columns, sizes_.constant(0), true);
   const V turns = sizes_.constant(plan_.turns), first = sizes_.op(ScalarOp::Mul, rows.blocks, turns);
   V end = sizes_.op(ScalarOp::Add, first, turns);
   if (d_.env.divisor(axis(rows).extent) % (int64_t{rows.lanes} * plan_.turns) != 0) {
@@ -171,8 +116,8 @@ void BlockLowering::in_turns() {
   b_.for_loop(
       first, end, sizes_.constant(1), {},
       [&](V i, std::span<const V>) {
-        scoped([&] {
-          place(rows, sizes_.op(ScalarOp::Mul, i, sizes_.constant(rows.lanes)), true);
+        memo_.scoped([&] {
+          placement_.place(rows, sizes_.op(ScalarOp::Mul, i, sizes_.constant(rows.lanes)), true);
           body(false);
         });
         return Values{};
@@ -180,40 +125,15 @@ void BlockLowering::in_turns() {
       plan_.turns);
 }
 
-bool BlockLowering::always_whole(const Side& s) const {
-  SymExpr extent = d_.env.simplify(axis(s).extent);
-  const bool folded = fold_ >= 0 && &s == &sides_[static_cast<size_t>(fold_)];
-  if (folded && plan_.ahead && d_.env.range(extent).lo < 1) return false; // the last tile is there anyhow
-  if (shifted(s)) return false;
-  bool walked = plan_.loop || plan_.team || !folded;
-  return walked ? d_.env.divisor(extent) % s.lanes == 0 : extent.is_const(s.lanes);
-}
-
-// The tile's side from `base` on.
-void BlockLowering::place(Side& s, V base, bool masks) {
-  const Axis& a = axis(s);
-  s.mask = -1;
-  s.base = base;
-  if (s.lanes == 1) return sizes_.bind(a.var, base);
-  if (shifted(s)) {
-    sizes_.bind_tile(shift_.place, base, s.lanes, s.dim, static_cast<int>(full_shape().size()), s.steps, s.run);
-    if (masks) mask_shifted(s);
-    return;
-  }
-  sizes_.bind_tile(a.var, base, s.lanes, s.dim, static_cast<int>(full_shape().size()), s.steps, s.run);
-  if (masks && !always_whole(s))
-    s.mask = b_.scalar(ScalarOp::Lt, std::array{sizes_.number(a.var), sizes_.number(a.extent)});
-}
-
 // All values before the first store: an output may lie on top of an input that is read at the same place.
 void BlockLowering::body(bool whole) {
-  if (window_) return window_body();
-  if (plan_.staged) stage_operands(whole);
-  if (d_.reduces && !plan_.loop) load_ahead();
+  if (unrolled_.window()) return window_.body();
+  if (plan_.staged) staged_.stage(whole, [&] { scalars_.load_beside(); });
+  if (d_.reduces && !plan_.loop) scalars_.load_ahead();
   if (plan_.loop || plan_.team) return rounds();
   Values values;
-  for (const Store& s : nest_.stores) values.push_back(value(s.scalar));
-  for (size_t i = 0; i < values.size(); ++i) store(i, values[i]);
+  for (const Store& s : nest_.stores) values.push_back(scalars_.value(s.scalar));
+  for (size_t i = 0; i < values.size(); ++i) scalars_.store(i, values[i]);
 }
 
 void BlockLowering::rounds() {
@@ -226,31 +146,25 @@ void BlockLowering::rounds() {
     if (plan_.loop && (d_.axes_in(a.offset) & d_.row_mask))
       sizes_.number(a.offset.substitute({{axis(s).var.symbol_id(), 0}}));
   for (size_t k = 0; k < stages_.stages.size(); ++k)
-    if (!stages_.stages[k].reduces.empty() || !stages_.stages[k].stores.empty()) last_round_ = static_cast<int>(k);
-  share_row();
+    if (!stages_.stages[k].reduces.empty() || !stages_.stages[k].stores.empty()) c_.last_round = static_cast<int>(k);
+  share_.begin();
   for (size_t k = 0; k < stages_.stages.size(); ++k) {
     const Stage& stage = stages_.stages[k];
-    known_ = static_cast<int>(k);
+    c_.known = static_cast<int>(k);
     if (stage.reduces.empty() && stage.stores.empty()) continue;
-    hoist(~d_.row_mask);
-    round_ = reading_ = known_;
+    scalars_.hoist(~d_.row_mask);
+    c_.round = c_.reading = c_.known;
     Fold fold(b_, nest_, online_, fold_state(nest_, stage.reduces, online_, d_.position_dtype()));
-    Values state = merged(fold, walk(k, fold));
-    round_ = -1;
+    Values state = accumulators_.merged(fold, walk_.walk(k, fold));
+    c_.round = -1;
     if (plan_.team) {
-      settle(k, fold, state);
+      team_.settle(k, fold, state);
     } else {
-      known_ = static_cast<int>(k) + 1;
-      finish(fold, state);
+      c_.known = static_cast<int>(k) + 1;
+      accumulators_.finish(fold, state);
     }
   }
-  plan_.team ? finish_team() : store_rows();
-}
-
-void BlockLowering::store_rows() {
-  Values values;
-  for (size_t i : stages_.row_stores) values.push_back(value(nest_.stores[i].scalar));
-  for (size_t i = 0; i < values.size(); ++i) store(stages_.row_stores[i], values[i]);
+  plan_.team ? team_.finish() : scalars_.store_rows();
 }
 
 void BlockLowering::finish_sizes() {
@@ -269,8 +183,8 @@ void BlockLowering::finish_sizes() {
   for (size_t i = 0; i < out_.sizes.size(); ++i) {
     TESSERA_CHECK(d_.axes_in(out_.sizes[i]) == 0, "a size parameter with an axis: " + out_.sizes[i].str());
     int64_t divisor = d_.env.divisor(out_.sizes[i]);
-    out_.kernel.params[d_.buffers.size() + out_.workspaces.size() + (counters_ < 0 ? 0 : 1) + (boxes_ < 0 ? 0 : 1) + i]
-        .multiple_of = std::max<int64_t>(1, divisor & -divisor);
+    out_.kernel.params[d_.buffers.size() + team_.parameters() + i].multiple_of =
+        std::max<int64_t>(1, divisor & -divisor);
   }
 }
 
@@ -298,6 +212,8 @@ void BlockLowering::overwritable() {
     }
   }
 }
+
+} // namespace block
 
 Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, const Domain& domain,
                                     const BlockPlan& plan, const std::string& name) {
@@ -356,7 +272,8 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   if (auto wanted = plan.schedule.config.find("online");
       (plan.loop || plan.team) && wanted != plan.schedule.config.end() && wanted->second != 0)
     online = find_online(nest, space.domain);
-  return BlockLowering(graph, nest, space, plan, name, std::move(online), std::move(window)).run();
+  block::Context context(graph, nest, space, plan, name, std::move(online), window.has_value());
+  return block::BlockLowering(context, std::move(window)).run();
 }
 
 } // namespace tessera

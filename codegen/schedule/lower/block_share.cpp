@@ -12,22 +12,22 @@
 //
 // With `copied` the first tiles, and the last one, are all under way before the first is folded; of a row that ends
 // with a tile all may be kept, and none is the last one then.
-#include "codegen/schedule/lower/block_lowering.h"
+#include "codegen/schedule/lower/block_walk.h"
 #include "codegen/schedule/lower/shapes.h"
 #include "codegen/tile/rules.h"
 #include <algorithm>
 #include <array>
 
-namespace tessera {
+namespace tessera::block {
 
 // Which tiles are this program's.
-void BlockLowering::share_row() {
+void SharedRow::begin() {
   Side& s = *fold_side();
   if (!plan_.loop) return;
   size_t rounds = 0;
   for (const Stage& stage : stages_.stages) rounds += !stage.reduces.empty() || !stage.stores.empty();
   const bool again = rounds > 1;
-  if (!(plan_.keep > 0 && again) && !(plan_.team && (again || plan_.ahead || !always_whole(s)))) return;
+  if (!(plan_.keep > 0 && again) && !(plan_.team && (again || plan_.ahead || !placement_.always_whole(s)))) return;
   if (again) {
     std::vector<uint64_t> sides;
     for (const Side& side : sides_)
@@ -35,7 +35,7 @@ void BlockLowering::share_row() {
     kept_values_ = find_kept(graph_, nest_, d_, stages_, online_, sides);
     kept_last_.assign(kept_values_.size(), -1);
     const int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes;
-    auto read = [&](const KeptValue& k) { return plain_load(k.id); };
+    auto read = [&](const KeptValue& k) { return tile_.plain_load(k.id); };
     copies_ = plan_.copied && plan_.keep > 0 && std::all_of(kept_values_.begin(), kept_values_.end(), read);
     for (const KeptValue& k : kept_values_)
       kept_memory_.push_back(plan_.keep > 0 ? b_.scratch(k.dtype, sizes_.constant(plan_.keep * elements)) : -1);
@@ -47,32 +47,33 @@ void BlockLowering::share_row() {
     last_ = sizes_.constant(*each);
     return;
   }
-  V one = sizes_.constant(1), all = plan_.shift == 1 ? sizes_.number(count) : shifted_tiles();
+  V one = sizes_.constant(1), all = plan_.shift == 1 ? sizes_.number(count) : shift_.tiles();
   if (plan_.team) {
     // Members beyond the row's tiles have none; their last one then is masked throughout.
     idle_members_ = d_.env.range(d_.env.simplify(count - *plan_.team)).lo < 0;
-    V mine = op(ScalarOp::Sub, op(ScalarOp::Add, all, members_), op(ScalarOp::Add, member_, one));
-    all = op(ScalarOp::Div, mine, members_);
+    V mine = op(ScalarOp::Sub, op(ScalarOp::Add, all, team_.members()), op(ScalarOp::Add, team_.member(), one));
+    all = op(ScalarOp::Div, mine, team_.members());
   }
   last_ = op(ScalarOp::Max, op(ScalarOp::Sub, all, one), sizes_.constant(0));
 }
 
 // Of a row of `count` whole tiles each program has as many; nothing where the last one is not whole, or some have more.
-std::optional<int64_t> BlockLowering::tiles_of_each(const SymExpr& count) const {
+std::optional<int64_t> SharedRow::tiles_of_each(const SymExpr& count) const {
   const auto tiles = count.as_const(), members = plan_.team ? d_.env.simplify(*plan_.team).as_const() : 1;
-  if (!tiles || !members || *tiles % *members != 0 || !always_whole(sides_[static_cast<size_t>(fold_)])) return {};
+  if (!tiles || !members || *tiles % *members != 0 || !placement_.always_whole(sides_[static_cast<size_t>(fold_)]))
+    return {};
   return *tiles / *members;
 }
 
 // Where the program's tile number `i` begins.
-BlockLowering::V BlockLowering::tile_base(V i) {
+V SharedRow::tile_base(V i) {
   V lanes = sizes_.constant(fold_side()->lanes);
-  if (plan_.team) i = sizes_.op(ScalarOp::Add, sizes_.op(ScalarOp::Mul, i, members_), member_);
+  if (plan_.team) i = sizes_.op(ScalarOp::Add, sizes_.op(ScalarOp::Mul, i, team_.members()), team_.member());
   return sizes_.op(ScalarOp::Mul, i, lanes);
 }
 
 // Places of a tile's elements in shared memory, row-major, behind those of `i` tiles.
-BlockLowering::V BlockLowering::kept_offset(V i) {
+V SharedRow::kept_offset(V i) {
   std::vector<int> shape = full_shape();
   const auto rank = static_cast<int>(shape.size());
   V offset = -1;
@@ -89,45 +90,45 @@ BlockLowering::V BlockLowering::kept_offset(V i) {
   return sizes_.op(ScalarOp::Add, offset, sizes_.op(ScalarOp::Mul, i, sizes_.constant(stride)));
 }
 
-BlockLowering::V BlockLowering::raw(const KeptValue& k) {
-  V v = value(k.id), read = raw_[static_cast<size_t>(k.id)];
+V SharedRow::raw(const KeptValue& k) {
+  V v = scalars_.value(k.id), read = memo_.raw[static_cast<size_t>(k.id)];
   return read >= 0 ? read : v;
 }
-void BlockLowering::recall(const KeptValue& k, V v) {
-  raw_[static_cast<size_t>(k.id)] = v;
-  remember(static_cast<size_t>(k.id), b_.cast(v, node(k.id).dtype));
+void SharedRow::recall(const KeptValue& k, V v) {
+  memo_.raw[static_cast<size_t>(k.id)] = v;
+  memo_.remember(static_cast<size_t>(k.id), b_.cast(v, node(k.id).dtype));
 }
 
 // One round over this program's tiles: accumulators.
-BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& fold) {
+Values SharedRow::walk(const Stage& stage, const Fold& fold) {
   Side& s = *fold_side();
   // Positions that are taken apart are better known not to be negative.
   const bool one_axis = (fold_ == 0 ? plan_.groups.rows : plan_.groups.columns).size() == 1;
   const bool first = rounds_walked_ == 0, back = rounds_walked_ % 2 == 1 && one_axis;
   ++rounds_walked_;
-  Values state = identities(fold);
+  Values state = accumulators_.identities(fold);
   const size_t numbers = state.size();
   const V none = sizes_.constant(0), one = sizes_.constant(1), keep = sizes_.constant(plan_.keep);
   auto plus = [&](V x, V y) { return sizes_.op(ScalarOp::Add, x, y); };
   using Tile = std::function<Values(V, const Values&)>; // of the tile's number and the state before it: that after it
   auto loop = [&](V from, V to, const Tile& tile) {
     state = b_.for_loop(from, to, one, state, [&](V i, std::span<const V> carried) {
-      return scoped([&] { return tile(i, Values(carried.begin(), carried.end())); });
+      return memo_.scoped([&] { return tile(i, Values(carried.begin(), carried.end())); });
     });
   };
   // With each tile loaded while the one before it is folded.
   auto loop_ahead = [&](V from, V to, const std::vector<ScalarId>& loads, const std::function<V(V)>& number,
                         const Tile& tile) {
     auto there = [&](V i) { return pointwise(b_, ScalarOp::Lt, std::array{i, to}); };
-    Values carried = state, begin = fetch(loads, tile_base(number(from)), false, there(from));
+    Values carried = state, begin = tile_.fetch(loads, tile_base(number(from)), false, there(from));
     carried.insert(carried.end(), begin.begin(), begin.end());
     carried = b_.for_loop(from, to, one, carried, [&](V i, std::span<const V> now) {
       V after = plus(i, one);
-      Values next = fetch(loads, tile_base(number(after)), false, there(after));
-      Values out = scoped([&] {
-        for (size_t k = 0; k < loads.size(); ++k) loaded_[static_cast<size_t>(loads[k])] = now[numbers + k];
+      Values next = tile_.fetch(loads, tile_base(number(after)), false, there(after));
+      Values out = memo_.scoped([&] {
+        for (size_t k = 0; k < loads.size(); ++k) memo_.loaded[static_cast<size_t>(loads[k])] = now[numbers + k];
         Values folded = tile(number(i), Values(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(numbers)));
-        for (ScalarId id : loads) loaded_[static_cast<size_t>(id)] = -1;
+        for (ScalarId id : loads) memo_.loaded[static_cast<size_t>(id)] = -1;
         return folded;
       });
       out.insert(out.end(), next.begin(), next.end());
@@ -136,7 +137,7 @@ BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& 
     carried.resize(numbers);
     state = std::move(carried);
   };
-  const std::vector<ScalarId> loads = plan_.ahead ? streams(stage) : std::vector<ScalarId>();
+  const std::vector<ScalarId> loads = plan_.ahead ? tile_.streams(stage) : std::vector<ScalarId>();
   auto tiles = [&](V from, V to, const std::function<V(V)>& number, const Tile& tile) {
     if (loads.empty()) return loop(from, to, [&](V i, const Values& carried) { return tile(number(i), carried); });
     loop_ahead(from, to, loads, number, tile);
@@ -145,28 +146,28 @@ BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& 
   // Masks only where a shifted row begins or ends within the tile.
   auto placed = [&](V base, const std::function<Values()>& body) {
     auto branch = [&](bool masks) {
-      return scoped([&] {
-        place(s, base, masks);
+      return memo_.scoped([&] {
+        placement_.place(s, base, masks);
         return body();
       });
     };
     if (plan_.shift == 1) return branch(false);
     return b_.if_else(
-        whole_tile(base), [&] { return branch(false); }, [&] { return branch(true); });
+        shift_.whole_tile(base), [&] { return branch(false); }, [&] { return branch(true); });
   };
   // Loads that are only stored, to places of their own, are copies.
   auto copied_tiles = [&](V to) {
     auto tile = [&](V i, std::span<const V> carried) {
       const V base = tile_base(i), offset = kept_offset(i);
-      scoped([&] {
-        place(s, base, plan_.shift > 1);
+      memo_.scoped([&] {
+        placement_.place(s, base, plan_.shift > 1);
         for (size_t k = 0; k < kept_values_.size(); ++k)
-          b_.store(kept_memory_[k], offset, splat(stored_value(kept_values_[k].id), full_shape()));
+          b_.store(kept_memory_[k], offset, splat(scalars_.stored_value(kept_values_[k].id), full_shape()));
         return 0;
       });
       return placed(base, [&] {
         for (size_t k = 0; k < kept_values_.size(); ++k) recall(kept_values_[k], b_.load(kept_memory_[k], offset));
-        return round_body(stage, fold, Values(carried.begin(), carried.end()));
+        return tile_.body(stage, fold, Values(carried.begin(), carried.end()));
       });
     };
     state = b_.for_loop(none, to, one, state, tile, std::min(plan_.keep, tile::kMaxAhead));
@@ -183,7 +184,7 @@ BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& 
           V v = raw(kept_values_[k]);
           b_.store(kept_memory_[k], offset, splat(v, full_shape()));
         }
-        return round_body(stage, fold, carried);
+        return tile_.body(stage, fold, carried);
       });
     };
     V to = all_kept_ ? last_ : sizes_.op(ScalarOp::Min, keep, last_);
@@ -195,26 +196,26 @@ BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& 
     V ends = plus(last_, sizes_.constant(plan_.keep - 1));
     auto number = [&](V i) { return back ? sizes_.op(ScalarOp::Sub, ends, i) : i; };
     tiles(keep, last_, number, [&](V i, const Values& carried) {
-      return placed(tile_base(i), [&] { return round_body(stage, fold, carried); });
+      return placed(tile_base(i), [&] { return tile_.body(stage, fold, carried); });
     });
   };
   // Of a row whose first tiles are being copied the last one is under way as well.
   std::vector<ScalarId> early;
   Values early_tiles;
   if (first && copies_ && !all_kept_ && !idle_members_) {
-    early = streams(stage);
-    early_tiles = load_tile(early, tile_base(last_), true, -1);
+    early = tile_.streams(stage);
+    early_tiles = tile_.load(early, tile_base(last_), true, -1);
   }
   auto last_tile = [&] {
-    state = scoped([&] {
-      place(s, tile_base(last_), true);
+    state = memo_.scoped([&] {
+      placement_.place(s, tile_base(last_), true);
       if (s.mask < 0 && idle_members_)
         s.mask = pointwise(b_, ScalarOp::Lt, std::array{sizes_.number(axis(s).var), sizes_.number(axis(s).extent)});
       for (size_t k = 0; !first && k < kept_values_.size(); ++k) recall(kept_values_[k], kept_last_[k]);
-      for (size_t k = 0; k < early.size(); ++k) loaded_[static_cast<size_t>(early[k])] = early_tiles[k];
+      for (size_t k = 0; k < early.size(); ++k) memo_.loaded[static_cast<size_t>(early[k])] = early_tiles[k];
       for (size_t k = 0; first && k < kept_values_.size(); ++k) kept_last_[k] = raw(kept_values_[k]);
-      Values folded = round_body(stage, fold, state);
-      for (ScalarId id : early) loaded_[static_cast<size_t>(id)] = -1;
+      Values folded = tile_.body(stage, fold, state);
+      for (ScalarId id : early) memo_.loaded[static_cast<size_t>(id)] = -1;
       return folded;
     });
   };
@@ -232,4 +233,4 @@ BlockLowering::Values BlockLowering::walk_share(const Stage& stage, const Fold& 
   return state;
 }
 
-} // namespace tessera
+} // namespace tessera::block

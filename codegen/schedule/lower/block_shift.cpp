@@ -7,8 +7,8 @@
 //
 // Accesses whose rows start alike modulo `vector`, inputs and outputs of one shape, are whole vectors then, but for the
 // first and the last one of a row, which layouts split (layout/assign.h). All others see place - by.
+#include "codegen/schedule/lower/block_shift.h"
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/lower/block_lowering.h"
 #include "codegen/schedule/lower/shapes.h"
 #include <array>
 
@@ -70,8 +70,10 @@ int row_shift(const BlockFacts& f, bool several_tiles) {
   return static_cast<int>(several_tiles ? kLineBytes / f.usual : vector);
 }
 
+namespace block {
+
 // The program's row is known.
-void BlockLowering::shift_row() {
+void Shift::shift_row() {
   const Axis& a = axis(*fold_side());
   shift_ = {*shifted_start(graph_, nest_, d_, static_cast<size_t>(fold_side()->axis), plan_.aligned_at(), plan_.shift),
             SymExpr::symbol("aligned"), SymExpr::symbol("by"), SymExpr::symbol("place")};
@@ -83,7 +85,7 @@ void BlockLowering::shift_row() {
 }
 
 // Each row of the tile, of which the column's tiles all begin alike.
-void BlockLowering::shift_tile_rows() {
+void Shift::shift_tile_rows() {
   const Axis& a = axis(sides_[1]);
   const SymExpr start =
       *shifted_start(graph_, nest_, d_, static_cast<size_t>(sides_[1].axis), plan_.shift, plan_.shift);
@@ -93,7 +95,7 @@ void BlockLowering::shift_tile_rows() {
 }
 
 // Of an access that is aligned where the tiles are: what its row starts behind `start`.
-std::optional<SymExpr> BlockLowering::in_step(const Access& a) const {
+std::optional<SymExpr> Shift::in_step(const Access& a) const {
   if (plan_.shift == 1) return std::nullopt;
   auto start = start_along(d_, a, static_cast<size_t>(sides_[1].axis));
   if (!start) return std::nullopt;
@@ -101,11 +103,17 @@ std::optional<SymExpr> BlockLowering::in_step(const Access& a) const {
   return divides(d_, plan_.aligned_at(), behind) ? std::optional(behind) : std::nullopt;
 }
 
+std::optional<SymExpr> Shift::aligned_offset(const Access& a) const {
+  auto start = in_step(a);
+  if (!start) return std::nullopt;
+  return shift_.aligned + shift_.place + *start;
+}
+
 // Neighbours that begin at any alignment are loaded in whole accesses where it is known how far the memory reaches. A
 // size that is not known is passed for it only where rows are shifted: there threads have neighbours. Rows that stand
 // in one tile are better off without: under their masks windows take registers, and the branch for their ends keeps one
 // operand waiting for the other (docs/gpu-schedules.md).
-void BlockLowering::tell_end(const Access& a) {
+void Shift::tell_end(const Access& a) {
   const auto buffer = static_cast<size_t>(a.buffer);
   tile::Param& p = out_.kernel.params[buffer];
   if (sides_[1].axis < 0 || (d_.reduces && !plan_.loop) || p.written || p.elements > 0 || p.elements_value >= 0) return;
@@ -121,7 +129,7 @@ void BlockLowering::tell_end(const Access& a) {
   }
 }
 
-void BlockLowering::mask_shifted(Side& s) {
+void Shift::mask(Side& s) {
   V place = sizes_.number(shift_.place);
   s.mask =
       pointwise(b_, ScalarOp::And,
@@ -130,7 +138,7 @@ void BlockLowering::mask_shifted(Side& s) {
 }
 
 // Whether all of the tile at `at` lies within the row: the same for all threads.
-BlockLowering::V BlockLowering::whole_tile(V at) {
+V Shift::whole_tile(V at) {
   const Side& s = *fold_side();
   V end = sizes_.op(ScalarOp::Add, at, sizes_.constant(s.lanes));
   return b_.scalar(ScalarOp::And,
@@ -139,14 +147,15 @@ BlockLowering::V BlockLowering::whole_tile(V at) {
 }
 
 // How many tiles hold the row.
-BlockLowering::V BlockLowering::shifted_tiles() {
+V Shift::tiles() {
   const Side& s = *fold_side();
   V end = sizes_.op(ScalarOp::Add, sizes_.number(axis(s).extent + shift_.by), sizes_.constant(s.lanes - 1));
   return sizes_.op(ScalarOp::Div, end, sizes_.constant(s.lanes));
 }
 
-SymExpr BlockLowering::positions_of_row() const {
+SymExpr Shift::positions_of_row() const {
   return d_.env.simplify(axis(sides_[static_cast<size_t>(fold_)]).extent + SymExpr(plan_.shift - 1));
 }
 
+} // namespace block
 } // namespace tessera

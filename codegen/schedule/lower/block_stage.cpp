@@ -19,8 +19,8 @@
 //   row r + 1              - - - - - - 0 1 | 2 ...        by 6
 //
 // All accesses of x are whole ones then, but for the ends of rows. Of z a tile needs the `halo` of 7 columns before it.
+#include "codegen/schedule/lower/block_stage.h"
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/lower/block_lowering.h"
 #include "codegen/schedule/lower/shapes.h"
 #include <algorithm>
 #include <array>
@@ -47,7 +47,9 @@ int64_t above(int64_t n, int64_t by) { return (n + by - 1) / by * by; }
 
 } // namespace
 
-void BlockLowering::reserve_staged() {
+namespace block {
+
+void StagedOperands::reserve() {
   const Side &rows = sides_[0], &columns = sides_[1];
   const SymExpr& extent = axis(rows).extent;
   for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
@@ -56,7 +58,7 @@ void BlockLowering::reserve_staged() {
     const Access& a = d_.loads[i];
     const auto pitch = staged_pitch(d_, a, static_cast<size_t>(rows.axis), static_cast<size_t>(columns.axis));
     if (!pitch) continue;
-    StagedOperand s;
+    Operand s;
     s.id = id;
     s.pitch = d_.env.simplify(*pitch);
     const DType dtype = graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).dtype;
@@ -81,21 +83,21 @@ void BlockLowering::reserve_staged() {
 }
 
 // From one column's place to the next one's.
-BlockLowering::V BlockLowering::staged_step(const StagedOperand& s) {
+V StagedOperands::step(const Operand& s) {
   if (s.one_run) return sizes_.number(s.pitch);
-  V step = sizes_.op(ScalarOp::Mod, sizes_.number(s.pitch), sizes_.constant(s.vector));
-  return sizes_.op(ScalarOp::Add, sizes_.constant(s.accesses * s.vector), step);
+  V rest = sizes_.op(ScalarOp::Mod, sizes_.number(s.pitch), sizes_.constant(s.vector));
+  return sizes_.op(ScalarOp::Add, sizes_.constant(s.accesses * s.vector), rest);
 }
 // Where columns begin in shared memory.
-BlockLowering::V BlockLowering::staged_place(const StagedOperand& s, V column) {
-  V place = sizes_.op(ScalarOp::Mul, column, staged_step(s));
-  if (!s.gaps) return place;
+V StagedOperands::place(const Operand& s, V column) {
+  V begin = sizes_.op(ScalarOp::Mul, column, step(s));
+  if (!s.gaps) return begin;
   V vector = sizes_.constant(s.vector), before = sizes_.op(ScalarOp::Div, column, vector);
-  return sizes_.op(ScalarOp::Add, place, sizes_.op(ScalarOp::Mul, before, vector));
+  return sizes_.op(ScalarOp::Add, begin, sizes_.op(ScalarOp::Mul, before, vector));
 }
 
 // All loads before the first store to shared memory, and with them those that the tile's other values begin with.
-void BlockLowering::stage_operands(bool whole) {
+void StagedOperands::stage(bool whole, const std::function<void()>& beside) {
   struct Piece {
     V memory, place, tile, mask;
   };
@@ -104,7 +106,7 @@ void BlockLowering::stage_operands(bool whole) {
   auto op = [&](ScalarOp o, V x, V y) { return sizes_.op(o, x, y); };
   auto less = [&](V x, V y) { return pointwise(b_, ScalarOp::Lt, std::array{x, y}); };
   const int64_t threads = int64_t{32} * plan_.warps;
-  for (StagedOperand& s : staged_) {
+  for (Operand& s : staged_) {
     const Access& a = d_.loads[static_cast<size_t>(s.id)];
     const SymExpr row = SymExpr::symbol("row"), column = SymExpr::symbol("column");
     sizes_.bind(row, rows.base);
@@ -156,48 +158,31 @@ void BlockLowering::stage_operands(bool whole) {
       const V offset = splat(op(ScalarOp::Add, inner, op(ScalarOp::Sub, lifted, before)), shape);
       V there = mask;
       if (ends) there = both(there, less(offset, sizes_.number(elements)));
-      const V tile = b_.load(pointers_[static_cast<size_t>(a.buffer)], offset, splat(there, shape), -1, caching(a));
-      const V place = op(ScalarOp::Add, inner, access(op(ScalarOp::Add, s.first, staged_place(s, at))));
-      pieces.push_back({s.memory, splat(place, shape), tile, splat(mask, shape)});
+      const V tile = b_.load(c_.pointers[static_cast<size_t>(a.buffer)], offset, splat(there, shape), -1, caching(a));
+      const V target = op(ScalarOp::Add, inner, access(op(ScalarOp::Add, s.first, place(s, at))));
+      pieces.push_back({s.memory, splat(target, shape), tile, splat(mask, shape)});
     }
   }
-  load_beside();
+  beside();
   for (const Piece& p : pieces) b_.store(p.memory, p.place, p.tile, p.mask);
 }
 
-// What the tile reads in its own order is on its way before the block waits, as far as its registers are few.
-void BlockLowering::load_beside() {
-  constexpr int64_t kBesideBytes = 128; // of a thread
-  const int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes / (int64_t{32} * plan_.warps);
-  const uint64_t all = (uint64_t{1} << d_.axes.size()) - 1;
-  int64_t bytes = 0;
-  for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
-    const auto i = static_cast<size_t>(id);
-    if (!d_.live[i] || node(id).op != ScalarOp::Load || staged(id)) continue;
-    const Access& a = d_.loads[i];
-    if (!a.terms.empty() || a.predicate >= 0 || d_.access_deps(a) != all) continue;
-    bytes +=
-        std::max<int64_t>(1, elements) * (info(graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).dtype).bits / 8);
-    if (bytes > kBesideBytes) return;
-    value(id);
-  }
-}
-
-const BlockLowering::StagedOperand* BlockLowering::staged(ScalarId id) const {
-  auto it = std::find_if(staged_.begin(), staged_.end(), [&](const StagedOperand& s) { return s.id == id; });
+const StagedOperands::Operand* StagedOperands::find(ScalarId id) const {
+  auto it = std::find_if(staged_.begin(), staged_.end(), [&](const Operand& s) { return s.id == id; });
   return it == staged_.end() ? nullptr : &*it;
 }
 
 // The tile of a staged operand, from shared memory.
-BlockLowering::V BlockLowering::staged_value(const StagedOperand& s) {
+V StagedOperands::value(const Operand& s) {
   auto op = [&](ScalarOp o, V x, V y) { return sizes_.op(o, x, y); };
   V column = b_.expand_dims(b_.range(sides_[1].lanes), 0), row = b_.expand_dims(b_.range(sides_[0].lanes), 1);
   if (s.halo > 0)
-    column = op(ScalarOp::Add, column, op(ScalarOp::Sub, sizes_.constant(s.halo), sizes_.number(shift_.by)));
+    column = op(ScalarOp::Add, column, op(ScalarOp::Sub, sizes_.constant(s.halo), sizes_.number(shift_.by())));
   const std::vector<int> shape = full_shape();
   const V mask = inside(shape);
-  return b_.load(s.memory, splat(op(ScalarOp::Add, staged_place(s, column), op(ScalarOp::Add, row, s.first)), shape),
+  return b_.load(s.memory, splat(op(ScalarOp::Add, place(s, column), op(ScalarOp::Add, row, s.first)), shape),
                  mask < 0 ? -1 : splat(mask, shape));
 }
 
+} // namespace block
 } // namespace tessera

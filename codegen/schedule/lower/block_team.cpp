@@ -7,8 +7,8 @@
 //
 // Those who wait may tell each other what they have in messages (BlockPlan::messages): one way through the L2, where a
 // counter takes three (the result is written, then counted, then read).
+#include "codegen/schedule/lower/block_team.h"
 #include "codegen/schedule/block_facts.h"
-#include "codegen/schedule/lower/block_lowering.h"
 #include "codegen/schedule/lower/fold.h"
 #include "codegen/schedule/lower/shapes.h"
 #include "codegen/tile/team.h"
@@ -16,9 +16,9 @@
 #include <array>
 #include <utility>
 
-namespace tessera {
+namespace tessera::block {
 
-void BlockLowering::team_parameters() {
+void Team::add_parameters() {
   bool counted = false;
   for (size_t k = 0; k < stages_.stages.size(); ++k) {
     const auto dtypes = fold_state(nest_, stages_.stages[k].reduces, online_, d_.position_dtype()).dtypes;
@@ -43,7 +43,7 @@ void BlockLowering::team_parameters() {
 }
 
 // Neighbours in memory run at the same time: tiles of a contiguous row are the members', columns the teams'.
-BlockLowering::V BlockLowering::take_member(V number, const SymExpr& teams) {
+V Team::take_member(V number, const SymExpr& teams) {
   members_ = sizes_.number(*plan_.team);
   if (fold_ == 1) {
     member_ = sizes_.op(ScalarOp::Mod, number, members_);
@@ -65,20 +65,20 @@ BlockLowering::V BlockLowering::take_member(V number, const SymExpr& teams) {
   return team_;
 }
 
-int BlockLowering::places() const { return static_cast<int>(std::max<int64_t>(2, power_above(plan_.most_members))); }
+int Team::places() const { return static_cast<int>(std::max<int64_t>(2, power_above(plan_.most_members))); }
 
-bool BlockLowering::exchanges(size_t stage) const {
+bool Team::exchanges(size_t stage) const {
   return plan_.messages && !ends(stage) && fold_ == 1 && sides_[0].lanes == 1 && places() <= 32 * plan_.warps;
 }
 
-BlockLowering::V BlockLowering::team_boxes(const Boxes& boxes) {
+V Team::team_boxes(const Boxes& boxes) {
   V before = sizes_.op(ScalarOp::Mul, team_, sizes_.number(boxes.words));
   return sizes_.op(ScalarOp::Add, before, sizes_.number(boxes.start));
 }
 
 // The program's boxes are in the L2 before the first message comes: one that is not would have to be read from memory
 // once the last one has come.
-void BlockLowering::expect_messages(const Boxes& boxes) {
+void Team::expect_messages(const Boxes& boxes) {
   constexpr int kLine = 32; // words
   const SymExpr own = *plan_.team * boxes.message;
   V start = sizes_.op(ScalarOp::Add, team_boxes(boxes), sizes_.op(ScalarOp::Mul, member_, sizes_.number(own)));
@@ -88,7 +88,7 @@ void BlockLowering::expect_messages(const Boxes& boxes) {
   b_.prefetch(boxes_, pointwise(b_, ScalarOp::Add, std::array{at, start}));
 }
 
-BlockLowering::Values BlockLowering::exchange(const Fold& fold, size_t stage, const Values& state) {
+Values Team::exchange(const Fold& fold, size_t stage, const Values& state) {
   const Values all = b_.exchange(boxes_, team_boxes(exchanged_[stage]), member_, members_, state, places());
   const V there = pointwise(b_, ScalarOp::Lt, std::array{b_.range(places()), members_});
   Values states = fold.identities();
@@ -99,13 +99,13 @@ BlockLowering::Values BlockLowering::exchange(const Fold& fold, size_t stage, co
   return states;
 }
 
-bool BlockLowering::ends(size_t stage) const {
+bool Team::ends(size_t stage) const {
   return std::all_of(stages_.stages.begin() + static_cast<std::ptrdiff_t>(stage) + 1, stages_.stages.end(),
                      [](const Stage& s) { return s.reduces.empty() && s.stores.empty(); });
 }
 
 // At the place of this program among its team, all positions along the side that is not folded.
-void BlockLowering::leave(V workspace, V part) {
+void Team::leave(V workspace, V part) {
   const int side = sides_[static_cast<size_t>(1 - fold_)].lanes;
   V place = sizes_.op(ScalarOp::Add, sizes_.op(ScalarOp::Mul, team_, members_), member_);
   V offset = sizes_.op(ScalarOp::Mul, place, sizes_.constant(side));
@@ -114,7 +114,7 @@ void BlockLowering::leave(V workspace, V part) {
 }
 
 // The states of all members, side by side in a tile, merged.
-BlockLowering::Values BlockLowering::gather(const Fold& fold, size_t stage) {
+Values Team::gather(const Fold& fold, size_t stage) {
   const int side = sides_[static_cast<size_t>(1 - fold_)].lanes, dim = side == 1 ? 0 : fold_;
   V member = b_.range(places());
   if (side > 1) member = b_.expand_dims(member, 1 - fold_);
@@ -133,14 +133,14 @@ BlockLowering::Values BlockLowering::gather(const Fold& fold, size_t stage) {
 }
 
 // After a round: from what this program has folded to what the row's reductions are.
-void BlockLowering::settle(size_t stage, const Fold& fold, const Values& state) {
+void Team::settle(size_t stage, const Fold& fold, const Values& state) {
   auto known = [&](const Values& all) {
-    known_ = static_cast<int>(stage) + 1;
-    finish(fold, all);
+    c_.known = static_cast<int>(stage) + 1;
+    accumulators_.finish(fold, all);
   };
   auto gathered = [&] { known(gather(fold, stage)); };
   if (state.empty()) {
-    known_ = static_cast<int>(stage) + 1;
+    c_.known = static_cast<int>(stage) + 1;
     return;
   }
   if (!ends(stage)) out_.team = fold_ == 1 ? *plan_.team : out_.grid; // of columns, members are not neighbours
@@ -154,9 +154,9 @@ void BlockLowering::settle(size_t stage, const Fold& fold, const Values& state) 
   b_.if_else(
       last,
       [&]() -> Values {
-        scoped([&] {
+        memo_.scoped([&] {
           gathered();
-          store_rows();
+          scalars_.store_rows();
         });
         return {};
       },
@@ -164,16 +164,16 @@ void BlockLowering::settle(size_t stage, const Fold& fold, const Values& state) 
 }
 
 // What is stored once a row, where all of the team know it.
-void BlockLowering::finish_team() {
+void Team::finish() {
   if (stages_.row_stores.empty() || !stages_.stages.back().reduces.empty()) return; // the last one has done it
   V first = b_.scalar(ScalarOp::Eq, std::array{member_, sizes_.constant(0)});
   b_.if_else(
       first,
       [&]() -> Values {
-        scoped([&] { store_rows(); });
+        memo_.scoped([&] { scalars_.store_rows(); });
         return {};
       },
       [] { return Values(); });
 }
 
-} // namespace tessera
+} // namespace tessera::block

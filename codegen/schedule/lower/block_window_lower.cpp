@@ -1,6 +1,7 @@
 // Lowering of windows that slide (block_window.cpp): a thread's results and taps are written out, each at numbers in
 // place of the axes that the thread unrolls. Loads whose place and condition become equal by that are made once.
-#include "codegen/schedule/lower/block_lowering.h"
+#include "codegen/schedule/lower/block_window_lower.h"
+#include "codegen/schedule/lower/block_values.h"
 #include "codegen/schedule/lower/fold.h"
 #include "codegen/schedule/lower/shapes.h"
 #include <array>
@@ -56,19 +57,21 @@ Result<WindowAxes> spread_window(const LoopNest& nest, Domain& d, const BlockPla
   return out;
 }
 
-SymExpr BlockLowering::here(const SymExpr& e) const {
+namespace block {
+
+SymExpr Unrolled::here(const SymExpr& e) const {
   if (unrolled_.empty() || e.is_const()) return e;
   SymExpr there = e.substitute(unrolled_);
   return there == e ? e : d_.env.simplify(there);
 }
 
 // Moves to one result of the thread, or to one tap of it: what varies between them is computed anew.
-void BlockLowering::unroll(const SymExpr& var, const SymExpr& at) {
+void Unrolled::unroll(const SymExpr& var, const SymExpr& at) {
   unrolled_[var.symbol_id()] = at;
-  for (size_t i : unrolled_values_) memo_[i] = -1;
+  for (size_t i : values_) memo_.forget(i);
 }
 
-void BlockLowering::find_unrolled_values() {
+void Unrolled::find_values() {
   const WindowAxes& w = *window_;
   auto moves = [&](const SymExpr& e) {
     return e.contains(w.fold) || std::any_of(w.outputs.begin(), w.outputs.end(),
@@ -89,13 +92,13 @@ void BlockLowering::find_unrolled_values() {
       v = v || std::any_of(n.args.begin(), n.args.end(), of);
     }
     varies[i] = v;
-    if (v) unrolled_values_.push_back(i);
+    if (v) values_.push_back(i);
   }
 }
 
 // Loads by where they stand and their condition, as expressions: equal ones read the same element. One that was made
 // for a result beyond this one is masked where that result does not exist, so this one needs its own.
-std::optional<BlockLowering::TapLoad*> BlockLowering::tap_load(ScalarId id) {
+std::optional<Unrolled::TapLoad*> Unrolled::tap_load(ScalarId id) {
   const Access& a = d_.loads[static_cast<size_t>(id)];
   if (!window_ || !a.terms.empty()) return std::nullopt;
   SymExpr condition = 1;
@@ -111,64 +114,65 @@ std::optional<BlockLowering::TapLoad*> BlockLowering::tap_load(ScalarId id) {
 }
 
 // One tap of each reduction of the nest, folded into the accumulators of one result.
-void BlockLowering::fold_tap(Values& accumulators) {
+void Window::fold_tap(Values& accumulators) {
   for (size_t r = 0; r < reductions_.size(); ++r) {
     const ScalarId id = reductions_[r], from = node(id).args[0];
     const DType dtype = fold_dtype(nest_, id);
     V& acc = accumulators[r];
     if (node(id).reduce == ReduceKind::Sum && node(from).op == ScalarOp::Mul && is_float(dtype) &&
         node(from).dtype == dtype) {
-      V x = value(node(from).args[0]), y = value(node(from).args[1]);
+      V x = scalars_.value(node(from).args[0]), y = scalars_.value(node(from).args[1]);
       acc = pointwise(b_, ScalarOp::Fma, std::array{x, y, acc});
     } else {
-      acc = pointwise(b_, fold_operator(node(id).reduce), std::array{acc, b_.cast(value(from), dtype)});
+      acc = pointwise(b_, fold_operator(node(id).reduce), std::array{acc, b_.cast(scalars_.value(from), dtype)});
     }
   }
 }
 
 // Accumulators by result: [outer output][output][reduction], flattened.
-BlockLowering::Values BlockLowering::fold_taps(Values accumulators, const SymExpr& first) {
-  const WindowAxes& w = *window_;
+Values Window::fold_taps(Values accumulators, const SymExpr& first) {
+  const WindowAxes& w = *unrolled_.window();
   const size_t each = reductions_.size();
   for (int row = 0; row < plan_.taps; row += w.row)
     at_each_output([&](size_t output) {
       Values own(accumulators.begin() + static_cast<int64_t>(output * each),
                  accumulators.begin() + static_cast<int64_t>((output + 1) * each));
       for (int tap = row; tap < row + w.row; ++tap) {
-        unroll(w.fold, first + tap);
+        unrolled_.unroll(w.fold, first + tap);
         fold_tap(own);
       }
       std::copy(own.begin(), own.end(), accumulators.begin() + static_cast<int64_t>(output * each));
     });
-  unrolled_.erase(w.fold.symbol_id());
+  unrolled_.leave(w.fold);
   return accumulators;
 }
 
-// Calls f(number of the result) for each result of the thread, with guard_ the condition that it exists.
-void BlockLowering::at_each_output(const std::function<void(size_t)>& f) {
-  const WindowAxes& w = *window_;
+// Calls f(number of the result) for each result of the thread, with c_.guard the condition that it exists.
+void Window::at_each_output(const std::function<void(size_t)>& f) {
+  const WindowAxes& w = *unrolled_.window();
   const WindowAxes::Outputs &inner = w.outputs[0], &outer = w.outputs[1];
   size_t n = 0;
   for (int u = 0; u < outer.count; ++u)
     for (int t = 0; t < inner.count; ++t, ++n) {
-      if (outer.count > 1) unroll(outer.var, u);
-      if (inner.count > 1) unroll(inner.var, t);
+      if (outer.count > 1) unrolled_.unroll(outer.var, u);
+      if (inner.count > 1) unrolled_.unroll(inner.var, t);
       V exists = -1;
-      if (inner.inside >= 0 && t > 0) exists = sizes_.condition(here(d_.conditions[static_cast<size_t>(inner.inside)]));
-      guard_ = exists;
-      output_ = exists < 0 ? 0 : t;
+      if (inner.inside >= 0 && t > 0)
+        exists = sizes_.condition(unrolled_.here(d_.conditions[static_cast<size_t>(inner.inside)]));
+      c_.guard = exists;
+      unrolled_.set_output(exists < 0 ? 0 : t);
       f(n);
-      guard_ = -1;
-      output_ = 0;
+      c_.guard = -1;
+      unrolled_.set_output(0);
     }
 }
 
-void BlockLowering::window_body() {
-  const WindowAxes& w = *window_;
+void Window::body() {
+  const WindowAxes& w = *unrolled_.window();
   for (size_t i = 0; i < d_.live.size(); ++i)
     if (d_.live[i] && node(static_cast<ScalarId>(i)).op == ScalarOp::Reduce)
       reductions_.push_back(static_cast<ScalarId>(i));
-  find_unrolled_values();
+  unrolled_.find_values();
   Values accumulators;
   for (int i = 0; i < w.outputs[0].count * w.outputs[1].count; ++i)
     for (ScalarId r : reductions_) accumulators.push_back(splat(fold_identities(b_, nest_, r)[0], full_shape()));
@@ -178,27 +182,29 @@ void BlockLowering::window_body() {
     accumulators =
         b_.for_loop(sizes_.constant(0), sizes_.constant(w.taps / plan_.taps), sizes_.constant(1),
                     std::move(accumulators), [&](V i, std::span<const V> carried) {
-                      return scoped([&] {
+                      return memo_.scoped([&] {
                         sizes_.bind(w.round, i);
                         Values next = fold_taps({carried.begin(), carried.end()}, w.round * SymExpr(plan_.taps));
-                        tap_loads_.clear();
+                        unrolled_.forget_loads();
                         return next;
                       });
                     });
   }
-  tap_loads_.clear();
+  unrolled_.forget_loads();
   // All values before the first store: an output may take over the memory of an input that is read where it is written.
   const size_t each = reductions_.size();
   std::vector<Values> values;
   at_each_output([&](size_t output) {
-    for (size_t r = 0; r < each; ++r) remember(static_cast<size_t>(reductions_[r]), accumulators[output * each + r]);
+    for (size_t r = 0; r < each; ++r)
+      memo_.remember(static_cast<size_t>(reductions_[r]), accumulators[output * each + r]);
     Values& own = values.emplace_back();
-    for (const Store& s : nest_.stores) own.push_back(value(s.scalar));
+    for (const Store& s : nest_.stores) own.push_back(scalars_.value(s.scalar));
   });
   at_each_output([&](size_t output) {
-    for (size_t i = 0; i < nest_.stores.size(); ++i) store(i, values[output][i]);
+    for (size_t i = 0; i < nest_.stores.size(); ++i) scalars_.store(i, values[output][i]);
   });
-  unrolled_.clear();
+  unrolled_.leave_all();
 }
 
+} // namespace block
 } // namespace tessera
