@@ -1,5 +1,5 @@
 #include "codegen/device/cuda/gpu_kernels.h"
-#include "codegen/schedule/block_attention.h"
+#include "codegen/schedule/lower/block_attention.h"
 #include "codegen/schedule/own_kernels.h"
 #include "codegen/schedule/tuned.h"
 #include "graph/support/guarded.h"
