@@ -63,7 +63,7 @@ Result<std::vector<Candidate>> block_candidates(const Graph& graph, const LoopNe
   std::set<std::pair<ScheduleKind, std::map<std::string, int64_t>>> seen;
   seen.insert({out[0].tuned.schedule.kind, out[0].tuned.schedule.config});
   std::vector<Offered> all;
-  const CostModel model = cost_model(device);
+  const CostModel model;
   auto offer = [&](const BlockPlan& plan, int64_t members) {
     const Cost c = cost(*sized, plan, members, device, model);
     if (c.registers > 1.3 * c.most) return;

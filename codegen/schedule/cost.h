@@ -107,8 +107,6 @@ struct CostModel {
   TESSERA_COST_PARAMETERS(X)
 #undef X
 };
-// The parameters for a device: the fitted ones in proportion to its figures.
-[[nodiscard]] CostModel cost_model(const Target& device);
 template <class Model, class F>
 void each_parameter(Model& m, F&& f) {
 #define X(name, value) f(#name, m.name);

@@ -1,6 +1,6 @@
 // One nest for different GPUs: code for each from its target alone, and other choices where the devices differ.
 #include "../schedule/nests.h"
-#include "codegen/driver/gpu_kernels.h"
+#include "codegen/device/cuda/gpu_kernels.h"
 #include "codegen/target/select.h"
 #include "runtime/cuda/code_object.h"
 #include <set>
