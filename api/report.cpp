@@ -303,6 +303,7 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
                                   {"fused", why.fused},
                                   {"count", it->second},
                                   {"summary", why.summary}});
+    if (!why.alias.empty()) j["edges_by_code"].back()["alias"] = why.alias; // the reason's name in the version before
   }
 
   j["totals"] = {{"operators", c.report.source_nodes},

@@ -39,7 +39,7 @@ std::optional<Refusal> cross_loads(const Graph& graph, const LoopNest& a, const 
     if (!store) continue;
     auto loaded = plain(b.dag, node.args);
     if (node.masked || !loaded)
-      return Refusal{FusionReason::DifferentDomain, node.masked
+      return Refusal{FusionReason::DifferentIterationSpace, node.masked
                                                         ? "read under a condition, at other points than it is made"
                                                         : "read at an index that is data"};
     out.push_back({store, *plain(a.dag, store->index), std::move(*loaded)});
@@ -79,7 +79,7 @@ std::optional<Refusal> Merger::match_rows(AxisMatcher& matcher, const LoopNest& 
     if (b.has_reduction()) all_rows_b = all_rows_b && used == (b.axes[i].role == AxisRole::Outer);
   }
   auto differ = [&](const std::string& what) {
-    return Refusal{FusionReason::DifferentDomain, what + ": " + axes_text(a) + " and " + axes_text(b)};
+    return Refusal{FusionReason::DifferentIterationSpace, what + ": " + axes_text(a) + " and " + axes_text(b)};
   };
   if (!only_rows_a) return differ("iteration spaces differ");
   if (left_b.empty()) {
@@ -87,7 +87,7 @@ std::optional<Refusal> Merger::match_rows(AxisMatcher& matcher, const LoopNest& 
     return std::nullopt;
   }
   if (b.has_reduction() && !all_rows_b)
-    return Refusal{a.has_reduction() ? FusionReason::DifferentReduction : FusionReason::DifferentDomain,
+    return Refusal{a.has_reduction() ? FusionReason::DifferentReduction : FusionReason::DifferentIterationSpace,
                    "what the consumer reduces over is not its rows here: " + axes_text(a) + " and " + axes_text(b)};
   if (left_a.empty()) {
     if (a.has_reduction()) return differ("the consumer repeats what the rows hold");
@@ -195,7 +195,7 @@ std::optional<Refusal> Merger::vertical(LoopNest& a, const LoopNest& b, bool kee
       paired = xs && ys && matcher.pair(*xs, *ys);
     }
     if (!paired) {
-      why = Refusal{FusionReason::DifferentDomain,
+      why = Refusal{FusionReason::DifferentIterationSpace,
                     "read at other points than it is made: " + axes_text(a) + " and " + axes_text(b)};
       continue;
     }
@@ -209,7 +209,7 @@ std::optional<Refusal> Merger::vertical(LoopNest& a, const LoopNest& b, bool kee
       return true;
     });
     if (!same_points) {
-      why = Refusal{FusionReason::DifferentDomain, "some of it is read at other points than it is made"};
+      why = Refusal{FusionReason::DifferentIterationSpace, "some of it is read at other points than it is made"};
       continue;
     }
     append(a, b, std::move(joint), keep_axes);
@@ -221,7 +221,7 @@ std::optional<Refusal> Merger::vertical(LoopNest& a, const LoopNest& b, bool kee
 std::optional<Refusal> Merger::horizontal(LoopNest& a, const LoopNest& b) {
   const ShapeEnv& env = pool_.env();
   bool rows_a = a.has_reduction(), rows_b = b.has_reduction();
-  Refusal differ{FusionReason::DifferentDomain, "iteration spaces differ: " + axes_text(a) + " and " + axes_text(b)};
+  Refusal differ{FusionReason::DifferentIterationSpace, "iteration spaces differ: " + axes_text(a) + " and " + axes_text(b)};
   if (a.axes.size() != b.axes.size()) return differ;
   AxisMatcher matcher(pool_, a.axes, b.axes);
   for (size_t i = 0; i < a.axes.size(); ++i) {

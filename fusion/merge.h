@@ -14,7 +14,7 @@
 namespace tessera::fusion {
 
 struct Refusal {
-  FusionReason reason = FusionReason::DifferentDomain;
+  FusionReason reason = FusionReason::DifferentIterationSpace;
   std::string detail;
 };
 

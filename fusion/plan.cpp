@@ -285,7 +285,7 @@ void Planner::contract(int a, int b, int kept) {
 std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
   Unit &p = units_[static_cast<size_t>(producer)], &c = units_[static_cast<size_t>(consumer)];
   if (p.kind == Group::Kind::Own || c.kind == Group::Kind::Own)
-    return Refusal{FusionReason::OwnKernel, "a kernel of its own"};
+    return Refusal{FusionReason::SeparateKernel, "a kernel of its own"};
   if (p.kind == Group::Kind::Host || c.kind == Group::Kind::Host)
     return Refusal{FusionReason::HostOperator, "runs on the host"};
   if (c.kind == Group::Kind::Library)

@@ -6,41 +6,43 @@
 
 namespace tessera {
 
-// Every reason an edge (producer value -> consumer) can end with; the table in ledger.cpp gives the stable code
-// ("FUS-001"), whether it means fused, and one line of explanation. docs/fusion.md is generated from it.
+// Every reason an edge (producer value -> consumer) can end with. The table in ledger.cpp gives each its stable code
+// ("FUS-001"), its name, whether it means fused, and one line of explanation; docs/fusion.md lists them.
 enum class FusionReason : uint8_t {
   // fused
-  ViewFolded, // a view vanished into an index expression
-  Inlined,    // a cheap producer is recomputed in its consumers
-  Recomputed, // it is in memory for others, and recomputing moves less than reading it there
-  PointwiseIntoPointwise,
+  ViewFolded,             // a view became an index expression
+  Inlined,                // a cheap producer is recomputed in its consumers
+  Recomputed,             // stored for other readers, and recomputing moves less than reading it
+  PointwiseIntoPointwise, // one iteration space
   ProducerIntoReduction,  // prologue of a reduction
   ReductionIntoConsumer,  // reduction, then the same rows: softmax, norms
-  SiblingSharesInput,     // horizontal: reads what the group reads
+  SiblingSharesInput,     // reads what the group reads
   EpilogueOfLibrary,      // bias, activation, residual attached to a product or convolution
   OperandOfLibraryFolded, // a transpose or slice became strides of a library operand or result
   WithinAttention,        // scores or probabilities of an attention that is one unit
-  SideBySide,             // nothing in common, and less to move than a launch is worth
+  HorizontalFusion,       // independent kernels that move less than a launch is worth
   // not fused
-  OperandOfLibrary,   // the library reads its operand from memory
-  ResultOfLibrary,    // the library has no such epilogue
-  OwnKernel,          // producer or consumer is a structured operator with a kernel of its own
-  HostOperator,       // producer or consumer runs by reference on the host
-  DifferentDomain,    // iteration spaces do not match
-  DifferentReduction, // reductions over different axes
-  WouldCycle,
-  RecomputeTooDear, // recomputing costs more than the bytes saved
-  TooManyBuffers,   // the kernel would exceed operand or register limits
-  ManyConsumers,    // written once, read by several kernels
-  GraphOutput,      // must be written; consumers in other kernels read it
-  DataDependent,    // sizes known only at run time
-  NoGain,
-  Disabled, // by option
+  OperandOfLibrary,        // the library reads its operand from memory
+  ResultOfLibrary,         // the library has no such epilogue
+  SeparateKernel,          // producer or consumer is a structured operator with a separate kernel
+  HostOperator,            // producer or consumer runs by its reference on the host
+  DifferentIterationSpace, // producer and consumer have different iteration spaces
+  DifferentReduction,      // reductions over different axes
+  WouldCycle,              // something else lies between producer and consumer
+  RecomputeTooExpensive,   // recomputing costs more than the bytes saved
+  TooManyBuffers,          // the kernel would exceed operand or register limits
+  ManyConsumers,           // written once, read by several kernels
+  GraphOutput,             // must be written; consumers in other kernels read it
+  DataDependent,           // sizes are known only at run time
+  NoGain,                  // merging would not pay
+  Disabled,                // by option
   Count_,
 };
+// A code never changes. A name may; the name of the version before stays as `alias` for one version.
 struct FusionReasonInfo {
   FusionReason reason;
   std::string_view code, name;
+  std::string_view alias; // empty where the name is the same as before
   bool fused;
   std::string_view summary;
 };

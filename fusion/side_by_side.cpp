@@ -40,7 +40,7 @@ bool Planner::try_side_by_side(int a, int b, double worth) {
   for (auto [from, to] : {std::pair{a, b}, std::pair{b, a}})
     successors(from, [&, target = to](int u) { edge = edge || u == target; });
   if (edge || path_between(a, b)) return false;
-  PairEntry entry{x.nest.sources[0], y.nest.sources[0], FusionReason::SideBySide, ""};
+  PairEntry entry{x.nest.sources[0], y.nest.sources[0], FusionReason::HorizontalFusion, ""};
   const double left = moved(x.nest), right = moved(y.nest);
   entry.detail = kilobytes(left) + " and " + kilobytes(right) + ", a launch is worth " + kilobytes(worth);
   std::optional<Refusal> refusal;
@@ -76,7 +76,7 @@ std::optional<Refusal> Merger::side_by_side(LoopNest& a, const LoopNest& b) {
   for (AxisRole role : {AxisRole::Outer, AxisRole::Row})
     same = same && matcher.pair(axes_of(a, role), axes_of(b, role));
   if (!same)
-    return Refusal{FusionReason::DifferentDomain, "other numbers of points: " + axes_text(a) + " and " + axes_text(b)};
+    return Refusal{FusionReason::DifferentIterationSpace, "other numbers of points: " + axes_text(a) + " and " + axes_text(b)};
   Joint joint{matcher.take(), {}};
   if (auto refusal = assign_roles(joint, a, b)) return refusal;
   append(a, b, std::move(joint), false);

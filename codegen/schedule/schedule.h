@@ -78,7 +78,7 @@ struct ScheduledKernel {
 // not fit the nest.
 //
 // On a GPU (device.kind) a nest has several kernels: for sizes with conditions, and last one for every size. Their
-// buffers and may_overwrite agree. Of `wanted` only config "exact_division" counts. docs/gpu-schedules.md. Schedules of
+// buffers and may_overwrite agree. Of `wanted` only config "exact_division" counts. docs/schedules.md. Schedules of
 // `tuned` (tuned.h) come first; one that does not fit the nest is passed over. There, config holds all numbers of a
 // block's plan (block_config.h).
 class TunedSchedules;

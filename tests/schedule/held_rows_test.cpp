@@ -1,4 +1,4 @@
-// Long rows that their teams, or single blocks, hold (docs/gpu-schedules.md). Teams on a GPU so small that some begin
+// Long rows that their teams, or single blocks, hold (docs/schedules.md). Teams on a GPU so small that some begin
 // when others have ended.
 #include "block_harness.h"
 #include "nests.h"

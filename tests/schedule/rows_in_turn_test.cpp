@@ -1,4 +1,4 @@
-// Short rows that a program takes in turn, their loads copied to shared memory at once (docs/gpu-schedules.md).
+// Short rows that a program takes in turn, their loads copied to shared memory at once (docs/schedules.md).
 #include "block_harness.h"
 #include "nests.h"
 
