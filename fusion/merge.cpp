@@ -39,9 +39,9 @@ std::optional<Refusal> cross_loads(const Graph& graph, const LoopNest& a, const 
     if (!store) continue;
     auto loaded = plain(b.dag, node.args);
     if (node.masked || !loaded)
-      return Refusal{FusionReason::DifferentIterationSpace, node.masked
-                                                        ? "read under a condition, at other points than it is made"
-                                                        : "read at an index that is data"};
+      return Refusal{FusionReason::DifferentIterationSpace,
+                     node.masked ? "read under a condition, at other points than it is made"
+                                 : "read at an index that is data"};
     out.push_back({store, *plain(a.dag, store->index), std::move(*loaded)});
   }
   (void)graph;
@@ -221,7 +221,8 @@ std::optional<Refusal> Merger::vertical(LoopNest& a, const LoopNest& b, bool kee
 std::optional<Refusal> Merger::horizontal(LoopNest& a, const LoopNest& b) {
   const ShapeEnv& env = pool_.env();
   bool rows_a = a.has_reduction(), rows_b = b.has_reduction();
-  Refusal differ{FusionReason::DifferentIterationSpace, "iteration spaces differ: " + axes_text(a) + " and " + axes_text(b)};
+  Refusal differ{FusionReason::DifferentIterationSpace,
+                 "iteration spaces differ: " + axes_text(a) + " and " + axes_text(b)};
   if (a.axes.size() != b.axes.size()) return differ;
   AxisMatcher matcher(pool_, a.axes, b.axes);
   for (size_t i = 0; i < a.axes.size(); ++i) {

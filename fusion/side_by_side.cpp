@@ -76,7 +76,8 @@ std::optional<Refusal> Merger::side_by_side(LoopNest& a, const LoopNest& b) {
   for (AxisRole role : {AxisRole::Outer, AxisRole::Row})
     same = same && matcher.pair(axes_of(a, role), axes_of(b, role));
   if (!same)
-    return Refusal{FusionReason::DifferentIterationSpace, "other numbers of points: " + axes_text(a) + " and " + axes_text(b)};
+    return Refusal{FusionReason::DifferentIterationSpace,
+                   "other numbers of points: " + axes_text(a) + " and " + axes_text(b)};
   Joint joint{matcher.take(), {}};
   if (auto refusal = assign_roles(joint, a, b)) return refusal;
   append(a, b, std::move(joint), false);
