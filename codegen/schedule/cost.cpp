@@ -138,16 +138,17 @@ private:
   // Issue slots and cycles of shared memory of one thread for one tile, and what memory moves for all of them.
   void traffic() {
     const double blocks_tiles = cost_.blocks * tiles_ * p_.turns;
-    slots_ = 0;
     double read = 0;
     for (const SizedStream& s : f_.streams) {
       const bool down = (s.deps & rows_.axes) != 0, along = (s.deps & columns_.axes) != 0;
       const double elements = (down ? each_rows_ : 1) * (along ? each_columns_ : 1);
-      double width = 1, segment = s.bytes, extra = 0;
+      double width = 1, segment = s.bytes, extra = 0, step = 1;
       const int inner = columns_.inner(), inner_row = rows_.inner();
-      const bool unit = along && inner >= 0 && s.affine && s.step[static_cast<size_t>(inner)] == 1;
-      const bool unit_rows =
-          !unit && down && inner_row >= 0 && s.affine && s.step[static_cast<size_t>(inner_row)] == 1 && rows_.part == 1;
+      const double column_step = along && inner >= 0 && s.affine ? step_of(s, inner) : 0;
+      const double row_step = down && inner_row >= 0 && s.affine && rows_.part == 1 ? step_of(s, inner_row) : 0;
+      const bool unit = column_step == 1, unit_rows = !unit && row_step == 1;
+      double apart = 128; // bytes from one lane's access to the next one's
+      bool next_far = false;
       if (unit) {
         const bool whole = one_number(s, columns_, f_.extents);
         const auto inner_extent = static_cast<double>(f_.extents[static_cast<size_t>(inner)]);
@@ -157,34 +158,50 @@ private:
           segment = s.bytes * std::min<double>(p_.rows, rows_.extent) * columns_.extent;
         width = std::min<double>(whole || columns_.part > 1 ? aligned(s) : 1, std::max(1.0, access_));
         if (p_.shift > 1 && !in_step(s)) {
-          width = p_.loop || p_.team || p_.staged ? access_ : 1;
-          extra = p_.loop || p_.team || p_.staged ? m_.window : 0;
+          const bool windows = p_.loop || p_.team || p_.staged;
+          width = windows ? access_ : 1;
+          extra = windows ? m_.window : 0;
         }
-        if (!whole && columns_.part <= 1 && p_.run > 1) extra = 0;
+        apart = width * s.bytes;
+        next_far = p_.downward && far(rows_.extent / p_.rows);
+        if (s.store && aligned(s) * s.bytes < 32)
+          cost_.again += s.count * s.bytes * 2 * m_.partial / std::max(1.0, std::min(segment, 32 * apart));
       } else if (unit_rows) {
         segment = s.bytes * std::min<double>(p_.rows, rows_.extent);
-        width = std::min<double>(aligned(s), 16.0 / s.bytes);
-        if (p_.staged) width = 16.0 / s.bytes;
+        width = p_.staged ? 16.0 / s.bytes : std::min<double>(aligned(s), 16.0 / s.bytes);
+        apart = width * s.bytes;
         exchanged_ += elements;
+        next_far = !p_.downward && far(columns_.extent / p_.columns);
+      } else if (column_step > 0 || row_step > 0) {
+        step = column_step > 0 ? column_step : row_step;
+        const double lanes =
+            column_step > 0 ? std::min<double>(p_.columns, columns_.extent) : std::min<double>(p_.rows, rows_.extent);
+        segment = step * s.bytes <= 128 ? lanes * step * s.bytes : 32;
+        apart = std::min(128.0, step * s.bytes);
+      } else if (along && inner >= 0 && s.affine) { // constant along the fastest axis
+        width = std::max(1.0, access_);
+        apart = 0;
+        segment = 128;
+      } else if (!along) {
+        apart = 0;
+        segment = 128;
       }
       const double accesses = elements / std::max(1.0, width);
       slots_ += accesses * (m_.access + extra) + (s.bytes < 4 ? elements * m_.convert : 0);
-      // Lanes of a warp meet in lines of 128 bytes.
-      const double apart = unit || unit_rows ? width * s.bytes : along ? std::min(128.0, stride(s) * s.bytes) : s.bytes;
       cycles_ += accesses * std::clamp(32 * apart / 128, 1.0, 32.0) / 32;
-      const double wasted = unit || unit_rows ? 1 : std::clamp(stride(s), 1.0, std::max(1.0, 32.0 / s.bytes));
-      const double bytes = s.count * s.bytes * wasted * (1 + m_.piece / std::max(1.0, segment));
-      cost_.bytes += bytes;
-      if (!s.store) {
-        read += bytes;
-        // Of what blocks share the level-2 cache yields a copy to each of them.
-        const double each_block =
-            (down ? p_.rows : 1.0) * (along ? std::min<double>(p_.columns, columns_.extent) : 1.0);
-        cost_.again += std::max(0.0, blocks_tiles * each_block * s.bytes - s.count * s.bytes) * (s.affine ? 1 : 0);
-        if (along || down) loaded_ += static_cast<double>(s.bytes) * elements;
-      }
+      const double wasted = std::clamp(step, 1.0, std::max(1.0, 32.0 / s.bytes));
+      double moved = s.count * s.bytes * wasted * (1 + m_.piece / std::max(1.0, segment));
+      if (next_far) moved *= std::max(1.0, std::ceil(segment / m_.burst) * m_.burst / segment);
+      cost_.bytes += moved;
+      if (s.store) continue;
+      read += moved;
+      // What several blocks read, the level-2 cache yields to each of them.
+      const double each_block = (down ? std::min<double>(p_.rows, rows_.extent) : 1.0) *
+                                (along ? std::min<double>(p_.columns, columns_.extent) : 1.0);
+      if (s.affine) cost_.again += std::max(0.0, blocks_tiles * each_block * s.bytes - s.count * s.bytes);
+      if (along || down) loaded_ += static_cast<double>(s.bytes) * elements;
     }
-    cost_.again += (loops_ - 1) * read * (1 - resident_part_);
+    reread_ = (loops_ - 1) * read * (1 - resident_part_);
     slots_ += exchanged_ * 2;
     cycles_ += exchanged_ / 16;
     for (const SizedFacts::Work& w : f_.work) {
@@ -195,12 +212,16 @@ private:
     slots_ += index_slots(rows_, p_.rows > 1 ? each_rows_ : 0) +
               index_slots(columns_, p_.columns > 1 ? each_columns_ / (p_.run > 1 && !f_.reduces ? p_.run : 1) : 0);
   }
-  [[nodiscard]] double stride(const SizedStream& s) const {
-    int64_t least = 0;
-    for (size_t i = 0; i < s.step.size(); ++i)
-      if ((s.deps >> i & 1) && s.step[i] != 0 && (least == 0 || std::abs(s.step[i]) < least))
-        least = std::abs(s.step[i]);
-    return least == 0 ? 1.0 : static_cast<double>(least);
+  // Whether the level-2 cache loses what a tile has left of a line until the block comes that reads the rest of it,
+  // `blocks` later.
+  [[nodiscard]] bool far(double blocks) const {
+    double bytes = 0;
+    for (const SizedStream& s : f_.streams)
+      if (s.deps & (rows_.axes | columns_.axes)) bytes += static_cast<double>(p_.rows) * p_.columns * s.bytes;
+    return blocks * bytes > m_.level2;
+  }
+  [[nodiscard]] static double step_of(const SizedStream& s, int axis) {
+    return static_cast<double>(std::abs(s.step[static_cast<size_t>(axis)]));
   }
   // Elements that follow each other from row to row of a split tile.
   [[nodiscard]] double rows_run(const SizedStream& s) const {
@@ -271,9 +292,10 @@ private:
 
   void registers() {
     const double words = loaded_ / 4;
-    double need = m_.registers + each_ * f_.live * m_.registers_live + words * m_.registers_loaded;
-    if (p_.loop) need += m_.registers_loop + (p_.ahead ? words * m_.registers_loaded : 0);
-    if (p_.shift > 1) need += m_.registers_shift;
+    double need = m_.registers + each_ * f_.live * m_.registers_live + words * m_.registers_loaded +
+                  static_cast<double>(f_.streams.size()) * m_.registers_stream + each_rows_ * m_.registers_row;
+    if (p_.loop) need += m_.registers_loop + (p_.ahead ? words * m_.registers_ahead : 0);
+    if (p_.shift > 1) need += m_.registers_shift + each_ * m_.registers_mask;
     if (f_.reduces && rows_.folds) need += each_columns_ * f_.accumulators;
     cost_.registers = std::clamp(need, 16.0, 1000.0);
     constexpr double kFile = 65536, kThreads = 2048, kBlocks = 32;
@@ -307,7 +329,11 @@ private:
       us += (loops_ - 1) * tiles_ * (m_.loop * (resident_part_ * m_.near + (1 - resident_part_) * m_.again) + tile);
     }
     us += (p_.turns - 1) * (m_.loop * m_.near + tile);
-    if (p_.team) us += p_.waits ? folds * (m_.team + m_.member * members_) : m_.last + m_.member * members_;
+    if (p_.team) {
+      const double places = rows_.folds ? members_ * p_.columns / threads_ : 0;
+      us += p_.waits ? folds * (m_.team + m_.member * members_ + m_.exchange_team * places)
+                     : m_.last + m_.member * members_ + m_.exchange_team * places;
+    }
     chain_ = us;
   }
 
@@ -320,13 +346,18 @@ private:
     const double most = busiest(processors); // blocks of the busiest multiprocessor
     const double all_tiles = tiles_ * p_.turns * loops_;
     cost_.launch = m_.launch;
-    cost_.memory =
-        std::max(cost_.bytes / m_.bandwidth, most * cost_.bytes / blocks / m_.alone) + cost_.again / m_.cache;
+    // What the blocks that run at a time have read is in the level-2 cache when they read it again, as far as it fits.
+    const double footprint = std::min(1.0, processors * cost_.resident / blocks) * reread_ / std::max(1, loops_ - 1);
+    const double lost = reread_ > 0 ? std::clamp(1 - m_.level2 / std::max(1.0, footprint), 0.0, 1.0) : 0;
+    cost_.bytes += reread_ * lost;
+    cost_.again += reread_ * (1 - lost);
+    const double dram = std::max(cost_.bytes / m_.bandwidth, most * cost_.bytes / blocks / m_.alone);
+    cost_.memory = std::pow(std::pow(dram, m_.q) + std::pow((cost_.bytes + cost_.again) / m_.cache, m_.q), 1 / m_.q);
     cost_.latency = busiest(processors * cost_.resident) * chain_;
     const double folds = f_.reduces ? std::max(1, rounds_.folds) * m_.shuffle : 0;
     cost_.issue = most * p_.warps * (slots_ * all_tiles + m_.setup + folds) / (4 * m_.clock);
     cost_.shared = most * threads_ * cycles_ * all_tiles / m_.clock;
-    const double moving = std::hypot(cost_.memory, cost_.latency);
+    const double moving = std::pow(std::pow(cost_.memory, m_.p) + std::pow(cost_.latency, m_.p), 1 / m_.p);
     double sum = 0;
     for (double t : {moving, cost_.issue, cost_.shared, blocks * m_.block}) sum += std::pow(t, m_.q);
     const double missing = std::max(0.0, cost_.registers / cost_.most - 1);
@@ -346,7 +377,9 @@ private:
   double each_ = 1, each_rows_ = 1, each_columns_ = 1; // elements of a thread's tile; of them down and along it
   double across_ = 1;                                  // threads beside each other along the columns
   double access_ = 1;                                  // elements of a thread that follow each other
-  double tiles_ = 1, loops_ = 1;                       // of a block: along the row; loops over them
+  double tiles_ = 1;                                   // of a block, along the row
+  int loops_ = 1;                                      // over them
+  double reread_ = 0;                                  // bytes of all loops after the first, of what is not resident
   double resident_part_ = 1;                           // of the row, that later loops find on the multiprocessor
   double slots_ = 0, cycles_ = 0;                      // of a thread and tile
   double exchanged_ = 0;                               // elements of a thread that change threads

@@ -74,10 +74,15 @@ struct CostModel {
   X(exchange, 0.25)        /* us: a tile that changes threads through shared memory */                                 \
   X(team, 2)               /* us: blocks that wait for each other, once a round */                                     \
   X(member, 0.01)          /* us: each block of those */                                                               \
+  X(exchange_team, 0.5)    /* us: a partial result that a thread reads of the others */                                \
   X(last, 1.5)             /* us: results of several blocks folded by the last one */                                  \
   X(element, 0.002)        /* us: an element of a thread, computed one after another */                                \
   X(tail, 0.5)             /* of the part of the last wave that is idle */                                             \
   X(piece, 20)             /* bytes that a contiguous segment costs beside its own */                                  \
+  X(burst, 64)             /* bytes that memory moves at once, where neighbours of a segment are not near in time */   \
+  X(partial, 32)           /* bytes that each end of a warp's store costs that begins within a sector */               \
+  X(level2, 40e6)          /* bytes: of the level-2 cache, that are still there when they are read again */            \
+  X(p, 2)                  /* exponent of |memory, latency| */                                                         \
   X(access, 4)             /* issue slots of a load or store */                                                        \
   X(window, 4)             /* of choosing an access's elements from two */                                             \
   X(simple, 1)             /* of an addition */                                                                        \
@@ -94,7 +99,11 @@ struct CostModel {
   X(registers_live, 1)     /* of a value alive */                                                                      \
   X(registers_loaded, 0.5) /* of a 32-bit word that is loaded */                                                       \
   X(registers_loop, 14)    /* of a loop */                                                                             \
-  X(registers_shift, 8)    /* of misaligned rows */
+  X(registers_stream, 2)   /* of an access */                                                                          \
+  X(registers_row, 1)      /* of a row of a thread's tile */                                                           \
+  X(registers_ahead, 0.5)  /* of a word of the next tile */                                                            \
+  X(registers_shift, 8)    /* of misaligned rows */                                                                    \
+  X(registers_mask, 0.1)   /* of an element of these */
 #define X(name, value) double name = value;
   TESSERA_COST_PARAMETERS(X)
 #undef X

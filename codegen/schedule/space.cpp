@@ -281,7 +281,9 @@ private:
           p.min_blocks = 0;
           for (int turns : {2, 4}) {
             p.turns = turns;
-            if (aligned && misaligned == 1 && each <= 4 * vector && many >= turns * r && !p.groups.rows.empty())
+            const int64_t copied = turns * r * p.columns * f_.loaded_bytes();
+            if (aligned && misaligned == 1 && each <= 4 * vector && many >= turns * r && !p.groups.rows.empty() &&
+                copied <= f_.shared_room(1))
               offer(p);
           }
           if (shift == 1) break;
