@@ -40,7 +40,7 @@ std::optional<Refusal> cross_loads(const Graph& graph, const LoopNest& a, const 
     auto loaded = plain(b.dag, node.args);
     if (node.masked || !loaded)
       return Refusal{FusionReason::DifferentIterationSpace,
-                     node.masked ? "read under a condition, at other points than it is made"
+                     node.masked ? "read under a condition, at other indices than it is computed at"
                                  : "read at an index that is data"};
     out.push_back({store, *plain(a.dag, store->index), std::move(*loaded)});
   }
@@ -91,7 +91,7 @@ std::optional<Refusal> Merger::match_rows(AxisMatcher& matcher, const LoopNest& 
                    "what the consumer reduces over is not its rows here: " + axes_text(a) + " and " + axes_text(b)};
   if (left_a.empty()) {
     if (a.has_reduction()) return differ("the consumer repeats what the rows hold");
-    if (!b.has_reduction()) return differ("the consumer runs over more points");
+    if (!b.has_reduction()) return differ("the consumer has the larger iteration space");
     for (int i : left_b) matcher.keep_b(i); // the producer runs once per outer point
     return std::nullopt;
   }
@@ -184,7 +184,7 @@ std::optional<Refusal> Merger::vertical(LoopNest& a, const LoopNest& b, bool kee
   if (auto refusal = cross_loads(graph_, a, b, loads)) return refusal;
   TESSERA_CHECK(!loads.empty(), "merging nests that share nothing: " + a.name + ", " + b.name);
   std::optional<Refusal> why;
-  constexpr size_t kTries = 3; // loads of which each might tell how the axes pair up
+  constexpr size_t kTries = 3; // loads of which each might give the pairing of the axes
   for (size_t t = 0; t < std::min(loads.size(), kTries); ++t) {
     const auto& first = loads[t];
     AxisMatcher matcher(pool_, a.axes, b.axes);
@@ -196,7 +196,7 @@ std::optional<Refusal> Merger::vertical(LoopNest& a, const LoopNest& b, bool kee
     }
     if (!paired) {
       why = Refusal{FusionReason::DifferentIterationSpace,
-                    "read at other points than it is made: " + axes_text(a) + " and " + axes_text(b)};
+                    "read at other indices than it is computed at: " + axes_text(a) + " and " + axes_text(b)};
       continue;
     }
     if ((why = match_rows(matcher, a, b))) continue;
@@ -209,7 +209,8 @@ std::optional<Refusal> Merger::vertical(LoopNest& a, const LoopNest& b, bool kee
       return true;
     });
     if (!same_points) {
-      why = Refusal{FusionReason::DifferentIterationSpace, "some of it is read at other points than it is made"};
+      why =
+          Refusal{FusionReason::DifferentIterationSpace, "some of it is read at other indices than it is computed at"};
       continue;
     }
     append(a, b, std::move(joint), keep_axes);
@@ -254,7 +255,7 @@ std::optional<Refusal> Merger::horizontal(LoopNest& a, const LoopNest& b) {
   auto of_a = collect(a, joint.match.a), of_b = collect(b, joint.match.b);
   bool shared = std::any_of(of_b.begin(), of_b.end(),
                             [&](const auto& x) { return std::find(of_a.begin(), of_a.end(), x) != of_a.end(); });
-  if (!shared) return Refusal{FusionReason::NoGain, "what both read is read at different points"};
+  if (!shared) return Refusal{FusionReason::NoGain, "both read it, but at different indices"};
   append(a, b, std::move(joint), false);
   return std::nullopt;
 }

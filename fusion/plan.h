@@ -157,7 +157,7 @@ struct Group {
   std::vector<Group> otherwise; // Attention: product, softmax, product, which compute the same in steps
   std::vector<ValueId> reads, writes;
   SymExpr bytes_read, bytes_written; // what it moves
-  SymExpr bytes_unfused;             // what its operators would move one by one
+  SymExpr bytes_unfused;             // what its operators would move unfused
   Group();
   Group(const Group&);
   Group(Group&&) noexcept;
@@ -182,8 +182,8 @@ struct FusionOptions {
   // What starting a kernel costs, and what the device moves in that time: kernels that share nothing become one where
   // both together move less. 0: never.
   double launch_us = 0, bytes_per_us = 0;
-  // Kernels with rows share long ones among programs (a team of blocks), also where results are computed for each
-  // element. Without it one program walks a row, and wide nests stay out of kernels of a few long rows.
+  // Kernels with rows divide long rows between programs (cooperative blocks), also where results are computed for each
+  // element. Without it one program computes a row, and large nests stay out of kernels of few long rows.
   bool rows_by_teams = false;
   // Calls take generated epilogues (LibraryCall::epilogue_nest). Without it, only those that library_accepts allows, if
   // it is set.
@@ -198,13 +198,13 @@ struct FusionOptions {
   // from one is not computed, the call reads what it casts.
   bool half_weights = false;
   // Products, convolutions and pooling that become loop nests (structured_nest.h) rather than library calls: fused like
-  // any reduction. Asked after device_supports. Empty: none.
+  // any reduction. Queried after device_supports. Empty: none.
   std::function<bool(const Graph&, NodeId)> as_loops;
   // Whether the device can generate code for this node; false makes it a Host group. Empty: everything.
   std::function<bool(const Graph&, NodeId, std::string* why_not)> device_supports;
   // Whether two products and the softmax between them are to be an Attention group. Empty: never.
   std::function<bool(const Graph&, const AttentionCall&, std::string* why_not)> attention_accepts;
-  // Refuses calls: asked with the bare call (a call refused also without strided operands becomes a Host group) and
+  // Refuses calls: queried with the bare call (a call refused also without strided operands becomes a Host group) and
   // with each candidate whose epilogue has just been extended. Empty: every call is fine.
   std::function<bool(const Graph&, const LibraryCall&, std::string* why_not)> library_accepts;
 };

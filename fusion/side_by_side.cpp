@@ -1,8 +1,8 @@
-// Kernels that have nothing in common but how many points they run over become one where launches cost more than what
-// they move.
+// Horizontal fusion: independent kernels whose iteration spaces have the same size become one where launches cost more
+// than what they move.
 //
 // Fusion elsewhere saves bytes; here it saves launches, after everything that saves bytes has been done. Two kernels of
-// 40 KB each take a GPU as long as one of 80 KB: their launches. Pointwise nests of equally many points are written
+// 40 KB each take a GPU as long as one of 80 KB: their launches. Pointwise nests of equal size are written
 // over the common refinement of their axes ([12, 64] and [768] over [12, 64]), nests with rows likewise, rows by rows.
 #include "fusion/planner.h"
 #include <algorithm>
@@ -31,7 +31,7 @@ void Planner::merge_small() {
   }
 }
 
-// Tries that would be pointless (other numbers of points, one needs the other) are not recorded.
+// Pairs of different sizes, and pairs of which one needs the other, are not recorded.
 bool Planner::try_side_by_side(int a, int b, double worth) {
   Unit &x = units_[static_cast<size_t>(a)], &y = units_[static_cast<size_t>(b)];
   for (AxisRole role : {AxisRole::Outer, AxisRole::Row})
@@ -77,7 +77,7 @@ std::optional<Refusal> Merger::side_by_side(LoopNest& a, const LoopNest& b) {
     same = same && matcher.pair(axes_of(a, role), axes_of(b, role));
   if (!same)
     return Refusal{FusionReason::DifferentIterationSpace,
-                   "other numbers of points: " + axes_text(a) + " and " + axes_text(b)};
+                   "iteration spaces of different size: " + axes_text(a) + " and " + axes_text(b)};
   Joint joint{matcher.take(), {}};
   if (auto refusal = assign_roles(joint, a, b)) return refusal;
   append(a, b, std::move(joint), false);
