@@ -22,8 +22,8 @@
 //
 // A load of such a loop that is only stored to scratch, each round to another place, is copied there instead, and is
 // neither loaded nor stored in the body: what later loops find there has been under way all at once.
+#include "codegen/llvm/gpu_ahead.h"
 #include "codegen/layout/dot.h"
-#include "codegen/llvm/gpu_emit.h"
 #include "graph/support/check.h"
 #include <cmath>
 #include <functional>
@@ -149,7 +149,37 @@ bool is_zero(const tile::Kernel& k, tile::ValueId v) {
 
 } // namespace
 
-Emitter::Ahead Emitter::loads_ahead(const tile::Op& loop) {
+LoadsAhead::Ahead LoadsAhead::plan(const tile::Op& loop) {
+  return loop.ahead > 0 ? own_loads_ahead(loop) : loads_ahead(loop);
+}
+
+void LoadsAhead::enter(const Ahead& ahead, Value* stage) {
+  ++loops_;
+  if (!ahead.copies.empty() && !ahead.own) ++depth_;
+  for (const auto& c : ahead.copies) {
+    const auto v = kernel_.op(c.load).results[0];
+    if (!ahead.own)
+      staged_[v] = {c.plan, dtype_of(v), ahead.region + c.at, stage, nullptr};
+    else if (c.into < 0)
+      own_[v] = {ahead, c, stage};
+    else
+      copied_.insert({c.load, c.into});
+  }
+}
+
+void LoadsAhead::leave(const Ahead& ahead) {
+  --loops_;
+  if (!ahead.copies.empty() && !ahead.own) --depth_;
+  if (ahead.own)
+    for (const auto& c : ahead.copies) own_.erase(kernel_.op(c.load).results[0]);
+}
+
+const Staged* LoadsAhead::staged(tile::ValueId id) const {
+  auto it = staged_.find(id);
+  return it == staged_.end() ? nullptr : &it->second;
+}
+
+LoadsAhead::Ahead LoadsAhead::loads_ahead(const tile::Op& loop) {
   constexpr int kBytes = 2; // of an element
   Ahead ahead;
   Body body(kernel_, loop);
@@ -189,32 +219,32 @@ Emitter::Ahead Emitter::loads_ahead(const tile::Op& loop) {
   }
   if (ahead.copies.empty()) return ahead;
   // Loops one after the other take the same memory.
-  if (ahead_depth_ == 0 && ahead_bytes_ >= 2 * ahead.stage_bytes) {
-    barrier();
-    ahead.region = ahead_region_;
+  if (depth_ == 0 && bytes_ >= 2 * ahead.stage_bytes) {
+    shared_.barrier();
+    ahead.region = region_;
     return ahead;
   }
-  if (hazards_.shared_is_pending()) barrier(); // what lay below could not be used any more
-  auto region = hazards_.reserve_shared(2 * ahead.stage_bytes);
+  if (c_.hazards.shared_is_pending()) shared_.barrier(); // what lay below could not be used any more
+  auto region = c_.hazards.reserve_shared(2 * ahead.stage_bytes);
   if (!region) return {};
   ahead.region = *region;
-  if (ahead_depth_ == 0) {
-    ahead_region_ = ahead.region;
-    ahead_bytes_ = 2 * ahead.stage_bytes;
+  if (depth_ == 0) {
+    region_ = ahead.region;
+    bytes_ = 2 * ahead.stage_bytes;
   }
   return ahead;
 }
 
 // Whether the loop ends after so many rounds whatever its bounds are: to = min(from + rounds * step, ...) or the sum.
-bool Emitter::at_most_rounds(const tile::Op& loop, int rounds) const {
-  auto constant = [&](tile::ValueId v) { return facts_[static_cast<size_t>(v)].constant; };
+bool LoadsAhead::at_most_rounds(const tile::Op& loop, int rounds) const {
+  auto constant = [&](tile::ValueId v) { return c_.facts[static_cast<size_t>(v)].constant; };
   const auto from = loop.operands[0], to = loop.operands[1];
   const auto step = constant(loop.operands[2]);
   if (!step) return false;
   const int64_t most = rounds * *step;
   if (auto a = constant(from), b = constant(to); a && b) return *b - *a <= most;
   std::function<bool(tile::ValueId)> near = [&](tile::ValueId v) {
-    const auto* op = definitions_[static_cast<size_t>(v)];
+    const auto* op = c_.definitions[static_cast<size_t>(v)];
     if (!op || op->kind != OpKind::Scalar) return false;
     if (op->scalar == ScalarOp::Min) return near(op->operands[0]) || near(op->operands[1]);
     if (op->scalar != ScalarOp::Add) return false;
@@ -225,7 +255,7 @@ bool Emitter::at_most_rounds(const tile::Op& loop, int rounds) const {
   return near(to);
 }
 
-tile::OpId Emitter::only_stored(const tile::Op& loop, const tile::Op& load) const {
+tile::OpId LoadsAhead::only_stored(const tile::Op& loop, const tile::Op& load) const {
   if (loops_ > 0) return -1; // what touches the scratch behind this loop may come before it again
   const auto use = only_use(kernel_, load.results[0]);
   if (!use || use->second != 2) return -1;
@@ -233,18 +263,18 @@ tile::OpId Emitter::only_stored(const tile::Op& loop, const tile::Op& load) cons
   const auto& in_body = loop.regions[0];
   if (store.kind != OpKind::Store || std::find(in_body.begin(), in_body.end(), use->first) == in_body.end()) return -1;
   const auto pointer = store.operands[0];
-  if (store.operands.size() > 3 || !scratch_.contains(pointer) || touched_scratch_.contains(pointer)) return -1;
+  if (store.operands.size() > 3 || !accesses_.is_scratch(pointer) || accesses_.is_touched_scratch(pointer)) return -1;
   if (writes_to(kernel_, in_body, pointer) > 1) return -1; // which of them is last must not depend on the copies
   const auto& layout = layouts_[load.results[0]];          // each element is one thread's
   if (layouts_[store.operands[1]] != layout || !layout.is_injective()) return -1;
-  auto constant = [&](tile::ValueId v) { return facts_[static_cast<size_t>(v)].constant; };
+  auto constant = [&](tile::ValueId v) { return c_.facts[static_cast<size_t>(v)].constant; };
   const auto step = constant(loop.operands[2]);
-  if (!step || !covers_whole_tiles(store.operands[1])) return -1;
+  if (!step || !accesses_.covers_whole_tiles(store.operands[1])) return -1;
   const auto grows = growth(kernel_, loop, Body(kernel_, loop), *step, constant, store.operands[1]);
   return grows && *grows > 0 && *grows % kernel_.type(load.results[0]).count() == 0 ? use->first : -1;
 }
 
-Emitter::Ahead Emitter::own_loads_ahead(const tile::Op& loop) {
+LoadsAhead::Ahead LoadsAhead::own_loads_ahead(const tile::Op& loop) {
   constexpr int64_t kMostBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for exchanges
   Ahead ahead;
   ahead.own = true;
@@ -291,36 +321,36 @@ Emitter::Ahead Emitter::own_loads_ahead(const tile::Op& loop) {
     ahead.copies.push_back(std::move(c));
   }
   if (ahead.stage_bytes == 0) return ahead;
-  if (hazards_.shared_is_pending()) barrier(); // what lay below could not be used any more
-  auto region = hazards_.reserve_shared(ahead.stages * ahead.stage_bytes);
+  if (c_.hazards.shared_is_pending()) shared_.barrier(); // what lay below could not be used any more
+  auto region = c_.hazards.reserve_shared(ahead.stages * ahead.stage_bytes);
   if (!region) return {};
   ahead.region = *region;
   return ahead;
 }
 
 // Byte offset of a thread's access, the one that begins with this register: neighbours' lie side by side.
-llvm::Value* Emitter::own_place(const Ahead& ahead, const Copy& copy, size_t register_index, Value* stage) {
+llvm::Value* LoadsAhead::own_place(const Ahead& ahead, const Copy& copy, size_t register_index, Value* stage) {
   const auto bytes = static_cast<uint32_t>(element_bytes(kernel_.type(kernel_.op(copy.load).results[0]).dtype));
   const uint32_t access = static_cast<uint32_t>(copy.width) * bytes,
                  before = static_cast<uint32_t>(register_index) * bytes * 32 * static_cast<uint32_t>(layouts_.warps);
-  auto* thread = b_.CreateMul(thread_, b_.getInt32(access), "", true, true);
+  auto* thread = b_.CreateMul(c_.thread, b_.getInt32(access), "", true, true);
   return b_.CreateAdd(b_.CreateAdd(thread, stage, "", true, true),
                       b_.getInt32(static_cast<uint32_t>(ahead.region + copy.at) + before), "", true, true);
 }
 
-Status Emitter::load_own(const tile::Op& load) {
-  const OwnTile& own = own_ahead_.at(load.results[0]);
+Status LoadsAhead::load_own(const tile::Op& load) {
+  const OwnTile& own = own_.at(load.results[0]);
   const DType dtype = kernel_.type(load.results[0]).dtype;
   const size_t n = register_count(load.results[0]);
   Registers masks, out;
   if (load.operands.size() > 2) masks = registers(load.operands[2], n);
   for (size_t r = 0; r < n; r += static_cast<size_t>(own.copy.width)) {
     if (!masks.empty() && is_never(masks[r])) { // nor copied
-      out.insert(out.end(), static_cast<size_t>(own.copy.width), llvm::Constant::getNullValue(element_type(dtype)));
+      out.insert(out.end(), static_cast<size_t>(own.copy.width),
+                 llvm::Constant::getNullValue(math_.element_type(dtype)));
       continue;
     }
-    for (auto* v : load_shared_elements(own_place(own.ahead, own.copy, r, own.stage), dtype, own.copy.width))
-      out.push_back(v);
+    for (auto* v : shared_.load(own_place(own.ahead, own.copy, r, own.stage), dtype, own.copy.width)) out.push_back(v);
   }
   define(load.results[0], std::move(out));
   return {};
@@ -328,10 +358,10 @@ Status Emitter::load_own(const tile::Op& load) {
 
 // Of accesses whose mask holds for a part of their elements these are loaded and stored one by one, when all copies
 // have been started.
-Status Emitter::copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* induction, Value* predicate, Value* stage,
-                           std::vector<std::function<void()>>& afterwards) {
+Status LoadsAhead::copy(const tile::Op& loop, const Ahead& ahead, Value* induction, Value* predicate, Value* stage,
+                        std::vector<std::function<void()>>& afterwards) {
   define(loop.region_args[0][0], {induction});
-  for (auto id : ahead.slice) TESSERA_TRY(operation(id));
+  for (auto id : ahead.slice) TESSERA_TRY(operations_.operation(id));
   for (const auto& c : ahead.copies) {
     const auto& op = kernel_.op(c.load);
     DType dtype = kernel_.type(op.results[0]).dtype;
@@ -339,54 +369,55 @@ Status Emitter::copy_ahead(const tile::Op& loop, const Ahead& ahead, Value* indu
     auto bytes = static_cast<uint32_t>(info(dtype).bits / 8);
     Registers offsets = registers(op.operands[1], n), masks;
     if (op.operands.size() > 2) masks = registers(op.operands[2], n);
-    order(GlobalAccess::Kind::Read, op);
+    accesses_.order(GlobalAccess::Kind::Read, op);
     if (ahead.own) {
       Registers places;
       const tile::Op* into = c.into < 0 ? nullptr : &kernel_.op(c.into);
       if (into) places = registers(into->operands[1], n);
       const bool splits = layouts_.splits[static_cast<size_t>(c.load)];
       Parts part;
-      if (splits) part = parts(masks, c.width);
+      if (splits) part = accesses_.parts(masks, c.width);
       for (size_t r = 0; r < n; r += static_cast<size_t>(c.width)) {
         if (!into && !masks.empty() && is_never(masks[r])) continue;
-        auto* to = into ? address(into->operands[0], places[r]) : own_place(ahead, c, r, stage);
+        auto* to = into ? accesses_.address(into->operands[0], places[r]) : own_place(ahead, c, r, stage);
         const size_t access = r / static_cast<size_t>(c.width);
         Value* exists = masks.empty() ? nullptr : splits ? part.whole[access] : masks[r];
-        gpu_->copy_async(to, address(op.operands[0], offsets[r]), c.width * static_cast<int>(bytes), exists,
-                         splits ? both(predicate, b_.CreateNot(part.cut[access])) : predicate, op.caching);
+        gpu_.copy_async(to, accesses_.address(op.operands[0], offsets[r]), c.width * static_cast<int>(bytes), exists,
+                        splits ? both(b_, predicate, b_.CreateNot(part.cut[access])) : predicate, op.caching);
       }
       if (!splits) continue;
-      part.rest = both(part.rest, predicate);
+      part.rest = both(b_, part.rest, predicate);
       afterwards.push_back([=, this, &op] {
-        rest_of(part, [&] {
+        accesses_.rest_of(part, [&] {
           for (size_t r = 0; r < n; r += static_cast<size_t>(c.width)) {
-            auto* cut = both(predicate, part.cut[r / static_cast<size_t>(c.width)]);
+            auto* cut = both(b_, predicate, part.cut[r / static_cast<size_t>(c.width)]);
             if (is_never(cut)) continue;
             Registers elements;
             for (size_t i = r; i < r + static_cast<size_t>(c.width); ++i) {
               int one = 0;
-              auto* single = word_type(dtype, 1, &one);
-              const auto word = gpu_->load_global(address(op.operands[0], offsets[i]), single, 1, both(cut, masks[i]),
-                                                  {}, stability_of(op.operands[0]), op.caching);
-              elements.push_back(from_words(word, dtype, 1)[0]);
+              auto* single = words_.type(dtype, 1, &one);
+              const auto word =
+                  gpu_.load_global(accesses_.address(op.operands[0], offsets[i]), single, 1, both(b_, cut, masks[i]),
+                                   {}, accesses_.stability_of(op.operands[0]), op.caching);
+              elements.push_back(words_.unpack(word, dtype, 1)[0]);
             }
-            store_shared_elements(address(into->operands[0], places[r]), elements, dtype, cut);
+            shared_.store(accesses_.address(into->operands[0], places[r]), elements, dtype, cut);
           }
         });
       });
       continue;
     }
-    auto* acts = both(predicate, acts_for_copies(c.plan.store_free_lanes, c.plan.store_free_warps));
-    auto* part = thread_part(c.plan.store, Dim::Offset);
+    auto* acts = both(b_, predicate, positions_.acts_for_copies(c.plan.store_free_lanes, c.plan.store_free_warps));
+    auto* part = positions_.thread_part(c.plan.store, Dim::Offset);
     uint32_t reach = thread_reach(c.plan.store, Dim::Offset);
     for (size_t r = 0; r < n; r += static_cast<size_t>(c.width)) {
       auto own = static_cast<uint32_t>(c.plan.store.apply(Dim::Register, static_cast<int>(r), Dim::Offset));
-      auto* to = shared_offset(part, own, reach, dtype, ahead.region + c.at, stage);
-      gpu_->copy_async(to, address(op.operands[0], offsets[r]), c.width * static_cast<int>(bytes),
-                       masks.empty() ? nullptr : masks[r], acts, op.caching);
+      auto* to = shared_.offset(part, own, reach, dtype, ahead.region + c.at, stage);
+      gpu_.copy_async(to, accesses_.address(op.operands[0], offsets[r]), c.width * static_cast<int>(bytes),
+                      masks.empty() ? nullptr : masks[r], acts, op.caching);
     }
   }
-  gpu_->commit_copies();
+  gpu_.commit_copies();
   return {};
 }
 

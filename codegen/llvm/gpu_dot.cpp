@@ -1,6 +1,5 @@
-// Products of tiles: on tensor cores, or by a loop of fma.
+#include "codegen/llvm/gpu_dot.h"
 #include "codegen/layout/dot.h"
-#include "codegen/llvm/gpu_emit.h"
 #include "graph/support/check.h"
 
 namespace tessera::gpu {
@@ -10,65 +9,63 @@ using layout::Dim;
 using layout::LinearLayout;
 
 // A factor of a product: in registers, or in shared memory, from where it is read as it is needed.
-struct Emitter::Factor {
+struct Dots::Factor {
   Registers words; // pairs of elements; null where they have yet to be read
   std::optional<Staged> staged;
 };
 
-Status Emitter::dot(const tile::Op& op) {
-  return layout::on_tensor_cores(kernel_, op) ? dot_on_tensor_cores(op) : dot_by_fma(op);
-}
+Status Dots::dot(const tile::Op& op) { return layout::on_tensor_cores(kernel_, op) ? on_tensor_cores(op) : by_fma(op); }
 
-Status Emitter::prepare(const tile::Op& op, std::span<const LinearLayout> layouts, std::vector<Factor>& out) {
+Status Dots::prepare(const tile::Op& op, std::span<const LinearLayout> layouts, std::vector<Factor>& out) {
   DType dtype = kernel_.type(op.operands[0]).dtype;
   constexpr int kBytes = 2;
   std::array<Conversion, 2> plans;
   int64_t bytes = 0;
   for (size_t i = 0; i < 2; ++i) {
-    if (ahead_.contains(op.operands[i])) continue;
+    if (ahead_.staged(op.operands[i])) continue;
     plans[i] = layout::plan_conversion(layouts_[op.operands[i]], layouts[i], kBytes);
     if (plans[i].kind == Conversion::Kind::Shared) bytes += plans[i].shared_bytes;
   }
   int64_t region = 0;
   if (bytes > 0) {
-    TESSERA_ASSIGN(region, shared_region(bytes));
+    TESSERA_ASSIGN(region, shared_.region(bytes));
   }
   int64_t at = region;
   out.resize(2);
   for (size_t i = 0; i < 2; ++i) {
     auto count = static_cast<size_t>(layouts[i].registers());
     out[i].words.resize(count / 2);
-    if (auto it = ahead_.find(op.operands[i]); it != ahead_.end()) {
-      out[i].staged = it->second;
+    if (const auto* staged = ahead_.staged(op.operands[i])) {
+      out[i].staged = *staged;
       continue;
     }
     const auto& source = registers(op.operands[i]);
     if (plans[i].kind == Conversion::Kind::Shared) {
       int64_t size = plans[i].shared_bytes;
-      out[i].staged = stage(source, std::move(plans[i]), dtype, at);
+      out[i].staged = conversions_.stage(source, std::move(plans[i]), dtype, at);
       at += size;
       continue;
     }
-    auto here = exchanged(source, plans[i], count);
+    auto here = conversions_.exchanged(source, plans[i], count);
     for (size_t r = 0; r < count; r += 2)
-      out[i].words[r / 2] = to_words(std::span<Value* const>(&here[r], 2), dtype)[0];
+      out[i].words[r / 2] = words_.pack(std::span<Value* const>(&here[r], 2), dtype)[0];
   }
   if (bytes > 0) {
-    barrier();
-    hazards_.touch_shared({region, region + bytes});
+    shared_.barrier();
+    c_.hazards.touch_shared({region, region + bytes});
   }
   return {};
 }
 
-llvm::Value* Emitter::word(Factor& f, size_t pair) {
+llvm::Value* Dots::word(Factor& f, size_t pair) {
   if (f.words[pair]) return f.words[pair];
   auto step = std::max<size_t>(2, static_cast<size_t>(f.staged->plan.load_step()));
   size_t first = pair * 2 / step * step;
   Registers loaded;
   while (loaded.size() < step)
-    for (auto* e : staged_registers(*f.staged, first + loaded.size())) loaded.push_back(e);
+    for (auto* e : conversions_.staged_registers(*f.staged, first + loaded.size())) loaded.push_back(e);
   for (size_t r = 0; r < step; r += 2)
-    f.words[(first + r) / 2] = to_words(std::span<Value* const>(&loaded[r], 2), f.staged->dtype)[0];
+    f.words[(first + r) / 2] = words_.pack(std::span<Value* const>(&loaded[r], 2), f.staged->dtype)[0];
   return f.words[pair];
 }
 
@@ -84,7 +81,7 @@ std::map<std::pair<int, int>, size_t> by_position(const LinearLayout& l) {
 
 } // namespace
 
-Status Emitter::dot_on_tensor_cores(const tile::Op& op) {
+Status Dots::on_tensor_cores(const tile::Op& op) {
   DType dtype = kernel_.type(op.operands[0]).dtype;
   auto layouts = layout::dot_layouts(kernel_, op, layouts_.warps);
   std::vector<Factor> factors;
@@ -104,7 +101,7 @@ Status Emitter::dot_on_tensor_cores(const tile::Op& op) {
       for (size_t i = 0; i < 4; ++i) a[i] = word(factors[0], a_at.at({row + (i % 2 ? 8 : 0), k + (i / 2 ? 8 : 0)}) / 2);
       for (size_t i = 0; i < 2; ++i) b[i] = word(factors[1], b_at.at({k + (i ? 8 : 0), column}) / 2);
       for (size_t i = 0; i < 4; ++i) sum[i] = sums[c + i];
-      sum = gpu_->multiply(dtype, a, b, sum);
+      sum = gpu_.multiply(dtype, a, b, sum);
       for (size_t i = 0; i < 4; ++i) sums[c + i] = sum[i];
     }
   define(op.results[0], std::move(sums));
@@ -112,13 +109,13 @@ Status Emitter::dot_on_tensor_cores(const tile::Op& op) {
 }
 
 // Both factors in shared memory, row by row; a loop along the depth, in which each thread reads what its sums need.
-Status Emitter::dot_by_fma(const tile::Op& op) {
+Status Dots::by_fma(const tile::Op& op) {
   auto result = op.results[0];
   const auto &at = kernel_.type(op.operands[0]), &bt = kernel_.type(op.operands[1]);
   DType dtype = at.dtype, sum_type = kernel_.type(result).dtype;
   auto element = int64_t{element_bytes(dtype)};
   int64_t a_bytes = (at.count() * element + 15) / 16 * 16, bytes = a_bytes + bt.count() * element;
-  TESSERA_ASSIGN(int64_t region, shared_region(bytes));
+  TESSERA_ASSIGN(int64_t region, shared_.region(bytes));
   auto scaled = [&](Value* row, Value* column, int columns, int64_t start) { // byte offset
     auto* index = b_.CreateAdd(b_.CreateMul(row, b_.getInt32(static_cast<uint32_t>(columns))), column);
     return b_.CreateAdd(b_.CreateMul(index, b_.getInt32(static_cast<uint32_t>(element))),
@@ -126,23 +123,23 @@ Status Emitter::dot_by_fma(const tile::Op& op) {
   };
   for (size_t i = 0; i < 2; ++i) {
     const auto& l = layouts_[op.operands[i]];
-    auto *row = thread_part(l, Dim::Axis0), *column = thread_part(l, Dim::Axis1);
-    auto* acts = acts_for_copies(l.free_mask(Dim::Lane), l.free_mask(Dim::Warp));
+    auto *row = positions_.thread_part(l, Dim::Axis0), *column = positions_.thread_part(l, Dim::Axis1);
+    auto* acts = positions_.acts_for_copies(l.free_mask(Dim::Lane), l.free_mask(Dim::Warp));
     const auto& source = registers(op.operands[i]);
     for (int r = 0; r < l.registers(); ++r) {
-      auto* offset = scaled(position(l, Dim::Axis0, r, row), position(l, Dim::Axis1, r, column),
+      auto* offset = scaled(positions_.position(l, Dim::Axis0, r, row), positions_.position(l, Dim::Axis1, r, column),
                             i == 0 ? at.shape[1] : bt.shape[1], region + (i == 0 ? 0 : a_bytes));
-      store_shared_elements(offset, std::span<Value* const>(&source[static_cast<size_t>(r)], 1), dtype, acts);
+      shared_.store(offset, std::span<Value* const>(&source[static_cast<size_t>(r)], 1), dtype, acts);
     }
   }
-  barrier();
-  hazards_.touch_shared({region, region + bytes});
+  shared_.barrier();
+  c_.hazards.touch_shared({region, region + bytes});
 
   const auto& l = layouts_[result];
   Registers first = registers(op.operands[2], register_count(result)), sums;
-  auto *before = b_.GetInsertBlock(), *body = llvm::BasicBlock::Create(ctx_, "product", fn_),
-       *after = llvm::BasicBlock::Create(ctx_, "multiplied", fn_);
-  auto *row = thread_part(l, Dim::Axis0), *column = thread_part(l, Dim::Axis1);
+  auto *before = b_.GetInsertBlock(), *body = llvm::BasicBlock::Create(b_.getContext(), "product", c_.function),
+       *after = llvm::BasicBlock::Create(b_.getContext(), "multiplied", c_.function);
+  auto *row = positions_.thread_part(l, Dim::Axis0), *column = positions_.thread_part(l, Dim::Axis1);
   b_.CreateBr(body);
   b_.SetInsertPoint(body);
   auto* k = b_.CreatePHI(b_.getInt32Ty(), 2);
@@ -157,14 +154,16 @@ Status Emitter::dot_by_fma(const tile::Op& op) {
   for (int r = 0; r < l.registers(); ++r) {
     auto read = [&](std::map<int, Value*>& known, Dim dim, auto offset) -> Value* {
       auto& v = known[l.apply(Dim::Register, r, dim)];
-      if (!v) v = cast(load_shared_elements(offset(), dtype, 1)[0], dtype, sum_type);
+      if (!v) v = math_.cast(shared_.load(offset(), dtype, 1)[0], dtype, sum_type);
       return v;
     };
-    auto* x = read(a, Dim::Axis0, [&] { return scaled(position(l, Dim::Axis0, r, row), k, at.shape[1], region); });
-    auto* y = read(b, Dim::Axis1,
-                   [&] { return scaled(k, position(l, Dim::Axis1, r, column), bt.shape[1], region + a_bytes); });
+    auto* x =
+        read(a, Dim::Axis0, [&] { return scaled(positions_.position(l, Dim::Axis0, r, row), k, at.shape[1], region); });
+    auto* y = read(b, Dim::Axis1, [&] {
+      return scaled(k, positions_.position(l, Dim::Axis1, r, column), bt.shape[1], region + a_bytes);
+    });
     auto* sum = sums[static_cast<size_t>(r)];
-    next.push_back(is_float(sum_type) ? fma(x, y, sum) : b_.CreateAdd(b_.CreateMul(x, y), sum));
+    next.push_back(is_float(sum_type) ? math_.fma(x, y, sum) : b_.CreateAdd(b_.CreateMul(x, y), sum));
   }
   auto* k_next = b_.CreateAdd(k, b_.getInt32(1));
   auto* end = b_.GetInsertBlock();

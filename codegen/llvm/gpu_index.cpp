@@ -1,19 +1,45 @@
 // Index arithmetic. Numbers that are known to fit (layout/bounds.h) are divided and compared in 32 bits, where
 // 64 take several times the instructions; others keep a form of 64 bits a thread and 32 bits a register, as far as that
 // goes, and are divided in 32 bits where a test finds that they fit.
-#include "codegen/llvm/gpu_emit.h"
+#include "codegen/llvm/gpu_pointwise.h"
 
 namespace tessera::gpu {
 
+using layout::Dim;
 using tile::OpKind;
 
-llvm::Value* Emitter::narrowed(Value* v) { return b_.CreateTrunc(v, b_.getInt32Ty()); }
+void Indices::range(const tile::Op& op) {
+  const auto& l = layouts_[op.results[0]];
+  auto* part = positions_.thread_part(l, Dim::Axis0);
+  Registers positions, out;
+  for (int r = 0; r < l.registers(); ++r) {
+    positions.push_back(positions_.position(l, Dim::Axis0, r, part));
+    out.push_back(b_.CreateZExt(positions.back(), b_.getInt64Ty()));
+  }
+  define(op.results[0], std::move(out));
+  indices_[op.results[0]] = {b_.getInt64(0), std::move(positions), kernel_.type(op.results[0]).shape[0] - 1};
+}
+
+int Indices::constant_bits(tile::ValueId id) const {
+  const auto& type = kernel_.type(id);
+  if (!type.is_tile() || is_float(type.dtype)) return 0;
+  const auto& l = layouts_[id];
+  const auto& constancy = c_.facts[static_cast<size_t>(id)].constancy;
+  int bits = 0;
+  for (int i = 0; i < l.in_bits(Dim::Register); ++i) {
+    bool same = true;
+    for (size_t a = 0; a < type.shape.size(); ++a)
+      same = same && l.basis(Dim::Register, i, layout::axis(static_cast<int>(a))) < constancy[a];
+    if (same) bits |= 1 << i;
+  }
+  return bits;
+}
 
 // Of a range each register has a part, and so have sums with it. Masks of tiles that end beyond the row know from it
 // which accesses are never made, and which always.
-std::vector<layout::Bounds> Emitter::register_bounds(tile::ValueId id) const {
-  const auto* op = definitions_[static_cast<size_t>(id)];
-  std::vector<layout::Bounds> of(register_count(id), bounds_[static_cast<size_t>(id)]);
+std::vector<layout::Bounds> Indices::register_bounds(tile::ValueId id) const {
+  const auto* op = c_.definitions[static_cast<size_t>(id)];
+  std::vector<layout::Bounds> of(register_count(id), c_.bounds[static_cast<size_t>(id)]);
   if (!op || !kernel_.type(id).is_tile()) return of;
   if (op->kind == OpKind::Range) {
     const auto& l = layouts_[id];
@@ -42,8 +68,8 @@ std::vector<layout::Bounds> Emitter::register_bounds(tile::ValueId id) const {
 // Values stay i64 to whoever uses them: an extension, which the next narrow operation takes off again. Sums and
 // products stay in 64 bits, where constants of neighbouring accesses come apart from addresses; in 32 bits rotary
 // embeddings take 4 % longer on an H200.
-std::optional<Emitter::Registers> Emitter::narrow(const tile::Op& op) {
-  auto bounds = [&](tile::ValueId id) { return bounds_[static_cast<size_t>(id)]; };
+std::optional<Registers> Indices::narrow(const tile::Op& op) {
+  auto bounds = [&](tile::ValueId id) { return c_.bounds[static_cast<size_t>(id)]; };
   auto fits = [&](tile::ValueId id) { return kernel_.type(id).dtype == DType::I64 && bounds(id).fits_32(); };
   const bool compares = op.scalar >= ScalarOp::Eq && op.scalar <= ScalarOp::Ge;
   const auto result = op.results[0];
@@ -100,14 +126,14 @@ std::optional<Emitter::Registers> Emitter::narrow(const tile::Op& op) {
       continue;
     }
     auto* v = compares ? decided(x_bounds[r], y_bounds[r]) : nullptr;
-    if (!v) v = compute(narrowed(x[r]), narrowed(y[r]));
+    if (!v) v = compute(b_.CreateTrunc(x[r], b_.getInt32Ty()), b_.CreateTrunc(y[r], b_.getInt32Ty()));
     if (!v) return std::nullopt;
     out.push_back(compares ? v : b_.CreateZExt(v, b_.getInt64Ty(), "", true));
   }
   return out;
 }
 
-void Emitter::index_form(const tile::Op& op) {
+void Indices::index_form(const tile::Op& op) {
   if (kernel_.type(op.results[0]).dtype != DType::I64) return;
   auto of = [&](tile::ValueId id) { return indices_.find(id); };
   if (op.kind == OpKind::ExpandDims) {
@@ -149,7 +175,7 @@ void Emitter::index_form(const tile::Op& op) {
 
 // base + position < n is position < n - base; where that is beyond all positions it need not be known exactly. As
 // everywhere, indices are taken to fit their type.
-std::optional<Emitter::Registers> Emitter::compare(const tile::Op& op) {
+std::optional<Registers> Indices::compare(const tile::Op& op) {
   if (op.scalar < ScalarOp::Lt || op.scalar > ScalarOp::Ge) return std::nullopt;
   bool swapped = !kernel_.type(op.operands[0]).is_tile();
   auto i = indices_.find(op.operands[swapped ? 1 : 0]);
@@ -177,26 +203,26 @@ std::optional<Emitter::Registers> Emitter::compare(const tile::Op& op) {
 }
 
 // A function of its own for what is hardly ever run.
-Result<llvm::Function*> Emitter::division(ScalarOp op) {
+Result<llvm::Function*> Indices::division(ScalarOp op) {
   std::string symbol = "i64_" + std::string(info(op).name);
-  if (auto* f = module_.getFunction(symbol)) return f;
+  if (auto* f = math_.module().getFunction(symbol)) return f;
   auto* i64 = b_.getInt64Ty();
   auto* f = llvm::Function::Create(llvm::FunctionType::get(i64, {i64, i64}, false), llvm::Function::InternalLinkage,
-                                   symbol, module_);
-  target_attributes(*f);
+                                   symbol, math_.module());
+  math_.target_attributes(*f);
   // Where registers would be saved around calls, the text of the kernel asks for it in line.
   f->addFnAttr(kernel_.config.contains("inline_division") ? llvm::Attribute::AlwaysInline : llvm::Attribute::NoInline);
   llvm::IRBuilderBase::InsertPointGuard keep(b_);
-  b_.SetInsertPoint(llvm::BasicBlock::Create(ctx_, "entry", f));
+  b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", f));
   std::array<Value*, 2> args = {f->getArg(0), f->getArg(1)};
-  TESSERA_ASSIGN(auto* v, arith(op, DType::I64, DType::I64, args));
+  TESSERA_ASSIGN(auto* v, math_.arith(op, DType::I64, DType::I64, args));
   b_.CreateRet(v);
   return f;
 }
 
 // 64-bit division is a long subroutine, 32-bit division some twenty instructions, and indices nearly always fit: one
 // test for all registers of a thread, then either all are divided in 32 bits or all in 64.
-Result<std::optional<Emitter::Registers>> Emitter::divide(const tile::Op& op) {
+Result<std::optional<Registers>> Indices::divide(const tile::Op& op) {
   auto result = op.results[0];
   size_t n = register_count(result);
   bool remainder = op.scalar == ScalarOp::Mod || op.scalar == ScalarOp::Fmod;
@@ -213,9 +239,9 @@ Result<std::optional<Emitter::Registers>> Emitter::divide(const tile::Op& op) {
   Value* bits = divisor;
   for (size_t r : wanted) bits = b_.CreateOr(bits, dividends[r]);
   auto* fits = b_.CreateICmpULT(bits, b_.getInt64(uint64_t{1} << 31)); // hence none is negative
-  auto* narrow = llvm::BasicBlock::Create(ctx_, "divide32", fn_);
-  auto* wide = llvm::BasicBlock::Create(ctx_, "divide64", fn_);
-  auto* end = llvm::BasicBlock::Create(ctx_, "divided", fn_);
+  auto* narrow = llvm::BasicBlock::Create(b_.getContext(), "divide32", c_.function);
+  auto* wide = llvm::BasicBlock::Create(b_.getContext(), "divide64", c_.function);
+  auto* end = llvm::BasicBlock::Create(b_.getContext(), "divided", c_.function);
   b_.CreateCondBr(fits, narrow, wide);
   b_.SetInsertPoint(narrow);
   auto* d = b_.CreateTrunc(divisor, b_.getInt32Ty());

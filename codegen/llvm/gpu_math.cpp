@@ -1,6 +1,6 @@
 // Pointwise operations where the GPU has instructions for them, and elementary functions (gpu_functions.h has their
 // accuracy).
-#include "codegen/llvm/gpu_emit.h"
+#include "codegen/llvm/gpu_math.h"
 #include "codegen/llvm/gpu_functions.h"
 #include "graph/support/check.h"
 #include <cmath>
@@ -11,11 +11,11 @@ namespace tessera::gpu {
 namespace ID = llvm::Intrinsic;
 
 // Every number that leaves the kernel is rounded to 16 bits, and none decides by its last bits before.
-bool Emitter::stores_halves() const {
+static bool stores_halves(const tile::Kernel& kernel) {
   bool found = false;
-  for (tile::OpId id = 0; id < kernel_.op_count(); ++id) {
-    const auto& op = kernel_.op(id);
-    auto dtype = [&](size_t operand) { return kernel_.type(op.operands[operand]).dtype; };
+  for (tile::OpId id = 0; id < kernel.op_count(); ++id) {
+    const auto& op = kernel.op(id);
+    auto dtype = [&](size_t operand) { return kernel.type(op.operands[operand]).dtype; };
     switch (op.kind) {
     case tile::OpKind::Store:
       if (dtype(0) != DType::F16 && dtype(0) != DType::BF16) return false;
@@ -30,7 +30,7 @@ bool Emitter::stores_halves() const {
       bool jumps = op.scalar >= ScalarOp::Eq && op.scalar <= ScalarOp::Ge;
       jumps = jumps || op.scalar == ScalarOp::Mod || op.scalar == ScalarOp::Fmod || op.scalar == ScalarOp::Sign ||
               (op.scalar >= ScalarOp::Floor && op.scalar <= ScalarOp::Trunc) ||
-              (op.scalar == ScalarOp::Cast && !op.results.empty() && !is_float(kernel_.type(op.results[0]).dtype));
+              (op.scalar == ScalarOp::Cast && !op.results.empty() && !is_float(kernel.type(op.results[0]).dtype));
       if (of_float && jumps) return false;
       break;
     }
@@ -40,7 +40,13 @@ bool Emitter::stores_halves() const {
   return found;
 }
 
-Result<llvm::Value*> Emitter::arith(ScalarOp op, DType result, DType argument, std::span<Value* const> a) {
+Math::Math(llvm::Module& module, const tile::Kernel& kernel, bool emulated)
+    : Arithmetic(module, kernel.name), gpu_(emulated ? emulated_intrinsics(module, b_) : nvptx_intrinsics(module, b_)),
+      short_functions_(stores_halves(kernel)) {}
+
+void Math::target_attributes(llvm::Function& f) const { f.addFnAttr(llvm::Attribute::NoUnwind); }
+
+Result<llvm::Value*> Math::arith(ScalarOp op, DType result, DType argument, std::span<Value* const> a) {
   if (argument == DType::F32) {
     if (op == ScalarOp::Rsqrt) return gpu_->rsqrt(a[0]);
     if (op == ScalarOp::Reciprocal) return gpu_->rcp(a[0]);
@@ -51,7 +57,7 @@ Result<llvm::Value*> Emitter::arith(ScalarOp op, DType result, DType argument, s
 // x / by, f32, rounded to nearest, without the call that is behind div.rn.f32: in linkable code, as nvJitLink makes it,
 // a thread's registers are saved around calls. A quotient of two f32 lies on a boundary of rounding or 2^-49 of itself
 // away from all of them; one that is right to half a unit of f64 is rounded to the same f32.
-llvm::Value* Emitter::divided(Value* x, const llvm::ConstantFP& by) {
+llvm::Value* Math::divided(Value* x, const llvm::ConstantFP& by) {
   auto* f64 = b_.getDoubleTy();
   auto number = [&](double v) { return llvm::ConstantFP::get(f64, v); };
   const auto divisor = static_cast<double>(by.getValueAPF().convertToFloat());
@@ -64,13 +70,13 @@ llvm::Value* Emitter::divided(Value* x, const llvm::ConstantFP& by) {
   return b_.CreateFPTrunc(b_.CreateSelect(ordinary, corrected, quotient), x->getType());
 }
 
-llvm::Value* Emitter::cast(Value* v, DType from, DType to) {
+llvm::Value* Math::cast(Value* v, DType from, DType to) {
   if (from == DType::F32 && to == DType::BF16) return gpu_->to_bf16(v);
   if ((from == DType::F32 || from == DType::F64) && !is_float(to) && to != DType::Bool) return to_integer(v, from, to);
   return Arithmetic::cast(v, from, to);
 }
 
-llvm::Value* Emitter::to_integer(Value* x, DType from, DType to) {
+llvm::Value* Math::to_integer(Value* x, DType from, DType to) {
   auto bits = static_cast<unsigned>(info(to).bits);
   bool is_signed = info(to).kind == DTypeKind::Signed;
   unsigned work = bits == 64 ? 64 : 32; // what instructions saturate to
@@ -84,22 +90,7 @@ llvm::Value* Emitter::to_integer(Value* x, DType from, DType to) {
   return b_.CreateTrunc(v, element_type(to));
 }
 
-// Two at a time where one instruction rounds two.
-Emitter::Registers Emitter::cast_registers(const Registers& from, DType from_type, DType to) {
-  Registers out;
-  if ((to != DType::F16 && to != DType::BF16) || from_type == DType::F64 || from_type == to) {
-    for (auto* v : from) out.push_back(cast(v, from_type, to));
-    return out;
-  }
-  for (size_t r = 0; r < from.size(); r += 2) {
-    auto *low = cast(from[r], from_type, DType::F32), *high = cast(from[r + 1], from_type, DType::F32);
-    auto* pair = to == DType::F16 ? gpu_->pack_f16(low, high) : gpu_->pack_bf16(low, high);
-    for (auto* v : from_words(std::span<Value* const>(&pair, 1), to, 2)) out.push_back(v);
-  }
-  return out;
-}
-
-llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* b) {
+llvm::Value* Math::min_max(bool max, DType dtype, Value* a, Value* b) {
   if (dtype == DType::F32) return b_.CreateBinaryIntrinsic(max ? ID::maximum : ID::minimum, a, b);
   return Arithmetic::min_max(max, dtype, a, b);
 }
@@ -109,7 +100,7 @@ llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* b) {
 // that stands in the low bits of the sum. Beyond the range f takes the rest, so that 2^f overflows, or vanishes, or
 // makes the product a denormal.
 // For results that are rounded to 16 bits the product is enough: relative errors up to |x| 2^-23, 2^-16 at most.
-llvm::Value* Emitter::exp_f32(Value* x) {
+llvm::Value* Math::exp_f32(Value* x) {
   constexpr double log2e = 1.4426950408889634;
   if (short_functions_) return gpu_->ex2_ftz(b_.CreateFMul(x, constant_like(x, log2e)));
   constexpr auto high = static_cast<float>(log2e);
@@ -123,13 +114,13 @@ llvm::Value* Emitter::exp_f32(Value* x) {
 }
 
 // Of a number that has none: copysign takes eight instructions, this one.
-llvm::Value* Emitter::with_sign(Value* magnitude, Value* sign) {
+llvm::Value* Math::with_sign(Value* magnitude, Value* sign) {
   auto* i32 = b_.getInt32Ty();
   auto* bit = b_.CreateAnd(b_.CreateBitCast(sign, i32), b_.getInt32(0x80000000));
   return b_.CreateBitCast(b_.CreateOr(b_.CreateBitCast(magnitude, i32), bit), magnitude->getType());
 }
 
-llvm::Value* Emitter::tanh_f32(Value* x) {
+llvm::Value* Math::tanh_f32(Value* x) {
   auto* ax = b_.CreateUnaryIntrinsic(ID::fabs, x);
   auto* e = gpu_->ex2_ftz(b_.CreateFMul(ax, constant_like(x, 2 * 1.4426950408889634)));
   auto* big = fma(constant_like(x, -2), gpu_->rcp_ftz(b_.CreateFAdd(e, constant_like(x, 1))), constant_like(x, 1));
@@ -141,7 +132,7 @@ llvm::Value* Emitter::tanh_f32(Value* x) {
   return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, 0.625)), small, big);
 }
 
-llvm::Value* Emitter::erf_f32(Value* x) {
+llvm::Value* Math::erf_f32(Value* x) {
   auto* ax = b_.CreateUnaryIntrinsic(ID::fabs, x);
   static constexpr std::array<double, 6> near = {-5.982480039522535e-4, 4.99195905122919e-3,    -2.6766135287236287e-2,
                                                  1.1281815028466684e-1, -3.7612495072404567e-1, 1.1283791500697915};
@@ -161,7 +152,7 @@ llvm::Value* Emitter::erf_f32(Value* x) {
 // function and the sum, and better where the sum cancels. That is what GELU is made of. erfc(x) = 2^p(x) for x >= 0, p
 // of degree 8 without constant, fitted on [0, 4.5] (iteratively reweighted least squares, the error of erfc weighted by
 // it, by 1e-5 where it is less); beyond, p falls without end.
-llvm::Value* Emitter::one_plus(ScalarOp op, Value* x) {
+llvm::Value* Math::one_plus(ScalarOp op, Value* x) {
   auto* two = constant_like(x, 2);
   if (op == ScalarOp::Tanh) {
     auto* e = gpu_->ex2_ftz(b_.CreateFMul(x, constant_like(x, -2 * 1.4426950408889634)));
@@ -175,7 +166,7 @@ llvm::Value* Emitter::one_plus(ScalarOp op, Value* x) {
   return b_.CreateSelect(b_.CreateFCmpOLT(x, constant_like(x, 0)), e, b_.CreateFSub(two, e));
 }
 
-Result<llvm::Value*> Emitter::math(ScalarOp op, DType dtype, std::span<Value* const> a) {
+Result<llvm::Value*> Math::math(ScalarOp op, DType dtype, std::span<Value* const> a) {
   if (dtype != DType::F32 && dtype != DType::F64)
     return error("function " + std::string(info(op).name) + " on " + std::string(name(dtype)));
   bool f32 = dtype == DType::F32;

@@ -3,7 +3,8 @@
 //
 // Of an argmax the values are folded first, and the places of those that are as good as the best one afterwards: four
 // instructions an element, where pairs that are compared in order, ties and NaNs included, take nine.
-#include "codegen/llvm/gpu_emit.h"
+#include "codegen/llvm/gpu_reduce.h"
+#include "codegen/llvm/gpu_pointwise.h"
 #include "graph/support/check.h"
 #include <llvm/IR/MDBuilder.h>
 
@@ -43,38 +44,38 @@ AxisBits axis_bits(const LinearLayout& l, int axis) {
 
 } // namespace
 
-llvm::Value* Emitter::identity(ReduceKind kind, DType dtype) {
-  if (kind == ReduceKind::Sum && is_float(dtype)) return constant(dtype, -0.0, 0); // -0 + x is x for every x
-  return is_float(dtype) ? constant(dtype, reduce_identity_f64(kind, dtype), 0)
-                         : constant(dtype, 0, reduce_identity_i64(kind, dtype));
+llvm::Value* Reductions::identity(ReduceKind kind, DType dtype) {
+  if (kind == ReduceKind::Sum && is_float(dtype)) return math_.constant(dtype, -0.0, 0); // -0 + x is x for every x
+  return is_float(dtype) ? math_.constant(dtype, reduce_identity_f64(kind, dtype), 0)
+                         : math_.constant(dtype, 0, reduce_identity_i64(kind, dtype));
 }
 
 // What is folded at one place: a value, or a value and its index.
-struct Emitter::Folded {
+struct Reductions::Folded {
   Value *value = nullptr, *index = nullptr;
 };
 
 // How much the numbers in a thread's registers grow with each position along the axis; nothing where threads take
 // turns.
-std::optional<int64_t> Emitter::even_stride(tile::ValueId id, int axis) const {
+std::optional<int64_t> Reductions::even_stride(tile::ValueId id, int axis) const {
   if (!kernel_.type(id).is_tile()) return std::nullopt;
   const auto& l = layouts_[id];
   const auto reach = thread_reach(l, layout::axis(axis));
   for (int r = 0; r < l.registers(); ++r)
     if (static_cast<uint32_t>(l.apply(Dim::Register, r, layout::axis(axis))) & reach) return std::nullopt;
   // Numbers of fewer bits are those of an i64 that fits.
-  for (const auto* op = definitions_[static_cast<size_t>(id)];
+  for (const auto* op = c_.definitions[static_cast<size_t>(id)];
        op &&
        (op->kind == tile::OpKind::Broadcast || (op->kind == tile::OpKind::Scalar && op->scalar == ScalarOp::Cast)) &&
        is_integer(kernel_.type(op->operands[0]).dtype) && kernel_.type(op->operands[0]).is_tile();
-       op = definitions_[static_cast<size_t>(id)])
+       op = c_.definitions[static_cast<size_t>(id)])
     id = op->operands[0];
-  const auto stride = facts_[static_cast<size_t>(id)].stride[static_cast<size_t>(axis)];
+  const auto stride = c_.facts[static_cast<size_t>(id)].stride[static_cast<size_t>(axis)];
   const auto extent = kernel_.type(id).shape[static_cast<size_t>(axis)];
   return stride && *stride > 0 && *stride < kMostPosition / extent ? stride : std::nullopt;
 }
 
-Status Emitter::reduce(const tile::Op& op) {
+Status Reductions::reduce(const tile::Op& op) {
   auto source = op.operands[0];
   bool arg = op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin;
   DType dtype = kernel_.type(source).dtype;
@@ -88,14 +89,14 @@ Status Emitter::reduce(const tile::Op& op) {
     return op.reduce == ReduceKind::Sum && zero && zero->isZero();
   };
   auto combined = [&](Value* a, Value* c) {
-    return nothing(c) ? a : nothing(a) ? c : combine(values_kind, dtype, a, c);
+    return nothing(c) ? a : nothing(a) ? c : math_.combine(values_kind, dtype, a, c);
   };
   // Whether a value is as good as the best one of those that it is among: of which none is NaN unless the best one is.
   auto as_good = [&](Value* v, Value* best) {
     return is_float(dtype) ? b_.CreateOr(b_.CreateFCmpOEQ(v, best), b_.CreateFCmpUNO(v, v)) : b_.CreateICmpEQ(v, best);
   };
   const ReduceKind places_kind = op.select_last ? ReduceKind::Max : ReduceKind::Min;
-  auto nearer = [&](Value* a, Value* c) { return combine(places_kind, index_type, a, c); };
+  auto nearer = [&](Value* a, Value* c) { return math_.combine(places_kind, index_type, a, c); };
   auto* nowhere = arg ? identity(places_kind, index_type) : nullptr;
   auto by_halves = [](Registers list, auto f) {
     for (; list.size() > 1; list.resize((list.size() + 1) / 2))
@@ -142,12 +143,12 @@ Status Emitter::reduce(const tile::Op& op) {
       Value* found = identity(places_kind, DType::I32);
       for (size_t i = end; i-- > end - std::min(end, kRun);) {
         const size_t at = op.select_last ? n - 1 - i : i;
-        found =
-            b_.CreateSelect(wanted(of[at]), constant(DType::I32, 0, *stride * (positions[at] - positions[0])), found);
+        found = b_.CreateSelect(wanted(of[at]), math_.constant(DType::I32, 0, *stride * (positions[at] - positions[0])),
+                                found);
       }
       runs.push_back(found);
     }
-    return by_halves(runs, [&](Value* a, Value* c) { return combine(places_kind, DType::I32, a, c); });
+    return by_halves(runs, [&](Value* a, Value* c) { return math_.combine(places_kind, DType::I32, a, c); });
   };
   if (arg && positions.size() > 1 && stride && std::is_sorted(positions.begin(), positions.end())) {
     Registers found;
@@ -161,10 +162,10 @@ Status Emitter::reduce(const tile::Op& op) {
       any_nan = any_nan ? b_.CreateOr(any_nan, nan) : nan;
     }
     if (any_nan) { // NaNs are looked for where there are some
-      auto* nan = llvm::BasicBlock::Create(ctx_, "nan", fn_);
-      auto* after = llvm::BasicBlock::Create(ctx_, "after", fn_);
+      auto* nan = llvm::BasicBlock::Create(b_.getContext(), "nan", c_.function);
+      auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", c_.function);
       auto* before = b_.GetInsertBlock();
-      b_.CreateCondBr(any_nan, nan, after, llvm::MDBuilder(ctx_).createUnlikelyBranchWeights());
+      b_.CreateCondBr(any_nan, nan, after, llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
       b_.SetInsertPoint(nan);
       Registers with_nan;
       for (size_t s = 0; s < out.size(); ++s)
@@ -181,7 +182,7 @@ Status Emitter::reduce(const tile::Op& op) {
       }
     }
     for (size_t s = 0; s < out.size(); ++s)
-      out[s].index = b_.CreateAdd(places[s][0], cast(found[s], DType::I32, index_type));
+      out[s].index = b_.CreateAdd(places[s][0], math_.cast(found[s], DType::I32, index_type));
   } else if (arg && positions.size() > 1) {
     for (size_t s = 0; s < out.size(); ++s) out[s].index = place_among(values[s], places[s], out[s].value);
   }
@@ -195,16 +196,16 @@ Status Emitter::reduce(const tile::Op& op) {
   if (vote && whole_block && along.warp_mask != 0) { // one barrier that votes
     bool all = op.reduce == ReduceKind::All;
     auto* p = all ? b_.CreateNot(out[0].value) : out[0].value;
-    p = gpu_->barrier_any(p);
-    hazards_.barrier();
+    p = gpu_.barrier_any(p);
+    c_.hazards.barrier();
     define(op.results[0], {all ? b_.CreateNot(p) : p});
     return {};
   }
   if (vote && whole_warp && along.lane_mask != 0) {
-    for (auto& o : out) o.value = op.reduce == ReduceKind::Any ? gpu_->vote_any(o.value) : gpu_->vote_all(o.value);
+    for (auto& o : out) o.value = op.reduce == ReduceKind::Any ? gpu_.vote_any(o.value) : gpu_.vote_all(o.value);
   } else {
     auto among_lanes = [&](Value* v, auto f) {
-      for (auto bit = along.lanes.rbegin(); bit != along.lanes.rend(); ++bit) v = f(v, gpu_->shuffle_xor(v, 1 << *bit));
+      for (auto bit = along.lanes.rbegin(); bit != along.lanes.rend(); ++bit) v = f(v, gpu_.shuffle_xor(v, 1 << *bit));
       return v;
     };
     for (auto& o : out) {
@@ -238,27 +239,27 @@ Status Emitter::reduce(const tile::Op& op) {
     int64_t elements = int64_t{slots} * parts;
     int64_t value_bytes = (elements * element_bytes(dtype) + 15) / 16 * 16;
     int64_t bytes = value_bytes + (arg ? elements * element_bytes(index_type) : 0);
-    TESSERA_ASSIGN(int64_t region, shared_region(bytes));
+    TESSERA_ASSIGN(int64_t region, shared_.region(bytes));
     auto offset = [&](Value* element, int further, DType type, int64_t start) {
       int64_t fixed = region + start + int64_t{further} * element_bytes(type);
       auto* scaled = b_.CreateMul(element, b_.getInt32(static_cast<uint32_t>(element_bytes(type))));
       return b_.CreateAdd(scaled, b_.getInt32(static_cast<uint32_t>(fixed)));
     };
-    auto* own = xor_of_bits(both_bits);
-    auto* mine = xor_of_bits(slot_bits);
-    auto* writes = acts_for_copies(along.lane_mask | free_lanes, free_warps);
+    auto* own = positions_.xor_of_bits(both_bits);
+    auto* mine = positions_.xor_of_bits(slot_bits);
+    auto* writes = positions_.acts_for_copies(along.lane_mask | free_lanes, free_warps);
     auto leave = [&](auto member, DType type, int64_t start) {
       const int width = across ? std::min(own_slots, 16 / element_bytes(type)) : 1;
       for (int s = 0; s < own_slots; s += width) {
         Registers some;
         for (int i = s; i < s + width; ++i) some.push_back(out[static_cast<size_t>(i)].*member);
-        store_shared_elements(offset(own, s * slot_stride, type, start), some, type, writes);
+        shared_.store(offset(own, s * slot_stride, type, start), some, type, writes);
       }
     };
     leave(&Folded::value, dtype, 0);
     if (arg) leave(&Folded::index, index_type, value_bytes);
-    barrier();
-    hazards_.touch_shared({region, region + bytes});
+    shared_.barrier();
+    c_.hazards.touch_shared({region, region + bytes});
     // By slot, then by part.
     auto read = [&](DType type, int64_t start) {
       std::vector<Registers> all(out.size(), Registers(static_cast<size_t>(parts)));
@@ -266,8 +267,8 @@ Status Emitter::reduce(const tile::Op& op) {
       const int width = std::min(near, 16 / element_bytes(type));
       for (int f = 0; f < far; ++f)
         for (int n = 0; n < near; n += width) {
-          auto some = load_shared_elements(offset(mine, f * (across ? part_stride : slot_stride) + n, type, start),
-                                           type, width);
+          auto some =
+              shared_.load(offset(mine, f * (across ? part_stride : slot_stride) + n, type, start), type, width);
           for (int i = 0; i < width; ++i)
             all[static_cast<size_t>(across ? n + i : f)][static_cast<size_t>(across ? f : n + i)] =
                 some[static_cast<size_t>(i)];
@@ -291,12 +292,12 @@ Status Emitter::reduce(const tile::Op& op) {
 
 // Inclusive. A thread holds a run of the axis; the exclusive scan of the runs' totals over lanes, then over warps, is
 // what its elements are preceded by.
-Status Emitter::scan(const tile::Op& op) {
+Status Reductions::scan(const tile::Op& op) {
   auto source = op.operands[0];
   DType dtype = kernel_.type(source).dtype;
   const auto& l = layouts_[source];
   AxisBits along = axis_bits(l, op.axis);
-  auto fold = [&](Value* a, Value* c) { return combine(op.reduce, dtype, a, c); };
+  auto fold = [&](Value* a, Value* c) { return math_.combine(op.reduce, dtype, a, c); };
   Registers v = registers(source, static_cast<size_t>(l.registers()));
 
   // Runs: registers that differ along the axis only, in its order.
@@ -316,7 +317,7 @@ Status Emitter::scan(const tile::Op& op) {
 
   // Lanes, by doubling blocks: the upper half of a block is preceded by the total of the lower one, which the lower
   // half's last lane knows.
-  auto* lane = b_.CreateAnd(thread_, b_.getInt32(31));
+  auto* lane = b_.CreateAnd(c_.thread, b_.getInt32(31));
   std::map<uint32_t, Value*> totals, before; // of a run; before is exclusive
   for (auto& [beside, run] : runs) {
     Value *total = v[static_cast<size_t>(run.back())], *prefix = identity(op.reduce, dtype);
@@ -325,7 +326,7 @@ Status Emitter::scan(const tile::Op& op) {
       uint32_t own = 1u << bit;
       auto* upper = b_.CreateICmpNE(b_.CreateAnd(lane, b_.getInt32(own)), b_.getInt32(0));
       auto* last = b_.CreateOr(b_.CreateAnd(lane, b_.getInt32(~own)), b_.getInt32(below));
-      auto* lower_total = gpu_->shuffle(total, last);
+      auto* lower_total = gpu_.shuffle(total, last);
       prefix = b_.CreateSelect(upper, fold(lower_total, prefix), prefix);
       total = b_.CreateSelect(upper, fold(lower_total, total), total);
       below |= own;
@@ -349,8 +350,8 @@ Status Emitter::scan(const tile::Op& op) {
     for (size_t i = 0; i < along.warps.size(); ++i) part_bits.emplace_back(layout::kLaneBits + along.warps[i], 1 << i);
     int size = element_bytes(dtype);
     int64_t bytes = int64_t{slots} * parts * size;
-    TESSERA_ASSIGN(int64_t region, shared_region(bytes));
-    auto *slot = xor_of_bits(slot_bits), *part = xor_of_bits(part_bits);
+    TESSERA_ASSIGN(int64_t region, shared_.region(bytes));
+    auto *slot = positions_.xor_of_bits(slot_bits), *part = positions_.xor_of_bits(part_bits);
     auto offset = [&](size_t run, Value* which) {
       auto* s = b_.CreateAdd(slot, b_.getInt32(static_cast<uint32_t>(run)));
       auto* element = b_.CreateAdd(b_.CreateMul(s, b_.getInt32(static_cast<uint32_t>(parts))), which);
@@ -359,20 +360,20 @@ Status Emitter::scan(const tile::Op& op) {
     };
     // The last lane along the axis stores: it has all bits of the axis, and none of copies.
     auto* writes = b_.CreateICmpEQ(
-        b_.CreateAnd(thread_, b_.getInt32(along.lane_mask | free_lanes | free_warps << layout::kLaneBits)),
+        b_.CreateAnd(c_.thread, b_.getInt32(along.lane_mask | free_lanes | free_warps << layout::kLaneBits)),
         b_.getInt32(along.lane_mask));
     size_t number = 0;
     for (auto& [beside, total] : totals)
-      store_shared_elements(offset(number++, part), std::span<Value* const>(&total, 1), dtype, writes);
-    barrier();
-    hazards_.touch_shared({region, region + bytes});
+      shared_.store(offset(number++, part), std::span<Value* const>(&total, 1), dtype, writes);
+    shared_.barrier();
+    c_.hazards.touch_shared({region, region + bytes});
     number = 0;
     for (auto& [beside, prefix] : before) {
       Value* preceding = identity(op.reduce, dtype);
       int width = std::min(parts, 16 / size);
       Registers all;
       for (int p = 0; p < parts; p += width)
-        for (auto* e : load_shared_elements(offset(number, b_.getInt32(static_cast<uint32_t>(p))), dtype, width))
+        for (auto* e : shared_.load(offset(number, b_.getInt32(static_cast<uint32_t>(p))), dtype, width))
           all.push_back(e);
       for (int p = 0; p + 1 < parts; ++p) {
         auto* earlier = b_.CreateICmpUGT(part, b_.getInt32(static_cast<uint32_t>(p)));

@@ -1,5 +1,4 @@
-// Programs that meet and exchange numbers (codegen/tile/team.h).
-#include "codegen/llvm/gpu_emit.h"
+#include "codegen/llvm/gpu_team.h"
 #include "codegen/tile/team.h"
 
 namespace tessera::gpu {
@@ -7,33 +6,33 @@ namespace tessera::gpu {
 using tile::OpKind;
 
 // All threads have written before one of them tells so, and none reads before that one knows.
-Status Emitter::meet(const tile::Op& op) {
-  if (scratch_.count(op.operands[0])) return error("programs cannot meet in scratch");
+Status Team::meet(const tile::Op& op) {
+  if (accesses_.is_scratch(op.operands[0])) return error("programs cannot meet in scratch");
   auto *member = scalar(op.operands[2]), *count = scalar(op.operands[3]);
   auto* others = b_.CreateTrunc(b_.CreateSub(count, b_.getInt64(1)), b_.getInt32Ty());
   auto* amount = b_.CreateSelect(b_.CreateICmpEQ(member, b_.getInt64(0)),
                                  b_.CreateSub(b_.getInt32(tile::kTeamRound), others), b_.getInt32(1));
-  auto* counter = address(op.operands[0], scalar(op.operands[1]));
-  auto* acts = acts_for_copies(~0u, ~0u);
-  barrier();
+  auto* counter = accesses_.address(op.operands[0], scalar(op.operands[1]));
+  auto* acts = positions_.acts_for_copies(~0u, ~0u);
+  shared_.barrier();
   if (op.kind == OpKind::Meet) {
-    gpu_->meet(counter, amount, acts);
-    barrier();
+    gpu_.meet(counter, amount, acts);
+    shared_.barrier();
     return {};
   }
-  auto* low = b_.CreateAnd(gpu_->arrive(counter, amount, acts), b_.getInt32(tile::kTeamRound - 1));
-  auto* last = both(acts, b_.CreateICmpEQ(low, b_.getInt32(0)));
-  define(op.results[0], {gpu_->barrier_any(last)});
-  hazards_.barrier();
+  auto* low = b_.CreateAnd(gpu_.arrive(counter, amount, acts), b_.getInt32(tile::kTeamRound - 1));
+  auto* last = both(b_, acts, b_.CreateICmpEQ(low, b_.getInt32(0)));
+  define(op.results[0], {gpu_.barrier_any(last)});
+  c_.hazards.barrier();
   return {};
 }
 
 // Thread i speaks for this program with member i: it leaves the message in that one's box, waits for the one from
 // there, and puts what it says into shared memory, where all find it behind one barrier.
-Status Emitter::exchange(const tile::Op& op) {
-  if (scratch_.count(op.operands[0])) return error("programs cannot meet in scratch");
+Status Team::exchange(const tile::Op& op) {
+  if (accesses_.is_scratch(op.operands[0])) return error("programs cannot meet in scratch");
   auto* i32 = b_.getInt32Ty();
-  const int places = kernel_.type(op.results[0]).shape[0], block = threads();
+  const int places = kernel_.type(op.results[0]).shape[0], block = c_.threads();
   auto *member = scalar(op.operands[2]), *count = scalar(op.operands[3]);
   std::vector<DType> dtypes;
   std::vector<Value*> words; // of this program's numbers
@@ -51,7 +50,7 @@ Status Emitter::exchange(const tile::Op& op) {
   words.resize((words.size() + tile::kMessageNumbers - 1) / tile::kMessageNumbers * tile::kMessageNumbers,
                b_.getInt32(0));
   const auto message = static_cast<uint64_t>(tile::message_words(dtypes));
-  auto* box = address(op.operands[0], scalar(op.operands[1]));
+  auto* box = accesses_.address(op.operands[0], scalar(op.operands[1]));
   // Of the boxes of member `to` the place for what `from` tells, i64 both.
   auto place = [&](Value* to, Value* from, uint64_t part) {
     auto* at = b_.CreateNSWMul(b_.CreateNSWAdd(b_.CreateNSWMul(to, count), from), b_.getInt64(message));
@@ -62,11 +61,11 @@ Status Emitter::exchange(const tile::Op& op) {
   const int rounds = (places + block - 1) / block;
   std::vector<Value*> others, there; // by round: whom this thread speaks with, and whether there is one
   for (int r = 0; r < rounds; ++r) {
-    auto* other = b_.CreateAdd(thread_, b_.getInt32(static_cast<uint32_t>(r * block)));
+    auto* other = b_.CreateAdd(c_.thread, b_.getInt32(static_cast<uint32_t>(r * block)));
     others.push_back(b_.CreateZExt(other, b_.getInt64Ty()));
     there.push_back(b_.CreateICmpSLT(others.back(), count));
     for (size_t p = 0; p < parts; ++p)
-      gpu_->send(place(others.back(), member, p), std::span(words).subspan(p * tile::kMessageNumbers), there.back());
+      gpu_.send(place(others.back(), member, p), std::span(words).subspan(p * tile::kMessageNumbers), there.back());
   }
   std::vector<int64_t> at; // byte offset of each number's region
   int64_t bytes = 0;
@@ -74,7 +73,7 @@ Status Emitter::exchange(const tile::Op& op) {
     at.push_back(bytes);
     bytes += (int64_t{places} * element_bytes(d) + 15) / 16 * 16;
   }
-  TESSERA_ASSIGN(const int64_t region, shared_region(bytes));
+  TESSERA_ASSIGN(const int64_t region, shared_.region(bytes));
   auto offset = [&](Value* index, size_t number) {
     auto* scaled = b_.CreateMul(index, b_.getInt32(static_cast<uint32_t>(element_bytes(dtypes[number]))));
     return b_.CreateAdd(scaled, b_.getInt32(static_cast<uint32_t>(region + at[number])));
@@ -87,11 +86,12 @@ Status Emitter::exchange(const tile::Op& op) {
   auto* latest = b_.CreateNSWSub(end, b_.getInt64(1));
   auto* another = b_.CreateAnd(b_.CreateICmpEQ(latest, member), b_.CreateICmpNE(latest, first)); // not one's own
   latest = b_.CreateSelect(another, b_.CreateNSWSub(latest, b_.getInt64(1)), latest);
-  gpu_->before_receiving(place(member, latest, 0), both(acts_for_copies(layout::kLanes - 1, 0), there[0]));
+  gpu_.before_receiving(place(member, latest, 0),
+                        both(b_, positions_.acts_for_copies(layout::kLanes - 1, 0), there[0]));
   for (size_t r = 0; r < others.size(); ++r) {
     std::vector<Value*> heard;
     for (size_t p = 0; p < parts; ++p)
-      for (auto* w : gpu_->receive(place(member, others[r], p), there[r])) heard.push_back(w);
+      for (auto* w : gpu_.receive(place(member, others[r], p), there[r])) heard.push_back(w);
     auto* index = b_.CreateTrunc(others[r], i32);
     auto* has_place = places % block ? b_.CreateICmpULT(index, b_.getInt32(static_cast<uint32_t>(places))) : nullptr;
     for (size_t i = 0, w = 0; i < op.results.size(); ++i) {
@@ -102,17 +102,17 @@ Status Emitter::exchange(const tile::Op& op) {
         v = b_.CreateOr(b_.CreateZExt(v, b_.getInt64Ty()),
                         b_.CreateShl(b_.CreateZExt(heard[w++], b_.getInt64Ty()), 32));
       v = b_.CreateBitCast(b_.CreateZExtOrTrunc(v, b_.getIntNTy(bits)), type);
-      store_shared_elements(offset(index, i), std::span<Value* const>(&v, 1), dtypes[i], has_place);
+      shared_.store(offset(index, i), std::span<Value* const>(&v, 1), dtypes[i], has_place);
     }
   }
-  barrier();
-  hazards_.touch_shared({region, region + bytes});
+  shared_.barrier();
+  c_.hazards.touch_shared({region, region + bytes});
   for (size_t i = 0; i < op.results.size(); ++i) {
     const auto& l = layouts_[op.results[i]];
-    auto* part = thread_part(l, layout::axis(0));
+    auto* part = positions_.thread_part(l, layout::axis(0));
     Registers out;
     for (int r = 0; r < l.registers(); ++r)
-      out.push_back(load_shared_elements(offset(position(l, layout::axis(0), r, part), i), dtypes[i], 1)[0]);
+      out.push_back(shared_.load(offset(positions_.position(l, layout::axis(0), r, part), i), dtypes[i], 1)[0]);
     define(op.results[i], std::move(out));
   }
   return {};

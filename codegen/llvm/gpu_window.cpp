@@ -11,13 +11,13 @@
 // elements, where they are no whole access, are loaded one by one as the kernel begins, once for all: an access that
 // would reach beyond the end yields them instead. So there is no branch, and operands do not wait for each other.
 // Windows of which the mask holds for a part are loaded element by element, behind a branch (Parts).
-#include "codegen/llvm/gpu_emit.h"
+#include "codegen/llvm/gpu_memory.h"
 #include "graph/support/check.h"
 
 namespace tessera::gpu {
 
 // Elements [shift, shift + width) of two accesses, as words.
-std::vector<llvm::Value*> Emitter::window(std::span<Value* const> words, Value* shift, DType dtype, int width) {
+std::vector<llvm::Value*> Windows::window(std::span<Value* const> words, Value* shift, DType dtype, int width) {
   const auto count = words.size() / 2;
   const auto per_word = static_cast<uint32_t>(static_cast<size_t>(width) / count);
   std::vector<Value*> left(words.begin(), words.end());
@@ -33,15 +33,15 @@ std::vector<llvm::Value*> Emitter::window(std::span<Value* const> words, Value* 
   if (per_word > 1) {
     auto* bits = b_.CreateMul(b_.CreateAnd(shift, b_.getInt32(per_word - 1)),
                               b_.getInt32(static_cast<uint32_t>(info(dtype).bits)), "", true, true);
-    for (size_t i = 0; i < count; ++i) left[i] = gpu_->funnel_shift(left[i], left[i + 1], bits);
+    for (size_t i = 0; i < count; ++i) left[i] = gpu_.funnel_shift(left[i], left[i + 1], bits);
   }
   left.resize(count);
   return left;
 }
 
 // Whether all windows of a thread begin equally far behind a whole access.
-bool Emitter::windows_start_alike(tile::ValueId offset, int width) const {
-  auto a = affine(offset);
+bool Windows::start_alike(tile::ValueId offset, int width) const {
+  auto a = accesses_.affine(offset);
   if (!a) return false;
   const auto& l = layouts_[offset];
   for (int bit = 0; bit < l.in_bits(layout::Dim::Register); ++bit) {
@@ -54,17 +54,17 @@ bool Emitter::windows_start_alike(tile::ValueId offset, int width) const {
   return true;
 }
 
-llvm::Value* Emitter::elements_of(tile::ValueId pointer) const {
+llvm::Value* Windows::elements_of(tile::ValueId pointer) const {
   for (const auto& p : kernel_.params)
     if (p.value == pointer && p.elements_value >= 0) return scalar(p.elements_value);
   for (const auto& p : kernel_.params)
     if (p.value == pointer)
-      return llvm::ConstantInt::get(llvm::Type::getInt64Ty(ctx_), static_cast<uint64_t>(p.elements));
+      return llvm::ConstantInt::get(llvm::Type::getInt64Ty(b_.getContext()), static_cast<uint64_t>(p.elements));
   return nullptr;
 }
 
 // The elements behind the last whole access, with zeros behind them, of all memory that has windows.
-void Emitter::load_tails() {
+void Windows::load_tails() {
   for (tile::OpId id = 0; id < kernel_.op_count(); ++id) {
     const int width = layouts_.windows[static_cast<size_t>(id)].width;
     if (width == 0) continue;
@@ -75,38 +75,38 @@ void Emitter::load_tails() {
     const auto* known = llvm::dyn_cast<llvm::ConstantInt>(elements);
     if (!tail.empty() || (known && known->getSExtValue() % width == 0)) continue;
     int one = 0;
-    auto* single = word_type(dtype, 1, &one);
+    auto* single = words_.type(dtype, 1, &one);
     auto* begin = b_.CreateAnd(elements, b_.getInt64(-static_cast<uint64_t>(width)));
     Registers found;
     for (int i = 0; i < width; ++i) {
       auto* at = b_.CreateAdd(begin, b_.getInt64(static_cast<uint64_t>(i)));
       auto* there = b_.CreateICmpSLT(at, elements);
       if (i + 1 == width || there == b_.getFalse()) {
-        found.push_back(constant(dtype, 0, 0));
+        found.push_back(math_.constant(dtype, 0, 0));
         continue;
       }
-      auto words =
-          gpu_->load_global(address(pointer, at), single, 1, there, {}, Stability::Invariant, tile::Caching::Normal);
-      found.push_back(from_words(words, dtype, 1)[0]);
+      auto words = gpu_.load_global(accesses_.address(pointer, at), single, 1, there, {}, Stability::Invariant,
+                                    tile::Caching::Normal);
+      found.push_back(words_.unpack(words, dtype, 1)[0]);
     }
-    tail = to_words(found, dtype);
+    tail = words_.pack(found, dtype);
   }
 }
 
-Status Emitter::load_windows(tile::OpId id) {
+Status Windows::load(tile::OpId id) {
   const auto& op = kernel_.op(id);
   const auto pointer = op.operands[0], result = op.results[0];
   const auto [width, run] = layouts_.windows[static_cast<size_t>(id)];
   const DType dtype = kernel_.type(result).dtype;
   const auto n = register_count(result), each = static_cast<size_t>(width);
   int count = 0;
-  auto* word = word_type(dtype, width, &count);
+  auto* word = words_.type(dtype, width, &count);
   const auto words_each = static_cast<size_t>(count);
   const auto offsets = registers(op.operands[1], n);
   Parts part;
-  if (op.operands.size() > 2) part = parts(registers(op.operands[2], n), width);
+  if (op.operands.size() > 2) part = accesses_.parts(registers(op.operands[2], n), width);
   const bool masked = !part.whole.empty();
-  order(GlobalAccess::Kind::Read, op);
+  accesses_.order(GlobalAccess::Kind::Read, op);
   const std::vector<Value*>& tail = tails_.at({pointer, width});
 
   auto number = [&](size_t v) { return b_.getInt64(v); };
@@ -114,12 +114,12 @@ Status Emitter::load_windows(tile::OpId id) {
   auto starts_at = [&](Value* offset) {
     auto* behind = b_.CreateAnd(b_.CreateSExt(offset, b_.getInt64Ty()), number(each - 1));
     shift = b_.CreateTrunc(behind, b_.getInt32Ty());
-    begin = address(pointer, b_.CreateNeg(behind));
+    begin = accesses_.address(pointer, b_.CreateNeg(behind));
     last = b_.CreateAdd(b_.CreateSub(elements_of(pointer), number(each)), behind);
   };
-  const bool alike = windows_start_alike(op.operands[1], width);
+  const bool alike = start_alike(op.operands[1], width);
   if (alike) starts_at(offsets[0]);
-  Groups windows;
+  Accesses::Groups windows;
   for (size_t first = 0; first < n; first += static_cast<size_t>(run)) {
     if (!alike) starts_at(offsets[first]);
     const auto here = windows.size(), several = static_cast<size_t>(run) / each;
@@ -135,25 +135,26 @@ Status Emitter::load_windows(tile::OpId id) {
       }
       if (masked && a < several)
         predicate = predicate ? b_.CreateOr(predicate, part.whole[here + a]) : part.whole[here];
-      for (auto* v : gpu_->load_global(b_.CreateGEP(memory_type(dtype), begin, at), word, count, predicate,
-                                       predicate ? tail : std::vector<Value*>(), stability_of(pointer), op.caching))
+      for (auto* v :
+           gpu_.load_global(b_.CreateGEP(math_.memory_type(dtype), begin, at), word, count, predicate,
+                            predicate ? tail : std::vector<Value*>(), accesses_.stability_of(pointer), op.caching))
         words.push_back(v);
     }
     for (size_t w = 0; w < several; ++w)
       windows.push_back(window(std::span<Value* const>(&words[w * words_each], 2 * words_each), shift, dtype, width));
   }
   if (masked) {
-    Registers others(n, constant(dtype, 0, 0));
+    Registers others(n, math_.constant(dtype, 0, 0));
     if (op.operands.size() > 3) others = registers(op.operands[3], n);
     for (size_t w = 0; w < windows.size(); ++w) {
-      auto other = to_words(std::span<Value* const>(&others[w * each], each), dtype);
+      auto other = words_.pack(std::span<Value* const>(&others[w * each], each), dtype);
       for (size_t i = 0; i < words_each; ++i) windows[w][i] = b_.CreateSelect(part.whole[w], windows[w][i], other[i]);
     }
-    load_rest(op, part, width, windows);
+    accesses_.load_rest(op, part, width, windows);
   }
   Registers out;
   for (const auto& words : windows)
-    for (auto* v : from_words(words, dtype, width)) out.push_back(v);
+    for (auto* v : words_.unpack(words, dtype, width)) out.push_back(v);
   define(result, std::move(out));
   return {};
 }

@@ -1,8 +1,8 @@
 // The analytic choice: which axis the tile runs along, how wide, how much a program takes. Instant; a tuner may replace
 // the numbers in Schedule::config.
 #include "codegen/schedule/choose.h"
-#include "codegen/schedule/fold.h"
-#include "codegen/schedule/lowering.h"
+#include "codegen/schedule/lower/fold.h"
+#include "codegen/schedule/lower/lowering.h"
 #include <algorithm>
 #include <bit>
 

@@ -1,6 +1,6 @@
 // Attention as one kernel on the emulator, beside the same computed plainly in f64: sizes that fill no tile, masks of
 // all kinds, shared heads, strides.
-#include "codegen/schedule/block_attention.h"
+#include "codegen/schedule/lower/block_attention.h"
 #include "harness.h"
 #include <cmath>
 

@@ -1,0 +1,87 @@
+// What all parts of the emission of a GPU kernel share: the kernel with its layouts and what is known of its values,
+// the function that is being written, and the registers that hold each value. Private to codegen/llvm.
+#pragma once
+#include "codegen/layout/assign.h"
+#include "codegen/layout/axis_info.h"
+#include "codegen/layout/bounds.h"
+#include "codegen/llvm/gpu_hazards.h"
+#include "codegen/llvm/gpu_math.h"
+
+namespace tessera::gpu {
+
+using Registers = std::vector<Value*>; // of a thread, in the order of a tile's layout
+
+struct Context {
+  Context(llvm::Module& module, const layout::KernelLayouts& layouts, bool emulated);
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  [[nodiscard]] int threads() const { return layouts.warps * layout::kLanes; }
+
+  const layout::KernelLayouts& layouts;
+  const tile::Kernel& kernel;
+  Math math;
+  Hazards hazards;
+  // By value id.
+  std::vector<Registers> values;
+  std::vector<layout::AxisInfo> facts;
+  std::vector<layout::Bounds> bounds;
+  std::vector<const tile::Op*> definitions; // null of parameters and region arguments
+  // Of the function, once it has begun.
+  llvm::Function* function = nullptr;
+  Value *thread = nullptr, *program = nullptr; // i32, i64
+  Value* error = nullptr;                      // address of the i32 for bounds violations
+};
+
+// Begins the function, and defines the kernel's parameters.
+void begin(Context& context);
+
+// What a part of the emission names of the context.
+class Part {
+public:
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+
+protected:
+  explicit Part(Context& context)
+      : c_(context), kernel_(context.kernel), layouts_(context.layouts), math_(context.math),
+        gpu_(context.math.intrinsics()), b_(context.math.builder()) {}
+  ~Part() = default;
+
+  [[nodiscard]] const Registers& registers(tile::ValueId id) const { return c_.values[static_cast<size_t>(id)]; }
+  [[nodiscard]] Registers registers(tile::ValueId id, size_t count) const; // scalars as often as asked
+  [[nodiscard]] size_t register_count(tile::ValueId id) const;             // of a tile's layout; 1 of a scalar
+  [[nodiscard]] Value* scalar(tile::ValueId id) const;
+  void define(tile::ValueId id, Registers registers) { c_.values[static_cast<size_t>(id)] = std::move(registers); }
+  [[nodiscard]] DType dtype_of(tile::ValueId id) const { return kernel_.type(id).dtype; }
+  [[nodiscard]] Diagnostic error(const std::string& what) const { return math_.error(what); }
+
+  Context& c_;
+  const tile::Kernel& kernel_;
+  const layout::KernelLayouts& layouts_;
+  Math& math_;
+  Intrinsics& gpu_;
+  llvm::IRBuilder<>& b_;
+};
+
+// Emission of operations, whatever kind they are of: what has a body, or repeats operations, asks for it.
+class Operations {
+public:
+  virtual Status operation(tile::OpId id) = 0;
+  Status block(const std::vector<tile::OpId>& ops) {
+    for (auto id : ops) TESSERA_TRY(operation(id));
+    return {};
+  }
+
+protected:
+  ~Operations() = default;
+};
+
+// In memory, shared memory too: a bool is a byte.
+[[nodiscard]] inline int element_bytes(DType dtype) { return std::max(1, info(dtype).bits / 8); }
+
+[[nodiscard]] Value* disjoint_or(llvm::IRBuilder<>& b, Value* x, Value* y); // no common bit: also their sum
+[[nodiscard]] Value* both(llvm::IRBuilder<>& b, Value* x, Value* y);        // conjunction; null is true
+// Of a mask: it holds for no element, as the sizes say.
+[[nodiscard]] bool is_never(const Value* predicate);
+
+} // namespace tessera::gpu

@@ -1,0 +1,37 @@
+// Arithmetic of one GPU thread, number by number. Owns the builder, and the instructions behind it. Private to
+// codegen/llvm.
+#pragma once
+#include "codegen/llvm/arith.h"
+#include "codegen/llvm/gpu_intrinsics.h"
+
+namespace tessera::gpu {
+
+class Math final : public irgen::Arithmetic {
+public:
+  Math(llvm::Module& module, const tile::Kernel& kernel, bool emulated);
+  [[nodiscard]] llvm::IRBuilder<>& builder() { return b_; }
+  [[nodiscard]] llvm::Module& module() { return module_; }
+  [[nodiscard]] Intrinsics& intrinsics() { return *gpu_; }
+
+  // Where the GPU has something better than the common code.
+  Result<Value*> arith(ScalarOp op, DType result, DType argument, std::span<Value* const> args) override;
+  Value* cast(Value* v, DType from, DType to) override;
+  Value* min_max(bool max, DType dtype, Value* a, Value* b) override;
+  Value* one_plus(ScalarOp op, Value* x); // 1 + erf(x), 1 + tanh(x)
+  Value* divided(Value* x, const llvm::ConstantFP& by);
+  void target_attributes(llvm::Function& f) const override;
+  using Arithmetic::error;
+
+private:
+  Result<Value*> math(ScalarOp op, DType dtype, std::span<Value* const> args) override;
+  Value* exp_f32(Value* x);
+  Value* tanh_f32(Value* x);
+  Value* erf_f32(Value* x);
+  Value* with_sign(Value* magnitude, Value* sign);
+  Value* to_integer(Value* x, DType from, DType to);
+
+  std::unique_ptr<Intrinsics> gpu_;
+  bool short_functions_; // 16 bits of an elementary function are enough
+};
+
+} // namespace tessera::gpu

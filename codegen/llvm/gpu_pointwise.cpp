@@ -1,0 +1,116 @@
+#include "codegen/llvm/gpu_pointwise.h"
+#include "graph/support/check.h"
+
+namespace tessera::gpu {
+
+using tile::OpKind;
+
+void Pointwise::constant(const tile::Op& op) {
+  const auto result = op.results[0];
+  define(result, Registers(register_count(result), math_.constant(dtype_of(result), op.f, op.i)));
+}
+
+void Pointwise::program_id(const tile::Op& op) { define(op.results[0], {op.axis == 0 ? c_.program : b_.getInt64(0)}); }
+
+void Pointwise::expand_dims(const tile::Op& op) {
+  define(op.results[0], registers(op.operands[0], register_count(op.results[0])));
+  indices_.index_form(op);
+}
+
+Status Pointwise::broadcast(const tile::Op& op) {
+  auto from = op.operands[0], to = op.results[0];
+  if (!kernel_.type(from).is_tile()) {
+    define(to, registers(from, register_count(to)));
+    return {};
+  }
+  auto map = layout::register_map(layouts_[from], layouts_[to]);
+  TESSERA_CHECK(map.has_value(), "broadcast between threads in kernel " + kernel_.name);
+  Registers out;
+  for (int r : *map) out.push_back(registers(from)[static_cast<size_t>(r)]);
+  define(to, std::move(out));
+  indices_.index_form(op);
+  return {};
+}
+
+// add(erf(x), 1) and add(tanh(x), 1), f32.
+std::optional<Registers> Pointwise::one_plus(const tile::Op& op) {
+  if (op.scalar != ScalarOp::Add || kernel_.type(op.results[0]).dtype != DType::F32) return std::nullopt;
+  for (size_t f = 0; f < 2; ++f) {
+    const auto* function = c_.definitions[static_cast<size_t>(op.operands[f])];
+    const auto* one = c_.definitions[static_cast<size_t>(op.operands[1 - f])];
+    while (one && one->kind == OpKind::Broadcast) one = c_.definitions[static_cast<size_t>(one->operands[0])];
+    if (!function || function->kind != OpKind::Scalar || !one || one->kind != OpKind::Const || one->f != 1) continue;
+    if (function->scalar != ScalarOp::Erf && function->scalar != ScalarOp::Tanh) continue;
+    Registers out;
+    for (auto* x : registers(function->operands[0], register_count(op.operands[f])))
+      out.push_back(math_.one_plus(function->scalar, x));
+    if (out.size() == 1) out.assign(register_count(op.results[0]), out[0]);
+    return out;
+  }
+  return std::nullopt;
+}
+
+Status Pointwise::scalar_op(const tile::Op& op) {
+  auto result = op.results[0];
+  size_t n = register_count(result);
+  DType type = kernel_.type(result).dtype;
+  DType argument = kernel_.type(op.operands[op.scalar == ScalarOp::Select ? 1 : 0]).dtype;
+  if (auto in_32 = indices_.narrow(op)) {
+    define(result, std::move(*in_32));
+    indices_.index_form(op); // what goes on with it may not fit
+    return {};
+  }
+  auto better = indices_.compare(op);
+  if (!better) better = one_plus(op);
+  if (!better) {
+    TESSERA_ASSIGN(better, indices_.divide(op));
+  }
+  if (better) {
+    define(result, std::move(*better));
+    return {};
+  }
+  std::vector<Registers> args;
+  for (auto o : op.operands) args.push_back(registers(o, n));
+  Registers out;
+  // A number that a thread has one of: a mean.
+  if (op.scalar == ScalarOp::Div && type == DType::F32 && n == 1)
+    if (auto* by = llvm::dyn_cast<llvm::ConstantFP>(args[1][0]); by && by->getValueAPF().isFiniteNonZero()) {
+      define(result, {math_.divided(args[0][0], *by)});
+      return {};
+    }
+  if (op.scalar == ScalarOp::Cast && n > 1) {
+    out = cast_registers(args[0], argument, type);
+  } else {
+    auto same = static_cast<size_t>(indices_.constant_bits(result));
+    for (size_t r = 0; r < n; ++r) {
+      if (r & same) {
+        out.push_back(out[r & ~same]);
+        continue;
+      }
+      std::vector<Value*> a;
+      for (const auto& x : args) a.push_back(x[r]);
+      TESSERA_ASSIGN(auto* v, math_.arith(op.scalar, type, argument, a));
+      out.push_back(v);
+    }
+  }
+  define(result, std::move(out));
+  indices_.index_form(op);
+  return {};
+}
+
+// Two at a time where one instruction rounds two.
+Registers Pointwise::cast_registers(const Registers& from, DType from_type, DType to) {
+  Registers out;
+  if ((to != DType::F16 && to != DType::BF16) || from_type == DType::F64 || from_type == to) {
+    for (auto* v : from) out.push_back(math_.cast(v, from_type, to));
+    return out;
+  }
+  for (size_t r = 0; r < from.size(); r += 2) {
+    auto *low = math_.cast(from[r], from_type, DType::F32), *high = math_.cast(from[r + 1], from_type, DType::F32);
+    auto* pair = to == DType::F16 ? gpu_.pack_f16(low, high) : gpu_.pack_bf16(low, high);
+    for (auto* v : words_.unpack(std::span<Value* const>(&pair, 1), to, 2)) out.push_back(v);
+  }
+  return out;
+}
+
+} // namespace tessera::gpu

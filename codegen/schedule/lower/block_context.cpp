@@ -1,0 +1,78 @@
+#include "codegen/schedule/lower/block_context.h"
+#include <cctype>
+
+namespace tessera::block {
+
+Context::Context(const Graph& graph_, const LoopNest& nest_, const BlockSpace& space, const BlockPlan& plan_,
+                 const std::string& name, OnlineSums online_, bool window)
+    : graph(graph_), nest(nest_), d(space.domain), plan(plan_), b(out.kernel), sizes(b, d), online(std::move(online_)),
+      stages(d.reduces && (plan.loop || plan.team) ? plan_stages(nest, d) : Stages()), needs(find_needs(nest, d)),
+      memo(d.live.size()), point(window ? -1 : space.point) {
+  for (char c : name) out.kernel.name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  if (out.kernel.name.empty()) out.kernel.name = "kernel";
+  out.kernel.config["warps"] = plan.warps;
+  if (plan.min_blocks > 0) out.kernel.config["min_blocks"] = plan.min_blocks;
+  if (plan.streaming) out.kernel.config["streaming"] = 1;
+  out.schedule = plan.schedule;
+  out.conditions = plan.conditions;
+  if (auto it = plan.schedule.config.find("exact_division"); it != plan.schedule.config.end())
+    exact_division = it->second != 0;
+  row_may_be_empty = d.reduces && d.env.range(d.row_count()).lo < 1;
+
+  sides[0].axis = space.row;
+  sides[0].lanes = plan.rows;
+  sides[1].axis = space.column;
+  sides[1].lanes = plan.columns;
+  for (int i : {0, 1})
+    if (const int axis = sides[static_cast<size_t>(i)].axis;
+        d.reduces && axis >= 0 && d.axes[static_cast<size_t>(axis)].role == AxisRole::Row)
+      fold = i;
+  if (fold >= 0) sides[static_cast<size_t>(fold)].steps = plan.steps, sides[static_cast<size_t>(fold)].run = plan.run;
+  if (!d.reduces) sides[1].run = plan.run;
+  int rank = 0;
+  for (Side& s : sides)
+    if (s.lanes > 1) {
+      s.dim = rank;
+      rank += s.dims();
+    }
+}
+
+std::vector<int> Part::full_shape() const {
+  std::vector<int> shape;
+  for (const Side& s : sides_) {
+    if (s.dim < 0) continue;
+    if (s.steps > 1) shape.push_back(s.steps);
+    shape.push_back(s.width());
+    if (s.run > 1) shape.push_back(s.run);
+  }
+  return shape;
+}
+
+// Of a tile without the row's dimensions: with them, of one position.
+V Part::kept(V v) {
+  if (!is_tile(v)) return v;
+  for (size_t rank = full_shape().size(); b_.kernel().type(v).shape.size() < rank;)
+    v = b_.expand_dims(v, fold_side()->dim);
+  return v;
+}
+
+V Part::inside(const std::vector<int>& shape) {
+  V mask = -1;
+  for (const Side& s : sides_) {
+    bool moves = false;
+    for (int i = 0; i < s.dims() && !shape.empty(); ++i) moves = moves || shape[static_cast<size_t>(s.dim + i)] > 1;
+    if (moves && s.mask >= 0) mask = both(mask, s.mask);
+  }
+  return mask;
+}
+
+// Hints for what is as large as the nest. What is to last until the last round of several is let go by that one, and
+// nothing leaves before it.
+tile::Caching Part::caching(const Access& a) const {
+  if (!a.terms.empty() || d_.access_deps(a) != (uint64_t{1} << d_.axes.size()) - 1) return tile::Caching::Normal;
+  if (c_.last_round == 0) return plan_.reads;
+  if (plan_.reads == tile::Caching::Lasting && c_.reading == c_.last_round) return tile::Caching::Leaving;
+  return plan_.reads == tile::Caching::Leaving && c_.reading < c_.last_round ? tile::Caching::Normal : plan_.reads;
+}
+
+} // namespace tessera::block

@@ -1,0 +1,128 @@
+// What all parts of the lowering to blocks share, private to the folder: the nest and its plan, the kernel that is
+// being written, the sides of the tile, and the values that are known.
+#pragma once
+#include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/lower/sizes.h"
+#include "codegen/schedule/needs.h"
+#include "codegen/schedule/online.h"
+#include "codegen/schedule/stages.h"
+#include <array>
+
+namespace tessera::block {
+
+using V = tile::ValueId;
+using Values = std::vector<V>;
+
+// A dimension of the tile. `axis` is a position in the domain, -1 when nothing lies along it; of one lane: scalars.
+struct Side {
+  int axis = -1, lanes = 1;
+  int steps = 1, run = 1; // of several: the side is more dimensions, [steps, lanes / steps / run, run]
+  int dim = -1;           // of tiles; -1 for one lane
+  V base = -1;            // position of the first lane
+  V mask = -1;            // positions within the axis' extent, along this dimension; -1: all are
+  V blocks = -1;          // number of this program along it
+  [[nodiscard]] int dims() const { return dim < 0 ? 0 : 1 + (steps > 1) + (run > 1); }
+  [[nodiscard]] int width() const { return lanes / steps / run; } // accumulators
+};
+
+// Values that are there. What a loop's body or a branch has computed is forgotten at its end.
+class Memo {
+public:
+  explicit Memo(size_t n) : raw(n, -1), loaded(n, -1), values_(2 * n, -1) {}
+  // By ScalarId; then reciprocals by ScalarId of the divisor.
+  [[nodiscard]] V operator[](size_t slot) const { return values_[slot]; }
+  void forget(size_t slot) { values_[slot] = -1; }
+  void remember(size_t slot, V v) {
+    values_[slot] = v;
+    log_.push_back(slot);
+  }
+  template <class F>
+  auto scoped(F&& f) {
+    struct Leave {
+      Memo& memo;
+      size_t mark;
+      ~Leave() {
+        for (; memo.log_.size() > mark; memo.log_.pop_back()) memo.forget(memo.log_.back());
+      }
+    } leave{*this, log_.size()};
+    return f();
+  }
+
+  Values raw;    // by ScalarId: what a load that is known has read, before it is cast
+  Values loaded; // by ScalarId of a load: the tile that a walk has loaded ahead, -1 where there is none
+
+private:
+  Values values_;
+  std::vector<size_t> log_; // slots in order of remembering
+};
+
+struct Context {
+  Context(const Graph& graph, const LoopNest& nest, const BlockSpace& space, const BlockPlan& plan,
+          const std::string& name, OnlineSums online, bool window);
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const Graph& graph;
+  const LoopNest& nest;
+  const Domain& d;
+  const BlockPlan& plan;
+  ScheduledKernel out;
+  tile::Builder b;
+  SizeEmitter sizes;
+  const OnlineSums online;
+  const Stages stages; // of loops and teams
+  const Needs needs;
+  Memo memo;
+  std::array<Side, 2> sides; // rows, columns
+  int point;                 // axis that a program has one position of, -1 when there is none
+  int fold = -1;             // side along which rows are folded
+  Values pointers;           // by buffer
+  bool row_may_be_empty = false, exact_division = false;
+  // Of the moment.
+  V guard = -1;       // a condition on all loads and stores; -1: true
+  int reading = 0;    // round that loads are for
+  int last_round = 0; // that reads the row
+  int round = -1;     // whose loop is being emitted; -1 outside
+  int known = 0;      // rounds whose reductions are known
+};
+
+// What a part of the lowering names of the context.
+class Part {
+public:
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+
+protected:
+  explicit Part(Context& c)
+      : c_(c), graph_(c.graph), nest_(c.nest), d_(c.d), plan_(c.plan), stages_(c.stages), online_(c.online),
+        out_(c.out), b_(c.b), sizes_(c.sizes), memo_(c.memo), sides_(c.sides), fold_(c.fold) {}
+  ~Part() = default;
+
+  [[nodiscard]] const ScalarNode& node(ScalarId id) const { return nest_.dag[id]; }
+  [[nodiscard]] const Axis& axis(const Side& s) const { return d_.axes[static_cast<size_t>(s.axis)]; }
+  [[nodiscard]] Side* fold_side() const { return fold_ < 0 ? nullptr : &sides_[static_cast<size_t>(fold_)]; }
+  [[nodiscard]] bool is_tile(V v) const { return b_.kernel().type(v).is_tile(); }
+  V splat(V v, const std::vector<int>& shape) { return shape.empty() ? v : b_.broadcast(v, shape); }
+  [[nodiscard]] std::vector<int> full_shape() const;
+  V full(V v) { return b_.broadcast(v, full_shape()); }
+  V kept(V v); // of a tile without the row's dimensions: with them, of one position
+  V both(V a, V b) { return a < 0 ? b : b < 0 ? a : sizes_.op(ScalarOp::And, a, b); } // -1 is true
+  V inside(const std::vector<int>& shape);                                            // mask of the sides that it has
+  [[nodiscard]] tile::Caching caching(const Access& a) const;
+
+  Context& c_;
+  const Graph& graph_;
+  const LoopNest& nest_;
+  const Domain& d_;
+  const BlockPlan& plan_;
+  const Stages& stages_;
+  const OnlineSums& online_;
+  ScheduledKernel& out_;
+  tile::Builder& b_;
+  SizeEmitter& sizes_;
+  Memo& memo_;
+  std::array<Side, 2>& sides_;
+  const int fold_;
+};
+
+} // namespace tessera::block

@@ -1,0 +1,279 @@
+// A block's program: where its tile stands, masks at the ends, loops over long rows, stores.
+#include "codegen/schedule/block_facts.h"
+#include "codegen/schedule/lower/block_lowering.h"
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace tessera {
+namespace block {
+
+ScheduledKernel BlockLowering::run() {
+  parameters();
+  program();
+  finish_sizes();
+  overwritable();
+  return std::move(out_);
+}
+
+void BlockLowering::parameters() {
+  for (size_t i = 0; i < d_.buffers.size(); ++i) {
+    const Value& v = graph_.value(d_.buffers[i]);
+    std::string name = v.name.empty() ? "b" + std::to_string(i) : v.name;
+    c_.pointers.push_back(b_.param(name, {tile::Type::Kind::Pointer, v.type.dtype, {}}, d_.written[i]));
+    // Each point has its own element; of places that data say nobody knows.
+    auto here = [&](const Access& a) { return a.buffer == static_cast<int>(i); };
+    if (auto w = std::find_if(d_.stores.begin(), d_.stores.end(), here);
+        (plan_.loop || plan_.turns > 1 || plan_.taps > 0) && w != d_.stores.end())
+      out_.kernel.params.back().once =
+          w->terms.empty() && std::find_if(std::next(w), d_.stores.end(), here) == d_.stores.end();
+  }
+  if (plan_.team) team_.add_parameters();
+}
+
+// Takes the program's number apart, the columns' block fastest, or the rows', and places the tile.
+void BlockLowering::program() {
+  V number = b_.program_id(0);
+  SymExpr point = c_.point >= 0 ? d_.axes[static_cast<size_t>(c_.point)].extent : SymExpr(1);
+  std::vector<std::pair<Side*, SymExpr>> parts;
+  out_.grid = point;
+  for (size_t n : {size_t{0}, size_t{1}}) {
+    const size_t i = plan_.downward ? n : 1 - n;
+    Side& s = sides_[i];
+    if (s.axis < 0 || static_cast<int>(i) == fold_) continue;
+    const SymExpr positions = axis(s).extent + (shift_.is_shifted(s) ? plan_.shift - 1 : 0);
+    const int64_t turns = i == 0 ? plan_.turns : 1;
+    SymExpr blocks = d_.env.simplify(ceildiv(positions, s.lanes * turns));
+    out_.grid *= blocks;
+    if (blocks.is_const(1))
+      s.blocks = sizes_.constant(0);
+    else
+      parts.emplace_back(&s, blocks);
+  }
+  if (plan_.team) number = team_.take_member(number, d_.env.simplify(out_.grid));
+  bool points = !d_.env.simplify(point).is_const(1);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    auto [side, blocks] = parts[i];
+    if (i + 1 == parts.size() && !points) {
+      side->blocks = number;
+      continue;
+    }
+    V n = sizes_.number(blocks);
+    side->blocks = sizes_.op(ScalarOp::Mod, number, n);
+    number = sizes_.op(ScalarOp::Div, number, n);
+  }
+  if (c_.point >= 0) sizes_.bind(d_.axes[static_cast<size_t>(c_.point)].var, points ? number : sizes_.constant(0));
+  out_.grid = d_.env.simplify(out_.grid);
+
+  scalars_.hoist(c_.point >= 0 ? uint64_t{1} << c_.point : 0);
+  if (plan_.staged) staged_.reserve();
+  auto placed = [&](bool masks) {
+    for (size_t i : {size_t{0}, size_t{1}}) {
+      Side& s = sides_[i];
+      if (s.axis < 0) continue;
+      if (shift_.is_shifted(s)) fold_ < 0 ? shift_.shift_tile_rows() : shift_.shift_row();
+      if (static_cast<int>(i) != fold_)
+        placement_.place(s, sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes)),
+                         masks || placement_.stands_alone(s));
+      else if (!plan_.loop)
+        placement_.place(
+            s, plan_.team ? sizes_.op(ScalarOp::Mul, team_.member(), sizes_.constant(s.lanes)) : sizes_.constant(0),
+            masks);
+    }
+  };
+  if (plan_.turns > 1) return in_turns();
+  if (!plan_.whole_branch) {
+    placed(true);
+    return body(false);
+  }
+  auto branch = [&](bool masks) {
+    return [&, masks]() -> Values {
+      memo_.scoped([&] {
+        placed(masks);
+        body(!masks && !placement_.stands_alone(sides_[1]));
+      });
+      return {};
+    };
+  };
+  const V whole = placement_.whole_block();
+  if (whole < 0) {
+    placed(true);
+    return body(false);
+  }
+  b_.if_else(whole, branch(false), branch(true));
+}
+
+// The program's tiles of rows one after the other. What they have in common is computed before the first.
+void BlockLowering::in_turns() {
+  Side &rows = sides_[0], &columns = sides_[1];
+  placement_.place(columns, sizes_.constant(0), true);
+  const V turns = sizes_.constant(plan_.turns), first = sizes_.op(ScalarOp::Mul, rows.blocks, turns);
+  V end = sizes_.op(ScalarOp::Add, first, turns);
+  if (d_.env.divisor(axis(rows).extent) % (int64_t{rows.lanes} * plan_.turns) != 0) {
+    const V tiles = sizes_.number(d_.env.simplify(ceildiv(axis(rows).extent, rows.lanes)));
+    end = sizes_.op(ScalarOp::Min, end, tiles);
+  }
+  b_.for_loop(
+      first, end, sizes_.constant(1), {},
+      [&](V i, std::span<const V>) {
+        memo_.scoped([&] {
+          placement_.place(rows, sizes_.op(ScalarOp::Mul, i, sizes_.constant(rows.lanes)), true);
+          body(false);
+        });
+        return Values{};
+      },
+      plan_.turns);
+}
+
+// All values before the first store: an output may lie on top of an input that is read at the same place.
+void BlockLowering::body(bool whole) {
+  if (unrolled_.window()) return window_.body();
+  if (plan_.staged) staged_.stage(whole, [&] { scalars_.load_beside(); });
+  if (d_.reduces && !plan_.loop) scalars_.load_ahead();
+  if (plan_.loop || plan_.team) return rounds();
+  Values values;
+  for (const Store& s : nest_.stores) values.push_back(scalars_.value(s.scalar));
+  for (size_t i = 0; i < values.size(); ++i) scalars_.store(i, values[i]);
+}
+
+void BlockLowering::rounds() {
+  Side& s = *fold_side();
+  // The parts of offsets that the loops do not move, found again by the builder when it meets them inside.
+  for (ScalarId id = 0; plan_.loop && id < nest_.dag.size(); ++id)
+    if (d_.live[static_cast<size_t>(id)] && node(id).op == ScalarOp::Load && d_.row_varying(id))
+      sizes_.number(d_.loads[static_cast<size_t>(id)].offset.substitute({{axis(s).var.symbol_id(), 0}}));
+  for (const Access& a : d_.stores)
+    if (plan_.loop && (d_.axes_in(a.offset) & d_.row_mask))
+      sizes_.number(a.offset.substitute({{axis(s).var.symbol_id(), 0}}));
+  for (size_t k = 0; k < stages_.stages.size(); ++k)
+    if (!stages_.stages[k].reduces.empty() || !stages_.stages[k].stores.empty()) c_.last_round = static_cast<int>(k);
+  share_.begin();
+  for (size_t k = 0; k < stages_.stages.size(); ++k) {
+    const Stage& stage = stages_.stages[k];
+    c_.known = static_cast<int>(k);
+    if (stage.reduces.empty() && stage.stores.empty()) continue;
+    scalars_.hoist(~d_.row_mask);
+    c_.round = c_.reading = c_.known;
+    Fold fold(b_, nest_, online_, fold_state(nest_, stage.reduces, online_, d_.position_dtype()));
+    Values state = accumulators_.merged(fold, walk_.walk(k, fold));
+    c_.round = -1;
+    if (plan_.team) {
+      team_.settle(k, fold, state);
+    } else {
+      c_.known = static_cast<int>(k) + 1;
+      accumulators_.finish(fold, state);
+    }
+  }
+  plan_.team ? team_.finish() : scalars_.store_rows();
+}
+
+void BlockLowering::finish_sizes() {
+  out_.buffers = d_.buffers;
+  out_.buffer_written = d_.written;
+  out_.sizes = sizes_.sizes();
+  SymExpr work = 1;
+  for (const Side& s : sides_)
+    if (s.axis >= 0) work *= fold_side() == &s ? axis(s).extent : sym_min(axis(s).extent, s.lanes);
+  out_.work_per_program = d_.env.simplify(work);
+  out_.scratch_bytes = 0;
+  // Index arithmetic in 32 bits follows from it (layout/bounds.h).
+  if (int64_t most = d_.env.range(out_.grid).hi; most <= std::numeric_limits<int32_t>::max())
+    out_.kernel.config["programs"] = std::max<int64_t>(1, most);
+  // What is known to divide a size is a power of two or of use by its power of two only.
+  for (size_t i = 0; i < out_.sizes.size(); ++i) {
+    TESSERA_CHECK(d_.axes_in(out_.sizes[i]) == 0, "a size parameter with an axis: " + out_.sizes[i].str());
+    int64_t divisor = d_.env.divisor(out_.sizes[i]);
+    out_.kernel.params[d_.buffers.size() + team_.parameters() + i].multiple_of =
+        std::max<int64_t>(1, divisor & -divisor);
+  }
+}
+
+// Which inputs an output may take the memory of. All programs run at once, and so do the threads of one: an element may
+// be overwritten when the thread that writes it is the only one that reads it, and has done so. Load and store of one
+// offset have one layout, and each element one thread, where the offset moves with every dimension of the tile and the
+// tile has no fewer elements than the block threads. With loops only the last round may write.
+void BlockLowering::overwritable() {
+  out_.may_overwrite.resize(d_.buffers.size());
+  int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes;
+  if (elements < int64_t{32} * plan_.warps) return;
+  for (size_t s = 0; s < d_.stores.size(); ++s) {
+    const Access& w = d_.stores[s];
+    uint64_t along = d_.axes_in(w.offset);
+    bool moves = true;
+    for (const Side& side : sides_) moves = moves && (side.lanes == 1 || (side.axis >= 0 && along >> side.axis & 1));
+    bool last = !plan_.loop ||
+                d_.stage[static_cast<size_t>(nest_.stores[s].scalar)] + 1 == static_cast<int>(stages_.stages.size());
+    if (!moves || !last) continue;
+    for (int b : read_only_where(graph_, nest_, d_, w)) {
+      out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(b);
+      // With tiles loaded ahead, or branches for whole ones, the order of offsets alone does not show it.
+      if (plan_.ahead || plan_.copied || plan_.shift > 1 || plan_.turns > 1)
+        out_.kernel.params[static_cast<size_t>(b)].in_place = true;
+    }
+  }
+}
+
+} // namespace block
+
+Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, const Domain& domain,
+                                    const BlockPlan& plan, const std::string& name) {
+  auto unfit = [&](const std::string& why) {
+    return Diagnostic(ErrorCode::CodegenError, "schedule '" + std::string(tessera::name(plan.schedule.kind)) + "' [" +
+                                                   std::to_string(plan.rows) + ", " + std::to_string(plan.columns) +
+                                                   "] does not fit kernel '" + name + "': " + why);
+  };
+  auto power = [](int64_t n) { return n >= 1 && (n & (n - 1)) == 0; };
+  if (!power(plan.rows) || !power(plan.columns) || !power(plan.warps) || !power(plan.steps) || !power(plan.run) ||
+      plan.warps > 32)
+    return unfit("tiles, warps and their parts are powers of two");
+  Domain d = domain;
+  for (const SizeCondition& c : plan.conditions) assume(d.env, c);
+  std::optional<WindowAxes> window;
+  if (plan.taps > 0) {
+    if (!d.reduces || plan.loop || plan.team || plan.turns > 1 || plan.staged || plan.shift > 1 || plan.steps > 1 ||
+        plan.run > 1)
+      return unfit("a window has no loop, team or turns");
+    TESSERA_ASSIGN(window, spread_window(nest, d, plan));
+  }
+  if (plan.split >= 0) {
+    if (d.env.divisor(d.axes[static_cast<size_t>(plan.split)].extent) % plan.columns != 0)
+      return unfit("the axis that is split is no multiple of the vector");
+    split_axis(nest, d, static_cast<size_t>(plan.split), plan.columns);
+  }
+  size_t members = plan.groups.points.size() + plan.groups.rows.size() + plan.groups.columns.size();
+  if (members != d.axes.size()) return unfit("each axis belongs to one group");
+  BlockSpace space = group_axes(nest, std::move(d), plan.groups);
+  if ((plan.rows > 1 && space.row < 0) || (plan.columns > 1 && space.column < 0))
+    return unfit("a dimension without an axis");
+  if (window) {
+    if (space.point < 0 || space.domain.axes[static_cast<size_t>(space.point)].role != AxisRole::Row)
+      return unfit("the row axes of a window are points");
+    window->fold = space.domain.axes[static_cast<size_t>(space.point)].var;
+  }
+  bool rows_folded = space.row >= 0 && space.domain.axes[static_cast<size_t>(space.row)].role == AxisRole::Row;
+  const int each = plan.steps * plan.run;
+  const bool flat = !space.domain.reduces;
+  if (each > 1 &&
+      ((flat ? plan.steps > 1 : !plan.loop && !plan.team) || (rows_folded ? plan.rows : plan.columns) <= each))
+    return unfit("steps and runs are of wider tiles, and of loops where there are reductions");
+  if (plan.staged &&
+      (!flat || plan.rows < 2 || plan.columns < 2 || plan.groups.rows.size() != 1 || plan.groups.columns.size() != 1))
+    return unfit("operands are staged for tiles of two axes, without reductions");
+  if (plan.shift > 1 &&
+      (!power(plan.shift) || rows_folded || plan.columns < 2 || plan.groups.columns.size() != 1 ||
+       (!plan.staged && (plan.rows > 1 || flat)) ||
+       !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), plan.aligned_at(), plan.shift)))
+    return unfit("rows are shifted one at a time, along one axis, that is contiguous somewhere");
+  if (plan.turns > 1 &&
+      (plan.loop || plan.team || plan.shift > 1 || rows_folded || !space.domain.reduces || space.row < 0))
+    return unfit("rows are taken in turn where they stand in the tile, whole, and begin at an access");
+  if ((plan.ahead || plan.keep > 0) && !plan.loop) return unfit("tiles are loaded ahead, and kept, in loops");
+  OnlineSums online;
+  if (auto wanted = plan.schedule.config.find("online");
+      (plan.loop || plan.team) && wanted != plan.schedule.config.end() && wanted->second != 0)
+    online = find_online(nest, space.domain);
+  block::Context context(graph, nest, space, plan, name, std::move(online), window.has_value());
+  return block::BlockLowering(context, std::move(window)).run();
+}
+
+} // namespace tessera

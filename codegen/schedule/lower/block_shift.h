@@ -1,0 +1,32 @@
+// Rows that begin at any alignment, private to the folder: tiles from aligned places on.
+#pragma once
+#include "codegen/schedule/lower/block_context.h"
+
+namespace tessera::block {
+
+class Shift final : Part {
+public:
+  explicit Shift(Context& context) : Part(context) {}
+  void shift_row();
+  void shift_tile_rows();
+  [[nodiscard]] bool is_shifted(const Side& s) const { return plan_.shift > 1 && &s == &sides_[1]; }
+  // Of an access that is aligned where the tiles are: its offset in them.
+  [[nodiscard]] std::optional<SymExpr> aligned_offset(const Access& a) const;
+  void tell_end(const Access& a);
+  void mask(Side& side);
+  V whole_tile(V at);
+  V tiles();
+  [[nodiscard]] SymExpr positions_of_row() const; // that tiles are to cover
+  [[nodiscard]] const SymExpr& by() const { return shift_.by; }
+  [[nodiscard]] const SymExpr& place() const { return shift_.place; }
+
+private:
+  [[nodiscard]] std::optional<SymExpr> in_step(const Access& a) const;
+
+  struct {
+    SymExpr start;              // of the row in the accesses that decide, elements
+    SymExpr aligned, by, place; // start - by, a multiple of plan_.shift; position in the tiles, from `aligned` on
+  } shift_;
+};
+
+} // namespace tessera::block

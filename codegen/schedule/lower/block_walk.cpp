@@ -1,0 +1,262 @@
+// Rounds over a row that is longer than the tile.
+//
+// With `ahead` the loads of a tile are issued before the tile in front of it is folded, so that memory is not idle
+// meanwhile. Rounds go to and fro, tiles of a row 0 1 2 3:
+//
+//   round 0   load 0 | load 1, fold 0 | load 2, fold 1 | load 3, fold 2 | load 2 again, fold 3 |
+//   round 1   fold 3 | load 1, fold 2 | load 0, fold 1 | fold 0 |
+//
+// Round 1 finds tile 3 in registers, and tile 2 under way while the block folds. The last tile, which may end within
+// the row, stands outside of the loops: in them nothing is masked but what is loaded.
+//
+// Of shifted rows of known length the first tile, which begins within an access, stands outside as well, and the tile
+// before the last one where the row may end in it. What is masked of them is known from their places, and nothing of
+// the others is.
+#include "codegen/schedule/lower/block_walk.h"
+#include "codegen/schedule/lower/shapes.h"
+#include <algorithm>
+#include <array>
+
+namespace tessera::block {
+
+Values RoundTile::body(const Stage& stage, const Fold& fold, const Values& accumulators) {
+  Values stored;
+  for (size_t i : stage.stores) stored.push_back(scalars_.value(nest_.stores[i].scalar));
+  Values next = accumulators_.accumulate(fold, accumulators);
+  for (size_t i = 0; i < stored.size(); ++i) scalars_.store(stage.stores[i], stored[i]);
+  return next;
+}
+
+// Nothing else decides about it.
+bool RoundTile::plain_load(ScalarId id) const {
+  const Access& a = d_.loads[static_cast<size_t>(id)];
+  return node(id).op == ScalarOp::Load && a.terms.empty() && a.predicate < 0;
+}
+
+// Loads of elements of their own for each row that a round needs, and nothing else decides about.
+std::vector<ScalarId> RoundTile::streams(const Stage& stage) const {
+  std::vector<char> needed(static_cast<size_t>(nest_.dag.size()));
+  auto need = [&](ScalarId id) {
+    if (id >= 0) needed[static_cast<size_t>(id)] = 1;
+  };
+  for (size_t i : stage.stores) need(nest_.stores[i].scalar);
+  for (ScalarId r : stage.reduces) {
+    need(node(r).args[0]);
+    if (online_.empty()) continue;
+    const OnlineSum& sum = online_[static_cast<size_t>(r)];
+    need(sum.moving);
+    for (ScalarId w : sum.weights) need(w);
+  }
+  uint64_t axes = 0;
+  for (const Side& s : sides_)
+    if (s.axis >= 0) axes |= uint64_t{1} << s.axis;
+  std::vector<ScalarId> found;
+  for (ScalarId id = nest_.dag.size() - 1; id >= 0; --id) {
+    size_t i = static_cast<size_t>(id);
+    if (!needed[i] || !d_.live[i] || memo_[i] >= 0 || node(id).op == ScalarOp::Reduce) continue;
+    if (plain_load(id) && (d_.access_deps(d_.loads[i]) & axes) == axes) found.push_back(id);
+    for (ScalarId a : node(id).args) need(a);
+  }
+  return found;
+}
+
+Values RoundTile::load(const std::vector<ScalarId>& loads, V at, bool masks, V guard) {
+  return memo_.scoped([&] {
+    placement_.place(*fold_side(), at, masks);
+    c_.guard = guard;
+    Values tiles;
+    for (ScalarId id : loads) tiles.push_back(scalars_.stored_value(id));
+    c_.guard = -1;
+    return tiles;
+  });
+}
+
+Values RoundTile::fetch(const std::vector<ScalarId>& loads, V at, bool masks, V guard) {
+  if (loads.empty()) return {};
+  if (plan_.shift == 1) return load(loads, at, masks, guard);
+  if (!plan_.team) guard = -1; // masks are false where there is no tile
+  return b_.if_else(
+      both(guard, shift_.whole_tile(at)), [&] { return load(loads, at, false, -1); },
+      [&] { return load(loads, at, true, guard); });
+}
+
+Values RoundTile::fold(size_t round, const Fold& fold, const std::vector<ScalarId>& loads, V at, bool masks,
+                       std::span<const V> accumulators, std::span<const V> tile) {
+  return memo_.scoped([&] {
+    placement_.place(*fold_side(), at, masks);
+    for (size_t i = 0; i < loads.size(); ++i) memo_.loaded[static_cast<size_t>(loads[i])] = tile[i];
+    Values next = body(stages_.stages[round], fold, Values(accumulators.begin(), accumulators.end()));
+    for (ScalarId id : loads) memo_.loaded[static_cast<size_t>(id)] = -1;
+    return next;
+  });
+}
+
+// One round over the row, or over this program's tiles of it: accumulators.
+Values Walk::walk(size_t round, const Fold& fold) {
+  Side& s = *fold_side();
+  const Stage& stage = stages_.stages[round];
+  if (!plan_.loop) return tile_.body(stage, fold, accumulators_.identities(fold));
+  if (share_.has_begun()) return share_.walk(stage, fold);
+  if (plan_.ahead && plan_.shift > 1 && !plan_.team)
+    if (const auto n = d_.env.simplify(axis(s).extent).as_const()) return walk_between_ends(round, fold, *n);
+  if (plan_.ahead) return walk_ahead(round, fold);
+  V lanes = sizes_.constant(s.lanes);
+  // To and fro: what was read last is still near. Positions that are taken apart are better known not to be negative.
+  const SymExpr row = shift_.positions_of_row();
+  const SymExpr last = d_.env.simplify((ceildiv(row, s.lanes) - 1) * SymExpr(s.lanes));
+  const bool one_axis = (fold_ == 0 ? plan_.groups.rows : plan_.groups.columns).size() == 1;
+  const bool back = round % 2 == 1 && one_axis && !plan_.team;
+  return b_.for_loop(plan_.team ? sizes_.op(ScalarOp::Mul, team_.member(), lanes) : sizes_.constant(0),
+                     sizes_.number(row), plan_.team ? sizes_.op(ScalarOp::Mul, team_.members(), lanes) : lanes,
+                     accumulators_.identities(fold), [&](V i, std::span<const V> carried) {
+                       V at = back ? sizes_.op(ScalarOp::Sub, sizes_.number(last), i) : i;
+                       auto tile = [&](bool masks) {
+                         return memo_.scoped([&] {
+                           placement_.place(s, at, masks);
+                           return tile_.body(stage, fold, Values(carried.begin(), carried.end()));
+                         });
+                       };
+                       if (plan_.shift == 1) return tile(true);
+                       return b_.if_else(
+                           shift_.whole_tile(at), [&] { return tile(false); }, [&] { return tile(true); });
+                     });
+}
+
+namespace {
+std::vector<tile::ValueId> joined(std::vector<tile::ValueId> x, const std::vector<tile::ValueId>& y) {
+  x.insert(x.end(), y.begin(), y.end());
+  return x;
+}
+} // namespace
+
+Values Walk::walk_between_ends(size_t round, const Fold& fold, int64_t n) {
+  const Stage& stage = stages_.stages[round];
+  const int64_t width = fold_side()->lanes, last = (n + plan_.shift - 2) / width;
+  const int64_t end = last * width <= n ? last : last - 1; // the row ends there or behind it
+  auto at = [&](int64_t tile) { return sizes_.constant(tile * width); };
+  auto masked = [&](int64_t tile) { return tile < 1 || tile >= end; };
+  const std::vector<ScalarId> loads = tile_.streams(stage);
+  // Carried: accumulators, then the tile that is folded next.
+  const size_t numbers = fold.state().dtypes.size();
+  auto folded = [&](V base, bool masks, std::span<const V> now) {
+    return tile_.fold(round, fold, loads, base, masks, now.first(numbers), now.subspan(numbers));
+  };
+  auto step = [&](V base, bool masks, V next, bool next_masks, std::span<const V> now) {
+    Values ahead = tile_.load(loads, next, next_masks, -1);
+    return joined(folded(base, masks, now), ahead);
+  };
+  Values carried;
+  if (round % 2 == 0) {
+    carried = joined(accumulators_.identities(fold), tile_.load(loads, at(0), true, -1));
+    for (int64_t t = 0; t < last;) {
+      const int64_t whole = t > 0 ? end - 1 - t : 0; // before such ones
+      if (whole > 1) {
+        carried = b_.for_loop(at(t), at(t + whole), at(1), carried, [&](V i, std::span<const V> now) {
+          return step(i, false, sizes_.op(ScalarOp::Add, i, at(1)), false, now);
+        });
+        t += whole;
+        continue;
+      }
+      carried = step(at(t), masked(t), at(t + 1), masked(t + 1), carried);
+      ++t;
+    }
+    kept_.last = loads;
+    kept_.last_tiles.assign(carried.begin() + static_cast<std::ptrdiff_t>(numbers), carried.end());
+    kept_.before.clear();
+    kept_.before_tiles.clear();
+    if (round + 1 < stages_.stages.size()) kept_.before = tile_.streams(stages_.stages[round + 1]);
+    ++c_.reading;
+    if (last > 0) kept_.before_tiles = tile_.load(kept_.before, at(last - 1), masked(last - 1), -1);
+    --c_.reading;
+    return folded(at(last), true, carried);
+  }
+  auto kept = [&](const std::vector<ScalarId>& ids, const Values& tiles, int64_t tile) {
+    Values found;
+    for (ScalarId id : loads) {
+      auto it = std::find(ids.begin(), ids.end(), id);
+      found.push_back(it != ids.end() ? tiles[static_cast<size_t>(it - ids.begin())]
+                                      : tile_.load({id}, at(tile), masked(tile), -1)[0]);
+    }
+    return found;
+  };
+  const Values ends = joined(accumulators_.identities(fold), kept(kept_.last, kept_.last_tiles, last));
+  if (last == 0) return folded(at(0), true, ends);
+  const Values before = kept(kept_.before, kept_.before_tiles, last - 1);
+  carried = joined(folded(at(last), true, ends), before);
+  kept_ = {};
+  for (int64_t t = last - 1; t > 0;) {
+    const int64_t whole = t < end ? t - 1 : 0;
+    if (whole > 1) {
+      carried = b_.for_loop(at(0), at(whole), at(1), carried, [&](V i, std::span<const V> now) {
+        V base = sizes_.op(ScalarOp::Sub, at(t), i);
+        return step(base, false, sizes_.op(ScalarOp::Sub, base, at(1)), false, now);
+      });
+      t -= whole;
+      continue;
+    }
+    carried = step(at(t), masked(t), at(t - 1), masked(t - 1), carried);
+    --t;
+  }
+  return folded(at(0), true, carried);
+}
+
+Values Walk::walk_ahead(size_t round, const Fold& fold) {
+  Side& s = *fold_side();
+  const Stage& stage = stages_.stages[round];
+  const SymExpr row = shift_.positions_of_row();
+  const SymRange extent = d_.env.range(row);
+  SymExpr tiles = d_.env.simplify(ceildiv(row, s.lanes) - 1);
+  if (extent.lo < 1) tiles = sym_max(tiles, 0);
+  const V last = sizes_.number(d_.env.simplify(tiles * SymExpr(s.lanes))), width = sizes_.constant(s.lanes);
+  const V none = sizes_.constant(0);
+  auto minus = [&](V x, V y) { return sizes_.op(ScalarOp::Sub, x, y); };
+  auto positive = [&](V x) { return pointwise(b_, ScalarOp::Lt, std::array{none, x}); };
+  auto several = [&] { return extent.lo > s.lanes ? -1 : positive(last); };
+  const std::vector<ScalarId> loads = tile_.streams(stage);
+  auto fold_at = [&](V at, bool masks, std::span<const V> accumulators, std::span<const V> tile) {
+    if (masks || plan_.shift == 1) return tile_.fold(round, fold, loads, at, masks, accumulators, tile);
+    return b_.if_else(
+        shift_.whole_tile(at), [&] { return tile_.fold(round, fold, loads, at, false, accumulators, tile); },
+        [&] { return tile_.fold(round, fold, loads, at, true, accumulators, tile); });
+  };
+  // Carried: accumulators, then the tile that is folded next.
+  const size_t numbers = fold.state().dtypes.size();
+  if (round % 2 == 0) {
+    Values carried = joined(accumulators_.identities(fold), tile_.fetch(loads, none, extent.lo < s.lanes, -1));
+    carried = b_.for_loop(none, last, width, carried, [&](V i, std::span<const V> now) {
+      Values next = tile_.fetch(loads, sizes_.op(ScalarOp::Add, i, width), true, -1);
+      return joined(fold_at(i, false, now.first(numbers), now.subspan(numbers)), next);
+    });
+    kept_.last = loads;
+    kept_.last_tiles.assign(carried.begin() + static_cast<std::ptrdiff_t>(numbers), carried.end());
+    kept_.before.clear();
+    if (round + 1 < stages_.stages.size()) kept_.before = tile_.streams(stages_.stages[round + 1]);
+    ++c_.reading;
+    kept_.before_tiles = tile_.fetch(kept_.before, minus(last, width), false, several());
+    --c_.reading;
+    return fold_at(last, true, std::span<const V>(carried).first(numbers), kept_.last_tiles);
+  }
+  auto kept = [&](const std::vector<ScalarId>& ids, const Values& tiles_of, V at, bool masks, V guard) {
+    Values found;
+    for (ScalarId id : loads) {
+      auto it = std::find(ids.begin(), ids.end(), id);
+      found.push_back(it != ids.end() ? tiles_of[static_cast<size_t>(it - ids.begin())]
+                                      : tile_.fetch({id}, at, masks, guard)[0]);
+    }
+    return found;
+  };
+  Values end = kept(kept_.last, kept_.last_tiles, last, true, -1);
+  Values before = kept(kept_.before, kept_.before_tiles, minus(last, width), false, several());
+  Values carried = joined(fold_at(last, true, accumulators_.identities(fold), end), before);
+  kept_ = {};
+  V behind = sizes_.op(ScalarOp::Add, last, sizes_.constant(1));
+  carried = b_.for_loop(width, behind, width, carried, [&](V i, std::span<const V> now) {
+    V at = minus(last, i);
+    Values next = tile_.fetch(loads, minus(at, width), false, positive(at));
+    return joined(fold_at(at, false, now.first(numbers), now.subspan(numbers)), next);
+  });
+  carried.resize(numbers);
+  return carried;
+}
+
+} // namespace tessera::block

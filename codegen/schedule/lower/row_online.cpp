@@ -1,0 +1,156 @@
+// Rounds along rows that no cache holds, on a host: sums that depend on reductions of the same round (online.h) are
+// folded in it, so that the row is read once less.
+//
+// Moving the reference of a sum costs an exponential, as much as an element does. So it moves once for each chunk of
+// the row, which is read twice, the second time from the first-level cache:
+//
+//   for each chunk      of lanes' own states (m, s): the greatest x so far, the sum of exp(x - m)
+//     m' = max(m, x)    over the chunk
+//     s  = s exp(m - m')
+//     s += exp(x - m')  over the chunk
+//   at the end          states of all lanes merge into one
+#include "codegen/schedule/lower/fold.h"
+#include "codegen/schedule/lower/lowering.h"
+#include "codegen/schedule/lower/shapes.h"
+#include <array>
+
+namespace tessera {
+namespace {
+
+ReduceKind reference_kind(const OnlineSum& s) {
+  return s.kind == OnlineSum::Kind::Squares ? ReduceKind::Sum : ReduceKind::Max;
+}
+
+} // namespace
+
+bool Lowering::is_online(size_t s) const {
+  const auto& reduces = stages_.stages[s].reduces;
+  return std::any_of(reduces.begin(), reduces.end(), [&](ScalarId r) {
+    return !online_.empty() && online_[static_cast<size_t>(r)].kind != OnlineSum::Kind::None;
+  });
+}
+
+// In place of what lies beyond the row.
+Lowering::V Lowering::inside_row(V v, V otherwise) {
+  v = splat(v, wide_);
+  return mask_ < 0 ? v : b_.scalar(ScalarOp::Select, std::array{mask_, v, otherwise});
+}
+
+// All of the state but the online sums, after the tile at hand.
+Lowering::Values Lowering::accumulate_references(const Fold& fold, const Values& acc) {
+  Values next = acc;
+  auto add = [&](size_t i, ReduceKind kind, V v) { next[i] = b_.scalar(fold_operator(kind), std::array{acc[i], v}); };
+  std::vector<char> done(acc.size());
+  for (const FoldState::Part& p : fold.state().parts) {
+    const size_t first = static_cast<size_t>(p.first);
+    const OnlineSum& sum = fold.online(p);
+    if (sum.kind == OnlineSum::Kind::None) {
+      Values own = accumulate(p.reduce, std::span<const V>(acc).subspan(first, is_arg(p.reduce) ? 2 : 1));
+      std::copy(own.begin(), own.end(), next.begin() + p.first);
+      done[first] = 1;
+      continue;
+    }
+    const size_t ref = static_cast<size_t>(p.reference);
+    if (done[ref]) continue; // a reduction beside it has it anyhow
+    done[ref] = 1;
+    const DType dtype = fold.state().dtypes[ref];
+    const ReduceKind kind = reference_kind(sum);
+    add(ref, kind, inside_row(b_.cast(value(sum.moving), dtype), b_.const_f(dtype, reduce_identity_f64(kind, dtype))));
+  }
+  if (const int c = fold.state().count; c >= 0) {
+    const DType dtype = fold.state().dtypes[static_cast<size_t>(c)];
+    add(static_cast<size_t>(c), ReduceKind::Sum, inside_row(b_.const_f(dtype, 1), b_.const_f(dtype, 0)));
+  }
+  return next;
+}
+
+// The online sums alone, after the tile at hand; `about`: their references.
+Lowering::Values Lowering::accumulate_online(const Fold& fold, const Values& sums, const Values& about) {
+  Values next;
+  for (const FoldState::Part& p : fold.state().parts) {
+    const OnlineSum& sum = fold.online(p);
+    if (sum.kind == OnlineSum::Kind::None) continue;
+    const DType dtype = fold.state().dtypes[static_cast<size_t>(p.first)];
+    const size_t i = next.size();
+    V added = fold.term(p, b_.cast(value(sum.moving), dtype), about[i]);
+    for (ScalarId w : sum.weights) added = pointwise(b_, ScalarOp::Mul, std::array{added, value(w)});
+    next.push_back(b_.scalar(ScalarOp::Add, std::array{sums[i], inside_row(added, b_.const_f(dtype, 0))}));
+  }
+  return next;
+}
+
+// The state after a chunk, which is a phase of its own.
+Lowering::Values Lowering::online_chunk(size_t s, const Fold& fold, const Phase& chunk, V row_end, Values state) {
+  const Stage& stage = stages_.stages[s];
+  const SymExpr& along = axis(static_cast<size_t>(tile_axis_)).var;
+  Values moved = walk(chunk, along, row_end, state, [&](Values acc) {
+    Values stored;
+    for (ScalarId k : stage.keeps) value(k);
+    for (size_t i : stage.stores) stored.push_back(value(nest_.stores[i].scalar));
+    acc = accumulate_references(fold, acc);
+    for (ScalarId k : stage.keeps) keep(k);
+    for (size_t i = 0; i < stored.size(); ++i) store(stage.stores[i], stored[i]);
+    return acc;
+  });
+  auto count = [&](const Values& of) {
+    return fold.state().count < 0 ? -1 : of[static_cast<size_t>(fold.state().count)];
+  };
+  Values sums, about;
+  for (const FoldState::Part& p : fold.state().parts) {
+    if (fold.online(p).kind == OnlineSum::Kind::None) continue;
+    const size_t ref = static_cast<size_t>(p.reference);
+    V from = fold.reference(p, state[ref], count(state)), to = fold.reference(p, moved[ref], count(moved));
+    sums.push_back(fold.moved(p, state[static_cast<size_t>(p.first)], from, to, count(state)));
+    about.push_back(to);
+  }
+  if (sums.empty()) return moved;
+  sums = walk(chunk, along, row_end, sums, [&](Values acc) {
+    Values next = accumulate_online(fold, acc, about);
+    if (mask_ < 0) prefetch_next_chunk(s);
+    return next;
+  });
+  size_t i = 0;
+  for (const FoldState::Part& p : fold.state().parts)
+    if (fold.online(p).kind != OnlineSum::Kind::None) moved[static_cast<size_t>(p.first)] = sums[i++];
+  return moved;
+}
+
+// The state of elements [begin, end) of the row; `begin` is a multiple of the full tile, or the end.
+Lowering::Values Lowering::fold_range(size_t s, const Fold& fold, V begin, V end) {
+  Values state = fold.identities();
+  for (V& v : state) v = b_.broadcast(v, {wide_});
+  const SymExpr& extent = axis(static_cast<size_t>(tile_axis_)).extent;
+  const bool whole = d_.env.divisor(d_.env.simplify(extent)) % wide_ == 0;
+  V full = whole ? end : op(ScalarOp::Max, begin, op(ScalarOp::And, end, sizes_.constant(-wide_)));
+  auto fold_chunk = [&](V from, V to, bool masked, Values before) {
+    return online_chunk(s, fold, {wide_, from, to, std::nullopt, masked}, end, std::move(before));
+  };
+  if (is_online(s))
+    state = loop(begin, full, chunk_, std::move(state), [&](V from, Values carried) {
+      V to = op(ScalarOp::Min, op(ScalarOp::Add, from, sizes_.constant(chunk_)), full);
+      return fold_chunk(from, to, false, std::move(carried));
+    });
+  else
+    state = fold_chunk(begin, full, false, std::move(state));
+  return whole ? state : fold_chunk(full, end, true, std::move(state));
+}
+
+// The reductions of a row's state.
+void Lowering::finish_row(const Fold& fold, const Values& row) {
+  for (const FoldState::Part& p : fold.state().parts) {
+    const bool online = fold.online(p).kind != OnlineSum::Kind::None;
+    V v = fold.result(p, row, online ? value(fold.online(p).about) : -1);
+    if (online && row_may_be_empty_) // then what it is about may be no number
+      v = b_.scalar(ScalarOp::Select, std::array{sizes_.condition(sym_lt(0, d_.row_count())), v,
+                                                 fold_identities(b_, nest_, p.reduce)[0]});
+    remember(static_cast<size_t>(p.reduce), v);
+  }
+}
+
+void Lowering::online_round(size_t s) {
+  const Fold fold(b_, nest_, online_, fold_state(nest_, stages_.stages[s].reduces, online_, d_.position_dtype()));
+  const V end = sizes_.number(axis(static_cast<size_t>(tile_axis_)).extent);
+  finish_row(fold, fold.merge(fold_range(s, fold, sizes_.number(0), end), 0));
+}
+
+} // namespace tessera

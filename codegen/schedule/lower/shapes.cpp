@@ -1,0 +1,32 @@
+#include "codegen/schedule/lower/shapes.h"
+#include <algorithm>
+
+namespace tessera {
+
+std::vector<int> common_shape(const tile::Kernel& kernel, std::span<const tile::ValueId> values) {
+  std::vector<int> shape;
+  for (tile::ValueId v : values) {
+    const std::vector<int>& s = kernel.type(v).shape;
+    if (s.empty()) continue;
+    if (shape.empty()) {
+      shape = s;
+      continue;
+    }
+    TESSERA_CHECK(s.size() == shape.size(), "tiles of different ranks meet");
+    for (size_t d = 0; d < s.size(); ++d) {
+      TESSERA_CHECK(s[d] == shape[d] || s[d] == 1 || shape[d] == 1, "tiles that do not broadcast meet");
+      shape[d] = std::max(shape[d], s[d]);
+    }
+  }
+  return shape;
+}
+
+tile::ValueId pointwise(tile::Builder& b, ScalarOp op, std::span<const tile::ValueId> args) {
+  std::vector<int> shape = common_shape(b.kernel(), args);
+  std::vector<tile::ValueId> same;
+  same.reserve(args.size());
+  for (tile::ValueId v : args) same.push_back(b.kernel().type(v).is_tile() ? b.broadcast(v, shape) : v);
+  return b.scalar(op, same);
+}
+
+} // namespace tessera
