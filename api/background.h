@@ -1,4 +1,4 @@
-// A session whose kernels are tuned beside its calls: codegen/tune/background.h, and who takes what it finds.
+// A session whose kernels are tuned during its calls: codegen/tune/background.h, and who takes what it finds.
 #pragma once
 #include "codegen/tune/background.h"
 #include "runtime/executor.h"
@@ -19,7 +19,7 @@ private:
   std::map<const Executable*, std::shared_ptr<const Executable>> next_;
 };
 
-// One executor's calls, told to the tuner. `known` is the executor's list of executables that it has been given.
+// One executor's calls, reported to the tuner. `known` is the executor's list of executables that it has been given.
 [[nodiscard]] std::shared_ptr<CallObserver> observe_calls(std::shared_ptr<BackgroundTuner> tuner,
                                                           std::shared_ptr<const Successors> successors,
                                                           std::shared_ptr<std::set<const Executable*>> known);

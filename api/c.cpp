@@ -143,7 +143,7 @@ Result<std::vector<Checked>> check_all(const tessera_session& s, Side side, cons
   const bool input = side == Side::Input;
   const auto& known = input ? s.inputs : s.outputs;
   const std::string kind = input ? "input" : "output";
-  // More inputs than the model has are not looked at; fewer are told of by name, when the call misses one.
+  // More inputs than the model has are not looked at; a missing one is an error of the call, by name.
   const bool wrong =
       count < 0 || (input ? static_cast<size_t>(count) > known.size() : static_cast<size_t>(count) != known.size());
   if (wrong)

@@ -76,7 +76,7 @@ typedef struct {
 typedef struct {
   const char* device; /* "cpu", "cuda", "cuda:1" (the second GPU) or "auto", the default */
   int32_t threads;    /* of the host, 0 for all cores */
-  /* Tune kernels beside the calls, in at most this share of the time: 0.05 is 5 %. 0: what the variable
+  /* Tune kernels during the calls, in at most this share of the time: 0.05 is 5 %. 0: what the variable
    * TESSERA_TUNE_SHARE says, else never; negative: never. */
   double tune_share;
   /* Which f32 operations on a GPU may round operands to TF32: "off", "conv" (null; PyTorch's default too) or "all". */
@@ -128,11 +128,11 @@ const char* tessera_outputs(tessera_session* session, const tessera_io** outputs
 int32_t tessera_variants(const tessera_session* session);
 /* Kernels that opening the session needed, and how many of them were taken from the cache folder. */
 void tessera_kernels(const tessera_session* session, int32_t* needed, int32_t* cached);
-/* What `tessera explain --format json` shows. The text is the session's, good until it is asked again or closed. */
+/* What `tessera explain --format json` shows. The text is the session's, good until the next request or its close. */
 const char* tessera_report(tessera_session* session, const char** json);
 
 /* What outputs these inputs lead to: `outputs` shows `output_count` tensors in the model's order with name, type and
- * sizes and without data. They are the session's, good until it is asked again or closed. The inputs' data is not
+ * sizes and without data. They are the session's, good until the next request or its close. The inputs' data is not
  * looked at. An output whose sizes depend on values is an error. */
 const char* tessera_output_sizes(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                                  const tessera_tensor** outputs, int32_t* output_count);
@@ -150,7 +150,7 @@ const char* tessera_run_fresh(tessera_session* session, const tessera_tensor* in
                               const tessera_tensor** outputs, int32_t* output_count);
 
 /* The same in a GPU's memory, put on `stream` (a CUstream of the primary context, null for the default one). Does not
- * wait; what goes wrong on the GPU later is told by a later call, or by tessera_run(). */
+ * wait; what goes wrong on the GPU later is reported by a later call, or by tessera_run(). */
 const char* tessera_run_on_device(tessera_session* session, const tessera_tensor* inputs, int32_t input_count,
                                   const tessera_tensor* outputs, int32_t output_count, void* stream);
 

@@ -70,7 +70,7 @@ Result<DeviceChoice> choose_device(const std::string& requested, const std::stri
   if (requested == "cpu") {
     if (!arch.empty())
       return Diagnostic(ErrorCode::Usage, "an architecture (" + arch + ") is of a GPU, not of the CPU");
-    return cpu("asked for");
+    return cpu("requested");
   }
   const auto number = requested == "auto" ? 0 : gpu_number(requested);
   if (!number)

@@ -207,13 +207,13 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
     out["name"] = g.name;
     out["operators"] = sources_json(graph, nodes_of(g));
     if (kernel) {
-      std::string shape = "points (" + str(g.nest.extents(AxisRole::Outer)) + ")";
+      std::string shape = "pointwise (" + str(g.nest.extents(AxisRole::Outer)) + ")";
       if (g.nest.has_reduction())
         shape = "rows (" + str(g.nest.extents(AxisRole::Outer)) + ") x (" + str(g.nest.extents(AxisRole::Row)) + ")";
       out["iteration"] = shape;
     }
     if (library) out.update(call_json(graph, g.call));
-    if (own) out["iteration"] = "a kernel of its own";
+    if (own) out["iteration"] = "a separate kernel";
     if (attention) out.update(attention_json(graph, g.attention));
     bool has_code = kernel || own || (library && g.call.epilogue_nest);
     if (has_code && kernel_index < c.report.kernels.size()) {
@@ -304,6 +304,7 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
                                   {"fused", why.fused},
                                   {"count", it->second},
                                   {"summary", why.summary}});
+    if (!why.alias.empty()) j["edges_by_code"].back()["alias"] = why.alias; // the reason's name in the version before
   }
 
   j["totals"] = {{"operators", c.report.source_nodes},

@@ -45,7 +45,7 @@ const Guard* missed(const Executable& executable, const Sizes& sizes) {
 }
 
 // The executables that an executor has been given. Its recompile function must not offer them again.
-using Known = std::set<const Executable*>; // only asked for membership
+using Known = std::set<const Executable*>; // only queried for membership
 
 // Whether it is the variant's, or was before better kernels were found.
 bool holds(const SessionVariant& v, const Executable& executable) {
@@ -99,7 +99,7 @@ struct Session::Impl {
     return out;
   }
 
-  // Imports anew (a graph is consumed by its compile) and compiles, with the sizes of the call that asks as hints. The
+  // Imports anew (a graph is consumed by its compile) and compiles, with the sizes of the requesting call as hints. The
   // mutex is held, except by open().
   Result<std::shared_ptr<SessionVariant>> make(const Sizes& sizes, const Wanted* specialization) {
     auto start = Clock::now();
@@ -160,7 +160,7 @@ struct Session::Impl {
     TESSERA_ASSIGN(variant->compiled, compile(std::move(model.graph), options.compile));
     variant->compiled.report.import_ms = took;
     auto& warnings = variant->compiled.report.cache_warnings;
-    if (tuned) // a folder that both cannot use is told of once
+    if (tuned) // a folder that neither can use is reported once
       for (auto& w : tuned->warnings())
         if (std::find(warnings.begin(), warnings.end(), w) == warnings.end()) warnings.push_back(std::move(w));
     variants.push_back(variant);
@@ -223,8 +223,8 @@ struct Session::Impl {
     return sizes;
   }
 
-  // Sees to it that a call has the specialized variant that was asked for, and says in `stats` what that cost. The
-  // executor's own check of the guards then picks the variant and tells what was missed.
+  // Ensures that a call has the requested specialized variant, and says in `stats` what that cost. The
+  // executor's own check of the guards then picks the variant and reports what was missed.
   Status specialize(const std::map<std::string, Tensor>& inputs, RunStats& stats) {
     auto sizes = sizes_of(inputs);
     if (!sizes) return {};

@@ -10,7 +10,7 @@
 // folder.
 //
 // Variants. The first one is compiled by open() without knowing any call: it is generic but for what it had to assume
-// (two dimensions that meet in a broadcast are equal). A call that violates an assumption, and that no variant fits,
+// (two dimensions of a broadcast are equal). A call that violates an assumption, and that no variant fits,
 // compiles another one with the sizes of that call as hints. Specialization adds variants that are made for less than
 // every shape on purpose. docs/guards.md explains both with an example. A call that a library of the device does not
 // compute (it is missing, or has no kernel for these sizes) is no error either: a variant in which the nodes concerned
@@ -45,7 +45,7 @@ struct SessionOptions {
   // Kernels take the schedules that `tessera tune` found to be faster on this device (codegen/tune); compile.tuned,
   // when it is set, is taken as it is.
   bool use_tuned = true;
-  // Kernels that are called often are tuned beside the calls, in at most this share of the time: 0.05 for 5 %, 0 for
+  // Kernels that are called often are tuned during the calls, in at most this share of the time: 0.05 for 5 %, 0 for
   // never. What wins is recorded and replaces the kernels between two calls (docs/tuning.md). Empty: what
   // TESSERA_TUNE_SHARE says, else 0. Not with compiled files, nor without use_tuned.
   std::optional<double> tune_share;
@@ -82,7 +82,7 @@ public:
   // compiled when guards miss; specialization on request is run()'s.
   [[nodiscard]] Status run_on_device(const std::map<std::string, DeviceTensor>& inputs,
                                      std::span<const DeviceTensor> outputs, void* stream, RunStats* stats = nullptr);
-  // Inputs by position, and memory of outputs asked for: see Executor::call.
+  // Inputs by position, and memory of outputs on request: see Executor::call.
   [[nodiscard]] Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs,
                             void* stream = nullptr, RunStats* stats = nullptr);
   // What memory run_on_device() wants for its outputs: see Executor::output_sizes.

@@ -1,4 +1,4 @@
-// What an import can be told, and what a model says of itself. Part of the installed interface.
+// Options of an import, and what a model says of itself. Part of the installed interface.
 #pragma once
 #include "graph/support/tensor.h"
 #include <map>
@@ -10,7 +10,7 @@ struct ImportOptions {
   // Sizes given by the user: symbol name ("batch") or input name -> dims, -1 where free. Those sizes become constants.
   std::map<std::string, int64_t> dim_values;
   std::map<std::string, Dims> input_shapes;
-  // Hints for assumptions, not constants: symbol name -> size of the call that asks for this compilation.
+  // Hints for assumptions, not constants: symbol name -> size of the call that caused this compilation.
   std::map<std::string, int64_t> dim_hints;
   bool allow_missing_weights = false; // graph-only files: weights without data (explain, golden tests)
 };

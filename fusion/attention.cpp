@@ -117,7 +117,7 @@ private:
     auto c = axes_of(pool_, values_.operands[0].shape, of_values_);
     auto stored = flat(softmax_.stores[0].index, p);
     if (stored) stored = rewrite(*stored, first->b, env_);
-    if (!stored) return no("the probabilities are stored at positions that depend on data");
+    if (!stored) return no("the probabilities are stored at indices that depend on data");
     auto second = paired(*stored, atoms, env_.simplify(position(values_.operands[0], of_values_)), c, p);
     if (!second) return no("the probabilities are not read in the shape in which they are stored");
     for (auto& e : of_scores_) e = rewrite(rewrite(e, first->a, env_), second->a, env_);
@@ -260,7 +260,7 @@ bool is_product(const Group& group) {
   return group.kind == Group::Kind::Library && group.call.kind == LibraryCall::Kind::Matmul;
 }
 
-// Without one it is no softmax, and nobody would ask why it is none.
+// Without one it is no softmax, and needs no explanation.
 bool exponential(const LoopNest& nest) {
   for (ScalarId id = 0; id < nest.dag.size(); ++id)
     if (nest.dag[id].op == ScalarOp::Exp) return true;

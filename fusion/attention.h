@@ -13,17 +13,16 @@
 //   %2 = add(load s[i0, i1, i2, i3], load mask[i0, 0, i2, i3])     the score x: any expression of one element of s
 //   %7 = div(exp(sub(%2, reduce.max(%2))), reduce.sum(exp(...)))   softmax of x
 //   %9 = select(isnan(%7), 0, %7)                                  undefined rows yield zeros; so do guards of the
-//                                                                  maximum (-inf becomes 0) and of the sum (0 becomes
-//                                                                  1)
+//                                                                  maximum (-inf to 0) and of the sum (0 to 1)
 //
 // The dimensions of the three need not agree: a head dimension may be split in one and not in another. They are refined
 // to common atoms (axes.h), over which q, k, v and out are strided.
 //
 // The fixed form, scale * s + bias with -inf above the diagonal, is read from x as algebra. Addends are loads, or any
-// expression without s: it becomes a small kernel of its own over the axes that it depends on. A finite addend that is
+// expression without s: it becomes a small separate kernel over the axes that it depends on. A finite addend that is
 // the same for all keys cancels and is dropped. A selection of -inf is an addend of -inf; one of another large negative
 // number only where no row can be masked as a whole, for such a row would be uniform. Libraries yield zeros for a row
-// of nothing but -inf: where the model asks for NaN and the addends may be such a row, the kernel puts NaN into it.
+// of nothing but -inf: where the model requires NaN and the addends may be such a row, the kernel puts NaN into it.
 #pragma once
 #include "fusion/axes.h"
 #include "fusion/plan.h"

@@ -247,7 +247,7 @@ private:
     return env_.simplify(seen) == env_.simplify(sym_le(key_, query_));
   }
 
-  // The one addend, where it is an element of a tensor at linear positions.
+  // The one addend, where it is an element of a tensor at linear indices.
   [[nodiscard]] std::optional<OperandView> in_memory() const {
     if (addends_.size() != 1) return std::nullopt;
     const ScalarNode& load = dag_[plain(dag_, addends_[0])];

@@ -1,10 +1,10 @@
 // Axes: symbols that nests loop over, and how the iteration spaces of two nests relate.
 //
-// The idea. Two nests can become one when there is a bijection between their points under which what one stores is what
-// the other loads. Such bijections come from indices: a value stored at [i0, i1, i2] and loaded at [j0, j1*64 + j2, j3]
-// pairs the axes dimension by dimension. An index that enumerates its dimension exactly once is a mixed radix number
-// over axes ("j1*64 + j2", extents 12 and 64, of a dimension of 768). Two such numbers over one dimension have a common
-// refinement into atoms, axes that neither splits further, and both nests are rewritten over the atoms:
+// The idea. Two nests can become one when there is a bijection between their iteration spaces under which what one
+// stores is what the other loads. Such bijections come from indices: a value stored at [i0, i1, i2] and loaded at [j0,
+// j1*64 + j2, j3] pairs the axes dimension by dimension. An index that enumerates its dimension exactly once is a mixed
+// radix number over axes ("j1*64 + j2", extents 12 and 64, of a dimension of 768). Two such numbers over one dimension
+// have a common refinement into atoms, axes that neither splits further, and both nests are rewritten over the atoms:
 //
 //   stored at   i1                 extents 768          i1 := a0*64 + a1
 //   loaded at   j1*64 + j2         extents 12, 64       j1 := a0, j2 := a1       atoms a0: 12, a1: 64
@@ -35,7 +35,7 @@ private:
 // e with axes replaced, simplified.
 [[nodiscard]] SymExpr rewrite(const SymExpr& e, const Substitution& axes, const ShapeEnv& env);
 
-// The axes (positions in `axes`, outermost first) of which `index` is a mixed radix number that takes each value of [0,
+// The axes (indices into `axes`, outermost first) of which `index` is a mixed radix number that takes each value of [0,
 // dim) once; empty for the index 0 of a dimension of 1; nullopt for any other index.
 [[nodiscard]] std::optional<std::vector<int>> radix_of(const SymExpr& index, const std::vector<Axis>& axes,
                                                        const SymExpr& dim, const ShapeEnv& env);

@@ -33,13 +33,13 @@ double Estimator::operator()(const SymExpr& e) {
     sizes.emplace(s.symbol_id(), std::clamp(size, range.lo, std::max(range.lo, range.hi)));
   }
   auto value = e.eval(sizes);
-  double result = value ? static_cast<double>(*value) : 1e18; // beyond 64 bits: dear
+  double result = value ? static_cast<double>(*value) : 1e18; // beyond 64 bits: expensive
   done_.emplace(e.node(), result);
   return result;
 }
 
 std::vector<SymExpr> bytes_read(const Graph& graph, const LoopNest& nest, Estimator& estimate) {
-  // Axes that each node depends on, as a set of positions.
+  // Axes that each node depends on, as a set of indices.
   std::vector<std::vector<bool>> depends(static_cast<size_t>(nest.dag.size()));
   std::vector<std::vector<bool>> used(nest.loads.size());
   auto need = reachable(nest.dag, store_roots(nest));

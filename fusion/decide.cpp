@@ -177,7 +177,7 @@ private:
     }
   }
 
-  // Points at which a node asks for elements of an operand; once per run of the innermost axis where the index ignores
+  // Indices at which a node reads an operand; once per run of the innermost axis where the index ignores
   // that.
   double points_of(const Node& node, size_t result, ValueId operand) {
     auto body = bodies_.get(node.results[result]);

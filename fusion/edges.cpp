@@ -66,7 +66,7 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
                 std::string(graph_.node(host).op->name) + ": " + d_.host_reason[at(host)]);
   }
   if (there == Place::Own || here == Place::Own)
-    return kept(FusionReason::OwnKernel,
+    return kept(FusionReason::SeparateKernel,
                 std::string(graph_.node(there == Place::Own ? consumer : e.producer).op->name));
   bool view = is_view(graph_, value);
   if (there == Place::Library) {
@@ -147,8 +147,8 @@ void Planner::explain_not_merged(LedgerEntry& e, const std::vector<int>& homes, 
     if (find(u) == from || it == refused_.end()) continue;
     e.reason = it->second.reason;
     e.detail = it->second.detail;
-    if (d_.too_dear[at(e.value)] && e.reason == FusionReason::DifferentDomain) {
-      e.reason = FusionReason::RecomputeTooDear;
+    if (d_.too_dear[at(e.value)] && e.reason == FusionReason::DifferentIterationSpace) {
+      e.reason = FusionReason::RecomputeTooExpensive;
       e.detail = "stored once for " + std::to_string(d_.sites[at(e.value)]) + " consumers" + tradeoff(e.value) + "; " +
                  e.detail;
     }

@@ -202,7 +202,7 @@ std::optional<ScalarId> Expander::known(ValueId value, std::span<const ScalarId>
   auto range = pool_.env().range(flat);
   auto last = static_cast<int64_t>(contents.size()) - 1;
   if (contents.empty() || range.hi < 0 || range.lo > last) return std::nullopt;
-  SymExpr picked = contents.back(); // positions out of range are masked by whoever asks
+  SymExpr picked = contents.back(); // indices out of range are masked by the reader
   for (int64_t i = last - 1; i >= std::max<int64_t>(range.lo, 0); --i)
     picked = sym_select(sym_eq(flat, SymExpr(i)), contents[static_cast<size_t>(i)], picked);
   picked = pool_.env().simplify(picked);

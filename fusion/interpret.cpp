@@ -11,7 +11,7 @@ using fusion::reachable;
 using fusion::store_roots;
 using Bindings = std::unordered_map<uint64_t, int64_t>;
 
-// Steps through the points of some axes in row-major order, binding their symbols.
+// Enumerates the indices of some axes in row-major order, binding their symbols.
 class Odometer {
 public:
   Odometer(std::vector<const Axis*> axes, Dims extents, Bindings& bound)

@@ -26,7 +26,7 @@ public:
   // is made from. Operands that stay nonlinear are read as they are. `half_weights` as in FusionOptions.
   using Through = std::function<bool(size_t operand, ValueId)>;
   [[nodiscard]] CallDraft draft(NodeId node, const Through& through, bool half_weights = false);
-  // The call with `kept` stores only. A nest that does nothing but move elements to linear positions becomes strides of
+  // The call with `kept` stores only. A nest that does nothing but move elements to linear indices becomes strides of
   // the result; one that stores nothing disappears.
   [[nodiscard]] LibraryCall finish(const CallDraft& draft, const std::function<bool(ValueId)>& kept) const;
   // The epilogue of a finished call in the form that GPU libraries compute (library_epilogue.h); nullopt, and why, when

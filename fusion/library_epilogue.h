@@ -5,9 +5,8 @@
 // activation of some x when
 //
 //   relu        max(x, 0)                        clip     min(max(x, low), high), in either order
-//   gelu        c * x * (1 + tanh(p(x))) / (1 + erf(p(x))), products and sums in any order, where p is expanded as a
-//               polynomial: 0.79788 x + 0.79788 * 0.044715 x^3, or 0.70711 x; constants rounded to f16 are still the
-//               same
+//   gelu        c * x * (1 + tanh(p(x))), or with erf; products and sums in any order, where p is expanded as a
+//               polynomial: 0.79788 x + 0.79788 * 0.044715 x^3, or 0.70711 x; constants may be rounded to f16
 //   silu        x * sigmoid(x)                   sigmoid(x), tanh(x)
 //
 // and x, or the root itself, is linear when it is a sum of the raw value times constants, once, and of loads, each

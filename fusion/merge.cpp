@@ -39,9 +39,9 @@ std::optional<Refusal> cross_loads(const Graph& graph, const LoopNest& a, const 
     if (!store) continue;
     auto loaded = plain(b.dag, node.args);
     if (node.masked || !loaded)
-      return Refusal{FusionReason::DifferentDomain, node.masked
-                                                        ? "read under a condition, at other points than it is made"
-                                                        : "read at an index that is data"};
+      return Refusal{FusionReason::DifferentIterationSpace,
+                     node.masked ? "read under a condition, at other indices than it is computed at"
+                                 : "read at an index that is data"};
     out.push_back({store, *plain(a.dag, store->index), std::move(*loaded)});
   }
   (void)graph;
@@ -79,7 +79,7 @@ std::optional<Refusal> Merger::match_rows(AxisMatcher& matcher, const LoopNest& 
     if (b.has_reduction()) all_rows_b = all_rows_b && used == (b.axes[i].role == AxisRole::Outer);
   }
   auto differ = [&](const std::string& what) {
-    return Refusal{FusionReason::DifferentDomain, what + ": " + axes_text(a) + " and " + axes_text(b)};
+    return Refusal{FusionReason::DifferentIterationSpace, what + ": " + axes_text(a) + " and " + axes_text(b)};
   };
   if (!only_rows_a) return differ("iteration spaces differ");
   if (left_b.empty()) {
@@ -87,11 +87,11 @@ std::optional<Refusal> Merger::match_rows(AxisMatcher& matcher, const LoopNest& 
     return std::nullopt;
   }
   if (b.has_reduction() && !all_rows_b)
-    return Refusal{a.has_reduction() ? FusionReason::DifferentReduction : FusionReason::DifferentDomain,
+    return Refusal{a.has_reduction() ? FusionReason::DifferentReduction : FusionReason::DifferentIterationSpace,
                    "what the consumer reduces over is not its rows here: " + axes_text(a) + " and " + axes_text(b)};
   if (left_a.empty()) {
     if (a.has_reduction()) return differ("the consumer repeats what the rows hold");
-    if (!b.has_reduction()) return differ("the consumer runs over more points");
+    if (!b.has_reduction()) return differ("the consumer has the larger iteration space");
     for (int i : left_b) matcher.keep_b(i); // the producer runs once per outer point
     return std::nullopt;
   }
@@ -184,7 +184,7 @@ std::optional<Refusal> Merger::vertical(LoopNest& a, const LoopNest& b, bool kee
   if (auto refusal = cross_loads(graph_, a, b, loads)) return refusal;
   TESSERA_CHECK(!loads.empty(), "merging nests that share nothing: " + a.name + ", " + b.name);
   std::optional<Refusal> why;
-  constexpr size_t kTries = 3; // loads of which each might tell how the axes pair up
+  constexpr size_t kTries = 3; // loads of which each might give the pairing of the axes
   for (size_t t = 0; t < std::min(loads.size(), kTries); ++t) {
     const auto& first = loads[t];
     AxisMatcher matcher(pool_, a.axes, b.axes);
@@ -195,8 +195,8 @@ std::optional<Refusal> Merger::vertical(LoopNest& a, const LoopNest& b, bool kee
       paired = xs && ys && matcher.pair(*xs, *ys);
     }
     if (!paired) {
-      why = Refusal{FusionReason::DifferentDomain,
-                    "read at other points than it is made: " + axes_text(a) + " and " + axes_text(b)};
+      why = Refusal{FusionReason::DifferentIterationSpace,
+                    "read at other indices than it is computed at: " + axes_text(a) + " and " + axes_text(b)};
       continue;
     }
     if ((why = match_rows(matcher, a, b))) continue;
@@ -209,7 +209,8 @@ std::optional<Refusal> Merger::vertical(LoopNest& a, const LoopNest& b, bool kee
       return true;
     });
     if (!same_points) {
-      why = Refusal{FusionReason::DifferentDomain, "some of it is read at other points than it is made"};
+      why =
+          Refusal{FusionReason::DifferentIterationSpace, "some of it is read at other indices than it is computed at"};
       continue;
     }
     append(a, b, std::move(joint), keep_axes);
@@ -221,7 +222,8 @@ std::optional<Refusal> Merger::vertical(LoopNest& a, const LoopNest& b, bool kee
 std::optional<Refusal> Merger::horizontal(LoopNest& a, const LoopNest& b) {
   const ShapeEnv& env = pool_.env();
   bool rows_a = a.has_reduction(), rows_b = b.has_reduction();
-  Refusal differ{FusionReason::DifferentDomain, "iteration spaces differ: " + axes_text(a) + " and " + axes_text(b)};
+  Refusal differ{FusionReason::DifferentIterationSpace,
+                 "iteration spaces differ: " + axes_text(a) + " and " + axes_text(b)};
   if (a.axes.size() != b.axes.size()) return differ;
   AxisMatcher matcher(pool_, a.axes, b.axes);
   for (size_t i = 0; i < a.axes.size(); ++i) {
@@ -253,7 +255,7 @@ std::optional<Refusal> Merger::horizontal(LoopNest& a, const LoopNest& b) {
   auto of_a = collect(a, joint.match.a), of_b = collect(b, joint.match.b);
   bool shared = std::any_of(of_b.begin(), of_b.end(),
                             [&](const auto& x) { return std::find(of_a.begin(), of_a.end(), x) != of_a.end(); });
-  if (!shared) return Refusal{FusionReason::NoGain, "what both read is read at different points"};
+  if (!shared) return Refusal{FusionReason::NoGain, "both read it, but at different indices"};
   append(a, b, std::move(joint), false);
   return std::nullopt;
 }

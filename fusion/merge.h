@@ -1,8 +1,8 @@
 // Merging two nests into one.
 //
-// A producer and a consumer become one nest when under some bijection of their points every load of what the producer
-// stores happens at the point that stores it; the load then is the scalar itself. Roles of axes must agree: rows of one
-// are rows of the other. Four cases beyond "same points, same roles":
+// A producer and a consumer become one nest when under some bijection of their iteration spaces every load of what the
+// producer stores happens at the point that stores it; the load then is the scalar itself. Roles of axes must agree:
+// rows of one are rows of the other. Four cases beyond "same iteration space, same roles":
 //   pointwise into reduction   the producer's axes take the consumer's roles
 //   reduction, then its rows   the consumer's axes that the reduced value is broadcast along are paired with the row
 //   axes reduction, then per row    the consumer runs over the outer axes only; it is computed once per outer point per
@@ -14,11 +14,11 @@
 namespace tessera::fusion {
 
 struct Refusal {
-  FusionReason reason = FusionReason::DifferentDomain;
+  FusionReason reason = FusionReason::DifferentIterationSpace;
   std::string detail;
 };
 
-// The points of a nest, for people: "[b, 12] by rows of [64]".
+// The iteration space of a nest, for people: "[b, 12] by rows of [64]".
 [[nodiscard]] std::string axes_text(const LoopNest& nest);
 
 class Merger {
@@ -30,7 +30,7 @@ public:
   // Appends sibling `b` to `a`: equal axes, and at least one load at the same index.
   [[nodiscard]] std::optional<Refusal> horizontal(LoopNest& a, const LoopNest& b);
 
-  // Appends `b`, which shares nothing with `a`, where both run over as many points (side_by_side.cpp).
+  // Appends `b`, which shares nothing with `a`, where both iteration spaces have the same size (side_by_side.cpp).
   [[nodiscard]] std::optional<Refusal> side_by_side(LoopNest& a, const LoopNest& b);
 
 private:

@@ -296,7 +296,7 @@ private:
       return arg(1) == node.dtype && arg(2) == node.dtype ? "" : differ;
     default: break;
     }
-    if (node.op == ScalarOp::CheckBounds && node.dtype != DType::I64) return "positions are i64";
+    if (node.op == ScalarOp::CheckBounds && node.dtype != DType::I64) return "an index must be i64";
     for (size_t k = 0; k < node.args.size(); ++k)
       if (arg(k) != (info(node.op).yields_bool ? arg(0) : node.dtype)) return differ;
     return info(node.op).yields_bool && node.dtype != DType::Bool ? "'" + op + "' yields bool" : "";

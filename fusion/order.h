@@ -23,7 +23,7 @@ public:
   // Whether a path of two edges or more leads from the earlier to the later of the two; remembers what was found for
   // merge().
   [[nodiscard]] Path indirect_path(int a, int b);
-  // Contracts the two units just asked about, which must have no such path; `kept` (one of them) represents both.
+  // Contracts the two units of the last query, which must have no such path; `kept` (one of them) represents both.
   void merge(int a, int b, int kept);
   [[nodiscard]] std::vector<int> order() const; // live units
 

@@ -156,7 +156,7 @@ Status Planner::make_stage(ValueId value) {
 
 // ---- merging
 
-// Merges a new unit with the units that make what it reads, dearest value first.
+// Merges a new unit with the units that make what it reads, most expensive value first.
 void Planner::merge_producers(int unit) {
   struct Candidate {
     double bytes;
@@ -236,7 +236,7 @@ std::optional<Refusal> Planner::path_between(int a, int b) {
   case UnitOrder::Path::None: return std::nullopt;
   case UnitOrder::Path::Exists:
     return Refusal{FusionReason::WouldCycle, "another step needs the one and is needed by the other"};
-  case UnitOrder::Path::TooFar: return Refusal{FusionReason::WouldCycle, "too far apart to tell"};
+  case UnitOrder::Path::TooFar: return Refusal{FusionReason::WouldCycle, "too far apart to decide"};
   }
   return std::nullopt;
 }
@@ -263,7 +263,7 @@ std::optional<Refusal> Planner::fits(const LoopNest& a, const LoopNest& b, int u
   return std::nullopt;
 }
 
-// Where one program walks a row, joining a wide pointwise nest to a few long rows would leave cores idle.
+// Where one program walks a row, joining a large pointwise nest to a small number of long rows would leave cores idle.
 std::optional<Refusal> Planner::keeps_parallelism(const LoopNest& a, const LoopNest& b) {
   if (options_.rows_by_teams || a.has_reduction() == b.has_reduction()) return std::nullopt;
   const LoopNest& rows = a.has_reduction() ? a : b;
@@ -290,7 +290,7 @@ void Planner::contract(int a, int b, int kept) {
 std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
   Unit &p = units_[static_cast<size_t>(producer)], &c = units_[static_cast<size_t>(consumer)];
   if (p.kind == Group::Kind::Own || c.kind == Group::Kind::Own)
-    return Refusal{FusionReason::OwnKernel, "a kernel of its own"};
+    return Refusal{FusionReason::SeparateKernel, "a separate kernel"};
   if (p.kind == Group::Kind::Host || c.kind == Group::Kind::Host)
     return Refusal{FusionReason::HostOperator, "runs on the host"};
   if (c.kind == Group::Kind::Library)

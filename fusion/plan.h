@@ -10,41 +10,43 @@ namespace fusion {
 class AxisPool;
 }
 
-// Every reason an edge (producer value -> consumer) can end with; the table in ledger.cpp gives the stable code
-// ("FUS-001"), whether it means fused, and one line of explanation. docs/fusion.md is generated from it.
+// Every reason an edge (producer value -> consumer) can end with. The table in ledger.cpp gives each its stable code
+// ("FUS-001"), its name, whether it means fused, and one line of explanation; docs/fusion.md lists them.
 enum class FusionReason : uint8_t {
   // fused
-  ViewFolded, // a view vanished into an index expression
-  Inlined,    // a cheap producer is recomputed in its consumers
-  Recomputed, // it is in memory for others, and recomputing moves less than reading it there
-  PointwiseIntoPointwise,
+  ViewFolded,             // a view became an index expression
+  Inlined,                // a cheap producer is recomputed in its consumers
+  Recomputed,             // stored for other readers, and recomputing moves less than reading it
+  PointwiseIntoPointwise, // one iteration space
   ProducerIntoReduction,  // prologue of a reduction
   ReductionIntoConsumer,  // reduction, then the same rows: softmax, norms
-  SiblingSharesInput,     // horizontal: reads what the group reads
+  SiblingSharesInput,     // reads what the group reads
   EpilogueOfLibrary,      // bias, activation, residual attached to a product or convolution
   OperandOfLibraryFolded, // a transpose or slice became strides of a library operand or result
   WithinAttention,        // scores or probabilities of an attention that is one unit
-  SideBySide,             // nothing in common, and less to move than a launch is worth
+  HorizontalFusion,       // independent kernels that move less than a launch is worth
   // not fused
-  OperandOfLibrary,   // the library reads its operand from memory
-  ResultOfLibrary,    // the library has no such epilogue
-  OwnKernel,          // producer or consumer is a structured operator with a kernel of its own
-  HostOperator,       // producer or consumer runs by reference on the host
-  DifferentDomain,    // iteration spaces do not match
-  DifferentReduction, // reductions over different axes
-  WouldCycle,
-  RecomputeTooDear, // recomputing costs more than the bytes saved
-  TooManyBuffers,   // the kernel would exceed operand or register limits
-  ManyConsumers,    // written once, read by several kernels
-  GraphOutput,      // must be written; consumers in other kernels read it
-  DataDependent,    // sizes known only at run time
-  NoGain,
-  Disabled, // by option
+  OperandOfLibrary,        // the library reads its operand from memory
+  ResultOfLibrary,         // the library has no such epilogue
+  SeparateKernel,          // producer or consumer is a structured operator with a separate kernel
+  HostOperator,            // producer or consumer runs by its reference on the host
+  DifferentIterationSpace, // producer and consumer have different iteration spaces
+  DifferentReduction,      // reductions over different axes
+  WouldCycle,              // something else lies between producer and consumer
+  RecomputeTooExpensive,   // recomputing costs more than the bytes saved
+  TooManyBuffers,          // the kernel would exceed operand or register limits
+  ManyConsumers,           // written once, read by several kernels
+  GraphOutput,             // must be written; consumers in other kernels read it
+  DataDependent,           // sizes are known only at run time
+  NoGain,                  // merging would not pay
+  Disabled,                // by option
   Count_,
 };
+// A code never changes. A name may; the name of the version before stays as `alias` for one version.
 struct FusionReasonInfo {
   FusionReason reason;
   std::string_view code, name;
+  std::string_view alias; // empty where the name is the same as before
   bool fused;
   std::string_view summary;
 };
@@ -160,7 +162,7 @@ struct Group {
   std::vector<Group> otherwise; // Attention: product, softmax, product, which compute the same in steps
   std::vector<ValueId> reads, writes;
   SymExpr bytes_read, bytes_written; // what it moves
-  SymExpr bytes_unfused;             // what its operators would move one by one
+  SymExpr bytes_unfused;             // what its operators would move unfused
   Group();
   Group(const Group&);
   Group(Group&&) noexcept;
@@ -185,8 +187,8 @@ struct FusionOptions {
   // What starting a kernel costs, and what the device moves in that time: kernels that share nothing become one where
   // both together move less. 0: never.
   double launch_us = 0, bytes_per_us = 0;
-  // Kernels with rows share long ones among programs (a team of blocks), also where results are computed for each
-  // element. Without it one program walks a row, and wide nests stay out of kernels of a few long rows.
+  // Kernels with rows divide long rows between programs (cooperative blocks), also where results are computed for each
+  // element. Without it one program computes a row, and large nests stay out of kernels of few long rows.
   bool rows_by_teams = false;
   // Calls take generated epilogues (LibraryCall::epilogue_nest). Without it, only those that library_accepts allows, if
   // it is set.
@@ -201,13 +203,13 @@ struct FusionOptions {
   // from one is not computed, the call reads what it casts.
   bool half_weights = false;
   // Products, convolutions and pooling that become loop nests (structured_nest.h) rather than library calls: fused like
-  // any reduction. Asked after device_supports. Empty: none.
+  // any reduction. Queried after device_supports. Empty: none.
   std::function<bool(const Graph&, NodeId)> as_loops;
   // Whether the device can generate code for this node; false makes it a Host group. Empty: everything.
   std::function<bool(const Graph&, NodeId, std::string* why_not)> device_supports;
   // Whether two products and the softmax between them are to be an Attention group. Empty: never.
   std::function<bool(const Graph&, const AttentionCall&, std::string* why_not)> attention_accepts;
-  // Refuses calls: asked with the bare call (one refused also without strided operands becomes loops with as_loops,
+  // Refuses calls: queried with the bare call (one refused also without strided operands becomes loops with as_loops,
   // else a Host group) and with each candidate whose epilogue has just been extended. Empty: every call is fine.
   std::function<bool(const Graph&, const LibraryCall&, std::string* why_not)> library_accepts;
 };

@@ -80,7 +80,7 @@ std::string_view kind_text(Group::Kind kind) {
   case Group::Kind::Kernel: return "kernel";
   case Group::Kind::Library: return "library call";
   case Group::Kind::Attention: return "attention";
-  case Group::Kind::Own: return "kernel of its own";
+  case Group::Kind::Own: return "separate kernel";
   case Group::Kind::Host: return "host operator";
   case Group::Kind::Alias: return "alias";
   }
@@ -179,7 +179,7 @@ Status verify(const Graph& graph, const FusionPlan& plan) {
         return broken(g, "has an epilogue over other dimensions than its result");
       for (size_t d = 0; d < nest.axes.size(); ++d)
         if (nest.axes[d].role != AxisRole::Outer || !(nest.axes[d].extent == g.call.result.shape[d]))
-          return broken(g, "has an epilogue over other points than its result");
+          return broken(g, "has an epilogue whose iteration space is not its result's");
     }
     return {};
   };

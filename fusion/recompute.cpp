@@ -1,11 +1,12 @@
 // A kernel that would read a value from memory computes it itself where that moves less.
 //
 //   m = cast(c) : f32     kernel 1 writes m, which a product reads
-//   q = mul(y, m')        kernel 2 runs over other points: it reads c, of a byte an element, instead of m, of four
+//   q = mul(y, m')        kernel 2 has another iteration space: it reads c, of a byte an element, instead of m, of four
 //
-// decide.cpp has given m memory because somebody needs it there, or because writing it out everywhere is dearer. For
-// one kernel that could not be merged with m's own the question is another one: m is there, and costs its bytes to
-// read; to compute it costs those of what it is made from that the kernel does not read anyway, and the arithmetic.
+// decide.cpp has given m memory because a reader needs it there, or because writing it out everywhere is more
+// expensive. For one kernel that could not be merged with m's own the question is another one: m is there, and costs
+// its bytes to read; to compute it costs those of what it is made from that the kernel does not read anyway, and the
+// arithmetic.
 #include "fusion/planner.h"
 #include <algorithm>
 
@@ -13,7 +14,7 @@ namespace tessera::fusion {
 
 namespace {
 
-constexpr double kMargin = 1.1; // what is about as dear stays as it is
+constexpr double kMargin = 1.1; // what costs about the same stays as it is
 constexpr int kMaxNodes = 400;  // of a nest that something is written out into
 
 } // namespace
@@ -26,7 +27,7 @@ Status Planner::recompute_reads(int made) {
     auto recipe = d_.recipes.find(v.index);
     if (from < 0 || from == unit || u.kind != Group::Kind::Kernel || recipe == d_.recipes.end()) continue;
     if (u.nest.dag.size() > kMaxNodes) continue;
-    // Bytes of v that the nest reads now, and how often it asks for an element.
+    // Bytes of v that the nest reads now, and how often it reads an element.
     const auto& loads = u.nest.loads;
     const auto bytes = bytes_read(graph_, u.nest, estimate_);
     double read = 0;
@@ -70,7 +71,7 @@ Status Planner::recompute_reads(int made) {
   return {};
 }
 
-// Points at which the nest asks for elements of v; once per run of the innermost axis where the index ignores that.
+// Indices at which the nest reads v; once per run of the innermost axis where the index ignores that.
 double Planner::points_read(const LoopNest& nest, ValueId v) {
   if (nest.axes.empty()) return 1;
   const Axis& innermost = nest.axes.back();

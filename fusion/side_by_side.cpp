@@ -1,8 +1,8 @@
-// Kernels that have nothing in common but how many points they run over become one where launches cost more than what
-// they move.
+// Horizontal fusion: independent kernels whose iteration spaces have the same size become one where launches cost more
+// than what they move.
 //
 // Fusion elsewhere saves bytes; here it saves launches, after everything that saves bytes has been done. Two kernels of
-// 40 KB each take a GPU as long as one of 80 KB: their launches. Pointwise nests of equally many points are written
+// 40 KB each take a GPU as long as one of 80 KB: their launches. Pointwise nests of equal size are written
 // over the common refinement of their axes ([12, 64] and [768] over [12, 64]), nests with rows likewise, rows by rows.
 #include "fusion/planner.h"
 #include <algorithm>
@@ -31,7 +31,7 @@ void Planner::merge_small() {
   }
 }
 
-// Tries that would be pointless (other numbers of points, one needs the other) are not recorded.
+// Pairs of different sizes, and pairs of which one needs the other, are not recorded.
 bool Planner::try_side_by_side(int a, int b, double worth) {
   Unit &x = units_[static_cast<size_t>(a)], &y = units_[static_cast<size_t>(b)];
   for (AxisRole role : {AxisRole::Outer, AxisRole::Row})
@@ -40,7 +40,7 @@ bool Planner::try_side_by_side(int a, int b, double worth) {
   for (auto [from, to] : {std::pair{a, b}, std::pair{b, a}})
     successors(from, [&, target = to](int u) { edge = edge || u == target; });
   if (edge || path_between(a, b)) return false;
-  PairEntry entry{x.nest.sources[0], y.nest.sources[0], FusionReason::SideBySide, ""};
+  PairEntry entry{x.nest.sources[0], y.nest.sources[0], FusionReason::HorizontalFusion, ""};
   const double left = moved(x.nest), right = moved(y.nest);
   entry.detail = kilobytes(left) + " and " + kilobytes(right) + ", a launch is worth " + kilobytes(worth);
   std::optional<Refusal> refusal;
@@ -76,7 +76,8 @@ std::optional<Refusal> Merger::side_by_side(LoopNest& a, const LoopNest& b) {
   for (AxisRole role : {AxisRole::Outer, AxisRole::Row})
     same = same && matcher.pair(axes_of(a, role), axes_of(b, role));
   if (!same)
-    return Refusal{FusionReason::DifferentDomain, "other numbers of points: " + axes_text(a) + " and " + axes_text(b)};
+    return Refusal{FusionReason::DifferentIterationSpace,
+                   "iteration spaces of different size: " + axes_text(a) + " and " + axes_text(b)};
   Joint joint{matcher.take(), {}};
   if (auto refusal = assign_roles(joint, a, b)) return refusal;
   append(a, b, std::move(joint), false);

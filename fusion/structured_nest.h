@@ -4,8 +4,8 @@
 //
 //   matmul           outer(batch..., m, n)      row(k)               sum a[batch, m, k] * b[batch, k, n]
 //   conv             outer(n, o, y...)          row(c, k...)         sum x[n, g*C/G + c, y*s - p + k*d] * w[o, c, k]
-//   conv_transpose   outer(n, o, y...)          row(c, k...)         sum x[n, g*C/G + c, t/s] * w[g*C/G + c, o mod O/G,
-//   k]
+//   conv_transpose   outer(n, o, y...)          row(c, k...)         sum x[n, g*C/G + c, t/s] *
+//                                                                    w[g*C/G + c, o mod O/G, k],
 //                                                                    where t = y + p - k*d is a multiple of s
 //   pool             outer(n, c, y...)          row(k...)            max, or sum over count, of x[n, c, y*s - p + k*d]
 //

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// Where the buffers of a variant are in the run under way, by BufferId. The arrays stay in place as long as the
+// Where the buffers of a variant are in the current run, by BufferId. The arrays stay in place as long as the
 // variant: a device may prepare launches that look into `pointers` when they are made.
 struct BufferTable {
   std::vector<void*> pointers; // addresses on the device; of strings and of what only host steps use: none, or stale
@@ -79,7 +79,7 @@ public:
   // Sets the addresses of the outputs whose sizes are known in this segment. `outputs`, in model order: tensors that
   // are to hold them at the end, of the right type and sizes. Strings have no address.
   [[nodiscard]] virtual Status place_outputs(int segment, std::span<Tensor> outputs) = 0;
-  // Starts all steps of the segment as one, in place of execute() for each. False: nothing was started. Not asked while
+  // Starts all steps of the segment as one, in place of execute() for each. False: nothing was started. Not called while
   // a profile is made.
   [[nodiscard]] virtual Result<bool> replay(const SegmentPlan&) { return false; }
   // A kernel, a library call, or a copy of anything but strings.
@@ -95,7 +95,7 @@ public:
   // Fills the times of stats.steps from the marks.
   [[nodiscard]] virtual Status finish(std::span<Tensor> outputs) = 0;
   virtual void abandon() = 0;
-  // on_device: waits for all that was started. Errors of it that have not been told yet. Inside of around(), too.
+  // on_device: waits for all that was started. Errors of it that have not been reported yet. Inside of around(), too.
   [[nodiscard]] virtual Status wait() = 0;
 };
 

@@ -72,7 +72,7 @@ struct KernelLaunch {
   SymExpr scratch_bytes;
   std::vector<std::string> report_sites;
   std::vector<Workspace> workspaces;
-  SymExpr counters = 0; // i32 words at which programs meet: their low 31 bits are 0 before a launch and after
+  SymExpr counters = 0; // i32 words of grid barriers: their low 31 bits are 0 before a launch and after
   SymExpr boxes = 0;    // GPU only, as is team: i32 words through which programs exchange numbers, 0 likewise
   // Programs wait for each other: so many neighbours, from a multiple of it on. 0: none do; the grid: all of them.
   SymExpr team = 0;

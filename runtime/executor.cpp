@@ -359,7 +359,7 @@ private:
     if (auto failed = failed_compiles_.find(last->guard.sizes); failed != failed_compiles_.end())
       error.note("compiling a variant for these sizes failed: " + failed->second.str());
     else if (!options_.recompile)
-      error.note("no other variant fits, and compiling another one was not asked for");
+      error.note("no other variant fits, and recompilation is off");
     else if (loaded_.size() >= kMaxVariants)
       error.note("the limit of " + std::to_string(kMaxVariants) + " variants is reached");
     else
@@ -418,9 +418,9 @@ private:
     bool successor_ran = false;
   };
   std::vector<Retired> retired_; // replaced variants
-  uint64_t generation_ = 0;      // of the observer, when it was asked last
+  uint64_t generation_ = 0;      // of the observer, at the last query
   int64_t arena_bytes_ = 0;
-  // Of the call under way:
+  // Of the current call:
   RunStats* stats_ = nullptr;
   LoadedVariant* ran_ = nullptr;
   std::vector<Tensor> views_;               // inputs of the last call by position; the memory is the caller's

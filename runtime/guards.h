@@ -1,5 +1,5 @@
 // GuardSet: the guards of an Executable, compiled once. check() runs on every call and allocates nothing; explain() is
-// only asked after a miss and says which guard, why it was there, and the sizes of the call.
+// only called after a miss and says which guard, why it was there, and the sizes of the call.
 #pragma once
 #include "graph/sym/env.h"
 #include "runtime/executor.h"
@@ -19,7 +19,7 @@ public:
   [[nodiscard]] static Result<GuardSet> compile(const ShapeEnv& env, std::span<const SymExpr> slots);
 
   // The first guard that does not hold for these values, or -1. Guards over slots that are not bound yet (bound[i]
-  // false) are passed over: they are asked again when a host step has bound them.
+  // false) are passed over: they are checked again when a host step has bound them.
   [[nodiscard]] int check(std::span<const int64_t> values, const std::vector<bool>& bound,
                           SymProgram::State& state) const;
   void prepare(SymProgram::State& state) const { program_.prepare(state); }

@@ -1,7 +1,7 @@
 #include "graph/support/file.h"
+#include "graph/support/json_reader.h"
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
-#include "graph/support/json_reader.h"
 #include "runtime/variant.h"
 #include <bit>
 #include <map>
@@ -243,7 +243,7 @@ private:
     exe_->constants.push_back(std::move(c));
   }
 
-  // A weight file where it was, or beside the executable.
+  // A weight file where it was, or next to the executable.
   const Storage& weights(const std::string& source, const std::string& constant) {
     auto it = mapped_.find(source);
     if (it != mapped_.end()) return it->second;

@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// A guard that a host step's sizes missed while the run was under way: the call starts again with another variant.
+// A guard that a host step's sizes missed during the run: the call starts again with another variant.
 struct MidRunMiss {
   int guard;
 };
@@ -65,12 +65,12 @@ private:
   std::unique_ptr<Variant> variant_;
   BufferTable table_;
   ShapePlanCache plans_;                  // launches look at table_
-  std::unique_ptr<DeviceVariant> loaded_; // destroyed first: it waits for what is under way
+  std::unique_ptr<DeviceVariant> loaded_; // destroyed first: it waits for what is in flight
   // The memory of outputs given out before: used again when the caller has dropped the tensor.
   std::vector<std::pair<std::shared_ptr<std::byte>, size_t>> spare_outputs_;
   int64_t arena_bytes_ = 0;
 
-  // Of the run under way.
+  // Of the current run.
   RunStats* stats_ = nullptr;
   bool on_device_ = false;
   std::vector<Tensor> held_; // results of host steps, and strings

@@ -46,7 +46,7 @@ struct GuardMiss {
 using RecompileFn = std::function<Result<std::shared_ptr<const Executable>>(
     const std::map<std::string, Dims>& input_shapes, const GuardMiss&)>;
 
-// Told of an executor's calls by the threads that make them: what works beside them keeps out of their way, and may
+// Notified of an executor's calls by the threads that make them: concurrent work keeps out of their way, and may
 // hand over better code of the same model (codegen/tune/background.h). Nothing here waits. Executors may share one.
 class CallObserver {
 public:
@@ -66,7 +66,7 @@ struct ExecutorOptions {
   std::shared_ptr<ThreadPool> pool; // created when empty
   RecompileFn recompile;            // empty: a guard miss with no fitting variant is an error
   size_t memory_limit = 0;          // bytes of arena; 0 = none
-  // For tests: arena and outputs are filled with NaN patterns before each run; on the host, a step that writes beside
+  // For tests: arena and outputs are filled with NaN patterns before each run; on the host, a step that writes outside
   // its temporaries or scratch memory is an error.
   bool poison = false;
   bool profile = false; // per-step times
@@ -78,7 +78,7 @@ struct ExecutorOptions {
   int gpu = 0;
   std::shared_ptr<cuda::Context> gpu_context;
   std::shared_ptr<CallObserver> observer; // with one, the executor's own stream goes before others of the GPU
-  // Waits for the GPU after each step, so that an error is told of the step that made it. TESSERA_CUDA_SYNC=1, too.
+  // Waits for the GPU after each step, so that an error names the step that made it. TESSERA_CUDA_SYNC=1, too.
   bool synchronize_launches = false;
 };
 
@@ -133,11 +133,11 @@ public:
   // got to the end of what this puts on it. Does not wait for the GPU, unless the executable has host steps. Memory
   // that is not aligned to 16 bytes is copied. Inputs and outputs stay the caller's and must live until the stream is
   // there. Errors: as for run(), and Usage for an executable that is not for a GPU. What goes wrong on the GPU later, a
-  // bounds violation included, is told by wait(), or by a later call that finds it.
+  // bounds violation included, is reported by wait(), or by a later call that finds it.
   [[nodiscard]] virtual Status run_on_device(const std::map<std::string, DeviceTensor>& inputs,
                                              std::span<const DeviceTensor> outputs, void* stream,
                                              RunStats* stats = nullptr) = 0;
-  // The same for callers that count: inputs by position, in the model's order, and memory of outputs asked for when
+  // The same for callers that count: inputs by position, in the model's order, and memory of outputs requested when
   // their sizes are known, those that depend on values included. On a GPU as run_on_device(); on the host, in its
   // memory.
   [[nodiscard]] virtual Status call(std::span<const DeviceTensor> inputs, const OutputAllocator& outputs, void* stream,
@@ -149,7 +149,7 @@ public:
   [[nodiscard]] virtual Result<std::vector<DeviceTensor>>
   output_sizes(const std::map<std::string, DeviceTensor>& inputs) = 0;
   // Until all that run_on_device() started is done, and no library's plan is being made in the background for a shape
-  // that was run. Errors of it that have not been told yet: DeviceError, BadInput.
+  // that was run. Errors of it that have not been reported yet: DeviceError, BadInput.
   [[nodiscard]] virtual Status wait() = 0;
   [[nodiscard]] virtual const std::vector<std::shared_ptr<const Executable>>& variants() const = 0;
   // Another variant, to be tried at this place in the order (at most the place of the last, generic one). Between calls

@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 using Json = nlohmann::json;
 
-// Symbols by name in the file; two of the same name are told apart by a suffix.
+// Symbols by name in the file; two of the same name are distinguished by a suffix.
 class SymbolNames {
 public:
   void add(const SymExpr& e) {

@@ -21,7 +21,7 @@ std::string sizes_text(const Variant& v, const Variant::CallState& call) {
   return s.empty() ? "constant sizes" : s;
 }
 
-// A number of the plan that is under way.
+// A number of the plan being made.
 Result<int64_t> number(const Variant& v, const Variant::CallState& call, int reg, const std::string& what) {
   auto r = static_cast<size_t>(reg);
   if (call.sizes.fault[r] == SymFault::None) return call.sizes.value[r];
@@ -40,8 +40,8 @@ bool holds(const KernelForm& form, const SymProgram::State& state) {
 }
 
 // The kernel for these sizes: the first alternative whose conditions hold and whose programs may wait for each other,
-// or the kernel itself. They may where the GPU runs all at the same time, or twice as many as a team has: programs
-// begin in the order of their numbers, so those that have begun and wait for some that have not are of one team, fewer
+// or the kernel itself. They may where the GPU runs all at the same time, or twice the blocks of one row: programs
+// begin in the order of their numbers, so those that have begun and wait for some that have not belong to one row, fewer
 // than it has, and there is room for others. Twice as many, as a kernel that is cooperative may be waiting on another
 // stream; of those that are not, one is launched at a time (Context::launch_alone).
 struct Chosen {
@@ -234,7 +234,7 @@ private:
       return Diagnostic(ErrorCode::SizeOverflow, what + " needs " + std::to_string(step.counters) + " counters");
     TESSERA_ASSIGN(step.boxes, number(form.boxes, what));
     if (step.boxes < 0 || step.boxes > kMaxScratch)
-      return Diagnostic(ErrorCode::SizeOverflow, what + " needs boxes of " + std::to_string(step.boxes) + " words");
+      return Diagnostic(ErrorCode::SizeOverflow, what + " needs mailboxes of " + std::to_string(step.boxes) + " words");
     step.grain = std::max<int64_t>(1, kElementsPerChunk / std::max<int64_t>(work, 1));
     plan_->worker_scratch = std::max(plan_->worker_scratch, scratch);
     return {};

@@ -58,7 +58,7 @@ public:
   std::vector<StepForm> steps;
   std::vector<int> segment_begin;                 // first step of each segment; a last entry is the number of steps
   std::vector<std::vector<BufferId>> temporaries; // per segment, in buffer order
-  std::vector<int> in_place_of;         // per buffer: checked, -1 where the executable's wish cannot be granted
+  std::vector<int> in_place_of;         // per buffer: checked, -1 where the executable's request cannot be met
   std::vector<void*> constant_pointers; // per buffer: on the host; null where it is no constant
   // Per buffer: steps that run on the device (all but host steps) read or write it. Never for strings.
   std::vector<bool> device_reads, device_writes;

@@ -159,7 +159,7 @@ Status verify_operands(const Executable& e, const LibraryStep& step) {
   return {};
 }
 
-// Windows that some device can compute: what sizes of operands allow is told when a shape is planned.
+// Windows that some device can compute: what sizes of operands allow is checked when a shape is planned.
 Status verify_windows(const LibraryStep& step) {
   constexpr int64_t kMost = int64_t{1} << 30;
   auto bad = [&](const std::string& what) {
@@ -242,7 +242,7 @@ Status verify_step(const Executable& e, const Step& step) {
   };
   const auto& alternatives = epilogue->kernel.alternatives;
   if (meets(epilogue->kernel) || std::any_of(alternatives.begin(), alternatives.end(), meets))
-    return Diagnostic(ErrorCode::Internal, "library call '" + l.name + "': programs of an epilogue meet");
+    return Diagnostic(ErrorCode::Internal, "library call '" + l.name + "': an epilogue has a grid barrier");
   return verify_kernel(e, epilogue->kernel);
 }
 

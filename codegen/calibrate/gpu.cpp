@@ -95,7 +95,7 @@ public:
     if (counts_cycles) {
       uint64_t cycles = 0;
       TESSERA_TRY(staging_->download(&cycles, l.b, sizeof cycles, stream(), "copying cycles from the GPU"));
-      TESSERA_TRY(staging_->settle());
+      TESSERA_TRY(staging_->wait());
       took.cycles = static_cast<double>(cycles);
     }
     return took;

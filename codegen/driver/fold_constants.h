@@ -4,8 +4,7 @@
 // decided once it is known which steps there would be, since a view, or an index that a kernel computes as it goes,
 // costs nothing and takes no memory. Computed are
 //   - results of steps that read nothing but constants, whatever they are (kernels, library calls, operators that run
-//   by
-//     their reference on the host): such a step does at every call what it did at the first one
+//     by their reference on the host): such a step does at every call what it did at the first one
 //   - what is written out in a step that reads inputs, too, where it is not larger than the largest constant that it is
 //     made from, and is more than views: a mask, a cast to a smaller type; not int8 weights as f32, which are read in
 //     fewer bytes as they are

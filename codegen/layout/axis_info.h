@@ -7,8 +7,7 @@
 //   constancy  k     cut into groups of k: within a group all are equal
 //   divisibility d   d divides v[x] at the first position x of every group of contiguity
 //   interval   s     of conditions: cut into groups of s; in each those that hold are neighbours, and in most groups
-//   all
-//                    hold or none does. At least the constancy
+//                    all hold or none does. At least the constancy
 //
 // And of the tile as a whole its span: how far apart any two of its elements are at most, where that is known.
 //

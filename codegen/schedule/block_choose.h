@@ -1,5 +1,5 @@
 // Ways in which blocks of threads run a nest: which axes a tile has, how large it is, and for which sizes. Analytic;
-// docs/gpu-schedules.md explains the choice with examples.
+// docs/schedules.md explains the choice with examples.
 #pragma once
 #include "codegen/schedule/block_space.h"
 #include "codegen/schedule/schedule.h"

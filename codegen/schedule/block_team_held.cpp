@@ -1,5 +1,5 @@
 // Long rows of which the GPU does not hold all at a time: which blocks hold one, so that it is read once. What led to
-// these choices stands in docs/gpu-schedules.md and docs/performance.md.
+// these choices stands in docs/schedules.md and docs/performance.md.
 #include "codegen/schedule/block_facts.h"
 #include <algorithm>
 #include <cmath>

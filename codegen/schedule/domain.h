@@ -6,8 +6,8 @@
 //   drop      an axis of extent 1 becomes the number 0
 //   split     an axis i that occurs as floordiv(i, k) and mod(i, k), with k dividing its extent, becomes i1*k + i0: the
 //             division by a reshape vanishes
-//   collapse  axes (a, b) become c when every expression sees them as a*extent(b) + b, scaled: stride(a) ==
-//   stride(b)*extent(b)
+//   collapse  axes (a, b) become c when every expression sees them as a*extent(b) + b, scaled:
+//             stride(a) == stride(b)*extent(b)
 // Example: x[i0, i1, i2] + bias[i2] over [b, s, 768]: offsets (i0*s + i1)*768 + i2 and i2; i0 and i1 collapse, i2
 // stays.
 #pragma once

@@ -3,9 +3,8 @@
 // The idea. The sum of exp(a - b) over a row, b its maximum, seems to ask for two loops: one for b, one for the sum.
 // But
 //
-//   exponentials   sum w exp(a - b) = exp(ref - b) sum w exp(a - ref)                            ref: the greatest a so
-//   far squares        sum (a - b)^2    = sum (a - mean)^2 + count (mean - b)^2     mean: of the elements so far (Chan
-//   et al.)
+//   exponentials   sum w exp(a - b) = exp(ref - b) sum w exp(a - ref)            ref: the greatest a so far
+//   squares        sum (a - b)^2    = sum (a - mean)^2 + count (mean - b)^2     mean: of the elements so far (Chan)
 //
 // for any b that is one number for the row. So a loop folds the right-hand sums, about a reference of its own that
 // moves as it goes, and b is asked for when the loop has ended: softmax and layer norm read their row twice, not three

@@ -66,11 +66,9 @@ struct ScheduledKernel {
 //   prefetch_bytes  rows of at most so many bytes are prefetched while the one before is computed; 0: none
 //   keep_in_output  1: values kept between rounds lie in an output's memory where there is one that fits; 0: in scratch
 //   online          RowLoop: sums are folded together with what they are about (online.h), in chunks of so many
-//   elements,
-//                   a multiple of the full tile; 0: in a round of their own
+//                   elements, a multiple of the full tile; 0: in a round of their own
 //   split           RowLoop, ColumnLoop: so many programs share a row, or columns, a power of two; results of
-//   reductions
-//                   alone are stored
+//                   reductions alone are stored
 //   exact_division  1: x / s stays a division when s comes from the row's reductions (strict rounding); 0: x * (1 / s)
 //
 // Analytic choice, then lowering. A schedule without "axis" is chosen anew. Works for every verified nest; never fails
@@ -78,7 +76,7 @@ struct ScheduledKernel {
 // not fit the nest.
 //
 // On a GPU (device.kind) a nest has several kernels: for sizes with conditions, and last one for every size. Their
-// buffers and may_overwrite agree. Of `wanted` only config "exact_division" counts. docs/gpu-schedules.md. Schedules of
+// buffers and may_overwrite agree. Of `wanted` only config "exact_division" counts. docs/schedules.md. Schedules of
 // `tuned` (tuned.h) come first; one that does not fit the nest is passed over. There, config holds all numbers of a
 // block's plan (block_config.h).
 class TunedSchedules;

@@ -2,12 +2,11 @@
 //
 //   a call ends        what ran, with its sizes, is counted; at `hot_calls` it becomes work
 //   work               its kernels are tuned as `tessera tune` does it (tune.h), each candidate compiled when it is
-//   next,
-//                      one at a time, on this thread; each measurement waits for the gate
+//                      next, one at a time, on this thread; each measurement waits for the gate
 //   the gate           opens when no call is under way, none was for `idle_seconds`, and what was measured before is at
 //                      most `share` of the time; a measurement that a call came into is made again
 //   a kernel has won   recorded, as ever; when the model's kernels are through, `renew` is told, which compiles it
-//   again
+//                      again
 //
 // A call never waits for any of this: it counts, in a few atomic operations, and at most leaves a note if a lock is
 // free. Errors go to the log (TESSERA_LOG=perf) and nowhere else.

@@ -83,7 +83,7 @@ public:
   [[nodiscard]] DType result_dtype(int index = 0);
   [[nodiscard]] SymShape result_shape(int index = 0);
   [[nodiscard]] bool is_used(int index) const; // a node or an output of the graph reads it
-  [[nodiscard]] int result_count() const;      // tensors of a list are counted one by one
+  [[nodiscard]] int result_count() const;      // tensors of a list count individually
   [[nodiscard]] const FxNode& fx() const { return fx_; }
   [[nodiscard]] const Schema& schema() const { return schema_; }
 

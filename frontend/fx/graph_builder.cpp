@@ -184,7 +184,7 @@ Status GraphBuilder::add_inputs() {
           return Diagnostic(ErrorCode::MalformedModel, file_location(), "input '" + name + "' has no expression");
         TESSERA_ASSIGN(SymExpr e, symbols_.read(it->second.value));
         items_[name] = e;
-        // A call tells the size by the dimension of an input that nothing reads.
+        // A call binds the size by the dimension of an input that nothing reads.
         out_.graph.add_input(unique(name), TensorType{DType::Bool, {e}});
       }
       // Others are constants of the signature's, which nodes have as arguments.
@@ -473,7 +473,7 @@ Result<ValueId> GraphBuilder::number_from(const FxNode& node, std::string_view t
                     "operator '" + std::string(target) + "' of symbolic numbers is not supported");
 }
 
-// Arithmetic of sizes and of symbolic numbers. What a size is equal to stands beside its name; a number is a tensor.
+// Arithmetic of sizes and of symbolic numbers. The expression of a size stands next to its name; a number is a tensor.
 Status GraphBuilder::symbolic(const FxNode& node, const Location& where) {
   std::string_view target = short_target(node.target);
   if (target.starts_with("aten._assert") || target == "aten.sym_constrain_range.default" ||

@@ -117,7 +117,7 @@ private:
     return {};
   }
 
-  // A name of the region that no other value has; `names` tells it from now on.
+  // A name of the region that no other value has; `names` maps to it from now on.
   std::string own(const std::string& name, Argument::Kind kind, Names& names) {
     Argument value;
     value.kind = kind;

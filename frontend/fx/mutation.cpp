@@ -45,7 +45,7 @@ void Aliases::wrote(const std::string& root) { ++versions_[root]; }
 
 // ---- of the graph builder
 namespace {
-// Names of results, those of a list one by one; empty for what is no tensor.
+// Names of results, those of a list individually; empty for what is no tensor.
 std::vector<std::string> result_names(const FxNode& node) {
   std::vector<std::string> out;
   auto add = [&](const Argument& a) { out.push_back(a.kind == Argument::Kind::Tensor ? a.name : std::string()); };

@@ -23,7 +23,7 @@ using BoundAttributes = std::vector<std::pair<std::string_view, BoundAttribute>>
                                                       const std::map<std::string_view, BoundAttribute>* function,
                                                       const Location& where);
 
-// Everything but subgraphs. `kind` is what the record asks for. nullopt: the value says "not given" (an element type of
+// Everything but subgraphs. `kind` is what the record requires. nullopt: the value says "not given" (an element type of
 // 0). Errors: BadAttribute where the type differs, those of weights.
 [[nodiscard]] Result<std::optional<Attribute>> convert_attribute(const proto::AttributeProto& value, AttrKind kind,
                                                                  WeightLoader& weights, const Location& where);

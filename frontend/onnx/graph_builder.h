@@ -14,7 +14,7 @@
 
 namespace tessera::onnx {
 
-// Inlined functions may call each other, and subgraphs nest: bounds on what a small file may ask for.
+// Inlined functions may call each other, and subgraphs nest: bounds on what a small file may cause.
 inline constexpr int kMaxNesting = 100;
 inline constexpr int kMaxNodes = 1'000'000;
 

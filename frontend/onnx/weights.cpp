@@ -167,7 +167,7 @@ Result<WeightLoader::External> WeightLoader::open_external(const std::string& lo
     int error = errno;
     if (error == ENOENT && allow_missing_) return files_[location] = External{};
     return bad(where, what, "has external data that cannot be found: '" + full + "': " + std::strerror(error))
-        .note("the model refers to weights in '" + location + "'; put that file beside the model");
+        .note("the model refers to weights in '" + location + "'; put that file next to the model");
   }
   std::string real = buffer;
   bool inside = std::any_of(roots_.begin(), roots_.end(),

@@ -12,7 +12,7 @@ namespace tessera::onnx {
 
 // More dimensions than any operator takes; also bounds what per-dimension loops cost.
 inline constexpr int kMaxRank = 64;
-// A sparse tensor is made dense; a few bytes of a file may ask for no more than this.
+// A sparse tensor is made dense; a few bytes of a file may cause no more than this.
 inline constexpr int64_t kMaxDenseBytes = int64_t{1} << 31;
 
 [[nodiscard]] std::string onnx_type_name(int data_type); // "FLOAT8E8M0", or "type 99"
@@ -22,7 +22,7 @@ inline constexpr int64_t kMaxDenseBytes = int64_t{1} << 31;
 // Where weights come from. External files are mapped once and shared by their tensors.
 class WeightLoader {
 public:
-  // `directory` holds the model; external data may lie in it, or beside the file that `model_path` is a link to.
+  // `directory` holds the model; external data may lie in it, or next to the file that `model_path` is a link to.
   // `model_file` keeps the map that `raw` views of load() point into, when they do.
   WeightLoader(std::string directory, const std::string& model_path, std::shared_ptr<const void> model_file,
                bool allow_missing);

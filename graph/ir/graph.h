@@ -65,7 +65,7 @@ struct Value {
 struct Node {
   const OpDef* op = nullptr;
   std::vector<ValueId> operands; // an invalid id stands for an optional operand that is left out
-  std::vector<ValueId> results;  // an invalid id stands for an optional result that nobody asked for
+  std::vector<ValueId> results;  // an invalid id stands for an optional result that is unused
   Attributes attributes;
   Location location; // where in the source it came from
   int opset = 0;     // version of its source domain; 0 for our own operators
@@ -147,7 +147,7 @@ public:
   // A copy with an environment of its own (copies of a Graph share it), subgraphs included.
   [[nodiscard]] Graph clone() const;
   // Simplifies every shape and symbolic attribute by what the environment has learnt. Values that define symbols keep
-  // the sizes that they were declared with beside the simplified ones.
+  // the declared sizes as well as the simplified ones.
   void simplify_shapes();
 
 private:

@@ -12,7 +12,7 @@ SizeDefiners::SizeDefiners(const Graph& graph) {
         for (const SymExpr& size : graph.declared_shape(v))
           if (size.is_symbol()) by_symbol_.emplace(size.symbol_id(), id);
   }
-  for (ValueId v : graph.inputs()) // those that a call tells
+  for (ValueId v : graph.inputs()) // those that a call binds
     for (const SymExpr& size : graph.declared_shape(v))
       for (const SymExpr& symbol : size.symbols()) by_symbol_.erase(symbol.symbol_id());
 }

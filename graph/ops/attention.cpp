@@ -1,4 +1,4 @@
-// Attention, by decomposition: scaled scores, masks, softmax in f32 (f64 when asked), and the weighted sum of values.
+// Attention, by decomposition: scaled scores, masks, softmax in f32 (f64 on request), and the weighted sum of values.
 //
 // Grouped queries cost nothing: the heads that share a key head become rows of one product,
 //   Q [b, h*g, s, d] is read as [b, h, g*s, d], which times K^T [b, h, d, t] is [b, h, g*s, t], read as [b, h*g, s, t].

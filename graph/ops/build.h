@@ -26,7 +26,7 @@ namespace tessera::ops {
 // done() returns what was built or that first error. So a decomposition reads as its formula:
 //   B b(graph, node);
 //   return b.done(b.mul(b.in(0), b.sigmoid(b.in(0))));
-// Code that takes shapes apart after a step that can fail asks ok() first; shape() of an invalid value is empty.
+// Code that takes shapes apart after a step that can fail checks ok() first; shape() of an invalid value is empty.
 class B {
 public:
   // A tensor operand: a value, or a literal of the other operand's dtype.

@@ -61,7 +61,7 @@ Result<Tensor> convert(const Tensor& x, DType to) {
   return y;
 }
 
-// The E8M0 code (an exponent, 255 is NaN) of a scale, rounded as asked for: "up" away from 0, "down" towards 0,
+// The E8M0 code (an exponent, 255 is NaN) of a scale, rounded as requested: "up" away from 0, "down" towards 0,
 // "nearest".
 uint8_t to_e8m0(double x, const std::string& mode, bool saturate) {
   if (std::isnan(x)) return 255;
@@ -170,7 +170,7 @@ OpDef cast_special_record() {
   return def;
 }
 
-// ONNX Cast and CastLike, the dtype found: `cast` unless an attribute asks for what it does not do.
+// ONNX Cast and CastLike, the dtype found: `cast` unless an attribute requests what `cast` does not do.
 Result<std::vector<ValueId>> cast_onnx(B& b, DType to) {
   bool small = is_float(to) && info(to).bits == 8;
   bool special = small && (b.attr().i("saturate", 1) == 0 || to == DType::F8E8M0);

@@ -25,7 +25,7 @@ bool check_ranks(B& b, ValueId x, ValueId w) {
   return b.ok();
 }
 
-// The product part of a convolution as the node's attributes ask; x and w are already what is to be multiplied.
+// The product part of a convolution as the node's attributes require; x and w are already what is to be multiplied.
 ValueId convolution(B& b, ValueId x, ValueId w) {
   if (!check_ranks(b, x, w)) return {};
   SymShape xs = b.shape(x), ws = b.shape(w);

@@ -208,7 +208,7 @@ Status infer_node(InferContext& c) {
   for (size_t r = 0; r < c.results.size(); ++r) {
     TESSERA_TRY(check_result(c, r));
     bool stands =
-        r < c.node.results.size() && c.node.results[r].valid(); // bodies ask for the types of the node's results
+        r < c.node.results.size() && c.node.results[r].valid(); // bodies query the types of the node's results
     if (!c.contents[r] && stands) c.contents[r] = infer_contents(c.graph, c.node, c.results[r], static_cast<int>(r));
   }
   return {};

@@ -4,7 +4,7 @@
 // Two levels share the table:
 //   primitives    lower-case, the set that fusion and the libraries know: pointwise, reductions, indexing, structured
 //   composites    what models contain (Softmax, Gelu, LayerNormalization, Conv with auto_pad ...), defined by
-//   decomposition
+//                 decomposition
 // The importer finds a record by ONNX name, domain and opset; the pass `decompose` replaces composites.
 #pragma once
 #include "graph/ir/graph.h"
@@ -87,7 +87,7 @@ struct Pointwise {
 };
 struct Indexing {
   IndexingFn body;
-  bool view = false;   // one load at a pure index: never worth a kernel of its own
+  bool view = false;   // one load at a pure index: never worth a separate kernel
   bool stored = false; // always written to memory: readers rely on the order of its elements there
 };
 // Attributes: axes (Ints, sorted, non-negative), keepdims (Int); ArgMax and ArgMin also select_last (Int).
@@ -102,7 +102,7 @@ enum class Structured : uint8_t { Constant /* weight or literal */, Matmul, Conv
 struct StructuredOp {
   Structured kind = Structured::Other;
 };
-// Rewrites a node by simpler ones appended to the graph; yields one value per result asked for.
+// Rewrites a node by simpler ones appended to the graph; yields one value per used result.
 using DecomposeFn = std::function<Result<std::vector<ValueId>>(Graph&, const Node&, int result_count)>;
 struct Decomposition {
   DecomposeFn rewrite;
@@ -179,7 +179,7 @@ class OpTable {
 public:
   static const OpTable& get();
   [[nodiscard]] const OpDef* find(std::string_view name) const;
-  // nullptr when there is no such operator; `known_elsewhere` tells whether another opset of it is defined.
+  // nullptr when there is no such operator; `known_elsewhere` is set to whether another opset of it is defined.
   [[nodiscard]] const OpDef* find_onnx(std::string_view op_type, std::string_view domain, int opset,
                                        bool* known_elsewhere = nullptr) const;
   [[nodiscard]] const OpDef* find_aten(std::string_view name) const;
@@ -191,7 +191,7 @@ private:
   std::vector<std::unique_ptr<OpDef>> defs_;
   std::unordered_map<std::string_view, const OpDef*> by_name_;
   std::unordered_map<std::string_view, std::vector<const OpDef*>>
-      by_onnx_; // by op_type; the names of a record tell the rest
+      by_onnx_; // by op_type; the names of a record give the rest
   std::unordered_map<std::string_view, const OpDef*> by_aten_;
 };
 // Registering functions, one per file of ops/.

@@ -55,8 +55,8 @@ window_of(const Attributes& attributes); // of a primitive: strides, pads_begin,
 // Spatial results of sliding kernels; requires that the kernel fits the padded input (an error where it cannot).
 [[nodiscard]] Result<SymShape> slide(InferContext& c, std::span<const SymExpr> sizes, std::span<const SymExpr> kernel,
                                      const Window& window);
-// Pads as auto_pad asks (SAME_UPPER, SAME_LOWER, VALID, NOTSET): added to the window where they are constants, else to
-// `begin` and `end`, one per spatial dimension, for an explicit pad (symbolic sizes with a stride).
+// Pads as auto_pad requires (SAME_UPPER, SAME_LOWER, VALID, NOTSET): added to the window where they are constants, else
+// to `begin` and `end`, one per spatial dimension, for an explicit pad (symbolic sizes with a stride).
 [[nodiscard]] Status apply_auto_pad(const Node& node, std::span<const SymExpr> sizes, std::span<const SymExpr> kernel,
                                     Window& window, SymShape& begin, SymShape& end);
 // Attribute channels_last 1 of conv, conv_transpose and pool: x is [N, spatial..., C], so is the result; weights do not

@@ -167,7 +167,7 @@ void add_chosen(OpTable& table) {
   };
   table.add(std::move(shift));
 
-  OpDef isinf = composite("IsInf", "whether x is infinite, of the signs asked for", {{"x", TypeSet::Float}},
+  OpDef isinf = composite("IsInf", "whether x is infinite, of the requested signs", {{"x", TypeSet::Float}},
                           [](Graph& g, const Node& n, int) {
                             B b(g, n);
                             ValueId x = b.in(0);

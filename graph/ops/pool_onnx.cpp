@@ -18,7 +18,7 @@ const std::vector<AttrDef>& onnx_attributes() {
   return attributes;
 }
 
-// A pooling as a node asks for it: where the window is, and what must be padded explicitly because it depends on
+// A pooling as a node specifies it: where the window is, and what must be padded explicitly because it depends on
 // symbolic sizes. `begin`, `end` are pads of all dimensions.
 struct Plan {
   Ints kernel;
@@ -104,7 +104,7 @@ ValueId average(B& b, ValueId x, Plan p, bool include_pad) {
     bool ceil = std::any_of(p.ceil_pads.begin(), p.ceil_pads.end(), [](int64_t v) { return v > 0; });
     if (!include_pad) return b.op("pool", {x}, p.attributes("average"));
     if (!ceil) return b.op("pool", {x}, p.attributes("average_include_pad"));
-    // The zeros asked for count; those that ceil_mode adds do not.
+    // The zeros of pads count; those that ceil_mode adds do not.
     SymShape begin(2, SymExpr(0)), end(2, SymExpr(0));
     for (size_t i = 0; i < p.kernel.size(); ++i) {
       begin.emplace_back(p.window.pads_begin[i]);
@@ -117,7 +117,7 @@ ValueId average(B& b, ValueId x, Plan p, bool include_pad) {
   SymShape ones_shape = b.shape(x);
   ones_shape[0] = ones_shape[1] = 1;
   ValueId ones = b.expand(b.like(x, 1), ones_shape);
-  if (include_pad) { // what auto_pad and pads ask for counts, what ceil_mode adds does not
+  if (include_pad) { // zeros of auto_pad and pads count, what ceil_mode adds does not
     SymShape begin = p.begin, end(2, SymExpr(0));
     for (size_t i = 0; i < p.kernel.size(); ++i) {
       begin[i + 2] += p.window.pads_begin[i];

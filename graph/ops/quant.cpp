@@ -63,7 +63,7 @@ Result<std::vector<ValueId>> decompose_quantize(Graph& g, const Node& n, int) {
   if (b.has(2) && to != b.dtype(b.in(2)))
     b.fail(ErrorCode::TypeMismatch, "attribute 'output_dtype' and the zero point's type differ");
   if (!is_quantized(to)) b.fail(ErrorCode::UnsupportedType, "quantisation to " + std::string(name(to)));
-  // Arithmetic is in the precision asked for, in f32 otherwise.
+  // Arithmetic is in the requested precision, else in f32.
   TESSERA_ASSIGN(DType precision, dtype_attribute(n, "precision", DType::F32));
   DType compute = precision == DType::F64 ? DType::F64 : DType::F32;
   ValueId real = b.cast(x, compute);

@@ -175,7 +175,7 @@ struct OnnxReduction {
   double lo = -3, hi = 3;
 };
 
-// The axes asked for, normalized. None given: all of them, or with noop_with_empty_axes none.
+// The requested axes, normalized. None given: all of them, or with noop_with_empty_axes none.
 Result<Ints> reduction_axes(const Attributes& a, int rank, std::optional<Ints> given) {
   Ints axes = given ? *given : a.ints("axes");
   if (axes.empty() && a.i("noop_with_empty_axes", 0) == 0) {

@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 using namespace ops;
 
-// What a node asks for, whatever its version spells.
+// What a node requests, in the terms of any opset.
 struct Spec {
   std::string mode, coordinates, nearest, policy;
   double cubic_a = -0.75, extrapolation = 0;
@@ -478,7 +478,7 @@ Result<std::vector<ValueId>> decompose_resize(Graph& g, const Node& n, int) {
   if (!s.fixed_scales.empty())
     scales = b.constant(Tensor::of<double>(DType::F32, {static_cast<int64_t>(s.fixed_scales.size())}, s.fixed_scales));
   ValueId y = b.op("resize", {x, operand(s.roi), scales, operand(s.sizes)}, std::move(attributes));
-  // Sizes that only running tells have names already: those of the node that this one replaces.
+  // Sizes known only at run time have names already: those of the node that this one replaces.
   if (b.ok() && !n.results.empty() && n.results[0].valid()) g.value(y).type = g.type(n.results[0]);
   return b.done(y);
 }

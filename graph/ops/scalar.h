@@ -9,11 +9,12 @@
 //   leaf          Const          a literal
 //                 Index          a SymExpr over axes and sizes (i64, or bool for comparisons)
 //                 Load           element of operand `operand` at the index `args` (one i64 node per dimension); when
-//                 `masked`,
-//                                the last arg is a predicate: where it is false, nothing is read and the value is 0
+//                                `masked`, the last arg is a predicate: where it is false, nothing is read and the
+//                                value is 0
 //   check         CheckBounds    (i, extent): i when 0 <= i < extent, else reports an index error to the launch and
-//   yields 0 fold          Reduce         folds args[0] over the reduction axes of the nest pointwise     the rest,
-//   elementwise on values of one dtype (comparisons yield bool, Select takes bool first)
+//                                yields 0
+//   fold          Reduce         folds args[0] over the reduction axes of the nest
+//   pointwise     the rest       elementwise on values of one dtype (comparisons yield bool, Select takes bool first)
 //
 // Semantics of pointwise operators are those of scalar_op's table: integer division truncates and x/0 = 0 (never
 // traps), Mod has the divisor's sign, Fmod the dividend's; shifts by the width or more yield 0 (or the sign for signed

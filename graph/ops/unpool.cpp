@@ -48,7 +48,7 @@ OpDef max_unpool_record() {
     const Tensor& x = c.operands[0];
     Ints kernel;
     TESSERA_ASSIGN(Window w, unpool_window(c.node, x.dims().size(), kernel));
-    // Positions count in the natural size; a larger one asked for surrounds it.
+    // Positions count in the natural size; a larger requested one surrounds it.
     Dims natural = {x.dims()[0], x.dims()[1]};
     for (size_t k = 0; k < kernel.size(); ++k)
       natural.push_back((x.dims()[k + 2] - 1) * w.strides[k] - (w.pads_begin[k] + w.pads_end[k]) + kernel[k]);

@@ -27,7 +27,7 @@ Result<SymShape> known_or_fresh(InferContext& c, int operand, size_t count, std:
 }
 
 namespace {
-constexpr int64_t kLargest = int64_t{1} << 40; // a pad, stride or kernel above this meets no tensor
+constexpr int64_t kLargest = int64_t{1} << 40; // a pad, stride or kernel above this exceeds every tensor
 
 Status check_values(const Node& node, const Ints& values, size_t count, int64_t least, const char* what) {
   if (values.size() != count)

@@ -30,7 +30,7 @@ std::optional<int64_t> bytes_of(const TensorType& type) {
   auto n = element_count(dims);
   return n.ok() ? std::optional<int64_t>(byte_size(type.dtype, *n)) : std::nullopt;
 }
-// Sizes that only data tells are known now: their symbols have one value.
+// Sizes that depend on data are known now: their symbols have one value.
 bool settle_sizes(Graph& graph, const Node& node, const std::vector<Tensor>& results) {
   for (int pass = 0; pass < 2; ++pass) { // first whether all can be, then doing it
     for (size_t r = 0; r < node.results.size(); ++r) {

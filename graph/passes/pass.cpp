@@ -14,7 +14,7 @@ const std::vector<PassDef>& graph_passes() {
       {"simplify", "algebra that keeps IEEE results; views of views, casts of casts", passes::simplify},
       {"cse", "merges nodes that compute the same", passes::cse},
       {"channels-last", "convolutions and poolings take and yield [N, spatial..., C]", passes::channels_last},
-      {"sink-transposes", "moves transposes behind pointwise operators where they meet others",
+      {"sink-transposes", "moves transposes behind pointwise operators where they cancel with others",
        passes::sink_transposes},
       {"sink-views", "does pointwise operators of one tensor before its views", passes::sink_views},
       {"share-reductions", "reductions over more axes start from those over fewer", passes::share_reductions},
@@ -33,7 +33,7 @@ const std::vector<std::string>& default_pipeline() {
       "simplify",
       "cse", // each makes work for the next
       "channels-last",
-      "simplify", // transposes that meet the model's own cancel, so that values are seen to be laid out
+      "simplify", // transposes cancel with the model's own, so that values are seen to be laid out
       "sink-transposes",
       "sink-views",
       "simplify",

@@ -31,7 +31,7 @@ Splat splat(const Graph& graph, ValueId v) {
   return s;
 }
 
-constexpr int kLook = 5; // how far producers are asked
+constexpr int kLook = 5; // how many producers are followed
 
 // x is neither below zero nor -0 (NaN is possible).
 bool never_negative(const Graph& graph, ValueId v, int look = kLook) {

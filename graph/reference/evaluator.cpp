@@ -121,7 +121,7 @@ Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node, 
 
 namespace {
 
-// Do the results have the types that inference promised? Sizes that only running tells are bound here.
+// Do the results have the types that inference promised? Sizes known only at run time are bound here.
 Status check_results(const Graph& graph, const Node& node, const std::vector<Tensor>& results, bool check_dims,
                      SymValues& symbols) {
   for (size_t r = 0; r < node.results.size(); ++r) {

@@ -71,7 +71,7 @@ Comparison compare(const Tensor& actual, const Tensor& expected, double rtol, do
   Reader a(actual), b(expected);
   double sum_diff = 0, sum_ref = 0;
   int64_t bad = 0;
-  // 64-bit integers do not fit a double: equal ones are told apart from nearly equal ones by their bits.
+  // 64-bit integers do not fit a double: equal ones are distinguished from nearly equal ones by their bits.
   const bool wide = actual.dtype() == DType::I64 || actual.dtype() == DType::U64;
   for (int64_t i = 0; i < actual.count() * a.parts; ++i) {
     if (wide && actual.get_i64(i) == expected.get_i64(i)) {

@@ -1,4 +1,4 @@
-// What the user is told when something cannot be done: a stable code, where, what, and notes that say what to do.
+// The message for the user when something cannot be done: a stable code, where, what, and notes that say what to do.
 #pragma once
 #include <string>
 #include <string_view>

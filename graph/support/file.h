@@ -56,7 +56,7 @@ void drop_pages(const void* data, size_t bytes);
 // other thing that is no regular file is an error. Never waits for a reader to come. Errors: FileError.
 [[nodiscard]] Status write_file(const std::string& path, std::initializer_list<std::string_view> pieces);
 
-// A file that appears whole or not at all: written beside its place under another name, and renamed.
+// A file that appears whole or not at all: written next to its destination under another name, and renamed.
 class NewFile {
 public:
   // With the mode that the umask leaves. Error FileError, also where something else than a regular file is at `path`.

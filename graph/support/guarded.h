@@ -12,7 +12,7 @@ namespace tessera {
 // What was being done, for the message: "compiling kernel", and its name where it has one.
 struct Doing {
   std::string_view what, name;
-  Doing(const char* w) : what(w) {} // NOLINT: a literal is the usual case
+  Doing(const char* w) : what(w) {} // NOLINT: mostly a literal
   Doing(std::string_view w, std::string_view n) : what(w), name(n) {}
 };
 

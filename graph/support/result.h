@@ -15,7 +15,7 @@ struct Failure {
   explicit Failure(std::unique_ptr<Diagnostic> d) : error(std::move(d)) {}
   std::unique_ptr<Diagnostic> error;
 };
-// A Result was asked for the value that it does not have: std::bad_alloc where memory was missing for it, as from any
+// The value of a Result that has none was requested: std::bad_alloc where memory was missing for it, as from any
 // container; otherwise a failed check with the error's text.
 [[noreturn]] void value_of_error(const Diagnostic& error);
 

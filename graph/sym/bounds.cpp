@@ -233,7 +233,7 @@ bool ShapeEnv::Reasoner::positive_where(const SymExpr& e, const SymExpr& divisor
 }
 
 bool ShapeEnv::Reasoner::within(const SymExpr& e, const SymExpr& extent) {
-  // Cheap refusals first, and only the ends that are asked about: this is what most of the time goes into.
+  // Cheap refusals first, and only the bounds that are queried: this is what most of the time goes into.
   if (interval(e).hi < 0 || interval(e).lo <= -kHuge) return false;
   const SymExpr d = e - extent;
   const SymRange r = interval(d);

@@ -1,6 +1,6 @@
 // ShapeEnv: what is known about the symbols of one graph, and what was assumed.
 //
-// A symbol has a range and a divisor. Importing and inference ask questions ("are these two dimensions equal?"). When
+// A symbol has a range and a divisor. Importing and inference query it ("are these two dimensions equal?"). When
 // the answer follows from what is known, nothing is recorded. When it does not, the environment may assume it: it adds
 // a guard, with the place and the reason, and from then on it is known. Two classes of guards:
 //   Required   the model has no meaning otherwise (two dimensions added together differ and neither is 1; a position
@@ -8,7 +8,7 @@
 //   Assumed    compiled code relies on it (dimension 2 is not 1, sizes agree where broadcasting was possible, divisible
 //              by 8). A call that violates it is a guard miss: another variant is compiled, or the generic one runs.
 // Hints: the concrete sizes of the call that led to this compilation, when there is one; they decide which way an
-// assumption goes. Without hints a dynamic dimension is taken to be different from 1 and equal to what it meets.
+// assumption goes. Without hints a dynamic dimension is taken to be different from 1 and equal to the other dimension.
 #pragma once
 #include "graph/sym/expr.h"
 #include <map>
@@ -22,7 +22,7 @@ namespace tessera {
 // b, j < s, k < 768 the environment knows that floordiv(i*s*768 + j*768 + k, 768) is i*s + j and that mod(i*s + j, s)
 // is j. An axis whose extent can be 0 has no points then, so nothing that is said about it can be wrong.
 //
-// Facts are about the symbols that an environment has been told of; any other symbol is any integer.
+// Facts are about the symbols that an environment knows; any other symbol is any integer.
 // Reading (const) is safe from several threads. Results are memoized until a fact changes.
 
 inline constexpr int64_t kSymMax = int64_t{1} << 40; // upper bound of an unbounded dimension
@@ -115,7 +115,7 @@ private:
     std::recursive_mutex mutex;
     std::unordered_map<const SymNode*, SymExpr> simplified;
     std::unordered_map<const SymNode*, SymRange> ranges;
-    uint64_t newest = 0; // highest symbol id that was asked about: facts about newer symbols invalidate nothing
+    uint64_t newest = 0; // highest symbol id that was queried: facts about newer symbols invalidate nothing
   };
   struct Reasoner; // bounds.cpp, simplify.cpp: the algorithms
 

@@ -16,7 +16,6 @@ from ._native import Tensor
 from ._options import stats
 from ._session import Model, TensorInfo, load
 
-__version__ = "0.1.0"
 __all__ = [
     "Error", "FileError", "InputError", "InputTypeError", "Model", "ModelError", "OutOfMemoryError", "RunError", "Tensor", "TensorInfo",
     "UnsupportedError", "UsageError", "explain", "load", "stats",
@@ -31,4 +30,8 @@ def __getattr__(name: str) -> Any:
         from ._explain import explain
 
         return explain
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("tessera")
     raise AttributeError(f"module 'tessera' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The command `tessera`, which the wheel carries as a program beside this file."""
+"""The command `tessera`, which the wheel carries as a program next to this file."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class _Writer:
         if isinstance(v, (torch.SymInt, int)) and not isinstance(v, bool):
             if isinstance(v, int) or v.node.expr.is_Integer:
                 return {"as_int": int(v)}
-            if name not in self.sym_ints:  # what a size is equal to stands beside its name
+            if name not in self.sym_ints:  # what a size is equal to stands next to its name
                 self.sym_ints[name] = _expression(v)
                 out = [{"as_sym_int": {"as_name": name}}]
                 self.symbolic_nodes.append({"target": "_operator.add", "inputs": [], "outputs": out, "metadata": {}})

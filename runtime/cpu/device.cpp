@@ -18,7 +18,7 @@ int64_t machine_memory() {
   return static_cast<int64_t>((info.totalram + info.totalswap) * info.mem_unit);
 }
 
-// Memory that grows and is kept between runs; large blocks ask for huge pages.
+// Memory that grows and is kept between runs; large blocks request huge pages.
 class Block {
 public:
   [[nodiscard]] Status reserve(int64_t bytes) {
@@ -176,7 +176,7 @@ public:
   Status wait() override { return {}; }
 
 private:
-  // Of the arenas, a step may touch the temporaries that it uses; of scratch memory, what the plan asked for.
+  // Of the arenas, a step may touch the temporaries that it uses; of scratch memory, what the plan requested.
   void arm(const Step& step) {
     zones_.clear();
     for (auto& arena : arenas_) zones_.close(arena.data(), arena.size());
@@ -278,7 +278,7 @@ private:
   std::vector<std::byte*> worker_pointers_;
   std::shared_ptr<const void> our_memory_ = std::make_shared<int>(0); // owner of views of executor memory
 
-  // Of the run under way.
+  // Of the current run.
   const Variant* variant_ = nullptr;
   BufferTable* table_ = nullptr;
   RunStats* stats_ = nullptr;

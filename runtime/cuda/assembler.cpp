@@ -28,7 +28,7 @@ Result<std::shared_ptr<Assembler>> Assembler::find() {
   auto program = open_ptxas();
   if (program) return program;
   Diagnostic d(ErrorCode::UnsupportedFeature, "no assembler of PTX: neither nvJitLink nor ptxas can be used");
-  d.note("without one the driver assembles kernels each time they are loaded, and nothing tells their registers");
+  d.note("without one the driver assembles kernels each time they are loaded, and their registers are unknown");
   for (const auto* error : {&library.error(), &program.error()}) {
     d.note(error->message);
     for (const auto& n : error->notes) d.note(n);

@@ -10,7 +10,7 @@ namespace tessera::cuda {
 
 struct Cubin {
   std::vector<char> bytes;
-  // What the assembler says of the kernel, per thread (shared_bytes: static, per block); -1 where it does not tell. Of
+  // What the assembler says of the kernel, per thread (shared_bytes: static, per block); -1 where it does not report. Of
   // several functions in one text: the largest number of registers, all spills together, the deepest stack.
   int registers = -1, spill_bytes = -1, stack_bytes = -1, shared_bytes = -1;
   std::string log; // warnings and resource lines, as printed
@@ -19,7 +19,7 @@ struct Cubin {
 class Assembler {
 public:
   enum class Kind : uint8_t { NvJitLink, Ptxas };
-  // The first of the two that is there, or the one asked for. Error UnsupportedFeature naming what was looked for,
+  // The first of the two that is there, or the requested one. Error UnsupportedFeature naming what was looked for,
   // where, and what it would bring.
   //
   // TESSERA_ASSEMBLER says which to take: nvjitlink, ptxas, the path of a ptxas program, or none (PTX goes to the

@@ -17,7 +17,7 @@ struct CodeObject {
   std::vector<char> cubin;  // an ELF image
   int32_t threads = 0;      // of a block
   int64_t shared_bytes = 0; // dynamic shared memory of a block
-  int32_t registers = -1;   // of a thread; -1 where the assembler did not tell
+  int32_t registers = -1;   // of a thread; -1 where the assembler did not report
   int32_t spill_bytes = -1; // stores to local memory of a thread, bytes
   int32_t stack_bytes = -1; // of a thread
   std::string assembler;    // "ptxas 13.0.88"; empty without a cubin

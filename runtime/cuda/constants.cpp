@@ -129,7 +129,7 @@ Result<std::unique_ptr<DeviceConstants>> DeviceConstants::upload(const std::shar
     }
   }
   TESSERA_CUDA_TRY(*context, "copying constants to the GPU", cuStreamSynchronize, stream);
-  TESSERA_TRY(staging.settle());
+  TESSERA_TRY(staging.wait());
   for (const auto& [constant, offset] : missing) {
     auto placed = std::make_shared<const Placed>(
         Placed{block, block->address() + static_cast<CUdeviceptr>(offset), constant->value});

@@ -16,8 +16,8 @@ struct DeviceProperties {
   int multiprocessors = 0;
   int max_threads_per_block = 0;
   int64_t memory_bytes = 0, l2_bytes = 0;
-  double memory_peak_bytes_per_us = 0;        // memory clock times bus width; 0 where the driver does not tell
-  int64_t shared_bytes_per_block = 0;         // what a kernel may have when it asks for it
+  double memory_peak_bytes_per_us = 0;        // memory clock times bus width; 0 where the driver does not report it
+  int64_t shared_bytes_per_block = 0;         // what a kernel may request
   int64_t default_shared_bytes_per_block = 0; // and without asking
   bool cooperative_launch = false;            // of grids whose blocks wait for each other
   bool memory_pools = false;                  // stream-ordered allocation
@@ -61,7 +61,7 @@ public:
   [[nodiscard]] Status usable() const;
 
   // Device memory, aligned to 256 bytes; to be used on `stream`, or on others after an event. Error OutOfMemory names
-  // `what`, the bytes asked for, those free and those that are held here; everything else stays usable. Before it gives
+  // `what`, the bytes requested, those free and those allocated here; everything else stays usable. Before it gives
   // up it waits for `stream` and gives unused memory of the pool back. The context is current.
   [[nodiscard]] Result<CUdeviceptr> allocate(int64_t bytes, CUstream stream, const std::string& what);
   // After what was put on `stream` before.
@@ -69,12 +69,12 @@ public:
   [[nodiscard]] int64_t held_bytes() const { return held_.load(std::memory_order_relaxed); }
 
   // For a grid that is larger than the GPU and whose blocks wait for neighbours (runtime.md, "Kernels whose programs
-  // meet"): of all streams one such launch is under way at a time. Blocks of several could fill the GPU, all of them
+  // meet"): of all streams one such launch runs at a time. Blocks of several could fill the GPU, all of them
   // waiting for some that have not begun. `launch` puts it on `stream`, behind the one before. The context is current.
   [[nodiscard]] Status launch_alone(CUstream stream, const std::function<Status()>& launch);
 
   // What a library or a cache keeps with the context, such as a handle of cuBLASLt: made by `make` (with the context
-  // current) when the name is first asked for, destroyed before the context is let go.
+  // current) at the first request of the name, destroyed before the context is let go.
   using MakeAttachment = std::function<Result<std::shared_ptr<void>>(Context&)>;
   [[nodiscard]] Result<std::shared_ptr<void>> attachment(const std::string& name, const MakeAttachment& make);
 

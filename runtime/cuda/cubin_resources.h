@@ -1,4 +1,4 @@
-// What a cubin, an ELF file, says about the kernels in it. Assemblers may tell nothing: nvJitLink 13.0 takes the
+// What a cubin, an ELF file, says about the kernels in it. Assemblers may report nothing: nvJitLink 13.0 takes the
 // option, and prints no line about resources.
 #pragma once
 #include "runtime/cuda/assembler.h"

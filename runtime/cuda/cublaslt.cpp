@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kOldest = 110600;
 constexpr int64_t kWorkspace = int64_t{32} << 20; // what PyTorch allows on Hopper
-constexpr int64_t kAlignment = 256;               // of workspaces, and the most that heuristics ask for
+constexpr int64_t kAlignment = 256;               // of workspaces, and the most that heuristics request
 constexpr int64_t kBaseAlignment = 16;            // of buffers
 
 std::string_view status_name(cublasStatus_t status) {
@@ -195,7 +195,7 @@ private:
   mutable const void* pinned_ = nullptr; // of addresses_; null where there is no room for them
 };
 
-// Makes descriptors and asks for an algorithm, from the best form of the call to the plainest.
+// Makes descriptors and queries an algorithm, from the best form of the call to the plainest.
 class MatmulPlanner {
 public:
   MatmulPlanner(const CudaPlanContext& context, const MatmulCall& call, std::span<const Operand> operands)

@@ -43,7 +43,7 @@ struct GemmOptions {
 
 class CublasLt {
 public:
-  // That of the context, opened when it is first asked for. Errors: UnsupportedFeature where the library is missing or
+  // That of the context, opened at the first request. Errors: UnsupportedFeature where the library is missing or
   // too old (11.6 at least); DeviceError where it does not start.
   [[nodiscard]] static Result<std::shared_ptr<CublasLt>> of(Context& context);
   // The functions alone: descriptors can be made without a GPU.
@@ -61,7 +61,7 @@ public:
   GemmOptions options;
   cublasLtHandle_t handle = nullptr;
 
-  // The best algorithm for a problem, from the cache where the same was asked before (`key` says all that the choice
+  // The best algorithm for a problem, from the cache after the first query (`key` says all that the choice
   // depends on). nullopt where the library has none.
   struct Algorithm {
     cublasLtMatmulAlgo_t algo;

@@ -69,7 +69,7 @@ private:
   cudnnBackendDescriptor_t handle_;
 };
 
-// A finalized execution plan. Its tensors are told apart by these numbers.
+// A finalized execution plan. Its tensors are identified by these numbers.
 enum class ConvRole : int64_t { X = 1, W, Y, Bias, Residual };
 struct ConvEngine {
   Descriptor plan;
@@ -78,7 +78,7 @@ struct ConvEngine {
 
 class Cudnn {
 public:
-  // That of the context, opened when it is first asked for. Errors: UnsupportedFeature where the library is missing or
+  // That of the context, opened at the first request. Errors: UnsupportedFeature where the library is missing or
   // too old (9.0 at least); DeviceError where it does not start.
   [[nodiscard]] static Result<std::shared_ptr<Cudnn>> of(Context& context);
   // The functions alone: descriptors can be made without a GPU.
@@ -97,7 +97,7 @@ public:
   cudnnHandle_t handle = nullptr;
   mutable std::mutex running; // the handle has one stream at a time
 
-  // An engine for a problem, from the cache where the same was asked before; null where there is none.
+  // An engine for a problem, from the cache after the first query; null where there is none.
   [[nodiscard]] Result<std::shared_ptr<const ConvEngine>>
   engine(const std::string& key, const std::function<Result<std::shared_ptr<const ConvEngine>>()>& ask);
   // Zeros in device memory, `bytes` of them; null where that are more than are kept. The context is current.

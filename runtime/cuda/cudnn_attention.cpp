@@ -205,7 +205,7 @@ void AttentionEngines::wait() {
   done_.wait(lock, [&] { return open_ == 0; });
 }
 
-void AttentionEngines::settle() {
+void AttentionEngines::finish() {
   std::unique_lock lock(mutex_);
   for (const Job& job : jobs_) {
     job.entry->why = "its plan was given up";
@@ -318,8 +318,8 @@ void wait_for_attention(Context& context) {
   if (auto engines = AttentionEngines::of(context); engines.ok()) (*engines)->wait();
 }
 
-void settle_attention(Context& context) {
-  if (auto engines = AttentionEngines::of(context); engines.ok()) (*engines)->settle();
+void finish_attention(Context& context) {
+  if (auto engines = AttentionEngines::of(context); engines.ok()) (*engines)->finish();
 }
 
 } // namespace tessera::cuda

@@ -14,7 +14,7 @@
 
 namespace tessera::cuda {
 
-// Tensors are told apart by these numbers.
+// Tensors are identified by these numbers.
 enum class AttentionRole : int64_t { Q = 1, K, V, Out, Bias, Scale, Hidden };
 // The operations for a problem, and the tensors that they refer to. Needs no GPU.
 [[nodiscard]] Result<OperationGraph> make_attention_graph(const Cudnn& library, const AttentionProblem& problem);
@@ -35,13 +35,13 @@ public:
     std::shared_ptr<const ConvEngine> engine; // Ready
     std::string why;                          // Refused
   };
-  // The engine of a problem; the first to ask has it made. `wait`: until it is made.
+  // The engine of a problem; the first request has it made. `wait`: until it is made.
   [[nodiscard]] std::shared_ptr<const Entry> engine(const AttentionProblem& problem, bool wait);
-  // Until all that were asked for are made.
+  // Until all that were requested are made.
   void wait();
-  // Until none is being made: what has not been begun is refused, and made when it is asked for again. For the end of
+  // Until none is being made: what has not been begun is refused, and made at the next request. For the end of
   // an executor: a process must not end while the library compiles.
-  void settle();
+  void finish();
   [[nodiscard]] const std::shared_ptr<Cudnn>& library() const { return library_; }
 
 private:

@@ -5,7 +5,7 @@
 
 namespace tessera::cuda {
 
-// nullopt: cuDNN is not asked to compute on such numbers.
+// nullopt: cuDNN is not used to compute on such numbers.
 [[nodiscard]] std::optional<cudnnDataType_t> cudnn_type(DType dtype);
 
 class GraphBuilder {

@@ -54,7 +54,7 @@ public:
   ~CudaDevice() override {
     Context::Current current(*context_);
     quiesce();
-    if (plans_are_made_) settle_attention(*context_);
+    if (plans_are_made_) finish_attention(*context_);
     for (auto* blocks : {&arenas_, &outputs_})
       for (auto& block : *blocks) block.release(*context_, stream());
     scratch_.release(*context_, stream());
@@ -113,7 +113,7 @@ public:
             call.on_device};
     marks_ = 0;
     first_step_ = last_step_ = -1;
-    // What was started before used the same memory. A call that waits anyway tells of it first.
+    // What was started before used the same memory. A call that waits anyway reports it first.
     if (pending_ && !call.on_device) TESSERA_TRY(wait_for_pending());
     TESSERA_TRY(tell_earlier());
     if (pending_) TESSERA_TRY(follow_pending());
@@ -127,8 +127,8 @@ public:
     TESSERA_TRY(arena.reserve(*context_, plan.arena_bytes, run_.stream, "intermediate results"));
     TESSERA_TRY(scratch_.reserve(*context_, plan.step_scratch, run_.stream, "the workspace of library calls"));
     const auto& wanted = static_cast<const CudaPlan&>(*plan.device);
-    TESSERA_TRY(place_resting(counters_, resting_.counters, wanted.counters, "counters of kernels that meet"));
-    TESSERA_TRY(place_resting(boxes_, resting_.boxes, wanted.boxes, "boxes of kernels that exchange numbers"));
+    TESSERA_TRY(place_resting(counters_, resting_.counters, wanted.counters, "counters of grid barriers"));
+    TESSERA_TRY(place_resting(boxes_, resting_.boxes, wanted.boxes, "mailboxes of partial results"));
     for (auto [id, offset] : plan.offsets) pointer(id) = arena.data() + offset;
     return poison(arena.data(), plan.arena_bytes);
   }
@@ -267,7 +267,7 @@ public:
                                          " bytes were copied between it and the GPU for them");
     if (run_.on_device) {
       TESSERA_TRY(leave_pending());
-      if (marks_ == 0) return staging_.settle(); // nothing is under way there unless a host step made it
+      if (marks_ == 0) return staging_.wait(); // nothing is in flight there unless a host step made it
       TESSERA_TRY(synchronize("profiling"));
       return read_marks();
     }
@@ -320,7 +320,7 @@ private:
   void*& pointer(BufferId id) { return run_.table->pointers[static_cast<size_t>(id)]; }
   [[nodiscard]] int64_t bytes(BufferId id) const { return run_.table->bytes[static_cast<size_t>(id)]; }
 
-  // Nothing of this executor runs on the GPU any more; whatever went wrong has been told or never will be.
+  // Nothing of this executor runs on the GPU any more; errors have been reported or never will be.
   void quiesce() {
     if (std::exchange(pending_, false)) (void)done_->wait();
     if (own_stream_) (void)driver().cuStreamSynchronize(own_stream_->handle());
@@ -455,7 +455,7 @@ private:
     return id == pending_stream_ ? Status() : done_->wait_on(run_.stream);
   }
 
-  // Work may be under way on the run's stream when this call returns.
+  // Work may be in flight on the run's stream when this call returns.
   Status leave_pending() {
     if (!run_.loaded) return {};
     TESSERA_CUDA_TRY(*this, "", cuStreamGetId, run_.stream, &pending_stream_);

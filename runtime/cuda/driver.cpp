@@ -90,7 +90,7 @@ Result<Driver> Driver::open() {
   Driver driver;
   TESSERA_TRY(library->bind(driver.cuDriverGetVersion, "cuDriverGetVersion"));
   if (driver.cuDriverGetVersion(&driver.version) != CUDA_SUCCESS)
-    return Diagnostic(ErrorCode::DeviceError, "the NVIDIA driver does not tell its version")
+    return Diagnostic(ErrorCode::DeviceError, "the NVIDIA driver does not report its version")
         .note("the driver is '" + library->path() + "'");
   if (driver.version < Driver::kOldest) return too_old("it supports CUDA " + version_text(driver.version));
   decltype(&::cuGetProcAddress) get = nullptr;

@@ -8,7 +8,7 @@
 
 namespace tessera::cuda {
 
-// Function, and the version of its interface that the driver is asked for: the one that cuda.h declares.
+// Function, and the version of its interface that is requested from the driver: the one that cuda.h declares.
 #define TESSERA_CUDA_DRIVER_FUNCTIONS(X)                                                                               \
   X(cuInit, 2000)                                                                                                      \
   X(cuDriverGetVersion, 2020)                                                                                          \
@@ -72,7 +72,7 @@ struct Driver {
 #undef TESSERA_CUDA_FIELD
   int version = 0; // the newest CUDA that it supports: 13000 is 13.0
 
-  // The driver of this machine, opened and initialised once per process; a failure is remembered, too. Errors, told
+  // The driver of this machine, opened and initialised once per process; a failure is remembered, too. Errors, reported
   // apart: UnsupportedFeature where there is no driver, no GPU, or a driver older than kOldest (both versions are
   // named); DeviceError where it does not start, with its own words.
   [[nodiscard]] static Result<std::shared_ptr<const Driver>> load();

@@ -2,8 +2,7 @@
 //
 // Search order, the first that opens is taken:
 //   1. TESSERA_CUDA_PATH: one or more folders separated by ':'. Of each: itself, lib64, lib,
-//   targets/<machine>-linux/lib,
-//      and */lib (so that pip's `nvidia` folder can be named).
+//      targets/<machine>-linux/lib, and */lib (so that pip's `nvidia` folder can be named).
 //   2. The loader: libraries that this process has already loaded (a Python that imported torch), LD_LIBRARY_PATH, the
 //      system's cache.
 //   3. /usr/local/cuda, then /usr/local/cuda-<version>, highest version first: lib64.
@@ -54,7 +53,7 @@ private:
   void* handle_;
 };
 
-// The folders of (1), (3) and (4) that exist, in that order; for programs (ptxas lies in bin beside them) and reports.
+// The folders of (1), (3) and (4) that exist, in that order; for programs (ptxas lies in bin next to them) and reports.
 [[nodiscard]] std::vector<std::string> library_folders(const std::vector<std::string>& packages);
 // The entries of TESSERA_CUDA_PATH, then /usr/local/cuda and /usr/local/cuda-<version>, highest first; existing ones.
 [[nodiscard]] std::vector<std::string> toolkit_folders();

@@ -20,7 +20,7 @@ public:
   [[nodiscard]] virtual Status run(CUstream stream, void* const* pointers, void* workspace) const = 0;
 
   int64_t workspace_bytes = 0;
-  int calls = 1; // of the library in one run: batches that it takes only one by one repeat the call
+  int calls = 1; // of the library in one run: batches that it takes only singly repeat the call
   // The call computes its `fused` epilogue. False where it has one that the library refused at these sizes: the result
   // is then the raw one, and the executor runs the call's EpilogueKernel over it.
   bool epilogue_done = true;
@@ -57,6 +57,6 @@ struct AttentionChoice {
 // Until no plan is being made.
 void wait_for_attention(Context& context);
 // Gives up plans that have not been begun, and waits for the one that has.
-void settle_attention(Context& context);
+void finish_attention(Context& context);
 
 } // namespace tessera::cuda

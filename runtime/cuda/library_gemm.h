@@ -37,7 +37,7 @@ struct GemmProblem {
   GemmMatrix a, b, c;
   GemmOffsets base;                 // where the first of each begins in its buffer
   std::vector<GemmOffsets> repeats; // of the whole batch, added to `base`; at least one unless the result is empty
-  bool bias_along_rows = false;     // a bias in the dimension asked for lies along the rows of the stored result
+  bool bias_along_rows = false;     // a bias in the requested dimension lies along the rows of the stored result
   [[nodiscard]] bool empty() const { return repeats.empty(); }
   // Every product on its own: base, repeats and batch multiplied out.
   [[nodiscard]] std::vector<GemmOffsets> all() const;

@@ -81,7 +81,7 @@ void Staging::take_out(Slot& slot) {
 }
 
 Result<Staging::Room> Staging::room(size_t wanted, CUstream stream) {
-  TESSERA_CHECK(stream_ == stream || !in_use(), "copies are settled before another stream is used");
+  TESSERA_CHECK(stream_ == stream || !in_use(), "all copies have arrived before another stream is used");
   stream_ = stream;
   if (slots_[current_].used == kSlotBytes) {
     TESSERA_TRY(slots_[current_].done->record(stream));
@@ -134,7 +134,7 @@ bool Staging::in_use() const {
   return std::any_of(std::begin(slots_), std::end(slots_), [](const Slot& s) { return s.used > 0 || s.busy; });
 }
 
-Status Staging::settle() {
+Status Staging::wait() {
   if (!in_use()) return {};
   TESSERA_CUDA_TRY(*context_, "", cuStreamSynchronize, stream_);
   arrived();
@@ -147,7 +147,7 @@ void Staging::arrived() {
 
 void Staging::abandon() {
   if (!in_use()) return;
-  // An error here is the one that led to this, or the next call will meet it.
+  // An error here is the one that led to this, or the next call will report it.
   (void)context_->driver().cuStreamSynchronize(stream_);
   for (auto& slot : slots_) {
     slot.arrivals.clear();

@@ -53,7 +53,7 @@ private:
 
 // Copies between host memory of any kind and the device, over a ring of pinned slots. A copy larger than a slot goes in
 // pieces: while the GPU copies one, the host fills or empties the next. Used by one thread at a time, on one stream at
-// a time (settle() before the stream changes). The context is current.
+// a time (wait() before the stream changes). The context is current.
 class Staging {
 public:
   static constexpr size_t kSlotBytes = size_t{4} << 20;
@@ -70,13 +70,13 @@ public:
   // for errors: "copying input 'x' to the GPU". Errors: OutOfMemory (no pinned memory), DeviceError.
   [[nodiscard]] Status upload(CUdeviceptr to, const void* from, size_t bytes, CUstream stream,
                               const std::string& doing);
-  // The host memory is written by settle() at the latest.
+  // The host memory is written by wait() at the latest.
   [[nodiscard]] Status download(void* to, CUdeviceptr from, size_t bytes, CUstream stream, const std::string& doing);
   // Waits until every copy has arrived. Errors of kernels that ran before come out here.
-  [[nodiscard]] Status settle();
+  [[nodiscard]] Status wait();
   // The same when the stream has been waited for already.
   void arrived();
-  // Forgets downloads under way, after an error; waits for copies, which use the slots.
+  // Forgets downloads in flight, after an error; waits for copies, which use the slots.
   void abandon();
 
 private:
@@ -87,7 +87,7 @@ private:
   struct Slot {
     std::byte* data = nullptr;
     size_t used = 0;
-    bool busy = false; // full, and copies may be under way; `done` is recorded after the last of them
+    bool busy = false; // full, and copies may be in flight; `done` is recorded after the last of them
     std::unique_ptr<Event> done;
     std::vector<Arrival> arrivals; // to be taken out when done
   };

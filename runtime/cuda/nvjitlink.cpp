@@ -62,7 +62,7 @@ public:
     TESSERA_TRY(bind(f.error_log, "nvJitLinkGetErrorLog"));
     TESSERA_TRY(bind(f.info_log_size, "nvJitLinkGetInfoLogSize"));
     TESSERA_TRY(bind(f.info_log, "nvJitLinkGetInfoLog"));
-    // The library tells its version without the build; its size tells builds apart.
+    // The library reports its version without the build; its size distinguishes builds.
     struct stat file {};
     made->version_ = "nvJitLink " + std::to_string(major) + "." + std::to_string(minor);
     if (::stat(library->path().c_str(), &file) == 0) made->version_ += " (" + std::to_string(file.st_size) + " bytes)";

@@ -16,7 +16,7 @@ struct PreparedLaunch {
   bool alone = false; // by Context::launch_alone
   std::vector<void*> params;
   std::vector<int64_t> sizes; // of an epilogue
-  // Of a kernel whose programs meet: where its workspaces lie in the step's scratch, and their addresses when it runs.
+  // Of a kernel of cooperative blocks: where its workspaces lie in the step's scratch, and their addresses when it runs.
   std::vector<int64_t> workspaces;
   std::vector<void*> addresses;
   const KernelLaunch* kernel = nullptr;
@@ -55,7 +55,7 @@ private:
   std::vector<CUdeviceptr> arguments_; // by step
 };
 
-// Memory that kernels whose programs meet leave as they find it (KernelLaunch::counters, boxes): plans' launches look
+// Memory that kernels of cooperative blocks leave as they find it (KernelLaunch::counters, boxes): plans' launches look
 // here for it. 0: there is none yet.
 struct RestingMemory {
   CUdeviceptr counters = 0, boxes = 0;

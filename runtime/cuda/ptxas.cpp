@@ -170,7 +170,7 @@ Result<std::shared_ptr<Assembler>> open_ptxas(const std::string& program) {
   // "Cuda compilation tools, release 13.0, V13.0.88"
   size_t at = told.output.find(", V");
   if (told.exit_code != 0 || at == std::string::npos)
-    return Diagnostic(ErrorCode::UnsupportedFeature, "'" + found + "' does not tell its version as ptxas does")
+    return Diagnostic(ErrorCode::UnsupportedFeature, "'" + found + "' does not report its version as ptxas does")
         .note(told.output.substr(0, 200));
   size_t end = told.output.find_first_not_of("0123456789.", at + 3);
   return std::shared_ptr<Assembler>(

@@ -61,7 +61,7 @@ Result<bool> Replays::give_up(Diagnostic why) {
   for (auto& kept : kept_) drop(kept);
   kept_.clear();
   refused_ = true;
-  TESSERA_LOGF(LogChannel::Perf, "steps are put on the GPU one by one: " + why.message);
+  TESSERA_LOGF(LogChannel::Perf, "steps are launched singly: " + why.message);
   return false;
 }
 

@@ -4,10 +4,10 @@
 // graph of the same launches costs the host one call, and the GPU goes from one to the next by itself. It holds the
 // addresses that were there when it was captured, so a plan keeps a few, by addresses:
 //
-//   run 1   addresses A, new      steps one by one; A is remembered
+//   run 1   addresses A, new      steps singly; A is recorded
 //   run 2   addresses A           the steps are captured and launched as a graph
 //   run 3   addresses A           the graph is launched
-//   run 4   addresses B, new      steps one by one (a caller that gives other memory each time never pays for a graph)
+//   run 4   addresses B, new      steps singly (a caller that gives other memory each time never pays for a graph)
 //
 // The arena, constants and copied inputs and outputs stay where they are; only memory that the caller gives, and blocks
 // that grow, make new addresses. A plan whose steps a driver or library does not let be captured goes on without.
@@ -28,7 +28,7 @@ public:
   Replays(const Replays&) = delete;
   Replays& operator=(const Replays&) = delete;
 
-  // Puts the steps on `stream`; false: they are to be put there one by one, nothing was. `addresses`: all that the
+  // Puts the steps on `stream`; false: they are to be launched singly, nothing was. `addresses`: all that the
   // steps' work depends on. `put` puts them on a stream, which is `capture_on` while they are captured: one that
   // nobody else uses. The context is current. Errors: those that the context does not survive.
   using Put = std::function<Status(CUstream)>;

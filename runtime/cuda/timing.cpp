@@ -85,7 +85,7 @@ Result<DeviceTensor> Stopwatch::upload(const Tensor& tensor) {
   TESSERA_TRY(current.status());
   TESSERA_TRY(impl_->staging->upload(reinterpret_cast<CUdeviceptr>(out.data), tensor.data(), tensor.bytes(),
                                      impl_->stream->handle(), "copying an input to the GPU"));
-  TESSERA_TRY(impl_->staging->settle());
+  TESSERA_TRY(impl_->staging->wait());
   return out;
 }
 
@@ -108,7 +108,7 @@ Result<Tensor> Stopwatch::download(const DeviceTensor& tensor) {
   TESSERA_TRY(current.status());
   TESSERA_TRY(impl_->staging->download(out.mutable_data(), reinterpret_cast<CUdeviceptr>(tensor.data), out.bytes(),
                                        impl_->stream->handle(), "copying a result from the GPU"));
-  TESSERA_TRY(impl_->staging->settle());
+  TESSERA_TRY(impl_->staging->wait());
   return out;
 }
 

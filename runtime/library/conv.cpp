@@ -2,7 +2,7 @@
 //
 // Activations are channels-last: that is where oneDNN's convolutions are fastest without any reordering between layers.
 // An operand that lies otherwise is copied into scratch first, a result that does is copied out of scratch block by
-// block. Weights are reordered once to the format that the primitive asks for. The result is cut by images and rows;
+// block. Weights are reordered once to the format that the primitive requires. The result is cut by images and rows;
 // where rows do not divide evenly and the image is small, by output channels into a dense temporary. A 1x1 convolution
 // of stride 1 is a list of pixels and is cut anywhere.
 #include "runtime/library/blocks.h"
@@ -535,7 +535,7 @@ private:
       TESSERA_ASSIGN(p.weights, context_.packs->want(*w_.constant, std::move(job)));
       return {};
     }
-    // Weights that change are reordered on each run; blocks that ask for the same format share them.
+    // Weights that change are reordered on each run; blocks with the same format share them.
     auto [it, fresh] = weights_at_.try_emplace({layout, p.w_offset}, plan_->step_scratch);
     p.weights_at = it->second;
     if (fresh) plan_->step_scratch += round64(static_cast<int64_t>(p.w.get_size()));

@@ -1,7 +1,7 @@
 // Constant weights in the layout that a library call reads, made once per process: executors, variants and shapes that
 // need the same weights in the same layout share them, for as long as any of them lives.
 //
-// A plan asks for a pack (PackRequests::want) while it is made; build() then fills all that were asked for, in parallel
+// A plan requests a pack (PackRequests::want) while it is made; build() then fills all that were requested, in parallel
 // over their parts, and gives the pages of mapped weight files back to the system as soon as they have been read.
 // Whoever else reads such a constant, a gather of embeddings that are also the last product's weights, has its pages
 // back when it touches them.
@@ -49,8 +49,8 @@ public:
   };
   // Thread-safe. Error OutOfMemory.
   [[nodiscard]] Result<std::shared_ptr<const PackedWeight>> want(const Tensor& source, Job job);
-  // Fills what this object was the first to ask for, then waits for what others were. To be called before any pack is
-  // read, and also when planning has failed: others may wait for what was asked for. Error DeviceError.
+  // Fills what this object was the first to request, then waits for what others were. To be called before any pack is
+  // read, and also when planning has failed: others may wait for what was requested. Error DeviceError.
   [[nodiscard]] Status build(ThreadPool& pool);
   [[nodiscard]] int64_t built_bytes() const { return built_bytes_; }
 

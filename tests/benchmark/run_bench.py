@@ -81,8 +81,8 @@ def check_tuning(bench, library, cases, out, table):
         assert t["measured"] == 1 and t["wrong"] == 0 and t["ratio"] == t["rules_us"] / t["tuned_us"] >= 1, row
     assert "ratio" not in rows[2]["tuning"], rows[2]
     near = sum(row["tuning"]["ratio"] <= 1.10 for row in rows[:2])
-    assert f"rules against tuning: {near} of 2 within 10 %, 1 not tuned" in found["notes"], found["notes"]
-    assert "| rules over tuned |" in open(table).read()
+    assert f"default against tuned: {near} of 2 within 10 %, 1 not tuned" in found["notes"], found["notes"]
+    assert "| default over tuned |" in open(table).read()
     return 2
 
 

@@ -93,7 +93,7 @@ TEST_F(Command, MadeUpInputsAreTheSameEveryTime) {
   expect(0, "run '" + model("mlp") + "' --shape x=2x5x4 --output-dir c --seed 1");
   EXPECT_EQ(read_text(path("a/y.npy")), read_text(path("b/y.npy")));
   EXPECT_NE(read_text(path("a/y.npy")), read_text(path("c/y.npy")));
-  expect(0, "run '" + model("mlp") + "'", {"sizes not given, chosen: b=1, s=32", "made up from seed 0"});
+  expect(0, "run '" + model("mlp") + "'", {"sizes not given, chosen: b=1, s=32", "inputs are random, from seed 0"});
 }
 
 TEST_F(Command, SeveralCasesOneCompile) {

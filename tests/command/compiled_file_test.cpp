@@ -80,8 +80,8 @@ TEST_F(CompiledFile, RunsAsTheModelDoes) {
     expect(0, std::string("compile tokens.onnx -o tokens.tsr") + embed);
     for (const char* shapes :
          {"", "--shape batch=2", "--shape batch=2 --shape seq=9", "--shape ids=2x9", "--shape seq=9"}) {
-      expect(0, std::string("run tokens.onnx --output-dir model ") + shapes, {"2 of 2 inputs made up from seed 0"});
-      expect(0, std::string("run tokens.tsr --output-dir file ") + shapes, {"2 of 2 inputs made up from seed 0"});
+      expect(0, std::string("run tokens.onnx --output-dir model ") + shapes, {"2 of 2 inputs are random, from seed 0"});
+      expect(0, std::string("run tokens.tsr --output-dir file ") + shapes, {"2 of 2 inputs are random, from seed 0"});
       EXPECT_EQ(read_text(path("model/y.npy")), read_text(path("file/y.npy"))) << shapes;
     }
   }

@@ -88,7 +88,7 @@ TEST(Copies, OfEverySizeArriveThoughTheGpuTakesItsTime) {
     }
     for (size_t i = 0; i < sent.size(); ++i)
       ASSERT_TRUE(staging.download(received[i].data(), where[i], received[i].size(), stream->handle(), "down").ok());
-    ASSERT_TRUE(staging.settle().ok());
+    ASSERT_TRUE(staging.wait().ok());
     EXPECT_TRUE(sent == received);
     EXPECT_LE(gpu.live_pinned(), Staging::kSlots);
   }
@@ -115,7 +115,7 @@ TEST(Copies, AreForgottenAfterAnErrorAndGoOn) {
   gpu.fail("cuMemHostAlloc", 0, CUDA_ERROR_OUT_OF_MEMORY);
   ASSERT_TRUE(staging.upload(where, fresh.data(), 100, stream->handle(), "").ok()) << "its slot is there";
   ASSERT_TRUE(staging.download(old.data(), where, 100, stream->handle(), "").ok());
-  ASSERT_TRUE(staging.settle().ok());
+  ASSERT_TRUE(staging.wait().ok());
   EXPECT_EQ(old, fresh);
   EXPECT_EQ(never, std::vector<char>(100, 'n'));
 }

@@ -113,11 +113,11 @@ TEST_F(RealGpu, CopiesOfEverySizeArrive) {
     for (size_t i = 0; i < bytes; ++i) sent[i] = static_cast<char>(i * 2654435761u >> 13);
     auto start = std::chrono::steady_clock::now();
     ASSERT_TRUE(staging.upload(address, sent.data(), bytes, stream->handle(), "up").ok());
-    ASSERT_TRUE(staging.settle().ok());
+    ASSERT_TRUE(staging.wait().ok());
     double up = seconds_since(start);
     start = std::chrono::steady_clock::now();
     ASSERT_TRUE(staging.download(received.data(), address, bytes, stream->handle(), "down").ok());
-    ASSERT_TRUE(staging.settle().ok());
+    ASSERT_TRUE(staging.wait().ok());
     double down = seconds_since(start);
     EXPECT_TRUE(sent == received) << bytes;
     if (bytes > 100 << 20)
@@ -238,7 +238,7 @@ TEST_F(RealGpu, CallsOnTheDeviceOfTheCaller) {
     std::vector<float> out(n);
     auto address = [&](const DeviceBlock& block) { return reinterpret_cast<CUdeviceptr>(block.data() + shift); };
     ASSERT_TRUE(staging.upload(address(x), in.data(), in.bytes(), stream->handle(), "").ok());
-    ASSERT_TRUE(staging.settle().ok());
+    ASSERT_TRUE(staging.wait().ok());
     DeviceTensor given[] = {{DType::F32, {n}, y.data() + shift}};
     for (auto* s : {stream.get(), other.get(), stream.get()}) {
       auto status = e->run_on_device({{"x", {DType::F32, {n}, x.data() + shift}}}, given, s->handle());
@@ -246,13 +246,13 @@ TEST_F(RealGpu, CallsOnTheDeviceOfTheCaller) {
     }
     ASSERT_TRUE(e->wait().ok());
     ASSERT_TRUE(staging.download(out.data(), address(y), in.bytes(), stream->handle(), "").ok());
-    ASSERT_TRUE(staging.settle().ok());
+    ASSERT_TRUE(staging.wait().ok());
     expect_chain(in, out.data());
   }
   auto bad = ramp(n, -1000000); // t = 2 x + n is negative, too
   ASSERT_TRUE(
       staging.upload(reinterpret_cast<CUdeviceptr>(x.data()), bad.data(), bad.bytes(), stream->handle(), "").ok());
-  ASSERT_TRUE(staging.settle().ok());
+  ASSERT_TRUE(staging.wait().ok());
   DeviceTensor given[] = {{DType::F32, {n}, y.data()}};
   ASSERT_TRUE(e->run_on_device({{"x", {DType::F32, {n}, x.data()}}}, given, stream->handle()).ok());
   auto told = e->wait();

@@ -16,6 +16,7 @@ TEST(Ledger, CodesAreUniqueAndDocumented) {
     const auto& row = info(static_cast<FusionReason>(r));
     EXPECT_TRUE(codes.insert(row.code).second) << row.code;
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_TRUE(row.alias.empty() || names.insert(row.alias).second) << row.alias;
     std::string line = "| " + std::string(row.code) + " | " + std::string(row.name) + " | " +
                        (row.fused ? "yes" : "no") + " | " + std::string(row.summary) + " |\n";
     EXPECT_NE(page.str().find(line), std::string::npos) << "docs/fusion.md lacks: " << line;

@@ -316,7 +316,7 @@ TEST(Plan, DearSharedProducerIsStoredOnce) {
 })");
   auto plan = check_plan(g, {{{"b", 2}, {"s", 3}}});
   EXPECT_EQ(plan.groups.size(), 3u) << print(g, plan);
-  EXPECT_EQ(count_reason(plan, FusionReason::RecomputeTooDear), 2) << print(g, plan);
+  EXPECT_EQ(count_reason(plan, FusionReason::RecomputeTooExpensive), 2) << print(g, plan);
 }
 
 TEST(Plan, CheapSharedProducerIsInlined) {

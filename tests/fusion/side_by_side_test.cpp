@@ -31,9 +31,9 @@ TEST(SideBySide, AsManyPointsInWhateverShape) {
 })";
   auto plan = planned(text, 2); // [128, 6] has no common refinement with [12, 64]
   ASSERT_EQ(plan.pairs.size(), 2u);
-  EXPECT_EQ(plan.pairs[0].reason, FusionReason::SideBySide);
+  EXPECT_EQ(plan.pairs[0].reason, FusionReason::HorizontalFusion);
   EXPECT_EQ(plan.pairs[0].detail, "6 KB and 6 KB, a launch is worth 7813 KB");
-  EXPECT_EQ(plan.pairs[1].reason, FusionReason::DifferentDomain);
+  EXPECT_EQ(plan.pairs[1].reason, FusionReason::DifferentIterationSpace);
   planned(text, 3, {{}}, generated());
 }
 
@@ -57,7 +57,7 @@ TEST(SideBySide, ManyAreOneUntilTheKernelIsFull) {
     body += "  %y" + n + " = exp(%x" + n + ") : f32[10]\n";
   }
   auto plan = planned("graph @main(" + inputs + ") -> (" + outputs + ") {\n" + body + "}", 2); // 12 and 8 of 2 buffers
-  EXPECT_EQ(plan.pairs.back().reason, FusionReason::SideBySide);
+  EXPECT_EQ(plan.pairs.back().reason, FusionReason::HorizontalFusion);
 }
 
 TEST(SideBySide, NotWhereOneNeedsTheOther) {

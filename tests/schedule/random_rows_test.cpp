@@ -1,5 +1,5 @@
 // Rows of random lengths, known ones, about where blocks hold them, teams share them or short tiles read them again
-// (docs/gpu-schedules.md): on a GPU of one to three multiprocessors, so that few programs run at a time.
+// (docs/schedules.md): on a GPU of one to three multiprocessors, so that few programs run at a time.
 #include "block_harness.h"
 #include "nests.h"
 #include <functional>

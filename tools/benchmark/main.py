@@ -20,7 +20,7 @@ Every case is checked against float64, in memory that held other bytes, and run 
 
 
 def arguments(argv):
-    p = argparse.ArgumentParser(prog="tools/bench", description="Memory-bound computations: Tessera beside its peers.", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(prog="tools/bench", description="Memory-bound computations: Tessera against its peers.", epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     p.add_argument("--threads", type=int, default=0, help="of everybody, on a CPU (default: all cores)")
     p.add_argument("--peers", help=f"of {','.join(PEERS)} (default: copy,eager,compile and, on a CPU, onnxruntime; a sweep's: copy,compile)")
@@ -34,7 +34,7 @@ def arguments(argv):
     p.add_argument("--seconds", type=float, default=None, help="for each contender of a case, in all rounds (default: 0.1 on a GPU, 1 on a CPU)")
     p.add_argument("--jobs", type=int, default=max(1, cores() - 2), help="processes that run torch.compile beforehand; 0: none")
     p.add_argument("--budget", type=float, default=1e9, help="seconds after which no further case begins")
-    p.add_argument("--tune", type=float, metavar="SECONDS", help="also tune each case for at most so long, with the command beside the library, and tell how far the rules' schedules are from the fastest")
+    p.add_argument("--tune", type=float, metavar="SECONDS", help="also tune each case for at most so long, with the command next to the library, and report how far the cost model's schedules are from the fastest")
     p.add_argument("--no-check", action="store_true", help="only time")
     p.add_argument("--no-time", action="store_true", help="only check")
     p.add_argument("--list", action="store_true", help="name the cases and end")
@@ -58,7 +58,7 @@ def choose_cases(a, device):
 
 
 def choose_peers(a, device, torch, onnxruntime):
-    """Those that are asked for and there, and why the others are not."""
+    """Those that are requested and present, and why the others are not."""
     usual = ["copy", "compile"] if a.sweep else ["copy", "eager", "compile"] + (["onnxruntime"] if device == "cpu" else [])
     asked = a.peers.split(",") if a.peers is not None else usual
     peers, missing = [], []

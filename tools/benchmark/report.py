@@ -91,7 +91,7 @@ def sweep_summary(rows, peer, large=8e6, bound=1.15):
 def markdown(rows, peers, machine, notes):
     others = [p for p in peers if p != "copy"]
     tuned = any("tuning" in r for r in rows)
-    head = ["case", "MB", "Tessera µs"] + [f"{LABELS[p]} µs" for p in peers] + [f"over {LABELS[p]}" for p in others] + ["rules over tuned"] * tuned + (["share of the copy's speed"] if "copy" in peers else [])
+    head = ["case", "MB", "Tessera µs"] + [f"{LABELS[p]} µs" for p in peers] + [f"over {LABELS[p]}" for p in others] + ["default over tuned"] * tuned + (["share of the copy's speed"] if "copy" in peers else [])
     out = [f"Measured on {machine.get('name', machine['device'])}" + (f", {machine['threads']} threads" if "threads" in machine else "")
            + "".join(f", {k} {v}" for k, v in machine["peers"].items()) + "; medians of rounds in turn.", "", "| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     for r in rows:

@@ -1,4 +1,4 @@
-"""One case: is Tessera right, is it the same twice, and how long does it take beside the others."""
+"""One case: is Tessera right, is it the same twice, and how long does it take against the others."""
 import os
 from .clock import race
 from .tessera import TesseraError

@@ -22,7 +22,7 @@ def _tensors(described):
 
 
 def find_library():
-    """Of the build folder beside tools/, or of the bundle that this lies in."""
+    """Of the build folder next to tools/, or of the bundle that this lies in."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     for path in (os.environ.get("TESSERA_LIBRARY", ""), os.path.join(root, "build/lib/libtessera.so.0"), os.path.join(root, "lib/libtessera.so.0")):
         if path and os.path.exists(path): return path

@@ -1,4 +1,4 @@
-"""A case tuned by the command beside the library: how far the rules' schedules are from the fastest ones found."""
+"""A case tuned by the command next to the library: how far the default schedules are from the fastest ones found."""
 import json, os, subprocess
 from .report import format_ratio, format_us
 from .tessera import TesseraError
@@ -20,7 +20,7 @@ class Tuner:
         self.cache = os.path.join(folder, "tuned")
 
     def __call__(self, path, seconds):
-        """For a row of the results: of all kernels that were measured, each as often as the model has it, the times of the rules' schedules and of the fastest, and
+        """For a row of the results: of all kernels that were measured, each as often as the model has it, the times of the default schedules and of the fastest, and
         their ratio; why others were not."""
         options = ["--device", self.device, "--threads", str(self.threads), "--budget", str(seconds), "--cache-dir", self.cache, "--json", "-"]
         try:
@@ -48,12 +48,12 @@ def text(row):
 
 
 def summary(rows):
-    """Lines about all rows: how many of the rules' choices are as good as tuned ones, and which are not."""
+    """Lines about all rows: how many of the default choices are as good as tuned ones, and which are not."""
     tried = [r for r in rows if "tuning" in r]
     timed = [r for r in tried if "ratio" in r["tuning"]]
     if not tried: return []
     far = sorted((r for r in timed if r["tuning"]["ratio"] > NEAR), key=lambda r: -r["tuning"]["ratio"])
-    out = [f"rules against tuning: {len(timed) - len(far)} of {len(timed)} within {100 * (NEAR - 1):.0f} %, {len(tried) - len(timed)} not tuned"]
+    out = [f"default against tuned: {len(timed) - len(far)} of {len(timed)} within {100 * (NEAR - 1):.0f} %, {len(tried) - len(timed)} not tuned"]
     out += [f"  {format_ratio(r['tuning']['ratio'])}  {r['case']}: {format_us(r['tuning']['rules_us'])} us, tuned {format_us(r['tuning']['tuned_us'])}, {'; '.join(r['tuning']['schedules'])}" for r in far[:10]]
     wrong = [r["case"] for r in tried if r["tuning"].get("wrong")]
     if wrong: out.append("schedules that yield something else: " + ", ".join(wrong))

@@ -82,7 +82,7 @@ struct Timed {
 
   static Result<Timed> create(Session& session, const Tensors& tensors, bool gpu, RunStats& stats) {
     Timed t;
-    // Plans the shape and prepacks or uploads weights; on a GPU it tells the outputs' sizes, too.
+    // Plans the shape and prepacks or uploads weights; on a GPU it yields the outputs' sizes, too.
     TESSERA_ASSIGN(auto results, session.run(tensors, &stats));
     if (!gpu) return t;
     TESSERA_ASSIGN(t.watch, cuda::Stopwatch::create());
@@ -262,7 +262,7 @@ void add_bench(CommandLine& line) {
   auto options = std::make_shared<BenchOptions>();
   Subcommand sub = line.add("bench", "measure a model: time of a call, of starting, share of the memory's ceiling");
   add_model_options(sub, options->model);
-  sub.option("--input", options->inputs, "NAME=FILE.npy (repeatable); inputs not given are made up").one_at_a_time();
+  sub.option("--input", options->inputs, "NAME=FILE.npy (repeatable); inputs not given are random").one_at_a_time();
   sub.option("--seconds", options->seconds, "measure for so long").range(0.0, 3600.0).show_default();
   sub.option("--warmup", options->warmup, "runs before measuring").range(1, 100000).show_default();
   sub.option("--min-runs", options->min_runs, "measured runs at least").range(1, 1000000).show_default();

@@ -60,10 +60,10 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
   sub.flag("--no-cache", o.no_cache, "neither read nor write compiled kernels on disk");
   sub.option("--cache-dir", o.cache_dir,
              "folder of compiled kernels (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
-  sub.flag("--no-tuned", o.no_tuned, "the rules' schedules, even where 'tessera tune' found better ones")
+  sub.flag("--no-tuned", o.no_tuned, "default schedules, even if 'tessera tune' found better ones")
       .only_compiles(o.compiles);
   sub.option("--tune-share", o.tune_share,
-             "tune kernels beside the calls, in this share of the time (0.05; default: $TESSERA_TUNE_SHARE, else 0)")
+             "tune kernels during the calls, in this share of the time (0.05; default: $TESSERA_TUNE_SHARE, else 0)")
       .range(0.0, 1.0)
       .only_compiles(o.compiles);
   sub.option("--tuned-for", o.tuned_for, "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")")
@@ -128,7 +128,7 @@ Status need_model(const std::string& path, const std::string& subcommand) {
 
 namespace {
 
-// The device of --device, --arch and --target: where --device is auto, --arch asks for a GPU, and --target for its kind
+// The device of --device, --arch and --target: where --device is auto, --arch requests a GPU, and --target for its kind
 // of device, code for its architecture if no GPU is here.
 Result<DeviceChoice> device_for(const ModelOptions& o) {
   if (o.device != "auto") return choose_device(o.device, o.arch);

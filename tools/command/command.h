@@ -72,7 +72,7 @@ struct ShapeArgument {
 [[nodiscard]] std::string json_text(const Json& json);
 // Nothing when `path` is empty.
 [[nodiscard]] Status write_json(const std::string& path, const Json& json);
-// Prints the error, writes {"error": ...} where JSON was asked for, and returns its exit code.
+// Prints the error, writes {"error": ...} where JSON was requested, and returns its exit code.
 int fail(const Diagnostic& d, const std::string& json_path = "");
 // Where `to` is a value to write at the end: prints and returns the code of a failed write, else `code`.
 int finish(int code, const std::string& json_path, const Json& json);

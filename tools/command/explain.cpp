@@ -17,7 +17,7 @@ Diagnostic damaged(const std::string& what) {
       .note("write the file again with 'tessera compile'");
 }
 
-// Puts the value of every "expression" beside it.
+// Adds the value of every "expression".
 void evaluate_all(Json& j, const std::function<Json(const std::string&)>& value) {
   if (j.is_object() && j.contains("expression"))
     j["at_sizes"] = value(j["expression"].get<std::string>());

@@ -105,7 +105,7 @@ private:
 std::string key(double v) { return std::isnan(v) ? "" : format_number(v, 0); }
 std::string key(const Json& bytes) { return key(number_of(bytes)); }
 
-// What a group moves and, in grey, what its operators would move one by one, on one scale for the page.
+// What a group moves and, in grey, what its operators would move unfused, on one scale for the page.
 std::string bars(const Json& group, double most) {
   auto bar = [&](const char* which, const char* cls) {
     double v = number_of(group.at(which));
@@ -131,7 +131,7 @@ std::string with_tile(const Json& group, const std::string& name) {
 }
 
 std::string kernels(const Json& j, double most) {
-  Table table({{"name"}, {"moves", true}, {"one by one", true}, {""}, {"operators"}, {"over"}, {"schedule"}});
+  Table table({{"name"}, {"moves", true}, {"unfused", true}, {""}, {"operators"}, {"over"}, {"schedule"}});
   for (const auto& k : j.at("kernels")) {
     std::string schedule;
     for (const auto& s : k.value("schedules_before", Json::array()))
@@ -146,7 +146,7 @@ std::string kernels(const Json& j, double most) {
 }
 
 std::string library_calls(const Json& j, double most) {
-  Table table({{"name"}, {"call"}, {"moves", true}, {"one by one", true}, {""}, {"operands"}, {"done on the result"}});
+  Table table({{"name"}, {"call"}, {"moves", true}, {"unfused", true}, {""}, {"operands"}, {"done on the result"}});
   for (const auto& k : j.at("library_calls")) {
     std::string operands;
     for (const auto& o : k.at("operands"))
@@ -190,7 +190,7 @@ std::string breaks(const Json& j) {
     return out + "<p>None: every operator is compiled or a library call, every size follows from the inputs.</p>\n";
   Table table({{"what"}, {"why"}, {"bytes", true}});
   for (const auto& h : j.at("host_operators"))
-    table.add({text(h, "name") + " runs by its reference on the host", text(h, "reason"), amount(h.at("bytes"))},
+    table.add({text(h, "name") + " is a CPU fallback", text(h, "reason"), amount(h.at("bytes"))},
               {"", "", key(h.at("bytes"))});
   for (const auto& d : j.at("breaks").at("data_dependent_sizes"))
     table.add({"size <code>" + text(d, "symbol") + "</code>",
@@ -233,7 +233,7 @@ std::string totals(const Json& j) {
   double after = number_of(t.at("bytes")), before = number_of(t.at("bytes_operator_by_operator"));
   std::string out = "<div class=\"cards\">\n" + card(text(t, "operators"), "operators") +
                     card(text(t, "kernels"), "kernels") + card(text(t, "library_calls"), "library calls") +
-                    card(text(t, "host_operators"), "by reference on the host", t.at("host_operators") != 0) +
+                    card(text(t, "host_operators"), "CPU fallbacks", t.at("host_operators") != 0) +
                     card(amount(t.at("bytes")), "moved") +
                     card(amount(t.at("bytes_operator_by_operator")), "operator by operator");
   if (!std::isnan(after) && !std::isnan(before) && before > 0)
@@ -273,7 +273,7 @@ std::string explain_html(const Json& j) {
   return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + text(j, "model") +
          "</title>\n<meta name=\"viewport\" content=\"width=device-width\"><style>" + kStyle +
          "</style></head><body>\n" + heading(j) + totals(j) +
-         "<p class=\"note\">Bars: what a step moves and, in grey, what its operators would move one by one. Click a "
+         "<p class=\"note\">Bars: what a step moves and, in grey, what its operators would move unfused. Click a "
          "column's head to sort.</p>\n" +
          kernels(j, most) + library_calls(j, most) + edges(j.at("not_fused"), "Edges not fused", false) +
          edges(j.at("fused"), "Edges fused", true) + reasons(j) + breaks(j) + constants(j) + guards(j) +

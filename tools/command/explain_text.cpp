@@ -57,7 +57,7 @@ std::string totals_text(const Json& j) {
   double after = at_sizes(t.at("bytes")), before = at_sizes(t.at("bytes_operator_by_operator"));
   std::string out = "totals\n  " + t.at("operators").dump() + " operators -> " + t.at("kernels").dump() + " kernels, " +
                     t.at("library_calls").dump() + " library calls, " + t.at("host_operators").dump() +
-                    " operators by reference on the host\n  " + shown_bytes(t.at("bytes")) + " moved instead of " +
+                    " CPU fallbacks\n  " + shown_bytes(t.at("bytes")) + " moved instead of " +
                     shown_bytes(t.at("bytes_operator_by_operator")) + " operator by operator";
   if (!std::isnan(after) && !std::isnan(before) && before > 0)
     out += " (" + format_number(100 * after / before, 0) + " %)";
@@ -87,7 +87,7 @@ std::string explain_text(const Json& j, bool summary) {
 
   if (!summary && !j.at("kernels").empty()) {
     out += "\nkernels\n";
-    Table table({"name", "operators", "bytes", "one by one", "which", "from"}, {1, 2, 3});
+    Table table({"name", "operators", "bytes", "unfused", "which", "from"}, {1, 2, 3});
     for (const auto& k : j.at("kernels"))
       table.add({text_of(k.at("name")), std::to_string(k.at("operators").size()), shown_bytes(k.at("bytes")),
                  shown_bytes(k.at("bytes_operator_by_operator")), shown_types(k.at("operators")),
@@ -101,7 +101,7 @@ std::string explain_text(const Json& j, bool summary) {
   if (!summary && !tuned.empty()) out += "\nkernels with tuned schedules\n" + tuned.str("  ");
   if (!summary && !j.at("library_calls").empty()) {
     out += "\nlibrary calls\n";
-    // The operator itself is named where the model tells its line.
+    // The operator itself is named where the model gives its line.
     const bool with_source = std::any_of(j.at("library_calls").begin(), j.at("library_calls").end(), [](const Json& k) {
       return !k.at("operators").empty() && k.at("operators")[0].contains("source");
     });

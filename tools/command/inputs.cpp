@@ -143,7 +143,7 @@ Result<Sizes> choose_sizes(const Session& session, const Tensors& given, const s
                            std::vector<std::string>& notes) {
   auto ios = session.inputs();
   Sizes out;
-  // A dimension tells the size of its symbol: 16 of 8*s that s is 2. What contradicts is found when the model is run.
+  // A dimension gives the size of its symbol: 16 of 8*s that s is 2. What contradicts is found when the model is run.
   auto bind = [&](const IoInfo& io, const Dims& dims) {
     for (size_t d = 0; d < io.shape.size() && d < dims.size(); ++d) {
       const auto in_it = io.shape[d].symbols();

@@ -1,4 +1,4 @@
-// Inputs of a run: read from .npy files, or made up by a seeded generator that the model can make sense of.
+// Inputs of a run: read from .npy files, or random, by a seeded generator of values that the model accepts.
 #pragma once
 #include "command.h"
 

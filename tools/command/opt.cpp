@@ -178,7 +178,7 @@ int list_passes() {
   return kDone;
 }
 
-// Without names, a device or a pass to stop after asks for the whole pipeline.
+// Without names, a device or a pass to stop after requests the whole pipeline.
 std::vector<std::string> names_of(const OptOptions& o) {
   const bool whole = o.passes.empty() && !(o.model.device.empty() && o.model.arch.empty() && o.stop_after.empty());
   return whole ? std::vector<std::string>{std::string(kCompilePipeline)} : split_passes(o.passes);

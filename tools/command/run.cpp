@@ -112,7 +112,7 @@ struct StepCounts {
 };
 StepCounts count_steps(const Executable& e) {
   StepCounts c;
-  int instead = 0; // of the last library call: not counted beside it
+  int instead = 0; // of the last library call: not counted in addition
   for (const Step& s : e.steps) {
     if (instead > 0) {
       --instead;
@@ -141,7 +141,7 @@ Result<bool> run_case(const RunOptions& o, const std::vector<ShapeArgument>& sha
   TESSERA_TRY(make_inputs(session, sizes, o.seed, tensors));
   if (given < tensors.size())
     notes.push_back(std::to_string(tensors.size() - given) + " of " + std::to_string(tensors.size()) +
-                    " inputs made up from seed " + std::to_string(o.seed));
+                    " inputs are random, from seed " + std::to_string(o.seed));
   for (const auto& n : notes) say_note(n);
 
   RunStats stats;
@@ -244,8 +244,7 @@ int run(const RunOptions& o) {
       std::string text = std::string(generic.graph ? "  compiled in " : "  loaded in ") +
                          format_ms(r.import_ms + r.total_ms) + " (" + std::to_string(counts.kernels) + " kernels, " +
                          std::to_string(counts.library_calls) + " library calls";
-      if (counts.host_steps > 0)
-        text += ", " + std::to_string(counts.host_steps) + " operators by reference on the host";
+      if (counts.host_steps > 0) text += ", " + std::to_string(counts.host_steps) + " CPU fallbacks";
       if (generic.graph)
         text += "; " + std::to_string(r.cache_hits) + " of " + std::to_string(r.cache_hits + r.cache_misses) +
                 " objects from the cache";
@@ -263,8 +262,8 @@ void add_run(CommandLine& line) {
   auto options = std::make_shared<RunOptions>();
   Subcommand sub = line.add("run", "compile a model and run it");
   add_model_options(sub, options->model);
-  auto inputs = sub.option("--input", options->inputs, "NAME=FILE.npy (repeatable); inputs not given are made up")
-                    .one_at_a_time();
+  auto inputs =
+      sub.option("--input", options->inputs, "NAME=FILE.npy (repeatable); inputs not given are random").one_at_a_time();
   auto cases = sub.option("--case", options->cases, "folder with inputs/NAME.npy and expected/NAME.npy (repeatable)")
                    .one_at_a_time();
   sub.option("--output-dir", options->output_dir, "write outputs there as NAME.npy");

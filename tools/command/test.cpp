@@ -1,4 +1,4 @@
-// tessera test: folders of the form of ONNX's backend tests, whatever the model's format. They run in processes beside
+// tessera test: folders of the form of ONNX's backend tests, whatever the model's format. They run in processes next to
 // this one, so that a crash or a hang is a result as well.
 #include "api/device.h"
 #include "frontend/onnx/importer.h"

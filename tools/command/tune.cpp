@@ -218,8 +218,9 @@ void add_tune(CommandLine& line) {
   sub.flag("--list", options->list, "show the records");
   sub.option("--export", options->export_file, "write the records to this file");
   sub.option("--merge", options->merge_file, "add the records of this file; of two for the same the later stays");
-  sub.option("--pin", options->pin, "keep the records of a kernel (its hash, or the beginning), whatever changes");
-  sub.option("--unpin", options->unpin, "and no longer");
+  sub.option("--pin", options->pin,
+             "pin the records of a kernel (its hash, or the beginning): valid for any driver and compiler");
+  sub.option("--unpin", options->unpin, "unpin the records of a kernel");
   sub.flag("--clear", options->clear, "remove all records that are not pinned");
   sub.footer("Examples:\n"
              "  tessera tune model.onnx --shape batch=32 --shape seq=384 --budget 120\n"

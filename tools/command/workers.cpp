@@ -22,7 +22,7 @@ constexpr char kAnswer = '\x01'; // begins an answer: the rest of its line; all 
 struct Worker {
   pid_t pid = -1;
   int tasks = -1, answers = -1; // pipes
-  size_t task = 0, before = 0;  // the one under way, how many came before it
+  size_t task = 0, before = 0;  // the current one, how many came before it
   std::string text;             // written since it began
   Clock::time_point started;
 };
@@ -63,7 +63,7 @@ Result<Worker> start(const WorkerOptions& o, const std::vector<Worker>& others) 
   std::fflush(nullptr);
   pid_t pid = ::fork();
   if (pid == 0) {
-    for (const Worker& w : others) { // or the others would never see the end of their tasks
+    for (const Worker& w : others) { // or the others would never reach the end of their tasks
       ::close(w.tasks);
       ::close(w.answers);
     }

@@ -1,4 +1,4 @@
-// Tasks in processes beside this one: a crash or a hang is the result of one task, and the rest goes on.
+// Tasks in processes of their own: a crash or a hang is the result of one task, and the rest goes on.
 #pragma once
 #include "graph/support/result.h"
 #include <chrono>
@@ -21,8 +21,8 @@ struct WorkerOptions {
   std::function<bool(size_t task, const TaskEnd&)> done;
 };
 
-// A worker does task after task, as starting one may be dear (a GPU's context). One that crashes is replaced; a task
-// that crashed or hung after others is done again as the first of a worker of its own, and only that counts. To be
+// A worker does task after task, as starting one may be expensive (a GPU's context). One that crashes is replaced; a
+// task that crashed or hung after others is done again as the first of a worker of its own, and only that counts. To be
 // called while this process has one thread. Errors: Internal (no process, no pipe).
 [[nodiscard]] Status run_in_workers(const WorkerOptions& options);
 

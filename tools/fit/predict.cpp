@@ -1,4 +1,4 @@
-// Predicts the times of schedules that `tessera tune --log` measured, for parameters of the cost that the script beside
+// Predicts the times of schedules that `tessera tune --log` measured, for parameters of the cost that the script next to
 // it varies. Arguments: a target's name, log files. Writes one JSON object about the rows on a line, then, for each line "name value
 // name value ..." of the input, the predicted time and registers of all rows as pairs of 64-bit floats.
 #include "codegen/schedule/block_config.h"

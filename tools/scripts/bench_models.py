@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Time models with Tessera and ONNX Runtime in one run, in turn, and print a table.
 
-    bench_models.py TESSERA MODELS_DIRECTORY WORK_DIRECTORY [NAME...] [--threads 2] [--rounds 3] [--markdown FILE]
+    bench_models.py TESSERA MODELS_DIRECTORY WORK_DIRECTORY [NAME...] [--threads 2] [--rounds 3] [--json FILE] [--markdown FILE]
 
 Each round times ONNX Runtime, then Tessera (`tessera bench`), with the same number of threads and the same inputs' sizes; the median of
 each round's median counts. Ratio = Tessera / ONNX Runtime; below 1 is faster. Weights come from fill_weights.py.
@@ -33,7 +33,7 @@ def main():
     p.add_argument("tessera"); p.add_argument("models"); p.add_argument("work"); p.add_argument("names", nargs="*")
     p.add_argument("--threads", type=int, default=2); p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--seconds", type=float, default=3); p.add_argument("--batch", type=int, default=1); p.add_argument("--seq", type=int, default=128)
-    p.add_argument("--markdown"); p.add_argument("--drop", action="store_true")
+    p.add_argument("--json"); p.add_argument("--markdown"); p.add_argument("--drop", action="store_true")
     a = p.parse_args()
     os.makedirs(a.work, exist_ok=True)
     rows = []
@@ -59,6 +59,8 @@ def main():
         print(f"{row[0]:28s} {row[1]:8s} tessera {row[2]:8.2f} ms   onnxruntime {row[3]:8.2f} ms   ratio {row[2] / row[3]:.2f}", flush=True)
         if a.drop:
             for f in (path, path[:-5] + ".weights"): os.remove(f)
+    if a.json:
+        with open(a.json, "w") as f: json.dump([{"model": n, "shape": shape, "tessera_us": o * 1e3, "onnxruntime_us": t * 1e3} for n, shape, o, t, _ in rows], f, indent=1)
     if a.markdown:
         with open(a.markdown, "w") as f:
             f.write("| model | shape | Tessera ms | ONNX Runtime ms | ratio |\n|---|---|---|---|---|\n")

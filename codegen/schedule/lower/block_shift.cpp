@@ -112,7 +112,7 @@ std::optional<SymExpr> Shift::aligned_offset(const Access& a) const {
 // Neighbours that begin at any alignment are loaded in whole accesses where it is known how far the memory reaches. A
 // size that is not known is passed for it only where rows are shifted: there threads have neighbours. Rows that stand
 // in one tile are better off without: under their masks windows take registers, and the branch for their ends keeps one
-// operand waiting for the other (docs/gpu-schedules.md).
+// operand waiting for the other (docs/schedules.md).
 void Shift::tell_end(const Access& a) {
   const auto buffer = static_cast<size_t>(a.buffer);
   tile::Param& p = out_.kernel.params[buffer];

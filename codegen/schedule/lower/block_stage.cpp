@@ -3,8 +3,8 @@
 //
 //   column c of the tile begins at       m = z's offset there, any number
 //   whole accesses that hold its run     m - m mod 8, ... : nine of them, for 64 elements wherever they begin
-//   its place in shared memory           s = S0 + c * P,  P = 4099 modulo 8 and at least 72, S0 = m modulo 8 of column
-//   0
+//   its place in shared memory           s = S0 + c * P,  P = 4099 modulo 8 and at least 72, S0 = m modulo 8 of
+//                                        column 0
 //
 // As s and m are equal modulo 8, whole accesses of memory are whole accesses of shared memory. P is odd where the pitch
 // is: then eight threads that hold eight columns each meet different banks. Where it is even, eight columns are

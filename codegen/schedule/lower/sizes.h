@@ -24,7 +24,7 @@ public:
   // Binding a dimension again replaces its axis.
   void bind_tile(const SymExpr& axis, tile::ValueId base, int lanes, int dim, int rank, int steps = 1, int run = 1);
   void unbind_tile() { tiles_.clear(); }
-  // From now on `axis` is place - by: `place` is what is bound to a tile, `by` to a number. docs/gpu-schedules.md, odd
+  // From now on `axis` is place - by: `place` is what is bound to a tile, `by` to a number. docs/schedules.md, odd
   // rows.
   void shift(const SymExpr& axis, const SymExpr& place, const SymExpr& by) { shift_ = {axis, place, by}; }
   [[nodiscard]] int lanes() const { return tiles_.empty() ? 0 : tiles_.back().lanes; }

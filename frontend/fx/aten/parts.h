@@ -8,7 +8,7 @@ namespace tessera::fx {
 // list is `fallback`.
 [[nodiscard]] Ints spatial(Call& c, std::string_view name, size_t count, const Ints& fallback);
 
-// x with a batch of one where it has none (rank is spatial + 1); `batched` tells whether it had one.
+// x with a batch of one where it has none (rank is spatial + 1); `batched` is set to whether it had one.
 struct Batched {
   ValueId value;
   bool added = false;

@@ -39,7 +39,7 @@ Translate by_formula(Formula2 formula, std::string_view x, std::string_view y) {
 
 // ---- formulas
 ValueId is_negative(ops::B& b, ValueId x) {
-  // The reciprocal tells the zeros apart.
+  // The reciprocal distinguishes the zeros.
   return b.logical_or(b.lt(x, 0.0), b.logical_and(b.eq(x, 0.0), b.lt(b.op1("reciprocal", x), 0.0)));
 }
 
@@ -164,7 +164,7 @@ ValueId hypotenuse(ops::B& b, ValueId x, ValueId y) {
   ValueId ax = b.abs(x), ay = b.abs(y), hi = b.max(ax, ay), lo = b.min(ax, ay);
   ValueId ratio = b.div(lo, hi), length = b.mul(hi, b.sqrt(b.add(b.mul(ratio, ratio), 1.0)));
   length = b.select(b.eq(hi, 0.0), hi, length);
-  ValueId infinite = b.logical_or(b.op1("isinf", x), b.op1("isinf", y)); // even beside a NaN
+  ValueId infinite = b.logical_or(b.op1("isinf", x), b.op1("isinf", y)); // even with a NaN
   return b.select(infinite, INFINITY, length);
 }
 ValueId fmin_of(ops::B& b, ValueId x, ValueId y) {

@@ -14,7 +14,7 @@ struct Tap {
 using Taps = std::vector<std::vector<Tap>>; // of each element of the result
 
 // Elements of an axis of `in` that each element of `out` is made of. `scale` is the factor that PyTorch was given;
-// without one, sizes tell it.
+// without one, it follows from the sizes.
 struct Axis {
   int64_t in = 1, out = 1;
   std::optional<double> scale;

@@ -432,7 +432,7 @@ Strided strided_of(Call& c) {
     c.unsupported("sizes and strides that differ in number");
     return s;
   }
-  // x is its own elements: what a view's storage holds beside them is not at hand.
+  // x is its own elements: the rest of a view's storage is not available.
   SymExpr last = s.offset;
   for (size_t k = 0; k < s.sizes.size(); ++k) {
     if (s.sizes[k].is_const(0)) return s;
