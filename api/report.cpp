@@ -178,6 +178,7 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
   for (const auto& [domain, version] : model.opsets) j["opsets"][domain] = version;
   j["variant"] = label;
   j["target"] = c.executable->target;
+  j["figures"] = c.report.figures;
   j["sizes"] = Json::object();
   for (const auto& [which, bindings] :
        {std::pair("inputs", &c.executable->inputs), std::pair("outputs", &c.executable->outputs)}) {
@@ -315,13 +316,15 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
                  {"bytes", sized(fused_bytes)},
                  {"bytes_operator_by_operator", sized(unfused_bytes)},
                  {"library_flops", sized(library_flops(c.report.plan))}};
-  j["compile"] = {{"import_ms", c.report.import_ms},   {"passes_ms", c.report.passes_ms},
-                  {"fusion_ms", c.report.fusion_ms},   {"constants_ms", constants.milliseconds},
-                  {"codegen_ms", c.report.codegen_ms}, {"link_ms", c.report.link_ms},
-                  {"cache_hits", c.report.cache_hits}, {"cache_misses", c.report.cache_misses}};
+  j["compile"] = {{"import_ms", c.report.import_ms},     {"passes_ms", c.report.passes_ms},
+                  {"fusion_ms", c.report.fusion_ms},     {"constants_ms", constants.milliseconds},
+                  {"codegen_ms", c.report.codegen_ms},   {"link_ms", c.report.link_ms},
+                  {"cache_hits", c.report.cache_hits},   {"cache_misses", c.report.cache_misses},
+                  {"warnings", c.report.device_warnings}};
   j["passes"] = Json::array();
   for (const auto& p : c.report.passes)
     j["passes"].push_back({{"name", p.name},
+                           {"level", p.level},
                            {"changed", p.changed},
                            {"ms", p.milliseconds},
                            {"nodes_before", p.nodes_before},

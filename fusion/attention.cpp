@@ -281,7 +281,7 @@ public:
   Fuser(Graph& graph, AxisPool& pool, const FusionOptions& options, FusionPlan& plan)
       : graph_(graph), pool_(pool), options_(options), plan_(plan) {}
 
-  void run() {
+  bool run() {
     for (size_t g = 0; g < plan_.groups.size(); ++g) {
       for (ValueId v : plan_.groups[g].reads) readers_[v].push_back(g);
       for (ValueId v : plan_.groups[g].writes) writer_.emplace(v, g);
@@ -295,12 +295,13 @@ public:
         for (size_t p : *parts) gone[p] = true;
         found.emplace(g, *parts);
       }
-    if (found.empty()) return;
+    if (found.empty()) return changed_;
     for (size_t g = 0; g < plan_.groups.size(); ++g) {
       if (auto it = found.find(g); it != found.end()) unit(it->second, groups);
       if (!gone[g]) groups.push_back(std::move(plan_.groups[g]));
     }
     plan_.groups = std::move(groups);
+    return true;
   }
 
 private:
@@ -350,8 +351,11 @@ private:
 
   // Edges of the graph that read `v`.
   void explain(ValueId v, const std::function<void(LedgerEntry&)>& change) {
-    for (auto& e : plan_.ledger)
-      if (e.value == v) change(e);
+    for (auto& e : plan_.ledger) {
+      if (e.value != v) continue;
+      change(e);
+      changed_ = true;
+    }
   }
 
   void unit(const std::vector<size_t>& parts, std::vector<Group>& groups) {
@@ -418,6 +422,7 @@ private:
   std::unordered_set<int32_t> kept_;      // outputs
   std::map<size_t, AttentionCall> calls_; // by the second product
   std::vector<std::pair<LoopNest, ValueId>> biases_;
+  bool changed_ = false; // the ledger
 };
 
 } // namespace
@@ -445,8 +450,8 @@ ValueId add_temporary(Graph& graph, TensorType type) {
   return value;
 }
 
-void fuse_attention(Graph& graph, AxisPool& pool, const FusionOptions& options, FusionPlan& plan) {
-  if (options.attention_accepts && !options.strict_rounding) Fuser(graph, pool, options, plan).run();
+bool fuse_attention(Graph& graph, AxisPool& pool, const FusionOptions& options, FusionPlan& plan) {
+  return options.attention_accepts && !options.strict_rounding && Fuser(graph, pool, options, plan).run();
 }
 
 } // namespace tessera::fusion

@@ -36,7 +36,8 @@ namespace tessera::fusion {
                                                            const LibraryCall& values, std::string* why_not);
 // Puts Attention groups in the place of all that match and that options.attention_accepts takes, with kernels for
 // biases in front of them, and says so in the ledger; with the reason where it is refused. Adds values to the graph.
-void fuse_attention(Graph& graph, AxisPool& pool, const FusionOptions& options, FusionPlan& plan);
+// `pool`: what the plan was made with. Returns whether the plan changed, its ledger included.
+bool fuse_attention(Graph& graph, AxisPool& pool, const FusionOptions& options, FusionPlan& plan);
 
 // A new value of the graph, for what a plan keeps in memory between its kernels. It counts as made by a
 // node that is no part of the graph.

@@ -101,12 +101,9 @@ private:
       if (!one) why = "a library call has one result";
       return {};
     }
-    if (const auto* s = node.op->structured(); s && s->kind == Structured::Scan && options_.device_supports) {
-      where = Place::Own;
-      return {};
-    }
     if (node.op->structured() && !loops) {
-      why = "no kernel is generated for it";
+      where = options_.device_supports ? Place::Own : Place::Host;
+      if (where == Place::Host) why = "no kernel is generated for it";
       return {};
     }
     for (ValueId v : node.results) {
@@ -130,6 +127,12 @@ private:
       if (place(id) == Place::Loops && node.op->indexing() && node.op->indexing()->stored)
         out_.pinned[at(node.results[0])] = true;
     }
+  }
+
+  // Whether the device generates loops for what libraries compute, and the node is such a nest.
+  bool has_loops(NodeId id) {
+    const ValueId result = graph_.node(id).results[0];
+    return options_.as_loops && bodies_.get(result).ok();
   }
 
   void draft_calls() {
@@ -156,6 +159,10 @@ private:
         if (options_.library_accepts && !options_.library_accepts(graph_, draft.call, &why)) continue;
         made = std::move(draft);
         break;
+      }
+      if (!made && has_loops(id)) { // the library cannot address it, not even in memory of its own: of no elements
+        place(id) = Place::Loops;
+        continue;
       }
       if (!made) {
         place(id) = Place::Host;

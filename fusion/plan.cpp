@@ -13,8 +13,15 @@ Group& Group::operator=(const Group&) = default;
 Group& Group::operator=(Group&&) noexcept = default;
 Group::~Group() = default;
 
+Result<FusionPlan> plan_groups(Graph& graph, fusion::AxisPool& axes, const FusionOptions& options) {
+  return fusion::Planner(graph, axes, options).run();
+}
+
 Result<FusionPlan> plan_fusion(Graph& graph, const FusionOptions& options) {
-  return fusion::Planner(graph, options).run();
+  fusion::AxisPool axes(graph.env());
+  TESSERA_ASSIGN(FusionPlan plan, plan_groups(graph, axes, options));
+  fusion::fuse_attention(graph, axes, options, plan);
+  return plan;
 }
 
 namespace fusion {
@@ -39,9 +46,7 @@ Result<FusionPlan> Planner::run() {
   homes_.resize(static_cast<size_t>(graph_.node_count()));
   TESSERA_TRY(make_units());
   merge_small();
-  TESSERA_ASSIGN(FusionPlan plan, emit());
-  fuse_attention(graph_, pool_, options_, plan);
-  return plan;
+  return emit();
 }
 
 // ---- units
@@ -468,6 +473,7 @@ Result<FusionPlan> Planner::emit() {
       sources = group.call.sources;
     } else {
       group.node = unit.node;
+      if (unit.kind == Group::Kind::Host) group.host_reason = d_.host_reason[at(unit.node)];
       for (ValueId v : unit.reads) {
         group.reads.push_back(v);
         group.bytes_read += byte_count(graph_, v);

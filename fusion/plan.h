@@ -6,6 +6,10 @@
 
 namespace tessera {
 
+namespace fusion {
+class AxisPool;
+}
+
 // Every reason an edge (producer value -> consumer) can end with; the table in ledger.cpp gives the stable code
 // ("FUS-001"), whether it means fused, and one line of explanation. docs/fusion.md is generated from it.
 enum class FusionReason : uint8_t {
@@ -151,6 +155,7 @@ struct Group {
   LoopNest nest;                // Kernel
   LibraryCall call;             // Library
   NodeId node;                  // Own, Host
+  std::string host_reason;      // Host: why the node does not run on the device
   AttentionCall attention;      // Attention
   std::vector<Group> otherwise; // Attention: product, softmax, product, which compute the same in steps
   std::vector<ValueId> reads, writes;
@@ -202,13 +207,15 @@ struct FusionOptions {
   std::function<bool(const Graph&, NodeId, std::string* why_not)> device_supports;
   // Whether two products and the softmax between them are to be an Attention group. Empty: never.
   std::function<bool(const Graph&, const AttentionCall&, std::string* why_not)> attention_accepts;
-  // Refuses calls: asked with the bare call (a call refused also without strided operands becomes a Host group) and
-  // with each candidate whose epilogue has just been extended. Empty: every call is fine.
+  // Refuses calls: asked with the bare call (one refused also without strided operands becomes loops with as_loops,
+  // else a Host group) and with each candidate whose epilogue has just been extended. Empty: every call is fine.
   std::function<bool(const Graph&, const LibraryCall&, std::string* why_not)> library_accepts;
 };
 // Plans the whole graph. The graph must be decomposed to primitives. Deterministic. May add axis symbols to the
-// environment.
+// environment. It is plan_groups() and fusion::fuse_attention() (attention.h), which a compile runs as two passes.
 [[nodiscard]] Result<FusionPlan> plan_fusion(Graph& graph, const FusionOptions& options);
+// Kernels, library calls and host operators. `axes`: of the graph's environment; the plan's nests share its symbols.
+[[nodiscard]] Result<FusionPlan> plan_groups(Graph& graph, fusion::AxisPool& axes, const FusionOptions& options);
 // All groups in the order in which they stand in an executable: those of Group::otherwise behind theirs.
 [[nodiscard]] std::vector<const Group*> flat_groups(const FusionPlan& plan);
 [[nodiscard]] std::string print(const Graph& graph, const FusionPlan& plan); // groups, nests and ledger

@@ -21,8 +21,8 @@ struct Unit {
 
 class Planner {
 public:
-  Planner(Graph& graph, const FusionOptions& options)
-      : graph_(graph), options_(options), pool_(graph.env()), bodies_(graph, pool_), estimate_(graph.env()),
+  Planner(Graph& graph, AxisPool& pool, const FusionOptions& options)
+      : graph_(graph), options_(options), pool_(pool), bodies_(graph, pool_), estimate_(graph.env()),
         merger_(graph, pool_), calls_(graph, pool_, bodies_),
         order_([this](int u, const std::function<void(int)>& f) { successors(u, f); }) {}
   Result<FusionPlan> run();
@@ -69,7 +69,7 @@ private:
 
   Graph& graph_;
   const FusionOptions& options_;
-  AxisPool pool_;
+  AxisPool& pool_;
   NodeBodies bodies_;
   Estimator estimate_;
   Merger merger_;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRepeats = 7;      // of each time, the least of which counts
 constexpr double kLoopUs = 1000; // that a loop is to take at least
-constexpr uint64_t kMostRounds = 1 << 22;
+constexpr int64_t kMostRounds = 1 << 22;
 
 struct Launch {
   const char* kernel = "";
@@ -108,9 +108,9 @@ public:
     }
     return best;
   }
-  // What one round of a kernel's loop takes.
-  Result<Took> round(Launch l, bool counts_cycles = false) {
-    for (l.rounds = 16; l.rounds < kMostRounds; l.rounds *= 4) {
+  // What one round of a kernel's loop takes, of `most` rounds at most.
+  Result<Took> round(Launch l, bool counts_cycles = false, int64_t most = 2 * kMostRounds) {
+    for (l.rounds = 16; 8 * static_cast<int64_t>(l.rounds) <= most; l.rounds *= 4) {
       TESSERA_ASSIGN(Took t, once(l, false));
       if (t.us >= kLoopUs) break;
     }
@@ -237,8 +237,8 @@ private:
   }
 
   Status arithmetic() {
-    // Clocks rise when there is work.
-    for (int i = 0; i < 3; ++i) {
+    // Clocks rise when there is work, for about half a second.
+    for (int i = 0; i < 20; ++i) {
       TESSERA_ASSIGN([[maybe_unused]] Took warm, b_.round(everywhere("rate_fma")));
     }
     constexpr double kWarps = kThreads / 32.0;
@@ -270,7 +270,7 @@ private:
       int unroll, blocks; // of a thread; of a multiprocessor
     } const steps[] = {{1, 2}, {1, 4}, {1, 6}, {1, 8}, {2, 6}, {2, 8}, {2, 12}, {4, 8}, {4, 12}};
     constexpr int64_t kCopyThreads = 128;
-    constexpr double kNothing = 0.01; // of the bandwidth
+    constexpr double kNothing = 0.03; // of the bandwidth
     std::vector<std::pair<int64_t, double>> measured;
     double best = 0;
     for (const auto& s : steps) {
@@ -288,6 +288,8 @@ private:
     }
     if (best > t_.memory_peak_bytes_per_us) TESSERA_TRY(f_.set("memory_peak_bytes_per_us", best));
     TESSERA_TRY(f_.set("memory_bytes_per_us", best));
+    TESSERA_ASSIGN(Took alone, b_.round({"copy_4", 1, kThreads, b_.x, b_.y}, false, b_.bytes() / (kThreads * 64)));
+    TESSERA_TRY(f_.set("core_memory_bytes_per_us", 2.0 * kThreads * 64 / alone.us));
     for (const auto& [bytes, rate] : measured)
       if (rate >= (1 - kNothing) * best) return f_.set("saturating_bytes", static_cast<double>(bytes));
     return {};

@@ -345,7 +345,7 @@ private:
     HostStep step;
     step.name = node.location.node.empty() ? group.name : node.location.node;
     step.op = std::string(node.op->name);
-    if (auto it = in_.host_reasons.find(group.node); it != in_.host_reasons.end()) step.reason = it->second;
+    step.reason = group.host_reason;
     for (auto v : node.operands) step.inputs.push_back(buffer(v));
     for (size_t r = 0; r < node.results.size(); ++r) {
       auto v = node.results[r];

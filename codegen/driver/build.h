@@ -1,6 +1,6 @@
 // From the fusion plan and its compiled kernels to the buffers and steps of an Executable.
 #pragma once
-#include "codegen/driver/backend.h"
+#include "codegen/device/backend.h"
 
 namespace tessera {
 
@@ -18,9 +18,8 @@ struct BuildInput {
   std::shared_ptr<Graph> graph;
   const FusionPlan& plan;
   DeviceCode code;
-  std::vector<int> kernel_of_group;           // by position in flat_groups(plan): kernel of code, -1
-  std::vector<BoxedNest> boxes;               // likewise, of library groups with an epilogue (empty nest otherwise)
-  std::map<NodeId, std::string> host_reasons; // why a Host group's node runs there
+  std::vector<int> kernel_of_group; // by position in flat_groups(plan): kernel of code, -1
+  std::vector<BoxedNest> boxes;     // likewise, of library groups with an epilogue (empty nest otherwise)
   std::string target;
 };
 [[nodiscard]] Result<std::shared_ptr<Executable>> build_executable(const BuildInput& input);

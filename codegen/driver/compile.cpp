@@ -1,6 +1,6 @@
 #include "codegen/driver/compile.h"
 #include "codegen/driver/build.h"
-#include "codegen/driver/fold_constants.h"
+#include "codegen/driver/pipeline.h"
 #include "graph/support/log.h"
 #include <chrono>
 
@@ -31,16 +31,13 @@ struct KernelWork {
     bool boxed; // the nest of boxes[group]
   };
   std::vector<Kernel> kernels;
-  std::map<NodeId, std::string> host_reasons;
 };
 
 namespace {
 
 // Kernels: one for each kernel group and each library epilogue.
-std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& plan, const FusionOptions& fusion,
-                                              std::map<NodeId, std::string> host_reasons) {
+std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& plan, const FusionOptions& fusion) {
   auto work = std::make_shared<KernelWork>();
-  work->host_reasons = std::move(host_reasons);
   const auto groups = flat_groups(plan);
   work->kernel_of_group.assign(groups.size(), -1);
   work->boxes.resize(groups.size());
@@ -72,9 +69,10 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options) 
         {k.name, nest, own ? group.node : NodeId{}, nullptr, own && !group.node.valid() ? &group.attention : nullptr});
   }
   ObjectCache cache(options.cache_dir, options.cache);
-  BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.boxes, work.host_reasons, backend.target()};
+  BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.boxes, backend.target()};
   TESSERA_ASSIGN(build.code, backend.compile(*out.graph, requests, cache, options));
   report.kernels = build.code.reports;
+  report.figures = backend.figures();
   report.cache_hits = build.code.hits;
   report.cache_misses = build.code.misses;
   report.cache_warnings = cache.warnings();
@@ -93,55 +91,35 @@ std::optional<Tf32> parse_tf32(std::string_view name) {
   return name == "all" ? std::optional(Tf32::All) : std::nullopt;
 }
 
-Result<Compiled> compile(Graph imported, const CompileOptions& options) {
-  Timer total, timer;
+Result<Compiled> compile(Graph imported, const CompileOptions& options, const std::string& dump_prefix) {
+  Timer total;
   Compiled out;
-  auto graph = std::make_shared<Graph>(std::move(imported));
-  out.graph = graph;
-  auto& report = out.report;
-  for (auto id : graph->order())
-    report.source_nodes +=
-        graph->node(id).op->structured() && graph->node(id).op->structured()->kind == Structured::Constant ? 0 : 1;
+  out.graph = std::make_shared<Graph>(std::move(imported));
+  Graph& graph = *out.graph;
+  CompileReport& report = out.report;
+  for (NodeId id : graph.order()) {
+    const auto* structured = graph.node(id).op->structured();
+    report.source_nodes += structured && structured->kind == Structured::Constant ? 0 : 1;
+  }
 
   TESSERA_ASSIGN(auto backend, Backend::create(options));
-
-  // Passes: composites to primitives, shape arithmetic and constants folded away, then what this device wants.
-  PipelineOptions pipeline;
-  pipeline.disabled = options.disabled_passes;
-  TESSERA_ASSIGN(report.passes, run_pipeline(*graph, pipeline));
-  TESSERA_TRY(backend->legalize(*graph));
-  report.passes_ms = timer.lap();
-
-  // Fusion.
-  std::map<NodeId, std::string> host_reasons;
-  FusionOptions fusion;
-  fusion.enabled = options.fusion;
-  fusion.strict_rounding = options.strict_rounding;
-  backend->configure(fusion);
-  fusion.device_supports = [&](const Graph& g, NodeId id, std::string* why) {
-    std::string reason;
-    if (backend->supports(g, id, &reason)) return true;
-    host_reasons[id] = reason;
-    if (why) *why = reason;
-    return false;
-  };
-  const bool folds =
-      std::any_of(report.passes.begin(), report.passes.end(), [](const auto& p) { return p.name == "fold"; });
-  for (bool changed = true; changed;) {
-    host_reasons.clear();
-    TESSERA_ASSIGN(report.plan, plan_fusion(*graph, fusion));
-    if (!folds) break;
-    TESSERA_ASSIGN(changed, fold_constants(*graph, report.plan, options, report));
-  }
-  backend->refine(*graph, report.plan);
-  if (log_enabled(LogChannel::Fusion)) log_write(LogChannel::Fusion, print(*graph, report.plan));
+  TESSERA_ASSIGN(const std::vector<std::string> pipeline, compile_pipeline(options.device));
+  PassRunOptions run;
+  run.disabled = options.disabled_passes;
+  run.dump_prefix = dump_prefix;
+  Compilation planned(graph, *backend, options);
+  TESSERA_ASSIGN(report.passes, run_passes(planned, pipeline, std::move(run)));
+  for (const PassStats& pass : report.passes)
+    (pass.level == "graph" ? report.passes_ms : report.fusion_ms) += pass.milliseconds;
+  report.plan = std::move(planned.plan());
+  report.constants = std::move(planned.constants());
+  if (log_enabled(LogChannel::Fusion)) log_write(LogChannel::Fusion, print(graph, report.plan));
   if (dump_enabled()) {
-    write_dump("graph.txt", print(*graph));
-    write_dump("plan.txt", print(*graph, report.plan));
+    write_dump(dump_prefix + "graph.txt", print(graph));
+    write_dump(dump_prefix + "plan.txt", print(graph, report.plan));
   }
-  report.fusion_ms = timer.lap();
 
-  out.work = kernel_work(*graph, report.plan, fusion, std::move(host_reasons));
+  out.work = kernel_work(graph, report.plan, planned.fusion());
   TESSERA_TRY(generate(out, *backend, options));
   report.total_ms = total.lap();
   return out;

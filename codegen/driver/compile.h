@@ -49,6 +49,7 @@ struct CompileReport {
   int cache_hits = 0, cache_misses = 0;
   std::vector<std::string> cache_warnings;  // a corrupt entry that was replaced, a folder that cannot be written
   std::vector<std::string> device_warnings; // what the device's code lacks: spilled registers, no assembler
+  std::string figures;                      // the target whose figures decided: "h200", "a100, scaled to ..."
   int source_nodes = 0;                     // operators in the imported graph
 };
 struct KernelWork; // what code was generated from, beside graph and plan (compile.cpp)
@@ -58,8 +59,8 @@ struct Compiled {
   CompileReport report;
   std::shared_ptr<const KernelWork> work;
 };
-// Consumes the graph (imported, not yet decomposed).
-[[nodiscard]] Result<Compiled> compile(Graph graph, const CompileOptions& options);
+// Consumes the graph (imported, not yet decomposed). `dump_prefix`: of the names of files in TESSERA_DUMP_DIR.
+[[nodiscard]] Result<Compiled> compile(Graph graph, const CompileOptions& options, const std::string& dump_prefix = "");
 // The same graph and plan, with the schedules that options.tuned has by now: an executable with the same inputs,
 // outputs and constants, which share their memory. Only reads `before`, which other threads may use.
 [[nodiscard]] Result<Compiled> compile_again(const Compiled& before, const CompileOptions& options);

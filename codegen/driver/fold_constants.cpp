@@ -31,9 +31,8 @@ std::vector<NodeId> nodes_of(const Group& g) {
 
 class Folding {
 public:
-  Folding(Graph& graph, const FusionPlan& plan, const CompileOptions& options, CompileReport& report)
-      : graph_(graph), plan_(plan), options_(options), out_(report.constants),
-        facts_(static_cast<size_t>(graph.node_count())) {}
+  Folding(Graph& graph, const FusionPlan& plan, const CompileOptions& options, FoldedConstants& folded)
+      : graph_(graph), plan_(plan), options_(options), out_(folded), facts_(static_cast<size_t>(graph.node_count())) {}
 
   Result<bool> run() {
     out_.left.clear(); // of an earlier plan
@@ -48,6 +47,7 @@ public:
     graph_.replace_uses(by_value);
     PipelineOptions pipeline;
     pipeline.passes = {"simplify-shapes", "dce"};
+    pipeline.run.dump = false;
     TESSERA_ASSIGN([[maybe_unused]] auto stats, run_pipeline(graph_, pipeline));
     return true;
   }
@@ -209,7 +209,7 @@ private:
     host.cache = options_.cache;
     host.cache_dir = options_.cache_dir;
     host.fold_bytes = -1;
-    TESSERA_ASSIGN(Compiled compiled, compile(std::move(part), host));
+    TESSERA_ASSIGN(Compiled compiled, compile(std::move(part), host, "constants-"));
     ExecutorOptions run;
     run.pool = ThreadPool::create(options_.threads);
     TESSERA_ASSIGN(auto executor, Executor::create({compiled.executable}, run));
@@ -244,12 +244,11 @@ private:
 } // namespace
 
 Result<bool> fold_constants(Graph& graph, const FusionPlan& plan, const CompileOptions& options,
-                            CompileReport& report) {
+                            FoldedConstants& folded) {
   if (options.fold_bytes < 0) return false;
   auto start = std::chrono::steady_clock::now();
-  auto changed = Folding(graph, plan, options, report).run();
-  report.constants.milliseconds +=
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  auto changed = Folding(graph, plan, options, folded).run();
+  folded.milliseconds += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return changed;
 }
 

@@ -17,9 +17,9 @@
 
 namespace tessera {
 
-// Adds to `report` what was computed and what was left and why. Returns whether the graph has changed: its ids have
+// Adds to `folded` what was computed and what was left and why. Returns whether the graph has changed: its ids have
 // then, too, and it is to be planned again.
 [[nodiscard]] Result<bool> fold_constants(Graph& graph, const FusionPlan& plan, const CompileOptions& options,
-                                          CompileReport& report);
+                                          FoldedConstants& folded);
 
 } // namespace tessera

@@ -1,9 +1,8 @@
-// Loop nests to linked machine code: schedule, tile kernel, object (from the cache or LLVM, on all cores), link.
-// Kernels whose text is the same but for the name are compiled once: the layers of a model share their code.
+// What compiling loop nests has in common on every device: what is asked for, all cores at work, how a kernel is
+// launched.
 #pragma once
 #include "codegen/driver/compile.h"
 #include "codegen/driver/object_cache.h"
-#include "codegen/llvm/host_compiler.h"
 
 namespace tessera {
 
@@ -14,24 +13,6 @@ struct KernelRequest {
   const TunedSchedules* tuned = nullptr;    // instead of CompileOptions::tuned, for this one
   const AttentionCall* attention = nullptr; // on a GPU
 };
-struct LinkedKernel {
-  ScheduledKernel scheduled;
-  std::string symbol; // shared by kernels of the same text
-  int object = -1;    // index into LinkedKernels::objects
-  HostKernelFn function = nullptr;
-};
-struct LinkedKernels {
-  std::vector<LinkedKernel> kernels; // as requested
-  std::vector<CompiledObject> objects;
-  std::shared_ptr<HostModule> module;
-  std::vector<KernelReport> reports; // as requested
-  int hits = 0, misses = 0;
-  double codegen_ms = 0, link_ms = 0;
-};
-[[nodiscard]] Result<LinkedKernels> compile_kernels(const Graph& graph, std::span<const KernelRequest> requests,
-                                                    const Target& device, const HostTarget& target, ObjectCache& cache,
-                                                    const CompileOptions& options);
-
 // body(0) ... body(count - 1), in any order, on the threads that options.jobs give to compiling. Returns when all are
 // done. Where one throws, those that have not begun are left out, and its exception leaves this call.
 void compile_each(size_t count, const CompileOptions& options, const std::function<void(size_t)>& body);
@@ -43,8 +24,5 @@ void compile_each(size_t count, const CompileOptions& options, const std::functi
 // value.
 [[nodiscard]] KernelLaunch launch_of(const ScheduledKernel& kernel, const std::string& name, const std::string& symbol,
                                      int object, const std::function<BufferId(ValueId)>& buffer);
-
-// Whether generated host code can hold values of this dtype in memory.
-[[nodiscard]] bool host_code_takes(DType dtype);
 
 } // namespace tessera

@@ -21,7 +21,8 @@ struct CompileOptions {
   // for where it is not the target itself ("sm_100").
   std::string arch, assemble_for;
   // The device whose figures schedules are chosen by: the name of a known target ("a100", "avx2") or the path of a
-  // target file (codegen/target). Empty: by what the following say of the GPU, or by the host's vectors.
+  // target file (codegen/target). Empty: that of TESSERA_TARGET, or by what the following say of the GPU, or by the
+  // host's vectors.
   std::string target;
   // What the driver reports of the GPU; 0: not known. Memory clock times bus width is in bytes per microsecond.
   int multiprocessors = 0;

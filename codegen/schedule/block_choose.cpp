@@ -1,42 +1,7 @@
 #include "codegen/schedule/block_choose.h"
-#include "codegen/schedule/block_config.h"
 #include <algorithm>
 
 namespace tessera {
-
-std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, const Domain& domain, const Target& device,
-                                   const Schedule& wanted, const TunedSchedules* tuned) {
-  BlockFacts facts(graph, nest, domain, device);
-  auto exact = wanted.config.find("exact_division");
-  const bool online = exact == wanted.config.end() || exact->second == 0;
-  std::vector<BlockPlan> plans;
-  if (domain.axes.empty()) {
-    plans.push_back(BlockFacts::plan(ScheduleKind::BlockFlat, 1, 1, 1));
-    plans.back().schedule.why = "a single point: scalars";
-  } else if (!domain.reduces) {
-    plans = flat_plans(facts);
-  } else {
-    plans = window_plans(facts);
-    if (plans.empty()) plans = team_plans(facts, online);
-    if (plans.empty() || plans.back().waits || !plans.back().conditions.empty()) {
-      bool rows = facts.is_row(static_cast<size_t>(facts.contiguous_axis));
-      for (BlockPlan& p : rows ? row_plans(facts, online) : column_plans(facts, online)) plans.push_back(std::move(p));
-    }
-  }
-  if (tuned) {
-    std::vector<BlockPlan> ahead;
-    for (const TunedSchedule& t : tuned->find(nest_key(graph, nest, domain)))
-      if (auto p = tuned_plan(facts, t)) ahead.push_back(std::move(*p));
-    plans.insert(plans.begin(), std::make_move_iterator(ahead.begin()), std::make_move_iterator(ahead.end()));
-  }
-  for (BlockPlan& p : plans) {
-    write_config(p);
-    p.schedule.config["exact_division"] = exact == wanted.config.end() ? 0 : exact->second;
-    if ((p.loop || p.team) && !online) p.schedule.config["online"] = 0;
-    if (p.loop || p.team) p.schedule.config.try_emplace("online", 1);
-  }
-  return plans;
-}
 
 void assume(ShapeEnv& env, const SizeCondition& c) {
   if (c.value.is_symbol()) {

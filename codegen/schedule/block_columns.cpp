@@ -7,7 +7,6 @@ namespace tessera {
 namespace {
 
 constexpr int kColumnBytes = 128;     // of a row of a column tile: whole lines
-constexpr int kSectorBytes = 32;      // narrower ones waste what memory moves
 constexpr int64_t kThreadBytes = 128; // of a column tile that several rounds read once
 constexpr int64_t kShortRow = 32;     // at most so many elements are folded by one thread
 
@@ -43,7 +42,7 @@ public:
     if (many) {
       while (columns > 16 && *many < columns * f_.device.multiprocessors) columns /= 2;
       // Blocks that read their columns again are long: two on a multiprocessor and more even it out.
-      while (!f_.one_pass() && columns * f_.narrow > 2 * kSectorBytes &&
+      while (!f_.one_pass() && columns * f_.narrow > 2 * f_.device.sector_bytes &&
              *many < 2 * columns * f_.device.multiprocessors)
         columns /= 2;
     }
@@ -52,7 +51,7 @@ public:
     // A row that half as many columns let stand in the tile is read once. The more threads share a column the longer
     // they take to meet: of narrow elements they have as much of short rows, too, if there are columns for all
     // multiprocessors.
-    const bool wide = columns * f_.narrow > 2 * kSectorBytes && !f_.one_pass();
+    const bool wide = columns * f_.narrow > 2 * f_.device.sector_bytes && !f_.one_pass();
     const bool twice = f_.narrow <= 4 && 2 * each * (f_.live + f_.accumulators()) <= kRegisters * 3 / 2;
     const int64_t tall = 2 * threads * (twice ? 2 * each : each) / columns;
     constexpr int64_t kLeastShared = 32;
@@ -65,8 +64,8 @@ public:
     bool once = length && *length <= rows;
     // So are small blocks of columns of one sector, of which there are two and more then.
     const int64_t all = columns * f_.device.multiprocessors;
-    if (!once && !f_.one_pass() && f_.narrow <= 2 && columns * f_.narrow == 2 * kSectorBytes && many && *many >= all &&
-        *many < 2 * all) {
+    if (!once && !f_.one_pass() && f_.narrow <= 2 && columns * f_.narrow == 2 * f_.device.sector_bytes && many &&
+        *many >= all && *many < 2 * all) {
       columns /= 2;
       threads /= 2;
       rows = std::max<int64_t>(1, threads * each / columns);
@@ -104,7 +103,7 @@ public:
     // A thread has as much of a short row as of a tile of a long one, if there are many: threads that share a column
     // meet at the end.
     const bool alike = once && many && *many >= 4 * columns * f_.device.multiprocessors && f_.one_pass();
-    if (alike && f_.narrow <= 2 && columns * f_.narrow > 2 * kSectorBytes && rows > kShortRow) {
+    if (alike && f_.narrow <= 2 && columns * f_.narrow > 2 * f_.device.sector_bytes && rows > kShortRow) {
       columns /= 2; // of narrow ones smaller blocks
       elements /= 2;
       threads /= 2;
@@ -211,7 +210,7 @@ private:
     const int64_t elements = kThreads * each;
     const int64_t room = f_.shared_room(kBlocks, exchange_bytes(f_, elements, c));
     const auto many = f_.seen(results);
-    auto halve = [&](bool wanted) { return wanted && columns * f_.narrow > kSectorBytes; };
+    auto halve = [&](bool wanted) { return wanted && columns * f_.narrow > f_.device.sector_bytes; };
     while (halve(length * columns * bytes > room + elements * bytes)) columns /= 2;
     while (many && halve(*many < columns * kBlocks * f_.device.multiprocessors)) columns /= 2;
     if (bytes == 0 || room <= 0 || columns < 2 || (many && *many < columns * f_.device.multiprocessors)) return;

@@ -69,7 +69,6 @@ bool BlockFacts::contiguous(const Stream& s, size_t axis) const {
 // Written bytes count a little more, later axes win ties. Of reductions a row's axis gives way to an outer one along
 // which a good part of the bytes is contiguous instead: tiles of columns reach far along both, rows along theirs only.
 int BlockFacts::find_contiguous_axis() const {
-  constexpr int kSectorBytes = 32;
   auto most_along = [&](const auto& weight) {
     std::pair<int, double> best{-1, 0};
     for (size_t i = 0; i < d.axes.size(); ++i) {
@@ -86,7 +85,8 @@ int BlockFacts::find_contiguous_axis() const {
   if (!d.reduces || !is_row(c)) return axis;
   const auto [outer, crosswise] = most_along([&](size_t i, const Stream& s) {
     bool instead = (s.deps >> c & 1) && !contiguous(s, c) && s.count >= largest / 2;
-    return instead && !is_row(i) && guess(extent(i)) * s.bytes >= kSectorBytes ? bytes(s) : 0;
+    return instead && !is_row(i) && guess(extent(i)) * s.bytes >= static_cast<double>(device.sector_bytes) ? bytes(s)
+                                                                                                           : 0;
   });
   return crosswise * 8 >= most ? outer : axis;
 }
@@ -245,7 +245,7 @@ AxisGroups BlockFacts::row_groups() const {
   return g;
 }
 int64_t BlockFacts::shared_room(int64_t blocks, int64_t exchange) const {
-  return (device.shared_bytes + kSystemBytes) / blocks - kSystemBytes - exchange;
+  return (device.shared_bytes + device.reserved_shared_bytes) / blocks - device.reserved_shared_bytes - exchange;
 }
 int64_t BlockFacts::tiles_in_shared(int64_t elements, int64_t bytes, int64_t blocks, int64_t exchange) const {
   return bytes > 0 ? std::max<int64_t>(0, shared_room(blocks, exchange) / (elements * bytes)) : 0;
@@ -287,8 +287,9 @@ tile::Caching BlockFacts::reads(bool again) const {
     });
   }
   if (stored < kFew * read) return again ? tile::Caching::Normal : tile::Caching::Passing;
-  const bool awaited = stored < kCacheBytes && std::any_of(nest.stores.begin(), nest.stores.end(),
-                                                           [&](const Store& s) { return read_elsewhere(s.value); });
+  const bool awaited =
+      stored < static_cast<double>(device.l2_bytes) &&
+      std::any_of(nest.stores.begin(), nest.stores.end(), [&](const Store& s) { return read_elsewhere(s.value); });
   if (read + stored < kLittle) return tile::Caching::Normal;
   if (!awaited) return tile::Caching::Lasting;
   if (again) return tile::Caching::Normal;

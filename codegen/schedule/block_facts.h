@@ -22,8 +22,7 @@ struct Multiple {
   std::optional<SizeCondition> condition;
 };
 
-inline constexpr int kAccessBytes = 16;             // of a thread: the widest access there is
-inline constexpr int64_t kLineBytes = 128;          // what memory likes to be read and written in
+inline constexpr int kAccessBytes = 16;             // widest vector access of PTX
 inline constexpr int64_t kRowBytes = 32 << 10;      // longer rows are read twice rather than kept in a tile
 inline constexpr int64_t kWideTileBytes = 48 << 10; // but of one 32-bit stream of whole accesses
 inline constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length, and most others, are shared from here on
@@ -91,7 +90,6 @@ public:
   [[nodiscard]] AxisGroups row_groups() const;
   // Bytes of shared memory that each of so many blocks on a multiprocessor has, beside what its warps `exchange`.
   static constexpr int64_t kExchangeBytes = 1 << 10; // usually
-  static constexpr int64_t kSystemBytes = 1 << 10;   // the system's, of each block
   [[nodiscard]] int64_t shared_room(int64_t blocks, int64_t exchange = kExchangeBytes) const;
   // Tiles of so many elements, of each of which later rounds need `bytes`, that fit there.
   [[nodiscard]] int64_t tiles_in_shared(int64_t elements, int64_t bytes, int64_t blocks,
@@ -107,7 +105,6 @@ public:
   // What caches are told of the loads of BlockPlan::reads, all of them whole accesses. `again`: a program reads some of
   // it more than once.
   [[nodiscard]] tile::Caching reads(bool again) const;
-  static constexpr double kCacheBytes = 50e6; // of the L2
 
   // A plan without axes; `warps` is brought into its bounds.
   [[nodiscard]] static BlockPlan plan(ScheduleKind kind, int64_t rows, int64_t columns, int64_t warps);

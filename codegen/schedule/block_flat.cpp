@@ -24,9 +24,8 @@ constexpr double kLargePart = 0.4;           // of what an element moves: readin
 constexpr double kMostWaste = 1.1;           // positions of a tile over those that there are
 // Bytes that a piece of a row costs beside its own, and a part of those by which it may begin within a line.
 constexpr double kPiece = 20, kWithinLine = 0.1, kLongPiece = 0.01; // a part that is nothing
-constexpr double kByteSlots = 6.7; // issue slots of the whole GPU in the time that memory moves a byte
-constexpr double kMuchWork = 16;   // issue slots of an element
-constexpr double kIdle = 8;        // an element of a tile that is not there: threads that wait in vain
+constexpr double kMuchWork = 16;                                    // issue slots of an element
+constexpr double kIdle = 8; // an element of a tile that is not there: threads that wait in vain
 
 class FlatPlanner {
 public:
@@ -65,7 +64,8 @@ private:
       work_ += cost;
       if (f_.d.deps[n] != 0 && !(f_.d.deps[n] >> c & 1)) row_work_ += cost;
     }
-    for (const Stream& s : f_.streams) memory_ += kByteSlots * s.bytes * s.count / std::max(1.0, f_.guess(all));
+    for (const Stream& s : f_.streams)
+      memory_ += s.bytes / f_.device.bytes_per_instruction() * s.count / std::max(1.0, f_.guess(all));
 
     // Where a thread computes much on one stream, two accesses of it are under way.
     const auto loads = std::count_if(f_.streams.begin(), f_.streams.end(),
@@ -260,7 +260,7 @@ private:
     }
     int64_t vector = vector_; // the widest access that is known to begin at its multiples
     while (vector > 1 && !f_.multiple(f_.extent(c), vector).known) vector /= 2;
-    int64_t start = kLineBytes; // rows are known to begin at its multiples, in bytes
+    int64_t start = f_.device.line_bytes; // rows are known to begin at its multiples, in bytes
     while (start > f_.narrow && !f_.multiple(f_.extent(c), start / f_.narrow).known) start /= 2;
     std::vector<size_t> rows(order_.begin(), order_.end() - 1);
     SymExpr others = 1;
@@ -289,7 +289,7 @@ private:
       p.groups.columns = {c};
       p.schedule.why = std::to_string(p.rows) + (p.rows == 1 ? " row, " : " rows, ") + std::to_string(w) + " of " +
                        f_.extent_text(c) + " columns a block; " + BlockFacts::sizes(p);
-      const double within = kPiece + kWithinLine * static_cast<double>(kLineBytes - start);
+      const double within = kPiece + kWithinLine * static_cast<double>(f_.device.line_bytes - start);
       const bool all_of_it = n && w >= *n; // whose rows follow each other
       const double part = all_of_it ? 0 : within / static_cast<double>(w * f_.narrow);
       const double spread = 1 + busy * std::max(0.0, part - kLongPiece);

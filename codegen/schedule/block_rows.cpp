@@ -242,7 +242,8 @@ private:
     // A warp has 1024 elements where so much is moved that there are enough of them. A row of one stream and without
     // gains is rather a warp's than two warps', which would have to meet, and two warps' than four's.
     const int64_t much = 4 * vector_, most = one && !gains ? 64 : 32; // threads of a row
-    const bool large = moved > BlockFacts::kCacheBytes && row <= most * much && much * std::max(2, f_.live) <= 128;
+    const bool large =
+        moved > static_cast<double>(f_.device.l2_bytes) && row <= most * much && much * std::max(2, f_.live) <= 128;
     if ((large || (lanes == 64 && one && !gains)) && n * row >= 2 * kFull * processors * much)
       each = much, lanes = row / each, block = 32;
     if (lanes < 1 || lanes > 1024 || each * std::max(2, f_.live) > 128) return {};

@@ -10,7 +10,6 @@ constexpr int64_t kColumnElements = 16; // of a thread's part of one
 constexpr int64_t kWaitingBytes = 64;   // of one where programs wait; twice as much of narrow elements
 constexpr double kMuchRead = 120e6;     // of 32-bit columns: four times as much, in twice as many threads
 constexpr int64_t kFewMembers = 24;     // of which twice as many columns would leave half
-constexpr int64_t kSectorBytes = 32;    // narrower ones waste what memory moves
 constexpr int64_t kColumnBlocks = 8;    // resident on a multiprocessor, of 128 threads
 constexpr int64_t kWaitingBlocks = 2;   // of those that wait, of 256 threads or 512
 constexpr double kMostlyBusy = 0.8;     // of the programs, of a tile's columns
@@ -38,12 +37,13 @@ private:
     auto ceil = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
     const bool single = !waits_ && single_columns();
     constexpr double kShortPieces = 1.5; // 64 bytes of columns, which a block alone has
-    const bool much =
-        waits_ ? f_.narrow >= 4 && f_.read_bytes() >= kMuchRead : f_.narrow <= 2 && total_ / kBytesPerUs > kLongUs;
+    const bool much = waits_ ? f_.narrow >= 4 && f_.read_bytes() >= kMuchRead
+                             : f_.narrow <= 2 && total_ / f_.device.memory_bytes_per_us > kLongUs;
     const bool pieces = !single && much;
     auto us = [&](int64_t tiles, double waves, double per_us, double tile) {
       const double elements = single ? static_cast<double>(length * count) / per_us : 0;
-      return std::max({(total_ + again_) / kBytesPerUs, static_cast<double>(tiles) * waves * rounds * tile, elements});
+      return std::max({(total_ + again_) / f_.device.memory_bytes_per_us,
+                       static_cast<double>(tiles) * waves * rounds * tile, elements});
     };
     // Alone: 64 rows of 32 columns, of which eight are resident; with further rounds narrower ones.
     const int64_t blocks = ceil(count, waits_ ? 16 : 32), most = (waits_ ? 4 : kColumnBlocks) * programs_;
@@ -52,8 +52,9 @@ private:
     const int64_t teams = ceil(count, columns), tiles = ceil(length, rows);
     const int64_t members = std::min({programs / teams, partials / columns, tiles});
     if (members < 2) return false;
-    const double shared = us(ceil(tiles, members), 1, kTeamSingle, kTileUs) + (waits_ ? 2 : 1) * kMeetingUs;
-    const bool certain = single || total_ / kBytesPerUs > kLongUs;
+    const double shared =
+        us(ceil(tiles, members), 1, kTeamSingle, kTileUs) + (waits_ ? 2 : 1) * f_.device.grid_barrier_us;
+    const bool certain = single || total_ / f_.device.memory_bytes_per_us > kLongUs;
     return alone > (certain ? kSmallMargin : kMargin) * shared;
   }
   // Narrow columns that are accessed element by element.
@@ -109,7 +110,7 @@ private:
       return static_cast<double>(*teams * (t.partials / t.columns)) < kMostlyBusy * static_cast<double>(programs) ||
              static_cast<double>(*w) < (waits_ ? kMostlyWide : kMostlyBusy) * static_cast<double>(across);
     };
-    while (t.columns * f_.narrow > kSectorBytes && t.columns > 2 && idle()) t.columns /= 2;
+    while (t.columns * f_.narrow > f_.device.sector_bytes && t.columns > 2 && idle()) t.columns /= 2;
     const int64_t rows = std::max<int64_t>(2, t.threads * t.each / t.columns);
     auto n = f_.constant(row_), count = f_.constant(points_);
     std::vector<SizeCondition> conditions;

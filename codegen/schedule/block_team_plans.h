@@ -5,9 +5,6 @@
 
 namespace tessera {
 
-// Of an H200, in bytes a microsecond, and microseconds.
-inline constexpr double kBytesPerUsAlone = 40e3, kBytesPerUs = 4.4e6, kCachedBytesPerUs = 9e6, kMeetingUs = 2;
-
 class TeamShares {
 public:
   TeamShares(const BlockFacts& facts, bool online);

@@ -27,8 +27,10 @@ private:
   [[nodiscard]] double us(double programs, double kept) const {
     const double full = static_cast<double>(programs_);
     double each = programs / std::ceil(programs / full); // multiprocessors that work, on the average
-    double rate = std::min(kBytesPerUs, each * kBytesPerUsAlone);
-    double faster = again_ > BlockFacts::kCacheBytes ? 1 : kCachedBytesPerUs / kBytesPerUs;
+    double rate = std::min(f_.device.memory_bytes_per_us, each * f_.device.core_memory_bytes_per_us);
+    double faster = again_ > static_cast<double>(f_.device.l2_bytes)
+                        ? 1
+                        : f_.device.l2_bytes_per_us / f_.device.memory_bytes_per_us;
     return total_ / rate + again_ * (1 - kept) / (rate * faster);
   }
   // Whether a team is worth its meeting, where `blocks` programs would work without, and keep a part `alone`; sizes
@@ -37,7 +39,7 @@ private:
     // What a block holds alone it reads first, and then stores: slower, but where there are blocks for nearly all.
     constexpr double kAlternating = 1.6, kNearlyAll = 0.8;
     const bool slow = alone > 0 && blocks < kNearlyAll * static_cast<double>(programs_) && long_enough;
-    const double meetings = (waits_ && long_enough && row_axes() == 1 ? 1 : 2) * kMeetingUs;
+    const double meetings = (waits_ && long_enough && row_axes() == 1 ? 1 : 2) * f_.device.grid_barrier_us;
     return us(blocks, alone) * (slow ? kAlternating : 1) > us(programs, kept) + meetings;
   }
   // The part of a row of `length` elements that a block keeps by itself where each has a multiprocessor.

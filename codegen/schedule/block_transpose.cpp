@@ -130,8 +130,9 @@ private:
     p.whole_branch = true;
     // Tiles above each other share sectors of what runs across: of as many tiles as one row has, the L2 would have lost
     // them.
-    p.downward = moved * static_cast<double>(across) * static_cast<double>(rows) > BlockFacts::kCacheBytes &&
-                 down * columns < across * rows;
+    p.downward =
+        moved * static_cast<double>(across) * static_cast<double>(rows) > static_cast<double>(f_.device.l2_bytes) &&
+        down * columns < across * rows;
     p.schedule.why = "operands contiguous along " + f_.extent_text(c) + " and along " + f_.extent_text(d) +
                      ": staged in shared memory; " + BlockFacts::sizes(p);
     return p;
@@ -156,7 +157,7 @@ private:
     const auto across = f_.constant(f_.extent(c)), down = f_.constant(f_.extent(d));
     constexpr int64_t kLeast = 16, kShortSide = 128;
     auto short_side = [&](const std::optional<int64_t>& n) {
-      return n && *n <= kShortSide && *n % f_.vector == 0 && *n * f_.narrow % kLineBytes != 0 &&
+      return n && *n <= kShortSide && *n % f_.vector == 0 && *n * f_.narrow % f_.device.line_bytes != 0 &&
              elements / power_above(*n) >= kLeast;
     };
     if (short_side(down)) {

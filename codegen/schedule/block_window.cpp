@@ -19,12 +19,8 @@ constexpr int64_t kMostCode = 3072;       // operations of a thread between two 
 constexpr int64_t kMostOutputs = 14;      // of a thread, along one axis
 constexpr int64_t kMostAccumulators = 32; // registers; with more, fewer warps are resident and nothing is gained
 constexpr double kRegisterBudget = 128;   // of a thread: accumulators and what one row of the window reads
-constexpr double kLatency = 650;          // cycles of a load, on the average of L1 and L2
 constexpr double kDependent = 2.2;        // cycles per operation of a warp that is alone on its scheduler
-constexpr double kSchedulers = 4;         // of a multiprocessor
-constexpr double kCyclesPerUs = 1750;
-constexpr double kBytesPerUs = 4.2e6; // memory
-constexpr int64_t kThreads = 128;     // of a block
+constexpr int64_t kThreads = 128;         // of a block
 
 // A load of the reduced value: how far its offset moves with each axis that a thread unrolls, in numbers that are equal
 // only where the distances are.
@@ -217,8 +213,10 @@ private:
       if (static_cast<int>(i) == f_.contiguous_axis) n = std::ceil(n / static_cast<double>(vector));
       points *= n;
     }
-    const double warps = std::ceil(points / 32 / (f_.device.multiprocessors * kSchedulers));
-    const double cycles = std::max(warps * operations, kDependent * operations + kLatency * rounds);
+    const double warps = std::ceil(points / 32 / (f_.device.multiprocessors * f_.device.schedulers));
+    // Loads come from the L2 or from memory.
+    const double latency = (f_.device.l2_latency_us + f_.device.memory_latency_us) / 2 * f_.device.clock_mhz;
+    const double cycles = std::max(warps * operations, kDependent * operations + latency * rounds);
     double bytes = 0;
     for (const Stream& s : f_.streams) {
       double n = 1;
@@ -226,7 +224,8 @@ private:
         if ((s.deps >> i & 1) && !f_.is_row(i)) n *= f_.guess(f_.extent(i));
       bytes += n * s.bytes;
     }
-    c.us = std::max(cycles / kCyclesPerUs, bytes / kBytesPerUs) + 0.2 * cycles / kCyclesPerUs;
+    c.us = std::max(cycles / f_.device.clock_mhz, bytes / f_.device.memory_bytes_per_us) +
+           0.2 * cycles / f_.device.clock_mhz;
     return c;
   }
 

@@ -67,7 +67,10 @@ Result<std::vector<Candidate>> block_candidates(const Graph& graph, const LoopNe
   auto offer = [&](const BlockPlan& plan, int64_t members) {
     const Cost c = cost(*sized, plan, members, device, model);
     if (c.registers > 1.3 * c.most) return;
-    if (seen.insert({plan.schedule.kind, plan.schedule.config}).second) all.push_back({plan.schedule, c.us});
+    BlockPlan p = plan;
+    p.schedule.why = BlockFacts::sizes(p);
+    write_config(p);
+    if (seen.insert({p.schedule.kind, p.schedule.config}).second) all.push_back({p.schedule, c.us});
   };
   for_each_schedule(facts, *sized, sizes, true, offer);
   for (const WindowChoice& w : window_choices(facts))
@@ -76,7 +79,8 @@ Result<std::vector<Candidate>> block_candidates(const Graph& graph, const LoopNe
       p.rows = static_cast<int>(threads);
       p.warps = static_cast<int>(threads / 32);
       write_config(p);
-      if (seen.insert({p.schedule.kind, p.schedule.config}).second) all.push_back({p.schedule, w.us + model.launch});
+      if (seen.insert({p.schedule.kind, p.schedule.config}).second)
+        all.push_back({p.schedule, w.us + device.kernel_us});
     }
   std::stable_sort(all.begin(), all.end(), [](const Offered& a, const Offered& b) { return a.us < b.us; });
   std::map<std::tuple<ScheduleKind, int64_t, int64_t, int64_t, int64_t, int64_t, bool>, int> alike;
@@ -143,7 +147,7 @@ Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& ne
   TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
   if (domain.axes.empty()) return std::vector<Candidate>{};
   return device.kind == Target::Kind::Cuda ? block_candidates(graph, nest, domain, device, sizes, options)
-                                                 : host_candidates(graph, nest, domain, device, options.most);
+                                           : host_candidates(graph, nest, domain, device, options.most);
 }
 
 } // namespace tessera

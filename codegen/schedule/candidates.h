@@ -17,8 +17,7 @@ struct CandidateOptions {
   size_t samples = 0; // of the others, drawn at random
   uint64_t seed = 1;
 };
-[[nodiscard]] Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& nest,
-                                                        const Target& device, const CallSizes& sizes,
-                                                        const CandidateOptions& options);
+[[nodiscard]] Result<std::vector<Candidate>> candidates(const Graph& graph, const LoopNest& nest, const Target& device,
+                                                        const CallSizes& sizes, const CandidateOptions& options);
 
 } // namespace tessera

@@ -11,6 +11,7 @@
 namespace tessera {
 namespace {
 
+constexpr double kBurst = 64;  // bytes that memory moves at once
 constexpr int kElementary = 8; // ScalarInfo::cost of functions that are made of many instructions
 
 // Steps of an access along all axes as numbers.
@@ -191,7 +192,11 @@ private:
       cycles_ += accesses * std::clamp(32 * apart / 128, 1.0, 32.0) / 32;
       const double wasted = std::clamp(step, 1.0, std::max(1.0, 32.0 / s.bytes));
       double moved = s.count * s.bytes * wasted * (1 + m_.piece / std::max(1.0, segment));
-      if (next_far) moved *= std::max(1.0, std::ceil(segment / m_.burst) * m_.burst / segment);
+      if (next_far) { // each end of a segment that begins within a burst takes all of it
+        const double ends = aligned(s) * s.bytes < kBurst || segment < kBurst ? kBurst : 0;
+        moved *= std::max(1.0, (std::ceil(segment / kBurst) * kBurst + ends) / segment);
+      }
+      if (!s.store && p_.reads == tile::Caching::Normal) moved *= 1 + m_.unhinted;
       cost_.bytes += moved;
       if (s.store) continue;
       read += moved;
@@ -218,7 +223,7 @@ private:
     double bytes = 0;
     for (const SizedStream& s : f_.streams)
       if (s.deps & (rows_.axes | columns_.axes)) bytes += static_cast<double>(p_.rows) * p_.columns * s.bytes;
-    return blocks * bytes > m_.level2;
+    return blocks * bytes > level2_;
   }
   [[nodiscard]] static double step_of(const SizedStream& s, int axis) {
     return static_cast<double>(std::abs(s.step[static_cast<size_t>(axis)]));
@@ -298,24 +303,24 @@ private:
     if (p_.shift > 1) need += m_.registers_shift + each_ * m_.registers_mask;
     if (f_.reduces && rows_.folds) need += each_columns_ * f_.accumulators;
     cost_.registers = std::clamp(need, 16.0, 1000.0);
-    constexpr double kFile = 65536, kThreads = 2048, kBlocks = 32;
+    const auto file = static_cast<double>(device_.registers), resident = static_cast<double>(device_.resident_threads);
     const double asked = static_cast<double>(threads_) * std::max(1, p_.min_blocks);
-    cost_.most = std::min(255.0, std::floor(kFile / asked / 8) * 8);
+    cost_.most = std::min(static_cast<double>(device_.thread_registers), std::floor(file / asked / 8) * 8);
     const double taken = std::min(std::ceil(cost_.registers / 8) * 8, cost_.most);
-    double shared = 1024 + BlockFacts::kSystemBytes;
+    double shared = 1024 + static_cast<double>(device_.reserved_shared_bytes);
     const double elements = static_cast<double>(p_.rows) * p_.columns;
     shared += p_.keep * elements * rounds_.kept_bytes;
     if (p_.turns > 1) shared += p_.turns * loaded_ * threads_;
     if (exchanged_ > 0) shared += elements * 4;
-    const double room = static_cast<double>(device_.shared_bytes + BlockFacts::kSystemBytes);
-    cost_.resident = std::min(
-        {std::floor(kFile / (threads_ * taken)), std::floor(kThreads / threads_), kBlocks, std::floor(room / shared)});
+    const double room = static_cast<double>(device_.shared_bytes + device_.reserved_shared_bytes);
+    cost_.resident = std::min({std::floor(file / (threads_ * taken)), std::floor(resident / threads_),
+                               static_cast<double>(device_.resident_blocks), std::floor(room / shared)});
     cost_.resident = std::max(1.0, cost_.resident);
   }
 
   // What a block takes that has the multiprocessor to itself, its threads computing one instruction after another.
   void chain() {
-    double us = m_.chain + m_.element * (m_.setup + slots_);
+    double us = chain_us_ + m_.element * (m_.setup + slots_);
     const double warps = std::max(1.0, across_ / 32), sharing = std::max(1.0, threads_ / across_);
     const double meeting = columns_.folds ? m_.meet * std::log2(warps) : rows_.folds ? m_.meet * std::log2(sharing) : 0;
     const double folds = f_.reduces ? std::max(1, rounds_.folds) : 0;
@@ -323,15 +328,15 @@ private:
     if (exchanged_ > 0) us += m_.exchange;
     const double later = tiles_ - 1, tile = m_.element * slots_;
     if (p_.copied) {
-      us += (tiles_ * loops_ - 1) * (m_.loop * m_.copied + tile);
+      us += (tiles_ * loops_ - 1) * (loop_us_ * m_.copied + tile);
     } else {
-      us += later * (m_.loop * (p_.ahead ? m_.ahead : 1) + tile);
-      us += (loops_ - 1) * tiles_ * (m_.loop * (resident_part_ * m_.near + (1 - resident_part_) * m_.again) + tile);
+      us += later * (loop_us_ * (p_.ahead ? m_.ahead : 1) + tile);
+      us += (loops_ - 1) * tiles_ * (loop_us_ * (resident_part_ * m_.near + (1 - resident_part_) * m_.again) + tile);
     }
-    us += (p_.turns - 1) * (m_.loop * m_.near + tile);
+    us += (p_.turns - 1) * (loop_us_ * m_.near + tile);
     if (p_.team) {
       const double places = rows_.folds ? members_ * p_.columns / threads_ : 0;
-      us += p_.waits ? folds * (m_.team + m_.member * members_ + m_.exchange_team * places)
+      us += p_.waits ? folds * (team_us_ + m_.member * members_ + m_.exchange_team * places)
                      : m_.last + m_.member * members_ + m_.exchange_team * places;
     }
     chain_ = us;
@@ -345,23 +350,26 @@ private:
     };
     const double most = busiest(processors); // blocks of the busiest multiprocessor
     const double all_tiles = tiles_ * p_.turns * loops_;
-    cost_.launch = m_.launch;
+    cost_.launch = device_.kernel_us;
     // What the blocks that run at a time have read is in the level-2 cache when they read it again, as far as it fits.
     const double footprint = std::min(1.0, processors * cost_.resident / blocks) * reread_ / std::max(1, loops_ - 1);
-    const double lost = reread_ > 0 ? std::clamp(1 - m_.level2 / std::max(1.0, footprint), 0.0, 1.0) : 0;
+    const double lost = reread_ > 0 ? std::clamp(1 - level2_ / std::max(1.0, footprint), 0.0, 1.0) : 0;
     cost_.bytes += reread_ * lost;
     cost_.again += reread_ * (1 - lost);
-    const double dram = std::max(cost_.bytes / m_.bandwidth, most * cost_.bytes / blocks / m_.alone);
-    cost_.memory = std::pow(std::pow(dram, m_.q) + std::pow((cost_.bytes + cost_.again) / m_.cache, m_.q), 1 / m_.q);
+    const double dram = std::max(cost_.bytes / bandwidth_, most * cost_.bytes / blocks / alone_);
+    cost_.memory = std::hypot(dram, (cost_.bytes + cost_.again) / cache_);
     cost_.latency = busiest(processors * cost_.resident) * chain_;
     const double folds = f_.reduces ? std::max(1, rounds_.folds) * m_.shuffle : 0;
-    cost_.issue = most * p_.warps * (slots_ * all_tiles + m_.setup + folds) / (4 * m_.clock);
-    cost_.shared = most * threads_ * cycles_ * all_tiles / m_.clock;
-    const double moving = std::pow(std::pow(cost_.memory, m_.p) + std::pow(cost_.latency, m_.p), 1 / m_.p);
+    cost_.issue = most * p_.warps * (slots_ * all_tiles + m_.setup + folds) / (device_.schedulers * device_.clock_mhz);
+    cost_.shared = most * threads_ * cycles_ * all_tiles / device_.clock_mhz;
+    const double beside =
+        std::max(0.0, std::min(cost_.resident, blocks / processors) - 1) + (p_.ahead ? m_.prefetch : 0);
+    const double e = 1 + m_.q * beside / (beside + m_.overlap);
     double sum = 0;
-    for (double t : {moving, cost_.issue, cost_.shared, blocks * m_.block}) sum += std::pow(t, m_.q);
+    for (double t : {cost_.memory, cost_.latency, cost_.issue, cost_.shared, blocks * device_.block_us})
+      sum += std::pow(t, e);
     const double missing = std::max(0.0, cost_.registers / cost_.most - 1);
-    cost_.us = m_.launch + std::pow(sum, 1 / m_.q) * (1 + m_.spill * missing);
+    cost_.us = device_.kernel_us + std::pow(sum, 1 / e) * (1 + m_.spill * missing);
     return cost_;
   }
 
@@ -369,6 +377,12 @@ private:
   const BlockPlan& p_;
   const CostModel& m_;
   const Target& device_;
+  // Of the target, in microseconds and bytes.
+  const double bandwidth_ = m_.bandwidth * device_.memory_peak_bytes_per_us,
+               alone_ = m_.alone * bandwidth_ / std::max(1, device_.multiprocessors),
+               cache_ = m_.cache * device_.l2_bytes_per_us, level2_ = m_.level2 * static_cast<double>(device_.l2_bytes),
+               chain_us_ = m_.chain * device_.memory_latency_us, loop_us_ = m_.loop * device_.memory_latency_us,
+               team_us_ = m_.team * device_.grid_barrier_us;
   const double members_;
   const Side points_, rows_, columns_;
   const int threads_; // of a block

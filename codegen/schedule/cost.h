@@ -1,16 +1,16 @@
 // The time that a launch of a schedule takes, predicted: terms in microseconds, the schedule of the least sum is
 // chosen.
 //
-//   time    = launch + |moving, issue, shared|_q              |a, b|_q = (a^q + b^q)^(1/q)
-//   moving  = sqrt(memory^2 + latency^2)
+//   time    = launch + |memory, latency, issue, shared|       |a, b| = (a^e + b^e)^(1/e)
 //   memory  = bytes / bandwidth + bytes read again / bandwidth of the level-2 cache
 //   latency = blocks one after another on a multiprocessor * dependent chain of a block
 //   issue   = instruction slots of all warps / issue rate
 //   shared  = cycles in which shared memory and the level-1 cache answer
 //
-// The latency term is Little's law: blocks that wait for memory hide each other's waiting as far as registers, threads
-// and shared memory let them be resident. A copy of 268 MB with 4, 8, 16 and 32 KB in flight on each of 132
-// multiprocessors takes 185, 109, 76 and 69 us; with a chain of 0.7 us the two terms yield 186, 109, 78 and 69.
+// A block that has a multiprocessor to itself loads, computes and stores in turn: e is 1, and times add up. The more
+// blocks are resident the more these phases overlap: e grows. The latency term is Little's law: blocks that wait for
+// memory hide each other's waiting as far as registers, threads and shared memory let them be resident. A copy of 268
+// MB with 4, 8, 16 and 32 KB in flight on each of 132 multiprocessors takes 185, 109, 76 and 69 us.
 #pragma once
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/tuned.h"
@@ -55,55 +55,54 @@ struct SizedFacts {
 // `sizes` has all symbols of the nest. Error: an expression that cannot be evaluated.
 [[nodiscard]] Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes);
 
-// Parameters of the cost, fitted by tools/fit_schedules; of a device, in microseconds, bytes and issue slots.
+// Parameters of the cost, fitted by tools/fit: parts and multiples of the target's figures, microseconds, bytes, and
+// issue slots.
 struct CostModel {
 #define TESSERA_COST_PARAMETERS(X)                                                                                     \
-  X(launch, 3.4)           /* us: an empty kernel, between events */                                                   \
-  X(block, 0.0006)         /* us: a block of the grid, started */                                                      \
-  X(bandwidth, 4.45e6)     /* bytes a us: memory */                                                                    \
-  X(alone, 60e3)           /* bytes a us: memory, of one multiprocessor */                                             \
-  X(cache, 9e6)            /* bytes a us: level-2 cache */                                                             \
-  X(chain, 0.7)            /* us: from the start of a block to the arrival of its loads */                             \
-  X(loop, 0.35)            /* us: a further tile of a loop */                                                          \
-  X(ahead, 0.5)            /* of that, where the tile is loaded before the one before it is computed */                \
-  X(again, 0.5)            /* of that, where the tile comes from the level-2 cache */                                  \
-  X(near, 0.1)             /* of that, where it comes from shared memory */                                            \
-  X(copied, 0.05)          /* of that, where all tiles are copied at once */                                           \
-  X(fold, 0.05)            /* us: a reduction within a warp */                                                         \
-  X(meet, 0.03)            /* us: a barrier, for each doubling of a row's warps */                                     \
-  X(exchange, 0.25)        /* us: a tile that changes threads through shared memory */                                 \
-  X(team, 2)               /* us: blocks that wait for each other, once a round */                                     \
-  X(member, 0.01)          /* us: each block of those */                                                               \
-  X(exchange_team, 0.5)    /* us: a partial result that a thread reads of the others */                                \
-  X(last, 1.5)             /* us: results of several blocks folded by the last one */                                  \
-  X(element, 0.002)        /* us: an element of a thread, computed one after another */                                \
-  X(tail, 0.5)             /* of the part of the last wave that is idle */                                             \
-  X(piece, 20)             /* bytes that a contiguous segment costs beside its own */                                  \
-  X(burst, 64)             /* bytes that memory moves at once, where neighbours of a segment are not near in time */   \
-  X(partial, 32)           /* bytes that each end of a warp's store costs that begins within a sector */               \
-  X(level2, 40e6)          /* bytes: of the level-2 cache, that are still there when they are read again */            \
-  X(p, 2)                  /* exponent of |memory, latency| */                                                         \
-  X(access, 4)             /* issue slots of a load or store */                                                        \
-  X(window, 4)             /* of choosing an access's elements from two */                                             \
-  X(simple, 1)             /* of an addition */                                                                        \
-  X(elementary, 0.7)       /* of one instruction of an elementary function */                                          \
-  X(convert, 1)            /* of an element of less than 32 bits, loaded or stored */                                  \
-  X(divide, 25)            /* of taking an index apart by an unknown extent */                                         \
-  X(divide_constant, 6)    /* by a constant */                                                                         \
-  X(setup, 60)             /* of a thread, beside */                                                                   \
-  X(shuffle, 10)           /* of a fold's step within a warp */                                                        \
-  X(clock, 1750)           /* cycles a us */                                                                           \
-  X(q, 3)                  /* exponent of |a, b| */                                                                    \
-  X(spill, 1)              /* of the time, for each share of registers that is missing */                              \
-  X(registers, 18)         /* registers of a thread beside values */                                                   \
-  X(registers_live, 1)     /* of a value alive */                                                                      \
-  X(registers_loaded, 0.5) /* of a 32-bit word that is loaded */                                                       \
-  X(registers_loop, 14)    /* of a loop */                                                                             \
-  X(registers_stream, 2)   /* of an access */                                                                          \
-  X(registers_row, 1)      /* of a row of a thread's tile */                                                           \
-  X(registers_ahead, 0.5)  /* of a word of the next tile */                                                            \
-  X(registers_shift, 8)    /* of misaligned rows */                                                                    \
-  X(registers_mask, 0.1)   /* of an element of these */
+  X(bandwidth, 1.015)         /* of the peak bandwidth of memory */                                                    \
+  X(alone, 3.106)             /* of a multiprocessor's share of that, that one may take */                             \
+  X(cache, 1.333)             /* of the bandwidth of the level-2 cache */                                              \
+  X(chain, 0.5)               /* memory latencies: from the start of a block to the arrival of its loads */            \
+  X(loop, 0.3246)             /* memory latencies: a further tile of a loop */                                         \
+  X(ahead, 0.5703)            /* of that, where the tile is loaded before the one before it is computed */             \
+  X(again, 0.2034)            /* of that, where the tile comes from the level-2 cache */                               \
+  X(near, 1.704)              /* of that, where it comes from shared memory */                                         \
+  X(copied, 0.3724)           /* of that, where all tiles are copied at once */                                        \
+  X(fold, 0.008879)           /* us: a reduction within a warp */                                                      \
+  X(meet, 0.014)              /* us: a barrier, for each doubling of a row's warps */                                  \
+  X(exchange, 0.0845)         /* us: a tile that changes threads through shared memory */                              \
+  X(team, 1.849)              /* grid barriers: blocks that wait for each other, once a round */                       \
+  X(member, 0.0004734)        /* us: each block of those */                                                            \
+  X(exchange_team, 0.000566)  /* us: a partial result that a thread reads of the others */                             \
+  X(last, 1.26)               /* us: results of several blocks folded by the last one */                               \
+  X(element, 0.001965)        /* us: an element of a thread, computed one after another */                             \
+  X(tail, 1.453)              /* of the part of the last wave that is idle */                                          \
+  X(piece, 20.2)              /* bytes that a contiguous segment costs beside its own */                               \
+  X(unhinted, 0.08764)        /* of what is read, that loads cost which tell caches nothing */                         \
+  X(partial, 235.3)           /* bytes that each end of a warp's store costs that begins within a sector */            \
+  X(level2, 0.2123)           /* of the level-2 cache, that is still there when it is read again */                    \
+  X(access, 0.5005)           /* issue slots of a load or store */                                                     \
+  X(window, 9.362)            /* of choosing an access's elements from two */                                          \
+  X(simple, 0.2)              /* of an addition */                                                                     \
+  X(elementary, 0.1)          /* of one instruction of an elementary function */                                       \
+  X(convert, 0.05017)         /* of an element of less than 32 bits, loaded or stored */                               \
+  X(divide, 35.64)            /* of taking an index apart by an unknown extent */                                      \
+  X(divide_constant, 1)       /* by a constant */                                                                      \
+  X(setup, 5)                 /* of a thread, beside */                                                                \
+  X(shuffle, 3.841)           /* of a fold's step within a warp */                                                     \
+  X(q, 0.7106)                /* exponent of |a, b| of many blocks on a multiprocessor, beside 1 */                    \
+  X(overlap, 1.722)           /* blocks beside the first of which half of that is reached */                           \
+  X(prefetch, 1.768)          /* blocks that loading the next tile ahead is as good as */                              \
+  X(spill, 0.1)               /* of the time, for each share of registers that is missing */                           \
+  X(registers, 5.3)           /* registers of a thread beside values */                                                \
+  X(registers_live, 0.7515)   /* of a value alive */                                                                   \
+  X(registers_loaded, 0.1268) /* of a 32-bit word that is loaded */                                                    \
+  X(registers_loop, 17.53)    /* of a loop */                                                                          \
+  X(registers_stream, 2.958)  /* of an access */                                                                       \
+  X(registers_row, 2.578)     /* of a row of a thread's tile */                                                        \
+  X(registers_ahead, 1.12)    /* of a word of the next tile */                                                         \
+  X(registers_shift, 10.09)   /* of misaligned rows */                                                                 \
+  X(registers_mask, 0.08109)  /* of an element of these */
 #define X(name, value) double name = value;
   TESSERA_COST_PARAMETERS(X)
 #undef X

@@ -46,8 +46,6 @@ private:
   void offer(const BlockPlan& plan, int64_t members = 1) {
     BlockPlan p = plan;
     if (p.loop || p.team) p.schedule.config["online"] = fold_online_ ? 1 : 0;
-    p.schedule.why = BlockFacts::sizes(p);
-    write_config(p);
     visit_(p, members);
   }
   // As it is, and with bounds on registers that let more blocks be resident.
@@ -56,8 +54,10 @@ private:
     offer(p);
     int before = 0;
     for (int64_t registers : kRegisterBounds) {
-      p.min_blocks = static_cast<int>(65536 / (32 * p.warps * registers));
-      if (p.min_blocks >= 2 && p.min_blocks <= 32 && p.min_blocks * p.warps <= 64 && p.min_blocks != before) offer(p);
+      p.min_blocks = static_cast<int>(f_.device.registers / (32 * p.warps * registers));
+      if (p.min_blocks >= 2 && p.min_blocks <= f_.device.resident_blocks &&
+          32 * p.min_blocks * p.warps <= f_.device.resident_threads && p.min_blocks != before)
+        offer(p);
       before = p.min_blocks;
     }
   }
@@ -257,13 +257,20 @@ private:
     p.reads = hint(aligned, false);
     rows_in_tile(p, row, many, aligned);
     rows_in_loop(p, row, access, aligned);
+    // Rows that are aligned here, but not at every size that the kernel may be launched for.
+    if (access > 1 && !f_.row_multiple(access).known) {
+      p.reads = hint(false, false);
+      rows_in_tile(p, row, many, false);
+      rows_in_loop(p, row, 1, false);
+    }
   }
   // What caches are told of loads.
   [[nodiscard]] tile::Caching hint(bool aligned, bool again) const {
     return aligned || f_.one_pass() ? f_.reads(again) : tile::Caching::Normal;
   }
   void rows_in_tile(BlockPlan p, int64_t row, int64_t many, bool aligned) {
-    const int64_t whole = row == 1 ? 1 : std::max<int64_t>(2, power_above(row)), vector = kAccessBytes / f_.usual;
+    const bool one = f_.constant(f_.d.row_count()) == 1;
+    const int64_t whole = one ? 1 : std::max<int64_t>(2, power_above(row)), vector = kAccessBytes / f_.usual;
     if (whole > kMostTile) return;
     const int shift = aligned ? 1 : row_shift(f_, false);
     for (int64_t threads : kThreads)
@@ -273,7 +280,7 @@ private:
           p.shift = misaligned;
           p.columns = static_cast<int>(misaligned > 1 ? power_above(row + misaligned - 1) : whole);
           const int64_t each = r * p.columns / threads;
-          if (each < 1 || each > kMostEach || p.columns > kMostTile) continue;
+          if ((each < 1 && threads > 32) || each > kMostEach || p.columns > kMostTile) continue;
           p.rows = static_cast<int>(r);
           p.warps = static_cast<int>(threads / 32);
           p.turns = 1;
@@ -427,7 +434,9 @@ private:
             p.rows = static_cast<int>(threads * each / columns);
             if (p.rows < 1 || threads > int64_t{p.columns} * std::max(2, p.rows)) continue;
             p.loop = p.rows < length;
-            if (!p.loop) p.rows = static_cast<int>(length == 1 ? 1 : std::max<int64_t>(2, power_above(length)));
+            if (!p.loop)
+              p.rows =
+                  static_cast<int>(f_.constant(f_.d.row_count()) == 1 ? 1 : std::max<int64_t>(2, power_above(length)));
             if (p.loop && p.rows < 2) continue;
             p.warps = static_cast<int>(threads / 32);
             p.steps = p.loop ? static_cast<int>(std::clamp<int64_t>(each / f_.vector, 1, std::max(1, p.rows / 2))) : 1;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <set>
 
 namespace tessera {
 namespace {
@@ -123,8 +124,19 @@ Status verify_target(const Target& t, const std::string& file) {
 }
 
 Result<Target> parse_target(std::string_view text, const std::string& file) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  // The parser keeps the last of two values of one name, and says nothing.
+  std::string twice;
+  std::vector<std::set<std::string>> names;
+  auto watch = [&](int, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
+    if (event == nlohmann::json::parse_event_t::object_start) names.emplace_back();
+    if (event == nlohmann::json::parse_event_t::object_end) names.pop_back();
+    if (event == nlohmann::json::parse_event_t::key && !names.back().insert(parsed.get<std::string>()).second)
+      twice = parsed.get<std::string>();
+    return true;
+  };
+  const auto json = nlohmann::json::parse(text, watch, /*allow_exceptions=*/false);
   if (json.is_discarded()) return broken(file, "the text is no JSON");
+  if (!twice.empty()) return broken(file, "'" + twice + "' is given twice");
   try {
     Target t = read(JsonValue(json, "target"));
     TESSERA_TRY(verify_target(t, file));

@@ -19,27 +19,16 @@ int capability(std::string_view arch) {
   return arch.starts_with("sm_") ? std::atoi(std::string(arch.substr(3)).c_str()) : 0;
 }
 
-Diagnostic unknown_target(const std::string& wanted, Target::Kind kind) {
+Diagnostic unknown_target(const std::string& wanted) {
   std::vector<std::string> known;
   std::string list;
-  for (const Target& t : shipped_targets())
-    if (t.kind == kind) {
-      known.push_back(t.name);
-      list += (list.empty() ? "" : ", ") + t.name;
-    }
-  Diagnostic d(ErrorCode::Usage, "no target is called '" + wanted + "', and there is no such file");
+  for (const Target& t : shipped_targets()) {
+    known.push_back(t.name);
+    list += (list.empty() ? "" : ", ") + t.name;
+  }
+  Diagnostic d(ErrorCode::Usage, "no target is called '" + wanted + "'");
   if (const auto close = similar(wanted, known); !close.empty()) d.note("did you mean '" + close + "'?");
-  return std::move(d)
-      .note("known " + std::string(name(kind)) + " targets: " + list)
-      .note("a target file is given by a path that holds a '/' or ends in .json");
-}
-
-Result<Target> wanted_target(const std::string& wanted, Target::Kind kind) {
-  for (const Target& t : shipped_targets())
-    if (t.name == wanted) return t;
-  if (wanted.find('/') == std::string::npos && !wanted.ends_with(".json")) return unknown_target(wanted, kind);
-  TESSERA_ASSIGN(std::string text, read_file(wanted));
-  return parse_target(text, wanted);
+  return std::move(d).note("known targets: " + list).note("the path of a target file holds a '/' or ends in .json");
 }
 
 // The shipped GPU by name; else by architecture; else the nearest architecture, a newer one for as much as an older.
@@ -107,17 +96,29 @@ Target scaled_target(const Target& base, const DeviceFacts& device) {
   return t;
 }
 
+Result<Target> named_target(const std::string& wanted) {
+  for (const Target& t : shipped_targets())
+    if (t.name == wanted) return t;
+  if (wanted.find('/') == std::string::npos && !wanted.ends_with(".json")) return unknown_target(wanted);
+  TESSERA_ASSIGN(std::string text, read_file(wanted));
+  return parse_target(text, wanted);
+}
+
 Result<ChosenTarget> choose_target(const std::string& wanted, const DeviceFacts& device) {
   if (!wanted.empty()) {
-    TESSERA_ASSIGN(Target t, wanted_target(wanted, device.kind));
+    TESSERA_ASSIGN(Target t, named_target(wanted));
     if (t.kind != device.kind)
       return Diagnostic(ErrorCode::Usage, "target '" + wanted + "' is of kind " + std::string(name(t.kind)) +
                                               ", the device is " + std::string(name(device.kind)));
     return ChosenTarget{std::move(t), wanted, ""};
   }
+  if (const char* variable = std::getenv("TESSERA_TARGET"); variable && *variable) {
+    TESSERA_ASSIGN(Target t, named_target(variable));
+    if (t.kind == device.kind) return ChosenTarget{std::move(t), variable, ""};
+  }
   if (device.kind == Target::Kind::Cuda) return choose_gpu(device);
-  const int bytes = device.vector_bytes;
-  return ChosenTarget{shipped_target(bytes >= 64 ? "avx512" : bytes >= 32 ? "avx2" : "portable"), "", ""};
+  const std::string_view host = device.vector_bytes >= 64 ? "avx512" : device.vector_bytes >= 32 ? "avx2" : "portable";
+  return ChosenTarget{shipped_target(host), std::string(host), ""};
 }
 
 } // namespace tessera

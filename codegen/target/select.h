@@ -28,7 +28,10 @@ struct ChosenTarget {
   std::string warning; // where figures were scaled from another device; else empty
 };
 
-// `wanted`: the name of a shipped target or the path of a target file; empty: by the device. Errors: Usage for a name
+// The target of a name that is shipped, or of a file. Errors as for choose_target.
+[[nodiscard]] Result<Target> named_target(const std::string& wanted);
+// `wanted`: the name of a shipped target or the path of a target file; empty: the one that TESSERA_TARGET names, if it
+// is of the device's kind, else by the device. Errors: Usage for a name
 // that is not known, which lists those that are, and for a target of the other kind of device; those of reading and
 // parsing a file.
 [[nodiscard]] Result<ChosenTarget> choose_target(const std::string& wanted, const DeviceFacts& device);

@@ -52,7 +52,7 @@ struct Target {
   // Bandwidth, in bytes per microsecond.
   double memory_peak_bytes_per_us = 0; // memory clock times bus width
   double memory_bytes_per_us = 0;      // memory, of the whole device, reads and writes together
-  double core_memory_bytes_per_us = 0; // memory, of one core that runs alone
+  double core_memory_bytes_per_us = 0; // memory, of one multiprocessor or core that works alone
   double l1_bytes_per_us = 0;          // level-1 cache of one core
   double l2_bytes_per_us = 0;          // level-2 cache: of a whole GPU, of one core of a host
   double l3_bytes_per_us = 0;          // level-3 cache of one core
@@ -86,9 +86,11 @@ struct Target {
   std::vector<FigureSource> sources; // of each of target_fields(); empty for a target that no file describes
 
   [[nodiscard]] bool is_gpu() const { return kind == Kind::Cuda; }
-  // Bytes that memory moves in the time of one f32 instruction of one lane, all multiprocessors working.
+  // Bytes that memory moves in the time of one f32 instruction of one lane: of a GPU all of whose multiprocessors work,
+  // of one core of a host.
   [[nodiscard]] double bytes_per_instruction() const {
-    return memory_bytes_per_us / ((is_gpu() ? multiprocessors : cores) * fma_per_cycle * clock_mhz);
+    const double bytes = is_gpu() ? memory_bytes_per_us / multiprocessors : core_memory_bytes_per_us;
+    return bytes / (fma_per_cycle * clock_mhz);
   }
 };
 

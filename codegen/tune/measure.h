@@ -1,6 +1,6 @@
 // Candidates of one nest, each compiled as a model of one kernel, and run on the device with data made up for it.
 #pragma once
-#include "codegen/driver/backend.h"
+#include "codegen/device/backend.h"
 #include "codegen/schedule/candidates.h"
 #include "codegen/tune/search.h"
 #include "runtime/executor.h"

@@ -1,11 +1,6 @@
-// The table of passes, the default pipeline, and the runner: everything about passes that is not their work.
+// The table of graph passes and the default pipeline.
 #include "graph/passes/pass.h"
 #include "graph/passes/passes.h"
-#include "graph/support/log.h"
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
 
 namespace tessera {
 
@@ -56,89 +51,32 @@ const PassDef* find_graph_pass(std::string_view name) {
   return nullptr;
 }
 
-namespace {
-#ifdef TESSERA_DEBUG
-constexpr bool kDebug = true;
-#else
-constexpr bool kDebug = false;
-#endif
-
-int live_nodes(const Graph& graph) {
+std::string GraphSubject::text() const { return print(graph_); }
+Status GraphSubject::verify() const { return tessera::verify(graph_); }
+int GraphSubject::size() const {
   int n = 0;
-  for (int i = 0; i < graph.node_count(); ++i) n += !graph.node(NodeId{i}).removed;
+  for (int i = 0; i < graph_.node_count(); ++i) n += graph_.node(NodeId{i}).removed ? 0 : 1;
   return n;
 }
 
-Result<std::vector<std::string>> disabled_passes(const PipelineOptions& options) {
-  std::vector<std::string> out = options.disabled;
-  const char* text = std::getenv("TESSERA_DISABLE_PASSES");
-  std::string_view rest = text ? text : "";
-  while (!rest.empty()) {
-    size_t comma = rest.find(',');
-    if (std::string_view one = rest.substr(0, comma); !one.empty()) out.emplace_back(one);
-    rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
-  }
-  for (const std::string& name : out)
-    if (!find_graph_pass(name))
-      return Diagnostic(ErrorCode::Usage, "cannot disable pass '" + name + "': there is no such pass");
-  return out;
-}
-
-std::string dump_name(size_t position, std::string_view pass) {
-  char number[24];
-  std::snprintf(number, sizeof number, "%03zu", position);
-  return std::string(number) + "-" + std::string(pass) + ".graph";
-}
-} // namespace
-
 Result<std::vector<PassStats>> run_pipeline(Graph& graph, const PipelineOptions& options) {
-  const std::vector<std::string>& names = options.passes.empty() ? default_pipeline() : options.passes;
-  std::vector<const PassDef*> sequence;
-  for (const std::string& name : names) {
+  std::vector<PassStep> steps;
+  for (const std::string& name : options.passes.empty() ? default_pipeline() : options.passes) {
     const PassDef* pass = find_graph_pass(name);
     if (!pass) {
       std::string known;
       for (const PassDef& p : graph_passes()) known += (known.empty() ? "" : ", ") + std::string(p.name);
       return Diagnostic(ErrorCode::Usage, "there is no pass '" + name + "'").note("passes are " + known);
     }
-    sequence.push_back(pass);
+    steps.push_back({pass->name, [&, pass] { return pass->run(graph, options.options); }});
   }
-  TESSERA_ASSIGN(const std::vector<std::string> disabled, disabled_passes(options));
-  if (dump_enabled()) write_dump(dump_name(0, "input"), print(graph));
-  std::vector<PassStats> all;
-  for (size_t i = 0; i < sequence.size(); ++i) {
-    const PassDef& pass = *sequence[i];
-    if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) continue;
-    auto fail = [&](Diagnostic d) {
-      d.message = "failed in pass " + std::string(pass.name) + ": " + d.message;
-      return d;
-    };
-    CheckContext context("pass " + std::string(pass.name) + " on graph " + graph.name());
-    PassStats stats;
-    stats.name = pass.name;
-    stats.nodes_before = live_nodes(graph);
-    const std::string before = kDebug ? print(graph) : "";
-    auto start = std::chrono::steady_clock::now();
-    auto changed = pass.run(graph, options.options);
-    stats.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    if (!changed.ok()) return fail(std::move(changed).take_error());
-    stats.changed = *changed;
-    stats.nodes_after = live_nodes(graph);
-    if (kDebug && !stats.changed)
-      TESSERA_CHECK(print(graph) == before,
-                    "pass " + std::string(pass.name) + " changed the graph and said that it did not");
-    if (stats.changed && (kDebug || options.verify))
-      if (auto status = verify(graph); !status.ok()) return fail(std::move(status).take_error());
-    if (log_enabled(LogChannel::Passes)) {
-      char line[160];
-      std::snprintf(line, sizeof line, "%-16s %-9s %5d -> %5d nodes  %.2f ms", stats.name.c_str(),
-                    stats.changed ? "changed" : "unchanged", stats.nodes_before, stats.nodes_after, stats.milliseconds);
-      log_write(LogChannel::Passes, line);
-    }
-    if (stats.changed && dump_enabled()) write_dump(dump_name(i + 1, pass.name), print(graph));
-    all.push_back(std::move(stats));
-  }
-  return all;
+  PassRunOptions run = options.run;
+  for (const std::string& name : run.disabled)
+    if (!find_graph_pass(name))
+      return Diagnostic(ErrorCode::Usage, "cannot disable pass '" + name + "': there is no such pass");
+  for (std::string& name : passes_disabled_by_environment()) run.disabled.push_back(std::move(name));
+  GraphSubject subject(graph);
+  return run_steps(subject, steps, run);
 }
 
 } // namespace tessera

@@ -262,10 +262,34 @@ TEST_F(Command, OptRunsPassesOverText) {
   expect(0, "opt '" + tile + "'", {"tile.kernel @sum"});
   expect(0, "opt '" + tile + "' --passes llvm --vector-bytes 32", {"define"});
   expect(0, "opt '" + model("mlp") + "' --passes default", {"matmul"});
-  expect(2, "opt '" + graph + "' --passes fuse,cse", {"can only stand last"});
+  expect(2, "opt '" + graph + "' --passes tile,cse", {"'tile' prints and can only stand last"});
   std::ofstream(path("bad.graph"))
       << "graph @main(%x: f32[b]) -> (%y: f32[b]) where b in [0, ?] {\n  %y = nonsense(%x) : f32[b]\n}\n";
   expect(4, "opt bad.graph", {"bad.graph:2", "nonsense"});
+}
+
+// Figures of a device by name and by file; what is wrong with either is said in one error.
+TEST_F(Command, TargetsAreNamedOrFiles) {
+  const std::string compile = "compile '" + model("relu") + "' -o x.tsr ", explain = "explain '" + model("relu") + "' ";
+  expect(0, compile + "--device cuda --arch sm_80", {"for cuda sm_80"});
+  expect(0, compile + "--device cuda --arch sm_90 --target a100", {"for cuda sm_90"});
+  expect(0, explain + "--device cuda --arch sm_80", {"cuda sm_80 (figures of a100)"});
+  expect(0, explain + "--device cuda --arch sm_90 --target rtx4090", {"cuda sm_90 (figures of rtx4090)"});
+  expect(0, explain + "--target portable", {"sse (figures of portable)"});
+  expect(2, explain + "--target a10",
+         {"no target is called 'a10'", "did you mean 'a100'?", "h200, h100, a100, rtx4090"});
+  expect(2, explain + "--device cpu --target a100", {"target 'a100' is of kind cuda, the device is cpu"});
+  expect(4, explain + "--target none.json", {"none.json", "No such file"});
+  std::ofstream(path("bad.json")) << R"({"name": "bad", "kind": "cpu", "measured": {"coers": 4}})";
+  expect(4, explain + "--target bad.json", {"bad.json", "'coers'", "did you mean 'cores'?"});
+
+  expect(0, "calibrate --device cpu --threads 1 -o mine.json --json c.json",
+         {"memory_bytes_per_us", "--target mine.json"});
+  expect(0, explain + "--device cpu --target mine.json", {"(figures of mine.json)"});
+  expect(0, "run '" + model("relu") + "' --device cpu --target mine.json", {});
+  expect(4, "calibrate --device cpu -o none/mine.json", {"none/mine.json"});
+  expect(0, "calibrate --list", {"saturating_bytes", "loads in flight", "rtx4090", "sm_89"});
+  expect(2, "calibrate --device tpu", {"there is no device 'tpu'"});
 }
 
 // On the host only kernels of fixed sizes have a choice; what is found is listed, carried elsewhere, pinned and

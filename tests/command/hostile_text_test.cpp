@@ -158,7 +158,7 @@ TEST_F(HostileText, CommandLine) {
   check(2, "run m.onnx " + h);
   check(2, "run m.onnx " + in_shell("--" + hostile("h")));
   for (const char* option : {"--shape", "--input", "--specialize", "--disable-pass", "--device", "--arch", "--on-miss",
-                             "--threads", "--tune-share"}) {
+                             "--threads", "--tune-share", "--target"}) {
     check(2, std::string("run m.onnx ") + option + " " + h);
     check(2, std::string("run m.onnx ") + option + " " + value);
   }

@@ -1,10 +1,10 @@
 // Plans for an NVIDIA GPU, made without one: what of the models' layers the libraries compute with which epilogue, what
 // is refused and why. The texts in golden/ are rewritten with TESSERA_BLESS=1.
-#include "codegen/driver/legalize.h"
 #include "frontend/onnx/importer.h"
 #include "fusion/library_epilogue.h"
 #include "graph/ops/op.h"
 #include "graph/passes/pass.h"
+#include "tests/driver/cuda.h"
 #include <algorithm>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -14,11 +14,8 @@ namespace tessera {
 namespace {
 
 Result<FusionPlan> plan_for_cuda(Graph& graph, const CudaLibraries& libraries = {}) {
-  TESSERA_TRY(legalize_for_cuda(graph, libraries));
-  FusionOptions options;
-  options.device_supports = cuda_supports;
-  configure_for_cuda(options, libraries);
-  return plan_fusion(graph, options);
+  TESSERA_TRY(driver_test::legalize_for_cuda(graph, libraries));
+  return plan_fusion(graph, driver_test::cuda_fusion(libraries));
 }
 
 // One line for each kind of group and of refusal, in order of first appearance, with how often it occurs.

@@ -1,8 +1,9 @@
 // Products of one operand become one: the same values, and what would lose by it stays.
-#include "codegen/driver/join_products.h"
+#include "codegen/device/cuda/join_products.h"
 #include "graph/ops/op.h"
 #include "graph/reference/evaluator.h"
 #include "graph/sym/env.h"
+#include "tests/driver/cuda.h"
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -30,10 +31,12 @@ struct Layer {
   void joined(int count, int padded = 0) {
     std::map<std::string, Tensor> inputs{{"x", numbers(dtype, {5, 16}, 3)}};
     auto before = evaluate_graph(g, inputs);
-    auto made = join_products(g, {});
-    ASSERT_TRUE(made.ok()) << made.error().str();
-    EXPECT_EQ(made->joined, count) << print(g);
-    EXPECT_EQ(made->padded, padded) << print(g);
+    auto joined = join_products(g, {});
+    ASSERT_TRUE(joined.ok()) << joined.error().str();
+    EXPECT_EQ(*joined, count) << print(g);
+    auto widened = pad_products(g, {});
+    ASSERT_TRUE(widened.ok()) << widened.error().str();
+    EXPECT_EQ(*widened, padded) << print(g);
     auto fine = verify(g);
     ASSERT_TRUE(fine.ok()) << fine.error().str();
     auto after = evaluate_graph(g, inputs);
@@ -43,12 +46,7 @@ struct Layer {
       EXPECT_TRUE(same.same) << o << ": " << same.message;
     }
   }
-  [[nodiscard]] FusionPlan plan() {
-    FusionOptions options;
-    options.device_supports = cuda_supports;
-    configure_for_cuda(options, {});
-    return plan_fusion(g, options).value();
-  }
+  [[nodiscard]] FusionPlan plan() { return plan_fusion(g, driver_test::cuda_fusion()).value(); }
   [[nodiscard]] int products() const {
     int n = 0;
     for (NodeId id : g.order()) n += g.node(id).op->name == std::string_view("matmul") ? 1 : 0;
@@ -177,7 +175,7 @@ int padded_in_each_call(int64_t rows) {
   std::map<std::string, Tensor> inputs{{"x", numbers(DType::F16, {rows, 256}, 1)},
                                        {"w", numbers(DType::F16, {301, 256}, 2)}};
   auto before = evaluate_graph(g, inputs);
-  auto made = join_products(g, {});
+  auto made = pad_products(g, {});
   EXPECT_TRUE(made.ok());
   auto fine = verify(g);
   EXPECT_TRUE(fine.ok()) << fine.error().str();
@@ -185,12 +183,27 @@ int padded_in_each_call(int64_t rows) {
   if (!made.ok() || !before.ok() || !after.ok()) return -1;
   auto same = compare((*after)[0], (*before)[0], 1e-6, 1e-6);
   EXPECT_TRUE(same.same) << same.message;
-  return made->padded;
+  return *made;
 }
 
 TEST(JoinProducts, WeightsOfRunTimeArePaddedWhereManyRowsMakeUpForTheCopy) {
   EXPECT_EQ(padded_in_each_call(512), 1);
   EXPECT_EQ(padded_in_each_call(4), 0);
+}
+
+// Two families with one bias: the joined biases have names of their own.
+TEST(JoinProducts, ValuesHaveOneNameEach) {
+  Layer l(DType::F32);
+  const ValueId bias = l.constant({24});
+  const ValueId other = l.op("neg", {l.x});
+  std::vector<ValueId> sums;
+  for (ValueId operand : {l.x, other}) {
+    const ValueId q = l.op("add", {l.op("matmul", {operand, l.constant({16, 24})}), bias});
+    const ValueId k = l.op("add", {l.op("matmul", {operand, l.constant({16, 24})}), bias});
+    sums.push_back(l.op("matmul", {q, l.op("transpose", {k}, {{"perm", Ints{1, 0}}})}));
+  }
+  l.g.add_output("y", l.op("mul", {sums[0], sums[1]}));
+  l.joined(2);
 }
 
 TEST(JoinProducts, WeightsAreCopiedOnceForAllVariants) {
@@ -202,7 +215,7 @@ TEST(JoinProducts, WeightsAreCopiedOnceForAllVariants) {
     ValueId b = g.apply("matmul", {x, g.add_constant(parts[1])}).value();
     ValueId turned = g.apply("transpose", {a}, {{"perm", Ints{1, 0}}}).value();
     g.add_output("y", g.apply("matmul", {turned, b}).value());
-    EXPECT_EQ(join_products(g, {}).value().joined, 1);
+    EXPECT_EQ(join_products(g, {}).value(), 1);
     for (NodeId id : g.order())
       if (const Tensor* t = g.constant(g.node(id).results[0])) return *t;
     return Tensor();

@@ -1,12 +1,15 @@
 // What is decided and rewritten for an NVIDIA GPU before planning: the rewritten graph computes the same, weights lie
 // as their reader wants them, and each route is taken for its reason.
-#include "codegen/driver/legalize.h"
 #include "graph/ops/op.h"
 #include "graph/reference/evaluator.h"
+#include "tests/driver/cuda.h"
 #include <gtest/gtest.h>
 
 namespace tessera {
 namespace {
+
+using driver_test::cuda_fusion;
+using driver_test::legalize_for_cuda;
 
 Tensor numbers(DType dtype, Dims dims, uint64_t seed) {
   Tensor t = Tensor::create(dtype, std::move(dims)).value();
@@ -45,10 +48,7 @@ Graph graph_of(const ConvGraphText& c) {
 }
 
 FusionPlan planned(Graph& g, const CudaLibraries& libraries = {}) {
-  FusionOptions options;
-  options.device_supports = cuda_supports;
-  configure_for_cuda(options, libraries);
-  auto plan = plan_fusion(g, options);
+  auto plan = plan_fusion(g, cuda_fusion(libraries));
   EXPECT_TRUE(plan.ok()) << (plan.ok() ? "" : plan.error().str());
   return plan.ok() ? std::move(*plan) : FusionPlan();
 }
@@ -100,11 +100,6 @@ TEST(LegalizeCuda, ConvolutionsOfSinglePointsAreProducts) {
     plan = legalized(c, g);
     EXPECT_EQ(plan.groups[0].call.kind, LibraryCall::Kind::Conv);
   }
-  c.attributes = window({1, 1}, {0, 0}, {0, 0}, {1, 1}, 1, true);
-  CudaLibraries libraries;
-  libraries.single_points_are_products = false;
-  plan = legalized(c, g, libraries);
-  EXPECT_EQ(plan.groups[0].call.kind, LibraryCall::Kind::Conv);
 }
 
 TEST(LegalizeCuda, AnInputThatHasToMoveLeavesTheWeightAsItIs) {

@@ -1,6 +1,6 @@
 // Loop nests to code objects: what is shared, what the cache keeps, what is said where nothing assembles.
 #include "../schedule/nests.h"
-#include "codegen/driver/gpu_kernels.h"
+#include "codegen/device/cuda/gpu_kernels.h"
 #include "codegen/target/select.h"
 #include "runtime/cuda/code_object.h"
 #include <cstdlib>

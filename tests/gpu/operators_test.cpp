@@ -2,7 +2,7 @@
 // generated kernels run on the emulator, library calls by plain loops; held against the record's reference.
 #include "../fusion/harness.h"
 #include "../ops/samples_run.h"
-#include "codegen/driver/backend.h"
+#include "codegen/driver/pipeline.h"
 #include "emulated.h"
 #include <cctype>
 
@@ -43,23 +43,17 @@ TEST_P(GpuOperators, OnTheEmulatorAgreesWithTheReference) {
         wanted.push_back((*expected)[r]);
       }
     Graph& graph = g->graph;
-    auto passes = run_pipeline(graph, {});
-    ASSERT_TRUE(passes.ok()) << passes.error().str();
     auto backend = Backend::create(options);
     ASSERT_TRUE(backend.ok()) << backend.error().str();
-    auto legal = (*backend)->legalize(graph);
-    ASSERT_TRUE(legal.ok()) << legal.error().str();
-    FusionOptions fusion;
-    fusion.device_supports = [&](const Graph& in, NodeId id, std::string* why) {
-      std::string reason;
-      return (*backend)->supports(in, id, why ? why : &reason);
-    };
-    (*backend)->configure(fusion);
-    auto plan = plan_fusion(graph, fusion);
-    ASSERT_TRUE(plan.ok()) << plan.error().str();
-    auto got = run_plan(graph, *plan, inputs);
-    ASSERT_TRUE(got.ok()) << got.error().str() << print(graph, *plan);
-    EXPECT_EQ(test::difference(*got, wanted, sample.tolerance), "") << print(graph, *plan);
+    Compilation compilation(graph, **backend, options);
+    std::vector<std::string> pipeline = compile_pipeline(options.device).value();
+    ASSERT_TRUE(stop_after(pipeline, "fuse-attention").ok());
+    auto passes = run_passes(compilation, pipeline, {});
+    ASSERT_TRUE(passes.ok()) << passes.error().str();
+    const FusionPlan& plan = compilation.plan();
+    auto got = run_plan(graph, plan, inputs);
+    ASSERT_TRUE(got.ok()) << got.error().str() << print(graph, plan);
+    EXPECT_EQ(test::difference(*got, wanted, sample.tolerance), "") << print(graph, plan);
   }
   RecordProperty("kernels", test::emulated_runs() - before);
 }

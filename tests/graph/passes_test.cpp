@@ -100,7 +100,7 @@ TEST_P(PassGolden, Matches) {
   Graph graph = input->clone();
   PipelineOptions options;
   options.passes = golden.passes;
-  options.verify = true;
+  options.run.verify = true;
   options.options.values = golden.options;
   auto stats = run_pipeline(graph, options);
   ASSERT_TRUE(stats.ok()) << stats.error().str();
@@ -165,7 +165,7 @@ TEST(PassRunner, DisablesAndRefuses) {
   Graph g = parsed(kSmall);
   PipelineOptions options;
   options.passes = {"simplify", "dce"};
-  options.disabled = {"simplify"};
+  options.run.disabled = {"simplify"};
   auto stats = run_pipeline(g, options);
   ASSERT_TRUE(stats.ok());
   EXPECT_EQ(stats->size(), 1u);
@@ -175,9 +175,9 @@ TEST(PassRunner, DisablesAndRefuses) {
   unsetenv("TESSERA_DISABLE_PASSES");
   ASSERT_TRUE(stats.ok());
   EXPECT_TRUE(stats->empty());
-  options.disabled = {"nothing"};
+  options.run.disabled = {"nothing"};
   EXPECT_EQ(run_pipeline(g, options).error().code, ErrorCode::Usage);
-  options.disabled.clear();
+  options.run.disabled.clear();
   options.passes = {"optimise"};
   EXPECT_EQ(run_pipeline(g, options).error().code, ErrorCode::Usage);
   options.passes = {"fold"};
@@ -199,6 +199,58 @@ TEST(PassRunner, TheTableAndThePipelineAgree) {
   for (const std::string& name : default_pipeline())
     EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
   EXPECT_EQ(find_graph_pass("nothing"), nullptr);
+}
+
+// A number that passes change, in place of a graph.
+struct Number final : PassSubject {
+  int value = 0;
+  [[nodiscard]] std::string_view level() const override { return value < 10 ? "small" : "large"; }
+  [[nodiscard]] std::string name() const override { return "n"; }
+  [[nodiscard]] std::string text() const override { return std::to_string(value); }
+  [[nodiscard]] Status verify() const override {
+    return value <= 20 ? Status() : Diagnostic(ErrorCode::Internal, "above 20");
+  }
+  [[nodiscard]] int size() const override { return value; }
+};
+
+TEST(PassRunner, TransformsAnything) {
+  Number n;
+  auto add = [&](int amount, int least) {
+    return [&n, amount, least]() -> Result<bool> {
+      const bool adds = n.value < least;
+      n.value += adds ? amount : 0;
+      return adds;
+    };
+  };
+  const PassStep steps[] = {{"five", add(5, 100), -1}, {"one", add(1, 3), -1}, {"again", add(2, 14), 0}};
+  auto stats = run_steps(n, steps, {});
+  ASSERT_TRUE(stats.ok()) << stats.error().str();
+  EXPECT_EQ(n.value, 19) << "5 and 2, again from five 5 and 2, and again 5";
+  std::string names;
+  for (const PassStats& s : *stats) names += s.name + (s.changed ? "+ " : "- ");
+  EXPECT_EQ(names, "five+ one- again+ five+ one- again+ five+ one- again- ");
+  EXPECT_EQ(stats->front().level, "small");
+  EXPECT_EQ(stats->back().level, "large");
+  EXPECT_EQ(stats->back().nodes_after, n.value);
+}
+
+TEST(PassRunner, VerifiesWhatChanged) {
+  Number n;
+  n.value = 18;
+  auto one = [&]() -> Result<bool> {
+    ++n.value;
+    return true;
+  };
+  PassRunOptions options;
+  options.verify = true;
+  const PassStep steps[] = {{"a", one, -1}, {"b", one, -1}, {"c", one, -1}, {"d", one, -1}};
+  auto stats = run_steps(n, steps, options);
+  ASSERT_FALSE(stats.ok());
+  EXPECT_EQ(stats.error().message, "failed in pass c: above 20");
+  options.disabled = {"a", "d"};
+  n.value = 18;
+  EXPECT_TRUE(run_steps(n, steps, options).ok());
+  EXPECT_EQ(n.value, 20);
 }
 
 // Ten thousand nodes in a row: neither deep recursion nor time that grows with the square.

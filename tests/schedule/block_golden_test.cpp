@@ -1,15 +1,45 @@
-// Kernels for a GPU of typical nests, whole, one file for each set of sizes: TESSERA_BLESS=1 rewrites them.
+// Fixed schedules of typical nests, lowered for a GPU: TESSERA_BLESS=1 rewrites the texts.
 #include "block_harness.h"
+#include "codegen/schedule/block_config.h"
+#include "codegen/schedule/space.h"
+#include "codegen/target/select.h"
 #include "nests.h"
+#include <optional>
 
 namespace tessera::test {
 namespace {
 
-// `count` kernels, of which those in `which` are compared.
-void expect_block_golden(const std::string& name, const Problem& p, size_t count, const std::vector<size_t>& which) {
-  std::vector<ScheduledKernel> kernels = lower_blocks(p);
-  ASSERT_EQ(kernels.size(), count);
-  for (size_t i : which) expect_golden("block_" + name + (count > 1 ? "_" + std::to_string(i) : ""), kernels[i]);
+// The first schedule of the space, at sizes of 4096 (of 64 along columns of rows), with this form and tile.
+struct Wanted {
+  ScheduleKind kind;
+  int rows, columns, warps;
+  bool staged = false;
+};
+void expect_block_golden(const std::string& name, const Problem& p, const Wanted& w) {
+  const Target device = shipped_target("h200");
+  auto domain = make_domain(p.graph, p.nest);
+  ASSERT_TRUE(domain.ok());
+  BlockFacts facts(p.graph, p.nest, *domain, device);
+  CallSizes sizes;
+  for (const char* symbol : {"n", "m", "s", "t", "b", "c", "h"})
+    if (auto s = p.graph.env().find(symbol)) sizes[s->symbol_id()] = 4096;
+  auto sized = sized_facts(facts, sizes);
+  ASSERT_TRUE(sized.ok());
+  std::optional<ScheduledKernel> kernel;
+  for_each_schedule(facts, *sized, sizes, true, [&](const BlockPlan& plan, int64_t) {
+    if (kernel || plan.schedule.kind != w.kind || plan.rows != w.rows || plan.columns != w.columns ||
+        plan.warps != w.warps || plan.staged != w.staged)
+      return;
+    BlockPlan q = plan;
+    write_config(q);
+    TunedSchedule t{q.schedule, {}};
+    for (int64_t n : sized->extents) t.extents.push_back({n > 4000 ? 1 : n, n, 1});
+    if (auto legal = tuned_plan(facts, t))
+      if (auto k = lower_block(p.graph, p.nest, *domain, *legal, p.nest.name); k.ok()) kernel = std::move(*k);
+  });
+  ASSERT_TRUE(kernel.has_value()) << name;
+  kernel->schedule.why = "a fixed schedule";
+  expect_golden("block_" + name, *kernel);
 }
 
 Problem add() {
@@ -73,16 +103,31 @@ Problem masked_softmax() {
     })");
 }
 
-TEST(BlockGolden, Add) { expect_block_golden("add", add(), 1, {0}); }
-TEST(BlockGolden, BiasGelu) { expect_block_golden("bias_gelu", bias_gelu_768(), 1, {0}); }
-TEST(BlockGolden, Softmax) { expect_block_golden("softmax", softmax("f16"), 10, {1, 3, 5, 9}); }
-TEST(BlockGolden, MaskedSoftmax) { expect_block_golden("masked_softmax", masked_softmax(), 7, {4}); }
-TEST(BlockGolden, LayerNorm) { expect_block_golden("layer_norm", layer_norm("768", "f16"), 1, {0}); }
-TEST(BlockGolden, TransposeAdd) { expect_block_golden("transpose_add", transpose_add(), 2, {0, 1}); }
-TEST(BlockGolden, ColumnSum) { expect_block_golden("column_sum", column_sum(), 4, {0, 2, 3}); }
-TEST(BlockGolden, SpatialMean) { expect_block_golden("spatial_mean", spatial_mean(), 1, {0}); }
-TEST(BlockGolden, Rope) { expect_block_golden("rope", rope(), 1, {0}); }
-TEST(BlockGolden, Embedding) { expect_block_golden("embedding", embedding(), 1, {0}); }
+TEST(BlockGolden, Add) { expect_block_golden("add", add(), {ScheduleKind::BlockFlat, 1, 1024, 8}); }
+TEST(BlockGolden, BiasGelu) { expect_block_golden("bias_gelu", bias_gelu_768(), {ScheduleKind::BlockFlat, 256, 8, 8}); }
+TEST(BlockGolden, Softmax) {
+  expect_block_golden("softmax_rows", softmax("f16"), {ScheduleKind::BlockRows, 1, 4096, 4});
+  expect_block_golden("softmax_loop", softmax("f16"), {ScheduleKind::BlockLoop, 1, 1024, 4});
+}
+TEST(BlockGolden, MaskedSoftmax) {
+  expect_block_golden("masked_softmax", masked_softmax(), {ScheduleKind::BlockRows, 1, 4096, 8});
+}
+TEST(BlockGolden, LayerNorm) {
+  expect_block_golden("layer_norm", layer_norm("768", "f16"), {ScheduleKind::BlockRows, 1, 1024, 2});
+}
+TEST(BlockGolden, TransposeAdd) {
+  expect_block_golden("transpose_add", transpose_add(), {ScheduleKind::BlockFlat, 64, 64, 8});
+  expect_block_golden("transpose_add_staged", transpose_add(), {ScheduleKind::BlockFlat, 64, 64, 8, true});
+}
+TEST(BlockGolden, ColumnSum) {
+  expect_block_golden("column_sum", column_sum(), {ScheduleKind::BlockColumns, 32, 64, 8});
+  expect_block_golden("column_sum_shared", column_sum(), {ScheduleKind::BlockTeam, 32, 32, 4});
+}
+TEST(BlockGolden, SpatialMean) {
+  expect_block_golden("spatial_mean", spatial_mean(), {ScheduleKind::BlockRows, 4, 64, 2});
+}
+TEST(BlockGolden, Rope) { expect_block_golden("rope", rope(), {ScheduleKind::BlockFlat, 16, 64, 8}); }
+TEST(BlockGolden, Embedding) { expect_block_golden("embedding", embedding(), {ScheduleKind::BlockFlat, 256, 4, 8}); }
 
 } // namespace
 } // namespace tessera::test

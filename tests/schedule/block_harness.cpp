@@ -126,4 +126,36 @@ bool conditions_hold(const Graph& graph, const ScheduledKernel& kernel, const Si
   return true;
 }
 
+CallSizes by_id(const Problem& p, const Sizes& sizes) {
+  CallSizes out;
+  for (const auto& [name, size] : sizes)
+    if (auto s = p.graph.env().find(name)) out[s->symbol_id()] = size;
+  return out;
+}
+Meant meant(const Case& c) {
+  Meant m;
+  std::vector<Tensor> loads;
+  std::unordered_map<uint64_t, int64_t> symbols = by_id(c.problem, c.sizes);
+  for (ValueId v : c.problem.nest.loads) {
+    Dims dims;
+    for (const SymExpr& d : c.problem.graph.type(v).shape) dims.push_back(d.eval(symbols).value());
+    Tensor t = Tensor::create(c.problem.graph.type(v).dtype, dims).value();
+    for (int64_t i = 0; i < t.count(); ++i) t.set_f64(i, static_cast<double>((i * 7 + 3) % 11) / 8 - 0.6);
+    m.inputs[c.problem.graph.value(v).name] = t;
+    loads.push_back(t);
+  }
+  auto expected = interpret(c.problem.graph, c.problem.nest, loads, symbols);
+  EXPECT_TRUE(expected.ok()) << expected.error().str();
+  if (expected.ok()) m.expected = std::move(*expected);
+  return m;
+}
+void expect_meant(const Case& c, const Meant& m, const ScheduledKernel& k, double tolerance) {
+  auto actual = run_kernel(c.problem, k, m.inputs, c.sizes);
+  for (size_t i = 0; i < m.expected.size(); ++i) {
+    const auto& name = c.problem.graph.value(c.problem.nest.stores[i].value).name;
+    Comparison same = compare(actual.at(name), m.expected[i], tolerance, tolerance);
+    EXPECT_TRUE(same.same) << same.message << k.schedule.why << "\n" << tile::print(k.kernel);
+  }
+}
+
 } // namespace tessera::test

@@ -1,6 +1,7 @@
 // Kernels for blocks of threads, beside those for hosts, in every test that compares schedules with their nest.
 #pragma once
 #include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/tuned.h"
 #include "harness.h"
 
 namespace tessera::test {
@@ -13,5 +14,19 @@ std::vector<ScheduledKernel> block_kernels(const Problem& p, const Target& devic
 std::vector<ScheduledKernel> lower_blocks(const Problem& p, const Schedule& wanted = {},
                                           const Target& device = gpu_with());
 bool conditions_hold(const Graph& graph, const ScheduledKernel& kernel, const Sizes& sizes);
+
+CallSizes by_id(const Problem& p, const Sizes& sizes);
+struct Case {
+  Problem problem;
+  Sizes sizes;
+};
+// Inputs for a case, and what the nest makes of them.
+struct Meant {
+  std::map<std::string, Tensor> inputs;
+  std::vector<Tensor> expected;
+};
+Meant meant(const Case& c);
+// Whether a kernel does the same.
+void expect_meant(const Case& c, const Meant& m, const ScheduledKernel& k, double tolerance = 2e-5);
 
 } // namespace tessera::test

@@ -2,6 +2,8 @@
 #include "codegen/target/select.h"
 #include "graph/support/file.h"
 #include <gtest/gtest.h>
+#include <random>
+#include <set>
 
 namespace tessera::test {
 namespace {
@@ -61,6 +63,9 @@ TEST(Target, BrokenFilesAreOneErrorThatNamesFileFieldAndValues) {
       {"\"multiprocessors\": 132", "\"multiprocessors\": [1]", {"is array", "a whole number"}},
       {"\"multiprocessors\": 132", "\"multiprocessors\": 132, \"cores\": 4", {"has the field 'cores'", "cuda target"}},
       {"\"multiprocessors\": 132", "\"multiprocessors\": 132, \"kernel_us\": 4", {"kernel_us", "given twice"}},
+      {"\"multiprocessors\": 132",
+       "\"multiprocessors\": 132, \"multiprocessors\": 66",
+       {"'multiprocessors' is given twice"}},
       {"\"kernel_us\": 3.4", "\"kernel_us\": 1e300", {"kernel_us is 1e+300", "0.1 to 10000 (us)"}},
       {"\"shared_bytes\": 232448",
        "\"shared_bytes\": 233000",
@@ -79,6 +84,27 @@ TEST(Target, BrokenFilesAreOneErrorThatNamesFileFieldAndValues) {
     EXPECT_NE(t.error().str().find("my/h200.json"), std::string::npos) << t.error().str();
   }
   for (const char* text : {"", "3", "null", "{}", "{\"name\": 3}"}) EXPECT_FALSE(parse_target(text, "f.json").ok());
+}
+
+// Whatever the text, it is a sane target or an error.
+TEST(Target, MutatedFilesAreTargetsOrErrors) {
+  std::mt19937 random(1);
+  const std::string good = text_of("h200");
+  const std::string bytes = "{}[],:\"0123456789.e-+ \n\\x";
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = good;
+    for (int k = random() % 4; k >= 0; --k) {
+      const size_t at = random() % text.size();
+      switch (random() % 3) {
+      case 0: text[at] = bytes[random() % bytes.size()]; break;
+      case 1: text.erase(at, random() % 8); break;
+      default: text.insert(at, 1, bytes[random() % bytes.size()]);
+      }
+    }
+    auto t = parse_target(text, "mutated.json");
+    EXPECT_TRUE(!t.ok() || verify_target(*t, "mutated.json").ok()) << text;
+  }
+  EXPECT_FALSE(parse_target(std::string(100000, '['), "deep.json").ok());
 }
 
 DeviceFacts gpu(const std::string& name, const std::string& arch, int multiprocessors = 0, double peak = 0) {
@@ -135,13 +161,23 @@ TEST(Target, AnUnknownGpuHasTheNearestFileScaled) {
   EXPECT_NE(chosen->warning.find("tessera calibrate"), std::string::npos) << chosen->warning;
 }
 
+TEST(Target, TheVariableChoosesForDevicesOfItsKind) {
+  ::setenv("TESSERA_TARGET", "a100", 1);
+  EXPECT_EQ(choose_target("", gpu("NVIDIA H200", "sm_90"))->target.name, "a100");
+  EXPECT_EQ(choose_target("h100", gpu("NVIDIA H200", "sm_90"))->target.name, "h100");
+  EXPECT_FALSE(choose_target("", DeviceFacts{.vector_bytes = 32})->target.is_gpu());
+  ::setenv("TESSERA_TARGET", "none", 1);
+  EXPECT_FALSE(choose_target("", DeviceFacts{.vector_bytes = 32}).ok());
+  ::unsetenv("TESSERA_TARGET");
+}
+
 TEST(Target, NamesAndFilesAreChosen) {
   EXPECT_EQ(choose_target("a100", gpu("NVIDIA H200", "sm_90"))->target.name, "a100");
   EXPECT_EQ(choose_target(path_of("rtx4090"), gpu("", "sm_90"))->target.name, "rtx4090");
   auto unknown = choose_target("a10", gpu("", "sm_80"));
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.error().code, ErrorCode::Usage);
-  for (const char* part : {"no target is called 'a10'", "did you mean 'a100'?", "h200, h100, a100, rtx4090"})
+  for (const char* part : {"no target is called 'a10'", "did you mean 'a100'?", "h200, h100, a100, rtx4090, avx512"})
     EXPECT_NE(unknown.error().str().find(part), std::string::npos) << unknown.error().str();
   EXPECT_EQ(choose_target("avx512", gpu("", "sm_80")).error().code, ErrorCode::Usage);
   EXPECT_EQ(choose_target("nowhere/x.json", gpu("", "sm_80")).error().code, ErrorCode::FileError);

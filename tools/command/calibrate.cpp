@@ -5,15 +5,38 @@
 #include "graph/support/file.h"
 #include "runtime/cuda/context.h"
 #include <chrono>
+#include <cstdio>
 
 namespace tessera::command {
 
 namespace {
 
+std::string bound(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
 struct CalibrateCommand {
   std::string device = "auto", output, json;
   int threads = 0;
+  bool list = false;
 };
+
+// The figures of a target file, and the targets that are known.
+int list() {
+  Table fields({"figure", "of", "unit", "from", "to", "meaning"}, {3, 4});
+  for (const TargetField& f : target_fields())
+    fields.add({std::string(f.name),
+                f.kinds == TargetField::Both  ? "both"
+                : f.kinds == TargetField::Cpu ? "cpu"
+                                              : "cuda",
+                std::string(f.unit), bound(f.least), bound(f.most), std::string(f.meaning)});
+  Table targets({"target", "of", "architecture", "device"});
+  for (const Target& t : shipped_targets()) targets.add({t.name, std::string(name(t.kind)), t.arch, t.gpu});
+  say(fields.str() + "\n" + targets.str());
+  return kDone;
+}
 
 // "h200.json" of "targets/h200.json" is target h200.
 std::string name_of(const std::string& path) {
@@ -37,6 +60,7 @@ Result<Target> shipped_for(const Target& t) {
 std::string figure(double value) { return format_number(value, value >= 1000 ? 0 : value >= 10 ? 1 : 5); }
 
 int run(const CalibrateCommand& o) {
+  if (o.list) return list();
   const auto start = std::chrono::steady_clock::now();
   Progress progress;
   CalibrateOptions options;
@@ -88,6 +112,7 @@ void add_calibrate(CommandLine& line) {
   Subcommand sub = line.add("calibrate", "measure the device at hand and write a target file");
   sub.option("--device", options->device, "what to measure: auto, cpu, cuda or cuda:N").show_default();
   sub.option("-o,--output", options->output, "write the figures to this target file (JSON)");
+  sub.flag("--list", options->list, "name the figures of a target file, and the known targets");
   sub.option("--threads", options->threads, "cores of the host that are used together, 0 for all").not_negative();
   sub.option("--json", options->json, "write the results to this file as JSON ('-': standard output)");
   sub.footer("Run it when nothing else runs on the device. It takes less than two minutes.\n"

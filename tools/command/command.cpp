@@ -1,6 +1,8 @@
 #include "command.h"
 #include "api/device.h"
 #include "codegen/driver/load.h"
+#include "codegen/driver/pipeline.h"
+#include "codegen/target/select.h"
 #include "graph/support/file.h"
 #include "graph/support/similar.h"
 #include <algorithm>
@@ -34,19 +36,27 @@ Result<std::pair<std::string, std::string>> split_assignment(const std::string& 
 
 } // namespace
 
-void add_model_options(Subcommand& sub, ModelOptions& o) {
-  sub.option("MODEL", o.model, "model file: ONNX, or a program of torch.export (.pt2)").required();
+void add_plan_options(Subcommand& sub, ModelOptions& o) {
   sub.option("--shape", o.shapes, "sizes: INPUT=1x128 of an input, or DIM=4 of a named dimension (repeatable)")
       .one_at_a_time();
   sub.option("--device", o.device, "where to run: auto, cpu, cuda or cuda:N, the GPU of number N").show_default();
   sub.option("--arch", o.arch, "GPU to make code for: sm_80, sm_90, sm_90a (default: the one that is here)");
-  sub.option("--threads", o.threads, "worker threads, 0 for all cores").not_negative();
   sub.flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison").only_compiles(o.compiles);
   sub.flag("--strict-rounding", o.strict_rounding, "round f16 and bf16 after every operator").only_compiles(o.compiles);
   sub.option("--tf32", o.tf32, "f32 operations on a GPU that may round their operands to TF32; --strict-rounding: off")
       .one_of({"off", "conv", "all"})
       .show_default()
       .only_compiles(o.compiles);
+  sub.option("--disable-pass", o.disabled_passes,
+             "leave a pass out, by name (repeatable; 'tessera opt --list' names them)")
+      .one_at_a_time()
+      .only_compiles(o.compiles);
+}
+
+void add_model_options(Subcommand& sub, ModelOptions& o) {
+  sub.option("MODEL", o.model, "model file: ONNX, or a program of torch.export (.pt2)").required();
+  add_plan_options(sub, o);
+  sub.option("--threads", o.threads, "worker threads, 0 for all cores").not_negative();
   sub.flag("--no-cache", o.no_cache, "neither read nor write compiled kernels on disk");
   sub.option("--cache-dir", o.cache_dir,
              "folder of compiled kernels (default: $TESSERA_CACHE_DIR, else ~/.cache/tessera)");
@@ -58,9 +68,11 @@ void add_model_options(Subcommand& sub, ModelOptions& o) {
       .only_compiles(o.compiles);
   sub.option("--tuned-for", o.tuned_for, "with --arch: take schedules that were tuned on this GPU (\"NVIDIA H200\")")
       .only_compiles(o.compiles);
-  sub.option("--disable-pass", o.disabled_passes,
-             "leave a graph pass out, by name (repeatable; 'tessera opt --list' names them)")
-      .one_at_a_time()
+  sub.option("--target", o.target,
+             "device whose figures choose schedules: the name of a known one (h200, a100, avx2) or a target file that "
+             "'tessera calibrate' wrote (default: $TESSERA_TARGET, else the device's own); without a GPU here, also "
+             "what code is "
+             "made for")
       .only_compiles(o.compiles);
   sub.option("--specialize", o.specialize, "make variants for sizes: DIM=exact or DIM=div:8 (repeatable)")
       .one_at_a_time()
@@ -102,7 +114,7 @@ Result<std::vector<ShapeArgument>> parse_shapes(const std::vector<std::string>& 
 
 Diagnostic unknown_pass(const std::string& name) {
   std::vector<std::string> known;
-  for (const auto& p : graph_passes()) known.emplace_back(p.name);
+  for (const auto& p : compile_passes()) known.emplace_back(p.name);
   Diagnostic d = usage("no pass is called '" + name + "'");
   if (auto close = similar(name, known); !close.empty()) d.note("did you mean '" + close + "'?");
   return std::move(d).note("'tessera opt --list' names them");
@@ -113,6 +125,22 @@ Status need_model(const std::string& path, const std::string& subcommand) {
   return usage(path + " is a compiled file, and 'tessera " + subcommand + "' works on a model")
       .note("give it the model that the file was compiled from; run, bench and explain take compiled files");
 }
+
+namespace {
+
+// The device of --device, --arch and --target: where --device is auto, --arch asks for a GPU, and --target for its kind
+// of device, code for its architecture if no GPU is here.
+Result<DeviceChoice> device_for(const ModelOptions& o) {
+  if (o.device != "auto") return choose_device(o.device, o.arch);
+  if (!o.arch.empty()) return choose_device("cuda", o.arch);
+  if (o.target.empty()) return choose_device("auto");
+  TESSERA_ASSIGN(const Target target, named_target(o.target));
+  if (!target.is_gpu()) return choose_device("cpu");
+  TESSERA_ASSIGN(DeviceChoice here, choose_device("auto"));
+  return here.device == "cuda" ? here : choose_device("cuda", target.arch);
+}
+
+} // namespace
 
 Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<ShapeArgument>& shapes) {
   SessionOptions out;
@@ -129,13 +157,14 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
     return out;
   }
   // A model that is only compiled for some GPU needs none here.
-  TESSERA_ASSIGN(DeviceChoice device, choose_device(o.device == "auto" && !o.arch.empty() ? "cuda" : o.device, o.arch));
+  TESSERA_ASSIGN(DeviceChoice device, device_for(o));
   device.apply(out.compile);
   out.executor.gpu = device.gpu;
   out.use_tuned = !o.no_tuned;
   out.tune_share = o.tune_share;
   if (!o.tuned_for.empty() && o.arch.empty()) return usage("--tuned-for names a GPU that is not here: it needs --arch");
   if (!o.tuned_for.empty()) out.compile.device_name = o.tuned_for;
+  out.compile.target = o.target;
   out.compile.threads = o.threads;
   out.compile.fusion = !o.no_fusion;
   out.compile.strict_rounding = o.strict_rounding;
@@ -143,7 +172,7 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
   out.compile.cache = !o.no_cache;
   out.compile.cache_dir = o.cache_dir;
   for (const auto& pass : o.disabled_passes)
-    if (find_graph_pass(pass) == nullptr) return unknown_pass(pass);
+    if (find_compile_pass(pass) == nullptr) return unknown_pass(pass);
   out.compile.disabled_passes = o.disabled_passes;
   out.on_miss = o.on_miss == "generic" ? SessionOptions::OnMiss::Generic : SessionOptions::OnMiss::Compile;
   out.max_variants = o.max_variants;

@@ -31,7 +31,7 @@ struct ModelOptions {
   int threads = 0;
   std::string tf32 = "conv";
   bool no_fusion = false, strict_rounding = false, no_cache = false, no_tuned = false;
-  std::string tuned_for;
+  std::string tuned_for, target;
   std::optional<double> tune_share;
   std::string cache_dir;
   std::vector<std::string> disabled_passes;
@@ -42,6 +42,8 @@ struct ModelOptions {
   std::vector<std::string> compiles; // options that were given and that only the compile of a model can follow
 };
 void add_model_options(Subcommand& sub, ModelOptions& options);
+// Those of them that decide which plan is made.
+void add_plan_options(Subcommand& sub, ModelOptions& options);
 [[nodiscard]] Diagnostic unknown_pass(const std::string& name);
 // An error for a compiled file where `subcommand` needs the model it was compiled from.
 [[nodiscard]] Status need_model(const std::string& path, const std::string& subcommand);

@@ -248,7 +248,7 @@ std::string heading(const Json& j) {
   if (j.contains("opsets"))
     for (const auto& [domain, version] : j.at("opsets").items())
       out += escaped(domain) + " opset " + escaped(version.dump()) + "; ";
-  out += text(j, "target") + "; " + text(j, "variant") + " variant</p>\n";
+  out += text(j, "target") + " (figures of " + text(j, "figures") + "); " + text(j, "variant") + " variant</p>\n";
   for (const char* which : {"inputs", "outputs"}) {
     out += std::string("<p>") + which + ":";
     for (const auto& io : j.at(which)) out += " " + text(io, "name") + " <code>" + text(io, "type") + "</code>";

@@ -72,7 +72,8 @@ std::string explain_text(const Json& j, bool summary) {
     out += ", " + text_of(j.at("format")) +
            (text_of(j.at("producer")).empty() ? "" : " (" + text_of(j.at("producer")) + ")");
   for (const auto& [domain, version] : j.at("opsets").items()) out += ", " + shown(domain) + " opset " + version.dump();
-  out += "; " + text_of(j.at("target")) + "; " + text_of(j.at("variant")) + " variant\n";
+  out += "; " + text_of(j.at("target")) + " (figures of " + text_of(j.value("figures", Json(""))) + "); " +
+         text_of(j.at("variant")) + " variant\n";
   for (const char* which : {"inputs", "outputs"}) {
     out += std::string(which) + ":";
     for (const auto& io : j.at(which)) out += " " + text_of(io.at("name")) + " " + text_of(io.at("type"));
@@ -180,6 +181,10 @@ std::string explain_text(const Json& j, bool summary) {
     for (const auto& g : j.at("guards"))
       out += "  " + text_of(g.at("class")) + ": " + text_of(g.at("condition")) + "; " + text_of(g.at("reason")) +
              (text_of(g.at("where")).empty() ? "" : ", " + text_of(g.at("where"))) + "\n";
+  }
+  if (const Json warnings = j.at("compile").value("warnings", Json::array()); !warnings.empty()) {
+    out += "\nwarnings\n";
+    for (const auto& w : warnings) out += "  " + text_of(w) + "\n";
   }
   return out + "\n" + totals_text(j);
 }

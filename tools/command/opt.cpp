@@ -1,5 +1,6 @@
-// tessera opt: named passes over the text of any IR; what the golden tests run.
-#include "codegen/driver/legalize.h"
+// tessera opt: the passes of a compile over a model or a graph, all of them or those that are named, and single steps
+// over the text of tile kernels. Pipeline and runner are those of `compile`, so that what it prints is what that makes.
+#include "codegen/driver/pipeline.h"
 #include "codegen/llvm/host_compiler.h"
 #include "codegen/target/select.h"
 #include "codegen/tile/tile.h"
@@ -18,23 +19,23 @@ namespace tessera::command {
 namespace {
 
 struct OptOptions {
-  std::string file, passes, output, json;
+  ModelOptions model; // those of add_plan_options()
+  std::string passes, stop_after, output, json;
   bool list = false, verify = false, data = false;
   int vector_bytes = 0;
 };
 
-// Steps that are no graph passes: each prints and ends the list.
+// Steps that are no passes: each prints and ends the list.
 struct FinalStep {
   std::string_view name, level, summary;
 };
 constexpr FinalStep kFinalSteps[] = {
-    {"print", "graph, tile", "print the text (what happens without any step)"},
-    {"verify", "graph, tile", "check the text and print nothing"},
-    {"fuse", "graph", "plan fusion; print groups, loop nests and the reason for every edge"},
-    {"tile", "graph", "plan fusion, schedule; print the tile kernels"},
-    {"llvm", "graph, tile", "as tile, then lower to LLVM; print the optimised IR"},
+    {"print", "graph, plan, tile", "print the text (what happens without any step)"},
+    {"verify", "graph, plan, tile", "check the text and print nothing"},
+    {"tile", "graph, plan", "make a plan where there is none, schedule; print the tile kernels"},
+    {"llvm", "graph, plan, tile", "as tile, then lower to LLVM; print the optimised IR"},
 };
-constexpr std::string_view kDefaultPipeline = "default";
+constexpr std::string_view kDefaultPipeline = "default", kCompilePipeline = "compile";
 
 Result<std::string> read_all(const std::string& path) {
   if (path == "-") {
@@ -70,7 +71,7 @@ Result<std::string> llvm_text(const tile::Kernel& kernel, const OptOptions& o) {
 }
 
 Result<std::string> tile_level(const OptOptions& o, const std::string& text, const std::vector<std::string>& passes) {
-  TESSERA_ASSIGN(tile::Kernel kernel, tile::parse(text, o.file));
+  TESSERA_ASSIGN(tile::Kernel kernel, tile::parse(text, o.model.model));
   TESSERA_TRY(tile::verify(kernel));
   std::string last = passes.empty() ? "print" : passes.back();
   if (passes.size() > 1 || (last != "print" && last != "verify" && last != "llvm"))
@@ -80,103 +81,145 @@ Result<std::string> tile_level(const OptOptions& o, const std::string& text, con
   return tile::print(kernel);
 }
 
-Result<std::string> graph_level(const OptOptions& o, Graph graph, std::vector<std::string> passes, Json& json) {
-  std::string last = "print";
-  if (!passes.empty() && find_step(passes.back()) != nullptr) {
-    last = passes.back();
-    passes.pop_back();
-  }
-  PipelineOptions pipeline;
-  for (const auto& name : passes) {
-    if (name == kDefaultPipeline)
-      pipeline.passes.insert(pipeline.passes.end(), default_pipeline().begin(), default_pipeline().end());
-    else if (find_graph_pass(name) != nullptr)
-      pipeline.passes.push_back(name);
+// The passes that `names` stand for, without a final step.
+Result<std::vector<std::string>> pipeline_of(const OptOptions& o, const std::vector<std::string>& names,
+                                             const std::string& device) {
+  TESSERA_ASSIGN(const std::vector<std::string> whole, compile_pipeline(device));
+  std::vector<std::string> out;
+  for (const auto& name : names) {
+    if (name == kDefaultPipeline || name == kCompilePipeline) {
+      for (const auto& pass : whole)
+        if (name == kCompilePipeline || find_compile_pass(pass)->level == PassLevel::Graph) out.push_back(pass);
+    } else if (find_compile_pass(name) != nullptr)
+      out.push_back(name);
     else if (find_step(name) != nullptr)
       return Diagnostic(ErrorCode::Usage, "'" + name + "' prints and can only stand last");
     else
       return unknown_pass(name);
   }
-  pipeline.verify = o.verify;
-  TESSERA_TRY(verify(graph));
-  if (!pipeline.passes.empty()) {
-    TESSERA_ASSIGN(auto stats, run_pipeline(graph, pipeline));
-    for (const auto& s : stats)
-      json["passes"].push_back({{"name", s.name},
-                                {"changed", s.changed},
-                                {"ms", s.milliseconds},
-                                {"nodes_before", s.nodes_before},
-                                {"nodes_after", s.nodes_after}});
-  }
-  if (last == "verify") return std::string();
-  if (last == "print") return print(graph, o.data);
+  if (!o.stop_after.empty()) TESSERA_TRY(stop_after(out, o.stop_after));
+  return out;
+}
 
-  FusionOptions fusion;
-  fusion.generated_epilogues = true;
-  fusion.device_supports = host_supports;
-  TESSERA_ASSIGN(FusionPlan plan, plan_fusion(graph, fusion));
-  TESSERA_TRY(verify(graph, plan));
-  if (last == "fuse") return print(graph, plan);
-  HostTarget target = HostTarget::detect();
-  Target device = shipped_target("avx512");
-  device.vector_bytes = o.vector_bytes > 0 ? o.vector_bytes : target.vector_bytes;
+Json to_json(const PassStats& s) {
+  return {{"name", s.name},
+          {"level", s.level},
+          {"changed", s.changed},
+          {"ms", s.milliseconds},
+          {"nodes_before", s.nodes_before},
+          {"nodes_after", s.nodes_after}};
+}
+
+// Kernels of the plan as the device compiles them.
+Result<std::string> kernel_texts(Compilation& c, const CompileOptions& options, bool llvm) {
+  std::vector<KernelRequest> requests;
+  const auto groups = flat_groups(c.plan());
+  for (const Group* g : groups) {
+    if (g->kind == Group::Kind::Kernel) requests.push_back({g->name, &g->nest});
+    if (g->kind == Group::Kind::Own && g->node.valid()) requests.push_back({g->name, nullptr, g->node});
+    if (g->kind == Group::Kind::Own && !g->node.valid())
+      requests.push_back({g->name, nullptr, {}, nullptr, &g->attention});
+  }
+  ObjectCache none("", false);
+  TESSERA_ASSIGN(DeviceCode code, c.backend().compile(c.graph(), requests, none, options));
   std::string out;
-  for (const auto& group : plan.groups) {
-    const LoopNest* nest = group.kind == Group::Kind::Kernel ? &group.nest : nullptr;
-    if (nest == nullptr) continue;
-    TESSERA_ASSIGN(auto kernel,
-                   lower_to_tiles(graph, *nest, choose_schedule(graph, *nest, device), device, group.name));
-    if (last == "tile") {
-      out += "// " + std::string(name(kernel.schedule.kind)) + ": " + kernel.schedule.why + "\n" +
-             tile::print(kernel.kernel) + "\n";
-    } else {
-      TESSERA_ASSIGN(std::string text, llvm_text(kernel.kernel, o));
-      out += text;
-    }
+  for (const KernelReport& k : code.reports) {
+    if (!llvm && !k.tile_text.starts_with("//")) // a GPU's texts say when each is launched, and how it is scheduled
+      out += "// " + std::string(name(k.schedule.kind)) + ": " + k.schedule.why + "\n";
+    out += llvm ? k.llvm_text : k.tile_text + "\n";
   }
   return out;
 }
 
+Result<std::string> graph_level(const OptOptions& o, CompileOptions compile, Graph graph,
+                                std::vector<std::string> names, Json& json) {
+  std::string last = "print";
+  if (!names.empty() && find_step(names.back()) != nullptr) {
+    last = names.back();
+    names.pop_back();
+  }
+  const bool kernels = last == "tile" || last == "llvm";
+  TESSERA_ASSIGN(std::vector<std::string> pipeline, pipeline_of(o, names, compile.device));
+  auto plans = [](const std::string& name) { return find_compile_pass(name)->level != PassLevel::Graph; };
+  if (kernels && std::none_of(pipeline.begin(), pipeline.end(), plans)) {
+    TESSERA_ASSIGN(const std::vector<std::string> whole, compile_pipeline(compile.device));
+    std::copy_if(whole.begin(), whole.end(), std::back_inserter(pipeline), plans);
+  }
+  compile.keep_tiles = compile.keep_texts = kernels;
+  if (o.vector_bytes > 0) compile.target = o.vector_bytes == 64 ? "avx512" : o.vector_bytes == 32 ? "avx2" : "portable";
+  TESSERA_ASSIGN(auto backend, Backend::create(compile));
+  TESSERA_TRY(verify(graph));
+  Compilation compilation(graph, *backend, compile);
+  PassRunOptions run;
+  run.verify = o.verify;
+  run.disabled = compile.disabled_passes;
+  TESSERA_ASSIGN(auto stats, run_passes(compilation, pipeline, std::move(run)));
+  for (const auto& s : stats) json["passes"].push_back(to_json(s));
+  if (kernels) return kernel_texts(compilation, compile, last == "llvm");
+  if (compilation.has_plan()) TESSERA_TRY(compilation.verify());
+  if (last == "verify") return std::string();
+  return compilation.has_plan() ? compilation.text() : print(graph, o.data);
+}
+
 int list_passes() {
-  Table graph({"graph pass", ""});
-  for (const auto& p : graph_passes()) graph.add({std::string(p.name), std::string(p.summary)});
-  graph.add({std::string(kDefaultPipeline), "the pipeline that a compile runs"});
+  Table passes({"pass", "device", "level", ""});
+  for (const auto& p : compile_passes())
+    passes.add({std::string(p.name), std::string(p.device.empty() ? "all" : p.device),
+                p.level == PassLevel::Graph  ? "graph"
+                : p.level == PassLevel::Fuse ? "graph to plan"
+                                             : "plan",
+                std::string(p.summary)});
+  passes.add(
+      {std::string(kDefaultPipeline), "all", "graph", "the passes over graphs that a compile runs, in its order"});
+  passes.add({std::string(kCompilePipeline), "all", "graph to plan", "all passes that a compile runs, in its order"});
   Table last({"last step", "level", ""});
   for (const auto& s : kFinalSteps) last.add({std::string(s.name), std::string(s.level), std::string(s.summary)});
-  say(graph.str() + "\n" + last.str());
+  say(passes.str() + "\n" + last.str());
   return kDone;
+}
+
+// Without names, a device or a pass to stop after asks for the whole pipeline.
+std::vector<std::string> names_of(const OptOptions& o) {
+  const bool whole = o.passes.empty() && !(o.model.device.empty() && o.model.arch.empty() && o.stop_after.empty());
+  return whole ? std::vector<std::string>{std::string(kCompilePipeline)} : split_passes(o.passes);
+}
+
+Result<std::string> run_opt(const OptOptions& o, Json& json) {
+  const std::string& file = o.model.model;
+  TESSERA_TRY(need_model(file, "opt"));
+  const auto names = names_of(o);
+  ModelOptions model = o.model;
+  if (model.device.empty()) model.device = model.arch.empty() ? "cpu" : "cuda";
+  TESSERA_ASSIGN(auto shapes, parse_shapes(model.shapes));
+  TESSERA_ASSIGN(SessionOptions session, session_options(model, shapes));
+  if (file.ends_with(".onnx") || file.ends_with(".pt2")) {
+    session.import.allow_missing_weights = true;
+    TESSERA_ASSIGN(auto imported, import_model(file, session.import));
+    return graph_level(o, session.compile, std::move(imported.graph), names, json);
+  }
+  TESSERA_ASSIGN(std::string source, read_all(file));
+  // The first word that is no comment says which text it is.
+  std::istringstream lines(source);
+  std::string first;
+  for (std::string line; std::getline(lines, line) && first.empty();) {
+    auto at = line.find_first_not_of(" \t\r");
+    if (at != std::string::npos && line.compare(at, 2, "//") != 0) first = line.substr(at);
+  }
+  if (first.starts_with("tile.kernel")) return tile_level(o, source, names);
+  TESSERA_ASSIGN(Graph graph, parse_graph(source, file));
+  return graph_level(o, session.compile, std::move(graph), names, json);
 }
 
 int run(const OptOptions& o) {
   if (o.list) return list_passes();
-  if (o.file.empty())
+  if (o.model.model.empty())
     return fail(
         Diagnostic(ErrorCode::Usage, "no file is given").note("'-' reads standard input; --list names the passes"),
         o.json);
   Json json;
-  json["file"] = o.file;
+  json["file"] = o.model.model;
   json["passes"] = Json::array();
-  auto text = [&]() -> Result<std::string> {
-    TESSERA_TRY(need_model(o.file, "opt"));
-    auto passes = split_passes(o.passes);
-    if (o.file.ends_with(".onnx") || o.file.ends_with(".pt2")) {
-      ImportOptions import;
-      import.allow_missing_weights = true;
-      TESSERA_ASSIGN(auto model, import_model(o.file, import));
-      return graph_level(o, std::move(model.graph), passes, json);
-    }
-    TESSERA_ASSIGN(std::string source, read_all(o.file));
-    // The first word that is no comment says which text it is.
-    std::istringstream lines(source);
-    std::string first;
-    for (std::string line; std::getline(lines, line) && first.empty();) {
-      auto at = line.find_first_not_of(" \t\r");
-      if (at != std::string::npos && line.compare(at, 2, "//") != 0) first = line.substr(at);
-    }
-    if (first.starts_with("tile.kernel")) return tile_level(o, source, passes);
-    TESSERA_ASSIGN(Graph graph, parse_graph(source, o.file));
-    return graph_level(o, std::move(graph), passes, json);
-  }();
+  auto text = run_opt(o, json);
   if (!text.ok()) return fail(text.error(), o.json);
   // Whole lines: the text is read back.
   if (auto status = write_text(o.output, shown_lines(*text, std::string::npos)); !status.ok())
@@ -188,19 +231,26 @@ int run(const OptOptions& o) {
 
 void add_opt(CommandLine& line) {
   auto options = std::make_shared<OptOptions>();
-  Subcommand sub = line.add("opt", "run named passes over the text of an IR");
-  sub.option("FILE", options->file, "graph text, tile text, or a model (.onnx, .pt2); '-' for standard input");
+  options->model.device = "";
+  Subcommand sub = line.add("opt", "run passes over a model or the text of an IR, and print what they make");
+  sub.option("FILE", options->model.model, "graph text, tile text, or a model (.onnx, .pt2); '-' for standard input");
+  add_plan_options(sub, options->model);
   sub.option("--passes", options->passes,
-             "names with commas between; one of print, verify, fuse, tile, llvm may stand last");
+             "names with commas between; one of print, verify, tile, llvm may stand last (default: with --device or "
+             "--arch all that a compile runs, else none)");
+  sub.option("--stop-after", options->stop_after,
+             "end the pipeline behind this pass: NAME, or NAME,2 at its second run");
   sub.option("-o,--output", options->output, "write the text to this file");
-  sub.flag("--list", options->list, "name the passes");
-  sub.flag("--verify", options->verify, "check the graph after every pass that changed it");
+  sub.flag("--list", options->list, "name the passes, with the device that each is for");
+  sub.flag("--verify", options->verify, "check graph and plan after every pass that changed them");
   sub.flag("--with-data", options->data, "print weights with their data");
   sub.option("--vector-bytes", options->vector_bytes, "lower for vectors of this size instead of the machine's")
       .one_of({16, 32, 64});
   sub.option("--json", options->json, "write what each pass did to this file as JSON");
   sub.footer("Examples:\n"
              "  tessera opt --list\n"
+             "  tessera opt model.onnx --device cuda --arch sm_90a\n"
+             "  tessera opt model.onnx --device cpu --stop-after widen-halves\n"
              "  tessera opt graph.txt --passes decompose,fold,cse,dce\n"
              "  tessera opt model.onnx --passes default,fuse\n"
              "  tessera opt kernel.tile --passes llvm");

@@ -34,14 +34,12 @@ constexpr int64_t kTeamThreads = 128;     // of a block
 constexpr int64_t kTeamThreadBytes = 32;  // of its tile, as they are added
 constexpr int64_t kTeamBlocks = 8;        // resident on a multiprocessor
 constexpr int64_t kTeamColumnBytes = 128; // of a row of a tile
-constexpr int64_t kSectorBytes = 32;      // narrower rows of a tile waste what memory moves
 constexpr int64_t kMostPartials = 4096;   // of a team, which each member reads
 constexpr int64_t kLongTiles = 16;        // where sizes are not known, rows are shared from here on
 constexpr int64_t kFewRows = 4;           // and where each would have so many members or more
-// Of an H200: a block by itself, with its loads and stores; all of them; what the L2 has; what it still has of what was
-// read before; a meeting.
-constexpr double kBytesPerUsAlone = 12e3, kBytesPerUs = 4.4e6, kCachedBytesPerUs = 9e6, kCacheBytes = 30e6,
-                 kMeetingUs = 6;
+constexpr double kAlone = 0.3;            // of the bandwidth of a multiprocessor, that one block of a scan has
+constexpr double kCached = 0.6;           // of the L2, that it still has of what was read before
+constexpr double kMeetings = 3;           // grid barriers of a scan
 
 int64_t power_at_least(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, n))));
@@ -110,12 +108,13 @@ private:
     auto most = [&] { return std::min(resident, kMostPartials / (rows_ ? 1 : p.width)); };
     p.width = rows_ ? elements : side(s_.inner, std::min(elements, kTeamColumnBytes / bytes_of(s_.dtype)));
     if (auto n = seen(blocks()); n && !rows_)
-      while (p.width * bytes_of(s_.dtype) > kSectorBytes && *seen(blocks()) * most() < resident) p.width /= 2;
+      while (p.width * bytes_of(s_.dtype) > device_.sector_bytes && *seen(blocks()) * most() < resident) p.width /= 2;
     p.height = elements / p.width;
     const SymExpr teams = blocks(), tiles = env_.simplify(ceildiv(s_.n, rows_ ? p.width : p.height));
     // Shared memory beside the conversions of tiles and what warps exchange.
-    constexpr int64_t kSystem = 1 << 10, kExchange = 1 << 10;
-    const int64_t room = (device_.shared_bytes + kSystem) / kTeamBlocks - kSystem - kExchange -
+    constexpr int64_t kExchange = 1 << 10;
+    const int64_t system = device_.reserved_shared_bytes;
+    const int64_t room = (device_.shared_bytes + system) / kTeamBlocks - system - kExchange -
                          kTeamThreads * kTeamThreadBytes * (rows_ ? 1 : 2);
     p.keep = std::max<int64_t>(0, room / (elements * bytes_of(s_.dtype)));
     p.shift = shift(p.height);
@@ -147,10 +146,12 @@ private:
     if (!count) return false;
     const double bytes = static_cast<double>(*count) * static_cast<double>(bytes_of(s_.dtype));
     const double again = std::max(0.0, bytes - static_cast<double>(teams * members * kept * bytes_of(s_.dtype)));
-    const double near = std::min(again, kCacheBytes);
-    const double rate = std::min(kBytesPerUs, static_cast<double>(teams) * kBytesPerUsAlone);
-    const double team = std::min(kBytesPerUs, static_cast<double>(teams * members) * kBytesPerUsAlone);
-    return 2 * bytes / rate > (2 * bytes + again - near) / team + near / kCachedBytesPerUs + kMeetingUs;
+    const double near = std::min(again, kCached * static_cast<double>(device_.l2_bytes));
+    const double alone = kAlone * device_.core_memory_bytes_per_us, all = device_.memory_bytes_per_us;
+    const double rate = std::min(all, static_cast<double>(teams) * alone);
+    const double team = std::min(all, static_cast<double>(teams * members) * alone);
+    return 2 * bytes / rate >
+           (2 * bytes + again - near) / team + near / device_.l2_bytes_per_us + kMeetings * device_.grid_barrier_us;
   }
 
   const ShapeEnv& env_;

@@ -67,7 +67,7 @@ int row_shift(const BlockFacts& f, bool several_tiles) {
     if (f.is_row(i)) axis = static_cast<int>(i), ++axes;
   if (axes != 1 || axis != f.contiguous_axis || vector < 2) return 1;
   if (!shifted_start(f.graph, f.nest, f.d, static_cast<size_t>(axis), vector, vector)) return 1;
-  return static_cast<int>(several_tiles ? kLineBytes / f.usual : vector);
+  return static_cast<int>(several_tiles ? f.device.line_bytes / f.usual : vector);
 }
 
 namespace block {

@@ -1,0 +1,82 @@
+#include "codegen/device/cpu/cpu.h"
+#include "codegen/device/cpu/host_kernels.h"
+#include "codegen/target/host.h"
+#include "codegen/target/select.h"
+#include <thread>
+
+namespace tessera {
+namespace {
+
+class CpuBackend final : public Backend {
+public:
+  CpuBackend(HostTarget target, ChosenTarget device)
+      : target_(std::move(target)), device_(std::move(device.target)), figures_(std::move(device.why)) {}
+
+  std::string target() const override {
+    return std::string("cpu x86-64 ") + (target_.vector_bytes == 64   ? "avx512"
+                                         : target_.vector_bytes == 32 ? "avx2"
+                                                                      : "sse");
+  }
+  const Target& device() const override { return device_; }
+  const std::string& figures() const override { return figures_; }
+  std::shared_ptr<const DeviceRoutes> routes() const override { return routes_; }
+  void configure(FusionOptions& fusion) const override {
+    fusion.generated_epilogues = true;
+    fusion.half_weights = true;
+    fusion.bytes_per_instruction = device_.bytes_per_instruction();
+  }
+
+  Result<DeviceCode> compile(const Graph& graph, std::span<const KernelRequest> requests, ObjectCache& cache,
+                             const CompileOptions& options) override {
+    TESSERA_ASSIGN(auto linked, compile_host_kernels(graph, requests, device_, target_, cache, options));
+    DeviceCode out;
+    for (const auto& o : linked.objects) out.objects.push_back(o.object);
+    out.code = linked.module;
+    out.reports = std::move(linked.reports);
+    out.hits = linked.hits;
+    out.misses = linked.misses;
+    out.codegen_ms = linked.codegen_ms;
+    out.link_ms = linked.link_ms;
+    auto kernels = std::make_shared<std::vector<LinkedKernel>>(std::move(linked.kernels));
+    out.scheduled = [kernels](int kernel) -> const ScheduledKernel& {
+      return (*kernels)[static_cast<size_t>(kernel)].scheduled;
+    };
+    out.launch = [kernels](int kernel, const std::string& name, const std::function<BufferId(ValueId)>& buffer) {
+      const auto& k = (*kernels)[static_cast<size_t>(kernel)];
+      KernelLaunch l = launch_of(k.scheduled, name, k.symbol, k.object, buffer);
+      l.function = k.function;
+      return l;
+    };
+    return out;
+  }
+
+private:
+  HostTarget target_;
+  Target device_;
+  std::shared_ptr<const DeviceRoutes> routes_ = std::make_shared<const DeviceRoutes>(cpu_routes());
+  std::string figures_;
+};
+
+} // namespace
+
+Result<std::unique_ptr<Backend>> make_cpu_backend(const CompileOptions& options) {
+  HostTarget host = HostTarget::detect();
+  DeviceFacts here;
+  here.vector_bytes = host.vector_bytes;
+  TESSERA_ASSIGN(ChosenTarget chosen, choose_target(options.target, here));
+  Target& device = chosen.target;
+  if (device.vector_bytes > host.vector_bytes)
+    return Diagnostic(ErrorCode::Usage, "target '" + options.target + "' has vectors of " +
+                                            std::to_string(device.vector_bytes) + " bytes, this machine of " +
+                                            std::to_string(host.vector_bytes));
+  host.vector_bytes = device.vector_bytes;
+  // A target that nobody named stands for every host with its vectors: the system knows the rest.
+  if (options.target.empty()) {
+    device.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    set_host_caches(device);
+  }
+  if (options.threads > 0) device.cores = options.threads;
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(host), std::move(chosen)));
+}
+
+} // namespace tessera

@@ -1,0 +1,252 @@
+#include "codegen/device/cpu/host_kernels.h"
+#include "codegen/driver/same_nests.h"
+#include "codegen/driver/shared_code.h"
+#include "codegen/schedule/own_kernels.h"
+#include "codegen/schedule/tuned.h"
+#include "graph/support/guarded.h"
+#include "graph/support/log.h"
+#include <chrono>
+#include <map>
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+struct DistinctKernel { // of an object
+  Hash128 key;          // of the text
+  const tile::Kernel* kernel = nullptr;
+  std::string_view first_user; // name of a request
+};
+using DistinctKernels = std::vector<DistinctKernel>;
+
+// Where many kernels differ in constants alone, compiling each costs more (5 ms or so) than its constants gain: they
+// become one with parameters.
+void share_code(std::vector<LinkedKernel>& kernels, DistinctKernels& distinct, uint64_t seed) {
+  constexpr size_t kMany = 8;
+  if (distinct.size() < kMany) return;
+  struct Member {
+    size_t object;
+    std::vector<int64_t> constants;
+  };
+  std::map<Hash128, std::vector<Member>> alike;
+  for (size_t i = 0; i < distinct.size(); ++i) {
+    OutlinedKernel outlined = outline_constants(*distinct[i].kernel);
+    alike[hash128(anonymous_text(std::move(outlined.kernel)), seed)].push_back({i, std::move(outlined.constants)});
+  }
+  std::vector<const std::vector<int64_t>*> constants(distinct.size()); // of those that share
+  std::vector<size_t> shared(distinct.size());                         // first object of the same form
+  for (const auto& [key, members] : alike)
+    for (const Member& m : members) {
+      shared[m.object] = members.size() < kMany ? m.object : members[0].object;
+      if (members.size() >= kMany) constants[m.object] = &m.constants;
+    }
+  std::vector<int> moved(distinct.size(), -1); // objects that are left, renumbered
+  DistinctKernels left;
+  for (LinkedKernel& k : kernels) {
+    const auto old = static_cast<size_t>(k.object);
+    const size_t first = shared[old];
+    if (constants[old])
+      for (int64_t c : *constants[old]) k.scheduled.sizes.emplace_back(c);
+    if (moved[first] < 0) {
+      moved[first] = static_cast<int>(left.size());
+      Hash128 key = distinct[old].key;
+      if (constants[old]) { // the first user has its text
+        k.scheduled.kernel = outline_constants(k.scheduled.kernel).kernel;
+        key = hash128(anonymous_text(k.scheduled.kernel), seed);
+        k.scheduled.kernel.name = "tsr_" + key.hex();
+      }
+      left.push_back({key, &k.scheduled.kernel, distinct[old].first_user});
+    }
+    k.object = moved[first];
+    k.symbol = left[static_cast<size_t>(k.object)].kernel->name;
+  }
+  distinct = std::move(left);
+}
+
+class HostKernels {
+public:
+  HostKernels(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
+              const HostTarget& target, ObjectCache& cache, const CompileOptions& options)
+      : graph_(graph), requests_(requests), device_(device), target_(target), cache_(cache), options_(options),
+        seed_(hash128(host_compiler_version(target)).lo), same_(graph) {}
+
+  Result<LinkedKernels> run() {
+    const auto start = Clock::now();
+    out_.kernels.reserve(requests_.size());
+    for (const KernelRequest& request : requests_) {
+      CheckContext context("kernel " + request.name);
+      if (!as_an_earlier_one(request)) TESSERA_TRY(schedule(request));
+    }
+    for (const auto& k : out_.kernels)
+      if (auto& d = distinct_[static_cast<size_t>(k.object)]; !d.kernel) d.kernel = &k.scheduled.kernel;
+    share_code(out_.kernels, distinct_, seed_);
+    TESSERA_TRY(make_objects());
+    out_.codegen_ms = ms_since(start);
+    const auto linking = Clock::now();
+    TESSERA_TRY(link());
+    out_.link_ms = ms_since(linking);
+    return std::move(out_);
+  }
+
+private:
+  // Takes over the kernel of an earlier request whose nest is the same but for the values it reads and writes.
+  bool as_an_earlier_one(const KernelRequest& request) {
+    // Texts name the values, so each is made where they are wanted; a nest with a tuner of its own is not another's.
+    const bool texts = options_.keep_texts || dump_enabled() || log_enabled(LogChannel::OutputCode);
+    if (!request.nest || request.tuned || texts) return false;
+    const auto first = same_.find_or_add(*request.nest, out_.kernels.size());
+    if (!first) return false;
+    ScheduledKernel& model = out_.kernels[*first].scheduled;
+    tile::Kernel code = std::move(model.kernel); // stays with the first one
+    LinkedKernel linked = out_.kernels[*first];
+    model.kernel = std::move(code);
+    linked.scheduled.buffers = buffers_for(*request.nest, *requests_[*first].nest, std::move(linked.scheduled.buffers));
+    KernelReport report;
+    report.name = request.name;
+    report.schedule = linked.scheduled.schedule;
+    report.tuned = out_.reports[*first].tuned;
+    out_.kernels.push_back(std::move(linked));
+    out_.reports.push_back(std::move(report));
+    return true;
+  }
+
+  // The nest's tile kernel by the schedule that was measured, else by the one that is chosen.
+  Result<ScheduledKernel> lower(const KernelRequest& request, KernelReport& report) {
+    auto by = [&](Schedule schedule) {
+      report.schedule = std::move(schedule);
+      if (options_.strict_rounding) report.schedule.config["exact_division"] = 1;
+      return lower_to_tiles(graph_, *request.nest, report.schedule, device_, "kernel");
+    };
+    if (const TunedSchedules* tuned = request.tuned ? request.tuned : options_.tuned.get())
+      if (auto schedule = tuned_host_schedule(graph_, *request.nest, device_, *tuned)) {
+        report.tuned.push_back(schedule->measured);
+        auto lowered = by(std::move(*schedule));
+        if (lowered.ok()) return lowered;
+        report.tuned.clear(); // a record must not keep a model from running
+      }
+    return by(choose_schedule(graph_, *request.nest, device_));
+  }
+
+  Status schedule(const KernelRequest& request) {
+    KernelReport report;
+    report.name = request.name;
+    LinkedKernel linked;
+    if (request.nest) {
+      TESSERA_ASSIGN(linked.scheduled, lower(request, report));
+    } else {
+      TESSERA_ASSIGN(auto own, lower_own_kernel(graph_, graph_.node(request.node), device_, "kernel"));
+      linked.scheduled = std::move(own.back());
+      report.schedule = linked.scheduled.schedule;
+    }
+    tile::Kernel& kernel = linked.scheduled.kernel;
+    if (dump_enabled()) write_dump(request.name + ".tile", tile::print(kernel));
+    const Hash128 key = hash128(anonymous_text(kernel), seed_);
+    kernel.name = linked.symbol = "tsr_" + key.hex();
+    auto [it, fresh] = by_text_.try_emplace(key, static_cast<int>(distinct_.size()));
+    if (fresh) distinct_.push_back({key, nullptr, request.name});
+    linked.object = it->second;
+    if (options_.keep_tiles || options_.keep_texts) report.tile_text = tile::print(kernel);
+    out_.kernels.push_back(std::move(linked));
+    out_.reports.push_back(std::move(report));
+    return {};
+  }
+
+  // One object for each distinct text.
+  Status make_objects() {
+    std::vector<Made> made(distinct_.size());
+    compile_each(distinct_.size(), options_, [&](size_t i) { make(distinct_[i], made[i]); });
+    for (auto& m : made) {
+      if (m.error) return std::move(*m.error);
+      (m.cached ? out_.hits : out_.misses)++;
+      out_.objects.push_back(std::move(m.object));
+    }
+    for (size_t i = 0; i < out_.kernels.size(); ++i) {
+      const auto object = static_cast<size_t>(out_.kernels[i].object);
+      KernelReport& report = out_.reports[i];
+      report.from_cache = made[object].cached;
+      report.compile_ms = made[object].ms;
+      if (options_.keep_texts) report.llvm_text = out_.objects[object].llvm_ir;
+      if (dump_enabled()) write_dump(requests_[i].name + ".ll", out_.objects[object].llvm_ir);
+      TESSERA_LOGF(LogChannel::OutputCode, requests_[i].name + " (" + std::string(name(report.schedule.kind)) + ": " +
+                                               report.schedule.why + ")\n" +
+                                               tile::print(out_.kernels[i].scheduled.kernel));
+    }
+    return {};
+  }
+
+  struct Made {
+    std::optional<Diagnostic> error;
+    CompiledObject object;
+    bool cached = false;
+    double ms = 0;
+  };
+  // Called on any thread.
+  void make(const DistinctKernel& distinct, Made& m) const {
+    const auto began = Clock::now();
+    if (options_.cancelled && options_.cancelled()) {
+      m.error = Diagnostic(ErrorCode::Cancelled, "the compile was given up");
+      return;
+    }
+    const bool want_ir = options_.keep_texts || dump_enabled();
+    if (auto bytes = want_ir ? std::nullopt : cache_.find(distinct.key)) {
+      m.object = {distinct.kernel->name, std::move(*bytes), ""};
+      m.cached = true;
+    } else {
+      auto compiled = guarded({"compiling kernel", distinct.first_user},
+                              [&, k = distinct.kernel] { return compile_host_kernel(*k, target_, want_ir); });
+      if (!compiled) {
+        m.error = compiled.error();
+        return;
+      }
+      m.object = std::move(*compiled);
+      cache_.store(distinct.key, m.object.object);
+    }
+    m.ms = ms_since(began);
+  }
+
+  Status link() {
+    auto module = HostModule::load(out_.objects);
+    if (!module && out_.hits > 0) {
+      // A cached object that passes its checksum and still does not link was made by something else: compile all anew,
+      // once.
+      for (size_t i = 0; i < distinct_.size(); ++i) {
+        TESSERA_ASSIGN(out_.objects[i], compile_host_kernel(*distinct_[i].kernel, target_, false));
+        cache_.store(distinct_[i].key, out_.objects[i].object);
+      }
+      module = HostModule::load(out_.objects);
+    }
+    if (!module) return module.error();
+    out_.module = *module;
+    for (auto& k : out_.kernels) {
+      k.function = out_.module->find(k.symbol);
+      TESSERA_CHECK(k.function != nullptr, "kernel " + k.symbol + " was not linked");
+    }
+    return {};
+  }
+
+  const Graph& graph_;
+  std::span<const KernelRequest> requests_;
+  const Target& device_;
+  const HostTarget& target_;
+  ObjectCache& cache_;
+  const CompileOptions& options_;
+  uint64_t seed_; // of hashes: the compiler's version
+  SameNests same_;
+  std::map<Hash128, int> by_text_; // index into distinct_
+  DistinctKernels distinct_;       // one for each object
+  LinkedKernels out_;
+};
+
+} // namespace
+
+Result<LinkedKernels> compile_host_kernels(const Graph& graph, std::span<const KernelRequest> requests,
+                                           const Target& device, const HostTarget& target, ObjectCache& cache,
+                                           const CompileOptions& options) {
+  return HostKernels(graph, requests, device, target, cache, options).run();
+}
+
+} // namespace tessera

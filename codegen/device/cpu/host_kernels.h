@@ -1,0 +1,27 @@
+// Loop nests to linked machine code of the host: schedule, tile kernel, object (from the cache or LLVM, on all cores),
+// link. Kernels whose text is the same but for the name are compiled once: the layers of a model share their code.
+#pragma once
+#include "codegen/driver/kernels.h"
+#include "codegen/llvm/host_compiler.h"
+
+namespace tessera {
+
+struct LinkedKernel {
+  ScheduledKernel scheduled;
+  std::string symbol; // shared by kernels of the same text
+  int object = -1;    // index into LinkedKernels::objects
+  HostKernelFn function = nullptr;
+};
+struct LinkedKernels {
+  std::vector<LinkedKernel> kernels; // as requested
+  std::vector<CompiledObject> objects;
+  std::shared_ptr<HostModule> module;
+  std::vector<KernelReport> reports; // as requested
+  int hits = 0, misses = 0;
+  double codegen_ms = 0, link_ms = 0;
+};
+[[nodiscard]] Result<LinkedKernels> compile_host_kernels(const Graph& graph, std::span<const KernelRequest> requests,
+                                                         const Target& device, const HostTarget& target,
+                                                         ObjectCache& cache, const CompileOptions& options);
+
+} // namespace tessera

@@ -1,0 +1,36 @@
+#include "codegen/device/cpu/cpu.h"
+#include "codegen/schedule/own_kernels.h"
+
+namespace tessera {
+namespace {
+
+// oneDNN has images of one to three dimensions.
+bool has_one_to_three_dimensions(const Graph& graph, const Node& node, std::string* why_not) {
+  const int spatial = graph.type(node.operands[0]).rank() - 2;
+  if (spatial >= 1 && spatial <= 3) return true;
+  if (why_not) *why_not = "oneDNN takes 1 to 3 spatial dimensions, not " + std::to_string(spatial);
+  return false;
+}
+
+Route one_dnn() { return {RouteKind::Library, "oneDNN", {DType::F32}, {DType::F16, DType::BF16}, "", {}, {}}; }
+Route one_dnn_of_images() {
+  Route r = one_dnn();
+  r.takes = "1 to 3 spatial dimensions";
+  r.accepts = has_one_to_three_dimensions;
+  return r;
+}
+Route loops() { return {RouteKind::Loops, "generated loops", {}, {}, "", {}, {}}; }
+
+} // namespace
+
+DeviceRoutes cpu_routes() {
+  const Route scan{RouteKind::OwnKernel, "generated scan", {}, {}, "an axis known when compiling", has_own_kernel, {}};
+  return {"host",
+          {{Structured::Matmul, {one_dnn(), loops()}},
+           {Structured::Conv, {one_dnn_of_images(), loops()}},
+           {Structured::Pool, {one_dnn_of_images(), loops()}},
+           {Structured::Scan, {scan}}},
+          {}};
+}
+
+} // namespace tessera

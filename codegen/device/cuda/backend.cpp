@@ -1,0 +1,87 @@
+#include "codegen/device/cuda/backend.h"
+#include "codegen/target/select.h"
+#include "graph/ops/op.h"
+#include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/cudnn.h"
+
+namespace tessera {
+CudaBackend::CudaBackend(const CompileOptions& options, GpuTarget target, ChosenTarget device, GpuKernelOptions kernels,
+                         std::vector<std::string> warnings)
+    : target_(std::move(target)), device_(std::move(device.target)), figures_(std::move(device.why)),
+      kernels_(std::move(kernels)), warnings_(std::move(warnings)), find_libraries_(options.find_libraries) {
+  libraries_->device = device_;
+  libraries_->as_loops = options.as_loops;
+  libraries_->cublaslt = options.cublaslt;
+  libraries_->tf32 = options.strict_rounding ? Tf32::Off : options.tf32;
+  libraries_->cudnn = options.cudnn;
+}
+
+std::string CudaBackend::target() const {
+  return "cuda " + target_.arch + (kernels_.assemble_for.empty() ? "" : " for " + kernels_.assemble_for);
+}
+
+Result<DeviceCode> CudaBackend::compile(const Graph& graph, std::span<const KernelRequest> requests, ObjectCache& cache,
+                                        const CompileOptions& options) {
+  TESSERA_ASSIGN(auto made, compile_gpu_kernels(graph, requests, device_, target_, cache, options, kernels_));
+  DeviceCode out;
+  out.objects = std::move(made.objects);
+  out.reports = std::move(made.reports);
+  out.warnings = warnings_;
+  out.warnings.insert(out.warnings.end(), made.warnings.begin(), made.warnings.end());
+  out.hits = made.hits;
+  out.misses = made.misses;
+  out.codegen_ms = made.codegen_ms;
+  auto kernels = std::make_shared<std::vector<GpuKernel>>(std::move(made.kernels));
+  out.scheduled = [kernels](int kernel) -> const ScheduledKernel& {
+    return (*kernels)[static_cast<size_t>(kernel)].variants.back().scheduled;
+  };
+  out.launch = [kernels](int kernel, const std::string& name, const std::function<BufferId(ValueId)>& buffer) {
+    return gpu_launch(name, (*kernels)[static_cast<size_t>(kernel)], buffer);
+  };
+  return out;
+}
+
+void CudaBackend::find_libraries(const Graph& graph) {
+  if (!find_libraries_) return;
+  bool products = false, windows = false;
+  for (NodeId id : graph.order())
+    if (const auto* s = graph.node(id).op->structured()) {
+      products = products || s->kind == Structured::Matmul || s->kind == Structured::Conv;
+      windows = windows || s->kind == Structured::Conv || s->kind == Structured::Pool;
+    }
+  auto look = [&](bool wanted, bool& there, const char* what, auto open) {
+    if (!wanted || !there) return;
+    auto opened = open();
+    if (opened.ok()) return;
+    there = false;
+    warnings_.push_back(opened.error().message + ": " + what + " are generated loops");
+  };
+  look(products, libraries_->cublaslt, "products", cuda::CublasLt::open);
+  look(windows, libraries_->cudnn, "convolutions and pooling", cuda::Cudnn::open);
+}
+
+Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options) {
+  TESSERA_ASSIGN(auto target, GpuTarget::parse(options.arch.empty() ? "sm_90" : options.arch));
+  DeviceFacts here;
+  here.kind = Target::Kind::Cuda;
+  here.gpu = options.device_name;
+  here.arch = options.assemble_for.empty() ? target.arch : options.assemble_for;
+  here.multiprocessors = options.multiprocessors;
+  here.shared_bytes = options.shared_bytes;
+  here.l2_bytes = options.l2_bytes;
+  here.memory_peak_bytes_per_us = options.memory_peak_bytes_per_us;
+  TESSERA_ASSIGN(ChosenTarget chosen, choose_target(options.target, here));
+  GpuKernelOptions kernels;
+  kernels.assemble_for = options.assemble_for;
+  std::vector<std::string> warnings;
+  if (!chosen.warning.empty()) warnings.push_back(chosen.warning);
+  auto assembler = cuda::Assembler::find();
+  if (assembler.ok())
+    kernels.assembler = *assembler;
+  else
+    warnings.push_back("no assembler of PTX, the driver compiles it when it is loaded: " + assembler.error().message);
+  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(options, std::move(target), std::move(chosen),
+                                                                std::move(kernels), std::move(warnings)));
+}
+
+} // namespace tessera

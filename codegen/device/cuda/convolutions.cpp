@@ -1,0 +1,188 @@
+// How convolutions are prepared for the library or the loops that compute them.
+#include "codegen/device/cuda/names.h"
+#include "codegen/device/cuda/passes.h"
+#include <algorithm>
+#include <map>
+
+namespace tessera {
+namespace {
+
+std::vector<NodeId> nodes_of(const Graph& graph, Structured kernel) {
+  std::vector<NodeId> out;
+  for (NodeId id : graph.order())
+    if (const auto* s = graph.node(id).op->structured(); s && s->kind == kernel) out.push_back(id);
+  return out;
+}
+
+bool weighs_single_points(const Graph& graph, ValueId weight) {
+  const SymShape& w = graph.type(weight).shape;
+  return std::all_of(w.begin() + 2, w.end(), [](const SymExpr& k) { return k.is_const(1); });
+}
+
+bool convolves_single_points(const Graph& graph, const Node& node) {
+  auto all = [&](const char* attribute, int64_t value) {
+    const Ints values = node.attributes.ints(attribute);
+    return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
+  };
+  return weighs_single_points(graph, node.operands[1]) && is_channels_last(node) && !is_transposed(node) &&
+         node.attributes.i("groups", 1) == 1 && all("strides", 1) && all("pads_begin", 0) && all("pads_end", 0);
+}
+
+Result<Tensor> transposed(const Tensor& from, const Ints& perm) {
+  const auto& dims = from.dims();
+  Dims to_dims, strides(dims.size(), 1), walk;
+  for (size_t d = dims.size(); d-- > 1;) strides[d - 1] = strides[d] * dims[d];
+  for (int64_t p : perm) {
+    to_dims.push_back(dims[static_cast<size_t>(p)]);
+    walk.push_back(strides[static_cast<size_t>(p)]);
+  }
+  TESSERA_ASSIGN(Tensor out, Tensor::create(from.dtype(), to_dims));
+  auto bytes = static_cast<size_t>(info(from.dtype()).bits / 8);
+  const auto* source = static_cast<const std::byte*>(from.data());
+  auto* target = static_cast<std::byte*>(out.mutable_data());
+  Dims at(perm.size(), 0);
+  int64_t position = 0;
+  for (int64_t i = 0; i < out.count(); ++i) {
+    std::copy_n(source + static_cast<size_t>(position) * bytes, bytes, target + static_cast<size_t>(i) * bytes);
+    for (size_t d = at.size(); d-- > 0;) {
+      position += walk[d];
+      if (++at[d] < to_dims[d]) break;
+      position -= walk[d] * to_dims[d];
+      at[d] = 0;
+    }
+  }
+  return out;
+}
+
+// The order of a weight's dimensions [O, C, kernel...] in memory.
+Ints order_in_memory(int64_t rank, bool for_library) {
+  Ints perm;
+  if (for_library) perm.push_back(0);
+  for (int64_t d = 2; d < rank; ++d) perm.push_back(d);
+  perm.push_back(1);
+  if (!for_library) perm.push_back(0);
+  return perm;
+}
+
+class WeightLayouts {
+public:
+  WeightLayouts(Graph& graph, const CudaLibraries& libraries) : graph_(graph), libraries_(libraries), names_(graph) {}
+
+  Result<bool> run() {
+    bool changed = false;
+    for (NodeId id : nodes_of(graph_, Structured::Conv)) {
+      if (!is_channels_last(graph_.node(id))) continue;
+      const ValueId weight = graph_.node(id).operands[1];
+      TESSERA_ASSIGN(ValueId laid_out, lay_out(graph_.node(id), weight));
+      graph_.node(id).operands[1] = laid_out;
+      changed = changed || laid_out != weight;
+    }
+    if (changed) graph_.compact();
+    return changed;
+  }
+
+private:
+  // The weight behind a transpose of what lies in memory as the node's route reads it; the weight itself where it does
+  // already, or where its data is missing.
+  Result<ValueId> lay_out(const Node& node, ValueId w) {
+    const Location where = node.location;
+    const Tensor* value = graph_.constant(w);
+    const Node* producer = graph_.producer(w);
+    const auto* structured = producer ? producer->op->structured() : nullptr;
+    if (!value && structured && structured->kind == Structured::Constant) return w;
+    const Ints perm = order_in_memory(graph_.type(w).rank(), cudnn_convolves(graph_, node, libraries_));
+    ValueId& moved = moved_[{w, perm}];
+    if (moved.valid()) return moved;
+    Ints back(perm.size());
+    for (size_t d = 0; d < perm.size(); ++d) back[static_cast<size_t>(perm[d])] = static_cast<int64_t>(d);
+    ValueId stored;
+    if (value) {
+      TESSERA_ASSIGN(Tensor tensor, transposed(*value, perm));
+      stored = graph_.add_constant(std::move(tensor), names_(graph_.value(w).name + ".channels_last"));
+    } else {
+      const bool lies_so = producer && producer->op->name == "transpose" && producer->attributes.ints("perm") == back;
+      if (lies_so || weighs_single_points(graph_, w)) return w;
+      // A weight that is given at run time is laid out in each call.
+      TESSERA_ASSIGN(ValueId view, graph_.apply("transpose", {w}, {{"perm", perm}}, where));
+      TESSERA_ASSIGN(stored, graph_.apply("copy", {view}, {}, where));
+    }
+    TESSERA_ASSIGN(moved, graph_.apply("transpose", {stored}, {{"perm", back}}, where));
+    return moved;
+  }
+
+  Graph& graph_;
+  const CudaLibraries& libraries_;
+  NewNames names_;
+  std::map<std::pair<ValueId, Ints>, ValueId> moved_;
+};
+
+} // namespace
+
+Result<bool> round_to_tf32(Graph& graph, const CudaLibraries& libraries) {
+  bool changed = false;
+  auto mark = [&](Structured kernel) {
+    for (NodeId id : nodes_of(graph, kernel)) {
+      Node& node = graph.node(id);
+      if (graph.type(node.operands[0]).dtype != DType::F32 || node.attributes.i("tf32", 0) != 0) continue;
+      node.attributes.set("tf32", int64_t{1});
+      changed = true;
+    }
+  };
+  if (libraries.tf32 != Tf32::Off) mark(Structured::Conv);
+  if (libraries.tf32 == Tf32::All) mark(Structured::Matmul);
+  return changed;
+}
+
+// [N, pixels..., C] times the transpose of [O, C]: both views of the weight vanish into strides.
+Result<bool> points_to_products(Graph& graph, const CudaLibraries& libraries) {
+  if (!libraries.cublaslt) return false;
+  bool changed = false;
+  for (NodeId id : nodes_of(graph, Structured::Conv)) {
+    const Node node = graph.node(id);
+    const DType dtype = graph.type(node.operands[0]).dtype;
+    if (!convolves_single_points(graph, node) || !cudnn_computes_in(dtype)) continue;
+    const SymShape w = graph.type(node.operands[1]).shape;
+    TESSERA_ASSIGN(ValueId matrix,
+                   graph.apply("reshape", {node.operands[1]}, {{"shape", SymShape{w[0], w[1]}}}, node.location));
+    TESSERA_ASSIGN(ValueId weight, graph.apply("transpose", {matrix}, {{"perm", Ints{1, 0}}}, node.location));
+    TESSERA_ASSIGN(ValueId y, graph.apply("matmul", {node.operands[0], weight},
+                                          tf32_attribute(node.attributes.i("tf32", 0) != 0), node.location));
+    graph.value(y).name = graph.value(node.results[0]).name;
+    graph.value(node.results[0]).name.clear();
+    graph.replace_all_uses(node.results[0], y);
+    graph.remove_node(id);
+    changed = true;
+  }
+  if (changed) graph.compact();
+  return changed;
+}
+
+Result<bool> even_pads(Graph& graph, const CudaLibraries& libraries) {
+  bool changed = false;
+  for (NodeId id : nodes_of(graph, Structured::Conv)) {
+    const Node node = graph.node(id);
+    const Ints begin = node.attributes.ints("pads_begin"), end = node.attributes.ints("pads_end");
+    if (begin == end || !cudnn_convolves(graph, node, libraries)) continue;
+    SymShape before(begin.size() + 2, SymExpr(0)), behind = before;
+    for (size_t i = 0; i < begin.size(); ++i) {
+      const size_t d = is_channels_last(node) ? i + 1 : i + 2;
+      before[d] = begin[i];
+      behind[d] = end[i];
+    }
+    TESSERA_ASSIGN(ValueId padded, graph.apply("pad", {node.operands[0]},
+                                               {{"pads_begin", before}, {"pads_end", behind}}, node.location));
+    Node& convolution = graph.node(id);
+    convolution.operands[0] = padded;
+    convolution.attributes.set("pads_begin", Ints(begin.size(), 0));
+    convolution.attributes.set("pads_end", Ints(end.size(), 0));
+    changed = true;
+  }
+  if (changed) graph.compact();
+  return changed;
+}
+
+Result<bool> lay_out_weights(Graph& graph, const CudaLibraries& libraries) {
+  return WeightLayouts(graph, libraries).run();
+}
+
+} // namespace tessera

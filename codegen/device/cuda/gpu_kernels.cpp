@@ -1,0 +1,317 @@
+#include "codegen/device/cuda/gpu_kernels.h"
+#include "codegen/schedule/lower/block_attention.h"
+#include "codegen/schedule/own_kernels.h"
+#include "codegen/schedule/tuned.h"
+#include "graph/support/guarded.h"
+#include "graph/support/log.h"
+#include "runtime/cuda/code_object.h"
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+namespace tessera {
+namespace {
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+// "if 1 <= cols <= 1024, cols % 8 == 0", or "for every size".
+std::string when(const ScheduledKernel& k) {
+  const std::string waits = k.team.is_const(0) ? "" : "if " + k.team.str() + " programs run at once";
+  if (k.conditions.empty()) return waits.empty() ? "for every size" : waits;
+  std::string text = "if ";
+  const char* separator = "";
+  for (const auto& c : k.conditions) {
+    if (c.min > 0 || c.max != INT64_MAX) {
+      text += separator;
+      if (c.min > 0) text += std::to_string(c.min) + " <= ";
+      text += c.value.str();
+      if (c.max != INT64_MAX) text += " <= " + std::to_string(c.max);
+      separator = ", ";
+    }
+    if (c.multiple_of > 1) {
+      text += separator + c.value.str() + " % " + std::to_string(c.multiple_of) + " == 0";
+      separator = ", ";
+    }
+  }
+  if (!waits.empty()) text += ", " + waits;
+  return text;
+}
+
+// One distinct text on its way to machine code.
+struct Made {
+  const tile::Kernel* kernel = nullptr;
+  std::string first_user; // a request's name, for errors and warnings
+  cuda::CodeObject object;
+  std::string llvm_ir;
+  std::optional<Diagnostic> error, not_assembled;
+  bool cached = false;
+  double ms = 0;
+};
+
+struct Compiler {
+  const GpuTarget& target;
+  const GpuKernelOptions& gpu;
+  std::string arch; // of cubins
+  ObjectCache& cache;
+  bool keep_ir;
+  const std::function<bool()>& cancelled;
+
+  void make(const Hash128& key, Made& m) const {
+    auto began = std::chrono::steady_clock::now();
+    if (cancelled && cancelled()) {
+      m.error = Diagnostic(ErrorCode::Cancelled, "the compile was given up");
+      return;
+    }
+    if (!keep_ir && from_cache(key, m)) {
+      m.cached = true;
+    } else {
+      auto compiled = guarded({"compiling kernel", m.first_user}, [&]() -> Status {
+        compile(m);
+        return {};
+      });
+      if (!compiled.ok()) m.error = std::move(compiled).take_error();
+      // What could not be assembled is tried again next time.
+      if (!m.error && !m.not_assembled) cache.store(key, cuda::encode(m.object));
+    }
+    m.ms = ms_since(began);
+  }
+
+private:
+  bool from_cache(const Hash128& key, Made& m) const {
+    auto bytes = cache.find(key);
+    if (!bytes) return false;
+    auto object = cuda::decode(*bytes);
+    if (!object || object->symbol != m.kernel->name || object->cubin.empty() != !gpu.assembler) return false;
+    m.object = std::move(*object);
+    return true;
+  }
+
+  // No calls, around which registers are saved; then fewer blocks on a multiprocessor, hence more registers for each
+  // thread, with calls and without. False: nothing is left to try.
+  static bool relax(tile::Kernel& k) {
+    if (k.config.try_emplace("inline_division", 1).second) return true;
+    auto blocks = k.config.find("min_blocks");
+    if (blocks == k.config.end() || blocks->second <= std::max<int64_t>(1, number(k, "least_blocks"))) return false;
+    --blocks->second;
+    k.config.erase("inline_division");
+    return true;
+  }
+  static int64_t number(const tile::Kernel& k, const char* name) {
+    auto it = k.config.find(name);
+    return it == k.config.end() ? 0 : it->second;
+  }
+
+  // What is spilled costs time, and so do the blocks that are not there: as much for 72 bytes of each thread as for all
+  // of them (37 kernels on an H200, docs/ptx.md). The least of both is taken.
+  void compile(Made& m) const {
+    constexpr double kBytes = 72;
+    compile(*m.kernel, m);
+    if (m.object.spill_bytes <= 0) return;
+    const auto all = static_cast<double>(std::max<int64_t>(1, number(*m.kernel, "min_blocks")));
+    double least = m.object.spill_bytes / kBytes;
+    for (tile::Kernel relaxed = *m.kernel; relax(relaxed);) {
+      const double gone = (all - static_cast<double>(std::max<int64_t>(1, number(relaxed, "min_blocks")))) / all;
+      if (gone >= least) return;
+      Made other;
+      other.first_user = m.first_user;
+      compile(relaxed, other);
+      if (other.error || other.not_assembled || gone + other.object.spill_bytes / kBytes >= least) continue;
+      least = gone + other.object.spill_bytes / kBytes;
+      m.object = std::move(other.object);
+      m.llvm_ir = std::move(other.llvm_ir);
+    }
+  }
+
+  void compile(const tile::Kernel& kernel, Made& m) const {
+    auto code = compile_gpu_kernel(kernel, target, keep_ir);
+    if (!code) {
+      m.error = Diagnostic(code.error()).note("while compiling kernel " + m.first_user);
+      return;
+    }
+    auto& o = m.object;
+    o.symbol = code->symbol;
+    o.ptx_arch = target.arch;
+    o.ptx = std::move(code->ptx);
+    o.threads = code->threads;
+    o.shared_bytes = code->shared_bytes;
+    m.llvm_ir = std::move(code->llvm_ir);
+    if (!gpu.assembler) return;
+    auto cubin = gpu.assembler->assemble(o.ptx, arch);
+    if (!cubin) {
+      m.not_assembled = cubin.error();
+      return;
+    }
+    o.cubin_arch = arch;
+    o.cubin = std::move(cubin->bytes);
+    o.registers = cubin->registers;
+    o.spill_bytes = cubin->spill_bytes;
+    o.stack_bytes = cubin->stack_bytes;
+    o.assembler = gpu.assembler->version();
+  }
+};
+
+// How many blocks have to stay on each multiprocessor for programs that wait to be launched at all (shape_plan.cpp),
+// and those that all run at a time to go on doing so.
+int64_t least_blocks(const ScheduledKernel& k, const Target& device) {
+  auto it = k.kernel.config.find("min_blocks");
+  if (it == k.kernel.config.end() || k.team.is_const(0)) return 1;
+  const auto team = k.team.as_const(), grid = k.grid.as_const();
+  if (!team || !grid) return it->second;
+  const int64_t processors = device.multiprocessors;
+  const int64_t programs = *grid <= it->second * processors ? *grid : 2 * *team;
+  return std::clamp<int64_t>((programs + processors - 1) / processors, 1, it->second);
+}
+
+// A line before a variant's text.
+std::string heading(const GpuVariant& v, const cuda::CodeObject& o) {
+  const Schedule& schedule = v.scheduled.schedule;
+  std::string text = "// " + std::string(name(schedule.kind)) + " " + when(v.scheduled) + ": " + schedule.why +
+                     (schedule.measured.empty() ? "" : "; tuned: " + schedule.measured) + "\n// " +
+                     std::to_string(o.threads) + " threads, " + std::to_string(o.shared_bytes) +
+                     " bytes of shared memory";
+  if (o.registers >= 0) text += ", " + std::to_string(o.registers) + " registers";
+  if (o.spill_bytes > 0) text += ", " + std::to_string(o.spill_bytes) + " bytes spilled";
+  return text + "\n";
+}
+
+// `tuned`: whether schedules that were measured count.
+Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
+                               const GpuTarget& target, ObjectCache& cache, const CompileOptions& options,
+                               const GpuKernelOptions& gpu, bool tuned) {
+  auto start = std::chrono::steady_clock::now();
+  GpuKernels out;
+  bool keep = options.keep_texts || dump_enabled();
+  Compiler compiler{target, gpu,  gpu.assemble_for.empty() ? target.arch : gpu.assemble_for,
+                    cache,  keep, options.cancelled};
+  std::string version = gpu_compiler_version(target) + "; " +
+                        (gpu.assembler ? gpu.assembler->version() + " for " + compiler.arch : "PTX alone");
+  uint64_t seed = hash128(version).lo;
+
+  // Schedule everything; one object for each distinct text.
+  std::map<Hash128, int> by_text;
+  std::vector<Hash128> keys;
+  std::vector<Made> made;
+  Schedule wanted;
+  if (options.strict_rounding) wanted.config["exact_division"] = 1;
+  out.kernels.reserve(requests.size());
+  for (const auto& request : requests) {
+    CheckContext context("kernel " + request.name);
+    std::vector<ScheduledKernel> scheduled;
+    if (request.nest) {
+      const TunedSchedules* measured = request.tuned ? request.tuned : options.tuned.get();
+      TESSERA_ASSIGN(scheduled,
+                     lower_for_gpu(graph, *request.nest, device, "kernel", wanted, tuned ? measured : nullptr));
+    } else if (request.attention) {
+      scheduled = attention_by_blocks(graph, *request.attention, "kernel");
+    } else {
+      TESSERA_ASSIGN(scheduled, lower_own_kernel(graph, graph.node(request.node), device, "kernel"));
+    }
+    TESSERA_CHECK(!scheduled.empty() && scheduled.back().conditions.empty() &&
+                      !tile::has_meetings(scheduled.back().kernel),
+                  "kernel " + request.name);
+    GpuKernel kernel;
+    for (auto& s : scheduled) {
+      if (const int64_t least = least_blocks(s, device); least > 1) s.kernel.config["least_blocks"] = least;
+      Hash128 key = hash128(anonymous_text(s.kernel), seed);
+      s.kernel.name = "tsr_" + key.hex();
+      auto [it, fresh] = by_text.try_emplace(key, static_cast<int>(keys.size()));
+      if (fresh) {
+        keys.push_back(key);
+        made.push_back({});
+        made.back().first_user = request.name;
+      }
+      kernel.variants.push_back({std::move(s), "tsr_" + key.hex(), it->second, 0, 0});
+    }
+    out.kernels.push_back(std::move(kernel));
+  }
+  for (const auto& k : out.kernels) // in their final place
+    for (const auto& v : k.variants)
+      if (auto& m = made[static_cast<size_t>(v.object)]; !m.kernel) m.kernel = &v.scheduled.kernel;
+
+  compile_each(made.size(), options, [&](size_t i) { compiler.make(keys[i], made[i]); });
+
+  for (auto& m : made) {
+    if (m.error) return std::move(*m.error);
+    (m.cached ? out.hits : out.misses)++;
+    if (m.not_assembled) {
+      auto text = m.not_assembled->message + "; the driver assembles kernel " + m.first_user + " when it is loaded";
+      out.warnings.push_back(std::move(text));
+    }
+    constexpr int kFew = 16; // bytes, which do not show
+    if (m.object.spill_bytes > kFew)
+      out.warnings.push_back("kernel " + m.first_user + " spills " + std::to_string(m.object.spill_bytes) +
+                             " bytes of registers to memory (" + std::to_string(m.object.registers) + " registers, " +
+                             std::to_string(m.object.threads) + " threads)");
+    out.objects.push_back(cuda::encode(m.object));
+  }
+  for (size_t i = 0; i < out.kernels.size(); ++i) {
+    KernelReport report;
+    report.name = requests[i].name;
+    report.schedule = out.kernels[i].variants.back().scheduled.schedule;
+    report.from_cache = true;
+    std::string tiles, llvm, ptx;
+    for (auto& v : out.kernels[i].variants) {
+      const Made& m = made[static_cast<size_t>(v.object)];
+      v.threads = m.object.threads;
+      v.shared_bytes = m.object.shared_bytes;
+      report.registers = std::max(report.registers, m.object.registers);
+      report.spill_bytes = std::max(report.spill_bytes, m.object.spill_bytes);
+      report.from_cache = report.from_cache && m.cached;
+      report.compile_ms += m.ms;
+      if (&v != &out.kernels[i].variants.back())
+        report.alternatives.push_back({when(v.scheduled), v.scheduled.schedule, m.object.registers});
+      if (const std::string& measured = v.scheduled.schedule.measured; !measured.empty())
+        report.tuned.push_back(measured);
+      if (!keep && !options.keep_tiles && !log_enabled(LogChannel::OutputCode)) continue;
+      auto head = heading(v, m.object);
+      tiles += head + tile::print(v.scheduled.kernel);
+      llvm += m.llvm_ir;
+      ptx += head + m.object.ptx;
+    }
+    TESSERA_LOGF(LogChannel::OutputCode, requests[i].name + "\n" + tiles);
+    if (dump_enabled()) {
+      write_dump(requests[i].name + ".tile", tiles);
+      write_dump(requests[i].name + ".ll", llvm);
+      write_dump(requests[i].name + ".ptx", ptx);
+    }
+    if (options.keep_tiles || options.keep_texts) report.tile_text = std::move(tiles);
+    if (options.keep_texts) {
+      report.llvm_text = std::move(llvm);
+      report.ptx_text = std::move(ptx);
+    }
+    out.reports.push_back(std::move(report));
+  }
+  out.codegen_ms = ms_since(start);
+  return out;
+}
+
+} // namespace
+
+Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
+                                       const Target& device, const GpuTarget& target, ObjectCache& cache,
+                                       const CompileOptions& options, const GpuKernelOptions& gpu) {
+  auto out = compile_all(graph, requests, device, target, cache, options, gpu, true);
+  bool tuned = options.tuned || std::any_of(requests.begin(), requests.end(), [](const auto& r) { return r.tuned; });
+  if (out.ok() || !tuned || out.error().code == ErrorCode::Cancelled) return out;
+  // A record on disk must not keep a model from running.
+  auto plain = compile_all(graph, requests, device, target, cache, options, gpu, false);
+  if (plain.ok()) plain->warnings.push_back("tuned schedules are ignored: " + out.error().message);
+  return plain;
+}
+
+KernelLaunch gpu_launch(const std::string& name, const GpuKernel& kernel,
+                        const std::function<BufferId(ValueId)>& buffer) {
+  auto launch = [&](const GpuVariant& v) {
+    KernelLaunch l = launch_of(v.scheduled, name, v.symbol, v.object, buffer);
+    l.threads = v.threads;
+    l.shared_bytes = v.shared_bytes;
+    return l;
+  };
+  auto l = launch(kernel.variants.back());
+  for (size_t i = 0; i + 1 < kernel.variants.size(); ++i) l.alternatives.push_back(launch(kernel.variants[i]));
+  return l;
+}
+
+} // namespace tessera

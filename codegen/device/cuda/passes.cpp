@@ -1,0 +1,54 @@
+// The passes of an NVIDIA GPU in the order in which they run.
+#include "codegen/device/cuda/passes.h"
+#include "codegen/device/cuda/backend.h"
+#include "codegen/device/cuda/join_products.h"
+
+namespace tessera {
+namespace {
+
+CudaBackend& backend_of(Compilation& c) { return static_cast<CudaBackend&>(c.backend()); }
+
+Result<bool> find_libraries(Compilation& c) {
+  backend_of(c).find_libraries(c.graph());
+  return false; // of the graph nothing; what follows asks for the libraries that were found
+}
+
+Result<bool> place(Compilation& c) { return place_attention(c.graph(), backend_of(c).libraries(), c.plan()); }
+
+Result<bool> join(Graph& graph, const CudaLibraries& libraries) {
+  TESSERA_ASSIGN(int joined, join_products(graph, libraries));
+  return joined > 0;
+}
+Result<bool> pad(Graph& graph, const CudaLibraries& libraries) {
+  TESSERA_ASSIGN(int padded, pad_products(graph, libraries));
+  return padded > 0;
+}
+
+} // namespace
+
+const std::vector<CudaRewriting>& cuda_rewritings() {
+  static const std::vector<CudaRewriting> table = {
+      {"round-to-tf32", "marks f32 convolutions and products whose operands may be rounded to TF32", round_to_tf32},
+      {"points-to-products", "channels-last convolutions of single points become products", points_to_products},
+      {"even-pads", "pads the input where a library's convolution pads as much before as behind", even_pads},
+      {"lay-out-weights", "lays weights of convolutions out as their library or their loops read them",
+       lay_out_weights},
+      {"join-products", "products of one operand with constant weights become one", join},
+      {"pad-products", "products get columns of zeros up to a multiple of 16 bytes", pad},
+  };
+  return table;
+}
+
+std::vector<CompilePass> cuda_passes() {
+  std::vector<CompilePass> all = {{"find-libraries",
+                                   "opens the libraries that the graph has work for; without one, loops are generated",
+                                   PassLevel::Graph, find_libraries}};
+  for (const CudaRewriting& r : cuda_rewritings())
+    all.push_back({r.name, r.summary, PassLevel::Graph,
+                   [run = r.run](Compilation& c) { return run(c.graph(), backend_of(c).libraries()); }});
+  all.push_back({"place-attention", "puts a generated kernel in place of attention, or behind the library's call",
+                 PassLevel::Plan, place});
+  return all;
+}
+
+} // namespace tessera

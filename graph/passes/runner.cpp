@@ -1,0 +1,94 @@
+#include "graph/passes/runner.h"
+#include "graph/support/log.h"
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+namespace tessera {
+namespace {
+
+#ifdef TESSERA_DEBUG
+constexpr bool kDebug = true;
+#else
+constexpr bool kDebug = false;
+#endif
+
+void dump(const PassSubject& subject, const PassRunOptions& options, int number, std::string_view pass) {
+  if (!options.dump || !dump_enabled()) return;
+  char digits[24];
+  std::snprintf(digits, sizeof digits, "%03d-", number);
+  write_dump(options.dump_prefix + digits + std::string(pass) + "." + std::string(subject.level()), subject.text());
+}
+
+void log(const PassStats& stats) {
+  if (!log_enabled(LogChannel::Passes)) return;
+  char line[160];
+  std::snprintf(line, sizeof line, "%-18s %-9s %5d -> %5d %s  %.2f ms", stats.name.c_str(),
+                stats.changed ? "changed" : "unchanged", stats.nodes_before, stats.nodes_after,
+                stats.level == "plan" ? "groups" : "nodes", stats.milliseconds);
+  log_write(LogChannel::Passes, line);
+}
+
+Result<PassStats> run_step(PassSubject& subject, const PassStep& step, bool verify) {
+  const std::string name(step.name);
+  auto fail = [&](Diagnostic d) {
+    d.message = "failed in pass " + name + ": " + d.message;
+    return d;
+  };
+  CheckContext context("pass " + name + " on graph " + subject.name());
+  PassStats stats;
+  stats.name = name;
+  stats.nodes_before = subject.size();
+  const std::string before = kDebug ? subject.text() : "";
+  const auto start = std::chrono::steady_clock::now();
+  auto changed = step.run();
+  stats.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  if (!changed.ok()) return fail(std::move(changed).take_error());
+  stats.changed = *changed;
+  stats.level = subject.level();
+  stats.nodes_after = subject.size();
+  if (kDebug && !stats.changed)
+    TESSERA_CHECK(subject.text() == before,
+                  "pass " + name + " changed the " + stats.level + " and said that it did not");
+  if (stats.changed && (kDebug || verify))
+    if (auto status = subject.verify(); !status.ok()) return fail(std::move(status).take_error());
+  return stats;
+}
+
+} // namespace
+
+Result<std::vector<PassStats>> run_steps(PassSubject& subject, std::span<const PassStep> steps,
+                                         const PassRunOptions& options) {
+  std::vector<PassStats> all;
+  int number = 0;
+  dump(subject, options, number, "input");
+  for (size_t i = 0; i < steps.size();) {
+    const PassStep& step = steps[i++];
+    ++number;
+    if (std::find(options.disabled.begin(), options.disabled.end(), step.name) != options.disabled.end()) continue;
+    TESSERA_ASSIGN(PassStats stats, run_step(subject, step, options.verify));
+    log(stats);
+    if (stats.changed) dump(subject, options, number, step.name);
+    if (stats.changed && step.again_from >= 0) {
+      TESSERA_CHECK(static_cast<size_t>(step.again_from) < i, "a pass is followed by an earlier one or by the next");
+      i = static_cast<size_t>(step.again_from);
+    }
+    all.push_back(std::move(stats));
+  }
+  return all;
+}
+
+std::vector<std::string> passes_disabled_by_environment() {
+  std::vector<std::string> out;
+  const char* text = std::getenv("TESSERA_DISABLE_PASSES");
+  std::string_view rest = text ? text : "";
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    if (std::string_view one = rest.substr(0, comma); !one.empty()) out.emplace_back(one);
+    rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
+  }
+  return out;
+}
+
+} // namespace tessera

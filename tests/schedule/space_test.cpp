@@ -1,0 +1,212 @@
+// The space of schedules and their cost: every schedule that is enumerated and legal computes what the nest means, and
+// predicted times behave.
+#include "block_harness.h"
+#include "codegen/schedule/block_config.h"
+#include "codegen/schedule/space.h"
+#include "codegen/target/select.h"
+#include "nests.h"
+#include <set>
+
+namespace tessera::test {
+namespace {
+
+Target small_gpu() {
+  Target t = shipped_target("h200");
+  t.multiprocessors = 4;
+  return t;
+}
+
+// What tells forms of schedules apart, beside the sizes of their tiles.
+std::string form(const BlockPlan& p) {
+  std::string text(name(p.schedule.kind));
+  for (auto [what, on] : std::initializer_list<std::pair<const char*, bool>>{
+           {"rows", p.rows > 1},
+           {"loop", p.loop},
+           {"turns", p.turns > 1},
+           {"ahead", p.ahead},
+           {"shift", p.shift > 1},
+           {"run", p.run > 1},
+           {"steps", p.steps > 1},
+           {"keep", p.keep > 0},
+           {"copied", p.copied},
+           {"staged", p.staged},
+           {"downward", p.downward},
+           {"split", p.split >= 0},
+           {"whole", p.whole_branch},
+           {"programs", p.programs > 0},
+           {"points", !p.groups.points.empty()},
+           {"row axes", !p.groups.rows.empty()},
+           {"online", p.schedule.config.contains("online") && p.schedule.config.at("online") != 0}})
+    if (on) text += std::string(" ") + what;
+  return text;
+}
+
+// Some schedules of each form, of those with the smallest tiles and of others; how many forms there are.
+std::set<std::string> expect_all(const Case& c, double tolerance = 2e-5, int of_each = 2) {
+  const Problem& p = c.problem;
+  const Target device = small_gpu();
+  auto domain = make_domain(p.graph, p.nest);
+  EXPECT_TRUE(domain.ok());
+  BlockFacts facts(p.graph, p.nest, *domain, device);
+  const CallSizes sizes = by_id(p, c.sizes);
+  auto sized = sized_facts(facts, sizes);
+  EXPECT_TRUE(sized.ok());
+  const Meant m = meant(c);
+  std::map<std::string, int> met;
+  std::set<std::string> forms;
+  int count = 0;
+  for_each_schedule(facts, *sized, sizes, true, [&](const BlockPlan& plan, int64_t) {
+    BlockPlan q = plan;
+    write_config(q);
+    int& n = met[form(q)];
+    if (n >= of_each * 7 || n++ % 7 != 0) return;
+    TunedSchedule t{q.schedule, {}};
+    for (size_t i = 0; i < sized->extents.size(); ++i) {
+      const int64_t n = sized->extents[i];
+      t.extents.push_back(facts.constant(facts.extent(i)) ? ExtentRange{n, n, 1} : bucket_of(n));
+      if (static_cast<int>(i) != facts.contiguous_axis) t.extents.back().multiple_of = 1;
+    }
+    auto legal = tuned_plan(facts, t);
+    if (!legal) return;
+    auto k = lower_block(p.graph, p.nest, *domain, *legal, "kernel");
+    ASSERT_TRUE(k.ok()) << form(q) << ": " << k.error().str();
+    if (!conditions_hold(p.graph, *k, c.sizes)) return;
+    k->schedule.why += form(q);
+    expect_meant(c, m, *k, tolerance);
+    forms.insert(form(q));
+    ++count;
+  });
+  EXPECT_GT(count, 0) << p.nest.name;
+  return forms;
+}
+
+bool any(const std::set<std::string>& forms, const std::string& what) {
+  return std::any_of(forms.begin(), forms.end(), [&](const auto& f) { return f.find(what) != std::string::npos; });
+}
+
+TEST(Space, SchedulesOfRowsMeanTheNest) {
+  std::set<std::string> all;
+  for (const auto& [rows, row, dtype] :
+       std::initializer_list<std::tuple<const char*, const char*, const char*>>{{"5", "4096", "f32"},
+                                                                                {"3", "2049", "f32"},
+                                                                                {"7", "8192", "bf16"},
+                                                                                {"3", "5003", "f16"},
+                                                                                {"40", "96", "bf16"}}) {
+    const double tolerance = dtype == std::string("f32") ? 1e-4 : 2e-2;
+    all.merge(expect_all({softmax_of(rows, row, dtype), {}}, tolerance));
+    all.merge(expect_all({add_norm_of(rows, row, dtype), {}}, tolerance, 1));
+  }
+  all.merge(expect_all({masked_softmax_of("3", "4100", "bf16"), {}}, 2e-2, 1));
+  all.merge(expect_all({group_norm_of("5", "4", "1024", "bf16"), {}}, 2e-2, 1));
+  all.merge(expect_all({softmax_at("3", "3001", "f16", "6002", "2*i1"), {}}, 2e-2, 1));
+  all.merge(expect_all({softmax_of("b", "s"), {{"b", 6}, {"s", 1000}}}, 1e-4, 1));
+  all.merge(expect_all({softmax_of("b", "s"), {{"b", 2}, {"s", 40003}}}, 1e-3, 1));
+  for (const char* what :
+       {"block-rows", "block-loop", "block-team", "turns", "ahead", "shift", "keep", "copied", "programs", "online"})
+    EXPECT_TRUE(any(all, what)) << what;
+}
+
+TEST(Space, SchedulesOfColumnsMeanTheNest) {
+  std::set<std::string> all;
+  for (const char* stored : {"%2 = sub %0, %1 : f32\n store y[i0, i1] = %2", "store.row y[i0] = %1"})
+    for (const auto& [rows, width] :
+         std::initializer_list<std::pair<const char*, const char*>>{{"600", "64"}, {"37", "200"}, {"2000", "13"}}) {
+      const std::string n = rows, w = width, y = stored[0] == '%' ? "[" + w + ", " + n + "]" : "[" + w + "]";
+      all.merge(expect_all({problem("x: f32[" + n + ", " + w + "]\ny: f32" + y,
+                                    "nest down outer(i0: " + w + ") row(i1: " + n +
+                                        ") { %0 = load x[i1, i0] : f32\n %1 = reduce.sum %0 : f32\n " + stored + " }"),
+                            {}},
+                           1e-3));
+    }
+  all.merge(expect_all({column_sum(), {{"n", 40}, {"m", 24}, {"b", 3}, {"s", 5}, {"c", 24}}}));
+  for (const char* what : {"block-columns", "block-team", "loop", "keep"}) EXPECT_TRUE(any(all, what)) << what;
+}
+
+TEST(Space, SchedulesWithoutReductionsMeanTheNest) {
+  std::set<std::string> all;
+  for (const Sizes& sizes : {Sizes{{"n", 100}, {"m", 72}, {"b", 2}, {"s", 33}, {"c", 96}, {"h", 3}},
+                             Sizes{{"n", 67}, {"m", 41}, {"b", 3}, {"s", 7}, {"c", 19}, {"h", 2}}}) {
+    all.merge(expect_all({bias_gelu("f16"), sizes}, 2e-2));
+    all.merge(expect_all({transposed(), sizes}));
+    all.merge(expect_all({rope(), sizes}, 1e-4));
+  }
+  all.merge(expect_all({embedding(), {{"b", 3}, {"s", 9}, {"n", 10}}}));
+  for (const char* what : {"staged", "split", "run", "whole", "points"}) EXPECT_TRUE(any(all, what)) << what;
+}
+
+// ---- the cost
+double best_us(const Problem& p, const Sizes& sizes, const Target& device) {
+  auto domain = make_domain(p.graph, p.nest);
+  BlockFacts facts(p.graph, p.nest, *domain, device);
+  auto sized = sized_facts(facts, by_id(p, sizes));
+  double best = 1e30;
+  for_each_schedule(facts, *sized, by_id(p, sizes), true, [&](const BlockPlan& plan, int64_t members) {
+    best = std::min(best, cost(*sized, plan, members, device, {}).us);
+  });
+  return best;
+}
+
+TEST(Cost, GrowsWithTheBytesAndFallsWithTheBandwidth) {
+  const Target device = shipped_target("h200");
+  for (const Problem& p : {softmax_of("b", "s", "bf16"), bias_gelu("f16"), transposed()}) {
+    double before = 0;
+    for (int64_t n : {16, 256, 4096, 65536}) {
+      const Sizes sizes{{"b", n}, {"h", 1}, {"s", 1024}, {"n", n}, {"m", 1024}, {"c", 1024}};
+      const double us = best_us(p, sizes, device);
+      EXPECT_GE(us, before) << p.nest.name << " " << n;
+      EXPECT_GE(us, device.kernel_us);
+      before = us;
+      Target slow = device;
+      slow.memory_peak_bytes_per_us /= 2;
+      EXPECT_GE(best_us(p, sizes, slow), us);
+    }
+    EXPECT_GT(before, 10 * device.kernel_us) << p.nest.name;
+  }
+}
+
+// Next to nothing takes the time of a launch; much that is copied that of its bytes.
+TEST(Cost, AtItsLimits) {
+  const Target device = shipped_target("h200");
+  Problem copy = problem("x: f32[n]\ny: f32[n]", "nest copy outer(i0: n) { %0 = load x[i0] : f32\n store y[i0] = %0 }");
+  EXPECT_NEAR(best_us(copy, {{"n", 100}}, device), device.kernel_us, 1.5);
+  const double bytes = 8 * 256e6;
+  EXPECT_NEAR(best_us(copy, {{"n", 256000000}}, device), bytes / device.memory_bytes_per_us,
+              0.2 * bytes / device.memory_bytes_per_us);
+}
+
+// The choice is the best of the space, and says what it is bound by.
+TEST(Choice, IsTheLeastPredicted) {
+  for (const Problem& p :
+       {softmax_of("4096", "1000", "f16"), norm_of("300", "50001", "bf16"), add_norm_of("8192", "1024", "f32")}) {
+    const Target device = shipped_target("h200");
+    auto domain = make_domain(p.graph, p.nest);
+    const std::vector<BlockPlan> plans = plan_blocks(p.graph, p.nest, *domain, device, {});
+    ASSERT_FALSE(plans.empty());
+    BlockFacts facts(p.graph, p.nest, *domain, device);
+    auto sized = sized_facts(facts, {});
+    const BlockPlan& first = plans.front();
+    const int64_t members = first.team ? first.team->as_const().value_or(1) : 1;
+    EXPECT_LE(cost(*sized, first, members, device, {}).us, 1.0001 * best_us(p, {}, device)) << p.nest.name;
+    EXPECT_NE(first.schedule.why.find("bound by"), std::string::npos) << first.schedule.why;
+    EXPECT_TRUE(plans.back().conditions.empty());
+    EXPECT_FALSE(plans.back().waits);
+  }
+}
+
+// Where the device differs, so does what is chosen.
+TEST(Choice, FollowsTheDevice) {
+  auto chosen = [](const Problem& p, const char* target) {
+    auto domain = make_domain(p.graph, p.nest);
+    auto plans = plan_blocks(p.graph, p.nest, *domain, shipped_target(target), {});
+    return plans.empty() ? std::map<std::string, int64_t>() : plans.front().schedule.config;
+  };
+  int different = 0;
+  for (const Problem& p :
+       {softmax_of("600", "50000", "f32"), softmax_of("132", "20000", "f16"), norm_of("108", "30000", "bf16"),
+        add_norm_of("64", "100000", "f16"), softmax_of("4", "1048576", "f32")})
+    different += chosen(p, "h200") != chosen(p, "a100");
+  EXPECT_GT(different, 1);
+}
+
+} // namespace
+} // namespace tessera::test
