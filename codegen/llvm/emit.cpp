@@ -6,17 +6,9 @@ namespace tessera::host {
 using tile::OpKind;
 
 Emitter::Emitter(llvm::Module& module, const tile::Kernel& kernel, const HostTarget& target)
-    : Arithmetic(module, kernel.name), kernel_(kernel), target_(target), width_(target.vector_bytes / 4) {
+    : VectorMath(module, kernel.name, target), kernel_(kernel), width_(target.vector_bytes / 4) {
   values_.resize(static_cast<size_t>(kernel.value_count()));
   for (int v = 0; v < kernel.value_count(); ++v) values_[static_cast<size_t>(v)].type = kernel.type(v);
-}
-
-void Emitter::target_attributes(llvm::Function& f) const {
-  f.addFnAttr("target-cpu", target_.cpu);
-  f.addFnAttr("target-features", target_.features);
-  f.addFnAttr("prefer-vector-width", std::to_string(target_.vector_bytes * 8));
-  f.addFnAttr("min-legal-vector-width", std::to_string(target_.vector_bytes * 8));
-  f.addFnAttr(llvm::Attribute::NoUnwind);
 }
 
 Status Emitter::emit(const std::string& symbol) {

@@ -5,8 +5,7 @@
 // (base + stride * lane) and masks that are true for a prefix of the lanes are kept as such and turned into vectors
 // only when somebody needs the elements: that is how a load knows that it is contiguous.
 #pragma once
-#include "codegen/llvm/arith.h"
-#include "codegen/llvm/host_compiler.h"
+#include "codegen/llvm/emit_math.h"
 #include "codegen/tile/tile.h"
 
 namespace tessera::host {
@@ -22,7 +21,7 @@ struct Val {
   llvm::Value* prefix = nullptr; // bool tile: lane l is true iff l < prefix (i64)
 };
 
-class Emitter final : public irgen::Arithmetic {
+class Emitter final : public VectorMath {
 public:
   Emitter(llvm::Module& module, const tile::Kernel& kernel, const HostTarget& target);
   // Emits the function `symbol` with the ABI of HostKernelFn. Error CodegenError for what the host cannot do.
@@ -34,7 +33,6 @@ private:
   Status operation(const tile::Op& op);
   Status loop(const tile::Op& op);
   Status branch(const tile::Op& op);
-  void target_attributes(llvm::Function& f) const override;
 
   // emit_tile.cpp: element by element, and across elements
   Status scalar_op(const tile::Op& op);
@@ -63,22 +61,8 @@ private:
   // Of w parts of w elements, element l of part p becomes element p of part l.
   std::vector<Value*> transposed(std::vector<Value*> parts);
   std::vector<Value*> prefix_parts(Value* count, const tile::Type& type);
-  Value* join(const std::vector<Value*>& parts); // one long vector
-  std::vector<Value*> split(Value* whole, int lanes);
   Value* any(const std::vector<Value*>& mask_parts); // i1
   Value* any_of(tile::ValueId mask);
-
-  // emit_math.cpp
-  Value* cast(Value* v, DType from, DType to) override;
-  Value* multiply_add(Value* a, Value* b, Value* c) override;
-  Value* min_max(bool max, DType dtype, Value* a, Value* b) override;
-  Result<Value*> math(ScalarOp op, DType dtype, std::span<Value* const> args) override;
-  Value* exp_f32(Value* x);
-  Value* tanh_f32(Value* x);
-  Value* erf_f32(Value* x);
-  Value* erf_pieces(Value* x); // sixteen lanes
-  Value* sigmoid(Value* x, DType dtype);
-  Result<Value*> library_call(const char* name, DType dtype, std::span<Value* const> args);
 
   // emit_memory.cpp
   Status load(const tile::Op& op);
@@ -92,7 +76,6 @@ private:
   Value* guarded_address(Value* address, Value* condition); // a harmless address where the condition is false
 
   const tile::Kernel& kernel_;
-  HostTarget target_;
   int width_; // lanes of a full part
   llvm::Function* fn_ = nullptr;
   std::vector<Val> values_;

@@ -9,7 +9,7 @@
 //              (both fitted on Chebyshev nodes against float64); with AVX-512 sixteen pieces instead     2.5 ulp
 //   sigmoid    1 / (1 + exp(-x))                                                                         2.5 ulp
 // Without FMA exp has 1.5 ulp.
-#include "codegen/llvm/emit.h"
+#include "codegen/llvm/emit_math.h"
 #include "graph/support/check.h"
 #include <algorithm>
 #include <array>
@@ -21,20 +21,20 @@ namespace tessera::host {
 
 // Behind a fence: a comparison with a constant would be moved before the conversion, and halves are compared one by
 // one.
-llvm::Value* Emitter::cast(Value* v, DType from, DType to) {
+llvm::Value* VectorMath::cast(Value* v, DType from, DType to) {
   if (from != DType::F16 || to == DType::F16) return Arithmetic::cast(v, from, to);
   auto* wide = b_.CreateFPExt(v, like(b_.getFloatTy(), v));
   return Arithmetic::cast(b_.CreateArithmeticFence(wide, wide->getType()), DType::F32, to);
 }
 
 // Without the instruction a fused product and sum is a call of libm for every element.
-llvm::Value* Emitter::multiply_add(Value* a, Value* b, Value* c) {
+llvm::Value* VectorMath::multiply_add(Value* a, Value* b, Value* c) {
   return target_.vector_bytes > 16 ? fma(a, b, c) : b_.CreateFAdd(b_.CreateFMul(a, b), c);
 }
 
 // The instruction itself, so that two selects are not merged into a longer sequence. It yields its second operand where
 // one is NaN: that of `c` remains to be looked for, which a loop that folds into `a` does not wait for.
-llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* c) {
+llvm::Value* VectorMath::min_max(bool max, DType dtype, Value* a, Value* c) {
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(a->getType());
   const unsigned lanes = vector ? vector->getNumElements() : 0;
   const bool native =
@@ -58,7 +58,7 @@ llvm::Value* Emitter::min_max(bool max, DType dtype, Value* a, Value* c) {
   return b_.CreateSelect(b_.CreateFCmpUNO(c, c), c, found);
 }
 
-llvm::Value* Emitter::exp_f32(Value* x) {
+llvm::Value* VectorMath::exp_f32(Value* x) {
   // Outside of [-104, 89] the result is 0 or infinity; comparisons keep NaN. Below, where a mask's -inf ends up,
   // nothing is scaled: into the subnormal numbers that takes the processor a hundred cycles.
   auto *zero = constant_like(x, 0), *hi = constant_like(x, 89.0);
@@ -92,7 +92,7 @@ llvm::Value* Emitter::exp_f32(Value* x) {
   return b_.CreateSelect(stays, scaled, zero);
 }
 
-llvm::Value* Emitter::tanh_f32(Value* x) {
+llvm::Value* VectorMath::tanh_f32(Value* x) {
   auto* ax = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
   auto* e = exp_f32(b_.CreateFMul(ax, constant_like(x, 2)));
   auto* big =
@@ -127,7 +127,7 @@ static constexpr float kErfPieces[6][16] = {
     {0.0f, 0.276326388f, 0.520499885f, 0.711155653f, 0.842700779f, 0.92290014f, 0.966105163f, 0.986671686f,
      0.995322287f, 0.998537302f, 0.999593019f, 0.999899387f, 0.999977887f, 0.999995708f, 0.999999285f, 0.999999881f}};
 
-llvm::Value* Emitter::erf_pieces(Value* x) {
+llvm::Value* VectorMath::erf_pieces(Value* x) {
   auto* ax = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
   auto* limit = constant_like(x, 3.9999998);
   auto* a = b_.CreateSelect(b_.CreateFCmpOGT(ax, limit), limit, ax);
@@ -145,7 +145,7 @@ llvm::Value* Emitter::erf_pieces(Value* x) {
   return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, r, x);
 }
 
-llvm::Value* Emitter::erf_f32(Value* x) {
+llvm::Value* VectorMath::erf_f32(Value* x) {
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
   if (vector && vector->getNumElements() == 16 && target_.vector_bytes == 64) return erf_pieces(x);
   auto* ax = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
@@ -162,7 +162,7 @@ llvm::Value* Emitter::erf_f32(Value* x) {
   return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, 0.9277)), small, big);
 }
 
-llvm::Value* Emitter::sigmoid(Value* x, DType dtype) {
+llvm::Value* VectorMath::sigmoid(Value* x, DType dtype) {
   std::array<Value*, 1> n = {b_.CreateFNeg(x)};
   auto* e = math(ScalarOp::Exp, dtype, n).value();
   return b_.CreateFDiv(constant_like(x, 1), b_.CreateFAdd(constant_like(x, 1), e));
@@ -170,7 +170,7 @@ llvm::Value* Emitter::sigmoid(Value* x, DType dtype) {
 
 // Calls the function `name` of libm for scalars, of libmvec for vectors (split to the machine's width); element by
 // element where the machine has no vector form.
-Result<llvm::Value*> Emitter::library_call(const char* name, DType dtype, std::span<Value* const> args) {
+Result<llvm::Value*> VectorMath::library_call(const char* name, DType dtype, std::span<Value* const> args) {
   auto* element = element_type(dtype);
   std::string scalar_name = std::string(name) + (dtype == DType::F32 ? "f" : "");
   std::vector<llvm::Type*> scalar_types(args.size(), element);
@@ -232,7 +232,7 @@ Result<llvm::Value*> Emitter::library_call(const char* name, DType dtype, std::s
   return out;
 }
 
-Result<llvm::Value*> Emitter::math(ScalarOp op, DType dtype, std::span<Value* const> a) {
+Result<llvm::Value*> VectorMath::math(ScalarOp op, DType dtype, std::span<Value* const> a) {
   if (dtype != DType::F32 && dtype != DType::F64)
     return error("function " + std::string(info(op).name) + " on " + std::string(name(dtype)));
   bool f32 = dtype == DType::F32;
@@ -265,6 +265,49 @@ Result<llvm::Value*> Emitter::math(ScalarOp op, DType dtype, std::span<Value* co
   }
   default: return error("no host code for " + std::string(info(op).name));
   }
+}
+
+void VectorMath::target_attributes(llvm::Function& f) const {
+  f.addFnAttr("target-cpu", target_.cpu);
+  f.addFnAttr("target-features", target_.features);
+  f.addFnAttr("prefer-vector-width", std::to_string(target_.vector_bytes * 8));
+  f.addFnAttr("min-legal-vector-width", std::to_string(target_.vector_bytes * 8));
+  f.addFnAttr(llvm::Attribute::NoUnwind);
+}
+
+llvm::Value* VectorMath::join(const std::vector<Value*>& parts) {
+  std::vector<Value*> level = parts;
+  while (level.size() > 1) {
+    std::vector<Value*> next;
+    for (size_t i = 0; i + 1 < level.size(); i += 2) {
+      unsigned n = llvm::cast<llvm::FixedVectorType>(level[i]->getType())->getNumElements();
+      unsigned m = llvm::cast<llvm::FixedVectorType>(level[i + 1]->getType())->getNumElements();
+      Value *x = level[i], *y = level[i + 1];
+      if (m < n) { // a shorter tail: widen it first
+        std::vector<int> widen;
+        for (unsigned k = 0; k < n; ++k) widen.push_back(k < m ? static_cast<int>(k) : -1);
+        y = b_.CreateShuffleVector(y, widen);
+      }
+      std::vector<int> idx;
+      for (unsigned k = 0; k < n + m; ++k) idx.push_back(static_cast<int>(k));
+      next.push_back(b_.CreateShuffleVector(x, y, idx));
+    }
+    if (level.size() % 2) next.push_back(level.back());
+    level = std::move(next);
+  }
+  return level[0];
+}
+
+std::vector<llvm::Value*> VectorMath::split(Value* whole, int lanes) {
+  int n = static_cast<int>(llvm::cast<llvm::FixedVectorType>(whole->getType())->getNumElements());
+  std::vector<Value*> out;
+  if (n <= lanes) return {whole};
+  for (int s = 0; s < n; s += lanes) {
+    std::vector<int> idx;
+    for (int k = s; k < std::min(n, s + lanes); ++k) idx.push_back(k);
+    out.push_back(b_.CreateShuffleVector(whole, idx));
+  }
+  return out;
 }
 
 } // namespace tessera::host

@@ -115,41 +115,6 @@ void Emitter::define(tile::ValueId id, std::vector<Value*> parts) {
 }
 void Emitter::define_scalar(tile::ValueId id, Value* value) { values_[static_cast<size_t>(id)].splat = value; }
 
-llvm::Value* Emitter::join(const std::vector<Value*>& parts) {
-  std::vector<Value*> level = parts;
-  while (level.size() > 1) {
-    std::vector<Value*> next;
-    for (size_t i = 0; i + 1 < level.size(); i += 2) {
-      unsigned n = llvm::cast<FixedVectorType>(level[i]->getType())->getNumElements();
-      unsigned m = llvm::cast<FixedVectorType>(level[i + 1]->getType())->getNumElements();
-      Value *x = level[i], *y = level[i + 1];
-      if (m < n) { // a shorter tail: widen it first
-        std::vector<int> widen;
-        for (unsigned k = 0; k < n; ++k) widen.push_back(k < m ? static_cast<int>(k) : -1);
-        y = b_.CreateShuffleVector(y, widen);
-      }
-      std::vector<int> idx;
-      for (unsigned k = 0; k < n + m; ++k) idx.push_back(static_cast<int>(k));
-      next.push_back(b_.CreateShuffleVector(x, y, idx));
-    }
-    if (level.size() % 2) next.push_back(level.back());
-    level = std::move(next);
-  }
-  return level[0];
-}
-
-std::vector<llvm::Value*> Emitter::split(Value* whole, int lanes) {
-  int n = static_cast<int>(llvm::cast<FixedVectorType>(whole->getType())->getNumElements());
-  std::vector<Value*> out;
-  if (n <= lanes) return {whole};
-  for (int s = 0; s < n; s += lanes) {
-    std::vector<int> idx;
-    for (int k = s; k < std::min(n, s + lanes); ++k) idx.push_back(k);
-    out.push_back(b_.CreateShuffleVector(whole, idx));
-  }
-  return out;
-}
-
 llvm::Value* Emitter::any(const std::vector<Value*>& mask) {
   Value* all = nullptr;
   for (auto* m : mask) {

@@ -4,15 +4,16 @@
 namespace tessera::gpu {
 
 Context::Context(llvm::Module& module, const layout::KernelLayouts& of, bool emulated)
-    : layouts(of), kernel(of.kernel), math(module, of.kernel, emulated), hazards(of.kernel),
-      values(static_cast<size_t>(of.kernel.value_count())), facts(layout::axis_info(of.kernel)),
+    : layouts(of), kernel(of.kernel), math(module, of.kernel, emulated),
+      gpu(emulated ? emulated_intrinsics(module, math.builder()) : nvptx_intrinsics(module, math.builder())),
+      hazards(of.kernel), values(static_cast<size_t>(of.kernel.value_count())), facts(layout::axis_info(of.kernel)),
       bounds(layout::integer_bounds(of.kernel)), definitions(values.size()) {
   for (tile::OpId id = 0; id < kernel.op_count(); ++id)
     for (auto r : kernel.op(id).results) definitions[static_cast<size_t>(r)] = &kernel.op(id);
 }
 
 void begin(Context& c) {
-  auto& gpu = c.math.intrinsics();
+  auto& gpu = *c.gpu;
   auto k = gpu.begin(c.kernel, c.threads());
   c.function = k.function;
   for (size_t i = 0; i < c.kernel.params.size(); ++i)

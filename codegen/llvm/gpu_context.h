@@ -20,6 +20,7 @@ struct Context {
   const layout::KernelLayouts& layouts;
   const tile::Kernel& kernel;
   Math math;
+  std::unique_ptr<Intrinsics> gpu;
   Hazards hazards;
   // By value id.
   std::vector<Registers> values;
@@ -43,8 +44,8 @@ public:
 
 protected:
   explicit Part(Context& context)
-      : c_(context), kernel_(context.kernel), layouts_(context.layouts), math_(context.math),
-        gpu_(context.math.intrinsics()), b_(context.math.builder()) {}
+      : c_(context), kernel_(context.kernel), layouts_(context.layouts), math_(context.math), gpu_(*context.gpu),
+        b_(context.math.builder()) {}
   ~Part() = default;
 
   [[nodiscard]] const Registers& registers(tile::ValueId id) const { return c_.values[static_cast<size_t>(id)]; }

@@ -1,9 +1,9 @@
 // What a thread of a GPU can do besides plain arithmetic: know its number, meet and exchange values with others, reach
-// shared and global memory, call approximate instructions. One small interface, so that the emitter
+// shared and global memory; and approximate instructions. Two small interfaces, so that the emitter
 // above it writes the same per-thread code for two readers:
 //
-//   NvptxIntrinsics      instructions of PTX, for the GPU
-//   EmulatedIntrinsics   calls of the emulator (emulated_abi.h), for tests on the host
+//   nvptx_...      instructions of PTX, for the GPU
+//   emulated_...   calls of the emulator (emulated_abi.h), for tests on the host
 //
 // Private to codegen/llvm. All methods emit code at the builder's insertion point. Everything collective (barriers,
 // shuffles, votes) must be reached by all threads of the block, or of the warp, together.
@@ -31,6 +31,40 @@ struct KernelFunction {
 // Of global memory: whether anybody writes it while the kernel runs.
 enum class Stability : uint8_t { Varying, Invariant };
 
+// What a thread computes with numbers of its own: approximate instructions, conversions, functions.
+class NumberIntrinsics {
+public:
+  NumberIntrinsics(llvm::Module& module, llvm::IRBuilder<>& builder) : module_(module), b_(builder) {}
+  virtual ~NumberIntrinsics() = default;
+
+  // f32. Accuracy as the PTX manual gives it; denormals are kept but where the name says ftz.
+  virtual Value* ex2_ftz(Value* x) = 0; // 2^x, 2 ulp; results below 2^-126 become 0
+  virtual Value* lg2(Value* x) = 0;     // log2 x; absolute 2^-22 around 1, elsewhere 2 ulp
+  virtual Value* rcp(Value* x) = 0;     // 1 / x, 1 ulp
+  virtual Value* rcp_ftz(Value* x) = 0; // the same, denormals as 0
+  virtual Value* rsqrt(Value* x) = 0;   // 2 ulp
+  // a * b + c clamped to [0, 1], NaN to 0.
+  virtual Value* fma_saturated(Value* a, Value* b, Value* c) = 0;
+  // Truncated and saturated to i32 or i64; NaN becomes 0 where x is f32 and bits 32, else anything.
+  virtual Value* to_integer(Value* x, unsigned bits, bool is_signed) = 0;
+  // f32 to bf16 (as i16) and two of them, or two halves, to an i32, the first in the low half. To nearest even; NaN
+  // stays NaN.
+  virtual Value* to_bf16(Value* x) = 0;
+  virtual Value* pack_bf16(Value* low, Value* high) = 0;
+  virtual Value* pack_f16(Value* low, Value* high) = 0;
+
+  // Bits [shift, shift + 32) of two i32 words side by side, `low` before `high`; the shift is i32, below 32.
+  virtual Value* funnel_shift(Value* low, Value* high, Value* shift) = 0;
+
+  // A function of the mathematical library by its C name without suffix, "erf": of float or double arguments.
+  virtual Value* library_call(std::string_view name, std::span<Value* const> args) = 0;
+
+protected:
+  llvm::Module& module_;
+  llvm::IRBuilder<>& b_;
+};
+
+// What it does with others, and with memory.
 class Intrinsics {
 public:
   Intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder) : module_(module), b_(builder) {}
@@ -112,33 +146,13 @@ public:
   // Notes at `error` that bounds were violated at `site`, where the predicate is true.
   virtual void report(Value* error, int site, Value* predicate) = 0;
 
-  // f32. Accuracy as the PTX manual gives it; denormals are kept but where the name says ftz.
-  virtual Value* ex2_ftz(Value* x) = 0; // 2^x, 2 ulp; results below 2^-126 become 0
-  virtual Value* lg2(Value* x) = 0;     // log2 x; absolute 2^-22 around 1, elsewhere 2 ulp
-  virtual Value* rcp(Value* x) = 0;     // 1 / x, 1 ulp
-  virtual Value* rcp_ftz(Value* x) = 0; // the same, denormals as 0
-  virtual Value* rsqrt(Value* x) = 0;   // 2 ulp
-  // a * b + c clamped to [0, 1], NaN to 0.
-  virtual Value* fma_saturated(Value* a, Value* b, Value* c) = 0;
-  // Truncated and saturated to i32 or i64; NaN becomes 0 where x is f32 and bits 32, else anything.
-  virtual Value* to_integer(Value* x, unsigned bits, bool is_signed) = 0;
-  // f32 to bf16 (as i16) and two of them, or two halves, to an i32, the first in the low half. To nearest even; NaN
-  // stays NaN.
-  virtual Value* to_bf16(Value* x) = 0;
-  virtual Value* pack_bf16(Value* low, Value* high) = 0;
-  virtual Value* pack_f16(Value* low, Value* high) = 0;
-
-  // Bits [shift, shift + 32) of two i32 words side by side, `low` before `high`; the shift is i32, below 32.
-  virtual Value* funnel_shift(Value* low, Value* high, Value* shift) = 0;
-
-  // A function of the mathematical library by its C name without suffix, "erf": of float or double arguments.
-  virtual Value* library_call(std::string_view name, std::span<Value* const> args) = 0;
-
 protected:
   llvm::Module& module_;
   llvm::IRBuilder<>& b_;
 };
 
+[[nodiscard]] std::unique_ptr<NumberIntrinsics> nvptx_numbers(llvm::Module& module, llvm::IRBuilder<>& builder);
+[[nodiscard]] std::unique_ptr<NumberIntrinsics> emulated_numbers(llvm::Module& module, llvm::IRBuilder<>& builder);
 [[nodiscard]] std::unique_ptr<Intrinsics> nvptx_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder);
 [[nodiscard]] std::unique_ptr<Intrinsics> emulated_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder);
 

@@ -9,6 +9,79 @@ namespace {
 
 namespace ID = llvm::Intrinsic;
 
+std::vector<Value*> load_words(llvm::IRBuilder<>& b, Value* at, llvm::Type* word, int count) {
+  std::vector<Value*> words;
+  for (int i = 0; i < count; ++i)
+    words.push_back(b.CreateLoad(word, b.CreateConstInBoundsGEP1_64(word, at, static_cast<uint64_t>(i))));
+  return words;
+}
+void store_words(llvm::IRBuilder<>& b, Value* at, std::span<Value* const> words) {
+  for (size_t i = 0; i < words.size(); ++i)
+    b.CreateStore(words[i], b.CreateConstInBoundsGEP1_64(words[i]->getType(), at, i));
+}
+
+class EmulatedNumbers final : public NumberIntrinsics {
+public:
+  using NumberIntrinsics::NumberIntrinsics;
+
+  Value* ex2_ftz(Value* x) override { return flush(library("exp2f", {x})); }
+  Value* lg2(Value* x) override { return library("log2f", {x}); }
+  Value* rcp(Value* x) override { return b_.CreateFDiv(one(), x); }
+  Value* rcp_ftz(Value* x) override { return flush(b_.CreateFDiv(one(), flush(x))); }
+  Value* rsqrt(Value* x) override { return b_.CreateFDiv(one(), b_.CreateUnaryIntrinsic(ID::sqrt, x)); }
+  Value* fma_saturated(Value* a, Value* b, Value* c) override {
+    auto* x = b_.CreateIntrinsic(ID::fma, {a->getType()}, {a, b, c});
+    auto* zero = llvm::ConstantFP::get(x->getType(), 0);
+    auto* positive = b_.CreateSelect(b_.CreateFCmpOGT(x, zero), x, zero); // NaN is not greater
+    return b_.CreateSelect(b_.CreateFCmpOGT(positive, one()), one(), positive);
+  }
+  Value* to_integer(Value* x, unsigned bits, bool is_signed) override {
+    return b_.CreateIntrinsic(is_signed ? ID::fptosi_sat : ID::fptoui_sat, {b_.getIntNTy(bits), x->getType()}, {x});
+  }
+  Value* to_bf16(Value* x) override {
+    auto* bits = b_.CreateBitCast(x, b_.getInt32Ty());
+    auto* odd = b_.CreateAnd(b_.CreateLShr(bits, 16), 1);
+    auto* rounded = b_.CreateLShr(b_.CreateAdd(bits, b_.CreateAdd(odd, b_.getInt32(0x7fff))), 16);
+    return b_.CreateTrunc(b_.CreateSelect(b_.CreateFCmpUNO(x, x), b_.getInt32(0x7fff), rounded), b_.getInt16Ty());
+  }
+  Value* pack_bf16(Value* low, Value* high) override { return pack(to_bf16(low), to_bf16(high)); }
+  Value* pack_f16(Value* low, Value* high) override {
+    auto half = [&](Value* x) { return b_.CreateBitCast(b_.CreateFPTrunc(x, b_.getHalfTy()), b_.getInt16Ty()); };
+    return pack(half(low), half(high));
+  }
+
+  Value* funnel_shift(Value* low, Value* high, Value* shift) override {
+    return b_.CreateIntrinsic(llvm::Intrinsic::fshr, {b_.getInt32Ty()}, {high, low, shift});
+  }
+
+  Value* library_call(std::string_view name, std::span<Value* const> args) override {
+    return library(std::string(name) + (args[0]->getType()->isFloatTy() ? "f" : ""), args);
+  }
+
+private:
+  Value* one() { return llvm::ConstantFP::get(b_.getFloatTy(), 1); }
+  Value* pack(Value* low, Value* high) {
+    return b_.CreateOr(b_.CreateZExt(low, b_.getInt32Ty()), b_.CreateShl(b_.CreateZExt(high, b_.getInt32Ty()), 16));
+  }
+  Value* flush(Value* x) {
+    auto* tiny = b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(ID::fabs, x), llvm::ConstantFP::get(x->getType(), 0x1p-126));
+    return b_.CreateSelect(tiny, llvm::ConstantFP::get(x->getType(), 0), x);
+  }
+  Value* library(const std::string& symbol, std::span<Value* const> args) {
+    auto* type = args[0]->getType();
+    std::vector<llvm::Type*> types(args.size(), type);
+    auto callee = module_.getOrInsertFunction(symbol, llvm::FunctionType::get(type, types, false));
+    auto* f = llvm::cast<llvm::Function>(callee.getCallee());
+    f->setDoesNotThrow();
+    f->setDoesNotAccessMemory();
+    f->setWillReturn();
+    return b_.CreateCall(callee, std::vector<Value*>(args.begin(), args.end()));
+  }
+  Value* library(const std::string& symbol, std::initializer_list<Value*> args) {
+    return library(symbol, std::span<Value* const>(args.begin(), args.size()));
+  }
+};
+
 class EmulatedIntrinsics final : public Intrinsics {
 public:
   using Intrinsics::Intrinsics;
@@ -64,20 +137,21 @@ public:
 
   std::vector<Value*> load_shared(Value* offset, llvm::Type* word, int count) override {
     auto* at = call("tessera_emu_shared", pointer(), {offset, bytes(word, count), access(kTesseraEmuRead)});
-    return load(at, word, count);
+    return load_words(b_, at, word, count);
   }
   void store_shared(Value* offset, std::span<Value* const> words, Value* predicate) override {
     guarded(predicate, [&] {
-      store(call("tessera_emu_shared", pointer(),
-                 {offset, bytes(words[0]->getType(), static_cast<int>(words.size())), access(kTesseraEmuWrite)}),
-            words);
+      store_words(b_,
+                  call("tessera_emu_shared", pointer(),
+                       {offset, bytes(words[0]->getType(), static_cast<int>(words.size())), access(kTesseraEmuWrite)}),
+                  words);
     });
   }
   std::vector<Value*> load_matrices(Value* offset, int count, bool transposed) override {
     auto* words = lane_memory();
     call("tessera_emu_load_matrices", b_.getVoidTy(),
          {offset, b_.getInt32(static_cast<uint32_t>(count)), b_.getInt32(transposed ? 1 : 0), words, site()});
-    return load(words, b_.getInt32Ty(), count);
+    return load_words(b_, words, b_.getInt32Ty(), count);
   }
   std::array<Value*, 4> multiply(DType dtype, const std::array<Value*, 4>& a, const std::array<Value*, 2>& b,
                                  const std::array<Value*, 4>& c) override {
@@ -85,18 +159,19 @@ public:
     words.insert(words.end(), b.begin(), b.end());
     for (auto* v : c) words.push_back(b_.CreateBitCast(v, b_.getInt32Ty()));
     auto* memory = lane_memory();
-    store(memory, words);
+    store_words(b_, memory, words);
     call("tessera_emu_multiply", b_.getVoidTy(), {b_.getInt32(dtype == DType::BF16 ? 1 : 0), memory, site()});
     std::array<Value*, 4> out{};
-    auto results = load(memory, b_.getInt32Ty(), 4);
+    auto results = load_words(b_, memory, b_.getInt32Ty(), 4);
     for (size_t i = 0; i < 4; ++i) out[i] = b_.CreateBitCast(results[i], b_.getFloatTy());
     return out;
   }
   std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
                                   std::span<Value* const> other, Stability, tile::Caching) override {
     auto read = [&] {
-      return load(call("tessera_emu_global", pointer(), {address, bytes(word, count), access(kTesseraEmuRead)}), word,
-                  count);
+      return load_words(b_,
+                        call("tessera_emu_global", pointer(), {address, bytes(word, count), access(kTesseraEmuRead)}),
+                        word, count);
     };
     if (!predicate) return read();
     auto* before = b_.GetInsertBlock();
@@ -113,9 +188,10 @@ public:
   }
   void store_global(Value* address, std::span<Value* const> words, Value* predicate, bool) override {
     guarded(predicate, [&] {
-      store(call("tessera_emu_global", pointer(),
-                 {address, bytes(words[0]->getType(), static_cast<int>(words.size())), access(kTesseraEmuWrite)}),
-            words);
+      store_words(b_,
+                  call("tessera_emu_global", pointer(),
+                       {address, bytes(words[0]->getType(), static_cast<int>(words.size())), access(kTesseraEmuWrite)}),
+                  words);
     });
   }
   void atomic_add(Value* address, Value* value, Value* predicate) override {
@@ -171,47 +247,13 @@ public:
   std::vector<Value*> receive(Value* address, Value* predicate) override {
     auto* i32 = b_.getInt32Ty();
     auto* heard = lane_memory();
-    store(heard, std::vector<Value*>(3, b_.getInt32(0)));
+    store_words(b_, heard, std::vector<Value*>(3, b_.getInt32(0)));
     guarded(predicate, [&] { call("tessera_emu_receive", b_.getVoidTy(), {address, heard}); });
-    return load(heard, i32, 3);
+    return load_words(b_, heard, i32, 3);
   }
 
   void report(Value* error, int site, Value* predicate) override {
     guarded(predicate, [&] { b_.CreateStore(b_.getInt32(static_cast<uint32_t>(site + 1)), error); });
-  }
-
-  Value* ex2_ftz(Value* x) override { return flush(library("exp2f", {x})); }
-  Value* lg2(Value* x) override { return library("log2f", {x}); }
-  Value* rcp(Value* x) override { return b_.CreateFDiv(one(), x); }
-  Value* rcp_ftz(Value* x) override { return flush(b_.CreateFDiv(one(), flush(x))); }
-  Value* rsqrt(Value* x) override { return b_.CreateFDiv(one(), b_.CreateUnaryIntrinsic(ID::sqrt, x)); }
-  Value* fma_saturated(Value* a, Value* b, Value* c) override {
-    auto* x = b_.CreateIntrinsic(ID::fma, {a->getType()}, {a, b, c});
-    auto* zero = llvm::ConstantFP::get(x->getType(), 0);
-    auto* positive = b_.CreateSelect(b_.CreateFCmpOGT(x, zero), x, zero); // NaN is not greater
-    return b_.CreateSelect(b_.CreateFCmpOGT(positive, one()), one(), positive);
-  }
-  Value* to_integer(Value* x, unsigned bits, bool is_signed) override {
-    return b_.CreateIntrinsic(is_signed ? ID::fptosi_sat : ID::fptoui_sat, {b_.getIntNTy(bits), x->getType()}, {x});
-  }
-  Value* to_bf16(Value* x) override {
-    auto* bits = b_.CreateBitCast(x, b_.getInt32Ty());
-    auto* odd = b_.CreateAnd(b_.CreateLShr(bits, 16), 1);
-    auto* rounded = b_.CreateLShr(b_.CreateAdd(bits, b_.CreateAdd(odd, b_.getInt32(0x7fff))), 16);
-    return b_.CreateTrunc(b_.CreateSelect(b_.CreateFCmpUNO(x, x), b_.getInt32(0x7fff), rounded), b_.getInt16Ty());
-  }
-  Value* pack_bf16(Value* low, Value* high) override { return pack(to_bf16(low), to_bf16(high)); }
-  Value* pack_f16(Value* low, Value* high) override {
-    auto half = [&](Value* x) { return b_.CreateBitCast(b_.CreateFPTrunc(x, b_.getHalfTy()), b_.getInt16Ty()); };
-    return pack(half(low), half(high));
-  }
-
-  Value* funnel_shift(Value* low, Value* high, Value* shift) override {
-    return b_.CreateIntrinsic(llvm::Intrinsic::fshr, {b_.getInt32Ty()}, {high, low, shift});
-  }
-
-  Value* library_call(std::string_view name, std::span<Value* const> args) override {
-    return library(std::string(name) + (args[0]->getType()->isFloatTy() ? "f" : ""), args);
   }
 
 private:
@@ -225,19 +267,11 @@ private:
     return lane_memory_;
   }
   llvm::Type* pointer() { return llvm::PointerType::get(module_.getContext(), 0); }
-  Value* one() { return llvm::ConstantFP::get(b_.getFloatTy(), 1); }
   Value* site() { return b_.getInt32(static_cast<uint32_t>(sites_++)); }
   Value* access(TesseraEmuAccess a) { return b_.getInt32(static_cast<uint32_t>(a)); }
   Value* bytes(llvm::Type* word, int count) { return b_.getInt32(static_cast<uint32_t>(word_bytes(word) * count)); }
   Value* number(Value* predicate) { return b_.CreateZExt(predicate, b_.getInt32Ty()); }
   Value* truth(Value* v) { return b_.CreateICmpNE(v, b_.getInt32(0)); }
-  Value* pack(Value* low, Value* high) {
-    return b_.CreateOr(b_.CreateZExt(low, b_.getInt32Ty()), b_.CreateShl(b_.CreateZExt(high, b_.getInt32Ty()), 16));
-  }
-  Value* flush(Value* x) {
-    auto* tiny = b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(ID::fabs, x), llvm::ConstantFP::get(x->getType(), 0x1p-126));
-    return b_.CreateSelect(tiny, llvm::ConstantFP::get(x->getType(), 0), x);
-  }
   Value* call(const char* symbol, llvm::Type* result, std::vector<Value*> args) {
     args.insert(args.begin(), thread_);
     std::vector<llvm::Type*> types;
@@ -247,29 +281,6 @@ private:
     c->addFnAttr(llvm::Attribute::NoUnwind);
     c->addFnAttr(llvm::Attribute::Convergent);
     return c;
-  }
-  Value* library(const std::string& symbol, std::span<Value* const> args) {
-    auto* type = args[0]->getType();
-    std::vector<llvm::Type*> types(args.size(), type);
-    auto callee = module_.getOrInsertFunction(symbol, llvm::FunctionType::get(type, types, false));
-    auto* f = llvm::cast<llvm::Function>(callee.getCallee());
-    f->setDoesNotThrow();
-    f->setDoesNotAccessMemory();
-    f->setWillReturn();
-    return b_.CreateCall(callee, std::vector<Value*>(args.begin(), args.end()));
-  }
-  Value* library(const std::string& symbol, std::initializer_list<Value*> args) {
-    return library(symbol, std::span<Value* const>(args.begin(), args.size()));
-  }
-  std::vector<Value*> load(Value* at, llvm::Type* word, int count) {
-    std::vector<Value*> words;
-    for (int i = 0; i < count; ++i)
-      words.push_back(b_.CreateLoad(word, b_.CreateConstInBoundsGEP1_64(word, at, static_cast<uint64_t>(i))));
-    return words;
-  }
-  void store(Value* at, std::span<Value* const> words) {
-    for (size_t i = 0; i < words.size(); ++i)
-      b_.CreateStore(words[i], b_.CreateConstInBoundsGEP1_64(words[i]->getType(), at, i));
   }
   // Emits `body` where the predicate is true; the block that it ends in.
   template <class Body>
@@ -296,6 +307,9 @@ private:
 
 } // namespace
 
+std::unique_ptr<NumberIntrinsics> emulated_numbers(llvm::Module& module, llvm::IRBuilder<>& builder) {
+  return std::make_unique<EmulatedNumbers>(module, builder);
+}
 std::unique_ptr<Intrinsics> emulated_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder) {
   return std::make_unique<EmulatedIntrinsics>(module, builder);
 }

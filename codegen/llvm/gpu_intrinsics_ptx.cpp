@@ -14,6 +14,94 @@ namespace ID = llvm::Intrinsic;
 constexpr unsigned kGlobal = 1, kShared = 3; // address spaces
 constexpr uint32_t kAllLanes = 0xffffffff;
 
+// What touches no memory, or none that changes, may be merged with its like, moved and dropped.
+llvm::CallInst* call_assembly(llvm::IRBuilder<>& b, llvm::InlineAsm* code, const std::vector<Value*>& args,
+                              bool touches_memory) {
+  auto* call = b.CreateCall(code, args);
+  call->addFnAttr(llvm::Attribute::NoUnwind);
+  call->addFnAttr(llvm::Attribute::WillReturn);
+  if (!touches_memory) call->setDoesNotAccessMemory();
+  return call;
+}
+Value* assembly(llvm::IRBuilder<>& b, const std::string& text, std::string constraints, llvm::Type* result,
+                std::vector<Value*> args, bool touches_memory) {
+  std::vector<llvm::Type*> types;
+  for (auto* a : args) types.push_back(a->getType());
+  if (touches_memory) constraints += constraints.empty() ? "~{memory}" : ",~{memory}";
+  auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, touches_memory);
+  return call_assembly(b, code, args, touches_memory);
+}
+std::string register_class(llvm::Type* type) {
+  if (type->isFloatTy()) return "f";
+  if (type->isDoubleTy()) return "d";
+  switch (type->getIntegerBitWidth()) {
+  case 16: return "h";
+  case 32: return "r";
+  case 64: return "l";
+  default: TESSERA_UNREACHABLE("register class");
+  }
+}
+std::string vector_suffix(int count) { return count == 1 ? "" : ".v" + std::to_string(count); }
+std::string type_suffix(llvm::Type* word) { return ".b" + std::to_string(word->getIntegerBitWidth()); }
+std::string operands(int count, int first) {
+  if (count == 1) return "$" + std::to_string(first);
+  std::string s = "{";
+  for (int i = 0; i < count; ++i) s += (i ? ", $" : "$") + std::to_string(first + i);
+  return s + "}";
+}
+
+bool has_policy(tile::Caching c) { return c == tile::Caching::Lasting || c == tile::Caching::Leaving; }
+bool is_true(Value* predicate) {
+  if (!predicate) return true;
+  auto* c = llvm::dyn_cast<llvm::ConstantInt>(predicate);
+  return c && c->isOne();
+}
+
+class NvptxNumbers final : public NumberIntrinsics {
+public:
+  using NumberIntrinsics::NumberIntrinsics;
+
+  Value* ex2_ftz(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_ex2_approx_ftz_f, {}, {x}); }
+  Value* lg2(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_lg2_approx_f, {}, {x}); }
+  Value* rcp(Value* x) override { return assembly(b_, "rcp.approx.f32 $0, $1;", "=f,f", b_.getFloatTy(), {x}, false); }
+  Value* rcp_ftz(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_rcp_approx_ftz_f, {}, {x}); }
+  Value* rsqrt(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_rsqrt_approx_f, {}, {x}); }
+  Value* fma_saturated(Value* a, Value* b, Value* c) override {
+    return assembly(b_, "fma.rn.sat.f32 $0, $1, $2, $3;", "=f,f,f,f", b_.getFloatTy(), {a, b, c}, false);
+  }
+  Value* to_integer(Value* x, unsigned bits, bool is_signed) override {
+    bool f32 = x->getType()->isFloatTy(), wide = bits == 64;
+    ID::ID id = f32 ? (wide ? (is_signed ? ID::nvvm_f2ll_rz : ID::nvvm_f2ull_rz)
+                            : (is_signed ? ID::nvvm_f2i_rz : ID::nvvm_f2ui_rz))
+                    : (wide ? (is_signed ? ID::nvvm_d2ll_rz : ID::nvvm_d2ull_rz)
+                            : (is_signed ? ID::nvvm_d2i_rz : ID::nvvm_d2ui_rz));
+    return b_.CreateIntrinsic(id, {}, {x});
+  }
+  Value* to_bf16(Value* x) override {
+    return b_.CreateBitCast(b_.CreateIntrinsic(ID::nvvm_f2bf16_rn, {}, {x}), b_.getInt16Ty());
+  }
+  // Assembly, so that the pair stays one word on its way to a store: LLVM would take its vector apart.
+  Value* pack_bf16(Value* low, Value* high) override {
+    return assembly(b_, "cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f", b_.getInt32Ty(), {high, low}, false);
+  }
+  Value* pack_f16(Value* low, Value* high) override {
+    return assembly(b_, "cvt.rn.f16x2.f32 $0, $1, $2;", "=r,f,f", b_.getInt32Ty(), {high, low}, false);
+  }
+
+  // Assembly: LLVM makes four instructions of the intrinsic.
+  Value* funnel_shift(Value* low, Value* high, Value* shift) override {
+    return assembly(b_, "shf.r.wrap.b32 $0, $1, $2, $3;", "=r,r,r,r", b_.getInt32Ty(), {low, high, shift}, false);
+  }
+
+  Value* library_call(std::string_view name, std::span<Value* const> args) override {
+    auto* type = args[0]->getType();
+    std::string symbol = "__nv_" + std::string(name) + (type->isFloatTy() ? "f" : "");
+    std::vector<llvm::Type*> types(args.size(), type);
+    auto callee = module_.getOrInsertFunction(symbol, llvm::FunctionType::get(type, types, false));
+    return b_.CreateCall(callee, std::vector<Value*>(args.begin(), args.end()));
+  }
+};
+
 class NvptxIntrinsics final : public Intrinsics {
 public:
   using Intrinsics::Intrinsics;
@@ -118,7 +206,8 @@ public:
     args.insert(args.end(), c.begin(), c.end());
     auto* f32 = b_.getFloatTy();
     auto* all = llvm::cast<llvm::CallInst>(
-        assembly("mma.sync.aligned.m16n8k16.row.col.f32" + type + type +
+        assembly(b_,
+                 "mma.sync.aligned.m16n8k16.row.col.f32" + type + type +
                      ".f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
                  "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", llvm::StructType::get(f32, f32, f32, f32), std::move(args), false));
     all->setConvergent();
@@ -168,7 +257,7 @@ public:
     bool moves = stability == Stability::Invariant;
     if (!moves) constraints += ",~{memory}";
     auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, !moves);
-    auto* call = call_assembly(code, args, !moves);
+    auto* call = call_assembly(b_, code, args, !moves);
     std::vector<Value*> words;
     for (int i = 0; i < count; ++i) {
       Value* w = count > 1 ? b_.CreateExtractValue(call, static_cast<unsigned>(i)) : call;
@@ -190,12 +279,12 @@ public:
                          : type->isDoubleTy()    ? ".f64"
                          : type->isIntegerTy(32) ? ".u32"
                                                  : ".u64";
-    assembly("@$2 red.relaxed.gpu.global.add" + suffix + " [$0], $1;", "l," + register_class(type) + ",b",
+    assembly(b_, "@$2 red.relaxed.gpu.global.add" + suffix + " [$0], $1;", "l," + register_class(type) + ",b",
              b_.getVoidTy(), {b_.CreatePtrToInt(address, b_.getInt64Ty()), value, predicate}, true);
   }
 
   void prefetch(Value* address, Value* predicate) override {
-    assembly("@$1 prefetch.global.L2 [$0];", "l,b", b_.getVoidTy(),
+    assembly(b_, "@$1 prefetch.global.L2 [$0];", "l,b", b_.getVoidTy(),
              {b_.CreatePtrToInt(address, b_.getInt64Ty()), predicate ? predicate : b_.getTrue()}, true);
   }
 
@@ -221,21 +310,23 @@ public:
     if (!is_true(predicate)) text = "@" + operand(predicate, "b") + " " + text;
     text += ";";
     if (policy) text = "{ .reg .b32 place; prmt.b32 place, $0, 0, 0x3210; " + text + " }";
-    assembly(text, constraints, b_.getVoidTy(), std::move(args), true);
+    assembly(b_, text, constraints, b_.getVoidTy(), std::move(args), true);
   }
-  void commit_copies() override { assembly("cp.async.commit_group;", "", b_.getVoidTy(), {}, true); }
+  void commit_copies() override { assembly(b_, "cp.async.commit_group;", "", b_.getVoidTy(), {}, true); }
   void wait_for_copies(int later) override {
-    assembly("cp.async.wait_group " + std::to_string(later) + ";", "~{memory}", b_.getVoidTy(), {}, true);
+    assembly(b_, "cp.async.wait_group " + std::to_string(later) + ";", "~{memory}", b_.getVoidTy(), {}, true);
   }
 
   Value* arrive(Value* counter, Value* amount, Value* predicate) override {
-    return assembly("{ .reg .b32 before; mov.b32 before, 0; @$3 atom.acq_rel.gpu.global.add.u32 before, [$1], $2; "
+    return assembly(b_,
+                    "{ .reg .b32 before; mov.b32 before, 0; @$3 atom.acq_rel.gpu.global.add.u32 before, [$1], $2; "
                     "add.u32 $0, before, $2; }",
                     "=r,l,r,b", b_.getInt32Ty(),
                     {b_.CreatePtrToInt(counter, b_.getInt64Ty()), amount, predicate ? predicate : b_.getTrue()}, true);
   }
   void meet(Value* counter, Value* amount, Value* predicate) override {
-    assembly("{ .reg .b32 before, now; .reg .pred waits; mov.b32 before, 0; mov.b32 now, 0; "
+    assembly(b_,
+             "{ .reg .b32 before, now; .reg .pred waits; mov.b32 before, 0; mov.b32 now, 0; "
              "@$2 atom.acq_rel.gpu.global.add.u32 before, [$0], $1; "
              "AGAIN: @$2 ld.acquire.gpu.global.u32 now, [$0]; xor.b32 now, now, before; "
              "setp.ge.and.s32 waits, now, 0, $2; @waits bra AGAIN; }",
@@ -245,6 +336,7 @@ public:
 
   void send(Value* address, std::span<Value* const> numbers, Value* predicate) override {
     assembly(
+        b_,
         "{ .reg .b128 message; .reg .b64 low, high; mov.b64 low, {$1, $2}; mov.b64 high, {$3, $4}; "
         "mov.b128 message, {low, high}; @$5 st.relaxed.gpu.global.b128 [$0], message; }",
         "l,r,r,r,r,b", b_.getVoidTy(),
@@ -252,7 +344,8 @@ public:
         true);
   }
   void before_receiving(Value* address, Value* predicate) override {
-    assembly("{ .reg .b32 flag; .reg .pred waits; mov.b32 flag, 1; "
+    assembly(b_,
+             "{ .reg .b32 flag; .reg .pred waits; mov.b32 flag, 1; "
              "AGAIN: @$1 ld.relaxed.gpu.global.u32 flag, [$0 + 12]; "
              "setp.eq.u32 waits, flag, 0; @waits bra AGAIN; bar.warp.sync 0xffffffff; }",
              "l,b", b_.getVoidTy(), {b_.CreatePtrToInt(address, b_.getInt64Ty()), predicate}, true);
@@ -260,7 +353,8 @@ public:
   std::vector<Value*> receive(Value* address, Value* predicate) override {
     auto* i32 = b_.getInt32Ty();
     auto* all =
-        assembly("{ .reg .b128 message, nothing; .reg .b64 low, high; .reg .b32 flag; .reg .pred waits; "
+        assembly(b_,
+                 "{ .reg .b128 message, nothing; .reg .b64 low, high; .reg .b32 flag; .reg .pred waits; "
                  "mov.b64 low, 0; mov.b64 high, 0; mov.b128 nothing, {low, high}; mov.b128 message, {low, high}; "
                  "AGAIN: @$4 ld.relaxed.gpu.global.b128 message, [$3]; mov.b128 {low, high}, message; "
                  "mov.b64 {$2, flag}, high; setp.eq.and.u32 waits, flag, 0, $4; @waits bra AGAIN; "
@@ -277,46 +371,6 @@ public:
     store("global", error, std::span<Value* const>(&word, 1), predicate);
   }
 
-  Value* ex2_ftz(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_ex2_approx_ftz_f, {}, {x}); }
-  Value* lg2(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_lg2_approx_f, {}, {x}); }
-  Value* rcp(Value* x) override { return assembly("rcp.approx.f32 $0, $1;", "=f,f", b_.getFloatTy(), {x}, false); }
-  Value* rcp_ftz(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_rcp_approx_ftz_f, {}, {x}); }
-  Value* rsqrt(Value* x) override { return b_.CreateIntrinsic(ID::nvvm_rsqrt_approx_f, {}, {x}); }
-  Value* fma_saturated(Value* a, Value* b, Value* c) override {
-    return assembly("fma.rn.sat.f32 $0, $1, $2, $3;", "=f,f,f,f", b_.getFloatTy(), {a, b, c}, false);
-  }
-  Value* to_integer(Value* x, unsigned bits, bool is_signed) override {
-    bool f32 = x->getType()->isFloatTy(), wide = bits == 64;
-    ID::ID id = f32 ? (wide ? (is_signed ? ID::nvvm_f2ll_rz : ID::nvvm_f2ull_rz)
-                            : (is_signed ? ID::nvvm_f2i_rz : ID::nvvm_f2ui_rz))
-                    : (wide ? (is_signed ? ID::nvvm_d2ll_rz : ID::nvvm_d2ull_rz)
-                            : (is_signed ? ID::nvvm_d2i_rz : ID::nvvm_d2ui_rz));
-    return b_.CreateIntrinsic(id, {}, {x});
-  }
-  Value* to_bf16(Value* x) override {
-    return b_.CreateBitCast(b_.CreateIntrinsic(ID::nvvm_f2bf16_rn, {}, {x}), b_.getInt16Ty());
-  }
-  // Assembly, so that the pair stays one word on its way to a store: LLVM would take its vector apart.
-  Value* pack_bf16(Value* low, Value* high) override {
-    return assembly("cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f", b_.getInt32Ty(), {high, low}, false);
-  }
-  Value* pack_f16(Value* low, Value* high) override {
-    return assembly("cvt.rn.f16x2.f32 $0, $1, $2;", "=r,f,f", b_.getInt32Ty(), {high, low}, false);
-  }
-
-  // Assembly: LLVM makes four instructions of the intrinsic.
-  Value* funnel_shift(Value* low, Value* high, Value* shift) override {
-    return assembly("shf.r.wrap.b32 $0, $1, $2, $3;", "=r,r,r,r", b_.getInt32Ty(), {low, high, shift}, false);
-  }
-
-  Value* library_call(std::string_view name, std::span<Value* const> args) override {
-    auto* type = args[0]->getType();
-    std::string symbol = "__nv_" + std::string(name) + (type->isFloatTy() ? "f" : "");
-    std::vector<llvm::Type*> types(args.size(), type);
-    auto callee = module_.getOrInsertFunction(symbol, llvm::FunctionType::get(type, types, false));
-    return b_.CreateCall(callee, std::vector<Value*>(args.begin(), args.end()));
-  }
-
 private:
   llvm::Type* param_type(const tile::Type& t, llvm::Type* pointer) {
     if (t.kind == tile::Type::Kind::Pointer) return pointer;
@@ -331,16 +385,10 @@ private:
     return llvm::MDNode::get(module_.getContext(), {llvm::ConstantAsMetadata::get(b_.getInt32(0)),
                                                     llvm::ConstantAsMetadata::get(b_.getInt32(end))});
   }
-  static bool has_policy(tile::Caching c) { return c == tile::Caching::Lasting || c == tile::Caching::Leaving; }
   Value* policy_of(tile::Caching caching) {
     const std::string first_or_last = caching == tile::Caching::Lasting ? "last" : "first";
-    return assembly("createpolicy.fractional.L2::evict_" + first_or_last + ".b64 $0, 1.0;", "=l", b_.getInt64Ty(), {},
-                    false);
-  }
-  static bool is_true(Value* predicate) {
-    if (!predicate) return true;
-    auto* c = llvm::dyn_cast<llvm::ConstantInt>(predicate);
-    return c && c->isOne();
+    return assembly(b_, "createpolicy.fractional.L2::evict_" + first_or_last + ".b64 $0, 1.0;", "=l", b_.getInt64Ty(),
+                    {}, false);
   }
   Value* shared_address(Value* offset) {
     auto* base = module_.getNamedGlobal("tessera_shared");
@@ -402,48 +450,16 @@ private:
     }
     args.push_back(b_.CreatePtrToInt(address, b_.getInt64Ty()));
     if (!always) args.push_back(predicate);
-    assembly(text, constraints + (always ? "l" : "l,b"), b_.getVoidTy(), args, true);
+    assembly(b_, text, constraints + (always ? "l" : "l,b"), b_.getVoidTy(), args, true);
   }
-  Value* assembly(const std::string& text, std::string constraints, llvm::Type* result, std::vector<Value*> args,
-                  bool touches_memory) {
-    std::vector<llvm::Type*> types;
-    for (auto* a : args) types.push_back(a->getType());
-    if (touches_memory) constraints += constraints.empty() ? "~{memory}" : ",~{memory}";
-    auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, touches_memory);
-    return call_assembly(code, args, touches_memory);
-  }
-  // What touches no memory, or none that changes, may be merged with its like, moved and dropped.
-  llvm::CallInst* call_assembly(llvm::InlineAsm* code, const std::vector<Value*>& args, bool touches_memory) {
-    auto* call = b_.CreateCall(code, args);
-    call->addFnAttr(llvm::Attribute::NoUnwind);
-    call->addFnAttr(llvm::Attribute::WillReturn);
-    if (!touches_memory) call->setDoesNotAccessMemory();
-    return call;
-  }
-  static std::string register_class(llvm::Type* type) {
-    if (type->isFloatTy()) return "f";
-    if (type->isDoubleTy()) return "d";
-    switch (type->getIntegerBitWidth()) {
-    case 16: return "h";
-    case 32: return "r";
-    case 64: return "l";
-    default: TESSERA_UNREACHABLE("register class");
-    }
-  }
-  static std::string vector_suffix(int count) { return count == 1 ? "" : ".v" + std::to_string(count); }
-  static std::string type_suffix(llvm::Type* word) { return ".b" + std::to_string(word->getIntegerBitWidth()); }
-  static std::string operands(int count, int first) {
-    if (count == 1) return "$" + std::to_string(first);
-    std::string s = "{";
-    for (int i = 0; i < count; ++i) s += (i ? ", $" : "$") + std::to_string(first + i);
-    return s + "}";
-  }
-
   int threads_ = 0;
 };
 
 } // namespace
 
+std::unique_ptr<NumberIntrinsics> nvptx_numbers(llvm::Module& module, llvm::IRBuilder<>& builder) {
+  return std::make_unique<NvptxNumbers>(module, builder);
+}
 std::unique_ptr<Intrinsics> nvptx_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder) {
   return std::make_unique<NvptxIntrinsics>(module, builder);
 }

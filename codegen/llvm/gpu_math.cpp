@@ -41,7 +41,7 @@ static bool stores_halves(const tile::Kernel& kernel) {
 }
 
 Math::Math(llvm::Module& module, const tile::Kernel& kernel, bool emulated)
-    : Arithmetic(module, kernel.name), gpu_(emulated ? emulated_intrinsics(module, b_) : nvptx_intrinsics(module, b_)),
+    : Arithmetic(module, kernel.name), gpu_(emulated ? emulated_numbers(module, b_) : nvptx_numbers(module, b_)),
       short_functions_(stores_halves(kernel)) {}
 
 void Math::target_attributes(llvm::Function& f) const { f.addFnAttr(llvm::Attribute::NoUnwind); }

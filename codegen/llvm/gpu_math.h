@@ -11,7 +11,7 @@ public:
   Math(llvm::Module& module, const tile::Kernel& kernel, bool emulated);
   [[nodiscard]] llvm::IRBuilder<>& builder() { return b_; }
   [[nodiscard]] llvm::Module& module() { return module_; }
-  [[nodiscard]] Intrinsics& intrinsics() { return *gpu_; }
+  [[nodiscard]] NumberIntrinsics& numbers() { return *gpu_; }
 
   // Where the GPU has something better than the common code.
   Result<Value*> arith(ScalarOp op, DType result, DType argument, std::span<Value* const> args) override;
@@ -30,7 +30,7 @@ private:
   Value* with_sign(Value* magnitude, Value* sign);
   Value* to_integer(Value* x, DType from, DType to);
 
-  std::unique_ptr<Intrinsics> gpu_;
+  std::unique_ptr<NumberIntrinsics> gpu_;
   bool short_functions_; // 16 bits of an elementary function are enough
 };
 

@@ -107,7 +107,7 @@ Registers Pointwise::cast_registers(const Registers& from, DType from_type, DTyp
   }
   for (size_t r = 0; r < from.size(); r += 2) {
     auto *low = math_.cast(from[r], from_type, DType::F32), *high = math_.cast(from[r + 1], from_type, DType::F32);
-    auto* pair = to == DType::F16 ? gpu_.pack_f16(low, high) : gpu_.pack_bf16(low, high);
+    auto* pair = to == DType::F16 ? math_.numbers().pack_f16(low, high) : math_.numbers().pack_bf16(low, high);
     for (auto* v : words_.unpack(std::span<Value* const>(&pair, 1), to, 2)) out.push_back(v);
   }
   return out;

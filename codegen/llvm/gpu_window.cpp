@@ -33,7 +33,7 @@ std::vector<llvm::Value*> Windows::window(std::span<Value* const> words, Value* 
   if (per_word > 1) {
     auto* bits = b_.CreateMul(b_.CreateAnd(shift, b_.getInt32(per_word - 1)),
                               b_.getInt32(static_cast<uint32_t>(info(dtype).bits)), "", true, true);
-    for (size_t i = 0; i < count; ++i) left[i] = gpu_.funnel_shift(left[i], left[i + 1], bits);
+    for (size_t i = 0; i < count; ++i) left[i] = math_.numbers().funnel_shift(left[i], left[i + 1], bits);
   }
   left.resize(count);
   return left;

@@ -10,11 +10,6 @@ import os, re, sys
 
 MOST = 40
 STILL_LARGER = {
-    "codegen/llvm/emit.h:Emitter": 47,
-    "codegen/llvm/gpu_intrinsics.h:Intrinsics": 42,
-    "codegen/llvm/gpu_intrinsics_emulated.cpp:EmulatedIntrinsics": 56,
-    "codegen/llvm/gpu_intrinsics_ptx.cpp:NvptxIntrinsics": 54,
-    "codegen/schedule/lower/lowering.h:Lowering": 75,
     "frontend/fx/call.h:Call": 46,
     "graph/ops/build.h:B": 78,
     "runtime/cuda/device.cpp:CudaDevice": 43,

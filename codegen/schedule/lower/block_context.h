@@ -2,6 +2,7 @@
 // being written, the sides of the tile, and the values that are known.
 #pragma once
 #include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/lower/memo.h"
 #include "codegen/schedule/lower/sizes.h"
 #include "codegen/schedule/needs.h"
 #include "codegen/schedule/online.h"
@@ -25,35 +26,12 @@ struct Side {
   [[nodiscard]] int width() const { return lanes / steps / run; } // accumulators
 };
 
-// Values that are there. What a loop's body or a branch has computed is forgotten at its end.
-class Memo {
+// With what loads have read, besides.
+class LoadMemo : public Memo {
 public:
-  explicit Memo(size_t n) : raw(n, -1), loaded(n, -1), values_(2 * n, -1) {}
-  // By ScalarId; then reciprocals by ScalarId of the divisor.
-  [[nodiscard]] V operator[](size_t slot) const { return values_[slot]; }
-  void forget(size_t slot) { values_[slot] = -1; }
-  void remember(size_t slot, V v) {
-    values_[slot] = v;
-    log_.push_back(slot);
-  }
-  template <class F>
-  auto scoped(F&& f) {
-    struct Leave {
-      Memo& memo;
-      size_t mark;
-      ~Leave() {
-        for (; memo.log_.size() > mark; memo.log_.pop_back()) memo.forget(memo.log_.back());
-      }
-    } leave{*this, log_.size()};
-    return f();
-  }
-
+  explicit LoadMemo(size_t n) : Memo(n), raw(n, -1), loaded(n, -1) {}
   Values raw;    // by ScalarId: what a load that is known has read, before it is cast
   Values loaded; // by ScalarId of a load: the tile that a walk has loaded ahead, -1 where there is none
-
-private:
-  Values values_;
-  std::vector<size_t> log_; // slots in order of remembering
 };
 
 struct Context {
@@ -72,7 +50,7 @@ struct Context {
   const OnlineSums online;
   const Stages stages; // of loops and teams
   const Needs needs;
-  Memo memo;
+  LoadMemo memo;
   std::array<Side, 2> sides; // rows, columns
   int point;                 // axis that a program has one position of, -1 when there is none
   int fold = -1;             // side along which rows are folded
@@ -120,7 +98,7 @@ protected:
   ScheduledKernel& out_;
   tile::Builder& b_;
   SizeEmitter& sizes_;
-  Memo& memo_;
+  LoadMemo& memo_;
   std::array<Side, 2>& sides_;
   const int fold_;
 };

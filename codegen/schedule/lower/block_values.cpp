@@ -7,8 +7,8 @@
 namespace tessera::block {
 
 Scalars::Scalars(Context& context, Shift& shift, Unrolled& unrolled, StagedOperands& staged)
-    : Part(context), shift_(shift), unrolled_(unrolled), staged_(staged), sites_(d_.live.size(), -1),
-      reported_(d_.live.size(), -2) {}
+    : Part(context), DagValues(nest_.dag, d_, memo_), shift_(shift), unrolled_(unrolled), staged_(staged),
+      sites_(d_.live.size(), -1), reported_(d_.live.size(), -2) {}
 
 // Computes what depends on these axes only, and on rounds that are over: before a loop opens.
 void Scalars::hoist(uint64_t axes) {
@@ -42,35 +42,6 @@ void Scalars::load_ahead() {
     if (bytes > kAheadBytes) return;
     value(id);
   }
-}
-
-// Nodes of a large DAG that `root` needs are computed in order first, so that recursion stays shallow.
-void Scalars::prepare(ScalarId root) {
-  std::vector<char> needed(static_cast<size_t>(root) + 1);
-  needed.back() = 1;
-  for (ScalarId id = root; id >= 0; --id) {
-    if (!needed[static_cast<size_t>(id)]) continue;
-    for (ScalarId a : node(id).args)
-      if (d_.live[static_cast<size_t>(a)] && memo_[static_cast<size_t>(a)] < 0) needed[static_cast<size_t>(a)] = 1;
-  }
-  for (ScalarId id = 0; id < root; ++id) {
-    size_t i = static_cast<size_t>(id);
-    if (needed[i] && memo_[i] < 0) memo_.remember(i, compute(id));
-  }
-}
-
-V Scalars::value(ScalarId id) {
-  size_t i = static_cast<size_t>(id);
-  if (memo_[i] >= 0) return memo_[i];
-  constexpr int kLarge = 256;
-  if (nest_.dag.size() > kLarge && !preparing_) {
-    preparing_ = true;
-    prepare(id);
-    preparing_ = false;
-  }
-  V v = compute(id);
-  memo_.remember(i, v);
-  return v;
 }
 
 V Scalars::compute(ScalarId id) {

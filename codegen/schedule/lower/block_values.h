@@ -5,10 +5,9 @@
 
 namespace tessera::block {
 
-class Scalars final : Part {
+class Scalars final : Part, public DagValues {
 public:
   Scalars(Context& context, Shift& shift, Unrolled& unrolled, StagedOperands& staged);
-  V value(ScalarId id);
   V stored_value(ScalarId id); // of a load: as memory has it
   void hoist(uint64_t axes);
   void load_ahead();
@@ -24,8 +23,7 @@ public:
   V inside_row(V v, V otherwise);
 
 private:
-  V compute(ScalarId id);
-  void prepare(ScalarId root);
+  V compute(ScalarId id) override;
   V load(ScalarId id) { return b_.cast(stored_value(id), node(id).dtype); }
   V check_bounds(ScalarId id);
   V divide(ScalarId id);
@@ -37,7 +35,6 @@ private:
   Shift& shift_;
   Unrolled& unrolled_;
   StagedOperands& staged_;
-  bool preparing_ = false;
   std::vector<int> sites_;    // of CheckBounds, -1 before
   std::vector<int> reported_; // round that reports; -2: none has
 };

@@ -1,35 +1,30 @@
 // Folding in the loops over the row: accumulators, masked rests, positions of argmax and argmin, and the end of a
 // round.
-#include "codegen/schedule/lower/fold.h"
-#include "codegen/schedule/lower/lowering.h"
+#include "codegen/schedule/lower/reduce.h"
 #include <array>
 
-namespace tessera {
-
-bool Lowering::is_arg(ScalarId r) const { return is_arg_fold(node(r)); }
+namespace tessera::loops {
 
 // What reduction r folds, in the dtype it is folded in.
-Lowering::V Lowering::fold_value(ScalarId r) { return b_.cast(value(node(r).args[0]), fold_dtype(nest_, r)); }
+V Folding::fold_value(ScalarId r) { return b_.cast(scalars_.value(node(r).args[0]), fold_dtype(nest_, r)); }
 
 // Identity tiles.
-Lowering::Values Lowering::identities(const Stage& stage, int lanes) {
+Values Folding::identities(const Stage& stage, int lanes) {
   Values list;
   for (ScalarId r : stage.reduces)
     for (V v : fold_identities(b_, nest_, r, d_.position_dtype())) list.push_back(b_.broadcast(v, {lanes}));
   return list;
 }
 
-Lowering::V Lowering::better(ScalarId r, V v, V i, V best, V best_i) {
-  return arg_replaces(b_, node(r), v, i, best, best_i);
-}
+V Folding::better(ScalarId r, V v, V i, V best, V best_i) { return arg_replaces(b_, node(r), v, i, best, best_i); }
 
-Lowering::Values Lowering::accumulate(ScalarId r, std::span<const V> acc) {
+Values Folding::accumulate(ScalarId r, std::span<const V> acc) {
   int lanes = b_.kernel().type(acc[0]).shape[0];
   V v = splat(fold_value(r), lanes);
   if (!is_arg(r)) {
     // Lanes beyond the row must not enter; where the tile runs across rows they fold for nobody.
-    if (mask_ >= 0 && schedule_.kind == ScheduleKind::RowLoop) {
-      v = b_.scalar(ScalarOp::Select, std::array{mask_, v, fold_identities(b_, nest_, r)[0]});
+    if (c_.mask >= 0 && is_row_loop()) {
+      v = b_.scalar(ScalarOp::Select, std::array{c_.mask, v, fold_identities(b_, nest_, r)[0]});
     }
     return {b_.scalar(fold_operator(node(r).reduce), std::array{acc[0], v})};
   }
@@ -38,14 +33,14 @@ Lowering::Values Lowering::accumulate(ScalarId r, std::span<const V> acc) {
     if (a.role == AxisRole::Row) position = position * a.extent + a.var;
   V i = splat(b_.cast(sizes_.number(position), d_.position_dtype()), lanes);
   V wins = better(r, v, i, acc[0], acc[1]);
-  if (mask_ >= 0 && schedule_.kind == ScheduleKind::RowLoop) wins = b_.scalar(ScalarOp::And, std::array{wins, mask_});
+  if (c_.mask >= 0 && is_row_loop()) wins = b_.scalar(ScalarOp::And, std::array{wins, c_.mask});
   return {b_.scalar(ScalarOp::Select, std::array{wins, v, acc[0]}),
           b_.scalar(ScalarOp::Select, std::array{wins, i, acc[1]})};
 }
 
 // Results of a round: along the row, each set of accumulators is folded to a scalar and the scalars combined.
-void Lowering::finish(const Stage& stage, const std::vector<Values>& groups) {
-  bool row = schedule_.kind == ScheduleKind::RowLoop;
+void Folding::finish(const Stage& stage, const std::vector<Values>& groups) {
+  bool row = is_row_loop();
   size_t at = 0;
   for (ScalarId r : stage.reduces) {
     V v = -1, i = -1;
@@ -70,9 +65,9 @@ void Lowering::finish(const Stage& stage, const std::vector<Values>& groups) {
       V id = identities({.reduces = {r}, .stores = {}, .keeps = {}}, 1)[is_arg(r) ? 1 : 0];
       v = i = b_.reduce(is_arg(r) ? ReduceKind::Max : node(r).reduce, id, 0);
     }
-    remember(static_cast<size_t>(r), is_arg(r) ? b_.cast(i, DType::I64) : v);
+    memo_.remember(static_cast<size_t>(r), is_arg(r) ? b_.cast(i, DType::I64) : v);
     at += is_arg(r) ? 2 : 1;
   }
 }
 
-} // namespace tessera
+} // namespace tessera::loops

@@ -9,12 +9,11 @@
 //     s  = s exp(m - m')
 //     s += exp(x - m')  over the chunk
 //   at the end          states of all lanes merge into one
-#include "codegen/schedule/lower/fold.h"
-#include "codegen/schedule/lower/lowering.h"
+#include "codegen/schedule/lower/row_rounds.h"
 #include "codegen/schedule/lower/shapes.h"
 #include <array>
 
-namespace tessera {
+namespace tessera::loops {
 namespace {
 
 ReduceKind reference_kind(const OnlineSum& s) {
@@ -23,7 +22,7 @@ ReduceKind reference_kind(const OnlineSum& s) {
 
 } // namespace
 
-bool Lowering::is_online(size_t s) const {
+bool OnlineRows::is_online(size_t s) const {
   const auto& reduces = stages_.stages[s].reduces;
   return std::any_of(reduces.begin(), reduces.end(), [&](ScalarId r) {
     return !online_.empty() && online_[static_cast<size_t>(r)].kind != OnlineSum::Kind::None;
@@ -31,13 +30,13 @@ bool Lowering::is_online(size_t s) const {
 }
 
 // In place of what lies beyond the row.
-Lowering::V Lowering::inside_row(V v, V otherwise) {
-  v = splat(v, wide_);
-  return mask_ < 0 ? v : b_.scalar(ScalarOp::Select, std::array{mask_, v, otherwise});
+V OnlineRows::inside_row(V v, V otherwise) {
+  v = splat(v, c_.wide);
+  return c_.mask < 0 ? v : b_.scalar(ScalarOp::Select, std::array{c_.mask, v, otherwise});
 }
 
 // All of the state but the online sums, after the tile at hand.
-Lowering::Values Lowering::accumulate_references(const Fold& fold, const Values& acc) {
+Values OnlineRows::accumulate_references(const Fold& fold, const Values& acc) {
   Values next = acc;
   auto add = [&](size_t i, ReduceKind kind, V v) { next[i] = b_.scalar(fold_operator(kind), std::array{acc[i], v}); };
   std::vector<char> done(acc.size());
@@ -45,7 +44,8 @@ Lowering::Values Lowering::accumulate_references(const Fold& fold, const Values&
     const size_t first = static_cast<size_t>(p.first);
     const OnlineSum& sum = fold.online(p);
     if (sum.kind == OnlineSum::Kind::None) {
-      Values own = accumulate(p.reduce, std::span<const V>(acc).subspan(first, is_arg(p.reduce) ? 2 : 1));
+      Values own =
+          folding_.accumulate(p.reduce, std::span<const V>(acc).subspan(first, folding_.is_arg(p.reduce) ? 2 : 1));
       std::copy(own.begin(), own.end(), next.begin() + p.first);
       done[first] = 1;
       continue;
@@ -55,7 +55,8 @@ Lowering::Values Lowering::accumulate_references(const Fold& fold, const Values&
     done[ref] = 1;
     const DType dtype = fold.state().dtypes[ref];
     const ReduceKind kind = reference_kind(sum);
-    add(ref, kind, inside_row(b_.cast(value(sum.moving), dtype), b_.const_f(dtype, reduce_identity_f64(kind, dtype))));
+    add(ref, kind,
+        inside_row(b_.cast(scalars_.value(sum.moving), dtype), b_.const_f(dtype, reduce_identity_f64(kind, dtype))));
   }
   if (const int c = fold.state().count; c >= 0) {
     const DType dtype = fold.state().dtypes[static_cast<size_t>(c)];
@@ -65,31 +66,31 @@ Lowering::Values Lowering::accumulate_references(const Fold& fold, const Values&
 }
 
 // The online sums alone, after the tile at hand; `about`: their references.
-Lowering::Values Lowering::accumulate_online(const Fold& fold, const Values& sums, const Values& about) {
+Values OnlineRows::accumulate_online(const Fold& fold, const Values& sums, const Values& about) {
   Values next;
   for (const FoldState::Part& p : fold.state().parts) {
     const OnlineSum& sum = fold.online(p);
     if (sum.kind == OnlineSum::Kind::None) continue;
     const DType dtype = fold.state().dtypes[static_cast<size_t>(p.first)];
     const size_t i = next.size();
-    V added = fold.term(p, b_.cast(value(sum.moving), dtype), about[i]);
-    for (ScalarId w : sum.weights) added = pointwise(b_, ScalarOp::Mul, std::array{added, value(w)});
+    V added = fold.term(p, b_.cast(scalars_.value(sum.moving), dtype), about[i]);
+    for (ScalarId w : sum.weights) added = pointwise(b_, ScalarOp::Mul, std::array{added, scalars_.value(w)});
     next.push_back(b_.scalar(ScalarOp::Add, std::array{sums[i], inside_row(added, b_.const_f(dtype, 0))}));
   }
   return next;
 }
 
 // The state after a chunk, which is a phase of its own.
-Lowering::Values Lowering::online_chunk(size_t s, const Fold& fold, const Phase& chunk, V row_end, Values state) {
+Values OnlineRows::online_chunk(size_t s, const Fold& fold, const Phase& chunk, V row_end, Values state) {
   const Stage& stage = stages_.stages[s];
-  const SymExpr& along = axis(static_cast<size_t>(tile_axis_)).var;
-  Values moved = walk(chunk, along, row_end, state, [&](Values acc) {
+  const SymExpr& along = tile_axis().var;
+  Values moved = walk_.walk(chunk, along, row_end, state, [&](Values acc) {
     Values stored;
-    for (ScalarId k : stage.keeps) value(k);
-    for (size_t i : stage.stores) stored.push_back(value(nest_.stores[i].scalar));
+    for (ScalarId k : stage.keeps) scalars_.value(k);
+    for (size_t i : stage.stores) stored.push_back(scalars_.value(nest_.stores[i].scalar));
     acc = accumulate_references(fold, acc);
-    for (ScalarId k : stage.keeps) keep(k);
-    for (size_t i = 0; i < stored.size(); ++i) store(stage.stores[i], stored[i]);
+    for (ScalarId k : stage.keeps) scalars_.keep(k);
+    for (size_t i = 0; i < stored.size(); ++i) scalars_.store(stage.stores[i], stored[i]);
     return acc;
   });
   auto count = [&](const Values& of) {
@@ -104,9 +105,9 @@ Lowering::Values Lowering::online_chunk(size_t s, const Fold& fold, const Phase&
     about.push_back(to);
   }
   if (sums.empty()) return moved;
-  sums = walk(chunk, along, row_end, sums, [&](Values acc) {
+  sums = walk_.walk(chunk, along, row_end, sums, [&](Values acc) {
     Values next = accumulate_online(fold, acc, about);
-    if (mask_ < 0) prefetch_next_chunk(s);
+    if (c_.mask < 0) prefetches_.next_chunk(s);
     return next;
   });
   size_t i = 0;
@@ -116,18 +117,18 @@ Lowering::Values Lowering::online_chunk(size_t s, const Fold& fold, const Phase&
 }
 
 // The state of elements [begin, end) of the row; `begin` is a multiple of the full tile, or the end.
-Lowering::Values Lowering::fold_range(size_t s, const Fold& fold, V begin, V end) {
+Values OnlineRows::fold_range(size_t s, const Fold& fold, V begin, V end) {
   Values state = fold.identities();
-  for (V& v : state) v = b_.broadcast(v, {wide_});
-  const SymExpr& extent = axis(static_cast<size_t>(tile_axis_)).extent;
-  const bool whole = d_.env.divisor(d_.env.simplify(extent)) % wide_ == 0;
-  V full = whole ? end : op(ScalarOp::Max, begin, op(ScalarOp::And, end, sizes_.constant(-wide_)));
+  for (V& v : state) v = b_.broadcast(v, {c_.wide});
+  const SymExpr& extent = tile_axis().extent;
+  const bool whole = d_.env.divisor(d_.env.simplify(extent)) % c_.wide == 0;
+  V full = whole ? end : op(ScalarOp::Max, begin, op(ScalarOp::And, end, sizes_.constant(-c_.wide)));
   auto fold_chunk = [&](V from, V to, bool masked, Values before) {
-    return online_chunk(s, fold, {wide_, from, to, std::nullopt, masked}, end, std::move(before));
+    return online_chunk(s, fold, {c_.wide, from, to, std::nullopt, masked}, end, std::move(before));
   };
   if (is_online(s))
-    state = loop(begin, full, chunk_, std::move(state), [&](V from, Values carried) {
-      V to = op(ScalarOp::Min, op(ScalarOp::Add, from, sizes_.constant(chunk_)), full);
+    state = walk_.loop(begin, full, c_.chunk, std::move(state), [&](V from, Values carried) {
+      V to = op(ScalarOp::Min, op(ScalarOp::Add, from, sizes_.constant(c_.chunk)), full);
       return fold_chunk(from, to, false, std::move(carried));
     });
   else
@@ -136,21 +137,21 @@ Lowering::Values Lowering::fold_range(size_t s, const Fold& fold, V begin, V end
 }
 
 // The reductions of a row's state.
-void Lowering::finish_row(const Fold& fold, const Values& row) {
+void OnlineRows::finish_row(const Fold& fold, const Values& row) {
   for (const FoldState::Part& p : fold.state().parts) {
     const bool online = fold.online(p).kind != OnlineSum::Kind::None;
-    V v = fold.result(p, row, online ? value(fold.online(p).about) : -1);
-    if (online && row_may_be_empty_) // then what it is about may be no number
+    V v = fold.result(p, row, online ? scalars_.value(fold.online(p).about) : -1);
+    if (online && c_.row_may_be_empty) // then what it is about may be no number
       v = b_.scalar(ScalarOp::Select, std::array{sizes_.condition(sym_lt(0, d_.row_count())), v,
                                                  fold_identities(b_, nest_, p.reduce)[0]});
-    remember(static_cast<size_t>(p.reduce), v);
+    memo_.remember(static_cast<size_t>(p.reduce), v);
   }
 }
 
-void Lowering::online_round(size_t s) {
+void OnlineRows::round(size_t s) {
   const Fold fold(b_, nest_, online_, fold_state(nest_, stages_.stages[s].reduces, online_, d_.position_dtype()));
-  const V end = sizes_.number(axis(static_cast<size_t>(tile_axis_)).extent);
+  const V end = sizes_.number(tile_axis().extent);
   finish_row(fold, fold.merge(fold_range(s, fold, sizes_.number(0), end), 0));
 }
 
-} // namespace tessera
+} // namespace tessera::loops

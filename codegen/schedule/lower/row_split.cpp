@@ -1,8 +1,7 @@
 // Few long rows, or few columns, that several programs share on a host: each folds its part of the row, or of the
 // points down the columns, and leaves the state in a workspace; the last one to arrive merges the states in the order
 // of the parts, so that a result is the same in every run and with any number of threads, and stores. Nobody waits.
-#include "codegen/schedule/lower/fold.h"
-#include "codegen/schedule/lower/lowering.h"
+#include "codegen/schedule/lower/row_rounds.h"
 #include "codegen/schedule/lower/shapes.h"
 #include <algorithm>
 #include <array>
@@ -17,7 +16,9 @@ bool splits(const LoopNest& nest, const Domain& d, ScheduleKind kind) {
          plan.stages[0].keeps.empty();
 }
 
-void Lowering::split_parameters() {
+namespace loops {
+
+void SplitRows::add_parameters() {
   const FoldState state = fold_state(nest_, stages_.stages[0].reduces, online_, d_.position_dtype());
   for (DType dtype : state.dtypes) {
     workspaces_.push_back(b_.param("partial", {tile::Type::Kind::Pointer, dtype, {}}, true));
@@ -26,13 +27,18 @@ void Lowering::split_parameters() {
   counters_ = b_.param("counters", {tile::Type::Kind::Pointer, DType::I32, {}}, true);
 }
 
-void Lowering::split_sizes() {
+void SplitRows::add_sizes() {
   out_.counters = out_.grid;
-  out_.grid = d_.env.simplify(out_.grid * parts_);
-  for (Workspace& w : out_.workspaces) w.count = d_.env.simplify(outer_points() * parts_);
+  out_.grid = d_.env.simplify(out_.grid * c_.parts);
+  for (Workspace& w : out_.workspaces) w.count = d_.env.simplify(outer_points() * c_.parts);
 }
 
-SymExpr Lowering::outer_points() const {
+V SplitRows::take_part(V number) {
+  part_ = op(ScalarOp::Mod, number, sizes_.constant(c_.parts));
+  return row_number_ = op(ScalarOp::Div, number, sizes_.constant(c_.parts));
+}
+
+SymExpr SplitRows::outer_points() const {
   SymExpr count = 1;
   for (const Axis& a : d_.axes)
     if (a.role != AxisRole::Row) count *= a.extent;
@@ -40,43 +46,43 @@ SymExpr Lowering::outer_points() const {
 }
 
 // Of a range of so many, in pieces of `unit`: this program's.
-std::pair<Lowering::V, Lowering::V> Lowering::own_part(const SymExpr& extent, int64_t unit) {
-  const V each = sizes_.number(d_.env.simplify(ceildiv(extent, parts_ * unit) * unit)), end = sizes_.number(extent);
+std::pair<V, V> SplitRows::own_part(const SymExpr& extent, int64_t unit) {
+  const V each = sizes_.number(d_.env.simplify(ceildiv(extent, c_.parts * unit) * unit)), end = sizes_.number(extent);
   const V from = op(ScalarOp::Min, op(ScalarOp::Mul, part_, each), end);
   return {from, op(ScalarOp::Min, op(ScalarOp::Add, from, each), end)};
 }
 
-void Lowering::if_last(const std::function<void()>& body) {
-  const V last = b_.arrive(counters_, row_number_, part_, sizes_.constant(parts_));
+void SplitRows::if_last(const std::function<void()>& body) {
+  const V last = b_.arrive(counters_, row_number_, part_, sizes_.constant(c_.parts));
   auto then = [&]() -> Values {
-    scoped(body);
+    memo_.scoped(body);
     return {};
   };
   b_.if_else(last, then, [] { return Values(); });
 }
 
-void Lowering::split_round() {
-  known_ = 0;
-  hoist(~d_.row_mask);
-  round_ = 0;
-  const auto [from, to] = own_part(axis(static_cast<size_t>(tile_axis_)).extent, wide_);
+void SplitRows::round() {
+  c_.known = 0;
+  scalars_.hoist(~d_.row_mask);
+  c_.round = 0;
+  const auto [from, to] = own_part(tile_axis().extent, c_.wide);
   const Fold fold(b_, nest_, online_, fold_state(nest_, stages_.stages[0].reduces, online_, d_.position_dtype()));
-  const Values own = fold.merge(fold_range(0, fold, from, to), 0);
-  round_ = -1;
-  const V count = sizes_.constant(parts_), first = op(ScalarOp::Mul, row_number_, count);
+  const Values own = fold.merge(online_rows_.fold_range(0, fold, from, to), 0);
+  c_.round = -1;
+  const V count = sizes_.constant(c_.parts), first = op(ScalarOp::Mul, row_number_, count);
   for (size_t i = 0; i < own.size(); ++i) b_.store(workspaces_[i], op(ScalarOp::Add, first, part_), own[i]);
   if_last([&] {
-    const V places = pointwise(b_, ScalarOp::Add, std::array{b_.range(static_cast<int>(parts_)), first});
+    const V places = pointwise(b_, ScalarOp::Add, std::array{b_.range(static_cast<int>(c_.parts)), first});
     Values states;
     for (V w : workspaces_) states.push_back(b_.load(w, places));
-    known_ = 1;
-    finish_row(fold, fold.merge(states, 0));
-    store_rows();
+    c_.known = 1;
+    online_rows_.finish_row(fold, fold.merge(states, 0));
+    scalars_.store_rows();
   });
 }
 
 // Of this program's tiles of columns.
-void Lowering::split_columns(const std::function<void(const std::function<void()>&)>& each_tile) {
+void SplitRows::columns(const std::function<void(const std::function<void()>&)>& each_tile) {
   const Stage& stage = stages_.stages[0];
   // Where part k of the tile's columns lies.
   auto place = [&](V k) {
@@ -86,40 +92,39 @@ void Lowering::split_columns(const std::function<void(const std::function<void()
     return op(ScalarOp::Add, op(ScalarOp::Mul, k, sizes_.number(outer_points())), sizes_.number(position));
   };
   each_tile([&] {
-    known_ = 0;
-    hoist(~d_.row_mask);
-    round_ = 0;
-    share_ = own_part(axis(row_axes_[0]).extent, 1);
-    const Values own = column_points(0);
-    share_.reset();
-    round_ = -1;
+    c_.known = 0;
+    scalars_.hoist(~d_.row_mask);
+    c_.round = 0;
+    const Values own = rounds_.column_points(0, own_part(axis(c_.row_axes[0]).extent, 1));
+    c_.round = -1;
     const V offset = place(part_);
-    for (size_t i = 0; i < own.size(); ++i) b_.store(workspaces_[i], offset, own[i], mask_);
+    for (size_t i = 0; i < own.size(); ++i) b_.store(workspaces_[i], offset, own[i], c_.mask);
   });
   if_last([&] {
     each_tile([&] {
-      const V none = sizes_.number(0), count = sizes_.constant(parts_);
-      Values state = loop(none, count, 1, identities(stage, sizes_.lanes()), [&](V k, Values before) {
+      const V none = sizes_.number(0), count = sizes_.constant(c_.parts);
+      Values state = walk_.loop(none, count, 1, folding_.identities(stage, sizes_.lanes()), [&](V k, Values before) {
         const V offset = place(k);
         Values parts, next;
-        for (V w : workspaces_) parts.push_back(b_.load(w, offset, mask_));
+        for (V w : workspaces_) parts.push_back(b_.load(w, offset, c_.mask));
         for (ScalarId r : stage.reduces) {
           const size_t i = next.size();
-          if (!is_arg(r)) {
+          if (!folding_.is_arg(r)) {
             next.push_back(b_.scalar(fold_operator(node(r).reduce), std::array{before[i], parts[i]}));
             continue;
           }
-          const V wins = better(r, parts[i], parts[i + 1], before[i], before[i + 1]);
+          const V wins = folding_.better(r, parts[i], parts[i + 1], before[i], before[i + 1]);
           for (size_t n : {i, i + 1})
             next.push_back(b_.scalar(ScalarOp::Select, std::array{wins, parts[n], before[n]}));
         }
         return next;
       });
-      known_ = 1;
-      finish(stage, {std::move(state)});
-      store_rows();
+      c_.known = 1;
+      folding_.finish(stage, {std::move(state)});
+      scalars_.store_rows();
     });
   });
 }
 
+} // namespace loops
 } // namespace tessera

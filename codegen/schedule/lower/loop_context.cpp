@@ -1,0 +1,67 @@
+#include "codegen/schedule/lower/loop_context.h"
+#include <cctype>
+
+namespace tessera::loops {
+
+static std::string identifier(const std::string& name) {
+  std::string s;
+  for (char c : name) s += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return s.empty() ? "kernel" : s;
+}
+
+Context::Context(const Graph& graph_, const LoopNest& nest_, const Domain& domain, OnlineSums online_,
+                 const Schedule& schedule_, const std::string& name)
+    : graph(graph_), nest(nest_), d(domain), online(std::move(online_)), schedule(schedule_), b(out.kernel),
+      sizes(b, d), stages(d.reduces ? plan_stages(nest, d) : Stages()), needs(find_needs(nest, d)),
+      memo(d.live.size()) {
+  out.kernel.name = identifier(name);
+  out.schedule = schedule;
+  tile_axis = static_cast<int>(setting(schedule, "axis", -1));
+  if (schedule.kind == ScheduleKind::Tiled2D) cross_axis = static_cast<int>(setting(schedule, "cross", -1));
+  vector = static_cast<int>(setting(schedule, "vector", 1));
+  if (cross_axis >= 0) square = static_cast<int>(setting(schedule, "square", 1));
+  wide = vector * static_cast<int>(setting(schedule, "unroll", 1));
+  chunk = setting(schedule, "online", 0);
+  parts = setting(schedule, "split", 1);
+  exact_division = setting(schedule, "exact_division", 0) != 0;
+  row_may_be_empty = d.reduces && d.env.range(d.row_count()).lo < 1;
+  for (size_t i = 0; i < d.axes.size(); ++i) {
+    const bool row = d.axes[i].role == AxisRole::Row;
+    if (static_cast<int>(i) == tile_axis || static_cast<int>(i) == cross_axis) continue;
+    (row ? row_axes : prefix).push_back(i);
+  }
+  if (schedule.kind == ScheduleKind::RowLoop) row_axes.push_back(static_cast<size_t>(tile_axis));
+  if (cross_axis >= 0) {
+    middle = cross_axis;
+  } else if (!prefix.empty()) {
+    middle = static_cast<int>(prefix.back());
+    prefix.pop_back();
+  }
+}
+
+// The loads along the row that a round makes itself.
+std::vector<ScalarId> Part::loads_of_round(size_t s) const {
+  std::vector<char> seen(d_.live.size());
+  std::vector<ScalarId> list, open;
+  const Stage& stage = stages_.stages[s];
+  for (ScalarId r : stage.reduces) open.push_back(node(r).args[0]);
+  for (ScalarId k : stage.keeps) open.push_back(k);
+  for (size_t i : stage.stores) open.push_back(nest_.stores[i].scalar);
+  while (!open.empty()) {
+    ScalarId id = open.back();
+    open.pop_back();
+    auto i = static_cast<size_t>(id);
+    bool kept = stages_.kept[i] && d_.stage[i] < static_cast<int>(s);
+    if (seen[i] || !d_.live[i] || !d_.row_varying(id) || kept) continue;
+    seen[i] = 1;
+    if (node(id).op == ScalarOp::Load) {
+      list.push_back(id);
+      for (const auto& [term, stride] : d_.loads[i].terms) open.push_back(term);
+      if (d_.loads[i].predicate >= 0) open.push_back(d_.loads[i].predicate);
+    }
+    for (ScalarId a : node(id).args) open.push_back(a);
+  }
+  return list;
+}
+
+} // namespace tessera::loops

@@ -1,0 +1,31 @@
+// How a range is walked, private to the folder: in steps of the full tile, of one vector, and one masked vector for the
+// rest.
+#pragma once
+#include "codegen/schedule/lower/loop_context.h"
+#include <functional>
+
+namespace tessera::loops {
+
+struct Phase {
+  int lanes;
+  V from, to;
+  std::optional<int64_t> only; // a single step at that base
+  bool masked;
+};
+// A range of an axis; `extent` is known when it is the whole one.
+struct Range {
+  V from, to;
+  SymExpr extent;
+  bool whole;
+};
+
+class Walk final : Part {
+public:
+  explicit Walk(Context& context) : Part(context) {}
+  [[nodiscard]] std::vector<Phase> phases(const Range& range);
+  Values walk(const Phase& phase, const SymExpr& axis, V end, Values carried,
+              const std::function<Values(Values)>& body);
+  Values loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body);
+};
+
+} // namespace tessera::loops

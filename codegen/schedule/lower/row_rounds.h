@@ -1,0 +1,87 @@
+// Rounds over the row, private to the folder: in memory's order, folded online chunk by chunk, or shared by programs.
+#pragma once
+#include "codegen/schedule/lower/loop_walk.h"
+#include "codegen/schedule/lower/reduce.h"
+#include "codegen/schedule/lower/row_memory.h"
+
+namespace tessera {
+
+// Whether a RowLoop schedule may fold online.
+[[nodiscard]] bool online_fits(const LoopNest& nest, const Domain& domain);
+// Whether programs may share its rows, or columns. `domain` has the stages of what is folded online.
+[[nodiscard]] bool splits(const LoopNest& nest, const Domain& domain, ScheduleKind kind);
+
+namespace loops {
+
+// row_online.cpp: rounds that fold sums together with what they are about
+class OnlineRows final : Part {
+public:
+  OnlineRows(Context& context, Scalars& scalars, Folding& folding, Prefetches& prefetches, Walk& walk)
+      : Part(context), scalars_(scalars), folding_(folding), prefetches_(prefetches), walk_(walk) {}
+  [[nodiscard]] bool is_online(size_t s) const;
+  void round(size_t s);
+  Values fold_range(size_t s, const Fold& fold, V begin, V end);
+  void finish_row(const Fold& fold, const Values& row);
+
+private:
+  Values online_chunk(size_t s, const Fold& fold, const Phase& chunk, V row_end, Values state);
+  Values accumulate_references(const Fold& fold, const Values& acc);
+  Values accumulate_online(const Fold& fold, const Values& sums, const Values& about);
+  V inside_row(V v, V otherwise);
+
+  Scalars& scalars_;
+  Folding& folding_;
+  Prefetches& prefetches_;
+  Walk& walk_;
+};
+
+// row_rounds.cpp
+class Rounds final : Part {
+public:
+  Rounds(Context& context, Scalars& scalars, Folding& folding, Prefetches& prefetches, Walk& walk, OnlineRows& online)
+      : Part(context), scalars_(scalars), folding_(folding), prefetches_(prefetches), walk_(walk),
+        online_rows_(online) {}
+  void rounds();
+  // Accumulators of a tile of columns; of `share` of the outermost axis of the row.
+  Values column_points(size_t s, std::optional<std::pair<V, V>> share = std::nullopt);
+
+private:
+  void row_round(size_t s);
+  Values row_axes_loop(size_t k, Values carried, const std::function<Values(Values)>& innermost,
+                       const std::optional<std::pair<V, V>>& share);
+  Values body(size_t s, Values accumulators);
+
+  Scalars& scalars_;
+  Folding& folding_;
+  Prefetches& prefetches_;
+  Walk& walk_;
+  OnlineRows& online_rows_;
+};
+
+// row_split.cpp: programs that share a row
+class SplitRows final : Part {
+public:
+  SplitRows(Context& context, Scalars& scalars, Folding& folding, Walk& walk, OnlineRows& online, Rounds& rounds)
+      : Part(context), scalars_(scalars), folding_(folding), walk_(walk), online_rows_(online), rounds_(rounds) {}
+  void add_parameters();
+  void add_sizes();
+  V take_part(V number); // the number of the row, or of the columns
+  void round();
+  void columns(const std::function<void(const std::function<void()>&)>& each_tile);
+
+private:
+  void if_last(const std::function<void()>& body);
+  [[nodiscard]] SymExpr outer_points() const;
+  [[nodiscard]] std::pair<V, V> own_part(const SymExpr& extent, int64_t unit);
+
+  Scalars& scalars_;
+  Folding& folding_;
+  Walk& walk_;
+  OnlineRows& online_rows_;
+  Rounds& rounds_;
+  Values workspaces_; // by number of the state
+  V counters_ = -1, part_ = -1, row_number_ = -1;
+};
+
+} // namespace loops
+} // namespace tessera
