@@ -9,8 +9,9 @@
 namespace tessera {
 namespace {
 
-constexpr double kWorth = 1.10;    // predicted time over another kernel's, from which on that is compiled as well
-constexpr size_t kMostKernels = 6; // of a nest whose sizes are not known
+constexpr double kWorth = 1.10; // predicted time over another kernel's, from which on that is compiled as well
+constexpr double kSpilled = 2;  // times the predicted time, where registers may not suffice: the number is an estimate
+constexpr size_t kMostKernels = 6;         // of a nest whose sizes are not known
 constexpr double kTypicalPoints = 8 << 20; // of a nest whose outer sizes are not known
 
 // Sizes that stand for a range of them.
@@ -36,14 +37,17 @@ public:
     for (const Axis& a : f.d.axes) collect(a.extent);
     for (const Stream& s : f.streams) collect(s.access->offset);
   }
-  // The first one is of what is known or was seen, if that is all.
+  // Whether every size is known or was seen by the call that leads to this compilation. The first cell is of these then.
+  [[nodiscard]] bool seen() const {
+    return std::all_of(symbols_.begin(), symbols_.end(),
+                       [&](const SymExpr& s) { return f_.graph.env().hint(s).has_value(); });
+  }
   std::vector<Cell> run() const {
     std::vector<Cell> list;
-    CallSizes seen;
-    for (const SymExpr& s : symbols_)
-      if (auto n = f_.graph.env().hint(s)) seen[s.symbol_id()] = *n;
-    if (seen.size() == symbols_.size()) {
-      if (auto cell = with(seen, nullptr, 0)) list.push_back(std::move(*cell));
+    if (seen()) {
+      CallSizes sizes;
+      for (const SymExpr& s : symbols_) sizes[s.symbol_id()] = *f_.graph.env().hint(s);
+      if (auto cell = with(sizes, nullptr, 0)) list.push_back(std::move(*cell));
       if (symbols_.empty()) return list;
     }
     const auto c = static_cast<size_t>(f_.contiguous_axis);
@@ -131,7 +135,8 @@ public:
   Chooser(const BlockFacts& facts, bool online) : f_(facts), online_(online) {}
 
   std::vector<BlockPlan> run() {
-    const std::vector<Cell> cells = Cells(f_).run();
+    const Cells all(f_);
+    const std::vector<Cell> cells = all.run();
     for (const Cell& cell : cells) {
       auto sized = sized_facts(f_, cell.sizes);
       if (sized.ok()) best_of(cell, *sized);
@@ -148,7 +153,8 @@ public:
     }
     for (size_t c = 0; c < best_.size() && plans.size() + 1 < kMostKernels; ++c) {
       const bool same = best_[c].plan.conditions.empty() && !best_[c].plan.waits;
-      if (predicted(any_[general].plan, c).us < kWorth * best_[c].cost.us && !(c == 0 && f_known_)) continue;
+      const bool seen = c == 0 && all.seen(); // is what the model is run at
+      if (predicted(any_[general].plan, c).us < (seen ? 1 : kWorth) * best_[c].cost.us) continue;
       plans.push_back(explained(best_[c]));
       if (same) return plans;
     }
@@ -165,9 +171,9 @@ private:
     std::optional<Choice> best, any;
     const std::vector<ExtentRange> everything(sized.extents.size(), ExtentRange{0, kAny, 1});
     auto offer = [&](const BlockPlan& plan, int64_t members) {
-      const Cost c = cost(sized, plan, members, f_.device, model_);
+      Cost c = cost(sized, plan, members, f_.device, model_);
+      if (c.registers > c.most) c.us *= kSpilled;
       if (best && c.us >= best->cost.us && any && c.us >= any->cost.us) return;
-      if (c.registers > 2 * c.most) return;
       BlockPlan p = plan;
       write_config(p);
       if (!best || c.us < best->cost.us)
@@ -204,7 +210,6 @@ private:
 
   const BlockFacts& f_;
   const bool online_;
-  const bool f_known_ = true;
   const CostModel model_;
   std::vector<SizedFacts> sized_;  // by cell
   std::vector<Choice> best_, any_; // likewise

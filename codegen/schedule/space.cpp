@@ -13,7 +13,10 @@ constexpr int64_t kThreads[] = {32, 64, 128, 256, 512, 1024};
 constexpr int64_t kRegisterBounds[] = {32, 40, 48, 64, 80, 96, 128};
 constexpr int64_t kMostEach = 64;       // elements of a thread's tile
 constexpr int64_t kMostTile = 64 << 10; // elements of a tile that holds a row
-constexpr int64_t kMostMembers = 8192;  // blocks that share a row
+constexpr int64_t kSomeRow = 512;       // elements of a row whose length is not known
+// Shared memory of a block for exchanges beside resident tiles, and with them (codegen/llvm/gpu_hazards.h).
+constexpr int64_t kExchangeBytes = 16 << 10, kSharedBytes = 96 << 10;
+constexpr int64_t kMostMembers = 8192; // blocks that share a row
 
 class Space {
 public:
@@ -306,7 +309,7 @@ private:
     for (int64_t threads : kThreads)
       for (int64_t each = std::min(vector, access); each <= std::min(8 * vector, kMostEach); each *= 2) {
         const int64_t tile = threads * each;
-        if (tile < 64 || tile >= 2 * row) continue;
+        if (tile < 64 || tile >= 2 * (known_row() ? row : std::max(row, kSomeRow))) continue;
         p.columns = static_cast<int>(tile);
         p.warps = static_cast<int>(threads / 32);
         p.shift = static_cast<int>(std::min<int64_t>(shift, tile));
@@ -417,6 +420,8 @@ private:
     }
     return list;
   }
+  // Rows of a length that is not known are walked whatever it is at these sizes: one schedule takes all of them.
+  [[nodiscard]] bool known_row() const { return f_.constant(f_.d.row_count()).has_value(); }
   void columns() {
     for (const AxisGroups& groups : column_groups()) {
       BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, 1, 1, 1);
@@ -433,16 +438,23 @@ private:
             p.columns = static_cast<int>(columns);
             p.rows = static_cast<int>(threads * each / columns);
             if (p.rows < 1 || threads > int64_t{p.columns} * std::max(2, p.rows)) continue;
-            p.loop = p.rows < length;
-            if (!p.loop)
+            p.warps = static_cast<int>(threads / 32);
+            const int walked = p.rows;
+            if (walked >= length) {
+              p.loop = false;
+              p.steps = 1;
               p.rows =
                   static_cast<int>(f_.constant(f_.d.row_count()) == 1 ? 1 : std::max<int64_t>(2, power_above(length)));
-            if (p.loop && p.rows < 2) continue;
-            p.warps = static_cast<int>(threads / 32);
-            p.steps = p.loop ? static_cast<int>(std::clamp<int64_t>(each / f_.vector, 1, std::max(1, p.rows / 2))) : 1;
-            p.reads = (!p.loop || rounds.rounds == 1) && single_access() ? f_.reads(false) : tile::Caching::Normal;
+              p.reads = single_access() ? f_.reads(false) : tile::Caching::Normal;
+              offer(p);
+            }
+            if (walked < 2 || walked >= (known_row() ? length : std::max(length, kSomeRow))) continue;
+            p.loop = true;
+            p.rows = walked;
+            p.steps = static_cast<int>(std::clamp<int64_t>(each / f_.vector, 1, std::max(1, p.rows / 2)));
+            p.reads = rounds.rounds == 1 && single_access() ? f_.reads(false) : tile::Caching::Normal;
             offer(p);
-            if (p.loop && rounds.rounds > 1 && rounds.kept_bytes > 0) resident_columns(p, length, rounds.kept_bytes);
+            if (rounds.rounds > 1 && rounds.kept_bytes > 0) resident_columns(p, length, rounds.kept_bytes);
           }
     }
   }
@@ -455,8 +467,18 @@ private:
           f_.shared_room(blocks, exchange_bytes(f_, elements, static_cast<size_t>(f_.contiguous_axis)));
       p.keep = static_cast<int>(std::min(tiles - 1, std::max<int64_t>(0, room) / (elements * bytes)));
       p.min_blocks = static_cast<int>(blocks);
+      leave_exchange(p, bytes);
       if (p.keep >= 1) offer(p);
     }
+  }
+  // Beside much that is resident, threads exchange little: values that change threads, and what several have folded of a
+  // column, two numbers where sums are folded online.
+  void leave_exchange(BlockPlan& p, int64_t bytes) const {
+    const int64_t elements = int64_t{p.rows} * p.columns;
+    const int64_t exchanged =
+        std::max(exchange_bytes(f_, elements, static_cast<size_t>(f_.contiguous_axis)) / 2, elements / p.steps * 8);
+    if (exchanged > kExchangeBytes)
+      p.keep = static_cast<int>(std::clamp<int64_t>((kSharedBytes - exchanged) / (elements * bytes), 0, p.keep));
   }
   void column_teams() {
     for (const AxisGroups& groups : column_groups()) {
@@ -470,6 +492,7 @@ private:
               if (resident < 1 || columns < 2) continue;
               BlockPlan p = column_team(
                   f_, groups, {threads, each, columns, resident, most_partials(f_, threads, online_)}, online_);
+              if (p.keep > 0) leave_exchange(p, s_.rounds[online_ ? 1 : 0].kept_bytes);
               auto members = p.team->eval(sizes_);
               if (!members.ok() || *members < 2) continue;
               fold_online_ = online_;

@@ -1,5 +1,6 @@
 #include "block_harness.h"
 #include "codegen/schedule/block_config.h"
+#include "codegen/schedule/space.h"
 #include "codegen/target/select.h"
 
 namespace tessera::test {
@@ -156,6 +157,33 @@ void expect_meant(const Case& c, const Meant& m, const ScheduledKernel& k, doubl
     Comparison same = compare(actual.at(name), m.expected[i], tolerance, tolerance);
     EXPECT_TRUE(same.same) << same.message << k.schedule.why << "\n" << tile::print(k.kernel);
   }
+}
+
+void each_kernel(const Case& c, const Target& device, const std::function<bool(const BlockPlan&)>& take,
+                 const std::function<void(const BlockPlan&, ScheduledKernel)>& visit) {
+  const Problem& p = c.problem;
+  auto domain = make_domain(p.graph, p.nest);
+  ASSERT_TRUE(domain.ok());
+  BlockFacts facts(p.graph, p.nest, *domain, device);
+  const CallSizes sizes = by_id(p, c.sizes);
+  auto sized = sized_facts(facts, sizes);
+  ASSERT_TRUE(sized.ok()) << sized.error().str();
+  for_each_schedule(facts, *sized, sizes, true, [&](const BlockPlan& plan, int64_t) {
+    if (!take(plan)) return;
+    BlockPlan q = plan;
+    write_config(q);
+    TunedSchedule t{q.schedule, {}};
+    for (size_t i = 0; i < sized->extents.size(); ++i) {
+      const int64_t n = sized->extents[i];
+      t.extents.push_back(facts.constant(facts.extent(i)) ? ExtentRange{n, n, 1} : bucket_of(n));
+      if (static_cast<int>(i) != facts.contiguous_axis) t.extents.back().multiple_of = 1;
+    }
+    auto legal = tuned_plan(facts, t);
+    if (!legal) return;
+    auto k = lower_block(p.graph, p.nest, *domain, *legal, "kernel");
+    ASSERT_TRUE(k.ok()) << k.error().str();
+    if (conditions_hold(p.graph, *k, c.sizes)) visit(*legal, std::move(*k));
+  });
 }
 
 } // namespace tessera::test

@@ -29,4 +29,8 @@ Meant meant(const Case& c);
 // Whether a kernel does the same.
 void expect_meant(const Case& c, const Meant& m, const ScheduledKernel& k, double tolerance = 2e-5);
 
+// Calls `visit` with the kernel of each schedule of the space that is legal at these sizes and that `take` admits.
+void each_kernel(const Case& c, const Target& device, const std::function<bool(const BlockPlan&)>& take,
+                 const std::function<void(const BlockPlan&, ScheduledKernel)>& visit);
+
 } // namespace tessera::test

@@ -43,40 +43,21 @@ std::string form(const BlockPlan& p) {
 
 // Some schedules of each form, of those with the smallest tiles and of others; how many forms there are.
 std::set<std::string> expect_all(const Case& c, double tolerance = 2e-5, int of_each = 2) {
-  const Problem& p = c.problem;
-  const Target device = small_gpu();
-  auto domain = make_domain(p.graph, p.nest);
-  EXPECT_TRUE(domain.ok());
-  BlockFacts facts(p.graph, p.nest, *domain, device);
-  const CallSizes sizes = by_id(p, c.sizes);
-  auto sized = sized_facts(facts, sizes);
-  EXPECT_TRUE(sized.ok());
   const Meant m = meant(c);
   std::map<std::string, int> met;
   std::set<std::string> forms;
   int count = 0;
-  for_each_schedule(facts, *sized, sizes, true, [&](const BlockPlan& plan, int64_t) {
-    BlockPlan q = plan;
-    write_config(q);
-    int& n = met[form(q)];
-    if (n >= of_each * 7 || n++ % 7 != 0) return;
-    TunedSchedule t{q.schedule, {}};
-    for (size_t i = 0; i < sized->extents.size(); ++i) {
-      const int64_t n = sized->extents[i];
-      t.extents.push_back(facts.constant(facts.extent(i)) ? ExtentRange{n, n, 1} : bucket_of(n));
-      if (static_cast<int>(i) != facts.contiguous_axis) t.extents.back().multiple_of = 1;
-    }
-    auto legal = tuned_plan(facts, t);
-    if (!legal) return;
-    auto k = lower_block(p.graph, p.nest, *domain, *legal, "kernel");
-    ASSERT_TRUE(k.ok()) << form(q) << ": " << k.error().str();
-    if (!conditions_hold(p.graph, *k, c.sizes)) return;
-    k->schedule.why += form(q);
-    expect_meant(c, m, *k, tolerance);
-    forms.insert(form(q));
+  auto take = [&](const BlockPlan& plan) {
+    int& n = met[form(plan)];
+    return n < of_each * 7 && n++ % 7 == 0;
+  };
+  each_kernel(c, small_gpu(), take, [&](const BlockPlan& plan, ScheduledKernel k) {
+    k.schedule.why += form(plan);
+    expect_meant(c, m, k, tolerance);
+    forms.insert(form(plan));
     ++count;
   });
-  EXPECT_GT(count, 0) << p.nest.name;
+  EXPECT_GT(count, 0) << c.problem.nest.name;
   return forms;
 }
 
@@ -162,6 +143,24 @@ TEST(Cost, GrowsWithTheBytesAndFallsWithTheBandwidth) {
     }
     EXPECT_GT(before, 10 * device.kernel_us) << p.nest.name;
   }
+}
+
+// Rows that are read again cost more where the level-2 cache holds less of them.
+TEST(Cost, RowsThatAreReadAgainComeFromACacheOrFromMemory) {
+  const Target large = shipped_target("h200");
+  Target small = large;
+  small.l2_bytes /= 8;
+  const Problem p = softmax_of("5000", "60000", "f32");
+  auto domain = make_domain(p.graph, p.nest);
+  BlockFacts facts(p.graph, p.nest, *domain, large);
+  auto sized = sized_facts(facts, {});
+  int more = 0;
+  for_each_schedule(facts, *sized, {}, true, [&](const BlockPlan& plan, int64_t members) {
+    const double us = cost(*sized, plan, members, large, {}).us, slower = cost(*sized, plan, members, small, {}).us;
+    EXPECT_GE(slower, us);
+    more += slower > us;
+  });
+  EXPECT_GT(more, 0);
 }
 
 // Next to nothing takes the time of a launch; much that is copied that of its bytes.
