@@ -127,10 +127,11 @@ std::optional<BlockPlan> tuned_plan(const BlockFacts& f, const TunedSchedule& tu
     int64_t lanes = along ? p->columns : p->rows;
     if (lanes == 1 ? !row.is_const(1) : !require(row, 1, 0, lanes - p->shift + 1)) return std::nullopt;
   }
+  Domain d = f.d;
+  for (const SizeCondition& c : p->conditions) assume(d.env, c);
+  if (p->split >= 0 && d.env.divisor(f.extent(static_cast<size_t>(p->split))) % p->columns != 0) return std::nullopt;
   // Under these conditions rows must not all begin at whole accesses.
   if (p->shift > 1) {
-    Domain d = f.d;
-    for (const SizeCondition& c : p->conditions) assume(d.env, c);
     if (p->groups.columns.size() != 1 ||
         !shifted_start(f.graph, f.nest, d, p->groups.columns.front(), p->aligned_at(), p->shift))
       return std::nullopt;

@@ -126,12 +126,6 @@ SymExpr BlockFacts::row_run() const {
   return run;
 }
 
-bool BlockFacts::implies(const SizeCondition& c, const SymExpr& e, int64_t k) const {
-  ShapeEnv env = d.env;
-  assume(env, c);
-  return env.divisor(e) % k == 0;
-}
-
 bool BlockFacts::divides() const {
   bool first = true;
   for (size_t i = 0; i < d.axes.size(); ++i)
@@ -147,44 +141,16 @@ int64_t exchange_bytes(const BlockFacts& f, int64_t elements, size_t along) {
   return bytes + kReductions;
 }
 
-int BlockFacts::loads_beside() const {
-  auto beside = [&](const Stream& s) { return !s.store && (s.deps & d.row_mask) && s.count < largest / 2; };
-  return static_cast<int>(std::count_if(streams.begin(), streams.end(), beside));
-}
-
 int64_t BlockFacts::loaded_bytes() const {
   int64_t loaded = 0;
   for (const Stream& s : streams)
     if (!s.store && s.count >= largest / 2) loaded += s.bytes;
   return std::max<int64_t>(1, loaded);
 }
-bool BlockFacts::beside_bytes() const {
-  int wide = 0, bytes = 0, others = 0;
-  for (const Stream& s : streams)
-    if (!s.store && s.count >= largest / 2) ++(s.bytes >= 4 ? wide : s.bytes == 1 ? bytes : others);
-  return wide == 1 && bytes > 0 && others == 0;
-}
-int BlockFacts::loaded_streams() const {
-  return static_cast<int>(std::count_if(streams.begin(), streams.end(), [&](const Stream& s) {
-    return !s.store && s.count >= largest / 2 && s.bytes > 1;
-  }));
-}
 bool BlockFacts::masks() const {
   return std::any_of(streams.begin(), streams.end(),
                      [&](const Stream& s) { return !s.store && s.count >= largest / 2 && s.bytes == 1; });
 }
-double BlockFacts::read_bytes() const {
-  double read = 0;
-  for (const Stream& s : streams) read += s.store ? 0 : s.count * s.bytes;
-  return read;
-}
-int64_t BlockFacts::loaded_halves() const {
-  int64_t halves = 0;
-  for (const Stream& s : streams)
-    if (!s.store && s.count >= largest / 2) halves += s.bytes == 1 ? 2 : s.bytes / 2;
-  return halves;
-}
-
 bool BlockFacts::strided_rows() const {
   const auto c = static_cast<size_t>(contiguous_axis);
   return is_row(c) && std::any_of(streams.begin(), streams.end(), [&](const Stream& s) {
@@ -249,10 +215,6 @@ int64_t BlockFacts::shared_room(int64_t blocks, int64_t exchange) const {
 }
 int64_t BlockFacts::tiles_in_shared(int64_t elements, int64_t bytes, int64_t blocks, int64_t exchange) const {
   return bytes > 0 ? std::max<int64_t>(0, shared_room(blocks, exchange) / (elements * bytes)) : 0;
-}
-int64_t BlockFacts::fitting(int64_t each, int64_t registers) const {
-  while (each > 1 && each * live + accumulators() > registers) each /= 2;
-  return each;
 }
 std::vector<KeptValue> BlockFacts::kept(bool online) const {
   Domain own = d;

@@ -22,16 +22,9 @@ struct Multiple {
   std::optional<SizeCondition> condition;
 };
 
-inline constexpr int kAccessBytes = 16;             // widest vector access of PTX
-inline constexpr int64_t kRowBytes = 32 << 10;      // longer rows are read twice rather than kept in a tile
-inline constexpr int64_t kWideTileBytes = 48 << 10; // but of one 32-bit stream of whole accesses
-inline constexpr int64_t kLongRowBytes = 256 << 10; // rows of unknown length, and most others, are shared from here on
-inline constexpr int64_t kAllTiles = 1 << 20;       // as many in shared memory as it has room for
-inline constexpr int64_t kToldBesideOthers = 8;     // members of a team by messages while other teams run
-inline constexpr int64_t kWarpRowBytes = 4 << 10;   // one warp's, with a shift
-inline constexpr int64_t kMostTaps = 4096;          // of a window whose taps are written out, or looped over by rows
-inline constexpr int kRegisters = 64;               // of a thread, for values of the tile
-inline constexpr int64_t kShiftedElements = 8;      // of a thread, of shared rows that begin at any alignment
+inline constexpr int kAccessBytes = 16;         // widest vector access of PTX
+inline constexpr int64_t kToldBesideOthers = 8; // members of a team by messages while other teams run
+inline constexpr int64_t kMostTaps = 4096;      // of a window whose taps are written out, or looped over by rows
 
 class BlockFacts {
 public:
@@ -54,18 +47,9 @@ public:
   [[nodiscard]] std::string extent_text(size_t axis) const { return d.env.simplify(extent(axis)).str(); }
   [[nodiscard]] SymExpr points(AxisRole role) const; // product of the extents
   [[nodiscard]] std::optional<int64_t> constant(const SymExpr& e) const { return d.env.simplify(e).as_const(); }
-  // Of an element, from the large streams that are read: bytes, at least 1; halves of registers, of which a byte takes
-  // one. And whether these are one of 32 bits or more, and bytes beside it: masks.
+  // Bytes of an element of the large streams that are read, at least 1; whether masks of bytes are among them.
   [[nodiscard]] int64_t loaded_bytes() const;
-  [[nodiscard]] int64_t loaded_halves() const;
-  [[nodiscard]] bool beside_bytes() const;
-  // How many of them there are but for masks, and whether masks lie beside 16-bit ones.
-  [[nodiscard]] int loaded_streams() const;
   [[nodiscard]] bool masks() const;
-  [[nodiscard]] bool narrow_masks() const { return masks() && loaded_bytes() <= 3; }
-  // One stream of 16 bits, and nothing beside it.
-  [[nodiscard]] bool lean() const { return loaded_bytes() <= 2 && loads_beside() == 0; }
-  [[nodiscard]] double read_bytes() const; // by all loads together
   // Whether a large stream is read along a row, but not in its order in memory: every second element of it.
   [[nodiscard]] bool strided_rows() const;
   // What is known, or was seen by the call that leads to this compilation; else a usual size within the range.
@@ -75,13 +59,9 @@ public:
   [[nodiscard]] Multiple multiple(const SymExpr& extent, int64_t k) const;
   // Whether rows are whole pieces of k elements: their inner axis, or the inner ones that are one run in memory.
   [[nodiscard]] Multiple row_multiple(int64_t k) const;
-  // Whether k divides `e` under a condition: not where that is on a sum of sizes.
-  [[nodiscard]] bool implies(const SizeCondition& c, const SymExpr& e, int64_t k) const;
   [[nodiscard]] bool contiguous(const Stream& s, size_t axis) const;
   // Whether positions along the row are divided by sizes that are not known, which takes registers for each element.
   [[nodiscard]] bool divides() const;
-  // Loads that vary along the row beside the large streams: gains and biases.
-  [[nodiscard]] int loads_beside() const;
   // Whether something is stored for each element of a row, which then is read once more when its reductions are known.
   [[nodiscard]] bool stores_rows() const;
   // Whether one loop yields everything, so that nothing need be kept.
@@ -94,8 +74,6 @@ public:
   // Tiles of so many elements, of each of which later rounds need `bytes`, that fit there.
   [[nodiscard]] int64_t tiles_in_shared(int64_t elements, int64_t bytes, int64_t blocks,
                                         int64_t exchange = kExchangeBytes) const;
-  // Elements of a thread, at most `each`, whose values take so many registers at most.
-  [[nodiscard]] int64_t fitting(int64_t each, int64_t registers = kRegisters * 5 / 4) const;
   // Bytes of an element that later rounds need, of what a program holds: rows one at a time, or tiles of columns.
   [[nodiscard]] int64_t kept_element(bool online) const;
   // Whether that is one large stream along the row, as it was loaded: it can be copied to shared memory.
@@ -138,34 +116,7 @@ private:
 
 [[nodiscard]] int64_t power_above(int64_t n); // at least 1
 [[nodiscard]] int64_t power_below(int64_t n);
-// Elements that a tile has room for, at least: a row of one element needs no mask, one that may have none does.
-[[nodiscard]] inline int64_t room(int64_t most, int64_t least) { return least < 1 ? std::max<int64_t>(most, 2) : most; }
 
-// Kernels in order of preference, the last one for every size. Flat: no reductions (block_flat.cpp). Rows: reductions
-// along a contiguous row (block_rows.cpp); columns: while an outer axis is the contiguous one (block_columns.cpp).
-// `online`: sums that need not wait for the reductions they depend on do not.
-[[nodiscard]] std::vector<BlockPlan> flat_plans(const BlockFacts& facts);
-// Adds those of transposes (block_transpose.cpp), if it is one; whether no others are needed behind them.
-[[nodiscard]] bool transpose_plans(const BlockFacts& facts, std::vector<BlockPlan>& plans);
-[[nodiscard]] std::vector<BlockPlan> row_plans(const BlockFacts& facts, bool online);
-[[nodiscard]] std::vector<BlockPlan> column_plans(const BlockFacts& facts, bool online);
-// Loops of blocks that hold a row of `length` elements, or a part of it, in registers and shared memory: `blocks` on a
-// multiprocessor, each of `threads` with `each` elements of a tile, the next one loaded `ahead`. Whether the plan, a
-// loop along rows, then keeps anything.
-struct HeldRow {
-  int64_t threads, each, blocks;
-  bool ahead;
-};
-[[nodiscard]] bool hold_row(const BlockFacts& facts, BlockPlan& plan, const HeldRow& held, int64_t length, bool online);
-// Loops of blocks that hold all of such a row, the tiles in shared memory copied there at once. False, and no change,
-// where that cannot be.
-[[nodiscard]] bool copy_row(const BlockFacts& facts, BlockPlan& plan, const HeldRow& held, int64_t length, bool online);
-// The same for a loop of `length`, where that is known and worth it; instead of a tile for all of a row, of which much
-// would be idle, or its masks slow; and whether such a tile is a waste in any case (block_rows_held.cpp).
-void hold_in_loop(const BlockFacts& facts, BlockPlan& plan, std::optional<int64_t> length, bool online);
-[[nodiscard]] std::optional<BlockPlan> held_instead_of_tile(const BlockFacts& facts, const BlockPlan& loop,
-                                                            int64_t length, bool aligned, bool online);
-[[nodiscard]] bool tile_is_wasteful(const BlockFacts& facts, int64_t row, bool online);
 // Of a tile of so many elements with columns along axis `along`: shared memory that its block needs to exchange values,
 // much where large streams are contiguous along another axis, so that the tile changes threads.
 [[nodiscard]] int64_t exchange_bytes(const BlockFacts& facts, int64_t elements, size_t along);
@@ -179,11 +130,6 @@ struct WindowChoice {
   double us;
 };
 [[nodiscard]] std::vector<WindowChoice> window_choices(const BlockFacts& facts);
-// Rows, or columns of rows, that are so few and long that several programs share each (block_team_rows.cpp,
-// block_team_columns.cpp). Where the last one has conditions, or waits, one of the plans above comes behind it. Nothing
-// where a program does better alone.
-[[nodiscard]] std::vector<BlockPlan> team_plans(const BlockFacts& facts, bool online);
-
 // Teams of columns: blocks of `threads`, of which `resident` are to be on a multiprocessor, with tiles of `columns` and
 // `each` elements a thread. Members that wait read what at most `partials` places of the workspace have.
 struct ColumnTeam {
@@ -196,23 +142,13 @@ struct ColumnTeam {
 // elements a thread.
 struct RowTeam {
   int64_t threads, each, resident;
-  int64_t programs;         // what all teams together have at most; 0: as many for each row as hold it
-  int64_t members;          // what a team has at most, where sizes are not known
-  int shift;                // as BlockPlan's
-  bool loop;                // or a tile each
-  bool vectors;             // rows, or with a shift their tiles, begin at whole accesses
-  int64_t keep = kAllTiles; // in shared memory, at most
-  bool ahead = true;        // the next tile is loaded while one is folded, where that is of use at all
+  int64_t programs; // what all teams together have at most; 0: as many for each row as hold it
+  int64_t members;  // what a team has at most, where sizes are not known
+  int shift;        // as BlockPlan's
+  bool loop;        // or a tile each
+  bool vectors;     // rows, or with a shift their tiles, begin at whole accesses
 };
 [[nodiscard]] BlockPlan row_team(const BlockFacts& facts, const RowTeam& team, bool online);
-// Blocks of which so many hold a long row of `places` elements, with what its alignment adds, that its tiles, one in
-// registers and `keep` in shared memory, are read once (block_team_held.cpp). `aligned`: it begins at a whole access.
-// Nothing where rows are better read twice, or too long.
-struct HeldTeam {
-  int64_t threads, resident, each, keep;
-  bool ahead = true; // as RowTeam's
-};
-[[nodiscard]] std::optional<HeldTeam> held_team(const BlockFacts& facts, int64_t places, bool aligned, bool online);
 // The members of a plan's teams, and whether they wait, from its tile, its shift, the tiles that it keeps, and its
 // programs.
 void share_team(const BlockFacts& facts, BlockPlan& plan, bool online);

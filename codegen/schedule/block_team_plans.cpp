@@ -20,10 +20,6 @@ TeamShares::TeamShares(const BlockFacts& facts, bool online)
     : f_(facts), online_(online), row_(f_.d.env.simplify(f_.d.row_count())), points_(f_.points(AxisRole::Outer)),
       programs_(f_.device.multiprocessors) {
   find_rounds();
-  for (const Stream& s : f_.streams) {
-    total_ += s.count * s.bytes;
-    if (!s.store && rounds_ > 0) again_ += s.count * s.bytes * static_cast<double>(rounds_ - 1);
-  }
 }
 
 // Who needs what is folded decides whether programs wait.
@@ -43,12 +39,8 @@ void TeamShares::find_rounds() {
     int64_t bytes = 0;
     for (DType d : state.dtypes) {
       bytes += byte_size(d, 1);
-      positions_ = positions_ || (states_ > 1 && (d == DType::I32 || d == DType::I64));
     }
     state_bytes_ = std::max(state_bytes_, bytes);
-  }
-  for (const Stream& s : f_.streams) {
-    if (s.count >= f_.largest / 2) element_ += s.bytes;
   }
   rounds_ = rounds > 0 ? rounds + (last + 1 < stages.stages.size()) : 0;
   waits_ = rounds > 1 || last + 1 < stages.stages.size();
@@ -63,7 +55,6 @@ void TeamShares::share(BlockPlan& p) const {
   rows ? share_row(p) : share_columns(p);
   if (rows && waits_) {
     p.reads = f_.reads(true);
-    if (p.reads == tile::Caching::Lasting && holds_much(p)) p.reads = tile::Caching::Passing;
   }
   p.waits = waits_;
   p.most_members = f_.constant(*p.team).value_or(p.most_members);
@@ -121,34 +112,15 @@ BlockPlan TeamShares::row_team(const RowTeam& t) const {
   p.run = static_cast<int>(std::min(t.each, access));
   p.steps = static_cast<int>(t.each / p.run);
   p.streaming = waits_ && t.loop && t.shift == 1; // shifted rows end within lines, which two programs write
-  // Not where positions are divided, twice then, nor where masks take the registers of narrow elements. Of strided
-  // rows just those.
-  const bool masks = t.shift > 1 && (f_.lean() || f_.narrow_masks());
-  const bool ahead = f_.strided_rows() ? t.shift > 1 && f_.lean() : !masks;
-  p.ahead = t.ahead && ahead && waits_ && t.loop && p.groups.columns.size() == 1;
   p.min_blocks = static_cast<int>(t.resident);
   p.programs = static_cast<int>(t.programs);
   const int64_t resident = std::max<int64_t>(1, t.resident);
-  if (t.loop) p.keep = static_cast<int>(std::min<int64_t>(t.keep, kept_tiles(p.columns, resident)));
+  if (t.loop) p.keep = kept_tiles(p.columns, resident);
   p.most_members = t.members;
   if (!waits_ && t.vectors && t.shift == 1) p.reads = f_.reads(false);
   share(p);
   if (t.loop) keep_fitting(p, resident);
-  p.copied = copies(p);
-  if (p.copied) p.ahead = false;
   return p;
-}
-
-// Where teams follow each other what is kept is copied, all of it under way at once: of 16 bits where members have
-// large shares, of nothing but whole tiles. Messages would wait behind the copies where all programs begin, and meet,
-// at a time.
-bool TeamShares::copies(const BlockPlan& p) const {
-  if (!waits_ || !p.loop || p.keep < 1 || p.programs > 0 || p.shift > 1 || p.groups.columns.size() != 1) return false;
-  if (!f_.keeps_stream(online_)) return false;
-  if (f_.usual >= 4) return true;
-  constexpr int kLarge = 4; // blocks of a multiprocessor
-  const auto n = f_.constant(row_), members = f_.constant(*p.team);
-  return p.min_blocks <= kLarge && n && members && *n == *members * (int64_t{p.keep} + 1) * p.columns;
 }
 
 // What the messages of a large team take is not there for tiles, and what all members have has not to be.
@@ -168,51 +140,8 @@ int64_t TeamShares::exchange(const BlockPlan& p) const {
   return 2 * state_bytes_ * p.warps + state_bytes_ * power_above(p.most_members);
 }
 
-// Rows of 16 bits, nothing of which is read again, and of which a multiprocessor holds so much that what it has read
-// need not last in the L2: it would only be in the way of what is written. Shifted ones by what there is room for; of
-// whole accesses one stream, of which all rows are held at a time, by what there is.
-bool TeamShares::holds_much(const BlockPlan& p) const {
-  constexpr int64_t kMuchShifted = 96 << 10, kMuchWhole = 160 << 10; // bytes
-  if (!p.loop || f_.usual != 2) return false;
-  const auto n = f_.constant(row_), members = f_.constant(*p.team);
-  const int64_t share = (int64_t{p.keep} + 1) * p.columns;
-  if (!n || !members || *members * share < *n + p.shift - 1) return false;
-  if (p.shift > 1) return share * kept_bytes_ * p.min_blocks >= kMuchShifted;
-  const auto rows = f_.constant(points_);
-  if (!rows || p.programs == 0 || f_.loaded_bytes() > f_.usual) return false;
-  return *rows * *n * kept_bytes_ >= kMuchWhole * f_.device.multiprocessors;
-}
-
 int TeamShares::kept_tiles(int64_t elements, int64_t resident, int64_t exchange) const {
   return waits_ ? static_cast<int>(f_.tiles_in_shared(elements, kept_bytes_, resident, exchange)) : 0;
-}
-
-std::optional<std::vector<SizeCondition>> TeamShares::few_and_long(int64_t most, int64_t least) const {
-  // Where the number of rows grows with their length, long ones are not few; nor, as a rule, where it is the product
-  // of several sizes (heads and positions). Kernels that are never launched take time to compile.
-  auto symbols = row_.symbols();
-  if (std::any_of(symbols.begin(), symbols.end(), [&](const SymExpr& s) { return points_.contains(s); }) ||
-      (!symbols.empty() && points_.symbols().size() > 1))
-    return std::nullopt;
-  SymRange points = f_.d.env.range(points_), row = f_.d.env.range(row_);
-  if (points.lo > most || row.hi < least) return std::nullopt;
-  std::vector<SizeCondition> list;
-  if (points.hi > most || points.lo < 1) list.push_back({points_, 1, 1, most});
-  if (row.lo < least) list.push_back({row_, 1, least});
-  return list;
-}
-
-std::vector<BlockPlan> team_plans(const BlockFacts& facts, bool online) {
-  const TeamShares shares(facts, online);
-  if (!shares.folds()) return {};
-  const bool rows = facts.is_row(static_cast<size_t>(facts.contiguous_axis));
-  std::vector<BlockPlan> plans = rows ? row_team_plans(shares) : column_team_plans(shares);
-  for (BlockPlan& p : plans) {
-    p.waits = shares.waits();
-    p.schedule.why += "; " + BlockFacts::sizes(p) + ", " + facts.d.env.simplify(*p.team).str() + " programs a row" +
-                      (p.waits ? ", which wait for each other" : ", of which the last one finishes");
-  }
-  return plans;
 }
 
 SymExpr column_teams(const BlockFacts& f, const BlockPlan& p) {

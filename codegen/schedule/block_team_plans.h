@@ -21,21 +21,16 @@ public:
 protected:
   // Tiles of `elements` that fit a block's share of shared memory, beside what its warps `exchange`.
   [[nodiscard]] int kept_tiles(int64_t elements, int64_t resident, int64_t exchange = BlockFacts::kExchangeBytes) const;
-  // Conditions for at most `most` teams of rows of at least `least` elements; nothing where they never hold.
-  [[nodiscard]] std::optional<std::vector<SizeCondition>> few_and_long(int64_t most, int64_t least) const;
 
   const BlockFacts& f_;
   const bool online_;
   const SymExpr row_, points_;
   const int64_t programs_; // multiprocessors
   bool waits_ = false;
-  size_t states_ = 1;            // numbers of a row that a round folds, at most
-  int64_t state_bytes_ = 4;      // and what they take
-  bool positions_ = false;       // one of them is a position, as an argmax's
-  size_t rounds_ = 0;            // over the row, that of the elements included
-  double total_ = 0, again_ = 0; // bytes; of those that rounds after the first read
-  int element_ = 0;              // bytes of all large streams
-  int kept_bytes_ = 0;           // of an element, that rounds after the first need of it
+  size_t states_ = 1;       // numbers of a row that a round folds, at most
+  int64_t state_bytes_ = 4; // and what they take
+  size_t rounds_ = 0;       // over the row, that of the elements included
+  int kept_bytes_ = 0;      // of an element, that rounds after the first need of it
 
 private:
   void find_rounds();
@@ -44,12 +39,6 @@ private:
   void share_row(BlockPlan& p) const;
   void keep_fitting(BlockPlan& p, int64_t resident) const;
   [[nodiscard]] int64_t exchange(const BlockPlan& p) const;
-  [[nodiscard]] bool holds_much(const BlockPlan& p) const;
-  [[nodiscard]] bool copies(const BlockPlan& p) const;
 };
-
-// Plans of few long rows (block_team_rows.cpp), and of few columns (block_team_columns.cpp), if teams pay.
-[[nodiscard]] std::vector<BlockPlan> row_team_plans(const TeamShares& shares);
-[[nodiscard]] std::vector<BlockPlan> column_team_plans(const TeamShares& shares);
 
 } // namespace tessera

@@ -24,10 +24,11 @@ struct Cell {
 struct Typical {
   int64_t length;
   ExtentRange range;
+  bool few = false; // only where such rows are few
 };
 constexpr int64_t kAny = INT64_MAX, kSome = 100;
-const std::vector<Typical> kRows = {{160, {1, 256, 8}},      {1024, {257, 1024, 8}},     {4096, {1025, 4096, 8}},
-                                    {999, {1, 1024, 1}},     {204800, {65537, kAny, 8}}, {20480, {4097, kAny, 8}},
+const std::vector<Typical> kRows = {{160, {1, 256, 8}},      {1024, {257, 1024, 8}},           {4096, {1025, 4096, 8}},
+                                    {999, {1, 1024, 1}},     {204800, {65537, kAny, 8}, true}, {20480, {4097, kAny, 8}},
                                     {20001, {1025, kAny, 1}}};
 const std::vector<Typical> kContiguous = {{1024, {1, kAny, 16}}, {1001, {1, kAny, 1}}};
 
@@ -112,8 +113,8 @@ private:
       } else if (i == contiguous) {
         range = t->range;
         if (*n < range.min || *n > range.max || *n % range.multiple_of != 0) return std::nullopt;
-      } else if (t->range.min > 65536) {
-        range = {1, 4 * std::max<int64_t>(1, *n), 1}; // few long ones
+      } else if (t->few) {
+        range = {1, 4 * std::max<int64_t>(1, *n), 1};
       }
       if (f_.constant(f_.extent(i))) range = {*n, *n, 1};
       cell.extents.push_back(range);
@@ -169,7 +170,7 @@ private:
   // The best schedule of a cell, and the best one of those that are right for every size.
   void best_of(const Cell& cell, const SizedFacts& sized) {
     std::optional<Choice> best, any;
-    const std::vector<ExtentRange> everything(sized.extents.size(), ExtentRange{0, kAny, 1});
+    const std::vector<ExtentRange> everything(sized.extents.size(), ExtentRange{INT64_MIN, kAny, 1});
     auto offer = [&](const BlockPlan& plan, int64_t members) {
       Cost c = cost(sized, plan, members, f_.device, model_);
       if (c.registers > c.most) c.us *= kSpilled;

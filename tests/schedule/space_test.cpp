@@ -112,7 +112,7 @@ TEST(Space, SchedulesWithoutReductionsMeanTheNest) {
     all.merge(expect_all({rope(), sizes}, 1e-4));
   }
   all.merge(expect_all({embedding(), {{"b", 3}, {"s", 9}, {"n", 10}}}));
-  for (const char* what : {"staged", "split", "run", "whole", "points"}) EXPECT_TRUE(any(all, what)) << what;
+  for (const char* what : {"staged", "split", "run", "whole"}) EXPECT_TRUE(any(all, what)) << what;
 }
 
 // ---- the cost
@@ -122,7 +122,8 @@ double best_us(const Problem& p, const Sizes& sizes, const Target& device) {
   auto sized = sized_facts(facts, by_id(p, sizes));
   double best = 1e30;
   for_each_schedule(facts, *sized, by_id(p, sizes), true, [&](const BlockPlan& plan, int64_t members) {
-    best = std::min(best, cost(*sized, plan, members, device, {}).us);
+    const Cost c = cost(*sized, plan, members, device, {});
+    if (c.registers <= c.most) best = std::min(best, c.us);
   });
   return best;
 }

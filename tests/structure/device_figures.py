@@ -27,6 +27,8 @@ DECLARED = re.compile(r"\b(k[A-Z]\w*)\s*(?:\[\])?\s*=\s*([^,;]*)")
 ALLOWED = {  # "path name": reason; name: of the constant, or the literal itself; "*": all of the file's
     "codegen/llvm/gpu_hazards.h kMostShared": "the most that any architecture gives a block; schedules keep to their target's",
     "codegen/schedule/block_facts.h kExchangeBytes": "what our kernels take to exchange partial results",
+    "codegen/schedule/space.cpp kExchangeBytes": "what the emitter leaves to exchanges beside resident tiles",
+    "codegen/schedule/space.cpp kSharedBytes": "the same, together with them",
     "codegen/schedule/cost.h *": "parameters of the cost model, which tools/ fits to measurements",
     "fusion/attention_score.cpp kMasked": "a score that is as good as -inf",
     "fusion/cost.cpp 1e6": "a text says MB from here on",
@@ -35,9 +37,8 @@ ALLOWED = {  # "path name": reason; name: of the constant, or the literal itself
     "runtime/library/conv.cpp 1.5e5": "a core's share of work, roughly: tasks are not made smaller than some microseconds",
     "runtime/library/conv.cpp 1e4": "the same, of memory",
     "codegen/schedule/choose.cpp kPartBytes": "rule of a host's schedule",
-    **{f"codegen/schedule/{file}.cpp *": "thresholds of rules"
-       for file in "block_columns block_facts block_flat block_rows block_team_columns block_team_held block_team_rows block_window".split()},
-    "codegen/schedule/block_facts.h *": "thresholds of rules",
+    "codegen/schedule/block_facts.cpp *": "what counts as little, for cache hints",
+    "codegen/schedule/block_window.cpp *": "bounds of a thread's work in windows",
 }
 
 def value(text):

@@ -132,17 +132,17 @@ TEST(Tune, AWinnerBecomesTheKernelOfItsSizes) {
   EXPECT_EQ(unused.made, 1);
 }
 
-// Rows that several programs share, too: others than the rules' teams are measured, and one that has won is taken by
+// Rows that several programs share, too: others than the chosen ones are measured, and one that has won is taken by
 // the next process, which measures nothing.
 TEST(Tune, TeamsOfRowsAreRemembered) {
   TemporaryFolder folder;
   CompileOptions o = options(folder, "cuda");
-  FakeGpu gpu{16, ScheduleKind::BlockTeam};
+  FakeGpu gpu{8, ScheduleKind::BlockTeam};
   const Tuned t = tune(model(16, 1048576, false), o, {}, gpu.tuning());
   ASSERT_EQ(t.report.kernels.size(), 1U);
   EXPECT_EQ(t.report.kernels[0].outcome, TunedKernel::Outcome::Tuned) << t.report.kernels[0].note;
   EXPECT_EQ(t.report.kernels[0].record.schedule.kind, ScheduleKind::BlockTeam);
-  FakeGpu unused{16, ScheduleKind::BlockTeam};
+  FakeGpu unused{8, ScheduleKind::BlockTeam};
   const Tuned again = tune(model(16, 1048576, false), o, {}, unused.tuning());
   EXPECT_EQ(again.report.kernels[0].outcome, TunedKernel::Outcome::Known);
   EXPECT_EQ(unused.made, 0);
@@ -150,7 +150,7 @@ TEST(Tune, TeamsOfRowsAreRemembered) {
   const Compiled tuned = compile_tuned(model(16, 1048576, false), o);
   ASSERT_EQ(tuned.report.kernels[0].tuned.size(), 1U);
   const KernelLaunch& first = only_launch(tuned).alternatives.at(0);
-  EXPECT_EQ(first.threads, 512);
+  EXPECT_EQ(first.threads, 256);
   EXPECT_GT(first.team.const_value(), 1);
 }
 
