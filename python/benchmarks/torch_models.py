@@ -281,7 +281,7 @@ def main() -> None:
     p.add_argument("--jobs", type=int, default=6, help="architectures that are compiled at a time")
     p.add_argument("--budget", type=float, default=570, help="seconds for everything")
     p.add_argument("--freeze", action="store_true", help="parameters are constants of the compiled graph")
-    a = p.parse_args()
+    a = p.parse_intermixed_args()
     if a.table:
         with open(a.out) as f:
             rows = [json.loads(line) for line in f]
