@@ -15,14 +15,14 @@ struct KernelReport {
   struct Alternative {
     std::string when; // "if 1 <= cols <= 1024, cols % 8 == 0"
     Schedule schedule;
-    int registers = -1; // of a thread; -1 where no assembler told
+    int registers = -1; // of a thread; -1 where no assembler is there
   };
   std::string name;
   Schedule schedule;                     // for every size
   std::vector<Alternative> alternatives; // that are taken before it: the first one whose conditions hold
   std::string tile_text, llvm_text;
   std::string ptx_text;                 // of a GPU
-  int registers = -1, spill_bytes = -1; // of a thread; the most of the alternatives, -1 where no assembler told
+  int registers = -1, spill_bytes = -1; // of a thread; the most of the alternatives, -1 where no assembler is there
   std::vector<std::string> tuned;       // of the alternatives that a tuner chose: what it measured
   bool from_cache = false;
   double compile_ms = 0;

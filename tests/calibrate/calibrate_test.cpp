@@ -10,7 +10,7 @@ namespace {
 
 TEST(Calibrate, KernelsAssembleForEveryArchitectureWithoutSpills) {
   auto assembler = cuda::Assembler::find();
-  if (!assembler.ok()) GTEST_SKIP() << assembler.error().str();
+  ASSERT_TRUE(assembler.ok()) << assembler.error().str(); // the toolkit is there where this is built
   for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90"}) {
     auto cubin = (*assembler)->assemble(calibration_ptx(), arch);
     ASSERT_TRUE(cubin.ok()) << arch << ": " << cubin.error().str();

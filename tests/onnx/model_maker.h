@@ -57,7 +57,7 @@ struct Maker {
   }
   [[nodiscard]] std::string bytes() const { return model.SerializeAsString(); }
   [[nodiscard]] Result<ImportedModel> import_it(const ImportOptions& options = {},
-                                                      const std::string& directory = "") const;
+                                                const std::string& directory = "") const;
 };
 
 // x: f32[b, 4] -> y = Relu(x)

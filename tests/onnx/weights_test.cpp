@@ -11,7 +11,7 @@ using T = proto::TensorProto;
 
 // The tensor as weight "w" of a model that has it as an output.
 Result<ImportedModel> import_weight(const T& tensor, const std::string& directory = "",
-                                          const ImportOptions& options = {}) {
+                                    const ImportOptions& options = {}) {
   Maker m;
   m.weight(tensor).output(tensor.name());
   return m.import_it(options, directory);
