@@ -1,5 +1,5 @@
 // Predicts the times of schedules that `tessera tune --log` measured, for parameters of the cost that the script next to
-// it varies. Arguments: a target's name, log files. Writes one JSON object about the rows on a line, then, for each line "name value
+// it varies. Arguments: a target's name or file, log files. Writes one JSON object about the rows on a line, then, for each line "name value
 // name value ..." of the input, the predicted time and registers of all rows as pairs of 64-bit floats.
 #include "codegen/schedule/block_config.h"
 #include "codegen/schedule/cost.h"
@@ -100,8 +100,12 @@ private:
 };
 
 int run(int argc, char** argv) {
-  const Target& device = shipped_target(argv[1]);
-  Log log(device);
+  auto device = argc > 1 ? named_target(argv[1]) : Result<Target>(Diagnostic(ErrorCode::Usage, "a target is missing"));
+  if (!device.ok()) {
+    std::fprintf(stderr, "%s\n", device.error().message.c_str());
+    return 1;
+  }
+  Log log(*device);
   for (int i = 2; i < argc; ++i)
     if (auto status = log.read(argv[i]); !status.ok()) {
       std::fprintf(stderr, "%s\n", status.error().message.c_str());
@@ -123,7 +127,7 @@ int run(int argc, char** argv) {
       each_parameter(model, [&](const char* n, double& v) { v = name == n ? value : v; });
     std::vector<double> out;
     for (const Row& r : log.rows) {
-      const Cost c = cost(log.nests[r.nest]->sized, r.plan, r.members, device, model);
+      const Cost c = cost(log.nests[r.nest]->sized, r.plan, r.members, *device, model);
       out.insert(out.end(), {c.us, c.registers, c.memory, c.latency, c.issue, c.shared, c.resident, c.blocks});
     }
     std::fwrite(out.data(), sizeof(double), out.size(), stdout);
