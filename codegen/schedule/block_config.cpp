@@ -1,4 +1,5 @@
 #include "codegen/schedule/block_config.h"
+#include "codegen/schedule/window_facts.h"
 #include "codegen/tile/rules.h"
 #include <algorithm>
 #include <bit>
@@ -27,7 +28,7 @@ bool sound(const BlockPlan& p) {
          p.turns <= tile::kMaxAhead && p.min_blocks >= 0 && p.min_blocks <= 32 && power(p.steps) && power(p.run) &&
          power(p.shift) && p.reads <= tile::Caching::Leaving &&
          int64_t{p.rows} * p.columns <= kMostElements * 32 * p.warps && p.outputs >= 1 && p.outer_outputs >= 1 &&
-         p.taps >= 0 && p.taps <= kMostTaps &&
+         p.taps >= 0 && p.taps <= WindowFacts::kMostTaps &&
          (p.taps == 0 || int64_t{p.outputs} * p.outer_outputs * p.columns <= kMostElements);
 }
 

@@ -24,7 +24,6 @@ struct Multiple {
 
 inline constexpr int kAccessBytes = 16;         // widest vector access of PTX
 inline constexpr int64_t kToldBesideOthers = 8; // members of a team by messages while other teams run
-inline constexpr int64_t kMostTaps = 4096;      // of a window whose taps are written out, or looped over by rows
 
 class BlockFacts {
 public:
@@ -120,16 +119,6 @@ private:
 // Of a tile of so many elements with columns along axis `along`: shared memory that its block needs to exchange values,
 // much where large streams are contiguous along another axis, so that the tile changes threads.
 [[nodiscard]] int64_t exchange_bytes(const BlockFacts& facts, int64_t elements, size_t along);
-// Windows that slide: reductions of a known number of taps in which neighbouring results read the same elements, so
-// that a thread which computes several of them reads each once (block_window.cpp). Nothing where the nest has none, or
-// where results are too few for single threads to fold them.
-[[nodiscard]] std::vector<BlockPlan> window_plans(const BlockFacts& facts);
-// All plans of such a nest that need no condition, with their estimated times: what a tuner measures.
-struct WindowChoice {
-  BlockPlan plan;
-  double us;
-};
-[[nodiscard]] std::vector<WindowChoice> window_choices(const BlockFacts& facts);
 // Teams of columns: blocks of `threads`, of which `resident` are to be on a multiprocessor, with tiles of `columns` and
 // `each` elements a thread. Members that wait read what at most `partials` places of the workspace have.
 struct ColumnTeam {

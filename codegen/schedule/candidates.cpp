@@ -73,15 +73,6 @@ Result<std::vector<Candidate>> block_candidates(const Graph& graph, const LoopNe
     if (seen.insert({p.schedule.kind, p.schedule.config}).second) all.push_back({p.schedule, c.us});
   };
   for_each_schedule(facts, *sized, sizes, true, offer);
-  for (const WindowChoice& w : window_choices(facts))
-    for (int64_t threads : {64, 128, 256}) {
-      BlockPlan p = w.plan;
-      p.rows = static_cast<int>(threads);
-      p.warps = static_cast<int>(threads / 32);
-      write_config(p);
-      if (seen.insert({p.schedule.kind, p.schedule.config}).second)
-        all.push_back({p.schedule, w.us + device.kernel_us});
-    }
   std::stable_sort(all.begin(), all.end(), [](const Offered& a, const Offered& b) { return a.us < b.us; });
   std::map<std::tuple<ScheduleKind, int64_t, int64_t, int64_t, int64_t, int64_t, bool>, int> alike;
   std::vector<char> taken(all.size());

@@ -228,8 +228,7 @@ std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, con
     plans.push_back(BlockFacts::plan(ScheduleKind::BlockFlat, 1, 1, 1));
     plans.back().schedule.why = "a single point: scalars";
   } else {
-    if (domain.reduces) plans = window_plans(facts);
-    if (plans.empty()) plans = Chooser(facts, online).run();
+    plans = Chooser(facts, online).run();
   }
   if (tuned) {
     std::vector<BlockPlan> ahead;

@@ -11,7 +11,8 @@
 namespace tessera {
 namespace {
 
-constexpr double kBurst = 64;  // bytes that memory moves at once
+constexpr double kBurst = 64;          // bytes that memory moves at once
+constexpr double kBetweenWaits = 600;  // instructions of a window between two waits for loads
 constexpr int kElementary = 8; // ScalarInfo::cost of functions that are made of many instructions
 
 // Steps of an access along all axes as numbers.
@@ -59,6 +60,10 @@ public:
         threads_(32 * p.warps), online_(online()) {}
 
   Cost run() {
+    if (p_.taps > 0) {
+      window();
+      return total();
+    }
     threads_of_tile();
     grid();
     traffic();
@@ -302,20 +307,54 @@ private:
     if (p_.loop) need += m_.registers_loop + (p_.ahead ? words * m_.registers_ahead : 0);
     if (p_.shift > 1) need += m_.registers_shift + each_ * m_.registers_mask;
     if (f_.reduces && rows_.folds) need += each_columns_ * f_.accumulators;
+    double shared = p_.keep * static_cast<double>(p_.rows) * p_.columns * rounds_.kept_bytes;
+    if (p_.turns > 1) shared += p_.turns * loaded_ * threads_;
+    if (exchanged_ > 0) shared += static_cast<double>(p_.rows) * p_.columns * 4;
+    resident(need, shared);
+  }
+  // How many blocks are resident, whose threads need so many registers, and which have so much shared memory in bytes.
+  void resident(double need, double shared) {
     cost_.registers = std::clamp(need, 16.0, 1000.0);
     const auto file = static_cast<double>(device_.registers), resident = static_cast<double>(device_.resident_threads);
     const double asked = static_cast<double>(threads_) * std::max(1, p_.min_blocks);
     cost_.most = std::min(static_cast<double>(device_.thread_registers), std::floor(file / asked / 8) * 8);
     const double taken = std::min(std::ceil(cost_.registers / 8) * 8, cost_.most);
-    double shared = 1024 + static_cast<double>(device_.reserved_shared_bytes);
-    const double elements = static_cast<double>(p_.rows) * p_.columns;
-    shared += p_.keep * elements * rounds_.kept_bytes;
-    if (p_.turns > 1) shared += p_.turns * loaded_ * threads_;
-    if (exchanged_ > 0) shared += elements * 4;
+    shared += static_cast<double>(BlockFacts::kExchangeBytes + device_.reserved_shared_bytes);
     const double room = static_cast<double>(device_.shared_bytes + device_.reserved_shared_bytes);
     cost_.resident = std::min({std::floor(file / (threads_ * taken)), std::floor(resident / threads_),
                                static_cast<double>(device_.resident_blocks), std::floor(room / shared)});
     cost_.resident = std::max(1.0, cost_.resident);
+  }
+
+  // A thread folds the taps of its results one after another; nothing is exchanged.
+  void window() {
+    const auto t = f_.window ? f_.window->thread(p_.outputs, p_.outer_outputs, p_.columns) : std::nullopt;
+    if (!t) return;
+    cost_.blocks = 1;
+    for (size_t i = 0; i < f_.extents.size(); ++i) {
+      if (f_.row_mask >> i & 1) continue;
+      auto along = [&](bool here, int results) { return here ? results : 1; };
+      const int results = along(static_cast<int>(i) == p_.window, p_.outputs) *
+                          along(static_cast<int>(i) == p_.outer_window, p_.outer_outputs) *
+                          along(static_cast<int>(i) == p_.split, p_.columns);
+      cost_.blocks *= std::ceil(static_cast<double>(f_.extents[i]) / results);
+    }
+    cost_.blocks = std::ceil(cost_.blocks / p_.rows);
+    slots_ = t->operations * m_.tap;
+    cycles_ = t->loads * std::clamp(32 * t->load_bytes / 128, 1.0, 32.0) / 32;
+    double read = 0;
+    for (const SizedStream& s : f_.streams) {
+      double n = s.bytes;
+      for (size_t i = 0; i < f_.extents.size(); ++i)
+        if ((s.deps & ~f_.row_mask) >> i & 1) n *= static_cast<double>(f_.extents[i]);
+      cost_.bytes += n;
+      if (!s.store) read += n;
+    }
+    cost_.again = std::max(0.0, cost_.blocks * threads_ * t->loads * t->load_bytes / 4 - read);
+    resident(m_.registers + t->registers + static_cast<double>(f_.streams.size()) * m_.registers_stream, 0);
+    chain_ = t->operations * m_.tap_chain / device_.clock_mhz +
+             std::max(static_cast<double>(t->loop_iterations), t->operations / kBetweenWaits) *
+                 (device_.l2_latency_us + device_.memory_latency_us) / 2;
   }
 
   // What a block takes that has the multiprocessor to itself, its threads computing one instruction after another.
@@ -359,7 +398,7 @@ private:
     const double dram = std::max(cost_.bytes / bandwidth_, most * cost_.bytes / blocks / alone_);
     cost_.memory = std::hypot(dram, (cost_.bytes + cost_.again) / cache_);
     cost_.latency = busiest(processors * cost_.resident) * chain_;
-    const double folds = f_.reduces ? std::max(1, rounds_.folds) * m_.shuffle : 0;
+    const double folds = f_.reduces && p_.taps == 0 ? std::max(1, rounds_.folds) * m_.shuffle : 0;
     cost_.issue = most * p_.warps * (slots_ * all_tiles + m_.setup + folds) / (device_.schedulers * device_.clock_mhz);
     cost_.shared = most * threads_ * cycles_ * all_tiles / device_.clock_mhz;
     const double beside =
@@ -431,6 +470,7 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
   f.accumulators = facts.accumulators();
   f.vector = facts.vector;
   f.column = facts.contiguous_axis;
+  if (auto window = WindowFacts::find(facts)) f.window = std::make_shared<const WindowFacts>(std::move(*window));
   if (f.reduces)
     for (const bool online : {false, true}) {
       Domain d = facts.d;

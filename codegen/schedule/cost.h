@@ -14,6 +14,8 @@
 #pragma once
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/tuned.h"
+#include "codegen/schedule/window_facts.h"
+#include <memory>
 
 namespace tessera {
 
@@ -51,6 +53,7 @@ struct SizedFacts {
   int live = 1, accumulators = 1;
   int64_t vector = 1; // elements of an access of the narrowest large stream
   int column = -1;    // axis along which most bytes are contiguous
+  std::shared_ptr<const WindowFacts> window; // empty: no windows
 };
 // `sizes` has all symbols of the nest. Error: an expression that cannot be evaluated.
 [[nodiscard]] Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes);
@@ -89,6 +92,8 @@ struct CostModel {
   X(divide, 75.96)            /* of taking an index apart by an unknown extent */                                      \
   X(divide_constant, 0.2017)  /* by a constant */                                                                      \
   X(setup, 2.822)             /* of a thread, beside */                                                                \
+  X(tap, 1)                   /* of an instruction of a window */                                                      \
+  X(tap_chain, 2.2)           /* cycles: the same, where a warp has a scheduler to itself */                           \
   X(shuffle, 4.394)           /* of a fold's step within a warp */                                                     \
   X(q, 0.6846)                /* exponent of |a, b| of many blocks on a multiprocessor, beside 1 */                    \
   X(overlap, 1.421)           /* blocks beside the first of which half of that is reached */                           \

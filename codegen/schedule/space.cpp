@@ -30,6 +30,7 @@ public:
     const bool along = f_.is_row(static_cast<size_t>(f_.contiguous_axis));
     Domain d = f_.d;
     for (const OnlineSum& sum : find_online(f_.nest, d)) sums_online_ |= sum.kind != OnlineSum::Kind::None;
+    if (s_.window) windows(*s_.window);
     if (along) {
       rows();
       row_teams();
@@ -499,6 +500,40 @@ private:
               p.reads = !p.waits && single_access() ? f_.reads(false) : tile::Caching::Normal;
               offer(p, *members);
             }
+    }
+  }
+
+  // ---- windows that slide (window_facts.h)
+  void windows(const WindowFacts& w) {
+    const auto c = static_cast<size_t>(f_.contiguous_axis);
+    for (int64_t v = f_.vector; v >= 1; v /= 2) {
+      if (extent(c) % v != 0) continue;
+      BlockPlan p = BlockFacts::plan(ScheduleKind::BlockWindow, 1, v, 1);
+      p.window = w.axis;
+      // Vectors of the contiguous axis are neighbours; what lies beside them varies fastest.
+      p.split = v > 1 ? f_.contiguous_axis : -1;
+      for (size_t i = 0; i < s_.extents.size(); ++i)
+        if (i != c) (f_.is_row(i) ? p.groups.points : p.groups.rows).push_back(i + (v > 1 && i > c ? 1 : 0));
+      p.groups.rows.push_back(c);
+      if (v > 1) p.groups.columns.push_back(c + 1);
+      for (int64_t t = 1; t <= std::min(WindowFacts::kMostOutputs, extent(static_cast<size_t>(w.axis)));
+           t += t < 8 ? 1 : 3)
+        for (int64_t u = 1; u <= WindowFacts::kMostOuterOutputs; ++u) {
+          if (t * u * v > kMostEach ||
+              (u > 1 && (w.outer < 0 || !f_.multiple(f_.extent(static_cast<size_t>(w.outer)), u).known)))
+            continue;
+          const auto thread = w.thread(t, u, v);
+          if (!thread || thread->registers > static_cast<double>(f_.device.thread_registers)) continue;
+          p.outputs = static_cast<int>(t);
+          p.outer_window = u > 1 ? w.outer : -1;
+          p.outer_outputs = static_cast<int>(u);
+          p.taps = static_cast<int>(thread->taps);
+          for (int64_t threads : {64, 128, 256}) {
+            p.rows = static_cast<int>(threads);
+            p.warps = static_cast<int>(threads / 32);
+            offer(p);
+          }
+        }
     }
   }
 

@@ -109,6 +109,7 @@ std::vector<ScheduledKernel> block_kernels(const Problem& p, const Target& devic
       EXPECT_TRUE(k.ok()) << k.error().str();
       if (!k.ok()) continue;
       check(*k);
+      if (tiny.team) k->conditions.push_back({*tiny.team, 1, 1, tiny.most_members});
       k->schedule.why += online ? " (small tile, online)" : " (small tile)";
       kernels.push_back(std::move(*k));
     }

@@ -82,7 +82,7 @@ public:
       s.kind = *kind;
       s.config = r.at(1).get<std::map<std::string, int64_t>>();
       auto plan = plan_of(*n->facts, s);
-      if (!plan || plan->taps > 0) continue;
+      if (!plan) continue;
       int64_t members = 1;
       if (plan->team)
         if (auto m = plan->team->eval(n->sizes); m.ok()) members = *m;
