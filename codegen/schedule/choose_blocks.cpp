@@ -10,7 +10,6 @@ namespace tessera {
 namespace {
 
 constexpr double kWorth = 1.10; // predicted time over another kernel's, from which on that is compiled as well
-constexpr double kSpilled = 2;  // times the predicted time, where registers may not suffice: the number is an estimate
 constexpr size_t kMostKernels = 6;         // of a nest whose sizes are not known
 constexpr double kTypicalPoints = 8 << 20; // of a nest whose outer sizes are not known
 
@@ -173,7 +172,6 @@ private:
     const std::vector<ExtentRange> everything(sized.extents.size(), ExtentRange{INT64_MIN, kAny, 1});
     auto offer = [&](const BlockPlan& plan, int64_t members) {
       Cost c = cost(sized, plan, members, f_.device, model_);
-      if (c.registers > c.most) c.us *= kSpilled;
       if (best && c.us >= best->cost.us && any && c.us >= any->cost.us) return;
       BlockPlan p = plan;
       write_config(p);

@@ -5,15 +5,16 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 #include <set>
 
 namespace tessera {
 namespace {
 
-constexpr double kBurst = 64;          // bytes that memory moves at once
-constexpr double kBetweenWaits = 600;  // instructions of a window between two waits for loads
-constexpr int kElementary = 8; // ScalarInfo::cost of functions that are made of many instructions
+constexpr double kBurst = 64;         // bytes that memory moves at once
+constexpr double kBetweenWaits = 600; // instructions of a window between two waits for loads
+constexpr int kElementary = 8;        // ScalarInfo::cost of functions that are made of many instructions
 
 // Steps of an access along all axes as numbers.
 Result<SizedStream> sized_stream(const BlockFacts& f, const Stream& s, const CallSizes& sizes,
@@ -306,7 +307,9 @@ private:
                   static_cast<double>(f_.streams.size()) * m_.registers_stream + each_rows_ * m_.registers_row;
     if (p_.loop) need += m_.registers_loop + (p_.ahead ? words * m_.registers_ahead : 0);
     if (p_.shift > 1) need += m_.registers_shift + each_ * m_.registers_mask;
-    if (f_.reduces && rows_.folds) need += each_columns_ * f_.accumulators;
+    if (f_.reduces && p_.loop) need += each_ / (p_.steps * p_.run) * f_.accumulators * m_.registers_fold;
+    if (f_.reduces && !p_.loop && rows_.folds) need += each_columns_ * f_.accumulators * m_.registers_fold;
+    if (p_.keep > 0) need += each_ * m_.registers_resident;
     double shared = p_.keep * static_cast<double>(p_.rows) * p_.columns * rounds_.kept_bytes;
     if (p_.turns > 1) shared += p_.turns * loaded_ * threads_;
     if (exchanged_ > 0) shared += static_cast<double>(p_.rows) * p_.columns * 4;
@@ -407,9 +410,17 @@ private:
     double sum = 0;
     for (double t : {cost_.memory, cost_.latency, cost_.issue, cost_.shared, blocks * device_.block_us})
       sum += std::pow(t, e);
-    const double missing = std::max(0.0, cost_.registers / cost_.most - 1);
-    cost_.us = device_.kernel_us + std::pow(sum, 1 / e) * (1 + m_.spill * missing);
+    cost_.us = device_.kernel_us + std::pow(sum, 1 / e) * (1 + m_.spill * missing_registers());
     return cost_;
+  }
+  // Part of the registers that are expected to be spilled to memory: of a need that is normally distributed about the
+  // predicted one, what lies beyond those that a thread may have.
+  [[nodiscard]] double missing_registers() const {
+    const double deviation = std::max(1e-3, m_.registers_error) * cost_.registers,
+                 beyond = cost_.registers - cost_.most;
+    const double z = beyond / deviation;
+    const double density = std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
+    return (deviation * density + beyond * std::erfc(-z / std::numbers::sqrt2) / 2) / cost_.most;
   }
 
   const SizedFacts& f_;

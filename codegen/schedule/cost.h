@@ -51,8 +51,8 @@ struct SizedFacts {
   uint64_t row_mask = 0;
   bool reduces = false;
   int live = 1, accumulators = 1;
-  int64_t vector = 1; // elements of an access of the narrowest large stream
-  int column = -1;    // axis along which most bytes are contiguous
+  int64_t vector = 1;                        // elements of an access of the narrowest large stream
+  int column = -1;                           // axis along which most bytes are contiguous
   std::shared_ptr<const WindowFacts> window; // empty: no windows
 };
 // `sizes` has all symbols of the nest. Error: an expression that cannot be evaluated.
@@ -107,7 +107,10 @@ struct CostModel {
   X(registers_row, 2.43)      /* of a row of a thread's tile */                                                        \
   X(registers_ahead, 0.6245)  /* of a word of the next tile */                                                         \
   X(registers_shift, 8.841)   /* of misaligned rows */                                                                 \
-  X(registers_mask, 0.0912)   /* of an element of these */
+  X(registers_mask, 0.0912)   /* of an element of these */                                                             \
+  X(registers_fold, 1)        /* of an accumulator */                                                                  \
+  X(registers_resident, 1)    /* of an element of a loop whose tiles are resident in shared memory */                  \
+  X(registers_error, 0.15)    /* standard error of the sum of these, as a part of it */
 #define X(name, value) double name = value;
   TESSERA_COST_PARAMETERS(X)
 #undef X

@@ -1,8 +1,7 @@
 // Schedules that were measured to be better than the rules' choice, and for which nests and sizes they are good.
 #pragma once
-#include "codegen/schedule/domain.h"
+#include "codegen/schedule/nest_key.h"
 #include "codegen/schedule/schedule.h"
-#include "graph/support/hash.h"
 
 namespace tessera {
 
@@ -29,10 +28,6 @@ public:
   // Of one nest, by nest_key(); the first one that fits a call's sizes is to be launched.
   [[nodiscard]] virtual std::vector<TunedSchedule> find(const Hash128& nest) const = 0;
 };
-
-// What a nest computes and how it lies in memory, as a hash: equal for nests that differ in names alone. Sizes that are
-// numbers count, symbols do not by their names. The same in every process.
-[[nodiscard]] Hash128 nest_key(const Graph& graph, const LoopNest& nest, const Domain& domain);
 
 // The range that a measured extent stands for: up to the next power of two, from just above the one below, and as
 // divisible as it is, up to 16. A call outside of it is tuned by itself.

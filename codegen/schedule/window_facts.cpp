@@ -88,8 +88,8 @@ void WindowFacts::find_axes(const BlockFacts& f) {
     for (size_t l = 0; l < loads_.size(); ++l) {
       const Load& load = loads_[l];
       auto s = step(f, accesses[l]->offset, i);
-      const bool slides = s && *s != 0 && std::any_of(load.along_taps.begin(), load.along_taps.end(),
-                                                      [](int64_t t) { return t != 0; });
+      const bool slides =
+          s && *s != 0 && std::any_of(load.along_taps.begin(), load.along_taps.end(), [](int64_t t) { return t != 0; });
       // With dilation d, results share elements from the d-th neighbour on.
       if (!slides || distinct(load, *s, kMostOutputs, 0, 1) >= kMostOutputs * distinct(load, *s, 1, 0, 1)) continue;
       if (axis < 0 || *s < least) {
@@ -102,9 +102,7 @@ void WindowFacts::find_axes(const BlockFacts& f) {
     }
   }
   for (size_t l = 0; l < loads_.size(); ++l) {
-    auto along = [&](int a) {
-      return a < 0 ? 0 : step(f, accesses[l]->offset, static_cast<size_t>(a)).value_or(0);
-    };
+    auto along = [&](int a) { return a < 0 ? 0 : step(f, accesses[l]->offset, static_cast<size_t>(a)).value_or(0); };
     Load& load = loads_[l];
     load.along_axis = along(axis);
     load.along_outer = along(outer);

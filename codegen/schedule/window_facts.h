@@ -20,7 +20,7 @@ class BlockFacts;
 
 class WindowFacts {
 public:
-  static constexpr int64_t kMostTaps = 4096;                        // of a window
+  static constexpr int64_t kMostTaps = 4096;                         // of a window
   static constexpr int64_t kMostOutputs = 14, kMostOuterOutputs = 4; // results of a thread along the two axes
 
   // Nothing where the nest has no windows.
@@ -29,11 +29,11 @@ public:
   int axis = -1, outer = -1; // axes of the domain along which windows slide: the one with the shorter steps, the other
   // A thread with `results` along the two axes and `vector` neighbours along the contiguous one.
   struct Thread {
-    double operations = 0;      // instructions, about
-    double loads = 0;           // loads among them
-    double load_bytes = 0;      // bytes of a load on average
-    double registers = 0;       // of accumulators and of what one position of the outermost row axis reads
-    int64_t taps = 0;           // that are written out
+    double operations = 0;       // instructions, about
+    double loads = 0;            // loads among them
+    double load_bytes = 0;       // bytes of a load on average
+    double registers = 0;        // of accumulators and of what one position of the outermost row axis reads
+    int64_t taps = 0;            // that are written out
     int64_t loop_iterations = 1; // over positions of the outermost row axis
   };
   // Nothing where its code would be too long.
