@@ -9,9 +9,9 @@
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "graph/support/log.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/guards.h"
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <set>
 
@@ -19,10 +19,6 @@ namespace tessera {
 namespace {
 
 using Sizes = std::map<std::string, int64_t>; // of a call, by symbol
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 std::string text_of(const Sizes& sizes) {
   std::string text;
@@ -102,7 +98,7 @@ struct Session::Impl {
   // Imports anew (a graph is consumed by its compile) and compiles, with the sizes of the requesting call as hints. The
   // mutex is held, except by open().
   Result<std::shared_ptr<SessionVariant>> make(const Sizes& sizes, const Wanted* specialization) {
-    auto start = Clock::now();
+    const Stopwatch watch;
     if (!program && is_compiled_file(path)) {
       if (!options.allow_compiled_file)
         return Diagnostic(ErrorCode::Usage, path + " is a compiled file; this needs the model itself")
@@ -122,7 +118,7 @@ struct Session::Impl {
       if (!options.specialize.empty())
         return Diagnostic(ErrorCode::Usage, path + " is a compiled file, which cannot be specialized")
             .note("open the model itself");
-      import_ms = ms_since(start);
+      import_ms = watch.ms();
       variant->compiled.report.import_ms = import_ms;
       variants.push_back(variant);
       return variant;
@@ -130,7 +126,7 @@ struct Session::Impl {
     ImportOptions import = options.import;
     for (const auto& [symbol, size] : sizes) import.dim_hints[symbol] = size;
     TESSERA_ASSIGN(auto model, program ? fx::import_program(*program, import) : import_model(path, import));
-    const double took = ms_since(start);
+    const double took = watch.ms();
     if (variants.empty()) {
       import_ms = took;
       info = model.info;
@@ -245,9 +241,9 @@ struct Session::Impl {
     for (const auto& v : variants)
       if (const Guard* g = v->specialized ? missed(*v->compiled.executable, *sizes) : nullptr)
         why = "variant " + v->label + " missed " + readable(g->condition) + " (" + g->reason + ")";
-    auto start = Clock::now();
+    const Stopwatch watch;
     auto variant = make(*sizes, &want);
-    stats.recompile_ms = ms_since(start);
+    stats.recompile_ms = watch.ms();
     if (!variant.ok()) {
       if (variant.error().code == ErrorCode::OutOfMemory) return std::move(variant).failure();
       if (failed_labels.size() >= 64) failed_labels.clear();
@@ -449,7 +445,7 @@ Result<std::vector<Tensor>> Session::run(const std::map<std::string, Tensor>& in
 
 Result<std::vector<Tensor>> Session::specialize_and_run(const std::map<std::string, Tensor>& inputs, RunStats* stats,
                                                         std::vector<Tensor>* outputs) {
-  auto start = Clock::now();
+  const Stopwatch watch;
   RunStats before;
   if (!impl_->executor) return Diagnostic(ErrorCode::Usage, "the session was opened for compiling only");
   TESSERA_ASSIGN(auto alone, impl_->in_use.begin("the session", kOneThread));
@@ -459,7 +455,7 @@ Result<std::vector<Tensor>> Session::specialize_and_run(const std::map<std::stri
   if (before.recompile_ms > 0) {
     stats->recompiles += before.recompiles;
     stats->recompile_ms += before.recompile_ms;
-    stats->total_ms = ms_since(start);
+    stats->total_ms = watch.ms();
   }
   const auto& ran = impl_->executor->variants()[static_cast<size_t>(stats->variant)];
   std::lock_guard lock(impl_->mutex);

@@ -1,15 +1,12 @@
 #include "graph/support/guarded.h"
 #include "graph/support/in_use.h"
 #include "graph/support/log.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/loaded_variant.h"
 #include <algorithm>
-#include <chrono>
 
 namespace tessera {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point t) { return std::chrono::duration<double, std::milli>(Clock::now() - t).count(); }
 
 class ExecutorImpl final : public Executor {
 public:
@@ -165,7 +162,7 @@ private:
   template <class Use>
   Result<std::vector<Tensor>> use_variant(const InUse::Guard&, std::span<const Tensor* const> inputs, const Use& use,
                                           RunStats* stats) {
-    auto start = Clock::now();
+    const Stopwatch watch;
     RunStats local;
     stats_ = stats ? stats : &local;
     *stats_ = RunStats{};
@@ -187,7 +184,7 @@ private:
     Status outcome = inside("running the model", [&frame] { return frame.run(); });
     for (auto& l : loaded_) l->let_go();
     if (options_.observer) tell_observer();
-    stats_->total_ms = ms_since(start);
+    stats_->total_ms = watch.ms();
     stats_ = nullptr;
     TESSERA_TRY(std::move(outcome));
     return outputs;
@@ -378,14 +375,14 @@ private:
       TESSERA_LOGF(LogChannel::Recompiles, "not compiling: it failed before for " + text_of(miss.sizes));
       return false;
     }
-    auto start = Clock::now();
+    const Stopwatch watch;
     std::map<std::string, Dims> shapes;
     const auto& names = variants_.back()->inputs;
     for (size_t i = 0; i < inputs.size(); ++i) shapes.emplace(names[i].name, inputs[i]->dims());
     auto compiled = options_.recompile(shapes, miss);
     if (compiled.ok() && !*compiled) return false;
     Status added = compiled.ok() ? join(*compiled, at) : Status();
-    double ms = ms_since(start);
+    double ms = watch.ms();
     stats_->recompile_ms += ms;
     const std::string why = (miss.refused.empty() ? miss.guard + " did not hold"
                                                   : std::to_string(miss.refused.size()) +

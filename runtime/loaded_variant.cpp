@@ -1,16 +1,10 @@
 #include "runtime/loaded_variant.h"
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
+#include "graph/support/stopwatch.h"
 #include <atomic>
-#include <chrono>
 
 namespace tessera {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point t) { return std::chrono::duration<double, std::milli>(Clock::now() - t).count(); }
-
-} // namespace
 
 Result<std::unique_ptr<LoadedVariant>> LoadedVariant::create(std::shared_ptr<const Executable> executable,
                                                              Device& device, const ExecutorOptions& options) {
@@ -183,11 +177,11 @@ Result<SegmentPlan*> LoadedVariant::enter(int segment, const CallArguments& argu
     plan = nullptr;
   }
   if (!plan) {
-    auto start = Clock::now();
+    const Stopwatch watch;
     TESSERA_ASSIGN(auto made, plan_segment(v, segment, call, device_, *loaded_));
     plan = plans_.insert(segment, std::move(made));
     stats_->new_shape = true;
-    stats_->plan_ms += ms_since(start);
+    stats_->plan_ms += watch.ms();
     TESSERA_LOGF(LogChannel::Memory, "new shape: arena " + std::to_string(plan->arena_bytes) + " bytes, scratch " +
                                          std::to_string(plan->step_scratch + plan->worker_scratch * device_.workers()) +
                                          " bytes, packed weights " + std::to_string(plan->packed_bytes) + " bytes");

@@ -2,10 +2,10 @@
 // that launches and what comes before a loop count in none of them.
 #include "codegen/calibrate/calibrate.h"
 #include "codegen/calibrate/figures.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/stream.h"
 #include <algorithm>
-#include <chrono>
 #include <map>
 
 namespace tessera {
@@ -132,10 +132,9 @@ public:
     double best = 1e300;
     for (int i = 0; i < kRepeats; ++i) {
       TESSERA_CUDA_TRY(context_, "", cuStreamSynchronize, stream());
-      const auto start = std::chrono::steady_clock::now();
+      const Stopwatch watch;
       for (int k = 0; k < kLaunches; ++k) TESSERA_TRY(put({"empty"}));
-      const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-      best = std::min(best, took.count() / kLaunches);
+      best = std::min(best, watch.us() / kLaunches);
     }
     TESSERA_CUDA_TRY(context_, "", cuStreamSynchronize, stream());
     return best;

@@ -4,8 +4,8 @@
 #include "codegen/calibrate/figures.h"
 #include "codegen/calibrate/host_kernels.h"
 #include "codegen/llvm/host_compiler.h"
+#include "graph/support/stopwatch.h"
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -19,9 +19,9 @@ constexpr double kWarmUs = 200000; // of work before the first measurement: cloc
 constexpr int64_t kLargeBytes = int64_t{256} << 20;
 
 double us_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   work();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  return watch.us();
 }
 
 double least_us(const std::function<void()>& work) {

@@ -2,25 +2,9 @@
 #include "codegen/driver/build.h"
 #include "codegen/driver/pipeline.h"
 #include "graph/support/log.h"
-#include <chrono>
+#include "graph/support/stopwatch.h"
 
 namespace tessera {
-namespace {
-
-class Timer {
-public:
-  double lap() {
-    auto now = std::chrono::steady_clock::now();
-    double ms = std::chrono::duration<double, std::milli>(now - last_).count();
-    last_ = now;
-    return ms;
-  }
-
-private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
-
-} // namespace
 
 struct KernelWork {
   std::vector<int> kernel_of_group; // by position in flat_groups(): index into kernels, -1
@@ -92,7 +76,7 @@ std::optional<Tf32> parse_tf32(std::string_view name) {
 }
 
 Result<Compiled> compile(Graph imported, const CompileOptions& options, const std::string& dump_prefix) {
-  Timer total;
+  const Stopwatch watch;
   Compiled out;
   out.graph = std::make_shared<Graph>(std::move(imported));
   Graph& graph = *out.graph;
@@ -121,13 +105,13 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options, const st
 
   out.work = kernel_work(graph, report.plan, planned.fusion());
   TESSERA_TRY(generate(out, *backend, options));
-  report.total_ms = total.lap();
+  report.total_ms = watch.ms();
   return out;
 }
 
 Result<Compiled> compile_again(const Compiled& before, const CompileOptions& options) {
   TESSERA_CHECK(before.graph && before.work, "it was compiled here");
-  Timer total;
+  const Stopwatch watch;
   TESSERA_ASSIGN(auto backend, Backend::create(options));
   Compiled out;
   out.graph = before.graph;
@@ -137,7 +121,7 @@ Result<Compiled> compile_again(const Compiled& before, const CompileOptions& opt
   out.report.constants = before.report.constants;
   out.report.source_nodes = before.report.source_nodes;
   TESSERA_TRY(generate(out, *backend, options));
-  out.report.total_ms = total.lap();
+  out.report.total_ms = watch.ms();
   return out;
 }
 

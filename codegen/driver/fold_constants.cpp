@@ -1,7 +1,7 @@
 #include "codegen/driver/fold_constants.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/executor.h"
 #include <algorithm>
-#include <chrono>
 
 namespace tessera {
 namespace {
@@ -246,9 +246,9 @@ private:
 Result<bool> fold_constants(Graph& graph, const FusionPlan& plan, const CompileOptions& options,
                             FoldedConstants& folded) {
   if (options.fold_bytes < 0) return false;
-  auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   auto changed = Folding(graph, plan, options, folded).run();
-  folded.milliseconds += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  folded.milliseconds += watch.ms();
   return changed;
 }
 

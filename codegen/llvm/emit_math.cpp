@@ -10,6 +10,7 @@
 //   sigmoid    1 / (1 + exp(-x))                                                                         2.5 ulp
 // Without FMA exp has 1.5 ulp.
 #include "codegen/llvm/emit_math.h"
+#include "codegen/llvm/erf.h"
 #include "graph/support/check.h"
 #include <algorithm>
 #include <array>
@@ -149,17 +150,12 @@ llvm::Value* VectorMath::erf_f32(Value* x) {
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
   if (vector && vector->getNumElements() == 16 && target_.vector_bytes == 64) return erf_pieces(x);
   auto* ax = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
-  static constexpr std::array<double, 6> near = {-5.982480039522535e-4, 4.99195905122919e-3,    -2.6766135287236287e-2,
-                                                 1.1281815028466684e-1, -3.7612495072404567e-1, 1.1283791500697915};
-  auto* small = b_.CreateFMul(polynomial(b_.CreateFMul(x, x), near), x);
-  static constexpr std::array<double, 8> far = {1.37760789714424e-5, -3.260344469974598e-4, 3.5009034963147784e-3,
-                                                -2.2883431951933e-2, 1.039392663210295e-1,  6.382405397659696e-1,
-                                                1.1265533457984938,  5.668428100680245e-4};
-  auto* limit = constant_like(x, 4);
+  auto* small = b_.CreateFMul(polynomial(b_.CreateFMul(x, x), erf::kNear), x);
+  auto* limit = constant_like(x, erf::kMost);
   auto* clamped = b_.CreateSelect(b_.CreateFCmpOGT(ax, limit), limit, ax);
-  auto* big = b_.CreateFSub(constant_like(x, 1), exp_f32(b_.CreateFNeg(polynomial(clamped, far))));
+  auto* big = b_.CreateFSub(constant_like(x, 1), exp_f32(b_.CreateFNeg(polynomial(clamped, erf::kFar))));
   big = b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, big, x);
-  return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, 0.9277)), small, big);
+  return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, erf::kSplit)), small, big);
 }
 
 llvm::Value* VectorMath::sigmoid(Value* x, DType dtype) {

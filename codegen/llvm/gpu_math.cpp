@@ -1,6 +1,7 @@
 // Pointwise operations where the GPU has instructions for them, and elementary functions (gpu_functions.h has their
 // accuracy).
 #include "codegen/llvm/gpu_math.h"
+#include "codegen/llvm/erf.h"
 #include "codegen/llvm/gpu_functions.h"
 #include "graph/support/check.h"
 #include <cmath>
@@ -134,18 +135,13 @@ llvm::Value* Math::tanh_f32(Value* x) {
 
 llvm::Value* Math::erf_f32(Value* x) {
   auto* ax = b_.CreateUnaryIntrinsic(ID::fabs, x);
-  static constexpr std::array<double, 6> near = {-5.982480039522535e-4, 4.99195905122919e-3,    -2.6766135287236287e-2,
-                                                 1.1281815028466684e-1, -3.7612495072404567e-1, 1.1283791500697915};
-  auto* small = b_.CreateFMul(polynomial(b_.CreateFMul(x, x), near), x);
-  static constexpr std::array<double, 8> far = {1.37760789714424e-5, -3.260344469974598e-4, 3.5009034963147784e-3,
-                                                -2.2883431951933e-2, 1.039392663210295e-1,  6.382405397659696e-1,
-                                                1.1265533457984938,  5.668428100680245e-4};
-  std::array<double, 8> exponent{}; // of 2 instead of e
-  for (size_t i = 0; i < far.size(); ++i) exponent[i] = far[i] * -1.4426950408889634;
-  auto* clamped = min_max(false, DType::F32, ax, constant_like(x, 4));
+  auto* small = b_.CreateFMul(polynomial(b_.CreateFMul(x, x), erf::kNear), x);
+  std::array<double, erf::kFar.size()> exponent{}; // of 2 instead of e
+  for (size_t i = 0; i < exponent.size(); ++i) exponent[i] = erf::kFar[i] * -1.4426950408889634;
+  auto* clamped = min_max(false, DType::F32, ax, constant_like(x, erf::kMost));
   auto* big = b_.CreateFSub(constant_like(x, 1), gpu_->ex2_ftz(polynomial(clamped, exponent)));
   big = with_sign(big, x);
-  return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, 0.9277)), small, big);
+  return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, erf::kSplit)), small, big);
 }
 
 // 1 + tanh(x) = 2 / (1 + e^-2x) and 1 + erf(x) = 2 - erfc(x), erfc(-x) for negative x: half the instructions of the

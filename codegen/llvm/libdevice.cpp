@@ -1,22 +1,11 @@
 #include "codegen/llvm/libdevice.h"
+#include "graph/support/embed.h"
 #include <llvm/Bitcode/BitcodeReader.h>
 #include <llvm/Linker/Linker.h>
 #include <llvm/Support/MemoryBuffer.h>
 
 // The file that the build found (TESSERA_LIBDEVICE in cmake/TesseraDependencies.cmake), as it is.
-__asm__(".pushsection .rodata\n"
-        ".balign 16\n"
-        ".local tessera_libdevice_begin\n"
-        "tessera_libdevice_begin:\n"
-        ".incbin \"" TESSERA_LIBDEVICE_FILE "\"\n"
-        ".local tessera_libdevice_end\n"
-        "tessera_libdevice_end:\n"
-        ".byte 0\n"
-        ".popsection\n");
-extern "C" {
-__attribute__((visibility("hidden"))) extern const char tessera_libdevice_begin[];
-__attribute__((visibility("hidden"))) extern const char tessera_libdevice_end[];
-}
+TESSERA_EMBED(libdevice, TESSERA_LIBDEVICE_FILE)
 
 namespace tessera::gpu {
 
@@ -27,8 +16,7 @@ Status link_libdevice(llvm::Module& module) {
   auto failed = [&](const std::string& what) {
     return Diagnostic(ErrorCode::CodegenError, "kernel " + module.getName().str() + ": libdevice: " + what);
   };
-  llvm::StringRef bytes(tessera_libdevice_begin, static_cast<size_t>(tessera_libdevice_end - tessera_libdevice_begin));
-  auto library = llvm::getLazyBitcodeModule(llvm::MemoryBufferRef(bytes, "libdevice"), module.getContext());
+  auto library = llvm::getLazyBitcodeModule(llvm::MemoryBufferRef(libdevice(), "libdevice"), module.getContext());
   if (!library) return failed(llvm::toString(library.takeError()));
   (*library)->setTargetTriple(module.getTargetTriple());
   (*library)->setDataLayout(module.getDataLayout());

@@ -1,6 +1,7 @@
 #include "codegen/tune/background.h"
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
+#include "graph/support/stopwatch.h"
 #include <algorithm>
 #include <chrono>
 #include <sys/resource.h>
@@ -15,9 +16,7 @@ constexpr int kNice = 10;
 
 class SteadyClock final : public TuningClock {
 public:
-  double now() override {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  }
+  double now() override { return watch_.seconds(); }
   bool rest(double seconds) override {
     std::unique_lock lock(mutex_);
     return !changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return stopped_; });
@@ -29,6 +28,7 @@ public:
   }
 
 private:
+  const Stopwatch watch_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false;

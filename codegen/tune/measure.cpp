@@ -1,7 +1,7 @@
 #include "codegen/tune/measure.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/cuda/timing.h"
 #include <algorithm>
-#include <chrono>
 
 namespace tessera {
 namespace {
@@ -218,9 +218,9 @@ public:
   Result<double> time_us(size_t candidate) override {
     if (watch_) return time_us(candidate, sets_[turn_++ % sets_.size()]);
     TESSERA_ASSIGN(Executor * executor, this->executor(candidate));
-    auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     TESSERA_TRY(executor->run(inputs_, nullptr, &outputs_));
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    return watch.us();
   }
 
   Result<std::string> difference(size_t candidate) override {

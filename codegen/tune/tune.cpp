@@ -1,12 +1,10 @@
 #include "codegen/tune/tune.h"
+#include "graph/support/stopwatch.h"
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 
 namespace tessera {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // A kernel of the plan, with all those that are the same.
 struct Work {
@@ -70,7 +68,7 @@ public:
   }
 
 private:
-  [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  [[nodiscard]] double seconds() const { return watch_.seconds(); }
   [[nodiscard]] bool expired() const {
     return seconds() >= options_.budget_seconds || (options_.stop && options_.stop());
   }
@@ -172,7 +170,7 @@ private:
   const CallSizes& sizes_;
   TunedRecords& records_;
   const TuneOptions& options_;
-  Clock::time_point start_ = Clock::now();
+  Stopwatch watch_;
   std::vector<Work> work_;
 };
 

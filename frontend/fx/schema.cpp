@@ -1,21 +1,11 @@
 #include "frontend/fx/schema.h"
+#include "graph/support/embed.h"
 #include <algorithm>
 #include <map>
 #include <mutex>
 #include <unordered_map>
 
-__asm__(".pushsection .rodata\n"
-        ".local tessera_aten_schemas_begin\n"
-        "tessera_aten_schemas_begin:\n"
-        ".incbin \"" TESSERA_ATEN_SCHEMAS "\"\n"
-        ".local tessera_aten_schemas_end\n"
-        "tessera_aten_schemas_end:\n"
-        ".byte 0\n"
-        ".popsection\n");
-extern "C" {
-__attribute__((visibility("hidden"))) extern const char tessera_aten_schemas_begin[];
-__attribute__((visibility("hidden"))) extern const char tessera_aten_schemas_end[];
-}
+TESSERA_EMBED(aten_schemas, TESSERA_ATEN_SCHEMAS)
 
 namespace tessera::fx {
 namespace {
@@ -73,8 +63,7 @@ Schema parse(std::string_view name, std::string_view line) {
 class Schemas {
 public:
   Schemas() {
-    std::string_view text(tessera_aten_schemas_begin,
-                          static_cast<size_t>(tessera_aten_schemas_end - tessera_aten_schemas_begin));
+    std::string_view text = aten_schemas();
     while (!text.empty()) {
       std::string_view line = text.substr(0, text.find('\n'));
       text.remove_prefix(std::min(line.size() + 1, text.size()));

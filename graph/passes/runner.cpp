@@ -1,7 +1,7 @@
 #include "graph/passes/runner.h"
 #include "graph/support/log.h"
+#include "graph/support/stopwatch.h"
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
@@ -41,9 +41,9 @@ Result<PassStats> run_step(PassSubject& subject, const PassStep& step, bool veri
   stats.name = name;
   stats.nodes_before = subject.size();
   const std::string before = kDebug ? subject.text() : "";
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   auto changed = step.run();
-  stats.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  stats.milliseconds = watch.ms();
   if (!changed.ok()) return fail(std::move(changed).take_error());
   stats.changed = *changed;
   stats.level = subject.level();

@@ -1,15 +1,13 @@
 // The host as a device: buffers are host memory, kernels are functions whose programs the thread pool runs.
+#include "graph/support/stopwatch.h"
 #include "runtime/cpu/plan.h"
 #include "runtime/cpu/red_zones.h"
-#include <chrono>
 #include <cstring>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
 namespace tessera {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Of the machine, swap included, in bytes.
 int64_t machine_memory() {
@@ -164,12 +162,12 @@ public:
   }
 
   Status mark() override {
-    marks_.push_back(Clock::now());
+    marks_.push_back(watch_.ms());
     return {};
   }
   Status finish(std::span<Tensor>) override {
     for (size_t s = 0; s < stats_->steps.size() && 2 * s + 1 < marks_.size(); ++s)
-      stats_->steps[s].ms = std::chrono::duration<double, std::milli>(marks_[2 * s + 1] - marks_[2 * s]).count();
+      stats_->steps[s].ms = marks_[2 * s + 1] - marks_[2 * s];
     return {};
   }
   void abandon() override {}
@@ -284,7 +282,8 @@ private:
   RunStats* stats_ = nullptr;
   const SegmentPlan* plan_ = nullptr;
   std::vector<void*> args_;
-  std::vector<Clock::time_point> marks_;
+  Stopwatch watch_;
+  std::vector<double> marks_; // ms on watch_, before and behind every step
 };
 
 } // namespace

@@ -1,8 +1,8 @@
 #include "runtime/cuda/constants.h"
 #include "graph/support/log.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/mapped_regions.h"
 #include <algorithm>
-#include <chrono>
 
 namespace tessera::cuda {
 namespace {
@@ -61,14 +61,14 @@ public:
     done_ += static_cast<int64_t>(bytes);
     if (!log_enabled(LogChannel::Memory) || done_ < next_) return;
     next_ = done_ + std::max<int64_t>(total_ / 10, static_cast<int64_t>(kPiece));
-    double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    double s = watch_.seconds();
     log_write(LogChannel::Memory, "weights: " + megabytes(done_) + " of " + megabytes(total_) + " on their way after " +
                                       std::to_string(s) + " s");
   }
 
 private:
   int64_t total_, done_ = 0, next_ = static_cast<int64_t>(kPiece);
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Stopwatch watch_;
 };
 
 } // namespace

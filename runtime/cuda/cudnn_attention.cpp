@@ -1,8 +1,8 @@
 #include "runtime/cuda/cudnn_attention.h"
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/cuda/cudnn_graph.h"
-#include <chrono>
 #include <limits>
 
 namespace tessera::cuda {
@@ -247,7 +247,7 @@ void AttentionEngines::work() {
 }
 
 void AttentionEngines::make(const Job& job, cudnnHandle_t handle) const {
-  auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   auto found = [&]() -> Result<std::shared_ptr<const ConvEngine>> {
     if (!handle) return Diagnostic(ErrorCode::DeviceError, "cuDNN did not give a second handle");
     TESSERA_ASSIGN(auto graph, make_attention_graph(*library_, job.problem));
@@ -257,7 +257,7 @@ void AttentionEngines::make(const Job& job, cudnnHandle_t handle) const {
   if (found.ok() && *found) {
     entry.engine = std::move(*found);
     entry.state = Entry::State::Ready;
-    double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    double ms = watch.ms();
     TESSERA_LOGF(LogChannel::Perf, "cuDNN's plan of an attention took " + std::to_string(static_cast<int>(ms)) +
                                        " ms: " + job.problem.key());
     return;

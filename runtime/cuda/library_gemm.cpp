@@ -42,15 +42,9 @@ std::vector<GemmOffsets> GemmProblem::all() const {
 
 Result<GemmProblem> describe_gemm(const Operand& a, const Operand& b, const Operand& c, int bias_dim,
                                   const std::string& name) {
-  auto contradiction = [&](const char* what) {
-    return Diagnostic(ErrorCode::Internal, "product '" + name + "': " + what);
-  };
-  size_t rank = c.shape.size();
-  if (rank < 2 || a.shape.size() < 2 || b.shape.size() < 2 || a.shape.size() > rank || b.shape.size() > rank)
-    return contradiction("ranks of the operands");
-  int64_t m = c.shape[rank - 2], n = c.shape[rank - 1], k = a.shape.back();
-  if (a.shape[a.shape.size() - 2] != m || b.shape[b.shape.size() - 2] != k || b.shape.back() != n)
-    return contradiction("inner sizes of the operands");
+  TESSERA_ASSIGN(const auto sizes, product_sizes(a, b, c, name));
+  const auto [m, n, k] = sizes;
+  const size_t rank = c.shape.size();
   auto matrix = [](const Operand& o) {
     size_t r = o.shape.size();
     return Matrix{o.shape[r - 2], o.shape[r - 1], o.strides[r - 2], o.strides[r - 1]};
@@ -60,16 +54,13 @@ Result<GemmProblem> describe_gemm(const Operand& a, const Operand& b, const Oper
   std::vector<Batch> batches;
   bool empty = m == 0 || n == 0;
   for (size_t d = 0; d + 2 < rank; ++d) {
-    auto stride = [&](const Operand& o) -> Result<int64_t> {
+    auto stride = [&](const Operand& o) {
       size_t missing = rank - o.shape.size();
       if (d < missing || o.shape[d - missing] == 1) return int64_t{0};
-      if (o.shape[d - missing] != c.shape[d]) return contradiction("batch sizes of the operands");
       return o.strides[d - missing];
     };
-    TESSERA_ASSIGN(int64_t sa, stride(a));
-    TESSERA_ASSIGN(int64_t sb, stride(b));
     empty = empty || c.shape[d] == 0;
-    if (c.shape[d] != 1) batches.push_back({c.shape[d], sa, sb, c.strides[d]});
+    if (c.shape[d] != 1) batches.push_back({c.shape[d], stride(a), stride(b), c.strides[d]});
   }
   GemmProblem out;
   out.k = k;

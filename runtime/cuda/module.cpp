@@ -1,8 +1,8 @@
 #include "runtime/cuda/module.h"
 #include "graph/support/log.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/cuda/code_object.h"
 #include <charconv>
-#include <chrono>
 
 namespace tessera::cuda {
 namespace {
@@ -118,17 +118,14 @@ Result<CUmodule> LoadedExecutable::load(int index) {
     if (!refusal.empty()) d.note(refusal);
     return d;
   }
-  auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   char log[8192] = {};
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log, reinterpret_cast<void*>(sizeof log - 1)};
   auto result = driver.cuModuleLoadDataEx(&module, object.ptx.c_str(), 2, options, values);
   if (result == CUDA_SUCCESS) {
-    TESSERA_LOGF(LogChannel::Cache,
-                 "the driver compiled kernel '" + object.symbol + "' from PTX in " +
-                     std::to_string(
-                         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count()) +
-                     " ms" + (refusal.empty() ? "" : ": " + refusal));
+    TESSERA_LOGF(LogChannel::Cache, "the driver compiled kernel '" + object.symbol + "' from PTX in " +
+                                        std::to_string(watch.ms()) + " ms" + (refusal.empty() ? "" : ": " + refusal));
     return loaded = module;
   }
   bool too_old = result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION;

@@ -16,6 +16,13 @@ struct Operand {
   DType dtype = DType::F32;         // of the buffer
 };
 
+// [..., m, k] times [..., k, n] is [..., m, n]. An internal error names the product whose operands contradict that.
+struct ProductSizes {
+  int64_t m = 0, n = 0, k = 0;
+};
+[[nodiscard]] Result<ProductSizes> product_sizes(const Operand& a, const Operand& b, const Operand& c,
+                                                 const std::string& name);
+
 // The epilogue kernel over the boxes that a plan divided its result into, all sizes evaluated.
 struct EpiloguePlan {
   HostKernelFn function = nullptr;

@@ -220,17 +220,29 @@ int64_t round64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 } // namespace
 
-Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, const Operand& a, const Operand& b,
-                                                 const Operand& c) {
+Result<ProductSizes> product_sizes(const Operand& a, const Operand& b, const Operand& c, const std::string& name) {
   auto contradiction = [&](const char* what) {
-    return Diagnostic(ErrorCode::Internal, "product '" + context.name + "': " + what);
+    return Diagnostic(ErrorCode::Internal, "product '" + name + "': " + what);
   };
-  size_t rank = c.shape.size();
+  const size_t rank = c.shape.size();
   if (rank < 2 || a.shape.size() < 2 || b.shape.size() < 2 || a.shape.size() > rank || b.shape.size() > rank)
     return contradiction("ranks of the operands");
-  int64_t m = c.shape[rank - 2], n = c.shape[rank - 1], k = a.shape.back();
+  const int64_t m = c.shape[rank - 2], n = c.shape[rank - 1], k = a.shape.back();
   if (a.shape[a.shape.size() - 2] != m || b.shape[b.shape.size() - 2] != k || b.shape.back() != n)
     return contradiction("inner sizes of the operands");
+  for (size_t d = 0; d + 2 < rank; ++d)
+    for (const Operand* o : {&a, &b})
+      if (const size_t missing = rank - o->shape.size();
+          d >= missing && o->shape[d - missing] != c.shape[d] && o->shape[d - missing] != 1)
+        return contradiction("batch sizes of the operands");
+  return ProductSizes{m, n, k};
+}
+
+Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, const Operand& a, const Operand& b,
+                                                 const Operand& c) {
+  TESSERA_ASSIGN(const auto sizes, product_sizes(a, b, c, context.name));
+  const auto [m, n, k] = sizes;
+  const size_t rank = c.shape.size();
 
   auto plan = std::make_unique<MatmulPlan>();
   plan->rank = static_cast<int>(rank);
@@ -251,11 +263,6 @@ Result<std::unique_ptr<LibraryPlan>> plan_matmul(const PlanContext& context, con
       if (d < missing) return 0;
       return o.shape[d - missing] == 1 ? 0 : o.strides[d - missing];
     };
-    for (const Operand* o : {&a, &b}) {
-      size_t missing = rank - o->shape.size();
-      if (d >= missing && o->shape[d - missing] != c.shape[d] && o->shape[d - missing] != 1)
-        return contradiction("batch sizes of the operands");
-    }
     batch[d] = {c.shape[d], stride(a), stride(b), c.shape[d] == 1 ? 0 : c.strides[d]};
   }
   if (m == 0 || n == 0 || std::any_of(batch.begin(), batch.end(), [](const Batch& d) { return d.size == 0; }))

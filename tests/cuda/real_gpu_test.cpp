@@ -1,5 +1,6 @@
 // The runtime on an NVIDIA GPU, with kernels in PTX that its driver compiles. Skipped, saying so, where there is none.
 #include "graph/support/file.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/cuda/assembler.h"
 #include "runtime/cuda/code_object.h"
 #include "runtime/cuda/constants.h"
@@ -84,9 +85,6 @@ protected:
       if (y[i] != 2 * (2 * x.as<float>()[static_cast<size_t>(i)] + n) + n) ++wrong;
     EXPECT_EQ(wrong, 0) << "of " << x.count();
   }
-  static double seconds_since(std::chrono::steady_clock::time_point t) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
-  }
   std::shared_ptr<Context> context;
 };
 
@@ -111,14 +109,14 @@ TEST_F(RealGpu, CopiesOfEverySizeArrive) {
     auto address = reinterpret_cast<CUdeviceptr>(block.data());
     std::vector<char> sent(bytes), received(bytes);
     for (size_t i = 0; i < bytes; ++i) sent[i] = static_cast<char>(i * 2654435761u >> 13);
-    auto start = std::chrono::steady_clock::now();
+    const Stopwatch upload;
     ASSERT_TRUE(staging.upload(address, sent.data(), bytes, stream->handle(), "up").ok());
     ASSERT_TRUE(staging.wait().ok());
-    double up = seconds_since(start);
-    start = std::chrono::steady_clock::now();
+    double up = upload.seconds();
+    const Stopwatch download;
     ASSERT_TRUE(staging.download(received.data(), address, bytes, stream->handle(), "down").ok());
     ASSERT_TRUE(staging.wait().ok());
-    double down = seconds_since(start);
+    double down = download.seconds();
     EXPECT_TRUE(sent == received) << bytes;
     if (bytes > 100 << 20)
       std::printf("[ copies   ] %.1f GB/s to the GPU, %.1f GB/s back\n", static_cast<double>(bytes) / up * 1e-9,
@@ -321,11 +319,11 @@ TEST_F(RealGpu, LongChainsOfLaunchesRun) {
   std::map<std::string, DeviceTensor> in{{"x", {DType::F32, {64}, block.data()}}};
   double best = 1e9, total = 1e9;
   for (int round = 0; round < 20; ++round) {
-    auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     ASSERT_TRUE(e->run_on_device(in, given, stream->handle()).ok());
-    best = std::min(best, seconds_since(start) / kKernels);
+    best = std::min(best, watch.seconds() / kKernels);
     ASSERT_TRUE(e->wait().ok());
-    total = std::min(total, seconds_since(start) / kKernels);
+    total = std::min(total, watch.seconds() / kKernels);
   }
   std::printf("[ launches ] %.2f us each on the host, %.2f us until done\n", best * 1e6, total * 1e6);
   block.release(*context, stream->handle());
@@ -349,7 +347,7 @@ TEST_F(RealGpu, MappedWeightsGoToTheGpuOnceForTwoThreads) {
   kernel(b, "k", w, y, n);
   auto exe = b.done();
   auto before = context->held_bytes();
-  auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   std::vector<std::thread> threads;
   std::atomic<int64_t> wrong{0};
   std::vector<std::unique_ptr<Executor>> executors;
@@ -367,7 +365,7 @@ TEST_F(RealGpu, MappedWeightsGoToTheGpuOnceForTwoThreads) {
     });
   for (auto& t : threads) t.join();
   EXPECT_EQ(wrong.load(), 0);
-  std::printf("[ weights  ] two executors of 512 MiB ready and run in %.2f s\n", seconds_since(start));
+  std::printf("[ weights  ] two executors of 512 MiB ready and run in %.2f s\n", watch.seconds());
   EXPECT_LT(context->held_bytes() - before, 3 * kBytes + (1 << 20)) << "weights once, outputs twice";
   executors.clear();
   EXPECT_EQ(context->held_bytes(), before);

@@ -1,7 +1,7 @@
 // Operators of many operands, and graphs of many nodes: work and memory grow with the size, not with its square. Counts
 // of what is made are exact; times are compared with each other only, generously.
+#include "graph/support/stopwatch.h"
 #include "harness.h"
-#include <chrono>
 
 namespace tessera::driver_test {
 namespace {
@@ -80,9 +80,9 @@ TEST_P(ManyOperands, TakeTimeInProportion) {
     o.cache = false;
     double least = 1e9;
     for (int i = 0; i < (n < 2000 ? 2 : 1); ++i) {
-      auto start = std::chrono::steady_clock::now();
+      const Stopwatch watch;
       auto c = compile_it(many(GetParam().op, n, GetParam().from), o);
-      least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      least = std::min(least, watch.seconds());
       EXPECT_TRUE(c.executable != nullptr);
       EXPECT_LE(c.executable ? c.executable->objects.size() : 0, 100u) << "kernels that differ in numbers share code";
     }
@@ -126,7 +126,7 @@ TEST(ManyResults, SplitSharesOneKernel) {
 TEST(ManyNodes, OneValueReadByAllAndAChainOfAll) {
   TemporaryFolder folder;
   auto seconds = [&](int n) {
-    auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     Graph g("main");
     ValueId x = g.add_input("x", {DType::F32, {SymExpr(4)}});
     ValueId shared = g.apply("exp", {x}).value(), chain = shared;
@@ -141,7 +141,7 @@ TEST(ManyNodes, OneValueReadByAllAndAChainOfAll) {
     o.cache = false;
     const Graph source = g.clone();
     auto c = compile_it(std::move(g), o);
-    const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double took = watch.seconds();
     if (n < 2000) expect_right(source, c, {{"x", random(DType::F32, {4})}}, 1e-5);
     return took;
   };

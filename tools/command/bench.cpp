@@ -1,10 +1,10 @@
 // tessera bench: how long a call takes, what starting costs, and how near the memory's ceiling the compiled part comes.
 #include "codegen/driver/load.h"
 #include "explain.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/cuda/timing.h"
 #include "runtime/variant.h"
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -14,11 +14,6 @@
 namespace tessera::command {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 struct BenchOptions {
   ModelOptions model;
@@ -47,11 +42,11 @@ Result<double> copy_bandwidth(ThreadPool& pool, int64_t moved) {
   std::memset(to.get(), 2, static_cast<size_t>(kBytes));
   std::vector<double> times;
   for (int i = 0; i < 21; ++i) {
-    auto start = Clock::now();
+    const Stopwatch watch;
     pool.parallel_for(kBytes, int64_t{1} << 20, [&](int64_t begin, int64_t end, int) {
       std::memcpy(to.get() + begin, from.get() + begin, static_cast<size_t>(end - begin));
     });
-    times.push_back(ms_since(start));
+    times.push_back(watch.ms());
   }
   std::sort(times.begin(), times.end());
   return 2.0 * static_cast<double>(kBytes) / (times[times.size() / 2] / 1e3);
@@ -97,9 +92,9 @@ struct Timed {
   }
   Result<double> call(Session& session, const Tensors& tensors, RunStats& stats) const {
     if (watch) return watch->time([&](void* stream) { return session.run_on_device(inputs, outputs, stream, &stats); });
-    auto start = Clock::now();
+    const Stopwatch watch;
     TESSERA_TRY(session.run(tensors, &stats));
-    return ms_since(start);
+    return watch.ms();
   }
 };
 
@@ -121,18 +116,18 @@ Result<Json> bench(const BenchOptions& o) {
     SessionOptions cold = options;
     cold.compile.cache_dir = folder.path;
     cold.compile.cache = !folder.path.empty();
-    auto start = Clock::now();
+    const Stopwatch watch;
     TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(cold)));
-    j["cold_start_ms"] = ms_since(start);
+    j["cold_start_ms"] = watch.ms();
   }
   progress.show(compiled_file ? "loading" : "compiling");
   // The first one fills the cache, the second is a start that finds everything there.
   if (!compiled_file) {
     TESSERA_ASSIGN(auto filler, Session::open(o.model.model, options));
   }
-  auto start = Clock::now();
+  const Stopwatch warm;
   TESSERA_ASSIGN(auto session, Session::open(o.model.model, options));
-  j["warm_start_ms"] = ms_since(start);
+  j["warm_start_ms"] = warm.ms();
   const Compiled& compiled = session->variants().front()->compiled;
   const auto& r = compiled.report;
   j["warm_start"] = {{"import_ms", r.import_ms},      {"passes_ms", r.passes_ms}, {"fusion_ms", r.fusion_ms},
@@ -150,14 +145,14 @@ Result<Json> bench(const BenchOptions& o) {
   RunStats stats;
   bool gpu = is_gpu_target(compiled.executable->target);
   j["device"] = compiled.executable->target;
-  start = Clock::now();
+  const Stopwatch first;
   TESSERA_ASSIGN(Timed timed, Timed::create(*session, tensors, gpu, stats));
-  j["first_run_ms"] = ms_since(start);
+  j["first_run_ms"] = first.ms();
   for (int i = 1; i < o.warmup; ++i) TESSERA_TRY(timed.call(*session, tensors, stats));
   std::vector<double> times;
   std::map<std::string, std::pair<double, int64_t>> steps; // name -> summed ms, bytes
   std::vector<std::string> step_order;
-  for (auto begin = Clock::now(); static_cast<int>(times.size()) < o.min_runs || ms_since(begin) < o.seconds * 1e3;) {
+  for (const Stopwatch watch; static_cast<int>(times.size()) < o.min_runs || watch.ms() < o.seconds * 1e3;) {
     TESSERA_ASSIGN(double took, timed.call(*session, tensors, stats));
     times.push_back(took);
     if (times.size() % 16 == 0) progress.show(std::to_string(times.size()) + " runs");

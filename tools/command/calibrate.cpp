@@ -3,8 +3,8 @@
 #include "api/device.h"
 #include "command.h"
 #include "graph/support/file.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/cuda/context.h"
-#include <chrono>
 #include <cstdio>
 
 namespace tessera::command {
@@ -61,7 +61,7 @@ std::string figure(double value) { return format_number(value, value >= 1000 ? 0
 
 int run(const CalibrateCommand& o) {
   if (o.list) return list();
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   Progress progress;
   CalibrateOptions options;
   if (!o.output.empty()) options.name = name_of(o.output);
@@ -80,11 +80,8 @@ int run(const CalibrateCommand& o) {
   auto shipped = shipped_for(*measured);
   if (!shipped.ok()) return fail(shipped.error(), o.json);
 
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  Json j{{"target", measured->name},
-         {"compared_with", shipped->name},
-         {"seconds", took.count()},
-         {"figures", Json::array()}};
+  const double took = watch.seconds();
+  Json j{{"target", measured->name}, {"compared_with", shipped->name}, {"seconds", took}, {"figures", Json::array()}};
   Table table({"figure", "value", "unit", shipped->name, "source"}, {1, 3});
   const auto fields = target_fields();
   for (size_t i = 0; i < fields.size(); ++i) {
@@ -100,7 +97,7 @@ int run(const CalibrateCommand& o) {
       return fail(written.error(), o.json);
   say((measured->is_gpu() ? shown(measured->gpu) + ", " + measured->arch
                           : "the host, " + std::to_string(measured->cores) + " cores") +
-      "; " + format_number(took.count(), 1) + " s\n" + table.str());
+      "; " + format_number(took, 1) + " s\n" + table.str());
   if (!o.output.empty()) say("written to " + shown(o.output) + "; use it with --target " + shown(o.output) + "\n");
   return finish(kDone, o.json, j);
 }

@@ -1,4 +1,5 @@
 #include "workers.h"
+#include "graph/support/stopwatch.h"
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -16,7 +17,6 @@ namespace tessera::command {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr char kAnswer = '\x01'; // begins an answer: the rest of its line; all else is what the task has printed
 
 struct Worker {
@@ -24,7 +24,7 @@ struct Worker {
   int tasks = -1, answers = -1; // pipes
   size_t task = 0, before = 0;  // the current one, how many came before it
   std::string text;             // written since it began
-  Clock::time_point started;
+  Stopwatch watch;              // since it was started
 };
 
 bool write_all(int pipe, const std::string& text) {
@@ -155,7 +155,7 @@ private:
     w.task = from.front();
     from.pop_front();
     w.text.clear();
-    w.started = Clock::now();
+    w.watch = {};
     // A worker that has gone meanwhile is seen by its answers' end.
     (void)write_all(w.tasks, std::string(reinterpret_cast<const char*>(&w.task), sizeof w.task));
     return {};
@@ -164,8 +164,8 @@ private:
   void look(size_t i, bool open) {
     Worker& w = busy_[i];
     TaskEnd end;
-    end.ms = std::chrono::duration<double, std::milli>(Clock::now() - w.started).count();
-    bool late = Clock::now() - w.started > o_.timeout;
+    end.ms = w.watch.ms();
+    bool late = w.watch.seconds() > static_cast<double>(o_.timeout.count());
     auto text = answer(w);
     if (!text && open && !late) return;
     Worker gone = std::move(w);

@@ -5,16 +5,11 @@
 #include "codegen/schedule/tuned.h"
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
-#include <chrono>
+#include "graph/support/stopwatch.h"
 #include <map>
 
 namespace tessera {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 struct DistinctKernel { // of an object
   Hash128 key;          // of the text
@@ -75,7 +70,7 @@ public:
         seed_(hash128(host_compiler_version(target)).lo), same_(graph) {}
 
   Result<LinkedKernels> run() {
-    const auto start = Clock::now();
+    const Stopwatch watch;
     out_.kernels.reserve(requests_.size());
     for (const KernelRequest& request : requests_) {
       CheckContext context("kernel " + request.name);
@@ -85,10 +80,10 @@ public:
       if (auto& d = distinct_[static_cast<size_t>(k.object)]; !d.kernel) d.kernel = &k.scheduled.kernel;
     share_code(out_.kernels, distinct_, seed_);
     TESSERA_TRY(make_objects());
-    out_.codegen_ms = ms_since(start);
-    const auto linking = Clock::now();
+    out_.codegen_ms = watch.ms();
+    const Stopwatch linking;
     TESSERA_TRY(link());
-    out_.link_ms = ms_since(linking);
+    out_.link_ms = linking.ms();
     return std::move(out_);
   }
 
@@ -186,7 +181,7 @@ private:
   };
   // Called on any thread.
   void make(const DistinctKernel& distinct, Made& m) const {
-    const auto began = Clock::now();
+    const Stopwatch watch;
     if (options_.cancelled && options_.cancelled()) {
       m.error = Diagnostic(ErrorCode::Cancelled, "the compile was given up");
       return;
@@ -205,7 +200,7 @@ private:
       m.object = std::move(*compiled);
       cache_.store(distinct.key, m.object.object);
     }
-    m.ms = ms_since(began);
+    m.ms = watch.ms();
   }
 
   Status link() {

@@ -4,17 +4,13 @@
 #include "codegen/schedule/tuned.h"
 #include "graph/support/guarded.h"
 #include "graph/support/log.h"
+#include "graph/support/stopwatch.h"
 #include "runtime/cuda/code_object.h"
 #include <algorithm>
-#include <chrono>
 #include <map>
 
 namespace tessera {
 namespace {
-
-double ms_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
 
 // "if 1 <= cols <= 1024, cols % 8 == 0", or "for every size".
 std::string when(const ScheduledKernel& k) {
@@ -59,7 +55,7 @@ struct Compiler {
   const std::function<bool()>& cancelled;
 
   void make(const Hash128& key, Made& m) const {
-    auto began = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     if (cancelled && cancelled()) {
       m.error = Diagnostic(ErrorCode::Cancelled, "the compile was given up");
       return;
@@ -75,7 +71,7 @@ struct Compiler {
       // What could not be assembled is tried again next time.
       if (!m.error && !m.not_assembled) cache.store(key, cuda::encode(m.object));
     }
-    m.ms = ms_since(began);
+    m.ms = watch.ms();
   }
 
 private:
@@ -180,7 +176,7 @@ std::string heading(const GpuVariant& v, const cuda::CodeObject& o) {
 Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
                                const GpuTarget& target, ObjectCache& cache, const CompileOptions& options,
                                const GpuKernelOptions& gpu, bool tuned) {
-  auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   GpuKernels out;
   bool keep = options.keep_texts || dump_enabled();
   Compiler compiler{target, gpu,  gpu.assemble_for.empty() ? target.arch : gpu.assemble_for,
@@ -283,7 +279,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     }
     out.reports.push_back(std::move(report));
   }
-  out.codegen_ms = ms_since(start);
+  out.codegen_ms = watch.ms();
   return out;
 }
 

@@ -1,15 +1,13 @@
 #include "codegen/schedule/lower/block_context.h"
-#include <cctype>
 
 namespace tessera::block {
 
 Context::Context(const Graph& graph_, const LoopNest& nest_, const BlockSpace& space, const BlockPlan& plan_,
                  const std::string& name, OnlineSums online_, bool window)
-    : graph(graph_), nest(nest_), d(space.domain), plan(plan_), b(out.kernel), sizes(b, d), online(std::move(online_)),
-      stages(d.reduces && (plan.loop || plan.team) ? plan_stages(nest, d) : Stages()), needs(find_needs(nest, d)),
-      memo(d.live.size()), point(window ? -1 : space.point) {
-  for (char c : name) out.kernel.name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  if (out.kernel.name.empty()) out.kernel.name = "kernel";
+    : KernelContext(graph_, nest_, space.domain, std::move(online_),
+                    space.domain.reduces && (plan_.loop || plan_.team) ? plan_stages(nest_, space.domain) : Stages(),
+                    name),
+      plan(plan_), memo(d.live.size()), point(window ? -1 : space.point) {
   out.kernel.config["warps"] = plan.warps;
   if (plan.min_blocks > 0) out.kernel.config["min_blocks"] = plan.min_blocks;
   if (plan.streaming) out.kernel.config["streaming"] = 1;
@@ -17,7 +15,6 @@ Context::Context(const Graph& graph_, const LoopNest& nest_, const BlockSpace& s
   out.conditions = plan.conditions;
   if (auto it = plan.schedule.config.find("exact_division"); it != plan.schedule.config.end())
     exact_division = it->second != 0;
-  row_may_be_empty = d.reduces && d.env.range(d.row_count()).lo < 1;
 
   sides[0].axis = space.row;
   sides[0].lanes = plan.rows;

@@ -1,12 +1,9 @@
-// What all parts of the lowering to blocks share, private to the folder: the nest and its plan, the kernel that is
-// being written, the sides of the tile, and the values that are known.
+// What all parts of the lowering to blocks share, private to the folder: the plan, the sides of the tile, and the values
+// that are known.
 #pragma once
 #include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/lower/kernel_context.h"
 #include "codegen/schedule/lower/memo.h"
-#include "codegen/schedule/lower/sizes.h"
-#include "codegen/schedule/needs.h"
-#include "codegen/schedule/online.h"
-#include "codegen/schedule/stages.h"
 #include <array>
 
 namespace tessera::block {
@@ -34,70 +31,38 @@ public:
   Values loaded; // by ScalarId of a load: the tile that a walk has loaded ahead, -1 where there is none
 };
 
-struct Context {
+struct Context : KernelContext {
   Context(const Graph& graph, const LoopNest& nest, const BlockSpace& space, const BlockPlan& plan,
           const std::string& name, OnlineSums online, bool window);
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
 
-  const Graph& graph;
-  const LoopNest& nest;
-  const Domain& d;
   const BlockPlan& plan;
-  ScheduledKernel out;
-  tile::Builder b;
-  SizeEmitter sizes;
-  const OnlineSums online;
-  const Stages stages; // of loops and teams
-  const Needs needs;
   LoadMemo memo;
   std::array<Side, 2> sides; // rows, columns
   int point;                 // axis that a program has one position of, -1 when there is none
   int fold = -1;             // side along which rows are folded
-  Values pointers;           // by buffer
-  bool row_may_be_empty = false, exact_division = false;
   // Of the moment.
   V guard = -1;       // a condition on all loads and stores; -1: true
   int reading = 0;    // round that loads are for
   int last_round = 0; // that reads the row
-  int round = -1;     // whose loop is being emitted; -1 outside
-  int known = 0;      // rounds whose reductions are known
 };
 
 // What a part of the lowering names of the context.
-class Part {
-public:
-  Part(const Part&) = delete;
-  Part& operator=(const Part&) = delete;
-
+class Part : protected KernelPart {
 protected:
-  explicit Part(Context& c)
-      : c_(c), graph_(c.graph), nest_(c.nest), d_(c.d), plan_(c.plan), stages_(c.stages), online_(c.online),
-        out_(c.out), b_(c.b), sizes_(c.sizes), memo_(c.memo), sides_(c.sides), fold_(c.fold) {}
+  explicit Part(Context& c) : KernelPart(c), c_(c), plan_(c.plan), memo_(c.memo), sides_(c.sides), fold_(c.fold) {}
   ~Part() = default;
 
-  [[nodiscard]] const ScalarNode& node(ScalarId id) const { return nest_.dag[id]; }
   [[nodiscard]] const Axis& axis(const Side& s) const { return d_.axes[static_cast<size_t>(s.axis)]; }
   [[nodiscard]] Side* fold_side() const { return fold_ < 0 ? nullptr : &sides_[static_cast<size_t>(fold_)]; }
-  [[nodiscard]] bool is_tile(V v) const { return b_.kernel().type(v).is_tile(); }
   V splat(V v, const std::vector<int>& shape) { return shape.empty() ? v : b_.broadcast(v, shape); }
   [[nodiscard]] std::vector<int> full_shape() const;
   V full(V v) { return b_.broadcast(v, full_shape()); }
-  V kept(V v); // of a tile without the row's dimensions: with them, of one position
-  V both(V a, V b) { return a < 0 ? b : b < 0 ? a : sizes_.op(ScalarOp::And, a, b); } // -1 is true
-  V inside(const std::vector<int>& shape);                                            // mask of the sides that it has
+  V kept(V v);                             // of a tile without the row's dimensions: with them, of one position
+  V inside(const std::vector<int>& shape); // mask of the sides that it has
   [[nodiscard]] tile::Caching caching(const Access& a) const;
 
   Context& c_;
-  const Graph& graph_;
-  const LoopNest& nest_;
-  const Domain& d_;
   const BlockPlan& plan_;
-  const Stages& stages_;
-  const OnlineSums& online_;
-  ScheduledKernel& out_;
-  tile::Builder& b_;
-  SizeEmitter& sizes_;
   LoadMemo& memo_;
   std::array<Side, 2>& sides_;
   const int fold_;

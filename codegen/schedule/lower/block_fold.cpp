@@ -46,6 +46,7 @@ V Scalars::fold_value(ScalarId r) {
 
 // The whole row stands in the tile.
 V Scalars::reduce(ScalarId r) {
+  TESSERA_CHECK(!plan_.loop && !plan_.team, "a reduction is used before its round");
   const bool arg = is_arg_fold(node(r));
   const int dim = fold_side()->dim;
   if (dim < 0) return arg ? sizes_.number(axis(*fold_side()).var) : fold_value(r); // a row of one point

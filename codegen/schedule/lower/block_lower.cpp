@@ -17,15 +17,12 @@ ScheduledKernel BlockLowering::run() {
 }
 
 void BlockLowering::parameters() {
-  for (size_t i = 0; i < d_.buffers.size(); ++i) {
-    const Value& v = graph_.value(d_.buffers[i]);
-    std::string name = v.name.empty() ? "b" + std::to_string(i) : v.name;
-    c_.pointers.push_back(b_.param(name, {tile::Type::Kind::Pointer, v.type.dtype, {}}, d_.written[i]));
-    // Each point has its own element; of places that data say nobody knows.
+  c_.add_buffers();
+  // Each point has its own element; of places that data say nobody knows.
+  for (size_t i = 0; i < d_.buffers.size() && (plan_.loop || plan_.turns > 1 || plan_.taps > 0); ++i) {
     auto here = [&](const Access& a) { return a.buffer == static_cast<int>(i); };
-    if (auto w = std::find_if(d_.stores.begin(), d_.stores.end(), here);
-        (plan_.loop || plan_.turns > 1 || plan_.taps > 0) && w != d_.stores.end())
-      out_.kernel.params.back().once =
+    if (auto w = std::find_if(d_.stores.begin(), d_.stores.end(), here); w != d_.stores.end())
+      out_.kernel.params[i].once =
           w->terms.empty() && std::find_if(std::next(w), d_.stores.end(), here) == d_.stores.end();
   }
   if (plan_.team) team_.add_parameters();
@@ -131,9 +128,7 @@ void BlockLowering::body(bool whole) {
   if (plan_.staged) staged_.stage(whole, [&] { scalars_.load_beside(); });
   if (d_.reduces && !plan_.loop) scalars_.load_ahead();
   if (plan_.loop || plan_.team) return rounds();
-  Values values;
-  for (const Store& s : nest_.stores) values.push_back(scalars_.value(s.scalar));
-  for (size_t i = 0; i < values.size(); ++i) scalars_.store(i, values[i]);
+  scalars_.store_all();
 }
 
 void BlockLowering::rounds() {
@@ -168,8 +163,6 @@ void BlockLowering::rounds() {
 }
 
 void BlockLowering::finish_sizes() {
-  out_.buffers = d_.buffers;
-  out_.buffer_written = d_.written;
   out_.sizes = sizes_.sizes();
   SymExpr work = 1;
   for (const Side& s : sides_)

@@ -2,18 +2,18 @@
 #pragma once
 #include "codegen/schedule/lower/block_stage.h"
 #include "codegen/schedule/lower/block_window_lower.h"
+#include "codegen/schedule/lower/nest_values.h"
 
 namespace tessera::block {
 
-class Scalars final : Part, public DagValues {
+class Scalars final : Part, public NestValues {
 public:
+  using V = tile::ValueId;
   Scalars(Context& context, Shift& shift, Unrolled& unrolled, StagedOperands& staged);
   V stored_value(ScalarId id); // of a load: as memory has it
-  void hoist(uint64_t axes);
   void load_ahead();
   void load_beside();
-  void store(size_t index, V value);
-  void store_rows();
+  void store(size_t index, V value) override;
 
   // block_fold.cpp: what is folded, in the dtype it is folded in
   V filled(ScalarId from, DType dtype, ReduceKind kind);
@@ -24,19 +24,16 @@ public:
 
 private:
   V compute(ScalarId id) override;
-  V load(ScalarId id) { return b_.cast(stored_value(id), node(id).dtype); }
-  V check_bounds(ScalarId id);
-  V divide(ScalarId id);
-  V reduce(ScalarId r);
+  V load(ScalarId id) override { return b_.cast(stored_value(id), node(id).dtype); }
+  V reduce(ScalarId r) override;
+  V inside(const std::vector<int>& shape) override { return Part::inside(shape); }
+  [[nodiscard]] SymExpr here(const SymExpr& e) const override { return unrolled_.here(e); }
+  using NestValues::offset_of;
   V offset_of(const Access& a);
-  V row_has_points(ScalarId id);
-  int site(ScalarId id);
 
   Shift& shift_;
   Unrolled& unrolled_;
   StagedOperands& staged_;
-  std::vector<int> sites_;    // of CheckBounds, -1 before
-  std::vector<int> reported_; // round that reports; -2: none has
 };
 
 } // namespace tessera::block

@@ -1,20 +1,12 @@
 #include "codegen/schedule/lower/loop_context.h"
-#include <cctype>
 
 namespace tessera::loops {
 
-static std::string identifier(const std::string& name) {
-  std::string s;
-  for (char c : name) s += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return s.empty() ? "kernel" : s;
-}
-
 Context::Context(const Graph& graph_, const LoopNest& nest_, const Domain& domain, OnlineSums online_,
                  const Schedule& schedule_, const std::string& name)
-    : graph(graph_), nest(nest_), d(domain), online(std::move(online_)), schedule(schedule_), b(out.kernel),
-      sizes(b, d), stages(d.reduces ? plan_stages(nest, d) : Stages()), needs(find_needs(nest, d)),
-      memo(d.live.size()) {
-  out.kernel.name = identifier(name);
+    : KernelContext(graph_, nest_, domain, std::move(online_), domain.reduces ? plan_stages(nest_, domain) : Stages(),
+                    name),
+      schedule(schedule_), memo(d.live.size()) {
   out.schedule = schedule;
   tile_axis = static_cast<int>(setting(schedule, "axis", -1));
   if (schedule.kind == ScheduleKind::Tiled2D) cross_axis = static_cast<int>(setting(schedule, "cross", -1));
@@ -24,7 +16,6 @@ Context::Context(const Graph& graph_, const LoopNest& nest_, const Domain& domai
   chunk = setting(schedule, "online", 0);
   parts = setting(schedule, "split", 1);
   exact_division = setting(schedule, "exact_division", 0) != 0;
-  row_may_be_empty = d.reduces && d.env.range(d.row_count()).lo < 1;
   for (size_t i = 0; i < d.axes.size(); ++i) {
     const bool row = d.axes[i].role == AxisRole::Row;
     if (static_cast<int>(i) == tile_axis || static_cast<int>(i) == cross_axis) continue;

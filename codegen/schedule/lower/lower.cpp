@@ -18,16 +18,10 @@ bool squares_fit(const LoopNest& nest, const Domain& d) {
 namespace loops {
 
 ScheduledKernel Lowering::run() {
-  for (size_t i = 0; i < d_.buffers.size(); ++i) {
-    const Value& v = graph_.value(d_.buffers[i]);
-    std::string name = v.name.empty() ? "b" + std::to_string(i) : v.name;
-    c_.pointers.push_back(b_.param(name, {tile::Type::Kind::Pointer, v.type.dtype, {}}, d_.written[i]));
-  }
+  c_.add_buffers();
   if (c_.parts > 1) split_.add_parameters();
   program();
   overwritable();
-  out_.buffers = d_.buffers;
-  out_.buffer_written = d_.written;
   out_.sizes = sizes_.sizes();
   for (const SymExpr& s : out_.sizes) TESSERA_CHECK(d_.axes_in(s) == 0, "a size parameter with an axis: " + s.str());
   return std::move(out_);

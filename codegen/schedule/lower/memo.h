@@ -44,12 +44,13 @@ protected:
   virtual tile::ValueId compute(ScalarId id) = 0;
   [[nodiscard]] virtual bool needs_operands(ScalarId) const { return true; } // to be computed
 
-private:
-  void prepare(ScalarId root);
-
   const ScalarDag& dag_;
   const Domain& domain_;
   Memo& values_;
+
+private:
+  void prepare(ScalarId root);
+
   bool preparing_ = false;
 };
 

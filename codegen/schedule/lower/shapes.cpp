@@ -1,5 +1,6 @@
 #include "codegen/schedule/lower/shapes.h"
 #include <algorithm>
+#include <array>
 
 namespace tessera {
 
@@ -27,6 +28,10 @@ tile::ValueId pointwise(tile::Builder& b, ScalarOp op, std::span<const tile::Val
   same.reserve(args.size());
   for (tile::ValueId v : args) same.push_back(b.kernel().type(v).is_tile() ? b.broadcast(v, shape) : v);
   return b.scalar(op, same);
+}
+
+tile::ValueId conjunction(tile::Builder& b, tile::ValueId x, tile::ValueId y) {
+  return x < 0 ? y : y < 0 ? x : pointwise(b, ScalarOp::And, std::array{x, y});
 }
 
 } // namespace tessera

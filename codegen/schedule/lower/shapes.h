@@ -9,5 +9,7 @@ namespace tessera {
 [[nodiscard]] std::vector<int> common_shape(const tile::Kernel& kernel, std::span<const tile::ValueId> values);
 // b.scalar() of the operands, tiles brought to their common shape first.
 tile::ValueId pointwise(tile::Builder& b, ScalarOp op, std::span<const tile::ValueId> args);
+// x and y, masks of which -1 is true.
+tile::ValueId conjunction(tile::Builder& b, tile::ValueId x, tile::ValueId y);
 
 } // namespace tessera

@@ -1,18 +1,17 @@
 // The scalar DAG as tile operations, private to the folder: loads and stores with their masks, values that are kept.
 #pragma once
 #include "codegen/schedule/lower/loop_context.h"
+#include "codegen/schedule/lower/nest_values.h"
 
 namespace tessera::loops {
 
-class Scalars final : Part, public DagValues {
+class Scalars final : Part, public NestValues {
 public:
+  using V = tile::ValueId;
   explicit Scalars(Context& context);
   void reserve_kept(); // homes and scratch of what later rounds need
-  void hoist(uint64_t axes);
   void keep(ScalarId id);
-  void store(size_t index, V value);
-  void store_all();  // of a nest without reductions
-  void store_rows(); // what is stored once a row
+  void store(size_t index, V value) override;
   // The store in whose memory a kept value lies; -1: in scratch.
   [[nodiscard]] const std::vector<int>& homes() const { return home_; }
 
@@ -25,23 +24,17 @@ private:
     return c_.round > d_.stage[i] && (scratch_[i] >= 0 || (!home_.empty() && home_[i] >= 0));
   }
   void find_homes();
-  V load(ScalarId id);
-  V check_bounds(ScalarId id);
-  V divide(ScalarId id);
+  V load(ScalarId id) override;
+  V reduce(ScalarId) override { TESSERA_UNREACHABLE("a reduction is used before its round"); }
+  V inside(const std::vector<int>& shape) override { return shape.empty() ? -1 : c_.mask; }
   V kept(ScalarId id);
   V scratch_offset();
-  V offset_of(const Access& a);
-  // The mask under which a value that only the row needs may be read ahead of the row: the row has points. -1 is true.
-  V row_has_points(ScalarId id);
-  V both(V a, V b); // conjunction of masks, -1 is true
+  using NestValues::offset_of;
+  V offset_of(const Access& a) { return offset_of(a, a.offset); }
   V in_full(V v) { return c_.in_square ? b_.broadcast(v, {c_.square, c_.square}) : v; }
-  [[nodiscard]] bool divides_by_row_scalar(ScalarId id) const;
-  int site(ScalarId id);
 
-  Values scratch_;            // by ScalarId, pointers of kept values
-  std::vector<int> home_;     // by ScalarId
-  std::vector<int> sites_;    // of CheckBounds, -1 before
-  std::vector<int> reported_; // round that reports
+  Values scratch_;        // by ScalarId, pointers of kept values
+  std::vector<int> home_; // by ScalarId
 };
 
 } // namespace tessera::loops
