@@ -74,7 +74,7 @@ TEST_F(Records, ComeBackAsTheyWereWritten) {
   EXPECT_TRUE(r.pinned);
   EXPECT_EQ(print_records(all), text());
 
-  // The rules' choice is known to be best, and is no schedule to take.
+  // A record of the default schedule says that it is fastest; find() returns no schedule for it.
   EXPECT_TRUE(again.find(plain.kernel).empty());
   EXPECT_TRUE(again.at(plain.kernel, std::vector<int64_t>{1000, 512}).has_value());
   auto found = again.find(odd.kernel);

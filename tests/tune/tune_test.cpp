@@ -269,7 +269,7 @@ TEST(MadeUp, IndicesStayWithinTheirTables) {
   CallSizes sizes;
   MeasuredNest what{"gather", *compiled->graph, g.nest, sizes, {}};
   for (size_t i = 0; i < g.nest.loads.size(); ++i) {
-    Tensor t = made_up(what, i).value();
+    Tensor t = random_input(what, i).value();
     if (t.dtype() != DType::I64) continue;
     int64_t most = 0;
     for (int64_t at = 0; at < t.count(); ++at) {
