@@ -321,7 +321,8 @@ private:
     const auto file = static_cast<double>(device_.registers), resident = static_cast<double>(device_.resident_threads);
     const double asked = static_cast<double>(threads_) * std::max(1, p_.min_blocks);
     cost_.most = std::min(static_cast<double>(device_.thread_registers), std::floor(file / asked / 8) * 8);
-    const double taken = std::min(std::ceil(cost_.registers / 8) * 8, cost_.most);
+    cost_.taken = std::min(cost_.registers + m_.registers_free * std::max(0.0, cost_.most - cost_.registers), cost_.most);
+    const double taken = std::min(std::ceil(cost_.taken / 8) * 8, cost_.most);
     shared += static_cast<double>(BlockFacts::kExchangeBytes + device_.reserved_shared_bytes);
     const double room = static_cast<double>(device_.shared_bytes + device_.reserved_shared_bytes);
     cost_.resident = std::min({std::floor(file / (threads_ * taken)), std::floor(resident / threads_),

@@ -110,6 +110,7 @@ struct CostModel {
   X(registers_mask, 0.0912)   /* of an element of these */                                                             \
   X(registers_fold, 1)        /* of an accumulator */                                                                  \
   X(registers_resident, 1)    /* of an element of a loop whose tiles are resident in shared memory */                  \
+  X(registers_free, 0.2)      /* of registers beyond these, that are used because they are there */                    \
   X(registers_error, 0.15)    /* standard error of the sum of these, as a part of it */
 #define X(name, value) double name = value;
   TESSERA_COST_PARAMETERS(X)
@@ -129,6 +130,7 @@ struct Cost {
   double blocks = 1, resident = 1;              // resident: on a multiprocessor
   double registers = 32;                        // of a thread, that it needs not to spill
   double most = 255;                            // that it may have
+  double taken = 32;                            // that the assembler gives it
   double bytes = 0, again = 0;                  // moved from and to memory; read again
   [[nodiscard]] std::string_view bound() const; // "memory", "latency", "issue", "shared", "launch": the greatest
 };

@@ -128,7 +128,7 @@ int run(int argc, char** argv) {
     std::vector<double> out;
     for (const Row& r : log.rows) {
       const Cost c = cost(log.nests[r.nest]->sized, r.plan, r.members, *device, model);
-      out.insert(out.end(), {c.us, c.registers, c.memory, c.latency, c.issue, c.shared, c.resident, c.blocks, c.most});
+      out.insert(out.end(), {c.us, c.taken, c.memory, c.latency, c.issue, c.shared, c.resident, c.blocks, c.most});
     }
     std::fwrite(out.data(), sizeof(double), out.size(), stdout);
     std::fflush(stdout);
