@@ -54,20 +54,20 @@ public:
     return {};
   }
 
-  std::vector<BlockPlan> run() {
+  std::vector<WindowChoice> run() {
     if (!slides()) return {};
     const auto c = static_cast<size_t>(f_.contiguous_axis);
-    std::vector<BlockPlan> plans;
+    std::vector<WindowChoice> list;
     for (int64_t vector = f_.vector; vector >= 1; vector /= 2) {
       const Multiple whole = f_.multiple(f_.extent(c), vector);
       if (!whole.known && !whole.condition) continue;
       const auto all = choices(vector, whole);
       auto best = std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.us < b.us; });
-      if (best != all.end()) plans.push_back(best->plan);
-      if (!plans.empty() && plans.back().conditions.empty()) break;
+      if (best != all.end()) list.push_back(*best);
+      if (!list.empty() && !list.back().condition) break;
     }
-    if (plans.empty() || !plans.back().conditions.empty()) return {};
-    return plans;
+    if (list.empty() || list.back().condition) return {};
+    return list;
   }
 
 private:
@@ -245,32 +245,31 @@ private:
         for (int64_t u : {1, 2, 3, 4}) {
           auto c = along(t) && across(u) ? cost(t, u, v) : std::nullopt;
           if (!c) continue;
-          out.push_back({made(v, t, u, c->taps), c->us});
-          if (v > 1 && whole.condition) out.back().plan.conditions.push_back(*whole.condition);
+          out.push_back(made(v, t, u, *c));
+          if (v > 1) out.back().condition = whole.condition;
         }
     return out;
   }
 
-  [[nodiscard]] BlockPlan made(int64_t vector, int64_t t, int64_t u, int64_t taps) const {
-    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockWindow, kThreads, vector, kThreads / 32);
+  [[nodiscard]] WindowChoice made(int64_t vector, int64_t t, int64_t u, const Cost& cost) const {
+    Schedule p = BlockFacts::schedule(ScheduleKind::BlockWindow, kThreads, vector, kThreads / 32);
     const auto c = static_cast<size_t>(f_.contiguous_axis);
-    p.window = window_;
-    p.outputs = static_cast<int>(t);
-    p.outer_window = u > 1 ? outer_ : -1;
-    p.outer_outputs = static_cast<int>(u);
-    p.taps = static_cast<int>(taps);
+    p.placement.window_axis = window_;
+    p.tile.outputs = static_cast<int>(t);
+    p.placement.outer_window_axis = u > 1 ? outer_ : -1;
+    p.tile.outer_outputs = static_cast<int>(u);
+    p.tile.taps = static_cast<int>(cost.taps);
     // Vectors of the contiguous axis are neighbours; what lies beside them varies fastest.
-    p.split = vector > 1 ? f_.contiguous_axis : -1;
-    auto after_split = [&](size_t axis) { return axis + (p.split >= 0 && axis > c ? 1 : 0); };
-    p.schedule.why = "windows of " + std::to_string(taps_) + " taps along " +
-                     f_.extent_text(static_cast<size_t>(window_)) + "; a thread computes " + std::to_string(t) + " x " +
-                     std::to_string(u) + " results of " + std::to_string(vector) + " neighbours" +
-                     (taps < taps_ ? ", in a loop over rows of the window" : "");
+    p.placement.split_axis = vector > 1 ? f_.contiguous_axis : -1;
+    auto after_split = [&](size_t axis) { return axis + (p.placement.split_axis >= 0 && axis > c ? 1 : 0); };
+    std::string why = "windows of " + std::to_string(taps_) + " taps along " +
+                      f_.extent_text(static_cast<size_t>(window_)) + "; a thread computes " + std::to_string(t) +
+                      " x " + std::to_string(u) + " results of " + std::to_string(vector) + " neighbours" +
+                      (cost.taps < taps_ ? ", in a loop over rows of the window" : "");
     for (size_t i = 0; i < f_.d.axes.size(); ++i)
-      if (i != c) (f_.is_row(i) ? p.groups.points : p.groups.rows).push_back(after_split(i));
-    p.groups.rows.push_back(c);
-    if (p.split >= 0) p.groups.columns.push_back(c + 1);
-    return p;
+      if (!f_.is_row(i)) p.placement.row_axes |= uint64_t{1} << (i == c ? c : after_split(i));
+    if (p.placement.split_axis >= 0) p.placement.column_axes = uint64_t{1} << (c + 1);
+    return {p, std::nullopt, cost.us, std::move(why)};
   }
 
   const BlockFacts& f_;
@@ -285,7 +284,7 @@ private:
 
 } // namespace
 
-std::vector<BlockPlan> window_plans(const BlockFacts& facts) { return WindowPlanner(facts).run(); }
+std::vector<WindowChoice> window_schedules(const BlockFacts& facts) { return WindowPlanner(facts).run(); }
 std::vector<WindowChoice> window_choices(const BlockFacts& facts) { return WindowPlanner(facts).all(); }
 
 } // namespace tessera

@@ -100,15 +100,17 @@ TEST(StructuredNests, WindowsOfSeveralResults) {
     auto expected = interpret(p.graph, p.nest, in_order, by);
     ASSERT_TRUE(expected.ok()) << expected.error().str();
     for (size_t i = 0; i < choices.size(); i += 3) {
-      BlockPlan& plan = choices[i].plan;
-      plan.rows = 4;
-      auto kernel = lower_block(p.graph, p.nest, *domain, plan, "window");
+      Schedule& schedule = choices[i].schedule;
+      schedule.tile.rows = 4;
+      const Legal l = legal(facts, schedule, std::vector<ExtentRange>(domain->axes.size()));
+      ASSERT_TRUE(l) << l.refusal;
+      auto kernel = lower_block(p.graph, p.nest, *domain, l, "window");
       ASSERT_TRUE(kernel.ok()) << kernel.error().str();
       auto actual = run_kernel(p, *kernel, inputs, sizes);
       Comparison same = compare(actual.at("y"), expected.value()[0], 0, 0); // small integers: exact
-      ASSERT_TRUE(same.same) << same.message << "\n" << plan.schedule.why << " of " << w.x;
-      masked += plan.outputs == 4 || plan.outputs == 7;
-      several += plan.outer_outputs > 1;
+      ASSERT_TRUE(same.same) << same.message << "\n" << choices[i].why << " of " << w.x;
+      masked += schedule.tile.outputs == 4 || schedule.tile.outputs == 7;
+      several += schedule.tile.outer_outputs > 1;
     }
   }
   EXPECT_GT(masked, 0u);

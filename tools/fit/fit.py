@@ -34,7 +34,7 @@ class Log:
         best = np.minimum.reduceat(self.us[self.order], self.begin)
         self.relative = self.us[self.order] / np.repeat(best, self.length)
         # Registers that the assembler gave without a bound.
-        self.unbound = np.array([c["min_blocks"] == 0 for c in self.config]) & (self.registers > 0) & (self.registers < 250)
+        self.unbound = np.array([c.get("min_blocks", 0) == 0 for c in self.config]) & (self.registers > 0) & (self.registers < 250)
 
     def predict(self, parameters):
         self.process.stdin.write((" ".join(f"{k} {v}" for k, v in parameters.items()) + "\n").encode())
@@ -121,7 +121,7 @@ def report(log, parameters, families=None, worst=0):
         for n in sorted(nests, key=lambda n: -regret[n])[:worst]:
             rows = np.where(log.nest == n)[0]
             for what, i in (("best", rows[np.argmin(log.us[rows])]), ("chosen", rows[np.argmin(q[rows, 0])])):
-                c = {k: v for k, v in log.config[i].items() if v not in (0, -1) and k not in ("taps", "outputs", "outer_outputs")}
+                c = log.config[i]
                 print(f"  {log.names[n]} {what}: {log.us[i]:.1f} us, predicted {q[i, 0]:.1f}, {int(log.registers[i])} registers, predicted {q[i, 1]:.0f}; {c}")
     return lines, regret
 

@@ -1,7 +1,7 @@
 // What all parts of the lowering to blocks share, private to the folder: the nest and its plan, the kernel that is
 // being written, the sides of the tile, and the values that are known.
 #pragma once
-#include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/choose_blocks.h"
 #include "codegen/schedule/lower/memo.h"
 #include "codegen/schedule/lower/sizes.h"
 #include "codegen/schedule/needs.h"
@@ -35,7 +35,7 @@ public:
 };
 
 struct Context {
-  Context(const Graph& graph, const LoopNest& nest, const BlockSpace& space, const BlockPlan& plan,
+  Context(const Graph& graph, const LoopNest& nest, const BlockSpace& space, const Legal& legal,
           const std::string& name, OnlineSums online, bool window);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -43,7 +43,8 @@ struct Context {
   const Graph& graph;
   const LoopNest& nest;
   const Domain& d;
-  const BlockPlan& plan;
+  const Legal& legal;
+  const Schedule& schedule; // legal.schedule
   ScheduledKernel out;
   tile::Builder b;
   SizeEmitter sizes;
@@ -72,8 +73,8 @@ public:
 
 protected:
   explicit Part(Context& c)
-      : c_(c), graph_(c.graph), nest_(c.nest), d_(c.d), plan_(c.plan), stages_(c.stages), online_(c.online),
-        out_(c.out), b_(c.b), sizes_(c.sizes), memo_(c.memo), sides_(c.sides), fold_(c.fold) {}
+      : c_(c), graph_(c.graph), nest_(c.nest), d_(c.d), legal_(c.legal), schedule_(c.schedule), stages_(c.stages),
+        online_(c.online), out_(c.out), b_(c.b), sizes_(c.sizes), memo_(c.memo), sides_(c.sides), fold_(c.fold) {}
   ~Part() = default;
 
   [[nodiscard]] const ScalarNode& node(ScalarId id) const { return nest_.dag[id]; }
@@ -92,7 +93,8 @@ protected:
   const Graph& graph_;
   const LoopNest& nest_;
   const Domain& d_;
-  const BlockPlan& plan_;
+  const Legal& legal_;
+  const Schedule& schedule_;
   const Stages& stages_;
   const OnlineSums& online_;
   ScheduledKernel& out_;

@@ -82,7 +82,8 @@ V Accumulators::elements_met() {
   const Side& s = *fold_side();
   V most = sizes_.constant(int64_t{s.steps} * s.run);
   if (s.mask < 0) return most;
-  if (plan_.shift > 1 || d_.env.divisor(d_.row_count()) % s.run != 0) // rows begin or end within a piece
+  if (schedule_.access.alignment_peel > 1 ||
+      d_.env.divisor(d_.row_count()) % s.run != 0) // rows begin or end within a piece
     return own(ReduceKind::Sum, b_.cast(s.mask, DType::I32));
   int rank = static_cast<int>(full_shape().size()) - s.dims() + 1, apart = s.width() * s.run;
   V lane = b_.range(s.width());

@@ -32,7 +32,7 @@ void Scalars::hoist(uint64_t axes) {
 // registers are few: memory is not idle while the block folds.
 void Scalars::load_ahead() {
   constexpr int64_t kAheadBytes = 64; // of a thread
-  int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes / (int64_t{32} * plan_.warps);
+  int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes / (int64_t{32} * schedule_.tile.warps);
   int64_t bytes = 0;
   for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
     size_t i = static_cast<size_t>(id);
@@ -54,7 +54,7 @@ V Scalars::compute(ScalarId id) {
   case ScalarOp::Load: return load(id);
   case ScalarOp::CheckBounds: return check_bounds(id);
   case ScalarOp::Reduce:
-    TESSERA_CHECK(!plan_.loop && !plan_.team, "a reduction is used before its round");
+    TESSERA_CHECK(!schedule_.traversal.loop && !legal_.blocks_per_row, "a reduction is used before its round");
     return reduce(id);
   case ScalarOp::Cast: return b_.cast(value(n.args[0]), n.dtype);
   case ScalarOp::Div:
@@ -152,7 +152,8 @@ V Scalars::check_bounds(ScalarId id) {
     bool all_known = true;
     if (!always)
       for (ScalarId p : under) {
-        if ((plan_.loop || plan_.team) && d_.stage[static_cast<size_t>(p)] > c_.known) { // a later round tells
+        if ((schedule_.traversal.loop || legal_.blocks_per_row) &&
+            d_.stage[static_cast<size_t>(p)] > c_.known) { // a later round tells
           all_known = false;
           continue;
         }
@@ -184,7 +185,7 @@ void Scalars::store(size_t index, V v) {
 // What the tile reads in its own order is on its way before the block waits, as far as its registers are few.
 void Scalars::load_beside() {
   constexpr int64_t kBesideBytes = 128; // of a thread
-  const int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes / (int64_t{32} * plan_.warps);
+  const int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes / (int64_t{32} * schedule_.tile.warps);
   const uint64_t all = (uint64_t{1} << d_.axes.size()) - 1;
   int64_t bytes = 0;
   for (ScalarId id = 0; id < nest_.dag.size(); ++id) {

@@ -10,20 +10,19 @@ static std::string identifier(const std::string& name) {
 }
 
 Context::Context(const Graph& graph_, const LoopNest& nest_, const Domain& domain, OnlineSums online_,
-                 const Schedule& schedule_, const std::string& name)
+                 const Schedule& schedule_, const std::string& name, bool exact_division_)
     : graph(graph_), nest(nest_), d(domain), online(std::move(online_)), schedule(schedule_), b(out.kernel),
-      sizes(b, d), stages(d.reduces ? plan_stages(nest, d) : Stages()), needs(find_needs(nest, d)),
-      memo(d.live.size()) {
+      sizes(b, d), stages(d.reduces ? plan_stages(nest, d) : Stages()), needs(find_needs(nest, d)), memo(d.live.size()),
+      exact_division(exact_division_) {
   out.kernel.name = identifier(name);
   out.schedule = schedule;
-  tile_axis = static_cast<int>(setting(schedule, "axis", -1));
-  if (schedule.kind == ScheduleKind::Tiled2D) cross_axis = static_cast<int>(setting(schedule, "cross", -1));
-  vector = static_cast<int>(setting(schedule, "vector", 1));
-  if (cross_axis >= 0) square = static_cast<int>(setting(schedule, "square", 1));
-  wide = vector * static_cast<int>(setting(schedule, "unroll", 1));
-  chunk = setting(schedule, "online", 0);
-  parts = setting(schedule, "split", 1);
-  exact_division = setting(schedule, "exact_division", 0) != 0;
+  tile_axis = schedule.placement.axis;
+  if (schedule.kind == ScheduleKind::Tiled2D) cross_axis = schedule.placement.cross_axis;
+  vector = schedule.tile.vector;
+  if (cross_axis >= 0) square = schedule.tile.square;
+  wide = vector * schedule.tile.unroll;
+  chunk = schedule.traversal.online ? schedule.traversal.chunk : 0;
+  parts = schedule.cooperation.programs_per_row;
   row_may_be_empty = d.reduces && d.env.range(d.row_count()).lo < 1;
   for (size_t i = 0; i < d.axes.size(); ++i) {
     const bool row = d.axes[i].role == AxisRole::Row;

@@ -10,12 +10,6 @@
 
 namespace tessera {
 
-// A number of Schedule::config.
-[[nodiscard]] inline int64_t setting(const Schedule& s, const char* key, int64_t fallback) {
-  auto it = s.config.find(key);
-  return it == s.config.end() ? fallback : it->second;
-}
-
 namespace loops {
 
 using V = tile::ValueId;
@@ -24,7 +18,7 @@ using Values = std::vector<V>;
 struct Context {
   // `online`: of a schedule that folds so, empty for others; `domain` has the stages that follow.
   Context(const Graph& graph, const LoopNest& nest, const Domain& domain, OnlineSums online, const Schedule& schedule,
-          const std::string& name);
+          const std::string& name, bool exact_division);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
@@ -49,7 +43,8 @@ struct Context {
   int64_t chunk = 0;                    // online: elements of the row between two moves of a reference
   int64_t parts = 1;                    // programs that share a row, or columns
   int square = 1;                       // Tiled2D: points of either axis that are taken at a time, 1: of one axis only
-  bool row_may_be_empty = false, exact_division = false;
+  const bool exact_division;
+  bool row_may_be_empty = false;
   // Of the moment.
   V mask = -1;    // of the current tile
   int round = -1; // of the row loops being emitted; -1 outside
