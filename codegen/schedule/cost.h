@@ -41,6 +41,7 @@ struct SizedFacts {
     int rounds = 1;     // loops over the row
     int folds = 0;      // of them, those that reduce
     int kept_bytes = 0; // of an element that rounds after the first need
+    bool read = false;  // what is folded, by more than results of the row
   };
   std::vector<int64_t> extents;
   std::vector<char> known; // the extent is a constant
@@ -134,8 +135,8 @@ struct Cost {
   double bytes = 0, again = 0;                  // moved from and to memory; read again
   [[nodiscard]] std::string_view bound() const; // "memory", "latency", "issue", "shared", "launch": the greatest
 };
-// `members`: blocks that share a row, or columns.
-[[nodiscard]] Cost cost(const SizedFacts& facts, const BlockPlan& plan, int64_t members, const Target& device,
+// `blocks_per_row`: blocks that share a row, or columns.
+[[nodiscard]] Cost cost(const SizedFacts& facts, const Schedule& schedule, int64_t blocks_per_row, const Target& device,
                         const CostModel& model);
 
 } // namespace tessera
