@@ -30,6 +30,7 @@ struct CompileOptions {
   double memory_peak_bytes_per_us = 0;
   // The GPU that is here, with its driver ("NVIDIA H200", "13.0"): which measured schedules count. Empty: not known.
   std::string device_name, driver;
+  bool records = true; // schedules that ship with the target count (codegen/schedule/schedule_records.h)
   std::shared_ptr<const TunedSchedules> tuned; // measured schedules (codegen/tune); empty: the rules choose
   bool cublaslt = true, cudnn = true; // there where the executable runs; what they would do becomes generated loops
   // The executable is for the GPU of this machine: of the two, what cannot be opened here is not counted on.

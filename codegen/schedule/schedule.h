@@ -160,6 +160,7 @@ struct ScheduledKernel {
 struct LoweringOptions {
   bool exact_division = false; // x / s stays a division where s comes from the row's reductions (strict rounding), and
                                // sums are not folded online; false: x * (1 / s)
+  bool records = true;         // schedules that were measured on the target count (schedule_records.h)
 };
 
 // On a GPU (device.kind) a nest has several kernels: for sizes with conditions, and last one for every size. Their

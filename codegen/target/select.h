@@ -28,6 +28,8 @@ struct ChosenTarget {
   std::string warning; // where figures were scaled from another device; else empty
 };
 
+// Where measured schedules of a target file are looked for: FILE.records.txt beside FILE.json.
+[[nodiscard]] std::string records_file(const std::string& target_file);
 // The target of a name that is shipped, or of a file. Errors as for choose_target.
 [[nodiscard]] Result<Target> named_target(const std::string& wanted);
 // `wanted`: the name of a shipped target or the path of a target file; empty: the one that TESSERA_TARGET names, if it

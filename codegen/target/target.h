@@ -25,6 +25,7 @@ struct Target {
   std::string gpu;  // how the driver names the GPU, or how such names begin: "NVIDIA H200"; empty for a host
   std::string arch; // compute capability: "sm_90"; empty for a host
   std::string note; // where the figures come from, for people; may be empty
+  std::string records; // file of measured schedules beside a target file; empty: those that are part of the binary
 
   // Structure of a GPU.
   int multiprocessors = 0;                 // multiprocessors
