@@ -84,7 +84,7 @@ Result<Json> tune_corpus(const CorpusOptions& o,
     const Json found = Json::parse(end.text, nullptr, false);
     if (found.is_discarded() || found.contains("error")) return failed(found.value("error", "no result"));
     for (const Json& k : found["kernels"]) {
-      if (k["outcome"] == "left") continue;
+      if (k["outcome"] != "tuned" && k["outcome"] != "default") continue; // another model has the same one
       MeasuredSchedule r;
       r.signature = k["signature"];
       r.extents = k["extents"].get<std::vector<int64_t>>();
