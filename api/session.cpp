@@ -428,7 +428,7 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
 }
 
 void Session::settle_tuning() {
-  if (impl_->tuner) impl_->tuner->settle();
+  if (impl_->tuner) impl_->tuner->wait_idle();
 }
 
 Result<std::unique_ptr<Executor>> Session::new_executor() {

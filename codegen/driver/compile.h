@@ -15,10 +15,12 @@ struct KernelReport {
   struct Alternative {
     std::string when; // "if 1 <= cols <= 1024, cols % 8 == 0"
     Schedule schedule;
+    std::string why;    // ScheduledKernel::why
     int registers = -1; // of a thread; -1 where no assembler is there
   };
   std::string name;
   Schedule schedule;                     // for every size
+  std::string why;                       // ScheduledKernel::why
   std::vector<Alternative> alternatives; // that are taken before it: the first one whose conditions hold
   std::string tile_text, llvm_text;
   std::string ptx_text;                 // of a GPU

@@ -14,6 +14,8 @@
 #pragma once
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/tuned.h"
+#include "codegen/schedule/window_facts.h"
+#include <memory>
 
 namespace tessera {
 
@@ -39,6 +41,7 @@ struct SizedFacts {
     int rounds = 1;     // loops over the row
     int folds = 0;      // of them, those that reduce
     int kept_bytes = 0; // of an element that rounds after the first need
+    bool read = false;  // what is folded, by more than results of the row
   };
   std::vector<int64_t> extents;
   std::vector<char> known; // the extent is a constant
@@ -49,8 +52,9 @@ struct SizedFacts {
   uint64_t row_mask = 0;
   bool reduces = false;
   int live = 1, accumulators = 1;
-  int64_t vector = 1; // elements of an access of the narrowest large stream
-  int column = -1;    // axis along which most bytes are contiguous
+  int64_t vector = 1;                        // elements of an access of the narrowest large stream
+  int column = -1;                           // axis along which most bytes are contiguous
+  std::shared_ptr<const WindowFacts> window; // empty: no windows
 };
 // `sizes` has all symbols of the nest. Error: an expression that cannot be evaluated.
 [[nodiscard]] Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes);
@@ -89,6 +93,8 @@ struct CostModel {
   X(divide, 75.96)            /* of taking an index apart by an unknown extent */                                      \
   X(divide_constant, 0.2017)  /* by a constant */                                                                      \
   X(setup, 2.822)             /* of a thread, beside */                                                                \
+  X(tap, 1)                   /* of an instruction of a window */                                                      \
+  X(tap_chain, 2.2)           /* cycles: the same, where a warp has a scheduler to itself */                           \
   X(shuffle, 4.394)           /* of a fold's step within a warp */                                                     \
   X(q, 0.6846)                /* exponent of |a, b| of many blocks on a multiprocessor, beside 1 */                    \
   X(overlap, 1.421)           /* blocks beside the first of which half of that is reached */                           \
@@ -102,7 +108,11 @@ struct CostModel {
   X(registers_row, 2.43)      /* of a row of a thread's tile */                                                        \
   X(registers_ahead, 0.6245)  /* of a word of the next tile */                                                         \
   X(registers_shift, 8.841)   /* of misaligned rows */                                                                 \
-  X(registers_mask, 0.0912)   /* of an element of these */
+  X(registers_mask, 0.0912)   /* of an element of these */                                                             \
+  X(registers_fold, 1)        /* of an accumulator */                                                                  \
+  X(registers_resident, 1)    /* of an element of a loop whose tiles are resident in shared memory */                  \
+  X(registers_free, 0.2)      /* of registers beyond these, that are used because they are there */                    \
+  X(registers_error, 0.15)    /* standard error of the sum of these, as a part of it */
 #define X(name, value) double name = value;
   TESSERA_COST_PARAMETERS(X)
 #undef X
@@ -121,11 +131,12 @@ struct Cost {
   double blocks = 1, resident = 1;              // resident: on a multiprocessor
   double registers = 32;                        // of a thread, that it needs not to spill
   double most = 255;                            // that it may have
+  double taken = 32;                            // that the assembler gives it
   double bytes = 0, again = 0;                  // moved from and to memory; read again
   [[nodiscard]] std::string_view bound() const; // "memory", "latency", "issue", "shared", "launch": the greatest
 };
-// `members`: blocks that share a row, or columns.
-[[nodiscard]] Cost cost(const SizedFacts& facts, const BlockPlan& plan, int64_t members, const Target& device,
+// `blocks_per_row`: blocks that share a row, or columns.
+[[nodiscard]] Cost cost(const SizedFacts& facts, const Schedule& schedule, int64_t blocks_per_row, const Target& device,
                         const CostModel& model);
 
 } // namespace tessera

@@ -5,7 +5,7 @@
 #define TESSERA_TARGET_FILE(NAME) TESSERA_EMBED(target_##NAME, TESSERA_TARGET_DATA "/" #NAME ".json")
 
 // A new target is a file under data/ and a name here. Of GPUs with the same architecture the first is the default.
-#define TESSERA_TARGETS(X) X(h200) X(h100) X(a100) X(rtx4090) X(avx512) X(avx2) X(portable)
+#define TESSERA_TARGETS(X) X(h200) X(h100) X(a100) X(rtx4090) X(l40s) X(avx512) X(avx2) X(portable)
 TESSERA_TARGETS(TESSERA_TARGET_FILE)
 
 namespace tessera {

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMaxSeen = 256; // executables with sizes; what comes later is not tuned
+constexpr size_t kMaxSeen = 256; // pairs of executable and sizes; further ones are not tuned
 constexpr int kNice = 10;
 
 class SteadyClock final : public TuningClock {
@@ -34,7 +34,7 @@ private:
   bool stopped_ = false;
 };
 
-// Measures what another one does, when the gate is open.
+// Forwards to another measurer when the gate is open.
 class GatedMeasurer final : public Measurer {
 public:
   GatedMeasurer(std::unique_ptr<Measurer> inner, TuningGate& gate, int retries)
@@ -47,13 +47,13 @@ public:
       auto us = inner_->time_us(candidate);
       if (gate_.undisturbed() || !us.ok()) return us;
     }
-    return Diagnostic(ErrorCode::Cancelled, "calls came into each of its measurements");
+    return Diagnostic(ErrorCode::Cancelled, "calls of the model disturbed each of its measurements");
   }
   Result<std::string> difference(size_t candidate) override {
     TESSERA_TRY(inner_->prepare(candidate));
     if (!gate_.wait()) return stopped();
     auto out = inner_->difference(candidate);
-    (void)gate_.undisturbed(); // what is compared is the same whoever else runs
+    (void)gate_.undisturbed(); // other work on the device does not change results
     return out;
   }
 
@@ -81,7 +81,7 @@ bool TuningGate::wait() {
     calls_before_ = calls_.load();
     const double now = clock_->now(), quiet_until = last_end_.load() + idle_;
     double rest = std::max(next_ - now, quiet_until - now);
-    if (under_way_.load() > 0) rest = std::max(rest, idle_);
+    if (running_.load() > 0) rest = std::max(rest, idle_);
     if (rest <= 0) {
       opened_ = now;
       return clock_->rest(0);
@@ -112,13 +112,13 @@ BackgroundTuner::BackgroundTuner(CompileOptions compile, std::shared_ptr<TunedRe
     return std::unique_ptr<Measurer>(std::make_unique<GatedMeasurer>(std::move(measurer), gate_, options_.retries));
   };
   thread_ = std::thread([this] {
-    // Compiling leaves the processor to whoever else wants it. (Threads have priorities of their own on Linux.)
+    // Compilation runs at low priority. (On Linux each thread has its own.)
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
     auto worked = guarded("tuning in the background", [this]() -> Status {
       work();
       return {};
     });
-    if (!worked.ok()) log_error(worked.error()); // calls go on
+    if (!worked.ok()) log_error(worked.error()); // calls continue
     std::lock_guard lock(mutex_);
     working_ = false;
     stopped_ = true;
@@ -138,7 +138,7 @@ void BackgroundTuner::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void BackgroundTuner::settle() {
+void BackgroundTuner::wait_idle() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] {
     return stopped() || (!working_ && std::none_of(seen_.begin(), seen_.end(), [&](const auto& s) {
@@ -171,7 +171,7 @@ void BackgroundTuner::ended(const std::shared_ptr<const Executable>& ran, std::s
 void BackgroundTuner::work() {
   std::unique_lock lock(mutex_);
   while (!stopped()) {
-    // What was called most often first.
+    // The most frequently called first.
     Seen* next = nullptr;
     for (auto& [key, seen] : seen_)
       if (!seen.done && seen.calls >= options_.hot_calls && (!next || seen.calls > next->calls)) next = &seen;
@@ -182,7 +182,7 @@ void BackgroundTuner::work() {
       continue;
     }
     working_ = next->done = true;
-    const auto executable = next->executable; // held: its entry may go
+    const auto executable = next->executable; // keeps it alive: its entry may be erased
     const CallSizes sizes = next->sizes;
     lock.unlock();
     tune(*executable, sizes);
@@ -201,20 +201,20 @@ void BackgroundTuner::tune(const Executable& executable, const CallSizes& sizes)
   for (const Diagnostic& d : report->unwritten) log("a record was not written: " + d.str());
   for (const TunedKernel& k : report->kernels) {
     if (k.outcome == TunedKernel::Outcome::Tuned) log(k.name + ": " + measured_text(k.record) + " by " + k.schedule);
-    if (k.outcome == TunedKernel::Outcome::Left) log(k.name + " is left: " + k.note);
+    if (k.outcome == TunedKernel::Outcome::Left) log(k.name + " is not tuned: " + k.note);
     for (const std::string& why : k.rejected) log(k.name + ": " + why);
   }
-  if (stopped() || !knows_better(*compiled, *report)) return;
+  if (stopped() || !has_faster_schedules(*compiled, *report)) return;
   auto renewed = hooks_.renew(executable, compile_);
   if (!renewed.ok()) return log("the model keeps its kernels: " + renewed.error().str());
   ++renewals_;
-  // Its successor is what calls run from now on, and is counted by itself.
+  // Calls now run the new executable, which has its own count.
   std::lock_guard lock(mutex_);
   std::erase_if(seen_, [&](const auto& s) { return s.first.first == &executable; });
 }
 
-// Whether there are records that the code does not have, and was not made again for before.
-bool BackgroundTuner::knows_better(const Compiled& compiled, const TuneReport& report) {
+// True if a record exists that the compiled code does not use, and for which it was not compiled again before.
+bool BackgroundTuner::has_faster_schedules(const Compiled& compiled, const TuneReport& report) {
   bool better = false;
   for (const TunedKernel& k : report.kernels) {
     using Outcome = TunedKernel::Outcome;

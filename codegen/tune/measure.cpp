@@ -6,11 +6,11 @@
 namespace tessera {
 namespace {
 
-// What find() yields for every nest: one candidate, or nothing.
+// find() returns the same for every nest: one candidate, or nothing.
 class OnlyThis final : public TunedSchedules {
 public:
   OnlyThis() = default;
-  explicit OnlyThis(TunedSchedule t) : list_{std::move(t)} { list_[0].schedule.measured = "a candidate"; }
+  explicit OnlyThis(TunedSchedule t) : list_{std::move(t)} { list_[0].measured = "a candidate"; }
   std::vector<TunedSchedule> find(const Hash128&) const override { return list_; }
 
 private:
@@ -24,7 +24,7 @@ bool holds(const KernelLaunch& k, const CallSizes& sizes) {
   });
 }
 
-// A model that is kernel `index` of `code` at fixed sizes: what it reads are inputs, what it writes are outputs.
+// Makes kernel `index` of `code` a model at fixed sizes: buffers it reads are inputs, buffers it writes are outputs.
 class KernelModel {
 public:
   KernelModel(const MeasuredNest& what, const DeviceCode& code, const std::string& target)
@@ -62,7 +62,7 @@ public:
         chosen = a;
         break;
       }
-    // One whose programs wait needs another behind it, for where they do not fit.
+    // Cooperative blocks need a fallback kernel, for a grid that is not resident all at once.
     if (!chosen.team.is_const(0)) {
       all.alternatives = {std::move(chosen)};
       chosen = std::move(all);
@@ -80,7 +80,7 @@ private:
     TESSERA_ASSIGN(int64_t n, e.eval(what_.sizes));
     return SymExpr(n);
   }
-  // Of a launch all that is known, without conditions, and with its object.
+  // Evaluates the launch's expressions, drops its conditions and links its object.
   Status at_sizes(KernelLaunch& k, Executable& exe) const {
     k.conditions.clear();
     std::vector<SymExpr*> expressions{&k.grid, &k.work_per_program, &k.scratch_bytes, &k.counters, &k.boxes, &k.team};
@@ -99,7 +99,7 @@ private:
   const std::string& target_;
 };
 
-// One executable for each candidate, or why it has none.
+// One executable for each candidate, or the error of its compilation.
 class Models {
 public:
   using Model = Result<std::shared_ptr<const Executable>>;
@@ -111,7 +111,7 @@ public:
     m->target_ = m->backend_->target();
     m->made_.resize(what.candidates.size());
     m->registers_.assign(what.candidates.size(), -1);
-    m->only_.emplace_back(); // none for the rules' choice
+    m->only_.emplace_back(); // empty: the default schedule
     for (size_t c = 1; c < what.candidates.size(); ++c) m->only_.emplace_back(what.candidates[c].tuned);
     return m;
   }
@@ -122,7 +122,7 @@ public:
     for (size_t c = 0; c < only_.size(); ++c)
       if (registers_[c] = registers(all.reports[c]); c == 0 || !all.reports[c].tuned.empty())
         made_[c] = KernelModel(what_, all, target_).make(static_cast<int>(c));
-    return {}; // one that does not compile took all with it: they are made by themselves
+    return {}; // on an error of one candidate, get() compiles each separately
   }
   const Model& get(size_t c) {
     if (made_[c]) return *made_[c];
@@ -141,7 +141,7 @@ public:
   [[nodiscard]] int registers(size_t c) const { return registers_[c]; }
 
 private:
-  // Of the kernel that is launched first: the candidate's.
+  // Registers of the preferred alternative, which is the candidate.
   static int registers(const KernelReport& r) {
     return r.alternatives.empty() ? r.registers : r.alternatives.front().registers;
   }
@@ -161,7 +161,7 @@ private:
   std::string target_;
   std::vector<OnlyThis> only_;
   std::vector<std::optional<Model>> made_;
-  std::vector<int> registers_; // of a thread, by candidate
+  std::vector<int> registers_; // registers per thread, by candidate
 };
 
 class DeviceMeasurer final : public Measurer {
@@ -170,12 +170,12 @@ public:
                                                   const MeasureOptions& how) {
     auto m = std::make_unique<DeviceMeasurer>();
     TESSERA_ASSIGN(m->models_, Models::create(what, options));
-    if (!how.one_by_one) TESSERA_TRY(m->models_->make_all());
+    if (!how.compile_lazily) TESSERA_TRY(m->models_->make_all());
     const auto& first = m->models_->get(0);
     if (!first.ok()) return first.error();
     m->executors_.resize(what.candidates.size());
     const Executable& exe = **first;
-    TESSERA_TRY(fits(exe, how.max_bytes, "may be taken for measuring"));
+    TESSERA_TRY(fits(exe, how.max_bytes, "is the limit for measuring"));
     int64_t sets = 1;
     if (options.device == "cuda") {
       TESSERA_ASSIGN(m->watch_, cuda::Stopwatch::create());
@@ -186,9 +186,9 @@ public:
       m->pool_ = ThreadPool::create(options.threads);
     }
     m->sets_.resize(static_cast<size_t>(sets));
-    // Buffers come in the order of the kernel's parameters, loads by their value.
+    // Buffers stand in the order of the kernel's parameters, loads in the order of their values.
     for (size_t operand = 0; operand < what.nest.loads.size(); ++operand) {
-      TESSERA_ASSIGN(Tensor data, made_up(what, operand));
+      TESSERA_ASSIGN(Tensor data, random_input(what, operand));
       TESSERA_TRY(m->input(exe, operand, std::move(data), what));
     }
     for (const Binding& b : exe.outputs) {
@@ -235,7 +235,7 @@ public:
   }
 
 private:
-  // Inputs and outputs of one call on the GPU. Those of all sets hold the same.
+  // Inputs and outputs of one call on the GPU. All sets have the same contents.
   struct DeviceSet {
     std::map<std::string, DeviceTensor> inputs;
     std::vector<DeviceTensor> outputs;
@@ -256,9 +256,9 @@ private:
     return Diagnostic(ErrorCode::UnsupportedFeature, "its data are " + std::to_string(static_cast<int64_t>(bytes)) +
                                                          " bytes, and " + std::to_string(limit) + " " + what);
   }
-  // `operand` of the nest is the buffer that shows its value.
+  // Finds the buffer of the nest's `operand` and sets its contents.
   Status input(const Executable& exe, size_t operand, Tensor data, const MeasuredNest& what) {
-    std::vector<ValueId> seen; // the domain's buffers are the operands, each once
+    std::vector<ValueId> seen; // the domain has one buffer for each distinct operand
     for (size_t i = 0; i < what.nest.loads.size(); ++i)
       if (std::find(seen.begin(), seen.end(), what.nest.loads[i]) == seen.end()) seen.push_back(what.nest.loads[i]);
     auto at = std::find(seen.begin(), seen.end(), what.nest.loads[operand]) - seen.begin();
@@ -310,12 +310,12 @@ private:
 
   std::unique_ptr<Models> models_;
   std::vector<std::unique_ptr<Executor>> executors_; // by candidate
-  std::unique_ptr<cuda::Stopwatch> watch_;           // of a GPU
-  std::shared_ptr<ThreadPool> pool_;                 // of the host
-  std::map<std::string, Tensor> inputs_;             // of the host
+  std::unique_ptr<cuda::Stopwatch> watch_;           // GPU only
+  std::shared_ptr<ThreadPool> pool_;                 // host only
+  std::map<std::string, Tensor> inputs_;             // host only
   std::vector<Tensor> outputs_, expected_;
-  std::vector<DeviceSet> sets_; // of a GPU
-  size_t turn_ = 0;             // of the sets
+  std::vector<DeviceSet> sets_; // GPU only
+  size_t turn_ = 0;             // next set, modulo their number
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// Candidates of one nest, each compiled as a model of one kernel, and run on the device with data made up for it.
+// Measures candidates of one loop nest. Each is compiled as a model of one kernel and run with random inputs.
 #pragma once
 #include "codegen/device/backend.h"
 #include "codegen/schedule/candidates.h"
@@ -7,34 +7,34 @@
 
 namespace tessera {
 
-// What is to be measured. `graph` has the types of the nest's values; the nest reads nothing that it writes.
+// The nest to measure. `graph` has the types of its values; the nest reads nothing that it writes.
 struct MeasuredNest {
   std::string name;
   const Graph& graph;
   const LoopNest& nest;
   const CallSizes& sizes;
-  std::span<const Candidate> candidates; // the first one: what the rules choose
+  std::span<const Candidate> candidates; // the first one is the default schedule (the cost model's choice)
 };
 
 struct MeasureOptions {
-  bool one_by_one = false;       // each candidate is compiled when it is first prepared or run, and not all at once
-  int64_t max_bytes = INT64_MAX; // of a nest's inputs and outputs; on a GPU at most a quarter of what is free, too.
-                                 // Further sets of them, to be timed on in turn, stay within the same bounds
+  bool compile_lazily = false;   // each candidate is compiled when first prepared or run, instead of all at once
+  int64_t max_bytes = INT64_MAX; // of all sets of inputs and outputs; on a GPU also at most a quarter of the free
+                                 // memory
 };
 
-// On the GPU: between events, the level-2 cache overwritten before each run, on several sets of memory in turn
-// (cuda::memory_sets), whichever candidate runs. On the host: with its clock, nothing flushed. Results are compared
-// with those of the rules' choice: integers and booleans exactly, floats as reductions in another order may differ.
-// Errors: of compiling the rules' choice, those of opening the device, OutOfMemory; with `how.max_bytes`,
-// UnsupportedFeature for a nest that takes more. What `what` refers to outlives the measurer.
+// GPU: time between events; the L2 cache is overwritten before each run, and runs alternate between several sets of
+// buffers (cuda::memory_sets). Host: wall-clock time, caches are not flushed. Results are compared with those of the
+// default schedule: integers and booleans exactly, floats within the error of reordered reductions.
+// Errors: those of compiling the default schedule and of opening the device, OutOfMemory, and UnsupportedFeature for a
+// nest that needs more than `how.max_bytes`. The objects that `what` refers to must outlive the measurer.
 [[nodiscard]] Result<std::unique_ptr<Measurer>> make_measurer(const MeasuredNest& what, const CompileOptions& options,
                                                               const MeasureOptions& how = {});
 
-// What differs between two results of the same nest, or nothing: `a` and `b` are of one type and shape.
+// Describes the first difference of two results of the same type and shape; empty if they agree.
 [[nodiscard]] std::string difference(const Tensor& actual, const Tensor& expected);
 
-// Contents for an input of a nest: floats in [-0.5, 1.5), integers that index something within it, other integers and
-// booleans small. The same for the same operand.
-[[nodiscard]] Result<Tensor> made_up(const MeasuredNest& what, size_t operand);
+// Pseudorandom contents of a nest's input: floats in [-0.5, 1.5); integers that are indices within the indexed extent;
+// other integers and booleans 0 or 1. Deterministic per operand.
+[[nodiscard]] Result<Tensor> random_input(const MeasuredNest& what, size_t operand);
 
 } // namespace tessera

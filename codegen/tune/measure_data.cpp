@@ -1,4 +1,4 @@
-// Inputs of a nest that is measured, and comparing its results.
+// Random inputs of a measured loop nest, and comparison of its results.
 #include "codegen/tune/measure.h"
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kPattern = 65537; // elements before the data repeats: prime, so that rows differ
 
-// The least extent that an integer operand is an index into; nothing where it is none.
+// The least extent that an integer operand indexes; nothing if the operand is not an index.
 std::optional<int64_t> index_limit(const MeasuredNest& what, size_t operand) {
   const ScalarDag& dag = what.nest.dag;
   std::vector<char> from(static_cast<size_t>(dag.size())); // whether a node depends on the operand's elements
@@ -35,8 +35,8 @@ double tolerance(DType dtype) {
   }
 }
 
-// Between neighbours where a type's numbers lie closest, its subnormal ones: what rounding makes of nearly equal
-// numbers may differ by as much, however small they are. The number that all bits but the last one of are 0.
+// The smallest positive subnormal number of a type, the least distance of two neighbours: results that differ only by
+// rounding may differ by this much even near 0.
 double least_step(DType dtype) {
   auto one = Tensor::create(dtype, {1});
   if (!one.ok()) return 0;
@@ -47,7 +47,7 @@ double least_step(DType dtype) {
 
 } // namespace
 
-Result<Tensor> made_up(const MeasuredNest& what, size_t operand) {
+Result<Tensor> random_input(const MeasuredNest& what, size_t operand) {
   const TensorType& type = what.graph.type(what.nest.loads[operand]);
   Dims dims;
   for (const SymExpr& d : type.shape) {
@@ -76,7 +76,7 @@ Result<Tensor> made_up(const MeasuredNest& what, size_t operand) {
 std::string difference(const Tensor& actual, const Tensor& expected) {
   constexpr int64_t kChunk = 4096;
   const bool floats = is_float(expected.dtype());
-  double scale = 0; // of values, so that what cancels to nearly nothing is not held to its own size
+  double scale = 0; // mean magnitude, so that a difference of nearly equal numbers is compared relative to them
   const int64_t step = std::max<int64_t>(1, expected.count() / 4096);
   int64_t sampled = 0;
   for (int64_t i = 0; floats && i < expected.count(); i += step)

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// "model name" of Linux, which other systems do not tell.
+// The processor's "model name" on Linux; other systems do not report it.
 std::string processor() {
   auto cpuinfo = read_file("/proc/cpuinfo");
   std::istringstream in(cpuinfo.ok() ? *cpuinfo : "");

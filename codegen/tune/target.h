@@ -1,12 +1,11 @@
-// On what a compile runs and by what it is made, as records name it.
+// The device, driver and compiler of a compilation, as records name them.
 #pragma once
 #include "codegen/driver/compile.h"
 #include "codegen/tune/records.h"
 
 namespace tessera {
 
-// Nothing where the device is not known: code for a GPU that is not here and was not named
-// (CompileOptions::device_name).
+// Nothing if the device is unknown: code for a GPU that is absent and not named by CompileOptions::device_name.
 [[nodiscard]] std::optional<TunedTarget> tuned_target(const CompileOptions& options);
 
 } // namespace tessera

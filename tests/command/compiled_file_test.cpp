@@ -206,7 +206,7 @@ TEST_F(CompiledFile, ABadIndexIsShown) {
     Outcome o = expect(4, std::string("run ") + file + " --input ids=ids.npy",
                        {"index out of range [0, 11) of 'table' in n_rows\n",
                         "input 'ids' is 4711 at [1, 1]; it may be from -11 to 10"});
-    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 3 + 1) << o.err; // error, two notes, one on made-up inputs
+    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 3 + 1) << o.err; // error, two notes, one on random inputs
   }
   ids.set_i64(4, -11);
   ASSERT_TRUE(write_npy(path("ids.npy"), ids).ok());

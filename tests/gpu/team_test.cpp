@@ -1,7 +1,7 @@
 // Programs that meet, on the emulator: results as interpreted whatever the order of blocks, and what is found when the
 // meeting is missing.
 #include "codegen/emulate/emulator.h"
-#include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/choose_blocks.h"
 #include "codegen/tile/team.h"
 #include "tests/schedule/block_harness.h"
 #include <cmath>

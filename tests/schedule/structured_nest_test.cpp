@@ -1,6 +1,6 @@
 // Products, convolutions and pooling as loops: in every schedule, for hosts and for blocks of threads.
 #include "block_harness.h"
-#include "codegen/schedule/block_facts.h"
+#include "codegen/schedule/space.h"
 #include "graph/ops/op.h"
 
 namespace tessera::test {
@@ -82,11 +82,16 @@ TEST(StructuredNests, WindowsOfSeveralResults) {
     auto domain = make_domain(p.graph, p.nest);
     ASSERT_TRUE(domain.ok());
     const BlockFacts facts(p.graph, p.nest, *domain, device);
-    auto choices = window_choices(facts);
-    ASSERT_FALSE(choices.empty()) << w.x;
     const Sizes sizes = symbolic ? Sizes{{"n", 2}, {"h", 5}, {"v", 9}} : Sizes{{"n", 2}};
     std::unordered_map<uint64_t, int64_t> by;
     for (const auto& [name, value] : sizes) by[p.graph.env().find(name)->symbol_id()] = value;
+    auto sized = sized_facts(facts, by);
+    ASSERT_TRUE(sized.ok());
+    std::vector<Schedule> choices;
+    for_each_schedule(facts, *sized, by, true, [&](const Schedule& s, int64_t) {
+      if (s.kind == ScheduleKind::BlockWindow && s.tile.warps == 2) choices.push_back(s);
+    });
+    ASSERT_FALSE(choices.empty()) << w.x;
     std::map<std::string, Tensor> inputs;
     std::vector<Tensor> in_order;
     for (const auto& load : p.nest.loads) {
@@ -100,15 +105,17 @@ TEST(StructuredNests, WindowsOfSeveralResults) {
     auto expected = interpret(p.graph, p.nest, in_order, by);
     ASSERT_TRUE(expected.ok()) << expected.error().str();
     for (size_t i = 0; i < choices.size(); i += 3) {
-      BlockPlan& plan = choices[i].plan;
-      plan.rows = 4;
-      auto kernel = lower_block(p.graph, p.nest, *domain, plan, "window");
+      Schedule& schedule = choices[i];
+      schedule.tile.rows = 4;
+      const Legal l = legal(facts, schedule, std::vector<ExtentRange>(domain->axes.size()));
+      ASSERT_TRUE(l) << l.refusal;
+      auto kernel = lower_block(p.graph, p.nest, *domain, l, "window");
       ASSERT_TRUE(kernel.ok()) << kernel.error().str();
       auto actual = run_kernel(p, *kernel, inputs, sizes);
       Comparison same = compare(actual.at("y"), expected.value()[0], 0, 0); // small integers: exact
-      ASSERT_TRUE(same.same) << same.message << "\n" << plan.schedule.why << " of " << w.x;
-      masked += plan.outputs == 4 || plan.outputs == 7;
-      several += plan.outer_outputs > 1;
+      ASSERT_TRUE(same.same) << same.message << "\n" << print(schedule) << " of " << w.x;
+      masked += schedule.tile.outputs == 4 || schedule.tile.outputs == 7;
+      several += schedule.tile.outer_outputs > 1;
     }
   }
   EXPECT_GT(masked, 0u);
@@ -121,10 +128,16 @@ TEST(StructuredNests, LargeWindowsLoopOverTheirRows) {
       R"(graph @main(%x: f32[n, 32, 32, 8], %w: f32[8, 1, 31, 31]) -> (%y: f32[n, 32, 32, 8]) where n in [0, ?] {
   %y = conv(%x, %w) strides=[1, 1] pads_begin=[15, 15] pads_end=[15, 15] dilations=[1, 1] groups=8 channels_last=1 : f32[n, 32, 32, 8]
 })");
-  auto kernels = lower_blocks(p);
-  ASSERT_FALSE(kernels.empty());
-  EXPECT_EQ(kernels.back().schedule.kind, ScheduleKind::BlockWindow);
-  EXPECT_NE(tile::print(kernels.back().kernel).find("for %"), std::string::npos);
+  size_t windows = 0;
+  const Case c{std::move(p), {{"n", 1}}};
+  each_kernel(
+      c, gpu_with(), [](const Schedule& s) { return s.tile.taps > 0 && s.tile.warps == 2; },
+      [&](const Legal& l, const ScheduledKernel& kernel) {
+        ++windows;
+        EXPECT_EQ(l.schedule.tile.taps, 31);
+        EXPECT_NE(tile::print(kernel.kernel).find("for %"), std::string::npos);
+      });
+  EXPECT_GT(windows, 0u);
 }
 
 TEST(StructuredNests, Pooling) {

@@ -3,6 +3,7 @@
 #include "graph/support/file.h"
 #include <gtest/gtest.h>
 #include <random>
+#include <cmath>
 #include <set>
 
 namespace tessera::test {
@@ -57,7 +58,7 @@ TEST(Target, BrokenFilesAreOneErrorThatNamesFileFieldAndValues) {
       {"\"multiprocessors\": 132,", "", {"has no field 'multiprocessors'", "a whole number from 1 to 4096"}},
       {"\"multiprocessors\": 132",
        "\"multiprocessors\": 0",
-       {"target.published.multiprocessors is 0", "from 1 to 4096"}},
+       {"target.measured.multiprocessors is 0", "from 1 to 4096"}},
       {"\"multiprocessors\": 132", "\"multiprocessors\": 1.5", {"is 1.5", "a whole number"}},
       {"\"multiprocessors\": 132", "\"multiprocessors\": \"132\"", {"is \"132\"", "a whole number"}},
       {"\"multiprocessors\": 132", "\"multiprocessors\": [1]", {"is array", "a whole number"}},
@@ -66,7 +67,7 @@ TEST(Target, BrokenFilesAreOneErrorThatNamesFileFieldAndValues) {
       {"\"multiprocessors\": 132",
        "\"multiprocessors\": 132, \"multiprocessors\": 66",
        {"'multiprocessors' is given twice"}},
-      {"\"kernel_us\": 3.4", "\"kernel_us\": 1e300", {"kernel_us is 1e+300", "0.1 to 10000 (us)"}},
+      {"\"kernel_us\": 2.752", "\"kernel_us\": 1e300", {"kernel_us is 1e+300", "0.1 to 10000 (us)"}},
       {"\"shared_bytes\": 232448",
        "\"shared_bytes\": 233000",
        {"shared_bytes + reserved_shared_bytes is 234024", "at most multiprocessor_shared_bytes, 233472"}},
@@ -134,7 +135,7 @@ TEST(Target, TheGpusNameThenTheArchitectureChooses) {
       {gpu("", "sm_89"), "rtx4090", false},
       {gpu("", "sm_86"), "rtx4090", true},
       {gpu("NVIDIA B200", "sm_100", 148, 8e6), "h200", true},
-      {gpu("NVIDIA L4", "sm_89", 58, 0.3e6), "rtx4090", true},
+      {gpu("NVIDIA L4", "sm_89", 58, 0.3e6), "l40s", true},
       {gpu("NVIDIA GH200 480GB", "sm_90", 132, 3.9e6), "h100", true},
   };
   for (const Case& c : cases) {
@@ -147,17 +148,19 @@ TEST(Target, TheGpusNameThenTheArchitectureChooses) {
 }
 
 TEST(Target, AnUnknownGpuHasTheNearestFileScaled) {
-  DeviceFacts d = gpu("NVIDIA L4", "sm_89", 64, 0.504e6);
-  d.l2_bytes = 48 << 20;
+  DeviceFacts d = gpu("NVIDIA GeForce RTX 4070", "sm_89", 64, 0.504e6);
+  d.l2_bytes = 36 << 20;
   auto chosen = choose_target("", d);
   ASSERT_TRUE(chosen.ok());
-  const Target &t = chosen->target, &base = shipped_target("rtx4090");
+  const Target &t = chosen->target, &base = shipped_target(t.name);
+  EXPECT_EQ(base.arch, "sm_89");
+  const double size = 64.0 / base.multiprocessors, memory = 0.504e6 / base.memory_peak_bytes_per_us;
   EXPECT_EQ(t.multiprocessors, 64);
-  EXPECT_EQ(t.l2_bytes, 48 << 20);
-  EXPECT_DOUBLE_EQ(t.memory_bytes_per_us, base.memory_bytes_per_us / 2);
-  EXPECT_DOUBLE_EQ(t.l2_bytes_per_us, base.l2_bytes_per_us / 2);
-  EXPECT_EQ(t.saturating_bytes, base.saturating_bytes); // half of the bandwidth for half of the multiprocessors
-  EXPECT_EQ(chosen->why, "rtx4090, scaled to 64 multiprocessors, 504 GB/s of memory, 50 MB of L2");
+  EXPECT_EQ(t.l2_bytes, 36 << 20);
+  EXPECT_DOUBLE_EQ(t.memory_bytes_per_us, base.memory_bytes_per_us * memory);
+  EXPECT_DOUBLE_EQ(t.l2_bytes_per_us, base.l2_bytes_per_us * size);
+  EXPECT_EQ(t.saturating_bytes, std::llround(static_cast<double>(base.saturating_bytes) * memory / size));
+  EXPECT_EQ(chosen->why, t.name + ", scaled to 64 multiprocessors, 504 GB/s of memory, 37 MB of L2");
   EXPECT_NE(chosen->warning.find("tessera calibrate"), std::string::npos) << chosen->warning;
 }
 
@@ -177,7 +180,7 @@ TEST(Target, NamesAndFilesAreChosen) {
   auto unknown = choose_target("a10", gpu("", "sm_80"));
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.error().code, ErrorCode::Usage);
-  for (const char* part : {"no target is called 'a10'", "did you mean 'a100'?", "h200, h100, a100, rtx4090, avx512"})
+  for (const char* part : {"no target is called 'a10'", "did you mean 'a100'?", "h200, h100, a100, rtx4090, l40s, avx512"})
     EXPECT_NE(unknown.error().str().find(part), std::string::npos) << unknown.error().str();
   EXPECT_EQ(choose_target("avx512", gpu("", "sm_80")).error().code, ErrorCode::Usage);
   EXPECT_EQ(choose_target("nowhere/x.json", gpu("", "sm_80")).error().code, ErrorCode::FileError);

@@ -38,6 +38,7 @@ def arguments(argv):
     p.add_argument("--no-check", action="store_true", help="only time")
     p.add_argument("--no-time", action="store_true", help="only check")
     p.add_argument("--list", action="store_true", help="name the cases and end")
+    p.add_argument("--write", metavar="FOLDER", help="write the cases as ONNX models into this folder and end (a corpus for tessera tune --corpus)")
     p.add_argument("--library", help="libtessera.so.0 (default: of build/, or of the bundle)")
     p.add_argument("--json", metavar="FILE")
     p.add_argument("--markdown", metavar="FILE")
@@ -84,8 +85,13 @@ def main(argv=None):
         if a.list:
             print("\n".join(c.name for c in cases))
             return 0
+        if a.write:
+            os.makedirs(a.write, exist_ok=True)
+            for c in cases: c.save(os.path.join(a.write, c.name + ".onnx"))
+            print(f"{len(cases)} models are in {a.write}")
+            return 0
         machine = Machine(device, a.threads or cores(), a.library, torch, onnxruntime)
-    except (CaseError, TesseraError, RuntimeError) as e:
+    except (CaseError, TesseraError, RuntimeError, OSError) as e:
         print(f"error: {e}", file=sys.stderr)
         return 2
     if not cases:

@@ -261,7 +261,7 @@ void add_bench(CommandLine& line) {
   sub.option("--seconds", options->seconds, "measure for so long").range(0.0, 3600.0).show_default();
   sub.option("--warmup", options->warmup, "runs before measuring").range(1, 100000).show_default();
   sub.option("--min-runs", options->min_runs, "measured runs at least").range(1, 1000000).show_default();
-  sub.option("--seed", options->seed, "of made-up inputs").show_default();
+  sub.option("--seed", options->seed, "of random inputs").show_default();
   sub.flag("--no-cold", options->no_cold, "leave the start with an empty cache out");
   sub.flag("--profile", options->profile, "show each step's time and share of the copy bandwidth");
   sub.footer("Examples:\n"

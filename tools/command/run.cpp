@@ -275,7 +275,7 @@ void add_run(CommandLine& line) {
   sub.option("--norm-tolerance", options->norm_tolerance,
              "compare norms instead: |out - expected| / |expected| at most this")
       .positive();
-  sub.option("--seed", options->seed, "of made-up inputs").show_default();
+  sub.option("--seed", options->seed, "of random inputs").show_default();
   sub.flag("--poison", options->poison,
            "fill memory with NaN before each run, to find reads of what was never written");
   sub.flag("--profile", options->profile, "show the time of each step");

@@ -8,11 +8,12 @@ that of the fastest measured one."""
 import argparse, json, os, subprocess, sys, time
 import numpy as np
 
-COLUMNS = 8  # of predict.cpp: time, registers, memory, latency, issue, shared memory, resident blocks, blocks
+COLUMNS = 9  # of predict.cpp: time, registers, memory, latency, issue, shared memory, resident blocks, blocks, registers that a thread may have
+REGRET = 3   # weight of the regret beside the error of times
 BETA = 30    # of the soft choice that the loss uses: schedules within 1/BETA of the least time share it
 # Bounds of parameters, where others than a factor of 10 about the value in cost.h keep a term what it means.
-BOUNDS = dict(bandwidth=(0.88, 1.03), alone=(1.3, 3.5), cache=(0.5, 1.4), level2=(0.1, 1.2), chain=(0.5, 2.5), loop=(0.03, 2.5), ahead=(0.05, 1), again=(0.1, 1.2),
-              near=(0.01, 2), copied=(0.001, 0.5), tail=(0.2, 2), element=(1e-4, 0.01), q=(0.3, 8), overlap=(0.1, 10), spill=(0.05, 5), team=(0.25, 2.5), unhinted=(0.001, 0.3))
+BOUNDS = dict(bandwidth=(0.88, 1.03), alone=(1.3, 5), cache=(0.5, 2), level2=(0.1, 1.2), chain=(0.5, 2.5), loop=(0.03, 2.5), ahead=(0.05, 1), again=(0.1, 1.2),
+              near=(0.01, 4), copied=(0.001, 0.5), tail=(0.2, 2), element=(1e-4, 0.01), q=(0.3, 8), overlap=(0.1, 10), spill=(0.3, 8), registers_error=(0.05, 0.4), registers_free=(0.01, 0.9), team=(0.25, 4), unhinted=(0.001, 0.3))
 
 
 class Log:
@@ -33,8 +34,10 @@ class Log:
         self.length = np.diff(np.r_[self.begin, len(self.us)])
         best = np.minimum.reduceat(self.us[self.order], self.begin)
         self.relative = self.us[self.order] / np.repeat(best, self.length)
-        # Registers that the assembler gave without a bound.
-        self.unbound = np.array([c["min_blocks"] == 0 for c in self.config]) & (self.registers > 0) & (self.registers < 250)
+        # The assembler gave what the thread may have: it needs as many, or more.
+        most = self.predict(self.parameters)[:, 8]
+        self.told, self.full = self.registers > 0, self.registers >= most - 2
+        self.given = np.clip(self.registers, 16, most)
 
     def predict(self, parameters):
         self.process.stdin.write((" ".join(f"{k} {v}" for k, v in parameters.items()) + "\n").encode())
@@ -42,6 +45,11 @@ class Log:
         wanted = len(self.us) * COLUMNS * 8
         data = self.process.stdout.read(wanted)
         return np.frombuffer(data, dtype=np.float64).reshape(-1, COLUMNS)
+
+    def depends_on(self, name):
+        """Whether what was measured says anything about a parameter."""
+        other = {**self.parameters, name: 1.5 * self.parameters[name]}
+        return not np.array_equal(self.predict(self.parameters), self.predict(other))
 
     def each(self, values):
         return np.repeat(values, self.length)
@@ -57,8 +65,9 @@ class Log:
         sums = np.add.reduceat(weight, self.begin)
         mean = np.add.reduceat(weight * e, self.begin) / sums
         spread = np.add.reduceat(weight * np.minimum((e - 0.8 * self.each(mean)) ** 2, 1), self.begin) / sums
-        registers = np.mean(np.minimum(np.log(np.clip(q[self.unbound, 1], 16, 255) / self.registers[self.unbound]) ** 2, 0.5))
-        return np.mean(regret[nests]) + np.mean(spread[nests]) + 0.1 * np.mean(mean[nests] ** 2) + 0.1 * registers
+        e = np.log(q[:, 1] / self.given)
+        registers = np.mean(np.minimum(np.where(self.full, np.minimum(e, 0), e)[self.told] ** 2, 0.5))
+        return REGRET * np.mean(regret[nests]) + np.mean(spread[nests]) + 0.1 * np.mean(mean[nests] ** 2) + 0.1 * registers
 
     def regrets(self, predicted):
         out = {}
@@ -80,9 +89,10 @@ def clipped(parameters, start):
 def minimize(log, nests, seconds, seed=0):
     """Evolution of a normal distribution over the logarithms of the parameters (CMA-ES with a diagonal covariance matrix)."""
     start, rng = dict(log.parameters), np.random.default_rng(seed)
-    keys, n, count = list(start), len(start), 32
+    keys = [k for k in start if log.depends_on(k)]
+    n, count = len(keys), 32
     def loss(x):
-        p, penalty = clipped(dict(zip(keys, np.exp(x))), start)
+        p, penalty = clipped({**start, **dict(zip(keys, np.exp(x)))}, start)
         return log.loss(p, nests) + 0.003 * penalty
     mean, sigma, cov = np.log([start[k] for k in keys]), 0.15, np.ones(n)
     half = count // 2
@@ -105,7 +115,7 @@ def minimize(log, nests, seconds, seed=0):
         pc = (1 - cc) * pc + np.sqrt(cc * (2 - cc) * mu) * (mean - old) / sigma
         cov = (1 - c1 - cmu) * cov + c1 * pc ** 2 + cmu * (w @ ((x[order] - old) ** 2)) / sigma ** 2
         sigma = min(1.0, sigma * np.exp(cs / (1 + cs) * (np.linalg.norm(ps) / expected - 1)))
-    return clipped(dict(zip(keys, np.exp(best[1]))), start)[0]
+    return clipped({**start, **dict(zip(keys, np.exp(best[1])))}, start)[0]
 
 
 def report(log, parameters, families=None, worst=0):
@@ -121,7 +131,7 @@ def report(log, parameters, families=None, worst=0):
         for n in sorted(nests, key=lambda n: -regret[n])[:worst]:
             rows = np.where(log.nest == n)[0]
             for what, i in (("best", rows[np.argmin(log.us[rows])]), ("chosen", rows[np.argmin(q[rows, 0])])):
-                c = {k: v for k, v in log.config[i].items() if v not in (0, -1) and k not in ("taps", "outputs", "outer_outputs")}
+                c = log.config[i]
                 print(f"  {log.names[n]} {what}: {log.us[i]:.1f} us, predicted {q[i, 0]:.1f}, {int(log.registers[i])} registers, predicted {q[i, 1]:.0f}; {c}")
     return lines, regret
 
