@@ -42,7 +42,7 @@ struct BlockPlan {
   bool streaming = false;
   // Of a loop with several rounds: so many tiles of a program's share of the row stay in shared memory between rounds.
   int keep = 0;
-  // They are copied there, the copies of all of them under way at once (gpu_ahead.cpp), where loads are what is kept.
+  // They are copied there, the copies of all of them under way at once (gpu_pipeline.cpp), where loads are what is kept.
   // Of a row that ends with a tile all may be: then no tile is in registers.
   bool copied = false;
   // Programs that share a row, and each take every team-th tile of it: an expression over sizes, at least 1 where the

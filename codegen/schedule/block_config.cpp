@@ -25,8 +25,8 @@ bool is_block(ScheduleKind kind) {
 bool sound(const BlockPlan& p) {
   auto power = [](int64_t n) { return n >= 1 && std::has_single_bit(static_cast<uint64_t>(n)); };
   return power(p.rows) && power(p.columns) && power(p.warps) && p.warps <= 32 && p.turns >= 1 &&
-         p.turns <= tile::kMaxAhead && p.min_blocks >= 0 && p.min_blocks <= 32 && power(p.steps) && power(p.run) &&
-         power(p.shift) && p.reads <= tile::Caching::Leaving &&
+         p.turns <= tile::kMaxStages && p.min_blocks >= 0 && p.min_blocks <= 32 && power(p.steps) && power(p.run) &&
+         power(p.shift) && p.reads <= tile::Caching::EvictFirst &&
          int64_t{p.rows} * p.columns <= kMostElements * 32 * p.warps && p.outputs >= 1 && p.outer_outputs >= 1 &&
          p.taps >= 0 && p.taps <= WindowFacts::kMostTaps &&
          (p.taps == 0 || int64_t{p.outputs} * p.outer_outputs * p.columns <= kMostElements);

@@ -1,4 +1,4 @@
-// What a team is (tile/team.h), for the planners of rows and of columns: the rounds of a nest, the members of a plan's
+// What a team is (tile/cooperation.h), for the planners of rows and of columns: the rounds of a nest, the members of a plan's
 // teams, and what they keep. Private to the folder.
 #pragma once
 #include "codegen/schedule/block_facts.h"

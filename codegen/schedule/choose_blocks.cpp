@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-constexpr double kWorth = 1.10; // predicted time over another kernel's, from which on that is compiled as well
-constexpr size_t kMostKernels = 6;         // of a nest whose sizes are not known
+constexpr double kWorth = 1.10;    // predicted time over another kernel's, from which on that is compiled as well
+constexpr size_t kMostKernels = 6; // of a nest whose sizes are not known
 constexpr double kTypicalPoints = 8 << 20; // of a nest whose outer sizes are not known
 
 // Sizes that stand for a range of them.

@@ -68,8 +68,8 @@ V Part::inside(const std::vector<int>& shape) {
 tile::Caching Part::caching(const Access& a) const {
   if (!a.terms.empty() || d_.access_deps(a) != (uint64_t{1} << d_.axes.size()) - 1) return tile::Caching::Normal;
   if (c_.last_round == 0) return plan_.reads;
-  if (plan_.reads == tile::Caching::Lasting && c_.reading == c_.last_round) return tile::Caching::Leaving;
-  return plan_.reads == tile::Caching::Leaving && c_.reading < c_.last_round ? tile::Caching::Normal : plan_.reads;
+  if (plan_.reads == tile::Caching::EvictLast && c_.reading == c_.last_round) return tile::Caching::EvictFirst;
+  return plan_.reads == tile::Caching::EvictFirst && c_.reading < c_.last_round ? tile::Caching::Normal : plan_.reads;
 }
 
 } // namespace tessera::block

@@ -170,7 +170,7 @@ Values SharedRow::walk(const Stage& stage, const Fold& fold) {
         return tile_.body(stage, fold, Values(carried.begin(), carried.end()));
       });
     };
-    state = b_.for_loop(none, to, one, state, tile, std::min(plan_.keep, tile::kMaxAhead));
+    state = b_.for_loop(none, to, one, state, tile, std::min(plan_.keep, tile::kMaxStages));
   };
   auto kept_tiles = [&] {
     if (plan_.keep == 0) return;
