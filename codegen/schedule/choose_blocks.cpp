@@ -234,8 +234,8 @@ private:
   const bool online_;
   const CostModel model_;
   const ScheduleRecords* records_ = nullptr;
-  std::string signature_; // empty: there are no records
-  uint64_t narrow_ = 0;   // axes of which records count within a bucket alone
+  std::string signature_;          // empty: there are no records
+  uint64_t narrow_ = 0;            // axes of which records count within a bucket alone
   std::vector<SizedFacts> sized_;  // by cell
   std::vector<Choice> best_, any_; // likewise
 };

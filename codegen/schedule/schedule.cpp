@@ -11,7 +11,7 @@ constexpr std::string_view kNames[] = {"flat",       "row-loop",   "column-loop"
 template <class T>
 constexpr bool holds(int64_t value) {
   if constexpr (std::is_same_v<T, bool>) return value == 0 || value == 1;
-  if constexpr (std::is_enum_v<T>) return value >= 0 && value <= static_cast<int64_t>(tile::Caching::Leaving);
+  if constexpr (std::is_enum_v<T>) return value >= 0 && value <= static_cast<int64_t>(tile::Caching::EvictFirst);
   if constexpr (std::is_same_v<T, uint64_t>) return value >= 0;
   if constexpr (std::is_same_v<T, int>)
     return value >= std::numeric_limits<int>::min() && value <= std::numeric_limits<int>::max();

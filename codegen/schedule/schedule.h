@@ -143,8 +143,8 @@ struct ScheduledKernel {
   std::vector<std::vector<int>> may_overwrite;
   std::vector<SymExpr> sizes; // i64 parameters after the buffers, as expressions over graph symbols
   std::vector<Workspace> workspaces;
-  SymExpr counters = 0;     // i32 at which programs meet (tile/team.h), at rest before and after a launch
-  SymExpr boxes = 0;        // i32 through which they exchange numbers (tile/team.h), 0 before and after a launch
+  SymExpr counters = 0;     // i32 at which programs meet (tile/cooperation.h), at rest before and after a launch
+  SymExpr boxes = 0;        // i32 through which they exchange numbers (tile/cooperation.h), 0 before and after a launch
   SymExpr team = 0;         // so many neighbouring programs wait for each other; 0: none do
   SymExpr grid;             // programs
   SymExpr work_per_program; // elements, for grain size

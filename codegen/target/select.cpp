@@ -9,13 +9,13 @@
 namespace tessera {
 namespace {
 
-// Figures that differ by less are of the same device: drivers report clocks and caches a little otherwise than data
-// sheets do.
+// Relative difference below which figures are of the same device: drivers report clocks and caches slightly differently
+// from data sheets.
 constexpr double kSame = 0.06;
 
 bool differs(double reported, double known) { return reported > 0 && std::fabs(reported / known - 1) > kSame; }
 
-// 90 of "sm_90", "sm_90a"; 0 of anything else.
+// 90 for "sm_90" and "sm_90a"; 0 for other text.
 int capability(std::string_view arch) {
   return arch.starts_with("sm_") ? std::atoi(std::string(arch.substr(3)).c_str()) : 0;
 }
@@ -32,7 +32,7 @@ Diagnostic unknown_target(const std::string& wanted) {
   return std::move(d).note("known targets: " + list).note("the path of a target file holds a '/' or ends in .json");
 }
 
-// The shipped GPU by name; else by architecture; else the nearest architecture, a newer one for as much as an older.
+// The shipped GPU by name; else by architecture; else the nearest architecture, newer or older alike.
 const Target& nearest_gpu(const DeviceFacts& device) {
   const Target* best = nullptr;
   auto distance = [&](const Target& t) {

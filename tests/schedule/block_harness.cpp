@@ -79,7 +79,7 @@ std::vector<ScheduledKernel> lower_blocks(const Problem& p, const LoweringOption
   if (!kernels.ok()) return {};
   EXPECT_FALSE(kernels->empty());
   EXPECT_TRUE(kernels->back().conditions.empty());
-  EXPECT_FALSE(tile::has_meetings(kernels->back().kernel));
+  EXPECT_FALSE(tile::needs_cooperative_launch(kernels->back().kernel));
   for (const ScheduledKernel& k : *kernels) {
     check(k);
     EXPECT_EQ(k.buffers, kernels->back().buffers);
