@@ -55,6 +55,7 @@ enum class ScheduleKind : uint8_t {
   X(bool, loop, false)                /* GPU: each stage loops over tiles of the row; else the tile holds it whole */  \
   X(int, rows_in_flight, 1)           /* GPU: tiles of rows that a block computes in turn, all loads in flight */      \
   X(int, num_stages, 1)               /* GPU: 2: software pipelining, a tile is loaded while another is computed */    \
+  X(bool, serpentine, true)           /* GPU: every second loop of one stage goes from the last tile to the first */   \
   X(int, fold_steps, 1)               /* GPU: segments of `contiguous` elements a thread folds before accumulators */  \
   X(bool, online, false)              /* of loops: sums are folded with the reductions they depend on (online.h) */    \
   X(int64_t, chunk, 0)                /* host, online: elements folded at a time, a multiple of the full tile */       \
