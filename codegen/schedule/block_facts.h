@@ -69,6 +69,8 @@ public:
   [[nodiscard]] Placement row_placement() const;
   // Bytes of shared memory that each of so many blocks on a multiprocessor has, beside what its warps `exchange`.
   static constexpr int64_t kExchangeBytes = 1 << 10; // usually
+  // Shared memory that a block has for exchanges beside what is resident there (codegen/llvm/gpu_hazards.h).
+  static constexpr int64_t kMostExchangeBytes = 96 << 10;
   [[nodiscard]] int64_t shared_room(int64_t blocks, int64_t exchange = kExchangeBytes) const;
   // Tiles of so many elements, of each of which later rounds need `bytes`, that fit there.
   [[nodiscard]] int64_t tiles_in_shared(int64_t elements, int64_t bytes, int64_t blocks,

@@ -107,7 +107,7 @@ private:
       if (!n.ok()) return std::nullopt;
       extents.push_back(*n);
     }
-    Cell cell{sizes, ranges_of(f_, extents)};
+    Cell cell{sizes, ranges_of(f_, extents, sizes)};
     for (size_t i = 0; t && i < extents.size(); ++i) {
       const int64_t n = extents[i];
       ExtentRange& range = cell.extents[i];
