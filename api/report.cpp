@@ -218,12 +218,12 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
     bool has_code = kernel || own || (library && g.call.epilogue_nest);
     if (has_code && kernel_index < c.report.kernels.size()) {
       const auto& k = c.report.kernels[kernel_index++];
-      auto described = [](const Schedule& s) {
-        return Json{{"kind", name(s.kind)}, {"config", s.config}, {"why", s.why}};
+      auto described = [](const Schedule& s, const std::string& why) {
+        return Json{{"kind", name(s.kind)}, {"config", fields(s)}, {"why", why}};
       };
-      out[kernel || own ? "schedule" : "epilogue_schedule"] = described(k.schedule);
+      out[kernel || own ? "schedule" : "epilogue_schedule"] = described(k.schedule, k.why);
       for (const auto& a : k.alternatives) {
-        Json before = described(a.schedule);
+        Json before = described(a.schedule, a.why);
         before["when"] = a.when;
         out[kernel || own ? "schedules_before" : "epilogue_schedules_before"].push_back(std::move(before));
       }

@@ -205,10 +205,10 @@ bool BlockFacts::one_pass() const {
     if (own.live[i] && own.stage[i] > 1) return false;
   return true;
 }
-AxisGroups BlockFacts::row_groups() const {
-  AxisGroups g;
-  for (size_t i = 0; i < d.axes.size(); ++i) (is_row(i) ? g.columns : g.rows).push_back(i);
-  return g;
+Placement BlockFacts::row_placement() const {
+  Placement p;
+  for (size_t i = 0; i < d.axes.size(); ++i) (is_row(i) ? p.column_axes : p.row_axes) |= uint64_t{1} << i;
+  return p;
 }
 int64_t BlockFacts::shared_room(int64_t blocks, int64_t exchange) const {
   return (device.shared_bytes + device.reserved_shared_bytes) / blocks - device.reserved_shared_bytes - exchange;
@@ -260,19 +260,26 @@ tile::Caching BlockFacts::reads(bool again) const {
   return dead ? tile::Caching::EvictFirst : tile::Caching::NoAllocate;
 }
 
-BlockPlan BlockFacts::plan(ScheduleKind kind, int64_t rows, int64_t columns, int64_t warps) {
-  BlockPlan p;
-  p.schedule.kind = kind;
-  p.rows = static_cast<int>(rows);
-  p.columns = static_cast<int>(columns);
-  p.warps = static_cast<int>(std::clamp<int64_t>(warps, 1, 32));
-  return p;
+Schedule BlockFacts::schedule(ScheduleKind kind, int64_t rows, int64_t columns, int64_t warps) {
+  Schedule s;
+  s.kind = kind;
+  s.tile.rows = static_cast<int>(rows);
+  s.tile.columns = static_cast<int>(columns);
+  s.tile.warps = static_cast<int>(std::clamp<int64_t>(warps, 1, 32));
+  return s;
 }
-std::string BlockFacts::sizes(const BlockPlan& p) {
-  int64_t elements = int64_t{p.rows} * p.columns, threads = int64_t{32} * p.warps;
-  return "tile [" + std::to_string(p.rows) + ", " + std::to_string(p.columns) + "] on " + std::to_string(p.warps) +
-         (p.warps == 1 ? " warp, " : " warps, ") + std::to_string(std::max<int64_t>(1, elements / threads)) +
+std::string BlockFacts::sizes(const Schedule& s) {
+  const TileShape& t = s.tile;
+  int64_t elements = int64_t{t.rows} * t.columns, threads = int64_t{32} * t.warps;
+  return "tile [" + std::to_string(t.rows) + ", " + std::to_string(t.columns) + "] on " + std::to_string(t.warps) +
+         (t.warps == 1 ? " warp, " : " warps, ") + std::to_string(std::max<int64_t>(1, elements / threads)) +
          " elements a thread";
+}
+
+int peel_access(const Schedule& s) {
+  const bool walks = s.traversal.loop || s.kind == ScheduleKind::BlockTeam;
+  return s.tile.contiguous > 1 && walks ? std::min(s.tile.contiguous, s.access.alignment_peel)
+                                        : s.access.alignment_peel;
 }
 
 } // namespace tessera

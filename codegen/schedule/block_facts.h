@@ -1,7 +1,7 @@
 // What the choice of a block's tile is made from: the streams of a nest, how much each moves, and what is known or
 // guessed of sizes. Private to the folder.
 #pragma once
-#include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/block_space.h"
 #include "codegen/schedule/kept.h"
 #include <algorithm>
 
@@ -66,7 +66,7 @@ public:
   // Whether one loop yields everything, so that nothing need be kept.
   [[nodiscard]] bool one_pass() const;
   // The row's axes as columns, all others as rows.
-  [[nodiscard]] AxisGroups row_groups() const;
+  [[nodiscard]] Placement row_placement() const;
   // Bytes of shared memory that each of so many blocks on a multiprocessor has, beside what its warps `exchange`.
   static constexpr int64_t kExchangeBytes = 1 << 10; // usually
   [[nodiscard]] int64_t shared_room(int64_t blocks, int64_t exchange = kExchangeBytes) const;
@@ -79,14 +79,14 @@ public:
   [[nodiscard]] bool keeps_stream(bool online) const;
   // Registers of accumulators, in f32, per element of the tile.
   [[nodiscard]] int accumulators() const;
-  // What caches are told of the loads of BlockPlan::reads, all of them whole accesses. `again`: a program reads some of
+  // What caches are told of loads, all of them whole accesses. `again`: a program reads some of
   // it more than once.
   [[nodiscard]] tile::Caching reads(bool again) const;
 
-  // A plan without axes; `warps` is brought into its bounds.
-  [[nodiscard]] static BlockPlan plan(ScheduleKind kind, int64_t rows, int64_t columns, int64_t warps);
+  // Without a placement; `warps` is brought into its bounds.
+  [[nodiscard]] static Schedule schedule(ScheduleKind kind, int64_t rows, int64_t columns, int64_t warps);
   // "tile [8, 256] on 8 warps, 8 elements a thread"
-  [[nodiscard]] static std::string sizes(const BlockPlan& plan);
+  [[nodiscard]] static std::string sizes(const Schedule& schedule);
 
 private:
   // Elements of a row that follow each other in all large streams: the extents of its inner axes.
@@ -109,7 +109,10 @@ private:
 [[nodiscard]] std::optional<SymExpr> staged_pitch(const Domain& domain, const Access& access, size_t along,
                                                   size_t across);
 
-// The shift (BlockPlan) of rows of elements as usual: 1 where they all start at whole accesses, or have several axes.
+// Of misaligned rows: where a thread's accesses may begin in the tile. alignment_peel may be several of them.
+[[nodiscard]] int peel_access(const Schedule& schedule);
+
+// The alignment peel of rows of elements as usual: 1 where they all start at whole accesses, or have several axes.
 // Rows of several tiles begin at lines, so that no two tiles of a row share one.
 [[nodiscard]] int row_shift(const BlockFacts& facts, bool several_tiles);
 
@@ -119,29 +122,5 @@ private:
 // Of a tile of so many elements with columns along axis `along`: shared memory that its block needs to exchange values,
 // much where large streams are contiguous along another axis, so that the tile changes threads.
 [[nodiscard]] int64_t exchange_bytes(const BlockFacts& facts, int64_t elements, size_t along);
-// Teams of columns: blocks of `threads`, of which `resident` are to be on a multiprocessor, with tiles of `columns` and
-// `each` elements a thread. Members that wait read what at most `partials` places of the workspace have.
-struct ColumnTeam {
-  int64_t threads, each, columns, resident, partials;
-};
-[[nodiscard]] BlockPlan column_team(const BlockFacts& facts, const AxisGroups& groups, const ColumnTeam& team,
-                                    bool online);
-[[nodiscard]] SymExpr column_teams(const BlockFacts& facts, const BlockPlan& plan); // how many
-// Teams of rows: blocks of `threads`, of which `resident` are to be on a multiprocessor (0: as it comes), with `each`
-// elements a thread.
-struct RowTeam {
-  int64_t threads, each, resident;
-  int64_t programs; // what all teams together have at most; 0: as many for each row as hold it
-  int64_t members;  // what a team has at most, where sizes are not known
-  int shift;        // as BlockPlan's
-  bool loop;        // or a tile each
-  bool vectors;     // rows, or with a shift their tiles, begin at whole accesses
-};
-[[nodiscard]] BlockPlan row_team(const BlockFacts& facts, const RowTeam& team, bool online);
-// The members of a plan's teams, and whether they wait, from its tile, its shift, the tiles that it keeps, and its
-// programs.
-void share_team(const BlockFacts& facts, BlockPlan& plan, bool online);
-// How many places of the workspace a member that waits has registers for.
-[[nodiscard]] int64_t most_partials(const BlockFacts& facts, int64_t threads, bool online);
 
 } // namespace tessera

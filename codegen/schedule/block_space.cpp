@@ -104,4 +104,24 @@ void split_axis(const LoopNest& nest, Domain& domain, size_t axis, int64_t by) {
   find_dependences(nest, domain);
 }
 
+uint64_t axis_bits(std::span<const size_t> axes) {
+  uint64_t set = 0;
+  for (size_t a : axes) set |= uint64_t{1} << a;
+  return set;
+}
+
+AxisGroups axis_groups(const Placement& p, size_t axes, int contiguous_axis, uint64_t row_mask) {
+  const bool splits = p.split_axis >= 0;
+  AxisGroups g;
+  for (size_t i = 0; i < axes + (splits ? 1 : 0); ++i)
+    (p.row_axes >> i & 1 ? g.rows : p.column_axes >> i & 1 ? g.columns : g.points).push_back(i);
+  for (std::vector<size_t>* group : {&g.rows, &g.columns}) {
+    auto last = std::find(group->begin(), group->end(), static_cast<size_t>(std::max(0, contiguous_axis)));
+    if (last == group->end()) continue;
+    const size_t axis = *last - (splits && *last > static_cast<size_t>(p.split_axis) ? 1 : 0);
+    if (!(row_mask >> axis & 1)) std::rotate(last, last + 1, group->end());
+  }
+  return g;
+}
+
 } // namespace tessera

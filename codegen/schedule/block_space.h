@@ -13,12 +13,18 @@
 // floordiv(c, h*s*t)*s*t + mod(c, s*t): two divisions, not three, and s, t stay together.
 #pragma once
 #include "codegen/schedule/domain.h"
+#include "codegen/schedule/schedule.h"
+#include <span>
 
 namespace tessera {
 
 struct AxisGroups {
   std::vector<size_t> points, rows, columns; // positions in Domain::axes; row-major, the last one fastest
 };
+// Of a placement over a domain of `axes` axes: row-major within a group, but the contiguous axis last, along which
+// neighbours in memory lie. Positions are those after split_axis is split.
+[[nodiscard]] AxisGroups axis_groups(const Placement& placement, size_t axes, int contiguous_axis, uint64_t row_mask);
+[[nodiscard]] uint64_t axis_bits(std::span<const size_t> axes);
 
 struct BlockSpace {
   Domain domain;                         // offsets and deps over the new axes; at most three

@@ -1,6 +1,6 @@
 #include "codegen/schedule/candidates.h"
-#include "codegen/schedule/block_config.h"
 #include "codegen/schedule/choose.h"
+#include "codegen/schedule/choose_blocks.h"
 #include "codegen/schedule/space.h"
 #include <algorithm>
 #include <cmath>
@@ -11,30 +11,12 @@
 namespace tessera {
 namespace {
 
-bool holds(const SizeCondition& c, const CallSizes& sizes) {
-  auto v = c.value.eval(sizes);
-  return v.ok() && *v >= c.min && *v <= c.max && *v % c.multiple_of == 0;
-}
-
-// What an axis that nothing is contiguous along is divisible by does not matter.
-ExtentRange range_of(const BlockFacts& f, const SizedFacts& sized, size_t axis) {
-  const int64_t n = sized.extents[axis];
-  if (f.constant(f.extent(axis))) return {n, n, 1};
-  ExtentRange r = bucket_of(n);
-  auto along = [&](const Stream& s) { return f.contiguous(s, axis); };
-  if (std::none_of(f.streams.begin(), f.streams.end(), along)) r.multiple_of = 1;
-  return r;
-}
-
 // A schedule as a record for these sizes, if it is right there.
 std::optional<TunedSchedule> usable(const BlockFacts& f, const SizedFacts& sized, const CallSizes& sizes,
                                     const Schedule& schedule) {
-  TunedSchedule t{schedule, {}};
-  for (size_t i = 0; i < sized.extents.size(); ++i) t.extents.push_back(range_of(f, sized, i));
-  auto plan = tuned_plan(f, t);
-  const bool fits = plan && std::all_of(plan->conditions.begin(), plan->conditions.end(),
-                                        [&](const SizeCondition& c) { return holds(c, sizes); });
-  return fits ? std::optional(std::move(t)) : std::nullopt;
+  TunedSchedule t{schedule, ranges_of(f, sized.extents), ""};
+  const Legal l = legal(f, schedule, t.extents);
+  return l && holds(l.conditions, sizes) ? std::optional(std::move(t)) : std::nullopt;
 }
 
 struct Offered {
@@ -51,41 +33,33 @@ Result<std::vector<Candidate>> block_candidates(const Graph& graph, const LoopNe
   auto sized = sized_facts(facts, sizes);
   if (!sized.ok()) return std::vector<Candidate>{};
   std::vector<Candidate> out;
-  for (const BlockPlan& plan : plan_blocks(graph, nest, domain, device, {}))
-    if (std::all_of(plan.conditions.begin(), plan.conditions.end(), [&](const auto& c) { return holds(c, sizes); })) {
-      TunedSchedule t{plan.schedule, {}};
-      t.schedule.config.erase("exact_division");
-      for (size_t i = 0; i < sized->extents.size(); ++i) t.extents.push_back(range_of(facts, *sized, i));
-      out.push_back({std::move(t), 0});
+  for (const BlockChoice& choice : choose_blocks(facts))
+    if (holds(choice.legal.conditions, sizes)) {
+      out.push_back({{choice.legal.schedule, ranges_of(facts, sized->extents), ""}, 0});
       break;
     }
   if (out.empty()) return out;
-  std::set<std::pair<ScheduleKind, std::map<std::string, int64_t>>> seen;
-  seen.insert({out[0].tuned.schedule.kind, out[0].tuned.schedule.config});
+  std::set<Schedule> seen{out[0].tuned.schedule};
   std::vector<Offered> all;
   const CostModel model;
-  auto offer = [&](const BlockPlan& plan, int64_t members) {
-    const Cost c = cost(*sized, plan, members, device, model);
-    if (c.registers > 1.3 * c.most) return;
-    BlockPlan p = plan;
-    p.schedule.why = BlockFacts::sizes(p);
-    write_config(p);
-    if (seen.insert({p.schedule.kind, p.schedule.config}).second) all.push_back({p.schedule, c.us});
+  auto offer = [&](const Schedule& schedule, int64_t blocks_per_row) {
+    const Cost c = cost(*sized, schedule, blocks_per_row, device, model);
+    if (c.registers <= 1.3 * c.most && seen.insert(schedule).second) all.push_back({schedule, c.us});
   };
   for_each_schedule(facts, *sized, sizes, true, offer);
   std::stable_sort(all.begin(), all.end(), [](const Offered& a, const Offered& b) { return a.us < b.us; });
-  std::map<std::tuple<ScheduleKind, int64_t, int64_t, int64_t, int64_t, int64_t, bool>, int> alike;
+  std::map<std::tuple<ScheduleKind, int, int, int, bool, int, bool>, int> alike;
   std::vector<char> taken(all.size());
   auto take = [&](size_t i) {
     taken[i] = 1;
     if (auto t = usable(facts, *sized, sizes, all[i].schedule)) out.push_back({std::move(*t), all[i].us});
   };
   for (size_t i = 0; i < all.size() && out.size() < options.most; ++i) {
-    auto& c = all[i].schedule.config;
+    const Schedule& s = all[i].schedule;
     if (all[i].us > kHopeless * all[0].us) break;
     // Of those that differ in resident blocks alone a few are enough.
-    if (++alike[{all[i].schedule.kind, c["rows"], c["columns"], c["warps"], c["loop"], c["keep"], c["programs"] > 0}] <=
-        3)
+    if (++alike[{s.kind, s.tile.rows, s.tile.columns, s.tile.warps, s.traversal.loop, s.residency.cached_tiles,
+                 s.cooperation.max_blocks > 0}] <= 3)
       take(i);
   }
   std::mt19937_64 random(options.seed);
@@ -107,27 +81,29 @@ std::vector<Candidate> host_candidates(const Graph& graph, const LoopNest& nest,
     extents.push_back({*n, *n, 1});
   }
   std::vector<Candidate> out;
-  std::set<std::map<std::string, int64_t>> seen;
-  auto add = [&](Schedule s) {
-    if (out.size() < most && seen.insert(s.config).second) out.push_back({{std::move(s), extents}, 0});
+  std::set<Schedule> seen;
+  auto add = [&](const Schedule& s) {
+    if (out.size() < most && seen.insert(s).second) out.push_back({{s, extents, ""}, 0});
   };
-  const Schedule base = choose_for(graph, nest, domain, device);
+  const Schedule base = choose_for(graph, nest, domain, device).schedule;
   add(base);
-  auto vary = [&](const Schedule& from, const char* name, std::initializer_list<double> factors) {
+  auto vary = [&](const Schedule& from, auto number, std::initializer_list<double> factors) {
     for (double factor : factors) {
       Schedule s = from;
-      auto n = static_cast<int64_t>(std::lround(static_cast<double>(from.config.at(name)) * factor));
-      s.config[name] = n;
-      if (n >= 1 && (name != std::string_view("vector") || n <= 64) && (name != std::string_view("unroll") || n <= 16))
-        add(std::move(s));
+      auto& n = number(s);
+      n = static_cast<std::decay_t<decltype(n)>>(std::lround(static_cast<double>(n) * factor));
+      if (n >= 1 && s.tile.vector <= 64 && s.tile.unroll <= 16) add(s);
     }
   };
-  if (base.config.at("axis") < 0) return {};
-  vary(base, "unroll", {0.25, 0.5, 2, 4});
-  vary(base, "program_bytes", {0.25, 4, 16});
-  vary(base, "vector", {0.5, 2});
+  auto vector = [](Schedule& s) -> int& { return s.tile.vector; };
+  auto unroll = [](Schedule& s) -> int& { return s.tile.unroll; };
+  auto bytes = [](Schedule& s) -> int64_t& { return s.traversal.program_bytes; };
+  if (base.placement.axis < 0) return {};
+  vary(base, unroll, {0.25, 0.5, 2, 4});
+  vary(base, bytes, {0.25, 4, 16});
+  vary(base, vector, {0.5, 2});
   const std::vector<Candidate> singles = out;
-  for (size_t i = 1; i < singles.size(); ++i) vary(singles[i].tuned.schedule, "program_bytes", {0.25, 4});
+  for (size_t i = 1; i < singles.size(); ++i) vary(singles[i].tuned.schedule, bytes, {0.25, 4});
   return out;
 }
 

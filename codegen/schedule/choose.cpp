@@ -1,5 +1,4 @@
-// The analytic choice: which axis the tile runs along, how wide, how much a program takes. Instant; a tuner may replace
-// the numbers in Schedule::config.
+// The analytic choice: which axis the tile runs along, how wide, how much a program takes.
 #include "codegen/schedule/choose.h"
 #include "codegen/schedule/lower/fold.h"
 #include "codegen/schedule/lower/lowering.h"
@@ -21,7 +20,7 @@ public:
   Chooser(const Graph& graph, const LoopNest& nest, const Domain& d, const Target& device)
       : graph_(graph), nest_(nest), d_(d), device_(device) {}
 
-  Schedule run() {
+  HostChoice run() {
     Schedule s;
     int vector = std::max(1, std::min(64, device_.vector_bytes / element_bytes()));
     int best = -1, strided = 0;
@@ -51,27 +50,25 @@ public:
     }
     if (int cross = s.kind == ScheduleKind::Flat && best >= 0 ? crossing(static_cast<size_t>(best)) : -1; cross >= 0) {
       s.kind = ScheduleKind::Tiled2D;
-      s.config["cross"] = cross;
+      s.placement.cross_axis = cross;
       constexpr int kLaneBytes = 4; // of host code's vectors, llvm/emit.h
       const bool vectors = vector > 1 && vector * kLaneBytes == device_.vector_bytes;
-      s.config["square"] = vectors && squares_fit(nest_, d_) ? vector : 1;
+      s.tile.square = vectors && squares_fit(nest_, d_) ? vector : 1;
     }
-    s.config["axis"] = best;
-    s.config["vector"] = vector;
-    s.config["unroll"] = unroll;
-    s.config["program_bytes"] = dear() ? 16 << 10 : 64 << 10;
-    s.config["prefetch_bytes"] = std::max<int64_t>(32 << 10, device_.l2_bytes / 8);
+    s.placement.axis = best;
+    s.tile.vector = vector;
+    s.tile.unroll = unroll;
+    s.traversal.program_bytes = dear() ? 16 << 10 : 64 << 10;
+    s.traversal.prefetch_bytes = std::max<int64_t>(32 << 10, device_.l2_bytes / 8);
     const bool cached = extent_guess(d_.row_count()) * element_bytes() <= device_.l2_bytes / 2;
     // A longer row would go to memory twice.
-    s.config["keep_in_output"] = cached;
+    s.residency.cache_in_output = cached;
     if (s.kind == ScheduleKind::RowLoop && !cached && folds_online())
-      s.config["online"] = std::max<int64_t>(lanes, kChunk);
+      s.traversal.online = true, s.traversal.chunk = std::max<int64_t>(lanes, kChunk);
     if (s.kind == ScheduleKind::RowLoop || s.kind == ScheduleKind::ColumnLoop) split(s, lanes, cached);
     // Where a point is dear, few of them are under way at a time, and each would wait for memory.
-    if (s.kind == ScheduleKind::ColumnLoop) s.config["prefetch_points"] = dear() ? 8 : 0;
-    s.config["exact_division"] = 0;
-    explain(s, best, lanes, strided);
-    return s;
+    if (s.kind == ScheduleKind::ColumnLoop) s.traversal.prefetch_points = dear() ? 8 : 0;
+    return {s, explain(s, best, lanes, strided), ""};
   }
 
 private:
@@ -169,7 +166,7 @@ private:
     Domain own = d_;
     if (rows && !cached) (void)find_online(nest_, own); // as the schedule folds
     if (splits(nest_, own, s.kind))
-      s.config["split"] = int64_t{1} << (std::bit_width(static_cast<uint64_t>(parts)) - 1);
+      s.cooperation.programs_per_row = 1 << (std::bit_width(static_cast<uint64_t>(parts)) - 1);
   }
 
   bool folds_online() const {
@@ -210,27 +207,24 @@ private:
     return static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, registers / std::max(1, numbers)))));
   }
 
-  void explain(Schedule& s, int axis, int64_t lanes, int strided) const {
-    if (axis < 0) {
-      s.why = "a single point: scalars";
-      return;
-    }
+  [[nodiscard]] std::string explain(const Schedule& s, int axis, int64_t lanes, int strided) const {
+    if (axis < 0) return "a single point: scalars";
     const Axis& a = d_.axes[static_cast<size_t>(axis)];
-    s.why = "tiles of " + std::to_string(lanes) + " along an axis of " + d_.env.simplify(a.extent).str();
-    if (s.kind == ScheduleKind::RowLoop) s.why = "row of " + d_.env.simplify(d_.row_count()).str() + "; " + s.why;
-    if (s.kind == ScheduleKind::ColumnLoop) s.why = "the row is not contiguous, an outer axis is; " + s.why;
+    std::string why = "tiles of " + std::to_string(lanes) + " along an axis of " + d_.env.simplify(a.extent).str();
+    if (s.kind == ScheduleKind::RowLoop) why = "row of " + d_.env.simplify(d_.row_count()).str() + "; " + why;
+    if (s.kind == ScheduleKind::ColumnLoop) why = "the row is not contiguous, an outer axis is; " + why;
     if (s.kind == ScheduleKind::Tiled2D)
-      s.why += ", in blocks along an axis of " +
-               d_.env.simplify(d_.axes[static_cast<size_t>(s.config["cross"])].extent).str() +
-               " on which a transposed operand is contiguous";
-    if (const int64_t chunk = setting(s, "online", 0); chunk > 0)
-      s.why += "; longer than the cache: sums are folded with what they depend on, " + std::to_string(chunk) +
-               " elements at a time";
-    if (const int64_t parts = setting(s, "split", 1); parts > 1)
-      s.why += "; shared by " + std::to_string(parts) + " programs, the last one folds what they found";
+      why += ", in blocks along an axis of " +
+             d_.env.simplify(d_.axes[static_cast<size_t>(s.placement.cross_axis)].extent).str() +
+             " on which a transposed operand is contiguous";
+    if (const int64_t chunk = s.traversal.chunk; chunk > 0)
+      why += "; longer than the cache: sums are folded with what they depend on, " + std::to_string(chunk) +
+             " elements at a time";
+    if (const int64_t parts = s.cooperation.programs_per_row; parts > 1)
+      why += "; shared by " + std::to_string(parts) + " programs, the last one folds what they found";
     if (strided)
-      s.why +=
-          "; " + std::to_string(strided) + (strided == 1 ? " access is" : " accesses are") + " strided or gathered";
+      why += "; " + std::to_string(strided) + (strided == 1 ? " access is" : " accesses are") + " strided or gathered";
+    return why;
   }
 
   const Graph& graph_;
@@ -261,31 +255,13 @@ int values_alive(const LoopNest& nest, const Domain& domain) {
   return most;
 }
 
-std::string_view name(ScheduleKind kind) {
-  switch (kind) {
-  case ScheduleKind::BlockFlat: return "block-flat";
-  case ScheduleKind::BlockRows: return "block-rows";
-  case ScheduleKind::BlockLoop: return "block-loop";
-  case ScheduleKind::BlockColumns: return "block-columns";
-  case ScheduleKind::BlockWindow: return "block-window";
-  case ScheduleKind::BlockTeam: return "block-team";
-  case ScheduleKind::Flat: return "flat";
-  case ScheduleKind::RowLoop: return "row-loop";
-  case ScheduleKind::ColumnLoop: return "column-loop";
-  case ScheduleKind::Tiled2D: return "tiled-2d";
-  }
-  return "?";
-}
-
-Schedule choose_for(const Graph& graph, const LoopNest& nest, const Domain& domain, const Target& device) {
+HostChoice choose_for(const Graph& graph, const LoopNest& nest, const Domain& domain, const Target& device) {
   return Chooser(graph, nest, domain, device).run();
 }
-Schedule choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device) {
+HostChoice choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device) {
   Result<Domain> domain = make_domain(graph, nest);
   if (domain.ok()) return choose_for(graph, nest, *domain, device);
-  Schedule s; // lower_to_tiles reports the same error
-  s.why = domain.error().message;
-  return s;
+  return {{}, domain.error().message, ""}; // lower_to_tiles reports the same error
 }
 
 } // namespace tessera

@@ -5,7 +5,8 @@
 
 namespace tessera {
 
-[[nodiscard]] Schedule choose_for(const Graph& graph, const LoopNest& nest, const Domain& domain, const Target& device);
+[[nodiscard]] HostChoice choose_for(const Graph& graph, const LoopNest& nest, const Domain& domain,
+                                    const Target& device);
 // Values that vary with some axis and are alive at one time, at most, when the nest is run in its order.
 [[nodiscard]] int values_alive(const LoopNest& nest, const Domain& domain);
 

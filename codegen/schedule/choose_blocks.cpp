@@ -1,7 +1,7 @@
 // The schedules that a nest gets on a GPU: the one of least predicted time at the sizes that are known or were seen,
 // with the conditions under which it is right; others for sizes that are typical of the range, where they gain enough;
 // and last one that is right for every size. Measured schedules come before all of them.
-#include "codegen/schedule/block_config.h"
+#include "codegen/schedule/choose_blocks.h"
 #include "codegen/schedule/space.h"
 #include <algorithm>
 #include <cmath>
@@ -100,23 +100,24 @@ private:
     return with(sizes, &t, contiguous);
   }
   [[nodiscard]] std::optional<Cell> with(const CallSizes& sizes, const Typical* t, size_t contiguous) const {
-    Cell cell{sizes, {}};
-    for (size_t i = 0; i < f_.d.axes.size(); ++i) {
-      auto n = f_.extent(i).eval(sizes);
+    std::vector<int64_t> extents;
+    for (const Axis& a : f_.d.axes) {
+      auto n = a.extent.eval(sizes);
       if (!n.ok()) return std::nullopt;
-      ExtentRange range{0, kAny, 1};
-      if (!t) {
-        range = bucket_of(*n);
-        auto along = [&](const Stream& s) { return f_.contiguous(s, i); };
-        if (std::none_of(f_.streams.begin(), f_.streams.end(), along)) range.multiple_of = 1;
-      } else if (i == contiguous) {
+      extents.push_back(*n);
+    }
+    Cell cell{sizes, ranges_of(f_, extents)};
+    for (size_t i = 0; t && i < extents.size(); ++i) {
+      const int64_t n = extents[i];
+      ExtentRange& range = cell.extents[i];
+      if (i == contiguous && (n < t->range.min || n > t->range.max || n % t->range.multiple_of != 0))
+        return std::nullopt;
+      if (f_.constant(f_.extent(i))) continue;
+      range = {0, kAny, 1};
+      if (i == contiguous)
         range = t->range;
-        if (*n < range.min || *n > range.max || *n % range.multiple_of != 0) return std::nullopt;
-      } else if (t->few) {
-        range = {1, 4 * std::max<int64_t>(1, *n), 1};
-      }
-      if (f_.constant(f_.extent(i))) range = {*n, *n, 1};
-      cell.extents.push_back(range);
+      else if (t->few)
+        range = {1, 4 * std::max<int64_t>(1, n), 1};
     }
     return cell;
   }
@@ -126,7 +127,7 @@ private:
 };
 
 struct Choice {
-  BlockPlan plan;
+  Legal legal;
   Cost cost;
 };
 
@@ -134,53 +135,49 @@ class Chooser {
 public:
   Chooser(const BlockFacts& facts, bool online) : f_(facts), online_(online) {}
 
-  std::vector<BlockPlan> run() {
+  std::vector<BlockChoice> run() {
     const Cells all(f_);
     const std::vector<Cell> cells = all.run();
     for (const Cell& cell : cells) {
       auto sized = sized_facts(f_, cell.sizes);
       if (sized.ok()) best_of(cell, *sized);
     }
-    std::vector<BlockPlan> plans;
-    if (any_.empty()) return plans; // no size is possible: whoever calls takes scalars
+    std::vector<BlockChoice> list;
+    if (any_.empty()) return list; // no size is possible: whoever calls takes scalars
     // For every size: the one that loses least over all cells.
     size_t general = 0;
     double least = 0;
     for (size_t g = 0; g < any_.size(); ++g) {
       double sum = 0;
-      for (size_t c = 0; c < sized_.size(); ++c) sum += predicted(any_[g].plan, c).us / best_[c].cost.us;
+      for (size_t c = 0; c < sized_.size(); ++c) sum += predicted(any_[g].legal.schedule, c).us / best_[c].cost.us;
       if (g == 0 || sum < least) least = sum, general = g;
     }
-    for (size_t c = 0; c < best_.size() && plans.size() + 1 < kMostKernels; ++c) {
-      const bool same = best_[c].plan.conditions.empty() && !best_[c].plan.waits;
+    for (size_t c = 0; c < best_.size() && list.size() + 1 < kMostKernels; ++c) {
+      const bool same = best_[c].legal.conditions.empty() && !best_[c].legal.grid_barrier;
       const bool seen = c == 0 && all.seen(); // is what the model is run at
-      if (predicted(any_[general].plan, c).us < (seen ? 1 : kWorth) * best_[c].cost.us) continue;
-      plans.push_back(explained(best_[c]));
-      if (same) return plans;
+      if (predicted(any_[general].legal.schedule, c).us < (seen ? 1 : kWorth) * best_[c].cost.us) continue;
+      list.push_back(explained(best_[c]));
+      if (same) return list;
     }
-    plans.push_back(explained(any_[general]));
-    return plans;
+    list.push_back(explained(any_[general]));
+    return list;
   }
 
 private:
-  [[nodiscard]] Cost predicted(const BlockPlan& plan, size_t cell) const {
-    return cost(sized_[cell], plan, 1, f_.device, model_);
+  [[nodiscard]] Cost predicted(const Schedule& schedule, size_t cell) const {
+    return cost(sized_[cell], schedule, 1, f_.device, model_);
   }
   // The best schedule of a cell, and the best one of those that are right for every size.
   void best_of(const Cell& cell, const SizedFacts& sized) {
     std::optional<Choice> best, any;
     const std::vector<ExtentRange> everything(sized.extents.size(), ExtentRange{INT64_MIN, kAny, 1});
-    auto offer = [&](const BlockPlan& plan, int64_t members) {
-      Cost c = cost(sized, plan, members, f_.device, model_);
+    auto offer = [&](const Schedule& schedule, int64_t blocks_per_row) {
+      Cost c = cost(sized, schedule, blocks_per_row, f_.device, model_);
       if (best && c.us >= best->cost.us && any && c.us >= any->cost.us) return;
-      BlockPlan p = plan;
-      write_config(p);
       if (!best || c.us < best->cost.us)
-        if (auto legal = tuned_plan(f_, {p.schedule, cell.extents}); legal && holds(legal->conditions, cell.sizes))
-          best = {std::move(*legal), c};
-      if (!plan.team && (!any || c.us < any->cost.us))
-        if (auto legal = tuned_plan(f_, {p.schedule, everything}); legal && legal->conditions.empty())
-          any = {std::move(*legal), c};
+        if (Legal l = legal(f_, schedule, cell.extents); l && holds(l.conditions, cell.sizes)) best = {std::move(l), c};
+      if (schedule.kind != ScheduleKind::BlockTeam && (!any || c.us < any->cost.us))
+        if (Legal l = legal(f_, schedule, everything); l && l.conditions.empty()) any = {std::move(l), c};
     };
     for_each_schedule(f_, sized, cell.sizes, online_, offer);
     if (!any) return;
@@ -188,23 +185,17 @@ private:
     best_.push_back(best ? std::move(*best) : *any);
     any_.push_back(std::move(*any));
   }
-  [[nodiscard]] static bool holds(const std::vector<SizeCondition>& conditions, const CallSizes& sizes) {
-    return std::all_of(conditions.begin(), conditions.end(), [&](const SizeCondition& c) {
-      auto v = c.value.eval(sizes);
-      return v.ok() && *v >= c.min && *v <= c.max && *v % c.multiple_of == 0;
-    });
-  }
-  [[nodiscard]] static BlockPlan explained(const Choice& choice) {
+  [[nodiscard]] static BlockChoice explained(const Choice& choice) {
     auto us = [](double v) {
       const auto tenths = static_cast<int64_t>(std::llround(v * 10));
       return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
     };
-    BlockPlan p = choice.plan;
     const Cost& c = choice.cost;
-    p.schedule.why = BlockFacts::sizes(p) + "; predicted " + us(c.us) + " us: memory " + us(c.memory) + ", latency " +
-                     us(c.latency) + ", instructions " + us(c.issue) + ", shared memory " + us(c.shared) + ", launch " +
-                     us(c.launch) + "; bound by " + std::string(c.bound());
-    return p;
+    std::string why = BlockFacts::sizes(choice.legal.schedule) + "; predicted " + us(c.us) + " us: memory " +
+                      us(c.memory) + ", latency " + us(c.latency) + ", instructions " + us(c.issue) +
+                      ", shared memory " + us(c.shared) + ", launch " + us(c.launch) + "; bound by " +
+                      std::string(c.bound());
+    return {choice.legal, std::move(why), ""};
   }
 
   const BlockFacts& f_;
@@ -216,31 +207,21 @@ private:
 
 } // namespace
 
-std::vector<BlockPlan> plan_blocks(const Graph& graph, const LoopNest& nest, const Domain& domain, const Target& device,
-                                   const Schedule& wanted, const TunedSchedules* tuned) {
-  BlockFacts facts(graph, nest, domain, device);
-  auto exact = wanted.config.find("exact_division");
-  const bool online = exact == wanted.config.end() || exact->second == 0;
-  std::vector<BlockPlan> plans;
+std::vector<BlockChoice> choose_blocks(const BlockFacts& facts, bool online, const TunedSchedules* tuned) {
+  const Domain& domain = facts.d;
+  std::vector<BlockChoice> list;
+  if (tuned)
+    for (TunedSchedule& t : tuned->find(nest_key(facts.graph, facts.nest, domain))) {
+      t.schedule.traversal.online &= online;
+      if (Legal l = legal(facts, t.schedule, t.extents)) list.push_back({std::move(l), "", std::move(t.measured)});
+    }
   if (domain.axes.empty()) {
-    plans.push_back(BlockFacts::plan(ScheduleKind::BlockFlat, 1, 1, 1));
-    plans.back().schedule.why = "a single point: scalars";
-  } else {
-    plans = Chooser(facts, online).run();
+    list.push_back(
+        {legal(facts, BlockFacts::schedule(ScheduleKind::BlockFlat, 1, 1, 1), {}), "a single point: scalars", ""});
+    return list;
   }
-  if (tuned) {
-    std::vector<BlockPlan> ahead;
-    for (const TunedSchedule& t : tuned->find(nest_key(graph, nest, domain)))
-      if (auto p = tuned_plan(facts, t)) ahead.push_back(std::move(*p));
-    plans.insert(plans.begin(), std::make_move_iterator(ahead.begin()), std::make_move_iterator(ahead.end()));
-  }
-  for (BlockPlan& p : plans) {
-    write_config(p);
-    p.schedule.config["exact_division"] = exact == wanted.config.end() ? 0 : exact->second;
-    if ((p.loop || p.team) && !online) p.schedule.config["online"] = 0;
-    if (p.loop || p.team) p.schedule.config.try_emplace("online", 1);
-  }
-  return plans;
+  for (BlockChoice& c : Chooser(facts, online).run()) list.push_back(std::move(c));
+  return list;
 }
 
 } // namespace tessera

@@ -55,13 +55,15 @@ struct Side {
 
 class Predictor {
 public:
-  Predictor(const SizedFacts& f, const BlockPlan& p, int64_t members, const Target& device, const CostModel& m)
-      : f_(f), p_(p), m_(m), device_(device), members_(static_cast<double>(std::max<int64_t>(1, members))),
-        points_(side(p.groups.points)), rows_(side(p.groups.rows)), columns_(side(p.groups.columns)),
-        threads_(32 * p.warps), online_(online()) {}
+  Predictor(const SizedFacts& f, const Schedule& s, int64_t blocks_per_row, const Target& device, const CostModel& m)
+      : f_(f), p_(s), m_(m), device_(device), members_(static_cast<double>(std::max<int64_t>(1, blocks_per_row))),
+        groups_(axis_groups(s.placement, f.extents.size(), f.column, f.row_mask)), points_(side(groups_.points)),
+        rows_(side(groups_.rows)), columns_(side(groups_.columns)), threads_(32 * s.tile.warps),
+        team_(s.kind == ScheduleKind::BlockTeam), walks_(s.traversal.loop || team_),
+        online_(!walks_ || s.traversal.online) {}
 
   Cost run() {
-    if (p_.taps > 0) {
+    if (p_.tile.taps > 0) {
       window();
       return total();
     }
@@ -74,19 +76,15 @@ public:
   }
 
 private:
-  [[nodiscard]] bool online() const {
-    auto it = p_.schedule.config.find("online");
-    return it == p_.schedule.config.end() || it->second != 0;
-  }
   [[nodiscard]] Side side(const std::vector<size_t>& axes) const {
     Side s;
-    const auto split = static_cast<size_t>(std::max(0, p_.split));
+    const auto split = static_cast<size_t>(std::max(0, p_.placement.split_axis));
     for (size_t a : axes) {
-      size_t axis = p_.split >= 0 && a > split ? a - 1 : a;
+      size_t axis = p_.placement.split_axis >= 0 && a > split ? a - 1 : a;
       auto n = static_cast<double>(f_.extents[axis]);
-      if (p_.split >= 0 && axis == split) {
-        s.part = a == split ? -p_.columns : p_.columns;
-        n = a == split ? std::ceil(n / p_.columns) : p_.columns;
+      if (p_.placement.split_axis >= 0 && axis == split) {
+        s.part = a == split ? -p_.tile.columns : p_.tile.columns;
+        n = a == split ? std::ceil(n / p_.tile.columns) : p_.tile.columns;
       }
       s.extent *= n;
       s.axes |= uint64_t{1} << axis;
@@ -104,22 +102,21 @@ private:
   }
 
   void threads_of_tile() {
-    const double all = static_cast<double>(p_.rows) * p_.columns;
+    const double all = static_cast<double>(p_.tile.rows) * p_.tile.columns;
     each_ = std::max(1.0, all / threads_);
-    const bool walked = p_.loop || p_.team;
-    const double wide = f_.reduces && walked ? (columns_.folds ? p_.run : static_cast<double>(f_.vector))
+    const double wide = f_.reduces && walks_ ? (columns_.folds ? p_.tile.contiguous : static_cast<double>(f_.vector))
                                              : static_cast<double>(f_.vector);
-    const double vt = std::clamp(wide, 1.0, std::max(1.0, std::min<double>(p_.columns, each_)));
-    across_ = std::clamp(p_.columns / vt, 1.0, static_cast<double>(threads_));
-    each_columns_ = p_.columns / across_;
-    each_rows_ = std::max(1.0, p_.rows / (threads_ / across_));
+    const double vt = std::clamp(wide, 1.0, std::max(1.0, std::min<double>(p_.tile.columns, each_)));
+    across_ = std::clamp(p_.tile.columns / vt, 1.0, static_cast<double>(threads_));
+    each_columns_ = p_.tile.columns / across_;
+    each_rows_ = std::max(1.0, p_.tile.rows / (threads_ / across_));
     access_ = vt;
     // Of a row that stands in the tile the accesses beyond its end do not exist.
-    if (columns_.folds && !walked) {
-      const double accesses = std::ceil((columns_.extent + p_.shift - 1) / (across_ * vt));
+    if (columns_.folds && !walks_) {
+      const double accesses = std::ceil((columns_.extent + p_.access.alignment_peel - 1) / (across_ * vt));
       each_columns_ = std::min(each_columns_, accesses * vt);
     }
-    if (rows_.folds && !walked)
+    if (rows_.folds && !walks_)
       each_rows_ = std::min(each_rows_, std::max(1.0, std::ceil(rows_.extent * across_ / threads_)));
     each_ = each_rows_ * each_columns_;
   }
@@ -127,24 +124,27 @@ private:
   void grid() {
     cost_.blocks = points_.extent;
     tiles_ = 1;
-    const double row = std::ceil(rows_.extent / (static_cast<double>(p_.rows) * p_.turns));
-    const double column = std::ceil((columns_.extent + (p_.shift > 1 ? p_.shift - 1 : 0)) / p_.columns);
+    const double row = std::ceil(rows_.extent / (static_cast<double>(p_.tile.rows) * p_.traversal.rows_in_flight));
+    const double column = std::ceil(
+        (columns_.extent + (p_.access.alignment_peel > 1 ? p_.access.alignment_peel - 1 : 0)) / p_.tile.columns);
     (rows_.folds ? tiles_ : cost_.blocks) *= row;
     (columns_.folds ? tiles_ : cost_.blocks) *= column;
     cost_.blocks *= members_;
     if (members_ > 1) tiles_ = std::ceil(tiles_ / members_);
     rounds_ = f_.rounds[online_ ? 1 : 0];
-    loops_ = p_.loop ? std::max(1, rounds_.rounds) : 1;
+    loops_ = p_.traversal.loop ? std::max(1, rounds_.rounds) : 1;
     resident_part_ = 1;
     if (loops_ > 1) {
-      const double kept = columns_.folds ? (p_.team || p_.keep > 0 ? p_.keep + 1.0 : 0.0) : p_.keep;
+      const double kept = columns_.folds
+                              ? (team_ || p_.residency.cached_tiles > 0 ? p_.residency.cached_tiles + 1.0 : 0.0)
+                              : p_.residency.cached_tiles;
       resident_part_ = std::min(1.0, kept / tiles_);
     }
   }
 
   // Issue slots and cycles of shared memory of one thread for one tile, and what memory moves for all of them.
   void traffic() {
-    const double blocks_tiles = cost_.blocks * tiles_ * p_.turns;
+    const double blocks_tiles = cost_.blocks * tiles_ * p_.traversal.rows_in_flight;
     double read = 0;
     for (const SizedStream& s : f_.streams) {
       const bool down = (s.deps & rows_.axes) != 0, along = (s.deps & columns_.axes) != 0;
@@ -160,29 +160,30 @@ private:
         const bool whole = one_number(s, columns_, f_.extents);
         const auto inner_extent = static_cast<double>(f_.extents[static_cast<size_t>(inner)]);
         const double run = columns_.part > 1 ? rows_run(s) : whole ? columns_.extent : inner_extent;
-        segment = s.bytes * (columns_.part > 1 ? run : std::min<double>(p_.columns, run));
-        if (columns_.part <= 1 && p_.rows > 1 && down && p_.columns >= columns_.extent && whole && rows_follow(s))
-          segment = s.bytes * std::min<double>(p_.rows, rows_.extent) * columns_.extent;
+        segment = s.bytes * (columns_.part > 1 ? run : std::min<double>(p_.tile.columns, run));
+        if (columns_.part <= 1 && p_.tile.rows > 1 && down && p_.tile.columns >= columns_.extent && whole &&
+            rows_follow(s))
+          segment = s.bytes * std::min<double>(p_.tile.rows, rows_.extent) * columns_.extent;
         width = std::min<double>(whole || columns_.part > 1 ? aligned(s) : 1, std::max(1.0, access_));
-        if (p_.shift > 1 && !in_step(s)) {
-          const bool windows = p_.loop || p_.team || p_.staged;
+        if (p_.access.alignment_peel > 1 && !in_step(s)) {
+          const bool windows = p_.traversal.loop || team_ || p_.access.staged;
           width = windows ? access_ : 1;
           extra = windows ? m_.window : 0;
         }
         apart = width * s.bytes;
-        next_far = p_.downward && far(rows_.extent / p_.rows);
+        next_far = p_.placement.rows_fastest && far(rows_.extent / p_.tile.rows);
         if (s.store && aligned(s) * s.bytes < 32)
           cost_.again += s.count * s.bytes * 2 * m_.partial / std::max(1.0, std::min(segment, 32 * apart));
       } else if (unit_rows) {
-        segment = s.bytes * std::min<double>(p_.rows, rows_.extent);
-        width = p_.staged ? 16.0 / s.bytes : std::min<double>(aligned(s), 16.0 / s.bytes);
+        segment = s.bytes * std::min<double>(p_.tile.rows, rows_.extent);
+        width = p_.access.staged ? 16.0 / s.bytes : std::min<double>(aligned(s), 16.0 / s.bytes);
         apart = width * s.bytes;
         exchanged_ += elements;
-        next_far = !p_.downward && far(columns_.extent / p_.columns);
+        next_far = !p_.placement.rows_fastest && far(columns_.extent / p_.tile.columns);
       } else if (column_step > 0 || row_step > 0) {
         step = column_step > 0 ? column_step : row_step;
-        const double lanes =
-            column_step > 0 ? std::min<double>(p_.columns, columns_.extent) : std::min<double>(p_.rows, rows_.extent);
+        const double lanes = column_step > 0 ? std::min<double>(p_.tile.columns, columns_.extent)
+                                             : std::min<double>(p_.tile.rows, rows_.extent);
         segment = step * s.bytes <= 128 ? lanes * step * s.bytes : 32;
         apart = std::min(128.0, step * s.bytes);
       } else if (along && inner >= 0 && s.affine) { // constant along the fastest axis
@@ -202,13 +203,13 @@ private:
         const double ends = aligned(s) * s.bytes < kBurst || segment < kBurst ? kBurst : 0;
         moved *= std::max(1.0, (std::ceil(segment / kBurst) * kBurst + ends) / segment);
       }
-      if (!s.store && p_.reads == tile::Caching::Normal) moved *= 1 + m_.unhinted;
+      if (!s.store && p_.access.load_hint == tile::Caching::Normal) moved *= 1 + m_.unhinted;
       cost_.bytes += moved;
       if (s.store) continue;
       read += moved;
       // What several blocks read, the level-2 cache yields to each of them.
-      const double each_block = (down ? std::min<double>(p_.rows, rows_.extent) : 1.0) *
-                                (along ? std::min<double>(p_.columns, columns_.extent) : 1.0);
+      const double each_block = (down ? std::min<double>(p_.tile.rows, rows_.extent) : 1.0) *
+                                (along ? std::min<double>(p_.tile.columns, columns_.extent) : 1.0);
       if (s.affine) cost_.again += std::max(0.0, blocks_tiles * each_block * s.bytes - s.count * s.bytes);
       if (along || down) loaded_ += static_cast<double>(s.bytes) * elements;
     }
@@ -220,15 +221,18 @@ private:
       slots_ += n * (w.simple * m_.simple + w.elementary * m_.elementary);
     }
     if (f_.reduces) slots_ += each_ * f_.accumulators * m_.simple;
-    slots_ += index_slots(rows_, p_.rows > 1 ? each_rows_ : 0) +
-              index_slots(columns_, p_.columns > 1 ? each_columns_ / (p_.run > 1 && !f_.reduces ? p_.run : 1) : 0);
+    slots_ +=
+        index_slots(rows_, p_.tile.rows > 1 ? each_rows_ : 0) +
+        index_slots(columns_, p_.tile.columns > 1
+                                  ? each_columns_ / (p_.tile.contiguous > 1 && !f_.reduces ? p_.tile.contiguous : 1)
+                                  : 0);
   }
   // Whether the level-2 cache loses what a tile has left of a line until the block comes that reads the rest of it,
   // `blocks` later.
   [[nodiscard]] bool far(double blocks) const {
     double bytes = 0;
     for (const SizedStream& s : f_.streams)
-      if (s.deps & (rows_.axes | columns_.axes)) bytes += static_cast<double>(p_.rows) * p_.columns * s.bytes;
+      if (s.deps & (rows_.axes | columns_.axes)) bytes += static_cast<double>(p_.tile.rows) * p_.tile.columns * s.bytes;
     return blocks * bytes > level2_;
   }
   [[nodiscard]] static double step_of(const SizedStream& s, int axis) {
@@ -242,7 +246,7 @@ private:
       if (s.step[outer] != s.step[here] * f_.extents[here]) break;
       run *= static_cast<double>(f_.extents[outer]);
     }
-    return std::min(run, static_cast<double>(p_.rows) * p_.columns);
+    return std::min(run, static_cast<double>(p_.tile.rows) * p_.tile.columns);
   }
   [[nodiscard]] bool rows_follow(const SizedStream& s) const {
     const int row = rows_.inner();
@@ -264,7 +268,7 @@ private:
     for (size_t i = 0; i < s.step.size(); ++i)
       if ((s.deps >> i & 1) && !(inside >> i & 1)) g = std::gcd(g, s.step[i]);
     g = std::gcd(g, s.start);
-    if (p_.shift > 1 && in_step(s)) g = 16 / s.bytes;
+    if (p_.access.alignment_peel > 1 && in_step(s)) g = 16 / s.bytes;
     return static_cast<double>(std::max<int64_t>(1, g));
   }
   // Whether rows of an access begin where those of the accesses do that the alignment is made for.
@@ -305,23 +309,27 @@ private:
     const double words = loaded_ / 4;
     double need = m_.registers + each_ * f_.live * m_.registers_live + words * m_.registers_loaded +
                   static_cast<double>(f_.streams.size()) * m_.registers_stream + each_rows_ * m_.registers_row;
-    if (p_.loop) need += m_.registers_loop + (p_.ahead ? words * m_.registers_ahead : 0);
-    if (p_.shift > 1) need += m_.registers_shift + each_ * m_.registers_mask;
-    if (f_.reduces && p_.loop) need += each_ / (p_.steps * p_.run) * f_.accumulators * m_.registers_fold;
-    if (f_.reduces && !p_.loop && rows_.folds) need += each_columns_ * f_.accumulators * m_.registers_fold;
-    if (p_.keep > 0) need += each_ * m_.registers_resident;
-    double shared = p_.keep * static_cast<double>(p_.rows) * p_.columns * rounds_.kept_bytes;
-    if (p_.turns > 1) shared += p_.turns * loaded_ * threads_;
-    if (exchanged_ > 0) shared += static_cast<double>(p_.rows) * p_.columns * 4;
+    if (p_.traversal.loop) need += m_.registers_loop + (p_.traversal.num_stages > 1 ? words * m_.registers_ahead : 0);
+    if (p_.access.alignment_peel > 1) need += m_.registers_shift + each_ * m_.registers_mask;
+    if (f_.reduces && p_.traversal.loop)
+      need += each_ / (p_.traversal.fold_steps * p_.tile.contiguous) * f_.accumulators * m_.registers_fold;
+    if (f_.reduces && !p_.traversal.loop && rows_.folds) need += each_columns_ * f_.accumulators * m_.registers_fold;
+    if (p_.residency.cached_tiles > 0) need += each_ * m_.registers_resident;
+    const double elements = static_cast<double>(p_.tile.rows) * p_.tile.columns;
+    double shared = p_.residency.cached_tiles * elements * rounds_.kept_bytes;
+    if (p_.traversal.rows_in_flight > 1) shared += p_.traversal.rows_in_flight * loaded_ * threads_;
+    if (exchanged_ > 0) shared += elements * 4;
     resident(need, shared);
   }
   // How many blocks are resident, whose threads need so many registers, and which have so much shared memory in bytes.
   void resident(double need, double shared) {
     cost_.registers = std::clamp(need, 16.0, 1000.0);
     const auto file = static_cast<double>(device_.registers), resident = static_cast<double>(device_.resident_threads);
-    const double asked = static_cast<double>(threads_) * std::max(1, p_.min_blocks);
+    const double asked = static_cast<double>(threads_) * std::max(1, p_.access.min_blocks);
     cost_.most = std::min(static_cast<double>(device_.thread_registers), std::floor(file / asked / 8) * 8);
-    const double taken = std::min(std::ceil(cost_.registers / 8) * 8, cost_.most);
+    cost_.taken =
+        std::min(cost_.registers + m_.registers_free * std::max(0.0, cost_.most - cost_.registers), cost_.most);
+    const double taken = std::min(std::ceil(cost_.taken / 8) * 8, cost_.most);
     shared += static_cast<double>(BlockFacts::kExchangeBytes + device_.reserved_shared_bytes);
     const double room = static_cast<double>(device_.shared_bytes + device_.reserved_shared_bytes);
     cost_.resident = std::min({std::floor(file / (threads_ * taken)), std::floor(resident / threads_),
@@ -331,18 +339,19 @@ private:
 
   // A thread folds the taps of its results one after another; nothing is exchanged.
   void window() {
-    const auto t = f_.window ? f_.window->thread(p_.outputs, p_.outer_outputs, p_.columns) : std::nullopt;
+    const auto t =
+        f_.window ? f_.window->thread(p_.tile.outputs, p_.tile.outer_outputs, p_.tile.columns) : std::nullopt;
     if (!t) return;
     cost_.blocks = 1;
     for (size_t i = 0; i < f_.extents.size(); ++i) {
       if (f_.row_mask >> i & 1) continue;
       auto along = [&](bool here, int results) { return here ? results : 1; };
-      const int results = along(static_cast<int>(i) == p_.window, p_.outputs) *
-                          along(static_cast<int>(i) == p_.outer_window, p_.outer_outputs) *
-                          along(static_cast<int>(i) == p_.split, p_.columns);
+      const int results = along(static_cast<int>(i) == p_.placement.window_axis, p_.tile.outputs) *
+                          along(static_cast<int>(i) == p_.placement.outer_window_axis, p_.tile.outer_outputs) *
+                          along(static_cast<int>(i) == p_.placement.split_axis, p_.tile.columns);
       cost_.blocks *= std::ceil(static_cast<double>(f_.extents[i]) / results);
     }
-    cost_.blocks = std::ceil(cost_.blocks / p_.rows);
+    cost_.blocks = std::ceil(cost_.blocks / p_.tile.rows);
     slots_ = t->operations * m_.tap;
     cycles_ = t->loads * std::clamp(32 * t->load_bytes / 128, 1.0, 32.0) / 32;
     double read = 0;
@@ -369,17 +378,17 @@ private:
     us += folds * (m_.fold + meeting);
     if (exchanged_ > 0) us += m_.exchange;
     const double later = tiles_ - 1, tile = m_.element * slots_;
-    if (p_.copied) {
+    if (p_.residency.async_copy) {
       us += (tiles_ * loops_ - 1) * (loop_us_ * m_.copied + tile);
     } else {
-      us += later * (loop_us_ * (p_.ahead ? m_.ahead : 1) + tile);
+      us += later * (loop_us_ * (p_.traversal.num_stages > 1 ? m_.ahead : 1) + tile);
       us += (loops_ - 1) * tiles_ * (loop_us_ * (resident_part_ * m_.near + (1 - resident_part_) * m_.again) + tile);
     }
-    us += (p_.turns - 1) * (loop_us_ * m_.near + tile);
-    if (p_.team) {
-      const double places = rows_.folds ? members_ * p_.columns / threads_ : 0;
-      us += p_.waits ? folds * (team_us_ + m_.member * members_ + m_.exchange_team * places)
-                     : m_.last + m_.member * members_ + m_.exchange_team * places;
+    us += (p_.traversal.rows_in_flight - 1) * (loop_us_ * m_.near + tile);
+    if (team_) {
+      const double places = rows_.folds ? members_ * p_.tile.columns / threads_ : 0;
+      us += rounds_.read ? folds * (team_us_ + m_.member * members_ + m_.exchange_team * places)
+                         : m_.last + m_.member * members_ + m_.exchange_team * places;
     }
     chain_ = us;
   }
@@ -391,7 +400,7 @@ private:
       return waves <= 1 ? 1 : waves + m_.tail * (std::ceil(waves) - waves);
     };
     const double most = busiest(processors); // blocks of the busiest multiprocessor
-    const double all_tiles = tiles_ * p_.turns * loops_;
+    const double all_tiles = tiles_ * p_.traversal.rows_in_flight * loops_;
     cost_.launch = device_.kernel_us;
     // What the blocks that run at a time have read is in the level-2 cache when they read it again, as far as it fits.
     const double footprint = std::min(1.0, processors * cost_.resident / blocks) * reread_ / std::max(1, loops_ - 1);
@@ -401,11 +410,12 @@ private:
     const double dram = std::max(cost_.bytes / bandwidth_, most * cost_.bytes / blocks / alone_);
     cost_.memory = std::hypot(dram, (cost_.bytes + cost_.again) / cache_);
     cost_.latency = busiest(processors * cost_.resident) * chain_;
-    const double folds = f_.reduces && p_.taps == 0 ? std::max(1, rounds_.folds) * m_.shuffle : 0;
-    cost_.issue = most * p_.warps * (slots_ * all_tiles + m_.setup + folds) / (device_.schedulers * device_.clock_mhz);
+    const double folds = f_.reduces && p_.tile.taps == 0 ? std::max(1, rounds_.folds) * m_.shuffle : 0;
+    cost_.issue =
+        most * p_.tile.warps * (slots_ * all_tiles + m_.setup + folds) / (device_.schedulers * device_.clock_mhz);
     cost_.shared = most * threads_ * cycles_ * all_tiles / device_.clock_mhz;
-    const double beside =
-        std::max(0.0, std::min(cost_.resident, blocks / processors) - 1) + (p_.ahead ? m_.prefetch : 0);
+    const double beside = std::max(0.0, std::min(cost_.resident, blocks / processors) - 1) +
+                          (p_.traversal.num_stages > 1 ? m_.prefetch : 0);
     const double e = 1 + m_.q * beside / (beside + m_.overlap);
     double sum = 0;
     for (double t : {cost_.memory, cost_.latency, cost_.issue, cost_.shared, blocks * device_.block_us})
@@ -424,7 +434,7 @@ private:
   }
 
   const SizedFacts& f_;
-  const BlockPlan& p_;
+  const Schedule& p_;
   const CostModel& m_;
   const Target& device_;
   // Of the target, in microseconds and bytes.
@@ -434,8 +444,10 @@ private:
                chain_us_ = m_.chain * device_.memory_latency_us, loop_us_ = m_.loop * device_.memory_latency_us,
                team_us_ = m_.team * device_.grid_barrier_us;
   const double members_;
+  const AxisGroups groups_;
   const Side points_, rows_, columns_;
-  const int threads_; // of a block
+  const int threads_;       // of a block
+  const bool team_, walks_; // several share a row; it is not held in the tile
   const bool online_;
   Cost cost_;
   double each_ = 1, each_rows_ = 1, each_columns_ = 1; // elements of a thread's tile; of them down and along it
@@ -487,8 +499,9 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
       Domain d = facts.d;
       if (online) static_cast<void>(find_online(facts.nest, d));
       SizedFacts::Rounds& r = f.rounds[online ? 1 : 0];
-      r = {0, 0, static_cast<int>(facts.kept_element(online))};
-      for (const Stage& s : plan_stages(facts.nest, d).stages) {
+      const Stages stages = plan_stages(facts.nest, d);
+      r = {0, 0, static_cast<int>(facts.kept_element(online)), stages.folds_are_read()};
+      for (const Stage& s : stages.stages) {
         r.rounds += !s.reduces.empty() || !s.stores.empty();
         r.folds += !s.reduces.empty();
       }
@@ -497,9 +510,9 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
   return f;
 }
 
-Cost cost(const SizedFacts& facts, const BlockPlan& plan, int64_t members, const Target& device,
+Cost cost(const SizedFacts& facts, const Schedule& schedule, int64_t blocks_per_row, const Target& device,
           const CostModel& model) {
-  return Predictor(facts, plan, members, device, model).run();
+  return Predictor(facts, schedule, blocks_per_row, device, model).run();
 }
 
 std::string_view Cost::bound() const {

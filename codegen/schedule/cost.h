@@ -41,6 +41,7 @@ struct SizedFacts {
     int rounds = 1;     // loops over the row
     int folds = 0;      // of them, those that reduce
     int kept_bytes = 0; // of an element that rounds after the first need
+    bool read = false;  // what is folded, by more than results of the row
   };
   std::vector<int64_t> extents;
   std::vector<char> known; // the extent is a constant
@@ -110,6 +111,7 @@ struct CostModel {
   X(registers_mask, 0.0912)   /* of an element of these */                                                             \
   X(registers_fold, 1)        /* of an accumulator */                                                                  \
   X(registers_resident, 1)    /* of an element of a loop whose tiles are resident in shared memory */                  \
+  X(registers_free, 0.2)      /* of registers beyond these, that are used because they are there */                    \
   X(registers_error, 0.15)    /* standard error of the sum of these, as a part of it */
 #define X(name, value) double name = value;
   TESSERA_COST_PARAMETERS(X)
@@ -129,11 +131,12 @@ struct Cost {
   double blocks = 1, resident = 1;              // resident: on a multiprocessor
   double registers = 32;                        // of a thread, that it needs not to spill
   double most = 255;                            // that it may have
+  double taken = 32;                            // that the assembler gives it
   double bytes = 0, again = 0;                  // moved from and to memory; read again
   [[nodiscard]] std::string_view bound() const; // "memory", "latency", "issue", "shared", "launch": the greatest
 };
-// `members`: blocks that share a row, or columns.
-[[nodiscard]] Cost cost(const SizedFacts& facts, const BlockPlan& plan, int64_t members, const Target& device,
+// `blocks_per_row`: blocks that share a row, or columns.
+[[nodiscard]] Cost cost(const SizedFacts& facts, const Schedule& schedule, int64_t blocks_per_row, const Target& device,
                         const CostModel& model);
 
 } // namespace tessera

@@ -103,8 +103,8 @@ Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& 
                });
   }
   out.schedule.kind = rows ? ScheduleKind::RowLoop : ScheduleKind::ColumnLoop;
-  out.schedule.why = rows ? "running value along a contiguous axis, carried from tile to tile"
-                          : "running value down an axis, one tile of the inner dimension a program";
+  out.why = rows ? "running value along a contiguous axis, carried from tile to tile"
+                 : "running value down an axis, one tile of the inner dimension a program";
   out.buffers = {node.operands[0], node.results[0]};
   out.buffer_written = {false, true};
   out.may_overwrite.resize(2);

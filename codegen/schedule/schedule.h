@@ -1,17 +1,18 @@
 // Schedules: from a LoopNest to a tile kernel for one device. The nest says what, the schedule says in which order and
-// blocks.
+// blocks. Schedule is the one type for hosts and GPUs, for what is enumerated, chosen, measured, recorded and lowered.
 #pragma once
 #include "codegen/target/target.h"
 #include "codegen/tile/tile.h"
 #include "fusion/loop_nest.h"
 #include "runtime/executable.h"
+#include <compare>
 
 namespace tessera {
 
 enum class ScheduleKind : uint8_t {
   Flat,    // pointwise: outer axes flattened where accesses allow; the innermost contiguous one is the tile
-  RowLoop, // a program takes rows; each stage between reductions is a loop over the row in tiles; dear values kept in
-           // scratch
+  RowLoop, // a program takes rows; each stage between reductions is a loop over the row in tiles; expensive values are
+           // cached in scratch
   ColumnLoop, // reduction over an axis that is not contiguous: the tile runs along a contiguous outer axis
   Tiled2D,    // pointwise with transposed operands: blocks of two axes, in which a line of each operand is used whole
   // On a GPU, where a program is a block of threads and its tile is held in registers:
@@ -19,23 +20,122 @@ enum class ScheduleKind : uint8_t {
   BlockRows,    // whole rows in a tile, one read: reductions along it are of tiles
   BlockLoop,    // rows longer than a tile: each stage between reductions is a loop over the row
   BlockColumns, // reduction over an axis that is not contiguous: folds over the rows of a tile
-  BlockTeam,    // rows, or columns, that several programs share: their partial results meet
+  BlockTeam,    // cooperative blocks: several share a row, or columns, and combine their partial results
   BlockWindow,  // folds of a few taps that neighbouring results share: a thread folds several results by itself
 };
 [[nodiscard]] std::string_view name(ScheduleKind kind);
+[[nodiscard]] std::optional<ScheduleKind> schedule_kind(std::string_view name);
 
+// The fields of a schedule by group: type, name, default. These lists are the only ones: printing, parsing, records and
+// comparison derive from them. A new dimension of the space of schedules is a line here, and what enumerates and lowers
+// it. Axes are positions in Domain::axes (domain.h), sets of axes are bits, of the axes after split_axis is split.
+//
+// "Host" and "GPU" tell which lowering reads a field; others keep their defaults.
+#define TESSERA_SCHEDULE_PLACEMENT(X)                                                                                  \
+  X(int, axis, -1)              /* host: axis along which tiles run; -1: a single point */                             \
+  X(int, cross_axis, -1)        /* host, Tiled2D: axis along which blocks are long */                                  \
+  X(uint64_t, row_axes, 0)      /* GPU: axes along dimension 0 of the tile; an axis in neither set is the grid's */    \
+  X(uint64_t, column_axes, 0)   /* GPU: axes along dimension 1 */                                                      \
+  X(int, split_axis, -1)        /* GPU: axis that is split into vectors of `columns` elements first; -1: none */       \
+  X(int, window_axis, -1)       /* GPU, BlockWindow: axis along which a thread computes `outputs` results */           \
+  X(int, outer_window_axis, -1) /* GPU, BlockWindow: likewise `outer_outputs`; -1: none */                             \
+  X(bool, rows_fastest, false)  /* GPU: consecutive blocks are neighbours along the tile's rows, not its columns */
+#define TESSERA_SCHEDULE_TILE(X)                                                                                       \
+  X(int, vector, 1)        /* host: lanes of the narrow tile, a power of two */                                        \
+  X(int, unroll, 1)        /* host: narrow tiles in the full one, a power of two */                                    \
+  X(int, square, 1)        /* host, Tiled2D: indices of both axes in a tile; 1: tiles of one axis */                   \
+  X(int, rows, 1)          /* GPU: extent of dimension 0, a power of two; 1: none */                                   \
+  X(int, columns, 1)       /* GPU: extent of dimension 1, likewise */                                                  \
+  X(int, warps, 4)         /* GPU: of a block, a power of two */                                                       \
+  X(int, contiguous, 1)    /* GPU: neighbouring elements that one thread has, a power of two */                        \
+  X(int, outputs, 1)       /* GPU, BlockWindow: consecutive results of a thread along window_axis */                   \
+  X(int, outer_outputs, 1) /* GPU, BlockWindow: and along outer_window_axis */                                         \
+  X(int, taps, 0)          /* GPU, BlockWindow: taps without a loop; the outermost row axis has a loop for the rest */
+#define TESSERA_SCHEDULE_TRAVERSAL(X)                                                                                  \
+  X(bool, loop, false)                /* GPU: each stage loops over tiles of the row; else the tile holds it whole */  \
+  X(int, rows_in_flight, 1)           /* GPU: tiles of rows that a block computes in turn, all loads in flight */      \
+  X(int, num_stages, 1)               /* GPU: 2: software pipelining, a tile is loaded while another is computed */    \
+  X(int, fold_steps, 1)               /* GPU: segments of `contiguous` elements a thread folds before accumulators */  \
+  X(bool, online, false)              /* of loops: sums are folded with the reductions they depend on (online.h) */    \
+  X(int64_t, chunk, 0)                /* host, online: elements folded at a time, a multiple of the full tile */       \
+  X(bool, unmasked_branch, false)     /* GPU: tiles within the iteration space take a branch without masks */          \
+  X(int64_t, program_bytes, 64 << 10) /* host: bytes that a program moves, about */                                    \
+  X(int64_t, prefetch_bytes, 0)       /* host: rows up to this size are prefetched during the one before; 0: none */   \
+  X(int, prefetch_points, 0)          /* host, ColumnLoop: indices that distant ones are prefetched ahead; 0: none */
+#define TESSERA_SCHEDULE_RESIDENCY(X)                                                                                  \
+  X(int, cached_tiles, 0)         /* GPU: tiles of a block's row that stay in shared memory between stages */          \
+  X(bool, async_copy, false)      /* GPU: they are copied there asynchronously, all copies in flight */                \
+  X(bool, cache_in_output, false) /* host: values between stages lie in an output where one fits, else in scratch */
+#define TESSERA_SCHEDULE_COOPERATION(X)                                                                                \
+  X(int, max_blocks, 0)             /* GPU, BlockTeam: blocks of the grid; 0, of rows: as many as hold a row */        \
+  X(int64_t, max_blocks_per_row, 1) /* GPU, BlockTeam: bound where the number is not a constant */                     \
+  X(int, programs_per_row, 1)       /* host: programs that share a row, or columns, a power of two */
+#define TESSERA_SCHEDULE_ACCESS(X)                                                                                     \
+  X(tile::Caching, load_hint, tile::Caching::Normal) /* GPU: of inputs as large as the iteration space */              \
+  X(bool, streaming_stores, false)                   /* GPU: results are evicted first */                              \
+  X(int, alignment_peel, 1) /* GPU: tiles of misaligned rows begin at a multiple of this, elements; 1: at the row */   \
+  X(bool, staged, false)    /* GPU: operands along the tile's rows pass through shared memory */                       \
+  X(int, min_blocks, 0)     /* GPU: blocks to be resident on a multiprocessor, bounds registers; 0: any */
+#define TESSERA_SCHEDULE_GROUPS(G)                                                                                     \
+  G(placement, Placement, TESSERA_SCHEDULE_PLACEMENT)                                                                  \
+  G(tile, TileShape, TESSERA_SCHEDULE_TILE)                                                                            \
+  G(traversal, Traversal, TESSERA_SCHEDULE_TRAVERSAL)                                                                  \
+  G(residency, Residency, TESSERA_SCHEDULE_RESIDENCY)                                                                  \
+  G(cooperation, Cooperation, TESSERA_SCHEDULE_COOPERATION)                                                            \
+  G(access, AccessHints, TESSERA_SCHEDULE_ACCESS)
+
+#define TESSERA_FIELD(type, name, value) type name = value;
+#define TESSERA_GROUP(group, Type, FIELDS)                                                                             \
+  struct Type {                                                                                                        \
+    FIELDS(TESSERA_FIELD)                                                                                              \
+    auto operator<=>(const Type&) const = default;                                                                     \
+  };
+TESSERA_SCHEDULE_GROUPS(TESSERA_GROUP)
+#undef TESSERA_GROUP
+#undef TESSERA_FIELD
+
+// A plain value. What follows from a schedule and a nest (size conditions, blocks per row, barriers) is Legal's
+// (legal.h).
 struct Schedule {
   ScheduleKind kind = ScheduleKind::Flat;
-  std::map<std::string, int64_t> config; // tile sizes, rows per program ...: what a tuner may vary
-  std::string why;                       // for the report: "row of 768 f32 fits L1: exp kept in scratch"
-  std::string measured; // what a tuner saw: "38.1 us -> 35.0 us on NVIDIA H200"; empty: chosen by the rules
+#define TESSERA_GROUP(group, Type, FIELDS) Type group;
+  TESSERA_SCHEDULE_GROUPS(TESSERA_GROUP)
+#undef TESSERA_GROUP
+  auto operator<=>(const Schedule&) const = default;
 };
+
+// Calls f(name, field) for each field.
+template <class S, class F>
+void each_field(S& schedule, F&& f) {
+#define TESSERA_FIELD(type, name, value) f(#name, group.name);
+#define TESSERA_GROUP(member, Type, FIELDS)                                                                            \
+  {                                                                                                                    \
+    auto& group = schedule.member;                                                                                     \
+    FIELDS(TESSERA_FIELD)                                                                                              \
+  }
+  TESSERA_SCHEDULE_GROUPS(TESSERA_GROUP)
+#undef TESSERA_GROUP
+#undef TESSERA_FIELD
+}
+
+// The fields that differ from their defaults.
+using ScheduleFields = std::map<std::string, int64_t>;
+[[nodiscard]] ScheduleFields fields(const Schedule& schedule);
+// A schedule of such fields; the others have their defaults. Error Usage: an unknown kind or field, a value that its type
+// does not have.
+[[nodiscard]] Result<Schedule> make_schedule(std::string_view kind, const ScheduleFields& fields);
+[[nodiscard]] Status set_field(Schedule& schedule, std::string_view name, int64_t value);
+// "block-rows columns=4096 column_axes=2": the kind, and fields that differ from their defaults; and back.
+[[nodiscard]] std::string print(const Schedule& schedule);
+[[nodiscard]] Result<Schedule> parse_schedule(std::string_view text);
 
 // A tile kernel and how to launch it. Parameters: one pointer per buffer, one per workspace, one to the counters and
 // one to the boxes if there are any, then one i64 per size.
 struct ScheduledKernel {
   tile::Kernel kernel;
   Schedule schedule;
+  std::string why;              // for the report: what was chosen and what bounds it
+  std::string measured;         // of a record: "38.1 us -> 35.0 us on NVIDIA H200"; empty: chosen by the cost
   std::vector<ValueId> buffers; // graph values, in parameter order
   std::vector<bool> buffer_written;
   // Per buffer, the read buffers whose memory a written one may take over: read only where the same program has yet to
@@ -56,36 +156,29 @@ struct ScheduledKernel {
       report_sites; // ReportIndex site -> what to tell ("gather index out of range at node Gather_3")
 };
 
-// Schedule::config, what a tuner may vary:
-//   axis            the axis that tiles run along, counted after collapsing (domain.h); -1 when there is none
-//   cross           Tiled2D: the axis, counted likewise, that blocks are long along
-//   square          Tiled2D: so many points of both axes are a tile, where they are left; 1: tiles of one axis
-//   prefetch_points ColumnLoop: so many points ahead are prefetched where points lie far apart; 0: none
-//   vector, unroll  lanes of the narrow tile, and how many of them make the full one; powers of two
-//   program_bytes   what one program moves, roughly
-//   prefetch_bytes  rows of at most so many bytes are prefetched while the one before is computed; 0: none
-//   keep_in_output  1: values kept between rounds lie in an output's memory where there is one that fits; 0: in scratch
-//   online          RowLoop: sums are folded together with what they are about (online.h), in chunks of so many
-//                   elements, a multiple of the full tile; 0: in a round of their own
-//   split           RowLoop, ColumnLoop: so many programs share a row, or columns, a power of two; results of
-//                   reductions alone are stored
-//   exact_division  1: x / s stays a division when s comes from the row's reductions (strict rounding); 0: x * (1 / s)
-//
-// Analytic choice, then lowering. A schedule without "axis" is chosen anew. Works for every verified nest; never fails
-// for a shape. Errors: UnsupportedType for packed, complex and string elements, CodegenError for a schedule that does
-// not fit the nest.
-//
+// What a kernel must do whatever its schedule is.
+struct LoweringOptions {
+  bool exact_division = false; // x / s stays a division where s comes from the row's reductions (strict rounding), and
+                               // sums are not folded online; false: x * (1 / s)
+};
+
 // On a GPU (device.kind) a nest has several kernels: for sizes with conditions, and last one for every size. Their
-// buffers and may_overwrite agree. Of `wanted` only config "exact_division" counts. docs/schedules.md. Schedules of
-// `tuned` (tuned.h) come first; one that does not fit the nest is passed over. There, config holds all numbers of a
-// block's plan (block_config.h).
+// buffers and may_overwrite agree. docs/schedules.md. Schedules of `tuned` (tuned.h) come first; one that is not legal
+// is passed over.
 class TunedSchedules;
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const LoopNest& nest,
                                                                  const Target& device, const std::string& name,
-                                                                 const Schedule& wanted = {},
+                                                                 const LoweringOptions& options = {},
                                                                  const TunedSchedules* tuned = nullptr);
-[[nodiscard]] Schedule choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device);
+// A host has one kernel for all sizes. Works for every verified nest; never fails for a shape. Errors of the lowering:
+// UnsupportedType for packed, complex and string elements, CodegenError for a schedule that does not fit the nest.
+struct HostChoice {
+  Schedule schedule;
+  std::string why;      // for the report
+  std::string measured; // as ScheduledKernel's
+};
+[[nodiscard]] HostChoice choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device);
 [[nodiscard]] Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest, const Schedule& schedule,
-                                                     const Target& device, const std::string& name);
+                                                     const std::string& name, const LoweringOptions& options = {});
 
 } // namespace tessera

@@ -1,8 +1,9 @@
 #include "codegen/schedule/space.h"
-#include "codegen/schedule/block_config.h"
+#include "codegen/schedule/cooperation.h"
 #include "codegen/schedule/online.h"
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <numeric>
 #include <set>
 
@@ -25,7 +26,7 @@ public:
       : f_(facts), s_(sized), sizes_(sizes), online_(online), visit_(visit) {}
 
   void run() {
-    if (s_.extents.empty()) return offer(BlockFacts::plan(ScheduleKind::BlockFlat, 1, 1, 1));
+    if (s_.extents.empty()) return offer(BlockFacts::schedule(ScheduleKind::BlockFlat, 1, 1, 1));
     if (!f_.d.reduces) return flat();
     const bool along = f_.is_row(static_cast<size_t>(f_.contiguous_axis));
     Domain d = f_.d;
@@ -42,27 +43,29 @@ public:
 
 private:
   [[nodiscard]] int64_t extent(size_t axis) const { return s_.extents[axis]; }
-  [[nodiscard]] int64_t count(const std::vector<size_t>& axes) const {
+  [[nodiscard]] int64_t count(uint64_t axes) const {
     int64_t n = 1;
-    for (size_t a : axes) n *= extent(a);
+    for (size_t i = 0; i < s_.extents.size(); ++i)
+      if (axes >> i & 1) n *= extent(i);
     return n;
   }
-  void offer(const BlockPlan& plan, int64_t members = 1) {
-    BlockPlan p = plan;
-    if (p.loop || p.team) p.schedule.config["online"] = fold_online_ ? 1 : 0;
-    visit_(p, members);
+  [[nodiscard]] static uint64_t bit(size_t axis) { return uint64_t{1} << axis; }
+  [[nodiscard]] static bool one(uint64_t axes) { return std::has_single_bit(axes); }
+  void offer(Schedule p, int64_t blocks_per_row = 1) {
+    p.traversal.online = fold_online_ && (p.traversal.loop || p.kind == ScheduleKind::BlockTeam);
+    visit_(p, blocks_per_row);
   }
   // As it is, and with bounds on registers that let more blocks be resident.
-  void offer_resident(BlockPlan p) {
-    p.min_blocks = 0;
+  void offer_resident(Schedule p) {
+    p.access.min_blocks = 0;
     offer(p);
     int before = 0;
     for (int64_t registers : kRegisterBounds) {
-      p.min_blocks = static_cast<int>(f_.device.registers / (32 * p.warps * registers));
-      if (p.min_blocks >= 2 && p.min_blocks <= f_.device.resident_blocks &&
-          32 * p.min_blocks * p.warps <= f_.device.resident_threads && p.min_blocks != before)
+      p.access.min_blocks = static_cast<int>(f_.device.registers / (32 * p.tile.warps * registers));
+      if (p.access.min_blocks >= 2 && p.access.min_blocks <= f_.device.resident_blocks &&
+          32 * p.access.min_blocks * p.tile.warps <= f_.device.resident_threads && p.access.min_blocks != before)
         offer(p);
-      before = p.min_blocks;
+      before = p.access.min_blocks;
     }
   }
 
@@ -82,28 +85,28 @@ private:
     }
   }
   // Tiles of `width` columns for each number of threads and elements of a thread.
-  void tiles(BlockPlan p, const std::vector<int64_t>& widths) {
+  void tiles(Schedule p, const std::vector<int64_t>& widths) {
     for (int64_t threads : kThreads)
       for (int64_t each = std::max<int64_t>(1, f_.vector / 2); each <= std::min(8 * f_.vector, kMostEach); each *= 2)
         for (int64_t w : widths) {
           const int64_t elements = threads * each;
-          if (w > elements || (w < elements && p.groups.rows.empty())) continue;
-          p.warps = static_cast<int>(threads / 32);
-          p.columns = static_cast<int>(w);
-          p.rows = static_cast<int>(elements / w);
+          if (w > elements || (w < elements && p.placement.row_axes == 0)) continue;
+          p.tile.warps = static_cast<int>(threads / 32);
+          p.tile.columns = static_cast<int>(w);
+          p.tile.rows = static_cast<int>(elements / w);
           offer(p);
         }
   }
   void one_run() {
-    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, 1, 1, 1);
-    p.groups.columns = order_;
-    p.whole_branch = f_.d.env.divisor(f_.points(AxisRole::Outer)) % f_.vector != 0;
-    if (single_access()) p.reads = f_.reads(false);
+    Schedule p = BlockFacts::schedule(ScheduleKind::BlockFlat, 1, 1, 1);
+    p.placement.column_axes = axis_bits(order_);
+    p.traversal.unmasked_branch = f_.d.env.divisor(f_.points(AxisRole::Outer)) % f_.vector != 0;
+    if (single_access()) p.access.load_hint = f_.reads(false);
     std::vector<int64_t> widths;
     for (int64_t w = 32; w <= 1024 * kMostEach; w *= 2) widths.push_back(w);
     tiles(p, widths);
     if (order_.size() < 2 || f_.vector < 2 || f_.d.env.range(f_.extent(order_.back())).lo < f_.vector) return;
-    p.run = static_cast<int>(f_.vector);
+    p.tile.contiguous = static_cast<int>(f_.vector);
     tiles(p, widths);
   }
   // Whether the contiguous axis is known to be whole accesses.
@@ -113,19 +116,19 @@ private:
   void vectors(size_t c) {
     for (int64_t v = f_.vector; v > 1; v /= 2) {
       if (extent(c) % v != 0) continue;
-      BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, 1, v, 1);
-      p.split = static_cast<int>(c);
-      for (size_t i : order_) p.groups.rows.push_back(i > c ? i + 1 : i);
-      p.groups.columns = {c + 1};
-      if (v == f_.vector) p.reads = f_.reads(false);
+      Schedule p = BlockFacts::schedule(ScheduleKind::BlockFlat, 1, v, 1);
+      p.placement.split_axis = static_cast<int>(c);
+      for (size_t i : order_) p.placement.row_axes |= bit(i > c ? i + 1 : i);
+      p.placement.column_axes = bit(c + 1);
+      if (v == f_.vector) p.access.load_hint = f_.reads(false);
       tiles(p, {v});
     }
   }
   void rows_of_run(size_t c) {
-    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, 1, 1, 1);
-    p.groups.rows.assign(order_.begin(), order_.end() - 1);
-    p.groups.columns = {c};
-    if (single_access()) p.reads = f_.reads(false);
+    Schedule p = BlockFacts::schedule(ScheduleKind::BlockFlat, 1, 1, 1);
+    p.placement.row_axes = axis_bits(std::span(order_).first(order_.size() - 1));
+    p.placement.column_axes = bit(c);
+    if (single_access()) p.access.load_hint = f_.reads(false);
     std::vector<int64_t> widths;
     for (int64_t w = std::min<int64_t>(16, power_above(extent(c)));
          w <= std::min<int64_t>(4096, power_above(extent(c))); w *= 2)
@@ -145,22 +148,23 @@ private:
       while (first > 0 && !(along >> order_[first - 1] & 1)) --first;
       while (first < order_.size() && !one_segment_from(first)) ++first;
       if (first == order_.size()) continue;
-      BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, 1, 1, 1);
-      p.groups.columns.assign(order_.begin() + static_cast<int64_t>(first), order_.end());
-      for (size_t i = 0; i < first; ++i)
-        (along >> order_[i] & 1 ? p.groups.rows : p.groups.points).push_back(order_[i]);
-      if (p.groups.rows.empty() || (p.groups.points.empty() && p.groups.columns.size() == 1)) continue;
-      if (single_access()) p.reads = f_.reads(false);
-      const int64_t width = count(p.groups.columns), height = count(p.groups.rows);
+      Schedule p = BlockFacts::schedule(ScheduleKind::BlockFlat, 1, 1, 1);
+      const uint64_t before = axis_bits(std::span(order_).first(first));
+      p.placement.column_axes = axis_bits(std::span(order_).subspan(first));
+      p.placement.row_axes = along & before;
+      const bool grid = (before & ~along) != 0;
+      if (p.placement.row_axes == 0 || (!grid && one(p.placement.column_axes))) continue;
+      if (single_access()) p.access.load_hint = f_.reads(false);
+      const int64_t width = count(p.placement.column_axes), height = count(p.placement.row_axes);
       for (int64_t threads : kThreads)
         for (int64_t w = std::min<int64_t>(32, power_above(width)); w <= std::min<int64_t>(4096, power_above(width));
              w *= 2)
           for (int64_t r = 1; r <= std::min<int64_t>(64, power_above(height)); r *= 2) {
             const int64_t each = r * w / threads;
             if (each < std::max<int64_t>(1, f_.vector / 2) || each > std::min(8 * f_.vector, kMostEach)) continue;
-            p.rows = static_cast<int>(r);
-            p.columns = static_cast<int>(w);
-            p.warps = static_cast<int>(threads / 32);
+            p.tile.rows = static_cast<int>(r);
+            p.tile.columns = static_cast<int>(w);
+            p.tile.warps = static_cast<int>(threads / 32);
             offer(p);
           }
     }
@@ -183,13 +187,11 @@ private:
            });
   }
   void transposed(size_t d, size_t c) {
-    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockFlat, 1, 1, 1);
-    p.groups.columns = {c};
-    p.groups.rows = {d};
-    for (size_t i = 0; i < s_.extents.size(); ++i)
-      if (i != c && i != d) p.groups.points.push_back(i);
+    Schedule p = BlockFacts::schedule(ScheduleKind::BlockFlat, 1, 1, 1);
+    p.placement.column_axes = bit(c);
+    p.placement.row_axes = bit(d);
     const bool whole = f_.multiple(f_.extent(c), f_.vector).known && f_.multiple(f_.extent(d), f_.vector).known;
-    if (whole) p.reads = f_.reads(false);
+    if (whole) p.access.load_hint = f_.reads(false);
     squares(p);
     // Operands along d through shared memory as they lie in memory; what is stored is not staged, so its axis has the
     // columns.
@@ -206,27 +208,28 @@ private:
       if (!staged_pitch(f_.d, *s.access, d, c)) return;
     }
     if (!any) return;
-    p.groups.columns = {c};
-    p.groups.rows = {d};
-    p.staged = p.whole_branch = true;
+    p.placement.column_axes = bit(c);
+    p.placement.row_axes = bit(d);
+    p.access.staged = p.traversal.unmasked_branch = true;
     const bool shifts = shifted_start(f_.graph, f_.nest, f_.d, c, f_.vector, f_.vector).has_value();
-    p.shift = shifts ? static_cast<int>(f_.vector) : 1;
-    p.reads = tile::Caching::Normal;
+    p.access.alignment_peel = shifts ? static_cast<int>(f_.vector) : 1;
+    p.access.load_hint = tile::Caching::Normal;
     for (bool downward : {false, true}) {
-      p.downward = downward;
+      p.placement.rows_fastest = downward;
       squares(p);
     }
   }
-  void squares(BlockPlan p) {
-    const int64_t high = power_above(count(p.groups.rows)), wide = power_above(count(p.groups.columns) + p.shift - 1);
+  void squares(Schedule p) {
+    const int64_t high = power_above(count(p.placement.row_axes)),
+                  wide = power_above(count(p.placement.column_axes) + p.access.alignment_peel - 1);
     for (int64_t threads : {64, 128, 256, 512})
       for (int64_t r = 8; r <= 256; r *= 2)
         for (int64_t w = 8; w <= 512; w *= 2) {
           const int64_t each = r * w / threads;
           if (each < 4 || each > kMostEach || r > high || w > wide) continue;
-          p.rows = static_cast<int>(r);
-          p.columns = static_cast<int>(w);
-          p.warps = static_cast<int>(threads / 32);
+          p.tile.rows = static_cast<int>(r);
+          p.tile.columns = static_cast<int>(w);
+          p.tile.warps = static_cast<int>(threads / 32);
           offer(p);
         }
   }
@@ -235,7 +238,7 @@ private:
   // Elements of an access that never crosses the end of a row, nor begins elsewhere than at a multiple of itself.
   [[nodiscard]] int64_t row_access() const {
     int64_t k = kAccessBytes / f_.usual;
-    const auto row = f_.row_groups().columns;
+    const auto row = axis_groups(f_.row_placement(), s_.extents.size(), f_.contiguous_axis, f_.d.row_mask).columns;
     for (size_t n = 0; n < s_.streams.size(); ++n) {
       const SizedStream& s = s_.streams[n];
       if (s.count < f_.largest / 2 || !s.affine || s.step[row.back()] != 1) continue;
@@ -253,17 +256,17 @@ private:
     return k;
   }
   void rows() {
-    BlockPlan p = BlockFacts::plan(ScheduleKind::BlockRows, 1, 1, 1);
-    p.groups = f_.row_groups();
-    const int64_t row = count(p.groups.columns), many = count(p.groups.rows);
+    Schedule p = BlockFacts::schedule(ScheduleKind::BlockRows, 1, 1, 1);
+    p.placement = f_.row_placement();
+    const int64_t row = count(p.placement.column_axes), many = count(p.placement.row_axes);
     const int64_t access = row_access(), full = kAccessBytes / f_.usual;
     const bool aligned = access == full;
-    p.reads = hint(aligned, false);
+    p.access.load_hint = hint(aligned, false);
     rows_in_tile(p, row, many, aligned);
     rows_in_loop(p, row, access, aligned);
     // Rows that are aligned here, but not at every size that the kernel may be launched for.
     if (access > 1 && !f_.row_multiple(access).known) {
-      p.reads = hint(false, false);
+      p.access.load_hint = hint(false, false);
       rows_in_tile(p, row, many, false);
       rows_in_loop(p, row, 1, false);
     }
@@ -272,7 +275,7 @@ private:
   [[nodiscard]] tile::Caching hint(bool aligned, bool again) const {
     return aligned || f_.one_pass() ? f_.reads(again) : tile::Caching::Normal;
   }
-  void rows_in_tile(BlockPlan p, int64_t row, int64_t many, bool aligned) {
+  void rows_in_tile(Schedule p, int64_t row, int64_t many, bool aligned) {
     const bool one = f_.constant(f_.d.row_count()) == 1;
     const int64_t whole = one ? 1 : std::max<int64_t>(2, power_above(row)), vector = kAccessBytes / f_.usual;
     if (whole > kMostTile) return;
@@ -281,51 +284,52 @@ private:
       for (int64_t r = 1; r <= std::min<int64_t>(128, power_above(many)); r *= 2)
         for (int misaligned : {1, shift}) {
           if (misaligned > 1 ? r > 1 || misaligned == 1 : false) continue;
-          p.shift = misaligned;
-          p.columns = static_cast<int>(misaligned > 1 ? power_above(row + misaligned - 1) : whole);
-          const int64_t each = r * p.columns / threads;
-          if ((each < 1 && threads > 32) || each > kMostEach || p.columns > kMostTile) continue;
-          p.rows = static_cast<int>(r);
-          p.warps = static_cast<int>(threads / 32);
-          p.turns = 1;
+          p.access.alignment_peel = misaligned;
+          p.tile.columns = static_cast<int>(misaligned > 1 ? power_above(row + misaligned - 1) : whole);
+          const int64_t each = r * p.tile.columns / threads;
+          if ((each < 1 && threads > 32) || each > kMostEach || p.tile.columns > kMostTile) continue;
+          p.tile.rows = static_cast<int>(r);
+          p.tile.warps = static_cast<int>(threads / 32);
+          p.traversal.rows_in_flight = 1;
           offer_resident(p);
-          p.min_blocks = 0;
+          p.access.min_blocks = 0;
           for (int turns : {2, 4}) {
-            p.turns = turns;
-            const int64_t copied = turns * r * p.columns * f_.loaded_bytes();
-            if (aligned && misaligned == 1 && each <= 4 * vector && many >= turns * r && !p.groups.rows.empty() &&
+            p.traversal.rows_in_flight = turns;
+            const int64_t copied = turns * r * p.tile.columns * f_.loaded_bytes();
+            if (aligned && misaligned == 1 && each <= 4 * vector && many >= turns * r && p.placement.row_axes != 0 &&
                 copied <= f_.shared_room(1))
               offer(p);
           }
           if (shift == 1) break;
         }
   }
-  void rows_in_loop(BlockPlan p, int64_t row, int64_t access, bool aligned) {
-    p.schedule.kind = ScheduleKind::BlockLoop;
-    p.loop = true;
-    p.rows = p.turns = 1;
+  void rows_in_loop(Schedule p, int64_t row, int64_t access, bool aligned) {
+    p.kind = ScheduleKind::BlockLoop;
+    p.traversal.loop = true;
+    p.tile.rows = p.traversal.rows_in_flight = 1;
     const int64_t vector = kAccessBytes / f_.usual;
     const int shift = aligned ? 1 : row_shift(f_, true);
-    const bool one_axis = p.groups.columns.size() == 1;
+    const bool one_axis = one(p.placement.column_axes);
     for (int64_t threads : kThreads)
       for (int64_t each = std::min(vector, access); each <= std::min(8 * vector, kMostEach); each *= 2) {
         const int64_t tile = threads * each;
         if (tile < 64 || tile >= 2 * (known_row() ? row : std::max(row, kSomeRow))) continue;
-        p.columns = static_cast<int>(tile);
-        p.warps = static_cast<int>(threads / 32);
-        p.shift = static_cast<int>(std::min<int64_t>(shift, tile));
-        p.run = static_cast<int>(p.shift > 1 ? std::min(each, vector) : std::min(each, access));
-        p.steps = static_cast<int>(std::max<int64_t>(1, each / p.run));
-        p.keep = 0;
-        p.copied = false;
+        p.tile.columns = static_cast<int>(tile);
+        p.tile.warps = static_cast<int>(threads / 32);
+        p.access.alignment_peel = static_cast<int>(std::min<int64_t>(shift, tile));
+        p.tile.contiguous =
+            static_cast<int>(p.access.alignment_peel > 1 ? std::min(each, vector) : std::min(each, access));
+        p.traversal.fold_steps = static_cast<int>(std::max<int64_t>(1, each / p.tile.contiguous));
+        p.residency.cached_tiles = 0;
+        p.residency.async_copy = false;
         for (bool folded : {true, false}) {
           if (folded ? !online_ : online_ && !sums_online_) continue;
           fold_online_ = folded;
           const SizedFacts::Rounds& rounds = s_.rounds[folded ? 1 : 0];
-          p.reads = hint(aligned, rounds.rounds > 1);
-          p.streaming = rounds.rounds > 1;
+          p.access.load_hint = hint(aligned, rounds.rounds > 1);
+          p.access.streaming_stores = rounds.rounds > 1;
           for (bool ahead : {false, true}) {
-            p.ahead = ahead;
+            p.traversal.num_stages = ahead ? 2 : 1;
             if (!ahead || one_axis) offer_resident(p);
           }
           if (rounds.rounds > 1 && rounds.kept_bytes > 0) resident_rows(p, row, tile, rounds.kept_bytes);
@@ -334,39 +338,41 @@ private:
       }
   }
   // Tiles of a block's row that stay in shared memory between loops.
-  void resident_rows(BlockPlan p, int64_t row, int64_t tile, int64_t bytes) {
-    const int64_t threads = int64_t{32} * p.warps, tiles = (row + p.shift - 1 + tile - 1) / tile;
-    p.streaming = false;
-    p.reads = f_.reads(true);
-    const bool copies = p.run > 1 && f_.stores_rows() && !f_.divides() && p.groups.columns.size() == 1 &&
+  void resident_rows(Schedule p, int64_t row, int64_t tile, int64_t bytes) {
+    const int64_t threads = int64_t{32} * p.tile.warps, tiles = (row + p.access.alignment_peel - 1 + tile - 1) / tile;
+    p.access.streaming_stores = false;
+    p.access.load_hint = f_.reads(true);
+    const bool copies = p.tile.contiguous > 1 && f_.stores_rows() && !f_.divides() && one(p.placement.column_axes) &&
                         f_.keeps_stream(fold_online_) && tiles == (row + tile - 1) / tile && tiles >= 2;
     std::set<std::pair<int, bool>> met;
     for (int64_t on : {512, 768, 1024, 1536, 2048}) { // threads of a multiprocessor
       const int64_t blocks = on / threads;
       if (blocks < 1 || on % threads != 0) continue;
       const int64_t room = f_.tiles_in_shared(tile, bytes, blocks);
-      p.min_blocks = static_cast<int>(blocks);
-      p.copied = false;
-      p.keep = static_cast<int>(std::min(tiles - 1, room));
+      p.access.min_blocks = static_cast<int>(blocks);
+      p.residency.async_copy = false;
+      p.residency.cached_tiles = static_cast<int>(std::min(tiles - 1, room));
       for (bool ahead : {false, true}) {
-        p.ahead = ahead;
-        if (p.keep >= 1 && (!ahead || p.groups.columns.size() == 1)) offer(p);
+        p.traversal.num_stages = ahead ? 2 : 1;
+        if (p.residency.cached_tiles >= 1 && (!ahead || one(p.placement.column_axes))) offer(p);
       }
       if (!copies) continue;
-      const bool ends = p.shift == 1 && row % tile == 0;
+      const bool ends = p.access.alignment_peel == 1 && row % tile == 0;
       if (tiles > room + (ends ? 0 : 1)) continue;
-      p.keep = static_cast<int>(ends ? std::min(tiles, room) : tiles - 1);
-      p.copied = true;
-      p.ahead = false;
+      p.residency.cached_tiles = static_cast<int>(ends ? std::min(tiles, room) : tiles - 1);
+      p.residency.async_copy = true;
+      p.traversal.num_stages = 1;
       offer(p);
     }
   }
   // Rows shared by blocks: a tile each, as many blocks as hold the row, or as many as run at a time.
   void row_teams() {
-    const AxisGroups groups = f_.row_groups();
-    const int64_t row = count(groups.columns), many = count(groups.rows), vector = kAccessBytes / f_.usual;
+    const Placement placement = f_.row_placement();
+    const Sharing sharing(f_, online_);
+    const int64_t row = count(placement.column_axes), many = count(placement.row_axes),
+                  vector = kAccessBytes / f_.usual;
     if (row < 2 * 128 * vector) return;
-    const bool aligned = (many == 1 && groups.columns.size() == 1) || row_access() == vector;
+    const bool aligned = (many == 1 && one(placement.column_axes)) || row_access() == vector;
     const int shift = aligned ? 1 : row_shift(f_, true);
     for (int64_t threads : {128, 256, 512, 1024})
       for (int64_t each = vector; each <= std::min<int64_t>(8 * vector, 32); each *= 2)
@@ -374,27 +380,28 @@ private:
           const int64_t resident = on / threads, all = resident * f_.device.multiprocessors;
           if (resident < 1 || threads * each > row) continue;
           auto add = [&](int64_t programs, bool loop, int64_t part) {
-            BlockPlan p =
-                row_team(f_, {threads, each, resident, programs, 0, shift, loop, aligned || shift > 1}, online_);
+            Schedule p = sharing.row_team({threads, each, resident, programs, shift, loop, aligned || shift > 1});
             if (part > 1) {
-              if (p.keep / part < 1) return;
-              p.keep /= static_cast<int>(part);
-              share_team(f_, p, online_);
+              if (p.residency.cached_tiles / part < 1) return;
+              p.residency.cached_tiles /= static_cast<int>(part);
             }
-            auto members = p.team->eval(sizes_);
-            const int64_t most = p.waits ? std::min(all, threads * 32) : kMostMembers;
-            if (!members.ok() || *members < 2 || *members > most) return;
-            if (!p.waits && loop && programs == 0) return; // a tile each
-            if (p.waits && (loop && programs > 0 ? many * *members > all : 2 * *members > all)) return;
-            if (!f_.constant(*p.team)) p.most_members = programs > 0 ? programs : 2 * *members;
             fold_online_ = online_;
-            p.copied = false;
+            const Cooperative c = sharing.cooperative(p);
+            auto blocks = c.blocks_per_row.eval(sizes_);
+            const int64_t most = c.grid_barrier ? std::min(all, threads * 32) : kMostMembers;
+            if (!blocks.ok() || *blocks < 2 || *blocks > most) return;
+            if (!c.grid_barrier && loop && programs == 0) return; // a tile each
+            if (c.grid_barrier && (loop && programs > 0 ? many * *blocks > all : 2 * *blocks > all)) return;
+            if (!f_.constant(c.blocks_per_row))
+              p.cooperation.max_blocks_per_row = programs > 0 ? programs : 2 * *blocks;
             for (bool ahead : {true, false}) {
-              p.ahead = ahead && p.waits && p.loop && groups.columns.size() == 1;
-              if (ahead == p.ahead) offer(p, *members);
+              if (ahead && !(c.grid_barrier && loop && one(placement.column_axes))) continue;
+              p.traversal.num_stages = ahead ? 2 : 1;
+              offer(p, *blocks);
             }
-            p.copied = p.waits && p.keep > 0 && p.shift == 1 && groups.columns.size() == 1 && f_.keeps_stream(online_);
-            if (p.copied) offer(p, *members);
+            p.residency.async_copy = c.grid_barrier && p.residency.cached_tiles > 0 && p.access.alignment_peel == 1 &&
+                                     one(placement.column_axes) && f_.keeps_stream(online_);
+            if (p.residency.async_copy) offer(p, *blocks);
           };
           add(0, false, 1);
           for (int64_t part : {1, 2, 4}) add(0, true, part); // of those that wait
@@ -404,30 +411,21 @@ private:
 
   // ---- columns of rows
   // The outer axes side by side in the tile, or the contiguous one alone, the others points.
-  [[nodiscard]] std::vector<AxisGroups> column_groups() const {
-    const auto c = static_cast<size_t>(f_.contiguous_axis);
-    std::vector<AxisGroups> list;
-    for (bool all : {false, true}) {
-      AxisGroups g;
-      for (size_t i = 0; i < s_.extents.size(); ++i) {
-        if (f_.is_row(i))
-          g.rows.push_back(i);
-        else if (i != c)
-          (all ? g.columns : g.points).push_back(i);
-      }
-      if (all && g.columns.empty()) continue;
-      g.columns.push_back(c);
-      list.push_back(std::move(g));
-    }
+  [[nodiscard]] std::vector<Placement> column_placements() const {
+    const uint64_t c = bit(static_cast<size_t>(f_.contiguous_axis)), all = bit(s_.extents.size()) - 1;
+    const uint64_t outer = all & ~f_.d.row_mask & ~c;
+    std::vector<Placement> list(outer != 0 ? 2 : 1);
+    for (Placement& p : list) p.row_axes = f_.d.row_mask, p.column_axes = c;
+    list.back().column_axes |= list.size() > 1 ? outer : 0;
     return list;
   }
   // Rows of a length that is not known are walked whatever it is at these sizes: one schedule takes all of them.
   [[nodiscard]] bool known_row() const { return f_.constant(f_.d.row_count()).has_value(); }
   void columns() {
-    for (const AxisGroups& groups : column_groups()) {
-      BlockPlan p = BlockFacts::plan(ScheduleKind::BlockColumns, 1, 1, 1);
-      p.groups = groups;
-      const int64_t length = count(groups.rows), width = count(groups.columns);
+    for (const Placement& placement : column_placements()) {
+      Schedule p = BlockFacts::schedule(ScheduleKind::BlockColumns, 1, 1, 1);
+      p.placement = placement;
+      const int64_t length = count(placement.row_axes), width = count(placement.column_axes);
       const SizedFacts::Rounds& rounds = s_.rounds[online_ ? 1 : 0];
       fold_online_ = online_;
       for (int64_t threads : kThreads)
@@ -435,55 +433,58 @@ private:
              columns <= std::min<int64_t>(8192, power_above(width)); columns *= 2)
           for (int64_t each = std::max<int64_t>(1, f_.vector / 2); each <= std::min(8 * f_.vector, kMostEach);
                each *= 2) {
-            p.keep = p.min_blocks = 0;
-            p.columns = static_cast<int>(columns);
-            p.rows = static_cast<int>(threads * each / columns);
-            if (p.rows < 1 || threads > int64_t{p.columns} * std::max(2, p.rows)) continue;
-            p.warps = static_cast<int>(threads / 32);
-            const int walked = p.rows;
+            p.residency.cached_tiles = p.access.min_blocks = 0;
+            p.tile.columns = static_cast<int>(columns);
+            p.tile.rows = static_cast<int>(threads * each / columns);
+            if (p.tile.rows < 1 || threads > int64_t{p.tile.columns} * std::max(2, p.tile.rows)) continue;
+            p.tile.warps = static_cast<int>(threads / 32);
+            const int walked = p.tile.rows;
             if (walked >= length) {
-              p.loop = false;
-              p.steps = 1;
-              p.rows =
+              p.traversal.loop = false;
+              p.traversal.fold_steps = 1;
+              p.tile.rows =
                   static_cast<int>(f_.constant(f_.d.row_count()) == 1 ? 1 : std::max<int64_t>(2, power_above(length)));
-              p.reads = single_access() ? f_.reads(false) : tile::Caching::Normal;
+              p.access.load_hint = single_access() ? f_.reads(false) : tile::Caching::Normal;
               offer(p);
             }
             if (walked < 2 || walked >= (known_row() ? length : std::max(length, kSomeRow))) continue;
-            p.loop = true;
-            p.rows = walked;
-            p.steps = static_cast<int>(std::clamp<int64_t>(each / f_.vector, 1, std::max(1, p.rows / 2)));
-            p.reads = rounds.rounds == 1 && single_access() ? f_.reads(false) : tile::Caching::Normal;
+            p.traversal.loop = true;
+            p.tile.rows = walked;
+            p.traversal.fold_steps =
+                static_cast<int>(std::clamp<int64_t>(each / f_.vector, 1, std::max(1, p.tile.rows / 2)));
+            p.access.load_hint = rounds.rounds == 1 && single_access() ? f_.reads(false) : tile::Caching::Normal;
             offer(p);
             if (rounds.rounds > 1 && rounds.kept_bytes > 0) resident_columns(p, length, rounds.kept_bytes);
           }
     }
   }
-  void resident_columns(BlockPlan p, int64_t length, int64_t bytes) {
-    const int64_t threads = int64_t{32} * p.warps, elements = int64_t{p.rows} * p.columns;
-    const int64_t tiles = (length + p.rows - 1) / p.rows;
+  void resident_columns(Schedule p, int64_t length, int64_t bytes) {
+    const int64_t threads = int64_t{32} * p.tile.warps, elements = int64_t{p.tile.rows} * p.tile.columns;
+    const int64_t tiles = (length + p.tile.rows - 1) / p.tile.rows;
     for (int64_t blocks : {1, 2, 4}) {
       if (blocks * threads > 2048) continue;
       const int64_t room =
           f_.shared_room(blocks, exchange_bytes(f_, elements, static_cast<size_t>(f_.contiguous_axis)));
-      p.keep = static_cast<int>(std::min(tiles - 1, std::max<int64_t>(0, room) / (elements * bytes)));
-      p.min_blocks = static_cast<int>(blocks);
+      p.residency.cached_tiles = static_cast<int>(std::min(tiles - 1, std::max<int64_t>(0, room) / (elements * bytes)));
+      p.access.min_blocks = static_cast<int>(blocks);
       leave_exchange(p, bytes);
-      if (p.keep >= 1) offer(p);
+      if (p.residency.cached_tiles >= 1) offer(p);
     }
   }
   // Beside much that is resident, threads exchange little: values that change threads, and what several have folded of a
   // column, two numbers where sums are folded online.
-  void leave_exchange(BlockPlan& p, int64_t bytes) const {
-    const int64_t elements = int64_t{p.rows} * p.columns;
-    const int64_t exchanged =
-        std::max(exchange_bytes(f_, elements, static_cast<size_t>(f_.contiguous_axis)) / 2, elements / p.steps * 8);
+  void leave_exchange(Schedule& p, int64_t bytes) const {
+    const int64_t elements = int64_t{p.tile.rows} * p.tile.columns;
+    const int64_t exchanged = std::max(exchange_bytes(f_, elements, static_cast<size_t>(f_.contiguous_axis)) / 2,
+                                       elements / p.traversal.fold_steps * 8);
     if (exchanged > kExchangeBytes)
-      p.keep = static_cast<int>(std::clamp<int64_t>((kSharedBytes - exchanged) / (elements * bytes), 0, p.keep));
+      p.residency.cached_tiles = static_cast<int>(
+          std::clamp<int64_t>((kSharedBytes - exchanged) / (elements * bytes), 0, p.residency.cached_tiles));
   }
   void column_teams() {
-    for (const AxisGroups& groups : column_groups()) {
-      const int64_t width = count(groups.columns);
+    const Sharing sharing(f_, online_);
+    for (const Placement& placement : column_placements()) {
+      const int64_t width = count(placement.column_axes);
       for (int64_t threads : {128, 256, 512})
         for (int64_t columns = std::min<int64_t>(16, power_above(width));
              columns <= std::min<int64_t>(512, power_above(width)); columns *= 2)
@@ -491,14 +492,15 @@ private:
             for (int64_t on : {512, 1024, 2048}) { // threads of a multiprocessor
               const int64_t resident = on / threads;
               if (resident < 1 || columns < 2) continue;
-              BlockPlan p = column_team(
-                  f_, groups, {threads, each, columns, resident, most_partials(f_, threads, online_)}, online_);
-              if (p.keep > 0) leave_exchange(p, s_.rounds[online_ ? 1 : 0].kept_bytes);
-              auto members = p.team->eval(sizes_);
-              if (!members.ok() || *members < 2) continue;
+              Schedule p =
+                  sharing.column_team(placement, {threads, each, columns, resident, sharing.most_partials(threads)});
+              if (p.residency.cached_tiles > 0) leave_exchange(p, s_.rounds[online_ ? 1 : 0].kept_bytes);
               fold_online_ = online_;
-              p.reads = !p.waits && single_access() ? f_.reads(false) : tile::Caching::Normal;
-              offer(p, *members);
+              const Cooperative c = sharing.cooperative(p);
+              auto blocks = c.blocks_per_row.eval(sizes_);
+              if (!blocks.ok() || *blocks < 2) continue;
+              p.access.load_hint = !c.grid_barrier && single_access() ? f_.reads(false) : tile::Caching::Normal;
+              offer(p, *blocks);
             }
     }
   }
@@ -508,14 +510,13 @@ private:
     const auto c = static_cast<size_t>(f_.contiguous_axis);
     for (int64_t v = f_.vector; v >= 1; v /= 2) {
       if (extent(c) % v != 0) continue;
-      BlockPlan p = BlockFacts::plan(ScheduleKind::BlockWindow, 1, v, 1);
-      p.window = w.axis;
+      Schedule p = BlockFacts::schedule(ScheduleKind::BlockWindow, 1, v, 1);
+      p.placement.window_axis = w.axis;
       // Vectors of the contiguous axis are neighbours; what lies beside them varies fastest.
-      p.split = v > 1 ? f_.contiguous_axis : -1;
+      p.placement.split_axis = v > 1 ? f_.contiguous_axis : -1;
       for (size_t i = 0; i < s_.extents.size(); ++i)
-        if (i != c) (f_.is_row(i) ? p.groups.points : p.groups.rows).push_back(i + (v > 1 && i > c ? 1 : 0));
-      p.groups.rows.push_back(c);
-      if (v > 1) p.groups.columns.push_back(c + 1);
+        if (!f_.is_row(i)) p.placement.row_axes |= bit(i + (v > 1 && i > c ? 1 : 0));
+      if (v > 1) p.placement.column_axes = bit(c + 1);
       for (int64_t t = 1; t <= std::min(WindowFacts::kMostOutputs, extent(static_cast<size_t>(w.axis)));
            t += t < 8 ? 1 : 3)
         for (int64_t u = 1; u <= WindowFacts::kMostOuterOutputs; ++u) {
@@ -524,13 +525,13 @@ private:
             continue;
           const auto thread = w.thread(t, u, v);
           if (!thread || thread->registers > static_cast<double>(f_.device.thread_registers)) continue;
-          p.outputs = static_cast<int>(t);
-          p.outer_window = u > 1 ? w.outer : -1;
-          p.outer_outputs = static_cast<int>(u);
-          p.taps = static_cast<int>(thread->taps);
+          p.tile.outputs = static_cast<int>(t);
+          p.placement.outer_window_axis = u > 1 ? w.outer : -1;
+          p.tile.outer_outputs = static_cast<int>(u);
+          p.tile.taps = static_cast<int>(thread->taps);
           for (int64_t threads : {64, 128, 256}) {
-            p.rows = static_cast<int>(threads);
-            p.warps = static_cast<int>(threads / 32);
+            p.tile.rows = static_cast<int>(threads);
+            p.tile.warps = static_cast<int>(threads / 32);
             offer(p);
           }
         }

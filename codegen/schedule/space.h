@@ -5,10 +5,9 @@
 
 namespace tessera {
 
-// Calls `visit` for each schedule, without conditions, and but for "online" without a config; `members`: blocks that
-// share a row, or columns, at these sizes. `online`: sums may be folded together with the reductions that they depend
-// on.
-using VisitSchedule = std::function<void(const BlockPlan& plan, int64_t members)>;
+// Calls `visit` for each schedule; `blocks_per_row`: that share a row, or columns, at these sizes. `online`: sums may be
+// folded together with the reductions that they depend on.
+using VisitSchedule = std::function<void(const Schedule& schedule, int64_t blocks_per_row)>;
 void for_each_schedule(const BlockFacts& facts, const SizedFacts& sized, const CallSizes& sizes, bool online,
                        const VisitSchedule& visit);
 

@@ -103,4 +103,11 @@ private:
 
 Stages plan_stages(const LoopNest& nest, const Domain& domain) { return Planner(nest, domain).run(); }
 
+bool Stages::folds_are_read() const {
+  size_t folds = 0, last = 0;
+  for (size_t s = 0; s < stages.size(); ++s)
+    if (!stages[s].reduces.empty()) ++folds, last = s;
+  return folds > 1 || last + 1 < stages.size();
+}
+
 } // namespace tessera

@@ -21,6 +21,8 @@ struct Stages {
   std::vector<Stage> stages;
   std::vector<size_t> row_stores; // positions of stores once per outer point: after the last round
   std::vector<char> kept;         // by ScalarId
+  // Whether something else than results of the row needs what is folded: a later stage, or elements of the row.
+  [[nodiscard]] bool folds_are_read() const;
 };
 [[nodiscard]] Stages plan_stages(const LoopNest& nest, const Domain& domain);
 

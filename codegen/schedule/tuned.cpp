@@ -9,33 +9,30 @@ ExtentRange bucket_of(int64_t extent) {
   return {up / 2 + 1, up, std::min<int64_t>(16, extent & -extent)};
 }
 
-std::optional<Schedule> tuned_host_schedule(const Graph& graph, const LoopNest& nest, const Target& device,
-                                            const TunedSchedules& tuned) {
+std::optional<HostChoice> tuned_host_schedule(const Graph& graph, const LoopNest& nest, const Target& device,
+                                              const TunedSchedules& tuned) {
   auto domain = make_domain(graph, nest);
   if (!domain.ok()) return std::nullopt; // lowering says why
-  const Schedule chosen = choose_for(graph, nest, *domain, device);
-  for (TunedSchedule& t : tuned.find(nest_key(graph, nest, *domain))) {
+  const Schedule chosen = choose_for(graph, nest, *domain, device).schedule;
+  for (const TunedSchedule& t : tuned.find(nest_key(graph, nest, *domain))) {
     bool fits = t.extents.size() == domain->axes.size() && t.schedule.kind == chosen.kind;
     for (size_t i = 0; fits && i < t.extents.size(); ++i) {
       auto n = domain->env.simplify(domain->axes[i].extent).as_const();
       fits = n && *n >= t.extents[i].min && *n <= t.extents[i].max && *n % t.extents[i].multiple_of == 0;
     }
     // What comes from a file may be anything.
-    auto number = [&](const char* name) {
-      auto it = t.schedule.config.find(name);
-      return it == t.schedule.config.end() ? -1 : it->second;
-    };
-    auto power = [&](const char* name, int64_t most) {
-      int64_t n = number(name);
+    auto power = [](int64_t n, int64_t most) {
       return n >= 1 && n <= most && std::has_single_bit(static_cast<uint64_t>(n));
     };
-    fits = fits && number("axis") == chosen.config.at("axis") && power("vector", 64) && power("unroll", 16) &&
-           number("program_bytes") >= 1 && number("program_bytes") <= int64_t{1} << 30;
+    const Schedule& r = t.schedule;
+    fits = fits && r.placement.axis == chosen.placement.axis && power(r.tile.vector, 64) && power(r.tile.unroll, 16) &&
+           r.traversal.program_bytes >= 1 && r.traversal.program_bytes <= int64_t{1} << 30;
     if (!fits) continue;
-    Schedule s = chosen;
-    for (const char* name : {"vector", "unroll", "program_bytes"}) s.config[name] = number(name);
-    s.measured = t.schedule.measured;
-    return s;
+    HostChoice out{chosen, "", t.measured};
+    out.schedule.tile.vector = r.tile.vector;
+    out.schedule.tile.unroll = r.tile.unroll;
+    out.schedule.traversal.program_bytes = r.traversal.program_bytes;
+    return out;
   }
   return std::nullopt;
 }

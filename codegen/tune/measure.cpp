@@ -10,7 +10,7 @@ namespace {
 class OnlyThis final : public TunedSchedules {
 public:
   OnlyThis() = default;
-  explicit OnlyThis(TunedSchedule t) : list_{std::move(t)} { list_[0].schedule.measured = "a candidate"; }
+  explicit OnlyThis(TunedSchedule t) : list_{std::move(t)} { list_[0].measured = "a candidate"; }
   std::vector<TunedSchedule> find(const Hash128&) const override { return list_; }
 
 private:

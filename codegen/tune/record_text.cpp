@@ -6,13 +6,7 @@ namespace tessera {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr int kFormat = 1;
-
-std::optional<ScheduleKind> kind_of(std::string_view text) {
-  for (uint8_t k = 0; name(static_cast<ScheduleKind>(k)) != "?"; ++k)
-    if (text == name(static_cast<ScheduleKind>(k))) return static_cast<ScheduleKind>(k);
-  return std::nullopt;
-}
+constexpr int kFormat = 2;
 
 std::optional<Hash128> hash_of(const std::string& hex) {
   if (hex.size() != 32 || hex.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
@@ -36,7 +30,7 @@ Json to_json(const TunedRecord& r) {
   if (r.is_default()) {
     j["schedule"] = "default";
   } else {
-    j["schedule"] = {{"kind", name(r.schedule.kind)}, {"config", r.schedule.config}};
+    j["schedule"] = {{"kind", name(r.schedule->kind)}, {"config", fields(*r.schedule)}};
   }
   j["default_us"] = r.default_us;
   j["tuned_us"] = r.tuned_us;
@@ -46,26 +40,24 @@ Json to_json(const TunedRecord& r) {
   return j;
 }
 
-// Nothing where a field is missing, of another type or out of range.
-std::optional<TunedRecord> from_json(const Json& j) {
+// Errors: a field is missing, of another type or out of range; the schedule's kind or a field of it is unknown.
+Result<TunedRecord> from_json(const Json& j) {
+  const Diagnostic damaged(ErrorCode::CorruptFile, "a field is missing, of another type or out of range");
   TunedRecord r;
   try {
     auto kernel = hash_of(j.at("kernel").get<std::string>());
-    if (!kernel) return std::nullopt;
+    if (!kernel) return damaged;
     r.kernel = *kernel;
     r.name = j.at("name").get<std::string>();
     r.on = {j.at("device").get<std::string>(), j.at("driver").get<std::string>(), j.at("compiler").get<std::string>()};
     r.measured_at = j.at("measured_at").get<std::vector<int64_t>>();
     for (const Json& e : j.at("extents")) {
       ExtentRange range{e.at("min").get<int64_t>(), e.at("max").get<int64_t>(), e.at("multiple_of").get<int64_t>()};
-      if (range.min < 0 || range.max < range.min || range.multiple_of < 1) return std::nullopt;
+      if (range.min < 0 || range.max < range.min || range.multiple_of < 1) return damaged;
       r.extents.push_back(range);
     }
     if (const Json& s = j.at("schedule"); !s.is_string()) {
-      auto kind = kind_of(s.at("kind").get<std::string>());
-      r.schedule.config = s.at("config").get<std::map<std::string, int64_t>>();
-      if (!kind || r.schedule.config.empty()) return std::nullopt;
-      r.schedule.kind = *kind;
+      TESSERA_ASSIGN(r.schedule, make_schedule(s.at("kind").get<std::string>(), s.at("config").get<ScheduleFields>()));
     }
     r.default_us = j.at("default_us").get<double>();
     r.tuned_us = j.at("tuned_us").get<double>();
@@ -73,7 +65,7 @@ std::optional<TunedRecord> from_json(const Json& j) {
     r.pinned = j.at("pinned").get<bool>();
     r.time = j.at("time").get<int64_t>();
   } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
+    return damaged;
   }
   return r;
 }
@@ -105,7 +97,7 @@ Result<std::vector<TunedRecord>> parse_records(std::string_view text, const std:
   std::vector<TunedRecord> out;
   for (size_t i = 0; i < records->size(); ++i) {
     auto r = from_json((*records)[i]);
-    if (!r) return corrupt("record " + std::to_string(i) + " is damaged");
+    if (!r.ok()) return corrupt("record " + std::to_string(i) + " is unusable: " + r.error().message);
     out.push_back(std::move(*r));
   }
   return out;

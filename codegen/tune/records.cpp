@@ -104,9 +104,7 @@ std::vector<TunedSchedule> TunedRecords::find(const Hash128& nest) const {
   std::vector<TunedSchedule> out;
   for (const TunedRecord& r : records_) {
     if (r.kernel != nest || r.is_default() || !r.counts_for(target_)) continue;
-    TunedSchedule t{r.schedule, r.extents};
-    t.schedule.measured = measured_text(r);
-    out.push_back(std::move(t));
+    out.push_back({*r.schedule, r.extents, measured_text(r)});
   }
   return out;
 }

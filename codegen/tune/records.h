@@ -27,13 +27,13 @@ struct TunedRecord {
   TunedTarget on;                   // all given
   std::vector<ExtentRange> extents; // by axis
   std::vector<int64_t> measured_at; // extents
-  Schedule schedule;                // kind and complete config; empty config: the rules' choice is best
+  std::optional<Schedule> schedule; // nothing: the default choice is best
   double default_us = 0, tuned_us = 0;
   int candidates = 0; // that were measured
   bool pinned = false;
   int64_t time = 0; // seconds since 1970; of two records for the same the later one stays
 
-  [[nodiscard]] bool is_default() const { return schedule.config.empty(); }
+  [[nodiscard]] bool is_default() const { return !schedule; }
   // Whether both are for the same nest, device, driver and sizes.
   [[nodiscard]] bool same_place(const TunedRecord& other) const;
   [[nodiscard]] bool counts_for(const TunedTarget& target) const;
@@ -87,7 +87,7 @@ private:
   mutable std::vector<std::string> warnings_;
 };
 
-// What a record's schedule carries as Schedule::measured, where it was taken.
+// What a record's schedule carries as TunedSchedule::measured, where it was taken.
 [[nodiscard]] std::string measured_text(const TunedRecord& record);
 
 // `more` into `records` by the rules of TunedRecords::add; sorted.

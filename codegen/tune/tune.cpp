@@ -15,35 +15,6 @@ struct Work {
   TunedKernel out;
 };
 
-// What else tells schedules of blocks apart, where it is not as usual.
-constexpr std::pair<const char*, int64_t> kTold[] = {
-    {"split", -1},    {"turns", 1},  {"steps", 1},    {"run", 1},          {"shift", 1},
-    {"ahead", 0},     {"keep", 0},   {"copied", 0},   {"programs", 0},     {"online", 1},
-    {"streaming", 0}, {"staged", 0}, {"downward", 0}, {"whole_branch", 0}, {"reads", 0}};
-
-} // namespace
-
-std::string text_of(const Schedule& s) {
-  std::string text(name(s.kind));
-  if (s.kind < ScheduleKind::BlockFlat) {
-    for (const auto& [key, value] : s.config) text += " " + key + "=" + std::to_string(value);
-    return text;
-  }
-  auto number = [&](const char* key) {
-    auto it = s.config.find(key);
-    return it == s.config.end() ? int64_t{0} : it->second;
-  };
-  text += " [" + std::to_string(number("rows")) + ", " + std::to_string(number("columns")) + "] on " +
-          std::to_string(number("warps")) + (number("warps") == 1 ? " warp" : " warps");
-  if (number("min_blocks") > 0) text += ", " + std::to_string(number("min_blocks")) + " blocks resident";
-  for (const auto& [key, usual] : kTold)
-    if (auto it = s.config.find(key); it != s.config.end() && it->second != usual)
-      text += ", " + std::string(key) + " " + std::to_string(it->second);
-  return text;
-}
-
-namespace {
-
 class Tuner {
 public:
   Tuner(const Graph& graph, const FusionPlan& plan, const CompileOptions& compile, const Target& device,
@@ -110,7 +81,7 @@ private:
     if (auto known = records_.at(w.key, w.extents); known && !options_.again) {
       out.outcome = TunedKernel::Outcome::Known;
       out.record = std::move(*known);
-      out.schedule = out.record.is_default() ? "the rules' choice" : text_of(out.record.schedule);
+      out.schedule = out.record.is_default() ? "the rules' choice" : print(*out.record.schedule);
       return {};
     }
     auto left = [&](std::string why) {
@@ -141,19 +112,19 @@ private:
       out.measured.push_back(
           {(*list)[c].tuned.schedule, (*list)[c].estimate_us, found->first_us[c], (*measurer)->registers(c)});
     for (const auto& r : found->rejected) {
-      out.rejected.push_back(text_of((*list)[r.candidate].tuned.schedule) +
+      out.rejected.push_back(print((*list)[r.candidate].tuned.schedule) +
                              (r.wrong ? " yields something else: " : " fails: ") + r.why);
       out.wrong += r.wrong;
     }
     const TunedSchedule& best = (*list)[found->best].tuned;
-    out.schedule = text_of(best.schedule);
+    out.schedule = print(best.schedule);
     TunedRecord& r = out.record;
     r.kernel = w.key;
     r.name = out.name;
     r.on = records_.target();
     r.extents = best.extents;
     r.measured_at = w.extents;
-    if (found->best != 0) r.schedule = {best.schedule.kind, best.schedule.config, "", ""};
+    if (found->best != 0) r.schedule = best.schedule;
     r.default_us = found->default_us;
     r.tuned_us = found->best_us;
     r.candidates = found->measured;

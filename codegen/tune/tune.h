@@ -23,9 +23,6 @@ struct TuneOptions {
   std::function<void(const std::string&)> progress;
 };
 
-// A schedule for people: "block-rows [1, 4096] on 4 warps, shift 8".
-[[nodiscard]] std::string text_of(const Schedule& schedule);
-
 struct TunedKernel {
   enum class Outcome : uint8_t {
     Tuned,   // another schedule is better: recorded
@@ -37,7 +34,7 @@ struct TunedKernel {
   int uses = 1;     // kernels of the model that are the same
   Outcome outcome = Outcome::Left;
   std::string note;     // for Left
-  std::string schedule; // of the fastest, for people
+  std::string schedule; // of the fastest
   TunedRecord record;
   struct Measured {
     Schedule schedule;

@@ -195,7 +195,7 @@ TEST(Tuning, AFileThatCannotBeWrittenIsNoErrorOfACall) {
 
 TEST(Tuning, ADamagedFileIsReplaced) {
   TemporaryFolder folder;
-  std::ofstream(folder.path() + "/tuned.json") << "{ \"format\": 1, \"records\": [ {";
+  std::ofstream(folder.path() + "/tuned.json") << "{ \"format\": 2, \"records\": [ {";
   FakeTimes times;
   auto session = open(model(), tuned_options(folder, times));
   ASSERT_TRUE(session);
@@ -214,7 +214,7 @@ TEST(Tuning, ARecordThatDoesNotHelpIsTriedOnce) {
   FakeTimes times;
   tune_in_a_session(folder, times);
   TunedRecords records = records_of(folder);
-  ASSERT_TRUE(records.update([](std::vector<TunedRecord>& all) { all[0].schedule.config = {{"vector", 0}}; }).ok());
+  ASSERT_TRUE(records.update([](std::vector<TunedRecord>& all) { all[0].schedule->tile.vector = 0; }).ok());
   auto session = open(model(), tuned_options(folder, times));
   ASSERT_TRUE(session);
   int renewals = 0;

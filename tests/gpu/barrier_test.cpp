@@ -53,7 +53,7 @@ TEST(Barriers, AreNeeded) {
       // thread has the same elements in both: Hazards compares offsets as values, and these are two. Cooperative blocks
       // have memory of their own.
       if (k.schedule.kind == ScheduleKind::BlockLoop || k.schedule.kind == ScheduleKind::BlockTeam) continue;
-      SCOPED_TRACE(c.problem.nest.name + " " + k.schedule.why);
+      SCOPED_TRACE(c.problem.nest.name + " " + k.why);
       expect_needed(c.problem, k, c.sizes, &barriers);
     }
   EXPECT_GT(barriers, 2u);

@@ -34,9 +34,9 @@ protected:
   // One schedule for every nest.
   class First final : public TunedSchedules {
   public:
-    explicit First(Schedule s) : schedule_(std::move(s)) { schedule_.measured = "fixed"; }
+    explicit First(const Schedule& s) : schedule_(s) {}
     std::vector<TunedSchedule> find(const Hash128&) const override {
-      return {{schedule_, std::vector<ExtentRange>(2)}};
+      return {{schedule_, std::vector<ExtentRange>(2), "fixed"}};
     }
 
   private:
@@ -98,10 +98,11 @@ TEST_F(CompileGpuKernels, CopiesWithHintsHaveTheirRegisters) {
   for (const Problem& p : {softmax_of("8192", "1024", "bf16"), norm_of("8192", "4096", "bf16"),
                            softmax_of("2048", "32768", "bf16"), softmax_of("16", "1048576")}) {
     int n = 0;
-    auto take = [&](const BlockPlan& plan) {
-      return (plan.copied || plan.turns > 1) && plan.reads != tile::Caching::Normal && n++ % 40 == 0 && n < 100;
+    auto take = [&](const Schedule& s) {
+      return (s.residency.async_copy || s.traversal.rows_in_flight > 1) &&
+             s.access.load_hint != tile::Caching::Normal && n++ % 40 == 0 && n < 100;
     };
-    each_kernel({p, {}}, h200(), take, [&](const BlockPlan&, const ScheduledKernel& k) {
+    each_kernel({p, {}}, h200(), take, [&](const Legal&, const ScheduledKernel& k) {
       First first(k.schedule);
       auto made = compile(p, {"kernel"}, &first);
       ASSERT_TRUE(made.ok()) << made.error().str();
@@ -128,10 +129,10 @@ TEST_F(CompileGpuKernels, YieldPtxAndCubinForEveryAlternative) {
   const KernelReport& report = made->reports.at(0); // names each of them, the one for every size last
   ASSERT_EQ(report.alternatives.size() + 1, variants.size());
   for (size_t i = 0; i < report.alternatives.size(); ++i) {
-    EXPECT_EQ(report.alternatives[i].schedule.why, variants[i].scheduled.schedule.why);
+    EXPECT_EQ(report.alternatives[i].why, variants[i].scheduled.why);
     EXPECT_EQ(report.alternatives[i].when.substr(0, 3), "if ");
   }
-  EXPECT_EQ(report.schedule.why, variants.back().scheduled.schedule.why);
+  EXPECT_EQ(report.why, variants.back().scheduled.why);
   for (const auto& v : variants) {
     const auto& o = objects.at(static_cast<size_t>(v.object));
     EXPECT_EQ(o.symbol, v.symbol);
@@ -308,7 +309,7 @@ TEST_F(CompileGpuKernels, NamedNestsHaveTheRegistersAndBlocksTheyWerePlannedFor)
       const auto& o = objects.at(static_cast<size_t>(v.object));
       const auto& config = v.scheduled.kernel.config;
       auto planned = config.find("min_blocks"), least = config.find("least_blocks");
-      const std::string what = v.scheduled.schedule.why + ", " + std::to_string(o.registers) + " registers, " +
+      const std::string what = v.scheduled.why + ", " + std::to_string(o.registers) + " registers, " +
                                std::to_string(o.shared_bytes) + " bytes";
       if (planned != config.end()) {
         const int64_t blocks = planned->second;

@@ -1,7 +1,7 @@
 // Cooperative programs on the emulator: results equal the interpreter's for any order of blocks, and a missing barrier is
 // reported.
 #include "codegen/emulate/emulator.h"
-#include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/choose_blocks.h"
 #include "codegen/tile/cooperation.h"
 #include "tests/schedule/block_harness.h"
 #include <cmath>

@@ -33,10 +33,7 @@ MadeFor compile_for(const Problem& p, const Target& device) {
   EXPECT_TRUE(made.ok()) << made.error().str();
   if (!made.ok()) return out;
   for (const GpuVariant& v : made->kernels[0].variants) {
-    const Schedule& s = v.scheduled.schedule;
-    std::string text(name(s.kind));
-    for (const auto& [key, value] : s.config) text += " " + key + "=" + std::to_string(value);
-    out.schedules.push_back(std::move(text));
+    out.schedules.push_back(print(v.scheduled.schedule));
     auto object = cuda::decode(made->objects[static_cast<size_t>(v.object)]);
     EXPECT_TRUE(object.ok());
     if (object.ok()) out.variants.push_back(std::move(*object));

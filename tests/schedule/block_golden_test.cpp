@@ -1,6 +1,5 @@
 // Fixed schedules of typical nests, lowered for a GPU: TESSERA_BLESS=1 rewrites the texts.
 #include "block_harness.h"
-#include "codegen/schedule/block_config.h"
 #include "codegen/schedule/space.h"
 #include "codegen/target/select.h"
 #include "nests.h"
@@ -26,19 +25,17 @@ void expect_block_golden(const std::string& name, const Problem& p, const Wanted
   auto sized = sized_facts(facts, sizes);
   ASSERT_TRUE(sized.ok());
   std::optional<ScheduledKernel> kernel;
-  for_each_schedule(facts, *sized, sizes, true, [&](const BlockPlan& plan, int64_t) {
-    if (kernel || plan.schedule.kind != w.kind || plan.rows != w.rows || plan.columns != w.columns ||
-        plan.warps != w.warps || plan.staged != w.staged)
+  std::vector<ExtentRange> ranges;
+  for (int64_t n : sized->extents) ranges.push_back({n > 4000 ? 1 : n, n, 1});
+  for_each_schedule(facts, *sized, sizes, true, [&](const Schedule& s, int64_t) {
+    if (kernel || s.kind != w.kind || s.tile.rows != w.rows || s.tile.columns != w.columns || s.tile.warps != w.warps ||
+        s.access.staged != w.staged)
       return;
-    BlockPlan q = plan;
-    write_config(q);
-    TunedSchedule t{q.schedule, {}};
-    for (int64_t n : sized->extents) t.extents.push_back({n > 4000 ? 1 : n, n, 1});
-    if (auto legal = tuned_plan(facts, t))
-      if (auto k = lower_block(p.graph, p.nest, *domain, *legal, p.nest.name); k.ok()) kernel = std::move(*k);
+    if (const Legal l = legal(facts, s, ranges))
+      if (auto k = lower_block(p.graph, p.nest, *domain, l, p.nest.name); k.ok()) kernel = std::move(*k);
   });
   ASSERT_TRUE(kernel.has_value()) << name;
-  kernel->schedule.why = "a fixed schedule";
+  kernel->why = "a fixed schedule";
   expect_golden("block_" + name, *kernel);
 }
 

@@ -1,5 +1,4 @@
 #include "block_harness.h"
-#include "codegen/schedule/block_config.h"
 #include "codegen/schedule/space.h"
 #include "codegen/target/select.h"
 
@@ -17,12 +16,13 @@ void check(const ScheduledKernel& k) {
     for (int d : k.kernel.type(v).shape) ASSERT_EQ(d & (d - 1), 0) << text;
 }
 
-// The same plan with a tile of a few elements. What the tile promises to hold (a whole row) stays.
-BlockPlan small(BlockPlan p, const Domain& domain) {
-  p.steps = std::min(p.steps, 2);
-  p.run = std::min(p.run, 2);
-  bool rows = p.rows > 1 || (p.schedule.kind == ScheduleKind::BlockLoop && !p.groups.rows.empty());
-  switch (p.schedule.kind) {
+// The same schedule with a tile of a few elements. What the tile promises to hold (a whole row) stays.
+Legal small(Legal p, const Domain& domain) {
+  Schedule& s = p.schedule;
+  s.traversal.fold_steps = std::min(s.traversal.fold_steps, 2);
+  s.tile.contiguous = std::min(s.tile.contiguous, 2);
+  bool rows = s.tile.rows > 1 || (s.kind == ScheduleKind::BlockLoop && !p.groups.rows.empty());
+  switch (s.kind) {
   case ScheduleKind::BlockTeam: { // any number of rows that are not empty, however many share them
     SymExpr row = domain.row_count();
     std::erase_if(p.conditions, [](const SizeCondition& c) { return c.multiple_of == 1; });
@@ -31,30 +31,36 @@ BlockPlan small(BlockPlan p, const Domain& domain) {
     for (const Axis& a : domain.axes)
       if (a.role == AxisRole::Outer) points *= a.extent;
     if (!points.is_const()) p.conditions.push_back({points, 1, 0, 20});
-    p.columns = std::max(8, 2 * p.shift);
-    while (p.columns < row.as_const().value_or(0) / 32) p.columns *= 2;
-    if (p.rows > 1) p.rows = 4;
-    p.warps = 2;
-    p.most_members = 64;
-    p.team = !p.loop ? ceildiv(row + SymExpr(p.shift - 1), p.columns) : p.waits ? SymExpr(3) : sym_min(row, 4) + 1;
-    p.waits = true; // as it may without online sums
-    p.keep = p.loop ? 2 : 0;
-    p.messages = p.loop; // so that both ways to meet are taken
+    s.tile.columns = std::max(8, 2 * s.access.alignment_peel);
+    while (s.tile.columns < row.as_const().value_or(0) / 32) s.tile.columns *= 2;
+    if (s.tile.rows > 1) s.tile.rows = 4;
+    s.tile.warps = 2;
+    p.max_blocks_per_row = 64;
+    p.blocks_per_row = !s.traversal.loop ? ceildiv(row + SymExpr(s.access.alignment_peel - 1), s.tile.columns)
+                       : p.grid_barrier  ? SymExpr(3)
+                                         : sym_min(row, 4) + 1;
+    p.grid_barrier = true; // as it may without online sums
+    s.residency.cached_tiles = s.traversal.loop ? 2 : 0;
+    p.mailboxes = s.traversal.loop; // so that both ways to meet are taken
     break;
   }
   case ScheduleKind::BlockFlat:
-    if (p.rows > 1) p.rows = 4;
-    if (p.columns > 1 && p.split < 0) p.columns = 8;
+    if (s.tile.rows > 1) s.tile.rows = 4;
+    if (s.tile.columns > 1 && s.placement.split_axis < 0) s.tile.columns = 8;
     break;
-  case ScheduleKind::BlockRows: p.rows = p.groups.rows.empty() || p.shift > 1 ? 1 : p.rows == 2 ? 1 : 2; break;
+  case ScheduleKind::BlockRows:
+    s.tile.rows = p.groups.rows.empty() || s.access.alignment_peel > 1 ? 1 : s.tile.rows == 2 ? 1 : 2;
+    break;
   case ScheduleKind::BlockLoop:
-    p.rows = rows && p.shift == 1 ? 2 : 1;
-    p.columns = p.shift > 1 ? std::max(8, 2 * p.shift) : p.run > 1 ? 8 : 4;
+    s.tile.rows = rows && s.access.alignment_peel == 1 ? 2 : 1;
+    s.tile.columns = s.access.alignment_peel > 1 ? std::max(8, 2 * s.access.alignment_peel)
+                     : s.tile.contiguous > 1     ? 8
+                                                 : 4;
     break;
-  case ScheduleKind::BlockWindow: p.rows = 4; break;
+  case ScheduleKind::BlockWindow: s.tile.rows = 4; break;
   default:
-    if (p.loop) p.rows = 4;
-    p.columns = 8;
+    if (s.traversal.loop) s.tile.rows = 4;
+    s.tile.columns = 8;
   }
   return p;
 }
@@ -67,8 +73,8 @@ Target gpu_with(int multiprocessors) {
   return device;
 }
 
-std::vector<ScheduledKernel> lower_blocks(const Problem& p, const Schedule& wanted, const Target& device) {
-  auto kernels = lower_for_gpu(p.graph, p.nest, device, p.nest.name, wanted);
+std::vector<ScheduledKernel> lower_blocks(const Problem& p, const LoweringOptions& options, const Target& device) {
+  auto kernels = lower_for_gpu(p.graph, p.nest, device, p.nest.name, options);
   EXPECT_TRUE(kernels.ok()) << kernels.error().str();
   if (!kernels.ok()) return {};
   EXPECT_FALSE(kernels->empty());
@@ -86,31 +92,22 @@ std::vector<ScheduledKernel> block_kernels(const Problem& p, const Target& devic
   std::vector<ScheduledKernel> kernels = lower_blocks(p, {}, device);
   auto domain = make_domain(p.graph, p.nest);
   EXPECT_TRUE(domain.ok());
-  Schedule exact;
-  exact.config["exact_division"] = 1;
-  for (const BlockPlan& plan : plan_blocks(p.graph, p.nest, *domain, device, exact)) {
-    // A config says all of a plan.
-    auto again = plan_of(BlockFacts(p.graph, p.nest, *domain, device), plan.schedule);
-    EXPECT_TRUE(again.has_value()) << plan.schedule.why;
-    if (again) {
-      EXPECT_EQ(again->groups.points, plan.groups.points);
-      EXPECT_EQ(again->groups.rows, plan.groups.rows);
-      EXPECT_EQ(again->groups.columns, plan.groups.columns);
-      EXPECT_EQ(again->team, plan.team);
-      EXPECT_EQ(again->waits, plan.waits);
-      write_config(*again);
-      EXPECT_EQ(again->schedule.config, plan.schedule.config);
-    }
+  const LoweringOptions exact{.exact_division = true};
+  const BlockFacts facts(p.graph, p.nest, *domain, device);
+  for (const BlockChoice& choice : choose_blocks(facts, false)) {
+    auto again = parse_schedule(print(choice.legal.schedule));
+    EXPECT_TRUE(again.ok() && *again == choice.legal.schedule) << print(choice.legal.schedule);
     for (bool online : {false, true}) {
-      BlockPlan tiny = small(plan, *domain);
-      if (online && !tiny.loop && !tiny.team) continue;
-      if (tiny.loop || tiny.team) tiny.schedule.config["online"] = online;
-      auto k = lower_block(p.graph, p.nest, *domain, tiny, "small");
+      Legal tiny = small(choice.legal, *domain);
+      const bool walks = tiny.schedule.traversal.loop || tiny.blocks_per_row;
+      if (online && !walks) continue;
+      tiny.schedule.traversal.online = online && walks;
+      auto k = lower_block(p.graph, p.nest, *domain, tiny, "small", exact);
       EXPECT_TRUE(k.ok()) << k.error().str();
       if (!k.ok()) continue;
       check(*k);
-      if (tiny.team) k->conditions.push_back({*tiny.team, 1, 1, tiny.most_members});
-      k->schedule.why += online ? " (small tile, online)" : " (small tile)";
+      if (tiny.blocks_per_row) k->conditions.push_back({*tiny.blocks_per_row, 1, 1, tiny.max_blocks_per_row});
+      k->why = choice.why + (online ? " (small tile, online)" : " (small tile)");
       kernels.push_back(std::move(*k));
     }
   }
@@ -156,12 +153,12 @@ void expect_meant(const Case& c, const Meant& m, const ScheduledKernel& k, doubl
   for (size_t i = 0; i < m.expected.size(); ++i) {
     const auto& name = c.problem.graph.value(c.problem.nest.stores[i].value).name;
     Comparison same = compare(actual.at(name), m.expected[i], tolerance, tolerance);
-    EXPECT_TRUE(same.same) << same.message << k.schedule.why << "\n" << tile::print(k.kernel);
+    EXPECT_TRUE(same.same) << same.message << k.why << "\n" << tile::print(k.kernel);
   }
 }
 
-void each_kernel(const Case& c, const Target& device, const std::function<bool(const BlockPlan&)>& take,
-                 const std::function<void(const BlockPlan&, ScheduledKernel)>& visit) {
+void each_kernel(const Case& c, const Target& device, const std::function<bool(const Schedule&)>& take,
+                 const std::function<void(const Legal&, ScheduledKernel)>& visit) {
   const Problem& p = c.problem;
   auto domain = make_domain(p.graph, p.nest);
   ASSERT_TRUE(domain.ok());
@@ -169,21 +166,14 @@ void each_kernel(const Case& c, const Target& device, const std::function<bool(c
   const CallSizes sizes = by_id(p, c.sizes);
   auto sized = sized_facts(facts, sizes);
   ASSERT_TRUE(sized.ok()) << sized.error().str();
-  for_each_schedule(facts, *sized, sizes, true, [&](const BlockPlan& plan, int64_t) {
-    if (!take(plan)) return;
-    BlockPlan q = plan;
-    write_config(q);
-    TunedSchedule t{q.schedule, {}};
-    for (size_t i = 0; i < sized->extents.size(); ++i) {
-      const int64_t n = sized->extents[i];
-      t.extents.push_back(facts.constant(facts.extent(i)) ? ExtentRange{n, n, 1} : bucket_of(n));
-      if (static_cast<int>(i) != facts.contiguous_axis) t.extents.back().multiple_of = 1;
-    }
-    auto legal = tuned_plan(facts, t);
-    if (!legal) return;
-    auto k = lower_block(p.graph, p.nest, *domain, *legal, "kernel");
+  const std::vector<ExtentRange> ranges = ranges_of(facts, sized->extents);
+  for_each_schedule(facts, *sized, sizes, true, [&](const Schedule& schedule, int64_t) {
+    if (!take(schedule)) return;
+    const Legal l = legal(facts, schedule, ranges);
+    if (!l) return;
+    auto k = lower_block(p.graph, p.nest, *domain, l, "kernel");
     ASSERT_TRUE(k.ok()) << k.error().str();
-    if (conditions_hold(p.graph, *k, c.sizes)) visit(*legal, std::move(*k));
+    if (conditions_hold(p.graph, *k, c.sizes)) visit(l, std::move(*k));
   });
 }
 

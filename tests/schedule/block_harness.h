@@ -1,6 +1,6 @@
 // Kernels for blocks of threads, beside those for hosts, in every test that compares schedules with their nest.
 #pragma once
-#include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/choose_blocks.h"
 #include "codegen/schedule/tuned.h"
 #include "harness.h"
 
@@ -11,7 +11,7 @@ Target gpu_with(int multiprocessors = 132);
 // several blocks. Each is verified, printed and parsed again; all tiles are powers of two.
 std::vector<ScheduledKernel> block_kernels(const Problem& p, const Target& device = gpu_with());
 // Those that a GPU gets.
-std::vector<ScheduledKernel> lower_blocks(const Problem& p, const Schedule& wanted = {},
+std::vector<ScheduledKernel> lower_blocks(const Problem& p, const LoweringOptions& options = {},
                                           const Target& device = gpu_with());
 bool conditions_hold(const Graph& graph, const ScheduledKernel& kernel, const Sizes& sizes);
 
@@ -30,7 +30,7 @@ Meant meant(const Case& c);
 void expect_meant(const Case& c, const Meant& m, const ScheduledKernel& k, double tolerance = 2e-5);
 
 // Calls `visit` with the kernel of each schedule of the space that is legal at these sizes and that `take` admits.
-void each_kernel(const Case& c, const Target& device, const std::function<bool(const BlockPlan&)>& take,
-                 const std::function<void(const BlockPlan&, ScheduledKernel)>& visit);
+void each_kernel(const Case& c, const Target& device, const std::function<bool(const Schedule&)>& take,
+                 const std::function<void(const Legal&, ScheduledKernel)>& visit);
 
 } // namespace tessera::test

@@ -59,16 +59,14 @@ TEST(BlockLower, OutputsMayTakeInputsOfTheSameThread) {
 }
 
 TEST(BlockLower, RowScalarsDivideOnceUnlessExactDivisionIsAsked) {
-  auto reciprocals = [](const Schedule& wanted) {
+  auto reciprocals = [](const LoweringOptions& options) {
     size_t n = 0;
-    for (const ScheduledKernel& k : lower_blocks(softmax(), wanted))
+    for (const ScheduledKernel& k : lower_blocks(softmax(), options))
       n += tile::print(k.kernel).find("reciprocal(") != std::string::npos;
     return n;
   };
   EXPECT_EQ(reciprocals({}), lower_blocks(softmax()).size());
-  Schedule exact;
-  exact.config["exact_division"] = 1;
-  EXPECT_EQ(reciprocals(exact), 0u);
+  EXPECT_EQ(reciprocals({.exact_division = true}), 0u);
 }
 
 // The index is the same for the whole row, whether it is used is not: it must not be checked ahead of the row. And
@@ -104,7 +102,7 @@ TEST(BlockLower, ChecksUnderAPredicateOfTheRow) {
         std::vector<int> sites;
         run_kernel(p, k, {{"x", x}, {"w", w}, {"ids", Tensor::of<int64_t>(DType::I64, {2}, ids)}}, {{"n", 2}, {"m", m}},
                    &sites);
-        EXPECT_EQ(sites.empty(), !used) << predicate << k.schedule.why << tile::print(k.kernel);
+        EXPECT_EQ(sites.empty(), !used) << predicate << k.why << tile::print(k.kernel);
       }
     }
   }
@@ -119,25 +117,25 @@ TEST(BlockLower, UnsupportedElementsAndPlansThatDoNotFitAreErrors) {
 
   Problem p = softmax();
   Domain domain = make_domain(p.graph, p.nest).value();
-  BlockPlan good = plan_blocks(p.graph, p.nest, domain, device, {}).back();
+  const Legal good = choose_blocks(BlockFacts(p.graph, p.nest, domain, device)).back().legal;
   auto refused = [&](auto change) {
-    BlockPlan plan = good;
-    change(plan);
-    auto result = lower_block(p.graph, p.nest, domain, plan, "softmax");
+    Legal l = good;
+    change(l);
+    auto result = lower_block(p.graph, p.nest, domain, l, "softmax");
     return !result.ok() && result.error().code == ErrorCode::CodegenError;
   };
-  EXPECT_FALSE(refused([](BlockPlan&) {}));
-  EXPECT_TRUE(refused([](BlockPlan& b) { b.columns = 48; }));
-  EXPECT_TRUE(refused([](BlockPlan& b) { b.warps = 64; }));
-  EXPECT_TRUE(refused([](BlockPlan& b) { b.groups.rows.clear(); }));
-  EXPECT_TRUE(refused([](BlockPlan& b) { b.split = 1; }));
+  EXPECT_FALSE(refused([](Legal&) {}));
+  EXPECT_TRUE(refused([](Legal& l) { l.schedule.tile.columns = 48; }));
+  EXPECT_TRUE(refused([](Legal& l) { l.schedule.tile.warps = 64; }));
+  EXPECT_TRUE(refused([](Legal& l) { l.groups.rows.clear(); }));
+  EXPECT_TRUE(refused([](Legal& l) { l.schedule.placement.split_axis = 1; }));
 }
 
 TEST(BlockLower, LoweringIsDeterministic) {
   Problem p = layer_norm("w");
   auto texts = [&] {
     std::string s;
-    for (const ScheduledKernel& k : lower_blocks(p)) s += tile::print(k.kernel) + k.grid.str() + k.schedule.why;
+    for (const ScheduledKernel& k : lower_blocks(p)) s += tile::print(k.kernel) + k.grid.str() + k.why;
     return s;
   };
   EXPECT_EQ(texts(), texts());

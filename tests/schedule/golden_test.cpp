@@ -27,9 +27,9 @@ TEST(Choice, KindFollowsTheBuffers) {
 }
 
 ScheduledKernel in_scratch(const Problem& p) {
-  Schedule s = choose_schedule(p.graph, p.nest, {});
-  s.config["keep_in_output"] = 0;
-  return lower_to_tiles(p.graph, p.nest, s, {}, "in_scratch").value();
+  Schedule s = choose_schedule(p.graph, p.nest, {}).schedule;
+  s.residency.cache_in_output = false;
+  return lower_to_tiles(p.graph, p.nest, s, "in_scratch").value();
 }
 
 TEST(Choice, DearValuesAreKeptAndCheapOnesReloaded) {
@@ -76,9 +76,8 @@ TEST(Choice, RowScalarsDivideOnceUnlessExactDivisionIsAsked) {
   };
   Problem p = softmax();
   EXPECT_EQ(divisions(lower(p)), 0);
-  Schedule s = choose_schedule(p.graph, p.nest, {});
-  s.config["exact_division"] = 1;
-  auto exact = lower_to_tiles(p.graph, p.nest, s, {}, "exact");
+  Schedule s = choose_schedule(p.graph, p.nest, {}).schedule;
+  auto exact = lower_to_tiles(p.graph, p.nest, s, "exact", {.exact_division = true});
   ASSERT_TRUE(exact.ok());
   EXPECT_GT(divisions(*exact), 0);
 }
@@ -89,9 +88,9 @@ TEST(Choice, TheNextRowIsPrefetchedWhileOneIsComputed) {
   EXPECT_EQ(count(lower(p), tile::OpKind::Prefetch), 3); // one in each phase of the row's loop: full, narrow, masked
   EXPECT_EQ(count(lower(layer_norm()), tile::OpKind::Prefetch), 2); // x and r, whole tiles only
   EXPECT_EQ(count(lower(layer_norm("65536")), tile::OpKind::Prefetch), 0) << "the row is too long";
-  Schedule s = choose_schedule(p.graph, p.nest, {});
-  s.config["prefetch_bytes"] = 0;
-  auto without = lower_to_tiles(p.graph, p.nest, s, {}, "without");
+  Schedule s = choose_schedule(p.graph, p.nest, {}).schedule;
+  s.traversal.prefetch_bytes = 0;
+  auto without = lower_to_tiles(p.graph, p.nest, s, "without");
   ASSERT_TRUE(without.ok());
   EXPECT_EQ(count(*without, tile::OpKind::Prefetch), 0);
 }
@@ -119,7 +118,7 @@ TEST(Choice, AxesOfOneContiguousArrayCollapse) {
       store y[i0, i1, i2, i3] = %1
     })");
   ScheduledKernel k = lower(p);
-  EXPECT_NE(k.schedule.why.find("64*b*h*s"), std::string::npos) << k.schedule.why;
+  EXPECT_NE(k.why.find("64*b*h*s"), std::string::npos) << k.why;
   EXPECT_EQ(k.sizes.size(), 1u) << tile::print(k.kernel); // the count: whole vectors, no tail
   for (int i = 0; i < k.kernel.op_count(); ++i)
     if (k.kernel.op(i).kind == tile::OpKind::Load) {
@@ -151,13 +150,13 @@ TEST(Choice, OutputsMayTakeInputsThatEndWithThem) {
 
 TEST(Choice, UnsupportedElementsAndWrongSchedulesAreErrors) {
   Problem p = problem("x: i4[n]\ny: i4[n]", "nest copy outer(i0: n) { %0 = load x[i0] : i4\n store y[i0] = %0 }");
-  auto packed = lower_to_tiles(p.graph, p.nest, choose_schedule(p.graph, p.nest, {}), {}, "copy");
+  auto packed = lower_to_tiles(p.graph, p.nest, choose_schedule(p.graph, p.nest, {}).schedule, "copy");
   ASSERT_FALSE(packed.ok());
   EXPECT_EQ(packed.error().code, ErrorCode::UnsupportedType);
   Problem s = softmax();
-  Schedule wrong = choose_schedule(s.graph, s.nest, {});
-  wrong.config["axis"] = 9;
-  auto bad = lower_to_tiles(s.graph, s.nest, wrong, {}, "softmax");
+  Schedule wrong = choose_schedule(s.graph, s.nest, {}).schedule;
+  wrong.placement.axis = 9;
+  auto bad = lower_to_tiles(s.graph, s.nest, wrong, "softmax");
   ASSERT_FALSE(bad.ok());
   EXPECT_EQ(bad.error().code, ErrorCode::CodegenError);
 }

@@ -153,29 +153,30 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
       Target device = shipped_target("avx512");
       device.vector_bytes = bytes;
       device.unroll = unroll;
-      Schedule chosen = choose_schedule(p.graph, p.nest, device);
-      for (int64_t axis = -1; axis < 8; ++axis) {
+      Schedule chosen = choose_schedule(p.graph, p.nest, device).schedule;
+      for (int axis = -1; axis < 8; ++axis) {
         Schedule s = chosen;
+        LoweringOptions how;
         if (axis >= 0) {
-          s.config["axis"] = axis;
-          s.config["vector"] = bytes / 4;
-          s.config["unroll"] = unroll;
-          s.config["program_bytes"] = axis % 2 ? 1 << 10 : 64 << 10;
-          s.config["exact_division"] = axis % 2;
-          s.config["keep_in_output"] = axis % 2;
-          s.config["prefetch_points"] = 3 * (axis % 2);
-          s.config["cross"] = axis == 0 ? 1 : axis - 1;
+          s.placement.axis = axis;
+          s.tile.vector = bytes / 4;
+          s.tile.unroll = unroll;
+          s.traversal.program_bytes = axis % 2 ? 1 << 10 : 64 << 10;
+          how.exact_division = axis % 2;
+          s.residency.cache_in_output = axis % 2;
+          s.traversal.prefetch_points = 3 * (axis % 2);
+          s.placement.cross_axis = axis == 0 ? 1 : axis - 1;
         }
         bool any = false;
         for (ScheduleKind kind :
              {ScheduleKind::Flat, ScheduleKind::Tiled2D, ScheduleKind::RowLoop, ScheduleKind::ColumnLoop}) {
           if (kind == ScheduleKind::Tiled2D && unroll != 1) continue; // as Flat does
           if (axis >= 0) s.kind = kind;
-          if (axis >= 0) s.config["square"] = kind == ScheduleKind::Tiled2D ? bytes / 4 : 1;
-          auto k = lower_to_tiles(p.graph, p.nest, s, device, "test");
+          if (axis >= 0) s.tile.square = kind == ScheduleKind::Tiled2D ? bytes / 4 : 1;
+          auto k = lower_to_tiles(p.graph, p.nest, s, "test", how);
           if (!k.ok() && axis >= 0 && kind == ScheduleKind::Tiled2D) { // where something is gathered
-            s.config["square"] = 1;
-            k = lower_to_tiles(p.graph, p.nest, s, device, "test");
+            s.tile.square = 1;
+            k = lower_to_tiles(p.graph, p.nest, s, "test", how);
           }
           if (!k.ok() && axis >= 0) continue; // does not fit this kind
           ASSERT_TRUE(k.ok()) << k.error().str();
@@ -192,13 +193,14 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
           // The same with sums folded online, a chunk of one or two tiles, and with rows that programs share.
           for (auto [online, split] : {std::pair{1, 1}, {0, 4}, {1, 2}}) {
             Schedule other = s;
-            other.config["online"] = (kind == ScheduleKind::RowLoop) * online * bytes / 4 * unroll * (1 + axis % 2);
-            other.config["split"] = split;
-            auto made = lower_to_tiles(p.graph, p.nest, other, device, "test");
+            other.traversal.online = kind == ScheduleKind::RowLoop && online;
+            other.traversal.chunk = bytes / 4 * unroll * (1 + axis % 2);
+            other.cooperation.programs_per_row = split;
+            auto made = lower_to_tiles(p.graph, p.nest, other, "test", how);
             if (!made.ok() || tile::print(made->kernel) == text) continue;
             auto fine = tile::verify(made->kernel);
             ASSERT_TRUE(fine.ok()) << fine.error().str() << tile::print(made->kernel);
-            made->schedule.why += std::string(online ? " (online)" : "") + (split > 1 ? " (split)" : "");
+            made->why += std::string(online ? " (online)" : "") + (split > 1 ? " (split)" : "");
             kernels.push_back(std::move(*made));
           }
         }
@@ -239,7 +241,7 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
           std::string sizes_text;
           for (const auto& [n, v] : at) sizes_text += n + "=" + std::to_string(v) + " ";
           ASSERT_TRUE(c.same) << name << (in_place ? " (in place): " : ": ") << c.message << "\n"
-                              << sizes_text << k.schedule.why << "\n"
+                              << sizes_text << k.why << "\n"
                               << tile::print(k.kernel);
         }
       }
@@ -250,15 +252,16 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
 ScheduledKernel lower(const Problem& p, int unroll) {
   Target device = shipped_target("avx512");
   device.unroll = unroll;
-  auto k = lower_to_tiles(p.graph, p.nest, choose_schedule(p.graph, p.nest, device), device, p.nest.name);
+  HostChoice choice = choose_schedule(p.graph, p.nest, device);
+  auto k = lower_to_tiles(p.graph, p.nest, choice.schedule, p.nest.name);
   EXPECT_TRUE(k.ok()) << k.error().str();
+  k->why = choice.why;
   return std::move(k).value();
 }
 
 void expect_golden(const std::string& name, const ScheduledKernel& k) {
-  std::string text = "// " + std::string(tessera::name(k.schedule.kind)) + ": " + k.schedule.why + "\n// grid " +
-                     k.grid.str() + "\n// work " + k.work_per_program.str() + ", scratch " + k.scratch_bytes.str() +
-                     " bytes\n";
+  std::string text = "// " + std::string(tessera::name(k.schedule.kind)) + ": " + k.why + "\n// grid " + k.grid.str() +
+                     "\n// work " + k.work_per_program.str() + ", scratch " + k.scratch_bytes.str() + " bytes\n";
   for (const Workspace& w : k.workspaces) text += "// workspace of " + w.count.str() + "\n";
   if (!k.counters.is_const(0)) text += "// counters " + k.counters.str() + "\n";
   if (!k.boxes.is_const(0)) text += "// boxes of " + k.boxes.str() + " words\n";

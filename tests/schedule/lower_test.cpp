@@ -186,7 +186,7 @@ TEST(Lower, ArgMaxOfRowsWithoutAnythingBetter) {
         for (const ScheduledKernel& k : block_kernels(p)) {
           const Tensor y = run_kernel(p, k, {{"x", x}}, {}).at("y");
           for (int64_t i = 0; i < 5; ++i)
-            EXPECT_EQ(y.get_i64(i), expected[static_cast<size_t>(i)]) << "row " << i << ", " << k.schedule.why;
+            EXPECT_EQ(y.get_i64(i), expected[static_cast<size_t>(i)]) << "row " << i << ", " << k.why;
         }
       }
 }

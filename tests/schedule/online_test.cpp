@@ -29,11 +29,9 @@ Problem squares(const std::string& t, const std::string& about) {
 // Of the schedule with the fewest, of those that walk a row of these sizes.
 int loops(const Problem& p) {
   int least = 100;
-  auto take = [](const BlockPlan& plan) {
-    return plan.schedule.kind == ScheduleKind::BlockLoop && plan.schedule.config.at("online") != 0;
-  };
+  auto take = [](const Schedule& s) { return s.kind == ScheduleKind::BlockLoop && s.traversal.online; };
   each_kernel({p, {{"b", 1000}, {"s", 70000}, {"w", 70000}, {"n", 1000}}}, shipped_target("h200"), take,
-              [&](const BlockPlan&, const ScheduledKernel& k) {
+              [&](const Legal&, const ScheduledKernel& k) {
                 const std::string text = tile::print(k.kernel);
                 int n = 0;
                 for (size_t at = text.find(" for %"); at != std::string::npos; at = text.find(" for %", at + 1)) ++n;

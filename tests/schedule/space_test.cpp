@@ -1,10 +1,10 @@
 // The space of schedules and their cost: every schedule that is enumerated and legal computes what the nest means, and
 // predicted times behave.
 #include "block_harness.h"
-#include "codegen/schedule/block_config.h"
 #include "codegen/schedule/space.h"
 #include "codegen/target/select.h"
 #include "nests.h"
+#include <bit>
 #include <set>
 
 namespace tessera::test {
@@ -17,26 +17,26 @@ Target small_gpu() {
 }
 
 // What tells forms of schedules apart, beside the sizes of their tiles.
-std::string form(const BlockPlan& p) {
-  std::string text(name(p.schedule.kind));
-  for (auto [what, on] : std::initializer_list<std::pair<const char*, bool>>{
-           {"rows", p.rows > 1},
-           {"loop", p.loop},
-           {"turns", p.turns > 1},
-           {"ahead", p.ahead},
-           {"shift", p.shift > 1},
-           {"run", p.run > 1},
-           {"steps", p.steps > 1},
-           {"keep", p.keep > 0},
-           {"copied", p.copied},
-           {"staged", p.staged},
-           {"downward", p.downward},
-           {"split", p.split >= 0},
-           {"whole", p.whole_branch},
-           {"programs", p.programs > 0},
-           {"points", !p.groups.points.empty()},
-           {"row axes", !p.groups.rows.empty()},
-           {"online", p.schedule.config.contains("online") && p.schedule.config.at("online") != 0}})
+std::string form(const Schedule& s) {
+  std::string text(name(s.kind));
+  for (auto [what, on] :
+       std::initializer_list<std::pair<const char*, bool>>{{"rows", s.tile.rows > 1},
+                                                           {"loop", s.traversal.loop},
+                                                           {"rows in flight", s.traversal.rows_in_flight > 1},
+                                                           {"pipelined", s.traversal.num_stages > 1},
+                                                           {"peel", s.access.alignment_peel > 1},
+                                                           {"contiguous", s.tile.contiguous > 1},
+                                                           {"steps", s.traversal.fold_steps > 1},
+                                                           {"cached", s.residency.cached_tiles > 0},
+                                                           {"copied", s.residency.async_copy},
+                                                           {"staged", s.access.staged},
+                                                           {"rows fastest", s.placement.rows_fastest},
+                                                           {"split", s.placement.split_axis >= 0},
+                                                           {"unmasked", s.traversal.unmasked_branch},
+                                                           {"max blocks", s.cooperation.max_blocks > 0},
+                                                           {"column axes", std::popcount(s.placement.column_axes) > 1},
+                                                           {"row axes", s.placement.row_axes != 0},
+                                                           {"online", s.traversal.online}})
     if (on) text += std::string(" ") + what;
   return text;
 }
@@ -47,14 +47,14 @@ std::set<std::string> expect_all(const Case& c, double tolerance = 2e-5, int of_
   std::map<std::string, int> met;
   std::set<std::string> forms;
   int count = 0;
-  auto take = [&](const BlockPlan& plan) {
-    int& n = met[form(plan)];
+  auto take = [&](const Schedule& schedule) {
+    int& n = met[form(schedule)];
     return n < of_each * 7 && n++ % 7 == 0;
   };
-  each_kernel(c, small_gpu(), take, [&](const BlockPlan& plan, ScheduledKernel k) {
-    k.schedule.why += form(plan);
+  each_kernel(c, small_gpu(), take, [&](const Legal& l, ScheduledKernel k) {
+    k.why = form(l.schedule);
     expect_meant(c, m, k, tolerance);
-    forms.insert(form(plan));
+    forms.insert(form(l.schedule));
     ++count;
   });
   EXPECT_GT(count, 0) << c.problem.nest.name;
@@ -82,8 +82,8 @@ TEST(Space, SchedulesOfRowsMeanTheNest) {
   all.merge(expect_all({softmax_at("3", "3001", "f16", "6002", "2*i1"), {}}, 2e-2, 1));
   all.merge(expect_all({softmax_of("b", "s"), {{"b", 6}, {"s", 1000}}}, 1e-4, 1));
   all.merge(expect_all({softmax_of("b", "s"), {{"b", 2}, {"s", 40003}}}, 1e-3, 1));
-  for (const char* what :
-       {"block-rows", "block-loop", "block-team", "turns", "ahead", "shift", "keep", "copied", "programs", "online"})
+  for (const char* what : {"block-rows", "block-loop", "block-team", "rows in flight", "pipelined", "peel", "cached",
+                           "copied", "max blocks", "online"})
     EXPECT_TRUE(any(all, what)) << what;
 }
 
@@ -100,7 +100,7 @@ TEST(Space, SchedulesOfColumnsMeanTheNest) {
                            1e-3));
     }
   all.merge(expect_all({column_sum(), {{"n", 40}, {"m", 24}, {"b", 3}, {"s", 5}, {"c", 24}}}));
-  for (const char* what : {"block-columns", "block-team", "loop", "keep"}) EXPECT_TRUE(any(all, what)) << what;
+  for (const char* what : {"block-columns", "block-team", "loop", "cached"}) EXPECT_TRUE(any(all, what)) << what;
 }
 
 TEST(Space, SchedulesWithoutReductionsMeanTheNest) {
@@ -112,7 +112,7 @@ TEST(Space, SchedulesWithoutReductionsMeanTheNest) {
     all.merge(expect_all({rope(), sizes}, 1e-4));
   }
   all.merge(expect_all({embedding(), {{"b", 3}, {"s", 9}, {"n", 10}}}));
-  for (const char* what : {"staged", "split", "run", "whole"}) EXPECT_TRUE(any(all, what)) << what;
+  for (const char* what : {"staged", "split", "contiguous", "unmasked"}) EXPECT_TRUE(any(all, what)) << what;
 }
 
 // ---- the cost
@@ -121,8 +121,8 @@ double best_us(const Problem& p, const Sizes& sizes, const Target& device) {
   BlockFacts facts(p.graph, p.nest, *domain, device);
   auto sized = sized_facts(facts, by_id(p, sizes));
   double best = 1e30;
-  for_each_schedule(facts, *sized, by_id(p, sizes), true, [&](const BlockPlan& plan, int64_t members) {
-    const Cost c = cost(*sized, plan, members, device, {});
+  for_each_schedule(facts, *sized, by_id(p, sizes), true, [&](const Schedule& schedule, int64_t blocks) {
+    const Cost c = cost(*sized, schedule, blocks, device, {});
     if (c.registers <= c.most) best = std::min(best, c.us);
   });
   return best;
@@ -156,8 +156,9 @@ TEST(Cost, RowsThatAreReadAgainComeFromACacheOrFromMemory) {
   BlockFacts facts(p.graph, p.nest, *domain, large);
   auto sized = sized_facts(facts, {});
   int more = 0;
-  for_each_schedule(facts, *sized, {}, true, [&](const BlockPlan& plan, int64_t members) {
-    const double us = cost(*sized, plan, members, large, {}).us, slower = cost(*sized, plan, members, small, {}).us;
+  for_each_schedule(facts, *sized, {}, true, [&](const Schedule& schedule, int64_t blocks) {
+    const double us = cost(*sized, schedule, blocks, large, {}).us,
+                 slower = cost(*sized, schedule, blocks, small, {}).us;
     EXPECT_GE(slower, us);
     more += slower > us;
   });
@@ -180,16 +181,16 @@ TEST(Choice, IsTheLeastPredicted) {
        {softmax_of("4096", "1000", "f16"), norm_of("300", "50001", "bf16"), add_norm_of("8192", "1024", "f32")}) {
     const Target device = shipped_target("h200");
     auto domain = make_domain(p.graph, p.nest);
-    const std::vector<BlockPlan> plans = plan_blocks(p.graph, p.nest, *domain, device, {});
-    ASSERT_FALSE(plans.empty());
     BlockFacts facts(p.graph, p.nest, *domain, device);
+    const std::vector<BlockChoice> choices = choose_blocks(facts);
+    ASSERT_FALSE(choices.empty());
     auto sized = sized_facts(facts, {});
-    const BlockPlan& first = plans.front();
-    const int64_t members = first.team ? first.team->as_const().value_or(1) : 1;
-    EXPECT_LE(cost(*sized, first, members, device, {}).us, 1.0001 * best_us(p, {}, device)) << p.nest.name;
-    EXPECT_NE(first.schedule.why.find("bound by"), std::string::npos) << first.schedule.why;
-    EXPECT_TRUE(plans.back().conditions.empty());
-    EXPECT_FALSE(plans.back().waits);
+    const Legal& first = choices.front().legal;
+    const int64_t blocks = first.blocks_per_row ? first.blocks_per_row->as_const().value_or(1) : 1;
+    EXPECT_LE(cost(*sized, first.schedule, blocks, device, {}).us, 1.0001 * best_us(p, {}, device)) << p.nest.name;
+    EXPECT_NE(choices.front().why.find("bound by"), std::string::npos) << choices.front().why;
+    EXPECT_TRUE(choices.back().legal.conditions.empty());
+    EXPECT_FALSE(choices.back().legal.grid_barrier);
   }
 }
 
@@ -197,8 +198,7 @@ TEST(Choice, IsTheLeastPredicted) {
 TEST(Choice, FollowsTheDevice) {
   auto chosen = [](const Problem& p, const char* target) {
     auto domain = make_domain(p.graph, p.nest);
-    auto plans = plan_blocks(p.graph, p.nest, *domain, shipped_target(target), {});
-    return plans.empty() ? std::map<std::string, int64_t>() : plans.front().schedule.config;
+    return choose_blocks(BlockFacts(p.graph, p.nest, *domain, shipped_target(target))).at(0).legal.schedule;
   };
   int different = 0;
   for (const Problem& p :

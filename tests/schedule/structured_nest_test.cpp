@@ -87,9 +87,9 @@ TEST(StructuredNests, WindowsOfSeveralResults) {
     for (const auto& [name, value] : sizes) by[p.graph.env().find(name)->symbol_id()] = value;
     auto sized = sized_facts(facts, by);
     ASSERT_TRUE(sized.ok());
-    std::vector<BlockPlan> choices;
-    for_each_schedule(facts, *sized, by, true, [&](const BlockPlan& plan, int64_t) {
-      if (plan.schedule.kind == ScheduleKind::BlockWindow && plan.warps == 2) choices.push_back(plan);
+    std::vector<Schedule> choices;
+    for_each_schedule(facts, *sized, by, true, [&](const Schedule& s, int64_t) {
+      if (s.kind == ScheduleKind::BlockWindow && s.tile.warps == 2) choices.push_back(s);
     });
     ASSERT_FALSE(choices.empty()) << w.x;
     std::map<std::string, Tensor> inputs;
@@ -105,15 +105,17 @@ TEST(StructuredNests, WindowsOfSeveralResults) {
     auto expected = interpret(p.graph, p.nest, in_order, by);
     ASSERT_TRUE(expected.ok()) << expected.error().str();
     for (size_t i = 0; i < choices.size(); i += 3) {
-      BlockPlan& plan = choices[i];
-      plan.rows = 4;
-      auto kernel = lower_block(p.graph, p.nest, *domain, plan, "window");
+      Schedule& schedule = choices[i];
+      schedule.tile.rows = 4;
+      const Legal l = legal(facts, schedule, std::vector<ExtentRange>(domain->axes.size()));
+      ASSERT_TRUE(l) << l.refusal;
+      auto kernel = lower_block(p.graph, p.nest, *domain, l, "window");
       ASSERT_TRUE(kernel.ok()) << kernel.error().str();
       auto actual = run_kernel(p, *kernel, inputs, sizes);
       Comparison same = compare(actual.at("y"), expected.value()[0], 0, 0); // small integers: exact
-      ASSERT_TRUE(same.same) << same.message << "\n" << plan.outputs << " x " << plan.outer_outputs << " of " << w.x;
-      masked += plan.outputs == 4 || plan.outputs == 7;
-      several += plan.outer_outputs > 1;
+      ASSERT_TRUE(same.same) << same.message << "\n" << print(schedule) << " of " << w.x;
+      masked += schedule.tile.outputs == 4 || schedule.tile.outputs == 7;
+      several += schedule.tile.outer_outputs > 1;
     }
   }
   EXPECT_GT(masked, 0u);
@@ -129,10 +131,10 @@ TEST(StructuredNests, LargeWindowsLoopOverTheirRows) {
   size_t windows = 0;
   const Case c{std::move(p), {{"n", 1}}};
   each_kernel(
-      c, gpu_with(), [](const BlockPlan& plan) { return plan.taps > 0 && plan.warps == 2; },
-      [&](const BlockPlan& plan, const ScheduledKernel& kernel) {
+      c, gpu_with(), [](const Schedule& s) { return s.tile.taps > 0 && s.tile.warps == 2; },
+      [&](const Legal& l, const ScheduledKernel& kernel) {
         ++windows;
-        EXPECT_EQ(plan.taps, 31);
+        EXPECT_EQ(l.schedule.tile.taps, 31);
         EXPECT_NE(tile::print(kernel.kernel).find("for %"), std::string::npos);
       });
   EXPECT_GT(windows, 0u);

@@ -1,6 +1,5 @@
 // Measured schedules: keys of nests, configs as descriptions of plans, and candidates.
 #include "block_harness.h"
-#include "codegen/schedule/block_config.h"
 #include "codegen/schedule/candidates.h"
 #include "codegen/target/select.h"
 #include "nests.h"
@@ -25,7 +24,7 @@ Problem row_sums(const std::string& rows, const std::string& row, const std::str
 // One schedule for every nest.
 class Only final : public TunedSchedules {
 public:
-  explicit Only(TunedSchedule t) : tuned_(std::move(t)) { tuned_.schedule.measured = "2.0 us -> 1.0 us"; }
+  explicit Only(TunedSchedule t) : tuned_(std::move(t)) { tuned_.measured = "2.0 us -> 1.0 us"; }
   std::vector<TunedSchedule> find(const Hash128&) const override { return {tuned_}; }
 
 private:
@@ -79,7 +78,7 @@ TEST(Candidates, EachOneMeansTheNest) {
       auto kernels = lower_for_gpu(p.graph, p.nest, gpu(), "kernel", {}, &only);
       ASSERT_TRUE(kernels.ok()) << kernels.error().str();
       const ScheduledKernel& k = kernels->front();
-      ASSERT_FALSE(k.schedule.measured.empty()) << p.nest.name << " " << candidate.tuned.schedule.why;
+      ASSERT_FALSE(k.measured.empty()) << p.nest.name << " " << print(candidate.tuned.schedule);
       EXPECT_TRUE(kernels->back().conditions.empty());
       EXPECT_TRUE(conditions_hold(p.graph, k, c.sizes));
       EXPECT_EQ(k.buffers, kernels->back().buffers);
@@ -92,8 +91,7 @@ TEST(Candidates, EachOneMeansTheNest) {
     bool found = false;
     for (const ScheduledKernel& k : lower_blocks(p))
       if (conditions_hold(p.graph, k, c.sizes)) {
-        for (const auto& [name, number] : list->front().tuned.schedule.config)
-          EXPECT_EQ(k.schedule.config.at(name), number) << name;
+        EXPECT_EQ(print(k.schedule), print(list->front().tuned.schedule));
         found = true;
         break;
       }
@@ -102,7 +100,7 @@ TEST(Candidates, EachOneMeansTheNest) {
 }
 
 // Of the candidates that programs share, every `step`-th one means the nest and stands before one that needs none.
-// Returns in how many ways rows are shared: a tile each, held, by as many programs as run at a time.
+// Returns in how many ways rows are shared: a tile each, cached, by as many blocks as run at a time.
 std::set<std::string> expect_teams(const Case& c, size_t step, const Sizes& others) {
   const Problem& p = c.problem;
   std::set<std::string> ways;
@@ -112,16 +110,16 @@ std::set<std::string> expect_teams(const Case& c, size_t step, const Sizes& othe
   const Meant m = meant(c);
   size_t teams = 0;
   for (const Candidate& candidate : *list) {
-    const auto& config = candidate.tuned.schedule.config;
-    if (candidate.tuned.schedule.kind != ScheduleKind::BlockTeam) continue;
-    const std::string way = config.at("loop") == 0 ? "a tile each" : config.at("programs") == 0 ? "held" : "programs";
+    const Schedule& s = candidate.tuned.schedule;
+    if (s.kind != ScheduleKind::BlockTeam) continue;
+    const std::string way = !s.traversal.loop ? "a tile each" : s.cooperation.max_blocks == 0 ? "cached" : "bounded";
     if (!ways.insert(way).second && ++teams % step != 0) continue;
     Only only(candidate.tuned);
     auto kernels = lower_for_gpu(p.graph, p.nest, gpu(), "kernel", {}, &only);
     EXPECT_TRUE(kernels.ok()) << kernels.error().str();
     if (!kernels.ok()) continue;
     const ScheduledKernel& k = kernels->front();
-    EXPECT_FALSE(k.schedule.measured.empty()) << candidate.tuned.schedule.why;
+    EXPECT_FALSE(k.measured.empty()) << print(candidate.tuned.schedule);
     EXPECT_GT((k.counters + k.boxes).eval(by_id(p, c.sizes)).value(), 0);
     EXPECT_FALSE(tile::needs_cooperative_launch(kernels->back().kernel));
     EXPECT_TRUE(conditions_hold(p.graph, k, c.sizes));
@@ -146,7 +144,7 @@ TEST(Candidates, TeamsOfColumns) {
 
 // So are rows, of whole accesses and others, of known length and not.
 TEST(Candidates, TeamsOfRows) {
-  const std::set<std::string> all{"a tile each", "held", "programs"}, last{"a tile each", "programs"};
+  const std::set<std::string> all{"a tile each", "cached", "bounded"}, last{"a tile each", "bounded"};
   const Sizes sizes{{"b", 3}, {"s", 40000}}, others{{"b", 3}, {"s", 80000}};
   EXPECT_EQ(expect_teams({softmax_of("3", "40000"), {}}, 60, {}), all);
   EXPECT_EQ(expect_teams({softmax_of("3", "40003"), {}}, 60, {}), all);
@@ -185,8 +183,8 @@ TEST(Candidates, CopiedRowsAreWorthMeasuring) {
                            softmax_of("2048", "30001", "f16"), softmax_of("90", "390656")}) {
     auto list = candidates(p.graph, p.nest, gpu(), by_id(p, {}), CandidateOptions{.most = 24});
     ASSERT_TRUE(list.ok());
-    auto copied = [](const Candidate& c) { return c.tuned.schedule.config.at("copied") != 0; };
-    EXPECT_TRUE(std::any_of(list->begin(), list->end(), copied)) << list->front().tuned.schedule.why;
+    auto copied = [](const Candidate& c) { return c.tuned.schedule.residency.async_copy; };
+    EXPECT_TRUE(std::any_of(list->begin(), list->end(), copied)) << print(list->front().tuned.schedule);
     EXPECT_FALSE(std::all_of(list->begin(), list->end(), copied));
   }
 }
@@ -198,25 +196,24 @@ TEST(Candidates, DamagedConfigsAreIgnored) {
   auto list = candidates(p.graph, p.nest, gpu(), by_id(p, {{"n", 3000}}), CandidateOptions{.most = 2});
   ASSERT_TRUE(list.ok() && !list->empty());
   const std::pair<const char*, int64_t> damage[] = {
-      {"rows", 0},        {"rows", 1 << 30},    {"columns", 3},     {"columns", 256}, {"warps", 64},
-      {"warps", 0},       {"row_axes", 3},      {"column_axes", 8}, {"split", 7},     {"column_axes", 0},
-      {"min_blocks", -2}, {"columns", 1 << 19}, {"row_axes", -1},   {"split", 1}};
+      {"rows", 0},        {"rows", 1 << 30},    {"columns", 3},     {"columns", 256},  {"warps", 64},
+      {"warps", 0},       {"row_axes", 3},      {"column_axes", 8}, {"split_axis", 7}, {"column_axes", 0},
+      {"min_blocks", -2}, {"columns", 1 << 19}, {"split_axis", 1}};
   for (auto [name, value] : damage) {
     TunedSchedule t = list->front().tuned;
-    ASSERT_TRUE(t.schedule.config.contains(name)) << name;
-    t.schedule.config[name] = value;
+    ASSERT_TRUE(set_field(t.schedule, name, value).ok()) << name;
     Only only(t);
     auto kernels = lower_for_gpu(p.graph, p.nest, gpu(), "kernel", {}, &only);
     ASSERT_TRUE(kernels.ok()) << name << "=" << value << kernels.error().str();
     EXPECT_EQ(kernels->size(), plain.size()) << name << "=" << value;
-    EXPECT_TRUE(kernels->front().schedule.measured.empty()) << name << "=" << value;
+    EXPECT_TRUE(kernels->front().measured.empty()) << name << "=" << value;
   }
   TunedSchedule fewer = list->front().tuned;
   fewer.extents.pop_back();
   Only only(fewer);
   auto kernels = lower_for_gpu(p.graph, p.nest, gpu(), "kernel", {}, &only);
   ASSERT_TRUE(kernels.ok());
-  EXPECT_TRUE(kernels->front().schedule.measured.empty());
+  EXPECT_TRUE(kernels->front().measured.empty());
 }
 
 } // namespace

@@ -82,8 +82,7 @@ struct FakeGpu {
       };
       auto m = std::make_unique<Fake>();
       for (const Candidate& c : what.candidates)
-        m->us.push_back(c.tuned.schedule.config.at("warps") == warps && (!kind || c.tuned.schedule.kind == *kind) ? 30
-                                                                                                                  : 40);
+        m->us.push_back(c.tuned.schedule.tile.warps == warps && (!kind || c.tuned.schedule.kind == *kind) ? 30 : 40);
       return std::unique_ptr<Measurer>(std::move(m));
     };
     return t;
@@ -104,7 +103,7 @@ TEST(Tune, AWinnerBecomesTheKernelOfItsSizes) {
   const TunedKernel& k = t.report.kernels[0];
   EXPECT_EQ(k.outcome, TunedKernel::Outcome::Tuned) << k.note;
   EXPECT_EQ(k.record.tuned_us, 30);
-  EXPECT_EQ(k.record.schedule.config.at("warps"), 16);
+  EXPECT_EQ(k.record.schedule->tile.warps, 16);
   EXPECT_EQ(gpu.made, 1);
 
   Compiled plain = compile_tuned(model("n", 1024), options(TemporaryFolder(), "cuda"));
@@ -141,7 +140,7 @@ TEST(Tune, TeamsOfRowsAreRemembered) {
   const Tuned t = tune(model(16, 1048576, false), o, {}, gpu.tuning());
   ASSERT_EQ(t.report.kernels.size(), 1U);
   EXPECT_EQ(t.report.kernels[0].outcome, TunedKernel::Outcome::Tuned) << t.report.kernels[0].note;
-  EXPECT_EQ(t.report.kernels[0].record.schedule.kind, ScheduleKind::BlockTeam);
+  EXPECT_EQ(t.report.kernels[0].record.schedule->kind, ScheduleKind::BlockTeam);
   FakeGpu unused{8, ScheduleKind::BlockTeam};
   const Tuned again = tune(model(16, 1048576, false), o, {}, unused.tuning());
   EXPECT_EQ(again.report.kernels[0].outcome, TunedKernel::Outcome::Known);
@@ -202,10 +201,10 @@ TEST(Tune, ARecordOfNonsenseDoesNotStopACompile) {
   FakeGpu gpu{16};
   tune(model(3000, 1024), o, {}, gpu.tuning());
   TunedRecords records(o.cache_dir, *tuned_target(o));
-  for (auto [name, value] : {std::pair("columns", int64_t{512}), std::pair("split", int64_t{0}),
+  for (auto [name, value] : {std::pair("columns", int64_t{512}), std::pair("split_axis", int64_t{0}),
                              std::pair("row_axes", int64_t{0}), std::pair("warps", int64_t{7})}) {
     std::vector<TunedRecord> all = records.all();
-    all[0].schedule.config[name] = value;
+    ASSERT_TRUE(set_field(*all[0].schedule, name, value).ok());
     all[0].time += 1;
     ASSERT_TRUE(records.add(all).ok());
     Compiled c = compile_tuned(model(3000, 1024), o);
@@ -228,20 +227,20 @@ TEST(Tune, TheHostMeasuresAndStaysRight) {
   EXPECT_EQ(k.measured.size(), 6U);
   EXPECT_EQ(k.wrong, 0);
   EXPECT_TRUE(k.rejected.empty()) << k.rejected[0];
-  for (const auto& m : k.measured) EXPECT_GT(m.us, 0) << text_of(m.schedule);
+  for (const auto& m : k.measured) EXPECT_GT(m.us, 0) << print(m.schedule);
 
   // As if one of the others had won.
   TunedRecords records(o.cache_dir, *tuned_target(o));
   std::vector<TunedRecord> won = records.all();
   ASSERT_EQ(won.size(), 1U);
   Schedule schedule = t.compiled.report.kernels[0].schedule;
-  schedule.config["unroll"] = schedule.config["unroll"] == 1 ? 2 : 1;
+  schedule.tile.unroll = schedule.tile.unroll == 1 ? 2 : 1;
   won[0].schedule = schedule;
   won[0].time += 1;
   ASSERT_TRUE(records.add(won).ok());
   Compiled tuned = compile_tuned(model(64, 512), o);
   ASSERT_EQ(tuned.report.kernels[0].tuned.size(), 1U);
-  EXPECT_EQ(tuned.report.kernels[0].schedule.config, schedule.config);
+  EXPECT_EQ(print(tuned.report.kernels[0].schedule), print(schedule));
   Tensor x = Tensor::create(DType::F32, {64, 512}).value(), w = Tensor::create(DType::F32, {512}).value();
   for (int64_t i = 0; i < x.count(); ++i) x.set_f64(i, static_cast<double>(i % 37) / 9 - 2);
   for (int64_t i = 0; i < w.count(); ++i) w.set_f64(i, static_cast<double>(i % 5) / 4);

@@ -125,7 +125,7 @@ Result<std::string> kernel_texts(Compilation& c, const CompileOptions& options, 
   std::string out;
   for (const KernelReport& k : code.reports) {
     if (!llvm && !k.tile_text.starts_with("//")) // a GPU's texts say when each is launched, and how it is scheduled
-      out += "// " + std::string(name(k.schedule.kind)) + ": " + k.schedule.why + "\n";
+      out += "// " + std::string(name(k.schedule.kind)) + ": " + k.why + "\n";
     out += llvm ? k.llvm_text : k.tile_text + "\n";
   }
   return out;

@@ -44,7 +44,7 @@ Json to_json(const TunedKernel& k) {
   j["rejected"] = k.rejected;
   j["measured"] = Json::array();
   for (const auto& m : k.measured)
-    j["measured"].push_back({{"schedule", text_of(m.schedule)}, {"estimate_us", m.estimate_us}, {"us", m.us}});
+    j["measured"].push_back({{"schedule", print(m.schedule)}, {"estimate_us", m.estimate_us}, {"us", m.us}});
   return j;
 }
 
@@ -56,7 +56,8 @@ Status write_log(const std::string& file, const std::string& model, const Graph&
     if (k.measured.empty()) continue;
     Json j{{"kernel", k.name}, {"key", k.record.kernel.hex()}, {"nest", k.nest}, {"sizes", sizes}};
     j["rows"] = Json::array();
-    for (const auto& m : k.measured) j["rows"].push_back({name(m.schedule.kind), m.schedule.config, m.us, m.registers});
+    for (const auto& m : k.measured)
+      j["rows"].push_back({name(m.schedule.kind), fields(m.schedule), m.us, m.registers});
     text += j.dump() + "\n";
   }
   return write_file(file, {text});
@@ -179,7 +180,7 @@ Result<Json> records(const TuneCommand& o) {
     for (const TunedRecord& r : now)
       table.add({r.kernel.hex().substr(0, 12), r.name, r.on.device, r.on.driver, sizes_text(r),
                  microseconds(r.default_us), microseconds(r.tuned_us),
-                 std::string(r.is_default() ? "default" : name(r.schedule.kind)), r.pinned ? "pinned" : ""});
+                 std::string(r.is_default() ? "default" : name(r.schedule->kind)), r.pinned ? "pinned" : ""});
     say(table.empty() ? "no records\n" : table.str());
   } else if (o.model.json != "-") {
     say(shown(all.file()) + ": " + std::to_string(now.size()) + " records, " + std::to_string(changed) + " changed\n");

@@ -1,8 +1,8 @@
 // Predicts the times of schedules that `tessera tune --log` measured, for parameters of the cost that the script next to
 // it varies. Arguments: a target's name or file, log files. Writes one JSON object about the rows on a line, then, for each line "name value
 // name value ..." of the input, the predicted time and registers of all rows as pairs of 64-bit floats.
-#include "codegen/schedule/block_config.h"
 #include "codegen/schedule/cost.h"
+#include "codegen/schedule/legal.h"
 #include "codegen/target/select.h"
 #include "graph/support/file.h"
 #include <cstdio>
@@ -18,8 +18,8 @@ using Json = nlohmann::json;
 
 struct Row {
   size_t nest;
-  BlockPlan plan;
-  int64_t members = 1;
+  Schedule schedule;
+  int64_t blocks_per_row = 1;
   double us;
   int registers;
 };
@@ -32,12 +32,6 @@ struct Nest {
   std::unique_ptr<BlockFacts> facts;
   SizedFacts sized;
 };
-
-std::optional<ScheduleKind> kind_of(std::string_view text) {
-  for (uint8_t k = 0; name(static_cast<ScheduleKind>(k)) != "?"; ++k)
-    if (text == name(static_cast<ScheduleKind>(k))) return static_cast<ScheduleKind>(k);
-  return std::nullopt;
-}
 
 class Log {
 public:
@@ -75,18 +69,15 @@ public:
     n->facts = std::make_unique<BlockFacts>(*n->graph, n->nest, n->domain, device_);
     TESSERA_ASSIGN(n->sized, sized_facts(*n->facts, n->sizes));
     for (const Json& r : j.at("rows")) {
-      Schedule s;
-      auto kind = kind_of(r.at(0).get<std::string>());
       const double us = r.at(2);
-      if (!kind || us <= 0) continue;
-      s.kind = *kind;
-      s.config = r.at(1).get<std::map<std::string, int64_t>>();
-      auto plan = plan_of(*n->facts, s);
-      if (!plan) continue;
-      int64_t members = 1;
-      if (plan->team)
-        if (auto m = plan->team->eval(n->sizes); m.ok()) members = *m;
-      rows.push_back({nests.size(), std::move(*plan), members, us, r.at(3)});
+      if (us <= 0) continue;
+      TESSERA_ASSIGN(Schedule s, make_schedule(r.at(0).get<std::string>(), r.at(1).get<ScheduleFields>()));
+      const Legal l = legal(*n->facts, s, ranges_of(*n->facts, n->sized.extents));
+      if (!l) continue;
+      int64_t blocks = 1;
+      if (l.blocks_per_row)
+        if (auto m = l.blocks_per_row->eval(n->sizes); m.ok()) blocks = *m;
+      rows.push_back({nests.size(), s, blocks, us, r.at(3)});
     }
     nests.push_back(std::move(n));
     return {};
@@ -114,7 +105,7 @@ int run(int argc, char** argv) {
   Json head;
   for (const auto& n : log.nests) head["nests"].push_back({n->model, n->name});
   for (const Row& r : log.rows)
-    head["rows"].push_back({r.nest, name(r.plan.schedule.kind), r.us, r.registers, r.plan.schedule.config});
+    head["rows"].push_back({r.nest, name(r.schedule.kind), r.us, r.registers, fields(r.schedule)});
   CostModel defaults;
   each_parameter(defaults, [&](const char* name, double value) { head["parameters"][name] = value; });
   std::printf("%s\n", head.dump().c_str());
@@ -127,8 +118,8 @@ int run(int argc, char** argv) {
       each_parameter(model, [&](const char* n, double& v) { v = name == n ? value : v; });
     std::vector<double> out;
     for (const Row& r : log.rows) {
-      const Cost c = cost(log.nests[r.nest]->sized, r.plan, r.members, *device, model);
-      out.insert(out.end(), {c.us, c.registers, c.memory, c.latency, c.issue, c.shared, c.resident, c.blocks, c.most});
+      const Cost c = cost(log.nests[r.nest]->sized, r.schedule, r.blocks_per_row, *device, model);
+      out.insert(out.end(), {c.us, c.taken, c.memory, c.latency, c.issue, c.shared, c.resident, c.blocks, c.most});
     }
     std::fwrite(out.data(), sizeof(double), out.size(), stdout);
     std::fflush(stdout);

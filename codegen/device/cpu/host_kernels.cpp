@@ -103,6 +103,7 @@ private:
     KernelReport report;
     report.name = request.name;
     report.schedule = linked.scheduled.schedule;
+    report.why = linked.scheduled.why;
     report.tuned = out_.reports[*first].tuned;
     out_.kernels.push_back(std::move(linked));
     out_.reports.push_back(std::move(report));
@@ -111,15 +112,19 @@ private:
 
   // The nest's tile kernel with the measured schedule, else with the cost model's.
   Result<ScheduledKernel> lower(const KernelRequest& request, KernelReport& report) {
-    auto by = [&](Schedule schedule) {
-      report.schedule = std::move(schedule);
-      if (options_.strict_rounding) report.schedule.config["exact_division"] = 1;
-      return lower_to_tiles(graph_, *request.nest, report.schedule, device_, "kernel");
+    auto by = [&](HostChoice choice) -> Result<ScheduledKernel> {
+      report.schedule = choice.schedule;
+      report.why = choice.why;
+      TESSERA_ASSIGN(ScheduledKernel k, lower_to_tiles(graph_, *request.nest, choice.schedule, "kernel",
+                                                       {.exact_division = options_.strict_rounding}));
+      k.why = std::move(choice.why);
+      k.measured = std::move(choice.measured);
+      return k;
     };
     if (const TunedSchedules* tuned = request.tuned ? request.tuned : options_.tuned.get())
-      if (auto schedule = tuned_host_schedule(graph_, *request.nest, device_, *tuned)) {
-        report.tuned.push_back(schedule->measured);
-        auto lowered = by(std::move(*schedule));
+      if (auto choice = tuned_host_schedule(graph_, *request.nest, device_, *tuned)) {
+        report.tuned.push_back(choice->measured);
+        auto lowered = by(std::move(*choice));
         if (lowered.ok()) return lowered;
         report.tuned.clear(); // an invalid record must not fail the compilation
       }
@@ -136,6 +141,7 @@ private:
       TESSERA_ASSIGN(auto own, lower_own_kernel(graph_, graph_.node(request.node), device_, "kernel"));
       linked.scheduled = std::move(own.back());
       report.schedule = linked.scheduled.schedule;
+      report.why = linked.scheduled.why;
     }
     tile::Kernel& kernel = linked.scheduled.kernel;
     if (dump_enabled()) write_dump(request.name + ".tile", tile::print(kernel));
@@ -167,8 +173,7 @@ private:
       if (options_.keep_texts) report.llvm_text = out_.objects[object].llvm_ir;
       if (dump_enabled()) write_dump(requests_[i].name + ".ll", out_.objects[object].llvm_ir);
       TESSERA_LOGF(LogChannel::OutputCode, requests_[i].name + " (" + std::string(name(report.schedule.kind)) + ": " +
-                                               report.schedule.why + ")\n" +
-                                               tile::print(out_.kernels[i].scheduled.kernel));
+                                               report.why + ")\n" + tile::print(out_.kernels[i].scheduled.kernel));
     }
     return {};
   }

@@ -162,11 +162,10 @@ int64_t least_blocks(const ScheduledKernel& k, const Target& device) {
 
 // Heading of a variant's text.
 std::string heading(const GpuVariant& v, const cuda::CodeObject& o) {
-  const Schedule& schedule = v.scheduled.schedule;
-  std::string text = "// " + std::string(name(schedule.kind)) + " " + when(v.scheduled) + ": " + schedule.why +
-                     (schedule.measured.empty() ? "" : "; tuned: " + schedule.measured) + "\n// " +
-                     std::to_string(o.threads) + " threads, " + std::to_string(o.shared_bytes) +
-                     " bytes of shared memory";
+  const ScheduledKernel& k = v.scheduled;
+  std::string text = "// " + std::string(name(k.schedule.kind)) + " " + when(k) + ": " + k.why +
+                     (k.measured.empty() ? "" : "; tuned: " + k.measured) + "\n// " + std::to_string(o.threads) +
+                     " threads, " + std::to_string(o.shared_bytes) + " bytes of shared memory";
   if (o.registers >= 0) text += ", " + std::to_string(o.registers) + " registers";
   if (o.spill_bytes > 0) text += ", " + std::to_string(o.spill_bytes) + " bytes spilled";
   return text + "\n";
@@ -189,16 +188,14 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
   std::map<Hash128, int> by_text;
   std::vector<Hash128> keys;
   std::vector<Made> made;
-  Schedule wanted;
-  if (options.strict_rounding) wanted.config["exact_division"] = 1;
   out.kernels.reserve(requests.size());
   for (const auto& request : requests) {
     CheckContext context("kernel " + request.name);
     std::vector<ScheduledKernel> scheduled;
     if (request.nest) {
       const TunedSchedules* measured = request.tuned ? request.tuned : options.tuned.get();
-      TESSERA_ASSIGN(scheduled,
-                     lower_for_gpu(graph, *request.nest, device, "kernel", wanted, tuned ? measured : nullptr));
+      TESSERA_ASSIGN(scheduled, lower_for_gpu(graph, *request.nest, device, "kernel",
+                                              {.exact_division = options.strict_rounding}, tuned ? measured : nullptr));
     } else if (request.attention) {
       scheduled = attention_by_blocks(graph, *request.attention, "kernel");
     } else {
@@ -246,6 +243,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     KernelReport report;
     report.name = requests[i].name;
     report.schedule = out.kernels[i].variants.back().scheduled.schedule;
+    report.why = out.kernels[i].variants.back().scheduled.why;
     report.from_cache = true;
     std::string tiles, llvm, ptx;
     for (auto& v : out.kernels[i].variants) {
@@ -257,9 +255,8 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       report.from_cache = report.from_cache && m.cached;
       report.compile_ms += m.ms;
       if (&v != &out.kernels[i].variants.back())
-        report.alternatives.push_back({when(v.scheduled), v.scheduled.schedule, m.object.registers});
-      if (const std::string& measured = v.scheduled.schedule.measured; !measured.empty())
-        report.tuned.push_back(measured);
+        report.alternatives.push_back({when(v.scheduled), v.scheduled.schedule, v.scheduled.why, m.object.registers});
+      if (const std::string& measured = v.scheduled.measured; !measured.empty()) report.tuned.push_back(measured);
       if (!keep && !options.keep_tiles && !log_enabled(LogChannel::OutputCode)) continue;
       auto head = heading(v, m.object);
       tiles += head + tile::print(v.scheduled.kernel);

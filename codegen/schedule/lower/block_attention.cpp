@@ -166,11 +166,13 @@ private:
     keys_ = widest > 128 ? 16 : few && widest <= 64 ? 128 : 64;
     out_.kernel.config["warps"] = warps_;
     out_.schedule.kind = ScheduleKind::BlockLoop;
-    out_.schedule.config = {{"rows", rows_}, {"columns", keys_}, {"warps", warps_}};
-    out_.schedule.why = "attention: " + std::to_string(rows_) + " queries a program, " + std::to_string(keys_) +
-                        " keys at a time, width " + std::to_string(width_) +
-                        (depth_ != width_ ? " in tiles of " + std::to_string(depth_) : "") + ", on " +
-                        std::to_string(warps_) + " warps; scores and probabilities in registers";
+    out_.schedule.tile.rows = rows_;
+    out_.schedule.tile.columns = keys_;
+    out_.schedule.tile.warps = warps_;
+    out_.why = "attention: " + std::to_string(rows_) + " queries a program, " + std::to_string(keys_) +
+               " keys at a time, width " + std::to_string(width_) +
+               (depth_ != width_ ? " in tiles of " + std::to_string(depth_) : "") + ", on " + std::to_string(warps_) +
+               " warps; scores and probabilities in registers";
   }
 
   void parameters() {

@@ -2,30 +2,32 @@
 
 namespace tessera::block {
 
-Context::Context(const Graph& graph_, const LoopNest& nest_, const BlockSpace& space, const BlockPlan& plan_,
+Context::Context(const Graph& graph_, const LoopNest& nest_, const BlockSpace& space, const Legal& legal_,
                  const std::string& name, OnlineSums online_, bool window)
     : KernelContext(graph_, nest_, space.domain, std::move(online_),
-                    space.domain.reduces && (plan_.loop || plan_.team) ? plan_stages(nest_, space.domain) : Stages(),
+                    space.domain.reduces && (legal_.schedule.traversal.loop || legal_.blocks_per_row)
+                        ? plan_stages(nest_, space.domain)
+                        : Stages(),
                     name),
-      plan(plan_), memo(d.live.size()), point(window ? -1 : space.point) {
-  out.kernel.config["warps"] = plan.warps;
-  if (plan.min_blocks > 0) out.kernel.config["min_blocks"] = plan.min_blocks;
-  if (plan.streaming) out.kernel.config["streaming"] = 1;
-  out.schedule = plan.schedule;
-  out.conditions = plan.conditions;
-  if (auto it = plan.schedule.config.find("exact_division"); it != plan.schedule.config.end())
-    exact_division = it->second != 0;
+      legal(legal_), schedule(legal_.schedule), memo(d.live.size()), point(window ? -1 : space.point) {
+  out.kernel.config["warps"] = schedule.tile.warps;
+  if (schedule.access.min_blocks > 0) out.kernel.config["min_blocks"] = schedule.access.min_blocks;
+  if (schedule.access.streaming_stores) out.kernel.config["streaming"] = 1;
+  out.schedule = schedule;
+  out.conditions = legal.conditions;
 
   sides[0].axis = space.row;
-  sides[0].lanes = plan.rows;
+  sides[0].lanes = schedule.tile.rows;
   sides[1].axis = space.column;
-  sides[1].lanes = plan.columns;
+  sides[1].lanes = schedule.tile.columns;
   for (int i : {0, 1})
     if (const int axis = sides[static_cast<size_t>(i)].axis;
         d.reduces && axis >= 0 && d.axes[static_cast<size_t>(axis)].role == AxisRole::Row)
       fold = i;
-  if (fold >= 0) sides[static_cast<size_t>(fold)].steps = plan.steps, sides[static_cast<size_t>(fold)].run = plan.run;
-  if (!d.reduces) sides[1].run = plan.run;
+  if (fold >= 0)
+    sides[static_cast<size_t>(fold)].steps = schedule.traversal.fold_steps,
+    sides[static_cast<size_t>(fold)].run = schedule.tile.contiguous;
+  if (!d.reduces) sides[1].run = schedule.tile.contiguous;
   int rank = 0;
   for (Side& s : sides)
     if (s.lanes > 1) {
@@ -67,9 +69,12 @@ V Part::inside(const std::vector<int>& shape) {
 // nothing leaves before it.
 tile::Caching Part::caching(const Access& a) const {
   if (!a.terms.empty() || d_.access_deps(a) != (uint64_t{1} << d_.axes.size()) - 1) return tile::Caching::Normal;
-  if (c_.last_round == 0) return plan_.reads;
-  if (plan_.reads == tile::Caching::EvictLast && c_.reading == c_.last_round) return tile::Caching::EvictFirst;
-  return plan_.reads == tile::Caching::EvictFirst && c_.reading < c_.last_round ? tile::Caching::Normal : plan_.reads;
+  if (c_.last_round == 0) return schedule_.access.load_hint;
+  if (schedule_.access.load_hint == tile::Caching::EvictLast && c_.reading == c_.last_round)
+    return tile::Caching::EvictFirst;
+  return schedule_.access.load_hint == tile::Caching::EvictFirst && c_.reading < c_.last_round
+             ? tile::Caching::Normal
+             : schedule_.access.load_hint;
 }
 
 } // namespace tessera::block

@@ -1,7 +1,7 @@
 // What all parts of the lowering to blocks share, private to the folder: the plan, the sides of the tile, and the values
 // that are known.
 #pragma once
-#include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/choose_blocks.h"
 #include "codegen/schedule/lower/kernel_context.h"
 #include "codegen/schedule/lower/memo.h"
 #include <array>
@@ -32,10 +32,11 @@ public:
 };
 
 struct Context : KernelContext {
-  Context(const Graph& graph, const LoopNest& nest, const BlockSpace& space, const BlockPlan& plan,
+  Context(const Graph& graph, const LoopNest& nest, const BlockSpace& space, const Legal& legal,
           const std::string& name, OnlineSums online, bool window);
 
-  const BlockPlan& plan;
+  const Legal& legal;
+  const Schedule& schedule; // legal.schedule
   LoadMemo memo;
   std::array<Side, 2> sides; // rows, columns
   int point;                 // axis that a program has one position of, -1 when there is none
@@ -49,7 +50,8 @@ struct Context : KernelContext {
 // What a part of the lowering names of the context.
 class Part : protected KernelPart {
 protected:
-  explicit Part(Context& c) : KernelPart(c), c_(c), plan_(c.plan), memo_(c.memo), sides_(c.sides), fold_(c.fold) {}
+  explicit Part(Context& c)
+      : KernelPart(c), c_(c), legal_(c.legal), schedule_(c.schedule), memo_(c.memo), sides_(c.sides), fold_(c.fold) {}
   ~Part() = default;
 
   [[nodiscard]] const Axis& axis(const Side& s) const { return d_.axes[static_cast<size_t>(s.axis)]; }
@@ -62,7 +64,8 @@ protected:
   [[nodiscard]] tile::Caching caching(const Access& a) const;
 
   Context& c_;
-  const BlockPlan& plan_;
+  const Legal& legal_;
+  const Schedule& schedule_;
   LoadMemo& memo_;
   std::array<Side, 2>& sides_;
   const int fold_;

@@ -46,7 +46,7 @@ V Scalars::fold_value(ScalarId r) {
 
 // The whole row stands in the tile.
 V Scalars::reduce(ScalarId r) {
-  TESSERA_CHECK(!plan_.loop && !plan_.team, "a reduction is used before its round");
+  TESSERA_CHECK(!schedule_.traversal.loop && !legal_.blocks_per_row, "a reduction is used before its round");
   const bool arg = is_arg_fold(node(r));
   const int dim = fold_side()->dim;
   if (dim < 0) return arg ? sizes_.number(axis(*fold_side()).var) : fold_value(r); // a row of one point
@@ -83,7 +83,8 @@ V Accumulators::elements_met() {
   const Side& s = *fold_side();
   V most = sizes_.constant(int64_t{s.steps} * s.run);
   if (s.mask < 0) return most;
-  if (plan_.shift > 1 || d_.env.divisor(d_.row_count()) % s.run != 0) // rows begin or end within a piece
+  if (schedule_.access.alignment_peel > 1 ||
+      d_.env.divisor(d_.row_count()) % s.run != 0) // rows begin or end within a piece
     return own(ReduceKind::Sum, b_.cast(s.mask, DType::I32));
   int rank = static_cast<int>(full_shape().size()) - s.dims() + 1, apart = s.width() * s.run;
   V lane = b_.range(s.width());

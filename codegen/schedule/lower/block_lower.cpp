@@ -19,13 +19,14 @@ ScheduledKernel BlockLowering::run() {
 void BlockLowering::parameters() {
   c_.add_buffers();
   // Each point has its own element; of places that data say nobody knows.
-  for (size_t i = 0; i < d_.buffers.size() && (plan_.loop || plan_.turns > 1 || plan_.taps > 0); ++i) {
+  const bool loops = schedule_.traversal.loop || schedule_.traversal.rows_in_flight > 1 || schedule_.tile.taps > 0;
+  for (size_t i = 0; loops && i < d_.buffers.size(); ++i) {
     auto here = [&](const Access& a) { return a.buffer == static_cast<int>(i); };
     if (auto w = std::find_if(d_.stores.begin(), d_.stores.end(), here); w != d_.stores.end())
       out_.kernel.params[i].once =
           w->terms.empty() && std::find_if(std::next(w), d_.stores.end(), here) == d_.stores.end();
   }
-  if (plan_.team) team_.add_parameters();
+  if (legal_.blocks_per_row) team_.add_parameters();
 }
 
 // Takes the program's number apart, the columns' block fastest, or the rows', and places the tile.
@@ -35,11 +36,11 @@ void BlockLowering::program() {
   std::vector<std::pair<Side*, SymExpr>> parts;
   out_.grid = point;
   for (size_t n : {size_t{0}, size_t{1}}) {
-    const size_t i = plan_.downward ? n : 1 - n;
+    const size_t i = schedule_.placement.rows_fastest ? n : 1 - n;
     Side& s = sides_[i];
     if (s.axis < 0 || static_cast<int>(i) == fold_) continue;
-    const SymExpr positions = axis(s).extent + (shift_.is_shifted(s) ? plan_.shift - 1 : 0);
-    const int64_t turns = i == 0 ? plan_.turns : 1;
+    const SymExpr positions = axis(s).extent + (shift_.is_shifted(s) ? schedule_.access.alignment_peel - 1 : 0);
+    const int64_t turns = i == 0 ? schedule_.traversal.rows_in_flight : 1;
     SymExpr blocks = d_.env.simplify(ceildiv(positions, s.lanes * turns));
     out_.grid *= blocks;
     if (blocks.is_const(1))
@@ -47,7 +48,7 @@ void BlockLowering::program() {
     else
       parts.emplace_back(&s, blocks);
   }
-  if (plan_.team) number = team_.take_member(number, d_.env.simplify(out_.grid));
+  if (legal_.blocks_per_row) number = team_.take_member(number, d_.env.simplify(out_.grid));
   bool points = !d_.env.simplify(point).is_const(1);
   for (size_t i = 0; i < parts.size(); ++i) {
     auto [side, blocks] = parts[i];
@@ -63,7 +64,7 @@ void BlockLowering::program() {
   out_.grid = d_.env.simplify(out_.grid);
 
   scalars_.hoist(c_.point >= 0 ? uint64_t{1} << c_.point : 0);
-  if (plan_.staged) staged_.reserve();
+  if (schedule_.access.staged) staged_.reserve();
   auto placed = [&](bool masks) {
     for (size_t i : {size_t{0}, size_t{1}}) {
       Side& s = sides_[i];
@@ -72,14 +73,15 @@ void BlockLowering::program() {
       if (static_cast<int>(i) != fold_)
         placement_.place(s, sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes)),
                          masks || placement_.stands_alone(s));
-      else if (!plan_.loop)
-        placement_.place(
-            s, plan_.team ? sizes_.op(ScalarOp::Mul, team_.member(), sizes_.constant(s.lanes)) : sizes_.constant(0),
-            masks);
+      else if (!schedule_.traversal.loop)
+        placement_.place(s,
+                         legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, team_.member(), sizes_.constant(s.lanes))
+                                               : sizes_.constant(0),
+                         masks);
     }
   };
-  if (plan_.turns > 1) return in_turns();
-  if (!plan_.whole_branch) {
+  if (schedule_.traversal.rows_in_flight > 1) return in_turns();
+  if (!schedule_.traversal.unmasked_branch) {
     placed(true);
     return body(false);
   }
@@ -104,9 +106,10 @@ void BlockLowering::program() {
 void BlockLowering::in_turns() {
   Side &rows = sides_[0], &columns = sides_[1];
   placement_.place(columns, sizes_.constant(0), true);
-  const V turns = sizes_.constant(plan_.turns), first = sizes_.op(ScalarOp::Mul, rows.blocks, turns);
+  const V turns = sizes_.constant(schedule_.traversal.rows_in_flight),
+          first = sizes_.op(ScalarOp::Mul, rows.blocks, turns);
   V end = sizes_.op(ScalarOp::Add, first, turns);
-  if (d_.env.divisor(axis(rows).extent) % (int64_t{rows.lanes} * plan_.turns) != 0) {
+  if (d_.env.divisor(axis(rows).extent) % (int64_t{rows.lanes} * schedule_.traversal.rows_in_flight) != 0) {
     const V tiles = sizes_.number(d_.env.simplify(ceildiv(axis(rows).extent, rows.lanes)));
     end = sizes_.op(ScalarOp::Min, end, tiles);
   }
@@ -119,26 +122,26 @@ void BlockLowering::in_turns() {
         });
         return Values{};
       },
-      plan_.turns);
+      schedule_.traversal.rows_in_flight);
 }
 
 // All values before the first store: an output may lie on top of an input that is read at the same place.
 void BlockLowering::body(bool whole) {
   if (unrolled_.window()) return window_.body();
-  if (plan_.staged) staged_.stage(whole, [&] { scalars_.load_beside(); });
-  if (d_.reduces && !plan_.loop) scalars_.load_ahead();
-  if (plan_.loop || plan_.team) return rounds();
+  if (schedule_.access.staged) staged_.stage(whole, [&] { scalars_.load_beside(); });
+  if (d_.reduces && !schedule_.traversal.loop) scalars_.load_ahead();
+  if (schedule_.traversal.loop || legal_.blocks_per_row) return rounds();
   scalars_.store_all();
 }
 
 void BlockLowering::rounds() {
   Side& s = *fold_side();
   // The parts of offsets that the loops do not move, found again by the builder when it meets them inside.
-  for (ScalarId id = 0; plan_.loop && id < nest_.dag.size(); ++id)
+  for (ScalarId id = 0; schedule_.traversal.loop && id < nest_.dag.size(); ++id)
     if (d_.live[static_cast<size_t>(id)] && node(id).op == ScalarOp::Load && d_.row_varying(id))
       sizes_.number(d_.loads[static_cast<size_t>(id)].offset.substitute({{axis(s).var.symbol_id(), 0}}));
   for (const Access& a : d_.stores)
-    if (plan_.loop && (d_.axes_in(a.offset) & d_.row_mask))
+    if (schedule_.traversal.loop && (d_.axes_in(a.offset) & d_.row_mask))
       sizes_.number(a.offset.substitute({{axis(s).var.symbol_id(), 0}}));
   for (size_t k = 0; k < stages_.stages.size(); ++k)
     if (!stages_.stages[k].reduces.empty() || !stages_.stages[k].stores.empty()) c_.last_round = static_cast<int>(k);
@@ -152,14 +155,14 @@ void BlockLowering::rounds() {
     Fold fold(b_, nest_, online_, fold_state(nest_, stage.reduces, online_, d_.position_dtype()));
     Values state = accumulators_.merged(fold, walk_.walk(k, fold));
     c_.round = -1;
-    if (plan_.team) {
+    if (legal_.blocks_per_row) {
       team_.settle(k, fold, state);
     } else {
       c_.known = static_cast<int>(k) + 1;
       accumulators_.finish(fold, state);
     }
   }
-  plan_.team ? team_.finish() : scalars_.store_rows();
+  legal_.blocks_per_row ? team_.finish() : scalars_.store_rows();
 }
 
 void BlockLowering::finish_sizes() {
@@ -188,19 +191,20 @@ void BlockLowering::finish_sizes() {
 void BlockLowering::overwritable() {
   out_.may_overwrite.resize(d_.buffers.size());
   int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes;
-  if (elements < int64_t{32} * plan_.warps) return;
+  if (elements < int64_t{32} * schedule_.tile.warps) return;
   for (size_t s = 0; s < d_.stores.size(); ++s) {
     const Access& w = d_.stores[s];
     uint64_t along = d_.axes_in(w.offset);
     bool moves = true;
     for (const Side& side : sides_) moves = moves && (side.lanes == 1 || (side.axis >= 0 && along >> side.axis & 1));
-    bool last = !plan_.loop ||
+    bool last = !schedule_.traversal.loop ||
                 d_.stage[static_cast<size_t>(nest_.stores[s].scalar)] + 1 == static_cast<int>(stages_.stages.size());
     if (!moves || !last) continue;
     for (int b : read_only_where(graph_, nest_, d_, w)) {
       out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(b);
       // With tiles loaded ahead, or branches for whole ones, the order of offsets alone does not show it.
-      if (plan_.ahead || plan_.copied || plan_.shift > 1 || plan_.turns > 1)
+      if (schedule_.traversal.num_stages > 1 || schedule_.residency.async_copy || schedule_.access.alignment_peel > 1 ||
+          schedule_.traversal.rows_in_flight > 1)
         out_.kernel.params[static_cast<size_t>(b)].in_place = true;
     }
   }
@@ -208,35 +212,36 @@ void BlockLowering::overwritable() {
 
 } // namespace block
 
-Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, const Domain& domain,
-                                    const BlockPlan& plan, const std::string& name) {
+Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, const Domain& domain, const Legal& legal,
+                                    const std::string& name, const LoweringOptions& options) {
+  const Schedule& s = legal.schedule;
   auto unfit = [&](const std::string& why) {
-    return Diagnostic(ErrorCode::CodegenError, "schedule '" + std::string(tessera::name(plan.schedule.kind)) + "' [" +
-                                                   std::to_string(plan.rows) + ", " + std::to_string(plan.columns) +
+    return Diagnostic(ErrorCode::CodegenError, "schedule '" + std::string(tessera::name(s.kind)) + "' [" +
+                                                   std::to_string(s.tile.rows) + ", " + std::to_string(s.tile.columns) +
                                                    "] does not fit kernel '" + name + "': " + why);
   };
   auto power = [](int64_t n) { return n >= 1 && (n & (n - 1)) == 0; };
-  if (!power(plan.rows) || !power(plan.columns) || !power(plan.warps) || !power(plan.steps) || !power(plan.run) ||
-      plan.warps > 32)
+  if (!power(s.tile.rows) || !power(s.tile.columns) || !power(s.tile.warps) || !power(s.traversal.fold_steps) ||
+      !power(s.tile.contiguous) || s.tile.warps > 32)
     return unfit("tiles, warps and their parts are powers of two");
   Domain d = domain;
-  for (const SizeCondition& c : plan.conditions) assume(d.env, c);
+  for (const SizeCondition& c : legal.conditions) assume(d.env, c);
   std::optional<WindowAxes> window;
-  if (plan.taps > 0) {
-    if (!d.reduces || plan.loop || plan.team || plan.turns > 1 || plan.staged || plan.shift > 1 || plan.steps > 1 ||
-        plan.run > 1)
+  if (s.tile.taps > 0) {
+    if (!d.reduces || s.traversal.loop || legal.blocks_per_row || s.traversal.rows_in_flight > 1 || s.access.staged ||
+        s.access.alignment_peel > 1 || s.traversal.fold_steps > 1 || s.tile.contiguous > 1)
       return unfit("a window has no loop, team or turns");
-    TESSERA_ASSIGN(window, spread_window(nest, d, plan));
+    TESSERA_ASSIGN(window, spread_window(nest, d, s));
   }
-  if (plan.split >= 0) {
-    if (d.env.divisor(d.axes[static_cast<size_t>(plan.split)].extent) % plan.columns != 0)
+  if (s.placement.split_axis >= 0) {
+    if (d.env.divisor(d.axes[static_cast<size_t>(s.placement.split_axis)].extent) % s.tile.columns != 0)
       return unfit("the axis that is split is no multiple of the vector");
-    split_axis(nest, d, static_cast<size_t>(plan.split), plan.columns);
+    split_axis(nest, d, static_cast<size_t>(s.placement.split_axis), s.tile.columns);
   }
-  size_t members = plan.groups.points.size() + plan.groups.rows.size() + plan.groups.columns.size();
+  size_t members = legal.groups.points.size() + legal.groups.rows.size() + legal.groups.columns.size();
   if (members != d.axes.size()) return unfit("each axis belongs to one group");
-  BlockSpace space = group_axes(nest, std::move(d), plan.groups);
-  if ((plan.rows > 1 && space.row < 0) || (plan.columns > 1 && space.column < 0))
+  BlockSpace space = group_axes(nest, std::move(d), legal.groups);
+  if ((s.tile.rows > 1 && space.row < 0) || (s.tile.columns > 1 && space.column < 0))
     return unfit("a dimension without an axis");
   if (window) {
     if (space.point < 0 || space.domain.axes[static_cast<size_t>(space.point)].role != AxisRole::Row)
@@ -244,28 +249,29 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
     window->fold = space.domain.axes[static_cast<size_t>(space.point)].var;
   }
   bool rows_folded = space.row >= 0 && space.domain.axes[static_cast<size_t>(space.row)].role == AxisRole::Row;
-  const int each = plan.steps * plan.run;
+  const int each = s.traversal.fold_steps * s.tile.contiguous;
   const bool flat = !space.domain.reduces;
-  if (each > 1 &&
-      ((flat ? plan.steps > 1 : !plan.loop && !plan.team) || (rows_folded ? plan.rows : plan.columns) <= each))
+  if (each > 1 && ((flat ? s.traversal.fold_steps > 1 : !s.traversal.loop && !legal.blocks_per_row) ||
+                   (rows_folded ? s.tile.rows : s.tile.columns) <= each))
     return unfit("steps and runs are of wider tiles, and of loops where there are reductions");
-  if (plan.staged &&
-      (!flat || plan.rows < 2 || plan.columns < 2 || plan.groups.rows.size() != 1 || plan.groups.columns.size() != 1))
+  if (s.access.staged && (!flat || s.tile.rows < 2 || s.tile.columns < 2 || legal.groups.rows.size() != 1 ||
+                          legal.groups.columns.size() != 1))
     return unfit("operands are staged for tiles of two axes, without reductions");
-  if (plan.shift > 1 &&
-      (!power(plan.shift) || rows_folded || plan.columns < 2 || plan.groups.columns.size() != 1 ||
-       (!plan.staged && (plan.rows > 1 || flat)) ||
-       !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), plan.aligned_at(), plan.shift)))
+  if (s.access.alignment_peel > 1 &&
+      (!power(s.access.alignment_peel) || rows_folded || s.tile.columns < 2 || legal.groups.columns.size() != 1 ||
+       (!s.access.staged && (s.tile.rows > 1 || flat)) ||
+       !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), peel_access(s),
+                      s.access.alignment_peel)))
     return unfit("rows are shifted one at a time, along one axis, that is contiguous somewhere");
-  if (plan.turns > 1 &&
-      (plan.loop || plan.team || plan.shift > 1 || rows_folded || !space.domain.reduces || space.row < 0))
+  if (s.traversal.rows_in_flight > 1 && (s.traversal.loop || legal.blocks_per_row || s.access.alignment_peel > 1 ||
+                                         rows_folded || !space.domain.reduces || space.row < 0))
     return unfit("rows are taken in turn where they stand in the tile, whole, and begin at an access");
-  if ((plan.ahead || plan.keep > 0) && !plan.loop) return unfit("tiles are loaded ahead, and kept, in loops");
+  if ((s.traversal.num_stages > 1 || s.residency.cached_tiles > 0) && !s.traversal.loop)
+    return unfit("tiles are loaded ahead, and kept, in loops");
   OnlineSums online;
-  if (auto wanted = plan.schedule.config.find("online");
-      (plan.loop || plan.team) && wanted != plan.schedule.config.end() && wanted->second != 0)
-    online = find_online(nest, space.domain);
-  block::Context context(graph, nest, space, plan, name, std::move(online), window.has_value());
+  if (s.traversal.online) online = find_online(nest, space.domain);
+  block::Context context(graph, nest, space, legal, name, std::move(online), window.has_value());
+  context.exact_division = options.exact_division;
   return block::BlockLowering(context, std::move(window)).run();
 }
 

@@ -7,13 +7,14 @@ namespace tessera::block {
 V Placement::whole_block() {
   V whole = -1;
   for (const Side& s : sides_) {
-    const bool more = plan_.staged && &s == &sides_[1];
+    const bool more = schedule_.access.staged && &s == &sides_[1];
     if (s.axis < 0 || stands_alone(s) || (always_whole(s) && !more)) continue;
     V begin = sizes_.op(ScalarOp::Mul, s.blocks, sizes_.constant(s.lanes));
     V end = sizes_.op(ScalarOp::Add, begin, sizes_.constant(s.lanes));
     whole = both(whole, b_.scalar(more ? ScalarOp::Lt : ScalarOp::Le, std::array{end, sizes_.number(axis(s).extent)}));
     if (shift_.is_shifted(s))
-      whole = both(whole, b_.scalar(ScalarOp::Ge, std::array{begin, sizes_.constant(plan_.shift - 1)}));
+      whole =
+          both(whole, b_.scalar(ScalarOp::Ge, std::array{begin, sizes_.constant(schedule_.access.alignment_peel - 1)}));
   }
   return whole;
 }
@@ -26,9 +27,10 @@ bool Placement::stands_alone(const Side& s) const {
 bool Placement::always_whole(const Side& s) const {
   SymExpr extent = d_.env.simplify(axis(s).extent);
   const bool folded = fold_ >= 0 && &s == &sides_[static_cast<size_t>(fold_)];
-  if (folded && plan_.ahead && d_.env.range(extent).lo < 1) return false; // the last tile is there anyhow
+  if (folded && schedule_.traversal.num_stages > 1 && d_.env.range(extent).lo < 1)
+    return false; // the last tile is there anyhow
   if (shift_.is_shifted(s)) return false;
-  bool walked = plan_.loop || plan_.team || !folded;
+  bool walked = schedule_.traversal.loop || legal_.blocks_per_row || !folded;
   return walked ? d_.env.divisor(extent) % s.lanes == 0 : extent.is_const(s.lanes);
 }
 

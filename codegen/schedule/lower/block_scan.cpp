@@ -378,12 +378,15 @@ private:
   void describe() {
     Schedule& s = out_.schedule;
     s.kind = p_.team ? ScheduleKind::BlockTeam : rows_ ? ScheduleKind::BlockLoop : ScheduleKind::BlockColumns;
-    s.config = {{"rows", p_.height}, {"columns", p_.width}, {"warps", p_.warps}};
-    s.why = std::string(rows_ ? "running value along a contiguous axis" : "running value down an axis") +
-            ", carried from tile to tile; tile [" + std::to_string(p_.height) + ", " + std::to_string(p_.width) +
-            "] on " + std::to_string(p_.warps) + " warps";
-    if (p_.shift > 1) s.why += ", from whole accesses on";
-    if (p_.team) s.why += ", " + env_.simplify(p_.members).str() + " programs a row, which wait for each other";
+    s.tile.rows = static_cast<int>(p_.height);
+    s.tile.columns = static_cast<int>(p_.width);
+    s.tile.warps = static_cast<int>(p_.warps);
+    std::string& why = out_.why;
+    why = std::string(rows_ ? "running value along a contiguous axis" : "running value down an axis") +
+          ", carried from tile to tile; tile [" + std::to_string(p_.height) + ", " + std::to_string(p_.width) +
+          "] on " + std::to_string(p_.warps) + " warps";
+    if (p_.shift > 1) why += ", from whole accesses on";
+    if (p_.team) why += ", " + env_.simplify(p_.members).str() + " programs a row, which wait for each other";
     out_.conditions = p_.conditions;
     out_.work_per_program = s_.n * (rows_ ? p_.height : p_.width);
     out_.scratch_bytes = 0;

@@ -23,11 +23,13 @@ namespace tessera::block {
 // Which tiles are this program's.
 void SharedRow::begin() {
   Side& s = *fold_side();
-  if (!plan_.loop) return;
+  if (!schedule_.traversal.loop) return;
   size_t rounds = 0;
   for (const Stage& stage : stages_.stages) rounds += !stage.reduces.empty() || !stage.stores.empty();
   const bool again = rounds > 1;
-  if (!(plan_.keep > 0 && again) && !(plan_.team && (again || plan_.ahead || !placement_.always_whole(s)))) return;
+  if (!(schedule_.residency.cached_tiles > 0 && again) &&
+      !(legal_.blocks_per_row && (again || schedule_.traversal.num_stages > 1 || !placement_.always_whole(s))))
+    return;
   if (again) {
     std::vector<uint64_t> sides;
     for (const Side& side : sides_)
@@ -36,21 +38,24 @@ void SharedRow::begin() {
     kept_last_.assign(kept_values_.size(), -1);
     const int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes;
     auto read = [&](const KeptValue& k) { return tile_.plain_load(k.id); };
-    copies_ = plan_.copied && plan_.keep > 0 && std::all_of(kept_values_.begin(), kept_values_.end(), read);
+    copies_ = schedule_.residency.async_copy && schedule_.residency.cached_tiles > 0 &&
+              std::all_of(kept_values_.begin(), kept_values_.end(), read);
     for (const KeptValue& k : kept_values_)
-      kept_memory_.push_back(plan_.keep > 0 ? b_.scratch(k.dtype, sizes_.constant(plan_.keep * elements)) : -1);
+      kept_memory_.push_back(schedule_.residency.cached_tiles > 0
+                                 ? b_.scratch(k.dtype, sizes_.constant(schedule_.residency.cached_tiles * elements))
+                                 : -1);
   }
   auto op = [&](ScalarOp o, V x, V y) { return sizes_.op(o, x, y); };
   const SymExpr count = d_.env.simplify(ceildiv(axis(s).extent, s.lanes));
-  if (const auto each = tiles_of_each(count); copies_ && each && *each <= plan_.keep) {
+  if (const auto each = tiles_of_each(count); copies_ && each && *each <= schedule_.residency.cached_tiles) {
     all_kept_ = true;
     last_ = sizes_.constant(*each);
     return;
   }
-  V one = sizes_.constant(1), all = plan_.shift == 1 ? sizes_.number(count) : shift_.tiles();
-  if (plan_.team) {
+  V one = sizes_.constant(1), all = schedule_.access.alignment_peel == 1 ? sizes_.number(count) : shift_.tiles();
+  if (legal_.blocks_per_row) {
     // Members beyond the row's tiles have none; their last one then is masked throughout.
-    idle_members_ = d_.env.range(d_.env.simplify(count - *plan_.team)).lo < 0;
+    idle_members_ = d_.env.range(d_.env.simplify(count - *legal_.blocks_per_row)).lo < 0;
     V mine = op(ScalarOp::Sub, op(ScalarOp::Add, all, team_.members()), op(ScalarOp::Add, team_.member(), one));
     all = op(ScalarOp::Div, mine, team_.members());
   }
@@ -59,7 +64,8 @@ void SharedRow::begin() {
 
 // Of a row of `count` whole tiles each program has as many; nothing where the last one is not whole, or some have more.
 std::optional<int64_t> SharedRow::tiles_of_each(const SymExpr& count) const {
-  const auto tiles = count.as_const(), members = plan_.team ? d_.env.simplify(*plan_.team).as_const() : 1;
+  const auto tiles = count.as_const(),
+             members = legal_.blocks_per_row ? d_.env.simplify(*legal_.blocks_per_row).as_const() : 1;
   if (!tiles || !members || *tiles % *members != 0 || !placement_.always_whole(sides_[static_cast<size_t>(fold_)]))
     return {};
   return *tiles / *members;
@@ -68,7 +74,7 @@ std::optional<int64_t> SharedRow::tiles_of_each(const SymExpr& count) const {
 // Where the program's tile number `i` begins.
 V SharedRow::tile_base(V i) {
   V lanes = sizes_.constant(fold_side()->lanes);
-  if (plan_.team) i = sizes_.op(ScalarOp::Add, sizes_.op(ScalarOp::Mul, i, team_.members()), team_.member());
+  if (legal_.blocks_per_row) i = sizes_.op(ScalarOp::Add, sizes_.op(ScalarOp::Mul, i, team_.members()), team_.member());
   return sizes_.op(ScalarOp::Mul, i, lanes);
 }
 
@@ -103,12 +109,12 @@ void SharedRow::recall(const KeptValue& k, V v) {
 Values SharedRow::walk(const Stage& stage, const Fold& fold) {
   Side& s = *fold_side();
   // Positions that are taken apart are better known not to be negative.
-  const bool one_axis = (fold_ == 0 ? plan_.groups.rows : plan_.groups.columns).size() == 1;
+  const bool one_axis = (fold_ == 0 ? legal_.groups.rows : legal_.groups.columns).size() == 1;
   const bool first = rounds_walked_ == 0, back = rounds_walked_ % 2 == 1 && one_axis;
   ++rounds_walked_;
   Values state = accumulators_.identities(fold);
   const size_t numbers = state.size();
-  const V none = sizes_.constant(0), one = sizes_.constant(1), keep = sizes_.constant(plan_.keep);
+  const V none = sizes_.constant(0), one = sizes_.constant(1), keep = sizes_.constant(schedule_.residency.cached_tiles);
   auto plus = [&](V x, V y) { return sizes_.op(ScalarOp::Add, x, y); };
   using Tile = std::function<Values(V, const Values&)>; // of the tile's number and the state before it: that after it
   auto loop = [&](V from, V to, const Tile& tile) {
@@ -137,7 +143,8 @@ Values SharedRow::walk(const Stage& stage, const Fold& fold) {
     carried.resize(numbers);
     state = std::move(carried);
   };
-  const std::vector<ScalarId> loads = plan_.ahead ? tile_.streams(stage) : std::vector<ScalarId>();
+  const std::vector<ScalarId> loads =
+      schedule_.traversal.num_stages > 1 ? tile_.streams(stage) : std::vector<ScalarId>();
   auto tiles = [&](V from, V to, const std::function<V(V)>& number, const Tile& tile) {
     if (loads.empty()) return loop(from, to, [&](V i, const Values& carried) { return tile(number(i), carried); });
     loop_ahead(from, to, loads, number, tile);
@@ -151,7 +158,7 @@ Values SharedRow::walk(const Stage& stage, const Fold& fold) {
         return body();
       });
     };
-    if (plan_.shift == 1) return branch(false);
+    if (schedule_.access.alignment_peel == 1) return branch(false);
     return b_.if_else(
         shift_.whole_tile(base), [&] { return branch(false); }, [&] { return branch(true); });
   };
@@ -160,7 +167,7 @@ Values SharedRow::walk(const Stage& stage, const Fold& fold) {
     auto tile = [&](V i, std::span<const V> carried) {
       const V base = tile_base(i), offset = kept_offset(i);
       memo_.scoped([&] {
-        placement_.place(s, base, plan_.shift > 1);
+        placement_.place(s, base, schedule_.access.alignment_peel > 1);
         for (size_t k = 0; k < kept_values_.size(); ++k)
           b_.store(kept_memory_[k], offset, splat(scalars_.stored_value(kept_values_[k].id), full_shape()));
         return 0;
@@ -170,12 +177,13 @@ Values SharedRow::walk(const Stage& stage, const Fold& fold) {
         return tile_.body(stage, fold, Values(carried.begin(), carried.end()));
       });
     };
-    state = b_.for_loop(none, to, one, state, tile, std::min(plan_.keep, tile::kMaxStages));
+    state = b_.for_loop(none, to, one, state, tile, std::min(schedule_.residency.cached_tiles, tile::kMaxStages));
   };
   auto kept_tiles = [&] {
-    if (plan_.keep == 0) return;
+    if (schedule_.residency.cached_tiles == 0) return;
     auto tile = [&](V i, const Values& carried) {
-      V offset = plan_.shift > 1 && !kept_values_.empty() ? kept_offset(i) : -1; // once for both branches
+      V offset =
+          schedule_.access.alignment_peel > 1 && !kept_values_.empty() ? kept_offset(i) : -1; // once for both branches
       return placed(tile_base(i), [&] {
         if (offset < 0 && !kept_values_.empty()) offset = kept_offset(i);
         for (size_t k = 0; !first && k < kept_values_.size(); ++k)
@@ -193,7 +201,7 @@ Values SharedRow::walk(const Stage& stage, const Fold& fold) {
   };
   auto read_tiles = [&] {
     // From last - 1 down to keep.
-    V ends = plus(last_, sizes_.constant(plan_.keep - 1));
+    V ends = plus(last_, sizes_.constant(schedule_.residency.cached_tiles - 1));
     auto number = [&](V i) { return back ? sizes_.op(ScalarOp::Sub, ends, i) : i; };
     tiles(keep, last_, number, [&](V i, const Values& carried) {
       return placed(tile_base(i), [&] { return tile_.body(stage, fold, carried); });

@@ -75,9 +75,10 @@ namespace block {
 // The program's row is known.
 void Shift::shift_row() {
   const Axis& a = axis(*fold_side());
-  shift_ = {*shifted_start(graph_, nest_, d_, static_cast<size_t>(fold_side()->axis), plan_.aligned_at(), plan_.shift),
+  shift_ = {*shifted_start(graph_, nest_, d_, static_cast<size_t>(fold_side()->axis), peel_access(schedule_),
+                           schedule_.access.alignment_peel),
             SymExpr::symbol("aligned"), SymExpr::symbol("by"), SymExpr::symbol("place")};
-  V start = sizes_.number(shift_.start), vector = sizes_.constant(plan_.shift);
+  V start = sizes_.number(shift_.start), vector = sizes_.constant(schedule_.access.alignment_peel);
   V aligned = sizes_.op(ScalarOp::Mul, sizes_.op(ScalarOp::Div, start, vector), vector);
   sizes_.bind(shift_.aligned, aligned);
   sizes_.bind(shift_.by, sizes_.op(ScalarOp::Sub, start, aligned));
@@ -87,20 +88,20 @@ void Shift::shift_row() {
 // Each row of the tile, of which the column's tiles all begin alike.
 void Shift::shift_tile_rows() {
   const Axis& a = axis(sides_[1]);
-  const SymExpr start =
-      *shifted_start(graph_, nest_, d_, static_cast<size_t>(sides_[1].axis), plan_.shift, plan_.shift);
-  const SymExpr vector = plan_.shift;
+  const SymExpr start = *shifted_start(graph_, nest_, d_, static_cast<size_t>(sides_[1].axis),
+                                       schedule_.access.alignment_peel, schedule_.access.alignment_peel);
+  const SymExpr vector = schedule_.access.alignment_peel;
   shift_ = {start, floordiv(start, vector) * vector, mod(start, vector), SymExpr::symbol("place")};
   sizes_.shift(a.var, shift_.place, shift_.by);
 }
 
 // Of an access that is aligned where the tiles are: what its row starts behind `start`.
 std::optional<SymExpr> Shift::in_step(const Access& a) const {
-  if (plan_.shift == 1) return std::nullopt;
+  if (schedule_.access.alignment_peel == 1) return std::nullopt;
   auto start = start_along(d_, a, static_cast<size_t>(sides_[1].axis));
   if (!start) return std::nullopt;
   SymExpr behind = d_.env.simplify(*start - shift_.start);
-  return divides(d_, plan_.aligned_at(), behind) ? std::optional(behind) : std::nullopt;
+  return divides(d_, peel_access(schedule_), behind) ? std::optional(behind) : std::nullopt;
 }
 
 std::optional<SymExpr> Shift::aligned_offset(const Access& a) const {
@@ -116,14 +117,16 @@ std::optional<SymExpr> Shift::aligned_offset(const Access& a) const {
 void Shift::tell_end(const Access& a) {
   const auto buffer = static_cast<size_t>(a.buffer);
   tile::Param& p = out_.kernel.params[buffer];
-  if (sides_[1].axis < 0 || (d_.reduces && !plan_.loop) || p.written || p.elements > 0 || p.elements_value >= 0) return;
+  if (sides_[1].axis < 0 || (d_.reduces && !schedule_.traversal.loop) || p.written || p.elements > 0 ||
+      p.elements_value >= 0)
+    return;
   const auto start = start_along(d_, a, static_cast<size_t>(sides_[1].axis));
   if (!start || in_step(a)) return;
-  if (plan_.shift == 1 && divides(d_, kAccessBytes * 8 / info(p.type.dtype).bits, *start)) return;
+  if (schedule_.access.alignment_peel == 1 && divides(d_, kAccessBytes * 8 / info(p.type.dtype).bits, *start)) return;
   const SymExpr count = d_.env.simplify(graph_.type(d_.buffers[buffer]).count());
   if (auto n = count.as_const()) {
     p.elements = *n;
-  } else if (plan_.shift > 1) {
+  } else if (schedule_.access.alignment_peel > 1) {
     const V value = sizes_.number(count); // adds a parameter
     out_.kernel.params[buffer].elements_value = value;
   }
@@ -154,7 +157,8 @@ V Shift::tiles() {
 }
 
 SymExpr Shift::positions_of_row() const {
-  return d_.env.simplify(axis(sides_[static_cast<size_t>(fold_)]).extent + SymExpr(plan_.shift - 1));
+  return d_.env.simplify(axis(sides_[static_cast<size_t>(fold_)]).extent +
+                         SymExpr(schedule_.access.alignment_peel - 1));
 }
 
 } // namespace block

@@ -9,7 +9,7 @@ public:
   explicit Shift(Context& context) : Part(context) {}
   void shift_row();
   void shift_tile_rows();
-  [[nodiscard]] bool is_shifted(const Side& s) const { return plan_.shift > 1 && &s == &sides_[1]; }
+  [[nodiscard]] bool is_shifted(const Side& s) const { return schedule_.access.alignment_peel > 1 && &s == &sides_[1]; }
   // Of an access that is aligned where the tiles are: its offset in them.
   [[nodiscard]] std::optional<SymExpr> aligned_offset(const Access& a) const;
   void tell_end(const Access& a);
@@ -24,8 +24,9 @@ private:
   [[nodiscard]] std::optional<SymExpr> in_step(const Access& a) const;
 
   struct {
-    SymExpr start;              // of the row in the accesses that decide, elements
-    SymExpr aligned, by, place; // start - by, a multiple of plan_.shift; position in the tiles, from `aligned` on
+    SymExpr start; // of the row in the accesses that decide, elements
+    SymExpr aligned, by,
+        place; // start - by, a multiple of schedule_.access.alignment_peel; position in the tiles, from `aligned` on
   } shift_;
 };
 

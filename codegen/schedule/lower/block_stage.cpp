@@ -63,7 +63,7 @@ void StagedOperands::reserve() {
     s.pitch = d_.env.simplify(*pitch);
     const DType dtype = graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).dtype;
     s.vector = kAccessBytes / std::max(1, info(dtype).bits / 8);
-    s.halo = plan_.shift - 1;
+    s.halo = schedule_.access.alignment_peel - 1;
     s.columns = columns.lanes + s.halo;
     const auto all = d_.env.simplify(extent).as_const();
     s.one_run = all && *all <= rows.lanes && *all % 2 == 1 && s.pitch.is_const(*all);
@@ -105,7 +105,7 @@ void StagedOperands::stage(bool whole, const std::function<void()>& beside) {
   const Side &rows = sides_[0], &columns = sides_[1];
   auto op = [&](ScalarOp o, V x, V y) { return sizes_.op(o, x, y); };
   auto less = [&](V x, V y) { return pointwise(b_, ScalarOp::Lt, std::array{x, y}); };
-  const int64_t threads = int64_t{32} * plan_.warps;
+  const int64_t threads = int64_t{32} * schedule_.tile.warps;
   for (Operand& s : staged_) {
     const Access& a = d_.loads[static_cast<size_t>(s.id)];
     const SymExpr row = SymExpr::symbol("row"), column = SymExpr::symbol("column");

@@ -5,7 +5,7 @@
 //   nothing comes after but results of the row    the last one to arrive folds and stores them; nobody waits
 //   a later round, or elements, need the result   all wait, and each folds for itself
 //
-// Those who wait may tell each other what they have in messages (BlockPlan::messages): one way through the L2, where a
+// Those who wait may tell each other what they have in messages (Legal::mailboxes): one way through the L2, where a
 // counter takes three (the result is written, then counted, then read).
 #include "codegen/schedule/lower/block_team.h"
 #include "codegen/schedule/block_facts.h"
@@ -27,7 +27,7 @@ void Team::add_parameters() {
     if (dtypes.empty()) continue;
     if (exchanges(k)) {
       exchanged_.back().message = tile::packet_words(dtypes);
-      exchanged_.back().words = *plan_.team * *plan_.team * exchanged_.back().message;
+      exchanged_.back().words = *legal_.blocks_per_row * *legal_.blocks_per_row * exchanged_.back().message;
       continue;
     }
     counted = true;
@@ -44,7 +44,7 @@ void Team::add_parameters() {
 
 // Neighbours in memory run at the same time: tiles of a contiguous row are the members', columns the teams'.
 V Team::take_member(V number, const SymExpr& teams) {
-  members_ = sizes_.number(*plan_.team);
+  members_ = sizes_.number(*legal_.blocks_per_row);
   if (fold_ == 1) {
     member_ = sizes_.op(ScalarOp::Mod, number, members_);
     team_ = sizes_.op(ScalarOp::Div, number, members_);
@@ -59,16 +59,17 @@ V Team::take_member(V number, const SymExpr& teams) {
     x.start = std::exchange(out_.boxes, d_.env.simplify(out_.boxes + x.words * teams));
     expect_messages(x);
   }
-  out_.grid = teams * *plan_.team;
+  out_.grid = teams * *legal_.blocks_per_row;
   for (Workspace& w : out_.workspaces)
     w.count = d_.env.simplify(out_.grid * sides_[static_cast<size_t>(1 - fold_)].lanes);
   return team_;
 }
 
-int Team::places() const { return static_cast<int>(std::max<int64_t>(2, power_above(plan_.most_members))); }
+int Team::places() const { return static_cast<int>(std::max<int64_t>(2, power_above(legal_.max_blocks_per_row))); }
 
 bool Team::exchanges(size_t stage) const {
-  return plan_.messages && !ends(stage) && fold_ == 1 && sides_[0].lanes == 1 && places() <= 32 * plan_.warps;
+  return legal_.mailboxes && !ends(stage) && fold_ == 1 && sides_[0].lanes == 1 &&
+         places() <= 32 * schedule_.tile.warps;
 }
 
 V Team::team_boxes(const Boxes& boxes) {
@@ -80,7 +81,7 @@ V Team::team_boxes(const Boxes& boxes) {
 // once the last one has come.
 void Team::expect_messages(const Boxes& boxes) {
   constexpr int kLine = 32; // words
-  const SymExpr own = *plan_.team * boxes.message;
+  const SymExpr own = *legal_.blocks_per_row * boxes.message;
   V start = sizes_.op(ScalarOp::Add, team_boxes(boxes), sizes_.op(ScalarOp::Mul, member_, sizes_.number(own)));
   const auto lines = static_cast<int>(power_above((places() * boxes.message + kLine - 1) / kLine));
   V at = pointwise(b_, ScalarOp::Mul, std::array{b_.range(std::max(2, lines)), sizes_.constant(kLine)});
@@ -143,7 +144,8 @@ void Team::settle(size_t stage, const Fold& fold, const Values& state) {
     c_.known = static_cast<int>(stage) + 1;
     return;
   }
-  if (!ends(stage)) out_.team = fold_ == 1 ? *plan_.team : out_.grid; // of columns, members are not neighbours
+  if (!ends(stage))
+    out_.team = fold_ == 1 ? *legal_.blocks_per_row : out_.grid; // of columns, members are not neighbours
   if (exchanged_[stage].message > 0) return known(exchange(fold, stage, state));
   for (size_t i = 0; i < state.size(); ++i) leave(workspaces_[stage][i], state[i]);
   if (!ends(stage)) {

@@ -13,7 +13,7 @@ Scalars::Scalars(Context& context, Shift& shift, Unrolled& unrolled, StagedOpera
 // registers are few: memory is not idle while the block folds.
 void Scalars::load_ahead() {
   constexpr int64_t kAheadBytes = 64; // of a thread
-  int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes / (int64_t{32} * plan_.warps);
+  int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes / (int64_t{32} * schedule_.tile.warps);
   int64_t bytes = 0;
   for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
     size_t i = static_cast<size_t>(id);
@@ -77,7 +77,7 @@ void Scalars::store(size_t index, V v) {
 // What the tile reads in its own order is on its way before the block waits, as far as its registers are few.
 void Scalars::load_beside() {
   constexpr int64_t kBesideBytes = 128; // of a thread
-  const int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes / (int64_t{32} * plan_.warps);
+  const int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes / (int64_t{32} * schedule_.tile.warps);
   const uint64_t all = (uint64_t{1} << d_.axes.size()) - 1;
   int64_t bytes = 0;
   for (ScalarId id = 0; id < nest_.dag.size(); ++id) {

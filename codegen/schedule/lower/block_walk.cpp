@@ -73,8 +73,8 @@ Values RoundTile::load(const std::vector<ScalarId>& loads, V at, bool masks, V g
 
 Values RoundTile::fetch(const std::vector<ScalarId>& loads, V at, bool masks, V guard) {
   if (loads.empty()) return {};
-  if (plan_.shift == 1) return load(loads, at, masks, guard);
-  if (!plan_.team) guard = -1; // masks are false where there is no tile
+  if (schedule_.access.alignment_peel == 1) return load(loads, at, masks, guard);
+  if (!legal_.blocks_per_row) guard = -1; // masks are false where there is no tile
   return b_.if_else(
       both(guard, shift_.whole_tile(at)), [&] { return load(loads, at, false, -1); },
       [&] { return load(loads, at, true, guard); });
@@ -95,19 +95,20 @@ Values RoundTile::fold(size_t round, const Fold& fold, const std::vector<ScalarI
 Values Walk::walk(size_t round, const Fold& fold) {
   Side& s = *fold_side();
   const Stage& stage = stages_.stages[round];
-  if (!plan_.loop) return tile_.body(stage, fold, accumulators_.identities(fold));
+  if (!schedule_.traversal.loop) return tile_.body(stage, fold, accumulators_.identities(fold));
   if (share_.has_begun()) return share_.walk(stage, fold);
-  if (plan_.ahead && plan_.shift > 1 && !plan_.team)
+  if (schedule_.traversal.num_stages > 1 && schedule_.access.alignment_peel > 1 && !legal_.blocks_per_row)
     if (const auto n = d_.env.simplify(axis(s).extent).as_const()) return walk_between_ends(round, fold, *n);
-  if (plan_.ahead) return walk_ahead(round, fold);
+  if (schedule_.traversal.num_stages > 1) return walk_ahead(round, fold);
   V lanes = sizes_.constant(s.lanes);
   // To and fro: what was read last is still near. Positions that are taken apart are better known not to be negative.
   const SymExpr row = shift_.positions_of_row();
   const SymExpr last = d_.env.simplify((ceildiv(row, s.lanes) - 1) * SymExpr(s.lanes));
-  const bool one_axis = (fold_ == 0 ? plan_.groups.rows : plan_.groups.columns).size() == 1;
-  const bool back = round % 2 == 1 && one_axis && !plan_.team;
-  return b_.for_loop(plan_.team ? sizes_.op(ScalarOp::Mul, team_.member(), lanes) : sizes_.constant(0),
-                     sizes_.number(row), plan_.team ? sizes_.op(ScalarOp::Mul, team_.members(), lanes) : lanes,
+  const bool one_axis = (fold_ == 0 ? legal_.groups.rows : legal_.groups.columns).size() == 1;
+  const bool back = round % 2 == 1 && one_axis && !legal_.blocks_per_row;
+  return b_.for_loop(legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, team_.member(), lanes) : sizes_.constant(0),
+                     sizes_.number(row),
+                     legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, team_.members(), lanes) : lanes,
                      accumulators_.identities(fold), [&](V i, std::span<const V> carried) {
                        V at = back ? sizes_.op(ScalarOp::Sub, sizes_.number(last), i) : i;
                        auto tile = [&](bool masks) {
@@ -116,7 +117,7 @@ Values Walk::walk(size_t round, const Fold& fold) {
                            return tile_.body(stage, fold, Values(carried.begin(), carried.end()));
                          });
                        };
-                       if (plan_.shift == 1) return tile(true);
+                       if (schedule_.access.alignment_peel == 1) return tile(true);
                        return b_.if_else(
                            shift_.whole_tile(at), [&] { return tile(false); }, [&] { return tile(true); });
                      });
@@ -131,7 +132,7 @@ std::vector<tile::ValueId> joined(std::vector<tile::ValueId> x, const std::vecto
 
 Values Walk::walk_between_ends(size_t round, const Fold& fold, int64_t n) {
   const Stage& stage = stages_.stages[round];
-  const int64_t width = fold_side()->lanes, last = (n + plan_.shift - 2) / width;
+  const int64_t width = fold_side()->lanes, last = (n + schedule_.access.alignment_peel - 2) / width;
   const int64_t end = last * width <= n ? last : last - 1; // the row ends there or behind it
   auto at = [&](int64_t tile) { return sizes_.constant(tile * width); };
   auto masked = [&](int64_t tile) { return tile < 1 || tile >= end; };
@@ -214,7 +215,8 @@ Values Walk::walk_ahead(size_t round, const Fold& fold) {
   auto several = [&] { return extent.lo > s.lanes ? -1 : positive(last); };
   const std::vector<ScalarId> loads = tile_.streams(stage);
   auto fold_at = [&](V at, bool masks, std::span<const V> accumulators, std::span<const V> tile) {
-    if (masks || plan_.shift == 1) return tile_.fold(round, fold, loads, at, masks, accumulators, tile);
+    if (masks || schedule_.access.alignment_peel == 1)
+      return tile_.fold(round, fold, loads, at, masks, accumulators, tile);
     return b_.if_else(
         shift_.whole_tile(at), [&] { return tile_.fold(round, fold, loads, at, false, accumulators, tile); },
         [&] { return tile_.fold(round, fold, loads, at, true, accumulators, tile); });

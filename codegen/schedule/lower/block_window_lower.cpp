@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-Result<WindowAxes> spread_window(const LoopNest& nest, Domain& d, const BlockPlan& plan) {
+Result<WindowAxes> spread_window(const LoopNest& nest, Domain& d, const Schedule& s) {
   auto unfit = [](const std::string& why) { return Diagnostic(ErrorCode::CodegenError, "window: " + why); };
   WindowAxes out;
   int64_t taps = 1, first = 0;
@@ -19,20 +19,20 @@ Result<WindowAxes> spread_window(const LoopNest& nest, Domain& d, const BlockPla
     if (first == 0) first = *extent;
     taps *= *extent;
   }
-  if (first == 0 || (plan.taps != taps && plan.taps * first != taps))
+  if (first == 0 || (s.tile.taps != taps && s.tile.taps * first != taps))
     return unfit("taps are written out all together, or those of one position of the outermost row axis");
   out.taps = static_cast<int>(taps);
-  out.row = static_cast<int>(first == taps ? plan.taps : taps / first);
+  out.row = static_cast<int>(first == taps ? s.tile.taps : taps / first);
   out.round = SymExpr::symbol("tap_row");
-  d.env.set_axis(out.round, taps / plan.taps);
+  d.env.set_axis(out.round, taps / s.tile.taps);
   const std::array<std::pair<int, int>, 2> along{
-      {{plan.window, plan.outputs}, {plan.outer_window, plan.outer_outputs}}};
+      {{s.placement.window_axis, s.tile.outputs}, {s.placement.outer_window_axis, s.tile.outer_outputs}}};
   for (size_t i = 0; i < along.size(); ++i) {
     const auto [axis, count] = along[i];
     WindowAxes::Outputs& o = out.outputs[i];
     if (count == 1) continue;
-    if (count < 1 || axis < 0 || static_cast<size_t>(axis) >= d.axes.size() || axis == plan.split ||
-        d.axes[static_cast<size_t>(axis)].role == AxisRole::Row || (i == 1 && axis == plan.window))
+    if (count < 1 || axis < 0 || static_cast<size_t>(axis) >= d.axes.size() || axis == s.placement.split_axis ||
+        d.axes[static_cast<size_t>(axis)].role == AxisRole::Row || (i == 1 && axis == s.placement.window_axis))
       return unfit("a thread's results lie along two different outer axes at most");
     const Axis old = d.axes[static_cast<size_t>(axis)];
     const bool whole = d.env.divisor(d.env.simplify(old.extent)) % count == 0;
@@ -133,7 +133,7 @@ void Window::fold_tap(Values& accumulators) {
 Values Window::fold_taps(Values accumulators, const SymExpr& first) {
   const WindowAxes& w = *unrolled_.window();
   const size_t each = reductions_.size();
-  for (int row = 0; row < plan_.taps; row += w.row)
+  for (int row = 0; row < schedule_.tile.taps; row += w.row)
     at_each_output([&](size_t output) {
       Values own(accumulators.begin() + static_cast<int64_t>(output * each),
                  accumulators.begin() + static_cast<int64_t>((output + 1) * each));
@@ -176,19 +176,19 @@ void Window::body() {
   Values accumulators;
   for (int i = 0; i < w.outputs[0].count * w.outputs[1].count; ++i)
     for (ScalarId r : reductions_) accumulators.push_back(splat(fold_identities(b_, nest_, r)[0], full_shape()));
-  if (plan_.taps == w.taps) {
+  if (schedule_.tile.taps == w.taps) {
     accumulators = fold_taps(std::move(accumulators), 0);
   } else {
-    accumulators =
-        b_.for_loop(sizes_.constant(0), sizes_.constant(w.taps / plan_.taps), sizes_.constant(1),
-                    std::move(accumulators), [&](V i, std::span<const V> carried) {
-                      return memo_.scoped([&] {
-                        sizes_.bind(w.round, i);
-                        Values next = fold_taps({carried.begin(), carried.end()}, w.round * SymExpr(plan_.taps));
-                        unrolled_.forget_loads();
-                        return next;
-                      });
-                    });
+    accumulators = b_.for_loop(
+        sizes_.constant(0), sizes_.constant(w.taps / schedule_.tile.taps), sizes_.constant(1), std::move(accumulators),
+        [&](V i, std::span<const V> carried) {
+          return memo_.scoped([&] {
+            sizes_.bind(w.round, i);
+            Values next = fold_taps({carried.begin(), carried.end()}, w.round * SymExpr(schedule_.tile.taps));
+            unrolled_.forget_loads();
+            return next;
+          });
+        });
   }
   unrolled_.forget_loads();
   // All values before the first store: an output may take over the memory of an input that is read where it is written.

@@ -12,13 +12,13 @@ struct WindowAxes {
     int count = 1;   // of them
     int inside = -1; // whether such a result exists: index into Domain::conditions; -1: all do
   };
-  std::array<Outputs, 2> outputs; // along BlockPlan::window and outer_window
+  std::array<Outputs, 2> outputs; // along window_axis and outer_window_axis
   SymExpr fold;                   // all row axes as one number
   SymExpr round;                  // of the loop over the outermost one
   int taps = 0, row = 0;          // extents: of `fold`, and of what lies within one position of the outermost row axis
 };
 // Replaces the window axes of `d` by blocks of results. Error CodegenError where the plan does not fit.
-[[nodiscard]] Result<WindowAxes> spread_window(const LoopNest& nest, Domain& d, const BlockPlan& plan);
+[[nodiscard]] Result<WindowAxes> spread_window(const LoopNest& nest, Domain& d, const Schedule& schedule);
 
 namespace block {
 

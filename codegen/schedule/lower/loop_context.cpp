@@ -8,14 +8,13 @@ Context::Context(const Graph& graph_, const LoopNest& nest_, const Domain& domai
                     name),
       schedule(schedule_), memo(d.live.size()) {
   out.schedule = schedule;
-  tile_axis = static_cast<int>(setting(schedule, "axis", -1));
-  if (schedule.kind == ScheduleKind::Tiled2D) cross_axis = static_cast<int>(setting(schedule, "cross", -1));
-  vector = static_cast<int>(setting(schedule, "vector", 1));
-  if (cross_axis >= 0) square = static_cast<int>(setting(schedule, "square", 1));
-  wide = vector * static_cast<int>(setting(schedule, "unroll", 1));
-  chunk = setting(schedule, "online", 0);
-  parts = setting(schedule, "split", 1);
-  exact_division = setting(schedule, "exact_division", 0) != 0;
+  tile_axis = schedule.placement.axis;
+  if (schedule.kind == ScheduleKind::Tiled2D) cross_axis = schedule.placement.cross_axis;
+  vector = schedule.tile.vector;
+  if (cross_axis >= 0) square = schedule.tile.square;
+  wide = vector * schedule.tile.unroll;
+  chunk = schedule.traversal.online ? schedule.traversal.chunk : 0;
+  parts = schedule.cooperation.programs_per_row;
   for (size_t i = 0; i < d.axes.size(); ++i) {
     const bool row = d.axes[i].role == AxisRole::Row;
     if (static_cast<int>(i) == tile_axis || static_cast<int>(i) == cross_axis) continue;

@@ -7,12 +7,6 @@
 
 namespace tessera {
 
-// A number of Schedule::config.
-[[nodiscard]] inline int64_t setting(const Schedule& s, const char* key, int64_t fallback) {
-  auto it = s.config.find(key);
-  return it == s.config.end() ? fallback : it->second;
-}
-
 namespace loops {
 
 using V = tile::ValueId;

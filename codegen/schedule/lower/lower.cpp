@@ -27,7 +27,7 @@ ScheduledKernel Lowering::run() {
   return std::move(out_);
 }
 
-// How much of each loop a program takes, so that it moves about config "program_bytes".
+// How much of each loop a program takes, so that it moves about program_bytes.
 void Lowering::program_sizes() {
   int64_t bytes = 0;
   auto count = [&](const Access& a) {
@@ -36,8 +36,7 @@ void Lowering::program_sizes() {
   for (size_t i = 0; i < d_.live.size(); ++i)
     if (d_.live[i] && node(static_cast<ScalarId>(i)).op == ScalarOp::Load) count(d_.loads[i]);
   for (const Access& a : d_.stores) count(a);
-  int64_t target =
-      std::max<int64_t>(c_.wide, setting(schedule_, "program_bytes", 64 << 10) / std::max<int64_t>(1, bytes));
+  int64_t target = std::max<int64_t>(c_.wide, schedule_.traversal.program_bytes / std::max<int64_t>(1, bytes));
 
   SymExpr row = d_.reduces ? d_.row_count() : SymExpr(1), width = 1, taken = 1;
   columns_ = 1;
@@ -247,39 +246,34 @@ void Lowering::overwritable() {
 
 } // namespace loops
 
-Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest, const Schedule& schedule,
-                                       const Target& device, const std::string& name) {
+Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest, const Schedule& s,
+                                       const std::string& name, const LoweringOptions& options) {
   CheckContext context("schedule of " + name);
   TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
-  Schedule chosen = schedule.config.contains("axis") ? schedule : choose_for(graph, nest, domain, device);
-  int64_t axis = setting(chosen, "axis", -1), vector = setting(chosen, "vector", 1),
-          unroll = setting(chosen, "unroll", 1);
+  const int axis = s.placement.axis, cross = s.placement.cross_axis, square = s.tile.square;
   auto power = [](int64_t n) { return n >= 1 && n <= 4096 && (n & (n - 1)) == 0; };
-  bool in_range = axis >= 0 && axis < static_cast<int64_t>(domain.axes.size());
+  const auto axes = static_cast<int>(domain.axes.size());
+  bool in_range = axis >= 0 && axis < axes;
   bool row = in_range && domain.axes[static_cast<size_t>(axis)].role == AxisRole::Row;
-  int64_t cross = setting(chosen, "cross", -1);
-  bool crossed = chosen.kind == ScheduleKind::Tiled2D && in_range && cross >= 0 && cross != axis &&
-                 cross < static_cast<int64_t>(domain.axes.size());
-  const int64_t square = setting(chosen, "square", 1);
+  bool crossed = s.kind == ScheduleKind::Tiled2D && in_range && cross >= 0 && cross != axis && cross < axes;
   const bool squares = square == 1 || (power(square) && (!crossed || squares_fit(nest, domain)));
   ScheduleKind want = domain.reduces ? (row ? ScheduleKind::RowLoop : ScheduleKind::ColumnLoop)
                       : crossed      ? ScheduleKind::Tiled2D
                                      : ScheduleKind::Flat;
-  const int64_t chunk = setting(chosen, "online", 0);
-  const bool chunks = chunk == 0 || (chunk > 0 && row && online_fits(nest, domain) && chunk % (vector * unroll) == 0);
-  if ((!in_range && !(axis == -1 && domain.axes.empty())) || !power(vector) || !power(unroll) || !squares || !chunks ||
-      chosen.kind != want)
-    return Diagnostic(ErrorCode::CodegenError, "schedule '" + std::string(tessera::name(chosen.kind)) + "' with axis " +
-                                                   std::to_string(axis) + ", vector " + std::to_string(vector) +
-                                                   ", unroll " + std::to_string(unroll) + " does not fit kernel '" +
-                                                   name + "'");
+  const bool tiles = power(s.tile.vector) && power(s.tile.unroll);
+  const int64_t chunk = s.traversal.chunk;
+  const bool chunks = !s.traversal.online || (tiles && chunk > 0 && row && online_fits(nest, domain) &&
+                                              chunk % (int64_t{s.tile.vector} * s.tile.unroll) == 0);
+  if ((!in_range && !(axis == -1 && domain.axes.empty())) || !tiles || !squares || !chunks || s.kind != want)
+    return Diagnostic(ErrorCode::CodegenError, "schedule '" + print(s) + "' does not fit kernel '" + name + "'");
   OnlineSums online;
-  if (chunk > 0) online = find_online(nest, domain);
-  const int64_t parts = setting(chosen, "split", 1);
-  if (!power(parts) || (parts > 1 && !splits(nest, domain, chosen.kind)))
+  if (s.traversal.online) online = find_online(nest, domain);
+  const int parts = s.cooperation.programs_per_row;
+  if (!power(parts) || (parts > 1 && !splits(nest, domain, s.kind)))
     return Diagnostic(ErrorCode::CodegenError,
                       "rows of kernel '" + name + "' cannot be shared by " + std::to_string(parts) + " programs");
-  loops::Context kernel(graph, nest, domain, std::move(online), chosen, name);
+  loops::Context kernel(graph, nest, domain, std::move(online), s, name);
+  kernel.exact_division = options.exact_division;
   return loops::Lowering(kernel).run();
 }
 

@@ -6,8 +6,7 @@ namespace tessera::loops {
 // Memory is read in the first round over a row, and stands idle in those that compute: there the row of the next outer
 // point is fetched. The hardware does not see it coming, as a row seldom follows the last one within a page.
 void Prefetches::plan() {
-  if (!is_row_loop() || c_.middle < 0 || stages_.stages.size() < 2 || setting(schedule_, "prefetch_bytes", 0) == 0)
-    return;
+  if (!is_row_loop() || c_.middle < 0 || stages_.stages.size() < 2 || schedule_.traversal.prefetch_bytes == 0) return;
   const SymExpr &row = tile_axis().var, &point = axis(static_cast<size_t>(c_.middle)).var;
   std::vector<int> cost(stages_.stages.size());
   for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
@@ -37,7 +36,7 @@ void Prefetches::next_row() {
   for (ScalarId id : fetched_) {
     const Access& a = d_.loads[static_cast<size_t>(id)];
     int64_t bytes = info(graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).dtype).bits / 8;
-    int64_t longest = setting(schedule_, "prefetch_bytes", 0) / bytes;
+    int64_t longest = schedule_.traversal.prefetch_bytes / bytes;
     SymExpr step = d_.env.simplify(sym_min(1, floordiv(longest, sym_max(1, d_.row_count()))));
     if (step.is_const(0)) continue;
     SymExpr next = a.offset.substitute({{point.symbol_id(), point + step}});
@@ -49,7 +48,7 @@ void Prefetches::next_row() {
 // what the round reads is fetched some points ahead. Points that lie close together need no help.
 void Prefetches::next_points(size_t s) {
   constexpr int64_t kFar = 1024; // bytes from point to point
-  int64_t points = setting(schedule_, "prefetch_points", 0);
+  int64_t points = schedule_.traversal.prefetch_points;
   if (points == 0 || c_.mask >= 0 || c_.row_axes.empty()) return;
   const SymExpr &down = axis(c_.row_axes.back()).var, &tile = tile_axis().var;
   std::vector<std::pair<int, SymExpr>> fetched;

@@ -24,7 +24,7 @@ void Scalars::reserve_kept() {
 // memory is fetched while they are computed instead of while they are stored; else in scratch.
 void Scalars::find_homes() {
   home_.assign(d_.live.size(), -1);
-  if (setting(schedule_, "keep_in_output", 0) == 0) return;
+  if (!schedule_.residency.cache_in_output) return;
   std::vector<char> taken(d_.stores.size());
   auto fits = [&](ScalarId id, size_t i) {
     const Access& a = d_.stores[i];

@@ -1,15 +1,7 @@
-#include "codegen/schedule/block_choose.h"
+#include "codegen/schedule/choose_blocks.h"
 #include <algorithm>
 
 namespace tessera {
-
-void assume(ShapeEnv& env, const SizeCondition& c) {
-  if (c.value.is_symbol()) {
-    env.set_divisor(c.value, c.multiple_of);
-    SymRange r = env.range(c.value);
-    env.set_range(c.value, {std::max(r.lo, c.min), std::min(r.hi, c.max)});
-  }
-}
 
 namespace {
 
@@ -41,7 +33,7 @@ LoopNest without_row(const LoopNest& nest) {
 } // namespace
 
 Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const LoopNest& given, const Target& device,
-                                                   const std::string& name, const Schedule& wanted,
+                                                   const std::string& name, const LoweringOptions& options,
                                                    const TunedSchedules* tuned) {
   CheckContext context("schedule of " + name);
   SymExpr length = 1;
@@ -54,13 +46,16 @@ Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const Loo
   const LoopNest& nest = empty_row && !nothing ? bare : given;
   TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
   std::vector<ScheduledKernel> kernels;
-  for (const BlockPlan& plan : plan_blocks(graph, nest, domain, device, wanted, tuned)) {
-    auto k = lower_block(graph, nest, domain, plan, name);
-    if (!k.ok() && !plan.schedule.measured.empty()) continue; // a record of something else
+  const BlockFacts facts(graph, nest, domain, device);
+  for (BlockChoice& choice : choose_blocks(facts, !options.exact_division, tuned)) {
+    auto k = lower_block(graph, nest, domain, choice.legal, name, options);
+    if (!k.ok() && !choice.measured.empty()) continue; // a record of something else
     if (!k.ok()) return k.error();
+    k->why = std::move(choice.why);
+    k->measured = std::move(choice.measured);
     if (nothing) k->grid = 0;
     kernels.push_back(std::move(*k));
-    if (plan.conditions.empty() && !plan.waits) break;
+    if (choice.legal.conditions.empty() && !choice.legal.grid_barrier) break;
   }
   // One plan of memory holds for all of them: what one kernel may not take over, none does.
   for (ScheduledKernel& k : kernels)

@@ -1,0 +1,234 @@
+#include "codegen/schedule/legal.h"
+#include "codegen/schedule/cooperation.h"
+#include "codegen/schedule/window_facts.h"
+#include "codegen/tile/rules.h"
+#include <algorithm>
+#include <bit>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMostElements = 256;         // of a thread's tile: what comes from a file may be anything
+constexpr int64_t kMostBlocksPerRow = 1 << 14; // of blocks that do not wait
+
+bool power(int64_t n) { return n >= 1 && std::has_single_bit(static_cast<uint64_t>(n)); }
+std::string text(int64_t n) { return std::to_string(n); }
+
+class Check {
+public:
+  Check(const BlockFacts& facts, const Schedule& schedule, std::span<const ExtentRange> extents)
+      : f_(facts), s_(schedule), extents_(extents) {
+    out_.schedule = schedule;
+  }
+  Legal run() {
+    out_.refusal = first({[&] { return numbers(); }, [&] { return placement(); }, [&] { return cooperation(); },
+                          [&] { return sizes(); }, [&] { return alignment(); }});
+    return std::move(out_);
+  }
+
+private:
+  using Refusal = std::string; // empty: none
+  static Refusal first(std::initializer_list<std::function<Refusal()>> checks) {
+    for (const auto& check : checks)
+      if (Refusal r = check(); !r.empty()) return r;
+    return {};
+  }
+
+  [[nodiscard]] Refusal numbers() const {
+    if (s_.kind < ScheduleKind::BlockFlat) return "a schedule '" + std::string(name(s_.kind)) + "' is for hosts";
+    const TileShape& t = s_.tile;
+    for (auto [what, n] : {std::pair{"rows", t.rows},
+                           {"columns", t.columns},
+                           {"warps", t.warps},
+                           {"contiguous", t.contiguous},
+                           {"fold_steps", s_.traversal.fold_steps},
+                           {"alignment_peel", s_.access.alignment_peel}})
+      if (!power(n) || n > 1 << 20) return std::string(what) + " is " + text(n) + ", no power of two";
+    if (t.warps > 32) return "a block of " + text(t.warps) + " warps has more than 1024 threads";
+    if (int64_t{t.rows} * t.columns > kMostElements * 32 * t.warps)
+      return "a tile [" + text(t.rows) + ", " + text(t.columns) + "] has more than " + text(kMostElements) +
+             " elements for each of " + text(int64_t{32} * t.warps) + " threads";
+    if (s_.traversal.rows_in_flight < 1 || s_.traversal.rows_in_flight > tile::kMaxStages)
+      return "rows_in_flight is " + text(s_.traversal.rows_in_flight) + ", not 1 to " + text(tile::kMaxStages);
+    if (s_.traversal.num_stages < 1 || s_.traversal.num_stages > 2)
+      return "num_stages is " + text(s_.traversal.num_stages) + ", not 1 or 2";
+    if (s_.access.min_blocks < 0 || s_.access.min_blocks > 32)
+      return "min_blocks is " + text(s_.access.min_blocks) + ", not 0 to 32";
+    if (s_.residency.cached_tiles < 0 || s_.residency.cached_tiles > 1 << 20 || s_.cooperation.max_blocks < 0 ||
+        s_.cooperation.max_blocks > 1 << 20)
+      return "cached_tiles or max_blocks is out of range";
+    if (t.outputs < 1 || t.outer_outputs < 1 || t.taps < 0 || t.taps > WindowFacts::kMostTaps ||
+        t.outputs > WindowFacts::kMostOutputs || t.outer_outputs > WindowFacts::kMostOuterOutputs)
+      return "a window's outputs or taps are out of range";
+    if (t.taps > 0 && int64_t{t.outputs} * t.outer_outputs * t.columns > kMostElements)
+      return "a thread has more than " + text(kMostElements) + " results of a window";
+    return {};
+  }
+
+  [[nodiscard]] size_t axes() const { return f_.d.axes.size() + (s_.placement.split_axis >= 0 ? 1 : 0); }
+  [[nodiscard]] AxisRole role(size_t axis) const {
+    const int split = s_.placement.split_axis;
+    return f_.d.axes[axis - (split >= 0 && axis > static_cast<size_t>(split) ? 1 : 0)].role;
+  }
+  [[nodiscard]] bool folds(const std::vector<size_t>& g) const {
+    return !g.empty() && role(g.front()) == AxisRole::Row;
+  }
+  [[nodiscard]] bool along() const { return folds(out_.groups.columns); }
+  [[nodiscard]] bool walks() const { return s_.traversal.loop || is_cooperative(); }
+  [[nodiscard]] bool is_cooperative() const { return s_.kind == ScheduleKind::BlockTeam; }
+
+  Refusal placement() {
+    const Placement& p = s_.placement;
+    if (p.split_axis < -1 || p.split_axis >= static_cast<int>(f_.d.axes.size()))
+      return "there is no axis " + text(p.split_axis) + " to split";
+    auto outer_axis = [&](int axis) {
+      return axis >= 0 && axis < static_cast<int>(f_.d.axes.size()) && !f_.is_row(static_cast<size_t>(axis));
+    };
+    if (s_.tile.taps > 0 &&
+        (!outer_axis(p.window_axis) || (s_.tile.outer_outputs > 1 && !outer_axis(p.outer_window_axis))))
+      return "a window slides along an outer axis of the nest";
+    if (p.split_axis >= 0 && is_cooperative()) return "cooperative blocks split no axis";
+    const uint64_t all = axes() >= 63 ? ~uint64_t{0} : (uint64_t{1} << axes()) - 1;
+    if (axes() > 62 || (p.row_axes & p.column_axes) || ((p.row_axes | p.column_axes) & ~all))
+      return "row_axes and column_axes are no disjoint sets of " + text(static_cast<int64_t>(axes())) + " axes";
+    out_.groups = axis_groups(p, f_.d.axes.size(), f_.contiguous_axis, f_.d.row_mask);
+    for (const std::vector<size_t>* group : {&out_.groups.rows, &out_.groups.columns})
+      for (size_t axis : *group)
+        if (role(axis) != role(group->front())) return "a dimension of the tile has reduced axes and others";
+    // Reductions fold along one dimension of the tile, which then holds all of the row's axes. Those of a window are
+    // written out.
+    for (size_t axis : out_.groups.points)
+      if ((role(axis) == AxisRole::Row) != (s_.tile.taps > 0))
+        return s_.tile.taps > 0 ? "an outer axis of a window is the grid's" : "a reduced axis is the grid's";
+    if (folds(out_.groups.rows) && folds(out_.groups.columns)) return "both dimensions of the tile are reduced";
+    if (s_.traversal.rows_in_flight > 1 &&
+        (s_.traversal.loop || s_.access.alignment_peel > 1 || !along() || out_.groups.rows.empty() || is_cooperative()))
+      return "rows are in flight where the tile holds them whole, and they begin at an access";
+    return {};
+  }
+
+  Refusal cooperation() {
+    if (!is_cooperative()) return {};
+    if (!along() && !folds(out_.groups.rows)) return "cooperative blocks have nothing to fold";
+    if (along() ? s_.tile.rows != 1 : !s_.traversal.loop || s_.cooperation.max_blocks < 1)
+      return along() ? "cooperative blocks of a row have one row" : "cooperative blocks of columns loop over them";
+    const Cooperative c = Sharing(f_, s_.traversal.online).cooperative(s_);
+    if (auto blocks = c.blocks_per_row.as_const(); blocks && *blocks < 1) return "a row has no block";
+    // Each of those that wait reads what all of a row have folded.
+    const int64_t most = c.grid_barrier ? int64_t{kMostElements} * 32 * s_.tile.warps : kMostBlocksPerRow;
+    if (c.max_blocks_per_row < 1 || c.max_blocks_per_row > most)
+      return "a row has up to " + text(c.max_blocks_per_row) + " blocks, not 1 to " + text(most);
+    out_.blocks_per_row = c.blocks_per_row;
+    out_.max_blocks_per_row = c.max_blocks_per_row;
+    out_.grid_barrier = c.grid_barrier;
+    out_.mailboxes = c.mailboxes;
+    return {};
+  }
+
+  // A condition, where it is not known to hold. `what` the expression is of, for the refusal.
+  Refusal require(const SymExpr& e, int64_t multiple, int64_t min, int64_t max, const std::string& what) {
+    SymRange known = f_.d.env.range(e);
+    if (known.lo > max || known.hi < min)
+      return what + " of " + e.str() + " is not " + text(min) + " to " + (max == INT64_MAX ? "any" : text(max));
+    if (known.lo < min || known.hi > max) out_.conditions.push_back({e, 1, min, max});
+    if (multiple <= 1) return {};
+    Multiple m = f_.multiple(e, multiple);
+    if (m.condition) out_.conditions.push_back(*m.condition);
+    if (m.known || m.condition) return {};
+    return what + " of " + e.str() + " is no multiple of " + text(multiple);
+  }
+
+  Refusal sizes() {
+    if (extents_.size() != f_.d.axes.size())
+      return "it is for " + text(static_cast<int64_t>(extents_.size())) + " axes, the nest has " +
+             text(static_cast<int64_t>(f_.d.axes.size()));
+    for (size_t i = 0; i < extents_.size(); ++i) {
+      const ExtentRange& r = extents_[i];
+      if (Refusal no = require(f_.d.env.simplify(f_.extent(i)), r.multiple_of, r.min, r.max, "an axis"); !no.empty())
+        return no;
+    }
+    // What the schedule relies on, whatever it is meant for.
+    if (out_.grid_barrier && s_.cooperation.max_blocks > 0) {
+      const SymExpr rows = along() ? f_.d.env.simplify(f_.points(AxisRole::Outer)) : column_teams(f_, s_);
+      if (Refusal no = require(rows, 1, 1, s_.cooperation.max_blocks, "a number of cooperations"); !no.empty())
+        return no;
+    }
+    if (out_.blocks_per_row && along())
+      if (Refusal no = require(*out_.blocks_per_row, 1, 1, out_.max_blocks_per_row, "a number of blocks"); !no.empty())
+        return no;
+    if (s_.placement.split_axis >= 0) {
+      const SymExpr split = f_.d.env.simplify(f_.extent(static_cast<size_t>(s_.placement.split_axis)));
+      if (Refusal no = require(split, s_.tile.columns, 0, INT64_MAX, "a split axis"); !no.empty()) return no;
+    }
+    // Results that do not exist are masked along window_axis alone.
+    if (s_.tile.taps > 0 && s_.tile.outer_outputs > 1) {
+      const SymExpr outer = f_.d.env.simplify(f_.extent(static_cast<size_t>(s_.placement.outer_window_axis)));
+      if (f_.d.env.divisor(outer) % s_.tile.outer_outputs != 0)
+        return "a window's outer axis of " + outer.str() + " is not known to be a multiple of " +
+               text(s_.tile.outer_outputs);
+    }
+    if (!f_.d.reduces || walks() || s_.tile.taps > 0) return {};
+    const SymExpr row = f_.d.env.simplify(f_.d.row_count());
+    const int64_t lanes = along() ? s_.tile.columns : s_.tile.rows;
+    if (lanes > 1) return require(row, 1, 0, lanes - s_.access.alignment_peel + 1, "a row");
+    return row.is_const(1) ? Refusal() : "a row of " + row.str() + " does not fit a tile of 1";
+  }
+
+  Refusal alignment() {
+    Domain d = f_.d;
+    for (const SizeCondition& c : out_.conditions) assume(d.env, c);
+    const int split = s_.placement.split_axis;
+    if (split >= 0 && d.env.divisor(f_.extent(static_cast<size_t>(split))) % s_.tile.columns != 0)
+      return "axis " + text(split) + " is not known to be a multiple of " + text(s_.tile.columns);
+    // Under these conditions rows must not all begin at whole accesses.
+    if (s_.access.alignment_peel > 1 &&
+        (out_.groups.columns.size() != 1 ||
+         !shifted_start(f_.graph, f_.nest, d, out_.groups.columns.front(), peel_access(s_), s_.access.alignment_peel)))
+      return "rows have several axes, or all begin at multiples of " + text(s_.access.alignment_peel);
+    // A single row begins at a whole access, whatever its length.
+    const bool single = f_.constant(f_.points(AxisRole::Outer)) == 1 && out_.groups.columns.size() == 1;
+    if (s_.tile.contiguous > 1 && s_.access.alignment_peel == 1 && f_.d.reduces && !single &&
+        d.env.divisor(f_.d.row_count()) % s_.tile.contiguous != 0)
+      return "rows are not known to be multiples of " + text(s_.tile.contiguous);
+    return {};
+  }
+
+  const BlockFacts& f_;
+  const Schedule& s_;
+  const std::span<const ExtentRange> extents_;
+  Legal out_;
+};
+
+} // namespace
+
+Legal legal(const BlockFacts& facts, const Schedule& schedule, std::span<const ExtentRange> extents) {
+  return Check(facts, schedule, extents).run();
+}
+
+std::vector<ExtentRange> ranges_of(const BlockFacts& f, std::span<const int64_t> extents) {
+  std::vector<ExtentRange> out;
+  for (size_t i = 0; i < extents.size(); ++i) {
+    const int64_t n = extents[i];
+    out.push_back(f.constant(f.extent(i)) ? ExtentRange{n, n, 1} : bucket_of(n));
+    auto along = [&](const Stream& s) { return f.contiguous(s, i); };
+    if (std::none_of(f.streams.begin(), f.streams.end(), along)) out.back().multiple_of = 1;
+  }
+  return out;
+}
+
+bool holds(std::span<const SizeCondition> conditions, const CallSizes& sizes) {
+  return std::all_of(conditions.begin(), conditions.end(), [&](const SizeCondition& c) {
+    auto v = c.value.eval(sizes);
+    return v.ok() && *v >= c.min && *v <= c.max && *v % c.multiple_of == 0;
+  });
+}
+
+void assume(ShapeEnv& env, const SizeCondition& c) {
+  if (c.value.is_symbol()) {
+    env.set_divisor(c.value, c.multiple_of);
+    SymRange r = env.range(c.value);
+    env.set_range(c.value, {std::max(r.lo, c.min), std::min(r.hi, c.max)});
+  }
+}
+
+} // namespace tessera
