@@ -23,8 +23,9 @@ WORDS = {
     r"\bthe usual\b|\blean\b": "the number or the rule",
     r"passing loads|lasting loads|leaving loads": "no_allocate, evict_last, evict_first",
     r"\bmeetings?\b": "grid barrier",
+    r"\b(rounds?|loaded|loads) ahead\b": "prefetched, num_stages",
 }
-FOLDERS = ("graph", "frontend", "fusion", "runtime", "api", "tools", "docs")
+FOLDERS = ("graph", "frontend", "fusion", "codegen", "runtime", "api", "tools", "docs")
 PATTERN = re.compile("|".join(f"(?P<w{i}>{w})" for i, w in enumerate(WORDS)), re.I)
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
