@@ -404,7 +404,11 @@ private:
     cost_.launch = device_.kernel_us;
     // What the blocks that run at a time have read is in the level-2 cache when they read it again, as far as it fits.
     const double footprint = std::min(1.0, processors * cost_.resident / blocks) * reread_ / std::max(1, loops_ - 1);
-    const double lost = reread_ > 0 ? std::clamp(1 - level2_ / std::max(1.0, footprint), 0.0, 1.0) : 0;
+    // A loop that runs back finds the tiles there that were read last; one that begins anew finds all of them, or none.
+    const bool back = p_.traversal.serpentine || p_.traversal.num_stages > 1;
+    const double lost = reread_ <= 0 ? 0
+                        : back       ? std::clamp(1 - level2_ / std::max(1.0, footprint), 0.0, 1.0)
+                                     : std::clamp(footprint / level2_ - 1, 0.0, 1.0);
     cost_.bytes += reread_ * lost;
     cost_.again += reread_ * (1 - lost);
     const double dram = std::max(cost_.bytes / bandwidth_, most * cost_.bytes / blocks / alone_);

@@ -55,6 +55,7 @@ enum class ScheduleKind : uint8_t {
   X(bool, loop, false)                /* GPU: each stage loops over tiles of the row; else the tile holds it whole */  \
   X(int, rows_in_flight, 1)           /* GPU: tiles of rows that a block computes in turn, all loads in flight */      \
   X(int, num_stages, 1)               /* GPU: 2: software pipelining, a tile is loaded while another is computed */    \
+  X(bool, serpentine, true)           /* GPU: every second loop of one stage goes from the last tile to the first */   \
   X(int, fold_steps, 1)               /* GPU: segments of `contiguous` elements a thread folds before accumulators */  \
   X(bool, online, false)              /* of loops: sums are folded with the reductions they depend on (online.h) */    \
   X(int64_t, chunk, 0)                /* host, online: elements folded at a time, a multiple of the full tile */       \
@@ -160,6 +161,7 @@ struct ScheduledKernel {
 struct LoweringOptions {
   bool exact_division = false; // x / s stays a division where s comes from the row's reductions (strict rounding), and
                                // sums are not folded online; false: x * (1 / s)
+  bool records = true;         // schedules that were measured on the target count (schedule_records.h)
 };
 
 // On a GPU (device.kind) a nest has several kernels: for sizes with conditions, and last one for every size. Their

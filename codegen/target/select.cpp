@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 namespace tessera {
 namespace {
@@ -96,12 +97,19 @@ Target scaled_target(const Target& base, const DeviceFacts& device) {
   return t;
 }
 
+std::string records_file(const std::string& target_file) {
+  return target_file.substr(0, target_file.size() - (target_file.ends_with(".json") ? 5 : 0)) + ".records.txt";
+}
+
 Result<Target> named_target(const std::string& wanted) {
   for (const Target& t : shipped_targets())
     if (t.name == wanted) return t;
   if (wanted.find('/') == std::string::npos && !wanted.ends_with(".json")) return unknown_target(wanted);
   TESSERA_ASSIGN(std::string text, read_file(wanted));
-  return parse_target(text, wanted);
+  TESSERA_ASSIGN(Target target, parse_target(text, wanted));
+  const std::string records = records_file(wanted);
+  if (std::filesystem::exists(records)) target.records = records;
+  return target;
 }
 
 Result<ChosenTarget> choose_target(const std::string& wanted, const DeviceFacts& device) {

@@ -28,6 +28,8 @@ struct ChosenTarget {
   std::string warning; // set if figures were scaled from another device
 };
 
+// The file of measured schedules of a target file: FILE.records.txt next to FILE.json.
+[[nodiscard]] std::string records_file(const std::string& target_file);
 // The target of a name that is shipped, or of a file. Errors as for choose_target.
 [[nodiscard]] Result<Target> named_target(const std::string& wanted);
 // `wanted`: the name of a shipped target or the path of a target file; empty: TESSERA_TARGET, if it is of the device's

@@ -194,8 +194,10 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     std::vector<ScheduledKernel> scheduled;
     if (request.nest) {
       const TunedSchedules* measured = request.tuned ? request.tuned : options.tuned.get();
-      TESSERA_ASSIGN(scheduled, lower_for_gpu(graph, *request.nest, device, "kernel",
-                                              {.exact_division = options.strict_rounding}, tuned ? measured : nullptr));
+      TESSERA_ASSIGN(scheduled,
+                     lower_for_gpu(graph, *request.nest, device, "kernel",
+                                   {.exact_division = options.strict_rounding, .records = tuned && options.records},
+                                   tuned ? measured : nullptr));
     } else if (request.attention) {
       scheduled = attention_by_blocks(graph, *request.attention, "kernel");
     } else {
@@ -286,7 +288,8 @@ Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const Kerne
                                        const Target& device, const GpuTarget& target, ObjectCache& cache,
                                        const CompileOptions& options, const GpuKernelOptions& gpu) {
   auto out = compile_all(graph, requests, device, target, cache, options, gpu, true);
-  bool tuned = options.tuned || std::any_of(requests.begin(), requests.end(), [](const auto& r) { return r.tuned; });
+  bool tuned = options.tuned || options.records ||
+               std::any_of(requests.begin(), requests.end(), [](const auto& r) { return r.tuned; });
   if (out.ok() || !tuned || out.error().code == ErrorCode::Cancelled) return out;
   // An invalid record must not fail the compilation.
   auto plain = compile_all(graph, requests, device, target, cache, options, gpu, false);
