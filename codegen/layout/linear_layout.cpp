@@ -211,9 +211,9 @@ std::vector<int> LinearLayout::unpack_out(Bits element) const {
 }
 
 LinearLayout LinearLayout::compose(const LinearLayout& outer) const {
-  TESSERA_CHECK(out_.size() == outer.in_.size() && out_bits() == outer.in_bits(), "composed layouts do not meet");
+  TESSERA_CHECK(out_.size() == outer.in_.size() && out_bits() == outer.in_bits(), "composed layouts do not match");
   for (const Extent& e : out_)
-    TESSERA_CHECK(start_of(outer.in_, e.dim) >= 0 && outer.in_bits(e.dim) == e.bits, "composed layouts do not meet");
+    TESSERA_CHECK(start_of(outer.in_, e.dim) >= 0 && outer.in_bits(e.dim) == e.bits, "composed layouts do not match");
   std::vector<Bits> bases;
   for (Bits b : bases_) bases.push_back(outer.apply(repack(b, out_, outer.in_, [](Dim) { return 0; })));
   return {in_, outer.out_, std::move(bases)};

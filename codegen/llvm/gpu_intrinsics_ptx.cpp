@@ -1,5 +1,5 @@
-// Intrinsics as PTX. What LLVM has no intrinsic for, and predicated accesses, are inline assembly: a predicate on the
-// instruction keeps the code free of branches, so that all loads of a tile are in flight at once.
+// Intrinsics as PTX. Inline assembly is used for operations without LLVM intrinsic and for predicated accesses: a
+// predicate on the instruction avoids branches, so that all loads of a tile are in flight at once.
 #include "codegen/llvm/gpu_intrinsics.h"
 #include "graph/support/check.h"
 #include <llvm/IR/InlineAsm.h>
@@ -14,7 +14,7 @@ namespace ID = llvm::Intrinsic;
 constexpr unsigned kGlobal = 1, kShared = 3; // address spaces
 constexpr uint32_t kAllLanes = 0xffffffff;
 
-// What touches no memory, or none that changes, may be merged with its like, moved and dropped.
+// Assembly that accesses no memory, or only invariant memory, may be merged, moved and removed.
 llvm::CallInst* call_assembly(llvm::IRBuilder<>& b, llvm::InlineAsm* code, const std::vector<Value*>& args,
                               bool touches_memory) {
   auto* call = b.CreateCall(code, args);
@@ -80,7 +80,7 @@ public:
   Value* to_bf16(Value* x) override {
     return b_.CreateBitCast(b_.CreateIntrinsic(ID::nvvm_f2bf16_rn, {}, {x}), b_.getInt16Ty());
   }
-  // Assembly, so that the pair stays one word on its way to a store: LLVM would take its vector apart.
+  // Assembly, so that the pair stays one word until it is stored: LLVM would split a vector.
   Value* pack_bf16(Value* low, Value* high) override {
     return assembly(b_, "cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f", b_.getInt32Ty(), {high, low}, false);
   }
@@ -88,7 +88,7 @@ public:
     return assembly(b_, "cvt.rn.f16x2.f32 $0, $1, $2;", "=r,f,f", b_.getInt32Ty(), {high, low}, false);
   }
 
-  // Assembly: LLVM makes four instructions of the intrinsic.
+  // Assembly, because LLVM expands the intrinsic to four instructions.
   Value* funnel_shift(Value* low, Value* high, Value* shift) override {
     return assembly(b_, "shf.r.wrap.b32 $0, $1, $2, $3;", "=r,r,r,r", b_.getInt32Ty(), {low, high, shift}, false);
   }
@@ -221,7 +221,7 @@ public:
     if (always && caching == tile::Caching::Normal) return plain_load(address, word, count, stability);
     // @p ld.global.v4.b32 {$0, $1, $2, $3}, [$8];   with $4 .. $7 tied to the results
     bool byte = word->isIntegerTy(8);
-    auto* type = byte ? b_.getInt16Ty() : word; // no register is smaller
+    auto* type = byte ? b_.getInt16Ty() : word; // the smallest register has 16 bits
     const int at = always ? count : 2 * count;
     std::string text = always ? "" : "@$" + std::to_string(at + 1 + policy) + " ";
     text += "ld.global";
@@ -253,7 +253,7 @@ public:
     llvm::Type* result = type;
     if (count > 1)
       result = llvm::StructType::get(module_.getContext(), std::vector<llvm::Type*>(static_cast<size_t>(count), type));
-    // Memory that stays as it is may be read earlier or not at all; else the access keeps its place among the others.
+    // Invariant memory may be read earlier or not at all; other accesses keep their order.
     bool moves = stability == Stability::Invariant;
     if (!moves) constraints += ",~{memory}";
     auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, !moves);
@@ -288,9 +288,9 @@ public:
              {b_.CreatePtrToInt(address, b_.getInt64Ty()), predicate ? predicate : b_.getTrue()}, true);
   }
 
-  // Copies of 16 bytes leave out the L1, which no other block of the multiprocessor would profit from. With a policy,
-  // ptxas 12.9 and 13.0 lose the uniform registers of a place that it takes for a uniform base and an offset, and the
-  // instruction traps: a permutation that changes nothing is what it does not see through.
+  // Copies of 16 bytes bypass L1, because no other block of the multiprocessor would reuse the lines. With a cache
+  // policy, ptxas 12.9 and 13.0 lose the uniform registers of an address that is a uniform base plus an offset, and the
+  // instruction traps; an identity permutation hides the form of the address.
   void copy_async(Value* offset, Value* address, int bytes, Value* exists, Value* predicate,
                   tile::Caching caching) override {
     const bool policy = has_policy(caching);
@@ -398,7 +398,7 @@ private:
                                       "tessera_shared", nullptr, llvm::GlobalValue::NotThreadLocal, kShared);
       base->setAlignment(llvm::Align(16));
     }
-    // A constant that is added last becomes the instruction's own offset; of the 32-bit sum it could not.
+    // A constant that is added last becomes the immediate offset of the instruction.
     Value* fixed = nullptr;
     if (auto* sum = llvm::dyn_cast<llvm::BinaryOperator>(offset))
       if (sum->getOpcode() == llvm::Instruction::Add && sum->hasNoUnsignedWrap() &&

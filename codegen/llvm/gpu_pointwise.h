@@ -1,4 +1,4 @@
-// Pointwise operations, register by register: index arithmetic first, as most of a kernel's integers are indices.
+// Pointwise operations per register. Index arithmetic comes first, because most integers of a kernel are indices.
 // Private to codegen/llvm.
 #pragma once
 #include "codegen/llvm/gpu_positions.h"
@@ -6,7 +6,7 @@
 
 namespace tessera::gpu {
 
-// What is beyond it has no form of 32 bits.
+// Largest position of an index with a 32-bit form.
 inline constexpr int64_t kMostPosition = 1 << 30;
 
 // gpu_index.cpp
@@ -14,24 +14,25 @@ class Indices final : Part {
 public:
   Indices(Context& context, Positions& positions) : Part(context), positions_(positions) {}
   void range(const tile::Op& op);
-  void index_form(const tile::Op& op);                  // of the result, where it has one
-  std::optional<Registers> narrow(const tile::Op& op);  // in 32 bits, where operands and result are known to fit
+  void index_form(const tile::Op& op);                  // records the index form of the result, if it has one
+  std::optional<Registers> narrow(const tile::Op& op);  // in 32 bits, if operands and result fit
   std::optional<Registers> compare(const tile::Op& op); // of an index with a scalar, in 32 bits
-  // i64 by a scalar, all registers in 32 bits where they fit.
+  // Division of i64 by a scalar: all registers in 32 bits if they fit.
   Result<std::optional<Registers>> divide(const tile::Op& op);
-  // Bits of a register's number that an index or mask does not depend on, by what is known of its elements: x / 120 is
-  // one number for 8 neighbours, and is computed once.
+  // Register bits on which an index or mask does not depend: x / 120 is equal for 8 adjacent elements and is computed
+  // once.
   [[nodiscard]] int constant_bits(tile::ValueId id) const;
 
 private:
-  // An i64 tile that is a scalar plus positions in a tile. Its elements are registers, too, but what compares them
-  // with a scalar, as masks do, compares 32-bit positions instead: half the instructions.
+  // An i64 tile as a scalar plus positions. It also has i64 registers, but a comparison with a scalar, as in masks,
+  // uses the 32-bit positions: half the instructions.
   struct Index {
     Value* base = nullptr; // i64
     Registers positions;   // i32, not negative
     int64_t most = 0;      // of the positions; below kMostPosition
   };
-  [[nodiscard]] std::vector<layout::Bounds> register_bounds(tile::ValueId id) const; // of each register's element
+  [[nodiscard]] std::vector<layout::Bounds>
+  register_bounds(tile::ValueId id) const; // value range of each register's element
   Result<llvm::Function*> division(ScalarOp op);
 
   Positions& positions_;

@@ -1,6 +1,6 @@
 #include "codegen/schedule/block_facts.h"
+#include "codegen/schedule/cached_values.h"
 #include "codegen/schedule/choose.h"
-#include "codegen/schedule/kept.h"
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -38,7 +38,7 @@ BlockFacts::BlockFacts(const Graph& g, const LoopNest& n, const Domain& domain, 
     ++large;
   }
   vector = kAccessBytes / narrow;
-  usual = large ? static_cast<int>(power_below((sum + large / 2) / large)) : narrow;
+  average_bytes = large ? static_cast<int>(power_below((sum + large / 2) / large)) : narrow;
   live = values_alive(nest, d);
   contiguous_axis = find_contiguous_axis();
 }
@@ -66,8 +66,8 @@ bool BlockFacts::contiguous(const Stream& s, size_t axis) const {
                       [&](const auto& t) { return d.deps[static_cast<size_t>(t.first)] >> axis & 1; });
 }
 
-// Written bytes count a little more, later axes win ties. Of reductions a row's axis gives way to an outer one along
-// which a good part of the bytes is contiguous instead: tiles of columns reach far along both, rows along theirs only.
+// Written bytes count slightly more; later axes win ties. For reductions, an outer axis along which many bytes are
+// contiguous is preferred to the row's axis: tiles of columns are long along both axes, rows along their own only.
 int BlockFacts::find_contiguous_axis() const {
   auto most_along = [&](const auto& weight) {
     std::pair<int, double> best{-1, 0};
@@ -135,7 +135,7 @@ bool BlockFacts::divides() const {
 
 int64_t exchange_bytes(const BlockFacts& f, int64_t elements, size_t along) {
   constexpr int64_t kReductions = 2 << 10;
-  int64_t bytes = 0; // in two places by turns, so that there are fewer barriers
+  int64_t bytes = 0; // double buffered, so that there are fewer barriers
   for (const Stream& s : f.streams)
     if (s.count >= f.largest / 2 && !f.contiguous(s, along)) bytes = std::max(bytes, 2 * elements * s.bytes);
   return bytes + kReductions;
@@ -168,7 +168,7 @@ int BlockFacts::accumulators() const {
   return n;
 }
 
-// Through results that this nest does not store, views above all, others read the value itself.
+// Results that this nest does not store, mostly views, give other readers access to the value.
 bool BlockFacts::read_elsewhere(ValueId value) const {
   if (graph.constant(value)) return true;
   auto has = [](const auto& list, const auto& x) { return std::find(list.begin(), list.end(), x) != list.end(); };
@@ -186,10 +186,10 @@ bool BlockFacts::read_elsewhere(ValueId value) const {
   return false;
 }
 
-// Measured on an H200 with an L2 full of lines that are written. What exceeds the L2 had better take the place of these
-// than of what is read: reads and writes then come in longer runs. But results that the L2 would hold until another
-// kernel reads them had better stay, and what is dead give way to them. Sums have no results, and are fastest when they
-// touch the L1 least.
+// Measured on an H200 with an L2 full of modified lines. Data larger than the L2 should replace these lines rather than
+// lines that are read, because reads and writes then are longer bursts. But results that stay in L2 until another
+// kernel reads them should be kept, and dead values be evicted first. Reductions have no large results and are fastest
+// with the fewest L1 allocations.
 bool BlockFacts::stores_rows() const {
   for (size_t i = 0; i < d.stores.size(); ++i) {
     uint64_t deps = d.deps[static_cast<size_t>(nest.stores[i].scalar)] | d.axes_in(d.stores[i].offset);
@@ -216,7 +216,7 @@ int64_t BlockFacts::shared_room(int64_t blocks, int64_t exchange) const {
 int64_t BlockFacts::tiles_in_shared(int64_t elements, int64_t bytes, int64_t blocks, int64_t exchange) const {
   return bytes > 0 ? std::max<int64_t>(0, shared_room(blocks, exchange) / (elements * bytes)) : 0;
 }
-std::vector<KeptValue> BlockFacts::kept(bool online) const {
+std::vector<CachedValue> BlockFacts::cached_values(bool online) const {
   Domain own = d;
   OnlineSums sums;
   if (online) sums = find_online(nest, own);
@@ -224,18 +224,18 @@ std::vector<KeptValue> BlockFacts::kept(bool online) const {
   uint64_t row = 0, others = 0;
   for (size_t i = 0; i < d.axes.size(); ++i) (is_row(i) ? row : others) |= uint64_t{1} << i;
   const bool along = is_row(static_cast<size_t>(contiguous_axis)); // one row at a time
-  return find_kept(graph, nest, own, stages, sums, along ? std::vector{row} : std::vector{row, others});
+  return find_cached_values(graph, nest, own, stages, sums, along ? std::vector{row} : std::vector{row, others});
 }
-int64_t BlockFacts::kept_element(bool online) const { return kept_bytes(kept(online)); }
+int64_t BlockFacts::cached_element_bytes(bool online) const { return cached_bytes(cached_values(online)); }
 bool BlockFacts::keeps_stream(bool online) const {
-  if (loaded_bytes() != usual || masks() || strided_rows()) return false;
-  const std::vector<KeptValue> values = kept(online);
+  if (loaded_bytes() != average_bytes || masks() || strided_rows()) return false;
+  const std::vector<CachedValue> values = cached_values(online);
   return values.size() == 1 && nest.dag[values.front().id].op == ScalarOp::Load;
 }
 
 tile::Caching BlockFacts::reads(bool again) const {
   constexpr double kLittle = 8e6; // bytes
-  constexpr double kFew = 0.125;  // stored, of what is read
+  constexpr double kFew = 0.125;  // stored bytes relative to read bytes
   const uint64_t all = (uint64_t{1} << d.axes.size()) - 1;
   double read = 0, stored = 0;
   bool dead = true;

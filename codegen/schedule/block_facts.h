@@ -1,8 +1,7 @@
-// What the choice of a block's tile is made from: the streams of a nest, how much each moves, and what is known or
-// guessed of sizes. Private to the folder.
+// Facts of a nest: its streams, the bytes that each moves, and known or typical sizes. Private to the folder.
 #pragma once
 #include "codegen/schedule/block_space.h"
-#include "codegen/schedule/kept.h"
+#include "codegen/schedule/cached_values.h"
 #include <algorithm>
 
 namespace tessera {
@@ -10,20 +9,21 @@ namespace tessera {
 // An access and how much it moves.
 struct Stream {
   const Access* access;
-  uint64_t deps; // axes, as bits
-  int bytes;     // of an element
-  double count;  // distinct elements, roughly
+  uint64_t deps; // bit mask of axes
+  int bytes;     // bytes per element
+  double count;  // distinct elements, estimated
   bool store;
 };
 
-// What makes an extent a multiple of a number: nothing, or a condition on a size. Neither: it never is one.
+// Divisibility of an extent by a number: always (`known`), under a condition on a size (`condition`), or never
+// (neither).
 struct Multiple {
   bool known = false;
   std::optional<SizeCondition> condition;
 };
 
-inline constexpr int kAccessBytes = 16;         // widest vector access of PTX
-inline constexpr int64_t kToldBesideOthers = 8; // members of a team by messages while other teams run
+inline constexpr int kAccessBytes = 16;      // widest vector access of PTX
+inline constexpr int64_t kMailboxBlocks = 8; // blocks per row that exchange by mailboxes while blocks of other rows run
 
 class BlockFacts {
 public:
@@ -34,11 +34,11 @@ public:
   const Domain& d;
   const Target& device;
   std::vector<Stream> streams;
-  double largest = 1;       // of the streams' counts
+  double largest = 1;       // largest count of a stream
   int narrow = 0;           // bytes of the narrowest element among the large streams
-  int64_t vector = 1;       // elements of one access to it
-  int usual = 1;            // bytes of an element on the average of the large streams, a power of two
-  int live = 1;             // tile values alive at a time
+  int64_t vector = 1;       // elements of one vector access to it
+  int average_bytes = 1;    // average element bytes of the large streams, rounded to a power of two
+  int live = 1;             // tile values live at a time
   int contiguous_axis = -1; // along which most bytes are contiguous; -1 without axes
 
   [[nodiscard]] bool is_row(size_t axis) const { return d.axes[axis].role == AxisRole::Row; }
@@ -46,83 +46,83 @@ public:
   [[nodiscard]] std::string extent_text(size_t axis) const { return d.env.simplify(extent(axis)).str(); }
   [[nodiscard]] SymExpr points(AxisRole role) const; // product of the extents
   [[nodiscard]] std::optional<int64_t> constant(const SymExpr& e) const { return d.env.simplify(e).as_const(); }
-  // Bytes of an element of the large streams that are read, at least 1; whether masks of bytes are among them.
+  // Element bytes of the large input streams, at least 1; whether byte masks are among them.
   [[nodiscard]] int64_t loaded_bytes() const;
   [[nodiscard]] bool masks() const;
-  // Whether a large stream is read along a row, but not in its order in memory: every second element of it.
+  // True if a large stream is read along a row, but not in its memory order, such as every second element.
   [[nodiscard]] bool strided_rows() const;
-  // What is known, or was seen by the call that leads to this compilation; else a usual size within the range.
+  // The constant, else the size in the call that caused this compilation; else a typical size within the range.
   [[nodiscard]] std::optional<int64_t> seen(const SymExpr& e) const;
   [[nodiscard]] double guess(const SymExpr& e) const;
-  // Of products a factor is asked for, which then divides every other product with it.
+  // For products, the condition is on one factor, which then divides every other product with this factor.
   [[nodiscard]] Multiple multiple(const SymExpr& extent, int64_t k) const;
-  // Whether rows are whole pieces of k elements: their inner axis, or the inner ones that are one run in memory.
+  // Divisibility of rows by k elements: of their inner axis, or of the inner axes that are contiguous together.
   [[nodiscard]] Multiple row_multiple(int64_t k) const;
   [[nodiscard]] bool contiguous(const Stream& s, size_t axis) const;
-  // Whether positions along the row are divided by sizes that are not known, which takes registers for each element.
+  // True if positions along the row are divided by unknown sizes, which takes registers for each element.
   [[nodiscard]] bool divides() const;
-  // Whether something is stored for each element of a row, which then is read once more when its reductions are known.
+  // True if an element of a row is stored, so that it is read again when the row's reductions are known.
   [[nodiscard]] bool stores_rows() const;
-  // Whether one loop yields everything, so that nothing need be kept.
+  // True if one loop computes everything, so that no tile needs to be cached.
   [[nodiscard]] bool one_pass() const;
-  // The row's axes as columns, all others as rows.
+  // The placement with the row's axes as columns and all others as rows.
   [[nodiscard]] Placement row_placement() const;
-  // Bytes of shared memory that each of so many blocks on a multiprocessor has, beside what its warps `exchange`.
-  static constexpr int64_t kExchangeBytes = 1 << 10; // usually
+  // Shared memory in bytes for each of `resident` blocks per multiprocessor, without the bytes in which its warps
+  // `exchange` partial results.
+  static constexpr int64_t kExchangeBytes = 1 << 10; // typical bytes of partial results
   // Shared memory that a block has for exchanges beside what is resident there (codegen/llvm/gpu_hazards.h).
   static constexpr int64_t kMostExchangeBytes = 96 << 10;
   [[nodiscard]] int64_t shared_room(int64_t blocks, int64_t exchange = kExchangeBytes) const;
-  // Tiles of so many elements, of each of which later rounds need `bytes`, that fit there.
+  // Number of tiles with `bytes` per element for later stages that fit in it.
   [[nodiscard]] int64_t tiles_in_shared(int64_t elements, int64_t bytes, int64_t blocks,
                                         int64_t exchange = kExchangeBytes) const;
-  // Bytes of an element that later rounds need, of what a program holds: rows one at a time, or tiles of columns.
-  [[nodiscard]] int64_t kept_element(bool online) const;
-  // Whether that is one large stream along the row, as it was loaded: it can be copied to shared memory.
+  // Bytes per element that later stages need: of single rows, or of tiles of columns.
+  [[nodiscard]] int64_t cached_element_bytes(bool online) const;
+  // True if that is one large stream along the row, as loaded, so that it can be copied to shared memory
+  // asynchronously.
   [[nodiscard]] bool keeps_stream(bool online) const;
   // Registers of accumulators, in f32, per element of the tile.
   [[nodiscard]] int accumulators() const;
-  // What caches are told of loads, all of them whole accesses. `again`: a program reads some of
-  // it more than once.
+  // The cache hint of aligned loads. `again`: a program reads some elements more than once.
   [[nodiscard]] tile::Caching reads(bool again) const;
 
-  // Without a placement; `warps` is brought into its bounds.
+  // A schedule without a placement; `warps` is clamped to its bounds.
   [[nodiscard]] static Schedule schedule(ScheduleKind kind, int64_t rows, int64_t columns, int64_t warps);
   // "tile [8, 256] on 8 warps, 8 elements a thread"
   [[nodiscard]] static std::string sizes(const Schedule& schedule);
 
 private:
-  // Elements of a row that follow each other in all large streams: the extents of its inner axes.
+  // Elements of a row that are contiguous in all large streams: the extents of its inner axes.
   [[nodiscard]] SymExpr row_run() const;
   [[nodiscard]] int find_contiguous_axis() const;
-  [[nodiscard]] std::vector<KeptValue> kept(bool online) const; // between rounds
-  // Whether another kernel may read a value's memory: one later in the plan, for all that is known here.
+  [[nodiscard]] std::vector<CachedValue> cached_values(bool online) const; // values cached between stages
+  // True if another kernel may read a value's memory; conservatively, any later one in the plan.
   [[nodiscard]] bool read_elsewhere(ValueId value) const;
-  mutable std::vector<std::vector<NodeId>> users_; // of the graph's values, once somebody asks
+  mutable std::vector<std::vector<NodeId>> users_; // by value of the graph; filled at first use
 };
 
-// Where rows along axis `axis` start, in elements of the buffers, in the accesses that are contiguous along it and move
-// the most bytes; of several with the same alignment modulo `vector` elements, one. Nothing where there are none, or
-// all these starts are multiples of `shift`.
+// Starts of rows along axis `axis`, in elements, of the accesses that are contiguous along it and move the most bytes;
+// one for each alignment modulo `vector` elements. Empty if there are none, or all starts are multiples of `shift`.
 [[nodiscard]] std::optional<SymExpr> shifted_start(const Graph& graph, const LoopNest& nest, const Domain& domain,
                                                    size_t axis, int64_t vector, int64_t shift);
 
-// Of an access that is contiguous along axis `along`, and moves with `across` in steps that are known before the kernel
-// runs, at least as far as its runs are long: the step. Nothing of other accesses.
+// For an access that is contiguous along axis `along` and moves along `across` by a step known before the kernel runs
+// and at least its extent: the step. Nothing for other accesses.
 [[nodiscard]] std::optional<SymExpr> staged_pitch(const Domain& domain, const Access& access, size_t along,
                                                   size_t across);
 
-// Of misaligned rows: where a thread's accesses may begin in the tile. alignment_peel may be several of them.
+// For misaligned rows: the alignment of a thread's accesses in the tile. alignment_peel may be a multiple of it.
 [[nodiscard]] int peel_access(const Schedule& schedule);
 
-// The alignment peel of rows of elements as usual: 1 where they all start at whole accesses, or have several axes.
-// Rows of several tiles begin at lines, so that no two tiles of a row share one.
+// The alignment peel of rows with the average element size: 1 if all rows are aligned, or have several axes. Rows of
+// several tiles begin at cache lines, so that no two tiles of a row share a line.
 [[nodiscard]] int row_shift(const BlockFacts& facts, bool several_tiles);
 
 [[nodiscard]] int64_t power_above(int64_t n); // at least 1
 [[nodiscard]] int64_t power_below(int64_t n);
 
-// Of a tile of so many elements with columns along axis `along`: shared memory that its block needs to exchange values,
-// much where large streams are contiguous along another axis, so that the tile changes threads.
+// Shared memory in bytes in which the block of a tile with columns along axis `along` exchanges values; large if large
+// streams are contiguous along another axis, because then the tile is converted between layouts.
 [[nodiscard]] int64_t exchange_bytes(const BlockFacts& facts, int64_t elements, size_t along);
 
 } // namespace tessera

@@ -6,7 +6,7 @@ namespace {
 
 using Substitution = std::unordered_map<uint64_t, SymExpr>;
 
-// The members of one group as parts of one number.
+// The members of one group as parts of a flattened index.
 class Group {
 public:
   Group(const Domain& d, const std::vector<size_t>& members) {
@@ -19,12 +19,12 @@ public:
   [[nodiscard]] const Axis& axis() const { return axis_; }
   [[nodiscard]] bool single() const { return axes_.size() == 1; }
 
-  // Members first..last, which must be neighbours, as one number, out of the whole one.
+  // Flattened index of the adjacent members first..last, from the group's index.
   [[nodiscard]] SymExpr part(size_t first, size_t last) const {
     SymExpr below = 1, count = 1;
     for (size_t i = last + 1; i < axes_.size(); ++i) below *= axes_[i].extent;
     for (size_t i = first; i <= last; ++i) count *= axes_[i].extent;
-    if (below.is_const(0) || count.is_const(0)) return 0; // there is no point
+    if (below.is_const(0) || count.is_const(0)) return 0; // the iteration space is empty
     SymExpr n = below.is_const(1) ? axis_.var : floordiv(axis_.var, below);
     return first == 0 ? n : mod(n, count);
   }
@@ -42,7 +42,7 @@ public:
       strides.push_back(linear->first);
       rest = linear->second;
     }
-    if (strides.size() < axes_.size()) { // not affine in all of them: each one alone
+    if (strides.size() < axes_.size()) { // not affine in all members: each separately
       Substitution by;
       for (size_t i = 0; i < axes_.size(); ++i) by.emplace(axes_[i].var.symbol_id(), part(i, i));
       return env.simplify(e.substitute(by));

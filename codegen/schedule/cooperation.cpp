@@ -1,8 +1,8 @@
-// Few long rows: how many blocks share each, and when.
+// Few long rows: the number of cooperative blocks per row.
 //
-// A multiprocessor reads some 40 GB/s by itself, all of them together 4.4 TB/s. Rows that are fewer than the
-// multiprocessors leave the others idle; cooperation costs a grid barrier, some microseconds. Where nobody waits
-// (results of the row alone) there may be as many blocks as there are tiles. Blocks that wait must all be resident.
+// A single multiprocessor reads about 40 GB/s, all of them together 4.4 TB/s. With fewer rows than multiprocessors the
+// others are idle; cooperation costs a grid barrier, some microseconds. If no block waits (only results of the row
+// follow), there can be as many blocks as tiles. Blocks that wait must all be resident.
 #include "codegen/schedule/cooperation.h"
 #include "codegen/schedule/online.h"
 #include "codegen/schedule/stages.h"
@@ -11,19 +11,19 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostPartials = 8192;   // partial results that the last one reads
-constexpr int64_t kPartialRegisters = 32; // of a thread that waits, for partial results
+constexpr int64_t kMostPartials = 8192;   // partial results that the last block to arrive reads
+constexpr int64_t kPartialRegisters = 32; // registers per thread for partial results, of blocks that wait
 
 } // namespace
 
-// Who needs what is folded decides whether blocks wait.
+// Blocks wait if a later stage or elements need the reductions.
 Sharing::Sharing(const BlockFacts& facts, bool online)
     : f_(facts), online_(online), row_(f_.d.env.simplify(f_.d.row_count())), points_(f_.points(AxisRole::Outer)) {
   Domain domain = f_.d;
   OnlineSums sums;
   if (online) sums = find_online(f_.nest, domain);
   const Stages stages = plan_stages(f_.nest, domain);
-  cached_bytes_ = f_.kept_element(online);
+  cached_bytes_ = f_.cached_element_bytes(online);
   for (const Stage& stage : stages.stages) {
     if (stage.reduces.empty()) continue;
     const FoldState state = fold_state(f_.nest, stage.reduces, sums);
@@ -35,7 +35,7 @@ Sharing::Sharing(const BlockFacts& facts, bool online)
   waits_ = stages.folds_are_read();
 }
 
-int64_t Sharing::most_partials(int64_t threads) const {
+int64_t Sharing::max_partials(int64_t threads) const {
   return waits_ ? power_below(threads * kPartialRegisters / static_cast<int64_t>(states_)) : kMostPartials;
 }
 
@@ -45,11 +45,11 @@ Cooperative Sharing::cooperative(const Schedule& s) const {
   c.blocks_per_row = rows ? blocks_of_row(s) : blocks_of_columns(s);
   c.grid_barrier = waits_;
   c.max_blocks_per_row = f_.constant(c.blocks_per_row).value_or(s.cooperation.max_blocks_per_row);
-  c.mailboxes = waits_ && rows && c.max_blocks_per_row <= most_told(s, c.blocks_per_row);
+  c.mailboxes = waits_ && rows && c.max_blocks_per_row <= max_mailbox_blocks(s, c.blocks_per_row);
   return c;
 }
 
-Schedule Sharing::column_team(const Placement& placement, const ColumnTeam& t) const {
+Schedule Sharing::cooperative_columns(const Placement& placement, const CooperativeColumns& t) const {
   const int64_t rows = std::max<int64_t>(2, t.threads * t.each / t.columns), elements = rows * t.columns;
   Schedule s = BlockFacts::schedule(ScheduleKind::BlockTeam, rows, t.columns, t.threads / 32);
   s.placement = placement;
@@ -64,18 +64,18 @@ Schedule Sharing::column_team(const Placement& placement, const ColumnTeam& t) c
   return s;
 }
 
-Schedule Sharing::row_team(const RowTeam& t) const {
+Schedule Sharing::cooperative_rows(const CooperativeRows& t) const {
   Schedule s = BlockFacts::schedule(ScheduleKind::BlockTeam, 1, t.threads * t.each, t.threads / 32);
   s.placement = f_.row_placement();
   s.traversal.online = online_;
   s.traversal.loop = t.loop;
   s.access.alignment_peel = t.alignment_peel;
-  // As many as are accessed at once, or elements would change threads between being loaded and being folded.
-  int64_t access = kAccessBytes / f_.usual;
+  // As many as one access has; otherwise elements would move between threads after the load.
+  int64_t access = kAccessBytes / f_.average_bytes;
   while (!t.vectors && access > 1 && (t.alignment_peel > 1 || !f_.row_multiple(access).known)) access /= 2;
   s.tile.contiguous = static_cast<int>(std::min(t.each, access));
   s.traversal.fold_steps = static_cast<int>(t.each / s.tile.contiguous);
-  // Misaligned rows end within lines, which two blocks write.
+  // Misaligned rows end within cache lines that two blocks write.
   s.access.streaming_stores = waits_ && t.loop && t.alignment_peel == 1;
   s.access.min_blocks = static_cast<int>(t.resident);
   s.cooperation.max_blocks = static_cast<int>(t.max_blocks);
@@ -89,23 +89,24 @@ Schedule Sharing::row_team(const RowTeam& t) const {
   return s;
 }
 
-// Messages are the square of the blocks. While others' loads and stores are in flight the last of many is late.
-int64_t Sharing::most_told(const Schedule& s, const SymExpr& blocks_per_row) const {
+// The number of packets is the square of the number of blocks. While blocks of other rows load and store, the last of
+// many packets is late.
+int64_t Sharing::max_mailbox_blocks(const Schedule& s, const SymExpr& blocks_per_row) const {
   constexpr int64_t kMost = 128;
   const auto grid = f_.constant(f_.d.env.simplify(points_ * blocks_per_row));
   const bool alone =
       s.cooperation.max_blocks > 0 || (grid && *grid <= int64_t{s.access.min_blocks} * f_.device.multiprocessors);
-  return std::min(alone ? kMost : kToldBesideOthers, int64_t{32} * s.tile.warps);
+  return std::min(alone ? kMost : kMailboxBlocks, int64_t{32} * s.tile.warps);
 }
 
-// As many as there are blocks for columns, tiles for a block, and places for partial results.
+// Bounded by the blocks per group of columns, the tiles of a column, and the partial results that a block can hold.
 SymExpr Sharing::blocks_of_columns(const Schedule& s) const {
-  SymExpr blocks = sym_min(floordiv(s.cooperation.max_blocks, column_teams(f_, s)), s.cooperation.max_blocks_per_row);
+  SymExpr blocks = sym_min(floordiv(s.cooperation.max_blocks, column_groups(f_, s)), s.cooperation.max_blocks_per_row);
   blocks = sym_min(blocks, ceildiv(row_, s.tile.rows));
   return f_.d.env.simplify(waits_ ? blocks : sym_max(blocks, 1));
 }
 
-// A tile each; or what the grid may have; or as many as hold the row, all but what its alignment adds.
+// One tile per block; or the blocks of the grid; or as many as hold the row, without the peel.
 SymExpr Sharing::blocks_of_row(const Schedule& s) const {
   const SymExpr places = row_ + SymExpr(s.access.alignment_peel - 1);
   const bool loop = s.traversal.loop;
@@ -117,7 +118,7 @@ SymExpr Sharing::blocks_of_row(const Schedule& s) const {
   return f_.d.env.simplify(blocks);
 }
 
-// What the messages of many blocks take is not there for tiles, and what all blocks have has not to be.
+// Reduces cached tiles by the shared memory of partial results, and to the tiles that a block has.
 void Sharing::cache_fitting(Schedule& s, int64_t resident) const {
   Cooperative c = cooperative(s);
   if (c.mailboxes && exchange(s, c) > BlockFacts::kExchangeBytes) {
@@ -136,12 +137,12 @@ int64_t Sharing::exchange(const Schedule& s, const Cooperative& c) const {
   return 2 * state_bytes_ * s.tile.warps + state_bytes_ * power_above(c.max_blocks_per_row);
 }
 
-// Tiles of `elements` that fit a block's share of shared memory, beside what its warps `exchange`.
+// Tiles of `elements` that fit a block's share of shared memory, without the bytes in which its warps `exchange`.
 int Sharing::cached_tiles(int64_t elements, int64_t resident, int64_t exchange) const {
   return waits_ ? static_cast<int>(f_.tiles_in_shared(elements, cached_bytes_, resident, exchange)) : 0;
 }
 
-SymExpr column_teams(const BlockFacts& f, const Schedule& s) {
+SymExpr column_groups(const BlockFacts& f, const Schedule& s) {
   const Placement& p = s.placement;
   SymExpr width = 1, others = 1;
   for (size_t i = 0; i < f.d.axes.size(); ++i) {

@@ -1,42 +1,42 @@
-// Cooperative blocks (tile/cooperation.h): how many share a row, or columns, whether they wait for each other, and what each
-// caches. Private to the folder.
+// Cooperative blocks (tile/cooperation.h): how many share a row, or columns, whether they wait for each other, and what
+// each caches. Private to the folder.
 #pragma once
 #include "codegen/schedule/block_facts.h"
 
 namespace tessera {
 
-// What follows from the tile of a schedule, its alignment peel, cached tiles and number of blocks.
+// Derived from the tile of a schedule, its alignment peel, cached tiles and number of blocks.
 struct Cooperative {
-  SymExpr blocks_per_row; // over sizes
+  SymExpr blocks_per_row; // expression over sizes
   int64_t max_blocks_per_row = 1;
-  bool grid_barrier = false; // they wait for each other
-  bool mailboxes = false;    // and exchange partial results by messages
+  bool grid_barrier = false; // the blocks wait for each other
+  bool mailboxes = false;    // and exchange partial results through mailboxes
 };
-// Blocks of `threads`, of which `resident` are to be on a multiprocessor, with tiles of `columns` and `each` elements of
-// a thread. Blocks that wait read at most `partials` partial results.
-struct ColumnTeam {
+// Blocks of `threads` threads, `resident` per multiprocessor, with tiles of `columns` and `each` elements per thread.
+// Waiting blocks read at most `partials` partial results.
+struct CooperativeColumns {
   int64_t threads, each, columns, resident, partials;
 };
-// Blocks of `threads`, of which `resident` are to be on a multiprocessor (0: any), with `each` elements of a thread.
-struct RowTeam {
+// Blocks of `threads` threads, `resident` per multiprocessor (0: any), with `each` elements per thread.
+struct CooperativeRows {
   int64_t threads, each, resident;
-  int64_t max_blocks; // of the grid; 0: as many for each row as hold it
+  int64_t max_blocks; // blocks of the grid; 0: as many per row as hold it in tiles
   int alignment_peel;
-  bool loop;    // or a tile each
-  bool vectors; // rows, or with a peel their tiles, begin at whole accesses
+  bool loop;    // blocks loop over tiles; else one tile per block
+  bool vectors; // rows, or with a peel their tiles, are aligned to vector accesses
 };
 
 class Sharing {
 public:
   Sharing(const BlockFacts& facts, bool online);
   [[nodiscard]] Cooperative cooperative(const Schedule& schedule) const;
-  [[nodiscard]] Schedule column_team(const Placement& placement, const ColumnTeam& team) const;
-  [[nodiscard]] Schedule row_team(const RowTeam& team) const;
-  // How many partial results a block that waits has registers for.
-  [[nodiscard]] int64_t most_partials(int64_t threads) const;
+  [[nodiscard]] Schedule cooperative_columns(const Placement& placement, const CooperativeColumns& parameters) const;
+  [[nodiscard]] Schedule cooperative_rows(const CooperativeRows& parameters) const;
+  // Partial results for which a waiting block has registers.
+  [[nodiscard]] int64_t max_partials(int64_t threads) const;
 
 private:
-  [[nodiscard]] int64_t most_told(const Schedule& s, const SymExpr& blocks_per_row) const;
+  [[nodiscard]] int64_t max_mailbox_blocks(const Schedule& s, const SymExpr& blocks_per_row) const;
   [[nodiscard]] SymExpr blocks_of_columns(const Schedule& s) const;
   [[nodiscard]] SymExpr blocks_of_row(const Schedule& s) const;
   void cache_fitting(Schedule& s, int64_t resident) const;
@@ -48,12 +48,12 @@ private:
   const bool online_;
   const SymExpr row_, points_;
   bool waits_ = false;
-  size_t states_ = 1;        // numbers of a row that a stage folds, at most
-  int64_t state_bytes_ = 4;  // and what they take
-  int64_t cached_bytes_ = 0; // of an element, that stages after the first need of it
+  size_t states_ = 1;        // most values per row of a stage's state
+  int64_t state_bytes_ = 4;  // their bytes
+  int64_t cached_bytes_ = 0; // bytes per element that stages after the first need
 };
 
-// Groups of columns, each of which is shared by blocks.
-[[nodiscard]] SymExpr column_teams(const BlockFacts& facts, const Schedule& schedule);
+// Number of groups of columns; the blocks of a group cooperate.
+[[nodiscard]] SymExpr column_groups(const BlockFacts& facts, const Schedule& schedule);
 
 } // namespace tessera

@@ -504,7 +504,7 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
       if (online) static_cast<void>(find_online(facts.nest, d));
       SizedFacts::Rounds& r = f.rounds[online ? 1 : 0];
       const Stages stages = plan_stages(facts.nest, d);
-      r = {0, 0, static_cast<int>(facts.kept_element(online)), stages.folds_are_read()};
+      r = {0, 0, static_cast<int>(facts.cached_element_bytes(online)), stages.folds_are_read()};
       for (const Stage& s : stages.stages) {
         r.rounds += !s.reduces.empty() || !s.stores.empty();
         r.folds += !s.reduces.empty();

@@ -20,7 +20,7 @@ public:
     drop_unit_axes();
     split();
     collapse();
-    if (d_.reduces && std::none_of(d_.axes.begin(), d_.axes.end(), is_row)) { // a fold over a single point
+    if (d_.reduces && std::none_of(d_.axes.begin(), d_.axes.end(), is_row)) { // a reduction over a single element
       SymExpr var = SymExpr::symbol("r");
       d_.env.set_range(var, {0, 0});
       d_.axes.push_back({var, 1, AxisRole::Row});
@@ -33,7 +33,7 @@ public:
 private:
   static bool is_row(const Axis& a) { return a.role == AxisRole::Row; }
 
-  // Copies what the graph's environment knows of the symbols of this nest.
+  // Copies the facts of the graph's environment about symbols of this nest.
   void collect_facts() {
     std::unordered_map<uint64_t, bool> seen;
     auto take = [&](const SymExpr& e) {
@@ -185,7 +185,7 @@ private:
     }
   }
 
-  // Whether e sees a and b only as (a*extent(b) + b) * something.
+  // True if e depends on a and b only through a*extent(b) + b.
   bool sees_as_one(const SymExpr& e, const Axis& a, const Axis& b) const {
     auto in_a = e.linear_in(a.var);
     if (!in_a) return false;
@@ -247,7 +247,7 @@ void find_dependences(const LoopNest& nest, Domain& domain) {
     int stage = 0;
     if (n.op == ScalarOp::Index) deps = domain.axes_in(domain.sym[i]);
     if (n.op == ScalarOp::Load) deps = domain.axes_in(domain.loads[i].offset);
-    for (ScalarId a : n.args) { // an argument that lives only inside an offset has no dependences of its own
+    for (ScalarId a : n.args) { // an argument used only inside an offset has no own dependences
       deps |= domain.deps[static_cast<size_t>(a)];
       stage = std::max(stage, domain.stage[static_cast<size_t>(a)]);
     }

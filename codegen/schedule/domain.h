@@ -1,15 +1,15 @@
-// Domain: a nest brought into the shape that schedules work on.
+// Domain: a loop nest in the form that schedules use.
 //
-// The idea. What a schedule needs is not the index of each access but its offset: index expressions are linearised over
-// the row-major buffer into one SymExpr (plus data-dependent terms, for gathers). Then axes are made fewer and longer,
-// because long contiguous axes are what tiles want:
+// A schedule needs the offset of each access rather than its indices: index expressions are linearised over the
+// row-major buffer into one SymExpr (plus data-dependent terms, for gathers). Then axes are made fewer and longer,
+// because tiles need long contiguous axes:
 //   drop      an axis of extent 1 becomes the number 0
 //   split     an axis i that occurs as floordiv(i, k) and mod(i, k), with k dividing its extent, becomes i1*k + i0: the
-//             division by a reshape vanishes
-//   collapse  axes (a, b) become c when every expression sees them as a*extent(b) + b, scaled:
+//             division of a reshape disappears
+//   collapse  axes (a, b) become c if every expression depends on them only through a*extent(b) + b:
 //             stride(a) == stride(b)*extent(b)
-// Example: x[i0, i1, i2] + bias[i2] over [b, s, 768]: offsets (i0*s + i1)*768 + i2 and i2; i0 and i1 collapse, i2
-// stays.
+// Example: x[i0, i1, i2] + bias[i2] over [b, s, 768]: offsets (i0*s + i1)*768 + i2 and i2; i0 and i1 collapse, i2 is
+// kept.
 #pragma once
 #include "fusion/loop_nest.h"
 #include <limits>
@@ -18,37 +18,37 @@ namespace tessera {
 
 struct Access {
   int buffer = -1;                                 // kernel parameter
-  SymExpr offset;                                  // elements, the part that is known as an expression
+  SymExpr offset;                                  // in elements, without the data-dependent terms
   std::vector<std::pair<ScalarId, SymExpr>> terms; // + value of a node * stride: data-dependent indices
   ScalarId predicate = -1;                         // masked loads
 };
 
 struct Domain {
   std::vector<Axis> axes;       // outer ones first
-  ShapeEnv env;                 // facts about these axes and the sizes of the nest only: cheap to ask
+  ShapeEnv env;                 // facts about these axes and the nest's sizes only, so that queries are cheap
   std::vector<ValueId> buffers; // parameters: loads in operand order, then stored values; each once
   std::vector<bool> written;
   std::vector<char> live;          // by ScalarId: the value is needed as such, not only inside an offset
   std::vector<SymExpr> sym;        // by ScalarId: of live Index nodes, over the new axes
   std::vector<Access> loads;       // by ScalarId: of live Load nodes
-  std::vector<Access> stores;      // by position in nest.stores
-  std::vector<SymExpr> conditions; // over the axes, that a schedule asks beside what the nest computes
+  std::vector<Access> stores;      // by index in nest.stores
+  std::vector<SymExpr> conditions; // conditions over the axes that a schedule adds
   std::vector<uint64_t> deps;      // by ScalarId: axes a live value depends on, as bits; a Reduce ends row axes
-  std::vector<int> stage;          // by ScalarId: how many rounds of reductions must be over before it is known
+  std::vector<int> stage;          // by ScalarId: number of stages of reductions on which it depends
   uint64_t row_mask = 0;
-  bool reduces = false; // has a reduction, or stores once per outer point beside row axes
+  bool reduces = false; // has a reduction, or row axes and a store per outer point
 
   [[nodiscard]] uint64_t axes_in(const SymExpr& e) const;
   [[nodiscard]] uint64_t access_deps(const Access& a) const;
   [[nodiscard]] bool row_varying(ScalarId id) const { return (deps[static_cast<size_t>(id)] & row_mask) != 0; }
   [[nodiscard]] SymExpr row_count() const; // product of the row extents
-  // Of positions along the row that a fold carries: half the registers and shuffles where they fit.
+  // Dtype of positions along the row in reductions: i32 if they fit, which halves registers and shuffles.
   [[nodiscard]] DType position_dtype() const {
     return env.range(row_count()).hi <= std::numeric_limits<int32_t>::max() ? DType::I32 : DType::I64;
   }
 };
 
-// Error UnsupportedType for element types that tiles do not have, UnsupportedFeature for more than 64 axes.
+// Errors: UnsupportedType for element types without tiles, UnsupportedFeature for more than 64 axes.
 [[nodiscard]] Result<Domain> make_domain(const Graph& graph, const LoopNest& nest);
 
 // Every expression over axes that a kernel will compute: offsets and live Index values.
@@ -56,7 +56,7 @@ void each_expression(const LoopNest& nest, Domain& domain, const std::function<v
 // Sets row_mask, deps and stage from the axes and expressions.
 void find_dependences(const LoopNest& nest, Domain& domain);
 
-// Read buffers with elements of the written one's size that are read nowhere but at the offset of the store `w`.
+// Read buffers with elements of the written one's size that are read only at the offset of the store `w`.
 [[nodiscard]] std::vector<int> read_only_where(const Graph& graph, const LoopNest& nest, const Domain& domain,
                                                const Access& w);
 

@@ -168,7 +168,7 @@ private:
     }
     // What the schedule relies on, whatever it is meant for.
     if (out_.grid_barrier && s_.cooperation.max_blocks > 0) {
-      const SymExpr rows = along() ? f_.d.env.simplify(f_.points(AxisRole::Outer)) : column_teams(f_, s_);
+      const SymExpr rows = along() ? f_.d.env.simplify(f_.points(AxisRole::Outer)) : column_groups(f_, s_);
       if (Refusal no = require(rows, 1, 1, s_.cooperation.max_blocks, "a number of cooperations"); !no.empty())
         return no;
     }

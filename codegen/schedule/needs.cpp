@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// Operations that jump: an error of one unit in the last place of the argument may become one of a whole unit.
+// Discontinuous operations: an error of one ulp of the argument may become an error of 1.
 static bool jumps(const ScalarNode& n, const LoopNest& nest) {
   switch (n.op) {
   case ScalarOp::Sign:
@@ -27,7 +27,7 @@ static bool jumps(const ScalarNode& n, const LoopNest& nest) {
   }
 }
 
-// Where each node is needed: also when the row is empty, and under which predicates; and where its last bit decides.
+// For each node: whether it is needed if the row is empty, under which predicates, and whether its last bit matters.
 Needs find_needs(const LoopNest& nest, const Domain& domain) {
   Needs needs;
   size_t n = domain.live.size();
@@ -71,7 +71,7 @@ bool need_is_known(const Domain& domain, const Needs& needs, ScalarId id, uint64
 
 std::optional<ScalarValue> value_of_zeros(const LoopNest& nest, ScalarId id,
                                           const std::function<bool(ScalarId)>& reads_zero) {
-  constexpr int kMostNodes = 32; // beyond that a select is cheap
+  constexpr int kMostNodes = 32; // larger expressions make a select cheap in comparison
   std::map<ScalarId, std::optional<ScalarValue>> known;
   std::function<std::optional<ScalarValue>(ScalarId)> find = [&](ScalarId x) -> std::optional<ScalarValue> {
     if (auto it = known.find(x); it != known.end()) return it->second;
@@ -86,7 +86,7 @@ std::optional<ScalarValue> value_of_zeros(const LoopNest& nest, ScalarId id,
       std::vector<ScalarValue> args;
       for (ScalarId a : n.args)
         if (auto v = find(a)) args.push_back(*v);
-      // Elementary functions may differ in their last bits from one device to the other.
+      // Elementary functions may differ in their last bits between devices.
       if (args.size() == n.args.size() && info(n.op).cost <= info(ScalarOp::Div).cost)
         result = eval_scalar(n.op, n.dtype, nest.dag[n.args.back()].dtype, args);
     }
@@ -129,7 +129,7 @@ std::string bounds_text(const Graph& graph, const LoopNest& nest, ScalarId check
     break;
   }
   if (table.valid() && !graph.value(table).name.empty()) text += " of '" + graph.value(table).name + "'";
-  // The operator that reads the table, else the first one of the kernel that has a name.
+  // The operator that reads the table, else the kernel's first operator with a name.
   const Node* source = nullptr;
   for (NodeId id : nest.sources) {
     const Node& n = graph.node(id);

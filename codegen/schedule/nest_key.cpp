@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// The k-th symbol of every key: texts do not depend on names, nor on which symbols a process has made before.
+// The k-th symbol of every key, so that texts depend neither on names nor on other symbols of the process.
 SymExpr canonical(size_t k) {
   static std::mutex mutex;
   static std::vector<SymExpr> symbols;
@@ -14,7 +14,7 @@ SymExpr canonical(size_t k) {
   return symbols[k];
 }
 
-// Whether a text has the sizes of a nest.
+// How a text represents sizes.
 enum class Sizes : uint8_t {
   Exact, // numbers, and expressions over symbols
   Any,   // none: along each axis a step of 0, 1 or 2 elements, or any other
@@ -89,7 +89,7 @@ private:
   const LoopNest& nest_;
   const Domain& d_;
   const Sizes sizes_;
-  std::vector<int> place_; // by ScalarId: number among the live nodes
+  std::vector<int> place_; // by ScalarId: index among the live nodes
   int count_ = 0;
   std::unordered_map<uint64_t, SymExpr> renamed_;
   std::string text_;

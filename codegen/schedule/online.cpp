@@ -14,7 +14,7 @@ class Finder {
 public:
   Finder(const LoopNest& nest, Domain& d) : nest_(nest), d_(d), sums_(d.live.size()) {}
 
-  // Nodes in order, so that the stages of arguments are final when a reduction is looked at.
+  // Nodes in order, so that the stages of arguments are final before a reduction is examined.
   OnlineSums run() {
     for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
       if (!d_.live[at(id)]) continue;
@@ -65,7 +65,7 @@ private:
     s.weights = std::move(factors);
     return s;
   }
-  // a - b, b of earlier reductions and one number for the row.
+  // a - b, where b depends on earlier reductions and is constant in the row.
   bool difference(ScalarId id, OnlineSum& s) const {
     const ScalarNode& n = nest_.dag[id];
     if (n.op != ScalarOp::Sub || !d_.row_varying(n.args[0]) || d_.row_varying(n.args[1]) ||
@@ -149,7 +149,7 @@ V Fold::reference(const FoldState::Part& part, V number, V count) const {
   DType d = fold_dtype(nest_, part.reduce);
   if (online(part).kind == OnlineSum::Kind::Squares)
     return op(ScalarOp::Mul, number, op(ScalarOp::Reciprocal, op(ScalarOp::Max, count, b_.const_f(d, 1))));
-  // Finite, so that exp(-inf - ref) is 0 where nothing but -inf was met so far.
+  // Finite, so that exp(-inf - ref) is 0 if all elements so far are -inf.
   double lowest = d == DType::F64 ? std::numeric_limits<double>::lowest() : std::numeric_limits<float>::lowest();
   return op(ScalarOp::Max, number, b_.const_f(d, lowest));
 }

@@ -23,9 +23,9 @@ bool scan_takes(const Graph& graph, const Node& node, std::string* why_not) {
   return true;
 }
 
-// Running sum or product along an axis: x and y as [outer, n, inner]. On a host, along a contiguous axis a program
-// takes one row and scans it tile by tile, the last value carried; otherwise a tile of the inner dimension is carried
-// down the axis.
+// Scan (running sum or product) along an axis: x and y as [outer, n, inner]. On a host, along a contiguous axis a
+// program takes one row and scans it tile by tile, carrying the last value; otherwise a tile of the inner dimension is
+// carried down the axis.
 Result<std::vector<ScheduledKernel>> lower_scan(const Graph& graph, const Node& node, const Target& device,
                                                 const std::string& name) {
   const TensorType& type = graph.type(node.operands[0]);
@@ -141,7 +141,7 @@ bool has_own_kernel(const Graph& graph, const Node& node, std::string* why_not) 
 Result<std::vector<ScheduledKernel>> lower_own_kernel(const Graph& graph, const Node& node, const Target& device,
                                                       const std::string& name) {
   const Row* row = find(node);
-  TESSERA_CHECK(row != nullptr, "no kernel of its own for " + std::string(node.op->name));
+  TESSERA_CHECK(row != nullptr, "no generated kernel for " + std::string(node.op->name));
   return row->lower(graph, node, device, name);
 }
 

@@ -37,7 +37,7 @@ public:
       row_teams();
     } else {
       columns();
-      column_teams();
+      column_groups();
     }
   }
 
@@ -243,7 +243,7 @@ private:
   // ---- rows
   // Elements of an access that never crosses the end of a row, nor begins elsewhere than at a multiple of itself.
   [[nodiscard]] int64_t row_access() const {
-    int64_t k = kAccessBytes / f_.usual;
+    int64_t k = kAccessBytes / f_.average_bytes;
     const auto row = axis_groups(f_.row_placement(), s_.extents.size(), f_.contiguous_axis, f_.d.row_mask).columns;
     for (size_t n = 0; n < s_.streams.size(); ++n) {
       const SizedStream& s = s_.streams[n];
@@ -265,7 +265,7 @@ private:
     Schedule p = BlockFacts::schedule(ScheduleKind::BlockRows, 1, 1, 1);
     p.placement = f_.row_placement();
     const int64_t row = count(p.placement.column_axes), many = count(p.placement.row_axes);
-    const int64_t access = row_access(), full = kAccessBytes / f_.usual;
+    const int64_t access = row_access(), full = kAccessBytes / f_.average_bytes;
     const bool aligned = access == full;
     p.access.load_hint = hint(aligned, false);
     rows_in_tile(p, row, many, aligned);
@@ -283,7 +283,7 @@ private:
   }
   void rows_in_tile(Schedule p, int64_t row, int64_t many, bool aligned) {
     const bool one = f_.constant(f_.d.row_count()) == 1;
-    const int64_t whole = one ? 1 : std::max<int64_t>(2, power_above(row)), vector = kAccessBytes / f_.usual;
+    const int64_t whole = one ? 1 : std::max<int64_t>(2, power_above(row)), vector = kAccessBytes / f_.average_bytes;
     if (whole > kMostTile) return;
     const int shift = aligned ? 1 : row_shift(f_, false);
     for (int64_t threads : kThreads)
@@ -313,7 +313,7 @@ private:
     p.kind = ScheduleKind::BlockLoop;
     p.traversal.loop = true;
     p.tile.rows = p.traversal.rows_in_flight = 1;
-    const int64_t vector = kAccessBytes / f_.usual;
+    const int64_t vector = kAccessBytes / f_.average_bytes;
     const int shift = aligned ? 1 : row_shift(f_, true);
     const bool one_axis = one(p.placement.column_axes);
     for (int64_t threads : kThreads)
@@ -378,7 +378,7 @@ private:
     const Placement placement = f_.row_placement();
     const Sharing sharing(f_, online_);
     const int64_t row = count(placement.column_axes), many = count(placement.row_axes),
-                  vector = kAccessBytes / f_.usual;
+                  vector = kAccessBytes / f_.average_bytes;
     if (row < 2 * 128 * vector) return;
     const bool aligned = (many == 1 && one(placement.column_axes)) || row_access() == vector;
     const int shift = aligned ? 1 : row_shift(f_, true);
@@ -388,7 +388,8 @@ private:
           const int64_t resident = on / threads, all = resident * f_.device.multiprocessors;
           if (resident < 1 || threads * each > row) continue;
           auto add = [&](int64_t programs, bool loop, int64_t part) {
-            Schedule p = sharing.row_team({threads, each, resident, programs, shift, loop, aligned || shift > 1});
+            Schedule p =
+                sharing.cooperative_rows({threads, each, resident, programs, shift, loop, aligned || shift > 1});
             if (part > 1) {
               if (p.residency.cached_tiles / part < 1) return;
               p.residency.cached_tiles /= static_cast<int>(part);
@@ -480,8 +481,8 @@ private:
       if (p.residency.cached_tiles >= 1) offer(p);
     }
   }
-  // Beside much that is resident, threads exchange little: values that change threads, and what several have folded of a
-  // column, two numbers where sums are folded online.
+  // Beside much that is resident, threads exchange little: values that change threads, and what several have folded of
+  // a column, two numbers where sums are folded online.
   void leave_exchange(Schedule& p, int64_t bytes) const {
     const int64_t elements = int64_t{p.tile.rows} * p.tile.columns;
     const int64_t exchanged = std::max(exchange_bytes(f_, elements, static_cast<size_t>(f_.contiguous_axis)) / 2,
@@ -490,7 +491,7 @@ private:
       p.residency.cached_tiles = static_cast<int>(std::clamp<int64_t>(
           (BlockFacts::kMostExchangeBytes - exchanged) / (elements * bytes), 0, p.residency.cached_tiles));
   }
-  void column_teams() {
+  void column_groups() {
     const Sharing sharing(f_, online_);
     for (const Placement& placement : column_placements()) {
       const int64_t width = count(placement.column_axes);
@@ -501,8 +502,8 @@ private:
             for (int64_t on : {512, 1024, 2048}) { // threads of a multiprocessor
               const int64_t resident = on / threads;
               if (resident < 1 || columns < 2) continue;
-              Schedule p =
-                  sharing.column_team(placement, {threads, each, columns, resident, sharing.most_partials(threads)});
+              Schedule p = sharing.cooperative_columns(
+                  placement, {threads, each, columns, resident, sharing.max_partials(threads)});
               if (p.residency.cached_tiles > 0) leave_exchange(p, s_.rounds[online_ ? 1 : 0].kept_bytes);
               fold_online_ = online_;
               const Cooperative c = sharing.cooperative(p);

@@ -4,14 +4,14 @@
 namespace tessera {
 namespace {
 
-// Above this a value is kept: a contiguous load costs 2, so reloading one operand and a cast or two stays below.
+// Cost above which a value is cached: a contiguous load costs 2, so reloading one operand and a cast or two costs less.
 constexpr int kDear = 5;
 constexpr int kLoadCost = 2, kGatherCost = 8;
 
 class Planner {
 public:
   Planner(const LoopNest& nest, const Domain& d) : nest_(nest), d_(d), mark_(d.live.size()) {
-    plan_.kept.assign(d.live.size(), 0);
+    plan_.cached.assign(d.live.size(), 0);
   }
 
   Stages run() {
@@ -32,7 +32,7 @@ public:
     }
     for (size_t s = 1; s < plan_.stages.size(); ++s) decide(static_cast<int>(s));
     for (ScalarId id = 0; id < nest_.dag.size(); ++id)
-      if (plan_.kept[at(id)]) stage(d_.stage[at(id)]).keeps.push_back(id);
+      if (plan_.cached[at(id)]) stage(d_.stage[at(id)]).caches.push_back(id);
     return std::move(plan_);
   }
 
@@ -43,7 +43,7 @@ private:
     return plan_.stages[static_cast<size_t>(s)];
   }
 
-  // Walks what round s computes itself, and keeps the dear values of earlier rounds that it meets.
+  // Visits the values that stage s computes, and caches expensive values of earlier stages that it uses.
   void decide(int s) {
     std::vector<ScalarId> open;
     for (ScalarId r : plan_.stages[static_cast<size_t>(s)].reduces) open.push_back(nest_.dag[r].args[0]);
@@ -52,20 +52,21 @@ private:
     while (!open.empty()) {
       ScalarId id = open.back();
       open.pop_back();
-      if (!d_.live[at(id)] || seen[at(id)] || !d_.row_varying(id) || plan_.kept[at(id)]) continue;
+      if (!d_.live[at(id)] || seen[at(id)] || !d_.row_varying(id) || plan_.cached[at(id)]) continue;
       seen[at(id)] = 1;
       if (d_.stage[at(id)] < s) {
-        // Rounds that compute nothing themselves never ran this value: it is computed at its own round only if kept.
+        // A stage without stores or reductions never computed this value: it is computed in its own stage only if
+        // cached.
         loads_ = 0;
         std::fill(mark_.begin(), mark_.end(), 0);
-        if (cost(id) > kDear || loads_ > 1) plan_.kept[at(id)] = 1;
+        if (cost(id) > kDear || loads_ > 1) plan_.cached[at(id)] = 1;
         continue;
       }
       for (ScalarId a : nest_.dag[id].args) open.push_back(a);
     }
   }
 
-  // What computing `root` again costs, each node once; kept values are a load.
+  // Cost of recomputing `root`, each node once; a cached value is a load.
   int cost(ScalarId root) {
     int sum = 0;
     std::vector<ScalarId> open{root};
@@ -75,7 +76,7 @@ private:
       if (!d_.live[at(id)] || mark_[at(id)] || !d_.row_varying(id)) continue;
       mark_[at(id)] = 1;
       const ScalarNode& n = nest_.dag[id];
-      if (plan_.kept[at(id)]) {
+      if (plan_.cached[at(id)]) {
         sum += kLoadCost;
         continue;
       }

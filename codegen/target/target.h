@@ -21,11 +21,11 @@ enum class FigureSource : uint8_t {
 // that the kind of device does not have is 0. target_fields() gives each figure's unit and bounds.
 struct Target {
   enum class Kind : uint8_t { Cpu, Cuda } kind = Kind::Cpu;
-  std::string name; // of the file: "h200", "avx512"
-  std::string gpu;  // how the driver names the GPU, or how such names begin: "NVIDIA H200"; empty for a host
-  std::string arch; // compute capability: "sm_90"; empty for a host
-  std::string note; // source of the figures, as text; may be empty
-  std::string records; // file of measured schedules beside a target file; empty: those that are part of the binary
+  std::string name;    // of the file: "h200", "avx512"
+  std::string gpu;     // how the driver names the GPU, or how such names begin: "NVIDIA H200"; empty for a host
+  std::string arch;    // compute capability: "sm_90"; empty for a host
+  std::string note;    // source of the figures, as text; may be empty
+  std::string records; // file of measured schedules next to a target file; empty: those that are part of the binary
 
   // Structure of a GPU.
   int multiprocessors = 0;                 // multiprocessors

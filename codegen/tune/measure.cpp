@@ -186,7 +186,7 @@ public:
       m->pool_ = ThreadPool::create(options.threads);
     }
     m->sets_.resize(static_cast<size_t>(sets));
-    // Buffers stand in the order of the kernel's parameters, loads in the order of their values.
+    // Buffers are in the order of the kernel's parameters, loads in the order of their values.
     for (size_t operand = 0; operand < what.nest.loads.size(); ++operand) {
       TESSERA_ASSIGN(Tensor data, random_input(what, operand));
       TESSERA_TRY(m->input(exe, operand, std::move(data), what));

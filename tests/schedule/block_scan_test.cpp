@@ -29,9 +29,9 @@ ScheduledKernel small(const Problem& p, const Node& node, const ScheduledKernel&
   plan.warps = 2;
   if (rows && !s.reverse) plan.shift = 4;
   if (team) {
-    plan.team = true;
-    plan.members = 3;
-    plan.most_members = 4;
+    plan.cooperative = true;
+    plan.blocks_per_row = 3;
+    plan.max_blocks_per_row = 4;
     plan.keep = 2;
     plan.conditions.push_back({s.outer * s.inner, 1, 1, 20}); // all of a grid run at once
   }

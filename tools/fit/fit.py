@@ -9,7 +9,7 @@ import argparse, json, os, subprocess, sys, time
 import numpy as np
 
 COLUMNS = 9  # of predict.cpp: time, registers, memory, latency, issue, shared memory, resident blocks, blocks, registers that a thread may have
-REGRET = 3   # weight of the regret beside the error of times
+REGRET = 3   # weight of the regret relative to the error of times
 BETA = 30    # of the soft choice that the loss uses: schedules within 1/BETA of the least time share it
 # Bounds of parameters, where others than a factor of 10 about the value in cost.h keep a term what it means.
 BOUNDS = dict(bandwidth=(0.88, 1.03), alone=(1.3, 5), cache=(0.5, 2), level2=(0.1, 1.2), chain=(0.5, 2.5), loop=(0.03, 2.5), ahead=(0.05, 1), again=(0.1, 1.2),

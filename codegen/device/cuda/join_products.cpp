@@ -98,7 +98,7 @@ struct Sibling {
   bool shared = false; // the weight has other readers
   bool given = false;  // the weight is a run-time input, padded in each call
 };
-// What siblings must have in common.
+// Common properties of siblings.
 struct Kind {
   ValueId operand;
   bool transposed = false;

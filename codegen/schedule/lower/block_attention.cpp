@@ -1,19 +1,19 @@
 // Attention as one kernel: out = softmax(score(q k')) v, where score is any scalar expression of a product's element,
-// of indices and of loads. Neither scores nor probabilities go to memory.
+// of indices and of loads. Neither scores nor probabilities are stored to memory.
 //
-// The idea (Milakov and Gimelshein's online softmax, Dao's FlashAttention). A program takes R queries of one head and
-// walks along the keys, N at a time. It keeps for each query the largest score so far, m, the sum of 2^(x - m), and the
-// sum of 2^(x - m) v; when m grows, both sums shrink by 2^(m_before - m). Scores are in units of log 2: a factor that
-// the score has anyway takes log2 e for nothing.
+// Online softmax (Milakov and Gimelshein), FlashAttention (Dao). A program has R queries of one head and loops over the
+// keys, N at a time. For each query it carries the largest score so far, m, the sum of 2^(x - m), and the sum of 2^(x -
+// m) v; when m grows, both sums are scaled by 2^(m_before - m). Scores are in units of log 2: the factor log2 e is
+// folded into a factor of the score.
 //
 //   s = q k'                      [R, N]   tensor cores
 //   x = score(s)                  [R, N]   the nest's expression, at these queries and keys
-//   p = 2^(x - m)                 [R, N]   in registers, where the next product wants them
+//   p = 2^(x - m)                 [R, N]   in registers, in the layout of the next product's operand
 //   o = o * shrink + p v          [R, D]   tensor cores
 //
-// Two loops. A comparison of the key with the query (causal masks, j <= i + c) is true for all of a block's queries up
-// to some key: until there, and as far as blocks of keys are whole, it is not made, nor are keys counted. The second
-// loop does both; where the score is -inf behind the diagonal it ends there, else with the keys.
+// There are two loops. A comparison of key and query (causal masks, j <= i + c) is true for all queries of a block up
+// to some key: up to there, and while blocks of keys are full, the first loop neither compares nor masks keys. The
+// second loop does both; if the score is -inf behind the diagonal, it ends there, else with the keys.
 #include "codegen/schedule/lower/block_attention.h"
 #include "codegen/schedule/lower/shapes.h"
 #include "codegen/schedule/lower/sizes.h"
@@ -31,8 +31,8 @@ constexpr double kLog2e = 1.4426950408889634;
 constexpr int64_t kMostWidth = 256;
 constexpr int kFewQueries = 16;
 
-// The last position, as an expression without `key`, up to which `condition` holds of the key; nothing where it is none
-// of key <= e.
+// The last key, as an expression without `key`, for which `condition` is true; nothing if the condition does not have
+// the form key <= e.
 std::optional<SymExpr> limit_of(const SymExpr& condition, const SymExpr& key) {
   if (condition.op() != SymOp::Le && condition.op() != SymOp::Lt) return std::nullopt;
   auto slack = (condition.args()[1] - condition.args()[0]).linear_in(key);
@@ -40,7 +40,7 @@ std::optional<SymExpr> limit_of(const SymExpr& condition, const SymExpr& key) {
   return condition.op() == SymOp::Le ? slack->second : slack->second - 1;
 }
 
-// The score with a condition taken as true or false.
+// The score with a condition replaced by true or false.
 struct Score {
   ScalarDag dag;
   ScalarId root = -1;
@@ -58,7 +58,7 @@ Score score_where(const AttentionCall& call, const std::optional<SymExpr>& condi
     if (n.op == ScalarOp::Select && known(args[0])) return into[args[0]].i ? args[1] : args[2];
     if (n.op == ScalarOp::Not && known(args[0])) return into.constant_i(DType::Bool, !into[args[0]].i);
     if (n.op == ScalarOp::Add && is_float(n.dtype))
-      for (size_t i : {size_t{0}, size_t{1}}) { // x + 0; and -inf, whatever x is that is no NaN
+      for (size_t i : {size_t{0}, size_t{1}}) { // x + 0; and x + -inf, for every x except NaN
         const ScalarNode& a = into[args[i]];
         if (a.op == ScalarOp::Const && a.f == 0) return args[1 - i];
         if (a.op == ScalarOp::Const && a.f == -HUGE_VAL) return args[i];
@@ -87,7 +87,7 @@ Score score_where(const AttentionCall& call, const std::optional<SymExpr>& condi
   }
 }
 
-// A condition of the score that holds of all keys up to one that grows with the query.
+// A condition of the score that is true for all keys up to one that grows with the query.
 std::optional<SymExpr> diagonal(const AttentionCall& call) {
   const SymExpr &key = call.score.axes.back().var, &query = call.score.axes[call.score.axes.size() - 2].var;
   for (ScalarId id = 0; id <= call.root; ++id) {
@@ -144,9 +144,9 @@ private:
   SizeEmitter sizes_;
   std::map<int, V> pointers_; // by value
   int64_t width_ = 0, value_width_ = 0;
-  int depth_ = 0, columns_ = 0; // of tiles
+  int depth_ = 0, columns_ = 0; // extents of tiles
   int rows_ = 64, keys_ = 64, warps_ = 4;
-  V first_query_ = -1; // of this program
+  V first_query_ = -1; // first query of this program
 
   [[nodiscard]] const Axis& key() const { return d_.axes.back(); }
   [[nodiscard]] const Axis& query() const { return d_.axes[d_.axes.size() - 2]; }
@@ -156,11 +156,11 @@ private:
   V down(V v, int rows, int columns) { return spread(b_.expand_dims(v, 1), rows, columns); }
   V f32(double v) { return b_.const_f(DType::F32, v); }
 
-  // Of queries as many as a thread's 255 registers hold sums and scores for: each key that is read from shared memory
-  // then serves more of them. Few queries are one fragment's rows, and warps share the keys.
+  // As many queries as a thread's 255 registers can hold sums and scores for: each key that is read from shared memory
+  // then serves more of them. Few queries are the rows of one fragment, and warps divide the keys.
   void choose(bool few) {
     int widest = std::max(depth_, columns_);
-    bool loads = call_.score.loads.size() > 1; // they take registers, too
+    bool loads = call_.score.loads.size() > 1; // further loads take registers, too
     rows_ = few ? kFewQueries : 64;
     warps_ = few || loads || widest > 64 ? 4 : 2;
     keys_ = widest > 128 ? 16 : few && widest <= 64 ? 128 : 64;
@@ -192,20 +192,20 @@ private:
     add(call_.out.value, true);
   }
 
-  // Where the batch's part of an operand begins.
+  // Offset of the batch's part of an operand.
   V start_of(const OperandView& view) {
     SymExpr offset = view.offset;
     for (size_t i = 0; i + 2 < d_.axes.size(); ++i) offset += d_.axes[i].var * view.strides[i];
     return sizes_.number(d_.env.simplify(offset));
   }
-  // [rows, columns] offsets: positions along dimension 0 and 1 of the tile times strides, all of it from `start` on.
+  // [rows, columns] offsets: positions along dimension 0 and 1 of the tile times strides, plus `start`.
   V offsets(int rows, int columns, const SymExpr& row_stride, const SymExpr& column_stride, V start) {
     V r = op(ScalarOp::Mul, b_.expand_dims(b_.range(rows), 1), sizes_.number(row_stride));
     V c = op(ScalarOp::Mul, b_.expand_dims(b_.range(columns), 0), sizes_.number(column_stride));
     return b_.scalar(ScalarOp::Add, std::array{op(ScalarOp::Add, r, c), start});
   }
   V both(V a, V b) { return a < 0 ? b : b < 0 ? a : op(ScalarOp::And, a, b); }
-  // Along dimension `dim` of a tile: positions below `extent`; -1 where all are.
+  // Mask along dimension `dim` of a tile of positions below `extent`; -1 if all are.
   V below(int lanes, int dim, int64_t extent) {
     if (lanes == extent) return -1;
     return b_.scalar(ScalarOp::Lt, std::array{b_.expand_dims(b_.range(lanes), 1 - dim), sizes_.constant(extent)});
@@ -220,7 +220,7 @@ private:
     SymExpr blocks = d_.env.simplify(ceildiv(query().extent, rows_));
     out_.grid = blocks;
     V n = sizes_.number(blocks);
-    // Programs of one head follow each other: they read the same keys. Those with the most keys start first.
+    // Programs of one head are consecutive, because they read the same keys. Those with the most keys start first.
     V block = op(ScalarOp::Sub, op(ScalarOp::Sub, n, sizes_.constant(1)), op(ScalarOp::Mod, number, n));
     V rest = op(ScalarOp::Div, number, n);
     for (size_t i = d_.axes.size() - 2; i-- > 0;) {
@@ -245,7 +245,8 @@ private:
 
     auto condition = diagonal(call_);
     Score inside = score_where(call_, condition, true), whole = score_where(call_, std::nullopt, true);
-    V keys = sizes_.number(key().extent), end = keys, free = keys; // `free`: up to there the condition holds
+    V keys = sizes_.number(key().extent), end = keys,
+      free = keys; // `free`: end of the keys for which the condition is true
     if (condition) {
       SymExpr limit = *limit_of(*condition, key().var);
       V c = sizes_.number(d_.env.simplify(limit.substitute({{query().var.symbol_id(), 0}})));
@@ -271,11 +272,11 @@ private:
     finish(state, at_query(call_.out, columns_), both(exists, below(columns_, 1, value_width_)));
   }
 
-  // One block of keys, from `first` on; `all` of them exist.
+  // One block of keys from `first` on; `all`: every key exists.
   std::vector<V> keys_body(V q, V first, const Score& score, bool all, V queries_exist, std::span<const V> carried) {
     size_t rank = d_.axes.size();
     V keys = sizes_.number(key().extent);
-    auto exists = [&](int dim) { // the keys, along a dimension of a tile
+    auto exists = [&](int dim) { // mask of existing keys along a dimension of a tile
       if (all) return V{-1};
       V left = op(ScalarOp::Sub, keys, first);
       return b_.scalar(ScalarOp::Lt, std::array{b_.expand_dims(b_.range(keys_), 1 - dim), left});
@@ -297,7 +298,7 @@ private:
     V most = b_.scalar(
         ScalarOp::Max,
         std::array{carried[0], b_.scalar(ScalarOp::Mul, std::array{b_.reduce(ReduceKind::Max, x, 1), factor})});
-    // While all scores are -inf, there is no largest one to count from.
+    // While all scores are -inf, there is no maximum to subtract.
     V none = b_.scalar(ScalarOp::Eq, std::array{most, f32(-HUGE_VAL)});
     V from = b_.scalar(ScalarOp::Neg,
                        std::array{b_.scalar(ScalarOp::Select, std::array{none, b_.broadcast(f32(0), {rows_}), most})});
@@ -333,7 +334,7 @@ private:
   // ---- the score's expression
   V full(V v) { return b_.kernel().type(v).is_tile() ? spread(v, rows_, keys_) : b_.broadcast(v, {rows_, keys_}); }
 
-  // `exist`: which queries [R, 1] and which keys [1, N] there are; -1: all.
+  // `exist`: masks of existing queries [R, 1] and keys [1, N]; -1: all.
   V value(const Score& score, V product, const std::array<V, 2>& exist) {
     std::vector<V> known(static_cast<size_t>(score.root) + 1, -1);
     std::vector<char> needed(known.size());

@@ -5,10 +5,10 @@
 
 namespace tessera {
 
-// Whether there is code for it; otherwise `why_not` says what is missing.
+// True if the kernel supports the call; otherwise sets `why_not`.
 [[nodiscard]] bool attention_by_blocks_takes(const Graph& graph, const AttentionCall& call, std::string* why_not);
-// Of a call that is taken: kernels as lower_for_gpu yields them, one for few queries first where that many are not
-// known. Buffers: what q, k, v and the score's loads read, each once, then what out writes.
+// Kernels of a supported call, as lower_for_gpu returns them; the first one is for few queries if their number is
+// unknown. Buffers: those that q, k, v and the score's loads read, each once, then the output.
 [[nodiscard]] std::vector<ScheduledKernel> attention_by_blocks(const Graph& graph, const AttentionCall& call,
                                                                const std::string& name);
 

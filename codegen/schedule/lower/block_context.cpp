@@ -47,8 +47,8 @@ std::vector<int> Part::full_shape() const {
   return shape;
 }
 
-// Of a tile without the row's dimensions: with them, of one position.
-V Part::kept(V v) {
+// Restores the row's dimensions, of extent 1, in a tile without them.
+V Part::keep_dims(V v) {
   if (!is_tile(v)) return v;
   for (size_t rank = full_shape().size(); b_.kernel().type(v).shape.size() < rank;)
     v = b_.expand_dims(v, fold_side()->dim);
@@ -65,8 +65,8 @@ V Part::inside(const std::vector<int>& shape) {
   return mask;
 }
 
-// Hints for what is as large as the nest. What is to last until the last round of several is let go by that one, and
-// nothing leaves before it.
+// Cache hints of inputs as large as the nest. Lines that stay in L2 until the last of several stages are evicted first
+// by that stage, and no stage before it evicts them first.
 tile::Caching Part::caching(const Access& a) const {
   if (!a.terms.empty() || d_.access_deps(a) != (uint64_t{1} << d_.axes.size()) - 1) return tile::Caching::Normal;
   const tile::Caching hint = schedule_.access.load_hint;

@@ -1,5 +1,5 @@
-// What all parts of the lowering to blocks share, private to the folder: the plan, the sides of the tile, and the values
-// that are known.
+// State shared by all parts of the lowering to blocks, private to the folder: the schedule, the sides of the tile, and
+// known values.
 #pragma once
 #include "codegen/schedule/choose_blocks.h"
 #include "codegen/schedule/lower/kernel_context.h"
@@ -11,24 +11,25 @@ namespace tessera::block {
 using V = tile::ValueId;
 using Values = std::vector<V>;
 
-// A dimension of the tile. `axis` is a position in the domain, -1 when nothing lies along it; of one lane: scalars.
+// A dimension of the tile. `axis` is an index into Domain::axes, -1 if no axis lies along it; then its extent is 1 and
+// values along it are scalars.
 struct Side {
   int axis = -1, lanes = 1;
-  int steps = 1, run = 1; // of several: the side is more dimensions, [steps, lanes / steps / run, run]
-  int dim = -1;           // of tiles; -1 for one lane
+  int steps = 1, run = 1; // if > 1, the side has more dimensions: [steps, lanes / steps / run, run]
+  int dim = -1;           // dimension of tiles; -1: one lane
   V base = -1;            // position of the first lane
-  V mask = -1;            // positions within the axis' extent, along this dimension; -1: all are
-  V blocks = -1;          // number of this program along it
+  V mask = -1;            // mask of positions within the axis' extent, along this dimension; -1: all
+  V blocks = -1;          // index of this program along the side
   [[nodiscard]] int dims() const { return dim < 0 ? 0 : 1 + (steps > 1) + (run > 1); }
-  [[nodiscard]] int width() const { return lanes / steps / run; } // accumulators
+  [[nodiscard]] int width() const { return lanes / steps / run; } // number of accumulators
 };
 
-// With what loads have read, besides.
+// Known values, and values of loads.
 class LoadMemo : public Memo {
 public:
   explicit LoadMemo(size_t n) : Memo(n), raw(n, -1), loaded(n, -1) {}
-  Values raw;    // by ScalarId: what a load that is known has read, before it is cast
-  Values loaded; // by ScalarId of a load: the tile that a walk has loaded ahead, -1 where there is none
+  Values raw;    // by ScalarId of a known load: the value before its cast
+  Values loaded; // by ScalarId of a load: the prefetched tile, -1: none
 };
 
 struct Context : KernelContext {
@@ -39,15 +40,15 @@ struct Context : KernelContext {
   const Schedule& schedule; // legal.schedule
   LoadMemo memo;
   std::array<Side, 2> sides; // rows, columns
-  int point;                 // axis that a program has one position of, -1 when there is none
+  int point;                 // axis with one index per program; -1: none
   int fold = -1;             // side along which rows are folded
-  // Of the moment.
+  // State during emission.
   V guard = -1;       // a condition on all loads and stores; -1: true
-  int reading = 0;    // round that loads are for
-  int last_round = 0; // that reads the row
+  int reading = 0;    // the stage whose loads are emitted
+  int last_round = 0; // the last stage that reads the row
 };
 
-// What a part of the lowering names of the context.
+// Base of the parts: short names for the context's members.
 class Part : protected KernelPart {
 protected:
   explicit Part(Context& c)
@@ -59,8 +60,8 @@ protected:
   V splat(V v, const std::vector<int>& shape) { return shape.empty() ? v : b_.broadcast(v, shape); }
   [[nodiscard]] std::vector<int> full_shape() const;
   V full(V v) { return b_.broadcast(v, full_shape()); }
-  V kept(V v);                             // of a tile without the row's dimensions: with them, of one position
-  V inside(const std::vector<int>& shape); // mask of the sides that it has
+  V keep_dims(V v);                        // restores the row's dimensions, of extent 1, in a tile without them
+  V inside(const std::vector<int>& shape); // mask of the tile's sides in this shape
   [[nodiscard]] tile::Caching caching(const Access& a) const;
 
   Context& c_;

@@ -9,9 +9,9 @@
 
 namespace tessera::block {
 
-// Along the row. Beyond it, where the values are identities, positions need no mask: such a one wins only when nothing
-// in the row is better than the identity. Then all elements are as good, and the one nearest to it is the first, or the
-// last, of them.
+// Along the row. Positions beyond the row hold the identity and need no mask: the identity wins only if no element of
+// the row is better. Then all elements are equal to it, and the position nearest to it is the first, or the last, of
+// the row.
 V Scalars::position() { return b_.cast(sizes_.number(axis(*fold_side()).var), d_.position_dtype()); }
 V Scalars::nearest_position(V i) {
   const V last = sizes_.op(ScalarOp::Sub, sizes_.number(axis(*fold_side()).extent), sizes_.constant(1));
@@ -24,41 +24,41 @@ V Scalars::inside_row(V v, V otherwise) {
   return pointwise(b_, ScalarOp::Select, std::array{fold_side()->mask, v, otherwise});
 }
 
-// A value as it is folded; positions beyond the row hold the identity.
+// The operand of a reduction; positions beyond the row hold the identity.
 V Scalars::filled(ScalarId from, DType dtype, ReduceKind kind) {
   V v = b_.cast(value(from), dtype);
   if (fold_side()->mask < 0) return v;
   double f = reduce_identity_f64(kind, dtype);
   int64_t i = reduce_identity_i64(kind, dtype);
-  // Loads beyond the row are 0: often the value is the identity there anyhow.
+  // Loads beyond the row are 0, which is often the identity.
   if (auto there = value_of_zeros(nest_, from, [&](ScalarId load) { return d_.row_varying(load); })) {
     if (node(from).dtype != dtype) there = eval_scalar(ScalarOp::Cast, dtype, node(from).dtype, std::array{*there});
     if (same_value(dtype, *there, {f, i})) return v;
   }
   return inside_row(v, is_float(dtype) ? b_.const_f(dtype, f) : b_.const_i(dtype, i));
 }
-// What reduction r folds, in the dtype it is folded in.
+// The operand of reduction r in its accumulator dtype.
 V Scalars::fold_value(ScalarId r) {
   ReduceKind kind = node(r).reduce;
   if (is_arg_fold(node(r))) kind = kind == ReduceKind::ArgMax ? ReduceKind::Max : ReduceKind::Min;
   return filled(node(r).args[0], fold_dtype(nest_, r), kind);
 }
 
-// The whole row stands in the tile.
+// The tile holds the whole row.
 V Scalars::reduce(ScalarId r) {
   TESSERA_CHECK(!schedule_.traversal.loop && !legal_.blocks_per_row, "a reduction is used before its round");
   const bool arg = is_arg_fold(node(r));
   const int dim = fold_side()->dim;
-  if (dim < 0) return arg ? sizes_.number(axis(*fold_side()).var) : fold_value(r); // a row of one point
+  if (dim < 0) return arg ? sizes_.number(axis(*fold_side()).var) : fold_value(r); // a row of one element
   V v = full(fold_value(r));
-  if (!arg) return kept(b_.reduce(node(r).reduce, v, dim));
+  if (!arg) return keep_dims(b_.reduce(node(r).reduce, v, dim));
   V i = b_.reduce_arg(node(r).reduce, v, full(position()), dim, node(r).select_last).second;
-  return kept(nearest_position(i));
+  return keep_dims(nearest_position(i));
 }
 
 // ---- loops
 
-// What a thread has of the tile, folded: tiles of the shape that accumulators have.
+// Folds the elements of each thread: tiles of the accumulators' shape.
 Values Accumulators::own(const std::function<Values(const Values&, int)>& fold, Values v) {
   const Side& s = *fold_side();
   if (s.run > 1) v = fold(v, s.dim + s.dims() - 1);
@@ -68,7 +68,7 @@ Values Accumulators::own(const std::function<Values(const Values&, int)>& fold, 
 V Accumulators::own(ReduceKind kind, V v) {
   return own([&](const Values& x, int dim) { return Values{b_.reduce(kind, x[0], dim)}; }, {v})[0];
 }
-// The reverse, to go with the tile's elements.
+// The reverse: broadcasts accumulators to the tile's shape.
 V Accumulators::beside_own(V v) {
   const Side& s = *fold_side();
   if (!is_tile(v)) return v;
@@ -77,14 +77,14 @@ V Accumulators::beside_own(V v) {
   return v;
 }
 
-// How many elements of the row each accumulator meets in this tile: pieces of `run`, whole ones, from lane * run on and
-// width * run apart, as many as begin before the row's end.
+// Number of elements of the row that each accumulator folds in this tile: segments of `run` elements from lane * run
+// on, width * run apart, as many as begin before the row's end.
 V Accumulators::elements_met() {
   const Side& s = *fold_side();
   V most = sizes_.constant(int64_t{s.steps} * s.run);
   if (s.mask < 0) return most;
   if (schedule_.access.alignment_peel > 1 ||
-      d_.env.divisor(d_.row_count()) % s.run != 0) // rows begin or end within a piece
+      d_.env.divisor(d_.row_count()) % s.run != 0) // rows begin or end within a segment
     return own(ReduceKind::Sum, b_.cast(s.mask, DType::I32));
   int rank = static_cast<int>(full_shape().size()) - s.dims() + 1, apart = s.width() * s.run;
   V lane = b_.range(s.width());
@@ -145,7 +145,7 @@ Values Accumulators::accumulate(const Fold& fold, const Values& acc) {
   return next;
 }
 
-// The reference moves first, then the sum is brought to it, then the tile's elements are added.
+// The reference is updated first, then the sum is scaled to it, then the tile's elements are added.
 Values Accumulators::accumulate_online(const Fold& fold, const FoldState::Part& p, const Values& acc,
                                        const Values& now) {
   Values next = now;
@@ -166,21 +166,21 @@ Values Accumulators::accumulate_online(const Fold& fold, const FoldState::Part& 
   return next;
 }
 
-// Of accumulators of a loop that has ended: one state.
+// Combines the accumulators after a loop into one state.
 Values Accumulators::merged(const Fold& fold, Values acc) {
   int dim = fold_side()->dim;
   if (dim >= 0) acc = fold.merge(acc, dim);
-  for (V& v : acc) v = kept(v);
+  for (V& v : acc) v = keep_dims(v);
   return acc;
 }
 
-// The reductions of a state; what online sums are about is known by now.
+// The reductions of a state; references of online sums are known.
 void Accumulators::finish(const Fold& fold, const Values& acc) {
   for (const FoldState::Part& p : fold.state().parts) {
     bool online = fold.online(p).kind != OnlineSum::Kind::None;
     V v = fold.result(p, acc, online ? scalars_.value(fold.online(p).about) : -1);
     if (is_arg_fold(node(p.reduce))) v = scalars_.nearest_position(v);
-    if (online && c_.row_may_be_empty) // then what it is about may be no number
+    if (online && c_.row_may_be_empty) // then its reference may be NaN
       v = pointwise(
           b_, ScalarOp::Select,
           std::array{sizes_.condition(sym_lt(0, d_.row_count())), v, fold_identities(b_, nest_, p.reduce)[0]});

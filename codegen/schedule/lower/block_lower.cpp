@@ -1,4 +1,4 @@
-// A block's program: where its tile stands, masks at the ends, loops over long rows, stores.
+// The program of a block: coordinates of its tile, masks, loops over long rows, stores.
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/lower/block_lowering.h"
 #include <algorithm>
@@ -18,7 +18,7 @@ ScheduledKernel BlockLowering::run() {
 
 void BlockLowering::parameters() {
   c_.add_buffers();
-  // Each point has its own element; of places that data say nobody knows.
+  // `once`: each point has a separate element; unknown for data-dependent offsets.
   const bool loops = schedule_.traversal.loop || schedule_.traversal.rows_in_flight > 1 || schedule_.tile.taps > 0;
   for (size_t i = 0; loops && i < d_.buffers.size(); ++i) {
     auto here = [&](const Access& a) { return a.buffer == static_cast<int>(i); };
@@ -26,10 +26,10 @@ void BlockLowering::parameters() {
       out_.kernel.params[i].once =
           w->terms.empty() && std::find_if(std::next(w), d_.stores.end(), here) == d_.stores.end();
   }
-  if (legal_.blocks_per_row) team_.add_parameters();
+  if (legal_.blocks_per_row) cooperation_.add_parameters();
 }
 
-// Takes the program's number apart, the columns' block fastest, or the rows', and places the tile.
+// Decomposes the program index, column blocks or row blocks fastest, and places the tile.
 void BlockLowering::program() {
   V number = b_.program_id(0);
   SymExpr point = c_.point >= 0 ? d_.axes[static_cast<size_t>(c_.point)].extent : SymExpr(1);
@@ -48,7 +48,7 @@ void BlockLowering::program() {
     else
       parts.emplace_back(&s, blocks);
   }
-  if (legal_.blocks_per_row) number = team_.take_member(number, d_.env.simplify(out_.grid));
+  if (legal_.blocks_per_row) number = cooperation_.take_rank(number, d_.env.simplify(out_.grid));
   bool points = !d_.env.simplify(point).is_const(1);
   for (size_t i = 0; i < parts.size(); ++i) {
     auto [side, blocks] = parts[i];
@@ -75,7 +75,7 @@ void BlockLowering::program() {
                          masks || placement_.stands_alone(s));
       else if (!schedule_.traversal.loop)
         placement_.place(s,
-                         legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, team_.member(), sizes_.constant(s.lanes))
+                         legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, cooperation_.rank(), sizes_.constant(s.lanes))
                                                : sizes_.constant(0),
                          masks);
     }
@@ -102,7 +102,7 @@ void BlockLowering::program() {
   b_.if_else(whole, branch(false), branch(true));
 }
 
-// The program's tiles of rows one after the other. What they have in common is computed before the first.
+// Loops over the program's tiles of rows. Common values are computed before the loop.
 void BlockLowering::in_turns() {
   Side &rows = sides_[0], &columns = sides_[1];
   placement_.place(columns, sizes_.constant(0), true);
@@ -125,10 +125,10 @@ void BlockLowering::in_turns() {
       schedule_.traversal.rows_in_flight);
 }
 
-// All values before the first store: an output may lie on top of an input that is read at the same place.
+// All values before the first store: an output may alias an input that is read at the same index.
 void BlockLowering::body(bool whole) {
   if (unrolled_.window()) return window_.body();
-  if (schedule_.access.staged) staged_.stage(whole, [&] { scalars_.load_beside(); });
+  if (schedule_.access.staged) staged_.stage(whole, [&] { scalars_.load_overlapped(); });
   if (d_.reduces && !schedule_.traversal.loop) scalars_.load_ahead();
   if (schedule_.traversal.loop || legal_.blocks_per_row) return rounds();
   scalars_.store_all();
@@ -136,7 +136,7 @@ void BlockLowering::body(bool whole) {
 
 void BlockLowering::rounds() {
   Side& s = *fold_side();
-  // The parts of offsets that the loops do not move, found again by the builder when it meets them inside.
+  // Loop-invariant parts of offsets; the builder reuses them inside the loops.
   for (ScalarId id = 0; schedule_.traversal.loop && id < nest_.dag.size(); ++id)
     if (d_.live[static_cast<size_t>(id)] && node(id).op == ScalarOp::Load && d_.row_varying(id))
       sizes_.number(d_.loads[static_cast<size_t>(id)].offset.substitute({{axis(s).var.symbol_id(), 0}}));
@@ -156,13 +156,13 @@ void BlockLowering::rounds() {
     Values state = accumulators_.merged(fold, walk_.walk(k, fold));
     c_.round = -1;
     if (legal_.blocks_per_row) {
-      team_.settle(k, fold, state);
+      cooperation_.combine(k, fold, state);
     } else {
       c_.known = static_cast<int>(k) + 1;
       accumulators_.finish(fold, state);
     }
   }
-  legal_.blocks_per_row ? team_.finish() : scalars_.store_rows();
+  legal_.blocks_per_row ? cooperation_.finish() : scalars_.store_rows();
 }
 
 void BlockLowering::finish_sizes() {
@@ -172,22 +172,22 @@ void BlockLowering::finish_sizes() {
     if (s.axis >= 0) work *= fold_side() == &s ? axis(s).extent : sym_min(axis(s).extent, s.lanes);
   out_.work_per_program = d_.env.simplify(work);
   out_.scratch_bytes = 0;
-  // Index arithmetic in 32 bits follows from it (layout/bounds.h).
+  // Allows index arithmetic in 32 bits (layout/bounds.h).
   if (int64_t most = d_.env.range(out_.grid).hi; most <= std::numeric_limits<int32_t>::max())
     out_.kernel.config["programs"] = std::max<int64_t>(1, most);
-  // What is known to divide a size is a power of two or of use by its power of two only.
+  // Only the power of two in a known divisor of a size is useful.
   for (size_t i = 0; i < out_.sizes.size(); ++i) {
     TESSERA_CHECK(d_.axes_in(out_.sizes[i]) == 0, "a size parameter with an axis: " + out_.sizes[i].str());
     int64_t divisor = d_.env.divisor(out_.sizes[i]);
-    out_.kernel.params[d_.buffers.size() + team_.parameters() + i].multiple_of =
+    out_.kernel.params[d_.buffers.size() + cooperation_.parameters() + i].multiple_of =
         std::max<int64_t>(1, divisor & -divisor);
   }
 }
 
-// Which inputs an output may take the memory of. All programs run at once, and so do the threads of one: an element may
-// be overwritten when the thread that writes it is the only one that reads it, and has done so. Load and store of one
-// offset have one layout, and each element one thread, where the offset moves with every dimension of the tile and the
-// tile has no fewer elements than the block threads. With loops only the last round may write.
+// Inputs whose memory an output may reuse. All programs, and all threads of a program, run at once: an element may be
+// overwritten by the only thread that reads it, after the read. Load and store of one offset have one layout, and one
+// thread per element, if the offset depends on every dimension of the tile and the tile has at least as many elements
+// as the block has threads. With loops only the last stage may write.
 void BlockLowering::overwritable() {
   out_.may_overwrite.resize(d_.buffers.size());
   int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes;
@@ -202,7 +202,7 @@ void BlockLowering::overwritable() {
     if (!moves || !last) continue;
     for (int b : read_only_where(graph_, nest_, d_, w)) {
       out_.may_overwrite[static_cast<size_t>(w.buffer)].push_back(b);
-      // With tiles loaded ahead, or branches for whole ones, the order of offsets alone does not show it.
+      // With prefetched tiles, or unmasked branches, the order of offsets is not sufficient.
       if (schedule_.traversal.num_stages > 1 || schedule_.residency.async_copy || schedule_.access.alignment_peel > 1 ||
           schedule_.traversal.rows_in_flight > 1)
         out_.kernel.params[static_cast<size_t>(b)].in_place = true;
@@ -223,29 +223,29 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   auto power = [](int64_t n) { return n >= 1 && (n & (n - 1)) == 0; };
   if (!power(s.tile.rows) || !power(s.tile.columns) || !power(s.tile.warps) || !power(s.traversal.fold_steps) ||
       !power(s.tile.contiguous) || s.tile.warps > 32)
-    return unfit("tiles, warps and their parts are powers of two");
+    return unfit("tile, warps and their parts must be powers of two");
   Domain d = domain;
   for (const SizeCondition& c : legal.conditions) assume(d.env, c);
   std::optional<WindowAxes> window;
   if (s.tile.taps > 0) {
     if (!d.reduces || s.traversal.loop || legal.blocks_per_row || s.traversal.rows_in_flight > 1 || s.access.staged ||
         s.access.alignment_peel > 1 || s.traversal.fold_steps > 1 || s.tile.contiguous > 1)
-      return unfit("a window has no loop, team or turns");
+      return unfit("a window has no loop over the row, no cooperative blocks and no rows in flight");
     TESSERA_ASSIGN(window, spread_window(nest, d, s));
   }
   if (s.placement.split_axis >= 0) {
     if (d.env.divisor(d.axes[static_cast<size_t>(s.placement.split_axis)].extent) % s.tile.columns != 0)
-      return unfit("the axis that is split is no multiple of the vector");
+      return unfit("the split axis is not a multiple of the vector");
     split_axis(nest, d, static_cast<size_t>(s.placement.split_axis), s.tile.columns);
   }
   size_t members = legal.groups.points.size() + legal.groups.rows.size() + legal.groups.columns.size();
   if (members != d.axes.size()) return unfit("each axis belongs to one group");
   BlockSpace space = group_axes(nest, std::move(d), legal.groups);
   if ((s.tile.rows > 1 && space.row < 0) || (s.tile.columns > 1 && space.column < 0))
-    return unfit("a dimension without an axis");
+    return unfit("a dimension of the tile has no axis");
   if (window) {
     if (space.point < 0 || space.domain.axes[static_cast<size_t>(space.point)].role != AxisRole::Row)
-      return unfit("the row axes of a window are points");
+      return unfit("the row axes of a window must not lie along the tile");
     window->fold = space.domain.axes[static_cast<size_t>(space.point)].var;
   }
   bool rows_folded = space.row >= 0 && space.domain.axes[static_cast<size_t>(space.row)].role == AxisRole::Row;
@@ -253,21 +253,21 @@ Result<ScheduledKernel> lower_block(const Graph& graph, const LoopNest& nest, co
   const bool flat = !space.domain.reduces;
   if (each > 1 && ((flat ? s.traversal.fold_steps > 1 : !s.traversal.loop && !legal.blocks_per_row) ||
                    (rows_folded ? s.tile.rows : s.tile.columns) <= each))
-    return unfit("steps and runs are of wider tiles, and of loops where there are reductions");
+    return unfit("fold steps and contiguous segments need a wider tile, and a loop if there are reductions");
   if (s.access.staged && (!flat || s.tile.rows < 2 || s.tile.columns < 2 || legal.groups.rows.size() != 1 ||
                           legal.groups.columns.size() != 1))
-    return unfit("operands are staged for tiles of two axes, without reductions");
+    return unfit("staged operands need a tile of two axes without reductions");
   if (s.access.alignment_peel > 1 &&
       (!power(s.access.alignment_peel) || rows_folded || s.tile.columns < 2 || legal.groups.columns.size() != 1 ||
        (!s.access.staged && (s.tile.rows > 1 || flat)) ||
        !shifted_start(graph, nest, space.domain, static_cast<size_t>(space.column), peel_access(s),
                       s.access.alignment_peel)))
-    return unfit("rows are shifted one at a time, along one axis, that is contiguous somewhere");
+    return unfit("an alignment peel needs tiles of one row along one axis that is contiguous in some operand");
   if (s.traversal.rows_in_flight > 1 && (s.traversal.loop || legal.blocks_per_row || s.access.alignment_peel > 1 ||
                                          rows_folded || !space.domain.reduces || space.row < 0))
-    return unfit("rows are taken in turn where they stand in the tile, whole, and begin at an access");
+    return unfit("rows in flight need whole, aligned rows in the tile");
   if ((s.traversal.num_stages > 1 || s.residency.cached_tiles > 0) && !s.traversal.loop)
-    return unfit("tiles are loaded ahead, and kept, in loops");
+    return unfit("prefetched and cached tiles need a loop over the row");
   OnlineSums online;
   if (s.traversal.online) online = find_online(nest, space.domain);
   block::Context context(graph, nest, space, legal, name, std::move(online), window.has_value());

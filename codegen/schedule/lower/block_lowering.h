@@ -1,7 +1,7 @@
 // Lowering of one nest to blocks of threads, private to the folder.
 //
-// The idea. BlockSpace has at most three axes: a scalar point, and one along either dimension of the tile. Everything
-// is emitted for the tile at once, and each value has the shape that its dependences ask for:
+// BlockSpace has at most three axes: a scalar point, and one along either dimension of the tile. Code is emitted for
+// the whole tile, and each value has the shape of the axes on which it depends:
 //
 //   depends on        shape       example, layer norm of [rows, cols]
 //   nothing           scalar      epsilon, sizes
@@ -9,21 +9,21 @@
 //   columns           [1, C]      gamma, beta, the mask of the last columns
 //   both              [R, C]      x, x - mean, the offsets of loads
 //
-// Where a dimension has one position the tile has one dimension, and values along the other one are scalars. Operations
-// bring operands to a common shape (shapes.h), so that what is known once a row is computed once a row.
+// If a dimension has extent 1, the tile has one dimension, and values along the other are scalars. Operations broadcast
+// operands to a common shape (shapes.h), so a value per row is computed once per row.
 //
-// Values are memoized. Without a loop a value that a later reduction needs again is simply there, in registers: one
-// read of memory. With a loop over the row (rows longer than a tile) each round of reductions (stages.h, online.h) is a
-// loop that reads memory again, through the L2; before a loop opens, what does not move with it is computed.
+// Values are memoised. Without a loop, a value that a later reduction needs again is still in registers: one read of
+// memory. With a loop over the row (rows longer than a tile), each stage of reductions (stages.h, online.h) is a loop
+// that reads memory again, through the L2; values that do not depend on the loop are computed before it.
 //
-// The parts. All share a Context (block_context.h): the nest, its plan, the kernel, the sides of the tile, the values
-// that are known. Each names the parts that it uses, those before it:
+// The parts share a Context (block_context.h): nest, schedule, kernel, sides of the tile, known values. Each part uses
+// parts listed before it:
 //
-//   Shift, Placement          where the tile stands, and what is masked there
-//   StagedOperands, Unrolled  operands by way of shared memory; results and taps that a thread writes out
+//   Shift, Placement          coordinates of the tile, and masks
+//   StagedOperands, Unrolled  operands through shared memory; unrolled results and taps of a thread
 //   Scalars                   values of the nest, loads and stores
-//   Accumulators, Team        reductions of loops, and of programs that share a row
-//   RoundTile, SharedRow, Walk, Window   the tiles of a row one after the other
+//   Accumulators, Cooperation reductions of loops, and of cooperative blocks
+//   RoundTile, SharedRow, Walk, Window   loops over the tiles of a row
 #pragma once
 #include "codegen/schedule/lower/block_walk.h"
 
@@ -51,10 +51,10 @@ private:
   Unrolled unrolled_;
   Scalars scalars_{c_, shift_, unrolled_, staged_};
   Accumulators accumulators_{c_, scalars_};
-  Team team_{c_, scalars_, accumulators_};
+  Cooperation cooperation_{c_, scalars_, accumulators_};
   RoundTile tile_{c_, shift_, placement_, scalars_, accumulators_};
-  SharedRow share_{c_, shift_, placement_, scalars_, accumulators_, team_, tile_};
-  Walk walk_{c_, shift_, placement_, accumulators_, team_, tile_, share_};
+  SharedRow share_{c_, shift_, placement_, scalars_, accumulators_, cooperation_, tile_};
+  Walk walk_{c_, shift_, placement_, accumulators_, cooperation_, tile_, share_};
   Window window_{c_, unrolled_, scalars_};
 };
 

@@ -3,7 +3,7 @@
 
 namespace tessera::block {
 
-// Whether all of the block's elements exist, of sides that have several blocks; of staged operands a column more.
+// i1: all elements of the block exist, along sides with several blocks; for staged operands one more column.
 V Placement::whole_block() {
   V whole = -1;
   for (const Side& s : sides_) {
@@ -19,7 +19,7 @@ V Placement::whole_block() {
   return whole;
 }
 
-// A side of one tile is masked in all branches.
+// A side with one tile is masked in all branches.
 bool Placement::stands_alone(const Side& s) const {
   return d_.env.simplify(ceildiv(axis(s).extent, s.lanes)).is_const(1);
 }
@@ -28,13 +28,13 @@ bool Placement::always_whole(const Side& s) const {
   SymExpr extent = d_.env.simplify(axis(s).extent);
   const bool folded = fold_ >= 0 && &s == &sides_[static_cast<size_t>(fold_)];
   if (folded && schedule_.traversal.num_stages > 1 && d_.env.range(extent).lo < 1)
-    return false; // the last tile is there anyhow
+    return false; // the last tile always exists
   if (shift_.is_shifted(s)) return false;
   bool walked = schedule_.traversal.loop || legal_.blocks_per_row || !folded;
   return walked ? d_.env.divisor(extent) % s.lanes == 0 : extent.is_const(s.lanes);
 }
 
-// The tile's side from `base` on.
+// Places a side of the tile at `base`.
 void Placement::place(Side& s, V base, bool masks) {
   const Axis& a = axis(s);
   s.mask = -1;

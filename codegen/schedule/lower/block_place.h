@@ -1,4 +1,4 @@
-// Where the tile's sides stand, and what is masked there, private to the folder.
+// Coordinates of the tile's sides, and their masks, private to the folder.
 #pragma once
 #include "codegen/schedule/lower/block_shift.h"
 

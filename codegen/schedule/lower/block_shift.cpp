@@ -1,12 +1,13 @@
-// Rows that begin at any alignment: f16 rows of 999 elements, of which one in eight begins where an access of 16 bytes
-// may. With `vector` elements in such an access, a row's tiles begin at the multiple of it at or below the row's start:
+// Misaligned rows: for example f16 rows of 999 elements, of which one in eight is aligned to 16 bytes. With `vector`
+// elements in an access of 16 bytes, a row's tiles begin at the multiple of `vector` at or below the row's start
+// (alignment peel):
 //
 //   element    ... 7 | 8 ....... 15 | 16 ...       a row that starts at 11: aligned = 8, by = 3
 //   place              0 1 2 3 ... 7   8 ...       along the tile
 //   position           - - - 0 ... 4   5 ...       of the row: place - by; masked below 0 and from the row's end on
 //
-// Accesses whose rows start alike modulo `vector`, inputs and outputs of one shape, are whole vectors then, but for the
-// first and the last one of a row, which layouts split (layout/assign.h). All others see place - by.
+// Accesses whose rows start equally modulo `vector` (inputs and outputs of one shape) are then aligned vectors, except
+// for the first and last one of a row, which layouts split (layout/assign.h). All others use place - by.
 #include "codegen/schedule/lower/block_shift.h"
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/lower/shapes.h"
@@ -15,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// Where the row starts in an access that is contiguous along it.
+// Start of the row in an access that is contiguous along it.
 std::optional<SymExpr> start_along(const Domain& d, const Access& a, size_t axis) {
   auto linear = a.offset.linear_in(d.axes[axis].var);
   if (!linear || !linear->first.is_const(1)) return std::nullopt;
@@ -39,7 +40,7 @@ std::optional<SymExpr> shifted_start(const Graph& graph, const LoopNest& nest, c
   std::vector<Class> classes;
   auto add = [&](const Access& a, uint64_t deps) {
     auto start = start_along(d, a, axis);
-    // What all rows share is small.
+    // Operands that all rows share are small.
     if (!start || !a.terms.empty() || (deps & ~d.row_mask) == 0) return;
     int64_t bytes = info(graph.type(d.buffers[static_cast<size_t>(a.buffer)]).dtype).bits / 8;
     for (Class& c : classes)
@@ -49,7 +50,7 @@ std::optional<SymExpr> shifted_start(const Graph& graph, const LoopNest& nest, c
       }
     classes.push_back({*start, bytes});
   };
-  for (const Access& a : d.stores) add(a, d.axes_in(a.offset)); // win ties
+  for (const Access& a : d.stores) add(a, d.axes_in(a.offset)); // stores win ties
   for (size_t i = 0; i < d.live.size(); ++i)
     if (d.live[i] && nest.dag[static_cast<ScalarId>(i)].op == ScalarOp::Load)
       add(d.loads[i], d.access_deps(d.loads[i]));
@@ -61,18 +62,18 @@ std::optional<SymExpr> shifted_start(const Graph& graph, const LoopNest& nest, c
 }
 
 int row_shift(const BlockFacts& f, bool several_tiles) {
-  const int64_t vector = kAccessBytes / f.usual;
+  const int64_t vector = kAccessBytes / f.average_bytes;
   int axis = -1, axes = 0;
   for (size_t i = 0; i < f.d.axes.size(); ++i)
     if (f.is_row(i)) axis = static_cast<int>(i), ++axes;
   if (axes != 1 || axis != f.contiguous_axis || vector < 2) return 1;
   if (!shifted_start(f.graph, f.nest, f.d, static_cast<size_t>(axis), vector, vector)) return 1;
-  return static_cast<int>(several_tiles ? f.device.line_bytes / f.usual : vector);
+  return static_cast<int>(several_tiles ? f.device.line_bytes / f.average_bytes : vector);
 }
 
 namespace block {
 
-// The program's row is known.
+// Called when the program's row is known.
 void Shift::shift_row() {
   const Axis& a = axis(*fold_side());
   shift_ = {*shifted_start(graph_, nest_, d_, static_cast<size_t>(fold_side()->axis), peel_access(schedule_),
@@ -85,7 +86,7 @@ void Shift::shift_row() {
   sizes_.shift(a.var, shift_.place, shift_.by);
 }
 
-// Each row of the tile, of which the column's tiles all begin alike.
+// For each row of the tile; the tiles of its columns begin equally.
 void Shift::shift_tile_rows() {
   const Axis& a = axis(sides_[1]);
   const SymExpr start = *shifted_start(graph_, nest_, d_, static_cast<size_t>(sides_[1].axis),
@@ -95,7 +96,7 @@ void Shift::shift_tile_rows() {
   sizes_.shift(a.var, shift_.place, shift_.by);
 }
 
-// Of an access that is aligned where the tiles are: what its row starts behind `start`.
+// For an access that is aligned with the tiles: the offset of its row from `start`.
 std::optional<SymExpr> Shift::in_step(const Access& a) const {
   if (schedule_.access.alignment_peel == 1) return std::nullopt;
   auto start = start_along(d_, a, static_cast<size_t>(sides_[1].axis));
@@ -110,10 +111,10 @@ std::optional<SymExpr> Shift::aligned_offset(const Access& a) const {
   return shift_.aligned + shift_.place + *start;
 }
 
-// Neighbours that begin at any alignment are loaded in whole accesses where it is known how far the memory reaches. A
-// size that is not known is passed for it only where rows are shifted: there threads have neighbours. Rows that stand
-// in one tile are better off without: under their masks windows take registers, and the branch for their ends keeps one
-// operand waiting for the other (docs/schedules.md).
+// Unaligned contiguous elements are loaded by aligned accesses if the end of the memory is known (windows,
+// layout/assign.h). An unknown size is passed for this only if rows are misaligned: there threads have contiguous
+// elements. Rows that fit one tile are faster without: under their masks windows take registers, and the branch at
+// their ends serialises the operands' loads (docs/schedules.md).
 void Shift::tell_end(const Access& a) {
   const auto buffer = static_cast<size_t>(a.buffer);
   tile::Param& p = out_.kernel.params[buffer];
@@ -140,7 +141,7 @@ void Shift::mask(Side& s) {
                            pointwise(b_, ScalarOp::Lt, std::array{place, sizes_.number(axis(s).extent + shift_.by)})});
 }
 
-// Whether all of the tile at `at` lies within the row: the same for all threads.
+// i1: all of the tile at `at` lies within the row; equal for all threads.
 V Shift::whole_tile(V at) {
   const Side& s = *fold_side();
   V end = sizes_.op(ScalarOp::Add, at, sizes_.constant(s.lanes));
@@ -149,7 +150,7 @@ V Shift::whole_tile(V at) {
                               b_.scalar(ScalarOp::Le, std::array{end, sizes_.number(axis(s).extent + shift_.by)})});
 }
 
-// How many tiles hold the row.
+// Number of tiles that cover the row.
 V Shift::tiles() {
   const Side& s = *fold_side();
   V end = sizes_.op(ScalarOp::Add, sizes_.number(axis(s).extent + shift_.by), sizes_.constant(s.lanes - 1));

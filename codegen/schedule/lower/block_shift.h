@@ -1,4 +1,4 @@
-// Rows that begin at any alignment, private to the folder: tiles from aligned places on.
+// Misaligned rows, private to the folder: tiles begin at aligned offsets (alignment peel).
 #pragma once
 #include "codegen/schedule/lower/block_context.h"
 
@@ -10,13 +10,13 @@ public:
   void shift_row();
   void shift_tile_rows();
   [[nodiscard]] bool is_shifted(const Side& s) const { return schedule_.access.alignment_peel > 1 && &s == &sides_[1]; }
-  // Of an access that is aligned where the tiles are: its offset in them.
+  // Offset in the tiles of an access that is aligned with them.
   [[nodiscard]] std::optional<SymExpr> aligned_offset(const Access& a) const;
   void tell_end(const Access& a);
   void mask(Side& side);
   V whole_tile(V at);
   V tiles();
-  [[nodiscard]] SymExpr positions_of_row() const; // that tiles are to cover
+  [[nodiscard]] SymExpr positions_of_row() const; // number of positions that tiles cover
   [[nodiscard]] const SymExpr& by() const { return shift_.by; }
   [[nodiscard]] const SymExpr& place() const { return shift_.place; }
 

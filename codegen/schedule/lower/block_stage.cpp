@@ -1,24 +1,25 @@
-// Transposes with odd sides: operands that are contiguous along the tile's rows go through shared memory as they lie in
-// memory, and are taken apart there. f16, a tile of 64 rows, matrices z[c, r] with 4099 rows r:
+// Transposes with odd extents: operands that are contiguous along the tile's rows are staged through shared memory in
+// their memory order. Example: f16, a tile of 64 rows, matrices z[c, r] with 4099 rows r:
 //
-//   column c of the tile begins at       m = z's offset there, any number
-//   whole accesses that hold its run     m - m mod 8, ... : nine of them, for 64 elements wherever they begin
-//   its place in shared memory           s = S0 + c * P,  P = 4099 modulo 8 and at least 72, S0 = m modulo 8 of
-//                                        column 0
+//   column c of the tile begins at           m = z's offset there, any number
+//   aligned accesses that contain it         m - m mod 8, ... : nine of them, for 64 elements at any alignment
+//   its offset in shared memory              s = S0 + c * P,  P = 4099 modulo 8 and at least 72, S0 = m modulo 8 of
+//                                            column 0
 //
-// As s and m are equal modulo 8, whole accesses of memory are whole accesses of shared memory. P is odd where the pitch
-// is: then eight threads that hold eight columns each meet different banks. Where it is even, eight columns are
-// followed by a gap of one access, which does the same. A tile that spans all rows of a z without gaps is one run: P is
-// the pitch.
+// As s and m are equal modulo 8, aligned accesses of memory are aligned accesses of shared memory. P is odd if the
+// pitch is odd: then eight threads with eight columns each use different banks. If the pitch is even, every eight
+// columns are followed by padding of one access, with the same effect. If the tile spans all rows of a z without gaps,
+// its columns are contiguous and P is the pitch.
 //
-// Where rows of x[r, c] begin at any alignment, too, each row of the tile begins at the whole access at or before its
-// first column (shift; block_shift.cpp), so rows are not aligned with each other:
+// If rows of x[r, c] are misaligned, too, each row of the tile begins at the aligned access at or before its first
+// column (alignment peel, block_shift.cpp), so rows are not aligned with each other:
 //
-//   places of the tile     0 1 2 3 4 5 6 7 | 8 ...        column = place - by(r), by = where the row starts, modulo 8
+//   places of the tile     0 1 2 3 4 5 6 7 | 8 ...        column = place - by(r), by = start of the row modulo 8
 //   row r                  - - - 0 1 2 3 4 | 5 ...        by 3
 //   row r + 1              - - - - - - 0 1 | 2 ...        by 6
 //
-// All accesses of x are whole ones then, but for the ends of rows. Of z a tile needs the `halo` of 7 columns before it.
+// Then all accesses of x are aligned, except at the ends of rows. Of z the tile needs the `halo` of 7 more columns
+// before it.
 #include "codegen/schedule/lower/block_stage.h"
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/lower/shapes.h"
@@ -82,13 +83,13 @@ void StagedOperands::reserve() {
   }
 }
 
-// From one column's place to the next one's.
+// Distance of two columns in shared memory.
 V StagedOperands::step(const Operand& s) {
   if (s.one_run) return sizes_.number(s.pitch);
   V rest = sizes_.op(ScalarOp::Mod, sizes_.number(s.pitch), sizes_.constant(s.vector));
   return sizes_.op(ScalarOp::Add, sizes_.constant(s.accesses * s.vector), rest);
 }
-// Where columns begin in shared memory.
+// Offsets of columns in shared memory.
 V StagedOperands::place(const Operand& s, V column) {
   V begin = sizes_.op(ScalarOp::Mul, column, step(s));
   if (!s.gaps) return begin;
@@ -96,8 +97,8 @@ V StagedOperands::place(const Operand& s, V column) {
   return sizes_.op(ScalarOp::Add, begin, sizes_.op(ScalarOp::Mul, before, vector));
 }
 
-// All loads before the first store to shared memory, and with them those that the tile's other values begin with.
-void StagedOperands::stage(bool whole, const std::function<void()>& beside) {
+// All loads precede the first store to shared memory, and so do the loads of the tile's other values.
+void StagedOperands::stage(bool whole, const std::function<void()>& overlapped) {
   struct Piece {
     V memory, place, tile, mask;
   };
@@ -115,7 +116,7 @@ void StagedOperands::stage(bool whole, const std::function<void()>& beside) {
         a.offset.substitute({{axis(rows).var.symbol_id(), row}, {axis(columns).var.symbol_id(), column}}));
     const V pitch = sizes_.number(s.pitch), vector = sizes_.constant(s.vector);
     const V halo = sizes_.constant(s.halo);
-    // Positions are counted from whole accesses so far before the halo that none is negative.
+    // Positions are counted from aligned accesses far enough before the halo that none is negative.
     const int64_t back = above(s.halo, s.vector);
     const V before = op(ScalarOp::Mul, sizes_.constant(back), pitch);
     const V origin = op(ScalarOp::Add, corner, op(ScalarOp::Mul, sizes_.constant(back - s.halo), pitch));
@@ -126,7 +127,7 @@ void StagedOperands::stage(bool whole, const std::function<void()>& beside) {
     for (int64_t from = 0, n = 0; from < all; from += n) {
       const int64_t left = all - from;
       n = std::max(power_below(left), threads);
-      if (n < left && left - n < n / 8) n *= 2; // few are left: not worth a tile of their own
+      if (n < left && left - n < n / 8) n *= 2; // few are left: a separate tile would not pay
       const V number = op(ScalarOp::Add, b_.expand_dims(b_.range(static_cast<int>(n)), 1), sizes_.constant(from));
       const V at = s.one_run ? sizes_.constant(0) : op(ScalarOp::Div, number, sizes_.constant(s.accesses));
       const V within =
@@ -163,7 +164,7 @@ void StagedOperands::stage(bool whole, const std::function<void()>& beside) {
       pieces.push_back({s.memory, splat(target, shape), tile, splat(mask, shape)});
     }
   }
-  beside();
+  overlapped();
   for (const Piece& p : pieces) b_.store(p.memory, p.place, p.tile, p.mask);
 }
 
@@ -172,7 +173,7 @@ const StagedOperands::Operand* StagedOperands::find(ScalarId id) const {
   return it == staged_.end() ? nullptr : &*it;
 }
 
-// The tile of a staged operand, from shared memory.
+// Loads the tile of a staged operand from shared memory.
 V StagedOperands::value(const Operand& s) {
   auto op = [&](ScalarOp o, V x, V y) { return sizes_.op(o, x, y); };
   V column = b_.expand_dims(b_.range(sides_[1].lanes), 0), row = b_.expand_dims(b_.range(sides_[0].lanes), 1);

@@ -1,4 +1,4 @@
-// Transposed operands through shared memory, as they lie in memory; private to the folder.
+// Transposed operands staged through shared memory in their memory order; private to the folder.
 #pragma once
 #include "codegen/schedule/lower/block_shift.h"
 #include <functional>
@@ -9,19 +9,19 @@ class StagedOperands final : Part {
 public:
   StagedOperands(Context& context, Shift& shift) : Part(context), shift_(shift) {}
   struct Operand {
-    ScalarId id = -1;     // of the load
-    SymExpr pitch;        // from one column to the next, elements
-    int64_t vector = 1;   // elements of a whole access
-    int64_t halo = 0;     // columns before the tile's
-    int64_t columns = 1;  // of them and the tile's
-    int64_t accesses = 1; // whole ones, of a column; of all of it where that is one run
-    bool one_run = false; // columns lie in memory without gaps, and the tile has all their rows
-    bool gaps = false;    // in shared memory, against conflicts
+    ScalarId id = -1;     // the load
+    SymExpr pitch;        // elements from one column to the next
+    int64_t vector = 1;   // elements of a vector access
+    int64_t halo = 0;     // extra columns before the tile's
+    int64_t columns = 1;  // number of columns, halo included
+    int64_t accesses = 1; // vector accesses of a column, or of all columns if `one_run`
+    bool one_run = false; // columns are contiguous in memory, and the tile has all their rows
+    bool gaps = false;    // padding in shared memory against bank conflicts
     V memory = -1, first = -1;
   };
   void reserve();
-  // `beside` is emitted between the loads from memory and the stores to shared memory.
-  void stage(bool whole, const std::function<void()>& beside);
+  // `overlapped` is emitted between the loads from memory and the stores to shared memory.
+  void stage(bool whole, const std::function<void()>& overlapped);
   [[nodiscard]] const Operand* find(ScalarId id) const;
   V value(const Operand& s);
 

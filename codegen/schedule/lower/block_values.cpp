@@ -1,4 +1,4 @@
-// The scalar DAG as operations on tiles of the shape that each value's dependences ask for.
+// The scalar DAG as tile operations, each value in the shape of the axes on which it depends.
 #include "codegen/schedule/lower/block_values.h"
 #include "codegen/schedule/lower/shapes.h"
 #include <algorithm>
@@ -9,8 +9,8 @@ namespace tessera::block {
 Scalars::Scalars(Context& context, Shift& shift, Unrolled& unrolled, StagedOperands& staged)
     : Part(context), NestValues(context, memo_), shift_(shift), unrolled_(unrolled), staged_(staged) {}
 
-// Where the row stands in the tile, loads for what comes after a reduction are issued before it, as far as their
-// registers are few: memory is not idle while the block folds.
+// If the tile holds the row, loads for values after a reduction are issued before it, as long as they take few
+// registers, so that memory is not idle during the reduction.
 void Scalars::load_ahead() {
   constexpr int64_t kAheadBytes = 64; // of a thread
   int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes / (int64_t{32} * schedule_.tile.warps);
@@ -69,14 +69,14 @@ void Scalars::store(size_t index, V v) {
   V offset = offset_of(a);
   std::vector<int> shape = common_shape(b_.kernel(), std::array{offset, v});
   V mask = inside(shape);
-  if (unrolled_.window()) mask = both(mask, c_.guard); // a result that exists
+  if (unrolled_.window()) mask = both(mask, c_.guard); // the result exists
   if (mask >= 0 && is_tile(mask)) mask = splat(mask, shape);
   b_.store(c_.pointers[static_cast<size_t>(a.buffer)], splat(offset, shape), is_tile(v) ? splat(v, shape) : v, mask);
 }
 
-// What the tile reads in its own order is on its way before the block waits, as far as its registers are few.
-void Scalars::load_beside() {
-  constexpr int64_t kBesideBytes = 128; // of a thread
+// Loads in the tile's own order are issued before the block waits, as long as they take few registers.
+void Scalars::load_overlapped() {
+  constexpr int64_t kOverlappedBytes = 128; // of a thread
   const int64_t elements = int64_t{sides_[0].lanes} * sides_[1].lanes / (int64_t{32} * schedule_.tile.warps);
   const uint64_t all = (uint64_t{1} << d_.axes.size()) - 1;
   int64_t bytes = 0;
@@ -87,7 +87,7 @@ void Scalars::load_beside() {
     if (!a.terms.empty() || a.predicate >= 0 || d_.access_deps(a) != all) continue;
     bytes +=
         std::max<int64_t>(1, elements) * (info(graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).dtype).bits / 8);
-    if (bytes > kBesideBytes) return;
+    if (bytes > kOverlappedBytes) return;
     value(id);
   }
 }

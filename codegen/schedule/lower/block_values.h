@@ -1,4 +1,4 @@
-// The scalar DAG as operations on tiles of the shape that each value's dependences ask for, private to the folder.
+// The scalar DAG as tile operations, each value in the shape of the axes on which it depends; private to the folder.
 #pragma once
 #include "codegen/schedule/lower/block_stage.h"
 #include "codegen/schedule/lower/block_window_lower.h"
@@ -10,16 +10,16 @@ class Scalars final : Part, public NestValues {
 public:
   using V = tile::ValueId;
   Scalars(Context& context, Shift& shift, Unrolled& unrolled, StagedOperands& staged);
-  V stored_value(ScalarId id); // of a load: as memory has it
+  V stored_value(ScalarId id); // the loaded value before its cast
   void load_ahead();
-  void load_beside();
+  void load_overlapped();
   void store(size_t index, V value) override;
 
-  // block_fold.cpp: what is folded, in the dtype it is folded in
+  // block_fold.cpp: the operand of a reduction, in the dtype of its accumulator
   V filled(ScalarId from, DType dtype, ReduceKind kind);
   V fold_value(ScalarId r);
   V position();
-  V nearest_position(V i); // within the row
+  V nearest_position(V i); // clamped to the row
   V inside_row(V v, V otherwise);
 
 private:

@@ -1,17 +1,17 @@
-// Rounds over a row that is longer than the tile.
+// Loops over a row that is longer than the tile.
 //
-// With `ahead` the loads of a tile are issued before the tile in front of it is folded, so that memory is not idle
-// meanwhile. Rounds go to and fro, tiles of a row 0 1 2 3:
+// With prefetch, the loads of a tile are issued before the previous tile is folded, so that memory is not idle
+// meanwhile. Stages traverse the row in serpentine order, tiles 0 1 2 3:
 //
-//   round 0   load 0 | load 1, fold 0 | load 2, fold 1 | load 3, fold 2 | load 2 again, fold 3 |
-//   round 1   fold 3 | load 1, fold 2 | load 0, fold 1 | fold 0 |
+//   stage 0   load 0 | load 1, fold 0 | load 2, fold 1 | load 3, fold 2 | load 2 again, fold 3 |
+//   stage 1   fold 3 | load 1, fold 2 | load 0, fold 1 | fold 0 |
 //
-// Round 1 finds tile 3 in registers, and tile 2 under way while the block folds. The last tile, which may end within
-// the row, stands outside of the loops: in them nothing is masked but what is loaded.
+// Stage 1 finds tile 3 in registers, and tile 2 in flight while the block reduces. The last tile, which may extend
+// beyond the row, is outside of the loops: in them only prefetched loads are masked.
 //
-// Of shifted rows of known length the first tile, which begins within an access, stands outside as well, and the tile
-// before the last one where the row may end in it. What is masked of them is known from their places, and nothing of
-// the others is.
+// For misaligned rows of known length the first tile, which begins within a vector access, is outside as well, and so
+// is the tile before the last one if the row may end in it. Their masks follow from their positions; the other tiles
+// have no masks.
 #include "codegen/schedule/lower/block_walk.h"
 #include "codegen/schedule/lower/shapes.h"
 #include <algorithm>
@@ -27,13 +27,13 @@ Values RoundTile::body(const Stage& stage, const Fold& fold, const Values& accum
   return next;
 }
 
-// Nothing else decides about it.
+// Its only condition.
 bool RoundTile::plain_load(ScalarId id) const {
   const Access& a = d_.loads[static_cast<size_t>(id)];
   return node(id).op == ScalarOp::Load && a.terms.empty() && a.predicate < 0;
 }
 
-// Loads of elements of their own for each row that a round needs, and nothing else decides about.
+// Loads of different elements per row that a stage needs, with no other condition.
 std::vector<ScalarId> RoundTile::streams(const Stage& stage) const {
   std::vector<char> needed(static_cast<size_t>(nest_.dag.size()));
   auto need = [&](ScalarId id) {
@@ -74,7 +74,7 @@ Values RoundTile::load(const std::vector<ScalarId>& loads, V at, bool masks, V g
 Values RoundTile::fetch(const std::vector<ScalarId>& loads, V at, bool masks, V guard) {
   if (loads.empty()) return {};
   if (schedule_.access.alignment_peel == 1) return load(loads, at, masks, guard);
-  if (!legal_.blocks_per_row) guard = -1; // masks are false where there is no tile
+  if (!legal_.blocks_per_row) guard = -1; // masks are false beyond the last tile
   return b_.if_else(
       both(guard, shift_.whole_tile(at)), [&] { return load(loads, at, false, -1); },
       [&] { return load(loads, at, true, guard); });
@@ -91,7 +91,7 @@ Values RoundTile::fold(size_t round, const Fold& fold, const std::vector<ScalarI
   });
 }
 
-// One round over the row, or over this program's tiles of it: accumulators.
+// One stage over the row, or over this block's tiles of it: accumulators.
 Values Walk::walk(size_t round, const Fold& fold) {
   Side& s = *fold_side();
   const Stage& stage = stages_.stages[round];
@@ -101,14 +101,14 @@ Values Walk::walk(size_t round, const Fold& fold) {
     if (const auto n = d_.env.simplify(axis(s).extent).as_const()) return walk_between_ends(round, fold, *n);
   if (schedule_.traversal.num_stages > 1) return walk_ahead(round, fold);
   V lanes = sizes_.constant(s.lanes);
-  // To and fro: what was read last is still near. Positions that are taken apart are better known not to be negative.
+  // Serpentine order: the tiles read last are still in the cache. Non-negative positions make divisions cheaper.
   const SymExpr row = shift_.positions_of_row();
   const SymExpr last = d_.env.simplify((ceildiv(row, s.lanes) - 1) * SymExpr(s.lanes));
   const bool one_axis = (fold_ == 0 ? legal_.groups.rows : legal_.groups.columns).size() == 1;
   const bool back = schedule_.traversal.serpentine && round % 2 == 1 && one_axis && !legal_.blocks_per_row;
-  return b_.for_loop(legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, team_.member(), lanes) : sizes_.constant(0),
+  return b_.for_loop(legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, cooperation_.rank(), lanes) : sizes_.constant(0),
                      sizes_.number(row),
-                     legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, team_.members(), lanes) : lanes,
+                     legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, cooperation_.blocks(), lanes) : lanes,
                      accumulators_.identities(fold), [&](V i, std::span<const V> carried) {
                        V at = back ? sizes_.op(ScalarOp::Sub, sizes_.number(last), i) : i;
                        auto tile = [&](bool masks) {
@@ -133,7 +133,7 @@ std::vector<tile::ValueId> joined(std::vector<tile::ValueId> x, const std::vecto
 Values Walk::walk_between_ends(size_t round, const Fold& fold, int64_t n) {
   const Stage& stage = stages_.stages[round];
   const int64_t width = fold_side()->lanes, last = (n + schedule_.access.alignment_peel - 2) / width;
-  const int64_t end = last * width <= n ? last : last - 1; // the row ends there or behind it
+  const int64_t end = last * width <= n ? last : last - 1; // the row ends there or later
   auto at = [&](int64_t tile) { return sizes_.constant(tile * width); };
   auto masked = [&](int64_t tile) { return tile < 1 || tile >= end; };
   const std::vector<ScalarId> loads = tile_.streams(stage);
@@ -161,17 +161,17 @@ Values Walk::walk_between_ends(size_t round, const Fold& fold, int64_t n) {
       carried = step(at(t), masked(t), at(t + 1), masked(t + 1), carried);
       ++t;
     }
-    kept_.last = loads;
-    kept_.last_tiles.assign(carried.begin() + static_cast<std::ptrdiff_t>(numbers), carried.end());
-    kept_.before.clear();
-    kept_.before_tiles.clear();
-    if (round + 1 < stages_.stages.size()) kept_.before = tile_.streams(stages_.stages[round + 1]);
+    resident_.last = loads;
+    resident_.last_tiles.assign(carried.begin() + static_cast<std::ptrdiff_t>(numbers), carried.end());
+    resident_.before.clear();
+    resident_.before_tiles.clear();
+    if (round + 1 < stages_.stages.size()) resident_.before = tile_.streams(stages_.stages[round + 1]);
     ++c_.reading;
-    if (last > 0) kept_.before_tiles = tile_.load(kept_.before, at(last - 1), masked(last - 1), -1);
+    if (last > 0) resident_.before_tiles = tile_.load(resident_.before, at(last - 1), masked(last - 1), -1);
     --c_.reading;
     return folded(at(last), true, carried);
   }
-  auto kept = [&](const std::vector<ScalarId>& ids, const Values& tiles, int64_t tile) {
+  auto resident = [&](const std::vector<ScalarId>& ids, const Values& tiles, int64_t tile) {
     Values found;
     for (ScalarId id : loads) {
       auto it = std::find(ids.begin(), ids.end(), id);
@@ -180,11 +180,11 @@ Values Walk::walk_between_ends(size_t round, const Fold& fold, int64_t n) {
     }
     return found;
   };
-  const Values ends = joined(accumulators_.identities(fold), kept(kept_.last, kept_.last_tiles, last));
+  const Values ends = joined(accumulators_.identities(fold), resident(resident_.last, resident_.last_tiles, last));
   if (last == 0) return folded(at(0), true, ends);
-  const Values before = kept(kept_.before, kept_.before_tiles, last - 1);
+  const Values before = resident(resident_.before, resident_.before_tiles, last - 1);
   carried = joined(folded(at(last), true, ends), before);
-  kept_ = {};
+  resident_ = {};
   for (int64_t t = last - 1; t > 0;) {
     const int64_t whole = t < end ? t - 1 : 0;
     if (whole > 1) {
@@ -229,16 +229,16 @@ Values Walk::walk_ahead(size_t round, const Fold& fold) {
       Values next = tile_.fetch(loads, sizes_.op(ScalarOp::Add, i, width), true, -1);
       return joined(fold_at(i, false, now.first(numbers), now.subspan(numbers)), next);
     });
-    kept_.last = loads;
-    kept_.last_tiles.assign(carried.begin() + static_cast<std::ptrdiff_t>(numbers), carried.end());
-    kept_.before.clear();
-    if (round + 1 < stages_.stages.size()) kept_.before = tile_.streams(stages_.stages[round + 1]);
+    resident_.last = loads;
+    resident_.last_tiles.assign(carried.begin() + static_cast<std::ptrdiff_t>(numbers), carried.end());
+    resident_.before.clear();
+    if (round + 1 < stages_.stages.size()) resident_.before = tile_.streams(stages_.stages[round + 1]);
     ++c_.reading;
-    kept_.before_tiles = tile_.fetch(kept_.before, minus(last, width), false, several());
+    resident_.before_tiles = tile_.fetch(resident_.before, minus(last, width), false, several());
     --c_.reading;
-    return fold_at(last, true, std::span<const V>(carried).first(numbers), kept_.last_tiles);
+    return fold_at(last, true, std::span<const V>(carried).first(numbers), resident_.last_tiles);
   }
-  auto kept = [&](const std::vector<ScalarId>& ids, const Values& tiles_of, V at, bool masks, V guard) {
+  auto resident = [&](const std::vector<ScalarId>& ids, const Values& tiles_of, V at, bool masks, V guard) {
     Values found;
     for (ScalarId id : loads) {
       auto it = std::find(ids.begin(), ids.end(), id);
@@ -247,10 +247,10 @@ Values Walk::walk_ahead(size_t round, const Fold& fold) {
     }
     return found;
   };
-  Values end = kept(kept_.last, kept_.last_tiles, last, true, -1);
-  Values before = kept(kept_.before, kept_.before_tiles, minus(last, width), false, several());
+  Values end = resident(resident_.last, resident_.last_tiles, last, true, -1);
+  Values before = resident(resident_.before, resident_.before_tiles, minus(last, width), false, several());
   Values carried = joined(fold_at(last, true, accumulators_.identities(fold), end), before);
-  kept_ = {};
+  resident_ = {};
   V behind = sizes_.op(ScalarOp::Add, last, sizes_.constant(1));
   carried = b_.for_loop(width, behind, width, carried, [&](V i, std::span<const V> now) {
     V at = minus(last, i);

@@ -1,5 +1,5 @@
-// Lowering of windows that slide (block_window.cpp): a thread's results and taps are written out, each at numbers in
-// place of the axes that the thread unrolls. Loads whose place and condition become equal by that are made once.
+// Lowering of sliding windows: a thread's results and taps are unrolled, with constants in place of the axes. Loads
+// whose offset and condition become equal are emitted once.
 #include "codegen/schedule/lower/block_window_lower.h"
 #include "codegen/schedule/lower/block_values.h"
 #include "codegen/schedule/lower/fold.h"
@@ -15,12 +15,12 @@ Result<WindowAxes> spread_window(const LoopNest& nest, Domain& d, const Schedule
   for (const Axis& a : d.axes) {
     if (a.role != AxisRole::Row) continue;
     auto extent = d.env.simplify(a.extent).as_const();
-    if (!extent || *extent < 1) return unfit("the number of taps is not known");
+    if (!extent || *extent < 1) return unfit("the number of taps must be a constant");
     if (first == 0) first = *extent;
     taps *= *extent;
   }
   if (first == 0 || (s.tile.taps != taps && s.tile.taps * first != taps))
-    return unfit("taps are written out all together, or those of one position of the outermost row axis");
+    return unfit("`taps` must be all taps, or those of one position of the outermost row axis");
   out.taps = static_cast<int>(taps);
   out.row = static_cast<int>(first == taps ? s.tile.taps : taps / first);
   out.round = SymExpr::symbol("tap_row");
@@ -33,10 +33,10 @@ Result<WindowAxes> spread_window(const LoopNest& nest, Domain& d, const Schedule
     if (count == 1) continue;
     if (count < 1 || axis < 0 || static_cast<size_t>(axis) >= d.axes.size() || axis == s.placement.split_axis ||
         d.axes[static_cast<size_t>(axis)].role == AxisRole::Row || (i == 1 && axis == s.placement.window_axis))
-      return unfit("a thread's results lie along two different outer axes at most");
+      return unfit("a thread's results lie along at most two different outer axes");
     const Axis old = d.axes[static_cast<size_t>(axis)];
     const bool whole = d.env.divisor(d.env.simplify(old.extent)) % count == 0;
-    if (i == 1 && !whole) return unfit("the outer window axis is no multiple of a thread's results");
+    if (i == 1 && !whole) return unfit("the extent of the outer window axis is not a multiple of a thread's results");
     const Axis blocks{SymExpr::symbol(old.var.symbol_name() + "o"), d.env.simplify(ceildiv(old.extent, count)),
                       old.role};
     o.var = SymExpr::symbol(old.var.symbol_name() + "i");
@@ -65,7 +65,7 @@ SymExpr Unrolled::here(const SymExpr& e) const {
   return there == e ? e : d_.env.simplify(there);
 }
 
-// Moves to one result of the thread, or to one tap of it: what varies between them is computed anew.
+// Selects one result of the thread, or one tap of it; values that vary between them are recomputed.
 void Unrolled::unroll(const SymExpr& var, const SymExpr& at) {
   unrolled_[var.symbol_id()] = at;
   for (size_t i : values_) memo_.forget(i);
@@ -81,7 +81,7 @@ void Unrolled::find_values() {
   for (size_t i = 0; i < d_.live.size(); ++i) {
     if (!d_.live[i]) continue;
     const ScalarNode& n = node(static_cast<ScalarId>(i));
-    bool v = n.op == ScalarOp::Reduce; // of this result
+    bool v = n.op == ScalarOp::Reduce; // reductions belong to one result
     if (n.op == ScalarOp::Index) v = moves(d_.sym[i]);
     auto of = [&](ScalarId a) { return varies[static_cast<size_t>(a)] != 0; };
     if (n.op == ScalarOp::Load) {
@@ -96,8 +96,8 @@ void Unrolled::find_values() {
   }
 }
 
-// Loads by where they stand and their condition, as expressions: equal ones read the same element. One that was made
-// for a result beyond this one is masked where that result does not exist, so this one needs its own.
+// Loads by offset and condition, as expressions: equal ones read the same element. A load that was made for a result
+// beyond this one is masked if that result does not exist, so this one needs another load.
 std::optional<Unrolled::TapLoad*> Unrolled::tap_load(ScalarId id) {
   const Access& a = d_.loads[static_cast<size_t>(id)];
   if (!window_ || !a.terms.empty()) return std::nullopt;
@@ -147,7 +147,7 @@ Values Window::fold_taps(Values accumulators, const SymExpr& first) {
   return accumulators;
 }
 
-// Calls f(number of the result) for each result of the thread, with c_.guard the condition that it exists.
+// Calls f(index) for each result of the thread, with c_.guard the condition that it exists.
 void Window::at_each_output(const std::function<void(size_t)>& f) {
   const WindowAxes& w = *unrolled_.window();
   const WindowAxes::Outputs &inner = w.outputs[0], &outer = w.outputs[1];
@@ -191,7 +191,7 @@ void Window::body() {
         });
   }
   unrolled_.forget_loads();
-  // All values before the first store: an output may take over the memory of an input that is read where it is written.
+  // All values before the first store: an output may alias an input that is read where it is written.
   const size_t each = reductions_.size();
   std::vector<Values> values;
   at_each_output([&](size_t output) {

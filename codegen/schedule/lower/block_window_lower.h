@@ -1,28 +1,28 @@
-// Windows that slide, private to the folder: several results a thread, taps written out.
+// Sliding windows, private to the folder: several results per thread, unrolled taps.
 #pragma once
 #include "codegen/schedule/lower/block_context.h"
 #include <functional>
 
 namespace tessera {
 
-// The axes that a thread of a window plan unrolls.
+// The axes that a thread of a window schedule unrolls.
 struct WindowAxes {
   struct Outputs {
-    SymExpr var;     // position among a thread's results
-    int count = 1;   // of them
-    int inside = -1; // whether such a result exists: index into Domain::conditions; -1: all do
+    SymExpr var;     // index among a thread's results
+    int count = 1;   // number of results
+    int inside = -1; // index into Domain::conditions of the condition that a result exists; -1: all exist
   };
   std::array<Outputs, 2> outputs; // along window_axis and outer_window_axis
-  SymExpr fold;                   // all row axes as one number
-  SymExpr round;                  // of the loop over the outermost one
-  int taps = 0, row = 0;          // extents: of `fold`, and of what lies within one position of the outermost row axis
+  SymExpr fold;                   // all row axes flattened
+  SymExpr round;                  // index of the loop over the outermost row axis
+  int taps = 0, row = 0;          // extents of `fold`, and of one position of the outermost row axis
 };
-// Replaces the window axes of `d` by blocks of results. Error CodegenError where the plan does not fit.
+// Replaces the window axes of `d` by blocks of results. Error CodegenError if the schedule does not fit the nest.
 [[nodiscard]] Result<WindowAxes> spread_window(const LoopNest& nest, Domain& d, const Schedule& schedule);
 
 namespace block {
 
-// What the axes that are unrolled stand for at the moment, and the loads that were made there.
+// Current values of the unrolled axes, and the loads emitted for them.
 class Unrolled final : Part {
 public:
   Unrolled(Context& context, std::optional<WindowAxes> window) : Part(context), window_(std::move(window)) {}
@@ -31,14 +31,14 @@ public:
   void unroll(const SymExpr& var, const SymExpr& at);
   void leave(const SymExpr& var) { unrolled_.erase(var.symbol_id()); }
   void leave_all() { unrolled_.clear(); }
-  // The result along the window that is computed now, where it may not exist; else 0.
+  // Index of the current result along the window if it may not exist; else 0.
   void set_output(int output) { output_ = output; }
-  [[nodiscard]] SymExpr here(const SymExpr& e) const; // at the result and tap of the moment
+  [[nodiscard]] SymExpr here(const SymExpr& e) const; // at the current result and tap
 
   struct TapLoad {
     ScalarId id;
     SymExpr condition;
-    int output; // the result along the window that it was first made for; 0: made for all
+    int output; // the result along the window for which it was first loaded; 0: for all
     V value;
   };
   std::optional<TapLoad*> tap_load(ScalarId id);
@@ -47,7 +47,7 @@ public:
 private:
   std::optional<WindowAxes> window_;
   std::unordered_map<uint64_t, SymExpr> unrolled_;
-  std::vector<size_t> values_; // that vary with them
+  std::vector<size_t> values_; // memo slots that depend on the unrolled axes
   int output_ = 0;
   std::unordered_map<SymExpr, std::vector<TapLoad>> tap_loads_; // by offset
 };

@@ -1,5 +1,5 @@
-// What folding is made of: the scalar operator, identities, and which of two (value, position) pairs an argmax keeps.
-// Shared by the lowerings for hosts and for GPUs.
+// Elements of reductions: the combining operator, identities, and the comparison of (value, position) pairs of an
+// argmax. Shared by the lowerings for hosts and GPUs.
 #pragma once
 #include "codegen/tile/tile.h"
 #include "fusion/loop_nest.h"
@@ -9,16 +9,15 @@ namespace tessera {
 [[nodiscard]] inline bool is_arg_fold(const ScalarNode& r) {
   return r.reduce == ReduceKind::ArgMax || r.reduce == ReduceKind::ArgMin;
 }
-// Of every kind but argmax and argmin.
+// The combining operator of every kind but argmax and argmin.
 [[nodiscard]] ScalarOp fold_operator(ReduceKind kind);
-// The dtype that reduction r folds in. Bools have no order: an argmax of them goes by u8.
+// The accumulator dtype of reduction r. An argmax of bools uses u8, because bools have no order.
 [[nodiscard]] DType fold_dtype(const LoopNest& nest, ScalarId r);
-// Scalars to start reduction r from: the value and, for argmax and argmin, a position (i64 or i32) that loses every
-// tie.
+// Identity scalars of reduction r: the value and, for argmax and argmin, a position (i64 or i32) that loses every tie.
 [[nodiscard]] std::vector<tile::ValueId> fold_identities(tile::Builder& b, const LoopNest& nest, ScalarId r,
                                                          DType position = DType::I64);
-// Whether (v, i) replaces (best, best_i) in the argmax or argmin r: NaN is the extreme; ties go to the first position,
-// or to the last.
+// True if (v, i) replaces (best, best_i) in the argmax or argmin r: NaN wins; equal values are ordered by position,
+// first or last.
 [[nodiscard]] tile::ValueId arg_replaces(tile::Builder& b, const ScalarNode& r, tile::ValueId v, tile::ValueId i,
                                          tile::ValueId best, tile::ValueId best_i);
 

@@ -1,5 +1,5 @@
-// What both lowerings share, private to the folder: the nest and its domain, the kernel that is being written, and how
-// far its reductions are.
+// State shared by both lowerings, private to the folder: the nest and its domain, the kernel under construction, and
+// the progress of its reductions.
 #pragma once
 #include "codegen/schedule/lower/shapes.h"
 #include "codegen/schedule/lower/sizes.h"
@@ -11,13 +11,13 @@
 namespace tessera {
 
 struct KernelContext {
-  // `stages`: of loops over the row; empty where there are none. `online`: sums that are folded so.
+  // `stages`: of loops over the row; empty if there are none. `online`: sums that are folded online.
   KernelContext(const Graph& graph, const LoopNest& nest, const Domain& domain, OnlineSums online, Stages stages,
                 const std::string& name);
   KernelContext(const KernelContext&) = delete;
   KernelContext& operator=(const KernelContext&) = delete;
 
-  void add_buffers(); // a pointer parameter for each
+  void add_buffers(); // adds a pointer parameter for each buffer
 
   const Graph& graph;
   const LoopNest& nest;
@@ -31,15 +31,15 @@ struct KernelContext {
   std::vector<tile::ValueId> pointers; // by buffer
   const bool row_may_be_empty;
   bool exact_division = false;
-  // Of the moment.
-  int round = -1; // whose loop is being emitted; -1 outside
-  int known = 0;  // rounds whose reductions are known
+  // State during emission.
+  int round = -1; // the stage whose loop is being emitted; -1: none
+  int known = 0;  // number of stages whose reductions are known
 
 protected:
   ~KernelContext() = default;
 };
 
-// What a part of a lowering names of the context.
+// Base of the parts: short names for the context's members.
 class KernelPart {
 public:
   KernelPart(const KernelPart&) = delete;

@@ -35,13 +35,13 @@ std::vector<ScalarId> Part::loads_of_round(size_t s) const {
   std::vector<ScalarId> list, open;
   const Stage& stage = stages_.stages[s];
   for (ScalarId r : stage.reduces) open.push_back(node(r).args[0]);
-  for (ScalarId k : stage.keeps) open.push_back(k);
+  for (ScalarId k : stage.caches) open.push_back(k);
   for (size_t i : stage.stores) open.push_back(nest_.stores[i].scalar);
   while (!open.empty()) {
     ScalarId id = open.back();
     open.pop_back();
     auto i = static_cast<size_t>(id);
-    bool kept = stages_.kept[i] && d_.stage[i] < static_cast<int>(s);
+    bool kept = stages_.cached[i] && d_.stage[i] < static_cast<int>(s);
     if (seen[i] || !d_.live[i] || !d_.row_varying(id) || kept) continue;
     seen[i] = 1;
     if (node(id).op == ScalarOp::Load) {

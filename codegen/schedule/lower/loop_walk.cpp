@@ -3,7 +3,7 @@
 
 namespace tessera::loops {
 
-// Full tiles, then vectors, then the masked rest; what an extent that is known leaves out is not emitted.
+// Full tiles, then vectors, then the masked remainder; phases that a constant extent excludes are not emitted.
 std::vector<Phase> Walk::phases(const Range& range) {
   std::vector<Phase> list;
   SymExpr extent = d_.env.simplify(range.extent);
@@ -19,7 +19,7 @@ std::vector<Phase> Walk::phases(const Range& range) {
     if (at < *n) list.push_back({c_.vector, sizes_.constant(at), sizes_.constant(*n), at, true});
     return list;
   }
-  // Blocks of a range start and, but for the last, end at multiples of the full tile.
+  // Blocks of a range start and, except for the last, end at multiples of the full tile.
   int64_t divisor = d_.env.divisor(extent);
   V from = range.from, length = op(ScalarOp::Sub, range.to, range.from);
   auto whole_steps = [&](int lanes) { // both widths are powers of two

@@ -1,5 +1,5 @@
-// How a range is walked, private to the folder: in steps of the full tile, of one vector, and one masked vector for the
-// rest.
+// Traversal of a range, private to the folder: steps of the full tile, then of one vector, then one masked vector for
+// the rest.
 #pragma once
 #include "codegen/schedule/lower/loop_context.h"
 #include <functional>
@@ -12,7 +12,7 @@ struct Phase {
   std::optional<int64_t> only; // a single step at that base
   bool masked;
 };
-// A range of an axis; `extent` is known when it is the whole one.
+// A range of an axis; `extent` is set if it is the whole axis.
 struct Range {
   V from, to;
   SymExpr extent;

@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-// Nothing is gathered or masked: the rest yields numbers, rows, columns and squares, whatever it computes.
+// Requires no gathers and no masks: then values are scalars, rows, columns or squares.
 bool squares_fit(const LoopNest& nest, const Domain& d) {
   for (size_t n = 0; n < d.live.size(); ++n) {
     if (!d.live[n]) continue;
@@ -27,7 +27,7 @@ ScheduledKernel Lowering::run() {
   return std::move(out_);
 }
 
-// How much of each loop a program takes, so that it moves about program_bytes.
+// The part of each loop that a program takes, so that it moves about program_bytes.
 void Lowering::program_sizes() {
   int64_t bytes = 0;
   auto count = [&](const Access& a) {
@@ -42,8 +42,8 @@ void Lowering::program_sizes() {
   columns_ = 1;
   if (!is_row_loop() && c_.tile_axis >= 0) {
     width = tile_axis().extent;
-    // Of a transposed operand each cache line serves many points of the cross axis: a block is narrow, so that the
-    // lines under its tile are still there for the next ones.
+    // Each cache line of a transposed operand serves many points of the cross axis: a block is narrow, so that the
+    // lines of its tile are still cached for the next points.
     columns_ = d_.reduces ? sym_max(1, floordiv(target, sym_max(1, ceildiv(row, c_.parts) * c_.wide))) * c_.wide
                : c_.cross_axis >= 0 ? SymExpr(c_.wide)
                                     : SymExpr((target + c_.wide - 1) / c_.wide * c_.wide);
@@ -53,7 +53,7 @@ void Lowering::program_sizes() {
   column_blocks_ = simple(ceildiv(width, columns_));
   SymExpr middle = c_.middle >= 0 ? axis(static_cast<size_t>(c_.middle)).extent : SymExpr(1), prefix = 1;
   for (size_t i : c_.prefix) prefix *= axis(i).extent;
-  middle_rows_ = c_.middle < 0 || c_.parts > 1 // one row at a time
+  middle_rows_ = c_.middle < 0 || c_.parts > 1 // one row per step
                      ? SymExpr(1)
                      : simple(sym_max(1, sym_min(middle, floordiv(target, sym_max(1, taken * row)))));
   if (c_.square > 1) middle_rows_ = simple(sym_max(c_.square, floordiv(middle_rows_, c_.square) * c_.square));
@@ -71,13 +71,13 @@ void Lowering::program() {
   program_sizes();
   prefetches_.plan();
 
-  scalars_.reserve_kept();
+  scalars_.reserve_cached();
   scalars_.hoist(0);
   const V number = b_.program_id(0);
   outer_points(c_.parts > 1 ? split_.take_part(number) : number);
 }
 
-// Takes the program's number apart, walks its outer points.
+// Decomposes the program index and loops over the program's outer points.
 void Lowering::outer_points(V block) {
   V column_block = -1, middle_block = -1;
   auto take = [&](const SymExpr& blocks, bool last) {
@@ -159,9 +159,9 @@ uint64_t Lowering::outer_axes() const {
 }
 bool Lowering::in_squares(const Axis& a) const { return d_.env.divisor(d_.env.simplify(a.extent)) % c_.square == 0; }
 
-// Rows of the cross axis from `from` on, as many at a time as a square has, and tiles of as many: what is contiguous
-// along either axis is read in vectors. Behind the last square of these rows tiles are masked ones, a row at a time.
-// The first row that is left.
+// Rows of the cross axis from `from` on, one square's rows per step, with square tiles: operands that are contiguous
+// along either axis are read in vectors. Tiles behind the last square of these rows are masked, one row at a time.
+// Returns the first remaining row.
 V Lowering::squares(V column_block, V from, V to) {
   const Axis &m = axis(static_cast<size_t>(c_.middle)), &a = tile_axis();
   const uint64_t bound = outer_axes() | uint64_t{1} << c_.middle;
@@ -218,8 +218,7 @@ void Lowering::inner(V column_block) {
   each_tile([&] { d_.reduces ? rounds_.rounds() : scalars_.store_all(); });
 }
 
-// Which inputs an output may take the memory of: read only at the offset that the output writes, and by no round after
-// it.
+// Inputs whose memory an output may reuse: read only at the offset that the output writes, and by no later stage.
 void Lowering::overwritable() {
   out_.may_overwrite.resize(d_.buffers.size());
   for (size_t s = 0; s < d_.stores.size(); ++s) {
@@ -229,7 +228,7 @@ void Lowering::overwritable() {
                 d_.stage[static_cast<size_t>(nest_.stores[s].scalar)] + 1 == static_cast<int>(stages_.stages.size()) ||
                 !d_.reduces;
     if (!last) continue;
-    // What it holds of an earlier round lies on top of the input from then on.
+    // Values that an earlier stage cached in it overwrite the input from then on.
     int first = static_cast<int>(stages_.stages.size()) - 1;
     for (size_t k = 0; k < scalars_.homes().size(); ++k)
       if (scalars_.homes()[k] == static_cast<int>(s)) first = d_.stage[k];

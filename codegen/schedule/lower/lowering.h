@@ -1,28 +1,28 @@
-// Lowering of one nest, private to the folder.
+// Lowering of one nest to loops, private to the folder.
 //
-// The idea. A program is a nest of scopes: the program itself, a loop over outer points, a tile of the tile axis, a
-// round of the loop over the row. Binding an axis opens a scope. A value is emitted in the scope where it is first
-// asked for and is forgotten when that scope ends; before a loop opens, hoist() asks for everything that does not
-// depend on what the loop binds. So each value stands as far out as its axes allow, and no later pass has to prove that
-// a load may move.
+// A program is a nest of scopes: the program itself, a loop over outer points, a tile of the tile axis, an iteration of
+// the loop over the row. Binding an axis opens a scope. A value is emitted in the scope of its first use and is dropped
+// when that scope ends; before a loop opens, hoist() emits the values that do not depend on the axis of the loop. So
+// each value is computed in the outermost scope that its axes allow, and no later pass has to move loads.
 //
 //   Flat        outer points x tiles of an outer axis: values, then stores
-//   Tiled2D     the same, a block at a time: narrow along the tiles' axis, long along another one, the innermost loop;
-//               in squares of both, tiles [n, n], where vectors are as long as those
-//   RowLoop     outer points x rounds (stages.h) x tiles along the last loop over the row; folds end in scalars
-//   ColumnLoop  outer points x tiles of an outer axis x rounds x single row points; folds are tiles
-// Rows that no cache holds are folded chunk by chunk (row_online.cpp); few rows and columns are programs' in parts,
-// whose states the last one to arrive merges (row_split.cpp). A range is walked in up to three phases: steps of the
-// full tile, of one vector, and one masked vector for the rest, so that no access but the last is masked.
+//   Tiled2D     the same per block: narrow along the axis of tiles, long along another axis, which is the innermost
+//               loop; in squares of both axes, tiles [n, n], if vectors are as long as those
+//   RowLoop     outer points x stages (stages.h) x tiles along the last loop over the row; reductions yield scalars
+//   ColumnLoop  outer points x tiles of an outer axis x stages x single row points; reductions yield tiles
 //
-// The parts share a Context (loop_context.h), and each names the parts that it uses, those before it: Scalars (values,
-// loads and stores), Folding, Prefetches, Walk (phases of a range), OnlineRows, Rounds, SplitRows.
+// Rows larger than the caches are folded chunk by chunk (row_online.cpp). Few rows or columns are divided among
+// programs; the last one to arrive combines their states (row_split.cpp). A range is traversed in up to three phases:
+// steps of the full tile, of one vector, and one masked vector for the rest, so that only the last access is masked.
+//
+// The parts share a Context (loop_context.h). Each part uses parts before it: Scalars (values, loads and stores),
+// Folding, Prefetches, Walk (phases of a range), OnlineRows, Rounds, SplitRows.
 #pragma once
 #include "codegen/schedule/lower/row_rounds.h"
 
 namespace tessera {
 
-// Whether the blocks of a Tiled2D schedule may be walked in squares.
+// True if the blocks of a Tiled2D schedule can be traversed in squares.
 [[nodiscard]] bool squares_fit(const LoopNest& nest, const Domain& domain);
 
 namespace loops {
@@ -40,8 +40,8 @@ private:
   void inner(V column_block);
   [[nodiscard]] Range tile_range(V column_block);
   V squares(V column_block, V from, V to);
-  [[nodiscard]] uint64_t outer_axes() const;             // of a flattened outer point
-  [[nodiscard]] bool in_squares(const Axis& axis) const; // nothing is left behind the last one
+  [[nodiscard]] uint64_t outer_axes() const;             // axes of a flattened outer point
+  [[nodiscard]] bool in_squares(const Axis& axis) const; // squares cover the axis without remainder
   void overwritable();
 
   Scalars scalars_{c_};

@@ -2,7 +2,7 @@
 
 namespace tessera {
 
-// Nodes of a large DAG that `root` needs are computed in order first, so that recursion stays shallow.
+// Computes the nodes below `root` of a large DAG in order, so that recursion stays shallow.
 void DagValues::prepare(ScalarId root) {
   std::vector<char> needed(static_cast<size_t>(root) + 1);
   needed.back() = 1;

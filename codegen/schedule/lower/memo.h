@@ -1,5 +1,5 @@
-// Values of the scalar DAG that are there, private to the folder. What a loop's body or a branch has computed is
-// forgotten at its end.
+// Memo of computed values of the scalar DAG, private to the folder. Values computed in a loop's body or a branch are
+// dropped at its end.
 #pragma once
 #include "codegen/schedule/domain.h"
 #include "codegen/tile/tile.h"
@@ -30,10 +30,10 @@ public:
 
 private:
   std::vector<tile::ValueId> values_;
-  std::vector<size_t> log_; // slots in order of remembering
+  std::vector<size_t> log_; // slots in insertion order
 };
 
-// Values in the order in which they are asked for, each once in its scope.
+// Computes values on request, each once per scope.
 class DagValues {
 public:
   tile::ValueId value(ScalarId id);
@@ -42,7 +42,7 @@ protected:
   DagValues(const ScalarDag& dag, const Domain& domain, Memo& memo) : dag_(dag), domain_(domain), values_(memo) {}
   ~DagValues() = default;
   virtual tile::ValueId compute(ScalarId id) = 0;
-  [[nodiscard]] virtual bool needs_operands(ScalarId) const { return true; } // to be computed
+  [[nodiscard]] virtual bool needs_operands(ScalarId) const { return true; } // false: computing it needs no operands
 
   const ScalarDag& dag_;
   const Domain& domain_;

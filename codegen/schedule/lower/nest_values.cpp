@@ -17,7 +17,7 @@ void NestValues::hoist(uint64_t axes) {
     if (values_[i] >= 0 || (domain_.deps[i] & ~axes) || domain_.stage[i] > kernel_.known || o == ScalarOp::Const ||
         o == ScalarOp::Index)
       continue;
-    if (o == ScalarOp::Reduce) continue; // known from its round on
+    if (o == ScalarOp::Reduce) continue; // known after its stage
     if (need_is_known(domain_, kernel_.needs, id, axes, kernel_.known)) value(id);
   }
 }
@@ -76,7 +76,7 @@ tile::ValueId NestValues::may_read(ScalarId load) {
   const Access& a = domain_.loads[static_cast<size_t>(load)];
   V mask = row_has_points(load);
   for (const auto& [term, stride] : a.terms) {
-    // A dimension that may be empty has no element for a bad index to fall back to.
+    // A dimension that may be empty has no element to which a bad index can be clamped.
     if (dag_[term].op != ScalarOp::CheckBounds) continue;
     const ScalarId extent = dag_[term].args[1];
     auto sym = dag_.as_sym(extent);
@@ -104,7 +104,7 @@ tile::ValueId NestValues::check_bounds(ScalarId id) {
   const V below = pointwise(ScalarOp::Lt, i, zero);
   const V bad = pointwise(ScalarOp::Or, below, pointwise(ScalarOp::Ge, i, extent));
   int& round = reported_[static_cast<size_t>(id)];
-  if (round == -2 || round == kernel_.round) { // a later round that computes it again need not tell again
+  if (round == -2 || round == kernel_.round) { // a later stage that recomputes it need not report again
     V where = -1;
     const auto& under = kernel_.needs.predicates[static_cast<size_t>(id)];
     const bool always =
@@ -113,7 +113,7 @@ tile::ValueId NestValues::check_bounds(ScalarId id) {
     bool all_known = true;
     if (!always)
       for (ScalarId p : under) {
-        // A later round tells.
+        // A later stage reports.
         if (!kernel_.stages.stages.empty() && domain_.stage[static_cast<size_t>(p)] > kernel_.known)
           all_known = false;
         else
@@ -130,7 +130,7 @@ tile::ValueId NestValues::check_bounds(ScalarId id) {
   return tessera::pointwise(b, ScalarOp::Select, std::array{bad, zero, i});
 }
 
-// All values before the first store: an output may lie on top of an input that is read at the same place.
+// All values before the first store: an output may alias an input that is read at the same index.
 void NestValues::store_all() {
   std::vector<V> values;
   for (const Store& s : kernel_.nest.stores) values.push_back(value(s.scalar));

@@ -1,11 +1,11 @@
-// Folding in the loops over the row: accumulators, masked rests, positions of argmax and argmin, and the end of a
-// round.
+// Reductions in the loops over the row: accumulators, masked remainders, positions of argmax and argmin, and the end of
+// a stage.
 #include "codegen/schedule/lower/reduce.h"
 #include <array>
 
 namespace tessera::loops {
 
-// What reduction r folds, in the dtype it is folded in.
+// The operand of reduction r in its accumulator dtype.
 V Folding::fold_value(ScalarId r) { return b_.cast(scalars_.value(node(r).args[0]), fold_dtype(nest_, r)); }
 
 // Identity tiles.
@@ -22,7 +22,7 @@ Values Folding::accumulate(ScalarId r, std::span<const V> acc) {
   int lanes = b_.kernel().type(acc[0]).shape[0];
   V v = splat(fold_value(r), lanes);
   if (!is_arg(r)) {
-    // Lanes beyond the row must not enter; where the tile runs across rows they fold for nobody.
+    // Lanes beyond the row must not contribute; if the tile runs across rows, their results are unused.
     if (c_.mask >= 0 && is_row_loop()) {
       v = b_.scalar(ScalarOp::Select, std::array{c_.mask, v, fold_identities(b_, nest_, r)[0]});
     }
@@ -38,7 +38,7 @@ Values Folding::accumulate(ScalarId r, std::span<const V> acc) {
           b_.scalar(ScalarOp::Select, std::array{wins, i, acc[1]})};
 }
 
-// Results of a round: along the row, each set of accumulators is folded to a scalar and the scalars combined.
+// Results of a stage: along the row, each set of accumulators is folded to a scalar, and the scalars are combined.
 void Folding::finish(const Stage& stage, const std::vector<Values>& groups) {
   bool row = is_row_loop();
   size_t at = 0;
@@ -61,8 +61,8 @@ void Folding::finish(const Stage& stage, const std::vector<Values>& groups) {
       v = b_.scalar(ScalarOp::Select, std::array{wins, x, v});
       i = b_.scalar(ScalarOp::Select, std::array{wins, xi, i});
     }
-    if (v < 0) { // a row that is known to be empty
-      V id = identities({.reduces = {r}, .stores = {}, .keeps = {}}, 1)[is_arg(r) ? 1 : 0];
+    if (v < 0) { // an empty row
+      V id = identities({.reduces = {r}, .stores = {}, .caches = {}}, 1)[is_arg(r) ? 1 : 0];
       v = i = b_.reduce(is_arg(r) ? ReduceKind::Max : node(r).reduce, id, 0);
     }
     memo_.remember(static_cast<size_t>(r), is_arg(r) ? b_.cast(i, DType::I64) : v);

@@ -1,4 +1,4 @@
-// Folding in the loops over the row, private to the folder.
+// Reductions in the loops over the row, private to the folder.
 #pragma once
 #include "codegen/schedule/lower/fold.h"
 #include "codegen/schedule/lower/values.h"

@@ -3,8 +3,8 @@
 
 namespace tessera::loops {
 
-// Memory is read in the first round over a row, and stands idle in those that compute: there the row of the next outer
-// point is fetched. The hardware does not see it coming, as a row seldom follows the last one within a page.
+// Only the first stage of a row reads memory; later stages compute, and in these the row of the next outer point is
+// prefetched. The hardware does not predict it, because the next row seldom follows within a page.
 void Prefetches::plan() {
   if (!is_row_loop() || c_.middle < 0 || stages_.stages.size() < 2 || schedule_.traversal.prefetch_bytes == 0) return;
   const SymExpr &row = tile_axis().var, &point = axis(static_cast<size_t>(c_.middle)).var;
@@ -30,7 +30,7 @@ void Prefetches::behind_round(size_t s) {
   if (static_cast<int>(s) == round_) next_row();
 }
 
-// Where rows turn out to be too long for the cache, the place is the one at hand, at no cost.
+// For rows that are too long for the cache, the prefetched address is the current one, which costs nothing.
 void Prefetches::next_row() {
   const SymExpr& point = axis(static_cast<size_t>(c_.middle)).var;
   for (ScalarId id : fetched_) {
@@ -44,8 +44,8 @@ void Prefetches::next_row() {
   }
 }
 
-// Down a column every point lies in another line, and soon on another page, where the hardware does not see it coming:
-// what the round reads is fetched some points ahead. Points that lie close together need no help.
+// Down a column each point is in another line and soon in another page, which the hardware does not predict: what the
+// stage reads is prefetched some points ahead. Adjacent points need no prefetch.
 void Prefetches::next_points(size_t s) {
   constexpr int64_t kFar = 1024; // bytes from point to point
   int64_t points = schedule_.traversal.prefetch_points;
@@ -57,7 +57,7 @@ void Prefetches::next_points(size_t s) {
     auto across = a.offset.linear_in(tile), along = a.offset.linear_in(down);
     if (!a.terms.empty() || a.predicate >= 0 || !across || !across->first.is_const(1) || !along) continue;
     int64_t bytes = info(graph_.type(d_.buffers[static_cast<size_t>(a.buffer)]).dtype).bits / 8;
-    // Where the distance is known at run time only, so is whether it is far: else the place is the one at hand.
+    // If the distance is known only at run time, so is whether to prefetch: otherwise the address is the current one.
     SymExpr far = d_.env.simplify(sym_min(1, floordiv(along->first * bytes, kFar)));
     if (d_.axes_in(far) != 0 || far.is_const(0) || d_.env.range(along->first).lo < 0) continue;
     std::pair<int, SymExpr> place{a.buffer, a.offset.substitute({{down.symbol_id(), down + far * points}})};
@@ -67,7 +67,7 @@ void Prefetches::next_points(size_t s) {
   }
 }
 
-// While a chunk is read for the second time, from the cache, memory would stand idle.
+// Memory would be idle while a chunk is read for the second time, from the cache.
 void Prefetches::next_chunk(size_t s) {
   const SymExpr& along = tile_axis().var;
   std::vector<std::pair<int, SymExpr>> fetched;

@@ -1,14 +1,14 @@
-// Rounds along rows that no cache holds, on a host: sums that depend on reductions of the same round (online.h) are
-// folded in it, so that the row is read once less.
+// Online reductions of rows larger than the caches, on a host: sums that depend on reductions of the same stage
+// (online.h) are folded in it, so that the row is read once less.
 //
-// Moving the reference of a sum costs an exponential, as much as an element does. So it moves once for each chunk of
-// the row, which is read twice, the second time from the first-level cache:
+// An update of a sum's reference (the maximum so far) costs an exponential, as much as an element does. So it happens
+// once per chunk of the row, and the chunk is read twice, the second time from the L1 cache:
 //
-//   for each chunk      of lanes' own states (m, s): the greatest x so far, the sum of exp(x - m)
+//   for each chunk      states (m, s) per lane: the greatest x so far, the sum of exp(x - m)
 //     m' = max(m, x)    over the chunk
 //     s  = s exp(m - m')
 //     s += exp(x - m')  over the chunk
-//   at the end          states of all lanes merge into one
+//   at the end          the states of all lanes are combined
 #include "codegen/schedule/lower/row_rounds.h"
 #include "codegen/schedule/lower/shapes.h"
 #include <array>
@@ -29,13 +29,13 @@ bool OnlineRows::is_online(size_t s) const {
   });
 }
 
-// In place of what lies beyond the row.
+// Replaces elements beyond the row.
 V OnlineRows::inside_row(V v, V otherwise) {
   v = splat(v, c_.wide);
   return c_.mask < 0 ? v : b_.scalar(ScalarOp::Select, std::array{c_.mask, v, otherwise});
 }
 
-// All of the state but the online sums, after the tile at hand.
+// The state without the online sums, after the current tile.
 Values OnlineRows::accumulate_references(const Fold& fold, const Values& acc) {
   Values next = acc;
   auto add = [&](size_t i, ReduceKind kind, V v) { next[i] = b_.scalar(fold_operator(kind), std::array{acc[i], v}); };
@@ -51,7 +51,7 @@ Values OnlineRows::accumulate_references(const Fold& fold, const Values& acc) {
       continue;
     }
     const size_t ref = static_cast<size_t>(p.reference);
-    if (done[ref]) continue; // a reduction beside it has it anyhow
+    if (done[ref]) continue; // another reduction of the nest has it
     done[ref] = 1;
     const DType dtype = fold.state().dtypes[ref];
     const ReduceKind kind = reference_kind(sum);
@@ -65,7 +65,7 @@ Values OnlineRows::accumulate_references(const Fold& fold, const Values& acc) {
   return next;
 }
 
-// The online sums alone, after the tile at hand; `about`: their references.
+// The online sums after the current tile; `about`: their references.
 Values OnlineRows::accumulate_online(const Fold& fold, const Values& sums, const Values& about) {
   Values next;
   for (const FoldState::Part& p : fold.state().parts) {
@@ -80,16 +80,16 @@ Values OnlineRows::accumulate_online(const Fold& fold, const Values& sums, const
   return next;
 }
 
-// The state after a chunk, which is a phase of its own.
+// The state after a chunk.
 Values OnlineRows::online_chunk(size_t s, const Fold& fold, const Phase& chunk, V row_end, Values state) {
   const Stage& stage = stages_.stages[s];
   const SymExpr& along = tile_axis().var;
   Values moved = walk_.walk(chunk, along, row_end, state, [&](Values acc) {
     Values stored;
-    for (ScalarId k : stage.keeps) scalars_.value(k);
+    for (ScalarId k : stage.caches) scalars_.value(k);
     for (size_t i : stage.stores) stored.push_back(scalars_.value(nest_.stores[i].scalar));
     acc = accumulate_references(fold, acc);
-    for (ScalarId k : stage.keeps) scalars_.keep(k);
+    for (ScalarId k : stage.caches) scalars_.cache(k);
     for (size_t i = 0; i < stored.size(); ++i) scalars_.store(stage.stores[i], stored[i]);
     return acc;
   });
@@ -136,12 +136,12 @@ Values OnlineRows::fold_range(size_t s, const Fold& fold, V begin, V end) {
   return whole ? state : fold_chunk(full, end, true, std::move(state));
 }
 
-// The reductions of a row's state.
+// The reductions of a row, from its state.
 void OnlineRows::finish_row(const Fold& fold, const Values& row) {
   for (const FoldState::Part& p : fold.state().parts) {
     const bool online = fold.online(p).kind != OnlineSum::Kind::None;
     V v = fold.result(p, row, online ? scalars_.value(fold.online(p).about) : -1);
-    if (online && c_.row_may_be_empty) // then what it is about may be no number
+    if (online && c_.row_may_be_empty) // then its reference may be NaN
       v = b_.scalar(ScalarOp::Select, std::array{sizes_.condition(sym_lt(0, d_.row_count())), v,
                                                  fold_identities(b_, nest_, p.reduce)[0]});
     memo_.remember(static_cast<size_t>(p.reduce), v);

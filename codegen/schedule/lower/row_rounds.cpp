@@ -3,7 +3,7 @@
 
 namespace tessera {
 
-// Rows of one axis, and nothing that reports: chunks are read twice.
+// Rows of one axis, and no index checks, because chunks are read twice.
 bool online_fits(const LoopNest& nest, const Domain& d) {
   const auto rows = std::count_if(d.axes.begin(), d.axes.end(), [](const Axis& a) { return a.role == AxisRole::Row; });
   for (ScalarId id = 0; id < nest.dag.size(); ++id)
@@ -13,7 +13,7 @@ bool online_fits(const LoopNest& nest, const Domain& d) {
 
 namespace loops {
 
-// The rounds over the row of one outer point (RowLoop) or of a tile of them (ColumnLoop), then what is stored once.
+// The stages of the row of one outer point (RowLoop) or of a tile of them (ColumnLoop), then stores of values per row.
 void Rounds::rounds() {
   uint64_t outer = ~d_.row_mask;
   int before = c_.known;
@@ -50,7 +50,7 @@ void Rounds::row_round(size_t s) {
   const Stage& stage = stages_.stages[s];
   const Axis& a = tile_axis();
   Range range{sizes_.number(0), sizes_.number(a.extent), a.extent, true};
-  // One set of accumulators per tile width; all of them travel through the outer row loops.
+  // One set of accumulators per tile width; the outer row loops carry all of them.
   std::vector<int> widths;
   std::vector<Phase> plan = walk_.phases(range);
   for (const Phase& p : plan)
@@ -64,7 +64,7 @@ void Rounds::row_round(size_t s) {
   carried = row_axes_loop(
       0, std::move(carried),
       [&](Values c) {
-        // Bounds are emitted anew: the first ones may stand in a scope that this one is not in.
+        // Bounds are emitted again: the first ones may be in a scope that has ended.
         for (const Phase& p : walk_.phases(range)) {
           size_t group = static_cast<size_t>(std::find(widths.begin(), widths.end(), p.lanes) - widths.begin()) * each;
           Values part(c.begin() + static_cast<int64_t>(group), c.begin() + static_cast<int64_t>(group + each));
@@ -91,7 +91,7 @@ Values Rounds::body(size_t s, Values accumulators) {
   const Stage& stage = stages_.stages[s];
   Values stored;
   for (ScalarId r : stage.reduces) scalars_.value(node(r).args[0]);
-  for (ScalarId k : stage.keeps) scalars_.value(k);
+  for (ScalarId k : stage.caches) scalars_.value(k);
   for (size_t i : stage.stores) stored.push_back(scalars_.value(nest_.stores[i].scalar));
   Values next;
   size_t at = 0;
@@ -100,7 +100,7 @@ Values Rounds::body(size_t s, Values accumulators) {
     for (V v : folding_.accumulate(r, std::span<const V>(accumulators).subspan(at, n))) next.push_back(v);
     at += n;
   }
-  for (ScalarId k : stage.keeps) scalars_.keep(k);
+  for (ScalarId k : stage.caches) scalars_.cache(k);
   for (size_t i = 0; i < stored.size(); ++i) scalars_.store(stage.stores[i], stored[i]);
   prefetches_.behind_round(s);
   return next;

@@ -1,4 +1,4 @@
-// Rounds over the row, private to the folder: in memory's order, folded online chunk by chunk, or shared by programs.
+// Stages over the row, private to the folder: in memory order, folded online chunk by chunk, or divided among programs.
 #pragma once
 #include "codegen/schedule/lower/loop_walk.h"
 #include "codegen/schedule/lower/reduce.h"
@@ -6,14 +6,14 @@
 
 namespace tessera {
 
-// Whether a RowLoop schedule may fold online.
+// True if a RowLoop schedule can fold online.
 [[nodiscard]] bool online_fits(const LoopNest& nest, const Domain& domain);
-// Whether programs may share its rows, or columns. `domain` has the stages of what is folded online.
+// True if its rows, or columns, can be divided among programs. `domain` has the stages of online sums.
 [[nodiscard]] bool splits(const LoopNest& nest, const Domain& domain, ScheduleKind kind);
 
 namespace loops {
 
-// row_online.cpp: rounds that fold sums together with what they are about
+// row_online.cpp: stages that fold sums together with the reductions on which they depend
 class OnlineRows final : Part {
 public:
   OnlineRows(Context& context, Scalars& scalars, Folding& folding, Prefetches& prefetches, Walk& walk)
@@ -42,7 +42,7 @@ public:
       : Part(context), scalars_(scalars), folding_(folding), prefetches_(prefetches), walk_(walk),
         online_rows_(online) {}
   void rounds();
-  // Accumulators of a tile of columns; of `share` of the outermost axis of the row.
+  // Accumulators of a tile of columns, over the part `share` of the outermost row axis.
   Values column_points(size_t s, std::optional<std::pair<V, V>> share = std::nullopt);
 
 private:
@@ -58,14 +58,14 @@ private:
   OnlineRows& online_rows_;
 };
 
-// row_split.cpp: programs that share a row
+// row_split.cpp: cooperative programs of a row
 class SplitRows final : Part {
 public:
   SplitRows(Context& context, Scalars& scalars, Folding& folding, Walk& walk, OnlineRows& online, Rounds& rounds)
       : Part(context), scalars_(scalars), folding_(folding), walk_(walk), online_rows_(online), rounds_(rounds) {}
   void add_parameters();
   void add_sizes();
-  V take_part(V number); // the number of the row, or of the columns
+  V take_part(V number); // index of the row, or of the columns
   void round();
   void columns(const std::function<void(const std::function<void()>&)>& each_tile);
 
@@ -79,7 +79,7 @@ private:
   Walk& walk_;
   OnlineRows& online_rows_;
   Rounds& rounds_;
-  Values workspaces_; // by number of the state
+  Values workspaces_; // by index of the state
   V counters_ = -1, part_ = -1, row_number_ = -1;
 };
 

@@ -1,6 +1,7 @@
-// Few long rows, or few columns, that several programs share on a host: each folds its part of the row, or of the
-// points down the columns, and leaves the state in a workspace; the last one to arrive merges the states in the order
-// of the parts, so that a result is the same in every run and with any number of threads, and stores. Nobody waits.
+// Few long rows, or few columns, divided among programs on a host. Each program folds its part of the row, or of the
+// points down the columns, and stores its state in a workspace; the last one to arrive combines the states in the order
+// of the parts, so that a result has the same bits in every run and with any number of threads, and stores. No program
+// waits.
 #include "codegen/schedule/lower/row_rounds.h"
 #include "codegen/schedule/lower/shapes.h"
 #include <algorithm>
@@ -8,12 +9,12 @@
 
 namespace tessera {
 
-// One round of reductions, whose results are all that is stored. Rows have one axis.
+// Requires one stage of reductions whose results are all that is stored. Rows have one axis.
 bool splits(const LoopNest& nest, const Domain& d, ScheduleKind kind) {
   if (kind != ScheduleKind::ColumnLoop && !(kind == ScheduleKind::RowLoop && online_fits(nest, d))) return false;
   const Stages plan = plan_stages(nest, d);
   return d.reduces && plan.stages.size() == 1 && !plan.stages[0].reduces.empty() && plan.stages[0].stores.empty() &&
-         plan.stages[0].keeps.empty();
+         plan.stages[0].caches.empty();
 }
 
 namespace loops {
@@ -45,7 +46,7 @@ SymExpr SplitRows::outer_points() const {
   return d_.env.simplify(count);
 }
 
-// Of a range of so many, in pieces of `unit`: this program's.
+// This program's part of a range, in multiples of `unit`.
 std::pair<V, V> SplitRows::own_part(const SymExpr& extent, int64_t unit) {
   const V each = sizes_.number(d_.env.simplify(ceildiv(extent, c_.parts * unit) * unit)), end = sizes_.number(extent);
   const V from = op(ScalarOp::Min, op(ScalarOp::Mul, part_, each), end);
@@ -81,10 +82,10 @@ void SplitRows::round() {
   });
 }
 
-// Of this program's tiles of columns.
+// Over this program's tiles of columns.
 void SplitRows::columns(const std::function<void(const std::function<void()>&)>& each_tile) {
   const Stage& stage = stages_.stages[0];
-  // Where part k of the tile's columns lies.
+  // Offset of part k of the tile's columns.
   auto place = [&](V k) {
     SymExpr position = 0;
     for (const Axis& a : d_.axes)

@@ -13,9 +13,9 @@ std::vector<int> common_shape(const tile::Kernel& kernel, std::span<const tile::
       shape = s;
       continue;
     }
-    TESSERA_CHECK(s.size() == shape.size(), "tiles of different ranks meet");
+    TESSERA_CHECK(s.size() == shape.size(), "operands have tiles of different ranks");
     for (size_t d = 0; d < s.size(); ++d) {
-      TESSERA_CHECK(s[d] == shape[d] || s[d] == 1 || shape[d] == 1, "tiles that do not broadcast meet");
+      TESSERA_CHECK(s[d] == shape[d] || s[d] == 1 || shape[d] == 1, "operands have tiles that do not broadcast");
       shape[d] = std::max(shape[d], s[d]);
     }
   }

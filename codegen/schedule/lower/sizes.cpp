@@ -98,7 +98,7 @@ tile::ValueId SizeEmitter::number(const SymExpr& given) {
   return generic(e);
 }
 
-// Of an expression that is affine in t's axis: at the first position of each run.
+// An expression that is affine in t's axis, at the first position of each run.
 tile::ValueId SizeEmitter::run_starts(const SymExpr& e, const SymExpr& stride, const TileAxis& t) {
   auto base = constant_of(bound_.at(t.base.symbol_id()));
   SymExpr at = base == 0 ? SymExpr(0) : t.base;
@@ -143,7 +143,7 @@ tile::ValueId SizeEmitter::generic(const SymExpr& e) {
   switch (e.op()) {
   case SymOp::Add:
   case SymOp::Mul: {
-    // What has no axis becomes one parameter; scalars are gathered before tiles.
+    // Terms without an axis become one parameter; scalars are added before tiles.
     ScalarOp o = e.op() == SymOp::Add ? ScalarOp::Add : ScalarOp::Mul;
     SymExpr fixed = e.op() == SymOp::Add ? 0 : 1;
     std::vector<SymExpr> moving;
@@ -188,8 +188,8 @@ tile::ValueId SizeEmitter::compare(const SymExpr& e) {
                : e.op() == SymOp::Lt ? ScalarOp::Lt
                                      : ScalarOp::Le;
   if (varies(e) && (o == ScalarOp::Lt || o == ScalarOp::Le)) {
-    // Brought to "tile axis < scalar" where possible: that is a prefix of the lanes. With two tile axes the last one
-    // stands alone.
+    // Rewritten to "tile axis < scalar" if possible: that is a prefix of the lanes. With two tile axes the last one is
+    // isolated.
     SymExpr axis;
     for (const TileAxis& t : tiles_)
       if (e.contains(t.axis)) axis = t.axis;

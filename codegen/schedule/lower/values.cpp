@@ -1,4 +1,4 @@
-// Loads and stores with their masks, values kept in scratch.
+// Loads and stores with their masks, values cached in scratch.
 #include "codegen/schedule/lower/values.h"
 #include "codegen/schedule/lower/shapes.h"
 #include <algorithm>
@@ -8,10 +8,10 @@ namespace tessera::loops {
 
 Scalars::Scalars(Context& context) : Part(context), NestValues(context, memo_), scratch_(d_.live.size(), -1) {}
 
-void Scalars::reserve_kept() {
+void Scalars::reserve_cached() {
   find_homes();
-  for (size_t i = 0; i < stages_.kept.size(); ++i) {
-    if (!stages_.kept[i] || home_[i] >= 0) continue;
+  for (size_t i = 0; i < stages_.cached.size(); ++i) {
+    if (!stages_.cached[i] || home_[i] >= 0) continue;
     DType dtype = node(static_cast<ScalarId>(i)).dtype;
     SymExpr count = d_.row_count() * (schedule_.kind == ScheduleKind::ColumnLoop ? c_.wide : 1);
     scratch_[i] = b_.scratch(dtype, sizes_.number(count));
@@ -20,8 +20,8 @@ void Scalars::reserve_kept() {
   out_.scratch_bytes = d_.env.simplify(out_.scratch_bytes);
 }
 
-// Where kept values lie: in an output that they go to themselves, or one that the last round writes, and in which
-// memory is fetched while they are computed instead of while they are stored; else in scratch.
+// Memory of cached values: the output that stores the same value, or one that the last stage writes, whose memory is
+// then fetched while values are computed instead of while they are stored; else scratch.
 void Scalars::find_homes() {
   home_.assign(d_.live.size(), -1);
   if (!schedule_.residency.cache_in_output) return;
@@ -43,7 +43,7 @@ void Scalars::find_homes() {
   for (bool own : {true, false})
     for (ScalarId id = 0; id < nest_.dag.size(); ++id) {
       auto k = static_cast<size_t>(id);
-      for (size_t i = 0; k < stages_.kept.size() && stages_.kept[k] && home_[k] < 0 && i < d_.stores.size(); ++i)
+      for (size_t i = 0; k < stages_.cached.size() && stages_.cached[k] && home_[k] < 0 && i < d_.stores.size(); ++i)
         if ((nest_.stores[i].scalar == id) == own && fits(id, i)) {
           home_[k] = static_cast<int>(i);
           taken[i] = 1;
@@ -51,7 +51,7 @@ void Scalars::find_homes() {
     }
 }
 
-V Scalars::compute(ScalarId id) { return is_kept_before(id) ? kept(id) : NestValues::compute(id); }
+V Scalars::compute(ScalarId id) { return is_cached_before(id) ? cached(id) : NestValues::compute(id); }
 
 V Scalars::load(ScalarId id) {
   const ScalarNode& n = node(id);
@@ -67,14 +67,14 @@ V Scalars::load(ScalarId id) {
   return b_.cast(v, n.dtype);
 }
 
-// Kept values lie in row order with the tile axis last; where the tile runs across rows, a tile per row point.
+// Cached values are in row order with the tile axis last; if the tile runs across rows, one tile per row point.
 V Scalars::scratch_offset() {
   SymExpr at = 0;
   for (size_t i : c_.row_axes) at = at * axis(i).extent + axis(i).var;
   if (is_row_loop()) return sizes_.number(at);
   return op(ScalarOp::Add, b_.range(sizes_.lanes()), op(ScalarOp::Mul, sizes_.number(at), sizes_.constant(c_.wide)));
 }
-V Scalars::kept(ScalarId id) {
+V Scalars::cached(ScalarId id) {
   if (int home = home_[static_cast<size_t>(id)]; home >= 0) {
     const Access& a = d_.stores[static_cast<size_t>(home)];
     V v = b_.load(c_.pointers[static_cast<size_t>(a.buffer)], splat(offset_of(a), sizes_.lanes()), c_.mask);
@@ -86,7 +86,7 @@ V Scalars::kept(ScalarId id) {
   b_.kernel().op(b_.kernel().op_count() - 1).contiguous_hint = true;
   return v;
 }
-void Scalars::keep(ScalarId id) {
+void Scalars::cache(ScalarId id) {
   if (int home = home_[static_cast<size_t>(id)]; home >= 0) {
     if (nest_.stores[static_cast<size_t>(home)].scalar != id) store(static_cast<size_t>(home), value(id));
     return;

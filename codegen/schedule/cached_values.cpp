@@ -1,4 +1,4 @@
-#include "codegen/schedule/kept.h"
+#include "codegen/schedule/cached_values.h"
 #include <algorithm>
 
 namespace tessera {
@@ -19,14 +19,14 @@ public:
       for (ScalarId id : roots(stages.stages[s])) cross(id, static_cast<int>(begin));
   }
 
-  std::vector<KeptValue> run() {
-    std::vector<KeptValue> values, loads;
+  std::vector<CachedValue> run() {
+    std::vector<CachedValue> values, loads;
     for (ScalarId id : cut_) add(values, narrowed(id));
     std::vector<char> below(first_.size());
     for (ScalarId id : cut_) visit(id, below);
     for (ScalarId id = 0; id < nest_.dag.size(); ++id)
       if (below[at(id)] && nest_.dag[id].op == ScalarOp::Load) add(loads, id);
-    return kept_bytes(loads) < kept_bytes(values) ? loads : values;
+    return cached_bytes(loads) < cached_bytes(values) ? loads : values;
   }
 
 private:
@@ -48,7 +48,7 @@ private:
   [[nodiscard]] bool moves(ScalarId id) const {
     return d_.live[at(id)] && d_.row_varying(id) && nest_.dag[id].op != ScalarOp::Index;
   }
-  // All that `root` is computed from along the row; where a load's index is data, down to the load.
+  // All values along the row from which `root` is computed; loads with data-dependent indices end the search.
   void visit(ScalarId root, std::vector<char>& seen) const {
     std::vector<ScalarId> open{root};
     while (!open.empty()) {
@@ -60,7 +60,7 @@ private:
         for (ScalarId a : nest_.dag[id].args) open.push_back(a);
     }
   }
-  // Where a later round meets what the first one knows.
+  // Values of the first stage that later stages use directly.
   void cross(ScalarId root, int round) {
     std::vector<ScalarId> open{root};
     while (!open.empty()) {
@@ -75,7 +75,7 @@ private:
       for (ScalarId a : nest_.dag[id].args) open.push_back(a);
     }
   }
-  // Before casts that lose nothing.
+  // The value before lossless casts.
   [[nodiscard]] ScalarId narrowed(ScalarId id) const {
     for (;;) {
       const ScalarNode& n = nest_.dag[id];
@@ -87,10 +87,10 @@ private:
       id = n.args[0];
     }
   }
-  void add(std::vector<KeptValue>& to, ScalarId id) const {
+  void add(std::vector<CachedValue>& to, ScalarId id) const {
     for (uint64_t side : sides_)
       if (side && !(d_.deps[at(id)] & side)) return;
-    if (std::any_of(to.begin(), to.end(), [&](const KeptValue& k) { return k.id == id; })) return;
+    if (std::any_of(to.begin(), to.end(), [&](const CachedValue& k) { return k.id == id; })) return;
     const ScalarNode& n = nest_.dag[id];
     bool load = n.op == ScalarOp::Load;
     to.push_back({id, load ? graph_.type(d_.buffers[static_cast<size_t>(d_.loads[at(id)].buffer)]).dtype : n.dtype});
@@ -101,20 +101,21 @@ private:
   const Domain& d_;
   const OnlineSums& online_;
   const std::vector<uint64_t>& sides_;
-  std::vector<char> first_, later_; // by ScalarId: computed by the first round; met by a later one
+  std::vector<char> first_, later_; // by ScalarId: computed by the first stage; used by a later one
   std::vector<ScalarId> cut_;
 };
 
 } // namespace
 
-std::vector<KeptValue> find_kept(const Graph& graph, const LoopNest& nest, const Domain& domain, const Stages& stages,
-                                 const OnlineSums& online, const std::vector<uint64_t>& sides) {
+std::vector<CachedValue> find_cached_values(const Graph& graph, const LoopNest& nest, const Domain& domain,
+                                            const Stages& stages, const OnlineSums& online,
+                                            const std::vector<uint64_t>& sides) {
   return Cut(graph, nest, domain, stages, online, sides).run();
 }
 
-int kept_bytes(const std::vector<KeptValue>& values) {
+int cached_bytes(const std::vector<CachedValue>& values) {
   int bytes = 0;
-  for (const KeptValue& k : values) bytes += std::max(1, info(k.dtype).bits / 8);
+  for (const CachedValue& k : values) bytes += std::max(1, info(k.dtype).bits / 8);
   return bytes;
 }
 
