@@ -77,6 +77,8 @@ public:
   [[nodiscard]] int64_t kept_element(bool online) const;
   // Whether that is one large stream along the row, as it was loaded: it can be copied to shared memory.
   [[nodiscard]] bool keeps_stream(bool online) const;
+  // Bytes of the widest element that is computed with; indices of gathers do not count.
+  [[nodiscard]] int compute_bytes() const;
   // Registers of accumulators, in f32, per element of the tile.
   [[nodiscard]] int accumulators() const;
   // What caches are told of loads, all of them whole accesses. `again`: a program reads some of
@@ -115,6 +117,9 @@ private:
 // The alignment peel of rows of elements as usual: 1 where they all start at whole accesses, or have several axes.
 // Rows of several tiles begin at lines, so that no two tiles of a row share one.
 [[nodiscard]] int row_shift(const BlockFacts& facts, bool several_tiles);
+
+// Values that vary with some axis and are alive at one time, at most, when the nest is computed in its order.
+[[nodiscard]] int values_alive(const LoopNest& nest, const Domain& domain);
 
 [[nodiscard]] int64_t power_above(int64_t n); // at least 1
 [[nodiscard]] int64_t power_below(int64_t n);

@@ -177,7 +177,8 @@ struct HostChoice {
   std::string why;      // for the report
   std::string measured; // as ScheduledKernel's
 };
-[[nodiscard]] HostChoice choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device);
+[[nodiscard]] HostChoice choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device,
+                                         const TunedSchedules* tuned = nullptr);
 [[nodiscard]] Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest, const Schedule& schedule,
                                                      const std::string& name, const LoweringOptions& options = {});
 

@@ -171,7 +171,8 @@ void each_kernel(const Case& c, const Target& device, const std::function<bool(c
     if (!take(schedule)) return;
     const Legal l = legal(facts, schedule, ranges);
     if (!l) return;
-    auto k = lower_block(p.graph, p.nest, *domain, l, "kernel");
+    auto k = device.is_gpu() ? lower_block(p.graph, p.nest, *domain, l, "kernel")
+                             : lower_to_tiles(p.graph, p.nest, schedule, "kernel");
     ASSERT_TRUE(k.ok()) << k.error().str();
     if (conditions_hold(p.graph, *k, c.sizes)) visit(l, std::move(*k));
   });

@@ -121,13 +121,13 @@ private:
       k.measured = std::move(choice.measured);
       return k;
     };
-    if (const TunedSchedules* tuned = request.tuned ? request.tuned : options_.tuned.get())
-      if (auto choice = tuned_host_schedule(graph_, *request.nest, device_, *tuned)) {
-        report.tuned.push_back(choice->measured);
-        auto lowered = by(std::move(*choice));
-        if (lowered.ok()) return lowered;
-        report.tuned.clear(); // a record must not keep a model from running
-      }
+    const TunedSchedules* tuned = request.tuned ? request.tuned : options_.tuned.get();
+    HostChoice choice = choose_schedule(graph_, *request.nest, device_, tuned);
+    if (choice.measured.empty()) return by(std::move(choice));
+    report.tuned.push_back(choice.measured);
+    auto lowered = by(std::move(choice));
+    if (lowered.ok()) return lowered;
+    report.tuned.clear(); // a record must not keep a model from running
     return by(choose_schedule(graph_, *request.nest, device_));
   }
 

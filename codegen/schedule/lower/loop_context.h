@@ -1,7 +1,6 @@
 // What all parts of the lowering to loops share, private to the folder: the schedule, how axes are walked, and the
 // values that are known.
 #pragma once
-#include "codegen/schedule/choose.h"
 #include "codegen/schedule/lower/kernel_context.h"
 #include "codegen/schedule/lower/memo.h"
 
