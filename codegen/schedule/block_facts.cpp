@@ -1,12 +1,31 @@
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/cached_values.h"
-#include "codegen/schedule/choose.h"
 #include <algorithm>
 #include <bit>
 #include <numeric>
 #include <utility>
 
 namespace tessera {
+
+int values_alive(const LoopNest& nest, const Domain& domain) {
+  std::vector<ScalarId> last_use(domain.live.size(), -1);
+  for (ScalarId id = 0; id < nest.dag.size(); ++id)
+    if (domain.live[static_cast<size_t>(id)])
+      for (ScalarId a : nest.dag[id].args) last_use[static_cast<size_t>(a)] = id;
+  for (const Store& s : nest.stores) last_use[static_cast<size_t>(s.scalar)] = nest.dag.size();
+  int live = 0, most = 1;
+  std::vector<int> ends(domain.live.size() + 1);
+  for (ScalarId id = 0; id < nest.dag.size(); ++id) {
+    live -= ends[static_cast<size_t>(id)];
+    ScalarOp op = nest.dag[id].op;
+    bool vector = domain.live[static_cast<size_t>(id)] && op != ScalarOp::Const && op != ScalarOp::Index &&
+                  domain.deps[static_cast<size_t>(id)] != 0;
+    if (!vector || last_use[static_cast<size_t>(id)] < 0) continue;
+    most = std::max(most, ++live);
+    ++ends[static_cast<size_t>(std::min<ScalarId>(last_use[static_cast<size_t>(id)], nest.dag.size()))];
+  }
+  return most;
+}
 
 int64_t power_above(int64_t n) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, n))));
@@ -156,6 +175,21 @@ bool BlockFacts::strided_rows() const {
   return is_row(c) && std::any_of(streams.begin(), streams.end(), [&](const Stream& s) {
            return !s.store && s.count >= largest / 2 && (s.deps >> c & 1) && !contiguous(s, c);
          });
+}
+
+int BlockFacts::compute_bytes() const {
+  std::vector<char> value(d.live.size());
+  int bytes = 1;
+  for (const Store& s : nest.stores) value[static_cast<size_t>(s.scalar)] = 1;
+  for (ScalarId id = nest.dag.size() - 1; id >= 0; --id) {
+    if (!value[static_cast<size_t>(id)]) continue;
+    const ScalarNode& n = nest.dag[id];
+    if (n.op != ScalarOp::Index && n.op != ScalarOp::Const)
+      bytes = std::max(bytes, info(compute_dtype(n.dtype)).bits / 8);
+    if (n.op == ScalarOp::Load || n.op == ScalarOp::CheckBounds) continue;
+    for (ScalarId a : n.args) value[static_cast<size_t>(a)] = 1;
+  }
+  return bytes;
 }
 
 int BlockFacts::accumulators() const {

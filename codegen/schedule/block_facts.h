@@ -81,6 +81,8 @@ public:
   // True if that is one large stream along the row, as loaded, so that it can be copied to shared memory
   // asynchronously.
   [[nodiscard]] bool keeps_stream(bool online) const;
+  // Bytes of the widest element that is computed with; indices of gathers do not count.
+  [[nodiscard]] int compute_bytes() const;
   // Registers of accumulators, in f32, per element of the tile.
   [[nodiscard]] int accumulators() const;
   // The cache hint of aligned loads. `again`: a program reads some elements more than once.
@@ -117,6 +119,9 @@ private:
 // The alignment peel of rows with the average element size: 1 if all rows are aligned, or have several axes. Rows of
 // several tiles begin at cache lines, so that no two tiles of a row share a line.
 [[nodiscard]] int row_shift(const BlockFacts& facts, bool several_tiles);
+
+// Values that vary with some axis and are alive at one time, at most, when the nest is computed in its order.
+[[nodiscard]] int values_alive(const LoopNest& nest, const Domain& domain);
 
 [[nodiscard]] int64_t power_above(int64_t n); // at least 1
 [[nodiscard]] int64_t power_below(int64_t n);

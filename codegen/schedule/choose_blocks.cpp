@@ -2,6 +2,7 @@
 // with the conditions under which it is right; others for sizes that are typical of the range, where they gain enough;
 // and last one that is right for every size. Measured schedules come before all of them.
 #include "codegen/schedule/choose_blocks.h"
+#include "codegen/schedule/cells.h"
 #include "codegen/schedule/schedule_records.h"
 #include "codegen/schedule/space.h"
 #include <algorithm>
@@ -12,121 +13,6 @@ namespace {
 
 constexpr double kWorth = 1.10;    // predicted time over another kernel's, from which on that is compiled as well
 constexpr size_t kMostKernels = 6; // of a nest whose sizes are not known
-constexpr double kTypicalPoints = 8 << 20; // of a nest whose outer sizes are not known
-
-// Sizes that stand for a range of them.
-struct Cell {
-  CallSizes sizes;                  // of every symbol
-  std::vector<ExtentRange> extents; // by axis: where they stand for others
-};
-
-// Lengths of an axis along which elements are contiguous, or that is folded, where its symbols are not known.
-struct Typical {
-  int64_t length;
-  ExtentRange range;
-  bool few = false; // only where such rows are few
-};
-constexpr int64_t kAny = INT64_MAX, kSome = 100;
-const std::vector<Typical> kRows = {{160, {1, 256, 8}},      {1024, {257, 1024, 8}},           {4096, {1025, 4096, 8}},
-                                    {999, {1, 1024, 1}},     {204800, {65537, kAny, 8}, true}, {20480, {4097, kAny, 8}},
-                                    {20001, {1025, kAny, 1}}};
-const std::vector<Typical> kContiguous = {{1024, {1, kAny, 16}}, {1001, {1, kAny, 1}}};
-
-class Cells {
-public:
-  explicit Cells(const BlockFacts& f) : f_(f) {
-    for (const Axis& a : f.d.axes) collect(a.extent);
-    for (const Stream& s : f.streams) collect(s.access->offset);
-  }
-  // Whether every size is known or was seen by the call that leads to this compilation. The first cell is of these then.
-  [[nodiscard]] bool seen() const {
-    return std::all_of(symbols_.begin(), symbols_.end(),
-                       [&](const SymExpr& s) { return f_.graph.env().hint(s).has_value(); });
-  }
-  std::vector<Cell> run() const {
-    std::vector<Cell> list;
-    if (seen()) {
-      CallSizes sizes;
-      for (const SymExpr& s : symbols_) sizes[s.symbol_id()] = *f_.graph.env().hint(s);
-      if (auto cell = with(sizes, nullptr, 0)) list.push_back(std::move(*cell));
-      if (symbols_.empty()) return list;
-    }
-    const auto c = static_cast<size_t>(f_.contiguous_axis);
-    for (const Typical& t : f_.d.reduces&& f_.is_row(c) ? kRows : kContiguous)
-      if (auto cell = typical(t, c)) list.push_back(std::move(*cell));
-    if (list.empty()) { // none of these lengths is possible
-      CallSizes some;
-      for (const SymExpr& s : symbols_) some[s.symbol_id()] = within(s, kSome);
-      if (auto cell = with(some, nullptr, 0)) list.push_back(std::move(*cell));
-    }
-    return list;
-  }
-
-private:
-  void collect(const SymExpr& e) {
-    for (const SymExpr& s : e.symbols()) {
-      const bool axis = std::any_of(f_.d.axes.begin(), f_.d.axes.end(), [&](const Axis& a) { return a.var == s; });
-      if (!axis && std::find(symbols_.begin(), symbols_.end(), s) == symbols_.end()) symbols_.push_back(s);
-    }
-  }
-  [[nodiscard]] int64_t within(const SymExpr& symbol, int64_t n) const {
-    const SymRange r = f_.d.env.range(symbol);
-    n = std::clamp(n, std::max<int64_t>(1, r.lo), std::max<int64_t>(1, r.hi));
-    const int64_t k = std::max<int64_t>(1, f_.d.env.divisor(symbol));
-    return std::max(k, n / k * k);
-  }
-  // Symbols of the contiguous axis yield the typical length, the others as many points as are typical.
-  [[nodiscard]] std::optional<Cell> typical(const Typical& t, size_t contiguous) const {
-    CallSizes sizes;
-    const SymExpr& inner = f_.extent(contiguous);
-    std::vector<SymExpr> others;
-    // Of several symbols of the axis one has the length: the one that a condition on the axis is about.
-    const Multiple divisible = f_.multiple(inner, kAccessBytes);
-    const SymExpr* bearer = nullptr;
-    for (const SymExpr& s : symbols_)
-      if (inner.contains(s) && (!bearer || (divisible.condition && divisible.condition->value == s))) bearer = &s;
-    for (const SymExpr& s : symbols_) {
-      sizes[s.symbol_id()] = within(s, &s == bearer ? t.length : 1);
-      if (!inner.contains(s)) others.push_back(s);
-    }
-    double points = 1;
-    for (const Axis& a : f_.d.axes) {
-      auto n = a.extent.eval(sizes);
-      if (!n.ok()) return std::nullopt;
-      points *= static_cast<double>(std::max<int64_t>(1, *n));
-    }
-    const double each =
-        std::pow(std::max(1.0, kTypicalPoints / points), 1.0 / std::max<double>(1, static_cast<double>(others.size())));
-    for (const SymExpr& s : others) sizes[s.symbol_id()] = within(s, static_cast<int64_t>(each));
-    return with(sizes, &t, contiguous);
-  }
-  [[nodiscard]] std::optional<Cell> with(const CallSizes& sizes, const Typical* t, size_t contiguous) const {
-    std::vector<int64_t> extents;
-    for (const Axis& a : f_.d.axes) {
-      auto n = a.extent.eval(sizes);
-      if (!n.ok()) return std::nullopt;
-      extents.push_back(*n);
-    }
-    Cell cell{sizes, ranges_of(f_, extents, sizes)};
-    for (size_t i = 0; t && i < extents.size(); ++i) {
-      const int64_t n = extents[i];
-      ExtentRange& range = cell.extents[i];
-      if (i == contiguous && (n < t->range.min || n > t->range.max || n % t->range.multiple_of != 0))
-        return std::nullopt;
-      if (f_.constant(f_.extent(i))) continue;
-      range = {0, kAny, 1};
-      if (i == contiguous)
-        range = t->range;
-      else if (t->few)
-        range = {1, 4 * std::max<int64_t>(1, n), 1};
-    }
-    return cell;
-  }
-
-  const BlockFacts& f_;
-  std::vector<SymExpr> symbols_;
-};
-
 struct Choice {
   Legal legal;
   Cost cost;
@@ -146,8 +32,8 @@ public:
   }
 
   std::vector<BlockChoice> run() {
-    const Cells all(f_);
-    const std::vector<Cell> cells = all.run();
+    const Cells all = typical_cells(f_);
+    const std::vector<Cell>& cells = all.list;
     for (const Cell& cell : cells) {
       auto sized = sized_facts(f_, cell.sizes);
       if (sized.ok()) best_of(cell, *sized);
@@ -164,7 +50,7 @@ public:
     }
     for (size_t c = 0; c < best_.size() && list.size() + 1 < kMostKernels; ++c) {
       const bool same = best_[c].legal.conditions.empty() && !best_[c].legal.grid_barrier;
-      const bool seen = c == 0 && all.seen(); // is what the model is run at
+      const bool seen = c == 0 && all.seen; // is what the model is run at
       if (predicted(any_[general].legal.schedule, c).us < (seen ? 1 : kWorth) * best_[c].cost.us) continue;
       list.push_back(explained(best_[c]));
       if (same) return list;
@@ -180,7 +66,7 @@ private:
   // The best schedule of a cell, and the best one of those that are right for every size.
   void best_of(const Cell& cell, const SizedFacts& sized) {
     std::optional<Choice> best, any;
-    const std::vector<ExtentRange> everything(sized.extents.size(), ExtentRange{INT64_MIN, kAny, 1});
+    const std::vector<ExtentRange> everything(sized.extents.size(), ExtentRange{INT64_MIN, INT64_MAX, 1});
     auto offer = [&](const Schedule& schedule, int64_t blocks_per_row) {
       Cost c = cost(sized, schedule, blocks_per_row, f_.device, model_);
       if (best && c.us >= best->cost.us && any && c.us >= any->cost.us) return;
@@ -215,7 +101,7 @@ private:
     };
     take(best, cell.extents, false);
     if (schedule.kind != ScheduleKind::BlockTeam)
-      take(any, std::vector<ExtentRange>(sized.extents.size(), ExtentRange{INT64_MIN, kAny, 1}), true);
+      take(any, std::vector<ExtentRange>(sized.extents.size(), ExtentRange{INT64_MIN, INT64_MAX, 1}), true);
   }
   [[nodiscard]] static BlockChoice explained(const Choice& choice) {
     return {choice.legal, BlockFacts::sizes(choice.legal.schedule), choice.cost.predicted(), choice.measured};

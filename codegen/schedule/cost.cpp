@@ -1,4 +1,5 @@
 #include "codegen/schedule/cost.h"
+#include "codegen/schedule/host_cost.h"
 #include "codegen/schedule/online.h"
 #include "codegen/schedule/stages.h"
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <numbers>
 #include <numeric>
 #include <set>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -468,6 +470,30 @@ private:
   SizedFacts::Rounds rounds_;
 };
 
+// What rounds after the first compute, load and find kept.
+void later_rounds(const LoopNest& nest, const Domain& d, const Stages& stages, SizedFacts::Rounds& r) {
+  std::vector<char> met(d.live.size());
+  for (size_t k = 0; k < stages.stages.size(); ++k) {
+    std::set<ScalarId> kept;
+    auto use = [&](ScalarId id) {
+      const auto i = static_cast<size_t>(id);
+      if (id >= 0 && stages.cached[i] && d.stage[i] < static_cast<int>(k)) kept.insert(id);
+    };
+    for (ScalarId id : computed_in(nest, d, stages, k)) {
+      for (ScalarId a : nest.dag[id].args) use(a);
+      if (!std::exchange(met[static_cast<size_t>(id)], 1)) continue;
+      if (nest.dag[id].op == ScalarOp::Load) ++r.loads;
+      r.again += std::max(0, info(nest.dag[id].op).cost);
+    }
+    for (ScalarId fold : stages.stages[k].reduces) use(nest.dag[fold].args[0]);
+    for (size_t store : stages.stages[k].stores) use(nest.stores[store].scalar);
+    for (ScalarId id : kept) {
+      ++r.kept_reads;
+      r.kept_read_bytes += info(nest.dag[id].dtype).bits / 8;
+    }
+  }
+}
+
 } // namespace
 
 Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) {
@@ -494,6 +520,7 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
   f.row_mask = facts.d.row_mask;
   f.reduces = facts.d.reduces;
   f.live = facts.live;
+  f.compute_bytes = facts.compute_bytes();
   f.accumulators = facts.accumulators();
   f.vector = facts.vector;
   f.column = facts.contiguous_axis;
@@ -509,6 +536,7 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
         r.rounds += !s.reduces.empty() || !s.stores.empty();
         r.folds += !s.reduces.empty();
       }
+      later_rounds(facts.nest, d, stages, r);
       r.rounds = std::max(1, r.rounds);
     }
   return f;
@@ -516,6 +544,7 @@ Result<SizedFacts> sized_facts(const BlockFacts& facts, const CallSizes& sizes) 
 
 Cost cost(const SizedFacts& facts, const Schedule& schedule, int64_t blocks_per_row, const Target& device,
           const CostModel& model) {
+  if (!device.is_gpu()) return host_cost(facts, schedule, device);
   return Predictor(facts, schedule, blocks_per_row, device, model).run();
 }
 

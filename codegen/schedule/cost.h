@@ -38,10 +38,13 @@ struct SizedFacts {
   };
   // Of reductions, with sums folded online or not.
   struct Rounds {
-    int rounds = 1;     // loops over the row
-    int folds = 0;      // of them, those that reduce
-    int kept_bytes = 0; // of an element that rounds after the first need
-    bool read = false;  // what is folded, by more than results of the row
+    int rounds = 1;                          // loops over the row
+    int folds = 0;                           // of them, those that reduce
+    int kept_bytes = 0;                      // of an element that rounds after the first need
+    bool read = false;                       // what is folded, by more than results of the row
+    double again = 0;                        // instructions of an element that later rounds compute again
+    int loads = 0;                           // of an element, that later rounds make again
+    int kept_reads = 0, kept_read_bytes = 0; // of values of an element that a host keeps between rounds (stages.h)
   };
   std::vector<int64_t> extents;
   std::vector<char> known; // the extent is a constant
@@ -52,6 +55,7 @@ struct SizedFacts {
   uint64_t row_mask = 0;
   bool reduces = false;
   int live = 1, accumulators = 1;
+  int compute_bytes = 4;                     // of the widest element that is computed with
   int64_t vector = 1;                        // elements of an access of the narrowest large stream
   int column = -1;                           // axis along which most bytes are contiguous
   std::shared_ptr<const WindowFacts> window; // empty: no windows

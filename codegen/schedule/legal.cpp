@@ -1,5 +1,6 @@
 #include "codegen/schedule/legal.h"
 #include "codegen/schedule/cooperation.h"
+#include "codegen/schedule/host_space.h"
 #include "codegen/schedule/window_facts.h"
 #include "codegen/tile/rules.h"
 #include <algorithm>
@@ -221,6 +222,7 @@ private:
 } // namespace
 
 Legal legal(const BlockFacts& facts, const Schedule& schedule, std::span<const ExtentRange> extents) {
+  if (!facts.device.is_gpu()) return legal_host(facts, schedule, extents);
   return Check(facts, schedule, extents).run();
 }
 

@@ -184,10 +184,12 @@ class TunedSchedules;
 // UnsupportedType for packed, complex and string elements, CodegenError for a schedule that does not fit the nest.
 struct HostChoice {
   Schedule schedule;
-  std::string why;      // for the report
-  std::string measured; // as ScheduledKernel's
+  std::string why;         // for the report
+  PredictedTime predicted; // as ScheduledKernel's, like what follows
+  std::string measured;
 };
-[[nodiscard]] HostChoice choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device);
+[[nodiscard]] HostChoice choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device,
+                                         const TunedSchedules* tuned = nullptr);
 [[nodiscard]] Result<ScheduledKernel> lower_to_tiles(const Graph& graph, const LoopNest& nest, const Schedule& schedule,
                                                      const std::string& name, const LoweringOptions& options = {});
 

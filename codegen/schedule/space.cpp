@@ -1,5 +1,6 @@
 #include "codegen/schedule/space.h"
 #include "codegen/schedule/cooperation.h"
+#include "codegen/schedule/host_space.h"
 #include "codegen/schedule/online.h"
 #include <algorithm>
 #include <array>
@@ -562,6 +563,7 @@ private:
 
 void for_each_schedule(const BlockFacts& facts, const SizedFacts& sized, const CallSizes& sizes, bool online,
                        const VisitSchedule& visit) {
+  if (!facts.device.is_gpu()) return for_each_host_schedule(facts, sized, visit);
   Space(facts, sized, sizes, online, visit).run();
 }
 

@@ -111,4 +111,28 @@ bool Stages::folds_are_read() const {
   return folds > 1 || last + 1 < stages.size();
 }
 
+std::vector<ScalarId> computed_in(const LoopNest& nest, const Domain& d, const Stages& stages, size_t s) {
+  std::vector<char> seen(d.live.size());
+  std::vector<ScalarId> list, open;
+  const Stage& stage = stages.stages[s];
+  for (ScalarId r : stage.reduces) open.push_back(nest.dag[r].args[0]);
+  for (ScalarId k : stage.caches) open.push_back(k);
+  for (size_t i : stage.stores) open.push_back(nest.stores[i].scalar);
+  while (!open.empty()) {
+    ScalarId id = open.back();
+    open.pop_back();
+    auto i = static_cast<size_t>(id);
+    bool kept = stages.cached[i] && d.stage[i] < static_cast<int>(s);
+    if (seen[i] || !d.live[i] || !d.row_varying(id) || kept) continue;
+    seen[i] = 1;
+    list.push_back(id);
+    if (nest.dag[id].op == ScalarOp::Load) {
+      for (const auto& [term, stride] : d.loads[i].terms) open.push_back(term);
+      if (d.loads[i].predicate >= 0) open.push_back(d.loads[i].predicate);
+    }
+    for (ScalarId a : nest.dag[id].args) open.push_back(a);
+  }
+  return list;
+}
+
 } // namespace tessera

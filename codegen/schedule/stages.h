@@ -25,5 +25,9 @@ struct Stages {
   [[nodiscard]] bool folds_are_read() const;
 };
 [[nodiscard]] Stages plan_stages(const LoopNest& nest, const Domain& domain);
+// The values along the row that a stage computes itself, users first: its own, and again those of earlier stages that
+// are not kept.
+[[nodiscard]] std::vector<ScalarId> computed_in(const LoopNest& nest, const Domain& domain, const Stages& stages,
+                                                size_t stage);
 
 } // namespace tessera

@@ -33,9 +33,4 @@ public:
 // divisible as it is, up to 16. A call outside of it is tuned by itself.
 [[nodiscard]] ExtentRange bucket_of(int64_t extent);
 
-// For a host, whose kernels have no alternatives: of a nest whose extents are all known, the tuned schedule, if there
-// is one that fits it.
-[[nodiscard]] std::optional<HostChoice> tuned_host_schedule(const Graph& graph, const LoopNest& nest,
-                                                            const Target& device, const TunedSchedules& tuned);
-
 } // namespace tessera

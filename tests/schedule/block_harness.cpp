@@ -172,7 +172,8 @@ void each_kernel(const Case& c, const Target& device, const std::function<bool(c
     if (!take(schedule)) return;
     const Legal l = legal(facts, schedule, ranges);
     if (!l) return;
-    auto k = lower_block(p.graph, p.nest, *domain, l, "kernel");
+    auto k = device.is_gpu() ? lower_block(p.graph, p.nest, *domain, l, "kernel")
+                             : lower_to_tiles(p.graph, p.nest, schedule, "kernel");
     ASSERT_TRUE(k.ok()) << k.error().str();
     if (conditions_hold(p.graph, *k, c.sizes)) visit(l, std::move(*k));
   });
@@ -197,7 +198,13 @@ std::string form(const Schedule& s) {
                                                            {"max blocks", s.cooperation.max_blocks > 0},
                                                            {"column axes", std::popcount(s.placement.column_axes) > 1},
                                                            {"row axes", s.placement.row_axes != 0},
-                                                           {"online", s.traversal.online}})
+                                                           {"online", s.traversal.online},
+                                                           {"forward", !s.traversal.serpentine},
+                                                           {"unroll", s.tile.unroll > 1},
+                                                           {"square", s.tile.square > 1},
+                                                           {"distant", s.traversal.prefetch_points > 0},
+                                                           {"in output", s.residency.cache_in_output},
+                                                           {"shared", s.cooperation.programs_per_row > 1}})
     if (on) text += std::string(" ") + what;
   return text;
 }

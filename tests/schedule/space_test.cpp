@@ -17,7 +17,8 @@ Target small_gpu() {
 }
 
 // Some schedules of each form, of those with the smallest tiles and of others; how many forms there are.
-std::set<std::string> expect_all(const Case& c, double tolerance = 2e-5, int of_each = 2) {
+std::set<std::string> expect_all(const Case& c, double tolerance = 2e-5, int of_each = 2,
+                                 const Target& device = small_gpu()) {
   const Meant m = meant(c);
   std::map<std::string, int> met;
   std::set<std::string> forms;
@@ -26,7 +27,7 @@ std::set<std::string> expect_all(const Case& c, double tolerance = 2e-5, int of_
     int& n = met[form(schedule)];
     return n < of_each * 7 && n++ % 7 == 0;
   };
-  each_kernel(c, small_gpu(), take, [&](const Legal& l, ScheduledKernel k) {
+  each_kernel(c, device, take, [&](const Legal& l, ScheduledKernel k) {
     k.why = form(l.schedule);
     expect_meant(c, m, k, tolerance);
     forms.insert(form(l.schedule));
@@ -88,6 +89,27 @@ TEST(Space, SchedulesWithoutReductionsMeanTheNest) {
   }
   all.merge(expect_all({embedding(), {{"b", 3}, {"s", 9}, {"n", 10}}}));
   for (const char* what : {"staged", "split", "contiguous", "unmasked"}) EXPECT_TRUE(any(all, what)) << what;
+}
+
+TEST(Space, SchedulesOfHostsMeanTheNest) {
+  if (kernel_runner().blocks_only) return;
+  const Target host = shipped_target("avx512");
+  std::set<std::string> all;
+  all.merge(expect_all({softmax_of("3", "5003", "f32"), {}}, 1e-4, 1, host));
+  all.merge(expect_all({add_norm_of("5", "300", "bf16"), {}}, 2e-2, 1, host));
+  all.merge(
+      expect_all({problem("x: f32[90, 37]\ny: f32[37]",
+                          "nest down outer(i0: 37) row(i1: 90) { %0 = load x[i1, i0] : f32\n %1 = reduce.sum %0 : "
+                          "f32\n store.row y[i0] = %1 }"),
+                  {}},
+                 1e-4, 1, host));
+  all.merge(expect_all({problem("x: f32[40, 37]\ny: f32[37, 40]",
+                                "nest turn outer(i0: 37, i1: 40) { %0 = load x[i1, i0] : f32\n store y[i0, i1] = %0 }"),
+                        {}},
+                       0, 1, host));
+  for (const char* what :
+       {"flat", "row-loop", "column-loop", "tiled-2d", "online", "unroll", "square", "distant", "in output", "shared"})
+    EXPECT_TRUE(any(all, what)) << what;
 }
 
 // ---- the cost
@@ -173,7 +195,9 @@ TEST(Choice, IsTheLeastPredicted) {
 TEST(Choice, FollowsTheDevice) {
   auto chosen = [](const Problem& p, const char* target) {
     auto domain = make_domain(p.graph, p.nest);
-    return choose_blocks(BlockFacts(p.graph, p.nest, *domain, shipped_target(target)), {.records = false}).at(0).legal.schedule;
+    return choose_blocks(BlockFacts(p.graph, p.nest, *domain, shipped_target(target)), {.records = false})
+        .at(0)
+        .legal.schedule;
   };
   int different = 0;
   for (const Problem& p :

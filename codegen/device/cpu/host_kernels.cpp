@@ -104,6 +104,7 @@ private:
     report.name = request.name;
     report.schedule = linked.scheduled.schedule;
     report.why = linked.scheduled.why;
+    report.predicted = linked.scheduled.predicted;
     report.tuned = out_.reports[*first].tuned;
     out_.kernels.push_back(std::move(linked));
     out_.reports.push_back(std::move(report));
@@ -115,19 +116,21 @@ private:
     auto by = [&](HostChoice choice) -> Result<ScheduledKernel> {
       report.schedule = choice.schedule;
       report.why = choice.why;
+      report.predicted = choice.predicted;
       TESSERA_ASSIGN(ScheduledKernel k, lower_to_tiles(graph_, *request.nest, choice.schedule, "kernel",
                                                        {.exact_division = options_.strict_rounding}));
       k.why = std::move(choice.why);
+      k.predicted = std::move(choice.predicted);
       k.measured = std::move(choice.measured);
       return k;
     };
-    if (const TunedSchedules* tuned = request.tuned ? request.tuned : options_.tuned.get())
-      if (auto choice = tuned_host_schedule(graph_, *request.nest, device_, *tuned)) {
-        report.tuned.push_back(choice->measured);
-        auto lowered = by(std::move(*choice));
-        if (lowered.ok()) return lowered;
-        report.tuned.clear(); // an invalid record must not fail the compilation
-      }
+    const TunedSchedules* tuned = request.tuned ? request.tuned : options_.tuned.get();
+    HostChoice choice = choose_schedule(graph_, *request.nest, device_, tuned);
+    if (choice.measured.empty()) return by(std::move(choice));
+    report.tuned.push_back(choice.measured);
+    auto lowered = by(std::move(choice));
+    if (lowered.ok()) return lowered;
+    report.tuned.clear(); // an invalid record must not fail the compilation
     return by(choose_schedule(graph_, *request.nest, device_));
   }
 

@@ -31,26 +31,8 @@ Context::Context(const Graph& graph_, const LoopNest& nest_, const Domain& domai
 
 // The loads along the row that a round makes itself.
 std::vector<ScalarId> Part::loads_of_round(size_t s) const {
-  std::vector<char> seen(d_.live.size());
-  std::vector<ScalarId> list, open;
-  const Stage& stage = stages_.stages[s];
-  for (ScalarId r : stage.reduces) open.push_back(node(r).args[0]);
-  for (ScalarId k : stage.caches) open.push_back(k);
-  for (size_t i : stage.stores) open.push_back(nest_.stores[i].scalar);
-  while (!open.empty()) {
-    ScalarId id = open.back();
-    open.pop_back();
-    auto i = static_cast<size_t>(id);
-    bool kept = stages_.cached[i] && d_.stage[i] < static_cast<int>(s);
-    if (seen[i] || !d_.live[i] || !d_.row_varying(id) || kept) continue;
-    seen[i] = 1;
-    if (node(id).op == ScalarOp::Load) {
-      list.push_back(id);
-      for (const auto& [term, stride] : d_.loads[i].terms) open.push_back(term);
-      if (d_.loads[i].predicate >= 0) open.push_back(d_.loads[i].predicate);
-    }
-    for (ScalarId a : node(id).args) open.push_back(a);
-  }
+  std::vector<ScalarId> list = computed_in(nest_, d_, stages_, s);
+  std::erase_if(list, [&](ScalarId id) { return node(id).op != ScalarOp::Load; });
   return list;
 }
 

@@ -1,7 +1,6 @@
 // State shared by all parts of the lowering to loops, private to the folder: the schedule, the traversal of axes, and
 // known values.
 #pragma once
-#include "codegen/schedule/choose.h"
 #include "codegen/schedule/lower/kernel_context.h"
 #include "codegen/schedule/lower/memo.h"
 
