@@ -14,12 +14,14 @@ struct KernelReport {
   struct Alternative {
     std::string when; // "if 1 <= cols <= 1024, cols % 8 == 0"
     Schedule schedule;
-    std::string why;    // ScheduledKernel::why
+    std::string why; // ScheduledKernel::why
+    PredictedTime predicted;
     int registers = -1; // registers per thread; -1 without an assembler
   };
   std::string name;
-  Schedule schedule;                     // the schedule without conditions
-  std::string why;                       // ScheduledKernel::why
+  Schedule schedule; // the schedule without conditions
+  std::string why;   // ScheduledKernel::why
+  PredictedTime predicted;
   std::vector<Alternative> alternatives; // tried in order before it; the first one whose conditions hold runs
   std::string tile_text, llvm_text;
   std::string ptx_text;                 // of a GPU

@@ -70,6 +70,8 @@ public:
   // Shared memory in bytes for each of `resident` blocks per multiprocessor, without the bytes in which its warps
   // `exchange` partial results.
   static constexpr int64_t kExchangeBytes = 1 << 10; // typical bytes of partial results
+  // Shared memory in bytes that a block has for exchanges in addition to resident tiles (codegen/llvm/gpu_hazards.h).
+  static constexpr int64_t kMostExchangeBytes = 96 << 10;
   [[nodiscard]] int64_t shared_room(int64_t blocks, int64_t exchange = kExchangeBytes) const;
   // Number of tiles with `bytes` per element for later stages that fit in it.
   [[nodiscard]] int64_t tiles_in_shared(int64_t elements, int64_t bytes, int64_t blocks,

@@ -14,7 +14,7 @@ namespace {
 // A schedule as a record for these sizes, if it is right there.
 std::optional<TunedSchedule> usable(const BlockFacts& f, const SizedFacts& sized, const CallSizes& sizes,
                                     const Schedule& schedule) {
-  TunedSchedule t{schedule, ranges_of(f, sized.extents), ""};
+  TunedSchedule t{schedule, ranges_of(f, sized.extents, sizes), ""};
   const Legal l = legal(f, schedule, t.extents);
   return l && holds(l.conditions, sizes) ? std::optional(std::move(t)) : std::nullopt;
 }
@@ -35,7 +35,7 @@ Result<std::vector<Candidate>> block_candidates(const Graph& graph, const LoopNe
   std::vector<Candidate> out;
   for (const BlockChoice& choice : choose_blocks(facts))
     if (holds(choice.legal.conditions, sizes)) {
-      out.push_back({{choice.legal.schedule, ranges_of(facts, sized->extents), ""}, 0});
+      out.push_back({{choice.legal.schedule, ranges_of(facts, sized->extents, sizes), ""}, 0});
       break;
     }
   if (out.empty()) return out;

@@ -107,7 +107,7 @@ private:
       if (!n.ok()) return std::nullopt;
       extents.push_back(*n);
     }
-    Cell cell{sizes, ranges_of(f_, extents)};
+    Cell cell{sizes, ranges_of(f_, extents, sizes)};
     for (size_t i = 0; t && i < extents.size(); ++i) {
       const int64_t n = extents[i];
       ExtentRange& range = cell.extents[i];
@@ -218,16 +218,7 @@ private:
       take(any, std::vector<ExtentRange>(sized.extents.size(), ExtentRange{INT64_MIN, kAny, 1}), true);
   }
   [[nodiscard]] static BlockChoice explained(const Choice& choice) {
-    auto us = [](double v) {
-      const auto tenths = static_cast<int64_t>(std::llround(v * 10));
-      return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
-    };
-    const Cost& c = choice.cost;
-    std::string why = BlockFacts::sizes(choice.legal.schedule) + "; predicted " + us(c.us) + " us: memory " +
-                      us(c.memory) + ", latency " + us(c.latency) + ", instructions " + us(c.issue) +
-                      ", shared memory " + us(c.shared) + ", launch " + us(c.launch) + "; bound by " +
-                      std::string(c.bound());
-    return {choice.legal, std::move(why), choice.measured};
+    return {choice.legal, BlockFacts::sizes(choice.legal.schedule), choice.cost.predicted(), choice.measured};
   }
 
   const BlockFacts& f_;
@@ -250,11 +241,11 @@ std::vector<BlockChoice> choose_blocks(const BlockFacts& facts, const LoweringOp
   if (tuned)
     for (TunedSchedule& t : tuned->find(nest_key(facts.graph, facts.nest, domain))) {
       t.schedule.traversal.online &= online;
-      if (Legal l = legal(facts, t.schedule, t.extents)) list.push_back({std::move(l), "", std::move(t.measured)});
+      if (Legal l = legal(facts, t.schedule, t.extents)) list.push_back({std::move(l), "", {}, std::move(t.measured)});
     }
   if (domain.axes.empty()) {
     list.push_back(
-        {legal(facts, BlockFacts::schedule(ScheduleKind::BlockFlat, 1, 1, 1), {}), "a single point: scalars", ""});
+        {legal(facts, BlockFacts::schedule(ScheduleKind::BlockFlat, 1, 1, 1), {}), "a single point: scalars", {}, ""});
     return list;
   }
   for (BlockChoice& c : Chooser(facts, online, options.records).run()) list.push_back(std::move(c));

@@ -6,7 +6,8 @@ namespace tessera {
 
 struct BlockChoice {
   Legal legal;
-  std::string why;      // for the report
+  std::string why; // for the report
+  PredictedTime predicted;
   std::string measured; // of a record
 };
 

@@ -519,11 +519,13 @@ Cost cost(const SizedFacts& facts, const Schedule& schedule, int64_t blocks_per_
   return Predictor(facts, schedule, blocks_per_row, device, model).run();
 }
 
-std::string_view Cost::bound() const {
-  const std::pair<double, std::string_view> terms[] = {
-      {memory, "memory"}, {latency, "latency"}, {issue, "issue"}, {shared, "shared memory"}, {launch, "launch"}};
-  return std::max_element(std::begin(terms), std::end(terms), [](auto& a, auto& b) { return a.first < b.first; })
-      ->second;
+PredictedTime Cost::predicted() const {
+  return {us,
+          {{"memory", memory},
+           {"latency", latency},
+           {"instructions", issue},
+           {"shared memory", shared},
+           {"launch", launch}}};
 }
 
 } // namespace tessera

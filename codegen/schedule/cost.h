@@ -128,12 +128,12 @@ struct Cost {
   double us = 0; // all of it
   double launch = 0, memory = 0, latency = 0, issue = 0, shared = 0;
   // What it was computed from.
-  double blocks = 1, resident = 1;              // resident: on a multiprocessor
-  double registers = 32;                        // of a thread, that it needs not to spill
-  double most = 255;                            // that it may have
-  double taken = 32;                            // that the assembler gives it
-  double bytes = 0, again = 0;                  // moved from and to memory; read again
-  [[nodiscard]] std::string_view bound() const; // "memory", "latency", "issue", "shared", "launch": the greatest
+  double blocks = 1, resident = 1;               // resident: on a multiprocessor
+  double registers = 32;                         // of a thread, that it needs not to spill
+  double most = 255;                             // that it may have
+  double taken = 32;                             // that the assembler gives it
+  double bytes = 0, again = 0;                   // moved from and to memory; read again
+  [[nodiscard]] PredictedTime predicted() const; // the terms by name
 };
 // `blocks_per_row`: blocks that share a row, or columns.
 [[nodiscard]] Cost cost(const SizedFacts& facts, const Schedule& schedule, int64_t blocks_per_row, const Target& device,

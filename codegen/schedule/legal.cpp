@@ -21,8 +21,8 @@ public:
     out_.schedule = schedule;
   }
   Legal run() {
-    out_.refusal = first({[&] { return numbers(); }, [&] { return placement(); }, [&] { return cooperation(); },
-                          [&] { return sizes(); }, [&] { return alignment(); }});
+    out_.refusal = first({[&] { return numbers(); }, [&] { return placement(); }, [&] { return exchanges(); },
+                          [&] { return cooperation(); }, [&] { return sizes(); }, [&] { return alignment(); }});
     return std::move(out_);
   }
 
@@ -104,6 +104,25 @@ private:
     if (s_.traversal.rows_in_flight > 1 &&
         (s_.traversal.loop || s_.access.alignment_peel > 1 || !along() || out_.groups.rows.empty() || is_cooperative()))
       return "rows are in flight where the tile holds them whole, and they begin at an access";
+    return {};
+  }
+
+  // A stream of the whole tile that is not contiguous along its columns may be loaded by other threads than compute with
+  // it: it changes threads through shared memory.
+  [[nodiscard]] Refusal exchanges() const {
+    if (s_.tile.rows == 1 || s_.tile.columns == 1 || s_.tile.taps > 0) return {};
+    const int64_t elements = int64_t{s_.tile.rows} * s_.tile.columns;
+    const int split = s_.placement.split_axis;
+    auto of_domain = [&](size_t axis) { return axis - (split >= 0 && axis > static_cast<size_t>(split) ? 1 : 0); };
+    auto moves = [&](const Stream& s, const std::vector<size_t>& axes) {
+      return std::any_of(axes.begin(), axes.end(), [&](size_t a) { return s.deps >> of_domain(a) & 1; });
+    };
+    const auto &rows = out_.groups.rows, &columns = out_.groups.columns;
+    for (const Stream& s : f_.streams)
+      if (elements * s.bytes > BlockFacts::kMostExchangeBytes && moves(s, rows) && moves(s, columns) &&
+          !f_.contiguous(s, of_domain(columns.back())))
+        return "threads exchange " + text(elements * s.bytes) + " bytes of a tile, a block has shared memory for " +
+               text(BlockFacts::kMostExchangeBytes);
     return {};
   }
 
@@ -205,13 +224,18 @@ Legal legal(const BlockFacts& facts, const Schedule& schedule, std::span<const E
   return Check(facts, schedule, extents).run();
 }
 
-std::vector<ExtentRange> ranges_of(const BlockFacts& f, std::span<const int64_t> extents) {
+std::vector<ExtentRange> ranges_of(const BlockFacts& f, std::span<const int64_t> extents, const CallSizes& sizes) {
+  auto divisible = [&](const SymExpr& e, int64_t k) {
+    const Multiple m = f.multiple(e, k);
+    return m.known || (m.condition && holds(std::span(&*m.condition, 1), sizes));
+  };
   std::vector<ExtentRange> out;
   for (size_t i = 0; i < extents.size(); ++i) {
     const int64_t n = extents[i];
     out.push_back(f.constant(f.extent(i)) ? ExtentRange{n, n, 1} : bucket_of(n));
     auto along = [&](const Stream& s) { return f.contiguous(s, i); };
     if (std::none_of(f.streams.begin(), f.streams.end(), along)) out.back().multiple_of = 1;
+    while (out.back().multiple_of > 1 && !divisible(f.extent(i), out.back().multiple_of)) out.back().multiple_of /= 2;
   }
   return out;
 }

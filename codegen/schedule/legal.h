@@ -25,8 +25,10 @@ struct Legal {
 // fits or an extent that is divisible, the conditions say so.
 [[nodiscard]] Legal legal(const BlockFacts& facts, const Schedule& schedule, std::span<const ExtentRange> extents);
 
-// The ranges that extents stand for: bucket_of, without divisibility where nothing is contiguous along the axis.
-[[nodiscard]] std::vector<ExtentRange> ranges_of(const BlockFacts& facts, std::span<const int64_t> extents);
+// The ranges that extents at these sizes stand for: bucket_of, without divisibility where nothing is contiguous along the
+// axis, and with no more of it than holds at these sizes as a condition (of a product it is one on a single factor).
+[[nodiscard]] std::vector<ExtentRange> ranges_of(const BlockFacts& facts, std::span<const int64_t> extents,
+                                                 const CallSizes& sizes);
 
 // Whether a condition holds; makes it known to an environment.
 [[nodiscard]] bool holds(std::span<const SizeCondition> conditions, const CallSizes& sizes);

@@ -52,6 +52,7 @@ Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const Loo
     if (!k.ok() && !choice.measured.empty()) continue; // a record of something else
     if (!k.ok()) return k.error();
     k->why = std::move(choice.why);
+    k->predicted = std::move(choice.predicted);
     k->measured = std::move(choice.measured);
     if (nothing) k->grid = 0;
     kernels.push_back(std::move(*k));

@@ -67,6 +67,11 @@ Result<Schedule> make_schedule(std::string_view kind, const ScheduleFields& fiel
   return s;
 }
 
+std::string PredictedTime::bound() const {
+  auto greatest = std::max_element(terms.begin(), terms.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  return greatest == terms.end() ? "" : greatest->first;
+}
+
 std::string print(const Schedule& schedule) {
   std::string text(name(schedule.kind));
   for (const auto& [field, value] : fields(schedule)) text += " " + field + "=" + std::to_string(value);

@@ -130,12 +130,20 @@ using ScheduleFields = std::map<std::string, int64_t>;
 [[nodiscard]] std::string print(const Schedule& schedule);
 [[nodiscard]] Result<Schedule> parse_schedule(std::string_view text);
 
+// Predicted time of a launch, in microseconds, with its terms (cost.h). Without terms: it is not predicted.
+struct PredictedTime {
+  double us = 0;
+  std::vector<std::pair<std::string, double>> terms; // name, microseconds
+  [[nodiscard]] std::string bound() const;           // name of the greatest term; empty without terms
+};
+
 // A tile kernel and how to launch it. Parameters: one pointer per buffer, one per workspace, one to the counters and
 // one to the boxes if there are any, then one i64 per size.
 struct ScheduledKernel {
   tile::Kernel kernel;
   Schedule schedule;
-  std::string why;              // for the report: what was chosen and what bounds it
+  std::string why;              // for the report: what was chosen
+  PredictedTime predicted;      // at the sizes for which it was chosen
   std::string measured;         // of a record: "38.1 us -> 35.0 us on NVIDIA H200"; empty: chosen by the cost
   std::vector<ValueId> buffers; // graph values, in parameter order
   std::vector<bool> buffer_written;

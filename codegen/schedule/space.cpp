@@ -15,8 +15,8 @@ constexpr int64_t kRegisterBounds[] = {32, 40, 48, 64, 80, 96, 128};
 constexpr int64_t kMostEach = 64;       // elements of a thread's tile
 constexpr int64_t kMostTile = 64 << 10; // elements of a tile that holds a row
 constexpr int64_t kSomeRow = 512;       // elements of a row whose length is not known
-// Shared memory of a block for exchanges beside resident tiles, and with them (codegen/llvm/gpu_hazards.h).
-constexpr int64_t kExchangeBytes = 16 << 10, kSharedBytes = 96 << 10;
+// Shared memory of a block for exchanges beside resident tiles (codegen/llvm/gpu_hazards.h).
+constexpr int64_t kExchangeBytes = 16 << 10;
 constexpr int64_t kMostMembers = 8192; // blocks that share a row
 
 class Space {
@@ -488,8 +488,8 @@ private:
     const int64_t exchanged = std::max(exchange_bytes(f_, elements, static_cast<size_t>(f_.contiguous_axis)) / 2,
                                        elements / p.traversal.fold_steps * 8);
     if (exchanged > kExchangeBytes)
-      p.residency.cached_tiles = static_cast<int>(
-          std::clamp<int64_t>((kSharedBytes - exchanged) / (elements * bytes), 0, p.residency.cached_tiles));
+      p.residency.cached_tiles = static_cast<int>(std::clamp<int64_t>(
+          (BlockFacts::kMostExchangeBytes - exchanged) / (elements * bytes), 0, p.residency.cached_tiles));
   }
   void column_groups() {
     const Sharing sharing(f_, online_);

@@ -1,6 +1,7 @@
 #include "block_harness.h"
 #include "codegen/schedule/space.h"
 #include "codegen/target/select.h"
+#include <bit>
 
 namespace tessera::test {
 namespace {
@@ -166,7 +167,7 @@ void each_kernel(const Case& c, const Target& device, const std::function<bool(c
   const CallSizes sizes = by_id(p, c.sizes);
   auto sized = sized_facts(facts, sizes);
   ASSERT_TRUE(sized.ok()) << sized.error().str();
-  const std::vector<ExtentRange> ranges = ranges_of(facts, sized->extents);
+  const std::vector<ExtentRange> ranges = ranges_of(facts, sized->extents, sizes);
   for_each_schedule(facts, *sized, sizes, true, [&](const Schedule& schedule, int64_t) {
     if (!take(schedule)) return;
     const Legal l = legal(facts, schedule, ranges);
@@ -175,6 +176,30 @@ void each_kernel(const Case& c, const Target& device, const std::function<bool(c
     ASSERT_TRUE(k.ok()) << k.error().str();
     if (conditions_hold(p.graph, *k, c.sizes)) visit(l, std::move(*k));
   });
+}
+
+std::string form(const Schedule& s) {
+  std::string text(name(s.kind));
+  for (auto [what, on] :
+       std::initializer_list<std::pair<const char*, bool>>{{"rows", s.tile.rows > 1},
+                                                           {"loop", s.traversal.loop},
+                                                           {"rows in flight", s.traversal.rows_in_flight > 1},
+                                                           {"pipelined", s.traversal.num_stages > 1},
+                                                           {"peel", s.access.alignment_peel > 1},
+                                                           {"contiguous", s.tile.contiguous > 1},
+                                                           {"steps", s.traversal.fold_steps > 1},
+                                                           {"cached", s.residency.cached_tiles > 0},
+                                                           {"copied", s.residency.async_copy},
+                                                           {"staged", s.access.staged},
+                                                           {"rows fastest", s.placement.rows_fastest},
+                                                           {"split", s.placement.split_axis >= 0},
+                                                           {"unmasked", s.traversal.unmasked_branch},
+                                                           {"max blocks", s.cooperation.max_blocks > 0},
+                                                           {"column axes", std::popcount(s.placement.column_axes) > 1},
+                                                           {"row axes", s.placement.row_axes != 0},
+                                                           {"online", s.traversal.online}})
+    if (on) text += std::string(" ") + what;
+  return text;
 }
 
 } // namespace tessera::test

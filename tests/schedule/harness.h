@@ -30,8 +30,8 @@ void expect_same(const Problem& p, const std::vector<Sizes>& sizes, const RunOpt
 struct KernelRunner {
   std::function<Result<std::vector<int>>(const tile::Kernel&, std::span<const tile::Argument>, int64_t grid)> run;
   bool blocks_only = false; // schedules for hosts are left out
-  bool also_in_place =
-      false; // each kernel once more with outputs in the memory of inputs, where may_overwrite allows it
+  // Each kernel once more with outputs in the memory of inputs, where may_overwrite allows it.
+  bool also_in_place = false;
 };
 KernelRunner& kernel_runner();
 // The kernel of the schedule that is chosen for a machine with 64-byte vectors.

@@ -16,31 +16,6 @@ Target small_gpu() {
   return t;
 }
 
-// What tells forms of schedules apart, beside the sizes of their tiles.
-std::string form(const Schedule& s) {
-  std::string text(name(s.kind));
-  for (auto [what, on] :
-       std::initializer_list<std::pair<const char*, bool>>{{"rows", s.tile.rows > 1},
-                                                           {"loop", s.traversal.loop},
-                                                           {"rows in flight", s.traversal.rows_in_flight > 1},
-                                                           {"pipelined", s.traversal.num_stages > 1},
-                                                           {"peel", s.access.alignment_peel > 1},
-                                                           {"contiguous", s.tile.contiguous > 1},
-                                                           {"steps", s.traversal.fold_steps > 1},
-                                                           {"cached", s.residency.cached_tiles > 0},
-                                                           {"copied", s.residency.async_copy},
-                                                           {"staged", s.access.staged},
-                                                           {"rows fastest", s.placement.rows_fastest},
-                                                           {"split", s.placement.split_axis >= 0},
-                                                           {"unmasked", s.traversal.unmasked_branch},
-                                                           {"max blocks", s.cooperation.max_blocks > 0},
-                                                           {"column axes", std::popcount(s.placement.column_axes) > 1},
-                                                           {"row axes", s.placement.row_axes != 0},
-                                                           {"online", s.traversal.online}})
-    if (on) text += std::string(" ") + what;
-  return text;
-}
-
 // Some schedules of each form, of those with the smallest tiles and of others; how many forms there are.
 std::set<std::string> expect_all(const Case& c, double tolerance = 2e-5, int of_each = 2) {
   const Meant m = meant(c);

@@ -28,7 +28,7 @@ ALLOWED = {  # "path name": reason; name: of the constant, or the literal itself
     "codegen/llvm/gpu_hazards.h kMostShared": "the most that any architecture gives a block; schedules keep to their target's",
     "codegen/schedule/block_facts.h kExchangeBytes": "what our kernels take to exchange partial results",
     "codegen/schedule/space.cpp kExchangeBytes": "what the emitter leaves to exchanges beside resident tiles",
-    "codegen/schedule/space.cpp kSharedBytes": "the same, together with them",
+    "codegen/schedule/block_facts.h kMostExchangeBytes": "what generated code may take for exchanges, on every GPU",
     "codegen/schedule/cost.h *": "parameters of the cost model, which tools/ fits to measurements",
     "fusion/attention_score.cpp kMasked": "a score that is as good as -inf",
     "fusion/cost.cpp 1e6": "a text says MB from here on",
@@ -38,7 +38,6 @@ ALLOWED = {  # "path name": reason; name: of the constant, or the literal itself
     "runtime/library/conv.cpp 1e4": "the same, of memory",
     "codegen/schedule/choose.cpp kPartBytes": "rule of a host's schedule",
     "codegen/schedule/block_facts.cpp *": "what counts as little, for cache hints",
-    "codegen/schedule/block_window.cpp *": "bounds of a thread's work in windows",
 }
 
 def value(text):

@@ -72,7 +72,7 @@ public:
       const double us = r.at(2);
       if (us <= 0) continue;
       TESSERA_ASSIGN(Schedule s, make_schedule(r.at(0).get<std::string>(), r.at(1).get<ScheduleFields>()));
-      const Legal l = legal(*n->facts, s, ranges_of(*n->facts, n->sized.extents));
+      const Legal l = legal(*n->facts, s, ranges_of(*n->facts, n->sized.extents, n->sizes));
       if (!l) continue;
       int64_t blocks = 1;
       if (l.blocks_per_row)

@@ -246,6 +246,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     report.name = requests[i].name;
     report.schedule = out.kernels[i].variants.back().scheduled.schedule;
     report.why = out.kernels[i].variants.back().scheduled.why;
+    report.predicted = out.kernels[i].variants.back().scheduled.predicted;
     report.from_cache = true;
     std::string tiles, llvm, ptx;
     for (auto& v : out.kernels[i].variants) {
@@ -257,7 +258,8 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       report.from_cache = report.from_cache && m.cached;
       report.compile_ms += m.ms;
       if (&v != &out.kernels[i].variants.back())
-        report.alternatives.push_back({when(v.scheduled), v.scheduled.schedule, v.scheduled.why, m.object.registers});
+        report.alternatives.push_back(
+            {when(v.scheduled), v.scheduled.schedule, v.scheduled.why, v.scheduled.predicted, m.object.registers});
       if (const std::string& measured = v.scheduled.measured; !measured.empty()) report.tuned.push_back(measured);
       if (!keep && !options.keep_tiles && !log_enabled(LogChannel::OutputCode)) continue;
       auto head = heading(v, m.object);
