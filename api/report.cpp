@@ -218,12 +218,17 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
     bool has_code = kernel || own || (library && g.call.epilogue_nest);
     if (has_code && kernel_index < c.report.kernels.size()) {
       const auto& k = c.report.kernels[kernel_index++];
-      auto described = [](const Schedule& s, const std::string& why) {
-        return Json{{"kind", name(s.kind)}, {"config", fields(s)}, {"why", why}};
+      auto described = [](const Schedule& s, const std::string& why, const PredictedTime& time) {
+        Json d{{"kind", name(s.kind)}, {"config", fields(s)}, {"why", why}};
+        if (time.terms.empty()) return d;
+        d["predicted_us"] = time.us;
+        d["bound"] = time.bound();
+        for (const auto& [term, us] : time.terms) d["terms_us"][term] = us;
+        return d;
       };
-      out[kernel || own ? "schedule" : "epilogue_schedule"] = described(k.schedule, k.why);
+      out[kernel || own ? "schedule" : "epilogue_schedule"] = described(k.schedule, k.why, k.predicted);
       for (const auto& a : k.alternatives) {
-        Json before = described(a.schedule, a.why);
+        Json before = described(a.schedule, a.why, a.predicted);
         before["when"] = a.when;
         out[kernel || own ? "schedules_before" : "epilogue_schedules_before"].push_back(std::move(before));
       }

@@ -411,6 +411,7 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
   if (!impl.options.executor.pool) impl.options.executor.pool = ThreadPool::create(impl.options.compile.threads);
   impl.options.compile.threads = impl.options.executor.pool->threads();
   CompileOptions& compile = impl.options.compile;
+  compile.records = impl.options.use_tuned;
   if (impl.options.use_tuned && !compile.tuned)
     if (auto target = tuned_target(compile))
       compile.tuned = impl.tuned = std::make_shared<TunedRecords>(compile.cache_dir, std::move(*target));

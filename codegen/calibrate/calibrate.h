@@ -1,4 +1,4 @@
-// Measures the figures of a Target on the device at hand: small kernels, each of which is bound by one thing alone.
+// Measures the figures of a Target on the device at hand, with micro-kernels that are each bound by one resource.
 #pragma once
 #include "codegen/target/select.h"
 #include "runtime/executor.h"
@@ -13,13 +13,13 @@ class Context;
 
 struct CalibrateOptions {
   std::string name = "calibrated";                       // Target::name
-  std::function<void(const std::string& what)> progress; // what is measured next, for people; may be empty
+  std::function<void(const std::string& what)> progress; // called before each measurement with its name; may be empty
 };
 
-// Of a GPU, in less than two minutes. What is not measured comes from the target that stands for it otherwise
-// (choose_target), with its source. Errors: those of the driver; DeviceError for a measured figure out of its bounds.
+// Measures a GPU, in less than two minutes. Figures that are not measured are those of the default target of this GPU
+// (choose_target), with their source. Errors: those of the driver; DeviceError for a measured figure out of its bounds.
 [[nodiscard]] Result<Target> calibrate_gpu(cuda::Context& context, const CalibrateOptions& options);
-// Of the host, whose cores `pool` uses.
+// Measures the host, on the cores of `pool`.
 [[nodiscard]] Result<Target> calibrate_host(ThreadPool& pool, const CalibrateOptions& options);
 
 // PTX of the kernels that calibrate_gpu() runs, for sm_80 and newer.

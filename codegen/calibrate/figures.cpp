@@ -30,7 +30,7 @@ Status Figures::set(std::string_view field, double value) {
                                                   "), expected from " + std::to_string(f->least) + " to " +
                                                   std::to_string(f->most))
         .note("other work on the device disturbs the measurement: run it again when nothing else runs");
-  // Six digits: no measurement has more.
+  // Six significant digits, more than a measurement has.
   if (value != 0 && std::holds_alternative<double Target::*>(f->member)) {
     const double scale = std::pow(10, 5 - std::floor(std::log10(std::fabs(value))));
     value = std::round(value * scale) / scale;

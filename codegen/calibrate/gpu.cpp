@@ -1,5 +1,5 @@
-// A GPU's figures, measured. Times are differences between a loop that runs m times and one that runs 2 m times, so
-// that launches and what comes before a loop count in none of them.
+// Measures a GPU's figures. Times are differences between a loop of m and one of 2 m iterations, so that they exclude
+// launches and code before the loop.
 #include "codegen/calibrate/calibrate.h"
 #include "codegen/calibrate/figures.h"
 #include "graph/support/stopwatch.h"
@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-constexpr int kRepeats = 7;      // of each time, the least of which counts
-constexpr double kLoopUs = 1000; // that a loop is to take at least
+constexpr int kRepeats = 7;      // repetitions of a measurement; the least time is used
+constexpr double kLoopUs = 1000; // least duration of a loop
 constexpr int64_t kMostRounds = 1 << 22;
 
 struct Launch {
@@ -20,10 +20,10 @@ struct Launch {
   int64_t grid = 1, threads = 1;
   CUdeviceptr a = 0, b = 0;
   uint64_t rounds = 1, n = 0;
-  bool cooperative = false; // blocks wait for each other at a counter, a
+  bool cooperative = false; // cooperative blocks with a counter at address a
 };
 
-// What a run of a kernel took: microseconds between events, and cycles where the kernel counts them.
+// Time of a kernel: microseconds between events, and cycles if the kernel counts them.
 struct Took {
   double us = 0, cycles = 0;
 };
@@ -108,7 +108,7 @@ public:
     }
     return best;
   }
-  // What one round of a kernel's loop takes, of `most` rounds at most.
+  // Time of one iteration of a kernel's loop, of at most `most` iterations.
   Result<Took> round(Launch l, bool counts_cycles = false, int64_t most = 2 * kMostRounds) {
     for (l.rounds = 16; 8 * static_cast<int64_t>(l.rounds) <= most; l.rounds *= 4) {
       TESSERA_ASSIGN(Took t, once(l, false));
@@ -120,7 +120,7 @@ public:
     TESSERA_ASSIGN(Took two, least(l, counts_cycles));
     return Took{(two.us - one.us) / rounds, (two.cycles - one.cycles) / rounds};
   }
-  // What one more kernel adds to a graph of empty ones.
+  // Time that one more kernel adds to a graph of empty kernels.
   Result<double> graph_kernel_us() {
     constexpr int kFew = 64;
     TESSERA_ASSIGN(double few, graph_us(kFew));
@@ -201,7 +201,7 @@ public:
   }
 
 private:
-  // What the driver reports.
+  // Figures that the driver reports.
   Status structure() {
     CUdevice device = 0;
     TESSERA_CUDA_TRY(context_, "", cuDeviceGet, &device, context_.properties().ordinal);
@@ -221,7 +221,7 @@ private:
     };
     for (const auto& r : reported) {
       int value = 0;
-      // One that the driver does not report stays what it is.
+      // A figure that the driver does not report is unchanged.
       if (context_.driver().cuDeviceGetAttribute(&value, r.which, device) == CUDA_SUCCESS)
         TESSERA_TRY(f_.set(r.field, value));
     }
@@ -243,7 +243,7 @@ private:
     constexpr double kWarps = kThreads / 32.0;
     struct {
       const char *field, *kernel;
-      double results; // of a block in a round (gpu_kernels.cpp)
+      double results; // results of a block per iteration (gpu_kernels.cpp)
     } const classes[] = {
         {"fma_per_cycle", "rate_fma", kThreads * 128.0},
         {"integer_per_cycle", "rate_integer", kThreads * 128.0},
@@ -263,13 +263,13 @@ private:
     return f_.set("load_store_per_cycle", kThreads * 8 / (loads.us * t_.clock_mhz));
   }
 
-  // Copies with more and more loads in flight, until nothing is gained.
+  // Copies with increasing loads in flight, until bandwidth stops growing.
   Status memory() {
     struct {
-      int unroll, blocks; // of a thread; of a multiprocessor
+      int unroll, blocks; // loads in flight per thread; blocks per multiprocessor
     } const steps[] = {{1, 2}, {1, 4}, {1, 6}, {1, 8}, {2, 6}, {2, 8}, {2, 12}, {4, 8}, {4, 12}};
     constexpr int64_t kCopyThreads = 128;
-    constexpr double kNothing = 0.03; // of the bandwidth
+    constexpr double kNothing = 0.03; // least relative gain of bandwidth
     std::vector<std::pair<int64_t, double>> measured;
     double best = 0;
     for (const auto& s : steps) {
@@ -305,7 +305,7 @@ private:
     return f_.set("shared_bytes_per_us", kThreads * 8.0 * 16 / round.us);
   }
 
-  // A ring of `count` addresses, `stride` bytes apart.
+  // A cyclic pointer chain of `count` addresses, `stride` bytes apart.
   Status link(int64_t count, int64_t stride) {
     Launch l{"link", (count + kThreads - 1) / kThreads, kThreads, b_.x, static_cast<CUdeviceptr>(stride)};
     l.n = static_cast<uint64_t>(count);
@@ -357,7 +357,7 @@ private:
     TESSERA_TRY(f_.set("block_us", (two.us - one.us) / kBlocks));
     std::vector<double> alone;
     for (int i = 0; i < 3 * kRepeats; ++i) {
-      TESSERA_TRY(b_.flush()); // the host is ahead when the events are reached
+      TESSERA_TRY(b_.flush()); // the host has enqueued everything before the GPU reaches the events
       TESSERA_ASSIGN(Took took, b_.once({"empty", t_.multiprocessors, 128}, false));
       alone.push_back(took.us);
     }

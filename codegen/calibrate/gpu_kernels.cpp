@@ -1,8 +1,5 @@
-// The micro-kernels of a GPU's calibration, as PTX. They stand below what tile kernels can say: the number of accesses
-// in flight, dependent loads, single barriers and single classes of instruction.
-//
-// Each has four u64 parameters: a and b, addresses of memory; m, how often its loop runs; n, as its comment says. A
-// kernel whose results nobody needs stores them if they are a number that they never are.
+// Micro-kernels of a GPU's calibration, as PTX, because tile kernels cannot express the number of accesses in flight,
+// dependent loads, single barriers and single instruction classes.
 #include "codegen/calibrate/calibrate.h"
 
 namespace tessera {
@@ -17,7 +14,7 @@ std::string quad(int first, const std::string& prefix = "%q") {
   return text + "}";
 }
 
-// A kernel around `body`. %a, %b, %m, %n: parameters; %thread: number in the grid; %me: in the block.
+// A kernel around `body`. %a, %b, %m, %n: parameters; %thread: thread index in the grid; %me: in the block.
 std::string entry(const std::string& name, const std::string& body) {
   return ".visible .entry " + name +
          "(.param .u64 pa, .param .u64 pb, .param .u64 pm, .param .u64 pn)\n"
@@ -40,14 +37,14 @@ std::string loop(const std::string& body) {
          "@%p bra LOOP;\n";
 }
 
-// Stores %q[0 .. registers) together where they are what they never are.
+// Stores %q[0 .. registers) if they have a value that never occurs, so that the loads are not removed.
 std::string use(int registers) {
   std::string text = "mov.u32 %x, %q0;\n";
   for (int i = 1; i < registers; ++i) text += "xor.b32 %x, %x, %q" + num(i) + ";\n";
   return text + "setp.eq.u32 %p, %x, 0x5bd1e995; @%p st.global.u32 [%b+64], %x;\n";
 }
 
-// Copies 16 bytes at a time, `unroll` loads in flight before their stores. Neighbouring threads have neighbouring 16
+// Copies 16 bytes at a time, `unroll` loads in flight before their stores. Adjacent threads access adjacent 16
 // bytes.
 std::string copy(int unroll) {
   std::string body = "mul.wide.u32 %at, %thread, 16; add.u64 %a, %a, %at; add.u64 %b, %b, %at; mul.wide.u32 %step, "
@@ -60,7 +57,7 @@ std::string copy(int unroll) {
   return entry("copy_" + num(unroll), body + loop(loads + stores));
 }
 
-// Reads the n bytes at a (a power of two) through the L2 again and again, from a place of each block's own.
+// Repeatedly reads the n bytes at a (a power of two) through L2; each block starts at a different offset.
 std::string read_l2() {
   std::string body = "mul.wide.u32 %at, %thread, 16; mul.wide.u32 %step, %threads, 16; sub.u64 %n, %n, 1;\n", loads;
   for (int i = 0; i < 16; ++i) body += "mov.u32 %q" + num(i) + ", 0;\n";
@@ -85,7 +82,7 @@ std::string read_shared(const std::string& name, bool wide) {
   return entry(name, body + loop(loads));
 }
 
-// Writes a ring of n addresses at a, `b` bytes (the parameter) apart.
+// Writes a cyclic chain of n addresses at a, `b` bytes (the parameter) apart.
 std::string link() {
   return entry("link", "cvt.u64.u32 %at, %thread; setp.ge.u64 %done, %at, %n; @%done bra END;\n"
                        "ld.param.u64 %step, [pb]; mad.lo.u64 %t0, %at, %step, %a; add.u64 %at, %at, 1;\n"
@@ -93,7 +90,7 @@ std::string link() {
                        "st.global.u64 [%t0], %t1;\nEND:\n");
 }
 
-// Follows addresses: each load waits for the one before. `how`: ".global.cg" past the level-1 cache, ".global.ca".
+// Pointer chasing: each load depends on the previous one. `how`: ".global.cg" bypasses L1, or ".global.ca".
 std::string chase(const std::string& name, const std::string& how) {
   return entry(name, "mov.u64 %at, %a;\n" + loop("ld" + how + ".u64 %at, [%at];\n") + "st.global.u64 [%b], %at;\n");
 }
@@ -104,7 +101,7 @@ std::string chase_shared() {
                                    loop("ld.volatile.shared.u32 %y, [%y];\n") + "st.global.u32 [%b], %y;\n");
 }
 
-// A sum over the block as reductions make it: in each warp by shuffles, then over the warps' sums in shared memory.
+// A block reduction: within each warp by shuffles, then over the warps' sums in shared memory.
 std::string exchange() {
   const std::string shuffles = [] {
     std::string text;
@@ -123,7 +120,7 @@ std::string exchange() {
                    "mov.u32 %q0, %y;\n" + use(1));
 }
 
-// All blocks of the grid wait for each other: a counter at a, 0 before the launch.
+// A grid barrier with a counter at a, 0 before the launch.
 std::string grid_barrier() {
   return entry("grid_barrier",
                "mov.u32 %q0, %nctaid.x; mov.u32 %q1, 0; setp.ne.u32 %done, %me, 0; mov.u32 %one, 1;\n" +
@@ -133,7 +130,7 @@ std::string grid_barrier() {
                         "WAITED:\nbar.sync 0;\n"));
 }
 
-// Instructions of one class, in chains that are independent of each other; the cycles that block 0 took go to b.
+// Instructions of one class in independent dependency chains; the cycles of block 0 are stored to b.
 std::string rate(const std::string& name, const std::string& start, const std::string& body, const std::string& end) {
   return entry("rate_" + name, start + "bar.sync 0; mov.u64 %t0, %clock64;\n" + loop(body) +
                                    "bar.sync 0; mov.u64 %t1, %clock64; sub.u64 %t1, %t1, %t0;\n"
@@ -163,7 +160,7 @@ std::string scalar_rates() {
   std::string text = rate(
       "fma", floats,
       each(16, kChains, [](const std::string& i) { return "fma.rn.f32 %f" + i + ", %f" + i + ", %f30, %f31;"; }), used);
-  // Two kinds in turn, which no three-operand instruction joins.
+  // Two alternating operations, which no three-operand instruction combines.
   text += rate("integer", ints,
                each(8, kChains,
                     [](const std::string& i) {
@@ -186,7 +183,7 @@ std::string scalar_rates() {
   return text;
 }
 
-// Four accumulators of m16n8, each of which the next product adds to.
+// Four m16n8 accumulators, each a dependency chain.
 std::string tensor_rate(const std::string& name, const std::string& instruction, bool integers) {
   const std::string prefix = integers ? "%q" : "%f";
   std::string start, body, end;

@@ -1,4 +1,4 @@
-// A host's figures, measured: tile kernels for what vectors do, plain code for dependent loads and for the clock.
+// Measures a host's figures: tile kernels for vector code, plain code for dependent loads and the clock.
 #include "codegen/target/host.h"
 #include "codegen/calibrate/calibrate.h"
 #include "codegen/calibrate/figures.h"
@@ -13,9 +13,9 @@
 namespace tessera {
 namespace {
 
-constexpr int kRepeats = 7;        // of each time, the least of which counts
-constexpr double kLoopUs = 5000;   // that a loop takes at least
-constexpr double kWarmUs = 200000; // of work before the first measurement: clocks rise with it
+constexpr int kRepeats = 7;        // repetitions of a measurement; the least time is used
+constexpr double kLoopUs = 5000;   // least duration of a loop
+constexpr double kWarmUs = 200000; // work before the first measurement, so that clocks rise
 constexpr int64_t kLargeBytes = int64_t{256} << 20;
 
 double us_of(const std::function<void()>& work) {
@@ -30,14 +30,14 @@ double least_us(const std::function<void()>& work) {
   return best;
 }
 
-// What one of the rounds of a loop takes; so many are run that what comes before and after them does not show.
+// Time of one iteration of a loop, of so many iterations that code around the loop is negligible.
 double round_us(const std::function<void(int64_t rounds)>& loop) {
   int64_t rounds = 16;
   while (us_of([&] { loop(rounds); }) < kLoopUs) rounds *= 2;
   return least_us([&] { loop(rounds); }) / static_cast<double>(rounds);
 }
 
-// A kernel of two buffers or three and two sizes, as machine code.
+// Machine code of a kernel with two or three buffers and two sizes.
 class HostKernel {
 public:
   static Result<HostKernel> create(const HostTarget& host, std::string_view text,
@@ -96,7 +96,7 @@ public:
   }
 
 private:
-  // What the system reports.
+  // Figures that the system reports.
   Status structure() {
     TESSERA_TRY(f_.set("cores", pool_.threads()));
     Target here = t_;
@@ -105,7 +105,7 @@ private:
     return {};
   }
 
-  // Additions that depend on each other take a cycle each.
+  // Dependent additions take one cycle each.
   Status clock() {
     auto add = [](int64_t rounds) {
       constexpr int kAdds = 16;
@@ -121,7 +121,7 @@ private:
   Status arithmetic() {
     struct {
       const char *field, *type, *body;
-      double results; // of an element in a round
+      double results; // results per element and iteration
     } const classes[] = {
         {"fma_per_cycle", "f32", "%s = fma(%a, %c, %d) : tile<[LANES], f32>", 1},
         {"integer_per_cycle", "i32",
@@ -141,7 +141,7 @@ private:
       });
       TESSERA_TRY(f_.set(c.field, lanes * c.results / (us * t_.clock_mhz)));
     }
-    // Offsets all over half of the level-1 cache.
+    // Offsets across half of the L1 cache.
     const int64_t elements = std::max<int64_t>(1024, t_.l1_bytes / 16);
     TESSERA_ASSIGN(Tensor at, Tensor::create(DType::I32, {elements}));
     for (int64_t i = 0; i < elements; ++i) at.set_f64(i, static_cast<double>(i * 811 % elements));
@@ -180,7 +180,7 @@ private:
     return f_.set("memory_bytes_per_us", moved / std::min(alone, together));
   }
 
-  // Lines of `bytes` of memory in an order that no prefetcher knows, each with the address of the next.
+  // Lines of `bytes` of memory in random order, which no prefetcher predicts, each with the address of the next.
   double chase_us(int64_t bytes) {
     const auto line = static_cast<size_t>(t_.line_bytes), lines = static_cast<size_t>(bytes) / line;
     auto* const memory = static_cast<std::byte*>(x_.mutable_data());

@@ -1,5 +1,5 @@
-// The micro-kernels of a host's calibration, as tile kernels: machine code for them has the vectors that generated code
-// has. LANES stands for the elements of eight vectors. Private to the folder.
+// Micro-kernels of a host's calibration, as tile kernels, so that their vectors are those of generated code. LANES
+// stands for the elements of eight vectors. Private to the folder.
 #pragma once
 #include <string_view>
 
@@ -17,7 +17,7 @@ tile.kernel @copy(%x: ptr<f32> align=64, %y: ptr<f32> written align=64, %begin: 
   }
 })";
 
-// Sums x[0, end), again and again.
+// Repeatedly sums x[0, end).
 inline constexpr std::string_view kRead = R"(
 tile.kernel @read(%x: ptr<f32> align=64, %y: ptr<f32> written align=64, %rounds: i64, %end: i64) {
   %step = const LANES                     : i64

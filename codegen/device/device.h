@@ -1,5 +1,5 @@
-// The table of devices: all that the compile driver knows of one. A new device is a folder beside this file, with a
-// backend, routes and passes, and a row in device.cpp.
+// The table of devices. A new device is a folder next to this file, with a backend, routes and passes, and a row in
+// device.cpp.
 #pragma once
 #include "codegen/driver/pipeline.h"
 
@@ -8,11 +8,11 @@ namespace tessera {
 struct Device {
   std::string_view name; // "cpu": CompileOptions::device
   Result<std::unique_ptr<Backend>> (*backend)(const CompileOptions&);
-  // Of graphs, after the passes that all devices have, and of plans, after what all devices do to those; in this order.
+  // Graph passes, after those of all devices, and plan passes, after those of all devices; in this order.
   std::vector<CompilePass> (*passes)();
 };
 [[nodiscard]] const std::vector<Device>& devices();
-// Error Usage for a name that no device has.
+// Error Usage for an unknown name.
 [[nodiscard]] Result<const Device*> find_device(std::string_view name);
 
 } // namespace tessera

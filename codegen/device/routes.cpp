@@ -135,7 +135,7 @@ std::vector<OperatorRoute> operator_routes(const DeviceRoutes& routes, const OpD
     const auto dtype = static_cast<DType>(i);
     if (!op.operands.empty() && !admits(op.operands[0].types, dtype)) continue;
     const bool generated = generated_code_takes(dtype) && !op.data_dependent_shape && !op.side_effect;
-    bool refused = true; // some nodes of this dtype are left for a later route
+    bool refused = true; // some nodes of this dtype need a later route
     for (const Route& route : structured&& generated ? routes.of(structured->kind) : std::vector<Route>{}) {
       const bool widened = contains(route.widened, dtype);
       if (!refused || (!route.dtypes.empty() && !contains(route.dtypes, dtype) && !widened)) continue;

@@ -11,8 +11,8 @@ namespace tessera {
 
 namespace {
 
-// The innermost axis is the one whose elements are neighbours in memory: a result's dimensions [N, C, spatial...] may
-// lie in another order.
+// The innermost axis is the one whose elements are contiguous in memory: a result with dimensions [N, C, spatial...]
+// may have another memory order.
 void order_axes(LoopNest& nest) {
   if (nest.stores.empty()) return;
   const auto& store = nest.stores[0];
@@ -47,7 +47,7 @@ BoxedNest box_epilogue(Graph& graph, const LoopNest& nest) {
   out.nest.sources = nest.sources;
   out.nest.axes = nest.axes;
   std::unordered_map<uint64_t, SymExpr> moved;
-  std::vector<size_t> points; // axes of one point stay out of the loops
+  std::vector<size_t> points; // axes of extent 1 have no loop
   for (size_t d = 0; d < nest.axes.size(); ++d) {
     if (nest.axes[d].extent.is_const(1)) points.push_back(d);
     auto begin = graph.env().create_symbol("box_begin" + std::to_string(d));
@@ -81,13 +81,13 @@ BoxedNest box_epilogue(Graph& graph, const LoopNest& nest) {
 
 namespace {
 
-// The dimensions that integers of an input index, followed through operators that compute integers element by element
-// or move them.
+// The dimensions that the integers of an input index, found through operators that compute integers elementwise or move
+// them.
 std::vector<IndexedDimension> indexed_dimensions(const Graph& graph, ValueId input,
                                                  const std::vector<std::vector<NodeId>>& users) {
   std::vector<IndexedDimension> out;
   if (!is_integer(graph.type(input).dtype)) return out;
-  std::map<ValueId, bool> direct = {{input, true}}; // whether the input's own integers reach a value, unchanged
+  std::map<ValueId, bool> direct = {{input, true}}; // true if the value has the input's integers unchanged
   std::vector<ValueId> todo = {input};
   while (!todo.empty()) {
     const ValueId v = todo.back();
@@ -99,7 +99,7 @@ std::vector<IndexedDimension> indexed_dimensions(const Graph& graph, ValueId inp
         const SymShape& table = graph.type(n.operands[0]).shape;
         int64_t axis = n.attributes.i("axis");
         if (axis < 0) axis += static_cast<int64_t>(table.size());
-        const bool one = n.op->name != "gather_nd"; // that one's indices are of several dimensions in turn
+        const bool one = n.op->name != "gather_nd"; // its indices are tuples over several dimensions
         for (size_t d = 0; d < table.size(); ++d) {
           if (one && static_cast<int64_t>(d) != axis) continue;
           auto same = std::find_if(out.begin(), out.end(), [&](const auto& i) { return i.extent == table[d]; });
@@ -140,7 +140,7 @@ public:
       for (const auto& d : graph_.declared_shape(v))
         for (const auto& s : d.symbols()) bound_.insert(s.symbol_id());
     }
-    std::map<ValueId, std::string> output_name; // a value given out several times: the first output owns the buffer
+    std::map<ValueId, std::string> output_name; // a value with several outputs: the first one owns the buffer
     for (const auto& o : graph_.outputs()) output_name.try_emplace(o.value, o.name);
     for (auto& [v, name] : output_name) output_values_.insert(v);
     for (size_t g = 0; g < groups_.size(); ++g) TESSERA_TRY(step(g));
@@ -183,7 +183,7 @@ private:
       exe_->constants.push_back({b.name, *t});
     } else if (!v.producer.valid()) {
       b.kind = BufferInfo::Kind::Input;
-      b.shape = graph_.declared_shape(value); // the call binds these; everything inside speaks of the simplified sizes
+      b.shape = graph_.declared_shape(value); // the call binds declared sizes; steps use the simplified ones
     } else if (output_values_.count(value)) {
       b.kind = BufferInfo::Kind::Output;
     }
@@ -194,13 +194,13 @@ private:
   KernelLaunch launch(const std::string& name, int kernel, const LaunchDomain& domain = {}) {
     return contracted(in_.code.launch(kernel, name, [this](ValueId v) { return buffer(v); }), kernel, domain);
   }
-  // With its contract, and those of its alternatives: they have the same buffers.
+  // Adds the contracts of the launch and its alternatives, which have the same buffers.
   KernelLaunch contracted(KernelLaunch l, int kernel, const LaunchDomain& domain) {
     add_contract(l, graph_, in_.code.scheduled(kernel), domain);
     for (auto& a : l.alternatives) add_contract(a, graph_, in_.code.scheduled(kernel), domain);
     return l;
   }
-  // Whether the kernel reads `from` only where it has yet to write `to`.
+  // True if the kernel reads each element of `from` before it writes that element of `to`.
   bool may_run_in_place(int kernel, ValueId from, ValueId to) const {
     const auto& k = in_.code.scheduled(kernel);
     for (size_t w = 0; w < k.may_overwrite.size(); ++w)
@@ -208,7 +208,7 @@ private:
         if (k.buffers[w] == to && k.buffers[static_cast<size_t>(input)] == from) return true;
     return false;
   }
-  // An epilogue that runs in place: what it reads of the raw result lies in the final one's buffer.
+  // An epilogue in place: it reads the raw result from the buffer of the final result.
   KernelLaunch launch_in_place(const std::string& name, int kernel, ValueId raw, ValueId final) {
     auto l = in_.code.launch(kernel, name, [=, this](ValueId v) { return buffer(v == raw ? final : v); });
     return contracted(std::move(l), kernel, {});
@@ -253,8 +253,8 @@ private:
     return {};
   }
 
-  // The schedule says which inputs a written buffer may take the memory of; whether one is dead afterwards is seen when
-  // lifetimes are known. No input is given to two outputs.
+  // The schedule gives the inputs whose memory a written buffer may reuse; whether such an input is dead is decided
+  // when lifetimes are known. No input is reused by two outputs.
   void in_place(int kernel) {
     const auto& k = in_.code.scheduled(kernel);
     std::set<int> taken;
@@ -328,7 +328,7 @@ private:
     return {};
   }
 
-  // The steps that compute the same follow; where the library takes the call they are left out.
+  // The steps of the fallback follow; they are skipped if the library accepts the call.
   Status attention(const Group& group) {
     const auto& call = group.attention;
     if (!call.fixed) return {};
@@ -392,7 +392,7 @@ private:
       if (b.last_step < 0) {
         b.first_step = 0;
         b.last_step = -1;
-      } // nobody uses it
+      } // it has no users
       if (b.in_place_of < 0) continue;
       const auto& from = exe_->buffers[static_cast<size_t>(b.in_place_of)];
       if (from.kind != BufferInfo::Kind::Temporary || from.last_step != b.first_step || from.dynamic != b.dynamic)

@@ -7,8 +7,8 @@
 namespace tessera {
 
 struct KernelWork {
-  std::vector<int> kernel_of_group; // by position in flat_groups(): index into kernels, -1
-  std::vector<BoxedNest> boxes;     // likewise
+  std::vector<int> kernel_of_group; // by index in flat_groups(): index into kernels, or -1
+  std::vector<BoxedNest> boxes;     // by group
   struct Kernel {
     std::string name;
     int group;
@@ -39,7 +39,7 @@ std::shared_ptr<const KernelWork> kernel_work(Graph& graph, const FusionPlan& pl
   return work;
 }
 
-// Machine code and executable of `out`, which has graph, plan and work.
+// Generates machine code and the executable of `out`, which has graph, plan and work.
 Status generate(Compiled& out, Backend& backend, const CompileOptions& options) {
   CompileReport& report = out.report;
   const KernelWork& work = *out.work;

@@ -1,5 +1,4 @@
-// The compile driver: Graph -> passes -> fusion plan -> schedules -> tile kernels -> objects -> Executable. One
-// readable function.
+// The compile driver: Graph -> passes -> fusion plan -> schedules -> tile kernels -> objects -> Executable.
 #pragma once
 #include "codegen/driver/options.h"
 #include "codegen/schedule/schedule.h"
@@ -15,24 +14,26 @@ struct KernelReport {
   struct Alternative {
     std::string when; // "if 1 <= cols <= 1024, cols % 8 == 0"
     Schedule schedule;
-    std::string why;    // ScheduledKernel::why
-    int registers = -1; // of a thread; -1 where no assembler is there
+    std::string why; // ScheduledKernel::why
+    PredictedTime predicted;
+    int registers = -1; // registers per thread; -1 without an assembler
   };
   std::string name;
-  Schedule schedule;                     // for every size
-  std::string why;                       // ScheduledKernel::why
-  std::vector<Alternative> alternatives; // that are taken before it: the first one whose conditions hold
+  Schedule schedule; // the schedule without conditions
+  std::string why;   // ScheduledKernel::why
+  PredictedTime predicted;
+  std::vector<Alternative> alternatives; // tried in order before it; the first one whose conditions hold runs
   std::string tile_text, llvm_text;
   std::string ptx_text;                 // of a GPU
-  int registers = -1, spill_bytes = -1; // of a thread; the most of the alternatives, -1 where no assembler is there
-  std::vector<std::string> tuned;       // of the alternatives that a tuner chose: what it measured
+  int registers = -1, spill_bytes = -1; // per thread, largest of the alternatives; -1 without an assembler
+  std::vector<std::string> tuned;       // measurements of the alternatives that a tuner chose
   bool from_cache = false;
   double compile_ms = 0;
 };
-// What was computed of constants when compiling, beside what the pass `fold` did, and what was not.
+// Values without inputs: those that were computed at compile time (besides the pass `fold`), and those that were not.
 struct FoldedConstants {
   struct Left {
-    std::string value, op; // the value's name, the operator that makes it
+    std::string value, op; // the value's name, and the operator that computes it
     int64_t bytes = 0;
     std::string why;
   };
@@ -41,30 +42,30 @@ struct FoldedConstants {
   double milliseconds = 0;
   std::vector<Left> left; // computed at every call
 };
-// Everything that explain prints and run throws away.
+// The report of a compilation, for `explain`.
 struct CompileReport {
   std::vector<PassStats> passes;
   FusionPlan plan;
   FoldedConstants constants;
-  std::vector<KernelReport> kernels; // in the order of flat_groups(), of those that have code
+  std::vector<KernelReport> kernels; // of groups with code, in the order of flat_groups()
   double import_ms = 0, passes_ms = 0, fusion_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
   int cache_hits = 0, cache_misses = 0;
   std::vector<std::string> cache_warnings;  // a corrupt entry that was replaced, a folder that cannot be written
-  std::vector<std::string> device_warnings; // what the device's code lacks: spilled registers, no assembler
-  std::string figures;                      // the target whose figures decided: "h200", "a100, scaled to ..."
-  int source_nodes = 0;                     // operators in the imported graph
+  std::vector<std::string> device_warnings; // problems of device code: spilled registers, no assembler
+  std::string figures;  // the target whose figures the cost model used: "h200", "a100, scaled to ..."
+  int source_nodes = 0; // operators in the imported graph
 };
-struct KernelWork; // what code was generated from, beside graph and plan (compile.cpp)
+struct KernelWork; // inputs of code generation other than graph and plan (compile.cpp)
 struct Compiled {
   std::shared_ptr<const Executable> executable;
   std::shared_ptr<Graph> graph; // after passes
   CompileReport report;
   std::shared_ptr<const KernelWork> work;
 };
-// Consumes the graph (imported, not yet decomposed). `dump_prefix`: of the names of files in TESSERA_DUMP_DIR.
+// Consumes the graph (imported, not yet decomposed). `dump_prefix`: prefix of file names in TESSERA_DUMP_DIR.
 [[nodiscard]] Result<Compiled> compile(Graph graph, const CompileOptions& options, const std::string& dump_prefix = "");
-// The same graph and plan, with the schedules that options.tuned has by now: an executable with the same inputs,
-// outputs and constants, which share their memory. Only reads `before`, which other threads may use.
+// Compiles the same graph and plan with the schedules that options.tuned has now. The new executable has the same
+// inputs, outputs and constants and shares their memory. Only reads `before`, which other threads may use.
 [[nodiscard]] Result<Compiled> compile_again(const Compiled& before, const CompileOptions& options);
 
 } // namespace tessera

@@ -10,7 +10,7 @@ bool concrete(const SymShape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](const SymExpr& e) { return e.is_const(); });
 }
 
-// Of a value of known size; nullopt otherwise.
+// Bytes of a value of known size; nullopt otherwise.
 std::optional<int64_t> bytes_of(const TensorType& type) {
   if (!concrete(type.shape)) return std::nullopt;
   Dims dims;
@@ -35,7 +35,7 @@ public:
       : graph_(graph), plan_(plan), options_(options), out_(folded), facts_(static_cast<size_t>(graph.node_count())) {}
 
   Result<bool> run() {
-    out_.left.clear(); // of an earlier plan
+    out_.left.clear(); // entries of an earlier plan
     find_constant_nodes();
     choose();
     if (chosen_.empty()) return false;
@@ -56,7 +56,7 @@ private:
   struct Facts {
     bool constant = false;
     bool computes = false; // more than views of constants
-    int64_t largest = 0;   // bytes of the largest constant that it is made from
+    int64_t largest = 0;   // bytes of the largest constant from which it is computed
   };
   Facts& facts(NodeId id) { return facts_[static_cast<size_t>(id.index)]; }
   [[nodiscard]] bool is_weight(NodeId id) const {
@@ -115,7 +115,7 @@ private:
     oversized_.assign(facts_.size(), false);
     for (ValueId v : written) {
       const NodeId id = graph_.value(v).producer;
-      // A step in memory on the way to another one has to fit as well.
+      // Intermediate results must fit the limit, too.
       if (auto bytes = bytes_of(graph_.type(v)); bytes && *bytes > bound(id)) oversized_[index(id)] = true;
       for (ValueId o : graph_.node(id).operands)
         if (o.valid() && oversized_[index(graph_.value(o).producer)]) oversized_[index(id)] = true;
@@ -139,7 +139,8 @@ private:
 
   void take(ValueId v) {
     const NodeId id = graph_.value(v).producer;
-    const int64_t bytes = bytes_of(graph_.type(v)).value_or(0); // of data-dependent size: looked at when it is there
+    const int64_t bytes =
+        bytes_of(graph_.type(v)).value_or(0); // a data-dependent size is checked after the computation
     if (oversized_[index(id)] || bytes > bound(id)) {
       leave(v, bytes, "it, or what it is made from, has more than " + std::to_string(bound(id)) + " bytes");
     } else if (const int64_t most = std::max(options_.fold_bytes, total_); taken_ + bytes > most) {
@@ -155,7 +156,7 @@ private:
     out_.left.push_back({name.empty() ? node.location.str() : name, std::string(node.op->name), bytes, std::move(why)});
   }
 
-  // All at once; where that fails, each by itself, so that one failing value keeps nothing else from being computed.
+  // All together; if that fails, each separately, so that one failing value does not prevent the others.
   Status compute_all(std::vector<std::pair<ValueId, Tensor>>& computed) {
     auto add = [&](ValueId v, Tensor& t) {
       if (static_cast<int64_t>(t.bytes()) > bound(graph_.value(v).producer))
@@ -217,7 +218,7 @@ private:
   }
 
   void replace(ValueId v, Tensor tensor, std::vector<ValueId>& by_value) {
-    const SymShape shape = graph_.type(v).shape; // sizes that only data told are known now
+    const SymShape shape = graph_.type(v).shape; // data-dependent sizes are known now
     for (const SymExpr& e : shape)
       if (!e.is_const() && !e.is_symbol()) return;
     for (size_t d = 0; d < shape.size(); ++d)
@@ -238,7 +239,7 @@ private:
   std::vector<NodeId> order_;
   std::vector<bool> oversized_; // by node
   std::vector<ValueId> chosen_;
-  int64_t total_ = 0, taken_ = 0; // bytes of all constants, of what is chosen
+  int64_t total_ = 0, taken_ = 0; // bytes of all constants, of the chosen values
 };
 
 } // namespace

@@ -1,23 +1,26 @@
-// What does not depend on an input is computed when compiling.
+// Computes values that depend on no input at compile time.
 //
-// The pass `fold` computes small nodes by their reference, early, so that other passes see numbers. What it leaves is
-// decided once it is known which steps there would be, since a view, or an index that a kernel computes as it goes,
-// costs nothing and takes no memory. Computed are
-//   - results of steps that read nothing but constants, whatever they are (kernels, library calls, operators that run
-//     by their reference on the host): such a step does at every call what it did at the first one
-//   - what is written out in a step that reads inputs, too, where it is not larger than the largest constant that it is
-//     made from, and is more than views: a mask, a cast to a smaller type; not int8 weights as f32, which are read in
-//     fewer bytes as they are
-// by compiling these nodes for this host and running them once: on the host the same code as the steps would be; for a
-// GPU the host's rounding of exp and the like. Operators with a side effect (random numbers), with a subgraph, and what
-// needs weights without data stay. A value that fails (an index out of range) stays, for the run to report.
+// The pass `fold` computes small nodes by their reference, early, so that other passes see numbers. This pass decides
+// about the others once the steps of the executable are known, because a view, or an index that a kernel computes,
+// needs no step and no memory. It computes
+//
+//   - results of steps that read only constants, of every kind (kernels, library calls, operators by reference on the
+//     host): such a step computes the same in every call
+//   - values inside a step that reads inputs, if they are not larger than the largest constant from which they are
+//     computed, and are more than views: a mask, a cast to a smaller type; but not int8 weights as f32, because int8
+//     takes fewer bytes to read
+//
+// by compiling these nodes for this host and running them once: for the host the same code as the steps; for a GPU, exp
+// and similar functions round as on the host. Operators with a side effect (random numbers), with a subgraph, or with
+// weights without data are not computed. A value whose computation fails (an index out of range) is not folded, so that
+// the run reports the error.
 #pragma once
 #include "codegen/driver/compile.h"
 
 namespace tessera {
 
-// Adds to `folded` what was computed and what was left and why. Returns whether the graph has changed: its ids have
-// then, too, and it is to be planned again.
+// Adds to `folded` which values were computed, which were not, and why. Returns whether the graph has changed; then its
+// ids have changed, too, and it must be planned again.
 [[nodiscard]] Result<bool> fold_constants(Graph& graph, const FusionPlan& plan, const CompileOptions& options,
                                           FoldedConstants& folded);
 

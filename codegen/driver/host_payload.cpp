@@ -5,17 +5,17 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kConstantElements = 64; // axes, sizes, counts: what inference looks at
+constexpr int64_t kConstantElements = 64; // largest constant operand that shape inference may read: axes, sizes, counts
 
 bool computes(const Node& node) {
   const auto* structured = node.op->structured();
   return !structured || structured->kind != Structured::Constant;
 }
 
-// The node alone, in an environment that knows its symbols and nothing else.
+// A graph with the node alone, in an environment with only its symbols.
 Result<Graph> alone(const Graph& graph, const Node& node) {
   Graph out("host");
-  std::unordered_map<uint64_t, SymExpr> symbols; // of the graph -> ours
+  std::unordered_map<uint64_t, SymExpr> symbols; // the graph's -> the new graph's
   auto mine = [&](const SymShape& shape) {
     SymShape moved;
     for (const SymExpr& e : shape) {
@@ -70,7 +70,7 @@ std::string host_payload(const Graph& graph, const Node& node) {
 
 namespace {
 
-// The operator of a payload, ready to run: tensors are held against the types that its inference saw.
+// A payload's operator, ready to run: tensors are checked against the inferred types.
 class ResolvedStep {
 public:
   static Result<ResolvedStep> create(const HostStep& step, const Executable& executable) {
@@ -88,7 +88,7 @@ public:
     auto same = [&](const std::vector<ValueId>& values, const std::vector<BufferId>& buffers, bool results) {
       if (values.size() != buffers.size()) return false;
       for (size_t i = 0; i < values.size(); ++i) {
-        if (buffers[i] < 0 && (results || !values[i].valid())) continue; // left out
+        if (buffers[i] < 0 && (results || !values[i].valid())) continue; // an omitted operand or result
         if (buffers[i] < 0 || !values[i].valid()) return false;
         const auto& buffer = executable.buffers[static_cast<size_t>(buffers[i])];
         const TensorType& type = r.graph_->type(values[i]);
@@ -114,7 +114,7 @@ public:
       const ValueId v = node().operands[i];
       if (!v.valid()) continue;
       if (const Tensor* constant = graph_->constant(v))
-        operands[i] = *constant; // what inference looked at
+        operands[i] = *constant; // a constant that shape inference read
       else
         TESSERA_TRY(check(graph_->type(v), operands[i], own));
     }
@@ -127,7 +127,7 @@ private:
   Diagnostic contradiction(const std::string& what) const {
     return Diagnostic(ErrorCode::Internal, node().location, "'" + std::string(node().op->name) + "': " + what);
   }
-  // Binds sizes that only this tensor tells.
+  // Binds sizes that only this tensor determines.
   Status check(const TensorType& type, const Tensor& t, SymValues& own) const {
     bool fits = t.dtype() == type.dtype && t.dims().size() == type.shape.size();
     for (size_t d = 0; d < type.shape.size() && fits; ++d)
@@ -138,7 +138,7 @@ private:
     }
     return fits ? Status() : contradiction("an operand is not the " + type.str() + " that its text declares");
   }
-  // Sizes of results that are known before it runs are the executable's: nothing else is allocated.
+  // Result sizes that are known before the call must be those of the executable, which allocates the results.
   Status check_results(const SymValues& sizes, const SymValues& own) const {
     for (size_t r = 0; r < declared_.size(); ++r)
       for (size_t d = 0; d < declared_[r].size(); ++d) {

@@ -40,8 +40,8 @@ std::vector<std::string> ObjectCache::warnings() const {
   return warnings_;
 }
 
-// The folder of an entry; nothing where there is none, and none is made. A folder that cannot be had or that is not
-// trusted is one for all entries.
+// The folder of an entry; nothing if it is missing and not to be created. A folder that cannot be used or is not
+// trusted affects all entries.
 std::optional<PrivateFolder> ObjectCache::folder_of(const std::string& name, PrivateFolder::Missing missing) {
   auto all = [&]() -> Result<std::optional<PrivateFolder>> {
     TESSERA_ASSIGN(auto folder, PrivateFolder::open(directory_, missing));

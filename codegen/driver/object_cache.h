@@ -1,6 +1,6 @@
 // Object cache on disk: machine code by hash of the kernel's text and the compiler's version. Safe for several
-// processes: entries are written to a temporary file and renamed; a damaged entry is reported, recompiled and replaced,
-// and so is one that is not trusted (private_folder.h). A folder that is not trusted switches the cache off.
+// processes: entries are written to a temporary file and renamed. A damaged or untrusted entry (private_folder.h) is
+// reported, recompiled and replaced. An untrusted folder disables the cache.
 #pragma once
 #include "codegen/driver/private_folder.h"
 #include "graph/support/hash.h"
@@ -14,13 +14,13 @@ namespace tessera {
 
 class ObjectCache {
 public:
-  // An empty directory name stands for TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera.
-  // `enabled` false: find() never finds and store() does nothing.
+  // An empty directory name stands for TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera. If
+  // `enabled` is false, find() returns nothing and store() does nothing.
   ObjectCache(std::string directory, bool enabled);
 
   [[nodiscard]] std::optional<std::vector<char>> find(const Hash128& key);
   void store(const Hash128& key, const std::vector<char>& object);
-  // What went wrong with the cache itself, each kind once, and damaged entries. Never an error of the compile.
+  // Problems of the cache itself, each kind once, and damaged entries. They never fail a compilation.
   [[nodiscard]] std::vector<std::string> warnings() const;
   [[nodiscard]] const std::string& directory() const { return directory_; }
 
@@ -29,7 +29,8 @@ private:
   std::optional<PrivateFolder> folder_of(const std::string& name, PrivateFolder::Missing missing);
   std::string directory_;
   std::atomic<bool> enabled_;
-  std::atomic<bool> unread_{false}, unwritten_{false}; // an entry that was not trusted, or not written, was told of
+  std::atomic<bool> unread_{false},
+      unwritten_{false}; // an untrusted entry, or an entry that was not written, has been reported
   mutable std::mutex mutex_;
   std::vector<std::string> warnings_;
 };

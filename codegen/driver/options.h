@@ -1,4 +1,4 @@
-// What a compile can be told. Part of the installed interface.
+// Options of a compilation. Part of the installed interface.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,40 +17,40 @@ enum class Tf32 : uint8_t { Off, Conv, All };
 
 struct CompileOptions {
   std::string device = "cpu"; // or "cuda"
-  // Of a GPU: the target of PTX ("sm_90a"; empty: sm_90, which newer GPUs run too), the GPU that machine code is made
-  // for where it is not the target itself ("sm_100").
+  // For a GPU: the target of PTX ("sm_90a"; empty: sm_90, which newer GPUs run, too), and the GPU of the machine code,
+  // if it is not the target ("sm_100").
   std::string arch, assemble_for;
-  // The device whose figures schedules are chosen by: the name of a known target ("a100", "avx2") or the path of a
-  // target file (codegen/target). Empty: that of TESSERA_TARGET, or by what the following say of the GPU, or by the
-  // host's vectors.
+  // The device whose figures the cost model uses: the name of a known target ("a100", "avx2") or the path of a target
+  // file (codegen/target). Empty: TESSERA_TARGET, else by the following fields for a GPU, or by the host's vectors.
   std::string target;
-  // What the driver reports of the GPU; 0: not known. Memory clock times bus width is in bytes per microsecond.
+  // Properties that the driver reports; 0: unknown. Memory clock times bus width is in bytes per microsecond.
   int multiprocessors = 0;
-  int64_t shared_bytes = 0, l2_bytes = 0; // of a block, in bytes; of the device, in bytes
+  int64_t shared_bytes = 0, l2_bytes = 0; // of one block; of the device; in bytes
   double memory_peak_bytes_per_us = 0;
-  // The GPU that is here, with its driver ("NVIDIA H200", "13.0"): which measured schedules count. Empty: not known.
+  // The GPU at hand and its driver ("NVIDIA H200", "13.0"), which select the measured schedules. Empty: unknown.
   std::string device_name, driver;
-  std::shared_ptr<const TunedSchedules> tuned; // measured schedules (codegen/tune); empty: the rules choose
-  bool cublaslt = true, cudnn = true; // there where the executable runs; what they would do becomes generated loops
-  // The executable is for the GPU of this machine: of the two, what cannot be opened here is not counted on.
+  bool records = true; // measured schedules that ship with the target apply (codegen/schedule/schedule_records.h)
+  std::shared_ptr<const TunedSchedules> tuned; // measured schedules (codegen/tune); null: the cost model chooses
+  bool cublaslt = true, cudnn = true;          // available where the executable runs; without them, loops are generated
+  // The executable is for the GPU of this machine: libraries that cannot be opened here are not used.
   bool find_libraries = false;
-  // Nodes of the model, by name, whose products, convolutions and pooling are generated loops whatever libraries there
-  // are: those that a library refused when it was asked.
+  // Nodes of the model, by name, whose products, convolutions and pooling are generated loops although a library is
+  // available: those that a library rejected.
   std::set<std::string> as_loops;
-  int threads = 0; // of the machine the executable will run on; 0 = all
+  int threads = 0; // threads of the machine that runs the executable; 0: all
   int jobs = 0;    // kernels that are compiled at the same time; 0: as many as threads
-  // Asked between kernels, on any thread: true ends the compile with error Cancelled.
+  // Polled between kernels, on any thread: true ends the compilation with error Cancelled.
   std::function<bool()> cancelled;
   bool fusion = true;
   bool strict_rounding = false; // round after every operator; nothing is computed in TF32
   Tf32 tf32 = Tf32::Conv;       // of f32 operations on a GPU
   bool cache = true;            // object cache on disk
   std::string cache_dir;        // empty: TESSERA_CACHE_DIR, else $XDG_CACHE_HOME/tessera, else ~/.cache/tessera
-  bool keep_tiles = false;      // keep the text of tile kernels (KernelReport::tile_text)
-  bool keep_texts = false;      // that, and the LLVM IR and PTX, which are made anew where the cache has the code
+  bool keep_tiles = false;      // report the text of tile kernels (KernelReport::tile_text)
+  bool keep_texts = false;      // also report LLVM IR and PTX, which are generated again if the cache has the code
   std::vector<std::string> disabled_passes;
-  // Bytes of a value that does not depend on inputs, and of all of them together, which are computed when compiling
-  // (fold_constants.h); more where the constants that they are made from have more. Negative: none are.
+  // Largest size in bytes of one value without inputs, and of all together, that is computed at compile time
+  // (fold_constants.h); more if the constants from which they are computed are larger. Negative: none.
   int64_t fold_bytes = int64_t{64} << 20;
 };
 

@@ -2,11 +2,11 @@
 // `compile`, `explain` and `opt` share.
 //
 //   graph passes       graph/passes: composites to primitives, constants folded, algebra, common subexpressions
-//   the device's       what its libraries and kernels ask of a graph: dtypes, layouts, joined products
-//   fuse               the graph gets a plan
+//   the device's       requirements of its libraries and kernels: dtypes, layouts, joined products
+//   fuse               makes the fusion plan
 //   fuse-attention     two products and the softmax between them become one unit of the plan
-//   fold-constants     computes what depends on no input; the graph has changed then, and is planned again
-//   the device's       choices among ways of computing a group of the plan
+//   fold-constants     computes values that depend on no input; if the graph changes, it is planned again
+//   the device's       choices of how to compute a group of the plan
 #pragma once
 #include "codegen/device/backend.h"
 #include "codegen/driver/compile.h"
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// What passes transform: the graph, and behind the pass `fuse` the plan made from it.
+// What passes transform: the graph and, after the pass `fuse`, its plan.
 class Compilation final : public GraphSubject {
 public:
   Compilation(Graph& graph, Backend& backend, const CompileOptions& options);
@@ -24,17 +24,17 @@ public:
   [[nodiscard]] const CompileOptions& options() const { return options_; }
   [[nodiscard]] FoldedConstants& constants() { return constants_; }
   [[nodiscard]] bool has_plan() const { return plan_.has_value(); }
-  [[nodiscard]] FusionPlan& plan(); // where there is one
-  // What the plan was made with.
+  [[nodiscard]] FusionPlan& plan(); // requires that there is one
+  // Inputs of the plan.
   [[nodiscard]] const FusionOptions& fusion() const { return fusion_; }
 
-  // The passes that every device has.
+  // The passes of every device.
   [[nodiscard]] Result<bool> fuse();
   [[nodiscard]] Result<bool> fuse_attention();
   [[nodiscard]] Result<bool> fold();
 
   [[nodiscard]] std::string_view level() const override { return has_plan() ? "plan" : "graph"; }
-  [[nodiscard]] std::string text() const override; // of the graph, then of the plan where there is one
+  [[nodiscard]] std::string text() const override; // of the graph, then of the plan if there is one
   [[nodiscard]] Status verify() const override;
   [[nodiscard]] int size() const override;
 
@@ -52,19 +52,19 @@ struct CompilePass {
   std::string_view name, summary;
   PassLevel level = PassLevel::Graph;
   std::function<Result<bool>(Compilation&)> run;
-  std::string_view again_from = {}; // the pass with which the pipeline goes on where this one changed something
-  std::string_view device = {};     // that it belongs to; empty: all
+  std::string_view again_from = {}; // the pass from which the pipeline repeats if this one changed something
+  std::string_view device = {};     // the device that has this pass; empty: all
 };
-// Every pass of every device, once, in the order in which pipelines have them.
+// All passes of all devices, each once, in pipeline order.
 [[nodiscard]] const std::vector<CompilePass>& compile_passes();
 [[nodiscard]] const CompilePass* find_compile_pass(std::string_view name);
-// The passes of a compile for this device, in order. Error Usage for a device that there is none of.
+// The passes of a compilation for this device, in order. Error Usage for an unknown device.
 [[nodiscard]] Result<std::vector<std::string>> compile_pipeline(std::string_view device);
-// Cuts a pipeline off behind the pass that `text` names, at its first occurrence or with "NAME,2" at its second.
-// Error Usage where that is not in it.
+// Ends a pipeline after the pass `text`, at its first occurrence, or with "NAME,2" at its second. Error Usage if it has
+// no such pass.
 [[nodiscard]] Status stop_after(std::vector<std::string>& pipeline, const std::string& text);
-// Runs passes by name. TESSERA_DISABLE_PASSES counts besides run.disabled. Errors: Usage for names that no pass has,
-// and for a pass of another device or level; those of run_steps().
+// Runs passes by name. TESSERA_DISABLE_PASSES applies in addition to run.disabled. Errors: Usage for unknown names and
+// for passes of another device or level; those of run_steps().
 [[nodiscard]] Result<std::vector<PassStats>> run_passes(Compilation& compilation,
                                                         const std::vector<std::string>& pipeline, PassRunOptions run);
 

@@ -14,7 +14,7 @@ namespace tessera {
 namespace {
 
 constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
-constexpr int kMaxLinks = 40; // symbolic links on the way, as the system counts them
+constexpr int kMaxLinks = 40; // limit of symbolic links in a path, as in the system
 constexpr int kFolderFlags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
 
 Diagnostic system_error(const std::string& path, const std::string& what) {
@@ -34,27 +34,27 @@ Diagnostic untrusted(const std::string& path, const struct stat& st, const std::
   return d;
 }
 
-// Of the folder itself and what is in it.
+// Check of the folder itself and its contents.
 Status check_own(const std::string& path, const struct stat& st) {
   if (st.st_uid == ::geteuid() && (st.st_mode & kOthersWrite) == 0) return {};
   return untrusted(path, st, "one of user " + std::to_string(::geteuid()) + " that group and others cannot write");
 }
 
-// Of a folder above it.
+// Check of a folder above it.
 Status check_above(const std::string& path, const struct stat& st) {
   if ((st.st_mode & kOthersWrite) == 0 || (st.st_mode & S_ISVTX) != 0) return {};
   return untrusted(path, st, "one that group and others cannot write, or a sticky one (mode 1777)");
 }
 
-// Opens NAME in `parent` without following it; makes it where it is missing and shall not be. An empty descriptor: it
-// is missing.
+// Opens NAME in `parent` without following links; creates it if it is missing and `missing` allows that. Empty
+// descriptor: it is missing.
 Result<FileDescriptor> open_component(int parent, const std::string& name, const std::string& path,
                                       PrivateFolder::Missing missing, struct stat& st) {
   FileDescriptor fd(::openat(parent, name.c_str(), kFolderFlags));
   if (!fd && errno == ENOENT && missing == PrivateFolder::Missing::Make) {
     if (::mkdirat(parent, name.c_str(), 0700) == 0) {
       if (::fchmodat(parent, name.c_str(), 0700, 0) != 0) return system_error(path, "make the folder");
-    } else if (errno != EEXIST) // another process may have made it
+    } else if (errno != EEXIST) // another process may have created it
       return system_error(path, "make the folder");
     fd = FileDescriptor(::openat(parent, name.c_str(), kFolderFlags));
   }
@@ -83,11 +83,11 @@ Result<std::optional<PrivateFolder>> PrivateFolder::open(const std::string& path
   std::error_code ec;
   const std::string absolute = std::filesystem::absolute(path, ec).string();
   if (ec) return file_error(ErrorCode::FileError, path, "find the folder", ec.value());
-  std::deque<std::string> names; // still to go
+  std::deque<std::string> names; // remaining components
   prepend(names, absolute);
   auto root = [] { return FileDescriptor(::open("/", kFolderFlags | O_DIRECTORY)); };
   FileDescriptor fd = root();
-  std::string shown = "/"; // where fd is
+  std::string shown = "/"; // path of fd
   struct stat st {};
   if (!fd || ::fstat(fd.get(), &st) != 0) return system_error(shown, "open the folder");
   for (int links = 0; !names.empty();) {
@@ -132,7 +132,7 @@ Result<std::optional<PrivateFolder>> PrivateFolder::below(const std::string& nam
 }
 
 namespace {
-// Opens a regular file of the user's own.
+// Opens a regular file that the user owns.
 Result<FileDescriptor> open_own(int folder, const std::string& name, const std::string& path, int flags) {
   FileDescriptor opened(::openat(folder, name.c_str(), flags | O_NOFOLLOW, 0600));
   if (!opened && errno == ELOOP) {
@@ -167,7 +167,7 @@ Result<FileDescriptor> PrivateFolder::lock(const std::string& name) const {
   const std::string path = path_ + "/" + name;
   TESSERA_ASSIGN(auto fd, open_own(fd_.get(), name, path, (read_flags() & ~O_ACCMODE) | O_RDWR | O_CREAT));
   if (!fd) return system_error(path, "create");
-  // Whoever can open it can hold the lock, for ever.
+  // Anyone who can open the file can hold the lock forever.
   if (::fchmod(fd.get(), 0600) != 0) return system_error(path, "change the mode of");
   while (::flock(fd.get(), LOCK_EX) != 0)
     if (errno != EINTR) return system_error(path, "lock");

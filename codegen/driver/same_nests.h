@@ -1,4 +1,4 @@
-// Nests that differ only in the values they read and write: one is scheduled and lowered for all of them.
+// Nests that differ only in the values that they read and write are scheduled and lowered once.
 #pragma once
 #include "fusion/loop_nest.h"
 #include "graph/support/hash.h"
@@ -10,18 +10,18 @@ namespace tessera {
 class SameNests {
 public:
   explicit SameNests(const Graph& graph) : graph_(graph) {}
-  // A number that an earlier nest of the same loops, expressions, types and shapes was added with; otherwise nothing,
-  // and `number` is this nest's. Nests that report indices out of range are never the same: their messages name the
-  // operator.
+  // The `number` of an earlier nest with the same loops, expressions, types and shapes; otherwise nothing, and this
+  // nest is added with `number`. Nests that report indices out of range are never equal, because their messages name
+  // the operator.
   [[nodiscard]] std::optional<size_t> find_or_add(const LoopNest& nest, size_t number);
 
 private:
   const Graph& graph_;
   std::unordered_map<std::string, size_t>
-      seen_; // by the nest's bytes; expressions are hash-consed and count by address
+      seen_; // by the nest's bytes; expressions are hash-consed and compared by address
 };
 
-// Buffers of a kernel made for `from`, as they are for `to`, which is the same nest (loads, then stored values).
+// The buffers of a kernel made for `from`, for the equal nest `to` (loads, then stored values).
 [[nodiscard]] std::vector<ValueId> buffers_for(const LoopNest& to, const LoopNest& from, std::vector<ValueId> buffers);
 
 } // namespace tessera

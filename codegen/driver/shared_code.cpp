@@ -6,7 +6,7 @@ namespace {
 
 using namespace tile;
 
-// Whether the operand may be a parameter: a term, a factor, what is compared, an address.
+// True if the operand may be a parameter: a summand, a factor, an operand of a comparison, an address.
 bool may_vary(const Op& op, size_t operand) {
   if (op.kind == OpKind::Broadcast) return true;
   if (op.kind == OpKind::Load || op.kind == OpKind::Store) return operand == 1;
@@ -49,7 +49,7 @@ private:
       for (const auto& region : std::vector<std::vector<OpId>>(op.regions)) replace(region);
     }
   }
-  // Of an i64 scalar that is a constant.
+  // The constant of an i64 scalar.
   [[nodiscard]] std::optional<int64_t> number(ValueId v) const {
     if (static_cast<size_t>(v) >= defined_by_.size()) return std::nullopt;
     const OpId id = defined_by_[static_cast<size_t>(v)];
@@ -68,7 +68,7 @@ private:
     out_.constants.push_back(value);
     return out_.kernel.params.back().value;
   }
-  // Constants that nothing reads any more would tell kernels apart.
+  // Unused constants would make equal kernels differ.
   void mark(const std::vector<OpId>& block) {
     for (OpId id : block) {
       for (ValueId v : out_.kernel.op(id).operands) used_[static_cast<size_t>(v)] = true;
@@ -85,7 +85,7 @@ private:
   }
 
   OutlinedKernel out_;
-  std::vector<OpId> defined_by_; // by value, of the kernel as it was
+  std::vector<OpId> defined_by_; // by value of the original kernel
   std::vector<bool> used_;       // by value
 };
 

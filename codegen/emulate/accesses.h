@@ -1,17 +1,17 @@
-// Which accesses of memory by the threads of a block are not ordered by a barrier.
+// Race detection within a block.
 //
-// Two accesses of a byte race when different threads make them, at least one writes, and there is no barrier between
-// them: none of the block, and, within a warp, none of the warp. What orders is counted, not recorded: a barrier of the
-// block moves all its threads to the next epoch, one of a warp its 32 lanes to the warp's next epoch. An access of an
-// earlier epoch is ordered before everything now.
+// Two accesses of a byte race if different threads make them, at least one writes, and no barrier lies between them:
+// none of the block, and, if the threads share a warp, none of the warp. Barriers are counted as epochs: a block
+// barrier starts the next epoch of all threads of the block, a warp barrier the next warp epoch of its 32 lanes. An
+// access of an earlier epoch is ordered before every access of the current one.
 //
 //   thread 3 writes at (epoch 7, warp epoch 2)
 //   thread 9, same warp, reads at (7, 2): a race        at (7, 3): ordered       at (8, 2): ordered
 //   thread 40, another warp, reads at (7, 5): a race                             at (8, 0): ordered
 //
-// A byte remembers its last writer and, of its readers since the epoch began, just enough to know whether a write that
-// comes now has another thread's read before it: the readers of one warp, whether there were several, and whether
-// there were readers in several warps (then every writer races with one of them).
+// The history of a byte has its last writer and, of the readers in the current epoch, what decides whether a write
+// races with a read of another thread: the last reader, whether its warp has several readers, and whether several warps
+// have readers (then every writer races with one of them).
 #pragma once
 #include <cstdint>
 
@@ -19,17 +19,17 @@ namespace tessera::emu {
 
 enum class Access : uint8_t { Read, Write, Atomic };
 
-// Where a thread stands when it makes an access.
-struct Standing {
+// Thread and epochs of an access.
+struct AccessPoint {
   int32_t thread = 0;
-  // Of the block and of the thread's warp; they only grow. In exchange_epoch what lanes of a warp read is over: a
-  // shuffle may start one (global memory: a value that was exchanged had been read), or it is the same as warp_epoch
-  // (shared).
+  // Epochs of the block and of the thread's warp; they only grow. Reads of an earlier exchange_epoch are ordered before
+  // writes of the warp. For global memory a shuffle starts a new one (an exchanged value has been read before); for
+  // shared memory it equals warp_epoch.
   uint32_t epoch = 0, warp_epoch = 0, exchange_epoch = 0;
 };
 
-// Of a byte, or of several that are always accessed together. Zeros are the history of what nobody has touched;
-// epochs start at 1.
+// History of a byte, or of several bytes that are always accessed together. All zeros: not accessed yet; epochs start
+// at 1.
 struct History {
   uint32_t write_epoch, write_warp_epoch, read_epoch, read_warp_epoch;
   uint16_t writer, reader;
@@ -40,18 +40,18 @@ struct Race {
   Access earlier = Access::Read;
 };
 
-// Records an access and says with which earlier one it races. `writes_may_meet`: two writes are no race (of global
-// memory, where a tile kernel may store twice to a place).
-inline Race touch(History& b, const Standing& at, Access access, bool writes_may_meet) {
+// Records an access and returns the earlier one with which it races. `allow_write_write`: two plain writes are not a
+// race (global memory, where a tile kernel may store an element twice).
+inline Race touch(History& b, const AccessPoint& at, Access access, bool allow_write_write) {
   auto unordered = [&](uint16_t other, uint32_t epoch, uint32_t warp_epoch) {
     return epoch == at.epoch && other != at.thread && (other / 32 != at.thread / 32 || warp_epoch == at.warp_epoch);
   };
   Race race;
   bool both_atomic = access == Access::Atomic && b.atomic;
   bool writes = access != Access::Read;
-  // Of plain and atomic writes of one place one may be lost, wherever it is.
-  bool meet = writes_may_meet && access == Access::Write && !b.atomic;
-  if (!both_atomic && !meet && unordered(b.writer, b.write_epoch, b.write_warp_epoch))
+  // A plain write may overwrite an atomic one, so that combination always races.
+  bool allowed = allow_write_write && access == Access::Write && !b.atomic;
+  if (!both_atomic && !allowed && unordered(b.writer, b.write_epoch, b.write_warp_epoch))
     race = {b.writer, b.atomic ? Access::Atomic : Access::Write};
   if (writes) {
     if (b.read_epoch == at.epoch &&

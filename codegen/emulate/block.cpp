@@ -1,5 +1,5 @@
 #include "codegen/emulate/block.h"
-#include "codegen/tile/team.h"
+#include "codegen/tile/cooperation.h"
 #include "graph/support/hash.h"
 #include <algorithm>
 #include <bit>
@@ -24,8 +24,8 @@ static std::string_view name(Access access) {
   return access == Access::Read ? "read" : access == Access::Write ? "write" : "atomic update";
 }
 
-static std::string place(Collective kind, int32_t site) {
-  return "the " + std::string(name(kind)) + " at place " + std::to_string(site);
+static std::string at_site(Collective kind, int32_t site) {
+  return "the " + std::string(name(kind)) + " at site " + std::to_string(site);
 }
 
 Result<std::unique_ptr<Block>> Block::make(const Launch& launch) {
@@ -53,7 +53,7 @@ uint64_t Block::random() {
 
 Status Block::run(int64_t index) {
   index_ = index;
-  ++epoch_; // nothing that an earlier block did is unordered with this one
+  ++epoch_; // accesses of an earlier block are ordered before this one's
   ended_ = arrived_ = 0;
   random_ = static_cast<uint64_t>(index) * 2 + 1;
   order_ = static_cast<Order>((launch_.seed + static_cast<uint64_t>(index)) % 3);
@@ -68,7 +68,7 @@ Status Block::run(int64_t index) {
     t.calls = 0;
     t.copies.clear();
     t.ends.clear();
-    // Stacks start at different lines of a page: else all of them would compete for the same few lines of the cache.
+    // Stacks start at different cache lines of a page, else all would map to the same few cache sets.
     size_t skip = static_cast<size_t>(i % 61) * 64;
     t.least = stacks_->least(i);
     t.fiber.start(stacks_->bottom(i), Stacks::kBytes - skip, &Block::enter, &t);
@@ -76,7 +76,7 @@ Status Block::run(int64_t index) {
   make_ready(0, launch_.threads, nullptr);
   auto* first = next();
   Fiber::switch_from_to(caller_, first->fiber);
-  if (!error_ && ended_ < launch_.threads) error_ = Diagnostic(ErrorCode::CodegenError, stuck());
+  if (!error_ && ended_ < launch_.threads) error_ = Diagnostic(ErrorCode::CodegenError, deadlock_text());
   if (!error_) return {};
   auto error = std::move(*error_);
   error_.reset();
@@ -95,20 +95,20 @@ void Block::enter(void* thread) {
 
 // ---- order
 
-// Threads [first, first + count) but one, in an order that the seed turns around.
-void Block::make_ready(int first, int count, const Thread* but) {
+// Makes threads [first, first + count) except one ready, in an order that depends on the seed.
+void Block::make_ready(int first, int count, const Thread* except) {
   auto n = static_cast<unsigned>(count);
   unsigned at = 0, stride = 1;
   if (launch_.seed != 0) {
     auto r = random();
     at = static_cast<unsigned>(r) % n;
-    bool power_of_two = (n & (n - 1)) == 0; // then an odd stride comes by all threads
+    bool power_of_two = (n & (n - 1)) == 0; // then an odd stride visits all threads
     if (power_of_two && n > 1) stride = (static_cast<unsigned>(r >> 32) | 1) & (n - 1);
   }
   for (unsigned i = 0; i < n; ++i) {
     auto& t = threads_[static_cast<unsigned>(first) + at];
     t.state = Thread::State::Ready;
-    if (&t != but) ready_[(ready_begin_ + ready_count_++) & ready_mask_] = static_cast<uint16_t>(t.index);
+    if (&t != except) ready_[(ready_begin_ + ready_count_++) & ready_mask_] = static_cast<uint16_t>(t.index);
     at += stride;
     if (at >= n) at -= n;
   }
@@ -138,27 +138,26 @@ void Block::fail(const Thread& t, const std::string& what) {
                                                    ", thread " + std::to_string(t.index) + ": " + what);
 }
 
-// The block is given up: its fibers are never gone on with. Nothing that needs a destructor may be alive on the
-// thread's stack.
-void Block::give_up(Thread& t) {
+// Aborts the block: its fibers do not run again. No object with a destructor may be alive on the thread's stack.
+void Block::abort_block(Thread& t) {
   Fiber::switch_from_to(t.fiber, caller_);
-  TESSERA_UNREACHABLE("a block that was given up");
+  TESSERA_UNREACHABLE("an aborted block");
 }
 
 void Block::count_call(Thread& t) {
   constexpr int64_t kMost = int64_t{1} << 28;
-  if (++t.calls > kMost) fail(t, "it does not come to an end");
+  if (++t.calls > kMost) fail(t, "it does not terminate");
 }
 
-void Block::have_no_room(Thread& t) {
+void Block::stack_overflow(Thread& t) {
   fail(t, "its frame does not fit an emulated thread's stack of " + std::to_string(Stacks::kBytes >> 10) + " KB");
-  give_up(t);
+  abort_block(t);
 }
 
-// No thread is ready and some have not ended: who waits where.
-std::string Block::stuck() const {
+// Text of a deadlock, in which no thread is ready and some have not ended: where each waits.
+std::string Block::deadlock_text() const {
   std::string text = "kernel '" + launch_.kernel + "', block " + std::to_string(index_) +
-                     ": its threads wait for each other and never come together";
+                     ": deadlock: its threads wait in different places";
   const char* separator = ": ";
   for (size_t i = 0; i < threads_.size();) {
     const auto& t = threads_[i];
@@ -175,7 +174,7 @@ std::string Block::stuck() const {
     if (t.state == Thread::State::Ended)
       text += one ? " has ended" : " have ended";
     else
-      text += (one ? " is in " : " are in ") + place(t.kind, t.site);
+      text += (one ? " is in " : " are in ") + at_site(t.kind, t.site);
     separator = ", ";
     i = end;
   }
@@ -198,20 +197,20 @@ uint32_t Block::in_block(Thread& t, Collective kind, int32_t site, uint32_t valu
     barrier_site_ = site;
     barrier_or_ = 0;
   } else if (barrier_kind_ != kind || barrier_site_ != site) {
-    fail(t, "it comes to " + place(kind, site) + " while others of the block are in " +
-                place(barrier_kind_, barrier_site_));
+    fail(t, "it reaches " + at_site(kind, site) + " while others of the block are in " +
+                at_site(barrier_kind_, barrier_site_));
   }
-  if (error_) give_up(t);
+  if (error_) abort_block(t);
   barrier_or_ |= value != 0 ? 1u : 0u;
   t.state = Thread::State::InBlock;
   if (++arrived_ < launch_.threads) {
-    leave(t); // and comes back when all have come
+    leave(t); // returns when all have arrived
     return t.result;
   }
   arrived_ = 0;
   if (site != launch_.ignored_barrier) ++epoch_;
   ++barriers;
-  barrier_places.insert(site);
+  barrier_sites.insert(site);
   for (auto& other : threads_) other.result = barrier_or_;
   make_ready(0, launch_.threads, &t);
   return t.result;
@@ -225,16 +224,16 @@ uint32_t Block::in_warp(Thread& t, Collective kind, int32_t site, uint32_t value
     w.kind = kind;
     w.site = site;
   } else if (w.kind != kind || w.site != site) {
-    fail(t, "it comes to " + place(kind, site) + " while others of its warp are in " + place(w.kind, w.site));
+    fail(t, "it reaches " + at_site(kind, site) + " while others of its warp are in " + at_site(w.kind, w.site));
   }
   if (kind == Collective::Shuffle && (source < 0 || source >= kWarp))
-    fail(t, "it takes from lane " + std::to_string(source) + " in " + place(kind, site));
-  if (error_) give_up(t);
+    fail(t, "it reads from lane " + std::to_string(source) + " in " + at_site(kind, site));
+  if (error_) abort_block(t);
   w.value[lane] = value;
   w.source[lane] = source;
   t.state = Thread::State::InWarp;
   if (++w.arrived < kWarp) {
-    leave(t); // and comes back when all have come
+    leave(t); // returns when all have arrived
     return t.result;
   }
   w.arrived = 0;
@@ -264,8 +263,8 @@ template <class Where>
 void Block::check_races(Thread& t, Histories& histories, int64_t at, int bytes, Access access, bool global,
                         const Where& where) {
   const auto& w = warps_[static_cast<size_t>(t.index / kWarp)];
-  Standing standing{t.index, epoch_, w.epoch, global ? w.exchange_epoch : w.epoch};
-  auto race = histories.touch(at, bytes, standing, access, global);
+  AccessPoint point{t.index, epoch_, w.epoch, global ? w.exchange_epoch : w.epoch};
+  auto race = histories.touch(at, bytes, point, access, global);
   if (race.other < 0) return;
   auto other = race.other == t.index ? "another thread" : "thread " + std::to_string(race.other);
   fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at " + where() +
@@ -284,22 +283,24 @@ void* Block::shared(Thread& t, int64_t offset, int bytes, Access access) {
                 " is not aligned");
   else if (launch_.detect_races)
     check_races(t, shared_history_, offset, bytes, access, false, where);
-  if (error_) give_up(t);
+  if (error_) abort_block(t);
   return shared_.data() + offset;
 }
 
 void Block::check_global(Thread& t, const std::byte* address, int bytes, Access access) {
   const auto* r = launch_.memory->find(address);
-  auto told = [&] { return "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes of "; };
-  if (!r) return fail(t, told() + "global memory is outside of every argument: " + launch_.memory->describe(address));
+  auto access_text = [&] { return "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes of "; };
+  if (!r)
+    return fail(t, access_text() + "global memory is outside of every argument: " + launch_.memory->describe(address));
   int64_t offset = address - r->begin;
   auto where = [&] { return "byte " + std::to_string(offset) + " of " + r->names; };
   if (offset + bytes > r->bytes)
-    return fail(t, told() + r->names + " at byte " + std::to_string(offset) + " goes beyond its " +
+    return fail(t, access_text() + r->names + " at byte " + std::to_string(offset) + " goes beyond its " +
                        std::to_string(r->bytes) + " bytes");
   if (reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(bytes) != 0)
-    return fail(t, told() + r->names + " at byte " + std::to_string(offset) + " is not aligned");
-  if (access != Access::Read && !r->written) return fail(t, told() + r->names + ", which is not marked as written");
+    return fail(t, access_text() + r->names + " at byte " + std::to_string(offset) + " is not aligned");
+  if (access != Access::Read && !r->written)
+    return fail(t, access_text() + r->names + ", which is not marked as written");
   if (launch_.detect_races && r->written)
     check_races(t, global_history_, r->history_start + offset, bytes, access, true, where);
 }
@@ -307,77 +308,77 @@ void Block::check_global(Thread& t, const std::byte* address, int bytes, Access 
 void* Block::global(Thread& t, std::byte* address, int bytes, Access access) {
   count_call(t);
   check_global(t, address, bytes, access);
-  if (launch_.teams && !error_)
+  if (launch_.cooperation && !error_)
     if (const auto* r = launch_.memory->find(address); r->written) {
-      auto other = launch_.teams->touch(index_, r->history_start + (address - r->begin), bytes, access);
+      auto other = launch_.cooperation->touch(index_, r->history_start + (address - r->begin), bytes, access);
       if (other >= 0)
         fail(t, "its " + std::string(name(access)) + " of " + std::to_string(bytes) + " bytes at byte " +
                     std::to_string(address - r->begin) + " of " + r->names +
                     " is not ordered with an access by block " + std::to_string(other) +
-                    ": they have not met between them");
+                    ": no arrival or grid barrier lies between them");
     }
-  if (error_) give_up(t);
+  if (error_) abort_block(t);
   return address;
 }
 
-// The team's own order: threads of the block come to it behind a barrier, and one of them speaks for all.
+// One thread of the block calls this, behind a barrier of the block.
 uint32_t Block::arrive(Thread& t, std::byte* counter, uint32_t amount, bool wait) {
   count_call(t);
   const auto* r = launch_.memory->find(counter);
   if (!r || !r->written || counter + sizeof(uint32_t) > r->begin + r->bytes ||
       reinterpret_cast<uintptr_t>(counter) % sizeof(uint32_t) != 0)
-    fail(t, "it arrives at a counter that is none: " + launch_.memory->describe(counter));
-  if (error_) give_up(t);
+    fail(t, "its arrival counter is not 4 bytes of written memory, aligned to 4: " + launch_.memory->describe(counter));
+  if (error_) abort_block(t);
   uint32_t sum = 0;
-  if (auto arrived = launch_.teams->arrive(index_, counter, amount, wait))
+  if (auto arrived = launch_.cooperation->arrive(index_, counter, amount, wait))
     sum = *arrived;
   else
     fail(t, arrived.error().message);
-  if (error_) give_up(t);
+  if (error_) abort_block(t);
   return sum;
 }
 
-void Block::check_message(Thread& t, std::byte* place) {
+void Block::check_packet(Thread& t, std::byte* packet) {
   count_call(t);
-  const auto* r = launch_.memory->find(place);
-  constexpr auto kBytes = static_cast<int64_t>(sizeof(uint32_t)) * tile::kMessageWords;
-  if (!r || !r->written || place + kBytes > r->begin + r->bytes || reinterpret_cast<uintptr_t>(place) % kBytes != 0)
-    fail(t, "it exchanges messages where no box is: " + launch_.memory->describe(place));
-  if (error_) give_up(t);
+  const auto* r = launch_.memory->find(packet);
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(uint32_t)) * tile::kPacketWords;
+  if (!r || !r->written || packet + kBytes > r->begin + r->bytes || reinterpret_cast<uintptr_t>(packet) % kBytes != 0)
+    fail(t, "its packet is not 16 bytes of written memory, aligned to 16: " + launch_.memory->describe(packet));
+  if (error_) abort_block(t);
 }
-void Block::send(Thread& t, std::byte* place, const uint32_t* numbers) {
-  check_message(t, place);
-  if (Status ok = launch_.teams->send(place, numbers); !ok.ok()) fail(t, ok.error().message);
-  if (error_) give_up(t);
+void Block::send(Thread& t, std::byte* packet, const uint32_t* payload) {
+  check_packet(t, packet);
+  if (Status ok = launch_.cooperation->send(packet, payload); !ok.ok()) fail(t, ok.error().message);
+  if (error_) abort_block(t);
 }
-// What one warp listens for another may have cleared before it looks: whether it has depends on which comes first.
-Block::Heard& Block::heard(std::byte* place) {
-  Heard& h = heard_[place];
-  if (h.barriers != barriers) h = {barriers, {}, {}};
-  return h;
+// A warp may not wait for a packet that another warp receives, because that warp may clear it first.
+Block::PacketUse& Block::use_of(std::byte* packet) {
+  PacketUse& use = packets_[packet];
+  if (use.barriers != barriers) use = {barriers, {}, {}};
+  return use;
 }
-void Block::listen(Thread& t, std::byte* place) {
-  check_message(t, place);
-  Heard& h = heard(place);
-  h.listener = t.index / kWarp;
-  if (h.taker && *h.taker != *h.listener) fail(t, "it listens for a message that another warp takes");
-  if (error_) give_up(t);
-  if (Status ok = launch_.teams->listen(place); !ok.ok()) fail(t, ok.error().message);
-  if (error_) give_up(t);
+void Block::await(Thread& t, std::byte* packet) {
+  check_packet(t, packet);
+  PacketUse& use = use_of(packet);
+  use.waiter = t.index / kWarp;
+  if (use.receiver && *use.receiver != *use.waiter) fail(t, "it waits for a packet that another warp receives");
+  if (error_) abort_block(t);
+  if (Status ok = launch_.cooperation->await(packet); !ok.ok()) fail(t, ok.error().message);
+  if (error_) abort_block(t);
 }
-void Block::receive(Thread& t, std::byte* place, uint32_t* numbers) {
-  check_message(t, place);
-  Heard& h = heard(place);
-  h.taker = t.index / kWarp;
-  if (h.listener && *h.listener != *h.taker) fail(t, "it takes a message that another warp listens for");
-  if (error_) give_up(t);
-  if (Status ok = launch_.teams->receive(place, numbers); !ok.ok()) fail(t, ok.error().message);
-  if (error_) give_up(t);
+void Block::receive(Thread& t, std::byte* packet, uint32_t* payload) {
+  check_packet(t, packet);
+  PacketUse& use = use_of(packet);
+  use.receiver = t.index / kWarp;
+  if (use.waiter && *use.waiter != *use.receiver) fail(t, "it receives a packet for which another warp waits");
+  if (error_) abort_block(t);
+  if (Status ok = launch_.cooperation->receive(packet, payload); !ok.ok()) fail(t, ok.error().message);
+  if (error_) abort_block(t);
 }
 
 } // namespace tessera::emu
 
-// ---- what the code calls
+// ---- functions of emulated_abi.h
 
 using tessera::emu::Access;
 using tessera::emu::Collective;
@@ -412,14 +413,14 @@ uint32_t tessera_emu_arrive(void* thread, void* counter, uint32_t amount, int32_
   return self(thread).block->arrive(self(thread), static_cast<std::byte*>(counter), amount, wait != 0);
 }
 void tessera_emu_send(void* thread, void* address, uint32_t first, uint32_t second, uint32_t third) {
-  const uint32_t numbers[] = {first, second, third};
-  self(thread).block->send(self(thread), static_cast<std::byte*>(address), numbers);
+  const uint32_t payload[] = {first, second, third};
+  self(thread).block->send(self(thread), static_cast<std::byte*>(address), payload);
 }
-void tessera_emu_listen(void* thread, void* address) {
-  self(thread).block->listen(self(thread), static_cast<std::byte*>(address));
+void tessera_emu_await(void* thread, void* address) {
+  self(thread).block->await(self(thread), static_cast<std::byte*>(address));
 }
-void tessera_emu_receive(void* thread, void* address, uint32_t* numbers) {
-  self(thread).block->receive(self(thread), static_cast<std::byte*>(address), numbers);
+void tessera_emu_receive(void* thread, void* address, uint32_t* payload) {
+  self(thread).block->receive(self(thread), static_cast<std::byte*>(address), payload);
 }
 void* tessera_emu_shared(void* thread, int32_t offset, int32_t bytes, int32_t access) {
   return self(thread).block->shared(self(thread), offset, bytes, access_of(access));

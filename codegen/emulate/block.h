@@ -1,10 +1,10 @@
-// One block of threads at work: a fiber each, the order they run in, barriers, shuffles, votes, and memory that checks
-// how it is used. docs/emulator.md
+// One block: a fiber per thread, their scheduling, barriers, shuffles, votes, and checked memory accesses.
+// docs/emulator.md
 #pragma once
+#include "codegen/emulate/cooperation.h"
 #include "codegen/emulate/fiber.h"
 #include "codegen/emulate/history.h"
 #include "codegen/emulate/memory.h"
-#include "codegen/emulate/teams.h"
 #include "codegen/llvm/emulated_abi.h"
 #include <array>
 #include <set>
@@ -13,7 +13,7 @@ namespace tessera::emu {
 
 constexpr int kWarp = 32;
 
-// What all blocks of a launch share.
+// State shared by all blocks of a launch.
 struct Launch {
   std::string kernel; // its name, for errors
   EmulatedKernelFn function = nullptr;
@@ -21,13 +21,13 @@ struct Launch {
   int threads = 0; // of a block, a multiple of 32, at most 1024
   int64_t shared_bytes = 0;
   const GlobalMemory* memory = nullptr;
-  Teams* teams = nullptr; // of a kernel whose blocks meet
+  Cooperation* cooperation = nullptr; // null unless blocks are cooperative
   uint64_t seed = 0;
   bool poison_shared = true, detect_races = true;
-  int32_t ignored_barrier = -1; // its place; EmulateOptions
+  int32_t ignored_barrier = -1; // its site; EmulateOptions
 };
 
-// What threads do together.
+// Collective operations.
 enum class Collective : uint8_t { Barrier, BarrierOr, Shuffle, Ballot, WarpBarrier, LoadMatrices, Multiply };
 [[nodiscard]] std::string_view name(Collective kind);
 
@@ -37,38 +37,38 @@ struct Thread {
   Block* block = nullptr;
   int index = 0;
   State state = State::Ready;
-  Collective kind = Collective::Barrier; // while it waits
+  Collective kind = Collective::Barrier; // the one in which the thread waits
   int32_t site = 0;
-  uint32_t result = 0; // of the collective it comes back from
+  uint32_t result = 0; // of the last collective
   int64_t calls = 0;
   struct Copy {
     int64_t offset = 0;
     const std::byte* from = nullptr; // null: zeros
     int bytes = 0;
   };
-  std::vector<Copy> copies; // under way, in the order in which they were started
-  std::vector<size_t> ends; // of groups that have been committed, as positions in `copies`
+  std::vector<Copy> copies; // in flight, in the order in which they were started
+  std::vector<size_t> ends; // ends of committed groups, as indices into `copies`
   Fiber fiber;
   const std::byte* least = nullptr; // Stacks::least
 };
 
-// Runs blocks one after the other on the calling system thread.
+// Runs blocks one after another on the calling system thread.
 class Block {
 public:
   [[nodiscard]] static Result<std::unique_ptr<Block>> make(const Launch& launch);
-  // Error CodegenError: a race, threads that do not come together, an access outside of memory.
+  // Error CodegenError: a race, a collective that not all threads reach, an access out of bounds.
   [[nodiscard]] Status run(int64_t index);
-  int64_t barriers = 0, shuffles = 0; // executed so far; a warp's shuffle counts once
-  std::set<int32_t> barrier_places;
+  int64_t barriers = 0, shuffles = 0; // number executed so far; a warp's shuffle counts once
+  std::set<int32_t> barrier_sites;
 
-  // Who calls, a Thread*. It is given up where its frames do not fit its stack.
+  // The calling thread, from its handle. Aborts the block if the thread's frames do not fit its stack.
   [[nodiscard]] static Thread& self(void* thread) {
     auto& t = *static_cast<Thread*>(thread);
-    if (static_cast<const std::byte*>(__builtin_frame_address(0)) < t.least) t.block->have_no_room(t);
+    if (static_cast<const std::byte*>(__builtin_frame_address(0)) < t.least) t.block->stack_overflow(t);
     return t;
   }
 
-  // What threads call.
+  // Called by threads.
   uint32_t collective(Thread& t, Collective kind, int32_t site, uint32_t value, int32_t source);
   void load_matrices(Thread& t, int64_t offset, int count, bool transposed, uint32_t* words, int32_t site);
   void multiply(Thread& t, bool bf16, uint32_t* words, int32_t site);
@@ -77,9 +77,9 @@ public:
   void* shared(Thread& t, int64_t offset, int bytes, Access access);
   void* global(Thread& t, std::byte* address, int bytes, Access access);
   uint32_t arrive(Thread& t, std::byte* counter, uint32_t amount, bool wait);
-  void send(Thread& t, std::byte* place, const uint32_t* numbers);
-  void listen(Thread& t, std::byte* place);
-  void receive(Thread& t, std::byte* place, uint32_t* numbers);
+  void send(Thread& t, std::byte* packet, const uint32_t* payload);
+  void await(Thread& t, std::byte* packet);
+  void receive(Thread& t, std::byte* packet, uint32_t* payload);
   [[nodiscard]] int64_t index() const { return index_; }
 
 private:
@@ -90,29 +90,29 @@ private:
     uint32_t epoch = 1, exchange_epoch = 1; // accesses.h
     std::array<uint32_t, kWarp> value{};
     std::array<int32_t, kWarp> source{};
-    std::array<uint32_t*, kWarp> words{}; // of lanes in a collective of tensor cores
+    std::array<uint32_t*, kWarp> words{}; // of lanes in a tensor core operation
   };
-  struct Heard { // of a message, since the block's barrier of this number
+  struct PacketUse { // of a packet, since the block's barrier with this index
     int64_t barriers = 0;
-    std::optional<int> listener, taker; // warps
+    std::optional<int> waiter, receiver; // warps
   };
   explicit Block(const Launch& launch) : launch_(launch) {}
   static void enter(void* thread);
   uint32_t in_warp(Thread& t, Collective kind, int32_t site, uint32_t value, int32_t source);
   uint32_t in_block(Thread& t, Collective kind, int32_t site, uint32_t value);
-  // tensor.cpp: when all lanes have come
+  // tensor.cpp: called when all lanes have arrived
   void read_matrices(const Warp& w, Thread* lanes);
   static void multiply_fragments(const Warp& w);
-  void leave(Thread& t); // to the next thread that is ready, or to run()
-  void make_ready(int first, int count, const Thread* but);
+  void leave(Thread& t); // switches to the next ready thread, or to run()
+  void make_ready(int first, int count, const Thread* except);
   Thread* next();
-  void fail(const Thread& t, const std::string& what); // the thread then gives up
-  [[noreturn]] void give_up(Thread& t);
-  [[nodiscard]] std::string stuck() const;
+  void fail(const Thread& t, const std::string& what); // the caller then calls abort_block()
+  [[noreturn]] void abort_block(Thread& t);
+  [[nodiscard]] std::string deadlock_text() const;
   void count_call(Thread& t);
-  [[noreturn]] void have_no_room(Thread& t);
-  void check_message(Thread& t, std::byte* place);
-  [[nodiscard]] Heard& heard(std::byte* place);
+  [[noreturn]] void stack_overflow(Thread& t);
+  void check_packet(Thread& t, std::byte* packet);
+  [[nodiscard]] PacketUse& use_of(std::byte* packet);
   template <class Where>
   void check_races(Thread& t, Histories& histories, int64_t at, int bytes, Access access, bool global,
                    const Where& where);
@@ -125,10 +125,10 @@ private:
   std::vector<Warp> warps_;
   Pages shared_;
   Histories shared_history_, global_history_;
-  std::map<std::byte*, Heard> heard_;
+  std::map<std::byte*, PacketUse> packets_;
   Fiber caller_;
   int64_t index_ = 0;
-  int ended_ = 0, arrived_ = 0; // threads at the end, at the block's barrier
+  int ended_ = 0, arrived_ = 0; // threads that have ended, that wait at the block's barrier
   Collective barrier_kind_ = Collective::Barrier;
   int32_t barrier_site_ = 0;
   uint32_t barrier_or_ = 0, epoch_ = 1;

@@ -8,10 +8,10 @@ struct EmulatedProgram::Code {
   EmulatedKernel compiled;
   std::shared_ptr<HostModule> module;
   EmulatedKernelFn function = nullptr;
-  bool meets = false, waits = false; // blocks tell each other where they are; and wait for others
+  bool cooperative = false, waits = false; // blocks arrive at counters or exchange partials; blocks wait for others
 };
 
-// The functions that the code calls, by name: no library exports them.
+// The functions of emulated_abi.h by name; no library exports them.
 static std::vector<HostSymbol> emulator_functions() {
 #define TESSERA_EMULATED(function)                                                                                     \
   { #function, reinterpret_cast < const void*>(&(function)) }
@@ -23,7 +23,7 @@ static std::vector<HostSymbol> emulator_functions() {
           TESSERA_EMULATED(tessera_emu_multiply),      TESSERA_EMULATED(tessera_emu_copy_async),
           TESSERA_EMULATED(tessera_emu_commit_copies), TESSERA_EMULATED(tessera_emu_wait_for_copies),
           TESSERA_EMULATED(tessera_emu_arrive),        TESSERA_EMULATED(tessera_emu_send),
-          TESSERA_EMULATED(tessera_emu_listen),        TESSERA_EMULATED(tessera_emu_receive)};
+          TESSERA_EMULATED(tessera_emu_await),         TESSERA_EMULATED(tessera_emu_receive)};
 #undef TESSERA_EMULATED
 }
 
@@ -31,9 +31,10 @@ Result<EmulatedProgram> EmulatedProgram::compile(const tile::Kernel& kernel, con
   auto code = std::make_shared<Code>();
   code->kernel = kernel;
   TESSERA_ASSIGN(code->compiled, compile_emulated_kernel(kernel, target));
-  code->waits = tile::has_meetings(kernel);
+  code->waits = tile::needs_cooperative_launch(kernel);
   for (tile::OpId id = 0; id < kernel.op_count(); ++id)
-    code->meets = code->meets || kernel.op(id).kind == tile::OpKind::Arrive || tile::waits_for_team(kernel.op(id));
+    code->cooperative =
+        code->cooperative || kernel.op(id).kind == tile::OpKind::Arrive || tile::waits_for_programs(kernel.op(id));
   auto functions = emulator_functions();
   TESSERA_ASSIGN(code->module, HostModule::load({&code->compiled.object, 1}, functions));
   code->function = reinterpret_cast<EmulatedKernelFn>(code->module->address(code->compiled.object.symbol));
@@ -59,8 +60,9 @@ Result<EmulateResult> EmulatedProgram::run(std::span<const tile::Argument> args,
   launch.threads = code_->compiled.threads;
   launch.shared_bytes = code_->compiled.shared_bytes;
   launch.memory = &memory;
-  std::optional<emu::Teams> teams;
-  if (code_->meets) launch.teams = &teams.emplace(grid, memory.written_bytes(), options.detect_races, code_->waits);
+  std::optional<emu::Cooperation> cooperation;
+  if (code_->cooperative)
+    launch.cooperation = &cooperation.emplace(grid, memory.written_bytes(), options.detect_races, code_->waits);
   launch.seed = options.seed;
   launch.poison_shared = options.poison_shared;
   launch.detect_races = options.detect_races;

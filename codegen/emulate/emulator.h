@@ -1,6 +1,6 @@
-// The GPU code path without a GPU: the per-thread LLVM IR of a tile kernel, compiled for the host, run by an emulator
-// of blocks and warps. One fiber is one thread; barriers, shuffles, votes and memory are functions of the emulator that
-// check how they are used. docs/emulator.md
+// GPU emulator: the per-thread LLVM IR of a tile kernel, compiled for the host and run with emulated blocks and warps.
+// A fiber is a thread; barriers, shuffles, votes and memory accesses call the emulator, which checks their use.
+// docs/emulator.md
 #pragma once
 #include "codegen/llvm/gpu_compiler.h"
 #include <memory>
@@ -8,31 +8,30 @@
 namespace tessera {
 
 struct EmulateOptions {
-  uint64_t seed = 0;         // order in which ready warps and threads run; several seeds find more
+  uint64_t seed = 0;         // of the order in which ready threads run; several seeds find more errors
   bool poison_shared = true; // shared memory starts as NaN patterns
-  // Two threads of a block touch a byte of shared memory, one of them writing, with no barrier between; in global
-  // memory the same, but for two writes, of which one wins.
+  // A race: two threads of a block access a byte of shared memory, at least one writes, and no barrier lies between. In
+  // global memory two writes are allowed; one of them wins.
   bool detect_races = true;
-  // Threads meet at the barrier of this place, but it orders nothing: where no race is found then, with whatever sizes
-  // and seeds, the barrier is not needed.
+  // Site of a barrier that synchronises but orders no memory: if no race is found for any sizes and seeds, the barrier
+  // is redundant. -1: none.
   int ignored_barrier = -1;
 };
 struct EmulateResult {
-  std::vector<int> reported_sites; // at most one: of several violations any one is told, as on a GPU
-  int64_t barriers = 0, shuffles = 0, shared_bytes = 0; // executed, of all blocks; bytes of one block
-  std::vector<int> barrier_places;                      // of executed barriers of the block, ascending
+  std::vector<int> reported_sites; // at most one: any of several violations is reported, as on a GPU
+  int64_t barriers = 0, shuffles = 0, shared_bytes = 0; // executed by all blocks; bytes of one block
+  std::vector<int> barrier_sites;                       // of executed block barriers, ascending
 };
 
-// A kernel compiled for the emulator, to be run many times. Immutable; runs may go on side by side.
+// A kernel compiled for the emulator. Immutable; runs may be concurrent.
 class EmulatedProgram {
 public:
   // Errors: those of compile_gpu_kernel.
   [[nodiscard]] static Result<EmulatedProgram> compile(const tile::Kernel& kernel, const GpuTarget& target);
-  // Runs blocks [0, grid). Arguments as for tile::interpret; written ones are changed when all blocks have ended well.
-  // Errors: BadInput for arguments that do not fit the parameters; CodegenError for a race, a barrier that not all
-  // threads of a block reach, a shuffle that lanes of a warp reach at different places, an access outside of every
-  // argument or of shared memory, one that is not aligned to its size, and a write to a parameter that is not marked
-  // written, each naming the kernel, block and threads.
+  // Runs blocks [0, grid). Arguments as for tile::interpret; written arguments are updated if all blocks end without an
+  // error. Errors: BadInput for arguments that do not fit the parameters; CodegenError, with kernel, block and threads,
+  // for a race, a barrier that not all threads of a block reach, a shuffle that the lanes of a warp reach at different
+  // sites, an access out of bounds or not aligned to its size, and a write to a parameter that is not marked written.
   [[nodiscard]] Result<EmulateResult> run(std::span<const tile::Argument> args, int64_t grid,
                                           const EmulateOptions& options = {}) const;
   [[nodiscard]] int threads() const;
@@ -43,7 +42,7 @@ private:
   std::shared_ptr<const Code> code_;
 };
 
-// Both in one.
+// Compiles and runs.
 [[nodiscard]] Result<EmulateResult> emulate(const tile::Kernel& kernel, std::span<const tile::Argument> args,
                                             int64_t grid, const GpuTarget& target, const EmulateOptions& options = {});
 

@@ -15,11 +15,11 @@ namespace tessera::emu {
 
 // ---- stacks
 
-// Frames of a fiber that was given up leave marks of the sanitizer's.
+// Clears the address sanitizer's shadow memory of frames that an aborted fiber left.
 #if defined(__SANITIZE_ADDRESS__)
-static void forget(std::byte* bottom, size_t bytes) { __asan_unpoison_memory_region(bottom, bytes); }
+static void unpoison(std::byte* bottom, size_t bytes) { __asan_unpoison_memory_region(bottom, bytes); }
 #else
-static void forget(std::byte*, size_t) {}
+static void unpoison(std::byte*, size_t) {}
 #endif
 
 struct Stacks::Region {
@@ -30,7 +30,7 @@ struct Stacks::Region {
   [[nodiscard]] size_t bytes() const { return below() + kBytes * static_cast<size_t>(count); }
   ~Region() {
     if (!base) return;
-    forget(base, bytes());
+    unpoison(base, bytes());
     ::munmap(base, bytes());
   }
 };
@@ -44,14 +44,14 @@ Pool& pool() {
   static Pool p;
   return p;
 }
-constexpr size_t kMostKept = 16; // regions; each is address space, and the pages its stacks have touched
+constexpr size_t kMaxPooled = 16; // regions in the pool; each takes address space and the touched pages of its stacks
 } // namespace
 
 Stacks::Stacks(std::unique_ptr<Region> region) : region_(std::move(region)) {}
 
 Stacks::~Stacks() {
   std::lock_guard lock(pool().mutex);
-  if (pool().free.size() < kMostKept) pool().free.push_back(std::move(region_));
+  if (pool().free.size() < kMaxPooled) pool().free.push_back(std::move(region_));
 }
 
 std::byte* Stacks::bottom(int i) const { return region_->base + region_->below() + static_cast<size_t>(i) * kBytes; }
@@ -85,7 +85,7 @@ Result<std::unique_ptr<Stacks>> Stacks::take(int count) {
 // ---- switches
 
 #if defined(__SANITIZE_ADDRESS__)
-// The sanitizer is told of stacks, or it takes the switch for an overflow.
+// The sanitizer must know the stack of each fiber, or it reports the switch as an overflow.
 static thread_local Fiber* switched_from = nullptr;
 void Fiber::arrived(void* fake_stack) {
   const void* bottom = nullptr;
@@ -98,9 +98,8 @@ void Fiber::arrived(void* fake_stack) {
 
 #if defined(__x86_64__) && !defined(TESSERA_FIBERS_BY_UCONTEXT)
 
-// Saves what the calling convention says a function keeps, on the stack that is left, and takes it from the other.
-// A new stack holds the same seven words: the address of tessera_emu_begin as return address, and in rbx and r12 the
-// argument and the function it calls.
+// Saves the callee-saved registers on the current stack and restores them from the other. A new stack holds the same
+// seven words: tessera_emu_begin as return address, and in rbx and r12 the argument and the function that it calls.
 asm(R"(
   .pushsection .text
   .p2align 4
@@ -140,7 +139,7 @@ void tessera_emu_begin();
 }
 
 void Fiber::start(std::byte* stack_bottom, size_t stack_bytes, void (*entry)(void*), void* argument) {
-  forget(stack_bottom, stack_bytes);
+  unpoison(stack_bottom, stack_bytes);
   bottom_ = stack_bottom;
   bytes_ = stack_bytes;
   auto top = (reinterpret_cast<uintptr_t>(stack_bottom) + stack_bytes) & ~uintptr_t{63};
@@ -176,7 +175,7 @@ void begin(unsigned high, unsigned low) {
 } // namespace
 
 void Fiber::start(std::byte* stack_bottom, size_t stack_bytes, void (*entry)(void*), void* argument) {
-  forget(stack_bottom, stack_bytes);
+  unpoison(stack_bottom, stack_bytes);
   bottom_ = stack_bottom;
   bytes_ = stack_bytes;
   auto s = std::make_shared<Start>();

@@ -1,7 +1,7 @@
-// What was accessed when, for every byte of a memory.
+// Access history of every byte of a memory.
 //
-// Bytes are told apart only where somebody does so: four aligned bytes have one history until a thread accesses some of
-// them, and again in a later epoch of the block, when all that came before is ordered.
+// Four aligned bytes share one history until a thread accesses a part of them; they share one again in a later epoch of
+// the block, before which all earlier accesses are ordered.
 #pragma once
 #include "codegen/emulate/accesses.h"
 #include "codegen/emulate/pages.h"
@@ -20,8 +20,8 @@ public:
     return h;
   }
 
-  // touch() of bytes [at, at + bytes): the first race there is.
-  Race touch(int64_t at, int bytes, const Standing& standing, Access access, bool writes_may_meet) {
+  // touch() of bytes [at, at + bytes); returns the first race.
+  Race touch(int64_t at, int bytes, const AccessPoint& point, Access access, bool allow_write_write) {
     auto* words = reinterpret_cast<Word*>(words_.data());
     Race found;
     for (int64_t end = at + bytes; at < end && found.other < 0;) {
@@ -29,16 +29,16 @@ public:
       auto* of_bytes = reinterpret_cast<History*>(bytes_.data()) + at / 4 * 4;
       int64_t stop = std::min(end, (at / 4 + 1) * 4);
       bool whole = stop - at == 4;
-      bool split = w.split_epoch == standing.epoch;
+      bool split = w.split_epoch == point.epoch;
       if (whole && !split) {
-        found = emu::touch(w.all, standing, access, writes_may_meet);
+        found = emu::touch(w.all, point, access, allow_write_write);
       } else {
         if (!split) {
           for (int i = 0; i < 4; ++i) of_bytes[i] = w.all;
-          w.split_epoch = standing.epoch;
+          w.split_epoch = point.epoch;
         }
         for (; at < stop && found.other < 0; ++at)
-          found = emu::touch(of_bytes[at % 4], standing, access, writes_may_meet);
+          found = emu::touch(of_bytes[at % 4], point, access, allow_write_write);
       }
       at = stop;
     }
@@ -47,8 +47,8 @@ public:
 
 private:
   struct Word {
-    History all;          // unless it is split
-    uint32_t split_epoch; // in which bytes have histories of their own
+    History all;          // valid unless split
+    uint32_t split_epoch; // the epoch in which each byte has a separate history
   };
   Pages words_, bytes_;
 };

@@ -16,7 +16,7 @@ Result<GlobalMemory> GlobalMemory::make(const tile::Kernel& kernel, std::span<co
                "expected " + std::to_string(kernel.params.size()) + " arguments, got " + std::to_string(args.size()));
   constexpr uintptr_t kGap = 1 << 20, kPage = 4096;
   GlobalMemory m;
-  // Arguments that overlap, as in-place ones do, become one region.
+  // Overlapping arguments, such as in-place ones, become one region.
   std::vector<size_t> order;
   for (size_t i = 0; i < args.size(); ++i)
     if (kernel.params[i].type.kind == tile::Type::Kind::Pointer) order.push_back(i);
@@ -24,7 +24,7 @@ Result<GlobalMemory> GlobalMemory::make(const tile::Kernel& kernel, std::span<co
                    [&](size_t a, size_t b) { return args[a].bytes.data() < args[b].bytes.data(); });
   struct Group {
     std::vector<size_t> params;
-    std::byte *begin, *end; // of the caller
+    std::byte *begin, *end; // in the caller's memory
     uintptr_t offset = 0;   // in pages_
   };
   std::vector<Group> groups;
@@ -42,7 +42,7 @@ Result<GlobalMemory> GlobalMemory::make(const tile::Kernel& kernel, std::span<co
     if (g.params.size() == 1) {
       auto alignment = static_cast<uintptr_t>(std::max<int64_t>(1, kernel.params[g.params[0]].alignment));
       g.offset = (at + 2 * alignment - 1) / (2 * alignment) * (2 * alignment) + alignment;
-    } else { // as the caller has it
+    } else { // the caller's offset in a page
       g.offset = (at + kPage - 1) / kPage * kPage + reinterpret_cast<uintptr_t>(g.begin) % kPage;
     }
     at = g.offset + static_cast<uintptr_t>(g.end - g.begin) + kGap;
@@ -66,7 +66,7 @@ Result<GlobalMemory> GlobalMemory::make(const tile::Kernel& kernel, std::span<co
       m.values_[i] = reinterpret_cast<uint64_t>(to);
     }
     if (invariant && r.written)
-      return bad(kernel, r.names + " share memory, which is written although one of them is marked as invariant");
+      return bad(kernel, r.names + " overlap: one is written although another is marked invariant");
     r.history_start = m.written_bytes_;
     if (r.written) m.written_bytes_ += (r.bytes + 15) / 16 * 16;
     m.regions_.push_back(std::move(r));
@@ -79,11 +79,11 @@ Result<GlobalMemory> GlobalMemory::make(const tile::Kernel& kernel, std::span<co
         if (kernel.params[n].value == p.elements_value) promised = args[n].scalar.i;
       if (static_cast<int64_t>(args[i].bytes.size()) < promised * (info(p.type.dtype).bits / 8))
         return bad(kernel,
-                   "argument '" + p.name + "' has less than the " + std::to_string(promised) + " promised elements");
+                   "argument '" + p.name + "' has fewer than the " + std::to_string(promised) + " promised elements");
       continue;
     }
     if (p.multiple_of > 1 && args[i].scalar.i % p.multiple_of != 0)
-      return bad(kernel, "argument '" + p.name + "' is no multiple of " + std::to_string(p.multiple_of));
+      return bad(kernel, "argument '" + p.name + "' is not a multiple of " + std::to_string(p.multiple_of));
     TESSERA_ASSIGN(auto scalar, Tensor::create(p.type.dtype, {1}));
     if (is_float(p.type.dtype))
       scalar.set_f64(0, args[i].scalar.f);

@@ -1,11 +1,11 @@
-// Address space that is used sparsely.
+// Sparsely used address space.
 #pragma once
 #include "graph/support/result.h"
 #include <cstddef>
 
 namespace tessera::emu {
 
-// Address space that costs memory only where it is touched; zeros to begin with.
+// Reserved address space, initially zero; only touched pages take memory.
 class Pages {
 public:
   Pages() = default;

@@ -1,6 +1,6 @@
 // Tensor cores: a warp's loads of matrices and products, as NVIDIA's PTX manual defines them ("ldmatrix",
-// "mma.m16n8k16"). What lanes give and get stands in words on their stacks; the lane that comes last does it for all.
-// And what feeds them, asynchronous copies to shared memory.
+// "mma.m16n8k16"). Operands and results of a lane are words on its stack; the last lane to arrive computes for all
+// lanes. Also asynchronous copies to shared memory.
 #include "codegen/emulate/block.h"
 #include <bit>
 #include <cstring>
@@ -36,8 +36,8 @@ void Block::multiply(Thread& t, bool bf16, uint32_t* words, int32_t site) {
   collective(t, Collective::Multiply, site, 0, bf16 ? 1 : 0);
 }
 
-// Products are exact and their sum is rounded once: tensor cores keep fewer bits, so results differ from a GPU's in the
-// last ones.
+// Products are exact and their sum is rounded once. Tensor cores keep fewer bits, so the last bits of a GPU's results
+// differ.
 void Block::multiply_fragments(const Warp& w) {
   bool bf16 = w.source[0] == 1;
   float a[16][16], b[16][8];
@@ -47,7 +47,7 @@ void Block::multiply_fragments(const Warp& w) {
       auto bits = static_cast<uint16_t>(i % 2 ? word >> 16 : word);
       float v = bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
       size_t group = lane / 4, pair = 2 * (lane % 4) + i % 2;
-      if (i < 8) // a0..a7: rows below for 2, 3, 6, 7; columns to the right from 4 on
+      if (i < 8) // a0..a7: rows + 8 for 2, 3, 6, 7; columns + 8 from 4 on
         a[group + (i / 2 % 2 ? 8 : 0)][pair + (i >= 4 ? 8 : 0)] = v;
       else // b0..b3
         b[pair + (i >= 10 ? 8 : 0)][group] = v;
@@ -61,8 +61,8 @@ void Block::multiply_fragments(const Warp& w) {
     }
 }
 
-// A place counts as written when a copy to it starts, so that nobody may still be reading it, and when it has ended, so
-// that only what comes behind a barrier may read it.
+// The destination counts as written when the copy starts, so no thread may still read it, and again when the copy ends,
+// so reads must follow a barrier behind the wait.
 void Block::copy_async(Thread& t, int64_t offset, std::byte* from, int bytes, bool exists) {
   if (exists) global(t, from, bytes, Access::Read);
   std::memset(shared(t, offset, bytes, Access::Write), 0xff, static_cast<size_t>(bytes));

@@ -24,8 +24,8 @@ bool is_access(const Op& op) {
   return op.kind == OpKind::Load || op.kind == OpKind::Store || op.kind == OpKind::AtomicAdd;
 }
 
-// Walks the kernel once and gives each operand to its operation in the layout that it needs: by a conversion behind the
-// definition, or, of cheap values, by a copy of their computation in that layout.
+// Visits the kernel once and supplies each operand in the layout that its operation requires: by a conversion behind
+// the definition, or, for cheap values, by recomputing them in that layout.
 class Rewriter {
 public:
   Rewriter(const tile::Kernel& kernel, Classes classes) : c_(std::move(classes)), original_(kernel) {
@@ -44,7 +44,7 @@ public:
   KernelLayouts run() {
     define(original_.body, -1);
     visit(original_.body);
-    // What nothing asked for: dead, or used by what is.
+    // Never requested: dead, or used by dead operations.
     for (ValueId v = 0; v < original_.value_count(); ++v)
       if (is_tile(v) && is_cheap(v) && versions_[at(v)].empty()) in_layout(v, c_.of_shape(shape(v)));
     k_.kernel.body = spliced(original_.body, {});
@@ -59,12 +59,13 @@ private:
   Classes c_;
   const tile::Kernel& original_;
   KernelLayouts k_;
-  std::vector<OpId> definition_;               // by value: the operation, of block arguments -1
-  std::map<ValueId, OpId> loop_of_;            // block arguments
-  std::map<ValueId, OpId> inside_;             // the innermost loop around a definition; -1: none
-  std::vector<std::vector<OpId>> behind_;      // by operation: what is put behind it
-  std::vector<std::vector<OpId>> at_start_;    // by loop: what is put at the start of its body
-  std::vector<std::vector<ValueId>> versions_; // by value: the same in other layouts; of cheap ones, all
+  std::vector<OpId> definition_;            // by value: the operation, of block arguments -1
+  std::map<ValueId, OpId> loop_of_;         // block arguments
+  std::map<ValueId, OpId> inside_;          // the innermost loop around a definition; -1: none
+  std::vector<std::vector<OpId>> behind_;   // by operation: operations to insert behind it
+  std::vector<std::vector<OpId>> at_start_; // by loop: operations to insert at the start of its body
+  std::vector<std::vector<ValueId>>
+      versions_; // by value: its versions in other layouts; for cheap values, all versions
 
   static size_t at(int32_t id) { return static_cast<size_t>(id); }
   [[nodiscard]] bool is_tile(ValueId v) const { return original_.type(v).is_tile(); }
@@ -87,7 +88,7 @@ private:
     }
   }
 
-  // The value that holds v in this layout.
+  // The version of v in this layout.
   ValueId in_layout(ValueId v, const LinearLayout& layout) {
     if (!is_tile(v)) return v;
     if (!is_cheap(v) && c_.of_value[at(v)] == layout) return v;
@@ -98,7 +99,7 @@ private:
     OpId home = definition_[at(v)], id = home;
     if (is_cheap(v)) {
       copy = original_.op(home);
-      // The first one asked for takes the original's place.
+      // The first requested version replaces the original.
       if (!first) id = -1;
       give_operands(copy, layout);
     } else {
@@ -135,13 +136,14 @@ private:
     }
   }
 
-  // As it stands; a cheap one in `otherwise`.
+  // In its own layout; a cheap value in `otherwise`.
   ValueId as_it_is(ValueId v, const LinearLayout& otherwise) { return is_cheap(v) ? in_layout(v, otherwise) : v; }
 
   void visit(const std::vector<OpId>& block) {
     for (OpId id : block) {
       Op op = original_.op(id);
-      if (op.results.size() == 1 && is_tile(op.results[0]) && is_cheap(op.results[0])) continue; // when asked for
+      if (op.results.size() == 1 && is_tile(op.results[0]) && is_cheap(op.results[0]))
+        continue; // recomputed on request
       give(id, op);
       for (const auto& region : op.regions) visit(region);
       k_.kernel.op(id) = std::move(op);
@@ -168,7 +170,7 @@ private:
         if (is_tile(v)) v = as_it_is(v, c_.of_shape(shape(v)));
       return;
     case OpKind::Reduce: {
-      // Any layout will do; value and index in one, the value's.
+      // Any layout; value and index both use the value's.
       const LinearLayout& otherwise = c_.of_shape(shape(op.operands[0]));
       ValueId index = op.operands.back();
       op.operands[0] = as_it_is(op.operands[0], is_cheap(index) ? otherwise : c_.of_value[at(index)]);
@@ -182,8 +184,8 @@ private:
     case OpKind::Dot:
       if (on_tensor_cores(original_, op)) {
         DotLayouts l = dot_layouts(original_, op, c_.warps);
-        // A left factor from outside of the loop is made ready there. Others are moved where they are used: all of the
-        // right one at a time would take too many registers.
+        // A left operand from outside the loop is converted there. Others are converted at their use: the whole right
+        // operand at once would take too many registers.
         op.operands[0] = inside_.at(op.operands[0]) == inside_.at(op.results[0]) ? as_it_is(op.operands[0], l.a)
                                                                                  : in_layout(op.operands[0], l.a);
         op.operands[1] = as_it_is(op.operands[1], l.b);
@@ -209,12 +211,12 @@ private:
     case OpKind::Range:
     case OpKind::Scratch:
     case OpKind::Arrive:
-    case OpKind::Meet:
+    case OpKind::GridBarrier:
     case OpKind::Exchange:
     case OpKind::Count_: return;
     }
   }
-  std::map<OpId, std::vector<ValueId>> pending_; // by yield: results of what it ends
+  std::map<OpId, std::vector<ValueId>> pending_; // by yield: results of the operation that it ends
 
   std::vector<OpId> spliced(const std::vector<OpId>& block, std::vector<OpId> start) {
     for (OpId id : block) {
@@ -240,7 +242,7 @@ Result<KernelLayouts> assign_layouts(const tile::Kernel& kernel) {
   if (auto it = kernel.config.find("warps"); it != kernel.config.end()) warps = it->second;
   if (warps < 1 || warps > 32 || !std::has_single_bit(static_cast<uint64_t>(warps)))
     return refuse(kernel, "a block has 1, 2, 4, 8, 16 or 32 warps, not " + std::to_string(warps));
-  constexpr int64_t kMostRegisters = 1024; // each is code of its own
+  constexpr int64_t kMostRegisters = 1024; // each becomes separate instructions
   for (ValueId v = 0; v < kernel.value_count(); ++v) {
     if (int64_t count = kernel.type(v).count(); count > kMostRegisters * kLanes * warps)
       return refuse(kernel, "a tile of " + std::to_string(count) + " elements is too large for a block of " +
@@ -352,7 +354,7 @@ Status verify_layouts(const KernelLayouts& layouts) {
 }
 
 std::string KernelLayouts::str() const {
-  // The printer writes one line per operation, in order; names for layouts as they are met.
+  // The printer writes one line per operation, in order; layouts are named at first use.
   std::vector<std::string> notes, legend;
   std::map<std::string, std::string> names;
   auto name_of = [&](const LinearLayout& l) {

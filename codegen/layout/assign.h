@@ -1,37 +1,37 @@
-// A layout for every tile value of a kernel.
+// Assigns a layout to every tile value of a kernel.
 //
-// Loads and stores decide: each has an axis along which its offsets are contiguous, and a number of neighbours that one
-// thread may move at once. Tiles of one shape vote, by bytes, for one order and width, so that most of a kernel works
-// in one layout. Smaller tiles that are broadcast to or reduced from a large one get its slices. An access that runs
-// along the other axis (a transposed operand) keeps a layout of its own, and the value is converted.
+// Loads and stores decide: each has an axis along which its offsets are contiguous, and a number of contiguous elements
+// that one thread may access at once. Tiles of one shape vote, by bytes, for one order and width, so that most of a
+// kernel uses one layout. Smaller tiles that are broadcast to or reduced from a large one get slices of its layout. An
+// access that is contiguous along the other axis (a transposed operand) keeps its own layout, and the value is
+// converted.
 //
-// The kernel comes back rewritten, so that what a lowering sees is simple: *each value has one layout*, and
+// The kernel is rewritten so that *each value has one layout*, and
 //
 //   op                          layouts
-//   const, range                as the result says: an element is computed from its coordinates
-//   scalar (but conversions)    the tile operands have the result's
-//   load, store, atomic_add     offset, mask, other, value (those that are tiles) have one, and so does the result
+//   const, range                that of the result: an element is computed from its coordinates
+//   scalar (not conversions)    the tile operands have the result's
+//   load, store, atomic_add     offset, mask, other, value (if tiles) have one layout, and so has the result
 //   expand_dims axis=a          the operand has result.drop_axis(a)
-//   broadcast                   the operand, when a tile, has result.project(operand's shape)
+//   broadcast                   the operand, if a tile, has result.project(operand's shape)
 //   reduce axis=a               value and index tile have one, in which each basis moves along one axis; the results,
-//                               when tiles, have its drop_axis(a)
-//   scan axis=a                 the result has the operand's; along a, bits of registers are lowest, then lanes, then
-//                               warps: a thread holds a run of the axis, lanes runs side by side
-//   dot                         accumulator and result have one, on tensor cores that of dot.h; the factors any
+//                               if tiles, have its drop_axis(a)
+//   scan axis=a                 the result has the operand's; along a, register bits are lowest, then lanes, warps:
+//                               a thread holds a contiguous segment of the axis, lanes hold consecutive segments
+//   dot                         accumulator and result have one, on tensor cores that of dot.h; the operands any
 //   for, if                     initial, carried, yielded value and result have one
 //   report_index                any
-//   cast to its operand's type  a *conversion*: operand and result may have any layouts (plan_conversion says how)
+//   cast to its operand's type  a *conversion*: operand and result may have any layouts (see plan_conversion)
 //
-// Copies: where a layout has free bits (free_mask), several threads hold one element, all of them the same bits. A
-// store needs one of them, atomic_add must be done by one of them alone (those whose free lane and warp bits are 0).
-// Scalars are held by all threads.
+// Copies: if a layout has free bits (free_mask), several threads hold the same element. One of them stores it, and
+// exactly one must do an atomic_add: the one whose free lane and warp bits are 0. All threads hold scalars.
 //
-// Conversions stand once, right behind the definition of what they convert. What is cheap to compute, index and mask
-// arithmetic on ranges and constants, is never converted but computed again in the layout asked for.
+// A conversion is made once, directly behind the definition of the converted value. Values that are cheap to compute,
+// index and mask arithmetic on ranges and constants, are recomputed in the required layout instead.
 //
-// Offsets of memory operations that touch one buffer may be spread differently over threads: a lowering has to
-// put a barrier between a store and a later access of the same memory (scratch), and between loads and a later store
-// that may overwrite what other threads have yet to load.
+// Memory operations on one buffer may have different layouts: a lowering must put a barrier between a store and a later
+// access of the same memory (scratch), and between loads and a later store that may overwrite elements that other
+// threads still load.
 #pragma once
 #include "codegen/layout/choose.h"
 #include "codegen/tile/tile.h"
@@ -39,38 +39,38 @@
 namespace tessera::layout {
 
 struct KernelLayouts {
-  tile::Kernel kernel; // the same meaning; new values and operations behind the old ones' ids
+  tile::Kernel kernel; // equivalent kernel; ids of new values and operations follow the old ones
   int warps = 4;       // of a block: config "warps", a power of two, at most 32
-  // By ValueId of `kernel`: the layout of each tile; scalars and pointers have an empty one. No copies among
-  // the registers of a thread.
+  // By ValueId of `kernel`: the layout of each tile; empty for scalars and pointers. The registers of a thread hold no
+  // element twice.
   std::vector<LinearLayout> of_value;
-  // By OpId of `kernel`: of tile Loads, Stores and AtomicAdds the elements of one access, 1 for all else. Registers
-  // [i * width, (i + 1) * width) are neighbours in memory, their first one is aligned to width * element size bytes
-  // (at most 16), and the mask is the same for all of them, or holds for an interval of them where the access `splits`.
-  // Scratch is taken to be aligned to 16 bytes.
+  // By OpId of `kernel`: elements of one access of tile Loads, Stores and AtomicAdds, 1 for other operations. Registers
+  // [i * width, (i + 1) * width) are contiguous in memory, aligned to width * element size bytes (at most 16), and have
+  // the same mask, or a mask that is true for an interval of them if the access `splits`. Scratch is aligned to 16
+  // bytes.
   std::vector<int> access_width;
   std::vector<bool> splits;
-  // By OpId, of tile Loads of memory whose end is known and that nothing writes: neighbours that begin anywhere, wider
-  // than the access. They lie in whole accesses one behind the other, all of which may be read up to the memory's end:
+  // By OpId, for tile Loads of memory that has a known end and is not written: unaligned vectors wider than
+  // `access_width`. They lie in consecutive aligned accesses, all of which may be read up to the memory's end:
   //
   //   memory      8 9 10 11 12 13 14 15 | 16 17 18 19 20 21 22 23 | 24 ...      of two bytes each
   //   registers         0  1  2  3  4  5    6  7                               offset 10, width 8: two accesses
   //
-  // The mask holds for all of the `width` neighbours of a window, or for an interval of them.
+  // The mask is true for all `width` elements of a window, or for an interval of them.
   std::vector<Window> windows;
 
   [[nodiscard]] const LinearLayout& operator[](tile::ValueId v) const { return of_value[static_cast<size_t>(v)]; }
-  // A conversion between layouts: a cast to its operand's own type, of tiles.
+  // True for a conversion between layouts: a cast of a tile to its own type.
   [[nodiscard]] bool is_conversion(const tile::Op& op) const;
-  // The kernel's text, each tile's layout and each access' width beside it.
+  // The kernel's text with the layout of each tile and the width of each access.
   [[nodiscard]] std::string str() const;
 };
 
-// Config of the kernel: "warps" of a block (4), and "width", the most neighbours that a thread holds side by side (16;
-// for a tuner). Errors: CodegenError for tile dimensions that are not powers of two, for more than 1024 elements a
-// thread, and for a wrong number of warps, naming them. The kernel must have passed verify.
+// Config of the kernel: "warps" per block (default 4), and "width", the most contiguous elements of a thread (default
+// 16; set by a tuner). Errors: CodegenError for tile dimensions that are not powers of two, for more than 1024 elements
+// per thread, and for an invalid number of warps. The kernel must have passed verify.
 [[nodiscard]] Result<KernelLayouts> assign_layouts(const tile::Kernel& kernel);
-// Whether the table above holds (and tile::verify). What assign_layouts yields passes; an error is a bug.
+// Checks the table above and tile::verify. Results of assign_layouts pass; an error is a bug.
 [[nodiscard]] Status verify_layouts(const KernelLayouts& layouts);
 
 } // namespace tessera::layout

@@ -14,12 +14,12 @@ int64_t power_of_two_in(int64_t v) {
   if (v == 0) return kMaxDivisor;
   return std::min(kMaxDivisor, v & -v);
 }
-constexpr int64_t kMostFactor = int64_t{1} << 30; // of a span that is known
-constexpr int kIndexBits = 32;                    // narrower numbers wrap in practice
+constexpr int64_t kMostFactor = int64_t{1} << 30; // limit of known spans
+constexpr int kIndexBits = 32;                    // narrower integers wrap in practice
 int64_t covering(int extent) { return static_cast<int64_t>(std::bit_ceil(static_cast<unsigned>(extent))); }
 bool is_number(const Type& t) { return is_integer(t.dtype); }
 
-// Facts of a value of which nothing is known. Shape [1] stands for scalars.
+// Facts of an unknown value. Shape [1] stands for scalars.
 AxisInfo unknown(size_t axes) {
   AxisInfo r;
   r.contiguity.assign(axes, 1);
@@ -42,7 +42,7 @@ public:
       r.non_negative = p.multiple_of > 1 || info(p.type.dtype).kind == DTypeKind::Unsigned;
       set(p.value, r);
     }
-    // Carried values only ever lose facts, of which there are finitely many.
+    // Terminates: carried values only lose facts, of which there are finitely many.
     do {
       changed_ = false;
       block(k_.body);
@@ -52,7 +52,7 @@ public:
 
 private:
   const tile::Kernel& k_;
-  std::vector<AxisInfo> info_; // empty vectors: not reached yet
+  std::vector<AxisInfo> info_; // empty vectors: not visited yet
   bool changed_ = false;
 
   [[nodiscard]] const AxisInfo& of(ValueId v) const { return info_[static_cast<size_t>(v)]; }
@@ -74,7 +74,7 @@ private:
     return t.is_tile() ? t.shape[axis] : 1;
   }
 
-  // A scalar's facts, or those of a constant, spread over the shape of `like`.
+  // Facts of a scalar or constant, broadcast to the shape of `like`.
   [[nodiscard]] AxisInfo splat(const AxisInfo& scalar, ValueId like) const {
     AxisInfo r = unknown(axes(like));
     for (size_t i = 0; i < r.constancy.size(); ++i) {
@@ -110,7 +110,7 @@ private:
       r.divisibility[i] = std::min(a.divisor(axis, r.contiguity[i]), b.divisor(axis, r.contiguity[i]));
       if (a.stride[i] == b.stride[i]) r.stride[i] = a.stride[i];
     }
-    if (a.span == b.span) r.span = a.span; // else it may grow from turn to turn of a loop
+    if (a.span == b.span) r.span = a.span; // else it may grow with each iteration of a loop
     if (a.constant == b.constant) r.constant = a.constant;
     r.non_negative = a.non_negative && b.non_negative;
     return r;
@@ -127,7 +127,7 @@ private:
     case OpKind::Store:
     case OpKind::AtomicAdd:
     case OpKind::ReportIndex:
-    case OpKind::Meet:
+    case OpKind::GridBarrier:
     case OpKind::Prefetch:
     case OpKind::Scratch:
     case OpKind::Yield:
@@ -208,7 +208,7 @@ private:
     for (size_t i = 0; i < op.results.size(); ++i) set(op.results[i], join(of(a.operands[i]), of(b.operands[i])));
   }
 
-  // What is computed alike from equal operands is equal.
+  // Equal operands give equal results.
   [[nodiscard]] std::vector<int64_t> common_constancy(const Op& op, size_t first) const {
     std::vector<int64_t> r;
     for (size_t i = 0; i < axes(op.results[0]); ++i) r.push_back(covering(extent(op.results[0], i)));
@@ -249,7 +249,7 @@ private:
     size_t i = static_cast<size_t>(axis);
     const AxisInfo &a = args[0], &b = args.back();
     int64_t &contiguity = r.contiguity[i], &constancy = r.constancy[i], &divisibility = r.divisibility[i];
-    // Both operands at the first element of each group of r; a constant group has all elements like its first one.
+    // Both operands at the first element of each group of r; in a constant group all elements equal the first.
     auto at_starts = [&] {
       int64_t group = std::max(contiguity, constancy);
       return std::min(a.divisor(axis, group), b.divisor(axis, group));
@@ -352,7 +352,7 @@ private:
     }
   }
 
-  // Not of numbers that wrap in practice, but of conditions, which are 0 or 1.
+  // Not for integers that wrap in practice, but for conditions, which are 0 or 1.
   [[nodiscard]] std::optional<int64_t> span_of(const Op& op, const std::vector<AxisInfo>& args) const {
     const DType from = k_.type(op.operands[0]).dtype;
     if (op.scalar == ScalarOp::Cast && from == DType::Bool) return 1;
@@ -385,7 +385,7 @@ private:
     }
   }
 
-  // Groups in which one number counts up and the other one stays, so that comparing them changes once.
+  // Groups in which one operand counts up and the other is constant, so that their comparison changes at most once.
   static int64_t counted_against(const AxisInfo& x, const AxisInfo& y, size_t i) {
     return std::max(std::min(x.contiguity[i], y.constancy[i]), std::min(x.constancy[i], y.contiguity[i]));
   }

@@ -29,7 +29,7 @@ public:
 
 private:
   Bounds& of(ValueId v) { return bounds_[static_cast<size_t>(v)]; }
-  // c of x - x / c * c, which is what x leaves.
+  // c, if the operation is x - x / c * c, the remainder of x.
   [[nodiscard]] std::optional<int64_t> divisor_of_rest(const Op& sub) {
     auto defined = [&](ValueId v, ScalarOp op) -> const Op* {
       const Op* d = definitions_[static_cast<size_t>(v)];
@@ -72,7 +72,7 @@ private:
       if (is_integer(k_.type(op.results[0]).dtype)) set(op, scalar(op));
       return;
     case OpKind::For: {
-      // Only rounds below the end take place.
+      // Iterations stop below the end.
       const Bounds from = of(op.operands[0]), to = of(op.operands[1]), step = of(op.operands[2]);
       if (step.least > 0 && to.most > std::numeric_limits<int64_t>::min())
         of(op.region_args[0][0]) = {from.least, std::max(from.least, to.most - 1)};
@@ -82,7 +82,7 @@ private:
     }
     for (const auto& region : op.regions) block(region);
   }
-  // What may not fit the type wraps: any number then.
+  // A result that may not fit the type wraps: full range.
   void set(const Op& op, const Bounds& b) {
     const Bounds type = of_type(op.results[0]);
     if (b.least >= type.least && b.most <= type.most) of(op.results[0]) = b;

@@ -1,9 +1,8 @@
-// Which numbers the integers of a kernel may be: what lets index arithmetic be done in 32 bits.
+// Value ranges of a kernel's integers, so that index arithmetic can use 32 bits.
 //
-// One forward pass over intervals [least, most] from what a kernel says of itself: its constants and ranges, how many
-// programs there are at most (config "programs"), signs of parameters. What does not fit an i64 may be any number, and
-// so may what is loaded or carried by a loop. Of a tile the interval holds all elements, those that a mask leaves out
-// as well.
+// One forward pass over intervals [least, most] from facts of the kernel: constants and ranges, the largest number of
+// programs (config "programs"), signs of parameters. A value that does not fit i64 has the full range, and so has a
+// loaded or loop-carried value. The interval of a tile covers all elements, masked ones included.
 //
 //   %p = program_id 0            config(programs: 8192)     [0, 8191]
 //   %b = mul(%p, 2048)                                      [0, 16775168]
@@ -24,7 +23,7 @@ struct Bounds {
   bool operator==(const Bounds&) const = default;
 };
 
-// By value id; only those of integer values mean something. The kernel must have passed verify.
+// By value id; meaningful for integer values only. The kernel must have passed verify.
 [[nodiscard]] std::vector<Bounds> integer_bounds(const tile::Kernel& kernel);
 
 } // namespace tessera::layout

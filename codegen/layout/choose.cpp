@@ -17,7 +17,7 @@ double Access::cost(int axis, int side) const {
   size_t i = static_cast<size_t>(axis);
   double at_once = std::min(width[i], side);
   if (int w = windows(axis, side)) at_once = static_cast<double>(side) / (side / w + 1);
-  double elements = static_cast<double>(kLanes) * side; // that the warp's first lanes to last ones are apart
+  double elements = static_cast<double>(kLanes) * side; // elements from the first to the last lane of the warp
   double lines = kLanes;
   if (scratch) // banks, not lines
     lines = kLanes * at_once * element_bytes / kLineBytes;
@@ -38,7 +38,7 @@ int Access::windows(int axis, int side) const {
 int Access::better_axis(int axis) const {
   constexpr int64_t kFew = 4;
   size_t i = static_cast<size_t>(axis);
-  if (scratch) return -1; // what is converted goes through shared memory itself
+  if (scratch) return -1; // a conversion would use shared memory, too
   if (shape[i] == 1 || contiguity[i] >= kFew || constancy[i] >= kFew) return -1;
   if (stride[i] && std::abs(*stride[i]) * element_bytes <= kAccessBytes) return -1; // lanes share lines
   int best = -1;
@@ -65,7 +65,7 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
       known_end = p.invariant && (p.elements > 0 || p.elements_value >= 0);
     }
 
-  // An access of memory is made element by element where the mask says so of a part of it; scratch is not worth it.
+  // A partially masked access of global memory is made element by element; scratch does not need this.
   const bool splits = is_parameter;
 
   Access a;
@@ -87,7 +87,7 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
     int w = 1, window = 1;
     while (neighbours(2 * w) && offset.divisor(axis, 2 * w) >= 2 * w) w *= 2;
     while (neighbours(2 * window)) window *= 2;
-    // Atomic additions are done element by element.
+    // atomic_add works element by element.
     a.width.push_back(op.kind == OpKind::AtomicAdd ? 1 : w);
     a.window.push_back(op.kind == OpKind::Load && known_end && window > w ? window : 1);
     a.same.push_back(mask ? mask->constancy[i] : a.shape[i]);
@@ -96,8 +96,8 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
 }
 
 Preference vote(const std::vector<int>& shape, const std::vector<Access>& accesses, int widest) {
-  constexpr double kConversion = 0.25; // of an element: stored to shared memory and loaded again
-  constexpr double kLittleMore = 1.5;  // an access is seldom bound by lines
+  constexpr double kConversion = 0.25; // cost per element: a store to shared memory and a load
+  constexpr double kLittleMore = 1.5;  // the number of lines seldom bounds an access
   auto total = [&](int axis, int side) {
     double sum = 0;
     for (const Access& a : accesses) {
@@ -116,9 +116,9 @@ Preference vote(const std::vector<int>& shape, const std::vector<Access>& access
   };
   bool single = std::all_of(shape.begin(), shape.end(), [](int d) { return d == 1; });
   std::optional<Candidate> best;
-  for (size_t i = shape.size(); i-- > 0;) { // the last axis where there is no difference
+  for (size_t i = shape.size(); i-- > 0;) { // the last axis if costs are equal
     int most = 1, axis = static_cast<int>(i);
-    if (shape[i] == 1 && !single) continue; // threads along an axis of one element are of no use
+    if (shape[i] == 1 && !single) continue; // an axis of one element has no work for threads
     for (const Access& a : accesses) most = std::max(most, a.width[i]);
     most = std::min(most, widest);
     double least = total(axis, 1);
@@ -174,7 +174,7 @@ LinearLayout scan_layout(const std::vector<int>& shape, int scanned, int warps) 
   b.order.push_back(scanned);
   for (size_t i = shape.size(); i-- > 0;)
     if (static_cast<int>(i) != scanned) b.order.push_back(static_cast<int>(i));
-  // Warps beside each other before warps along the axis: only the latter have to talk.
+  // Warps along other axes before warps along the reduced axis: only the latter communicate.
   int lanes = kLanes, left = warps;
   std::vector<size_t> axes(b.order.begin(), b.order.end());
   for (size_t i : axes) {
@@ -193,7 +193,7 @@ LinearLayout scan_layout(const std::vector<int>& shape, int scanned, int warps) 
 
 bool is_scannable(const LinearLayout& layout, int scanned) {
   if (!layout.is_permutation()) return false;
-  int last = 0; // basis along the axis seen before
+  int last = 0; // last basis along the axis
   for (Dim d : {Dim::Register, Dim::Lane, Dim::Warp})
     for (int i = 0; i < layout.in_bits(d); ++i) {
       int b = layout.basis(d, i, axis(scanned));

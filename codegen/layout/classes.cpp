@@ -56,15 +56,15 @@ private:
   const tile::Kernel& k_;
   std::vector<AxisInfo> info_;
   std::vector<ValueId> parent_; // union-find; a class is named by its smallest value
-  std::vector<const Op*> ops_;  // in order of the text, regions included
+  std::vector<const Op*> ops_;  // in program order, regions included
   std::vector<OpId> accesses_;  // of tiles
-  // By class; -1 for accesses that no class has a say in (everything about them is cheap).
+  // By access: its class; -1 if all its values are cheap.
   std::map<ValueId, std::vector<Access>> accesses_of_;
   std::map<std::vector<int>, std::vector<Access>> accesses_of_shape_;
   std::map<std::vector<int>, std::vector<bool>> reduced_;
   struct Choice {
     LinearLayout layout;
-    int fastest = 0; // axis that lanes run along first
+    int fastest = 0; // the axis along which lanes run first
   };
   std::map<ValueId, Choice> choice_; // by class
   Classes r_;
@@ -111,7 +111,7 @@ private:
     case OpKind::ExpandDims:
     case OpKind::Broadcast: cheap = all; break;
     case OpKind::Scalar: {
-      // Index arithmetic in any case: what moves a 64-bit number costs as much as a division.
+      // Always for index arithmetic: to move a 64-bit integer costs as much as a division.
       constexpr int kCheapCost = 4;
       DType d = k_.type(op.results[0]).dtype;
       cheap = all && (is_integer(d) || d == DType::Bool || info(op.scalar).cost <= kCheapCost);
@@ -155,7 +155,7 @@ private:
     }
   }
 
-  // The class whose layout an access would take.
+  // The class whose layout an access prefers.
   ValueId host(const Op& op) {
     if (op.kind == OpKind::Load) return find(op.results[0]);
     for (size_t i : {size_t{2}, size_t{1}, size_t{3}})
@@ -163,8 +163,8 @@ private:
     return -1;
   }
 
-  // Tiles with two axes and more have one layout per shape: classes that only meet in a smaller tile (two row sums that
-  // are added) then agree there, too.
+  // Tiles with two axes or more have one layout per shape, so that classes related only through a smaller tile (a sum
+  // of two row sums) agree, too.
   static bool votes_by_shape(const std::vector<int>& shape) {
     return std::count_if(shape.begin(), shape.end(), [](int d) { return d > 1; }) > 1;
   }
@@ -181,13 +181,13 @@ private:
             p.order[0]};
   }
 
-  // Products on tensor cores have no choice. Then the largest tiles first; what is broadcast to or reduced from a tile
-  // that has a layout gets its slice.
+  // Tensor core products have fixed layouts. Then the largest tiles choose first; tiles that are broadcast to or
+  // reduced from a tile with a layout get its slice.
   void choose() {
     for (const Op* op : ops_)
       if (op->kind == OpKind::Dot && on_tensor_cores(k_, *op))
         choice_.emplace(find(op->results[0]), Choice{dot_layouts(k_, *op, r_.warps).c, 1});
-    // What members of a team told each other is small, and folded by all: each warp has all of it.
+    // Exchanged partial results are small, and all warps fold them: each warp holds all of them.
     for (const Op* op : ops_)
       if (op->kind == OpKind::Exchange)
         for (ValueId v : op->results) choice_.emplace(find(v), Choice{warp_layout(k_.type(v).shape, r_.warps), 0});
@@ -244,8 +244,8 @@ private:
     return changed;
   }
 
-  // Values and accesses one by one: a transposed access keeps a layout of its own; reductions yield slices of what
-  // their operand has; scans need a run of the axis in a thread.
+  // Layouts of single values and accesses: a transposed access keeps its own layout; reductions yield slices of the
+  // operand's layout; scans need a contiguous segment of the axis per thread.
   void settle() {
     for (ValueId v = 0; v < k_.value_count(); ++v)
       if (has_class(v)) r_.of_value[static_cast<size_t>(v)] = choice_.at(find(v)).layout;
@@ -269,7 +269,7 @@ private:
     const Op& op = k_.op(a.op);
     LinearLayout& layout = r_.of_access[static_cast<size_t>(a.op)];
     layout = cls < 0 ? r_.of_shape(a.shape) : choice_.at(cls).layout;
-    // Offsets and mask come for nothing in another layout when they are cheap; else the conversion would not pay.
+    // Cheap offsets and masks are free in another layout; converting others would cost more than it saves.
     auto movable = [&](size_t i) { return i >= op.operands.size() || !has_class(op.operands[i]); };
     bool load = op.kind == OpKind::Load;
     if (cls >= 0 && a.better_axis(choice_.at(cls).fastest) >= 0 && movable(1) && movable(load ? 2 : 3) &&

@@ -1,23 +1,23 @@
-// Values that share a layout, and the layout of each such class.
+// Classes of values that share a layout, and the layout of each class.
 #pragma once
 #include "codegen/layout/choose.h"
 #include <map>
 
 namespace tessera::layout {
 
-// Layouts before conversions: what each value would be held in by itself.
+// Layouts before conversions: the preferred layout of each value.
 struct Classes {
-  // By ValueId: tiles that are computed again in whatever layout they are asked for. Ranges, constants and broadcast
-  // scalars, and arithmetic on them that is cheaper than moving its result.
+  // By ValueId: tiles that are recomputed in any required layout: ranges, constants, broadcast scalars, and arithmetic
+  // on them that is cheaper than a conversion.
   std::vector<char> cheap;
   // By ValueId: the layout of each tile that is not cheap.
   std::vector<LinearLayout> of_value;
-  // By OpId, of tile Loads, Stores and AtomicAdds: in which they are done, and how many elements at a time.
+  // By OpId of tile Loads, Stores and AtomicAdds: the layout of the access, and its elements per access.
   std::vector<LinearLayout> of_access;
   std::vector<int> access_width;
-  std::vector<bool> splits;    // by OpId: the mask of an access may hold for a part of its elements
+  std::vector<bool> splits;    // by OpId: the mask of an access may be true for a part of its elements
   std::vector<Window> windows; // by OpId, of Loads
-  // For cheap tiles that nothing else says anything about.
+  // Layout of cheap tiles that no other value determines.
   [[nodiscard]] const LinearLayout& of_shape(const std::vector<int>& shape);
 
   int warps = 4;

@@ -8,12 +8,12 @@ namespace tessera::layout {
 namespace {
 
 constexpr int kWordBytes = 4, kBanks = 32, kAccessBytes = 16;
-constexpr int kRowBits = 7; // of the bytes of all banks: 128
+constexpr int kRowBits = 7; // log2 of the bytes of all banks, 128
 
 int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
 size_t at(int i) { return static_cast<size_t>(i); }
 
-// Lanes that are served at once when each moves so many bytes.
+// Lanes that are served at once if each moves this number of bytes.
 int lanes_at_once(int bytes) { return std::min(kLanes, kBanks * kWordBytes / bytes); }
 
 std::optional<Conversion> by_shuffles(const LinearLayout& from, const LinearLayout& to, int element_bytes) {
@@ -30,7 +30,7 @@ std::optional<Conversion> by_shuffles(const LinearLayout& from, const LinearLayo
   c.kind = Conversion::Kind::Shuffles;
   // Which operand register a lane needs may depend on the lane: the images of the lane bits span the choices.
   std::vector<int> choices;
-  auto reduced = [&](int v, uint32_t& used) { // v without the choices' leading bits, which of them it took
+  auto reduced = [&](int v, uint32_t& used) { // v reduced by the choices' leading bits; `used`: which of them
     for (size_t j = 0; j < choices.size(); ++j)
       if (v & static_cast<int>(std::bit_floor(static_cast<unsigned>(choices[j])))) v ^= choices[j], used ^= 1u << j;
     return v;
@@ -63,7 +63,7 @@ std::optional<Conversion> by_shuffles(const LinearLayout& from, const LinearLayo
   return c;
 }
 
-// Non-zero bases of the lanes of a layout that are served at once.
+// Non-zero bases of the lanes that are served at once.
 std::vector<Bits> lanes_of(const LinearLayout& l, int bytes) {
   std::vector<Bits> r;
   for (int i = 0; i < log2_of(lanes_at_once(bytes)); ++i)
@@ -71,7 +71,7 @@ std::vector<Bits> lanes_of(const LinearLayout& l, int bytes) {
   return r;
 }
 
-// Register bits that two lists share from the first one on.
+// Length of the common prefix of two lists of register bits.
 int common_prefix(std::span<const Bits> a, std::span<const Bits> b) {
   size_t n = 0;
   while (n < a.size() && n < b.size() && a[n] == b[n]) ++n;
@@ -80,7 +80,8 @@ int common_prefix(std::span<const Bits> a, std::span<const Bits> b) {
 
 using Matrices = Conversion::Matrices;
 
-// What a load of matrices takes from a layout: neighbours in a row, and rows; nothing where it cannot serve it.
+// The bits of an ldmatrix load in a layout: contiguous elements of a row, and rows; nothing if it cannot serve the
+// layout.
 struct MatrixBits {
   std::vector<Bits> row, rows;
 };
@@ -94,7 +95,7 @@ std::optional<MatrixBits> matrix_bits(const LinearLayout& to, Matrices kind) {
   return m;
 }
 
-// Of warp 0: eight rows of 16 bytes are served at once.
+// Cycles of warp 0: eight rows of 16 bytes are served at once.
 int matrix_wavefronts(const Conversion& c) {
   constexpr int kRowElements = 8, kRowsOfBanks = kBanks * kWordBytes / kAccessBytes;
   std::array<int, kLaneBits> rows = c.row_bases();
@@ -131,7 +132,7 @@ Conversion arranged(const LinearLayout& from, const LinearLayout& to, std::span<
   std::vector<Bits> store_lanes = lanes_of(from, c.store_width * element_bytes),
                     load_lanes = matrices == Matrices::None ? lanes_of(to, c.load_width * element_bytes)
                                                             : matrix_bits(to, matrices)->rows;
-  std::vector<Bits> only_store, only_load, both, neither; // of the bits that are not the vector's
+  std::vector<Bits> only_store, only_load, both, neither; // bits that are not in the vector
   for (int i = 0; i < from.out_bits(); ++i) {
     Bits b = Bits{1} << i;
     if (contains(vector, b)) continue;
@@ -139,7 +140,7 @@ Conversion arranged(const LinearLayout& from, const LinearLayout& to, std::span<
     (s && l ? both : s ? only_store : l ? only_load : neither).push_back(b);
   }
   // S: bits that no lane moves along, then sums of one that only storing lanes and one that only loading lanes move
-  // along. Where that is not enough, conflicts are unavoidable with this vector.
+  // along. If these do not suffice, conflicts are unavoidable with this vector.
   size_t wanted = at(std::max(0, from.out_bits() - (kRowBits - log2_of(element_bytes))));
   std::vector<Bits> segments, banks;
   auto place = [&](Bits b, Bits with) {
@@ -148,7 +149,7 @@ Conversion arranged(const LinearLayout& from, const LinearLayout& to, std::span<
     else
       banks.push_back(b);
   };
-  // From the highest down: low neighbours stay in one row of the banks.
+  // From the highest bit down, so that low bits stay within one row of banks.
   for (size_t i = neither.size(); i-- > 0;) place(neither[i], 0);
   size_t pairs = std::min(only_store.size(), only_load.size());
   for (size_t i = 0; i < pairs; ++i) {

@@ -12,7 +12,7 @@ namespace {
 
 int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
 
-// Bases of a layout over two axes, as bit numbers of one of them.
+// Bases of a layout over two axes, as bit indices of one axis.
 struct Bases {
   int row_bits = 0, column_bits = 0;
   std::vector<Bits> registers, lanes, warps;
@@ -36,7 +36,7 @@ struct Bases {
   }
 };
 
-// Whether a row of a product should stay in one warp: it is folded, or is what the next product takes.
+// True if a row of a product should stay in one warp: it is reduced, or the next product reads it.
 bool rows_matter(const tile::Kernel& k) {
   int products = 0;
   bool folds = false;
@@ -62,7 +62,7 @@ DotLayouts dot_layouts(const tile::Kernel& k, const Op& dot, int warps) {
   int most_rows = std::min(w, m - log2_of(kMmaRows)), most_columns = n - log2_of(kMmaColumns);
   int by_rows = most_rows;
   if (!rows_matter(k)) {
-    // Elements that all warps read, of both factors.
+    // Elements of both operands that all warps read.
     auto read = [&](int rows) {
       return (int64_t{1} << (std::min(w - rows, most_columns) + m)) + (int64_t{1} << (rows + n));
     };
@@ -81,7 +81,7 @@ DotLayouts dot_layouts(const tile::Kernel& k, const Op& dot, int warps) {
     x->rows(x->lanes, 0, 3);
     x->rows(x->warps, 4, 4 + by_rows);
   }
-  // The two halves of a fragment, its neighbour to the right: 16 by 16 elements are what one access yields.
+  // The two halves of a fragment and the fragment to the right: one ldmatrix loads 16 by 16 elements.
   b.row(b.registers, 0);
   b.row(b.registers, 3);
   b.columns(b.registers, 3, std::min(4, n - by_columns));

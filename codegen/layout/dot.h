@@ -1,16 +1,16 @@
-// Layouts of products of tiles on tensor cores.
+// Layouts of tensor core products.
 //
-// The instruction, mma.m16n8k16, is a warp's: [16, 16] of 16-bit floats times [16, 8], added to [16, 8] of f32. Which
-// lane holds which elements is fixed, and it is a linear layout. With positions (row, column):
+// The instruction mma.m16n8k16 is executed by a warp: [16, 16] times [16, 8] of 16-bit floats, added to [16, 8] of f32.
+// The instruction fixes which lane holds which elements; it is a linear layout. With coordinates (row, column):
 //
 //              register                    lane
 //   a [16, 16]  (0, 1) (8, 0) (0, 8)        (0, 2) (0, 4) (1, 0) (2, 0) (4, 0)
 //   b [16, 8]   (1, 0) (8, 0)               (2, 0) (4, 0) (0, 1) (0, 2) (0, 4)
 //   c [16, 8]   (0, 1) (8, 0)               (0, 2) (0, 4) (1, 0) (2, 0) (4, 0)
 //
-// A larger product takes several of them: further registers count fragments, warps take rows of c and then columns.
-// Registers of c run along a row before they go to further rows, and so do those of a. Hence the result of one product
-// is, where warps take rows alone, a left factor of the next one as it stands: softmax(q k) v needs no exchange.
+// A larger product uses several instructions: further registers enumerate fragments, warps take rows of c and then
+// columns. Registers of c run along a row before further rows, and so do those of a. So if warps take rows only, the
+// result of one product has the layout of the left operand of the next: softmax(q k) v needs no conversion.
 #pragma once
 #include "codegen/layout/linear_layout.h"
 #include "codegen/tile/tile.h"
@@ -23,10 +23,10 @@ struct DotLayouts {
   LinearLayout a, b, c;
 };
 
-// Whether tensor cores compute this Dot: f16 or bf16 tiles of at least one fragment. Others are computed by fma.
+// True if tensor cores compute this Dot: f16 or bf16 tiles of at least one fragment. FMA computes the others.
 [[nodiscard]] bool on_tensor_cores(const tile::Kernel& kernel, const tile::Op& dot);
-// Of such a Dot of `kernel`. Warps take rows of the result as far as there are any; where it is the only product of the
-// kernel and no row is folded, they are spread so that the least is read of both factors.
+// Layouts of such a Dot of `kernel`. Warps take rows of the result while there are rows; if it is the only product of
+// the kernel and no row is reduced, warps are spread so that the operands are read least.
 [[nodiscard]] DotLayouts dot_layouts(const tile::Kernel& kernel, const tile::Op& dot, int warps);
 
 } // namespace tessera::layout

@@ -28,7 +28,8 @@ int bits_of(const std::vector<Extent>& extents, Dim dim) {
   return 0;
 }
 
-// The same vector over other extents; a dimension's bits move up by shift(dim). What `to` has no room for must be 0.
+// The same vector over other extents; a dimension's bits move up by shift(dim). Bits beyond the extents of `to` must be
+// 0.
 template <class Shift>
 Bits repack(Bits v, const std::vector<Extent>& from, const std::vector<Extent>& to, Shift shift) {
   Bits result = 0;
@@ -41,10 +42,10 @@ Bits repack(Bits v, const std::vector<Extent>& from, const std::vector<Extent>& 
   return result;
 }
 
-// Subspaces of F2^64 with, for every vector kept, the combination of inserted ones that makes it.
+// A subspace of F2^64: basis vectors, each with its combination of inserted vectors.
 class Basis {
 public:
-  // Inserts number `index`; false when it depends on those inserted before (it is not kept then).
+  // Inserts vector `index`; false, without effect, if it depends on earlier ones.
   bool insert(Bits v, int index) {
     Bits combination = Bits{1} << index;
     for (size_t i = 0; i < vectors_.size(); ++i)
@@ -241,7 +242,7 @@ LinearLayout LinearLayout::operator*(const LinearLayout& right) const {
 
 namespace {
 
-// Extents without the bits of others; nothing where they have fewer.
+// Extents minus the bits of others; nothing if they have fewer.
 std::optional<std::vector<Extent>> less(std::vector<Extent> extents, const std::vector<Extent>& others) {
   for (const Extent& o : others) {
     auto it = std::find_if(extents.begin(), extents.end(), [&](const Extent& e) { return e.dim == o.dim; });
@@ -310,7 +311,7 @@ LinearLayout LinearLayout::invert_and_compose(const LinearLayout& other) const {
     int other_at = start_of(other.in_, e.dim), other_bits = other.in_bits(e.dim);
     for (int i = 0; i < e.bits; ++i) {
       Bits element = repack(this->bases(e.dim)[static_cast<size_t>(i)], out_, other.out_, [](Dim) { return 0; });
-      // The same bit of the other layout: it may be the answer, and where it is free it may go along.
+      // The same bit of the other layout: a solution if its basis matches; a free bit may be added.
       Bits same = i < other_bits ? Bits{1} << (other_at + i) : 0;
       if (same && other.apply(same) == element) {
         bases.push_back(same);
@@ -423,7 +424,7 @@ std::optional<std::vector<int>> register_map(const LinearLayout& from, const Lin
   for (size_t i = 0; i < from.out().size(); ++i)
     if (from.out()[i].dim != to.out()[i].dim) return std::nullopt;
   std::vector<int> shape = from.shape();
-  // Coordinates of `to` as `from` sees them; project() would drop registers, so by hand.
+  // Coordinates of `to` projected to `from`'s extents; project() would drop registers.
   auto seen = [&](Bits element) {
     Bits v = 0;
     for (int at = 0, into = 0; const Extent& e : to.out()) {

@@ -72,7 +72,7 @@ llvm::Value* Arithmetic::cast(Value* v, DType from, DType to) {
   if (from == to) return v;
   auto* target = like(element_type(to), v);
   bool from_signed = info(from).kind == DTypeKind::Signed;
-  // bf16 lives in i16: through f32.
+  // bf16 is stored in i16; it converts through f32.
   if (from == DType::BF16) {
     auto* wide = b_.CreateShl(b_.CreateZExt(v, like(b_.getInt32Ty(), v)),
                               integer_like(b_.CreateZExt(v, like(b_.getInt32Ty(), v)), 16));
@@ -88,7 +88,7 @@ llvm::Value* Arithmetic::cast(Value* v, DType from, DType to) {
     auto* r = b_.CreateSelect(b_.CreateFCmpUNO(f, f), quiet, rounded);
     return b_.CreateTrunc(r, target);
   }
-  // Half to integer and back through f32, exact in this range: the saturation limits of integers are no half values.
+  // Half to integer and back through f32, exact in this range: the saturation limits of integers are not half values.
   if (from == DType::F16 && !is_float(to) && to != DType::Bool)
     return cast(cast(v, DType::F16, DType::F32), DType::F32, to);
   if (to == DType::F16 && !is_float(from)) return cast(cast(v, from, DType::F32), DType::F32, to);
@@ -112,7 +112,7 @@ llvm::Value* Arithmetic::cast(Value* v, DType from, DType to) {
 }
 
 llvm::Value* Arithmetic::min_max(bool max, DType dtype, Value* a, Value* c) {
-  if (is_float(dtype)) { // NaN on either side stays: c wins the comparison when it is NaN, a by the second select
+  if (is_float(dtype)) { // propagates NaN of either operand: the comparison selects c if it is NaN, the second select a
     auto* m = b_.CreateSelect(max ? b_.CreateFCmpOGT(a, c) : b_.CreateFCmpOLT(a, c), a, c);
     return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, m);
   }
@@ -153,8 +153,8 @@ llvm::Value* Arithmetic::arg_better(ReduceKind kind, bool select_last, DType dty
   return b_.CreateOr(wins, b_.CreateAnd(ties, select_last ? b_.CreateICmpSGT(i, best_i) : b_.CreateICmpSLT(i, best_i)));
 }
 
-// Squares and multiplies until no lane has a bit of its exponent left: a function of its own, one for each type, as the
-// loop takes as many rounds as the largest exponent has bits.
+// Squares and multiplies until no lane has exponent bits left. One helper function per type, because it is a loop of as
+// many iterations as the largest exponent has bits.
 llvm::Value* Arithmetic::integer_power(DType dtype, Value* base, Value* exponent) {
   auto* type = base->getType();
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
@@ -185,7 +185,7 @@ llvm::Value* Arithmetic::integer_power(DType dtype, Value* base, Value* exponent
     b_.CreateCondBr(vector ? b_.CreateOrReduce(more) : more, body, done);
     b_.SetInsertPoint(done);
     Value* r = next;
-    if (info(dtype).kind == DTypeKind::Signed) { // 1 / x^-e, truncated: 1 and -1 stay, all others vanish
+    if (info(dtype).kind == DTypeKind::Signed) { // 1 / x^-e, truncated: 1 and -1 are kept, all others become 0
       auto* minus_one = integer_like(x, -1);
       auto* of_minus_one = b_.CreateSelect(b_.CreateICmpEQ(b_.CreateAnd(e, one), zero), one, minus_one);
       auto* inverse = b_.CreateSelect(b_.CreateICmpEQ(x, one), one,
@@ -208,7 +208,7 @@ Result<llvm::Value*> Arithmetic::arith(ScalarOp op, DType result, DType argument
     if (!s) return a[0];
     return b_.CreateSelect(b_.CreateICmpSLT(a[0], integer_like(a[0], 0)), b_.CreateNeg(a[0]), a[0]);
   case ScalarOp::Sign:
-    if (f) { // NaN stays NaN
+    if (f) { // NaN is kept
       auto* one = b_.CreateSelect(b_.CreateFCmpOGT(a[0], constant_like(a[0], 0)), constant_like(a[0], 1), a[0]);
       auto* signed_one = b_.CreateSelect(b_.CreateFCmpOLT(a[0], constant_like(a[0], 0)), constant_like(a[0], -1), one);
       return b_.CreateSelect(b_.CreateFCmpOEQ(a[0], constant_like(a[0], 0)), constant_like(a[0], 0), signed_one);
@@ -230,7 +230,7 @@ Result<llvm::Value*> Arithmetic::arith(ScalarOp op, DType result, DType argument
     if (!f) return b_.CreateICmpNE(a[0], a[0]);
     return b_.CreateFCmpOEQ(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a[0]),
                             llvm::ConstantFP::getInfinity(a[0]->getType()));
-  case ScalarOp::Not: return b_.CreateNot(a[0]); // bitwise; of bool the logical one
+  case ScalarOp::Not: return b_.CreateNot(a[0]); // bitwise; logical for bool
   case ScalarOp::Add:
     return f ? b_.CreateFAdd(a[0], a[1]) : boolean ? b_.CreateOr(a[0], a[1]) : b_.CreateAdd(a[0], a[1]);
   case ScalarOp::Sub: return f ? b_.CreateFSub(a[0], a[1]) : b_.CreateSub(a[0], a[1]);

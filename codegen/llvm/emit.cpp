@@ -109,7 +109,7 @@ Status Emitter::operation(const tile::Op& op) {
   case OpKind::For: return loop(op);
   case OpKind::If: return branch(op);
   case OpKind::Scratch: {
-    // Blocks of one program follow each other, each rounded up to 64 bytes, in the order of the operations.
+    // Scratch of one program is allocated in the order of the operations, each rounded up to 64 bytes.
     const auto& t = kernel_.type(op.results[0]);
     auto* bytes = b_.CreateMul(scalar(op.operands[0]), b_.getInt64(static_cast<uint64_t>(byte_size(t.dtype, 1))));
     auto* rounded = b_.CreateAnd(b_.CreateAdd(bytes, b_.getInt64(63)), b_.getInt64(~uint64_t{63}));
@@ -122,8 +122,8 @@ Status Emitter::operation(const tile::Op& op) {
   case OpKind::Prefetch: prefetch(op); return {};
   case OpKind::Yield: yielded_.assign(op.operands.begin(), op.operands.end()); return {};
   case OpKind::Arrive: return arrive(op);
-  case OpKind::Meet:
-  case OpKind::Exchange: return error("programs that wait for each other have no host code");
+  case OpKind::GridBarrier:
+  case OpKind::Exchange: return error("cooperative programs that wait for each other have no host code");
   case OpKind::Count_: break;
   }
   return error("operation without host code");

@@ -1,20 +1,20 @@
 // Tile IR to LLVM IR for one host core. Private to codegen/llvm.
 //
-// The idea. A tile becomes a list of parts: LLVM vectors of one natural width (16 lanes with 512-bit vectors), so that
-// masks, math calls and legalization always meet a width the machine has. Integer tiles that are affine in the lane
-// (base + stride * lane) and masks that are true for a prefix of the lanes are kept as such and turned into vectors
-// only when somebody needs the elements: that is how a load knows that it is contiguous.
+// A tile becomes a list of parts: LLVM vectors of one natural width (16 lanes with 512-bit vectors), so that masks,
+// math calls and legalisation always have a width that the machine supports. Integer tiles that are affine in the lane
+// (base + stride * lane) and masks that are true for a prefix of the lanes stay symbolic, and become vectors only when
+// their elements are used. So a load finds that it is contiguous.
 #pragma once
 #include "codegen/llvm/emit_math.h"
 #include "codegen/tile/tile.h"
 
 namespace tessera::host {
 
-// What a tile-IR value has become.
+// The LLVM form of a tile IR value.
 struct Val {
   tile::Type type;
-  std::vector<llvm::Value*> parts; // elements; empty while only one of the forms below is known
-  llvm::Value* splat = nullptr;    // every element is this scalar (scalars themselves: this)
+  std::vector<llvm::Value*> parts; // elements; empty if only a form below is known
+  llvm::Value* splat = nullptr;    // every element is this scalar; also the value of a scalar
   llvm::Value* base = nullptr;     // affine: element l is base + stride * l (i64); of a tile [R, C]
   llvm::Value* stride = nullptr;   // element (r, c) is base + rows * r + stride * c
   llvm::Value* rows = nullptr;
@@ -24,7 +24,8 @@ struct Val {
 class Emitter final : public VectorMath {
 public:
   Emitter(llvm::Module& module, const tile::Kernel& kernel, const HostTarget& target);
-  // Emits the function `symbol` with the ABI of HostKernelFn. Error CodegenError for what the host cannot do.
+  // Emits the function `symbol` with the ABI of HostKernelFn. Error CodegenError for operations and types without host
+  // code.
   Status emit(const std::string& symbol);
 
 private:
@@ -34,7 +35,7 @@ private:
   Status loop(const tile::Op& op);
   Status branch(const tile::Op& op);
 
-  // emit_tile.cpp: element by element, and across elements
+  // emit_tile.cpp: elementwise operations, reductions, products
   Status scalar_op(const tile::Op& op);
   void broadcast(const tile::Op& op);
   void expand_dims(const tile::Op& op);
@@ -46,19 +47,19 @@ private:
   [[nodiscard]] int lanes(const tile::Type& type) const; // lanes of one part
   [[nodiscard]] int part_count(const tile::Type& type) const;
   llvm::Type* part_type(const tile::Type& type);
-  std::vector<Value*> parts(tile::ValueId id);                            // materializes
+  std::vector<Value*> parts(tile::ValueId id);                            // as vectors
   std::vector<Value*> tile_parts(tile::ValueId id, int count, int lanes); // the same, scalars broadcast
   Value* scalar(tile::ValueId id);                                        // of a scalar value
   Value* splat_of(tile::ValueId id);                                      // scalar, or splat of a tile, or nullptr
   void define(tile::ValueId id, std::vector<Value*> parts);
   void define_scalar(tile::ValueId id, Value* value);
-  // The steps of an affine form: along the lanes of a part, and from one part to the next. Nothing where lanes have no
-  // step of their own, as those of rows that are not a part each.
+  // Steps of an affine form: along the lanes of a part, and from one part to the next. Nothing if lanes have no
+  // constant step, as in rows that do not fill a part each.
   struct Steps {
     Value *lane = nullptr, *part = nullptr;
   };
   Steps steps_of(const Val& v);
-  // Of w parts of w elements, element l of part p becomes element p of part l.
+  // Transposes w parts of w elements: element l of part p becomes element p of part l.
   std::vector<Value*> transposed(std::vector<Value*> parts);
   std::vector<Value*> prefix_parts(Value* count, const tile::Type& type);
   Value* any(const std::vector<Value*>& mask_parts); // i1
@@ -73,7 +74,7 @@ private:
   Status arrive(const tile::Op& op);
   Value* address(tile::ValueId pointer, Value* offset);
   Value* part_address(tile::ValueId pointer, Value* start, const Val& offset, int p);
-  Value* guarded_address(Value* address, Value* condition); // a harmless address where the condition is false
+  Value* guarded_address(Value* address, Value* condition); // the address of dummy_ if the condition is false
 
   const tile::Kernel& kernel_;
   int width_; // lanes of a full part
@@ -81,7 +82,7 @@ private:
   std::vector<Val> values_;
   Value* program_ = nullptr;
   Value* scratch_base_ = nullptr;
-  Value* scratch_used_ = nullptr; // bytes handed out in this program
+  Value* scratch_used_ = nullptr; // scratch bytes allocated in this program
   Value* error_ = nullptr;
   Value* dummy_ = nullptr;             // 64 readable and writable bytes
   std::vector<tile::ValueId> yielded_; // operands of the last Yield

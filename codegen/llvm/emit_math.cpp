@@ -20,21 +20,21 @@
 
 namespace tessera::host {
 
-// Behind a fence: a comparison with a constant would be moved before the conversion, and halves are compared one by
-// one.
+// The fence keeps LLVM from moving a comparison with a constant before the conversion, which would compare halves
+// singly.
 llvm::Value* VectorMath::cast(Value* v, DType from, DType to) {
   if (from != DType::F16 || to == DType::F16) return Arithmetic::cast(v, from, to);
   auto* wide = b_.CreateFPExt(v, like(b_.getFloatTy(), v));
   return Arithmetic::cast(b_.CreateArithmeticFence(wide, wide->getType()), DType::F32, to);
 }
 
-// Without the instruction a fused product and sum is a call of libm for every element.
+// Without FMA instructions, llvm.fma is a call of libm for every element.
 llvm::Value* VectorMath::multiply_add(Value* a, Value* b, Value* c) {
   return target_.vector_bytes > 16 ? fma(a, b, c) : b_.CreateFAdd(b_.CreateFMul(a, b), c);
 }
 
-// The instruction itself, so that two selects are not merged into a longer sequence. It yields its second operand where
-// one is NaN: that of `c` remains to be looked for, which a loop that folds into `a` does not wait for.
+// The machine instruction, so that LLVM does not merge two selects into a longer sequence. It returns its second
+// operand if one is NaN, so only NaN of `c` needs a check, for which a loop that folds into `a` does not wait.
 llvm::Value* VectorMath::min_max(bool max, DType dtype, Value* a, Value* c) {
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(a->getType());
   const unsigned lanes = vector ? vector->getNumElements() : 0;
@@ -60,12 +60,12 @@ llvm::Value* VectorMath::min_max(bool max, DType dtype, Value* a, Value* c) {
 }
 
 llvm::Value* VectorMath::exp_f32(Value* x) {
-  // Outside of [-104, 89] the result is 0 or infinity; comparisons keep NaN. Below, where a mask's -inf ends up,
-  // nothing is scaled: into the subnormal numbers that takes the processor a hundred cycles.
+  // Outside of [-104, 89] the result is 0 or infinity; comparisons keep NaN. Below -104, such as at a mask's -inf,
+  // nothing is scaled, because subnormal results take a hundred cycles.
   auto *zero = constant_like(x, 0), *hi = constant_like(x, 89.0);
   auto* stays = b_.CreateFCmpUGE(x, constant_like(x, -104.0));
   auto* clamped = b_.CreateSelect(b_.CreateFCmpOGT(x, hi), hi, x);
-  // Adding 1.5 * 2^23 leaves the rounded integer in the low bits; taking it away again is the rounding.
+  // Adding 1.5 * 2^23 leaves the rounded integer in the low bits; subtracting it gives the rounded value.
   auto* magic = constant_like(x, 12582912.0);
   auto* n = b_.CreateFSub(multiply_add(clamped, constant_like(x, 1.4426950408889634), magic), magic);
   n = b_.CreateSelect(stays, n, zero);
@@ -106,9 +106,9 @@ llvm::Value* VectorMath::tanh_f32(Value* x) {
   return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, 0.625)), small, big);
 }
 
-// erf on [0, 4) in sixteen pieces of width 1/4: coefficients of a polynomial in the distance from the left edge,
-// highest first, fitted on Chebyshev nodes against float64 (the first piece without a constant, for relative accuracy
-// near 0). One piece a lane: a coefficient is fetched by a permutation of a register.
+// erf on [0, 4) in sixteen intervals of width 1/4: coefficients of a polynomial in the distance from the left edge,
+// highest first, fitted on Chebyshev nodes against float64 (the first interval without constant term, for relative
+// accuracy near 0). Lane i has interval i's coefficient, so a permutation of a register fetches a coefficient.
 static constexpr float kErfPieces[6][16] = {
     {0.106041782f, 0.045326151f, -0.0270350482f, -0.0667091832f, -0.061061196f, -0.0306439158f, -0.002303252f,
      0.011328022f, 0.0124442121f, 0.00836057868f, 0.0042364141f, 0.00172770733f, 0.000584262016f, 0.000166579804f,
@@ -132,7 +132,7 @@ llvm::Value* VectorMath::erf_pieces(Value* x) {
   auto* ax = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
   auto* limit = constant_like(x, 3.9999998);
   auto* a = b_.CreateSelect(b_.CreateFCmpOGT(ax, limit), limit, ax);
-  // floor(4a), as a number and in the low bits of `shifted`; at the edges either piece is right.
+  // floor(4a), as a float and in the low bits of `shifted`; at the edges either interval is right.
   auto* magic = constant_like(x, 12582912.0);
   auto* shifted = b_.CreateFAdd(multiply_add(a, constant_like(x, 4), constant_like(x, -0.5)), magic);
   auto* piece = b_.CreateBitCast(shifted, llvm::FixedVectorType::get(b_.getInt32Ty(), 16));
@@ -164,8 +164,8 @@ llvm::Value* VectorMath::sigmoid(Value* x, DType dtype) {
   return b_.CreateFDiv(constant_like(x, 1), b_.CreateFAdd(constant_like(x, 1), e));
 }
 
-// Calls the function `name` of libm for scalars, of libmvec for vectors (split to the machine's width); element by
-// element where the machine has no vector form.
+// Calls function `name` of libm for scalars, of libmvec for vectors (split to the machine's width), or of libm per
+// element if the machine has no vector form.
 Result<llvm::Value*> VectorMath::library_call(const char* name, DType dtype, std::span<Value* const> args) {
   auto* element = element_type(dtype);
   std::string scalar_name = std::string(name) + (dtype == DType::F32 ? "f" : "");
@@ -279,7 +279,7 @@ llvm::Value* VectorMath::join(const std::vector<Value*>& parts) {
       unsigned n = llvm::cast<llvm::FixedVectorType>(level[i]->getType())->getNumElements();
       unsigned m = llvm::cast<llvm::FixedVectorType>(level[i + 1]->getType())->getNumElements();
       Value *x = level[i], *y = level[i + 1];
-      if (m < n) { // a shorter tail: widen it first
+      if (m < n) { // a shorter last part: widen it first
         std::vector<int> widen;
         for (unsigned k = 0; k < n; ++k) widen.push_back(k < m ? static_cast<int>(k) : -1);
         y = b_.CreateShuffleVector(y, widen);

@@ -1,6 +1,6 @@
-// Loads and stores: scalar, contiguous, contiguous with mask, gather and scatter; chosen by the form of the offset.
+// Loads and stores: scalar, contiguous, masked, gather and scatter, by the form of the offset.
 #include "codegen/llvm/emit.h"
-#include "codegen/tile/team.h"
+#include "codegen/tile/cooperation.h"
 #include "graph/support/check.h"
 #include <llvm/IR/Intrinsics.h>
 
@@ -12,7 +12,7 @@ llvm::Value* Emitter::address(tile::ValueId pointer, Value* offset) {
   return b_.CreateGEP(memory_type(kernel_.type(pointer).dtype), scalar(pointer), offset);
 }
 
-// Of part p, where lanes are neighbours; `start` is part 0's.
+// Address of part p of a contiguous access; `start`: address of part 0.
 llvm::Value* Emitter::part_address(tile::ValueId pointer, Value* start, const Val& offset, int p) {
   if (p == 0) return start;
   auto* memory = memory_type(kernel_.type(pointer).dtype);
@@ -95,7 +95,7 @@ Status Emitter::load(const tile::Op& op) {
       out.push_back(to_register(v));
     }
   } else if (!masked && n == w && n > 1 && is_constant(steps.part, 1)) {
-    // A square across: its columns are contiguous.
+    // A square tile with contiguous columns: load columns, then transpose.
     std::vector<Value*> columns;
     for (int l = 0; l < w; ++l) {
       auto* step = b_.CreateMul(steps.lane, b_.getInt64(static_cast<uint64_t>(l)));
@@ -103,7 +103,7 @@ Status Emitter::load(const tile::Op& op) {
     }
     for (auto* v : transposed(std::move(columns))) out.push_back(to_register(v));
   } else if (steps.lane && !masked) {
-    // One load a lane: addresses are known without a vector of them, and the gathering instruction is at best as fast.
+    // One scalar load per lane: a gather needs a vector of addresses and is not faster.
     for (int p = 0; p < n; ++p) {
       Value* v = llvm::PoisonValue::get(part);
       for (int l = 0; l < w; ++l) {
@@ -155,7 +155,8 @@ Status Emitter::store(const tile::Op& op) {
   if (boolean)
     for (auto*& v : values) v = b_.CreateZExt(v, FixedVectorType::get(memory, static_cast<unsigned>(w)));
   const Steps steps = steps_of(off);
-  if (n == w && n > 1 && mask < 0 && is_constant(steps.part, 1) && !is_constant(steps.lane, 1)) { // a square across
+  if (n == w && n > 1 && mask < 0 && is_constant(steps.part, 1) &&
+      !is_constant(steps.lane, 1)) { // a square tile with contiguous columns
     auto columns = transposed(std::move(values));
     for (int l = 0; l < w; ++l) {
       auto* step = b_.CreateMul(steps.lane, b_.getInt64(static_cast<uint64_t>(l)));
@@ -183,15 +184,15 @@ Status Emitter::store(const tile::Op& op) {
   return {};
 }
 
-// codegen/tile/team.h: what was written before is there for the last one to arrive.
+// codegen/tile/cooperation.h: writes before the arrival are visible to the last program to arrive.
 Status Emitter::arrive(const tile::Op& op) {
   auto *counter = address(op.operands[0], scalar(op.operands[1])), *member = scalar(op.operands[2]);
   auto* others = b_.CreateTrunc(b_.CreateSub(scalar(op.operands[3]), b_.getInt64(1)), b_.getInt32Ty());
   auto* amount = b_.CreateSelect(b_.CreateICmpEQ(member, b_.getInt64(0)),
-                                 b_.CreateSub(b_.getInt32(tile::kTeamRound), others), b_.getInt32(1));
+                                 b_.CreateSub(b_.getInt32(tile::kArrivalPhase), others), b_.getInt32(1));
   auto* before = b_.CreateAtomicRMW(llvm::AtomicRMWInst::Add, counter, amount, llvm::Align(4),
                                     llvm::AtomicOrdering::AcquireRelease);
-  auto* low = b_.CreateAnd(b_.CreateAdd(before, amount), b_.getInt32(tile::kTeamRound - 1));
+  auto* low = b_.CreateAnd(b_.CreateAdd(before, amount), b_.getInt32(tile::kArrivalPhase - 1));
   define_scalar(op.results[0], b_.CreateICmpEQ(low, b_.getInt32(0)));
   return {};
 }
@@ -239,8 +240,8 @@ void Emitter::report_index(const tile::Op& op) {
   b_.SetInsertPoint(go_on);
 }
 
-// One instruction a cache line. Elements that are not neighbours are left alone: a line each would cost what the loads
-// do.
+// One prefetch instruction per cache line. Elements that are not contiguous are not prefetched: a line for each would
+// cost as much as the loads.
 void Emitter::prefetch(const tile::Op& op) {
   constexpr int64_t kLine = 64;
   auto& off = values_[static_cast<size_t>(op.operands[1])];
@@ -248,7 +249,7 @@ void Emitter::prefetch(const tile::Op& op) {
   Value* base = is_constant(off.stride, 1) && !off.rows ? off.base : !ot.is_tile() ? scalar(op.operands[1]) : nullptr;
   auto* memory = memory_type(kernel_.type(op.operands[0]).dtype);
   if (!base || !memory) return;
-  // Not inbounds: a place past the end of the memory is allowed.
+  // Not inbounds: an address past the end of the memory is allowed.
   auto* start = b_.CreateGEP(memory, scalar(op.operands[0]), base);
   int64_t bytes = ot.count() * static_cast<int64_t>(module_.getDataLayout().getTypeStoreSize(memory));
   for (int64_t at = 0; at < bytes; at += kLine) {

@@ -21,8 +21,8 @@ std::vector<llvm::Value*> Emitter::prefix_parts(Value* count, const tile::Type& 
     auto* left = b_.CreateSub(count, b_.getInt64(static_cast<uint64_t>(p) * static_cast<uint64_t>(w)));
     left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, left, b_.getInt64(0));
     left = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.getInt64(static_cast<uint64_t>(w)));
-    // Compared as bytes where one instruction makes a mask register of it. Not as the number whose low `left` bits are
-    // set: the combiner of LLVM 19's selection DAGs does not terminate on some logic of masks that are bitcasts.
+    // Compared as bytes if one instruction makes a mask register of it. The integer with the low `left` bits set is not
+    // used: LLVM 19's DAG combiner does not terminate on some logic of masks that are bitcasts.
     auto* number = target_.vector_bytes == 64 ? b_.getInt8Ty() : b_.getInt32Ty();
     std::vector<llvm::Constant*> c;
     for (int i = 0; i < w; ++i) c.push_back(llvm::ConstantInt::get(number, static_cast<uint64_t>(i)));
@@ -41,7 +41,7 @@ Emitter::Steps Emitter::steps_of(const Val& v) {
   return {};
 }
 
-// Halves of squares change places, of half the size each time.
+// Recursive transpose: exchanges off-diagonal halves of squares, of half the size each time.
 std::vector<llvm::Value*> Emitter::transposed(std::vector<Value*> parts) {
   const int w = static_cast<int>(parts.size());
   for (int d = 1; d < w; d *= 2) {
@@ -64,8 +64,8 @@ std::vector<llvm::Value*> Emitter::parts(tile::ValueId id) {
   auto& v = values_[static_cast<size_t>(id)];
   if (!v.parts.empty()) return v.parts;
   int w = lanes(v.type), n = part_count(v.type);
-  // A form is turned into vectors at each use and not kept: the builder may stand in a nested block that does not
-  // dominate later uses. The optimizer merges equal expressions.
+  // Vectors of a form are made at each use and not cached: the builder may be in a nested block that does not dominate
+  // later uses. LLVM merges equal expressions.
   std::vector<Value*> made;
   if (v.splat) {
     if (!v.type.is_tile())

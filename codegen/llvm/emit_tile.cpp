@@ -12,7 +12,7 @@ Status Emitter::scalar_op(const tile::Op& op) {
   const auto& rt = kernel_.type(result);
   DType at = kernel_.type(op.operands[op.scalar == ScalarOp::Select ? 1 : 0]).dtype;
   auto& out = values_[static_cast<size_t>(result)];
-  // Everything uniform: compute once.
+  // All operands are splats: compute once.
   bool uniform = true;
   for (auto o : op.operands) uniform = uniform && splat_of(o);
   if (uniform) {
@@ -141,13 +141,13 @@ void Emitter::broadcast(const tile::Op& op) {
     return;
   }
   if (auto& from = values_[static_cast<size_t>(op.operands[0])]; from.base && rt.shape.size() == 2) {
-    // Along a dimension of 1 it has no step.
+    // A dimension of 1 has no step.
     to.base = from.base;
     to.stride = from.stride;
     to.rows = from.rows ? from.rows : b_.getInt64(0);
     return;
   }
-  // Element (i, j, ...) of the result reads the source with 0 where its dimension is 1.
+  // Element (i, j, ...) of the result reads the source at 0 in dimensions of size 1.
   std::vector<int> idx(static_cast<size_t>(rt.count()));
   size_t rank = rt.shape.size(), lead = rank - ft.shape.size();
   for (int64_t e = 0; e < rt.count(); ++e) {
@@ -172,7 +172,8 @@ Status Emitter::reduce(const tile::Op& op) {
     for (size_t r = 0; r < op.results.size(); ++r) define_scalar(op.results[r], scalar(op.operands[r]));
     return {};
   }
-  // As [outer, extent, inner]: fold along the middle by halving. Parts are folded first while they line up.
+  // View the tile as [outer, extent, inner] and fold the middle by halving; whole parts are folded first while they
+  // align.
   int64_t extent = t.shape[static_cast<size_t>(op.axis)], inner = 1, outer = 1;
   for (size_t d = 0; d < t.shape.size(); ++d) {
     if (static_cast<int>(d) < op.axis) outer *= t.shape[d];
@@ -208,7 +209,7 @@ Status Emitter::reduce(const tile::Op& op) {
   }
   Value* whole = join(v);
   Value* windex = arg ? join(ix) : nullptr;
-  while (extent > 1) { // halve (odd extents: the middle one is carried along)
+  while (extent > 1) { // halve; the middle element of an odd extent is kept
     int64_t half = (extent + 1) / 2, pairs = extent - half;
     std::vector<int> lo, hi;
     for (int64_t o = 0; o < outer; ++o)
@@ -221,8 +222,8 @@ Status Emitter::reduce(const tile::Op& op) {
     Value* c = b_.CreateShuffleVector(whole, hi);
     Value* ai = arg ? b_.CreateShuffleVector(windex, lo) : nullptr;
     Value* ci = arg ? b_.CreateShuffleVector(windex, hi) : nullptr;
-    auto [f, fi] = fold(c, ci, a, ai); // the lower half stands in the register as it is: min_max looks for its NaN
-    if (pairs < half) {                // elements without a partner keep their value
+    auto [f, fi] = fold(c, ci, a, ai); // the lower half needs no shuffle; min_max checks its NaN
+    if (pairs < half) {                // elements without a partner are unchanged
       std::vector<llvm::Constant*> paired;
       for (int64_t o = 0; o < outer; ++o)
         for (int64_t e = 0; e < half; ++e)

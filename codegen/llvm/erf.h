@@ -1,5 +1,5 @@
-// The polynomials of erf in f32: x p(x^2) below kSplit, 1 - exp(-p(x)) from there on, copied to negative x. Beyond kMost
-// it is 1.
+// The polynomials of erf in f32: x p(x^2) below kSplit, 1 - exp(-p(x)) from there on, copied to negative x. Beyond
+// kMost it is 1.
 #pragma once
 #include <array>
 

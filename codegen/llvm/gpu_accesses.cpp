@@ -5,7 +5,7 @@ namespace tessera::gpu {
 
 using tile::OpKind;
 
-// Memory of a program that several of its threads share: shared memory, so only little of it and of a known size.
+// Scratch is shared memory, so its size must be constant and small.
 Status Accesses::reserve_scratch() {
   std::map<tile::ValueId, int64_t> constants;
   for (tile::OpId id = 0; id < kernel_.op_count(); ++id)
@@ -24,8 +24,8 @@ Status Accesses::reserve_scratch() {
   return {};
 }
 
-// A tile of numbers as a sum of ranges times constants, one along each dimension, and a scalar: the constants, and what
-// divides the scalar. Nothing where it is no such sum, as far as can be seen.
+// A tile of integers as a sum of ranges times constants, one per dimension, and a scalar: the constants, and a divisor
+// of the scalar. Nothing if no such sum is found.
 std::optional<Accesses::Affine> Accesses::affine(tile::ValueId id) const {
   const auto& type = kernel_.type(id);
   if (!type.is_tile()) return Affine{{}, c_.facts[static_cast<size_t>(id)].divisor()};
@@ -104,7 +104,7 @@ Parts Accesses::parts(const Registers& masks, int width) {
   Parts p;
   for (size_t r = 0; r < masks.size(); r += static_cast<size_t>(width)) {
     size_t last = r + static_cast<size_t>(width) - 1;
-    auto *all = b_.CreateAnd(masks[r], masks[last]), *any = masks[r]; // it holds for an interval
+    auto *all = b_.CreateAnd(masks[r], masks[last]), *any = masks[r]; // a mask is true for an interval of elements
     for (size_t i = r + 1; i <= last; ++i) any = b_.CreateOr(any, masks[i]);
     auto* rest = b_.CreateAnd(any, b_.CreateNot(all));
     p.rest = p.rest ? b_.CreateOr(p.rest, rest) : rest;
@@ -125,8 +125,8 @@ llvm::BasicBlock* Accesses::rest_of(const Parts& parts, const std::function<void
   return end;
 }
 
-// Into registers of their own, chosen from afterwards: nothing waits for the whole accesses, so that the row's ends are
-// under way with all the rest.
+// Partial accesses load to separate registers, selected afterwards, so that full accesses do not wait for them and all
+// loads are in flight together.
 void Accesses::load_rest(const tile::Op& op, const Parts& parts, int width, Groups& groups) {
   const auto pointer = op.operands[0];
   const DType dtype = kernel_.type(pointer).dtype;
@@ -140,7 +140,7 @@ void Accesses::load_rest(const tile::Op& op, const Parts& parts, int width, Grou
   auto* before = b_.GetInsertBlock();
   auto rest = groups;
   auto* from = rest_of(parts, [&] {
-    std::vector<Registers> found(rest.size()); // elements, where there are some to load
+    std::vector<Registers> found(rest.size()); // loaded elements; empty for full accesses
     for (size_t g = 0, r = 0; g < rest.size(); ++g)
       for (int i = 0; i < width; ++i, ++r) {
         auto* predicate = both(b_, masks.empty() ? nullptr : masks[r], b_.CreateNot(parts.whole[g]));

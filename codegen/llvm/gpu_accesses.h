@@ -1,5 +1,5 @@
-// What all accesses of memory go through: scratch and global memory by one address, barriers before accesses that need
-// one, masks that hold for a part of an access. Private to codegen/llvm.
+// Common code of memory accesses: addresses of scratch and global memory, barriers before accesses that conflict, masks
+// that are true for a part of an access. Private to codegen/llvm.
 #pragma once
 #include "codegen/llvm/gpu_positions.h"
 #include "codegen/llvm/gpu_shared.h"
@@ -8,11 +8,11 @@
 
 namespace tessera::gpu {
 
-// Accesses whose mask may hold for a part of their elements: those of which it holds for all, and whether this thread
-// has others, which are made element by element, behind a branch that few threads take.
+// Predicates of accesses whose mask may be true for only a part of their elements. Such an access is made element by
+// element, behind a branch that few threads take.
 struct Parts {
-  Registers whole, cut; // i1, by access: the mask holds for all, for some of its elements
-  Value* rest = nullptr;
+  Registers whole, cut;  // i1 per access: the mask is true for all, for some of its elements
+  Value* rest = nullptr; // i1: some access of this thread is partial
 };
 
 class Accesses final : Part {
@@ -22,25 +22,26 @@ public:
 
   Status reserve_scratch();
   [[nodiscard]] bool is_scratch(tile::ValueId pointer) const { return scratch_.contains(pointer); }
-  // By what has been emitted.
+  // True if the code emitted so far accesses it.
   [[nodiscard]] bool is_touched_scratch(tile::ValueId pointer) const { return touched_scratch_.contains(pointer); }
 
-  // A tile of numbers as a sum of ranges times constants, one along each dimension, and a scalar.
+  // A tile of integers as a sum: a scalar plus, for each dimension, a range times a constant.
   struct Affine {
-    std::vector<int64_t> strides; // by dimension; none of a scalar
-    int64_t divisor = 1;          // of what is added to them
+    std::vector<int64_t> strides; // by dimension; empty for a scalar
+    int64_t divisor = 1;          // of the scalar addend
   };
   [[nodiscard]] std::optional<Affine> affine(tile::ValueId id) const;
   [[nodiscard]] bool covers_whole_tiles(tile::ValueId offset) const; // GlobalAccess::whole
 
-  void order(GlobalAccess::Kind kind, const tile::Op& op); // a barrier before `op` where one is needed
+  void order(GlobalAccess::Kind kind, const tile::Op& op); // emits a barrier before `op` if it conflicts
   Value* address(tile::ValueId pointer, Value* offset);    // of scratch: i32 byte offset in shared memory
   [[nodiscard]] Stability stability_of(tile::ValueId pointer) const;
-  Value* acts_for(tile::ValueId offset); // i1: this thread stores; null for all threads
+  Value* acts_for(tile::ValueId offset); // i1: this thread stores; null: all threads do
 
   Parts parts(const Registers& masks, int width);
-  llvm::BasicBlock* rest_of(const Parts& parts, const std::function<void()>& body); // where it ends
-  // What a load has, as words by access, with the elements of the rest. Those where the mask is false stay.
+  llvm::BasicBlock* rest_of(const Parts& parts,
+                            const std::function<void()>& body); // returns the block in which the branch ends
+  // Loads the elements of partial accesses into `groups`, words by access. Elements with a false mask keep their value.
   using Groups = std::vector<std::vector<Value*>>;
   void load_rest(const tile::Op& op, const Parts& parts, int width, Groups& groups);
 

@@ -11,13 +11,13 @@
 namespace tessera {
 namespace {
 
-// LLVM 19 takes any name and warns, at most. Older GPUs lack bf16 and min.NaN; newer ones run PTX of sm_90.
+// LLVM 19 accepts any name and at most warns. Older GPUs lack bf16 and min.NaN; newer ones run PTX of sm_90.
 constexpr std::string_view kArchs[] = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a"};
-constexpr const char* kPtxVersion = "+ptx85"; // what CUDA 12.5 and later take
+constexpr const char* kPtxVersion = "+ptx85"; // supported by CUDA 12.5 and later
 constexpr const char* kTriple = "nvptx64-nvidia-cuda";
 
-// The code is explicit already; the backend itself splits constant offsets from addresses and reassociates. licm moves
-// what threads compute of their own numbers out of loops.
+// The emitted code is explicit; the backend separates constant offsets from addresses and reassociates. licm moves
+// per-thread computations out of loops.
 constexpr const char* kPipeline =
     "always-inline,globaldce,function(nvvm-reflect,sroa,early-cse<memssa>,instcombine<max-iterations=1;no-verify-"
     "fixpoint>,simplifycfg,"
@@ -111,7 +111,7 @@ Result<EmulatedKernel> compile_emulated_kernel(const tile::Kernel& kernel, const
   irgen::LeakedOnException<llvm::Module> module(kernel.name, *context);
   TESSERA_ASSIGN(auto made, irgen::host_machine(HostTarget::detect(), *module));
   irgen::LeakedOnException<llvm::TargetMachine> machine(std::move(made));
-  // It runs a few times and is compiled often: what the calls do dwarfs the code between them.
+  // The code runs a few times and is compiled often; its time is dominated by the emulator's functions.
   machine->setOptLevel(llvm::CodeGenOptLevel::None);
   irgen::LeakedOnException<gpu::Emitter> emitter(*module, layouts, true);
   TESSERA_TRY(emitter->emit());

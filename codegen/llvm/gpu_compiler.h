@@ -5,10 +5,10 @@
 
 namespace tessera {
 
-// A PTX target. "sm_90" yields PTX that newer GPUs run too; "sm_90a" uses Hopper's own instructions and runs there
-// alone.
+// A PTX target. "sm_90" yields PTX that newer GPUs run too; "sm_90a" uses instructions specific to Hopper and runs
+// only there.
 struct GpuTarget {
-  std::string arch = "sm_90"; // validated: LLVM ignores a name it does not know with no more than a warning
+  std::string arch = "sm_90"; // validated, because LLVM only warns about an unknown name
   // Error Usage for a name that is not among those this build generates code for; the message lists them.
   [[nodiscard]] static Result<GpuTarget> parse(std::string_view arch);
 };
@@ -18,14 +18,14 @@ struct GpuTarget {
 struct GpuKernelCode {
   std::string symbol; // of the .entry: the kernel's name
   std::string ptx;
-  std::string llvm_ir;      // when asked for
+  std::string llvm_ir;      // if `keep_ir`
   int threads = 0;          // of a block
-  int64_t shared_bytes = 0; // dynamic shared memory of a block; beyond 48 KB it has to be asked for at launch
+  int64_t shared_bytes = 0; // dynamic shared memory of a block; above 48 KB the launch must request it
 };
 
-// Threads come from the kernel's config "warps" (4 without it); "min_blocks", when there, is how many blocks shall fit
-// a multiprocessor, which bounds the registers of a thread; "inline_division" has 64-bit divisions in line. Tile shapes
-// are powers of two. Thread-safe. Errors: CodegenError for what the GPU cannot do, naming the operation.
+// Config of the kernel: "warps" per block (default 4); "min_blocks": resident blocks per multiprocessor, which bounds
+// the registers of a thread; "inline_division": 64-bit divisions are inlined. Tile shapes are powers of two.
+// Thread-safe. Errors: CodegenError for operations without GPU code, with the operation.
 [[nodiscard]] Result<GpuKernelCode> compile_gpu_kernel(const tile::Kernel& kernel, const GpuTarget& target,
                                                        bool keep_ir = false);
 // Version of emitter, layouts, LLVM and target: part of every cache key.

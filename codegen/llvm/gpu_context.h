@@ -1,5 +1,5 @@
-// What all parts of the emission of a GPU kernel share: the kernel with its layouts and what is known of its values,
-// the function that is being written, and the registers that hold each value. Private to codegen/llvm.
+// State shared by all parts of the emission of a GPU kernel: the kernel with its layouts and analyses, the LLVM
+// function, and the registers of each value. Private to codegen/llvm.
 #pragma once
 #include "codegen/layout/assign.h"
 #include "codegen/layout/axis_info.h"
@@ -9,7 +9,7 @@
 
 namespace tessera::gpu {
 
-using Registers = std::vector<Value*>; // of a thread, in the order of a tile's layout
+using Registers = std::vector<Value*>; // of one thread, in the order of the tile's layout
 
 struct Context {
   Context(llvm::Module& module, const layout::KernelLayouts& layouts, bool emulated);
@@ -27,7 +27,7 @@ struct Context {
   std::vector<layout::AxisInfo> facts;
   std::vector<layout::Bounds> bounds;
   std::vector<const tile::Op*> definitions; // null of parameters and region arguments
-  // Of the function, once it has begun.
+  // Set by begin().
   llvm::Function* function = nullptr;
   Value *thread = nullptr, *program = nullptr; // i32, i64
   Value* error = nullptr;                      // address of the i32 for bounds violations
@@ -36,7 +36,7 @@ struct Context {
 // Begins the function, and defines the kernel's parameters.
 void begin(Context& context);
 
-// What a part of the emission names of the context.
+// Base of the parts: short names for the context's members.
 class Part {
 public:
   Part(const Part&) = delete;
@@ -49,7 +49,7 @@ protected:
   ~Part() = default;
 
   [[nodiscard]] const Registers& registers(tile::ValueId id) const { return c_.values[static_cast<size_t>(id)]; }
-  [[nodiscard]] Registers registers(tile::ValueId id, size_t count) const; // scalars as often as asked
+  [[nodiscard]] Registers registers(tile::ValueId id, size_t count) const; // a scalar is repeated `count` times
   [[nodiscard]] size_t register_count(tile::ValueId id) const;             // of a tile's layout; 1 of a scalar
   [[nodiscard]] Value* scalar(tile::ValueId id) const;
   void define(tile::ValueId id, Registers registers) { c_.values[static_cast<size_t>(id)] = std::move(registers); }
@@ -64,7 +64,7 @@ protected:
   llvm::IRBuilder<>& b_;
 };
 
-// Emission of operations, whatever kind they are of: what has a body, or repeats operations, asks for it.
+// Emits operations of any kind; parts with regions or repeated operations call it.
 class Operations {
 public:
   virtual Status operation(tile::OpId id) = 0;
@@ -77,12 +77,13 @@ protected:
   ~Operations() = default;
 };
 
-// In memory, shared memory too: a bool is a byte.
+// Bytes of an element in memory; a bool is a byte.
 [[nodiscard]] inline int element_bytes(DType dtype) { return std::max(1, info(dtype).bits / 8); }
 
-[[nodiscard]] Value* disjoint_or(llvm::IRBuilder<>& b, Value* x, Value* y); // no common bit: also their sum
-[[nodiscard]] Value* both(llvm::IRBuilder<>& b, Value* x, Value* y);        // conjunction; null is true
-// Of a mask: it holds for no element, as the sizes say.
+[[nodiscard]] Value* disjoint_or(llvm::IRBuilder<>& b, Value* x,
+                                 Value* y); // `x` and `y` have no common bit, so this equals their sum
+[[nodiscard]] Value* both(llvm::IRBuilder<>& b, Value* x, Value* y); // logical and; null is true
+// True if the predicate is a constant false.
 [[nodiscard]] bool is_never(const Value* predicate);
 
 } // namespace tessera::gpu

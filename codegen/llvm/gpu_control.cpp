@@ -1,22 +1,22 @@
-// Loops and branches: what is carried and yielded, register by register, and which barriers they need.
+// Loops and branches: carried and yielded registers as phi nodes, and the barriers that they need.
 //
-// Elements of fewer than 32 bits travel from block to block in words. Each alone would have a register there, and be
-// taken out of the word that it was loaded in: half of a tile of f16 that is loaded a round ahead.
+// Elements of 8 and 16 bits cross basic blocks packed into 32-bit words: a phi node of each element would take a
+// register of its own, and would unpack the word in which the element was loaded.
 #include "codegen/llvm/gpu_control.h"
 #include <functional>
 #include <utility>
 
 namespace tessera::gpu {
 
-static bool travels_in_words(DType dtype, size_t count) {
+static bool is_packed(DType dtype, size_t count) {
   const int bits = info(dtype).bits;
   return dtype != DType::Bool && (bits == 16 || bits == 8) && count % static_cast<size_t>(32 / bits) == 0;
 }
-Registers Control::to_travel(const Registers& list, DType dtype) {
-  return travels_in_words(dtype, list.size()) ? words_.pack(list, dtype) : list;
+Registers Control::packed(const Registers& list, DType dtype) {
+  return is_packed(dtype, list.size()) ? words_.pack(list, dtype) : list;
 }
-Registers Control::travelled(const Registers& list, DType dtype, size_t count) {
-  return travels_in_words(dtype, count) ? words_.unpack(list, dtype, static_cast<int>(count)) : list;
+Registers Control::unpacked(const Registers& list, DType dtype, size_t count) {
+  return is_packed(dtype, count) ? words_.unpack(list, dtype, static_cast<int>(count)) : list;
 }
 
 Status Control::loop(const tile::Op& op) {
@@ -24,36 +24,37 @@ Status Control::loop(const tile::Op& op) {
   const auto& args = op.region_args[0];
   size_t carried = op.operands.size() - 3;
   auto bounds = [&](tile::ValueId id) { return c_.bounds[static_cast<size_t>(id)]; };
-  // A step further than the last round fits, too, and as many as loads are ahead.
+  // The induction values of prefetched iterations beyond the last one must fit, too.
   const int64_t room = std::numeric_limits<int32_t>::max() - bounds(args[0]).most;
-  const bool narrow = bounds(args[0]).fits_32() && bounds(op.operands[1]).fits_32() &&
-                      bounds(op.operands[2]).most <= room / std::max(1, op.ahead);
-  if (narrow)
+  const bool fits_32 = bounds(args[0]).fits_32() && bounds(op.operands[1]).fits_32() &&
+                       bounds(op.operands[2]).most <= room / std::max(1, op.num_stages);
+  if (fits_32)
     for (auto** v : {&from, &to, &step}) *v = b_.CreateTrunc(*v, b_.getInt32Ty());
-  auto index = [&](Value* v) { return narrow ? b_.CreateSExt(v, b_.getInt64Ty()) : v; };
+  auto index = [&](Value* v) { return fits_32 ? b_.CreateSExt(v, b_.getInt64Ty()) : v; };
   auto* any = b_.CreateICmpSLT(from, to);
-  const auto ahead = ahead_.plan(op);
-  const bool copies = !ahead.copies.empty() && !ahead.own, own = !ahead.copies.empty() && ahead.own;
-  const auto stage_bytes = static_cast<uint32_t>(ahead.stage_bytes);
-  std::vector<std::function<void()>> afterwards;
+  const auto loads = pipelining_.plan(op);
+  const bool copies = !loads.copies.empty() && !loads.per_thread,
+             per_thread = !loads.copies.empty() && loads.per_thread;
+  const auto stage_bytes = static_cast<uint32_t>(loads.stage_bytes);
+  std::vector<std::function<void()>> deferred;
   auto finish_copies = [&] {
-    for (const auto& emit : std::exchange(afterwards, {})) emit();
+    for (const auto& emit : std::exchange(deferred, {})) emit();
   };
-  if (copies) TESSERA_TRY(ahead_.copy(op, ahead, index(from), any, b_.getInt32(0), afterwards));
-  // The induction value so many rounds later.
-  auto rounds_later = [&](Value* v, int rounds) {
-    for (int r = 0; r < rounds; ++r) v = b_.CreateNSWAdd(v, step);
+  if (copies) TESSERA_TRY(pipelining_.copy(op, loads, index(from), any, b_.getInt32(0), deferred));
+  // The induction value `count` iterations later.
+  auto advanced = [&](Value* v, int count) {
+    for (int n = 0; n < count; ++n) v = b_.CreateNSWAdd(v, step);
     return v;
   };
-  for (int s = 0; own && s < ahead.stages; ++s) {
-    auto* round = rounds_later(from, s);
-    TESSERA_TRY(ahead_.copy(op, ahead, index(round), b_.CreateICmpSLT(round, to),
-                            b_.getInt32(static_cast<uint32_t>(s) * stage_bytes), afterwards));
+  for (int s = 0; per_thread && s < loads.stages; ++s) {
+    auto* iteration = advanced(from, s);
+    TESSERA_TRY(pipelining_.copy(op, loads, index(iteration), b_.CreateICmpSLT(iteration, to),
+                                 b_.getInt32(static_cast<uint32_t>(s) * stage_bytes), deferred));
   }
   finish_copies();
   std::vector<Registers> first;
   for (size_t c = 0; c < carried; ++c)
-    first.push_back(to_travel(registers(op.operands[3 + c], register_count(args[1 + c])), dtype_of(args[1 + c])));
+    first.push_back(packed(registers(op.operands[3 + c], register_count(args[1 + c])), dtype_of(args[1 + c])));
   auto* before = b_.GetInsertBlock();
   auto* body = llvm::BasicBlock::Create(b_.getContext(), "loop", c_.function);
   auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", c_.function);
@@ -62,7 +63,7 @@ Status Control::loop(const tile::Op& op) {
   auto* i = b_.CreatePHI(from->getType(), 2, "i");
   i->addIncoming(from, before);
   llvm::PHINode* stage = nullptr;
-  if (copies || own) {
+  if (copies || per_thread) {
     stage = b_.CreatePHI(b_.getInt32Ty(), 2, "stage");
     stage->addIncoming(b_.getInt32(0), before);
   }
@@ -74,43 +75,43 @@ Status Control::loop(const tile::Op& op) {
       phis[c].push_back(phi);
     }
   for (size_t c = 0; c < carried; ++c)
-    define(args[1 + c], travelled(phis[c], dtype_of(args[1 + c]), register_count(args[1 + c])));
+    define(args[1 + c], unpacked(phis[c], dtype_of(args[1 + c]), register_count(args[1 + c])));
   auto pending = c_.hazards.pending();
   c_.hazards.enter_loop();
   auto* next = b_.CreateNSWAdd(i, step);
-  Value* other = nullptr; // the stage that this round does not read
-  if (own) gpu_.wait_for_copies(ahead.stages - 1);
+  Value* other = nullptr; // the stage of the next iteration
+  if (per_thread) gpu_.wait_for_copies(loads.stages - 1);
   if (copies) {
     gpu_.wait_for_copies(0);
     shared_.barrier();
     other = b_.CreateSub(b_.getInt32(stage_bytes), stage);
-    TESSERA_TRY(ahead_.copy(op, ahead, index(next), b_.CreateICmpSLT(next, to), other, afterwards));
+    TESSERA_TRY(pipelining_.copy(op, loads, index(next), b_.CreateICmpSLT(next, to), other, deferred));
   }
   define(args[0], {index(i)});
-  ahead_.enter(ahead, stage);
+  pipelining_.enter(loads, stage);
   TESSERA_TRY(operations_.block(op.regions[0]));
-  ahead_.leave(ahead);
-  if (own) {
+  pipelining_.leave(loads);
+  if (per_thread) {
     auto yields = yielded_;
-    if (ahead.refills) {
-      auto* later = rounds_later(i, ahead.stages);
-      TESSERA_TRY(ahead_.copy(op, ahead, index(later), b_.CreateICmpSLT(later, to), stage, afterwards));
+    if (loads.refills) {
+      auto* later = advanced(i, loads.stages);
+      TESSERA_TRY(pipelining_.copy(op, loads, index(later), b_.CreateICmpSLT(later, to), stage, deferred));
       finish_copies();
     } else {
       gpu_.commit_copies();
     }
     yielded_ = std::move(yields);
-    auto* end = b_.getInt32(static_cast<uint32_t>(ahead.stages) * stage_bytes);
+    auto* end = b_.getInt32(static_cast<uint32_t>(loads.stages) * stage_bytes);
     other = b_.CreateAdd(stage, b_.getInt32(stage_bytes));
     other = b_.CreateSelect(b_.CreateICmpEQ(other, end), b_.getInt32(0), other);
   }
   if (c_.hazards.next_round_conflicts()) shared_.barrier();
   c_.hazards.leave_loop();
-  c_.hazards.merge(pending); // of no rounds at all
+  c_.hazards.merge(pending); // of a loop without iterations
 
   std::vector<Registers> last;
   for (size_t c = 0; c < carried; ++c)
-    last.push_back(to_travel(registers(yielded_[c], register_count(args[1 + c])), dtype_of(args[1 + c])));
+    last.push_back(packed(registers(yielded_[c], register_count(args[1 + c])), dtype_of(args[1 + c])));
   auto* latch = b_.GetInsertBlock();
   i->addIncoming(next, latch);
   if (stage) stage->addIncoming(other, latch);
@@ -127,7 +128,7 @@ Status Control::loop(const tile::Op& op) {
       out[c].push_back(phi);
     }
   for (size_t c = 0; c < carried; ++c)
-    define(op.results[c], travelled(out[c], dtype_of(op.results[c]), register_count(op.results[c])));
+    define(op.results[c], unpacked(out[c], dtype_of(op.results[c]), register_count(op.results[c])));
   return {};
 }
 
@@ -148,7 +149,7 @@ Status Control::branch(const tile::Op& op) {
     yielded_.clear();
     TESSERA_TRY(operations_.block(op.regions[r]));
     for (size_t v = 0; v < op.results.size(); ++v)
-      yields[r].push_back(to_travel(registers(yielded_[v], register_count(op.results[v])), dtype_of(op.results[v])));
+      yields[r].push_back(packed(registers(yielded_[v], register_count(op.results[v])), dtype_of(op.results[v])));
     ends[r] = b_.GetInsertBlock();
     b_.CreateBr(merge);
     if (r == 0) ended = c_.hazards.pending();
@@ -166,7 +167,7 @@ Status Control::branch(const tile::Op& op) {
       out[v].push_back(phi);
     }
   for (size_t v = 0; v < op.results.size(); ++v)
-    define(op.results[v], travelled(out[v], dtype_of(op.results[v]), register_count(op.results[v])));
+    define(op.results[v], unpacked(out[v], dtype_of(op.results[v]), register_count(op.results[v])));
   return {};
 }
 

@@ -1,25 +1,25 @@
 // Loops and branches. Private to codegen/llvm.
 #pragma once
-#include "codegen/llvm/gpu_ahead.h"
+#include "codegen/llvm/gpu_pipeline.h"
 
 namespace tessera::gpu {
 
 class Control final : Part {
 public:
-  Control(Context& context, Words& words, SharedMemory& shared, LoadsAhead& ahead, Operations& operations)
-      : Part(context), words_(words), shared_(shared), ahead_(ahead), operations_(operations) {}
+  Control(Context& context, Words& words, SharedMemory& shared, Pipelining& loads, Operations& operations)
+      : Part(context), words_(words), shared_(shared), pipelining_(loads), operations_(operations) {}
   Status loop(const tile::Op& op);
   Status branch(const tile::Op& op);
   void yield(const tile::Op& op) { yielded_ = op.operands; }
 
 private:
-  // Registers as they travel from block to block, and back: `count` elements.
-  Registers to_travel(const Registers& list, DType dtype);
-  Registers travelled(const Registers& list, DType dtype, size_t count);
+  // Registers of a tile packed into words for phi nodes, and unpacked to `count` elements.
+  Registers packed(const Registers& list, DType dtype);
+  Registers unpacked(const Registers& list, DType dtype, size_t count);
 
   Words& words_;
   SharedMemory& shared_;
-  LoadsAhead& ahead_;
+  Pipelining& pipelining_;
   Operations& operations_;
   std::vector<tile::ValueId> yielded_; // operands of the last Yield
 };

@@ -25,7 +25,7 @@ Registers Conversions::exchanged(const Registers& source, const Conversion& plan
     auto* source_lane = b_.CreateXor(part, b_.getInt32(static_cast<uint32_t>(plan.lane_of_register[r])));
     Registers candidates;
     for (int s : plan.shuffled[r]) candidates.push_back(gpu_.shuffle(source[static_cast<size_t>(s)], source_lane));
-    for (auto* selector : selectors) { // the lowest bit of the number first
+    for (auto* selector : selectors) { // the lowest bit of the index first
       Registers left;
       for (size_t c = 0; c < candidates.size(); c += 2)
         left.push_back(candidates[c] == candidates[c + 1]
@@ -52,7 +52,7 @@ Staged Conversions::stage(const Registers& source, Conversion plan, DType dtype,
   return {std::move(plan), dtype, region, nullptr, nullptr};
 }
 
-// What lanes name in a load of matrices is rows of them.
+// In an ldmatrix load each lane gives the address of one matrix row.
 static std::vector<std::pair<int, int>> row_bits(const Conversion& plan) {
   std::vector<std::pair<int, int>> bits;
   auto rows = plan.row_bases();

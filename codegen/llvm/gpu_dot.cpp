@@ -8,9 +8,9 @@ using layout::Conversion;
 using layout::Dim;
 using layout::LinearLayout;
 
-// A factor of a product: in registers, or in shared memory, from where it is read as it is needed.
+// An operand of a dot: in registers, or in shared memory, from which it is read as needed.
 struct Dots::Factor {
-  Registers words; // pairs of elements; null where they have yet to be read
+  Registers words; // pairs of elements; null until they are read
   std::optional<Staged> staged;
 };
 
@@ -22,7 +22,7 @@ Status Dots::prepare(const tile::Op& op, std::span<const LinearLayout> layouts, 
   std::array<Conversion, 2> plans;
   int64_t bytes = 0;
   for (size_t i = 0; i < 2; ++i) {
-    if (ahead_.staged(op.operands[i])) continue;
+    if (pipelining_.staged(op.operands[i])) continue;
     plans[i] = layout::plan_conversion(layouts_[op.operands[i]], layouts[i], kBytes);
     if (plans[i].kind == Conversion::Kind::Shared) bytes += plans[i].shared_bytes;
   }
@@ -35,7 +35,7 @@ Status Dots::prepare(const tile::Op& op, std::span<const LinearLayout> layouts, 
   for (size_t i = 0; i < 2; ++i) {
     auto count = static_cast<size_t>(layouts[i].registers());
     out[i].words.resize(count / 2);
-    if (const auto* staged = ahead_.staged(op.operands[i])) {
+    if (const auto* staged = pipelining_.staged(op.operands[i])) {
       out[i].staged = *staged;
       continue;
     }
@@ -71,7 +71,7 @@ llvm::Value* Dots::word(Factor& f, size_t pair) {
 
 namespace {
 
-// Registers of a layout by the position that they move to: of fragments, whose first register they are.
+// Registers of a layout by the element that they hold: the first registers of fragments.
 std::map<std::pair<int, int>, size_t> by_position(const LinearLayout& l) {
   std::map<std::pair<int, int>, size_t> found;
   for (int r = 0; r < l.registers(); ++r)
@@ -90,8 +90,7 @@ Status Dots::on_tensor_cores(const tile::Op& op) {
   Registers sums = registers(op.operands[2], register_count(op.results[0]));
   auto a_at = by_position(layouts.a), b_at = by_position(layouts.b), c_at = by_position(layouts.c);
   int depth = kernel_.type(op.operands[0]).shape[1];
-  // Along the depth outermost: products that follow each other do not wait for one another's sums, and of the factors
-  // few are in registers at a time.
+  // The depth loop is outermost: consecutive products are independent, and few operand registers are live at a time.
   for (int k = 0; k < depth; k += layout::kMmaDepth)
     for (auto [position, c] : c_at) {
       auto [row, column] = position;
@@ -108,7 +107,7 @@ Status Dots::on_tensor_cores(const tile::Op& op) {
   return {};
 }
 
-// Both factors in shared memory, row by row; a loop along the depth, in which each thread reads what its sums need.
+// Both operands are in shared memory, row by row; in a loop along the depth each thread reads what its sums need.
 Status Dots::by_fma(const tile::Op& op) {
   auto result = op.results[0];
   const auto &at = kernel_.type(op.operands[0]), &bt = kernel_.type(op.operands[1]);
@@ -149,7 +148,7 @@ Status Dots::by_fma(const tile::Op& op) {
     phi->addIncoming(v, before);
     sums.push_back(phi);
   }
-  std::map<int, Value*> a, b; // by the register's part of the row, and of the column
+  std::map<int, Value*> a, b; // by the register's part of row and column
   Registers next;
   for (int r = 0; r < l.registers(); ++r) {
     auto read = [&](std::map<int, Value*>& known, Dim dim, auto offset) -> Value* {

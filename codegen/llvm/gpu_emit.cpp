@@ -34,10 +34,10 @@ Status Emitter::operation(tile::OpId id) {
   case OpKind::Broadcast: return pointwise_.broadcast(op);
   case OpKind::Scalar: return context_.layouts.is_conversion(op) ? conversions_.convert(op) : pointwise_.scalar_op(op);
   case OpKind::Load:
-    if (ahead_.staged(op.results[0]) || ahead_.is_copied(id)) return {};
-    return ahead_.is_own(op.results[0]) ? ahead_.load_own(op) : memory_.load(id);
+    if (pipelining_.staged(op.results[0]) || pipelining_.is_copied(id)) return {};
+    return pipelining_.is_per_thread(op.results[0]) ? pipelining_.load_per_thread(op) : memory_.load(id);
   case OpKind::Store:
-    if (!ahead_.is_copied(id)) return memory_.store(id);
+    if (!pipelining_.is_copied(id)) return memory_.store(id);
     accesses_.order(GlobalAccess::Kind::Write, op);
     return {};
   case OpKind::Reduce: return reductions_.reduce(op);
@@ -49,8 +49,8 @@ Status Emitter::operation(tile::OpId id) {
   case OpKind::AtomicAdd: return memory_.atomic_add(op);
   case OpKind::ReportIndex: memory_.report_index(op); return {};
   case OpKind::Arrive:
-  case OpKind::Meet: return team_.meet(op);
-  case OpKind::Exchange: return team_.exchange(op);
+  case OpKind::GridBarrier: return cooperation_.arrive(op);
+  case OpKind::Exchange: return cooperation_.exchange(op);
   case OpKind::Prefetch: memory_.prefetch(op); return {};
   case OpKind::Yield: control_.yield(op); return {};
   case OpKind::Count_: break;

@@ -1,40 +1,39 @@
 // Tile IR to the LLVM IR of one GPU thread. Private to codegen/llvm.
 //
-// The idea. codegen/layout says of every tile which elements each thread holds. Here a tile becomes one LLVM value per
-// register of its layout, and each operation becomes what one thread does with its registers: pointwise operations
-// register by register, accesses of memory in groups of `access_width` neighbours, reductions and scans among
-// registers, then lanes (shuffles), then warps (shared memory). Scalars are computed by all threads alike.
+// codegen/layout assigns the elements of every tile to threads. Here a tile becomes one LLVM value per register of its
+// layout, and an operation becomes the code of one thread: pointwise operations per register, memory accesses in
+// vectors of `access_width` elements, reductions and scans first among registers, then among lanes (shuffles), then
+// among warps (shared memory). All threads compute scalars redundantly.
 //
-// The parts. All share a Context: the kernel, the function, the registers of each value. Each part emits some kinds of
-// operations, and names the parts that it uses; none knows the emitter, which hands each operation to the part it
-// belongs to.
+// The parts share a Context: the kernel, the function, the registers of each value. Each part emits some kinds of
+// operations. The emitter dispatches operations to the parts.
 //
-//   Positions, Words, SharedMemory    what a thread is and where its elements go
-//   Indices, Pointwise                integers that are indices; all other arithmetic
+//   Positions, Words, SharedMemory    coordinates of a thread's elements; packed words; shared memory
+//   Indices, Pointwise                index arithmetic; all other arithmetic
 //   Accesses, Windows, Memory         memory
-//   Reductions, Conversions, Dots     what threads of a block do together
-//   Team                              what blocks do together
-//   LoadsAhead, Control               loops, and what they copy rounds ahead
+//   Reductions, Conversions, Dots     operations across the threads of a block
+//   Cooperation                       operations of cooperative blocks
+//   Pipelining, Control               loops, and their software pipelining
 //
-// Order. Within a program memory operations happen in the order of the text, but threads run on their own. A barrier
-// is put where one thread might otherwise see another's memory too early or too late: Hazards (gpu_hazards.h) knows
-// what has been touched since the last one.
+// Order. Memory operations of a program happen in the order of the text, but threads run independently. Hazards
+// (gpu_hazards.h) records the accesses since the last barrier; a barrier is emitted before an access that conflicts
+// with one of them.
 #pragma once
-#include "codegen/llvm/gpu_ahead.h"
 #include "codegen/llvm/gpu_control.h"
 #include "codegen/llvm/gpu_convert.h"
+#include "codegen/llvm/gpu_cooperation.h"
 #include "codegen/llvm/gpu_dot.h"
 #include "codegen/llvm/gpu_memory.h"
+#include "codegen/llvm/gpu_pipeline.h"
 #include "codegen/llvm/gpu_pointwise.h"
 #include "codegen/llvm/gpu_reduce.h"
-#include "codegen/llvm/gpu_team.h"
 
 namespace tessera::gpu {
 
 class Emitter final : Operations {
 public:
   Emitter(llvm::Module& module, const layout::KernelLayouts& layouts, bool emulated);
-  // Emits the kernel's function. Error CodegenError for what a GPU cannot do.
+  // Emits the kernel's function. Error CodegenError for operations and types without GPU code.
   Status emit();
   [[nodiscard]] int threads() const { return context_.threads(); }
   [[nodiscard]] int64_t shared_bytes() const { return context_.hazards.shared_bytes(); }
@@ -53,10 +52,10 @@ private:
   Memory memory_{context_, words_, accesses_, windows_};
   Reductions reductions_{context_, positions_, shared_};
   Conversions conversions_{context_, positions_, words_, shared_};
-  Team team_{context_, positions_, shared_, accesses_};
-  LoadsAhead ahead_{context_, positions_, words_, shared_, accesses_, *this};
-  Dots dots_{context_, positions_, words_, shared_, conversions_, ahead_};
-  Control control_{context_, words_, shared_, ahead_, *this};
+  Cooperation cooperation_{context_, positions_, shared_, accesses_};
+  Pipelining pipelining_{context_, positions_, words_, shared_, accesses_, *this};
+  Dots dots_{context_, positions_, words_, shared_, conversions_, pipelining_};
+  Control control_{context_, words_, shared_, pipelining_, *this};
 };
 
 } // namespace tessera::gpu

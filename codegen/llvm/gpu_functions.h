@@ -1,5 +1,4 @@
-// Elementary functions on the GPU, one table: how each is computed and how far from the exact value it may be. Tests
-// and docs/ptx.md read the bounds here.
+// Elementary functions on the GPU: method and largest error of each. Tests and docs/ptx.md use these bounds.
 #pragma once
 #include "graph/ops/scalar.h"
 
@@ -7,7 +6,7 @@ namespace tessera {
 
 struct GpuFunction {
   ScalarOp op;
-  // Of libdevice, without prefix and suffix ("erf": __nv_erff, __nv_erf), for the dtypes that have no code of ours.
+  // Name in libdevice, without prefix and suffix ("erf": __nv_erff, __nv_erf), for dtypes without code here.
   std::string_view library;
   // Units in the last place of the correctly rounded result, over all finite arguments; results below 2^-126 may be 0.
   // libdevice's are NVIDIA's.

@@ -14,8 +14,8 @@ bool Hazards::conflict(const GlobalAccess& before, const GlobalAccess& after, bo
   if (before.kind == Kind::Atomic && after.kind == Kind::Atomic) return false;
   bool in_place = false;
   if (before.pointer != after.pointer) {
-    // A written buffer may take over the memory of one that is only read, for elements that are not read any more. The
-    // other way round, an element once written is not read through another pointer.
+    // A written buffer may alias a read-only one, for elements that are not read any more. Conversely, an element that
+    // was written is not read through another pointer.
     if (before.kind != Kind::Read) return false;
     const tile::Param *read = nullptr, *written = nullptr;
     for (const auto& p : kernel_.params) {
@@ -72,8 +72,7 @@ std::optional<int64_t> Hazards::find_shared(int64_t bytes) const {
 }
 
 std::optional<int64_t> Hazards::reserve_shared(int64_t bytes) {
-  // Ranges that were handed out before lie where this one would: all of them must be behind a barrier, or it goes
-  // above.
+  // Ranges allocated earlier overlap this one: all of them must be behind a barrier, else it goes above them.
   int64_t at = reserved_;
   for (const auto& r : pending_.shared) at = std::max(at, (r.end + 15) / 16 * 16);
   if (at + bytes > limit_) return std::nullopt;

@@ -1,19 +1,19 @@
-// Where a barrier is needed: what the threads of a block have touched since the last one. Emission goes along the text;
-// what is pending at its end is what a loop's next round, or what follows an if, may run into.
+// Inserts barriers: records what the threads of a block accessed since the last barrier, in the order of emission.
+// Accesses that are pending at the end of a region may conflict with a loop's next iteration or with code behind an if.
 #pragma once
 #include "codegen/layout/linear_layout.h"
 #include "codegen/tile/tile.h"
 
 namespace tessera::gpu {
 
-// How a program's threads touch memory behind a pointer.
+// How the threads of a program access memory through a pointer.
 struct GlobalAccess {
   enum class Kind : uint8_t { Read, Write, Atomic } kind = Kind::Read;
   tile::ValueId pointer = -1;
   tile::ValueId offset = -1;
   bool tile = false; // a scalar is read by all threads and written by thread 0
-  // The offsets are all those from a multiple of the tile's elements on, in row-major order: in another round of a loop
-  // the same ones, or none of them.
+  // The offsets are a whole aligned tile in row-major order, so that another iteration of a loop accesses the same
+  // elements or none of them.
   bool whole = false;
   layout::LinearLayout layout; // of a tile
   bool operator==(const GlobalAccess&) const = default;
@@ -25,28 +25,28 @@ struct SharedRange { // bytes
 
 class Hazards {
 public:
-  // What a block gets on every GPU that has code here (99 KB on the smallest), rounded down. Kernels whose scratch
-  // takes more were scheduled for a GPU that has it, at most so much; they get kExchangeBytes besides.
+  // Shared memory that a block may use on every supported GPU (99 KB on the smallest), rounded down. Kernels with more
+  // scratch were scheduled for a GPU that has it, at most kMostShared; they get kExchangeBytes in addition.
   static constexpr int64_t kSharedLimit = 96 << 10, kMostShared = 227 << 10, kExchangeBytes = 16 << 10;
 
   explicit Hazards(const tile::Kernel& kernel) : kernel_(kernel) {}
 
-  // Whether the access must wait for a barrier: another thread may still have to read, or may not yet have written,
-  // what it touches. Two accesses through one offset value in one layout without copies are each thread's own affair.
+  // True if the access needs a barrier before it: another thread may still have to read, or may not yet have written,
+  // the same memory. Two accesses with one offset value in one layout without copies stay within a thread.
   [[nodiscard]] bool conflicts(const GlobalAccess& access) const;
   void touch(GlobalAccess access);
 
-  // Shared memory that no pending access touches, aligned to 16; nothing where only a barrier frees enough, or nothing
-  // does (bytes beyond what fits).
+  // Shared memory that no pending access uses, aligned to 16. Nothing if only a barrier would free enough, or the bytes
+  // exceed the limit.
   [[nodiscard]] std::optional<int64_t> find_shared(int64_t bytes) const;
   void touch_shared(SharedRange range);
-  // Memory that stays taken to the end of the kernel, below all that find_shared yields.
+  // Shared memory that stays reserved to the end of the kernel, below all that find_shared returns.
   [[nodiscard]] std::optional<int64_t> reserve_shared(int64_t bytes);
-  // The same before anything is emitted, of scratch.
+  // The same for scratch, before any code is emitted.
   [[nodiscard]] std::optional<int64_t> reserve_scratch(int64_t bytes);
   [[nodiscard]] bool shared_is_pending() const { return !pending_.shared.empty(); }
-  [[nodiscard]] int64_t shared_bytes() const { return shared_bytes_; } // that a block needs
-  [[nodiscard]] int64_t shared_limit() const { return limit_; }        // that it may have
+  [[nodiscard]] int64_t shared_bytes() const { return shared_bytes_; } // used by a block
+  [[nodiscard]] int64_t shared_limit() const { return limit_; }        // available to a block
 
   void barrier();
 
@@ -59,11 +59,11 @@ public:
   void set(Pending pending) { pending_ = std::move(pending); }
   void merge(const Pending& other);
   void enter_loop();
-  // At the end of a loop's body: whether the next round, up to its first barrier, runs into what is pending. Its
-  // offsets are other numbers then, so that one buffer read and written is a conflict even through one offset value.
+  // At the end of a loop's body: true if the next iteration, up to its first barrier, conflicts with a pending access.
+  // Its offsets have other values, so a buffer that is read and written conflicts even through one offset value.
   [[nodiscard]] bool next_round_conflicts() const;
   void leave_loop();
-  void enter_branch() { ++depth_; } // a barrier in there may not be reached
+  void enter_branch() { ++depth_; } // a barrier inside is not always executed
   void leave_branch() { --depth_; }
 
 private:

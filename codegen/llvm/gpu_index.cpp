@@ -1,6 +1,6 @@
-// Index arithmetic. Numbers that are known to fit (layout/bounds.h) are divided and compared in 32 bits, where
-// 64 take several times the instructions; others keep a form of 64 bits a thread and 32 bits a register, as far as that
-// goes, and are divided in 32 bits where a test finds that they fit.
+// Index arithmetic. Integers that fit 32 bits (layout/bounds.h) are divided and compared in 32 bits, because 64-bit
+// operations take several times the instructions. Other indices are, where possible, a 64-bit base per thread plus a
+// 32-bit position per register; they are divided in 32 bits if a test at run time finds that they fit.
 #include "codegen/llvm/gpu_pointwise.h"
 
 namespace tessera::gpu {
@@ -35,8 +35,8 @@ int Indices::constant_bits(tile::ValueId id) const {
   return bits;
 }
 
-// Of a range each register has a part, and so have sums with it. Masks of tiles that end beyond the row know from it
-// which accesses are never made, and which always.
+// Registers of a range are a constant part plus the thread's part, and so are sums with it. Masks of the last tile of a
+// row derive from it which accesses are always or never made.
 std::vector<layout::Bounds> Indices::register_bounds(tile::ValueId id) const {
   const auto* op = c_.definitions[static_cast<size_t>(id)];
   std::vector<layout::Bounds> of(register_count(id), c_.bounds[static_cast<size_t>(id)]);
@@ -65,9 +65,9 @@ std::vector<layout::Bounds> Indices::register_bounds(tile::ValueId id) const {
   return of;
 }
 
-// Values stay i64 to whoever uses them: an extension, which the next narrow operation takes off again. Sums and
-// products stay in 64 bits, where constants of neighbouring accesses come apart from addresses; in 32 bits rotary
-// embeddings take 4 % longer on an H200.
+// Results are extended to i64, which the next narrow operation truncates again. Sums and products stay in 64 bits,
+// where constants of adjacent accesses separate from addresses; in 32 bits rotary embeddings take 4 % longer on an
+// H200.
 std::optional<Registers> Indices::narrow(const tile::Op& op) {
   auto bounds = [&](tile::ValueId id) { return c_.bounds[static_cast<size_t>(id)]; };
   auto fits = [&](tile::ValueId id) { return kernel_.type(id).dtype == DType::I64 && bounds(id).fits_32(); };
@@ -75,7 +75,7 @@ std::optional<Registers> Indices::narrow(const tile::Op& op) {
   const auto result = op.results[0];
   if (op.operands.size() != 2 || !fits(op.operands[0]) || !fits(op.operands[1])) return std::nullopt;
   if (!compares && !fits(result)) return std::nullopt;
-  // Unsigned where no number is negative: divisions are shorter, and so is the extension.
+  // Unsigned if no operand is negative: divisions and extensions are shorter.
   const bool non_negative = bounds(op.operands[0]).non_negative() && bounds(op.operands[1]).non_negative() &&
                             (compares || bounds(result).non_negative());
   auto compute = [&](Value* x, Value* y) -> Value* {
@@ -107,7 +107,7 @@ std::optional<Registers> Indices::narrow(const tile::Op& op) {
     for (auto* list : {&x_bounds, &y_bounds})
       if (list->size() == 1) list->resize(n, list->front());
   }
-  // What a comparison of any two numbers of these yields.
+  // Result of the comparison if it is the same for all values of the operands.
   auto decided = [&](const layout::Bounds& a, const layout::Bounds& c) -> Value* {
     const bool below = a.most<c.least, above = a.least> c.most;
     const bool at_most = a.most <= c.least, at_least = a.least >= c.most;
@@ -148,7 +148,7 @@ void Indices::index_form(const tile::Op& op) {
   } else if (op.kind == OpKind::Scalar && (op.scalar == ScalarOp::Add || op.scalar == ScalarOp::Mul)) {
     auto x = of(op.operands[0]), y = of(op.operands[1]);
     if (x == indices_.end() && y == indices_.end()) return;
-    if (x != indices_.end() && y != indices_.end()) { // [R, 1] * s + [1, C], say
+    if (x != indices_.end() && y != indices_.end()) { // for example [R, 1] * s + [1, C]
       if (op.scalar == ScalarOp::Mul || x->second.most + y->second.most >= kMostPosition) return;
       Registers positions;
       for (size_t r = 0; r < x->second.positions.size(); ++r)
@@ -173,8 +173,8 @@ void Indices::index_form(const tile::Op& op) {
   }
 }
 
-// base + position < n is position < n - base; where that is beyond all positions it need not be known exactly. As
-// everywhere, indices are taken to fit their type.
+// base + position < n becomes position < n - base; n - base is clamped to the range of positions. Indices are assumed
+// not to overflow.
 std::optional<Registers> Indices::compare(const tile::Op& op) {
   if (op.scalar < ScalarOp::Lt || op.scalar > ScalarOp::Ge) return std::nullopt;
   bool swapped = !kernel_.type(op.operands[0]).is_tile();
@@ -202,7 +202,7 @@ std::optional<Registers> Indices::compare(const tile::Op& op) {
   return out;
 }
 
-// A function of its own for what is hardly ever run.
+// A separate function, because it is rarely executed.
 Result<llvm::Function*> Indices::division(ScalarOp op) {
   std::string symbol = "i64_" + std::string(info(op).name);
   if (auto* f = math_.module().getFunction(symbol)) return f;
@@ -210,7 +210,7 @@ Result<llvm::Function*> Indices::division(ScalarOp op) {
   auto* f = llvm::Function::Create(llvm::FunctionType::get(i64, {i64, i64}, false), llvm::Function::InternalLinkage,
                                    symbol, math_.module());
   math_.target_attributes(*f);
-  // Where registers would be saved around calls, the text of the kernel asks for it in line.
+  // Kernels that would save registers around calls request inline division by their config.
   f->addFnAttr(kernel_.config.contains("inline_division") ? llvm::Attribute::AlwaysInline : llvm::Attribute::NoInline);
   llvm::IRBuilderBase::InsertPointGuard keep(b_);
   b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", f));
@@ -220,8 +220,8 @@ Result<llvm::Function*> Indices::division(ScalarOp op) {
   return f;
 }
 
-// 64-bit division is a long subroutine, 32-bit division some twenty instructions, and indices nearly always fit: one
-// test for all registers of a thread, then either all are divided in 32 bits or all in 64.
+// 64-bit division is a long subroutine, 32-bit division about twenty instructions, and indices nearly always fit: one
+// test for all registers of a thread selects 32-bit or 64-bit divisions for all.
 Result<std::optional<Registers>> Indices::divide(const tile::Op& op) {
   auto result = op.results[0];
   size_t n = register_count(result);
@@ -238,7 +238,7 @@ Result<std::optional<Registers>> Indices::divide(const tile::Op& op) {
 
   Value* bits = divisor;
   for (size_t r : wanted) bits = b_.CreateOr(bits, dividends[r]);
-  auto* fits = b_.CreateICmpULT(bits, b_.getInt64(uint64_t{1} << 31)); // hence none is negative
+  auto* fits = b_.CreateICmpULT(bits, b_.getInt64(uint64_t{1} << 31)); // implies that none is negative
   auto* narrow = llvm::BasicBlock::Create(b_.getContext(), "divide32", c_.function);
   auto* wide = llvm::BasicBlock::Create(b_.getContext(), "divide64", c_.function);
   auto* end = llvm::BasicBlock::Create(b_.getContext(), "divided", c_.function);

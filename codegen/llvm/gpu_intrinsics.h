@@ -1,8 +1,7 @@
-// What a thread of a GPU can do besides plain arithmetic: know its number, meet and exchange values with others, reach
-// shared and global memory; and approximate instructions. Two small interfaces, so that the emitter
-// above it writes the same per-thread code for two readers:
+// Target-specific instructions of a GPU thread: thread and block index, barriers, shuffles, shared and global memory,
+// approximate arithmetic. Two interfaces with two implementations each, so that one emitter generates both:
 //
-//   nvptx_...      instructions of PTX, for the GPU
+//   nvptx_...      PTX instructions, for the GPU
 //   emulated_...   calls of the emulator (emulated_abi.h), for tests on the host
 //
 // Private to codegen/llvm. All methods emit code at the builder's insertion point. Everything collective (barriers,
@@ -28,16 +27,16 @@ struct KernelFunction {
   Value* error = nullptr;     // address of the i32 for bounds violations
 };
 
-// Of global memory: whether anybody writes it while the kernel runs.
+// Of global memory: Invariant if nothing writes it while the kernel runs.
 enum class Stability : uint8_t { Varying, Invariant };
 
-// What a thread computes with numbers of its own: approximate instructions, conversions, functions.
+// Arithmetic of one thread: approximate instructions, conversions, functions.
 class NumberIntrinsics {
 public:
   NumberIntrinsics(llvm::Module& module, llvm::IRBuilder<>& builder) : module_(module), b_(builder) {}
   virtual ~NumberIntrinsics() = default;
 
-  // f32. Accuracy as the PTX manual gives it; denormals are kept but where the name says ftz.
+  // f32. Accuracy as the PTX manual gives it; denormals are kept unless the name has ftz.
   virtual Value* ex2_ftz(Value* x) = 0; // 2^x, 2 ulp; results below 2^-126 become 0
   virtual Value* lg2(Value* x) = 0;     // log2 x; absolute 2^-22 around 1, elsewhere 2 ulp
   virtual Value* rcp(Value* x) = 0;     // 1 / x, 1 ulp
@@ -45,7 +44,7 @@ public:
   virtual Value* rsqrt(Value* x) = 0;   // 2 ulp
   // a * b + c clamped to [0, 1], NaN to 0.
   virtual Value* fma_saturated(Value* a, Value* b, Value* c) = 0;
-  // Truncated and saturated to i32 or i64; NaN becomes 0 where x is f32 and bits 32, else anything.
+  // Truncated and saturated to i32 or i64; NaN becomes 0 if x is f32 and bits is 32, else it is undefined.
   virtual Value* to_integer(Value* x, unsigned bits, bool is_signed) = 0;
   // f32 to bf16 (as i16) and two of them, or two halves, to an i32, the first in the low half. To nearest even; NaN
   // stays NaN.
@@ -64,7 +63,7 @@ protected:
   llvm::IRBuilder<>& b_;
 };
 
-// What it does with others, and with memory.
+// Collective operations and memory.
 class Intrinsics {
 public:
   Intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder) : module_(module), b_(builder) {}
@@ -72,21 +71,21 @@ public:
 
   // Declares the function of `kernel` for blocks of `threads` threads.
   virtual KernelFunction begin(const tile::Kernel& kernel, int threads) = 0;
-  // After the last instruction: how much shared memory a block has.
+  // Called after the last instruction, with the shared memory of a block in bytes.
   virtual void finish(int64_t shared_bytes) = 0;
 
   virtual Value* thread_index() = 0; // i32, [0, threads)
   virtual Value* block_index() = 0;  // i64
 
-  // All threads of the block meet; what was written before is seen after.
+  // Barrier of the block; memory written before it is visible after it.
   virtual void barrier() = 0;
-  virtual Value* barrier_any(Value* predicate) = 0; // the same; i1: whether it is true in any thread
+  virtual Value* barrier_any(Value* predicate) = 0; // the same; i1: true if the predicate is true in any thread
   // Lanes of a warp exchange i32 words; `lane` is an i32, `mask` which bits of the lane's number to flip.
   virtual Value* shuffle_word(Value* word, Value* lane) = 0;
   virtual Value* shuffle_xor_word(Value* word, int mask) = 0;
   virtual Value* vote_any(Value* predicate) = 0; // i1 of i1
   virtual Value* vote_all(Value* predicate) = 0;
-  virtual Value* ballot(Value* predicate) = 0; // i32: a bit a lane
+  virtual Value* ballot(Value* predicate) = 0; // i32: one bit per lane
 
   // The same for values of any type up to 8 bytes: i1, integers, half, float, double.
   Value* shuffle(Value* value, Value* lane);
@@ -96,17 +95,17 @@ public:
   virtual std::vector<Value*> load_shared(Value* offset, llvm::Type* word, int count) = 0;
   virtual void store_shared(Value* offset, std::span<Value* const> words, Value* predicate) = 0;
 
-  // Tensor cores: what the lanes of a warp do together, on words of two 16-bit elements, the first in the low half.
+  // Tensor cores, collective over the warp. A word is two 16-bit elements, the first in the low half.
   // Loads `count` (2 or 4) matrices of 8 rows of 16 bytes from shared memory: lane l gives the i32 byte offset of row
   // l % 8 of matrix l / 8, and gets of each matrix elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4; transposed, of
   // column l / 4.
   virtual std::vector<Value*> load_matrices(Value* offset, int count, bool transposed) = 0;
-  // c + a b, 16x8 f32 of 16x16 and 16x8 elements f16 or bf16: 4, 2 and 4 registers of a lane, spread as codegen/layout/
-  // dot.h says.
+  // c + a b, 16x8 f32 of 16x16 and 16x8 elements f16 or bf16: 4, 2 and 4 registers of a lane, in the layouts of
+  // codegen/layout/dot.h.
   virtual std::array<Value*, 4> multiply(DType dtype, const std::array<Value*, 4>& a, const std::array<Value*, 2>& b,
                                          const std::array<Value*, 4>& c) = 0;
 
-  // Global memory. `caching` is a hint. Where the predicate is false nothing is read and the result is `other` (null:
+  // Global memory. `caching` is a hint. If the predicate is false, nothing is read and the result is `other` (null:
   // zeros).
   virtual std::vector<Value*> load_global(Value* address, llvm::Type* word, int count, Value* predicate,
                                           std::span<Value* const> other, Stability stability,
@@ -114,36 +113,35 @@ public:
   virtual void store_global(Value* address, std::span<Value* const> words, Value* predicate, bool streaming) = 0;
   virtual void atomic_add(Value* address, Value* value, Value* predicate) = 0; // i32, i64, float, double
 
-  // The line of the L2 that the address lies in is likely to be wanted.
+  // Prefetches the line of the address to L2.
   virtual void prefetch(Value* address, Value* predicate) = 0;
 
   // Asynchronous copies of 4, 8 or 16 bytes from global memory to shared memory at an i32 byte offset, both aligned to
-  // as much. Where `exists` is false nothing is read and zeros are written, where `predicate` is false nothing is done;
-  // null is true. `caching` as of load_global. commit_copies ends a group of a thread's copies; wait_for_copies: all
-  // groups but the `later` last ones are there; other threads see them behind a barrier.
+  // the size. If `exists` is false, nothing is read and zeros are written; if `predicate` is false, nothing is done;
+  // null is true. `caching` as for load_global. commit_copies ends a group of a thread's copies; wait_for_copies waits
+  // for all groups but the last `later` ones. Other threads may read them behind a barrier.
   virtual void copy_async(Value* offset, Value* address, int bytes, Value* exists, Value* predicate,
                           tile::Caching caching) = 0;
   virtual void commit_copies() = 0;
   virtual void wait_for_copies(int later) = 0;
 
-  // Programs that meet (codegen/tile/team.h): adds `amount` (i32) to the counter where the predicate is true (null:
-  // always), after everything that the block has written before a barrier before it, and yields the sum (i32); anything
-  // where it is not. What blocks that arrived before it wrote can be read after it; after a barrier by all of the
-  // block.
+  // Cooperative programs (codegen/tile/cooperation.h). Adds `amount` (i32) to the counter if the predicate is true
+  // (null: always) and yields the sum (i32), which is undefined if the predicate is false. Has acquire-release order at
+  // GPU scope: with a block barrier before and after it, the block's writes are visible to later arrivals, and those of
+  // earlier arrivals to the block.
   virtual Value* arrive(Value* counter, Value* amount, Value* predicate) = 0;
-  // The same, and waits until all have come.
-  virtual void meet(Value* counter, Value* amount, Value* predicate) = 0;
+  // The same, and waits until all programs have arrived.
+  virtual void grid_barrier(Value* counter, Value* amount, Value* predicate) = 0;
 
-  // Messages of 16 bytes between programs (codegen/tile/team.h), where the predicate is true: numbers are i32 words,
-  // three of them. Between the two of an exchange stands before_receiving, which all threads of the block come to:
-  // each warp goes on when the message at the address is there that one thread of it names, and another one, or itself,
-  // of the same warp receives.
-  virtual void send(Value* address, std::span<Value* const> numbers, Value* predicate) = 0;
-  virtual void before_receiving(Value* address, Value* predicate) = 0;
-  // Waits for it, clears its place, and yields its numbers; zeros where the predicate is false.
+  // Packets of 16 bytes between programs (codegen/tile/cooperation.h), if the predicate is true. The payload is three
+  // i32 words. Between send and receive, all threads of the block call await_packet: each warp waits for the packet at
+  // the address of its one thread with a true predicate, which a thread of the same warp then receives.
+  virtual void send(Value* address, std::span<Value* const> payload, Value* predicate) = 0;
+  virtual void await_packet(Value* address, Value* predicate) = 0;
+  // Waits for the packet, clears it, and yields its payload; zeros if the predicate is false.
   virtual std::vector<Value*> receive(Value* address, Value* predicate) = 0;
 
-  // Notes at `error` that bounds were violated at `site`, where the predicate is true.
+  // Stores to `error` that bounds were violated at `site`, if the predicate is true.
   virtual void report(Value* error, int site, Value* predicate) = 0;
 
 protected:
@@ -156,7 +154,7 @@ protected:
 [[nodiscard]] std::unique_ptr<Intrinsics> nvptx_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder);
 [[nodiscard]] std::unique_ptr<Intrinsics> emulated_intrinsics(llvm::Module& module, llvm::IRBuilder<>& builder);
 
-// Of a word: 1, 2, 4 or 8.
+// Bytes of a word: 1, 2, 4 or 8.
 [[nodiscard]] int word_bytes(llvm::Type* word);
 
 } // namespace tessera::gpu

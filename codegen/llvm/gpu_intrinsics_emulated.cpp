@@ -229,27 +229,27 @@ public:
     phi->addIncoming(b_.getInt32(0), before);
     return phi;
   }
-  void meet(Value* counter, Value* amount, Value* predicate) override {
+  void grid_barrier(Value* counter, Value* amount, Value* predicate) override {
     guarded(predicate, [&] { call("tessera_emu_arrive", b_.getInt32Ty(), {counter, amount, b_.getInt32(1)}); });
   }
 
-  void send(Value* address, std::span<Value* const> numbers, Value* predicate) override {
+  void send(Value* address, std::span<Value* const> payload, Value* predicate) override {
     guarded(predicate, [&] {
-      call("tessera_emu_send", b_.getVoidTy(), {address, numbers[0], numbers[1], numbers[2]});
+      call("tessera_emu_send", b_.getVoidTy(), {address, payload[0], payload[1], payload[2]});
     });
   }
-  // Threads of a block run one after the other, up to where they wait: all have sent before one of them does.
-  void before_receiving(Value* address, Value* predicate) override {
+  // Threads of a block run one after another up to where they wait: all must have sent before any waits.
+  void await_packet(Value* address, Value* predicate) override {
     barrier();
-    guarded(predicate, [&] { call("tessera_emu_listen", b_.getVoidTy(), {address}); });
+    guarded(predicate, [&] { call("tessera_emu_await", b_.getVoidTy(), {address}); });
     call("tessera_emu_warp_barrier", b_.getVoidTy(), {site()});
   }
   std::vector<Value*> receive(Value* address, Value* predicate) override {
     auto* i32 = b_.getInt32Ty();
-    auto* heard = lane_memory();
-    store_words(b_, heard, std::vector<Value*>(3, b_.getInt32(0)));
-    guarded(predicate, [&] { call("tessera_emu_receive", b_.getVoidTy(), {address, heard}); });
-    return load_words(b_, heard, i32, 3);
+    auto* payload = lane_memory();
+    store_words(b_, payload, std::vector<Value*>(3, b_.getInt32(0)));
+    guarded(predicate, [&] { call("tessera_emu_receive", b_.getVoidTy(), {address, payload}); });
+    return load_words(b_, payload, i32, 3);
   }
 
   void report(Value* error, int site, Value* predicate) override {
@@ -257,7 +257,7 @@ public:
   }
 
 private:
-  // Ten words on the thread's stack, through which a warp's lanes exchange.
+  // Ten words on the thread's stack: operands and results of the emulator's functions.
   Value* lane_memory() {
     if (!lane_memory_) {
       auto& entry = b_.GetInsertBlock()->getParent()->getEntryBlock();
@@ -282,7 +282,7 @@ private:
     c->addFnAttr(llvm::Attribute::Convergent);
     return c;
   }
-  // Emits `body` where the predicate is true; the block that it ends in.
+  // Emits `body` under the predicate. Returns the basic block in which it ends.
   template <class Body>
   llvm::BasicBlock* guarded(Value* predicate, Body body) {
     if (!predicate) {

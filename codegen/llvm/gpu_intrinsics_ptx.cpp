@@ -50,7 +50,7 @@ std::string operands(int count, int first) {
   return s + "}";
 }
 
-bool has_policy(tile::Caching c) { return c == tile::Caching::Lasting || c == tile::Caching::Leaving; }
+bool has_policy(tile::Caching c) { return c == tile::Caching::EvictLast || c == tile::Caching::EvictFirst; }
 bool is_true(Value* predicate) {
   if (!predicate) return true;
   auto* c = llvm::dyn_cast<llvm::ConstantInt>(predicate);
@@ -226,7 +226,7 @@ public:
     std::string text = always ? "" : "@$" + std::to_string(at + 1 + policy) + " ";
     text += "ld.global";
     if (stability == Stability::Invariant) text += ".nc";
-    if (caching == tile::Caching::Passing) text += ".L1::no_allocate";
+    if (caching == tile::Caching::NoAllocate) text += ".L1::no_allocate";
     if (policy) text += ".L2::cache_hint";
     text += vector_suffix(count) + type_suffix(word) + " " + operands(count, 0) + ", [$" + std::to_string(at) + "]";
     text += policy ? ", $" + std::to_string(at + 1) + ";" : ";";
@@ -324,7 +324,7 @@ public:
                     "=r,l,r,b", b_.getInt32Ty(),
                     {b_.CreatePtrToInt(counter, b_.getInt64Ty()), amount, predicate ? predicate : b_.getTrue()}, true);
   }
-  void meet(Value* counter, Value* amount, Value* predicate) override {
+  void grid_barrier(Value* counter, Value* amount, Value* predicate) override {
     assembly(b_,
              "{ .reg .b32 before, now; .reg .pred waits; mov.b32 before, 0; mov.b32 now, 0; "
              "@$2 atom.acq_rel.gpu.global.add.u32 before, [$0], $1; "
@@ -334,16 +334,16 @@ public:
              {b_.CreatePtrToInt(counter, b_.getInt64Ty()), amount, predicate ? predicate : b_.getTrue()}, true);
   }
 
-  void send(Value* address, std::span<Value* const> numbers, Value* predicate) override {
+  void send(Value* address, std::span<Value* const> payload, Value* predicate) override {
     assembly(
         b_,
         "{ .reg .b128 message; .reg .b64 low, high; mov.b64 low, {$1, $2}; mov.b64 high, {$3, $4}; "
         "mov.b128 message, {low, high}; @$5 st.relaxed.gpu.global.b128 [$0], message; }",
         "l,r,r,r,r,b", b_.getVoidTy(),
-        {b_.CreatePtrToInt(address, b_.getInt64Ty()), numbers[0], numbers[1], numbers[2], b_.getInt32(1), predicate},
+        {b_.CreatePtrToInt(address, b_.getInt64Ty()), payload[0], payload[1], payload[2], b_.getInt32(1), predicate},
         true);
   }
-  void before_receiving(Value* address, Value* predicate) override {
+  void await_packet(Value* address, Value* predicate) override {
     assembly(b_,
              "{ .reg .b32 flag; .reg .pred waits; mov.b32 flag, 1; "
              "AGAIN: @$1 ld.relaxed.gpu.global.u32 flag, [$0 + 12]; "
@@ -386,7 +386,7 @@ private:
                                                     llvm::ConstantAsMetadata::get(b_.getInt32(end))});
   }
   Value* policy_of(tile::Caching caching) {
-    const std::string first_or_last = caching == tile::Caching::Lasting ? "last" : "first";
+    const std::string first_or_last = caching == tile::Caching::EvictLast ? "last" : "first";
     return assembly(b_, "createpolicy.fractional.L2::evict_" + first_or_last + ".b64 $0, 1.0;", "=l", b_.getInt64Ty(),
                     {}, false);
   }

@@ -1,5 +1,4 @@
-// Pointwise operations where the GPU has instructions for them, and elementary functions (gpu_functions.h has their
-// accuracy).
+// Pointwise operations with special GPU instructions, and elementary functions (gpu_functions.h gives their accuracy).
 #include "codegen/llvm/gpu_math.h"
 #include "codegen/llvm/erf.h"
 #include "codegen/llvm/gpu_functions.h"
@@ -11,7 +10,7 @@ namespace tessera::gpu {
 
 namespace ID = llvm::Intrinsic;
 
-// Every number that leaves the kernel is rounded to 16 bits, and none decides by its last bits before.
+// True if every float result of the kernel is rounded to 16 bits and none is compared before.
 static bool stores_halves(const tile::Kernel& kernel) {
   bool found = false;
   for (tile::OpId id = 0; id < kernel.op_count(); ++id) {
@@ -55,9 +54,9 @@ Result<llvm::Value*> Math::arith(ScalarOp op, DType result, DType argument, std:
   return Arithmetic::arith(op, result, argument, a);
 }
 
-// x / by, f32, rounded to nearest, without the call that is behind div.rn.f32: in linkable code, as nvJitLink makes it,
-// a thread's registers are saved around calls. A quotient of two f32 lies on a boundary of rounding or 2^-49 of itself
-// away from all of them; one that is right to half a unit of f64 is rounded to the same f32.
+// x / by in f32, rounded to nearest, without the call behind div.rn.f32: in the linkable code that nvJitLink takes, a
+// call saves the thread's registers. A quotient of two f32 is either a rounding boundary or at least 2^-49 of itself
+// away from each; a quotient with an error of half an ulp of f64 therefore rounds to the same f32.
 llvm::Value* Math::divided(Value* x, const llvm::ConstantFP& by) {
   auto* f64 = b_.getDoubleTy();
   auto number = [&](double v) { return llvm::ConstantFP::get(f64, v); };
@@ -80,7 +79,7 @@ llvm::Value* Math::cast(Value* v, DType from, DType to) {
 llvm::Value* Math::to_integer(Value* x, DType from, DType to) {
   auto bits = static_cast<unsigned>(info(to).bits);
   bool is_signed = info(to).kind == DTypeKind::Signed;
-  unsigned work = bits == 64 ? 64 : 32; // what instructions saturate to
+  unsigned work = bits == 64 ? 64 : 32; // width to which instructions saturate
   Value* v = gpu_->to_integer(x, work, bits < 32 || is_signed);
   if (from == DType::F64 || work == 64) v = b_.CreateSelect(b_.CreateFCmpUNO(x, x), integer_like(v, 0), v);
   if (bits == work) return v;
@@ -96,11 +95,11 @@ llvm::Value* Math::min_max(bool max, DType dtype, Value* a, Value* b) {
   return Arithmetic::min_max(max, dtype, a, b);
 }
 
-// e^x = 2^n 2^f with n + f = x log2 e, n an integer of [-126, 126]. n is found without comparisons: a saturating fma
-// maps x to [0, 1] (NaN to 0), times 252 that is n + 126, and adding 1.5 * 2^23 + 1 rounds it to an integer, n + 127,
-// that stands in the low bits of the sum. Beyond the range f takes the rest, so that 2^f overflows, or vanishes, or
-// makes the product a denormal.
-// For results that are rounded to 16 bits the product is enough: relative errors up to |x| 2^-23, 2^-16 at most.
+// e^x = 2^n 2^f with n + f = x log2 e, n an integer of [-126, 126]. n is computed without comparisons: a saturating fma
+// maps x to [0, 1] (NaN to 0); times 252 that is n + 126, and adding 1.5 * 2^23 + 1 rounds it to the integer n + 127 in
+// the low bits of the sum. Outside the range f has the rest, so that 2^f overflows, underflows, or the product is
+// denormal. If results are rounded to 16 bits, the product alone suffices: relative error up to |x| 2^-23, at most
+// 2^-16.
 llvm::Value* Math::exp_f32(Value* x) {
   constexpr double log2e = 1.4426950408889634;
   if (short_functions_) return gpu_->ex2_ftz(b_.CreateFMul(x, constant_like(x, log2e)));
@@ -114,7 +113,7 @@ llvm::Value* Math::exp_f32(Value* x) {
   return b_.CreateFMul(gpu_->ex2_ftz(f), scale);
 }
 
-// Of a number that has none: copysign takes eight instructions, this one.
+// Sign transfer to a non-negative number in one instruction; copysign takes eight.
 llvm::Value* Math::with_sign(Value* magnitude, Value* sign) {
   auto* i32 = b_.getInt32Ty();
   auto* bit = b_.CreateAnd(b_.CreateBitCast(sign, i32), b_.getInt32(0x80000000));
@@ -136,7 +135,7 @@ llvm::Value* Math::tanh_f32(Value* x) {
 llvm::Value* Math::erf_f32(Value* x) {
   auto* ax = b_.CreateUnaryIntrinsic(ID::fabs, x);
   auto* small = b_.CreateFMul(polynomial(b_.CreateFMul(x, x), erf::kNear), x);
-  std::array<double, erf::kFar.size()> exponent{}; // of 2 instead of e
+  std::array<double, erf::kFar.size()> exponent{}; // base 2 instead of e
   for (size_t i = 0; i < exponent.size(); ++i) exponent[i] = erf::kFar[i] * -1.4426950408889634;
   auto* clamped = min_max(false, DType::F32, ax, constant_like(x, erf::kMost));
   auto* big = b_.CreateFSub(constant_like(x, 1), gpu_->ex2_ftz(polynomial(clamped, exponent)));
@@ -144,10 +143,10 @@ llvm::Value* Math::erf_f32(Value* x) {
   return b_.CreateSelect(b_.CreateFCmpOLT(ax, constant_like(x, erf::kSplit)), small, big);
 }
 
-// 1 + tanh(x) = 2 / (1 + e^-2x) and 1 + erf(x) = 2 - erfc(x), erfc(-x) for negative x: half the instructions of the
-// function and the sum, and better where the sum cancels. That is what GELU is made of. erfc(x) = 2^p(x) for x >= 0, p
-// of degree 8 without constant, fitted on [0, 4.5] (iteratively reweighted least squares, the error of erfc weighted by
-// it, by 1e-5 where it is less); beyond, p falls without end.
+// 1 + tanh(x) = 2 / (1 + e^-2x) and 1 + erf(x) = 2 - erfc(x), or erfc(-x) for negative x: half the instructions of
+// function and sum, and no cancellation. GELU uses them. erfc(x) = 2^p(x) for x >= 0, with p of degree 8 without
+// constant term, fitted on [0, 4.5] by iteratively reweighted least squares (error of erfc relative to max(erfc,
+// 1e-5)); beyond 4.5 p decreases monotonically.
 llvm::Value* Math::one_plus(ScalarOp op, Value* x) {
   auto* two = constant_like(x, 2);
   if (op == ScalarOp::Tanh) {

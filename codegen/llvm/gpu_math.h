@@ -1,5 +1,4 @@
-// Arithmetic of one GPU thread, number by number. Owns the builder, and the instructions behind it. Private to
-// codegen/llvm.
+// Scalar arithmetic of one GPU thread. Owns the builder and the target's instructions. Private to codegen/llvm.
 #pragma once
 #include "codegen/llvm/arith.h"
 #include "codegen/llvm/gpu_intrinsics.h"
@@ -13,7 +12,7 @@ public:
   [[nodiscard]] llvm::Module& module() { return module_; }
   [[nodiscard]] NumberIntrinsics& numbers() { return *gpu_; }
 
-  // Where the GPU has something better than the common code.
+  // Overrides with special GPU instructions.
   Result<Value*> arith(ScalarOp op, DType result, DType argument, std::span<Value* const> args) override;
   Value* cast(Value* v, DType from, DType to) override;
   Value* min_max(bool max, DType dtype, Value* a, Value* b) override;
@@ -31,7 +30,7 @@ private:
   Value* to_integer(Value* x, DType from, DType to);
 
   std::unique_ptr<NumberIntrinsics> gpu_;
-  bool short_functions_; // 16 bits of an elementary function are enough
+  bool short_functions_; // elementary functions need only 16-bit accuracy
 };
 
 } // namespace tessera::gpu

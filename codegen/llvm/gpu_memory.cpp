@@ -1,4 +1,4 @@
-// Neighbours that layouts allow to move at once travel as words of up to 16 bytes.
+// Vector accesses of up to 16 bytes, as words, where the layout allows.
 #include "codegen/llvm/gpu_memory.h"
 #include "graph/support/check.h"
 
@@ -46,7 +46,8 @@ Status Memory::load(tile::OpId id) {
   if (splits) accesses_.load_rest(op, part, width, groups);
   for (const auto& words : groups)
     for (auto* v : words_.unpack(words, dtype, width)) out.push_back(v);
-  for (size_t r = 0; others.empty() && r < masks.size(); ++r) // what is never read is a constant to what is made of it
+  for (size_t r = 0; others.empty() && r < masks.size();
+       ++r) // elements that are never read are constants, which later operations fold
     if (is_never(masks[r])) out[r] = llvm::Constant::getNullValue(out[r]->getType());
   define(result, std::move(out));
   return {};

@@ -4,21 +4,21 @@
 
 namespace tessera::gpu {
 
-// Loads of neighbours that begin at any alignment (gpu_window.cpp).
+// Unaligned vector loads from two aligned ones (gpu_window.cpp).
 class Windows final : Part {
 public:
   Windows(Context& context, Words& words, Accesses& accesses) : Part(context), words_(words), accesses_(accesses) {}
-  void load_tails(); // as the kernel begins
+  void load_tails(); // at the start of the kernel
   Status load(tile::OpId id);
 
 private:
   std::vector<Value*> window(std::span<Value* const> words, Value* shift, DType dtype, int width);
-  [[nodiscard]] Value* elements_of(tile::ValueId pointer) const; // i64, of memory that has windows
+  [[nodiscard]] Value* elements_of(tile::ValueId pointer) const; // i64, of a pointer with unaligned loads
   [[nodiscard]] bool start_alike(tile::ValueId offset, int width) const;
 
   Words& words_;
   Accesses& accesses_;
-  // By pointer and width of a whole access, words: the elements behind the last one. Empty where there are none.
+  // By pointer and width of an aligned access: words of the elements behind the last full one. Empty if there are none.
   std::map<std::pair<tile::ValueId, int>, std::vector<Value*>> tails_;
 };
 

@@ -57,7 +57,7 @@ Status Pointwise::scalar_op(const tile::Op& op) {
   DType argument = kernel_.type(op.operands[op.scalar == ScalarOp::Select ? 1 : 0]).dtype;
   if (auto in_32 = indices_.narrow(op)) {
     define(result, std::move(*in_32));
-    indices_.index_form(op); // what goes on with it may not fit
+    indices_.index_form(op); // later operations on it may not fit 32 bits
     return {};
   }
   auto better = indices_.compare(op);
@@ -72,7 +72,7 @@ Status Pointwise::scalar_op(const tile::Op& op) {
   std::vector<Registers> args;
   for (auto o : op.operands) args.push_back(registers(o, n));
   Registers out;
-  // A number that a thread has one of: a mean.
+  // One value per thread, such as a mean.
   if (op.scalar == ScalarOp::Div && type == DType::F32 && n == 1)
     if (auto* by = llvm::dyn_cast<llvm::ConstantFP>(args[1][0]); by && by->getValueAPF().isFiniteNonZero()) {
       define(result, {math_.divided(args[0][0], *by)});
@@ -98,7 +98,7 @@ Status Pointwise::scalar_op(const tile::Op& op) {
   return {};
 }
 
-// Two at a time where one instruction rounds two.
+// Two elements at a time if one instruction rounds two.
 Registers Pointwise::cast_registers(const Registers& from, DType from_type, DType to) {
   Registers out;
   if ((to != DType::F16 && to != DType::BF16) || from_type == DType::F64 || from_type == to) {

@@ -19,9 +19,9 @@ uint32_t thread_reach(const LinearLayout& layout, Dim out) {
   return reach;
 }
 
-// Bits of the thread's number that go to one place by one shift are moved together.
+// Bits of the thread's index that move by the same shift are moved together.
 llvm::Value* Positions::xor_of_bits(std::span<const std::pair<int, int>> bits) {
-  std::map<int, uint32_t> by_shift; // left shift: which bits
+  std::map<int, uint32_t> by_shift; // left shift -> mask of bits
   Value* sum = nullptr;
   uint32_t taken = 0;
   auto add = [&](Value* v, uint32_t reaches) {
@@ -38,7 +38,7 @@ llvm::Value* Positions::xor_of_bits(std::span<const std::pair<int, int>> bits) {
     if (u == 0) continue;
     if ((u & (u - 1)) == 0) {
       by_shift[__builtin_ctz(u) - bit] |= 1u << bit;
-    } else { // all ones where the bit is set
+    } else { // all ones if the bit is set
       auto* set = b_.CreateAnd(b_.CreateLShr(c_.thread, static_cast<uint64_t>(bit)), 1);
       add(b_.CreateAnd(b_.CreateNeg(set), b_.getInt32(u)), u);
     }
@@ -62,7 +62,7 @@ llvm::Value* Positions::position(const LinearLayout& layout, Dim out, int reg, V
   const uint32_t reach = thread_reach(layout, out);
   if (own & reach) part = b_.CreateXor(part, b_.getInt32(own & reach));
   own &= ~reach;
-  // A sum, so that addresses become one register and a constant.
+  // A sum, so that addresses are a register plus an immediate.
   return own == 0 ? part : b_.CreateAdd(part, b_.getInt32(own), "", true, true);
 }
 

@@ -1,8 +1,8 @@
-// Reductions and scans along an axis: within a thread's registers, then among the lanes of a warp by shuffles, then
-// among warps through shared memory. Bits of lane and warp that hold copies take no part.
+// Reductions and scans along an axis: within a thread's registers, then across the lanes of a warp by shuffles, then
+// across warps through shared memory. Lane and warp bits that hold copies do not take part.
 //
-// Of an argmax the values are folded first, and the places of those that are as good as the best one afterwards: four
-// instructions an element, where pairs that are compared in order, ties and NaNs included, take nine.
+// An argmax folds the values first, then the indices of the elements that equal the extreme: four instructions per
+// element, against nine for comparing pairs in order with ties and NaN.
 #include "codegen/llvm/gpu_reduce.h"
 #include "codegen/llvm/gpu_pointwise.h"
 #include "graph/support/check.h"
@@ -15,9 +15,9 @@ using layout::LinearLayout;
 
 namespace {
 
-// How the bits of a place move along an axis.
+// Bits of register, lane and warp that move along an axis.
 struct AxisBits {
-  std::vector<int> registers, lanes, warps; // bits that do, in the order of the axis
+  std::vector<int> registers, lanes, warps; // bit indices, in the order of the axis
   uint32_t register_mask = 0, lane_mask = 0, warp_mask = 0;
 };
 
@@ -50,20 +50,20 @@ llvm::Value* Reductions::identity(ReduceKind kind, DType dtype) {
                          : math_.constant(dtype, 0, reduce_identity_i64(kind, dtype));
 }
 
-// What is folded at one place: a value, or a value and its index.
+// The state of one fold: a value, or a value and its index.
 struct Reductions::Folded {
   Value *value = nullptr, *index = nullptr;
 };
 
-// How much the numbers in a thread's registers grow with each position along the axis; nothing where threads take
-// turns.
+// By how much the values in a thread's registers grow per position along the axis; nothing if the positions of a thread
+// are not evenly spaced.
 std::optional<int64_t> Reductions::even_stride(tile::ValueId id, int axis) const {
   if (!kernel_.type(id).is_tile()) return std::nullopt;
   const auto& l = layouts_[id];
   const auto reach = thread_reach(l, layout::axis(axis));
   for (int r = 0; r < l.registers(); ++r)
     if (static_cast<uint32_t>(l.apply(Dim::Register, r, layout::axis(axis))) & reach) return std::nullopt;
-  // Numbers of fewer bits are those of an i64 that fits.
+  // Narrower integers hold an i64 that fits.
   for (const auto* op = c_.definitions[static_cast<size_t>(id)];
        op &&
        (op->kind == tile::OpKind::Broadcast || (op->kind == tile::OpKind::Scalar && op->scalar == ScalarOp::Cast)) &&
@@ -83,7 +83,7 @@ Status Reductions::reduce(const tile::Op& op) {
   const auto& l = layouts_[source];
   AxisBits along = axis_bits(l, op.axis);
   const ReduceKind values_kind = !arg ? op.reduce : op.reduce == ReduceKind::ArgMax ? ReduceKind::Max : ReduceKind::Min;
-  // What is known to be masked out adds nothing: x + 0 is x but for the sign of zeros.
+  // Masked elements add nothing: x + 0 is x except for the sign of zero.
   auto nothing = [&](Value* v) {
     auto* zero = llvm::dyn_cast<llvm::ConstantFP>(v);
     return op.reduce == ReduceKind::Sum && zero && zero->isZero();
@@ -91,7 +91,7 @@ Status Reductions::reduce(const tile::Op& op) {
   auto combined = [&](Value* a, Value* c) {
     return nothing(c) ? a : nothing(a) ? c : math_.combine(values_kind, dtype, a, c);
   };
-  // Whether a value is as good as the best one of those that it is among: of which none is NaN unless the best one is.
+  // True if a value equals the extreme of the set that contains it, where NaN equals NaN.
   auto as_good = [&](Value* v, Value* best) {
     return is_float(dtype) ? b_.CreateOr(b_.CreateFCmpOEQ(v, best), b_.CreateFCmpUNO(v, v)) : b_.CreateICmpEQ(v, best);
   };
@@ -105,7 +105,7 @@ Status Reductions::reduce(const tile::Op& op) {
     return list[0];
   };
 
-  // The place of the best one of several, as the places stand there.
+  // The index of the extreme among several, by select_last.
   auto place_among = [&](const Registers& values, const Registers& places, Value* best) {
     Registers list;
     for (size_t i = 0; i < values.size(); ++i)
@@ -113,8 +113,8 @@ Status Reductions::reduce(const tile::Op& op) {
     return by_halves(list, nearer);
   };
 
-  // Registers, by halves: the fold is as deep as the axis has bits.
-  std::vector<Folded> out; // in order: registers of the result
+  // Registers are folded pairwise, so the depth is the number of axis bits.
+  std::vector<Folded> out; // by register of the result
   std::vector<Registers> values, places;
   std::vector<int64_t> positions; // along the axis, of each result's first register
   for (int r = 0; r < l.registers(); ++r) {
@@ -132,8 +132,8 @@ Status Reductions::reduce(const tile::Op& op) {
     values.push_back(std::move(v));
     places.push_back(std::move(i));
   }
-  // Of places that count up evenly along the axis it is found how far behind a thread's first one the best one is: the
-  // first such register or the last, in runs of few, as one selection waits for the one before.
+  // If indices grow evenly along the axis, the fold finds the offset of the extreme's register from the thread's first
+  // one, in short groups, because selections depend on each other.
   constexpr size_t kRun = 16;
   const auto stride = arg ? even_stride(op.operands[1], op.axis) : std::nullopt;
   auto first = [&](const Registers& of, const std::function<Value*(Value*)>& wanted) {
@@ -161,7 +161,7 @@ Status Reductions::reduce(const tile::Op& op) {
       auto* nan = b_.CreateFCmpUNO(out[s].value, out[s].value);
       any_nan = any_nan ? b_.CreateOr(any_nan, nan) : nan;
     }
-    if (any_nan) { // NaNs are looked for where there are some
+    if (any_nan) { // searches NaNs only if there are any
       auto* nan = llvm::BasicBlock::Create(b_.getContext(), "nan", c_.function);
       auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", c_.function);
       auto* before = b_.GetInsertBlock();
@@ -187,13 +187,13 @@ Status Reductions::reduce(const tile::Op& op) {
     for (size_t s = 0; s < out.size(); ++s) out[s].index = place_among(values[s], places[s], out[s].value);
   }
 
-  // Lanes. Where all of a warp's lanes fold bools, a vote does.
+  // Lanes. A vote folds bools across the whole warp.
   uint32_t free_lanes = l.free_mask(Dim::Lane), free_warps = l.free_mask(Dim::Warp);
   auto warps = static_cast<uint32_t>(layouts_.warps - 1);
   bool vote = op.reduce == ReduceKind::Any || op.reduce == ReduceKind::All;
   bool whole_warp = (along.lane_mask | free_lanes) == 31;
   bool whole_block = whole_warp && ((along.warp_mask | free_warps) & warps) == warps && out.size() == 1;
-  if (vote && whole_block && along.warp_mask != 0) { // one barrier that votes
+  if (vote && whole_block && along.warp_mask != 0) { // a barrier with vote
     bool all = op.reduce == ReduceKind::All;
     auto* p = all ? b_.CreateNot(out[0].value) : out[0].value;
     p = gpu_.barrier_any(p);
@@ -216,9 +216,9 @@ Status Reductions::reduce(const tile::Op& op) {
     }
   }
 
-  // Warps: each leaves what it has, all read all. Slot s is the place among results of a register, lane and warp that
-  // lies beside the axis. Of few registers it has one element for each warp along the axis, side by side; of several
-  // those of a thread are side by side, and next to them other lanes', so that these do not meet in the same banks.
+  // Warps: each stores its partial result, all read all. Slot s is the index among results of register, lane and warp
+  // that do not lie along the axis. With few registers a slot has one element per warp along the axis, contiguous; with
+  // several, those of a thread are contiguous, followed by other lanes', to avoid bank conflicts.
   if (along.warp_mask != 0) {
     constexpr size_t kSeveral = 4;
     const int parts = 1 << along.warps.size();
@@ -260,7 +260,7 @@ Status Reductions::reduce(const tile::Op& op) {
     if (arg) leave(&Folded::index, index_type, value_bytes);
     shared_.barrier();
     c_.hazards.touch_shared({region, region + bytes});
-    // By slot, then by part.
+    // Indexed by slot, then by part.
     auto read = [&](DType type, int64_t start) {
       std::vector<Registers> all(out.size(), Registers(static_cast<size_t>(parts)));
       const int near = across ? own_slots : parts, far = across ? parts : own_slots;
@@ -290,8 +290,8 @@ Status Reductions::reduce(const tile::Op& op) {
   return {};
 }
 
-// Inclusive. A thread holds a run of the axis; the exclusive scan of the runs' totals over lanes, then over warps, is
-// what its elements are preceded by.
+// Inclusive scan. A thread holds a contiguous segment of the axis; an exclusive scan of the segments' totals over
+// lanes, then over warps, gives the prefix of its elements.
 Status Reductions::scan(const tile::Op& op) {
   auto source = op.operands[0];
   DType dtype = kernel_.type(source).dtype;
@@ -300,7 +300,7 @@ Status Reductions::scan(const tile::Op& op) {
   auto fold = [&](Value* a, Value* c) { return math_.combine(op.reduce, dtype, a, c); };
   Registers v = registers(source, static_cast<size_t>(l.registers()));
 
-  // Runs: registers that differ along the axis only, in its order.
+  // Segments: registers that differ along the axis only, in its order.
   std::map<uint32_t, std::vector<int>> runs;
   for (int r = 0; r < l.registers(); ++r) runs[static_cast<uint32_t>(r) & ~along.register_mask].push_back(r);
   for (auto& [beside, run] : runs) {
@@ -315,10 +315,10 @@ Status Reductions::scan(const tile::Op& op) {
     return {};
   }
 
-  // Lanes, by doubling blocks: the upper half of a block is preceded by the total of the lower one, which the lower
-  // half's last lane knows.
+  // Lanes, in blocks of doubling size: the prefix of the upper half is the total of the lower half, which the lower
+  // half's last lane has.
   auto* lane = b_.CreateAnd(c_.thread, b_.getInt32(31));
-  std::map<uint32_t, Value*> totals, before; // of a run; before is exclusive
+  std::map<uint32_t, Value*> totals, before; // of a segment; `before` is exclusive
   for (auto& [beside, run] : runs) {
     Value *total = v[static_cast<size_t>(run.back())], *prefix = identity(op.reduce, dtype);
     uint32_t below = 0;
@@ -335,7 +335,7 @@ Status Reductions::scan(const tile::Op& op) {
     before[beside] = prefix;
   }
 
-  // Warps: each leaves its total, found in its last lane; all read all, and fold those before them.
+  // Warps: the last lane stores the warp's total; all threads read all totals and fold those before their warp.
   if (!along.warps.empty()) {
     int parts = 1 << along.warps.size();
     uint32_t free_lanes = l.free_mask(Dim::Lane), free_warps = l.free_mask(Dim::Warp);
@@ -358,7 +358,7 @@ Status Reductions::scan(const tile::Op& op) {
       return b_.CreateAdd(b_.CreateMul(element, b_.getInt32(static_cast<uint32_t>(size))),
                           b_.getInt32(static_cast<uint32_t>(region)));
     };
-    // The last lane along the axis stores: it has all bits of the axis, and none of copies.
+    // The last lane along the axis stores: it has all axis bits set and no copy bits.
     auto* writes = b_.CreateICmpEQ(
         b_.CreateAnd(c_.thread, b_.getInt32(along.lane_mask | free_lanes | free_warps << layout::kLaneBits)),
         b_.getInt32(along.lane_mask));

@@ -62,7 +62,7 @@ Result<int64_t> SharedMemory::region(int64_t bytes) {
   return *at;
 }
 
-// What differs from register to register is added last, and as a constant: an immediate of the access.
+// The part that differs between registers is added last, as a constant: an immediate of the access.
 llvm::Value* SharedMemory::offset(Value* part, uint32_t by, uint32_t reach, DType dtype, int64_t region, Value* stage) {
   auto bytes = static_cast<uint32_t>(element_bytes(dtype));
   Value* offset = b_.CreateMul(part, b_.getInt32(bytes), "", true, true);

@@ -1,10 +1,10 @@
-// Shared memory by elements, and the words that neighbours travel in. Private to codegen/llvm.
+// Accesses of shared memory, and packing of elements into words. Private to codegen/llvm.
 #pragma once
 #include "codegen/llvm/gpu_context.h"
 
 namespace tessera::gpu {
 
-// Neighbours of one access as words and back; bool as bytes.
+// Packs the elements of an access into words and unpacks them; a bool is a byte.
 class Words final : Part {
 public:
   explicit Words(Context& context) : Part(context) {}
@@ -17,9 +17,9 @@ class SharedMemory final : Part {
 public:
   SharedMemory(Context& context, Words& words) : Part(context), words_(words) {}
   void barrier();
-  Result<int64_t> region(int64_t bytes); // byte offset of memory that no thread may still be using; touched
-  // i32: the byte offset of element part ^ by of a tile in shared memory that begins at `region` + `stage` (null: 0);
-  // `part` has no bits outside of `reach`.
+  Result<int64_t> region(int64_t bytes); // byte offset of memory that no thread still uses; recorded as accessed
+  // i32: byte offset of element `part ^ by` of a tile in shared memory at `region` + `stage` (null: 0). `part` has no
+  // bits outside of `reach`.
   Value* offset(Value* part, uint32_t by, uint32_t reach, DType dtype, int64_t region, Value* stage = nullptr);
   void store(Value* byte_offset, std::span<Value* const> elements, DType dtype, Value* predicate);
   Registers load(Value* byte_offset, DType dtype, int elements);

@@ -1,27 +1,27 @@
-// Loads of neighbours that begin at any alignment: elements 10 to 17 of two bytes each, where 8 make a whole access.
-// They are taken out of two accesses, by how far behind the start of the first one they begin:
+// Unaligned vector loads. For example elements 10 to 17 of two bytes each, where 8 elements are one aligned access of
+// 16 bytes: they are extracted from two aligned accesses, by their offset (shift) in the first one.
 //
-//   words of two elements    8 9 | 10 11 | 12 13 | 14 15 || 16 17 | 18 19 | 20 21 | 22 23     begin at 10: shift 2
+//   words of two elements    8 9 | 10 11 | 12 13 | 14 15 || 16 17 | 18 19 | 20 21 | 22 23     start at 10: shift 2
 //   the window                     ^^^^^   ^^^^^   ^^^^^    ^^^^^
 //
-// Windows of a run follow each other, so that w of them take w + 1 accesses. The shift is a number of the run time: by
-// whole words it chooses among registers, a bit of it at a time, by less than a word it shifts pairs of them.
+// w consecutive windows take w + 1 aligned accesses. The shift is a run-time value: whole words are selected among
+// registers, one bit of the shift at a time; the part below a word is a funnel shift of register pairs.
 //
-// What is read is what is asked for and its neighbours within whole accesses, nothing beyond the memory's end. The last
-// elements, where they are no whole access, are loaded one by one as the kernel begins, once for all: an access that
-// would reach beyond the end yields them instead. So there is no branch, and operands do not wait for each other.
-// Windows of which the mask holds for a part are loaded element by element, behind a branch (Parts).
+// Only aligned accesses that contain requested elements are read, and nothing beyond the end of the memory. The
+// elements behind the last full aligned access are loaded singly at the start of the kernel, once; an access that would
+// reach beyond the end uses them instead. So there is no branch, and operands do not wait for each other. Windows whose
+// mask is true for a part are loaded element by element, behind a branch (Parts).
 #include "codegen/llvm/gpu_memory.h"
 #include "graph/support/check.h"
 
 namespace tessera::gpu {
 
-// Elements [shift, shift + width) of two accesses, as words.
+// Elements [shift, shift + width) of two aligned accesses, as words.
 std::vector<llvm::Value*> Windows::window(std::span<Value* const> words, Value* shift, DType dtype, int width) {
   const auto count = words.size() / 2;
   const auto per_word = static_cast<uint32_t>(static_cast<size_t>(width) / count);
   std::vector<Value*> left(words.begin(), words.end());
-  // What is behind the window is needed while there are smaller steps to come, and one word to shift from.
+  // Words behind the window are needed for the remaining smaller steps, and one word for the final shift.
   size_t needed = count + (per_word > 1 ? 1 : 0);
   for (size_t step = count / 2; step > 0; step /= 2) {
     auto* moves =
@@ -39,7 +39,7 @@ std::vector<llvm::Value*> Windows::window(std::span<Value* const> words, Value* 
   return left;
 }
 
-// Whether all windows of a thread begin equally far behind a whole access.
+// True if all windows of a thread have the same offset from an aligned access.
 bool Windows::start_alike(tile::ValueId offset, int width) const {
   auto a = accesses_.affine(offset);
   if (!a) return false;
@@ -63,7 +63,7 @@ llvm::Value* Windows::elements_of(tile::ValueId pointer) const {
   return nullptr;
 }
 
-// The elements behind the last whole access, with zeros behind them, of all memory that has windows.
+// The elements behind the last full aligned access of each pointer with windows, followed by zeros.
 void Windows::load_tails() {
   for (tile::OpId id = 0; id < kernel_.op_count(); ++id) {
     const int width = layouts_.windows[static_cast<size_t>(id)].width;
@@ -110,7 +110,7 @@ Status Windows::load(tile::OpId id) {
   const std::vector<Value*>& tail = tails_.at({pointer, width});
 
   auto number = [&](size_t v) { return b_.getInt64(v); };
-  Value *shift = nullptr, *begin = nullptr, *last = nullptr; // `last`: an access there is the last whole one
+  Value *shift = nullptr, *begin = nullptr, *last = nullptr; // `last`: offset of the last full aligned access
   auto starts_at = [&](Value* offset) {
     auto* behind = b_.CreateAnd(b_.CreateSExt(offset, b_.getInt64Ty()), number(each - 1));
     shift = b_.CreateTrunc(behind, b_.getInt32Ty());
@@ -124,10 +124,11 @@ Status Windows::load(tile::OpId id) {
     if (!alike) starts_at(offsets[first]);
     const auto here = windows.size(), several = static_cast<size_t>(run) / each;
     auto* offset = b_.CreateSExt(offsets[first], b_.getInt64Ty());
-    std::vector<Value*> words; // of all accesses of the run
+    std::vector<Value*> words; // of all aligned accesses of the thread's windows
     for (size_t a = 0; a <= several; ++a) {
       auto* at = b_.CreateAdd(offset, number(a * each));
-      // A window that begins in it lies within the memory. What only ends in it may begin at an access, and need none.
+      // A window that starts in this access is within the memory. A window that only ends in it may start at an aligned
+      // access and not need it.
       Value* predicate = nullptr;
       if (a == several || (masked && a > 0)) {
         predicate = tail.empty() ? b_.CreateICmpNE(shift, b_.getInt32(0)) : b_.CreateICmpSLE(at, last);

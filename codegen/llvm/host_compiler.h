@@ -1,4 +1,4 @@
-// Tile kernels to host machine code through LLVM: the only folder that sees LLVM headers.
+// Tile kernels to host machine code through LLVM: only this folder includes LLVM headers.
 #pragma once
 #include "codegen/tile/tile.h"
 #include "runtime/executable.h"
@@ -10,7 +10,7 @@ struct HostTarget {
   std::string cpu;       // LLVM name, "sapphirerapids"
   std::string features;  // "+avx512f,..."
   int vector_bytes = 32; // 64 with AVX-512, 32 with AVX2, 16 otherwise
-  // The machine this runs on. TESSERA_HOST_ISA=avx512|avx2|sse narrows it, for tests.
+  // The machine that this process runs on. TESSERA_HOST_ISA=avx512|avx2|sse restricts it, for tests.
   static HostTarget detect();
 };
 
@@ -20,7 +20,7 @@ struct CompiledObject {
   std::string llvm_ir; /* when asked for */
 };
 
-// Emits LLVM IR, optimizes, yields a relocatable object. Thread-safe. Errors: CodegenError with the LLVM message.
+// Emits LLVM IR, optimises it, returns a relocatable object. Thread-safe. Errors: CodegenError with the LLVM message.
 [[nodiscard]] Result<CompiledObject> compile_host_kernel(const tile::Kernel& kernel, const HostTarget& target,
                                                          bool keep_ir = false);
 // Version of emitter, LLVM and target: part of every cache key.
@@ -32,13 +32,13 @@ struct HostSymbol {
   const void* address = nullptr;
 };
 
-// Links objects into this process. Owns the code; function pointers live as long as it does.
+// Links objects into this process. Owns the code; function pointers are valid during its lifetime.
 class HostModule {
 public:
   [[nodiscard]] static Result<std::shared_ptr<HostModule>> load(std::span<const CompiledObject> objects,
                                                                 std::span<const HostSymbol> symbols = {});
   [[nodiscard]] HostKernelFn find(const std::string& symbol) const;
-  // Of an object whose function has another type than HostKernelFn; null where there is none.
+  // Address of a function with another type than HostKernelFn; null if there is none.
   [[nodiscard]] void* address(const std::string& symbol) const;
   ~HostModule();
 

@@ -4,7 +4,7 @@
 #include <llvm/Linker/Linker.h>
 #include <llvm/Support/MemoryBuffer.h>
 
-// The file that the build found (TESSERA_LIBDEVICE in cmake/TesseraDependencies.cmake), as it is.
+// The file that the build found (TESSERA_LIBDEVICE in cmake/TesseraDependencies.cmake).
 TESSERA_EMBED(libdevice, TESSERA_LIBDEVICE_FILE)
 
 namespace tessera::gpu {
@@ -34,7 +34,7 @@ Status link_libdevice(llvm::Module& module) {
     f.setLinkage(llvm::GlobalValue::InternalLinkage);
     f.removeFnAttr(llvm::Attribute::NoInline);
     f.removeFnAttr(llvm::Attribute::OptimizeNone);
-    f.addFnAttr(llvm::Attribute::AlwaysInline); // a call would cost more than most of them do
+    f.addFnAttr(llvm::Attribute::AlwaysInline); // most are cheaper than a call
   }
   for (auto& g : module.globals())
     if (!g.isDeclaration()) g.setLinkage(llvm::GlobalValue::InternalLinkage);

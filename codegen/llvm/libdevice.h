@@ -6,8 +6,8 @@
 
 namespace tessera::gpu {
 
-// Links the __nv_ functions that the module calls, and what those call, as internal functions. Nothing is done for a
-// module that calls none.
+// Links the __nv_ functions that the module calls, and their callees, as internal functions. Does nothing for a module
+// that calls none.
 [[nodiscard]] Status link_libdevice(llvm::Module& module);
 
 } // namespace tessera::gpu

@@ -14,10 +14,10 @@ namespace tessera {
 struct HostModule::Impl {
   std::unique_ptr<llvm::orc::LLJIT> jit;
   std::unordered_map<std::string, HostKernelFn> functions;
-  bool lacks_memory = false; // the reason for an error, where there was one
+  bool lacks_memory = false; // true if an error was caused by lack of memory
   const int exceptions = std::uncaught_exceptions();
 
-  // Taking the code apart needs memory. Where there is none, or LLVM was left by an exception, it is leaked.
+  // Unloading the code needs memory. If there is none, or an exception passed through LLVM, the session is leaked.
   ~Impl() {
     if (!jit) return;
     const bool taken_apart =
@@ -27,7 +27,7 @@ struct HostModule::Impl {
                                                     }).ok();
     if (!taken_apart) (void)jit.release();
   }
-  // Its text; whether it was memory is kept.
+  // The text of an LLVM error; records whether memory ran out.
   std::string text_of(llvm::Error error) {
     std::string text;
     llvm::handleAllErrors(std::move(error), [&](const llvm::ErrorInfoBase& e) {
@@ -73,7 +73,7 @@ public:
 } // namespace irgen
 } // namespace tessera
 
-// Its destructor needs memory. One that an exception finds on its way into LLVM is leaked, as in LeakedOnException.
+// Its destructor needs memory. If an exception passed through LLVM, it is leaked, as by LeakedOnException.
 template <>
 struct std::default_delete<tessera::irgen::VectorMath> {
   void operator()(tessera::irgen::VectorMath* generator) const {
@@ -91,7 +91,7 @@ Status HostModule::Impl::link(std::span<const CompiledObject> objects, std::span
   auto made = llvm::orc::LLJITBuilder().create();
   if (!made) return failed(made.takeError());
   jit = std::move(*made);
-  // A damaged object must not write to standard error on its own: the caller gets the error.
+  // LLVM must not print errors of a damaged object to standard error: the caller gets the error.
   jit->getExecutionSession().setErrorReporter([this](llvm::Error e) { (void)text_of(std::move(e)); });
   jit->getMainJITDylib().addGenerator(std::make_unique<irgen::VectorMath>());
   llvm::orc::SymbolMap given;

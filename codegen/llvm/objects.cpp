@@ -10,7 +10,7 @@
 
 namespace tessera::irgen {
 
-// Loop-invariant code motion and common subexpressions are what matters: the vector code is already explicit.
+// The emitted vector code is explicit: loop-invariant code motion and common subexpression elimination matter.
 const char* const kHostPipeline =
     "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse<memssa>,"
     "instcombine<no-verify-fixpoint>,simplifycfg)";
@@ -45,7 +45,7 @@ struct Pipeline {
   llvm::PassBuilder builder;
   llvm::ModulePassManager passes;
   explicit Pipeline(llvm::TargetMachine* machine) : builder(machine) {}
-  // Not in the constructor: what an exception leaves of it would be destroyed.
+  // Not in the constructor, because an exception would then destroy the partly constructed object.
   void register_analyses() {
     builder.registerModuleAnalyses(modules);
     builder.registerCGSCCAnalyses(sccs);

@@ -1,4 +1,4 @@
-// What host code and emulated GPU code share behind their emitters: target machines, pipelines, files. Private to
+// Shared back end of host code and emulated GPU code: target machines, pass pipelines, object files. Private to
 // codegen/llvm.
 #pragma once
 #include "codegen/llvm/host_compiler.h"
@@ -8,9 +8,9 @@
 
 namespace tessera::irgen {
 
-// Owner of LLVM's objects in a scope. LLVM is compiled without exceptions: one that passes through it, std::bad_alloc,
-// runs none of its destructors there, so that its objects may be half changed and their locks held. A scope that is
-// left by an exception therefore leaks what it owns instead of destroying it.
+// Owner of LLVM objects in a scope. LLVM is compiled without exceptions: if std::bad_alloc passes through it, its
+// destructors do not run, so its objects may be inconsistent and its locks held. A scope that is left by an exception
+// therefore leaks its objects.
 template <class T>
 class LeakedOnException {
 public:
@@ -31,15 +31,15 @@ private:
   std::unique_ptr<T> object_;
 };
 
-// Of the machine that this runs on; sets the module's triple and data layout.
+// Target machine of this host; sets the module's triple and data layout.
 [[nodiscard]] Result<std::unique_ptr<llvm::TargetMachine>> host_machine(const HostTarget& target, llvm::Module& module);
-// Verifies, runs a pipeline in the text form of LLVM's `opt` over the module, and prints what it has become, when
-// asked for. Errors are LLVM's messages.
+// Verifies the module and runs a pipeline in the text form of LLVM's `opt`; prints the result if requested. Errors are
+// LLVM's messages.
 [[nodiscard]] Status optimize(llvm::Module& module, llvm::TargetMachine& machine, const char* pipeline,
                               std::string* printed);
-// The object file, or the assembler text.
+// Emits an object file or assembly text.
 [[nodiscard]] Result<std::vector<char>> emit_file(llvm::Module& module, llvm::TargetMachine& machine, bool assembly);
-// Diagnostics of LLVM go nowhere: all of them come back as errors of the calls above, or are of no interest.
+// Discards LLVM's diagnostics: errors are returned by the functions above.
 void silence(llvm::LLVMContext& context);
 
 // Pipeline of host code, for functions.

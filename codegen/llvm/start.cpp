@@ -13,7 +13,7 @@ Status StartedOnce::start(const std::function<Status()>& body) {
   if (state_ == State::Begun)
     return Diagnostic(ErrorCode::CodegenError, "LLVM cannot be used: it could not be started before")
         .note("start the process again, with more memory");
-  constexpr size_t kRoom = size_t{64} << 20; // bytes, more than starting takes
+  constexpr size_t kRoom = size_t{64} << 20; // bytes; more than initialisation needs
   TESSERA_ASSIGN(auto room, allocate_bytes(kRoom));
   room.reset();
   state_ = State::Begun;

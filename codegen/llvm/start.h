@@ -1,7 +1,6 @@
-// What LLVM makes once in a process: targets, the registry of passes, tables that are made when they are first used. It
-// is all made at the beginning, by compiling and linking an empty function, so that no later failure can leave it half
-// made: LLVM is compiled without exceptions, and one that passes through it, std::bad_alloc, leaves its locks held.
-// Private to codegen/llvm.
+// One-time initialisation of LLVM: targets, the pass registry, lazily made tables. All of it happens at the beginning,
+// by compiling and linking an empty function, so that no later failure leaves it incomplete: LLVM is compiled without
+// exceptions, and std::bad_alloc that passes through it leaves its locks held. Private to codegen/llvm.
 #pragma once
 #include "codegen/llvm/host_compiler.h"
 #include <functional>
@@ -10,8 +9,8 @@
 
 namespace tessera::irgen {
 
-// A part of LLVM that is started once. `body` is called when the part is first needed, and never again: where it fails
-// or throws, this and every later call is an error. Errors: OutOfMemory, before `body` is called; CodegenError.
+// A part of LLVM that is initialised once. `body` is called at the first use and never again: if it fails or throws,
+// this and every later call is an error. Errors: OutOfMemory, before `body` is called; CodegenError.
 class StartedOnce {
 public:
   [[nodiscard]] Status start(const std::function<Status()>& body);
@@ -21,7 +20,7 @@ private:
   enum class State : uint8_t { New, Begun, Done } state_ = State::New;
 };
 
-// Compiling for the host. Other parts start theirs after it.
+// Initialises compilation for the host. Other parts start after it.
 [[nodiscard]] Status start_host();
 // The object that start_host() compiled.
 [[nodiscard]] const CompiledObject& empty_object();

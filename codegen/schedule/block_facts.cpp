@@ -282,16 +282,16 @@ tile::Caching BlockFacts::reads(bool again) const {
       return !t.store && t.deps == all && t.access->buffer == s->access->buffer;
     });
   }
-  if (stored < kFew * read) return again ? tile::Caching::Normal : tile::Caching::Passing;
+  if (stored < kFew * read) return again ? tile::Caching::Normal : tile::Caching::NoAllocate;
   const bool awaited =
       stored < static_cast<double>(device.l2_bytes) &&
       std::any_of(nest.stores.begin(), nest.stores.end(), [&](const Store& s) { return read_elsewhere(s.value); });
   if (read + stored < kLittle) return tile::Caching::Normal;
-  if (!awaited) return tile::Caching::Lasting;
+  if (!awaited) return tile::Caching::EvictLast;
   if (again) return tile::Caching::Normal;
   for (const Stream& s : streams)
     dead = dead && (s.store || s.deps != all || !read_elsewhere(d.buffers[static_cast<size_t>(s.access->buffer)]));
-  return dead ? tile::Caching::Leaving : tile::Caching::Passing;
+  return dead ? tile::Caching::EvictFirst : tile::Caching::NoAllocate;
 }
 
 Schedule BlockFacts::schedule(ScheduleKind kind, int64_t rows, int64_t columns, int64_t warps) {

@@ -3,6 +3,7 @@
 // and last one that is right for every size. Measured schedules come before all of them.
 #include "codegen/schedule/choose_blocks.h"
 #include "codegen/schedule/cells.h"
+#include "codegen/schedule/schedule_records.h"
 #include "codegen/schedule/space.h"
 #include <algorithm>
 #include <cmath>
@@ -15,11 +16,20 @@ constexpr size_t kMostKernels = 6; // of a nest whose sizes are not known
 struct Choice {
   Legal legal;
   Cost cost;
+  std::string measured; // of a record
 };
 
 class Chooser {
 public:
-  Chooser(const BlockFacts& facts, bool online) : f_(facts), online_(online) {}
+  Chooser(const BlockFacts& facts, bool online, bool records) : f_(facts), online_(online) {
+    if (records) records_ = &ScheduleRecords::of(f_.device);
+    if (!records_ || records_->empty()) return;
+    signature_ = record_signature(f_.graph, f_.nest, f_.d);
+    for (size_t i = 0; i < f_.d.axes.size(); ++i)
+      if (f_.is_row(i) ||
+          std::any_of(f_.streams.begin(), f_.streams.end(), [&](const Stream& s) { return f_.contiguous(s, i); }))
+        narrow_ |= uint64_t{1} << i;
+  }
 
   std::vector<BlockChoice> run() {
     const Cells all = typical_cells(f_);
@@ -67,46 +77,64 @@ private:
     };
     for_each_schedule(f_, sized, cell.sizes, online_, offer);
     if (!any) return;
+    if (!best) best = any;
+    take_record(cell, sized, *best, *any);
     sized_.push_back(sized);
-    best_.push_back(best ? std::move(*best) : *any);
+    best_.push_back(std::move(*best));
     any_.push_back(std::move(*any));
   }
-  [[nodiscard]] static BlockChoice explained(const Choice& choice) {
-    auto us = [](double v) {
-      const auto tenths = static_cast<int64_t>(std::llround(v * 10));
-      return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
+  // A schedule that was measured to be fastest at such extents takes the place of those that are predicted to be.
+  void take_record(const Cell& cell, const SizedFacts& sized, Choice& best, Choice& any) const {
+    const MeasuredSchedule* r = signature_.empty() ? nullptr : records_->find(signature_, sized.extents, narrow_);
+    if (!r) return;
+    Schedule schedule = r->schedule;
+    schedule.traversal.online &= online_;
+    auto take = [&](Choice& choice, const std::vector<ExtentRange>& extents, bool always) {
+      Legal l = legal(f_, schedule, extents);
+      if (!l || (always ? !l.conditions.empty() || l.grid_barrier : !holds(l.conditions, cell.sizes))) return;
+      int64_t blocks_per_row = 1;
+      if (l.blocks_per_row)
+        if (auto n = l.blocks_per_row->eval(cell.sizes); n.ok()) blocks_per_row = *n;
+      Cost c = cost(sized, schedule, blocks_per_row, f_.device, model_);
+      c.us = std::min(c.us, best.cost.us);
+      choice = {std::move(l), c, r->text()};
     };
-    const Cost& c = choice.cost;
-    std::string why = BlockFacts::sizes(choice.legal.schedule) + "; predicted " + us(c.us) + " us: memory " +
-                      us(c.memory) + ", latency " + us(c.latency) + ", instructions " + us(c.issue) +
-                      ", shared memory " + us(c.shared) + ", launch " + us(c.launch) + "; bound by " +
-                      std::string(c.bound());
-    return {choice.legal, std::move(why), ""};
+    take(best, cell.extents, false);
+    if (schedule.kind != ScheduleKind::BlockTeam)
+      take(any, std::vector<ExtentRange>(sized.extents.size(), ExtentRange{INT64_MIN, INT64_MAX, 1}), true);
+  }
+  [[nodiscard]] static BlockChoice explained(const Choice& choice) {
+    return {choice.legal, BlockFacts::sizes(choice.legal.schedule), choice.cost.predicted(), choice.measured};
   }
 
   const BlockFacts& f_;
   const bool online_;
   const CostModel model_;
+  const ScheduleRecords* records_ = nullptr;
+  std::string signature_;          // empty: there are no records
+  uint64_t narrow_ = 0;            // axes of which records count within a bucket alone
   std::vector<SizedFacts> sized_;  // by cell
   std::vector<Choice> best_, any_; // likewise
 };
 
 } // namespace
 
-std::vector<BlockChoice> choose_blocks(const BlockFacts& facts, bool online, const TunedSchedules* tuned) {
+std::vector<BlockChoice> choose_blocks(const BlockFacts& facts, const LoweringOptions& options,
+                                       const TunedSchedules* tuned) {
+  const bool online = !options.exact_division;
   const Domain& domain = facts.d;
   std::vector<BlockChoice> list;
   if (tuned)
     for (TunedSchedule& t : tuned->find(nest_key(facts.graph, facts.nest, domain))) {
       t.schedule.traversal.online &= online;
-      if (Legal l = legal(facts, t.schedule, t.extents)) list.push_back({std::move(l), "", std::move(t.measured)});
+      if (Legal l = legal(facts, t.schedule, t.extents)) list.push_back({std::move(l), "", {}, std::move(t.measured)});
     }
   if (domain.axes.empty()) {
     list.push_back(
-        {legal(facts, BlockFacts::schedule(ScheduleKind::BlockFlat, 1, 1, 1), {}), "a single point: scalars", ""});
+        {legal(facts, BlockFacts::schedule(ScheduleKind::BlockFlat, 1, 1, 1), {}), "a single point: scalars", {}, ""});
     return list;
   }
-  for (BlockChoice& c : Chooser(facts, online).run()) list.push_back(std::move(c));
+  for (BlockChoice& c : Chooser(facts, online, options.records).run()) list.push_back(std::move(c));
   return list;
 }
 

@@ -6,12 +6,13 @@ namespace tessera {
 
 struct BlockChoice {
   Legal legal;
-  std::string why;      // for the report
+  std::string why; // for the report
+  PredictedTime predicted;
   std::string measured; // of a record
 };
 
-// In order of preference, those of `tuned` first; the last one has no conditions. `online`: sums may be folded online.
-[[nodiscard]] std::vector<BlockChoice> choose_blocks(const BlockFacts& facts, bool online = true,
+// In order of preference, those of `tuned` first; the last one has no conditions.
+[[nodiscard]] std::vector<BlockChoice> choose_blocks(const BlockFacts& facts, const LoweringOptions& options = {},
                                                      const TunedSchedules* tuned = nullptr);
 
 // The kernel of one schedule. Error CodegenError when the tile does not fit the axes.

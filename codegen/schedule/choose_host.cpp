@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-std::string explained(const BlockFacts& f, const Schedule& s, const Cost& c) {
+std::string explained(const BlockFacts& f, const Schedule& s) {
   if (s.placement.axis < 0) return "a single point: scalars";
   auto extent = [&](int axis) { return f.extent_text(static_cast<size_t>(axis)); };
   std::string why =
@@ -25,7 +25,7 @@ std::string explained(const BlockFacts& f, const Schedule& s, const Cost& c) {
     why += "; sums are folded with what they depend on, " + std::to_string(s.traversal.chunk) + " elements at a time";
   if (const int parts = s.cooperation.programs_per_row; parts > 1)
     why += "; shared by " + std::to_string(parts) + " programs, the last one folds their partial results";
-  return why + "; bound by " + std::string(c.bound());
+  return why;
 }
 
 } // namespace
@@ -33,7 +33,7 @@ std::string explained(const BlockFacts& f, const Schedule& s, const Cost& c) {
 HostChoice choose_host(const BlockFacts& facts, const TunedSchedules* tuned) {
   if (tuned)
     for (const TunedSchedule& t : tuned->find(nest_key(facts.graph, facts.nest, facts.d)))
-      if (const Legal l = legal(facts, t.schedule, t.extents)) return {l.schedule, "", t.measured};
+      if (const Legal l = legal(facts, t.schedule, t.extents)) return {l.schedule, "", {}, t.measured};
   const Cells cells = typical_cells(facts);
   std::vector<SizedFacts> sized;
   std::vector<Schedule> list; // of equal ones the first is taken
@@ -60,15 +60,16 @@ HostChoice choose_host(const BlockFacts& facts, const TunedSchedules* tuned) {
   const std::vector<ExtentRange> everything(facts.d.axes.size(), ExtentRange{INT64_MIN, INT64_MAX, 1});
   for (size_t i : order)
     if (const Legal l = legal(facts, list[i], everything))
-      return {l.schedule, explained(facts, l.schedule, cost(sized.front(), l.schedule, 1, facts.device, {})), ""};
-  return {{}, "no size is possible", ""};
+      return {l.schedule, explained(facts, l.schedule),
+              cost(sized.front(), l.schedule, 1, facts.device, {}).predicted(), ""};
+  return {{}, "no size is possible", {}, ""};
 }
 
 HostChoice choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device,
                            const TunedSchedules* tuned) {
   Result<Domain> domain = make_domain(graph, nest);
   if (domain.ok()) return choose_host(BlockFacts(graph, nest, *domain, device), tuned);
-  return {{}, domain.error().message, ""}; // lower_to_tiles reports the same error
+  return {{}, domain.error().message, {}, ""}; // lower_to_tiles reports the same error
 }
 
 } // namespace tessera

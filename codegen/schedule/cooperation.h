@@ -1,4 +1,4 @@
-// Cooperative blocks (tile/team.h): how many share a row, or columns, whether they wait for each other, and what each
+// Cooperative blocks (tile/cooperation.h): how many share a row, or columns, whether they wait for each other, and what each
 // caches. Private to the folder.
 #pragma once
 #include "codegen/schedule/block_facts.h"

@@ -406,7 +406,11 @@ private:
     cost_.launch = device_.kernel_us;
     // What the blocks that run at a time have read is in the level-2 cache when they read it again, as far as it fits.
     const double footprint = std::min(1.0, processors * cost_.resident / blocks) * reread_ / std::max(1, loops_ - 1);
-    const double lost = reread_ > 0 ? std::clamp(1 - level2_ / std::max(1.0, footprint), 0.0, 1.0) : 0;
+    // A loop that runs back finds the tiles there that were read last; one that begins anew finds all of them, or none.
+    const bool back = p_.traversal.serpentine || p_.traversal.num_stages > 1;
+    const double lost = reread_ <= 0 ? 0
+                        : back       ? std::clamp(1 - level2_ / std::max(1.0, footprint), 0.0, 1.0)
+                                     : std::clamp(footprint / level2_ - 1, 0.0, 1.0);
     cost_.bytes += reread_ * lost;
     cost_.again += reread_ * (1 - lost);
     const double dram = std::max(cost_.bytes / bandwidth_, most * cost_.bytes / blocks / alone_);
@@ -544,11 +548,13 @@ Cost cost(const SizedFacts& facts, const Schedule& schedule, int64_t blocks_per_
   return Predictor(facts, schedule, blocks_per_row, device, model).run();
 }
 
-std::string_view Cost::bound() const {
-  const std::pair<double, std::string_view> terms[] = {
-      {memory, "memory"}, {latency, "latency"}, {issue, "issue"}, {shared, "shared memory"}, {launch, "launch"}};
-  return std::max_element(std::begin(terms), std::end(terms), [](auto& a, auto& b) { return a.first < b.first; })
-      ->second;
+PredictedTime Cost::predicted() const {
+  return {us,
+          {{"memory", memory},
+           {"latency", latency},
+           {"instructions", issue},
+           {"shared memory", shared},
+           {"launch", launch}}};
 }
 
 } // namespace tessera

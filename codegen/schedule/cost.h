@@ -67,56 +67,56 @@ struct SizedFacts {
 // issue slots.
 struct CostModel {
 #define TESSERA_COST_PARAMETERS(X)                                                                                     \
-  X(bandwidth, 1.028)         /* of the peak bandwidth of memory */                                                    \
-  X(alone, 3.422)             /* of a multiprocessor's share of that, that one may take */                             \
-  X(cache, 1.4)               /* of the bandwidth of the level-2 cache */                                              \
-  X(chain, 0.5153)            /* memory latencies: from the start of a block to the arrival of its loads */            \
-  X(loop, 0.312)              /* memory latencies: a further tile of a loop */                                         \
-  X(ahead, 0.5801)            /* of that, where the tile is loaded before the one before it is computed */             \
-  X(again, 0.1643)            /* of that, where the tile comes from the level-2 cache */                               \
-  X(near, 1.515)              /* of that, where it comes from shared memory */                                         \
-  X(copied, 0.3008)           /* of that, where all tiles are copied at once */                                        \
-  X(fold, 0.007225)           /* us: a reduction within a warp */                                                      \
-  X(meet, 0.02876)            /* us: a barrier, for each doubling of a row's warps */                                  \
-  X(exchange, 0.05048)        /* us: a tile that changes threads through shared memory */                              \
-  X(team, 2.41)               /* grid barriers: blocks that wait for each other, once a round */                       \
-  X(member, 9.946e-05)        /* us: each block of those */                                                            \
-  X(exchange_team, 0.0005839) /* us: a partial result that a thread reads of the others */                             \
-  X(last, 0.9704)             /* us: results of several blocks folded by the last one */                               \
-  X(element, 0.006593)        /* us: an element of a thread, computed one after another */                             \
-  X(tail, 0.9502)             /* of the part of the last wave that is idle */                                          \
-  X(piece, 11.33)             /* bytes that a contiguous segment costs beside its own */                               \
-  X(unhinted, 0.01558)        /* of what is read, that loads cost which tell caches nothing */                         \
-  X(partial, 219.3)           /* bytes that each end of a warp's store costs that begins within a sector */            \
-  X(level2, 0.1564)           /* of the level-2 cache, that is still there when it is read again */                    \
-  X(access, 0.5383)           /* issue slots of a load or store */                                                     \
-  X(window, 6.974)            /* of choosing an access's elements from two */                                          \
-  X(simple, 0.02068)          /* of an addition */                                                                     \
-  X(elementary, 0.1263)       /* of one instruction of an elementary function */                                       \
-  X(convert, 0.05494)         /* of an element of less than 32 bits, loaded or stored */                               \
-  X(divide, 75.96)            /* of taking an index apart by an unknown extent */                                      \
-  X(divide_constant, 0.2017)  /* by a constant */                                                                      \
-  X(setup, 2.822)             /* of a thread, beside */                                                                \
-  X(tap, 1)                   /* of an instruction of a window */                                                      \
-  X(tap_chain, 2.2)           /* cycles: the same, where a warp has a scheduler to itself */                           \
-  X(shuffle, 4.394)           /* of a fold's step within a warp */                                                     \
-  X(q, 0.6846)                /* exponent of |a, b| of many blocks on a multiprocessor, beside 1 */                    \
-  X(overlap, 1.421)           /* blocks beside the first of which half of that is reached */                           \
-  X(prefetch, 0.9495)         /* blocks that loading the next tile ahead is as good as */                              \
-  X(spill, 0.05892)           /* of the time, for each share of registers that is missing */                           \
-  X(registers, 3.786)         /* registers of a thread beside values */                                                \
-  X(registers_live, 0.6636)   /* of a value alive */                                                                   \
-  X(registers_loaded, 0.4357) /* of a 32-bit word that is loaded */                                                    \
-  X(registers_loop, 15.38)    /* of a loop */                                                                          \
-  X(registers_stream, 3.064)  /* of an access */                                                                       \
-  X(registers_row, 2.43)      /* of a row of a thread's tile */                                                        \
-  X(registers_ahead, 0.6245)  /* of a word of the next tile */                                                         \
-  X(registers_shift, 8.841)   /* of misaligned rows */                                                                 \
-  X(registers_mask, 0.0912)   /* of an element of these */                                                             \
-  X(registers_fold, 1)        /* of an accumulator */                                                                  \
-  X(registers_resident, 1)    /* of an element of a loop whose tiles are resident in shared memory */                  \
-  X(registers_free, 0.2)      /* of registers beyond these, that are used because they are there */                    \
-  X(registers_error, 0.15)    /* standard error of the sum of these, as a part of it */
+  X(bandwidth, 1.022)          /* of the peak bandwidth of memory */                                                   \
+  X(alone, 5)                  /* of a multiprocessor's share of that, that one may take */                            \
+  X(cache, 2)                  /* of the bandwidth of the level-2 cache */                                             \
+  X(chain, 0.5)                /* memory latencies: from the start of a block to the arrival of its loads */           \
+  X(loop, 0.7271)              /* memory latencies: a further tile of a loop */                                        \
+  X(ahead, 0.4796)             /* of that, where the tile is loaded before the one before it is computed */            \
+  X(again, 1.2)                /* of that, where the tile comes from the level-2 cache */                              \
+  X(near, 2.011)               /* of that, where it comes from shared memory */                                        \
+  X(copied, 0.4976)            /* of that, where all tiles are copied at once */                                       \
+  X(fold, 0.0007228)           /* us: a reduction within a warp */                                                     \
+  X(meet, 0.02721)             /* us: a barrier, for each doubling of a row's warps */                                 \
+  X(exchange, 0.00505)         /* us: a tile that changes threads through shared memory */                             \
+  X(team, 4)                   /* grid barriers: blocks that wait for each other, once a round */                      \
+  X(member, 2.72e-05)          /* us: each block of those */                                                           \
+  X(exchange_team, 0.005839)   /* us: a partial result that a thread reads of the others */                            \
+  X(last, 1.837)               /* us: results of several blocks folded by the last one */                              \
+  X(element, 0.01)             /* us: an element of a thread, computed one after another */                            \
+  X(tail, 0.9106)              /* of the part of the last wave that is idle */                                         \
+  X(piece, 64.8)               /* bytes that a contiguous segment costs beside its own */                              \
+  X(unhinted, 0.1166)          /* of what is read, that loads cost which tell caches nothing */                        \
+  X(partial, 144.1)            /* bytes that each end of a warp's store costs that begins within a sector */           \
+  X(level2, 0.1218)            /* of the level-2 cache, that is still there when it is read again */                   \
+  X(access, 1.671)             /* issue slots of a load or store */                                                    \
+  X(window, 0.6974)            /* of choosing an access's elements from two */                                         \
+  X(simple, 0.002068)          /* of an addition */                                                                    \
+  X(elementary, 0.03888)       /* of one instruction of an elementary function */                                      \
+  X(convert, 0.3277)           /* of an element of less than 32 bits, loaded or stored */                              \
+  X(divide, 75.96)             /* of taking an index apart by an unknown extent */                                     \
+  X(divide_constant, 0.02017)  /* by a constant */                                                                     \
+  X(setup, 28.22)              /* of a thread, beside */                                                               \
+  X(tap, 1)                    /* of an instruction of a window */                                                     \
+  X(tap_chain, 2.2)            /* cycles: the same, where a warp has a scheduler to itself */                          \
+  X(shuffle, 43.94)            /* of a fold's step within a warp */                                                    \
+  X(q, 1.103)                  /* exponent of |a, b| of many blocks on a multiprocessor, beside 1 */                   \
+  X(overlap, 1.333)            /* blocks beside the first of which half of that is reached */                          \
+  X(prefetch, 1.541)           /* blocks that loading the next tile ahead is as good as */                             \
+  X(spill, 0.6523)             /* of the time, for each share of registers that is missing */                          \
+  X(registers, 5.442)          /* registers of a thread beside values */                                               \
+  X(registers_live, 0.8519)    /* of a value alive */                                                                  \
+  X(registers_loaded, 0.07461) /* of a 32-bit word that is loaded */                                                   \
+  X(registers_loop, 1.538)     /* of a loop */                                                                         \
+  X(registers_stream, 1.884)   /* of an access */                                                                      \
+  X(registers_row, 0.4908)     /* of a row of a thread's tile */                                                       \
+  X(registers_ahead, 2.021)    /* of a word of the next tile */                                                        \
+  X(registers_shift, 9.879)    /* of misaligned rows */                                                                \
+  X(registers_mask, 0.01738)   /* of an element of these */                                                            \
+  X(registers_fold, 9.573)     /* of an accumulator */                                                                 \
+  X(registers_resident, 0.1)   /* of an element of a loop whose tiles are resident in shared memory */                 \
+  X(registers_free, 0.05289)   /* of registers beyond these, that are used because they are there */                   \
+  X(registers_error, 0.05)     /* standard error of the sum of these, as a part of it */
 #define X(name, value) double name = value;
   TESSERA_COST_PARAMETERS(X)
 #undef X
@@ -132,12 +132,12 @@ struct Cost {
   double us = 0; // all of it
   double launch = 0, memory = 0, latency = 0, issue = 0, shared = 0;
   // What it was computed from.
-  double blocks = 1, resident = 1;              // resident: on a multiprocessor
-  double registers = 32;                        // of a thread, that it needs not to spill
-  double most = 255;                            // that it may have
-  double taken = 32;                            // that the assembler gives it
-  double bytes = 0, again = 0;                  // moved from and to memory; read again
-  [[nodiscard]] std::string_view bound() const; // "memory", "latency", "issue", "shared", "launch": the greatest
+  double blocks = 1, resident = 1;               // resident: on a multiprocessor
+  double registers = 32;                         // of a thread, that it needs not to spill
+  double most = 255;                             // that it may have
+  double taken = 32;                             // that the assembler gives it
+  double bytes = 0, again = 0;                   // moved from and to memory; read again
+  [[nodiscard]] PredictedTime predicted() const; // the terms by name
 };
 // `blocks_per_row`: blocks that share a row, or columns.
 [[nodiscard]] Cost cost(const SizedFacts& facts, const Schedule& schedule, int64_t blocks_per_row, const Target& device,

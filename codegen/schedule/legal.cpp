@@ -49,8 +49,8 @@ private:
     if (int64_t{t.rows} * t.columns > kMostElements * 32 * t.warps)
       return "a tile [" + text(t.rows) + ", " + text(t.columns) + "] has more than " + text(kMostElements) +
              " elements for each of " + text(int64_t{32} * t.warps) + " threads";
-    if (s_.traversal.rows_in_flight < 1 || s_.traversal.rows_in_flight > tile::kMaxAhead)
-      return "rows_in_flight is " + text(s_.traversal.rows_in_flight) + ", not 1 to " + text(tile::kMaxAhead);
+    if (s_.traversal.rows_in_flight < 1 || s_.traversal.rows_in_flight > tile::kMaxStages)
+      return "rows_in_flight is " + text(s_.traversal.rows_in_flight) + ", not 1 to " + text(tile::kMaxStages);
     if (s_.traversal.num_stages < 1 || s_.traversal.num_stages > 2)
       return "num_stages is " + text(s_.traversal.num_stages) + ", not 1 or 2";
     if (s_.access.min_blocks < 0 || s_.access.min_blocks > 32)

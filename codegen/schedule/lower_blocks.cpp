@@ -47,11 +47,12 @@ Result<std::vector<ScheduledKernel>> lower_for_gpu(const Graph& graph, const Loo
   TESSERA_ASSIGN(Domain domain, make_domain(graph, nest));
   std::vector<ScheduledKernel> kernels;
   const BlockFacts facts(graph, nest, domain, device);
-  for (BlockChoice& choice : choose_blocks(facts, !options.exact_division, tuned)) {
+  for (BlockChoice& choice : choose_blocks(facts, options, tuned)) {
     auto k = lower_block(graph, nest, domain, choice.legal, name, options);
     if (!k.ok() && !choice.measured.empty()) continue; // a record of something else
     if (!k.ok()) return k.error();
     k->why = std::move(choice.why);
+    k->predicted = std::move(choice.predicted);
     k->measured = std::move(choice.measured);
     if (nothing) k->grid = 0;
     kernels.push_back(std::move(*k));

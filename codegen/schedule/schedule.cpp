@@ -11,7 +11,7 @@ constexpr std::string_view kNames[] = {"flat",       "row-loop",   "column-loop"
 template <class T>
 constexpr bool holds(int64_t value) {
   if constexpr (std::is_same_v<T, bool>) return value == 0 || value == 1;
-  if constexpr (std::is_enum_v<T>) return value >= 0 && value <= static_cast<int64_t>(tile::Caching::Leaving);
+  if constexpr (std::is_enum_v<T>) return value >= 0 && value <= static_cast<int64_t>(tile::Caching::EvictFirst);
   if constexpr (std::is_same_v<T, uint64_t>) return value >= 0;
   if constexpr (std::is_same_v<T, int>)
     return value >= std::numeric_limits<int>::min() && value <= std::numeric_limits<int>::max();
@@ -65,6 +65,11 @@ Result<Schedule> make_schedule(std::string_view kind, const ScheduleFields& fiel
   s.kind = *k;
   for (const auto& [name, value] : fields) TESSERA_TRY(set_field(s, name, value));
   return s;
+}
+
+std::string PredictedTime::bound() const {
+  auto greatest = std::max_element(terms.begin(), terms.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  return greatest == terms.end() ? "" : greatest->first;
 }
 
 std::string print(const Schedule& schedule) {

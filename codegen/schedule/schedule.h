@@ -55,6 +55,7 @@ enum class ScheduleKind : uint8_t {
   X(bool, loop, false)                /* GPU: each stage loops over tiles of the row; else the tile holds it whole */  \
   X(int, rows_in_flight, 1)           /* GPU: tiles of rows that a block computes in turn, all loads in flight */      \
   X(int, num_stages, 1)               /* GPU: 2: software pipelining, a tile is loaded while another is computed */    \
+  X(bool, serpentine, true)           /* GPU: every second loop of one stage goes from the last tile to the first */   \
   X(int, fold_steps, 1)               /* GPU: segments of `contiguous` elements a thread folds before accumulators */  \
   X(bool, online, false)              /* of loops: sums are folded with the reductions they depend on (online.h) */    \
   X(int64_t, chunk, 0)                /* host, online: elements folded at a time, a multiple of the full tile */       \
@@ -129,12 +130,20 @@ using ScheduleFields = std::map<std::string, int64_t>;
 [[nodiscard]] std::string print(const Schedule& schedule);
 [[nodiscard]] Result<Schedule> parse_schedule(std::string_view text);
 
+// Predicted time of a launch, in microseconds, with its terms (cost.h). Without terms: it is not predicted.
+struct PredictedTime {
+  double us = 0;
+  std::vector<std::pair<std::string, double>> terms; // name, microseconds
+  [[nodiscard]] std::string bound() const;           // name of the greatest term; empty without terms
+};
+
 // A tile kernel and how to launch it. Parameters: one pointer per buffer, one per workspace, one to the counters and
 // one to the boxes if there are any, then one i64 per size.
 struct ScheduledKernel {
   tile::Kernel kernel;
   Schedule schedule;
-  std::string why;              // for the report: what was chosen and what bounds it
+  std::string why;              // for the report: what was chosen
+  PredictedTime predicted;      // at the sizes for which it was chosen
   std::string measured;         // of a record: "38.1 us -> 35.0 us on NVIDIA H200"; empty: chosen by the cost
   std::vector<ValueId> buffers; // graph values, in parameter order
   std::vector<bool> buffer_written;
@@ -143,8 +152,8 @@ struct ScheduledKernel {
   std::vector<std::vector<int>> may_overwrite;
   std::vector<SymExpr> sizes; // i64 parameters after the buffers, as expressions over graph symbols
   std::vector<Workspace> workspaces;
-  SymExpr counters = 0;     // i32 at which programs meet (tile/team.h), at rest before and after a launch
-  SymExpr boxes = 0;        // i32 through which they exchange numbers (tile/team.h), 0 before and after a launch
+  SymExpr counters = 0;     // i32 at which programs meet (tile/cooperation.h), at rest before and after a launch
+  SymExpr boxes = 0;        // i32 through which they exchange numbers (tile/cooperation.h), 0 before and after a launch
   SymExpr team = 0;         // so many neighbouring programs wait for each other; 0: none do
   SymExpr grid;             // programs
   SymExpr work_per_program; // elements, for grain size
@@ -160,6 +169,7 @@ struct ScheduledKernel {
 struct LoweringOptions {
   bool exact_division = false; // x / s stays a division where s comes from the row's reductions (strict rounding), and
                                // sums are not folded online; false: x * (1 / s)
+  bool records = true;         // schedules that were measured on the target count (schedule_records.h)
 };
 
 // On a GPU (device.kind) a nest has several kernels: for sizes with conditions, and last one for every size. Their
@@ -174,8 +184,9 @@ class TunedSchedules;
 // UnsupportedType for packed, complex and string elements, CodegenError for a schedule that does not fit the nest.
 struct HostChoice {
   Schedule schedule;
-  std::string why;      // for the report
-  std::string measured; // as ScheduledKernel's
+  std::string why;         // as ScheduledKernel's
+  PredictedTime predicted; // likewise
+  std::string measured;    // likewise
 };
 [[nodiscard]] HostChoice choose_schedule(const Graph& graph, const LoopNest& nest, const Target& device,
                                          const TunedSchedules* tuned = nullptr);

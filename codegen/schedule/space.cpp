@@ -70,6 +70,12 @@ private:
     }
   }
 
+  // All loops in the order of memory.
+  void offer_forward(Schedule p) {
+    p.traversal.serpentine = false;
+    offer(p);
+  }
+
   // ---- without reductions
   void flat() {
     const auto c = static_cast<size_t>(f_.contiguous_axis);
@@ -333,6 +339,8 @@ private:
             p.traversal.num_stages = ahead ? 2 : 1;
             if (!ahead || one_axis) offer_resident(p);
           }
+          p.traversal.num_stages = 1;
+          if (rounds.rounds > 1 && one_axis) offer_forward(p);
           if (rounds.rounds > 1 && rounds.kept_bytes > 0) resident_rows(p, row, tile, rounds.kept_bytes);
         }
         fold_online_ = online_;
@@ -455,6 +463,7 @@ private:
                 static_cast<int>(std::clamp<int64_t>(each / f_.vector, 1, std::max(1, p.tile.rows / 2)));
             p.access.load_hint = rounds.rounds == 1 && single_access() ? f_.reads(false) : tile::Caching::Normal;
             offer(p);
+            if (rounds.rounds > 1 && one(p.placement.row_axes)) offer_forward(p);
             if (rounds.rounds > 1 && rounds.kept_bytes > 0) resident_columns(p, length, rounds.kept_bytes);
           }
     }

@@ -6,7 +6,7 @@
 namespace tessera {
 namespace {
 
-// The number in a file of /sys: "32768K\n" is 32768 KB. 0 where there is no such file.
+// The size in a file of /sys: "32768K\n" is 32768 KB. 0 if there is no such file.
 int64_t number_in(const std::string& path) {
   auto text = read_file(path);
   if (!text.ok()) return 0;

@@ -38,7 +38,7 @@ bool within(const TargetField& f, double value) {
   return value >= f.least && value <= f.most && (!whole(f) || value == std::floor(value));
 }
 
-// What a field that is not in the table, or not of this kind of device, is answered with.
+// The error for a field that is unknown, or not of this kind of device.
 [[noreturn]] void unknown_field(const JsonValue& place, std::string_view key, Target::Kind kind) {
   std::vector<std::string> known;
   for (const TargetField& f : target_fields())
@@ -124,7 +124,7 @@ Status verify_target(const Target& t, const std::string& file) {
 }
 
 Result<Target> parse_target(std::string_view text, const std::string& file) {
-  // The parser keeps the last of two values of one name, and says nothing.
+  // The JSON parser silently keeps the last of two values of one name.
   std::string twice;
   std::vector<std::set<std::string>> names;
   auto watch = [&](int, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {

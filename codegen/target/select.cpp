@@ -4,17 +4,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 namespace tessera {
 namespace {
 
-// Figures that differ by less are of the same device: drivers report clocks and caches a little otherwise than data
-// sheets do.
+// Relative difference below which figures are of the same device: drivers report clocks and caches slightly differently
+// from data sheets.
 constexpr double kSame = 0.06;
 
 bool differs(double reported, double known) { return reported > 0 && std::fabs(reported / known - 1) > kSame; }
 
-// 90 of "sm_90", "sm_90a"; 0 of anything else.
+// 90 for "sm_90" and "sm_90a"; 0 for other text.
 int capability(std::string_view arch) {
   return arch.starts_with("sm_") ? std::atoi(std::string(arch.substr(3)).c_str()) : 0;
 }
@@ -31,7 +32,7 @@ Diagnostic unknown_target(const std::string& wanted) {
   return std::move(d).note("known targets: " + list).note("the path of a target file holds a '/' or ends in .json");
 }
 
-// The shipped GPU by name; else by architecture; else the nearest architecture, a newer one for as much as an older.
+// The shipped GPU by name; else by architecture; else the nearest architecture, newer or older alike.
 const Target& nearest_gpu(const DeviceFacts& device) {
   const Target* best = nullptr;
   auto distance = [&](const Target& t) {
@@ -96,12 +97,19 @@ Target scaled_target(const Target& base, const DeviceFacts& device) {
   return t;
 }
 
+std::string records_file(const std::string& target_file) {
+  return target_file.substr(0, target_file.size() - (target_file.ends_with(".json") ? 5 : 0)) + ".records.txt";
+}
+
 Result<Target> named_target(const std::string& wanted) {
   for (const Target& t : shipped_targets())
     if (t.name == wanted) return t;
   if (wanted.find('/') == std::string::npos && !wanted.ends_with(".json")) return unknown_target(wanted);
   TESSERA_ASSIGN(std::string text, read_file(wanted));
-  return parse_target(text, wanted);
+  TESSERA_ASSIGN(Target target, parse_target(text, wanted));
+  const std::string records = records_file(wanted);
+  if (std::filesystem::exists(records)) target.records = records;
+  return target;
 }
 
 Result<ChosenTarget> choose_target(const std::string& wanted, const DeviceFacts& device) {

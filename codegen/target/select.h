@@ -7,10 +7,10 @@ namespace tessera {
 
 // Targets whose files are part of the binary, in the order of shipped.cpp.
 [[nodiscard]] const std::vector<Target>& shipped_targets();
-// The one of a name that is shipped.
+// The shipped target of a name.
 [[nodiscard]] const Target& shipped_target(std::string_view name);
 
-// What is known of the device. Empty and 0: not known.
+// Properties of the device. Empty and 0: unknown.
 struct DeviceFacts {
   Target::Kind kind = Target::Kind::Cpu;
   std::string gpu;                     // as the driver names it: "NVIDIA H200"
@@ -25,9 +25,11 @@ struct DeviceFacts {
 struct ChosenTarget {
   Target target;
   std::string why;     // "h200", "a100, scaled to 84 multiprocessors": for reports
-  std::string warning; // where figures were scaled from another device; else empty
+  std::string warning; // set if figures were scaled from another device
 };
 
+// Where measured schedules of a target file are looked for: FILE.records.txt beside FILE.json.
+[[nodiscard]] std::string records_file(const std::string& target_file);
 // The target of a name that is shipped, or of a file. Errors as for choose_target.
 [[nodiscard]] Result<Target> named_target(const std::string& wanted);
 // `wanted`: the name of a shipped target or the path of a target file; empty: the one that TESSERA_TARGET names, if it

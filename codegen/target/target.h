@@ -1,5 +1,5 @@
-// What a device is, as data: the figures that schedules, fusion and reports know of a GPU or a host. A file under data/
-// gives them for each device that is known; `tessera calibrate` measures them on the device at hand.
+// Device figures as data: what schedules, fusion and reports use of a GPU or a host. Each known device has a file under
+// data/; `tessera calibrate` measures the device at hand.
 #pragma once
 #include "graph/support/result.h"
 #include <cstdint>
@@ -24,7 +24,8 @@ struct Target {
   std::string name; // of the file: "h200", "avx512"
   std::string gpu;  // how the driver names the GPU, or how such names begin: "NVIDIA H200"; empty for a host
   std::string arch; // compute capability: "sm_90"; empty for a host
-  std::string note; // where the figures come from, for people; may be empty
+  std::string note; // source of the figures, as text; may be empty
+  std::string records; // file of measured schedules beside a target file; empty: those that are part of the binary
 
   // Structure of a GPU.
   int multiprocessors = 0;                 // multiprocessors

@@ -252,29 +252,29 @@ void Builder::report_index(ValueId bad, int site) {
   emit(std::move(op), {});
 }
 
-ValueId Builder::arrive(ValueId counters, ValueId offset, ValueId member, ValueId count) {
+ValueId Builder::arrive(ValueId counters, ValueId offset, ValueId rank, ValueId count) {
   Op op;
   op.kind = OpKind::Arrive;
-  op.operands = {counters, offset, member, count};
+  op.operands = {counters, offset, rank, count};
   op.results = {kernel_.new_value({Type::Kind::Data, DType::Bool, {}})};
   return emit(std::move(op), {});
 }
 
-void Builder::meet(ValueId counters, ValueId offset, ValueId member, ValueId count) {
+void Builder::grid_barrier(ValueId counters, ValueId offset, ValueId rank, ValueId count) {
   Op op;
-  op.kind = OpKind::Meet;
-  op.operands = {counters, offset, member, count};
+  op.kind = OpKind::GridBarrier;
+  op.operands = {counters, offset, rank, count};
   emit(std::move(op), {});
 }
 
-std::vector<ValueId> Builder::exchange(ValueId boxes, ValueId offset, ValueId member, ValueId count,
-                                       std::span<const ValueId> numbers, int places) {
+std::vector<ValueId> Builder::exchange(ValueId mailboxes, ValueId offset, ValueId rank, ValueId count,
+                                       std::span<const ValueId> partials, int size) {
   Op op;
   op.kind = OpKind::Exchange;
-  op.operands = {boxes, offset, member, count};
-  for (ValueId v : numbers) {
+  op.operands = {mailboxes, offset, rank, count};
+  for (ValueId v : partials) {
     op.operands.push_back(v);
-    op.results.push_back(kernel_.new_value({Type::Kind::Data, kernel_.type(v).dtype, {places}}));
+    op.results.push_back(kernel_.new_value({Type::Kind::Data, kernel_.type(v).dtype, {size}}));
   }
   std::vector<ValueId> results = op.results;
   emit(std::move(op), {});
@@ -290,10 +290,10 @@ void Builder::prefetch(ValueId ptr, ValueId offset) {
 
 std::vector<ValueId>
 Builder::for_loop(ValueId from, ValueId to, ValueId step, std::vector<ValueId> carried,
-                  const std::function<std::vector<ValueId>(ValueId, std::span<const ValueId>)>& body, int ahead) {
+                  const std::function<std::vector<ValueId>(ValueId, std::span<const ValueId>)>& body, int num_stages) {
   Op op;
   op.kind = OpKind::For;
-  op.ahead = ahead;
+  op.num_stages = num_stages;
   op.operands = {from, to, step};
   op.operands.insert(op.operands.end(), carried.begin(), carried.end());
   std::vector<ValueId> args{kernel_.new_value({Type::Kind::Data, DType::I64, {}})};

@@ -1,6 +1,6 @@
-// The meaning of the tile IR, one element at a time. Slow and obvious; the lowerings are tested against it.
+// Reference interpreter of the tile IR, one element at a time. Slow and simple; the lowerings are tested against it.
+#include "codegen/tile/cooperation.h"
 #include "codegen/tile/rules.h"
-#include "codegen/tile/team.h"
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -8,9 +8,9 @@
 namespace tessera::tile {
 namespace {
 
-constexpr uint64_t kMaxSteps = uint64_t{1} << 33; // element operations of one call: no text can keep it busy for ever
-constexpr int64_t kMostInStep = 4096;             // programs whose values are all kept
-constexpr int64_t kMaxScratchBytes = int64_t{1} << 30; // of all scratch of a program
+constexpr uint64_t kMaxSteps = uint64_t{1} << 33;      // element operations of one call: every kernel terminates
+constexpr int64_t kMaxCooperative = 4096;              // programs of a cooperative grid: the values of all are stored
+constexpr int64_t kMaxScratchBytes = int64_t{1} << 30; // scratch of one program
 
 template <class T>
 T read_as(const std::byte* p) {
@@ -65,13 +65,13 @@ struct Memory {
   std::string name;
   std::byte* data = nullptr;
   int64_t count = 0;          // elements
-  std::vector<bool> written;  // scratch: which elements hold something
+  std::vector<bool> written;  // scratch: which elements were written
   std::vector<std::byte> own; // scratch
 };
 
 struct Cell {
   std::vector<ScalarValue> e; // elements, row-major; one for a scalar
-  int memory = -1;            // of a pointer
+  int memory = -1;            // index into memory_, of a pointer
 };
 
 class Interpreter {
@@ -88,7 +88,7 @@ public:
       if (p.type.kind == Type::Kind::Data) {
         c.e = {args_[i].scalar};
         if (p.multiple_of > 1 && args_[i].scalar.i % p.multiple_of != 0)
-          return error("argument '" + p.name + "' is no multiple of " + std::to_string(p.multiple_of));
+          return error("argument '" + p.name + "' is not a multiple of " + std::to_string(p.multiple_of));
         continue;
       }
       Memory m;
@@ -101,48 +101,51 @@ public:
     for (const Param& p : k_.params) {
       const int64_t promised = p.elements_value < 0 ? p.elements : cells_[static_cast<size_t>(p.elements_value)].e[0].i;
       if (promised > 0 && memory_[static_cast<size_t>(cells_[static_cast<size_t>(p.value)].memory)].count < promised)
-        return error("argument '" + p.name + "' has less than the " + std::to_string(promised) + " promised elements");
+        return error("argument '" + p.name + "' has fewer than the " + std::to_string(promised) + " promised elements");
     }
-    TESSERA_TRY(has_meetings(k_) ? run_in_step(grid) : run_in_turn(grid));
+    TESSERA_TRY(needs_cooperative_launch(k_) ? run_cooperative(grid) : run_independent(grid));
     return std::move(result_);
   }
 
 private:
-  Status run_in_turn(int64_t grid) {
+  Status run_independent(int64_t grid) {
     size_t pointers = memory_.size();
     for (program_ = 0; program_ < grid; ++program_) {
       TESSERA_TRY(block(k_.body));
-      memory_.resize(pointers); // scratch ends with its program
+      memory_.resize(pointers); // the program's scratch is freed
       scratch_bytes_ = 0;
     }
     return {};
   }
 
-  // All programs up to where they meet, then all of them from there on: each keeps its values meanwhile.
-  Status run_in_step(int64_t grid) {
-    if (grid > kMostInStep) return error("a grid of " + std::to_string(grid) + " programs that wait for each other");
+  // Runs all programs up to an operation that waits, then all of them on from there. `states`: values of each program.
+  Status run_cooperative(int64_t grid) {
+    if (grid > kMaxCooperative)
+      return error("a cooperative grid of " + std::to_string(grid) + " programs, at most " +
+                   std::to_string(kMaxCooperative));
     std::vector<std::vector<Cell>> states(static_cast<size_t>(std::max<int64_t>(grid, 0)), cells_);
     for (size_t begin = 0; begin < k_.body.size();) {
       size_t end = begin;
-      while (end < k_.body.size() && !waits_for_team(k_.op(k_.body[end]))) ++end;
-      const Op* meet = end < k_.body.size() ? &k_.op(k_.body[end]) : nullptr;
-      const bool exchanges = meet && meet->kind == OpKind::Exchange;
+      while (end < k_.body.size() && !waits_for_programs(k_.op(k_.body[end]))) ++end;
+      const Op* wait = end < k_.body.size() ? &k_.op(k_.body[end]) : nullptr;
+      const bool exchanges = wait && wait->kind == OpKind::Exchange;
       for (program_ = 0; program_ < grid; ++program_) {
         cells_.swap(states[static_cast<size_t>(program_)]);
         for (size_t i = begin; i < end; ++i) TESSERA_TRY(step(k_.op(k_.body[i])));
-        if (meet) TESSERA_TRY(exchanges ? tell(*meet) : arrive(*meet));
+        if (wait) TESSERA_TRY(exchanges ? send(*wait) : arrive(*wait));
         cells_.swap(states[static_cast<size_t>(program_)]);
       }
-      for (program_ = 0; meet && program_ < grid; ++program_) {
+      for (program_ = 0; wait && program_ < grid; ++program_) {
         cells_.swap(states[static_cast<size_t>(program_)]);
         bool all = false;
         if (exchanges) {
-          TESSERA_ASSIGN(all, hear(*meet));
+          TESSERA_ASSIGN(all, receive(*wait));
         } else {
-          TESSERA_ASSIGN(std::byte * counter, counter_of(*meet));
-          all = is_at_rest(read_as<uint32_t>(counter));
+          TESSERA_ASSIGN(std::byte * counter, counter_of(*wait));
+          all = all_arrived(read_as<uint32_t>(counter));
         }
-        if (!all) return error("program " + std::to_string(program_) + " waits for others of its team that never come");
+        if (!all)
+          return error("program " + std::to_string(program_) + " waits for cooperative programs that never arrive");
         cells_.swap(states[static_cast<size_t>(program_)]);
       }
       begin = end + 1;
@@ -157,35 +160,35 @@ private:
   Status arrive(const Op& op) {
     TESSERA_TRY(spend(1));
     TESSERA_ASSIGN(std::byte * counter, counter_of(op));
-    int64_t member = e(op.operands[2])[0].i, count = e(op.operands[3])[0].i;
-    if (member < 0 || member >= count || count >= kTeamRound)
-      return error("program " + std::to_string(program_) + " arrives as member " + std::to_string(member) + " of " +
+    int64_t rank = e(op.operands[2])[0].i, count = e(op.operands[3])[0].i;
+    if (rank < 0 || rank >= count || count >= kArrivalPhase)
+      return error("program " + std::to_string(program_) + " arrives as rank " + std::to_string(rank) + " of " +
                    std::to_string(count));
-    uint32_t now = read_as<uint32_t>(counter) + arrival(member, count);
+    uint32_t now = read_as<uint32_t>(counter) + arrival_increment(rank, count);
     write_as(counter, now);
-    if (op.kind == OpKind::Arrive) result(op)[0].i = is_at_rest(now);
+    if (op.kind == OpKind::Arrive) result(op)[0].i = all_arrived(now);
     return {};
   }
 
-  // Of an exchange: word w of what member `from` tells member `to`.
-  Result<std::byte*> message_word(const Op& op, int64_t to, int64_t from, int w) {
+  // Word w of slot `from` in the mailbox of program `to`.
+  Result<std::byte*> slot_word(const Op& op, int64_t to, int64_t from, int w) {
     std::vector<DType> dtypes;
     for (ValueId v : op.results) dtypes.push_back(k_.type(v).dtype);
     const int64_t count = e(op.operands[3])[0].i, index = e(op.operands[1])[0].i;
-    const int64_t at = index + (to * count + from) * message_words(dtypes) + w;
+    const int64_t at = index + (to * count + from) * packet_words(dtypes) + w;
     Memory& m = memory_of(op);
     if (at < 0 || at >= m.count)
-      return error("exchange by '" + m.name + "' at offset " + std::to_string(at) + " of " + std::to_string(m.count) +
-                   " words, program " + std::to_string(program_));
+      return error("exchange through '" + m.name + "' at offset " + std::to_string(at) + " of " +
+                   std::to_string(m.count) + " words, program " + std::to_string(program_));
     return m.data + at * static_cast<int64_t>(sizeof(uint32_t));
   }
-  // Of the numbers' words that stand one after the other: where in the messages, behind each three of which is a flag.
-  static int place_of(int word) { return word / kMessageNumbers * kMessageWords + word % kMessageNumbers; }
-  Status tell(const Op& op) {
+  // Index in a slot of payload word `word`: each packet has kPayloadWords of them and a flag.
+  static int slot_index(int word) { return word / kPayloadWords * kPacketWords + word % kPayloadWords; }
+  Status send(const Op& op) {
     TESSERA_TRY(spend(1));
-    const int64_t member = e(op.operands[2])[0].i, count = e(op.operands[3])[0].i;
-    if (member < 0 || member >= count || count > k_.type(op.results[0]).count())
-      return error("program " + std::to_string(program_) + " exchanges as member " + std::to_string(member) + " of " +
+    const int64_t rank = e(op.operands[2])[0].i, count = e(op.operands[3])[0].i;
+    if (rank < 0 || rank >= count || count > k_.type(op.results[0]).count())
+      return error("program " + std::to_string(program_) + " exchanges as rank " + std::to_string(rank) + " of " +
                    std::to_string(count));
     std::vector<uint32_t> words;
     for (size_t i = 0; i < op.results.size(); ++i) {
@@ -196,19 +199,19 @@ private:
     }
     for (int64_t to = 0; to < count; ++to)
       for (size_t w = 0; w < words.size(); ++w) {
-        const int at = place_of(static_cast<int>(w)), flag = at / kMessageWords * kMessageWords + kMessageNumbers;
-        TESSERA_ASSIGN(std::byte * there, message_word(op, to, member, flag));
-        if (w % kMessageNumbers == 0 && read_as<uint32_t>(there) != 0)
-          return error("program " + std::to_string(program_) + " finds a message where it leaves one");
+        const int at = slot_index(static_cast<int>(w)), flag = at / kPacketWords * kPacketWords + kPayloadWords;
+        TESSERA_ASSIGN(std::byte * there, slot_word(op, to, rank, flag));
+        if (w % kPayloadWords == 0 && read_as<uint32_t>(there) != 0)
+          return error("program " + std::to_string(program_) + " writes to a mailbox slot that was not read");
         write_as(there, uint32_t{1});
-        TESSERA_ASSIGN(there, message_word(op, to, member, at));
+        TESSERA_ASSIGN(there, slot_word(op, to, rank, at));
         write_as(there, words[w]);
       }
     return {};
   }
-  // Whether all have told what they have. Clears the program's boxes.
-  Result<bool> hear(const Op& op) {
-    const int64_t member = e(op.operands[2])[0].i, count = e(op.operands[3])[0].i;
+  // True if all programs have sent. Clears the program's mailbox.
+  Result<bool> receive(const Op& op) {
+    const int64_t rank = e(op.operands[2])[0].i, count = e(op.operands[3])[0].i;
     for (size_t i = 0; i < op.results.size(); ++i) result(op, i);
     for (int64_t from = 0; from < count; ++from) {
       int word = 0;
@@ -216,16 +219,16 @@ private:
         const DType dtype = k_.type(op.results[i]).dtype;
         std::byte bytes[2 * sizeof(uint32_t)]{};
         for (int w = 0; w < words_of(dtype); ++w, ++word) {
-          const int at = place_of(word), flag = at / kMessageWords * kMessageWords + kMessageNumbers;
-          TESSERA_ASSIGN(std::byte * there, message_word(op, member, from, flag));
+          const int at = slot_index(word), flag = at / kPacketWords * kPacketWords + kPayloadWords;
+          TESSERA_ASSIGN(std::byte * there, slot_word(op, rank, from, flag));
           if (read_as<uint32_t>(there) == 0) return false;
-          TESSERA_ASSIGN(there, message_word(op, member, from, at));
+          TESSERA_ASSIGN(there, slot_word(op, rank, from, at));
           write_as(bytes + 4 * w, read_as<uint32_t>(there));
         }
         cells_[static_cast<size_t>(op.results[i])].e[static_cast<size_t>(from)] = read_element(dtype, bytes);
       }
-      for (int w = 0; w < place_of(word - 1) / kMessageWords * kMessageWords + kMessageWords; ++w) {
-        TESSERA_ASSIGN(std::byte * there, message_word(op, member, from, w));
+      for (int w = 0; w < slot_index(word - 1) / kPacketWords * kPacketWords + kPacketWords; ++w) {
+        TESSERA_ASSIGN(std::byte * there, slot_word(op, rank, from, w));
         write_as(there, uint32_t{0});
       }
     }
@@ -236,7 +239,7 @@ private:
     return {ErrorCode::BadInput, "tile kernel '" + k_.name + "': " + message};
   }
   const std::vector<ScalarValue>& e(ValueId v) const { return cells_[static_cast<size_t>(v)].e; }
-  // Element i of an operand that may be a scalar beside tiles.
+  // Element i of an operand; a scalar is broadcast.
   ScalarValue at(ValueId v, size_t i) const {
     const auto& list = e(v);
     return list.size() == 1 ? list[0] : list[i];
@@ -336,7 +339,7 @@ private:
     default: return ScalarOp::Add;
     }
   }
-  // Whether (v, i) beats (best, best_i): NaN is the extreme, ties go to the lower index, or to the higher one.
+  // True if (v, i) replaces (best, best_i): NaN wins; equal values are ordered by index, see select_last.
   static bool beats(const Op& op, DType dtype, ScalarValue v, int64_t i, ScalarValue best, int64_t best_i) {
     bool later = op.select_last ? i > best_i : i < best_i;
     if (is_float(dtype)) {
@@ -421,7 +424,7 @@ private:
     return {};
   }
 
-  // Moves the operands of the region's yield to `to` at once: they may be each other's sources.
+  // Copies the operands of the region's yield to `to`, all read before any is written.
   void yield_to(const std::vector<OpId>& region, std::span<const ValueId> to) {
     const Op& y = k_.op(region.back());
     std::vector<std::vector<ScalarValue>> values;
@@ -483,8 +486,9 @@ private:
         }
       return {};
     case OpKind::Arrive: return arrive(op);
-    case OpKind::Meet:
-    case OpKind::Exchange: return error("programs meet in a region"); // run_in_step does those that stand in none
+    case OpKind::GridBarrier:
+    case OpKind::Exchange:
+      return error("an operation that waits for programs is inside a region"); // run_cooperative runs the others
     case OpKind::Prefetch:
     case OpKind::Yield: return {};
     case OpKind::Count_: break;
@@ -500,7 +504,7 @@ private:
     m.name = "scratch";
     m.count = count;
     m.own.resize(static_cast<size_t>(count * size));
-    m.written.resize(static_cast<size_t>(count) + 1); // never empty: that marks an argument
+    m.written.resize(static_cast<size_t>(count) + 1); // never empty: empty marks an argument
     m.data = m.own.data();
     cells_[static_cast<size_t>(op.results[0])].memory = static_cast<int>(memory_.size());
     memory_.push_back(std::move(m));

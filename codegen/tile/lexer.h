@@ -1,4 +1,4 @@
-// Words of the tile IR's text form (docs/tile-ir.md), with their places. Private to codegen/tile.
+// Tokens of the tile IR's text form (docs/tile-ir.md), with line and column. Private to codegen/tile.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -18,7 +18,7 @@ Result<Kernel> Parser::run() {
   return std::move(k_);
 }
 
-// ---- words
+// ---- tokens
 
 Diagnostic Parser::error_at(const Token& t, std::string message) const {
   Location where;
@@ -160,7 +160,7 @@ Status Parser::params() {
     k_.params.push_back(std::move(p));
     if (!accept(',')) break;
   }
-  for (const auto& [param, name] : counts) { // it may come after the pointer
+  for (const auto& [param, name] : counts) { // a parameter may count the elements of an earlier one
     auto it = names_.find(std::string(name.text));
     if (it == names_.end()) return error_at(name, "'%" + std::string(name.text) + "' is not defined");
     k_.params[param].elements_value = it->second;
@@ -252,9 +252,9 @@ Status Parser::for_loop(Op& op, std::vector<OpId>& ops, int depth) {
   TESSERA_TRY(keyword("step"));
   TESSERA_ASSIGN(ValueId step, value_or(DType::I64, ops));
   op.operands = {from, to, step};
-  if (is_ident("ahead")) {
-    TESSERA_ASSIGN(int64_t ahead, attribute("ahead", 1, kMaxAhead));
-    op.ahead = static_cast<int>(ahead);
+  if (is_ident("num_stages")) {
+    TESSERA_ASSIGN(int64_t stages, attribute("num_stages", 1, kMaxStages));
+    op.num_stages = static_cast<int>(stages);
   }
   if (accept_word("carry")) {
     TESSERA_TRY(punct('('));

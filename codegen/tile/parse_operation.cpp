@@ -59,7 +59,7 @@ Status Parser::literal(const Token& t, DType dtype, Op& op) {
     }
     auto [end, ec] = std::from_chars(s.data(), last, op.f);
     if (ec != std::errc() || end != last) return error_at(t, "expected a number, found '" + std::string(s) + "'");
-    if (dtype != DType::F64) { // what the type can hold
+    if (dtype != DType::F64) { // rounded to the type
       ScalarValue v{op.f, 0};
       op.f = eval_scalar(ScalarOp::Cast, dtype, DType::F64, {&v, 1}).f;
     }
@@ -135,12 +135,12 @@ Status Parser::access(Op& op, std::vector<OpId>& ops, bool store) {
     }
   }
   op.contiguous_hint = accept_word("contiguous");
-  for (Caching c : {Caching::Passing, Caching::Lasting, Caching::Leaving})
+  for (Caching c : {Caching::NoAllocate, Caching::EvictLast, Caching::EvictFirst})
     if (!store && op.caching == Caching::Normal && accept_word(name(c))) op.caching = c;
   return {};
 }
 
-Status Parser::team(Op& op, std::vector<OpId>& ops) {
+Status Parser::cooperation(Op& op, std::vector<OpId>& ops) {
   Token at = token_;
   TESSERA_ASSIGN(ValueId ptr, value());
   TESSERA_TRY(check_written(at, ptr));
@@ -148,7 +148,7 @@ Status Parser::team(Op& op, std::vector<OpId>& ops) {
   TESSERA_ASSIGN(ValueId offset, value_or(DType::I64, ops));
   TESSERA_TRY(punct(']'));
   op.operands = {ptr, offset};
-  for (const char* key : {"member", "of"}) {
+  for (const char* key : {"rank", "of"}) {
     TESSERA_TRY(keyword(key));
     TESSERA_TRY(punct('='));
     TESSERA_ASSIGN(ValueId v, value_or(DType::I64, ops));
@@ -200,16 +200,16 @@ Status Parser::operation(Op& op, std::vector<OpId>& ops, int depth) {
     op.site = static_cast<int>(site);
     return {};
   }
-  if (word == "arrive" || word == "meet") {
-    op.kind = word == "arrive" ? OpKind::Arrive : OpKind::Meet;
-    return team(op, ops);
+  if (word == "arrive" || word == "grid_barrier") {
+    op.kind = word == "arrive" ? OpKind::Arrive : OpKind::GridBarrier;
+    return cooperation(op, ops);
   }
   if (word == "exchange") {
     op.kind = OpKind::Exchange;
-    Op numbers;
-    TESSERA_TRY(value_list(numbers, ops));
-    TESSERA_TRY(team(op, ops));
-    op.operands.insert(op.operands.end(), numbers.operands.begin(), numbers.operands.end());
+    Op partials;
+    TESSERA_TRY(value_list(partials, ops));
+    TESSERA_TRY(cooperation(op, ops));
+    op.operands.insert(op.operands.end(), partials.operands.begin(), partials.operands.end());
     return {};
   }
   if (word == "prefetch") {

@@ -1,5 +1,5 @@
 // Recursive-descent reader of the text form (docs/tile-ir.md). Every operation is type-checked as it is read, so that
-// an error names its line; the nesting of regions is bounded, so that no text can exhaust the stack. Private to
+// an error names its line. The nesting depth of regions is bounded, so that no text can exhaust the stack. Private to
 // codegen/tile.
 #pragma once
 #include "codegen/tile/lexer.h"
@@ -21,7 +21,7 @@ public:
   Result<Kernel> run();
 
 private:
-  // parse.cpp: words
+  // parse.cpp: tokens
   void advance() { token_ = lexer_.next(); }
   Diagnostic error(std::string message) const { return error_at(token_, std::move(message)); }
   Diagnostic error_at(const Token& t, std::string message) const;
@@ -58,8 +58,8 @@ private:
   Status value_list(Op& op, std::vector<OpId>& ops);
   Status check_written(const Token& at, ValueId pointer) const;
   Status access(Op& op, std::vector<OpId>& ops, bool store);
-  // "%counters[offset] member=%m of=%n"
-  Status team(Op& op, std::vector<OpId>& ops);
+  // "%counters[offset] rank=%m of=%n"
+  Status cooperation(Op& op, std::vector<OpId>& ops);
   Status operation(Op& op, std::vector<OpId>& ops, int depth);
 
   Lexer lexer_;

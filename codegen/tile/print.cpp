@@ -15,12 +15,12 @@ std::string Type::str() const {
 
 namespace {
 
-// Shortest text that reads back to the same number.
+// Shortest text that parses to the same number.
 std::string float_text(DType dtype, double v) {
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
   char buffer[40];
-  // Narrower types hold floats, and round back to the same one what is read.
+  // Elements of narrower types are floats; the parsed number rounds to the same element.
   auto end = dtype == DType::F64 ? std::to_chars(buffer, buffer + sizeof buffer, v).ptr
                                  : std::to_chars(buffer, buffer + sizeof buffer, static_cast<float>(v)).ptr;
   return {buffer, end};
@@ -139,7 +139,7 @@ private:
     case OpKind::For:
       out_ += "for " + name(op.region_args[0][0]) + " = " + name(op.operands[0]) + " to " + name(op.operands[1]) +
               " step " + name(op.operands[2]);
-      if (op.ahead > 0) out_ += " ahead=" + std::to_string(op.ahead);
+      if (op.num_stages > 0) out_ += " num_stages=" + std::to_string(op.num_stages);
       if (!op.results.empty()) {
         out_ += " carry(";
         for (size_t i = 0; i < op.results.size(); ++i)
@@ -151,7 +151,7 @@ private:
     case OpKind::If:
       out_ += "if " + name(op.operands[0]);
       region(op, 0, depth);
-      if (k_.op(op.regions[1].back()).operands.empty() && op.regions[1].size() == 1) return; // nothing to do otherwise
+      if (k_.op(op.regions[1].back()).operands.empty() && op.regions[1].size() == 1) return; // the else region is empty
       out_ += " else";
       region(op, 1, depth);
       return;
@@ -160,11 +160,11 @@ private:
       out_ += "report_index " + name(op.operands[0]) + " site=" + std::to_string(op.site);
       break;
     case OpKind::Arrive:
-    case OpKind::Meet:
+    case OpKind::GridBarrier:
     case OpKind::Exchange:
       out_ += std::string(op_name(op.kind));
       if (op.kind == OpKind::Exchange) out_ += "(" + args(op.operands, 4) + ")";
-      out_ += " " + name(op.operands[0]) + "[" + name(op.operands[1]) + "] member=" + name(op.operands[2]) +
+      out_ += " " + name(op.operands[0]) + "[" + name(op.operands[1]) + "] rank=" + name(op.operands[2]) +
               " of=" + name(op.operands[3]);
       break;
     case OpKind::Prefetch: out_ += "prefetch " + name(op.operands[0]) + "[" + name(op.operands[1]) + "]"; break;

@@ -6,9 +6,9 @@ namespace tessera::tile {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(OpKind::Count_)> kNames = {
-    "const",      "program_id",   "range",  "expand_dims", "broadcast", "scalar",   "load",
-    "store",      "reduce",       "scan",   "dot",         "for",       "if",       "scratch",
-    "atomic_add", "report_index", "arrive", "meet",        "exchange",  "prefetch", "yield"};
+    "const",      "program_id",   "range",  "expand_dims",  "broadcast", "scalar",   "load",
+    "store",      "reduce",       "scan",   "dot",          "for",       "if",       "scratch",
+    "atomic_add", "report_index", "arrive", "grid_barrier", "exchange",  "prefetch", "yield"};
 
 Diagnostic bad(std::string message) { return {ErrorCode::Internal, std::move(message)}; }
 
@@ -22,7 +22,7 @@ bool is_index_type(const Type& t) {
 bool is_i64_scalar(const Type& t) { return t == Type{Type::Kind::Data, DType::I64, {}}; }
 bool is_bool(const Type& t) { return t.kind == Type::Kind::Data && t.dtype == DType::Bool; }
 
-// What an operand next to an offset of shape `at` may look like: a scalar, or a tile of that shape.
+// True if `t` can accompany an offset of type `at`: a scalar, or a tile of the same shape.
 bool fits(const Type& t, const Type& at) { return !t.is_tile() || t.shape == at.shape; }
 
 Status check_memory(const Kernel& k, const Op& op, size_t fixed, size_t most) {
@@ -68,27 +68,27 @@ Status check_store(const Kernel& k, const Op& op) {
   return {};
 }
 
-Status check_team(const Kernel& k, const Op& op) {
+Status check_cooperation(const Kernel& k, const Op& op) {
   const bool exchanges = op.kind == OpKind::Exchange;
   TESSERA_TRY(check_memory(k, op, 4, exchanges ? op.operands.size() : 4));
-  if (k.type(op.operands[0]).dtype != DType::I32) return bad(exchanges ? "boxes are i32" : "counters are i32");
+  if (k.type(op.operands[0]).dtype != DType::I32) return bad(exchanges ? "mailboxes are i32" : "counters are i32");
   for (size_t i = 1; i < 4; ++i)
-    if (!is_i64_scalar(k.type(op.operands[i]))) return bad("a counter's offset, member and count are i64 scalars");
+    if (!is_i64_scalar(k.type(op.operands[i]))) return bad("offset, rank and count are i64 scalars");
   if (exchanges) {
     if (op.operands.size() == 4 || op.results.size() != op.operands.size() - 4)
-      return bad("an exchange has as many results as numbers, and one at least");
+      return bad("an exchange has one result for each partial value, at least one");
     for (size_t i = 0; i < op.results.size(); ++i) {
       const Type &from = k.type(op.operands[i + 4]), &to = k.type(op.results[i]);
       if (from.kind != Type::Kind::Data || from.is_tile() || from.dtype == DType::String)
         return bad("cannot exchange '" + from.str() + "'");
       if (to != Type{Type::Kind::Data, from.dtype, {to.is_tile() ? to.shape[0] : 0}} ||
           to.shape != k.type(op.results[0]).shape)
-        return bad("exchanged numbers '" + from.str() + "' yield a tile with one dimension, not '" + to.str() + "'");
+        return bad("an exchange of '" + from.str() + "' yields a tile with one dimension, not '" + to.str() + "'");
     }
     return {};
   }
-  if (op.kind == OpKind::Meet) {
-    if (!op.results.empty()) return bad("meet has no result");
+  if (op.kind == OpKind::GridBarrier) {
+    if (!op.results.empty()) return bad("grid_barrier has no result");
     return {};
   }
   if (op.results.size() != 1) return bad("arrive has one result");
@@ -127,14 +127,14 @@ Status check_dot(const Kernel& k, const Op& op) {
   for (const Type* t : {&a, &b, &c})
     if (t->kind != Type::Kind::Data || t->shape.size() != 2) return bad("dot takes tiles of rank 2");
   if (a.dtype != b.dtype || a.shape[1] != b.shape[0] || c.shape != std::vector<int>{a.shape[0], b.shape[1]})
-    return bad("dot of '" + a.str() + "', '" + b.str() + "' and '" + c.str() + "' does not go together");
+    return bad("dot of '" + a.str() + "', '" + b.str() + "' and '" + c.str() + "' do not match");
   if (c.dtype != compute_dtype(a.dtype)) return bad("dot accumulates in " + std::string(name(compute_dtype(a.dtype))));
   if (a.dtype == DType::Bool) return bad("dot of bool has no meaning");
   if (k.type(op.results[0]) != c) return bad("dot yields the accumulator's type");
   return {};
 }
 
-// Values that flow over the edges of a region: `from` the operands of its yield.
+// The yield that ends a region, or null.
 const Op* yield_of(const Kernel& k, const std::vector<OpId>& region) {
   if (region.empty() || k.op(region.back()).kind != OpKind::Yield) return nullptr;
   return &k.op(region.back());
@@ -156,8 +156,8 @@ Status check_for(const Kernel& k, const Op& op) {
   if (op.operands.size() < 3 || op.regions.size() != 1 || op.region_args.size() != 1) return bad("malformed for");
   for (int i = 0; i < 3; ++i)
     if (!is_i64_scalar(k.type(op.operands[static_cast<size_t>(i)]))) return bad("loop bounds are i64 scalars");
-  if (op.ahead < 0 || op.ahead > kMaxAhead)
-    return bad("loads are at most " + std::to_string(kMaxAhead) + " rounds ahead");
+  if (op.num_stages < 0 || op.num_stages > kMaxStages)
+    return bad("num_stages is from 0 to " + std::to_string(kMaxStages));
   size_t carried = op.operands.size() - 3;
   if (op.results.size() != carried || op.region_args[0].size() != carried + 1) return bad("malformed for");
   if (!is_i64_scalar(k.type(op.region_args[0][0]))) return bad("the induction value is an i64 scalar");
@@ -200,7 +200,7 @@ Status check_scalar(const Kernel& k, const Op& op) {
 } // namespace
 
 std::string_view name(Caching caching) {
-  constexpr std::string_view kWords[] = {"normal", "passing", "lasting", "leaving"};
+  constexpr std::string_view kWords[] = {"normal", "no_allocate", "evict_last", "evict_first"};
   return kWords[static_cast<size_t>(caching)];
 }
 std::string_view op_name(OpKind kind) { return kNames[static_cast<size_t>(kind)]; }
@@ -313,8 +313,8 @@ Status check_op(const Kernel& k, const Op& op) {
     if (op.site < 0) return bad("a site is not negative");
     return {};
   case OpKind::Arrive:
-  case OpKind::Meet:
-  case OpKind::Exchange: return check_team(k, op);
+  case OpKind::GridBarrier:
+  case OpKind::Exchange: return check_cooperation(k, op);
   case OpKind::Prefetch:
     TESSERA_TRY(check_memory(k, op, 2, 2));
     if (!op.results.empty()) return bad("prefetch has no result");

@@ -1,7 +1,6 @@
-// Tile IR: blocked programs on tiles, a small Triton. A kernel is run by a grid of independent programs; a program
-// computes on tiles (arrays of a static power-of-two or vector-sized shape, or scalars). Threads, shared memory and
-// barriers do not exist here. docs/tile-ir.md has the grammar and the meaning of each operation; interpret() defines it
-// executably.
+// Tile IR: blocked programs on tiles, similar to Triton's IR. A grid of programs runs a kernel; a program computes on
+// tiles (arrays of a static shape) and scalars. The IR has no threads, no shared memory and no barriers within a
+// program. docs/tile-ir.md has the grammar and the meaning of each operation; interpret() is the executable definition.
 //
 //   tile.kernel @g4(%x: ptr<f16>, %y: ptr<f16>, %rows: i64, %cols: i64) config(warps: 4) {
 //     %p = program_id 0                                  : i64
@@ -29,7 +28,7 @@ namespace tessera::tile {
 struct Type {
   enum class Kind : uint8_t { Data, Pointer };
   Kind kind = Kind::Data;
-  DType dtype = DType::F32; // element; of a pointer: what it points to
+  DType dtype = DType::F32; // of the elements, or of what a pointer points to
   std::vector<int> shape;   // empty: a scalar
   [[nodiscard]] bool is_tile() const { return !shape.empty(); }
   [[nodiscard]] int64_t count() const {
@@ -61,26 +60,24 @@ enum class OpKind : uint8_t {
   If,      // scalar bool condition; regions then, else; results by yield
   Scratch, // program-private memory: attribute dtype, operand count (elements, i64) -> pointer; contents undefined
   AtomicAdd,   // pointer, offset, value, optional mask
-  ReportIndex, // operands: bool tile or scalar "bad" (true where an index is out of bounds); attribute site: tells the
-               // launch that site failed
-  // pointer to counters (i32), offset, member, count (i64 scalars): team.h. What a program wrote before it arrives can
-  // be read after by the last of its team (Arrive: yields a bool, whether this is it), or by all of it (Meet: the
-  // program goes on when all have come; stands in no region). Each member arrives once a round.
-  Arrive,
-  Meet,
-  // pointer to boxes (i32), offset, member, count, scalars...: each member of a team tells its numbers to all (team.h).
-  // Yields a tile [n] for each of them, in which element i is member i's, and those that no member has are 0. Waits as
-  // Meet does, and stands in no region; orders no other memory.
+  ReportIndex, // operands: bool tile or scalar "bad" (true where an index is out of bounds); attribute site: the
+               // launch fails with this site
+  // Cooperative programs (cooperation.h). Operands: pointer to counters (i32), offset, rank, count (i64 scalars). Each
+  // of the `count` programs arrives once per phase.
+  Arrive,      // yields a bool: true in the last program to arrive, which may read what the others wrote before
+  GridBarrier, // waits until all have arrived; then all may read what the others wrote before. Not inside a region
+  // Exchange of partial results: pointer to mailboxes (i32), offset, rank, count, scalars... Yields a tile [n] for each
+  // scalar: element i is program i's, elements from `count` on are 0. Waits for all `count` programs; not inside a
+  // region. Does not order other memory.
   Exchange,
-  Prefetch, // pointer, offset (scalar or tile): a hint that the program reads there soon; may lie outside of the
-            // memory; no effect
+  Prefetch, // pointer, offset (scalar or tile): hint that the program soon reads there; may be out of bounds
   Yield,    // ends every region, also one that yields nothing
   Count_,
 };
 
-// What a load tells caches; it means the same without. Passing: nobody asks for it again, the L1 need not keep it.
-// Lasting: the L2 gives up other lines first, also those that are written. Leaving: it gives up these first.
-enum class Caching : uint8_t { Normal, Passing, Lasting, Leaving };
+// Cache hint of a load; it does not change the result. NoAllocate: no line in L1. EvictLast, EvictFirst: priority of
+// the lines in L2. The names are those of PTX.
+enum class Caching : uint8_t { Normal, NoAllocate, EvictLast, EvictFirst };
 
 struct Op {
   OpKind kind = OpKind::Const;
@@ -89,15 +86,15 @@ struct Op {
   bool select_last = false;
   int axis = 0;                  // ProgramId, Reduce, Scan, ExpandDims
   int site = 0;                  // ReportIndex
-  int ahead = 0;                 // For: its loads may be under way so many rounds ahead, 0: as the lowering likes
+  int num_stages = 0;            // For: stages of software pipelining, 0: the lowering decides
   double f = 0;                  // Const of float dtype
   int64_t i = 0;                 // Const of integer dtype
   std::vector<ValueId> operands; // Load: ptr, offset, [mask, [other]] ; Store: ptr, offset, value, [mask]
   std::vector<ValueId> results;
   std::vector<std::vector<OpId>> regions;        // For: 1, If: 2
   std::vector<std::vector<ValueId>> region_args; // For: {induction, carried...}
-  bool contiguous_hint = false;      // the scheduler knows that consecutive elements are consecutive in memory
-  Caching caching = Caching::Normal; // Load
+  bool contiguous_hint = false;                  // consecutive elements of the tile are consecutive in memory
+  Caching caching = Caching::Normal;             // Load
 };
 
 struct Param {
@@ -105,25 +102,23 @@ struct Param {
   Type type;
   ValueId value = -1;
   bool written = false;
-  bool once = false;       // no store of a program writes an element that it has written before: order does not matter
+  bool once = false;       // a program stores no element twice, so the order of its stores does not matter
   int64_t alignment = 64;  // bytes, of pointers
-  int64_t multiple_of = 1; // of i64 scalars: a known divisor, which a caller guarantees
-  // Of a pointer: there are so many elements, at least, all of which may be read; 0 says nothing. Or as many as the i64
-  // parameter with this value.
+  int64_t multiple_of = 1; // of i64 scalars: a divisor that the caller guarantees
+  // Of a pointer: the least number of elements that may be read; 0: unknown. Or the i64 parameter that has this number.
   int64_t elements = 0;
   ValueId elements_value = -1;
-  // Of a pointer: nothing writes this memory while the kernel runs, not through another parameter either (a written one
-  // that takes over a read one's memory). Loads may then be moved and cached where writes are not seen.
+  // Of a pointer: nothing writes this memory while the kernel runs, not even through another parameter that aliases it.
+  // Loads may then be moved, and may use caches that are not coherent.
   bool invariant = false;
-  // Of a pointer that is read: a written one that takes over its memory has an element at one place of all tiles in
-  // which either's is. So the thread that holds an element in one layout is the same whenever it is read and written.
+  // Of a pointer that is read: a written parameter that aliases it has each element at the same position of every tile.
+  // So one thread reads and writes the element, if the tiles have the same layout.
   bool in_place = false;
 };
 
-// Beside a tile offset, the mask, other and value of a Load or Store may be scalars or tiles of the offset's shape; a
-// scalar Load or Store may have a scalar mask. `lt(add(range, a), b)` is a prefix of the tile wherever it stands, as
-// mask or as value: a lowering need not form the i64 tile for it. contiguous_hint is true only where the offset is
-// add(range, scalar).
+// With a tile offset, the mask, other and value of a Load or Store may be scalars or tiles of the offset's shape; a
+// scalar Load or Store may have a scalar mask. `lt(add(range, a), b)` is a prefix of the tile, as a mask or as a value:
+// a lowering need not form its i64 tile. contiguous_hint is true only if the offset is add(range, scalar).
 class Kernel {
 public:
   Kernel();
@@ -134,8 +129,8 @@ public:
   ~Kernel();
   std::string name;
   std::vector<Param> params;
-  // warps; programs: a launch has at most so many; min_blocks: of it on a multiprocessor, least_blocks: fewer would not
-  // be launched; ...
+  // warps; programs: largest grid of a launch; min_blocks: resident blocks per multiprocessor that bound the registers;
+  // least_blocks: least resident blocks per multiprocessor with which the kernel is launched; ...
   std::map<std::string, int64_t> config;
   std::vector<OpId> body;
 
@@ -181,16 +176,16 @@ public:
   ValueId scratch(DType dtype, ValueId count);
   void atomic_add(ValueId ptr, ValueId offset, ValueId value, ValueId mask = -1);
   void report_index(ValueId bad, int site);
-  ValueId arrive(ValueId counters, ValueId offset, ValueId member, ValueId count);
-  void meet(ValueId counters, ValueId offset, ValueId member, ValueId count);
-  // `places`: elements of each result, at least as many as a team has members.
-  std::vector<ValueId> exchange(ValueId boxes, ValueId offset, ValueId member, ValueId count,
-                                std::span<const ValueId> numbers, int places);
+  ValueId arrive(ValueId counters, ValueId offset, ValueId rank, ValueId count);
+  void grid_barrier(ValueId counters, ValueId offset, ValueId rank, ValueId count);
+  // `size`: elements of each result, at least `count`.
+  std::vector<ValueId> exchange(ValueId mailboxes, ValueId offset, ValueId rank, ValueId count,
+                                std::span<const ValueId> partials, int size);
   void prefetch(ValueId ptr, ValueId offset);
-  // body(induction, carried) returns the next carried values; yields the final ones. `ahead`: see Op.
+  // body(induction, carried) returns the next carried values; yields the final ones.
   std::vector<ValueId> for_loop(ValueId from, ValueId to, ValueId step, std::vector<ValueId> carried,
                                 const std::function<std::vector<ValueId>(ValueId, std::span<const ValueId>)>& body,
-                                int ahead = 0);
+                                int num_stages = 0);
   std::vector<ValueId> if_else(ValueId condition, const std::function<std::vector<ValueId>()>& then_body,
                                const std::function<std::vector<ValueId>()>& else_body);
   [[nodiscard]] Kernel& kernel() { return kernel_; }
@@ -206,13 +201,14 @@ private:
 [[nodiscard]] std::string print(const Kernel& kernel);
 [[nodiscard]] Result<Kernel> parse(std::string_view text, const std::string& file = "<text>");
 [[nodiscard]] Status verify(const Kernel& kernel);
-// Whether programs wait for each other: all of a grid must then run at the same time.
-[[nodiscard]] inline bool waits_for_team(const Op& op) {
-  return op.kind == OpKind::Meet || op.kind == OpKind::Exchange;
+// True if the operation waits for other programs: all programs of the grid must then be resident at the same time.
+[[nodiscard]] inline bool waits_for_programs(const Op& op) {
+  return op.kind == OpKind::GridBarrier || op.kind == OpKind::Exchange;
 }
-[[nodiscard]] bool has_meetings(const Kernel& kernel);
+// True if some operation of the kernel does.
+[[nodiscard]] bool needs_cooperative_launch(const Kernel& kernel);
 
-// Reference meaning. args: pointers as byte spans, scalars as int64 or double, in parameter order.
+// The reference interpreter. args: pointers as byte spans, scalars as int64 or double, in parameter order.
 struct Argument {
   std::span<std::byte> bytes;
   ScalarValue scalar;
@@ -220,8 +216,8 @@ struct Argument {
 struct InterpretResult {
   std::vector<int> reported_sites;
 };
-// Runs programs [0, grid), one after the other; where they meet, each up to there. Out-of-bounds access of a pointer
-// argument is an error, named by parameter and offset.
+// Runs programs [0, grid) one after another; cooperative programs all run up to each barrier before any continues. An
+// out-of-bounds access of a pointer argument is an error that names the parameter and the offset.
 [[nodiscard]] Result<InterpretResult> interpret(const Kernel& kernel, std::span<const Argument> args, int64_t grid);
 
 } // namespace tessera::tile

@@ -18,15 +18,15 @@ public:
       if (k_.type(p.value) != p.type) return error("parameter '" + p.name + "' and its value differ in type");
       TESSERA_TRY(define(p.value));
       if (p.written && p.type.kind != Type::Kind::Pointer)
-        return error("parameter '" + p.name + "' is written but no pointer");
+        return error("parameter '" + p.name + "' is written but is not a pointer");
       if (p.once && !p.written) return error("parameter '" + p.name + "' is written once but not written");
       if (p.invariant && (p.written || p.type.kind != Type::Kind::Pointer))
-        return error("parameter '" + p.name + "' is invariant but " + (p.written ? "written" : "no pointer"));
+        return error("parameter '" + p.name + "' is invariant but " + (p.written ? "written" : "not a pointer"));
       if (p.in_place && (p.written || p.invariant || p.type.kind != Type::Kind::Pointer))
-        return error("parameter '" + p.name + "' is read in place but is no pointer that may be taken over");
+        return error("parameter '" + p.name + "' is in_place but is not a read-only pointer");
       if (p.multiple_of < 1 ||
           (p.multiple_of > 1 && (p.type.kind == Type::Kind::Pointer || p.type.dtype != DType::I64)))
-        return error("parameter '" + p.name + "' has a divisor but is no i64");
+        return error("parameter '" + p.name + "' has a divisor but is not an i64 scalar");
       TESSERA_TRY(check_elements(p));
     }
     return block(k_.body, 0);
@@ -49,14 +49,14 @@ private:
       return n.value == p.elements_value && n.type == Type{Type::Kind::Data, DType::I64, {}};
     };
     if (p.type.kind != Type::Kind::Pointer || p.elements < 0 || (p.elements > 0 && p.elements_value >= 0))
-      return error("parameter '" + p.name + "' has elements but is no pointer, or has them twice");
+      return error("parameter '" + p.name + "' has a number of elements but is not a pointer, or has two numbers");
     if (p.elements_value >= 0 && std::none_of(k_.params.begin(), k_.params.end(), counts))
-      return error("the elements of parameter '" + p.name + "' are no i64 parameter");
+      return error("the number of elements of parameter '" + p.name + "' is not an i64 parameter");
     return {};
   }
   Status check_written(const Op& op) const {
     if (op.kind != OpKind::Store && op.kind != OpKind::AtomicAdd && op.kind != OpKind::Arrive &&
-        op.kind != OpKind::Meet && op.kind != OpKind::Exchange)
+        op.kind != OpKind::GridBarrier && op.kind != OpKind::Exchange)
       return {};
     for (const Param& p : k_.params)
       if (p.value == op.operands[0] && !p.written)
@@ -69,7 +69,7 @@ private:
     for (size_t i = 0; i < ops.size(); ++i) {
       OpId id = ops[i];
       if (id < 0 || id >= k_.op_count()) return error("operation id out of range");
-      if (seen_[static_cast<size_t>(id)]) return error("operation " + std::to_string(id) + " stands in two places");
+      if (seen_[static_cast<size_t>(id)]) return error("operation " + std::to_string(id) + " is used twice");
       seen_[static_cast<size_t>(id)] = true;
       const Op& op = k_.op(id);
       for (ValueId v : op.operands)
@@ -77,9 +77,9 @@ private:
           return error("operand of " + std::string(op_name(op.kind)) + " is not defined before it");
       for (ValueId v : op.results)
         if (v < 0 || v >= k_.value_count()) return error("value id out of range");
-      if (op.kind == OpKind::Yield && (depth == 0 || i + 1 != ops.size()))
-        return error("yield stands only at the end of a region");
-      if (waits_for_team(op) && depth > 0) return error(std::string(op_name(op.kind)) + " stands in no region");
+      if (op.kind == OpKind::Yield && (depth == 0 || i + 1 != ops.size())) return error("yield may only end a region");
+      if (waits_for_programs(op) && depth > 0)
+        return error(std::string(op_name(op.kind)) + " may not be inside a region");
       for (size_t r = 0; r < op.regions.size(); ++r) {
         size_t mark = scope_.size();
         if (r < op.region_args.size())
@@ -95,7 +95,7 @@ private:
     leave(outer);
     return {};
   }
-  // Values of a region that ended are no longer visible; 2 keeps a second definition an error.
+  // Values of a region that ended are no longer visible; state 2 makes a second definition an error.
   void leave(size_t mark) {
     for (; scope_.size() > mark; scope_.pop_back()) defined_[static_cast<size_t>(scope_.back())] = 2;
   }
@@ -110,8 +110,9 @@ private:
 
 Status verify(const Kernel& kernel) { return Verifier(kernel).run(); }
 
-bool has_meetings(const Kernel& kernel) {
-  return std::any_of(kernel.body.begin(), kernel.body.end(), [&](OpId id) { return waits_for_team(kernel.op(id)); });
+bool needs_cooperative_launch(const Kernel& kernel) {
+  return std::any_of(kernel.body.begin(), kernel.body.end(),
+                     [&](OpId id) { return waits_for_programs(kernel.op(id)); });
 }
 
 } // namespace tessera::tile

@@ -1,4 +1,5 @@
 #include "codegen/tune/tune.h"
+#include "codegen/schedule/schedule_records.h"
 #include "graph/support/stopwatch.h"
 #include <algorithm>
 #include <ctime>
@@ -10,6 +11,7 @@ namespace {
 struct Work {
   const Group* group = nullptr;
   Hash128 key;
+  std::string signature; // record_signature()
   std::vector<int64_t> extents;
   double bytes = 0; // moved by all of them
   TunedKernel out;
@@ -53,6 +55,7 @@ private:
       auto domain = make_domain(graph_, g.nest);
       if (!domain.ok()) continue; // it was compiled, so this does not happen
       w.key = nest_key(graph_, g.nest, *domain);
+      w.signature = record_signature(graph_, g.nest, *domain);
       bool known = true;
       for (const Axis& a : domain->axes) {
         auto n = a.extent.eval(sizes_);
@@ -120,6 +123,7 @@ private:
     out.schedule = print(best.schedule);
     TunedRecord& r = out.record;
     r.kernel = w.key;
+    out.signature = w.signature;
     r.name = out.name;
     r.on = records_.target();
     r.extents = best.extents;

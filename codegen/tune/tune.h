@@ -33,8 +33,9 @@ struct TunedKernel {
   std::string name; // of the first kernel of this kind
   int uses = 1;     // kernels of the model that are the same
   Outcome outcome = Outcome::Left;
-  std::string note;     // for Left
-  std::string schedule; // of the fastest
+  std::string note;      // for Left
+  std::string schedule;  // of the fastest
+  std::string signature; // record_signature() of its nest
   TunedRecord record;
   struct Measured {
     Schedule schedule;

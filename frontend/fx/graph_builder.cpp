@@ -156,7 +156,7 @@ Result<ValueId> GraphBuilder::weight(const std::string& name, const TensorMeta& 
     Node place;
     place.location = file_location();
     ops::B b(out_.graph, place);
-    v = b.expand(v, SymShape(stored.sizes.begin(), stored.sizes.end()));
+    v = expand(b, v, SymShape(stored.sizes.begin(), stored.sizes.end()));
     TESSERA_TRY(b.done(v));
   }
   return v;
@@ -466,7 +466,7 @@ Result<ValueId> GraphBuilder::number_from(const FxNode& node, std::string_view t
     return done[0];
   };
   if (target == "_operator.sym_float" && operands.size() == 1) return one(operands[0]);
-  if (target == "_operator.floordiv" && operands.size() == 2) return one(b.floor(b.div(operands[0], operands[1])));
+  if (target == "_operator.floordiv" && operands.size() == 2) return one(floor(b, div(b, operands[0], operands[1])));
   for (const NumberFunction& f : kNumberFunctions)
     if (f.target == target) return one(b.op(f.record, std::move(operands)));
   return Diagnostic(ErrorCode::UnsupportedOp, where,

@@ -179,11 +179,11 @@ Status GraphBuilder::add_write(const FxNode& node, const Node& place, const std:
     value = zeros(b, type.dtype, type.shape);
   } else if (op == "copy" || op == "fill") {
     Call call = call_of(node, place, *find_schema("aten." + name_without_namespace(node.target)));
-    value = call.operand(op == "copy" ? "src" : "value", type.dtype);
+    value = operand(call.b, call.in, op == "copy" ? "src" : "value", type.dtype);
     auto read = call.b.done(value);
     if (!read.ok()) return std::move(read).take_error().at(place.location);
-    if (op == "fill" && b.rank(value) > 0) value = b.reshape(value, {});
-    value = b.expand(value, type.shape);
+    if (op == "fill" && b.rank(value) > 0) value = reshape(b, value, {});
+    value = expand(b, value, type.shape);
   } else if (op != "detach") {
     const Schema *in_place = find_schema("aten." + name_without_namespace(node.target)),
                  *schema = find_schema("aten." + functional);
@@ -192,7 +192,7 @@ Status GraphBuilder::add_write(const FxNode& node, const Node& place, const std:
     if (results.size() != 1 || !results[0].valid())
       return Diagnostic(ErrorCode::UnsupportedOp, place.location,
                         "operator '" + node.target + "' writes to something else than one tensor 'self'");
-    value = b.cast(results[0], type.dtype); // memory keeps its element type
+    value = cast(b, results[0], type.dtype); // memory keeps its element type
   }
   auto done = b.done(value);
   if (!done.ok()) return std::move(done).take_error().at(place.location);

@@ -21,16 +21,16 @@ struct Activation {
 
 ValueId expm1(B& b, ValueId x) { return b.op1("expm1", x); }
 // log(1 + exp(x)), which neither overflows nor loses small values: max(x, 0) + log1p(exp(-|x|)).
-ValueId softplus(B& b, ValueId x) { return b.add(b.max(x, 0.0), b.op1("log1p", b.exp(b.neg(b.abs(x))))); }
+ValueId softplus(B& b, ValueId x) { return add(b, max(b, x, 0.0), b.op1("log1p", exp(b, neg(b, abs(b, x))))); }
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 ValueId gelu(B& b, ValueId x) {
   if (b.attr().s("approximate", "none") == "tanh") {
-    ValueId inner = b.mul(b.add(x, b.mul(b.mul(b.mul(x, x), x), 0.044715)), 0.79788456080286535588);
-    return b.mul(b.mul(x, 0.5), b.add(b.tanh(inner), 1.0));
+    ValueId inner = mul(b, add(b, x, mul(b, mul(b, mul(b, x, x), x), 0.044715)), 0.79788456080286535588);
+    return mul(b, mul(b, x, 0.5), add(b, tanh(b, inner), 1.0));
   }
-  return b.mul(b.mul(x, 0.5), b.add(b.erf(b.mul(x, 0.70710678118654752440)), 1.0));
+  return mul(b, mul(b, x, 0.5), add(b, erf(b, mul(b, x, 0.70710678118654752440)), 1.0));
 }
 double gelu(double x, const Attributes& a) {
   if (a.s("approximate", "none") == "tanh")
@@ -45,14 +45,14 @@ std::vector<Activation> activations() {
        "x, or alpha * x below 0",
        {"leaky_relu"},
        {number("alpha", 0.01)},
-       [](B& b, ValueId x) { return b.select(b.lt(x, 0.0), b.mul(x, b.attr().f("alpha", 0.01)), x); },
+       [](B& b, ValueId x) { return select(b, lt(b, x, 0.0), mul(b, x, b.attr().f("alpha", 0.01)), x); },
        [](double x, const Attributes& a) { return x < 0 ? a.f("alpha", 0.01) * x : x; },
        {{}, {{"alpha", 0.3}}}},
       {"Elu",
        "x, or alpha * (exp(x) - 1) below 0",
        {"elu"},
        {number("alpha", 1)},
-       [](B& b, ValueId x) { return b.select(b.lt(x, 0.0), b.mul(expm1(b, x), b.attr().f("alpha", 1)), x); },
+       [](B& b, ValueId x) { return select(b, lt(b, x, 0.0), mul(b, expm1(b, x), b.attr().f("alpha", 1)), x); },
        [](double x, const Attributes& a) { return x < 0 ? a.f("alpha", 1) * std::expm1(x) : x; },
        {{}, {{"alpha", 2.0}}}},
       {"Selu",
@@ -61,7 +61,7 @@ std::vector<Activation> activations() {
        {number("alpha", selu_alpha), number("gamma", selu_gamma)},
        [](B& b, ValueId x) {
          double alpha = b.attr().f("alpha", selu_alpha), gamma = b.attr().f("gamma", selu_gamma);
-         return b.select(b.le(x, 0.0), b.mul(expm1(b, x), alpha * gamma), b.mul(x, gamma));
+         return select(b, le(b, x, 0.0), mul(b, expm1(b, x), alpha * gamma), mul(b, x, gamma));
        },
        [](double x, const Attributes& a) {
          return a.f("gamma", selu_gamma) * (x <= 0 ? a.f("alpha", selu_alpha) * std::expm1(x) : x);
@@ -74,8 +74,8 @@ std::vector<Activation> activations() {
        [](B& b, ValueId x) {
          double alpha = b.attr().f("alpha", 1);
          if (alpha == 0) b.fail(ErrorCode::BadAttribute, "alpha of Celu is 0");
-         ValueId low = b.mul(expm1(b, b.div(x, alpha)), alpha);
-         return b.add(b.max(x, 0.0), b.min(low, 0.0));
+         ValueId low = mul(b, expm1(b, div(b, x, alpha)), alpha);
+         return add(b, max(b, x, 0.0), min(b, low, 0.0));
        },
        [](double x, const Attributes& a) {
          double k = a.f("alpha", 1);
@@ -101,8 +101,8 @@ std::vector<Activation> activations() {
        {},
        {number("alpha", 0.2), number("beta", 0.5)},
        [](B& b, ValueId x) {
-         ValueId y = b.add(b.mul(x, b.attr().f("alpha", 0.2)), b.attr().f("beta", 0.5));
-         return b.min(b.max(y, 0.0), 1.0);
+         ValueId y = add(b, mul(b, x, b.attr().f("alpha", 0.2)), b.attr().f("beta", 0.5));
+         return min(b, max(b, y, 0.0), 1.0);
        },
        [](double x, const Attributes& a) { return std::clamp(a.f("alpha", 0.2) * x + a.f("beta", 0.5), 0.0, 1.0); },
        {{}, {{"alpha", 0.5}, {"beta", 0.6}}}},
@@ -110,7 +110,7 @@ std::vector<Activation> activations() {
        "x * (x / 6 + 0.5 kept within [0, 1])",
        {"hardswish"},
        {},
-       [](B& b, ValueId x) { return b.mul(x, b.min(b.max(b.add(b.mul(x, 1.0 / 6), 0.5), 0.0), 1.0)); },
+       [](B& b, ValueId x) { return mul(b, x, min(b, max(b, add(b, mul(b, x, 1.0 / 6), 0.5), 0.0), 1.0)); },
        [](double x, const Attributes&) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); },
        {{}},
        14},
@@ -120,7 +120,7 @@ std::vector<Activation> activations() {
        {number("alpha", 1)},
        [](B& b, ValueId x) {
          double alpha = b.attr().f("alpha", 1);
-         return b.mul(x, b.sigmoid(alpha == 1 ? x : b.mul(x, alpha)));
+         return mul(b, x, sigmoid(b, alpha == 1 ? x : mul(b, x, alpha)));
        },
        [](double x, const Attributes& a) { return x * logistic(a.f("alpha", 1) * x); },
        {{}, {{"alpha", 1.702}}},
@@ -129,7 +129,7 @@ std::vector<Activation> activations() {
        "x * tanh(log(1 + exp(x)))",
        {"mish"},
        {},
-       [](B& b, ValueId x) { return b.mul(x, b.tanh(softplus(b, x))); },
+       [](B& b, ValueId x) { return mul(b, x, tanh(b, softplus(b, x))); },
        [](double x, const Attributes&) { return x * std::tanh(softplus(x)); },
        {{}},
        18},
@@ -143,13 +143,13 @@ std::vector<Activation> activations() {
        "x / (1 + |x|)",
        {},
        {},
-       [](B& b, ValueId x) { return b.div(x, b.add(b.abs(x), 1.0)); },
+       [](B& b, ValueId x) { return div(b, x, add(b, abs(b, x), 1.0)); },
        [](double x, const Attributes&) { return x / (1 + std::fabs(x)); }},
       {"ThresholdedRelu",
        "x above alpha, 0 elsewhere",
        {},
        {number("alpha", 1)},
-       [](B& b, ValueId x) { return b.select(b.gt(x, b.attr().f("alpha", 1)), x, 0.0); },
+       [](B& b, ValueId x) { return select(b, gt(b, x, b.attr().f("alpha", 1)), x, 0.0); },
        [](double x, const Attributes& a) { return x > a.f("alpha", 1) ? x : 0; },
        {{}, {{"alpha", 0.5}}},
        10},
@@ -167,7 +167,7 @@ OpDef record(const Activation& row) {
   def.meaning = Decomposition{[build = row.build](Graph& g, const Node& n, int) {
     B b(g, n);
     ValueId x = b.in(0);
-    return b.done(b.cast(build(b, b.widen(x)), b.dtype(x)));
+    return b.done(cast(b, build(b, widen(b, x)), b.dtype(x)));
   }};
   def.reference = [f = row.f](ReferenceContext& c) -> Status {
     const Attributes& a = c.node.attributes;
@@ -197,7 +197,7 @@ OpDef record(const Activation& row) {
 void add_special(OpTable& table) {
   OpDef relu = composite("Relu", "x, or 0 below 0", {{"x", TypeSet::Numeric}}, [](Graph& g, const Node& n, int) {
     B b(g, n);
-    return b.done(b.max(b.in(0), 0.0));
+    return b.done(max(b, b.in(0), 0.0));
   });
   relu.aten = {"relu"};
   relu.reference = [](ReferenceContext& c) -> Status {
@@ -223,7 +223,7 @@ void add_special(OpTable& table) {
                             else if (shape->size() != b.shape(x).size())
                               b.fail(ErrorCode::ShapeMismatch,
                                      "slope " + b.type(slope).str() + " does not broadcast to " + b.type(x).str());
-                            return b.done(b.select(b.lt(x, 0.0), b.mul(x, slope), x));
+                            return b.done(select(b, lt(b, x, 0.0), mul(b, x, slope), x));
                           });
   prelu.aten = {"prelu"};
   prelu.reference = [](ReferenceContext& c) -> Status {
@@ -249,11 +249,11 @@ void add_special(OpTable& table) {
   OpDef shrink = composite("Shrink", "x + bias below -lambd, x - bias above lambd, 0 between",
                            {{"x", TypeSet::Numeric}}, [](Graph& g, const Node& n, int) {
                              B b(g, n);
-                             ValueId x = b.in(0), wide = is_float(b.dtype(x)) ? b.widen(x) : b.cast(x, DType::F64);
+                             ValueId x = b.in(0), wide = is_float(b.dtype(x)) ? widen(b, x) : cast(b, x, DType::F64);
                              double bias = b.attr().f("bias"), lambd = b.attr().f("lambd", 0.5);
-                             ValueId y = b.select(b.lt(wide, -lambd), b.add(wide, bias),
-                                                  b.select(b.gt(wide, lambd), b.sub(wide, bias), 0.0));
-                             return b.done(b.cast(y, b.dtype(x)));
+                             ValueId y = select(b, lt(b, wide, -lambd), add(b, wide, bias),
+                                                select(b, gt(b, wide, lambd), sub(b, wide, bias), 0.0));
+                             return b.done(cast(b, y, b.dtype(x)));
                            });
   shrink.attributes = {number("bias", 0), number("lambd", 0.5)};
   shrink.reference = [](ReferenceContext& c) -> Status {
@@ -281,9 +281,9 @@ void add_special(OpTable& table) {
                   for (size_t k = 0; b.ok() && k < s.size(); ++k)
                     b.check(b.env().require_equal(s[k], t[k], "gate and value of SwiGLU have one shape", n.location));
                   double alpha = b.attr().f("alpha", 1);
-                  ValueId a = b.widen(b.in(0)), v = b.widen(b.in(1));
-                  ValueId gate = b.mul(a, b.sigmoid(alpha == 1 ? a : b.mul(a, alpha)));
-                  return b.done(b.cast(b.mul(gate, v), b.dtype(b.in(0))));
+                  ValueId a = widen(b, b.in(0)), v = widen(b, b.in(1));
+                  ValueId gate = mul(b, a, sigmoid(b, alpha == 1 ? a : mul(b, a, alpha)));
+                  return b.done(cast(b, mul(b, gate, v), b.dtype(b.in(0))));
                 });
   swiglu.attributes = {number("alpha", 1)};
   swiglu.reference = [](ReferenceContext& c) -> Status {
@@ -318,7 +318,7 @@ Result<std::vector<ValueId>> decompose_softmax(Graph& g, const Node& n, SoftmaxK
   if (!b.ok()) return b.failed();
   Ints axes;
   for (int64_t a = axis; a < (flattens ? rank : axis + 1); ++a) axes.push_back(a);
-  ValueId wide = b.widen(x), y;
+  ValueId wide = widen(b, x), y;
   if (kind == SoftmaxKind::Hardmax) { // one at the first greatest element
     ValueId best = b.op("argmax", {wide}, {{"axes", axes}, {"keepdims", int64_t{1}}});
     SymShape shape = b.shape(x), rows(shape.size(), SymExpr(1));
@@ -326,15 +326,15 @@ Result<std::vector<ValueId>> decompose_softmax(Graph& g, const Node& n, SoftmaxK
     for (int64_t a : axes) {
       SymShape ramp = rows;
       ramp[static_cast<size_t>(a)] = shape[static_cast<size_t>(a)];
-      position = b.add(b.mul(position, b.size(shape[static_cast<size_t>(a)], DType::I64)), b.iota(ramp, a));
+      position = add(b, mul(b, position, b.size(shape[static_cast<size_t>(a)], DType::I64)), iota(b, ramp, a));
     }
-    y = b.cast(b.eq(position, best), b.dtype(wide));
+    y = cast(b, eq(b, position, best), b.dtype(wide));
   } else {
-    ValueId centred = b.sub(wide, b.reduce("reduce_max", wide, axes, true));
-    ValueId e = b.exp(centred), sum = b.sum(e, axes, true);
-    y = kind == SoftmaxKind::Softmax ? b.div(e, sum) : b.sub(centred, b.log(sum));
+    ValueId centred = sub(b, wide, reduce(b, "reduce_max", wide, axes, true));
+    ValueId e = exp(b, centred), sum = ops::sum(b, e, axes, true);
+    y = kind == SoftmaxKind::Softmax ? div(b, e, sum) : sub(b, centred, log(b, sum));
   }
-  return b.done(b.cast(y, b.dtype(x)));
+  return b.done(cast(b, y, b.dtype(x)));
 }
 
 OpDef softmax_record(std::string_view name, std::string_view summary, std::vector<std::string_view> aten,

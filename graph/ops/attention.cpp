@@ -23,7 +23,7 @@ ValueId split_heads(B& b, ValueId x, int64_t heads, const char* what) {
   SymShape s = b.shape(x);
   b.check(b.env().require(sym_eq(mod(s[2], heads), 0), GuardClass::Required,
                           std::string("heads divide the width of ") + what, b.node().location));
-  return b.transpose(b.reshape(x, {s[0], s[1], heads, floordiv(s[2], heads)}), {0, 2, 1, 3});
+  return transpose(b, reshape(b, x, {s[0], s[1], heads, floordiv(s[2], heads)}), {0, 2, 1, 3});
 }
 
 class AttentionBuilder {
@@ -37,11 +37,11 @@ public:
     ValueId biased = mask(capped);
     ValueId weights = softmax(biased);
     DType dtype = b_.dtype(q_);
-    ValueId y = b_.matmul(b_.cast(weights, dtype), b_.cast(v_, dtype));
+    ValueId y = matmul(b_, cast(b_, weights, dtype), cast(b_, v_, dtype));
     y = ungroup(y, b_.dim(v_, 3));
     if (flat_) {
       SymShape s = b_.shape(y);
-      if (b_.ok()) y = b_.reshape(b_.transpose(y, {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
+      if (b_.ok()) y = reshape(b_, transpose(b_, y, {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
     }
     std::vector<ValueId> results = {y};
     if (result_count > 1) results.push_back(k_);
@@ -51,7 +51,7 @@ public:
       if (mode < 0 || mode > 3)
         b_.fail(ErrorCode::BadAttribute, "attribute 'qk_matmul_output_mode' is " + std::to_string(mode));
       ValueId shown = mode == 0 ? raw : mode == 1 ? capped : mode == 2 ? full(biased) : full(weights);
-      results.push_back(b_.cast(mode < 2 ? ungroup(shown, b_.dim(k_, 2)) : shown, dtype));
+      results.push_back(cast(b_, mode < 2 ? ungroup(shown, b_.dim(k_, 2)) : shown, dtype));
     }
     return b_.done(std::move(results));
   }
@@ -75,8 +75,8 @@ private:
     }
     if (b_.has(4)) {
       offset_ = b_.dim(b_.in(4), 2);
-      k_ = b_.concat({b_.in(4), k_}, 2);
-      v_ = b_.concat({b_.in(5), v_}, 2);
+      k_ = concat(b_, {b_.in(4), k_}, 2);
+      v_ = concat(b_, {b_.in(5), v_}, 2);
     }
     if (!b_.ok()) return false;
     SymExpr heads = b_.dim(q_, 1), kv_heads = b_.dim(k_, 1);
@@ -96,13 +96,13 @@ private:
   // [b, h, g*s, x] as [b, h*g, s, x].
   ValueId ungroup(ValueId x, const SymExpr& last) {
     if (!b_.ok() || group_ == 1) return x;
-    return b_.reshape(x, {b_.dim(q_, 0), b_.dim(q_, 1), b_.dim(q_, 2), last});
+    return reshape(b_, x, {b_.dim(q_, 0), b_.dim(q_, 1), b_.dim(q_, 2), last});
   }
   ValueId full(ValueId grouped) { return ungroup(grouped, b_.dim(k_, 2)); }
   ValueId regroup(ValueId x) {
     if (!b_.ok() || group_ == 1) return x;
     SymShape s = b_.shape(x);
-    return b_.reshape(x, {s[0], floordiv(s[1], group_), s[2] * group_, s[3]});
+    return reshape(b_, x, {s[0], floordiv(s[1], group_), s[2] * group_, s[3]});
   }
 
   // Q is scaled, not the scores: in f16 the product of large unscaled ones may overflow.
@@ -110,20 +110,20 @@ private:
     ValueId q = q_;
     DType dtype = b_.dtype(q);
     if (b_.attr().has("scale")) {
-      q = b_.mul(q, b_.attr().f("scale"));
+      q = mul(b_, q, b_.attr().f("scale"));
     } else {
       SymExpr width = b_.dim(q, 3);
       if (auto d = width.as_const())
-        q = b_.mul(q, *d > 0 ? 1 / std::sqrt(static_cast<double>(*d)) : 1.0);
+        q = mul(b_, q, *d > 0 ? 1 / std::sqrt(static_cast<double>(*d)) : 1.0);
       else
-        q = b_.cast(b_.mul(b_.widen(q), b_.rsqrt(b_.size(width, compute_dtype(dtype)))), dtype);
+        q = cast(b_, mul(b_, widen(b_, q), rsqrt(b_, b_.size(width, compute_dtype(dtype)))), dtype);
     }
-    return b_.matmul(regroup(q), b_.transpose(k_, {0, 1, 3, 2}));
+    return matmul(b_, regroup(q), transpose(b_, k_, {0, 1, 3, 2}));
   }
 
   ValueId soft_cap(ValueId s) {
     double cap = b_.attr().f("softcap");
-    return cap > 0 ? b_.mul(b_.tanh(b_.div(s, cap)), cap) : s;
+    return cap > 0 ? mul(b_, tanh(b_, div(b_, s, cap)), cap) : s;
   }
 
   // The scores in the precision of the softmax, with everything added that masks them.
@@ -132,32 +132,32 @@ private:
     auto precision = dtype_attribute(b_.node(), "softmax_precision", wide);
     if (!precision.ok()) return b_.fail(std::move(precision).take_error()), ValueId{};
     if (*precision == DType::F64) wide = DType::F64;
-    s = full(b_.cast(s, wide));
+    s = full(cast(b_, s, wide));
     SymExpr queries = b_.dim(q_, 2), keys = b_.dim(k_, 2);
-    if (b_.has(3)) s = b_.add(s, bias(wide, keys));
+    if (b_.has(3)) s = add(b_, s, bias(wide, keys));
     bool causal = b_.attr().i("is_causal") != 0;
     int64_t left = b_.attr().i("left_window_size", -1), right = b_.attr().i("right_window_size", -1);
     if (left < -1 || right < -1) b_.fail(ErrorCode::BadAttribute, "a window of Attention is smaller than -1");
     ValueId allowed;
-    auto allow = [&](ValueId more) { allowed = allowed.valid() ? b_.logical_and(allowed, more) : more; };
-    ValueId key = b_.iota({1, 1, 1, keys}, 3);
+    auto allow = [&](ValueId more) { allowed = allowed.valid() ? logical_and(b_, allowed, more) : more; };
+    ValueId key = iota(b_, {1, 1, 1, keys}, 3);
     ValueId lengths; // of each batch element's keys
-    if (b_.has(6) && b_.ok()) lengths = b_.reshape(b_.cast(b_.in(6), DType::I64), {b_.dim(q_, 0), 1, 1, 1});
+    if (b_.has(6) && b_.ok()) lengths = reshape(b_, cast(b_, b_.in(6), DType::I64), {b_.dim(q_, 0), 1, 1, 1});
     if (causal || left >= 0 || right >= 0) {
       // The last query stands at the last key: past keys come before the first one.
-      ValueId query = b_.iota({1, 1, queries, 1}, 2);
+      ValueId query = iota(b_, {1, 1, queries, 1}, 2);
       if (lengths.valid())
-        query = b_.add(query, b_.sub(lengths, b_.size(queries, DType::I64)));
+        query = add(b_, query, sub(b_, lengths, b_.size(queries, DType::I64)));
       else if (!offset_.is_const(0))
-        query = b_.add(query, b_.size(offset_, DType::I64));
-      if (causal) allow(b_.le(key, query));
-      if (left >= 0) allow(b_.ge(key, b_.sub(query, b_.scalar_i(DType::I64, left))));
-      if (right >= 0) allow(b_.le(key, b_.add(query, b_.scalar_i(DType::I64, right))));
+        query = add(b_, query, b_.size(offset_, DType::I64));
+      if (causal) allow(le(b_, key, query));
+      if (left >= 0) allow(ge(b_, key, sub(b_, query, b_.scalar_i(DType::I64, left))));
+      if (right >= 0) allow(le(b_, key, add(b_, query, b_.scalar_i(DType::I64, right))));
     }
-    if (lengths.valid()) allow(b_.lt(key, lengths));
+    if (lengths.valid()) allow(lt(b_, key, lengths));
     // Causal alone leaves every query the first key.
     rows_may_be_empty_ = b_.has(3) || lengths.valid() || left >= 0 || right >= 0;
-    if (allowed.valid()) s = b_.select(allowed, s, -kInfinity);
+    if (allowed.valid()) s = select(b_, allowed, s, -kInfinity);
     return s;
   }
 
@@ -169,15 +169,15 @@ private:
     if (rank < 1 || rank > 4)
       return b_.fail(ErrorCode::ShapeMismatch, "the mask of Attention is " + str(b_.shape(m))), ValueId{};
     if (b_.dtype(m) == DType::Bool)
-      m = b_.select(m, b_.scalar(wide, 0), -kInfinity);
+      m = select(b_, m, b_.scalar(wide, 0), -kInfinity);
     else
-      m = b_.cast(m, wide);
+      m = cast(b_, m, wide);
     SymExpr given = b_.dim(m, rank - 1);
     auto shorter = b_.env().prove(sym_lt(given, keys));
     if (shorter && *shorter) {
       SymShape begin(static_cast<size_t>(rank), SymExpr(0)), end = begin;
       end.back() = keys - given;
-      m = b_.pad(m, begin, end, b_.scalar(wide, -kInfinity));
+      m = pad(b_, m, begin, end, b_.scalar(wide, -kInfinity));
     }
     return m;
   }
@@ -185,12 +185,12 @@ private:
   // A row that hides every key yields zeros, not 0 / 0.
   ValueId softmax(ValueId s) {
     int64_t last = 3;
-    ValueId high = b_.reduce("reduce_max", s, {last}, true);
-    if (rows_may_be_empty_) high = b_.select(b_.eq(high, -kInfinity), 0.0, high);
-    ValueId e = b_.exp(b_.sub(s, high));
-    ValueId sum = b_.sum(e, {last}, true);
-    if (rows_may_be_empty_) sum = b_.select(b_.eq(sum, 0.0), 1.0, sum);
-    weights_ = b_.div(e, sum);
+    ValueId high = reduce(b_, "reduce_max", s, {last}, true);
+    if (rows_may_be_empty_) high = select(b_, eq(b_, high, -kInfinity), 0.0, high);
+    ValueId e = exp(b_, sub(b_, s, high));
+    ValueId sum = ops::sum(b_, e, {last}, true);
+    if (rows_may_be_empty_) sum = select(b_, eq(b_, sum, 0.0), 1.0, sum);
+    weights_ = div(b_, e, sum);
     return regroup(weights_);
   }
 

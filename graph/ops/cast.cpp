@@ -182,7 +182,7 @@ Result<std::vector<ValueId>> cast_onnx(B& b, DType to) {
         b.op("cast_special", {b.in(0)}, {{"to", to}, {"saturate", b.attr().i("saturate", 1)}, {"round_mode", mode}}));
   // ONNX keeps the low bits of an integer that does not fit four or two; `cast` would saturate.
   bool wraps = is_float(b.dtype(b.in(0))) && is_integer(to) && info(to).bits < 8;
-  ValueId x = wraps ? b.cast(b.in(0), DType::I32) : b.in(0);
+  ValueId x = wraps ? cast(b, b.in(0), DType::I32) : b.in(0);
   return b.done(b.op("cast", {x}, {{"to", to}}));
 }
 

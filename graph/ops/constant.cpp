@@ -184,7 +184,7 @@ OpDef constant_of_shape() {
                           for (const SymExpr& e : dims)
                             if (e.is_const() && e.const_value() < 0)
                               b.fail(ErrorCode::ShapeMismatch, "the shape has a negative size");
-                          return b.done(b.expand(b.constant(value), dims));
+                          return b.done(expand(b, b.constant(value), dims));
                         });
   def.attributes = {{"value", AttrKind::Tensor}};
   def.reference = [](ReferenceContext& c) -> Status {
@@ -307,12 +307,12 @@ Result<std::vector<ValueId>> decompose_range(Graph& g, const Node& n, int) {
     SymExpr steps = down ? ceildiv(start[0] - limit[0], -delta[0]) : ceildiv(limit[0] - start[0], delta[0]);
     count = b.env().simplify(sym_max(steps, 0));
   }
-  auto flat = [&](ValueId v) { return b.rank(v) > 0 ? b.reshape(v, {}) : v; };
+  auto flat = [&](ValueId v) { return b.rank(v) > 0 ? reshape(b, v, {}) : v; };
   // Counted in a type that holds every step exactly, as far as the result's own does.
   DType wide = compute_dtype(d);
-  ValueId i = b.cast(b.iota({count}, 0), wide);
-  ValueId y = b.add(b.mul(i, b.cast(flat(b.in(2)), wide)), b.cast(flat(b.in(0)), wide));
-  return b.done(b.cast(y, d));
+  ValueId i = cast(b, iota(b, {count}, 0), wide);
+  ValueId y = add(b, mul(b, i, cast(b, flat(b.in(2)), wide)), cast(b, flat(b.in(0)), wide));
+  return b.done(cast(b, y, d));
 }
 
 OpDef range_record() {
@@ -360,8 +360,8 @@ OpDef eye_like() {
                           auto* to = b.attr().get<DType>("dtype");
                           SymShape column = {shape[0], 1}, row = {1, shape[1]};
                           ValueId k = b.scalar_i(DType::I64, b.attr().i("k", 0));
-                          ValueId on = b.eq(b.add(b.iota(column, 0), k), b.iota(row, 1));
-                          return b.done(b.cast(on, to ? *to : b.dtype(b.in(0))));
+                          ValueId on = eq(b, add(b, iota(b, column, 0), k), iota(b, row, 1));
+                          return b.done(cast(b, on, to ? *to : b.dtype(b.in(0))));
                         });
   def.attributes = {{"dtype", AttrKind::Type}, {"k", AttrKind::Int, false, int64_t{0}}};
   def.reference = [](ReferenceContext& c) -> Status {

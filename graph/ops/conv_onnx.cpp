@@ -39,7 +39,7 @@ ValueId convolution(B& b, ValueId x, ValueId w) {
   end.insert(end.begin(), 2, SymExpr(0));
   Attributes a = window_attributes(*window);
   a.set("groups", b.attr().i("group", 1));
-  return b.op("conv", {b.pad(x, begin, end), w}, std::move(a));
+  return b.op("conv", {pad(b, x, begin, end), w}, std::move(a));
 }
 
 // A per-channel vector along dimension 1 of a value of this rank.
@@ -47,7 +47,7 @@ ValueId along_channels(B& b, ValueId v, int rank) {
   if (!b.ok() || b.rank(v) != 1) return v;
   SymShape dims(static_cast<size_t>(rank), SymExpr(1));
   dims[1] = b.dim(v, 0);
-  return b.reshape(v, dims);
+  return reshape(b, v, dims);
 }
 
 ValueId add_bias(B& b, ValueId y, ValueId bias) {
@@ -56,7 +56,7 @@ ValueId add_bias(B& b, ValueId y, ValueId bias) {
     return b.fail(ErrorCode::ShapeMismatch, "the bias of a convolution is a vector, not " + str(b.shape(bias))),
            ValueId{};
   b.check(b.env().require_equal(b.dim(bias, 0), b.dim(y, 1), "bias and channels of the result", b.node().location));
-  return b.add(y, along_channels(b, bias, b.rank(y)));
+  return add(b, y, along_channels(b, bias, b.rank(y)));
 }
 
 OpDef conv_onnx_record() {
@@ -99,17 +99,17 @@ OpDef conv_onnx_record() {
 
 // Both operands in i32 less their zero points (the weight's may be one per filter).
 ValueId integer_convolution(B& b, int x, int xz, int w, int wz) {
-  ValueId vx = b.cast(b.in(x), DType::I32), vw = b.cast(b.in(w), DType::I32);
+  ValueId vx = cast(b, b.in(x), DType::I32), vw = cast(b, b.in(w), DType::I32);
   if (!check_ranks(b, vx, vw)) return {};
-  if (b.has(xz)) vx = b.sub(vx, b.cast(b.in(xz), DType::I32));
+  if (b.has(xz)) vx = sub(b, vx, cast(b, b.in(xz), DType::I32));
   if (b.has(wz)) {
-    ValueId zero = b.cast(b.in(wz), DType::I32);
+    ValueId zero = cast(b, b.in(wz), DType::I32);
     if (b.ok() && b.rank(zero) == 1) {
       SymShape dims(static_cast<size_t>(b.rank(vw)), SymExpr(1));
       dims[0] = b.dim(zero, 0);
-      zero = b.reshape(zero, dims);
+      zero = reshape(b, zero, dims);
     }
-    vw = b.sub(vw, zero);
+    vw = sub(b, vw, zero);
   }
   return convolution(b, vx, vw);
 }
@@ -153,12 +153,13 @@ OpDef qlinear_conv_record() {
   def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
     B b(g, n);
     ValueId sum = integer_convolution(b, 0, 2, 3, 5);
-    if (b.has(8)) sum = add_bias(b, sum, b.cast(b.in(8), DType::I32));
-    ValueId factor = b.div(b.mul(b.in(1), b.in(4)), b.in(6));
+    if (b.has(8)) sum = add_bias(b, sum, cast(b, b.in(8), DType::I32));
+    ValueId factor = div(b, mul(b, b.in(1), b.in(4)), b.in(6));
     int rank = b.rank(sum);
-    ValueId real = b.op1("round", b.mul(b.cast(sum, DType::F32), along_channels(b, b.cast(factor, DType::F32), rank)));
-    ValueId zero = b.cast(b.in(7), DType::F32);
-    return b.done(b.cast(b.add(real, along_channels(b, zero, rank)), b.dtype(b.in(7))));
+    ValueId real =
+        b.op1("round", mul(b, cast(b, sum, DType::F32), along_channels(b, cast(b, factor, DType::F32), rank)));
+    ValueId zero = cast(b, b.in(7), DType::F32);
+    return b.done(cast(b, add(b, real, along_channels(b, zero, rank)), b.dtype(b.in(7))));
   }};
   def.samples = [] {
     Tensor x = random(DType::U8, {1, 2, 4, 4}, 1, 0, 255), w = random(DType::I8, {2, 2, 2, 2}, 2, -128, 127);
@@ -275,7 +276,7 @@ Result<std::vector<ValueId>> decompose_causal_conv(Graph& g, const Node& n, int)
   SymExpr kernel = b.dim(w, 2);
   if (!channels || !kernel.is_const())
     return Diagnostic(ErrorCode::UnsupportedFeature, n.location, "CausalConvWithState needs a weight of known shape");
-  ValueId padded = b.has(3) ? b.concat({b.in(3), x}, 2) : b.pad(x, {0, 0, kernel - 1}, {0, 0, 0});
+  ValueId padded = b.has(3) ? concat(b, {b.in(3), x}, 2) : pad(b, x, {0, 0, kernel - 1}, {0, 0, 0});
   ValueId y = b.op("conv", {padded, w},
                    {{"strides", Ints{1}},
                     {"pads_begin", Ints{0}},
@@ -283,8 +284,8 @@ Result<std::vector<ValueId>> decompose_causal_conv(Graph& g, const Node& n, int)
                     {"dilations", Ints{1}},
                     {"groups", *channels}});
   if (b.has(2)) y = add_bias(b, y, b.in(2));
-  if (activation != "none") y = b.mul(y, b.sigmoid(y));
-  ValueId state = b.slice(padded, 2, b.dim(padded, 2) - (kernel - 1), kernel - 1);
+  if (activation != "none") y = mul(b, y, sigmoid(b, y));
+  ValueId state = slice(b, padded, 2, b.dim(padded, 2) - (kernel - 1), kernel - 1);
   return b.done({y, state});
 }
 

@@ -93,8 +93,8 @@ public:
       SymShape di(shape.size(), SymExpr(1)), dj = di;
       di[i] = shape[i];
       dj[j] = shape[j];
-      ValueId same = b_.eq(b_.iota(di, static_cast<int64_t>(i)), b_.iota(dj, static_cast<int64_t>(j)));
-      t.value = b_.sum(b_.select(same, t.value, 0.0), {static_cast<int64_t>(j)}, false);
+      ValueId same = eq(b_, iota(b_, di, static_cast<int64_t>(i)), iota(b_, dj, static_cast<int64_t>(j)));
+      t.value = ops::sum(b_, select(b_, same, t.value, 0.0), {static_cast<int64_t>(j)}, false);
       t.labels.erase(j, 1);
       --i; // the label may stand a third time
     }
@@ -107,7 +107,7 @@ public:
         kept.push_back(t.labels[i]);
       else
         axes.push_back(static_cast<int64_t>(i));
-    if (!axes.empty()) t.value = b_.sum(t.value, axes, false);
+    if (!axes.empty()) t.value = ops::sum(b_, t.value, axes, false);
     t.labels = kept;
   }
   // t with exactly these labels in this order; labels it lacks have size 1.
@@ -120,7 +120,7 @@ public:
       if (at != std::string::npos) perm.push_back(static_cast<int64_t>(at));
       dims.push_back(at == std::string::npos ? SymExpr(1) : old[at]);
     }
-    return b_.reshape(b_.transpose(t.value, perm), dims);
+    return reshape(b_, transpose(b_, t.value, perm), dims);
   }
   Term pair(Term x, Term y, const std::set<char>& later) {
     std::set<char> in_x(x.labels.begin(), x.labels.end()), in_y(y.labels.begin(), y.labels.end());
@@ -141,7 +141,7 @@ public:
       if (x.labels.find(l) == std::string::npos) (is_ellipsis(l) ? batch : columns).push_back(l);
     if (contracted.empty()) {
       Labels all = batch + rows + columns;
-      return {b_.mul(arrange(x, all), arrange(y, all)), all};
+      return {mul(b_, arrange(x, all), arrange(y, all)), all};
     }
     ValueId a = arrange(x, batch + rows + contracted), c = arrange(y, batch + contracted + columns);
     if (!b_.ok()) return x;
@@ -153,8 +153,8 @@ public:
       if (!both.ok()) return b_.fail(std::move(both).take_error()), x;
       p = q = *both;
     }
-    a = b_.expand(a, sa);
-    c = b_.expand(c, sc);
+    a = expand(b_, a, sa);
+    c = expand(b_, c, sc);
     auto size = [&](const SymShape& s, size_t from, size_t n) { return product(std::span(s).subspan(from, n)); };
     SymShape batch_a(sa.begin(), sa.begin() + static_cast<int64_t>(batch.size())),
         batch_c(sc.begin(), sc.begin() + static_cast<int64_t>(batch.size()));
@@ -162,14 +162,14 @@ public:
     SymShape ma = batch_a, mc = batch_c;
     ma.insert(ma.end(), {size(sa, batch.size(), rows.size()), k});
     mc.insert(mc.end(), {k, size(sc, batch.size() + contracted.size(), columns.size())});
-    ValueId z = b_.matmul(b_.reshape(a, ma), b_.reshape(c, mc));
+    ValueId z = matmul(b_, reshape(b_, a, ma), reshape(b_, c, mc));
     if (!b_.ok()) return x;
     SymShape out = b_.shape(z);
     out.resize(batch.size());
     out.insert(out.end(), sa.begin() + static_cast<int64_t>(batch.size()),
                sa.begin() + static_cast<int64_t>(batch.size() + rows.size()));
     out.insert(out.end(), sc.begin() + static_cast<int64_t>(batch.size() + contracted.size()), sc.end());
-    return {b_.reshape(z, out), batch + rows + columns};
+    return {reshape(b_, z, out), batch + rows + columns};
   }
 
 private:

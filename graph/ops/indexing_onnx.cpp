@@ -45,9 +45,9 @@ OpDef depth_to_space() {
                   SymExpr depth = exact(b, s[1], k * k, "blocksize squared");
                   ValueId x =
                       mode == "DCR"
-                          ? b.transpose(b.reshape(b.in(0), {s[0], k, k, depth, s[2], s[3]}), {0, 3, 4, 1, 5, 2})
-                          : b.transpose(b.reshape(b.in(0), {s[0], depth, k, k, s[2], s[3]}), {0, 1, 4, 2, 5, 3});
-                  return b.done(b.reshape(x, {s[0], depth, s[2] * k, s[3] * k}));
+                          ? transpose(b, reshape(b, b.in(0), {s[0], k, k, depth, s[2], s[3]}), {0, 3, 4, 1, 5, 2})
+                          : transpose(b, reshape(b, b.in(0), {s[0], depth, k, k, s[2], s[3]}), {0, 1, 4, 2, 5, 3});
+                  return b.done(reshape(b, x, {s[0], depth, s[2] * k, s[3] * k}));
                 });
   def.aten = {"pixel_shuffle"};
   def.attributes = {{"blocksize", AttrKind::Int, true}, {"mode", AttrKind::String, false, std::string("DCR")}};
@@ -92,9 +92,9 @@ OpDef space_to_depth() {
                           if (!in || !b.ok()) return b.failed();
                           auto [s, k] = *in;
                           SymExpr h = exact(b, s[2], k, "blocksize"), w = exact(b, s[3], k, "blocksize");
-                          ValueId x = b.reshape(b.in(0), {s[0], s[1], h, k, w, k});
-                          x = b.transpose(x, mode == "DCR" ? Ints{0, 3, 5, 1, 2, 4} : Ints{0, 1, 3, 5, 2, 4});
-                          return b.done(b.reshape(x, {s[0], s[1] * (k * k), h, w}));
+                          ValueId x = reshape(b, b.in(0), {s[0], s[1], h, k, w, k});
+                          x = transpose(b, x, mode == "DCR" ? Ints{0, 3, 5, 1, 2, 4} : Ints{0, 1, 3, 5, 2, 4});
+                          return b.done(reshape(b, x, {s[0], s[1] * (k * k), h, w}));
                         });
   def.aten = {"pixel_unshuffle"};
   def.attributes = {{"blocksize", AttrKind::Int, true}, {"mode", AttrKind::String, false, std::string("DCR")}};
@@ -150,7 +150,7 @@ OpDef center_crop_pad() {
                     begin[k] = b.env().simplify(sym_select(sym_lt(want[i], in[k]), -crop, grow));
                     end[k] = b.env().simplify(want[i] - in[k] - begin[k]);
                   }
-                  return b.done(b.pad(b.in(0), begin, end));
+                  return b.done(pad(b, b.in(0), begin, end));
                 });
   def.attributes = {{"axes", AttrKind::Ints}};
   def.reference = [](ReferenceContext& c) -> Status {
@@ -195,7 +195,7 @@ OpDef one_hot() {
                 {{"indices", TypeSet::Numeric}, {"depth", TypeSet::Numeric}, {"values", TypeSet::NumericOrBool}},
                 [](Graph& g, const Node& n, int) {
                   B b(g, n);
-                  ValueId indices = b.cast(b.in(0), DType::I64);
+                  ValueId indices = cast(b, b.in(0), DType::I64);
                   SymExpr depth;
                   const Tensor* t = g.constant(b.in(1));
                   if (is_float(b.dtype(b.in(1))) && (!t || t->count() != 1)) {
@@ -219,13 +219,13 @@ OpDef one_hot() {
                   int64_t axis = b.axis(b.attr().i("axis", -1), b.rank(indices) + 1);
                   if (!b.ok()) return b.failed();
                   // A negative index counts from the end; one outside of [-depth, depth) matches no position.
-                  ValueId wrapped = b.select(b.lt(indices, 0.0), b.add(indices, b.size(depth, DType::I64)), indices);
+                  ValueId wrapped = select(b, lt(b, indices, 0.0), add(b, indices, b.size(depth, DType::I64)), indices);
                   SymShape ramp(static_cast<size_t>(b.rank(indices)) + 1, SymExpr(1));
                   ramp[static_cast<size_t>(axis)] = depth;
-                  ValueId on = b.eq(b.unsqueeze(wrapped, {axis}), b.iota(ramp, axis));
-                  ValueId low = b.reshape(b.slice(b.in(2), 0, 0, 1), {}),
-                          high = b.reshape(b.slice(b.in(2), 0, 1, 1), {});
-                  return b.done(b.select(on, high, low));
+                  ValueId on = eq(b, unsqueeze(b, wrapped, {axis}), iota(b, ramp, axis));
+                  ValueId low = reshape(b, slice(b, b.in(2), 0, 0, 1), {}),
+                          high = reshape(b, slice(b, b.in(2), 0, 1, 1), {});
+                  return b.done(select(b, on, high, low));
                 });
   def.attributes = {{"axis", AttrKind::Int, false, int64_t{-1}}};
   def.reference = [](ReferenceContext& c) -> Status {
@@ -271,15 +271,15 @@ OpDef trilu() {
                   if (s.size() < 2)
                     b.fail(ErrorCode::ShapeMismatch, "matrices are needed, not " + b.type(b.in(0)).str());
                   if (!b.ok()) return b.failed();
-                  ValueId row = b.iota({s[s.size() - 2], 1}, 0), column = b.iota({1, s.back()}, 1);
+                  ValueId row = iota(b, {s[s.size() - 2], 1}, 0), column = iota(b, {1, s.back()}, 1);
                   if (b.has(1)) {
-                    ValueId k = b.cast(b.in(1), DType::I64);
+                    ValueId k = cast(b, b.in(1), DType::I64);
                     if (b.type(k).count() != SymExpr(1))
                       b.fail(ErrorCode::ShapeMismatch, "k is a scalar, not " + b.type(k).str());
-                    row = b.add(row, b.reshape(k, {}));
+                    row = add(b, row, reshape(b, k, {}));
                   }
-                  ValueId keep = b.attr().i("upper", 1) != 0 ? b.ge(column, row) : b.le(column, row);
-                  return b.done(b.select(keep, b.in(0), 0.0));
+                  ValueId keep = b.attr().i("upper", 1) != 0 ? ge(b, column, row) : le(b, column, row);
+                  return b.done(select(b, keep, b.in(0), 0.0));
                 });
   def.aten = {"triu", "tril"};
   def.attributes = {{"upper", AttrKind::Int, false, int64_t{1}}};

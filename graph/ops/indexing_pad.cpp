@@ -189,7 +189,7 @@ Result<std::vector<ValueId>> decompose_pad(Graph& g, const Node& n, int) {
     begin[static_cast<size_t>(axes[i])] = pads[i];
     end[static_cast<size_t>(axes[i])] = pads[axes.size() + i];
   }
-  if (value.valid() && b.rank(value) > 0) value = b.reshape(value, {});
+  if (value.valid() && b.rank(value) > 0) value = reshape(b, value, {});
   std::vector<ValueId> operands = {x};
   std::string mode = b.attr().s("mode", "constant");
   if (value.valid() && mode == "constant") operands.push_back(value);

@@ -62,7 +62,7 @@ Result<std::vector<ValueId>> decompose_reshape(Graph& g, const Node& n, int) {
     if (!b.ok()) return b.failed();
     want[static_cast<size_t>(rest)] = b.env().simplify(quotient);
   }
-  return b.done(b.reshape(x, want));
+  return b.done(reshape(b, x, want));
 }
 
 OpDef reshape() {
@@ -135,7 +135,7 @@ Result<std::vector<ValueId>> decompose_squeeze(Graph& g, const Node& n, int) {
     for (size_t k = 0; k < in.size(); ++k)
       if (b.env().simplify(in[k]).is_const(1)) axes.push_back(static_cast<int64_t>(k));
   }
-  return b.done(b.squeeze(x, axes));
+  return b.done(squeeze(b, x, axes));
 }
 
 Result<std::vector<ValueId>> decompose_unsqueeze(Graph& g, const Node& n, int) {
@@ -144,7 +144,7 @@ Result<std::vector<ValueId>> decompose_unsqueeze(Graph& g, const Node& n, int) {
   if (!given) b.fail(ErrorCode::BadAttribute, "axes are missing");
   if (!b.ok()) return b.failed();
   Ints axes = b.axes(*given, b.rank(b.in(0)) + static_cast<int>(given->size()));
-  return b.done(b.unsqueeze(b.in(0), axes));
+  return b.done(unsqueeze(b, b.in(0), axes));
 }
 
 void add_squeezes(OpTable& table) {
@@ -219,8 +219,9 @@ OpDef flatten() {
         if (!b.ok()) return b.failed();
         if (axis < 0) axis += rank;
         std::span<const SymExpr> all(in);
-        return b.done(b.reshape(
-            b.in(0), {product(all.first(static_cast<size_t>(axis))), product(all.subspan(static_cast<size_t>(axis)))}));
+        return b.done(
+            reshape(b, b.in(0),
+                    {product(all.first(static_cast<size_t>(axis))), product(all.subspan(static_cast<size_t>(axis)))}));
       });
   def.attributes = {{"axis", AttrKind::Int, false, int64_t{1}}};
   def.reference = [](ReferenceContext& c) -> Status {
@@ -282,7 +283,7 @@ OpDef expand() {
         auto shape = b.env().broadcast(b.shape(b.in(0)), want, n.location);
         if (!shape.ok()) b.fail(shape.error());
         if (!b.ok()) return b.failed();
-        return b.done(b.expand(b.in(0), *shape));
+        return b.done(expand(b, b.in(0), *shape));
       });
   def.reference = [](ReferenceContext& c) -> Status {
     TESSERA_ASSIGN(Tensor like, Tensor::create(DType::Bool, to_i64(c.operands[1])));
@@ -327,7 +328,7 @@ OpDef tile() {
           wide.push_back(in[k].is_const(1) ? repeats[k] : in[k]);
           out.push_back(in[k] * repeats[k]);
         }
-        return b.done(b.reshape(b.expand(b.reshape(b.in(0), split), wide), out));
+        return b.done(reshape(b, expand(b, reshape(b, b.in(0), split), wide), out));
       });
   def.onnx = {{"Tile", "", 6}};
   def.reference = [](ReferenceContext& c) -> Status {

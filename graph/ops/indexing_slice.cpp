@@ -219,7 +219,7 @@ Result<std::vector<ValueId>> decompose_split(Graph& g, const Node& n, int result
   std::vector<ValueId> results;
   SymExpr start = 0;
   for (const SymExpr& p : parts) {
-    results.push_back(b.slice(x, axis, start, p));
+    results.push_back(slice(b, x, axis, start, p));
     start += p;
   }
   return b.done(results);
@@ -273,7 +273,7 @@ OpDef concat() {
   def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
     B b(g, n);
     int64_t axis = b.axis(b.attr().i("axis"), b.rank(b.in(0)));
-    return b.done(b.ok() ? b.concat(n.operands, axis) : ValueId{});
+    return b.done(b.ok() ? concat(b, n.operands, axis) : ValueId{});
   }};
   def.samples = [] {
     Tensor x = random(DType::F32, {2, 3, 4}, 1), y = random(DType::F32, {2, 1, 4}, 2);

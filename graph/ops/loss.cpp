@@ -23,30 +23,30 @@ ValueId pick(B& b, ValueId log_prob, ValueId target, ValueId weight) {
       b.check(b.env().require_equal(b.dim(target, static_cast<int64_t>(k++)), shape[i], "scores and targets",
                                     b.node().location));
   along[1] = shape[1];
-  ValueId classes = b.iota(along, 1), wanted = b.unsqueeze(b.cast(target, DType::I64), {1});
-  ValueId hit = b.eq(wanted, classes);
-  ValueId loss = b.neg(b.sum(b.select(hit, log_prob, 0.0), {1}, false));
+  ValueId classes = iota(b, along, 1), wanted = unsqueeze(b, cast(b, target, DType::I64), {1});
+  ValueId hit = eq(b, wanted, classes);
+  ValueId loss = neg(b, sum(b, select(b, hit, log_prob, 0.0), {1}, false));
   ValueId weights; // of each target; 1 without them
   if (weight.valid()) {
     if (b.rank(weight) != 1)
       return b.fail(ErrorCode::ShapeMismatch, "weights of a loss are a vector, not " + str(b.shape(weight))), ValueId{};
     b.check(b.env().require_equal(b.dim(weight, 0), shape[1], "weights and classes", b.node().location));
-    weights = b.sum(b.select(hit, b.reshape(b.cast(weight, b.dtype(log_prob)), along), 0.0), {1}, false);
+    weights = sum(b, select(b, hit, reshape(b, cast(b, weight, b.dtype(log_prob)), along), 0.0), {1}, false);
   }
   if (b.attr().has("ignore_index")) {
-    ValueId counts = b.ne(b.cast(target, DType::I64), b.scalar_i(DType::I64, b.attr().i("ignore_index")));
+    ValueId counts = ne(b, cast(b, target, DType::I64), b.scalar_i(DType::I64, b.attr().i("ignore_index")));
     if (weights.valid())
-      weights = b.select(counts, weights, 0.0);
+      weights = select(b, counts, weights, 0.0);
     else
-      weights = b.cast(counts, b.dtype(log_prob));
-    loss = b.select(counts, loss, 0.0);
+      weights = cast(b, counts, b.dtype(log_prob));
+    loss = select(b, counts, loss, 0.0);
   }
-  if (weights.valid()) loss = b.mul(loss, weights);
+  if (weights.valid()) loss = mul(b, loss, weights);
   if (reduction == "none") return loss;
   Ints axes;
   for (int i = 0; i < b.rank(loss); ++i) axes.push_back(i);
-  if (reduction == "sum") return b.sum(loss, axes, false);
-  return weights.valid() ? b.div(b.sum(loss, axes, false), b.sum(weights, axes, false)) : b.mean(loss, axes, false);
+  if (reduction == "sum") return sum(b, loss, axes, false);
+  return weights.valid() ? div(b, sum(b, loss, axes, false), sum(b, weights, axes, false)) : mean(b, loss, axes, false);
 }
 
 std::vector<AttrDef> loss_attributes() {
@@ -87,7 +87,7 @@ OpDef nll_record() {
   def.attributes = loss_attributes();
   def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
     B b(g, n);
-    return b.done(b.cast(pick(b, b.widen(b.in(0)), b.in(1), b.in(2)), b.dtype(b.in(0))));
+    return b.done(cast(b, pick(b, widen(b, b.in(0)), b.in(1), b.in(2)), b.dtype(b.in(0))));
   }};
   def.samples = [] { return loss_samples(1); };
   def.error_samples = loss_errors;
@@ -104,15 +104,15 @@ OpDef cross_entropy_record() {
   def.max_results = 2;
   def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
     B b(g, n);
-    ValueId x = b.widen(b.in(0));
+    ValueId x = widen(b, b.in(0));
     if (b.rank(x) < 2)
       b.fail(ErrorCode::ShapeMismatch,
              "a loss takes scores [N, C, d...] and targets [N, d...], not " + str(b.shape(x)));
     if (!b.ok()) return b.done(ValueId{});
-    ValueId centred = b.sub(x, b.reduce("reduce_max", x, {1}, true));
-    ValueId log_prob = b.sub(centred, b.log(b.sum(b.exp(centred), {1}, true)));
+    ValueId centred = sub(b, x, reduce(b, "reduce_max", x, {1}, true));
+    ValueId log_prob = sub(b, centred, log(b, sum(b, exp(b, centred), {1}, true)));
     DType d = b.dtype(b.in(0));
-    return b.done({b.cast(pick(b, log_prob, b.in(1), b.in(2)), d), b.cast(log_prob, d)});
+    return b.done({cast(b, pick(b, log_prob, b.in(1), b.in(2)), d), cast(b, log_prob, d)});
   }};
   def.samples = [] { return loss_samples(2); };
   def.error_samples = loss_errors;

@@ -111,14 +111,14 @@ ValueId product(B& b, ValueId x, ValueId y) {
   int rx = b.rank(x), ry = b.rank(y);
   if (b.ok() && (rx == 0 || ry == 0)) b.fail(ErrorCode::ShapeMismatch, "a matrix product does not take scalars");
   if (!b.ok()) return {};
-  if (rx == 1) x = b.unsqueeze(x, {0});
-  if (ry == 1) y = b.unsqueeze(y, {1});
-  ValueId z = b.matmul(x, y);
+  if (rx == 1) x = unsqueeze(b, x, {0});
+  if (ry == 1) y = unsqueeze(b, y, {1});
+  ValueId z = matmul(b, x, y);
   Ints gone;
   int rank = b.rank(z);
   if (rx == 1) gone.push_back(rank - 2);
   if (ry == 1) gone.push_back(rank - 1);
-  return gone.empty() ? z : b.squeeze(z, gone);
+  return gone.empty() ? z : squeeze(b, z, gone);
 }
 
 std::vector<Sample> vector_samples(DType d) {
@@ -155,10 +155,10 @@ Result<std::vector<ValueId>> decompose_gemm(Graph& g, const Node& n, int) {
   if (b.rank(x) != 2 || b.rank(y) != 2)
     b.fail(ErrorCode::ShapeMismatch, "Gemm takes matrices, not " + str(b.shape(x)) + " and " + str(b.shape(y)));
   if (!b.ok()) return b.done(ValueId{});
-  if (b.attr().i("transA")) x = b.transpose(x, {1, 0});
-  if (b.attr().i("transB")) y = b.transpose(y, {1, 0});
-  ValueId z = b.matmul(x, y);
-  if (double alpha = b.attr().f("alpha", 1); alpha != 1) z = b.mul(z, alpha);
+  if (b.attr().i("transA")) x = transpose(b, x, {1, 0});
+  if (b.attr().i("transB")) y = transpose(b, y, {1, 0});
+  ValueId z = matmul(b, x, y);
+  if (double alpha = b.attr().f("alpha", 1); alpha != 1) z = mul(b, z, alpha);
   double beta = b.attr().f("beta", 1);
   if (b.has(2) && beta != 0 && b.ok()) {
     ValueId bias = b.in(2);
@@ -170,8 +170,8 @@ Result<std::vector<ValueId>> decompose_gemm(Graph& g, const Node& n, int) {
     }
     if (!fits)
       b.fail(ErrorCode::ShapeMismatch, "operand C of Gemm, " + str(from) + ", does not broadcast to " + str(to));
-    if (beta != 1) bias = b.mul(bias, beta);
-    z = b.add(z, bias);
+    if (beta != 1) bias = mul(b, bias, beta);
+    z = add(b, z, bias);
   }
   return b.done(z);
 }
@@ -242,12 +242,12 @@ ValueId centred(B& b, int x, int zero, bool rows) {
   ValueId v = b.in(x);
   if (!b.ok()) return v;
   DType wide = is_float(b.dtype(v)) ? DType::F32 : DType::I32;
-  ValueId w = b.cast(v, wide);
+  ValueId w = cast(b, v, wide);
   if (!b.has(zero)) return w;
-  ValueId z = b.cast(b.in(zero), wide);
+  ValueId z = cast(b, b.in(zero), wide);
   // One zero point per row of the left matrix stands along the last dimension.
-  if (rows && b.rank(z) == 1 && b.rank(v) > 1) z = b.unsqueeze(z, {1});
-  return b.sub(w, z);
+  if (rows && b.rank(z) == 1 && b.rank(v) > 1) z = unsqueeze(b, z, {1});
+  return sub(b, w, z);
 }
 
 OpDef matmul_integer_record() {
@@ -280,18 +280,18 @@ OpDef matmul_integer_record() {
 Result<std::vector<ValueId>> decompose_qlinear(Graph& g, const Node& n, int) {
   B b(g, n);
   ValueId x = centred(b, 0, 2, true), y = centred(b, 3, 5, false);
-  ValueId sum = b.cast(product(b, x, y), DType::F32);
+  ValueId sum = cast(b, product(b, x, y), DType::F32);
   auto scale = [&](int i, bool rows) {
-    ValueId s = b.cast(b.in(i), DType::F32);
-    return rows && b.ok() && b.rank(s) == 1 && b.rank(sum) > 1 ? b.unsqueeze(s, {1}) : s;
+    ValueId s = cast(b, b.in(i), DType::F32);
+    return rows && b.ok() && b.rank(s) == 1 && b.rank(sum) > 1 ? unsqueeze(b, s, {1}) : s;
   };
-  ValueId factor = b.div(b.mul(scale(1, true), scale(4, false)), scale(6, true));
-  ValueId real = b.mul(sum, factor);
+  ValueId factor = div(b, mul(b, scale(1, true), scale(4, false)), scale(6, true));
+  ValueId real = mul(b, sum, factor);
   DType to = b.dtype(b.in(7));
-  ValueId zero = b.cast(b.in(7), DType::F32);
-  if (b.ok() && b.rank(zero) == 1 && b.rank(sum) > 1) zero = b.unsqueeze(zero, {1});
+  ValueId zero = cast(b, b.in(7), DType::F32);
+  if (b.ok() && b.rank(zero) == 1 && b.rank(sum) > 1) zero = unsqueeze(b, zero, {1});
   if (!is_float(to)) real = b.op1("round", real);
-  return b.done(b.cast(b.add(real, zero), to));
+  return b.done(cast(b, add(b, real, zero), to));
 }
 
 OpDef qlinear_matmul_record() {

@@ -71,10 +71,10 @@ OpDef array_feature_extractor_record() {
     B b(g, n);
     ValueId x = b.in(0);
     if (b.rank(x) == 0) b.fail(ErrorCode::ShapeMismatch, "ArrayFeatureExtractor does not take a scalar");
-    if (b.rank(x) == 1) x = b.unsqueeze(x, {0});
+    if (b.rank(x) == 1) x = unsqueeze(b, x, {0});
     ValueId columns = b.in(1);
-    if (b.ok()) columns = b.reshape(columns, {b.type(columns).count()});
-    return b.done(b.gather(x, columns, b.rank(x) - 1));
+    if (b.ok()) columns = reshape(b, columns, {b.type(columns).count()});
+    return b.done(gather(b, x, columns, b.rank(x) - 1));
   }};
   def.samples = [] {
     return std::vector<Sample>{sample({random(DType::F32, {3, 4}, 1), vec({0, 2})}),
@@ -97,8 +97,8 @@ OpDef binarizer_record() {
     B b(g, n);
     ValueId x = b.in(0);
     // Compared as floats: the threshold need not be an integer where x is.
-    ValueId real = is_float(b.dtype(x)) ? x : b.cast(x, DType::F64);
-    return b.done(b.cast(b.gt(real, b.attr().f("threshold")), b.dtype(x)));
+    ValueId real = is_float(b.dtype(x)) ? x : cast(b, x, DType::F64);
+    return b.done(cast(b, gt(b, real, b.attr().f("threshold")), b.dtype(x)));
   }};
   def.samples = [] {
     return std::vector<Sample>{sample({random(DType::F32, {3, 4}, 1)}, {{"threshold", 0.5}}),

@@ -14,9 +14,9 @@ struct Statistics {
 // mean, x - mean, 1 / sqrt(variance + epsilon) over axes, dimensions kept.
 Statistics statistics(B& b, ValueId x, const Ints& axes, double epsilon) {
   Statistics s;
-  s.mean = b.mean(x, axes, true);
-  s.centred = b.sub(x, s.mean);
-  s.inverse = b.rsqrt(b.add(b.mean(b.mul(s.centred, s.centred), axes, true), epsilon));
+  s.mean = ops::mean(b, x, axes, true);
+  s.centred = sub(b, x, s.mean);
+  s.inverse = rsqrt(b, add(b, ops::mean(b, mul(b, s.centred, s.centred), axes, true), epsilon));
   return s;
 }
 
@@ -44,7 +44,7 @@ ValueId per_channel(B& b, ValueId v, const SymExpr& channels, int rank) {
   if (b.ok()) b.check(b.env().require_equal(b.dim(v, 0), channels, "one number for each channel", b.node().location));
   if (!b.ok()) return {};
   shape[1] = b.dim(v, 0);
-  return b.reshape(v, shape);
+  return reshape(b, v, shape);
 }
 
 // ---- plain: groups of consecutive elements (count rows of n), normalized
@@ -76,14 +76,14 @@ OpDef layer_norm() {
                   DType stash = stash_type(b);
                   if (!b.ok()) return b.failed();
                   DType wide = wide_type(stash, b.dtype(x));
-                  Statistics s = statistics(b, b.cast(x, wide), trailing(axis, rank), b.attr().f("epsilon", 1e-5));
-                  ValueId y = b.mul(b.mul(s.centred, s.inverse), b.cast(b.in(1), wide));
-                  if (b.has(2)) y = b.add(y, b.cast(b.in(2), wide));
+                  Statistics s = statistics(b, cast(b, x, wide), trailing(axis, rank), b.attr().f("epsilon", 1e-5));
+                  ValueId y = mul(b, mul(b, s.centred, s.inverse), cast(b, b.in(1), wide));
+                  if (b.has(2)) y = add(b, y, cast(b, b.in(2), wide));
                   if (b.ok() && b.rank(y) != rank)
                     b.fail(ErrorCode::ShapeMismatch, "scale or bias does not broadcast to " + b.type(x).str());
-                  std::vector<ValueId> out = {b.cast(y, b.dtype(x))};
-                  if (results > 1) out.push_back(b.cast(s.mean, stash));
-                  if (results > 2) out.push_back(b.cast(s.inverse, stash));
+                  std::vector<ValueId> out = {cast(b, y, b.dtype(x))};
+                  if (results > 1) out.push_back(cast(b, s.mean, stash));
+                  if (results > 2) out.push_back(cast(b, s.inverse, stash));
                   return b.done(out);
                 });
   def.aten = {"native_layer_norm"};
@@ -145,22 +145,23 @@ OpDef layer_norm() {
 }
 
 OpDef rms_norm() {
-  OpDef def = composite("RMSNormalization", "x divided by its root mean square over trailing dimensions, scaled",
-                        {{"x", TypeSet::Float}, {"scale", TypeSet::Float}}, [](Graph& g, const Node& n, int) {
-                          B b(g, n);
-                          ValueId x = b.in(0);
-                          int rank = b.rank(x);
-                          int64_t axis = b.axis(b.attr().i("axis", -1), rank);
-                          DType wide = wide_type(stash_type(b), b.dtype(x));
-                          if (!b.ok()) return b.failed();
-                          ValueId v = b.cast(x, wide);
-                          ValueId inverse = b.rsqrt(
-                              b.add(b.mean(b.mul(v, v), trailing(axis, rank), true), b.attr().f("epsilon", 1e-5)));
-                          ValueId y = b.mul(b.mul(v, inverse), b.cast(b.in(1), wide));
-                          if (b.ok() && b.rank(y) != rank)
-                            b.fail(ErrorCode::ShapeMismatch, "scale does not broadcast to " + b.type(x).str());
-                          return b.done(b.cast(y, b.dtype(b.in(1))));
-                        });
+  OpDef def =
+      composite("RMSNormalization", "x divided by its root mean square over trailing dimensions, scaled",
+                {{"x", TypeSet::Float}, {"scale", TypeSet::Float}}, [](Graph& g, const Node& n, int) {
+                  B b(g, n);
+                  ValueId x = b.in(0);
+                  int rank = b.rank(x);
+                  int64_t axis = b.axis(b.attr().i("axis", -1), rank);
+                  DType wide = wide_type(stash_type(b), b.dtype(x));
+                  if (!b.ok()) return b.failed();
+                  ValueId v = cast(b, x, wide);
+                  ValueId inverse =
+                      rsqrt(b, add(b, mean(b, mul(b, v, v), trailing(axis, rank), true), b.attr().f("epsilon", 1e-5)));
+                  ValueId y = mul(b, mul(b, v, inverse), cast(b, b.in(1), wide));
+                  if (b.ok() && b.rank(y) != rank)
+                    b.fail(ErrorCode::ShapeMismatch, "scale does not broadcast to " + b.type(x).str());
+                  return b.done(cast(b, y, b.dtype(b.in(1))));
+                });
   def.aten = {"rms_norm"};
   def.attributes = {integer("axis", -1), number("epsilon", 1e-5), integer("stash_type", 1)};
   def.reference = [](ReferenceContext& c) -> Status {
@@ -212,11 +213,11 @@ OpDef instance_norm() {
                             b.fail(ErrorCode::ShapeMismatch,
                                    "dimensions besides batch and channels are needed, not " + b.type(x).str());
                           if (!b.ok()) return b.failed();
-                          ValueId wide = b.widen(x);
+                          ValueId wide = widen(b, x);
                           Statistics s = statistics(b, wide, trailing(2, rank), b.attr().f("epsilon", 1e-5));
-                          ValueId scale = b.widen(per_channel(b, b.in(1), b.dim(x, 1), rank));
-                          ValueId bias = b.widen(per_channel(b, b.in(2), b.dim(x, 1), rank));
-                          return b.done(b.cast(b.add(b.mul(b.mul(s.centred, s.inverse), scale), bias), b.dtype(x)));
+                          ValueId scale = widen(b, per_channel(b, b.in(1), b.dim(x, 1), rank));
+                          ValueId bias = widen(b, per_channel(b, b.in(2), b.dim(x, 1), rank));
+                          return b.done(cast(b, add(b, mul(b, mul(b, s.centred, s.inverse), scale), bias), b.dtype(x)));
                         });
   def.aten = {"instance_norm"};
   def.attributes = {number("epsilon", 1e-5)};
@@ -276,7 +277,7 @@ OpDef group_norm() {
                   SymShape split = {shape[0], groups, each};
                   split.insert(split.end(), shape.begin() + 2, shape.end());
                   int rank = static_cast<int>(split.size());
-                  ValueId wide = b.reshape(b.cast(x, wide_type(stash_type(b), b.dtype(x))), split);
+                  ValueId wide = reshape(b, cast(b, x, wide_type(stash_type(b), b.dtype(x))), split);
                   Statistics s = statistics(b, wide, trailing(2, rank), b.attr().f("epsilon", 1e-5));
                   // One number a group before opset 21, one a channel since.
                   bool per_group = b.opset() != 0 && b.opset() < 21;
@@ -288,11 +289,11 @@ OpDef group_norm() {
                     SymShape to(static_cast<size_t>(rank), SymExpr(1));
                     to[1] = groups;
                     if (!per_group) to[2] = each;
-                    return b.ok() ? b.reshape(b.cast(v, b.dtype(wide)), to) : ValueId{};
+                    return b.ok() ? reshape(b, cast(b, v, b.dtype(wide)), to) : ValueId{};
                   };
                   ValueId scale = spread(b.in(1)), bias = spread(b.in(2));
-                  ValueId y = b.add(b.mul(b.mul(s.centred, s.inverse), scale), bias);
-                  return b.done(b.cast(b.reshape(y, shape), b.dtype(x)));
+                  ValueId y = add(b, mul(b, mul(b, s.centred, s.inverse), scale), bias);
+                  return b.done(cast(b, reshape(b, y, shape), b.dtype(x)));
                 });
   def.aten = {"group_norm"};
   def.attributes = {{"num_groups", AttrKind::Int, true}, number("epsilon", 1e-5), integer("stash_type", 1)};
@@ -351,18 +352,18 @@ Result<std::vector<ValueId>> decompose_batch_norm(Graph& g, const Node& n, int r
   DType wide = compute_dtype(b.dtype(x));
   for (int i = 3; i < 5; ++i)
     if (b.dtype(b.in(i)) == DType::F64) wide = DType::F64;
-  auto vector = [&](ValueId v) { return b.cast(per_channel(b, v, b.dim(x, 1), rank), wide); };
-  ValueId v = b.cast(x, wide), mean = vector(b.in(3)), variance = vector(b.in(4));
+  auto vector = [&](ValueId v) { return cast(b, per_channel(b, v, b.dim(x, 1), rank), wide); };
+  ValueId v = cast(b, x, wide), mean = vector(b.in(3)), variance = vector(b.in(4));
   std::vector<ValueId> out(1);
   if (training) {
     Ints axes = {0};
     for (int64_t a = 2; a < rank; ++a) axes.push_back(a);
     double keep = b.attr().f("momentum", 0.9);
-    ValueId own_mean = b.mean(v, axes, true), centred = b.sub(v, own_mean);
-    ValueId own_variance = b.mean(b.mul(centred, centred), axes, true);
+    ValueId own_mean = ops::mean(b, v, axes, true), centred = sub(b, v, own_mean);
+    ValueId own_variance = ops::mean(b, mul(b, centred, centred), axes, true);
     auto running = [&](ValueId old, ValueId now, int operand) {
-      ValueId r = b.add(b.mul(old, keep), b.mul(now, 1 - keep));
-      return b.cast(b.reshape(r, {b.dim(x, 1)}), b.dtype(b.in(operand)));
+      ValueId r = add(b, mul(b, old, keep), mul(b, now, 1 - keep));
+      return cast(b, reshape(b, r, {b.dim(x, 1)}), b.dtype(b.in(operand)));
     };
     if (results > 1) out.push_back(running(mean, own_mean, 3));
     if (results > 2) out.push_back(running(variance, own_variance, 4));
@@ -370,9 +371,9 @@ Result<std::vector<ValueId>> decompose_batch_norm(Graph& g, const Node& n, int r
     variance = own_variance;
   }
   // One multiply and one add per element: the rest has the size of the channels, and folds where it is constant.
-  ValueId factor = b.mul(vector(b.in(1)), b.rsqrt(b.add(variance, b.attr().f("epsilon", 1e-5))));
-  ValueId shift = b.sub(vector(b.in(2)), b.mul(mean, factor));
-  out[0] = b.cast(b.add(b.mul(v, factor), shift), b.dtype(x));
+  ValueId factor = mul(b, vector(b.in(1)), rsqrt(b, add(b, variance, b.attr().f("epsilon", 1e-5))));
+  ValueId shift = sub(b, vector(b.in(2)), mul(b, mean, factor));
+  out[0] = cast(b, add(b, mul(b, v, factor), shift), b.dtype(x));
   return b.done(out);
 }
 
@@ -444,12 +445,12 @@ OpDef mean_variance_norm() {
   OpDef def = composite("MeanVarianceNormalization", "(x - mean) / (standard deviation + 1e-9) over axes",
                         {{"x", TypeSet::Float}}, [](Graph& g, const Node& n, int) {
                           B b(g, n);
-                          ValueId x = b.in(0), wide = b.widen(x);
+                          ValueId x = b.in(0), wide = widen(b, x);
                           Ints axes = b.axes(b.attr().ints("axes", {0, 2, 3}), b.rank(x));
                           if (!b.ok()) return b.failed();
-                          ValueId centred = b.sub(wide, b.mean(wide, axes, true));
-                          ValueId deviation = b.sqrt(b.mean(b.mul(centred, centred), axes, true));
-                          return b.done(b.cast(b.div(centred, b.add(deviation, 1e-9)), b.dtype(x)));
+                          ValueId centred = sub(b, wide, mean(b, wide, axes, true));
+                          ValueId deviation = sqrt(b, mean(b, mul(b, centred, centred), axes, true));
+                          return b.done(cast(b, div(b, centred, add(b, deviation, 1e-9)), b.dtype(x)));
                         });
   def.attributes = {{"axes", AttrKind::Ints, false, Ints{0, 2, 3}}};
   def.samples = [] {
@@ -483,14 +484,14 @@ OpDef lp_norm() {
   OpDef def = composite("LpNormalization", "x divided by its L1 or L2 norm along an axis; 0 where that is 0",
                         {{"x", TypeSet::Float}}, [](Graph& g, const Node& n, int) {
                           B b(g, n);
-                          ValueId x = b.in(0), wide = b.widen(x);
+                          ValueId x = b.in(0), wide = widen(b, x);
                           int64_t p = b.attr().i("p", 2), axis = b.axis(b.attr().i("axis", -1), b.rank(x));
                           if (p != 1 && p != 2)
                             b.fail(ErrorCode::BadAttribute, "p " + std::to_string(p) + " is neither 1 nor 2");
                           if (!b.ok()) return b.failed();
-                          ValueId norm = p == 1 ? b.sum(b.abs(wide), {axis}, true)
-                                                : b.sqrt(b.sum(b.mul(wide, wide), {axis}, true));
-                          return b.done(b.cast(b.select(b.eq(norm, 0.0), 0.0, b.div(wide, norm)), b.dtype(x)));
+                          ValueId norm = p == 1 ? sum(b, abs(b, wide), {axis}, true)
+                                                : sqrt(b, sum(b, mul(b, wide, wide), {axis}, true));
+                          return b.done(cast(b, select(b, eq(b, norm, 0.0), 0.0, div(b, wide, norm)), b.dtype(x)));
                         });
   def.attributes = {integer("p", 2), integer("axis", -1)};
   def.reference = [](ReferenceContext& c) -> Status {
@@ -549,7 +550,7 @@ OpDef dropout() {
                   if (!b.ok()) return b.failed();
                   std::vector<ValueId> out = {b.in(0)};
                   DType mask = b.opset() != 0 && b.opset() < 10 ? b.dtype(b.in(0)) : DType::Bool;
-                  if (results > 1) out.push_back(b.expand(b.scalar(mask, 1), b.shape(b.in(0))));
+                  if (results > 1) out.push_back(expand(b, b.scalar(mask, 1), b.shape(b.in(0))));
                   return b.done(out);
                 });
   def.aten = {"dropout"};

@@ -17,7 +17,7 @@ void add_variadic(OpTable& table, std::string_view name, std::string_view summar
                           B b(g, n);
                           ValueId y = b.in(0);
                           for (int i = 1; i < b.operands(); ++i) y = b.op2(op, y, b.in(i));
-                          if (mean && b.operands() > 1) y = b.div(y, static_cast<double>(b.operands()));
+                          if (mean && b.operands() > 1) y = div(b, y, static_cast<double>(b.operands()));
                           return b.done(y);
                         });
   def.reference = [f, mean](ReferenceContext& c) -> Status {
@@ -57,11 +57,11 @@ Result<std::vector<ValueId>> decompose_pow(Graph& g, const Node& n, int) {
   B b(g, n);
   ValueId x = b.in(0), y = b.in(1);
   DType base = b.dtype(x), exponent = b.dtype(y);
-  if (base == exponent) return b.done(b.pow(x, y));
-  if (is_float(base)) return b.done(b.pow(x, b.cast(y, base)));
+  if (base == exponent) return b.done(pow(b, x, y));
+  if (is_float(base)) return b.done(pow(b, x, cast(b, y, base)));
   DType wide =
       is_float(exponent) ? exponent == DType::F64 || info(base).bits > 16 ? DType::F64 : DType::F32 : DType::I64;
-  return b.done(b.cast(b.pow(b.cast(x, wide), b.cast(y, wide)), base));
+  return b.done(cast(b, pow(b, cast(b, x, wide), cast(b, y, wide)), base));
 }
 
 void add_pow(OpTable& table) {
@@ -96,8 +96,8 @@ Result<std::vector<ValueId>> decompose_clip(Graph& g, const Node& n, int) {
   for (ValueId bound : {lo, hi})
     if (bound.valid() && b.type(bound).count() != SymExpr(1))
       b.fail(ErrorCode::ShapeMismatch, "a bound of Clip is a scalar, not " + b.type(bound).str());
-  if (lo.valid() && b.rank(lo) > 0) lo = b.reshape(lo, {});
-  if (hi.valid() && b.rank(hi) > 0) hi = b.reshape(hi, {});
+  if (lo.valid() && b.rank(lo) > 0) lo = reshape(b, lo, {});
+  if (hi.valid() && b.rank(hi) > 0) hi = reshape(b, hi, {});
   if (!lo.valid() && !hi.valid()) return b.done(b.in(0));
   return b.done(b.op("clip", {b.in(0), lo, hi}));
 }
@@ -174,8 +174,8 @@ void add_chosen(OpTable& table) {
                             bool negative = b.attr().i("detect_negative", 1) != 0,
                                  positive = b.attr().i("detect_positive", 1) != 0;
                             ValueId y = b.op1("isinf", x);
-                            if (!negative) y = b.logical_and(y, b.gt(x, 0.0));
-                            if (!positive) y = b.logical_and(y, b.lt(x, 0.0));
+                            if (!negative) y = logical_and(b, y, gt(b, x, 0.0));
+                            if (!positive) y = logical_and(b, y, lt(b, x, 0.0));
                             return b.done(y);
                           });
   isinf.attributes = {{"detect_negative", AttrKind::Int, false, int64_t{1}},

@@ -89,7 +89,7 @@ Result<std::vector<ValueId>> decompose_max_pool(Graph& g, const Node& n, int res
     return Diagnostic(ErrorCode::UnsupportedFeature, n.location,
                       "positions of maxima with pads that depend on symbolic sizes");
   ValueId y =
-      b.op("pool", {p.explicit_pads() ? b.pad(x, p.begin, p.end, lowest(b, b.dtype(x))) : x}, p.attributes("max"));
+      b.op("pool", {p.explicit_pads() ? pad(b, x, p.begin, p.end, lowest(b, b.dtype(x))) : x}, p.attributes("max"));
   if (!indices) return b.done(y);
   Attributes a = p.attributes("max");
   a.erase("mode");
@@ -112,27 +112,27 @@ ValueId average(B& b, ValueId x, Plan p, bool include_pad) {
     }
     p.window.pads_begin.assign(p.kernel.size(), 0);
     p.window.pads_end = p.ceil_pads;
-    return b.op("pool", {b.pad(x, begin, end)}, p.attributes("average"));
+    return b.op("pool", {pad(b, x, begin, end)}, p.attributes("average"));
   }
   SymShape ones_shape = b.shape(x);
   ones_shape[0] = ones_shape[1] = 1;
-  ValueId ones = b.expand(b.like(x, 1), ones_shape);
+  ValueId ones = expand(b, b.like(x, 1), ones_shape);
   if (include_pad) { // zeros of auto_pad and pads count, what ceil_mode adds does not
     SymShape begin = p.begin, end(2, SymExpr(0));
     for (size_t i = 0; i < p.kernel.size(); ++i) {
       begin[i + 2] += p.window.pads_begin[i];
       end.push_back(p.end[i + 2] - p.ceil_end[i + 2] + (p.window.pads_end[i] - p.ceil_pads[i]));
     }
-    x = b.pad(x, begin, end);
-    ones = b.pad(ones, begin, end, b.like(ones, 1));
+    x = pad(b, x, begin, end);
+    ones = pad(b, ones, begin, end, b.like(ones, 1));
     p.window.pads_begin.assign(p.kernel.size(), 0);
     p.window.pads_end = p.ceil_pads;
     p.begin.assign(p.begin.size(), SymExpr(0));
     p.end = p.ceil_end;
   }
-  ValueId sum = b.op("pool", {b.pad(x, p.begin, p.end)}, p.attributes("average_include_pad"));
-  ValueId share = b.op("pool", {b.pad(ones, p.begin, p.end)}, p.attributes("average_include_pad"));
-  return b.div(sum, share);
+  ValueId sum = b.op("pool", {pad(b, x, p.begin, p.end)}, p.attributes("average_include_pad"));
+  ValueId share = b.op("pool", {pad(b, ones, p.begin, p.end)}, p.attributes("average_include_pad"));
+  return div(b, sum, share);
 }
 
 std::vector<Sample> pool_onnx_samples(const Attributes& more = {}) {
@@ -203,11 +203,11 @@ OpDef average_pool_record() {
 
 // (sum |x|^p)^(1/p)
 ValueId power(B& b, ValueId x, int64_t p) {
-  ValueId a = b.abs(x);
-  return p == 1 ? a : p == 2 ? b.mul(x, x) : b.pow(a, static_cast<double>(p));
+  ValueId a = abs(b, x);
+  return p == 1 ? a : p == 2 ? mul(b, x, x) : pow(b, a, static_cast<double>(p));
 }
 ValueId root(B& b, ValueId x, int64_t p) {
-  return p == 1 ? x : p == 2 ? b.sqrt(x) : b.pow(x, 1.0 / static_cast<double>(p));
+  return p == 1 ? x : p == 2 ? sqrt(b, x) : pow(b, x, 1.0 / static_cast<double>(p));
 }
 
 bool check_p(B& b) {
@@ -230,9 +230,9 @@ OpDef lp_pool_record() {
     TESSERA_ASSIGN(Plan plan, plan_pool(b));
     double taps = 1;
     for (int64_t k : plan.kernel) taps *= static_cast<double>(k);
-    ValueId x = b.widen(b.in(0));
-    ValueId mean = b.op("pool", {b.pad(power(b, x, p), plan.begin, plan.end)}, plan.attributes("average_include_pad"));
-    return b.done(b.cast(root(b, b.mul(mean, taps), p), b.dtype(b.in(0))));
+    ValueId x = widen(b, b.in(0));
+    ValueId mean = b.op("pool", {pad(b, power(b, x, p), plan.begin, plan.end)}, plan.attributes("average_include_pad"));
+    return b.done(cast(b, root(b, mul(b, mean, taps), p), b.dtype(b.in(0))));
   }};
   def.samples = [] {
     auto out = pool_onnx_samples();
@@ -289,14 +289,14 @@ OpDef lrn_record() {
                     {"size", AttrKind::Int, true}};
   def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
     B b(g, n);
-    ValueId x = b.widen(b.in(0));
+    ValueId x = widen(b, b.in(0));
     int64_t size = b.attr().i("size");
     if (size < 1 || size > (1 << 20)) b.fail(ErrorCode::BadAttribute, "attribute 'size' is " + std::to_string(size));
     if (b.ok() && b.rank(x) < 2) b.fail(ErrorCode::ShapeMismatch, "LRN takes [N, C, ...], not " + str(b.shape(x)));
     if (!b.ok()) return b.done(ValueId{});
     SymShape dims = b.shape(x);
     SymExpr rest = product(std::span(dims).subspan(2));
-    ValueId squares = b.reshape(b.mul(x, x), {dims[0], 1, dims[1], rest});
+    ValueId squares = reshape(b, mul(b, x, x), {dims[0], 1, dims[1], rest});
     ValueId mean = b.op("pool", {squares},
                         {{"mode", std::string("average_include_pad")},
                          {"kernel", Ints{size, 1}},
@@ -304,9 +304,9 @@ OpDef lrn_record() {
                          {"pads_begin", Ints{(size - 1) / 2, 0}},
                          {"pads_end", Ints{size / 2, 0}},
                          {"dilations", Ints{1, 1}}});
-    mean = b.reshape(mean, dims);
-    ValueId scale = b.add(b.mul(mean, b.attr().f("alpha", 1e-4)), b.attr().f("bias", 1));
-    return b.done(b.cast(b.div(x, b.pow(scale, b.attr().f("beta", 0.75))), b.dtype(b.in(0))));
+    mean = reshape(b, mean, dims);
+    ValueId scale = add(b, mul(b, mean, b.attr().f("alpha", 1e-4)), b.attr().f("bias", 1));
+    return b.done(cast(b, div(b, x, pow(b, scale, b.attr().f("beta", 0.75))), b.dtype(b.in(0))));
   }};
   def.samples = [] {
     return std::vector<Sample>{
@@ -334,20 +334,20 @@ void register_pool_onnx_ops(OpTable& table) {
     B b(g, n);
     ValueId x = b.in(0);
     Ints axes = spatial_axes(b, x);
-    return b.done(b.cast(b.mean(b.widen(x), axes, true), b.dtype(x)));
+    return b.done(cast(b, mean(b, widen(b, x), axes, true), b.dtype(x)));
   }));
   table.add(global_record("GlobalMaxPool", "maximum over the spatial dimensions", [](Graph& g, const Node& n, int) {
     B b(g, n);
     ValueId x = b.in(0);
     Ints axes = spatial_axes(b, x);
-    return b.done(b.reduce("reduce_max", x, axes, true));
+    return b.done(reduce(b, "reduce_max", x, axes, true));
   }));
   OpDef lp = global_record("GlobalLpPool", "p-norm over the spatial dimensions", [](Graph& g, const Node& n, int) {
     B b(g, n);
     int64_t p = b.attr().i("p", 2);
     if (!check_p(b)) return b.done(ValueId{});
     Ints axes = spatial_axes(b, b.in(0));
-    return b.done(b.cast(root(b, b.sum(power(b, b.widen(b.in(0)), p), axes, true), p), b.dtype(b.in(0))));
+    return b.done(cast(b, root(b, sum(b, power(b, widen(b, b.in(0)), p), axes, true), p), b.dtype(b.in(0))));
   });
   lp.onnx = {{"GlobalLpPool", "", 2}};
   lp.attributes = {{"p", AttrKind::Int, false, int64_t{2}}};

@@ -15,7 +15,7 @@ ValueId spread(B& b, ValueId v, ValueId x, const char* what) {
   SymShape shape = b.shape(v), full = b.shape(x);
   int64_t block = b.attr().i("block_size");
   if (shape.empty()) return v;
-  if (block == 0 && shape.size() == 1 && shape[0].is_const(1) && full.size() != 1) return b.reshape(v, {});
+  if (block == 0 && shape.size() == 1 && shape[0].is_const(1) && full.size() != 1) return reshape(b, v, {});
   // A vector on a vector is per tensor when it holds one element.
   int64_t axis = b.attr().i("axis", 1);
   if (block == 0 && shape.size() == 1 && full.size() <= 1) axis = 0;
@@ -30,7 +30,7 @@ ValueId spread(B& b, ValueId v, ValueId x, const char* what) {
       b.check(b.env().require_equal(shape[0], full[a], std::string(what) + " and its axis", b.node().location));
     SymShape dims(full.size(), SymExpr(1));
     dims[a] = shape[0];
-    return b.reshape(v, dims);
+    return reshape(b, v, dims);
   }
   if (block < 0 || block > (int64_t{1} << 40))
     return b.fail(ErrorCode::BadAttribute, "attribute 'block_size' is " + std::to_string(block)), ValueId{};
@@ -45,13 +45,13 @@ ValueId spread(B& b, ValueId v, ValueId x, const char* what) {
   repeated.insert(repeated.begin() + axis + 1, SymExpr(block));
   SymShape joined = shape;
   joined[a] = shape[a] * block;
-  ValueId r = b.reshape(b.expand(b.unsqueeze(v, {axis + 1}), repeated), joined);
-  return b.slice(r, axis, 0, full[a]);
+  ValueId r = reshape(b, expand(b, unsqueeze(b, v, {axis + 1}), repeated), joined);
+  return slice(b, r, axis, 0, full[a]);
 }
 
 ValueId to_quantized(B& b, ValueId real, DType to) {
-  if (!is_float(to)) return b.cast(real, to);
-  if (b.attr().i("saturate", 1) != 0) return b.cast(real, to);
+  if (!is_float(to)) return cast(b, real, to);
+  if (b.attr().i("saturate", 1) != 0) return cast(b, real, to);
   return b.op("cast_special", {real}, {{"to", to}, {"saturate", int64_t{0}}});
 }
 
@@ -66,12 +66,12 @@ Result<std::vector<ValueId>> decompose_quantize(Graph& g, const Node& n, int) {
   // Arithmetic is in the requested precision, else in f32.
   TESSERA_ASSIGN(DType precision, dtype_attribute(n, "precision", DType::F32));
   DType compute = precision == DType::F64 ? DType::F64 : DType::F32;
-  ValueId real = b.cast(x, compute);
-  ValueId scale = spread(b, b.cast(b.in(1), compute), x, "the scale");
-  ValueId q = b.div(real, scale);
-  if (precision != compute) q = b.cast(b.cast(q, precision), compute);
+  ValueId real = cast(b, x, compute);
+  ValueId scale = spread(b, cast(b, b.in(1), compute), x, "the scale");
+  ValueId q = div(b, real, scale);
+  if (precision != compute) q = cast(b, cast(b, q, precision), compute);
   if (!is_float(to)) q = b.op1("round", q);
-  if (b.has(2)) q = b.add(q, spread(b, b.cast(b.in(2), compute), x, "the zero point"));
+  if (b.has(2)) q = add(b, q, spread(b, cast(b, b.in(2), compute), x, "the zero point"));
   return b.done(to_quantized(b, q, to));
 }
 
@@ -130,10 +130,10 @@ Result<std::vector<ValueId>> decompose_dequantize(Graph& g, const Node& n, int) 
   if (!is_float(to)) b.fail(ErrorCode::BadAttribute, "attribute 'output_dtype' must be a floating-point type");
   // Differences of 8- and 16-bit integers are exact in i32; f32 is exact for what small floats can be.
   DType wide = is_float(from) ? DType::F32 : DType::I32;
-  ValueId v = b.cast(x, wide);
-  if (b.has(2)) v = b.sub(v, spread(b, b.cast(b.in(2), wide), x, "the zero point"));
-  ValueId scale = spread(b, b.cast(b.in(1), DType::F32), x, "the scale");
-  return b.done(b.cast(b.mul(b.cast(v, DType::F32), scale), to));
+  ValueId v = cast(b, x, wide);
+  if (b.has(2)) v = sub(b, v, spread(b, cast(b, b.in(2), wide), x, "the zero point"));
+  ValueId scale = spread(b, cast(b, b.in(1), DType::F32), x, "the scale");
+  return b.done(cast(b, mul(b, cast(b, v, DType::F32), scale), to));
 }
 
 OpDef dequantize_record() {
@@ -173,13 +173,13 @@ Result<std::vector<ValueId>> decompose_dynamic(Graph& g, const Node& n, int) {
   Ints axes;
   for (int i = 0; i < b.rank(x); ++i) axes.push_back(i);
   // The range always holds 0, so that 0 has an exact code.
-  ValueId high = b.max(b.reduce("reduce_max", x, axes, false), 0.0),
-          low = b.min(b.reduce("reduce_min", x, axes, false), 0.0);
-  ValueId scale = b.div(b.sub(high, low), 255.0);
-  ValueId safe = b.select(b.eq(scale, 0.0), 1.0, scale); // all zero: any scale will do, and 0 / 0 would not
-  ValueId zero = b.op1("round", b.min(b.max(b.div(b.neg(low), safe), 0.0), 255.0));
-  ValueId y = b.cast(b.add(b.op1("round", b.div(x, safe)), zero), DType::U8);
-  return b.done({y, scale, b.cast(zero, DType::U8)});
+  ValueId high = max(b, reduce(b, "reduce_max", x, axes, false), 0.0),
+          low = min(b, reduce(b, "reduce_min", x, axes, false), 0.0);
+  ValueId scale = div(b, sub(b, high, low), 255.0);
+  ValueId safe = select(b, eq(b, scale, 0.0), 1.0, scale); // all zero: any scale will do, and 0 / 0 would not
+  ValueId zero = b.op1("round", min(b, max(b, div(b, neg(b, low), safe), 0.0), 255.0));
+  ValueId y = cast(b, add(b, b.op1("round", div(b, x, safe)), zero), DType::U8);
+  return b.done({y, scale, cast(b, zero, DType::U8)});
 }
 
 OpDef dynamic_record() {

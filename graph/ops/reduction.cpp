@@ -202,11 +202,11 @@ double accumulate(const std::vector<double>& v, F f) {
 
 std::vector<OnnxReduction> onnx_reductions() {
   auto plain = [](std::string_view op) {
-    return [op](B& b, ValueId x, const Ints& axes, bool keep) { return b.reduce(op, x, axes, keep); };
+    return [op](B& b, ValueId x, const Ints& axes, bool keep) { return reduce(b, op, x, axes, keep); };
   };
   auto extreme = [](std::string_view op, std::string_view on_bool) {
     return [op, on_bool](B& b, ValueId x, const Ints& axes, bool keep) {
-      return b.reduce(b.dtype(x) == DType::Bool ? on_bool : op, x, axes, keep);
+      return reduce(b, b.dtype(x) == DType::Bool ? on_bool : op, x, axes, keep);
     };
   };
   return {
@@ -225,30 +225,30 @@ std::vector<OnnxReduction> onnx_reductions() {
       {"ReduceMin", "least element over axes", 18, extreme("reduce_min", "reduce_all"),
        [](const std::vector<double>& v) { return v.empty() ? INFINITY : *std::min_element(v.begin(), v.end()); }, true},
       {"ReduceMean", "mean over axes", 18,
-       [](B& b, ValueId x, const Ints& axes, bool keep) { return b.mean(x, axes, keep); },
+       [](B& b, ValueId x, const Ints& axes, bool keep) { return mean(b, x, axes, keep); },
        [](const std::vector<double>& v) {
          return accumulate(v, [](double x) { return x; }) / static_cast<double>(v.size());
        },
        true},
       {"ReduceL1", "sum of absolute values over axes", 18,
-       [](B& b, ValueId x, const Ints& axes, bool keep) { return b.sum(b.abs(x), axes, keep); },
+       [](B& b, ValueId x, const Ints& axes, bool keep) { return sum(b, abs(b, x), axes, keep); },
        [](const std::vector<double>& v) { return accumulate(v, [](double x) { return std::fabs(x); }); }, true},
       {"ReduceL2", "square root of the sum of squares over axes", 18,
-       [](B& b, ValueId x, const Ints& axes, bool keep) { return b.sqrt(b.sum(b.mul(x, x), axes, keep)); },
+       [](B& b, ValueId x, const Ints& axes, bool keep) { return sqrt(b, sum(b, mul(b, x, x), axes, keep)); },
        [](const std::vector<double>& v) { return std::sqrt(accumulate(v, [](double x) { return x * x; })); }},
       {"ReduceSumSquare", "sum of squares over axes", 18,
-       [](B& b, ValueId x, const Ints& axes, bool keep) { return b.sum(b.mul(x, x), axes, keep); },
+       [](B& b, ValueId x, const Ints& axes, bool keep) { return sum(b, mul(b, x, x), axes, keep); },
        [](const std::vector<double>& v) { return accumulate(v, [](double x) { return x * x; }); }, true},
       {"ReduceLogSum", "logarithm of the sum over axes", 18,
-       [](B& b, ValueId x, const Ints& axes, bool keep) { return b.log(b.sum(x, axes, keep)); },
+       [](B& b, ValueId x, const Ints& axes, bool keep) { return log(b, sum(b, x, axes, keep)); },
        [](const std::vector<double>& v) { return std::log(accumulate(v, [](double x) { return x; })); }, false, 0.5, 3},
       {"ReduceLogSumExp", "logarithm of the sum of exponentials over axes", 18,
        [](B& b, ValueId x, const Ints& axes, bool keep) {
          // The maximum is taken out; an infinite one is not, as infinity - infinity is no number.
-         ValueId top = b.reduce("reduce_max", x, axes, true);
-         top = b.select(b.op1("isinf", top), 0.0, top);
-         ValueId y = b.add(b.log(b.sum(b.exp(b.sub(x, top)), axes, true)), top);
-         return keep ? y : b.squeeze(y, axes);
+         ValueId top = reduce(b, "reduce_max", x, axes, true);
+         top = select(b, b.op1("isinf", top), 0.0, top);
+         ValueId y = add(b, log(b, sum(b, exp(b, sub(b, x, top)), axes, true)), top);
+         return keep ? y : squeeze(b, y, axes);
        },
        logsumexp},
   };
@@ -274,8 +274,8 @@ OpDef onnx_reduction(const OnnxReduction& row) {
     if (!b.ok()) return b.failed();
     DType d = b.dtype(x);
     // Roots and logarithms of integers are taken in f64; small floats are summed in f32.
-    ValueId wide = row.exact || is_float(d) ? b.widen(x) : b.cast(x, DType::F64);
-    return b.done(b.cast(row.build(b, wide, over, b.attr().i("keepdims", 1) != 0), d));
+    ValueId wide = row.exact || is_float(d) ? widen(b, x) : cast(b, x, DType::F64);
+    return b.done(cast(b, row.build(b, wide, over, b.attr().i("keepdims", 1) != 0), d));
   }};
   def.reference = [f = row.f](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];

@@ -444,11 +444,11 @@ ValueId resample(B& b, ValueId x, const Spec& s, const Axis& a, int64_t axis) {
       index.push_back(t[k].index);
       weight.push_back(t[k].weight);
     }
-    ValueId part = b.gather(x, b.ints(index), axis);
+    ValueId part = gather(b, x, b.ints(index), axis);
     if (s.mode == "nearest") return part;
     ValueId w = b.constant(Tensor::of<double>(b.dtype(x), {a.out}, weight));
-    part = b.mul(part, b.reshape(w, along));
-    sum = sum.valid() ? b.add(sum, part) : part;
+    part = mul(b, part, reshape(b, w, along));
+    sum = sum.valid() ? add(b, sum, part) : part;
   }
   return sum;
 }
@@ -460,12 +460,12 @@ Result<std::vector<ValueId>> decompose_resize(Graph& g, const Node& n, int) {
   auto axes = s.antialias || s.coordinates == "tf_crop_and_resize" ? std::nullopt : known_axes(b, s);
   DType d = b.dtype(x);
   if (axes && (s.mode == "nearest" || is_float(d))) {
-    ValueId y = s.mode == "nearest" ? x : b.widen(x);
+    ValueId y = s.mode == "nearest" ? x : widen(b, x);
     for (size_t i = 0; i < axes->size() && b.ok(); ++i) {
       const Axis& a = (*axes)[i];
       if (a.in != a.out || a.scale != 1) y = resample(b, y, s, a, static_cast<int64_t>(i));
     }
-    return b.done(b.cast(y, d));
+    return b.done(cast(b, y, d));
   }
   Attributes attributes;
   for (const AttrDef& def : resize_attributes())

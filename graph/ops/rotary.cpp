@@ -23,7 +23,7 @@ Result<std::vector<ValueId>> decompose_rotary(Graph& g, const Node& n, int) {
     if (shape[2].is_const() && shape[2].const_value() % heads != 0)
       b.fail(ErrorCode::ShapeMismatch,
              "size " + shape[2].str() + " is no multiple of " + std::to_string(heads) + " heads");
-    v = b.reshape(x, {shape[0], shape[1], heads, b.env().simplify(floordiv(shape[2], heads))});
+    v = reshape(b, x, {shape[0], shape[1], heads, b.env().simplify(floordiv(shape[2], heads))});
   }
   auto size = b.dim(v, 3).as_const();
   if (!size) b.fail(ErrorCode::UnsupportedFeature, "the size of a head is not known when compiling");
@@ -36,30 +36,30 @@ Result<std::vector<ValueId>> decompose_rotary(Graph& g, const Node& n, int) {
   bool interleaved = b.attr().i("interleaved", 0) != 0;
   auto angles = [&](int operand) {
     ValueId cache = b.in(operand);
-    if (b.has(3)) cache = b.gather(cache, b.in(3), 0); // [batch, length, turned / 2]
+    if (b.has(3)) cache = gather(b, cache, b.in(3), 0); // [batch, length, turned / 2]
     if (b.ok() && b.rank(cache) != 3)
       b.fail(ErrorCode::ShapeMismatch, "a cache of sines or cosines has the wrong rank: " + b.type(cache).str());
     if (b.ok())
       b.check(b.env().require_equal(b.dim(cache, 2), turned / 2, "caches hold half the turned components", n.location));
-    return b.ok() ? b.widen(b.unsqueeze(cache, {head_axis})) : ValueId{};
+    return b.ok() ? widen(b, unsqueeze(b, cache, {head_axis})) : ValueId{};
   };
-  ValueId cosine = angles(1), sine = angles(2), wide = b.widen(v);
+  ValueId cosine = angles(1), sine = angles(2), wide = widen(b, v);
   int64_t half = turned / 2;
-  ValueId first = interleaved ? b.slice(wide, 3, 0, half, 2) : b.slice(wide, 3, 0, half);
-  ValueId second = interleaved ? b.slice(wide, 3, 1, half, 2) : b.slice(wide, 3, half, half);
-  ValueId real = b.sub(b.mul(cosine, first), b.mul(sine, second));
-  ValueId imaginary = b.add(b.mul(sine, first), b.mul(cosine, second));
+  ValueId first = interleaved ? slice(b, wide, 3, 0, half, 2) : slice(b, wide, 3, 0, half);
+  ValueId second = interleaved ? slice(b, wide, 3, 1, half, 2) : slice(b, wide, 3, half, half);
+  ValueId real = sub(b, mul(b, cosine, first), mul(b, sine, second));
+  ValueId imaginary = add(b, mul(b, sine, first), mul(b, cosine, second));
   if (!b.ok()) return b.failed();
   ValueId y;
   if (interleaved) {
     SymShape pairs = b.shape(real);
     pairs[3] = turned;
-    y = b.reshape(b.concat({b.unsqueeze(real, {4}), b.unsqueeze(imaginary, {4})}, 4), pairs);
+    y = reshape(b, concat(b, {unsqueeze(b, real, {4}), unsqueeze(b, imaginary, {4})}, 4), pairs);
   } else {
-    y = b.concat({real, imaginary}, 3);
+    y = concat(b, {real, imaginary}, 3);
   }
-  if (turned < *size) y = b.concat({y, b.slice(wide, 3, turned, *size - turned)}, 3);
-  return b.done(b.cast(b.reshape(y, shape), b.dtype(x)));
+  if (turned < *size) y = concat(b, {y, slice(b, wide, 3, turned, *size - turned)}, 3);
+  return b.done(cast(b, reshape(b, y, shape), b.dtype(x)));
 }
 
 OpDef rotary() {

@@ -111,11 +111,11 @@ ValueId as_fold(B& b, ValueId x, int64_t axis, std::string_view kind, bool exclu
   SymShape di(static_cast<size_t>(b.rank(x)) + 1, SymExpr(1)), dj = di;
   di[static_cast<size_t>(axis)] = n;
   dj[static_cast<size_t>(axis) + 1] = n;
-  ValueId i = b.iota(di, axis), j = b.iota(dj, axis + 1);
-  ValueId before = exclusive ? (reverse ? b.gt(j, i) : b.lt(j, i)) : (reverse ? b.ge(j, i) : b.le(j, i));
+  ValueId i = iota(b, di, axis), j = iota(b, dj, axis + 1);
+  ValueId before = exclusive ? (reverse ? gt(b, j, i) : lt(b, j, i)) : (reverse ? ge(b, j, i) : le(b, j, i));
   bool product = kind == "prod";
-  ValueId terms = b.select(before, b.unsqueeze(b.widen(x), {axis}), product ? 1.0 : 0.0);
-  return b.cast(b.reduce(product ? "reduce_prod" : "reduce_sum", terms, {axis + 1}, false), b.dtype(x));
+  ValueId terms = select(b, before, unsqueeze(b, widen(b, x), {axis}), product ? 1.0 : 0.0);
+  return cast(b, reduce(b, product ? "reduce_prod" : "reduce_sum", terms, {axis + 1}, false), b.dtype(x));
 }
 
 // A fold is quadratic in the axis but fuses with its neighbours: of short axes, as long as its terms take no longer

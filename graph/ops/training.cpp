@@ -32,10 +32,10 @@ OpDef optimizer_record(std::string_view name, std::string_view summary, int accu
     for (int i = 0; i < count; ++i) {
       ValueId x = b.in(2 + i);
       DType d = b.dtype(x);
-      ValueId gradient = b.add(b.mul(x, b.attr().f("norm_coefficient")), b.in(2 + count + i));
+      ValueId gradient = add(b, mul(b, x, b.attr().f("norm_coefficient")), b.in(2 + count + i));
       std::vector<ValueId> state;
       for (int k = 0; k < accumulators; ++k) state.push_back(b.in(2 + (2 + k) * count + i));
-      std::vector<ValueId> next = step(b, b.cast(b.in(0), d), b.cast(b.in(1), d), x, gradient, state);
+      std::vector<ValueId> next = step(b, cast(b, b.in(0), d), cast(b, b.in(1), d), x, gradient, state);
       for (int k = 0; k <= accumulators; ++k)
         results[static_cast<size_t>(k * count + i)] = next[static_cast<size_t>(k)];
     }
@@ -66,7 +66,7 @@ std::vector<ErrorSample> optimizer_errors(const Attributes& a) {
 }
 
 // base ^ count for a constant base.
-ValueId to_power(B& b, double base, ValueId count) { return b.pow(b.like(count, base), count); }
+ValueId to_power(B& b, double base, ValueId count) { return pow(b, b.like(count, base), count); }
 
 OpDef adagrad_record() {
   OpDef def = optimizer_record(
@@ -75,10 +75,10 @@ OpDef adagrad_record() {
        {"epsilon", AttrKind::Float, false, 1e-6},
        {"norm_coefficient", AttrKind::Float, false, 0.0}},
       [](B& b, ValueId rate, ValueId count, ValueId x, ValueId gradient, std::span<const ValueId> state) {
-        ValueId r = b.div(rate, b.add(b.mul(count, b.attr().f("decay_factor")), 1.0));
-        ValueId h = b.add(state[0], b.mul(gradient, gradient));
-        ValueId scaled = b.div(b.mul(r, gradient), b.add(b.sqrt(h), b.attr().f("epsilon", 1e-6)));
-        return std::vector<ValueId>{b.sub(x, scaled), h};
+        ValueId r = div(b, rate, add(b, mul(b, count, b.attr().f("decay_factor")), 1.0));
+        ValueId h = add(b, state[0], mul(b, gradient, gradient));
+        ValueId scaled = div(b, mul(b, r, gradient), add(b, sqrt(b, h), b.attr().f("epsilon", 1e-6)));
+        return std::vector<ValueId>{sub(b, x, scaled), h};
       });
   Attributes a = {{"norm_coefficient", 0.01}, {"decay_factor", 0.1}};
   def.samples = [a] { return optimizer_samples(1, a); };
@@ -96,15 +96,16 @@ OpDef adam_record() {
        {"norm_coefficient_post", AttrKind::Float, false, 0.0}},
       [](B& b, ValueId rate, ValueId count, ValueId x, ValueId gradient, std::span<const ValueId> state) {
         double alpha = b.attr().f("alpha", 0.9), beta = b.attr().f("beta", 0.999);
-        ValueId v = b.add(b.mul(state[0], alpha), b.mul(gradient, 1 - alpha));
-        ValueId h = b.add(b.mul(state[1], beta), b.mul(b.mul(gradient, gradient), 1 - beta));
+        ValueId v = add(b, mul(b, state[0], alpha), mul(b, gradient, 1 - alpha));
+        ValueId h = add(b, mul(b, state[1], beta), mul(b, mul(b, gradient, gradient), 1 - beta));
         // The first steps lack history: their moments are too small, by a factor that is known. Not at step 0.
-        ValueId later = b.gt(count, 0.0), steps = b.max(count, 1.0);
-        ValueId correction = b.div(b.sqrt(b.sub(1.0, to_power(b, beta, steps))), b.sub(1.0, to_power(b, alpha, steps)));
-        ValueId r = b.mul(rate, b.select(later, correction, 1.0));
-        ValueId moved = b.sub(x, b.mul(r, b.div(v, b.add(b.sqrt(h), b.attr().f("epsilon", 1e-6)))));
+        ValueId later = gt(b, count, 0.0), steps = max(b, count, 1.0);
+        ValueId correction =
+            div(b, sqrt(b, sub(b, 1.0, to_power(b, beta, steps))), sub(b, 1.0, to_power(b, alpha, steps)));
+        ValueId r = mul(b, rate, select(b, later, correction, 1.0));
+        ValueId moved = sub(b, x, mul(b, r, div(b, v, add(b, sqrt(b, h), b.attr().f("epsilon", 1e-6)))));
         double post = b.attr().f("norm_coefficient_post");
-        if (post != 0) moved = b.mul(moved, 1 - post);
+        if (post != 0) moved = mul(b, moved, 1 - post);
         return std::vector<ValueId>{moved, v, h};
       });
   Attributes a = {{"norm_coefficient", 0.01}, {"norm_coefficient_post", 0.02}};
@@ -125,10 +126,10 @@ OpDef momentum_record() {
         if (mode != "standard" && mode != "nesterov")
           b.fail(ErrorCode::BadAttribute, "attribute 'mode' has the unknown value '" + mode + "'");
         double alpha = b.attr().f("alpha"), beta = b.attr().f("beta");
-        ValueId share = b.select(b.gt(count, 0.0), b.like(count, beta), 1.0);
-        ValueId v = b.add(b.mul(state[0], alpha), b.mul(share, gradient));
-        ValueId direction = mode == "nesterov" ? b.add(gradient, b.mul(v, alpha)) : v;
-        return std::vector<ValueId>{b.sub(x, b.mul(rate, direction)), v};
+        ValueId share = select(b, gt(b, count, 0.0), b.like(count, beta), 1.0);
+        ValueId v = add(b, mul(b, state[0], alpha), mul(b, share, gradient));
+        ValueId direction = mode == "nesterov" ? add(b, gradient, mul(b, v, alpha)) : v;
+        return std::vector<ValueId>{sub(b, x, mul(b, rate, direction)), v};
       });
   Attributes a = {{"alpha", 0.9}, {"beta", 0.5}, {"mode", std::string("nesterov")}, {"norm_coefficient", 0.01}};
   def.samples = [a] { return optimizer_samples(1, a); };

@@ -3,7 +3,9 @@
 #include "runtime/device.h"
 #include "graph/support/log.h"
 #include "runtime/cuda/constants.h"
-#include "runtime/cuda/plan.h"
+#include "runtime/cuda/pending_work.h"
+#include "runtime/cuda/run_memory.h"
+#include "runtime/cuda/step_times.h"
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -11,10 +13,8 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr int64_t kAlignment = 256;
 constexpr uintptr_t kAccess = 16; // kernels make accesses of that many bytes
 
-int64_t rounded(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % kAccess == 0; }
 CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
@@ -48,27 +48,19 @@ public:
     Context::Current current(*context);
     TESSERA_TRY(current.status());
     TESSERA_ASSIGN(device->own_stream_, Stream::create(context, options.observer != nullptr));
-    TESSERA_ASSIGN(device->done_, Event::create(context));
+    TESSERA_TRY(device->pending_.create());
     return std::unique_ptr<Device>(std::move(device));
   }
   ~CudaDevice() override {
     Context::Current current(*context_);
     quiesce();
     if (plans_are_made_) finish_attention(*context_);
-    for (auto* blocks : {&arenas_, &outputs_})
-      for (auto& block : *blocks) block.release(*context_, stream());
-    scratch_.release(*context_, stream());
-    counters_.release(*context_, stream());
-    boxes_.release(*context_, stream());
-    inputs_.release(*context_, stream());
+    memory_.release(stream());
   }
 
   Result<std::unique_ptr<DeviceVariant>> add(const Variant& variant, BufferTable& table) override {
     TESSERA_ASSIGN(auto code, LoadedExecutable::get(context_, variant.owner));
-    while (arenas_.size() + 1 < variant.segment_begin.size()) {
-      arenas_.emplace_back();
-      outputs_.emplace_back();
-    }
+    memory_.add_segments(variant.segment_begin.size() - 1);
     return std::unique_ptr<DeviceVariant>(std::make_unique<CudaVariant>(*this, variant, table, std::move(code)));
   }
   Status choose(const Variant& variant, int segment, const Variant::CallState& call, SegmentPlan& plan) override {
@@ -79,8 +71,9 @@ public:
   Status plan(const Variant& variant, DeviceVariant& loaded, int segment, const Variant::CallState& call,
               SegmentPlan& plan) override {
     auto& l = static_cast<CudaVariant&>(loaded);
-    TESSERA_TRY(prepare_steps(context_, variant, segment, call, *l.code, l.table, l.words, resting_, plan, l.refused));
-    plan.step_scratch = rounded(plan.step_scratch);
+    TESSERA_TRY(
+        prepare_steps(context_, variant, segment, call, *l.code, l.table, l.words, memory_.resting(), plan, l.refused));
+    plan.step_scratch = rounded_bytes(plan.step_scratch);
     return {};
   }
   Result<int64_t> resident_programs(DeviceVariant& loaded, const KernelLaunch& kernel) override {
@@ -92,7 +85,7 @@ public:
                      function, kernel.threads, static_cast<size_t>(kernel.shared_bytes));
     return int64_t{blocks} * properties.multiprocessors;
   }
-  [[nodiscard]] int64_t alignment() const override { return kAlignment; }
+  [[nodiscard]] int64_t alignment() const override { return kBlockAlignment; }
   [[nodiscard]] int workers() const override { return 0; }
 
   Status around(const std::function<void()>& body) override {
@@ -111,26 +104,23 @@ public:
             &call.stats,
             call.on_device ? static_cast<CUstream>(call.stream) : own_stream_->handle(),
             call.on_device};
-    marks_ = 0;
+    times_.clear();
     first_step_ = last_step_ = -1;
     // What was started before used the same memory. A call that waits anyway reports it first.
-    if (pending_ && !call.on_device) TESSERA_TRY(wait_for_pending());
+    if (!call.on_device) TESSERA_TRY(pending_.wait());
     TESSERA_TRY(tell_earlier());
-    if (pending_) TESSERA_TRY(follow_pending());
+    TESSERA_TRY(attributed(pending_.follow(run_.stream)));
     if (!l.constants) TESSERA_TRY(first_run(l));
     if (l.words_stale) TESSERA_TRY(clear_words(l));
     return place_inputs(call.inputs);
   }
 
   Status enter(int segment, const SegmentPlan& plan) override {
-    auto& arena = arenas_[static_cast<size_t>(segment)];
-    TESSERA_TRY(arena.reserve(*context_, plan.arena_bytes, run_.stream, "intermediate results"));
-    TESSERA_TRY(scratch_.reserve(*context_, plan.step_scratch, run_.stream, "the workspace of library calls"));
-    const auto& wanted = static_cast<const CudaPlan&>(*plan.device);
-    TESSERA_TRY(place_resting(counters_, resting_.counters, wanted.counters, "counters of grid barriers"));
-    TESSERA_TRY(place_resting(boxes_, resting_.boxes, wanted.boxes, "mailboxes of partial results"));
-    for (auto [id, offset] : plan.offsets) pointer(id) = arena.data() + offset;
-    return poison(arena.data(), plan.arena_bytes);
+    TESSERA_ASSIGN(auto* arena, memory_.arena(segment, plan.arena_bytes, run_.stream));
+    TESSERA_TRY(memory_.reserve_scratch(plan.step_scratch, run_.stream));
+    TESSERA_TRY(attributed(memory_.place_resting(static_cast<const CudaPlan&>(*plan.device), run_.stream)));
+    for (auto [id, offset] : plan.offsets) pointer(id) = arena + offset;
+    return poison(arena, plan.arena_bytes);
   }
 
   Status place_outputs(int segment, std::span<Tensor> outputs) override {
@@ -143,17 +133,15 @@ public:
       return {};
     };
     auto given = [&](const Tensor& t) { return run_.on_device && is_aligned(t.data()); };
-    auto& block = outputs_[static_cast<size_t>(segment)];
     int64_t total = 0;
     TESSERA_TRY(each([&](BufferId id, const Tensor& t) -> Status {
-      if (!given(t)) total += rounded(bytes(id));
+      if (!given(t)) total += rounded_bytes(bytes(id));
       return {};
     }));
-    TESSERA_TRY(block.reserve(*context_, total, run_.stream, "outputs"));
-    int64_t at = 0;
+    TESSERA_ASSIGN(auto* at, memory_.outputs(segment, total, run_.stream));
     return each([&](BufferId id, Tensor& t) -> Status {
-      pointer(id) = given(t) ? t.mutable_data() : block.data() + at;
-      if (!given(t)) at += rounded(bytes(id));
+      pointer(id) = given(t) ? t.mutable_data() : at;
+      if (!given(t)) at += rounded_bytes(bytes(id));
       return poison(pointer(id), bytes(id));
     });
   }
@@ -163,9 +151,7 @@ public:
     if (!plan.replays || !graphs_ || synchronize_launches_) return false;
     // Everything else that the steps read stays where it is as long as the plan.
     addresses_.assign(run_.table->pointers.begin(), run_.table->pointers.end());
-    addresses_.push_back(scratch_.data());
-    addresses_.push_back(counters_.data());
-    addresses_.push_back(boxes_.data());
+    memory_.append_addresses(addresses_);
     const int last = plan.first_step + static_cast<int>(plan.steps.size()) - 1;
     auto put = [this, &plan](CUstream stream) -> Status {
       const CUstream run_on = std::exchange(run_.stream, stream);
@@ -204,7 +190,7 @@ public:
       auto& plan = static_cast<CudaPlan&>(*device);
       auto& step = plan.steps[static_cast<size_t>(index - plan.first_step)];
       if (step.library)
-        if (auto s = step.library->run(run_.stream, run_.table->pointers.data(), scratch_.data()); !s.ok())
+        if (auto s = step.library->run(run_.stream, run_.table->pointers.data(), memory_.scratch()); !s.ok())
           return attributed(std::move(s).take_error());
       if (step.kernel.grid > 0) TESSERA_TRY(launch(step.kernel, index));
     }
@@ -239,13 +225,7 @@ public:
     return static_cast<bool>(run_.variant->device_writes[id]);
   }
 
-  Status mark() override {
-    if (marks_ == events_.size()) {
-      TESSERA_ASSIGN(auto event, Event::create(context_, true));
-      events_.push_back(std::move(event));
-    }
-    return events_[marks_++]->record(run_.stream);
-  }
+  Status mark() override { return times_.mark(run_.stream); }
 
   Status finish(std::span<Tensor> outputs) override {
     auto& l = *run_.loaded;
@@ -267,14 +247,14 @@ public:
                                          " bytes were copied between it and the GPU for them");
     if (run_.on_device) {
       TESSERA_TRY(leave_pending());
-      if (marks_ == 0) return staging_.wait(); // nothing is in flight there unless a host step made it
+      if (times_.empty()) return staging_.wait(); // nothing is in flight there unless a host step made it
       TESSERA_TRY(synchronize("profiling"));
-      return read_marks();
+      return times_.read(run_.stats->steps);
     }
     TESSERA_TRY(synchronize("waiting for the results"));
-    pending_ = false;
+    pending_.settled();
     TESSERA_TRY(violation(l));
-    return read_marks();
+    return times_.read(run_.stats->steps);
   }
 
   void abandon() override {
@@ -286,7 +266,7 @@ public:
 
   Status wait() override {
     if (std::exchange(plans_are_made_, false)) wait_for_attention(*context_);
-    if (pending_) TESSERA_TRY(wait_for_pending());
+    TESSERA_TRY(pending_.wait());
     return tell_earlier();
   }
 
@@ -307,8 +287,8 @@ public:
 
 private:
   CudaDevice(std::shared_ptr<Context> context, const ExecutorOptions& options)
-      : context_(std::move(context)), pool_(options.pool), staging_(context_, pool_.get()), poison_(options.poison),
-        synchronize_launches_(options.synchronize_launches) {
+      : context_(std::move(context)), pool_(options.pool), memory_(context_), pending_(context_), times_(context_),
+        staging_(context_, pool_.get()), poison_(options.poison), synchronize_launches_(options.synchronize_launches) {
     wait_for_plans_ = options.wait_for_plans;
     const char* text = std::getenv("TESSERA_CUDA_SYNC");
     if (text && *text && std::strcmp(text, "0") != 0) synchronize_launches_ = true;
@@ -322,7 +302,8 @@ private:
 
   // Nothing of this executor runs on the GPU any more; errors have been reported or never will be.
   void quiesce() {
-    if (std::exchange(pending_, false)) (void)done_->wait();
+    (void)pending_.wait();
+    pending_.settled();
     if (own_stream_) (void)driver().cuStreamSynchronize(own_stream_->handle());
   }
 
@@ -353,17 +334,16 @@ private:
     };
     int64_t total = 0;
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (copied(i)) total += rounded(static_cast<int64_t>(inputs[i]->bytes()));
-    TESSERA_TRY(inputs_.reserve(*context_, total, run_.stream, "inputs"));
-    int64_t at = 0;
+      if (copied(i)) total += rounded_bytes(static_cast<int64_t>(inputs[i]->bytes()));
+    TESSERA_ASSIGN(auto* at, memory_.inputs(total, run_.stream));
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Tensor& t = *inputs[i];
       if (!copied(i)) {
         pointer(buffer(i)) = run_.on_device ? const_cast<std::byte*>(t.data()) : nullptr;
         continue;
       }
-      pointer(buffer(i)) = inputs_.data() + at;
-      at += rounded(static_cast<int64_t>(t.bytes()));
+      pointer(buffer(i)) = at;
+      at += rounded_bytes(static_cast<int64_t>(t.bytes()));
       const std::string doing = "copying input '" + run_.variant->inputs[i].binding->name + "'";
       if (!run_.on_device)
         TESSERA_TRY(staging_.upload(address(pointer(buffer(i))), t.data(), t.bytes(), run_.stream, doing));
@@ -382,7 +362,7 @@ private:
 
   Status launch(PreparedLaunch& l, int index) {
     run_.loaded->words.launched[static_cast<size_t>(index)] = l.kernel;
-    for (size_t w = 0; w < l.workspaces.size(); ++w) l.addresses[w] = scratch_.data() + l.workspaces[w];
+    for (size_t w = 0; w < l.workspaces.size(); ++w) l.addresses[w] = memory_.scratch() + l.workspaces[w];
     if (l.alone) [[unlikely]]
       return context_->launch_alone(run_.stream, [&] { return start(l); });
     return start(l);
@@ -397,19 +377,6 @@ private:
       return {};
     return error(result, l.cooperative ? "cuLaunchCooperativeKernel" : "cuLaunchKernel",
                  "launching kernel '" + l.kernel->name + "'");
-  }
-
-  // Cleared when new. Every launch leaves it at rest, and one that did not happen has not touched it, so that nothing
-  // has to be done between launches, nor after a call that was given up.
-  Status place_resting(DeviceBlock& block, CUdeviceptr& where, int64_t words, const char* what) {
-    auto bytes = words * static_cast<int64_t>(sizeof(int32_t));
-    if (bytes == 0 || (where != 0 && bytes <= block.bytes())) return {};
-    where = 0;
-    TESSERA_TRY(block.reserve(*context_, rounded(bytes), run_.stream, what));
-    TESSERA_CUDA_TRY(*this, "", cuMemsetD8Async, address(block.data()), 0, static_cast<size_t>(block.bytes()),
-                     run_.stream);
-    where = address(block.data());
-    return {};
   }
 
   Status wait_for_step(int index) {
@@ -427,12 +394,6 @@ private:
     return {};
   }
 
-  Status wait_for_pending() {
-    TESSERA_TRY(done_->wait());
-    pending_ = false;
-    return {};
-  }
-
   // An error that may come from any step since the last wait.
   Diagnostic attributed(Diagnostic d) {
     if (d.code != ErrorCode::DeviceError || first_step_ < 0 || !run_.variant) return d;
@@ -447,20 +408,15 @@ private:
     return d;
   }
 
-  // The run's stream goes on behind what is pending. On the same stream it does anyway; handles may be used again for
-  // another stream, ids are not.
-  Status follow_pending() {
-    unsigned long long id = 0;
-    TESSERA_CUDA_TRY(*this, "", cuStreamGetId, run_.stream, &id);
-    return id == pending_stream_ ? Status() : done_->wait_on(run_.stream);
+  Status attributed(Status s) {
+    if (!s.ok()) return attributed(std::move(s).take_error());
+    return s;
   }
 
   // Work may be in flight on the run's stream when this call returns.
   Status leave_pending() {
     if (!run_.loaded) return {};
-    TESSERA_CUDA_TRY(*this, "", cuStreamGetId, run_.stream, &pending_stream_);
-    TESSERA_TRY(done_->record(run_.stream));
-    pending_ = true;
+    TESSERA_TRY(attributed(pending_.leave(run_.stream)));
     if (run_.on_device && std::find(unread_.begin(), unread_.end(), run_.loaded) == unread_.end())
       unread_.push_back(run_.loaded);
     return {};
@@ -468,7 +424,7 @@ private:
 
   // Once nothing runs that may write them.
   Status clear_words(CudaVariant& l) {
-    if (pending_) TESSERA_TRY(wait_for_pending());
+    TESSERA_TRY(pending_.wait());
     std::fill_n(l.word_memory, l.words.count(), 0);
     l.words_stale = false;
     return {};
@@ -489,35 +445,23 @@ private:
   Status tell_earlier() {
     for (auto* l : unread_)
       if (auto s = violation(*l); !s.ok()) return std::move(s).take_error().note("in an earlier call on the GPU");
-    if (!pending_) unread_.clear();
-    return {};
-  }
-
-  Status read_marks() {
-    auto& steps = run_.stats->steps;
-    for (size_t s = 0; s < steps.size() && 2 * s + 1 < marks_; ++s) {
-      TESSERA_ASSIGN(steps[s].ms, events_[2 * s + 1]->ms_since(*events_[2 * s]));
-    }
+    if (!pending_.any()) unread_.clear();
     return {};
   }
 
   std::shared_ptr<Context> context_;
   std::shared_ptr<ThreadPool> pool_;
   std::unique_ptr<Stream> own_stream_;
-  std::unique_ptr<Event> done_;
+  RunMemory memory_;
+  PendingWork pending_;
+  StepTimes times_;
   Staging staging_;
   bool poison_, synchronize_launches_;
   bool graphs_ = true;           // replay what repeats
   std::vector<void*> addresses_; // of a replay
   bool wait_for_plans_ = false;
-  bool plans_are_made_ = false;               // in the background
-  std::vector<DeviceBlock> arenas_, outputs_; // per segment
-  DeviceBlock scratch_, inputs_, counters_, boxes_;
-  RestingMemory resting_; // of counters_ and boxes_ once they are clear
-  // A call may have left work on a stream; done_ is recorded after it.
-  bool pending_ = false;
-  unsigned long long pending_stream_ = 0; // id
-  std::vector<CudaVariant*> unread_;      // whose error words of calls on the device have not all been looked at
+  bool plans_are_made_ = false;      // in the background
+  std::vector<CudaVariant*> unread_; // whose error words of calls on the device have not all been looked at
 
   struct Run {
     const Variant* variant = nullptr;
@@ -529,8 +473,6 @@ private:
   };
   Run run_;
   int first_step_ = -1, last_step_ = -1; // started since the GPU was last waited for
-  std::vector<std::unique_ptr<Event>> events_;
-  size_t marks_ = 0;
 };
 
 CudaVariant::~CudaVariant() { device.variant_goes(*this); }

@@ -7,6 +7,11 @@
 
 namespace tessera::cuda {
 
+constexpr int64_t kBlockAlignment = 256; // of what is placed in a block, in bytes
+[[nodiscard]] constexpr int64_t rounded_bytes(int64_t bytes) {
+  return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
+}
+
 // Device memory that grows and is kept between runs.
 class DeviceBlock {
 public:

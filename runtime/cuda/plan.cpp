@@ -1,5 +1,6 @@
 #include "runtime/cuda/plan.h"
 #include "graph/support/log.h"
+#include "runtime/cuda/memory.h"
 #include <algorithm>
 
 namespace tessera::cuda {
@@ -79,11 +80,10 @@ private:
 
   // One behind the other, in memory that the step has for itself while it runs.
   void place_workspaces(const StepPlan& planned, PreparedLaunch& out) {
-    constexpr int64_t kAlignment = 256;
     int64_t at = 0;
     for (int64_t bytes : planned.workspaces) {
       out.workspaces.push_back(at);
-      at += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+      at += rounded_bytes(bytes);
     }
     out.addresses.resize(out.workspaces.size());
     plan_.step_scratch = std::max(plan_.step_scratch, at);

@@ -26,10 +26,10 @@ void expect_needed(const Problem& p, const ScheduledKernel& k, const Sizes& size
   ASSERT_TRUE(program.ok()) << program.error().str();
   auto plain = program->run(args, grid);
   ASSERT_TRUE(plain.ok()) << plain.error().str();
-  *barriers += plain->barrier_places.size();
-  for (int place : plain->barrier_places) {
-    auto without = program->run(args, grid, {.ignored_barrier = place});
-    EXPECT_FALSE(without.ok()) << "barrier " << place << " of " << plain->barrier_places.size() << " is not needed in\n"
+  *barriers += plain->barrier_sites.size();
+  for (int site : plain->barrier_sites) {
+    auto without = program->run(args, grid, {.ignored_barrier = site});
+    EXPECT_FALSE(without.ok()) << "barrier " << site << " of " << plain->barrier_sites.size() << " is not needed in\n"
                                << tile::print(k.kernel);
   }
 }

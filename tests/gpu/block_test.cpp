@@ -265,7 +265,8 @@ TEST(EmulatedBlocks, ThreadsThatDoNotComeTogetherAreFound) {
       [](void* t, void* const*) {
         if (thread_index(t) < 32) tessera_emu_barrier(t, 4);
       },
-      {"never come together", "threads 0 to 31 are in the barrier at place 4", "threads 32 to 63 have ended"});
+      {"deadlock: its threads wait in different places", "threads 0 to 31 are in the barrier at site 4",
+       "threads 32 to 63 have ended"});
   s.expect_error( // two barriers in the text
       [](void* t, void* const*) {
         if (thread_index(t) < 32)
@@ -273,14 +274,14 @@ TEST(EmulatedBlocks, ThreadsThatDoNotComeTogetherAreFound) {
         else
           tessera_emu_barrier(t, 5);
       },
-      {"barrier at place 4", "barrier at place 5"});
+      {"barrier at site 4", "barrier at site 5"});
   s.expect_error( // lanes of a warp at different shuffles
       [](void* t, void* const*) { shuffle(t, 1, 0, thread_index(t) % 32 < 7 ? 1 : 2); }, {"of its warp"});
   s.expect_error( // one lane left out
       [](void* t, void* const*) {
         if (thread_index(t) != 40) tessera_emu_ballot(t, 1, 3);
       },
-      {"threads 32 to 39 are in the ballot at place 3", "thread 40 has ended"});
+      {"threads 32 to 39 are in the ballot at site 3", "thread 40 has ended"});
   s.expect_error( // warps wait for each other
       [](void* t, void* const*) {
         if (thread_index(t) % 32 == 3)
@@ -289,7 +290,8 @@ TEST(EmulatedBlocks, ThreadsThatDoNotComeTogetherAreFound) {
           tessera_emu_warp_barrier(t, 2);
         tessera_emu_barrier(t, 1);
       },
-      {"never come together", "thread 3 is in the barrier at place 1", "warp barrier at place 2"});
+      {"deadlock: its threads wait in different places", "thread 3 is in the barrier at site 1",
+       "warp barrier at site 2"});
   s.expect_error([](void* t, void* const*) { shuffle(t, 1, 32, 1); }, {"lane 32"});
 }
 

@@ -471,15 +471,15 @@ TEST(Ptx, LoadsTellCachesWhatTheySay) {
 })";
   };
   for (const char* mask : {"", " mask=%m"}) {
-    auto passing = compile(copy(" invariant", "passing", mask)), lasting = compile(copy("", "lasting", mask)),
-         leaving = compile(copy("", "leaving", mask));
-    EXPECT_EQ(occurrences(passing.ptx, R"(ld\.global\.nc\.L1::no_allocate)"), *mask ? 5 : 1); // split, below
-    EXPECT_EQ(occurrences(lasting.ptx, R"(ld\.global\.L2::cache_hint)"), *mask ? 5 : 1);
-    EXPECT_EQ(occurrences(leaving.ptx, R"(ld\.global\.L2::cache_hint)"), *mask ? 5 : 1);
-    EXPECT_EQ(occurrences(lasting.ptx, "createpolicy"), 1);
-    EXPECT_EQ(occurrences(lasting.ptx, "evict_last"), 1);
-    EXPECT_EQ(occurrences(leaving.ptx, "evict_first"), 1);
-    for (const auto* code : {&passing, &lasting, &leaving}) (void)assemble(*code);
+    auto no_allocate = compile(copy(" invariant", "no_allocate", mask)), last = compile(copy("", "evict_last", mask)),
+         first = compile(copy("", "evict_first", mask));
+    EXPECT_EQ(occurrences(no_allocate.ptx, R"(ld\.global\.nc\.L1::no_allocate)"), *mask ? 5 : 1); // split, below
+    EXPECT_EQ(occurrences(last.ptx, R"(ld\.global\.L2::cache_hint)"), *mask ? 5 : 1);
+    EXPECT_EQ(occurrences(first.ptx, R"(ld\.global\.L2::cache_hint)"), *mask ? 5 : 1);
+    EXPECT_EQ(occurrences(last.ptx, "createpolicy"), 1);
+    EXPECT_EQ(occurrences(last.ptx, "evict_last"), 1);
+    EXPECT_EQ(occurrences(first.ptx, "evict_first"), 1);
+    for (const auto* code : {&no_allocate, &last, &first}) (void)assemble(*code);
   }
 }
 // A row that begins and ends anywhere: whole accesses, and single elements for the two threads at its ends.

@@ -79,7 +79,7 @@ std::vector<ScheduledKernel> lower_blocks(const Problem& p, const LoweringOption
   if (!kernels.ok()) return {};
   EXPECT_FALSE(kernels->empty());
   EXPECT_TRUE(kernels->back().conditions.empty());
-  EXPECT_FALSE(tile::has_meetings(kernels->back().kernel));
+  EXPECT_FALSE(tile::needs_cooperative_launch(kernels->back().kernel));
   for (const ScheduledKernel& k : *kernels) {
     check(k);
     EXPECT_EQ(k.buffers, kernels->back().buffers);
@@ -94,7 +94,7 @@ std::vector<ScheduledKernel> block_kernels(const Problem& p, const Target& devic
   EXPECT_TRUE(domain.ok());
   const LoweringOptions exact{.exact_division = true};
   const BlockFacts facts(p.graph, p.nest, *domain, device);
-  for (const BlockChoice& choice : choose_blocks(facts, false)) {
+  for (const BlockChoice& choice : choose_blocks(facts, exact)) {
     auto again = parse_schedule(print(choice.legal.schedule));
     EXPECT_TRUE(again.ok() && *again == choice.legal.schedule) << print(choice.legal.schedule);
     for (bool online : {false, true}) {

@@ -1,7 +1,7 @@
 #include "harness.h"
 #include "block_harness.h"
 #include "codegen/target/select.h"
-#include "codegen/tile/team.h"
+#include "codegen/tile/cooperation.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -91,7 +91,7 @@ SharedMemory::SharedMemory(const ScheduledKernel& k, const std::unordered_map<ui
   for (const Workspace& w : k.workspaces)
     workspaces.emplace_back(static_cast<size_t>(byte_size(w.dtype, w.count.eval(symbols).value())), std::byte{0xff});
   // As an earlier launch may have left them.
-  counters.assign(static_cast<size_t>(k.counters.eval(symbols).value()), tile::kTeamRound);
+  counters.assign(static_cast<size_t>(k.counters.eval(symbols).value()), tile::kArrivalPhase);
   boxes.assign(static_cast<size_t>(k.boxes.eval(symbols).value()), 0);
 }
 void SharedMemory::add_to(std::vector<tile::Argument>& args) {
@@ -100,7 +100,7 @@ void SharedMemory::add_to(std::vector<tile::Argument>& args) {
   if (boxed) args.push_back({std::as_writable_bytes(std::span(boxes)), {}});
 }
 bool SharedMemory::at_rest() const {
-  return std::all_of(counters.begin(), counters.end(), [](uint32_t c) { return tile::is_at_rest(c); }) &&
+  return std::all_of(counters.begin(), counters.end(), [](uint32_t c) { return tile::all_arrived(c); }) &&
          std::all_of(boxes.begin(), boxes.end(), [](uint32_t w) { return w == 0; });
 }
 

@@ -121,7 +121,7 @@ std::set<std::string> expect_teams(const Case& c, size_t step, const Sizes& othe
     const ScheduledKernel& k = kernels->front();
     EXPECT_FALSE(k.measured.empty()) << print(candidate.tuned.schedule);
     EXPECT_GT((k.counters + k.boxes).eval(by_id(p, c.sizes)).value(), 0);
-    EXPECT_FALSE(tile::has_meetings(kernels->back().kernel));
+    EXPECT_FALSE(tile::needs_cooperative_launch(kernels->back().kernel));
     EXPECT_TRUE(conditions_hold(p.graph, k, c.sizes));
     EXPECT_TRUE(others.empty() || !conditions_hold(p.graph, k, others));
     expect_meant(c, m, k, 2e-4);

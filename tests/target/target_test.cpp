@@ -1,9 +1,9 @@
 // Target files: what is read is what is printed, and every way to break one is one error that says where.
 #include "codegen/target/select.h"
 #include "graph/support/file.h"
+#include <cmath>
 #include <gtest/gtest.h>
 #include <random>
-#include <cmath>
 #include <set>
 
 namespace tessera::test {
@@ -180,7 +180,8 @@ TEST(Target, NamesAndFilesAreChosen) {
   auto unknown = choose_target("a10", gpu("", "sm_80"));
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.error().code, ErrorCode::Usage);
-  for (const char* part : {"no target is called 'a10'", "did you mean 'a100'?", "h200, h100, a100, rtx4090, l40s, avx512"})
+  for (const char* part :
+       {"no target is called 'a10'", "did you mean 'a100'?", "h200, h100, a100, rtx4090, l40s, avx512"})
     EXPECT_NE(unknown.error().str().find(part), std::string::npos) << unknown.error().str();
   EXPECT_EQ(choose_target("avx512", gpu("", "sm_80")).error().code, ErrorCode::Usage);
   EXPECT_EQ(choose_target("nowhere/x.json", gpu("", "sm_80")).error().code, ErrorCode::FileError);

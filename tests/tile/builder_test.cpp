@@ -87,7 +87,7 @@ TEST(Verify, RefusesBrokenKernels) {
   };
   broken([](Kernel& k) { k.name.clear(); }, "needs a name");
   broken([](Kernel& k) { std::swap(k.body[0], k.body[1]); }, "not defined before it");
-  broken([](Kernel& k) { k.body.push_back(k.body[0]); }, "stands in two places");
+  broken([](Kernel& k) { k.body.push_back(k.body[0]); }, "is used twice");
   broken([](Kernel& k) { k.body.push_back(999); }, "operation id out of range");
   broken([&](Kernel& k) { find(k, OpKind::Load).operands[0] = 999; }, "not defined before it");
   broken([&](Kernel& k) { find(k, OpKind::For).regions[0].pop_back(); }, "does not end with yield");

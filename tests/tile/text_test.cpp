@@ -13,7 +13,7 @@ constexpr const char* kEverything =
   %3 = const -inf : f32
   %4 = broadcast(%3) : tile<[8], f32>
   %5 = scratch %n : ptr<f32>
-  %6, %7 = for %8 = %1 to %n step %2 ahead=2 carry(%9 = %4, %10 = %0) {
+  %6, %7 = for %8 = %1 to %n step %2 num_stages=2 carry(%9 = %4, %10 = %0) {
     %11 = range 8 : tile<[8], i64>
     %12 = add(%11, %8) : tile<[8], i64>
     %13 = lt(%12, %n) : tile<[8], bool>
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"tile.kernel @k() {\n %a = range 4 : tile<[8], i64>\n}", 2, "range 4 yields 'tile<[4], i64>'"},
         BadText{"tile.kernel @k() {\n %a = const 0 : tile<[1048576, 2], f32>\n}", 2, "at most 1048576 elements"},
         BadText{"tile.kernel @k() {\n %a = program_id 3 : i64\n}", 2, "from 0 to 2"},
-        BadText{"tile.kernel @k(%n: i64) {\n for %i = 0 to %n step 1 ahead=9 {\n }\n}", 2, "from 1 to 8"},
+        BadText{"tile.kernel @k(%n: i64) {\n for %i = 0 to %n step 1 num_stages=9 {\n }\n}", 2, "from 1 to 8"},
         BadText{"tile.kernel @k(%n: i64, %f: f32) {\n %a = add(%n, %f) : i64\n}", 2, "operands of add differ"},
         BadText{"tile.kernel @k(%n: i64) {\n %a = add(%n) : i64\n}", 2, "add takes 2 operands, not 1"},
         BadText{"tile.kernel @k(%n: i64) {\n %a = add(%n, %n) : f32\n}", 2, "add here yields 'i64'"},

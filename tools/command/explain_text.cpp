@@ -52,6 +52,27 @@ std::string shown_types(const Json& operators) {
   return out;
 }
 
+// Each kernel's schedules in the order in which they are tried, with the predicted time and its terms.
+std::string schedules_text(const Json& j) {
+  Table table({"kernel", "when", "predicted", "bound by", "terms in us", "schedule"}, {2});
+  for (const auto& k : j.at("kernels")) {
+    if (!k.contains("schedule")) continue;
+    auto add = [&](const Json& s, const std::string& when) {
+      std::string terms;
+      const Json all = s.value("terms_us", Json::object());
+      for (const auto& [name, us] : all.items())
+        if (us.get<double>() >= 0.05) terms += (terms.empty() ? "" : ", ") + name + " " + format_number(us, 1);
+      const std::string why = s.at("why");
+      table.add({text_of(k.at("name")), when,
+                 s.contains("predicted_us") ? format_number(s["predicted_us"], 1) + " us" : "-", s.value("bound", "-"),
+                 terms, text_of(s.at("kind")) + (why.empty() ? "" : ", " + shown(why))});
+    };
+    for (const auto& s : k.value("schedules_before", Json::array())) add(s, text_of(s.at("when")));
+    add(k.at("schedule"), k.contains("schedules_before") ? "else" : "always");
+  }
+  return table.empty() ? "" : "\nschedules\n" + table.str("  ");
+}
+
 std::string totals_text(const Json& j) {
   const Json& t = j.at("totals");
   double after = at_sizes(t.at("bytes")), before = at_sizes(t.at("bytes_operator_by_operator"));
@@ -94,11 +115,12 @@ std::string explain_text(const Json& j, bool summary) {
                  shown_operators(k.at("operators"))});
     out += table.str("  ");
   }
+  if (!summary) out += schedules_text(j);
   Table tuned({"name", "measured"});
   for (const auto& k : j.at("kernels"))
     if (k.contains("tuned"))
       for (const auto& t : k.at("tuned")) tuned.add({text_of(k.at("name")), text_of(t)});
-  if (!summary && !tuned.empty()) out += "\nkernels with tuned schedules\n" + tuned.str("  ");
+  if (!summary && !tuned.empty()) out += "\nkernels with measured schedules\n" + tuned.str("  ");
   if (!summary && !j.at("library_calls").empty()) {
     out += "\nlibrary calls\n";
     // The operator itself is named where the model gives its line.

@@ -1,9 +1,12 @@
 // tessera tune: kernels of a model measured with other schedules; and the file that remembers the winners.
 #include "codegen/tune/tune.h"
 #include "codegen/tune/target.h"
+#include "corpus.h"
 #include "graph/support/file.h"
 #include "inputs.h"
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 
 namespace tessera::command {
 
@@ -14,7 +17,9 @@ struct TuneCommand {
   double budget = 60;
   int candidates = 24, samples = 0, seed = 1;
   bool again = false, list = false, clear = false;
-  std::string log, export_file, merge_file, pin, unpin;
+  std::vector<std::string> corpus;
+  int jobs = 4;
+  std::string output, log, export_file, merge_file, pin, unpin;
   [[nodiscard]] bool on_records() const {
     return list || clear || !export_file.empty() || !merge_file.empty() || !pin.empty() || !unpin.empty();
   }
@@ -36,6 +41,7 @@ std::string microseconds(double us) { return us > 0 ? format_number(us, 1) + " u
 Json to_json(const TunedKernel& k) {
   Json j{{"name", k.name}, {"kernel", k.record.kernel.hex()}, {"uses", k.uses}, {"outcome", text_of(k.outcome)}};
   if (!k.note.empty()) j["note"] = k.note;
+  if (!k.signature.empty()) j["signature"] = k.signature;
   j["schedule"] = k.schedule;
   j["extents"] = k.record.measured_at;
   j["default_us"] = k.record.default_us;
@@ -188,14 +194,55 @@ Result<Json> records(const TuneCommand& o) {
   return j;
 }
 
+// A folder for kernels, records and logs of one run, removed at its end.
+class TemporaryFolder {
+public:
+  TemporaryFolder() {
+    std::error_code error;
+    std::string path = std::filesystem::temp_directory_path(error) / "tessera-tune-XXXXXX";
+    if (!error && ::mkdtemp(path.data())) path_ = path;
+  }
+  ~TemporaryFolder() {
+    std::error_code error;
+    if (!path_.empty()) std::filesystem::remove_all(path_, error);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; } // empty: it cannot be made
+
+private:
+  std::string path_;
+};
+
+Result<Json> corpus(const TuneCommand& o) {
+  if (o.output.empty())
+    return Diagnostic(ErrorCode::Usage, "--corpus needs the file of records that it is to write: -o FILE");
+  const TemporaryFolder folder;
+  if (folder.path().empty())
+    return Diagnostic(ErrorCode::FileError, "no temporary folder for tuning").note("TMPDIR names the folder for such");
+  CorpusOptions corpus;
+  corpus.places = o.corpus;
+  corpus.output = o.output;
+  corpus.log = o.log;
+  corpus.jobs = o.jobs;
+  corpus.budget = o.budget;
+  return tune_corpus(corpus, [&](const std::string& model, const std::string& log) {
+    TuneCommand one = o;
+    one.model.model = model;
+    one.model.cache_dir = folder.path();
+    one.log = log;
+    return tune(one);
+  });
+}
+
 int run(const TuneCommand& o) {
-  if (o.on_records() != o.model.model.empty())
-    return fail(Diagnostic(ErrorCode::Usage, "give a model to tune, or one of --list, --export, --merge, --pin, "
-                                             "--unpin, --clear"),
+  if (o.on_records() + !o.model.model.empty() + !o.corpus.empty() != 1)
+    return fail(Diagnostic(ErrorCode::Usage, "give a model to tune, --corpus, or one of --list, --export, --merge, "
+                                             "--pin, --unpin, --clear"),
                 o.model.json);
-  auto report = o.on_records() ? records(o) : tune(o);
+  auto report = o.on_records() ? records(o) : o.corpus.empty() ? tune(o) : corpus(o);
   if (!report.ok()) return fail(report.error(), o.model.json);
-  if (!o.on_records() && o.model.json != "-") say(tune_text(*report));
+  if (!o.on_records() && o.model.json != "-") say(o.corpus.empty() ? tune_text(*report) : corpus_text(*report));
   return finish(kDone, o.model.json, *report);
 }
 
@@ -216,6 +263,11 @@ void add_tune(CommandLine& line) {
   sub.option("--seed", options->seed, "of these").range(0, 1 << 30).show_default();
   sub.option("--log", options->log, "write all that was measured to this file, one JSON object a line (tools/fit)");
   sub.flag("--again", options->again, "kernels that have a record, too");
+  sub.option("--corpus", options->corpus,
+             "model file, or folder with such (repeatable): all are tuned, and the fastest schedules written to -o")
+      .one_at_a_time();
+  sub.option("-o,--output", options->output, "of --corpus: file of the target's measured schedules; what it has stays");
+  sub.option("--jobs", options->jobs, "of --corpus: models that are compiled at a time").range(1, 256).show_default();
   sub.flag("--list", options->list, "show the records");
   sub.option("--export", options->export_file, "write the records to this file");
   sub.option("--merge", options->merge_file, "add the records of this file; of two for the same the later stays");
@@ -225,6 +277,7 @@ void add_tune(CommandLine& line) {
   sub.flag("--clear", options->clear, "remove all records that are not pinned");
   sub.footer("Examples:\n"
              "  tessera tune model.onnx --shape batch=32 --shape seq=384 --budget 120\n"
+             "  tessera tune --corpus models/ --device cuda -o h200.txt\n"
              "  tessera tune --list\n"
              "  tessera tune --export tuned.json\n"
              "  tessera tune --merge tuned.json --cache-dir /srv/cache");

@@ -70,7 +70,7 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const CompileOptions& options)
                                             std::to_string(device.vector_bytes) + " bytes, this machine of " +
                                             std::to_string(host.vector_bytes));
   host.vector_bytes = device.vector_bytes;
-  // A target that nobody named stands for every host with its vectors: the system knows the rest.
+  // A default target stands for every host with these vectors; the system reports the caches and cores.
   if (options.target.empty()) {
     device.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     set_host_caches(device);

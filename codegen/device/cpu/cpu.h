@@ -4,11 +4,11 @@
 
 namespace tessera {
 
-// Products and convolutions by oneDNN in f32, loops for other dtypes and numbers of dimensions, scans by kernels.
+// Routes: oneDNN for f32 products and convolutions, loops for other dtypes and ranks, kernels for scans.
 [[nodiscard]] DeviceRoutes cpu_routes();
 
-// Pass: products, convolutions and pooling in a dtype that the library takes only widened become f32 ones. Operands are
-// cast where they are produced (the cast vanishes into the producing kernel; constant weights stay what they are:
+// Pass: products, convolutions and pooling in a dtype that the library supports only as f32 are rewritten to f32.
+// Operands are cast where they are produced (the producing kernel absorbs the cast; constant weights are unchanged:
 // FusionOptions::half_weights), results are cast back.
 [[nodiscard]] Result<bool> widen_halves(Graph& graph, const DeviceRoutes& routes);
 

@@ -11,15 +11,15 @@
 namespace tessera {
 namespace {
 
-struct DistinctKernel { // of an object
-  Hash128 key;          // of the text
+struct DistinctKernel { // one per object
+  Hash128 key;          // hash of the text
   const tile::Kernel* kernel = nullptr;
   std::string_view first_user; // name of a request
 };
 using DistinctKernels = std::vector<DistinctKernel>;
 
-// Where many kernels differ in constants alone, compiling each costs more (5 ms or so) than its constants gain: they
-// become one with parameters.
+// If many kernels differ in constants only, compiling each (about 5 ms) costs more than constants gain: they become one
+// kernel with parameters.
 void share_code(std::vector<LinkedKernel>& kernels, DistinctKernels& distinct, uint64_t seed) {
   constexpr size_t kMany = 8;
   if (distinct.size() < kMany) return;
@@ -32,14 +32,14 @@ void share_code(std::vector<LinkedKernel>& kernels, DistinctKernels& distinct, u
     OutlinedKernel outlined = outline_constants(*distinct[i].kernel);
     alike[hash128(anonymous_text(std::move(outlined.kernel)), seed)].push_back({i, std::move(outlined.constants)});
   }
-  std::vector<const std::vector<int64_t>*> constants(distinct.size()); // of those that share
+  std::vector<const std::vector<int64_t>*> constants(distinct.size()); // constants of kernels that share code
   std::vector<size_t> shared(distinct.size());                         // first object of the same form
   for (const auto& [key, members] : alike)
     for (const Member& m : members) {
       shared[m.object] = members.size() < kMany ? m.object : members[0].object;
       if (members.size() >= kMany) constants[m.object] = &m.constants;
     }
-  std::vector<int> moved(distinct.size(), -1); // objects that are left, renumbered
+  std::vector<int> moved(distinct.size(), -1); // new index of each remaining object
   DistinctKernels left;
   for (LinkedKernel& k : kernels) {
     const auto old = static_cast<size_t>(k.object);
@@ -49,7 +49,7 @@ void share_code(std::vector<LinkedKernel>& kernels, DistinctKernels& distinct, u
     if (moved[first] < 0) {
       moved[first] = static_cast<int>(left.size());
       Hash128 key = distinct[old].key;
-      if (constants[old]) { // the first user has its text
+      if (constants[old]) { // the first user determines the text
         k.scheduled.kernel = outline_constants(k.scheduled.kernel).kernel;
         key = hash128(anonymous_text(k.scheduled.kernel), seed);
         k.scheduled.kernel.name = "tsr_" + key.hex();
@@ -88,15 +88,15 @@ public:
   }
 
 private:
-  // Takes over the kernel of an earlier request whose nest is the same but for the values it reads and writes.
+  // Reuses the kernel of an earlier request whose nest differs only in the values that it reads and writes.
   bool as_an_earlier_one(const KernelRequest& request) {
-    // Texts name the values, so each is made where they are wanted; a nest with a tuner of its own is not another's.
+    // Texts name the values, so each text is made if requested; a nest with a separate tuner is not shared.
     const bool texts = options_.keep_texts || dump_enabled() || log_enabled(LogChannel::OutputCode);
     if (!request.nest || request.tuned || texts) return false;
     const auto first = same_.find_or_add(*request.nest, out_.kernels.size());
     if (!first) return false;
     ScheduledKernel& model = out_.kernels[*first].scheduled;
-    tile::Kernel code = std::move(model.kernel); // stays with the first one
+    tile::Kernel code = std::move(model.kernel); // owned by the first request
     LinkedKernel linked = out_.kernels[*first];
     model.kernel = std::move(code);
     linked.scheduled.buffers = buffers_for(*request.nest, *requests_[*first].nest, std::move(linked.scheduled.buffers));
@@ -104,20 +104,23 @@ private:
     report.name = request.name;
     report.schedule = linked.scheduled.schedule;
     report.why = linked.scheduled.why;
+    report.predicted = linked.scheduled.predicted;
     report.tuned = out_.reports[*first].tuned;
     out_.kernels.push_back(std::move(linked));
     out_.reports.push_back(std::move(report));
     return true;
   }
 
-  // The nest's tile kernel by the schedule that was measured, else by the one that is chosen.
+  // The nest's tile kernel with the measured schedule, else with the cost model's.
   Result<ScheduledKernel> lower(const KernelRequest& request, KernelReport& report) {
     auto by = [&](HostChoice choice) -> Result<ScheduledKernel> {
       report.schedule = choice.schedule;
       report.why = choice.why;
+      report.predicted = choice.predicted;
       TESSERA_ASSIGN(ScheduledKernel k, lower_to_tiles(graph_, *request.nest, choice.schedule, "kernel",
                                                        {.exact_division = options_.strict_rounding}));
       k.why = std::move(choice.why);
+      k.predicted = std::move(choice.predicted);
       k.measured = std::move(choice.measured);
       return k;
     };
@@ -127,7 +130,7 @@ private:
     report.tuned.push_back(choice.measured);
     auto lowered = by(std::move(choice));
     if (lowered.ok()) return lowered;
-    report.tuned.clear(); // a record must not keep a model from running
+    report.tuned.clear(); // an invalid record must not fail the compilation
     return by(choose_schedule(graph_, *request.nest, device_));
   }
 
@@ -184,7 +187,7 @@ private:
     bool cached = false;
     double ms = 0;
   };
-  // Called on any thread.
+  // May run on any thread.
   void make(const DistinctKernel& distinct, Made& m) const {
     const Stopwatch watch;
     if (options_.cancelled && options_.cancelled()) {
@@ -211,7 +214,7 @@ private:
   Status link() {
     auto module = HostModule::load(out_.objects);
     if (!module && out_.hits > 0) {
-      // A cached object that passes its checksum and still does not link was made by something else: compile all anew,
+      // A cached object with a valid checksum that does not link was made by another compiler: recompile everything,
       // once.
       for (size_t i = 0; i < distinct_.size(); ++i) {
         TESSERA_ASSIGN(out_.objects[i], compile_host_kernel(*distinct_[i].kernel, target_, false));
@@ -234,7 +237,7 @@ private:
   const HostTarget& target_;
   ObjectCache& cache_;
   const CompileOptions& options_;
-  uint64_t seed_; // of hashes: the compiler's version
+  uint64_t seed_; // seed of hashes: the compiler's version
   SameNests same_;
   std::map<Hash128, int> by_text_; // index into distinct_
   DistinctKernels distinct_;       // one for each object

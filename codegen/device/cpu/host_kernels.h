@@ -13,10 +13,10 @@ struct LinkedKernel {
   HostKernelFn function = nullptr;
 };
 struct LinkedKernels {
-  std::vector<LinkedKernel> kernels; // as requested
+  std::vector<LinkedKernel> kernels; // by request
   std::vector<CompiledObject> objects;
   std::shared_ptr<HostModule> module;
-  std::vector<KernelReport> reports; // as requested
+  std::vector<KernelReport> reports; // by request
   int hits = 0, misses = 0;
   double codegen_ms = 0, link_ms = 0;
 };

@@ -4,7 +4,7 @@
 namespace tessera {
 namespace {
 
-// Whether a library takes the node's dtype only when it is widened.
+// True if a library supports the node only in a wider dtype.
 bool is_widened(const DeviceRoutes& routes, const Graph& graph, const Node& node) {
   const auto* structured = node.op->structured();
   if (!structured || node.operands.empty()) return false;

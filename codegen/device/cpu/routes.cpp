@@ -4,7 +4,7 @@
 namespace tessera {
 namespace {
 
-// oneDNN has images of one to three dimensions.
+// oneDNN supports one to three spatial dimensions.
 bool has_one_to_three_dimensions(const Graph& graph, const Node& node, std::string* why_not) {
   const int spatial = graph.type(node.operands[0]).rank() - 2;
   if (spatial >= 1 && spatial <= 3) return true;

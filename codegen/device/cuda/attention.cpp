@@ -1,12 +1,12 @@
-// Attention on an NVIDIA GPU: by cuDNN, by a kernel of ours, or by cuDNN and by the kernel where that turns out not to
-// take it when running.
+// Attention on an NVIDIA GPU: by cuDNN, by a generated kernel, or by cuDNN with the kernel as fallback if cuDNN rejects
+// the call at run time.
 #include "codegen/device/cuda/passes.h"
 #include <algorithm>
 
 namespace tessera {
 namespace {
 
-// The group that computes it by the kernel.
+// The group that computes attention by the generated kernel.
 Group kernel_of(const Graph& graph, const Group& group) {
   Group k;
   k.kind = Group::Kind::Own;
@@ -30,7 +30,7 @@ Group kernel_of(const Graph& graph, const Group& group) {
   return k;
 }
 
-// Removes kernels of biases that a library would have read and nobody does now.
+// Removes kernels of biases that only the library call would have read.
 void drop_unread_biases(const std::vector<ValueId>& biases, FusionPlan& plan) {
   for (ValueId bias : biases) {
     auto reads = [&](const Group& g) { return std::find(g.reads.begin(), g.reads.end(), bias) != g.reads.end(); };

@@ -19,8 +19,8 @@ public:
                                            ObjectCache& cache, const CompileOptions& options) override;
 
   [[nodiscard]] const CudaLibraries& libraries() const { return *libraries_; }
-  // With CompileOptions::find_libraries: opens those that this graph has work for; one that cannot be opened counts as
-  // not there from then on.
+  // With CompileOptions::find_libraries: opens the libraries that this graph needs; one that cannot be opened counts as
+  // missing.
   void find_libraries(const Graph& graph);
 
 private:

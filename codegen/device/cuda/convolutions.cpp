@@ -1,4 +1,4 @@
-// How convolutions are prepared for the library or the loops that compute them.
+// Prepares convolutions for the library or the loops that compute them.
 #include "codegen/device/cuda/names.h"
 #include "codegen/device/cuda/passes.h"
 #include <algorithm>
@@ -82,8 +82,8 @@ public:
   }
 
 private:
-  // The weight behind a transpose of what lies in memory as the node's route reads it; the weight itself where it does
-  // already, or where its data is missing.
+  // A transposed view of the weight in the memory order of the node's route; the weight itself if it has that order, or
+  // if its data is missing.
   Result<ValueId> lay_out(const Node& node, ValueId w) {
     const Location where = node.location;
     const Tensor* value = graph_.constant(w);
@@ -102,7 +102,7 @@ private:
     } else {
       const bool lies_so = producer && producer->op->name == "transpose" && producer->attributes.ints("perm") == back;
       if (lies_so || weighs_single_points(graph_, w)) return w;
-      // A weight that is given at run time is laid out in each call.
+      // A weight that is a run-time input is copied to its layout in each call.
       TESSERA_ASSIGN(ValueId view, graph_.apply("transpose", {w}, {{"perm", perm}}, where));
       TESSERA_ASSIGN(stored, graph_.apply("copy", {view}, {}, where));
     }
@@ -133,7 +133,7 @@ Result<bool> round_to_tf32(Graph& graph, const CudaLibraries& libraries) {
   return changed;
 }
 
-// [N, pixels..., C] times the transpose of [O, C]: both views of the weight vanish into strides.
+// [N, pixels..., C] times the transpose of [O, C]: both views of the weight become strides.
 Result<bool> points_to_products(Graph& graph, const CudaLibraries& libraries) {
   if (!libraries.cublaslt) return false;
   bool changed = false;

@@ -35,7 +35,7 @@ std::string when(const ScheduledKernel& k) {
   return text;
 }
 
-// One distinct text on its way to machine code.
+// Compilation of one distinct text.
 struct Made {
   const tile::Kernel* kernel = nullptr;
   std::string first_user; // a request's name, for errors and warnings
@@ -49,7 +49,7 @@ struct Made {
 struct Compiler {
   const GpuTarget& target;
   const GpuKernelOptions& gpu;
-  std::string arch; // of cubins
+  std::string arch; // architecture of cubins
   ObjectCache& cache;
   bool keep_ir;
   const std::function<bool()>& cancelled;
@@ -68,7 +68,7 @@ struct Compiler {
         return {};
       });
       if (!compiled.ok()) m.error = std::move(compiled).take_error();
-      // What could not be assembled is tried again next time.
+      // A failed assembly is not cached.
       if (!m.error && !m.not_assembled) cache.store(key, cuda::encode(m.object));
     }
     m.ms = watch.ms();
@@ -84,8 +84,8 @@ private:
     return true;
   }
 
-  // No calls, around which registers are saved; then fewer blocks on a multiprocessor, hence more registers for each
-  // thread, with calls and without. False: nothing is left to try.
+  // Changes the kernel's config for fewer spills: first inline division (calls save registers), then fewer resident
+  // blocks, hence more registers per thread, with calls and without. Returns false if no change is left.
   static bool relax(tile::Kernel& k) {
     if (k.config.try_emplace("inline_division", 1).second) return true;
     auto blocks = k.config.find("min_blocks");
@@ -99,8 +99,8 @@ private:
     return it == k.config.end() ? 0 : it->second;
   }
 
-  // What is spilled costs time, and so do the blocks that are not there: as much for 72 bytes of each thread as for all
-  // of them (37 kernels on an H200, docs/ptx.md). The least of both is taken.
+  // Spills cost time, and so do missing resident blocks: 72 bytes of spills per thread cost as much as all blocks (37
+  // kernels on an H200, docs/ptx.md). The least sum is taken.
   void compile(Made& m) const {
     constexpr double kBytes = 72;
     compile(*m.kernel, m);
@@ -148,8 +148,8 @@ private:
   }
 };
 
-// How many blocks have to stay on each multiprocessor for programs that wait to be launched at all (shape_plan.cpp),
-// and those that all run at a time to go on doing so.
+// The least resident blocks per multiprocessor for cooperative programs: enough to launch them at all (shape_plan.cpp),
+// and to keep those resident that all fit at once.
 int64_t least_blocks(const ScheduledKernel& k, const Target& device) {
   auto it = k.kernel.config.find("min_blocks");
   if (it == k.kernel.config.end() || k.team.is_const(0)) return 1;
@@ -160,7 +160,7 @@ int64_t least_blocks(const ScheduledKernel& k, const Target& device) {
   return std::clamp<int64_t>((programs + processors - 1) / processors, 1, it->second);
 }
 
-// A line before a variant's text.
+// Heading of a variant's text.
 std::string heading(const GpuVariant& v, const cuda::CodeObject& o) {
   const ScheduledKernel& k = v.scheduled;
   std::string text = "// " + std::string(name(k.schedule.kind)) + " " + when(k) + ": " + k.why +
@@ -171,7 +171,7 @@ std::string heading(const GpuVariant& v, const cuda::CodeObject& o) {
   return text + "\n";
 }
 
-// `tuned`: whether schedules that were measured count.
+// `tuned`: use measured schedules.
 Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest> requests, const Target& device,
                                const GpuTarget& target, ObjectCache& cache, const CompileOptions& options,
                                const GpuKernelOptions& gpu, bool tuned) {
@@ -194,15 +194,17 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     std::vector<ScheduledKernel> scheduled;
     if (request.nest) {
       const TunedSchedules* measured = request.tuned ? request.tuned : options.tuned.get();
-      TESSERA_ASSIGN(scheduled, lower_for_gpu(graph, *request.nest, device, "kernel",
-                                              {.exact_division = options.strict_rounding}, tuned ? measured : nullptr));
+      TESSERA_ASSIGN(scheduled,
+                     lower_for_gpu(graph, *request.nest, device, "kernel",
+                                   {.exact_division = options.strict_rounding, .records = tuned && options.records},
+                                   tuned ? measured : nullptr));
     } else if (request.attention) {
       scheduled = attention_by_blocks(graph, *request.attention, "kernel");
     } else {
       TESSERA_ASSIGN(scheduled, lower_own_kernel(graph, graph.node(request.node), device, "kernel"));
     }
     TESSERA_CHECK(!scheduled.empty() && scheduled.back().conditions.empty() &&
-                      !tile::has_meetings(scheduled.back().kernel),
+                      !tile::needs_cooperative_launch(scheduled.back().kernel),
                   "kernel " + request.name);
     GpuKernel kernel;
     for (auto& s : scheduled) {
@@ -219,7 +221,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     }
     out.kernels.push_back(std::move(kernel));
   }
-  for (const auto& k : out.kernels) // in their final place
+  for (const auto& k : out.kernels) // after the kernels are at their final addresses
     for (const auto& v : k.variants)
       if (auto& m = made[static_cast<size_t>(v.object)]; !m.kernel) m.kernel = &v.scheduled.kernel;
 
@@ -232,7 +234,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       auto text = m.not_assembled->message + "; the driver assembles kernel " + m.first_user + " when it is loaded";
       out.warnings.push_back(std::move(text));
     }
-    constexpr int kFew = 16; // bytes, which do not show
+    constexpr int kFew = 16; // bytes per thread that have no visible cost
     if (m.object.spill_bytes > kFew)
       out.warnings.push_back("kernel " + m.first_user + " spills " + std::to_string(m.object.spill_bytes) +
                              " bytes of registers to memory (" + std::to_string(m.object.registers) + " registers, " +
@@ -244,6 +246,7 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
     report.name = requests[i].name;
     report.schedule = out.kernels[i].variants.back().scheduled.schedule;
     report.why = out.kernels[i].variants.back().scheduled.why;
+    report.predicted = out.kernels[i].variants.back().scheduled.predicted;
     report.from_cache = true;
     std::string tiles, llvm, ptx;
     for (auto& v : out.kernels[i].variants) {
@@ -255,7 +258,8 @@ Result<GpuKernels> compile_all(const Graph& graph, std::span<const KernelRequest
       report.from_cache = report.from_cache && m.cached;
       report.compile_ms += m.ms;
       if (&v != &out.kernels[i].variants.back())
-        report.alternatives.push_back({when(v.scheduled), v.scheduled.schedule, v.scheduled.why, m.object.registers});
+        report.alternatives.push_back(
+            {when(v.scheduled), v.scheduled.schedule, v.scheduled.why, v.scheduled.predicted, m.object.registers});
       if (const std::string& measured = v.scheduled.measured; !measured.empty()) report.tuned.push_back(measured);
       if (!keep && !options.keep_tiles && !log_enabled(LogChannel::OutputCode)) continue;
       auto head = heading(v, m.object);
@@ -286,9 +290,10 @@ Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const Kerne
                                        const Target& device, const GpuTarget& target, ObjectCache& cache,
                                        const CompileOptions& options, const GpuKernelOptions& gpu) {
   auto out = compile_all(graph, requests, device, target, cache, options, gpu, true);
-  bool tuned = options.tuned || std::any_of(requests.begin(), requests.end(), [](const auto& r) { return r.tuned; });
+  bool tuned = options.tuned || options.records ||
+               std::any_of(requests.begin(), requests.end(), [](const auto& r) { return r.tuned; });
   if (out.ok() || !tuned || out.error().code == ErrorCode::Cancelled) return out;
-  // A record on disk must not keep a model from running.
+  // An invalid record must not fail the compilation.
   auto plain = compile_all(graph, requests, device, target, cache, options, gpu, false);
   if (plain.ok()) plain->warnings.push_back("tuned schedules are ignored: " + out.error().message);
   return plain;

@@ -1,5 +1,5 @@
 // Loop nests to code objects for an NVIDIA GPU: schedules, tile kernels, PTX, cubins (from the cache, or LLVM and the
-// assembler, on all cores). Needs no GPU. Kernels whose text is the same but for names are compiled once.
+// assembler, on all cores). Needs no GPU. Kernels whose texts differ only in names are compiled once.
 #pragma once
 #include "codegen/driver/kernels.h"
 #include "codegen/llvm/gpu_compiler.h"
@@ -20,22 +20,22 @@ struct GpuKernel {
   std::vector<GpuVariant> variants;
 };
 struct GpuKernels {
-  std::vector<GpuKernel> kernels;         // as requested
+  std::vector<GpuKernel> kernels;         // by request
   std::vector<std::vector<char>> objects; // cuda::encode()d code objects, for Executable::objects
-  // As requested. `schedule` is the last variant's. Texts hold all variants, one after the other, each with a line that
-  // says when it is launched, its registers and its spills.
+  // By request. `schedule` is the last variant's. Texts hold all variants, each with a heading: its launch condition,
+  // registers and spills.
   std::vector<KernelReport> reports;
   std::vector<std::string> warnings; // spills, no assembler; each once
   int hits = 0, misses = 0;          // of the cache, by distinct text
   double codegen_ms = 0;
 };
 struct GpuKernelOptions {
-  // The GPU that cubins are for, when it is not the target itself: PTX of sm_90 can be assembled for sm_100.
+  // The GPU of cubins, if it is not the target: PTX of sm_90 can be assembled for sm_100.
   std::string assemble_for;
-  // nullptr: PTX alone; the driver compiles it when it is loaded.
+  // null: only PTX, which the driver compiles when it is loaded.
   std::shared_ptr<cuda::Assembler> assembler;
 };
-// Errors: UnsupportedType and CodegenError, naming the kernel.
+// Errors: UnsupportedType and CodegenError, with the kernel.
 [[nodiscard]] Result<GpuKernels> compile_gpu_kernels(const Graph& graph, std::span<const KernelRequest> requests,
                                                      const Target& device, const GpuTarget& target, ObjectCache& cache,
                                                      const CompileOptions& options, const GpuKernelOptions& gpu = {});

@@ -11,12 +11,13 @@
 namespace tessera {
 namespace {
 
-// A product whose weights take longer to read than a few launches gains little, and its copy is large.
+// Bytes of weights above which a product is not joined: reading them takes longer than a few launches, and the copy is
+// large.
 constexpr int64_t kMaxJoinedBytes = int64_t{64} << 20;
 constexpr int64_t kMaxBytesOfModel = int64_t{1} << 30;
-constexpr int64_t kAccess = 16; // kernels and libraries make accesses of that many bytes
+constexpr int64_t kAccess = 16; // bytes of a vector access of kernels and libraries
 
-// Columns up to the next whole access.
+// Columns rounded up to a whole vector access.
 int64_t aligned_columns(int64_t columns, DType dtype) {
   const int64_t whole = kAccess * 8 / info(dtype).bits;
   return (columns + whole - 1) / whole * whole;
@@ -30,14 +31,14 @@ const Tensor* tensor_of(const Graph& graph, ValueId value) {
   return node->attributes.get<Tensor>("value");
 }
 
-// ---- constants side by side
+// ---- concatenated constants
 
-// Two-dimensional ones along `axis`, or vectors, and zeros up to `extent` elements there. Copied once for all who ask
-// while somebody holds the result: variants of a model are compiled one by one, and show the same weights.
+// Concatenates matrices along `axis`, or vectors, and pads with zeros to `extent` elements. The result is cached while
+// it is in use: variants of a model are compiled separately and have the same weights.
 Result<Tensor> side_by_side(const std::vector<Tensor>& parts, size_t axis, int64_t extent) {
   struct Joined {
     std::shared_ptr<std::byte> bytes;
-    std::vector<Tensor> parts; // kept: nothing else can lie at their addresses
+    std::vector<Tensor> parts; // owned, so that their addresses are not reused
   };
   using Key = std::vector<std::pair<const std::byte*, Dims>>;
   static std::mutex mutex;
@@ -67,7 +68,7 @@ Result<Tensor> side_by_side(const std::vector<Tensor>& parts, size_t axis, int64
     TESSERA_ASSIGN(auto block, allocate_bytes(bytes));
     size_t inner = element;
     for (size_t d = axis + 1; d < dims.size(); ++d) inner *= static_cast<size_t>(dims[d]);
-    const auto runs = static_cast<size_t>(axis == 0 ? 1 : dims[0]); // positions of the dimensions before the axis
+    const auto runs = static_cast<size_t>(axis == 0 ? 1 : dims[0]); // extent of the dimensions before the axis
     for (size_t r = 0, at = 0; r < runs; ++r) {
       for (const auto& part : parts) {
         size_t n = static_cast<size_t>(part.dims()[axis]) * inner;
@@ -84,20 +85,20 @@ Result<Tensor> side_by_side(const std::vector<Tensor>& parts, size_t axis, int64
   return Tensor::view(parts[0].dtype(), dims, {std::move(joined), data, bytes});
 }
 
-// ---- which products
+// ---- candidates
 
 struct Sibling {
   NodeId product;
-  ValueId weight; // a constant [K, N], or [N, K] where a transpose stands between
+  ValueId weight; // a constant [K, N], or [N, K] with a transpose
   ValueId bias;   // a constant of N elements, if one is added
-  ValueId result; // behind the bias and what `follows`
+  ValueId result; // after the bias and `follows`
   int64_t columns = 0;
-  NodeId follows; // an operator of one tensor that all siblings have, if there is one
+  NodeId follows; // an operator with one tensor operand that all siblings have; -1: none
   std::vector<NodeId> replaced;
-  bool shared = false; // others read the weight, too
-  bool given = false;  // the weight is no constant: each call pads it
+  bool shared = false; // the weight has other readers
+  bool given = false;  // the weight is a run-time input, padded in each call
 };
-// What siblings have in common.
+// What siblings must have in common.
 struct Kind {
   ValueId operand;
   bool transposed = false;
@@ -152,7 +153,7 @@ private:
   [[nodiscard]] bool is_aligned(const Sibling& s) const {
     return s.columns == aligned_columns(s.columns, graph_.type(s.result).dtype);
   }
-  // Puts what was made in the place of what it stands for.
+  // Replaces values by their joined versions.
   void replace() {
     if (replaced_.empty()) return;
     graph_.replace_uses(by_value_);
@@ -172,7 +173,7 @@ private:
     return node.op->pointwise() && node.results.size() == 1 && !node.op->side_effect;
   }
 
-  // A product with columns of known number, and a bias where weight and bias are constants.
+  // A product with a known number of columns, with its bias if weight and bias are constants.
   std::optional<Sibling> product(NodeId id, Kind& kind) const {
     const Node& node = graph_.node(id);
     const auto* structured = node.op->structured();
@@ -181,7 +182,7 @@ private:
     Sibling s{id, node.operands[1], {}, node.results[0], 0, {}, {id}, false, false};
     kind.operand = node.operands[0];
     if (graph_.type(kind.operand).rank() < 2 || tensor_of(graph_, kind.operand)) return std::nullopt;
-    auto take = [&](ValueId weight) { // those that others read, too, stay
+    auto take = [&](ValueId weight) { // weights with other readers are not joined
       if (only_user(weight))
         s.replaced.insert(s.replaced.begin(), graph_.value(weight).producer);
       else
@@ -204,13 +205,13 @@ private:
     return s;
   }
 
-  // What a family asks of each: nothing is lost.
+  // Requirements of a sibling: joining it loses nothing.
   bool joins(Sibling& s, Kind& kind) const {
     return !s.shared && !s.given && take_what_follows(s, kind) && read_by_strides(s.result);
   }
 
-  // Of 16 bits, as only tensor cores mind; where the other operand's rows are aligned; where another kernel, for what
-  // reads the result in rows that are not, is little beside the product.
+  // True if padding pays: 16-bit elements (tensor cores need aligned rows), aligned rows of the other operand, and a
+  // product much larger than the kernel that copies misaligned rows for readers of the result.
   bool gains_by_padding(const Sibling& s, const Kind& kind) const {
     constexpr int64_t kFew = 256;
     const DType dtype = graph_.type(s.result).dtype;
@@ -219,9 +220,9 @@ private:
            (!s.given || worth_padding_in_each_call(s, kind));
   }
 
-  // Whether a faster product makes up for a copy of the weight, and one of the result, in each call.
+  // True if a faster product saves more than a copy of the weight and of the result takes in each call.
   bool worth_padding_in_each_call(const Sibling& s, const Kind& kind) const {
-    // Shares of the tensor cores' multiply-adds that cuBLASLt reaches with unaligned rows and with padded ones.
+    // Fraction of peak multiply-adds that cuBLASLt reaches with misaligned and with padded rows.
     constexpr double kUnaligned = 0.09, kPadded = 0.726;
     const Target& device = libraries_.device;
     const double peak = device.multiprocessors * device.tensor_f16_per_cycle * device.clock_mhz;
@@ -233,7 +234,7 @@ private:
     return gained > 2 * (summed + rows) * columns * width / device.memory_bytes_per_us;
   }
 
-  // Whether weights may be held a second time.
+  // True if weights may be stored twice.
   bool may_copy(const std::vector<Sibling>& siblings, int64_t most) {
     int64_t bytes = 0;
     for (const auto& s : siblings) {
@@ -261,8 +262,8 @@ private:
     s.replaced.push_back(*user);
   }
 
-  // What a library would do to the result: an operator of it and scalars is taken along, if siblings have it, too; for
-  // an addition of another tensor the result has to be whole.
+  // The epilogue that a library fuses: a unary or scalar operator is joined if all siblings have it; an addition of
+  // another tensor needs the whole result.
   bool take_what_follows(Sibling& s, Kind& kind) const {
     ValueId value = s.result;
     auto user = only_user(value);
@@ -284,7 +285,7 @@ private:
       text += " " + std::to_string(v.index);
     }
     if (!alone) return node.op->name != std::string_view("add");
-    // A factor becomes one of the sum where a product reads it.
+    // A product that reads the sum applies the factor to it.
     if (node.op->name == std::string_view("mul") || node.op->name == std::string_view("div")) return true;
     if (value != s.result || !node.attributes.items().empty() || graph_.type(node.results[0]) != graph_.type(value))
       return false;
@@ -295,7 +296,7 @@ private:
     return true;
   }
 
-  // Whether everything that reads the value, through views, reads elements or matrices, wherever they lie.
+  // True if all readers of the value, through views, accept strides.
   bool read_by_strides(ValueId value) const {
     if (given_[at(value)]) return false;
     return std::all_of(users_[at(value)].begin(), users_[at(value)].end(), [&](NodeId user) {
@@ -322,7 +323,7 @@ private:
     const int axis = kind.transposed ? 0 : 1;
     const Node first = graph_.node(siblings[0].product);
     ValueId w;
-    if (weights.empty()) { // one that is given
+    if (weights.empty()) { // a run-time input
       SymShape none(2, SymExpr(0)), behind = none;
       behind[static_cast<size_t>(axis)] = columns - siblings[0].columns;
       TESSERA_ASSIGN(
@@ -378,12 +379,12 @@ private:
 
   Graph& graph_;
   const CudaLibraries& libraries_;
-  std::vector<std::vector<NodeId>> users_; // of the graph as it was, by value
+  std::vector<std::vector<NodeId>> users_; // of the original graph, by value
   std::vector<bool> given_;                // outputs
-  std::vector<ValueId> by_value_;          // what takes a value's place
+  std::vector<ValueId> by_value_;          // replacement of each value
   std::vector<NodeId> replaced_;
   NewNames names_;
-  int64_t copied_ = 0; // bytes of weights
+  int64_t copied_ = 0; // bytes of copied weights
 };
 
 } // namespace

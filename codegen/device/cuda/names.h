@@ -1,4 +1,4 @@
-// Names for values that passes add to a graph: a graph has each name once.
+// Unique names for values that passes add to a graph.
 #pragma once
 #include "graph/ir/graph.h"
 #include <unordered_set>
@@ -10,7 +10,7 @@ public:
   explicit NewNames(const Graph& graph) {
     for (int v = 0; v < graph.value_count(); ++v) taken_.insert(graph.value(ValueId{v}).name);
   }
-  // `wanted`, or where that is taken "wanted.2" and so on. Not given again.
+  // Returns `wanted`, or "wanted.2" and so on if it is in use; each name once.
   [[nodiscard]] std::string operator()(const std::string& wanted) {
     std::string name = wanted;
     for (int i = 2; !taken_.insert(name).second; ++i) name = wanted + "." + std::to_string(i);

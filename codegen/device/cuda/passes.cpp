@@ -10,7 +10,7 @@ CudaBackend& backend_of(Compilation& c) { return static_cast<CudaBackend&>(c.bac
 
 Result<bool> find_libraries(Compilation& c) {
   backend_of(c).find_libraries(c.graph());
-  return false; // of the graph nothing; what follows asks for the libraries that were found
+  return false; // the graph is unchanged; later passes use the libraries that were found
 }
 
 Result<bool> place(Compilation& c) { return place_attention(c.graph(), backend_of(c).libraries(), c.plan()); }

@@ -1,14 +1,14 @@
-// Passes that prepare a graph and a plan for an NVIDIA GPU. Every dtype stays: sums of f16 and bf16 are in f32 in each
-// route. Joined and padded products have a header of their own (join_products.h).
+// Passes that prepare a graph and a plan for an NVIDIA GPU. Dtypes are unchanged, because every route accumulates f16
+// and bf16 in f32. join_products.h has joined and padded products.
 #pragma once
 #include "codegen/device/cuda/routes.h"
 #include "codegen/driver/pipeline.h"
 
 namespace tessera {
 
-// In the order in which a compile runs them.
+// In execution order.
 [[nodiscard]] std::vector<CompilePass> cuda_passes();
-// Those of them that rewrite graphs, as functions of the libraries alone.
+// The graph passes, for given libraries.
 struct CudaRewriting {
   std::string_view name, summary;
   Result<bool> (*run)(Graph&, const CudaLibraries&);
@@ -22,22 +22,22 @@ struct CudaRewriting {
   return a;
 }
 
-// ---- graphs; each returns whether it changed something. convolutions.cpp:
+// ---- graph passes; each returns whether it changed the graph. convolutions.cpp:
 // Marks f32 convolutions, and with Tf32::All products, whose operands may be rounded.
 [[nodiscard]] Result<bool> round_to_tf32(Graph& graph, const CudaLibraries& libraries);
-// A channels-last convolution of single points (kernel 1, stride 1, no pads) becomes what it is, a product of pixels
-// and weights: cuBLASLt's.
+// A channels-last convolution with kernel 1, stride 1 and no pads becomes a product of pixels and weights, for
+// cuBLASLt.
 [[nodiscard]] Result<bool> points_to_products(Graph& graph, const CudaLibraries& libraries);
-// A convolution that cuDNN would take but for pads that differ before and behind gets its input padded explicitly.
+// The input of a convolution with different pads before and behind, which cuDNN does not support, is padded explicitly.
 [[nodiscard]] Result<bool> even_pads(Graph& graph, const CudaLibraries& libraries);
-// Weights of channels-last convolutions are laid out as the kernel reads them: [O, kernel..., C] for cuDNN, [kernel...,
-// C, O] for loops; constants when compiling, others by a copy in each call. A transpose behind restores the dimensions
-// and vanishes into the reader's index.
+// Weights of channels-last convolutions get the kernel's memory order: [O, kernel..., C] for cuDNN, [kernel..., C, O]
+// for loops; constants at compile time, others by a copy in each call. A transpose restores the dimensions and becomes
+// part of the reader's index.
 [[nodiscard]] Result<bool> lay_out_weights(Graph& graph, const CudaLibraries& libraries);
 
-// ---- plans. attention.cpp:
-// Of each attention: cuDNN's call with the kernel behind it, either alone, or, where there is no kernel for it, with
-// the three steps that were there before. A kernel is a group of kind Own with an attention and no node.
+// ---- plan passes. attention.cpp:
+// For each attention: cuDNN's call with the kernel as fallback, either alone, or, without a kernel, cuDNN's call with
+// the three original steps as fallback. A kernel is a group of kind Own with an attention and no node.
 [[nodiscard]] bool place_attention(const Graph& graph, const CudaLibraries& libraries, FusionPlan& plan);
 
 } // namespace tessera

@@ -17,7 +17,7 @@ bool refuse(Why why_not, std::string why) {
   return false;
 }
 
-// ---- which nodes
+// ---- nodes
 
 const std::vector<DType> kCublasLtTypes = {DType::F16, DType::BF16, DType::F32, DType::F64};
 const std::vector<DType> kCudnnTypes = {DType::F16, DType::BF16, DType::F32};
@@ -26,7 +26,7 @@ bool is_one_of(const std::vector<DType>& dtypes, DType dtype) {
   return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end();
 }
 
-// Whether a library refused this node when it was asked.
+// True if a library rejected this node before.
 bool is_refused(const Node& node, const CudaLibraries& libraries, Why why_not) {
   const std::string& name = node.location.node;
   if (name.empty() || !libraries.as_loops.contains(name)) return false;
@@ -42,7 +42,7 @@ bool is_depthwise(const Graph& graph, const Node& node) {
 
 bool has_even_pads(const Node& node) { return node.attributes.ints("pads_begin") == node.attributes.ints("pads_end"); }
 
-// What convolutions and pooling have in common.
+// Common checks of convolutions and pooling.
 bool cudnn_has_images(const Graph& graph, const Node& node, const CudaLibraries& libraries, Why why_not) {
   if (is_refused(node, libraries, why_not)) return false;
   if (!libraries.cudnn) return refuse(why_not, "cuDNN is left out");
@@ -64,16 +64,16 @@ bool cudnn_pools(const Graph& graph, const Node& node, const CudaLibraries& libr
   const Ints dilations = node.attributes.ints("dilations");
   if (std::any_of(dilations.begin(), dilations.end(), [](int64_t d) { return d != 1; }))
     return refuse(why_not, "cuDNN's pooling has no dilations");
-  // The library leaves out windows that begin beyond the input; padding must not reach a whole window.
+  // The library omits windows that begin beyond the input; padding must be smaller than a window.
   const Ints kernel = node.attributes.ints("kernel"), pads = node.attributes.ints("pads_begin");
   for (size_t i = 0; i < kernel.size(); ++i)
     if (pads[i] >= kernel[i]) return refuse(why_not, "cuDNN leaves out windows that begin beyond the input");
   return true;
 }
 
-// ---- which calls: operands, results and epilogues
+// ---- calls: operands, results and epilogues
 
-// One of the last two dimensions lies dense, and the other steps over it.
+// One of the last two dimensions is contiguous, and the other's stride is at least its extent.
 bool is_matrix(const OperandView& view, const ShapeEnv& env) {
   size_t rank = view.shape.size();
   auto dense = [&](size_t inner, size_t outer) {
@@ -117,7 +117,7 @@ bool cublaslt_accepts(const Graph& graph, const LibraryCall& call, const CudaLib
       fixed.activation != Activation::GeluTanh)
     return refuse(why_not, "cuBLASLt computes relu and gelu by tanh, no other activation");
   if (!fixed.bias) return true;
-  // Its bias is a dense vector along the dimension in which the result is dense.
+  // Its bias is a contiguous vector along the result's contiguous dimension.
   auto d = static_cast<size_t>(fixed.bias_dim), rank = call.result.shape.size();
   bool columns = d == rank - 1 && env.known_equal(call.result.strides[d], 1);
   bool rows =
@@ -156,7 +156,7 @@ bool cublaslt_multiplies(const Graph& graph, const Node& node, const CudaLibrari
   const TensorType& a = graph.type(node.operands[0]);
   if (!is_one_of(kCublasLtTypes, a.dtype))
     return refuse(why_not, "cuBLASLt does not multiply " + std::string(name(a.dtype)));
-  // A pointwise operator, which fuses.
+  // A pointwise operator, which the call fuses.
   return !graph.env().known_equal(a.shape.back(), 1) || refuse(why_not, "nothing is summed");
 }
 

@@ -69,12 +69,10 @@ V Part::inside(const std::vector<int>& shape) {
 // nothing leaves before it.
 tile::Caching Part::caching(const Access& a) const {
   if (!a.terms.empty() || d_.access_deps(a) != (uint64_t{1} << d_.axes.size()) - 1) return tile::Caching::Normal;
-  if (c_.last_round == 0) return schedule_.access.load_hint;
-  if (schedule_.access.load_hint == tile::Caching::Lasting && c_.reading == c_.last_round)
-    return tile::Caching::Leaving;
-  return schedule_.access.load_hint == tile::Caching::Leaving && c_.reading < c_.last_round
-             ? tile::Caching::Normal
-             : schedule_.access.load_hint;
+  const tile::Caching hint = schedule_.access.load_hint;
+  if (c_.last_round == 0) return hint;
+  if (hint == tile::Caching::EvictLast && c_.reading == c_.last_round) return tile::Caching::EvictFirst;
+  return hint == tile::Caching::EvictFirst && c_.reading < c_.last_round ? tile::Caching::Normal : hint;
 }
 
 } // namespace tessera::block

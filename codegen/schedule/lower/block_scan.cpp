@@ -1,7 +1,7 @@
 // Running sums and products by blocks of threads: a tile [R, C] is scanned along the axis at once, the last value of
 // each row (or column) is carried to the next tile, which is loaded meanwhile.
 //
-// Few long rows (or columns) are shared by teams (tile/team.h). Each member has neighbouring tiles of its own, and goes
+// Few long rows (or columns) are shared by teams (tile/cooperation.h). Each member has neighbouring tiles of its own, and goes
 // through them twice: backward for what they fold to, which it leaves in a workspace, and, when all have come, forward
 // from what the members before it fold to, in the order of their numbers: the same bits in every run. The tiles that it
 // meets first are kept in shared memory, of the others those that it met last are the first that it reads again, and
@@ -366,7 +366,7 @@ private:
       return op(ScalarOp::Add, op(ScalarOp::Mul, op(ScalarOp::Add, first, member), constant(side)), beside);
     };
     b_.store(partial_, b_.broadcast(slots(member_), folded_), total);
-    b_.meet(counters_, team_, member_, members_);
+    b_.grid_barrier(counters_, team_, member_, members_);
     std::vector<int> all = folded_;
     all[static_cast<size_t>(axis_)] = static_cast<int>(std::max<int64_t>(2, power_at_least(p_.most_members)));
     V member = b_.expand_dims(b_.range(all[static_cast<size_t>(axis_)]), 1 - axis_);

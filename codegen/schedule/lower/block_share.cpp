@@ -177,7 +177,7 @@ Values SharedRow::walk(const Stage& stage, const Fold& fold) {
         return tile_.body(stage, fold, Values(carried.begin(), carried.end()));
       });
     };
-    state = b_.for_loop(none, to, one, state, tile, std::min(schedule_.residency.cached_tiles, tile::kMaxAhead));
+    state = b_.for_loop(none, to, one, state, tile, std::min(schedule_.residency.cached_tiles, tile::kMaxStages));
   };
   auto kept_tiles = [&] {
     if (schedule_.residency.cached_tiles == 0) return;

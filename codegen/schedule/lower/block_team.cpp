@@ -11,7 +11,7 @@
 #include "codegen/schedule/block_facts.h"
 #include "codegen/schedule/lower/fold.h"
 #include "codegen/schedule/lower/shapes.h"
-#include "codegen/tile/team.h"
+#include "codegen/tile/cooperation.h"
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -26,7 +26,7 @@ void Team::add_parameters() {
     exchanged_.emplace_back();
     if (dtypes.empty()) continue;
     if (exchanges(k)) {
-      exchanged_.back().message = tile::message_words(dtypes);
+      exchanged_.back().message = tile::packet_words(dtypes);
       exchanged_.back().words = *legal_.blocks_per_row * *legal_.blocks_per_row * exchanged_.back().message;
       continue;
     }
@@ -149,7 +149,7 @@ void Team::settle(size_t stage, const Fold& fold, const Values& state) {
   if (exchanged_[stage].message > 0) return known(exchange(fold, stage, state));
   for (size_t i = 0; i < state.size(); ++i) leave(workspaces_[stage][i], state[i]);
   if (!ends(stage)) {
-    b_.meet(counters_, team_, member_, members_);
+    b_.grid_barrier(counters_, team_, member_, members_);
     return gathered();
   }
   V last = b_.arrive(counters_, team_, member_, members_);

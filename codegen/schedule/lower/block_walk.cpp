@@ -105,7 +105,7 @@ Values Walk::walk(size_t round, const Fold& fold) {
   const SymExpr row = shift_.positions_of_row();
   const SymExpr last = d_.env.simplify((ceildiv(row, s.lanes) - 1) * SymExpr(s.lanes));
   const bool one_axis = (fold_ == 0 ? legal_.groups.rows : legal_.groups.columns).size() == 1;
-  const bool back = round % 2 == 1 && one_axis && !legal_.blocks_per_row;
+  const bool back = schedule_.traversal.serpentine && round % 2 == 1 && one_axis && !legal_.blocks_per_row;
   return b_.for_loop(legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, team_.member(), lanes) : sizes_.constant(0),
                      sizes_.number(row),
                      legal_.blocks_per_row ? sizes_.op(ScalarOp::Mul, team_.members(), lanes) : lanes,

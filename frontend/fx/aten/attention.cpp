@@ -11,46 +11,46 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // ---- softmax
 template <bool kLogarithm>
 void translate_softmax(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   if (!c.b.ok()) return;
   DType d = c.b.dtype(x);
   if (c.schema().argument("half_to_float")) {
-    if (c.flag("half_to_float")) d = DType::F32;
+    if (c.in.flag("half_to_float")) d = DType::F32;
   } else {
     d = requested_dtype(c, d);
   }
-  const int64_t axis = c.axis("dim", c.b.rank(x));
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
   if (!c.b.ok()) return;
   if (!is_float(d)) d = c.result_dtype(0);
-  c.result(softmax(c, c.b.cast(x, d), axis, kLogarithm));
+  c.result(softmax(c, cast(c.b, x, d), axis, kLogarithm));
 }
 
 // Rows of minus infinity alone are zeros.
 void translate_safe_softmax(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   if (!c.b.ok()) return;
   const DType d = requested_dtype(c, c.b.dtype(x));
-  const int64_t axis = c.axis("dim", c.b.rank(x));
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
   if (!c.b.ok()) return;
-  x = c.b.cast(x, d);
-  ValueId hidden = c.b.eq(c.b.reduce("reduce_max", x, {axis}, true), -kInfinity);
-  c.result(c.b.select(hidden, 0.0, softmax(c, x, axis, false)));
+  x = cast(c.b, x, d);
+  ValueId hidden = eq(c.b, reduce(c.b, "reduce_max", x, {axis}, true), -kInfinity);
+  c.result(select(c.b, hidden, 0.0, softmax(c, x, axis, false)));
 }
 
 template <bool kLogarithm>
 void translate_softmax_backward(Call& c) {
-  ValueId grad = c.tensor("grad_output"), y = c.tensor("output");
-  const auto d = c.dtype("input_dtype");
+  ValueId grad = c.in.tensor("grad_output"), y = c.in.tensor("output");
+  const auto d = c.in.dtype("input_dtype");
   if (!c.b.ok()) return;
   const int rank = c.b.rank(y);
-  const int64_t axis = c.axis("dim", rank);
+  const int64_t axis = c.in.axis("dim", rank);
   if (!c.b.ok() || !d) return;
   const Ints axes = rank == 0 ? Ints() : Ints{axis};
-  ValueId g = c.b.widen(grad), p = c.b.widen(y);
-  auto sum = [&](ValueId v) { return axes.empty() ? v : c.b.sum(v, axes, true); };
-  if (kLogarithm) return c.result(c.b.cast(c.b.sub(g, c.b.mul(c.b.exp(p), sum(g))), *d));
-  ValueId weighted = c.b.mul(g, p);
-  c.result(c.b.cast(c.b.sub(weighted, c.b.mul(p, sum(weighted))), *d));
+  ValueId g = widen(c.b, grad), p = widen(c.b, y);
+  auto sum = [&](ValueId v) { return axes.empty() ? v : ops::sum(c.b, v, axes, true); };
+  if (kLogarithm) return c.result(cast(c.b, sub(c.b, g, mul(c.b, exp(c.b, p), sum(g))), *d));
+  ValueId weighted = mul(c.b, g, p);
+  c.result(cast(c.b, sub(c.b, weighted, mul(c.b, p, sum(weighted))), *d));
 }
 
 // ---- attention
@@ -78,11 +78,11 @@ ValueId four_dimensional(Call& c, ValueId v, const SymShape& to) {
   const SymShape s = c.b.shape(v);
   SymShape wide = to;
   wide.insert(wide.end(), s.end() - 2, s.end());
-  v = c.b.expand(v, wide);
+  v = expand(c.b, v, wide);
   if (to.size() == 2) return v;
   SymExpr batch = 1, heads = to.empty() ? SymExpr(1) : to.back();
   for (size_t i = 0; i + 1 < to.size(); ++i) batch *= to[i];
-  return c.b.reshape(v, {batch, heads, s[s.size() - 2], s.back()});
+  return reshape(c.b, v, {batch, heads, s[s.size() - 2], s.back()});
 }
 
 // What products of 16-bit operands are rounded to. The CPU's operator keeps scores and weights in f32; there a product
@@ -91,19 +91,20 @@ enum class Products : uint8_t { Stored, Wide };
 
 std::optional<Heads> heads_of(Call& c, Products products = Products::Stored) {
   Heads h;
-  h.q = c.tensor("query");
-  h.k = c.tensor("key");
-  h.v = c.tensor("value");
+  h.q = c.in.tensor("query");
+  h.k = c.in.tensor("key");
+  h.v = c.in.tensor("value");
   if (products == Products::Wide)
-    for (ValueId* v : {&h.q, &h.k, &h.v}) *v = c.b.widen(*v);
-  h.mask = c.schema().argument("attn_mask")   ? c.maybe("attn_mask")
-           : c.schema().argument("attn_bias") ? c.maybe("attn_bias")
+    for (ValueId* v : {&h.q, &h.k, &h.v}) *v = widen(c.b, *v);
+  h.mask = c.schema().argument("attn_mask")   ? c.in.maybe("attn_mask")
+           : c.schema().argument("attn_bias") ? c.in.maybe("attn_bias")
                                               : ValueId();
-  h.causal = c.flag("is_causal");
-  h.given_scale = c.maybe_number("scale");
+  h.causal = c.in.flag("is_causal");
+  h.given_scale = c.in.maybe_number("scale");
   if (products == Products::Wide && h.mask.valid() && c.b.ok() && c.b.dtype(h.mask) != DType::Bool)
-    h.mask = c.b.widen(h.mask);
-  if (c.number("dropout_p") != 0) c.unsupported("attention with dropout " + std::to_string(c.number("dropout_p")));
+    h.mask = widen(c.b, h.mask);
+  if (c.in.number("dropout_p") != 0)
+    c.unsupported("attention with dropout " + std::to_string(c.in.number("dropout_p")));
   if (!c.b.ok()) return std::nullopt;
   SymShape lq = leading(c, h.q), lk = leading(c, h.k), lv = leading(c, h.v);
   if (!c.b.ok()) return std::nullopt;
@@ -115,7 +116,7 @@ std::optional<Heads> heads_of(Call& c, Products products = Products::Stored) {
   // Queries that share keys in groups: by the flag, or, of operators without one, by numbers of heads that differ.
   const bool four = lq.size() == 2 && lk.size() == 2;
   const bool grouped = c.schema().argument("enable_gqa")
-                           ? c.flag("enable_gqa")
+                           ? c.in.flag("enable_gqa")
                            : four && !lk[1].is_const(1) && !c.b.env().known_equal(lq[1], lk[1]);
   if (grouped && four) {
     SymExpr heads = broadcast({lk[1]}, {lv[1]})[0];
@@ -136,21 +137,21 @@ std::optional<Heads> heads_of(Call& c, Products products = Products::Stored) {
     SymShape m = c.b.shape(h.mask);
     const SymExpr keys = c.b.dim(h.k, 2);
     if (m.empty()) m = {1};
-    h.mask = c.b.reshape(h.mask, m);
+    h.mask = reshape(c.b, h.mask, m);
     if (m.back().is_const(1) && !keys.is_const(1)) { // one column for all keys
       m.back() = keys;
-      h.mask = c.b.expand(h.mask, m);
+      h.mask = expand(c.b, h.mask, m);
     }
     if (m.size() > 2 && h.lead.size() != 2) { // the mask's own lead is flattened as the scores' is
       while (m.size() < h.lead.size() + 2) m.insert(m.begin(), SymExpr(1));
-      h.mask = c.b.reshape(h.mask, m);
+      h.mask = reshape(c.b, h.mask, m);
       SymShape to = h.lead;
       if (h.lead.size() > 2)
         h.mask = four_dimensional(c, h.mask, to);
       else
         while (m.size() < 4) {
           m.insert(m.begin(), SymExpr(1));
-          h.mask = c.b.reshape(h.mask, m);
+          h.mask = reshape(c.b, h.mask, m);
         }
     }
   }
@@ -159,12 +160,12 @@ std::optional<Heads> heads_of(Call& c, Products products = Products::Stored) {
 
 // v times the scale of the scores: the one given, or the reciprocal root of the width.
 ValueId times_scale(Call& c, const Heads& h, ValueId v) {
-  if (h.given_scale) return c.b.mul(v, *h.given_scale);
+  if (h.given_scale) return mul(c.b, v, *h.given_scale);
   const SymExpr width = c.b.dim(h.q, 3);
-  if (auto w = width.as_const()) return c.b.mul(v, *w > 0 ? 1 / std::sqrt(static_cast<double>(*w)) : 1.0);
+  if (auto w = width.as_const()) return mul(c.b, v, *w > 0 ? 1 / std::sqrt(static_cast<double>(*w)) : 1.0);
   if (!c.b.ok()) return {};
-  ValueId wide = c.b.widen(v);
-  return c.b.cast(c.b.mul(wide, c.b.rsqrt(c.b.size(width, c.b.dtype(wide)))), c.b.dtype(v));
+  ValueId wide = widen(c.b, v);
+  return cast(c.b, mul(c.b, wide, rsqrt(c.b, c.b.size(width, c.b.dtype(wide)))), c.b.dtype(v));
 }
 
 ValueId attention(Call& c, const Heads& h) {
@@ -176,22 +177,22 @@ ValueId attention(Call& c, const Heads& h) {
   if (!c.b.ok() || h.lead.size() == 2) return y;
   SymShape s = c.b.shape(y), out = h.lead;
   out.insert(out.end(), s.end() - 2, s.end());
-  return c.b.reshape(y, out);
+  return reshape(c.b, y, out);
 }
 
 // Scores with everything that masks them, in the computing dtype: as the composite Attention makes them.
 ValueId masked_scores(Call& c, const Heads& h) {
   if (!c.b.ok()) return {};
   const DType wide = compute_dtype(c.b.dtype(h.q));
-  ValueId s = c.b.cast(c.b.matmul(times_scale(c, h, h.q), c.b.transpose(h.k, {0, 1, 3, 2})), wide);
+  ValueId s = cast(c.b, matmul(c.b, times_scale(c, h, h.q), transpose(c.b, h.k, {0, 1, 3, 2})), wide);
   if (h.mask.valid()) {
-    ValueId m =
-        c.b.dtype(h.mask) == DType::Bool ? c.b.select(h.mask, c.b.scalar(wide, 0), -kInfinity) : c.b.cast(h.mask, wide);
-    s = c.b.add(s, m);
+    ValueId m = c.b.dtype(h.mask) == DType::Bool ? select(c.b, h.mask, c.b.scalar(wide, 0), -kInfinity)
+                                                 : cast(c.b, h.mask, wide);
+    s = add(c.b, s, m);
   }
   if (h.causal) {
-    ValueId key = c.b.iota({1, 1, 1, c.b.dim(h.k, 2)}, 3), query = c.b.iota({1, 1, c.b.dim(h.q, 2), 1}, 2);
-    s = c.b.select(c.b.le(key, query), s, -kInfinity);
+    ValueId key = iota(c.b, {1, 1, 1, c.b.dim(h.k, 2)}, 3), query = iota(c.b, {1, 1, c.b.dim(h.q, 2), 1}, 2);
+    s = select(c.b, le(c.b, key, query), s, -kInfinity);
   }
   return s;
 }
@@ -204,8 +205,8 @@ void spread_groups(Call& c, Heads& h) {
   const SymExpr group = c.b.env().simplify(floordiv(q, k));
   auto spread = [&](ValueId v) {
     SymShape s = c.b.shape(v);
-    ValueId wide = c.b.expand(c.b.unsqueeze(v, {2}), {s[0], s[1], group, s[2], s[3]});
-    return c.b.reshape(wide, {s[0], q, s[2], s[3]});
+    ValueId wide = expand(c.b, unsqueeze(c.b, v, {2}), {s[0], s[1], group, s[2], s[3]});
+    return reshape(c.b, wide, {s[0], q, s[2], s[3]});
   };
   h.k = spread(h.k);
   h.v = spread(h.v);
@@ -215,17 +216,17 @@ ValueId log_sum(Call& c, Heads h) {
   spread_groups(c, h);
   ValueId s = masked_scores(c, h);
   if (!c.b.ok()) return {};
-  ValueId high = c.b.reduce("reduce_max", s, {3}, true);
-  high = c.b.select(c.b.eq(high, -kInfinity), 0.0, high);
-  ValueId sum = c.b.log(c.b.sum(c.b.exp(c.b.sub(s, high)), {3}, true));
-  return c.b.squeeze(c.b.add(sum, high), {3});
+  ValueId high = reduce(c.b, "reduce_max", s, {3}, true);
+  high = select(c.b, eq(c.b, high, -kInfinity), 0.0, high);
+  ValueId sum = log(c.b, ops::sum(c.b, exp(c.b, sub(c.b, s, high)), {3}, true));
+  return squeeze(c.b, add(c.b, sum, high), {3});
 }
 
 // The dtype and shape that the program states, where that is what there is.
 void attention_results(Call& c, int sums, Products products = Products::Stored) {
   auto h = heads_of(c, products);
   if (!h) return;
-  c.result(c.b.cast(attention(c, *h), c.result_dtype(0)));
+  c.result(cast(c.b, attention(c, *h), c.result_dtype(0)));
   const int count = static_cast<int>(c.schema().results.size());
   for (int i = 1; i < count && c.b.ok(); ++i) {
     if (!c.is_used(i)) {
@@ -234,7 +235,7 @@ void attention_results(Call& c, int sums, Products products = Products::Stored) 
     }
     if (i == sums) {
       const DType d = c.result_dtype(i);
-      c.result(c.b.cast(log_sum(c, *h), d));
+      c.result(cast(c.b, log_sum(c, *h), d));
       continue;
     }
     // Seeds and offsets of a dropout that there is not, cumulative sizes of sequences of one size.
@@ -250,7 +251,7 @@ void translate_attention_of_cpu(Call& c) { attention_results(c, 1, Products::Wid
 
 // The second result is the weights.
 void translate_attention_math(Call& c) {
-  if (c.given("dropout_mask")) return c.unsupported("attention with a dropout mask");
+  if (c.in.given("dropout_mask")) return c.unsupported("attention with a dropout mask");
   auto h = heads_of(c);
   if (!h) return;
   c.result(attention(c, *h));
@@ -259,22 +260,22 @@ void translate_attention_math(Call& c) {
   const SymShape shape = c.result_shape(1);
   spread_groups(c, *h);
   ValueId s = masked_scores(c, *h);
-  ValueId hidden = c.b.eq(c.b.reduce("reduce_max", s, {3}, true), -kInfinity);
-  ValueId weights = c.b.cast(c.b.select(hidden, 0.0, softmax(c, s, 3, false)), d);
-  c.result(c.b.reshape(weights, shape));
+  ValueId hidden = eq(c.b, reduce(c.b, "reduce_max", s, {3}, true), -kInfinity);
+  ValueId weights = cast(c.b, select(c.b, hidden, 0.0, softmax(c, s, 3, false)), d);
+  c.result(reshape(c.b, weights, shape));
 }
 
 // With P the weights, dV = P^T dO, dP = dO V^T, dS = P * (dP - rowsum(dO * O)), dQ = scale dS K, dK = scale dS^T Q.
 template <Products kProducts>
 void translate_attention_backward(Call& c) {
-  ValueId grad = c.tensor(c.schema().argument("grad_out_") ? "grad_out_" : "grad_out"), out = c.tensor("out"),
-          sums = c.tensor("logsumexp");
+  ValueId grad = c.in.tensor(c.schema().argument("grad_out_") ? "grad_out_" : "grad_out"), out = c.in.tensor("out"),
+          sums = c.in.tensor("logsumexp");
   auto h = heads_of(c, kProducts);
-  Ints mask = c.schema().argument("grad_input_mask") ? c.ints("grad_input_mask") : Ints{1, 1, 1, 0};
+  Ints mask = c.schema().argument("grad_input_mask") ? c.in.ints("grad_input_mask") : Ints{1, 1, 1, 0};
   if (!h || !c.b.ok()) return;
   mask.resize(4, 0);
   const DType stored = c.b.dtype(grad), d = c.b.dtype(h->q), wide = compute_dtype(d);
-  grad = c.b.cast(grad, d);
+  grad = cast(c.b, grad, d);
   if (c.b.rank(grad) != 4 || h->lead.size() != 2)
     return c.unsupported("the gradient of an attention over " + str(c.b.shape(grad)));
   const SymExpr key_heads = c.b.dim(h->k, 1);
@@ -284,26 +285,26 @@ void translate_attention_backward(Call& c) {
   if (!c.b.ok()) return;
   // Libraries pad the sums' rows.
   const SymExpr rows = c.b.dim(h->q, 2);
-  if (!c.b.env().known_equal(c.b.dim(sums, 2), rows)) sums = c.b.slice(sums, 2, 0, rows);
-  ValueId p = c.b.exp(c.b.sub(s, c.b.unsqueeze(c.b.cast(sums, wide), {3})));
+  if (!c.b.env().known_equal(c.b.dim(sums, 2), rows)) sums = slice(c.b, sums, 2, 0, rows);
+  ValueId p = exp(c.b, sub(c.b, s, unsqueeze(c.b, cast(c.b, sums, wide), {3})));
   // A row without keys has the sum -inf, and no weights.
-  p = c.b.select(c.b.eq(s, -kInfinity), 0.0, p);
-  ValueId narrow = c.b.cast(p, d);
-  ValueId dv = c.b.matmul(transposed(c, narrow), grad);
-  ValueId dp = c.b.cast(c.b.matmul(grad, transposed(c, h->v)), wide);
-  ValueId row = c.b.sum(c.b.mul(c.b.cast(grad, wide), c.b.cast(out, wide)), {3}, true);
-  ValueId ds = c.b.mul(p, c.b.sub(dp, row));
-  ValueId scaled = c.b.cast(times_scale(c, *h, ds), d);
-  ValueId dq = c.b.matmul(scaled, h->k), dk = c.b.matmul(transposed(c, scaled), h->q);
+  p = select(c.b, eq(c.b, s, -kInfinity), 0.0, p);
+  ValueId narrow = cast(c.b, p, d);
+  ValueId dv = matmul(c.b, transposed(c, narrow), grad);
+  ValueId dp = cast(c.b, matmul(c.b, grad, transposed(c, h->v)), wide);
+  ValueId row = sum(c.b, mul(c.b, cast(c.b, grad, wide), cast(c.b, out, wide)), {3}, true);
+  ValueId ds = mul(c.b, p, sub(c.b, dp, row));
+  ValueId scaled = cast(c.b, times_scale(c, *h, ds), d);
+  ValueId dq = matmul(c.b, scaled, h->k), dk = matmul(c.b, transposed(c, scaled), h->q);
   auto gathered = [&](ValueId v, const SymShape& shape) { // heads that share a key head add up
     if (!c.b.ok() || c.b.env().known_equal(c.b.dim(v, 1), key_heads)) return v;
     const SymExpr group = c.b.env().simplify(floordiv(c.b.dim(v, 1), key_heads));
-    v = c.b.reshape(v, {shape[0], key_heads, group, shape[2], shape[3]});
-    return c.b.cast(c.b.sum(c.b.widen(v), {2}, false), d);
+    v = reshape(c.b, v, {shape[0], key_heads, group, shape[2], shape[3]});
+    return cast(c.b, sum(c.b, widen(c.b, v), {2}, false), d);
   };
   auto give = [&](size_t i, ValueId v) {
     if (mask[i])
-      c.result(c.b.cast(v, stored));
+      c.result(cast(c.b, v, stored));
     else
       c.unused_result();
   };
@@ -318,8 +319,8 @@ void translate_attention_backward(Call& c) {
   for (size_t i = 0; i < full.size(); ++i)
     if (i + wanted.size() < full.size() || !c.b.env().known_equal(wanted[i + wanted.size() - full.size()], full[i]))
       axes.push_back(static_cast<int64_t>(i));
-  if (!axes.empty()) ds = c.b.sum(ds, axes, true);
-  c.result(c.b.cast(c.b.reshape(ds, wanted), c.result_dtype(3)));
+  if (!axes.empty()) ds = sum(c.b, ds, axes, true);
+  c.result(cast(c.b, reshape(c.b, ds, wanted), c.result_dtype(3)));
 }
 
 // ---- nn.MultiheadAttention and nn.TransformerEncoderLayer in one operator, as eval mode has them
@@ -329,7 +330,7 @@ struct Packed {
 Packed packed_attention(Call& c, ValueId q, ValueId k, ValueId v, int64_t width, int64_t heads, ValueId mask,
                         std::optional<int64_t> mask_type, bool need_weights) {
   Packed out;
-  ValueId weight = c.tensor("qkv_weight"), bias = c.tensor("qkv_bias");
+  ValueId weight = c.in.tensor("qkv_weight"), bias = c.in.tensor("qkv_bias");
   if (!c.b.ok()) return out;
   if (heads < 1 || width < heads) {
     c.b.fail(ErrorCode::BadAttribute,
@@ -338,11 +339,11 @@ Packed packed_attention(Call& c, ValueId q, ValueId k, ValueId v, int64_t width,
   }
   const SymShape s = c.b.shape(q);
   auto project = [&](ValueId x, int64_t part) {
-    ValueId w = c.b.slice(weight, 0, part * width, width), b = c.b.slice(bias, 0, part * width, width);
+    ValueId w = slice(c.b, weight, 0, part * width, width), b = slice(c.b, bias, 0, part * width, width);
     ValueId y = linear(c, x, w, b);
     SymShape shape = c.b.shape(y);
     if (!c.b.ok()) return y;
-    return c.b.transpose(c.b.reshape(y, {shape[0], shape[1], heads, width / heads}), {0, 2, 1, 3});
+    return transpose(c.b, reshape(c.b, y, {shape[0], shape[1], heads, width / heads}), {0, 2, 1, 3});
   };
   Heads h;
   h.q = project(q, 0);
@@ -352,55 +353,55 @@ Packed packed_attention(Call& c, ValueId q, ValueId k, ValueId v, int64_t width,
   if (mask.valid() && c.b.ok()) { // true hides a key: 0 is [L, S], 1 is [N, S], 2 is [N, heads, L, S]
     const SymShape m = c.b.shape(mask);
     const int64_t kind = mask_type.value_or(m.size() == 2 ? 0 : 2);
-    if (kind == 1 && m.size() == 2) mask = c.b.reshape(mask, {m[0], 1, 1, m[1]});
-    h.mask = c.b.dtype(mask) == DType::Bool ? c.b.logical_not(mask) : mask;
+    if (kind == 1 && m.size() == 2) mask = reshape(c.b, mask, {m[0], 1, 1, m[1]});
+    h.mask = c.b.dtype(mask) == DType::Bool ? logical_not(c.b, mask) : mask;
   }
   ValueId y = attention(c, h);
   if (need_weights) {
     ValueId scores = masked_scores(c, h);
     out.weights = softmax(c, scores, 3, false);
   }
-  y = c.b.reshape(c.b.transpose(y, {0, 2, 1, 3}), {s[0], s[1], width});
-  out.y = linear(c, y, c.tensor("proj_weight"), c.tensor("proj_bias"));
+  y = reshape(c.b, transpose(c.b, y, {0, 2, 1, 3}), {s[0], s[1], width});
+  out.y = linear(c, y, c.in.tensor("proj_weight"), c.in.tensor("proj_bias"));
   return out;
 }
 
 void translate_multi_head(Call& c) {
-  ValueId q = c.tensor("query"), k = c.tensor("key"), v = c.tensor("value"), mask = c.maybe("mask");
-  const int64_t width = c.integer("embed_dim"), heads = c.integer("num_head");
-  const auto mask_type = c.maybe_integer("mask_type");
-  const bool need = c.flag("need_weights") && c.is_used(1), average = c.flag("average_attn_weights");
+  ValueId q = c.in.tensor("query"), k = c.in.tensor("key"), v = c.in.tensor("value"), mask = c.in.maybe("mask");
+  const int64_t width = c.in.integer("embed_dim"), heads = c.in.integer("num_head");
+  const auto mask_type = c.in.maybe_integer("mask_type");
+  const bool need = c.in.flag("need_weights") && c.is_used(1), average = c.in.flag("average_attn_weights");
   if (!c.b.ok()) return;
   const DType d = c.b.dtype(q);
   Packed p = packed_attention(c, q, k, v, width, heads, mask, mask_type, need);
   c.result(p.y);
   if (!need) return c.unused_result();
-  c.result(c.b.cast(average ? c.b.mean(p.weights, {1}, false) : p.weights, d));
+  c.result(cast(c.b, average ? mean(c.b, p.weights, {1}, false) : p.weights, d));
 }
 
 void translate_encoder_layer(Call& c) {
-  ValueId x = c.tensor("src"), mask = c.maybe("mask");
-  const int64_t width = c.integer("embed_dim"), heads = c.integer("num_heads");
-  const auto mask_type = c.maybe_integer("mask_type");
-  const bool gelu = c.flag("use_gelu"), first = c.flag("norm_first");
-  const double epsilon = c.number("eps");
+  ValueId x = c.in.tensor("src"), mask = c.in.maybe("mask");
+  const int64_t width = c.in.integer("embed_dim"), heads = c.in.integer("num_heads");
+  const auto mask_type = c.in.maybe_integer("mask_type");
+  const bool gelu = c.in.flag("use_gelu"), first = c.in.flag("norm_first");
+  const double epsilon = c.in.number("eps");
   if (!c.b.ok()) return;
   const int rank = c.b.rank(x);
   auto norm = [&](ValueId v, const char* weight, const char* bias) {
-    return layer_norm(c, v, rank - 1, c.tensor(weight), c.tensor(bias), epsilon);
+    return layer_norm(c, v, rank - 1, c.in.tensor(weight), c.in.tensor(bias), epsilon);
   };
   auto attend = [&](ValueId v) { return packed_attention(c, v, v, v, width, heads, mask, mask_type, false).y; };
   auto feed = [&](ValueId v) {
-    ValueId y = linear(c, v, c.tensor("ffn_weight_1"), c.tensor("ffn_bias_1"));
+    ValueId y = linear(c, v, c.in.tensor("ffn_weight_1"), c.in.tensor("ffn_bias_1"));
     y = c.b.op1(gelu ? "Gelu" : "Relu", y);
-    return linear(c, y, c.tensor("ffn_weight_2"), c.tensor("ffn_bias_2"));
+    return linear(c, y, c.in.tensor("ffn_weight_2"), c.in.tensor("ffn_bias_2"));
   };
   if (first) {
-    x = c.b.add(x, attend(norm(x, "norm_weight_1", "norm_bias_1")));
-    x = c.b.add(x, feed(norm(x, "norm_weight_2", "norm_bias_2")));
+    x = add(c.b, x, attend(norm(x, "norm_weight_1", "norm_bias_1")));
+    x = add(c.b, x, feed(norm(x, "norm_weight_2", "norm_bias_2")));
   } else {
-    x = norm(c.b.add(x, attend(x)), "norm_weight_1", "norm_bias_1");
-    x = norm(c.b.add(x, feed(x)), "norm_weight_2", "norm_bias_2");
+    x = norm(add(c.b, x, attend(x)), "norm_weight_1", "norm_bias_1");
+    x = norm(add(c.b, x, feed(x)), "norm_weight_2", "norm_bias_2");
   }
   c.result(x);
 }

@@ -7,42 +7,42 @@ namespace {
 
 // Differences of neighbours along a dimension, n times; with what stands before and behind it.
 void translate_diff(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t n = c.integer("n");
+  ValueId x = c.in.tensor("self");
+  const int64_t n = c.in.integer("n");
   if (!c.b.ok()) return;
-  const int64_t axis = c.axis("dim", c.b.rank(x));
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
   if (n < 0) return c.b.fail(ErrorCode::BadAttribute, "argument 'n' is " + std::to_string(n) + ", expected 0 or more");
   std::vector<ValueId> parts;
-  for (ValueId v : {c.maybe("prepend"), x, c.maybe("append")})
+  for (ValueId v : {c.in.maybe("prepend"), x, c.in.maybe("append")})
     if (v.valid()) parts.push_back(v);
   if (!c.b.ok()) return;
-  if (parts.size() > 1 && n > 0) x = c.b.concat(parts, axis);
+  if (parts.size() > 1 && n > 0) x = concat(c.b, parts, axis);
   for (int64_t i = 0; i < n && c.b.ok(); ++i) {
     const SymExpr size = c.b.dim(x, axis);
     if (size.is_const(0)) break;
-    ValueId next = c.b.slice(x, axis, 1, size - 1), last = c.b.slice(x, axis, 0, size - 1);
-    x = c.b.dtype(x) == DType::Bool ? c.b.ne(next, last) : c.b.sub(next, last);
+    ValueId next = slice(c.b, x, axis, 1, size - 1), last = slice(c.b, x, axis, 0, size - 1);
+    x = c.b.dtype(x) == DType::Bool ? ne(c.b, next, last) : sub(c.b, next, last);
   }
   c.result(x);
 }
 
 // |self - other| <= atol + rtol * |other|
 void translate_isclose(Call& c) {
-  const DType d = c.promoted({"self", "other"});
-  ValueId x = c.operand("self", d), y = c.operand("other", d);
-  const double rtol = c.number("rtol"), atol = c.number("atol");
-  const bool equal_nan = c.flag("equal_nan");
+  const DType d = promoted(c.b, c.in, {"self", "other"});
+  ValueId x = operand(c.b, c.in, "self", d), y = operand(c.b, c.in, "other", d);
+  const double rtol = c.in.number("rtol"), atol = c.in.number("atol");
+  const bool equal_nan = c.in.flag("equal_nan");
   if (!c.b.ok()) return;
-  ValueId close = c.b.eq(x, y);
+  ValueId close = eq(c.b, x, y);
   const DType wide = is_float(d) ? compute_dtype(d) : DType::F32;
   if (rtol != 0 || atol != 0) {
-    ValueId a = c.b.cast(x, wide), b = c.b.cast(y, wide);
-    ValueId difference = c.b.abs(c.b.sub(a, b));
-    ValueId near = c.b.le(difference, c.b.add(c.b.mul(c.b.abs(b), rtol), atol));
-    if (is_float(d)) near = c.b.logical_and(near, c.b.lt(difference, c.b.scalar(wide, HUGE_VAL)));
-    close = c.b.logical_or(close, near);
+    ValueId a = cast(c.b, x, wide), b = cast(c.b, y, wide);
+    ValueId difference = abs(c.b, sub(c.b, a, b));
+    ValueId near = le(c.b, difference, add(c.b, mul(c.b, abs(c.b, b), rtol), atol));
+    if (is_float(d)) near = logical_and(c.b, near, lt(c.b, difference, c.b.scalar(wide, HUGE_VAL)));
+    close = logical_or(c.b, close, near);
   }
-  if (equal_nan && is_float(d)) close = c.b.logical_or(close, c.b.logical_and(c.b.ne(x, x), c.b.ne(y, y)));
+  if (equal_nan && is_float(d)) close = logical_or(c.b, close, logical_and(c.b, ne(c.b, x, x), ne(c.b, y, y)));
   c.result(close);
 }
 

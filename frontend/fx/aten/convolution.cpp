@@ -25,8 +25,8 @@ Form form_of(Call& c, size_t n) {
   Form f;
   f.strides = spatial(c, "stride", n, {1});
   f.dilations = spatial(c, "dilation", n, {1});
-  f.groups = c.integer("groups");
-  f.transposed = c.schema().argument("transposed") ? c.flag("transposed")
+  f.groups = c.in.integer("groups");
+  f.transposed = c.schema().argument("transposed") ? c.in.flag("transposed")
                                                    : c.schema().name.find("conv_transpose") != std::string_view::npos;
   f.extra = c.schema().argument("output_padding") ? spatial(c, "output_padding", n, {0}) : Ints(n, 0);
   f.pads_begin = f.pads_end = Ints(n, 0);
@@ -51,7 +51,7 @@ ValueId convolution(Call& c, ValueId x, ValueId weight, ValueId bias, const Form
                     {"groups", f.groups}};
     if (f.transposed) p.set("output_padding", f.extra);
     y = c.b.op(f.transposed ? "conv_transpose" : "conv", {batched.value, weight}, std::move(p));
-    if (bias.valid()) y = c.b.add(y, along(c, bias, 1, c.b.rank(y)));
+    if (bias.valid()) y = add(c.b, y, along(c, bias, 1, c.b.rank(y)));
   }
   return without_batch(c, y, batched);
 }
@@ -66,8 +66,8 @@ int spatial_dimensions(Call& c, ValueId weight) {
 }
 
 void translate_convolution(Call& c) {
-  ValueId x = c.tensor(c.schema().argument("input") ? "input" : "self"), weight = c.tensor("weight"),
-          bias = c.maybe("bias");
+  ValueId x = c.in.tensor(c.schema().argument("input") ? "input" : "self"), weight = c.in.tensor("weight"),
+          bias = c.in.maybe("bias");
   const auto n = static_cast<size_t>(spatial_dimensions(c, weight));
   Form f;
   if (c.schema().argument("groups")) {
@@ -88,10 +88,10 @@ void translate_convolution(Call& c) {
 
 // Padding by a word: 'valid' is none; 'same' keeps sizes, the odd element at the end.
 void translate_convolution_padding(Call& c) {
-  ValueId x = c.tensor("input"), weight = c.tensor("weight"), bias = c.maybe("bias");
+  ValueId x = c.in.tensor("input"), weight = c.in.tensor("weight"), bias = c.in.maybe("bias");
   const auto n = static_cast<size_t>(spatial_dimensions(c, weight));
   Form f = form_of(c, n);
-  const std::string padding = c.text("padding");
+  const std::string padding = c.in.text("padding");
   if (!c.b.ok()) return;
   if (padding == "same") {
     for (size_t i = 0; i < n; ++i) {
@@ -109,12 +109,12 @@ void translate_convolution_padding(Call& c) {
 
 // [T, B, I] with weight [kernel, I, O].
 void translate_conv_tbc(Call& c) {
-  ValueId x = c.tensor("self"), weight = c.tensor("weight"), bias = c.tensor("bias");
-  const int64_t pad = c.integer("pad");
+  ValueId x = c.in.tensor("self"), weight = c.in.tensor("weight"), bias = c.in.tensor("bias");
+  const int64_t pad = c.in.integer("pad");
   if (!c.b.ok()) return;
   Form f{{1}, {pad}, {pad}, {1}, {0}, 1, false};
-  ValueId y = convolution(c, c.b.transpose(x, {1, 2, 0}), c.b.transpose(weight, {2, 1, 0}), bias, f);
-  c.result(c.b.transpose(y, {2, 0, 1}));
+  ValueId y = convolution(c, transpose(c.b, x, {1, 2, 0}), transpose(c.b, weight, {2, 1, 0}), bias, f);
+  c.result(transpose(c.b, y, {2, 0, 1}));
 }
 
 // ---- gradients
@@ -122,7 +122,7 @@ void translate_conv_tbc(Call& c) {
 ValueId cut(Call& c, ValueId x, std::span<const SymExpr> size) {
   for (size_t i = 0; i < size.size() && c.b.ok(); ++i) {
     const auto axis = static_cast<int64_t>(i) + 2;
-    if (!c.b.env().known_equal(c.b.dim(x, axis), size[i])) x = c.b.slice(x, axis, 0, size[i]);
+    if (!c.b.env().known_equal(c.b.dim(x, axis), size[i])) x = slice(c.b, x, axis, 0, size[i]);
   }
   return x;
 }
@@ -147,7 +147,7 @@ ValueId input_gradient(Call& c, ValueId grad, ValueId x, ValueId weight, const F
 // What tap `at` reads of x, padded already: one element for each element of a result of `sizes`.
 ValueId tap(Call& c, ValueId padded, const Ints& at, const Form& f, std::span<const SymExpr> sizes) {
   for (size_t i = 0; i < at.size() && c.b.ok(); ++i)
-    padded = c.b.slice(padded, static_cast<int64_t>(i) + 2, at[i] * f.dilations[i], sizes[i], f.strides[i]);
+    padded = slice(c.b, padded, static_cast<int64_t>(i) + 2, at[i] * f.dilations[i], sizes[i], f.strides[i]);
   return padded;
 }
 
@@ -178,7 +178,7 @@ ValueId weight_gradient(Call& c, ValueId grad, ValueId x, const SymShape& weight
     auto known = more.as_const();
     end.push_back(known ? SymExpr(std::max<int64_t>(*known, 0)) : sym_max(more, 0));
   }
-  ValueId padded = c.b.pad(x, begin, end);
+  ValueId padded = pad(c.b, x, begin, end);
   std::vector<ValueId> reads; // each [N, I, places]
   Ints at(kernel.size(), 0);
   for (int64_t t = 0; t < taps; ++t) {
@@ -187,37 +187,38 @@ ValueId weight_gradient(Call& c, ValueId grad, ValueId x, const SymShape& weight
       at[i] = rest % kernel[i];
       rest /= kernel[i];
     }
-    reads.push_back(c.b.reshape(tap(c, padded, at, f, sizes), {batch, in[1], places}));
+    reads.push_back(reshape(c.b, tap(c, padded, at, f, sizes), {batch, in[1], places}));
   }
   if (!c.b.ok()) return {};
   if (each.is_const(1)) { // one channel a group: sums of products, no matrices
-    ValueId g = c.b.widen(c.b.reshape(grad, {batch, groups, filters, places}));
+    ValueId g = widen(c.b, reshape(c.b, grad, {batch, groups, filters, places}));
     std::vector<ValueId> parts;
     for (ValueId r : reads) {
-      ValueId p = c.b.mul(g, c.b.widen(c.b.reshape(r, {batch, groups, 1, places})));
-      parts.push_back(c.b.unsqueeze(c.b.sum(p, {0, 3}, false), {2}));
+      ValueId p = mul(c.b, g, widen(c.b, reshape(c.b, r, {batch, groups, 1, places})));
+      parts.push_back(unsqueeze(c.b, sum(c.b, p, {0, 3}, false), {2}));
     }
-    return c.b.cast(c.b.reshape(c.b.concat(parts, 2), weight), d);
+    return cast(c.b, reshape(c.b, concat(c.b, parts, 2), weight), d);
   }
   // [groups, filters, N * places] times [groups, N * places, taps * channels].
   auto by_group = [&](ValueId v, const SymExpr& channels) {
-    return c.b.transpose(c.b.reshape(v, {batch, groups, channels, places}), {1, 0, 3, 2}); // [g, N, places, channels]
+    return transpose(c.b, reshape(c.b, v, {batch, groups, channels, places}), {1, 0, 3, 2}); // [g, N, places, channels]
   };
   std::vector<ValueId> columns;
   for (ValueId r : reads) columns.push_back(by_group(r, each));
-  ValueId right = c.b.reshape(c.b.concat(columns, 3), {groups, batch * places, each * taps});
-  ValueId left = c.b.transpose(c.b.reshape(grad, {batch, groups, filters, places}), {1, 2, 0, 3});
-  ValueId y = c.b.matmul(c.b.reshape(left, {groups, filters, batch * places}), right); // [g, filters, taps * channels]
-  y = c.b.transpose(c.b.reshape(y, {groups, filters, taps, each}), {0, 1, 3, 2});
-  return c.b.reshape(y, weight);
+  ValueId right = reshape(c.b, concat(c.b, columns, 3), {groups, batch * places, each * taps});
+  ValueId left = transpose(c.b, reshape(c.b, grad, {batch, groups, filters, places}), {1, 2, 0, 3});
+  ValueId y =
+      matmul(c.b, reshape(c.b, left, {groups, filters, batch * places}), right); // [g, filters, taps * channels]
+  y = transpose(c.b, reshape(c.b, y, {groups, filters, taps, each}), {0, 1, 3, 2});
+  return reshape(c.b, y, weight);
 }
 
 void translate_convolution_backward(Call& c) {
-  ValueId grad = c.tensor("grad_output"), x = c.tensor("input"), weight = c.tensor("weight");
+  ValueId grad = c.in.tensor("grad_output"), x = c.in.tensor("input"), weight = c.in.tensor("weight");
   const auto n = static_cast<size_t>(spatial_dimensions(c, weight));
   Form f = form_of(c, n);
   f.pads_begin = f.pads_end = spatial(c, "padding", n, {0});
-  const Ints mask = c.ints("output_mask");
+  const Ints mask = c.in.ints("output_mask");
   if (!c.b.ok()) return;
   const Batched grads = with_batch(c, grad, static_cast<int>(n)), inputs = with_batch(c, x, static_cast<int>(n));
   if (mask.at(0))
@@ -237,7 +238,7 @@ void translate_convolution_backward(Call& c) {
     axes.insert(axes.begin(), 0);
     if (!c.b.ok()) return;
     const DType d = c.b.dtype(grad);
-    c.result(c.b.cast(c.b.sum(c.b.widen(grads.value), axes, false), d));
+    c.result(cast(c.b, sum(c.b, widen(c.b, grads.value), axes, false), d));
   } else {
     c.unused_result();
   }

@@ -9,7 +9,7 @@ namespace {
 // ---- one value at every element of the result, whose sizes and dtype the exporter states
 void fill(Call& c, ValueId value) {
   SymShape shape = c.result_shape();
-  if (c.b.ok()) c.result(c.b.expand(value, std::move(shape)));
+  if (c.b.ok()) c.result(expand(c.b, value, std::move(shape)));
 }
 Translate filled_with(int64_t value) {
   return [value](Call& c) {
@@ -21,8 +21,8 @@ Translate filled_with(int64_t value) {
 }
 Translate filled_with(std::string_view argument) {
   return [argument](Call& c) {
-    ValueId value = c.operand(argument, c.result_dtype());
-    if (c.b.ok() && c.b.rank(value) > 0) value = c.b.reshape(value, {}); // one element
+    ValueId value = operand(c.b, c.in, argument, c.result_dtype());
+    if (c.b.ok() && c.b.rank(value) > 0) value = reshape(c.b, value, {}); // one element
     fill(c, value);
   };
 }
@@ -34,37 +34,37 @@ bool is_whole(const Scalar& s) { return s.kind != Scalar::Kind::Float && s.kind 
 // once.
 void translate_arange(Call& c) {
   SymShape shape = c.result_shape();
-  const bool has_start = c.given("start"), has_step = c.given("step");
+  const bool has_start = c.in.given("start"), has_step = c.in.given("step");
   Scalar one, zero;
   one.integer = 1;
   one.number = 1;
-  const Scalar start = has_start ? c.scalar("start") : zero, step = has_step ? c.scalar("step") : one;
+  const Scalar start = has_start ? c.in.scalar("start") : zero, step = has_step ? c.in.scalar("step") : one;
   if (!c.b.ok()) return;
   const DType d = (is_whole(start) && is_whole(step)) || !is_float(c.result_dtype()) ? DType::I64 : DType::F64;
   auto number = [&](const Scalar& s) { // rounded towards 0 where it becomes an integer
-    return d == DType::I64 && !is_whole(s) ? c.b.cast(c.literal(s, DType::F64), d) : c.literal(s, d);
+    return d == DType::I64 && !is_whole(s) ? cast(c.b, literal(c.b, s, DType::F64), d) : literal(c.b, s, d);
   };
-  ValueId i = c.b.cast(c.b.iota(shape, 0), d);
-  if (!step.is_constant() || step.number != 1) i = c.b.mul(i, number(step));
-  if (!start.is_constant() || start.number != 0) i = c.b.add(i, number(start));
+  ValueId i = cast(c.b, iota(c.b, shape, 0), d);
+  if (!step.is_constant() || step.number != 1) i = mul(c.b, i, number(step));
+  if (!start.is_constant() || start.number != 0) i = add(c.b, i, number(start));
   give(c, i);
 }
 
 // `steps` numbers from start to end, counted from the end that is nearer, so that both ends are exact.
 ValueId linspace(Call& c, const SymShape& shape) {
   ops::B& b = c.b;
-  ValueId start = c.operand("start", DType::F64), end = c.operand("end", DType::F64);
+  ValueId start = operand(c.b, c.in, "start", DType::F64), end = operand(c.b, c.in, "end", DType::F64);
   if (!b.ok()) return {};
   for (ValueId* v : {&start, &end})
-    if (b.rank(*v) > 0) *v = b.reshape(*v, {});
+    if (b.rank(*v) > 0) *v = reshape(b, *v, {});
   const SymExpr steps = shape[0];
-  if (steps.is_const(1) || steps.is_const(0)) return b.expand(start, shape);
-  ValueId i = b.iota(shape, 0), last = b.size(steps - 1, DType::I64);
+  if (steps.is_const(1) || steps.is_const(0)) return expand(b, start, shape);
+  ValueId i = iota(b, shape, 0), last = b.size(steps - 1, DType::I64);
   // A symbolic number of steps may be 1: then nothing is divided by.
-  ValueId step = b.div(b.sub(end, start), b.cast(b.max(last, b.scalar_i(DType::I64, 1)), DType::F64));
-  ValueId rising = b.add(start, b.mul(step, b.cast(i, DType::F64)));
-  ValueId falling = b.sub(end, b.mul(step, b.cast(b.sub(last, i), DType::F64)));
-  return b.select(b.le(i, b.div(last, 2.0)), rising, falling);
+  ValueId step = div(b, sub(b, end, start), cast(b, max(b, last, b.scalar_i(DType::I64, 1)), DType::F64));
+  ValueId rising = add(b, start, mul(b, step, cast(b, i, DType::F64)));
+  ValueId falling = sub(b, end, mul(b, step, cast(b, sub(b, last, i), DType::F64)));
+  return select(b, le(b, i, div(b, last, 2.0)), rising, falling);
 }
 void translate_linspace(Call& c) {
   SymShape shape = c.result_shape();
@@ -72,39 +72,39 @@ void translate_linspace(Call& c) {
 }
 void translate_logspace(Call& c) {
   SymShape shape = c.result_shape();
-  const double base = c.number("base");
+  const double base = c.in.number("base");
   if (!c.b.ok()) return;
   ValueId exponent = linspace(c, shape);
-  if (c.b.ok()) give(c, c.b.pow(c.b.scalar(DType::F64, base), exponent));
+  if (c.b.ok()) give(c, pow(c.b, c.b.scalar(DType::F64, base), exponent));
 }
 
 // ---- matrices
-ValueId row_index(ops::B& b, const SymExpr& rows) { return b.iota({rows, 1}, 0); }
-ValueId column_index(ops::B& b, const SymExpr& columns) { return b.iota({1, columns}, 1); }
+ValueId row_index(ops::B& b, const SymExpr& rows) { return iota(b, {rows, 1}, 0); }
+ValueId column_index(ops::B& b, const SymExpr& columns) { return iota(b, {1, columns}, 1); }
 
 void translate_eye(Call& c) {
   SymShape shape = c.result_shape();
-  if (c.b.ok()) give(c, c.b.eq(row_index(c.b, shape[0]), column_index(c.b, shape[1])));
+  if (c.b.ok()) give(c, eq(c.b, row_index(c.b, shape[0]), column_index(c.b, shape[1])));
 }
 // Zeros on the other side of a diagonal.
 Translate triangle(bool lower) {
   return [lower](Call& c) {
-    ValueId x = c.tensor("self");
-    const SymExpr diagonal = c.size("diagonal");
+    ValueId x = c.in.tensor("self");
+    const SymExpr diagonal = c.in.size("diagonal");
     if (!c.b.ok()) return;
     ops::B& b = c.b;
     const int rank = b.rank(x);
     if (rank < 2) return b.fail(ErrorCode::ShapeMismatch, "a triangle of " + b.type(x).str() + ": it is no matrix");
-    ValueId limit = b.add(row_index(b, b.dim(x, rank - 2)), b.size(diagonal, DType::I64));
+    ValueId limit = add(b, row_index(b, b.dim(x, rank - 2)), b.size(diagonal, DType::I64));
     ValueId column = column_index(b, b.dim(x, rank - 1));
-    ValueId kept = lower ? b.le(column, limit) : b.ge(column, limit);
-    c.result(b.dtype(x) == DType::Bool ? b.logical_and(x, kept) : b.select(kept, x, 0.0));
+    ValueId kept = lower ? le(b, column, limit) : ge(b, column, limit);
+    c.result(b.dtype(x) == DType::Bool ? logical_and(b, x, kept) : select(b, kept, x, 0.0));
   };
 }
 // Rows and columns of the elements on one side of a diagonal, in row-major order: [2, count].
 Translate triangle_indices(bool lower) {
   return [lower](Call& c) {
-    const int64_t rows = c.integer("row"), columns = c.integer("col"), offset = c.integer("offset");
+    const int64_t rows = c.in.integer("row"), columns = c.in.integer("col"), offset = c.in.integer("offset");
     const DType d = c.result_dtype();
     if (!c.b.ok()) return;
     constexpr int64_t kMost = int64_t{1} << 26; // elements of the whole matrix
@@ -124,33 +124,33 @@ Translate triangle_indices(bool lower) {
     const auto count = static_cast<int64_t>(row.size());
     row.insert(row.end(), column.begin(), column.end());
     auto table = Tensor::of<int64_t>(DType::I64, {2, count}, row);
-    c.result(c.b.cast(c.b.constant(std::move(table)), d));
+    c.result(cast(c.b, c.b.constant(std::move(table)), d));
   };
 }
 
 // ---- copies
-void translate_copy_of_self(Call& c) { c.result(c.tensor("self")); }
+void translate_copy_of_self(Call& c) { c.result(c.in.tensor("self")); }
 void translate_conversion(Call& c) {
   const DType to = c.result_dtype();
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   if (!c.b.ok()) return;
   const DType from = c.b.dtype(x);
   if (from != to && (!admits(TypeSet::NumericOrBool, from) || !admits(TypeSet::NumericOrBool, to)))
     return c.unsupported("conversion from " + std::string(name(from)) + " to " + std::string(name(to)));
-  c.result(c.b.cast(x, to));
+  c.result(cast(c.b, x, to));
 }
 // The one element of a tensor as a number. An integer would be a size that depends on data.
 void translate_item(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   if (!c.b.ok()) return;
   if (!is_float(c.b.dtype(x))) return c.unsupported("an integer that is read from a tensor when the graph runs");
-  c.result(c.b.cast(c.b.reshape(x, {}), DType::F64));
+  c.result(cast(c.b, reshape(c.b, x, {}), DType::F64));
 }
-void translate_element_type(Call& c) { c.result(c.operand("a", c.result_dtype())); }
+void translate_element_type(Call& c) { c.result(operand(c.b, c.in, "a", c.result_dtype())); }
 void translate_copy(Call& c) { // src in the dtype and sizes of self
-  ValueId self = c.tensor("self"), source = c.tensor("src");
+  ValueId self = c.in.tensor("self"), source = c.in.tensor("src");
   if (!c.b.ok()) return;
-  c.result(c.b.expand(c.b.cast(source, c.b.dtype(self)), c.b.shape(self)));
+  c.result(expand(c.b, cast(c.b, source, c.b.dtype(self)), c.b.shape(self)));
 }
 
 } // namespace
@@ -184,7 +184,7 @@ void register_creation(AtenTable& t) {
   // Of real numbers.
   t.add({"real.default", "conj.default", "_conj.default", "conj_physical.default", "_conj_physical.default"},
         [](Call& c) {
-          ValueId x = c.tensor("self");
+          ValueId x = c.in.tensor("self");
           if (info(c.b.dtype(x)).kind == DTypeKind::Complex) c.unsupported("complex numbers");
           c.result(x);
         });

@@ -26,14 +26,14 @@ Targets targets_of(Call& c, ValueId scores, ValueId target, ValueId weight, DTyp
   const SymShape shape = c.b.shape(scores);
   SymShape ramp(shape.size(), SymExpr(1));
   ramp[static_cast<size_t>(t.axis)] = shape[static_cast<size_t>(t.axis)];
-  ValueId wanted = c.b.unsqueeze(c.b.cast(target, DType::I64), {t.axis});
-  t.hit = c.b.eq(wanted, c.b.iota(ramp, t.axis));
-  t.counted = c.b.ne(wanted, c.b.scalar_i(DType::I64, c.integer("ignore_index")));
+  ValueId wanted = unsqueeze(c.b, cast(c.b, target, DType::I64), {t.axis});
+  t.hit = eq(c.b, wanted, iota(c.b, ramp, t.axis));
+  t.counted = ne(c.b, wanted, c.b.scalar_i(DType::I64, c.in.integer("ignore_index")));
   if (weight.valid()) {
-    ValueId w = c.b.reshape(c.b.cast(weight, wide), ramp);
-    t.weight = c.b.select(t.counted, c.b.sum(c.b.select(t.hit, w, 0.0), {t.axis}, true), 0.0);
+    ValueId w = reshape(c.b, cast(c.b, weight, wide), ramp);
+    t.weight = select(c.b, t.counted, sum(c.b, select(c.b, t.hit, w, 0.0), {t.axis}, true), 0.0);
   } else {
-    t.weight = c.b.cast(t.counted, wide);
+    t.weight = cast(c.b, t.counted, wide);
   }
   return t;
 }
@@ -41,7 +41,7 @@ Targets targets_of(Call& c, ValueId scores, ValueId target, ValueId weight, DTyp
 ValueId total(Call& c, ValueId v) {
   if (!c.b.ok()) return {};
   const Ints axes = axis_range(0, c.b.rank(v));
-  return axes.empty() ? v : c.b.sum(v, axes, false);
+  return axes.empty() ? v : sum(c.b, v, axes, false);
 }
 
 struct Picked {
@@ -53,83 +53,83 @@ Picked negative_log_likelihood(Call& c, ValueId log_prob, ValueId target, ValueI
   const DType wide = c.b.dtype(log_prob);
   Targets t = targets_of(c, log_prob, target, weight, wide);
   if (!c.b.ok()) return p;
-  ValueId picked = c.b.neg(c.b.sum(c.b.select(t.hit, log_prob, 0.0), {t.axis}, true));
-  ValueId each = c.b.squeeze(c.b.select(t.counted, c.b.mul(picked, t.weight), 0.0), {t.axis});
+  ValueId picked = neg(c.b, sum(c.b, select(c.b, t.hit, log_prob, 0.0), {t.axis}, true));
+  ValueId each = squeeze(c.b, select(c.b, t.counted, mul(c.b, picked, t.weight), 0.0), {t.axis});
   p.weight = total(c, t.weight);
   p.loss = reduction == 0 ? each : total(c, each);
-  if (reduction == 1) p.loss = c.b.div(p.loss, p.weight);
+  if (reduction == 1) p.loss = div(c.b, p.loss, p.weight);
   return p;
 }
 
 void translate_nll(Call& c) {
-  ValueId x = c.tensor("self"), target = c.tensor("target"), weight = c.maybe("weight");
-  const int64_t reduction = c.integer("reduction");
+  ValueId x = c.in.tensor("self"), target = c.in.tensor("target"), weight = c.in.maybe("weight");
+  const int64_t reduction = c.in.integer("reduction");
   if (!c.b.ok()) return;
   const DType d = c.b.dtype(x);
-  Picked p = negative_log_likelihood(c, c.b.widen(x), target, weight, reduction);
-  c.result(c.b.cast(p.loss, d));
+  Picked p = negative_log_likelihood(c, widen(c.b, x), target, weight, reduction);
+  c.result(cast(c.b, p.loss, d));
   if (c.schema().results.size() < 2) return;
   if (!c.is_used(1)) return c.unused_result();
   // Without a reduction PyTorch has no total.
-  c.result(reduction == 0 ? c.b.scalar(c.result_dtype(1), 0) : c.b.cast(p.weight, c.result_dtype(1)));
+  c.result(reduction == 0 ? c.b.scalar(c.result_dtype(1), 0) : cast(c.b, p.weight, c.result_dtype(1)));
 }
 
 void translate_nll_backward(Call& c) {
-  ValueId grad = c.tensor("grad_output"), x = c.tensor("self"), target = c.tensor("target"), weight = c.maybe("weight"),
-          sum = c.tensor("total_weight");
-  const int64_t reduction = c.integer("reduction");
+  ValueId grad = c.in.tensor("grad_output"), x = c.in.tensor("self"), target = c.in.tensor("target"),
+          weight = c.in.maybe("weight"), sum = c.in.tensor("total_weight");
+  const int64_t reduction = c.in.integer("reduction");
   if (!c.b.ok()) return;
   const DType d = c.b.dtype(x), wide = compute_dtype(d);
   Targets t = targets_of(c, x, target, weight, wide);
-  ValueId g = c.b.cast(grad, wide);
+  ValueId g = cast(c.b, grad, wide);
   if (!c.b.ok()) return;
   if (reduction == 0)
-    g = c.b.unsqueeze(g, {t.axis});
+    g = unsqueeze(c.b, g, {t.axis});
   else
-    g = c.b.reshape(g, SymShape(c.b.shape(x).size(), SymExpr(1)));
-  if (reduction == 1) g = c.b.div(g, c.b.reshape(c.b.cast(sum, wide), SymShape(c.b.shape(x).size(), SymExpr(1))));
-  ValueId part = c.b.neg(c.b.mul(t.weight, g));
-  c.result(c.b.cast(c.b.select(c.b.logical_and(t.hit, t.counted), part, 0.0), d));
+    g = reshape(c.b, g, SymShape(c.b.shape(x).size(), SymExpr(1)));
+  if (reduction == 1) g = div(c.b, g, reshape(c.b, cast(c.b, sum, wide), SymShape(c.b.shape(x).size(), SymExpr(1))));
+  ValueId part = neg(c.b, mul(c.b, t.weight, g));
+  c.result(cast(c.b, select(c.b, logical_and(c.b, t.hit, t.counted), part, 0.0), d));
 }
 
 void translate_cross_entropy(Call& c) {
-  ValueId x = c.tensor("self"), target = c.tensor("target"), weight = c.maybe("weight");
-  const int64_t reduction = c.integer("reduction");
-  const double smoothing = c.number("label_smoothing");
+  ValueId x = c.in.tensor("self"), target = c.in.tensor("target"), weight = c.in.maybe("weight");
+  const int64_t reduction = c.in.integer("reduction");
+  const double smoothing = c.in.number("label_smoothing");
   if (!c.b.ok()) return;
   const DType d = c.b.dtype(x);
   const int rank = c.b.rank(x);
   const int64_t axis = rank == 1 ? 0 : 1;
-  ValueId wide = c.b.widen(x), log_prob = softmax(c, wide, axis, true);
+  ValueId wide = widen(c.b, x), log_prob = softmax(c, wide, axis, true);
   if (!c.b.ok()) return;
   const DType w = c.b.dtype(wide);
   const SymExpr classes = c.b.dim(x, axis);
   SymShape ramp(static_cast<size_t>(rank), SymExpr(1));
   ramp[static_cast<size_t>(axis)] = classes;
-  ValueId weights = weight.valid() ? c.b.reshape(c.b.cast(weight, w), ramp) : ValueId();
-  ValueId each_class = weights.valid() ? c.b.mul(log_prob, weights) : log_prob;
+  ValueId weights = weight.valid() ? reshape(c.b, cast(c.b, weight, w), ramp) : ValueId();
+  ValueId each_class = weights.valid() ? mul(c.b, log_prob, weights) : log_prob;
   if (is_float(c.b.dtype(target))) { // probabilities
-    ValueId p = c.b.cast(target, w);
+    ValueId p = cast(c.b, target, w);
     if (smoothing != 0) {
-      ValueId rest = c.b.div(c.b.scalar(w, smoothing), c.b.size(classes, w));
-      p = c.b.add(c.b.mul(p, 1 - smoothing), rest);
+      ValueId rest = div(c.b, c.b.scalar(w, smoothing), c.b.size(classes, w));
+      p = add(c.b, mul(c.b, p, 1 - smoothing), rest);
     }
-    ValueId loss = c.b.neg(c.b.sum(c.b.mul(each_class, p), {axis}, false));
-    return c.result(c.b.cast(reduced_loss(c, loss, reduction), d));
+    ValueId loss = neg(c.b, sum(c.b, mul(c.b, each_class, p), {axis}, false));
+    return c.result(cast(c.b, reduced_loss(c, loss, reduction), d));
   }
   if (smoothing == 0) {
     Picked p = negative_log_likelihood(c, log_prob, target, weight, reduction);
-    return c.result(c.b.cast(p.loss, d));
+    return c.result(cast(c.b, p.loss, d));
   }
   Picked p = negative_log_likelihood(c, log_prob, target, weight, reduction);
   Targets t = targets_of(c, x, target, weight, w);
   if (!c.b.ok()) return;
-  ValueId smooth = c.b.neg(c.b.sum(each_class, {axis}, true));
-  smooth = c.b.squeeze(c.b.select(t.counted, smooth, 0.0), {axis});
+  ValueId smooth = neg(c.b, sum(c.b, each_class, {axis}, true));
+  smooth = squeeze(c.b, select(c.b, t.counted, smooth, 0.0), {axis});
   if (reduction != 0) smooth = total(c, smooth);
-  if (reduction == 1) smooth = c.b.div(smooth, p.weight);
-  ValueId share = c.b.div(c.b.scalar(w, smoothing), c.b.size(classes, w));
-  c.result(c.b.cast(c.b.add(c.b.mul(p.loss, 1 - smoothing), c.b.mul(smooth, share)), d));
+  if (reduction == 1) smooth = div(c.b, smooth, p.weight);
+  ValueId share = div(c.b, c.b.scalar(w, smoothing), c.b.size(classes, w));
+  c.result(cast(c.b, add(c.b, mul(c.b, p.loss, 1 - smoothing), mul(c.b, smooth, share)), d));
 }
 
 // ---- losses of each element: a formula, then the reduction
@@ -139,81 +139,81 @@ struct Pair {
 };
 Pair pair_of(Call& c) {
   Pair p;
-  p.stored = c.promoted({"self", "target"});
-  p.x = c.operand("self", p.stored);
-  p.y = c.operand("target", p.stored);
+  p.stored = promoted(c.b, c.in, {"self", "target"});
+  p.x = operand(c.b, c.in, "self", p.stored);
+  p.y = operand(c.b, c.in, "target", p.stored);
   if (!c.b.ok()) return p;
-  p.x = c.b.widen(p.x);
-  p.y = c.b.widen(p.y);
+  p.x = widen(c.b, p.x);
+  p.y = widen(c.b, p.y);
   return p;
 }
 void finish(Call& c, ValueId loss, DType stored) {
-  c.result(c.b.cast(reduced_loss(c, loss, c.integer("reduction")), stored));
+  c.result(cast(c.b, reduced_loss(c, loss, c.in.integer("reduction")), stored));
 }
 
 void translate_mse(Call& c) {
   Pair p = pair_of(c);
-  ValueId e = c.b.sub(p.x, p.y);
-  finish(c, c.b.mul(e, e), p.stored);
+  ValueId e = sub(c.b, p.x, p.y);
+  finish(c, mul(c.b, e, e), p.stored);
 }
 void translate_l1(Call& c) {
   Pair p = pair_of(c);
-  finish(c, c.b.abs(c.b.sub(p.x, p.y)), p.stored);
+  finish(c, abs(c.b, sub(c.b, p.x, p.y)), p.stored);
 }
 void translate_smooth_l1(Call& c) {
   Pair p = pair_of(c);
-  const double beta = c.number("beta");
-  ValueId e = c.b.abs(c.b.sub(p.x, p.y));
+  const double beta = c.in.number("beta");
+  ValueId e = abs(c.b, sub(c.b, p.x, p.y));
   if (beta == 0) return finish(c, e, p.stored);
-  finish(c, c.b.select(c.b.lt(e, beta), c.b.mul(c.b.mul(e, e), 0.5 / beta), c.b.sub(e, 0.5 * beta)), p.stored);
+  finish(c, select(c.b, lt(c.b, e, beta), mul(c.b, mul(c.b, e, e), 0.5 / beta), sub(c.b, e, 0.5 * beta)), p.stored);
 }
 void translate_huber(Call& c) {
   Pair p = pair_of(c);
-  const double delta = c.number("delta");
-  ValueId e = c.b.abs(c.b.sub(p.x, p.y));
-  finish(c, c.b.select(c.b.le(e, delta), c.b.mul(c.b.mul(e, e), 0.5), c.b.mul(c.b.sub(e, 0.5 * delta), delta)),
+  const double delta = c.in.number("delta");
+  ValueId e = abs(c.b, sub(c.b, p.x, p.y));
+  finish(c, select(c.b, le(c.b, e, delta), mul(c.b, mul(c.b, e, e), 0.5), mul(c.b, sub(c.b, e, 0.5 * delta), delta)),
          p.stored);
 }
 void translate_soft_margin(Call& c) {
   Pair p = pair_of(c);
-  finish(c, c.b.op1("Softplus", c.b.neg(c.b.mul(p.x, p.y))), p.stored);
+  finish(c, c.b.op1("Softplus", neg(c.b, mul(c.b, p.x, p.y))), p.stored);
 }
 
 ValueId weighted(Call& c, ValueId loss) {
-  ValueId w = c.maybe("weight");
-  return w.valid() && c.b.ok() ? c.b.mul(loss, c.b.cast(w, c.b.dtype(loss))) : loss;
+  ValueId w = c.in.maybe("weight");
+  return w.valid() && c.b.ok() ? mul(c.b, loss, cast(c.b, w, c.b.dtype(loss))) : loss;
 }
 // Logarithms are bounded from below by -100.
 void translate_bce(Call& c) {
   Pair p = pair_of(c);
   ValueId one = c.b.like(p.x, 1);
-  ValueId yes = c.b.max(c.b.log(p.x), -100.0), no = c.b.max(c.b.log(c.b.sub(one, p.x)), -100.0);
-  ValueId loss = c.b.sub(c.b.mul(c.b.sub(p.y, 1.0), no), c.b.mul(p.y, yes));
+  ValueId yes = max(c.b, log(c.b, p.x), -100.0), no = max(c.b, log(c.b, sub(c.b, one, p.x)), -100.0);
+  ValueId loss = sub(c.b, mul(c.b, sub(c.b, p.y, 1.0), no), mul(c.b, p.y, yes));
   finish(c, weighted(c, loss), p.stored);
 }
 void translate_bce_with_logits(Call& c) {
   Pair p = pair_of(c);
-  ValueId positive = c.maybe("pos_weight"), one = c.b.like(p.x, 1);
+  ValueId positive = c.in.maybe("pos_weight"), one = c.b.like(p.x, 1);
   // softplus(-x) is -log(sigmoid(x)).
-  ValueId low = c.b.op1("Softplus", c.b.neg(p.x));
-  ValueId loss = c.b.mul(c.b.sub(one, p.y), p.x);
+  ValueId low = c.b.op1("Softplus", neg(c.b, p.x));
+  ValueId loss = mul(c.b, sub(c.b, one, p.y), p.x);
   if (positive.valid() && c.b.ok()) {
-    ValueId factor = c.b.add(c.b.mul(c.b.sub(c.b.cast(positive, c.b.dtype(p.x)), 1.0), p.y), 1.0);
-    loss = c.b.add(loss, c.b.mul(factor, low));
+    ValueId factor = add(c.b, mul(c.b, sub(c.b, cast(c.b, positive, c.b.dtype(p.x)), 1.0), p.y), 1.0);
+    loss = add(c.b, loss, mul(c.b, factor, low));
   } else {
-    loss = c.b.add(loss, low);
+    loss = add(c.b, loss, low);
   }
   finish(c, weighted(c, loss), p.stored);
 }
 void translate_kl_div(Call& c) {
   Pair p = pair_of(c);
-  const bool log_target = c.flag("log_target");
+  const bool log_target = c.in.flag("log_target");
   ValueId loss;
   if (log_target) {
-    loss = c.b.mul(c.b.exp(p.y), c.b.sub(p.y, p.x));
+    loss = mul(c.b, exp(c.b, p.y), sub(c.b, p.y, p.x));
   } else { // 0 log 0 is 0
-    ValueId entropy = c.b.select(c.b.eq(p.y, 0.0), 0.0, c.b.mul(p.y, c.b.log(p.y)));
-    loss = c.b.sub(entropy, c.b.mul(p.y, p.x));
+    ValueId entropy = select(c.b, eq(c.b, p.y, 0.0), 0.0, mul(c.b, p.y, log(c.b, p.y)));
+    loss = sub(c.b, entropy, mul(c.b, p.y, p.x));
   }
   finish(c, loss, p.stored);
 }
@@ -221,39 +221,40 @@ void translate_kl_div(Call& c) {
 // ---- their gradients: f(x, y) times the gradient, shared out where the loss is a mean
 void element_gradient(Call& c, const std::function<ValueId(const Pair&)>& f) {
   Pair p = pair_of(c);
-  ValueId grad = c.tensor("grad_output");
-  const int64_t reduction = c.integer("reduction");
+  ValueId grad = c.in.tensor("grad_output");
+  const int64_t reduction = c.in.integer("reduction");
   if (!c.b.ok()) return;
-  ValueId g = c.b.mul(c.b.cast(grad, c.b.dtype(p.x)), f(p));
+  ValueId g = mul(c.b, cast(c.b, grad, c.b.dtype(p.x)), f(p));
   if (!c.b.ok()) return;
-  if (reduction == 1) g = c.b.div(g, c.b.size(c.b.type(g).count(), c.b.dtype(g)));
-  c.result(c.b.cast(g, c.result_dtype(0)));
+  if (reduction == 1) g = div(c.b, g, c.b.size(c.b.type(g).count(), c.b.dtype(g)));
+  c.result(cast(c.b, g, c.result_dtype(0)));
 }
 void translate_mse_backward(Call& c) {
-  element_gradient(c, [&](const Pair& p) { return c.b.mul(c.b.sub(p.x, p.y), 2.0); });
+  element_gradient(c, [&](const Pair& p) { return mul(c.b, sub(c.b, p.x, p.y), 2.0); });
 }
 void translate_smooth_l1_backward(Call& c) {
-  const double beta = c.number("beta");
+  const double beta = c.in.number("beta");
   element_gradient(c, [&](const Pair& p) {
-    ValueId e = c.b.sub(p.x, p.y), sign = c.b.op1("sign", e);
-    return beta == 0 ? sign : c.b.select(c.b.lt(c.b.abs(e), beta), c.b.mul(e, 1 / beta), sign);
+    ValueId e = sub(c.b, p.x, p.y), sign = c.b.op1("sign", e);
+    return beta == 0 ? sign : select(c.b, lt(c.b, abs(c.b, e), beta), mul(c.b, e, 1 / beta), sign);
   });
 }
 void translate_huber_backward(Call& c) {
-  const double delta = c.number("delta");
+  const double delta = c.in.number("delta");
   element_gradient(c, [&](const Pair& p) {
-    ValueId e = c.b.sub(p.x, p.y);
-    return c.b.max(c.b.min(e, delta), -delta);
+    ValueId e = sub(c.b, p.x, p.y);
+    return max(c.b, min(c.b, e, delta), -delta);
   });
 }
 void translate_bce_backward(Call& c) {
   element_gradient(c, [&](const Pair& p) {
-    ValueId q = c.b.mul(c.b.sub(c.b.like(p.x, 1), p.x), p.x);
-    return weighted(c, c.b.div(c.b.sub(p.x, p.y), c.b.max(q, 1e-12)));
+    ValueId q = mul(c.b, sub(c.b, c.b.like(p.x, 1), p.x), p.x);
+    return weighted(c, div(c.b, sub(c.b, p.x, p.y), max(c.b, q, 1e-12)));
   });
 }
 void translate_soft_margin_backward(Call& c) {
-  element_gradient(c, [&](const Pair& p) { return c.b.neg(c.b.mul(p.y, c.b.sigmoid(c.b.neg(c.b.mul(p.x, p.y))))); });
+  element_gradient(c,
+                   [&](const Pair& p) { return neg(c.b, mul(c.b, p.y, sigmoid(c.b, neg(c.b, mul(c.b, p.x, p.y))))); });
 }
 
 } // namespace

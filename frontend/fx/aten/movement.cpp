@@ -8,9 +8,9 @@ namespace {
 
 // Tensors of a list in the dtype of the result.
 std::vector<ValueId> alike(Call& c, std::string_view name) {
-  std::vector<ValueId> xs = c.tensors(name);
+  std::vector<ValueId> xs = c.in.tensors(name);
   const DType d = c.result_dtype();
-  for (ValueId& x : xs) x = c.b.cast(x, d);
+  for (ValueId& x : xs) x = cast(c.b, x, d);
   if (c.b.ok() && xs.empty()) c.unsupported("an empty list of tensors");
   return c.b.ok() ? xs : std::vector<ValueId>();
 }
@@ -24,17 +24,17 @@ void translate_cat(Call& c) {
   for (ValueId x : xs)
     if (!empty(x)) parts.push_back(x);
   if (parts.empty()) return c.result(xs[0]);
-  const int64_t axis = c.axis("dim", c.b.rank(parts[0]));
+  const int64_t axis = c.in.axis("dim", c.b.rank(parts[0]));
   if (c.b.ok() && c.b.rank(parts[0]) == 0) return c.unsupported("scalars cannot be concatenated");
-  c.result(c.b.concat(std::move(parts), axis));
+  c.result(concat(c.b, std::move(parts), axis));
 }
 
 void translate_stack(Call& c) {
   std::vector<ValueId> xs = alike(c, "tensors");
   if (!c.b.ok()) return;
-  const int64_t axis = c.b.axis(c.integer("dim"), c.b.rank(xs[0]) + 1);
-  for (ValueId& x : xs) x = c.b.unsqueeze(x, {axis});
-  if (c.b.ok()) c.result(c.b.concat(std::move(xs), axis));
+  const int64_t axis = c.b.axis(c.in.integer("dim"), c.b.rank(xs[0]) + 1);
+  for (ValueId& x : xs) x = unsqueeze(c.b, x, {axis});
+  if (c.b.ok()) c.result(concat(c.b, std::move(xs), axis));
 }
 
 // hstack, vstack, dstack, column_stack: tensors of at least `rank` dimensions, joined along one of them.
@@ -45,17 +45,17 @@ void translate_joined(Call& c) {
   for (ValueId& x : xs) {
     const int rank = c.b.rank(x);
     if constexpr (kColumns) {
-      if (rank < 2) x = c.b.reshape(x, {c.b.type(x).count(), 1});
+      if (rank < 2) x = reshape(c.b, x, {c.b.type(x).count(), 1});
     } else if constexpr (kRank == 3) {
-      x = c.b.unsqueeze(x, rank == 0 ? Ints{0, 1, 2} : rank == 1 ? Ints{0, 2} : rank == 2 ? Ints{2} : Ints{});
+      x = unsqueeze(c.b, x, rank == 0 ? Ints{0, 1, 2} : rank == 1 ? Ints{0, 2} : rank == 2 ? Ints{2} : Ints{});
     } else if constexpr (kRank == 2) {
-      x = c.b.unsqueeze(x, rank == 0 ? Ints{0, 1} : rank == 1 ? Ints{0} : Ints{});
+      x = unsqueeze(c.b, x, rank == 0 ? Ints{0, 1} : rank == 1 ? Ints{0} : Ints{});
     } else {
       x = as_vector(c.b, x);
     }
   }
   const int64_t axis = std::min<int64_t>(kAxis, c.b.rank(xs[0]) - 1);
-  if (c.b.ok()) c.result(c.b.concat(std::move(xs), axis));
+  if (c.b.ok()) c.result(concat(c.b, std::move(xs), axis));
 }
 
 void translate_block_diag(Call& c) {
@@ -63,15 +63,15 @@ void translate_block_diag(Call& c) {
   if (!c.b.ok()) return;
   SymExpr columns = 0, before = 0;
   for (ValueId& x : xs) {
-    x = c.b.unsqueeze(x, c.b.rank(x) == 0 ? Ints{0, 1} : c.b.rank(x) == 1 ? Ints{0} : Ints{});
+    x = unsqueeze(c.b, x, c.b.rank(x) == 0 ? Ints{0, 1} : c.b.rank(x) == 1 ? Ints{0} : Ints{});
     columns += c.b.dim(x, 1);
   }
   for (ValueId& x : xs) {
     const SymExpr own = c.b.dim(x, 1);
-    x = c.b.pad(x, {0, before}, {0, c.b.env().simplify(columns - before - own)});
+    x = pad(c.b, x, {0, before}, {0, c.b.env().simplify(columns - before - own)});
     before += own;
   }
-  if (c.b.ok()) c.result(c.b.concat(std::move(xs), 0));
+  if (c.b.ok()) c.result(concat(c.b, std::move(xs), 0));
 }
 
 ValueId repeated(Call& c, ValueId x, SymShape repeats) {
@@ -89,31 +89,31 @@ ValueId repeated(Call& c, ValueId x, SymShape repeats) {
     all.push_back(in[k]);
     out.push_back(repeats[k] * in[k]);
   }
-  return c.b.reshape(c.b.expand(c.b.reshape(x, apart), all), out);
+  return reshape(c.b, expand(c.b, reshape(c.b, x, apart), all), out);
 }
 
 void translate_repeat(Call& c) {
-  ValueId x = c.tensor("self");
-  c.result(repeated(c, x, c.sizes(c.schema().argument("repeats") ? "repeats" : "dims")));
+  ValueId x = c.in.tensor("self");
+  c.result(repeated(c, x, c.in.sizes(c.schema().argument("repeats") ? "repeats" : "dims")));
 }
 
 void translate_repeat_interleave(Call& c) {
-  ValueId x = c.tensor("self");
-  const SymExpr times = c.size("repeats");
+  ValueId x = c.in.tensor("self");
+  const SymExpr times = c.in.size("repeats");
   int64_t axis = 0;
   if (!c.b.ok()) return;
-  if (c.given("dim")) {
-    axis = c.axis("dim", c.b.rank(x));
+  if (c.in.given("dim")) {
+    axis = c.in.axis("dim", c.b.rank(x));
     x = as_vector(c.b, x);
   } else {
-    x = c.b.reshape(x, {c.b.type(x).count()});
+    x = reshape(c.b, x, {c.b.type(x).count()});
   }
   if (!c.b.ok()) return;
   SymShape out = c.b.shape(x), all = out;
   const auto a = static_cast<size_t>(axis);
   all.insert(all.begin() + axis + 1, times);
   out[a] = out[a] * times;
-  c.result(c.b.reshape(c.b.expand(c.b.unsqueeze(x, {axis + 1}), all), out));
+  c.result(reshape(c.b, expand(c.b, unsqueeze(c.b, x, {axis + 1}), all), out));
 }
 
 ValueId flipped(Call& c, ValueId x, const Ints& axes) {
@@ -121,12 +121,12 @@ ValueId flipped(Call& c, ValueId x, const Ints& axes) {
 }
 
 void translate_flip(Call& c) {
-  ValueId x = c.tensor("self");
-  const Ints axes = c.axes("dims", c.b.rank(x), false);
+  ValueId x = c.in.tensor("self");
+  const Ints axes = c.in.axes("dims", c.b.rank(x), false);
   c.result(flipped(c, x, axes));
 }
-void translate_fliplr(Call& c) { c.result(flipped(c, c.tensor("self"), {1})); }
-void translate_flipud(Call& c) { c.result(flipped(c, c.tensor("self"), {0})); }
+void translate_fliplr(Call& c) { c.result(flipped(c, c.in.tensor("self"), {1})); }
+void translate_flipud(Call& c) { c.result(flipped(c, c.in.tensor("self"), {0})); }
 
 ValueId rolled(Call& c, ValueId x, int64_t axis, const SymExpr& shift) {
   if (!c.b.ok()) return {};
@@ -134,21 +134,21 @@ ValueId rolled(Call& c, ValueId x, int64_t axis, const SymExpr& shift) {
   if (n.is_const(0)) return x;
   const SymExpr first = c.b.env().simplify(mod(-shift, n));
   if (first.is_const(0)) return x;
-  ValueId head = c.b.slice(x, axis, first, c.b.env().simplify(n - first)), tail = c.b.slice(x, axis, 0, first);
+  ValueId head = slice(c.b, x, axis, first, c.b.env().simplify(n - first)), tail = slice(c.b, x, axis, 0, first);
   if (!c.b.ok()) return {};
-  return c.b.reshape(c.b.concat({head, tail}, axis), c.b.shape(x));
+  return reshape(c.b, concat(c.b, {head, tail}, axis), c.b.shape(x));
 }
 
 void translate_roll(Call& c) {
-  ValueId x = c.tensor("self");
-  const SymShape shifts = c.sizes("shifts"), shape = c.b.shape(x);
-  Ints axes = c.ints("dims");
+  ValueId x = c.in.tensor("self");
+  const SymShape shifts = c.in.sizes("shifts"), shape = c.b.shape(x);
+  Ints axes = c.in.ints("dims");
   if (!c.b.ok()) return;
   if (shape.empty()) return c.result(x);
   if (axes.empty()) {
     if (shifts.size() != 1) return c.unsupported("several shifts without dimensions");
-    x = rolled(c, c.b.reshape(x, {c.b.type(x).count()}), 0, shifts[0]);
-    return c.result(c.b.reshape(x, shape));
+    x = rolled(c, reshape(c.b, x, {c.b.type(x).count()}), 0, shifts[0]);
+    return c.result(reshape(c.b, x, shape));
   }
   if (axes.size() != shifts.size()) return c.unsupported("shifts and dimensions that differ in number");
   for (size_t k = 0; k < axes.size(); ++k) {
@@ -159,9 +159,9 @@ void translate_roll(Call& c) {
 }
 
 void translate_rot90(Call& c) {
-  ValueId x = c.tensor("self");
-  Ints dims = c.ints("dims");
-  const int64_t k = ((c.integer("k") % 4) + 4) % 4;
+  ValueId x = c.in.tensor("self");
+  Ints dims = c.in.ints("dims");
+  const int64_t k = ((c.in.integer("k") % 4) + 4) % 4;
   if (!c.b.ok()) return;
   if (dims.size() != 2) return c.unsupported("a rotation needs two dimensions");
   for (int64_t& d : dims) d = c.b.axis(d, c.b.rank(x));
@@ -173,7 +173,7 @@ void translate_rot90(Call& c) {
   Ints perm(static_cast<size_t>(c.b.rank(x)));
   std::iota(perm.begin(), perm.end(), int64_t{0});
   std::swap(perm[static_cast<size_t>(dims[0])], perm[static_cast<size_t>(dims[1])]);
-  x = k == 1 ? c.b.transpose(flipped(c, x, {dims[1]}), perm) : flipped(c, c.b.transpose(x, perm), {dims[1]});
+  x = k == 1 ? transpose(c.b, flipped(c, x, {dims[1]}), perm) : flipped(c, transpose(c.b, x, perm), {dims[1]});
   c.result(x);
 }
 
@@ -183,7 +183,7 @@ struct Amounts {
   SymShape begin, end;
 };
 Amounts amounts_of(Call& c, std::string_view name, int rank) {
-  const SymShape pads = c.sizes(name);
+  const SymShape pads = c.in.sizes(name);
   Amounts a{SymShape(static_cast<size_t>(rank), SymExpr(0)), SymShape(static_cast<size_t>(rank), SymExpr(0))};
   if (c.b.ok() && (pads.size() % 2 != 0 || pads.size() / 2 > static_cast<size_t>(rank)))
     c.unsupported(std::to_string(pads.size()) + " amounts to pad by for " + std::to_string(rank) + " dimensions");
@@ -196,25 +196,25 @@ Amounts amounts_of(Call& c, std::string_view name, int rank) {
 
 ValueId padded(Call& c, ValueId x, const Amounts& a, const std::string& mode, ValueId value = {}) {
   if (!c.b.ok()) return {};
-  if (mode == "constant") return c.b.pad(x, a.begin, a.end, value);
+  if (mode == "constant") return pad(c.b, x, a.begin, a.end, value);
   auto zero = [](const SymExpr& e) { return e.is_const(0); };
   if (std::all_of(a.begin.begin(), a.begin.end(), zero) && std::all_of(a.end.begin(), a.end.end(), zero)) return x;
   return c.b.op("pad", {x}, {{"pads_begin", a.begin}, {"pads_end", a.end}, {"mode", mode}});
 }
 
 void translate_constant_pad(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const Amounts a = amounts_of(c, "pad", c.b.rank(x));
-  c.result(padded(c, x, a, "constant", c.literal(c.scalar("value"), c.b.dtype(x))));
+  c.result(padded(c, x, a, "constant", literal(c.b, c.in.scalar("value"), c.b.dtype(x))));
 }
 
 void translate_pad(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const Amounts a = amounts_of(c, "pad", c.b.rank(x));
-  std::string mode = c.text("mode");
+  std::string mode = c.in.text("mode");
   ValueId value;
   if (mode == "constant") {
-    if (c.given("value")) value = c.literal(c.scalar("value"), c.b.dtype(x));
+    if (c.in.given("value")) value = literal(c.b, c.in.scalar("value"), c.b.dtype(x));
   } else if (mode == "replicate") {
     mode = "edge";
   } else if (mode == "circular") {
@@ -227,7 +227,7 @@ void translate_pad(Call& c) {
 
 template <const char* const* kMode>
 void translate_mode_pad(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const Amounts a = amounts_of(c, c.schema().argument("padding") ? "padding" : "pad", c.b.rank(x));
   c.result(padded(c, x, a, *kMode));
 }
@@ -239,12 +239,12 @@ constexpr const char* kWrap = "wrap";
 // gradient (reflected: reversed, or summed into one element) added to a range of the middle.
 template <bool kReflected>
 void translate_pad_backward(Call& c) {
-  ValueId g = c.tensor("grad_output"), x = c.tensor("self");
+  ValueId g = c.in.tensor("grad_output"), x = c.in.tensor("self");
   const int rank = c.b.rank(x);
   const Amounts a = amounts_of(c, "padding", rank);
   if (!c.b.ok()) return;
   const DType stored = c.b.dtype(g);
-  g = c.b.widen(g);
+  g = widen(c.b, g);
   for (int64_t axis = 0; axis < rank && c.b.ok(); ++axis) {
     const auto k = static_cast<size_t>(axis);
     const SymExpr n = c.b.dim(x, axis), begin = a.begin[k], end = a.end[k];
@@ -255,7 +255,7 @@ void translate_pad_backward(Call& c) {
       SymShape before(static_cast<size_t>(rank), SymExpr(0)), after = before;
       before[k] = start;
       after[k] = c.b.env().simplify(n - start - size);
-      return c.b.pad(part, before, after);
+      return pad(c.b, part, before, after);
     };
     if (c.b.env().prove(sym_lt(begin, 0)).value_or(true) || c.b.env().prove(sym_lt(end, 0)).value_or(true))
       return c.unsupported("the gradient of padding by a negative or unknown amount");
@@ -265,23 +265,24 @@ void translate_pad_backward(Call& c) {
       if (size.is_const(0)) continue;
       ValueId part = first ? at(0, begin) : at(begin + n, end);
       if (kReflected)
-        sum = c.b.add(sum, placed(c.b.op("flip", {part}, {{"axes", Ints{axis}}}),
-                                  first ? SymExpr(1) : c.b.env().simplify(n - 1 - end), size));
+        sum = add(c.b, sum,
+                  placed(c.b.op("flip", {part}, {{"axes", Ints{axis}}}),
+                         first ? SymExpr(1) : c.b.env().simplify(n - 1 - end), size));
       else
-        sum = c.b.add(sum, placed(c.b.sum(part, {axis}, true), first ? SymExpr(0) : n - 1, 1));
+        sum = add(c.b, sum, placed(ops::sum(c.b, part, {axis}, true), first ? SymExpr(0) : n - 1, 1));
     }
-    g = c.b.reshape(sum, [&] {
+    g = reshape(c.b, sum, [&] {
       SymShape s = c.b.shape(sum);
       s[k] = n;
       return s;
     }());
   }
-  c.result(c.b.cast(g, stored));
+  c.result(cast(c.b, g, stored));
 }
 
 void translate_meshgrid(Call& c) {
-  std::vector<ValueId> xs = c.tensors("tensors");
-  const bool swapped = c.schema().argument("indexing") && c.text("indexing") == "xy" && xs.size() > 1;
+  std::vector<ValueId> xs = c.in.tensors("tensors");
+  const bool swapped = c.schema().argument("indexing") && c.in.text("indexing") == "xy" && xs.size() > 1;
   if (!c.b.ok()) return;
   SymShape sizes;
   for (ValueId x : xs) sizes.push_back(c.b.type(x).count());
@@ -290,19 +291,19 @@ void translate_meshgrid(Call& c) {
     const size_t axis = swapped && k < 2 ? 1 - k : k;
     SymShape line(sizes.size(), SymExpr(1));
     line[axis] = sizes[axis];
-    c.result(c.b.expand(c.b.reshape(xs[k], line), sizes));
+    c.result(expand(c.b, reshape(c.b, xs[k], line), sizes));
   }
 }
 
 void translate_one_hot(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t classes = c.integer("num_classes");
+  ValueId x = c.in.tensor("self");
+  const int64_t classes = c.in.integer("num_classes");
   if (!c.b.ok()) return;
   if (classes < 0) return c.unsupported("one_hot needs num_classes: without it the size depends on data");
   const int64_t rank = c.b.rank(x);
   SymShape line(static_cast<size_t>(rank) + 1, SymExpr(1));
   line.back() = classes;
-  c.result(c.b.cast(c.b.eq(c.b.unsqueeze(c.b.cast(x, DType::I64), {rank}), c.b.iota(line, rank)), DType::I64));
+  c.result(cast(c.b, eq(c.b, unsqueeze(c.b, cast(c.b, x, DType::I64), {rank}), iota(c.b, line, rank)), DType::I64));
 }
 
 } // namespace

@@ -5,7 +5,7 @@
 namespace tessera::fx {
 
 Ints spatial(Call& c, std::string_view name, size_t count, const Ints& fallback) {
-  Ints values = c.ints(name);
+  Ints values = c.in.ints(name);
   if (!c.b.ok()) return Ints(count, 1);
   if (values.empty()) values = fallback;
   if (values.size() == 1) values.assign(count, values[0]);
@@ -34,10 +34,10 @@ Batched with_batch(Call& c, ValueId x, int spatial) {
     c.b.fail(ErrorCode::ShapeMismatch, "a tensor of " + std::to_string(spatial + 1) + " or " +
                                            std::to_string(spatial + 2) + " dimensions is expected, not " +
                                            str(c.b.shape(x)));
-  return {c.b.unsqueeze(x, {0}), true};
+  return {unsqueeze(c.b, x, {0}), true};
 }
 ValueId without_batch(Call& c, ValueId x, const Batched& like) {
-  return like.added && c.b.ok() ? c.b.squeeze(x, {0}) : x;
+  return like.added && c.b.ok() ? squeeze(c.b, x, {0}) : x;
 }
 
 ValueId matrix_product(Call& c, ValueId x, ValueId y) { return c.b.op("MatMul", {x, y}); }
@@ -46,13 +46,13 @@ ValueId transposed(Call& c, ValueId x) {
   if (!c.b.ok()) return {};
   Ints perm = axis_range(0, c.b.rank(x));
   if (perm.size() > 1) std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-  return c.b.transpose(x, perm);
+  return transpose(c.b, x, perm);
 }
 
 ValueId linear(Call& c, ValueId x, ValueId weight, ValueId bias) {
   if (!c.b.ok()) return {};
   ValueId y = matrix_product(c, x, c.b.rank(weight) == 1 ? weight : transposed(c, weight));
-  return bias.valid() ? c.b.add(y, bias) : y;
+  return bias.valid() ? add(c.b, y, bias) : y;
 }
 
 Ints axis_range(int64_t begin, int64_t end) {
@@ -65,26 +65,26 @@ ValueId along(Call& c, ValueId vector, int64_t axis, int rank) {
   if (!c.b.ok()) return {};
   SymShape shape(static_cast<size_t>(rank), SymExpr(1));
   shape[static_cast<size_t>(axis)] = c.b.dim(vector, 0);
-  return c.b.reshape(vector, shape);
+  return reshape(c.b, vector, shape);
 }
 
-ValueId cast_if(Call& c, ValueId v, DType dtype) { return v.valid() ? c.b.cast(v, dtype) : v; }
+ValueId cast_if(Call& c, ValueId v, DType dtype) { return v.valid() ? cast(c.b, v, dtype) : v; }
 
 ValueId reduced_loss(Call& c, ValueId loss, int64_t reduction) {
   if (!c.b.ok() || reduction == 0) return loss;
   Ints axes = axis_range(0, c.b.rank(loss));
   if (axes.empty()) return loss;
-  return reduction == 1 ? c.b.mean(loss, axes, false) : c.b.sum(loss, axes, false);
+  return reduction == 1 ? mean(c.b, loss, axes, false) : sum(c.b, loss, axes, false);
 }
 
-ValueId zeros(Call& c, DType dtype, const SymShape& shape) { return c.b.expand(c.b.scalar(dtype, 0), shape); }
+ValueId zeros(Call& c, DType dtype, const SymShape& shape) { return expand(c.b, c.b.scalar(dtype, 0), shape); }
 
 ValueId softmax(Call& c, ValueId x, int64_t axis, bool logarithm) {
   if (!c.b.ok()) return {};
   const bool scalar = c.b.rank(x) == 0;
-  if (scalar) x = c.b.reshape(x, {1});
+  if (scalar) x = reshape(c.b, x, {1});
   ValueId y = c.b.op(logarithm ? "LogSoftmax" : "Softmax", {x}, {{"axis", axis}});
-  return scalar ? c.b.reshape(y, {}) : y;
+  return scalar ? reshape(c.b, y, {}) : y;
 }
 
 ValueId layer_norm(Call& c, ValueId x, int64_t axis, ValueId scale, ValueId bias, double epsilon) {
@@ -95,6 +95,6 @@ ValueId layer_norm(Call& c, ValueId x, int64_t axis, ValueId scale, ValueId bias
   return c.b.op("LayerNormalization", operands, {{"axis", axis}, {"epsilon", epsilon}});
 }
 
-DType requested_dtype(Call& c, DType fallback) { return c.dtype("dtype").value_or(fallback); }
+DType requested_dtype(Call& c, DType fallback) { return c.in.dtype("dtype").value_or(fallback); }
 
 } // namespace tessera::fx

@@ -8,23 +8,23 @@ namespace tessera::fx {
 // ---- forms
 DType computing_dtype(Call& c) { return compute_dtype(c.result_dtype()); }
 
-void give(Call& c, ValueId y) { c.result(c.b.cast(y, c.result_dtype())); }
+void give(Call& c, ValueId y) { c.result(cast(c.b, y, c.result_dtype())); }
 
 Translate by_operator(std::string_view record) {
-  return [record](Call& c) { c.result(c.b.op1(record, c.operand("self", c.result_dtype()))); };
+  return [record](Call& c) { c.result(c.b.op1(record, operand(c.b, c.in, "self", c.result_dtype()))); };
 }
 
 Translate by_rounding(std::string_view record) {
   return [record](Call& c) {
     const DType d = c.result_dtype();
-    ValueId x = c.operand("self", d);
+    ValueId x = operand(c.b, c.in, "self", d);
     c.result(is_float(d) ? c.b.op1(record, x) : x);
   };
 }
 
 Translate by_formula(Formula1 formula) {
   return [formula](Call& c) {
-    ValueId x = c.operand("self", computing_dtype(c));
+    ValueId x = operand(c.b, c.in, "self", computing_dtype(c));
     if (c.b.ok()) give(c, formula(c.b, x));
   };
 }
@@ -32,7 +32,7 @@ Translate by_formula(Formula1 formula) {
 Translate by_formula(Formula2 formula, std::string_view x, std::string_view y) {
   return [=](Call& c) {
     const DType d = computing_dtype(c);
-    ValueId u = c.operand(x, d), v = c.operand(y, d);
+    ValueId u = operand(c.b, c.in, x, d), v = operand(c.b, c.in, y, d);
     if (c.b.ok()) give(c, formula(c.b, u, v));
   };
 }
@@ -40,48 +40,50 @@ Translate by_formula(Formula2 formula, std::string_view x, std::string_view y) {
 // ---- formulas
 ValueId is_negative(ops::B& b, ValueId x) {
   // The reciprocal distinguishes the zeros.
-  return b.logical_or(b.lt(x, 0.0), b.logical_and(b.eq(x, 0.0), b.lt(b.op1("reciprocal", x), 0.0)));
+  return logical_or(b, lt(b, x, 0.0), logical_and(b, eq(b, x, 0.0), lt(b, b.op1("reciprocal", x), 0.0)));
 }
 
 ValueId with_sign(ops::B& b, ValueId x, ValueId negative) {
-  ValueId magnitude = b.abs(x);
-  return b.select(negative, b.neg(magnitude), magnitude);
+  ValueId magnitude = abs(b, x);
+  return select(b, negative, neg(b, magnitude), magnitude);
 }
 
-ValueId clamped(ops::B& b, ValueId x, double lo, double hi) { return b.min(b.max(x, lo), hi); }
+ValueId clamped(ops::B& b, ValueId x, double lo, double hi) { return min(b, max(b, x, lo), hi); }
 
 ValueId constant_power(ops::B& b, ValueId base, double exponent) {
   if (!b.ok()) return {};
   const bool real = is_float(b.dtype(base));
   if (exponent == 1) return base;
-  if (exponent == 2) return b.mul(base, base);
-  if (exponent == 3) return b.mul(b.mul(base, base), base);
-  if (real && exponent == 0.5) return b.sqrt(base);
-  if (real && exponent == -0.5) return b.rsqrt(base);
+  if (exponent == 2) return mul(b, base, base);
+  if (exponent == 3) return mul(b, mul(b, base, base), base);
+  if (real && exponent == 0.5) return sqrt(b, base);
+  if (real && exponent == -0.5) return rsqrt(b, base);
   if (real && exponent == -1) return b.op1("reciprocal", base);
-  if (real && exponent == -2) return b.op1("reciprocal", b.mul(base, base));
-  return b.pow(base, exponent);
+  if (real && exponent == -2) return b.op1("reciprocal", mul(b, base, base));
+  return pow(b, base, exponent);
 }
 
 namespace {
 
 // ---- arithmetic
 // Booleans add as "or" and multiply as "and".
-ValueId sum(ops::B& b, ValueId x, ValueId y) { return b.dtype(x) == DType::Bool ? b.logical_or(x, y) : b.add(x, y); }
+ValueId sum(ops::B& b, ValueId x, ValueId y) { return b.dtype(x) == DType::Bool ? logical_or(b, x, y) : add(b, x, y); }
 ValueId product(ops::B& b, ValueId x, ValueId y) {
-  return b.dtype(x) == DType::Bool ? b.logical_and(x, y) : b.mul(x, y);
+  return b.dtype(x) == DType::Bool ? logical_and(b, x, y) : mul(b, x, y);
 }
-ValueId least(ops::B& b, ValueId x, ValueId y) { return b.dtype(x) == DType::Bool ? b.logical_and(x, y) : b.min(x, y); }
+ValueId least(ops::B& b, ValueId x, ValueId y) {
+  return b.dtype(x) == DType::Bool ? logical_and(b, x, y) : min(b, x, y);
+}
 ValueId greatest(ops::B& b, ValueId x, ValueId y) {
-  return b.dtype(x) == DType::Bool ? b.logical_or(x, y) : b.max(x, y);
+  return b.dtype(x) == DType::Bool ? logical_or(b, x, y) : max(b, x, y);
 }
 
 // Two tensors are computed as they are stored; a number is not rounded to f16 or bf16 first.
 Translate arithmetic(Formula2 formula) {
   return [formula](Call& c) {
-    const bool number = !c.is_tensor("self") || !c.is_tensor("other");
+    const bool number = !c.in.is_tensor("self") || !c.in.is_tensor("other");
     const DType d = number ? computing_dtype(c) : c.result_dtype();
-    ValueId x = c.operand("self", d), y = c.operand("other", d);
+    ValueId x = operand(c.b, c.in, "self", d), y = operand(c.b, c.in, "other", d);
     if (c.b.ok()) give(c, formula(c.b, x, y));
   };
 }
@@ -89,7 +91,7 @@ Translate arithmetic(Formula2 formula) {
 Translate in_result_dtype(Formula2 formula, std::string_view x = "self", std::string_view y = "other") {
   return [=](Call& c) {
     const DType d = c.result_dtype();
-    ValueId u = c.operand(x, d), v = c.operand(y, d);
+    ValueId u = operand(c.b, c.in, x, d), v = operand(c.b, c.in, y, d);
     if (c.b.ok()) c.result(formula(c.b, u, v));
   };
 }
@@ -97,15 +99,16 @@ Translate in_result_dtype(Formula2 formula, std::string_view x = "self", std::st
 // self + alpha * other, self - alpha * other, other - alpha * self.
 void linear(Call& c, std::string_view first, std::string_view scaled, bool subtract) {
   const bool one = [&] {
-    if (!c.given("alpha")) return true;
-    Scalar s = c.scalar("alpha");
+    if (!c.in.given("alpha")) return true;
+    Scalar s = c.in.scalar("alpha");
     return s.is_constant() && s.number == 1;
   }();
-  const bool wide = !one || !c.is_tensor(first) || !c.is_tensor(scaled);
+  const bool wide = !one || !c.in.is_tensor(first) || !c.in.is_tensor(scaled);
   const DType d = wide ? computing_dtype(c) : c.result_dtype();
-  ValueId x = c.operand(first, d), y = c.operand(scaled, d);
-  if (!one) y = d == DType::Bool ? c.b.logical_and(y, c.literal(c.scalar("alpha"), d)) : c.scaled(y, "alpha");
-  if (c.b.ok()) give(c, subtract ? c.b.sub(x, y) : sum(c.b, x, y));
+  ValueId x = operand(c.b, c.in, first, d), y = operand(c.b, c.in, scaled, d);
+  if (!one)
+    y = d == DType::Bool ? logical_and(c.b, y, literal(c.b, c.in.scalar("alpha"), d)) : fx::scaled(c.b, c.in, y, "alpha");
+  if (c.b.ok()) give(c, subtract ? sub(c.b, x, y) : sum(c.b, x, y));
 }
 void translate_add(Call& c) { linear(c, "self", "other", false); }
 void translate_sub(Call& c) { linear(c, "self", "other", true); }
@@ -114,20 +117,20 @@ void translate_rsub(Call& c) { linear(c, "other", "self", true); }
 // Floor of a quotient, of integers and of floats: the remainder is taken off first, so that the quotient is exact.
 ValueId floor_quotient(ops::B& b, ValueId x, ValueId y) {
   if (!b.ok()) return {};
-  if (!is_float(b.dtype(x))) return b.div(b.sub(x, b.op2("mod", x, y)), y);
-  ValueId r = b.op2("fmod", x, y), q = b.div(b.sub(x, r), y);
-  ValueId crosses = b.logical_and(b.ne(r, 0.0), b.ne(b.lt(r, 0.0), b.lt(y, 0.0)));
-  q = b.op1("round", b.select(crosses, b.sub(q, 1.0), q));
-  return b.select(b.eq(y, 0.0), b.div(x, y), q);
+  if (!is_float(b.dtype(x))) return div(b, sub(b, x, b.op2("mod", x, y)), y);
+  ValueId r = b.op2("fmod", x, y), q = div(b, sub(b, x, r), y);
+  ValueId crosses = logical_and(b, ne(b, r, 0.0), ne(b, lt(b, r, 0.0), lt(b, y, 0.0)));
+  q = b.op1("round", select(b, crosses, sub(b, q, 1.0), q));
+  return select(b, eq(b, y, 0.0), div(b, x, y), q);
 }
 
 void translate_div(Call& c) {
-  const std::string mode = c.given("rounding_mode") ? c.text("rounding_mode") : "";
-  if (mode.empty()) return arithmetic([](ops::B& b, ValueId x, ValueId y) { return b.div(x, y); })(c);
+  const std::string mode = c.in.given("rounding_mode") ? c.in.text("rounding_mode") : "";
+  if (mode.empty()) return arithmetic([](ops::B& b, ValueId x, ValueId y) { return div(b, x, y); })(c);
   if (mode == "floor") return by_formula(floor_quotient)(c);
   if (mode == "trunc")
     return by_formula([](ops::B& b, ValueId x, ValueId y) {
-      ValueId q = b.div(x, y);
+      ValueId q = div(b, x, y);
       return b.ok() && is_float(b.dtype(q)) ? b.op1("trunc", q) : q;
     })(c);
   c.unsupported("rounding_mode '" + mode + "' is neither 'floor' nor 'trunc'");
@@ -136,132 +139,132 @@ void translate_div(Call& c) {
 void translate_pow(Call& c) {
   const DType d = c.result_dtype();
   if (d == DType::Bool) { // only false to the power of true is false
-    ValueId x = c.operand("self", d), y = c.operand("exponent", d);
-    return c.result(c.b.logical_or(x, c.b.logical_not(y)));
+    ValueId x = operand(c.b, c.in, "self", d), y = operand(c.b, c.in, "exponent", d);
+    return c.result(logical_or(c.b, x, logical_not(c.b, y)));
   }
-  if (!c.is_tensor("exponent")) {
-    Scalar e = c.scalar("exponent");
+  if (!c.in.is_tensor("exponent")) {
+    Scalar e = c.in.scalar("exponent");
     if (e.is_constant()) {
-      ValueId x = c.operand("self", compute_dtype(d));
+      ValueId x = operand(c.b, c.in, "self", compute_dtype(d));
       if (!is_float(d) && e.number < 0) c.unsupported("integers have no negative powers");
       return give(c, constant_power(c.b, x, e.number));
     }
   }
-  by_formula([](ops::B& b, ValueId x, ValueId y) { return b.pow(x, y); }, "self", "exponent")(c);
+  by_formula([](ops::B& b, ValueId x, ValueId y) { return pow(b, x, y); }, "self", "exponent")(c);
 }
 
 // ---- functions of two numbers
 ValueId angle_of(ops::B& b, ValueId y, ValueId x) { // atan2
-  ValueId ax = b.abs(x), ay = b.abs(y), hi = b.max(ax, ay), lo = b.min(ax, ay);
+  ValueId ax = abs(b, x), ay = abs(b, y), hi = max(b, ax, ay), lo = min(b, ax, ay);
   // The smaller over the greater one; 0 / 0 is 0 and infinity / infinity is 1.
-  ValueId ratio = b.select(b.eq(hi, 0.0), 0.0, b.select(b.eq(lo, INFINITY), 1.0, b.div(lo, hi)));
+  ValueId ratio = select(b, eq(b, hi, 0.0), 0.0, select(b, eq(b, lo, INFINITY), 1.0, div(b, lo, hi)));
   ValueId a = b.op1("atan", ratio);
-  a = b.select(b.gt(ay, ax), b.sub(b.like(a, M_PI_2), a), a);
-  a = b.select(is_negative(b, x), b.sub(b.like(a, M_PI), a), a);
+  a = select(b, gt(b, ay, ax), sub(b, b.like(a, M_PI_2), a), a);
+  a = select(b, is_negative(b, x), sub(b, b.like(a, M_PI), a), a);
   return with_sign(b, a, is_negative(b, y));
 }
 ValueId hypotenuse(ops::B& b, ValueId x, ValueId y) {
-  ValueId ax = b.abs(x), ay = b.abs(y), hi = b.max(ax, ay), lo = b.min(ax, ay);
-  ValueId ratio = b.div(lo, hi), length = b.mul(hi, b.sqrt(b.add(b.mul(ratio, ratio), 1.0)));
-  length = b.select(b.eq(hi, 0.0), hi, length);
-  ValueId infinite = b.logical_or(b.op1("isinf", x), b.op1("isinf", y)); // even with a NaN
-  return b.select(infinite, INFINITY, length);
+  ValueId ax = abs(b, x), ay = abs(b, y), hi = max(b, ax, ay), lo = min(b, ax, ay);
+  ValueId ratio = div(b, lo, hi), length = mul(b, hi, sqrt(b, add(b, mul(b, ratio, ratio), 1.0)));
+  length = select(b, eq(b, hi, 0.0), hi, length);
+  ValueId infinite = logical_or(b, b.op1("isinf", x), b.op1("isinf", y)); // even with a NaN
+  return select(b, infinite, INFINITY, length);
 }
 ValueId fmin_of(ops::B& b, ValueId x, ValueId y) {
   if (!b.ok() || !is_float(b.dtype(x))) return least(b, x, y);
-  return b.select(b.op1("isnan", x), y, b.select(b.op1("isnan", y), x, b.min(x, y)));
+  return select(b, b.op1("isnan", x), y, select(b, b.op1("isnan", y), x, min(b, x, y)));
 }
 ValueId fmax_of(ops::B& b, ValueId x, ValueId y) {
   if (!b.ok() || !is_float(b.dtype(x))) return greatest(b, x, y);
-  return b.select(b.op1("isnan", x), y, b.select(b.op1("isnan", y), x, b.max(x, y)));
+  return select(b, b.op1("isnan", x), y, select(b, b.op1("isnan", y), x, max(b, x, y)));
 }
 // log(base^x + base^y): the greater one and what the smaller one adds to it.
 ValueId log_sum(ops::B& b, ValueId x, ValueId y, double log_base) {
-  ValueId gap = b.neg(b.abs(b.sub(x, y)));
-  if (log_base != 1) gap = b.mul(gap, log_base);
-  ValueId more = b.op1("log1p", b.exp(gap));
-  if (log_base != 1) more = b.mul(more, 1 / log_base);
-  ValueId top = b.max(x, y);
-  return b.select(b.logical_and(b.op1("isinf", x), b.eq(x, y)), x, b.add(top, more));
+  ValueId gap = neg(b, abs(b, sub(b, x, y)));
+  if (log_base != 1) gap = mul(b, gap, log_base);
+  ValueId more = b.op1("log1p", exp(b, gap));
+  if (log_base != 1) more = mul(b, more, 1 / log_base);
+  ValueId top = max(b, x, y);
+  return select(b, logical_and(b, b.op1("isinf", x), eq(b, x, y)), x, add(b, top, more));
 }
 ValueId logaddexp(ops::B& b, ValueId x, ValueId y) { return log_sum(b, x, y, 1); }
 ValueId logaddexp2(ops::B& b, ValueId x, ValueId y) { return log_sum(b, x, y, M_LN2); }
 // x * f(y), 0 where x is 0, NaN where y is.
 ValueId x_times_log(ops::B& b, ValueId x, ValueId y, std::string_view log) {
-  ValueId z = b.select(b.eq(x, 0.0), 0.0, b.mul(x, b.op1(log, y)));
-  return b.select(b.op1("isnan", y), y, z);
+  ValueId z = select(b, eq(b, x, 0.0), 0.0, mul(b, x, b.op1(log, y)));
+  return select(b, b.op1("isnan", y), y, z);
 }
 ValueId xlogy(ops::B& b, ValueId x, ValueId y) { return x_times_log(b, x, y, "log"); }
 ValueId xlog1py(ops::B& b, ValueId x, ValueId y) { return x_times_log(b, x, y, "log1p"); }
 // 0 of what is positive, pi of what is negative.
-ValueId angle(ops::B& b, ValueId x) { return b.select(b.lt(x, 0.0), M_PI, b.select(b.op1("isnan", x), x, 0.0)); }
+ValueId angle(ops::B& b, ValueId x) { return select(b, lt(b, x, 0.0), M_PI, select(b, b.op1("isnan", x), x, 0.0)); }
 ValueId heaviside(ops::B& b, ValueId x, ValueId at_zero) {
-  if (b.ok() && b.dtype(x) == DType::Bool) return b.logical_or(x, at_zero);
-  return b.select(b.eq(x, 0.0), at_zero, b.cast(b.gt(x, 0.0), b.dtype(x)));
+  if (b.ok() && b.dtype(x) == DType::Bool) return logical_or(b, x, at_zero);
+  return select(b, eq(b, x, 0.0), at_zero, cast(b, gt(b, x, 0.0), b.dtype(x)));
 }
 ValueId copysign(ops::B& b, ValueId x, ValueId y) { return with_sign(b, x, is_negative(b, y)); }
-ValueId times_power_of_two(ops::B& b, ValueId x, ValueId e) { return b.mul(x, b.op1("exp2", e)); }
+ValueId times_power_of_two(ops::B& b, ValueId x, ValueId e) { return mul(b, x, b.op1("exp2", e)); }
 
 // ---- functions of one number
 ValueId sinc(ops::B& b, ValueId x) {
-  ValueId turn = b.mul(x, M_PI);
-  return b.select(b.eq(x, 0.0), 1.0, b.div(b.op1("sin", turn), turn));
+  ValueId turn = mul(b, x, M_PI);
+  return select(b, eq(b, x, 0.0), 1.0, div(b, b.op1("sin", turn), turn));
 }
 
 void translate_round_decimals(Call& c) {
-  const int64_t decimals = c.integer("decimals");
-  ValueId x = c.operand("self", computing_dtype(c));
+  const int64_t decimals = c.in.integer("decimals");
+  ValueId x = operand(c.b, c.in, "self", computing_dtype(c));
   if (!c.b.ok()) return;
   if (!is_float(c.b.dtype(x))) return c.result(x);
   const double scale = std::pow(10.0, static_cast<double>(std::abs(decimals)));
   ValueId y = decimals == 0  ? c.b.op1("round", x)
-              : decimals > 0 ? c.b.div(c.b.op1("round", c.b.mul(x, scale)), scale)
-                             : c.b.mul(c.b.op1("round", c.b.div(x, scale)), scale);
+              : decimals > 0 ? div(c.b, c.b.op1("round", mul(c.b, x, scale)), scale)
+                             : mul(c.b, c.b.op1("round", div(c.b, x, scale)), scale);
   give(c, y);
 }
 
 void translate_logit(Call& c) {
-  ValueId x = c.operand("self", computing_dtype(c));
-  if (auto eps = c.maybe_number("eps")) x = clamped(c.b, x, *eps, 1 - *eps);
-  if (c.b.ok()) give(c, c.b.log(c.b.div(x, c.b.sub(c.b.like(x, 1.0), x))));
+  ValueId x = operand(c.b, c.in, "self", computing_dtype(c));
+  if (auto eps = c.in.maybe_number("eps")) x = clamped(c.b, x, *eps, 1 - *eps);
+  if (c.b.ok()) give(c, log(c.b, div(c.b, x, sub(c.b, c.b.like(x, 1.0), x))));
 }
 
 void translate_nan_to_num(Call& c) {
   const DType d = c.result_dtype();
-  ValueId x = c.operand("self", d);
+  ValueId x = operand(c.b, c.in, "self", d);
   if (!c.b.ok() || !is_float(d)) return c.result(x);
   const double top = d == DType::F64    ? 0x1.fffffffffffffp1023
                      : d == DType::F16  ? 65504.0
                      : d == DType::BF16 ? 0x1.fep127
                                         : 0x1.fffffep127;
-  const double nan = c.maybe_number("nan").value_or(0), high = c.maybe_number("posinf").value_or(top),
-               low = c.maybe_number("neginf").value_or(-top);
-  ValueId y = c.b.select(c.b.eq(x, INFINITY), high, c.b.select(c.b.eq(x, -INFINITY), low, x));
-  c.result(c.b.select(c.b.op1("isnan", x), nan, y));
+  const double nan = c.in.maybe_number("nan").value_or(0), high = c.in.maybe_number("posinf").value_or(top),
+               low = c.in.maybe_number("neginf").value_or(-top);
+  ValueId y = select(c.b, eq(c.b, x, INFINITY), high, select(c.b, eq(c.b, x, -INFINITY), low, x));
+  c.result(select(c.b, c.b.op1("isnan", x), nan, y));
 }
 
 // ---- predicates: bool of a tensor of any type; integers are finite
 Translate predicate(Formula1 of_float, bool of_integer) {
   return [=](Call& c) {
-    ValueId x = c.tensor("self");
+    ValueId x = c.in.tensor("self");
     if (!c.b.ok()) return;
     if (is_float(c.b.dtype(x))) return c.result(of_float(c.b, x));
-    c.result(of_integer ? c.b.eq(x, x) : c.b.ne(x, x));
+    c.result(of_integer ? eq(c.b, x, x) : ne(c.b, x, x));
   };
 }
 void translate_signbit(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   if (!c.b.ok()) return;
   if (is_float(c.b.dtype(x))) return c.result(is_negative(c.b, x));
-  c.result(c.b.dtype(x) == DType::Bool ? c.b.ne(x, x) : c.b.lt(x, 0.0));
+  c.result(c.b.dtype(x) == DType::Bool ? ne(c.b, x, x) : lt(c.b, x, 0.0));
 }
 
 // ---- comparisons: in the common dtype of both
 Translate comparison(std::string_view record) {
   return [record](Call& c) {
-    DType d = c.promoted({"self", "other"});
+    DType d = promoted(c.b, c.in, {"self", "other"});
     if (d == DType::Bool) d = DType::U8; // false is less than true
-    ValueId x = c.operand("self", d), y = c.operand("other", d);
+    ValueId x = operand(c.b, c.in, "self", d), y = operand(c.b, c.in, "other", d);
     c.result(c.b.op2(record, x, y));
   };
 }
@@ -269,19 +272,19 @@ Translate comparison(std::string_view record) {
 // ---- logic
 Translate logic(std::string_view record) {
   return [record](Call& c) {
-    ValueId x = c.operand("self", DType::Bool), y = c.operand("other", DType::Bool);
+    ValueId x = operand(c.b, c.in, "self", DType::Bool), y = operand(c.b, c.in, "other", DType::Bool);
     c.result(c.b.op2(record, x, y));
   };
 }
-void translate_logical_not(Call& c) { c.result(c.b.logical_not(c.operand("self", DType::Bool))); }
+void translate_logical_not(Call& c) { c.result(logical_not(c.b, operand(c.b, c.in, "self", DType::Bool))); }
 void translate_bitwise_not(Call& c) {
   const DType d = c.result_dtype();
-  c.result(c.b.op1(d == DType::Bool ? "not" : "bit_not", c.operand("self", d)));
+  c.result(c.b.op1(d == DType::Bool ? "not" : "bit_not", operand(c.b, c.in, "self", d)));
 }
 Translate bitwise(std::string_view record) {
   return [record](Call& c) {
     const DType d = c.result_dtype();
-    ValueId x = c.operand("self", d), y = c.operand("other", d);
+    ValueId x = operand(c.b, c.in, "self", d), y = operand(c.b, c.in, "other", d);
     c.result(c.b.op2(record, x, y));
   };
 }
@@ -289,45 +292,49 @@ Translate bitwise(std::string_view record) {
 // ---- choices
 void translate_where(Call& c) {
   const DType d = c.result_dtype();
-  ValueId condition = c.operand("condition", DType::Bool), x = c.operand("self", d), y = c.operand("other", d);
-  c.result(c.b.select(condition, x, y));
+  ValueId condition = operand(c.b, c.in, "condition", DType::Bool), x = operand(c.b, c.in, "self", d),
+          y = operand(c.b, c.in, "other", d);
+  c.result(select(c.b, condition, x, y));
 }
 void translate_masked_fill(Call& c) {
   const DType d = c.result_dtype();
-  ValueId x = c.operand("self", d), value = c.operand("value", d), mask = c.operand("mask", DType::Bool);
-  c.result(c.b.select(mask, value, x));
+  ValueId x = operand(c.b, c.in, "self", d), value = operand(c.b, c.in, "value", d),
+          mask = operand(c.b, c.in, "mask", DType::Bool);
+  c.result(select(c.b, mask, value, x));
 }
 void translate_clamp(Call& c) {
   const DType d = c.result_dtype();
-  ValueId x = c.operand("self", d);
-  const bool low = c.schema().argument("min") && c.given("min"), high = c.schema().argument("max") && c.given("max");
-  if (low) x = greatest(c.b, x, c.operand("min", d));
-  if (high) x = least(c.b, x, c.operand("max", d));
+  ValueId x = operand(c.b, c.in, "self", d);
+  const bool low = c.schema().argument("min") && c.in.given("min"),
+             high = c.schema().argument("max") && c.in.given("max");
+  if (low) x = greatest(c.b, x, operand(c.b, c.in, "min", d));
+  if (high) x = least(c.b, x, operand(c.b, c.in, "max", d));
   c.result(x);
 }
 
 // ---- three operands
 ValueId lerp(ops::B& b, ValueId from, ValueId to, ValueId weight) {
   // From whichever end is nearer, so that a weight of 1 yields `to` exactly.
-  ValueId gap = b.sub(to, from);
-  ValueId near = b.add(from, b.mul(weight, gap));
-  ValueId far = b.sub(to, b.mul(gap, b.sub(b.like(weight, 1.0), weight)));
-  return b.select(b.lt(b.abs(weight), 0.5), near, far);
+  ValueId gap = sub(b, to, from);
+  ValueId near = add(b, from, mul(b, weight, gap));
+  ValueId far = sub(b, to, mul(b, gap, sub(b, b.like(weight, 1.0), weight)));
+  return select(b, lt(b, abs(b, weight), 0.5), near, far);
 }
 void translate_lerp(Call& c) {
   const DType d = computing_dtype(c);
-  ValueId from = c.operand("self", d), to = c.operand("end", d), weight = c.operand("weight", d);
+  ValueId from = operand(c.b, c.in, "self", d), to = operand(c.b, c.in, "end", d),
+          weight = operand(c.b, c.in, "weight", d);
   if (c.b.ok()) give(c, lerp(c.b, from, to, weight));
 }
 // self + value * tensor1 * tensor2, self + value * tensor1 / tensor2.
 void add_scaled(Call& c, bool divide) {
   const DType d = computing_dtype(c);
-  ValueId x = c.operand("self", d), y = c.operand("tensor1", d), z = c.operand("tensor2", d);
+  ValueId x = operand(c.b, c.in, "self", d), y = operand(c.b, c.in, "tensor1", d), z = operand(c.b, c.in, "tensor2", d);
   if (divide)
-    y = c.b.div(c.scaled(y, "value"), z);
+    y = div(c.b, scaled(c.b, c.in, y, "value"), z);
   else
-    y = c.b.mul(c.scaled(y, "value"), z);
-  give(c, c.b.add(x, y));
+    y = mul(c.b, scaled(c.b, c.in, y, "value"), z);
+  give(c, add(c.b, x, y));
 }
 void translate_addcmul(Call& c) { add_scaled(c, false); }
 void translate_addcdiv(Call& c) { add_scaled(c, true); }
@@ -404,26 +411,27 @@ void register_unary(AtenTable& t) {
   add_rows(t, kOperators, by_operator);
   add_rows(t, kRounding, by_rounding);
   t.add({"sign.default", "sgn.default"}, [](Call& c) {
-    ValueId x = c.tensor("self");
+    ValueId x = c.in.tensor("self");
     c.result(c.b.dtype(x) == DType::Bool ? x : c.b.op1("sign", x));
   });
   t.add({"round.decimals"}, translate_round_decimals);
   t.add({"logit.default", "special_logit.default"}, translate_logit);
   t.add({"nan_to_num.default"}, translate_nan_to_num);
   t.add({"signbit.default"}, translate_signbit);
-  t.add({"log10.default"}, by_formula([](ops::B& b, ValueId x) { return b.mul(b.op1("log2", x), M_LN2 / M_LN10); }));
-  t.add({"deg2rad.default"}, by_formula([](ops::B& b, ValueId x) { return b.mul(x, M_PI / 180); }));
-  t.add({"rad2deg.default"}, by_formula([](ops::B& b, ValueId x) { return b.mul(x, 180 / M_PI); }));
-  t.add({"square.default"}, by_formula([](ops::B& b, ValueId x) { return b.mul(x, x); }));
-  t.add({"frac.default"}, by_formula([](ops::B& b, ValueId x) { return b.sub(x, b.op1("trunc", x)); }));
+  t.add({"log10.default"}, by_formula([](ops::B& b, ValueId x) { return mul(b, b.op1("log2", x), M_LN2 / M_LN10); }));
+  t.add({"deg2rad.default"}, by_formula([](ops::B& b, ValueId x) { return mul(b, x, M_PI / 180); }));
+  t.add({"rad2deg.default"}, by_formula([](ops::B& b, ValueId x) { return mul(b, x, 180 / M_PI); }));
+  t.add({"square.default"}, by_formula([](ops::B& b, ValueId x) { return mul(b, x, x); }));
+  t.add({"frac.default"}, by_formula([](ops::B& b, ValueId x) { return sub(b, x, b.op1("trunc", x)); }));
   t.add({"sinc.default", "special_sinc.default"}, by_formula(sinc));
   t.add({"angle.default"}, by_formula(angle));
   t.add({"isnan.default"}, predicate([](ops::B& b, ValueId x) { return b.op1("isnan", x); }, false));
   t.add({"isinf.default"}, predicate([](ops::B& b, ValueId x) { return b.op1("isinf", x); }, false));
-  t.add({"isfinite.default"}, predicate([](ops::B& b, ValueId x) { return b.lt(b.abs(x), INFINITY); }, true));
-  t.add({"isposinf.default"}, predicate([](ops::B& b, ValueId x) { return b.eq(x, INFINITY); }, false));
-  t.add({"isneginf.default"}, predicate([](ops::B& b, ValueId x) { return b.eq(x, -INFINITY); }, false));
-  t.add({"isreal.default"}, predicate([](ops::B& b, ValueId x) { return b.logical_or(b.eq(x, x), b.ne(x, x)); }, true));
+  t.add({"isfinite.default"}, predicate([](ops::B& b, ValueId x) { return lt(b, abs(b, x), INFINITY); }, true));
+  t.add({"isposinf.default"}, predicate([](ops::B& b, ValueId x) { return eq(b, x, INFINITY); }, false));
+  t.add({"isneginf.default"}, predicate([](ops::B& b, ValueId x) { return eq(b, x, -INFINITY); }, false));
+  t.add({"isreal.default"},
+        predicate([](ops::B& b, ValueId x) { return logical_or(b, eq(b, x, x), ne(b, x, x)); }, true));
 }
 
 void register_binary(AtenTable& t) {

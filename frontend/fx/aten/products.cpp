@@ -5,28 +5,28 @@ namespace tessera::fx {
 namespace {
 
 void translate_matmul(Call& c) {
-  ValueId x = c.tensor(c.given("self") ? "self" : "input");
+  ValueId x = c.in.tensor(c.in.given("self") ? "self" : "input");
   const char* second = c.schema().argument("other") ? "other" : c.schema().argument("mat2") ? "mat2" : "vec";
-  c.result(matrix_product(c, x, c.tensor(second)));
+  c.result(matrix_product(c, x, c.in.tensor(second)));
 }
 
 // Sum of products of two vectors. Numbers are real, so vdot is the same.
 void translate_dot(Call& c) {
-  ValueId x = c.tensor("self"), y = c.tensor(c.schema().argument("tensor") ? "tensor" : "other");
+  ValueId x = c.in.tensor("self"), y = c.in.tensor(c.schema().argument("tensor") ? "tensor" : "other");
   c.result(matrix_product(c, x, y));
 }
 
 // beta * self + alpha * product; self counts for nothing, NaN included, where beta is 0.
 ValueId weighted_sum(Call& c, ValueId product) {
-  product = c.scaled(product, "alpha");
-  const Scalar beta = c.scalar("beta");
+  product = scaled(c.b, c.in, product, "alpha");
+  const Scalar beta = c.in.scalar("beta");
   if (!c.b.ok() || (beta.is_constant() && beta.number == 0)) return product;
-  return c.b.add(product, c.scaled(c.b.cast(c.tensor("self"), c.b.dtype(product)), "beta"));
+  return add(c.b, product, scaled(c.b, c.in, cast(c.b, c.in.tensor("self"), c.b.dtype(product)), "beta"));
 }
 
 template <const char* kFirst, const char* kSecond>
 void translate_weighted(Call& c) {
-  ValueId product = matrix_product(c, c.tensor(kFirst), c.tensor(kSecond));
+  ValueId product = matrix_product(c, c.in.tensor(kFirst), c.in.tensor(kSecond));
   c.result(weighted_sum(c, product));
 }
 constexpr char kMat1[] = "mat1", kMat2[] = "mat2", kBatch1[] = "batch1", kBatch2[] = "batch2", kMat[] = "mat",
@@ -34,55 +34,56 @@ constexpr char kMat1[] = "mat1", kMat2[] = "mat2", kBatch1[] = "batch1", kBatch2
 
 // The sum over the batch is one product of wider matrices.
 void translate_addbmm(Call& c) {
-  ValueId x = c.tensor("batch1"), y = c.tensor("batch2");
+  ValueId x = c.in.tensor("batch1"), y = c.in.tensor("batch2");
   if (!c.b.ok()) return;
   const SymShape sx = c.b.shape(x), sy = c.b.shape(y);
   if (sx.size() != 3 || sy.size() != 3)
     return c.b.fail(ErrorCode::ShapeMismatch, "addbmm takes batches of matrices, not " + str(sx) + " and " + str(sy));
-  x = c.b.reshape(c.b.transpose(x, {1, 0, 2}), {sx[1], sx[0] * sx[2]});
-  y = c.b.reshape(y, {sy[0] * sy[1], sy[2]});
-  c.result(weighted_sum(c, c.b.matmul(x, y)));
+  x = reshape(c.b, transpose(c.b, x, {1, 0, 2}), {sx[1], sx[0] * sx[2]});
+  y = reshape(c.b, y, {sy[0] * sy[1], sy[2]});
+  c.result(weighted_sum(c, matmul(c.b, x, y)));
 }
 
 ValueId outer(Call& c, ValueId x, ValueId y) {
   if (!c.b.ok()) return {};
-  return c.b.mul(c.b.unsqueeze(x, {1}), c.b.unsqueeze(y, {0}));
+  return mul(c.b, unsqueeze(c.b, x, {1}), unsqueeze(c.b, y, {0}));
 }
 void translate_outer(Call& c) {
-  const DType d = c.promoted({"self", "vec2"});
-  ValueId x = c.operand("self", d), y = c.operand("vec2", d);
+  const DType d = promoted(c.b, c.in, {"self", "vec2"});
+  ValueId x = operand(c.b, c.in, "self", d), y = operand(c.b, c.in, "vec2", d);
   if (!c.b.ok()) return;
-  if (d == DType::Bool) return c.result(c.b.logical_and(c.b.unsqueeze(x, {1}), c.b.unsqueeze(y, {0})));
+  if (d == DType::Bool) return c.result(logical_and(c.b, unsqueeze(c.b, x, {1}), unsqueeze(c.b, y, {0})));
   c.result(outer(c, x, y));
 }
 void translate_addr(Call& c) {
-  const DType d = c.promoted({"self", "vec1", "vec2"});
-  ValueId x = c.operand("vec1", d), y = c.operand("vec2", d);
+  const DType d = promoted(c.b, c.in, {"self", "vec1", "vec2"});
+  ValueId x = operand(c.b, c.in, "vec1", d), y = operand(c.b, c.in, "vec2", d);
   if (!c.b.ok()) return;
-  c.result(c.b.cast(weighted_sum(c, outer(c, c.b.widen(x), c.b.widen(y))), d));
+  c.result(cast(c.b, weighted_sum(c, outer(c, widen(c.b, x), widen(c.b, y))), d));
 }
 
 void translate_addmm_activation(Call& c) {
-  ValueId y = weighted_sum(c, c.b.matmul(c.tensor("mat1"), c.tensor("mat2")));
-  const bool gelu = c.flag("use_gelu");
+  ValueId y = weighted_sum(c, matmul(c.b, c.in.tensor("mat1"), c.in.tensor("mat2")));
+  const bool gelu = c.in.flag("use_gelu");
   if (!c.b.ok()) return;
   c.result(gelu ? c.b.op("Gelu", {y}, {{"approximate", std::string("tanh")}}) : c.b.op1("Relu", y));
 }
 
-void translate_linear(Call& c) { c.result(linear(c, c.tensor("input"), c.tensor("weight"), c.maybe("bias"))); }
+void translate_linear(Call& c) { c.result(linear(c, c.in.tensor("input"), c.in.tensor("weight"), c.in.maybe("bias"))); }
 
 // y[..., o] = sum over i, j of x1[..., i] * weight[o, i, j] * x2[..., j]
 void translate_bilinear(Call& c) {
-  ValueId x1 = c.tensor("input1"), x2 = c.tensor("input2"), weight = c.tensor("weight"), bias = c.maybe("bias");
+  ValueId x1 = c.in.tensor("input1"), x2 = c.in.tensor("input2"), weight = c.in.tensor("weight"),
+          bias = c.in.maybe("bias");
   if (!c.b.ok()) return;
   ValueId y = c.b.op("Einsum", {x1, weight, x2}, {{"equation", std::string("...i,oij,...j->...o")}});
-  c.result(bias.valid() ? c.b.add(y, bias) : y);
+  c.result(bias.valid() ? add(c.b, y, bias) : y);
 }
 
 // The product of three tensors, each with dimensions added where it has none of its own, summed over some of them.
 void translate_trilinear(Call& c) {
-  const std::vector<ValueId> operands = {c.tensor("i1"), c.tensor("i2"), c.tensor("i3")};
-  const Ints added[] = {c.ints("expand1"), c.ints("expand2"), c.ints("expand3")}, summed = c.ints("sumdim");
+  const std::vector<ValueId> operands = {c.in.tensor("i1"), c.in.tensor("i2"), c.in.tensor("i3")};
+  const Ints added[] = {c.in.ints("expand1"), c.in.ints("expand2"), c.in.ints("expand3")}, summed = c.in.ints("sumdim");
   if (!c.b.ok()) return;
   const int64_t rank = c.b.rank(operands[0]) + static_cast<int64_t>(added[0].size());
   if (rank > 26) return c.unsupported("a product of three tensors in " + std::to_string(rank) + " dimensions");
@@ -98,12 +99,12 @@ void translate_trilinear(Call& c) {
 }
 
 void translate_einsum(Call& c) {
-  std::vector<ValueId> operands = c.tensors("tensors");
-  std::string equation = c.text("equation");
+  std::vector<ValueId> operands = c.in.tensors("tensors");
+  std::string equation = c.in.text("equation");
   if (!c.b.ok()) return;
   DType common = c.b.dtype(operands.at(0));
-  for (ValueId& v : operands) common = Call::promote(common, c.b.dtype(v));
-  for (ValueId& v : operands) v = c.b.cast(v, common);
+  for (ValueId& v : operands) common = promote(common, c.b.dtype(v));
+  for (ValueId& v : operands) v = cast(c.b, v, common);
   c.result(c.b.op("Einsum", operands, {{"equation", equation}}));
 }
 
@@ -143,14 +144,14 @@ ValueId contracted(Call& c, ValueId x, ValueId y, const Ints& from_x, const Ints
     depth *= *both;
     p = q = *both;
   }
-  ValueId a = c.b.reshape(c.b.transpose(c.b.expand(x, wide_x), px), {rows, depth});
-  ValueId b = c.b.reshape(c.b.transpose(c.b.expand(y, wide_y), py), {depth, columns});
-  return c.b.reshape(c.b.matmul(a, b), out);
+  ValueId a = reshape(c.b, transpose(c.b, expand(c.b, x, wide_x), px), {rows, depth});
+  ValueId b = reshape(c.b, transpose(c.b, expand(c.b, y, wide_y), py), {depth, columns});
+  return reshape(c.b, matmul(c.b, a, b), out);
 }
 
 void translate_tensordot(Call& c) {
-  ValueId x = c.tensor("self"), y = c.tensor("other");
-  Ints dx = c.ints("dims_self"), dy = c.ints("dims_other");
+  ValueId x = c.in.tensor("self"), y = c.in.tensor("other");
+  Ints dx = c.in.ints("dims_self"), dy = c.in.ints("dims_other");
   if (!c.b.ok()) return;
   for (int64_t& a : dx) a = c.b.axis(a, c.b.rank(x));
   for (int64_t& a : dy) a = c.b.axis(a, c.b.rank(y));
@@ -158,25 +159,25 @@ void translate_tensordot(Call& c) {
 }
 
 void translate_inner(Call& c) {
-  ValueId x = c.tensor("self"), y = c.tensor("other");
+  ValueId x = c.in.tensor("self"), y = c.in.tensor("other");
   if (!c.b.ok()) return;
   const int rx = c.b.rank(x), ry = c.b.rank(y);
-  if (rx == 0 || ry == 0) return c.result(c.b.mul(x, y));
+  if (rx == 0 || ry == 0) return c.result(mul(c.b, x, y));
   c.result(contracted(c, x, y, {rx - 1}, {ry - 1}));
 }
 
 void translate_vecdot(Call& c) {
-  const DType d = c.promoted({"x", "y"});
-  ValueId x = c.operand("x", d), y = c.operand("y", d);
+  const DType d = promoted(c.b, c.in, {"x", "y"});
+  ValueId x = operand(c.b, c.in, "x", d), y = operand(c.b, c.in, "y", d);
   if (!c.b.ok()) return;
-  ValueId product = c.b.mul(c.b.widen(x), c.b.widen(y));
+  ValueId product = mul(c.b, widen(c.b, x), widen(c.b, y));
   const int rank = c.b.rank(product);
-  c.result(c.b.cast(c.b.sum(product, {c.axis("dim", rank)}, false), d));
+  c.result(cast(c.b, sum(c.b, product, {c.in.axis("dim", rank)}, false), d));
 }
 
 // Products of a chain, in the order that multiplies least (sizes that are not constants: from the left).
 void translate_chain(Call& c) {
-  std::vector<ValueId> xs = c.tensors(c.schema().argument("matrices") ? "matrices" : "tensors");
+  std::vector<ValueId> xs = c.in.tensors(c.schema().argument("matrices") ? "matrices" : "tensors");
   if (!c.b.ok()) return;
   const size_t n = xs.size();
   std::vector<double> size; // xs[i] is size[i] x size[i + 1]
@@ -217,27 +218,27 @@ void translate_chain(Call& c) {
 }
 
 void translate_cross(Call& c) {
-  const DType d = c.promoted({"self", "other"});
-  ValueId x = c.operand("self", d), y = c.operand("other", d);
+  const DType d = promoted(c.b, c.in, {"self", "other"});
+  ValueId x = operand(c.b, c.in, "self", d), y = operand(c.b, c.in, "other", d);
   if (!c.b.ok()) return;
   auto shape = c.b.env().broadcast(c.b.shape(x), c.b.shape(y), c.b.node().location);
   if (!shape.ok()) return c.b.fail(shape.error());
-  x = c.b.expand(x, *shape);
-  y = c.b.expand(y, *shape);
+  x = expand(c.b, x, *shape);
+  y = expand(c.b, y, *shape);
   const int rank = static_cast<int>(shape->size());
   int64_t axis = 0;
-  if (c.given("dim")) {
-    axis = c.axis("dim", rank);
+  if (c.in.given("dim")) {
+    axis = c.in.axis("dim", rank);
   } else { // the first dimension of size 3
     while (axis < rank && !(*shape)[static_cast<size_t>(axis)].is_const(3)) ++axis;
     if (axis == rank) return c.b.fail(ErrorCode::ShapeMismatch, "no dimension of a cross product has size 3");
   }
   if (!c.b.ok()) return;
-  auto part = [&](ValueId v, int64_t i) { return c.b.slice(v, axis, i % 3, 1); };
+  auto part = [&](ValueId v, int64_t i) { return slice(c.b, v, axis, i % 3, 1); };
   std::vector<ValueId> out;
   for (int64_t i = 0; i < 3; ++i)
-    out.push_back(c.b.sub(c.b.mul(part(x, i + 1), part(y, i + 2)), c.b.mul(part(x, i + 2), part(y, i + 1))));
-  c.result(c.b.concat(out, axis));
+    out.push_back(sub(c.b, mul(c.b, part(x, i + 1), part(y, i + 2)), mul(c.b, part(x, i + 2), part(y, i + 1))));
+  c.result(concat(c.b, out, axis));
 }
 
 } // namespace

@@ -18,23 +18,24 @@ ValueId reordered(Call& c, ValueId v, const Cell& cell) {
   if (cell.order.size() > 1) {
     const SymExpr hidden = c.b.env().simplify(floordiv(c.b.dim(v, 0), static_cast<int64_t>(cell.order.size())));
     std::vector<ValueId> parts;
-    for (int64_t gate : cell.order) parts.push_back(c.b.slice(v, 0, hidden * gate, hidden));
-    v = c.b.concat(parts, 0);
+    for (int64_t gate : cell.order) parts.push_back(slice(c.b, v, 0, hidden * gate, hidden));
+    v = concat(c.b, parts, 0);
   }
-  return c.b.unsqueeze(v, {0});
+  return unsqueeze(c.b, v, {0});
 }
 
 ValueId joined(Call& c, const std::vector<ValueId>& parts) {
-  return parts.size() == 1 ? parts[0] : c.b.concat(parts, 0);
+  return parts.size() == 1 ? parts[0] : concat(c.b, parts, 0);
 }
 
 void recurrent(Call& c, const Cell& cell) {
-  ValueId x = c.tensor("input");
-  std::vector<ValueId> states = cell.lstm ? c.tensors("hx") : std::vector<ValueId>{c.tensor("hx")};
-  const std::vector<ValueId> params = c.tensors("params");
-  const bool biased = c.flag("has_biases"), both = c.flag("bidirectional"), batch_first = c.flag("batch_first");
-  const int64_t layers = c.integer("num_layers"), directions = both ? 2 : 1;
-  if (c.b.ok() && c.flag("train") && c.number("dropout") != 0 && layers > 1)
+  ValueId x = c.in.tensor("input");
+  std::vector<ValueId> states = cell.lstm ? c.in.tensors("hx") : std::vector<ValueId>{c.in.tensor("hx")};
+  const std::vector<ValueId> params = c.in.tensors("params");
+  const bool biased = c.in.flag("has_biases"), both = c.in.flag("bidirectional"),
+             batch_first = c.in.flag("batch_first");
+  const int64_t layers = c.in.integer("num_layers"), directions = both ? 2 : 1;
+  if (c.b.ok() && c.in.flag("train") && c.in.number("dropout") != 0 && layers > 1)
     c.unsupported("a recurrent layer with dropout in training");
   if (!c.b.ok()) return;
   const auto each = static_cast<size_t>(biased ? 4 : 2);
@@ -44,10 +45,10 @@ void recurrent(Call& c, const Cell& cell) {
   const bool unbatched = c.b.rank(x) == 2;
   const int64_t batch_axis = batch_first ? 0 : 1;
   if (unbatched) {
-    x = c.b.unsqueeze(x, {batch_axis});
-    for (ValueId& s : states) s = c.b.unsqueeze(s, {1});
+    x = unsqueeze(c.b, x, {batch_axis});
+    for (ValueId& s : states) s = unsqueeze(c.b, s, {1});
   }
-  if (batch_first) x = c.b.transpose(x, {1, 0, 2});
+  if (batch_first) x = transpose(c.b, x, {1, 0, 2});
   std::vector<ValueId> last_h, last_c;
   for (int64_t layer = 0; layer < layers && c.b.ok(); ++layer) {
     std::vector<ValueId> w, r, bias;
@@ -56,9 +57,9 @@ void recurrent(Call& c, const Cell& cell) {
       w.push_back(reordered(c, params[at], cell));
       r.push_back(reordered(c, params[at + 1], cell));
       if (biased)
-        bias.push_back(c.b.concat({reordered(c, params[at + 2], cell), reordered(c, params[at + 3], cell)}, 1));
+        bias.push_back(concat(c.b, {reordered(c, params[at + 2], cell), reordered(c, params[at + 3], cell)}, 1));
     }
-    auto state = [&](size_t i) { return c.b.slice(states.at(i), 0, layer * directions, directions); };
+    auto state = [&](size_t i) { return slice(c.b, states.at(i), 0, layer * directions, directions); };
     std::vector<ValueId> operands = {x,         joined(c, w), joined(c, r), biased ? joined(c, bias) : ValueId(),
                                      ValueId(), state(0)};
     if (cell.lstm) operands.push_back(state(1));
@@ -75,14 +76,14 @@ void recurrent(Call& c, const Cell& cell) {
     last_h.push_back(out[1]);
     if (cell.lstm) last_c.push_back(out[2]);
     const SymShape s = c.b.shape(out[0]); // [T, directions, N, H]
-    x = c.b.reshape(c.b.transpose(out[0], {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
+    x = reshape(c.b, transpose(c.b, out[0], {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
   }
-  if (batch_first) x = c.b.transpose(x, {1, 0, 2});
+  if (batch_first) x = transpose(c.b, x, {1, 0, 2});
   auto state_result = [&](const std::vector<ValueId>& parts) {
     ValueId v = joined(c, parts);
-    c.result(unbatched ? c.b.squeeze(v, {1}) : v);
+    c.result(unbatched ? squeeze(c.b, v, {1}) : v);
   };
-  c.result(unbatched ? c.b.squeeze(x, {batch_axis}) : x);
+  c.result(unbatched ? squeeze(c.b, x, {batch_axis}) : x);
   state_result(last_h);
   if (cell.lstm) state_result(last_c);
 }
@@ -98,38 +99,38 @@ void translate_rnn_relu(Call& c) {
 
 // ---- single steps
 ValueId gates(Call& c, ValueId x, const char* weight, const char* bias) {
-  return linear(c, x, c.tensor(weight), c.maybe(bias));
+  return linear(c, x, c.in.tensor(weight), c.in.maybe(bias));
 }
 std::vector<ValueId> split(Call& c, ValueId v, int64_t count) {
   std::vector<ValueId> out;
   if (!c.b.ok()) return std::vector<ValueId>(static_cast<size_t>(count));
   const int64_t axis = c.b.rank(v) - 1;
   const SymExpr size = c.b.env().simplify(floordiv(c.b.dim(v, axis), count));
-  for (int64_t i = 0; i < count; ++i) out.push_back(c.b.slice(v, axis, size * i, size));
+  for (int64_t i = 0; i < count; ++i) out.push_back(slice(c.b, v, axis, size * i, size));
   return out;
 }
 
 void translate_lstm_cell(Call& c) {
-  ValueId x = c.tensor("input");
-  std::vector<ValueId> hx = c.tensors("hx");
+  ValueId x = c.in.tensor("input");
+  std::vector<ValueId> hx = c.in.tensors("hx");
   if (!c.b.ok()) return;
-  ValueId sum = c.b.add(gates(c, x, "w_ih", "b_ih"), gates(c, hx.at(0), "w_hh", "b_hh"));
+  ValueId sum = add(c.b, gates(c, x, "w_ih", "b_ih"), gates(c, hx.at(0), "w_hh", "b_hh"));
   std::vector<ValueId> g = split(c, sum, 4);
-  ValueId state = c.b.add(c.b.mul(c.b.sigmoid(g[1]), hx.at(1)), c.b.mul(c.b.sigmoid(g[0]), c.b.tanh(g[2])));
-  c.result(c.b.mul(c.b.sigmoid(g[3]), c.b.tanh(state)));
+  ValueId state = add(c.b, mul(c.b, sigmoid(c.b, g[1]), hx.at(1)), mul(c.b, sigmoid(c.b, g[0]), tanh(c.b, g[2])));
+  c.result(mul(c.b, sigmoid(c.b, g[3]), tanh(c.b, state)));
   c.result(state);
 }
 void translate_gru_cell(Call& c) {
-  ValueId x = c.tensor("input"), h = c.tensor("hx");
+  ValueId x = c.in.tensor("input"), h = c.in.tensor("hx");
   std::vector<ValueId> i = split(c, gates(c, x, "w_ih", "b_ih"), 3), r = split(c, gates(c, h, "w_hh", "b_hh"), 3);
-  ValueId reset = c.b.sigmoid(c.b.add(i[0], r[0])), update = c.b.sigmoid(c.b.add(i[1], r[1]));
-  ValueId fresh = c.b.tanh(c.b.add(i[2], c.b.mul(reset, r[2])));
-  c.result(c.b.add(c.b.mul(c.b.sub(h, fresh), update), fresh));
+  ValueId reset = sigmoid(c.b, add(c.b, i[0], r[0])), update = sigmoid(c.b, add(c.b, i[1], r[1]));
+  ValueId fresh = tanh(c.b, add(c.b, i[2], mul(c.b, reset, r[2])));
+  c.result(add(c.b, mul(c.b, sub(c.b, h, fresh), update), fresh));
 }
 template <bool kRelu>
 void translate_rnn_cell(Call& c) {
-  ValueId sum = c.b.add(gates(c, c.tensor("input"), "w_ih", "b_ih"), gates(c, c.tensor("hx"), "w_hh", "b_hh"));
-  c.result(kRelu ? c.b.op1("Relu", sum) : c.b.tanh(sum));
+  ValueId sum = add(c.b, gates(c, c.in.tensor("input"), "w_ih", "b_ih"), gates(c, c.in.tensor("hx"), "w_hh", "b_hh"));
+  c.result(kRelu ? c.b.op1("Relu", sum) : tanh(c.b, sum));
 }
 
 } // namespace

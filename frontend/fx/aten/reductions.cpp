@@ -16,8 +16,8 @@ struct Fold {
 };
 Fold fold_of(Call& c, int rank) {
   Fold f;
-  f.axes = c.axes("dim", rank);
-  f.keep = c.schema().argument("keepdim") != nullptr && c.flag("keepdim");
+  f.axes = c.in.axes("dim", rank);
+  f.keep = c.schema().argument("keepdim") != nullptr && c.in.flag("keepdim");
   return f;
 }
 SymExpr count_of(B& b, ValueId x, const Ints& axes) {
@@ -29,14 +29,14 @@ ValueId fold(B& b, std::string_view record, ValueId x, const Fold& f) {
   if (!b.ok() || f.axes.empty()) return x;
   if (b.dtype(x) == DType::Bool)
     record = record == "reduce_sum" ? "reduce_any" : record == "reduce_prod" ? "reduce_all" : record;
-  return b.reduce(record, x, f.axes, f.keep);
+  return reduce(b, record, x, f.axes, f.keep);
 }
 
 // A fold of `self`, converted first by `before`, to the dtype of the result.
 using Before = ValueId (*)(B&, ValueId);
 Translate folded(std::string_view record, Before before = nullptr) {
   return [=](Call& c) {
-    ValueId x = c.operand("self", computing_dtype(c));
+    ValueId x = operand(c.b, c.in, "self", computing_dtype(c));
     if (!c.b.ok()) return;
     const Fold f = fold_of(c, c.b.rank(x));
     if (before != nullptr) x = before(c.b, x);
@@ -44,40 +44,40 @@ Translate folded(std::string_view record, Before before = nullptr) {
   };
 }
 ValueId without_nan(B& b, ValueId x) {
-  return b.ok() && is_float(b.dtype(x)) ? b.select(b.op1("isnan", x), 0.0, x) : x;
+  return b.ok() && is_float(b.dtype(x)) ? select(b, b.op1("isnan", x), 0.0, x) : x;
 }
 
 // sum, divided by the number of elements
 ValueId mean(B& b, ValueId x, const Fold& f) {
   if (!b.ok()) return {};
-  return b.div(fold(b, "reduce_sum", x, f), b.size(count_of(b, x, f.axes), b.dtype(x)));
+  return div(b, fold(b, "reduce_sum", x, f), b.size(count_of(b, x, f.axes), b.dtype(x)));
 }
 void translate_mean(Call& c) {
-  ValueId x = c.operand("self", computing_dtype(c));
+  ValueId x = operand(c.b, c.in, "self", computing_dtype(c));
   if (!c.b.ok()) return;
   if (!is_float(c.b.dtype(x))) return c.unsupported("the mean of integers: PyTorch takes it of floats alone");
   give(c, mean(c.b, x, fold_of(c, c.b.rank(x))));
 }
 void translate_nanmean(Call& c) {
-  ValueId x = c.operand("self", computing_dtype(c));
+  ValueId x = operand(c.b, c.in, "self", computing_dtype(c));
   if (!c.b.ok()) return;
   const Fold f = fold_of(c, c.b.rank(x));
-  ValueId counted = c.b.cast(c.b.logical_not(c.b.op1("isnan", x)), c.b.dtype(x));
-  give(c, c.b.div(fold(c.b, "reduce_sum", without_nan(c.b, x), f), fold(c.b, "reduce_sum", counted, f)));
+  ValueId counted = cast(c.b, logical_not(c.b, c.b.op1("isnan", x)), c.b.dtype(x));
+  give(c, div(c.b, fold(c.b, "reduce_sum", without_nan(c.b, x), f), fold(c.b, "reduce_sum", counted, f)));
 }
 
 // ---- whether one, or every, element is not zero
 Translate truth(std::string_view record) {
   return [record](Call& c) {
-    ValueId x = c.operand("self", DType::Bool);
+    ValueId x = operand(c.b, c.in, "self", DType::Bool);
     if (!c.b.ok()) return;
     give(c, fold(c.b, record, x, fold_of(c, c.b.rank(x)))); // of u8 the result is u8
   };
 }
 void translate_count_nonzero(Call& c) {
-  ValueId x = c.operand("self", DType::Bool);
+  ValueId x = operand(c.b, c.in, "self", DType::Bool);
   if (!c.b.ok()) return;
-  c.result(fold(c.b, "reduce_sum", c.b.cast(x, DType::I64), fold_of(c, c.b.rank(x))));
+  c.result(fold(c.b, "reduce_sum", cast(c.b, x, DType::I64), fold_of(c, c.b.rank(x))));
 }
 
 // ---- extremes
@@ -89,19 +89,19 @@ ValueId extreme(B& b, ValueId x, const Fold& f, bool greatest) {
 // Position along the axes of the first extreme; a NaN is one.
 ValueId position(B& b, ValueId x, const Fold& f, bool greatest) {
   if (!b.ok()) return {};
-  if (f.axes.empty()) return b.expand(b.scalar_i(DType::I64, 0), b.shape(x)); // of a scalar
-  if (b.dtype(x) == DType::Bool) x = b.cast(x, DType::U8);
+  if (f.axes.empty()) return expand(b, b.scalar_i(DType::I64, 0), b.shape(x)); // of a scalar
+  if (b.dtype(x) == DType::Bool) x = cast(b, x, DType::U8);
   return b.op(greatest ? "argmax" : "argmin", {x}, {{"axes", f.axes}, {"keepdims", int64_t{f.keep}}});
 }
 Translate extremes(bool greatest) { // amax, max.default
   return [greatest](Call& c) {
-    ValueId x = c.tensor("self");
+    ValueId x = c.in.tensor("self");
     if (c.b.ok()) c.result(extreme(c.b, x, fold_of(c, c.b.rank(x)), greatest));
   };
 }
 Translate extremes_along(bool greatest) { // max.dim: the values, and where they were
   return [greatest](Call& c) {
-    ValueId x = c.tensor("self");
+    ValueId x = c.in.tensor("self");
     if (!c.b.ok()) return;
     const Fold f = fold_of(c, c.b.rank(x));
     c.result(extreme(c.b, x, f, greatest));
@@ -110,12 +110,12 @@ Translate extremes_along(bool greatest) { // max.dim: the values, and where they
 }
 Translate positions(bool greatest) { // argmax: over all elements in row-major order where no axis is given
   return [greatest](Call& c) {
-    ValueId x = c.tensor("self");
+    ValueId x = c.in.tensor("self");
     if (c.b.ok()) c.result(position(c.b, x, fold_of(c, c.b.rank(x)), greatest));
   };
 }
 void translate_aminmax(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   if (!c.b.ok()) return;
   const Fold f = fold_of(c, c.b.rank(x));
   c.result(extreme(c.b, x, f, false));
@@ -132,60 +132,60 @@ Moments moments(Call& c, ValueId x, const Fold& f) {
   correction.number = 1;
   correction.integer = 1;
   if (c.schema().argument("unbiased")) {
-    correction.number = c.flag("unbiased") ? 1 : 0;
-    correction.integer = c.flag("unbiased") ? 1 : 0;
-  } else if (c.given("correction")) {
-    correction = c.scalar("correction");
+    correction.number = c.in.flag("unbiased") ? 1 : 0;
+    correction.integer = c.in.flag("unbiased") ? 1 : 0;
+  } else if (c.in.given("correction")) {
+    correction = c.in.scalar("correction");
   }
   if (!b.ok()) return {};
   const DType d = b.dtype(x);
   const SymExpr n = count_of(b, x, f.axes);
-  ValueId centre = mean(b, x, {f.axes, true}), distance = b.sub(x, centre);
-  ValueId sum = fold(b, "reduce_sum", b.mul(distance, distance), f);
-  ValueId freedom = b.max(b.sub(b.size(n, d), c.literal(correction, d)), 0.0);
-  return {f.keep ? centre : b.squeeze(centre, f.axes), b.div(sum, freedom)};
+  ValueId centre = mean(b, x, {f.axes, true}), distance = sub(b, x, centre);
+  ValueId sum = fold(b, "reduce_sum", mul(b, distance, distance), f);
+  ValueId freedom = max(b, sub(b, b.size(n, d), literal(c.b, correction, d)), 0.0);
+  return {f.keep ? centre : squeeze(b, centre, f.axes), div(b, sum, freedom)};
 }
 Translate variance(bool root, bool with_mean) {
   return [=](Call& c) {
     const DType d = c.result_dtype();
-    ValueId x = c.operand("self", compute_dtype(d));
+    ValueId x = operand(c.b, c.in, "self", compute_dtype(d));
     if (!c.b.ok()) return;
     if (!is_float(d)) return c.unsupported("the variance of " + std::string(name(d)));
     Moments m = moments(c, x, fold_of(c, c.b.rank(x)));
-    c.result(c.b.cast(root ? c.b.sqrt(m.variance) : m.variance, d));
-    if (with_mean) c.result(c.b.cast(m.mean, d));
+    c.result(cast(c.b, root ? sqrt(c.b, m.variance) : m.variance, d));
+    if (with_mean) c.result(cast(c.b, m.mean, d));
   };
 }
 
 // ---- logarithm of the sum of exponentials: the greatest one is taken out, unless it is infinite
 void translate_logsumexp(Call& c) {
-  ValueId x = c.operand("self", computing_dtype(c));
+  ValueId x = operand(c.b, c.in, "self", computing_dtype(c));
   if (!c.b.ok()) return;
   B& b = c.b;
   const Fold f = fold_of(c, b.rank(x));
   ValueId top = fold(b, "reduce_max", x, {f.axes, true});
-  top = b.select(b.op1("isinf", top), 0.0, top);
-  ValueId y = b.add(b.log(fold(b, "reduce_sum", b.exp(b.sub(x, top)), {f.axes, true})), top);
-  give(c, f.keep ? y : b.squeeze(y, f.axes));
+  top = select(b, b.op1("isinf", top), 0.0, top);
+  ValueId y = add(b, log(b, fold(b, "reduce_sum", exp(b, sub(b, x, top)), {f.axes, true})), top);
+  give(c, f.keep ? y : squeeze(b, y, f.axes));
 }
 
 // ---- norms: of order 0 the number of elements that are not zero, of order infinity the greatest magnitude
 ValueId norm(B& b, ValueId x, const Fold& f, double order) {
   if (!b.ok()) return {};
   const DType d = b.dtype(x);
-  ValueId magnitude = b.abs(x);
+  ValueId magnitude = abs(b, x);
   if (order == INFINITY) return fold(b, "reduce_max", magnitude, f);
   if (order == -INFINITY) return fold(b, "reduce_min", magnitude, f);
-  if (order == 0) return fold(b, "reduce_sum", b.cast(b.ne(x, 0.0), d), f);
+  if (order == 0) return fold(b, "reduce_sum", cast(b, ne(b, x, 0.0), d), f);
   if (order == 1) return fold(b, "reduce_sum", magnitude, f);
-  if (order == 2) return b.sqrt(fold(b, "reduce_sum", b.mul(x, x), f));
+  if (order == 2) return sqrt(b, fold(b, "reduce_sum", mul(b, x, x), f));
   ValueId power = constant_power(b, magnitude, order);
   return constant_power(b, fold(b, "reduce_sum", power, f), 1 / order);
 }
 Translate norm_of(std::string_view order) {
   return [order](Call& c) {
-    ValueId x = c.operand("self", computing_dtype(c));
-    const double p = order.empty() ? 2 : c.maybe_number(order).value_or(2);
+    ValueId x = operand(c.b, c.in, "self", computing_dtype(c));
+    const double p = order.empty() ? 2 : c.in.maybe_number(order).value_or(2);
     if (!c.b.ok()) return;
     Fold f = fold_of(c, c.b.rank(x));
     const SymExpr n = count_of(c.b, x, f.axes);
@@ -198,10 +198,10 @@ Translate norm_of(std::string_view order) {
 // Norm of the difference.
 void translate_dist(Call& c) {
   const DType d = computing_dtype(c);
-  ValueId x = c.operand("self", d), y = c.operand("other", d);
-  const double p = c.number("p");
+  ValueId x = operand(c.b, c.in, "self", d), y = operand(c.b, c.in, "other", d);
+  const double p = c.in.number("p");
   if (!c.b.ok()) return;
-  ValueId gap = c.b.sub(x, y);
+  ValueId gap = sub(c.b, x, y);
   if (!c.b.ok()) return;
   Fold all;
   for (int k = 0; k < c.b.rank(gap); ++k) all.axes.push_back(k);
@@ -209,16 +209,16 @@ void translate_dist(Call& c) {
 }
 
 void translate_trace(Call& c) {
-  ValueId x = c.operand("self", computing_dtype(c));
+  ValueId x = operand(c.b, c.in, "self", computing_dtype(c));
   if (!c.b.ok() || c.b.rank(x) != 2) return c.unsupported("the trace of what is no matrix");
-  ValueId diagonal = c.b.eq(c.b.iota({c.b.dim(x, 0), 1}, 0), c.b.iota({1, c.b.dim(x, 1)}, 1));
-  give(c, c.b.sum(c.b.select(diagonal, x, 0.0), {0, 1}, false));
+  ValueId diagonal = eq(c.b, iota(c.b, {c.b.dim(x, 0), 1}, 0), iota(c.b, {1, c.b.dim(x, 1)}, 1));
+  give(c, sum(c.b, select(c.b, diagonal, x, 0.0), {0, 1}, false));
 }
 
 // Folds what broadcasting has repeated, back to the sizes given.
 void translate_sum_to_size(Call& c) {
-  ValueId x = c.operand("self", computing_dtype(c));
-  SymShape to = c.sizes("size");
+  ValueId x = operand(c.b, c.in, "self", computing_dtype(c));
+  SymShape to = c.in.sizes("size");
   if (!c.b.ok()) return;
   const SymShape from = c.b.shape(x);
   Ints axes;
@@ -226,8 +226,8 @@ void translate_sum_to_size(Call& c) {
     const size_t lead = from.size() - to.size();
     if (k < lead || (to[k - lead].is_const(1) && !from[k].is_const(1))) axes.push_back(static_cast<int64_t>(k));
   }
-  ValueId y = axes.empty() ? x : c.b.sum(x, axes, true);
-  give(c, c.b.reshape(y, to));
+  ValueId y = axes.empty() ? x : sum(c.b, x, axes, true);
+  give(c, reshape(c.b, y, to));
 }
 
 } // namespace

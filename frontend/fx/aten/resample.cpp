@@ -118,13 +118,13 @@ ValueId apply_taps(Call& c, ValueId x, int64_t axis, const Taps& taps) {
       weight.push_back(k < t.size() ? t[k].weight : 1); // where there is none, the part is not taken
     }
     auto vector = [&](Tensor t) { return along(c, c.b.constant(std::move(t)), axis, rank); };
-    ValueId part = c.b.gather(x, c.b.ints(index), axis);
+    ValueId part = gather(c.b, x, c.b.ints(index), axis);
     auto is_one = [](double w) { return w == 1; };
     if (!std::all_of(weight.begin(), weight.end(), is_one))
-      part = c.b.mul(part, vector(Tensor::of<double>(c.b.dtype(x), {n}, weight)));
+      part = mul(c.b, part, vector(Tensor::of<double>(c.b.dtype(x), {n}, weight)));
     if (std::find(has.begin(), has.end(), 0) != has.end())
-      part = c.b.select(vector(Tensor::of<int64_t>(DType::Bool, {n}, has)), part, 0.0);
-    sum = sum.valid() ? c.b.add(sum, part) : part;
+      part = select(c.b, vector(Tensor::of<int64_t>(DType::Bool, {n}, has)), part, 0.0);
+    sum = sum.valid() ? add(c.b, sum, part) : part;
   }
   return sum;
 }
@@ -139,7 +139,7 @@ size_t dimensions_of(Call& c) {
 std::vector<std::optional<double>> factors(Call& c, size_t n) {
   std::vector<std::optional<double>> out(n);
   if (c.schema().argument("scale_factors")) {
-    std::vector<double> given = c.numbers("scale_factors");
+    std::vector<double> given = c.in.numbers("scale_factors");
     for (size_t i = 0; i < n && i < given.size(); ++i) out[i] = given[i];
     return out;
   }
@@ -148,7 +148,7 @@ std::vector<std::optional<double>> factors(Call& c, size_t n) {
                                                   ? std::vector<std::string_view>{"scales_h", "scales_w"}
                                                   : std::vector<std::string_view>{"scales_d", "scales_h", "scales_w"};
   for (size_t i = 0; i < n; ++i)
-    if (c.schema().argument(names[i])) out[i] = c.maybe_number(names[i]);
+    if (c.schema().argument(names[i])) out[i] = c.in.maybe_number(names[i]);
   return out;
 }
 
@@ -158,39 +158,39 @@ ValueId resample_symbolic(Call& c, ValueId x, int64_t axis, const SymExpr& out, 
   const SymExpr in = c.b.dim(x, axis);
   const DType f = DType::F32, i64 = DType::I64;
   const int rank = c.b.rank(x);
-  ValueId at = c.b.cast(c.b.iota({out}, 0), f), step;
+  ValueId at = cast(c.b, iota(c.b, {out}, 0), f), step;
   if (corners)
-    step = c.b.div(c.b.size(in - 1, f), c.b.max(c.b.size(out - 1, f), 1.0));
+    step = div(c.b, c.b.size(in - 1, f), max(c.b, c.b.size(out - 1, f), 1.0));
   else
-    step = scale && *scale > 0 ? c.b.scalar(f, 1 / *scale) : c.b.div(c.b.size(in, f), c.b.size(out, f));
+    step = scale && *scale > 0 ? c.b.scalar(f, 1 / *scale) : div(c.b, c.b.size(in, f), c.b.size(out, f));
   ValueId last = c.b.size(in - 1, i64), zero = c.b.scalar_i(i64, 0);
-  auto index = [&](ValueId position) { return c.b.max(c.b.min(c.b.cast(c.b.floor(position), i64), last), zero); };
-  if (mode == Mode::Nearest) return c.b.gather(x, index(c.b.mul(at, step)), axis);
-  if (mode == Mode::NearestExact) return c.b.gather(x, index(c.b.mul(c.b.add(at, 0.5), step)), axis);
-  ValueId p = corners ? c.b.mul(at, step) : c.b.sub(c.b.mul(c.b.add(at, 0.5), step), 0.5);
-  if (mode == Mode::Linear) p = c.b.max(p, 0.0);
-  ValueId low = c.b.floor(p), sum;
+  auto index = [&](ValueId position) { return max(c.b, min(c.b, cast(c.b, floor(c.b, position), i64), last), zero); };
+  if (mode == Mode::Nearest) return gather(c.b, x, index(mul(c.b, at, step)), axis);
+  if (mode == Mode::NearestExact) return gather(c.b, x, index(mul(c.b, add(c.b, at, 0.5), step)), axis);
+  ValueId p = corners ? mul(c.b, at, step) : sub(c.b, mul(c.b, add(c.b, at, 0.5), step), 0.5);
+  if (mode == Mode::Linear) p = max(c.b, p, 0.0);
+  ValueId low = floor(c.b, p), sum;
   for (int k = mode == Mode::Linear ? 0 : -1; k <= (mode == Mode::Linear ? 1 : 2) && c.b.ok(); ++k) {
-    ValueId place = c.b.add(low, static_cast<double>(k)), d = c.b.abs(c.b.sub(p, place)), w;
+    ValueId place = add(c.b, low, static_cast<double>(k)), d = abs(c.b, sub(c.b, p, place)), w;
     if (mode == Mode::Linear) {
-      w = c.b.sub(c.b.like(d, 1), d);
+      w = sub(c.b, c.b.like(d, 1), d);
     } else { // the two halves of cubic() for a = -0.75
       auto poly = [&](double a3, double a2, double a1, double a0) {
-        return c.b.add(c.b.mul(c.b.add(c.b.mul(c.b.add(c.b.mul(d, a3), a2), d), a1), d), a0);
+        return add(c.b, mul(c.b, add(c.b, mul(c.b, add(c.b, mul(c.b, d, a3), a2), d), a1), d), a0);
       };
-      w = c.b.select(c.b.le(d, 1.0), poly(1.25, -2.25, 0, 1), poly(-0.75, 3.75, -6, 3));
+      w = select(c.b, le(c.b, d, 1.0), poly(1.25, -2.25, 0, 1), poly(-0.75, 3.75, -6, 3));
     }
-    ValueId part = c.b.mul(c.b.gather(x, index(place), axis), along(c, c.b.cast(w, c.b.dtype(x)), axis, rank));
-    sum = sum.valid() ? c.b.add(sum, part) : part;
+    ValueId part = mul(c.b, gather(c.b, x, index(place), axis), along(c, cast(c.b, w, c.b.dtype(x)), axis, rank));
+    sum = sum.valid() ? add(c.b, sum, part) : part;
   }
   return sum;
 }
 
 template <Mode kMode>
 void translate_upsample(Call& c) {
-  ValueId x = c.tensor(c.schema().argument("self") ? "self" : "input");
+  ValueId x = c.in.tensor(c.schema().argument("self") ? "self" : "input");
   const size_t n = dimensions_of(c);
-  const bool corners = c.schema().argument("align_corners") && c.flag("align_corners");
+  const bool corners = c.schema().argument("align_corners") && c.in.flag("align_corners");
   const auto scales = factors(c, n);
   if (!c.b.ok()) return;
   const SymShape shape = c.b.shape(x), wanted = c.result_shape(0);
@@ -208,7 +208,7 @@ void translate_upsample(Call& c) {
                {{"mode", std::string(kMode == Mode::Linear ? "linear" : "cubic")},
                 {"coordinate_transformation_mode", std::string(corners ? "align_corners" : "half_pixel")}}));
   }
-  ValueId y = nearest ? x : is_float(d) ? c.b.widen(x) : c.b.cast(x, DType::F32);
+  ValueId y = nearest ? x : is_float(d) ? widen(c.b, x) : cast(c.b, x, DType::F32);
   // The last axis comes first. Bytes are rounded after each, halves upwards, as PyTorch's integer arithmetic does.
   for (size_t i = n; i-- > 0 && c.b.ok();) {
     const auto axis = static_cast<int64_t>(i) + 2;
@@ -224,23 +224,23 @@ void translate_upsample(Call& c) {
     } else {
       y = resample_symbolic(c, y, axis, out, scales[i], corners, kMode);
     }
-    if (d == DType::U8 && !nearest) y = c.b.min(c.b.max(c.b.floor(c.b.add(y, 0.5)), 0.0), 255.0);
+    if (d == DType::U8 && !nearest) y = min(c.b, max(c.b, floor(c.b, add(c.b, y, 0.5)), 0.0), 255.0);
   }
   if (!is_float(d) && !nearest) y = c.b.op1("round", y);
-  c.result(c.b.cast(y, d));
+  c.result(cast(c.b, y, d));
 }
 
 template <Mode kMode>
 void translate_upsample_backward(Call& c) {
-  ValueId grad = c.tensor("grad_output");
+  ValueId grad = c.in.tensor("grad_output");
   const size_t n = dimensions_of(c);
-  const bool corners = c.schema().argument("align_corners") && c.flag("align_corners");
+  const bool corners = c.schema().argument("align_corners") && c.in.flag("align_corners");
   const auto scales = factors(c, n);
-  const SymShape input = c.sizes("input_size");
+  const SymShape input = c.in.sizes("input_size");
   if (!c.b.ok()) return;
   const DType d = c.b.dtype(grad);
   const SymShape shape = c.b.shape(grad);
-  ValueId y = c.b.widen(grad);
+  ValueId y = widen(c.b, grad);
   for (size_t i = 0; i < n && c.b.ok(); ++i) {
     const SymExpr in = c.b.env().simplify(input.at(i + 2)), out = shape.at(i + 2);
     if (!in.is_const() || !out.is_const())
@@ -250,7 +250,7 @@ void translate_upsample_backward(Call& c) {
     if (!has_taps(c, a)) return;
     y = apply_taps(c, y, static_cast<int64_t>(i) + 2, turned(taps_of(a, kMode), a.in));
   }
-  c.result(c.b.cast(y, d));
+  c.result(cast(c.b, y, d));
 }
 
 // ---- grid_sampler: the image at coordinates from -1 to 1; the grid names the last dimension first
@@ -270,15 +270,15 @@ public:
     places_ = product(std::span(g).subspan(1, n_));
     out_ = {shape_[0], shape_[1]};
     out_.insert(out_.end(), g.begin() + 1, g.end() - 1);
-    flat_ = c.b.reshape(c.b.widen(x), {shape_[0], shape_[1], product(std::span(shape_).subspan(2))});
+    flat_ = reshape(c.b, widen(c.b, x), {shape_[0], shape_[1], product(std::span(shape_).subspan(2))});
     wide_ = c.b.dtype(flat_);
-    ValueId flat_grid = c.b.reshape(c.b.cast(grid, wide_), {g[0], places_, static_cast<int64_t>(n_)});
+    ValueId flat_grid = reshape(c.b, cast(c.b, grid, wide_), {g[0], places_, static_cast<int64_t>(n_)});
     for (size_t i = 0; i < n_; ++i) {
-      ValueId v = c.b.squeeze(c.b.slice(flat_grid, 2, static_cast<int64_t>(n_ - 1 - i), 1), {2});
+      ValueId v = squeeze(c.b, slice(c.b, flat_grid, 2, static_cast<int64_t>(n_ - 1 - i), 1), {2});
       ValueId size = c.b.size(shape_[i + 2], wide_);
-      v = c.b.add(v, 1.0);
-      at_.push_back(corners ? c.b.mul(v, c.b.mul(c.b.sub(size, 1.0), 0.5))
-                            : c.b.mul(c.b.sub(c.b.mul(v, size), 1.0), 0.5)); // [N, places]
+      v = add(c.b, v, 1.0);
+      at_.push_back(corners ? mul(c.b, v, mul(c.b, sub(c.b, size, 1.0), 0.5))
+                            : mul(c.b, sub(c.b, mul(c.b, v, size), 1.0), 0.5)); // [N, places]
     }
   }
 
@@ -291,8 +291,8 @@ public:
     std::vector<ValueId> low, share;
     for (size_t i = 0; i < n_; ++i) {
       ValueId p = padded(at_[i], i);
-      low.push_back(c_.b.floor(p));
-      share.push_back(c_.b.sub(p, low.back()));
+      low.push_back(floor(c_.b, p));
+      share.push_back(sub(c_.b, p, low.back()));
     }
     ValueId sum;
     for (size_t corner = 0; corner < (size_t{1} << n_) && c_.b.ok(); ++corner) {
@@ -300,35 +300,36 @@ public:
       ValueId weight;
       for (size_t i = 0; i < n_; ++i) {
         const bool high = (corner >> i & 1) != 0;
-        whole.push_back(high ? c_.b.add(low[i], 1.0) : low[i]);
-        ValueId w = high ? share[i] : c_.b.sub(c_.b.like(share[i], 1), share[i]);
-        weight = weight.valid() ? c_.b.mul(weight, w) : w;
+        whole.push_back(high ? add(c_.b, low[i], 1.0) : low[i]);
+        ValueId w = high ? share[i] : sub(c_.b, c_.b.like(share[i], 1), share[i]);
+        weight = weight.valid() ? mul(c_.b, weight, w) : w;
       }
-      ValueId part = c_.b.mul(read(whole), c_.b.unsqueeze(weight, {1}));
-      sum = sum.valid() ? c_.b.add(sum, part) : part;
+      ValueId part = mul(c_.b, read(whole), unsqueeze(c_.b, weight, {1}));
+      sum = sum.valid() ? add(c_.b, sum, part) : part;
     }
     return finish(sum);
   }
   ValueId cubic_taps() { // each tap's own position is padded
     std::vector<ValueId> low, share;
     for (size_t i = 0; i < n_; ++i) {
-      low.push_back(c_.b.floor(at_[i]));
-      share.push_back(c_.b.sub(at_[i], low.back()));
+      low.push_back(floor(c_.b, at_[i]));
+      share.push_back(sub(c_.b, at_[i], low.back()));
     }
     auto weight = [&](ValueId t, int k) {
-      ValueId d = c_.b.abs(c_.b.sub(t, static_cast<double>(k)));
+      ValueId d = abs(c_.b, sub(c_.b, t, static_cast<double>(k)));
       auto poly = [&](double a3, double a2, double a1, double a0) {
-        return c_.b.add(c_.b.mul(c_.b.add(c_.b.mul(c_.b.add(c_.b.mul(d, a3), a2), d), a1), d), a0);
+        return add(c_.b, mul(c_.b, add(c_.b, mul(c_.b, add(c_.b, mul(c_.b, d, a3), a2), d), a1), d), a0);
       };
       return k == 0 || k == 1 ? poly(1.25, -2.25, 0, 1) : poly(-0.75, 3.75, -6, 3);
     };
     ValueId sum;
     for (int i = -1; i <= 2; ++i)
       for (int j = -1; j <= 2 && c_.b.ok(); ++j) {
-        ValueId y = padded(c_.b.add(low[0], static_cast<double>(i)), 0),
-                x = padded(c_.b.add(low[1], static_cast<double>(j)), 1);
-        ValueId part = c_.b.mul(read({y, x}), c_.b.unsqueeze(c_.b.mul(weight(share[0], i), weight(share[1], j)), {1}));
-        sum = sum.valid() ? c_.b.add(sum, part) : part;
+        ValueId y = padded(add(c_.b, low[0], static_cast<double>(i)), 0),
+                x = padded(add(c_.b, low[1], static_cast<double>(j)), 1);
+        ValueId part =
+            mul(c_.b, read({y, x}), unsqueeze(c_.b, mul(c_.b, weight(share[0], i), weight(share[1], j)), {1}));
+        sum = sum.valid() ? add(c_.b, sum, part) : part;
       }
     return finish(sum);
   }
@@ -337,33 +338,33 @@ private:
   // 0 zeros, 1 border, 2 reflection.
   ValueId padded(ValueId p, size_t i) {
     if (padding_ == 0 || !c_.b.ok()) return p;
-    ValueId size = c_.b.size(shape_[i + 2], wide_), last = c_.b.sub(size, 1.0);
+    ValueId size = c_.b.size(shape_[i + 2], wide_), last = sub(c_.b, size, 1.0);
     if (padding_ == 2) {
       const double low = corners_ ? 0 : -0.5;
-      ValueId span = corners_ ? c_.b.max(last, 1.0) : size;
-      ValueId d = c_.b.abs(c_.b.sub(p, low)), turns = c_.b.floor(c_.b.div(d, span));
-      ValueId rest = c_.b.sub(d, c_.b.mul(turns, span));
-      ValueId odd = c_.b.sub(turns, c_.b.mul(c_.b.floor(c_.b.mul(turns, 0.5)), 2.0));
-      p = c_.b.add(c_.b.select(c_.b.eq(odd, 0.0), rest, c_.b.sub(span, rest)), low);
+      ValueId span = corners_ ? max(c_.b, last, 1.0) : size;
+      ValueId d = abs(c_.b, sub(c_.b, p, low)), turns = floor(c_.b, div(c_.b, d, span));
+      ValueId rest = sub(c_.b, d, mul(c_.b, turns, span));
+      ValueId odd = sub(c_.b, turns, mul(c_.b, floor(c_.b, mul(c_.b, turns, 0.5)), 2.0));
+      p = add(c_.b, select(c_.b, eq(c_.b, odd, 0.0), rest, sub(c_.b, span, rest)), low);
     }
-    return c_.b.min(c_.b.max(p, 0.0), last);
+    return min(c_.b, max(c_.b, p, 0.0), last);
   }
   // The image at whole positions [N, places], zero outside of it: [N, C, places].
   ValueId read(const std::vector<ValueId>& whole) {
     ValueId position, inside;
     for (size_t i = 0; i < n_ && c_.b.ok(); ++i) {
       ValueId last = c_.b.size(shape_[i + 2] - 1, wide_);
-      ValueId here = c_.b.logical_and(c_.b.ge(whole[i], 0.0), c_.b.le(whole[i], last));
-      inside = inside.valid() ? c_.b.logical_and(inside, here) : here;
-      ValueId k = c_.b.cast(c_.b.select(here, whole[i], 0.0), DType::I64);
-      position = position.valid() ? c_.b.add(c_.b.mul(position, c_.b.size(shape_[i + 2], DType::I64)), k) : k;
+      ValueId here = logical_and(c_.b, ge(c_.b, whole[i], 0.0), le(c_.b, whole[i], last));
+      inside = inside.valid() ? logical_and(c_.b, inside, here) : here;
+      ValueId k = cast(c_.b, select(c_.b, here, whole[i], 0.0), DType::I64);
+      position = position.valid() ? add(c_.b, mul(c_.b, position, c_.b.size(shape_[i + 2], DType::I64)), k) : k;
     }
     if (!c_.b.ok()) return {};
-    ValueId index = c_.b.expand(c_.b.unsqueeze(position, {1}), {shape_[0], shape_[1], places_});
+    ValueId index = expand(c_.b, unsqueeze(c_.b, position, {1}), {shape_[0], shape_[1], places_});
     ValueId v = c_.b.op("gather_elements", {flat_, index}, {{"axis", int64_t{2}}});
-    return c_.b.select(c_.b.unsqueeze(inside, {1}), v, 0.0);
+    return select(c_.b, unsqueeze(c_.b, inside, {1}), v, 0.0);
   }
-  ValueId finish(ValueId v) { return c_.b.ok() ? c_.b.reshape(v, out_) : v; }
+  ValueId finish(ValueId v) { return c_.b.ok() ? reshape(c_.b, v, out_) : v; }
 
   Call& c_;
   int64_t padding_;
@@ -377,15 +378,15 @@ private:
 };
 
 void translate_grid_sampler(Call& c) {
-  ValueId x = c.tensor("input"), grid = c.tensor("grid");
-  const int64_t mode = c.integer("interpolation_mode"), padding = c.integer("padding_mode");
-  const bool corners = c.flag("align_corners");
+  ValueId x = c.in.tensor("input"), grid = c.in.tensor("grid");
+  const int64_t mode = c.in.integer("interpolation_mode"), padding = c.in.integer("padding_mode");
+  const bool corners = c.in.flag("align_corners");
   if (!c.b.ok()) return;
   const DType d = c.b.dtype(x);
   Sampler s(c, x, grid, padding, corners);
   if (!c.b.ok()) return;
   if (mode == 2 && c.b.rank(x) != 4) return c.unsupported("cubic sampling of a volume");
-  c.result(c.b.cast(mode == 0 ? s.linear() : mode == 1 ? s.nearest() : s.cubic_taps(), d));
+  c.result(cast(c.b, mode == 0 ? s.linear() : mode == 1 ? s.nearest() : s.cubic_taps(), d));
 }
 
 // ---- channels and pixels
@@ -394,11 +395,11 @@ SymShape lead_of(const SymShape& s, size_t last) { return {s.begin(), s.end() - 
 // A factor between pixels and channels of `self`, which has them and perhaps dimensions before.
 int64_t pixel_factor(Call& c, std::string_view name) {
   constexpr int64_t kMost = 1 << 15;
-  const int64_t r = c.integer(name);
+  const int64_t r = c.in.integer(name);
   if (c.b.ok() && (r < 1 || r > kMost))
     c.b.fail(ErrorCode::BadAttribute, "argument '" + std::string(name) + "' is " + std::to_string(r) +
                                           ", expected a number from 1 to " + std::to_string(kMost));
-  const ValueId x = c.tensor("self");
+  const ValueId x = c.in.tensor("self");
   if (c.b.ok() && c.b.rank(x) < 3)
     c.b.fail(ErrorCode::ShapeMismatch,
              "argument 'self' has rank " + std::to_string(c.b.rank(x)) + ", expected 3 or more");
@@ -406,7 +407,7 @@ int64_t pixel_factor(Call& c, std::string_view name) {
 }
 
 void translate_pixel_shuffle(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const int64_t r = pixel_factor(c, "upscale_factor");
   if (!c.b.ok()) return;
   const SymShape s = c.b.shape(x);
@@ -417,10 +418,10 @@ void translate_pixel_shuffle(Call& c) {
   for (const SymExpr& e : {channels, h * r, w * r}) out.push_back(e);
   Ints perm = axis_range(0, k);
   for (int64_t a : {0, 3, 1, 4, 2}) perm.push_back(k + a);
-  c.result(c.b.reshape(c.b.transpose(c.b.reshape(x, apart), perm), out));
+  c.result(reshape(c.b, transpose(c.b, reshape(c.b, x, apart), perm), out));
 }
 void translate_pixel_unshuffle(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const int64_t r = pixel_factor(c, "downscale_factor");
   if (!c.b.ok()) return;
   const SymShape s = c.b.shape(x);
@@ -431,29 +432,29 @@ void translate_pixel_unshuffle(Call& c) {
   for (const SymExpr& e : {s[s.size() - 3] * (r * r), h, w}) out.push_back(e);
   Ints perm = axis_range(0, k);
   for (int64_t a : {0, 2, 4, 1, 3}) perm.push_back(k + a);
-  c.result(c.b.reshape(c.b.transpose(c.b.reshape(x, apart), perm), out));
+  c.result(reshape(c.b, transpose(c.b, reshape(c.b, x, apart), perm), out));
 }
 void translate_channel_shuffle(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t groups = c.integer("groups");
+  ValueId x = c.in.tensor("self");
+  const int64_t groups = c.in.integer("groups");
   if (!c.b.ok()) return;
   const SymShape s = c.b.shape(x);
   SymShape apart = {s[0], groups, c.b.env().simplify(floordiv(s[1], groups))};
   apart.insert(apart.end(), s.begin() + 2, s.end());
   Ints perm = axis_range(0, static_cast<int64_t>(apart.size()));
   std::swap(perm[1], perm[2]);
-  c.result(c.b.reshape(c.b.transpose(c.b.reshape(x, apart), perm), s));
+  c.result(reshape(c.b, transpose(c.b, reshape(c.b, x, apart), perm), s));
 }
 
 // Blocks of an image as columns: [N, C * kh * kw, blocks].
 void translate_im2col(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const Ints kernel = spatial(c, "kernel_size", 2, {1}), dilation = spatial(c, "dilation", 2, {1}),
              padding = spatial(c, "padding", 2, {0}), stride = spatial(c, "stride", 2, {1});
   if (!c.b.ok()) return;
   const Batched in = with_batch(c, x, 2);
   const SymShape s = c.b.shape(in.value);
-  ValueId padded = c.b.pad(in.value, {0, 0, padding[0], padding[1]}, {0, 0, padding[0], padding[1]});
+  ValueId padded = pad(c.b, in.value, {0, 0, padding[0], padding[1]}, {0, 0, padding[0], padding[1]});
   SymShape out;
   for (size_t i = 0; i < 2; ++i)
     out.push_back(
@@ -461,38 +462,38 @@ void translate_im2col(Call& c) {
   std::vector<ValueId> parts;
   for (int64_t i = 0; i < kernel[0] && c.b.ok(); ++i)
     for (int64_t j = 0; j < kernel[1]; ++j) {
-      ValueId v = c.b.slice(padded, 2, i * dilation[0], out[0], stride[0]);
-      v = c.b.slice(v, 3, j * dilation[1], out[1], stride[1]);
-      parts.push_back(c.b.reshape(v, {s[0], s[1], 1, out[0] * out[1]}));
+      ValueId v = slice(c.b, padded, 2, i * dilation[0], out[0], stride[0]);
+      v = slice(c.b, v, 3, j * dilation[1], out[1], stride[1]);
+      parts.push_back(reshape(c.b, v, {s[0], s[1], 1, out[0] * out[1]}));
     }
-  ValueId y = c.b.reshape(c.b.concat(parts, 2), {s[0], s[1] * (kernel[0] * kernel[1]), out[0] * out[1]});
+  ValueId y = reshape(c.b, concat(c.b, parts, 2), {s[0], s[1] * (kernel[0] * kernel[1]), out[0] * out[1]});
   c.result(without_batch(c, y, in));
 }
 
 // ---- distances: the p-norm of each row's difference
 ValueId norm_of(Call& c, ValueId difference, double p, int64_t axis) {
-  ValueId a = c.b.abs(difference);
-  if (p == 0) return c.b.sum(c.b.cast(c.b.ne(a, 0.0), c.b.dtype(a)), {axis}, false);
-  if (p == 1) return c.b.sum(a, {axis}, false);
-  if (p == 2) return c.b.sqrt(c.b.sum(c.b.mul(a, a), {axis}, false));
-  if (std::isinf(p)) return c.b.reduce("reduce_max", a, {axis}, false);
-  return c.b.pow(c.b.sum(c.b.pow(a, p), {axis}, false), 1 / p);
+  ValueId a = abs(c.b, difference);
+  if (p == 0) return sum(c.b, cast(c.b, ne(c.b, a, 0.0), c.b.dtype(a)), {axis}, false);
+  if (p == 1) return sum(c.b, a, {axis}, false);
+  if (p == 2) return sqrt(c.b, sum(c.b, mul(c.b, a, a), {axis}, false));
+  if (std::isinf(p)) return reduce(c.b, "reduce_max", a, {axis}, false);
+  return pow(c.b, sum(c.b, pow(c.b, a, p), {axis}, false), 1 / p);
 }
 void translate_cdist(Call& c) {
-  ValueId x = c.tensor("x1"), y = c.tensor("x2");
-  const double p = c.number("p");
+  ValueId x = c.in.tensor("x1"), y = c.in.tensor("x2");
+  const double p = c.in.number("p");
   if (!c.b.ok()) return;
   const DType d = c.b.dtype(x);
   const int rx = c.b.rank(x), ry = c.b.rank(y);
   if (c.b.dim(x, rx - 1).is_const(0)) return c.result(zeros(c, d, c.result_shape(0)));
-  ValueId difference = c.b.sub(c.b.unsqueeze(c.b.widen(x), {rx - 1}), c.b.unsqueeze(c.b.widen(y), {ry - 2}));
+  ValueId difference = sub(c.b, unsqueeze(c.b, widen(c.b, x), {rx - 1}), unsqueeze(c.b, widen(c.b, y), {ry - 2}));
   if (!c.b.ok()) return;
-  c.result(c.b.cast(norm_of(c, difference, p, c.b.rank(difference) - 1), d));
+  c.result(cast(c.b, norm_of(c, difference, p, c.b.rank(difference) - 1), d));
 }
 // Distances of all pairs of rows, the upper triangle row by row.
 void translate_pdist(Call& c) {
-  ValueId x = c.tensor("self");
-  const double p = c.number("p");
+  ValueId x = c.in.tensor("self");
+  const double p = c.in.number("p");
   if (!c.b.ok()) return;
   const DType d = c.b.dtype(x);
   auto n = c.b.dim(x, 0).as_const();
@@ -504,68 +505,71 @@ void translate_pdist(Call& c) {
       second.push_back(j);
     }
   if (first.empty() || c.b.dim(x, 1).is_const(0)) return c.result(zeros(c, d, c.result_shape(0)));
-  ValueId wide = c.b.widen(x);
-  ValueId difference = c.b.sub(c.b.gather(wide, c.b.ints(first), 0), c.b.gather(wide, c.b.ints(second), 0));
-  c.result(c.b.cast(norm_of(c, difference, p, 1), d));
+  ValueId wide = widen(c.b, x);
+  ValueId difference = sub(c.b, gather(c.b, wide, c.b.ints(first), 0), gather(c.b, wide, c.b.ints(second), 0));
+  c.result(cast(c.b, norm_of(c, difference, p, 1), d));
 }
 
 void translate_cosine_similarity(Call& c) {
-  const DType d = c.promoted({"x1", "x2"});
-  ValueId x = c.operand("x1", d), y = c.operand("x2", d);
-  const double epsilon = c.number("eps");
+  const DType d = promoted(c.b, c.in, {"x1", "x2"});
+  ValueId x = operand(c.b, c.in, "x1", d), y = operand(c.b, c.in, "x2", d);
+  const double epsilon = c.in.number("eps");
   if (!c.b.ok()) return;
-  x = c.b.widen(x);
-  y = c.b.widen(y);
+  x = widen(c.b, x);
+  y = widen(c.b, y);
   auto shape = c.b.env().broadcast(c.b.shape(x), c.b.shape(y), c.b.node().location);
   if (!shape.ok()) return c.b.fail(shape.error());
-  const int64_t axis = c.axis("dim", static_cast<int>(shape->size()));
+  const int64_t axis = c.in.axis("dim", static_cast<int>(shape->size()));
   if (!c.b.ok()) return;
-  x = c.b.expand(x, *shape);
-  y = c.b.expand(y, *shape);
-  auto unit = [&](ValueId v) { return c.b.div(v, c.b.max(c.b.sqrt(c.b.sum(c.b.mul(v, v), {axis}, true)), epsilon)); };
-  c.result(c.b.cast(c.b.sum(c.b.mul(unit(x), unit(y)), {axis}, false), d));
+  x = expand(c.b, x, *shape);
+  y = expand(c.b, y, *shape);
+  auto unit = [&](ValueId v) {
+    return div(c.b, v, max(c.b, sqrt(c.b, sum(c.b, mul(c.b, v, v), {axis}, true)), epsilon));
+  };
+  c.result(cast(c.b, sum(c.b, mul(c.b, unit(x), unit(y)), {axis}, false), d));
 }
 
 // ---- bags: sums, means or maxima of rows that consecutive indices name; offsets[b] is where bag b begins
 void translate_embedding_bag(Call& c) {
-  ValueId weight = c.tensor("weight"), indices = c.tensor("indices"), offsets = c.tensor("offsets"),
-          factor = c.maybe("per_sample_weights");
-  const int64_t mode = c.integer("mode");
-  const bool last = c.flag("include_last_offset");
-  const auto padding = c.schema().argument("padding_idx") ? c.maybe_integer("padding_idx") : std::nullopt;
+  ValueId weight = c.in.tensor("weight"), indices = c.in.tensor("indices"), offsets = c.in.tensor("offsets"),
+          factor = c.in.maybe("per_sample_weights");
+  const int64_t mode = c.in.integer("mode");
+  const bool last = c.in.flag("include_last_offset");
+  const auto padding = c.schema().argument("padding_idx") ? c.in.maybe_integer("padding_idx") : std::nullopt;
   if (!c.b.ok()) return;
   if (c.is_used(1) || c.is_used(2) || c.is_used(3))
     return c.unsupported("bag sizes and positions of an embedding bag as results");
   const DType d = c.b.dtype(weight), i64 = DType::I64;
   const SymExpr count = c.b.dim(indices, 0), rows = c.b.dim(weight, 0);
   const SymExpr bags = last ? c.b.dim(offsets, 0) - 1 : c.b.dim(offsets, 0);
-  ValueId read = c.b.widen(c.b.gather(weight, indices, 0)); // [n, D]
-  if (factor.valid()) read = c.b.mul(read, c.b.unsqueeze(c.b.cast(factor, c.b.dtype(read)), {1}));
-  ValueId begin = c.b.cast(offsets, i64), end;
+  ValueId read = widen(c.b, gather(c.b, weight, indices, 0)); // [n, D]
+  if (factor.valid()) read = mul(c.b, read, unsqueeze(c.b, cast(c.b, factor, c.b.dtype(read)), {1}));
+  ValueId begin = cast(c.b, offsets, i64), end;
   if (last) {
-    end = c.b.slice(begin, 0, 1, bags);
-    begin = c.b.slice(begin, 0, 0, bags);
+    end = slice(c.b, begin, 0, 1, bags);
+    begin = slice(c.b, begin, 0, 0, bags);
   } else {
-    end = c.b.concat({c.b.slice(begin, 0, 1, bags - 1), c.b.reshape(c.b.size(count, i64), {1})}, 0);
+    end = concat(c.b, {slice(c.b, begin, 0, 1, bags - 1), reshape(c.b, c.b.size(count, i64), {1})}, 0);
   }
-  ValueId place = c.b.iota({1, count}, 1);
-  ValueId member = c.b.logical_and(c.b.ge(place, c.b.unsqueeze(begin, {1})), c.b.lt(place, c.b.unsqueeze(end, {1})));
+  ValueId place = iota(c.b, {1, count}, 1);
+  ValueId member =
+      logical_and(c.b, ge(c.b, place, unsqueeze(c.b, begin, {1})), lt(c.b, place, unsqueeze(c.b, end, {1})));
   // Of the inner operator -1 stands for no index; the outer one counts from the end.
   const bool inner = c.schema().name.find("._embedding_bag") != std::string_view::npos;
   if (padding && !(inner && *padding < 0)) {
     ValueId skip = *padding < 0 ? c.b.size(rows + *padding, i64) : c.b.scalar_i(i64, *padding);
-    member = c.b.logical_and(member, c.b.unsqueeze(c.b.ne(c.b.cast(indices, i64), skip), {0}));
+    member = logical_and(c.b, member, unsqueeze(c.b, ne(c.b, cast(c.b, indices, i64), skip), {0}));
   }
   const double none = mode == 2 ? -std::numeric_limits<double>::infinity() : 0.0;
-  ValueId chosen = c.b.select(c.b.unsqueeze(member, {2}), c.b.unsqueeze(read, {0}), none); // [bags, n, D]
-  ValueId size = c.b.sum(c.b.cast(member, c.b.dtype(read)), {1}, true), y;
+  ValueId chosen = select(c.b, unsqueeze(c.b, member, {2}), unsqueeze(c.b, read, {0}), none); // [bags, n, D]
+  ValueId size = sum(c.b, cast(c.b, member, c.b.dtype(read)), {1}, true), y;
   if (mode == 2) {
-    y = c.b.select(c.b.gt(size, 0.0), c.b.reduce("reduce_max", chosen, {1}, false), 0.0);
+    y = select(c.b, gt(c.b, size, 0.0), reduce(c.b, "reduce_max", chosen, {1}, false), 0.0);
   } else {
-    y = c.b.sum(chosen, {1}, false);
-    if (mode == 1) y = c.b.div(y, c.b.max(size, 1.0));
+    y = sum(c.b, chosen, {1}, false);
+    if (mode == 1) y = div(c.b, y, max(c.b, size, 1.0));
   }
-  c.result(c.b.cast(y, d));
+  c.result(cast(c.b, y, d));
   for (int i = 1; i < 4; ++i) c.unused_result();
 }
 

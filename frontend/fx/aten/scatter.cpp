@@ -23,8 +23,8 @@ ValueId scatter_nd(ops::B& b, ValueId x, ValueId tuples, ValueId updates, const 
   const DType stored = b.dtype(x);
   const Combine how = combine(reduction, stored);
   ValueId out =
-      b.op("scatter_nd", {b.cast(x, how.dtype), tuples, b.cast(updates, how.dtype)}, {{"reduction", how.reduction}});
-  return b.cast(out, stored);
+      b.op("scatter_nd", {cast(b, x, how.dtype), tuples, cast(b, updates, how.dtype)}, {{"reduction", how.reduction}});
+  return cast(b, out, stored);
 }
 
 ValueId scatter_elements(ops::B& b, ValueId x, ValueId index, ValueId updates, int64_t axis,
@@ -32,9 +32,9 @@ ValueId scatter_elements(ops::B& b, ValueId x, ValueId index, ValueId updates, i
   if (!b.ok()) return {};
   const DType stored = b.dtype(x);
   const Combine how = combine(reduction, stored);
-  ValueId out = b.op("scatter_elements", {b.cast(x, how.dtype), index, b.cast(updates, how.dtype)},
+  ValueId out = b.op("scatter_elements", {cast(b, x, how.dtype), index, cast(b, updates, how.dtype)},
                      {{"axis", axis}, {"reduction", how.reduction}});
-  return b.cast(out, stored);
+  return cast(b, out, stored);
 }
 
 // PyTorch's names of reductions.
@@ -74,56 +74,56 @@ ValueId reduced(ops::B& b, ValueId x, ValueId updates, const Reduction& r, bool 
   if (!b.ok()) return {};
   const DType stored = b.dtype(x), d = r.mean ? compute_dtype(stored) : stored;
   const SymShape shape = b.shape(x), written = b.shape(updates);
-  x = b.cast(x, d);
-  updates = b.cast(updates, d);
+  x = cast(b, x, d);
+  updates = cast(b, updates, d);
   ValueId base = x;
   if (!include_self) base = write(x, filled(b, identity(b, d, r.kind), written), "none");
   ValueId out = write(base, updates, r.kind);
   if (r.mean) {
     ValueId none = filled(b, b.scalar_i(DType::I64, include_self ? 1 : 0), shape);
     ValueId count = write(none, filled(b, b.scalar_i(DType::I64, 1), written), "add");
-    count = b.cast(b.max(count, b.scalar_i(DType::I64, 1)), d);
-    out = is_float(d) ? b.div(out, count) : b.div(b.sub(out, b.op2("mod", out, count)), count);
+    count = cast(b, max(b, count, b.scalar_i(DType::I64, 1)), d);
+    out = is_float(d) ? div(b, out, count) : div(b, sub(b, out, b.op2("mod", out, count)), count);
   }
-  return b.cast(out, stored);
+  return cast(b, out, stored);
 }
 
 ValueId part_of(ops::B& b, ValueId x, const SymShape& shape) {
   for (size_t k = 0; b.ok() && k < shape.size(); ++k)
-    if (!(b.dim(x, static_cast<int64_t>(k)) == shape[k])) x = b.slice(x, static_cast<int64_t>(k), 0, shape[k]);
+    if (!(b.dim(x, static_cast<int64_t>(k)) == shape[k])) x = slice(b, x, static_cast<int64_t>(k), 0, shape[k]);
   return x;
 }
 
 // scatter.*: one position along `dim` for each element of `index`.
 void translate_scatter(Call& c) {
   ops::B& b = c.b;
-  ValueId x = c.tensor("self"), index = as_index(b, c.tensor("index"));
+  ValueId x = c.in.tensor("self"), index = as_index(b, c.in.tensor("index"));
   if (!b.ok()) return;
   const SymShape shape = b.shape(x);
   const DType d = b.dtype(x);
   if (b.type(index).count().is_const(0)) return c.result(x);
   x = as_vector(b, x);
   index = as_vector(b, index);
-  const int64_t axis = c.axis("dim", b.rank(x));
+  const int64_t axis = c.in.axis("dim", b.rank(x));
   ValueId updates;
   if (c.schema().argument("src"))
-    updates = part_of(b, b.cast(as_vector(b, c.tensor("src")), d), b.shape(index));
+    updates = part_of(b, cast(b, as_vector(b, c.in.tensor("src")), d), b.shape(index));
   else
-    updates = filled(b, c.literal(c.scalar("value"), d), b.shape(index));
+    updates = filled(b, literal(c.b, c.in.scalar("value"), d), b.shape(index));
   std::optional<Reduction> r;
   if (c.schema().argument("reduce")) {
-    const std::string name = c.text("reduce");
+    const std::string name = c.in.text("reduce");
     r = reduction_of(name);
     if (!r) return c.unsupported("the reduction '" + name + "'");
   } else if (c.schema().name == "aten.scatter_add.default") {
     r = Reduction{"add"};
   }
-  const bool include_self = !c.schema().argument("include_self") || c.flag("include_self");
+  const bool include_self = !c.schema().argument("include_self") || c.in.flag("include_self");
   auto write = [&](ValueId to, ValueId from, const std::string& how) {
     return scatter_elements(b, to, index, from, axis, how);
   };
   ValueId out = r ? reduced(b, x, updates, *r, include_self, write) : write(x, updates, "none");
-  c.result(b.reshape(out, shape));
+  c.result(reshape(b, out, shape));
 }
 
 // index_add, index_copy, index_fill, index_reduce: slices at positions along `dim`.
@@ -137,33 +137,33 @@ struct Slices {
 Slices slices_of(Call& c) {
   ops::B& b = c.b;
   Slices s;
-  ValueId x = c.tensor("self"), index = as_vector(b, as_index(b, c.tensor("index")));
+  ValueId x = c.in.tensor("self"), index = as_vector(b, as_index(b, c.in.tensor("index")));
   s.original = b.shape(x);
-  s.axis = c.axis("dim", b.rank(x));
+  s.axis = c.in.axis("dim", b.rank(x));
   x = as_vector(b, x);
   if (!b.ok()) return s;
-  s.x = b.transpose(x, moved(b.rank(x), s.axis, 0));
-  s.tuples = b.unsqueeze(index, {1});
+  s.x = transpose(b, x, moved(b.rank(x), s.axis, 0));
+  s.tuples = unsqueeze(b, index, {1});
   s.shape = b.shape(s.x);
   s.shape[0] = b.dim(index, 0);
   return s;
 }
 ValueId source_of(Call& c, const Slices& s, std::string_view name) {
   ops::B& b = c.b;
-  ValueId source = as_vector(b, c.tensor(name));
+  ValueId source = as_vector(b, c.in.tensor(name));
   if (!b.ok()) return {};
-  if (b.rank(source) == b.rank(s.x)) source = b.transpose(source, moved(b.rank(source), s.axis, 0));
-  return b.expand(b.cast(source, b.dtype(s.x)), s.shape);
+  if (b.rank(source) == b.rank(s.x)) source = transpose(b, source, moved(b.rank(source), s.axis, 0));
+  return expand(b, cast(b, source, b.dtype(s.x)), s.shape);
 }
 ValueId back(Call& c, const Slices& s, ValueId out) {
   if (!c.b.ok()) return {};
-  return c.b.reshape(c.b.transpose(out, moved(c.b.rank(out), 0, s.axis)), s.original);
+  return reshape(c.b, transpose(c.b, out, moved(c.b.rank(out), 0, s.axis)), s.original);
 }
 
 void translate_index_add(Call& c) {
   const Slices s = slices_of(c);
   ValueId source = source_of(c, s, "source");
-  if (c.b.ok() && c.b.dtype(source) != DType::Bool) source = c.scaled(source, "alpha");
+  if (c.b.ok() && c.b.dtype(source) != DType::Bool) source = scaled(c.b, c.in, source, "alpha");
   c.result(back(c, s, scatter_nd(c.b, s.x, s.tuples, source, "add")));
 }
 
@@ -174,27 +174,27 @@ void translate_index_copy(Call& c) {
 
 void translate_index_fill(Call& c) {
   const Slices s = slices_of(c);
-  ValueId value = c.operand("value", c.b.dtype(s.x));
-  if (c.b.ok() && c.b.rank(value) > 0) value = c.b.reshape(value, {});
+  ValueId value = operand(c.b, c.in, "value", c.b.dtype(s.x));
+  if (c.b.ok() && c.b.rank(value) > 0) value = reshape(c.b, value, {});
   c.result(back(c, s, scatter_nd(c.b, s.x, s.tuples, filled(c.b, value, s.shape), "none")));
 }
 
 void translate_index_reduce(Call& c) {
   const Slices s = slices_of(c);
-  const std::string name = c.text("reduce");
+  const std::string name = c.in.text("reduce");
   auto r = reduction_of(name);
   if (!r) return c.unsupported("the reduction '" + name + "'");
   auto write = [&](ValueId to, ValueId from, const std::string& how) {
     return scatter_nd(c.b, to, s.tuples, from, how);
   };
-  c.result(back(c, s, reduced(c.b, s.x, source_of(c, s, "source"), *r, c.flag("include_self"), write)));
+  c.result(back(c, s, reduced(c.b, s.x, source_of(c, s, "source"), *r, c.in.flag("include_self"), write)));
 }
 
 // ---- index_put
 // One mask and values that are the same for every element that it selects: a choice by the mask.
 bool put_by_mask(Call& c, ValueId x, ValueId values, bool accumulate) {
   ops::B& b = c.b;
-  std::vector<ValueId> indices = c.tensors("indices");
+  std::vector<ValueId> indices = c.in.tensors("indices");
   int64_t axis = 0, at = -1;
   ValueId mask;
   for (ValueId i : indices) {
@@ -214,12 +214,12 @@ bool put_by_mask(Call& c, ValueId x, ValueId values, bool accumulate) {
     if (!shape[n].is_const(1)) return false;
     shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(n), static_cast<size_t>(b.rank(mask)) - 1, SymExpr(1));
   }
-  values = b.reshape(values, shape);
+  values = reshape(b, values, shape);
   SymShape wide = b.shape(mask);
   for (int k = 0; k < rest; ++k) wide.emplace_back(1);
-  mask = b.reshape(mask, wide);
-  if (accumulate) values = b.dtype(x) == DType::Bool ? b.logical_or(x, values) : b.add(x, values);
-  c.result(b.select(mask, values, x));
+  mask = reshape(b, mask, wide);
+  if (accumulate) values = b.dtype(x) == DType::Bool ? logical_or(b, x, values) : add(b, x, values);
+  c.result(select(b, mask, values, x));
   return true;
 }
 
@@ -228,7 +228,7 @@ void put(Call& c, ValueId x, const Picked& p, ValueId values, bool accumulate) {
   if (!b.ok()) return;
   if (p.index.empty()) {
     values = broadcast_to(b, values, b.shape(x));
-    return c.result(!accumulate ? values : b.dtype(x) == DType::Bool ? b.logical_or(x, values) : b.add(x, values));
+    return c.result(!accumulate ? values : b.dtype(x) == DType::Bool ? logical_or(b, x, values) : add(b, x, values));
   }
   // Values in the order of the result, then as [shape, rest].
   SymShape front = p.shape, shape;
@@ -238,96 +238,96 @@ void put(Call& c, ValueId x, const Picked& p, ValueId values, bool accumulate) {
   // Leading dimensions of size 1 beyond the result's are dropped.
   SymShape own = b.shape(values);
   while (own.size() > shape.size() && own.front().is_const(1)) own.erase(own.begin());
-  values = b.transpose(broadcast_to(b, b.reshape(values, own), shape), inverse(order));
+  values = transpose(b, broadcast_to(b, reshape(b, values, own), shape), inverse(order));
   const Ints perm = p.front();
-  ValueId out = scatter_nd(b, b.transpose(x, perm), p.tuples(b), values, accumulate ? "add" : "none");
-  c.result(b.transpose(out, inverse(perm)));
+  ValueId out = scatter_nd(b, transpose(b, x, perm), p.tuples(b), values, accumulate ? "add" : "none");
+  c.result(transpose(b, out, inverse(perm)));
 }
 
 void translate_index_put(Call& c) {
-  ValueId x = c.tensor("self"), values = c.tensor("values");
-  const bool accumulate = c.flag("accumulate");
-  values = c.b.cast(values, c.b.dtype(x));
+  ValueId x = c.in.tensor("self"), values = c.in.tensor("values");
+  const bool accumulate = c.in.flag("accumulate");
+  values = cast(c.b, values, c.b.dtype(x));
   if (!c.b.ok() || put_by_mask(c, x, values, accumulate)) return;
   const Picked p = picked(c, x, "indices");
   put(c, x, p, values, accumulate);
 }
 
 void translate_masked_index_put(Call& c) {
-  ValueId x = c.tensor("self"), mask = c.tensor("mask"), values = c.tensor("values");
+  ValueId x = c.in.tensor("self"), mask = c.in.tensor("mask"), values = c.in.tensor("values");
   Picked p = picked(c, x, "indices");
   clamp_positions(c.b, x, p);
-  put(c, x, p, c.b.select(mask, values, 0.0), true);
+  put(c, x, p, select(c.b, mask, values, 0.0), true);
 }
 
 // Elements of `source` one after the other where the mask holds.
 void translate_masked_scatter(Call& c) {
   ops::B& b = c.b;
-  ValueId x = c.tensor("self"), mask = c.tensor("mask"), source = c.tensor("source");
+  ValueId x = c.in.tensor("self"), mask = c.in.tensor("mask"), source = c.in.tensor("source");
   if (!b.ok()) return;
   auto shape = b.env().broadcast(b.shape(x), b.shape(mask), b.node().location);
   if (!shape.ok()) return b.fail(shape.error());
   const SymExpr count = product(*shape);
   if (b.type(source).count().is_const(0)) return c.result(broadcast_to(b, x, *shape));
   ValueId on = broadcast_to(b, mask, *shape);
-  ValueId seen = b.op("CumSum", {b.cast(b.reshape(on, {count}), DType::I64), b.scalar_i(DType::I64, 0)});
-  ValueId at = b.max(b.sub(seen, 1.0), 0.0);
-  ValueId from = b.gather(b.reshape(source, {b.type(source).count()}), at, 0);
-  c.result(b.select(on, b.reshape(from, *shape), broadcast_to(b, x, *shape)));
+  ValueId seen = b.op("CumSum", {cast(b, reshape(b, on, {count}), DType::I64), b.scalar_i(DType::I64, 0)});
+  ValueId at = max(b, sub(b, seen, 1.0), 0.0);
+  ValueId from = gather(b, reshape(b, source, {b.type(source).count()}), at, 0);
+  c.result(select(b, on, reshape(b, from, *shape), broadcast_to(b, x, *shape)));
 }
 
 void translate_put(Call& c) {
   ops::B& b = c.b;
-  ValueId x = c.tensor("self"), index = as_index(b, c.tensor("index")), source = c.tensor("source");
-  const bool accumulate = c.flag("accumulate");
+  ValueId x = c.in.tensor("self"), index = as_index(b, c.in.tensor("index")), source = c.in.tensor("source");
+  const bool accumulate = c.in.flag("accumulate");
   if (!b.ok()) return;
   const SymExpr n = b.type(index).count();
-  ValueId out = scatter_elements(b, b.reshape(x, {b.type(x).count()}), b.reshape(index, {n}),
-                                 b.reshape(b.cast(source, b.dtype(x)), {n}), 0, accumulate ? "add" : "none");
-  c.result(b.reshape(out, b.shape(x)));
+  ValueId out = scatter_elements(b, reshape(b, x, {b.type(x).count()}), reshape(b, index, {n}),
+                                 reshape(b, cast(b, source, b.dtype(x)), {n}), 0, accumulate ? "add" : "none");
+  c.result(reshape(b, out, b.shape(x)));
 }
 
 void translate_embedding_backward(Call& c) {
   ops::B& b = c.b;
-  ValueId g = c.tensor("grad_output"), indices = as_index(b, c.tensor("indices"));
-  const SymExpr rows = c.size("num_weights"), padding = c.size("padding_idx");
-  const bool by_frequency = c.flag("scale_grad_by_freq");
+  ValueId g = c.in.tensor("grad_output"), indices = as_index(b, c.in.tensor("indices"));
+  const SymExpr rows = c.in.size("num_weights"), padding = c.in.size("padding_idx");
+  const bool by_frequency = c.in.flag("scale_grad_by_freq");
   if (!b.ok()) return;
   const SymExpr n = b.type(indices).count(), width = b.dim(g, b.rank(g) - 1);
   const DType stored = b.dtype(g);
-  g = b.widen(b.reshape(g, {n, width}));
-  ValueId at = b.reshape(indices, {n, 1});
+  g = widen(b, reshape(b, g, {n, width}));
+  ValueId at = reshape(b, indices, {n, 1});
   if (by_frequency) {
     ValueId ones = filled(b, b.scalar(b.dtype(g), 1), {n});
     ValueId count = scatter_nd(b, zeros(b, b.dtype(g), {rows}), at, ones, "add");
-    g = b.div(g, b.unsqueeze(b.gather(count, b.reshape(at, {n}), 0), {1}));
+    g = div(b, g, unsqueeze(b, gather(b, count, reshape(b, at, {n}), 0), {1}));
   }
-  ValueId keep = b.ne(at, b.size(padding, b.dtype(at)));
-  if (!padding.is_const() || padding.const_value() >= 0) g = b.select(keep, g, 0.0);
-  c.result(b.cast(scatter_nd(b, zeros(b, b.dtype(g), {rows, width}), at, g, "add"), stored));
+  ValueId keep = ne(b, at, b.size(padding, b.dtype(at)));
+  if (!padding.is_const() || padding.const_value() >= 0) g = select(b, keep, g, 0.0);
+  c.result(cast(b, scatter_nd(b, zeros(b, b.dtype(g), {rows, width}), at, g, "add"), stored));
 }
 
 // Rows that `indices` name and whose norm is above the limit are scaled down to it.
 void translate_embedding_renorm(Call& c) {
   ops::B& b = c.b;
-  ValueId x = c.tensor("self"), indices = as_index(b, c.tensor("indices"));
-  const double limit = c.number("max_norm"), order = c.number("norm_type");
+  ValueId x = c.in.tensor("self"), indices = as_index(b, c.in.tensor("indices"));
+  const double limit = c.in.number("max_norm"), order = c.in.number("norm_type");
   if (!b.ok()) return;
   const SymExpr n = b.type(indices).count();
-  ValueId at = b.reshape(indices, {n}), rows = b.gather(x, at, 0), wide = b.widen(rows);
+  ValueId at = reshape(b, indices, {n}), rows = gather(b, x, at, 0), wide = widen(b, rows);
   constexpr double kTiny = 1e-7; // PyTorch's: a row of zeros divides by it
-  ValueId length = norm_along(c, wide, 1, order), scale = b.div(b.like(length, limit), b.add(length, kTiny));
-  rows = b.cast(b.select(b.gt(length, limit), b.mul(wide, scale), wide), b.dtype(x));
+  ValueId length = norm_along(c, wide, 1, order), scale = div(b, b.like(length, limit), add(b, length, kTiny));
+  rows = cast(b, select(b, gt(b, length, limit), mul(b, wide, scale), wide), b.dtype(x));
   // A row that is named several times is written the same each time.
-  c.result(scatter_nd(b, x, b.reshape(at, {n, 1}), rows, "none"));
+  c.result(scatter_nd(b, x, reshape(b, at, {n, 1}), rows, "none"));
 }
 
 void translate_unfold_backward(Call& c) {
   ops::B& b = c.b;
-  ValueId g = c.tensor("grad_in");
-  const SymShape shape = c.sizes("input_sizes");
-  const int64_t axis = c.axis("dim", static_cast<int>(shape.size())), size = c.integer("size"),
-                step = c.integer("step");
+  ValueId g = c.in.tensor("grad_in");
+  const SymShape shape = c.in.sizes("input_sizes");
+  const int64_t axis = c.in.axis("dim", static_cast<int>(shape.size())), size = c.in.integer("size"),
+                step = c.in.integer("step");
   if (!b.ok()) return;
   // [.., count, .., size] as [count, size, ..]
   const int rank = b.rank(g);
@@ -341,9 +341,9 @@ void translate_unfold_backward(Call& c) {
     perm.push_back(k);
     front.push_back(shape[static_cast<size_t>(k)]);
   }
-  ValueId at = b.unsqueeze(memory_index(b, {count, size}, {step, 1}, 0), {2});
-  ValueId out = scatter_nd(b, zeros(b, b.dtype(g), front), at, b.transpose(g, perm), "add");
-  c.result(b.transpose(out, moved(rank - 1, 0, axis)));
+  ValueId at = unsqueeze(b, memory_index(b, {count, size}, {step, 1}, 0), {2});
+  ValueId out = scatter_nd(b, zeros(b, b.dtype(g), front), at, transpose(b, g, perm), "add");
+  c.result(transpose(b, out, moved(rank - 1, 0, axis)));
 }
 
 } // namespace

@@ -12,7 +12,7 @@ struct Sorted {
 Sorted sorted(ops::B& b, ValueId x, int64_t axis, const SymExpr& k, bool largest) {
   if (!b.ok()) return {};
   const DType stored = b.dtype(x);
-  if (stored == DType::Bool) x = b.cast(x, DType::U8);
+  if (stored == DType::Bool) x = cast(b, x, DType::U8);
   Attributes a = {{"axis", axis}, {"largest", int64_t{largest}}};
   std::vector<ValueId> operands = {x};
   if (auto n = k.as_const())
@@ -20,7 +20,7 @@ Sorted sorted(ops::B& b, ValueId x, int64_t axis, const SymExpr& k, bool largest
   else
     operands.push_back(b.dims({k}));
   auto r = b.ops("topk", std::move(operands), a, 2);
-  return {b.cast(r[0], stored), r[1]};
+  return {cast(b, r[0], stored), r[1]};
 }
 
 struct Line {
@@ -31,9 +31,9 @@ struct Line {
 };
 Line line_of(Call& c) {
   Line l;
-  l.x = c.tensor("self");
+  l.x = c.in.tensor("self");
   l.shape = c.b.shape(l.x);
-  l.axis = c.axis("dim", c.b.rank(l.x));
+  l.axis = c.in.axis("dim", c.b.rank(l.x));
   l.x = as_vector(c.b, l.x);
   l.n = c.b.dim(l.x, l.axis);
   return l;
@@ -41,39 +41,39 @@ Line line_of(Call& c) {
 
 void translate_sort(Call& c) {
   const Line l = line_of(c);
-  const Sorted s = sorted(c.b, l.x, l.axis, l.n, c.flag("descending"));
-  c.result(c.b.reshape(s.values, l.shape));
-  c.result(c.b.reshape(s.indices, l.shape));
+  const Sorted s = sorted(c.b, l.x, l.axis, l.n, c.in.flag("descending"));
+  c.result(reshape(c.b, s.values, l.shape));
+  c.result(reshape(c.b, s.indices, l.shape));
 }
 
 void translate_argsort(Call& c) {
   const Line l = line_of(c);
-  c.result(c.b.reshape(sorted(c.b, l.x, l.axis, l.n, c.flag("descending")).indices, l.shape));
+  c.result(reshape(c.b, sorted(c.b, l.x, l.axis, l.n, c.in.flag("descending")).indices, l.shape));
 }
 
 void translate_msort(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const SymShape shape = c.b.shape(x);
   x = as_vector(c.b, x);
-  c.result(c.b.reshape(sorted(c.b, x, 0, c.b.dim(x, 0), false).values, shape));
+  c.result(reshape(c.b, sorted(c.b, x, 0, c.b.dim(x, 0), false).values, shape));
 }
 
 void translate_topk(Call& c) {
   const Line l = line_of(c);
-  const SymExpr k = c.size("k");
-  const Sorted s = sorted(c.b, l.x, l.axis, k, c.flag("largest"));
+  const SymExpr k = c.in.size("k");
+  const Sorted s = sorted(c.b, l.x, l.axis, k, c.in.flag("largest"));
   const bool scalar = l.shape.empty() && k.is_const(1);
-  for (ValueId v : {s.values, s.indices}) c.result(scalar ? c.b.reshape(v, {}) : v);
+  for (ValueId v : {s.values, s.indices}) c.result(scalar ? reshape(c.b, v, {}) : v);
 }
 
 void translate_kthvalue(Call& c) {
   const Line l = line_of(c);
-  const SymExpr k = c.size("k");
-  const bool keep = c.flag("keepdim");
+  const SymExpr k = c.in.size("k");
+  const bool keep = c.in.flag("keepdim");
   const Sorted s = sorted(c.b, l.x, l.axis, k, false);
   for (ValueId v : {s.values, s.indices}) {
     v = take_range(c.b, v, l.axis, {c.b.env().simplify(k - 1), 1, 1});
-    c.result(keep && !l.shape.empty() ? v : c.b.squeeze(v, {l.axis}));
+    c.result(keep && !l.shape.empty() ? v : squeeze(c.b, v, {l.axis}));
   }
 }
 
@@ -81,32 +81,32 @@ void translate_kthvalue(Call& c) {
 void translate_search(Call& c) {
   ops::B& b = c.b;
   const bool buckets = c.schema().argument("boundaries") != nullptr;
-  ValueId sequence = c.tensor(buckets ? "boundaries" : "sorted_sequence");
-  bool right = c.flag("right");
-  if (c.given("side")) right = c.text("side") == "right";
-  DType d = c.promoted({buckets ? "boundaries" : "sorted_sequence", "self"});
+  ValueId sequence = c.in.tensor(buckets ? "boundaries" : "sorted_sequence");
+  bool right = c.in.flag("right");
+  if (c.in.given("side")) right = c.in.text("side") == "right";
+  DType d = promoted(c.b, c.in, {buckets ? "boundaries" : "sorted_sequence", "self"});
   if (!b.ok()) return;
-  ValueId value = c.operand("self", d);
-  if (c.given("sorter")) {
-    ValueId order = c.tensor("sorter");
+  ValueId value = operand(c.b, c.in, "self", d);
+  if (c.in.given("sorter")) {
+    ValueId order = c.in.tensor("sorter");
     sequence = b.op("gather_elements", {sequence, order}, {{"axis", int64_t{b.rank(sequence) - 1}}});
   }
-  sequence = b.cast(sequence, d);
+  sequence = cast(b, sequence, d);
   if (d == DType::Bool) {
-    sequence = b.cast(sequence, DType::I32);
-    value = b.cast(value, DType::I32);
+    sequence = cast(b, sequence, DType::I32);
+    value = cast(b, value, DType::I32);
   }
   if (!b.ok()) return;
   // [.., values, sequence]; a vector is searched by values of any shape.
   const SymShape shape = b.shape(value);
-  value = b.unsqueeze(value, {static_cast<int64_t>(shape.size())});
+  value = unsqueeze(b, value, {static_cast<int64_t>(shape.size())});
   const int rank = b.rank(sequence);
-  if (rank > 1) sequence = b.unsqueeze(sequence, {rank - 1});
+  if (rank > 1) sequence = unsqueeze(b, sequence, {rank - 1});
   // NaN stands after every number.
-  ValueId before = b.logical_not(right ? b.gt(sequence, value) : b.ge(sequence, value));
+  ValueId before = logical_not(b, right ? gt(b, sequence, value) : ge(b, sequence, value));
   const int64_t last = b.rank(before) - 1;
-  const DType out = c.flag("out_int32") ? DType::I32 : DType::I64;
-  c.result(b.reshape(b.sum(b.cast(before, out), {last}, false), shape));
+  const DType out = c.in.flag("out_int32") ? DType::I32 : DType::I64;
+  c.result(reshape(b, sum(b, cast(b, before, out), {last}, false), shape));
 }
 
 // ---- running values
@@ -119,8 +119,8 @@ void translate_running(Call& c) {
   const Line l = line_of(c);
   const DType d = c.result_dtype();
   if (!c.b.ok()) return;
-  ValueId x = c.b.cast(l.x, compute_dtype(d));
-  c.result(c.b.reshape(c.b.cast(running(c.b, x, l.axis, *kOp), d), l.shape));
+  ValueId x = cast(c.b, l.x, compute_dtype(d));
+  c.result(reshape(c.b, cast(c.b, running(c.b, x, l.axis, *kOp), d), l.shape));
 }
 constexpr const char* kSum = "CumSum";
 constexpr const char* kProduct = "CumProd";
@@ -148,10 +148,10 @@ std::vector<ValueId> doubled(Call& c, std::vector<ValueId> parts, int64_t axis, 
     end[static_cast<size_t>(axis)] = -step;
     std::vector<ValueId> earlier;
     earlier.reserve(parts.size());
-    for (ValueId p : parts) earlier.push_back(b.reshape(b.pad(p, begin, end), b.shape(p)));
+    for (ValueId p : parts) earlier.push_back(reshape(b, pad(b, p, begin, end), b.shape(p)));
     std::vector<ValueId> both = combine(earlier, parts);
-    ValueId reaches = b.ge(b.iota(line, axis), static_cast<double>(step));
-    for (size_t k = 0; k < parts.size(); ++k) parts[k] = b.select(reaches, both[k], parts[k]);
+    ValueId reaches = ge(b, iota(b, line, axis), static_cast<double>(step));
+    for (size_t k = 0; k < parts.size(); ++k) parts[k] = select(b, reaches, both[k], parts[k]);
   }
   return parts;
 }
@@ -162,18 +162,18 @@ void translate_running_extreme(Call& c) {
   const Line l = line_of(c);
   if (!b.ok()) return;
   const DType stored = b.dtype(l.x);
-  ValueId x = stored == DType::Bool ? b.cast(l.x, DType::I32) : l.x;
+  ValueId x = stored == DType::Bool ? cast(b, l.x, DType::I32) : l.x;
   SymShape line(b.shape(x).size(), SymExpr(1));
   line[static_cast<size_t>(l.axis)] = l.n;
-  ValueId index = b.expand(b.iota(line, l.axis), b.shape(x));
+  ValueId index = expand(b, iota(b, line, l.axis), b.shape(x));
   auto r = doubled(c, {x, index}, l.axis, [&](const std::vector<ValueId>& earlier, const std::vector<ValueId>& later) {
     // The later one of equal elements; the last NaN.
-    ValueId wins = kMax ? b.ge(later[0], earlier[0]) : b.le(later[0], earlier[0]);
-    if (is_float(stored)) wins = b.logical_or(wins, b.ne(later[0], later[0]));
-    return std::vector<ValueId>{b.select(wins, later[0], earlier[0]), b.select(wins, later[1], earlier[1])};
+    ValueId wins = kMax ? ge(b, later[0], earlier[0]) : le(b, later[0], earlier[0]);
+    if (is_float(stored)) wins = logical_or(b, wins, ne(b, later[0], later[0]));
+    return std::vector<ValueId>{select(b, wins, later[0], earlier[0]), select(b, wins, later[1], earlier[1])};
   });
-  c.result(b.reshape(b.cast(r[0], stored), l.shape));
-  c.result(b.reshape(r[1], l.shape));
+  c.result(reshape(b, cast(b, r[0], stored), l.shape));
+  c.result(reshape(b, r[1], l.shape));
 }
 
 void translate_logcumsumexp(Call& c) {
@@ -182,13 +182,13 @@ void translate_logcumsumexp(Call& c) {
   if (!b.ok()) return;
   const DType stored = b.dtype(l.x);
   auto r =
-      doubled(c, {b.widen(l.x)}, l.axis, [&](const std::vector<ValueId>& earlier, const std::vector<ValueId>& later) {
-        ValueId high = b.max(earlier[0], later[0]), low = b.min(earlier[0], later[0]);
+      doubled(c, {widen(b, l.x)}, l.axis, [&](const std::vector<ValueId>& earlier, const std::vector<ValueId>& later) {
+        ValueId high = max(b, earlier[0], later[0]), low = min(b, earlier[0], later[0]);
         // Infinities that are equal have no difference.
-        ValueId difference = b.select(b.eq(high, low), 0.0, b.sub(low, high));
-        return std::vector<ValueId>{b.add(high, b.op1("log1p", b.exp(difference)))};
+        ValueId difference = select(b, eq(b, high, low), 0.0, sub(b, low, high));
+        return std::vector<ValueId>{add(b, high, b.op1("log1p", exp(b, difference)))};
       });
-  c.result(b.reshape(b.cast(r[0], stored), l.shape));
+  c.result(reshape(b, cast(b, r[0], stored), l.shape));
 }
 
 } // namespace

@@ -64,15 +64,15 @@ void translate_by_record(Call& c, const OpDef& op) {
                     " has no translation");
       return;
     }
-    if (!c.given(a.name)) continue;
+    if (!c.in.given(a.name)) continue;
     switch (def->kind) {
-    case AttrKind::Int: attributes.set(a.name, c.integer(a.name)); break;
-    case AttrKind::Float: attributes.set(a.name, c.number(a.name)); break;
-    case AttrKind::String: attributes.set(a.name, c.text(a.name)); break;
-    case AttrKind::Ints: attributes.set(a.name, c.ints(a.name)); break;
-    case AttrKind::Dims: attributes.set(a.name, c.sizes(a.name)); break;
+    case AttrKind::Int: attributes.set(a.name, c.in.integer(a.name)); break;
+    case AttrKind::Float: attributes.set(a.name, c.in.number(a.name)); break;
+    case AttrKind::String: attributes.set(a.name, c.in.text(a.name)); break;
+    case AttrKind::Ints: attributes.set(a.name, c.in.ints(a.name)); break;
+    case AttrKind::Dims: attributes.set(a.name, c.in.sizes(a.name)); break;
     case AttrKind::Type: {
-      auto d = c.dtype(a.name);
+      auto d = c.in.dtype(a.name);
       if (d) attributes.set(a.name, *d);
       break;
     }
@@ -82,17 +82,17 @@ void translate_by_record(Call& c, const OpDef& op) {
   if (!c.b.ok()) return;
   std::optional<DType> common;
   for (std::string_view t : tensors) {
-    if (!c.given(t)) continue;
-    DType d = c.promoted({t});
+    if (!c.in.given(t)) continue;
+    DType d = promoted(c.b, c.in, {t});
     if (!c.b.ok()) return;
-    common = common ? Call::promote(*common, d) : d;
+    common = common ? promote(*common, d) : d;
   }
-  if (tensors.size() == 2) common = c.promoted({tensors[0], tensors[1]});
+  if (tensors.size() == 2) common = promoted(c.b, c.in, {tensors[0], tensors[1]});
   if (!c.b.ok() || !common) return;
   // Functions of real numbers take integers as f32.
   if (!op.operands.empty() && op.operands[0].types == TypeSet::Float && !is_float(*common)) common = DType::F32;
   std::vector<ValueId> operands;
-  for (std::string_view t : tensors) operands.push_back(c.given(t) ? c.operand(t, *common) : ValueId());
+  for (std::string_view t : tensors) operands.push_back(c.in.given(t) ? operand(c.b, c.in, t, *common) : ValueId());
   while (!operands.empty() && !operands.back().valid()) operands.pop_back();
   if (!c.b.ok()) return;
   c.result(c.b.op(op.name, std::move(operands), std::move(attributes)));

@@ -33,7 +33,7 @@ ValueId take_range(ops::B& b, ValueId x, int64_t axis, const Range& r) {
     b.fail(ErrorCode::ShapeMismatch, "a scalar has no dimension to take a range of");
     return {};
   }
-  return b.slice(x, axis, r.start, r.size, r.step);
+  return slice(b, x, axis, r.start, r.size, r.step);
 }
 
 ValueId put_range(ops::B& b, ValueId x, ValueId source, int64_t axis, const Range& r) {
@@ -52,29 +52,29 @@ ValueId put_range(ops::B& b, ValueId x, ValueId source, int64_t axis, const Rang
   if (r.step == 1) {
     const SymExpr end = b.env().simplify(r.start + r.size), rest = b.env().simplify(n - end);
     std::vector<ValueId> parts;
-    if (!r.start.is_const(0)) parts.push_back(b.slice(x, axis, 0, r.start));
+    if (!r.start.is_const(0)) parts.push_back(slice(b, x, axis, 0, r.start));
     parts.push_back(source);
-    if (!rest.is_const(0)) parts.push_back(b.slice(x, axis, end, rest));
-    return b.reshape(b.concat(std::move(parts), axis), b.shape(x));
+    if (!rest.is_const(0)) parts.push_back(slice(b, x, axis, end, rest));
+    return reshape(b, concat(b, std::move(parts), axis), b.shape(x));
   }
   // Every step-th element: the source spread out with step - 1 elements after each, then chosen by position.
   const auto a = static_cast<size_t>(axis);
   SymShape spread = b.shape(source), begin(spread.size() + 1, SymExpr(0)), end = begin;
   end[a + 1] = r.step - 1;
-  ValueId wide = b.pad(b.unsqueeze(source, {axis + 1}), begin, end);
+  ValueId wide = pad(b, unsqueeze(b, source, {axis + 1}), begin, end);
   spread[a] = r.size * r.step;
-  wide = b.reshape(wide, spread);
+  wide = reshape(b, wide, spread);
   begin.pop_back();
   end.assign(begin.size(), SymExpr(0));
   begin[a] = r.start;
   end[a] = n - r.start - r.size * r.step;
-  wide = b.reshape(b.pad(wide, begin, end), b.shape(x));
+  wide = reshape(b, pad(b, wide, begin, end), b.shape(x));
   SymShape line(begin.size(), SymExpr(1));
   line[a] = n;
-  ValueId i = b.sub(b.iota(line, axis), b.size(r.start, DType::I64));
-  ValueId on = b.eq(b.op2("mod", i, static_cast<double>(r.step)), 0.0);
-  ValueId in = b.logical_and(b.ge(i, 0.0), b.lt(i, b.size(r.size * r.step, DType::I64)));
-  return b.select(b.logical_and(on, in), wide, x);
+  ValueId i = sub(b, iota(b, line, axis), b.size(r.start, DType::I64));
+  ValueId on = eq(b, b.op2("mod", i, static_cast<double>(r.step)), 0.0);
+  ValueId in = logical_and(b, ge(b, i, 0.0), lt(b, i, b.size(r.size * r.step, DType::I64)));
+  return select(b, logical_and(b, on, in), wide, x);
 }
 
 namespace {
@@ -102,25 +102,25 @@ SymExpr diagonal_size(const ShapeEnv& env, const SymExpr& n, const SymExpr& m, i
 
 ValueId take_diagonal(ops::B& b, ValueId x, int64_t offset, int64_t dim1, int64_t dim2) {
   if (!two_dimensions(b, x, dim1, dim2)) return {};
-  x = b.transpose(x, diagonal_order(b.rank(x), dim1, dim2));
+  x = transpose(b, x, diagonal_order(b.rank(x), dim1, dim2));
   SymShape shape = b.shape(x);
   const auto rank = static_cast<int64_t>(shape.size());
   const SymExpr m = shape.back(), n = shape[shape.size() - 2];
   const SymExpr size = diagonal_size(b.env(), n, m, offset);
   shape.pop_back();
   shape.back() = n * m;
-  ValueId flat = b.reshape(x, shape);
+  ValueId flat = reshape(b, x, shape);
   const SymExpr first = offset < 0 ? m * -offset : SymExpr(offset);
-  if (size.is_const(0)) return b.slice(flat, rank - 2, 0, 0);
-  if (auto width = m.as_const()) return b.slice(flat, rank - 2, first, size, *width + 1);
-  ValueId at = b.add(b.mul(b.iota({size}, 0), b.size(m + 1, DType::I64)), b.size(first, DType::I64));
-  return b.gather(flat, at, rank - 2);
+  if (size.is_const(0)) return slice(b, flat, rank - 2, 0, 0);
+  if (auto width = m.as_const()) return slice(b, flat, rank - 2, first, size, *width + 1);
+  ValueId at = add(b, mul(b, iota(b, {size}, 0), b.size(m + 1, DType::I64)), b.size(first, DType::I64));
+  return gather(b, flat, at, rank - 2);
 }
 
 ValueId put_diagonal(ops::B& b, ValueId x, ValueId source, int64_t offset, int64_t dim1, int64_t dim2) {
   if (!two_dimensions(b, x, dim1, dim2)) return {};
   const Ints perm = diagonal_order(b.rank(x), dim1, dim2);
-  x = b.transpose(x, perm);
+  x = transpose(b, x, perm);
   SymShape shape = b.shape(x);
   const auto rank = static_cast<int64_t>(shape.size());
   const SymExpr m = shape.back(), n = shape[shape.size() - 2];
@@ -135,13 +135,13 @@ ValueId put_diagonal(ops::B& b, ValueId x, ValueId source, int64_t offset, int64
   end.back() = b.env().simplify(n - size - begin.back());
   SymShape column = shape;
   column.back() = 1;
-  ValueId rows = b.reshape(b.pad(source, begin, end), column);
+  ValueId rows = reshape(b, pad(b, source, begin, end), column);
   SymShape si(shape.size(), SymExpr(1)), sj = si;
   si[si.size() - 2] = n;
   sj.back() = m;
-  ValueId i = b.iota(si, rank - 2), j = b.iota(sj, rank - 1);
-  ValueId on = b.eq(b.add(i, static_cast<double>(offset)), j);
-  return b.transpose(b.select(on, rows, x), inverse(perm));
+  ValueId i = iota(b, si, rank - 2), j = iota(b, sj, rank - 1);
+  ValueId on = eq(b, add(b, i, static_cast<double>(offset)), j);
+  return transpose(b, select(b, on, rows, x), inverse(perm));
 }
 
 ValueId memory_index(ops::B& b, const SymShape& sizes, const SymShape& strides, const SymExpr& offset) {
@@ -155,7 +155,7 @@ ValueId memory_index(ops::B& b, const SymShape& sizes, const SymShape& strides, 
     if (sizes[k].is_const(1) || strides[k].is_const(0)) continue;
     SymShape line(sizes.size(), SymExpr(1));
     line[k] = sizes[k];
-    at = b.add(at, b.mul(b.iota(line, static_cast<int64_t>(k)), b.size(strides[k], DType::I64)));
+    at = add(b, at, mul(b, iota(b, line, static_cast<int64_t>(k)), b.size(strides[k], DType::I64)));
   }
   return broadcast_to(b, at, sizes);
 }
@@ -193,11 +193,11 @@ Ints moved(int rank, int64_t from, int64_t to) {
   return perm;
 }
 
-ValueId as_vector(ops::B& b, ValueId x) { return b.ok() && b.rank(x) == 0 ? b.reshape(x, {1}) : x; }
+ValueId as_vector(ops::B& b, ValueId x) { return b.ok() && b.rank(x) == 0 ? reshape(b, x, {1}) : x; }
 
-ValueId broadcast_to(ops::B& b, ValueId x, const SymShape& shape) { return b.expand(x, shape); }
+ValueId broadcast_to(ops::B& b, ValueId x, const SymShape& shape) { return expand(b, x, shape); }
 
-ValueId filled(ops::B& b, ValueId scalar, const SymShape& shape) { return b.expand(scalar, shape); }
+ValueId filled(ops::B& b, ValueId scalar, const SymShape& shape) { return expand(b, scalar, shape); }
 
 ValueId zeros(ops::B& b, DType dtype, const SymShape& shape) { return filled(b, b.scalar_i(dtype, 0), shape); }
 

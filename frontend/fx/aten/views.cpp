@@ -26,20 +26,20 @@ SymShape completed(Call& c, SymShape sizes, const SymExpr& count) {
 }
 
 void translate_view(Call& c) {
-  ValueId x = c.tensor("self");
-  SymShape sizes = c.given("size") ? c.sizes("size") : c.sizes("shape");
+  ValueId x = c.in.tensor("self");
+  SymShape sizes = c.in.given("size") ? c.in.sizes("size") : c.in.sizes("shape");
   if (!c.b.ok()) return;
-  c.result(c.b.reshape(x, completed(c, std::move(sizes), c.b.type(x).count())));
+  c.result(reshape(c.b, x, completed(c, std::move(sizes), c.b.type(x).count())));
 }
 
 void translate_view_as(Call& c) {
-  ValueId x = c.tensor("self"), other = c.tensor("other");
-  if (c.b.ok()) c.result(c.b.reshape(x, c.b.shape(other)));
+  ValueId x = c.in.tensor("self"), other = c.in.tensor("other");
+  if (c.b.ok()) c.result(reshape(c.b, x, c.b.shape(other)));
 }
 
 void translate_view_dtype(Call& c) {
-  ValueId x = c.tensor("self");
-  auto to = c.dtype("dtype");
+  ValueId x = c.in.tensor("self");
+  auto to = c.in.dtype("dtype");
   if (!c.b.ok() || !to) return;
   if (*to == c.b.dtype(x)) return c.result(x);
   if (info(*to).bits != info(c.b.dtype(x)).bits)
@@ -48,39 +48,39 @@ void translate_view_dtype(Call& c) {
 }
 
 void translate_flatten(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const int rank = c.b.rank(x);
-  const int64_t start = c.axis("start_dim", rank), end = c.axis("end_dim", rank);
+  const int64_t start = c.in.axis("start_dim", rank), end = c.in.axis("end_dim", rank);
   if (!c.b.ok()) return;
-  if (rank == 0) return c.result(c.b.reshape(x, {1}));
+  if (rank == 0) return c.result(reshape(c.b, x, {1}));
   if (start > end) return c.unsupported("flatten from a dimension to an earlier one");
   SymShape in = c.b.shape(x), out(in.begin(), in.begin() + start);
   out.push_back(
       product(std::span<const SymExpr>(in).subspan(static_cast<size_t>(start), static_cast<size_t>(end - start + 1))));
   out.insert(out.end(), in.begin() + end + 1, in.end());
-  c.result(c.b.reshape(x, out));
+  c.result(reshape(c.b, x, out));
 }
 
 void translate_ravel(Call& c) {
-  ValueId x = c.tensor("self");
-  c.result(c.b.reshape(x, {c.b.type(x).count()}));
+  ValueId x = c.in.tensor("self");
+  c.result(reshape(c.b, x, {c.b.type(x).count()}));
 }
 
 void translate_unflatten(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
-  SymShape sizes = c.sizes("sizes");
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
+  SymShape sizes = c.in.sizes("sizes");
   if (!c.b.ok()) return;
   SymShape in = c.b.shape(x), out(in.begin(), in.begin() + axis);
   sizes = completed(c, sizes, c.b.dim(x, axis));
   out.insert(out.end(), sizes.begin(), sizes.end());
   if (axis + 1 <= static_cast<int64_t>(in.size())) out.insert(out.end(), in.begin() + axis + 1, in.end());
-  c.result(c.b.reshape(x, out));
+  c.result(reshape(c.b, x, out));
 }
 
 void translate_expand(Call& c) {
-  ValueId x = c.tensor("self");
-  SymShape sizes = c.sizes("size");
+  ValueId x = c.in.tensor("self");
+  SymShape sizes = c.in.sizes("size");
   if (!c.b.ok()) return;
   const SymShape in = c.b.shape(x);
   for (size_t k = 0; k < in.size() && k < sizes.size(); ++k) {
@@ -91,12 +91,12 @@ void translate_expand(Call& c) {
 }
 
 void translate_expand_as(Call& c) {
-  ValueId x = c.tensor("self"), other = c.tensor("other");
+  ValueId x = c.in.tensor("self"), other = c.in.tensor("other");
   c.result(broadcast_to(c.b, x, c.b.shape(other)));
 }
 
 void translate_broadcast_tensors(Call& c) {
-  std::vector<ValueId> xs = c.tensors("tensors");
+  std::vector<ValueId> xs = c.in.tensors("tensors");
   SymShape shape;
   for (ValueId x : xs) {
     if (!c.b.ok()) return;
@@ -108,8 +108,8 @@ void translate_broadcast_tensors(Call& c) {
 }
 
 void translate_permute(Call& c) {
-  ValueId x = c.tensor("self");
-  Ints perm = c.ints("dims");
+  ValueId x = c.in.tensor("self");
+  Ints perm = c.in.ints("dims");
   for (int64_t& p : perm) p = c.b.axis(p, c.b.rank(x));
   c.result(c.b.op("transpose", {x}, {{"perm", perm}}));
 }
@@ -119,14 +119,14 @@ void exchange(Call& c, int64_t from, int64_t to, ValueId x) {
   Ints perm(static_cast<size_t>(c.b.rank(x)));
   std::iota(perm.begin(), perm.end(), int64_t{0});
   if (!perm.empty()) std::swap(perm[static_cast<size_t>(from)], perm[static_cast<size_t>(to)]);
-  c.result(c.b.transpose(x, perm));
+  c.result(transpose(c.b, x, perm));
 }
 
 template <const char* const* kNames>
 void translate_exchange(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const int rank = c.b.rank(x);
-  const int64_t from = c.axis(kNames[0], rank), to = c.axis(kNames[1], rank);
+  const int64_t from = c.in.axis(kNames[0], rank), to = c.in.axis(kNames[1], rank);
   exchange(c, from, to, x);
 }
 constexpr const char* kDims[] = {"dim0", "dim1"};
@@ -134,23 +134,23 @@ constexpr const char* kAxes[] = {"axis0", "axis1"};
 
 // The last two dimensions.
 void translate_matrix_transpose(Call& c) {
-  ValueId x = c.tensor(c.schema().argument("self") ? "self" : "a");
+  ValueId x = c.in.tensor(c.schema().argument("self") ? "self" : "a");
   const int rank = c.b.rank(x);
   if (c.b.ok() && rank < 2) return c.result(x);
   exchange(c, rank - 2, rank - 1, x);
 }
 
 void translate_numpy_t(Call& c) {
-  ValueId x = c.tensor(c.schema().argument("self") ? "self" : "a");
+  ValueId x = c.in.tensor(c.schema().argument("self") ? "self" : "a");
   Ints perm;
   for (int64_t k = c.b.rank(x); k-- > 0;) perm.push_back(k);
-  c.result(c.b.transpose(x, perm));
+  c.result(transpose(c.b, x, perm));
 }
 
 void translate_movedim(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const int rank = c.b.rank(x);
-  Ints from = c.ints("source"), to = c.ints("destination");
+  Ints from = c.in.ints("source"), to = c.in.ints("destination");
   if (c.b.ok() && rank == 0) return c.result(x);
   if (from.size() != to.size()) return c.unsupported("movedim of lists that differ in length");
   Ints perm(static_cast<size_t>(rank), -1), rest;
@@ -169,86 +169,86 @@ void translate_movedim(Call& c) {
 }
 
 void translate_squeeze(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const int rank = c.b.rank(x);
-  Ints axes = c.axes("dim", rank, false), ones;
+  Ints axes = c.in.axes("dim", rank, false), ones;
   for (int64_t a : axes)
     if (c.b.env().simplify(c.b.dim(x, a)).is_const(1)) ones.push_back(a);
-  c.result(c.b.squeeze(x, ones));
+  c.result(squeeze(c.b, x, ones));
 }
 
 void translate_unsqueeze(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.b.axis(c.integer("dim"), c.b.rank(x) + 1);
-  c.result(c.b.unsqueeze(x, {axis}));
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.b.axis(c.in.integer("dim"), c.b.rank(x) + 1);
+  c.result(unsqueeze(c.b, x, {axis}));
 }
 
-void translate_same(Call& c) { c.result(c.tensor(c.schema().argument("self") ? "self" : "a")); }
+void translate_same(Call& c) { c.result(c.in.tensor(c.schema().argument("self") ? "self" : "a")); }
 
 // ---- ranges
 Range range_of(Call& c, const SymExpr& n) {
   std::optional<SymExpr> start, end;
-  if (c.given("start")) start = c.size("start");
-  if (c.given("end")) end = c.size("end");
-  const int64_t step = c.integer("step");
+  if (c.in.given("start")) start = c.in.size("start");
+  if (c.in.given("end")) end = c.in.size("end");
+  const int64_t step = c.in.integer("step");
   if (c.b.ok() && step < 1) c.unsupported("a slice whose step is " + std::to_string(step));
   return slice_range(c.b.env(), n, start, end, step);
 }
 
 void translate_slice(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
   const Range r = range_of(c, c.b.dim(x, axis));
   c.result(take_range(c.b, x, axis, r));
 }
 
 void translate_slice_scatter(Call& c) {
-  ValueId x = c.tensor("self"), source = c.tensor("src");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
+  ValueId x = c.in.tensor("self"), source = c.in.tensor("src");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
   const Range r = range_of(c, c.b.dim(x, axis));
-  source = c.b.cast(source, c.b.dtype(x));
+  source = cast(c.b, source, c.b.dtype(x));
   c.result(put_range(c.b, x, source, axis, r));
 }
 
 void translate_slice_backward(Call& c) {
-  ValueId g = c.tensor("grad_output");
-  const SymShape shape = c.sizes("input_sizes");
-  const int64_t axis = c.axis("dim", static_cast<int>(shape.size()));
+  ValueId g = c.in.tensor("grad_output");
+  const SymShape shape = c.in.sizes("input_sizes");
+  const int64_t axis = c.in.axis("dim", static_cast<int>(shape.size()));
   if (!c.b.ok()) return;
   const Range r = range_of(c, shape[static_cast<size_t>(axis)]);
   c.result(put_range(c.b, zeros(c.b, c.b.dtype(g), shape), g, axis, r));
 }
 
-Range one_at(Call& c, const SymExpr& n) { return {wrapped(c.b.env(), c.size("index"), n), 1, 1}; }
+Range one_at(Call& c, const SymExpr& n) { return {wrapped(c.b.env(), c.in.size("index"), n), 1, 1}; }
 
 void translate_select(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
   const Range r = one_at(c, c.b.dim(x, axis));
-  c.result(c.b.squeeze(take_range(c.b, x, axis, r), {axis}));
+  c.result(squeeze(c.b, take_range(c.b, x, axis, r), {axis}));
 }
 
 void translate_select_scatter(Call& c) {
-  ValueId x = c.tensor("self"), source = c.tensor("src");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
+  ValueId x = c.in.tensor("self"), source = c.in.tensor("src");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
   const Range r = one_at(c, c.b.dim(x, axis));
-  source = c.b.unsqueeze(c.b.cast(source, c.b.dtype(x)), {axis});
+  source = unsqueeze(c.b, cast(c.b, source, c.b.dtype(x)), {axis});
   c.result(put_range(c.b, x, source, axis, r));
 }
 
 void translate_select_backward(Call& c) {
-  ValueId g = c.tensor("grad_output");
-  const SymShape shape = c.sizes("input_sizes");
-  const int64_t axis = c.axis("dim", static_cast<int>(shape.size()));
+  ValueId g = c.in.tensor("grad_output");
+  const SymShape shape = c.in.sizes("input_sizes");
+  const int64_t axis = c.in.axis("dim", static_cast<int>(shape.size()));
   if (!c.b.ok()) return;
   const Range r = one_at(c, shape[static_cast<size_t>(axis)]);
-  c.result(put_range(c.b, zeros(c.b, c.b.dtype(g), shape), c.b.unsqueeze(g, {axis}), axis, r));
+  c.result(put_range(c.b, zeros(c.b, c.b.dtype(g), shape), unsqueeze(c.b, g, {axis}), axis, r));
 }
 
 void translate_narrow(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
-  const SymExpr start = wrapped(c.b.env(), c.size("start"), c.b.dim(x, axis)), size = c.size("length");
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
+  const SymExpr start = wrapped(c.b.env(), c.in.size("start"), c.b.dim(x, axis)), size = c.in.size("length");
   c.result(take_range(c.b, x, axis, {start, size, 1}));
 }
 
@@ -269,22 +269,22 @@ void cut_evenly(Call& c, ValueId x, int64_t axis, const SymExpr& size, int64_t c
 }
 
 void translate_split(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
-  const SymExpr size = c.size("split_size");
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
+  const SymExpr size = c.in.size("split_size");
   if (c.b.ok()) cut_evenly(c, x, axis, size, c.result_count());
 }
 
 void translate_split_sizes(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
-  const SymShape sizes = c.sizes(c.schema().argument("split_sizes") ? "split_sizes" : "split_size");
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
+  const SymShape sizes = c.in.sizes(c.schema().argument("split_sizes") ? "split_sizes" : "split_size");
   if (c.b.ok()) cut(c, x, axis, sizes);
 }
 
 void translate_chunk(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.axis("dim", c.b.rank(x)), chunks = std::max<int64_t>(c.integer("chunks"), 1);
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x)), chunks = std::max<int64_t>(c.in.integer("chunks"), 1);
   if (c.b.ok()) cut_evenly(c, x, axis, c.b.env().simplify(ceildiv(c.b.dim(x, axis), chunks)), c.result_count());
 }
 
@@ -309,13 +309,13 @@ void cut_into(Call& c, ValueId x, int64_t axis, int64_t sections) {
 }
 
 void translate_tensor_split(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
   if (c.schema().argument("sections")) {
-    const int64_t sections = c.integer("sections");
+    const int64_t sections = c.in.integer("sections");
     if (c.b.ok()) cut_into(c, x, axis, std::max<int64_t>(sections, 1));
   } else {
-    const SymShape ends = c.sizes("indices");
+    const SymShape ends = c.in.sizes("indices");
     if (c.b.ok()) cut_at(c, x, axis, ends);
   }
 }
@@ -323,47 +323,49 @@ void translate_tensor_split(Call& c) {
 // hsplit, vsplit, dsplit: along dimension kAxis, of a vector along its only one.
 template <int64_t kAxis>
 void translate_split_axis(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   if (!c.b.ok()) return;
   const int64_t axis = std::min<int64_t>(kAxis, c.b.rank(x) - 1);
   if (axis < 0) return c.unsupported("a scalar cannot be split");
   if (c.schema().argument("sections")) {
-    const int64_t sections = c.integer("sections");
+    const int64_t sections = c.in.integer("sections");
     if (c.b.ok()) cut_into(c, x, axis, std::max<int64_t>(sections, 1));
   } else {
-    const SymShape ends = c.sizes("indices");
+    const SymShape ends = c.in.sizes("indices");
     if (c.b.ok()) cut_at(c, x, axis, ends);
   }
 }
 
 void translate_unbind(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
   for (int64_t i = 0; c.b.ok() && i < c.result_count(); ++i)
-    c.result(c.b.squeeze(take_range(c.b, x, axis, {i, 1, 1}), {axis}));
+    c.result(squeeze(c.b, take_range(c.b, x, axis, {i, 1, 1}), {axis}));
 }
 
 // ---- diagonals
 struct Diagonal {
   int64_t offset, dim1, dim2;
 };
-Diagonal diagonal_of(Call& c, int rank) { return {c.integer("offset"), c.axis("dim1", rank), c.axis("dim2", rank)}; }
+Diagonal diagonal_of(Call& c, int rank) {
+  return {c.in.integer("offset"), c.in.axis("dim1", rank), c.in.axis("dim2", rank)};
+}
 
 void translate_diagonal(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const Diagonal d = diagonal_of(c, c.b.rank(x));
   c.result(take_diagonal(c.b, x, d.offset, d.dim1, d.dim2));
 }
 
 void translate_diagonal_scatter(Call& c) {
-  ValueId x = c.tensor("self"), source = c.tensor("src");
+  ValueId x = c.in.tensor("self"), source = c.in.tensor("src");
   const Diagonal d = diagonal_of(c, c.b.rank(x));
-  c.result(put_diagonal(c.b, x, c.b.cast(source, c.b.dtype(x)), d.offset, d.dim1, d.dim2));
+  c.result(put_diagonal(c.b, x, cast(c.b, source, c.b.dtype(x)), d.offset, d.dim1, d.dim2));
 }
 
 void translate_diagonal_backward(Call& c) {
-  ValueId g = c.tensor("grad_output");
-  const SymShape shape = c.sizes("input_sizes");
+  ValueId g = c.in.tensor("grad_output");
+  const SymShape shape = c.in.sizes("input_sizes");
   const Diagonal d = diagonal_of(c, static_cast<int>(shape.size()));
   if (c.b.ok()) c.result(put_diagonal(c.b, zeros(c.b, c.b.dtype(g), shape), g, d.offset, d.dim1, d.dim2));
 }
@@ -382,28 +384,28 @@ ValueId embedded(Call& c, ValueId x, int64_t offset, int64_t dim1, int64_t dim2)
 }
 
 void translate_diag_embed(Call& c) {
-  ValueId x = as_vector(c.b, c.tensor("self"));
+  ValueId x = as_vector(c.b, c.in.tensor("self"));
   const Diagonal d = diagonal_of(c, c.b.rank(x) + 1);
   if (c.b.ok() && d.dim1 == d.dim2) return c.unsupported("a diagonal of one dimension");
   c.result(embedded(c, x, d.offset, d.dim1, d.dim2));
 }
 
 void translate_diag(Call& c) {
-  ValueId x = c.tensor("self");
-  const int64_t offset = c.integer("diagonal");
+  ValueId x = c.in.tensor("self");
+  const int64_t offset = c.in.integer("diagonal");
   if (c.b.ok() && c.b.rank(x) < 2) return c.result(embedded(c, as_vector(c.b, x), offset, 0, 1));
   c.result(take_diagonal(c.b, x, offset, 0, 1));
 }
 
 void translate_diagflat(Call& c) {
-  ValueId x = c.tensor("self");
-  x = c.b.reshape(x, {c.b.type(x).count()});
-  c.result(embedded(c, x, c.integer("offset"), 0, 1));
+  ValueId x = c.in.tensor("self");
+  x = reshape(c.b, x, {c.b.type(x).count()});
+  c.result(embedded(c, x, c.in.integer("offset"), 0, 1));
 }
 
 // ---- views by strides
 // x's elements in the order of its memory, as a vector; fails where memory has more or fewer than the elements.
-ValueId in_memory_order(Call& c, ValueId x, const Call::Memory& memory) {
+ValueId in_memory_order(Call& c, ValueId x, const Arguments::Memory& memory) {
   if (!c.b.ok()) return {};
   auto order = dense_order(c.b.env(), c.b.shape(x), memory.strides);
   if (!order) {
@@ -411,22 +413,22 @@ ValueId in_memory_order(Call& c, ValueId x, const Call::Memory& memory) {
                   str(memory.strides) + ")");
     return {};
   }
-  return c.b.reshape(c.b.transpose(x, *order), {c.b.type(x).count()});
+  return reshape(c.b, transpose(c.b, x, *order), {c.b.type(x).count()});
 }
 
 // Arguments of as_strided: sizes, strides, where the first element lies relative to x's first one.
 struct Strided {
   SymShape sizes, strides;
   SymExpr offset;
-  Call::Memory memory; // of x
+  Arguments::Memory memory; // of x
 };
 Strided strided_of(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   Strided s;
-  s.sizes = c.sizes("size");
-  s.strides = c.sizes("stride");
-  s.memory = c.memory("self").value_or(Call::Memory{contiguous_strides(c.b.shape(x)), 0});
-  if (c.given("storage_offset")) s.offset = c.b.env().simplify(c.size("storage_offset") - s.memory.offset);
+  s.sizes = c.in.sizes("size");
+  s.strides = c.in.sizes("stride");
+  s.memory = c.in.memory("self").value_or(Arguments::Memory{contiguous_strides(c.b.shape(x)), 0});
+  if (c.in.given("storage_offset")) s.offset = c.b.env().simplify(c.in.size("storage_offset") - s.memory.offset);
   if (!c.b.ok()) return s;
   if (s.sizes.size() != s.strides.size()) {
     c.unsupported("sizes and strides that differ in number");
@@ -451,7 +453,7 @@ Strided strided_of(Call& c) {
 }
 
 void translate_as_strided(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const Strided s = strided_of(c);
   if (!c.b.ok()) return;
   if (s.offset.is_const(0) && s.sizes == c.b.shape(x) && s.strides == s.memory.strides) return c.result(x);
@@ -461,9 +463,9 @@ void translate_as_strided(Call& c) {
   if (s.offset.is_const(0) && order && c.b.env().known_equal(product(s.sizes), c.b.type(x).count())) {
     SymShape stored;
     for (int64_t k : *order) stored.push_back(s.sizes[static_cast<size_t>(k)]);
-    return c.result(c.b.transpose(c.b.reshape(flat, stored), inverse(*order)));
+    return c.result(transpose(c.b, reshape(c.b, flat, stored), inverse(*order)));
   }
-  c.result(c.b.gather(flat, memory_index(c.b, s.sizes, s.strides, s.offset), 0));
+  c.result(gather(c.b, flat, memory_index(c.b, s.sizes, s.strides, s.offset), 0));
 }
 
 // x with `source` written to the elements that the call's sizes and strides name.
@@ -472,55 +474,55 @@ ValueId strided_put(Call& c, ValueId x, ValueId source) {
   ValueId flat = in_memory_order(c, x, s.memory);
   if (!c.b.ok()) return {};
   const SymExpr count = product(s.sizes);
-  ValueId at = c.b.reshape(memory_index(c.b, s.sizes, s.strides, s.offset), {count});
-  source = c.b.reshape(broadcast_to(c.b, c.b.cast(source, c.b.dtype(x)), s.sizes), {count});
+  ValueId at = reshape(c.b, memory_index(c.b, s.sizes, s.strides, s.offset), {count});
+  source = reshape(c.b, broadcast_to(c.b, cast(c.b, source, c.b.dtype(x)), s.sizes), {count});
   ValueId out = c.b.op("scatter_elements", {flat, at, source});
   const Ints order = *dense_order(c.b.env(), c.b.shape(x), s.memory.strides);
   SymShape stored;
   for (int64_t k : order) stored.push_back(c.b.dim(x, k));
-  return c.b.transpose(c.b.reshape(out, stored), inverse(order));
+  return transpose(c.b, reshape(c.b, out, stored), inverse(order));
 }
 
 void translate_as_strided_scatter(Call& c) {
-  ValueId x = c.tensor("self"), source = c.tensor("src");
+  ValueId x = c.in.tensor("self"), source = c.in.tensor("src");
   c.result(strided_put(c, x, source));
 }
 
 // Windows of `size` elements, every `step`-th, as a last dimension.
 void translate_unfold(Call& c) {
-  ValueId x = as_vector(c.b, c.tensor("self"));
-  const int64_t axis = c.axis("dimension", c.b.rank(x)), size = c.integer("size"), step = c.integer("step");
+  ValueId x = as_vector(c.b, c.in.tensor("self"));
+  const int64_t axis = c.in.axis("dimension", c.b.rank(x)), size = c.in.integer("size"), step = c.in.integer("step");
   if (!c.b.ok()) return;
   if (step < 1) return c.unsupported("windows whose step is " + std::to_string(step));
   const int64_t rank = c.b.rank(x);
   const SymExpr count = c.b.env().simplify(floordiv(c.b.dim(x, axis) - size, step) + 1);
   ValueId at = memory_index(c.b, {count, size}, {step, 1}, 0);
-  ValueId windows = c.b.gather(x, at, axis); // [.., count, size, ..]
-  ValueId out = c.b.transpose(windows, moved(static_cast<int>(rank) + 1, axis + 1, rank));
+  ValueId windows = gather(c.b, x, at, axis); // [.., count, size, ..]
+  ValueId out = transpose(c.b, windows, moved(static_cast<int>(rank) + 1, axis + 1, rank));
   c.result(out);
 }
 
 void translate_atleast(Call& c, int64_t least) {
   const bool many = c.schema().argument("tensors") != nullptr;
-  std::vector<ValueId> xs = many ? c.tensors("tensors") : std::vector<ValueId>{c.tensor("self")};
+  std::vector<ValueId> xs = many ? c.in.tensors("tensors") : std::vector<ValueId>{c.in.tensor("self")};
   for (ValueId x : xs) {
     const int rank = c.b.rank(x);
     Ints axes;
     if (least >= 1 && rank == 0) axes = least == 1 ? Ints{0} : least == 2 ? Ints{0, 1} : Ints{0, 1, 2};
     if (least >= 2 && rank == 1) axes = least == 2 ? Ints{0} : Ints{0, 2};
     if (least == 3 && rank == 2) axes = {2};
-    c.result(c.b.unsqueeze(x, axes));
+    c.result(unsqueeze(c.b, x, axes));
   }
 }
 
 // ---- writes through views
 ValueId put_reshaped(Call& c, ValueId written, int) {
-  ValueId x = c.tensor("self");
-  return c.b.reshape(written, c.b.shape(x));
+  ValueId x = c.in.tensor("self");
+  return reshape(c.b, written, c.b.shape(x));
 }
 
 ValueId put_expanded(Call& c, ValueId written, int) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   if (c.b.ok() && c.b.shape(x) != c.b.shape(written)) {
     c.unsupported("a write through an expanded view, whose elements share memory");
     return {};
@@ -535,31 +537,31 @@ ValueId put_exchanged(Call& c, ValueId written, int) {
   if (!c.b.ok() || rank < 2) return written;
   int64_t from = rank - 2, to = rank - 1;
   if (axes || dims) {
-    from = c.axis(axes ? "axis0" : "dim0", rank);
-    to = c.axis(axes ? "axis1" : "dim1", rank);
+    from = c.in.axis(axes ? "axis0" : "dim0", rank);
+    to = c.in.axis(axes ? "axis1" : "dim1", rank);
   }
   Ints perm(static_cast<size_t>(rank));
   std::iota(perm.begin(), perm.end(), int64_t{0});
   std::swap(perm[static_cast<size_t>(from)], perm[static_cast<size_t>(to)]);
-  return c.b.transpose(written, perm);
+  return transpose(c.b, written, perm);
 }
 
 ValueId put_reversed(Call& c, ValueId written, int) {
   Ints perm;
   for (int64_t k = c.b.rank(written); k-- > 0;) perm.push_back(k);
-  return c.b.transpose(written, perm);
+  return transpose(c.b, written, perm);
 }
 
 ValueId put_permuted(Call& c, ValueId written, int) {
-  Ints perm = c.ints("dims");
+  Ints perm = c.in.ints("dims");
   for (int64_t& p : perm) p = c.b.axis(p, c.b.rank(written));
-  return c.b.transpose(written, inverse(perm));
+  return transpose(c.b, written, inverse(perm));
 }
 
 ValueId put_moved(Call& c, ValueId written, int) {
   // The view of a tensor that numbers its dimensions says where each went.
   const int rank = c.b.rank(written);
-  Ints from = c.ints("source"), to = c.ints("destination"), perm(static_cast<size_t>(rank), -1), rest;
+  Ints from = c.in.ints("source"), to = c.in.ints("destination"), perm(static_cast<size_t>(rank), -1), rest;
   for (size_t k = 0; k < from.size() && k < to.size() && c.b.ok(); ++k) {
     from[k] = c.b.axis(from[k], rank);
     perm[static_cast<size_t>(c.b.axis(to[k], rank))] = from[k];
@@ -569,34 +571,35 @@ ValueId put_moved(Call& c, ValueId written, int) {
   size_t next = 0;
   for (int64_t& p : perm)
     if (p < 0 && next < rest.size()) p = rest[next++];
-  return c.b.ok() ? c.b.transpose(written, inverse(perm)) : ValueId();
+  return c.b.ok() ? transpose(c.b, written, inverse(perm)) : ValueId();
 }
 
 ValueId put_sliced(Call& c, ValueId written, int) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
   const SymExpr n = c.b.dim(x, axis);
-  const Range r = c.schema().argument("length") ? Range{wrapped(c.b.env(), c.size("start"), n), c.size("length"), 1}
-                                                : range_of(c, n);
+  const Range r = c.schema().argument("length")
+                      ? Range{wrapped(c.b.env(), c.in.size("start"), n), c.in.size("length"), 1}
+                      : range_of(c, n);
   return put_range(c.b, x, written, axis, r);
 }
 
 ValueId put_selected(Call& c, ValueId written, int) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
-  return put_range(c.b, x, c.b.unsqueeze(written, {axis}), axis, one_at(c, c.b.dim(x, axis)));
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
+  return put_range(c.b, x, unsqueeze(c.b, written, {axis}), axis, one_at(c, c.b.dim(x, axis)));
 }
 
 ValueId put_unbound(Call& c, ValueId written, int result) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
-  return put_range(c.b, x, c.b.unsqueeze(written, {axis}), axis, {result, 1, 1});
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
+  return put_range(c.b, x, unsqueeze(c.b, written, {axis}), axis, {result, 1, 1});
 }
 
 // A part begins where those before it end.
 ValueId put_part(Call& c, ValueId written, int result) {
-  ValueId x = c.tensor("self");
-  const int64_t axis = c.axis("dim", c.b.rank(x));
+  ValueId x = c.in.tensor("self");
+  const int64_t axis = c.in.axis("dim", c.b.rank(x));
   SymExpr start = 0;
   for (int i = 0; i < result; ++i) {
     const SymShape shape = c.result_shape(i);
@@ -607,15 +610,15 @@ ValueId put_part(Call& c, ValueId written, int result) {
 }
 
 ValueId put_on_diagonal(Call& c, ValueId written, int) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const Diagonal d = diagonal_of(c, c.b.rank(x));
   return put_diagonal(c.b, x, written, d.offset, d.dim1, d.dim2);
 }
 
-ValueId put_strided(Call& c, ValueId written, int) { return strided_put(c, c.tensor("self"), written); }
+ValueId put_strided(Call& c, ValueId written, int) { return strided_put(c, c.in.tensor("self"), written); }
 
 ValueId put_bits(Call& c, ValueId written, int) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   if (!c.b.ok() || c.b.dtype(x) == c.b.dtype(written)) return written;
   return c.b.op("bitcast", {written}, {{"to", c.b.dtype(x)}});
 }

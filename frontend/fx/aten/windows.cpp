@@ -36,7 +36,7 @@ Pool pool_of(Call& c) {
   p.strides = spatial(c, "stride", n, p.kernel);
   p.pads = spatial(c, "padding", n, {0});
   p.dilations = c.schema().argument("dilation") ? spatial(c, "dilation", n, {1}) : Ints(n, 1);
-  p.ceil = c.flag("ceil_mode");
+  p.ceil = c.in.flag("ceil_mode");
   // Translations write the elements of a window out.
   constexpr double kMostElements = 1 << 16;
   double elements = 1;
@@ -72,10 +72,10 @@ struct Best {
       index = at;
       return;
     }
-    ValueId better = c.b.gt(v, value);
-    if (is_float(c.b.dtype(v))) better = c.b.logical_or(better, c.b.op1("isnan", v));
-    value = c.b.select(better, v, value);
-    index = c.b.select(better, at, index);
+    ValueId better = gt(c.b, v, value);
+    if (is_float(c.b.dtype(v))) better = logical_or(c.b, better, c.b.op1("isnan", v));
+    value = select(c.b, better, v, value);
+    index = select(c.b, better, at, index);
   }
 };
 
@@ -101,7 +101,7 @@ std::pair<ValueId, ValueId> max_with_positions(Call& c, ValueId x, const Pool& p
     auto known = more.as_const();
     end.push_back(known ? SymExpr(std::max<int64_t>(*known, 0)) : sym_max(more, 0));
   }
-  ValueId padded = c.b.pad(x, begin, end, lowest(c, d));
+  ValueId padded = pad(c.b, x, begin, end, lowest(c, d));
   Best best;
   Ints at(n, 0);
   for (int64_t t = 0; t < product_of(p.kernel) && c.b.ok(); ++t) {
@@ -112,21 +112,21 @@ std::pair<ValueId, ValueId> max_with_positions(Call& c, ValueId x, const Pool& p
     }
     ValueId v = padded, position;
     for (size_t i = 0; i < n; ++i) {
-      v = c.b.slice(v, static_cast<int64_t>(i) + 2, at[i] * p.dilations[i], out[i], p.strides[i]);
+      v = slice(c.b, v, static_cast<int64_t>(i) + 2, at[i] * p.dilations[i], out[i], p.strides[i]);
       SymShape ramp(n + 2, SymExpr(1));
       ramp[i + 2] = out[i];
-      ValueId k = c.b.mul(c.b.iota(ramp, static_cast<int64_t>(i) + 2), c.b.scalar_i(DType::I64, p.strides[i]));
-      k = c.b.add(k, c.b.scalar_i(DType::I64, at[i] * p.dilations[i] - p.pads[i]));
-      position = position.valid() ? c.b.add(c.b.mul(position, c.b.size(sizes[i], DType::I64)), k) : k;
+      ValueId k = mul(c.b, iota(c.b, ramp, static_cast<int64_t>(i) + 2), c.b.scalar_i(DType::I64, p.strides[i]));
+      k = add(c.b, k, c.b.scalar_i(DType::I64, at[i] * p.dilations[i] - p.pads[i]));
+      position = position.valid() ? add(c.b, mul(c.b, position, c.b.size(sizes[i], DType::I64)), k) : k;
     }
     if (!c.b.ok()) return {};
-    best.meet(c, v, c.b.expand(position, c.b.shape(v)));
+    best.meet(c, v, expand(c.b, position, c.b.shape(v)));
   }
   return {best.value, best.index};
 }
 
 void translate_max_pool(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const Pool p = pool_of(c);
   if (!c.b.ok()) return;
   const Batched in = with_batch(c, x, static_cast<int>(p.spatial()));
@@ -159,28 +159,29 @@ void each_covering(Call& c, const Pool& p, const SymShape& sizes, const SymShape
     SymShape ramp(n + 2, SymExpr(1));
     ramp[i + 2] = sizes[i];
     auto number = [&](int64_t v) { return c.b.scalar_i(i64, v); };
-    ValueId place = c.b.add(c.b.iota(ramp, static_cast<int64_t>(i) + 2), number(p.pads[i])); // in the padded input
+    ValueId place =
+        ops::add(c.b, iota(c.b, ramp, static_cast<int64_t>(i) + 2), number(p.pads[i])); // in the padded input
     auto add = [&](ValueId window, ValueId offset, ValueId extra) {
       ValueId last = c.b.size(out[i] - 1, i64);
-      ValueId inside = c.b.logical_and(c.b.ge(window, number(0)), c.b.le(window, last));
-      if (extra.valid()) inside = c.b.logical_and(inside, extra);
+      ValueId inside = logical_and(c.b, ge(c.b, window, number(0)), le(c.b, window, last));
+      if (extra.valid()) inside = logical_and(c.b, inside, extra);
       // Read somewhere where there is no such window.
-      choices[i].push_back({c.b.max(c.b.min(window, last), number(0)), inside, offset});
+      choices[i].push_back({max(c.b, min(c.b, window, last), number(0)), inside, offset});
     };
     if (p.dilations[i] == 1) { // windows start at each multiple of the stride: the last of them, and those before
-      ValueId newest = c.b.div(place, number(p.strides[i]));
+      ValueId newest = div(c.b, place, number(p.strides[i]));
       for (int64_t k = 0; k * p.strides[i] < p.kernel[i]; ++k) {
-        ValueId window = c.b.sub(newest, number(k));
-        ValueId offset = c.b.sub(place, c.b.mul(window, number(p.strides[i])));
+        ValueId window = sub(c.b, newest, number(k));
+        ValueId offset = sub(c.b, place, mul(c.b, window, number(p.strides[i])));
         ValueId extra;
-        if ((k + 1) * p.strides[i] > p.kernel[i]) extra = c.b.lt(offset, number(p.kernel[i]));
+        if ((k + 1) * p.strides[i] > p.kernel[i]) extra = lt(c.b, offset, number(p.kernel[i]));
         add(window, offset, extra);
       }
     } else { // one window at most for each tap
       for (int64_t k = 0; k < p.kernel[i]; ++k) {
-        ValueId from = c.b.sub(place, number(k * p.dilations[i]));
-        ValueId start = c.b.max(from, number(0)), window = c.b.div(start, number(p.strides[i]));
-        ValueId hit = c.b.eq(c.b.mul(window, number(p.strides[i])), from);
+        ValueId from = sub(c.b, place, number(k * p.dilations[i]));
+        ValueId start = max(c.b, from, number(0)), window = div(c.b, start, number(p.strides[i]));
+        ValueId hit = eq(c.b, mul(c.b, window, number(p.strides[i])), from);
         add(window, number(k), hit);
       }
     }
@@ -194,7 +195,7 @@ void each_covering(Call& c, const Pool& p, const SymShape& sizes, const SymShape
       const Choice& choice = choices[i][pick[i]];
       at.push_back(choice.window);
       offset.push_back(choice.offset);
-      covered = covered.valid() ? c.b.logical_and(covered, choice.covered) : choice.covered;
+      covered = covered.valid() ? logical_and(c.b, covered, choice.covered) : choice.covered;
     }
     f(at, covered, offset);
     size_t i = n;
@@ -210,7 +211,7 @@ void each_covering(Call& c, const Pool& p, const SymShape& sizes, const SymShape
 ValueId read_at(Call& c, ValueId x, const std::vector<ValueId>& at) {
   for (size_t i = 0; i < at.size() && c.b.ok(); ++i) {
     const auto axis = static_cast<int64_t>(i) + 2;
-    x = c.b.gather(x, c.b.reshape(at[i], {c.b.dim(at[i], axis)}), axis);
+    x = gather(c.b, x, reshape(c.b, at[i], {c.b.dim(at[i], axis)}), axis);
   }
   return x;
 }
@@ -221,8 +222,8 @@ ValueId positions(Call& c, const SymShape& sizes) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     SymShape ramp(sizes.size() + 2, SymExpr(1));
     ramp[i + 2] = sizes[i];
-    ValueId k = c.b.iota(ramp, static_cast<int64_t>(i) + 2);
-    out = out.valid() ? c.b.add(c.b.mul(out, c.b.size(sizes[i], DType::I64)), k) : k;
+    ValueId k = iota(c.b, ramp, static_cast<int64_t>(i) + 2);
+    out = out.valid() ? add(c.b, mul(c.b, out, c.b.size(sizes[i], DType::I64)), k) : k;
   }
   return out;
 }
@@ -231,17 +232,17 @@ ValueId max_gradient(Call& c, ValueId grad, ValueId index, const SymShape& sizes
   if (!c.b.ok()) return {};
   const DType d = c.b.dtype(grad);
   const SymShape out = spatial_sizes(c, grad);
-  ValueId wide = c.b.widen(grad), sum, here = positions(c, sizes);
+  ValueId wide = widen(c.b, grad), sum, here = positions(c, sizes);
   each_covering(c, p, sizes, out, [&](const std::vector<ValueId>& at, ValueId covered, const std::vector<ValueId>&) {
-    ValueId mine = c.b.logical_and(covered, c.b.eq(read_at(c, index, at), here));
-    ValueId part = c.b.select(mine, read_at(c, wide, at), 0.0);
-    sum = sum.valid() ? c.b.add(sum, part) : part;
+    ValueId mine = logical_and(c.b, covered, eq(c.b, read_at(c, index, at), here));
+    ValueId part = select(c.b, mine, read_at(c, wide, at), 0.0);
+    sum = sum.valid() ? add(c.b, sum, part) : part;
   });
-  return c.b.cast(sum, d);
+  return cast(c.b, sum, d);
 }
 
 void translate_max_pool_backward(Call& c) {
-  ValueId grad = c.tensor("grad_output"), x = c.tensor("self"), index = c.tensor("indices");
+  ValueId grad = c.in.tensor("grad_output"), x = c.in.tensor("self"), index = c.in.tensor("indices");
   const Pool p = pool_of(c);
   if (!c.b.ok()) return;
   const int n = static_cast<int>(p.spatial());
@@ -258,26 +259,26 @@ ValueId window_sizes(Call& c, const Pool& p, const SymShape& sizes, const SymSha
   for (size_t i = 0; i < p.spatial(); ++i) {
     SymShape ramp(p.spatial() + 2, SymExpr(1));
     ramp[i + 2] = out[i];
-    ValueId start = c.b.mul(c.b.iota(ramp, static_cast<int64_t>(i) + 2), c.b.scalar_i(DType::I64, p.strides[i]));
-    start = c.b.sub(start, c.b.scalar_i(DType::I64, p.pads[i]));
+    ValueId start = mul(c.b, iota(c.b, ramp, static_cast<int64_t>(i) + 2), c.b.scalar_i(DType::I64, p.strides[i]));
+    start = sub(c.b, start, c.b.scalar_i(DType::I64, p.pads[i]));
     // Padding counts, what ceil_mode adds behind it does not.
     ValueId stop =
-        c.b.min(c.b.add(start, c.b.scalar_i(DType::I64, p.kernel[i])), c.b.size(sizes[i] + p.pads[i], DType::I64));
+        min(c.b, add(c.b, start, c.b.scalar_i(DType::I64, p.kernel[i])), c.b.size(sizes[i] + p.pads[i], DType::I64));
     if (!include_pad) {
-      start = c.b.max(start, c.b.scalar_i(DType::I64, 0));
-      stop = c.b.min(stop, c.b.size(sizes[i], DType::I64));
+      start = max(c.b, start, c.b.scalar_i(DType::I64, 0));
+      stop = min(c.b, stop, c.b.size(sizes[i], DType::I64));
     }
-    ValueId length = c.b.sub(stop, start);
-    area = area.valid() ? c.b.mul(area, length) : length;
+    ValueId length = sub(c.b, stop, start);
+    area = area.valid() ? mul(c.b, area, length) : length;
   }
-  return c.b.cast(area, d);
+  return cast(c.b, area, d);
 }
 
 void translate_avg_pool(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const Pool p = pool_of(c);
-  const bool include_pad = c.flag("count_include_pad");
-  const auto divisor = c.schema().argument("divisor_override") ? c.maybe_integer("divisor_override") : std::nullopt;
+  const bool include_pad = c.in.flag("count_include_pad");
+  const auto divisor = c.schema().argument("divisor_override") ? c.in.maybe_integer("divisor_override") : std::nullopt;
   if (!c.b.ok()) return;
   const Batched in = with_batch(c, x, static_cast<int>(p.spatial()));
   const DType d = c.b.dtype(x);
@@ -300,7 +301,7 @@ void translate_avg_pool(Call& c) {
     end.push_back(known ? SymExpr(std::max<int64_t>(*known, 0)) : sym_max(more, 0));
   }
   const DType wide = is_float(d) ? compute_dtype(d) : DType::F64;
-  ValueId padded = c.b.pad(c.b.cast(in.value, wide), begin, end);
+  ValueId padded = pad(c.b, cast(c.b, in.value, wide), begin, end);
   ValueId mean = c.b.op("pool", {padded},
                         {{"mode", std::string("average")},
                          {"kernel", p.kernel},
@@ -308,31 +309,31 @@ void translate_avg_pool(Call& c) {
                          {"pads_begin", Ints(p.spatial(), 0)},
                          {"pads_end", Ints(p.spatial(), 0)},
                          {"dilations", Ints(p.spatial(), 1)}});
-  ValueId sum = c.b.mul(mean, static_cast<double>(product_of(p.kernel)));
+  ValueId sum = mul(c.b, mean, static_cast<double>(product_of(p.kernel)));
   ValueId y =
-      c.b.div(is_float(d) ? sum : c.b.op1("round", sum), window_sizes(c, p, sizes, out, include_pad, divisor, wide));
+      div(c.b, is_float(d) ? sum : c.b.op1("round", sum), window_sizes(c, p, sizes, out, include_pad, divisor, wide));
   // Integers are divided towards zero.
-  c.result(without_batch(c, c.b.cast(is_float(d) ? y : c.b.op1("trunc", y), d), in));
+  c.result(without_batch(c, cast(c.b, is_float(d) ? y : c.b.op1("trunc", y), d), in));
 }
 
 void translate_avg_pool_backward(Call& c) {
-  ValueId grad = c.tensor("grad_output"), x = c.tensor("self");
+  ValueId grad = c.in.tensor("grad_output"), x = c.in.tensor("self");
   const Pool p = pool_of(c);
-  const bool include_pad = c.flag("count_include_pad");
-  const auto divisor = c.maybe_integer("divisor_override");
+  const bool include_pad = c.in.flag("count_include_pad");
+  const auto divisor = c.in.maybe_integer("divisor_override");
   if (!c.b.ok()) return;
   const int n = static_cast<int>(p.spatial());
   const Batched in = with_batch(c, x, n), g = with_batch(c, grad, n);
   const DType d = c.b.dtype(grad);
   const SymShape sizes = spatial_sizes(c, in.value), out = spatial_sizes(c, g.value);
-  ValueId wide = c.b.widen(g.value);
-  wide = c.b.div(wide, window_sizes(c, p, sizes, out, include_pad, divisor, c.b.dtype(wide)));
+  ValueId wide = widen(c.b, g.value);
+  wide = div(c.b, wide, window_sizes(c, p, sizes, out, include_pad, divisor, c.b.dtype(wide)));
   ValueId sum;
   each_covering(c, p, sizes, out, [&](const std::vector<ValueId>& at, ValueId covered, const std::vector<ValueId>&) {
-    ValueId part = c.b.select(covered, read_at(c, wide, at), 0.0);
-    sum = sum.valid() ? c.b.add(sum, part) : part;
+    ValueId part = select(c.b, covered, read_at(c, wide, at), 0.0);
+    sum = sum.valid() ? add(c.b, sum, part) : part;
   });
-  c.result(without_batch(c, c.b.cast(sum, d), in));
+  c.result(without_batch(c, cast(c.b, sum, d), in));
 }
 
 // ---- adaptive pooling: window o of `out` covers [floor(o * in / out), ceil((o + 1) * in / out))
@@ -363,7 +364,7 @@ struct Adaptive {
 
 // Sizes wanted; None stands for the input's own.
 SymShape wanted_sizes(Call& c, size_t n) {
-  SymShape out = c.sizes("output_size");
+  SymShape out = c.in.sizes("output_size");
   if (c.b.ok() && out.size() == 1) out.assign(n, out[0]);
   if (c.b.ok() && out.size() != n)
     c.b.fail(ErrorCode::BadAttribute,
@@ -403,11 +404,11 @@ std::pair<ValueId, ValueId> adaptive_tap(Call& c, const Adaptive& a, size_t i, i
   SymShape along(a.in.size() + 2, SymExpr(1));
   along[i + 2] = a.out[i];
   ValueId mask = c.b.constant(Tensor::of<int64_t>(DType::Bool, {a.out[i]}, has));
-  return {c.b.ints(index), c.b.reshape(mask, along)};
+  return {c.b.ints(index), reshape(c.b, mask, along)};
 }
 
 void translate_adaptive_avg_pool(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const size_t n = dimensions_of(c);
   const SymShape out = wanted_sizes(c, n);
   if (!c.b.ok()) return;
@@ -427,44 +428,45 @@ void translate_adaptive_avg_pool(Call& c) {
     for (size_t i = 0; i < n; ++i) shape[i + 2] = out[i];
     return c.result(without_batch(c, zeros(c, d, shape), in));
   }
-  ValueId y = c.b.widen(in.value);
+  ValueId y = widen(c.b, in.value);
   for (size_t i = 0; i < n && c.b.ok(); ++i) { // a mean of means: windows of a dimension do not depend on the others
     ValueId sum;
     for (int64_t k = 0; k < a->longest(i); ++k) {
       auto [index, has] = adaptive_tap(c, *a, i, k);
-      ValueId part = c.b.select(has, c.b.gather(y, index, static_cast<int64_t>(i) + 2), 0.0);
-      sum = sum.valid() ? c.b.add(sum, part) : part;
+      ValueId part = select(c.b, has, gather(c.b, y, index, static_cast<int64_t>(i) + 2), 0.0);
+      sum = sum.valid() ? add(c.b, sum, part) : part;
     }
     std::vector<double> count;
     for (int64_t o = 0; o < a->out[i]; ++o) count.push_back(static_cast<double>(a->stop(i, o) - a->start(i, o)));
     ValueId length = c.b.constant(Tensor::of<double>(c.b.dtype(y), {a->out[i]}, count));
-    y = c.b.div(sum, along(c, length, static_cast<int64_t>(i) + 2, static_cast<int>(n) + 2));
+    y = div(c.b, sum, along(c, length, static_cast<int64_t>(i) + 2, static_cast<int>(n) + 2));
   }
-  c.result(without_batch(c, c.b.cast(y, d), in));
+  c.result(without_batch(c, cast(c.b, y, d), in));
 }
 
 void translate_adaptive_avg_pool_backward(Call& c) {
-  ValueId grad = c.tensor("grad_output"), x = c.tensor("self");
+  ValueId grad = c.in.tensor("grad_output"), x = c.in.tensor("self");
   const size_t n = dimensions_of(c);
   if (!c.b.ok()) return;
   const Batched in = with_batch(c, x, static_cast<int>(n)), g = with_batch(c, grad, static_cast<int>(n));
   const DType d = c.b.dtype(grad);
   const SymShape sizes = spatial_sizes(c, in.value), out = spatial_sizes(c, g.value);
-  ValueId y = c.b.widen(g.value);
+  ValueId y = widen(c.b, g.value);
   for (size_t i = 0; i < n && c.b.ok(); ++i) {
     const auto axis = static_cast<int64_t>(i) + 2;
     SymShape wide = c.b.shape(y);
     if (out[i].is_const(1)) { // all of the input is one window
       wide[i + 2] = sizes[i];
-      y = c.b.expand(c.b.div(y, c.b.size(sizes[i], c.b.dtype(y))), wide);
+      y = expand(c.b, div(c.b, y, c.b.size(sizes[i], c.b.dtype(y))), wide);
       continue;
     }
     auto a = constant_sizes(c, {sizes[i]}, {out[i]});
     if (!a) return;
     std::vector<double> count;
     for (int64_t o = 0; o < a->out[0]; ++o) count.push_back(static_cast<double>(a->stop(0, o) - a->start(0, o)));
-    y = c.b.div(
-        y, along(c, c.b.constant(Tensor::of<double>(c.b.dtype(y), {a->out[0]}, count)), axis, static_cast<int>(n) + 2));
+    y = div(
+        c.b, y,
+        along(c, c.b.constant(Tensor::of<double>(c.b.dtype(y), {a->out[0]}, count)), axis, static_cast<int>(n) + 2));
     // Windows that cover element p: consecutive ones.
     std::vector<std::vector<int64_t>> covering(static_cast<size_t>(a->in[0]));
     size_t most = 0;
@@ -481,20 +483,21 @@ void translate_adaptive_avg_pool_backward(Call& c) {
         has.push_back(k < windows.size());
         index.push_back(k < windows.size() ? windows[k] : 0);
       }
-      ValueId part = c.b.gather(y, c.b.ints(index), axis);
+      ValueId part = gather(c.b, y, c.b.ints(index), axis);
       if (std::find(has.begin(), has.end(), 0) != has.end())
-        part = c.b.select(
+        part = select(
+            c.b,
             along(c, c.b.constant(Tensor::of<int64_t>(DType::Bool, {a->in[0]}, has)), axis, static_cast<int>(n) + 2),
             part, 0.0);
-      sum = sum.valid() ? c.b.add(sum, part) : part;
+      sum = sum.valid() ? add(c.b, sum, part) : part;
     }
     y = sum;
   }
-  c.result(without_batch(c, c.b.cast(y, d), in));
+  c.result(without_batch(c, cast(c.b, y, d), in));
 }
 
 void translate_adaptive_max_pool(Call& c) {
-  ValueId x = c.tensor("self");
+  ValueId x = c.in.tensor("self");
   const size_t n = dimensions_of(c);
   const SymShape out = wanted_sizes(c, n);
   if (!c.b.ok()) return;
@@ -523,13 +526,13 @@ void translate_adaptive_max_pool(Call& c) {
     ValueId v = in.value, has, position;
     for (size_t i = 0; i < n; ++i) {
       auto [index, inside] = adaptive_tap(c, *a, i, at[i]);
-      v = c.b.gather(v, index, static_cast<int64_t>(i) + 2);
-      has = has.valid() ? c.b.logical_and(has, inside) : inside;
+      v = gather(c.b, v, index, static_cast<int64_t>(i) + 2);
+      has = has.valid() ? logical_and(c.b, has, inside) : inside;
       ValueId k = along(c, index, static_cast<int64_t>(i) + 2, static_cast<int>(n) + 2);
-      position = position.valid() ? c.b.add(c.b.mul(position, c.b.size(sizes[i], DType::I64)), k) : k;
+      position = position.valid() ? add(c.b, mul(c.b, position, c.b.size(sizes[i], DType::I64)), k) : k;
     }
     if (!c.b.ok()) return;
-    best.meet(c, c.b.select(has, v, low), c.b.expand(position, c.b.shape(v)));
+    best.meet(c, select(c.b, has, v, low), expand(c.b, position, c.b.shape(v)));
   }
   c.result(without_batch(c, best.value, in));
   c.result(without_batch(c, best.index, in));
@@ -537,8 +540,8 @@ void translate_adaptive_max_pool(Call& c) {
 
 // The sum of blocks where they overlap: columns [N, C * kh * kw, blocks] to an image.
 void translate_col2im(Call& c) {
-  ValueId x = c.tensor("self");
-  const SymShape size = c.sizes("output_size");
+  ValueId x = c.in.tensor("self");
+  const SymShape size = c.in.sizes("output_size");
   Pool p;
   p.kernel = spatial(c, "kernel_size", 2, {1});
   p.strides = spatial(c, "stride", 2, {1});
@@ -551,21 +554,21 @@ void translate_col2im(Call& c) {
   const SymShape out = {windows(c, p, size.at(0), 0), windows(c, p, size.at(1), 1)};
   const SymExpr channels = c.b.env().simplify(floordiv(s[1], product_of(p.kernel)));
   // Taps and windows of a dimension stand together, so that one index reads both.
-  ValueId y = c.b.reshape(c.b.widen(in.value), {s[0], channels, p.kernel[0], p.kernel[1], out[0], out[1]});
-  y = c.b.reshape(c.b.transpose(y, {0, 1, 2, 4, 3, 5}), {s[0], channels, out[0] * p.kernel[0], out[1] * p.kernel[1]});
+  ValueId y = reshape(c.b, widen(c.b, in.value), {s[0], channels, p.kernel[0], p.kernel[1], out[0], out[1]});
+  y = reshape(c.b, transpose(c.b, y, {0, 1, 2, 4, 3, 5}), {s[0], channels, out[0] * p.kernel[0], out[1] * p.kernel[1]});
   ValueId sum;
   each_covering(
       c, p, size, out, [&](const std::vector<ValueId>& at, ValueId covered, const std::vector<ValueId>& offset) {
         std::vector<ValueId> both;
         for (size_t i = 0; i < 2; ++i) {
           ValueId tap =
-              c.b.max(c.b.min(offset[i], c.b.scalar_i(DType::I64, p.kernel[i] - 1)), c.b.scalar_i(DType::I64, 0));
-          both.push_back(c.b.add(c.b.mul(tap, c.b.size(out[i], DType::I64)), at[i]));
+              max(c.b, min(c.b, offset[i], c.b.scalar_i(DType::I64, p.kernel[i] - 1)), c.b.scalar_i(DType::I64, 0));
+          both.push_back(add(c.b, mul(c.b, tap, c.b.size(out[i], DType::I64)), at[i]));
         }
-        ValueId part = c.b.select(covered, read_at(c, y, both), 0.0);
-        sum = sum.valid() ? c.b.add(sum, part) : part;
+        ValueId part = select(c.b, covered, read_at(c, y, both), 0.0);
+        sum = sum.valid() ? add(c.b, sum, part) : part;
       });
-  c.result(without_batch(c, c.b.cast(sum, d), in));
+  c.result(without_batch(c, cast(c.b, sum, d), in));
 }
 
 } // namespace

@@ -1,14 +1,15 @@
-// Programs that meet, and that exchange numbers (codegen/tile/team.h). Private to codegen/llvm.
+// Cooperative programs: arrival, grid barrier, exchange of partial results (codegen/tile/cooperation.h). Private to
+// codegen/llvm.
 #pragma once
 #include "codegen/llvm/gpu_accesses.h"
 
 namespace tessera::gpu {
 
-class Team final : Part {
+class Cooperation final : Part {
 public:
-  Team(Context& context, Positions& positions, SharedMemory& shared, Accesses& accesses)
+  Cooperation(Context& context, Positions& positions, SharedMemory& shared, Accesses& accesses)
       : Part(context), positions_(positions), shared_(shared), accesses_(accesses) {}
-  Status meet(const tile::Op& op); // Arrive, too
+  Status arrive(const tile::Op& op); // Arrive and GridBarrier
   Status exchange(const tile::Op& op);
 
 private:

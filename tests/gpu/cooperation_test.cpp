@@ -1,8 +1,8 @@
-// Programs that meet, on the emulator: results as interpreted whatever the order of blocks, and what is found when the
-// meeting is missing.
+// Cooperative programs on the emulator: results equal the interpreter's for any order of blocks, and a missing barrier is
+// reported.
 #include "codegen/emulate/emulator.h"
 #include "codegen/schedule/choose_blocks.h"
-#include "codegen/tile/team.h"
+#include "codegen/tile/cooperation.h"
 #include "tests/schedule/block_harness.h"
 #include <cmath>
 #include <tuple>
@@ -10,8 +10,8 @@
 namespace tessera::test {
 namespace {
 
-// Each of n programs folds 64 elements; `meeting` stands between its result and the reading of all.
-std::string sums(const std::string& meeting) {
+// Each of n programs folds 64 elements; `cooperation` stands between its store and the loads of all results.
+std::string sums(const std::string& cooperation) {
   return "tile.kernel @sums(%x: ptr<f32>, %w: ptr<f32> written, %y: ptr<f32> written, %c: ptr<i32> written, %n: i64) "
          R"(config(warps: 2) {
   %p = program_id 0 : i64
@@ -21,7 +21,7 @@ std::string sums(const std::string& meeting) {
   %v = load %x[%o] : tile<[64], f32>
   %s = reduce.sum(%v) axis=0 : f32
   store %w[%p] = %s
-)" + meeting +
+)" + cooperation +
          "\n}";
 }
 const char* const kReadAll = R"(
@@ -30,10 +30,10 @@ const char* const kReadAll = R"(
   %sum = reduce.sum(%all) axis=0 : f32
 )";
 std::string last() {
-  return sums(std::string("%l = arrive %c[0] member=%p of=%n : bool\nif %l {") + kReadAll + "store %y[0] = %sum\n}");
+  return sums(std::string("%l = arrive %c[0] rank=%p of=%n : bool\nif %l {") + kReadAll + "store %y[0] = %sum\n}");
 }
 std::string all() {
-  return sums(std::string("meet %c[0] member=%p of=%n\n") + kReadAll +
+  return sums(std::string("grid_barrier %c[0] rank=%p of=%n\n") + kReadAll +
               "%e = mul(%v, %sum) : tile<[64], f32>\nstore %y[%o] = %e");
 }
 
@@ -49,7 +49,7 @@ Ran run(const std::string& text, int64_t n, uint64_t seed, int64_t members) {
   Ran r;
   r.y.assign(x.size(), -1);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7);
-  uint32_t counter = seed % 2 ? tile::kTeamRound : 0;
+  uint32_t counter = seed % 2 ? tile::kArrivalPhase : 0;
   auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
   std::vector<tile::Argument> args{{bytes(x), {}},
                                    {bytes(w), {}},
@@ -58,7 +58,7 @@ Ran run(const std::string& text, int64_t n, uint64_t seed, int64_t members) {
                                    {{}, {0, members}}};
   auto result = emulate(*k, args, n, {}, {.seed = seed});
   if (!result.ok()) r.error = result.error().message;
-  EXPECT_TRUE(!result.ok() || tile::is_at_rest(counter) == (members == n));
+  EXPECT_TRUE(!result.ok() || tile::all_arrived(counter) == (members == n));
   return r;
 }
 float total(int64_t n) {
@@ -67,7 +67,7 @@ float total(int64_t n) {
   return sum;
 }
 
-TEST(GpuTeam, TheLastBlockFinishes) {
+TEST(GpuCooperation, TheLastBlockFinishes) {
   for (uint64_t seed = 0; seed < 6; ++seed)
     for (int64_t n : {1, 2, 17}) {
       Ran r = run(last(), n, seed, n);
@@ -76,7 +76,7 @@ TEST(GpuTeam, TheLastBlockFinishes) {
     }
 }
 
-TEST(GpuTeam, BlocksWaitForEachOther) {
+TEST(GpuCooperation, BlocksWaitForEachOther) {
   for (uint64_t seed = 0; seed < 4; ++seed)
     for (int64_t n : {1, 3, 16}) {
       Ran r = run(all(), n, seed, n);
@@ -86,7 +86,7 @@ TEST(GpuTeam, BlocksWaitForEachOther) {
 }
 
 // More threads at a time than half of the areas of memory that a process has by default (65530).
-TEST(GpuTeam, FortyBlocksOfAThousandThreadsWait) {
+TEST(GpuCooperation, FortyBlocksOfAThousandThreadsWait) {
   std::string text = all();
   const std::string two = "warps: 2";
   text.replace(text.find(two), two.size(), "warps: 32");
@@ -95,22 +95,22 @@ TEST(GpuTeam, FortyBlocksOfAThousandThreadsWait) {
   for (size_t i = 0; i < r.y.size(); ++i) ASSERT_EQ(r.y[i], static_cast<float>(i % 7) * total(40));
 }
 
-TEST(GpuTeam, WhoNeverComesIsMissed) {
+TEST(GpuCooperation, WhoNeverComesIsMissed) {
   Ran r = run(all(), 3, 0, 4);
-  EXPECT_NE(r.error.find("waits for others of its team that never come"), std::string::npos) << r.error;
+  EXPECT_NE(r.error.find("waits for cooperative blocks that never arrive"), std::string::npos) << r.error;
 }
 
 // A read of another block's result that nothing orders, by a block that was not the last.
-TEST(GpuTeam, RacesBetweenBlocksAreFound) {
-  std::string text = sums(std::string("%l = arrive %c[0] member=%p of=%n : bool") + kReadAll + "store %y[%p] = %sum");
+TEST(GpuCooperation, RacesBetweenBlocksAreFound) {
+  std::string text = sums(std::string("%l = arrive %c[0] rank=%p of=%n : bool") + kReadAll + "store %y[%p] = %sum");
   bool found = false;
   for (uint64_t seed = 0; seed < 4; ++seed) {
     Ran r = run(text, 4, seed, 4);
-    found = found || r.error.find("they have not met between them") != std::string::npos;
+    found = found || r.error.find("no arrival or grid barrier lies between them") != std::string::npos;
   }
   EXPECT_TRUE(found);
   // Two blocks that write one place.
-  text = sums("%l = arrive %c[0] member=%p of=%n : bool\nstore %y[0] = %s");
+  text = sums("%l = arrive %c[0] rank=%p of=%n : bool\nstore %y[0] = %s");
   found = false;
   for (uint64_t seed = 0; seed < 4; ++seed)
     found = found || run(text, 4, seed, 4).error.find("is not ordered with an access by block") != std::string::npos;
@@ -129,7 +129,7 @@ std::string tell(int warps, int places) {
   %third = div(%d, 3.0) : f64
   %h = cast(%v) : f16
   %one = lt(%v, 1.0) : bool
-  %vs, %ds, %hs, %ones, %ps = exchange(%v, %third, %h, %one, %p) %c[0] member=%p of=%n : )" +
+  %vs, %ds, %hs, %ones, %ps = exchange(%v, %third, %h, %one, %p) %c[0] rank=%p of=%n : )" +
          tile("f32") + ", " + tile("f64") + ", " + tile("f16") + ", " + tile("bool") + ", " + tile("i64") + R"(
   %a = cast(%vs) : )" +
          tile("f64") + "\n%b = cast(%hs) : " + tile("f64") + "\n%e = cast(%ones) : " + tile("f64") +
@@ -141,7 +141,7 @@ std::string tell(int warps, int places) {
          "\n%l = mul(%k, %f) : " + tile("f64") + "\nstore %y[%o] = %l\n}";
 }
 
-TEST(GpuTeam, BlocksExchangeNumbers) {
+TEST(GpuCooperation, BlocksExchangeNumbers) {
   for (auto [warps, places, n] : {std::tuple{1, 2, 1}, {1, 32, 5}, {2, 16, 16}, {1, 64, 33}, {4, 64, 40}}) {
     auto k = tile::parse(tell(warps, places));
     ASSERT_TRUE(k.ok()) << k.error().str();
@@ -169,11 +169,11 @@ TEST(GpuTeam, BlocksExchangeNumbers) {
     std::vector<tile::Argument> args{{bytes(x), {}}, {bytes(y), {}}, {bytes(boxes), {}}, {{}, {0, n}}};
     auto r = emulate(*k, args, n - 1, {}, {.seed = 1}); // one does not come
     ASSERT_FALSE(r.ok());
-    EXPECT_NE(r.error().message.find("waits for others of its team that never come"), std::string::npos);
+    EXPECT_NE(r.error().message.find("waits for cooperative blocks that never arrive"), std::string::npos);
   }
 }
 
-TEST(GpuTeam, PtxTellsInMessages) {
+TEST(GpuCooperation, PtxTellsInMessages) {
   auto k = tile::parse(tell(2, 16));
   auto code = compile_gpu_kernel(*k, {});
   ASSERT_TRUE(code.ok()) << code.error().str();
@@ -183,7 +183,7 @@ TEST(GpuTeam, PtxTellsInMessages) {
   EXPECT_EQ(code->ptx.find("fence."), std::string::npos);
 }
 
-TEST(GpuTeam, PtxOrdersMemoryAroundTheCounter) {
+TEST(GpuCooperation, PtxOrdersMemoryAroundTheCounter) {
   auto ptx = [](const std::string& text) {
     auto code = compile_gpu_kernel(*tile::parse(text), {});
     EXPECT_TRUE(code.ok()) << code.error().str();

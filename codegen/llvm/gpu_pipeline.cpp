@@ -1,28 +1,30 @@
-// Loads a round ahead. In a loop, a tile that is loaded from memory and only read as a factor of a product on tensor
-// cores need not pass through registers: its elements are copied to shared memory asynchronously (cp.async), those of
-// the next round while this one computes. There are two stages of shared memory for it:
+// Software pipelining of a loop's loads by cp.async.
 //
-//   copy round 0 to stage 0
-//   for each round:
-//     wait for the copies; barrier: all threads' copies are there, and all have read the stage of the round before
-//     copy the next round to the other stage
+// Dot operands. A tile that is loaded from memory and only read as an operand of a tensor core product need not pass
+// through registers: it is copied to shared memory asynchronously, that of the next iteration while this one computes.
+// There are two stages of shared memory:
+//
+//   copy iteration 0 to stage 0
+//   for each iteration:
+//     wait for the copies; barrier: the copies of all threads are complete, and all have read the previous stage
+//     copy the next iteration to the other stage
 //     the loop's body; products read this stage
 //
-// The next round's offsets and masks are the body's own operations on ranges, sizes and the induction value, emitted
-// once more for the next value.
+// Offsets and masks of the next iteration are the body's own operations on ranges, sizes and the induction value,
+// emitted once more for the next value.
 //
-// Loops that say `ahead=n` (rows that a block takes in turn) have the loads of n rounds under way, whatever reads them.
-// A thread copies what it has of the tile to places of its own and reads it there, so no barrier is needed:
+// Loops with `num_stages=n` have the loads of n iterations in flight, whatever operation reads them. A thread copies
+// its elements of the tile to its own part of shared memory and reads them there, so no barrier is needed:
 //
-//   copy rounds 0 .. n - 1, each a group
-//   for each round:
-//     wait for all groups but the n - 1 last ones
-//     the loop's body; a load reads this round's stage
-//     copy round + n to this stage, if the loop may have so many; end the group, which may be empty
+//   copy iterations 0 .. n - 1, each a group
+//   for each iteration:
+//     wait for all groups but the last n - 1
+//     the loop's body; a load reads this iteration's stage
+//     copy iteration + n to this stage, if the loop may have so many; commit the group, which may be empty
 //
-// A load of such a loop that is only stored to scratch, each round to another place, is copied there instead, and is
-// neither loaded nor stored in the body: what later loops find there has been under way all at once.
-#include "codegen/llvm/gpu_ahead.h"
+// A load of such a loop whose only use is a store to scratch, at other elements in each iteration, is copied to the
+// scratch directly; the body neither loads nor stores it.
+#include "codegen/llvm/gpu_pipeline.h"
 #include "codegen/layout/dot.h"
 #include "graph/support/check.h"
 #include <cmath>
@@ -41,7 +43,7 @@ namespace {
 struct Body {
   std::map<tile::ValueId, tile::OpId> definitions; // by operations right in the body
   std::set<tile::ValueId> inside;
-  bool stores = false; // to memory that others see
+  bool stores = false; // to memory other than scratch
   std::set<tile::ValueId> scratch;
 
   Body(const tile::Kernel& k, const tile::Op& loop) {
@@ -62,7 +64,7 @@ struct Body {
       for (const auto& region : op.regions) collect(k, region);
     }
   }
-  // Whether a value depends on the induction value, as far as operations right in the body show.
+  // True if a value depends on the induction value through operations directly in the body.
   bool moves(const tile::Kernel& k, const tile::Op& loop, tile::ValueId v) const {
     if (v == loop.region_args[0][0]) return true;
     auto it = definitions.find(v);
@@ -70,7 +72,7 @@ struct Body {
     const auto& operands = k.op(it->second).operands;
     return std::any_of(operands.begin(), operands.end(), [&](auto o) { return moves(k, loop, o); });
   }
-  // Appends what computes `v` of the induction value alone, in order; false where more is needed.
+  // Appends the operations that compute `v` from the induction value, in order; false if `v` needs other operations.
   bool slice(const tile::Kernel& k, const tile::Op& loop, tile::ValueId v, std::vector<tile::OpId>& to) const {
     if (!inside.contains(v) || v == loop.region_args[0][0]) return true;
     auto it = definitions.find(v);
@@ -92,7 +94,7 @@ struct Body {
   }
 };
 
-// The only operation that reads `v`, and as which operand; nothing where there are several.
+// The only operation that reads `v`, and the operand's index; nothing if there are several.
 std::optional<std::pair<tile::OpId, size_t>> only_use(const tile::Kernel& k, tile::ValueId v) {
   std::optional<std::pair<tile::OpId, size_t>> found;
   for (tile::OpId id = 0; id < k.op_count(); ++id)
@@ -104,8 +106,8 @@ std::optional<std::pair<tile::OpId, size_t>> only_use(const tile::Kernel& k, til
   return found;
 }
 
-// By how much a number, or each element of a tile, grows from one round of the loop to the next; nothing where that is
-// not a constant, as far as operations right in the body show.
+// By how much a scalar, or each element of a tile, grows from one iteration to the next; nothing if no constant follows
+// from the operations directly in the body.
 std::optional<int64_t> growth(const tile::Kernel& k, const tile::Op& loop, const Body& body, int64_t step,
                               const std::function<std::optional<int64_t>(tile::ValueId)>& constant, tile::ValueId v) {
   if (v == loop.region_args[0][0]) return step;
@@ -126,7 +128,7 @@ std::optional<int64_t> growth(const tile::Kernel& k, const tile::Op& loop, const
   return std::nullopt;
 }
 
-// Operations that write behind a pointer, however deep in regions.
+// Number of operations that write through a pointer, nested regions included.
 int writes_to(const tile::Kernel& k, const std::vector<tile::OpId>& ops, tile::ValueId pointer) {
   int n = 0;
   for (auto id : ops) {
@@ -149,39 +151,39 @@ bool is_zero(const tile::Kernel& k, tile::ValueId v) {
 
 } // namespace
 
-LoadsAhead::Ahead LoadsAhead::plan(const tile::Op& loop) {
-  return loop.ahead > 0 ? own_loads_ahead(loop) : loads_ahead(loop);
+Pipelining::Loads Pipelining::plan(const tile::Op& loop) {
+  return loop.num_stages > 0 ? plan_per_thread(loop) : plan_factors(loop);
 }
 
-void LoadsAhead::enter(const Ahead& ahead, Value* stage) {
+void Pipelining::enter(const Loads& loads, Value* stage) {
   ++loops_;
-  if (!ahead.copies.empty() && !ahead.own) ++depth_;
-  for (const auto& c : ahead.copies) {
+  if (!loads.copies.empty() && !loads.per_thread) ++depth_;
+  for (const auto& c : loads.copies) {
     const auto v = kernel_.op(c.load).results[0];
-    if (!ahead.own)
-      staged_[v] = {c.plan, dtype_of(v), ahead.region + c.at, stage, nullptr};
+    if (!loads.per_thread)
+      staged_[v] = {c.plan, dtype_of(v), loads.region + c.at, stage, nullptr};
     else if (c.into < 0)
-      own_[v] = {ahead, c, stage};
+      per_thread_[v] = {loads, c, stage};
     else
       copied_.insert({c.load, c.into});
   }
 }
 
-void LoadsAhead::leave(const Ahead& ahead) {
+void Pipelining::leave(const Loads& loads) {
   --loops_;
-  if (!ahead.copies.empty() && !ahead.own) --depth_;
-  if (ahead.own)
-    for (const auto& c : ahead.copies) own_.erase(kernel_.op(c.load).results[0]);
+  if (!loads.copies.empty() && !loads.per_thread) --depth_;
+  if (loads.per_thread)
+    for (const auto& c : loads.copies) per_thread_.erase(kernel_.op(c.load).results[0]);
 }
 
-const Staged* LoadsAhead::staged(tile::ValueId id) const {
+const Staged* Pipelining::staged(tile::ValueId id) const {
   auto it = staged_.find(id);
   return it == staged_.end() ? nullptr : &it->second;
 }
 
-LoadsAhead::Ahead LoadsAhead::loads_ahead(const tile::Op& loop) {
+Pipelining::Loads Pipelining::plan_factors(const tile::Op& loop) {
   constexpr int kBytes = 2; // of an element
-  Ahead ahead;
+  Loads loads;
   Body body(kernel_, loop);
   std::set<tile::OpId> in_body(loop.regions[0].begin(), loop.regions[0].end());
   for (auto id : loop.regions[0]) {
@@ -191,7 +193,7 @@ LoadsAhead::Ahead LoadsAhead::loads_ahead(const tile::Op& loop) {
     if (!use || use->second > 1 || !in_body.contains(use->first)) continue;
     const auto& dot = kernel_.op(use->first);
     if (dot.kind != OpKind::Dot || !layout::on_tensor_cores(kernel_, dot)) continue;
-    // What is read earlier must be the same as what would be read in its place.
+    // The early read must yield what a read in the loop would: nothing may write the memory.
     const tile::Param* param = nullptr;
     for (const auto& p : kernel_.params)
       if (p.value == op.operands[0]) param = &p;
@@ -202,46 +204,46 @@ LoadsAhead::Ahead LoadsAhead::loads_ahead(const tile::Op& loop) {
     if (c.plan.kind != Conversion::Kind::Shared) continue;
     if (layouts_.splits[static_cast<size_t>(id)]) continue;
     c.width = std::min(layouts_.access_width[static_cast<size_t>(id)], c.plan.store_width);
-    if (c.width * kBytes < 4) continue; // the least that a copy moves
-    auto slice = ahead.slice;
+    if (c.width * kBytes < 4) continue; // cp.async moves at least 4 bytes
+    auto slice = loads.slice;
     if (!body.slice(kernel_, loop, op.operands[1], slice)) continue;
     if (op.operands.size() > 2 && !body.slice(kernel_, loop, op.operands[2], slice)) continue;
     if (std::any_of(slice.begin(), slice.end(), [&](auto o) { return layouts_.is_conversion(kernel_.op(o)); }))
       continue;
     constexpr int kStages = 2;
-    constexpr int64_t kMostBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for exchanges
-    int64_t bytes = ahead.stage_bytes + c.plan.shared_bytes;
+    constexpr int64_t kMostBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for conversions and reductions
+    int64_t bytes = loads.stage_bytes + c.plan.shared_bytes;
     if (kStages * bytes > kMostBytes) continue;
-    c.at = ahead.stage_bytes;
-    ahead.stage_bytes = bytes;
-    ahead.slice = std::move(slice);
-    ahead.copies.push_back(std::move(c));
+    c.at = loads.stage_bytes;
+    loads.stage_bytes = bytes;
+    loads.slice = std::move(slice);
+    loads.copies.push_back(std::move(c));
   }
-  if (ahead.copies.empty()) return ahead;
-  // Loops one after the other take the same memory.
-  if (depth_ == 0 && bytes_ >= 2 * ahead.stage_bytes) {
+  if (loads.copies.empty()) return loads;
+  // Consecutive loops use the same shared memory.
+  if (depth_ == 0 && bytes_ >= 2 * loads.stage_bytes) {
     shared_.barrier();
-    ahead.region = region_;
-    return ahead;
+    loads.region = region_;
+    return loads;
   }
-  if (c_.hazards.shared_is_pending()) shared_.barrier(); // what lay below could not be used any more
-  auto region = c_.hazards.reserve_shared(2 * ahead.stage_bytes);
+  if (c_.hazards.shared_is_pending()) shared_.barrier(); // else memory below the reserved region would stay unused
+  auto region = c_.hazards.reserve_shared(2 * loads.stage_bytes);
   if (!region) return {};
-  ahead.region = *region;
+  loads.region = *region;
   if (depth_ == 0) {
-    region_ = ahead.region;
-    bytes_ = 2 * ahead.stage_bytes;
+    region_ = loads.region;
+    bytes_ = 2 * loads.stage_bytes;
   }
-  return ahead;
+  return loads;
 }
 
-// Whether the loop ends after so many rounds whatever its bounds are: to = min(from + rounds * step, ...) or the sum.
-bool LoadsAhead::at_most_rounds(const tile::Op& loop, int rounds) const {
+// True if the loop never has more iterations: to = min(from + iterations * step, ...), or the sum itself.
+bool Pipelining::at_most_iterations(const tile::Op& loop, int iterations) const {
   auto constant = [&](tile::ValueId v) { return c_.facts[static_cast<size_t>(v)].constant; };
   const auto from = loop.operands[0], to = loop.operands[1];
   const auto step = constant(loop.operands[2]);
   if (!step) return false;
-  const int64_t most = rounds * *step;
+  const int64_t most = iterations * *step;
   if (auto a = constant(from), b = constant(to); a && b) return *b - *a <= most;
   std::function<bool(tile::ValueId)> near = [&](tile::ValueId v) {
     const auto* op = c_.definitions[static_cast<size_t>(v)];
@@ -255,8 +257,8 @@ bool LoadsAhead::at_most_rounds(const tile::Op& loop, int rounds) const {
   return near(to);
 }
 
-tile::OpId LoadsAhead::only_stored(const tile::Op& loop, const tile::Op& load) const {
-  if (loops_ > 0) return -1; // what touches the scratch behind this loop may come before it again
+tile::OpId Pipelining::only_store(const tile::Op& loop, const tile::Op& load) const {
+  if (loops_ > 0) return -1; // in an outer loop's next iteration, accesses behind this loop precede it
   const auto use = only_use(kernel_, load.results[0]);
   if (!use || use->second != 2) return -1;
   const auto& store = kernel_.op(use->first);
@@ -264,8 +266,8 @@ tile::OpId LoadsAhead::only_stored(const tile::Op& loop, const tile::Op& load) c
   if (store.kind != OpKind::Store || std::find(in_body.begin(), in_body.end(), use->first) == in_body.end()) return -1;
   const auto pointer = store.operands[0];
   if (store.operands.size() > 3 || !accesses_.is_scratch(pointer) || accesses_.is_touched_scratch(pointer)) return -1;
-  if (writes_to(kernel_, in_body, pointer) > 1) return -1; // which of them is last must not depend on the copies
-  const auto& layout = layouts_[load.results[0]];          // each element is one thread's
+  if (writes_to(kernel_, in_body, pointer) > 1) return -1; // the last write must not depend on when copies complete
+  const auto& layout = layouts_[load.results[0]];          // one thread holds each element
   if (layouts_[store.operands[1]] != layout || !layout.is_injective()) return -1;
   auto constant = [&](tile::ValueId v) { return c_.facts[static_cast<size_t>(v)].constant; };
   const auto step = constant(loop.operands[2]);
@@ -274,25 +276,25 @@ tile::OpId LoadsAhead::only_stored(const tile::Op& loop, const tile::Op& load) c
   return grows && *grows > 0 && *grows % kernel_.type(load.results[0]).count() == 0 ? use->first : -1;
 }
 
-LoadsAhead::Ahead LoadsAhead::own_loads_ahead(const tile::Op& loop) {
-  constexpr int64_t kMostBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for exchanges
-  Ahead ahead;
-  ahead.own = true;
-  ahead.stages = loop.ahead;
-  ahead.refills = !at_most_rounds(loop, loop.ahead);
+Pipelining::Loads Pipelining::plan_per_thread(const tile::Op& loop) {
+  constexpr int64_t kMostBytes = Hazards::kSharedLimit * 2 / 3; // the rest is for conversions and reductions
+  Loads loads;
+  loads.per_thread = true;
+  loads.stages = loop.num_stages;
+  loads.refills = !at_most_iterations(loop, loop.num_stages);
   Body body(kernel_, loop);
   for (auto id : loop.regions[0]) {
     const auto& op = kernel_.op(id);
     if (op.kind != OpKind::Load || !kernel_.type(op.results[0]).is_tile()) continue;
-    // What is read earlier must be the same as what would be read in its place.
+    // The early read must yield what a read in the loop would: nothing may write the memory.
     const tile::Param* param = nullptr;
     for (const auto& p : kernel_.params)
       if (p.value == op.operands[0]) param = &p;
     if (!param || param->written || (body.stores && !param->invariant && !param->in_place)) continue;
     if (op.operands.size() > 3 && !is_zero(kernel_, op.operands[3])) continue;
     if (layouts_.windows[static_cast<size_t>(id)].width > 0) continue;
-    // What does not move with the loop is found in the L1, or in registers.
-    auto slice = ahead.slice;
+    // A load at the same offset in each iteration hits L1 or is hoisted.
+    auto slice = loads.slice;
     if (!body.moves(kernel_, loop, op.operands[1]) || !body.slice(kernel_, loop, op.operands[1], slice)) continue;
     if (op.operands.size() > 2 && !body.slice(kernel_, loop, op.operands[2], slice)) continue;
     if (std::any_of(slice.begin(), slice.end(), [&](auto o) { return layouts_.is_conversion(kernel_.op(o)); }))
@@ -300,69 +302,69 @@ LoadsAhead::Ahead LoadsAhead::own_loads_ahead(const tile::Op& loop) {
     Copy c;
     c.load = id;
     c.width = layouts_.access_width[static_cast<size_t>(id)];
-    c.into = only_stored(loop, op);
+    c.into = only_store(loop, op);
     if (c.into >= 0) {
       c.width = std::min(c.width, layouts_.access_width[static_cast<size_t>(c.into)]);
       if (!body.slice(kernel_, loop, kernel_.op(c.into).operands[1], slice)) c.into = -1;
     }
     if (c.into < 0 && layouts_.splits[static_cast<size_t>(id)]) continue;
     const int bytes = element_bytes(kernel_.type(op.results[0]).dtype);
-    if (c.width * bytes < 4) continue; // the least that a copy moves
+    if (c.width * bytes < 4) continue; // cp.async moves at least 4 bytes
     if (c.into >= 0) {
-      ahead.slice = std::move(slice);
-      ahead.copies.push_back(std::move(c));
+      loads.slice = std::move(slice);
+      loads.copies.push_back(std::move(c));
       continue;
     }
     const int64_t all = int64_t{32} * layouts_.warps * layouts_[op.results[0]].registers() * bytes;
-    if (ahead.stages * (ahead.stage_bytes + all) > kMostBytes) continue;
-    c.at = ahead.stage_bytes;
-    ahead.stage_bytes += all;
-    ahead.slice = std::move(slice);
-    ahead.copies.push_back(std::move(c));
+    if (loads.stages * (loads.stage_bytes + all) > kMostBytes) continue;
+    c.at = loads.stage_bytes;
+    loads.stage_bytes += all;
+    loads.slice = std::move(slice);
+    loads.copies.push_back(std::move(c));
   }
-  if (ahead.stage_bytes == 0) return ahead;
-  if (c_.hazards.shared_is_pending()) shared_.barrier(); // what lay below could not be used any more
-  auto region = c_.hazards.reserve_shared(ahead.stages * ahead.stage_bytes);
+  if (loads.stage_bytes == 0) return loads;
+  if (c_.hazards.shared_is_pending()) shared_.barrier(); // else memory below the reserved region would stay unused
+  auto region = c_.hazards.reserve_shared(loads.stages * loads.stage_bytes);
   if (!region) return {};
-  ahead.region = *region;
-  return ahead;
+  loads.region = *region;
+  return loads;
 }
 
-// Byte offset of a thread's access, the one that begins with this register: neighbours' lie side by side.
-llvm::Value* LoadsAhead::own_place(const Ahead& ahead, const Copy& copy, size_t register_index, Value* stage) {
+// Byte offset of a thread's access that begins with this register. Adjacent threads have adjacent offsets.
+llvm::Value* Pipelining::thread_offset(const Loads& loads, const Copy& copy, size_t register_index, Value* stage) {
   const auto bytes = static_cast<uint32_t>(element_bytes(kernel_.type(kernel_.op(copy.load).results[0]).dtype));
   const uint32_t access = static_cast<uint32_t>(copy.width) * bytes,
                  before = static_cast<uint32_t>(register_index) * bytes * 32 * static_cast<uint32_t>(layouts_.warps);
   auto* thread = b_.CreateMul(c_.thread, b_.getInt32(access), "", true, true);
   return b_.CreateAdd(b_.CreateAdd(thread, stage, "", true, true),
-                      b_.getInt32(static_cast<uint32_t>(ahead.region + copy.at) + before), "", true, true);
+                      b_.getInt32(static_cast<uint32_t>(loads.region + copy.at) + before), "", true, true);
 }
 
-Status LoadsAhead::load_own(const tile::Op& load) {
-  const OwnTile& own = own_.at(load.results[0]);
+Status Pipelining::load_per_thread(const tile::Op& load) {
+  const PerThreadTile& entry = per_thread_.at(load.results[0]);
   const DType dtype = kernel_.type(load.results[0]).dtype;
   const size_t n = register_count(load.results[0]);
   Registers masks, out;
   if (load.operands.size() > 2) masks = registers(load.operands[2], n);
-  for (size_t r = 0; r < n; r += static_cast<size_t>(own.copy.width)) {
-    if (!masks.empty() && is_never(masks[r])) { // nor copied
-      out.insert(out.end(), static_cast<size_t>(own.copy.width),
+  for (size_t r = 0; r < n; r += static_cast<size_t>(entry.copy.width)) {
+    if (!masks.empty() && is_never(masks[r])) { // not copied either
+      out.insert(out.end(), static_cast<size_t>(entry.copy.width),
                  llvm::Constant::getNullValue(math_.element_type(dtype)));
       continue;
     }
-    for (auto* v : shared_.load(own_place(own.ahead, own.copy, r, own.stage), dtype, own.copy.width)) out.push_back(v);
+    for (auto* v : shared_.load(thread_offset(entry.loads, entry.copy, r, entry.stage), dtype, entry.copy.width))
+      out.push_back(v);
   }
   define(load.results[0], std::move(out));
   return {};
 }
 
-// Of accesses whose mask holds for a part of their elements these are loaded and stored one by one, when all copies
-// have been started.
-Status LoadsAhead::copy(const tile::Op& loop, const Ahead& ahead, Value* induction, Value* predicate, Value* stage,
-                        std::vector<std::function<void()>>& afterwards) {
+// An access whose mask is true for a part of its elements is made element by element, after all copies were started.
+Status Pipelining::copy(const tile::Op& loop, const Loads& loads, Value* induction, Value* predicate, Value* stage,
+                        std::vector<std::function<void()>>& deferred) {
   define(loop.region_args[0][0], {induction});
-  for (auto id : ahead.slice) TESSERA_TRY(operations_.operation(id));
-  for (const auto& c : ahead.copies) {
+  for (auto id : loads.slice) TESSERA_TRY(operations_.operation(id));
+  for (const auto& c : loads.copies) {
     const auto& op = kernel_.op(c.load);
     DType dtype = kernel_.type(op.results[0]).dtype;
     auto n = static_cast<size_t>(layouts_[op.results[0]].registers());
@@ -370,7 +372,7 @@ Status LoadsAhead::copy(const tile::Op& loop, const Ahead& ahead, Value* inducti
     Registers offsets = registers(op.operands[1], n), masks;
     if (op.operands.size() > 2) masks = registers(op.operands[2], n);
     accesses_.order(GlobalAccess::Kind::Read, op);
-    if (ahead.own) {
+    if (loads.per_thread) {
       Registers places;
       const tile::Op* into = c.into < 0 ? nullptr : &kernel_.op(c.into);
       if (into) places = registers(into->operands[1], n);
@@ -379,7 +381,7 @@ Status LoadsAhead::copy(const tile::Op& loop, const Ahead& ahead, Value* inducti
       if (splits) part = accesses_.parts(masks, c.width);
       for (size_t r = 0; r < n; r += static_cast<size_t>(c.width)) {
         if (!into && !masks.empty() && is_never(masks[r])) continue;
-        auto* to = into ? accesses_.address(into->operands[0], places[r]) : own_place(ahead, c, r, stage);
+        auto* to = into ? accesses_.address(into->operands[0], places[r]) : thread_offset(loads, c, r, stage);
         const size_t access = r / static_cast<size_t>(c.width);
         Value* exists = masks.empty() ? nullptr : splits ? part.whole[access] : masks[r];
         gpu_.copy_async(to, accesses_.address(op.operands[0], offsets[r]), c.width * static_cast<int>(bytes), exists,
@@ -387,7 +389,7 @@ Status LoadsAhead::copy(const tile::Op& loop, const Ahead& ahead, Value* inducti
       }
       if (!splits) continue;
       part.rest = both(b_, part.rest, predicate);
-      afterwards.push_back([=, this, &op] {
+      deferred.push_back([=, this, &op] {
         accesses_.rest_of(part, [&] {
           for (size_t r = 0; r < n; r += static_cast<size_t>(c.width)) {
             auto* cut = both(b_, predicate, part.cut[r / static_cast<size_t>(c.width)]);
@@ -412,7 +414,7 @@ Status LoadsAhead::copy(const tile::Op& loop, const Ahead& ahead, Value* inducti
     uint32_t reach = thread_reach(c.plan.store, Dim::Offset);
     for (size_t r = 0; r < n; r += static_cast<size_t>(c.width)) {
       auto own = static_cast<uint32_t>(c.plan.store.apply(Dim::Register, static_cast<int>(r), Dim::Offset));
-      auto* to = shared_.offset(part, own, reach, dtype, ahead.region + c.at, stage);
+      auto* to = shared_.offset(part, own, reach, dtype, loads.region + c.at, stage);
       gpu_.copy_async(to, accesses_.address(op.operands[0], offsets[r]), c.width * static_cast<int>(bytes),
                       masks.empty() ? nullptr : masks[r], acts, op.caching);
     }

@@ -1,4 +1,4 @@
-// Loops that say how many rounds ahead their loads are: copies to shared memory that each thread reads itself.
+// Loops with num_stages: asynchronous copies to shared memory that each thread reads itself.
 #include "codegen/llvm/gpu_compiler.h"
 #include "harness.h"
 #include <regex>
@@ -11,7 +11,7 @@ using tile::ValueId;
 constexpr int kRow = 512, kInside = 200; // elements of a row's place; of which there are so many
 
 // y[r] = x[r] - max x[r] + g, of rows r from 3 p on, up to `n`; the sum of all maxima goes to s[p].
-tile::Kernel rows(DType d, int ahead, bool in_place) {
+tile::Kernel rows(DType d, int num_stages, bool in_place) {
   KernelMaker f("rows");
   auto x = f.in("x", d), g = f.in("g", d), y = f.out("y", d), s = f.out("s", DType::F32);
   auto n = f.size("n");
@@ -32,7 +32,7 @@ tile::Kernel rows(DType d, int ahead, bool in_place) {
         f.b.store(y, place, f.b.cast(w, d), inside);
         return {f.add(carried[0], most)};
       },
-      ahead);
+      num_stages);
   f.b.store(s, f.b.program_id(0), sums[0]);
   return std::move(f.k);
 }
@@ -42,12 +42,12 @@ int occurrences(const std::string& text, const std::string& pattern) {
   return static_cast<int>(std::distance(std::sregex_iterator(text.begin(), text.end(), r), std::sregex_iterator()));
 }
 
-// More rounds than stages, fewer, and none.
-TEST(GpuAhead, AnyNumberOfRounds) {
+// More iterations than stages, fewer, and none.
+TEST(GpuPipelining, AnyNumberOfIterations) {
   for (auto d : {DType::F32, DType::BF16, DType::F64})
-    for (int ahead : {1, 2, 5})
+    for (int num_stages : {1, 2, 5})
       for (int64_t n : {8, 3, 1}) {
-        SCOPED_TRACE(std::string(name(d)) + " ahead " + std::to_string(ahead) + " rows " + std::to_string(n));
+        SCOPED_TRACE(std::string(name(d)) + " num_stages " + std::to_string(num_stages) + " rows " + std::to_string(n));
         GpuRun run;
         run.buffers = {random_tensor(d, 8 * kRow, 5), random_tensor(d, kRow, 6), filled(d, 8 * kRow, -7),
                        filled(DType::F32, 2, -7)};
@@ -55,17 +55,17 @@ TEST(GpuAhead, AnyNumberOfRounds) {
         run.grid = 1;
         run.tolerance = d == DType::BF16 ? 2e-2 : 1e-5;
         run.seeds = 1;
-        expect_as_interpreted(rows(d, ahead, true), run);
+        expect_as_interpreted(rows(d, num_stages, true), run);
         run.grid = 2; // the second program's rows may end before they begin
         run.scalars = {std::min<int64_t>(n, 3)};
-        expect_as_interpreted(rows(d, ahead, true), run);
+        expect_as_interpreted(rows(d, num_stages, true), run);
         if (HasFatalFailure()) return;
       }
 }
 
 // Copies of the first rounds and of later ones, of whole accesses, but for those that the mask leaves out everywhere;
 // gains are no part of them.
-TEST(GpuAhead, CopiesWhatMovesWithTheLoop) {
+TEST(GpuPipelining, CopiesWhatMovesWithTheLoop) {
   auto k = rows(DType::BF16, 3, true);
   k.config["warps"] = 1;
   auto code = compile_gpu_kernel(k, {});
@@ -76,7 +76,7 @@ TEST(GpuAhead, CopiesWhatMovesWithTheLoop) {
   EXPECT_EQ(code->shared_bytes, 3 * kRow * 2);
 }
 // What another thread may have overwritten is read in its place.
-TEST(GpuAhead, NotWhatMayHaveBeenWritten) {
+TEST(GpuPipelining, NotWhatMayHaveBeenWritten) {
   auto k = rows(DType::BF16, 3, false);
   k.config["warps"] = 1;
   auto code = compile_gpu_kernel(k, {});
@@ -84,7 +84,7 @@ TEST(GpuAhead, NotWhatMayHaveBeenWritten) {
   EXPECT_EQ(occurrences(code->ptx, "cp.async"), 0);
 }
 
-// Tiles of a row of x to places of scratch, 2 rounds ahead; their sum; then they are found there, from the last on:
+// Tiles of a row of x to places of scratch, 2 iterations ahead; their sum; then they are found there, from the last on:
 // y = x - sum. `stride`: from one round's place to the next's; `again`: the scratch is written before.
 tile::Kernel held(DType d, int tiles, int64_t stride, bool again = false) {
   KernelMaker f("held");
@@ -97,7 +97,8 @@ tile::Kernel held(DType d, int tiles, int64_t stride, bool again = false) {
       f.i(0), f.i(tiles), f.i(1), {f.b.const_f(DType::F32, 0)},
       [&](ValueId i, std::span<const ValueId> carried) -> std::vector<ValueId> {
         auto place = f.add(at, f.mul(i, f.i(stride)));
-        f.b.store(kept, place, f.b.load(x, f.add(f.add(at, f.mul(i, f.i(kRow))), row), -1, -1, tile::Caching::Lasting));
+        f.b.store(kept, place,
+                  f.b.load(x, f.add(f.add(at, f.mul(i, f.i(kRow))), row), -1, -1, tile::Caching::EvictLast));
         return {f.add(carried[0], f.b.reduce(ReduceKind::Sum, f.b.cast(f.b.load(kept, place), DType::F32), 0))};
       },
       2);
@@ -111,7 +112,7 @@ tile::Kernel held(DType d, int tiles, int64_t stride, bool again = false) {
   return std::move(f.k);
 }
 
-TEST(GpuAhead, WhatIsOnlyStoredToScratchIsCopiedThere) {
+TEST(GpuPipelining, WhatIsOnlyStoredToScratchIsCopiedThere) {
   for (auto d : {DType::F32, DType::BF16})
     for (int tiles : {1, 2, 5})
       for (int64_t stride : {kRow, 2 * kRow, 0}) { // the same place in all rounds is none of their own
@@ -128,7 +129,7 @@ TEST(GpuAhead, WhatIsOnlyStoredToScratchIsCopiedThere) {
       }
 }
 // Of two loads that are stored to the same places the second one stays.
-TEST(GpuAhead, NotWhereSomethingElseWritesTheScratch) {
+TEST(GpuPipelining, NotWhereSomethingElseWritesTheScratch) {
   KernelMaker f("twice");
   auto x = f.in("x", DType::F32), y = f.out("y", DType::F32);
   const std::vector<int> shape = {kRow};
@@ -146,7 +147,7 @@ TEST(GpuAhead, NotWhereSomethingElseWritesTheScratch) {
   run.buffers = {random_tensor(DType::F32, 4 * kRow, 5), filled(DType::F32, 2 * kRow, -7)};
   expect_as_interpreted(f.k, run);
 }
-TEST(GpuAhead, NothingIsLoadedOfWhatIsCopied) {
+TEST(GpuPipelining, NothingIsLoadedOfWhatIsCopied) {
   auto ptx = [](tile::Kernel k) {
     k.config["warps"] = 2;
     auto code = compile_gpu_kernel(k, {});

@@ -1,0 +1,38 @@
+// The device memory of an executor's runs: blocks that are kept from call to call and grow.
+#pragma once
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/plan.h"
+
+namespace tessera::cuda {
+
+class RunMemory {
+public:
+  explicit RunMemory(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  void add_segments(size_t count); // so that there are at least as many
+  void release(CUstream stream);
+
+  // At least so many bytes, ordered on `stream`; what they held may be lost.
+  [[nodiscard]] Result<std::byte*> arena(int segment, int64_t bytes, CUstream stream);
+  [[nodiscard]] Result<std::byte*> outputs(int segment, int64_t bytes, CUstream stream);
+  [[nodiscard]] Result<std::byte*> inputs(int64_t bytes, CUstream stream);
+  [[nodiscard]] Status reserve_scratch(int64_t bytes, CUstream stream);
+  [[nodiscard]] std::byte* scratch() const { return scratch_.data(); }
+  // Counters and boxes for the plan, cleared when new. Every launch leaves them at rest, and one that did not happen has
+  // not touched them, so that nothing has to be done between launches, nor after a call that was given up.
+  [[nodiscard]] Status place_resting(const CudaPlan& plan, CUstream stream);
+  [[nodiscard]] RestingMemory& resting() { return resting_; }
+
+  // What a replay of launches depends on, behind the addresses of buffers.
+  void append_addresses(std::vector<void*>& to) const;
+
+private:
+  [[nodiscard]] Result<std::byte*> reserve(DeviceBlock& block, int64_t bytes, CUstream stream, const char* what);
+  [[nodiscard]] Status rest(DeviceBlock& block, CUdeviceptr& where, int64_t words, CUstream stream, const char* what);
+
+  std::shared_ptr<Context> context_;
+  std::vector<DeviceBlock> arenas_, outputs_; // per segment
+  DeviceBlock scratch_, inputs_, counters_, boxes_;
+  RestingMemory resting_; // of counters_ and boxes_ once they are clear
+};
+
+} // namespace tessera::cuda
