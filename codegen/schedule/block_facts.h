@@ -70,7 +70,7 @@ public:
   // Shared memory in bytes for each of `resident` blocks per multiprocessor, without the bytes in which its warps
   // `exchange` partial results.
   static constexpr int64_t kExchangeBytes = 1 << 10; // typical bytes of partial results
-  // Shared memory that a block has for exchanges beside what is resident there (codegen/llvm/gpu_hazards.h).
+  // Shared memory that a block has for exchanges, next to what is resident there (codegen/llvm/gpu_hazards.h).
   static constexpr int64_t kMostExchangeBytes = 96 << 10;
   [[nodiscard]] int64_t shared_room(int64_t blocks, int64_t exchange = kExchangeBytes) const;
   // Number of tiles with `bytes` per element for later stages that fit in it.

@@ -457,7 +457,7 @@ private:
   const bool online_;
   Cost cost_;
   double each_ = 1, each_rows_ = 1, each_columns_ = 1; // elements of a thread's tile; of them down and along it
-  double across_ = 1;                                  // threads beside each other along the columns
+  double across_ = 1;                                  // neighbouring threads along the columns
   double access_ = 1;                                  // elements of a thread that follow each other
   double tiles_ = 1;                                   // of a block, along the row
   int loops_ = 1;                                      // over them

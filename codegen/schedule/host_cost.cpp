@@ -157,7 +157,7 @@ private:
                in_l3 = all / busy_ <= static_cast<double>(d_.l3_bytes) / std::max(1, d_.cores);
     bandwidth_ = in_l2 ? d_.l2_bytes_per_us : in_l3 ? d_.l3_bytes_per_us : d_.core_memory_bytes_per_us;
     far_latency_ = in_l2 ? d_.l2_latency_us : in_l3 ? d_.l3_latency_us : d_.memory_latency_us;
-    // As many lines are on their way as the instructions ahead ask for.
+    // As many lines are on their way as the instructions in flight require.
     const double ahead =
         std::min(m_.fills, std::max(1.0, m_.window / std::max(1.0, operations_)) + s_.traversal.prefetch_points);
     for (const SizedStream& s : f_.streams) {

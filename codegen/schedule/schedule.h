@@ -30,7 +30,7 @@ enum class ScheduleKind : uint8_t {
 // comparison derive from them. A new dimension of the space of schedules is a line here, and what enumerates and lowers
 // it. Axes are positions in Domain::axes (domain.h), sets of axes are bits, of the axes after split_axis is split.
 //
-// "Host" and "GPU" tell which lowering reads a field; others keep their defaults.
+// "Host" and "GPU" name the lowering that reads a field; others keep their defaults.
 #define TESSERA_SCHEDULE_PLACEMENT(X)                                                                                  \
   X(int, axis, -1)              /* host: axis along which tiles run; -1: a single point */                             \
   X(int, cross_axis, -1)        /* host, Tiled2D: axis along which blocks are long */                                  \
@@ -161,8 +161,7 @@ struct ScheduledKernel {
   // Under which it may be launched: profit only, the last kernel of a nest has none. What they promise stands in the
   // kernel's parameters (multiple_of) and tiles (a row that fits).
   std::vector<SizeCondition> conditions;
-  std::vector<std::string>
-      report_sites; // ReportIndex site -> what to tell ("gather index out of range at node Gather_3")
+  std::vector<std::string> report_sites; // ReportIndex site -> message ("gather index out of range at node Gather_3")
 };
 
 // What a kernel must do whatever its schedule is.

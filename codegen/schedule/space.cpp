@@ -16,7 +16,7 @@ constexpr int64_t kRegisterBounds[] = {32, 40, 48, 64, 80, 96, 128};
 constexpr int64_t kMostEach = 64;       // elements of a thread's tile
 constexpr int64_t kMostTile = 64 << 10; // elements of a tile that holds a row
 constexpr int64_t kSomeRow = 512;       // elements of a row whose length is not known
-// Shared memory of a block for exchanges beside resident tiles (codegen/llvm/gpu_hazards.h).
+// Shared memory of a block for exchanges next to resident tiles (codegen/llvm/gpu_hazards.h).
 constexpr int64_t kExchangeBytes = 16 << 10;
 constexpr int64_t kMostMembers = 8192; // blocks that share a row
 
@@ -278,7 +278,7 @@ private:
       rows_in_loop(p, row, 1, false);
     }
   }
-  // What caches are told of loads.
+  // The cache hint of loads.
   [[nodiscard]] tile::Caching hint(bool aligned, bool again) const {
     return aligned || f_.one_pass() ? f_.reads(again) : tile::Caching::Normal;
   }
@@ -482,7 +482,7 @@ private:
       if (p.residency.cached_tiles >= 1) offer(p);
     }
   }
-  // Beside much that is resident, threads exchange little: values that change threads, and what several have folded of
+  // With much that is resident, threads exchange little: values that change threads, and what several have folded of
   // a column, two numbers where sums are folded online.
   void leave_exchange(Schedule& p, int64_t bytes) const {
     const int64_t elements = int64_t{p.tile.rows} * p.tile.columns;
@@ -523,7 +523,7 @@ private:
       if (extent(c) % v != 0) continue;
       Schedule p = BlockFacts::schedule(ScheduleKind::BlockWindow, 1, v, 1);
       p.placement.window_axis = w.axis;
-      // Vectors of the contiguous axis are neighbours; what lies beside them varies fastest.
+      // Vectors of the contiguous axis are neighbours; the next axis varies fastest.
       p.placement.split_axis = v > 1 ? f_.contiguous_axis : -1;
       for (size_t i = 0; i < s_.extents.size(); ++i)
         if (!f_.is_row(i)) p.placement.row_axes |= bit(i + (v > 1 && i > c ? 1 : 0));

@@ -1,4 +1,4 @@
-// Schedules that were measured to be better than the rules' choice, and for which nests and sizes they are good.
+// Schedules that were measured to be better than the cost model's choice, and for which nests and sizes they are good.
 #pragma once
 #include "codegen/schedule/nest_key.h"
 #include "codegen/schedule/schedule.h"

@@ -1,7 +1,7 @@
 // What tuning found out, on disk: for a nest on a device at sizes, which schedule was fastest.
 //
 // One JSON file, TunedRecords::file(), of records sorted by what they are for; people may read and edit it. A record
-// says that a schedule won, or that the rules' choice did, so that nothing is tuned twice. It counts where device,
+// says that a schedule won, or that the default schedule did, so that nothing is tuned twice. It counts where device,
 // driver and compiler are those of the compile; a pinned one counts whatever driver and compiler are, and measuring
 // does not replace it. Several processes may write: each one locks FILE.lock, reads the file again, adds what it has,
 // and renames a new file into its place, so that readers see an old or a new file. A file that is damaged or of another

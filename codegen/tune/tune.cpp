@@ -84,7 +84,7 @@ private:
     if (auto known = records_.at(w.key, w.extents); known && !options_.again) {
       out.outcome = TunedKernel::Outcome::Known;
       out.record = std::move(*known);
-      out.schedule = out.record.is_default() ? "the rules' choice" : print(*out.record.schedule);
+      out.schedule = out.record.is_default() ? "the default schedule" : print(*out.record.schedule);
       return {};
     }
     auto left = [&](std::string why) {

@@ -26,7 +26,7 @@ struct TuneOptions {
 struct TunedKernel {
   enum class Outcome : uint8_t {
     Tuned,   // another schedule is better: recorded
-    Default, // the rules' choice is: recorded, too
+    Default, // the default schedule is fastest: recorded, too
     Known,   // there was a record already
     Left,    // not measured, or not to the end: `note` says why
   };
@@ -43,7 +43,7 @@ struct TunedKernel {
     int registers = -1;             // of a thread; -1: not known
   };
   std::string nest;                  // text of its loop nest, over the graph's values
-  std::vector<Measured> measured;    // the rules' choice first
+  std::vector<Measured> measured;    // the default schedule first
   std::vector<std::string> rejected; // candidates that failed, or whose results were wrong, and how
   int wrong = 0;                     // of those, with wrong results
 };
