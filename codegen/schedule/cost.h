@@ -116,7 +116,7 @@ struct CostModel {
   X(registers_fold, 9.573)     /* of an accumulator */                                                                 \
   X(registers_resident, 0.1)   /* of an element of a loop whose tiles are resident in shared memory */                 \
   X(registers_free, 0.05289)   /* of registers beyond these, that are used because they are there */                   \
-  X(registers_error, 0.05)     /* standard error of the sum of these, as a part of it */
+  X(registers_error, 0.15)     /* standard error of the sum of these, as a part of it */
 #define X(name, value) double name = value;
   TESSERA_COST_PARAMETERS(X)
 #undef X
