@@ -309,14 +309,17 @@ private:
 
   void registers() {
     const double words = loaded_ / 4;
-    double need = m_.registers + each_ * f_.live * m_.registers_live + words * m_.registers_loaded +
+    const double wide = std::max(1, f_.compute_bytes / 4); // registers of a value
+    double need = m_.registers + each_ * f_.live * wide * m_.registers_live + words * m_.registers_loaded +
                   static_cast<double>(f_.streams.size()) * m_.registers_stream + each_rows_ * m_.registers_row;
     if (p_.traversal.loop) need += m_.registers_loop + (p_.traversal.num_stages > 1 ? words * m_.registers_ahead : 0);
     if (p_.access.alignment_peel > 1) need += m_.registers_shift + each_ * m_.registers_mask;
     if (f_.reduces && p_.traversal.loop)
-      need += each_ / (p_.traversal.fold_steps * p_.tile.contiguous) * f_.accumulators * m_.registers_fold;
-    if (f_.reduces && !p_.traversal.loop && rows_.folds) need += each_columns_ * f_.accumulators * m_.registers_fold;
-    if (p_.residency.cached_tiles > 0) need += each_ * m_.registers_resident;
+      need += each_ / (p_.traversal.fold_steps * p_.tile.contiguous) * f_.accumulators * wide * m_.registers_fold;
+    if (f_.reduces && !p_.traversal.loop && rows_.folds)
+      need += each_columns_ * f_.accumulators * wide * m_.registers_fold;
+    need += m_.registers_unknown * static_cast<double>(std::count(f_.known.begin(), f_.known.end(), 0));
+    if (p_.residency.cached_tiles > 0) need += each_ * wide * m_.registers_resident;
     const double elements = static_cast<double>(p_.tile.rows) * p_.tile.columns;
     double shared = p_.residency.cached_tiles * elements * rounds_.kept_bytes;
     if (p_.traversal.rows_in_flight > 1) shared += p_.traversal.rows_in_flight * loaded_ * threads_;

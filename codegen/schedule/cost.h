@@ -109,6 +109,7 @@ struct CostModel {
   X(registers_loaded, 0.07461) /* of a 32-bit word that is loaded */                                                   \
   X(registers_loop, 1.538)     /* of a loop */                                                                         \
   X(registers_stream, 1.884)   /* of an access */                                                                      \
+  X(registers_unknown, 8)      /* of an extent that is not known */                                                    \
   X(registers_row, 0.4908)     /* of a row of a thread's tile */                                                       \
   X(registers_ahead, 2.021)    /* of a word of the next tile */                                                        \
   X(registers_shift, 9.879)    /* of misaligned rows */                                                                \

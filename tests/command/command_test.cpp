@@ -295,8 +295,8 @@ TEST_F(Command, TargetsAreNamedOrFiles) {
 // On the host only kernels of fixed sizes have a choice; what is found is listed, carried elsewhere, pinned and
 // cleared.
 TEST_F(Command, TuneRemembers) {
-  expect(2, "tune", {"give a model to tune, or one of"});
-  expect(2, "tune '" + model("fixed") + "' --list", {"give a model to tune, or one of"});
+  expect(2, "tune", {"give a model to tune, --corpus, or one of"});
+  expect(2, "tune '" + model("fixed") + "' --list", {"give a model to tune, --corpus, or one of"});
   expect(2, "run '" + model("relu") + "' --tuned-for 'NVIDIA H200'", {"it needs --arch"});
   expect(0, "tune --list", {"no records"});
   expect(2, "tune --pin 12", {"no record is of a kernel that begins with '12'"});
