@@ -107,7 +107,8 @@ void linear(Call& c, std::string_view first, std::string_view scaled, bool subtr
   const DType d = wide ? computing_dtype(c) : c.result_dtype();
   ValueId x = operand(c.b, c.in, first, d), y = operand(c.b, c.in, scaled, d);
   if (!one)
-    y = d == DType::Bool ? logical_and(c.b, y, literal(c.b, c.in.scalar("alpha"), d)) : fx::scaled(c.b, c.in, y, "alpha");
+    y = d == DType::Bool ? logical_and(c.b, y, literal(c.b, c.in.scalar("alpha"), d))
+                         : fx::scaled(c.b, c.in, y, "alpha");
   if (c.b.ok()) give(c, subtract ? sub(c.b, x, y) : sum(c.b, x, y));
 }
 void translate_add(Call& c) { linear(c, "self", "other", false); }
