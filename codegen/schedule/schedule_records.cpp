@@ -2,7 +2,6 @@
 #include "codegen/schedule/tuned.h"
 #include "graph/support/embed.h"
 #include "graph/support/file.h"
-#include "graph/support/log.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -77,6 +76,21 @@ Result<MeasuredSchedule> parse_line(std::string_view line) {
   return r;
 }
 
+// The records of a target, read once.
+const Result<ScheduleRecords>& loaded(const Target& target) {
+  static std::mutex mutex;
+  static auto* const all = new std::map<std::pair<std::string, std::string>, Result<ScheduleRecords>>;
+  std::lock_guard lock(mutex);
+  const auto key = std::pair(target.name, target.records);
+  if (auto it = all->find(key); it != all->end()) return it->second;
+  auto read = [&]() -> Result<ScheduleRecords> {
+    if (target.records.empty()) return parse_schedule_records(shipped_text(target.name), target.name + ".txt");
+    TESSERA_ASSIGN(std::string text, read_file(target.records));
+    return parse_schedule_records(text, target.records);
+  };
+  return all->emplace(key, read()).first->second;
+}
+
 } // namespace
 
 std::string MeasuredSchedule::text() const { return time_text(us) + " us at " + extents_text(extents); }
@@ -86,21 +100,14 @@ std::string record_signature(const Graph& graph, const LoopNest& nest, const Dom
 }
 
 const ScheduleRecords& ScheduleRecords::of(const Target& target) {
-  static std::mutex mutex;
-  static auto* const loaded = new std::map<std::pair<std::string, std::string>, ScheduleRecords>;
-  std::lock_guard lock(mutex);
-  auto [it, added] = loaded->try_emplace({target.name, target.records});
-  if (!added) return it->second;
-  auto records = [&]() -> Result<ScheduleRecords> {
-    if (target.records.empty()) return parse_schedule_records(shipped_text(target.name), target.name + ".txt");
-    TESSERA_ASSIGN(std::string text, read_file(target.records));
-    return parse_schedule_records(text, target.records);
-  }();
-  if (records.ok())
-    it->second = std::move(*records);
-  else
-    TESSERA_LOGF(LogChannel::Cache, "measured schedules are ignored: " + records.error().message);
-  return it->second;
+  static const auto* const none = new ScheduleRecords;
+  const Result<ScheduleRecords>& records = loaded(target);
+  return records.ok() ? *records : *none;
+}
+
+Status ScheduleRecords::check(const Target& target) {
+  const Result<ScheduleRecords>& records = loaded(target);
+  return records.ok() ? Status() : Status(records.error());
 }
 
 const MeasuredSchedule* ScheduleRecords::find(const std::string& signature, std::span<const int64_t> extents,

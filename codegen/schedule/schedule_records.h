@@ -28,6 +28,8 @@ public:
   // Those of a target: the file that it names (Target::records), else the ones that are part of the binary. Empty where
   // there are none.
   [[nodiscard]] static const ScheduleRecords& of(const Target& target);
+  // Errors of reading and parsing the file that a target names; of() is then empty.
+  [[nodiscard]] static Status check(const Target& target);
 
   // The record of a nest that was measured at the nearest extents of those that are near: of the axes in `narrow`, a bit
   // set, extents have the same bucket_of(), and others differ by a factor of 4 at most. Nothing: there is none.

@@ -1,4 +1,5 @@
 #include "codegen/device/cuda/backend.h"
+#include "codegen/schedule/schedule_records.h"
 #include "codegen/target/select.h"
 #include "graph/ops/op.h"
 #include "runtime/cuda/cublaslt.h"
@@ -71,6 +72,7 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const CompileOptions& options
   here.l2_bytes = options.l2_bytes;
   here.memory_peak_bytes_per_us = options.memory_peak_bytes_per_us;
   TESSERA_ASSIGN(ChosenTarget chosen, choose_target(options.target, here));
+  if (options.records) TESSERA_TRY(ScheduleRecords::check(chosen.target));
   GpuKernelOptions kernels;
   kernels.assemble_for = options.assemble_for;
   std::vector<std::string> warnings;
