@@ -268,8 +268,8 @@ bool BlockFacts::keeps_stream(bool online) const {
 }
 
 tile::Caching BlockFacts::reads(bool again) const {
-  constexpr double kLittle = 8e6; // bytes
-  constexpr double kFew = 0.125;  // stored bytes relative to read bytes
+  constexpr double kSmallPart = 0.125; // of the level-2 cache: such tensors stay there whatever the hints
+  constexpr double kFew = 0.125;       // stored bytes relative to read bytes
   const uint64_t all = (uint64_t{1} << d.axes.size()) - 1;
   double read = 0, stored = 0;
   bool dead = true;
@@ -286,7 +286,7 @@ tile::Caching BlockFacts::reads(bool again) const {
   const bool awaited =
       stored < static_cast<double>(device.l2_bytes) &&
       std::any_of(nest.stores.begin(), nest.stores.end(), [&](const Store& s) { return read_elsewhere(s.value); });
-  if (read + stored < kLittle) return tile::Caching::Normal;
+  if (read + stored < kSmallPart * static_cast<double>(device.l2_bytes)) return tile::Caching::Normal;
   if (!awaited) return tile::Caching::EvictLast;
   if (again) return tile::Caching::Normal;
   for (const Stream& s : streams)

@@ -283,6 +283,13 @@ TEST_F(Command, TargetsAreNamedOrFiles) {
   std::ofstream(path("bad.json")) << R"({"name": "bad", "kind": "cpu", "measured": {"coers": 4}})";
   expect(4, explain + "--target bad.json", {"bad.json", "'coers'", "did you mean 'cores'?"});
 
+  // Measured schedules of a target file lie next to it.
+  std::ofstream(path("gpu.json")) << read_text(TESSERA_SOURCE_DIR "/codegen/target/data/a100.json");
+  expect(0, explain + "--device cuda --arch sm_80 --target gpu.json", {"(figures of gpu.json)"});
+  std::ofstream(path("gpu.records.txt")) << "0123456789abcdef 512x2048 3.5 block-stairs\n";
+  expect(4, explain + "--device cuda --arch sm_80 --target gpu.json", {"gpu.records.txt:1", "'block-stairs'"});
+  expect(0, explain + "--device cuda --arch sm_80 --target gpu.json --no-tuned", {"(figures of gpu.json)"});
+
   expect(0, "calibrate --device cpu --threads 1 -o mine.json --json c.json",
          {"memory_bytes_per_us", "--target mine.json"});
   expect(0, explain + "--device cpu --target mine.json", {"(figures of mine.json)"});
@@ -290,6 +297,31 @@ TEST_F(Command, TargetsAreNamedOrFiles) {
   expect(4, "calibrate --device cpu -o none/mine.json", {"none/mine.json"});
   expect(0, "calibrate --list", {"saturating_bytes", "loads in flight", "rtx4090", "sm_89"});
   expect(2, "calibrate --device tpu", {"there is no device 'tpu'"});
+}
+
+// Each model of a corpus is tuned in a process of its own; one that fails does not keep the others from the file.
+TEST_F(Command, TuneOfACorpusWritesRecords) {
+  expect(2, "tune --corpus none", {"--corpus needs the file of records", "-o FILE"});
+  expect(4, "tune --corpus none -o r.txt", {"no file or folder 'none'"});
+  expect(2, "tune '" + model("relu") + "' --corpus none -o r.txt", {"give a model to tune, --corpus, or one of"});
+  tessera::onnx_proto::ModelProto fixed;
+  ASSERT_TRUE(fixed.ParseFromString(read_text(model("relu"))));
+  for (auto* v : {fixed.mutable_graph()->mutable_input(0), fixed.mutable_graph()->mutable_output(0)})
+    v->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_value(512);
+  std::filesystem::create_directory(path("corpus"));
+  std::ofstream(path("corpus/fixed.onnx"), std::ios::binary) << fixed.SerializeAsString();
+  std::ofstream(path("corpus/broken.onnx")) << "no model";
+  const std::string tune = "tune --corpus corpus --device cpu --threads 1 --candidates 3 --jobs 2 -o r.txt ";
+  expect(0, tune + "--json c.json", {"1 kernels of 2 models measured", "1 models failed", "1 records"});
+  EXPECT_EQ(json("c.json")["failed"].size(), 1U);
+  EXPECT_EQ(json("c.json")["added"], 1);
+  const std::string text = read_text(path("r.txt"));
+  EXPECT_NE(text.find("flat"), std::string::npos) << text;
+  expect(0, tune + "--json c.json", {"1 records, 0 of them new"}); // measured anew, in its place
+  std::ofstream(path("r.txt")) << "x\n";
+  expect(4, tune, {"r.txt:1", "no signature"});
+  EXPECT_EQ(read_text(path("r.txt")), "x\n");
+  expect(4, "tune --corpus corpus --device cpu -o none/r.txt", {"none/r.txt"});
 }
 
 // On the host only kernels of fixed sizes have a choice; what is found is listed, carried elsewhere, pinned and

@@ -36,7 +36,6 @@ ALLOWED = {  # "path name": reason; name: of the constant, or the literal itself
     "runtime/shape_plan.cpp kElementsPerChunk": "what one task of a pool takes of a pointwise kernel",
     "runtime/library/conv.cpp 1.5e5": "a core's share of work, roughly: tasks are not made smaller than some microseconds",
     "runtime/library/conv.cpp 1e4": "the same, of memory",
-    "codegen/schedule/block_facts.cpp *": "what counts as little, for cache hints",
 }
 
 def value(text):
