@@ -40,6 +40,8 @@ TEST(Barriers, AreNeeded) {
   cases.push_back({softmax(), {{"b", 2}, {"s", 1000}}});
   cases.push_back({softmax(), {{"b", 1}, {"s", 20000}}});
   cases.push_back({layer_norm("768", "f16"), {{"b", 1}, {"s", 2}}});
+  cases.push_back({layer_norm("8192", "f16"), {{"b", 1}, {"s", 2}}});
+  cases.push_back({layer_norm("5000"), {{"b", 1}, {"s", 2}}});
   cases.push_back({layer_norm("w"), {{"b", 1}, {"s", 2}, {"w", 20000}}});
   cases.push_back({column_sum(), {{"n", 300}, {"c", 70}}});
   cases.push_back({problem("x: f32[n, m]\ny: f32[m, n]",
