@@ -148,7 +148,7 @@ struct Group {
     Kernel,
     Library,
     Attention /* one library call, or `otherwise` where the library turns out not to take it when running */,
-    Own /* a structured operator with a generated kernel of its own: a scan */,
+    Own /* a structured operator with a separate generated kernel: a scan */,
     Host,
     Alias /* an output that is an input or constant as it is: reads == writes */
   };

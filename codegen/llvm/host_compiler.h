@@ -17,7 +17,7 @@ struct HostTarget {
 struct CompiledObject {
   std::string symbol;
   std::vector<char> object;
-  std::string llvm_ir; /* when asked for */
+  std::string llvm_ir; // empty unless texts are kept
 };
 
 // Emits LLVM IR, optimises it, returns a relocatable object. Thread-safe. Errors: CodegenError with the LLVM message.

@@ -4,10 +4,9 @@
 
 namespace tessera {
 
-// The first one is what the rules choose at these sizes, the others vary its numbers and its form; each has
-// its estimate in `estimate_us` (a GPU's; 0 on a host), and the extents that it is good for (bucket_of). Of a
-// GPU's the ones that the estimate puts first are taken, at most `most` in all. Empty where there is nothing to choose
-// or a size is not given. Deterministic.
+// The first one is the default schedule at these sizes, the others are those of least predicted time, and on request a
+// sample of the rest. Each has its predicted time in `estimate_us` and the extents that it is good for (bucket_of).
+// Empty where there is nothing to choose or a size is not given. Deterministic.
 struct Candidate {
   TunedSchedule tuned;
   double estimate_us = 0;

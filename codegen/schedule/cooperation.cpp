@@ -1,7 +1,7 @@
 // Few long rows: the number of cooperative blocks per row.
 //
-// A single multiprocessor reads about 40 GB/s, all of them together 4.4 TB/s. With fewer rows than multiprocessors the
-// others are idle; cooperation costs a grid barrier, some microseconds. If no block waits (only results of the row
+// A multiprocessor reads a small part of what memory yields to all of them. With fewer rows than multiprocessors the
+// others are idle; cooperation costs a grid barrier. If no block waits (only results of the row
 // follow), there can be as many blocks as tiles. Blocks that wait must all be resident.
 #include "codegen/schedule/cooperation.h"
 #include "codegen/schedule/online.h"

@@ -170,7 +170,7 @@ private:
         if (p_.access.alignment_peel > 1 && !in_step(s)) {
           const bool windows = p_.traversal.loop || team_ || p_.access.staged;
           width = windows ? access_ : 1;
-          extra = windows ? m_.window : 0;
+          extra = windows ? m_.split_access : 0;
         }
         apart = width * s.bytes;
         next_far = p_.placement.rows_fastest && far(rows_.extent / p_.tile.rows);
@@ -200,7 +200,7 @@ private:
       slots_ += accesses * (m_.access + extra) + (s.bytes < 4 ? elements * m_.convert : 0);
       cycles_ += accesses * std::clamp(32 * apart / 128, 1.0, 32.0) / 32;
       const double wasted = std::clamp(step, 1.0, std::max(1.0, 32.0 / s.bytes));
-      double moved = s.count * s.bytes * wasted * (1 + m_.piece / std::max(1.0, segment));
+      double moved = s.count * s.bytes * wasted * (1 + m_.segment / std::max(1.0, segment));
       if (next_far) { // each end of a segment that begins within a burst takes all of it
         const double ends = aligned(s) * s.bytes < kBurst || segment < kBurst ? kBurst : 0;
         moved *= std::max(1.0, (std::ceil(segment / kBurst) * kBurst + ends) / segment);
@@ -312,8 +312,9 @@ private:
     const double wide = std::max(1, f_.compute_bytes / 4); // registers of a value
     double need = m_.registers + each_ * f_.live * wide * m_.registers_live + words * m_.registers_loaded +
                   static_cast<double>(f_.streams.size()) * m_.registers_stream + each_rows_ * m_.registers_row;
-    if (p_.traversal.loop) need += m_.registers_loop + (p_.traversal.num_stages > 1 ? words * m_.registers_ahead : 0);
-    if (p_.access.alignment_peel > 1) need += m_.registers_shift + each_ * m_.registers_mask;
+    if (p_.traversal.loop)
+      need += m_.registers_loop + (p_.traversal.num_stages > 1 ? words * m_.registers_prefetched : 0);
+    if (p_.access.alignment_peel > 1) need += m_.registers_peel + each_ * m_.registers_mask;
     if (f_.reduces && p_.traversal.loop)
       need += each_ / (p_.traversal.fold_steps * p_.tile.contiguous) * f_.accumulators * wide * m_.registers_fold;
     if (f_.reduces && !p_.traversal.loop && rows_.folds)
@@ -378,22 +379,25 @@ private:
   void chain() {
     double us = chain_us_ + m_.element * (m_.setup + slots_);
     const double warps = std::max(1.0, across_ / 32), sharing = std::max(1.0, threads_ / across_);
-    const double meeting = columns_.folds ? m_.meet * std::log2(warps) : rows_.folds ? m_.meet * std::log2(sharing) : 0;
+    const double barrier = columns_.folds ? m_.barrier * std::log2(warps)
+                           : rows_.folds  ? m_.barrier * std::log2(sharing)
+                                          : 0;
     const double folds = f_.reduces ? std::max(1, rounds_.folds) : 0;
-    us += folds * (m_.fold + meeting);
+    us += folds * (m_.fold + barrier);
     if (exchanged_ > 0) us += m_.exchange;
     const double later = tiles_ - 1, tile = m_.element * slots_;
     if (p_.residency.async_copy) {
-      us += (tiles_ * loops_ - 1) * (loop_us_ * m_.copied + tile);
+      us += (tiles_ * loops_ - 1) * (loop_us_ * m_.async_tile + tile);
     } else {
-      us += later * (loop_us_ * (p_.traversal.num_stages > 1 ? m_.ahead : 1) + tile);
-      us += (loops_ - 1) * tiles_ * (loop_us_ * (resident_part_ * m_.near + (1 - resident_part_) * m_.again) + tile);
+      us += later * (loop_us_ * (p_.traversal.num_stages > 1 ? m_.prefetched : 1) + tile);
+      us += (loops_ - 1) * tiles_ *
+            (loop_us_ * (resident_part_ * m_.shared_tile + (1 - resident_part_) * m_.again) + tile);
     }
-    us += (p_.traversal.rows_in_flight - 1) * (loop_us_ * m_.near + tile);
+    us += (p_.traversal.rows_in_flight - 1) * (loop_us_ * m_.shared_tile + tile);
     if (team_) {
       const double places = rows_.folds ? members_ * p_.tile.columns / threads_ : 0;
-      us += rounds_.read ? folds * (team_us_ + m_.member * members_ + m_.exchange_team * places)
-                         : m_.last + m_.member * members_ + m_.exchange_team * places;
+      us += rounds_.read ? folds * (grid_barrier_us_ + m_.waiting_block * members_ + m_.partial_result * places)
+                         : m_.last + m_.waiting_block * members_ + m_.partial_result * places;
     }
     chain_ = us;
   }
@@ -423,9 +427,9 @@ private:
     cost_.issue =
         most * p_.tile.warps * (slots_ * all_tiles + m_.setup + folds) / (device_.schedulers * device_.clock_mhz);
     cost_.shared = most * threads_ * cycles_ * all_tiles / device_.clock_mhz;
-    const double beside = std::max(0.0, std::min(cost_.resident, blocks / processors) - 1) +
+    const double others = std::max(0.0, std::min(cost_.resident, blocks / processors) - 1) +
                           (p_.traversal.num_stages > 1 ? m_.prefetch : 0);
-    const double e = 1 + m_.q * beside / (beside + m_.overlap);
+    const double e = 1 + m_.q * others / (others + m_.overlap);
     double sum = 0;
     for (double t : {cost_.memory, cost_.latency, cost_.issue, cost_.shared, blocks * device_.block_us})
       sum += std::pow(t, e);
@@ -451,7 +455,7 @@ private:
                alone_ = m_.alone * bandwidth_ / std::max(1, device_.multiprocessors),
                cache_ = m_.cache * device_.l2_bytes_per_us, level2_ = m_.level2 * static_cast<double>(device_.l2_bytes),
                chain_us_ = m_.chain * device_.memory_latency_us, loop_us_ = m_.loop * device_.memory_latency_us,
-               team_us_ = m_.team * device_.grid_barrier_us;
+               grid_barrier_us_ = m_.grid_barrier * device_.grid_barrier_us;
   const double members_;
   const AxisGroups groups_;
   const Side points_, rows_, columns_;

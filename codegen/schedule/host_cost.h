@@ -18,7 +18,7 @@ struct HostCostModel {
   X(step, 2)        /* to go on to the next tile */                                                                    \
   X(phase, 4)       /* to begin a phase of a line: full tiles, vectors, the masked end */                              \
   X(narrow, 2)      /* of a gathered element, where it has less than 32 bits */                                        \
-  X(masked, 4)      /* the masked end of a line, beside its vector */                                                  \
+  X(masked, 4)      /* the masked end of a line, in addition to its vector */                                          \
   X(row, 20)        /* the end of a row */                                                                             \
   X(fold, 15)       /* for each reduction there: lanes are folded */                                                   \
   X(alone, 0.6)     /* of the instructions, that a vector waits for its own results; less for several of a step */     \
@@ -32,7 +32,7 @@ struct HostCostModel {
   X(temporaries, 4) /* registers of an elementary function */                                                          \
   X(window, 100)    /* instructions: that a core looks ahead */                                                        \
   X(fills, 10)      /* cache lines: that a core loads at a time */                                                     \
-  X(segment, 64)    /* bytes that a contiguous segment costs beside its own */                                         \
+  X(segment, 64)    /* bytes that a contiguous segment costs in addition to its own */                                 \
   X(program, 300)   /* of a program */                                                                                 \
   X(partial, 3000)  /* partial results of a program, counted and merged by the last one */                             \
   X(programs, 16)   /* programs that run at a time */                                                                  \

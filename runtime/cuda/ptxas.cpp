@@ -1,5 +1,6 @@
 #include "runtime/cuda/ptxas.h"
 #include "graph/support/file.h"
+#include "graph/support/temporary_folder.h"
 #include "runtime/cuda/assembler_log.h"
 #include "runtime/cuda/cubin_resources.h"
 #include "runtime/cuda/dynamic_library.h"
@@ -65,34 +66,6 @@ Result<Finished> run(const std::vector<std::string>& command) {
   return out;
 }
 
-// A folder of its own for one assembly, removed with what is in it.
-class TemporaryFolder {
-public:
-  TemporaryFolder() {
-    const char* base = std::getenv("TMPDIR");
-    path_ = std::string(base && *base ? base : "/tmp") + "/tessera-ptx-XXXXXX";
-    if (!::mkdtemp(path_.data())) {
-      error_ = errno;
-      path_.clear();
-    }
-  }
-  ~TemporaryFolder() {
-    if (path_.empty()) return;
-    ::unlink(input().c_str());
-    ::unlink(output().c_str());
-    ::rmdir(path_.c_str());
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] int error() const { return error_; }
-  [[nodiscard]] std::string input() const { return path_ + "/kernel.ptx"; }
-  [[nodiscard]] std::string output() const { return path_ + "/kernel.cubin"; }
-
-private:
-  std::string path_;
-  int error_ = 0;
-};
-
 class Ptxas final : public Assembler {
 public:
   Ptxas(std::string program, std::string version) : program_(std::move(program)), version_(std::move(version)) {}
@@ -101,23 +74,20 @@ public:
 
   Result<Cubin> assemble(const std::string& ptx, const std::string& arch) const override {
     TESSERA_TRY(check_arch(arch));
-    TemporaryFolder folder;
-    if (folder.error())
-      return Diagnostic(ErrorCode::FileError,
-                        std::string("no temporary folder for ptxas: ") + std::strerror(folder.error()))
-          .note("TMPDIR names the folder for temporary files");
-    TESSERA_TRY(write_file(folder.input(), {ptx}));
-    TESSERA_ASSIGN(auto done, run({program_, "-v", "-O3", "-arch=" + arch, "-o", folder.output(), folder.input()}));
+    TESSERA_ASSIGN(const TemporaryFolder folder, TemporaryFolder::create("tessera-ptx"));
+    const std::string input = folder.path() + "/kernel.ptx", output = folder.path() + "/kernel.cubin";
+    TESSERA_TRY(write_file(input, {ptx}));
+    TESSERA_ASSIGN(auto done, run({program_, "-v", "-O3", "-arch=" + arch, "-o", output, input}));
     // The temporary name would differ each time.
-    for (size_t at; (at = done.output.find(folder.input())) != std::string::npos;)
-      done.output.replace(at, folder.input().size(), "kernel");
+    for (size_t at; (at = done.output.find(input)) != std::string::npos;)
+      done.output.replace(at, input.size(), "kernel");
     if (done.exit_code != 0 || !refused_by_log(done.output).empty()) {
       auto d = assembling_failed(version_, arch, done.output, ptx);
       if (done.exit_code != 0) d.note("exit status " + std::to_string(done.exit_code));
       return d;
     }
     Cubin out;
-    auto cubin = read_file(folder.output());
+    auto cubin = read_file(output);
     if (cubin.ok()) out.bytes.assign(cubin->begin(), cubin->end());
     if (out.bytes.empty())
       return Diagnostic(ErrorCode::CodegenError, version_ + " wrote no cubin for " + arch).note(done.output);

@@ -177,7 +177,7 @@ TEST(Candidates, ConditionsKeepATunedKernelToItsSizes) {
   }
 }
 
-// Copies to shared memory at once are measured where the rules do not choose them, and cost what their blocks wait for.
+// Copies to shared memory at once are measured where they are not the default, and cost what their blocks wait for.
 TEST(Candidates, CopiedRowsAreWorthMeasuring) {
   for (const Problem& p : {norm_of("1400", "24576", "f32"), softmax_of("20000", "12000", "f16"),
                            softmax_of("2048", "30001", "f16"), softmax_of("90", "390656")}) {
@@ -189,7 +189,7 @@ TEST(Candidates, CopiedRowsAreWorthMeasuring) {
   }
 }
 
-// Numbers that make no sense are passed over: the rules' kernels are there.
+// Numbers that make no sense are passed over: the default kernels are there.
 TEST(Candidates, DamagedConfigsAreIgnored) {
   Problem p = row_sums("n", "512");
   const std::vector<ScheduledKernel> plain = lower_blocks(p);

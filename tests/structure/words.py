@@ -38,6 +38,7 @@ def prose(path, line):
     plain = STRING.sub(lambda m: "_" * len(m[0]), line)
     at = plain.find(mark)
     comment = line[at:] if at >= 0 else line if re.match(r"\s*/?\*", line) else ""
+    if not path.endswith(".py"): comment += " ".join(re.findall(r"/\*.*?\*/", plain[:at] if at >= 0 else plain))
     return comment + " " + " ".join(STRING.findall(line[:at] if at >= 0 else line))
 
 

@@ -195,7 +195,7 @@ TEST(Tune, ABudgetOfNothingMeasuresNothing) {
   EXPECT_TRUE(TunedRecords(o.cache_dir, *tuned_target(o)).all().empty());
 }
 
-// A record that does not compile is told, and the rules' kernels run.
+// A record that does not compile is told, and the default kernels run.
 TEST(Tune, ARecordOfNonsenseDoesNotStopACompile) {
   TemporaryFolder folder;
   CompileOptions o = options(folder, "cuda");

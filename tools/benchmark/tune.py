@@ -3,7 +3,7 @@ import json, os, subprocess
 from .report import format_ratio, format_us
 from .tessera import TesseraError
 
-NEAR = 1.10  # of the rules' time over the tuned one: what a choice without tuning should keep
+NEAR = 1.10  # of the default schedules' time over the tuned ones': what a choice without tuning should keep
 
 
 def find_command(library):
@@ -34,8 +34,8 @@ class Tuner:
                "wrong": found["wrong"], "schedules": [k["schedule"] for k in timed], "seconds": found["seconds"],
                "candidates": [k["measured"] for k in timed]}
         if timed:
-            out["rules_us"], out["tuned_us"] = (sum(k["uses"] * k[t] for k in timed) for t in ("default_us", "tuned_us"))
-            out["ratio"] = out["rules_us"] / out["tuned_us"] if out["tuned_us"] > 0 else 1.0
+            out["default_us"], out["tuned_us"] = (sum(k["uses"] * k[t] for k in timed) for t in ("default_us", "tuned_us"))
+            out["ratio"] = out["default_us"] / out["tuned_us"] if out["tuned_us"] > 0 else 1.0
         return out
 
 
@@ -54,7 +54,7 @@ def summary(rows):
     if not tried: return []
     far = sorted((r for r in timed if r["tuning"]["ratio"] > NEAR), key=lambda r: -r["tuning"]["ratio"])
     out = [f"default against tuned: {len(timed) - len(far)} of {len(timed)} within {100 * (NEAR - 1):.0f} %, {len(tried) - len(timed)} not tuned"]
-    out += [f"  {format_ratio(r['tuning']['ratio'])}  {r['case']}: {format_us(r['tuning']['rules_us'])} us, tuned {format_us(r['tuning']['tuned_us'])}, {'; '.join(r['tuning']['schedules'])}" for r in far[:10]]
+    out += [f"  {format_ratio(r['tuning']['ratio'])}  {r['case']}: {format_us(r['tuning']['default_us'])} us, tuned {format_us(r['tuning']['tuned_us'])}, {'; '.join(r['tuning']['schedules'])}" for r in far[:10]]
     wrong = [r["case"] for r in tried if r["tuning"].get("wrong")]
     if wrong: out.append("schedules that yield something else: " + ", ".join(wrong))
     return out

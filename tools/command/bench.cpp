@@ -2,14 +2,13 @@
 #include "codegen/driver/load.h"
 #include "explain.h"
 #include "graph/support/stopwatch.h"
+#include "graph/support/temporary_folder.h"
 #include "runtime/cuda/timing.h"
 #include "runtime/variant.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <unistd.h>
 
 namespace tessera::command {
 
@@ -51,23 +50,6 @@ Result<double> copy_bandwidth(ThreadPool& pool, int64_t moved) {
   std::sort(times.begin(), times.end());
   return 2.0 * static_cast<double>(kBytes) / (times[times.size() / 2] / 1e3);
 }
-
-// A folder for an empty cache, removed at the end.
-struct EmptyFolder {
-  std::string path;
-  EmptyFolder() {
-    std::error_code error;
-    auto base = std::filesystem::temp_directory_path(error);
-    std::string pattern = (error ? std::filesystem::path("/tmp") : base) / "tessera-bench-XXXXXX";
-    if (::mkdtemp(pattern.data()) != nullptr) path = pattern;
-  }
-  ~EmptyFolder() {
-    std::error_code ignored; // nothing depends on it
-    if (!path.empty()) std::filesystem::remove_all(path, ignored);
-  }
-  EmptyFolder(const EmptyFolder&) = delete;
-  EmptyFolder& operator=(const EmptyFolder&) = delete;
-};
 
 // A call as it is timed: on the host with its clock, on a GPU between events with inputs and outputs that lie there.
 struct Timed {
@@ -112,10 +94,10 @@ Result<Json> bench(const BenchOptions& o) {
   j["threads"] = options.executor.pool->threads();
   if (!o.no_cold && options.compile.cache && !compiled_file) {
     progress.show("compiling from nothing");
-    EmptyFolder folder;
+    auto folder = TemporaryFolder::create("tessera-bench"); // an empty cache; without a folder there is none at all
     SessionOptions cold = options;
-    cold.compile.cache_dir = folder.path;
-    cold.compile.cache = !folder.path.empty();
+    cold.compile.cache = folder.ok();
+    if (folder.ok()) cold.compile.cache_dir = folder->path();
     const Stopwatch watch;
     TESSERA_ASSIGN(auto session, Session::open(o.model.model, std::move(cold)));
     j["cold_start_ms"] = watch.ms();

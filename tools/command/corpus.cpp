@@ -49,17 +49,12 @@ Result<ScheduleRecords> read_records(const std::string& file) {
   return parse_schedule_records(text, file);
 }
 
-// The text of a model's log at the end of the log of all; the former is removed.
-Status append(const std::string& log, const std::string& part) {
-  if (!fs::exists(part)) return {};
-  TESSERA_ASSIGN(std::string text, read_file(part));
-  std::error_code error;
-  fs::remove(part, error);
-  std::string all;
-  if (fs::exists(log)) {
-    TESSERA_ASSIGN(all, read_file(log));
-  }
-  return write_file(log, {all, text});
+// Whole or not at all, whenever the process ends.
+Status write_records(const std::string& file, const ScheduleRecords& records) {
+  const std::string text = print_schedule_records(records);
+  TESSERA_ASSIGN(NewFile out, NewFile::create(file));
+  TESSERA_TRY(out.write(text.data(), text.size()));
+  return out.commit(false);
 }
 
 } // namespace
@@ -69,7 +64,7 @@ Result<Json> tune_corpus(const CorpusOptions& o,
   TESSERA_ASSIGN(const std::vector<std::string> models, models_of(o.places));
   TESSERA_ASSIGN(ScheduleRecords records, read_records(o.output));
   const size_t before = records.size();
-  TESSERA_TRY(write_file(o.output, {print_schedule_records(records)})); // before any work: that it can be written
+  TESSERA_TRY(write_records(o.output, records)); // before any work: that it can be written
   Json j{{"models", models.size()}, {"records", o.output}, {"failed", Json::array()}};
   size_t done = 0, measured = 0, tuned = 0, wrong = 0;
   double gain = 0;
@@ -113,13 +108,20 @@ Result<Json> tune_corpus(const CorpusOptions& o,
     take(models[task], end);
     say("[" + std::to_string(++done) + "/" + std::to_string(models.size()) + "] " + shown(models[task]) + ", " +
         format_ms(end.ms) + "\n");
-    if (!o.log.empty() && written.ok()) written = append(o.log, log_of(task));
     // Often enough that little is lost when it is interrupted.
-    if (written.ok() && (done % 16 == 0 || done == models.size()))
-      written = write_file(o.output, {print_schedule_records(records)});
+    if (written.ok() && (done % 16 == 0 || done == models.size())) written = write_records(o.output, records);
     return true;
   };
   TESSERA_TRY(run_in_workers(w));
+  std::string log;
+  for (size_t task = 0; !o.log.empty() && task < models.size(); ++task) {
+    if (!fs::exists(log_of(task))) continue; // nothing of that model was measured
+    TESSERA_ASSIGN(std::string part, read_file(log_of(task)));
+    log += part;
+    std::error_code ignored;
+    fs::remove(log_of(task), ignored);
+  }
+  if (!o.log.empty()) TESSERA_TRY(write_file(o.log, {log}));
   if (!written.ok()) return std::move(written).take_error();
   j["kernels"] = measured;
   j["tuned"] = tuned;

@@ -3,10 +3,9 @@
 #include "codegen/tune/target.h"
 #include "corpus.h"
 #include "graph/support/file.h"
+#include "graph/support/temporary_folder.h"
 #include "inputs.h"
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 
 namespace tessera::command {
 
@@ -126,7 +125,7 @@ Result<Json> tune(const TuneCommand& o) {
 }
 
 std::string tune_text(const Json& j) {
-  Table table({"kernel", "uses", "outcome", "rules", "tuned", "gain", "schedule"}, {1, 3, 4, 5});
+  Table table({"kernel", "uses", "outcome", "default", "tuned", "gain", "schedule"}, {1, 3, 4, 5});
   std::string details;
   for (const auto& k : j["kernels"]) {
     double before = k["default_us"], after = k["tuned_us"];
@@ -182,7 +181,7 @@ Result<Json> records(const TuneCommand& o) {
   }
   j["list"] = Json::parse(print_records(now))["records"];
   if (o.model.json != "-" && o.list) {
-    Table table({"kernel", "name", "device", "driver", "sizes", "rules", "tuned", "schedule", ""}, {5, 6});
+    Table table({"kernel", "name", "device", "driver", "sizes", "default", "tuned", "schedule", ""}, {5, 6});
     for (const TunedRecord& r : now)
       table.add({r.kernel.hex().substr(0, 12), r.name, r.on.device, r.on.driver, sizes_text(r),
                  microseconds(r.default_us), microseconds(r.tuned_us),
@@ -194,32 +193,10 @@ Result<Json> records(const TuneCommand& o) {
   return j;
 }
 
-// A folder for kernels, records and logs of one run, removed at its end.
-class TemporaryFolder {
-public:
-  TemporaryFolder() {
-    std::error_code error;
-    std::string path = std::filesystem::temp_directory_path(error) / "tessera-tune-XXXXXX";
-    if (!error && ::mkdtemp(path.data())) path_ = path;
-  }
-  ~TemporaryFolder() {
-    std::error_code error;
-    if (!path_.empty()) std::filesystem::remove_all(path_, error);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; } // empty: it cannot be made
-
-private:
-  std::string path_;
-};
-
 Result<Json> corpus(const TuneCommand& o) {
   if (o.output.empty())
     return Diagnostic(ErrorCode::Usage, "--corpus needs the file of records that it is to write: -o FILE");
-  const TemporaryFolder folder;
-  if (folder.path().empty())
-    return Diagnostic(ErrorCode::FileError, "no temporary folder for tuning").note("TMPDIR names the folder for such");
+  TESSERA_ASSIGN(const TemporaryFolder folder, TemporaryFolder::create("tessera-tune")); // of kernels and records
   CorpusOptions corpus;
   corpus.places = o.corpus;
   corpus.output = o.output;

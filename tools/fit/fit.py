@@ -12,8 +12,8 @@ COLUMNS = 9  # of predict.cpp: time, registers, memory, latency, issue, shared m
 REGRET = 3   # weight of the regret relative to the error of times
 BETA = 30    # of the soft choice that the loss uses: schedules within 1/BETA of the least time share it
 # Bounds of parameters, where others than a factor of 10 about the value in cost.h keep a term what it means.
-BOUNDS = dict(bandwidth=(0.88, 1.03), alone=(1.3, 5), cache=(0.5, 2), level2=(0.1, 1.2), chain=(0.5, 2.5), loop=(0.03, 2.5), ahead=(0.05, 1), again=(0.1, 1.2),
-              near=(0.01, 4), copied=(0.001, 0.5), tail=(0.2, 2), element=(1e-4, 0.01), q=(0.3, 8), overlap=(0.1, 10), spill=(0.3, 8), registers_error=(0.1, 0.4), registers_free=(0.01, 0.9), team=(0.25, 4), unhinted=(0.001, 0.3))
+BOUNDS = dict(bandwidth=(0.88, 1.03), alone=(1.3, 5), cache=(0.5, 2), level2=(0.1, 1.2), chain=(0.5, 2.5), loop=(0.03, 2.5), prefetched=(0.05, 1), again=(0.1, 1.2),
+              shared_tile=(0.01, 4), async_tile=(0.001, 0.5), tail=(0.2, 2), element=(1e-4, 0.01), q=(0.3, 8), overlap=(0.1, 10), spill=(0.3, 8), registers_error=(0.1, 0.4), registers_free=(0.01, 0.9), grid_barrier=(0.25, 4), unhinted=(0.001, 0.3))
 
 
 class Log:

@@ -162,7 +162,7 @@ bool cublaslt_multiplies(const Graph& graph, const Node& node, const CudaLibrari
 
 bool cudnn_convolves(const Graph& graph, const Node& node, const CudaLibraries& libraries, std::string* why_not) {
   if (!cudnn_has_images(graph, node, libraries, why_not)) return false;
-  // Windows that slide: codegen/schedule/block_window.cpp.
+  // Windows that slide: codegen/schedule/window_facts.h.
   if (is_depthwise(graph, node)) return refuse(why_not, "generated loops are faster for one channel per group");
   if (!is_transposed(node)) return true;
   if (!has_even_pads(node)) return refuse(why_not, "cuDNN's transposed convolution cannot crop its result");
