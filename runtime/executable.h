@@ -170,10 +170,12 @@ struct HostStep {
   // Runs it on tensors; `symbols` binds the sizes known so far. Built by the compile driver from the operator's record.
   std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>&, const std::unordered_map<uint64_t, int64_t>&)>
       run;
-  // Sizes that are known only now: result r's dimension d binds `symbol`.
+  // Sizes that are known only now: `symbol` is a size of a result, or the value of one of its integers.
   struct Defines {
     SymExpr symbol;
-    int result, dim;
+    int result;
+    int dim = -1;
+    int element = -1; // row-major, where dim is -1
   };
   std::vector<Defines> defines;
 };

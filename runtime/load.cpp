@@ -357,10 +357,11 @@ private:
     s.payload = j.at("payload").text();
     s.inputs = buffer_ids(j.at("inputs"), -1);
     s.outputs = buffer_ids(j.at("outputs"), -1);
-    constexpr int kMostDims = 64;
+    constexpr int64_t kMostDims = 64, kMostElements = 1024;
     j.at("defines").each([&](const JsonValue& d) {
       s.defines.push_back(
-          {expr(d.at(size_t{0})), index<int>(d.at(1), s.outputs.size()), index<int>(d.at(2), kMostDims)});
+          {expr(d.at(size_t{0})), index<int>(d.at(1), s.outputs.size()), static_cast<int>(d.at(2).integer<int64_t>(-1, kMostDims - 1)),
+           static_cast<int>(d.at(3).integer<int64_t>(-1, kMostElements - 1))});
     });
     return s;
   }

@@ -321,13 +321,18 @@ Status LoadedVariant::define(int index, int segment) {
   const auto& v = *variant_;
   const auto& step = std::get<HostStep>(v.exe->steps[static_cast<size_t>(index)]);
   for (const auto& d : step.defines) {
-    const auto& dims = host_results_[static_cast<size_t>(d.result)].dims();
-    if (static_cast<size_t>(d.dim) >= dims.size())
+    const Tensor& result = host_results_[static_cast<size_t>(d.result)];
+    const auto& dims = result.dims();
+    if (d.dim >= static_cast<int>(dims.size()))
       return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op +
                                                  ") returned a result of rank " + std::to_string(dims.size()));
+    if (d.element >= 0 && (d.element >= result.count() || is_float(result.dtype())))
+      return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op + ") returned no integer " +
+                                                 std::to_string(d.element));
     for (size_t i = 0; i < v.slots.size(); ++i)
       if (v.slots[i] == d.symbol && v.slot_segment[i] == segment) {
-        call.values[i] = dims[static_cast<size_t>(d.dim)];
+        call.values[i] = d.dim >= 0 ? dims[static_cast<size_t>(d.dim)]
+                                   : std::clamp(result.get_i64(d.element), -kReadMax, kReadMax);
         call.bound[i] = true;
       }
   }

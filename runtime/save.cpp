@@ -233,7 +233,7 @@ private:
                           "the executable cannot be saved: '" + h->name + "' (" + h->op +
                               ") runs by its reference and left nothing to make it again from");
       Json defines = Json::array();
-      for (const auto& d : h->defines) defines.push_back({names_.text(d.symbol), d.result, d.dim});
+      for (const auto& d : h->defines) defines.push_back({names_.text(d.symbol), d.result, d.dim, d.element});
       return Json{{"host",
                    {{"name", h->name},
                     {"op", h->op},

@@ -192,8 +192,8 @@ Status verify_step(const Executable& e, const Step& step) {
   if (const auto* k = std::get_if<KernelLaunch>(&step)) return verify_kernel(e, *k);
   if (const auto* h = std::get_if<HostStep>(&step)) {
     for (const auto& d : h->defines)
-      if (!d.symbol.is_symbol() || d.result < 0 || static_cast<size_t>(d.result) >= h->outputs.size() || d.dim < 0 ||
-          d.dim >= 64)
+      if (!d.symbol.is_symbol() || d.result < 0 || static_cast<size_t>(d.result) >= h->outputs.size() || d.dim >= 64 ||
+          (d.dim < 0) == (d.element < 0))
         return Diagnostic(ErrorCode::Internal,
                           "host step '" + h->name + "': defines a size of a result that it does not have");
     return {};

@@ -1,6 +1,7 @@
 #include "codegen/driver/build.h"
 #include "codegen/driver/contract.h"
 #include "codegen/driver/host_payload.h"
+#include "graph/ir/sizes.h"
 #include "graph/reference/evaluator.h"
 #include "runtime/variant.h"
 #include <algorithm>
@@ -350,14 +351,12 @@ private:
     for (size_t r = 0; r < node.results.size(); ++r) {
       auto v = node.results[r];
       step.outputs.push_back(buffer(v));
-      if (!v.valid()) continue;
-      const auto& shape = graph_.declared_shape(v);
-      for (size_t d = 0; d < shape.size(); ++d)
-        if (shape[d].is_symbol() && bound_.insert(shape[d].symbol_id()).second) {
-          step.defines.push_back({shape[d], static_cast<int>(r), static_cast<int>(d)});
-          late_.insert(shape[d].symbol_id());
-        }
     }
+    for (const DefinedSize& d : defined_sizes(graph_, node))
+      if (bound_.insert(d.symbol.symbol_id()).second) {
+        step.defines.push_back({d.symbol, d.result, d.dim, d.element});
+        late_.insert(d.symbol.symbol_id());
+      }
     auto graph = in_.graph;
     auto id = group.node;
     step.run = [graph, id](const std::vector<Tensor>& operands, const std::unordered_map<uint64_t, int64_t>& symbols) {
@@ -365,7 +364,7 @@ private:
     };
     step.payload = host_payload(graph_, node);
     exe_->steps.emplace_back(std::move(step));
-    ++exe_->host_steps;
+    if (node.op->structured()->kind != Structured::Read) ++exe_->host_steps;
     return {};
   }
 

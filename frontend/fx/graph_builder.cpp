@@ -7,7 +7,9 @@ namespace tessera::fx {
 GraphBuilder::GraphBuilder(const Program& program, const ImportOptions& options, WeightLookup weights, std::string file,
                            bool strided, ImportedModel& out)
     : program_(program), options_(options), weights_(std::move(weights)), file_(std::move(file)), strided_(strided),
-      out_(out), symbols_(out.graph.env(), program, options, file_) {}
+      out_(out), symbols_(out.graph.env(), program, options, file_) {
+  out.graph.env().set_hints(options.dim_hints);
+}
 
 Location GraphBuilder::file_location() const {
   Location where;

@@ -14,7 +14,9 @@ std::string GraphUnderWay::unique(std::string name) {
 GraphBuilder::GraphBuilder(const ParsedModel& parsed, const ImportOptions& options, WeightLoader& weights,
                            std::string file, ImportedModel& out)
     : parsed_(parsed), options_(options), weights_(weights), file_(std::move(file)), out_(out),
-      dimensions_(out.graph.env(), options, file_) {}
+      dimensions_(out.graph.env(), options, file_) {
+  out.graph.env().set_hints(options.dim_hints);
+}
 
 Location GraphBuilder::model_location() const {
   Location where;

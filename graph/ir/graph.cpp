@@ -1,4 +1,5 @@
 #include "graph/ir/graph.h"
+#include "graph/ir/sizes.h"
 #include "graph/ops/op.h"
 #include <algorithm>
 #include <unordered_map>
@@ -66,6 +67,11 @@ Result<NodeId> Graph::add_node(const OpDef& op, std::vector<ValueId> operands, A
     return std::move(status).take_error().at(n.location);
   InferContext context{*this, n, static_cast<int>(result_names.size()), {}, {}};
   if (auto status = infer_node(context); !status.ok()) return std::move(status).take_error().at(n.location);
+  for (const InferContext::Read& r : context.reads) {
+    const ValueId what = n.operands[static_cast<size_t>(r.operand)];
+    TESSERA_ASSIGN(ValueId contents, read(what, r.symbols, n.location));
+    std::replace(n.operands.begin(), n.operands.end(), what, contents);
+  }
 
   NodeId id{node_count()};
   for (size_t i = 0; i < result_names.size(); ++i) {
@@ -87,6 +93,14 @@ Result<NodeId> Graph::add_node(const OpDef& op, std::vector<ValueId> operands, A
   return id;
 }
 
+Result<ValueId> Graph::read(ValueId value, std::span<const SymExpr> symbols, const Location& location) {
+  if (this->value(value).contents) return value;
+  if (ValueId made = read_of(*this, value); made.valid()) return made;
+  std::vector<std::string> names;
+  for (const SymExpr& s : symbols) names.push_back(s.symbol_name());
+  return apply("read", {value}, {{"symbols", std::move(names)}}, location);
+}
+
 Result<ValueId> Graph::apply(std::string_view op, std::vector<ValueId> operands, Attributes attributes,
                              Location location) {
   const OpDef* def = OpTable::get().find(op);
@@ -104,36 +118,40 @@ const Tensor* Graph::constant(ValueId id) const {
   return tensor != nullptr && has_data(*tensor) ? tensor : nullptr;
 }
 
-// Depth-first from each node in the order they were added, operands first: nodes that passes appended come right before
-// their first user, everything else stays where it was.
+// Depth-first from each node in the order they were added, operands and the nodes that define its sizes first: nodes that
+// passes appended come right before their first user, everything else stays where it was.
 std::vector<NodeId> Graph::order() const {
   std::vector<NodeId> out;
   out.reserve(nodes_.size());
+  const SizeDefiners sizes(*this);
   enum : uint8_t { New, Open, Done };
   std::vector<uint8_t> state(nodes_.size(), New);
   struct Frame {
     int32_t node;
-    size_t next;
+    std::vector<int32_t> first; // to come before, last one first
   };
   std::vector<Frame> stack;
+  auto open = [&](int32_t node) {
+    state[static_cast<size_t>(node)] = Open;
+    Frame frame{node, {}};
+    // An open producer closes a cycle; verify() reports it as a use before the definition.
+    auto before = [&](NodeId p) {
+      if (p.valid() && !this->node(p).removed && state[static_cast<size_t>(p.index)] == New) frame.first.push_back(p.index);
+    };
+    for (ValueId v : nodes_[static_cast<size_t>(node)].operands)
+      if (v.valid()) before(value(v).producer);
+    sizes.needed_by(*this, NodeId{node}, before);
+    std::reverse(frame.first.begin(), frame.first.end());
+    stack.push_back(std::move(frame));
+  };
   for (int32_t start = 0; start < node_count(); ++start) {
     if (nodes_[static_cast<size_t>(start)].removed || state[static_cast<size_t>(start)] != New) continue;
-    stack.push_back({start, 0});
-    state[static_cast<size_t>(start)] = Open;
+    open(start);
     while (!stack.empty()) {
       Frame& top = stack.back();
-      const Node& n = nodes_[static_cast<size_t>(top.node)];
-      int32_t below = -1;
-      while (top.next < n.operands.size() && below < 0) {
-        ValueId v = n.operands[top.next++];
-        if (!v.valid()) continue;
-        NodeId p = value(v).producer;
-        // An open producer closes a cycle; verify() reports it as a use before the definition.
-        if (p.valid() && !node(p).removed && state[static_cast<size_t>(p.index)] == New) below = p.index;
-      }
-      if (below >= 0) {
-        state[static_cast<size_t>(below)] = Open;
-        stack.push_back({below, 0});
+      while (!top.first.empty() && state[static_cast<size_t>(top.first.back())] != New) top.first.pop_back();
+      if (!top.first.empty()) {
+        open(top.first.back());
       } else {
         state[static_cast<size_t>(top.node)] = Done;
         out.push_back(NodeId{top.node});

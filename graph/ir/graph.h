@@ -106,6 +106,9 @@ public:
   Result<ValueId> apply(std::string_view op, std::vector<ValueId> operands, Attributes attributes = {},
                         Location location = {});
 
+  // The value as a node `read` yields it, whose contents are `symbols`; the value itself where its contents are known.
+  Result<ValueId> read(ValueId value, std::span<const SymExpr> symbols, const Location& location);
+
   [[nodiscard]] const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id.index)]; }
   [[nodiscard]] Node& node(NodeId id) { return nodes_[static_cast<size_t>(id.index)]; }
   [[nodiscard]] const Value& value(ValueId id) const { return values_[static_cast<size_t>(id.index)]; }

@@ -3,14 +3,33 @@
 
 namespace tessera {
 
+std::vector<DefinedSize> defined_sizes(const Graph& graph, const Node& node) {
+  std::vector<DefinedSize> out;
+  if (!node.op->data_dependent_shape) return out;
+  auto add = [&](DefinedSize d) {
+    for (const DefinedSize& o : out)
+      if (o.symbol == d.symbol) return;
+    out.push_back(std::move(d));
+  };
+  if (const auto* names = node.attributes.get<std::vector<std::string>>("symbols")) {
+    for (size_t i = 0; i < names->size(); ++i)
+      if (auto s = graph.env().find((*names)[i])) add({*s, 0, -1, static_cast<int>(i)});
+    return out;
+  }
+  for (size_t r = 0; r < node.results.size(); ++r) {
+    if (!node.results[r].valid()) continue;
+    const SymShape& shape = graph.declared_shape(node.results[r]);
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (shape[d].is_symbol()) add({shape[d], static_cast<int>(r), static_cast<int>(d)});
+  }
+  return out;
+}
+
 SizeDefiners::SizeDefiners(const Graph& graph) {
-  for (NodeId id : graph.order()) {
-    const Node& n = graph.node(id);
-    if (!n.op->data_dependent_shape) continue;
-    for (ValueId v : n.results)
-      if (v.valid())
-        for (const SymExpr& size : graph.declared_shape(v))
-          if (size.is_symbol()) by_symbol_.emplace(size.symbol_id(), id);
+  for (int i = 0; i < graph.node_count(); ++i) {
+    const NodeId id{i};
+    if (graph.node(id).removed) continue;
+    for (const DefinedSize& d : defined_sizes(graph, graph.node(id))) by_symbol_.emplace(d.symbol.symbol_id(), id);
   }
   for (ValueId v : graph.inputs()) // those that a call binds
     for (const SymExpr& size : graph.declared_shape(v))

@@ -1,9 +1,18 @@
-// Sizes that only running a node defines: how many elements NonZero finds.
+// Sizes that only running a node defines: how many elements NonZero finds, integers that are read.
 #pragma once
 #include "graph/ir/graph.h"
 #include <unordered_map>
 
 namespace tessera {
+
+struct DefinedSize {
+  SymExpr symbol;
+  int result;       // of the node
+  int dim = -1;     // of that result: the symbol is its size
+  int element = -1; // of that result, row-major: the symbol is its value
+};
+// In the order of results; a symbol once. Inputs may bind some of them: those are not defined by the node.
+[[nodiscard]] std::vector<DefinedSize> defined_sizes(const Graph& graph, const Node& node);
 
 class SizeDefiners {
 public:

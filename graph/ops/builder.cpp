@@ -21,18 +21,57 @@ void B::fail(Diagnostic d) {
 }
 void B::fail(ErrorCode code, std::string message) { fail(Diagnostic(code, node_.location, std::move(message))); }
 
-std::vector<SymExpr> B::known(int operand) {
+template <class Query> auto B::contents(const Query& query) {
   InferContext c{graph_, node_, 1, {}, {}};
-  auto r = c.known(operand);
-  if (!r.ok()) return fail(std::move(r).take_error()), std::vector<SymExpr>{};
+  auto r = query(c);
+  using T = std::decay_t<decltype(*r)>;
+  if (!r.ok()) return fail(std::move(r).take_error()), T{};
+  for (const InferContext::Read& read : c.reads) {
+    ValueId& operand = node_.operands[static_cast<size_t>(read.operand)];
+    auto made = graph_.read(operand, read.symbols, node_.location);
+    if (!made.ok()) return fail(std::move(made).take_error()), T{};
+    operand = *made;
+  }
   return std::move(r).value();
 }
 
+std::vector<SymExpr> B::known(int operand) {
+  return contents([&](InferContext& c) { return c.known(operand); });
+}
 Ints B::known_ints(int operand) {
-  InferContext c{graph_, node_, 1, {}, {}};
-  auto r = c.known_ints(operand);
-  if (!r.ok()) return fail(std::move(r).take_error()), Ints{};
+  return contents([&](InferContext& c) { return c.known_ints(operand); });
+}
+std::vector<SymExpr> B::sizes(int operand) {
+  std::vector<SymExpr> all = known(operand);
+  for (const SymExpr& e : all) check_size(e, "operand '" + std::string(node_.op->operands[static_cast<size_t>(operand)].name) + "' of " +
+                      std::string(node_.op->name));
+  return all;
+}
+std::vector<SymExpr> B::read(ValueId v) {
+  if (!ok()) return {};
+  Node reader;
+  reader.op = OpTable::get().find("read");
+  reader.operands = {v};
+  reader.location = node_.location;
+  InferContext c{graph_, reader, 1, {}, {}};
+  auto r = c.known(0);
+  if (!r.ok()) return fail(std::move(r).take_error()), std::vector<SymExpr>{};
+  auto made = graph_.read(v, *r, node_.location);
+  if (!made.ok()) return fail(std::move(made).take_error()), std::vector<SymExpr>{};
   return std::move(r).value();
+}
+
+void B::check_size(const SymExpr& e, std::string_view what) {
+  if (!ok() || env().prove(sym_le(0, e)) == true) return;
+  if (auto v = env().simplify(e).as_const())
+    return fail(ErrorCode::ShapeMismatch, std::string(what) + " holds " + std::to_string(*v) + ", a negative size");
+  check(env().require(sym_le(0, e), GuardClass::Required, std::string(what) + " holds no negative size", node_.location));
+}
+
+bool B::decide(const SymExpr& condition, bool otherwise, std::string reason) {
+  auto decided = env().decide(condition, otherwise, std::move(reason), node_.location);
+  if (!decided.ok()) fail(std::move(decided).take_error());
+  return decided.ok() ? *decided : otherwise;
 }
 
 int64_t B::axis(int64_t a, int rank) {

@@ -38,9 +38,15 @@ public:
   [[nodiscard]] DType dtype(ValueId v) const { return type(v).dtype; }
   [[nodiscard]] int rank(ValueId v) const { return type(v).rank(); }
   [[nodiscard]] SymExpr dim(ValueId v, int64_t axis) const; // 1 when there is no such dimension
-  // Contents of an integer operand that must be known when compiling; fails "... depends on run-time data".
+  // As InferContext::known() and known_ints(); in(operand) is what was read from then on.
   [[nodiscard]] std::vector<SymExpr> known(int operand);
   [[nodiscard]] Ints known_ints(int operand);
+  [[nodiscard]] std::vector<SymExpr> sizes(int operand); // known(), none of them negative
+  // The same for integers that the decomposition computes.
+  [[nodiscard]] std::vector<SymExpr> read(ValueId v);
+  // Which way a condition over sizes goes, as ShapeEnv::decide().
+  [[nodiscard]] bool decide(const SymExpr& condition, bool otherwise, std::string reason);
+  void check_size(const SymExpr& e, std::string_view what); // fails where it can be known to be negative
   [[nodiscard]] int64_t axis(int64_t a, int rank);     // into [0, rank); fails BadAttribute
   [[nodiscard]] Ints axes(const Ints& axes, int rank); // the same for several, sorted and distinct
 
@@ -77,6 +83,7 @@ public:
   ValueId size(const SymExpr& e, DType dtype);
 
 private:
+  template <class Query> auto contents(const Query& query);
   Graph& graph_;
   Node node_;
   std::optional<Diagnostic> error_;

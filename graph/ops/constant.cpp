@@ -1,6 +1,6 @@
 // Values that come from no operand: literals and weights, index ramps, tensors of sizes; and ONNX's operators about
 // shapes.
-#include "graph/ops/build.h"
+#include "graph/ops/parts.h"
 #include <cmath>
 
 namespace tessera {
@@ -173,7 +173,7 @@ OpDef constant_of_shape() {
   OpDef def = composite("ConstantOfShape", "one value at every element of a given shape", {{"shape", TypeSet::Index}},
                         [](Graph& g, const Node& n, int) {
                           B b(g, n);
-                          std::vector<SymExpr> dims = b.known(0);
+                          std::vector<SymExpr> dims = b.sizes(0);
                           Tensor value = scalar(DType::F32, 0);
                           if (auto* t = b.attr().get<Tensor>("value")) {
                             if (t->count() != 1)
@@ -181,9 +181,6 @@ OpDef constant_of_shape() {
                             else
                               value = t->reshaped({});
                           }
-                          for (const SymExpr& e : dims)
-                            if (e.is_const() && e.const_value() < 0)
-                              b.fail(ErrorCode::ShapeMismatch, "the shape has a negative size");
                           return b.done(expand(b, b.constant(value), dims));
                         });
   def.attributes = {{"value", AttrKind::Tensor}};
@@ -270,7 +267,7 @@ OpDef size_record() {
   return def;
 }
 
-// ---- Range: the number of elements must be known when compiling
+// ---- Range
 // A scalar operand's value where it is a constant.
 std::optional<double> constant_scalar(const Graph& g, ValueId v) {
   const Tensor* t = v.valid() ? g.constant(v) : nullptr;
@@ -286,25 +283,34 @@ Result<std::vector<ValueId>> decompose_range(Graph& g, const Node& n, int) {
   if (!b.ok()) return b.failed();
   DType d = b.dtype(b.in(0));
   SymExpr count;
-  if (is_float(d)) {
-    auto start = constant_scalar(g, b.in(0)), limit = constant_scalar(g, b.in(1)), delta = constant_scalar(g, b.in(2));
-    if (!start || !limit || !delta) {
-      b.fail(Diagnostic(ErrorCode::UnsupportedFeature, n.location, "the size of Range depends on run-time data"));
-      return b.failed();
-    }
+  auto start = constant_scalar(g, b.in(0)), limit = constant_scalar(g, b.in(1)), delta = constant_scalar(g, b.in(2));
+  if (is_float(d) && start && limit && delta) {
     double steps = std::ceil((*limit - *start) / *delta);
     if (*delta == 0 || std::isnan(steps) || steps > static_cast<double>(kSymMax))
       b.fail(ErrorCode::BadInput, "Range has no finite number of elements");
     else
       count = static_cast<int64_t>(std::max(steps, 0.0));
+  } else if (is_float(d)) {
+    auto number = [&](int i) { return cast(b, reshape(b, b.in(i), {}), DType::F64); };
+    ValueId steps = b.op1("ceil", div(b, sub(b, number(1), number(0)), number(2)));
+    // Neither infinity nor NaN is a count: they become one that no memory holds.
+    ValueId finite = lt(b, steps, static_cast<double>(kSymMax));
+    auto counted = b.read(cast(b, select(b, finite, b.op2("max", steps, 0.0), static_cast<double>(kSymMax)), DType::I64));
+    if (!b.ok()) return b.failed();
+    count = counted[0];
+    b.check_size(count, "Range");
+    if (b.ok() && b.env().prove(sym_lt(count, kSymMax)) != true)
+      b.check(b.env().require(sym_lt(count, kSymMax), GuardClass::Required, "Range has a finite number of elements",
+                              n.location));
   } else {
-    std::vector<SymExpr> start = b.known(0), limit = b.known(1), delta = b.known(2);
+    std::vector<SymExpr> first = b.known(0), last = b.known(1), step = b.known(2);
     if (!b.ok()) return b.failed();
-    if (delta[0].is_const(0)) b.fail(ErrorCode::BadInput, "Range has no finite number of elements: delta is 0");
+    if (step[0].is_const(0)) b.fail(ErrorCode::BadInput, "Range has no finite number of elements: delta is 0");
     if (!b.ok()) return b.failed();
-    bool down = b.env().prove(sym_lt(delta[0], 0)).value_or(false);
-    if (!down) b.check(b.env().require(sym_lt(0, delta[0]), GuardClass::Assumed, "Range counts up", n.location));
-    SymExpr steps = down ? ceildiv(start[0] - limit[0], -delta[0]) : ceildiv(limit[0] - start[0], delta[0]);
+    bool up = b.decide(sym_lt(0, step[0]), true, "Range counts up");
+    if (!up && b.ok())
+      b.check(b.env().require(sym_lt(step[0], 0), GuardClass::Required, "delta of Range is not 0", n.location));
+    SymExpr steps = up ? ceildiv(last[0] - first[0], step[0]) : ceildiv(first[0] - last[0], -step[0]);
     count = b.env().simplify(sym_max(steps, 0));
   }
   auto flat = [&](ValueId v) { return b.rank(v) > 0 ? reshape(b, v, {}) : v; };
@@ -388,6 +394,7 @@ OpDef eye_like() {
 } // namespace
 
 void register_constant_ops(OpTable& table) {
+  register_read_ops(table);
   for (OpDef (*make)() : {constant_record, iota_record, dims_constant_record, onnx_constant, constant_of_shape,
                           identity, shape_record, size_record, range_record, eye_like})
     table.add(make());

@@ -132,7 +132,7 @@ OpDef center_crop_pad() {
                 {{"input", TypeSet::NumericOrBool}, {"shape", TypeSet::Index}}, [](Graph& g, const Node& n, int) {
                   B b(g, n);
                   SymShape in = b.shape(b.in(0));
-                  std::vector<SymExpr> want = b.known(1);
+                  std::vector<SymExpr> want = b.sizes(1);
                   Ints axes;
                   if (b.attr().has("axes")) {
                     for (int64_t a : b.attr().ints("axes")) axes.push_back(b.axis(a, static_cast<int>(in.size())));
@@ -196,21 +196,14 @@ OpDef one_hot() {
                 [](Graph& g, const Node& n, int) {
                   B b(g, n);
                   ValueId indices = cast(b, b.in(0), DType::I64);
-                  SymExpr depth;
                   const Tensor* t = g.constant(b.in(1));
-                  if (is_float(b.dtype(b.in(1))) && (!t || t->count() != 1)) {
-                    b.fail(ErrorCode::UnsupportedFeature, "operand 'depth' of 'OneHot' depends on run-time data");
-                  } else if (is_float(b.dtype(b.in(1)))) {
-                    double v = t->get_f64(0);
-                    if (!(v >= 0 && v <= static_cast<double>(kSymMax)))
-                      b.fail(ErrorCode::BadInput, "depth of OneHot is out of range");
-                    else
-                      depth = static_cast<int64_t>(v);
-                  } else {
-                    auto v = b.known(1);
-                    if (b.ok() && v.size() != 1) b.fail(ErrorCode::ShapeMismatch, "depth of OneHot is not one number");
-                    if (b.ok()) depth = v[0];
-                  }
+                  auto given = !is_float(b.dtype(b.in(1))) ? b.known(1)
+                               : t && t->count() == 1      ? std::vector<SymExpr>{static_cast<int64_t>(t->get_f64(0))}
+                                                           : b.read(cast(b, b.in(1), DType::I64));
+                  if (b.ok() && given.size() != 1) b.fail(ErrorCode::ShapeMismatch, "depth of OneHot is not one number");
+                  if (!b.ok()) return b.failed();
+                  const SymExpr depth = given[0];
+                  b.check_size(depth, "depth of OneHot");
                   SymExpr values = b.dim(b.in(2), 0);
                   if (b.rank(b.in(2)) != 1 || (values.is_const() && !values.is_const(2)))
                     b.fail(ErrorCode::ShapeMismatch, "values of OneHot are not two numbers");

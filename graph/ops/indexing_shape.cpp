@@ -23,7 +23,14 @@ Result<std::vector<ValueId>> decompose_reshape(Graph& g, const Node& n, int) {
   bool allow_zero = b.attr().i("allowzero", 0) != 0;
   int rest = -1;
   for (size_t k = 0; k < want.size(); ++k) {
-    auto v = want[k].as_const();
+    SymExpr& e = want[k];
+    // What is read may mean anything; a size of a tensor is one here as well.
+    if (b.env().prove(sym_le(0, e)) != true && !e.is_const() &&
+        !b.decide(sym_le(1, e), true, "the shape of Reshape holds sizes"))
+      e = b.decide(sym_eq(e, 0), true, "a 0 in the shape of Reshape")     ? 0
+          : b.decide(sym_eq(e, -1), true, "a -1 in the shape of Reshape") ? -1
+                                                                          : -2;
+    auto v = e.as_const();
     if (!v) continue;
     if (*v == 0 && !allow_zero) {
       if (k >= in.size())
@@ -278,7 +285,7 @@ OpDef expand() {
   OpDef def =
       of_data("Expand", "x broadcast with a shape", {{"shape", TypeSet::Index}}, [](Graph& g, const Node& n, int) {
         B b(g, n);
-        std::vector<SymExpr> want = b.known(1);
+        std::vector<SymExpr> want = b.sizes(1);
         if (!b.ok()) return b.failed();
         auto shape = b.env().broadcast(b.shape(b.in(0)), want, n.location);
         if (!shape.ok()) b.fail(shape.error());
@@ -312,14 +319,12 @@ OpDef tile() {
   OpDef def = of_data(
       "Tile", "x repeated along its dimensions", {{"repeats", TypeSet::Index}}, [](Graph& g, const Node& n, int) {
         B b(g, n);
-        std::vector<SymExpr> repeats = b.known(1);
+        std::vector<SymExpr> repeats = b.sizes(1);
         SymShape in = b.shape(b.in(0)), split, wide, out;
         if (b.ok() && repeats.size() != in.size())
           b.fail(ErrorCode::ShapeMismatch, std::to_string(repeats.size()) + " repeats for " + b.type(b.in(0)).str());
         if (!b.ok()) return b.failed();
         for (size_t k = 0; k < in.size(); ++k) {
-          if (repeats[k].is_const() && repeats[k].const_value() < 0)
-            b.fail(ErrorCode::BadInput, "a negative number of repeats");
           if (!repeats[k].is_const(1) && !in[k].is_const(1)) {
             split.emplace_back(1);
             wide.push_back(repeats[k]);
@@ -352,7 +357,7 @@ OpDef tile() {
   def.error_samples = [] {
     Tensor x = random(DType::F32, {2});
     return std::vector<ErrorSample>{wrong({x, vec({1, 1})}, {}, ErrorCode::ShapeMismatch, "2 repeats", 13),
-                                    wrong({x, vec({-1})}, {}, ErrorCode::BadInput, "negative number", 13)};
+                                    wrong({x, vec({-1})}, {}, ErrorCode::ShapeMismatch, "negative size", 13)};
   };
   return def;
 }

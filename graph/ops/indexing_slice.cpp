@@ -176,7 +176,7 @@ Result<std::vector<ValueId>> decompose_split(Graph& g, const Node& n, int result
   SymExpr size = b.dim(x, axis);
   std::vector<SymExpr> parts;
   if (b.has(1)) {
-    parts = b.known(1);
+    parts = b.sizes(1);
   } else if (b.attr().has("split")) {
     for (int64_t p : b.attr().ints("split")) parts.emplace_back(p);
   }
@@ -203,7 +203,6 @@ Result<std::vector<ValueId>> decompose_split(Graph& g, const Node& n, int result
   } else {
     SymExpr sum = 0;
     for (const SymExpr& p : parts) {
-      if (p.is_const() && p.const_value() < 0) b.fail(ErrorCode::ShapeMismatch, "a part of Split has a negative size");
       sum += p;
     }
     if (sum.is_const() && size.is_const() && !(sum == size))

@@ -1,4 +1,5 @@
 // Inference of one node: what the record demands is checked, what it does not spell out is derived from its meaning.
+#include "graph/ir/sizes.h"
 #include "graph/ops/op.h"
 #include <algorithm>
 
@@ -154,6 +155,15 @@ Status infer_composite(InferContext& c) {
   if (static_cast<int>(values.size()) < c.result_count)
     return c.error(ErrorCode::Internal,
                    "the decomposition of '" + std::string(c.node.op->name) + "' yields too few results");
+  for (int i = 0; i < scratch.node_count(); ++i) {
+    const Node& n = scratch.node(NodeId{i});
+    if (!n.op->structured() || n.op->structured()->kind != Structured::Read) continue;
+    for (size_t k = 0; k < copy.operands.size(); ++k) {
+      if (copy.operands[k] != n.operands[0]) continue;
+      c.reads.push_back({static_cast<int>(k), {}});
+      for (const DefinedSize& d : defined_sizes(scratch, n)) c.reads.back().symbols.push_back(d.symbol);
+    }
+  }
   for (size_t r = 0; r < c.results.size(); ++r) {
     if (!values[r].valid())
       return c.error(ErrorCode::UnsupportedFeature, "result " + std::to_string(r) + " of '" +

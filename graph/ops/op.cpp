@@ -115,18 +115,39 @@ const TensorType& InferContext::type(int operand) const {
   return graph.type(node.operands[static_cast<size_t>(operand)]);
 }
 
-Result<std::vector<SymExpr>> InferContext::known(int operand) const {
+namespace {
+// The number of elements, which steers ranks: a size that is only hinted at is assumed, one that is not is taken for 1.
+Result<std::optional<int64_t>> fixed_count(ShapeEnv& env, const TensorType& type, const std::string& what,
+                                           const Location& where) {
+  SymExpr count = env.simplify(type.count());
+  if (!count.is_const()) {
+    const int64_t n = env.hint(count).value_or(1);
+    TESSERA_TRY(env.require(sym_eq(count, n), GuardClass::Assumed, "the number of elements of " + what, where));
+    count = env.simplify(count);
+  }
+  return count.as_const();
+}
+} // namespace
+
+ValueId read_of(const Graph& graph, ValueId value) {
+  for (int i = graph.node_count(); i-- > 0;)
+    if (const Node& n = graph.node(NodeId{i}); !n.removed && n.op->structured() &&
+                                               n.op->structured()->kind == Structured::Read && n.operands[0] == value)
+      return n.results[0];
+  return {};
+}
+
+Result<std::vector<SymExpr>> InferContext::known(int operand) {
   std::string label = "operand " + std::to_string(operand);
   const auto& defs = node.op->operands;
   if (operand >= 0 && static_cast<size_t>(operand) < defs.size())
     label = "operand '" + std::string(defs[static_cast<size_t>(operand)].name) + "'";
-  if (!has(operand))
-    return error(ErrorCode::MalformedModel, label + " of '" + std::string(node.op->name) + "' is missing");
+  label += " of '" + std::string(node.op->name) + "'";
+  if (!has(operand)) return error(ErrorCode::MalformedModel, label + " is missing");
   ValueId id = node.operands[static_cast<size_t>(operand)];
   const Value& value = graph.value(id);
   if (!is_integer(value.type.dtype) && value.type.dtype != DType::Bool)
-    return error(ErrorCode::TypeMismatch, label + " of '" + std::string(node.op->name) + "' must hold integers, not " +
-                                              std::string(name(value.type.dtype)));
+    return error(ErrorCode::TypeMismatch, label + " must hold integers, not " + std::string(name(value.type.dtype)));
   if (value.contents) return *value.contents;
   if (const Tensor* tensor = graph.constant(id)) {
     std::vector<SymExpr> out;
@@ -134,21 +155,47 @@ Result<std::vector<SymExpr>> InferContext::known(int operand) const {
     for (int64_t i = 0; i < tensor->count(); ++i) out.emplace_back(tensor->get_i64(i));
     return out;
   }
-  return error(ErrorCode::UnsupportedFeature, label + " of '" + std::string(node.op->name) + "'" +
-                                                  (value.name.empty() ? "" : " (" + value.name + ")") +
-                                                  " depends on run-time data")
-      .note("it steers the shape of the result, so it must follow from constants and sizes of the inputs");
+  for (const Read& r : reads)
+    if (node.operands[static_cast<size_t>(r.operand)] == id) return r.symbols;
+  if (ValueId read = read_of(graph, id); read.valid()) {
+    reads.push_back({operand, *graph.value(read).contents});
+    return reads.back().symbols;
+  }
+  TESSERA_ASSIGN(auto count, fixed_count(env(), value.type, label, node.location));
+  if (!count || *count > kContentsLimit)
+    return error(ErrorCode::UnsupportedFeature,
+                 label + (value.name.empty() ? "" : " (" + value.name + ")") + " steers the shape of the result and is " +
+                     value.type.str() + ", too large to be read");
+  std::string base = value.name.empty() ? std::string(node.op->name) : value.name;
+  for (char& c : base)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  if (std::isdigit(static_cast<unsigned char>(base[0]))) base.insert(0, "v");
+  Read made{operand, {}};
+  for (int64_t i = 0; i < *count; ++i)
+    made.symbols.push_back(
+        env().create_symbol(*count == 1 ? base : base + "_" + std::to_string(i), {-kReadMax, kReadMax}));
+  reads.push_back(made);
+  return made.symbols;
 }
 
-Result<Ints> InferContext::known_ints(int operand) const {
+Result<Ints> InferContext::known_ints(int operand) {
   TESSERA_ASSIGN(std::vector<SymExpr> exprs, known(operand));
+  const auto& defs = node.op->operands;
+  const std::string label =
+      static_cast<size_t>(operand) < defs.size() ? "'" + std::string(defs[static_cast<size_t>(operand)].name) + "'"
+                                                 : std::to_string(operand);
   Ints out;
-  for (const SymExpr& e : exprs) {
-    auto value = env().simplify(e).as_const();
-    if (!value)
-      return error(ErrorCode::UnsupportedFeature, "operand " + std::to_string(operand) + " of '" +
-                                                      std::string(node.op->name) + "' must be constant, but holds " +
-                                                      e.str());
+  for (size_t i = 0; i < exprs.size(); ++i) {
+    auto value = env().simplify(exprs[i]).as_const();
+    if (!value) {
+      value = env().hint(exprs[i]);
+      if (!value && env().range(exprs[i]).lo < 0) value = static_cast<int64_t>(i); // data, of no call yet
+      if (!value)
+        return error(ErrorCode::UnsupportedFeature, "operand " + label + " of '" + std::string(node.op->name) +
+                                                        "' must be constant, but holds " + exprs[i].str());
+      TESSERA_TRY(env().require(sym_eq(exprs[i], *value), GuardClass::Assumed,
+                                "value of operand " + label + " of " + std::string(node.op->name), node.location));
+    }
     out.push_back(*value);
   }
   return out;
@@ -207,6 +254,9 @@ Graph scratch_graph(const Graph& graph, const Node& node, Node& copy) {
       } else {
         it->second = scratch.add_input(value.name, value.type);
         scratch.value(it->second).contents = value.contents;
+        if (!value.contents)
+          if (ValueId read = read_of(graph, operand); read.valid())
+            scratch.value(it->second).contents = graph.value(read).contents;
       }
     }
     operand = it->second;

@@ -64,10 +64,20 @@ struct InferContext {
   [[nodiscard]] const TensorType& type(int operand) const;
   [[nodiscard]] const SymShape& shape(int operand) const { return type(operand).shape; }
   [[nodiscard]] ShapeEnv& env() const { return graph.env(); }
-  // Integer contents of an operand that must be known when compiling (axes, shapes, repeats): constant or symbolic.
-  // Error UnsupportedFeature "... depends on run-time data" when they are not.
-  [[nodiscard]] Result<std::vector<SymExpr>> known(int operand) const;
-  [[nodiscard]] Result<Ints> known_ints(int operand) const;
+  // Operands whose contents are read when the model runs: what known() found no contents of. add_node() gives the node
+  // a `read` of each.
+  struct Read {
+    int operand;
+    std::vector<SymExpr> symbols; // the contents, row-major
+  };
+  std::vector<Read> reads = {};
+
+  // Integer contents of an operand that steer sizes (shapes, repeats, starts): constants, sizes, or symbols that a
+  // `read` of the operand defines when the model runs. Error UnsupportedFeature where even their number is unknown.
+  [[nodiscard]] Result<std::vector<SymExpr>> known(int operand);
+  // Contents that must be constants (axes, permutations): of symbols, those of the hints, and where there are none their
+  // positions; both are assumed, so that another call is a miss. Error UnsupportedFeature where a size has no hint.
+  [[nodiscard]] Result<Ints> known_ints(int operand);
   // An axis attribute or value brought into [0, rank). Error BadAttribute.
   [[nodiscard]] Result<int64_t> axis(int64_t a, int rank) const;
   [[nodiscard]] Diagnostic error(ErrorCode code, std::string message) const; // with location
@@ -98,7 +108,15 @@ struct Reduction {
 // the result's type even when it has no data, as in graphs printed without) and hash (String, optional: content hash of
 // a weight whose data was not printed). The text form calls large constants `weight`. Its inference is derived.
 // Structured operators are run by a library, a generated kernel of their own, or their reference on the host.
-enum class Structured : uint8_t { Constant /* weight or literal */, Matmul, Conv, Pool, Scan, Other };
+enum class Structured : uint8_t {
+  Constant, // weight or literal
+  Matmul,
+  Conv,
+  Pool,
+  Scan,
+  Read, // its integers become sizes: the host reads them
+  Other
+};
 struct StructuredOp {
   Structured kind = Structured::Other;
 };
@@ -208,6 +226,9 @@ void register_sort_scan_ops(OpTable&); // TopK, CumSum, NonZero, Unique, Scatter
 void register_recurrent_ops(OpTable&); // RNN, LSTM, GRU
 void register_quant_ops(OpTable&);     // QuantizeLinear ...
 void register_misc_ops(OpTable&);      // losses, windows, DFT, random, Det ...
+
+// The result of a node `read` of the value, if the graph has one.
+[[nodiscard]] ValueId read_of(const Graph& graph, ValueId value);
 
 // Fills in the fallbacks of attributes that are absent, turns Ints into Dims where the record says Dims, and checks
 // names and kinds against the record. Error BadAttribute.

@@ -19,6 +19,10 @@ Result<SymShape> known_or_fresh(InferContext& c, int operand, size_t count, std:
     if (contents->size() != count)
       return c.error(ErrorCode::BadAttribute, std::string(name) + " has " + std::to_string(contents->size()) +
                                                   " elements, not " + std::to_string(count));
+    for (const SymExpr& e : *contents)
+      if (c.env().prove(sym_le(0, e)) != true)
+        TESSERA_TRY(c.env().require(sym_le(0, e), GuardClass::Required, std::string(name) + " is not negative",
+                                    c.node.location));
     return SymShape(contents->begin(), contents->end());
   }
   SymShape fresh;

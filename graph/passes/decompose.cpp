@@ -15,6 +15,14 @@ Result<bool> decompose(Graph& graph, const PassOptions&) {
         return Diagnostic(ErrorCode::Internal, node.location,
                           "the decomposition of '" + std::string(node.op->name) + "' yields no result " +
                               std::to_string(r));
+    // Sizes that only running it defines have other symbols now.
+    for (size_t r = 0; r < node.results.size(); ++r) {
+      if (!node.results[r].valid()) continue;
+      const SymShape now = graph.type((*values)[r]).shape;
+      const SymShape said = graph.env().simplify(graph.type(node.results[r]).shape);
+      for (size_t d = 0; d < std::min(now.size(), said.size()); ++d)
+        if (said[d].is_symbol() && !graph.env().known_equal(said[d], now[d])) graph.env().define(said[d], now[d]);
+    }
     for (int i = before; i < graph.node_count(); ++i)
       if (Location& where = graph.node(NodeId{i}).location; where == Location{}) where = node.location;
     return values;

@@ -1,6 +1,8 @@
 #include "graph/reference/evaluator.h"
+#include "graph/ir/sizes.h"
 #include "graph/ops/op.h"
 #include "graph/support/guarded.h"
+#include <algorithm>
 
 namespace tessera {
 
@@ -124,6 +126,9 @@ namespace {
 // Do the results have the types that inference promised? Sizes known only at run time are bound here.
 Status check_results(const Graph& graph, const Node& node, const std::vector<Tensor>& results, bool check_dims,
                      SymValues& symbols) {
+  for (const DefinedSize& d : defined_sizes(graph, node))
+    if (d.element >= 0) symbols.emplace(d.symbol.symbol_id(), std::clamp(results[static_cast<size_t>(d.result)].get_i64(d.element), -kReadMax,
+                                                       kReadMax));
   for (size_t r = 0; r < node.results.size(); ++r) {
     if (!node.results[r].valid()) continue;
     const TensorType& type = graph.type(node.results[r]);

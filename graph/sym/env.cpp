@@ -18,9 +18,10 @@ SymExpr ShapeEnv::create_symbol(std::string_view name, SymRange range, int64_t d
   std::string unique(name);
   for (int n = 1; by_name_.contains(unique); ++n) unique = std::string(name) + "_" + std::to_string(n);
   SymExpr s = SymExpr::symbol(unique);
+  Facts& f = facts_of(s);
+  if (auto hint = hints_.find(unique); hint != hints_.end()) f.hint = std::clamp(hint->second, -kReadMax, kReadMax);
   by_name_.emplace(std::move(unique), s);
   order_.push_back(s);
-  Facts& f = facts_of(s);
   f.range = range;
   f.divisor = std::max<int64_t>(divisor, 1);
   return s;
@@ -138,6 +139,14 @@ Status ShapeEnv::require(const SymExpr& condition, GuardClass cls, std::string r
   }
   add_guard({c, cls, std::move(reason), where});
   return {};
+}
+
+Result<bool> ShapeEnv::decide(const SymExpr& condition, bool otherwise, std::string reason, const Location& where) {
+  if (auto known = prove(condition)) return *known;
+  const auto hinted = hint(condition);
+  const bool holds = hinted ? *hinted != 0 : otherwise;
+  TESSERA_TRY(require(holds ? condition : sym_not(condition), GuardClass::Assumed, std::move(reason), where));
+  return holds;
 }
 
 Status ShapeEnv::require_equal(const SymExpr& a, const SymExpr& b, std::string reason, const Location& where) {

@@ -27,6 +27,9 @@ namespace tessera {
 
 inline constexpr int64_t kSymMax = int64_t{1} << 40; // upper bound of an unbounded dimension
 
+// Integers that are read from data are bound within +-kReadMax: what is beyond is as far as that for every size.
+inline constexpr int64_t kReadMax = int64_t{1} << 61;
+
 struct SymRange {
   int64_t lo = 0, hi = kSymMax; // inclusive
   bool operator==(const SymRange&) const = default;
@@ -79,6 +82,12 @@ public:
   // Makes `condition` hold from now on, adding a guard unless it is known; equalities become substitutions, comparisons
   // narrow ranges. Error ShapeMismatch when it is known to be false (or false under the hints when cls is Required).
   [[nodiscard]] Status require(const SymExpr& condition, GuardClass cls, std::string reason, const Location& where);
+  // Which way a condition goes: as is known, else as the hints say, else `otherwise`. What was not known is assumed.
+  [[nodiscard]] Result<bool> decide(const SymExpr& condition, bool otherwise, std::string reason, const Location& where);
+  // A symbol that nothing binds stands for an expression from now on.
+  void define(const SymExpr& symbol, const SymExpr& by) { replace(symbol, by); }
+  // Hints of symbols that are created later, by name.
+  void set_hints(std::map<std::string, int64_t> hints) { hints_ = std::move(hints); }
   // a and b must be the same dimension (Required).
   [[nodiscard]] Status require_equal(const SymExpr& a, const SymExpr& b, std::string reason, const Location& where);
   // Numpy broadcasting of two dimensions; may add an Assumed guard (equal, or one of them 1, as the hints say).
@@ -127,6 +136,7 @@ private:
   void replace(const SymExpr& symbol, const SymExpr& by);
 
   std::vector<SymExpr> order_;
+  std::map<std::string, int64_t> hints_; // of symbols to come
   std::map<std::string, SymExpr, std::less<>> by_name_;
   std::unordered_map<uint64_t, Facts> facts_;
   std::unordered_map<uint64_t, SymExpr> substitution_;

@@ -1,5 +1,6 @@
 #include "samples_run.h"
 #include "graph/reference/meaning.h"
+#include <algorithm>
 
 namespace tessera::test {
 
@@ -28,6 +29,14 @@ bool is_free(const Sample& sample, const Tensor& t, size_t d, Sizes sizes) {
 Result<SampleGraph> build(const OpDef& op, const Sample& sample, Sizes sizes, Known known) {
   SampleGraph g{Graph("sample"), {}, {}};
   std::vector<ValueId> operands;
+  std::map<std::string, int64_t> contents; // of operands that are not known: hints of what is read
+  for (size_t i = 0; i < sample.operands.size(); ++i) {
+    const Tensor& t = sample.operands[i];
+    if (!t.defined() || !(is_integer(t.dtype()) || t.dtype() == DType::Bool) || t.count() > kContentsLimit) continue;
+    for (int64_t k = 0; k < t.count(); ++k)
+      contents["x" + std::to_string(i) + (t.count() == 1 ? "" : "_" + std::to_string(k))] = t.get_i64(k);
+  }
+  g.graph.env().set_hints(contents);
   for (const Tensor& t : sample.operands) {
     if (!t.defined()) {
       operands.push_back({});
@@ -53,6 +62,8 @@ Result<SampleGraph> build(const OpDef& op, const Sample& sample, Sizes sizes, Kn
   }
   std::vector<std::string> results(static_cast<size_t>(sample.result_count));
   TESSERA_ASSIGN(g.node, g.graph.add_node(op, operands, sample.attributes, Location{}, results, sample.opset));
+  for (const auto& [name, value] : contents)
+    if (auto s = g.graph.env().find(name)) g.symbols[s->symbol_id()] = std::clamp(value, -kReadMax, kReadMax);
   return g;
 }
 
