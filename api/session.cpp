@@ -97,7 +97,7 @@ struct Session::Impl {
 
   // Imports anew (a graph is consumed by its compile) and compiles, with the sizes of the requesting call as hints. The
   // mutex is held, except by open().
-  Result<std::shared_ptr<SessionVariant>> make(const Sizes& sizes, const Wanted* specialization) {
+  Result<std::shared_ptr<SessionVariant>> make(const Sizes& sizes, const Wanted* specialization, bool of_call) {
     const Stopwatch watch;
     if (!program && is_compiled_file(path)) {
       if (!options.allow_compiled_file)
@@ -125,7 +125,13 @@ struct Session::Impl {
     }
     ImportOptions import = options.import;
     for (const auto& [symbol, size] : sizes) import.dim_hints[symbol] = size;
-    TESSERA_ASSIGN(auto model, program ? fx::import_program(*program, import) : import_model(path, import));
+    import.of_call = import.of_call || of_call;
+    auto imported = program ? fx::import_program(*program, import) : import_model(path, import);
+    if (!imported.ok() && imported.error().code == ErrorCode::MissingValues && !options.compile_only && !program) {
+      import.undetermined = true; // the first call tells
+      if (auto waiting = import_model(path, import); waiting.ok()) imported = std::move(waiting);
+    }
+    TESSERA_ASSIGN(auto model, std::move(imported));
     const double took = watch.ms();
     if (variants.empty()) {
       import_ms = took;
@@ -175,7 +181,7 @@ struct Session::Impl {
       fits = true;
     }
     if (fits) return std::shared_ptr<const Executable>();
-    TESSERA_ASSIGN(auto variant, make(miss.sizes, nullptr));
+    TESSERA_ASSIGN(auto variant, make(miss.sizes, nullptr, true));
     has.insert(variant->compiled.executable.get());
     return variant->compiled.executable;
   }
@@ -197,7 +203,7 @@ struct Session::Impl {
           is_new(*v, has))
         return v->compiled.executable;
     options.compile.as_loops.insert(nodes.begin(), nodes.end());
-    TESSERA_ASSIGN(auto variant, make({}, nullptr));
+    TESSERA_ASSIGN(auto variant, make({}, nullptr, true));
     has.insert(variant->compiled.executable.get());
     return variant->compiled.executable;
   }
@@ -242,7 +248,7 @@ struct Session::Impl {
       if (const Guard* g = v->specialized ? missed(*v->compiled.executable, *sizes) : nullptr)
         why = "variant " + v->label + " missed " + readable(g->condition) + " (" + g->reason + ")";
     const Stopwatch watch;
-    auto variant = make(*sizes, &want);
+    auto variant = make(*sizes, &want, true);
     stats.recompile_ms = watch.ms();
     if (!variant.ok()) {
       if (variant.error().code == ErrorCode::OutOfMemory) return std::move(variant).failure();
@@ -415,7 +421,7 @@ Result<std::unique_ptr<Session>> Session::make(const std::string& path, std::sha
   if (impl.options.use_tuned && !compile.tuned)
     if (auto target = tuned_target(compile))
       compile.tuned = impl.tuned = std::make_shared<TunedRecords>(compile.cache_dir, std::move(*target));
-  TESSERA_ASSIGN(auto generic, impl.make({}, nullptr));
+  TESSERA_ASSIGN(auto generic, impl.make({}, nullptr, false));
   impl.generic = generic->compiled.executable;
   TESSERA_TRY(impl.check_options());
   impl.known = std::make_shared<Known>();

@@ -51,6 +51,11 @@ private:
     const SizeDefiners sizes(graph_);
     std::vector<bool> wanted(out_.pinned.size(), false);
     for (const auto& output : graph_.outputs()) wanted[at(output.value)] = true;
+    auto want = [&](NodeId definer) {
+      for (ValueId v : graph_.node(definer).results)
+        if (v.valid()) wanted[at(v)] = true;
+    };
+    for (const Guard& g : graph_.env().guards()) sizes.needed_by(g.condition, want);
     for (auto it = out_.order.rbegin(); it != out_.order.rend(); ++it) {
       const Node& node = graph_.node(*it);
       const auto* structured = node.op->structured();
@@ -63,10 +68,7 @@ private:
       if (!needed) continue;
       TESSERA_TRY(place_one(*it, node));
       // The nodes that define sizes of this one run, whether or not their results are read.
-      sizes.needed_by(graph_, *it, [&](NodeId definer) {
-        for (ValueId v : graph_.node(definer).results)
-          if (v.valid()) wanted[at(v)] = true;
-      });
+      sizes.needed_by(graph_, *it, want);
       bool known = std::all_of(node.results.begin(), node.results.end(),
                                [&](ValueId v) { return !v.valid() || known_contents(graph_, v); });
       if (known && place(*it) == Place::Loops) continue; // written from what is known: operands are not read
@@ -90,7 +92,10 @@ private:
       return {};
     }
     if (node.op->side_effect || node.op->data_dependent_shape) {
-      why = node.op->side_effect ? "has a side effect" : "the size of its result is known only when it has run";
+      const bool reads = node.op->structured() && node.op->structured()->kind == Structured::Read;
+      why = node.op->side_effect ? "has a side effect"
+            : reads              ? "its integers become sizes"
+                                 : "the size of its result is known only when it has run";
       return {};
     }
     bool loops = library_kind(node) && node.results[0].valid() && options_.as_loops && options_.as_loops(graph_, id);

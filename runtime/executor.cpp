@@ -94,6 +94,7 @@ public:
 
 private:
   static constexpr size_t kMaxVariants = 16, kMaxFailures = 64;
+  static constexpr int kMaxCompiles = 3; // in one call: values that are read on the way may each refute a guess
   static constexpr int kMaxReplacements = 3; // in one call, of variants with calls that libraries refuse
 
   static Result<Tensor> shown(const DeviceTensor& t) {
@@ -303,18 +304,19 @@ private:
   // `use`: of the first variant that fits, LoadedVariant::Outcome of it.
   template <class Use>
   Result<std::vector<Tensor>> choose_and_use(std::span<const Tensor* const> inputs, const Use& use) {
-    bool may_compile = static_cast<bool>(options_.recompile);
+    int may_compile = options_.recompile ? kMaxCompiles : 0;
     int replacements = 0;
     std::optional<Refusal> last;
     std::optional<GuardMiss> first_miss;
     for (size_t i = 0; i < loaded_.size(); ++i) {
       // Before falling to the generic variant: one compiled for these sizes, when that is wanted.
       bool generic = i + 1 == loaded_.size();
-      if (generic && first_miss && may_compile) {
+      if (generic && first_miss && may_compile > 0) {
         // Inputs that no variant can take are an error, not a reason to compile.
         if (auto hard = refusal(*loaded_[i], inputs); hard && !hard->miss) return std::move(hard->error);
-        may_compile = false;
-        TESSERA_ASSIGN(bool compiled, recompile(inputs, *first_miss, i));
+        --may_compile;
+        const GuardMiss miss = *std::exchange(first_miss, std::nullopt);
+        TESSERA_ASSIGN(bool compiled, recompile(inputs, miss, i));
         if (compiled) generic = false;
       }
       auto refused = refusal(*loaded_[i], inputs);
@@ -345,8 +347,8 @@ private:
       if (refused->miss && !first_miss) first_miss = refused->guard;
       last = std::move(refused);
       // The generic variant missed a guard itself: the last resort is to compile.
-      if (generic && last->miss && may_compile) {
-        may_compile = false;
+      if (generic && last->miss && may_compile > 0) {
+        --may_compile;
         TESSERA_ASSIGN(bool compiled, recompile(inputs, last->guard, i));
         if (compiled) --i;
       }

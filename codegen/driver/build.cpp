@@ -364,7 +364,7 @@ private:
     };
     step.payload = host_payload(graph_, node);
     exe_->steps.emplace_back(std::move(step));
-    if (node.op->structured()->kind != Structured::Read) ++exe_->host_steps;
+    if (!node.op->structured() || node.op->structured()->kind != Structured::Read) ++exe_->host_steps;
     return {};
   }
 

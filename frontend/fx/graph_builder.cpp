@@ -8,7 +8,7 @@ GraphBuilder::GraphBuilder(const Program& program, const ImportOptions& options,
                            bool strided, ImportedModel& out)
     : program_(program), options_(options), weights_(std::move(weights)), file_(std::move(file)), strided_(strided),
       out_(out), symbols_(out.graph.env(), program, options, file_) {
-  out.graph.env().set_hints(options.dim_hints);
+  out.graph.env().set_hints(options.dim_hints, options.of_call);
 }
 
 Location GraphBuilder::file_location() const {

@@ -15,7 +15,7 @@ GraphBuilder::GraphBuilder(const ParsedModel& parsed, const ImportOptions& optio
                            std::string file, ImportedModel& out)
     : parsed_(parsed), options_(options), weights_(weights), file_(std::move(file)), out_(out),
       dimensions_(out.graph.env(), options, file_) {
-  out.graph.env().set_hints(options.dim_hints);
+  out.graph.env().set_hints(options.dim_hints, options.of_call);
 }
 
 Location GraphBuilder::model_location() const {
@@ -50,6 +50,7 @@ Status GraphBuilder::build() {
   for (const auto& v : model.graph().value_info()) scope.declared.emplace(v.name(), &v);
   TESSERA_TRY(build_inputs(scope));
   TESSERA_TRY(add_initializers(scope, model.graph(), true));
+  if (options_.undetermined) return build_undetermined(scope);
   TESSERA_TRY(add_nodes(scope, model.graph().node()));
   TESSERA_TRY(build_outputs(scope));
   if (!out_.graph.env().substitutions().empty()) out_.graph.simplify_shapes();
@@ -256,6 +257,34 @@ Status GraphBuilder::define(Scope& scope, const std::string& name, ValueId value
 std::string GraphBuilder::name_of_result(const Scope& scope, const std::string& name) const {
   auto it = scope.result_names.find(name);
   return it != scope.result_names.end() ? it->second : scope.prefix + name;
+}
+
+// Reads what inputs of few integers hold, yields outputs as they are declared, and assumes what never is.
+Status GraphBuilder::build_undetermined(Scope& scope) {
+  Graph& graph = out_.graph;
+  std::vector<ValueId> read;
+  SymExpr sum = 0;
+  for (ValueId input : graph.inputs()) {
+    const Value& v = graph.value(input);
+    auto count = v.type.count().as_const();
+    if (!(is_integer(v.type.dtype) || v.type.dtype == DType::Bool) || !count || *count > kContentsLimit) continue;
+    std::vector<SymExpr> symbols;
+    for (const std::string& name : read_symbols(v.name, *count))
+      symbols.push_back(graph.env().create_symbol(name, {-kReadMax, kReadMax}));
+    for (const SymExpr& s : symbols) sum += s;
+    TESSERA_ASSIGN(ValueId contents, graph.read(input, symbols, model_location()));
+    read.push_back(contents);
+  }
+  graph.env().add_guard({sym_and(sym_lt(sum, 0), sym_lt(0, sum)), GuardClass::Assumed,
+                         "the values of its inputs decide the model's structure", model_location()});
+  for (const auto& v : parsed_.model->graph().output()) {
+    TESSERA_ASSIGN(TensorType type, dimensions_.input_type(v, false, model_location()));
+    TESSERA_ASSIGN(NodeId node, graph.add_node(*OpTable::get().find("undetermined"), read,
+                                               {{"dtype", type.dtype}, {"shape", type.shape}}, model_location(),
+                                               {scope.into.unique(v.name())}));
+    graph.add_output(v.name(), graph.node(node).results[0]);
+  }
+  return {};
 }
 
 Status GraphBuilder::build_outputs(const Scope& scope) {

@@ -51,6 +51,7 @@ private:
   // -- graph_builder.cpp
   Status build_inputs(Scope& scope);
   Status build_outputs(const Scope& scope);
+  Status build_undetermined(Scope& scope);
   Status add_initializers(Scope& scope, const proto::GraphProto& graph, bool main);
   Status add_nodes(Scope& scope, const Nodes& nodes);
   Status add_node(Scope& scope, const proto::NodeProto& node);

@@ -26,7 +26,7 @@ Result<std::vector<ValueId>> decompose_reshape(Graph& g, const Node& n, int) {
     SymExpr& e = want[k];
     // What is read may mean anything; a size of a tensor is one here as well.
     if (b.env().prove(sym_le(0, e)) != true && !e.is_const() &&
-        !b.decide(sym_le(1, e), true, "the shape of Reshape holds sizes"))
+        !b.decide(sym_le(allow_zero ? 0 : 1, e), true, "the shape of Reshape holds sizes"))
       e = b.decide(sym_eq(e, 0), true, "a 0 in the shape of Reshape")     ? 0
           : b.decide(sym_eq(e, -1), true, "a -1 in the shape of Reshape") ? -1
                                                                           : -2;

@@ -129,6 +129,17 @@ Result<std::optional<int64_t>> fixed_count(ShapeEnv& env, const TensorType& type
 }
 } // namespace
 
+std::vector<std::string> read_symbols(std::string_view name, int64_t count) {
+  std::string base(name);
+  for (char& c : base)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  if (base.empty() || std::isdigit(static_cast<unsigned char>(base[0]))) base.insert(0, "v");
+  if (count == 1) return {base};
+  std::vector<std::string> out;
+  for (int64_t i = 0; i < count; ++i) out.push_back(base + "_" + std::to_string(i));
+  return out;
+}
+
 ValueId read_of(const Graph& graph, ValueId value) {
   for (int i = graph.node_count(); i-- > 0;)
     if (const Node& n = graph.node(NodeId{i}); !n.removed && n.op->structured() &&
@@ -166,14 +177,9 @@ Result<std::vector<SymExpr>> InferContext::known(int operand) {
     return error(ErrorCode::UnsupportedFeature,
                  label + (value.name.empty() ? "" : " (" + value.name + ")") + " steers the shape of the result and is " +
                      value.type.str() + ", too large to be read");
-  std::string base = value.name.empty() ? std::string(node.op->name) : value.name;
-  for (char& c : base)
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  if (std::isdigit(static_cast<unsigned char>(base[0]))) base.insert(0, "v");
   Read made{operand, {}};
-  for (int64_t i = 0; i < *count; ++i)
-    made.symbols.push_back(
-        env().create_symbol(*count == 1 ? base : base + "_" + std::to_string(i), {-kReadMax, kReadMax}));
+  for (const std::string& symbol : read_symbols(value.name.empty() ? node.op->name : value.name, *count))
+    made.symbols.push_back(env().create_symbol(symbol, {-kReadMax, kReadMax}));
   reads.push_back(made);
   return made.symbols;
 }
@@ -189,7 +195,12 @@ Result<Ints> InferContext::known_ints(int operand) {
     auto value = env().simplify(exprs[i]).as_const();
     if (!value) {
       value = env().hint(exprs[i]);
-      if (!value && env().range(exprs[i]).lo < 0) value = static_cast<int64_t>(i); // data, of no call yet
+      const bool is_read = env().range(exprs[i]).lo < 0;
+      if (!value && is_read && env().may_guess()) value = static_cast<int64_t>(i); // a miss will tell
+      if (!value && is_read)
+        return error(ErrorCode::MissingValues, "what operand " + label + " of '" + std::string(node.op->name) +
+                                                   "' holds decides the shape of the result, and is known to a call only")
+            .note("give it: --value " + exprs[i].str() + "=...");
       if (!value)
         return error(ErrorCode::UnsupportedFeature, "operand " + label + " of '" + std::string(node.op->name) +
                                                         "' must be constant, but holds " + exprs[i].str());

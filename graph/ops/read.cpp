@@ -44,8 +44,37 @@ OpDef read_record() {
   return def;
 }
 
+OpDef undetermined_record() {
+  OpDef def;
+  def.name = "undetermined";
+  def.summary = "an output of a model whose structure the values of its inputs decide; it is never computed";
+  def.operands = {{"read", TypeSet::Any, false, true}};
+  def.attributes = {{"dtype", AttrKind::Type, true}, {"shape", AttrKind::Dims, true}};
+  def.infer = [](InferContext& c) -> Status {
+    return set_result(c, *c.node.attributes.get<DType>("dtype"), c.node.attributes.dims("shape"));
+  };
+  def.meaning = StructuredOp{};
+  def.reference = [](ReferenceContext& c) -> Status {
+    TESSERA_ASSIGN(Dims dims, c.dims("shape"));
+    TESSERA_ASSIGN(Tensor zeros, Tensor::create(c.result_types[0].dtype, dims));
+    c.results = {zeros};
+    return {};
+  };
+  def.samples = [] {
+    return std::vector<Sample>{sample({}, {{"dtype", DType::F32}, {"shape", SymShape{2}}}),
+                               sample({vec({1})}, {{"dtype", DType::I64}, {"shape", SymShape{}}})};
+  };
+  def.side_effect = true;
+  def.data_dependent_shape = true;
+  def.error_samples = [] { return std::vector<ErrorSample>{wrong({}, {}, ErrorCode::BadAttribute, "dtype")}; };
+  return def;
+}
+
 } // namespace
 
-void register_read_ops(OpTable& table) { table.add(read_record()); }
+void register_read_ops(OpTable& table) { 
+  table.add(read_record());
+  table.add(undetermined_record());
+}
 
 } // namespace tessera

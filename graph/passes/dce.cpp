@@ -18,6 +18,7 @@ Result<bool> dce(Graph& graph, const PassOptions&) {
     if (v.valid()) mark_node(graph.value(v).producer);
   };
   for (const Graph::Output& o : graph.outputs()) mark(o.value);
+  for (const Guard& g : graph.env().guards()) sizes.needed_by(g.condition, mark_node); // it is checked at every call
   while (!pending.empty()) {
     NodeId id = pending.back();
     pending.pop_back();

@@ -74,7 +74,8 @@ Result<bool> fold_shapes(Graph& graph, const PassOptions&) {
   const OpDef* dims_constant = OpTable::get().find("dims_constant");
   return Sweep(graph).run([&](NodeId id) -> Result<std::vector<ValueId>> {
     const Node& node = graph.node(id);
-    if (node.op == dims_constant || node.op->side_effect || node.operands.empty()) return std::vector<ValueId>{};
+    if (node.op == dims_constant || node.op->side_effect || node.op->data_dependent_shape || node.operands.empty())
+      return std::vector<ValueId>{};
     if (node.op->name == "cast" && is_op(graph.producer(node.operands[0]), "dims_constant"))
       return std::vector<ValueId>{};
     std::vector<ValueId> out;

@@ -12,6 +12,8 @@ constexpr std::array kCodes = {
     ErrorCodeInfo{ErrorCode::UnknownInput, "TES-1002", "unknown-input", 2,
                   "an input name that the model does not have"},
     ErrorCodeInfo{ErrorCode::MissingInput, "TES-1003", "missing-input", 2, "an input of the model was not given"},
+    ErrorCodeInfo{ErrorCode::MissingValues, "TES-1004", "missing-values", 2,
+                  "what an input holds decides the model's structure, and was not given"},
     ErrorCodeInfo{ErrorCode::UnsupportedOp, "TES-2001", "unsupported-op", 3,
                   "an operator, or a version of it, without a definition"},
     ErrorCodeInfo{ErrorCode::UnsupportedType, "TES-2002", "unsupported-type", 3,

@@ -13,6 +13,7 @@ enum class ErrorCode {
   Usage,
   UnknownInput, // an input name the model does not have
   MissingInput, // a model input that was not given
+  MissingValues, // what an input holds decides the model's structure, and is not known yet
   // not supported (exit 3)
   UnsupportedOp,      // operator (or opset version of it) without a definition
   UnsupportedType,    // dtype, or non-tensor type, that this operator or device cannot take

@@ -86,8 +86,12 @@ public:
   [[nodiscard]] Result<bool> decide(const SymExpr& condition, bool otherwise, std::string reason, const Location& where);
   // A symbol that nothing binds stands for an expression from now on.
   void define(const SymExpr& symbol, const SymExpr& by) { replace(symbol, by); }
-  // Hints of symbols that are created later, by name.
-  void set_hints(std::map<std::string, int64_t> hints) { hints_ = std::move(hints); }
+  // Hints of symbols that are created later, by name; whether values without one may be guessed.
+  void set_hints(std::map<std::string, int64_t> hints, bool may_guess) {
+    hints_ = std::move(hints);
+    may_guess_ = may_guess;
+  }
+  [[nodiscard]] bool may_guess() const { return may_guess_; }
   // a and b must be the same dimension (Required).
   [[nodiscard]] Status require_equal(const SymExpr& a, const SymExpr& b, std::string reason, const Location& where);
   // Numpy broadcasting of two dimensions; may add an Assumed guard (equal, or one of them 1, as the hints say).
@@ -137,6 +141,7 @@ private:
 
   std::vector<SymExpr> order_;
   std::map<std::string, int64_t> hints_; // of symbols to come
+  bool may_guess_ = false;
   std::map<std::string, SymExpr, std::less<>> by_name_;
   std::unordered_map<uint64_t, Facts> facts_;
   std::unordered_map<uint64_t, SymExpr> substitution_;

@@ -36,7 +36,7 @@ Result<SampleGraph> build(const OpDef& op, const Sample& sample, Sizes sizes, Kn
     for (int64_t k = 0; k < t.count(); ++k)
       contents["x" + std::to_string(i) + (t.count() == 1 ? "" : "_" + std::to_string(k))] = t.get_i64(k);
   }
-  g.graph.env().set_hints(contents);
+  g.graph.env().set_hints(contents, false);
   for (const Tensor& t : sample.operands) {
     if (!t.defined()) {
       operands.push_back({});

@@ -4,6 +4,7 @@
 #include "codegen/driver/pipeline.h"
 #include "codegen/target/select.h"
 #include "graph/support/file.h"
+#include "graph/ops/op.h"
 #include "graph/support/similar.h"
 #include <algorithm>
 #include <cerrno>
@@ -39,6 +40,10 @@ Result<std::pair<std::string, std::string>> split_assignment(const std::string& 
 void add_plan_options(Subcommand& sub, ModelOptions& o) {
   sub.option("--shape", o.shapes, "sizes: INPUT=1x128 of an input, or DIM=4 of a named dimension (repeatable)")
       .one_at_a_time();
+  sub.option("--value", o.values,
+             "integers that an input holds and that decide the model's structure: AXES=0,2 (repeatable)")
+      .one_at_a_time()
+      .only_compiles(o.compiles);
   sub.option("--device", o.device, "where to run: auto, cpu, cuda or cuda:N, the GPU of number N").show_default();
   sub.option("--arch", o.arch, "GPU to make code for: sm_80, sm_90, sm_90a (default: the one that is here)");
   sub.flag("--no-fusion", o.no_fusion, "one kernel per operator, for comparison").only_compiles(o.compiles);
@@ -187,6 +192,24 @@ Result<SessionOptions> session_options(const ModelOptions& o, const std::vector<
       return usage("--specialize '" + text + "' is neither DIM=exact nor DIM=div:8");
     }
     out.specialize[parts.first] = how;
+  }
+  for (const auto& text : o.values) {
+    TESSERA_ASSIGN(auto parts, split_assignment(text, "--value", "NAME=0,2"));
+    std::vector<int64_t> values;
+    std::string_view rest = parts.second;
+    for (bool more = !rest.empty(); more;) {
+      const auto comma = rest.find(',');
+      const std::string_view number = rest.substr(0, comma);
+      int64_t value = 0;
+      if (!parse_int(number, value))
+        return usage("--value '" + text + "': '" + std::string(number) + "' is no whole number");
+      values.push_back(value);
+      more = comma != std::string_view::npos;
+      rest = more ? rest.substr(comma + 1) : std::string_view();
+    }
+    const auto names = read_symbols(parts.first, static_cast<int64_t>(values.size()));
+    for (size_t i = 0; i < names.size() && i < values.size(); ++i) out.import.dim_hints[names[i]] = values[i];
+    out.import.of_call = true;
   }
   // Sizes only say what will be run: the compiled code stays good for every size. They do decide assumptions, and give
   // inputs without a known rank theirs.

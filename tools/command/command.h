@@ -27,6 +27,7 @@ enum ExitCode : int { kDone = 0, kDiffers = 1, kUsage = 2, kUnsupported = 3, kBa
 struct ModelOptions {
   std::string model;
   std::vector<std::string> shapes; // NAME=1x128, DIM=4
+  std::vector<std::string> values; // NAME=1,-1
   std::string device = "auto", arch;
   int threads = 0;
   std::string tf32 = "conv";
