@@ -270,7 +270,7 @@ private:
   // What is wrong with the dtypes of a node, "" when nothing is: folding and evaluation rely on them.
   [[nodiscard]] std::string type_error(const ScalarNode& node) const {
     auto kind = info(node.dtype).kind;
-    if (kind == DTypeKind::String || kind == DTypeKind::Complex)
+    if (kind == DTypeKind::Held || kind == DTypeKind::Complex)
       return "no arithmetic on " + std::string(name(node.dtype));
     auto arg = [&](size_t k) { return nest_.dag[node.args[k]].dtype; };
     std::string op(info(node.op).name);

@@ -94,11 +94,12 @@ public:
 
 private:
   static constexpr size_t kMaxVariants = 16, kMaxFailures = 64;
-  static constexpr int kMaxCompiles = 3; // in one call: values that are read on the way may each refute a guess
+  static constexpr int kMaxCompiles = 3;     // in one call: values that are read on the way may each refute a guess
   static constexpr int kMaxReplacements = 3; // in one call, of variants with calls that libraries refuse
 
   static Result<Tensor> shown(const DeviceTensor& t) {
-    if (t.dtype == DType::String) return Diagnostic(ErrorCode::UnsupportedType, "strings are no device memory");
+    if (!has_bytes(t.dtype))
+      return Diagnostic(ErrorCode::UnsupportedType, std::string(name(t.dtype)) + "s are no device memory");
     TESSERA_ASSIGN(auto count, element_count(t.dims));
     auto bytes = static_cast<size_t>(byte_size(t.dtype, count));
     return Tensor::view(t.dtype, t.dims, Storage{nullptr, static_cast<const std::byte*>(t.data), bytes});

@@ -146,7 +146,7 @@ Status LoadedVariant::check_overlaps(const std::vector<Tensor>& outputs) {
   const auto& exe = *variant_->exe;
   ranges_.clear();
   auto add = [&](const Tensor& t, const Binding& binding, bool written) {
-    if (t.dtype() == DType::String || t.bytes() == 0) return;
+    if (!has_bytes(t.dtype()) || t.bytes() == 0) return;
     auto begin = reinterpret_cast<uintptr_t>(t.data());
     ranges_.push_back({begin, begin + t.bytes(), &binding, written});
   };
@@ -220,10 +220,11 @@ Status LoadedVariant::make_output(size_t o, const CallArguments& arguments) {
     given_[o] = t;
     return {};
   }
-  if (info.dtype == DType::String && arguments.allocator)
-    return Diagnostic(ErrorCode::UnsupportedType, "output '" + binding.name + "' holds strings, which are no memory");
-  if (info.dtype == DType::String) { // the step that makes it replaces it
-    given_[o] = Tensor::strings({0}, {});
+  if (!has_bytes(info.dtype) && arguments.allocator)
+    return Diagnostic(ErrorCode::UnsupportedType, "output '" + binding.name + "' holds " +
+                                                      std::string(name(info.dtype)) + "s, which are no memory");
+  if (!has_bytes(info.dtype)) { // the step that makes it replaces it
+    TESSERA_ASSIGN(given_[o], Tensor::create(info.dtype, {0}));
     return {};
   }
   auto bytes = static_cast<size_t>(table_.bytes[id]);
@@ -262,7 +263,7 @@ Status LoadedVariant::execute(const StepForm& form, const StepPlan& step, Segmen
   if (const auto* h = std::get_if<HostStep>(form.step)) return host(*h, index);
   if (const auto* c = std::get_if<CopyStep>(form.step)) {
     auto from = static_cast<size_t>(c->source), to = static_cast<size_t>(c->target);
-    if (variant_->exe->buffers[from].dtype == DType::String) return copy_strings(*c);
+    if (!has_bytes(variant_->exe->buffers[from].dtype)) return copy_strings(*c);
     if (table_.bytes[from] != table_.bytes[to])
       return Diagnostic(ErrorCode::Internal, "copy '" + c->name + "': sizes differ");
   }
@@ -331,8 +332,8 @@ Status LoadedVariant::define(int index, int segment) {
                                                  std::to_string(d.element));
     for (size_t i = 0; i < v.slots.size(); ++i)
       if (v.slots[i] == d.symbol && v.slot_segment[i] == segment) {
-        call.values[i] = d.dim >= 0 ? dims[static_cast<size_t>(d.dim)]
-                                   : std::clamp(result.get_i64(d.element), -kReadMax, kReadMax);
+        call.values[i] =
+            d.dim >= 0 ? dims[static_cast<size_t>(d.dim)] : std::clamp(result.get_i64(d.element), -kReadMax, kReadMax);
         call.bound[i] = true;
       }
   }
@@ -354,7 +355,7 @@ Status LoadedVariant::store_results(int index) {
                                                  " where " + std::string(name(info.dtype)) + str(info.shape) +
                                                  " was inferred");
     }
-    if (info.dtype == DType::String) {
+    if (!has_bytes(info.dtype)) {
       hold(id, t);
       if (info.kind == BufferInfo::Kind::Output) give_held(step.outputs[r]);
       continue;

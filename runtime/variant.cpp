@@ -210,7 +210,7 @@ Status Variant::check_buffers() {
     auto used = buffers_of(step);
     auto on_device = [&](const std::vector<BufferId>& ids, std::vector<bool>& marks) {
       for (auto b : ids)
-        if (!std::holds_alternative<HostStep>(step) && exe->buffers[static_cast<size_t>(b)].dtype != DType::String)
+        if (!std::holds_alternative<HostStep>(step) && has_bytes(exe->buffers[static_cast<size_t>(b)].dtype))
           marks[static_cast<size_t>(b)] = true;
     };
     on_device(used.read, device_reads);

@@ -112,7 +112,7 @@ Status verify_kernel(const Executable& e, const KernelLaunch& k, bool is_alterna
   if (k.threads == 0 && (!k.boxes.is_const(0) || !k.team.is_const(0)))
     return bad("its programs wait for each other, which they do on a GPU alone");
   for (const auto& w : k.workspaces)
-    if (info(w.dtype).bits < 8 || info(w.dtype).kind == DTypeKind::String)
+    if (info(w.dtype).bits < 8 || info(w.dtype).kind == DTypeKind::Held)
       return bad("has a workspace of " + std::string(name(w.dtype)));
   if (!is_alternative && !k.team.is_const(0)) return bad("has programs that wait, and there is no other kernel");
   for (const auto* list : {&k.conditions, &k.facts})

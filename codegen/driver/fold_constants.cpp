@@ -71,7 +71,7 @@ private:
       Facts& f = facts(id);
       if (is_weight(id)) {
         const Tensor* t = graph_.constant(node.results[0]);
-        f.constant = t != nullptr && t->dtype() != DType::String;
+        f.constant = t != nullptr && has_bytes(t->dtype());
         f.largest = f.constant ? static_cast<int64_t>(t->bytes()) : 0;
         total_ += f.largest;
         continue;
@@ -84,7 +84,7 @@ private:
             f.constant && !(dims && !concrete(*dims)) && !std::holds_alternative<std::shared_ptr<Graph>>(attribute);
       }
       for (ValueId v : node.results)
-        f.constant = f.constant && (!v.valid() || (graph_.type(v).dtype != DType::String &&
+        f.constant = f.constant && (!v.valid() || (has_bytes(graph_.type(v).dtype) &&
                                                    (node.op->data_dependent_shape || concrete(graph_.type(v).shape))));
       for (ValueId v : node.operands) {
         if (!v.valid()) continue;

@@ -65,7 +65,7 @@ private:
         }
       DType t = graph_.type(v).dtype;
       const DTypeInfo& info = tessera::info(t);
-      if (info.bits < 8 || info.kind == DTypeKind::Complex || info.kind == DTypeKind::String)
+      if (info.bits < 8 || info.kind == DTypeKind::Complex || info.kind == DTypeKind::Held)
         return Diagnostic(ErrorCode::UnsupportedType, "kernels of " + std::string(info.name) + " are not generated");
       d_.buffers.push_back(v);
       d_.written.push_back(written);

@@ -17,7 +17,7 @@ bool scan_takes(const Graph& graph, const Node& node, std::string* why_not) {
   };
   if (node.operands.size() > 1 && node.operands[1].valid()) return no("the axis is known only when running");
   auto kind = info(graph.type(node.operands[0]).dtype).kind;
-  if (kind == DTypeKind::Complex || kind == DTypeKind::String || info(graph.type(node.operands[0]).dtype).bits < 8)
+  if (kind == DTypeKind::Complex || kind == DTypeKind::Held || info(graph.type(node.operands[0]).dtype).bits < 8)
     return no("element type without code");
   if (graph.type(node.operands[0]).rank() == 0) return no("a scalar has no axis");
   return true;

@@ -207,7 +207,7 @@ std::string_view op_name(OpKind kind) { return kNames[static_cast<size_t>(kind)]
 
 Status check_type(const Type& type) {
   const DTypeInfo& d = info(type.dtype);
-  if (d.kind == DTypeKind::Complex || d.kind == DTypeKind::String || d.bits < 8)
+  if (d.kind == DTypeKind::Complex || d.kind == DTypeKind::Held || d.bits < 8)
     return bad("tiles of " + std::string(d.name) + " do not exist");
   if (static_cast<int>(type.shape.size()) > kMaxRank) return bad("a tile has at most 8 dimensions");
   int64_t n = 1;

@@ -77,6 +77,10 @@ Result<std::optional<Attribute>> convert_attribute(const proto::AttributeProto& 
     TESSERA_ASSIGN(Tensor dense, weights.load_sparse(a.sparse_tensor(), where));
     return std::optional<Attribute>(std::move(dense));
   }
+  if (kind == AttrKind::Type && a.type() == Type::TYPE_PROTO && a.tp().has_tensor_type()) {
+    TESSERA_ASSIGN(DType dtype, element_type(a.tp().tensor_type().elem_type(), where, "attribute '" + a.name() + "'"));
+    return std::optional<Attribute>(dtype);
+  }
   if (a.type() != type) return wrong_attribute_type(a, proto::AttributeProto_AttributeType_Name(type), where);
   switch (kind) {
   case AttrKind::Int: return std::optional<Attribute>(a.i());

@@ -12,6 +12,9 @@ namespace tessera::onnx {
 [[nodiscard]] Result<ImportedModel> import_bytes(std::string_view bytes, const std::string& directory,
                                                  const ImportOptions& options = {},
                                                  const std::string& display_name = "<memory>");
+// One serialized SequenceProto, OptionalProto or MapProto, whose items are to be of this type.
+[[nodiscard]] Result<Tensor> read_list_file(const std::string& path, const ItemType& items,
+                                            std::string* name = nullptr);
 // One serialized TensorProto (backend tests' input_N.pb); sequences, maps and optionals are refused with
 // UnsupportedType.
 [[nodiscard]] Result<Tensor> read_tensor_file(const std::string& path, std::string* name = nullptr);

@@ -39,6 +39,41 @@ std::string example_dims(const proto::TensorShapeProto& shape) {
   return out;
 }
 
+// The items of a sequence, an optional or a map. Sizes with names may differ from item to item.
+Result<std::shared_ptr<const ItemType>> item_type(const proto::TypeProto& type, const Location& where,
+                                                  const std::string& what, int depth) {
+  constexpr int kMaxDepth = 8;
+  if (depth > kMaxDepth) return Diagnostic(ErrorCode::UnsupportedType, where, what + " nests lists too deeply");
+  auto out = std::make_shared<ItemType>();
+  using C = ItemType::Container;
+  const proto::TypeProto* item = nullptr;
+  if (type.has_sequence_type()) {
+    item = &type.sequence_type().elem_type();
+  } else if (type.has_optional_type()) {
+    out->container = C::Optional;
+    item = &type.optional_type().elem_type();
+  } else if (type.has_map_type()) {
+    out->container = C::Map;
+    TESSERA_ASSIGN(out->keys, element_type(type.map_type().key_type(), where, "a key of " + what));
+    item = &type.map_type().value_type();
+  } else {
+    return Diagnostic(ErrorCode::UnsupportedType, where, what + " is " + kind_name(type));
+  }
+  if (!item->has_tensor_type()) {
+    out->dtype = DType::List;
+    out->shape = Dims{-1};
+    TESSERA_ASSIGN(out->items, item_type(*item, where, what, depth + 1));
+    return std::shared_ptr<const ItemType>(std::move(out));
+  }
+  TESSERA_ASSIGN(out->dtype, element_type(item->tensor_type().elem_type(), where, "an item of " + what));
+  if (item->tensor_type().has_shape()) {
+    out->shape.emplace();
+    for (const auto& d : item->tensor_type().shape().dim())
+      out->shape->push_back(d.has_dim_value() && d.dim_value() >= 0 ? d.dim_value() : -1);
+  }
+  return std::shared_ptr<const ItemType>(std::move(out));
+}
+
 } // namespace
 
 std::string identifier(std::string_view name) {
@@ -164,9 +199,15 @@ Result<TensorType> DimensionTable::input_type(const proto::ValueInfoProto& value
   std::string what = "input '" + value.name() + "'";
   if (type.value_case() == proto::TypeProto::VALUE_NOT_SET)
     return Diagnostic(ErrorCode::MalformedModel, where, what + " has no type");
-  if (!type.has_tensor_type())
-    return Diagnostic(ErrorCode::UnsupportedType, where,
-                      what + " is " + kind_name(type) + "; only tensors are supported");
+  if (!type.has_tensor_type()) {
+    TESSERA_ASSIGN(auto items, item_type(type, where, what, 0));
+    const std::string length = identifier(value.name() + "_length");
+    using C = ItemType::Container;
+    SymExpr n = items->container == C::Map        ? SymExpr(2)
+                : items->container == C::Optional ? env_.create_symbol(length, {0, 1})
+                                                  : env_.create_symbol(length);
+    return TensorType{DType::List, {n}, items};
+  }
   TensorType out;
   TESSERA_ASSIGN(out.dtype, element_type(type.tensor_type().elem_type(), where, what));
   auto given = options_.input_shapes.find(value.name());
@@ -209,6 +250,7 @@ Status DimensionTable::meet(TensorType& inferred, const proto::ValueInfoProto& d
   const auto& type = declared.type();
   std::string what = "'" + declared.name() + "'";
   if (type.value_case() == proto::TypeProto::VALUE_NOT_SET) return {};
+  if (!type.has_tensor_type() && inferred.items) return {};
   if (!type.has_tensor_type())
     return Diagnostic(ErrorCode::TypeMismatch, where,
                       what + " is declared as " + kind_name(type) + ", and it is a tensor");

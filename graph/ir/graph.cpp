@@ -6,7 +6,68 @@
 
 namespace tessera {
 
-std::string TensorType::str() const { return std::string(tessera::name(dtype)) + tessera::str(shape); }
+namespace {
+constexpr std::string_view kContainers[] = {"sequence", "optional", "map"};
+bool same(const std::shared_ptr<const ItemType>& a, const std::shared_ptr<const ItemType>& b) {
+  return a == b || (a && b && *a == *b);
+}
+} // namespace
+
+std::string TensorType::str() const {
+  return std::string(tessera::name(dtype)) + (items ? "<" + items->str() + ">" : "") + tessera::str(shape);
+}
+bool TensorType::operator==(const TensorType& other) const {
+  return dtype == other.dtype && shape == other.shape && same(items, other.items);
+}
+
+std::string ItemType::str() const {
+  std::string out(kContainers[static_cast<size_t>(container)]);
+  if (container == Container::Map) out += " " + std::string(tessera::name(keys));
+  out += " " + std::string(tessera::name(dtype)) + (items ? "<" + items->str() + ">" : "") + "[";
+  for (size_t i = 0; shape && i < shape->size(); ++i)
+    out += (i ? ", " : "") + ((*shape)[i] < 0 ? "?" : std::to_string((*shape)[i]));
+  return out + (shape ? "]" : "...]");
+}
+bool ItemType::operator==(const ItemType& other) const {
+  return container == other.container && dtype == other.dtype && shape == other.shape && same(items, other.items) &&
+         keys == other.keys;
+}
+
+std::shared_ptr<const ItemType> item_of(ItemType::Container container, const TensorType& value) {
+  auto out = std::make_shared<ItemType>();
+  out->container = container;
+  out->dtype = value.dtype;
+  out->items = value.items;
+  out->shape.emplace();
+  for (const SymExpr& e : value.shape) out->shape->push_back(e.as_const().value_or(-1));
+  return out;
+}
+
+TensorType type_of(const Tensor& tensor) {
+  TensorType out{tensor.dtype(), SymShape(tensor.dims().begin(), tensor.dims().end())};
+  if (tensor.dtype() != DType::List) return out;
+  for (const Tensor& t : tensor.items()) {
+    auto item = item_of(ItemType::Container::Sequence, type_of(t));
+    out.items = out.items ? join(*out.items, *item) : item;
+  }
+  if (!out.items) out.items = std::make_shared<ItemType>();
+  return out;
+}
+
+std::shared_ptr<const ItemType> join(const ItemType& a, const ItemType& b) {
+  if (a.container != b.container || a.dtype != b.dtype || a.keys != b.keys ||
+      (a.items == nullptr) != (b.items == nullptr))
+    return nullptr;
+  auto out = std::make_shared<ItemType>(a);
+  if (a.items && (out->items = join(*a.items, *b.items)) == nullptr) return nullptr;
+  if (!a.shape || !b.shape || a.shape->size() != b.shape->size()) {
+    out->shape.reset();
+    return out;
+  }
+  for (size_t i = 0; i < a.shape->size(); ++i)
+    if ((*a.shape)[i] != (*b.shape)[i]) (*out->shape)[i] = -1;
+  return out;
+}
 
 Node::Node() = default;
 Node::Node(const Node&) = default;
@@ -136,7 +197,8 @@ std::vector<NodeId> Graph::order() const {
     Frame frame{node, {}};
     // An open producer closes a cycle; verify() reports it as a use before the definition.
     auto before = [&](NodeId p) {
-      if (p.valid() && !this->node(p).removed && state[static_cast<size_t>(p.index)] == New) frame.first.push_back(p.index);
+      if (p.valid() && !this->node(p).removed && state[static_cast<size_t>(p.index)] == New)
+        frame.first.push_back(p.index);
     };
     for (ValueId v : nodes_[static_cast<size_t>(node)].operands)
       if (v.valid()) before(value(v).producer);

@@ -31,17 +31,35 @@ struct NodeId {
 
 // False for the weights of a graph whose text was written without data: such a tensor has a dtype and dims only.
 [[nodiscard]] inline bool has_data(const Tensor& t) {
-  return t.data() != nullptr || t.dtype() == DType::String || (t.count() == 0 && !t.dims().empty());
+  return t.data() != nullptr || !has_bytes(t.dtype()) || (t.count() == 0 && !t.dims().empty());
 }
 
+// What the items of a List are.
+struct ItemType {
+  enum class Container : uint8_t { Sequence, Optional, Map } container = Container::Sequence;
+  DType dtype = DType::F32;  // of an item; of a map's values
+  std::optional<Dims> shape; // of every item, -1 where they differ or it is not known; nothing: not even the rank
+  std::shared_ptr<const ItemType> items; // of items that are Lists
+  DType keys = DType::I64;               // of a map
+  [[nodiscard]] std::string str() const; // "sequence f32[?, 4]"
+  bool operator==(const ItemType& other) const;
+};
 struct TensorType {
   DType dtype = DType::F32;
   SymShape shape;
+  std::shared_ptr<const ItemType> items = nullptr; // of a List, whose shape is its length
   [[nodiscard]] int rank() const { return static_cast<int>(shape.size()); }
   [[nodiscard]] SymExpr count() const { return product(shape); }
-  [[nodiscard]] std::string str() const; // "f16[b, s, 768]"
-  bool operator==(const TensorType&) const = default;
+  [[nodiscard]] std::string str() const; // "f16[b, s, 768]", "list<sequence f32[?, 4]>[n]"
+  bool operator==(const TensorType& other) const;
 };
+
+// The type of an item that is a value of this type, in a container.
+[[nodiscard]] std::shared_ptr<const ItemType> item_of(ItemType::Container container, const TensorType& value);
+// The type of a tensor; items of a List are those of a sequence.
+[[nodiscard]] TensorType type_of(const Tensor& tensor);
+// What items of both types are; nothing if they have none in common.
+[[nodiscard]] std::shared_ptr<const ItemType> join(const ItemType& a, const ItemType& b);
 
 struct Value {
   TensorType type;

@@ -21,6 +21,7 @@ struct RawExpr {
 struct RawType {
   DType dtype = DType::F32;
   std::vector<RawExpr> dims;
+  std::shared_ptr<const ItemType> items;
   Position at;
   bool left_out = false;
 };
@@ -60,6 +61,7 @@ private:
   Result<RawType> raw_type();
   Result<RawExpr> raw_expr();
   Result<TensorType> resolve(const RawType& type);
+  Result<std::shared_ptr<const ItemType>> item_type(int depth);
   Result<SymExpr> resolve(const RawExpr& expr);
   Result<std::string> value_name(); // after %
   Result<ValueId> operand(const Values& values);
@@ -107,6 +109,11 @@ Result<RawType> Parser::raw_type() {
   auto dtype = dtype_from_name(name);
   if (!dtype) return in_.error("'" + name + "' is not an element type", type.at);
   type.dtype = *dtype;
+  if (type.dtype == DType::List) {
+    TESSERA_TRY(in_.expect('<'));
+    TESSERA_ASSIGN(type.items, item_type(0));
+    TESSERA_TRY(in_.expect('>'));
+  }
   TESSERA_TRY(in_.expect('['));
   TESSERA_TRY(list(']', [&]() -> Status {
     TESSERA_ASSIGN(RawExpr dim, raw_expr());
@@ -116,8 +123,54 @@ Result<RawType> Parser::raw_type() {
   return type;
 }
 
+// sequence f32[?, 4], optional list<sequence f32[...]>[], map i64 f32[]
+Result<std::shared_ptr<const ItemType>> Parser::item_type(int depth) {
+  auto out = std::make_shared<ItemType>();
+  if (depth > 8) return in_.error("lists are nested too deeply", in_.position());
+  TESSERA_ASSIGN(std::string container, in_.identifier("sequence, optional or map"));
+  using C = ItemType::Container;
+  if (container != "sequence" && container != "optional" && container != "map")
+    return in_.error("'" + container + "' is neither sequence, optional nor map", in_.position());
+  out->container = container == "sequence" ? C::Sequence : container == "optional" ? C::Optional : C::Map;
+  auto dtype = [&]() -> Result<DType> {
+    in_.skip();
+    const auto at = in_.position();
+    TESSERA_ASSIGN(std::string name, in_.identifier("an element type"));
+    auto found = dtype_from_name(name);
+    if (!found) return in_.error("'" + name + "' is not an element type", at);
+    return *found;
+  };
+  if (out->container == C::Map) {
+    TESSERA_ASSIGN(out->keys, dtype());
+  }
+  TESSERA_ASSIGN(out->dtype, dtype());
+  if (out->dtype == DType::List) {
+    TESSERA_TRY(in_.expect('<'));
+    TESSERA_ASSIGN(out->items, item_type(depth + 1));
+    TESSERA_TRY(in_.expect('>'));
+  }
+  TESSERA_TRY(in_.expect('['));
+  if (in_.eat('.')) {
+    TESSERA_TRY(in_.expect(std::string_view("..]")));
+    return std::shared_ptr<const ItemType>(std::move(out));
+  }
+  out->shape.emplace();
+  TESSERA_TRY(list(']', [&]() -> Status {
+    if (in_.eat('?')) {
+      out->shape->push_back(-1);
+      return {};
+    }
+    const auto at = in_.position();
+    TESSERA_ASSIGN(int64_t size, in_.integer());
+    if (size < 0) return in_.error("a size of an item is a number or ?", at);
+    out->shape->push_back(size);
+    return {};
+  }));
+  return std::shared_ptr<const ItemType>(std::move(out));
+}
+
 Result<TensorType> Parser::resolve(const RawType& raw) {
-  TensorType type{raw.dtype, {}};
+  TensorType type{raw.dtype, {}, raw.items};
   for (const RawExpr& dim : raw.dims) {
     TESSERA_ASSIGN(SymExpr e, resolve(dim));
     if (auto value = e.as_const(); value && *value < 0) return in_.error("a dimension cannot be negative", dim.at);

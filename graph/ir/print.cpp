@@ -36,12 +36,12 @@ std::string literal(const Tensor& t, int64_t limit) {
   DTypeKind kind = info(t.dtype()).kind;
   if (kind == DTypeKind::Complex) return "";
   std::string out = "{";
-  auto again = kind == DTypeKind::String ? Result<Tensor>(Tensor()) : Tensor::create(t.dtype(), t.dims(), true);
+  auto again = kind == DTypeKind::Held ? Result<Tensor>(Tensor()) : Tensor::create(t.dtype(), t.dims(), true);
   if (!again.ok()) return "";
   for (int64_t i = 0; i < t.count(); ++i) {
     if (i > 0) out += ", ";
     switch (kind) {
-    case DTypeKind::String: out += quote(t.string_values()[static_cast<size_t>(i)]); break;
+    case DTypeKind::Held: out += quote(t.string_values()[static_cast<size_t>(i)]); break;
     case DTypeKind::Float: {
       double v = t.get_f64(i);
       again->set_f64(i, std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v); // what the parser makes of nan
@@ -66,7 +66,7 @@ std::string literal(const Tensor& t, int64_t limit) {
     }
   }
   // NaNs with a payload, bools that are neither 0 nor 1: only hexadecimal digits keep them.
-  if (kind != DTypeKind::String && t.bytes() > 0 && std::memcmp(again->data(), t.data(), t.bytes()) != 0) return "";
+  if (kind != DTypeKind::Held && t.bytes() > 0 && std::memcmp(again->data(), t.data(), t.bytes()) != 0) return "";
   return out + "}";
 }
 

@@ -295,7 +295,8 @@ Result<std::vector<ValueId>> decompose_range(Graph& g, const Node& n, int) {
     ValueId steps = b.op1("ceil", div(b, sub(b, number(1), number(0)), number(2)));
     // Neither infinity nor NaN is a count: they become one that no memory holds.
     ValueId finite = lt(b, steps, static_cast<double>(kSymMax));
-    auto counted = b.read(cast(b, select(b, finite, b.op2("max", steps, 0.0), static_cast<double>(kSymMax)), DType::I64));
+    auto counted =
+        b.read(cast(b, select(b, finite, b.op2("max", steps, 0.0), static_cast<double>(kSymMax)), DType::I64));
     if (!b.ok()) return b.failed();
     count = counted[0];
     b.check_size(count, "Range");
@@ -395,6 +396,8 @@ OpDef eye_like() {
 
 void register_constant_ops(OpTable& table) {
   register_read_ops(table);
+  register_list_ops(table);
+  register_string_ops(table);
   for (OpDef (*make)() : {constant_record, iota_record, dims_constant_record, onnx_constant, constant_of_shape,
                           identity, shape_record, size_record, range_record, eye_like})
     table.add(make());

@@ -129,7 +129,7 @@ Status infer_reduction(InferContext& c) {
 Status infer_constant(InferContext& c) {
   const Tensor* tensor = c.node.attributes.get<Tensor>("value");
   if (tensor == nullptr) return c.error(ErrorCode::BadAttribute, "attribute 'value' of 'constant' is missing");
-  c.results[0] = {tensor->dtype(), SymShape(tensor->dims().begin(), tensor->dims().end())};
+  c.results[0] = type_of(*tensor);
   bool integral = is_integer(tensor->dtype()) || tensor->dtype() == DType::Bool;
   if (integral && has_data(*tensor) && tensor->count() <= kContentsLimit) {
     std::vector<SymExpr> contents;

@@ -6,6 +6,8 @@ namespace tessera {
 
 void register_einsum_ops(OpTable&);           // einsum.cpp
 void register_read_ops(OpTable&);             // read.cpp
+void register_list_ops(OpTable&);             // list.cpp
+void register_string_ops(OpTable&);           // strings.cpp
 void register_attention_ops(OpTable&);        // attention.cpp
 void register_linear_attention_ops(OpTable&); // linear_attention.cpp
 void register_conv_onnx_ops(OpTable&);        // conv_onnx.cpp

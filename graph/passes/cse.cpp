@@ -36,7 +36,7 @@ public:
     if (!has_data(t)) return false;
     number(t.dtype());
     list(t.dims());
-    if (t.dtype() == DType::String)
+    if (!has_bytes(t.dtype()))
       list(t.string_values());
     else if (t.bytes() <= kSmall)
       text({reinterpret_cast<const char*>(t.data()), t.bytes()});

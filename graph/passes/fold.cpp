@@ -59,13 +59,14 @@ Result<bool> fold(Graph& graph, const PassOptions& options) {
     int64_t in = 0, out = 0;
     for (ValueId v : node.operands) {
       const Tensor* t = v.valid() ? graph.constant(v) : nullptr;
-      if (v.valid() && (!t || t->dtype() == DType::String)) return std::vector<ValueId>{};
+      if (v.valid() && (!t || !has_bytes(t->dtype()))) return std::vector<ValueId>{};
       operands.push_back(t ? *t : Tensor());
       if (t) in += static_cast<int64_t>(t->bytes());
       if (in > limit) return std::vector<ValueId>{};
     }
     const bool sizes_from_data = node.op->data_dependent_shape;
     for (ValueId r : node.results) {
+      if (r.valid() && !has_bytes(graph.type(r).dtype)) return std::vector<ValueId>{};
       if (!r.valid() || sizes_from_data) continue;
       std::optional<int64_t> bytes = bytes_of(graph.type(r));
       if (!bytes || *bytes > limit || (out += *bytes) > limit - in) return std::vector<ValueId>{};

@@ -21,7 +21,7 @@ Splat splat(const Graph& graph, ValueId v) {
   const Tensor* t = graph.constant(v);
   if (!t || t->count() == 0 || t->count() > 64) return {};
   const DTypeKind kind = info(t->dtype()).kind;
-  if (kind == DTypeKind::Complex || kind == DTypeKind::String) return {};
+  if (kind == DTypeKind::Complex || kind == DTypeKind::Held) return {};
   Splat s{true, t->get_f64(0), t->get_i64(0)};
   for (int64_t i = 1; i < t->count(); ++i) {
     if (kind == DTypeKind::Float ? t->get_f64(i) != s.f || std::signbit(t->get_f64(i)) != std::signbit(s.f)
@@ -71,7 +71,7 @@ bool holds_exactly(DType from, DType to) {
   if (from == to) return true;
   const DTypeInfo &a = info(from), &b = info(to);
   using K = DTypeKind;
-  if (a.kind == K::String || b.kind == K::String || a.kind == K::Complex || b.kind == K::Complex || b.kind == K::Bool)
+  if (a.kind == K::Held || b.kind == K::Held || a.kind == K::Complex || b.kind == K::Complex || b.kind == K::Bool)
     return false;
   auto digits = [](DType d) { // of the significand
     switch (d) {

@@ -251,7 +251,7 @@ Result<Tensor> reduction(const Graph& graph, const Node& node, const Tensor& x) 
   return result;
 }
 
-bool scalar_dtype(DType d) { return info(d).kind != DTypeKind::String && info(d).kind != DTypeKind::Complex; }
+bool scalar_dtype(DType d) { return info(d).kind != DTypeKind::Held && info(d).kind != DTypeKind::Complex; }
 
 } // namespace
 

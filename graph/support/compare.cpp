@@ -68,6 +68,18 @@ Comparison compare(const Tensor& actual, const Tensor& expected, double rtol, do
     }
     return c;
   }
+  if (actual.dtype() == DType::List) {
+    for (size_t i = 0; i < actual.items().size(); ++i) {
+      Comparison item = compare(actual.items()[i], expected.items()[i], rtol, atol);
+      c.norm_ratio = std::max(c.norm_ratio, item.norm_ratio);
+      c.max_abs = std::max(c.max_abs, item.max_abs);
+      if (item.same || !c.same) continue;
+      c.same = false;
+      c.first_bad = static_cast<int64_t>(i);
+      c.message = "item " + std::to_string(i) + ": " + item.message;
+    }
+    return c;
+  }
   Reader a(actual), b(expected);
   double sum_diff = 0, sum_ref = 0;
   int64_t bad = 0;

@@ -33,15 +33,16 @@ enum class DType : uint8_t {
   C64,
   C128,
   String,
+  List, // a sequence, an optional or a map: its elements are tensors
 };
-inline constexpr int kDTypeCount = static_cast<int>(DType::String) + 1;
+inline constexpr int kDTypeCount = static_cast<int>(DType::List) + 1;
 
-enum class DTypeKind : uint8_t { Bool, Signed, Unsigned, Float, Complex, String };
+enum class DTypeKind : uint8_t { Bool, Signed, Unsigned, Float, Complex, Held /* String, List */ };
 
 struct DTypeInfo {
   DType dtype;
   std::string_view name; // "f16", "bf16", "i64", "bool": what the text forms print
-  int bits;              // storage bits of one element (4 and 2 for packed types); 0 for String
+  int bits;              // storage bits of one element (4 and 2 for packed types); 0 for String and List
   DTypeKind kind;
   int onnx;               // TensorProto.DataType number
   std::string_view numpy; // ".npy" descr ("<f4"), empty where numpy has none
@@ -51,6 +52,8 @@ struct DTypeInfo {
 [[nodiscard]] std::optional<DType> dtype_from_onnx(int number);
 
 [[nodiscard]] inline std::string_view name(DType d) { return info(d).name; }
+// False for String and List: values that only the host holds, as objects.
+[[nodiscard]] inline bool has_bytes(DType d) { return info(d).bits > 0; }
 [[nodiscard]] inline bool is_float(DType d) { return info(d).kind == DTypeKind::Float; }
 [[nodiscard]] inline bool is_integer(DType d) {
   auto k = info(d).kind;

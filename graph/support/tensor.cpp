@@ -144,6 +144,10 @@ Result<Tensor> Tensor::create(DType dtype, Dims dims, bool zero) {
     t.strings_ = std::make_shared<std::vector<std::string>>(static_cast<size_t>(count));
     return t;
   }
+  if (dtype == DType::List) {
+    t.items_ = std::make_shared<std::vector<Tensor>>(static_cast<size_t>(count));
+    return t;
+  }
   // The last bytes of a packed tensor hold bits of no element: keep them zero, so that equal tensors have equal bytes.
   TESSERA_ASSIGN(std::shared_ptr<std::byte> block, allocate_bytes(t.bytes(), zero || tessera::info(dtype).bits < 8));
   t.data_ = block.get();
@@ -169,6 +173,15 @@ Tensor Tensor::strings(Dims dims, std::vector<std::string> values) {
   t.count_ = element_count(t.dims_).value();
   TESSERA_CHECK(t.count_ == static_cast<int64_t>(values.size()), "Tensor::strings: element count");
   t.strings_ = std::make_shared<std::vector<std::string>>(std::move(values));
+  return t;
+}
+
+Tensor Tensor::list(std::vector<Tensor> items) {
+  Tensor t;
+  t.dtype_ = DType::List;
+  t.count_ = static_cast<int64_t>(items.size());
+  t.dims_ = {t.count_};
+  t.items_ = std::make_shared<std::vector<Tensor>>(std::move(items));
   return t;
 }
 
@@ -204,7 +217,7 @@ Tensor Tensor::reshaped(Dims dims) const {
 }
 
 Tensor Tensor::reinterpreted(DType dtype) const {
-  TESSERA_CHECK(tessera::info(dtype).bits == tessera::info(dtype_).bits && dtype_ != DType::String,
+  TESSERA_CHECK(tessera::info(dtype).bits == tessera::info(dtype_).bits && has_bytes(dtype_),
                 "reinterpreted: width of the element");
   Tensor t = *this;
   t.dtype_ = dtype;

@@ -39,12 +39,14 @@ public:
   // Takes part in `storage` (no copy). storage.bytes must be at least byte_size(dtype, count).
   static Tensor view(DType dtype, Dims dims, Storage storage);
   static Tensor strings(Dims dims, std::vector<std::string> values);
+  // A List, of dims {items.size()}: a sequence; an optional, of one item or none; a map, of its keys and its values.
+  static Tensor list(std::vector<Tensor> items);
   template <class T>
   static Tensor of(DType dtype, Dims dims, std::span<const T> values);
 
   // A default-constructed tensor is undefined; one of no elements is not (it has a dimension of 0).
   [[nodiscard]] bool defined() const {
-    return data_ != nullptr || strings_ != nullptr || (count_ == 0 && !dims_.empty());
+    return data_ != nullptr || strings_ != nullptr || items_ != nullptr || (count_ == 0 && !dims_.empty());
   }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] const Dims& dims() const { return dims_; }
@@ -62,9 +64,10 @@ public:
     return {reinterpret_cast<T*>(mutable_data()), static_cast<size_t>(count_)};
   }
   [[nodiscard]] const std::vector<std::string>& string_values() const { return *strings_; }
+  [[nodiscard]] const std::vector<Tensor>& items() const { return *items_; } // of a List
   [[nodiscard]] const std::shared_ptr<const void>& owner() const { return owner_; }
 
-  // Element i as double or int64 (bool as 0/1; any dtype but String and complex), and the inverse (rounded, wrapped as
+  // Element i as double or int64 (bool as 0/1; any dtype but String, List and complex), and the inverse (rounded, wrapped as
   // a C cast would).
   [[nodiscard]] double get_f64(int64_t i) const;
   [[nodiscard]] int64_t get_i64(int64_t i) const;
@@ -82,6 +85,7 @@ private:
   const std::byte* data_ = nullptr;
   std::shared_ptr<const void> owner_;
   std::shared_ptr<const std::vector<std::string>> strings_;
+  std::shared_ptr<const std::vector<Tensor>> items_;
 };
 
 // .npy files (version 1 to 3, either byte order; Fortran order is transposed on reading). bf16 and fp8 are stored as

@@ -114,7 +114,7 @@ public:
     for (size_t o = 0; o < outputs.size(); ++o) {
       auto id = variant_->exe->outputs[o].buffer;
       auto b = static_cast<size_t>(id);
-      if (variant_->buffer_segment[b] != segment || outputs[o].dtype() == DType::String) continue;
+      if (variant_->buffer_segment[b] != segment || !has_bytes(outputs[o].dtype())) continue;
       if (poison_ && table_->bytes[b] > 0)
         std::memset(outputs[o].mutable_data(), 0xFF, static_cast<size_t>(table_->bytes[b]));
       pointer(id) = outputs[o].mutable_data();

@@ -127,7 +127,7 @@ public:
     auto each = [&](auto&& visit) -> Status {
       for (size_t o = 0; o < outputs.size(); ++o) {
         auto id = run_.variant->exe->outputs[o].buffer;
-        if (run_.variant->buffer_segment[static_cast<size_t>(id)] == segment && outputs[o].dtype() != DType::String)
+        if (run_.variant->buffer_segment[static_cast<size_t>(id)] == segment && has_bytes(outputs[o].dtype()))
           TESSERA_TRY(visit(id, outputs[o]));
       }
       return {};
@@ -232,7 +232,7 @@ public:
     for (size_t o = 0; o < outputs.size(); ++o) {
       auto id = run_.variant->exe->outputs[o].buffer;
       auto& t = outputs[o];
-      if (t.dtype() == DType::String || t.bytes() == 0 || pointer(id) == t.data()) continue;
+      if (!has_bytes(t.dtype()) || t.bytes() == 0 || pointer(id) == t.data()) continue;
       const std::string doing = "copying output '" + run_.variant->exe->outputs[o].name + "'";
       if (run_.on_device)
         TESSERA_CUDA_TRY(*this, doing, cuMemcpyDtoDAsync, address(t.data()), address(pointer(id)), t.bytes(),

@@ -75,7 +75,7 @@ private:
   // Of host steps and of strings the executor takes care.
   [[nodiscard]] bool is_copy_on_gpu(const Step& step) const {
     const auto* copy = std::get_if<CopyStep>(&step);
-    return copy && variant_.exe->buffers[static_cast<size_t>(copy->source)].dtype != DType::String;
+    return copy && has_bytes(variant_.exe->buffers[static_cast<size_t>(copy->source)].dtype);
   }
 
   // One behind the other, in memory that the step has for itself while it runs.

@@ -42,11 +42,12 @@ Result<SampleGraph> build(const OpDef& op, const Sample& sample, Sizes sizes, Kn
       operands.push_back({});
       continue;
     }
-    if (is_known(t, known)) {
+    if (t.dtype() != DType::List && is_known(t, known)) {
       operands.push_back(g.graph.add_constant(t));
       continue;
     }
-    TensorType type{t.dtype(), {}};
+    TensorType type = type_of(t);
+    type.shape.clear();
     for (size_t d = 0; d < t.dims().size(); ++d) {
       int64_t size = t.dims()[d];
       if (!is_free(sample, t, d, sizes)) {
@@ -97,6 +98,10 @@ std::string difference(const std::vector<Tensor>& actual, const std::vector<Tens
     if (a.dtype() != e.dtype())
       return which + std::string(name(a.dtype())) + " instead of " + std::string(name(e.dtype()));
     if (a.dims() != e.dims()) return which + str(Attribute(a.dims())) + " instead of " + str(Attribute(e.dims()));
+    if (e.dtype() == DType::List) {
+      if (auto text = difference(a.items(), e.items(), tolerance); !text.empty()) return which + text;
+      continue;
+    }
     if (e.dtype() == DType::String) {
       if (a.string_values() != e.string_values()) return which + "strings differ";
       continue;

@@ -237,6 +237,11 @@ Status make_inputs(const Session& session, const Sizes& sizes, uint64_t seed, Te
                           "the size " + d.str() + " of input '" + io.name + "' does not follow from those given");
       dims.push_back(*size);
     }
+    if (io.dtype == DType::List)
+      return Diagnostic(ErrorCode::UnsupportedType,
+                        "input '" + io.name +
+                            "' is a list (a sequence, optional or map), which no file of this command holds")
+          .note("run the model from a program, or as a test folder: tessera test --help");
     if (io.dtype == DType::String) {
       TESSERA_ASSIGN(int64_t count, element_count(dims));
       tensors[io.name] = Tensor::strings(dims, std::vector<std::string>(static_cast<size_t>(count)));

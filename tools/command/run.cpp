@@ -45,7 +45,7 @@ Summary summarize(const Tensor& t) {
   s.mean = counted > 0 ? sum / static_cast<double>(counted) : 0;
   return s;
 }
-bool has_numbers(DType d) { return d != DType::String && info(d).kind != DTypeKind::Complex; }
+bool has_numbers(DType d) { return has_bytes(d) && info(d).kind != DTypeKind::Complex; }
 
 std::string shown_number(double v) {
   char buffer[32];

@@ -95,8 +95,11 @@ std::vector<std::string> numbered(const fs::path& folder, const std::string& pre
   }
 }
 
-// A tensor and its name; arrays (.npy) have none. `as`: the element type that an array has where numpy lacks it.
-Result<Tensor> read_tensor(const std::string& file, DType as, std::string& name) {
+// A value and its name; arrays (.npy) have none. `as`: the type of the model's input or output, whose element type an
+// array has where numpy lacks it.
+Result<Tensor> read_value(const std::string& file, const TensorType& type, std::string& name) {
+  const DType as = type.dtype;
+  if (type.items) return onnx::read_list_file(file, *type.items, &name);
   return file.ends_with(".npy") ? read_npy(file, as) : onnx::read_tensor_file(file, &name);
 }
 
@@ -139,11 +142,23 @@ std::vector<bool> random_outputs(const Graph& graph) {
 // `host_steps`: raised to those of the variant that runs.
 Result<Json> run_data_set(const TestOptions& o, Session& session, const fs::path& set, int& host_steps) {
   auto ios = session.inputs(), results = session.outputs();
+  const Graph& graph = *session.variants().front()->compiled.graph;
+  std::vector<TensorType> input_types, output_types;
+  for (const IoInfo& io : ios) {
+    input_types.push_back({io.dtype, io.shape});
+    for (ValueId v : graph.inputs())
+      if (graph.value(v).name == io.name) input_types.back() = graph.type(v);
+  }
+  for (const IoInfo& io : results) {
+    output_types.push_back({io.dtype, io.shape});
+    for (const auto& o : graph.outputs())
+      if (o.name == io.name) output_types.back() = graph.type(o.value);
+  }
   Tensors tensors;
   auto files = numbered(set, "input");
   for (size_t i = 0; i < files.size(); ++i) {
     std::string name;
-    TESSERA_ASSIGN(Tensor t, read_tensor(files[i], i < ios.size() ? ios[i].dtype : DType::F32, name));
+    TESSERA_ASSIGN(Tensor t, read_value(files[i], i < ios.size() ? input_types[i] : TensorType{}, name));
     // By name where an input has it; the files of older tests have none and stand in the order of the inputs.
     bool named = std::any_of(ios.begin(), ios.end(), [&](const IoInfo& io) { return io.name == name; });
     if (!named && i >= ios.size())
@@ -160,7 +175,7 @@ Result<Json> run_data_set(const TestOptions& o, Session& session, const fs::path
   for (size_t i = 0; i < expected_files.size(); ++i) {
     std::string name;
     TESSERA_ASSIGN(Tensor expected,
-                   read_tensor(expected_files[i], i < results.size() ? results[i].dtype : DType::F32, name));
+                   read_value(expected_files[i], i < results.size() ? output_types[i] : TensorType{}, name));
     auto named = std::find_if(results.begin(), results.end(), [&](const IoInfo& io) { return io.name == name; });
     size_t at = named != results.end() ? static_cast<size_t>(named - results.begin()) : i;
     if (at >= outputs.size()) return outcome_json(Outcome::Fail, "output " + std::to_string(i) + " is missing");
