@@ -17,7 +17,7 @@ public:
   explicit Mixture(B& b) : b_(b) {}
 
   // The router's weight of each expert for each token, [experts, tokens, 1].
-  ValueId routing(ValueId logits, ValueId chosen_weights) {
+  ValueId routing(ValueId logits, ValueId chosen_weights, bool normalized) {
     ValueId wide = widen(b_, logits);
     if (b_.rank(wide) != 2)
       b_.fail(ErrorCode::ShapeMismatch, "router_probs are [tokens, experts], not " + b_.type(logits).str());
@@ -31,12 +31,12 @@ public:
     ValueId choice = eq(b_, unsqueeze(b_, best[1], {2}), iota(b_, {1, 1, experts}, 2));
     ValueId is_chosen = reduce(b_, "reduce_max", cast(b_, choice, DType::F32), {1}, false);
     ValueId weight = mul(b_, is_chosen, chosen_weights.valid() ? widen(b_, chosen_weights) : p);
-    if (b_.attr().i("normalize_routing_weights") != 0) weight = div(b_, weight, ops::sum(b_, weight, {1}, true));
+    if (normalized) weight = div(b_, weight, ops::sum(b_, weight, {1}, true));
     return reshape(b_, transpose(b_, weight, {1, 0}), {experts, tokens, 1});
   }
 
   Result<std::vector<ValueId>> build(ValueId logits, ValueId chosen_weights, const Layer& fc1, const Layer& fc2,
-                                     const Layer& fc3) {
+                                     const Layer& fc3, bool normalized) {
     if (b_.attr().i("use_sparse_mixer") != 0)
       b_.fail(ErrorCode::UnsupportedFeature, "use_sparse_mixer is not supported");
     ValueId x = b_.in(0);
@@ -49,7 +49,7 @@ public:
     SymExpr tokens = shape.size() == 2 ? shape[0] : shape[0] * shape[1];
     ValueId v = reshape(b_, x, {1, tokens, shape.back()});
     ValueId hidden = activated(layer(v, fc1), fc3.weight.valid() ? layer(v, fc3) : ValueId{});
-    ValueId weighted = mul(b_, widen(b_, layer(hidden, fc2)), routing(logits, chosen_weights));
+    ValueId weighted = mul(b_, widen(b_, layer(hidden, fc2)), routing(logits, chosen_weights, normalized));
     ValueId y = ops::sum(b_, weighted, {0}, false);
     return b_.done(cast(b_, reshape(b_, y, shape), b_.dtype(x)));
   }
@@ -88,7 +88,7 @@ private:
     if (kind == "relu")
       y = b_.op("Relu", {x});
     else if (kind == "gelu")
-      y = b_.op("Gelu", {x});
+      y = b_.op("Gelu", {x}, {{"approximate", std::string("tanh")}});
     else if (kind == "silu")
       y = mul(b_, x, sigmoid(b_, x));
     else if (kind == "identity")
@@ -113,20 +113,20 @@ std::vector<AttrDef> mixture_attributes() {
 }
 
 void add_plain(OpTable& table) {
-  OpDef def =
-      microsoft("com.microsoft.MoE", "mixture of experts: two layers of the k best experts of each token",
-                {{"input", TypeSet::Float},
-                 {"router_probs", TypeSet::SameAsFirst},
-                 {"fc1_experts_weights", TypeSet::SameAsFirst},
-                 {"fc1_experts_bias", TypeSet::SameAsFirst, true},
-                 {"fc2_experts_weights", TypeSet::SameAsFirst},
-                 {"fc2_experts_bias", TypeSet::SameAsFirst, true},
-                 {"fc3_experts_weights", TypeSet::SameAsFirst, true},
-                 {"fc3_experts_bias", TypeSet::SameAsFirst, true}},
-                [](Graph& g, const Node& n, int) {
-                  B b(g, n);
-                  return Mixture(b).build(b.in(1), {}, {b.in(2), b.in(3)}, {b.in(4), b.in(5)}, {b.in(6), b.in(7)});
-                });
+  OpDef def = microsoft("com.microsoft.MoE", "mixture of experts: two layers of the k best experts of each token",
+                        {{"input", TypeSet::Float},
+                         {"router_probs", TypeSet::SameAsFirst},
+                         {"fc1_experts_weights", TypeSet::SameAsFirst},
+                         {"fc1_experts_bias", TypeSet::SameAsFirst, true},
+                         {"fc2_experts_weights", TypeSet::SameAsFirst},
+                         {"fc2_experts_bias", TypeSet::SameAsFirst, true},
+                         {"fc3_experts_weights", TypeSet::SameAsFirst, true},
+                         {"fc3_experts_bias", TypeSet::SameAsFirst, true}},
+                        [](Graph& g, const Node& n, int) {
+                          B b(g, n);
+                          return Mixture(b).build(b.in(1), {}, {b.in(2), b.in(3)}, {b.in(4), b.in(5)},
+                                                  {b.in(6), b.in(7)}, b.attr().i("normalize_routing_weights") != 0);
+                        });
   def.attributes = mixture_attributes();
   def.samples = [] {
     auto r = [](Dims d, uint64_t seed) { return random(DType::F32, std::move(d), seed, -1, 1); };
@@ -203,7 +203,9 @@ void add_quantized(OpTable& table) {
                   };
                   Layer fc1 = layer(2, 11, "fc1_expert_weight_bits"), fc2 = layer(5, 12, "fc2_expert_weight_bits");
                   Layer fc3 = layer(8, 13, "fc3_expert_weight_bits");
-                  return Mixture(b).build(b.in(1), b.in(14), fc1, fc2, fc3);
+                  // The softmax of ONNX Runtime's kernel is over the chosen experts, whatever the attribute says.
+                  const bool normalized = !b.has(14) || a.i("normalize_routing_weights") != 0;
+                  return Mixture(b).build(b.in(1), b.in(14), fc1, fc2, fc3, normalized);
                 });
   def.attributes = mixture_attributes();
   for (const char* name : {"accuracy_level", "block_size", "fc1_expert_weight_bits", "fc2_expert_weight_bits",

@@ -10,7 +10,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,9 +29,9 @@ __all__ = ["TesseraBackend", "TesseraRep", "is_compatible", "prepare", "run_mode
 class TesseraRep(BackendRep):
     """A compiled model, and the folder of its file: sizes that the code does not fit are compiled from it later."""
 
-    def __init__(self, model: Model, folder: tempfile.TemporaryDirectory[str]) -> None:
+    def __init__(self, model: Model, folder: str) -> None:
         self._model = model
-        self._folder = folder
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._result = namedtupledict("Outputs", [o.name for o in model.outputs])
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:  # noqa: ARG002
@@ -41,7 +43,7 @@ class TesseraRep(BackendRep):
             outputs = self._model(*inputs)
         else:
             outputs = self._model(inputs)
-        return self._result(*(outputs if isinstance(outputs, tuple) else (outputs,)))  # type: ignore[no-any-return]
+        return self._result(*(outputs if isinstance(outputs, tuple) else (outputs,)))
 
 
 def _device(device: str) -> str:
@@ -56,10 +58,14 @@ class TesseraBackend(Backend):
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> TesseraRep:  # noqa: ARG003
         """Compiles the model. Raises tessera.Error. kwargs, such as the tolerances that ONNX's runner passes, mean nothing."""
-        folder = tempfile.TemporaryDirectory(prefix="tessera-")
-        path = os.path.join(folder.name, "model.onnx")
-        onnx.save(model, path)
-        return TesseraRep(load(path, _device(device)), folder)
+        folder = tempfile.mkdtemp(prefix="tessera-")
+        try:
+            path = os.path.join(folder, "model.onnx")
+            onnx.save(model, path)
+            return TesseraRep(load(path, _device(device)), folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
     @classmethod
     def run_node(
