@@ -80,7 +80,7 @@ ValueId unpacked(B& b, ValueId bytes, int64_t bits) {
 void register_microsoft_ops(OpTable& table) {
   for (auto* add : {register_microsoft_activation_ops, register_microsoft_norm_ops, register_microsoft_attention_ops,
                     register_microsoft_cache_ops, register_microsoft_matmul_ops, register_microsoft_quant_ops,
-                    register_microsoft_moe_ops})
+                    register_microsoft_moe_ops, register_microsoft_misc_ops})
     add(table);
 }
 
