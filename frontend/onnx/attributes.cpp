@@ -109,6 +109,16 @@ Result<std::optional<Attribute>> convert_attribute(const proto::AttributeProto& 
   TESSERA_UNREACHABLE("subgraphs are converted by the graph builder");
 }
 
+Result<Attribute> attribute_as_written(const proto::AttributeProto& a, WeightLoader& weights, const Location& where) {
+  auto it = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindUse& k) { return k.type == a.type(); });
+  if (it == std::end(kKinds) || it->kind == AttrKind::Graph)
+    return Diagnostic(ErrorCode::BadAttribute, where,
+                      "attribute '" + a.name() + "' has " + type_name(a.type()) +
+                          ", which no version of the operator has");
+  TESSERA_ASSIGN(auto value, convert_attribute(a, it->kind, weights, where));
+  return std::move(*value);
+}
+
 Result<Tensor> constant_value(const BoundAttributes& attributes, WeightLoader& weights, const Location& where) {
   if (attributes.size() != 1)
     return Diagnostic(ErrorCode::BadAttribute, where,

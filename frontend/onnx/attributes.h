@@ -27,6 +27,10 @@ using BoundAttributes = std::vector<std::pair<std::string_view, BoundAttribute>>
 // 0). Errors: BadAttribute where the type differs, those of weights.
 [[nodiscard]] Result<std::optional<Attribute>> convert_attribute(const proto::AttributeProto& value, AttrKind kind,
                                                                  WeightLoader& weights, const Location& where);
+// The same where no record says the kind: as the attribute is written. Error BadAttribute for subgraphs and other types
+// that an old form of an operator does not have.
+[[nodiscard]] Result<Attribute> attribute_as_written(const proto::AttributeProto& value, WeightLoader& weights,
+                                                     const Location& where);
 [[nodiscard]] Diagnostic wrong_attribute_type(const proto::AttributeProto& value, std::string_view wanted,
                                               const Location& where);
 

@@ -15,7 +15,8 @@ Status no_duplicates(const google::protobuf::RepeatedPtrField<std::string>& name
 }
 } // namespace
 
-Status FunctionTable::read(const proto::ModelProto& model, const std::string& file) {
+Status FunctionTable::read(const proto::ModelProto& model, const std::string& file,
+                           std::vector<std::string>& warnings) {
   Location where;
   where.file = file;
   for (const auto& f : model.functions()) {
@@ -34,7 +35,7 @@ Status FunctionTable::read(const proto::ModelProto& model, const std::string& fi
       if (!with_default.insert(a.name()).second)
         return Diagnostic(ErrorCode::MalformedModel, where,
                           "function '" + shown + "' has two defaults of attribute '" + a.name() + "'");
-    TESSERA_ASSIGN(Opsets opsets, read_opsets(f.opset_import(), file, "function '" + shown + "'"));
+    TESSERA_ASSIGN(Opsets opsets, read_opsets(f.opset_import(), file, "function '" + shown + "'", warnings));
     opsets_.emplace(&f, std::move(opsets));
   }
   return {};

@@ -37,8 +37,10 @@ Status GraphBuilder::build() {
                       "has IR version " + std::to_string(model.ir_version()) + "; the newest known one is " +
                           std::to_string(proto::IR_VERSION));
   if (!model.has_graph()) return Diagnostic(ErrorCode::MalformedModel, model_location(), "has no graph");
-  TESSERA_ASSIGN(opsets_, read_opsets(model.opset_import(), file_, "the model"));
-  TESSERA_TRY(functions_.read(model, file_));
+  TESSERA_ASSIGN(opsets_, read_opsets(model.opset_import(), file_, "the model", out_.warnings));
+  if (model.ir_version() < kFirstIrWithOpsets) opsets_.emplace("", 1);
+  if (opsets_.empty()) return Diagnostic(ErrorCode::MalformedModel, model_location(), "imports no opset");
+  TESSERA_TRY(functions_.read(model, file_, out_.warnings));
   out_.info.format = "ONNX";
   out_.info.version = model.ir_version();
   for (const auto& [domain, version] : opsets_) out_.info.opsets[domain.empty() ? "ai.onnx" : domain] = version;
@@ -51,8 +53,10 @@ Status GraphBuilder::build() {
   TESSERA_TRY(build_inputs(scope));
   TESSERA_TRY(add_initializers(scope, model.graph(), true));
   if (options_.undetermined) return build_undetermined(scope);
+  for (const auto& v : model.graph().output()) scope.read.insert(v.name());
   TESSERA_TRY(add_nodes(scope, model.graph().node()));
   TESSERA_TRY(build_outputs(scope));
+  warn_of_initializers(scope);
   if (!out_.graph.env().substitutions().empty()) out_.graph.simplify_shapes();
   return {};
 }
@@ -85,9 +89,10 @@ Status GraphBuilder::add_initializers(Scope& scope, const proto::GraphProto& gra
     return where;
   };
   auto add = [&](const std::string& name, Tensor tensor, const Location& where) -> Status {
-    if (name.empty()) return Diagnostic(ErrorCode::MalformedModel, where, "an initializer has no name");
+    if (name.empty())
+      return out_.warnings.push_back(where.str() + ": an initializer has no name and is ignored"), Status();
     auto [it, fresh] = scope.values.emplace(name, ValueId{});
-    if (!fresh) return Diagnostic(ErrorCode::MalformedModel, where, "'" + name + "' is defined twice");
+    if (!fresh) out_.warnings.push_back(where.str() + ": '" + name + "' is defined twice; the last one counts");
     it->second = scope.into.graph.add_constant(std::move(tensor), scope.into.unique(scope.prefix + name));
     return {};
   };
@@ -108,6 +113,10 @@ Status GraphBuilder::add_initializers(Scope& scope, const proto::GraphProto& gra
 
 Status GraphBuilder::add_nodes(Scope& scope, const Nodes& nodes) {
   TESSERA_ASSIGN(std::vector<int> order, topological_order(nodes, file_, scope.prefix));
+  if (auto late = std::is_sorted_until(order.begin(), order.end()); late != order.end())
+    out_.warnings.push_back(locate(nodes[*late], file_, scope.prefix).str() +
+                            ": stands behind a node that reads its result; nodes are sorted");
+  add_read_names(nodes, scope.read);
   for (int i : order) TESSERA_TRY(add_node(scope, nodes[i]));
   return {};
 }
@@ -139,40 +148,92 @@ Status GraphBuilder::add_node(Scope& scope, const proto::NodeProto& node) {
   return add_operator(scope, node, attributes, std::move(where));
 }
 
+int GraphBuilder::opset_of(const Scope& scope, std::string_view domain) {
+  if (auto version = scope.opsets->find(domain); version != scope.opsets->end())
+    return static_cast<int>(version->second);
+  // A version that is not stated: the newest of ONNX, the only one of anybody else.
+  int64_t assumed = domain.empty() ? kNewestOpset : 1;
+  if (not_imported_.emplace(domain).second) {
+    std::string shown = domain.empty() ? "the default domain" : "domain '" + std::string(domain) + "'";
+    out_.warnings.push_back(file_ + ": operators of " + shown + " are used, and no opset of it is imported; version " +
+                            std::to_string(assumed) + " is assumed");
+    out_.info.opsets.emplace(domain.empty() ? "ai.onnx" : domain, assumed);
+  }
+  return static_cast<int>(assumed);
+}
+
+Result<const OpDef*> GraphBuilder::find_operator(std::string_view op_type, std::string_view domain, int opset,
+                                                 const Location& where) {
+  bool known_elsewhere = false;
+  const OpDef* op = OpTable::get().find_onnx(op_type, domain, opset, &known_elsewhere);
+  if (op != nullptr) return op;
+  Diagnostic d(ErrorCode::UnsupportedOp, where,
+               "operator '" + full_op_name(domain, op_type) + "' of opset " + std::to_string(opset) +
+                   " is not supported");
+  if (known_elsewhere)
+    d.note("it is supported in another opset version");
+  else if (!domain.empty() &&
+           std::none_of(OpTable::get().all().begin(), OpTable::get().all().end(), [&](const auto& def) {
+             return std::any_of(def->onnx.begin(), def->onnx.end(),
+                                [&](const OnnxName& n) { return n.domain == domain; });
+           }))
+    d.note("no operator of domain '" + std::string(domain) + "' is known, and the model has no function of that name");
+  return d;
+}
+
+void GraphBuilder::warn_of_initializers(const Scope& scope) {
+  const auto& model = *parsed_.model;
+  // Counts names and shows the first ones.
+  struct Listed {
+    int count = 0;
+    std::string names = {};
+    void add(const std::string& name) {
+      if (++count <= 3) names += (count > 1 ? ", '" : "'") + name + "'";
+    }
+    [[nodiscard]] std::string str() const { return names + (count > 3 ? " ..." : ""); }
+  } unused, inputs;
+  std::unordered_set<std::string_view> weights;
+  auto see = [&](const std::string& name) {
+    if (!name.empty() && weights.insert(name).second && !scope.read.contains(name)) unused.add(name);
+  };
+  for (const auto& t : model.graph().initializer()) see(t.name());
+  for (const auto& t : model.graph().sparse_initializer()) see(t.values().name());
+  if (model.ir_version() > kLastIrWithWeightsAsInputs)
+    for (const auto& v : model.graph().input())
+      if (weights.contains(v.name())) inputs.add(v.name());
+  if (unused.count > 0)
+    out_.warnings.push_back(file_ + ": " + std::to_string(unused.count) +
+                            " initializers are read by nothing: " + unused.str());
+  if (inputs.count > 0)
+    out_.warnings.push_back(file_ + ": " + std::to_string(inputs.count) +
+                            " inputs have an initializer and cannot be given: " + inputs.str());
+}
+
 Status GraphBuilder::add_operator(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
                                   Location where) {
   std::string_view domain = canonical_domain(node.domain());
-  auto version = scope.opsets->find(domain);
-  if (version == scope.opsets->end())
-    return Diagnostic(ErrorCode::MalformedModel, where,
-                      domain.empty() ? "uses an operator of the default domain, and no opset of that is imported"
-                                     : "uses an operator of domain '" + std::string(domain) +
-                                           "', and no opset of that is imported");
-  int opset = static_cast<int>(version->second);
-  bool known_elsewhere = false;
-  const OpDef* op = OpTable::get().find_onnx(node.op_type(), domain, opset, &known_elsewhere);
-  if (op == nullptr) {
-    Diagnostic d(ErrorCode::UnsupportedOp, where,
-                 "operator '" + full_op_name(domain, node.op_type()) + "' of opset " + std::to_string(opset) +
-                     " is not supported");
-    if (known_elsewhere)
-      d.note("it is supported in another opset version");
-    else if (!domain.empty() &&
-             std::none_of(OpTable::get().all().begin(), OpTable::get().all().end(), [&](const auto& def) {
-               return std::any_of(def->onnx.begin(), def->onnx.end(),
-                                  [&](const OnnxName& n) { return n.domain == domain; });
-             }))
-      d.note("no operator of domain '" + std::string(domain) +
-             "' is known, and the model has no function of that name");
-    return d;
+  int opset = opset_of(scope, domain);
+  const bool old_form = domain.empty() && has_old_form(node.op_type(), opset);
+  const OpDef* op = OpTable::get().find_onnx(node.op_type(), domain, opset);
+  if (!old_form) {
+    TESSERA_ASSIGN(op, find_operator(node.op_type(), domain, opset, where));
   }
-  TESSERA_ASSIGN(std::vector<ValueId> operands, operands_of(scope, node, where));
-  std::vector<ValueId> captured;
-  TESSERA_ASSIGN(Attributes values, operator_attributes(*op, node, attributes, scope, captured, where));
-  operands.insert(operands.end(), captured.begin(), captured.end());
-
   int results = node.output_size();
   while (node.output(results - 1).empty()) --results; // add_node() has seen one that is not
+  TESSERA_ASSIGN(std::vector<ValueId> operands, operands_of(scope, node, where));
+  std::vector<ValueId> captured;
+  TESSERA_ASSIGN(Attributes values, operator_attributes(op, old_form, node, attributes, scope, captured, where));
+  if (old_form) {
+    OperatorForm form{node.op_type(), opset, std::move(operands), std::move(values), where, results};
+    form.is_read = [&](int i) { return scope.read.contains(node.output(i)); };
+    TESSERA_TRY(upgrade(scope.into.graph, form, out_.warnings));
+    if (form.value) return define(scope, node.output(0), *form.value, where);
+    opset = form.opset, results = form.results, operands = std::move(form.operands),
+    values = std::move(form.attributes);
+    TESSERA_ASSIGN(op, find_operator(form.op_type, domain, opset, where));
+  }
+  operands.insert(operands.end(), captured.begin(), captured.end());
+
   std::vector<std::string> names;
   for (int i = 0; i < results; ++i)
     names.push_back(node.output(i).empty() ? "" : scope.into.unique(name_of_result(scope, node.output(i))));
@@ -185,24 +246,37 @@ Status GraphBuilder::add_operator(Scope& scope, const proto::NodeProto& node, co
   return {};
 }
 
-Result<Attributes> GraphBuilder::operator_attributes(const OpDef& op, const proto::NodeProto& node,
+Result<Attributes> GraphBuilder::operator_attributes(const OpDef* op, bool old_form, const proto::NodeProto& node,
                                                      const BoundAttributes& attributes, const Scope& scope,
                                                      std::vector<ValueId>& captured, const Location& where) {
   Attributes out;
   std::map<std::string_view, std::vector<ValueId>> captured_by; // by name of the attribute
   for (const auto& [name, bound] : attributes) {
-    auto def =
-        std::find_if(op.attributes.begin(), op.attributes.end(), [n = name](const AttrDef& d) { return d.name == n; });
-    if (def == op.attributes.end()) {
+    const AttrDef* def = nullptr;
+    if (op != nullptr)
+      for (const AttrDef& d : op->attributes)
+        if (d.name == name) def = &d;
+    if (def == nullptr && old_form) {
+      TESSERA_ASSIGN(auto value, attribute_as_written(*bound.value, weights_, where));
+      out.set(name, std::move(value));
+      continue;
+    }
+    if (def == nullptr) {
       std::string known;
-      for (const auto& d : op.attributes) known += (known.empty() ? "" : ", ") + std::string(d.name);
+      for (const auto& d : op->attributes) known += (known.empty() ? "" : ", ") + std::string(d.name);
       return Diagnostic(ErrorCode::BadAttribute, where,
                         "operator '" + node.op_type() + "' has no attribute '" + std::string(name) + "'")
           .note(known.empty() ? "it has no attributes" : "it has " + known);
     }
     if (def->kind != AttrKind::Graph) {
-      TESSERA_ASSIGN(auto value, convert_attribute(*bound.value, def->kind, weights_, where));
-      if (value) out.set(name, std::move(*value));
+      auto value = convert_attribute(*bound.value, def->kind, weights_, where);
+      if (!value.ok() && old_form) { // of another type then
+        TESSERA_ASSIGN(auto written, attribute_as_written(*bound.value, weights_, where));
+        out.set(name, std::move(written));
+        continue;
+      }
+      if (!value.ok()) return std::move(value).take_error();
+      if (*value) out.set(name, std::move(**value));
       continue;
     }
     if (bound.value->type() != proto::AttributeProto::GRAPH) return wrong_attribute_type(*bound.value, "GRAPH", where);
@@ -220,8 +294,8 @@ Result<Attributes> GraphBuilder::operator_attributes(const OpDef& op, const prot
     counts.push_back(static_cast<int64_t>(values.size()));
     captured.insert(captured.end(), values.begin(), values.end());
   }
-  bool has_captures =
-      std::any_of(op.attributes.begin(), op.attributes.end(), [](const AttrDef& d) { return d.name == "captures"; });
+  bool has_captures = op != nullptr && std::any_of(op->attributes.begin(), op->attributes.end(),
+                                                   [](const AttrDef& d) { return d.name == "captures"; });
   if (has_captures)
     out.set("captures", std::move(counts));
   else if (!captured.empty())
@@ -250,7 +324,7 @@ Status GraphBuilder::define(Scope& scope, const std::string& name, ValueId value
     return Diagnostic(ErrorCode::MalformedModel, where,
                       "defines '" + name + "', which is an input or initializer already");
   if (auto it = scope.declared.find(name); it != scope.declared.end() && value.valid())
-    TESSERA_TRY(dimensions_.meet(scope.into.graph.value(value).type, *it->second, false, where, out_.warnings));
+    TESSERA_TRY(dimensions_.meet(scope.into.graph.value(value).type, *it->second, where, out_.warnings));
   return {};
 }
 
@@ -301,7 +375,7 @@ Status GraphBuilder::build_outputs(const Scope& scope) {
                         "output '" + v.name() + "' is not defined by any node");
     Location where = model_location();
     if (const Node* producer = out_.graph.producer(*id)) where = producer->location;
-    TESSERA_TRY(dimensions_.meet(out_.graph.value(*id).type, v, true, where, out_.warnings));
+    TESSERA_TRY(dimensions_.meet(out_.graph.value(*id).type, v, where, out_.warnings));
     out_.graph.add_output(v.name(), *id);
   }
   return {};

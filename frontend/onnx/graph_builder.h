@@ -9,6 +9,8 @@
 #include "frontend/onnx/functions.h"
 #include "frontend/onnx/opsets.h"
 #include "frontend/onnx/types.h"
+#include "frontend/onnx/upgrade.h"
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -38,6 +40,7 @@ struct Scope {
   std::unordered_map<std::string_view, std::string> result_names =
       {}; // of an inlined body: what its results are called outside
   std::unordered_map<std::string_view, const proto::ValueInfoProto*> declared = {};
+  std::unordered_set<std::string_view> read = {}; // names that nodes or outputs of the scope read
 };
 
 class GraphBuilder {
@@ -56,7 +59,12 @@ private:
   Status add_nodes(Scope& scope, const Nodes& nodes);
   Status add_node(Scope& scope, const proto::NodeProto& node);
   Status add_operator(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes, Location where);
-  Result<Attributes> operator_attributes(const OpDef& op, const proto::NodeProto& node,
+  Result<const OpDef*> find_operator(std::string_view op_type, std::string_view domain, int opset,
+                                     const Location& where);
+  int opset_of(const Scope& scope, std::string_view domain);
+  void warn_of_initializers(const Scope& scope);
+  // `op`: nothing where the operator has old forms only.
+  Result<Attributes> operator_attributes(const OpDef* op, bool old_form, const proto::NodeProto& node,
                                          const BoundAttributes& attributes, const Scope& scope,
                                          std::vector<ValueId>& captured, const Location& where);
   Result<std::vector<ValueId>> operands_of(const Scope& scope, const proto::NodeProto& node, const Location& where);
@@ -86,6 +94,7 @@ private:
   DimensionTable dimensions_;
   std::vector<const proto::ValueInfoProto*> inputs_; // that are no weights
   std::vector<const proto::FunctionProto*> calls_;   // being inlined
+  std::set<std::string> not_imported_;               // domains that are used all the same
   int nesting_ = 0;
 };
 

@@ -84,6 +84,7 @@ Status GraphBuilder::inline_call(Scope& scope, const proto::NodeProto& node, con
   for (int i = 0; i < node.output_size(); ++i)
     if (!node.output(i).empty()) body.result_names[function.output(i)] = name_of_result(scope, node.output(i));
 
+  body.read.insert(function.output().begin(), function.output().end());
   calls_.push_back(&function);
   Status status = add_nodes(body, function.node());
   calls_.pop_back();
@@ -131,6 +132,7 @@ Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& n
   Scope body{scope.into, bound.scope, bound.scope->opsets, bound.scope->function, body_prefix(where)};
   for (int i = 0; i < node.output_size(); ++i)
     if (!node.output(i).empty()) body.result_names[branch.output(i).name()] = name_of_result(scope, node.output(i));
+  for (const auto& v : branch.output()) body.read.insert(v.name());
   TESSERA_TRY(add_initializers(body, branch, false));
   TESSERA_TRY(add_nodes(body, branch.node()));
   for (int i = 0; i < node.output_size(); ++i) {
@@ -161,6 +163,7 @@ Result<std::shared_ptr<Graph>> GraphBuilder::subgraph(const Scope& around, Graph
       return Diagnostic(ErrorCode::MalformedModel, where,
                         "subgraph input '" + v.name() + "' has no name, or that of another");
   }
+  for (const auto& v : graph.output()) body.read.insert(v.name());
   TESSERA_TRY(add_initializers(body, graph, false));
   TESSERA_TRY(add_nodes(body, graph.node()));
   for (const auto& v : graph.output()) {

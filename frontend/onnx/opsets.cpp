@@ -11,7 +11,7 @@ std::string full_op_name(std::string_view domain, std::string_view op_type) {
 }
 
 Result<Opsets> read_opsets(const google::protobuf::RepeatedPtrField<proto::OperatorSetIdProto>& imports,
-                           const std::string& file, const std::string& of) {
+                           const std::string& file, const std::string& of, std::vector<std::string>& warnings) {
   Location where;
   where.file = file;
   Opsets out;
@@ -24,14 +24,9 @@ Result<Opsets> read_opsets(const google::protobuf::RepeatedPtrField<proto::Opera
                         of + " imports version " + std::to_string(version) + " of " + shown + ", which cannot exist");
     auto [it, fresh] = out.emplace(domain, version);
     if (!fresh && it->second != version)
-      return Diagnostic(ErrorCode::MalformedModel, where,
-                        of + " imports " + shown + " twice: versions " + std::to_string(it->second) + " and " +
-                            std::to_string(version));
-    if (domain.empty() && version < kOldestOpset)
-      return Diagnostic(ErrorCode::UnsupportedFeature, where,
-                        of + " uses opset " + std::to_string(version) + "; the oldest supported one is " +
-                            std::to_string(kOldestOpset))
-          .note("onnx.version_converter brings a model to a newer opset");
+      warnings.push_back(file + ": " + of + " imports " + shown + " twice, versions " + std::to_string(it->second) +
+                         " and " + std::to_string(version) + "; the last one counts");
+    it->second = version;
     if (domain.empty() && version > kNewestOpset)
       return Diagnostic(ErrorCode::UnsupportedFeature, where,
                         of + " uses opset " + std::to_string(version) + "; the newest known one is " +

@@ -72,6 +72,15 @@ std::vector<std::string_view> free_names(const proto::GraphProto& graph) {
   return out;
 }
 
+void add_read_names(const Nodes& nodes, std::unordered_set<std::string_view>& names) {
+  for (const auto& n : nodes) {
+    names.insert(n.input().begin(), n.input().end());
+    for_each_subgraph(n, [&](const proto::GraphProto& g) {
+      for (auto name : free_names(g)) names.insert(name);
+    });
+  }
+}
+
 Result<std::vector<int>> topological_order(const Nodes& nodes, const std::string& file, const std::string& prefix) {
   std::unordered_map<std::string_view, int> producer;
   for (int i = 0; i < nodes.size(); ++i) {

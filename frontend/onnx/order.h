@@ -3,6 +3,7 @@
 #include "frontend/onnx/model_proto.h"
 #include "graph/support/result.h"
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 namespace tessera::onnx {
@@ -20,5 +21,7 @@ using Nodes = google::protobuf::RepeatedPtrField<proto::NodeProto>;
 
 // Names that a subgraph reads from the graphs around it, in the order of their first use, each once.
 [[nodiscard]] std::vector<std::string_view> free_names(const proto::GraphProto& graph);
+// Names that nodes read, themselves or in their subgraphs.
+void add_read_names(const Nodes& nodes, std::unordered_set<std::string_view>& names);
 
 } // namespace tessera::onnx

@@ -245,8 +245,8 @@ bool DimensionTable::of_inputs(const SymExpr& e) const {
                      [this](const SymExpr& s) { return input_symbols_.contains(s.symbol_id()); });
 }
 
-Status DimensionTable::meet(TensorType& inferred, const proto::ValueInfoProto& declared, bool strict,
-                            const Location& where, std::vector<std::string>& warnings) {
+Status DimensionTable::meet(TensorType& inferred, const proto::ValueInfoProto& declared, const Location& where,
+                            std::vector<std::string>& warnings) {
   const auto& type = declared.type();
   std::string what = "'" + declared.name() + "'";
   if (type.value_case() == proto::TypeProto::VALUE_NOT_SET) return {};
@@ -262,10 +262,8 @@ Status DimensionTable::meet(TensorType& inferred, const proto::ValueInfoProto& d
   if (!type.tensor_type().has_shape()) return {};
   const auto& shape = type.tensor_type().shape();
   auto contradiction = [&]() -> Status {
-    Diagnostic d(ErrorCode::ShapeMismatch, where,
-                 what + " is declared as " + shown_dims(shape) + ", and its shape is " + str(inferred.shape));
-    if (strict) return d;
-    warnings.push_back(where.str() + ": " + d.message);
+    warnings.push_back(where.str() + ": " + what + " is declared as " + shown_dims(shape) + ", and its shape is " +
+                       str(inferred.shape));
     return {};
   };
   if (shape.dim_size() != inferred.rank()) return contradiction();

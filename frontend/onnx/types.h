@@ -23,10 +23,10 @@ public:
   [[nodiscard]] Result<TensorType> input_type(const proto::ValueInfoProto& value, bool of_model, const Location& where);
 
   // Brings what the model declares of a computed value together with what inference found. Constant dimensions must
-  // agree; sizes known only at run time take the declared ones. Names are labels only: exporters invent them for
-  // outputs. `strict`: a contradiction is an error (outputs); otherwise it is a text in `warnings`.
-  [[nodiscard]] Status meet(TensorType& inferred, const proto::ValueInfoProto& declared, bool strict,
-                            const Location& where, std::vector<std::string>& warnings);
+  // agree, or a text in `warnings` says so; sizes known only at run time take the declared ones. Names are labels only:
+  // exporters invent them for outputs. Error TypeMismatch on another element type.
+  [[nodiscard]] Status meet(TensorType& inferred, const proto::ValueInfoProto& declared, const Location& where,
+                            std::vector<std::string>& warnings);
 
 private:
   Result<SymExpr> dimension(const proto::TensorShapeProto_Dimension& dim, const std::string& input, int position,

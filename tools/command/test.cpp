@@ -4,20 +4,18 @@
 #include "frontend/onnx/importer.h"
 #include "graph/ops/op.h"
 #include "inputs.h"
+#include "test_cases.h"
 #include "workers.h"
 #include <algorithm>
 #include <array>
 #include <climits>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <thread>
 
 namespace tessera::command {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 struct TestOptions {
   std::vector<std::string> dirs;
@@ -38,6 +36,7 @@ struct TestResult {
   std::string subject; // of "not supported": the operator or type
   int host_steps = 0;  // operators that ran by their reference
   double ms = 0;
+  ModelCase test;
 };
 
 // ---- one folder, in a worker
@@ -72,35 +71,11 @@ Json error_outcome(const Diagnostic& d) {
                       unsupported ? subject : "");
 }
 
-// Names of the model in a test folder.
-constexpr const char* kModels[] = {"model.onnx", "model.pt2"};
-constexpr const char* kFolderForm =
-    "a test folder has model.onnx or model.pt2, and test_data_set_0 with input_0.pb, output_0.pb (or .npy)";
-
-// The model of a folder; empty where there is none.
-std::string model_in(const std::string& folder) {
-  for (const char* name : kModels)
-    if (fs::exists(fs::path(folder) / name)) return folder + "/" + name;
-  return "";
-}
-
-// Files PREFIX_0.pb, PREFIX_1.pb ... of a data set; .npy in the place of any.
-std::vector<std::string> numbered(const fs::path& folder, const std::string& prefix) {
-  std::vector<std::string> out;
-  for (int i = 0;; ++i) {
-    fs::path p = folder / (prefix + "_" + std::to_string(i) + ".pb");
-    if (!fs::exists(p)) p.replace_extension(".npy");
-    if (!fs::exists(p)) return out;
-    out.push_back(p.string());
-  }
-}
-
-// A value and its name; arrays (.npy) have none. `as`: the type of the model's input or output, whose element type an
-// array has where numpy lacks it.
+// A value and its name; arrays (.npy) have none. `type`: of the model's input or output, whose element type an array has
+// where numpy lacks it.
 Result<Tensor> read_value(const std::string& file, const TensorType& type, std::string& name) {
-  const DType as = type.dtype;
   if (type.items) return onnx::read_list_file(file, *type.items, &name);
-  return file.ends_with(".npy") ? read_npy(file, as) : onnx::read_tensor_file(file, &name);
+  return file.ends_with(".npy") ? read_npy(file, type.dtype) : onnx::read_tensor_file(file, &name);
 }
 
 // What a type's rounding alone may do to a result: relative to the element, and, where terms cancel, to the largest
@@ -108,9 +83,11 @@ Result<Tensor> read_value(const std::string& file, const TensorType& type, std::
 struct Tolerance {
   double rtol, atol;
 };
-Tolerance tolerance(const TestOptions& o, const Tensor& expected) {
+// What the command says counts where the test's own data.json says nothing.
+Tolerance tolerance(const TestOptions& o, const ModelCase& test, const Tensor& expected) {
+  const double rtol = test.rtol.value_or(o.rtol), atol = test.atol.value_or(o.atol);
   DType d = expected.dtype();
-  if (!is_float(d)) return {o.rtol, o.atol};
+  if (!is_float(d)) return {rtol, atol};
   double epsilon = d == DType::F64    ? 0x1p-52
                    : d == DType::F32  ? 0x1p-23
                    : d == DType::F16  ? 0x1p-10
@@ -121,7 +98,7 @@ Tolerance tolerance(const TestOptions& o, const Tensor& expected) {
     double v = std::fabs(expected.get_f64(i));
     if (std::isfinite(v)) largest = std::max(largest, v);
   }
-  return {std::max(o.rtol, 2 * epsilon), std::max(o.atol, 2 * epsilon * largest)};
+  return {std::max(rtol, 2 * epsilon), std::max(atol, 2 * epsilon * largest)};
 }
 
 // For each output, whether it depends on random numbers: then only its type and shape can be compared.
@@ -140,7 +117,8 @@ std::vector<bool> random_outputs(const Graph& graph) {
 }
 
 // `host_steps`: raised to those of the variant that runs.
-Result<Json> run_data_set(const TestOptions& o, Session& session, const fs::path& set, int& host_steps) {
+Result<Json> run_data_set(const TestOptions& o, const ModelCase& test, Session& session, const DataSet& set,
+                          int& host_steps) {
   auto ios = session.inputs(), results = session.outputs();
   const Graph& graph = *session.variants().front()->compiled.graph;
   std::vector<TensorType> input_types, output_types;
@@ -155,7 +133,11 @@ Result<Json> run_data_set(const TestOptions& o, Session& session, const fs::path
       if (o.name == io.name) output_types.back() = graph.type(o.value);
   }
   Tensors tensors;
-  auto files = numbered(set, "input");
+  const auto& files = set.inputs;
+  if (set.counted)
+    for (const IoInfo& io : ios) {
+      TESSERA_ASSIGN(tensors[io.name], counted_input(io));
+    }
   for (size_t i = 0; i < files.size(); ++i) {
     std::string name;
     TESSERA_ASSIGN(Tensor t, read_value(files[i], i < ios.size() ? input_types[i] : TensorType{}, name));
@@ -169,7 +151,7 @@ Result<Json> run_data_set(const TestOptions& o, Session& session, const fs::path
   TESSERA_ASSIGN(auto outputs, session.run(tensors, &stats));
   const auto ran = session.variants()[static_cast<size_t>(stats.variant)];
   host_steps = std::max(host_steps, ran->compiled.executable->host_steps);
-  auto expected_files = numbered(set, "output");
+  const auto& expected_files = set.outputs;
   auto random = random_outputs(*ran->compiled.graph);
   bool by_type_only = false;
   for (size_t i = 0; i < expected_files.size(); ++i) {
@@ -183,17 +165,18 @@ Result<Json> run_data_set(const TestOptions& o, Session& session, const fs::path
       by_type_only = true;
       if (outputs[at].dtype() == expected.dtype() && outputs[at].dims() == expected.dims()) continue;
     }
-    auto [rtol, atol] = tolerance(o, expected);
+    auto [rtol, atol] = tolerance(o, test, expected);
     Comparison c = compare(outputs[at], expected, rtol, atol);
     if (!c.same)
-      return outcome_json(Outcome::Fail,
-                          set.filename().string() + ": output '" + results[at].name + "': " + first_line(c.message));
+      return outcome_json(Outcome::Fail, set.name + ": output '" + results[at].name + "': " + first_line(c.message));
   }
   if (by_type_only) return outcome_json(Outcome::Pass, "random numbers: only type and shape are compared");
   return outcome_json(Outcome::Pass, "");
 }
 
-Json run_folder(const TestOptions& o, const std::string& folder) {
+Json run_case(const TestOptions& o, const ModelCase& test) {
+  if (test.model.empty())
+    return outcome_json(Outcome::Unsupported, "the model is not here: " + test.missing, "model that is not here");
   SessionOptions options;
   options.compile.threads = 1;
   options.compile.cache = !o.no_cache;
@@ -201,20 +184,17 @@ Json run_folder(const TestOptions& o, const std::string& folder) {
   auto device = choose_device(o.device);
   if (!device.ok()) return outcome_json(Outcome::Fail, first_line(device.error().message));
   device->apply(options.compile);
-  auto session = Session::open(model_in(folder), std::move(options));
+  auto session = Session::open(test.model, std::move(options));
   if (!session.ok()) return error_outcome(session.error());
-  int sets = 0, host_steps = 0;
+  int host_steps = 0;
   std::string reason;
-  for (int i = 0;; ++i) {
-    fs::path set = fs::path(folder) / ("test_data_set_" + std::to_string(i));
-    if (!fs::is_directory(set)) break;
-    ++sets;
-    auto result = run_data_set(o, **session, set, host_steps);
+  for (const DataSet& set : test.sets) {
+    auto result = run_data_set(o, test, **session, set, host_steps);
     if (!result.ok()) return error_outcome(result.error());
     if ((*result)["outcome"] != static_cast<int>(Outcome::Pass)) return *result;
     reason = (*result)["reason"];
   }
-  if (sets == 0) return outcome_json(Outcome::Fail, "there is no test_data_set_0");
+  if (test.sets.empty()) return outcome_json(Outcome::Fail, "there is no test_data_set_0");
   return outcome_json(Outcome::Pass, reason, "", host_steps);
 }
 
@@ -225,7 +205,7 @@ Status run_all(const TestOptions& o, std::vector<TestResult>& results) {
   w.tasks = results.size();
   w.jobs = o.jobs > 0 ? static_cast<size_t>(o.jobs) : std::max(1u, std::thread::hardware_concurrency());
   w.timeout = std::chrono::seconds(o.timeout);
-  w.work = [&](size_t task) { return json_text(run_folder(o, results[task].folder)); };
+  w.work = [&](size_t task) { return json_text(run_case(o, results[task].test)); };
   w.done = [&](size_t task, const TaskEnd& end) {
     TestResult& result = results[task];
     progress.show(std::to_string(++done) + " of " + std::to_string(results.size()) + "  " + result.name);
@@ -251,34 +231,14 @@ Status run_all(const TestOptions& o, std::vector<TestResult>& results) {
 
 // ---- folders
 Result<std::vector<TestResult>> find_folders(const TestOptions& o) {
+  TESSERA_ASSIGN(std::vector<ModelCase> cases, find_cases(o.dirs));
   std::vector<TestResult> out;
-  for (const auto& dir : o.dirs) {
-    std::error_code error;
-    TESSERA_TRY(need_model(dir, "test"));
-    if (!fs::is_directory(dir, error)) return Diagnostic(ErrorCode::FileError, "'" + dir + "' is not a folder");
-    auto add = [&](const fs::path& folder) {
-      std::string path = folder.string();
-      while (path.size() > 1 && path.back() == '/') path.pop_back();
-      TestResult r;
-      r.folder = path;
-      r.name = fs::path(path).filename().string();
-      if (o.filter.empty() || path.find(o.filter) != std::string::npos) out.push_back(std::move(r));
-    };
-    size_t before = out.size();
-    bool any = !model_in(dir).empty();
-    if (any) add(dir);
-    for (auto it = fs::recursive_directory_iterator(dir, error); !error && it != fs::recursive_directory_iterator();
-         it.increment(error)) {
-      if (!it->is_directory() || model_in(it->path().string()).empty()) continue;
-      add(it->path());
-      any = true;
-    }
-    if (error) return Diagnostic(ErrorCode::FileError, "cannot read '" + dir + "': " + error.message());
-    if (!any)
-      return Diagnostic(ErrorCode::FileError, "'" + dir + "' holds no folder with a model.onnx or model.pt2")
-          .note(kFolderForm);
-    std::sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
-              [](const auto& a, const auto& b) { return a.folder < b.folder; });
+  for (ModelCase& c : cases) {
+    if ((c.folder + "/" + c.name).find(o.filter) == std::string::npos) continue;
+    TestResult& r = out.emplace_back();
+    r.name = c.name;
+    r.folder = c.folder;
+    r.test = std::move(c);
   }
   return out;
 }
@@ -346,13 +306,15 @@ void add_test(CommandLine& line) {
   Subcommand sub = line.add("test", "run folders of a model with inputs and outputs, as ONNX's backend tests");
   sub.option("DIR", options->dirs,
              "folders that hold, at any depth, model.onnx or model.pt2 with test_data_set_N/input_M.pb, output_M.pb "
-             "(or .npy)")
+             "(or .npy); also the other layouts of ONNX's tests: NAME.onnx with NAME_output_0.pb, data.json with a url")
       .required();
   sub.option("--filter", options->filter, "only folders whose path has this text");
   sub.option("--device", options->device, "where to run").one_of({"auto", "cpu", "cuda"}).show_default();
   sub.flag("--list", options->list, "name the folders and run none");
   sub.flag("-v,--verbose", options->verbose, "a line for each folder, not only for failures");
-  sub.option("--rtol", options->rtol, "relative tolerance; small float types get at least twice their rounding")
+  sub.option("--rtol", options->rtol,
+             "relative tolerance, where a test has no data.json with its own; small float types get at least twice "
+             "their rounding")
       .not_negative()
       .show_default();
   sub.option("--atol", options->atol, "absolute tolerance").not_negative().show_default();
