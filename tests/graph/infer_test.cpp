@@ -152,12 +152,9 @@ TEST(Inference, SizesThatTheRunFindsAreSymbols) {
     return node.ok() ? g.type(g.node(*node).results[0]).shape : SymShape{};
   };
   ValueId eight = g.add_constant(ints({8}));
-  for (const SymShape& s :
-       {shape("mel_weight_matrix", {n, n, n, hz, hz}, {}), shape("dft", {x, n}, {{"onesided", int64_t{1}}}),
-        shape("stft", {x, eight, ValueId{}, n}, {}), shape("hann_window", {n}, {})}) {
-    ASSERT_FALSE(s.empty());
-    for (const SymExpr& d : s) EXPECT_TRUE(d.is_symbol() || d.is_const()) << str(s);
-  }
+  EXPECT_EQ(str(shape("mel_weight_matrix", {n, n, n, hz, hz}, {})), "[floordiv(n, 2) + 1, n]");
+  EXPECT_EQ(str(shape("dft", {x, n}, {{"onesided", int64_t{1}}})), "[1, floordiv(n, 2) + 1, 2]");
+  EXPECT_EQ(str(shape("hann_window", {n}, {})), "[n]");
   EXPECT_EQ(str(shape("stft", {x, eight, ValueId{}, g.add_constant(ints({16}))}, {})), "[1, 15, 9, 2]");
 }
 
