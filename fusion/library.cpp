@@ -13,6 +13,9 @@ std::optional<LibraryCall::Kind> library_kind(const Node& node) {
   case Structured::Pool: return LibraryCall::Kind::Pool;
   case Structured::Constant:
   case Structured::Scan:
+  case Structured::Scatter:
+  case Structured::Sort:
+  case Structured::Suppress:
   case Structured::Read:
   case Structured::Other: return std::nullopt;
   }

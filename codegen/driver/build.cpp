@@ -243,6 +243,10 @@ private:
     switch (group.kind) {
     case Group::Kind::Own:
     case Group::Kind::Kernel:
+      for (const auto& [from, to] : in_.code.scheduled(in_.kernel_of_group[index]).begins_as) {
+        exe_->steps.emplace_back(CopyStep{"copy of " + group.name, buffer(from), buffer(to)});
+        exe_->buffers[static_cast<size_t>(buffer(to))].in_place_of = buffer(from);
+      }
       exe_->steps.emplace_back(launch(group.name, in_.kernel_of_group[index]));
       in_place(in_.kernel_of_group[index]);
       return {};

@@ -21,7 +21,7 @@ bool KernelLayouts::is_conversion(const Op& op) const {
 namespace {
 
 bool is_access(const Op& op) {
-  return op.kind == OpKind::Load || op.kind == OpKind::Store || op.kind == OpKind::AtomicAdd;
+  return op.kind == OpKind::Load || op.kind == OpKind::Store || op.kind == OpKind::Atomic;
 }
 
 // Visits the kernel once and supplies each operand in the layout that its operation requires: by a conversion behind
@@ -160,7 +160,7 @@ private:
       return;
     case OpKind::Load:
     case OpKind::Store:
-    case OpKind::AtomicAdd:
+    case OpKind::Atomic:
       if (!is_tile(op.operands[1])) return;
       for (size_t i = 1; i < op.operands.size(); ++i) op.operands[i] = in_layout(op.operands[i], c_.of_access[at(id)]);
       return;

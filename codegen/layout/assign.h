@@ -11,7 +11,7 @@
 //   op                          layouts
 //   const, range                that of the result: an element is computed from its coordinates
 //   scalar (not conversions)    the tile operands have the result's
-//   load, store, atomic_add     offset, mask, other, value (if tiles) have one layout, and so has the result
+//   load, store, atomic updates offset, mask, other, value (if tiles) have one layout, and so has the result
 //   expand_dims axis=a          the operand has result.drop_axis(a)
 //   broadcast                   the operand, if a tile, has result.project(operand's shape)
 //   reduce axis=a               value and index tile have one, in which each basis moves along one axis; the results,
@@ -24,7 +24,7 @@
 //   cast to its operand's type  a *conversion*: operand and result may have any layouts (see plan_conversion)
 //
 // Copies: if a layout has free bits (free_mask), several threads hold the same element. One of them stores it, and
-// exactly one must do an atomic_add: the one whose free lane and warp bits are 0. All threads hold scalars.
+// exactly one must do an atomic update: the one whose free lane and warp bits are 0. All threads hold scalars.
 //
 // A conversion is made once, directly behind the definition of the converted value. Values that are cheap to compute,
 // index and mask arithmetic on ranges and constants, are recomputed in the required layout instead.
@@ -44,7 +44,7 @@ struct KernelLayouts {
   // By ValueId of `kernel`: the layout of each tile; empty for scalars and pointers. The registers of a thread hold no
   // element twice.
   std::vector<LinearLayout> of_value;
-  // By OpId of `kernel`: elements of one access of tile Loads, Stores and AtomicAdds, 1 for other operations. Registers
+  // By OpId of `kernel`: elements of one access of tile Loads, Stores and Atomics, 1 for other operations. Registers
   // [i * width, (i + 1) * width) are contiguous in memory, aligned to width * element size bytes (at most 16), and have
   // the same mask, or a mask that is true for an interval of them if the access `splits`. Scratch is aligned to 16
   // bytes.

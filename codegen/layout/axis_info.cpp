@@ -125,7 +125,7 @@ private:
     case OpKind::For: return loop(op);
     case OpKind::If: return branch(op);
     case OpKind::Store:
-    case OpKind::AtomicAdd:
+    case OpKind::Atomic:
     case OpKind::ReportIndex:
     case OpKind::GridBarrier:
     case OpKind::Prefetch:

@@ -87,8 +87,8 @@ Access access_of(const tile::Kernel& k, tile::OpId id, const std::vector<AxisInf
     int w = 1, window = 1;
     while (neighbours(2 * w) && offset.divisor(axis, 2 * w) >= 2 * w) w *= 2;
     while (neighbours(2 * window)) window *= 2;
-    // atomic_add works element by element.
-    a.width.push_back(op.kind == OpKind::AtomicAdd ? 1 : w);
+    // An atomic update works element by element.
+    a.width.push_back(op.kind == OpKind::Atomic ? 1 : w);
     a.window.push_back(op.kind == OpKind::Load && known_end && window > w ? window : 1);
     a.same.push_back(mask ? mask->constancy[i] : a.shape[i]);
   }

@@ -7,7 +7,7 @@ namespace tessera::layout {
 
 inline constexpr int kAccessBytes = 16; // the widest access of a thread
 
-// A Load, Store or AtomicAdd of a tile.
+// A Load, Store or Atomic of a tile.
 struct Access {
   tile::OpId op = -1;
   std::vector<int> shape; // of the offset tile

@@ -22,7 +22,7 @@ const LinearLayout& Classes::of_shape(const std::vector<int>& shape) {
 namespace {
 
 bool is_access(const Op& op) {
-  return op.kind == OpKind::Load || op.kind == OpKind::Store || op.kind == OpKind::AtomicAdd;
+  return op.kind == OpKind::Load || op.kind == OpKind::Store || op.kind == OpKind::Atomic;
 }
 
 class Classifier {
@@ -131,7 +131,7 @@ private:
       for (size_t i = 1; i < op.operands.size(); ++i) unite(op.results[0], op.operands[i]);
       return;
     case OpKind::Store:
-    case OpKind::AtomicAdd:
+    case OpKind::Atomic:
       for (size_t i = 1; i < op.operands.size(); ++i)
         for (size_t j = 1; j < i; ++j) unite(op.operands[i], op.operands[j]);
       return;

@@ -12,7 +12,7 @@ struct Classes {
   std::vector<char> cheap;
   // By ValueId: the layout of each tile that is not cheap.
   std::vector<LinearLayout> of_value;
-  // By OpId of tile Loads, Stores and AtomicAdds: the layout of the access, and its elements per access.
+  // By OpId of tile Loads, Stores and Atomics: the layout of the access, and its elements per access.
   std::vector<LinearLayout> of_access;
   std::vector<int> access_width;
   std::vector<bool> splits;    // by OpId: the mask of an access may be true for a part of its elements

@@ -4,6 +4,14 @@
 
 namespace tessera::irgen {
 
+llvm::AtomicRMWInst::BinOp atomic_kind(ReduceKind kind, DType dtype) {
+  using Rmw = llvm::AtomicRMWInst;
+  const bool is_signed = info(dtype).kind == DTypeKind::Signed;
+  if (kind == ReduceKind::Max) return is_signed ? Rmw::Max : Rmw::UMax;
+  if (kind == ReduceKind::Min) return is_signed ? Rmw::Min : Rmw::UMin;
+  return is_float(dtype) ? Rmw::FAdd : Rmw::Add;
+}
+
 using llvm::Intrinsic::ID;
 
 Arithmetic::Arithmetic(llvm::Module& module, std::string kernel_name)

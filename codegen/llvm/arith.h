@@ -9,6 +9,9 @@
 
 namespace tessera::irgen {
 
+// The atomic instruction that folds a value of this dtype by Sum, Max or Min.
+[[nodiscard]] llvm::AtomicRMWInst::BinOp atomic_kind(ReduceKind kind, DType dtype);
+
 class Arithmetic {
 public:
   using Value = llvm::Value;

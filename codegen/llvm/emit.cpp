@@ -117,7 +117,7 @@ Status Emitter::operation(const tile::Op& op) {
     scratch_used_ = b_.CreateAdd(scratch_used_, rounded);
     return {};
   }
-  case OpKind::AtomicAdd: return atomic_add(op);
+  case OpKind::Atomic: return atomic(op);
   case OpKind::ReportIndex: report_index(op); return {};
   case OpKind::Prefetch: prefetch(op); return {};
   case OpKind::Yield: yielded_.assign(op.operands.begin(), op.operands.end()); return {};

@@ -68,7 +68,7 @@ private:
   // emit_memory.cpp
   Status load(const tile::Op& op);
   Status store(const tile::Op& op);
-  Status atomic_add(const tile::Op& op);
+  Status atomic(const tile::Op& op);
   void report_index(const tile::Op& op);
   void prefetch(const tile::Op& op);
   Status arrive(const tile::Op& op);

@@ -197,13 +197,13 @@ Status Emitter::arrive(const tile::Op& op) {
   return {};
 }
 
-Status Emitter::atomic_add(const tile::Op& op) {
+Status Emitter::atomic(const tile::Op& op) {
   auto pointer = op.operands[0], offset = op.operands[1], value = op.operands[2];
   tile::ValueId mask = op.operands.size() > 3 ? op.operands[3] : -1;
   DType dtype = kernel_.type(pointer).dtype;
   if (dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::Bool)
-    return error("atomic add on " + std::string(name(dtype)));
-  auto kind = is_float(dtype) ? llvm::AtomicRMWInst::FAdd : llvm::AtomicRMWInst::Add;
+    return error("atomic update of " + std::string(name(dtype)));
+  const auto kind = irgen::atomic_kind(op.reduce, dtype);
   const auto& ot = kernel_.type(offset);
   auto align = llvm::Align(static_cast<uint64_t>(info(dtype).bits / 8));
   auto one = [&](Value* at, Value* v, Value* m) {

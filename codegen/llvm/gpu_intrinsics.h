@@ -111,7 +111,8 @@ public:
                                           std::span<Value* const> other, Stability stability,
                                           tile::Caching caching) = 0;
   virtual void store_global(Value* address, std::span<Value* const> words, Value* predicate, bool streaming) = 0;
-  virtual void atomic_add(Value* address, Value* value, Value* predicate) = 0; // i32, i64, float, double
+  // Folds `value`, of 32 or 64 bits, into memory: a sum, or the extreme of integers that are signed or not.
+  virtual void atomic(llvm::AtomicRMWInst::BinOp kind, Value* address, Value* value, Value* predicate) = 0;
 
   // Prefetches the line of the address to L2.
   virtual void prefetch(Value* address, Value* predicate) = 0;

@@ -194,11 +194,10 @@ public:
                   words);
     });
   }
-  void atomic_add(Value* address, Value* value, Value* predicate) override {
+  void atomic(llvm::AtomicRMWInst::BinOp kind, Value* address, Value* value, Value* predicate) override {
     guarded(predicate, [&] {
       auto size = static_cast<uint32_t>(value->getType()->getPrimitiveSizeInBits().getFixedValue() / 8);
       auto* at = call("tessera_emu_global", pointer(), {address, b_.getInt32(size), access(kTesseraEmuAtomic)});
-      auto kind = value->getType()->isFloatingPointTy() ? llvm::AtomicRMWInst::FAdd : llvm::AtomicRMWInst::Add;
       b_.CreateAtomicRMW(kind, at, value, llvm::MaybeAlign(), llvm::AtomicOrdering::Monotonic);
     });
   }

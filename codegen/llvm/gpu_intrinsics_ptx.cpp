@@ -268,18 +268,22 @@ public:
   void store_global(Value* address, std::span<Value* const> words, Value* predicate, bool streaming) override {
     store(streaming ? "global.cs" : "global", address, words, predicate);
   }
-  void atomic_add(Value* address, Value* value, Value* predicate) override {
+  void atomic(llvm::AtomicRMWInst::BinOp kind, Value* address, Value* value, Value* predicate) override {
     if (is_true(predicate)) {
-      auto kind = value->getType()->isFloatingPointTy() ? llvm::AtomicRMWInst::FAdd : llvm::AtomicRMWInst::Add;
       b_.CreateAtomicRMW(kind, address, value, llvm::MaybeAlign(), llvm::AtomicOrdering::Monotonic);
       return;
     }
     auto* type = value->getType();
-    std::string suffix = type->isFloatTy()       ? ".f32"
-                         : type->isDoubleTy()    ? ".f64"
-                         : type->isIntegerTy(32) ? ".u32"
-                                                 : ".u64";
-    assembly(b_, "@$2 red.relaxed.gpu.global.add" + suffix + " [$0], $1;", "l," + register_class(type) + ",b",
+    using Kind = llvm::AtomicRMWInst;
+    const bool is_signed = kind == Kind::Max || kind == Kind::Min;
+    const std::string fold = kind == Kind::Max || kind == Kind::UMax   ? ".max"
+                             : kind == Kind::Min || kind == Kind::UMin ? ".min"
+                                                                       : ".add";
+    const std::string suffix = type->isFloatTy()    ? ".f32"
+                               : type->isDoubleTy() ? ".f64"
+                                                    : (is_signed ? ".s" : ".u") +
+                                                          std::to_string(type->getIntegerBitWidth());
+    assembly(b_, "@$2 red.relaxed.gpu.global" + fold + suffix + " [$0], $1;", "l," + register_class(type) + ",b",
              b_.getVoidTy(), {b_.CreatePtrToInt(address, b_.getInt64Ty()), value, predicate}, true);
   }
 

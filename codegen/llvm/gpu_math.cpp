@@ -21,7 +21,7 @@ static bool stores_halves(const tile::Kernel& kernel) {
       if (dtype(0) != DType::F16 && dtype(0) != DType::BF16) return false;
       found = true;
       break;
-    case tile::OpKind::AtomicAdd: return false;
+    case tile::OpKind::Atomic: return false;
     case tile::OpKind::Reduce:
       if (op.reduce == ReduceKind::ArgMax || op.reduce == ReduceKind::ArgMin) return false;
       break;

@@ -92,11 +92,11 @@ Status Memory::store(tile::OpId id) {
   return {};
 }
 
-Status Memory::atomic_add(const tile::Op& op) {
+Status Memory::atomic(const tile::Op& op) {
   auto pointer = op.operands[0], offset = op.operands[1];
   DType dtype = kernel_.type(pointer).dtype;
-  if (info(dtype).bits < 32) return error("atomic add on " + std::string(name(dtype)));
-  if (accesses_.is_scratch(pointer)) return error("atomic add to scratch");
+  if (info(dtype).bits < 32) return error("atomic update of " + std::string(name(dtype)));
+  if (accesses_.is_scratch(pointer)) return error("atomic update of scratch");
   size_t n = register_count(offset);
   auto offsets = registers(offset, n), values = registers(op.operands[2], n);
   Registers masks;
@@ -104,7 +104,7 @@ Status Memory::atomic_add(const tile::Op& op) {
   accesses_.order(GlobalAccess::Kind::Atomic, op);
   auto* acts = accesses_.acts_for(offset);
   for (size_t r = 0; r < n; ++r)
-    gpu_.atomic_add(accesses_.address(pointer, offsets[r]), values[r],
+    gpu_.atomic(irgen::atomic_kind(op.reduce, dtype), accesses_.address(pointer, offsets[r]), values[r],
                     both(b_, masks.empty() ? nullptr : masks[r], acts));
   return {};
 }

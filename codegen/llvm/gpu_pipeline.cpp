@@ -57,7 +57,7 @@ struct Body {
   void collect(const tile::Kernel& k, const std::vector<tile::OpId>& ops) {
     for (auto id : ops) {
       const auto& op = k.op(id);
-      const bool writes = op.kind == OpKind::Store || op.kind == OpKind::AtomicAdd;
+      const bool writes = op.kind == OpKind::Store || op.kind == OpKind::Atomic;
       stores = stores || (writes && !scratch.contains(op.operands[0]));
       inside.insert(op.results.begin(), op.results.end());
       for (const auto& args : op.region_args) inside.insert(args.begin(), args.end());
@@ -133,7 +133,7 @@ int writes_to(const tile::Kernel& k, const std::vector<tile::OpId>& ops, tile::V
   int n = 0;
   for (auto id : ops) {
     const auto& op = k.op(id);
-    n += (op.kind == OpKind::Store || op.kind == OpKind::AtomicAdd) && op.operands[0] == pointer;
+    n += (op.kind == OpKind::Store || op.kind == OpKind::Atomic) && op.operands[0] == pointer;
     for (const auto& region : op.regions) n += writes_to(k, region, pointer);
   }
   return n;

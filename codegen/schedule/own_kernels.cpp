@@ -122,7 +122,12 @@ struct Row {
   bool (*takes)(const Graph&, const Node&, std::string*);
   Result<std::vector<ScheduledKernel>> (*lower)(const Graph&, const Node&, const Target&, const std::string&);
 };
-constexpr Row kTable[] = {{Structured::Scan, scan_takes, lower_scan}};
+bool takes_all(const Graph&, const Node&, std::string*) { return true; }
+
+constexpr Row kTable[] = {{Structured::Scan, scan_takes, lower_scan},
+                          {Structured::Scatter, takes_all, lower_scatter},
+                          {Structured::Sort, takes_all, lower_sort},
+                          {Structured::Suppress, takes_all, lower_suppress}};
 
 const Row* find(const Node& node) {
   if (const auto* s = node.op->structured())

@@ -12,6 +12,16 @@ namespace tessera {
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_own_kernel(const Graph& graph, const Node& node,
                                                                     const Target& device, const std::string& name);
 
+// ---- private to the folder: own_scatter.cpp, own_sort.cpp
+[[nodiscard]] Result<std::vector<ScheduledKernel>> lower_scatter(const Graph& graph, const Node& node,
+                                                                 const Target& device, const std::string& name);
+
+[[nodiscard]] Result<std::vector<ScheduledKernel>> lower_suppress(const Graph& graph, const Node& node,
+                                                                  const Target& device, const std::string& name);
+// `sort_indices` on a host, `sort_tiles` on a GPU.
+[[nodiscard]] Result<std::vector<ScheduledKernel>> lower_sort(const Graph& graph, const Node& node,
+                                                              const Target& device, const std::string& name);
+
 // ---- private to the folder: Scan for blocks of threads (block_scan.cpp)
 struct ScanShape {
   DType dtype = DType::F32;

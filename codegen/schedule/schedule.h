@@ -150,6 +150,9 @@ struct ScheduledKernel {
   // Per buffer, the read buffers whose memory a written one may take over: read only where the same program has yet to
   // write, with elements of the same size. Two outputs must not take the same one.
   std::vector<std::vector<int>> may_overwrite;
+  // Results that a kernel changes in place, and the operands whose elements they have before: {operand, result}. The
+  // executable copies them, unless the result takes over the operand's memory.
+  std::vector<std::pair<ValueId, ValueId>> begins_as;
   std::vector<SymExpr> sizes; // i64 parameters after the buffers, as expressions over graph symbols
   std::vector<Workspace> workspaces;
   SymExpr counters = 0;     // i32 at which programs meet (tile/cooperation.h), at rest before and after a launch

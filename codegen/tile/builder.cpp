@@ -237,9 +237,10 @@ ValueId Builder::scratch(DType dtype, ValueId count) {
   op.results = {kernel_.new_value({Type::Kind::Pointer, dtype, {}})};
   return emit(std::move(op), {});
 }
-void Builder::atomic_add(ValueId ptr, ValueId offset, ValueId value, ValueId mask) {
+void Builder::atomic(ReduceKind kind, ValueId ptr, ValueId offset, ValueId value, ValueId mask) {
   Op op;
-  op.kind = OpKind::AtomicAdd;
+  op.kind = OpKind::Atomic;
+  op.reduce = kind;
   op.operands = {ptr, offset, value};
   if (mask >= 0) op.operands.push_back(mask);
   emit(std::move(op), {});

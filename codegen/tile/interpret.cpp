@@ -302,10 +302,10 @@ private:
       TESSERA_ASSIGN(std::byte * p, element(op, i, 3, m, dtype, &index));
       if (!p) continue;
       ScalarValue v = at(op.operands[2], i);
-      if (op.kind == OpKind::AtomicAdd) {
+      if (op.kind == OpKind::Atomic) {
         DType c = compute_dtype(dtype);
         ScalarValue args[2] = {read_element(dtype, p), v};
-        v = eval_scalar(ScalarOp::Add, c, c, args);
+        v = eval_scalar(combine(op.reduce), c, c, args);
       }
       if (!m.written.empty()) m.written[static_cast<size_t>(index)] = true;
       write_element(dtype, p, v);
@@ -466,7 +466,7 @@ private:
     case OpKind::Scalar: return scalar(op);
     case OpKind::Load: return load(op);
     case OpKind::Store:
-    case OpKind::AtomicAdd: return store(op);
+    case OpKind::Atomic: return store(op);
     case OpKind::Reduce:
     case OpKind::Scan: return fold(op);
     case OpKind::Dot: return dot(op);

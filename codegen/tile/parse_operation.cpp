@@ -182,9 +182,16 @@ Status Parser::operation(Op& op, std::vector<OpId>& ops, int depth) {
     range_ = static_cast<int>(n);
     return {};
   }
-  if (word == "load" || word == "store" || word == "atomic_add") {
-    op.kind = word == "load" ? OpKind::Load : word == "store" ? OpKind::Store : OpKind::AtomicAdd;
+  if (word == "load" || word == "store") {
+    op.kind = word == "load" ? OpKind::Load : OpKind::Store;
     return access(op, ops, word != "load");
+  }
+  if (word == "atomic_add" || word == "atomic_max" || word == "atomic_min") {
+    op.kind = OpKind::Atomic;
+    op.reduce = word == "atomic_max"   ? ReduceKind::Max
+                : word == "atomic_min" ? ReduceKind::Min
+                                       : ReduceKind::Sum;
+    return access(op, ops, true);
   }
   if (word == "scratch") {
     op.kind = OpKind::Scratch;

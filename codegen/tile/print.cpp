@@ -124,8 +124,13 @@ private:
       access(op, 2);
       break;
     case OpKind::Store:
-    case OpKind::AtomicAdd:
-      out_ += std::string(op_name(op.kind)) + " " + name(op.operands[0]) + "[" + name(op.operands[1]) +
+    case OpKind::Atomic:
+      out_ += std::string(op_name(op.kind)) +
+              (op.kind == OpKind::Store              ? ""
+               : op.reduce == ReduceKind::Sum        ? "_add"
+               : op.reduce == ReduceKind::Max        ? "_max"
+                                                     : "_min") +
+              " " + name(op.operands[0]) + "[" + name(op.operands[1]) +
               "] = " + name(op.operands[2]);
       access(op, 3);
       break;

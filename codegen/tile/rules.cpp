@@ -8,7 +8,7 @@ namespace {
 constexpr std::array<std::string_view, static_cast<size_t>(OpKind::Count_)> kNames = {
     "const",      "program_id",   "range",  "expand_dims",  "broadcast", "scalar",   "load",
     "store",      "reduce",       "scan",   "dot",          "for",       "if",       "scratch",
-    "atomic_add", "report_index", "arrive", "grid_barrier", "exchange",  "prefetch", "yield"};
+    "atomic",     "report_index", "arrive", "grid_barrier", "exchange",  "prefetch", "yield"};
 
 Diagnostic bad(std::string message) { return {ErrorCode::Internal, std::move(message)}; }
 
@@ -292,9 +292,15 @@ Status check_op(const Kernel& k, const Op& op) {
   }
   case OpKind::Scalar: return check_scalar(k, op);
   case OpKind::Load: return check_load(k, op);
-  case OpKind::AtomicAdd:
+  case OpKind::Atomic:
     TESSERA_TRY(check_store(k, op));
-    if (k.type(op.operands[0]).dtype == DType::Bool) return bad("atomic_add of bool has no meaning");
+    if (k.type(op.operands[0]).dtype == DType::Bool) return bad("an atomic update of bool has no meaning");
+    if (op.reduce == ReduceKind::Sum) return {};
+    if (op.reduce != ReduceKind::Max && op.reduce != ReduceKind::Min)
+      return bad("there is no atomic update by " + std::string(name(op.reduce)));
+    if (!is_integer(k.type(op.operands[0]).dtype))
+      return bad("atomic " + std::string(name(op.reduce)) + " is of integers, not of " +
+                 std::string(name(k.type(op.operands[0]).dtype)));
     return {};
   case OpKind::Store: return check_store(k, op);
   case OpKind::Reduce:

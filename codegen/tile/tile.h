@@ -59,7 +59,7 @@ enum class OpKind : uint8_t {
   For,     // from, to, step, carried...; region with induction value and carried block arguments; yields as many
   If,      // scalar bool condition; regions then, else; results by yield
   Scratch, // program-private memory: attribute dtype, operand count (elements, i64) -> pointer; contents undefined
-  AtomicAdd,   // pointer, offset, value, optional mask
+  Atomic,  // ReduceKind Sum, Max or Min; pointer, offset, value, optional mask: the element becomes the fold of both
   ReportIndex, // operands: bool tile or scalar "bad" (true where an index is out of bounds); attribute site: the
                // launch fails with this site
   // Cooperative programs (cooperation.h). Operands: pointer to counters (i32), offset, rank, count (i64 scalars). Each
@@ -174,7 +174,7 @@ public:
   ValueId scan(ReduceKind kind, ValueId v, int axis);
   ValueId dot(ValueId a, ValueId b, ValueId acc);
   ValueId scratch(DType dtype, ValueId count);
-  void atomic_add(ValueId ptr, ValueId offset, ValueId value, ValueId mask = -1);
+  void atomic(ReduceKind kind, ValueId ptr, ValueId offset, ValueId value, ValueId mask = -1);
   void report_index(ValueId bad, int site);
   ValueId arrive(ValueId counters, ValueId offset, ValueId rank, ValueId count);
   void grid_barrier(ValueId counters, ValueId offset, ValueId rank, ValueId count);

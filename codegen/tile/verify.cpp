@@ -55,7 +55,7 @@ private:
     return {};
   }
   Status check_written(const Op& op) const {
-    if (op.kind != OpKind::Store && op.kind != OpKind::AtomicAdd && op.kind != OpKind::Arrive &&
+    if (op.kind != OpKind::Store && op.kind != OpKind::Atomic && op.kind != OpKind::Arrive &&
         op.kind != OpKind::GridBarrier && op.kind != OpKind::Exchange)
       return {};
     for (const Param& p : k_.params)

@@ -114,7 +114,10 @@ enum class Structured : uint8_t {
   Conv,
   Pool,
   Scan,
-  Read, // its integers become sizes: the host reads them
+  Scatter,  // updates written, or combined, at positions that are data
+  Sort,     // the order of elements along an axis
+  Suppress, // of boxes in order, those that an earlier one overlaps
+  Read,     // its integers become sizes: the host reads them
   Other
 };
 struct StructuredOp {

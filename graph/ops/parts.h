@@ -74,5 +74,8 @@ window_of(const Attributes& attributes); // of a primitive: strides, pads_begin,
 // kernel_shape must agree with the weight's sizes.
 [[nodiscard]] Status check_kernel_shape(B& b, const SymShape& weight);
 
+// ---- scatters: element `at` of `out` becomes the update, or its fold with it ("none", "add", "mul", "max", "min").
+void fold_update(Tensor& out, int64_t at, const Tensor& updates, int64_t from, const std::string& reduction);
+
 } // namespace ops
 } // namespace tessera

@@ -20,26 +20,18 @@ Result<Tensor> copy_of(const Tensor& t) {
   return take(t, t.dims(), [](int64_t i) { return i; });
 }
 
-// out[at] = out[at] op v, v = element `from` of updates.
-void update(Tensor& out, int64_t at, const Tensor& updates, int64_t from, const std::string& reduction) {
-  by_kind(out.dtype(), [&](auto zero) {
-    using V = decltype(zero);
-    V old = get<V>(out, at), v = get<V>(updates, from);
-    if constexpr (std::is_same_v<V, bool>) {
-      set(out, at, v);
-    } else {
-      bool nan = old != old || v != v;
-      if (reduction == "add")
-        v = static_cast<V>(old + v);
-      else if (reduction == "mul")
-        v = static_cast<V>(old * v);
-      else if (reduction == "max")
-        v = nan ? static_cast<V>(old + v) : std::max(old, v);
-      else if (reduction == "min")
-        v = nan ? static_cast<V>(old + v) : std::min(old, v);
-      set(out, at, v);
-    }
-  });
+// `scatter` of targets that are unique if they are at most one.
+ValueId scatter(B& b, ValueId data, ValueId targets, ValueId updates, const std::string& reduction, bool unique) {
+  unique = unique || b.dim(targets, 1).is_const(1);
+  return b.op("scatter", {data, targets, updates}, {{"reduction", reduction}, {"unique", int64_t{unique ? 1 : 0}}});
+}
+ValueId checked(B& b, ValueId indices, const SymExpr& extent, bool wrap = true) {
+  return b.op("checked_index", {indices}, {{"extent", SymShape{extent}}, {"wrap", int64_t{wrap ? 1 : 0}}});
+}
+SymExpr product(const SymShape& shape, size_t from, size_t to) {
+  SymExpr n = 1;
+  for (size_t d = from; d < to; ++d) n *= shape[d];
+  return n;
 }
 
 Result<int64_t> wrap(const ReferenceContext& c, int64_t index, int64_t size) {
@@ -50,6 +42,38 @@ Result<int64_t> wrap(const ReferenceContext& c, int64_t index, int64_t size) {
 }
 
 // ---- ScatterElements
+Result<std::vector<ValueId>> decompose_scatter_elements(Graph& g, const Node& n, int) {
+  B b(g, n);
+  const std::string reduction = b.attr().s("reduction", "none");
+  const ValueId data = b.in(0);
+  ValueId indices = b.in(1), updates = b.in(2);
+  const auto axis = static_cast<size_t>(b.axis(b.attr().i("axis"), b.rank(data)));
+  if (!b.ok()) return b.failed();
+  const SymShape shape = b.shape(data), size = b.shape(indices);
+  const size_t rank = shape.size();
+  bool covers = true; // the updates cover every other dimension
+  for (size_t d = 0; d < rank; ++d) covers = covers && (d == axis || b.env().known_equal(shape[d], size[d]));
+  ValueId targets = checked(b, indices, shape[axis]);
+  ValueId out;
+  if (covers) {
+    auto three = [&](ValueId v, const SymShape& dims) {
+      return reshape(b, v, {product(dims, 0, axis), dims[axis], product(dims, axis + 1, rank)});
+    };
+    out = scatter(b, three(data, shape), three(targets, size), three(updates, size), reduction, false);
+  } else { // targets among all elements
+    const SymExpr count = product(size, 0, rank);
+    ValueId flat;
+    for (size_t d = 0; d < rank; ++d) {
+      ValueId at = d == axis ? targets : checked(b, iota(b, size, static_cast<int64_t>(d)), shape[d], false);
+      at = mul(b, at, b.size(product(shape, d + 1, rank), DType::I64));
+      flat = flat.valid() ? add(b, flat, at) : at;
+    }
+    out = scatter(b, reshape(b, data, {1, product(shape, 0, rank), 1}), reshape(b, flat, {1, count}),
+                  reshape(b, updates, {1, count, 1}), reduction, false);
+  }
+  return b.done(reshape(b, out, shape));
+}
+
 Status infer_scatter_elements(InferContext& c) {
   TESSERA_TRY(check_reduction(c));
   int rank = c.type(0).rank();
@@ -76,7 +100,7 @@ Status reference_scatter_elements(ReferenceContext& c) {
     TESSERA_ASSIGN(at[a], wrap(c, indices.get_i64(w.i()), data.dims()[a]));
     for (size_t i = 0; i < at.size(); ++i)
       if (at[i] >= data.dims()[i]) return c.error(ErrorCode::BadInput, "indices of a scatter reach beyond the data");
-    update(out, offset(at, strides), updates, w.i(), reduction);
+    fold_update(out, offset(at, strides), updates, w.i(), reduction);
   }
   c.results = {out};
   return {};
@@ -91,7 +115,7 @@ OpDef scatter_elements_record() {
   def.attributes = {{"axis", AttrKind::Int, false, int64_t{0}},
                     {"reduction", AttrKind::String, false, std::string("none")}};
   def.infer = infer_scatter_elements;
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_scatter_elements};
   def.reference = reference_scatter_elements;
   def.samples = [] {
     std::vector<Sample> out;
@@ -118,6 +142,27 @@ OpDef scatter_elements_record() {
 }
 
 // ---- ScatterND
+Result<std::vector<ValueId>> decompose_scatter_nd(Graph& g, const Node& n, int) {
+  B b(g, n);
+  const ValueId data = b.in(0), indices = b.in(1), updates = b.in(2);
+  const SymShape shape = b.shape(data), size = b.shape(indices);
+  const auto known = b.env().simplify(size.back()).as_const();
+  TESSERA_CHECK(known.has_value(), "inference requires the number of dimensions");
+  const auto depth = static_cast<size_t>(*known);
+  const SymExpr rows = product(size, 0, size.size() - 1), slice_size = product(shape, depth, shape.size());
+  const ValueId tuples = reshape(b, indices, {rows, size.back()});
+  ValueId targets;
+  for (size_t d = 0; d < depth; ++d) {
+    ValueId at = checked(b, squeeze(b, slice(b, tuples, 1, SymExpr(static_cast<int64_t>(d)), 1), {1}), shape[d]);
+    at = mul(b, at, b.size(product(shape, d + 1, depth), DType::I64));
+    targets = targets.valid() ? add(b, targets, at) : at;
+  }
+  if (!targets.valid()) targets = expand(b, b.scalar_i(DType::I64, 0), {rows});
+  ValueId out = scatter(b, reshape(b, data, {1, product(shape, 0, depth), slice_size}), reshape(b, targets, {1, rows}),
+                        reshape(b, updates, {1, rows, slice_size}), b.attr().s("reduction", "none"), false);
+  return b.done(reshape(b, out, shape));
+}
+
 Status infer_scatter_nd(InferContext& c) {
   TESSERA_TRY(check_reduction(c));
   const SymShape data = c.shape(0), indices = c.shape(1), updates = c.shape(2);
@@ -150,7 +195,7 @@ Status reference_scatter_nd(ReferenceContext& c) {
       TESSERA_ASSIGN(int64_t i, wrap(c, indices.get_i64(row * depth + k), data.dims()[d]));
       base += i * strides[d];
     }
-    for (int64_t j = 0; j < block; ++j) update(out, base + j, updates, row * block + j, reduction);
+    for (int64_t j = 0; j < block; ++j) fold_update(out, base + j, updates, row * block + j, reduction);
   }
   c.results = {out};
   return {};
@@ -164,7 +209,7 @@ OpDef scatter_nd_record() {
   def.operands = {{"data", TypeSet::NumericOrBool}, {"indices", TypeSet::Index}, {"updates", TypeSet::SameAsFirst}};
   def.attributes = {{"reduction", AttrKind::String, false, std::string("none")}};
   def.infer = infer_scatter_nd;
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_scatter_nd};
   def.reference = reference_scatter_nd;
   def.samples = [] {
     std::vector<Sample> out;
@@ -190,6 +235,27 @@ OpDef scatter_nd_record() {
 }
 
 // ---- TensorScatter: the update of a key-value cache
+Result<std::vector<ValueId>> decompose_tensor_scatter(Graph& g, const Node& n, int) {
+  B b(g, n);
+  const ValueId cache = b.in(0), step = b.in(1);
+  const SymShape shape = b.shape(cache), size = b.shape(step);
+  const size_t rank = shape.size();
+  const auto axis = static_cast<size_t>(b.axis(b.attr().i("axis", -2), static_cast<int>(rank)));
+  if (!b.ok()) return b.failed();
+  const bool circular = b.attr().s("mode", "linear") == "circular";
+  const SymExpr batch = product(shape, 0, axis), slice_size = product(shape, axis + 1, rank);
+  ValueId targets = iota(b, {1, 1, size[axis]}, 2);
+  if (b.has(2)) targets = add(b, targets, unsqueeze(b, cast(b, b.in(2), DType::I64), {1, 2}));
+  targets = expand(b, targets, {shape[0], product(shape, 1, axis), size[axis]});
+  if (circular) targets = b.op2("mod", targets, b.size(shape[axis], DType::I64));
+  targets = checked(b, targets, shape[axis], false);
+  const auto fits = b.env().prove(sym_le(size[axis], shape[axis]));
+  ValueId out =
+      scatter(b, reshape(b, cache, {batch, shape[axis], slice_size}), reshape(b, targets, {batch, size[axis]}),
+              reshape(b, step, {batch, size[axis], slice_size}), "none", !circular || (fits && *fits));
+  return b.done(reshape(b, out, shape));
+}
+
 Status infer_tensor_scatter(InferContext& c) {
   const SymShape cache = c.shape(0), step = c.shape(1);
   TESSERA_ASSIGN(int64_t axis, c.axis(c.node.attributes.i("axis", -2), static_cast<int>(cache.size())));
@@ -225,7 +291,7 @@ Status reference_tensor_scatter(ReferenceContext& c) {
     if (at[a] < 0 || at[a] >= cache.dims()[a])
       return c.error(ErrorCode::BadInput,
                      "TensorScatter writes at " + std::to_string(at[a]) + ", outside of its cache");
-    update(out, offset(at, strides), step, w.i(), "none");
+    fold_update(out, offset(at, strides), step, w.i(), "none");
   }
   c.results = {out};
   return {};
@@ -242,7 +308,7 @@ OpDef tensor_scatter_record() {
   def.attributes = {{"axis", AttrKind::Int, false, int64_t{-2}},
                     {"mode", AttrKind::String, false, std::string("linear")}};
   def.infer = infer_tensor_scatter;
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_tensor_scatter};
   def.reference = reference_tensor_scatter;
   def.samples = [] {
     Tensor cache = random(DType::F32, {2, 4, 3}, 1), step = random(DType::F32, {2, 2, 3}, 2);
@@ -261,7 +327,9 @@ OpDef tensor_scatter_record() {
 
 } // namespace
 
+void register_scatter_primitives(OpTable& table);
 void register_scatter_ops(OpTable& table) {
+  register_scatter_primitives(table);
   table.add(scatter_elements_record());
   table.add(scatter_nd_record());
   table.add(tensor_scatter_record());

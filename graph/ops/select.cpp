@@ -1,4 +1,5 @@
-// Results whose size is data: NonZero, Unique, Compress, NonMaxSuppression.
+// Results whose size is data: NonZero, Unique, Compress.
+#include "graph/ops/chosen.h"
 #include "graph/ops/parts.h"
 #include <cmath>
 #include <numeric>
@@ -8,12 +9,32 @@ namespace tessera {
 namespace {
 using namespace ops;
 
-SymExpr fresh(InferContext& c, std::string_view name, const SymExpr& most) {
-  int64_t high = c.env().range(most).hi;
-  return c.env().create_symbol(name, {0, std::clamp<int64_t>(high, 0, kSymMax)});
+// ---- NonZero
+Result<std::vector<ValueId>> decompose_nonzero(Graph& g, const Node& n, int) {
+  B b(g, n);
+  const ValueId x = b.in(0);
+  const SymShape shape = b.shape(x);
+  const SymExpr count = product(shape);
+  const ValueId flat = reshape(b, x, {count});
+  const ValueId flags = b.dtype(x) == DType::Bool ? flat : ne(b, flat, 0.0);
+  const SymExpr found = read_count(b, flags, size_of_result(b, {0}, 1));
+  if (!b.ok()) return b.failed();
+  const ValueId at = positions(b, flags, found);
+  if (shape.empty()) return b.done(expand(b, b.scalar_i(DType::I64, 0), {0, found}));
+  std::vector<ValueId> rows;
+  SymExpr inner = count;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    SymExpr next = 1;
+    for (size_t e = d + 1; e < shape.size(); ++e) next *= shape[e];
+    ValueId i = at;
+    if (d > 0) i = b.op2("mod", i, b.size(inner, DType::I64));
+    if (d + 1 < shape.size()) i = div(b, i, b.size(next, DType::I64));
+    rows.push_back(unsqueeze(b, i, {0}));
+    inner = next;
+  }
+  return b.done(rows.size() == 1 ? rows[0] : concat(b, rows, 0));
 }
 
-// ---- NonZero
 OpDef nonzero_record() {
   OpDef def;
   def.name = "nonzero";
@@ -25,7 +46,7 @@ OpDef nonzero_record() {
     SymExpr most = c.type(0).count();
     return set_result(c, DType::I64, {c.type(0).rank(), fresh(c, "nonzero", most)});
   };
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_nonzero};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
     auto found = [&](int64_t i) { return is_float(x.dtype()) ? x.get_f64(i) != 0 : x.get_i64(i) != 0; };
@@ -55,6 +76,19 @@ OpDef nonzero_record() {
 }
 
 // ---- Compress
+Result<std::vector<ValueId>> decompose_compress(Graph& g, const Node& n, int) {
+  B b(g, n);
+  ValueId x = b.in(0);
+  int64_t axis = 0;
+  if (b.attr().has("axis"))
+    axis = b.axis(b.attr().i("axis"), b.rank(x));
+  else
+    x = reshape(b, x, {b.type(x).count()});
+  const SymExpr found = read_count(b, b.in(1), size_of_result(b, {0}, static_cast<size_t>(axis)));
+  if (!b.ok()) return b.failed();
+  return b.done(gather(b, x, positions(b, b.in(1), found), axis));
+}
+
 OpDef compress_record() {
   OpDef def;
   def.name = "compress";
@@ -71,7 +105,7 @@ OpDef compress_record() {
     shape[static_cast<size_t>(axis)] = fresh(c, "compress", c.shape(1)[0]);
     return set_result(c, c.type(0).dtype, std::move(shape));
   };
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_compress};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
     Dims dims = x.dims();
@@ -117,6 +151,44 @@ OpDef compress_record() {
 }
 
 // ---- Unique
+// Elements in order; the first of each group of equal ones is a head. Slices along an axis are compared by none of the
+// primitives: their reference runs.
+Result<std::vector<ValueId>> decompose_unique(Graph& g, const Node& n, int) {
+  B b(g, n);
+  ValueId x = b.in(0);
+  const SymExpr all = b.type(x).count();
+  x = reshape(b, x, {all});
+  const ValueId order = b.op("sort_indices", {x}, {{"k", SymShape{all}}}), i = iota(b, {all}, 0);
+  const ValueId sorted = gather(b, x, order, 0);
+  const ValueId before = gather(b, sorted, max(b, sub(b, i, 1.0), 0.0), 0);
+  ValueId differs = ne(b, sorted, before);
+  if (is_float(b.dtype(x))) // NaN is one group
+    differs = logical_and(b, differs, logical_not(b, logical_and(b, b.op1("isnan", sorted), b.op1("isnan", before))));
+  const ValueId heads = logical_or(b, differs, eq(b, i, 0.0));
+  const SymExpr found = read_count(b, heads, size_of_result(b, {0, 1, 3}, 0));
+  if (!b.ok()) return b.failed();
+  const ValueId group = sub(b, places(b, heads), 1.0), head = select(b, heads, group, -1.0);
+  ValueId first = placed(b, head, order, found), inverse = placed(b, order, group, all);
+  const ValueId start = placed(b, head, i, found), g_i = iota(b, {found}, 0);
+  const ValueId last = b.size(found - 1, DType::I64);
+  const ValueId next = gather(b, start, min(b, add(b, g_i, 1.0), last), 0);
+  ValueId counts = sub(b, select(b, lt(b, g_i, last), next, b.size(all, DType::I64)), start);
+  if (b.attr().i("sorted", 1) == 0) { // in order of first appearance
+    const ValueId by_first = b.op("sort_indices", {cast(b, first, DType::I32)}, {{"k", SymShape{found}}});
+    const ValueId rank = placed(b, by_first, g_i, found);
+    first = gather(b, first, by_first, 0);
+    counts = gather(b, counts, by_first, 0);
+    inverse = gather(b, rank, inverse, 0);
+  }
+  return b.done({gather(b, x, first, 0), first, inverse, counts});
+}
+
+Result<std::vector<ValueId>> decompose_unique_or_slices(Graph& g, const Node& n, int count) {
+  if (!n.attributes.has("axis")) return decompose_unique(g, n, count);
+  B b(g, n);
+  return b.done(b.ops("unique_slices", {b.in(0)}, b.attr(), count));
+}
+
 Status infer_unique(InferContext& c) {
   SymShape shape;
   SymExpr n;
@@ -202,16 +274,19 @@ Status reference_unique(ReferenceContext& c) {
   return {};
 }
 
-OpDef unique_record() {
+OpDef unique_record(bool slices) {
   OpDef def;
-  def.name = "unique";
+  def.name = slices ? "unique_slices" : "unique";
   def.summary = "distinct elements or slices, where they first stand, which each is, and how often";
-  def.onnx = {{"Unique", "", 11}};
+  if (!slices) def.onnx = {{"Unique", "", 11}};
   def.operands = {{"X", TypeSet::NumericOrBool}};
   def.attributes = {{"axis", AttrKind::Int}, {"sorted", AttrKind::Int, false, int64_t{1}}};
   def.max_results = 4;
   def.infer = infer_unique;
-  def.meaning = StructuredOp{};
+  if (slices)
+    def.meaning = StructuredOp{};
+  else
+    def.meaning = Decomposition{decompose_unique_or_slices};
   def.reference = reference_unique;
   def.data_dependent_shape = true;
   def.samples = [] {
@@ -228,105 +303,13 @@ OpDef unique_record() {
   return def;
 }
 
-// ---- NonMaxSuppression
-struct Box {
-  double y0, x0, y1, x1;
-  [[nodiscard]] double area() const { return (y1 - y0) * (x1 - x0); }
-};
-
-Box box_at(const Tensor& boxes, int64_t i, bool centre) {
-  double a = boxes.get_f64(i * 4), b = boxes.get_f64(i * 4 + 1), p = boxes.get_f64(i * 4 + 2),
-         q = boxes.get_f64(i * 4 + 3);
-  if (centre) return {b - q / 2, a - p / 2, b + q / 2, a + p / 2}; // x, y, width, height
-  return {std::min(a, p), std::min(b, q), std::max(a, p), std::max(b, q)};
-}
-
-double overlap(const Box& a, const Box& b) {
-  double h = std::min(a.y1, b.y1) - std::max(a.y0, b.y0), w = std::min(a.x1, b.x1) - std::max(a.x0, b.x0);
-  if (h <= 0 || w <= 0) return 0;
-  return h * w / (a.area() + b.area() - h * w);
-}
-
-Status reference_nms(ReferenceContext& c) {
-  const Tensor &boxes = c.operands[0], &scores = c.operands[1];
-  for (size_t i = 2; i < 5; ++i)
-    if (given(c, i) && c.operands[i].count() != 1)
-      return c.error(ErrorCode::BadInput, "limits of NonMaxSuppression must be one number each");
-  int64_t most = given(c, 2) ? c.operands[2].get_i64(0) : 0;
-  double iou = given(c, 3) ? c.operands[3].get_f64(0) : 0;
-  bool limited = given(c, 4);
-  double least = limited ? c.operands[4].get_f64(0) : 0;
-  bool centre = c.node.attributes.i("center_point_box") != 0;
-  int64_t batches = boxes.dims()[0], count = boxes.dims()[1], classes = scores.dims()[1];
-  std::vector<int64_t> out;
-  std::vector<int64_t> order;
-  for (int64_t n = 0; n < batches; ++n)
-    for (int64_t k = 0; k < classes; ++k) {
-      int64_t row = (n * classes + k) * count;
-      order.clear();
-      for (int64_t i = 0; i < count; ++i)
-        if (!limited || scores.get_f64(row + i) > least) order.push_back(i);
-      std::stable_sort(order.begin(), order.end(),
-                       [&](int64_t p, int64_t q) { return scores.get_f64(row + p) > scores.get_f64(row + q); });
-      std::vector<Box> kept;
-      for (int64_t i : order) {
-        if (static_cast<int64_t>(kept.size()) >= most) break;
-        Box box = box_at(boxes, n * count + i, centre);
-        if (std::any_of(kept.begin(), kept.end(), [&](const Box& k) { return overlap(k, box) > iou; })) continue;
-        kept.push_back(box);
-        out.insert(out.end(), {n, k, i});
-      }
-    }
-  TESSERA_ASSIGN(Tensor selected, from_i64(DType::I64, {static_cast<int64_t>(out.size() / 3), 3}, out));
-  c.results = {selected};
-  return {};
-}
-
-OpDef nms_record() {
-  OpDef def;
-  def.name = "non_max_suppression";
-  def.summary = "boxes that no better box of their class overlaps, as (batch, class, box)";
-  def.onnx = {{"NonMaxSuppression", "", 10}};
-  def.operands = {{"boxes", TypeSet::Float},
-                  {"scores", TypeSet::Float},
-                  {"max_output_boxes_per_class", TypeSet::Index, true},
-                  {"iou_threshold", TypeSet::Float, true},
-                  {"score_threshold", TypeSet::Float, true}};
-  def.attributes = {{"center_point_box", AttrKind::Int, false, int64_t{0}}};
-  def.infer = [](InferContext& c) -> Status {
-    const SymShape b = c.shape(0), s = c.shape(1);
-    if (b.size() != 3 || s.size() != 3)
-      return c.error(ErrorCode::ShapeMismatch,
-                     "NonMaxSuppression takes boxes [N, B, 4] and scores [N, C, B], not " + str(b) + " and " + str(s));
-    TESSERA_TRY(c.env().require_equal(b[2], 4, "coordinates of a box", c.node.location));
-    TESSERA_TRY(c.env().require_equal(b[0], s[0], "batches of boxes and scores", c.node.location));
-    TESSERA_TRY(c.env().require_equal(b[1], s[2], "boxes and scores", c.node.location));
-    return set_result(c, DType::I64, {fresh(c, "boxes", product(s)), 3});
-  };
-  def.meaning = StructuredOp{};
-  def.reference = reference_nms;
-  def.data_dependent_shape = true;
-  def.samples = [] {
-    Tensor boxes = random(DType::F32, {2, 6, 4}, 1, 0, 1), scores = random(DType::F32, {2, 3, 6}, 2, 0, 1);
-    return std::vector<Sample>{
-        sample({boxes, scores}), sample({boxes, scores, vec({3}), scalar(DType::F32, 0.3), scalar(DType::F32, 0.2)}),
-        sample({boxes, scores, scalar(DType::I64, 2), floats({1}, {0.5})}, {{"center_point_box", int64_t{1}}})};
-  };
-  def.error_samples = [] {
-    return std::vector<ErrorSample>{
-        wrong({random(DType::F32, {2, 6, 3}), random(DType::F32, {2, 3, 6})}, {}, ErrorCode::ShapeMismatch, ""),
-        wrong({random(DType::F32, {6, 4}), random(DType::F32, {2, 3, 6})}, {}, ErrorCode::ShapeMismatch, "boxes")};
-  };
-  return def;
-}
-
 } // namespace
 
 void register_select_ops(OpTable& table) {
   table.add(nonzero_record());
   table.add(compress_record());
-  table.add(unique_record());
-  table.add(nms_record());
+  table.add(unique_record(false));
+  table.add(unique_record(true));
 }
 
 } // namespace tessera

@@ -144,12 +144,10 @@ OpDef cumulative_record(std::string_view name, std::string_view kind, int since,
     B b(g, n);
     Attributes a = {
         {"kind", std::string(kind)}, {"exclusive", b.attr().i("exclusive")}, {"reverse", b.attr().i("reverse")}};
-    InferContext c{g, n, 1, {}, {}};
-    auto axis = c.known_ints(1);
-    if (!axis.ok()) return b.done(b.op("scan", {b.in(0), b.in(1)}, a));
-    if (axis->size() != 1) b.fail(ErrorCode::BadAttribute, "the axis of a running sum must be one number");
+    const Ints axis = b.known_ints(1);
+    if (b.ok() && axis.size() != 1) b.fail(ErrorCode::BadAttribute, "the axis of a running sum must be one number");
     if (!b.ok()) return b.done(ValueId{});
-    int64_t at = b.axis((*axis)[0], b.rank(b.in(0)));
+    int64_t at = b.axis(axis[0], b.rank(b.in(0)));
     if (b.ok() && fold_pays(b, b.in(0), at))
       return b.done(as_fold(b, b.in(0), at, kind, a.i("exclusive") != 0, a.i("reverse") != 0));
     a.set("axis", at);
@@ -173,27 +171,33 @@ OpDef cumulative_record(std::string_view name, std::string_view kind, int since,
 }
 
 // ---- topk
-Status infer_topk(InferContext& c) {
-  TESSERA_ASSIGN(int64_t axis, c.axis(c.node.attributes.i("axis", -1), c.type(0).rank()));
-  SymShape shape = c.shape(0);
+Result<std::vector<ValueId>> decompose_topk(Graph& g, const Node& n, int count) {
+  B b(g, n);
+  const ValueId x = b.in(0);
+  const int rank = b.rank(x);
+  const int64_t axis = b.axis(b.attr().i("axis", -1), rank);
   SymExpr k;
-  if (c.has(1)) {
-    TESSERA_ASSIGN(SymShape size, known_or_fresh(c, 1, 1, "topk"));
-    k = size[0];
+  if (b.has(1)) {
+    const auto sizes = b.sizes(1);
+    if (b.ok() && sizes.size() != 1) b.fail(ErrorCode::BadAttribute, "K of TopK must be one number");
+    if (b.ok()) k = sizes[0];
+  } else if (const int64_t* given = b.attr().get<int64_t>("k")) {
+    k = *given;
+    if (*given < 0) b.fail(ErrorCode::BadAttribute, "TopK of " + std::to_string(*given) + " elements");
   } else {
-    const int64_t* attribute = c.node.attributes.get<int64_t>("k");
-    if (attribute == nullptr) return c.error(ErrorCode::BadAttribute, "the number of elements of TopK is missing");
-    k = *attribute;
+    b.fail(ErrorCode::BadAttribute, "the number of elements of TopK is missing");
   }
-  if (auto known = k.as_const(); known && *known < 0)
-    return c.error(ErrorCode::BadAttribute, "TopK of " + std::to_string(*known) + " elements");
-  SymExpr& dim = shape[static_cast<size_t>(axis)];
-  if (k.is_const() || dim.is_const())
-    if (auto fits = c.env().prove(sym_le(k, dim)); fits && !*fits)
-      return c.error(ErrorCode::ShapeMismatch, "TopK of " + k.str() + " elements of a dimension of " + dim.str());
-  dim = k;
-  TESSERA_TRY(set_result(c, c.type(0).dtype, shape));
-  return c.result_count > 1 ? set_result(c, DType::I64, shape, 1) : Status();
+  if (!b.ok()) return b.failed();
+  if (const SymExpr size = b.dim(x, axis); b.env().prove(sym_le(k, size)) == false)
+    b.fail(ErrorCode::ShapeMismatch, "TopK of " + k.str() + " elements of a dimension of " + size.str());
+  Ints perm;
+  for (int64_t d = 0; d < rank; ++d) perm.push_back(d == axis ? rank - 1 : d == rank - 1 ? axis : d);
+  const ValueId last = transpose(b, x, perm);
+  const ValueId at = b.op("sort_indices", {last}, {{"k", SymShape{k}}, {"descending", b.attr().i("largest", 1)}});
+  const ValueId values = b.op("gather_elements", {last, at}, {{"axis", int64_t{rank - 1}}});
+  std::vector<ValueId> out = {transpose(b, values, perm)};
+  if (count > 1) out.push_back(transpose(b, at, perm));
+  return b.done(out);
 }
 
 Status reference_topk(ReferenceContext& c) {
@@ -250,10 +254,8 @@ OpDef topk_record() {
                     {"largest", AttrKind::Int, false, int64_t{1}},
                     {"sorted", AttrKind::Int, false, int64_t{1}}};
   def.max_results = 2;
-  def.infer = infer_topk;
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_topk};
   def.reference = reference_topk;
-  def.data_dependent_shape = true;
   def.samples = [] {
     std::vector<Sample> out = {
         sample({random(DType::F32, {3, 7}, 1), vec({3})}),
@@ -334,14 +336,18 @@ OpDef reverse_sequence_record() {
 
 } // namespace
 
+void register_sort_primitives(OpTable& table);
+void register_nms_ops(OpTable& table);
 void register_sort_scan_ops(OpTable& table) {
   table.add(scan_record());
   table.add(cumulative_record("CumSum", "sum", 11, "cumsum"));
   table.add(cumulative_record("CumProd", "prod", 26, "cumprod"));
+  register_sort_primitives(table);
   table.add(topk_record());
   table.add(reverse_sequence_record());
   register_scatter_ops(table);
   register_select_ops(table);
+  register_nms_ops(table);
 }
 
 } // namespace tessera

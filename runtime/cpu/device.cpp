@@ -255,7 +255,7 @@ private:
 
   Status copy(const CopyStep& c) {
     auto bytes = table_->bytes[static_cast<size_t>(c.target)];
-    if (bytes == 0) return {};
+    if (bytes == 0 || pointer(c.target) == pointer(c.source)) return {};
     struct Frame {
       std::byte* to;
       const std::byte* from;

@@ -183,7 +183,7 @@ public:
 
   Status put_step(int index, const Step& form, DevicePlan* device) {
     if (const auto* c = std::get_if<CopyStep>(&form)) {
-      if (bytes(c->target) > 0)
+      if (bytes(c->target) > 0 && pointer(c->target) != pointer(c->source))
         TESSERA_CUDA_TRY(*this, "copy '" + c->name + "'", cuMemcpyDtoDAsync, address(pointer(c->target)),
                          address(pointer(c->source)), static_cast<size_t>(bytes(c->target)), run_.stream);
     } else {

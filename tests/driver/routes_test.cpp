@@ -50,7 +50,8 @@ TEST(Routes, AreListedByOperatorAndDtype) {
       {"cuda", "conv", "f64: generated loops"},
       {"cuda", "pool", "f32: cuDNN, generated loops"},
       {"cuda", "add", "f32: generated code"},
-      {"cuda", "topk", "f32: reference on the host"},
+      {"cuda", "scatter", "f32: generated scatter"},
+      {"cuda", "unique_slices", "f32: reference on the host"},
   };
   for (const Case& c : cases) {
     const std::string all = listed(c.device, c.op);

@@ -73,6 +73,8 @@ Result<std::vector<Tensor>> run_emulated(const Graph& graph, const ScheduledKern
       }
       TESSERA_ASSIGN(t, Tensor::create(graph.type(k.buffers[i]).dtype, dims));
       if (t.bytes()) std::memset(t.mutable_data(), 0x5b, t.bytes());
+      for (const auto& [from, to] : k.begins_as)
+        if (to == k.buffers[i] && t.bytes() > 0) std::memcpy(t.mutable_data(), inputs.at(from).data(), t.bytes());
       results[k.buffers[i]] = t;
     } else {
       auto it = inputs.find(k.buffers[i]);

@@ -255,8 +255,8 @@ TEST(GpuMemory, AtomicSums) {
     auto at = m.add(m.b.range(128), m.mul(m.b.program_id(0), m.i(128)));
     auto mask = m.lt(at, n);
     auto v = m.b.load(x, at, mask);
-    m.b.atomic_add(h, m.b.load(bins, at, mask), v, mask);
-    m.b.atomic_add(total, m.i(0), m.b.reduce(ReduceKind::Sum, v, 0));
+    m.b.atomic(ReduceKind::Sum, h, m.b.load(bins, at, mask), v, mask);
+    m.b.atomic(ReduceKind::Sum, total, m.i(0), m.b.reduce(ReduceKind::Sum, v, 0));
     GpuRun run;
     run.buffers = {random_tensor(DType::I64, 300, 1, 6), random_tensor(d, 300, 2), random_tensor(d, 16, 3),
                    filled(d, 1, 2)};
@@ -270,8 +270,8 @@ TEST(GpuMemory, AtomicSums) {
   KernelMaker m("copies");
   auto x = m.in("x", DType::F32), y = m.out("y", DType::F32);
   auto r = m.b.range(4);
-  m.b.atomic_add(y, m.op(ScalarOp::Mod, {r, m.i(2)}), m.b.load(x, r));
-  m.b.atomic_add(y, m.i(2), m.b.const_f(DType::F32, 1));
+  m.b.atomic(ReduceKind::Sum, y, m.op(ScalarOp::Mod, {r, m.i(2)}), m.b.load(x, r));
+  m.b.atomic(ReduceKind::Sum, y, m.i(2), m.b.const_f(DType::F32, 1));
   GpuRun run;
   run.buffers = {random_tensor(DType::F32, 4, 1), filled(DType::F32, 3, 0)};
   run.grid = 2;

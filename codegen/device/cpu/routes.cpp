@@ -24,12 +24,28 @@ Route loops() { return {RouteKind::Loops, "generated loops", {}, {}, "", {}, {}}
 } // namespace
 
 DeviceRoutes cpu_routes() {
+  const Route sort{RouteKind::OwnKernel,
+                   "generated sort",
+                   {},
+                   {},
+                   "whole rows",
+                   [](const Graph&, const Node& node, std::string* why_not) {
+                     if (node.op->name == "sort_indices") return true;
+                     if (why_not) *why_not = "a host sorts whole rows";
+                     return false;
+                   },
+                   {}};
+  const Route suppress{RouteKind::OwnKernel, "generated suppression", {}, {}, "", {}, {}};
+  const Route scatter{RouteKind::OwnKernel, "generated scatter", {}, {}, "", {}, {}};
   const Route scan{RouteKind::OwnKernel, "generated scan", {}, {}, "an axis known when compiling", has_own_kernel, {}};
   return {"host",
           {{Structured::Matmul, {one_dnn(), loops()}},
            {Structured::Conv, {one_dnn_of_images(), loops()}},
            {Structured::Pool, {one_dnn_of_images(), loops()}},
-           {Structured::Scan, {scan}}},
+           {Structured::Scan, {scan}},
+           {Structured::Scatter, {scatter}},
+           {Structured::Sort, {sort}},
+           {Structured::Suppress, {suppress}}},
           {}};
 }
 

@@ -24,6 +24,12 @@ Result<bool> pad(Graph& graph, const CudaLibraries& libraries) {
   return padded > 0;
 }
 
+// Each thread of the largest block has two pairs of elements at a time.
+Result<bool> sort(Compilation& c) {
+  constexpr int64_t kThreadElements = 4;
+  return sort_by_tiles(c.graph(), kThreadElements * c.backend().device().block_threads);
+}
+
 } // namespace
 
 const std::vector<CudaRewriting>& cuda_rewritings() {
@@ -46,6 +52,8 @@ std::vector<CompilePass> cuda_passes() {
   for (const CudaRewriting& r : cuda_rewritings())
     all.push_back({r.name, r.summary, PassLevel::Graph,
                    [run = r.run](Compilation& c) { return run(c.graph(), backend_of(c).libraries()); }});
+  all.push_back(
+      {"sort-by-tiles", "rows are sorted as tiles, one a block, whose runs are merged", PassLevel::Graph, sort});
   all.push_back({"place-attention", "puts a generated kernel in place of attention, or behind the library's call",
                  PassLevel::Plan, place});
   return all;

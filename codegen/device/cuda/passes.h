@@ -35,6 +35,9 @@ struct CudaRewriting {
 // part of the reader's index.
 [[nodiscard]] Result<bool> lay_out_weights(Graph& graph, const CudaLibraries& libraries);
 
+// ---- sorts.cpp: sorts become sorts of tiles of so many elements, and merges.
+[[nodiscard]] Result<bool> sort_by_tiles(Graph& graph, int64_t tile);
+
 // ---- plan passes. attention.cpp:
 // For each attention: cuDNN's call with the kernel as fallback, either alone, or, without a kernel, cuDNN's call with
 // the three original steps as fallback. A kernel is a group of kind Own with an attention and no node.

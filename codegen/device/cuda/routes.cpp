@@ -225,12 +225,26 @@ std::shared_ptr<const DeviceRoutes> cuda_routes(std::shared_ptr<const CudaLibrar
   convolution.accepts = asked(cudnn_takes_convolution);
   pooling.takes = "1 to 3 spatial dimensions, even pads narrower than the window, no dilations";
   pooling.accepts = asked(cudnn_pools);
+  const Route sort{RouteKind::OwnKernel,
+                   "generated sort",
+                   {},
+                   {},
+                   "elements of at most 32 bits",
+                   [](const Graph&, const Node& node, std::string* why_not) {
+                     return node.op->name == "sort_tiles" || refuse(why_not, "elements of 64 bits are not packed");
+                   },
+                   {}};
+  const Route suppress{RouteKind::OwnKernel, "generated suppression", {}, {}, "", {}, {}};
+  const Route scatter{RouteKind::OwnKernel, "generated scatter", {}, {}, "", {}, {}};
   const Route scan{RouteKind::OwnKernel, "generated scan", {}, {}, "an axis known when compiling", has_own_kernel, {}};
   DeviceRoutes routes{"GPU",
                       {{Structured::Matmul, {product, loops}},
                        {Structured::Conv, {convolution, loops}},
                        {Structured::Pool, {pooling, loops}},
-                       {Structured::Scan, {scan}}},
+                       {Structured::Scan, {scan}},
+                       {Structured::Scatter, {scatter}},
+                       {Structured::Sort, {sort}},
+                       {Structured::Suppress, {suppress}}},
                       {{RouteKind::Library, "cuDNN", asked(cudnn_takes_attention)},
                        {RouteKind::OwnKernel, "generated attention", asked(kernel_takes_attention)}}};
   return std::make_shared<const DeviceRoutes>(std::move(routes));

@@ -1,0 +1,199 @@
+// Scatter: updates [b, u, s] written, or folded, at targets of data [b, t, s], in place.
+//
+//   in order   a program owns columns s of a batch and applies all updates one after another: right for every reduction
+//              and for targets that repeat
+//   at once    a program has a tile of updates: of targets that differ, or, by atomic updates, of integers whose fold
+//              does not depend on the order (a GPU only)
+#include "codegen/schedule/own_kernels.h"
+#include "graph/ops/op.h"
+#include <algorithm>
+#include <array>
+
+namespace tessera {
+namespace {
+
+using tile::Builder;
+using V = tile::ValueId;
+
+int power_at_most(const SymExpr& size, int most) {
+  const auto n = size.as_const();
+  int p = 1;
+  while (p < most && (!n || p < *n)) p *= 2;
+  return p;
+}
+
+class ScatterLowering {
+public:
+  ScatterLowering(const Graph& graph, const Node& node, const Target& device, const std::string& name)
+      : env_(graph.env()), node_(node), device_(device), data_(graph.type(node.operands[0])),
+        targets_type_(graph.type(node.operands[1])), updates_type_(graph.type(node.operands[2])),
+        reduction_(node.attributes.s("reduction", "none")), compute_(compute_dtype(data_.dtype)), b_(out_.kernel) {
+    out_.kernel.name = name;
+    per_element_ = targets_type_.rank() == 3;
+  }
+
+  ScheduledKernel run() {
+    const bool unique = node_.attributes.i("unique") != 0;
+    atomic_ = !unique && commutes_exactly();
+    at_once_ = unique || atomic_;
+    choose_tile();
+    parameters();
+    V zero = constant(0), one = constant(1), program = b_.program_id(0);
+    V column = op(ScalarOp::Mod, program, column_blocks_), rest = op(ScalarOp::Div, program, column_blocks_);
+    column = op(ScalarOp::Mul, column, constant(width_));
+    if (at_once_) {
+      V row = op(ScalarOp::Mul, op(ScalarOp::Mod, rest, row_blocks_), constant(height_));
+      apply(op(ScalarOp::Div, rest, row_blocks_), row, column);
+    } else {
+      b_.for_loop(zero, rows_, one, {}, [&](V u, std::span<const V>) -> std::vector<V> {
+        apply(rest, u, column);
+        return {};
+      });
+    }
+    describe();
+    return std::move(out_);
+  }
+
+private:
+  [[nodiscard]] V op(ScalarOp o, V x, V y) { return b_.scalar(o, std::array{x, y}); }
+  [[nodiscard]] V constant(int64_t v) { return b_.const_i(DType::I64, v); }
+  [[nodiscard]] bool gpu() const { return device_.is_gpu(); }
+
+  // True if the result does not depend on the order, and the GPU has the atomic instruction.
+  [[nodiscard]] bool commutes_exactly() const {
+    return gpu() && is_integer(data_.dtype) && info(data_.dtype).bits >= 32 && reduction_ != "none" &&
+           reduction_ != "mul";
+  }
+
+  void choose_tile() {
+    const SymExpr slices = env_.simplify(data_.shape[2]), rows = env_.simplify(updates_type_.shape[1]);
+    constexpr int kThreadElements = 4, kThreads = 256;
+    const int lanes = std::max(1, device_.vector_bytes / 4);
+    const int most = gpu() ? kThreads * kThreadElements : lanes * std::max(1, device_.unroll);
+    width_ = power_at_most(slices, most);
+    if (at_once_ && gpu()) height_ = power_at_most(rows, most / width_);
+    if (at_once_ && !gpu() && width_ == 1) height_ = power_at_most(rows, lanes);
+    if (height_ > 1) shape_.push_back(height_);
+    if (width_ > 1) shape_.push_back(width_);
+    if (!gpu()) return;
+    constexpr int kWarp = 32;
+    out_.kernel.config["warps"] = std::max(1, height_ * width_ / (kWarp * kThreadElements));
+  }
+
+  V size(const char* name, const SymExpr& given) {
+    const SymExpr e = env_.simplify(given);
+    if (auto n = e.as_const()) return constant(*n);
+    V v = b_.param(name, {tile::Type::Kind::Data, DType::I64, {}});
+    const int64_t divisor = env_.divisor(e);
+    out_.kernel.params.back().multiple_of = std::max<int64_t>(1, divisor & -divisor);
+    out_.sizes.push_back(e);
+    return v;
+  }
+
+  void parameters() {
+    auto pointer = [&](const char* name, DType dtype, bool written) {
+      V v = b_.param(name, {tile::Type::Kind::Pointer, dtype, {}}, written);
+      out_.kernel.params.back().invariant = !written;
+      return v;
+    };
+    result_ = pointer("out", data_.dtype, true);
+    out_.kernel.params.back().once = at_once_ && !atomic_;
+    targets_ = pointer("targets", targets_type_.dtype, false);
+    updates_ = pointer("updates", data_.dtype, false);
+    const SymExpr rows = updates_type_.shape[1], slices = data_.shape[2];
+    rows_ = size("updates_per_batch", rows);
+    size_ = size("targets_per_batch", data_.shape[1]);
+    slices_ = size("slice", slices);
+    column_blocks_ = size("column_blocks", ceildiv(slices, width_));
+    out_.grid = data_.shape[0] * ceildiv(slices, width_);
+    if (at_once_) {
+      row_blocks_ = size("row_blocks", ceildiv(rows, height_));
+      out_.grid = out_.grid * ceildiv(rows, height_);
+    }
+    out_.grid = env_.simplify(out_.grid);
+    if (const int64_t most = env_.range(out_.grid).hi; gpu() && most <= std::numeric_limits<int32_t>::max())
+      out_.kernel.config["programs"] = std::max<int64_t>(1, most);
+  }
+
+  // `n` indices from `first` on along a dimension of the tile: a scalar where the tile has no such dimension.
+  V indices(V first, int n, int other_axis) {
+    if (n == 1) return first;
+    V r = b_.range(n);
+    if (shape_.size() == 2) r = b_.expand_dims(r, other_axis);
+    return op(ScalarOp::Add, r, first);
+  }
+  V full(V v) { return shape_.empty() || b_.kernel().type(v).shape == shape_ ? v : b_.broadcast(v, shape_); }
+
+  // Updates from `row` and columns from `column` on, of one batch.
+  void apply(V batch, V row, V column) {
+    V u = indices(row, height_, 1), s = indices(column, width_, 0);
+    V exists = op(ScalarOp::Lt, s, slices_), among = op(ScalarOp::Lt, u, rows_);
+    V update = op(ScalarOp::Add, op(ScalarOp::Mul, batch, rows_), u);
+    V at = op(ScalarOp::Add, full(op(ScalarOp::Mul, update, slices_)), full(s));
+    V mask = at_once_ ? op(ScalarOp::And, full(exists), full(among)) : full(exists);
+    V target = per_element_ ? b_.load(targets_, at, mask) : b_.load(targets_, update, at_once_ ? among : V(-1));
+    target = b_.cast(target, DType::I64);
+    mask = op(ScalarOp::And, mask, full(op(ScalarOp::Ge, target, constant(0))));
+    V v = b_.load(updates_, at, mask);
+    V place = op(ScalarOp::Mul, op(ScalarOp::Add, op(ScalarOp::Mul, batch, size_), target), slices_);
+    place = op(ScalarOp::Add, full(place), full(s));
+    if (atomic_)
+      b_.atomic(reduction_ == "add"   ? ReduceKind::Sum
+                : reduction_ == "max" ? ReduceKind::Max
+                                      : ReduceKind::Min,
+                result_, place, v, mask);
+    else
+      b_.store(result_, place, folded(place, v, mask), mask);
+  }
+  V folded(V place, V v, V mask) {
+    if (reduction_ == "none") return v;
+    const ScalarOp fold = reduction_ == "add"   ? ScalarOp::Add
+                          : reduction_ == "mul" ? ScalarOp::Mul
+                          : reduction_ == "max" ? ScalarOp::Max
+                                                : ScalarOp::Min;
+    V old = b_.cast(b_.load(result_, place, mask), compute_);
+    return b_.cast(op(fold, old, b_.cast(v, compute_)), data_.dtype);
+  }
+
+  void describe() {
+    out_.schedule.kind = gpu() ? ScheduleKind::BlockFlat : ScheduleKind::Flat;
+    out_.schedule.tile.rows = height_;
+    out_.schedule.tile.columns = width_;
+    out_.why = atomic_    ? "atomic updates, whose order does not matter"
+               : at_once_ ? "targets that differ: all updates at once"
+                          : "updates of a column one after another";
+    out_.why += "; tile [" + std::to_string(height_) + ", " + std::to_string(width_) + "]";
+    out_.buffers = {node_.results[0], node_.operands[1], node_.operands[2]};
+    out_.buffer_written = {true, false, false};
+    out_.may_overwrite.resize(3);
+    out_.begins_as = {{node_.operands[0], node_.results[0]}};
+    out_.work_per_program =
+        at_once_ ? SymExpr(height_ * width_) : env_.simplify(updates_type_.shape[1] * SymExpr(width_));
+    out_.scratch_bytes = 0;
+  }
+
+  const ShapeEnv& env_;
+  const Node& node_;
+  const Target& device_;
+  const TensorType data_, targets_type_, updates_type_;
+  const std::string reduction_;
+  const DType compute_;
+  bool per_element_ = false, at_once_ = false, atomic_ = false;
+  int height_ = 1, width_ = 1; // of the tile: updates, columns
+  std::vector<int> shape_;     // the tile without dimensions of 1
+  ScheduledKernel out_;
+  Builder b_;
+  V result_ = -1, targets_ = -1, updates_ = -1;
+  V rows_ = -1, size_ = -1, slices_ = -1, row_blocks_ = -1, column_blocks_ = -1;
+};
+
+} // namespace
+
+Result<std::vector<ScheduledKernel>> lower_scatter(const Graph& graph, const Node& node, const Target& device,
+                                                   const std::string& name) {
+  std::vector<ScheduledKernel> kernels;
+  kernels.push_back(ScatterLowering(graph, node, device, name).run());
+  return kernels;
+}
+
+} // namespace tessera

@@ -1,0 +1,326 @@
+// Sorting by integer keys: a host sorts a row by digits, a block of threads a tile by a network.
+#include "codegen/schedule/own_kernels.h"
+#include "graph/ops/op.h"
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace tessera {
+namespace {
+
+using tile::Builder;
+using V = tile::ValueId;
+using Values = std::vector<V>;
+
+DType bits_type(DType dtype) {
+  switch (info(dtype).bits) {
+  case 16: return DType::U16;
+  case 32: return DType::U32;
+  case 64: return DType::U64;
+  default: return DType::U8;
+  }
+}
+DType key_type(DType dtype) { return info(dtype).bits == 64 ? DType::U64 : DType::U32; }
+int key_bits(DType dtype) { return std::max(8, info(dtype).bits); }
+
+class SortLowering {
+public:
+  SortLowering(const Graph& graph, const Node& node, const Target& device, const std::string& name)
+      : env_(graph.env()), node_(node), device_(device), x_type_(graph.type(node.operands[0])),
+        y_type_(graph.type(node.results[0])), key_(key_type(x_type_.dtype)), b_(out_.kernel) {
+    out_.kernel.name = name;
+  }
+
+protected:
+  [[nodiscard]] V op(ScalarOp o, V x, V y) { return b_.scalar(o, std::array{x, y}); }
+  [[nodiscard]] V select(V condition, V x, V y) { return b_.scalar(ScalarOp::Select, std::array{condition, x, y}); }
+  [[nodiscard]] V constant(int64_t v) { return b_.const_i(DType::I64, v); }
+  [[nodiscard]] V key_constant(uint64_t v) { return b_.const_i(key_, static_cast<int64_t>(v)); }
+
+  V size(const char* name, const SymExpr& given) {
+    const SymExpr e = env_.simplify(given);
+    if (auto n = e.as_const()) return constant(*n);
+    out_.sizes.push_back(e);
+    return b_.param(name, {tile::Type::Kind::Data, DType::I64, {}});
+  }
+  // The operand is read as bits.
+  void pointers(DType result) {
+    x_ = b_.param("x", {tile::Type::Kind::Pointer, bits_type(x_type_.dtype), {}});
+    out_.kernel.params.back().invariant = true;
+    y_ = b_.param("y", {tile::Type::Kind::Pointer, result, {}}, true);
+  }
+
+  // Unsigned numbers in the order of the elements with these bits: NaN is the greatest, -0 equals 0.
+  V key(V bits) {
+    const DType dtype = x_type_.dtype;
+    const int width = key_bits(dtype);
+    const uint64_t all = width == 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1, sign = uint64_t{1} << (width - 1);
+    V v = b_.cast(bits, key_);
+    if (is_float(dtype)) {
+      const uint64_t infinity = dtype == DType::F64    ? 0x7ff0000000000000u
+                                : dtype == DType::F32  ? 0x7f800000u
+                                : dtype == DType::BF16 ? 0x7f80u
+                                                       : 0x7c00u;
+      V magnitude = op(ScalarOp::And, v, key_constant(all ^ sign));
+      V negative = op(ScalarOp::Ne, op(ScalarOp::And, v, key_constant(sign)), key_constant(0));
+      V ordered = select(negative, op(ScalarOp::Xor, v, key_constant(all)), op(ScalarOp::Or, v, key_constant(sign)));
+      ordered = select(op(ScalarOp::Eq, magnitude, key_constant(0)), key_constant(sign), ordered);
+      v = select(op(ScalarOp::Gt, magnitude, key_constant(infinity)), key_constant(all), ordered);
+    } else if (info(dtype).kind == DTypeKind::Signed) {
+      v = op(ScalarOp::Xor, v, key_constant(sign));
+    }
+    return node_.attributes.i("descending") != 0 ? op(ScalarOp::Xor, v, key_constant(all)) : v;
+  }
+
+  void describe(ScheduleKind kind, std::string why) {
+    out_.schedule.kind = kind;
+    out_.why = std::move(why);
+    out_.buffers = {node_.operands[0], node_.results[0]};
+    out_.buffer_written = {false, true};
+    out_.may_overwrite.resize(2);
+  }
+
+  const ShapeEnv& env_;
+  const Node& node_;
+  const Target& device_;
+  const TensorType x_type_, y_type_;
+  const DType key_;
+  ScheduledKernel out_;
+  Builder b_;
+  V x_ = -1, y_ = -1;
+};
+
+// A program sorts a row by its keys' digits, the lowest first; each pass is stable. If fewer than all elements are
+// wanted, the others are left out first, by a histogram of the highest digit.
+class RowSort : SortLowering {
+public:
+  RowSort(const Graph& graph, const Node& node, const Target& device, const std::string& name)
+      : SortLowering(graph, node, device, name), lanes_(std::max(1, device.vector_bytes / 4)) {}
+
+  ScheduledKernel run() {
+    const SymExpr n = x_type_.shape.back(), k = y_type_.shape.back();
+    pointers(DType::I64);
+    n_ = size("n", n);
+    k_ = size("k", k);
+    const bool selects = !env_.known_equal(n, k) && key_bits(x_type_.dtype) > kDigit;
+    choose_selecting_digit(n, selects);
+    V twice = op(ScalarOp::Add, n_, n_);
+    keys_ = scratch(key_, n * 2, twice);
+    index_ = scratch(DType::I32, n * 2, twice);
+    const int64_t buckets = int64_t{1} << std::max(kDigit, selecting_);
+    counts_ = scratch(DType::I32, buckets, constant(buckets));
+    base_ = op(ScalarOp::Mul, b_.program_id(0), n_);
+    V count = n_;
+    if (selects) {
+      read_row(n_);
+      count = leave_out();
+    } else {
+      read_row(constant(0));
+    }
+    V from = sort(count);
+    V out = op(ScalarOp::Mul, b_.program_id(0), k_);
+    tiles(k_, [&](V i, V mask) {
+      V v = b_.load(index_, op(ScalarOp::Add, i, from), mask);
+      b_.store(y_, op(ScalarOp::Add, i, out), b_.cast(v, DType::I64), mask);
+    });
+    describe(ScheduleKind::RowLoop, selects ? "a row in order of its digits, once what is not wanted is left out"
+                                            : "a row in order of its digits");
+    SymExpr rows = 1;
+    for (size_t d = 0; d + 1 < x_type_.shape.size(); ++d) rows *= x_type_.shape[d];
+    out_.grid = env_.simplify(rows);
+    out_.work_per_program = n * key_bits(x_type_.dtype);
+    out_.scratch_bytes = scratch_bytes_;
+    return std::move(out_);
+  }
+
+private:
+  static constexpr int kDigit = 8;
+
+  // About as many buckets as elements, and no more than the level-1 cache has room for beside what is sorted.
+  void choose_selecting_digit(const SymExpr& n, bool selects) {
+    if (!selects) return;
+    constexpr int kLeast = 4, kMost = 11;
+    const auto known = env_.simplify(n).as_const();
+    const int elements =
+        known ? static_cast<int>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(1, *known)))) : kMost;
+    selecting_ = std::clamp(elements - 2, kLeast, kMost);
+  }
+
+  V scratch(DType dtype, const SymExpr& count, V elements) {
+    constexpr int64_t kAligned = 64;
+    scratch_bytes_ += ceildiv(count * SymExpr(byte_size(dtype, 1)), kAligned) * kAligned;
+    return b_.scratch(dtype, elements);
+  }
+  void tiles(V end, const std::function<void(V, V)>& body) {
+    b_.for_loop(constant(0), end, constant(lanes_), {}, [&](V i, std::span<const V>) -> Values {
+      V at = op(ScalarOp::Add, b_.range(lanes_), i);
+      body(at, op(ScalarOp::Lt, at, end));
+      return {};
+    });
+  }
+  void each(V end, const std::function<void(V)>& body) {
+    b_.for_loop(constant(0), end, constant(1), {}, [&](V i, std::span<const V>) -> Values {
+      body(i);
+      return {};
+    });
+  }
+
+  // The row's keys, and with them the indices, at `to`.
+  void read_row(V to) {
+    tiles(n_, [&](V i, V mask) {
+      V at = op(ScalarOp::Add, i, to);
+      b_.store(keys_, at, key(b_.load(x_, op(ScalarOp::Add, i, base_), mask)), mask);
+      b_.store(index_, at, b_.cast(i, DType::I32), mask);
+    });
+  }
+  void clear(int bits) {
+    tiles(constant(int64_t{1} << bits),
+          [&](V i, V mask) { b_.store(counts_, i, b_.broadcast(b_.const_i(DType::I32, 0), {lanes_}), mask); });
+  }
+  V count_of(V bucket) { return b_.cast(b_.load(counts_, bucket), DType::I64); }
+  void set_count(V bucket, V count) { b_.store(counts_, bucket, b_.cast(count, DType::I32)); }
+
+  // Moves the keys at n_ that may be wanted, and their indices, to 0; yields their number.
+  V leave_out() {
+    clear(selecting_);
+    const int shift = key_bits(x_type_.dtype) - selecting_;
+    auto bucket = [&](V key) {
+      return b_.cast(op(ScalarOp::Shr, key, key_constant(static_cast<uint64_t>(shift))), DType::I64);
+    };
+    auto key_at = [&](V i) { return b_.load(keys_, op(ScalarOp::Add, i, n_)); };
+    V one = constant(1), zero = constant(0);
+    each(n_, [&](V i) {
+      V at = bucket(key_at(i));
+      set_count(at, op(ScalarOp::Add, count_of(at), one));
+    });
+    // The last bucket before which there are fewer than are wanted.
+    V last = b_.for_loop(zero, constant(int64_t{1} << selecting_), one, {zero, zero},
+                         [&](V i, std::span<const V> c) -> Values {
+                           return {op(ScalarOp::Add, c[0], count_of(i)), select(op(ScalarOp::Lt, c[0], k_), i, c[1])};
+                         })[1];
+    return b_.for_loop(zero, n_, one, {zero}, [&](V i, std::span<const V> c) -> Values {
+      V key = key_at(i);
+      b_.store(keys_, c[0], key);
+      b_.store(index_, c[0], b_.cast(i, DType::I32));
+      return {op(ScalarOp::Add, c[0], select(op(ScalarOp::Le, bucket(key), last), one, zero))};
+    })[0];
+  }
+
+  // Sorts `count` elements at 0; yields where they are then: 0 or n_.
+  V sort(V count) {
+    V zero = constant(0), one = constant(1);
+    const int passes = key_bits(x_type_.dtype) / kDigit;
+    return b_.for_loop(zero, constant(passes), one, {zero}, [&](V pass, std::span<const V> c) -> Values {
+      V from = c[0], to = op(ScalarOp::Sub, n_, from);
+      V shift = b_.cast(op(ScalarOp::Mul, pass, constant(kDigit)), key_);
+      auto bucket = [&](V key) {
+        return b_.cast(op(ScalarOp::And, op(ScalarOp::Shr, key, shift), key_constant((1u << kDigit) - 1)), DType::I64);
+      };
+      auto key_at = [&](V i) { return b_.load(keys_, op(ScalarOp::Add, i, from)); };
+      clear(kDigit);
+      each(count, [&](V i) {
+        V at = bucket(key_at(i));
+        set_count(at, op(ScalarOp::Add, count_of(at), one));
+      });
+      // A digit that all have in common needs no pass.
+      V some = op(ScalarOp::Lt, zero, count);
+      V first = bucket(b_.load(keys_, from, some, key_constant(0)));
+      V differ = op(ScalarOp::Ne, count_of(first), count);
+      return b_.if_else(
+          differ,
+          [&]() -> Values {
+            b_.for_loop(zero, constant(int64_t{1} << kDigit), one, {zero}, [&](V i, std::span<const V> sum) -> Values {
+              V next = op(ScalarOp::Add, sum[0], count_of(i));
+              set_count(i, sum[0]);
+              return {next};
+            });
+            each(count, [&](V i) {
+              V key = key_at(i), index = b_.load(index_, op(ScalarOp::Add, i, from));
+              V at = bucket(key), place = count_of(at);
+              set_count(at, op(ScalarOp::Add, place, one));
+              place = op(ScalarOp::Add, place, to);
+              b_.store(keys_, place, key);
+              b_.store(index_, place, index);
+            });
+            return {to};
+          },
+          [&]() -> Values { return {from}; });
+    })[0];
+  }
+
+  const int lanes_;
+  int selecting_ = 0; // bits of the digit by which elements are left out
+  SymExpr scratch_bytes_ = 0;
+  V n_ = -1, k_ = -1, base_ = -1, keys_ = -1, index_ = -1, counts_ = -1;
+};
+
+// A block sorts a tile in shared memory by Batcher's bitonic network.
+class TileSort : SortLowering {
+public:
+  using SortLowering::SortLowering;
+
+  ScheduledKernel run() {
+    const int tile = static_cast<int>(node_.attributes.i("tile"));
+    pointers(DType::U64);
+    V n = size("n", x_type_.shape[1]), count = size("tiles", y_type_.shape[1]), keep = size("keep", y_type_.shape[2]);
+    V memory = b_.scratch(DType::U64, constant(tile)), program = b_.program_id(0);
+    V at = b_.range(tile);
+    V index = op(ScalarOp::Add, at, op(ScalarOp::Mul, op(ScalarOp::Mod, program, count), constant(tile)));
+    V mask = op(ScalarOp::Lt, index, n);
+    V bits = b_.load(x_, op(ScalarOp::Add, index, op(ScalarOp::Mul, op(ScalarOp::Div, program, count), n)), mask);
+    V high = op(ScalarOp::Shl, b_.cast(key(bits), DType::U64), b_.const_i(DType::U64, 32));
+    V packed = op(ScalarOp::Or, high, b_.cast(index, DType::U64));
+    b_.store(memory, at, select(mask, packed, b_.const_i(DType::U64, -1)));
+    network(memory, tile);
+    V kept = op(ScalarOp::Lt, at, keep);
+    b_.store(y_, op(ScalarOp::Add, at, op(ScalarOp::Mul, program, keep)), b_.load(memory, at, kept), kept);
+
+    constexpr int kWarp = 32, kThreadPairs = 4, kMostWarps = 16;
+    const int warps = std::clamp(tile / (2 * kWarp * kThreadPairs), 1, kMostWarps);
+    out_.kernel.config["warps"] = warps;
+    out_.grid = env_.simplify(y_type_.shape[0] * y_type_.shape[1]);
+    if (const int64_t most = env_.range(out_.grid).hi; most <= std::numeric_limits<int32_t>::max())
+      out_.kernel.config["programs"] = std::max<int64_t>(1, most);
+    out_.schedule.tile.columns = tile;
+    out_.schedule.tile.warps = warps;
+    out_.work_per_program = tile;
+    out_.scratch_bytes = 0;
+    describe(ScheduleKind::BlockRows, "a tile of " + std::to_string(tile) + " by a bitonic network in shared memory");
+    return std::move(out_);
+  }
+
+private:
+  void network(V memory, int tile) {
+    if (tile < 2) return;
+    V zero = constant(0), one = constant(1), pair = b_.range(tile / 2);
+    const int stages = std::countr_zero(static_cast<unsigned>(tile));
+    b_.for_loop(one, constant(stages + 1), one, {constant(2)}, [&](V stage, std::span<const V> c) -> Values {
+      V block = c[0];
+      b_.for_loop(zero, stage, one, {op(ScalarOp::Shr, block, one)}, [&](V, std::span<const V> d) -> Values {
+        V distance = d[0], below = op(ScalarOp::And, pair, op(ScalarOp::Sub, distance, one));
+        V low = op(ScalarOp::Sub, op(ScalarOp::Add, pair, pair), below), high = op(ScalarOp::Add, low, distance);
+        V a = b_.load(memory, low), b = b_.load(memory, high);
+        V ascends = op(ScalarOp::Eq, op(ScalarOp::And, low, block), zero);
+        V swap = select(ascends, op(ScalarOp::Gt, a, b), op(ScalarOp::Lt, a, b));
+        b_.store(memory, low, select(swap, b, a));
+        b_.store(memory, high, select(swap, a, b));
+        return {op(ScalarOp::Shr, distance, one)};
+      });
+      return {op(ScalarOp::Add, block, block)};
+    });
+  }
+};
+
+} // namespace
+
+Result<std::vector<ScheduledKernel>> lower_sort(const Graph& graph, const Node& node, const Target& device,
+                                                const std::string& name) {
+  std::vector<ScheduledKernel> kernels;
+  if (device.is_gpu())
+    kernels.push_back(TileSort(graph, node, device, name).run());
+  else
+    kernels.push_back(RowSort(graph, node, device, name).run());
+  return kernels;
+}
+
+} // namespace tessera

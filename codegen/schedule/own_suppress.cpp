@@ -1,0 +1,136 @@
+// Suppression of boxes: a program takes a row. Each box that is kept drops the later ones that it overlaps, a tile at a
+// time; the flags of the result are the state.
+#include "codegen/schedule/own_kernels.h"
+#include "graph/ops/op.h"
+#include <algorithm>
+#include <array>
+
+namespace tessera {
+namespace {
+
+using tile::Builder;
+using V = tile::ValueId;
+using Values = std::vector<V>;
+
+class Suppression {
+public:
+  Suppression(const Graph& graph, const Node& node, const Target& device, const std::string& name)
+      : env_(graph.env()), node_(node), device_(device), corners_type_(graph.type(node.operands[0])),
+        most_type_(graph.type(node.operands[2])), compute_(compute_dtype(corners_type_.dtype)), b_(out_.kernel) {
+    out_.kernel.name = name;
+  }
+
+  ScheduledKernel run() {
+    constexpr int kWarp = 32, kWarps = 8;
+    width_ = device_.is_gpu() ? kWarp * kWarps : std::max(1, device_.vector_bytes / 4);
+    if (device_.is_gpu()) out_.kernel.config["warps"] = kWarps;
+    corners_ = pointer("corners", corners_type_.dtype, false);
+    V wanted = pointer("wanted", DType::Bool, false), most_at = pointer("most", most_type_.dtype, false),
+      iou_at = pointer("iou", corners_type_.dtype, false);
+    keep_ = pointer("keep", DType::Bool, true);
+    boxes_ = size("boxes", corners_type_.shape[2]);
+    all_ = size("all", corners_type_.shape[1] * corners_type_.shape[2]);
+    V zero = constant(0), one = constant(1), no = b_.const_i(DType::Bool, 0);
+    first_ = op(ScalarOp::Mul, b_.program_id(0), boxes_);
+    V most = b_.cast(b_.load(most_at, zero), DType::I64), iou = b_.cast(b_.load(iou_at, zero), compute_);
+    tiles(zero, [&](V at, V mask) { b_.store(keep_, at, b_.load(wanted, at, mask), mask); });
+    b_.for_loop(zero, boxes_, one, {zero}, [&](V i, std::span<const V> c) -> Values {
+      V at = op(ScalarOp::Add, first_, i), kept = b_.load(keep_, at), room = op(ScalarOp::Lt, c[0], most);
+      V good = op(ScalarOp::And, kept, room);
+      b_.store(keep_, at, no, op(ScalarOp::And, kept, b_.scalar(ScalarOp::Not, std::array{room})));
+      b_.if_else(
+          good,
+          [&]() -> Values {
+            const Box box = load(at, -1);
+            tiles(op(ScalarOp::Add, i, one), [&](V others, V mask) {
+              V still = b_.load(keep_, others, mask);
+              V drop = op(ScalarOp::And, still, overlaps(box, load(others, mask), iou));
+              b_.store(keep_, others, b_.broadcast(no, {width_}), op(ScalarOp::And, mask, drop));
+            });
+            return {};
+          },
+          [] { return Values{}; });
+      return {op(ScalarOp::Add, c[0], b_.scalar(ScalarOp::Select, std::array{good, one, zero}))};
+    });
+    describe();
+    return std::move(out_);
+  }
+
+private:
+  using Box = std::array<V, 4>; // y0, x0, y1, x1
+
+  [[nodiscard]] V op(ScalarOp o, V x, V y) { return b_.scalar(o, std::array{x, y}); }
+  [[nodiscard]] V constant(int64_t v) { return b_.const_i(DType::I64, v); }
+  V pointer(const char* name, DType dtype, bool written) {
+    V v = b_.param(name, {tile::Type::Kind::Pointer, dtype, {}}, written);
+    out_.kernel.params.back().invariant = !written;
+    return v;
+  }
+  V size(const char* name, const SymExpr& given) {
+    const SymExpr e = env_.simplify(given);
+    if (auto n = e.as_const()) return constant(*n);
+    out_.sizes.push_back(e);
+    return b_.param(name, {tile::Type::Kind::Data, DType::I64, {}});
+  }
+  // Tiles of the row from box `from` on: offsets and mask.
+  void tiles(V from, const std::function<void(V, V)>& body) {
+    b_.for_loop(from, boxes_, constant(width_), {}, [&](V i, std::span<const V>) -> Values {
+      V box = op(ScalarOp::Add, b_.range(width_), i);
+      body(op(ScalarOp::Add, box, first_), op(ScalarOp::Lt, box, boxes_));
+      return {};
+    });
+  }
+  Box load(V at, V mask) {
+    Box box;
+    for (int64_t k = 0; k < 4; ++k)
+      box[static_cast<size_t>(k)] =
+          b_.cast(b_.load(corners_, op(ScalarOp::Add, at, op(ScalarOp::Mul, all_, constant(k))), mask), compute_);
+    return box;
+  }
+  V area(const Box& a) { return op(ScalarOp::Mul, op(ScalarOp::Sub, a[2], a[0]), op(ScalarOp::Sub, a[3], a[1])); }
+  V overlaps(const Box& a, const Box& b, V iou) {
+    V zero = b_.const_f(compute_, 0);
+    V h = op(ScalarOp::Sub, op(ScalarOp::Min, a[2], b[2]), op(ScalarOp::Max, a[0], b[0]));
+    V w = op(ScalarOp::Sub, op(ScalarOp::Min, a[3], b[3]), op(ScalarOp::Max, a[1], b[1]));
+    V both = op(ScalarOp::Mul, h, w);
+    V share = op(ScalarOp::Div, both, op(ScalarOp::Sub, op(ScalarOp::Add, area(a), area(b)), both));
+    V meet = op(ScalarOp::And, op(ScalarOp::Gt, h, zero), op(ScalarOp::Gt, w, zero));
+    return op(ScalarOp::Gt, b_.scalar(ScalarOp::Select, std::array{meet, share, zero}), iou);
+  }
+
+  void describe() {
+    out_.schedule.kind = device_.is_gpu() ? ScheduleKind::BlockLoop : ScheduleKind::RowLoop;
+    out_.schedule.tile.columns = width_;
+    out_.why = "boxes of a row in order; a kept one drops those that it overlaps";
+    out_.buffers = {node_.operands[0], node_.operands[1], node_.operands[2], node_.operands[3], node_.results[0]};
+    out_.buffer_written = {false, false, false, false, true};
+    out_.may_overwrite.resize(out_.buffers.size());
+    out_.grid = env_.simplify(corners_type_.shape[1]);
+    if (const int64_t most = env_.range(out_.grid).hi; device_.is_gpu() && most <= std::numeric_limits<int32_t>::max())
+      out_.kernel.config["programs"] = std::max<int64_t>(1, most);
+    const SymExpr boxes = corners_type_.shape[2];
+    out_.work_per_program = boxes * boxes;
+    out_.scratch_bytes = 0;
+  }
+
+  const ShapeEnv& env_;
+  const Node& node_;
+  const Target& device_;
+  const TensorType corners_type_, most_type_;
+  const DType compute_;
+  int width_ = 1; // boxes of a tile
+  ScheduledKernel out_;
+  Builder b_;
+  V corners_ = -1, keep_ = -1, boxes_ = -1, all_ = -1, first_ = -1;
+};
+
+} // namespace
+
+Result<std::vector<ScheduledKernel>> lower_suppress(const Graph& graph, const Node& node, const Target& device,
+                                                    const std::string& name) {
+  std::vector<ScheduledKernel> kernels;
+  kernels.push_back(Suppression(graph, node, device, name).run());
+  return kernels;
+}
+
+} // namespace tessera

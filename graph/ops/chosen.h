@@ -1,0 +1,20 @@
+// Choosing elements by flags: how many there are is read when the model runs.
+#pragma once
+#include "graph/ops/parts.h"
+
+namespace tessera::ops {
+
+// A new symbol for a size of at most `most`.
+[[nodiscard]] SymExpr fresh(InferContext& c, std::string_view name, const SymExpr& most);
+// The number of flags that are set, read: what `symbol`, a size of a result, stands for; a new symbol without one.
+[[nodiscard]] SymExpr read_count(B& b, ValueId flags, const std::optional<SymExpr>& symbol);
+// Dimension `d` of the first of these results that is used.
+[[nodiscard]] std::optional<SymExpr> size_of_result(B& b, std::initializer_list<size_t> results, size_t d);
+// Flags [n] as places among those that are set, from 1 on.
+[[nodiscard]] ValueId places(B& b, ValueId flags);
+// [size] with values[i] at targets[i]; targets differ, negative ones are left out.
+[[nodiscard]] ValueId placed(B& b, ValueId targets, ValueId values, const SymExpr& size);
+// Where flags [n] are set.
+[[nodiscard]] ValueId positions(B& b, ValueId flags, const SymExpr& count);
+
+} // namespace tessera::ops

@@ -1,0 +1,154 @@
+// The primitives of scatters: `scatter`, and `checked_index`, which makes its targets.
+#include "graph/ops/parts.h"
+
+namespace tessera {
+
+namespace {
+using namespace ops;
+
+// ---- checked_index
+OpDef checked_index_record() {
+  OpDef def;
+  def.name = "checked_index";
+  def.summary = "indices as i64 in [0, extent): one outside is an error; with `wrap`, negative ones count from the end";
+  def.operands = {{"indices", TypeSet::Index}};
+  def.attributes = {{"extent", AttrKind::Dims, true}, {"wrap", AttrKind::Int, false, int64_t{1}}};
+  def.infer = [](InferContext& c) -> Status {
+    if (c.node.attributes.dims("extent").size() != 1)
+      return c.error(ErrorCode::BadAttribute, "an index has one extent");
+    return set_result(c, DType::I64, c.shape(0));
+  };
+  def.meaning = Indexing{[](ScalarDag& d, int, std::span<const ScalarId> at, const Node& n, const Graph& g) {
+                           const SymExpr extent = n.attributes.dims("extent")[0];
+                           ScalarId raw = load(d, g, n, 0, {at.begin(), at.end()});
+                           if (n.attributes.i("wrap") != 0) return Result<ScalarId>(checked_index(d, raw, extent));
+                           return Result<ScalarId>(d.check_bounds(d.cast(raw, DType::I64), d.index(extent)));
+                         },
+                         false};
+  def.reference = [](ReferenceContext& c) -> Status {
+    TESSERA_ASSIGN(Dims extent, c.dims("extent"));
+    Dims out = to_i64(c.operands[0]);
+    for (int64_t& i : out) {
+      const int64_t given = i;
+      if (i < 0 && c.node.attributes.i("wrap") != 0) i += extent[0];
+      if (i < 0 || i >= extent[0])
+        return c.error(ErrorCode::BadInput,
+                       "index " + std::to_string(given) + " is outside of a dimension of " + std::to_string(extent[0]));
+    }
+    TESSERA_ASSIGN(Tensor y, from_i64(DType::I64, c.operands[0].dims(), out));
+    c.results = {y};
+    return {};
+  };
+  def.samples = [] {
+    return std::vector<Sample>{sample({integers(DType::I32, {2, 2}, {1, -1, 0, -3})}, {{"extent", SymShape{3}}}),
+                               sample({vec({0, 4})}, {{"extent", SymShape{5}}, {"wrap", int64_t{0}}})};
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{wrong({vec({0})}, {{"extent", SymShape{5, 2}}}, ErrorCode::BadAttribute, "extent")};
+  };
+  return def;
+}
+
+// ---- scatter
+Status infer_scatter(InferContext& c) {
+  const SymShape data = c.shape(0), targets = c.shape(1), updates = c.shape(2);
+  if (data.size() != 3 || updates.size() != 3 || targets.size() < 2 || targets.size() > 3)
+    return c.error(ErrorCode::ShapeMismatch, "a scatter takes data [b, t, s], targets [b, u] or [b, u, s] and updates "
+                                             "[b, u, s], not " +
+                                                 str(data) + ", " + str(targets) + " and " + str(updates));
+  for (size_t d : {0, 2})
+    TESSERA_TRY(c.env().require_equal(data[d], updates[d], "data and updates of a scatter", c.node.location));
+  for (size_t d = 0; d < targets.size(); ++d)
+    TESSERA_TRY(c.env().require_equal(targets[d], updates[d], "targets and updates of a scatter", c.node.location));
+  return infer_same(c);
+}
+
+Status reference_scatter(ReferenceContext& c) {
+  const Tensor &data = c.operands[0], &targets = c.operands[1], &updates = c.operands[2];
+  const Dims from = updates.dims();
+  const int64_t size = data.dims()[1], slices = from[2];
+  const bool each = targets.dims().size() == 3;
+  const std::string reduction = c.node.attributes.s("reduction", "none");
+  TESSERA_ASSIGN(Tensor out, take(data, data.dims(), [](int64_t i) { return i; }));
+  for (Walk w(from); !w.done(); w.next()) {
+    const int64_t target = targets.get_i64(each ? w.i() : w.i() / slices);
+    if (target >= size)
+      return c.error(ErrorCode::BadInput,
+                     "target " + std::to_string(target) + " of a scatter is outside of " + std::to_string(size));
+    if (target >= 0) fold_update(out, (w[0] * size + target) * slices + w[2], updates, w.i(), reduction);
+  }
+  c.results = {out};
+  return {};
+}
+
+OpDef scatter_record() {
+  OpDef def;
+  def.name = "scatter";
+  def.summary = "data with updates written, or combined in their order, at targets; a negative target is left out";
+  def.operands = {{"data", TypeSet::NumericOrBool}, {"targets", TypeSet::Index}, {"updates", TypeSet::SameAsFirst}};
+  def.attributes = {{"reduction", AttrKind::String, false, std::string("none")},
+                    {"unique", AttrKind::Int, false, int64_t{0}}}; // 1: no two updates of a batch have one target
+  def.infer = infer_scatter;
+  def.meaning = StructuredOp{Structured::Scatter};
+  def.reference = reference_scatter;
+  def.samples = [] {
+    std::vector<Sample> out;
+    const Tensor rows = integers(DType::I64, {2, 4}, {2, 0, 2, -1, 1, 1, 1, 0});
+    const Tensor each = integers(DType::I32, {1, 3, 2}, {3, 0, 3, 1, -1, 1});
+    uint64_t seed = 1;
+    for (const char* r : {"none", "add", "mul", "max", "min"})
+      for (DType d : {DType::F32, DType::I32, DType::F16, DType::U8, DType::I64}) {
+        const Attributes a = {{"reduction", std::string(r)}};
+        out.push_back(sample({random(d, {2, 3, 5}, seed), rows, random(d, {2, 4, 5}, seed + 1)}, a));
+        out.push_back(sample({random(d, {1, 4, 2}, seed + 2), each, random(d, {1, 3, 2}, seed + 3)}, a));
+        seed += 4;
+      }
+    out.push_back(sample({random(DType::F64, {1, 9, 1}, 1), integers(DType::I64, {1, 5}, {8, 0, -1, 3, 7}),
+                          random(DType::F64, {1, 5, 1}, 2)},
+                         {{"unique", int64_t{1}}}));
+    out.push_back(sample({random(DType::Bool, {1, 40, 70}, 1), integers(DType::I64, {1, 2}, {39, 0}),
+                          random(DType::Bool, {1, 2, 70}, 2)},
+                         {{"unique", int64_t{1}}}));
+    out.push_back(
+        sample({random(DType::F32, {1, 3, 2}, 1), integers(DType::I64, {1, 0}, {}), random(DType::F32, {1, 0, 2}, 2)}));
+    return out;
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {3, 4}), vec({1}), random(DType::F32, {1})}, {}, ErrorCode::ShapeMismatch, "targets"),
+        wrong({random(DType::F32, {1, 3, 2}), integers(DType::I64, {1, 1}, {0}), random(DType::F32, {1, 1, 3})}, {},
+              ErrorCode::ShapeMismatch, "")};
+  };
+  return def;
+}
+
+} // namespace
+
+// NaN is the extreme of max and min.
+void ops::fold_update(Tensor& out, int64_t at, const Tensor& updates, int64_t from, const std::string& reduction) {
+  by_kind(out.dtype(), [&](auto zero) {
+    using V = decltype(zero);
+    V old = get<V>(out, at), v = get<V>(updates, from);
+    if constexpr (std::is_same_v<V, bool>) {
+      set(out, at, v);
+    } else {
+      const bool nan = old != old || v != v;
+      if (reduction == "add")
+        v = static_cast<V>(old + v);
+      else if (reduction == "mul")
+        v = static_cast<V>(old * v);
+      else if (reduction == "max")
+        v = nan ? static_cast<V>(old + v) : std::max(old, v);
+      else if (reduction == "min")
+        v = nan ? static_cast<V>(old + v) : std::min(old, v);
+      set(out, at, v);
+    }
+  });
+}
+
+void register_scatter_primitives(OpTable& table) {
+  table.add(checked_index_record());
+  table.add(scatter_record());
+}
+
+} // namespace tessera
