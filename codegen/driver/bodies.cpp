@@ -21,7 +21,8 @@ std::vector<SymExpr> sizes_from_outside(const Graph& outer, const Graph& body) {
     for (const SymExpr& d : body.declared_shape(v))
       if (d.is_symbol()) known.insert(d.symbol_id());
   for (NodeId id : body.order())
-    for (const DefinedSize& d : defined_sizes(body, body.node(id))) known.insert(d.symbol.symbol_id());
+    for (const DefinedSize& d : defined_sizes(body, body.node(id)))
+      if (&outer.env() == &body.env() || !outside.contains(d.symbol.symbol_id())) known.insert(d.symbol.symbol_id());
   std::vector<SymExpr> out;
   auto add = [&](const SymExpr& e) {
     for (const SymExpr& s : e.symbols())

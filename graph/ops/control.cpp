@@ -90,10 +90,16 @@ class LocalSizes {
 public:
   LocalSizes(const InferContext& c, const Graph& body) : outer_(c.env()), body_(body) {
     for (const SymExpr& s : outer_.symbols()) known_.insert(s.symbol_id());
+    std::unordered_set<uint64_t> bound; // by inputs of the body, or around it
+    if (&outer_ != &body.env()) bound = known_;
+    for (ValueId v : body.inputs())
+      for (const SymExpr& d : body.declared_shape(v))
+        if (d.is_symbol()) bound.insert(d.symbol_id());
     for (int i = 0; i < body.node_count(); ++i) {
       const Node& n = body.node(NodeId{i});
       if (n.removed) continue;
-      for (const DefinedSize& d : defined_sizes(body, n)) local_.insert(d.symbol.symbol_id());
+      for (const DefinedSize& d : defined_sizes(body, n))
+        if (!bound.contains(d.symbol.symbol_id())) local_.insert(d.symbol.symbol_id());
     }
   }
   // An input's dimension that is a symbol of its own, for operands of any size.
