@@ -1,4 +1,6 @@
 #include "api/report.h"
+#include "codegen/driver/bodies.h"
+#include "runtime/variant.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -165,9 +167,32 @@ SymExpr library_flops(const FusionPlan& plan) {
   return total;
 }
 
+Json report_json(const Compiled& c, const ModelInfo& model, const std::string& path, const std::string& label);
+
+// An If or a loop: its bodies' kernels, calls and copies join those of the model under its name.
+Json control_json(const ControlCode& code, const Group& group, const ControlStep& step, Json& all) {
+  Json bodies = Json::array();
+  for (size_t b = 0; b < code.bodies.size(); ++b) {
+    const std::string name = group.name + (step.kind == ControlStep::Kind::Loop ? ".body" : b == 0 ? ".then" : ".else");
+    Json body = report_json(*code.bodies[b].compiled, {}, "", "");
+    for (const char* which : {"kernels", "library_calls", "host_operators", "control_flow", "copies"})
+      for (Json& part : body[which]) {
+        part["name"] = name + "." + part["name"].get<std::string>();
+        all[which].push_back(std::move(part));
+      }
+    bodies.push_back({{"name", name}, {"totals", body["totals"]}, {"breaks", body["breaks"]}});
+  }
+  return bodies;
+}
 } // namespace
 
 std::string report_text(const Compiled& c, const ModelInfo& model, const std::string& path, const std::string& label) {
+  // Names are the model's: bytes that are no UTF-8 are replaced.
+  return report_json(c, model, path, label).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+namespace {
+Json report_json(const Compiled& c, const ModelInfo& model, const std::string& path, const std::string& label) {
   const Graph& graph = *c.graph;
   Json j;
   j["model"] = path;
@@ -189,12 +214,13 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
     }
   }
 
-  j["kernels"] = j["library_calls"] = j["host_operators"] = j["copies"] = Json::array();
+  j["kernels"] = j["library_calls"] = j["host_operators"] = j["control_flow"] = j["copies"] = Json::array();
   SymExpr fused_bytes = 0, unfused_bytes = 0;
   size_t kernel_index = 0;
   size_t inside = 0; // groups that are steps of the last attention
-  for (const Group* group : flat_groups(c.report.plan)) {
-    const Group& g = *group;
+  const auto groups = flat_groups(c.report.plan);
+  for (size_t index = 0; index < groups.size(); ++index) {
+    const Group& g = *groups[index];
     bool kernel = g.kind == Group::Kind::Kernel, library = g.kind == Group::Kind::Library,
          attention = g.kind == Group::Kind::Attention, own = g.kind == Group::Kind::Own;
     if (inside > 0) { // not a line of its own, but its code is one of the reports
@@ -254,7 +280,22 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
       for (const Step& step : c.executable->steps)
         if (const auto* h = std::get_if<HostStep>(&step); h != nullptr && h->name == name) out["reason"] = h->reason;
     }
-    j[kernel || own ? "kernels" : library || attention ? "library_calls" : "host_operators"].push_back(std::move(out));
+    const bool control = g.kind == Group::Kind::Control;
+    if (control) {
+      out["operators"] = sources_json(graph, {g.node});
+      const std::string& node = graph.node(g.node).location.node;
+      for (const Step& step : c.executable->steps)
+        if (const auto* s = std::get_if<ControlStep>(&step); s && s->name == (node.empty() ? g.name : node)) {
+          out["reason"] = s->reason;
+          out["bodies"] = control_json(*c.bodies.at(index), g, *s, j);
+          break;
+        }
+    }
+    j[kernel || own          ? "kernels"
+      : library || attention ? "library_calls"
+      : control              ? "control_flow"
+                             : "host_operators"]
+        .push_back(std::move(out));
   }
 
   j["not_fused"] = edges_json(graph, c.report.plan, false);
@@ -274,15 +315,19 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
 
   // Breaks: what takes the model off the compiled path, apart from edges that merely stayed.
   Json data_dependent = Json::array();
-  for (const Step& step : c.executable->steps)
-    if (const auto* h = std::get_if<HostStep>(&step))
-      for (const auto& d : h->defines)
-        data_dependent.push_back({{"symbol", d.symbol.str()},
-                                  {"defined_by", h->name},
-                                  {"op", h->op},
-                                  {"result", d.result},
-                                  {"dimension", d.dim}});
-  j["breaks"] = {{"host_operators", j["host_operators"].size()}, {"data_dependent_sizes", data_dependent}};
+  for (const Step& step : c.executable->steps) {
+    const auto* control = std::get_if<ControlStep>(&step);
+    const auto* host = std::get_if<HostStep>(&step);
+    for (const auto& d : defines_of(step))
+      data_dependent.push_back({{"symbol", d.symbol.str()},
+                                {"defined_by", name_of(step)},
+                                {"op", control ? control->op : host->op},
+                                {"result", d.result},
+                                {"dimension", d.dim}});
+  }
+  j["breaks"] = {{"host_operators", j["host_operators"].size()},
+                 {"control_flow", j["control_flow"].size()},
+                 {"data_dependent_sizes", data_dependent}};
 
   const FoldedConstants& constants = c.report.constants;
   j["constants"] = {{"computed", constants.values}, {"bytes", constants.bytes}, {"left", Json::array()}};
@@ -316,6 +361,7 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
                  {"kernels", j["kernels"].size()},
                  {"library_calls", j["library_calls"].size()},
                  {"host_operators", j["host_operators"].size()},
+                 {"control_flow", j["control_flow"].size()},
                  {"copies", j["copies"].size()},
                  {"edges_fused", j["fused"].size()},
                  {"edges_not_fused", j["not_fused"].size()},
@@ -335,8 +381,8 @@ std::string report_text(const Compiled& c, const ModelInfo& model, const std::st
                            {"ms", p.milliseconds},
                            {"nodes_before", p.nodes_before},
                            {"nodes_after", p.nodes_after}});
-  // Names are the model's: bytes that are no UTF-8 are replaced.
-  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return j;
 }
+} // namespace
 
 } // namespace tessera

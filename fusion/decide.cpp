@@ -87,6 +87,10 @@ private:
       why = "not decomposed to primitives";
       return {};
     }
+    if (node.op->structured() && node.op->structured()->kind == Structured::Control && runs_bodies(node)) {
+      where = Place::Control;
+      return {};
+    }
     if (!supported) {
       if (why.empty()) why = "the device cannot run it";
       return {};
@@ -122,11 +126,20 @@ private:
     return {};
   }
 
+  // Bodies exchange memory of whole bytes.
+  [[nodiscard]] bool runs_bodies(const Node& node) const {
+    auto fits = [&](ValueId v) {
+      return !v.valid() || (graph_.type(v).dtype != DType::String && info(graph_.type(v).dtype).bits >= 8);
+    };
+    return std::all_of(node.operands.begin(), node.operands.end(), fits) &&
+           std::all_of(node.results.begin(), node.results.end(), fits);
+  }
+
   void pin_values() {
     for (const auto& output : graph_.outputs()) out_.pinned[at(output.value)] = true;
     for (NodeId id : out_.order) {
       const Node& node = graph_.node(id);
-      if (place(id) == Place::Host || place(id) == Place::Own)
+      if (place(id) == Place::Host || place(id) == Place::Own || place(id) == Place::Control)
         for (ValueId v : node.operands)
           if (v.valid()) out_.pinned[at(v)] = true;
       if (place(id) == Place::Loops && node.op->indexing() && node.op->indexing()->stored)

@@ -59,6 +59,10 @@ LedgerEntry Planner::explain_edge(NodeId consumer, ValueId value) {
                                         : "its elements are known when compiling";
     return e;
   }
+  if (there == Place::Control || here == Place::Control)
+    return kept(FusionReason::ControlFlow,
+                std::string(graph_.node(there == Place::Control ? consumer : e.producer).op->name) +
+                    " runs its bodies by themselves");
   if (there == Place::Host || here == Place::Host) {
     NodeId host = there == Place::Host ? consumer : e.producer;
     bool dynamic = graph_.node(host).op->data_dependent_shape;

@@ -17,6 +17,7 @@ std::optional<LibraryCall::Kind> library_kind(const Node& node) {
   case Structured::Sort:
   case Structured::Suppress:
   case Structured::Read:
+  case Structured::Control:
   case Structured::Other: return std::nullopt;
   }
   return std::nullopt;

@@ -95,9 +95,13 @@ Status Planner::make_units() {
     case Place::Unneeded:
     case Place::Constant: break;
     case Place::Own:
+    case Place::Control:
     case Place::Host: {
       Unit unit;
-      unit.kind = d_.place[at(id)] == Place::Own ? Group::Kind::Own : Group::Kind::Host;
+      const Place where = d_.place[at(id)];
+      unit.kind = where == Place::Own       ? Group::Kind::Own
+                  : where == Place::Control ? Group::Kind::Control
+                                            : Group::Kind::Host;
       unit.node = id;
       for (ValueId v : node.operands)
         if (v.valid()) unit.reads.push_back(v);
@@ -291,6 +295,8 @@ std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
   Unit &p = units_[static_cast<size_t>(producer)], &c = units_[static_cast<size_t>(consumer)];
   if (p.kind == Group::Kind::Own || c.kind == Group::Kind::Own)
     return Refusal{FusionReason::SeparateKernel, "a separate kernel"};
+  if (p.kind == Group::Kind::Control || c.kind == Group::Kind::Control)
+    return Refusal{FusionReason::ControlFlow, "its bodies run by themselves"};
   if (p.kind == Group::Kind::Host || c.kind == Group::Kind::Host)
     return Refusal{FusionReason::HostOperator, "runs on the host"};
   if (c.kind == Group::Kind::Library)
@@ -414,7 +420,8 @@ void Planner::fill(Group& group, const LoopNest& nest) {
 
 std::string Planner::group_name(size_t number, const Group& group) const {
   std::vector<NodeId> nodes = group.kind == Group::Kind::Kernel ? group.nest.sources : group.call.sources;
-  if (group.kind == Group::Kind::Host || group.kind == Group::Kind::Own) nodes = {group.node};
+  if (group.kind == Group::Kind::Host || group.kind == Group::Kind::Own || group.kind == Group::Kind::Control)
+    nodes = {group.node};
   std::vector<std::string_view> words;
   size_t more = 0;
   for (NodeId n : nodes) {
@@ -429,6 +436,7 @@ std::string Planner::group_name(size_t number, const Group& group) const {
   if (words.empty() && !nodes.empty()) words.push_back(graph_.node(nodes[0]).op->name);
   std::string name = (group.kind == Group::Kind::Kernel    ? "k"
                       : group.kind == Group::Kind::Library ? "c"
+                      : group.kind == Group::Kind::Control ? "f"
                                                            : "h") +
                      std::to_string(number);
   for (auto w : words) name += "_" + std::string(w);

@@ -29,6 +29,7 @@ enum class FusionReason : uint8_t {
   OperandOfLibrary,        // the library reads its operand from memory
   ResultOfLibrary,         // the library has no such epilogue
   SeparateKernel,          // producer or consumer is a structured operator with a separate kernel
+  ControlFlow,             // producer or consumer is an If or a loop
   HostOperator,            // producer or consumer runs by its reference on the host
   DifferentIterationSpace, // producer and consumer have different iteration spaces
   DifferentReduction,      // reductions over different axes
@@ -150,13 +151,14 @@ struct Group {
     Attention /* one library call, or `otherwise` where the library turns out not to take it when running */,
     Own /* a structured operator with a separate generated kernel: a scan */,
     Host,
+    Control /* an If or a loop, whose bodies are executables of their own */,
     Alias /* an output that is an input or constant as it is: reads == writes */
   };
   Kind kind = Kind::Kernel;
   std::string name;             // "k3_add_layer_norm", unique
   LoopNest nest;                // Kernel
   LibraryCall call;             // Library
-  NodeId node;                  // Own, Host
+  NodeId node;                  // Own, Host, Control
   std::string host_reason;      // Host: why the node does not run on the device
   AttentionCall attention;      // Attention
   std::vector<Group> otherwise; // Attention: product, softmax, product, which compute the same in steps

@@ -82,6 +82,7 @@ std::string_view kind_text(Group::Kind kind) {
   case Group::Kind::Attention: return "attention";
   case Group::Kind::Own: return "separate kernel";
   case Group::Kind::Host: return "host operator";
+  case Group::Kind::Control: return "control flow";
   case Group::Kind::Alias: return "alias";
   }
   return "";
@@ -100,7 +101,7 @@ void print(const Graph& graph, const Group& g, std::string& out) {
     if (g.call.scale != 1) out += "  scale " + number_text(g.call.scale) + "\n";
     if (g.call.fixed) out += fixed_text(graph, *g.call.fixed);
     if (g.call.epilogue_nest) out += "  epilogue\n" + indented(print(graph, *g.call.epilogue_nest));
-  } else if (g.kind == Group::Kind::Host || g.kind == Group::Kind::Own) {
+  } else if (g.kind == Group::Kind::Host || g.kind == Group::Kind::Own || g.kind == Group::Kind::Control) {
     out += g.node.valid() ? "  from " + node_text(graph, g.node) + "\n" : attention_text(graph, g.attention);
   } else if (g.kind == Group::Kind::Attention) {
     out += attention_text(graph, g.attention);

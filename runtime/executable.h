@@ -162,6 +162,14 @@ struct LibraryStep {
   int instead_of = 0;
 };
 
+// A size that is known only when a step has run: `symbol` is a size of a result, or the value of one of its integers.
+struct StepDefines {
+  SymExpr symbol;
+  int result;
+  int dim = -1;
+  int element = -1; // row-major, where dim is -1
+};
+
 // An operator that no device supports, run by its reference: counted and reported, never silent.
 struct HostStep {
   std::string name, op, reason;          // node, operator, why it runs here
@@ -170,14 +178,52 @@ struct HostStep {
   // Runs it on tensors; `symbols` binds the sizes known so far. Built by the compile driver from the operator's record.
   std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>&, const std::unordered_map<uint64_t, int64_t>&)>
       run;
-  // Sizes that are known only now: `symbol` is a size of a result, or the value of one of its integers.
-  struct Defines {
-    SymExpr symbol;
-    int result;
-    int dim = -1;
-    int element = -1; // row-major, where dim is -1
-  };
+  using Defines = StepDefines;
   std::vector<Defines> defines;
+};
+
+struct Executable;
+
+// An input of a body of a control step.
+struct BodyArgument {
+  enum class Source : uint8_t {
+    Buffer,    // a buffer of the outer executable
+    Slice,     // of a buffer along dimension 0: the one of the iteration, from the last one on where `reverse`
+    Carried,   // carried value `index`
+    Iteration, // the number of the iteration: i64
+    Condition, // true: bool
+    Size       // a tensor of no elements, [0, size]: it binds a symbol of the outer executable
+  };
+  Source source = Source::Buffer;
+  BufferId buffer = -1;
+  int index = -1;
+  bool reverse = false;
+  SymExpr size = 0;
+};
+struct ControlBody {
+  std::shared_ptr<const Executable> executable;
+  std::vector<BodyArgument> arguments; // by input of the executable
+};
+// If: one of two bodies runs, its outputs are the results. Loop: the body runs again and again; its outputs are the
+// condition to go on (where `continues`), the carried values, then one slice of each stacked result. Bodies run on the
+// same device, and read and write its memory in place.
+struct ControlStep {
+  enum class Kind : uint8_t { If, Loop };
+  std::string name, op, reason; // node, operator, why it is a step of its own
+  Kind kind = Kind::If;
+  std::vector<ControlBody> bodies; // If: then, else
+  // If: which body runs. Loop: whether the first iteration runs. A bool on the device, or a number made of sizes; a Loop
+  // with neither begins in any case.
+  BufferId condition = -1;
+  std::optional<SymExpr> decided = std::nullopt;
+  // Loop: most iterations; an i64 on the device, or a size. With neither there is no bound.
+  BufferId trips = -1;
+  std::optional<SymExpr> trip_count = std::nullopt;
+  bool continues = false;
+  std::vector<BufferId> initial; // of the carried values
+  std::vector<BufferId> outputs; // of the If; final carried values, then stacked results. -1 where unused
+  std::vector<bool> reverse;     // of stacked results: the first slice is the last one
+  std::vector<StepDefines> defines;
 };
 // output buffer = view of source (an input, a constant or another output given out as it is): a copy.
 struct CopyStep {
@@ -185,7 +231,7 @@ struct CopyStep {
   BufferId source, target;
 };
 
-using Step = std::variant<KernelLaunch, LibraryStep, HostStep, CopyStep>;
+using Step = std::variant<KernelLaunch, LibraryStep, HostStep, CopyStep, ControlStep>;
 
 struct Constant {
   std::string name;

@@ -80,7 +80,9 @@ public:
   Status wait() override {
     return inside("waiting for the device", [&]() -> Status {
       TESSERA_ASSIGN(auto alone, use_alone());
-      return device_->wait();
+      TESSERA_TRY(device_->wait());
+      for (auto& l : loaded_) TESSERA_TRY(l->wait());
+      return {};
     });
   }
 

@@ -21,8 +21,8 @@ constexpr int64_t kMostSteps = INT32_MAX - 1;
 
 class Reader {
 public:
-  Reader(const std::string& path, Storage file)
-      : path_(path), file_(std::move(file)), exe_(std::make_shared<Executable>()) {}
+  Reader(const std::string& path, Storage file, int depth = 0)
+      : path_(path), file_(std::move(file)), depth_(depth), exe_(std::make_shared<Executable>()) {}
 
   std::shared_ptr<Executable> run() {
     const file::Header h = header();
@@ -138,7 +138,11 @@ private:
     buffers_ = j.at("buffers").size();
     j.at("buffers").each([&](const JsonValue& b) { buffer(b); });
     j.at("steps").each([&](const JsonValue& s) { exe_->steps.push_back(step(s)); });
-    for (const auto& s : exe_->steps) exe_->host_steps += std::holds_alternative<HostStep>(s) ? 1 : 0;
+    for (const auto& s : exe_->steps) {
+      exe_->host_steps += std::holds_alternative<HostStep>(s) ? 1 : 0;
+      if (const auto* c = std::get_if<ControlStep>(&s))
+        for (const auto& body : c->bodies) exe_->host_steps += body.executable->host_steps;
+    }
     bindings(j.at("inputs"), exe_->inputs);
     bindings(j.at("outputs"), exe_->outputs);
   }
@@ -347,6 +351,7 @@ private:
       return CopyStep{c.at("name").text(), buffer_id(c.at("source")), buffer_id(c.at("target"))};
     }
     if (j.has("host")) return host(j.at("host"));
+    if (j.has("control")) return control(j.at("control"));
     return library(j.at("library"));
   }
   HostStep host(const JsonValue& j) const {
@@ -357,12 +362,44 @@ private:
     s.payload = j.at("payload").text();
     s.inputs = buffer_ids(j.at("inputs"), -1);
     s.outputs = buffer_ids(j.at("outputs"), -1);
+    s.defines = defines(j.at("defines"), s.outputs.size());
+    return s;
+  }
+  [[nodiscard]] std::vector<StepDefines> defines(const JsonValue& j, size_t outputs) const {
     constexpr int64_t kMostDims = 64, kMostElements = 1024;
-    j.at("defines").each([&](const JsonValue& d) {
-      s.defines.push_back(
-          {expr(d.at(size_t{0})), index<int>(d.at(1), s.outputs.size()), static_cast<int>(d.at(2).integer<int64_t>(-1, kMostDims - 1)),
-           static_cast<int>(d.at(3).integer<int64_t>(-1, kMostElements - 1))});
+    return j.list([&](const JsonValue& d) {
+      return StepDefines{expr(d.at(size_t{0})), index<int>(d.at(1), outputs),
+                         static_cast<int>(d.at(2).integer<int64_t>(-1, kMostDims - 1)),
+                         static_cast<int>(d.at(3).integer<int64_t>(-1, kMostElements - 1))};
     });
+  }
+  ControlStep control(const JsonValue& j) const {
+    constexpr int kDeepest = 64;
+    if (depth_ >= kDeepest) corrupt("its bodies are nested more than " + std::to_string(kDeepest) + " deep");
+    ControlStep s;
+    s.name = j.at("name").text();
+    s.op = j.at("op").text();
+    s.reason = j.at("reason").text();
+    s.kind = one_of(j.at("kind"), ControlStep::Kind::Loop);
+    j.at("bodies").each([&](const JsonValue& b) {
+      ControlBody body;
+      const auto& section = weights_[index<size_t>(b.at("section"), weights_.size())];
+      body.executable = Reader(path_, {file_.owner, file_.data + section.first, section.second}, depth_ + 1).run();
+      b.at("arguments").each([&](const JsonValue& a) {
+        body.arguments.push_back({one_of(a.at(size_t{0}), BodyArgument::Source::Size), buffer_id(a.at(1), -1),
+                                  a.at(2).integer(-1, INT32_MAX), a.at(3).flag(), expr(a.at(4))});
+      });
+      s.bodies.push_back(std::move(body));
+    });
+    s.condition = buffer_id(j.at("condition"), -1);
+    s.trips = buffer_id(j.at("trips"), -1);
+    s.continues = j.at("continues").flag();
+    s.initial = buffer_ids(j.at("initial"));
+    s.outputs = buffer_ids(j.at("outputs"), -1);
+    j.at("reverse").each([&](const JsonValue& r) { s.reverse.push_back(r.flag()); });
+    s.defines = defines(j.at("defines"), s.outputs.size());
+    if (j.has("decided")) s.decided = expr(j.at("decided"));
+    if (j.has("trip_count")) s.trip_count = expr(j.at("trip_count"));
     return s;
   }
   LibraryStep library(const JsonValue& j) const {
@@ -417,6 +454,7 @@ private:
 
   const std::string& path_;
   Storage file_;
+  int depth_; // of bodies in bodies
   std::shared_ptr<Executable> exe_;
   std::vector<Contract> contracts_;
   size_t buffers_ = 0;
@@ -473,12 +511,23 @@ Result<std::shared_ptr<Executable>> load_executable(Storage file, const std::str
   TESSERA_TRY(check_target(exe->target));
   auto consistent = verify(*exe);
   if (!consistent.ok()) return damaged(consistent.error().message);
-  if (link && !is_gpu_target(exe->target)) TESSERA_TRY(link_kernels(*exe, link));
-  for (auto& step : exe->steps)
-    if (auto* h = std::get_if<HostStep>(&step); h && resolve) {
-      TESSERA_ASSIGN(h->run, resolve(*h));
-    }
+  TESSERA_TRY(each_executable(*exe, [&](Executable& e) -> Status {
+    if (link && !is_gpu_target(e.target)) TESSERA_TRY(link_kernels(e, link));
+    for (auto& step : e.steps)
+      if (auto* h = std::get_if<HostStep>(&step); h && resolve) {
+        TESSERA_ASSIGN(h->run, resolve(*h));
+      }
+    return {};
+  }));
   return exe;
+}
+
+Status each_executable(Executable& executable, const std::function<Status(Executable&)>& f) {
+  TESSERA_TRY(f(executable));
+  for (auto& step : executable.steps)
+    if (auto* c = std::get_if<ControlStep>(&step))
+      for (auto& body : c->bodies) TESSERA_TRY(each_executable(const_cast<Executable&>(*body.executable), f));
+  return {};
 }
 
 } // namespace tessera

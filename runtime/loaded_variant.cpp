@@ -138,7 +138,8 @@ Status LoadedVariant::steps(const CallArguments& arguments, std::optional<MidRun
       }
     }
   }
-  return device_.finish(given_);
+  TESSERA_TRY(device_.finish(given_));
+  return arguments.on_device ? Status() : wait();
 }
 
 // What a run writes overlaps nothing that it reads or writes otherwise.
@@ -261,6 +262,7 @@ Status LoadedVariant::make_output(size_t o, const CallArguments& arguments) {
 
 Status LoadedVariant::execute(const StepForm& form, const StepPlan& step, SegmentPlan& plan, int index) {
   if (const auto* h = std::get_if<HostStep>(form.step)) return host(*h, index);
+  if (std::holds_alternative<ControlStep>(*form.step)) return control(step, plan, index);
   if (const auto* c = std::get_if<CopyStep>(form.step)) {
     auto from = static_cast<size_t>(c->source), to = static_cast<size_t>(c->target);
     if (!has_bytes(variant_->exe->buffers[from].dtype)) return copy_strings(*c);
@@ -317,9 +319,42 @@ Status LoadedVariant::host(const HostStep& step, int index) {
   return step.defines.empty() ? store_results(index) : Status();
 }
 
-// Binds the sizes that the host step of `index` defines.
+Status LoadedVariant::control(const StepPlan& step, const SegmentPlan& plan, int index) {
+  auto& run = controls_[index];
+  if (!run) {
+    TESSERA_ASSIGN(run, ControlRun::create(*variant_, index, device_, table_, options_));
+  }
+  const auto& numbers = variant_->steps[static_cast<size_t>(index)].control;
+  return run->run(std::span(plan.numbers).subspan(numbers.empty() ? 0 : step.sizes, numbers.size()), symbol_values(),
+                  *stats_);
+}
+
+Status LoadedVariant::wait() {
+  for (auto& [index, run] : controls_)
+    if (run) TESSERA_TRY(run->wait());
+  return {};
+}
+
+// Binds the sizes that the step of `index` defines.
 Status LoadedVariant::define(int index, int segment) {
   const auto& v = *variant_;
+  auto bind = [&](const SymExpr& symbol, int64_t value) {
+    for (size_t i = 0; i < v.slots.size(); ++i)
+      if (v.slots[i] == symbol && v.slot_segment[i] == segment) {
+        call.values[i] = value;
+        call.bound[i] = true;
+      }
+  };
+  if (const auto* c = std::get_if<ControlStep>(&v.exe->steps[static_cast<size_t>(index)])) {
+    for (const auto& d : c->defines) {
+      const Dims& dims = controls_.at(index)->dims(static_cast<size_t>(d.result));
+      if (static_cast<size_t>(d.dim) >= dims.size())
+        return Diagnostic(ErrorCode::Internal,
+                          "'" + c->name + "' (" + c->op + ") yields a result of rank " + std::to_string(dims.size()));
+      bind(d.symbol, dims[static_cast<size_t>(d.dim)]);
+    }
+    return {};
+  }
   const auto& step = std::get<HostStep>(v.exe->steps[static_cast<size_t>(index)]);
   for (const auto& d : step.defines) {
     const Tensor& result = host_results_[static_cast<size_t>(d.result)];
@@ -330,18 +365,15 @@ Status LoadedVariant::define(int index, int segment) {
     if (d.element >= 0 && (d.element >= result.count() || is_float(result.dtype())))
       return Diagnostic(ErrorCode::Internal, "host step '" + step.name + "' (" + step.op + ") returned no integer " +
                                                  std::to_string(d.element));
-    for (size_t i = 0; i < v.slots.size(); ++i)
-      if (v.slots[i] == d.symbol && v.slot_segment[i] == segment) {
-        call.values[i] =
-            d.dim >= 0 ? dims[static_cast<size_t>(d.dim)] : std::clamp(result.get_i64(d.element), -kReadMax, kReadMax);
-        call.bound[i] = true;
-      }
+    bind(d.symbol,
+         d.dim >= 0 ? dims[static_cast<size_t>(d.dim)] : std::clamp(result.get_i64(d.element), -kReadMax, kReadMax));
   }
   return {};
 }
 
 Status LoadedVariant::store_results(int index) {
   const auto& exe = *variant_->exe;
+  if (std::holds_alternative<ControlStep>(exe.steps[static_cast<size_t>(index)])) return controls_.at(index)->place();
   const auto& step = std::get<HostStep>(exe.steps[static_cast<size_t>(index)]);
   for (size_t r = 0; r < step.outputs.size(); ++r) {
     if (step.outputs[r] < 0) continue;

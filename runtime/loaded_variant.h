@@ -1,7 +1,7 @@
 // A variant in one executor: what it keeps between calls, and one call of it from bound inputs to outputs. Host steps
-// and the values they make and take are handled here, for every device alike.
+// and the values they make and take, and control steps (control.h), are handled here, for every device alike.
 #pragma once
-#include "runtime/device.h"
+#include "runtime/control.h"
 
 namespace tessera {
 
@@ -40,6 +40,8 @@ public:
   // size depends on values.
   [[nodiscard]] Result<std::vector<DeviceTensor>> output_sizes();
   [[nodiscard]] int64_t arena_bytes() const { return arena_bytes_; } // of the last run
+  // Inside of Device::around(). Until what bodies of control steps started is done. Errors of it.
+  [[nodiscard]] Status wait();
   // Drops the values of the last run.
   void let_go();
 
@@ -53,6 +55,7 @@ private:
   [[nodiscard]] Status copy_strings(const CopyStep& copy);
   [[nodiscard]] Result<Tensor> value(BufferId buffer);
   [[nodiscard]] Status host(const HostStep& step, int index);
+  [[nodiscard]] Status control(const StepPlan& step, const SegmentPlan& plan, int index);
   [[nodiscard]] Status define(int index, int segment);
   [[nodiscard]] Status store_results(int index);
   [[nodiscard]] std::unordered_map<uint64_t, int64_t> symbol_values() const; // known so far, by id
@@ -65,6 +68,7 @@ private:
   std::unique_ptr<Variant> variant_;
   BufferTable table_;
   ShapePlanCache plans_;                  // launches look at table_
+  std::map<int, std::unique_ptr<ControlRun>> controls_; // by step, once it has run
   std::unique_ptr<DeviceVariant> loaded_; // destroyed first: it waits for what is in flight
   // The memory of outputs given out before: used again when the caller has dropped the tensor.
   std::vector<std::pair<std::shared_ptr<std::byte>, size_t>> spare_outputs_;

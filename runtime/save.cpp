@@ -1,6 +1,7 @@
 #include "runtime/executor.h"
 #include "runtime/file_format.h"
 #include "runtime/mapped_regions.h"
+#include "runtime/variant.h"
 #include <algorithm>
 #include <bit>
 #include <deque>
@@ -12,6 +13,8 @@
 namespace tessera {
 namespace {
 using Json = nlohmann::json;
+
+Result<std::string> file_bytes(const Executable& executable, bool embed_weights);
 
 // Symbols by name in the file; two of the same name are distinguished by a suffix.
 class SymbolNames {
@@ -111,8 +114,7 @@ private:
       for (const auto& d : e_.buffers[static_cast<size_t>(in.buffer)].shape)
         for (const auto& s : d.symbols()) bound.insert(s.symbol_id());
     for (const auto& step : e_.steps)
-      if (const auto* h = std::get_if<HostStep>(&step))
-        for (const auto& d : h->defines) bound.insert(d.symbol.symbol_id());
+      for (const auto& d : defines_of(step)) bound.insert(d.symbol.symbol_id());
     return bound;
   }
   // A guard over a symbol that was replaced by another one, as GuardSet reads it.
@@ -223,6 +225,39 @@ private:
     if (e.residual) j["residual"] = operand(*e.residual);
     return j;
   }
+  Json defines(const std::vector<StepDefines>& all) {
+    Json j = Json::array();
+    for (const auto& d : all) j.push_back({names_.text(d.symbol), d.result, d.dim, d.element});
+    return j;
+  }
+  // Bodies are files in sections of this one.
+  Result<Json> control(const ControlStep& c) {
+    Json bodies = Json::array();
+    for (const auto& body : c.bodies) {
+      Json arguments = Json::array();
+      for (const auto& a : body.arguments)
+        arguments.push_back({static_cast<int>(a.source), a.buffer, a.index, a.reverse, names_.text(a.size)});
+      TESSERA_ASSIGN(std::string bytes, file_bytes(*body.executable, embed_));
+      bodies_.push_back(std::move(bytes));
+      bodies.push_back({{"section", weights.size()}, {"arguments", std::move(arguments)}});
+      weights.push_back({reinterpret_cast<const std::byte*>(bodies_.back().data()), bodies_.back().size()});
+    }
+    Json j{{"name", c.name},
+           {"op", c.op},
+           {"reason", c.reason},
+           {"kind", static_cast<int>(c.kind)},
+           {"bodies", std::move(bodies)},
+           {"condition", c.condition},
+           {"trips", c.trips},
+           {"continues", c.continues},
+           {"initial", c.initial},
+           {"outputs", c.outputs},
+           {"reverse", c.reverse},
+           {"defines", defines(c.defines)}};
+    if (c.decided) j["decided"] = names_.text(*c.decided);
+    if (c.trip_count) j["trip_count"] = names_.text(*c.trip_count);
+    return j;
+  }
   Result<Json> step(const Step& step) {
     if (const auto* k = std::get_if<KernelLaunch>(&step)) return Json{{"kernel", kernel(*k)}};
     if (const auto* c = std::get_if<CopyStep>(&step))
@@ -232,8 +267,7 @@ private:
         return Diagnostic(ErrorCode::UnsupportedFeature,
                           "the executable cannot be saved: '" + h->name + "' (" + h->op +
                               ") runs by its reference and left nothing to make it again from");
-      Json defines = Json::array();
-      for (const auto& d : h->defines) defines.push_back({names_.text(d.symbol), d.result, d.dim, d.element});
+      Json defines = this->defines(h->defines);
       return Json{{"host",
                    {{"name", h->name},
                     {"op", h->op},
@@ -242,6 +276,10 @@ private:
                     {"inputs", h->inputs},
                     {"outputs", h->outputs},
                     {"defines", defines}}}};
+    }
+    if (const auto* c = std::get_if<ControlStep>(&step)) {
+      TESSERA_ASSIGN(Json json, control(*c));
+      return Json{{"control", std::move(json)}};
     }
     const auto& l = std::get<LibraryStep>(step);
     Json j{{"name", l.name}};
@@ -324,6 +362,7 @@ private:
   Json contracts_ = Json::array();
   std::map<std::string, size_t> contract_at_; // by text
   bool uncontracted_ = false;
+  std::deque<std::string> bodies_; // that sections show
 };
 
 } // namespace
@@ -336,40 +375,68 @@ SymExpr file::parameter(size_t index) {
   return all[index];
 }
 
-Status save_executable(const Executable& executable, const std::string& path, bool embed_weights) {
-  Writer writer(executable, embed_weights);
-  Json plan, code;
-  TESSERA_TRY(writer.plan(plan));
-  TESSERA_TRY(writer.code(code));
-  // Names come from models: bytes that are no UTF-8 are replaced, which only changes how they print.
-  auto text = [](const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); };
-  auto align = [](std::string& bytes) {
-    bytes.resize(file::aligned(sizeof(file::Header) + bytes.size()) - sizeof(file::Header));
-  };
+namespace {
+// All of a file but the weights, which follow at aligned places.
+struct FileHead {
+  explicit FileHead(const Executable& executable, bool embed_weights) : writer(executable, embed_weights) {}
+  Writer writer;
   file::Header header;
-  std::memcpy(header.magic, file::kMagic, sizeof header.magic);
-  std::string body = text(plan); // all that is hashed
-  header.plan_bytes = body.size();
-  body += text(code);
-  header.code_bytes = body.size() - header.plan_bytes;
-  for (const auto& o : executable.objects) {
-    align(body);
-    body.append(o.data(), o.size());
-  }
-  align(body);
-  header.hashed_bytes = body.size();
-  header.file_bytes = sizeof header + body.size();
-  for (const auto& w : writer.weights) header.file_bytes = file::aligned(header.file_bytes + w.bytes);
-  header.hash = file::contents_hash(header, body);
+  std::string body; // all that is hashed
 
-  TESSERA_ASSIGN(auto out, NewFile::create(path));
-  static constexpr char kZeros[file::kAlignment] = {};
-  TESSERA_TRY(out.write(&header, sizeof header));
-  TESSERA_TRY(out.write(body.data(), body.size()));
-  for (const auto& w : writer.weights) {
-    TESSERA_TRY(out.write(w.data, w.bytes));
-    TESSERA_TRY(out.write(kZeros, file::aligned(w.bytes) - w.bytes));
+  Status make(const Executable& executable) {
+    Json plan, code;
+    TESSERA_TRY(writer.plan(plan));
+    TESSERA_TRY(writer.code(code));
+    // Names come from models: bytes that are no UTF-8 are replaced, which only changes how they print.
+    auto text = [](const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); };
+    auto align = [&] { body.resize(file::aligned(sizeof(file::Header) + body.size()) - sizeof(file::Header)); };
+    std::memcpy(header.magic, file::kMagic, sizeof header.magic);
+    body = text(plan);
+    header.plan_bytes = body.size();
+    body += text(code);
+    header.code_bytes = body.size() - header.plan_bytes;
+    for (const auto& o : executable.objects) {
+      align();
+      body.append(o.data(), o.size());
+    }
+    align();
+    header.hashed_bytes = body.size();
+    header.file_bytes = sizeof header + body.size();
+    for (const auto& w : writer.weights) header.file_bytes = file::aligned(header.file_bytes + w.bytes);
+    header.hash = file::contents_hash(header, body);
+    return {};
   }
+  // Calls write(data, bytes) with everything in order.
+  template <class Write>
+  Status each(const Write& write) const {
+    static constexpr char kZeros[file::kAlignment] = {};
+    TESSERA_TRY(write(&header, sizeof header));
+    TESSERA_TRY(write(body.data(), body.size()));
+    for (const auto& w : writer.weights) {
+      TESSERA_TRY(write(w.data, w.bytes));
+      TESSERA_TRY(write(kZeros, file::aligned(w.bytes) - w.bytes));
+    }
+    return {};
+  }
+};
+
+Result<std::string> file_bytes(const Executable& executable, bool embed_weights) {
+  FileHead head(executable, embed_weights);
+  TESSERA_TRY(head.make(executable));
+  std::string bytes;
+  TESSERA_TRY(head.each([&](const void* data, size_t count) {
+    bytes.append(static_cast<const char*>(data), count);
+    return Status();
+  }));
+  return bytes;
+}
+} // namespace
+
+Status save_executable(const Executable& executable, const std::string& path, bool embed_weights) {
+  FileHead head(executable, embed_weights);
+  TESSERA_TRY(head.make(executable));
+  TESSERA_ASSIGN(auto out, NewFile::create(path));
+  TESSERA_TRY(head.each([&](const void* data, size_t count) { return out.write(data, count); }));
   return out.commit(true);
 }
 

@@ -198,6 +198,12 @@ private:
         TESSERA_TRY(kernel(*chosen.kernel, *chosen.form, step));
       }
       step.bytes = traffic(*form.step);
+      if (form.control.empty()) continue;
+      step.sizes = plan_->numbers.size();
+      for (int reg : form.control) {
+        TESSERA_ASSIGN(int64_t n, number(reg, "'" + name_of(*form.step) + "'"));
+        plan_->numbers.push_back(n);
+      }
     }
     return {};
   }

@@ -12,7 +12,7 @@ class DevicePlan;
 class DeviceVariant;
 
 struct StepPlan {
-  // Kernel launches. `sizes` index SegmentPlan::numbers.
+  // `sizes` index SegmentPlan::numbers: of a kernel launch, or a control step's numbers. The rest is of launches.
   const KernelLaunch* kernel = nullptr; // the step's, or the first of its alternatives that these sizes allow
   size_t sizes = 0;
   int64_t grid = 0, grain = 1;

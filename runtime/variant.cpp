@@ -1,4 +1,4 @@
-#include "runtime/variant.h"
+#include "runtime/control.h"
 #include <algorithm>
 #include <set>
 
@@ -53,11 +53,11 @@ Status Variant::number_symbols() {
       }
   segment_begin = {0};
   for (size_t s = 0; s < exe->steps.size(); ++s) {
-    const auto* h = std::get_if<HostStep>(&exe->steps[s]);
-    if (!h || h->defines.empty()) continue;
+    const auto& defines = defines_of(exe->steps[s]);
+    if (defines.empty()) continue;
     auto segment = static_cast<int>(segment_begin.size());
     segment_begin.push_back(static_cast<int>(s) + 1);
-    for (const auto& d : h->defines) add(d.symbol, segment);
+    for (const auto& d : defines) add(d.symbol, segment);
   }
   segment_begin.push_back(static_cast<int>(exe->steps.size()));
   return {};
@@ -176,6 +176,8 @@ Status Variant::compile_sizes() {
         max_kernel_pointers = std::max(max_kernel_pointers, (*epilogue)->kernel.buffers.size());
       }
     }
+    if (const auto* c = std::get_if<ControlStep>(&step))
+      for (const SymExpr& e : control_numbers(*c)) form.control.push_back(program.add(e));
     steps.push_back(std::move(form));
   }
   return {};
@@ -205,8 +207,9 @@ Status Variant::check_buffers() {
   constant_pointers.assign(count, nullptr);
   device_reads.assign(count, false);
   device_writes.assign(count, false);
-  std::vector<bool> from_host(count, false);
-  for (const auto& step : exe->steps) {
+  std::vector<bool> from_host(count, false), placed_later(count, false); // results of which the next segment has room
+  for (size_t s = 0; s < exe->steps.size(); ++s) {
+    const auto& step = exe->steps[s];
     auto used = buffers_of(step);
     auto on_device = [&](const std::vector<BufferId>& ids, std::vector<bool>& marks) {
       for (auto b : ids)
@@ -216,7 +219,10 @@ Status Variant::check_buffers() {
     on_device(used.read, device_reads);
     on_device(used.written, device_writes);
     if (std::holds_alternative<HostStep>(step))
-      for (auto b : used.written) from_host[static_cast<size_t>(b)] = true;
+      for (auto b : used.written) from_host[static_cast<size_t>(b)] = placed_later[static_cast<size_t>(b)] = true;
+    if (std::holds_alternative<ControlStep>(step))
+      for (auto b : used.written)
+        placed_later[static_cast<size_t>(b)] = buffer_segment[static_cast<size_t>(b)] > segment_of(static_cast<int>(s));
   }
 
   TESSERA_TRY(check_segments());
@@ -239,11 +245,11 @@ Status Variant::check_buffers() {
     if (from_host[i] && !(on_gpu && device_reads[i])) continue;
     // A temporary is placed in the segment where its size is known, at the earliest the one in which it is first used:
     // for a host step's result that is after it.
-    int first_step = b.first_step + (from_host[i] ? 1 : 0);
+    int first_step = b.first_step + (placed_later[i] ? 1 : 0);
     if (segment_of(first_step) < buffer_segment[i])
       return Diagnostic(ErrorCode::Internal, "buffer '" + b.name + "' is used before its size is known");
     temporaries[static_cast<size_t>(buffer_segment[i])].push_back(static_cast<BufferId>(i));
-    if (b.in_place_of < 0 || from_host[i]) continue;
+    if (b.in_place_of < 0 || placed_later[i]) continue;
     auto from = static_cast<size_t>(b.in_place_of);
     const auto& source = exe->buffers[from];
     bool fits = source.kind == BufferInfo::Kind::Temporary && !from_host[from] &&
@@ -269,13 +275,13 @@ int Variant::segment_of(int step) const {
 Status Variant::check_segments() const {
   for (size_t s = 0; s < exe->steps.size(); ++s) {
     int segment = segment_of(static_cast<int>(s));
-    const auto* host = std::get_if<HostStep>(&exe->steps[s]);
+    const bool defines = !defines_of(exe->steps[s]).empty();
     auto used = buffers_of(exe->steps[s]);
     auto known = [&](const std::vector<BufferId>& ids, int by) {
       return std::all_of(ids.begin(), ids.end(),
                          [&](BufferId b) { return buffer_segment[static_cast<size_t>(b)] <= by; });
     };
-    if (!known(used.read, segment) || !known(used.written, segment + (host && !host->defines.empty() ? 1 : 0)))
+    if (!known(used.read, segment) || !known(used.written, segment + (defines ? 1 : 0)))
       return Diagnostic(ErrorCode::Internal,
                         "step '" + name_of(exe->steps[s]) + "' uses a buffer before its size is known");
   }

@@ -2,7 +2,7 @@
 // numbered (slots), every SymExpr of the executable is compiled into flat programs, inputs know how they bind symbols,
 // and steps are divided into segments.
 //
-// A segment ends with a host step that defines sizes (NonZero and the like). Everything up to there is planned from the
+// A segment ends with a step that defines sizes (NonZero and the like, or a loop). Everything up to there is planned from the
 // inputs alone; what comes after is planned when the step has run. Most executables have one segment.
 #pragma once
 #include "runtime/guards.h"
@@ -39,6 +39,7 @@ struct StepForm {
   std::vector<OperandForm> operands; // of a library call, in the order of operands_of()
   size_t result = 0;                 // which of them it writes
   std::optional<EpilogueForm> epilogue;
+  std::vector<int> control; // registers of a control step's numbers, in the order of control_numbers()
 };
 
 class Variant {
@@ -78,6 +79,8 @@ public:
   std::vector<InputForm> inputs;
   SymProgram input_program; // over slots: dimensions that are checked
 
+  [[nodiscard]] int segment_of(int step) const;
+
   // What one executor keeps for its calls of this variant.
   struct CallState {
     std::vector<int64_t> values; // of slots
@@ -97,7 +100,6 @@ private:
   Status compile_sizes();
   Status check_buffers();
   Status check_segments() const;
-  int segment_of(int step) const;
   Status bind_dims(const InputForm& input, const Tensor& tensor, CallState& call) const;
   [[nodiscard]] std::string declared(const InputForm& input) const;
 };
@@ -123,6 +125,8 @@ struct LibraryOperands {
 };
 [[nodiscard]] LibraryOperands operands_of(const LibraryStep& step);
 [[nodiscard]] const std::string& name_of(const Step& step);
+// The sizes that running the step defines; those of steps of other kinds are none.
+[[nodiscard]] const std::vector<StepDefines>& defines_of(const Step& step);
 // Whether buffers a and b of a launch may lie in the same memory: both are only read, or its contract allows it.
 [[nodiscard]] bool shares_memory(const KernelLaunch& kernel, size_t a, size_t b);
 

@@ -1,4 +1,4 @@
-#include "runtime/variant.h"
+#include "runtime/control.h"
 #include <algorithm>
 #include <set>
 
@@ -47,6 +47,17 @@ StepBuffers buffers_of(const Step& step) {
     out.read.push_back(c->source);
     out.written.push_back(c->target);
   }
+  if (const auto* c = std::get_if<ControlStep>(&step)) {
+    auto add = [](std::vector<BufferId>& to, BufferId b) {
+      if (b >= 0) to.push_back(b);
+    };
+    add(out.read, c->condition);
+    add(out.read, c->trips);
+    for (auto b : c->initial) add(out.read, b);
+    for (const auto& body : c->bodies)
+      for (const auto& a : body.arguments) add(out.read, a.buffer);
+    for (auto b : c->outputs) add(out.written, b);
+  }
   if (const auto* l = std::get_if<LibraryStep>(&step)) {
     auto library = operands_of(*l);
     for (size_t i = 0; i < library.all.size(); ++i)
@@ -58,6 +69,13 @@ StepBuffers buffers_of(const Step& step) {
 
 const std::string& name_of(const Step& step) {
   return std::visit([](const auto& s) -> const std::string& { return s.name; }, step);
+}
+
+const std::vector<StepDefines>& defines_of(const Step& step) {
+  static const std::vector<StepDefines> kNone;
+  if (const auto* h = std::get_if<HostStep>(&step)) return h->defines;
+  if (const auto* c = std::get_if<ControlStep>(&step)) return c->defines;
+  return kNone;
 }
 
 bool shares_memory(const KernelLaunch& k, size_t a, size_t b) {
@@ -206,6 +224,7 @@ Status verify_step(const Executable& e, const Step& step) {
     }
     return {};
   }
+  if (const auto* c = std::get_if<ControlStep>(&step)) return verify_control(e, *c);
   const auto& l = std::get<LibraryStep>(step);
   TESSERA_TRY(verify_operands(e, l));
   TESSERA_TRY(verify_windows(l));
@@ -257,7 +276,8 @@ Status verify_instead(const Executable& e, size_t s) {
   auto wanted = buffers_of(e.steps[s]).written;
   for (size_t i = s + 1; i <= s + static_cast<size_t>(l->instead_of); ++i) {
     const auto* inner = std::get_if<LibraryStep>(&e.steps[i]);
-    if (std::holds_alternative<HostStep>(e.steps[i]) || (inner && inner->instead_of != 0))
+    if (std::holds_alternative<HostStep>(e.steps[i]) || std::holds_alternative<ControlStep>(e.steps[i]) ||
+        (inner && inner->instead_of != 0))
       return bad("are not all plain ones");
     for (auto b : buffers_of(e.steps[i]).written) std::erase(wanted, b);
   }

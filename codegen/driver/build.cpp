@@ -1,4 +1,5 @@
 #include "codegen/driver/build.h"
+#include "codegen/driver/bodies.h"
 #include "codegen/driver/contract.h"
 #include "codegen/driver/host_payload.h"
 #include "graph/ir/sizes.h"
@@ -253,6 +254,7 @@ private:
     case Group::Kind::Library: return library(group, index);
     case Group::Kind::Attention: return attention(group);
     case Group::Kind::Host: return host(group);
+    case Group::Kind::Control: return control(group, *in_.bodies.at(index));
     case Group::Kind::Alias: return {}; // the output loop makes a copy
     }
     return {};
@@ -356,11 +358,7 @@ private:
       auto v = node.results[r];
       step.outputs.push_back(buffer(v));
     }
-    for (const DefinedSize& d : defined_sizes(graph_, node))
-      if (bound_.insert(d.symbol.symbol_id()).second) {
-        step.defines.push_back({d.symbol, d.result, d.dim, d.element});
-        late_.insert(d.symbol.symbol_id());
-      }
+    define(node, step.defines);
     auto graph = in_.graph;
     auto id = group.node;
     step.run = [graph, id](const std::vector<Tensor>& operands, const std::unordered_map<uint64_t, int64_t>& symbols) {
@@ -369,6 +367,86 @@ private:
     step.payload = host_payload(graph_, node);
     exe_->steps.emplace_back(std::move(step));
     if (!node.op->structured() || node.op->structured()->kind != Structured::Read) ++exe_->host_steps;
+    return {};
+  }
+
+  // Sizes that only running the node defines, and nothing before.
+  void define(const Node& node, std::vector<StepDefines>& defines) {
+    for (const DefinedSize& d : defined_sizes(graph_, node))
+      if (bound_.insert(d.symbol.symbol_id()).second) {
+        defines.push_back({d.symbol, d.result, d.dim, d.element});
+        late_.insert(d.symbol.symbol_id());
+      }
+  }
+
+  // A scalar that a step reads: a number made of sizes where its contents are known, else the buffer.
+  void scalar(ValueId v, std::optional<SymExpr>& known, BufferId& computed) {
+    const auto& contents = graph_.value(v).contents;
+    if (contents && contents->size() == 1)
+      known = graph_.env().simplify(contents->front());
+    else
+      computed = buffer(v);
+  }
+
+  Status control(const Group& group, const ControlCode& code) {
+    using Source = BodyArgument::Source;
+    const Node& node = graph_.node(group.node);
+    const ops::ControlForm& form = code.form;
+    auto operand = [&](int i) {
+      return static_cast<size_t>(i) < node.operands.size() ? node.operands[static_cast<size_t>(i)] : ValueId{};
+    };
+    ControlStep step;
+    step.name = node.location.node.empty() ? group.name : node.location.node;
+    step.op = std::string(node.op->name);
+    if (form.kind == ops::ControlForm::Kind::If) {
+      step.kind = ControlStep::Kind::If;
+      scalar(operand(0), step.decided, step.condition);
+      step.reason = step.decided ? "its condition is over sizes" : "its condition is computed";
+    } else {
+      step.kind = ControlStep::Kind::Loop;
+      step.continues = code.continues;
+      if (form.kind == ops::ControlForm::Kind::Scan) {
+        step.trip_count = graph_.type(operand(form.carried)).shape[0];
+      } else {
+        if (operand(0).valid()) scalar(operand(0), step.trip_count, step.trips);
+        if (operand(1).valid()) scalar(operand(1), step.decided, step.condition);
+      }
+      step.reason = step.continues    ? "a condition that it computes ends it"
+                    : step.trip_count ? "it runs " + step.trip_count->str() + " times"
+                                      : "how often it runs is computed";
+      for (int k = 0; k < form.carried; ++k) step.initial.push_back(buffer(operand(form.first_carried + k)));
+      step.reverse = form.reverse_out;
+    }
+    for (size_t b = 0; b < code.bodies.size(); ++b) {
+      ControlBody body{code.bodies[b].compiled->executable, {}};
+      exe_->host_steps += body.executable->host_steps;
+      for (const BodyCode::Input& input : code.bodies[b].inputs) {
+        BodyArgument a;
+        const int k = input.input, first_slice = form.before + form.carried;
+        if (k < 0) {
+          a.source = Source::Size;
+          a.size = input.size;
+        } else if (k < form.before) {
+          a.source = k == 0 ? Source::Iteration : Source::Condition;
+        } else if (k < first_slice) {
+          a.source = Source::Carried;
+          a.index = k - form.before;
+        } else if (k < first_slice + form.scanned) {
+          a.source = Source::Slice;
+          a.buffer = buffer(operand(form.first_carried + k - form.before));
+          a.reverse = form.reverse_in[static_cast<size_t>(k - first_slice)];
+        } else {
+          a.buffer = buffer(operand(form.bodies[b].first_capture + k - first_slice - form.scanned));
+        }
+        body.arguments.push_back(std::move(a));
+      }
+      step.bodies.push_back(std::move(body));
+    }
+    const auto& outputs = form.bodies[0].graph->outputs();
+    for (size_t r = 0; r < outputs.size() - static_cast<size_t>(form.conditions()); ++r)
+      step.outputs.push_back(r < node.results.size() ? buffer(node.results[r]) : -1);
+    define(node, step.defines);
+    exe_->steps.emplace_back(std::move(step));
     return {};
   }
 

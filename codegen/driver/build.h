@@ -21,6 +21,7 @@ struct BuildInput {
   std::vector<int> kernel_of_group; // by index in flat_groups(plan): kernel of code, or -1
   std::vector<BoxedNest> boxes;     // by group: epilogue of a library call (otherwise an empty nest)
   std::string target;
+  const std::map<size_t, std::shared_ptr<const ControlCode>>& bodies; // by group
 };
 [[nodiscard]] Result<std::shared_ptr<Executable>> build_executable(const BuildInput& input);
 

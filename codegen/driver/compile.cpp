@@ -1,4 +1,5 @@
 #include "codegen/driver/compile.h"
+#include "codegen/driver/bodies.h"
 #include "codegen/driver/build.h"
 #include "codegen/driver/pipeline.h"
 #include "graph/support/log.h"
@@ -53,7 +54,7 @@ Status generate(Compiled& out, Backend& backend, const CompileOptions& options) 
         {k.name, nest, own ? group.node : NodeId{}, nullptr, own && !group.node.valid() ? &group.attention : nullptr});
   }
   ObjectCache cache(options.cache_dir, options.cache);
-  BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.boxes, backend.target()};
+  BuildInput build{out.graph, report.plan, {}, work.kernel_of_group, work.boxes, backend.target(), out.bodies};
   TESSERA_ASSIGN(build.code, backend.compile(*out.graph, requests, cache, options));
   report.kernels = build.code.reports;
   report.figures = backend.figures();
@@ -103,6 +104,12 @@ Result<Compiled> compile(Graph imported, const CompileOptions& options, const st
     write_dump(dump_prefix + "plan.txt", print(graph, report.plan));
   }
 
+  const auto groups = flat_groups(report.plan);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (groups[g]->kind != Group::Kind::Control) continue;
+    TESSERA_ASSIGN(auto bodies, compile_bodies(graph, groups[g]->node, options, dump_prefix));
+    out.bodies.emplace(g, std::make_shared<const ControlCode>(std::move(bodies)));
+  }
   out.work = kernel_work(graph, report.plan, planned.fusion());
   TESSERA_TRY(generate(out, *backend, options));
   report.total_ms = watch.ms();
@@ -116,6 +123,7 @@ Result<Compiled> compile_again(const Compiled& before, const CompileOptions& opt
   Compiled out;
   out.graph = before.graph;
   out.work = before.work;
+  out.bodies = before.bodies;
   out.report.passes = before.report.passes;
   out.report.plan = before.report.plan;
   out.report.constants = before.report.constants;

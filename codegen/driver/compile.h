@@ -55,12 +55,14 @@ struct CompileReport {
   std::string figures;  // the target whose figures the cost model used: "h200", "a100, scaled to ..."
   int source_nodes = 0; // operators in the imported graph
 };
+struct ControlCode; // of an If or a loop (bodies.h)
 struct KernelWork; // inputs of code generation other than graph and plan (compile.cpp)
 struct Compiled {
   std::shared_ptr<const Executable> executable;
   std::shared_ptr<Graph> graph; // after passes
   CompileReport report;
   std::shared_ptr<const KernelWork> work;
+  std::map<size_t, std::shared_ptr<const ControlCode>> bodies; // by index of the group in flat_groups()
 };
 // Consumes the graph (imported, not yet decomposed). `dump_prefix`: prefix of file names in TESSERA_DUMP_DIR.
 [[nodiscard]] Result<Compiled> compile(Graph graph, const CompileOptions& options, const std::string& dump_prefix = "");

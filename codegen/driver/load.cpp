@@ -39,10 +39,13 @@ Result<std::shared_ptr<Executable>> load_compiled(const std::string& path) {
     return LinkedCode{module, [module](const std::string& symbol) { return module->find(symbol); }};
   };
   TESSERA_ASSIGN(auto executable, load_executable(path, link));
-  for (auto& step : executable->steps)
-    if (auto* host = std::get_if<HostStep>(&step)) {
-      TESSERA_ASSIGN(host->run, resolve_host_step(*host, *executable));
-    }
+  TESSERA_TRY(each_executable(*executable, [](Executable& e) -> Status {
+    for (auto& step : e.steps)
+      if (auto* host = std::get_if<HostStep>(&step)) {
+        TESSERA_ASSIGN(host->run, resolve_host_step(*host, e));
+      }
+    return {};
+  }));
   return executable;
 }
 

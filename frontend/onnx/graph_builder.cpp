@@ -143,7 +143,9 @@ Status GraphBuilder::add_node(Scope& scope, const proto::NodeProto& node) {
     if (node.op_type() == "If") {
       TESSERA_ASSIGN(bool done, inline_branch(scope, node, attributes, where));
       if (done) return {};
+      return add_branches(scope, node, attributes, where);
     }
+    if (node.op_type() == "Loop" || node.op_type() == "Scan") return add_repeat(scope, node, attributes, where);
   }
   return add_operator(scope, node, attributes, std::move(where));
 }
@@ -284,9 +286,8 @@ Result<Attributes> GraphBuilder::operator_attributes(const OpDef* op, bool old_f
       return Diagnostic(ErrorCode::UnsupportedFeature, where,
                         "subgraph '" + std::string(name) +
                             "' is given by a call outside of the subgraph that the node is in");
-    TESSERA_ASSIGN(auto graph,
-                   subgraph(*bound.scope, scope.into, bound.value->g(),
-                            (where.node.empty() ? where.output : where.node) + "/", captured_by[name], where));
+    TESSERA_ASSIGN(auto graph, subgraph(*bound.scope, scope.into.graph.shared_env(), bound.value->g(),
+                                        body_prefix(where), {}, false, captured_by[name], where));
     out.set(name, std::move(graph));
   }
   Ints counts;
@@ -323,6 +324,7 @@ Status GraphBuilder::define(Scope& scope, const std::string& name, ValueId value
   if (!scope.values.emplace(name, value).second)
     return Diagnostic(ErrorCode::MalformedModel, where,
                       "defines '" + name + "', which is an input or initializer already");
+  // Bodies declare nothing that their inference could not find out: their inputs have the types of what they are given.
   if (auto it = scope.declared.find(name); it != scope.declared.end() && value.valid())
     TESSERA_TRY(dimensions_.meet(scope.into.graph.value(value).type, *it->second, where, out_.warnings));
   return {};

@@ -29,6 +29,20 @@ struct GraphUnderWay {
   std::string unique(std::string name);
 };
 
+// Counts how deep functions and subgraphs are in each other while it lives.
+struct Nesting {
+  int& depth;
+  explicit Nesting(int& d) : depth(d) { ++depth; }
+  ~Nesting() { --depth; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+};
+
+// Of the names of what is inside of a node.
+[[nodiscard]] inline std::string body_prefix(const Location& where) {
+  return (where.node.empty() ? where.output : where.node) + "/";
+}
+
 // Where names mean values.
 struct Scope {
   GraphUnderWay& into;
@@ -77,12 +91,31 @@ private:
                      const BoundAttributes& attributes, const Location& where);
   Result<bool> inline_branch(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
                              const Location& where);
-  Result<std::shared_ptr<Graph>> subgraph(const Scope& around, GraphUnderWay& outer, const proto::GraphProto& graph,
-                                          const std::string& prefix, std::vector<ValueId>& captured,
-                                          const Location& where);
+  // A graph of its own, in the environment `env`. Inputs have the types that are given, or are declared; `loop`: the
+  // second one holds whenever the graph runs.
+  Result<std::shared_ptr<Graph>> subgraph(const Scope& around, std::shared_ptr<ShapeEnv> env,
+                                          const proto::GraphProto& graph, const std::string& prefix,
+                                          const std::vector<TensorType>& types, bool loop,
+                                          std::vector<ValueId>& captured, const Location& where);
   Result<ValueId> lookup(const Scope& scope, const std::string& name, const Location& where);
   const ValueId* find_value(const Scope& scope, std::string_view name);
   Status enter(const Location& where);
+
+  // -- control.cpp
+  struct Repeat; // a Loop or Scan
+  Status add_branches(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                      const Location& where);
+  Status add_repeat(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                    const Location& where);
+  Status build_body(Scope& scope, Repeat& r, const Location& where);
+  Result<std::vector<TensorType>> body_types(const Graph& outer, const Repeat& r, ShapeEnv& env, const Location& where);
+  void assume_around(Graph& outer, const Graph& body);
+  std::optional<int64_t> unrolled_trips(const Graph& graph, const Repeat& r) const;
+  Status unroll(Scope& scope, const proto::NodeProto& node, const Repeat& r, int64_t trips, const Location& where);
+  Result<const BoundAttribute*> graph_attribute(const BoundAttributes& attributes, std::string_view name,
+                                                const Scope& scope, const Location& where);
+  Status add_control_node(Scope& scope, const proto::NodeProto& node, std::string_view op,
+                          std::vector<ValueId> operands, Attributes values, const Location& where);
 
   const ParsedModel& parsed_;
   const ImportOptions& options_;

@@ -6,17 +6,6 @@ namespace tessera::onnx {
 
 namespace {
 
-// Counts how deep functions and subgraphs are in each other while it lives.
-struct Nesting {
-  int& depth;
-  explicit Nesting(int& d) : depth(d) { ++depth; }
-  ~Nesting() { --depth; }
-  Nesting(const Nesting&) = delete;
-  Nesting& operator=(const Nesting&) = delete;
-};
-
-std::string body_prefix(const Location& where) { return (where.node.empty() ? where.output : where.node) + "/"; }
-
 std::string function_name(const proto::FunctionProto& f) { return full_op_name(f.domain(), f.name()); }
 
 } // namespace
@@ -108,10 +97,17 @@ Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& n
   Graph& graph = scope.into.graph;
   std::optional<int64_t> decided;
   if (const Tensor* literal = graph.constant(condition);
-      literal != nullptr && literal->dtype() == DType::Bool && literal->count() == 1 && literal->data() != nullptr)
+      literal != nullptr && literal->dtype() == DType::Bool && literal->count() == 1 && literal->data() != nullptr) {
     decided = literal->get_i64(0);
-  else if (const auto& contents = graph.value(condition).contents; contents && contents->size() == 1)
-    decided = graph.env().simplify(contents->front()).as_const();
+  } else if (const auto& contents = graph.value(condition).contents; contents && contents->size() == 1) {
+    const SymExpr c = graph.env().simplify(contents->front());
+    // Sizes are taken to differ, as everywhere, where a call has not said what they are. Which of two is the larger is
+    // no guess to make: both branches are compiled.
+    const bool usual = c.op() == SymOp::Eq || c.op() == SymOp::Ne;
+    if (usual || graph.env().prove(c) || graph.env().hint(c)) {
+      TESSERA_ASSIGN(decided, graph.env().decide(c, c.op() != SymOp::Eq, "which branch is taken", where));
+    }
+  }
   if (!decided) return false;
 
   std::string_view wanted = *decided != 0 ? "then_branch" : "else_branch";
@@ -143,22 +139,29 @@ Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& n
   return true;
 }
 
-Result<std::shared_ptr<Graph>> GraphBuilder::subgraph(const Scope& around, GraphUnderWay& outer,
+Result<std::shared_ptr<Graph>> GraphBuilder::subgraph(const Scope& around, std::shared_ptr<ShapeEnv> env,
                                                       const proto::GraphProto& graph, const std::string& prefix,
+                                                      const std::vector<TensorType>& types, bool loop,
                                                       std::vector<ValueId>& captured, const Location& where) {
   TESSERA_TRY(enter(where));
   Nesting nesting(nesting_);
-  auto out =
-      std::make_shared<Graph>(identifier(graph.name().empty() ? "body" : graph.name()), outer.graph.shared_env());
+  auto out = std::make_shared<Graph>(identifier(graph.name().empty() ? "body" : graph.name()), std::move(env));
   GraphUnderWay inner{*out, {}, {}};
   Scope body{inner, &around, around.opsets, around.function, prefix};
-  for (const auto& v : graph.value_info()) body.declared.emplace(v.name(), &v);
   std::unordered_set<std::string_view> weights;
   for (const auto& t : graph.initializer()) weights.insert(t.name());
+  size_t k = 0;
   for (const auto& v : graph.input()) {
     if (weights.contains(v.name())) continue;
-    TESSERA_ASSIGN(TensorType type, dimensions_.input_type(v, false, where));
+    TensorType type;
+    if (k < types.size()) {
+      type = types[k];
+    } else {
+      TESSERA_ASSIGN(type, dimensions_.input_type(v, false, where));
+    }
     ValueId id = out->add_input(inner.unique(v.name()), std::move(type));
+    if (loop && k == 1) out->value(id).contents = std::vector<SymExpr>{1};
+    ++k;
     if (v.name().empty() || !body.values.emplace(v.name(), id).second)
       return Diagnostic(ErrorCode::MalformedModel, where,
                         "subgraph input '" + v.name() + "' has no name, or that of another");
@@ -166,11 +169,14 @@ Result<std::shared_ptr<Graph>> GraphBuilder::subgraph(const Scope& around, Graph
   for (const auto& v : graph.output()) body.read.insert(v.name());
   TESSERA_TRY(add_initializers(body, graph, false));
   TESSERA_TRY(add_nodes(body, graph.node()));
+  std::unordered_set<std::string> names;
   for (const auto& v : graph.output()) {
     TESSERA_ASSIGN(ValueId id, lookup(body, v.name(), where));
     if (!id.valid())
       return Diagnostic(ErrorCode::MalformedModel, where, "subgraph output '" + v.name() + "' is left out");
-    out->add_output(v.name(), id);
+    std::string name = v.name(); // one value may be yielded twice
+    for (int i = 1; !names.insert(name).second; ++i) name = v.name() + "_" + std::to_string(i);
+    out->add_output(std::move(name), id);
   }
   captured = std::move(inner.captured);
   return out;

@@ -99,7 +99,7 @@ struct Node {
 class Graph {
 public:
   explicit Graph(std::string name = "main");
-  // Shares the environment of the outer graph (subgraphs of If, Loop, Scan).
+  // With an environment that others have, too: that of the graph around a subgraph of If, Loop, Scan, or an inner() one.
   Graph(std::string name, std::shared_ptr<ShapeEnv> env);
   Graph(const Graph&);
   Graph(Graph&&) noexcept;
@@ -172,7 +172,7 @@ public:
   void simplify_shapes();
 
 private:
-  void set_env(std::shared_ptr<ShapeEnv> env); // copies subgraphs and gives them the same
+  void set_env(std::shared_ptr<ShapeEnv> env); // copies subgraphs; those of this environment get the same
   std::string name_;
   std::shared_ptr<ShapeEnv> env_;
   std::vector<Node> nodes_;

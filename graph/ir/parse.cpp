@@ -50,8 +50,9 @@ private:
   using Values = std::map<std::string, ValueId, std::less<>>; // %name as "name", %3 as "#3"
 
   Result<Graph> graph(const std::shared_ptr<ShapeEnv>& outer, int depth);
-  Status where(Graph& graph);
-  Status where_symbol(Graph& graph, std::string_view name, Position at);
+  // Of a subgraph: symbols of the graph around it may be named again, with what else is known of them.
+  Status where(Graph& graph, bool of_subgraph);
+  Status where_symbol(Graph& graph, std::string_view name, Position at, bool narrows);
   Status node(Graph& graph, Values& values, int depth);
   Status attributes(const OpDef& op, Attributes& out, const std::shared_ptr<ShapeEnv>& env, int depth);
   Result<Attribute> attribute(AttrKind kind, const std::shared_ptr<ShapeEnv>& env, int depth);
@@ -209,8 +210,10 @@ Result<ValueId> Parser::operand(const Values& values) {
   return it->second;
 }
 
-Status Parser::where_symbol(Graph& graph, std::string_view name, Position at) {
-  if (symbols_.count(name)) return in_.error("symbol '" + std::string(name) + "' is declared twice", at);
+Status Parser::where_symbol(Graph& graph, std::string_view name, Position at, bool narrows) {
+  const auto around = symbols_.find(name);
+  if (around != symbols_.end() && !narrows)
+    return in_.error("symbol '" + std::string(name) + "' is declared twice", at);
   SymRange range;
   TESSERA_TRY(in_.expect('['));
   TESSERA_ASSIGN(range.lo, in_.integer());
@@ -225,22 +228,26 @@ Status Parser::where_symbol(Graph& graph, std::string_view name, Position at) {
     TESSERA_ASSIGN(divisor, in_.integer());
     if (divisor < 1) return in_.error("the divisor of '" + std::string(name) + "' must be positive", at);
   }
-  SymExpr symbol = graph.env().create_symbol(name, range, divisor);
+  SymExpr symbol = around != symbols_.end() ? around->second : graph.env().create_symbol(name, range, divisor);
+  if (around != symbols_.end()) {
+    graph.env().set_range(symbol, range);
+    graph.env().set_divisor(symbol, divisor);
+  }
   if (in_.eat_word("hint")) {
     TESSERA_ASSIGN(int64_t hint, in_.integer());
     graph.env().set_hint(symbol, hint);
   }
-  symbols_.emplace(name, symbol);
+  symbols_.try_emplace(std::string(name), symbol);
   return {};
 }
 
-Status Parser::where(Graph& graph) {
+Status Parser::where(Graph& graph, bool of_subgraph) {
   do {
     in_.skip();
     Position at = in_.position();
     TESSERA_ASSIGN(std::string word, in_.name("a symbol, 'require' or 'assume'"));
     if (in_.eat_word("in")) {
-      TESSERA_TRY(where_symbol(graph, word, at));
+      TESSERA_TRY(where_symbol(graph, word, at, of_subgraph));
       continue;
     }
     if (word != "require" && word != "assume")
@@ -300,7 +307,23 @@ Result<Graph> Parser::graph(const std::shared_ptr<ShapeEnv>& outer, int depth) {
     outputs.push_back(std::move(e));
     return {};
   }));
-  if (!outer && in_.eat_word("where")) TESSERA_TRY(where(graph));
+  // A subgraph with a clause has an environment of its own: symbols of the graph around it keep their meaning.
+  struct Restore {
+    decltype(symbols_)& symbols;
+    decltype(symbols_) before;
+    bool local = false;
+    ~Restore() {
+      if (local) symbols = std::move(before);
+    }
+  } restore{symbols_, {}};
+  if (in_.eat_word("where")) {
+    if (outer) {
+      restore.before = symbols_;
+      restore.local = true;
+      graph = Graph(name, std::make_shared<ShapeEnv>(outer->inner()));
+    }
+    TESSERA_TRY(where(graph, outer != nullptr));
+  }
 
   Values values;
   for (const Entry& e : inputs) {

@@ -164,7 +164,7 @@ private:
       for (size_t i = 0; i < n.operands.size(); ++i) out += (i ? ", " : "") + ref(n.operands[i]);
       out += ")";
       for (const auto& [name, value] : n.attributes.items())
-        out += " " + identifier_or_quoted(name) + "=" + attribute(value, with_data_, indent_ + 2);
+        out += " " + identifier_or_quoted(name) + "=" + attribute_text(value);
     }
     out += " : ";
     for (size_t i = 0; i < n.results.size(); ++i)
@@ -188,6 +188,12 @@ private:
       if (e.is_const() || !seen_.insert(e).second) continue;
       for (const SymExpr& s : e.symbols()) used.insert(s.symbol_id());
     }
+  }
+  // A subgraph with an environment of its own says what that knows.
+  [[nodiscard]] std::string attribute_text(const Attribute& value) const {
+    const auto* sub = std::get_if<std::shared_ptr<Graph>>(&value);
+    if (sub && &(*sub)->env() != &graph_.env()) return graph(**sub, with_data_, indent_ + 2, true);
+    return attribute(value, with_data_, indent_ + 2);
   }
   void collect(const Graph& g, std::unordered_set<uint64_t>& used) {
     for (ValueId v : g.inputs()) collect(g.declared_shape(v), used);

@@ -94,13 +94,13 @@ Graph Graph::clone() const {
 }
 
 void Graph::set_env(std::shared_ptr<ShapeEnv> env) {
-  env_ = std::move(env);
+  const std::shared_ptr<ShapeEnv> before = std::exchange(env_, std::move(env));
   for (Node& n : nodes_) {
     for (const auto& [name, attribute] : n.attributes.items()) {
       auto* subgraph = std::get_if<std::shared_ptr<Graph>>(&attribute);
       if (subgraph == nullptr) continue;
       auto copy = std::make_shared<Graph>(**subgraph);
-      copy->set_env(env_);
+      copy->set_env(copy->env_ == before ? env_ : std::make_shared<ShapeEnv>(*copy->env_));
       n.attributes.set(name, std::move(copy)); // an existing name: items stay where they are
     }
   }

@@ -45,7 +45,32 @@ std::vector<SymExpr> SizeDefiners::sizes_of(const Graph& graph, NodeId id) {
   for (ValueId v : node.operands)
     if (v.valid() && graph.value(v).contents) add(*graph.value(v).contents);
   for (const auto& [name, value] : node.attributes.items())
-    if (const auto* sizes = std::get_if<SymShape>(&value)) add(*sizes);
+    if (const auto* sizes = std::get_if<SymShape>(&value))
+      add(*sizes);
+    else if (const auto* body = std::get_if<std::shared_ptr<Graph>>(&value))
+      add(all_sizes(**body));
+  return all;
+}
+
+std::vector<SymExpr> all_sizes(const Graph& graph) {
+  std::vector<SymExpr> all;
+  auto add = [&](const std::vector<SymExpr>& sizes) { all.insert(all.end(), sizes.begin(), sizes.end()); };
+  for (int i = 0; i < graph.value_count(); ++i) {
+    const Value& v = graph.value(ValueId{i});
+    if (v.producer.valid() && graph.node(v.producer).removed) continue;
+    add(v.type.shape);
+    if (v.declared) add(*v.declared);
+    if (v.contents) add(*v.contents);
+  }
+  for (int i = 0; i < graph.node_count(); ++i) {
+    if (graph.node(NodeId{i}).removed) continue;
+    for (const auto& [name, value] : graph.node(NodeId{i}).attributes.items())
+      if (const auto* sizes = std::get_if<SymShape>(&value))
+        add(*sizes);
+      else if (const auto* body = std::get_if<std::shared_ptr<Graph>>(&value))
+        add(all_sizes(**body));
+  }
+  for (const Guard& g : graph.env().guards()) all.push_back(g.condition);
   return all;
 }
 

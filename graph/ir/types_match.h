@@ -12,6 +12,7 @@ public:
   FreshSymbols(const ShapeEnv& env, size_t before) {
     for (size_t i = before; i < env.symbols().size(); ++i) ids_.insert(env.symbols()[i].symbol_id());
   }
+  void add(const SymExpr& symbol) { ids_.insert(symbol.symbol_id()); }
   [[nodiscard]] bool in(const SymExpr& e) const {
     if (ids_.empty()) return false;
     for (const SymExpr& s : e.symbols())
@@ -28,7 +29,7 @@ private:
                                       const FreshSymbols& fresh) {
   if (stated.dtype != inferred.dtype || stated.shape.size() != inferred.shape.size()) return false;
   for (size_t d = 0; d < stated.shape.size(); ++d)
-    if (stated.shape[d] != inferred.shape[d] && !fresh.in(inferred.shape[d]) &&
+    if (stated.shape[d] != inferred.shape[d] && !fresh.in(inferred.shape[d]) && !fresh.in(stated.shape[d]) &&
         !env.known_equal(stated.shape[d], inferred.shape[d]))
       return false;
   return true;

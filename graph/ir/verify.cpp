@@ -1,4 +1,5 @@
 #include "graph/ir/graph.h"
+#include "graph/ir/sizes.h"
 #include "graph/ir/types_match.h"
 #include "graph/ops/op.h"
 #include <unordered_set>
@@ -49,6 +50,8 @@ Status verify_node(Graph& graph, NodeId id, std::vector<bool>& defined, int dept
   InferContext context{graph, n, static_cast<int>(n.results.size()), {}, {}};
   if (auto status = infer_node(context); !status.ok()) return at_node(n, "inference fails: " + status.error().message);
   FreshSymbols fresh(graph.env(), symbols_before);
+  // A size that the node defines agrees with whatever is known of it by now.
+  for (const DefinedSize& d : defined_sizes(graph, n)) fresh.add(d.symbol);
   for (size_t r = 0; r < n.results.size(); ++r) {
     if (!n.results[r].valid()) continue;
     const TensorType& type = graph.type(n.results[r]);

@@ -118,6 +118,7 @@ enum class Structured : uint8_t {
   Sort,     // the order of elements along an axis
   Suppress, // of boxes in order, those that an earlier one overlaps
   Read,     // its integers become sizes: the host reads them
+  Control, // runs the graphs that it has as attributes
   Other
 };
 struct StructuredOp {
@@ -140,6 +141,8 @@ struct ReferenceContext {
   std::vector<Tensor> results; // to fill
   // Contents of SymShape attributes for these sizes (attributes "dims" of primitives).
   std::function<Result<int64_t>(const SymExpr&)> eval;
+  // Runs a graph that the node has as an attribute: inputs and outputs in order.
+  std::function<Result<std::vector<Tensor>>(const Graph&, const std::vector<Tensor>& inputs)> run;
   [[nodiscard]] Result<Dims> dims(std::string_view attribute) const;
   [[nodiscard]] Diagnostic error(ErrorCode code, std::string message) const;
 };
@@ -229,6 +232,7 @@ void register_sort_scan_ops(OpTable&); // TopK, CumSum, NonZero, Unique, Scatter
 void register_recurrent_ops(OpTable&); // RNN, LSTM, GRU
 void register_quant_ops(OpTable&);     // QuantizeLinear ...
 void register_misc_ops(OpTable&);      // losses, windows, DFT, random, Det ...
+void register_control_ops(OpTable&);   // If, Loop, Scan
 
 // Names of the symbols of a value that is read: "axes", or "axes_0", "axes_1" ...
 [[nodiscard]] std::vector<std::string> read_symbols(std::string_view name, int64_t count);

@@ -70,9 +70,10 @@ Status check_assumed_equal(const Graph& graph, const SymValues& values) {
 
 } // namespace
 
-Result<SymValues> bind_symbols(const Graph& graph, const std::map<std::string, Tensor>& inputs) {
+Result<SymValues> bind_symbols(const Graph& graph, const std::map<std::string, Tensor>& inputs,
+                               const SymValues& known) {
   const ShapeEnv& env = graph.env();
-  SymValues values;
+  SymValues values = known;
   std::vector<Dimension> waiting;
   std::vector<std::pair<SymExpr, Dimension>> bound; // for the ranges
   for (ValueId id : graph.inputs()) {

@@ -111,6 +111,9 @@ Result<std::vector<Tensor>> evaluate_node(const Graph& graph, const Node& node, 
     context.operands.resize(std::max(context.operands.size(), op.operands.size()));
   for (ValueId r : node.results) context.result_types.push_back(r.valid() ? graph.type(r) : TensorType{});
   context.eval = [&](const SymExpr& e) { return value_of(graph.env(), e, symbols); };
+  context.run = [&](const Graph& body, const std::vector<Tensor>& inputs) {
+    return evaluate_body(body, inputs, symbols);
+  };
   if (auto status = guarded({"operator", op.name}, [&] { return op.reference(context); }); !status.ok())
     return failed(node, context.operands, std::move(status).take_error());
   if (context.results.size() < node.results.size())
@@ -127,8 +130,9 @@ namespace {
 Status check_results(const Graph& graph, const Node& node, const std::vector<Tensor>& results, bool check_dims,
                      SymValues& symbols) {
   for (const DefinedSize& d : defined_sizes(graph, node))
-    if (d.element >= 0) symbols.emplace(d.symbol.symbol_id(), std::clamp(results[static_cast<size_t>(d.result)].get_i64(d.element), -kReadMax,
-                                                       kReadMax));
+    if (d.element >= 0)
+      symbols.emplace(d.symbol.symbol_id(),
+                      std::clamp(results[static_cast<size_t>(d.result)].get_i64(d.element), -kReadMax, kReadMax));
   for (size_t r = 0; r < node.results.size(); ++r) {
     if (!node.results[r].valid()) continue;
     const TensorType& type = graph.type(node.results[r]);
@@ -156,15 +160,8 @@ Status check_results(const Graph& graph, const Node& node, const std::vector<Ten
   return {};
 }
 
-} // namespace
-
-Result<std::vector<Tensor>> evaluate_graph(const Graph& graph, const std::map<std::string, Tensor>& inputs) {
-  TESSERA_ASSIGN(SymValues symbols, bind_symbols(graph, inputs));
-  for (const auto& [name, tensor] : inputs) {
-    bool known = false;
-    for (ValueId id : graph.inputs()) known |= graph.value(id).name == name;
-    if (!known) return Diagnostic(ErrorCode::UnknownInput, "the graph has no input '" + name + "'");
-  }
+Result<std::vector<Tensor>> evaluate(const Graph& graph, const std::map<std::string, Tensor>& inputs,
+                                     SymValues symbols) {
   // Where an assumption of the compiler fails, shapes were inferred for other sizes; the references do not depend on
   // them.
   bool check_dims = true;
@@ -196,6 +193,27 @@ Result<std::vector<Tensor>> evaluate_graph(const Graph& graph, const std::map<st
   std::vector<Tensor> outputs;
   for (const auto& output : graph.outputs()) outputs.push_back(tensors[static_cast<size_t>(output.value.index)]);
   return outputs;
+}
+
+} // namespace
+
+Result<std::vector<Tensor>> evaluate_graph(const Graph& graph, const std::map<std::string, Tensor>& inputs) {
+  TESSERA_ASSIGN(SymValues symbols, bind_symbols(graph, inputs));
+  for (const auto& [name, tensor] : inputs) {
+    bool known = false;
+    for (ValueId id : graph.inputs()) known |= graph.value(id).name == name;
+    if (!known) return Diagnostic(ErrorCode::UnknownInput, "the graph has no input '" + name + "'");
+  }
+  return evaluate(graph, inputs, std::move(symbols));
+}
+
+Result<std::vector<Tensor>> evaluate_body(const Graph& graph, const std::vector<Tensor>& inputs,
+                                          const SymValues& known) {
+  TESSERA_CHECK(inputs.size() == graph.inputs().size(), "evaluate_body: one tensor for each input");
+  std::map<std::string, Tensor> named;
+  for (size_t i = 0; i < inputs.size(); ++i) named.emplace(graph.value(graph.inputs()[i]).name, inputs[i]);
+  TESSERA_ASSIGN(SymValues symbols, bind_symbols(graph, named, known));
+  return evaluate(graph, named, std::move(symbols));
 }
 
 } // namespace tessera

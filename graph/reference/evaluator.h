@@ -17,9 +17,13 @@ using SymValues = std::unordered_map<uint64_t, int64_t>; // symbol id -> value
 // when not).
 [[nodiscard]] Result<std::vector<Tensor>> evaluate_graph(const Graph& graph,
                                                          const std::map<std::string, Tensor>& inputs);
+// The same for inputs in order, where `known` symbols have values from around the graph.
+[[nodiscard]] Result<std::vector<Tensor>> evaluate_body(const Graph& graph, const std::vector<Tensor>& inputs,
+                                                        const SymValues& known);
 // Binds the symbols of a graph's input shapes from concrete dims; error BadInput naming input and dimension on
 // contradiction, GuardFailed when a required guard does not hold. Symbols that the environment has replaced by others
 // are bound as well.
-[[nodiscard]] Result<SymValues> bind_symbols(const Graph& graph, const std::map<std::string, Tensor>& inputs);
+[[nodiscard]] Result<SymValues> bind_symbols(const Graph& graph, const std::map<std::string, Tensor>& inputs,
+                                             const SymValues& known = {});
 
 } // namespace tessera

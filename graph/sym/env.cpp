@@ -309,6 +309,12 @@ Result<SymShape> ShapeEnv::broadcast(const SymShape& a, const SymShape& b, const
   return simplify(out);
 }
 
+ShapeEnv ShapeEnv::inner() const {
+  ShapeEnv copy = *this;
+  copy.guards_.clear();
+  return copy;
+}
+
 std::string ShapeEnv::str() const {
   std::string out;
   for (const SymExpr& s : order_) {

@@ -100,6 +100,9 @@ public:
 
   [[nodiscard]] const std::vector<Guard>& guards() const { return guards_; }
   void add_guard(Guard guard); // of parsers and deserializers: no deduction beyond require()'s
+  // The environment of a subgraph: the same symbols and facts. Guards stay here, where they are checked before it runs;
+  // what the subgraph requires is its own.
+  [[nodiscard]] ShapeEnv inner() const;
   // Substitutions made so far, symbol id -> expression; for rewriting a whole graph once inference has ended.
   [[nodiscard]] const std::unordered_map<uint64_t, SymExpr>& substitutions() const { return substitution_; }
 

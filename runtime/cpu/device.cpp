@@ -161,6 +161,26 @@ public:
     return false;
   }
 
+  Result<std::shared_ptr<std::byte>> allocate(int64_t bytes) override {
+    return allocate_bytes(static_cast<size_t>(bytes));
+  }
+  Status move(void* to, const void* from, int64_t bytes) override {
+    if (bytes <= 0 || to == from) return {};
+    struct Frame {
+      std::byte* to;
+      const std::byte* from;
+    } frame{static_cast<std::byte*>(to), static_cast<const std::byte*>(from)};
+    pool_->parallel_for(bytes, 64 << 10, [&frame](int64_t begin, int64_t end, int) {
+      std::memcpy(frame.to + begin, frame.from + begin, static_cast<size_t>(end - begin));
+    });
+    return {};
+  }
+  Status read(void* to, const void* from, int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return {};
+  }
+  Status write(void* to, const void* from, int64_t bytes) override { return read(to, from, bytes); }
+
   Status mark() override {
     marks_.push_back(watch_.ms());
     return {};
@@ -254,16 +274,7 @@ private:
   }
 
   Status copy(const CopyStep& c) {
-    auto bytes = table_->bytes[static_cast<size_t>(c.target)];
-    if (bytes == 0 || pointer(c.target) == pointer(c.source)) return {};
-    struct Frame {
-      std::byte* to;
-      const std::byte* from;
-    } frame{static_cast<std::byte*>(pointer(c.target)), static_cast<const std::byte*>(pointer(c.source))};
-    pool_->parallel_for(bytes, 64 << 10, [&frame](int64_t begin, int64_t end, int) {
-      std::memcpy(frame.to + begin, frame.from + begin, static_cast<size_t>(end - begin));
-    });
-    return {};
+    return move(pointer(c.target), pointer(c.source), table_->bytes[static_cast<size_t>(c.target)]);
   }
 
   std::shared_ptr<ThreadPool> pool_;

@@ -55,6 +55,7 @@ public:
     Context::Current current(*context_);
     quiesce();
     if (plans_are_made_) finish_attention(*context_);
+    release_retired(stream());
     memory_.release(stream());
   }
 
@@ -110,6 +111,7 @@ public:
     if (!call.on_device) TESSERA_TRY(pending_.wait());
     TESSERA_TRY(tell_earlier());
     TESSERA_TRY(attributed(pending_.follow(run_.stream)));
+    release_retired(run_.stream);
     if (!l.constants) TESSERA_TRY(first_run(l));
     if (l.words_stale) TESSERA_TRY(clear_words(l));
     return place_inputs(call.inputs);
@@ -225,6 +227,40 @@ public:
     return static_cast<bool>(run_.variant->device_writes[id]);
   }
 
+  [[nodiscard]] ExecutorOptions inner_options(ExecutorOptions outer) const override {
+    outer.gpu_context = context_;
+    return outer;
+  }
+  [[nodiscard]] void* run_stream() const override { return run_.stream; }
+  Result<std::shared_ptr<std::byte>> allocate(int64_t bytes) override {
+    auto block = std::make_unique<DeviceBlock>();
+    TESSERA_TRY(block->reserve(*context_, rounded_bytes(bytes), run_.stream, "values of control flow"));
+    auto* data = block->data();
+    return std::shared_ptr<std::byte>(data, [this, owned = block.release()](std::byte*) {
+      retired_.push_back(std::move(*owned));
+      delete owned;
+    });
+  }
+  Status move(void* to, const void* from, int64_t bytes) override {
+    if (bytes > 0)
+      TESSERA_CUDA_TRY(*this, "moving a value of control flow", cuMemcpyDtoDAsync, address(to), address(from),
+                       static_cast<size_t>(bytes), run_.stream);
+    return {};
+  }
+  Status read(void* to, const void* from, int64_t bytes) override {
+    const std::string doing = "reading a condition";
+    if (auto s = staging_.download(to, address(from), static_cast<size_t>(bytes), run_.stream, doing); !s.ok())
+      return attributed(std::move(s).take_error());
+    TESSERA_TRY(synchronize(doing));
+    return violation(*run_.loaded);
+  }
+  Status write(void* to, const void* from, int64_t bytes) override {
+    if (auto s = staging_.upload(address(to), from, static_cast<size_t>(bytes), run_.stream, "writing an iteration");
+        !s.ok())
+      return attributed(std::move(s).take_error());
+    return {};
+  }
+
   Status mark() override { return times_.mark(run_.stream); }
 
   Status finish(std::span<Tensor> outputs) override {
@@ -299,6 +335,12 @@ private:
   [[nodiscard]] CUstream stream() const { return own_stream_ ? own_stream_->handle() : nullptr; }
   void*& pointer(BufferId id) { return run_.table->pointers[static_cast<size_t>(id)]; }
   [[nodiscard]] int64_t bytes(BufferId id) const { return run_.table->bytes[static_cast<size_t>(id)]; }
+
+  // What used them comes before on the stream.
+  void release_retired(CUstream stream) {
+    for (auto& block : retired_) block.release(*context_, stream);
+    retired_.clear();
+  }
 
   // Nothing of this executor runs on the GPU any more; errors have been reported or never will be.
   void quiesce() {
@@ -453,6 +495,7 @@ private:
   std::shared_ptr<ThreadPool> pool_;
   std::unique_ptr<Stream> own_stream_;
   RunMemory memory_;
+  std::vector<DeviceBlock> retired_; // of allocate(), whose owners are gone
   PendingWork pending_;
   StepTimes times_;
   Staging staging_;

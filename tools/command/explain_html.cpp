@@ -194,12 +194,14 @@ std::string reasons(const Json& j) {
 
 std::string breaks(const Json& j) {
   std::string out = "<h2>Breaks</h2>\n";
-  if (j.at("host_operators").empty() && j.at("breaks").at("data_dependent_sizes").empty())
+  const Json control = j.value("control_flow", Json::array());
+  if (j.at("host_operators").empty() && control.empty() && j.at("breaks").at("data_dependent_sizes").empty())
     return out + "<p>None: every operator is compiled or a library call, every size follows from the inputs.</p>\n";
   Table table({{"what"}, {"why"}, {"bytes", true}});
   for (const auto& h : j.at("host_operators"))
     table.add({text(h, "name") + " is a CPU fallback", text(h, "reason"), amount(h.at("bytes"))},
               {"", "", key(h.at("bytes"))});
+  for (const auto& c : control) table.add({text(c, "name") + " runs bodies of its own", text(c, "reason"), ""});
   for (const auto& d : j.at("breaks").at("data_dependent_sizes"))
     table.add({"size <code>" + text(d, "symbol") + "</code>",
                "known only when " + text(d, "defined_by") + " (" + text(d, "op") + ") has run", ""});

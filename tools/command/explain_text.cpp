@@ -179,11 +179,14 @@ std::string explain_text(const Json& j, bool summary) {
   if (!codes.empty()) out += "\nedges by reason\n" + codes.str("  ");
 
   out += "\nbreaks\n";
-  if (j.at("host_operators").empty() && j.at("breaks").at("data_dependent_sizes").empty())
+  const Json control = j.value("control_flow", Json::array());
+  if (j.at("host_operators").empty() && control.empty() && j.at("breaks").at("data_dependent_sizes").empty())
     out += "  none: every operator is compiled or a library call, every size follows from the inputs\n";
   for (const auto& h : j.at("host_operators"))
     out += "  " + text_of(h.at("name")) + " runs by its reference on the host" +
            (h.contains("reason") ? ": " + text_of(h.at("reason")) : "") + ", " + shown_bytes(h.at("bytes")) + "\n";
+  for (const auto& c : control)
+    out += "  " + text_of(c.at("name")) + " runs bodies of its own: " + text_of(c.at("reason")) + "\n";
   for (const auto& d : j.at("breaks").at("data_dependent_sizes"))
     out += "  size " + text_of(d.at("symbol")) + " is known only when " + text_of(d.at("defined_by")) + " (" +
            text_of(d.at("op")) + ") has run\n";

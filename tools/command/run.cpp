@@ -123,6 +123,14 @@ StepCounts count_steps(const Executable& e) {
     c.library_calls += std::holds_alternative<LibraryStep>(s) ? 1 : 0;
     c.host_steps += std::holds_alternative<HostStep>(s) ? 1 : 0;
     c.copies += std::holds_alternative<CopyStep>(s) ? 1 : 0;
+    if (const auto* control = std::get_if<ControlStep>(&s))
+      for (const auto& body : control->bodies) {
+        const StepCounts inner = count_steps(*body.executable);
+        c.kernels += inner.kernels;
+        c.library_calls += inner.library_calls;
+        c.host_steps += inner.host_steps;
+        c.copies += inner.copies;
+      }
   }
   return c;
 }
