@@ -9,7 +9,7 @@
 
 namespace tessera::fusion {
 
-enum class Place : uint8_t { Unneeded, Constant, Loops, Library, Own, Host };
+enum class Place : uint8_t { Unneeded, Constant, Loops, Library, Own, Alias, Host };
 
 struct Decisions {
   std::vector<NodeId> order;

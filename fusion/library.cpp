@@ -14,6 +14,8 @@ std::optional<LibraryCall::Kind> library_kind(const Node& node) {
   case Structured::Constant:
   case Structured::Scan:
   case Structured::Read:
+  case Structured::Alias:
+  case Structured::Seed:
   case Structured::Other: return std::nullopt;
   }
   return std::nullopt;

@@ -95,9 +95,12 @@ Status Planner::make_units() {
     case Place::Unneeded:
     case Place::Constant: break;
     case Place::Own:
+    case Place::Alias:
     case Place::Host: {
       Unit unit;
-      unit.kind = d_.place[at(id)] == Place::Own ? Group::Kind::Own : Group::Kind::Host;
+      unit.kind = d_.place[at(id)] == Place::Own     ? Group::Kind::Own
+                  : d_.place[at(id)] == Place::Alias ? Group::Kind::Alias
+                                                     : Group::Kind::Host;
       unit.node = id;
       for (ValueId v : node.operands)
         if (v.valid()) unit.reads.push_back(v);
@@ -291,6 +294,8 @@ std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
   Unit &p = units_[static_cast<size_t>(producer)], &c = units_[static_cast<size_t>(consumer)];
   if (p.kind == Group::Kind::Own || c.kind == Group::Kind::Own)
     return Refusal{FusionReason::SeparateKernel, "a separate kernel"};
+  if (p.kind == Group::Kind::Alias || c.kind == Group::Kind::Alias)
+    return Refusal{FusionReason::SeparateKernel, "bytes that are read as another type are in memory"};
   if (p.kind == Group::Kind::Host || c.kind == Group::Kind::Host)
     return Refusal{FusionReason::HostOperator, "runs on the host"};
   if (c.kind == Group::Kind::Library)
@@ -414,7 +419,7 @@ void Planner::fill(Group& group, const LoopNest& nest) {
 
 std::string Planner::group_name(size_t number, const Group& group) const {
   std::vector<NodeId> nodes = group.kind == Group::Kind::Kernel ? group.nest.sources : group.call.sources;
-  if (group.kind == Group::Kind::Host || group.kind == Group::Kind::Own) nodes = {group.node};
+  if (group.node.valid()) nodes = {group.node};
   std::vector<std::string_view> words;
   size_t more = 0;
   for (NodeId n : nodes) {
@@ -429,6 +434,7 @@ std::string Planner::group_name(size_t number, const Group& group) const {
   if (words.empty() && !nodes.empty()) words.push_back(graph_.node(nodes[0]).op->name);
   std::string name = (group.kind == Group::Kind::Kernel    ? "k"
                       : group.kind == Group::Kind::Library ? "c"
+                      : group.kind == Group::Kind::Alias   ? "a"
                                                            : "h") +
                      std::to_string(number);
   for (auto w : words) name += "_" + std::string(w);

@@ -150,7 +150,8 @@ struct Group {
     Attention /* one library call, or `otherwise` where the library turns out not to take it when running */,
     Own /* a structured operator with a separate generated kernel: a scan */,
     Host,
-    Alias /* an output that is an input or constant as it is: reads == writes */
+    Alias /* an output that is an input or constant as it is: reads == writes; or `node`, whose result has the bytes of
+             its operand */
   };
   Kind kind = Kind::Kernel;
   std::string name;             // "k3_add_layer_norm", unique

@@ -114,7 +114,9 @@ enum class Structured : uint8_t {
   Conv,
   Pool,
   Scan,
-  Read, // its integers become sizes: the host reads them
+  Read,  // its integers become sizes: the host reads them
+  Alias, // the bytes of its operand as another type: no step runs
+  Seed,  // a number that differs in every call: the host makes it
   Other
 };
 struct StructuredOp {
