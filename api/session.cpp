@@ -129,7 +129,9 @@ struct Session::Impl {
     auto imported = program ? fx::import_program(*program, import) : import_model(path, import);
     if (!imported.ok() && imported.error().code == ErrorCode::MissingValues && !options.compile_only && !program) {
       import.undetermined = true; // the first call tells
-      if (auto waiting = import_model(path, import); waiting.ok()) imported = std::move(waiting);
+      auto waiting = import_model(path, import);
+      import.undetermined = waiting.ok();
+      if (waiting.ok()) imported = std::move(waiting);
     }
     TESSERA_ASSIGN(auto model, std::move(imported));
     const double took = watch.ms();
@@ -139,6 +141,7 @@ struct Session::Impl {
       this->warnings = model.warnings;
     }
     auto variant = std::make_shared<SessionVariant>();
+    variant->fits_no_call = import.undetermined;
     variant->label = sizes.empty() ? "generic" : "for " + text_of(sizes);
     variant->as_loops = options.compile.as_loops;
     if (!variant->as_loops.empty())
@@ -176,7 +179,7 @@ struct Session::Impl {
     if (!miss.refused.empty()) return without_calls(miss, has);
     bool fits = false;
     for (const auto& v : variants) {
-      if (missed(*v->compiled.executable, miss.sizes)) continue;
+      if (v->fits_no_call || missed(*v->compiled.executable, miss.sizes)) continue;
       if (is_new(*v, has)) return v->compiled.executable; // another executor's
       fits = true;
     }

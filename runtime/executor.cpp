@@ -307,15 +307,15 @@ private:
     int may_compile = options_.recompile ? kMaxCompiles : 0;
     int replacements = 0;
     std::optional<Refusal> last;
-    std::optional<GuardMiss> first_miss;
+    std::optional<GuardMiss> best_miss;
     for (size_t i = 0; i < loaded_.size(); ++i) {
       // Before falling to the generic variant: one compiled for these sizes, when that is wanted.
       bool generic = i + 1 == loaded_.size();
-      if (generic && first_miss && may_compile > 0) {
+      if (generic && best_miss && may_compile > 0) {
         // Inputs that no variant can take are an error, not a reason to compile.
         if (auto hard = refusal(*loaded_[i], inputs); hard && !hard->miss) return std::move(hard->error);
         --may_compile;
-        const GuardMiss miss = *std::exchange(first_miss, std::nullopt);
+        const GuardMiss miss = *std::exchange(best_miss, std::nullopt);
         TESSERA_ASSIGN(bool compiled, recompile(inputs, miss, i));
         if (compiled) generic = false;
       }
@@ -344,7 +344,9 @@ private:
         refused->guard.reason = "sizes that the variant was compiled for";
       }
       record(i, *refused);
-      if (refused->miss && !first_miss) first_miss = refused->guard;
+      // Of several misses, one that says more of the call: what a variant read before it missed.
+      if (refused->miss && (!best_miss || best_miss->sizes.size() < refused->guard.sizes.size()))
+        best_miss = refused->guard;
       last = std::move(refused);
       // The generic variant missed a guard itself: the last resort is to compile.
       if (generic && last->miss && may_compile > 0) {

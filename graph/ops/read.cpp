@@ -27,7 +27,7 @@ OpDef read_record() {
       contents.push_back(c.env().simplify(*symbol));
     }
     c.contents = {std::move(contents)};
-    return set_result(c, type.dtype, type.shape);
+    return set_result(c, type.dtype, c.env().simplify(type.shape));
   };
   def.meaning = StructuredOp{Structured::Read};
   def.reference = [](ReferenceContext& c) -> Status {
