@@ -249,6 +249,8 @@ Status infer_stft(InferContext& c) {
   bool flat = x.size() == 2;
   if (!flat && x.size() != 3)
     return c.error(ErrorCode::ShapeMismatch, "STFT takes [batch, length, 1 or 2], not " + str(x));
+  if (!flat && !x[2].is_const(1) && !x[2].is_const(2))
+    return c.error(ErrorCode::ShapeMismatch, "STFT takes [batch, length, 1 or 2], not " + str(x));
   bool onesided = c.node.attributes.i("onesided", 1) != 0;
   if (onesided && !flat && !x[2].is_const(1))
     return c.error(ErrorCode::ShapeMismatch, "a one-sided STFT takes a real signal, not " + str(x));
