@@ -83,6 +83,10 @@ private:
     bool supported = !options_.device_supports || options_.device_supports(graph_, id, &why);
     Place& where = place(id);
     where = Place::Host;
+    if (const auto* s = node.op->structured(); s && s->kind == Structured::Alias) {
+      where = Place::Alias;
+      return {};
+    }
     if (node.op->is_composite()) {
       why = "not decomposed to primitives";
       return {};
@@ -139,7 +143,8 @@ private:
     for (const auto& output : graph_.outputs()) out_.pinned[at(output.value)] = true;
     for (NodeId id : out_.order) {
       const Node& node = graph_.node(id);
-      if (place(id) == Place::Host || place(id) == Place::Own || place(id) == Place::Control)
+      const Place where = place(id);
+      if (where == Place::Host || where == Place::Own || where == Place::Control || where == Place::Alias)
         for (ValueId v : node.operands)
           if (v.valid()) out_.pinned[at(v)] = true;
       if (place(id) == Place::Loops && node.op->indexing() && node.op->indexing()->stored)

@@ -9,7 +9,7 @@
 
 namespace tessera::fusion {
 
-enum class Place : uint8_t { Unneeded, Constant, Loops, Library, Own, Control, Host };
+enum class Place : uint8_t { Unneeded, Constant, Loops, Library, Own, Control, Alias, Host };
 
 struct Decisions {
   std::vector<NodeId> order;

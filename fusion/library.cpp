@@ -18,6 +18,8 @@ std::optional<LibraryCall::Kind> library_kind(const Node& node) {
   case Structured::Suppress:
   case Structured::Read:
   case Structured::Control:
+  case Structured::Alias:
+  case Structured::Seed:
   case Structured::Other: return std::nullopt;
   }
   return std::nullopt;

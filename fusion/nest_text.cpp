@@ -278,6 +278,10 @@ private:
     switch (node.op) {
     case ScalarOp::Const:
     case ScalarOp::Cast: return "";
+    case ScalarOp::Bitcast:
+      return info(arg(0)).bits == info(node.dtype).bits && info(node.dtype).bits >= 32
+                 ? ""
+                 : "'bitcast' takes and yields 32 or 64 bits";
     case ScalarOp::Index: return node.dtype == DType::I64 || node.dtype == DType::Bool ? "" : "an index is i64 or bool";
     case ScalarOp::Load:
       for (size_t k = 0; k < node.args.size(); ++k) {

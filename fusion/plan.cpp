@@ -96,11 +96,13 @@ Status Planner::make_units() {
     case Place::Constant: break;
     case Place::Own:
     case Place::Control:
+    case Place::Alias:
     case Place::Host: {
       Unit unit;
       const Place where = d_.place[at(id)];
       unit.kind = where == Place::Own       ? Group::Kind::Own
                   : where == Place::Control ? Group::Kind::Control
+                  : where == Place::Alias   ? Group::Kind::Alias
                                             : Group::Kind::Host;
       unit.node = id;
       for (ValueId v : node.operands)
@@ -297,6 +299,8 @@ std::optional<Refusal> Planner::try_vertical(int producer, int consumer) {
     return Refusal{FusionReason::SeparateKernel, "a separate kernel"};
   if (p.kind == Group::Kind::Control || c.kind == Group::Kind::Control)
     return Refusal{FusionReason::ControlFlow, "its bodies run by themselves"};
+  if (p.kind == Group::Kind::Alias || c.kind == Group::Kind::Alias)
+    return Refusal{FusionReason::SeparateKernel, "bytes that are read as another type are in memory"};
   if (p.kind == Group::Kind::Host || c.kind == Group::Kind::Host)
     return Refusal{FusionReason::HostOperator, "runs on the host"};
   if (c.kind == Group::Kind::Library)
@@ -420,8 +424,7 @@ void Planner::fill(Group& group, const LoopNest& nest) {
 
 std::string Planner::group_name(size_t number, const Group& group) const {
   std::vector<NodeId> nodes = group.kind == Group::Kind::Kernel ? group.nest.sources : group.call.sources;
-  if (group.kind == Group::Kind::Host || group.kind == Group::Kind::Own || group.kind == Group::Kind::Control)
-    nodes = {group.node};
+  if (group.node.valid()) nodes = {group.node};
   std::vector<std::string_view> words;
   size_t more = 0;
   for (NodeId n : nodes) {
@@ -437,6 +440,7 @@ std::string Planner::group_name(size_t number, const Group& group) const {
   std::string name = (group.kind == Group::Kind::Kernel    ? "k"
                       : group.kind == Group::Kind::Library ? "c"
                       : group.kind == Group::Kind::Control ? "f"
+                      : group.kind == Group::Kind::Alias   ? "a"
                                                            : "h") +
                      std::to_string(number);
   for (auto w : words) name += "_" + std::string(w);

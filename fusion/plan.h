@@ -152,7 +152,8 @@ struct Group {
     Own /* a structured operator with a separate generated kernel: a scan */,
     Host,
     Control /* an If or a loop, whose bodies are executables of their own */,
-    Alias /* an output that is an input or constant as it is: reads == writes */
+    Alias /* an output that is an input or constant as it is: reads == writes; or `node`, whose result has the bytes of
+             its operand */
   };
   Kind kind = Kind::Kernel;
   std::string name;             // "k3_add_layer_norm", unique

@@ -101,8 +101,11 @@ void print(const Graph& graph, const Group& g, std::string& out) {
     if (g.call.scale != 1) out += "  scale " + number_text(g.call.scale) + "\n";
     if (g.call.fixed) out += fixed_text(graph, *g.call.fixed);
     if (g.call.epilogue_nest) out += "  epilogue\n" + indented(print(graph, *g.call.epilogue_nest));
-  } else if (g.kind == Group::Kind::Host || g.kind == Group::Kind::Own || g.kind == Group::Kind::Control) {
-    out += g.node.valid() ? "  from " + node_text(graph, g.node) + "\n" : attention_text(graph, g.attention);
+  } else if (g.kind == Group::Kind::Host || g.kind == Group::Kind::Own || g.kind == Group::Kind::Control ||
+             g.kind == Group::Kind::Alias) {
+    out += g.node.valid()                 ? "  from " + node_text(graph, g.node) + "\n"
+           : g.kind == Group::Kind::Alias ? ""
+                                          : attention_text(graph, g.attention);
   } else if (g.kind == Group::Kind::Attention) {
     out += attention_text(graph, g.attention);
     std::string steps;
@@ -157,7 +160,7 @@ Status verify(const Graph& graph, const FusionPlan& plan) {
   std::function<Status(const Group&)> check = [&](const Group& g) -> Status {
     for (ValueId v : g.reads)
       if (!is_defined(v)) return broken(g, "reads " + value_text(graph, v) + " before it is written");
-    if (g.kind == Group::Kind::Alias) return {};
+    if (g.kind == Group::Kind::Alias && !g.node.valid()) return {};
     if (g.kind == Group::Kind::Attention) { // its steps compute what it computes
       for (const auto& step : g.otherwise) TESSERA_TRY(check(step));
       for (ValueId v : g.writes)

@@ -89,7 +89,7 @@ Result<bool> check_contract(const Variant& v, const Variant::CallState& call, co
     int64_t there = plan.bytes[static_cast<size_t>(k.buffers[i])];
     if (state.fault[r] != SymFault::None || state.value[r] < 0)
       return broken("accesses a number of elements of '" + buffer.name + "' that cannot be computed");
-    if (state.value[r] / 8 > there || byte_size(buffer.dtype, state.value[r]) > there)
+    if (state.value[r] / 8 > there || byte_size(k.access[i].dtype, state.value[r]) > there)
       return broken("accesses " + std::to_string(state.value[r]) + " elements of '" + buffer.name + "', which has " +
                     std::to_string(there) + " bytes of " + std::string(name(buffer.dtype)));
     writes = writes || (k.written[i] && state.value[r] > 0);

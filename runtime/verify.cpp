@@ -90,6 +90,14 @@ namespace {
 
 bool in_range(const Executable& e, BufferId b) { return b >= 0 && static_cast<size_t>(b) < e.buffers.size(); }
 
+// Whether code may access elements of `dtype` in a buffer of another one: the same bytes, read as another type.
+bool same_bytes(DType dtype, DType buffer) {
+  if (dtype == buffer) return true;
+  if (dtype == DType::String || buffer == DType::String) return false;
+  const int code = info(dtype).bits, there = info(buffer).bits;
+  return code == there || (code == 8 && there < 8) || (code < 8 && there == 8); // packed elements and their bytes
+}
+
 // The buffers of a launch are those that its code was made for.
 Status verify_access(const Executable& e, const KernelLaunch& k) {
   auto bad = [&](const std::string& what) {
@@ -103,7 +111,7 @@ Status verify_access(const Executable& e, const KernelLaunch& k) {
                std::to_string(k.access.size()));
   for (size_t i = 0; i < k.buffers.size(); ++i) {
     const auto& b = e.buffers[static_cast<size_t>(k.buffers[i])];
-    if (b.dtype != k.access[i].dtype)
+    if (!same_bytes(k.access[i].dtype, b.dtype))
       return bad("its code needs " + std::string(name(k.access[i].dtype)) + " elements where '" + b.name + "' has " +
                  std::string(name(b.dtype)));
     for (size_t j = 0; j < i; ++j)
@@ -219,7 +227,7 @@ Status verify_step(const Executable& e, const Step& step) {
   if (const auto* c = std::get_if<CopyStep>(&step)) {
     if (in_range(e, c->source) && in_range(e, c->target)) {
       const auto &from = e.buffers[static_cast<size_t>(c->source)], &to = e.buffers[static_cast<size_t>(c->target)];
-      if (from.dtype != to.dtype || from.shape.size() != to.shape.size())
+      if (!same_bytes(from.dtype, to.dtype) || (from.dtype == to.dtype && from.shape.size() != to.shape.size()))
         return Diagnostic(ErrorCode::Internal, "copy '" + c->name + "': types differ");
     }
     return {};

@@ -89,7 +89,7 @@ const Route* choose_route(const DeviceRoutes& routes, const Graph& graph, const 
 bool runs_on_device(const DeviceRoutes& routes, const Graph& graph, NodeId id, std::string* why_not) {
   const Node& node = graph.node(id);
   const auto* structured = node.op->structured();
-  if (structured && structured->kind == Structured::Constant) return true;
+  if (structured && (structured->kind == Structured::Constant || structured->kind == Structured::Alias)) return true;
   if (node.op->data_dependent_shape) return refuse(why_not, "the sizes of its results depend on data");
   for (const auto* values : {&node.operands, &node.results})
     for (ValueId v : *values)
@@ -130,7 +130,9 @@ void set_routes(FusionOptions& fusion, std::shared_ptr<const DeviceRoutes> route
 std::vector<OperatorRoute> operator_routes(const DeviceRoutes& routes, const OpDef& op) {
   std::vector<OperatorRoute> out;
   const auto* structured = op.structured();
-  if (op.is_composite() || (structured && structured->kind == Structured::Constant)) return out;
+  if (op.is_composite() ||
+      (structured && (structured->kind == Structured::Constant || structured->kind == Structured::Alias)))
+    return out;
   for (int i = 0; i < kDTypeCount; ++i) {
     const auto dtype = static_cast<DType>(i);
     if (!op.operands.empty() && !admits(op.operands[0].types, dtype)) continue;

@@ -144,13 +144,18 @@ public:
     }
     std::map<ValueId, std::string> output_name; // a value with several outputs: the first one owns the buffer
     for (const auto& o : graph_.outputs()) output_name.try_emplace(o.value, o.name);
-    for (auto& [v, name] : output_name) output_values_.insert(v);
+    for (auto& [v, name] : output_name) output_values_.insert(memory_of(v));
     for (size_t g = 0; g < groups_.size(); ++g) TESSERA_TRY(step(g));
     for (const auto& o : graph_.outputs()) {
       auto b = buffer(o.value);
       auto& info = exe_->buffers[static_cast<size_t>(b)];
-      if (info.kind == BufferInfo::Kind::Output && given_.insert(o.value).second) {
+      const auto& type = graph_.type(o.value);
+      const bool own = memory_of(o.value) == o.value; // else its bytes were made as another type
+      if (info.kind == BufferInfo::Kind::Output && (own || !by_host_.contains(b)) &&
+          given_.insert(memory_of(o.value)).second) {
         info.name = o.name;
+        info.dtype = type.dtype;
+        info.shape = type.shape;
         exe_->outputs.push_back({o.name, b});
         continue;
       }
@@ -161,6 +166,10 @@ public:
       target.constant = -1;
       target.name = o.name;
       target.in_place_of = -1;
+      if (!own) {
+        target.dtype = type.dtype;
+        target.shape = type.shape;
+      }
       exe_->buffers.push_back(target);
       exe_->steps.emplace_back(CopyStep{"copy " + o.name, b, copy});
       exe_->outputs.push_back({o.name, copy});
@@ -170,8 +179,17 @@ public:
   }
 
 private:
+  // The value whose memory a value has: of an alias, its operand's.
+  [[nodiscard]] ValueId memory_of(ValueId value) const {
+    for (const Node* n = graph_.producer(value);; n = graph_.producer(value)) {
+      if (!n || !n->op->structured() || n->op->structured()->kind != Structured::Alias) return value;
+      value = n->operands[0];
+    }
+  }
+
   BufferId buffer(ValueId value) {
     if (!value.valid()) return -1;
+    value = memory_of(value);
     auto [it, fresh] = by_value_.try_emplace(value, static_cast<BufferId>(exe_->buffers.size()));
     if (!fresh) return it->second;
     const auto& v = graph_.value(value);
@@ -191,6 +209,20 @@ private:
     }
     exe_->buffers.push_back(std::move(b));
     return it->second;
+  }
+
+  // A buffer that has the type of the value: an alias is copied.
+  BufferId typed_buffer(ValueId value) {
+    const BufferId bytes = buffer(value);
+    if (bytes < 0 || memory_of(value) == value) return bytes;
+    auto copy = static_cast<BufferId>(exe_->buffers.size());
+    BufferInfo b;
+    b.name = exe_->buffers[static_cast<size_t>(bytes)].name + " as " + graph_.type(value).str();
+    b.dtype = graph_.type(value).dtype;
+    b.shape = graph_.type(value).shape;
+    exe_->steps.emplace_back(CopyStep{"copy " + b.name, bytes, copy});
+    exe_->buffers.push_back(std::move(b));
+    return copy;
   }
 
   KernelLaunch launch(const std::string& name, int kernel, const LaunchDomain& domain = {}) {
@@ -255,7 +287,7 @@ private:
     case Group::Kind::Attention: return attention(group);
     case Group::Kind::Host: return host(group);
     case Group::Kind::Control: return control(group, *in_.bodies.at(index));
-    case Group::Kind::Alias: return {}; // the output loop makes a copy
+    case Group::Kind::Alias: return {}; // of an output, the output loop makes a copy
     }
     return {};
   }
@@ -353,10 +385,11 @@ private:
     step.name = node.location.node.empty() ? group.name : node.location.node;
     step.op = std::string(node.op->name);
     step.reason = group.host_reason;
-    for (auto v : node.operands) step.inputs.push_back(buffer(v));
+    for (auto v : node.operands) step.inputs.push_back(typed_buffer(v));
     for (size_t r = 0; r < node.results.size(); ++r) {
       auto v = node.results[r];
       step.outputs.push_back(buffer(v));
+      by_host_.insert(buffer(v));
     }
     define(node, step.defines);
     auto graph = in_.graph;
@@ -366,7 +399,9 @@ private:
     };
     step.payload = host_payload(graph_, node);
     exe_->steps.emplace_back(std::move(step));
-    if (!node.op->structured() || node.op->structured()->kind != Structured::Read) ++exe_->host_steps;
+    const auto* structured = node.op->structured();
+    if (!structured || (structured->kind != Structured::Read && structured->kind != Structured::Seed))
+      ++exe_->host_steps;
     return {};
   }
 
@@ -487,6 +522,7 @@ private:
   std::shared_ptr<Executable> exe_;
   std::map<ValueId, BufferId> by_value_;
   std::set<ValueId> output_values_, given_;
+  std::set<BufferId> by_host_; // written by steps of the host
   std::unordered_set<uint64_t> bound_, late_;
 };
 

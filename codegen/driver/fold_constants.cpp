@@ -77,7 +77,9 @@ private:
         continue;
       }
       f.constant = !node.op->side_effect;
-      f.computes = !(node.op->indexing() && node.op->indexing()->view);
+      const auto* structured = node.op->structured();
+      f.computes =
+          !(node.op->indexing() && node.op->indexing()->view) && !(structured && structured->kind == Structured::Alias);
       for (const auto& [name, attribute] : node.attributes.items()) {
         const auto* dims = std::get_if<SymShape>(&attribute);
         f.constant =

@@ -210,6 +210,7 @@ Result<llvm::Value*> Arithmetic::arith(ScalarOp op, DType result, DType argument
   auto bits = static_cast<int64_t>(info(argument).bits);
   switch (op) {
   case ScalarOp::Cast: return cast(a[0], argument, result);
+  case ScalarOp::Bitcast: return b_.CreateBitCast(a[0], like(element_type(result), a[0]));
   case ScalarOp::Neg: return f ? b_.CreateFNeg(a[0]) : b_.CreateNeg(a[0]);
   case ScalarOp::Abs:
     if (f) return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a[0]);

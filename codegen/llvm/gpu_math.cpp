@@ -27,7 +27,7 @@ static bool stores_halves(const tile::Kernel& kernel) {
       break;
     case tile::OpKind::Scalar: {
       bool of_float = !op.operands.empty() && is_float(dtype(op.operands.size() - 1));
-      bool jumps = op.scalar >= ScalarOp::Eq && op.scalar <= ScalarOp::Ge;
+      bool jumps = op.scalar == ScalarOp::Bitcast || (op.scalar >= ScalarOp::Eq && op.scalar <= ScalarOp::Ge);
       jumps = jumps || op.scalar == ScalarOp::Mod || op.scalar == ScalarOp::Fmod || op.scalar == ScalarOp::Sign ||
               (op.scalar >= ScalarOp::Floor && op.scalar <= ScalarOp::Trunc) ||
               (op.scalar == ScalarOp::Cast && !op.results.empty() && !is_float(kernel.type(op.results[0]).dtype));

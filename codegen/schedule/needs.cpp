@@ -21,6 +21,7 @@ static bool jumps(const ScalarNode& n, const LoopNest& nest) {
   case ScalarOp::Le:
   case ScalarOp::Gt:
   case ScalarOp::Ge: return true;
+  case ScalarOp::Bitcast: return true;
   case ScalarOp::Cast: return !is_float(n.dtype) && is_float(nest.dag[n.args[0]].dtype);
   case ScalarOp::Reduce: return n.reduce == ReduceKind::ArgMax || n.reduce == ReduceKind::ArgMin;
   default: return false;

@@ -160,16 +160,18 @@ ValueId Builder::scalar(ScalarOp s, std::span<const ValueId> args) {
   TESSERA_CHECK(type.ok(), "tile builder: " + type.error().message);
   return emit(std::move(op), std::move(type).value());
 }
-ValueId Builder::cast(ValueId v, DType dtype) {
+ValueId Builder::convert(ScalarOp how, ValueId v, DType dtype) {
   Type t = kernel_.type(v);
   if (t.dtype == dtype) return v;
   Op op;
   op.kind = OpKind::Scalar;
-  op.scalar = ScalarOp::Cast;
+  op.scalar = how;
   op.operands = {v};
   t.dtype = dtype;
   return emit(std::move(op), std::move(t));
 }
+ValueId Builder::cast(ValueId v, DType dtype) { return convert(ScalarOp::Cast, v, dtype); }
+ValueId Builder::bitcast(ValueId v, DType dtype) { return convert(ScalarOp::Bitcast, v, dtype); }
 ValueId Builder::load(ValueId ptr, ValueId offset, ValueId mask, ValueId other, Caching caching) {
   TESSERA_CHECK(mask >= 0 || other < 0, "tile builder: 'other' without mask");
   Op op;

@@ -183,11 +183,13 @@ Status check_if(const Kernel& k, const Op& op) {
 Status check_scalar(const Kernel& k, const Op& op) {
   if (op.results.size() != 1) return bad("one result expected");
   const Type& result = k.type(op.results[0]);
-  if (op.scalar == ScalarOp::Cast) {
-    if (op.operands.size() != 1) return bad("cast takes one operand");
+  if (op.scalar == ScalarOp::Cast || op.scalar == ScalarOp::Bitcast) {
+    if (op.operands.size() != 1) return bad(std::string(info(op.scalar).name) + " takes one operand");
     const Type& v = k.type(op.operands[0]);
     if (v.kind != Type::Kind::Data || result.kind != Type::Kind::Data || v.shape != result.shape)
       return bad("cannot cast '" + v.str() + "' to '" + result.str() + "'");
+    if (op.scalar == ScalarOp::Bitcast && (info(v.dtype).bits != info(result.dtype).bits || info(v.dtype).bits < 32))
+      return bad("bitcast takes and yields 32 or 64 bits, not '" + v.str() + "' and '" + result.str() + "'");
     return {};
   }
   std::vector<Type> types;
@@ -221,7 +223,7 @@ Status check_type(const Type& type) {
 }
 
 Result<Type> scalar_result_type(ScalarOp op, std::span<const Type> operands) {
-  if (is_leaf(op) || op == ScalarOp::Cast) return bad("not a pointwise operator");
+  if (is_leaf(op) || op == ScalarOp::Cast || op == ScalarOp::Bitcast) return bad("not a pointwise operator");
   const ScalarOpInfo& s = info(op);
   if (static_cast<int>(operands.size()) != s.arity)
     return bad(std::string(s.name) + " takes " + std::to_string(s.arity) + " operands, not " +

@@ -167,6 +167,7 @@ public:
   ValueId broadcast(ValueId v, std::vector<int> shape);
   ValueId scalar(ScalarOp op, std::span<const ValueId> args);
   ValueId cast(ValueId v, DType dtype);
+  ValueId bitcast(ValueId v, DType dtype);
   ValueId load(ValueId ptr, ValueId offset, ValueId mask = -1, ValueId other = -1, Caching caching = Caching::Normal);
   void store(ValueId ptr, ValueId offset, ValueId value, ValueId mask = -1);
   ValueId reduce(ReduceKind kind, ValueId v, int axis);
@@ -191,6 +192,7 @@ public:
   [[nodiscard]] Kernel& kernel() { return kernel_; }
 
 private:
+  ValueId convert(ScalarOp how, ValueId v, DType dtype);
   ValueId emit(Op op, Type type);
   Kernel& kernel_;
   std::vector<std::vector<OpId>*> blocks_;

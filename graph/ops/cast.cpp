@@ -1,6 +1,6 @@
-// Conversions between dtypes: cast (a scalar operator), and what only the host does: conversions that do not saturate,
-// that round scales in a chosen direction, and reinterpretation of bits.
-#include "graph/ops/build.h"
+// Conversions between dtypes: cast (a scalar operator), conversions that do not saturate or that round scales in a chosen
+// direction, and reinterpretation of bits.
+#include "graph/ops/parts.h"
 #include <cmath>
 
 namespace tessera {
@@ -136,8 +136,16 @@ OpDef cast_special_record() {
   def.attributes = {{"to", AttrKind::Type, true},
                     {"saturate", AttrKind::Int, false, int64_t{1}},
                     {"round_mode", AttrKind::String, false, std::string("up")}};
-  def.infer = infer_cast;
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{[](Graph& g, const Node& n, int) {
+    B b(g, n);
+    DType to = std::get<DType>(*n.attributes.find("to"));
+    if (!is_float(to) || info(to).bits != 8) return b.done(b.op("cast", {b.in(0)}, {{"to", to}}));
+    ValueId x = is_float(b.dtype(b.in(0))) ? b.in(0) : cast(b, b.in(0), DType::F64);
+    ValueId code =
+        b.op("encode_float", {x},
+             {{"to", to}, {"saturate", b.attr().i("saturate", 1)}, {"round_mode", b.attr().s("round_mode", "up")}});
+    return b.done(b.op("reinterpret", {code}, {{"to", to}}));
+  }};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
     DType to = c.result_types[0].dtype;
@@ -160,12 +168,49 @@ OpDef cast_special_record() {
   };
   def.samples = [] {
     std::vector<Sample> out;
-    for (DType d : {DType::F8E4M3FN, DType::F8E5M2, DType::F8E8M0})
-      out.push_back(sample({random(DType::F32, {3, 4}, 5, 0.1, 600)}, {{"to", d}, {"saturate", int64_t{0}}}));
+    for (DType d : {DType::F8E4M3FN, DType::F8E5M2, DType::F8E4M3FNUZ, DType::F8E5M2FNUZ, DType::F8E8M0}) {
+      for (DType from : {DType::F32, DType::F64, DType::F16, DType::BF16})
+        out.push_back(sample({random(from, {3, 4}, 5, 0.1, 600)}, {{"to", d}, {"saturate", int64_t{0}}}));
+      out.push_back(sample({random(DType::I32, {3, 4}, 5, 1, 1 << 26)}, {{"to", d}}));
+    }
     return out;
   };
   def.error_samples = [] {
     return std::vector<ErrorSample>{wrong({random(DType::F32, {2})}, {}, ErrorCode::BadAttribute, "to")};
+  };
+  return def;
+}
+
+OpDef bitcast_record() {
+  OpDef def;
+  def.name = "bitcast";
+  def.summary = "the same 32 or 64 bits read as another dtype";
+  def.operands = {{"x", TypeSet::Numeric}};
+  def.attributes = {{"to", AttrKind::Type, true}};
+  def.meaning =
+      Pointwise{[](ScalarDag& d, std::span<const ScalarId> a, const Node& n, const Graph& g) -> Result<ScalarId> {
+        DType to = std::get<DType>(*n.attributes.find("to")), from = operand_type(g, n, 0).dtype;
+        if (!is_number(to) || info(from).bits != info(to).bits || info(to).bits < 32)
+          return Diagnostic(ErrorCode::TypeMismatch, n.location,
+                            "bits of " + std::string(name(from)) + " are not read as " + std::string(name(to)));
+        return d.bitcast(a[0], to);
+      }};
+  def.reference = [](ReferenceContext& c) -> Status {
+    const Tensor& x = c.operands[0];
+    TESSERA_ASSIGN(Tensor y, Tensor::create(c.result_types[0].dtype, x.dims()));
+    if (x.bytes() != 0) std::memcpy(y.mutable_data(), x.data(), x.bytes());
+    c.results = {y};
+    return {};
+  };
+  def.samples = [] {
+    return std::vector<Sample>{sample({random(DType::F32, {3, 4})}, {{"to", DType::U32}}),
+                               sample({random(DType::F64, {3, 4})}, {{"to", DType::I64}}),
+                               sample({random(DType::I32, {3, 4}, 1, 1, 1 << 30)}, {{"to", DType::F32}}),
+                               sample({random(DType::U64, {3, 4}, 1, 1, 1e18)}, {{"to", DType::F64}})};
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {2})}, {{"to", DType::I64}}, ErrorCode::TypeMismatch, "not read as")};
   };
   return def;
 }
@@ -228,30 +273,44 @@ void register_onnx_casts(OpTable& table) {
   table.add(std::move(like));
 
   OpDef bits;
-  bits.name = "bitcast";
+  bits.name = "BitCast";
   bits.summary = "the same bits read as another dtype of the same width";
   bits.onnx = {{"BitCast"}};
   bits.aten = {"view.dtype"};
   bits.operands = {{"x", TypeSet::NumericOrBool}};
   bits.attributes = {{"to", AttrKind::Type, true}};
-  bits.infer = [](InferContext& c) -> Status {
-    DType from = c.type(0).dtype, to = std::get<DType>(*c.node.attributes.find("to"));
+  // Numbers of 32 and 64 bits change in registers; the bytes of others are read as another type where they are.
+  bits.meaning = Decomposition{[](Graph& g, const Node& n, int) {
+    B b(g, n);
+    DType from = b.dtype(b.in(0)), to = std::get<DType>(*n.attributes.find("to"));
     if (!is_number(to) || info(from).bits != info(to).bits)
-      return c.error(ErrorCode::TypeMismatch, "bits of " + std::string(name(from)) + " cannot be read as " +
-                                                  std::string(name(to)) + ": the widths differ");
-    return set_result(c, to, c.shape(0));
-  };
-  bits.meaning = StructuredOp{};
+      b.fail(ErrorCode::TypeMismatch, "bits of " + std::string(name(from)) + " cannot be read as " +
+                                          std::string(name(to)) + ": the widths differ");
+    if (!b.ok()) return b.failed();
+    if (from == DType::Bool || to == DType::Bool || (is_integer(from) && is_integer(to)))
+      return b.done(ops::cast(b, b.in(0), to));
+    return b.done(b.op(info(to).bits >= 32 ? "bitcast" : "reinterpret", {b.in(0)}, {{"to", to}}));
+  }};
   bits.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
-    TESSERA_ASSIGN(Tensor y, Tensor::create(c.result_types[0].dtype, x.dims()));
+    TESSERA_ASSIGN(Tensor y, Tensor::create(std::get<DType>(*c.node.attributes.find("to")), x.dims()));
     if (x.bytes() != 0) std::memcpy(y.mutable_data(), x.data(), x.bytes());
     c.results = {y};
     return {};
   };
   bits.samples = [] {
-    return std::vector<Sample>{sample({random(DType::F32, {3, 4})}, {{"to", DType::I32}}, 26),
-                               sample({random(DType::U8, {5}, 2, 0, 255)}, {{"to", DType::I8}}, 26)};
+    std::vector<Sample> out;
+    const std::pair<DType, DType> pairs[] = {
+        {DType::F32, DType::I32},  {DType::U32, DType::F32},     {DType::F64, DType::U64},
+        {DType::I64, DType::F64},  {DType::F16, DType::I16},     {DType::I16, DType::BF16},
+        {DType::F16, DType::BF16}, {DType::U8, DType::I8},       {DType::Bool, DType::U8},
+        {DType::U64, DType::I64},  {DType::F8E4M3FN, DType::U8}, {DType::I8, DType::F8E5M2FNUZ},
+        {DType::I4, DType::U4},    {DType::U2, DType::I2},       {DType::F4E2M1, DType::U4}};
+    for (auto [from, to] : pairs) {
+      double high = from == DType::I16 || from == DType::I64 ? 9 : 100; // small ones are no NaN as floats
+      out.push_back(sample({random(from, {3, 5}, 2, 0, high)}, {{"to", to}}, 26));
+    }
+    return out;
   };
   bits.error_samples = [] {
     return std::vector<ErrorSample>{
@@ -264,6 +323,8 @@ void register_onnx_casts(OpTable& table) {
 
 void register_cast_ops(OpTable& table);
 void register_cast_ops(OpTable& table) {
+  register_narrow_ops(table);
+  table.add(bitcast_record());
   table.add(cast_record());
   table.add(cast_special_record());
   register_onnx_casts(table);

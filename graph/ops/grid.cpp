@@ -1,5 +1,6 @@
 // Sampling at coordinates that are data: GridSample and the grids of AffineGrid.
 #include "graph/ops/parts.h"
+#include "graph/ops/sampling.h"
 #include <cmath>
 
 namespace tessera {
@@ -132,9 +133,150 @@ Status reference_grid_sample(ReferenceContext& c) {
   return {};
 }
 
+// ---- decomposition: positions and weights of the taps along each dimension, then a weighted sum of elements. Few taps
+// are written out; more are dimensions of their own, over which a sum runs.
+class Sampler {
+public:
+  Sampler(B& b, ValueId image, ValueId grid)
+      : b_(b), image_(image), rank_(b.shape(image).size() - 2),
+        type_(std::max(position_type(b.dtype(image)), position_type(b.dtype(grid)))) {
+    const Attributes& a = b.attr();
+    std::string mode = a.s("mode", "linear"), padding = a.s("padding_mode", "zeros");
+    taps_ = mode == "nearest" ? 1 : mode == "cubic" || mode == "bicubic" ? 4 : 2;
+    padding_ = padding == "border" ? Padding::Border : padding == "zeros" ? Padding::Zeros : Padding::Reflection;
+    corners_ = a.i("align_corners") != 0;
+    constexpr int64_t kWrittenOut = 16;
+    int64_t all = 1;
+    for (size_t d = 0; d < rank_; ++d) all *= taps_;
+    summed_ = all > kWrittenOut;
+    grid_ = grid;
+  }
+
+  ValueId run() {
+    for (size_t d = 0; d < rank_ && b_.ok(); ++d) along_dimension(d);
+    if (!b_.ok()) return {};
+    const SymShape shape = b_.shape(image_);
+    const size_t total = total_rank();
+    at_ = {ramp(b_, shape[0], total, 0), ramp(b_, shape[1], total, 1)};
+    for (size_t d = 0; d < rank_; ++d) zero_.push_back(static_cast<int64_t>(d) + 2);
+    ValueId sum = weighted(0, {});
+    if (summed_) {
+      Ints axes;
+      for (size_t d = 0; d < rank_; ++d) axes.push_back(static_cast<int64_t>(rank_ + 2 + d));
+      sum = ops::sum(b_, sum, axes, false);
+    }
+    return select(b_, all_of(b_, numbers_), sum, 0.0);
+  }
+
+private:
+  struct Tap {
+    ValueId position, weight;
+  };
+  [[nodiscard]] size_t total_rank() const { return summed_ ? 2 * rank_ + 2 : rank_ + 2; }
+  ValueId size(size_t d) { return b_.size(b_.dim(image_, static_cast<int64_t>(d) + 2), type_); }
+  ValueId low() { return b_.scalar(type_, corners_ ? 0 : -0.5); }
+  ValueId high(size_t d) { return sub(b_, size(d), corners_ ? 1.0 : 0.5); }
+
+  ValueId reflected(ValueId x, size_t d) {
+    ValueId first = low(), last = high(d), range = sub(b_, last, first);
+    ValueId below = lt(b_, x, first);
+    ValueId beyond = max(b_, max(b_, sub(b_, first, x), sub(b_, x, last)), 0.0);
+    ValueId turns = floor(b_, div(b_, beyond, range)), rest = sub(b_, beyond, mul(b_, turns, range));
+    ValueId even = eq(b_, sub(b_, turns, mul(b_, floor(b_, mul(b_, turns, 0.5)), 2.0)), 0.0);
+    ValueId from_low = select(b_, below, even, logical_not(b_, even));
+    ValueId moved = select(b_, from_low, add(b_, first, rest), sub(b_, last, rest));
+    moved = select(b_, eq(b_, beyond, 0.0), x, moved);
+    return select(b_, gt(b_, range, 0.0), moved, expand_to(first, moved));
+  }
+  ValueId expand_to(ValueId v, ValueId like) { return expand(b_, v, b_.shape(like)); }
+
+  // Keys' kernel with a = -0.75 at a distance below 2.
+  ValueId cubic_weight(ValueId distance) {
+    constexpr double a = -0.75;
+    ValueId x = abs(b_, distance);
+    ValueId near = add(b_, mul(b_, mul(b_, sub(b_, mul(b_, x, a + 2), a + 3), x), x), 1.0);
+    ValueId far = sub(b_, mul(b_, add(b_, mul(b_, sub(b_, mul(b_, x, a), 5 * a), x), 8 * a), x), 4 * a);
+    return select(b_, le(b_, x, 1.0), near, select(b_, lt(b_, x, 2.0), far, 0.0));
+  }
+
+  Tap tap(ValueId position, ValueId coordinate, size_t d) {
+    Tap t;
+    if (taps_ == 2) t.weight = sub(b_, 1.0, abs(b_, sub(b_, coordinate, position)));
+    if (taps_ == 4) t.weight = cubic_weight(sub(b_, coordinate, position));
+    if (padding_ == Padding::Reflection) position = b_.op1("trunc", reflected(position, d));
+    if (padding_ != Padding::Zeros) position = clamp(b_, position, 0.0, sub(b_, size(d), 1.0));
+    t.position = index(b_, position);
+    return t;
+  }
+
+  void along_dimension(size_t d) {
+    const SymShape grid = b_.shape(grid_);
+    SymShape shape = {grid[0], 1};
+    shape.insert(shape.end(), grid.begin() + 1, grid.end() - 1);
+    shape.resize(total_rank(), SymExpr(1));
+    // The grid names the last dimension first.
+    ValueId g = slice(b_, grid_, static_cast<int64_t>(rank_) + 1, static_cast<int64_t>(rank_ - 1 - d), 1);
+    g = cast(b_, reshape(b_, g, shape), type_);
+    ValueId is_number = eq(b_, g, g), c = add(b_, select(b_, is_number, g, 0.0), 1.0);
+    SymShape plain = shape;
+    plain.resize(rank_ + 2);
+    numbers_.push_back(reshape(b_, is_number, plain));
+    c = corners_ ? mul(b_, mul(b_, c, 0.5), sub(b_, size(d), 1.0)) : mul(b_, sub(b_, mul(b_, c, size(d)), 1.0), 0.5);
+    c = clamp(b_, c, -1e15, 1e15);
+    if (taps_ == 1) c = b_.op1("round", c);
+    if (padding_ == Padding::Border) {
+      ValueId outside = logical_or(b_, lt(b_, c, low()), gt(b_, c, high(d)));
+      c = select(b_, outside, clamp(b_, c, 0.0, max(b_, sub(b_, size(d), 1.0), 0.0)), c);
+    }
+    if (padding_ == Padding::Reflection) c = reflected(c, d);
+    ValueId first = taps_ == 1 ? c : taps_ == 2 ? floor(b_, c) : sub(b_, floor(b_, c), 1.0);
+    dimensions_.emplace_back();
+    if (summed_)
+      dimensions_.back().push_back(tap(add(b_, first, ramp(b_, taps_, total_rank(), rank_ + 2 + d, type_)), c, d));
+    else
+      for (int64_t k = 0; k < taps_; ++k)
+        dimensions_.back().push_back(tap(k == 0 ? first : add(b_, first, static_cast<double>(k)), c, d));
+  }
+
+  // The sum over the taps of dimensions d and on.
+  ValueId weighted(size_t d, ValueId weight) {
+    if (d == rank_) {
+      ValueId v = cast(b_, gather_at(b_, image_, at_, zero_), type_);
+      return weight.valid() ? mul(b_, v, weight) : v;
+    }
+    ValueId sum;
+    for (const Tap& t : dimensions_[d]) {
+      at_.push_back(t.position);
+      ValueId part = weighted(d + 1, !t.weight.valid() ? weight
+                                     : weight.valid()  ? mul(b_, weight, t.weight)
+                                                       : t.weight);
+      at_.pop_back();
+      sum = sum.valid() ? add(b_, sum, part) : part;
+    }
+    return sum;
+  }
+
+  B& b_;
+  ValueId image_, grid_;
+  size_t rank_;
+  DType type_;
+  int64_t taps_ = 1;
+  Padding padding_ = Padding::Zeros;
+  bool corners_ = false, summed_ = false;
+  std::vector<std::vector<Tap>> dimensions_;
+  std::vector<ValueId> numbers_, at_; // conditions: the grid holds a number; positions of the element that is read
+  Ints zero_;
+};
+
+Result<std::vector<ValueId>> decompose_grid_sample(Graph& g, const Node& n, int) {
+  B b(g, n);
+  ValueId y = Sampler(b, b.in(0), b.in(1)).run();
+  return b.done(cast(b, y, b.dtype(b.in(0))));
+}
+
 OpDef grid_sample_record() {
   OpDef def;
-  def.name = "grid_sample";
+  def.name = "GridSample";
   def.summary = "an image sampled at the coordinates of a grid, -1 to 1 along each dimension";
   def.onnx = {{"GridSample", "", 16}};
   def.operands = {{"X", TypeSet::Float}, {"grid", TypeSet::Float}};
@@ -142,7 +284,7 @@ OpDef grid_sample_record() {
                     {"mode", AttrKind::String, false, std::string("linear")},
                     {"padding_mode", AttrKind::String, false, std::string("zeros")}};
   def.infer = infer_grid_sample;
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_grid_sample};
   def.reference = reference_grid_sample;
   def.samples = [] {
     std::vector<Sample> out;
@@ -152,7 +294,17 @@ OpDef grid_sample_record() {
           out.push_back(sample(
               {random(DType::F32, {1, 2, 4, 5}, 1), random(DType::F32, {1, 3, 2, 2}, 2, -1.4, 1.4)},
               {{"mode", std::string(mode)}, {"padding_mode", std::string(padding)}, {"align_corners", corners}}));
-    out.push_back(sample({random(DType::F32, {1, 1, 2, 3, 4}, 1), random(DType::F32, {1, 2, 2, 2, 3}, 2, -1.2, 1.2)}));
+    for (const char* mode : {"linear", "nearest", "cubic"})
+      for (const char* padding : {"zeros", "reflection"})
+        out.push_back(
+            sample({random(DType::F32, {1, 1, 2, 3, 4}, 1), random(DType::F32, {1, 2, 2, 2, 3}, 2, -1.2, 1.2)},
+                   {{"mode", std::string(mode)}, {"padding_mode", std::string(padding)}}));
+    for (DType d : {DType::F64, DType::F16, DType::BF16})
+      out.push_back(sample({random(d, {2, 3, 5, 4}, 1), random(DType::F32, {2, 2, 3, 2}, 2, -1.2, 1.2)}));
+    out.push_back(sample({random(DType::F32, {2, 1, 7}, 1), floats({2, 2, 1}, {NAN, 0.3, -1.5, 0.9})}));
+    out.push_back(sample({random(DType::F32, {1, 1, 1, 1}, 1), random(DType::F32, {1, 2, 2, 2}, 2, -3, 3)},
+                         {{"padding_mode", std::string("reflection")}, {"align_corners", int64_t{1}}}));
+    for (Sample& s : out) s.tolerance = tolerance(s.operands[0].dtype());
     return out;
   };
   def.error_samples = [] {
@@ -166,9 +318,33 @@ OpDef grid_sample_record() {
 }
 
 // ---- AffineGrid
+Result<std::vector<ValueId>> decompose_affine_grid(Graph& g, const Node& n, int) {
+  B b(g, n);
+  const std::vector<SymExpr> size = b.sizes(1);
+  if (!b.ok()) return b.failed();
+  ValueId theta = widen(b, b.in(0));
+  const DType type = b.dtype(theta);
+  const bool corners = b.attr().i("align_corners") != 0;
+  const size_t rank = size.size() - 2;
+  SymShape column(rank + 2, SymExpr(1));
+  column.front() = b.dim(theta, 0);
+  column.back() = static_cast<int64_t>(rank);
+  auto part = [&](size_t k) { return reshape(b, slice(b, theta, 2, static_cast<int64_t>(k), 1), column); };
+  ValueId sum;
+  for (size_t k = 0; k < rank && b.ok(); ++k) { // x belongs to the last dimension
+    const size_t d = rank - 1 - k;
+    ValueId i = ramp(b, size[d + 2], rank + 2, d + 1, type), m = b.size(size[d + 2], type);
+    ValueId position = corners ? sub(b, div(b, mul(b, i, 2.0), max(b, sub(b, m, 1.0), 1.0)), 1.0)
+                               : sub(b, div(b, add(b, mul(b, i, 2.0), 1.0), m), 1.0);
+    ValueId term = mul(b, part(k), position);
+    sum = sum.valid() ? add(b, sum, term) : term;
+  }
+  return b.done(cast(b, add(b, sum, part(rank)), b.dtype(b.in(0))));
+}
+
 OpDef affine_grid_record() {
   OpDef def;
-  def.name = "affine_grid";
+  def.name = "AffineGrid";
   def.summary = "the grid that an affine transform makes of an image's pixels";
   def.onnx = {{"AffineGrid", "", 20}};
   def.operands = {{"theta", TypeSet::Float}, {"size", TypeSet::Index}};
@@ -188,7 +364,7 @@ OpDef affine_grid_record() {
     out.emplace_back(rank);
     return set_result(c, c.type(0).dtype, std::move(out));
   };
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_affine_grid};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& theta = c.operands[0];
     Dims size = to_i64(c.operands[1]), places(size.begin() + 2, size.end());
@@ -214,9 +390,10 @@ OpDef affine_grid_record() {
     c.results = {out};
     return {};
   };
-  def.data_dependent_shape = true;
   def.samples = [] {
     return std::vector<Sample>{
+        sample({random(DType::F16, {2, 2, 3}, 1), vec({2, 1, 1, 3})}, {{"align_corners", int64_t{1}}}),
+        sample({random(DType::F64, {1, 2, 3}, 1), vec({1, 3, 4, 5})}),
         sample({random(DType::F32, {2, 2, 3}, 1), vec({2, 3, 4, 5})}),
         sample({random(DType::F32, {1, 3, 4}, 1), vec({1, 1, 2, 3, 4})}, {{"align_corners", int64_t{1}}})};
   };

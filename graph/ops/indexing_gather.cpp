@@ -1,6 +1,7 @@
 // Gathers: elements at positions that are data. Negative positions count from the end; one outside of the tensor is an
 // error of the input that the launch reports.
 #include "graph/ops/build.h"
+#include <algorithm>
 
 namespace tessera {
 
@@ -240,6 +241,102 @@ OpDef gather_nd() {
   return def;
 }
 
+// ---- gather_at: one operand of positions for each dimension of data
+size_t position_offset(const ReferenceContext& c, size_t operand, const Dims& at) {
+  const Dims& dims = c.operands[operand].dims();
+  Dims from(at.end() - static_cast<std::ptrdiff_t>(dims.size()), at.end());
+  for (size_t k = 0; k < dims.size(); ++k)
+    if (dims[k] == 1) from[k] = 0;
+  return static_cast<size_t>(offset(from, strides_of(dims)));
+}
+
+OpDef gather_at() {
+  OpDef def = primitive("gather_at",
+                        "elements of data at positions given by one operand for each dimension, broadcast against each "
+                        "other; along the dimensions `zero` those outside of data are 0",
+                        {});
+  def.operands[1].variadic = true;
+  def.attributes = {{"zero", AttrKind::Ints, false, Ints{}}};
+  def.infer = [](InferContext& c) -> Status {
+    const auto rank = static_cast<size_t>(c.type(0).rank());
+    if (rank == 0 || c.node.operands.size() != rank + 1)
+      return c.error(ErrorCode::ShapeMismatch,
+                     std::to_string(c.node.operands.size() - 1) + " operands of positions for data " + c.type(0).str());
+    TESSERA_TRY(normal_axes(c, c.node.attributes.ints("zero"), static_cast<int>(rank)));
+    SymShape shape = c.shape(1);
+    for (size_t k = 1; k < rank; ++k) {
+      TESSERA_ASSIGN(shape, c.env().broadcast(shape, c.shape(static_cast<int>(k) + 1), c.node.location));
+    }
+    return set_result(c, c.type(0).dtype, std::move(shape));
+  };
+  def.meaning = Indexing{[](ScalarDag& d, int, std::span<const ScalarId> at, const Node& n, const Graph& g) {
+    const SymShape& data = operand_type(g, n, 0).shape;
+    const Ints zero = n.attributes.ints("zero");
+    IndexMath m{d};
+    ScalarId inside = -1;
+    std::vector<ScalarId> from;
+    for (size_t k = 0; k < data.size(); ++k) {
+      const SymShape& shape = operand_type(g, n, static_cast<int>(k) + 1).shape;
+      std::vector<ScalarId> where(at.end() - static_cast<std::ptrdiff_t>(shape.size()), at.end());
+      for (size_t i = 0; i < shape.size(); ++i)
+        if (shape[i].is_const(1)) where[i] = m.sym(0);
+      ScalarId p = d.cast(load(d, g, n, static_cast<int>(k) + 1, std::move(where)), DType::I64), size = m.sym(data[k]);
+      if (std::find(zero.begin(), zero.end(), static_cast<int64_t>(k)) == zero.end()) {
+        from.push_back(d.check_bounds(p, size));
+        continue;
+      }
+      ScalarId in = m.both(m.le(m.sym(0), p), m.lt(p, size));
+      inside = inside < 0 ? in : m.both(inside, in);
+      from.push_back(p);
+    }
+    return Result<ScalarId>(load(d, g, n, 0, std::move(from), inside));
+  }};
+  def.reference = [](ReferenceContext& c) -> Status {
+    const Tensor& x = c.operands[0];
+    const Ints zero = c.node.attributes.ints("zero");
+    const Dims strides = strides_of(x.dims());
+    std::vector<const Tensor*> positions;
+    for (size_t k = 1; k < c.operands.size(); ++k) positions.push_back(&c.operands[k]);
+    TESSERA_ASSIGN(Dims dims, broadcast_dims(positions));
+    std::vector<int64_t> from;
+    for (Walk w(dims); !w.done(); w.next()) {
+      int64_t o = 0;
+      bool inside = true;
+      for (size_t k = 0; k < strides.size(); ++k) {
+        int64_t p = positions[k]->get_i64(static_cast<int64_t>(position_offset(c, k + 1, w.at()))), size = x.dims()[k];
+        o += p * strides[k];
+        if (p >= 0 && p < size) continue;
+        if (std::find(zero.begin(), zero.end(), static_cast<int64_t>(k)) == zero.end())
+          return c.error(ErrorCode::BadInput,
+                         "index " + std::to_string(p) + " is outside of a dimension of size " + std::to_string(size));
+        inside = false;
+      }
+      from.push_back(inside ? o : -1);
+    }
+    TESSERA_ASSIGN(Tensor y, take(x, dims, [&](int64_t i) { return from[static_cast<size_t>(i)]; }));
+    c.results = {y};
+    return {};
+  };
+  def.samples = [] {
+    std::vector<Sample> out;
+    Tensor rows = integers(DType::I64, {2, 1, 2}, {0, 2, 1, 1}), columns = integers(DType::I64, {3, 1}, {-1, 3, 4});
+    for (DType d : {DType::F32, DType::F16, DType::I64, DType::Bool})
+      out.push_back(sample({random(d, {3, 4}, 1), rows, columns}, {{"zero", Ints{1}}}));
+    out.push_back(sample({random(DType::F32, {3, 4}, 1), rows, integers(DType::I32, {1, 2}, {3, 0})}));
+    out.push_back(sample({random(DType::F32, {3}, 1), random(DType::I64, {0, 2}, 1)}));
+    out.push_back(sample({random(DType::F32, {0, 2}, 1), vec({0, 1}), vec({1, 1})}, {{"zero", Ints{0}}}));
+    return out;
+  };
+  def.error_samples = [] {
+    Tensor x = random(DType::F32, {3, 4});
+    return std::vector<ErrorSample>{
+        wrong({x, vec({0})}, {}, ErrorCode::ShapeMismatch, "1 operands"),
+        wrong({x, vec({0}), vec({4})}, {{"zero", Ints{0}}}, ErrorCode::BadInput, "index 4 is outside"),
+        wrong({x, vec({0}), vec({1})}, {{"zero", Ints{2}}}, ErrorCode::BadAttribute, "axis")};
+  };
+  return def;
+}
+
 // ---- ONNX Gather, GatherElements: the axis may be negative
 OpDef onnx_gather(std::string_view name, std::string_view summary, std::string_view primitive_name) {
   OpDef def = primitive(name, summary, {});
@@ -279,6 +376,7 @@ void register_gathers(OpTable& table) {
   table.add(gather());
   table.add(gather_elements());
   table.add(gather_nd());
+  table.add(gather_at());
   table.add(onnx_gather("Gather", "slices of data along an axis at the given positions", "gather"));
   table.add(onnx_gather("GatherElements", "elements of data at positions given along an axis", "gather_elements"));
 }

@@ -118,7 +118,9 @@ enum class Structured : uint8_t {
   Sort,     // the order of elements along an axis
   Suppress, // of boxes in order, those that an earlier one overlaps
   Read,     // its integers become sizes: the host reads them
-  Control, // runs the graphs that it has as attributes
+  Control,  // runs the graphs that it has as attributes
+  Alias,    // the bytes of its operand as another type: no step runs
+  Seed,     // a number that differs in every call: the host makes it
   Other
 };
 struct StructuredOp {

@@ -9,6 +9,7 @@ void register_read_ops(OpTable&);             // read.cpp
 void register_list_ops(OpTable&);             // list.cpp
 void register_string_ops(OpTable&);           // strings.cpp
 void register_attention_ops(OpTable&);        // attention.cpp
+void register_narrow_ops(OpTable&);           // narrow.cpp: elements of 8 bits and less as bytes
 void register_linear_attention_ops(OpTable&); // linear_attention.cpp
 void register_conv_onnx_ops(OpTable&);        // conv_onnx.cpp
 void register_pool_onnx_ops(OpTable&);        // pool_onnx.cpp

@@ -1,4 +1,4 @@
-// Pooling: the primitive pool, and the positions of maxima.
+// Pooling: the primitive pool.
 #include "graph/ops/parts.h"
 #include <cmath>
 #include <limits>
@@ -33,8 +33,7 @@ Status infer_pool(InferContext& c) {
   TESSERA_ASSIGN(SymShape spatial, slide(c, std::span(x).subspan(2), sizes, window));
   SymShape out = {x[0], x[1]};
   out.insert(out.end(), spatial.begin(), spatial.end());
-  bool indices = c.node.op->name == "max_pool_indices";
-  return set_result(c, indices ? DType::I64 : c.type(0).dtype, in_own_order(c.node, out));
+  return set_result(c, c.type(0).dtype, in_own_order(c.node, out));
 }
 
 Result<Dims> pooled_dims(const ReferenceContext& c, const Dims& x, const Ints& kernel, const Window& w) {
@@ -165,71 +164,10 @@ OpDef pool_record() {
   return def;
 }
 
-OpDef max_pool_indices_record() {
-  OpDef def;
-  def.name = "max_pool_indices";
-  def.summary =
-      "position in x of each window's maximum, spatial dimensions row-major or (storage_order 1) column-major";
-  def.operands = {{"x", TypeSet::Numeric}};
-  def.attributes = window_attribute_defs();
-  def.attributes.push_back({"storage_order", AttrKind::Int, false, int64_t{0}});
-  def.infer = infer_pool;
-  def.meaning = StructuredOp{};
-  def.reference = [](ReferenceContext& c) -> Status {
-    const Tensor& x = c.operands[0];
-    Ints kernel = c.node.attributes.ints("kernel");
-    Window w = window_of(c.node.attributes);
-    TESSERA_ASSIGN(Dims dims, pooled_dims(c, x.dims(), kernel, w));
-    TESSERA_ASSIGN(Tensor out, Tensor::create(DType::I64, dims, true));
-    Dims stride = strides_of(x.dims()), order = stride;
-    if (c.node.attributes.i("storage_order") == 1) {
-      int64_t n = 1;
-      for (size_t i = 2; i < order.size(); ++i) {
-        order[i] = n;
-        n *= x.dims()[i];
-      }
-    }
-    by_kind(x.dtype(), [&](auto zero) {
-      using V = decltype(zero);
-      for (Walk o(dims); !o.done(); o.next()) {
-        int64_t best = -1;
-        each_covered(x.dims(), stride, o, kernel, w, [&](int64_t at) {
-          if (best < 0 || get<V>(x, at) > get<V>(x, best)) best = at;
-        });
-        int64_t position = 0, rest = best;
-        for (size_t i = 0; i < stride.size() && best >= 0; ++i) {
-          position += rest / stride[i] * order[i];
-          rest %= stride[i];
-        }
-        out.set_i64(o.i(), position);
-      }
-    });
-    c.results = {out};
-    return {};
-  };
-  def.samples = [] {
-    std::vector<Sample> out;
-    for (int64_t order : {0, 1}) {
-      Attributes a = pool_attributes("", {2, 2}, {2, 1}, {1, 0}, {0, 0}, {1, 1});
-      a.erase("mode");
-      a.set("storage_order", order);
-      out.push_back(sample({random(DType::F32, {2, 2, 4, 5}, 3)}, a));
-    }
-    return out;
-  };
-  def.error_samples = [] {
-    Attributes a = pool_attributes("", {2}, {2}, {1}, {0}, {1});
-    a.erase("mode");
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {2, 4})}, a, ErrorCode::ShapeMismatch, "spatial")};
-  };
-  return def;
-}
-
 } // namespace
 
 void register_pool_ops(OpTable& table) {
   table.add(pool_record());
-  table.add(max_pool_indices_record());
   register_pool_onnx_ops(table);
 }
 

@@ -1,5 +1,6 @@
 // ONNX's pooling operators in terms of the primitive pool, and LRN, which is a pooling over channels.
 #include "graph/ops/parts.h"
+#include "graph/ops/sampling.h"
 #include <cmath>
 #include <limits>
 
@@ -80,21 +81,57 @@ ValueId lowest(B& b, DType d) {
                      : b.scalar_i(d, reduce_identity_i64(ReduceKind::Max, d));
 }
 
+// Where in x the maximum of each window is: row-major, or spatial dimensions column-major. Windows are the last dimensions
+// of a tensor of elements, over which the first maximum is searched.
+ValueId positions(B& b, ValueId x, const Plan& p, const SymShape& out) {
+  const SymShape shape = b.shape(x);
+  const size_t rank = p.kernel.size(), total = 2 * rank + 2;
+  auto literal = [&](const SymExpr& e) { return b.size(e, DType::I64); };
+  // Positions along a dimension, of windows with element `k`.
+  auto place = [&](size_t i, ValueId window, ValueId k) {
+    ValueId start =
+        sub(b, mul(b, window, literal(p.window.strides[i])), literal(p.window.pads_begin[i] + p.begin[i + 2]));
+    return add(b, start, mul(b, k, literal(p.window.dilations[i])));
+  };
+  std::vector<ValueId> at = {ramp(b, shape[0], total, 0), ramp(b, shape[1], total, 1)}, inside;
+  Ints spatial, last;
+  for (size_t i = 0; i < rank; ++i) {
+    at.push_back(place(i, ramp(b, out[i + 2], total, i + 2), ramp(b, p.kernel[i], total, rank + 2 + i)));
+    inside.push_back(ge(b, at.back(), literal(0)));
+    inside.push_back(lt(b, at.back(), literal(shape[i + 2])));
+    spatial.push_back(static_cast<int64_t>(i) + 2);
+    last.push_back(static_cast<int64_t>(rank + 2 + i));
+  }
+  ValueId v = gather_at(b, x, std::move(at), std::move(spatial));
+  if (b.ok() && is_integer(b.dtype(v)) && info(b.dtype(v)).bits < 64)
+    v = cast(b, v, DType::I64); // padding is below all
+  v = select(b, all_of(b, std::move(inside)), v, lowest(b, b.dtype(v)));
+  ValueId rest = b.op("argmax", {v}, {{"axes", std::move(last)}, {"keepdims", int64_t{0}}}), position;
+  auto stride = [&](size_t i) { // of the result's elements
+    const bool columns = b.attr().i("storage_order") == 1 && i >= 2;
+    return columns ? product(std::span(shape).subspan(2, i - 2)) : product(std::span(shape).subspan(i + 1));
+  };
+  auto count = [&](ValueId i, size_t axis) {
+    ValueId term = mul(b, i, literal(stride(axis)));
+    position = position.valid() ? add(b, position, term) : term;
+  };
+  for (size_t i : {0, 1}) count(ramp(b, shape[i], rank + 2, i), i);
+  for (size_t i = rank; i-- > 0;) {
+    ValueId above = div(b, rest, literal(p.kernel[i])), k = sub(b, rest, mul(b, above, literal(p.kernel[i])));
+    rest = above;
+    count(place(i, ramp(b, out[i + 2], rank + 2, i + 2), k), i + 2);
+  }
+  return position;
+}
+
 Result<std::vector<ValueId>> decompose_max_pool(Graph& g, const Node& n, int result_count) {
   B b(g, n);
   TESSERA_ASSIGN(Plan p, plan_pool(b));
   ValueId x = b.in(0);
-  bool indices = result_count > 1;
-  if (indices && p.explicit_pads())
-    return Diagnostic(ErrorCode::UnsupportedFeature, n.location,
-                      "positions of maxima with pads that depend on symbolic sizes");
   ValueId y =
       b.op("pool", {p.explicit_pads() ? pad(b, x, p.begin, p.end, lowest(b, b.dtype(x))) : x}, p.attributes("max"));
-  if (!indices) return b.done(y);
-  Attributes a = p.attributes("max");
-  a.erase("mode");
-  a.set("storage_order", b.attr().i("storage_order"));
-  return b.done({y, b.op("max_pool_indices", {x}, std::move(a))});
+  if (result_count < 2 || !b.ok()) return b.done(y);
+  return b.done({y, positions(b, x, p, b.shape(y))});
 }
 
 // Mean over each window. A mean that leaves padding out is, where padding must be explicit, the mean with it divided by
@@ -160,6 +197,51 @@ std::vector<ErrorSample> pool_onnx_errors() {
           wrong({random(DType::F32, {3, 3})}, {{"kernel_shape", Ints{2}}}, ErrorCode::ShapeMismatch, "spatial")};
 }
 
+Status reference_max_pool(ReferenceContext& c) {
+  const Tensor& x = c.operands[0];
+  const Ints kernel = c.node.attributes.ints("kernel_shape");
+  TESSERA_ASSIGN(Window w, onnx_window(c.node, static_cast<int>(kernel.size())));
+  const std::string auto_pad = c.node.attributes.s("auto_pad", "NOTSET");
+  Dims dims, stride = strides_of(x.dims()), order = stride;
+  for (const SymExpr& e : c.result_types[0].shape) {
+    TESSERA_ASSIGN(int64_t n, c.eval(e));
+    dims.push_back(n);
+  }
+  int64_t columns = 1;
+  for (size_t i = 0; i < kernel.size(); ++i) {
+    const int64_t extent = (kernel[i] - 1) * w.dilations[i] + 1, size = x.dims()[i + 2];
+    const int64_t total = std::max<int64_t>((dims[i + 2] - 1) * w.strides[i] + extent - size, 0);
+    if (auto_pad == "SAME_UPPER") w.pads_begin[i] = total / 2;
+    if (auto_pad == "SAME_LOWER") w.pads_begin[i] = total - total / 2;
+    if (c.node.attributes.i("storage_order") == 1) order[i + 2] = columns;
+    columns *= size;
+  }
+  TESSERA_ASSIGN(Tensor y, Tensor::create(x.dtype(), dims));
+  TESSERA_ASSIGN(Tensor where, Tensor::create(DType::I64, dims, true));
+  by_kind(x.dtype(), [&](auto zero) {
+    using V = decltype(zero);
+    for (Walk o(dims); !o.done(); o.next()) {
+      int64_t best = -1;
+      for (Walk k(kernel); !k.done(); k.next()) {
+        int64_t at = o[0] * stride[0] + o[1] * stride[1], position = at;
+        bool inside = true;
+        for (size_t i = 0; i < kernel.size(); ++i) {
+          int64_t p = o[i + 2] * w.strides[i] - w.pads_begin[i] + k[i] * w.dilations[i];
+          inside = inside && p >= 0 && p < x.dims()[i + 2];
+          at += p * stride[i + 2];
+          position += p * order[i + 2];
+        }
+        if (!inside || (best >= 0 && !(get<V>(x, at) > get<V>(x, best)))) continue;
+        best = at;
+        where.set_i64(o.i(), position);
+      }
+      if (best >= 0) set(y, o.i(), get<V>(x, best));
+    }
+  });
+  c.results = {y, where};
+  return {};
+}
+
 OpDef max_pool_record() {
   OpDef def;
   def.name = "MaxPool";
@@ -170,8 +252,12 @@ OpDef max_pool_record() {
   def.attributes.push_back({"storage_order", AttrKind::Int, false, int64_t{0}});
   def.max_results = 2;
   def.meaning = Decomposition{decompose_max_pool};
+  def.reference = reference_max_pool;
   def.samples = [] {
     auto out = pool_onnx_samples();
+    for (Sample& s : pool_onnx_samples({{"storage_order", int64_t{1}}})) out.push_back(s);
+    out.push_back(sample({random(DType::I8, {2, 1, 5, 6}, 9, -128, 127)},
+                         {{"kernel_shape", Ints{2, 3}}, {"dilations", Ints{2, 1}}, {"pads", Ints{1, 0, 1, 2}}}));
     for (Sample& s : out) s.result_count = 2;
     return out;
   };

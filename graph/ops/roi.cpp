@@ -1,13 +1,108 @@
 // Regions and offsets that are data: RoiAlign, MaxRoiPool, DeformConv.
 #include "graph/ops/parts.h"
+#include "graph/ops/sampling.h"
 #include <cmath>
+#include <limits>
 
 namespace tessera {
 
 namespace {
 using namespace ops;
 
+// The larger of two types that positions are computed in.
+DType position_type(B& b, ValueId x, ValueId y) {
+  return ops::position_type(b.dtype(x)) == DType::F64 ? DType::F64 : ops::position_type(b.dtype(y));
+}
+
+// Column `k` of regions [R, columns] along the first of `rank` dimensions.
+ValueId column(B& b, ValueId rois, int64_t k, size_t rank) {
+  return reshape(b, slice(b, rois, 1, k, 1), along(b.dim(rois, 0), rank, 0));
+}
+
+// The largest of a tensor's numbers as a size, at least 1: how far dimensions reach that are data.
+SymExpr largest(B& b, ValueId x) {
+  Ints axes;
+  for (int i = 0; i < b.rank(x); ++i) axes.push_back(i);
+  std::vector<SymExpr> read =
+      b.read(max(b, reduce(b, "reduce_max", index(b, x), axes, false), b.scalar_i(DType::I64, 1)));
+  if (!b.ok()) return 1;
+  b.check_size(read[0] - 1, "the largest extent of a region");
+  return read[0];
+}
+
+// Two neighbours of a position along a dimension, and the share of the second.
+struct Neighbours {
+  ValueId low, high, part;
+};
+
 // ---- RoiAlign
+Neighbours neighbours(B& b, ValueId v, ValueId size) {
+  v = max(b, v, 0.0);
+  ValueId last = sub(b, size, 1.0), low = min(b, floor(b, v), last), high = min(b, add(b, low, 1.0), last);
+  return {index(b, low), index(b, high), select(b, eq(b, high, low), 0.0, sub(b, v, low))};
+}
+
+// Samples are dimensions 4 and 5 behind [region, channel, row, column]; a sum or maximum over them is the result. Where
+// their number depends on a region's size, regions with fewer of them leave the rest out.
+Result<std::vector<ValueId>> decompose_roi_align(Graph& g, const Node& n, int) {
+  B b(g, n);
+  const Attributes& a = b.attr();
+  ValueId x = b.in(0);
+  const SymShape shape = b.shape(x);
+  const DType type = position_type(b, x, b.in(1));
+  ValueId rois = cast(b, b.in(1), type);
+  const int64_t ratio = a.i("sampling_ratio");
+  const bool half = opset_of(n) >= 16 && a.s("coordinate_transformation_mode", "half_pixel") == "half_pixel",
+             mean = a.s("mode", "avg") == "avg";
+  struct Side {
+    ValueId first, cell, samples; // of a region, of a cell, samples in a cell
+    SymExpr reach;                // samples of the largest cell
+    Neighbours at;
+    ValueId inside, used;
+  };
+  auto side = [&](int64_t k, int64_t cells, size_t axis) { // k: column of the first coordinate
+    Side s;
+    const double scale = a.f("spatial_scale", 1), shift = half ? 0.5 : 0;
+    s.first = sub(b, mul(b, column(b, rois, k, 6), scale), shift);
+    ValueId extent = sub(b, sub(b, mul(b, column(b, rois, k + 2, 6), scale), shift), s.first);
+    if (!half) extent = max(b, extent, 1.0); // regions are at least a pixel
+    s.cell = div(b, extent, static_cast<double>(cells));
+    s.samples = ratio > 0 ? b.scalar(type, static_cast<double>(ratio)) : ceil(b, s.cell);
+    s.reach = ratio > 0 ? SymExpr(ratio) : largest(b, s.samples);
+    ValueId size = b.size(shape[axis], type), i = ramp(b, s.reach, 6, axis + 2, type);
+    ValueId offset = div(b, mul(b, add(b, i, 0.5), s.cell), s.samples);
+    ValueId at = add(b, add(b, s.first, mul(b, ramp(b, cells, 6, axis, type), s.cell)), offset);
+    s.inside = logical_and(b, ge(b, at, -1.0), le(b, at, size));
+    s.used = lt(b, i, s.samples);
+    s.at = neighbours(b, at, size);
+    return s;
+  };
+  Side y = side(1, a.i("output_height", 1), 2), z = side(0, a.i("output_width", 1), 3);
+  if (!b.ok()) return b.failed();
+  ValueId image = reshape(b, b.in(2), along(b.dim(rois, 0), 6, 0)), channel = ramp(b, shape[1], 6, 1);
+  auto corner = [&](ValueId i, ValueId j, ValueId wi, ValueId wj) {
+    return mul(b, mul(b, wi, wj), cast(b, gather_at(b, x, {image, channel, i, j}), type));
+  };
+  ValueId py = y.at.part, pz = z.at.part, qy = sub(b, 1.0, py), qz = sub(b, 1.0, pz);
+  ValueId values[] = {corner(y.at.low, z.at.low, qy, qz), corner(y.at.low, z.at.high, qy, pz),
+                      corner(y.at.high, z.at.low, py, qz), corner(y.at.high, z.at.high, py, pz)};
+  ValueId sample = values[0];
+  for (int k = 1; k < 4; ++k) sample = mean ? add(b, sample, values[k]) : max(b, sample, values[k]);
+  sample = select(b, logical_and(b, y.inside, z.inside), sample, 0.0);
+  ValueId used = logical_and(b, y.used, z.used);
+  ValueId count = mul(b, max(b, y.samples, 0.0), max(b, z.samples, 0.0));
+  if (b.rank(count) > 0) count = squeeze(b, count, {4, 5});
+  ValueId result;
+  if (mean) {
+    result = div(b, sum(b, select(b, used, sample, 0.0), {4, 5}, false), max(b, count, 1.0));
+  } else {
+    ValueId lowest = b.scalar(type, -std::numeric_limits<double>::infinity());
+    result = reduce(b, "reduce_max", select(b, used, sample, lowest), {4, 5}, false);
+    result = select(b, gt(b, count, 0.0), result, 0.0);
+  }
+  return b.done(cast(b, result, b.dtype(x)));
+}
+
 // The four pixels around (y, x) and their weights; all 0 beyond a pixel outside of the image.
 struct Corners {
   int64_t at[4] = {0, 0, 0, 0};
@@ -92,7 +187,7 @@ Status reference_roi_align(ReferenceContext& c) {
 
 OpDef roi_align_record() {
   OpDef def;
-  def.name = "roi_align";
+  def.name = "RoiAlign";
   def.summary = "regions of an image pooled to one size by bilinear samples";
   def.onnx = {{"RoiAlign", "", 10}};
   def.operands = {{"X", TypeSet::Float}, {"rois", TypeSet::SameAsFirst}, {"batch_indices", TypeSet::Index}};
@@ -121,7 +216,7 @@ OpDef roi_align_record() {
       return c.error(ErrorCode::BadAttribute, "sizes of RoiAlign must be positive");
     return set_result(c, c.type(0).dtype, {r[0], x[1], h, w});
   };
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_roi_align};
   def.reference = reference_roi_align;
   def.samples = [] {
     Tensor x = random(DType::F32, {2, 2, 6, 7}, 1), rois = floats({2, 4}, {0, 0, 4, 5, 1.5, 2, 6, 5.5}),
@@ -132,6 +227,11 @@ OpDef roi_align_record() {
     a.set("sampling_ratio", int64_t{2});
     a.set("spatial_scale", 0.5);
     out.push_back(sample({x, rois, batch}, a));
+    for (DType d : {DType::F64, DType::F16}) {
+      Tensor wide = floats(d, {3, 4}, {-3, 0, 4, 5, 1.5, 2, 6, 5.5, 8, 9, 7, 8});
+      out.push_back(sample({random(d, {2, 3, 6, 5}, 4), wide, vec({1, 0, 1})}, {{"output_width", int64_t{2}}}));
+      out.back().tolerance = tolerance(d);
+    }
     return out;
   };
   def.error_samples = [] {
@@ -145,9 +245,44 @@ OpDef roi_align_record() {
 }
 
 // ---- MaxRoiPool
+Result<std::vector<ValueId>> decompose_max_roi_pool(Graph& g, const Node& n, int) {
+  B b(g, n);
+  ValueId x = b.in(0);
+  const SymShape shape = b.shape(x);
+  const Ints pooled = b.attr().ints("pooled_shape");
+  const DType type = position_type(b, x, b.in(1));
+  ValueId rois = cast(b, b.in(1), type);
+  auto rounded = [&](ValueId v) { // halves away from 0
+    ValueId size = floor(b, add(b, abs(b, v), 0.5));
+    return select(b, lt(b, v, 0.0), neg(b, size), size);
+  };
+  auto corner = [&](int64_t k) { return rounded(mul(b, column(b, rois, k, 6), b.attr().f("spatial_scale", 1))); };
+  struct Side {
+    ValueId at, used;
+  };
+  auto side = [&](int64_t k, int64_t cells, size_t axis) {
+    ValueId first = corner(k), last = corner(k + 2), limit = b.size(shape[axis], type);
+    ValueId size = div(b, max(b, add(b, sub(b, last, first), 1.0), 1.0), static_cast<double>(cells));
+    ValueId i = ramp(b, cells, 6, axis, type);
+    ValueId begin = clamp(b, add(b, first, floor(b, mul(b, i, size))), 0.0, limit);
+    ValueId end = clamp(b, add(b, first, ceil(b, mul(b, add(b, i, 1.0), size))), 0.0, limit);
+    ValueId at = add(b, begin, ramp(b, largest(b, sub(b, end, begin)), 6, axis + 2, type));
+    return Side{index(b, at), lt(b, at, end)};
+  };
+  Side y = side(2, pooled[0], 2), z = side(1, pooled[1], 3);
+  if (!b.ok()) return b.failed();
+  ValueId image = index(b, rounded(column(b, rois, 0, 6)));
+  ValueId v = cast(b, gather_at(b, x, {image, ramp(b, shape[1], 6, 1), y.at, z.at}, {2, 3}), type);
+  ValueId lowest = b.scalar(type, -std::numeric_limits<double>::infinity());
+  ValueId used = logical_and(b, y.used, z.used);
+  ValueId best = reduce(b, "reduce_max", select(b, used, v, lowest), {4, 5}, false);
+  ValueId some = reduce(b, "reduce_max", cast(b, used, type), {4, 5}, false);
+  return b.done(cast(b, select(b, gt(b, some, 0.0), best, 0.0), b.dtype(x))); // an empty cell is 0
+}
+
 OpDef max_roi_pool_record() {
   OpDef def;
-  def.name = "max_roi_pool";
+  def.name = "MaxRoiPool";
   def.summary = "maximum of each cell of regions of an image";
   def.onnx = {{"MaxRoiPool"}};
   def.operands = {{"X", TypeSet::Float}, {"rois", TypeSet::SameAsFirst}};
@@ -163,7 +298,7 @@ OpDef max_roi_pool_record() {
       return c.error(ErrorCode::BadAttribute, "attribute 'pooled_shape' must be two positive sizes");
     return set_result(c, c.type(0).dtype, {r[0], x[1], pooled[0], pooled[1]});
   };
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_max_roi_pool};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor &x = c.operands[0], &rois = c.operands[1];
     Ints pooled = c.node.attributes.ints("pooled_shape");
@@ -208,7 +343,9 @@ OpDef max_roi_pool_record() {
   def.samples = [] {
     return std::vector<Sample>{
         sample({random(DType::F32, {2, 2, 6, 7}, 1), floats({2, 5}, {0, 0, 0, 4, 5, 1, 2, 2, 6, 5})},
-               {{"pooled_shape", Ints{2, 3}}})};
+               {{"pooled_shape", Ints{2, 3}}}),
+        sample({random(DType::F64, {1, 2, 5, 5}, 1), floats(DType::F64, {2, 5}, {0, -4, -3, -1, 2, 0, 1, 1, 9, 9})},
+               {{"pooled_shape", Ints{3, 2}}, {"spatial_scale", 0.5}})};
   };
   def.error_samples = [] {
     Tensor x = random(DType::F32, {2, 2, 6, 7});
@@ -295,9 +432,53 @@ Status reference_deform_conv(ReferenceContext& c) {
   return {};
 }
 
+// Columns [N, offset group, channel in it, kernel y, kernel x, y, x], sampled bilinearly and masked, times the weights.
+Result<std::vector<ValueId>> decompose_deform_conv(Graph& g, const Node& n, int) {
+  B b(g, n);
+  TESSERA_ASSIGN(Window win, onnx_window(n, 2));
+  ValueId x = b.in(0), w = b.in(1);
+  const DType type = ops::position_type(b.dtype(x));
+  const SymShape shape = b.shape(x), kernel = b.shape(w), offsets = b.shape(b.in(2));
+  const int64_t group = b.attr().i("group", 1), offset_group = b.attr().i("offset_group", 1);
+  const SymExpr each = floordiv(shape[1], offset_group), &kh = kernel[2], &kw = kernel[3], &oh = offsets[2],
+                &ow = offsets[3];
+  const SymShape one_channel = {shape[0], offset_group, 1, kh, kw, oh, ow};
+  ValueId moves = reshape(b, cast(b, b.in(2), type), {shape[0], offset_group, kh, kw, 2, oh, ow});
+  struct Side {
+    ValueId low, part, inside;
+  };
+  auto side = [&](int64_t axis) {
+    const auto k = static_cast<size_t>(axis);
+    ValueId move = reshape(b, slice(b, moves, 4, axis, 1), one_channel);
+    ValueId start = sub(b, mul(b, ramp(b, offsets[k + 2], 7, k + 5, type), static_cast<double>(win.strides[k])),
+                        static_cast<double>(win.pads_begin[k]));
+    ValueId tap = mul(b, ramp(b, kernel[k + 2], 7, k + 3, type), static_cast<double>(win.dilations[k]));
+    ValueId at = add(b, add(b, start, tap), move), low = floor(b, at);
+    ValueId inside = logical_and(b, gt(b, at, -1.0), lt(b, at, b.size(shape[k + 2], type)));
+    return Side{index(b, select(b, inside, low, 0.0)), select(b, inside, sub(b, at, low), 0.0), inside};
+  };
+  Side y = side(0), z = side(1);
+  ValueId batch = ramp(b, shape[0], 7, 0);
+  ValueId channel = add(b, mul(b, ramp(b, offset_group, 7, 1), b.size(each, DType::I64)), ramp(b, each, 7, 2));
+  ValueId one = b.scalar_i(DType::I64, 1);
+  auto pixel = [&](ValueId i, ValueId j) { return cast(b, gather_at(b, x, {batch, channel, i, j}, {2, 3}), type); };
+  ValueId y1 = add(b, y.low, one), z1 = add(b, z.low, one), qy = sub(b, 1.0, y.part), qz = sub(b, 1.0, z.part);
+  ValueId above = add(b, mul(b, qz, pixel(y.low, z.low)), mul(b, z.part, pixel(y.low, z1)));
+  ValueId below = add(b, mul(b, qz, pixel(y1, z.low)), mul(b, z.part, pixel(y1, z1)));
+  ValueId columns = add(b, mul(b, qy, above), mul(b, y.part, below));
+  columns = select(b, logical_and(b, y.inside, z.inside), columns, 0.0);
+  if (b.has(4)) columns = mul(b, columns, reshape(b, cast(b, b.in(4), type), one_channel));
+  const SymExpr depth = kernel[1] * kh * kw;
+  columns = reshape(b, cast(b, columns, b.dtype(x)), {shape[0], group, depth, oh * ow});
+  ValueId weights = reshape(b, w, {1, group, floordiv(kernel[0], group), depth});
+  ValueId result = reshape(b, matmul(b, weights, columns), {shape[0], kernel[0], oh, ow});
+  if (b.has(3)) result = add(b, result, reshape(b, b.in(3), {kernel[0], 1, 1}));
+  return b.done(result);
+}
+
 OpDef deform_conv_record() {
   OpDef def;
-  def.name = "deform_conv";
+  def.name = "DeformConv";
   def.summary = "convolution whose taps read at offsets";
   def.onnx = {{"DeformConv", "", 19}};
   def.operands = {{"X", TypeSet::Float},
@@ -309,11 +490,14 @@ OpDef deform_conv_record() {
                     {"kernel_shape", AttrKind::Ints}, {"offset_group", AttrKind::Int, false, int64_t{1}},
                     {"pads", AttrKind::Ints},         {"strides", AttrKind::Ints}};
   def.infer = infer_deform_conv;
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_deform_conv};
   def.reference = reference_deform_conv;
   def.samples = [] {
     auto r = [](Dims d, uint64_t seed) { return random(DType::F32, std::move(d), seed, -1, 1); };
+    auto wide = [](Dims d, uint64_t seed) { return random(DType::F64, std::move(d), seed, -3, 3); };
     return std::vector<Sample>{
+        sample({wide({2, 2, 5, 4}, 1), wide({3, 2, 2, 3}, 2), wide({2, 12, 3, 2}, 3)},
+               {{"strides", Ints{2, 1}}, {"dilations", Ints{2, 1}}, {"pads", Ints{1, 0, 1, 0}}}),
         sample({r({1, 2, 4, 4}, 1), r({3, 2, 2, 2}, 2), r({1, 8, 3, 3}, 3)}),
         sample({r({1, 2, 4, 4}, 1), r({2, 1, 2, 2}, 2), r({1, 16, 5, 5}, 3), r({2}, 4), r({1, 8, 5, 5}, 5)},
                {{"group", int64_t{2}}, {"offset_group", int64_t{2}}, {"pads", Ints{1, 1, 1, 1}}}),

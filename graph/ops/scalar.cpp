@@ -18,6 +18,7 @@ constexpr std::array<ScalarOpInfo, kOps> kTable = {{
     {ScalarOp::CheckBounds, "check_bounds", 2, false, false, 2},
     {ScalarOp::Reduce,      "reduce",       1, false, false, 1},
     {ScalarOp::Cast,        "cast",         1, false, false, 1},
+    {ScalarOp::Bitcast,     "bitcast",      1, false, false, 0},
     {ScalarOp::Neg,         "neg",          1, false, false, 1},
     {ScalarOp::Abs,         "abs",          1, false, false, 1},
     {ScalarOp::Sign,        "sign",         1, false, false, 3},

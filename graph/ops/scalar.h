@@ -40,6 +40,7 @@ enum class ScalarOp : uint8_t {
   CheckBounds,
   Reduce,
   Cast, // args[0] to dtype
+  Bitcast, // the bits of args[0] as dtype: numbers of 32 or 64 bits, both of the same width
   Neg,
   Abs,
   Sign,
@@ -149,6 +150,7 @@ public:
   ScalarId check_bounds(ScalarId i, ScalarId extent);
   ScalarId reduce(ReduceKind kind, ScalarId value, bool select_last = false);
   ScalarId cast(ScalarId value, DType dtype);
+  ScalarId bitcast(ScalarId value, DType dtype);
   ScalarId op(ScalarOp op, ScalarId a);
   ScalarId op(ScalarOp op, ScalarId a, ScalarId b);
   ScalarId op(ScalarOp op, ScalarId a, ScalarId b, ScalarId c);

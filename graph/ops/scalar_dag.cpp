@@ -148,6 +148,15 @@ ScalarId ScalarDag::cast(ScalarId value, DType dtype) {
   return add(std::move(n));
 }
 
+ScalarId ScalarDag::bitcast(ScalarId value, DType dtype) {
+  if ((*this)[value].dtype == dtype) return value;
+  ScalarNode n;
+  n.op = ScalarOp::Bitcast;
+  n.dtype = dtype;
+  n.args = {value};
+  return add(std::move(n));
+}
+
 ScalarId ScalarDag::op(ScalarOp op, ScalarId a) {
   ScalarNode n;
   n.op = op;

@@ -206,6 +206,21 @@ ScalarValue cast_value(DType to, DType from, ScalarValue v) {
   return r;
 }
 
+// The bits of a number of 32 or 64 bits as another one's.
+ScalarValue bitcast_value(DType to, DType from, ScalarValue v) {
+  uint64_t bits = from == DType::F64   ? std::bit_cast<uint64_t>(v.f)
+                  : from == DType::F32 ? std::bit_cast<uint32_t>(static_cast<float>(v.f))
+                                       : static_cast<uint64_t>(v.i);
+  ScalarValue r;
+  if (to == DType::F64)
+    r.f = std::bit_cast<double>(bits);
+  else if (to == DType::F32)
+    r.f = static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  else
+    r.i = wrap(to, bits);
+  return r;
+}
+
 } // namespace
 
 ScalarValue eval_scalar(ScalarOp op, DType result, DType argument, std::span<const ScalarValue> args) {
@@ -215,6 +230,7 @@ ScalarValue eval_scalar(ScalarOp op, DType result, DType argument, std::span<con
   ScalarValue r;
   switch (op) {
   case ScalarOp::Cast: return cast_value(result, argument, a);
+  case ScalarOp::Bitcast: return bitcast_value(result, argument, a);
   case ScalarOp::Select: return a.i != 0 ? b : c;
   case ScalarOp::IsNan: r.i = is_float(argument) && std::isnan(a.f); return r;
   case ScalarOp::IsInf: r.i = is_float(argument) && std::isinf(a.f); return r;

@@ -1,5 +1,7 @@
-// Signal processing: windows, Fourier transforms (by their definition: the reference), and mel weights.
+// Signal processing: windows, Fourier transforms, and mel weights.
+#include "graph/ops/fourier.h"
 #include "graph/ops/parts.h"
+#include "graph/ops/sampling.h"
 #include <cmath>
 #include <numbers>
 
@@ -32,7 +34,21 @@ OpDef window_record(std::string_view name, std::string_view onnx, double a, doub
     TESSERA_ASSIGN(SymShape shape, known_or_fresh(c, 0, 1, "window"));
     return set_result(c, d, std::move(shape));
   };
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{[a, b, c2](Graph& g, const Node& n, int) -> Result<std::vector<ValueId>> {
+    B f(g, n);
+    const std::vector<SymExpr> size = f.sizes(0);
+    TESSERA_ASSIGN(DType d, dtype_attribute(n, "output_datatype", DType::F32));
+    if (f.ok() && size.size() != 1) f.fail(ErrorCode::BadAttribute, "the size of a window is one number");
+    if (!f.ok()) return f.failed();
+    // In f64: results may be integers, to which small errors matter.
+    ValueId period = f.size(n.attributes.i("periodic", 1) != 0 ? size[0] : size[0] - 1, DType::F64);
+    ValueId one = eq(f, period, 0.0), turn = div(f, ramp(f, size[0], 1, 0, DType::F64), select(f, one, 1.0, period));
+    turn = select(f, one, 0.5, turn); // one sample is the middle
+    auto cosine = [&](double turns) { return f.op1("cos", mul(f, turn, turns * 2 * std::numbers::pi)); };
+    ValueId v = sub(f, f.scalar(DType::F64, a), mul(f, cosine(1), b));
+    if (c2 != 0) v = add(f, v, mul(f, cosine(2), c2));
+    return f.done(cast(f, v, d));
+  }};
   def.reference = [a, b, c2](ReferenceContext& c) -> Status {
     TESSERA_ASSIGN(int64_t size, one_number(c, 0, 0, "the size of a window"));
     TESSERA_ASSIGN(Tensor out, Tensor::create(c.result_types[0].dtype, {size}));
@@ -48,7 +64,6 @@ OpDef window_record(std::string_view name, std::string_view onnx, double a, doub
     c.results = {out};
     return {};
   };
-  def.data_dependent_shape = true;
   def.samples = [] {
     return std::vector<Sample>{sample({scalar(DType::I64, 10)}),
                                sample({scalar(DType::I32, 7)}, {{"periodic", int64_t{0}}}),
@@ -101,45 +116,6 @@ Result<SymExpr> bins_of(InferContext& c, int i, std::string_view name, bool ones
 
 int default_axis(const Node& n) { return opset_of(n) >= 20 ? -2 : 1; }
 
-Status infer_dft(InferContext& c) {
-  const SymShape x = c.shape(0);
-  int rank = c.type(0).rank();
-  if (rank < 2 || !x.back().is_const() || (x.back().const_value() != 1 && x.back().const_value() != 2))
-    return c.error(ErrorCode::ShapeMismatch, "DFT takes [..., 1] (real) or [..., 2] (complex), not " + str(x));
-  bool inverse = c.node.attributes.i("inverse") != 0, onesided = c.node.attributes.i("onesided") != 0;
-  int64_t axis = c.node.attributes.i("axis", default_axis(c.node));
-  bool axis_known = true;
-  if (c.has(2)) {
-    auto operand = c.known_ints(2);
-    axis_known = operand.ok();
-    if (operand.ok() && operand->size() != 1)
-      return c.error(ErrorCode::BadAttribute, "the axis of DFT must be one number");
-    if (operand.ok()) axis = (*operand)[0];
-  }
-  SymShape out = x;
-  bool real_result = inverse && onesided;
-  out.back() = real_result ? 1 : 2;
-  if (!axis_known) { // any of the signal's dimensions may change
-    for (size_t i = 0; i + 1 < out.size(); ++i) out[i] = c.env().create_symbol("dft");
-    return set_result(c, c.type(0).dtype, std::move(out));
-  }
-  TESSERA_ASSIGN(axis, c.axis(axis, rank));
-  if (axis == rank - 1)
-    return c.error(ErrorCode::BadAttribute, "the last dimension of DFT holds real and imaginary part");
-  SymExpr& dim = out[static_cast<size_t>(axis)];
-  if (c.has(1)) {
-    if (auto length = c.known(1); length.ok() && length->size() == 1)
-      if (auto n = (*length)[0].as_const(); n && *n < 1)
-        return c.error(ErrorCode::BadAttribute, "dft_length is " + std::to_string(*n));
-    TESSERA_ASSIGN(dim, bins_of(c, 1, "dft_length", onesided && !inverse));
-  } else if (real_result) {
-    dim = (dim - 1) * 2;
-  } else if (onesided) {
-    dim = half(dim);
-  }
-  return set_result(c, c.type(0).dtype, std::move(out));
-}
-
 Status reference_dft(ReferenceContext& c) {
   const Tensor& x = c.operands[0];
   auto rank = static_cast<int64_t>(x.dims().size());
@@ -191,27 +167,71 @@ Status reference_dft(ReferenceContext& c) {
   return {};
 }
 
+// The length of a transform: what the operand gives, else the size.
+SymExpr length_of(B& b, int operand, const SymExpr& size, const char* what) {
+  if (!b.has(operand)) return size;
+  const std::vector<SymExpr> given = b.sizes(operand);
+  if (b.ok() && given.size() != 1) b.fail(ErrorCode::BadAttribute, std::string(what) + " must be one number");
+  if (!b.ok()) return size;
+  if (auto n = given[0].as_const(); n && *n < 1)
+    b.fail(ErrorCode::BadAttribute, std::string(what) + " is " + std::to_string(*n));
+  b.check_size(given[0] - 1, std::string(what) + " - 1");
+  return given[0];
+}
+
+Result<std::vector<ValueId>> decompose_dft(Graph& g, const Node& n, int) {
+  B b(g, n);
+  const Attributes& a = n.attributes;
+  const bool inverse = a.i("inverse") != 0, onesided = a.i("onesided") != 0;
+  const int rank = b.rank(b.in(0));
+  int64_t axis = a.i("axis", default_axis(n));
+  if (b.has(2)) {
+    const Ints given = b.known_ints(2);
+    if (b.ok() && given.size() != 1) b.fail(ErrorCode::BadAttribute, "the axis of DFT must be one number");
+    if (b.ok()) axis = given[0];
+  }
+  axis = b.axis(axis, rank);
+  if (b.ok() && rank > 0 && axis == rank - 1)
+    b.fail(ErrorCode::BadAttribute, "the last dimension of DFT holds real and imaginary part");
+  if (!b.ok()) return b.failed();
+  const bool real_result = inverse && onesided;
+  const SymExpr size = b.dim(b.in(0), axis);
+  const SymExpr length = length_of(b, 1, real_result ? (size - 1) * 2 : size, "dft_length");
+  Ints to_back, to_place; // the axis next to the last one and back
+  for (int64_t i = 0; i + 1 < rank; ++i)
+    if (i != axis) to_back.push_back(i);
+  to_back.push_back(axis);
+  to_back.push_back(rank - 1);
+  to_place.resize(to_back.size());
+  for (size_t i = 0; i < to_back.size(); ++i) to_place[static_cast<size_t>(to_back[i])] = static_cast<int64_t>(i);
+  ValueId x = transpose(b, widen(b, b.in(0)), to_back);
+  ValueId y = fourier(b, x, {length, inverse, onesided});
+  return b.done(cast(b, transpose(b, y, to_place), b.dtype(b.in(0))));
+}
+
 OpDef dft_record() {
   OpDef def;
-  def.name = "dft";
+  def.name = "DFT";
   def.summary = "discrete Fourier transform along an axis; the last dimension holds real and imaginary part";
   def.onnx = {{"DFT", "", 17}};
   def.operands = {{"input", TypeSet::Float}, {"dft_length", TypeSet::Index, true}, {"axis", TypeSet::Index, true}};
   def.attributes = {{"axis", AttrKind::Int},
                     {"inverse", AttrKind::Int, false, int64_t{0}},
                     {"onesided", AttrKind::Int, false, int64_t{0}}};
-  def.infer = infer_dft;
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_dft};
   def.reference = reference_dft;
-  def.data_dependent_shape = true;
   def.samples = [] {
     Tensor none, x = random(DType::F32, {2, 6, 1}, 1), z = random(DType::F64, {2, 5, 3, 2}, 2);
-    return std::vector<Sample>{sample({x}),
-                               sample({x}, {{"onesided", int64_t{1}}}),
-                               sample({z, none, scalar(DType::I64, 1)}),
-                               sample({z, scalar(DType::I64, 7), scalar(DType::I64, -3)}, {{"inverse", int64_t{1}}}),
-                               sample({z, scalar(DType::I64, 4)}, {{"axis", int64_t{2}}}, 17),
-                               sample({z}, {{"inverse", int64_t{1}}, {"onesided", int64_t{1}}})};
+    return std::vector<Sample>{
+        sample({x}), sample({x}, {{"onesided", int64_t{1}}}), sample({z, none, scalar(DType::I64, 1)}),
+        sample({z, scalar(DType::I64, 7), scalar(DType::I64, -3)}, {{"inverse", int64_t{1}}}),
+        sample({z, scalar(DType::I64, 4)}, {{"axis", int64_t{2}}}, 17),
+        sample({z}, {{"inverse", int64_t{1}}, {"onesided", int64_t{1}}}),
+        // Lengths of several factors, with a large prime one, and prime ones themselves.
+        sample({random(DType::F64, {2, 240, 2}, 3)}, {{"inverse", int64_t{1}}}),
+        sample({random(DType::F64, {1, 256, 1}, 4)}, {{"onesided", int64_t{1}}}),
+        sample({random(DType::F64, {1, 129, 2}, 5)}, {{"inverse", int64_t{1}}, {"onesided", int64_t{1}}}),
+        sample({random(DType::F64, {1, 202, 1}, 6)}), sample({random(DType::F64, {1, 211, 2}, 7)})};
   };
   def.error_samples = [] {
     Tensor none;
@@ -228,6 +248,8 @@ Status infer_stft(InferContext& c) {
   const SymShape x = c.shape(0);
   bool flat = x.size() == 2;
   if (!flat && x.size() != 3)
+    return c.error(ErrorCode::ShapeMismatch, "STFT takes [batch, length, 1 or 2], not " + str(x));
+  if (!flat && !x[2].is_const(1) && !x[2].is_const(2))
     return c.error(ErrorCode::ShapeMismatch, "STFT takes [batch, length, 1 or 2], not " + str(x));
   bool onesided = c.node.attributes.i("onesided", 1) != 0;
   if (onesided && !flat && !x[2].is_const(1))
@@ -288,9 +310,29 @@ Status reference_stft(ReferenceContext& c) {
   return {};
 }
 
+Result<std::vector<ValueId>> decompose_stft(Graph& g, const Node& n, int) {
+  B b(g, n);
+  ValueId x = widen(b, b.in(0));
+  if (b.rank(x) == 2) x = unsqueeze(b, x, {2});
+  const std::vector<SymExpr> step = b.sizes(1);
+  if (b.ok() && step.size() != 1) b.fail(ErrorCode::BadAttribute, "frame_step must be one number");
+  const SymExpr length = length_of(b, 3, b.has(2) ? b.dim(b.in(2), 0) : b.dim(x, 1), "frame_length");
+  if (!b.ok()) return b.failed();
+  b.check_size(step[0] - 1, "frame_step");
+  b.check_size(b.dim(x, 1) - length, "the signal less a frame of STFT");
+  if (b.has(2))
+    b.check(b.env().require_equal(b.dim(b.in(2), 0), length, "window and frame_length of STFT", n.location));
+  const SymExpr frames = floordiv(b.dim(x, 1) - length, step[0]) + 1;
+  ValueId first = mul(b, ramp(b, frames, 2, 0), b.size(step[0], DType::I64));
+  ValueId frame = gather(b, x, add(b, first, ramp(b, length, 2, 1)), 1); // [batch, frames, length, parts]
+  if (b.has(2)) frame = mul(b, frame, reshape(b, widen(b, b.in(2)), {length, 1}));
+  ValueId y = fourier(b, frame, {length, false, n.attributes.i("onesided", 1) != 0});
+  return b.done(cast(b, y, b.dtype(b.in(0))));
+}
+
 OpDef stft_record() {
   OpDef def;
-  def.name = "stft";
+  def.name = "STFT";
   def.summary = "Fourier transforms of overlapping frames of a signal";
   def.onnx = {{"STFT", "", 17}};
   def.operands = {{"signal", TypeSet::Float},
@@ -299,9 +341,8 @@ OpDef stft_record() {
                   {"frame_length", TypeSet::Index, true}};
   def.attributes = {{"onesided", AttrKind::Int, false, int64_t{1}}};
   def.infer = infer_stft;
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_stft};
   def.reference = reference_stft;
-  def.data_dependent_shape = true;
   def.samples = [] {
     Tensor none, x = random(DType::F32, {2, 20, 1}, 1);
     return std::vector<Sample>{
@@ -358,9 +399,40 @@ Status reference_mel(ReferenceContext& c) {
   return {};
 }
 
+Result<std::vector<ValueId>> decompose_mel(Graph& g, const Node& n, int) {
+  B b(g, n);
+  TESSERA_ASSIGN(DType d, dtype_attribute(n, "output_datatype", DType::F32));
+  const std::vector<SymExpr> bands = b.sizes(0), length = b.sizes(1);
+  if (b.ok() && (bands.size() != 1 || length.size() != 1))
+    b.fail(ErrorCode::BadAttribute, "the sizes of MelWeightMatrix are one number each, not several elements");
+  if (!b.ok()) return b.failed();
+  const SymExpr bins = half(length[0]);
+  auto number = [&](int i) {
+    b.check(b.env().require_equal(b.type(b.in(i)).count(), 1, "a number of MelWeightMatrix", n.location));
+    return cast(b, reshape(b, b.in(i), {}), DType::F64);
+  };
+  // In f64: edges are whole bins. 2595 log10(1 + hz / 700) and its inverse.
+  const double scale = 2595 / std::numbers::ln10;
+  auto mel = [&](ValueId hz) { return mul(b, log(b, add(b, div(b, hz, 700.0), 1.0)), scale); };
+  ValueId low = mel(number(3)), high = mel(number(4));
+  ValueId step = div(b, sub(b, high, low), b.size(bands[0] + 2, DType::F64));
+  ValueId edge = add(b, low, mul(b, ramp(b, bands[0] + 2, 1, 0, DType::F64), step));
+  ValueId hertz = mul(b, sub(b, exp(b, mul(b, edge, 1 / scale)), 1.0), 700.0);
+  edge = index(b, floor(b, div(b, mul(b, hertz, b.size(length[0] + 1, DType::F64)), number(2))));
+  edge = cast(b, gather(b, ramp(b, bins, 1, 0), edge, 0), DType::F64); // checked to be bins
+  auto edges = [&](int64_t first) { return slice(b, edge, 0, first, bands[0]); };
+  ValueId left = edges(0), centre = edges(1), right = edges(2), i = ramp(b, bins, 2, 0, DType::F64);
+  auto share = [&](ValueId part, ValueId whole) { return div(b, part, max(b, whole, 1.0)); };
+  ValueId rising = share(sub(b, i, left), sub(b, centre, left)),
+          falling = share(sub(b, right, i), sub(b, right, centre));
+  ValueId v = select(b, lt(b, i, centre), rising, falling);
+  v = select(b, logical_and(b, ge(b, i, left), le(b, i, right)), v, 0.0);
+  return b.done(cast(b, select(b, eq(b, i, centre), 1.0, v), d)); // a triangle from edge to edge
+}
+
 OpDef mel_record() {
   OpDef def;
-  def.name = "mel_weight_matrix";
+  def.name = "MelWeightMatrix";
   def.summary = "weights that turn a spectrum into mel bands";
   def.onnx = {{"MelWeightMatrix", "", 17}};
   def.operands = {{"num_mel_bins", TypeSet::Index},
@@ -377,9 +449,8 @@ OpDef mel_record() {
     TESSERA_ASSIGN(SymExpr bins, bins_of(c, 1, "dft_length", true));
     return set_result(c, d, {bins, bands[0]});
   };
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_mel};
   def.reference = reference_mel;
-  def.data_dependent_shape = true;
   def.samples = [] {
     return std::vector<Sample>{sample({scalar(DType::I64, 8), scalar(DType::I64, 16), scalar(DType::I64, 8192),
                                        scalar(DType::F32, 0), scalar(DType::F32, 4096)})};
@@ -395,9 +466,9 @@ OpDef mel_record() {
 } // namespace
 
 void register_signal_ops(OpTable& table) {
-  table.add(window_record("hann_window", "HannWindow", 0.5, 0.5, 0));
-  table.add(window_record("hamming_window", "HammingWindow", 25.0 / 46, 21.0 / 46, 0));
-  table.add(window_record("blackman_window", "BlackmanWindow", 0.42, 0.5, 0.08));
+  table.add(window_record("HannWindow", "HannWindow", 0.5, 0.5, 0));
+  table.add(window_record("HammingWindow", "HammingWindow", 25.0 / 46, 21.0 / 46, 0));
+  table.add(window_record("BlackmanWindow", "BlackmanWindow", 0.42, 0.5, 0.08));
   table.add(dft_record());
   table.add(stft_record());
   table.add(mel_record());

@@ -1,5 +1,6 @@
 // Scans, sorting and reordering along an axis: CumSum, CumProd, TopK, ReverseSequence.
 #include "graph/ops/parts.h"
+#include "graph/ops/sampling.h"
 #include <cmath>
 #include <numeric>
 
@@ -278,12 +279,30 @@ OpDef topk_record() {
 }
 
 // ---- ReverseSequence
+Result<std::vector<ValueId>> decompose_reverse_sequence(Graph& g, const Node& n, int) {
+  B b(g, n);
+  ValueId x = b.in(0);
+  const SymShape shape = b.shape(x);
+  const size_t rank = shape.size();
+  const auto batch = static_cast<size_t>(b.axis(b.attr().i("batch_axis", 1), b.rank(x))),
+             time = static_cast<size_t>(b.axis(b.attr().i("time_axis"), b.rank(x)));
+  if (!b.ok()) return b.failed();
+  ValueId length = reshape(b, index(b, b.in(1)), along(shape[batch], rank, batch));
+  ValueId t = ramp(b, shape[time], rank, time), one = b.scalar_i(DType::I64, 1);
+  ValueId mirrored = sub(b, sub(b, length, one), t); // too long a sequence reaches outside of x
+  std::vector<ValueId> at;
+  for (size_t k = 0; k < rank; ++k)
+    at.push_back(k == time ? select(b, ge(b, mirrored, b.scalar_i(DType::I64, 0)), mirrored, t)
+                           : ramp(b, shape[k], rank, k));
+  return b.done(gather_at(b, x, std::move(at)));
+}
+
 OpDef reverse_sequence_record() {
   OpDef def;
-  def.name = "reverse_sequence";
+  def.name = "ReverseSequence";
   def.summary = "the first sequence_lens[b] steps of each batch element in reverse order";
   def.onnx = {{"ReverseSequence", "", 10}};
-  def.operands = {{"input", TypeSet::Any}, {"sequence_lens", TypeSet::Index}};
+  def.operands = {{"input", TypeSet::NumericOrBool}, {"sequence_lens", TypeSet::Index}};
   def.attributes = {{"batch_axis", AttrKind::Int, false, int64_t{1}}, {"time_axis", AttrKind::Int, false, int64_t{0}}};
   def.infer = [](InferContext& c) -> Status {
     int rank = c.type(0).rank();
@@ -297,7 +316,7 @@ OpDef reverse_sequence_record() {
                                       c.node.location));
     return infer_same(c);
   };
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_reverse_sequence};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
     TESSERA_ASSIGN(int64_t batch, concrete_axis(c, c.node.attributes.i("batch_axis", 1), x.dims().size()));

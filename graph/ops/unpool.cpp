@@ -1,5 +1,6 @@
 // Inverses of window operators: MaxUnpool puts maxima back where they came from, Col2Im adds blocks into an image.
 #include "graph/ops/parts.h"
+#include "graph/ops/sampling.h"
 
 namespace tessera {
 
@@ -18,9 +19,42 @@ Result<Window> unpool_window(const Node& node, size_t rank, Ints& kernel) {
   return onnx_window(node, static_cast<int>(kernel.size()));
 }
 
+// The values are written into zeros at their positions, which count in the natural size; a larger requested one surrounds
+// it.
+Result<std::vector<ValueId>> decompose_max_unpool(Graph& g, const Node& n, int) {
+  B b(g, n);
+  ValueId x = b.in(0), position = index(b, b.in(1));
+  const SymShape shape = b.shape(x);
+  Ints kernel;
+  TESSERA_ASSIGN(Window w, unpool_window(n, shape.size(), kernel));
+  SymShape natural = {shape[0], shape[1]};
+  for (size_t k = 0; k < kernel.size(); ++k)
+    natural.push_back((shape[k + 2] - 1) * w.strides[k] - (w.pads_begin[k] + w.pads_end[k]) + kernel[k]);
+  SymShape dims = natural;
+  if (b.has(2)) dims = b.sizes(2);
+  if (!b.ok()) return b.failed();
+  const SymExpr total = product(dims), count = product(shape);
+  if (dims != natural) { // the same element, counted in the requested size; outside of it, behind the last element
+    ValueId at = b.scalar_i(DType::I64, 0), outside = b.scalar_i(DType::Bool, 0);
+    for (size_t k = 0; k < dims.size(); ++k) {
+      const SymExpr below = product(std::span(natural).subspan(k + 1));
+      const SymExpr stride = product(std::span(dims).subspan(k + 1));
+      ValueId size = b.size(below, DType::I64), i = div(b, position, size);
+      position = sub(b, position, mul(b, i, size));
+      at = add(b, at, mul(b, i, b.size(stride, DType::I64)));
+      outside = logical_or(b, outside, ge(b, i, b.size(dims[k], DType::I64)));
+    }
+    position = select(b, outside, b.size(total, DType::I64), at);
+  }
+  ValueId zeros = expand(b, b.like(x, 0), {total});
+  ValueId y = b.op("scatter_elements", {zeros, reshape(b, position, {count}), reshape(b, x, {count})},
+                   {{"axis", int64_t{0}}, {"reduction", std::string("none")}});
+  return b.done(reshape(b, y, dims));
+}
+
 OpDef max_unpool_record() {
   OpDef def;
-  def.name = "max_unpool";
+  def.name = "MaxUnpool";
   def.summary = "zeros, with values at the positions that a maximum pooling reported";
   def.onnx = {{"MaxUnpool", "", 9}};
   def.operands = {{"X", TypeSet::Float}, {"I", TypeSet::Index}, {"output_shape", TypeSet::Index, true}};
@@ -43,7 +77,7 @@ OpDef max_unpool_record() {
       out.push_back((x[k + 2] - 1) * w.strides[k] - (w.pads_begin[k] + w.pads_end[k]) + kernel[k]);
     return set_result(c, c.type(0).dtype, std::move(out));
   };
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_max_unpool};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
     Ints kernel;
@@ -76,7 +110,6 @@ OpDef max_unpool_record() {
     c.results = {out};
     return {};
   };
-  def.data_dependent_shape = true;
   def.samples = [] {
     Attributes a = {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}};
     Tensor x = floats({1, 1, 2, 2}, {1, 2, 3, 4}), i = integers(DType::I64, {1, 1, 2, 2}, {5, 7, 13, 15});
@@ -92,9 +125,50 @@ OpDef max_unpool_record() {
 }
 
 // ---- Col2Im
+// Each pixel is the sum, over the positions in a block, of the block that has the pixel there, where there is one.
+Result<std::vector<ValueId>> decompose_col2im(Graph& g, const Node& n, int) {
+  B b(g, n);
+  ValueId x = b.in(0);
+  const std::vector<SymExpr> image = b.sizes(1), block = b.sizes(2);
+  if (b.ok() && image.size() != block.size())
+    b.fail(ErrorCode::ShapeMismatch, "image_shape and block_shape of Col2Im differ in length");
+  if (!b.ok()) return b.failed();
+  const size_t rank = image.size(), total = 2 * rank + 2;
+  TESSERA_ASSIGN(Window w, onnx_window(n, static_cast<int>(rank)));
+  SymShape blocks;
+  for (size_t i = 0; i < rank; ++i) {
+    SymExpr room = image[i] + (w.pads_begin[i] + w.pads_end[i]) - reach(block[i], w.dilations[i]);
+    b.check_size(room, "room for the block of Col2Im");
+    blocks.push_back(floordiv(room, w.strides[i]) + 1);
+  }
+  const SymExpr area = product(block), channels = floordiv(b.dim(x, 1), area);
+  b.check(b.env().require_equal(b.dim(x, 1), channels * area, "channels and block of Col2Im", n.location));
+  b.check(b.env().require_equal(b.dim(x, 2), product(blocks), "blocks of Col2Im", n.location));
+  SymShape split = {b.dim(x, 0), channels};
+  split.insert(split.end(), block.begin(), block.end());
+  split.insert(split.end(), blocks.begin(), blocks.end());
+  std::vector<ValueId> at = {ramp(b, split[0], total, 0), ramp(b, channels, total, 1)}, from;
+  Ints zero, axes;
+  for (size_t i = 0; i < rank; ++i) {
+    const size_t axis = rank + 2 + i; // of the position in a block
+    ValueId k = ramp(b, block[i], total, axis), stride = b.scalar_i(DType::I64, w.strides[i]);
+    ValueId place = add(b, ramp(b, image[i], total, i + 2), b.scalar_i(DType::I64, w.pads_begin[i]));
+    place = sub(b, place, mul(b, k, b.scalar_i(DType::I64, w.dilations[i])));
+    ValueId number = div(b, place, stride), none = b.scalar_i(DType::I64, -1);
+    ValueId starts = logical_and(b, eq(b, mul(b, number, stride), place), ge(b, place, b.scalar_i(DType::I64, 0)));
+    at.push_back(k);
+    from.push_back(select(b, starts, number, none));
+    zero.push_back(static_cast<int64_t>(axis));
+    axes.push_back(static_cast<int64_t>(axis));
+  }
+  at.insert(at.end(), from.begin(), from.end());
+  ValueId v = widen(b, gather_at(b, reshape(b, x, split), std::move(at), std::move(zero)));
+  return b.done(cast(b, sum(b, v, std::move(axes), false), b.dtype(x)));
+}
+
 OpDef col2im_record() {
   OpDef def;
-  def.name = "col2im";
+  def.name = "Col2Im";
   def.summary = "an image as the sum of its blocks";
   def.onnx = {{"Col2Im", "", 18}};
   def.aten = {"col2im"};
@@ -122,7 +196,7 @@ OpDef col2im_record() {
     out.insert(out.end(), image.begin(), image.end());
     return set_result(c, c.type(0).dtype, std::move(out));
   };
-  def.meaning = StructuredOp{};
+  def.meaning = Decomposition{decompose_col2im};
   def.reference = [](ReferenceContext& c) -> Status {
     const Tensor& x = c.operands[0];
     Dims image = to_i64(c.operands[1]), block = to_i64(c.operands[2]), blocks;
@@ -173,9 +247,12 @@ OpDef col2im_record() {
     c.results = {out};
     return {};
   };
-  def.data_dependent_shape = true;
   def.samples = [] {
     return std::vector<Sample>{
+        sample({random(DType::I32, {1, 4, 4}, 1), vec({5, 5}), vec({2, 2})},
+               {{"strides", Ints{2, 2}}, {"dilations", Ints{2, 2}}}),
+        sample({random(DType::F16, {2, 6, 3}, 1), vec({4}), vec({2})}),
+        sample({random(DType::F64, {1, 8, 8}, 1), vec({3, 3, 3}), vec({2, 2, 2})}),
         sample({random(DType::F32, {1, 5, 5}, 1), vec({5, 5}), vec({1, 5})}),
         sample({random(DType::F32, {2, 8, 4}, 1), vec({4, 4}), vec({2, 2})}, {{"strides", Ints{2, 2}}}),
         sample({random(DType::F32, {1, 4, 9}, 1), vec({2, 2}), vec({2, 2})}, {{"pads", Ints{1, 1, 1, 1}}}),

@@ -8,6 +8,7 @@ const std::vector<PassDef>& graph_passes() {
   static const std::vector<PassDef> table = {
       {"simplify-shapes", "states every size by what is known of its symbols", passes::simplify_shapes},
       {"decompose", "replaces composite operators by primitives", passes::decompose},
+      {"narrow", "elements of 8-bit floats and of less than 8 bits become codes in bytes", passes::narrow},
       {"fold-shapes", "replaces integer values that are known when compiling by constants or sizes",
        passes::fold_shapes},
       {"fold", "computes small nodes of constant operands (fold.limit: bytes)", passes::fold},
@@ -27,6 +28,7 @@ const std::vector<std::string>& default_pipeline() {
   static const std::vector<std::string> names = {
       "simplify-shapes", // what the importer's guards taught
       "decompose",       // only primitives from here on
+      "narrow",          // only elements that generated code has
       "fold-shapes",
       "dce", // shape arithmetic disappears early, the rest has less to look at
       "fold",

@@ -7,6 +7,7 @@ namespace tessera::passes {
 
 [[nodiscard]] Result<bool> simplify_shapes(Graph& graph, const PassOptions& options);
 [[nodiscard]] Result<bool> decompose(Graph& graph, const PassOptions& options);
+[[nodiscard]] Result<bool> narrow(Graph& graph, const PassOptions& options);
 [[nodiscard]] Result<bool> fold_shapes(Graph& graph, const PassOptions& options);
 [[nodiscard]] Result<bool> fold(Graph& graph, const PassOptions& options);
 [[nodiscard]] Result<bool> simplify(Graph& graph, const PassOptions& options);

@@ -1,5 +1,6 @@
 #include "tests/fusion/harness.h"
 #include "fusion/attention.h"
+#include "graph/ir/sizes.h"
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -262,9 +263,10 @@ public:
     for (size_t r = 0; r < results->size(); ++r) {
       if (!node.results[r].valid()) continue;
       values[node.results[r]] = (*results)[r];
-      const SymShape& shape = graph_.type(node.results[r]).shape; // sizes that are known only now
-      for (size_t d = 0; d < shape.size(); ++d)
-        if (shape[d].is_symbol()) symbols_.emplace(shape[d].symbol_id(), (*results)[r].dims()[d]);
+    }
+    for (const DefinedSize& d : defined_sizes(graph_, node)) { // sizes that are known only now
+      const Tensor& t = (*results)[static_cast<size_t>(d.result)];
+      symbols_.emplace(d.symbol.symbol_id(), d.dim >= 0 ? t.dims()[static_cast<size_t>(d.dim)] : t.get_i64(d.element));
     }
     return {};
   }
@@ -357,7 +359,9 @@ Result<std::vector<Tensor>> run_plan(const Graph& graph, const FusionPlan& plan,
     }
     case Group::Kind::Own: TESSERA_TRY(run.host(g.node, true)); break;
     case Group::Kind::Host: TESSERA_TRY(run.host(g.node)); break;
-    case Group::Kind::Alias: break;
+    case Group::Kind::Alias:
+      if (g.node.valid()) TESSERA_TRY(run.host(g.node));
+      break;
     }
   }
   std::vector<Tensor> out;

@@ -361,6 +361,7 @@ private:
           v = load_of_score(score.dag, n, n.masked ? known[static_cast<size_t>(n.args.back())] : -1, exist);
         break;
       case ScalarOp::Cast: v = b_.cast(known[static_cast<size_t>(n.args[0])], n.dtype); break;
+      case ScalarOp::Bitcast: v = b_.bitcast(known[static_cast<size_t>(n.args[0])], n.dtype); break;
       default:
         for (ScalarId a : n.args) args.push_back(known[static_cast<size_t>(a)]);
         v = pointwise(b_, n.op, args);

@@ -34,6 +34,7 @@ tile::ValueId NestValues::compute(ScalarId id) {
   case ScalarOp::CheckBounds: return check_bounds(id);
   case ScalarOp::Reduce: return reduce(id);
   case ScalarOp::Cast: return kernel_.b.cast(value(n.args[0]), n.dtype);
+  case ScalarOp::Bitcast: return kernel_.b.bitcast(value(n.args[0]), n.dtype);
   case ScalarOp::Div:
     if (divides_by_row_scalar(id)) return divide(id);
     break;

@@ -88,13 +88,13 @@ void recurrent(Call& c, const Cell& cell) {
   if (cell.lstm) state_result(last_c);
 }
 
-void translate_lstm(Call& c) { recurrent(c, {"lstm", {0, 3, 1, 2}, {}, true}); }
-void translate_gru(Call& c) { recurrent(c, {"gru", {1, 0, 2}, {{"linear_before_reset", int64_t{1}}}, false}); }
+void translate_lstm(Call& c) { recurrent(c, {"LSTM", {0, 3, 1, 2}, {}, true}); }
+void translate_gru(Call& c) { recurrent(c, {"GRU", {1, 0, 2}, {{"linear_before_reset", int64_t{1}}}, false}); }
 void translate_rnn_tanh(Call& c) {
-  recurrent(c, {"rnn", {0}, {{"activations", std::vector<std::string>{"Tanh"}}}, false});
+  recurrent(c, {"RNN", {0}, {{"activations", std::vector<std::string>{"Tanh"}}}, false});
 }
 void translate_rnn_relu(Call& c) {
-  recurrent(c, {"rnn", {0}, {{"activations", std::vector<std::string>{"Relu"}}}, false});
+  recurrent(c, {"RNN", {0}, {{"activations", std::vector<std::string>{"Relu"}}}, false});
 }
 
 // ---- single steps

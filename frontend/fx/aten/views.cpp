@@ -44,7 +44,7 @@ void translate_view_dtype(Call& c) {
   if (*to == c.b.dtype(x)) return c.result(x);
   if (info(*to).bits != info(c.b.dtype(x)).bits)
     return c.unsupported("a view of " + c.b.type(x).str() + " as elements of another size");
-  c.result(c.b.op("bitcast", {x}, {{"to", *to}}));
+  c.result(c.b.op("BitCast", {x}, {{"to", *to}}));
 }
 
 void translate_flatten(Call& c) {
@@ -620,7 +620,7 @@ ValueId put_strided(Call& c, ValueId written, int) { return strided_put(c, c.in.
 ValueId put_bits(Call& c, ValueId written, int) {
   ValueId x = c.in.tensor("self");
   if (!c.b.ok() || c.b.dtype(x) == c.b.dtype(written)) return written;
-  return c.b.op("bitcast", {written}, {{"to", c.b.dtype(x)}});
+  return c.b.op("BitCast", {written}, {{"to", c.b.dtype(x)}});
 }
 
 ValueId put_nowhere(Call& c, ValueId, int) {
