@@ -532,27 +532,34 @@ OpDef lp_norm() {
 }
 
 // ---- Dropout: nothing, when not training
+// Elements are kept where a random number is not below the ratio, and grow by what the others were.
+Result<std::vector<ValueId>> decompose_dropout(Graph& g, const Node& n, int results) {
+  B b(g, n);
+  ValueId x = b.in(0);
+  const bool training = b.has(2) && b.known_ints(2) != Ints{0};
+  const Tensor* constant = b.has(1) ? g.constant(b.in(1)) : nullptr;
+  const bool nothing = constant && constant->count() == 1 && constant->get_f64(0) == 0;
+  if (!b.ok()) return b.failed();
+  if (!training || nothing) {
+    std::vector<ValueId> out = {x};
+    DType mask = b.opset() != 0 && b.opset() < 10 ? b.dtype(x) : DType::Bool;
+    if (results > 1) out.push_back(expand(b, b.scalar(mask, 1), b.shape(x)));
+    return b.done(out);
+  }
+  ValueId ratio = b.has(1) ? cast(b, reshape(b, b.in(1), {}), DType::F32) : b.scalar(DType::F32, 0.5);
+  Attributes how = {{"dtype", int64_t{info(DType::F32).onnx}}};
+  if (b.attr().has("seed")) how.set("seed", static_cast<double>(b.attr().i("seed")));
+  ValueId drawn = b.op("RandomUniformLike", {x}, how);
+  ValueId keep = b.op1("not", lt(b, drawn, ratio));
+  ValueId scale = select(b, lt(b, ratio, 1.0), div(b, 1.0, sub(b, 1.0, ratio)), 0.0);
+  return b.done({select(b, keep, mul(b, x, cast(b, scale, b.dtype(x))), 0.0), keep});
+}
+
 OpDef dropout() {
   OpDef def =
-      composite("Dropout", "x itself, as nothing is dropped outside of training",
+      composite("Dropout", "x itself; in training some elements become 0, and the others grow",
                 {{"x", TypeSet::Float}, {"ratio", TypeSet::Float, true}, {"training_mode", TypeSet::Bool, true}},
-                [](Graph& g, const Node& n, int results) {
-                  B b(g, n);
-                  if (b.has(2)) {
-                    const Tensor* mode = g.constant(b.in(2));
-                    const Tensor* ratio = b.has(1) ? g.constant(b.in(1)) : nullptr;
-                    bool off = mode && mode->count() == 1 && mode->get_i64(0) == 0;
-                    bool nothing = ratio && ratio->count() == 1 && ratio->get_f64(0) == 0;
-                    if (!off && !nothing)
-                      b.fail(ErrorCode::UnsupportedFeature, mode ? "Dropout in training mode is not supported"
-                                                                 : "Dropout's training_mode depends on run-time data");
-                  }
-                  if (!b.ok()) return b.failed();
-                  std::vector<ValueId> out = {b.in(0)};
-                  DType mask = b.opset() != 0 && b.opset() < 10 ? b.dtype(b.in(0)) : DType::Bool;
-                  if (results > 1) out.push_back(expand(b, b.scalar(mask, 1), b.shape(b.in(0))));
-                  return b.done(out);
-                });
+                decompose_dropout);
   def.aten = {"dropout"};
   def.attributes = {{"seed", AttrKind::Int}, {"ratio", AttrKind::Float}};
   def.max_results = 2;
@@ -565,8 +572,7 @@ OpDef dropout() {
     return out;
   };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {2}), scalar(DType::F32, 0.5), scalar(DType::Bool, 1)},
-                                          {}, ErrorCode::UnsupportedFeature, "training mode", 13)};
+    return std::vector<ErrorSample>{wrong({vec({1})}, {}, ErrorCode::TypeMismatch, "floating-point", 13)};
   };
   return def;
 }

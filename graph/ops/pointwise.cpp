@@ -298,8 +298,9 @@ void register_comparisons(OpTable& table) {
   auto add = [&](std::string_view name, std::string_view summary, std::string_view onnx, std::string_view aten,
                  ScalarOp op, TypeSet types,
                  auto f) { table.add(binary(primitive(name, summary, {{onnx}}, {aten}), op, types, f, kNumbers)); };
-  add("eq", "a == b", "Equal", "eq.Tensor", ScalarOp::Eq, TypeSet::NumericOrBool,
-      [](auto a, auto b) { return a == b; });
+  table.add(binary(
+      primitive("eq", "a == b", {}, {"eq.Tensor"}), ScalarOp::Eq, TypeSet::NumericOrBool,
+      [](auto a, auto b) { return a == b; }, kNumbers)); // ONNX's also compares strings: strings.cpp
   add("lt", "a < b", "Less", "lt.Tensor", ScalarOp::Lt, TypeSet::Numeric, [](auto a, auto b) { return a < b; });
   add("le", "a <= b", "LessOrEqual", "le.Tensor", ScalarOp::Le, TypeSet::Numeric,
       [](auto a, auto b) { return a <= b; });

@@ -57,6 +57,52 @@ OpDef string_concat() {
   return def;
 }
 
+// ---- Equal: of numbers, and of strings
+OpDef string_equal() {
+  OpDef def;
+  def.name = "string_equal";
+  def.summary = "whether strings are equal, element by element";
+  def.operands = {{"a", TypeSet::Any}, {"b", TypeSet::Any}};
+  def.infer = [](InferContext& c) -> Status {
+    TESSERA_TRY(need_strings(c, 0));
+    TESSERA_TRY(need_strings(c, 1));
+    TESSERA_ASSIGN(SymShape shape, c.env().broadcast(c.shape(0), c.shape(1), c.node.location));
+    return set_result(c, DType::Bool, std::move(shape));
+  };
+  def.meaning = StructuredOp{};
+  def.reference = [](ReferenceContext& c) -> Status {
+    const Tensor &x = c.operands[0], &y = c.operands[1];
+    const Tensor* all[] = {&x, &y};
+    TESSERA_ASSIGN(Dims dims, broadcast_dims(all));
+    const Dims sx = broadcast_strides(x.dims(), dims), sy = broadcast_strides(y.dims(), dims);
+    TESSERA_ASSIGN(Tensor out, Tensor::create(DType::Bool, dims));
+    for (Walk w(dims); !w.done(); w.next())
+      out.set_i64(w.i(), x.string_values()[static_cast<size_t>(offset(w.at(), sx))] ==
+                             y.string_values()[static_cast<size_t>(offset(w.at(), sy))]);
+    c.results = {out};
+    return {};
+  };
+  def.samples = [] { return std::vector<Sample>{sample({texts({2}, {"a", "b"}), texts({}, {"b"})})}; };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{wrong({texts({1}, {"a"}), vec({1})}, {}, ErrorCode::TypeMismatch, "strings")};
+  };
+  return def;
+}
+
+OpDef equal() {
+  OpDef def = composite("Equal", "a == b, of numbers or strings", {{"A", TypeSet::Any}, {"B", TypeSet::SameAsFirst}},
+                        [](Graph& g, const Node& n, int) {
+                          B b(g, n);
+                          const bool strings = b.dtype(b.in(0)) == DType::String;
+                          return b.done(b.op2(strings ? "string_equal" : "eq", b.in(0), b.in(1)));
+                        });
+  def.samples = [] {
+    return std::vector<Sample>{sample({vec({1, 2}), vec({1, 3})}, {}, 19),
+                               sample({texts({2}, {"a", "b"}), texts({1}, {"b"})}, {}, 19)};
+  };
+  return def;
+}
+
 // ---- StringSplit
 // Parts between delimiters, or between runs of white space where there is none; `most`: splits at most, none below 0.
 std::vector<std::string> split(const std::string& text, const std::string& delimiter, int64_t most) {
@@ -420,7 +466,9 @@ OpDef tf_idf() {
 } // namespace
 
 void register_string_ops(OpTable& table) {
-  for (OpDef (*make)() : {string_concat, string_split, string_normalizer, regex_full_match, tf_idf}) table.add(make());
+  for (OpDef (*make)() :
+       {string_concat, string_equal, equal, string_split, string_normalizer, regex_full_match, tf_idf})
+    table.add(make());
 }
 
 } // namespace tessera
