@@ -1,5 +1,6 @@
 #include "tests/fusion/harness.h"
 #include "fusion/attention.h"
+#include "graph/ir/sizes.h"
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -266,6 +267,9 @@ public:
       for (size_t d = 0; d < shape.size(); ++d)
         if (shape[d].is_symbol()) symbols_.emplace(shape[d].symbol_id(), (*results)[r].dims()[d]);
     }
+    for (const DefinedSize& d : defined_sizes(graph_, node))
+      if (d.element >= 0)
+        symbols_.emplace(d.symbol.symbol_id(), (*results)[static_cast<size_t>(d.result)].get_i64(d.element));
     return {};
   }
 
