@@ -18,7 +18,7 @@ namespace tessera {
 
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_suppress(const Graph& graph, const Node& node,
                                                                   const Target& device, const std::string& name);
-// `sort_indices` on a host, `sort_tiles` on a GPU.
+// `sort_indices` on a host, `sort_tiles` and `merge_runs` on a GPU.
 [[nodiscard]] Result<std::vector<ScheduledKernel>> lower_sort(const Graph& graph, const Node& node,
                                                               const Target& device, const std::string& name);
 

@@ -311,12 +311,80 @@ private:
   }
 };
 
+// A block merges a part of two runs: of element j of the merge, i are of the first run, where i is found by bisection
+// along diagonal j of the merge path (Odeh, Green, Mwassi, Shmueli and Birk, "Merge Path", 2012). Every size is a
+// parameter, so that all merges of a sort are one kernel.
+class RunMerge : SortLowering {
+public:
+  using SortLowering::SortLowering;
+
+  ScheduledKernel run() {
+    constexpr int kTile = 1024, kWarps = 8;
+    const SymExpr keep = y_type_.shape[2], pairs = y_type_.shape[1];
+    pointers(DType::U64);
+    runs_ = parameter("runs", x_type_.shape[1]);
+    width_ = parameter("width", x_type_.shape[2]);
+    V kept = parameter("keep", keep), pair_count = parameter("pairs", pairs),
+      blocks = parameter("blocks", ceildiv(keep, kTile));
+    V zero = constant(0), one = constant(1), two = constant(2), program = b_.program_id(0);
+    V block = op(ScalarOp::Mod, program, blocks), pair = op(ScalarOp::Div, program, blocks);
+    V row = op(ScalarOp::Div, pair, pair_count), run = op(ScalarOp::Mul, op(ScalarOp::Mod, pair, pair_count), two);
+    first_ = op(ScalarOp::Mul, op(ScalarOp::Add, op(ScalarOp::Mul, row, runs_), run), width_);
+    second_ = op(ScalarOp::Add, first_, width_);
+    // The last run of an odd number is merged with an empty one.
+    V others = select(op(ScalarOp::Lt, op(ScalarOp::Add, run, one), runs_), width_, zero);
+    V j = op(ScalarOp::Add, b_.range(kTile), op(ScalarOp::Mul, block, constant(kTile)));
+    V mask = op(ScalarOp::Lt, j, kept);
+    V low = op(ScalarOp::Max, op(ScalarOp::Sub, j, width_), zero), high = op(ScalarOp::Min, j, width_);
+    constexpr int kMostSteps = 32; // of bisection: a width has 31 bits
+    V steps = b_.for_loop(zero, constant(kMostSteps), one, {zero, one}, [&](V, std::span<const V> c) -> Values {
+      V more = op(ScalarOp::Le, c[1], width_);
+      return {op(ScalarOp::Add, c[0], select(more, one, zero)), op(ScalarOp::Add, c[1], c[1])};
+    })[0];
+    low = b_.for_loop(zero, steps, one, {low, high}, [&](V, std::span<const V> c) -> Values {
+      V open = op(ScalarOp::And, op(ScalarOp::Lt, c[0], c[1]), mask);
+      V middle = op(ScalarOp::Shr, op(ScalarOp::Add, c[0], c[1]), one);
+      V other = op(ScalarOp::Sub, op(ScalarOp::Sub, j, one), middle);
+      V before = op(ScalarOp::Lt, element(first_, middle, open),
+                    element(second_, other, op(ScalarOp::And, open, op(ScalarOp::Lt, other, others))));
+      V after = b_.scalar(ScalarOp::Not, std::array{before});
+      return {select(op(ScalarOp::And, open, before), op(ScalarOp::Add, middle, one), c[0]),
+              select(op(ScalarOp::And, open, after), middle, c[1])};
+    })[0];
+    V rest = op(ScalarOp::Sub, j, low);
+    V a = element(first_, low, op(ScalarOp::And, mask, op(ScalarOp::Lt, low, width_)));
+    V b = element(second_, rest, op(ScalarOp::And, mask, op(ScalarOp::Lt, rest, others)));
+    b_.store(y_, op(ScalarOp::Add, j, op(ScalarOp::Mul, pair, kept)), op(ScalarOp::Min, a, b), mask);
+
+    out_.kernel.config["warps"] = kWarps;
+    out_.grid = env_.simplify(y_type_.shape[0] * pairs * ceildiv(keep, kTile));
+    out_.schedule.tile.columns = kTile;
+    out_.schedule.tile.warps = kWarps;
+    out_.work_per_program = kTile;
+    out_.scratch_bytes = 0;
+    describe(ScheduleKind::BlockFlat, "two sorted runs merged by bisection along the merge path");
+    return std::move(out_);
+  }
+
+private:
+  V parameter(const char* name, const SymExpr& e) {
+    out_.sizes.push_back(env_.simplify(e));
+    return b_.param(name, {tile::Type::Kind::Data, DType::I64, {}});
+  }
+  // Where there is none: greater than every element.
+  V element(V run, V i, V exists) { return b_.load(x_, op(ScalarOp::Add, i, run), exists, b_.const_i(DType::U64, -1)); }
+
+  V runs_ = -1, width_ = -1, first_ = -1, second_ = -1; // sizes; offsets of the two runs
+};
+
 } // namespace
 
 Result<std::vector<ScheduledKernel>> lower_sort(const Graph& graph, const Node& node, const Target& device,
                                                 const std::string& name) {
   std::vector<ScheduledKernel> kernels;
-  if (device.is_gpu())
+  if (node.op->name == "merge_runs")
+    kernels.push_back(RunMerge(graph, node, device, name).run());
+  else if (device.is_gpu())
     kernels.push_back(TileSort(graph, node, device, name).run());
   else
     kernels.push_back(RowSort(graph, node, device, name).run());

@@ -268,6 +268,9 @@ public:
       const Tensor& t = (*results)[static_cast<size_t>(d.result)];
       symbols_.emplace(d.symbol.symbol_id(), d.dim >= 0 ? t.dims()[static_cast<size_t>(d.dim)] : t.get_i64(d.element));
     }
+    for (const DefinedSize& d : defined_sizes(graph_, node))
+      if (d.element >= 0)
+        symbols_.emplace(d.symbol.symbol_id(), (*results)[static_cast<size_t>(d.result)].get_i64(d.element));
     return {};
   }
 

@@ -231,7 +231,7 @@ std::shared_ptr<const DeviceRoutes> cuda_routes(std::shared_ptr<const CudaLibrar
                    {},
                    "elements of at most 32 bits",
                    [](const Graph&, const Node& node, std::string* why_not) {
-                     return node.op->name == "sort_tiles" || refuse(why_not, "elements of 64 bits are not packed");
+                     return node.op->name != "sort_indices" || refuse(why_not, "elements of 64 bits are not packed");
                    },
                    {}};
   const Route suppress{RouteKind::OwnKernel, "generated suppression", {}, {}, "", {}, {}};

@@ -24,9 +24,8 @@ Result<ValueId> by_tiles(Graph& graph, const Node& node, int64_t most) {
   ValueId runs = b.op("sort_tiles", {reshape(b, b.in(0), {rows, n})},
                       {{"tile", tile}, {"keep", SymShape{kept()}}, {"descending", b.attr().i("descending")}});
   for (int64_t left = (longest + tile - 1) / tile; left > 1; left = (left + 1) / 2) {
-    const int64_t steps = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(1, b.env().range(kept()).hi)));
     width *= 2;
-    runs = b.op("merge_runs", {runs}, {{"keep", SymShape{kept()}}, {"steps", steps}});
+    runs = b.op("merge_runs", {runs}, {{"keep", SymShape{kept()}}});
   }
   ValueId out = reshape(b, b.op1("packed_index", runs), b.type(node.results[0]).shape);
   TESSERA_ASSIGN(auto done, b.done(out));
