@@ -531,51 +531,11 @@ OpDef lp_norm() {
   return def;
 }
 
-// ---- Dropout: nothing, when not training
-OpDef dropout() {
-  OpDef def =
-      composite("Dropout", "x itself, as nothing is dropped outside of training",
-                {{"x", TypeSet::Float}, {"ratio", TypeSet::Float, true}, {"training_mode", TypeSet::Bool, true}},
-                [](Graph& g, const Node& n, int results) {
-                  B b(g, n);
-                  if (b.has(2)) {
-                    const Tensor* mode = g.constant(b.in(2));
-                    const Tensor* ratio = b.has(1) ? g.constant(b.in(1)) : nullptr;
-                    bool off = mode && mode->count() == 1 && mode->get_i64(0) == 0;
-                    bool nothing = ratio && ratio->count() == 1 && ratio->get_f64(0) == 0;
-                    if (!off && !nothing)
-                      b.fail(ErrorCode::UnsupportedFeature, mode ? "Dropout in training mode is not supported"
-                                                                 : "Dropout's training_mode depends on run-time data");
-                  }
-                  if (!b.ok()) return b.failed();
-                  std::vector<ValueId> out = {b.in(0)};
-                  DType mask = b.opset() != 0 && b.opset() < 10 ? b.dtype(b.in(0)) : DType::Bool;
-                  if (results > 1) out.push_back(expand(b, b.scalar(mask, 1), b.shape(b.in(0))));
-                  return b.done(out);
-                });
-  def.aten = {"dropout"};
-  def.attributes = {{"seed", AttrKind::Int}, {"ratio", AttrKind::Float}};
-  def.max_results = 2;
-  def.samples = [] {
-    std::vector<Sample> out = {
-        sample({random(DType::F32, {2, 3}, 1)}, {{"ratio", 0.5}}, 7),
-        sample({random(DType::F16, {2, 3}, 1), scalar(DType::F32, 0.5)}, {}, 13),
-        sample({random(DType::F32, {2, 3}, 1), scalar(DType::F32, 0.5), scalar(DType::Bool, 0)}, {}, 13)};
-    for (Sample& s : out) s.result_count = 2;
-    return out;
-  };
-  def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {2}), scalar(DType::F32, 0.5), scalar(DType::Bool, 1)},
-                                          {}, ErrorCode::UnsupportedFeature, "training mode", 13)};
-  };
-  return def;
-}
-
 } // namespace
 
 void register_norm_ops(OpTable& table) {
   for (OpDef (*make)() :
-       {layer_norm, rms_norm, instance_norm, group_norm, batch_norm, mean_variance_norm, lp_norm, dropout})
+       {layer_norm, rms_norm, instance_norm, group_norm, batch_norm, mean_variance_norm, lp_norm})
     table.add(make());
 }
 
