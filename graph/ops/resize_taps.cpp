@@ -63,7 +63,7 @@ bool by_sizes(const B& b, const Spec& s) {
 }
 
 // ---- decomposition. Where sizes and factors are known, taps are constants; else they are computed, vectors along one
-// axis. A few taps are gathered, weighted and added one by one; those of a kernel that antialiasing widens are a
+// axis. A few taps are gathered, weighted and added singly; those of a kernel that antialiasing widens are a
 // dimension, over which a sum runs.
 
 // The taps of one axis: indices and weights [out], or one of each [out, taps] where they are summed over.
