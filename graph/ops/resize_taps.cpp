@@ -156,6 +156,7 @@ Taps known_taps(B& b, const Spec& s, const Axis& a, DType type) {
 struct ComputedAxis {
   SymExpr in, out;
   ValueId scale, roi_begin, roi_end; // f64 scalars
+  std::optional<double> known_scale;
 };
 
 ValueId source(B& b, const Spec& s, const ComputedAxis& a) {
@@ -258,6 +259,7 @@ std::vector<ComputedAxis> computed_axes(B& b, const Spec& s) {
   for (int64_t axis : s.axes) in.push_back(b.dim(b.in(0), axis));
   ValueId sizes_in = cast(b, b.dims(in), DType::F64), scales;
   std::vector<SymExpr> sizes;
+  std::vector<double> known;
   auto vector_of = [&](int operand) {
     ValueId v = b.in(operand);
     if (b.ok() && b.rank(v) != 1) b.fail(ErrorCode::ShapeMismatch, "sizes and scales of Resize are vectors");
@@ -280,7 +282,7 @@ std::vector<ComputedAxis> computed_axes(B& b, const Spec& s) {
     } else {
       scales = b.constant(Tensor::of<double>(DType::F64, {n}, s.fixed_scales));
     }
-    const std::vector<double> known = constant && constant->data() ? to_f64(*constant) : s.fixed_scales;
+    known = constant && constant->data() ? to_f64(*constant) : s.fixed_scales;
     for (size_t i = 0; i < known.size() && i < in.size(); ++i)
       if (auto size = scaled(in[i], known[i])) sizes.push_back(*size);
     if (sizes.size() != in.size()) sizes = b.read(index(b, floor(b, mul(b, sizes_in, scales))));
@@ -297,7 +299,8 @@ std::vector<ComputedAxis> computed_axes(B& b, const Spec& s) {
     auto element = [&](ValueId v, int64_t k) { return reshape(b, slice(b, v, 0, k, 1), {}); };
     const auto k = static_cast<int64_t>(i);
     b.check_size(sizes[i], "a size of Resize");
-    out[i] = {in[i], sizes[i], element(scales, k), {}, {}};
+    out[i] = {in[i], sizes[i], element(scales, k), {}, {}, {}};
+    if (i < known.size()) out[i].known_scale = known[i];
     if (roi.valid()) {
       out[i].roi_begin = element(roi, k);
       out[i].roi_end = element(roi, k + n);
@@ -314,6 +317,7 @@ bool unchanged(B& b, const Spec& s, const ComputedAxis& a, int64_t axis) {
     if (s.policy != "stretch") return false;
     return b.decide(sym_eq(a.out, a.in), batch, "Resize leaves dimension " + std::to_string(axis) + " as it is");
   }
+  if (a.known_scale) return *a.known_scale == 1;
   std::vector<SymExpr> one = b.read(cast(b, eq(b, a.scale, 1.0), DType::I64));
   return b.ok() && b.decide(sym_eq(one[0], 1), batch, "a scale of 1 along dimension " + std::to_string(axis));
 }
