@@ -126,11 +126,57 @@ Status reference_linear_attention(ReferenceContext& c) {
   return {};
 }
 
-OpDef linear_attention_record() {
+// The steps written out, on a state [batch, head of keys, width of keys, width of values]. Longer sequences than this are
+// left to the primitive.
+constexpr int64_t kWrittenOut = 32;
+
+Result<std::vector<ValueId>> decompose_linear_attention(Graph& g, const Node& n, int result_count) {
+  B b(g, n);
+  TESSERA_ASSIGN(Rule rule, rule_of(n));
+  InferContext types{g, n, 2, {}, {}};
+  types.results.resize(2);
+  types.contents.resize(2);
+  TESSERA_TRY(infer_linear_attention(types));
+  const SymExpr batch = b.dim(b.in(0), 0), time = b.dim(b.in(0), 1);
+  const auto steps = b.env().simplify(time).as_const();
+  if (!steps || *steps < 1 || *steps > kWrittenOut)
+    return b.done(b.ops("linear_attention", n.operands, n.attributes, result_count));
+  const int64_t qh = n.attributes.i("q_num_heads"), kh = n.attributes.i("kv_num_heads"), group = qh / kh;
+  const SymExpr dk = floordiv(b.dim(b.in(0), 2), qh), dv = floordiv(b.dim(b.in(2), 2), kh);
+  auto input = [&](int i, SymShape shape) {
+    return b.has(i) ? reshape(b, widen(b, b.in(i)), std::move(shape)) : ValueId{};
+  };
+  ValueId q = input(0, {batch, time, kh, group, dk, 1}), k = input(1, {batch, time, kh, 1, dk, 1}),
+          v = input(2, {batch, time, kh, 1, 1, dv}), state = input(3, {batch, kh, 1, dk, dv}), decay, beta;
+  const DType type = b.dtype(q);
+  if (state.valid()) state = cast(b, state, type);
+  const SymShape state_shape = {batch, kh, 1, dk, dv};
+  if (!state.valid()) state = expand(b, b.scalar(type, 0), state_shape);
+  if (b.has(4)) decay = input(4, {batch, time, kh, 1, b.env().known_equal(b.dim(b.in(4), 2), kh) ? SymExpr(1) : dk, 1});
+  if (b.has(5)) beta = input(5, {batch, time, b.dim(b.in(5), 2), 1, 1, 1});
+  double scale = n.attributes.f("scale");
+  ValueId factor = scale != 0 ? b.scalar(type, scale) : div(b, 1.0, sqrt(b, b.size(dk, type)));
+  std::vector<ValueId> out;
+  for (int64_t t = 0; t < *steps && b.ok(); ++t) {
+    auto at = [&](ValueId x) { return squeeze(b, slice(b, x, 1, t, 1), {1}); };
+    ValueId key = at(k), value = at(v);
+    if (rule.gated) state = mul(b, state, exp(b, at(decay)));
+    if (rule.delta) value = mul(b, at(beta), sub(b, value, sum(b, mul(b, state, key), {3}, true)));
+    state = add(b, state, mul(b, key, value));
+    ValueId y = sum(b, mul(b, at(q), state), {3}, false); // [batch, kh, group, dv]
+    out.push_back(reshape(b, mul(b, y, factor), {batch, 1, dv * qh}));
+  }
+  ValueId last = reshape(b, state, {batch, kh, dk, dv});
+  const DType d = b.dtype(b.in(0));
+  return b.done({cast(b, concat(b, std::move(out), 1), d), cast(b, last, b.has(3) ? b.dtype(b.in(3)) : d)});
+}
+
+// The primitive, and ONNX's operator in terms of it or of its steps.
+OpDef linear_attention_record(bool onnx) {
   OpDef def;
-  def.name = "linear_attention";
+  def.name = onnx ? "LinearAttention" : "linear_attention";
   def.summary = "attention without softmax, as a recurrence over time on a state per head";
-  def.onnx = {{"LinearAttention", "", 27}};
+  if (onnx) def.onnx = {{"LinearAttention", "", 27}};
   def.operands = {{"query", TypeSet::Float},
                   {"key", TypeSet::SameAsFirst},
                   {"value", TypeSet::SameAsFirst},
@@ -145,6 +191,7 @@ OpDef linear_attention_record() {
   def.max_results = 2;
   def.infer = infer_linear_attention;
   def.meaning = StructuredOp{};
+  if (onnx) def.meaning = Decomposition{decompose_linear_attention};
   def.reference = reference_linear_attention;
   def.samples = [] {
     auto r = [](Dims d, uint64_t seed) { return random(DType::F32, std::move(d), seed, -1, 0.5); };
@@ -158,7 +205,16 @@ OpDef linear_attention_record() {
         sample({q, k, v, r({2, 2, 4, 3}, 4), r({2, 3, 2}, 5)}, a("gated")),
         sample({q, k, v, none, none, r({2, 3, 1}, 6)}, a("delta")),
         sample({q, k, v, none, r({2, 3, 8}, 5), r({2, 3, 2}, 6)}, a("gated_delta")),
+        sample({r({1, 40, 8}, 1), r({1, 40, 4}, 2), r({1, 40, 4}, 3)}, a("linear")),
     };
+    auto wide = [](Dims d, uint64_t seed) { return random(DType::F64, std::move(d), seed, -1, 0.5); };
+    out.push_back(sample({wide({1, 2, 8}, 1), wide({1, 2, 4}, 2), wide({1, 2, 2}, 3), wide({1, 2, 2, 1}, 4),
+                          wide({1, 2, 2}, 5), wide({1, 2, 2}, 6)},
+                         a("gated_delta")));
+    auto half = [](Dims d, uint64_t seed) { return random(DType::F16, std::move(d), seed, -1, 0.5); };
+    out.push_back(
+        sample({half({1, 2, 8}, 1), half({1, 2, 4}, 2), half({1, 2, 2}, 3), r({1, 2, 2, 1}, 4)}, a("linear")));
+    out.back().tolerance = tolerance(DType::F16);
     for (Sample& s : out) s.result_count = 2;
     return out;
   };
@@ -179,6 +235,9 @@ OpDef linear_attention_record() {
 
 } // namespace
 
-void register_linear_attention_ops(OpTable& table) { table.add(linear_attention_record()); }
+void register_linear_attention_ops(OpTable& table) {
+  table.add(linear_attention_record(false));
+  table.add(linear_attention_record(true));
+}
 
 } // namespace tessera

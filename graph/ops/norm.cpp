@@ -531,57 +531,11 @@ OpDef lp_norm() {
   return def;
 }
 
-// ---- Dropout: nothing, when not training
-// Elements are kept where a random number is not below the ratio, and grow by what the others were.
-Result<std::vector<ValueId>> decompose_dropout(Graph& g, const Node& n, int results) {
-  B b(g, n);
-  ValueId x = b.in(0);
-  const bool training = b.has(2) && b.known_ints(2) != Ints{0};
-  const Tensor* constant = b.has(1) ? g.constant(b.in(1)) : nullptr;
-  const bool nothing = constant && constant->count() == 1 && constant->get_f64(0) == 0;
-  if (!b.ok()) return b.failed();
-  if (!training || nothing) {
-    std::vector<ValueId> out = {x};
-    DType mask = b.opset() != 0 && b.opset() < 10 ? b.dtype(x) : DType::Bool;
-    if (results > 1) out.push_back(expand(b, b.scalar(mask, 1), b.shape(x)));
-    return b.done(out);
-  }
-  ValueId ratio = b.has(1) ? cast(b, reshape(b, b.in(1), {}), DType::F32) : b.scalar(DType::F32, 0.5);
-  Attributes how = {{"dtype", int64_t{info(DType::F32).onnx}}};
-  if (b.attr().has("seed")) how.set("seed", static_cast<double>(b.attr().i("seed")));
-  ValueId drawn = b.op("RandomUniformLike", {x}, how);
-  ValueId keep = b.op1("not", lt(b, drawn, ratio));
-  ValueId scale = select(b, lt(b, ratio, 1.0), div(b, 1.0, sub(b, 1.0, ratio)), 0.0);
-  return b.done({select(b, keep, mul(b, x, cast(b, scale, b.dtype(x))), 0.0), keep});
-}
-
-OpDef dropout() {
-  OpDef def =
-      composite("Dropout", "x itself; in training some elements become 0, and the others grow",
-                {{"x", TypeSet::Float}, {"ratio", TypeSet::Float, true}, {"training_mode", TypeSet::Bool, true}},
-                decompose_dropout);
-  def.aten = {"dropout"};
-  def.attributes = {{"seed", AttrKind::Int}, {"ratio", AttrKind::Float}};
-  def.max_results = 2;
-  def.samples = [] {
-    std::vector<Sample> out = {
-        sample({random(DType::F32, {2, 3}, 1)}, {{"ratio", 0.5}}, 7),
-        sample({random(DType::F16, {2, 3}, 1), scalar(DType::F32, 0.5)}, {}, 13),
-        sample({random(DType::F32, {2, 3}, 1), scalar(DType::F32, 0.5), scalar(DType::Bool, 0)}, {}, 13)};
-    for (Sample& s : out) s.result_count = 2;
-    return out;
-  };
-  def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({vec({1})}, {}, ErrorCode::TypeMismatch, "floating-point", 13)};
-  };
-  return def;
-}
-
 } // namespace
 
 void register_norm_ops(OpTable& table) {
   for (OpDef (*make)() :
-       {layer_norm, rms_norm, instance_norm, group_norm, batch_norm, mean_variance_norm, lp_norm, dropout})
+       {layer_norm, rms_norm, instance_norm, group_norm, batch_norm, mean_variance_norm, lp_norm})
     table.add(make());
 }
 

@@ -15,7 +15,8 @@ void register_conv_onnx_ops(OpTable&);        // conv_onnx.cpp
 void register_pool_onnx_ops(OpTable&);        // pool_onnx.cpp
 void register_pool_ops(OpTable&);             // pool.cpp
 void register_unpool_ops(OpTable&);           // unpool.cpp: MaxUnpool, Col2Im
-void register_roi_ops(OpTable&);              // roi.cpp: RoiAlign, MaxRoiPool, DeformConv
+void register_roi_ops(OpTable&);              // roi.cpp: RoiAlign, MaxRoiPool
+void register_deform_ops(OpTable&);           // deform.cpp: DeformConv
 void register_resize_ops(OpTable&);           // resize.cpp
 void register_grid_ops(OpTable&);             // grid.cpp: GridSample, AffineGrid
 void register_scatter_ops(OpTable&);          // scatter.cpp

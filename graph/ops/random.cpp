@@ -46,8 +46,10 @@ uint64_t next_seed() {
 }
 
 std::optional<uint64_t> seed_attribute(const Node& node) {
+  constexpr uint64_t kStart = 0x9e3779b97f4a7c15ull;
+  if (const auto* number = node.attributes.get<int64_t>("seed")) return kStart ^ static_cast<uint64_t>(*number);
   if (!node.attributes.has("seed")) return std::nullopt;
-  return 0x9e3779b97f4a7c15ull ^ std::bit_cast<uint64_t>(node.attributes.f("seed"));
+  return kStart ^ std::bit_cast<uint64_t>(node.attributes.f("seed"));
 }
 
 class Generator {
@@ -78,17 +80,18 @@ bool is_wide(DType d) { return d == DType::F64; }
 OpDef call_seed_record() {
   OpDef def;
   def.name = "call_seed";
-  def.summary = "an i64 that differs in every call";
+  def.summary = "an i64 that starts the draws of a call: `seed`, or without it one that differs in every call";
+  def.attributes = {{"seed", AttrKind::Int}};
   def.infer = [](InferContext& c) { return set_result(c, DType::I64, {}); };
   def.meaning = StructuredOp{Structured::Seed};
   def.reference = [](ReferenceContext& c) -> Status {
     TESSERA_ASSIGN(Tensor y, Tensor::create(DType::I64, {}));
-    y.set_i64(0, static_cast<int64_t>(next_seed()));
+    y.set_i64(0, c.node.attributes.i("seed", static_cast<int64_t>(next_seed())));
     c.results = {y};
     return {};
   };
   def.side_effect = true;
-  def.samples = [] { return std::vector<Sample>{sample({})}; };
+  def.samples = [] { return std::vector<Sample>{sample({}), sample({}, {{"seed", int64_t{7}}})}; };
   def.error_samples = [] { return std::vector<ErrorSample>{wrong({vec({1})}, {}, ErrorCode::MalformedModel, "")}; };
   return def;
 }
@@ -158,8 +161,9 @@ OpDef random_bits_record() {
 class Draws {
 public:
   Draws(B& b, DType type) : b_(b), type_(is_wide(type) ? DType::F64 : DType::F32) {
-    const auto seed = seed_attribute(b.node());
-    seed_ = seed ? b.scalar_i(DType::I64, static_cast<int64_t>(*seed)) : b.op("call_seed", {});
+    Attributes a;
+    if (const auto seed = seed_attribute(b.node())) a.set("seed", static_cast<int64_t>(*seed));
+    seed_ = b.op("call_seed", {}, std::move(a));
   }
   [[nodiscard]] DType type() const { return type_; }
   ValueId bits(const SymShape& shape, int64_t word) {
@@ -371,11 +375,85 @@ OpDef multinomial_record() {
   return def;
 }
 
+// ---- Dropout: nothing, when not training
+Result<std::vector<ValueId>> decompose_dropout(Graph& g, const Node& n, int results) {
+  B b(g, n);
+  ValueId x = b.in(0);
+  const DType mask = b.opset() != 0 && b.opset() < 10 ? b.dtype(x) : DType::Bool;
+  const Tensor* mode = b.has(2) ? g.constant(b.in(2)) : nullptr;
+  if (!b.has(2) || (mode && mode->count() == 1 && mode->get_i64(0) == 0)) {
+    std::vector<ValueId> out = {x};
+    if (results > 1) out.push_back(expand(b, b.scalar(mask, 1), b.shape(x)));
+    return b.done(out);
+  }
+  auto number = [&](int i, DType d) {
+    b.check(b.env().require_equal(b.type(b.in(i)).count(), 1, "a number of Dropout", n.location));
+    return cast(b, reshape(b, b.in(i), {}), d);
+  };
+  ValueId wide = widen(b, x), training = number(2, DType::Bool);
+  const DType type = b.dtype(wide);
+  ValueId ratio = b.has(1) ? number(1, type) : b.scalar(type, 0.5);
+  Draws draws(b, type);
+  ValueId kept = ge(b, draws.uniform(b.shape(x)), ratio);
+  kept = logical_or(b, kept, logical_not(b, training));
+  ValueId scale = select(b, training, div(b, 1.0, sub(b, 1.0, ratio)), 1.0);
+  std::vector<ValueId> out = {cast(b, select(b, kept, mul(b, wide, scale), 0.0), b.dtype(x))};
+  if (results > 1) out.push_back(cast(b, kept, mask));
+  return b.done(out);
+}
+
+OpDef dropout_record() {
+  OpDef def =
+      composite("Dropout", "elements of x left out at random and the others scaled, when training",
+                {{"x", TypeSet::Float}, {"ratio", TypeSet::Float, true}, {"training_mode", TypeSet::Bool, true}},
+                decompose_dropout);
+  def.aten = {"dropout"};
+  def.attributes = {{"seed", AttrKind::Int}, {"ratio", AttrKind::Float}};
+  def.max_results = 2;
+  def.reference = [](ReferenceContext& c) -> Status {
+    const Tensor& x = c.operands[0];
+    const bool training = given(c, 2) && c.operands[2].get_i64(0) != 0;
+    const double ratio = given(c, 1) ? c.operands[1].get_f64(0) : 0.5;
+    Generator g(c.node, is_wide(x.dtype()));
+    TESSERA_ASSIGN(Tensor y, Tensor::create(x.dtype(), x.dims()));
+    TESSERA_ASSIGN(Tensor mask, Tensor::create(c.result_types.back().dtype, x.dims()));
+    for (int64_t i = 0; i < x.count(); ++i) {
+      const bool kept = !training || g.uniform(i) >= ratio;
+      y.set_f64(i, kept ? x.get_f64(i) * (training ? 1 / (1 - ratio) : 1) : 0);
+      if (is_float(mask.dtype()))
+        mask.set_f64(i, kept ? 1 : 0);
+      else
+        mask.set_i64(i, kept ? 1 : 0);
+    }
+    c.results = {y, mask};
+    return {};
+  };
+  def.samples = [] {
+    std::vector<Sample> out = {
+        sample({random(DType::F32, {2, 3}, 1)}, {{"ratio", 0.5}}, 7),
+        sample({random(DType::F16, {2, 3}, 1), scalar(DType::F32, 0.5)}, {}, 13),
+        sample({random(DType::F32, {2, 3}, 1), scalar(DType::F32, 0.5), scalar(DType::Bool, 0)}, {}, 13)};
+    for (DType d : {DType::F32, DType::F64, DType::F16}) {
+      out.push_back(
+          sample({random(d, {4, 9}, 1), scalar(DType::F32, 0.25), scalar(DType::Bool, 1)}, {{"seed", int64_t{3}}}, 13));
+      out.back().tolerance = tolerance(d);
+    }
+    for (Sample& s : out) s.result_count = 2;
+    return out;
+  };
+  def.error_samples = [] {
+    return std::vector<ErrorSample>{
+        wrong({random(DType::F32, {2}), vec({1}), scalar(DType::Bool, 1)}, {}, ErrorCode::TypeMismatch, "ratio", 13)};
+  };
+  return def;
+}
+
 } // namespace
 
 void register_random_ops(OpTable& table) {
   table.add(call_seed_record());
   table.add(random_bits_record());
+  table.add(dropout_record());
   table.add(random_record("RandomNormal", "RandomNormal", Kind::Normal, false));
   table.add(random_record("RandomNormalLike", "RandomNormalLike", Kind::Normal, true));
   table.add(random_record("RandomUniform", "RandomUniform", Kind::Uniform, false));

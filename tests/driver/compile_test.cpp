@@ -129,10 +129,8 @@ TEST(Compile, WhatTheHostRunsIsReportedWithItsReason) {
     }
   EXPECT_EQ(c.executable->host_steps, static_cast<int>(reasons.size()));
   EXPECT_EQ(reasons["n_at"], "the sizes of its results depend on data");
-  EXPECT_NE(reasons["n_h"].find("f8e4m3fn"), std::string::npos) << reasons["n_h"];
-  EXPECT_FALSE(reasons.contains("n_y"));
+  for (const char* generated : {"n_y", "n_h", "n_z"}) EXPECT_FALSE(reasons.contains(generated)) << generated;
   std::string plan = print(*c.graph, c.report.plan);
-  EXPECT_NE(plan.find("host-operator: cast: no generated code for element type f8e4m3fn"), std::string::npos) << plan;
   Inputs in{{"x", random(DType::F32, {9})}};
   in["x"].set_f64(4, 0);
   expect_right(source, c, in, 0);

@@ -106,7 +106,7 @@ std::vector<bool> random_outputs(const Graph& graph) {
   std::vector<bool> random(static_cast<size_t>(graph.value_count()), false);
   for (NodeId id : graph.order()) {
     const Node& n = graph.node(id);
-    bool any = n.op->side_effect || n.op->name == "random_bits"; // every random number comes from these bits
+    bool any = n.op->side_effect;
     for (ValueId v : n.operands) any = any || (v.valid() && random[static_cast<size_t>(v.index)]);
     for (ValueId v : n.results)
       if (v.valid()) random[static_cast<size_t>(v.index)] = any;
