@@ -168,6 +168,7 @@ def norms() -> list[Case]:
         Case("SimplifiedLayerNormalization", [x, v], {"epsilon": 1e-5}, 2, domain=""),
         Case("SimplifiedLayerNormalization", [x, f(3, 8)], {"axis": 1}, domain=""),
         Case("EmbedLayerNormalization", [ids, segments, words, places, kinds, v, f(8), mask], {"epsilon": 1e-5}, 2),
+        Case("QEmbedLayerNormalization", [ids, segments, u8(9, 8), u8(7, 8), u8(2, 8), u8(8), u8(8), mask, *[scalar(s) for s in RANDOM.uniform(0.01, 0.05, 5)], *[scalar(z, numpy.uint8) for z in RANDOM.integers(99, 160, 5)]], {"epsilon": 1e-5}, 2),
         Case("EmbedLayerNormalization", [ids, None, words, places, None, v, f(8)], {}, 3),
         Case("EmbedLayerNormalization", [ids, segments, words, places, kinds, v, f(8), None, i32(RANDOM.integers(0, 7, (2, 5)))], {}, 3),
     ]
@@ -235,6 +236,8 @@ def quantised() -> list[Case]:
         Case("QLinearAveragePool", [*q(1, 3, 6, 5), *y], pool), Case("QLinearAveragePool", [*q(1, 3, 6, 5), *y], {**pool, "count_include_pad": 1}),
         Case("QLinearAveragePool", [*q(1, 6, 5, 3), *y], {**pool, "channels_last": 1}),
         Case("QLinearConcat", [*y, *q(2, 3), *q(2, 4)], {"axis": 1}, weights=(0, 1, 3, 4, 6, 7)),
+        Case("QLinearConv", [*q(1, 6, 5, 3), i8(4, 3, 3, 3), positive(4), numpy.zeros(4, numpy.int8), *y, i32(RANDOM.integers(-99, 99, 4))], {"channels_last": 1, "pads": [1, 1, 1, 1]}, weights=(1, 2, 3, 4, 5, 6, 7, 8)),
+        Case("NhwcMaxPool", [u8(1, 6, 5, 3)], {"kernel_shape": [2, 3], "strides": [2, 1]}),
         Case("QLinearWhere", [RANDOM.integers(0, 2, (2, 3)).astype(bool), *q(2, 3), *q(3), *y], weights=(2, 3, 5, 6, 7, 8)),
     ]  # fmt: skip
     for case in cases:
