@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 import onnx
+import onnx.parser
 import onnxruntime
 from onnx import helper, numpy_helper
 from support import ROOT  # noqa: F401  finds the package
@@ -339,6 +340,68 @@ class AgainstOnnxRuntime(unittest.TestCase):
 
     def test_the_rest(self) -> None:
         self.check(others())
+
+
+DECODER = """
+<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+decoder (float[batch, length, 96] qkv, int64[batch, total] mask, float[batch, 2, past, 16] past_k, float[batch, 2, past, 16] past_v,
+         float[64, 8] cosines, float[64, 8] sines) => (y, k, v)
+{
+  one = Constant <value = int64[1] {1}> ()
+  count = ReduceSum <keepdims = 0> (mask, one)
+  last = Sub (count, one)
+  seqlens = Cast <to = 6> (last)
+  sizes = Shape <start = 1> (mask)
+  total_sequence_length = Cast <to = 6> (sizes)
+  y, k, v = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 2, do_rotary = 1>
+            (qkv, , , past_k, past_v, seqlens, total_sequence_length, cosines, sines)
+}
+"""
+
+
+class Decoding(unittest.TestCase):
+    """One model for prompts and for single tokens, as generation calls it: the sizes are symbols, the cache goes from one
+    call to the next."""
+
+    def test_calls_in_a_row(self) -> None:
+        model = onnx.parser.parse_model(DECODER)
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        compiled = backend.prepare(model)
+        tables = {"cosines": f(64, 8), "sines": f(64, 8)}
+        for batch in (1, 2):
+            cache = numpy.zeros((batch, 2, 0, 16), numpy.float32)
+            ours: dict[str, Any] = {"past_k": cache, "past_v": cache}
+            theirs = dict(ours)
+            total = 0
+            for length in (5, 1, 1, 1):
+                total += length
+                call = {"qkv": f(batch, length, 96), "mask": numpy.ones((batch, total), numpy.int64), **tables}
+                expected = session.run(None, {**call, **theirs})
+                outputs = compiled.run({**call, **ours})
+                for a, b in zip(outputs, expected, strict=True):
+                    self.assertEqual(a.shape, b.shape)
+                    numpy.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+                ours = {"past_k": outputs[1], "past_v": outputs[2]}
+                theirs = {"past_k": expected[1], "past_v": expected[2]}
+
+    def test_a_buffer_of_the_greatest_length(self) -> None:
+        model = onnx.parser.parse_model(DECODER)
+        compiled = backend.prepare(model)
+        tables = {"cosines": f(64, 8), "sines": f(64, 8)}
+        buffer = numpy.zeros((2, 2, 12, 16), numpy.float32)
+        growing = buffer[:, :, :0]
+        fixed: dict[str, Any] = {"past_k": buffer, "past_v": buffer}
+        grown: dict[str, Any] = {"past_k": growing, "past_v": growing}
+        total = 0
+        for length in (4, 1, 1):
+            total += length
+            call = {"qkv": f(2, length, 96), "mask": numpy.ones((2, total), numpy.int64), **tables}
+            expected, outputs = compiled.run({**call, **grown}), compiled.run({**call, **fixed})
+            numpy.testing.assert_allclose(outputs[0], expected[0], rtol=1e-4, atol=1e-5)
+            self.assertEqual(outputs[1].shape, buffer.shape)
+            numpy.testing.assert_allclose(outputs[1][:, :, :total], expected[1], rtol=1e-4, atol=1e-5)
+            fixed = {"past_k": outputs[1], "past_v": outputs[2]}
+            grown = {"past_k": expected[1], "past_v": expected[2]}
 
 
 def silu(x: numpy.ndarray) -> numpy.ndarray:
