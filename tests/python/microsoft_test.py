@@ -132,9 +132,9 @@ def grouped() -> list[Case]:
             inputs[:3] = [numpy.concatenate([q, k, v], 2), None, None]
         if more.get("do_rotary"):
             inputs += [f(32, width // 2), f(32, width // 2)]
-        bias = more.pop("bias", None)
-        if bias is not None:
-            inputs += [None] * (10 - len(inputs)) + [bias]
+        for name, place in (("bias", 10), ("sink", 11)):
+            if name in more:
+                inputs += [None] * (place - len(inputs)) + [more.pop(name)]
         return Case("GroupQueryAttention", inputs, {"num_heads": q_heads, "kv_num_heads": kv_heads, **more}, 3, only=only, weights=(6,))
 
     return [
@@ -152,6 +152,10 @@ def grouped() -> list[Case]:
         case(5, 0, [4, 4], 5, softcap=2.0, scale=0.5),
         case(4, 0, [3], 4, bias=f(1, 1, 4, 4)),
         case(1, 4, [4], 5, bias=f(1, 4, 1, 5)),
+        case(4, 0, [3, 3], 4, smooth_softmax=1),
+        case(4, 0, [3, 3], 4, sink=f(4)),
+        case(1, 4, [4, 4], 5, sink=3 * f(4), local_window_size=3),
+        case(4, 0, [3, 3], 4, causal=0),
     ]
 
 
@@ -451,6 +455,21 @@ class AgainstFormulas(unittest.TestCase):
             self.same(ours[start:end], self.run_case("MultiHeadAttention", [*part, bias], heads())[0][0])
         joined = numpy.stack([x.reshape(count, 2, 4) for x in (q, k, v)], 2)
         self.same(self.run_case("PackedMultiHeadAttention", [joined, None, None, bias, offsets, ends], heads())[0], ours)
+
+    def test_normalized_queries_and_keys(self) -> None:
+        x, k, v, weights = f(2, 3, 32), f(2, 3, 32), f(2, 3, 32), (f(16), f(16))
+        tables, lengths = (f(8, 8), f(8, 8)), (i32([2, 2]), i32([3]))
+
+        def normalized(x: numpy.ndarray, weight: numpy.ndarray) -> numpy.ndarray:
+            split = x.reshape(2, 3, 2, 16)
+            return (split / numpy.sqrt((split**2).mean(-1, keepdims=True) + 1e-6) * weight).reshape(2, 3, 32)
+
+        attributes = heads(kv_num_heads=2, do_rotary=1)
+        rest: list[numpy.ndarray | None] = [None, None, *lengths, *tables]
+        ours = self.run_case("GroupQueryAttention", [x, k, v, *rest, None, None, None, None, None, *weights], attributes, 3)
+        expected = self.run_case("GroupQueryAttention", [normalized(x, weights[0]), normalized(k, weights[1]), v, *rest], attributes, 3)
+        for a, b in zip(ours, expected, strict=True):
+            self.same(a, b)
 
     def test_group_norm(self) -> None:
         x, gamma, beta, skip, bias = f(2, 3, 5, 8), f(8), f(8), f(2, 8), f(8)
