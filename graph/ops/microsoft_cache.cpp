@@ -25,7 +25,13 @@ public:
     if (!b_.ok()) return b_.failed();
     const SymExpr total = totals[0];
     b_.check_size(total, "total_sequence_length");
-    const bool prompt = b_.decide(sym_eq(total, queries), false, "the keys are those of this call: a prompt");
+    const bool own_keys = !b_.has(3) || !b_.has(4); // there is no cache: every call is a prompt
+    if (own_keys)
+      b_.check(b_.env().require(sym_eq(total, queries), GuardClass::Required,
+                                "without past_key and past_value, total_sequence_length is the number of queries",
+                                b_.node().location));
+    const bool prompt =
+        own_keys || b_.decide(sym_eq(total, queries), false, "the keys are those of this call: a prompt");
     ValueId lengths = add(b_, reshape(b_, cast(b_, b_.in(5), DType::I64), {batch}), b_.scalar_i(DType::I64, 1));
     ValueId start = prompt ? b_.scalar_i(DType::I64, 0)
                            : reshape(b_, sub(b_, lengths, b_.size(queries, DType::I64)), {batch, 1, 1, 1});
@@ -34,11 +40,9 @@ public:
     if (!b_.ok()) return b_.failed();
 
     ValueId keys = k_, values = v_;
-    SymExpr past = b_.has(3) ? b_.dim(b_.in(3), 2) : SymExpr(0);
+    SymExpr past = own_keys ? SymExpr(0) : b_.dim(b_.in(3), 2);
     const bool no_past = past.is_const(0) || (prompt && b_.decide(sym_eq(past, 0), true, "the cache is empty"));
     if (!no_past || !prompt) {
-      if (!b_.has(3) || !b_.has(4)) b_.fail(ErrorCode::MalformedModel, "past_key and past_value are missing");
-      if (!b_.ok()) return b_.failed();
       SymExpr rows = b_.env().simplify(sym_max(past, total));
       keys = with_rows(b_, b_.in(3), k_, start, rows);
       values = with_rows(b_, b_.in(4), v_, start, rows);
