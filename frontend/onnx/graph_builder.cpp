@@ -145,6 +145,8 @@ Status GraphBuilder::add_node(Scope& scope, const proto::NodeProto& node) {
       if (done) return {};
     }
   }
+  if (node.domain() == "ai.onnx.preview" && node.op_type() == "FlexAttention")
+    return inline_flex_attention(scope, node, attributes, where);
   return add_operator(scope, node, attributes, std::move(where));
 }
 

@@ -531,26 +531,34 @@ OpDef lp_norm() {
   return def;
 }
 
-// ---- Dropout: nothing, when not training
+// ---- Dropout: nothing, when not training; else elements kept with probability 1 - ratio and divided by it
 OpDef dropout() {
   OpDef def =
-      composite("Dropout", "x itself, as nothing is dropped outside of training",
+      composite("Dropout", "x itself, or, in training, x without a random part of its elements",
                 {{"x", TypeSet::Float}, {"ratio", TypeSet::Float, true}, {"training_mode", TypeSet::Bool, true}},
                 [](Graph& g, const Node& n, int results) {
                   B b(g, n);
-                  if (b.has(2)) {
-                    const Tensor* mode = g.constant(b.in(2));
-                    const Tensor* ratio = b.has(1) ? g.constant(b.in(1)) : nullptr;
-                    bool off = mode && mode->count() == 1 && mode->get_i64(0) == 0;
-                    bool nothing = ratio && ratio->count() == 1 && ratio->get_f64(0) == 0;
-                    if (!off && !nothing)
-                      b.fail(ErrorCode::UnsupportedFeature, mode ? "Dropout in training mode is not supported"
-                                                                 : "Dropout's training_mode depends on run-time data");
+                  ValueId x = b.in(0);
+                  const Tensor* mode = b.has(2) ? g.constant(b.in(2)) : nullptr;
+                  const Tensor* given = b.has(1) ? g.constant(b.in(1)) : nullptr;
+                  bool off = !b.has(2) || (mode && mode->count() == 1 && mode->get_i64(0) == 0);
+                  bool nothing = given && given->count() == 1 && given->get_f64(0) == 0;
+                  if (off || nothing) {
+                    std::vector<ValueId> out = {x};
+                    DType mask = b.opset() != 0 && b.opset() < 10 ? b.dtype(x) : DType::Bool;
+                    if (results > 1) out.push_back(expand(b, b.scalar(mask, 1), b.shape(x)));
+                    return b.done(out);
                   }
-                  if (!b.ok()) return b.failed();
-                  std::vector<ValueId> out = {b.in(0)};
-                  DType mask = b.opset() != 0 && b.opset() < 10 ? b.dtype(b.in(0)) : DType::Bool;
-                  if (results > 1) out.push_back(expand(b, b.scalar(mask, 1), b.shape(b.in(0))));
+                  auto one = [&](ValueId v) { return b.rank(v) > 0 ? reshape(b, v, {}) : v; };
+                  ValueId training = one(b.in(2)), wide = widen(b, x), none = b.like(wide, 0);
+                  ValueId ratio = b.has(1) ? cast(b, one(b.in(1)), b.dtype(wide)) : b.like(wide, 0.5);
+                  ratio = select(b, training, ratio, none);
+                  Attributes attributes;
+                  if (b.attr().has("seed")) attributes.set("seed", static_cast<double>(b.attr().i("seed")));
+                  ValueId kept = ge(b, b.op("random_uniform_like", {wide}, attributes), ratio);
+                  ValueId scaled = div(b, wide, sub(b, b.like(wide, 1), ratio));
+                  std::vector<ValueId> out = {cast(b, select(b, kept, scaled, none), b.dtype(x))};
+                  if (results > 1) out.push_back(kept);
                   return b.done(out);
                 });
   def.aten = {"dropout"};
@@ -560,13 +568,15 @@ OpDef dropout() {
     std::vector<Sample> out = {
         sample({random(DType::F32, {2, 3}, 1)}, {{"ratio", 0.5}}, 7),
         sample({random(DType::F16, {2, 3}, 1), scalar(DType::F32, 0.5)}, {}, 13),
-        sample({random(DType::F32, {2, 3}, 1), scalar(DType::F32, 0.5), scalar(DType::Bool, 0)}, {}, 13)};
+        sample({random(DType::F32, {2, 3}, 1), scalar(DType::F32, 0.5), scalar(DType::Bool, 0)}, {}, 13),
+        // Of training, what is not random.
+        sample({random(DType::F16, {2, 3}, 1), scalar(DType::F32, 0), scalar(DType::Bool, 1)}, {}, 13)};
     for (Sample& s : out) s.result_count = 2;
     return out;
   };
   def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({random(DType::F32, {2}), scalar(DType::F32, 0.5), scalar(DType::Bool, 1)},
-                                          {}, ErrorCode::UnsupportedFeature, "training mode", 13)};
+    return std::vector<ErrorSample>{wrong({random(DType::F32, {2}), scalar(DType::F32, 0.5), scalar(DType::F32, 1)}, {},
+                                          ErrorCode::TypeMismatch, "bool", 13)};
   };
   return def;
 }

@@ -39,6 +39,14 @@ class Interface(unittest.TestCase):
         column = numpy.array([[1, 1], [2, 2]], numpy.float32)
         numpy.testing.assert_array_equal(backend.run_node(old, [column, column[:, 0]], opset_version=6)[0], numpy.zeros((2, 2)))
 
+    def test_dropout_in_training(self) -> None:
+        node = onnx.helper.make_node("Dropout", ["x", "ratio", "training"], ["y", "mask"], seed=7)
+        x = numpy.full((100, 100), 3, numpy.float32)
+        for training in (False, True):
+            y, mask = backend.run_node(node, [x, numpy.float32(0.25), numpy.bool_(training)])
+            numpy.testing.assert_allclose(y, numpy.where(mask, x / (0.75 if training else 1), 0), rtol=1e-6)
+            self.assertAlmostEqual(mask.mean(), 0.75 if training else 1, delta=0.02)
+
     def test_devices(self) -> None:
         self.assertTrue(backend.supports_device("CPU"))
         self.assertFalse(backend.supports_device("ABACUS"))
