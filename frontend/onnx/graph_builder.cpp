@@ -147,6 +147,8 @@ Status GraphBuilder::add_node(Scope& scope, const proto::NodeProto& node) {
     }
     if (node.op_type() == "Loop" || node.op_type() == "Scan") return add_repeat(scope, node, attributes, where);
   }
+  if (node.domain() == "ai.onnx.preview" && node.op_type() == "FlexAttention")
+    return inline_flex_attention(scope, node, attributes, where);
   return add_operator(scope, node, attributes, std::move(where));
 }
 

@@ -116,6 +116,12 @@ private:
                                                 const Scope& scope, const Location& where);
   Status add_control_node(Scope& scope, const proto::NodeProto& node, std::string_view op,
                           std::vector<ValueId> operands, Attributes values, const Location& where);
+  // -- flex_attention.cpp
+  Status inline_flex_attention(Scope& scope, const proto::NodeProto& node, const BoundAttributes& attributes,
+                               const Location& where);
+  // What the subgraph of that name makes of a value; the value itself where it is not given.
+  Result<ValueId> inline_modifier(Scope& scope, const BoundAttributes& attributes, std::string_view name, ValueId input,
+                                  const Location& where);
 
   const ParsedModel& parsed_;
   const ImportOptions& options_;

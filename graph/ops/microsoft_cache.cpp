@@ -25,7 +25,13 @@ public:
     if (!b_.ok()) return b_.failed();
     const SymExpr total = totals[0];
     b_.check_size(total, "total_sequence_length");
-    const bool prompt = b_.decide(sym_eq(total, queries), false, "the keys are those of this call: a prompt");
+    const bool own_keys = !b_.has(3) || !b_.has(4); // there is no cache: every call is a prompt
+    if (own_keys)
+      b_.check(b_.env().require(sym_eq(total, queries), GuardClass::Required,
+                                "without past_key and past_value, total_sequence_length is the number of queries",
+                                b_.node().location));
+    const bool prompt =
+        own_keys || b_.decide(sym_eq(total, queries), false, "the keys are those of this call: a prompt");
     ValueId lengths = add(b_, reshape(b_, cast(b_, b_.in(5), DType::I64), {batch}), b_.scalar_i(DType::I64, 1));
     ValueId start = prompt ? b_.scalar_i(DType::I64, 0)
                            : reshape(b_, sub(b_, lengths, b_.size(queries, DType::I64)), {batch, 1, 1, 1});
@@ -34,11 +40,9 @@ public:
     if (!b_.ok()) return b_.failed();
 
     ValueId keys = k_, values = v_;
-    SymExpr past = b_.has(3) ? b_.dim(b_.in(3), 2) : SymExpr(0);
+    SymExpr past = own_keys ? SymExpr(0) : b_.dim(b_.in(3), 2);
     const bool no_past = past.is_const(0) || (prompt && b_.decide(sym_eq(past, 0), true, "the cache is empty"));
     if (!no_past || !prompt) {
-      if (!b_.has(3) || !b_.has(4)) b_.fail(ErrorCode::MalformedModel, "past_key and past_value are missing");
-      if (!b_.ok()) return b_.failed();
       SymExpr rows = b_.env().simplify(sym_max(past, total));
       keys = with_rows(b_, b_.in(3), k_, start, rows);
       values = with_rows(b_, b_.in(4), v_, start, rows);
@@ -56,7 +60,11 @@ public:
     t.scores = shown == 1 ? 2 : 3;
     if (results > 3 && shown != 1 && shown != 2)
       b_.fail(ErrorCode::BadAttribute, "qk_output is " + std::to_string(shown) + ", and output_qk is wanted");
-    auto out = attend(b_, t, results > 3 ? 4 : 1);
+    const bool sink = b_.has(11) || b_.attr().i("smooth_softmax") > 0;
+    if (sink && results > 3) b_.fail(ErrorCode::UnsupportedFeature, "output_qk of a smooth softmax is not supported");
+    if (sink) t.scores = 2;
+    auto out = attend(b_, t, sink || results > 3 ? 4 : 1);
+    if (sink) out[0] = cast(b_, mul(b_, widen(b_, out[0]), share(out[3])), b_.dtype(q_));
     out.resize(4);
     out[0] = merge_heads(b_, out[0]);
     out[1] = keys, out[2] = values;
@@ -74,7 +82,6 @@ private:
       if (given) b_.fail(ErrorCode::UnsupportedFeature, std::string(what) + " is not supported");
     };
     no(a.i("sliding_window_cache") != 0, "sliding_window_cache");
-    no(a.i("smooth_softmax") > 0 || b_.has(11), "a smooth softmax (smooth_softmax, head_sink)");
     no(b_.has(16), "query_seqlens");
   }
 
@@ -131,6 +138,16 @@ private:
     Attributes a = {{"interleaved", b_.attr().i("rotary_interleaved")}, {"rotary_embedding_dim", 2 * *half}};
     q_ = b_.op("RotaryEmbedding", {q_, b_.in(7), b_.in(8), positions}, a);
     k_ = b_.op("RotaryEmbedding", {k_, b_.in(7), b_.in(8), positions}, a);
+  }
+
+  // A smooth softmax has one key more, which has the score head_sink (0 where there is none) and no value. What is left
+  // for the others, of scores [batch, heads, queries, keys]: sum e^s / (sum e^s + e^sink).
+  ValueId share(ValueId scores) {
+    ValueId wide = widen(b_, scores);
+    ValueId high = max(b_, reduce(b_, "reduce_max", wide, {3}, true), -1e30); // a row may be hidden altogether
+    ValueId all = add(b_, log(b_, ops::sum(b_, exp(b_, sub(b_, wide, high)), {3}, true)), high);
+    if (!b_.has(11)) return sigmoid(b_, all);
+    return sigmoid(b_, sub(b_, all, reshape(b_, widen(b_, b_.in(11)), {1, b_.dim(q_, 1), 1, 1})));
   }
 
   ValueId first_rows(ValueId x, const SymExpr& rows) {
@@ -202,6 +219,7 @@ void register_microsoft_cache_ops(OpTable& table) {
                a({{"do_rotary", int64_t{1}}, {"rotary_interleaved", int64_t{1}}})),
         sample({q, k, v, buffer, buffer, i({2}, {6, 5}), i({1}, {7})}, a({{"local_window_size", int64_t{3}}})),
         sample({r({2, 1, 32}, 9), none, none, past, other, i({2}, {4, 4}), i({1}, {5})}, a({{"softcap", 2.0}})),
+        sample({q, k, v, none, none, i({2}, {2, 2}), i({1}, {3}), none, none, none, none, r({4}, 9)}, a({})),
     };
     for (Sample& sample : out) sample.result_count = 3;
     return out;

@@ -109,16 +109,17 @@ void add_layer_norms(OpTable& table) {
 }
 
 // ---- EmbedLayerNormalization: rows of three tables added and normalized; the mask's lengths
-Result<std::vector<ValueId>> embed(Graph& g, const Node& n, int results) {
-  B b(g, n);
+// `value`: operands 2 to 6, three tables, gamma and beta, as real numbers; `position_ids`: that operand, -1 for none.
+Result<std::vector<ValueId>> embed(B& b, const std::function<ValueId(int)>& value, int position_ids, int results) {
   ValueId ids = b.in(0);
   if (b.rank(ids) != 2) b.fail(ErrorCode::ShapeMismatch, "input_ids are [batch, length], not " + b.type(ids).str());
   if (!b.ok()) return b.failed();
   SymShape shape = b.shape(ids);
-  ValueId position = b.has(8) ? gather(b, b.in(3), b.in(8), 0) : slice(b, b.in(3), 0, 0, shape[1]);
-  ValueId sum = add(b, gather(b, b.in(2), ids, 0), position);
-  if (b.has(1) && b.has(4)) sum = add(b, sum, gather(b, b.in(4), b.in(1), 0));
-  std::vector<ValueId> out = {normalized(b, sum, b.in(5), b.in(6), false, -1, 1)[0]};
+  const bool placed = position_ids >= 0 && b.has(position_ids);
+  ValueId position = placed ? gather(b, value(3), b.in(position_ids), 0) : slice(b, value(3), 0, 0, shape[1]);
+  ValueId sum = add(b, gather(b, value(2), ids, 0), position);
+  if (b.has(1) && b.has(4)) sum = add(b, sum, gather(b, value(4), b.in(1), 0));
+  std::vector<ValueId> out = {normalized(b, sum, value(5), value(6), false, -1, 1)[0]};
   if (results > 1) {
     ValueId lengths = b.has(7) ? ops::sum(b, cast(b, eq(b, b.in(7), 1.0), DType::I32), {1}, false)
                                : expand(b, b.scalar_i(DType::I32, 0), {shape[0]});
@@ -140,7 +141,11 @@ OpDef embed_record() {
                  {"beta", TypeSet::Float},
                  {"mask", TypeSet::Index, true},
                  {"position_ids", TypeSet::Index, true}},
-                embed);
+                [](Graph& g, const Node& n, int results) {
+                  B b(g, n);
+                  return embed(
+                      b, [&b](int i) { return b.in(i); }, 8, results);
+                });
   def.attributes = {number("epsilon", 1e-12), integer("mask_index_type", 0)};
   def.max_results = 3;
   def.samples = [] {
@@ -150,6 +155,44 @@ OpDef embed_record() {
         sample({ids(1, 4), ids(2, 1), table, table, table, v, v, integers(DType::I32, {2, 3}, {1, 1, 0, 1, 1, 1})}),
         sample({ids(1, 4), none, table, table, none, v, v, none, ids(3, 4)})};
     for (Sample& s : out) s.result_count = 3;
+    return out;
+  };
+  return def;
+}
+
+// The same on quantised tables, gamma and beta; their scales and zero points stand behind the mask.
+OpDef quantised_embed_record() {
+  std::vector<OperandDef> operands = {{"input_ids", TypeSet::Index}, {"segment_ids", TypeSet::Index, true}};
+  constexpr std::string_view kValues[] = {"word_embedding_quant", "position_embedding_quant", "segment_embedding",
+                                          "gamma_quant", "beta_quant"};
+  constexpr std::string_view kScales[] = {"word_embedding_scale", "position_embedding_scale", "segment_embedding_scale",
+                                          "gamma_scale", "beta_scale"};
+  constexpr std::string_view kZeros[] = {"word_embedding_zero_point", "position_embedding_zero_point",
+                                         "segment_embedding_zero_point", "gamma_zero_point", "beta_zero_point"};
+  auto list = [&](std::span<const std::string_view> names, TypeSet types) {
+    for (size_t i = 0; i < names.size(); ++i) operands.push_back({names[i], types, i == 2});
+  };
+  list(kValues, TypeSet::Integer);
+  operands.push_back({"mask", TypeSet::Index, true});
+  list(kScales, TypeSet::Float);
+  list(kZeros, TypeSet::Integer);
+  OpDef def = microsoft("com.microsoft.QEmbedLayerNormalization",
+                        "sum of quantised word, position and segment embeddings, normalized", operands,
+                        [](Graph& g, const Node& n, int results) {
+                          B b(g, n);
+                          return embed(
+                              b, [&b](int i) { return dequantize(b, i, i + 6, i + 11); }, -1, results);
+                        });
+  def.attributes = {number("epsilon", 1e-12)};
+  def.max_results = 2;
+  def.samples = [] {
+    auto ids = [](uint64_t seed, double hi) { return random(DType::I32, {2, 3}, seed, 0, hi); };
+    Tensor table = random(DType::U8, {5, 8}, 1, 0, 255), v = random(DType::U8, {8}, 2, 0, 255), none;
+    Tensor s = scalar(DType::F32, 0.01), z = scalar(DType::U8, 128);
+    std::vector<Sample> out = {
+        sample({ids(1, 4), ids(2, 1), table, table, table, v, v, integers(DType::I32, {2, 3}, {1, 1, 0, 1, 1, 1}), s, s,
+                s, s, s, z, z, z, z, z})};
+    out[0].result_count = 2;
     return out;
   };
   return def;
@@ -219,6 +262,7 @@ OpDef group_norm_record(bool skip) {
 void register_microsoft_norm_ops(OpTable& table) {
   add_layer_norms(table);
   table.add(embed_record());
+  table.add(quantised_embed_record());
   for (bool skip : {false, true}) table.add(group_norm_record(skip));
 }
 

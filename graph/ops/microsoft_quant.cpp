@@ -26,6 +26,18 @@ Tensor u8(Dims d, uint64_t seed) { return random(DType::U8, std::move(d), seed, 
 Tensor f(double v) { return scalar(DType::F32, v); }
 Tensor zero(int64_t v) { return scalar(DType::U8, static_cast<double>(v)); }
 
+// f of x, whose channels are last, with them in dimension 1; and back.
+ValueId on_channels_last(B& b, ValueId x, const std::function<ValueId(ValueId)>& f) {
+  const int rank = b.rank(x);
+  if (rank < 3) b.fail(ErrorCode::ShapeMismatch, "images are needed, not " + b.type(x).str());
+  if (!b.ok()) return {};
+  Ints to_first = {0, rank - 1}, to_last = {0};
+  for (int64_t a = 1; a < rank - 1; ++a) to_first.push_back(a);
+  for (int64_t a = 2; a < rank; ++a) to_last.push_back(a);
+  to_last.push_back(1);
+  return transpose(b, f(transpose(b, x, to_first)), to_last);
+}
+
 void add_binary(OpTable& table) {
   auto add = [&](std::string_view name, std::string_view summary,
                  std::function<ValueId(B&, ValueId, ValueId)> compute) {
@@ -88,16 +100,8 @@ void add_unary(OpTable& table) {
   table.add(std::move(softmax));
 
   // ---- pooling: [N, C, ...], or [N, ..., C] with channels_last
-  auto pooled = [](B& b, ValueId x, const std::function<ValueId(ValueId)>& pool) -> ValueId {
-    const int rank = b.rank(x);
-    if (rank < 3) b.fail(ErrorCode::ShapeMismatch, "images are needed, not " + b.type(x).str());
-    if (!b.ok()) return {};
-    if (b.attr().i("channels_last") == 0) return pool(x);
-    Ints to_first = {0, rank - 1}, to_last = {0};
-    for (int64_t a = 1; a < rank - 1; ++a) to_first.push_back(a);
-    for (int64_t a = 2; a < rank; ++a) to_last.push_back(a);
-    to_last.push_back(1);
-    return transpose(b, pool(transpose(b, x, to_first)), to_last);
+  auto pooled = [](B& b, ValueId x, const std::function<ValueId(ValueId)>& pool) {
+    return b.attr().i("channels_last") == 0 ? pool(x) : on_channels_last(b, x, pool);
   };
   OpDef global = microsoft("com.microsoft.QLinearGlobalAveragePool", "mean of a quantised image, quantised again",
                            unary_operands(true), unary([pooled](B& b, ValueId x) {
@@ -164,9 +168,54 @@ void add_concat(OpTable& table) {
   table.add(std::move(where));
 }
 
+void add_images(OpTable& table) {
+  const std::vector<AttrDef> window = {{"auto_pad", AttrKind::String},
+                                       {"dilations", AttrKind::Ints},
+                                       {"kernel_shape", AttrKind::Ints},
+                                       {"pads", AttrKind::Ints},
+                                       {"strides", AttrKind::Ints}};
+  OpDef conv = microsoft("com.microsoft.QLinearConv", "convolution of a quantised image, quantised again",
+                         {codes("x"), number_of("x_scale"), codes("x_zero_point"), codes("w"), number_of("w_scale"),
+                          codes("w_zero_point"), number_of("y_scale"), codes("y_zero_point"), codes("B", true)},
+                         formula([](B& b) -> ValueId {
+                           Attributes attributes = b.attr();
+                           attributes.erase("channels_last");
+                           auto convolved = [&](ValueId x) {
+                             std::vector<ValueId> operands = b.node().operands;
+                             operands[0] = x;
+                             return b.op("QLinearConv", operands, attributes);
+                           };
+                           if (b.attr().i("channels_last") == 0) return convolved(b.in(0));
+                           return on_channels_last(b, b.in(0), convolved);
+                         }));
+  conv.attributes = window;
+  conv.attributes.insert(conv.attributes.end(), {integer("channels_last", 0), {"group", AttrKind::Int}});
+  conv.samples = [] {
+    Tensor w = random(DType::I8, {4, 3, 3, 3}, 2, -128, 127), zw = scalar(DType::I8, 0);
+    return std::vector<Sample>{sample({u8({1, 3, 6, 5}, 1), f(0.02), zero(120), w, f(0.01), zw, f(0.2), zero(128)}),
+                               sample({u8({1, 6, 5, 3}, 1), f(0.02), zero(120), w, f(0.01), zw, f(0.2), zero(128),
+                                       random(DType::I32, {4}, 3, -99, 99)},
+                                      {{"channels_last", int64_t{1}}, {"pads", Ints{1, 1, 1, 1}}})};
+  };
+  table.add(std::move(conv));
+
+  OpDef pool =
+      microsoft("com.microsoft.NhwcMaxPool", "greatest elements of windows of an image with the channels last",
+                {codes("x")}, formula([](B& b) {
+                  return on_channels_last(b, b.in(0), [&](ValueId x) { return b.op("MaxPool", {x}, b.attr()); });
+                }));
+  pool.attributes = window;
+  pool.attributes.push_back({"ceil_mode", AttrKind::Int});
+  pool.samples = [] {
+    return std::vector<Sample>{sample({u8({1, 6, 5, 3}, 1)}, {{"kernel_shape", Ints{2, 3}}, {"strides", Ints{2, 1}}})};
+  };
+  table.add(std::move(pool));
+}
+
 } // namespace
 
 void register_microsoft_quant_ops(OpTable& table) {
+  add_images(table);
   add_binary(table);
   add_unary(table);
   add_concat(table);

@@ -247,6 +247,37 @@ TEST_F(Command, TestFolders) {
   EXPECT_EQ(std::count(list.out.begin(), list.out.end(), '\n'), 5);
 }
 
+// ONNX's other layouts: a model whose inputs are counted, which a data.json elsewhere names, with its tolerance.
+TEST_F(Command, TestFoldersOfOtherLayouts) {
+  onnx_proto::ModelProto relu;
+  std::ifstream file(model("relu"), std::ios::binary);
+  ASSERT_TRUE(relu.ParseFromIstream(&file));
+  auto write = [&](const std::string& name, const std::string& text) {
+    fs::create_directories(fs::path(path(name)).parent_path());
+    std::ofstream(path(name), std::ios::binary) << text;
+  };
+  auto expected = [](double scale) {
+    onnx_proto::TensorProto p;
+    p.set_data_type(onnx_proto::TensorProto::FLOAT);
+    p.add_dims(1), p.add_dims(4); // an unknown dimension is 1
+    for (int i = 0; i < 4; ++i) p.add_float_data(static_cast<float>(i / 4.0 * scale));
+    return p.SerializeAsString();
+  };
+  write("data/light/light_m.onnx", relu.SerializeAsString());
+  write("data/light/light_m_output_0.pb", expected(1));
+  expect(0, "test data/light -v", {"pass  light_m", "1 pass", "of 1;"});
+  write("data/real/test_m/data.json",
+        R"({"url": "onnx/backend/test/data/light/light_m.onnx", "rtol": 0.001, "atol": 0})");
+  expect(0, "test data -v", {"pass  test_m", "1 pass", "of 1;"});
+  expect(0, "test data/real data/light --list", {"test_m"});
+  write("data/light/light_m_output_0.pb", expected(1.01));
+  expect(1, "test data", {"fail  test_m: counted inputs: output 'y'"});
+  write("data/real/test_m/data.json", R"({"url": "light/light_m.onnx", "rtol": 0.1})");
+  expect(0, "test data", {"1 pass"});
+  write("data/real/test_m/data.json", R"({"url": "light/gone.onnx"})");
+  expect(0, "test data/real", {"1 not supported", "model that is not here"});
+}
+
 TEST_F(Command, OptRunsPassesOverText) {
   expect(0, "opt --list", {"decompose", "cse", "dce", "fuse", "llvm"});
   std::string graph = kSeeds + "graph_text/norm.graph", tile = kSeeds + "tile_text/sum.tile";

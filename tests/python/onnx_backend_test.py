@@ -14,7 +14,7 @@ from support import ROOT  # noqa: F401  finds the package
 import tessera
 import tessera.onnx_backend as backend
 ADD = '<ir_version: 10, opset_import: ["": 21]> g (float[n] a, float[n] b) => (float[n] sum, float[n] twice) { sum = Add(a, b) twice = Add(a, a) }'
-SLICE = r"^test_(softmax_|gemm_|attention_4d_|cast_FLOAT_to_(DOUBLE|FLOAT16|BFLOAT16)|Conv2d|operator_(add|clip|concat)|single_relu|expand_shape).*_cpu$"
+SLICE = r"^test_(softmax_|gemm_|attention_4d_|cast_FLOAT_|cast_(INT|UINT|FLOAT4)|castlike_FLOAT_to_INT|blackmanwindow|Conv2d|operator_(add|clip|concat)|single_relu|expand_shape).*_cpu$"
 
 
 class Interface(unittest.TestCase):
@@ -38,6 +38,14 @@ class Interface(unittest.TestCase):
         old = onnx.helper.make_node("Sub", ["p", "q"], ["r"], axis=0, broadcast=1)
         column = numpy.array([[1, 1], [2, 2]], numpy.float32)
         numpy.testing.assert_array_equal(backend.run_node(old, [column, column[:, 0]], opset_version=6)[0], numpy.zeros((2, 2)))
+
+    def test_dropout_in_training(self) -> None:
+        node = onnx.helper.make_node("Dropout", ["x", "ratio", "training"], ["y", "mask"], seed=7)
+        x = numpy.full((100, 100), 3, numpy.float32)
+        for training in (False, True):
+            y, mask = backend.run_node(node, [x, numpy.float32(0.25), numpy.bool_(training)])
+            numpy.testing.assert_allclose(y, numpy.where(mask, x / (0.75 if training else 1), 0), rtol=1e-6)
+            self.assertAlmostEqual(mask.mean(), 0.75 if training else 1, delta=0.02)
 
     def test_devices(self) -> None:
         self.assertTrue(backend.supports_device("CPU"))

@@ -1,7 +1,7 @@
 #include "test_cases.h"
+#include "graph/support/file.h"
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 namespace tessera::command {
@@ -106,8 +106,8 @@ public:
 
 private:
   static Json read_json(const fs::path& path) {
-    std::ifstream in(path);
-    Json json = in ? Json::parse(in, nullptr, false) : Json();
+    auto text = read_file(path.string());
+    Json json = text.ok() ? Json::parse(*text, nullptr, false) : Json();
     return json.is_object() ? json : Json::object();
   }
   static ModelCase named(std::string name, const fs::path& folder, const Json& data) {

@@ -2,9 +2,9 @@
 """Write ONNX's backend tests, all folders, as model.onnx with test_data_set_*/input_*.pb and output_*.pb.
 
     backend_tests.py DIRECTORY     # made once; a finished directory is left alone
-The package generates the node tests from code; the others lie in it as files. test_data and names are ONNX's own.
+The package generates the node tests from code; the others lie in it as files. Data, names and tolerances (data.json) are ONNX's own.
 """
-import os, shutil, sys, warnings
+import json, os, shutil, sys, warnings
 import onnx
 from onnx import TensorProto, numpy_helper
 
@@ -35,6 +35,7 @@ def main():
         d = os.path.join(part, "node", case.name)
         os.makedirs(d, exist_ok=True)
         with open(os.path.join(d, "model.onnx"), "wb") as f: f.write(case.model.SerializeToString())
+        with open(os.path.join(d, "data.json"), "w") as f: json.dump({"rtol": case.rtol, "atol": case.atol}, f)
         for i, (inputs, outputs) in enumerate(case.data_sets):
             s = os.path.join(d, f"test_data_set_{i}"); os.makedirs(s, exist_ok=True)
             for k, v in enumerate(inputs): write_value(os.path.join(s, f"input_{k}.pb"), v, case.model.graph.input[k])
