@@ -7,6 +7,9 @@
 //   matmul      oneDNN, loops                     cuBLASLt, loops
 //   conv        oneDNN, loops                     cuDNN, loops
 //   pool        oneDNN, loops                     cuDNN, loops
+//   scatter     own kernel                        own kernel
+//   sort        own kernel                        own kernel (32 bits at most)
+//   suppress    own kernel                        own kernel
 //   scan        own kernel                        own kernel
 //   other       -                                 -
 //   attention   -                                 cuDNN, own kernel

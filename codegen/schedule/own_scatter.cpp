@@ -45,8 +45,16 @@ public:
       V row = op(ScalarOp::Mul, op(ScalarOp::Mod, rest, row_blocks_), constant(height_));
       apply(op(ScalarOp::Div, rest, row_blocks_), row, column);
     } else {
+      V begin = op(ScalarOp::Mul, column, column_tiles_);
+      V end = op(ScalarOp::Min, op(ScalarOp::Add, begin, op(ScalarOp::Mul, column_tiles_, constant(width_))), slices_);
       b_.for_loop(zero, rows_, one, {}, [&](V u, std::span<const V>) -> std::vector<V> {
-        apply(rest, u, column);
+        if (gpu())
+          apply(rest, u, column);
+        else
+          b_.for_loop(begin, end, constant(width_), {}, [&](V first, std::span<const V>) -> std::vector<V> {
+            apply(rest, u, first);
+            return {};
+          });
         return {};
       });
     }
@@ -104,8 +112,15 @@ private:
     rows_ = size("updates_per_batch", rows);
     size_ = size("targets_per_batch", data_.shape[1]);
     slices_ = size("slice", slices);
-    column_blocks_ = size("column_blocks", ceildiv(slices, width_));
-    out_.grid = data_.shape[0] * ceildiv(slices, width_);
+    // On a host, a program applies updates to all columns, unless that leaves cores without a program.
+    if (!gpu() && !at_once_) {
+      const SymExpr shares = ceildiv(SymExpr(std::max(1, device_.cores)), sym_max(data_.shape[0], 1));
+      tiles_ = sym_max(ceildiv(slices, shares * width_), 1);
+    }
+    column_tiles_ = size("column_tiles", tiles_);
+    const SymExpr columns = ceildiv(slices, tiles_ * width_);
+    column_blocks_ = size("column_blocks", columns);
+    out_.grid = data_.shape[0] * columns;
     if (at_once_) {
       row_blocks_ = size("row_blocks", ceildiv(rows, height_));
       out_.grid = out_.grid * ceildiv(rows, height_);
@@ -168,7 +183,7 @@ private:
     out_.may_overwrite.resize(3);
     out_.begins_as = {{node_.operands[0], node_.results[0]}};
     out_.work_per_program =
-        at_once_ ? SymExpr(height_ * width_) : env_.simplify(updates_type_.shape[1] * SymExpr(width_));
+        at_once_ ? SymExpr(height_ * width_) : env_.simplify(updates_type_.shape[1] * SymExpr(width_) * tiles_);
     out_.scratch_bytes = 0;
   }
 
@@ -180,11 +195,12 @@ private:
   const DType compute_;
   bool per_element_ = false, at_once_ = false, atomic_ = false;
   int height_ = 1, width_ = 1; // of the tile: updates, columns
+  SymExpr tiles_ = 1;          // of columns, that a program has
   std::vector<int> shape_;     // the tile without dimensions of 1
   ScheduledKernel out_;
   Builder b_;
   V result_ = -1, targets_ = -1, updates_ = -1;
-  V rows_ = -1, size_ = -1, slices_ = -1, row_blocks_ = -1, column_blocks_ = -1;
+  V rows_ = -1, size_ = -1, slices_ = -1, row_blocks_ = -1, column_blocks_ = -1, column_tiles_ = -1;
 };
 
 } // namespace

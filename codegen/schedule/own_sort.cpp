@@ -136,7 +136,7 @@ public:
 private:
   static constexpr int kDigit = 8;
 
-  // About as many buckets as elements, and no more than the level-1 cache has room for beside what is sorted.
+  // About as many buckets as elements, and no more than the level-1 cache has room for.
   void choose_selecting_digit(const SymExpr& n, bool selects) {
     if (!selects) return;
     constexpr int kLeast = 4, kMost = 11;

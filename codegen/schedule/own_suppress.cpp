@@ -1,5 +1,4 @@
-// Suppression of boxes: a program takes a row. Each box that is kept drops the later ones that it overlaps, a tile at a
-// time; the flags of the result are the state.
+// Suppression of boxes: a program takes a row. Each box is compared with those that are kept so far, a tile at a time.
 #include "codegen/schedule/own_kernels.h"
 #include "graph/ops/op.h"
 #include <algorithm>
@@ -28,29 +27,37 @@ public:
     V wanted = pointer("wanted", DType::Bool, false), most_at = pointer("most", most_type_.dtype, false),
       iou_at = pointer("iou", corners_type_.dtype, false);
     keep_ = pointer("keep", DType::Bool, true);
+    kept_ = pointer("kept", compute_, true);
     boxes_ = size("boxes", corners_type_.shape[2]);
     all_ = size("all", corners_type_.shape[1] * corners_type_.shape[2]);
     V zero = constant(0), one = constant(1), no = b_.const_i(DType::Bool, 0);
-    first_ = op(ScalarOp::Mul, b_.program_id(0), boxes_);
+    V program = b_.program_id(0);
+    first_ = op(ScalarOp::Mul, program, boxes_);
+    own_ = op(ScalarOp::Mul, first_, constant(4));
     V most = b_.cast(b_.load(most_at, zero), DType::I64), iou = b_.cast(b_.load(iou_at, zero), compute_);
-    tiles(zero, [&](V at, V mask) { b_.store(keep_, at, b_.load(wanted, at, mask), mask); });
+    tiles(boxes_, [&](V box, V mask) { b_.store(keep_, op(ScalarOp::Add, box, first_), full(no), mask); });
     b_.for_loop(zero, boxes_, one, {zero}, [&](V i, std::span<const V> c) -> Values {
-      V at = op(ScalarOp::Add, first_, i), kept = b_.load(keep_, at), room = op(ScalarOp::Lt, c[0], most);
-      V good = op(ScalarOp::And, kept, room);
-      b_.store(keep_, at, no, op(ScalarOp::And, kept, b_.scalar(ScalarOp::Not, std::array{room})));
-      b_.if_else(
-          good,
+      V count = c[0], at = op(ScalarOp::Add, first_, i);
+      V candidate = op(ScalarOp::And, b_.load(wanted, at), op(ScalarOp::Lt, count, most));
+      V added = b_.if_else(
+          candidate,
           [&]() -> Values {
-            const Box box = load(at, -1);
-            tiles(op(ScalarOp::Add, i, one), [&](V others, V mask) {
-              V still = b_.load(keep_, others, mask);
-              V drop = op(ScalarOp::And, still, overlaps(box, load(others, mask), iou));
-              b_.store(keep_, others, b_.broadcast(no, {width_}), op(ScalarOp::And, mask, drop));
-            });
-            return {};
+            const Box box = corners_of(corners_, at, all_, -1);
+            V hits = b_.for_loop(zero, count, constant(width_), {full(no)}, [&](V t, std::span<const V> any) -> Values {
+              V k = op(ScalarOp::Add, b_.range(width_), t), mask = op(ScalarOp::Lt, k, count);
+              V hit = overlaps(box, corners_of(kept_, op(ScalarOp::Add, k, own_), boxes_, mask), iou);
+              return {op(ScalarOp::Or, any[0], op(ScalarOp::And, hit, mask))};
+            })[0];
+            V good = b_.scalar(ScalarOp::Not, std::array{b_.reduce(ReduceKind::Any, hits, 0)});
+            for (size_t corner = 0; corner < box.size(); ++corner) {
+              V offset = op(ScalarOp::Mul, boxes_, constant(static_cast<int64_t>(corner)));
+              b_.store(kept_, op(ScalarOp::Add, op(ScalarOp::Add, own_, count), offset), box[corner], good);
+            }
+            b_.store(keep_, at, good);
+            return {b_.scalar(ScalarOp::Select, std::array{good, one, zero})};
           },
-          [] { return Values{}; });
-      return {op(ScalarOp::Add, c[0], b_.scalar(ScalarOp::Select, std::array{good, one, zero}))};
+          [&] { return Values{zero}; })[0];
+      return {op(ScalarOp::Add, count, added)};
     });
     describe();
     return std::move(out_);
@@ -72,19 +79,21 @@ private:
     out_.sizes.push_back(e);
     return b_.param(name, {tile::Type::Kind::Data, DType::I64, {}});
   }
-  // Tiles of the row from box `from` on: offsets and mask.
-  void tiles(V from, const std::function<void(V, V)>& body) {
-    b_.for_loop(from, boxes_, constant(width_), {}, [&](V i, std::span<const V>) -> Values {
+  V full(V v) { return b_.broadcast(v, {width_}); }
+  // Tiles of boxes up to `end`: numbers and mask.
+  void tiles(V end, const std::function<void(V, V)>& body) {
+    b_.for_loop(constant(0), end, constant(width_), {}, [&](V i, std::span<const V>) -> Values {
       V box = op(ScalarOp::Add, b_.range(width_), i);
-      body(op(ScalarOp::Add, box, first_), op(ScalarOp::Lt, box, boxes_));
+      body(box, op(ScalarOp::Lt, box, end));
       return {};
     });
   }
-  Box load(V at, V mask) {
+  // Corners of boxes at `at`; a corner's numbers are `pitch` elements after those of the one before it.
+  Box corners_of(V memory, V at, V pitch, V mask) {
     Box box;
     for (int64_t k = 0; k < 4; ++k)
       box[static_cast<size_t>(k)] =
-          b_.cast(b_.load(corners_, op(ScalarOp::Add, at, op(ScalarOp::Mul, all_, constant(k))), mask), compute_);
+          b_.cast(b_.load(memory, op(ScalarOp::Add, at, op(ScalarOp::Mul, pitch, constant(k))), mask), compute_);
     return box;
   }
   V area(const Box& a) { return op(ScalarOp::Mul, op(ScalarOp::Sub, a[2], a[0]), op(ScalarOp::Sub, a[3], a[1])); }
@@ -101,7 +110,8 @@ private:
   void describe() {
     out_.schedule.kind = device_.is_gpu() ? ScheduleKind::BlockLoop : ScheduleKind::RowLoop;
     out_.schedule.tile.columns = width_;
-    out_.why = "boxes of a row in order; a kept one drops those that it overlaps";
+    out_.why = "boxes of a row in order, each compared with those that are kept";
+    out_.workspaces.push_back({compute_, env_.simplify(corners_type_.shape[1] * corners_type_.shape[2] * 4)});
     out_.buffers = {node_.operands[0], node_.operands[1], node_.operands[2], node_.operands[3], node_.results[0]};
     out_.buffer_written = {false, false, false, false, true};
     out_.may_overwrite.resize(out_.buffers.size());
@@ -121,7 +131,8 @@ private:
   int width_ = 1; // boxes of a tile
   ScheduledKernel out_;
   Builder b_;
-  V corners_ = -1, keep_ = -1, boxes_ = -1, all_ = -1, first_ = -1;
+  V corners_ = -1, keep_ = -1, kept_ = -1, boxes_ = -1, all_ = -1;
+  V first_ = -1, own_ = -1; // offsets of the row's flags, and of the corners that it keeps
 };
 
 } // namespace

@@ -38,7 +38,7 @@ Status check_list(const InferContext& c) {
 // What the items of a list and one more value are. A list of nothing says nothing.
 Result<std::shared_ptr<const ItemType>> with_item(InferContext& c, const TensorType& list, const TensorType& value) {
   auto item = item_of(list.items->container, value);
-  if (list.shape[0].is_const(0) && list.items->dtype == value.dtype) return item;
+  if (list.shape[0].is_const(0)) return item;
   auto both = join(*list.items, *item);
   if (both == nullptr)
     return c.error(ErrorCode::TypeMismatch, "a value of type " + value.str() + " is no item of " + list.str());
