@@ -2,6 +2,7 @@
 #include "api/background.h"
 #include "api/report.h"
 #include "api/variant.h"
+#include "codegen/driver/bodies.h"
 #include "codegen/driver/load.h"
 #include "codegen/tune/target.h"
 #include "frontend/fx/importer.h"
@@ -37,6 +38,19 @@ const Guard* missed(const Executable& executable, const Sizes& sizes) {
     auto holds = guard.condition.eval(values);
     if (holds.ok() && *holds == 0) return &guard;
   }
+  for (const Step& step : executable.steps)
+    if (const auto* control = std::get_if<ControlStep>(&step))
+      for (const auto& body : control->bodies)
+        if (const Guard* guard = missed(*body.executable, sizes)) return guard;
+  return nullptr;
+}
+
+// The compile that made an executable: this one, or that of a body of its control flow.
+const Compiled* made_by(const Compiled& compiled, const Executable& executable) {
+  if (compiled.executable.get() == &executable) return &compiled;
+  for (const auto& [group, control] : compiled.bodies)
+    for (const auto& body : control->bodies)
+      if (const Compiled* found = made_by(*body.compiled, executable)) return found;
   return nullptr;
 }
 
@@ -193,11 +207,12 @@ struct Session::Impl {
   Result<std::shared_ptr<const Executable>> without_calls(const GuardMiss& miss, Known& has) {
     std::set<std::string> nodes;
     for (const auto& v : variants) {
-      if (!holds(*v, *miss.refused_in) || !v->compiled.graph) continue;
-      for (const Group* group : flat_groups(v->compiled.report.plan)) // the steps of an attention, too
+      const Compiled* from = holds(*v, *miss.refused_in) ? &v->compiled : made_by(v->compiled, *miss.refused_in);
+      if (!from || !from->graph) continue;
+      for (const Group* group : flat_groups(from->report.plan)) // the steps of an attention, too
         if (group->kind == Group::Kind::Library &&
             std::find(miss.refused.begin(), miss.refused.end(), group->name) != miss.refused.end())
-          nodes.insert(v->compiled.graph->node(group->call.node).location.node);
+          nodes.insert(from->graph->node(group->call.node).location.node);
     }
     nodes.erase("");
     if (nodes.empty()) return std::shared_ptr<const Executable>();

@@ -24,7 +24,7 @@ constexpr std::array<FusionReasonInfo, kReasons> kTable = {{
     {FusionReason::OperandOfLibrary,        "FUS-031", "operand-of-library-call",   "",                   false, "a library call reads its operand from memory"},
     {FusionReason::ResultOfLibrary,         "FUS-032", "result-of-library-call",    "",                   false, "a library call's result goes through memory"},
     {FusionReason::SeparateKernel,          "FUS-044", "separate-kernel",           "kernel-of-its-own",  false, "a structured operator has a separate kernel"},
-    {FusionReason::ControlFlow,             "FUS-045", "control-flow",              "",                   false, "an If or a loop runs bodies of its own"},
+    {FusionReason::ControlFlow,             "FUS-045", "control-flow",              "",                   false, "an If or a loop"},
     {FusionReason::HostOperator,            "FUS-033", "host-operator",             "",                   false, "producer or consumer is a CPU fallback"},
     {FusionReason::DifferentIterationSpace, "FUS-034", "different-iteration-space", "different-points",   false, "producer and consumer have different iteration spaces"},
     {FusionReason::DifferentReduction,      "FUS-035", "different-reduction",       "",                   false, "reductions over different axes"},

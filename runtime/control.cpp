@@ -32,8 +32,12 @@ std::vector<SymExpr> control_numbers(const ControlStep& step) {
 Result<std::unique_ptr<ControlRun>> ControlRun::create(const Variant& variant, int index, Device& device,
                                                        BufferTable& table, const ExecutorOptions& options) {
   std::unique_ptr<ControlRun> run(new ControlRun(variant, index, device, table));
-  ExecutorOptions inner = device.inner_options(options);
-  inner.recompile = {};
+  ExecutorOptions inner = device.inner().options(options);
+  inner.recompile = [self = run.get()](const std::map<std::string, Dims>&,
+                                       const GuardMiss& miss) -> Result<std::shared_ptr<const Executable>> {
+    self->missed_ = miss;
+    return std::shared_ptr<const Executable>();
+  };
   inner.observer = nullptr;
   inner.profile = false;
   for (const auto& body : run->step_.bodies) {
@@ -70,15 +74,15 @@ Diagnostic ControlRun::error(const std::string& what) const {
 Status ControlRun::reserve(Block& block, int64_t bytes, int64_t keep) {
   if (bytes <= block.bytes && block.memory) return {};
   const int64_t wanted = std::max<int64_t>({bytes, block.bytes + block.bytes / 2, 64});
-  TESSERA_ASSIGN(auto memory, device_.allocate(wanted));
-  if (keep > 0) TESSERA_TRY(device_.move(memory.get(), block.memory.get(), keep));
+  TESSERA_ASSIGN(auto memory, device_.inner().allocate(wanted));
+  if (keep > 0) TESSERA_TRY(device_.inner().move(memory.get(), block.memory.get(), keep));
   block = {std::move(memory), wanted};
   return {};
 }
 
 Result<bool> ControlRun::flag(const void* at) {
   uint8_t value = 0;
-  TESSERA_TRY(device_.read(&value, at, sizeof value));
+  TESSERA_TRY(device_.inner().read(&value, at, sizeof value));
   return value != 0;
 }
 
@@ -95,6 +99,7 @@ Status ControlRun::check_dims(const Slot& slot, const Dims& dims, size_t from) c
 Status ControlRun::run(std::span<const int64_t> numbers, const std::unordered_map<uint64_t, int64_t>& symbols,
                        RunStats& stats) {
   stats_ = &stats;
+  missed_.reset();
   return step_.kind == ControlStep::Kind::If ? run_if(numbers) : run_loop(numbers, symbols);
 }
 
@@ -168,7 +173,7 @@ Status ControlRun::call(size_t body, std::span<const int64_t> sizes, int64_t i, 
     if (t.data == nullptr) t.data = &nothing; // of no elements
   }
   RunStats inner;
-  Status done = bodies_[body]->call(inputs_, outputs, device_.run_stream(), &inner);
+  Status done = bodies_[body]->call(inputs_, outputs, device_.inner().stream(), &inner);
   stats_->host_steps += inner.host_steps;
   stats_->host_bytes += inner.host_bytes;
   stats_->plan_ms += inner.plan_ms;
@@ -192,7 +197,7 @@ Status ControlRun::run_loop(std::span<const int64_t> numbers, const std::unorder
     trips = numbers[0];
     numbers = numbers.subspan(1);
   } else if (step_.trips >= 0) {
-    TESSERA_TRY(device_.read(&trips, table_.pointers[static_cast<size_t>(step_.trips)], sizeof trips));
+    TESSERA_TRY(device_.inner().read(&trips, table_.pointers[static_cast<size_t>(step_.trips)], sizeof trips));
   }
   trips = std::max<int64_t>(trips, 0);
   const size_t carried = step_.initial.size();
@@ -206,7 +211,7 @@ Status ControlRun::run_loop(std::span<const int64_t> numbers, const std::unorder
     if (a.source != Source::Condition || condition_.memory) continue;
     const uint8_t yes = 1;
     TESSERA_TRY(reserve(condition_, sizeof yes));
-    TESSERA_TRY(device_.write(condition_.memory.get(), &yes, sizeof yes));
+    TESSERA_TRY(device_.inner().write(condition_.memory.get(), &yes, sizeof yes));
   }
   int64_t i = 0;
   for (; i < trips && goes_on; ++i) {
@@ -220,7 +225,7 @@ Status ControlRun::run_loop(std::span<const int64_t> numbers, const std::unorder
     TESSERA_TRY(check_dims(slots_[k], results_[k].dims, 0));
     const auto b = static_cast<size_t>(slots_[k].buffer);
     if (results_[k].data != table_.pointers[b])
-      TESSERA_TRY(device_.move(table_.pointers[b], results_[k].data, table_.bytes[b]));
+      TESSERA_TRY(device_.inner().move(table_.pointers[b], results_[k].data, table_.bytes[b]));
   }
   for (size_t r = carried; r < slots_.size(); ++r) {
     if (slots_[r].buffer < 0) continue;
@@ -241,7 +246,7 @@ Status ControlRun::run_loop(std::span<const int64_t> numbers, const std::unorder
 }
 
 Status ControlRun::iterate(int64_t i, int64_t trips, std::span<const int64_t> sizes) {
-  if (reads_iteration_) TESSERA_TRY(device_.write(iteration_.memory.get(), &i, sizeof i));
+  if (reads_iteration_) TESSERA_TRY(device_.inner().write(iteration_.memory.get(), &i, sizeof i));
   const size_t first = step_.continues ? 1 : 0, carried = step_.initial.size();
   // Where nothing ends the loop before, the last iteration writes to the buffers.
   const bool in_buffer = step_.continues || trips == INT64_MAX || (trips - 1 - i) % 2 == 0;
@@ -321,7 +326,7 @@ Status ControlRun::place() {
     if (slots_[r].buffer < 0 || slots_[r].known) continue;
     TESSERA_TRY(check_dims(slots_[r], results_[r].dims, 0));
     const auto b = static_cast<size_t>(slots_[r].buffer);
-    if (table_.bytes[b] > 0) TESSERA_TRY(device_.move(table_.pointers[b], results_[r].data, table_.bytes[b]));
+    if (table_.bytes[b] > 0) TESSERA_TRY(device_.inner().move(table_.pointers[b], results_[r].data, table_.bytes[b]));
   }
   return {};
 }

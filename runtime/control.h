@@ -22,6 +22,9 @@ public:
   [[nodiscard]] const Dims& dims(size_t result) const { return results_[result].dims; }
   // Moves results whose sizes run() has defined to their buffers.
   [[nodiscard]] Status place();
+  // What a body's run missed that ended the last run() with an error, if it was that: another variant of the model may
+  // have bodies that fit.
+  [[nodiscard]] std::optional<GuardMiss> take_miss() { return std::exchange(missed_, std::nullopt); }
   // Until the bodies' work is done. Errors of it.
   [[nodiscard]] Status wait();
 
@@ -65,7 +68,8 @@ private:
   std::vector<Value> results_; // by result; of carried ones the present value
   Block iteration_, condition_, unused_;
   std::vector<DeviceTensor> inputs_;
-  std::vector<bool> sliced_;     // by stacked result: it has a slice already, of results_[r].dims without the first
+  std::vector<bool> sliced_; // by stacked result: it has a slice already, of results_[r].dims without the first
+  std::optional<GuardMiss> missed_;
   bool reads_iteration_ = false; // the body reads the number of the iteration
   RunStats* stats_ = nullptr;
 };

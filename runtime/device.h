@@ -42,6 +42,22 @@ struct DeviceCall {
   RunStats& stats;
 };
 
+// What control steps, whose bodies run in executors of their own, get from the device of the run that they are part of.
+class InnerRuns {
+public:
+  virtual ~InnerRuns() = default;
+  // Options of an executor on the same device, and the `stream` of its calls.
+  [[nodiscard]] virtual ExecutorOptions options(ExecutorOptions outer) const = 0;
+  [[nodiscard]] virtual void* stream() const = 0;
+  // Memory that lives as long as its owner; given back in the order of the run.
+  [[nodiscard]] virtual Result<std::shared_ptr<std::byte>> allocate(int64_t bytes) = 0;
+  // Bytes within the device's memory, and between it and the host, behind what was started before; what is read is there
+  // when it returns.
+  [[nodiscard]] virtual Status move(void* to, const void* from, int64_t bytes) = 0;
+  [[nodiscard]] virtual Status read(void* to, const void* from, int64_t bytes) = 0;
+  [[nodiscard]] virtual Status write(void* to, const void* from, int64_t bytes) = 0;
+};
+
 class Device {
 public:
   virtual ~Device() = default;
@@ -89,17 +105,8 @@ public:
   // A host step's result becomes the buffer's value. The executor holds the tensor until the run ends; it is replaced
   // where it shows the device's own memory. True: `value` itself need not be held, the device has it.
   [[nodiscard]] virtual Result<bool> store(BufferId buffer, Tensor& value) = 0;
-  // ---- for control steps, whose bodies run in executors of their own
-  // Options of an executor on the same device, and the `stream` of its calls.
-  [[nodiscard]] virtual ExecutorOptions inner_options(ExecutorOptions outer) const { return outer; }
-  [[nodiscard]] virtual void* run_stream() const { return nullptr; }
-  // Memory that lives as long as its owner; given back in the order of the run.
-  [[nodiscard]] virtual Result<std::shared_ptr<std::byte>> allocate(int64_t bytes) = 0;
-  // Bytes within the device's memory, and between it and the host: both wait for what was started before, and what is
-  // read is there when it returns.
-  [[nodiscard]] virtual Status move(void* to, const void* from, int64_t bytes) = 0;
-  [[nodiscard]] virtual Status read(void* to, const void* from, int64_t bytes) = 0;
-  [[nodiscard]] virtual Status write(void* to, const void* from, int64_t bytes) = 0;
+  // For control steps.
+  [[nodiscard]] virtual InnerRuns& inner() = 0;
   // Profile: a point in time, before and after each step.
   [[nodiscard]] virtual Status mark() = 0;
   // The outputs are complete when it returns (on_device: when the stream gets there). Bounds violations are BadInput.

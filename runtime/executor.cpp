@@ -327,18 +327,26 @@ private:
         stats_->variant = static_cast<int>(i);
         LoadedVariant::Outcome done = use(*loaded_[i]);
         if (auto* r = std::get_if<Result<std::vector<Tensor>>>(&done)) return std::move(*r);
-        if (auto* r = std::get_if<RefusedCalls>(&done)) {
+        std::optional<BodyMiss> without; // library calls that are refused, of the variant or of a body
+        if (auto* r = std::get_if<RefusedCalls>(&done))
+          without = BodyMiss{r->error, refused_calls(*loaded_[i], *r)};
+        else if (auto* b = std::get_if<BodyMiss>(&done); b && !b->miss.refused.empty())
+          without = std::move(*b);
+        if (without) {
           // Another variant that does without these calls stands before this one from now on.
-          auto miss = refused_calls(*loaded_[i], *r);
-          stats_->misses.push_back(miss);
-          if (++replacements > kMaxReplacements || !options_.recompile) return std::move(r->error);
-          TESSERA_ASSIGN(bool compiled, recompile(inputs, miss, i));
-          if (!compiled) return std::move(r->error);
+          stats_->misses.push_back(without->miss);
+          if (++replacements > kMaxReplacements || !options_.recompile) return std::move(without->error);
+          TESSERA_ASSIGN(bool compiled, recompile(inputs, without->miss, i));
+          if (!compiled) return std::move(without->error);
           --i;
           continue;
         }
-        refused = refused_by(*loaded_[i], std::get<MidRunMiss>(done).guard);
-        if (!refused->miss) return std::move(refused->error);
+        if (auto* b = std::get_if<BodyMiss>(&done)) {
+          refused = Refusal{std::move(b->error), true, std::move(b->miss)};
+        } else {
+          refused = refused_by(*loaded_[i], std::get<MidRunMiss>(done).guard);
+          if (!refused->miss) return std::move(refused->error);
+        }
       }
       // Sizes that a specialised variant does not take are a miss like any other.
       if (!generic && refused->error.code == ErrorCode::BadInput) {

@@ -28,6 +28,8 @@ using ResolveHostStepFn = std::function<Result<decltype(HostStep::run)>(const Ho
 [[nodiscard]] Result<std::shared_ptr<Executable>>
 load_executable(Storage file, const std::string& path, const LinkFn& link = {}, const ResolveHostStepFn& resolve = {});
 
+// Gives an executable that nobody else has yet, and those of its bodies, the functions that they need to run.
+[[nodiscard]] Status link_executable(Executable& executable, const LinkFn& link, const ResolveHostStepFn& resolve);
 // Calls f with an executable that nobody else has yet, and with those of its control steps' bodies, until one fails.
 [[nodiscard]] Status each_executable(Executable& executable, const std::function<Status(Executable&)>& f);
 

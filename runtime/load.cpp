@@ -463,27 +463,6 @@ private:
   std::map<std::string, Storage> mapped_;
 };
 
-Status link_kernels(Executable& e, const LinkFn& link) {
-  TESSERA_ASSIGN(auto linked, link(e));
-  e.code = linked.code;
-  Status status;
-  auto one = [&](KernelLaunch& k) {
-    k.function = linked.find ? linked.find(k.symbol) : nullptr;
-    if (!k.function) status = Diagnostic(ErrorCode::CorruptFile, "the machine code has no kernel '" + k.symbol + "'");
-  };
-  for (auto& step : e.steps) {
-    if (auto* k = std::get_if<KernelLaunch>(&step)) one(*k);
-    if (auto* l = std::get_if<LibraryStep>(&step))
-      std::visit(
-          [&](auto& call) {
-            if constexpr (requires { call.epilogue; })
-              if (call.epilogue) one(call.epilogue->kernel);
-          },
-          l->call);
-  }
-  return status;
-}
-
 } // namespace
 
 Result<std::shared_ptr<Executable>> load_executable(const std::string& path, const LinkFn& link,
@@ -511,23 +490,8 @@ Result<std::shared_ptr<Executable>> load_executable(Storage file, const std::str
   TESSERA_TRY(check_target(exe->target));
   auto consistent = verify(*exe);
   if (!consistent.ok()) return damaged(consistent.error().message);
-  TESSERA_TRY(each_executable(*exe, [&](Executable& e) -> Status {
-    if (link && !is_gpu_target(e.target)) TESSERA_TRY(link_kernels(e, link));
-    for (auto& step : e.steps)
-      if (auto* h = std::get_if<HostStep>(&step); h && resolve) {
-        TESSERA_ASSIGN(h->run, resolve(*h));
-      }
-    return {};
-  }));
+  TESSERA_TRY(link_executable(*exe, link, resolve));
   return exe;
-}
-
-Status each_executable(Executable& executable, const std::function<Status(Executable&)>& f) {
-  TESSERA_TRY(f(executable));
-  for (auto& step : executable.steps)
-    if (auto* c = std::get_if<ControlStep>(&step))
-      for (auto& body : c->bodies) TESSERA_TRY(each_executable(const_cast<Executable&>(*body.executable), f));
-  return {};
 }
 
 } // namespace tessera

@@ -33,6 +33,11 @@ LoadedVariant::Outcome LoadedVariant::run(const CallArguments& arguments, RunSta
     device_.abandon();
     given_.clear();
     if (miss) return *miss;
+    if (auto missed = std::exchange(body_miss_, std::nullopt)) {
+      for (size_t i = 0; i < variant_->slots.size(); ++i)
+        if (call.bound[i]) missed->sizes.emplace(variant_->slots[i].symbol_name(), call.values[i]);
+      return BodyMiss{std::move(status).take_error(), std::move(*missed)};
+    }
     auto refused = std::exchange(loaded_->refused, {});
     if (!refused.empty() && status.error().code != ErrorCode::OutOfMemory)
       return RefusedCalls{std::move(status).take_error(), std::move(refused)};
@@ -325,8 +330,10 @@ Status LoadedVariant::control(const StepPlan& step, const SegmentPlan& plan, int
     TESSERA_ASSIGN(run, ControlRun::create(*variant_, index, device_, table_, options_));
   }
   const auto& numbers = variant_->steps[static_cast<size_t>(index)].control;
-  return run->run(std::span(plan.numbers).subspan(numbers.empty() ? 0 : step.sizes, numbers.size()), symbol_values(),
-                  *stats_);
+  Status done = run->run(std::span(plan.numbers).subspan(numbers.empty() ? 0 : step.sizes, numbers.size()),
+                         symbol_values(), *stats_);
+  if (!done.ok()) body_miss_ = run->take_miss();
+  return done;
 }
 
 Status LoadedVariant::wait() {

@@ -17,6 +17,12 @@ struct RefusedCalls {
   std::vector<std::string> steps;
 };
 
+// What a body of a control step missed during the run, likewise.
+struct BodyMiss {
+  Diagnostic error;
+  GuardMiss miss;
+};
+
 struct CallArguments {
   std::vector<Tensor>* outputs = nullptr;     // given by the caller, or null
   const OutputAllocator* allocator = nullptr; // of the caller's memory for outputs, or null
@@ -33,7 +39,7 @@ public:
   const Variant& variant() const { return *variant_; }
   Variant::CallState call; // inputs are bound by the executor
 
-  using Outcome = std::variant<Result<std::vector<Tensor>>, MidRunMiss, RefusedCalls>;
+  using Outcome = std::variant<Result<std::vector<Tensor>>, MidRunMiss, RefusedCalls, BodyMiss>;
   // Inside of Device::around(). Fills variant-independent fields of `stats` but total_ms and recompiles.
   [[nodiscard]] Outcome run(const CallArguments& arguments, RunStats& stats);
   // Of every output, in model order, for what is bound: type and sizes, without data. Error UnsupportedFeature where a
@@ -67,9 +73,9 @@ private:
   const ExecutorOptions& options_;
   std::unique_ptr<Variant> variant_;
   BufferTable table_;
-  ShapePlanCache plans_;                  // launches look at table_
+  ShapePlanCache plans_;                                // launches look at table_
   std::map<int, std::unique_ptr<ControlRun>> controls_; // by step, once it has run
-  std::unique_ptr<DeviceVariant> loaded_; // destroyed first: it waits for what is in flight
+  std::unique_ptr<DeviceVariant> loaded_;               // destroyed first: it waits for what is in flight
   // The memory of outputs given out before: used again when the caller has dropped the tensor.
   std::vector<std::pair<std::shared_ptr<std::byte>, size_t>> spare_outputs_;
   int64_t arena_bytes_ = 0;
@@ -88,6 +94,7 @@ private:
   std::vector<Range> ranges_; // of inputs and given outputs
   std::vector<Tensor> given_; // outputs
   std::vector<Tensor> host_results_;
+  std::optional<GuardMiss> body_miss_;
 };
 
 } // namespace tessera

@@ -102,9 +102,13 @@ Result<bool> GraphBuilder::inline_branch(Scope& scope, const proto::NodeProto& n
   } else if (const auto& contents = graph.value(condition).contents; contents && contents->size() == 1) {
     const SymExpr c = graph.env().simplify(contents->front());
     // Sizes are taken to differ, as everywhere, where a call has not said what they are. Which of two is the larger is
-    // no guess to make: both branches are compiled.
+    // no guess to make: both branches are compiled. So they are where a size may change from iteration to iteration.
+    const std::vector<SymExpr> symbols = c.symbols();
+    const std::vector<SymExpr>& all = out_.graph.env().symbols();
+    const bool stays = std::all_of(symbols.begin(), symbols.end(),
+                                   [&](const SymExpr& s) { return std::find(all.begin(), all.end(), s) != all.end(); });
     const bool usual = c.op() == SymOp::Eq || c.op() == SymOp::Ne;
-    if (usual || graph.env().prove(c) || graph.env().hint(c)) {
+    if (graph.env().prove(c) || (stays && (usual || graph.env().hint(c)))) {
       TESSERA_ASSIGN(decided, graph.env().decide(c, c.op() != SymOp::Eq, "which branch is taken", where));
     }
   }

@@ -34,6 +34,8 @@ struct ControlForm {
 };
 // Of a node `if`, `loop` or `scan_graph`. Error BadAttribute where node and bodies do not fit each other.
 [[nodiscard]] Result<ControlForm> control_form(const Node& node);
-[[nodiscard]] bool is_control(const Node& node);
+// For samples: a body of one f32[2] `x`, behind `before` inputs of a loop. It yields op(x, x), and where `twice`, that
+// twice.
+[[nodiscard]] std::shared_ptr<Graph> sample_body(std::string_view op, int before, bool twice);
 
 } // namespace tessera::ops

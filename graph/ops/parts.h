@@ -24,6 +24,7 @@ void register_select_ops(OpTable&);           // select.cpp: NonZero, Unique, Co
 void register_loss_ops(OpTable&);             // loss.cpp
 void register_signal_ops(OpTable&);           // signal.cpp: windows, DFT, STFT, MelWeightMatrix
 void register_random_ops(OpTable&);           // random.cpp
+void register_scan_onnx_ops(OpTable&);        // control_scan.cpp
 void register_training_ops(OpTable&);         // training.cpp: Adagrad, Adam, Momentum
 
 namespace ops {

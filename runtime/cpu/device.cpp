@@ -51,9 +51,40 @@ private:
   size_t bytes_ = 0;
 };
 
+// The host's memory is everyone's.
+class CpuInnerRuns final : public InnerRuns {
+public:
+  explicit CpuInnerRuns(std::shared_ptr<ThreadPool> pool) : pool_(std::move(pool)) {}
+  [[nodiscard]] ExecutorOptions options(ExecutorOptions outer) const override { return outer; }
+  [[nodiscard]] void* stream() const override { return nullptr; }
+  Result<std::shared_ptr<std::byte>> allocate(int64_t bytes) override {
+    return allocate_bytes(static_cast<size_t>(bytes));
+  }
+  Status move(void* to, const void* from, int64_t bytes) override {
+    if (bytes <= 0 || to == from) return {};
+    struct Frame {
+      std::byte* to;
+      const std::byte* from;
+    } frame{static_cast<std::byte*>(to), static_cast<const std::byte*>(from)};
+    pool_->parallel_for(bytes, 64 << 10, [&frame](int64_t begin, int64_t end, int) {
+      std::memcpy(frame.to + begin, frame.from + begin, static_cast<size_t>(end - begin));
+    });
+    return {};
+  }
+  Status read(void* to, const void* from, int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return {};
+  }
+  Status write(void* to, const void* from, int64_t bytes) override { return read(to, from, bytes); }
+
+private:
+  std::shared_ptr<ThreadPool> pool_;
+};
+
 class CpuDevice final : public Device {
 public:
-  explicit CpuDevice(const ExecutorOptions& options) : pool_(options.pool), poison_(options.poison) {
+  explicit CpuDevice(const ExecutorOptions& options)
+      : pool_(options.pool), inner_(options.pool), poison_(options.poison) {
     worker_scratch_.resize(static_cast<size_t>(pool_->threads()));
     worker_pointers_.resize(worker_scratch_.size());
   }
@@ -161,25 +192,7 @@ public:
     return false;
   }
 
-  Result<std::shared_ptr<std::byte>> allocate(int64_t bytes) override {
-    return allocate_bytes(static_cast<size_t>(bytes));
-  }
-  Status move(void* to, const void* from, int64_t bytes) override {
-    if (bytes <= 0 || to == from) return {};
-    struct Frame {
-      std::byte* to;
-      const std::byte* from;
-    } frame{static_cast<std::byte*>(to), static_cast<const std::byte*>(from)};
-    pool_->parallel_for(bytes, 64 << 10, [&frame](int64_t begin, int64_t end, int) {
-      std::memcpy(frame.to + begin, frame.from + begin, static_cast<size_t>(end - begin));
-    });
-    return {};
-  }
-  Status read(void* to, const void* from, int64_t bytes) override {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-    return {};
-  }
-  Status write(void* to, const void* from, int64_t bytes) override { return read(to, from, bytes); }
+  InnerRuns& inner() override { return inner_; }
 
   Status mark() override {
     marks_.push_back(watch_.ms());
@@ -274,10 +287,11 @@ private:
   }
 
   Status copy(const CopyStep& c) {
-    return move(pointer(c.target), pointer(c.source), table_->bytes[static_cast<size_t>(c.target)]);
+    return inner_.move(pointer(c.target), pointer(c.source), table_->bytes[static_cast<size_t>(c.target)]);
   }
 
   std::shared_ptr<ThreadPool> pool_;
+  CpuInnerRuns inner_;
   bool poison_;
   RedZones zones_; // with poison_
   int64_t memory_ = machine_memory();

@@ -3,6 +3,7 @@
 #include "runtime/device.h"
 #include "graph/support/log.h"
 #include "runtime/cuda/constants.h"
+#include "runtime/cuda/inner_runs.h"
 #include "runtime/cuda/pending_work.h"
 #include "runtime/cuda/run_memory.h"
 #include "runtime/cuda/step_times.h"
@@ -55,7 +56,7 @@ public:
     Context::Current current(*context_);
     quiesce();
     if (plans_are_made_) finish_attention(*context_);
-    release_retired(stream());
+    inner_.release(stream());
     memory_.release(stream());
   }
 
@@ -111,7 +112,7 @@ public:
     if (!call.on_device) TESSERA_TRY(pending_.wait());
     TESSERA_TRY(tell_earlier());
     TESSERA_TRY(attributed(pending_.follow(run_.stream)));
-    release_retired(run_.stream);
+    inner_.release(run_.stream);
     if (!l.constants) TESSERA_TRY(first_run(l));
     if (l.words_stale) TESSERA_TRY(clear_words(l));
     return place_inputs(call.inputs);
@@ -180,7 +181,11 @@ public:
     if (first_step_ < 0) first_step_ = index;
     last_step_ = index;
     TESSERA_TRY(put_step(index, *form.step, device));
-    return synchronize_launches_ ? wait_for_step(index) : Status();
+    if (!synchronize_launches_) return {};
+    first_step_ = last_step_ = -1;
+    TESSERA_CUDA_TRY(*this, "step '" + name_of(run_.variant->exe->steps[static_cast<size_t>(index)]) + "'",
+                     cuStreamSynchronize, run_.stream);
+    return {};
   }
 
   Status put_step(int index, const Step& form, DevicePlan* device) {
@@ -227,39 +232,7 @@ public:
     return static_cast<bool>(run_.variant->device_writes[id]);
   }
 
-  [[nodiscard]] ExecutorOptions inner_options(ExecutorOptions outer) const override {
-    outer.gpu_context = context_;
-    return outer;
-  }
-  [[nodiscard]] void* run_stream() const override { return run_.stream; }
-  Result<std::shared_ptr<std::byte>> allocate(int64_t bytes) override {
-    auto block = std::make_unique<DeviceBlock>();
-    TESSERA_TRY(block->reserve(*context_, rounded_bytes(bytes), run_.stream, "values of control flow"));
-    auto* data = block->data();
-    return std::shared_ptr<std::byte>(data, [this, owned = block.release()](std::byte*) {
-      retired_.push_back(std::move(*owned));
-      delete owned;
-    });
-  }
-  Status move(void* to, const void* from, int64_t bytes) override {
-    if (bytes > 0)
-      TESSERA_CUDA_TRY(*this, "moving a value of control flow", cuMemcpyDtoDAsync, address(to), address(from),
-                       static_cast<size_t>(bytes), run_.stream);
-    return {};
-  }
-  Status read(void* to, const void* from, int64_t bytes) override {
-    const std::string doing = "reading a condition";
-    if (auto s = staging_.download(to, address(from), static_cast<size_t>(bytes), run_.stream, doing); !s.ok())
-      return attributed(std::move(s).take_error());
-    TESSERA_TRY(synchronize(doing));
-    return violation(*run_.loaded);
-  }
-  Status write(void* to, const void* from, int64_t bytes) override {
-    if (auto s = staging_.upload(address(to), from, static_cast<size_t>(bytes), run_.stream, "writing an iteration");
-        !s.ok())
-      return attributed(std::move(s).take_error());
-    return {};
-  }
+  InnerRuns& inner() override { return inner_; }
 
   Status mark() override { return times_.mark(run_.stream); }
 
@@ -324,7 +297,13 @@ public:
 private:
   CudaDevice(std::shared_ptr<Context> context, const ExecutorOptions& options)
       : context_(std::move(context)), pool_(options.pool), memory_(context_), pending_(context_), times_(context_),
-        staging_(context_, pool_.get()), poison_(options.poison), synchronize_launches_(options.synchronize_launches) {
+        staging_(context_, pool_.get()), inner_(
+                                             context_, staging_, [this] { return run_.stream; },
+                                             [this](const std::string& doing) -> Status {
+                                               TESSERA_TRY(synchronize(doing));
+                                               return violation(*run_.loaded);
+                                             }),
+        poison_(options.poison), synchronize_launches_(options.synchronize_launches) {
     wait_for_plans_ = options.wait_for_plans;
     const char* text = std::getenv("TESSERA_CUDA_SYNC");
     if (text && *text && std::strcmp(text, "0") != 0) synchronize_launches_ = true;
@@ -335,12 +314,6 @@ private:
   [[nodiscard]] CUstream stream() const { return own_stream_ ? own_stream_->handle() : nullptr; }
   void*& pointer(BufferId id) { return run_.table->pointers[static_cast<size_t>(id)]; }
   [[nodiscard]] int64_t bytes(BufferId id) const { return run_.table->bytes[static_cast<size_t>(id)]; }
-
-  // What used them comes before on the stream.
-  void release_retired(CUstream stream) {
-    for (auto& block : retired_) block.release(*context_, stream);
-    retired_.clear();
-  }
 
   // Nothing of this executor runs on the GPU any more; errors have been reported or never will be.
   void quiesce() {
@@ -421,13 +394,6 @@ private:
                  "launching kernel '" + l.kernel->name + "'");
   }
 
-  Status wait_for_step(int index) {
-    first_step_ = last_step_ = -1;
-    TESSERA_CUDA_TRY(*this, "step '" + name_of(run_.variant->exe->steps[static_cast<size_t>(index)]) + "'",
-                     cuStreamSynchronize, run_.stream);
-    return {};
-  }
-
   // Until the stream has got here; downloads are complete then.
   Status synchronize(const std::string& doing) {
     TESSERA_CUDA_TRY(*this, doing, cuStreamSynchronize, run_.stream);
@@ -495,10 +461,10 @@ private:
   std::shared_ptr<ThreadPool> pool_;
   std::unique_ptr<Stream> own_stream_;
   RunMemory memory_;
-  std::vector<DeviceBlock> retired_; // of allocate(), whose owners are gone
   PendingWork pending_;
   StepTimes times_;
   Staging staging_;
+  CudaInnerRuns inner_;
   bool poison_, synchronize_launches_;
   bool graphs_ = true;           // replay what repeats
   std::vector<void*> addresses_; // of a replay

@@ -361,6 +361,7 @@ Result<std::vector<Tensor>> run_plan(const Graph& graph, const FusionPlan& plan,
       break;
     }
     case Group::Kind::Own: TESSERA_TRY(run.host(g.node, true)); break;
+    case Group::Kind::Control:
     case Group::Kind::Host: TESSERA_TRY(run.host(g.node)); break;
     case Group::Kind::Alias:
       if (g.node.valid()) TESSERA_TRY(run.host(g.node));

@@ -167,8 +167,50 @@ PlanModel shared() {
                             {"k", test::random_tensor({2, 4, 10}, 3)}});
 }
 
+// A loop over slices, which carries a value and stacks another, and a branch; sizes from around the bodies.
+PlanModel control() {
+  auto body = [](bool sliced) {
+    Maker m;
+    auto n = m.symbol("n"), s = m.symbol("s");
+    auto v = m.input("v", {n}), size = m.input("size", {0, s}, DType::I8);
+    auto e = sliced ? m.input("e", {n}) : v;
+    auto out = m.output("out", {n});
+    (void)size;
+    m.twice_of(v, out, n);
+    if (sliced) m.twice_of(e, m.output("slice", {n}), n);
+    return m.done();
+  };
+  using Source = BodyArgument::Source;
+  Maker m;
+  auto n = m.symbol("n"), s = m.symbol("s"), late = m.symbol("late");
+  auto x = m.input("x", {n}), z = m.input("z", {s, n}), c = m.input("c", {}, DType::Bool);
+  auto t = m.buffer("t", {n}), all = m.output("all", {s, n}), y = m.output("y", {late});
+  BodyArgument size;
+  size.source = Source::Size;
+  size.size = s;
+  ControlStep loop;
+  loop.name = loop.op = "loop";
+  loop.kind = ControlStep::Kind::Loop;
+  loop.trip_count = s;
+  loop.initial = {x};
+  loop.outputs = {t, all};
+  loop.reverse = {true};
+  loop.bodies = {{body(true), {{Source::Carried, -1, 0}, size, {Source::Slice, z, -1, true}}}};
+  m.exe->steps.emplace_back(std::move(loop));
+  ControlStep branch;
+  branch.name = branch.op = "if";
+  branch.condition = c;
+  branch.outputs = {y};
+  branch.defines = {{late, 0, 0}};
+  for (int b = 0; b < 2; ++b) branch.bodies.push_back({body(false), {{Source::Buffer, b == 0 ? t : x}, size}});
+  m.exe->steps.emplace_back(std::move(branch));
+  return m.model("control", {{"x", test::random_tensor({5}, 1)},
+                             {"z", test::random_tensor({4, 5}, 2)},
+                             {"c", Tensor::of<int64_t>(DType::Bool, {}, std::vector<int64_t>{1})}});
+}
+
 } // namespace
 
-std::vector<PlanModel> plan_models() { return {product(), windows(), dynamic(), shared()}; }
+std::vector<PlanModel> plan_models() { return {product(), windows(), dynamic(), shared(), control()}; }
 
 } // namespace tessera::fuzz

@@ -68,7 +68,17 @@ public:
 class Subject {
 public:
   explicit Subject(PlanModel model) : model_(std::move(model)) {
-    for (const auto& step : model_.executable->steps) {
+    add_functions(*model_.executable);
+    for (auto& [name, t] : model_.inputs) t = guarded(t.dtype(), t.dims(), t.data(), false);
+    read_back();
+    auto first = run(plan_, false);
+    TESSERA_CHECK(first.ok(), model_.name + ": " + first.error().str());
+    expected_ = std::move(*first);
+    for (const Tensor& t : expected_) outputs_.push_back(guarded(t.dtype(), t.dims(), nullptr, true));
+  }
+
+  void add_functions(const Executable& executable) {
+    for (const auto& step : executable.steps) {
       auto add = [&](const KernelLaunch& k) { functions_[k.symbol] = k.function; };
       if (const auto* k = std::get_if<KernelLaunch>(&step)) add(*k);
       if (const auto* l = std::get_if<LibraryStep>(&step))
@@ -78,13 +88,9 @@ public:
                 if (call.epilogue) add(call.epilogue->kernel);
             },
             l->call);
+      if (const auto* c = std::get_if<ControlStep>(&step))
+        for (const auto& body : c->bodies) add_functions(*body.executable);
     }
-    for (auto& [name, t] : model_.inputs) t = guarded(t.dtype(), t.dims(), t.data(), false);
-    read_back();
-    auto first = run(plan_, false);
-    TESSERA_CHECK(first.ok(), model_.name + ": " + first.error().str());
-    expected_ = std::move(*first);
-    for (const Tensor& t : expected_) outputs_.push_back(guarded(t.dtype(), t.dims(), nullptr, true));
   }
 
   void test(uint64_t number) {
@@ -156,10 +162,13 @@ private:
                         }};
     };
     TESSERA_ASSIGN(auto loaded, load_executable(file_of(plan), "model.tsr", link));
-    for (auto& step : loaded->steps)
-      if (auto* host = std::get_if<HostStep>(&step)) {
-        TESSERA_ASSIGN(host->run, resolve_host_step(*host, *loaded));
-      }
+    TESSERA_TRY(each_executable(*loaded, [](Executable& e) -> Status {
+      for (auto& step : e.steps)
+        if (auto* host = std::get_if<HostStep>(&step)) {
+          TESSERA_ASSIGN(host->run, resolve_host_step(*host, e));
+        }
+      return {};
+    }));
     static const auto pool = std::make_shared<OneThread>();
     ExecutorOptions options;
     options.pool = pool;

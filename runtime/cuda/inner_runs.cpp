@@ -1,0 +1,48 @@
+#include "runtime/cuda/inner_runs.h"
+
+namespace tessera::cuda {
+
+namespace {
+CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
+} // namespace
+
+ExecutorOptions CudaInnerRuns::options(ExecutorOptions outer) const {
+  outer.gpu_context = context_;
+  return outer;
+}
+
+Result<std::shared_ptr<std::byte>> CudaInnerRuns::allocate(int64_t bytes) {
+  auto block = std::make_unique<DeviceBlock>();
+  TESSERA_TRY(block->reserve(*context_, rounded_bytes(bytes), stream_(), "values of control flow"));
+  std::byte* data = block->data();
+  // The owner may go while the GPU still works on the memory.
+  return std::shared_ptr<std::byte>(data, [this, owned = block.release()](std::byte*) {
+    retired_.push_back(std::move(*owned));
+    delete owned;
+  });
+}
+
+Status CudaInnerRuns::move(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0)
+    TESSERA_CUDA_TRY(*context_, "moving a value of control flow", cuMemcpyDtoDAsync, address(to), address(from),
+                     static_cast<size_t>(bytes), stream_());
+  return {};
+}
+
+Status CudaInnerRuns::read(void* to, const void* from, int64_t bytes) {
+  const std::string doing = "reading a condition or a count";
+  TESSERA_TRY(staging_.download(to, address(from), static_cast<size_t>(bytes), stream_(), doing));
+  return arrive_(doing);
+}
+
+Status CudaInnerRuns::write(void* to, const void* from, int64_t bytes) {
+  return staging_.upload(address(to), from, static_cast<size_t>(bytes), stream_(),
+                         "writing the number of an iteration");
+}
+
+void CudaInnerRuns::release(CUstream stream) {
+  for (auto& block : retired_) block.release(*context_, stream);
+  retired_.clear();
+}
+
+} // namespace tessera::cuda

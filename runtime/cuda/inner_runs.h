@@ -1,0 +1,35 @@
+// What control steps get from a GPU: memory in the order of the run's stream, and copies on it.
+#pragma once
+#include "runtime/cuda/memory.h"
+#include "runtime/device.h"
+
+namespace tessera::cuda {
+
+class CudaInnerRuns final : public InnerRuns {
+public:
+  // `stream`: of the current run. `arrive`: until the stream has got here; errors of what was on it.
+  CudaInnerRuns(std::shared_ptr<Context> context, Staging& staging, std::function<CUstream()> stream,
+                std::function<Status(const std::string& doing)> arrive)
+      : context_(std::move(context)), staging_(staging), stream_(std::move(stream)), arrive_(std::move(arrive)) {}
+  ~CudaInnerRuns() override = default;
+  CudaInnerRuns(const CudaInnerRuns&) = delete;
+  CudaInnerRuns& operator=(const CudaInnerRuns&) = delete;
+
+  [[nodiscard]] ExecutorOptions options(ExecutorOptions outer) const override;
+  [[nodiscard]] void* stream() const override { return stream_(); }
+  [[nodiscard]] Result<std::shared_ptr<std::byte>> allocate(int64_t bytes) override;
+  [[nodiscard]] Status move(void* to, const void* from, int64_t bytes) override;
+  [[nodiscard]] Status read(void* to, const void* from, int64_t bytes) override;
+  [[nodiscard]] Status write(void* to, const void* from, int64_t bytes) override;
+  // Gives memory back whose owners are gone; what used it comes before on `stream`.
+  void release(CUstream stream);
+
+private:
+  std::shared_ptr<Context> context_;
+  Staging& staging_;
+  std::function<CUstream()> stream_;
+  std::function<Status(const std::string& doing)> arrive_;
+  std::vector<DeviceBlock> retired_;
+};
+
+} // namespace tessera::cuda
