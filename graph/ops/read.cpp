@@ -73,7 +73,7 @@ OpDef undetermined_record() {
 
 } // namespace
 
-void register_read_ops(OpTable& table) { 
+void register_read_ops(OpTable& table) {
   table.add(read_record());
   table.add(undetermined_record());
 }
