@@ -22,9 +22,10 @@ OpDef read_record() {
                      std::to_string(names.size()) + " symbols for the elements of " + type.str());
     std::vector<SymExpr> contents;
     for (const std::string& name : names) {
-      auto symbol = c.env().find(name);
-      if (!symbol) return c.error(ErrorCode::BadAttribute, "'" + name + "' is no symbol");
-      contents.push_back(c.env().simplify(*symbol));
+      // A text that has the node alone, as in a saved executable, defines its symbols by it.
+      const auto known = c.env().find(name);
+      const SymExpr symbol = known ? *known : c.env().named_symbol(name, {-kReadMax, kReadMax});
+      contents.push_back(c.env().simplify(symbol));
     }
     c.contents = {std::move(contents)};
     return set_result(c, type.dtype, c.env().simplify(type.shape));
@@ -72,7 +73,7 @@ OpDef undetermined_record() {
 
 } // namespace
 
-void register_read_ops(OpTable& table) { 
+void register_read_ops(OpTable& table) {
   table.add(read_record());
   table.add(undetermined_record());
 }

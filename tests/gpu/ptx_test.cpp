@@ -440,7 +440,7 @@ TEST(Ptx, WhatAGpuCannotDoIsSaid) {
   odd.name = "a-b";
   ASSERT_FALSE(compile_gpu_kernel(odd, {}).ok());
   EXPECT_NE(fails("tile.kernel @a(%y: ptr<f16> written) {\n  %v = const 1 : f16\n  atomic_add %y[0] = %v\n}")
-                .find("atomic add on f16"),
+                .find("atomic update of f16"),
             std::string::npos);
 }
 

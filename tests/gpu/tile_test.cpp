@@ -266,6 +266,18 @@ TEST(GpuMemory, AtomicSums) {
     run.tolerance = is_float(d) ? 1e-4 : 0;
     expect_as_interpreted(std::move(m.k), run);
   }
+  for (auto d : {DType::I32, DType::I64, DType::U32, DType::U64})
+    for (auto kind : {ReduceKind::Max, ReduceKind::Min}) {
+      KernelMaker m("extremes");
+      auto bins = m.in("bins", DType::I64), x = m.in("x", d), h = m.out("h", d);
+      auto at = m.b.range(128);
+      m.b.atomic(kind, h, m.b.load(bins, at), m.b.load(x, at), m.lt(at, m.i(100)));
+      GpuRun run;
+      run.buffers = {random_tensor(DType::I64, 128, 1, 6), random_tensor(d, 128, 2), random_tensor(d, 16, 3)};
+      for (int64_t i = 0; i < 128; ++i) run.buffers[0].set_i64(i, run.buffers[0].get_i64(i) + 7);
+      run.tolerance = 0;
+      expect_as_interpreted(std::move(m.k), run);
+    }
   // A tile smaller than the block: threads that hold copies must not add twice.
   KernelMaker m("copies");
   auto x = m.in("x", DType::F32), y = m.out("y", DType::F32);

@@ -143,6 +143,17 @@ TEST(Interpret, ProgramsScratchAndAtomics) {
   EXPECT_EQ(r.error, "");
   EXPECT_EQ(r.arrays[0][0], 110);
 }
+TEST(Interpret, AtomicExtremesOfIntegers) {
+  Outcome r = run(read(R"(tile.kernel @t(%y: ptr<i32> written) {
+    %p = program_id 0 : i64
+    %i = cast(%p) : i32
+    atomic_max %y[0] = %i
+    atomic_min %y[1] = %i
+  })"),
+                  {{-5, 1}}, {}, 3);
+  EXPECT_EQ(r.error, "");
+  EXPECT_EQ(r.arrays[0], (List{2, 0}));
+}
 TEST(Interpret, StorageTypesRound) {
   Outcome r = run(read(R"(tile.kernel @t(%x: ptr<f32>, %y: ptr<f16> written, %z: ptr<bool> written) {
     %v = load %x[0] : f32
