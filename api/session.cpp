@@ -142,7 +142,7 @@ struct Session::Impl {
     import.of_call = import.of_call || of_call;
     auto imported = program ? fx::import_program(*program, import) : import_model(path, import);
     if (!imported.ok() && imported.error().code == ErrorCode::MissingValues && !options.compile_only && !program) {
-      import.undetermined = true; // the first call tells
+      import.undetermined = true; // the first call reports them
       auto waiting = import_model(path, import);
       import.undetermined = waiting.ok();
       if (waiting.ok()) imported = std::move(waiting);

@@ -14,7 +14,7 @@ struct ImportOptions {
   std::map<std::string, int64_t> dim_hints;
   // Whether a call is known: what it does not say of values that decide the structure (axes) is guessed then. Otherwise
   // the import of such a model is the error MissingValues, or, when `undetermined`, a graph that reads its integer
-  // inputs and fits no call: the guard miss tells their values.
+  // inputs and fits no call: the guard miss reports their values.
   bool of_call = false, undetermined = false;
   bool allow_missing_weights = false; // graph-only files: weights without data (explain, golden tests)
 };

@@ -77,9 +77,19 @@ Result<std::optional<Attribute>> convert_attribute(const proto::AttributeProto& 
     TESSERA_ASSIGN(Tensor dense, weights.load_sparse(a.sparse_tensor(), where));
     return std::optional<Attribute>(std::move(dense));
   }
-  if (kind == AttrKind::Type && a.type() == Type::TYPE_PROTO && a.tp().has_tensor_type()) {
-    TESSERA_ASSIGN(DType dtype, element_type(a.tp().tensor_type().elem_type(), where, "attribute '" + a.name() + "'"));
-    return std::optional<Attribute>(dtype);
+  if (kind == AttrKind::String && a.type() == Type::TYPE_PROTO) { // "sequence f32"
+    std::string text;
+    const proto::TypeProto* type = &a.tp();
+    for (; !type->has_tensor_type();) {
+      const bool sequence = type->has_sequence_type();
+      if (!sequence && !type->has_optional_type())
+        return Diagnostic(ErrorCode::UnsupportedType, where,
+                          "attribute '" + a.name() + "' is no type of a tensor, sequence or optional");
+      text += sequence ? "sequence " : "optional ";
+      type = sequence ? &type->sequence_type().elem_type() : &type->optional_type().elem_type();
+    }
+    TESSERA_ASSIGN(DType dtype, element_type(type->tensor_type().elem_type(), where, "attribute '" + a.name() + "'"));
+    return std::optional<Attribute>(text + std::string(name(dtype)));
   }
   if (a.type() != type) return wrong_attribute_type(a, proto::AttributeProto_AttributeType_Name(type), where);
   switch (kind) {

@@ -165,9 +165,17 @@ Result<TensorType> join(InferContext& c, const std::string& what, std::initializ
   TensorType out = *first.type;
   for (const Candidate& other : all)
     if (other.type->dtype != out.dtype || other.type->rank() != out.rank())
-      return c.error(other.type->dtype != out.dtype ? ErrorCode::TypeMismatch : ErrorCode::ShapeMismatch,
+      return c.error(ErrorCode::UnsupportedFeature,
                      what + " of '" + std::string(c.node.op->name) + "' is " + out.str() + " or " + other.type->str() +
                          ", depending on what runs; one type and one number of dimensions are expected");
+  for (const Candidate& other : all) {
+    if (!out.items || !other.type->items) continue;
+    out.items = tessera::join(*out.items, *other.type->items);
+    if (!out.items)
+      return c.error(ErrorCode::UnsupportedFeature, what + " of '" + std::string(c.node.op->name) + "' is " +
+                                                        first.type->str() + " or " + other.type->str() +
+                                                        ", depending on what runs; lists of one kind are expected");
+  }
   for (size_t d = 0; d < out.shape.size(); ++d) {
     bool shared = true;
     for (const Candidate& one : all)

@@ -45,13 +45,35 @@ Result<std::shared_ptr<const ItemType>> with_item(InferContext& c, const TensorT
   return both;
 }
 
+// The items of an empty list, which are of the type that a text names: "f32", "sequence f32".
+Result<std::shared_ptr<const ItemType>> nothing_of(const InferContext& c, Container container, std::string_view text) {
+  auto out = std::make_shared<ItemType>();
+  out->container = container;
+  const auto space = text.find(' ');
+  const std::string_view word = text.substr(0, space);
+  if (space == std::string_view::npos) {
+    auto dtype = dtype_from_name(word);
+    if (!dtype || *dtype == DType::List)
+      return c.error(ErrorCode::BadAttribute, "'" + std::string(word) + "' is not an element type");
+    out->dtype = *dtype;
+    return std::shared_ptr<const ItemType>(std::move(out));
+  }
+  if (word != "sequence" && word != "optional")
+    return c.error(ErrorCode::BadAttribute, "'" + std::string(word) + "' is neither sequence nor optional");
+  out->dtype = DType::List;
+  out->shape = Dims{-1};
+  TESSERA_ASSIGN(out->items,
+                 nothing_of(c, word == "sequence" ? Container::Sequence : Container::Optional, text.substr(space + 1)));
+  return std::shared_ptr<const ItemType>(std::move(out));
+}
+
 // ---- primitives
 OpDef list_construct() {
   OpDef def;
   def.name = "list_construct";
   def.summary = "a list of the operands";
   def.operands = {{"items", TypeSet::Any, false, true}};
-  def.attributes = {{"container", AttrKind::String, false, std::string("sequence")}, {"dtype", AttrKind::Type}};
+  def.attributes = {{"container", AttrKind::String, false, std::string("sequence")}, {"of", AttrKind::String}};
   def.infer = [](InferContext& c) -> Status {
     const std::string& container = c.node.attributes.s("container");
     if (container != "sequence" && container != "optional")
@@ -67,10 +89,7 @@ OpDef list_construct() {
                        "items of a sequence have one type, not " + c.type(0).str() + " and " + c.type(i).str());
     }
     if (!items) {
-      auto none = std::make_shared<ItemType>();
-      none->container = kind;
-      none->dtype = c.node.attributes.has("dtype") ? *c.node.attributes.get<DType>("dtype") : DType::F32;
-      items = none;
+      TESSERA_ASSIGN(items, nothing_of(c, kind, c.node.attributes.s("of", "f32")));
     }
     c.results[0] = {DType::List, {SymExpr(n)}, items};
     return {};
@@ -368,7 +387,8 @@ OpDef sequence_empty() {
     auto dtype = dtype_attribute(n, "dtype", DType::F32);
     if (!dtype.ok()) b.fail(dtype.error());
     if (!b.ok()) return b.failed();
-    return b.done(b.op("list_construct", {}, {{"container", std::string("sequence")}, {"dtype", *dtype}}));
+    return b.done(
+        b.op("list_construct", {}, {{"container", std::string("sequence")}, {"of", std::string(name(*dtype))}}));
   });
   def.attributes = {{"dtype", AttrKind::Int}};
   def.samples = [] { return std::vector<Sample>{sample({}, {{"dtype", int64_t{7}}}, 11)}; };
@@ -524,12 +544,12 @@ OpDef optional() {
                           std::vector<ValueId> items;
                           if (b.has(0)) items = {b.in(0)};
                           Attributes attributes = {{"container", std::string("optional")}};
-                          if (const auto* dtype = b.attr().get<DType>("type")) attributes.set("dtype", *dtype);
+                          if (b.attr().has("type")) attributes.set("of", b.attr().s("type"));
                           return b.done(b.op("list_construct", items, attributes));
                         });
-  def.attributes = {{"type", AttrKind::Type}};
+  def.attributes = {{"type", AttrKind::String}};
   def.samples = [] {
-    return std::vector<Sample>{sample({vec({1, 2})}, {}, 15), sample({}, {{"type", DType::I64}}, 15)};
+    return std::vector<Sample>{sample({vec({1, 2})}, {}, 15), sample({}, {{"type", std::string("sequence i64")}}, 15)};
   };
   return def;
 }

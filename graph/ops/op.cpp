@@ -196,7 +196,7 @@ Result<Ints> InferContext::known_ints(int operand) {
     if (!value) {
       value = env().hint(exprs[i]);
       const bool is_read = env().range(exprs[i]).lo < 0;
-      if (!value && is_read && env().may_guess()) value = static_cast<int64_t>(i); // a miss will tell
+      if (!value && is_read && env().may_guess()) value = static_cast<int64_t>(i); // a miss will report another
       if (!value && is_read)
         return error(ErrorCode::MissingValues, "what operand " + label + " of '" + std::string(node.op->name) +
                                                    "' holds decides the shape of the result, and is known to a call only")
