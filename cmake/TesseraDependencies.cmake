@@ -5,6 +5,7 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 # Debian's dnnl package config asks for OpenCL, which the CPU path does not use: take the library as it is.
+find_library(RE2_LIBRARY re2 REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h REQUIRED)
 add_library(DNNL::dnnl SHARED IMPORTED)

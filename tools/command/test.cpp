@@ -179,6 +179,7 @@ Json run_case(const TestOptions& o, const ModelCase& test) {
     return outcome_json(Outcome::Unsupported, "the model is not here: " + test.missing, "model that is not here");
   SessionOptions options;
   options.compile.threads = 1;
+  options.compile.tf32 = Tf32::Off; // expected outputs are exact to f32
   options.compile.cache = !o.no_cache;
   options.compile.cache_dir = o.cache_dir;
   auto device = choose_device(o.device);

@@ -55,7 +55,10 @@ V Scalars::stored_value(ScalarId id) {
       mask < 0 ? b_.kernel().type(offset).shape : common_shape(b_.kernel(), std::array{offset, mask});
   mask = both(inside(shape), mask);
   mask = both(c_.guard, mask);
-  if (mask >= 0 && is_tile(mask)) mask = splat(mask, shape);
+  if (mask >= 0 && is_tile(mask)) {
+    shape = common_shape(b_.kernel(), std::array{offset, mask}); // of one element, where some read it and some do not
+    mask = splat(mask, shape);
+  }
   shift_.tell_end(a);
   V v = b_.load(c_.pointers[static_cast<size_t>(a.buffer)], splat(offset, shape), mask, -1, caching(a));
   memo_.raw[static_cast<size_t>(id)] = v;
