@@ -118,7 +118,7 @@ Status check_memory(const std::string& what, DType dtype, size_t bytes, const vo
 
 Result<Checked> check(const tessera_tensor& t, const IoInfo& io, const std::string& what, Memory memory) {
   auto dtype = dtype_from_onnx(t.dtype);
-  if (!dtype || *dtype == DType::String)
+  if (!dtype || !has_bytes(*dtype))
     return usage(what + " has the element type " + std::to_string(t.dtype) + ", which cannot be passed as memory");
   // The model's rank says how many dimensions there are to be read.
   if (t.rank < 0 || static_cast<size_t>(t.rank) != io.shape.size())
@@ -257,9 +257,10 @@ Status run_fresh(tessera_session& s, const tessera_tensor* inputs, int32_t input
   std::vector<DType> dtypes;
   std::vector<Dims> dims;
   for (size_t i = 0; i < s.fresh.size(); ++i) {
-    if (s.fresh[i].dtype() == DType::String)
+    if (!has_bytes(s.fresh[i].dtype()))
       return Diagnostic(ErrorCode::UnsupportedType,
-                        "output '" + s.outputs[i].name + "' holds strings, which are no memory of a fixed layout");
+                        "output '" + s.outputs[i].name + "' holds " + std::string(name(s.fresh[i].dtype())) +
+                            "s, which are no memory of a fixed layout");
     dtypes.push_back(s.fresh[i].dtype());
     dims.push_back(s.fresh[i].dims());
   }

@@ -378,6 +378,26 @@ Status LoadedVariant::define(int index, int segment) {
   return {};
 }
 
+namespace {
+// A list whose items are memory of their own: those that view the arena or a caller's memory are copied.
+Result<Tensor> kept_items(const Tensor& t) {
+  if (t.dtype() != DType::List) return t;
+  std::vector<Tensor> items;
+  for (const Tensor& item : t.items()) {
+    if (item.dtype() == DType::List) {
+      TESSERA_ASSIGN(Tensor inner, kept_items(item));
+      items.push_back(std::move(inner));
+      continue;
+    }
+    items.push_back(item);
+    if (!has_bytes(item.dtype()) || item.owner() || item.bytes() == 0) continue;
+    TESSERA_ASSIGN(items.back(), Tensor::create(item.dtype(), item.dims()));
+    std::memcpy(items.back().mutable_data(), item.data(), item.bytes());
+  }
+  return Tensor::list(std::move(items));
+}
+} // namespace
+
 Status LoadedVariant::store_results(int index) {
   const auto& exe = *variant_->exe;
   if (std::holds_alternative<ControlStep>(exe.steps[static_cast<size_t>(index)])) return controls_.at(index)->place();
@@ -395,7 +415,8 @@ Status LoadedVariant::store_results(int index) {
                                                  " was inferred");
     }
     if (!has_bytes(info.dtype)) {
-      hold(id, t);
+      TESSERA_ASSIGN(Tensor kept, kept_items(t));
+      hold(id, std::move(kept));
       if (info.kind == BufferInfo::Kind::Output) give_held(step.outputs[r]);
       continue;
     }

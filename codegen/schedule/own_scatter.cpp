@@ -148,7 +148,9 @@ private:
     V mask = at_once_ ? op(ScalarOp::And, full(exists), full(among)) : full(exists);
     V target = per_element_ ? b_.load(targets_, at, mask) : b_.load(targets_, update, at_once_ ? among : V(-1));
     target = b_.cast(target, DType::I64);
-    mask = op(ScalarOp::And, mask, full(op(ScalarOp::Ge, target, constant(0))));
+    // Targets are data: whatever they hold, nothing else is written.
+    const V there = op(ScalarOp::And, op(ScalarOp::Ge, target, constant(0)), op(ScalarOp::Lt, target, size_));
+    mask = op(ScalarOp::And, mask, full(there));
     V v = b_.load(updates_, at, mask);
     V place = op(ScalarOp::Mul, op(ScalarOp::Add, op(ScalarOp::Mul, batch, size_), target), slices_);
     place = op(ScalarOp::Add, full(place), full(s));

@@ -14,11 +14,11 @@ SymExpr read_count(B& b, ValueId flags, const std::optional<SymExpr>& symbol) {
   if (symbol->is_symbol())
     if (auto read = b.graph().read(count, {&*symbol, 1}, b.node().location); !read.ok())
       b.fail(std::move(read).take_error());
-  return *symbol;
+  return b.env().simplify(*symbol);
 }
 std::optional<SymExpr> size_of_result(B& b, std::initializer_list<size_t> results, size_t d) {
   for (size_t r : results)
-    if (r < b.node().results.size() && b.node().results[r].valid()) return b.shape(b.node().results[r])[d];
+    if (r < b.node().results.size() && b.node().results[r].valid()) return b.graph().declared_shape(b.node().results[r])[d]; // the name that guards have of it
   return std::nullopt;
 }
 

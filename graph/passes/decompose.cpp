@@ -1,7 +1,19 @@
 // decompose: composite operators become what they are made of, until only primitives are left.
+#include "graph/ir/sizes.h"
 #include "graph/passes/passes.h"
 
 namespace tessera::passes {
+
+namespace {
+// Whether an input or a node that stays says what the symbol is.
+bool is_bound(const Graph& graph, const SymExpr& symbol) {
+  bool bound = false;
+  SizeDefiners(graph).needed_by(symbol, [&](NodeId id) { bound = bound || !graph.node(id).op->is_composite(); });
+  for (ValueId v : graph.inputs())
+    for (const SymExpr& e : graph.declared_shape(v)) bound = bound || e.contains(symbol);
+  return bound;
+}
+} // namespace
 
 Result<bool> decompose(Graph& graph, const PassOptions&) {
   return Sweep(graph).run([&](NodeId id) -> Result<std::vector<ValueId>> {
@@ -20,8 +32,14 @@ Result<bool> decompose(Graph& graph, const PassOptions&) {
       if (!node.results[r].valid()) continue;
       const SymShape now = graph.type((*values)[r]).shape;
       const SymShape said = graph.env().simplify(graph.type(node.results[r]).shape);
-      for (size_t d = 0; d < std::min(now.size(), said.size()); ++d)
-        if (said[d].is_symbol() && !graph.env().known_equal(said[d], now[d])) graph.env().define(said[d], now[d]);
+      for (size_t d = 0; d < std::min(now.size(), said.size()); ++d) {
+        if (graph.env().known_equal(said[d], now[d])) continue;
+        if (said[d].is_symbol() && !is_bound(graph, said[d]))
+          graph.env().define(said[d], now[d]);
+        else
+          TESSERA_TRY(graph.env().require(sym_eq(said[d], now[d]), GuardClass::Assumed, "a size that data decides",
+                                          node.location));
+      }
     }
     for (int i = before; i < graph.node_count(); ++i)
       if (Location& where = graph.node(NodeId{i}).location; where == Location{}) where = node.location;

@@ -37,7 +37,7 @@ constexpr std::array<DTypeInfo, kDTypeCount> kTypes = {{
     {DType::C64, "c64", 64, K::Complex, 14, "<c8"},
     {DType::C128, "c128", 128, K::Complex, 15, "<c16"},
     {DType::String, "string", 0, K::Held, 8, ""},
-    {DType::List, "list", 0, K::Held, 0, ""},
+    {DType::List, "list", 0, K::Held, -1, ""},
 }};
 constexpr bool table_is_in_order() {
   for (size_t i = 0; i < kTypes.size(); ++i)

@@ -245,7 +245,7 @@ TEST(C, ElementTypesAreThoseOfTheTable) {
       {TESSERA_U2, DType::U2},
       {TESSERA_I2, DType::I2},
   };
-  EXPECT_EQ(std::size(types), static_cast<size_t>(kDTypeCount));
+  EXPECT_EQ(std::size(types), static_cast<size_t>(kDTypeCount) - 1); // lists are no tensors
   for (const auto& [number, dtype] : types) EXPECT_EQ(number, info(dtype).onnx) << name(dtype);
 }
 

@@ -330,15 +330,17 @@ TEST(Declared, SizesKnownOnlyAtRunTimeTakeTheDeclaredOnes) {
   EXPECT_EQ(type_of_output(*m), "i64[1, b]");
 }
 
-TEST(Types, NonTensorsAreRefused) {
+TEST(Types, ListsHaveATypeOfItems) {
   Maker m;
   m.graph().add_input()->set_name("x");
   auto& type = *m.graph().mutable_input(0)->mutable_type();
   set_type(*type.mutable_sequence_type()->mutable_elem_type(), {2});
   m.output("x");
-  expect_error(m.import_it(), ErrorCode::UnsupportedType, {"input 'x' is a sequence"});
+  auto list = m.import_it();
+  ASSERT_TRUE(list.ok()) << list.error().str();
+  EXPECT_EQ(list->graph.type(list->graph.inputs()[0]).str(), "list<sequence f32[2]>[x_length]");
   type.mutable_optional_type();
-  expect_error(m.import_it(), ErrorCode::UnsupportedType, {"is an optional"});
+  expect_error(m.import_it(), ErrorCode::UnsupportedType, {"input 'x' is a value without a type"});
   m.graph().mutable_input(0)->clear_type();
   expect_error(m.import_it(), ErrorCode::MalformedModel, {"'x' has no type"});
 }
