@@ -257,6 +257,8 @@ Result<Tensor> read_npy(const std::string& path, DType as) {
 }
 
 Status write_npy(const std::string& path, const Tensor& tensor) {
+  if (tensor.dtype() == DType::List)
+    return Diagnostic(ErrorCode::UnsupportedType, "'" + path + "': a list (a sequence, optional or map) is no array");
   const DTypeInfo& type = info(tensor.dtype());
   std::string descr(type.numpy);
   std::vector<uint8_t> other; // data that is not the tensor's own bytes

@@ -122,7 +122,7 @@ TEST(FoldConstants, WhatTheRunReportsStays) {
   auto c = compile_it(std::move(g), options(folder.path()));
   ASSERT_TRUE(c.executable);
   ASSERT_FALSE(c.report.constants.left.empty());
-  EXPECT_NE(c.report.constants.left[0].why.find("30000"), std::string::npos) << c.report.constants.left[0].why;
+  EXPECT_NE(c.report.constants.left[0].why.find("out of range"), std::string::npos) << c.report.constants.left[0].why;
   auto out = run(c, {{"x", random(DType::F32, {20000})}});
   ASSERT_FALSE(out.ok());
   EXPECT_EQ(out.error().code, ErrorCode::BadInput);

@@ -54,6 +54,7 @@ struct Npy : testing::Test {
 TEST_F(Npy, EveryDTypeComesBack) {
   for (int i = 0; i < kDTypeCount; ++i) {
     DType d = static_cast<DType>(i);
+    if (d == DType::List) continue; // no file of arrays holds one
     for (const Dims& dims : {Dims{}, Dims{3}, Dims{2, 3}, Dims{0, 4}}) {
       Tensor t = d == DType::String
                      ? Tensor::strings(dims, std::vector<std::string>(static_cast<size_t>(*element_count(dims)),
