@@ -298,6 +298,21 @@ Result<Tensor> LoadedVariant::value(BufferId buffer) {
   return device_.fetch(buffer);
 }
 
+namespace {
+// The list with items of its own memory in the place of operands, whose memory is the run's.
+Result<Tensor> kept(const Tensor& list, const std::vector<Tensor>& operands) {
+  std::vector<Tensor> items = list.items();
+  for (Tensor& item : items) {
+    auto is = [&](const Tensor& o) { return o.defined() && has_bytes(o.dtype()) && o.data() == item.data(); };
+    if (!has_bytes(item.dtype()) || item.bytes() == 0 || std::none_of(operands.begin(), operands.end(), is)) continue;
+    TESSERA_ASSIGN(Tensor copy, Tensor::create(item.dtype(), item.dims()));
+    std::memcpy(copy.mutable_data(), item.data(), item.bytes());
+    item = std::move(copy);
+  }
+  return Tensor::list(std::move(items));
+}
+} // namespace
+
 Status LoadedVariant::host(const HostStep& step, int index) {
   ++stats_->host_steps;
   std::vector<Tensor> operands;
@@ -320,6 +335,10 @@ Status LoadedVariant::host(const HostStep& step, int index) {
                                                std::to_string(results->size()) + " of " +
                                                std::to_string(step.outputs.size()) + " results");
   host_results_ = std::move(*results);
+  for (Tensor& t : host_results_)
+    if (t.dtype() == DType::List) {
+      TESSERA_ASSIGN(t, kept(t, operands));
+    }
   holding_ = true;
   return step.defines.empty() ? store_results(index) : Status();
 }
@@ -378,26 +397,6 @@ Status LoadedVariant::define(int index, int segment) {
   return {};
 }
 
-namespace {
-// A list whose items are memory of their own: those that view the arena or a caller's memory are copied.
-Result<Tensor> kept_items(const Tensor& t) {
-  if (t.dtype() != DType::List) return t;
-  std::vector<Tensor> items;
-  for (const Tensor& item : t.items()) {
-    if (item.dtype() == DType::List) {
-      TESSERA_ASSIGN(Tensor inner, kept_items(item));
-      items.push_back(std::move(inner));
-      continue;
-    }
-    items.push_back(item);
-    if (!has_bytes(item.dtype()) || item.owner() || item.bytes() == 0) continue;
-    TESSERA_ASSIGN(items.back(), Tensor::create(item.dtype(), item.dims()));
-    std::memcpy(items.back().mutable_data(), item.data(), item.bytes());
-  }
-  return Tensor::list(std::move(items));
-}
-} // namespace
-
 Status LoadedVariant::store_results(int index) {
   const auto& exe = *variant_->exe;
   if (std::holds_alternative<ControlStep>(exe.steps[static_cast<size_t>(index)])) return controls_.at(index)->place();
@@ -415,8 +414,7 @@ Status LoadedVariant::store_results(int index) {
                                                  " was inferred");
     }
     if (!has_bytes(info.dtype)) {
-      TESSERA_ASSIGN(Tensor kept, kept_items(t));
-      hold(id, std::move(kept));
+      hold(id, t);
       if (info.kind == BufferInfo::Kind::Output) give_held(step.outputs[r]);
       continue;
     }
