@@ -75,6 +75,13 @@ ValueId unpacked(B& b, ValueId bytes, int64_t bits) {
   return reshape(b, concat(b, parts, rank), shape);
 }
 
+SymExpr head_width(B& b, const SymExpr& width) {
+  const SymExpr w = b.env().simplify(width);
+  if (const auto hint = b.env().hint(w); hint && !w.is_const())
+    b.check(b.env().require(sym_eq(w, *hint), GuardClass::Assumed, "width of a head", b.node().location));
+  return b.env().simplify(w);
+}
+
 } // namespace ops
 
 void register_microsoft_ops(OpTable& table) {

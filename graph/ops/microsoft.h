@@ -47,6 +47,9 @@ struct AttentionTerms {
 // [batch, 1, 1, 1]) on, `rows` rows in all.
 [[nodiscard]] ValueId with_rows(B& b, ValueId past, ValueId fresh, ValueId start, const SymExpr& rows);
 
+// Width of a head: one number where a call says what it is, as code for any width would be slow for every one.
+[[nodiscard]] SymExpr head_width(B& b, const SymExpr& width);
+
 } // namespace tessera::ops
 
 namespace tessera {

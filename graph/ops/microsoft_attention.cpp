@@ -83,7 +83,7 @@ ValueId heads_of(B& b, ValueId x, int64_t heads) {
            ValueId{};
   b.check(
       b.env().require(sym_eq(mod(s[2], heads), 0), GuardClass::Required, "heads divide the width", b.node().location));
-  return transpose(b, reshape(b, x, {s[0], s[1], heads, floordiv(s[2], heads)}), {0, 2, 1, 3});
+  return transpose(b, reshape(b, x, {s[0], s[1], heads, head_width(b, floordiv(s[2], heads))}), {0, 2, 1, 3});
 }
 
 ValueId sum_of(B& b, ValueId x, ValueId y) { return !x.valid() ? y : !y.valid() ? x : add(b, x, y); }

@@ -91,7 +91,7 @@ private:
     SymShape s = b_.shape(x);
     b_.check(b_.env().require(sym_eq(mod(s[2], heads), 0), GuardClass::Required, "heads divide the width",
                               b_.node().location));
-    return transpose(b_, reshape(b_, x, {s[0], s[1], heads, floordiv(s[2], heads)}), {0, 2, 1, 3});
+    return transpose(b_, reshape(b_, x, {s[0], s[1], heads, head_width(b_, floordiv(s[2], heads))}), {0, 2, 1, 3});
   }
 
   void read_operands() {
