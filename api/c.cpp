@@ -258,9 +258,9 @@ Status run_fresh(tessera_session& s, const tessera_tensor* inputs, int32_t input
   std::vector<Dims> dims;
   for (size_t i = 0; i < s.fresh.size(); ++i) {
     if (!has_bytes(s.fresh[i].dtype()))
-      return Diagnostic(ErrorCode::UnsupportedType,
-                        "output '" + s.outputs[i].name + "' holds " + std::string(name(s.fresh[i].dtype())) +
-                            "s, which are no memory of a fixed layout");
+      return Diagnostic(ErrorCode::UnsupportedType, "output '" + s.outputs[i].name + "' holds " +
+                                                        std::string(name(s.fresh[i].dtype())) +
+                                                        "s, which are no memory of a fixed layout");
     dtypes.push_back(s.fresh[i].dtype());
     dims.push_back(s.fresh[i].dims());
   }
