@@ -226,7 +226,8 @@ Status Variant::check_buffers() {
     for (auto b : used.written) // it has no place before
       if (placed_later[static_cast<size_t>(b)] && exe->buffers[static_cast<size_t>(b)].first_step < static_cast<int>(s))
         return Diagnostic(ErrorCode::Internal, "step '" + name_of(step) + "' makes '" +
-                                                   exe->buffers[static_cast<size_t>(b)].name + "', which is used before");
+                                                   exe->buffers[static_cast<size_t>(b)].name +
+                                                   "', which is used before");
   }
 
   TESSERA_TRY(check_segments());

@@ -56,7 +56,7 @@ struct CompileReport {
   int source_nodes = 0; // operators in the imported graph
 };
 struct ControlCode; // of an If or a loop (bodies.h)
-struct KernelWork; // inputs of code generation other than graph and plan (compile.cpp)
+struct KernelWork;  // inputs of code generation other than graph and plan (compile.cpp)
 struct Compiled {
   std::shared_ptr<const Executable> executable;
   std::shared_ptr<Graph> graph; // after passes

@@ -279,10 +279,10 @@ public:
     const std::string fold = kind == Kind::Max || kind == Kind::UMax   ? ".max"
                              : kind == Kind::Min || kind == Kind::UMin ? ".min"
                                                                        : ".add";
-    const std::string suffix = type->isFloatTy()    ? ".f32"
-                               : type->isDoubleTy() ? ".f64"
-                                                    : (is_signed ? ".s" : ".u") +
-                                                          std::to_string(type->getIntegerBitWidth());
+    const std::string suffix = type->isFloatTy() ? ".f32"
+                               : type->isDoubleTy()
+                                   ? ".f64"
+                                   : (is_signed ? ".s" : ".u") + std::to_string(type->getIntegerBitWidth());
     assembly(b_, "@$2 red.relaxed.gpu.global" + fold + suffix + " [$0], $1;", "l," + register_class(type) + ",b",
              b_.getVoidTy(), {b_.CreatePtrToInt(address, b_.getInt64Ty()), value, predicate}, true);
   }

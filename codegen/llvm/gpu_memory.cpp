@@ -105,7 +105,7 @@ Status Memory::atomic(const tile::Op& op) {
   auto* acts = accesses_.acts_for(offset);
   for (size_t r = 0; r < n; ++r)
     gpu_.atomic(irgen::atomic_kind(op.reduce, dtype), accesses_.address(pointer, offsets[r]), values[r],
-                    both(b_, masks.empty() ? nullptr : masks[r], acts));
+                both(b_, masks.empty() ? nullptr : masks[r], acts));
   return {};
 }
 

@@ -188,9 +188,7 @@ Status Parser::operation(Op& op, std::vector<OpId>& ops, int depth) {
   }
   if (word == "atomic_add" || word == "atomic_max" || word == "atomic_min") {
     op.kind = OpKind::Atomic;
-    op.reduce = word == "atomic_max"   ? ReduceKind::Max
-                : word == "atomic_min" ? ReduceKind::Min
-                                       : ReduceKind::Sum;
+    op.reduce = word == "atomic_max" ? ReduceKind::Max : word == "atomic_min" ? ReduceKind::Min : ReduceKind::Sum;
     return access(op, ops, true);
   }
   if (word == "scratch") {

@@ -126,12 +126,11 @@ private:
     case OpKind::Store:
     case OpKind::Atomic:
       out_ += std::string(op_name(op.kind)) +
-              (op.kind == OpKind::Store              ? ""
-               : op.reduce == ReduceKind::Sum        ? "_add"
-               : op.reduce == ReduceKind::Max        ? "_max"
-                                                     : "_min") +
-              " " + name(op.operands[0]) + "[" + name(op.operands[1]) +
-              "] = " + name(op.operands[2]);
+              (op.kind == OpKind::Store       ? ""
+               : op.reduce == ReduceKind::Sum ? "_add"
+               : op.reduce == ReduceKind::Max ? "_max"
+                                              : "_min") +
+              " " + name(op.operands[0]) + "[" + name(op.operands[1]) + "] = " + name(op.operands[2]);
       access(op, 3);
       break;
     case OpKind::Reduce:

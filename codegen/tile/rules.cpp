@@ -6,9 +6,9 @@ namespace tessera::tile {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(OpKind::Count_)> kNames = {
-    "const",      "program_id",   "range",  "expand_dims",  "broadcast", "scalar",   "load",
-    "store",      "reduce",       "scan",   "dot",          "for",       "if",       "scratch",
-    "atomic",     "report_index", "arrive", "grid_barrier", "exchange",  "prefetch", "yield"};
+    "const",  "program_id",   "range",  "expand_dims",  "broadcast", "scalar",   "load",
+    "store",  "reduce",       "scan",   "dot",          "for",       "if",       "scratch",
+    "atomic", "report_index", "arrive", "grid_barrier", "exchange",  "prefetch", "yield"};
 
 Diagnostic bad(std::string message) { return {ErrorCode::Internal, std::move(message)}; }
 

@@ -22,7 +22,8 @@ public:
   explicit SizeDefiners(const Graph& graph);
   // Calls f with each node that defines a size which `node` needs: one of its results' sizes, of its attributes, or of
   // the known contents of its operands. Not with `node` itself.
-  template <class F> void needed_by(const Graph& graph, NodeId node, F&& f) const {
+  template <class F>
+  void needed_by(const Graph& graph, NodeId node, F&& f) const {
     if (by_symbol_.empty()) return;
     for (const SymExpr& e : sizes_of(graph, node))
       needed_by(e, [&](NodeId definer) {
@@ -30,7 +31,8 @@ public:
       });
   }
   // The same for an expression.
-  template <class F> void needed_by(const SymExpr& e, F&& f) const {
+  template <class F>
+  void needed_by(const SymExpr& e, F&& f) const {
     for (const SymExpr& symbol : e.symbols())
       if (auto it = by_symbol_.find(symbol.symbol_id()); it != by_symbol_.end()) f(it->second);
   }

@@ -21,7 +21,8 @@ void B::fail(Diagnostic d) {
 }
 void B::fail(ErrorCode code, std::string message) { fail(Diagnostic(code, node_.location, std::move(message))); }
 
-template <class Query> auto B::contents(const Query& query) {
+template <class Query>
+auto B::contents(const Query& query) {
   InferContext c{graph_, node_, 1, {}, {}};
   auto r = query(c);
   using T = std::decay_t<decltype(*r)>;
@@ -43,7 +44,8 @@ Ints B::known_ints(int operand) {
 }
 std::vector<SymExpr> B::sizes(int operand) {
   std::vector<SymExpr> all = known(operand);
-  for (const SymExpr& e : all) check_size(e, "operand '" + std::string(node_.op->operands[static_cast<size_t>(operand)].name) + "' of " +
+  for (const SymExpr& e : all)
+    check_size(e, "operand '" + std::string(node_.op->operands[static_cast<size_t>(operand)].name) + "' of " +
                       std::string(node_.op->name));
   return all;
 }
@@ -65,7 +67,8 @@ void B::check_size(const SymExpr& e, std::string_view what) {
   if (!ok() || env().prove(sym_le(0, e)) == true) return;
   if (auto v = env().simplify(e).as_const())
     return fail(ErrorCode::ShapeMismatch, std::string(what) + " holds " + std::to_string(*v) + ", a negative size");
-  check(env().require(sym_le(0, e), GuardClass::Required, std::string(what) + " holds no negative size", node_.location));
+  check(
+      env().require(sym_le(0, e), GuardClass::Required, std::string(what) + " holds no negative size", node_.location));
 }
 
 bool B::decide(const SymExpr& condition, bool otherwise, std::string reason) {

@@ -47,8 +47,8 @@ public:
   // Which way a condition over sizes goes, as ShapeEnv::decide().
   [[nodiscard]] bool decide(const SymExpr& condition, bool otherwise, std::string reason);
   void check_size(const SymExpr& e, std::string_view what); // fails where it can be known to be negative
-  [[nodiscard]] int64_t axis(int64_t a, int rank);     // into [0, rank); fails BadAttribute
-  [[nodiscard]] Ints axes(const Ints& axes, int rank); // the same for several, sorted and distinct
+  [[nodiscard]] int64_t axis(int64_t a, int rank);          // into [0, rank); fails BadAttribute
+  [[nodiscard]] Ints axes(const Ints& axes, int rank);      // the same for several, sorted and distinct
 
   // -- errors
   [[nodiscard]] bool ok() const { return !error_.has_value(); }
@@ -83,7 +83,8 @@ public:
   ValueId size(const SymExpr& e, DType dtype);
 
 private:
-  template <class Query> auto contents(const Query& query);
+  template <class Query>
+  auto contents(const Query& query);
   Graph& graph_;
   Node node_;
   std::optional<Diagnostic> error_;

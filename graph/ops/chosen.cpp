@@ -18,7 +18,8 @@ SymExpr read_count(B& b, ValueId flags, const std::optional<SymExpr>& symbol) {
 }
 std::optional<SymExpr> size_of_result(B& b, std::initializer_list<size_t> results, size_t d) {
   for (size_t r : results)
-    if (r < b.node().results.size() && b.node().results[r].valid()) return b.graph().declared_shape(b.node().results[r])[d]; // the name that guards have of it
+    if (r < b.node().results.size() && b.node().results[r].valid())
+      return b.graph().declared_shape(b.node().results[r])[d]; // the name that guards have of it
   return std::nullopt;
 }
 

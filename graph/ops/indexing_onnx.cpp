@@ -200,7 +200,8 @@ OpDef one_hot() {
                   auto given = !is_float(b.dtype(b.in(1))) ? b.known(1)
                                : t && t->count() == 1      ? std::vector<SymExpr>{static_cast<int64_t>(t->get_f64(0))}
                                                            : b.read(cast(b, b.in(1), DType::I64));
-                  if (b.ok() && given.size() != 1) b.fail(ErrorCode::ShapeMismatch, "depth of OneHot is not one number");
+                  if (b.ok() && given.size() != 1)
+                    b.fail(ErrorCode::ShapeMismatch, "depth of OneHot is not one number");
                   if (!b.ok()) return b.failed();
                   const SymExpr depth = given[0];
                   b.check_size(depth, "depth of OneHot");

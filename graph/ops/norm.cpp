@@ -534,8 +534,7 @@ OpDef lp_norm() {
 } // namespace
 
 void register_norm_ops(OpTable& table) {
-  for (OpDef (*make)() :
-       {layer_norm, rms_norm, instance_norm, group_norm, batch_norm, mean_variance_norm, lp_norm})
+  for (OpDef (*make)() : {layer_norm, rms_norm, instance_norm, group_norm, batch_norm, mean_variance_norm, lp_norm})
     table.add(make());
 }
 

@@ -142,8 +142,8 @@ std::vector<std::string> read_symbols(std::string_view name, int64_t count) {
 
 ValueId read_of(const Graph& graph, ValueId value) {
   for (int i = graph.node_count(); i-- > 0;)
-    if (const Node& n = graph.node(NodeId{i}); !n.removed && n.op->structured() &&
-                                               n.op->structured()->kind == Structured::Read && n.operands[0] == value)
+    if (const Node& n = graph.node(NodeId{i});
+        !n.removed && n.op->structured() && n.op->structured()->kind == Structured::Read && n.operands[0] == value)
       return n.results[0];
   return {};
 }
@@ -174,9 +174,9 @@ Result<std::vector<SymExpr>> InferContext::known(int operand) {
   }
   TESSERA_ASSIGN(auto count, fixed_count(env(), value.type, label, node.location));
   if (!count || *count > kContentsLimit)
-    return error(ErrorCode::UnsupportedFeature,
-                 label + (value.name.empty() ? "" : " (" + value.name + ")") + " steers the shape of the result and is " +
-                     value.type.str() + ", too large to be read");
+    return error(ErrorCode::UnsupportedFeature, label + (value.name.empty() ? "" : " (" + value.name + ")") +
+                                                    " steers the shape of the result and is " + value.type.str() +
+                                                    ", too large to be read");
   Read made{operand, {}};
   for (const std::string& symbol : read_symbols(value.name.empty() ? node.op->name : value.name, *count))
     made.symbols.push_back(env().create_symbol(symbol, {-kReadMax, kReadMax}));
@@ -187,9 +187,9 @@ Result<std::vector<SymExpr>> InferContext::known(int operand) {
 Result<Ints> InferContext::known_ints(int operand) {
   TESSERA_ASSIGN(std::vector<SymExpr> exprs, known(operand));
   const auto& defs = node.op->operands;
-  const std::string label =
-      static_cast<size_t>(operand) < defs.size() ? "'" + std::string(defs[static_cast<size_t>(operand)].name) + "'"
-                                                 : std::to_string(operand);
+  const std::string label = static_cast<size_t>(operand) < defs.size()
+                                ? "'" + std::string(defs[static_cast<size_t>(operand)].name) + "'"
+                                : std::to_string(operand);
   Ints out;
   for (size_t i = 0; i < exprs.size(); ++i) {
     auto value = env().simplify(exprs[i]).as_const();
@@ -198,8 +198,9 @@ Result<Ints> InferContext::known_ints(int operand) {
       const bool is_read = env().range(exprs[i]).lo < 0;
       if (!value && is_read && env().may_guess()) value = static_cast<int64_t>(i); // a miss will report another
       if (!value && is_read)
-        return error(ErrorCode::MissingValues, "what operand " + label + " of '" + std::string(node.op->name) +
-                                                   "' holds decides the shape of the result, and is known to a call only")
+        return error(ErrorCode::MissingValues,
+                     "what operand " + label + " of '" + std::string(node.op->name) +
+                         "' holds decides the shape of the result, and is known to a call only")
             .note("give it: --value " + exprs[i].str() + "=...");
       if (!value)
         return error(ErrorCode::UnsupportedFeature, "operand " + label + " of '" + std::string(node.op->name) +

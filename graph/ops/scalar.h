@@ -39,7 +39,7 @@ enum class ScalarOp : uint8_t {
   Load,
   CheckBounds,
   Reduce,
-  Cast, // args[0] to dtype
+  Cast,    // args[0] to dtype
   Bitcast, // the bits of args[0] as dtype: numbers of 32 or 64 bits, both of the same width
   Neg,
   Abs,

@@ -11,8 +11,8 @@ namespace tessera {
 enum class ErrorCode {
   // wrong use of command or API (exit 2)
   Usage,
-  UnknownInput, // an input name the model does not have
-  MissingInput, // a model input that was not given
+  UnknownInput,  // an input name the model does not have
+  MissingInput,  // a model input that was not given
   MissingValues, // what an input holds decides the model's structure, and is not known yet
   // not supported (exit 3)
   UnsupportedOp,      // operator (or opset version of it) without a definition

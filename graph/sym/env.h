@@ -83,7 +83,8 @@ public:
   // narrow ranges. Error ShapeMismatch when it is known to be false (or false under the hints when cls is Required).
   [[nodiscard]] Status require(const SymExpr& condition, GuardClass cls, std::string reason, const Location& where);
   // Which way a condition goes: as is known, else as the hints say, else `otherwise`. What was not known is assumed.
-  [[nodiscard]] Result<bool> decide(const SymExpr& condition, bool otherwise, std::string reason, const Location& where);
+  [[nodiscard]] Result<bool> decide(const SymExpr& condition, bool otherwise, std::string reason,
+                                    const Location& where);
   // A symbol that nothing binds stands for an expression from now on.
   void define(const SymExpr& symbol, const SymExpr& by) { replace(symbol, by); }
   // Hints of symbols that are created later, by name; whether values without one may be guessed.

@@ -3,8 +3,8 @@
 #include "codegen/driver/load.h"
 #include "codegen/driver/pipeline.h"
 #include "codegen/target/select.h"
-#include "graph/support/file.h"
 #include "graph/ops/op.h"
+#include "graph/support/file.h"
 #include "graph/support/similar.h"
 #include <algorithm>
 #include <cerrno>
