@@ -103,8 +103,8 @@ private:
     V w = op(ScalarOp::Sub, op(ScalarOp::Min, a[3], b[3]), op(ScalarOp::Max, a[1], b[1]));
     V both = op(ScalarOp::Mul, h, w);
     V share = op(ScalarOp::Div, both, op(ScalarOp::Sub, op(ScalarOp::Add, area(a), area(b)), both));
-    V meet = op(ScalarOp::And, op(ScalarOp::Gt, h, zero), op(ScalarOp::Gt, w, zero));
-    return op(ScalarOp::Gt, b_.scalar(ScalarOp::Select, std::array{meet, share, zero}), iou);
+    V overlap = op(ScalarOp::And, op(ScalarOp::Gt, h, zero), op(ScalarOp::Gt, w, zero));
+    return op(ScalarOp::Gt, b_.scalar(ScalarOp::Select, std::array{overlap, share, zero}), iou);
   }
 
   void describe() {

@@ -21,35 +21,37 @@ Status need_strings(const InferContext& c, int operand) {
 
 Tensor texts(Dims dims, std::vector<std::string> values) { return Tensor::strings(std::move(dims), std::move(values)); }
 
-// ---- StringConcat
-OpDef string_concat() {
-  OpDef def;
-  def.name = "string_concat";
-  def.summary = "strings joined, element by element";
-  def.onnx = {{"StringConcat"}};
-  def.operands = {{"X", TypeSet::Any}, {"Y", TypeSet::Any}};
-  def.infer = [](InferContext& c) -> Status {
+// Two tensors of strings, element by element.
+InferFn infer_pairs(DType result) {
+  return [result](InferContext& c) -> Status {
     TESSERA_TRY(need_strings(c, 0));
     TESSERA_TRY(need_strings(c, 1));
     TESSERA_ASSIGN(SymShape shape, c.env().broadcast(c.shape(0), c.shape(1), c.node.location));
-    return set_result(c, DType::String, std::move(shape));
+    return set_result(c, result, std::move(shape));
   };
+}
+template <class Each>
+Result<Dims> for_pairs(const ReferenceContext& c, const Each& each) {
+  const Tensor &x = c.operands[0], &y = c.operands[1];
+  const Tensor* all[] = {&x, &y};
+  TESSERA_ASSIGN(Dims dims, broadcast_dims(all));
+  const Dims sx = broadcast_strides(x.dims(), dims), sy = broadcast_strides(y.dims(), dims);
+  for (Walk w(dims); !w.done(); w.next())
+    each(x.string_values()[static_cast<size_t>(offset(w.at(), sx))],
+         y.string_values()[static_cast<size_t>(offset(w.at(), sy))]);
+  return dims;
+}
+OpDef of_pairs(std::string_view name, std::string_view summary, DType result, ReferenceFn reference) {
+  OpDef def;
+  def.name = name;
+  def.summary = summary;
+  def.operands = {{"X", TypeSet::Any}, {"Y", TypeSet::Any}};
+  def.infer = infer_pairs(result);
   def.meaning = StructuredOp{};
-  def.reference = [](ReferenceContext& c) -> Status {
-    const Tensor &x = c.operands[0], &y = c.operands[1];
-    const Tensor* all[] = {&x, &y};
-    TESSERA_ASSIGN(Dims dims, broadcast_dims(all));
-    const Dims sx = broadcast_strides(x.dims(), dims), sy = broadcast_strides(y.dims(), dims);
-    std::vector<std::string> out;
-    for (Walk w(dims); !w.done(); w.next())
-      out.push_back(x.string_values()[static_cast<size_t>(offset(w.at(), sx))] +
-                    y.string_values()[static_cast<size_t>(offset(w.at(), sy))]);
-    c.results = {texts(dims, std::move(out))};
-    return {};
-  };
+  def.reference = std::move(reference);
   def.samples = [] {
-    return std::vector<Sample>{sample({texts({2}, {"a", "b"}), texts({}, {".c"})}, {}, 20),
-                               sample({texts({2, 1}, {"a", ""}), texts({3}, {"x", "y", "z"})}, {}, 20)};
+    return std::vector<Sample>{sample({texts({2}, {"a", "b"}), texts({}, {"b"})}, {}, 20),
+                               sample({texts({2, 1}, {"x", ""}), texts({3}, {"x", "y", "z"})}, {}, 20)};
   };
   def.error_samples = [] {
     return std::vector<ErrorSample>{wrong({texts({1}, {"a"}), vec({1})}, {}, ErrorCode::TypeMismatch, "strings")};
@@ -57,36 +59,31 @@ OpDef string_concat() {
   return def;
 }
 
+// ---- StringConcat
+OpDef string_concat() {
+  OpDef def =
+      of_pairs("string_concat", "strings joined, element by element", DType::String, [](ReferenceContext& c) -> Status {
+        std::vector<std::string> out;
+        TESSERA_ASSIGN(Dims dims,
+                       for_pairs(c, [&](const std::string& x, const std::string& y) { out.push_back(x + y); }));
+        c.results = {texts(dims, std::move(out))};
+        return {};
+      });
+  def.onnx = {{"StringConcat"}};
+  return def;
+}
+
 // ---- Equal: of numbers, and of strings
 OpDef string_equal() {
-  OpDef def;
-  def.name = "string_equal";
-  def.summary = "whether strings are equal, element by element";
-  def.operands = {{"a", TypeSet::Any}, {"b", TypeSet::Any}};
-  def.infer = [](InferContext& c) -> Status {
-    TESSERA_TRY(need_strings(c, 0));
-    TESSERA_TRY(need_strings(c, 1));
-    TESSERA_ASSIGN(SymShape shape, c.env().broadcast(c.shape(0), c.shape(1), c.node.location));
-    return set_result(c, DType::Bool, std::move(shape));
-  };
-  def.meaning = StructuredOp{};
-  def.reference = [](ReferenceContext& c) -> Status {
-    const Tensor &x = c.operands[0], &y = c.operands[1];
-    const Tensor* all[] = {&x, &y};
-    TESSERA_ASSIGN(Dims dims, broadcast_dims(all));
-    const Dims sx = broadcast_strides(x.dims(), dims), sy = broadcast_strides(y.dims(), dims);
-    TESSERA_ASSIGN(Tensor out, Tensor::create(DType::Bool, dims));
-    for (Walk w(dims); !w.done(); w.next())
-      out.set_i64(w.i(), x.string_values()[static_cast<size_t>(offset(w.at(), sx))] ==
-                             y.string_values()[static_cast<size_t>(offset(w.at(), sy))]);
-    c.results = {out};
-    return {};
-  };
-  def.samples = [] { return std::vector<Sample>{sample({texts({2}, {"a", "b"}), texts({}, {"b"})})}; };
-  def.error_samples = [] {
-    return std::vector<ErrorSample>{wrong({texts({1}, {"a"}), vec({1})}, {}, ErrorCode::TypeMismatch, "strings")};
-  };
-  return def;
+  return of_pairs(
+      "string_equal", "whether strings are equal, element by element", DType::Bool, [](ReferenceContext& c) -> Status {
+        std::vector<int64_t> out;
+        TESSERA_ASSIGN(Dims dims,
+                       for_pairs(c, [&](const std::string& x, const std::string& y) { out.push_back(x == y); }));
+        TESSERA_ASSIGN(Tensor equal, from_i64(DType::Bool, dims, out));
+        c.results = {equal};
+        return {};
+      });
 }
 
 OpDef equal() {
